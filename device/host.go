@@ -1,0 +1,152 @@
+// Package device holds the plain data that every other package shares: what
+// a host has (Snapshot, Hardware, Node), how it is named (IDs), what is
+// offered of it (Offer), what the kubelet is shown (Listed) and what a
+// container gets (Answer). It imports the standard library only and reads
+// nothing from the host.
+package device
+
+// Bus says what kind of hardware a Hardware is.
+type Bus string
+
+// The buses whose devices own nodes: the nearest USB device above a node
+// owns it, else the nearest PCI function, else its platform device.
+const (
+	USBBus      Bus = "usb"
+	PCIBus      Bus = "pci"
+	PlatformBus Bus = "platform"
+)
+
+// Snapshot is one reading of a host. It is immutable once published: a scan
+// makes a new one and readers keep the one they have. All slices are sorted,
+// so that two scans of an unchanged host are equal.
+type Snapshot struct {
+	// Hardware by sysfs path: every USB device and PCI function, and each
+	// platform device that owns a node.
+	Hardware []*Hardware
+	// Nodes by path: every character and block device node below /dev.
+	Nodes []*Node
+	// Links by path: every symbolic link below /dev that leads to a node.
+	Links []Link
+	// Dirs by path: every directory below /dev, "/dev" itself first.
+	Dirs []string
+	// Problems that the scan met: what could not be read, and why. They
+	// degrade what they name and nothing else.
+	Problems []Problem
+}
+
+// Problem is something that a scan could not read.
+type Problem struct {
+	// Subject is what is degraded: a sysfs path relative to the root, or a
+	// path below /dev.
+	Subject string
+	// Reason is what went wrong, in words for an administrator.
+	Reason string
+}
+
+// Hardware is one USB device, PCI function or platform device.
+type Hardware struct {
+	Bus Bus
+	// Path is the device's directory in sysfs relative to the root, such as
+	// "devices/pci0000:00/0000:00:14.0/usb1/1-2". It names the place, not
+	// the thing, and is unique in a snapshot.
+	Path string
+	// Name is the kernel's name: "1-2", "0000:00:14.0", "fe201000.serial".
+	Name string
+	// NUMA is the numa_node of this device or of the nearest device above
+	// that has one which is not negative, and -1 where there is none.
+	NUMA int
+	// Parent is the nearest Hardware above: a hub, the controller's PCI
+	// function, a bridge; nil at the top.
+	Parent *Hardware
+	// Nodes that this hardware owns, by path; those of other Hardware below
+	// it are not among them.
+	Nodes []*Node
+	// USB is set where Bus is USBBus, PCI where it is PCIBus.
+	USB *USB
+	PCI *PCI
+}
+
+// USB is the identity of a USB device, from the attributes of
+// /sys/bus/usb/devices (kernel: Documentation/ABI/testing/sysfs-bus-usb).
+// Absent attributes are empty.
+type USB struct {
+	Vendor       string // idVendor, four lower-case hexadecimal digits
+	Product      string // idProduct, likewise
+	Serial       string // as the device says it, untrimmed control characters removed
+	Manufacturer string
+	ProductName  string // the attribute "product"
+	Class        string // bDeviceClass, two lower-case hexadecimal digits
+	Port         string // the kernel's name in this boot, "1-1.4"
+	// Controller is the PCI address or platform device name of the host
+	// controller, "0000:00:14.0"; Chain the ports below it, "1.4". Together
+	// they name the place from boot to boot, which bus numbers do not.
+	Controller string
+	Chain      string
+	Speed      string // Mbit/s, "480"
+	Interfaces []USBInterface
+}
+
+// USBInterface is one interface of the active configuration.
+type USBInterface struct {
+	Number int    // bInterfaceNumber
+	Class  string // bInterfaceClass, two lower-case hexadecimal digits
+	Driver string
+}
+
+// PCI is the identity of a PCI function, from ghw and from
+// /sys/bus/pci/devices (kernel: Documentation/ABI/testing/sysfs-bus-pci).
+type PCI struct {
+	Address    string // "0000:3b:00.0"
+	Vendor     string // four lower-case hexadecimal digits, as are the next three
+	Device     string
+	SubVendor  string
+	SubDevice  string
+	Class      string // six digits: class, subclass, programming interface: "030000"
+	Revision   string // two digits: "a1"
+	Driver     string
+	IOMMUGroup string // "12"; empty where there is no IOMMU
+	SRIOV      string // "pf", "vf" or "none"
+	// PF is the address of the physical function of a VF and VF its number
+	// there; PF is empty and VF is -1 for everything else.
+	PF string
+	VF int
+}
+
+// NodeType is the type of a device node as mknod(1) says it.
+type NodeType byte
+
+// The two types of device nodes.
+const (
+	CharNode  NodeType = 'c'
+	BlockNode NodeType = 'b'
+)
+
+// Node is one device node below /dev.
+type Node struct {
+	// Path on the host, "/dev/ttyUSB0": never a link, and never the place
+	// where the host's /dev is mounted here.
+	Path         string
+	Type         NodeType
+	Major, Minor uint32
+	// Kernel is the kernel's name, "ttyUSB0", "event3"; the last element of
+	// Path where sysfs does not know the node.
+	Kernel string
+	// SysPath is its directory in sysfs relative to the root, and Subsystem
+	// its subsystem ("tty"); both empty where sysfs does not know the node.
+	SysPath   string
+	Subsystem string
+	// Hardware that owns the node; nil for what has none, such as /dev/fuse.
+	Hardware *Hardware
+	// Interface is the number of the USB interface the node belongs to, or -1.
+	Interface int
+	// Index is the kernel's own number of the node within its interface or
+	// hardware where it has one (port_number of a serial adapter, index of a
+	// video4linux node), or -1.
+	Index int
+}
+
+// Link is a symbolic link below /dev and the node it leads to.
+type Link struct {
+	Path string
+	Node *Node
+}

@@ -1,0 +1,92 @@
+package device
+
+// Offer is one device of one resource: what was matched, under its ID, with
+// everything resolved that does not depend on the container that asks.
+type Offer struct {
+	// ID of slot 0; SlotID gives those of the others.
+	ID string
+	// Hardware is the sysfs path of the hardware behind the device, for
+	// spreading over hardware and for settling; empty where there is none.
+	Hardware string
+	// Slots is how many containers may hold the device at once, at least 1.
+	Slots int
+	// NUMA nodes, sorted, none negative; empty is no preference.
+	NUMA []int
+	// Nodes in the order in which they are handed over: the device's own by
+	// path, then the companions'.
+	Nodes []OfferedNode
+	// Mounts are bind mounts, companions' included.
+	Mounts []Mount
+	// Env and Annotations have the same entries in the same order in every
+	// offer of a resource.
+	Env         []Entry
+	Annotations []Entry
+	// CDI says that the container is given the qualified CDI name of the
+	// device instead of raw nodes and mounts.
+	CDI bool
+	// Problem is why the device can't be handed over now, in words for an
+	// administrator; empty where it can.
+	Problem string
+}
+
+// OfferedNode is a device node as it is handed to a container.
+type OfferedNode struct {
+	// HostPath is where the node is now, "/dev/ttyUSB1".
+	HostPath     string
+	Type         NodeType
+	Major, Minor uint32
+	// Key names the node within its device, and stays when the kernel's name
+	// changes: "if00:ttyUSB". It is the name of the node's link.
+	Key string
+	// Path in the container; Index and Count may still be open.
+	Path Text
+	// Permissions are some of "rwm".
+	Permissions string
+	// Follow says that the node has hardware and is handed over by a link
+	// that follows it to whatever node it has next.
+	Follow bool
+	// Companion says that the node comes along with every device and is
+	// given once in a container.
+	Companion bool
+}
+
+// Mount is a bind mount of a host path into a container.
+type Mount struct {
+	HostPath, ContainerPath string
+	ReadOnly                bool
+	// Optional mounts are left out while HostPath is missing.
+	Optional bool
+}
+
+// Entry is one environment variable or annotation.
+type Entry struct {
+	Key, Value Text
+	// PerDevice says that the value names something of the device: values of
+	// several devices in one container are joined with a comma.
+	PerDevice bool
+}
+
+// Listed is one slot of one device as the kubelet is shown it.
+type Listed struct {
+	ID      string
+	Healthy bool
+	// Reason is why it is not healthy, in words for an administrator.
+	Reason string
+	NUMA   []int
+}
+
+// Answer is what one container gets: the answer to one Allocate request.
+type Answer struct {
+	Nodes       []AnswerNode
+	Mounts      []Mount
+	Env         map[string]string
+	Annotations map[string]string
+	// CDI holds fully qualified CDI device names.
+	CDI []string
+}
+
+// AnswerNode is one device node of an Answer. HostPath may be a link that
+// the container runtime resolves at every start of the container.
+type AnswerNode struct {
+	HostPath, ContainerPath, Permissions string
+}
