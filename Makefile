@@ -1,0 +1,47 @@
+# The targets that people and CI call; `make help` lists them.
+
+GO      ?= go
+BIN     := bin/generic-dp
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+# grpcnotrace leaves golang.org/x/net/trace out of the binary, and with it
+# html/template, which would keep the linker from dropping unused methods.
+TAGS    := grpcnotrace
+LDFLAGS := -s -w -buildid= -X main.version=$(VERSION)
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+FUZZTIME ?= 5s
+
+.PHONY: help build run test lint fuzz bench bench-process e2e-deps e2e clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## the static binary, in bin/generic-dp
+	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/generic-dp
+
+run: build ## try the quickstart configuration on this host, without a kubelet
+	$(BIN) try --once --config examples/configs/quickstart.toml
+
+test: ## unit tests with the race detector, fuzz targets for a few seconds
+	$(GO) test -race -tags $(TAGS) ./...
+	hack/fuzz.sh $(FUZZTIME)
+
+lint: ## gofmt, go vet, staticcheck, file length
+	@bad=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$bad" ]; then echo "not gofmt'd: $$bad"; exit 1; fi
+	$(GO) vet -tags $(TAGS) ./...
+	$(GO) run $(STATICCHECK) -tags $(TAGS) ./...
+	cd test/e2e && $(GO) vet ./...
+	@long=$$(git ls-files '*.go' | xargs wc -l | awk '$$2 != "total" && $$1 > 500 { print $$2 }'); if [ -n "$$long" ]; then echo "over 500 lines: $$long"; exit 1; fi
+
+bench: build ## benchmarks: scan, matching, Allocate, registration; then the whole process
+	$(GO) test -run '^$$' -tags $(TAGS) -bench . -benchmem ./...
+
+e2e-deps: ## what the end-to-end tests need: Debian packages, kubelet, containerd, runc
+	test/e2e/deps.sh
+
+e2e: build e2e-deps ## end-to-end tests on a real kubelet and container runtime
+	cd test/e2e && GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 ./...
+
+clean: ## remove what was built
+	rm -rf bin dist

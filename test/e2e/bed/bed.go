@@ -1,0 +1,156 @@
+// Package bed is a node: the real kubelet, containerd and runc, isolated from the
+// machine and from each other's tests, with pods from manifests. Any number of
+// beds run at once.
+//
+// Everything in a bed runs in namespaces of its own, see package isolate. The
+// test is outside. A bed's directory has one path for both; what lies in /run and
+// /var/lib/kubelet inside is at [Bed.Path] for the test. What the kubelet's own
+// flags and configuration cannot move therefore has not to be moved.
+package bed
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/test/e2e/process"
+	"github.com/generic-dp/generic-dp/test/e2e/product"
+)
+
+const (
+	// startLimit is how long programs may take that start in a second or two.
+	startLimit = 60 * time.Second
+	// podLimit is how long a change of a pod may take, back-off included.
+	podLimit = 60 * time.Second
+	// execLimit is how long a command in a container may take.
+	execLimit = 20 * time.Second
+)
+
+// Bed is a node.
+type Bed struct {
+	// Dir is the bed's directory, short since sockets are in it.
+	Dir        string
+	Containerd *Containerd
+	Kubelet    *Kubelet
+
+	tools  tools
+	tool   string // path of the tool
+	logDir string
+	ns     *namespace
+	cgroup string
+
+	plugins []*product.Plugin
+}
+
+// Options are what differs from bed to bed.
+type Options struct {
+	// Kubelet is merged into the kubelet's configuration.
+	Kubelet map[string]any
+}
+
+// New starts a node and waits until it is ready. With the end of the test all of
+// it goes; the logs are shown if the test has failed.
+func New(t testing.TB, o Options) *Bed {
+	t.Helper()
+	b := &Bed{tools: findTools(t), logDir: process.LogDir(t), Dir: newDir(t)}
+	b.tool = filepath.Join(b.Dir, "tool")
+	buildTool(t, b.tool)
+	b.cgroup = filepath.Base(b.Dir)
+	newCgroup(t, b.cgroup)
+	b.ns = newNamespace(t, b.tool, b.logDir)
+
+	if err := os.MkdirAll(b.manifests(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	b.Containerd = newContainerd(t, b)
+	b.Kubelet = newKubelet(t, b, b.cgroup)
+	for key, value := range o.Kubelet {
+		b.Kubelet.Config[key] = value
+	}
+	b.Containerd.Start(t)
+	b.Containerd.load(t)
+	b.Kubelet.Start(t)
+	b.Kubelet.WaitReady(t)
+	return b
+}
+
+// Path returns the path by which the test reaches what is at path in the bed.
+func (b *Bed) Path(path string) string { return b.ns.path(path) }
+
+// DevicePlugins is the test's path of the kubelet's directory of device plugins.
+func (b *Bed) DevicePlugins() string { return b.Path("/var/lib/kubelet/device-plugins") }
+
+// PluginDir is where the plugin keeps its files, see [product.Spec].
+func (b *Bed) PluginDir() string { return filepath.Join(b.Dir, "plugin") }
+
+// CDIDir is where the runtime reads CDI specs: where the plugin writes them.
+func (b *Bed) CDIDir() string { return filepath.Join(b.PluginDir(), "cdi") }
+
+func (b *Bed) manifests() string { return filepath.Join(b.Dir, "manifests") }
+func (b *Bed) podLogs() string   { return filepath.Join(b.Dir, "pods") }
+
+// Plugin starts the program under test in the bed.
+func (b *Bed) Plugin(t testing.TB, s product.Spec) *product.Plugin {
+	t.Helper()
+	if s.Dir == "" {
+		s.Dir = b.PluginDir()
+	}
+	s.LogDir, s.Start = b.logDir, b.ns.start
+	p := product.Start(t, s)
+	b.plugins = append(b.plugins, p)
+	return p
+}
+
+// Reboot does to the bed what a reboot does to a node: every process ends at
+// once, plugins included, links, CDI specs and /run are gone, what is on disk
+// stays. Nothing is started again: that is the test's to do, in an order of its
+// own.
+func (b *Bed) Reboot(t testing.TB) {
+	t.Helper()
+	b.ns.run(t, b.tool, "reboot")
+	<-b.Kubelet.Ended()
+	<-b.Containerd.Ended()
+	for _, p := range b.plugins {
+		<-p.Ended()
+		p.Wipe(t)
+	}
+	product.Wipe(t, b.PluginDir())
+	hs, err := hierarchies()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := removeCgroup(hs, b.cgroup); err != nil {
+		t.Fatal(err)
+	}
+	if err := makeCgroup(hs, b.cgroup); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Run runs a command in the bed and fails the test if it fails.
+func (b *Bed) Run(t testing.TB, argv ...string) {
+	t.Helper()
+	b.ns.run(t, argv...)
+}
+
+// Mknod makes a character device node, in a directory that is made too. A bed has
+// no /dev of its own; nodes of /run or of the bed's directory do as well.
+func (b *Bed) Mknod(t testing.TB, path string, major, minor uint32) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mknod(path, unix.S_IFCHR|0o600, int(unix.Mkdev(major, minor))); err != nil {
+		t.Fatalf("mknod %s: %v", path, err)
+	}
+}
+
+func writeFile(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,195 @@
+package bed
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"k8s.io/apimachinery/pkg/types"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/generic-dp/generic-dp/test/e2e/process"
+	"github.com/generic-dp/generic-dp/test/e2e/wait"
+)
+
+// Containerd is the container runtime of a bed.
+type Containerd struct {
+	bed *Bed
+	// Process is the running containerd. Containers outlive it.
+	*process.Process
+
+	runtime cri.RuntimeServiceClient
+	images  cri.ImageServiceClient
+}
+
+// configuration is containerd's:
+//
+//   - The native snapshotter copies files: no overlay file system is needed, so
+//     that a bed works on whatever a CI machine has at its root.
+//   - The sandbox image is pinned, or the kubelet would collect it and no
+//     registry could bring it back.
+//   - AppArmor profiles would need securityfs. OOM scores below the test's own
+//     are not the test's to give out.
+//   - Pods without the host's network get theirs by CNI. The loopback device
+//     needs no plugin.
+const configuration = `version = 3
+root = %[1]q
+state = "/run/containerd"
+
+[grpc]
+address = %[2]q
+
+[plugins.'io.containerd.cri.v1.images']
+snapshotter = "native"
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+sandbox = %[3]q
+
+[plugins.'io.containerd.cri.v1.runtime']
+cdi_spec_dirs = [%[4]q]
+disable_apparmor = true
+restrict_oom_score_adj = true
+[plugins.'io.containerd.cri.v1.runtime'.cni]
+conf_dir = %[5]q
+bin_dirs = [%[6]q]
+use_internal_loopback = true
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+BinaryName = %[7]q
+`
+
+// network gives a pod a pair of devices and an address.
+const network = `{
+  "cniVersion": "1.0.0",
+  "name": "bed",
+  "plugins": [
+    {"type": "ptp", "ipam": {"type": "host-local", "subnet": "10.244.0.0/24"}}
+  ]
+}
+`
+
+func newContainerd(t testing.TB, b *Bed) *Containerd {
+	t.Helper()
+	c := &Containerd{bed: b}
+	cniDir := filepath.Join(b.Dir, "cni")
+	for _, dir := range []string{b.CDIDir(), cniDir} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writeFile(t, filepath.Join(cniDir, "bed.conflist"), network)
+	writeFile(t, c.config(), fmt.Sprintf(configuration, filepath.Join(b.Dir, "containerd"), c.socket(),
+		Image, b.CDIDir(), cniDir, b.tools.cni, b.tools.path("runc")))
+
+	conn := dial(t, c.socket())
+	c.runtime = cri.NewRuntimeServiceClient(conn)
+	c.images = cri.NewImageServiceClient(conn)
+	return c
+}
+
+// dial connects to a socket, now and whenever what serves there is started again.
+func dial(t testing.TB, socket string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient("unix://"+socket,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		// By default the second attempt comes after a second.
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond},
+			MinConnectTimeout: time.Second,
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func (c *Containerd) config() string { return filepath.Join(c.bed.Dir, "containerd.toml") }
+func (c *Containerd) socket() string { return filepath.Join(c.bed.Dir, "containerd.sock") }
+
+// Start starts containerd and waits until it serves.
+func (c *Containerd) Start(t testing.TB) {
+	t.Helper()
+	c.Process = process.Start(t, process.Spec{
+		Name: "containerd",
+		Argv: []string{c.bed.tools.path("containerd"), "--config", c.config()},
+		// It looks for its shim in PATH.
+		Env:    []string{"PATH=" + c.bed.tools.bin + ":" + os.Getenv("PATH")},
+		LogDir: c.bed.logDir,
+		Start:  c.bed.ns.start,
+	})
+	wait.Until(t, startLimit, "containerd", func() error {
+		_, err := c.runtime.Version(t.Context(), &cri.VersionRequest{})
+		if err != nil && !c.Running() {
+			t.Fatalf("containerd has ended: %v", err)
+		}
+		return err
+	})
+}
+
+// load imports the image and waits until the runtime knows it.
+func (c *Containerd) load(t testing.TB) {
+	t.Helper()
+	archive := filepath.Join(c.bed.Dir, "image.tar")
+	if err := writeImage(archive, c.bed.tool); err != nil {
+		t.Fatal(err)
+	}
+	c.bed.ns.run(t, c.bed.tools.path("ctr"), "--address", c.socket(), "--namespace", "k8s.io",
+		"images", "import", "--local", "--snapshotter", "native", archive)
+	wait.Until(t, startLimit, "image "+Image, func() error {
+		resp, err := c.images.ImageStatus(t.Context(), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: Image}})
+		if err == nil && resp.Image == nil {
+			err = fmt.Errorf("not known yet")
+		}
+		return err
+	})
+}
+
+// exec runs a command in a container.
+func (c *Containerd) exec(t testing.TB, container string, argv ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), execLimit)
+	defer cancel()
+	resp, err := c.runtime.ExecSync(ctx, &cri.ExecSyncRequest{
+		ContainerId: container,
+		Cmd:         argv,
+		Timeout:     int64(execLimit / time.Second),
+	})
+	if err != nil {
+		t.Fatalf("exec %v: %v", argv, err)
+	}
+	return string(resp.Stdout), string(resp.Stderr), int(resp.ExitCode)
+}
+
+// kill ends a container at once. The kubelet cannot tell that from a crash.
+func (c *Containerd) kill(t testing.TB, container string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), execLimit)
+	defer cancel()
+	if _, err := c.runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: container}); err != nil {
+		t.Fatalf("kill container: %v", err)
+	}
+}
+
+// alive checks that something of a pod still runs.
+func (c *Containerd) alive(ctx context.Context, uid types.UID) (bool, error) {
+	label := map[string]string{"io.kubernetes.pod.uid": string(uid)}
+	running := &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_RUNNING}
+	containers, err := c.runtime.ListContainers(ctx, &cri.ListContainersRequest{
+		Filter: &cri.ContainerFilter{LabelSelector: label, State: running},
+	})
+	if err != nil {
+		return false, err
+	}
+	ready := &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY}
+	sandboxes, err := c.runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{
+		Filter: &cri.PodSandboxFilter{LabelSelector: label, State: ready},
+	})
+	return err == nil && len(containers.Containers)+len(sandboxes.Items) > 0, err
+}

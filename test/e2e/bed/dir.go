@@ -1,0 +1,78 @@
+package bed
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// dirPrefix begins the names of the beds' directories and cgroups.
+const dirPrefix = "gdp-e2e-"
+
+// newDir makes the directory of a bed and removes it with the test. A lock in it,
+// which goes with the process, tells beds in use from those that a killed test
+// could not remove; the latter are removed now.
+func newDir(t testing.TB) string {
+	t.Helper()
+	sweep(t)
+	// Under another name until it is locked.
+	raw, err := os.MkdirTemp("", "."+dirPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, err := lockDir(raw, os.O_CREATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(filepath.Dir(raw), strings.TrimPrefix(filepath.Base(raw), "."))
+	if err := os.Rename(raw, dir); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+		lock.Close()
+	})
+	// Containers of other users have files from here.
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// lockDir locks a bed's directory until the file is closed.
+func lockDir(dir string, flag int) (*os.File, error) {
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|flag, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		lock.Close()
+		return nil, err
+	}
+	return lock, nil
+}
+
+// sweep removes what beds have left whose test was killed: files and empty
+// cgroups. Their processes and mounts went with the test.
+func sweep(t testing.TB) {
+	t.Helper()
+	left, _ := filepath.Glob(filepath.Join(os.TempDir(), dirPrefix+"*"))
+	for _, dir := range left {
+		lock, err := lockDir(dir, 0)
+		if err != nil {
+			continue // in use, or another test removes it
+		}
+		if hs, err := hierarchies(); err == nil {
+			_ = removeCgroup(hs, filepath.Base(dir))
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Logf("left by a killed test: %v", err)
+		}
+		lock.Close()
+	}
+}

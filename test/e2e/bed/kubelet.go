@@ -1,0 +1,227 @@
+package bed
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/generic-dp/generic-dp/test/e2e/process"
+	"github.com/generic-dp/generic-dp/test/e2e/wait"
+)
+
+// Kubelet is the kubelet of a bed. It has no API server: its pods are static.
+type Kubelet struct {
+	bed *Bed
+	// Process is the running kubelet. Containers outlive it.
+	*process.Process
+	// Config is its KubeletConfiguration, to be changed before a (re)start.
+	Config map[string]any
+
+	http      *http.Client
+	resources podresources.PodResourcesListerClient
+}
+
+// nodeName is the name that a kubelet appends to those of its static pods.
+const nodeName = "bed"
+
+// readOnlyPort serves pods and metrics without a certificate. It is the same in
+// every bed, since no other one is in its network namespace.
+const readOnlyPort = 10255
+
+func newKubelet(t testing.TB, b *Bed, cgroup string) *Kubelet {
+	t.Helper()
+	k := &Kubelet{bed: b}
+	k.Config = map[string]any{
+		"apiVersion": "kubelet.config.k8s.io/v1beta1",
+		"kind":       "KubeletConfiguration",
+
+		"containerRuntimeEndpoint": "unix://" + b.Containerd.socket(),
+		"staticPodPath":            b.manifests(),
+		"podLogsDir":               b.podLogs(),
+		"volumePluginDir":          filepath.Join(b.Dir, "volume-plugins"),
+
+		// No API server, and nobody else on the network.
+		"registerNode":   false,
+		"enableServer":   false,
+		"readOnlyPort":   readOnlyPort,
+		"healthzPort":    0,
+		"address":        "127.0.0.1",
+		"authentication": map[string]any{"anonymous": map[string]any{"enabled": true}, "webhook": map[string]any{"enabled": false}},
+		"authorization":  map[string]any{"mode": "AlwaysAllow"},
+		"resolvConf":     "", // the machine's may lie in /run, which is empty here
+
+		// A machine as it is found: version 1 of cgroups is refused by default
+		// since 1.35, and there may be no systemd.
+		"failCgroupV1":           false,
+		"failSwapOn":             false,
+		"cgroupDriver":           "cgroupfs",
+		"cgroupRoot":             "/" + cgroup,
+		"enforceNodeAllocatable": []string{},
+		"makeIPTablesUtilChains": false,
+
+		// A disk that is nearly full is none of the tests' business.
+		"localStorageCapacityIsolation": false,
+		"imageGCHighThresholdPercent":   100,
+		"evictionHard": map[string]string{
+			"memory.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%",
+			"imagefs.available": "0%", "imagefs.inodesFree": "0%",
+		},
+
+		// Impatience: look at containers every second and not every minute, and
+		// restart what crashes a second time after one second and not ten.
+		"syncFrequency":      "1s",
+		"fileCheckFrequency": "1s",
+		"crashLoopBackOff":   map[string]any{"maxContainerRestartPeriod": "1s"},
+	}
+
+	k.http = &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
+			err = b.ns.do(func() error {
+				conn, err = (&net.Dialer{}).DialContext(ctx, network, addr)
+				return err
+			})
+			return conn, err
+		},
+	}}
+	t.Cleanup(k.http.CloseIdleConnections)
+	k.resources = podresources.NewPodResourcesListerClient(dial(t, b.Path("/var/lib/kubelet/pod-resources/kubelet.sock")))
+	return k
+}
+
+// Start starts the kubelet, and waits for nothing: what a plugin does meanwhile
+// may be what a test is about.
+func (k *Kubelet) Start(t testing.TB) {
+	t.Helper()
+	text, err := json.MarshalIndent(k.Config, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(k.bed.Dir, "kubelet.json")
+	writeFile(t, config, string(text))
+	k.Process = process.Start(t, process.Spec{
+		Name:   "kubelet",
+		Argv:   []string{k.bed.tools.path("kubelet"), "--config", config, "--hostname-override", nodeName, "--v", "2"},
+		LogDir: k.bed.logDir,
+		Start:  k.bed.ns.start,
+	})
+}
+
+// WaitReady waits until the kubelet takes registrations and shows its pods.
+func (k *Kubelet) WaitReady(t testing.TB) {
+	t.Helper()
+	wait.Until(t, startLimit, "kubelet", func() error {
+		if !k.Running() {
+			t.Fatal("the kubelet has ended")
+		}
+		conn, err := net.Dial("unix", filepath.Join(k.bed.DevicePlugins(), "kubelet.sock"))
+		if err != nil {
+			return err
+		}
+		conn.Close()
+		_, err = k.Pods(t.Context())
+		return err
+	})
+}
+
+// Restart ends the kubelet as systemd does, if it still runs, and starts it
+// again. Containers run on.
+func (k *Kubelet) Restart(t testing.TB) {
+	t.Helper()
+	if k.Running() {
+		k.Stop(t)
+	}
+	k.Start(t)
+}
+
+// Get returns a page of the kubelet's read-only port, such as /metrics.
+func (k *Kubelet) Get(ctx context.Context, page string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", readOnlyPort, page), nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := k.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if resp.StatusCode != http.StatusOK {
+		return nil, errors.Join(err, fmt.Errorf("%s: %s", page, resp.Status))
+	}
+	return body, err
+}
+
+// Pods returns the pods with their status.
+func (k *Kubelet) Pods(ctx context.Context) ([]v1.Pod, error) {
+	text, err := k.Get(ctx, "/pods")
+	if err != nil {
+		return nil, err
+	}
+	var list v1.PodList
+	if err := json.Unmarshal(text, &list); err != nil {
+		return nil, fmt.Errorf("/pods: %w", err)
+	}
+	return list.Items, nil
+}
+
+// Allocatable returns how many devices of a resource the kubelet would give out
+// or has given out, 0 if it does not know the resource: without an API server
+// there is no node object, this is the same number from the PodResources API.
+func (k *Kubelet) Allocatable(ctx context.Context, resource string) (int, error) {
+	resp, err := k.resources.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
+	if err != nil {
+		return 0, err
+	}
+	ids := map[string]bool{}
+	for _, d := range resp.Devices {
+		if d.ResourceName == resource {
+			for _, id := range d.DeviceIds {
+				ids[id] = true // a device of two NUMA nodes comes twice
+			}
+		}
+	}
+	return len(ids), nil
+}
+
+// WaitAllocatable waits until the kubelet has n devices of a resource.
+func (k *Kubelet) WaitAllocatable(t testing.TB, resource string, n int) {
+	t.Helper()
+	wait.Until(t, startLimit, fmt.Sprintf("%d of %s", n, resource), func() error {
+		got, err := k.Allocatable(t.Context(), resource)
+		if err == nil && got != n {
+			err = fmt.Errorf("got %d", got)
+		}
+		return err
+	})
+}
+
+// Held returns who holds the devices of a resource, "pod/container" by device ID.
+func (k *Kubelet) Held(ctx context.Context, resource string) (map[string]string, error) {
+	resp, err := k.resources.List(ctx, &podresources.ListPodResourcesRequest{})
+	if err != nil {
+		return nil, err
+	}
+	held := map[string]string{}
+	for _, pod := range resp.PodResources {
+		for _, c := range pod.Containers {
+			for _, d := range c.Devices {
+				if d.ResourceName != resource {
+					continue
+				}
+				for _, id := range d.DeviceIds {
+					held[id] = pod.Name + "/" + c.Name
+				}
+			}
+		}
+	}
+	return held, nil
+}

@@ -1,0 +1,119 @@
+package bed
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/test/e2e/isolate"
+)
+
+// namespace is the view of the machine that everything in a bed shares, see
+// package isolate. It lives as long as its first process, which in turn lives as
+// long as the test process holds the other end of its standard input.
+type namespace struct {
+	cmd   *exec.Cmd
+	pidfd int
+}
+
+// newNamespace starts the first process, tool, and ends it with the test.
+func newNamespace(t testing.TB, tool, logDir string) *namespace {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("a bed needs root, for its namespaces")
+	}
+	log, err := os.Create(filepath.Join(logDir, "namespace.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	n := &namespace{cmd: exec.Command(tool, "hold"), pidfd: -1}
+	n.cmd.Dir = "/"
+	n.cmd.Stderr = log
+	n.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: isolate.Flags, PidFD: &n.pidfd}
+	stdin, err := n.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := n.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.cmd.Start(); err != nil {
+		t.Fatalf("new namespaces: %v", err)
+	}
+	t.Cleanup(func() {
+		stdin.Close()
+		// The kernel kills all that is left in the namespaces before this returns.
+		_ = n.cmd.Wait()
+		unix.Close(n.pidfd)
+	})
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil || line != "ready\n" {
+		text, _ := os.ReadFile(log.Name())
+		t.Fatalf("prepare namespaces: %q %v\n%s", line, err, text)
+	}
+	return n
+}
+
+// path returns the path by which the test reaches what is at path inside. Sockets
+// can be connected to and listened on there too.
+func (n *namespace) path(path string) string {
+	return filepath.Join(fmt.Sprintf("/proc/%d/root", n.cmd.Process.Pid), path)
+}
+
+// do calls f on a thread that is inside. Go routines that f starts are outside,
+// processes that it starts are inside; their parent is the test, so that it sees
+// their process IDs and how they end, which a program such as nsenter, which has
+// to fork to enter a PID namespace, would stand in the way of.
+func (n *namespace) do(f func() error) error {
+	result := make(chan error, 1)
+	go func() {
+		// Never unlocked: a thread whose Go routine ends in this state is thrown
+		// away, and no other one ever runs inside.
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			// The namespaces of this thread are what /proc/self shows of the
+			// process. Keep it as it is, and busy, and take another one.
+			defer runtime.UnlockOSThread()
+			result <- n.do(f)
+			return
+		}
+		result <- func() error {
+			// A thread that shares its root directory with others cannot change
+			// its mount namespace.
+			if err := unix.Unshare(unix.CLONE_FS); err != nil {
+				return fmt.Errorf("unshare: %w", err)
+			}
+			if err := unix.Setns(n.pidfd, isolate.Flags); err != nil {
+				return fmt.Errorf("enter namespaces: %w", err)
+			}
+			return f()
+		}()
+	}()
+	return <-result
+}
+
+// start starts a command inside.
+func (n *namespace) start(cmd *exec.Cmd) error { return n.do(cmd.Start) }
+
+// run runs a command inside.
+func (n *namespace) run(t testing.TB, argv ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	cmd.Dir = "/"
+	var text []byte
+	err := n.do(func() (err error) {
+		text, err = cmd.CombinedOutput()
+		return err
+	})
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", argv, err, text)
+	}
+}

@@ -1,0 +1,156 @@
+// The tool is everything that runs in a test bed and is not under test: the
+// first process of a bed, the pause container of a pod, and a container's
+// workload. It is static, since it is the only file of its image.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/test/e2e/isolate"
+	"github.com/generic-dp/generic-dp/test/e2e/look"
+)
+
+const usage = `usage: tool COMMAND [ARGUMENT]...
+
+  pause          reap orphans until a signal comes (pause container)
+  run DIR...     look, then wait for a signal (container)
+  look DIR...    print as JSON the environment, mounts, network devices and the
+                 device nodes below each DIR
+  open PATH [r|w|rw]
+                 open PATH, by default for reading and writing
+  exit CODE      exit with CODE
+  hold           prepare the namespaces of a bed, say so, and reap orphans until
+                 standard input ends (first process of a bed)
+  reboot         end every other process of a bed and what it had mounted
+`
+
+func main() {
+	err := run(os.Args[1:])
+	var code exitCode
+	switch {
+	case errors.As(err, &code):
+		os.Exit(int(code))
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "tool:", err)
+		os.Exit(1)
+	}
+}
+
+// exitCode is an exit that the caller asked for.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+
+func run(args []string) error {
+	if len(args) == 0 {
+		fmt.Fprint(os.Stderr, usage)
+		return exitCode(2)
+	}
+	switch cmd, args := args[0], args[1:]; cmd {
+	case "pause":
+		return reapUntil(signalled())
+	case "run":
+		stop := signalled() // before the report, which tells the test that it may signal
+		if err := printReport(args); err != nil {
+			return err
+		}
+		return reapUntil(stop)
+	case "look":
+		return printReport(args)
+	case "open":
+		return open(args)
+	case "exit":
+		code, err := strconv.Atoi(args[0])
+		if err != nil {
+			return err
+		}
+		return exitCode(code)
+	case "hold":
+		if err := isolate.Prepare(); err != nil {
+			return err
+		}
+		fmt.Println("ready")
+		return reapUntil(inputEnded())
+	case "reboot":
+		return isolate.Reboot()
+	default:
+		fmt.Fprint(os.Stderr, usage)
+		return exitCode(2)
+	}
+}
+
+func printReport(dirs []string) error {
+	report, err := look.Around(dirs...)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(report)
+}
+
+func open(args []string) error {
+	flag := os.O_RDWR
+	if len(args) == 2 {
+		modes := map[string]int{"r": os.O_RDONLY, "w": os.O_WRONLY, "rw": os.O_RDWR}
+		mode, ok := modes[args[1]]
+		if !ok {
+			return fmt.Errorf("mode %q, want r, w or rw", args[1])
+		}
+		flag = mode
+	}
+	f, err := os.OpenFile(args[0], flag, 0)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// signalled is closed by SIGTERM or SIGINT. A first process that had no handler
+// would never see them.
+func signalled() <-chan struct{} {
+	sig := make(chan os.Signal, 1)
+	signal.Notify(sig, unix.SIGTERM, unix.SIGINT)
+	done := make(chan struct{})
+	go func() {
+		<-sig
+		close(done)
+	}()
+	return done
+}
+
+// inputEnded is closed at the end of standard input, a pipe that ends with the
+// test, however that ends.
+func inputEnded() <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		close(done)
+	}()
+	return done
+}
+
+// reapUntil waits for the orphans that the kernel hands to a first process.
+func reapUntil(done <-chan struct{}) error {
+	child := make(chan os.Signal, 1)
+	signal.Notify(child, unix.SIGCHLD)
+	for {
+		for {
+			pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+			if pid <= 0 || err != nil {
+				break
+			}
+		}
+		select {
+		case <-child:
+		case <-done:
+			return nil
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package isolate
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// killAll kills every process of the caller's tree but the first one and the
+// caller, containers included, and returns when they are gone.
+func killAll() error {
+	// Outside of a tree this would be the end of the machine.
+	if err := firstIsSelf(); err != nil {
+		return err
+	}
+	const limit = 10 * time.Second
+	timeout := time.After(limit)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		// From inside a PID namespace -1 reaches nothing outside of it. Repeated,
+		// since a process may have been about to fork.
+		if err := unix.Kill(-1, unix.SIGKILL); errors.Is(err, unix.ESRCH) {
+			return nil
+		}
+		if left, err := others(); err != nil || len(left) == 0 {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-timeout:
+			left, _ := others()
+			return fmt.Errorf("still running %v after SIGKILL: %v", limit, left)
+		}
+	}
+}
+
+// firstIsSelf checks that the first process of the caller's PID namespace runs
+// the same program as the caller.
+func firstIsSelf() error {
+	self, err := os.Stat("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	first, err := os.Stat("/proc/1/exe")
+	if err != nil {
+		return err
+	}
+	if os.Getpid() == 1 || !os.SameFile(self, first) {
+		return errors.New("not inside an isolated tree")
+	}
+	return nil
+}
+
+// others lists the processes of the tree apart from the first one, the caller
+// and those that are dead and wait to be reaped by a parent outside.
+func others() ([]string, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var left []string
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == 1 || pid == os.Getpid() {
+			continue
+		}
+		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
+		if err != nil {
+			continue // gone meanwhile
+		}
+		// "7 (name) Z ...", and the name may hold anything.
+		_, rest, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')'):]), " ")
+		if !strings.HasPrefix(rest, "Z") {
+			left = append(left, string(stat))
+		}
+	}
+	return left, nil
+}
+
+// Reboot does to the tree what a reboot does to a machine: every process is
+// killed, /run is empty again, and of what was mounted below the other private
+// directories nothing is left but their own files.
+func Reboot() error {
+	if err := killAll(); err != nil {
+		return err
+	}
+	points, err := mountPoints()
+	if err != nil {
+		return err
+	}
+	for _, point := range points {
+		for _, dir := range private {
+			if strings.HasPrefix(point, dir+"/") {
+				// Detached whatever it is: those that lie deeper went with it.
+				if err := unix.Unmount(point, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
+					return fmt.Errorf("unmount %s: %w", point, err)
+				}
+			}
+		}
+	}
+	if err := unix.Unmount("/run", unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("unmount /run: %w", err)
+	}
+	return mountEmpty("/run")
+}
+
+// mountPoints lists where something is mounted, in order of mounting.
+func mountPoints() ([]string, error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var points []string
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if fields := strings.Fields(s.Text()); len(fields) > 4 {
+			points = append(points, fields[4])
+		}
+	}
+	return points, nil
+}

@@ -1,0 +1,155 @@
+// Package look reports what a process finds around itself: the part of the
+// workload tool that a test reads.
+package look
+
+import (
+	"bufio"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Report is what a process finds around itself.
+type Report struct {
+	UID    int               `json:"uid"`
+	Env    map[string]string `json:"env"`
+	Nodes  []Node            `json:"nodes"`
+	Mounts []Mount           `json:"mounts"`
+	// Interfaces are the names of the network devices.
+	Interfaces []string `json:"interfaces"`
+}
+
+// Node is a device node, or a symbolic link in its place.
+type Node struct {
+	Path string `json:"path"`
+	// Type is c, b or l.
+	Type  string `json:"type"`
+	Major uint32 `json:"major"`
+	Minor uint32 `json:"minor"`
+	Mode  string `json:"mode"` // permissions, as in 0660
+	UID   uint32 `json:"uid"`
+	GID   uint32 `json:"gid"`
+	// Target is what a link points to.
+	Target string `json:"target,omitempty"`
+}
+
+// Mount is a mounted file system.
+type Mount struct {
+	Path     string `json:"path"`
+	Type     string `json:"type"`
+	ReadOnly bool   `json:"readOnly"`
+}
+
+// Node returns the node at path.
+func (r Report) Node(path string) (Node, bool) {
+	for _, n := range r.Nodes {
+		if n.Path == path {
+			return n, true
+		}
+	}
+	return Node{}, false
+}
+
+// Mount returns what is mounted at path.
+func (r Report) Mount(path string) (Mount, bool) {
+	for _, m := range r.Mounts {
+		if m.Path == path {
+			return m, true
+		}
+	}
+	return Mount{}, false
+}
+
+// Around reports on the process itself, with the device nodes below dirs.
+func Around(dirs ...string) (Report, error) {
+	r := Report{UID: os.Getuid(), Env: map[string]string{}}
+	for _, kv := range os.Environ() {
+		k, v, _ := strings.Cut(kv, "=")
+		r.Env[k] = v
+	}
+	for _, dir := range dirs {
+		nodes, err := nodes(dir)
+		if err != nil {
+			return r, err
+		}
+		r.Nodes = append(r.Nodes, nodes...)
+	}
+	entries, err := os.ReadDir("/sys/class/net")
+	if err != nil {
+		return r, err
+	}
+	for _, e := range entries {
+		r.Interfaces = append(r.Interfaces, e.Name())
+	}
+	r.Mounts, err = mounts()
+	return r, err
+}
+
+// nodes lists the device nodes and links below dir, which may be missing and may
+// change while it is read.
+func nodes(dir string) ([]Node, error) {
+	var list []Node
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if os.IsNotExist(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if path == "/dev/pts" || path == "/dev/shm" || path == "/dev/mqueue" {
+			return fs.SkipDir // file systems of their own, not devices
+		}
+		if d.Type()&(fs.ModeDevice|fs.ModeSymlink) == 0 {
+			return nil
+		}
+		var st unix.Stat_t
+		if err := unix.Lstat(path, &st); err != nil {
+			return nil
+		}
+		n := Node{Path: path, Mode: fmt.Sprintf("%04o", st.Mode&0o7777), UID: st.Uid, GID: st.Gid}
+		switch st.Mode & unix.S_IFMT {
+		case unix.S_IFCHR:
+			n.Type = "c"
+		case unix.S_IFBLK:
+			n.Type = "b"
+		default:
+			n.Type = "l"
+			n.Target, _ = os.Readlink(path)
+		}
+		if n.Type != "l" {
+			n.Major, n.Minor = unix.Major(st.Rdev), unix.Minor(st.Rdev)
+		}
+		list = append(list, n)
+		return nil
+	})
+	return list, err
+}
+
+// mounts lists what is mounted, from /proc/self/mountinfo: "36 35 98:0 /root
+// /point rw,noatime master:1 - ext3 /dev/root rw".
+func mounts() ([]Mount, error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var list []Mount
+	s := bufio.NewScanner(f)
+	for s.Scan() {
+		head, tail, _ := strings.Cut(s.Text(), " - ")
+		h, t := strings.Fields(head), strings.Fields(tail)
+		if len(h) < 6 || len(t) < 1 {
+			continue
+		}
+		list = append(list, Mount{
+			Path:     h[4],
+			Type:     t[0],
+			ReadOnly: strings.HasPrefix(h[5]+",", "ro,"),
+		})
+	}
+	return list, s.Err()
+}

@@ -1,0 +1,163 @@
+// Package product runs the program under test as users run it: a process with a
+// configuration file and flags.
+package product
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/generic-dp/generic-dp/test/e2e/process"
+)
+
+// BinEnv names the program under test, by default bin/generic-dp of the
+// repository.
+const BinEnv = "GENERIC_DP_BIN"
+
+// Binary returns the absolute path of the program under test.
+func Binary(t testing.TB) string {
+	t.Helper()
+	path := os.Getenv(BinEnv)
+	if path == "" {
+		_, file, _, _ := runtime.Caller(0)
+		path = filepath.Join(filepath.Dir(file), "../../../bin/generic-dp")
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("no program to test: %v: run make build, or set %s", err, BinEnv)
+	}
+	return path
+}
+
+// Spec says how to run the plugin.
+type Spec struct {
+	// Config is the text of the configuration file.
+	Config string
+	// Args are flags after those that every test needs; of a flag given twice
+	// the last one counts.
+	Args []string
+	// Env is added to the environment.
+	Env []string
+	// Dir is where the plugin keeps its files, by default a new directory. A
+	// plugin that is started a second time in it finds its state.
+	Dir string
+	// Name is the name of its log, by default "plugin". Two plugins of a test
+	// have two names.
+	Name string
+
+	// LogDir and Start are set by what the plugin runs in.
+	LogDir string
+	Start  func(*exec.Cmd) error
+}
+
+// Plugin is a running plugin.
+type Plugin struct {
+	*process.Process
+	// Dir is the directory of its files.
+	Dir  string
+	spec Spec
+}
+
+// Start starts the plugin. It does not wait for anything.
+func Start(t testing.TB, s Spec) *Plugin {
+	t.Helper()
+	if s.LogDir == "" {
+		s.LogDir = process.LogDir(t)
+	}
+	if s.Dir == "" {
+		s.Dir = t.TempDir()
+	}
+	if s.Name == "" {
+		s.Name = "plugin"
+	}
+	p := &Plugin{Dir: s.Dir, spec: s}
+	p.Configure(t, s.Config)
+	p.start(t)
+	return p
+}
+
+func (p *Plugin) start(t testing.TB) {
+	t.Helper()
+	argv := []string{
+		Binary(t), "serve",
+		"--config", p.ConfigFile(),
+		"--run-dir", p.RunDir(),
+		"--state-dir", p.StateDir(),
+		"--cdi-dir", p.CDIDir(),
+		"--listen", "",
+	}
+	p.Process = process.Start(t, process.Spec{
+		Name:   p.spec.Name,
+		Argv:   append(argv, p.spec.Args...),
+		Env:    p.spec.Env,
+		LogDir: p.spec.LogDir,
+		Start:  p.spec.Start,
+	})
+}
+
+// Restart kills the plugin, if it still runs, and starts it again with the files
+// that it has left.
+func (p *Plugin) Restart(t testing.TB) {
+	t.Helper()
+	p.Kill()
+	p.start(t)
+}
+
+// Configure replaces the configuration file at once, as editors and ConfigMaps
+// do. What the plugin makes of it is up to the plugin.
+func (p *Plugin) Configure(t testing.TB, text string) {
+	t.Helper()
+	for _, dir := range []string{p.RunDir(), p.StateDir(), p.CDIDir()} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next := p.ConfigFile() + ".next"
+	if err := os.WriteFile(next, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(next, p.ConfigFile()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Wipe removes what a reboot of the node removes: links and CDI specs, which are
+// in /run by default.
+func (p *Plugin) Wipe(t testing.TB) {
+	t.Helper()
+	Wipe(t, p.Dir)
+}
+
+// Wipe is [Plugin.Wipe] for the directory of a plugin.
+func Wipe(t testing.TB, dir string) {
+	t.Helper()
+	p := Plugin{Dir: dir}
+	for _, d := range []string{p.RunDir(), p.CDIDir()} {
+		entries, err := os.ReadDir(d)
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if err := os.RemoveAll(filepath.Join(d, e.Name())); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// ConfigFile is the configuration file.
+func (p *Plugin) ConfigFile() string { return filepath.Join(p.Dir, "config.toml") }
+
+// RunDir is where the plugin keeps the links to devices.
+func (p *Plugin) RunDir() string { return filepath.Join(p.Dir, "run") }
+
+// StateDir is where the plugin keeps what outlives a reboot.
+func (p *Plugin) StateDir() string { return filepath.Join(p.Dir, "state") }
+
+// CDIDir is where the plugin keeps its CDI specs.
+func (p *Plugin) CDIDir() string { return filepath.Join(p.Dir, "cdi") }
