@@ -1,3 +1,10 @@
+// Package config turns the text of TOML files into a validated Config, or into
+// the list of everything that is wrong with them. It alone knows TOML.
+//
+// Each file is decoded into plain tables, which a small walker then reads: it
+// knows place, key and type of every value, so that a message names them. A
+// kind of table is a list of keys as data (resourceTable, matchTable, ...): a
+// new key is one line there and a function that gives it its meaning.
 package config
 
 import (

@@ -1,0 +1,80 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/generic-dp/generic-dp/"
+
+// allowed is what each package may import of this module: imports go one way,
+// as ARCHITECTURE.md draws it.
+var allowed = map[string][]string{
+	"device":               {},
+	"sysfs":                {},
+	"config":               {"device"},
+	"inventory":            {"sysfs", "device"},
+	"matchers":             {"config", "device"},
+	"ledger":               {"device"},
+	"topology":             {"device"},
+	"links":                {"device"},
+	"cdi":                  {"device"},
+	"plugin":               {"device"},
+	"podresources":         {"device"},
+	"metrics":              {"device"},
+	"internal/kubelettest": {"device"},
+	"internal/sysfstest":   {"sysfs", "device"},
+}
+
+// only lists who may import what matters to one side alone.
+var only = map[string][]string{
+	"github.com/BurntSushi/toml":    {"config"},
+	"github.com/jaypipes/ghw":       {"inventory"},
+	"k8s.io/kubelet":                {"plugin", "podresources", "internal/kubelettest"},
+	"tags.cncf.io":                  {"cdi"},
+	"google.golang.org/grpc":        {"plugin", "podresources", "internal/kubelettest"},
+	"github.com/spf13/cobra":        {"cmd/generic-dp"},
+	"github.com/bmatcuk/doublestar": {"config", "matchers", "agent"},
+}
+
+func TestImportsGoOneWay(t *testing.T) {
+	t.Parallel()
+	out, err := exec.Command("go", "list", "-tags", "grpcnotrace", "-json=ImportPath,Imports", "../...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p struct {
+			ImportPath string
+			Imports    []string
+		}
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		seen++
+		name := strings.TrimPrefix(p.ImportPath, module)
+		may, bounded := allowed[name]
+		for _, imported := range p.Imports {
+			inner, own := strings.CutPrefix(imported, module)
+			if own && bounded && !slices.Contains(may, inner) {
+				t.Errorf("%s imports %s: want at most %v", name, inner, may)
+			}
+			for prefix, users := range only {
+				if (imported == prefix || strings.HasPrefix(imported, prefix+"/")) && !slices.Contains(users, name) {
+					t.Errorf("%s imports %s: only %v may", name, imported, users)
+				}
+			}
+		}
+	}
+	if seen < len(allowed) {
+		t.Errorf("go list named %d packages, want at least %d", seen, len(allowed))
+	}
+}

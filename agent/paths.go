@@ -1,0 +1,124 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/device"
+)
+
+// Paths are the host's directories and sockets as they are seen here. In a
+// pod the host's /dev is mounted elsewhere; what the kubelet is told are the
+// host's own paths always.
+type Paths struct {
+	KubeletDir   string // where the kubelet's and the plugins' sockets are
+	PodResources string // the socket of the kubelet's PodResources API
+	Sysfs        string // the host's /sys
+	Dev          string // the host's /dev
+	RunDir       string // links that follow devices; the same path on the host
+	StateDir     string // what has to outlive a restart
+	CDIDir       string // CDI spec files
+}
+
+// DefaultPaths are those of a host without a container around the program.
+func DefaultPaths() Paths {
+	return Paths{
+		KubeletDir:   "/var/lib/kubelet/device-plugins",
+		PodResources: "/var/lib/kubelet/pod-resources/kubelet.sock",
+		Sysfs:        "/sys",
+		Dev:          "/dev",
+		RunDir:       "/run/generic-dp",
+		StateDir:     "/var/lib/generic-dp",
+		CDIDir:       "/var/run/cdi",
+	}
+}
+
+// mounts are the parts of the host that may be mounted elsewhere here.
+func (p Paths) mounts() [2]struct{ host, here string } {
+	return [2]struct{ host, here string }{{"/dev", p.Dev}, {"/sys", p.Sysfs}}
+}
+
+// local is where a path of the host is found here.
+func (p Paths) local(host string) string {
+	for _, m := range p.mounts() {
+		if rest, ok := strings.CutPrefix(host, m.host); ok && (rest == "" || rest[0] == '/') {
+			return m.here + rest
+		}
+	}
+	return host
+}
+
+// seesHost reports whether paths outside /dev and /sys are the host's too. A
+// pod that has the host's /dev mounted elsewhere has a root of its own.
+func (p Paths) seesHost() bool { return p.Dev == "/dev" }
+
+// missing is an error if a path of the host is not there. Where the path
+// can't be looked at from here it is taken to be.
+func (p Paths) missing(host string) error {
+	here := p.local(host)
+	if here == host && !p.seesHost() && !strings.HasPrefix(host, p.RunDir+"/") {
+		return nil
+	}
+	_, err := os.Lstat(here)
+	return err
+}
+
+// exists reports whether a path of the host is there.
+func (p Paths) exists(host string) bool { return p.missing(host) == nil }
+
+// glob lists the paths of the host that match a pattern.
+func (p Paths) glob(pattern string) []string {
+	here := p.local(pattern)
+	found, err := doublestar.FilepathGlob(here, doublestar.WithNoFollow())
+	if err != nil {
+		return nil // patterns were validated when the configuration was read
+	}
+	for _, m := range p.mounts() {
+		if !strings.HasPrefix(pattern, m.host+"/") {
+			continue
+		}
+		for i := range found {
+			found[i] = m.host + strings.TrimPrefix(found[i], m.here)
+		}
+	}
+	return found
+}
+
+// checkNode is an error if the node that is to be handed over is not where
+// the container runtime will look for it. Links are followed as the host
+// would follow them, one step: the program's own links lead to a node.
+func (p Paths) checkNode(handed string, n device.OfferedNode) error {
+	host := handed
+	if handed != n.HostPath {
+		target, err := os.Readlink(handed)
+		if err != nil {
+			return fmt.Errorf("its link is not there: %w", err)
+		}
+		if target != n.HostPath {
+			return fmt.Errorf("its link %s leads to %s, want %s", handed, target, n.HostPath)
+		}
+		host = target
+	}
+	info, err := os.Lstat(p.local(host))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("node %s is gone", host)
+	case err != nil:
+		return fmt.Errorf("node %s: %w", host, err)
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || info.Mode()&fs.ModeDevice == 0 {
+		return nil // a recorded machine has files in place of nodes
+	}
+	if major, minor := unix.Major(stat.Rdev), unix.Minor(stat.Rdev); major != n.Major || minor != n.Minor {
+		return fmt.Errorf("node %s is now %d:%d, was %d:%d: another device took its name", host, major, minor, n.Major, n.Minor)
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/ledger"
+	"github.com/generic-dp/generic-dp/topology"
+)
+
+// resource is one resource as its plugin sees it: the latest state, and the
+// answers that follow from it. The loop publishes; any number of streams and
+// calls read without a lock.
+type resource struct {
+	name   string
+	prefer string
+	paths  Paths
+	link   func(id, key string) string
+	now    atomic.Pointer[published]
+}
+
+// published is one immutable state of a resource.
+type published struct {
+	list       []device.Listed
+	entries    map[string]ledger.Entry // by ID of slot 0
+	candidates []topology.Candidate    // one a slot, in the order of list
+	changed    chan struct{}           // closed when a newer list is there
+}
+
+func newResource(name, prefer string, paths Paths, link func(id, key string) string) *resource {
+	r := &resource{name: name, prefer: prefer, paths: paths, link: link}
+	r.now.Store(&published{changed: make(chan struct{})})
+	return r
+}
+
+// publish replaces the state and reports whether the list is another one. A
+// device that only moved to another node keeps the list, and no stream wakes.
+func (r *resource) publish(list []device.Listed, entries []ledger.Entry) bool {
+	old := r.now.Load()
+	fresh := &published{list: list, entries: make(map[string]ledger.Entry, len(entries)), changed: old.changed}
+	for _, e := range entries {
+		fresh.entries[e.Offer.ID] = e
+	}
+	for _, l := range list {
+		id, _ := device.SplitSlot(l.ID)
+		physical := fresh.entries[id].Offer.Hardware
+		if physical == "" {
+			physical = id
+		}
+		fresh.candidates = append(fresh.candidates, topology.Candidate{ID: l.ID, Device: physical, NUMA: l.NUMA})
+	}
+	same := slices.EqualFunc(old.list, list, func(a, b device.Listed) bool { return reflect.DeepEqual(a, b) })
+	if !same {
+		fresh.changed = make(chan struct{})
+	}
+	r.now.Store(fresh)
+	if !same {
+		close(old.changed)
+	}
+	return !same
+}
+
+// Devices is the latest list and a channel that is closed when it is no
+// longer the latest.
+func (r *resource) Devices() ([]device.Listed, <-chan struct{}) {
+	p := r.now.Load()
+	return p.list, p.changed
+}
+
+// Allocate answers for one container.
+func (r *resource) Allocate(_ context.Context, ids []string) (device.Answer, error) {
+	p := r.now.Load()
+	offers := make([]device.Offer, 0, len(ids))
+	for _, slot := range ids {
+		id, _ := device.SplitSlot(slot)
+		e, ok := p.entries[id]
+		switch {
+		case !ok:
+			return device.Answer{}, fmt.Errorf("device %q is not one of %s", slot, r.name)
+		case !e.Healthy:
+			return device.Answer{}, fmt.Errorf("device %q of %s is %s: %s", slot, r.name, "Unhealthy", e.Reason)
+		}
+		if !slices.ContainsFunc(offers, func(o device.Offer) bool { return o.ID == id }) {
+			offers = append(offers, e.Offer)
+		}
+	}
+	slices.SortFunc(offers, func(a, b device.Offer) int { return strings.Compare(a.ID, b.ID) })
+	return answer(r.name, offers, r.paths, r.link)
+}
+
+// answer is what a container gets that holds the offered devices; everything
+// that it names is there at this moment.
+func answer(name string, offers []device.Offer, paths Paths, link func(id, key string) string) (device.Answer, error) {
+	for _, o := range offers {
+		for _, n := range o.Nodes {
+			handed := n.HostPath
+			if n.Follow && !o.CDI {
+				handed = link(o.ID, n.Key)
+			}
+			if err := paths.checkNode(handed, n); err != nil {
+				return device.Answer{}, fmt.Errorf("device %q of %s: %w", o.ID, name, err)
+			}
+		}
+	}
+	return cdi.Answer(name, offers, cdi.Options{LinkPath: link, Exists: paths.missing})
+}
+
+// Prefer suggests which of the available slots to take.
+func (r *resource) Prefer(available, must []string, size int) []string {
+	return topology.Prefer(r.prefer, r.now.Load().candidates, available, must, size)
+}

@@ -1,0 +1,161 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/ledger"
+)
+
+// askEvery is the least time between two questions to the kubelet what is
+// held, while something waits for nothing but to be free.
+const askEvery = time.Minute
+
+// step carries out what follows from what is known now, and returns when to
+// do so again if nothing happens before; zero is never.
+//
+// The order is the promise: what leads to a device that is gone is removed
+// first, then what leads to the others is made, and only then is anything
+// published. State is saved last: the disk must not delay what the kubelet is
+// told, and a crash in between costs the memory of milliseconds.
+func (l *loop) step(ctx context.Context, answers chan<- ledger.Held) time.Time {
+	now := time.Now()
+	v := view(l.config, l.snapshot, l.decisions, l.options)
+	l.decisions = v.Decisions
+	for _, n := range v.Matched.Notes {
+		if n.Error {
+			l.sayOnce(n.Place, n.Text, "configuration can't be what was meant on this host")
+		}
+	}
+	in := ledger.Input{Now: now, Start: l.start, Held: l.held, Quiet: l.quiet.since}
+	for _, m := range v.Matched.Resources {
+		in.Resources = append(in.Resources, ledger.Resource{
+			Name:        m.Resource.Name,
+			Offers:      m.Offers,
+			Grows:       m.Resource.Each == config.EachDevice,
+			ForgetAfter: m.Resource.ForgetAfter,
+		})
+	}
+	next, out := l.state.Next(in)
+	l.state = next
+	failed := l.handOver(v, out)
+	for _, listed := range out.Resources {
+		for i := range listed.Devices {
+			if e := &listed.Devices[i]; e.Healthy && failed[e.Offer.ID] != nil {
+				e.Healthy, e.Reason = false, failed[e.Offer.ID].Error()
+			}
+		}
+		if s := l.byName[listed.Name]; s != nil && listed.Complete {
+			s.show(ctx, l.Agent, l.group, listed)
+		}
+	}
+	l.report(out, failed)
+	l.settle(out)
+	l.save()
+	return l.next(ctx, now, out, answers)
+}
+
+// report logs what changed.
+func (l *loop) report(out ledger.Output, failed map[string]error) {
+	for _, c := range out.Changes {
+		log := l.log.With("resource", c.Resource, "id", c.ID)
+		switch {
+		case c.Left:
+			log.Info("device left the list", "reason", c.Reason)
+		case c.Healthy:
+			log.Info("device is offered", "health", "Healthy")
+		default:
+			log.Info("device can't be used now", "health", "Unhealthy", "reason", c.Reason)
+		}
+	}
+	for id, err := range failed {
+		l.sayOnce(id, err.Error(), "device can't be handed over")
+	}
+	for _, r := range out.Resources {
+		for _, w := range r.Waiting {
+			l.sayOnce(w.ID, "still listed by "+w.By, "device waits for another resource to let go of it")
+		}
+	}
+}
+
+// settle tells whoever waits that the first look is done and that nothing is
+// about to change by itself.
+func (l *loop) settle(out ledger.Output) {
+	if l.calm {
+		return
+	}
+	for _, r := range out.Resources {
+		if !r.Complete || slices.ContainsFunc(r.Devices, func(e ledger.Entry) bool { return e.Reason == ledger.ReasonSettling }) {
+			return
+		}
+	}
+	l.calm = true
+	close(l.settled)
+}
+
+// save writes what an instance after this one has to know.
+func (l *loop) save() {
+	if !l.writer {
+		return
+	}
+	now := ledger.Persisted{Decisions: l.decisions, Resources: l.state.Remember()}
+	if now.Equal(l.saved) {
+		return
+	}
+	if err := ledger.Save(l.options.Paths.StateDir, now); err != nil {
+		l.sayOnce("state", fmt.Sprintf("--state-dir: %v", err), "state can't be kept: identity decisions are lost at the next start")
+		return
+	}
+	l.sayOnce("state", "", "")
+	l.saved = now
+}
+
+// next is when to step again, and asks the kubelet where something waits for
+// its answer alone.
+func (l *loop) next(ctx context.Context, now time.Time, out ledger.Output, answers chan<- ledger.Held) time.Time {
+	wake := out.Wake
+	if !out.AskHeld || l.asking {
+		return wake
+	}
+	if due := l.asked.Add(askEvery); now.Before(due) {
+		if wake.IsZero() || due.Before(wake) {
+			wake = due
+		}
+		return wake
+	}
+	l.asking, l.asked = true, now
+	names := map[string]bool{}
+	for _, r := range out.Resources {
+		names[r.Name] = true
+	}
+	go func() {
+		held, err := l.askHeld(ctx, names)
+		if err != nil {
+			l.log.Debug("what is held is unknown: it counts as held", "pod_resources", l.options.Paths.PodResources, "err", err)
+		}
+		select {
+		case answers <- held:
+		case <-ctx.Done():
+		}
+	}()
+	return wake
+}
+
+// askHeld asks the kubelet which slots of the named resources containers hold.
+func (l *loop) askHeld(ctx context.Context, names map[string]bool) (ledger.Held, error) {
+	at := time.Now()
+	list, err := l.pods.List(ctx)
+	if err != nil {
+		return ledger.Held{}, err
+	}
+	held := ledger.Held{At: at, IDs: map[string]string{}}
+	for name := range names {
+		for id := range list[name] {
+			held.IDs[id] = name
+		}
+	}
+	return held, nil
+}

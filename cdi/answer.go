@@ -1,0 +1,186 @@
+package cdi
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/device"
+)
+
+// Options say what Answer needs to know of the host.
+type Options struct {
+	// LinkPath is where the link of a followed node is. Where it is nil,
+	// followed nodes are handed over by their paths of the moment.
+	LinkPath func(id, key string) string
+	// Exists reports why a path of the host can't be handed over: that of a
+	// node, of its link or of a mount. Where it is nil, all is there.
+	Exists func(hostPath string) error
+}
+
+// Answer says what one container gets that was allocated these devices of a
+// resource. Order and repeats of offers don't matter: the kubelet names
+// devices in random order, and several slots of one device count once. What
+// an answer names existed when it was made; anything else is an error that
+// names the device, since the kubelet uses the answer for as long as the pod
+// lives, and a runtime that misses the source of a mount makes a directory
+// there.
+func Answer(resource string, offers []device.Offer, opts Options) (device.Answer, error) {
+	offers = slices.SortedStableFunc(slices.Values(offers), func(a, b device.Offer) int { return cmp.Compare(a.ID, b.ID) })
+	offers = slices.CompactFunc(offers, func(a, b device.Offer) bool { return a.ID == b.ID })
+
+	b := builder{resource: resource, opts: opts, taken: map[string]owner{}}
+	for i, o := range offers {
+		if err := b.add(o, i, len(offers)); err != nil {
+			return device.Answer{}, fmt.Errorf("resource %q: device %q: %w", resource, o.ID, err)
+		}
+	}
+	var err error
+	if b.answer.Env, err = expand("env", offers, func(o device.Offer) []device.Entry { return o.Env }); err != nil {
+		return device.Answer{}, fmt.Errorf("resource %q: %w", resource, err)
+	}
+	if b.answer.Annotations, err = expand("annotations", offers, func(o device.Offer) []device.Entry { return o.Annotations }); err != nil {
+		return device.Answer{}, fmt.Errorf("resource %q: %w", resource, err)
+	}
+	return b.answer, nil
+}
+
+// builder gathers an answer.
+type builder struct {
+	resource string
+	opts     Options
+	answer   device.Answer
+	taken    map[string]owner // by container path
+}
+
+// owner is what a path in the container is taken by.
+type owner struct{ id, source string }
+
+// add hands over the device at index of count.
+func (b *builder) add(o device.Offer, index, count int) error {
+	if o.Problem != "" {
+		return fmt.Errorf("can't be handed over: %s", o.Problem)
+	}
+	vars := position(index, count)
+	if byName(o) {
+		vars = nil // the spec was written without
+		name, err := QualifiedName(b.resource, o.ID)
+		if err != nil {
+			return err
+		}
+		b.answer.CDI = append(b.answer.CDI, name)
+	}
+	g, err := resolve(o, vars, b.opts.Exists)
+	if err != nil {
+		return err
+	}
+	for _, n := range g.nodes {
+		if err := b.node(o, n); err != nil {
+			return err
+		}
+	}
+	for _, m := range g.mounts {
+		if err := b.mount(o, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *builder) node(o device.Offer, n givenNode) error {
+	if again, err := b.take(o, n.path, n.HostPath); again || err != nil {
+		return err
+	}
+	if err := b.exists(n.HostPath); err != nil {
+		return fmt.Errorf("node %q: %w", n.HostPath, err)
+	}
+	if byName(o) {
+		return nil
+	}
+	from := n.HostPath
+	if n.Follow && b.opts.LinkPath != nil {
+		from = b.opts.LinkPath(o.ID, n.Key)
+		if err := b.exists(from); err != nil {
+			return fmt.Errorf("link %q of node %q: %w", from, n.HostPath, err)
+		}
+	}
+	b.answer.Nodes = append(b.answer.Nodes, device.AnswerNode{HostPath: from, ContainerPath: n.path, Permissions: n.Permissions})
+	return nil
+}
+
+func (b *builder) mount(o device.Offer, m device.Mount) error {
+	if again, err := b.take(o, m.ContainerPath, "mount "+m.HostPath); again || err != nil {
+		return err
+	}
+	if err := b.exists(m.HostPath); err != nil {
+		return fmt.Errorf("mount %q: %w", m.HostPath, err)
+	}
+	if !byName(o) {
+		b.answer.Mounts = append(b.answer.Mounts, m)
+	}
+	return nil
+}
+
+// take takes a path in the container. The same thing again, such as the
+// companion of a second device, is given once. Two things at one path are an
+// error: kubelet and runtimes would keep one and not tell.
+func (b *builder) take(o device.Offer, containerPath, source string) (again bool, err error) {
+	have, ok := b.taken[containerPath]
+	switch {
+	case !ok:
+		b.taken[containerPath] = owner{o.ID, source}
+		return false, nil
+	case have.source == source:
+		return true, nil
+	case have.id == o.ID:
+		return false, fmt.Errorf("%q and %q would both be at %q in the container", have.source, source, containerPath)
+	}
+	return false, fmt.Errorf("would be at %q in the container, and so is device %q: ask for one, or give each a path of its own with ${index}, ${kernel} or a trailing %q", containerPath, have.id, "/")
+}
+
+func (b *builder) exists(hostPath string) error {
+	if b.opts.Exists == nil {
+		return nil
+	}
+	return b.opts.Exists(hostPath)
+}
+
+// expand completes the environment or the annotations of a container. A key
+// that differs from device to device gives an entry for each. Where several
+// devices have one key, what their values name of the device is joined with
+// commas in the order of IDs, and anything else is the same for all.
+func expand(what string, offers []device.Offer, list func(device.Offer) []device.Entry) (map[string]string, error) {
+	var out map[string]string
+	from := map[string]int{} // which entry a key comes from
+	for i, o := range offers {
+		vars := position(i, len(offers))
+		for j, e := range list(o) {
+			key, err := complete(e.Key, vars)
+			if err == nil && (key == "" || strings.ContainsAny(key, "=\x00")) {
+				err = fmt.Errorf("%q can't be a name", key)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("device %q: %s: %w", o.ID, what, err)
+			}
+			value, err := complete(e.Value, vars)
+			if err != nil {
+				return nil, fmt.Errorf("device %q: %s %q: %w", o.ID, what, key, err)
+			}
+			have, ok := from[key]
+			switch {
+			case !ok:
+				if out == nil {
+					out = map[string]string{}
+				}
+				out[key] = value
+				from[key] = j
+			case have != j:
+				return nil, fmt.Errorf("device %q: %s %q is set twice", o.ID, what, key)
+			case e.PerDevice || e.Value.Has(device.IndexVar):
+				out[key] += "," + value
+			}
+		}
+	}
+	return out, nil
+}

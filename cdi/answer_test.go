@@ -1,0 +1,257 @@
+package cdi_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/device"
+)
+
+const resource = "example.com/zigbee"
+
+// text parses what a test writes as a configuration would.
+func text(s string) device.Text {
+	var t device.Text
+	for s != "" {
+		lit, rest, open := strings.Cut(s, "${")
+		if lit != "" {
+			t = append(t, device.Part{Literal: lit})
+		}
+		if !open {
+			break
+		}
+		name, after, _ := strings.Cut(rest, "}")
+		t = append(t, device.Part{Var: name})
+		s = after
+	}
+	return t
+}
+
+func entry(key, value string) device.Entry { return device.Entry{Key: text(key), Value: text(value)} }
+
+func perDevice(key, value string) device.Entry {
+	return device.Entry{Key: text(key), Value: text(value), PerDevice: true}
+}
+
+func ttyNode(host, path string) device.OfferedNode {
+	return device.OfferedNode{HostPath: host, Type: device.CharNode, Major: 188, Minor: uint32(host[len(host)-1] - '0'), Key: "if00:ttyUSB", Path: text(path), Permissions: "rw", Follow: true}
+}
+
+func kfd() device.OfferedNode {
+	return device.OfferedNode{HostPath: "/dev/kfd", Type: device.CharNode, Major: 234, Key: "kfd", Path: text("/dev/kfd"), Permissions: "rw", Companion: true}
+}
+
+func linkPath(id, key string) string { return "/run/generic-dp/links/" + id + "/" + key }
+
+var errMissing = errors.New("no such file or directory")
+
+// missing is an Exists that finds all but these.
+func missing(paths ...string) func(string) error {
+	return func(p string) error {
+		if slices.Contains(paths, p) {
+			return errMissing
+		}
+		return nil
+	}
+}
+
+func TestAnswer(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name    string
+		offers  []device.Offer
+		opts    cdi.Options
+		want    device.Answer
+		wantErr []string
+	}{
+		{
+			name:   "a node is handed over by its link",
+			offers: []device.Offer{{ID: "a", Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "/dev/zigbee")}}},
+			want:   device.Answer{Nodes: []device.AnswerNode{{HostPath: "/run/generic-dp/links/a/if00:ttyUSB", ContainerPath: "/dev/zigbee", Permissions: "rw"}}},
+		},
+		{
+			name:   "a node without hardware is handed over by its path",
+			offers: []device.Offer{{ID: "fuse", Nodes: []device.OfferedNode{{HostPath: "/dev/fuse", Key: "fuse", Path: text("/dev/fuse"), Permissions: "rwm"}}}},
+			want:   device.Answer{Nodes: []device.AnswerNode{{HostPath: "/dev/fuse", ContainerPath: "/dev/fuse", Permissions: "rwm"}}},
+		},
+		{
+			name:   "no path in the container is the host's",
+			offers: []device.Offer{{ID: "fuse", Nodes: []device.OfferedNode{{HostPath: "/dev/fuse", Permissions: "rw"}}}},
+			want:   device.Answer{Nodes: []device.AnswerNode{{HostPath: "/dev/fuse", ContainerPath: "/dev/fuse", Permissions: "rw"}}},
+		},
+		{
+			name: "devices in order of ID, slots once, companions once",
+			offers: []device.Offer{
+				{ID: "b", Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "/dev/tty${index}of${count}"), kfd()}},
+				{ID: "a", Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB1", "/dev/tty${index}of${count}"), kfd()}},
+				{ID: "b", Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "/dev/tty${index}of${count}"), kfd()}},
+			},
+			want: device.Answer{Nodes: []device.AnswerNode{
+				{HostPath: "/run/generic-dp/links/a/if00:ttyUSB", ContainerPath: "/dev/tty0of2", Permissions: "rw"},
+				{HostPath: "/dev/kfd", ContainerPath: "/dev/kfd", Permissions: "rw"},
+				{HostPath: "/run/generic-dp/links/b/if00:ttyUSB", ContainerPath: "/dev/tty1of2", Permissions: "rw"},
+			}},
+		},
+		{
+			name: "mounts: a missing optional one is left out, one and the same is given once",
+			offers: []device.Offer{
+				{ID: "a", Mounts: []device.Mount{{HostPath: "/opt/fw", ContainerPath: "/fw", ReadOnly: true}, {HostPath: "/opt/gone", ContainerPath: "/gone", Optional: true}}},
+				{ID: "b", Mounts: []device.Mount{{HostPath: "/opt/fw", ContainerPath: "/fw", ReadOnly: true}}},
+			},
+			opts: cdi.Options{Exists: missing("/opt/gone")},
+			want: device.Answer{Mounts: []device.Mount{{HostPath: "/opt/fw", ContainerPath: "/fw", ReadOnly: true}}},
+		},
+		{
+			name: "environment",
+			offers: []device.Offer{
+				{ID: "b", Env: []device.Entry{perDevice("SERIALS", "B"), entry("MODE", "fast"), entry("N", "${count}"), entry("DEV_${index}", "B"), entry("AT", "${index}")},
+					Annotations: []device.Entry{perDevice("example.com/serials", "B")}},
+				{ID: "a", Env: []device.Entry{perDevice("SERIALS", "A"), entry("MODE", "fast"), entry("N", "${count}"), entry("DEV_${index}", "A"), entry("AT", "${index}")},
+					Annotations: []device.Entry{perDevice("example.com/serials", "A")}},
+			},
+			want: device.Answer{
+				Env:         map[string]string{"SERIALS": "A,B", "MODE": "fast", "N": "2", "DEV_0": "A", "DEV_1": "B", "AT": "0,1"},
+				Annotations: map[string]string{"example.com/serials": "A,B"},
+			},
+		},
+		{
+			name: "cdi: names instead of nodes and mounts, the environment as ever",
+			offers: []device.Offer{
+				{ID: "b", CDI: true, Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB1", "/dev/b")}, Env: []device.Entry{perDevice("SERIALS", "B")}},
+				{ID: "a", CDI: true, Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "/dev/a")}, Env: []device.Entry{perDevice("SERIALS", "A")},
+					Mounts: []device.Mount{{HostPath: "/opt/fw", ContainerPath: "/fw"}}},
+			},
+			want: device.Answer{CDI: []string{"example.com/zigbee=a", "example.com/zigbee=b"}, Env: map[string]string{"SERIALS": "A,B"}},
+		},
+		{
+			name:   "cdi: a device that may bring nothing is handed over plainly",
+			offers: []device.Offer{{ID: "a", CDI: true, Env: []device.Entry{entry("X", "1")}, Mounts: []device.Mount{{HostPath: "/opt/fw", ContainerPath: "/fw", Optional: true}}}},
+			want:   device.Answer{Env: map[string]string{"X": "1"}, Mounts: []device.Mount{{HostPath: "/opt/fw", ContainerPath: "/fw", Optional: true}}},
+		},
+		{
+			name: "no devices",
+		},
+
+		{
+			name:    "two devices at one path",
+			offers:  []device.Offer{{ID: "a", Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "/dev/zigbee")}}, {ID: "b", Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB1", "/dev//zigbee")}}},
+			wantErr: []string{`resource "example.com/zigbee": device "b"`, `device "a"`, `"/dev/zigbee"`},
+		},
+		{
+			name: "two cdi devices at one path",
+			offers: []device.Offer{
+				{ID: "a", CDI: true, Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "/dev/zigbee")}},
+				{ID: "b", CDI: true, Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB1", "/dev/zigbee")}},
+			},
+			wantErr: []string{`device "b"`, `device "a"`, `"/dev/zigbee"`},
+		},
+		{
+			name: "two devices' mounts at one path",
+			offers: []device.Offer{
+				{ID: "a", Mounts: []device.Mount{{HostPath: "/opt/a", ContainerPath: "/opt"}}},
+				{ID: "b", Mounts: []device.Mount{{HostPath: "/opt/b", ContainerPath: "/opt/"}}},
+			},
+			wantErr: []string{`device "b"`, `device "a"`, `"/opt"`},
+		},
+		{
+			name:    "a node and a mount of one device at one path",
+			offers:  []device.Offer{{ID: "a", Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "/x")}, Mounts: []device.Mount{{HostPath: "/opt/a", ContainerPath: "/x"}}}},
+			wantErr: []string{`device "a"`, `"/dev/ttyUSB0" and "mount /opt/a" would both be at "/x"`},
+		},
+		{
+			name:    "node gone",
+			offers:  []device.Offer{{ID: "a", Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "/dev/zigbee")}}},
+			opts:    cdi.Options{Exists: missing("/dev/ttyUSB0")},
+			wantErr: []string{`device "a": node "/dev/ttyUSB0": no such file or directory`},
+		},
+		{
+			name:    "link gone",
+			offers:  []device.Offer{{ID: "a", Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "/dev/zigbee")}}},
+			opts:    cdi.Options{Exists: missing("/run/generic-dp/links/a/if00:ttyUSB")},
+			wantErr: []string{`device "a": link "/run/generic-dp/links/a/if00:ttyUSB" of node "/dev/ttyUSB0": no such file or directory`},
+		},
+		{
+			name:    "node of a cdi device gone",
+			offers:  []device.Offer{{ID: "a", CDI: true, Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "/dev/zigbee")}}},
+			opts:    cdi.Options{Exists: missing("/dev/ttyUSB0")},
+			wantErr: []string{`device "a": node "/dev/ttyUSB0": no such file or directory`},
+		},
+		{
+			name:    "mount gone",
+			offers:  []device.Offer{{ID: "a", Mounts: []device.Mount{{HostPath: "/opt/fw", ContainerPath: "/fw"}}}},
+			opts:    cdi.Options{Exists: missing("/opt/fw")},
+			wantErr: []string{`device "a": mount "/opt/fw": no such file or directory`},
+		},
+		{
+			name:    "problem",
+			offers:  []device.Offer{{ID: "a", Problem: "companion /dev/kfd is missing"}},
+			wantErr: []string{`device "a": can't be handed over: companion /dev/kfd is missing`},
+		},
+		{
+			name:    "variable without a value",
+			offers:  []device.Offer{{ID: "a", Env: []device.Entry{entry("X", "${usb.serial}")}}},
+			wantErr: []string{`device "a": env "X"`, "${usb.serial}"},
+		},
+		{
+			name:    "index in the path of a cdi device",
+			offers:  []device.Offer{{ID: "a", CDI: true, Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "/dev/tty${index}")}}},
+			wantErr: []string{`device "a"`, `"/dev/ttyUSB0"`, "${index}"},
+		},
+		{
+			name:    "one variable set twice",
+			offers:  []device.Offer{{ID: "a", Env: []device.Entry{entry("X_0", "1"), entry("X_${index}", "2")}}},
+			wantErr: []string{`device "a": env "X_0" is set twice`},
+		},
+		{
+			name:    "impossible name",
+			offers:  []device.Offer{{ID: "a", Env: []device.Entry{entry("X=Y", "1")}}},
+			wantErr: []string{`device "a": env: "X=Y" can't be a name`},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			tc.opts.LinkPath = linkPath
+			asked := slices.Clone(tc.offers)
+			got, err := cdi.Answer(resource, tc.offers, tc.opts)
+			if diff := cmp.Diff(asked, tc.offers); diff != "" {
+				t.Errorf("offers were changed:\n%s", diff)
+			}
+			if tc.wantErr == nil {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(tc.want, got); diff != "" {
+					t.Errorf("answer (-want +got):\n%s", diff)
+				}
+				return
+			}
+			if err == nil {
+				t.Fatalf("answer = %+v, want an error", got)
+			}
+			for _, part := range tc.wantErr {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("error = %q, want %q in it", err, part)
+				}
+			}
+			if diff := cmp.Diff(device.Answer{}, got); diff != "" {
+				t.Errorf("an answer besides the error:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAnswerWithoutLinks(t *testing.T) {
+	t.Parallel()
+	got, err := cdi.Answer(resource, []device.Offer{{ID: "a", Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "/dev/zigbee")}}}, cdi.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Nodes[0].HostPath != "/dev/ttyUSB0" {
+		t.Errorf("host path = %q, want the node's", got.Nodes[0].HostPath)
+	}
+}

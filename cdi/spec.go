@@ -1,0 +1,123 @@
+package cdi
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	cdiapi "tags.cncf.io/container-device-interface/pkg/cdi"
+	"tags.cncf.io/container-device-interface/pkg/parser"
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/generic-dp/generic-dp/device"
+)
+
+// The names of spec files: filePrefix makes them ours, and runtimes read what
+// ends in fileSuffix.
+const (
+	filePrefix = "generic-dp_"
+	fileSuffix = ".json"
+)
+
+// Spec is one CDI spec: the content of one file.
+type Spec = specs.Spec
+
+// QualifiedName is the name that a container runtime is given for a device,
+// "example.com/gpu=0000:3b:00.0". It is an error if that can't be one, such
+// as that of a resource whose name begins with a digit.
+func QualifiedName(resource, id string) (string, error) {
+	name := resource + "=" + id
+	if _, _, _, err := parser.ParseQualifiedName(name); err != nil {
+		return "", fmt.Errorf("no name for CDI: %w", err)
+	}
+	return name, nil
+}
+
+// Build makes the CDI spec of a resource, whose kind is the resource's name
+// and whose devices are those offers that are to be handed over by name and
+// can be: the others have no entry, and their containers don't start. It is
+// nil if there are none. exists says which optional mounts are there, as for
+// Edits. A device that can't be in a spec is left out and reported; the spec
+// is good without it.
+func Build(resource string, offers []device.Offer, exists func(hostPath string) error) (*specs.Spec, error) {
+	spec := &specs.Spec{Kind: resource}
+	var errs []error
+	for _, o := range offers {
+		if !byName(o) || o.Problem != "" {
+			continue
+		}
+		d, err := entry(resource, o, exists)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("resource %q: device %q: %w", resource, o.ID, err))
+			continue
+		}
+		spec.Devices = append(spec.Devices, d)
+	}
+	if len(spec.Devices) == 0 {
+		return nil, errors.Join(errs...)
+	}
+	spec, err := finish(spec)
+	return spec, errors.Join(append(errs, err)...)
+}
+
+// entry is the entry of one device, checked as a runtime will check it.
+func entry(resource string, o device.Offer, exists func(hostPath string) error) (specs.Device, error) {
+	if _, err := QualifiedName(resource, o.ID); err != nil {
+		return specs.Device{}, err
+	}
+	edits, err := Edits(o, exists)
+	if err != nil {
+		return specs.Device{}, err
+	}
+	if err := (&cdiapi.ContainerEdits{ContainerEdits: &edits}).Validate(); err != nil {
+		return specs.Device{}, fmt.Errorf("no edits for CDI: %w", err)
+	}
+	return specs.Device{Name: o.ID, ContainerEdits: edits}, nil
+}
+
+// finish returns a copy of spec with its devices in the order of their names,
+// each once, and the lowest version that has all that it uses, which the most
+// runtimes can read.
+func finish(spec *specs.Spec) (*specs.Spec, error) {
+	out := *spec
+	out.Devices = slices.SortedStableFunc(slices.Values(spec.Devices), func(a, b specs.Device) int { return cmp.Compare(a.Name, b.Name) })
+	out.Devices = slices.CompactFunc(out.Devices, func(a, b specs.Device) bool { return a.Name == b.Name })
+	version, err := specs.MinimumRequiredVersion(&out)
+	if err != nil {
+		return nil, fmt.Errorf("version of the CDI spec %q: %w", spec.Kind, err)
+	}
+	out.Version = version
+	return &out, nil
+}
+
+// encode writes a spec as the content of its file: equal specs have equal
+// files.
+func encode(spec *specs.Spec) ([]byte, error) {
+	data, err := json.MarshalIndent(spec, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("encode the CDI spec %q: %w", spec.Kind, err)
+	}
+	return append(data, '\n'), nil
+}
+
+// FileName is the name of the spec file of a kind,
+// "generic-dp_example.com_gpu.json". A kind that is too long for a file name,
+// 255 bytes, is named by its hash.
+func FileName(kind string) string {
+	name := filePrefix + strings.ReplaceAll(kind, "/", "_") + fileSuffix
+	if len(name) > 255 {
+		sum := sha256.Sum256([]byte(kind))
+		name = filePrefix + hex.EncodeToString(sum[:16]) + fileSuffix
+	}
+	return name
+}
+
+// isOwn reports whether a file name is one of ours.
+func isOwn(name string) bool {
+	return strings.HasPrefix(name, filePrefix) && strings.HasSuffix(name, fileSuffix)
+}

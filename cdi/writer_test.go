@@ -1,0 +1,432 @@
+package cdi_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	oci "github.com/opencontainers/runtime-spec/specs-go"
+	cdiapi "tags.cncf.io/container-device-interface/pkg/cdi"
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/device"
+)
+
+func newWriter(t *testing.T) *cdi.Writer {
+	t.Helper()
+	return &cdi.Writer{Dir: filepath.Join(t.TempDir(), "run", "cdi")}
+}
+
+func gpu(id, host string) device.Offer {
+	o := device.Offer{ID: id, CDI: true, Nodes: []device.OfferedNode{ttyNode(host, "")}}
+	return o
+}
+
+func build(t *testing.T, kind string, offers ...device.Offer) *specs.Spec {
+	t.Helper()
+	spec, err := cdi.Build(kind, offers, nil)
+	must(t, err)
+	return spec
+}
+
+// inject resolves names as a container runtime does.
+func inject(t *testing.T, dir string, names ...string) (*oci.Spec, error) {
+	t.Helper()
+	cache, err := cdiapi.NewCache(cdiapi.WithSpecDirs(dir), cdiapi.WithAutoRefresh(false))
+	must(t, err)
+	for file, errs := range cache.GetErrors() {
+		t.Errorf("%s: %v", file, errs)
+	}
+	spec := &oci.Spec{}
+	_, err = cache.InjectDevices(spec, names...)
+	return spec, err
+}
+
+// resolved lists what the names of kinds resolve to now: host device numbers
+// by qualified name.
+func resolved(t *testing.T, dir string, names ...string) map[string]int64 {
+	t.Helper()
+	found := map[string]int64{}
+	for _, name := range names {
+		if spec, err := inject(t, dir, name); err == nil {
+			found[name] = spec.Linux.Devices[0].Minor
+		}
+	}
+	return found
+}
+
+func files(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWhatIsWrittenResolves(t *testing.T) {
+	t.Parallel()
+	w := newWriter(t)
+	offer := device.Offer{
+		ID: "0000:3b:00.0", CDI: true,
+		Nodes: []device.OfferedNode{
+			{HostPath: "/dev/dri/renderD200", Type: device.CharNode, Major: 226, Minor: 200, Key: "renderD", Path: text("/dev/dri/renderD128"), Permissions: "rw", Follow: true},
+			{HostPath: "/dev/gdp-disk", Type: device.BlockNode, Major: 8, Minor: 0, Key: "sd", Path: text("/dev/disk"), Permissions: "r"},
+		},
+		Mounts: []device.Mount{
+			{HostPath: "/opt/fw", ContainerPath: "/fw", ReadOnly: true},
+			{HostPath: "/opt/rw", ContainerPath: "/rw"},
+			{HostPath: "/opt/gone", ContainerPath: "/gone", Optional: true},
+		},
+	}
+	spec, err := cdi.Build("example.com/gpu", []device.Offer{offer}, missing("/opt/gone"))
+	must(t, err)
+	if spec.Version != "0.5.0" {
+		t.Errorf("version = %q, want 0.5.0, the lowest with host paths", spec.Version)
+	}
+	must(t, w.Sync([]*specs.Spec{spec}, nil))
+
+	got, err := inject(t, w.Dir, "example.com/gpu=0000:3b:00.0")
+	must(t, err)
+	wantDevices := []oci.LinuxDevice{
+		{Path: "/dev/dri/renderD128", Type: "c", Major: 226, Minor: 200},
+		{Path: "/dev/disk", Type: "b", Major: 8, Minor: 0},
+	}
+	if diff := cmp.Diff(wantDevices, got.Linux.Devices); diff != "" {
+		t.Errorf("devices (-want +got):\n%s", diff)
+	}
+	var access []string
+	for _, d := range got.Linux.Resources.Devices {
+		access = append(access, d.Type+" "+d.Access)
+	}
+	if diff := cmp.Diff([]string{"c rw", "b r"}, access); diff != "" {
+		t.Errorf("access (-want +got):\n%s", diff)
+	}
+	wantMounts := []oci.Mount{
+		{Source: "/opt/fw", Destination: "/fw", Options: []string{"rbind", "rprivate", "ro"}},
+		{Source: "/opt/rw", Destination: "/rw", Options: []string{"rbind", "rprivate", "rw"}},
+	}
+	if diff := cmp.Diff(wantMounts, got.Mounts); diff != "" {
+		t.Errorf("mounts (-want +got):\n%s", diff)
+	}
+	info, err := os.Stat(filepath.Join(w.Dir, "generic-dp_example.com_gpu.json"))
+	must(t, err)
+	if info.Mode().Perm() != 0o644 {
+		t.Errorf("mode = %v, want 0644: runtimes need not run as our user", info.Mode())
+	}
+}
+
+// What is handed over by name is what would be handed over plainly.
+func TestBothWaysAgree(t *testing.T) {
+	t.Parallel()
+	offer := device.Offer{ID: "a", CDI: true,
+		Nodes:  []device.OfferedNode{ttyNode("/dev/ttyUSB3", "/dev/zigbee"), kfd()},
+		Mounts: []device.Mount{{HostPath: "/opt/fw", ContainerPath: "/fw/", ReadOnly: true}},
+	}
+	edits, err := cdi.Edits(offer, nil)
+	must(t, err)
+	offer.CDI = false
+	answer, err := cdi.Answer(resource, []device.Offer{offer}, cdi.Options{})
+	must(t, err)
+	var byName device.Answer
+	for _, n := range edits.DeviceNodes {
+		byName.Nodes = append(byName.Nodes, device.AnswerNode{HostPath: n.HostPath, ContainerPath: n.Path, Permissions: n.Permissions})
+	}
+	for _, m := range edits.Mounts {
+		byName.Mounts = append(byName.Mounts, device.Mount{HostPath: m.HostPath, ContainerPath: m.ContainerPath, ReadOnly: m.Options[2] == "ro"})
+	}
+	if diff := cmp.Diff(answer, byName); diff != "" {
+		t.Errorf("plain and by name (-plain +name):\n%s", diff)
+	}
+}
+
+func TestBuild(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name    string
+		kind    string
+		offers  []device.Offer
+		want    []string
+		version string
+		wantErr string
+	}{
+		{name: "nothing"},
+		{name: "sorted, each device once", offers: []device.Offer{gpu("b", "/dev/ttyUSB1"), gpu("a", "/dev/ttyUSB0"), gpu("b", "/dev/ttyUSB1")}, want: []string{"a", "b"}, version: "0.5.0"},
+		{name: "dot in the name of the resource", kind: "example.com/gpu.large", offers: []device.Offer{gpu("a", "/dev/ttyUSB0")}, want: []string{"a"}, version: "0.6.0"},
+		{name: "plain ones are not in it", offers: []device.Offer{{ID: "a", Nodes: []device.OfferedNode{kfd()}}}},
+		{name: "one with a problem is not in it", offers: []device.Offer{{ID: "a", CDI: true, Problem: "gone", Nodes: []device.OfferedNode{kfd()}}}},
+		{name: "one without edits is not in it", offers: []device.Offer{{ID: "a", CDI: true}, gpu("b", "/dev/ttyUSB1")}, want: []string{"b"}, version: "0.5.0"},
+		{
+			name:    "a bad device degrades itself",
+			offers:  []device.Offer{{ID: "a", CDI: true, Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "/dev/x${index}")}}, gpu("b", "/dev/ttyUSB1")},
+			want:    []string{"b"},
+			version: "0.5.0",
+			wantErr: `resource "example.com/gpu": device "a": path of "/dev/ttyUSB0" in the container`,
+		},
+		{name: "bad permissions", offers: []device.Offer{{ID: "a", CDI: true, Nodes: []device.OfferedNode{{HostPath: "/dev/x", Type: device.CharNode, Permissions: "x"}}}}, wantErr: `invalid permissions "x"`},
+		{name: "bad kind", kind: "1example.com/gpu", offers: []device.Offer{gpu("a", "/dev/ttyUSB0")}, wantErr: "should start with letter"},
+		{name: "bad ID", offers: []device.Offer{gpu("a/b", "/dev/ttyUSB0")}, wantErr: "invalid character"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			if tc.kind == "" {
+				tc.kind = "example.com/gpu"
+			}
+			spec, err := cdi.Build(tc.kind, tc.offers, nil)
+			if tc.wantErr == "" {
+				must(t, err)
+			} else if err == nil || !strings.Contains(err.Error(), tc.wantErr) {
+				t.Errorf("error = %v, want %q in it", err, tc.wantErr)
+			}
+			var names []string
+			if spec != nil {
+				for _, d := range spec.Devices {
+					names = append(names, d.Name)
+				}
+				if spec.Version != tc.version {
+					t.Errorf("version = %q, want %q", spec.Version, tc.version)
+				}
+			}
+			if diff := cmp.Diff(tc.want, names); diff != "" {
+				t.Errorf("devices (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSync(t *testing.T) {
+	t.Parallel()
+	const a, b = "example.com/a", "example.com/b"
+	names := []string{a + "=x", a + "=y", b + "=x", b + "=z"}
+	held := func(kind, id string) bool { return kind == b && id == "z" }
+	for _, tc := range []struct {
+		name         string
+		before, want []*specs.Spec
+		keep         func(kind, id string) bool
+		resolves     map[string]int64
+		files        []string
+	}{
+		{
+			name:     "first",
+			want:     []*specs.Spec{build(t, a, gpu("x", "/dev/ttyUSB0")), nil, build(t, b, gpu("z", "/dev/ttyUSB1"))},
+			resolves: map[string]int64{a + "=x": 0, b + "=z": 1},
+			files:    []string{"generic-dp_example.com_a.json", "generic-dp_example.com_b.json"},
+		},
+		{
+			name:     "node moved",
+			before:   []*specs.Spec{build(t, a, gpu("x", "/dev/ttyUSB0"))},
+			want:     []*specs.Spec{build(t, a, gpu("x", "/dev/ttyUSB1"))},
+			resolves: map[string]int64{a + "=x": 1},
+			files:    []string{"generic-dp_example.com_a.json"},
+		},
+		{
+			name:     "device gone",
+			before:   []*specs.Spec{build(t, a, gpu("x", "/dev/ttyUSB0"), gpu("y", "/dev/ttyUSB1"))},
+			want:     []*specs.Spec{build(t, a, gpu("y", "/dev/ttyUSB1"))},
+			resolves: map[string]int64{a + "=y": 1},
+			files:    []string{"generic-dp_example.com_a.json"},
+		},
+		{
+			name:   "last device gone",
+			before: []*specs.Spec{build(t, a, gpu("x", "/dev/ttyUSB0"))},
+			want:   []*specs.Spec{build(t, a)},
+		},
+		{
+			name:     "held though its resource is gone",
+			before:   []*specs.Spec{build(t, a, gpu("x", "/dev/ttyUSB0")), build(t, b, gpu("x", "/dev/ttyUSB1"), gpu("z", "/dev/ttyUSB2"))},
+			want:     []*specs.Spec{build(t, a, gpu("x", "/dev/ttyUSB0"))},
+			keep:     held,
+			resolves: map[string]int64{a + "=x": 0, b + "=z": 2},
+			files:    []string{"generic-dp_example.com_a.json", "generic-dp_example.com_b.json"},
+		},
+		{
+			name:     "held though the resource no longer selects it",
+			before:   []*specs.Spec{build(t, b, gpu("z", "/dev/ttyUSB2"))},
+			want:     []*specs.Spec{build(t, b, gpu("x", "/dev/ttyUSB1"))},
+			keep:     held,
+			resolves: map[string]int64{b + "=x": 1, b + "=z": 2},
+			files:    []string{"generic-dp_example.com_b.json"},
+		},
+		{
+			name:     "what is configured goes before what was kept",
+			before:   []*specs.Spec{build(t, b, gpu("z", "/dev/ttyUSB2"))},
+			want:     []*specs.Spec{build(t, b, gpu("z", "/dev/ttyUSB3"))},
+			keep:     held,
+			resolves: map[string]int64{b + "=z": 3},
+			files:    []string{"generic-dp_example.com_b.json"},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWriter(t)
+			must(t, w.Sync(tc.before, nil))
+			must(t, w.Sync(tc.want, tc.keep))
+			if tc.resolves == nil {
+				tc.resolves = map[string]int64{}
+			}
+			if diff := cmp.Diff(tc.resolves, resolved(t, w.Dir, names...)); diff != "" {
+				t.Errorf("names (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.files, files(t, w.Dir)); diff != "" {
+				t.Errorf("files (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSyncWritesNothingWhenRight(t *testing.T) {
+	t.Parallel()
+	w := newWriter(t)
+	spec := build(t, "example.com/a", gpu("x", "/dev/ttyUSB0"))
+	must(t, w.Sync([]*specs.Spec{spec}, nil))
+	path := filepath.Join(w.Dir, cdi.FileName("example.com/a"))
+	before, err := os.Stat(path)
+	must(t, err)
+	must(t, w.Sync([]*specs.Spec{spec}, nil))
+	must(t, w.Remove("y"))
+	after, err := os.Stat(path)
+	must(t, err)
+	if !os.SameFile(before, after) {
+		t.Error("a file that did not change was written anew")
+	}
+}
+
+func TestRemove(t *testing.T) {
+	t.Parallel()
+	w := newWriter(t)
+	must(t, w.Remove("x")) // there is no directory yet
+	must(t, w.Sync([]*specs.Spec{
+		build(t, "example.com/a", gpu("x", "/dev/ttyUSB0"), gpu("y", "/dev/ttyUSB1")),
+		build(t, "example.com/b", gpu("z", "/dev/ttyUSB2")),
+	}, nil))
+	must(t, w.Remove("x", "z"))
+	want := map[string]int64{"example.com/a=y": 1}
+	if diff := cmp.Diff(want, resolved(t, w.Dir, "example.com/a=x", "example.com/a=y", "example.com/b=z")); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"generic-dp_example.com_a.json"}, files(t, w.Dir)); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+}
+
+// Files of others stay, whatever is done; what a crash or a foreign hand left
+// under our names goes.
+func TestOnlyOurFiles(t *testing.T) {
+	t.Parallel()
+	foreign := []string{"example.com-a.yaml", "generic-dp.json", "spec.123.tmp"}
+	prepare := func(t *testing.T) *cdi.Writer {
+		w := newWriter(t)
+		must(t, w.Sync([]*specs.Spec{build(t, "example.com/a", gpu("x", "/dev/ttyUSB0")), build(t, "example.com/b", gpu("z", "/dev/ttyUSB1"))}, nil))
+		for _, name := range append(foreign, "generic-dp_broken.json", ".generic-dp_1.tmp") {
+			must(t, os.WriteFile(filepath.Join(w.Dir, name), []byte("{"), 0o600))
+		}
+		return w
+	}
+	for _, tc := range []struct {
+		name string
+		do   func(*cdi.Writer) error
+		want []string
+	}{
+		{"sweep", func(w *cdi.Writer) error { return w.Sweep(func(kind string) bool { return kind == "example.com/b" }) }, append([]string{"generic-dp_example.com_b.json"}, foreign...)},
+		{"clean", (*cdi.Writer).Clean, foreign},
+		{"sync", func(w *cdi.Writer) error { return w.Sync(nil, nil) }, append([]string{".generic-dp_1.tmp"}, foreign...)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			w := prepare(t)
+			must(t, tc.do(w))
+			have := map[string]bool{}
+			for _, name := range files(t, w.Dir) {
+				have[name] = true
+			}
+			want := map[string]bool{}
+			for _, name := range tc.want {
+				want[name] = true
+			}
+			if diff := cmp.Diff(want, have); diff != "" {
+				t.Errorf("files (-want +got):\n%s", diff)
+			}
+		})
+	}
+	must(t, newWriter(t).Clean()) // nothing is there
+}
+
+func TestWriteErrors(t *testing.T) {
+	t.Parallel()
+	blocked := filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(blocked, nil, 0o600))
+	w := &cdi.Writer{Dir: filepath.Join(blocked, "cdi")}
+	err := w.Sync([]*specs.Spec{build(t, "example.com/a", gpu("x", "/dev/ttyUSB0"))}, nil)
+	if err == nil || !strings.Contains(err.Error(), "--cdi-dir") || !strings.Contains(err.Error(), w.Dir) {
+		t.Errorf("error = %v, want --cdi-dir and the path in it", err)
+	}
+
+	// One kind that can't be written does not keep the others from it.
+	w = newWriter(t)
+	must(t, os.MkdirAll(filepath.Join(w.Dir, cdi.FileName("example.com/a"), "x"), 0o755))
+	err = w.Sync([]*specs.Spec{build(t, "example.com/a", gpu("x", "/dev/ttyUSB0")), build(t, "example.com/b", gpu("z", "/dev/ttyUSB1"))}, nil)
+	if err == nil || !strings.Contains(err.Error(), cdi.FileName("example.com/a")) {
+		t.Errorf("error = %v, want the file in it", err)
+	}
+	if diff := cmp.Diff(map[string]int64{"example.com/b=z": 1}, resolved(t, w.Dir, "example.com/b=z")); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+}
+
+func TestFileName(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a", 240) + ".example.com/"
+	names := map[string]string{}
+	for _, kind := range []string{"example.com/gpu", "example.com/gpu_x", long + "a", long + "b"} {
+		name := cdi.FileName(kind)
+		if len(name) > 255 || strings.Contains(name, "/") || !strings.HasPrefix(name, "generic-dp_") || !strings.HasSuffix(name, ".json") {
+			t.Errorf("FileName(%q) = %q", kind, name)
+		}
+		if other, ok := names[name]; ok {
+			t.Errorf("%q and %q share the file %q", kind, other, name)
+		}
+		names[name] = kind
+	}
+}
+
+func TestConflicts(t *testing.T) {
+	t.Parallel()
+	w := newWriter(t)
+	static := t.TempDir()
+	must(t, w.Sync([]*specs.Spec{build(t, "example.com/a", gpu("x", "/dev/ttyUSB0"))}, nil))
+	const device = "devices: [{name: x, containerEdits: {env: [X=1]}}]\n"
+	for path, content := range map[string]string{
+		filepath.Join(static, "a.yaml"):         "cdiVersion: 0.5.0\nkind: example.com/a\n" + device,
+		filepath.Join(w.Dir, "vendor.json"):     `{"cdiVersion": "0.5.0", "kind": "vendor.com/gpu", "devices": []}`,
+		filepath.Join(static, "unrelated.yaml"): "cdiVersion: 0.5.0\nkind: other.com/a\n" + device,
+		filepath.Join(static, "broken.yaml"):    "kind: [example.com/a\n",
+		filepath.Join(static, "a.yaml.bak"):     "kind: example.com/a\n",
+	} {
+		must(t, os.WriteFile(path, []byte(content), 0o600))
+	}
+	got, err := cdi.Conflicts([]string{"example.com/a", "vendor.com/gpu"}, static, w.Dir, filepath.Join(static, "missing"))
+	must(t, err)
+	want := []cdi.Conflict{
+		{Kind: "example.com/a", File: filepath.Join(static, "a.yaml")},
+		{Kind: "vendor.com/gpu", File: filepath.Join(w.Dir, "vendor.json")},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("conflicts (-want +got):\n%s", diff)
+	}
+}

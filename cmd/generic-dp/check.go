@@ -1,0 +1,76 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/generic-dp/generic-dp/agent"
+	"github.com/generic-dp/generic-dp/config"
+)
+
+func newCheck(f *flags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check [PATH...]",
+		Short: "report every problem of a configuration; without PATH that of --config",
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			if len(paths) == 0 {
+				paths = []string{f.config}
+			}
+			bad := false
+			for _, path := range paths {
+				ok, err := check(cmd, f, path)
+				if err != nil {
+					return err
+				}
+				bad = bad || !ok
+			}
+			if bad {
+				return errReported
+			}
+			return nil
+		},
+	}
+}
+
+// check reports on one configuration: its own problems on standard error,
+// what it means on this host on standard output.
+func check(cmd *cobra.Command, f *flags, path string) (ok bool, err error) {
+	stdout, stderr := cmd.OutOrStdout(), cmd.ErrOrStderr()
+	cfg, err := config.Load(path)
+	var problems config.Problems
+	if errors.As(err, &problems) {
+		fmt.Fprint(stderr, problems.Error())
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	view, err := look(cmd.Context(), f, cfg)
+	if err != nil {
+		return false, err
+	}
+	for _, n := range view.Matched.Notes {
+		fmt.Fprintf(stdout, "note: %s: %s\n", n.Place, n.Text)
+	}
+	if tooLarge := agent.TooLarge(view); len(tooLarge) > 0 {
+		for _, problem := range tooLarge {
+			fmt.Fprintln(stderr, problem)
+		}
+		return false, nil
+	}
+	found := 0
+	for _, m := range view.Matched.Resources {
+		found += len(m.Offers)
+	}
+	_, err = fmt.Fprintf(stdout, "%s: ok: %s, %s on this host\n", path, count(len(cfg.Resources), "resource"), count(found, "device"))
+	return true, err
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,70 @@
+package config
+
+import "strings"
+
+// companionTable is the keys of with.
+var companionTable = table[Companion]{keys: []key[Companion]{
+	// as comes first: it decides what path, glob and container_path may be.
+	{name: "as", read: func(v value, c *Companion) { oneOf(v, "mount"); c.Mount = true }},
+	{name: "path", read: func(v value, c *Companion) { c.Path = v.variables(c.hostRole()) }},
+	{name: "glob", read: readCompanionGlob},
+	{name: "container_path", read: func(v value, c *Companion) { c.ContainerPath = v.variables(companionPath) }},
+	{name: "optional", read: func(v value, c *Companion) { c.Optional = v.boolean() }},
+	{name: "permissions", read: func(v value, c *Companion) { c.Permissions = v.permissions() }},
+	{name: "read_only", read: func(v value, c *Companion) { c.ReadOnly = v.boolean() }},
+}}
+
+// hostRole: a node is below /dev, what is mounted is anywhere.
+func (c *Companion) hostRole() role {
+	if c.Mount {
+		return mountHost
+	}
+	return companionNode
+}
+
+func readCompanionGlob(v value, c *Companion) {
+	s, ok := v.text(`a pattern such as "/dev/snd/*"`)
+	if !ok {
+		return
+	}
+	if strings.Contains(s, "${") {
+		v.report(quote(s)+" has a variable: want a pattern without", "variables go into path")
+		return
+	}
+	k := nodeGlob
+	if c.Mount {
+		k = pathGlob
+	}
+	_, not, rule, hint := k.parse(s)
+	if not {
+		rule, hint = `begins with "!": want a pattern that selects`, ""
+	}
+	if rule != "" {
+		v.report(quote(s)+" "+rule, hint)
+		return
+	}
+	c.Glob = strings.TrimSpace(s)
+}
+
+// companions is v as one companion or a list of them.
+func (v value) companions() []Companion {
+	var out []Companion
+	for _, e := range v.tables("path") {
+		c := Companion{Place: e.place, ReadOnly: true, Permissions: defaultPermissions}
+		readTable(e, companionTable, &c)
+		switch {
+		case e.has("path") && e.has("glob"):
+			e.report("both path and glob: want one of them", "")
+		case !e.has("path") && !e.has("glob"):
+			e.report("neither path nor glob: want one of them", "")
+		}
+		switch {
+		case c.Mount && e.has("permissions"):
+			e.child("permissions").report("a mount has no permissions: want read_only", "")
+		case !c.Mount && e.has("read_only"):
+			e.child("read_only").report(`a device node is not read-only: want permissions, or as = "mount"`, `permissions = "r" is a node for reading`)
+		}
+		out = append(out, c)
+	}
+	return out
+}

@@ -1,0 +1,55 @@
+package config_test
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/config"
+)
+
+var update = flag.Bool("update", false, "write the golden error texts of testdata/bad")
+
+// Every file or directory of testdata/bad is a configuration that is refused
+// with the text of the golden file beside it.
+func TestBad(t *testing.T) {
+	t.Parallel()
+	entries, err := os.ReadDir("testdata/bad")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) == ".txt" {
+			continue
+		}
+		name := strings.TrimSuffix(e.Name(), ".toml")
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg, err := config.Load(filepath.Join("testdata/bad", e.Name()))
+			var problems config.Problems
+			if cfg != nil || !errors.As(err, &problems) {
+				t.Fatalf("Load() = %v, %v, want nil and Problems", cfg, err)
+			}
+			got := err.Error() + "\n"
+			golden := filepath.Join("testdata/bad", name+".txt")
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("error text (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

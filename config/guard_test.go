@@ -1,0 +1,75 @@
+package config
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// hostile are texts of about a size that are cheap to write and dear to
+// parse.
+func hostile(size int) map[string]string {
+	fill := func(head, line, tail string) string {
+		var b strings.Builder
+		b.WriteString(head)
+		for i := 0; b.Len()+len(line)+len(tail)+10 < size; i++ {
+			b.WriteString(strings.ReplaceAll(line, "#", strconv.Itoa(i)))
+		}
+		return b.String() + tail
+	}
+	repeat := func(s string) string { return strings.Repeat(s, size/len(s)-1) }
+	long := strings.Repeat("k", size/2)
+	return map[string]string{
+		"nested tables":            strings.Repeat("{a=", 10_000) + "1" + strings.Repeat("}", 10_000),
+		"nested tables, value":     "a=" + strings.Repeat("{a=", 10_000) + "1" + strings.Repeat("}", 10_000),
+		"nested tables, open":      "a=" + repeat("{a="),
+		"nested lists":             "a=" + repeat("[")[2:],
+		"nested lists and tables":  "a=" + repeat("[{a="),
+		"dotted key":               repeat("a.") + "a=1",
+		"dotted key without end":   repeat("a.") + "a",
+		"dotted keys":              fill("", strings.Repeat("a.", 100)+"k#=1\n", ""),
+		"dotted header":            "[" + repeat("a.") + "a]",
+		"dotted headers":           fill("", "["+strings.Repeat("a.", 100)+"k#]\n", ""),
+		"dotted in inline":         "a={" + repeat("a.") + "a=1}",
+		"keys below a long header": fill("["+long+"]\n", "k#=1\n", ""),
+		"keys below a long key":    fill(long+"={", "k#=1,", "}"),
+		"keys below quoted key":    fill(`"`+long+`"={`, "k#=1,\n", ""),
+		"deep and long":            fill(strings.Repeat("[["+strings.Repeat("k", 200)+".a]]\n", 20), strings.Repeat("k.", 20)+"#=1\n", ""),
+		"long, below the limit":    fill("["+strings.Repeat("k", 60)+"]\n", "k#=1\n", ""),
+		"many resources":           fill("", "[[resource]]\n", ""),
+		"many unknown keys":        fill("[[resource]]\n", "kount#=1\n", ""),
+		"many long unknown keys":   fill("[[resource]]\n", strings.Repeat("name", 10)+"#=1\n", ""),
+		"many problems":            fill("[[resource]]\nname='"+long+"'\n", "k#=1\n", ""),
+		"long list":                fill("a=[", "#,", "]"),
+		"list of tables":           fill("a=[", "{a=#},", "]"),
+		"long string":              fill("a='''", "abc", "'''"),
+		"alternatives":             fill("[[resource]]\nmatch.usb.serial=[", "'{,}{,}{,}{,}{,}{,}',", "]"),
+		"too many alternatives":    fill("[[resource]]\nmatch.usb.serial=[", "'"+strings.Repeat("{,}", 300)+"',", "]"),
+		"nested alternatives":      fill("[[resource]]\nmatch.usb.serial=[", "'"+strings.Repeat("{", 500)+strings.Repeat("}", 500)+"',", "]"),
+		"matches":                  fill("domain='a.b'\n[[resource]]\nname='x'\nmatch=[", "{glob='/dev/#'},", "]"),
+		"variables":                fill("domain='a.b'\n[[resource]]\nname='x'\nmatch.usb={}\ncontainer.env.A='", "${id}", "'"),
+		"unknown variables":        fill("domain='a.b'\n[[resource]]\nname='x'\nmatch.usb={}\n", "container.env.A#='${idd#}'\n", ""),
+		"wildcards":                fill("domain='a.b'\n[[resource]]\nname='x'\nmatch.glob=['/dev/*','/dev/", "*", "']"),
+	}
+}
+
+// No file costs more than seconds, even under the race detector; without the
+// guard several of these take minutes and gigabytes.
+func TestHostile(t *testing.T) {
+	t.Parallel()
+	for name, text := range hostile(MaxFileSize / 4) {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			cfg, err := Parse(File{Name: "hostile.toml", Data: []byte(text)})
+			if (cfg == nil) == (err == nil) {
+				t.Error("both a value and an error, or neither")
+			}
+			took := time.Since(start)
+			t.Logf("%d bytes took %v", len(text), took)
+			if took > 20*time.Second {
+				t.Errorf("%d bytes took %v", len(text), took)
+			}
+		})
+	}
+}

@@ -1,0 +1,156 @@
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// MaxFileSize is how large one file may be, in bytes.
+const MaxFileSize = 1 << 20
+
+// File is the text of one configuration file.
+type File struct {
+	// Name without directory, as messages give it.
+	Name string
+	Data []byte
+}
+
+// Load reads the configuration at path: a file, or a directory whose *.toml
+// files are read in name order as one. What is wrong with the text is an
+// error of type Problems; that it can't be read is any other.
+func Load(path string) (*Config, error) {
+	files, err := Read(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(files...)
+}
+
+// Read reads the text of the configuration at path, as Load does.
+func Read(path string) ([]File, error) {
+	files, err := read(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	return files, nil
+}
+
+func read(path string) ([]File, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		f, err := readFile(path)
+		return []File{f}, err
+	}
+
+	// A mounted ConfigMap is a directory of links into ..data, a link that
+	// the kubelet swaps in one step (k8s.io/kubernetes/pkg/volume/util,
+	// AtomicWriter). Reading below its target gives files of one version.
+	dir := path
+	if data, err := filepath.EvalSymlinks(filepath.Join(path, "..data")); err == nil {
+		dir = data
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var files []File
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") || filepath.Ext(e.Name()) != ".toml" {
+			continue
+		}
+		f, err := readFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%s: no *.toml file in this directory", path)
+	}
+	return files, nil
+}
+
+// readFile reads no more than one byte above MaxFileSize: Parse reports it.
+func readFile(path string) (File, error) {
+	// Opening a FIFO would wait for a writer.
+	info, err := os.Stat(path)
+	if err != nil {
+		return File{}, err
+	}
+	if !info.Mode().IsRegular() {
+		return File{}, fmt.Errorf("%s: not a regular file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return File{}, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, MaxFileSize+1))
+	if err != nil {
+		return File{}, err
+	}
+	return File{Name: filepath.Base(path), Data: data}, nil
+}
+
+// Parse validates the text of files, which are one configuration, in the
+// order of their names. The error is of type Problems and has everything that
+// is wrong with all of them.
+func Parse(files ...File) (*Config, error) {
+	files = slices.SortedStableFunc(slices.Values(files), func(a, b File) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
+	w := newWalk()
+	resources := w.readTop(files)
+	cfg := &Config{Hash: hash(files)}
+	for _, f := range files {
+		cfg.Files = append(cfg.Files, f.Name)
+	}
+	places := make(map[string]string)
+	for _, v := range resources {
+		r := readResource(v)
+		if at, ok := places[r.Name]; ok && r.Name != "" {
+			v.at(r.Place).child("name").report(quote(r.Name)+" is already the name of "+at+": want a name of its own",
+				"to offer several kinds of hardware under one name, give one resource a list of matches")
+		}
+		places[r.Name] = r.Place
+		cfg.Resources = append(cfg.Resources, r)
+	}
+	if len(w.problems) > 0 {
+		return nil, sorted(w.problems)
+	}
+	return cfg, nil
+}
+
+// hash is over names and texts with their lengths, so that no two different
+// sets of files run together into the same bytes.
+func hash(files []File) string {
+	h := sha256.New()
+	for _, f := range files {
+		for _, part := range [][]byte{[]byte(f.Name), f.Data} {
+			h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+			h.Write(part)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// utf8BOM is what some editors put before the text.
+var utf8BOM = []byte("\xef\xbb\xbf")
+
+func trimBOM(data []byte) []byte { return bytes.TrimPrefix(data, utf8BOM) }

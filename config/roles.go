@@ -1,0 +1,178 @@
+package config
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/device"
+)
+
+// role is what a text with variables is for: which variables have a value
+// there, and what form the result must have.
+type role struct {
+	want string
+	// perContainer says that ${index} and ${count} are known: the text is
+	// completed for each container. noCDI: but not with container.cdi, where
+	// it is written to a spec before any container asks.
+	perContainer, noCDI bool
+	// ownPath says that ${container_path} is known.
+	ownPath bool
+	// check returns what the text breaks: as it is written, and with samples
+	// for its variables.
+	check func(written, sample string) (rule, hint string)
+}
+
+// The roles of texts.
+var (
+	nodePath       = role{want: `a path such as "/dev/zigbee"`, perContainer: true, noCDI: true, check: pathOrDirectory}
+	companionNode  = role{want: `a path such as "/dev/kfd"`, check: pathBelowDev}
+	companionPath  = role{want: `a path such as "/dev/kfd"`, check: pathOrDirectory}
+	mountHost      = role{want: "an absolute path", check: absolutePath}
+	mountContainer = role{want: "an absolute path", check: absolutePath}
+	entryValue     = role{want: "a string", perContainer: true, ownPath: true}
+	annotationKey  = role{want: "a string", perContainer: true, ownPath: true, check: annotationName}
+	envKey         = role{want: "a string", perContainer: true, ownPath: true, check: envName}
+)
+
+// textUse is a text whose form is checked when its whole resource is known.
+type textUse struct {
+	at      value
+	written string
+	text    device.Text
+	role    role
+}
+
+// variables is v as a text with variables, to be checked with its resource.
+func (v value) variables(r role) device.Text {
+	s, ok := v.text(r.want)
+	if !ok {
+		return nil
+	}
+	text, err := parseText(s)
+	if err != nil {
+		v.report(quote(s)+" "+err.Error(), "")
+		return nil
+	}
+	for _, name := range text.Vars() {
+		if _, ok := v.w.variables.get(name); ok {
+			continue
+		}
+		hint := "the variables are " + list(v.w.variables.listed())
+		if n := nearest(name, v.w.variables.names); n != "" {
+			hint = didYouMean("${" + n + "}")
+		} else if keys := v.w.variables.ending(name); len(keys) > 0 {
+			hint = didYouMean(keys...)
+		}
+		v.report(quote(s)+" has the unknown variable "+quote("${"+name+"}"), hint)
+		return nil
+	}
+	v.w.texts = append(v.w.texts, textUse{at: v, written: s, text: text, role: r})
+	return text
+}
+
+// ending lists the variables whose key behind a dot is name.
+func (v variables) ending(name string) []string {
+	var found []string
+	for _, n := range v.names {
+		if strings.HasSuffix(n, "."+name) {
+			found = append(found, "${"+n+"}")
+		}
+	}
+	return found
+}
+
+// checkTexts checks the texts of a resource. sound says that nothing else is
+// wrong with it, so that its globs can be relied on.
+func (w *walk) checkTexts(r *Resource, sound bool) {
+	for _, u := range w.texts {
+		if rule, hint := w.checkText(u, r, sound); rule != "" {
+			u.at.report(quote(u.written)+" "+rule, hint)
+		}
+	}
+}
+
+func (w *walk) checkText(u textUse, r *Resource, sound bool) (rule, hint string) {
+	for _, name := range u.text.Vars() {
+		n, numbered := wildcardNumber(name)
+		perContainer := name == device.IndexVar || name == device.CountVar
+		switch {
+		case perContainer && !u.role.perContainer:
+			return fmt.Sprintf(`has "${%s}", which is known in container.path, env and annotations only: want another variable`, name), ""
+		case perContainer && u.role.noCDI && r.Container.CDI:
+			return fmt.Sprintf(`has "${%s}", which is not known when a CDI spec is written: want another variable`, name),
+				`"${kernel}" and "${usb.serial}" tell devices apart, or leave out container.cdi`
+		case name == containerPathVar && !u.role.ownPath:
+			return `has "${container_path}", which is known in env and annotations only: want another variable`, ""
+		case numbered && sound:
+			if rule := checkWildcards(n, r); rule != "" {
+				return rule, ""
+			}
+		}
+	}
+	if u.role.check == nil {
+		return "", ""
+	}
+	return u.role.check(u.written, w.variables.sample(u.text))
+}
+
+// checkWildcards returns why the n-th wildcard has no value everywhere.
+func checkWildcards(n int, r *Resource) string {
+	for i := range r.Match {
+		if r.Match[i].Glob.wildcards() < n {
+			return fmt.Sprintf(`has "${%d}", but match %d has no glob with as many wildcards: want one in every match, and as many in every pattern`, n, i+1)
+		}
+	}
+	return ""
+}
+
+// pathOrDirectory is an absolute path, with a "/" behind where it is a
+// directory to put nodes in.
+func pathOrDirectory(written, sample string) (rule, hint string) {
+	if len(sample) > 1 && strings.HasSuffix(sample, "/") && strings.HasSuffix(written, "/") {
+		written, sample = written[:len(written)-1], sample[:len(sample)-1]
+	}
+	rule, hint = absolutePath(written, sample)
+	if written != "" && !strings.HasPrefix(sample, "/") {
+		hint = didYouMean(devDir + strings.TrimPrefix(written, "dev/"))
+	}
+	return rule, hint
+}
+
+func pathBelowDev(written, sample string) (rule, hint string) {
+	if rule, hint := absolutePath(written, sample); rule != "" {
+		return rule, hint
+	}
+	if !strings.HasPrefix(sample, devDir) {
+		return "is not below /dev: want the path of a device node", `as = "mount" gives files and directories`
+	}
+	return "", ""
+}
+
+func absolutePath(written, sample string) (rule, hint string) {
+	switch {
+	case !strings.HasPrefix(sample, "/"):
+		if written != "" {
+			hint = didYouMean("/" + written)
+		}
+		return "is not an absolute path: want one that begins with \"/\"", hint
+	case slices.Contains(strings.Split(sample, "/"), ".."):
+		return `has "..": want a path without it`, ""
+	case path.Clean(sample) != sample:
+		return "is not a clean path: want single slashes, no \".\" and none at the end", didYouMean(path.Clean(written))
+	}
+	return "", ""
+}
+
+func annotationName(_, sample string) (rule, hint string) { return checkAnnotation(sample), "" }
+
+func envName(written, sample string) (rule, hint string) {
+	if identifier.MatchString(sample) {
+		return "", ""
+	}
+	if strings.Contains(written, "${"+resourceVar+"}") {
+		hint = didYouMean("${RESOURCE}")
+	}
+	return `is not the name of an environment variable: want letters, digits and "_", not beginning with a digit`, hint
+}

@@ -1,0 +1,85 @@
+package config
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/device"
+)
+
+func TestParseText(t *testing.T) {
+	t.Parallel()
+	lit := func(s string) device.Part { return device.Part{Literal: s} }
+	va := func(s string) device.Part { return device.Part{Var: s} }
+	tests := []struct {
+		in   string
+		want device.Text
+	}{
+		{"", nil},
+		{"/dev/zigbee", device.Text{lit("/dev/zigbee")}},
+		{"${id}", device.Text{va("id")}},
+		{"a${usb.serial}b${1}", device.Text{lit("a"), va("usb.serial"), lit("b"), va("1")}},
+		{"$${id} costs $5 $$ $", device.Text{lit("${id} costs $5 $$ $")}},
+		{"$$${id}", device.Text{lit("$${id}")}},
+		{"}${id}}", device.Text{lit("}"), va("id"), lit("}")}},
+		{"ä${id}€", device.Text{lit("ä"), va("id"), lit("€")}},
+	}
+	for _, tt := range tests {
+		got, err := parseText(tt.in)
+		if err != nil {
+			t.Errorf("parseText(%q): %v", tt.in, err)
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("parseText(%q) (-want +got):\n%s", tt.in, diff)
+		}
+	}
+	for _, bad := range []string{"${", "a${id", "${}", "${id}${", "${a${id}"} {
+		if got, err := parseText(bad); err == nil || got != nil {
+			t.Errorf("parseText(%q) = %v, %v, want an error", bad, got, err)
+		}
+	}
+}
+
+func TestPerDevice(t *testing.T) {
+	t.Parallel()
+	known := knownVariables()
+	for text, want := range map[string]bool{
+		"x": false, "${index}/${count}": false, "${resource} ${RESOURCE} ${RESOURCE_KUBEVIRT} ${node_name}": false,
+		"${id}": true, "${index} ${1}": true, "${numa}": true, "${usb.serial}": true, "${pci.iommu_group}": true,
+		"${devnode}": true, "${kernel}": true, "${container_path}": true,
+	} {
+		parsed, err := parseText(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range parsed.Vars() {
+			if _, ok := known.get(name); !ok {
+				t.Errorf("%q is unknown", name)
+			}
+		}
+		if got := known.perDevice(parsed); got != want {
+			t.Errorf("perDevice(%q) = %v, want %v", text, got, want)
+		}
+	}
+}
+
+// A text or an error, never both; and a text says what was written.
+func FuzzParseText(f *testing.F) {
+	for _, s := range []string{"", "${id}", "$${id}${1}$", "${", "${}", "a$b${usb.serial}/"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		text, err := parseText(s)
+		if err != nil {
+			if text != nil {
+				t.Errorf("parseText(%q) = %v and %v", s, text, err)
+			}
+			return
+		}
+		if got := text.String(); got != strings.ReplaceAll(s, "$${", "${") {
+			t.Errorf("parseText(%q) = %q", s, got)
+		}
+	})
+}

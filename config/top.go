@@ -1,0 +1,68 @@
+package config
+
+// top is what one file has at its top level.
+type top struct {
+	domain    string
+	resources []value
+}
+
+var topTable = table[top]{keys: []key[top]{
+	{name: "domain", read: func(v value, t *top) { t.domain = v.readDomain() }},
+	{name: "resource", read: readResourceList, table: resourceTable},
+}}
+
+func readResourceList(v value, t *top) {
+	items, ok := elements(v.raw)
+	if !ok {
+		v.mistyped("a list of tables", "every resource begins with a line [[resource]]")
+	}
+	t.resources = v.onlyTables(items, "")
+}
+
+// readTop reads the top level of all files, and returns their resources. The
+// domain may stand in any of the files, but is one for all.
+func (w *walk) readTop(files []File) (resources []value) {
+	domainPlace := ""
+	for _, f := range files {
+		tables, problem := decode(f)
+		if problem != nil {
+			w.problems = append(w.problems, *problem)
+			continue
+		}
+		var t top
+		v := value{w: w, place: f.Name, element: true, raw: tables}
+		readTable(v, topTable, &t)
+		resources = append(resources, t.resources...)
+		switch {
+		case t.domain == "" || t.domain == w.domain:
+		case w.domain == "":
+			w.domain, domainPlace = t.domain, v.child("domain").place
+		default:
+			v.child("domain").report(quote(t.domain)+" differs from "+domainPlace+": want one domain for the whole configuration",
+				`a resource of another domain has it in its name: "vendor.example/gpu"`)
+		}
+	}
+	// What seems to be missing may be in what is wrong so far.
+	w.undecided = len(w.problems) > 0
+	if len(resources) == 0 && !w.undecided {
+		v := value{w: w, place: "configuration"}
+		if len(files) == 1 {
+			v.place = files[0].Name
+		}
+		v.report("no resource: want one or more [[resource]]", "")
+	}
+	return resources
+}
+
+// readDomain is v as a domain, empty where it is none.
+func (v value) readDomain() string {
+	s, ok := v.text(`a domain such as "example.com"`)
+	if !ok {
+		return ""
+	}
+	if rule := checkDomain(s); rule != "" {
+		v.report(quote(s)+" "+rule, "")
+		return ""
+	}
+	return s
+}

@@ -1,0 +1,176 @@
+package config
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
+
+// Values is the condition that a key of a match sets: a list of patterns,
+// some of which may be turned around by a leading "!". The zero Values is no
+// condition. It is immutable.
+type Values struct {
+	mode     mode
+	positive []pattern
+	negative []pattern
+	written  []string
+}
+
+// mode is how a kind of value is compared.
+type mode byte
+
+const (
+	plainMode  mode = iota // trimmed
+	pathMode               // as a path: * and ? stop at "/", ** does not
+	hexMode                // trimmed, without regard to case and 0x
+	numberMode             // trimmed, without leading zeros
+)
+
+// pattern is one alternative of a pattern: a literal, a span of numbers, or
+// what doublestar matches.
+type pattern struct {
+	literal string
+	glob    string // empty: literal or span
+	span    bool
+	lo, hi  int
+	// prefix that everything begins with which it matches; of paths only.
+	prefix string
+	tokens []token // of paths only
+}
+
+// Empty reports whether v is no condition.
+func (v Values) Empty() bool { return len(v.written) == 0 }
+
+// Patterns lists the patterns as the configuration has them, "!" included.
+func (v Values) Patterns() []string { return slices.Clone(v.written) }
+
+// Match reports whether what a device has fulfils the condition: one of the
+// positive patterns matches, or there is none, and no negative one does. have
+// is empty where the device lacks the attribute, and empty strings in it do
+// not count: an absent attribute fulfils negative patterns only. It has
+// several values where the device has, such as the classes of its interfaces:
+// then a positive pattern holds if any value matches, and a negative one fails
+// if any does.
+func (v Values) Match(have ...string) bool {
+	ok := len(v.positive) == 0
+	for _, h := range have {
+		h = v.mode.normal(h)
+		if h == "" {
+			continue
+		}
+		if v.mode.any(v.negative, h) {
+			return false
+		}
+		ok = ok || v.mode.any(v.positive, h)
+	}
+	return ok
+}
+
+// normal is a value of a device in the form that patterns are compared with.
+func (m mode) normal(s string) string {
+	switch m {
+	case pathMode:
+		return s
+	case hexMode:
+		return strings.TrimPrefix(strings.ToLower(strings.TrimSpace(s)), "0x")
+	case numberMode:
+		s = strings.TrimSpace(s)
+		if digits(s) == len(s) && s != "" {
+			s = strings.TrimLeft(s[:len(s)-1], "0") + s[len(s)-1:]
+		}
+		return s
+	default:
+		return strings.TrimSpace(s)
+	}
+}
+
+func (m mode) any(patterns []pattern, s string) bool {
+	n, err := -1, error(nil)
+	if m == numberMode {
+		if n, err = strconv.Atoi(s); err != nil {
+			n = -1
+		}
+	}
+	globbed := s
+	if m != pathMode {
+		globbed = strings.ReplaceAll(s, "/", string(slash))
+	}
+	for i := range patterns {
+		p := &patterns[i]
+		switch {
+		case p.span:
+			if p.lo <= n && n <= p.hi {
+				return true
+			}
+		case p.glob == "":
+			if p.literal == s {
+				return true
+			}
+		case strings.HasPrefix(s, p.prefix) && doublestar.MatchUnvalidated(p.glob, globbed):
+			return true
+		}
+	}
+	return false
+}
+
+// Prefixes of paths, for glob: every path that matches begins with one of
+// them. They are sorted and none begins with another, so that a reader of
+// sorted paths finds the candidates by binary search and sees none twice.
+func (v Values) Prefixes() []string {
+	prefixes := []string{devDir}
+	if len(v.positive) > 0 {
+		prefixes = nil
+	}
+	for i := range v.positive {
+		prefixes = append(prefixes, v.positive[i].prefix)
+	}
+	slices.Sort(prefixes)
+	var out []string
+	for _, p := range prefixes {
+		if n := len(out); n == 0 || !strings.HasPrefix(p, out[n-1]) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Captures is what the wildcards of a glob stood for in a path that it
+// matches, in order: those of the first pattern that does. It is nil where
+// none does.
+func (v Values) Captures(path string) []string {
+	for i := range v.positive {
+		p := &v.positive[i]
+		if !v.mode.any(v.positive[i:i+1], path) {
+			continue
+		}
+		if p.glob == "" {
+			return []string{}
+		}
+		if e, err := regexpOf(p.tokens); err == nil {
+			if found := e.FindStringSubmatch(path); found != nil {
+				return found[1:]
+			}
+		}
+	}
+	return nil
+}
+
+// wildcards is how many wildcards each positive pattern of a glob has at
+// least.
+func (v Values) wildcards() int {
+	least := -1
+	for i := range v.positive {
+		n := 0
+		for _, t := range v.positive[i].tokens {
+			if t.kind != literalToken {
+				n++
+			}
+		}
+		if least < 0 || n < least {
+			least = n
+		}
+	}
+	return max(least, 0)
+}

@@ -1,0 +1,188 @@
+package device
+
+import (
+	"strings"
+	"testing"
+)
+
+// fuzzed makes hardware of any kind, with one node.
+func fuzzed(kind uint8, a, b, c, d, kernel, subsystem string, iface int8) (h *Hardware, n *Node, f Form) {
+	f = SerialForm
+	switch kind % 5 {
+	case 0:
+		h = usb(a, b, c, "0000:00:14.0", "1")
+	case 1:
+		h, f = usb(a, b, "", c, d), PortForm
+		if h.USB.Controller == "" {
+			h.USB.Controller = "none"
+		}
+		if h.USB.Chain == "" {
+			h.USB.Chain = "1"
+		}
+		if kind >= 128 {
+			superSpeedUSB(h)
+		}
+	case 2:
+		h = pci(a)
+		if a == "" {
+			h = pci("none")
+		}
+	case 3:
+		h = platform(a)
+	case 4:
+		return nil, &Node{Path: "/dev/" + a}, f
+	}
+	n = &Node{Path: "/dev/x/" + kernel, Kernel: kernel, Subsystem: subsystem, Hardware: h, Interface: int(iface), Index: -1}
+	h.Nodes = []*Node{n}
+	return h, n, f
+}
+
+// identity is what HardwareID must keep apart.
+func identity(h *Hardware, f Form) string {
+	switch {
+	case h.Bus != USBBus:
+		return strings.Join([]string{string(h.Bus), h.Name}, "\x00")
+	case f == SerialForm && strings.TrimSpace(h.USB.Serial) != "":
+		return strings.Join([]string{"serial", h.USB.Vendor, h.USB.Product, strings.TrimSpace(h.USB.Serial)}, "\x00")
+	}
+	if Place(h) == "" {
+		return strings.Join([]string{"path", h.USB.Vendor, h.USB.Product, h.Path}, "\x00")
+	}
+	speed := ""
+	if superSpeed(h.USB.Speed) {
+		speed = "ss"
+	}
+	return strings.Join([]string{"port", h.USB.Vendor, h.USB.Product, h.USB.Controller, h.USB.Chain, speed}, "\x00")
+}
+
+// FuzzIDs holds for any two devices: IDs are in the grammar and short enough,
+// and different things have different ones.
+func FuzzIDs(f *testing.F) {
+	f.Add(uint8(0), "10c4", "ea60", "A1B2C3", "", "ttyUSB0", "tty", int8(0), uint8(1), "10c4", "ea60", "0000:00:14.0", "1.2", "ttyUSB0", "tty", int8(0))
+	f.Add(uint8(0), "10c4", "ea60", "port", "", "bus0", "", int8(-1), uint8(4), "usb/10c4/ea60/port", "", "", "", "", "", int8(-1))
+	f.Add(uint8(2), "0000:3b:00.0", "", "", "", "card0", "drm", int8(-1), uint8(4), "0000/3b/00.0", "", "", "", "", "", int8(-1))
+	f.Add(uint8(3), "PNP0501:00", "", "", "", "ttyS0", "tty", int8(-1), uint8(3), "PNP0501", "", "", "", "00", "", int8(-1))
+	f.Add(uint8(1), "a", "b", "PNP0D10:10", "1.2", "x", "", int8(-1), uint8(129), "a", "b", "PNP0D10", "10", "1.2", "block", int8(-1))
+	f.Add(uint8(0), "a", "b", "c-x0123456789", "", "cciss!c0d0", "block", int8(3), uint8(0), "a", "b", "c ", "", "sda1", "block", int8(3))
+	f.Fuzz(func(t *testing.T, k1 uint8, a1, b1, c1, d1, n1, s1 string, i1 int8, k2 uint8, a2, b2, c2, d2, n2, s2 string, i2 int8) {
+		h1, x, f1 := fuzzed(k1, a1, b1, c1, d1, n1, s1, i1)
+		h2, y, f2 := fuzzed(k2, a2, b2, c2, d2, n2, s2, i2)
+		ids := []string{NodeID(x, f1), NodeID(y, f2)}
+		if h1 != nil {
+			ids = append(ids, HardwareID(h1, f1))
+		}
+		if h2 != nil {
+			ids = append(ids, HardwareID(h2, f2))
+		}
+		for _, id := range ids {
+			if !ValidID(id) {
+				t.Errorf("%q is no valid ID", id)
+			}
+			if base, slot := SplitSlot(SlotID(id, 7)); base != id || slot != 7 {
+				t.Errorf("slot 7 of %q is split into %q, %d", id, base, slot)
+			}
+		}
+		if h1 != nil && h2 != nil {
+			i1, i2 := identity(h1, f1), identity(h2, f2)
+			if (HardwareID(h1, f1) == HardwareID(h2, f2)) != (i1 == i2) {
+				t.Errorf("%q and %q: IDs %q and %q", i1, i2, HardwareID(h1, f1), HardwareID(h2, f2))
+			}
+			if i1 != i2 && NodeID(x, f1) == NodeID(y, f2) {
+				t.Errorf("nodes of %q and %q: both %q", i1, i2, NodeID(x, f1))
+			}
+			if HardwareID(h1, f1) == NodeID(y, f2) || HardwareID(h2, f2) == NodeID(x, f1) {
+				t.Errorf("hardware and node: %q", ids)
+			}
+		}
+		if (h1 == nil) != (h2 == nil) && ids[0] == ids[1] {
+			t.Errorf("node with and without hardware: both %q", ids[0])
+		}
+		if h1 == nil && h2 == nil && (ids[0] == ids[1]) != (x.Path == y.Path) {
+			t.Errorf("%q and %q: IDs %q", x.Path, y.Path, ids)
+		}
+	})
+}
+
+// FuzzNodeKeys holds for any two nodes of one hardware: their keys are in the
+// grammar, and different.
+func FuzzNodeKeys(f *testing.F) {
+	f.Add("ttyUSB0", "tty", int8(0), 0, "ttyUSB1", "tty", int8(0), 0, uint8(0))
+	f.Add("sda", "block", int8(0), -1, "sda1", "block", int8(0), -1, uint8(1))
+	f.Add("x.1", "", int8(-1), 0, "x", "", int8(-1), 1, uint8(2))
+	f.Fuzz(func(t *testing.T, n1, s1 string, i1 int8, x1 int, n2, s2 string, i2 int8, x2 int, bus uint8) {
+		h := []*Hardware{usb("10c4", "ea60", "A1B2C3", "0000:00:14.0", "1"), pci("0000:3b:00.0"), platform("a.b")}[bus%3]
+		a := &Node{Path: "/dev/a/" + n1, Kernel: n1, Subsystem: s1, Hardware: h, Interface: int(i1), Index: x1}
+		b := &Node{Path: "/dev/b/" + n2, Kernel: n2, Subsystem: s2, Hardware: h, Interface: int(i2), Index: x2}
+		h.Nodes = []*Node{a, b}
+		keys := NodeKeys(h)
+		h.Nodes = []*Node{b, a}
+		again := NodeKeys(h)
+		if keys[a] == keys[b] {
+			t.Errorf("both %q", keys[a])
+		}
+		for _, n := range h.Nodes {
+			if !ValidID(keys[n]) || len(keys[n]) > maxKey {
+				t.Errorf("%q is no valid key", keys[n])
+			}
+			if keys[n] != again[n] {
+				t.Errorf("%q and %q: depends on the order", keys[n], again[n])
+			}
+		}
+	})
+}
+
+// TestIDsOfAwkwardNamesAreDifferent puts names that look like other parts of
+// an ID into every field, in every combination.
+func TestIDsOfAwkwardNamesAreDifferent(t *testing.T) {
+	t.Parallel()
+	awkward := []string{
+		"", " ", "a", "A", "0", "00", "10", "0000", "14.0", "1.2", "ss1", "ss1.2", "port", "usb", "platform", "pci", "bus", "if00",
+		"a:b", "a::1", "a/b", "a-", "a_", "a-x0123456789", "a-xABCDEFGHIJ", "unknown", "none", "x",
+		"0000:00:14.0", "0000:00:14.0:1", "PNP0D10", "PNP0D10:00", "PNP0D10:00:1.2", "pnp0d10:00", strings.Repeat("long", 20), strings.Repeat("long", 20) + "er",
+	}
+	owner := make(map[string]string)
+	check := func(id, who string) {
+		if !ValidID(id) {
+			t.Errorf("%q: %q is no valid ID", who, id)
+		}
+		if other, ok := owner[id]; ok && other != who {
+			t.Errorf("%q and %q: both %q", other, who, id)
+		}
+		owner[id] = who
+	}
+	hardware := func(h *Hardware, f Form) {
+		who := identity(h, f)
+		check(HardwareID(h, f), who)
+	}
+	withNode := func(h *Hardware, f Form) {
+		hardware(h, f)
+		who := identity(h, f)
+		for _, kernel := range awkward {
+			for _, iface := range []int{-1, 0} {
+				n := &Node{Path: "/dev/x/" + kernel, Kernel: kernel, Hardware: h, Interface: iface, Index: -1}
+				h.Nodes = []*Node{n}
+				check(NodeID(n, f), "node of "+who)
+			}
+		}
+	}
+	for _, s := range awkward {
+		if s != "" {
+			withNode(pci(s), PortForm)
+		}
+		withNode(platform(s), PortForm)
+		if strings.TrimSpace(s) != "" {
+			withNode(usb("10c4", "ea60", s, "", ""), SerialForm)
+		}
+		for _, s2 := range awkward {
+			hardware(usb(s, s2, "A1B2C3", "", ""), SerialForm)
+			if s != "" && s2 != "" {
+				withNode(usb("10c4", "ea60", "", s, s2), PortForm)
+				hardware(superSpeedUSB(usb("10c4", "ea60", "", s, s2)), PortForm)
+			}
+			for _, s3 := range awkward {
+				path := "/dev/" + s + "/" + s2 + "/" + s3
+				check(NodeID(&Node{Path: path}, PortForm), path)
+			}
+		}
+	}
+}

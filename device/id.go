@@ -1,0 +1,211 @@
+package device
+
+import (
+	"strconv"
+	"strings"
+)
+
+// IDs name devices to the kubelet, in its checkpoint, in CDI specs and in the
+// paths of links. They are an API: testdata/ids.golden holds them.
+//
+//	0000:3b:00.0                        a PCI function: its address
+//	usb:10c4:ea60:A1B2C3                a USB device by its serial
+//	usb:10c4:ea60:port:0000:00:14.0:1.2 a USB device by its place
+//	platform:fe201000.serial            a platform device: its name
+//	<hardware>:<key>                    a node of hardware, see NodeKeys
+//	net:tun                             a node without: its path below /dev
+//	<ID>::3                             slot 3; slot 0 is the ID itself
+//
+// All are in the grammar of CDI device names: first and last a letter or
+// digit, in between also "_", "-", "." and ":". Fields are separated by ":"
+// and never empty. A field that the grammar can't hold, or that would read
+// as something else, is replaced by what is left of it and a hash of the
+// whole; an ID that is too long is cut and gets a hash of what it was. So
+// different things have different IDs, as long as 50 bits of SHA-256 differ.
+const (
+	// MaxID is the longest ID of a device, in characters.
+	MaxID = 57
+	// MaxSlotID is the longest ID of a slot: what the kubelet's API promises
+	// for a device.
+	MaxSlotID = 63
+	// MaxSlots is how many slots a device may have within MaxSlotID.
+	MaxSlots = 10000
+)
+
+// Form says which of its two IDs a USB device goes by. Other hardware has
+// one ID, whatever the form.
+type Form string
+
+// The forms: by serial the ID follows the thing, by port it names the place.
+const (
+	SerialForm Form = "serial"
+	PortForm   Form = "port"
+)
+
+// Forms says which form each USB device of a snapshot goes by. What is absent
+// goes by its serial where that is usable and by its port where it is not.
+type Forms map[*Hardware]Form
+
+// Of returns the form of h.
+func (f Forms) Of(h *Hardware) Form {
+	if form, ok := f[h]; ok {
+		return form
+	}
+	if h != nil && h.USB != nil && !PlaceholderSerial(h.USB.Serial) {
+		return SerialForm
+	}
+	return PortForm
+}
+
+// HardwareID returns the ID of hardware, at most MaxID characters. A USB
+// device without any serial has its port form whatever f says. Space around
+// a serial is no part of it: some devices fill their descriptor up with it.
+func HardwareID(h *Hardware, f Form) string {
+	return fit(hardwareName(h, f), MaxID)
+}
+
+// hardwareName is HardwareID before it is cut.
+func hardwareName(h *Hardware, f Form) string {
+	switch {
+	case h.Bus == USBBus:
+		var u USB
+		if h.USB != nil {
+			u = *h.USB
+		}
+		id := "usb:" + field(u.Vendor) + ":" + field(u.Product) + ":"
+		if serial := strings.TrimSpace(u.Serial); f != PortForm && serial != "" {
+			if serial == "port" {
+				return id + replaced(serial, serial)
+			}
+			return id + field(serial)
+		}
+		place := Place(h)
+		if place == "" {
+			// Better an ID for this boot than one that another device has.
+			place = replaced("unknown", h.Path)
+		}
+		return id + "port:" + place
+	case h.Bus == PCIBus:
+		address := h.Name
+		if h.PCI != nil && h.PCI.Address != "" {
+			address = h.PCI.Address
+		}
+		if isPCIAddress(address) {
+			return address
+		}
+		return "pci:" + field(address)
+	}
+	if isACPIName(h.Name) {
+		return "platform:" + h.Name
+	}
+	return "platform:" + field(h.Name)
+}
+
+// Place names where a USB device is plugged in, the same in every boot: its
+// host controller and the chain of ports below that, "0000:00:14.0:1.2". The
+// ports of an xHCI controller are counted twice, by the root hub for USB 2
+// and by the one for SuperSpeed, and may then be different sockets: there the
+// chain is "ss1.2". It is empty where the controller or the chain is unknown,
+// and for all other hardware.
+func Place(h *Hardware) string {
+	if h.Bus != USBBus || h.USB == nil || h.USB.Controller == "" {
+		return ""
+	}
+	u := h.USB
+	controller := u.Controller
+	if !isPCIAddress(controller) && !isACPIName(controller) {
+		controller = field(controller)
+	}
+	chain := u.Chain
+	if chain == "" || chain == "0" {
+		// Ports are counted from 1, so that 0 is free for the root hub.
+		if !strings.HasPrefix(h.Name, "usb") {
+			return ""
+		}
+		chain = "0"
+	}
+	if !isChain(chain) {
+		return ""
+	}
+	if superSpeed(u.Speed) {
+		chain = "ss" + chain
+	}
+	return controller + ":" + chain
+}
+
+// superSpeed reports whether a speed in Mbit/s is one of USB 3: such devices
+// are below the root hub for SuperSpeed, and no others are.
+func superSpeed(speed string) bool {
+	v, err := strconv.ParseFloat(speed, 64)
+	return err == nil && v >= 5000
+}
+
+// NodeID returns the ID of a single node, at most MaxID characters: that of
+// its hardware and its key there, or its path below /dev where it has none.
+func NodeID(n *Node, f Form) string {
+	if n.Hardware == nil {
+		return fit(pathName(n.Path), MaxID)
+	}
+	key, ok := NodeKeys(n.Hardware)[n]
+	if !ok {
+		key = fit(replaced(n.Kernel, n.Path), maxKey)
+	}
+	// Where that is too long it is the hardware's part that gives way, so
+	// that nodes of one hardware can still be told apart by eye.
+	return fit(hardwareName(n.Hardware, f), MaxID-1-len(key)) + ":" + key
+}
+
+// SlotID returns the ID of a slot of the device that id names: id itself for
+// slot 0, so that it is the same whatever the number of slots is.
+func SlotID(id string, slot int) string {
+	if slot <= 0 {
+		return id
+	}
+	return id + "::" + strconv.Itoa(slot)
+}
+
+// SplitSlot takes a slot's ID apart. An ID without a slot is slot 0.
+func SplitSlot(id string) (base string, slot int) {
+	i := strings.LastIndex(id, "::")
+	if i <= 0 {
+		return id, 0
+	}
+	slot, err := strconv.Atoi(id[i+2:])
+	if err != nil || slot <= 0 || strconv.Itoa(slot) != id[i+2:] {
+		return id, 0
+	}
+	return id[:i], slot
+}
+
+// pathName is the ID of a node without hardware, before it is cut.
+func pathName(path string) string {
+	name, below := strings.CutPrefix(path, "/dev/")
+	parts := strings.Split(name, "/")
+	clean := below
+	for _, p := range parts {
+		clean = clean && isClean(p)
+	}
+	if clean && !reserved(parts) {
+		return strings.Join(parts, ":")
+	}
+	var readable []string
+	for _, p := range parts {
+		if p = sanitize(p); p != "" {
+			readable = append(readable, p)
+		}
+	}
+	if len(readable) == 0 {
+		return replaced("", path)
+	}
+	return strings.Join(readable, ":") + hashPart(path)
+}
+
+// reserved reports whether the path of a node would read as the ID of
+// hardware.
+func reserved(parts []string) bool {
+	switch parts[0] {
+	case "usb", "pci", "platform":
+		return true
+	}
+	return len(parts) >= 3 && isPCIAddress(strings.Join(parts[:3], ":"))
+}

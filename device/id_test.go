@@ -1,0 +1,259 @@
+package device
+
+import (
+	"bufio"
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "append new lines to the golden file")
+
+// id is a line of the golden file: what is named, and its ID.
+type id struct{ what, id string }
+
+// leaf is a node as withNodes makes it.
+type leaf struct {
+	kernel, subsystem string
+	iface, index      int
+}
+
+// withNodes gives h nodes. Those of subsystem "usb" are bus nodes.
+func withNodes(h *Hardware, leaves ...leaf) *Hardware {
+	for _, l := range leaves {
+		path := "/dev/" + l.kernel
+		if l.subsystem == "usb" {
+			path = "/dev/bus/usb/001/" + l.kernel
+		}
+		h.Nodes = append(h.Nodes, &Node{
+			Path: path, Kernel: l.kernel, Subsystem: l.subsystem, Hardware: h, Interface: l.iface, Index: l.index,
+		})
+	}
+	return h
+}
+
+func usb(vendor, product, serial, controller, chain string) *Hardware {
+	return &Hardware{
+		Bus: USBBus, Path: "devices/" + controller + "/usb1/1-" + chain, Name: "1-" + chain,
+		USB: &USB{Vendor: vendor, Product: product, Serial: serial, Controller: controller, Chain: chain, Speed: "12"},
+	}
+}
+
+func superSpeedUSB(h *Hardware) *Hardware {
+	h.USB.Speed = "5000"
+	return h
+}
+
+func rootHub(h *Hardware, name string) *Hardware {
+	h.Name = name
+	return h
+}
+
+func pci(address string) *Hardware {
+	return &Hardware{Bus: PCIBus, Path: "devices/pci0000:00/" + address, Name: address, PCI: &PCI{Address: address}}
+}
+
+func platform(name string) *Hardware {
+	return &Hardware{Bus: PlatformBus, Path: "devices/platform/" + name, Name: name}
+}
+
+// goldenIDs computes every ID of the golden file, in its order. New cases are
+// added at the end.
+func goldenIDs() []id {
+	var ids []id
+	hw := func(what string, h *Hardware, f Form) {
+		ids = append(ids, id{what, HardwareID(h, f)})
+	}
+	nodes := func(what string, h *Hardware, f Form) {
+		for _, n := range h.Nodes {
+			ids = append(ids, id{what + ", " + n.Kernel, NodeID(n, f)})
+		}
+	}
+	bare := func(path string) {
+		ids = append(ids, id{"node without hardware, " + path, NodeID(&Node{Path: path}, SerialForm)})
+	}
+	const pc = "0000:00:14.0"
+
+	hw("PCI function", pci("0000:3b:00.0"), PortForm)
+	hw("PCI function in a domain of five digits", pci("10000:01:00.0"), PortForm)
+	hw("USB by serial", usb("10c4", "ea60", "A1B2C3", pc, "1.2"), SerialForm)
+	hw("USB by port", usb("10c4", "ea60", "A1B2C3", pc, "1.2"), PortForm)
+	hw("USB by port, no serial", usb("1a86", "7523", "", pc, "3"), SerialForm)
+	hw("USB by port, SuperSpeed", superSpeedUSB(usb("8086", "0b07", "", pc, "2")), PortForm)
+	hw("USB by port, platform controller", usb("1a86", "7523", "", "fe980000.usb", "1.4"), PortForm)
+	hw("USB by port, ACPI controller", usb("1a86", "7523", "", "PNP0D10:00", "1"), PortForm)
+	hw("USB root hub by port", rootHub(usb("1d6b", "0002", pc, pc, ""), "usb1"), PortForm)
+	hw("USB, serial with spaces around", usb("0403", "6001", "  A50285BI ", pc, "1"), SerialForm)
+	hw("USB, serial with a space inside", usb("0403", "6001", "A502 85BI", pc, "1"), SerialForm)
+	hw("USB, serial with colons", usb("303a", "1001", "7C:DF:A1:E0:00:01", pc, "1"), SerialForm)
+	hw("USB, serial port", usb("303a", "1001", "port", pc, "1"), SerialForm)
+	hw("USB, serial like a hash part", usb("303a", "1001", "AB-x0123456789", pc, "1"), SerialForm)
+	hw("USB, serial of 32 digits", usb("10c4", "ea60", "1c4f3a8e7dbeeb118ad1d3f9a29c855c", pc, "1"), SerialForm)
+	hw("USB, serial of 60 digits", usb("10c4", "ea60", strings.Repeat("1c4f3a8e7d", 6), pc, "1"), SerialForm)
+	hw("USB, serial of no letter", usb("10c4", "ea60", "序列号", pc, "1"), SerialForm)
+	hw("USB, place unknown", usb("1a86", "7523", "", "", ""), PortForm)
+	hw("platform", platform("fe201000.serial"), PortForm)
+	hw("platform, ACPI name", platform("ARMH0011:00"), PortForm)
+	hw("platform, colon in the name", platform("soc:fb"), PortForm)
+
+	stick := withNodes(usb("10c4", "ea60", "A1B2C3", pc, "1.2"), leaf{"005", "usb", -1, -1}, leaf{"ttyUSB1", "tty", 0, 0})
+	nodes("serial stick", stick, SerialForm)
+	nodes("serial stick by port", stick, PortForm)
+	nodes("stick with 32 digits", withNodes(usb("10c4", "ea60", "1c4f3a8e7dbeeb118ad1d3f9a29c855c", pc, "1"), leaf{"ttyUSB0", "tty", 0, 0}), SerialForm)
+	nodes("four ports in one interface", withNodes(usb("9710", "7840", "", pc, "4"),
+		leaf{"ttyUSB7", "tty", 0, 3}, leaf{"ttyUSB4", "tty", 0, 0}, leaf{"ttyUSB5", "tty", 0, 1}, leaf{"ttyUSB6", "tty", 0, 2}), PortForm)
+	nodes("four interfaces", withNodes(usb("0403", "6011", "FT4XQZ1B", pc, "4"),
+		leaf{"ttyUSB0", "tty", 0, 0}, leaf{"ttyUSB1", "tty", 1, 0}, leaf{"ttyUSB2", "tty", 2, 0}, leaf{"ttyUSB3", "tty", 3, 0}), SerialForm)
+	nodes("camera", withNodes(usb("046d", "0825", "5A6F1B30", pc, "5"),
+		leaf{"video2", "video4linux", 0, 0}, leaf{"video3", "video4linux", 0, 1}, leaf{"media1", "media", -1, -1},
+		leaf{"controlC1", "sound", 2, -1}, leaf{"pcmC1D0c", "sound", 3, -1}), SerialForm)
+	nodes("input device with two event nodes", withNodes(usb("046d", "c52b", "", pc, "6"),
+		leaf{"event10", "input", 1, -1}, leaf{"event9", "input", 1, -1}, leaf{"hidraw0", "hidraw", 1, -1}), PortForm)
+	nodes("card reader", withNodes(usb("0bda", "0316", "20120501030900000", pc, "7"),
+		leaf{"sdb", "block", 0, -1}, leaf{"sdb1", "block", 0, -1}, leaf{"sdc", "block", 0, -1}, leaf{"sdc1", "block", 0, -1}), SerialForm)
+	nodes("graphics card", withNodes(pci("0000:3b:00.0"), leaf{"card0", "drm", -1, -1}, leaf{"renderD128", "drm", -1, -1}), PortForm)
+	nodes("NVMe", withNodes(pci("0000:01:00.0"), leaf{"nvme0", "nvme", -1, -1}, leaf{"nvme0n1", "block", -1, -1},
+		leaf{"nvme0n1p2", "block", -1, -1}, leaf{"ng0n1", "nvme-generic", -1, -1}), PortForm)
+	nodes("sound card", withNodes(pci("0000:00:1f.3"), leaf{"controlC0", "sound", -1, -1}, leaf{"pcmC0D0p", "sound", -1, -1},
+		leaf{"pcmC0D0c", "sound", -1, -1}, leaf{"hwC0D2", "sound", -1, -1}), PortForm)
+	nodes("platform UART", withNodes(platform("fe201000.serial"), leaf{"ttyAMA0", "tty", -1, -1}), PortForm)
+	nodes("TPM", withNodes(platform("MSFT0101:00"), leaf{"tpm0", "tpm", -1, -1}, leaf{"tpmrm0", "tpmrm", -1, -1}), PortForm)
+	nodes("names that the grammar can't hold", withNodes(pci("0000:05:00.0"), leaf{"cciss!c0d0", "block", -1, -1},
+		leaf{"iio:device0", "iio", -1, -1}, leaf{"apex_0", "apex", -1, -1}, leaf{"12", "vfio", -1, -1}), PortForm)
+	nodes("long kernel name", withNodes(usb("10c4", "ea60", "1c4f3a8e7dbeeb118ad1d3f9a29c855c", pc, "1"),
+		leaf{"a-driver-with-a-name-that-goes-on-and-on3", "misc", 2, 1}), SerialForm)
+	bare("/dev/fuse")
+	bare("/dev/net/tun")
+	bare("/dev/cpu/0/msr")
+	bare("/dev/usb/foo")
+	bare("/dev/net:tun")
+	bare("/dev/mapper/vg0-a_lv.1")
+	bare("/dev/" + strings.Repeat("deep/", 12) + "node")
+	bare("/dev/_hidden/.x")
+	ids = append(ids, id{"slot 0", SlotID("0000:3b:00.0", 0)}, id{"slot 3", SlotID("0000:3b:00.0", 3)})
+	return ids
+}
+
+// TestGoldenIDs holds the format of IDs. The kubelet's checkpoints, CDI specs
+// and links on every node are made of them, so that a line never changes: the
+// file is only ever appended to.
+func TestGoldenIDs(t *testing.T) {
+	t.Parallel()
+	const file = "testdata/ids.golden"
+	text, err := os.ReadFile(file)
+	if err != nil && !(*update && os.IsNotExist(err)) {
+		t.Fatal(err)
+	}
+	got := goldenIDs()
+	sc := bufio.NewScanner(bytes.NewReader(text))
+	n := 0
+	for ; sc.Scan(); n++ {
+		what, want, ok := strings.Cut(sc.Text(), "\t")
+		if !ok {
+			t.Fatalf("%s:%d: %q has no tab", file, n+1, sc.Text())
+		}
+		if n >= len(got) {
+			t.Errorf("%s:%d: %q is no longer computed: IDs are an API, no case may go", file, n+1, what)
+			continue
+		}
+		if got[n].what != what {
+			t.Fatalf("%s:%d: case %q where the file has %q: new cases go to the end", file, n+1, got[n].what, what)
+		}
+		if got[n].id != want {
+			t.Errorf("%s:%d: %s: ID is now %q, was %q: IDs are an API, a line never changes", file, n+1, what, got[n].id, want)
+		}
+	}
+	if n >= len(got) {
+		return
+	}
+	if !*update {
+		t.Fatalf("%s has %d of %d cases: run go test -update to append the rest", file, n, len(got))
+	}
+	for _, line := range got[n:] {
+		text = fmt.Appendf(text, "%s\t%s\n", line.what, line.id)
+	}
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestGoldenIDsAreValidAndDifferent(t *testing.T) {
+	t.Parallel()
+	seen := make(map[string]string)
+	for _, line := range goldenIDs() {
+		base, _ := SplitSlot(line.id)
+		if !ValidID(base) {
+			t.Errorf("%s: %q is no valid ID", line.what, line.id)
+		}
+		if other, ok := seen[line.id]; ok && !strings.HasPrefix(line.what, "slot") && !strings.HasPrefix(line.what, "USB, serial with spaces") {
+			t.Errorf("%s and %s: both %q", other, line.what, line.id)
+		}
+		seen[line.id] = line.what
+	}
+}
+
+func TestFormDecidesWhatNamesAUSBDevice(t *testing.T) {
+	t.Parallel()
+	real, placeholder, none := usb("10c4", "ea60", "A1B2C3", "0000:00:14.0", "1"), usb("10c4", "ea60", "0001", "0000:00:14.0", "2"), usb("1a86", "7523", "", "0000:00:14.0", "3")
+	if got := (Forms)(nil).Of(real); got != SerialForm {
+		t.Errorf("usable serial: %q", got)
+	}
+	for _, h := range []*Hardware{placeholder, none, pci("0000:3b:00.0"), nil} {
+		if got := (Forms)(nil).Of(h); got != PortForm {
+			t.Errorf("no usable serial: %q", got)
+		}
+	}
+	if got := (Forms{real: PortForm}).Of(real); got != PortForm {
+		t.Errorf("decided: %q", got)
+	}
+}
+
+func TestPlaceTellsTheTwoRootHubsOfAControllerApart(t *testing.T) {
+	t.Parallel()
+	a, b := usb("8086", "0b07", "", "0000:00:14.0", "2"), superSpeedUSB(usb("8086", "0b07", "", "0000:00:14.0", "2"))
+	if Place(a) != "0000:00:14.0:2" || Place(b) != "0000:00:14.0:ss2" {
+		t.Errorf("places %q and %q", Place(a), Place(b))
+	}
+	for _, h := range []*Hardware{usb("8086", "0b07", "", "", "2"), usb("8086", "0b07", "", "0000:00:14.0", ""), pci("0000:3b:00.0")} {
+		if got := Place(h); got != "" {
+			t.Errorf("%s: place %q, want none", h.Path, got)
+		}
+	}
+}
+
+func TestSlots(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"0000:3b:00.0", "usb:10c4:ea60:A1B2C3", "a"} {
+		for _, slot := range []int{0, 1, 2, 10, MaxSlots - 1} {
+			s := SlotID(id, slot)
+			if base, k := SplitSlot(s); base != id || k != slot {
+				t.Errorf("SplitSlot(%q) = %q, %d", s, base, k)
+			}
+		}
+	}
+	if got := len(SlotID(strings.Repeat("a", MaxID), MaxSlots-1)); got != MaxSlotID {
+		t.Errorf("longest slot ID has %d characters, want %d", got, MaxSlotID)
+	}
+	for _, id := range []string{"", "::1", "a::", "a::0", "a::01", "a::-1", "a::x", "a:1"} {
+		if base, k := SplitSlot(id); base != id || k != 0 {
+			t.Errorf("SplitSlot(%q) = %q, %d", id, base, k)
+		}
+	}
+}
+
+func TestValidID(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"a", "0", "a_-.:b", strings.Repeat("a", MaxID)} {
+		if !ValidID(id) {
+			t.Errorf("%q is refused", id)
+		}
+	}
+	for _, id := range []string{"", "-a", "a-", "a/b", "a b", "a::1", "ä", ":", strings.Repeat("a", MaxID+1)} {
+		if ValidID(id) {
+			t.Errorf("%q is taken", id)
+		}
+	}
+}

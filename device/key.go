@@ -1,0 +1,216 @@
+package device
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxKey is the longest key of a node, in characters.
+const maxKey = 32
+
+// NodeKeys returns the keys of the nodes of h. A key names a node within its
+// hardware and stays the same when the kernel's name changes, since links and
+// IDs are made of it:
+//
+//   - The bus node of a USB device is "bus".
+//   - Nodes of a platform device keep the kernel's whole name ("ttyAMA0"): the
+//     firmware's tables fix it.
+//   - Any other is the kernel's name without the number that the kernel counts
+//     over the whole machine: ttyUSB3 is "ttyUSB", renderD128 "renderD",
+//     pcmC1D0p "pcmCD0p", sdb2 "sd2". In front of it is the USB interface, if
+//     it has one, in two hexadecimal digits: "if00:ttyUSB".
+//   - Further nodes of the same name in the same interface get ".1", ".2": the
+//     kernel's own index (Node.Index) where it has one. The others take the
+//     numbers that are free, in the natural order of the kernel's names.
+//
+// Keys are in the grammar of IDs, at most 32 characters.
+func NodeKeys(h *Hardware) map[*Node]string {
+	names := make([]kernelName, 0, len(h.Nodes))
+	for _, n := range h.Nodes {
+		names = append(names, splitKernel(n))
+	}
+	// The kernel's own node comes before copies of it made by hand, which
+	// have its name and its number, but another path.
+	slices.SortFunc(names, func(a, b kernelName) int {
+		return cmp.Or(
+			compareBool(a.bus, b.bus),
+			cmp.Compare(a.node.Interface, b.node.Interface),
+			cmp.Compare(a.prefix, b.prefix),
+			compareCounter(a.counter, b.counter),
+			cmp.Compare(a.suffix, b.suffix),
+			compareBool(strings.HasSuffix(a.node.Path, "/"+a.node.Kernel), strings.HasSuffix(b.node.Path, "/"+b.node.Kernel)),
+			cmp.Compare(a.node.Path, b.node.Path),
+		)
+	})
+	keys := make(map[*Node]string, len(names))
+	taken := make(map[string]bool, len(names))
+	for len(names) > 0 {
+		end := 1
+		for end < len(names) && names[end].sameFamily(names[0]) {
+			end++
+		}
+		numbers := numberFamily(names[:end])
+		for _, k := range names[:end] {
+			key := k.key(h.Bus, numbers[k.counter])
+			if taken[key] {
+				key += hashPart(k.node.Path)
+			}
+			key = fit(key, maxKey)
+			taken[key] = true
+			keys[k.node] = key
+		}
+		names = names[end:]
+	}
+	return keys
+}
+
+// kernelName is the kernel's name of a node, cut at the number that the
+// kernel counts over the whole machine: prefix, counter, suffix.
+type kernelName struct {
+	node                    *Node
+	bus                     bool // the node is the USB device's own
+	prefix, counter, suffix string
+}
+
+func (k kernelName) sameFamily(other kernelName) bool {
+	return !k.bus && !other.bus && k.node.Interface == other.node.Interface && k.prefix == other.prefix
+}
+
+// numberFamily numbers the counters of one family: nodes of one interface
+// with one prefix, in their order. Nodes with one counter share its number:
+// sdb, sdb1 and sdb2 are parts of one thing.
+func numberFamily(family []kernelName) map[string]int {
+	const maxIndex = 9999
+	numbers := make(map[string]int)
+	taken := make(map[int]bool)
+	for _, k := range family {
+		i := k.node.Index
+		if _, ok := numbers[k.counter]; ok || i < 0 || i > maxIndex || taken[i] {
+			continue
+		}
+		numbers[k.counter] = i
+		taken[i] = true
+	}
+	free := 0
+	for _, k := range family {
+		if _, ok := numbers[k.counter]; ok {
+			continue
+		}
+		for taken[free] {
+			free++
+		}
+		numbers[k.counter] = free
+		taken[free] = true
+	}
+	return numbers
+}
+
+func (k kernelName) key(bus Bus, number int) string {
+	if k.bus {
+		return "bus"
+	}
+	if bus == PlatformBus {
+		return nameField(k.node.Kernel)
+	}
+	stem := strings.Trim(k.prefix+k.suffix, "_-.")
+	if stem == "" {
+		// vfio groups and their like are named by nothing but a number.
+		stem = k.node.Subsystem
+	}
+	name := nameField(stem)
+	interfaced := bus == USBBus && k.node.Interface >= 0
+	if name == "bus" && bus == USBBus && !interfaced {
+		name = replaced(name, name)
+	}
+	// A stem that ends like a number always says its own.
+	if i := strings.LastIndexByte(name, '.'); number > 0 || i >= 0 && isDigits(name[i+1:]) {
+		name += "." + strconv.Itoa(number)
+	}
+	if interfaced {
+		// As udev writes ID_USB_INTERFACE_NUM.
+		return fmt.Sprintf("if%02x:%s", k.node.Interface, name)
+	}
+	return name
+}
+
+// nameField is field for names of nodes, which begin with a letter: so none
+// of them reads as a port or as the number of an ACPI device.
+func nameField(s string) string {
+	if isClean(s) && isLetter(s[0]) {
+		return s
+	}
+	return replaced(s, s)
+}
+
+// splitKernel cuts the kernel's name of a node at its counter. That is the
+// number at the end, or the first one where none is at the end (mtd0ro) and in
+// subsystems that count twice (pcmC1D0p, nvme0n1, mmcblk0boot0, dvb0.frontend1,
+// wwan0at1, spidev0.1), or the letters of a disk (sdb, sdaa2).
+func splitKernel(n *Node) kernelName {
+	k := kernelName{node: n, prefix: n.Kernel}
+	if h := n.Hardware; h != nil && h.Bus == USBBus {
+		k.bus = n.SysPath == h.Path && n.SysPath != "" || strings.HasPrefix(n.Path, "/dev/bus/usb/")
+	}
+	name := n.Kernel
+	var from, to int
+	switch n.Subsystem {
+	case "block":
+		if from, to = diskLetters(name); to == 0 {
+			from, to = firstNumber(name)
+		}
+	case "sound", "nvme", "nvme-generic", "dvb", "wwan", "spidev":
+		from, to = firstNumber(name)
+	default:
+		if from, to = len(strings.TrimRight(name, "0123456789")), len(name); from == to {
+			from, to = firstNumber(name)
+		}
+	}
+	k.prefix, k.counter, k.suffix = name[:from], name[from:to], name[to:]
+	return k
+}
+
+// firstNumber returns where the first digits of name are, and its end twice
+// where it has none.
+func firstNumber(name string) (from, to int) {
+	from = strings.IndexAny(name, "0123456789")
+	if from < 0 {
+		return len(name), len(name)
+	}
+	to = from
+	for to < len(name) && isDigits(name[to:to+1]) {
+		to++
+	}
+	return from, to
+}
+
+// diskLetters returns where the letters are that count the disks of the SCSI,
+// IDE, virtio and Xen drivers, and zeros where name is not one of theirs.
+func diskLetters(name string) (from, to int) {
+	for _, driver := range []string{"sd", "hd", "vd", "xvd"} {
+		rest, ok := strings.CutPrefix(name, driver)
+		letters := strings.TrimRight(rest, "0123456789")
+		if ok && letters != "" && strings.Trim(letters, "abcdefghijklmnopqrstuvwxyz") == "" {
+			return len(driver), len(driver) + len(letters)
+		}
+	}
+	return 0, 0
+}
+
+// compareCounter orders counters as they count: 2 before 10, z before aa.
+func compareCounter(a, b string) int {
+	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+}
+
+// compareBool puts what holds first.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}

@@ -1,0 +1,38 @@
+package device
+
+import (
+	"cmp"
+	"strings"
+)
+
+// CompareNatural orders names as people count: runs of digits by their value,
+// so that "ttyUSB2" is before "ttyUSB10", all else by its bytes. It is zero
+// for equal strings only.
+func CompareNatural(a, b string) int {
+	x, y := a, b
+	for x != "" && y != "" {
+		if !isDigits(x[:1]) || !isDigits(y[:1]) {
+			if x[0] != y[0] {
+				return cmp.Compare(x[0], y[0])
+			}
+			x, y = x[1:], y[1:]
+			continue
+		}
+		var m, n string
+		m, x = cutDigits(x)
+		n, y = cutDigits(y)
+		if c := cmp.Or(cmp.Compare(len(m), len(n)), cmp.Compare(m, n)); c != 0 {
+			return c
+		}
+	}
+	return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(a, b))
+}
+
+// cutDigits takes the digits off the front of s and drops leading zeros.
+func cutDigits(s string) (digits, rest string) {
+	end := 0
+	for end < len(s) && isDigits(s[end:end+1]) {
+		end++
+	}
+	return strings.TrimLeft(s[:end], "0"), s[end:]
+}

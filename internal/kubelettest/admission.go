@@ -1,0 +1,149 @@
+package kubelettest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+// Claim is one container's claim to devices of one resource.
+type Claim struct {
+	Namespace, Pod, Container string
+	Resource                  string
+}
+
+// Admission is what a claim was answered with. The kubelet keeps it for the life
+// of the pod, over restarts, and never asks again.
+type Admission struct {
+	IDs      []string
+	Response *v1beta1.ContainerAllocateResponse
+}
+
+// Admit gives n devices to a container as the kubelet does: of those that are
+// healthy and free the ones that the plugin prefers, and Allocate for them. A
+// claim that was admitted before has its old answer, without a call.
+func (k *Kubelet) Admit(ctx context.Context, c Claim, n int) (*Admission, error) {
+	k.mu.Lock()
+	if a := k.admitted[c]; a != nil {
+		k.mu.Unlock()
+		return a, nil
+	}
+	free, preferring, err := k.free(c.Resource)
+	k.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	if len(free) < n {
+		return nil, fmt.Errorf("not enough devices of %q: %d requested, %d available", c.Resource, n, len(free))
+	}
+	ids := free
+	if preferring {
+		preferred, err := k.Prefer(ctx, c.Resource, free, nil, n)
+		if err != nil {
+			return nil, err
+		}
+		ids = slices.DeleteFunc(preferred, func(id string) bool { return !slices.Contains(free, id) })
+		for _, id := range free {
+			if !slices.Contains(ids, id) {
+				ids = append(ids, id)
+			}
+		}
+	}
+	ids = ids[:n]
+	resp, err := k.Allocate(ctx, c.Resource, ids...)
+	if err != nil {
+		return nil, err
+	}
+	if len(resp.GetContainerResponses()) == 0 {
+		return nil, fmt.Errorf("%q: the answer to Allocate has no container", c.Resource)
+	}
+	a := &Admission{IDs: ids, Response: resp.GetContainerResponses()[0]}
+	k.update(func() { k.admitted[c] = a })
+	return a, nil
+}
+
+// Hold gives devices to a container without asking anybody: what the checkpoint
+// has of a pod that was admitted before.
+func (k *Kubelet) Hold(c Claim, ids ...string) {
+	k.update(func() { k.admitted[c] = &Admission{IDs: ids, Response: &v1beta1.ContainerAllocateResponse{}} })
+}
+
+// Remove ends a pod: its devices are free again. No plugin is told.
+func (k *Kubelet) Remove(namespace, pod string) {
+	k.update(func() {
+		maps.DeleteFunc(k.admitted, func(c Claim, _ *Admission) bool {
+			return c.Namespace == namespace && c.Pod == pod
+		})
+	})
+}
+
+// free returns the devices that can be given, sorted, and whether the plugin has
+// preferences.
+func (k *Kubelet) free(name string) (ids []string, preferring bool, err error) {
+	r := k.resources[name]
+	if r == nil {
+		return nil, false, fmt.Errorf("%q was never registered", name)
+	}
+	healthy := r.healthy()
+	if len(healthy) == 0 {
+		return nil, false, fmt.Errorf("%q has no healthy devices", name)
+	}
+	for c, a := range k.admitted {
+		if c.Resource == name {
+			for _, id := range a.IDs {
+				delete(healthy, id)
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(healthy)), r.endpoint.options.GetGetPreferredAllocationAvailable(), nil
+}
+
+// Allocate calls the plugin's Allocate for one container, as the kubelet does:
+// without a deadline of its own. It keeps nothing.
+func (k *Kubelet) Allocate(ctx context.Context, name string, ids ...string) (*v1beta1.AllocateResponse, error) {
+	api, err := k.plugin(name)
+	if err != nil {
+		return nil, err
+	}
+	return api.Allocate(ctx, &v1beta1.AllocateRequest{
+		ContainerRequests: []*v1beta1.ContainerAllocateRequest{{DevicesIds: ids}},
+	})
+}
+
+// Prefer calls the plugin's GetPreferredAllocation for one container and returns
+// its answer as it came.
+func (k *Kubelet) Prefer(ctx context.Context, name string, available, must []string, size int) ([]string, error) {
+	api, err := k.plugin(name)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := api.GetPreferredAllocation(ctx, &v1beta1.PreferredAllocationRequest{
+		ContainerRequests: []*v1beta1.ContainerPreferredAllocationRequest{{
+			AvailableDeviceIDs: available, MustIncludeDeviceIDs: must, AllocationSize: int32(size),
+		}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%q: GetPreferredAllocation: %w", name, err)
+	}
+	if len(resp.GetContainerResponses()) == 0 {
+		return nil, nil
+	}
+	return resp.GetContainerResponses()[0].GetDeviceIDs(), nil
+}
+
+// plugin returns the plugin that is asked for a resource.
+func (k *Kubelet) plugin(name string) (v1beta1.DevicePluginClient, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r := k.resources[name]
+	if r == nil {
+		return nil, fmt.Errorf("%q was never registered", name)
+	}
+	if !r.endpoint.stopped.IsZero() {
+		return nil, fmt.Errorf("%q: its plugin is gone", name)
+	}
+	return r.endpoint.client.api, nil
+}

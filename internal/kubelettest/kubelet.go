@@ -1,0 +1,251 @@
+// Package kubelettest is a stand-in for the kubelet, as far as a device plugin
+// can tell: the registration server, the client of every plugin, the count of
+// devices, admission of pods and the PodResources API, over real sockets in a
+// directory of choice. It does what the kubelet's device manager does
+// (k8s.io/kubernetes, pkg/kubelet/cm/devicemanager), faults included, and on
+// demand what goes wrong on nodes: restarts, refusals, streams that end.
+package kubelettest
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+// SocketName is the name of the kubelet's registration socket.
+const SocketName = "kubelet.sock"
+
+// Keying is how a kubelet tells the instances of one resource's plugin apart.
+type Keying string
+
+const (
+	// ByResource: not at all. When any stream of a resource ends, whatever
+	// plugin registered last is disconnected. Kubelets up to 1.36.
+	ByResource Keying = "resource"
+	// BySocket: by the path of their sockets. A second Register on a connected
+	// path is refused and loses track of the first. Kubelets since 1.37.
+	BySocket Keying = "socket"
+)
+
+// Options of a Kubelet.
+type Options struct {
+	// Dir is the device-plugins directory. It is made where it is missing.
+	Dir string
+	// Keying is ByResource where it is empty.
+	Keying Keying
+	// PodResources is the path of the PodResources socket; empty is none.
+	PodResources string
+	// DialTimeout bounds the connection to a plugin that registers; 0 is the
+	// kubelet's 10 s.
+	DialTimeout time.Duration
+	// StopGrace is how long a resource whose plugin is gone is still counted;
+	// 0 is the kubelet's 5 min.
+	StopGrace time.Duration
+	// Log gets what happens; nil discards it.
+	Log *slog.Logger
+	// BeforeListen is called when kubelet.sock is bound and refuses connections
+	// still, BeforeDial when a plugin registers and is not connected to yet.
+	// Either may be nil.
+	BeforeListen func()
+	BeforeDial   func(resource, endpoint string)
+}
+
+// Kubelet is the stand-in. What a kubelet keeps in its checkpoint outlives
+// restarts: the resources it has known and the pods it has admitted.
+type Kubelet struct {
+	opts Options
+	log  *slog.Logger
+
+	mu        sync.Mutex
+	changed   chan struct{}
+	process   *process // nil while it is down
+	resources map[string]*resource
+	requests  []Request
+	admitted  map[Claim]*Admission
+	faults    faults
+}
+
+// faults are what the kubelet was told to do wrong.
+type faults struct {
+	refuse     error
+	hang       chan struct{} // closed when Register may go on
+	noStreams  bool
+	refusePods error
+}
+
+// process is one life of the kubelet.
+type process struct {
+	*Kubelet
+	v1beta1.UnimplementedRegistrationServer
+	server *grpc.Server
+	pods   *grpc.Server // nil where there is no PodResources socket
+	wg     sync.WaitGroup
+	// clients by resource, the newest last; with ByResource there is one.
+	clients map[string][]*client
+	// open are the connections to plugins, those of replaced clients too.
+	open map[*client]bool
+}
+
+// New makes a Kubelet that is down.
+func New(o Options) *Kubelet {
+	if o.Keying == "" {
+		o.Keying = ByResource
+	}
+	if o.DialTimeout == 0 {
+		o.DialTimeout = 10 * time.Second
+	}
+	if o.StopGrace == 0 {
+		o.StopGrace = 5 * time.Minute
+	}
+	log := o.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Kubelet{
+		opts:      o,
+		log:       log,
+		changed:   make(chan struct{}),
+		resources: map[string]*resource{},
+		admitted:  map[Claim]*Admission{},
+	}
+}
+
+// Socket is the path of the registration socket.
+func (k *Kubelet) Socket() string { return filepath.Join(k.opts.Dir, SocketName) }
+
+// Start brings the kubelet up, in the kubelet's order: all sockets in the
+// directory are removed, kubelet.sock is bound, and a little later it listens.
+// Resources of an earlier life have no devices until they register again.
+func (k *Kubelet) Start() error {
+	if err := os.MkdirAll(k.opts.Dir, 0o750); err != nil {
+		return fmt.Errorf("start kubelet: %w", err)
+	}
+	if err := k.removeSockets(); err != nil {
+		return fmt.Errorf("start kubelet: %w", err)
+	}
+	listener, err := listen(k.Socket(), k.opts.BeforeListen)
+	if err != nil {
+		return fmt.Errorf("start kubelet: %w", err)
+	}
+	p := &process{
+		Kubelet: k,
+		server:  grpc.NewServer(grpc.WaitForHandlers(true)),
+		clients: map[string][]*client{},
+		open:    map[*client]bool{},
+	}
+	v1beta1.RegisterRegistrationServer(p.server, p)
+	var pods net.Listener
+	if k.opts.PodResources != "" {
+		if pods, err = p.listenPods(); err != nil {
+			_ = listener.Close()
+			return fmt.Errorf("start kubelet: %w", err)
+		}
+	}
+	k.update(func() {
+		k.process = p
+		for _, r := range k.resources {
+			r.forget()
+		}
+	})
+	p.wg.Go(func() { _ = p.server.Serve(listener) })
+	if pods != nil {
+		p.wg.Go(func() { _ = p.pods.Serve(pods) })
+	}
+	k.log.Debug("kubelet started", "socket", k.Socket())
+	return nil
+}
+
+// Kill ends the kubelet as a signal does: connections break, files stay.
+func (k *Kubelet) Kill() {
+	var p *process
+	k.update(func() {
+		p, k.process = k.process, nil
+		for _, r := range k.resources {
+			r.forget()
+		}
+	})
+	if p != nil {
+		p.end()
+	}
+}
+
+// Stop ends the kubelet in good order: plugins are disconnected and its own
+// sockets removed. Those of plugins stay until the next start.
+func (k *Kubelet) Stop() {
+	k.Kill()
+	_ = os.Remove(k.Socket())
+	if k.opts.PodResources != "" {
+		_ = os.Remove(k.opts.PodResources)
+	}
+}
+
+// Restart kills the kubelet and starts it again.
+func (k *Kubelet) Restart() error {
+	k.Kill()
+	return k.Start()
+}
+
+// end breaks every connection and returns when nothing of p runs any more.
+func (p *process) end() {
+	p.server.Stop()
+	if p.pods != nil {
+		p.pods.Stop()
+	}
+	p.mu.Lock()
+	open := slices.Collect(maps.Keys(p.open))
+	p.mu.Unlock()
+	for _, c := range open {
+		c.close()
+	}
+	p.wg.Wait()
+}
+
+// removeSockets removes every socket in the directory, whoever made it.
+func (k *Kubelet) removeSockets() error {
+	entries, err := os.ReadDir(k.opts.Dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Type()&fs.ModeSocket == 0 {
+			continue
+		}
+		if err := os.Remove(filepath.Join(k.opts.Dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// listen binds a socket, calls between where that is not nil, and listens. The
+// file stays when the listener closes.
+func listen(path string, between func()) (net.Listener, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("socket: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: path}); err != nil {
+		return nil, fmt.Errorf("bind %q: %w", path, err)
+	}
+	if between != nil {
+		between()
+	}
+	if err := unix.Listen(fd, 128); err != nil {
+		return nil, fmt.Errorf("listen on %q: %w", path, err)
+	}
+	return net.FileListener(f)
+}

@@ -1,0 +1,357 @@
+package kubelettest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+const gpu = "example.com/gpu"
+
+// fakePlugin serves one list on one socket.
+type fakePlugin struct {
+	v1beta1.UnimplementedDevicePluginServer
+	t       *testing.T
+	name    string
+	server  *grpc.Server
+	devices []*v1beta1.Device
+	streams chan struct{} // one for each stream that ended
+	options error
+	prefer  []string
+}
+
+// serve starts a plugin on the socket name in dir.
+func serve(t *testing.T, dir, name string, ids ...string) *fakePlugin {
+	t.Helper()
+	p := &fakePlugin{t: t, name: name, server: grpc.NewServer(), streams: make(chan struct{}, 10)}
+	for _, id := range ids {
+		p.devices = append(p.devices, &v1beta1.Device{ID: id, Health: v1beta1.Healthy,
+			Topology: &v1beta1.TopologyInfo{Nodes: []*v1beta1.NUMANode{{ID: 0}, {ID: 1}}}})
+	}
+	l, err := net.Listen("unix", filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v1beta1.RegisterDevicePluginServer(p.server, p)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = p.server.Serve(l)
+	}()
+	t.Cleanup(func() {
+		p.server.Stop()
+		<-done
+	})
+	return p
+}
+
+func (p *fakePlugin) GetDevicePluginOptions(context.Context, *v1beta1.Empty) (*v1beta1.DevicePluginOptions, error) {
+	return &v1beta1.DevicePluginOptions{GetPreferredAllocationAvailable: p.prefer != nil}, p.options
+}
+
+func (p *fakePlugin) ListAndWatch(_ *v1beta1.Empty, s grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse]) error {
+	defer func() { p.streams <- struct{}{} }()
+	if err := s.Send(&v1beta1.ListAndWatchResponse{Devices: p.devices}); err != nil {
+		return err
+	}
+	<-s.Context().Done()
+	return s.Context().Err()
+}
+
+func (p *fakePlugin) Allocate(_ context.Context, req *v1beta1.AllocateRequest) (*v1beta1.AllocateResponse, error) {
+	resp := &v1beta1.AllocateResponse{}
+	for _, c := range req.ContainerRequests {
+		resp.ContainerResponses = append(resp.ContainerResponses, &v1beta1.ContainerAllocateResponse{
+			Envs: map[string]string{"PLUGIN": p.name, "IDS": strings.Join(c.DevicesIds, ",")},
+		})
+	}
+	return resp, nil
+}
+
+func (p *fakePlugin) GetPreferredAllocation(context.Context, *v1beta1.PreferredAllocationRequest) (*v1beta1.PreferredAllocationResponse, error) {
+	return &v1beta1.PreferredAllocationResponse{ContainerResponses: []*v1beta1.ContainerPreferredAllocationResponse{{DeviceIDs: p.prefer}}}, nil
+}
+
+type testKubelet struct {
+	*Kubelet
+	t   *testing.T
+	dir string
+	ctx context.Context
+}
+
+func start(t *testing.T, set ...func(*Options)) *testKubelet {
+	t.Helper()
+	// t.TempDir's paths are too long for sockets.
+	tmp, err := os.MkdirTemp("", "gdp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(tmp) })
+	o := Options{Dir: filepath.Join(tmp, "dp"), PodResources: filepath.Join(tmp, "pr", "kubelet.sock")}
+	for _, f := range set {
+		f(&o)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	k := &testKubelet{Kubelet: New(o), t: t, dir: o.Dir, ctx: ctx}
+	k.must(k.Start())
+	t.Cleanup(k.Stop)
+	return k
+}
+
+func (k *testKubelet) must(err error) {
+	k.t.Helper()
+	if err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// register makes one Register call.
+func (k *testKubelet) register(req *v1beta1.RegisterRequest) error {
+	k.t.Helper()
+	conn, err := grpc.NewClient("unix:"+k.Socket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	k.must(err)
+	defer conn.Close()
+	_, err = v1beta1.NewRegistrationClient(conn).Register(k.ctx, req)
+	return err
+}
+
+func (k *testKubelet) registerPlugin(p *fakePlugin) error {
+	k.t.Helper()
+	return k.register(&v1beta1.RegisterRequest{Version: v1beta1.Version, ResourceName: gpu, Endpoint: p.name})
+}
+
+func keyed(by Keying) func(*Options) { return func(o *Options) { o.Keying = by } }
+
+// The fault that a plugin must live with: the old instance's end disconnects the
+// new one.
+func TestKeyedByResource(t *testing.T) {
+	t.Parallel()
+	k := start(t, keyed(ByResource))
+	a, b := serve(t, k.dir, "a.sock", "1", "2"), serve(t, k.dir, "b.sock", "1", "2")
+	k.must(k.registerPlugin(a))
+	k.must(k.WaitAllocatable(k.ctx, gpu, 2))
+	k.must(k.registerPlugin(b))
+	k.must(k.WaitFor(k.ctx, func() bool { _, n := k.Latest(gpu); return n == 2 }))
+	if got := k.Count(gpu); got != (Count{true, 2, 2}) {
+		t.Errorf("count: %+v", got)
+	}
+	a.server.Stop()
+	<-b.streams
+	k.must(k.WaitAllocatable(k.ctx, gpu, 0))
+	if got := k.Count(gpu); got != (Count{true, 2, 0}) {
+		t.Errorf("count: %+v", got)
+	}
+	if _, err := k.Allocate(k.ctx, gpu, "1"); err == nil {
+		t.Error("allocated without a plugin")
+	}
+	k.must(k.registerPlugin(b))
+	k.must(k.WaitAllocatable(k.ctx, gpu, 2))
+}
+
+func TestKeyedBySocket(t *testing.T) {
+	t.Parallel()
+	k := start(t, keyed(BySocket))
+	a, b := serve(t, k.dir, "a.sock", "1", "2"), serve(t, k.dir, "b.sock", "1", "2")
+	k.must(k.registerPlugin(a))
+	k.must(k.registerPlugin(b))
+	k.must(k.WaitFor(k.ctx, func() bool { _, n := k.Latest(gpu); return n == 2 }))
+	a.server.Stop()
+	k.must(k.WaitFor(k.ctx, func() bool { return len(k.Connected(gpu)) == 1 }))
+	if got := k.Count(gpu); got != (Count{true, 2, 2}) {
+		t.Errorf("count: %+v", got)
+	}
+	admission, err := k.Admit(k.ctx, Claim{"ns", "p", "c", gpu}, 1)
+	k.must(err)
+	if got := admission.Response.Envs["PLUGIN"]; got != "b.sock" {
+		t.Errorf("allocated by %q", got)
+	}
+}
+
+// The fault of a second Register on a connected socket: it is refused, and the
+// first is lost track of.
+func TestKeyedBySocketTwice(t *testing.T) {
+	t.Parallel()
+	k := start(t, keyed(BySocket))
+	p := serve(t, k.dir, "a.sock", "1")
+	k.must(k.registerPlugin(p))
+	k.must(k.WaitAllocatable(k.ctx, gpu, 1))
+	if err := k.registerPlugin(p); err == nil || !strings.Contains(err.Error(), "already connected") {
+		t.Errorf("second registration: %v", err)
+	}
+	p.server.Stop()
+	<-p.streams
+	again := serve(t, k.dir, "b.sock", "1", "2")
+	k.must(k.registerPlugin(again))
+	k.must(k.WaitAllocatable(k.ctx, gpu, 2))
+	if got := len(k.Connected(gpu)); got != 2 {
+		t.Errorf("connected: %d, want the phantom too", got)
+	}
+}
+
+func TestStartRemovesSocketsOnly(t *testing.T) {
+	t.Parallel()
+	k := start(t)
+	serve(t, k.dir, "a.sock")
+	k.must(os.WriteFile(filepath.Join(k.dir, "kubelet_internal_checkpoint"), nil, 0o600))
+	k.Kill()
+	names := func() []string {
+		entries, err := os.ReadDir(k.dir)
+		k.must(err)
+		var names []string
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		return names
+	}
+	if got := names(); !slices.Equal(got, []string{"a.sock", SocketName, "kubelet_internal_checkpoint"}) {
+		t.Errorf("after a kill: %q", got)
+	}
+	k.must(k.Start())
+	if got := names(); !slices.Equal(got, []string{SocketName, "kubelet_internal_checkpoint"}) {
+		t.Errorf("after the start: %q", got)
+	}
+	k.Stop()
+	if got := names(); !slices.Equal(got, []string{"kubelet_internal_checkpoint"}) {
+		t.Errorf("after a stop: %q", got)
+	}
+}
+
+func TestRegisterErrors(t *testing.T) {
+	t.Parallel()
+	k := start(t, func(o *Options) { o.DialTimeout = 20 * time.Millisecond })
+	p := serve(t, k.dir, "a.sock", "1")
+	ok := func() *v1beta1.RegisterRequest {
+		return &v1beta1.RegisterRequest{Version: v1beta1.Version, ResourceName: gpu, Endpoint: p.name}
+	}
+	tests := map[string]struct {
+		change func(*v1beta1.RegisterRequest)
+		want   string
+	}{
+		"version":   {func(r *v1beta1.RegisterRequest) { r.Version = "v1" }, "not supported"},
+		"name":      {func(r *v1beta1.RegisterRequest) { r.ResourceName = "gpu" }, "not valid"},
+		"no socket": {func(r *v1beta1.RegisterRequest) { r.Endpoint = "b.sock" }, "connect to the plugin"},
+	}
+	for name, tt := range tests {
+		req := ok()
+		tt.change(req)
+		if err := k.register(req); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %v, want %q", name, err, tt.want)
+		}
+	}
+	p.options = errors.New("no options")
+	if err := k.register(ok()); err == nil || !strings.Contains(err.Error(), "no options") {
+		t.Errorf("options: got %v", err)
+	}
+	p.options = nil
+	k.RefuseWith(errors.New("not today"))
+	if err := k.register(ok()); err == nil || !strings.Contains(err.Error(), "not today") {
+		t.Errorf("refused: got %v", err)
+	}
+	k.RefuseWith(nil)
+	if got := k.Count(gpu); got.Known {
+		t.Errorf("count: %+v, want an unknown resource", got)
+	}
+	k.HangRegister(true)
+	var group sync.WaitGroup
+	group.Go(func() { k.must(k.register(ok())) })
+	k.must(k.WaitFor(k.ctx, func() bool { return len(k.Requests(gpu)) == 5 }))
+	if r := k.Requests(gpu)[4]; r.Answered {
+		t.Errorf("answered: %+v", r)
+	}
+	k.HangRegister(false)
+	group.Wait()
+	k.must(k.WaitAllocatable(k.ctx, gpu, 1))
+	if got := k.Registrations(gpu); got != 1 {
+		t.Errorf("registrations: %d", got)
+	}
+}
+
+func TestRestartForgetsDevices(t *testing.T) {
+	t.Parallel()
+	k := start(t, func(o *Options) { o.StopGrace = time.Hour })
+	p := serve(t, k.dir, "a.sock", "1", "2")
+	k.must(k.registerPlugin(p))
+	k.must(k.WaitAllocatable(k.ctx, gpu, 2))
+	first, err := k.Admit(k.ctx, Claim{"ns", "p", "c", gpu}, 1)
+	k.must(err)
+	k.must(k.Restart())
+	<-p.streams
+	if got := k.Count(gpu); got != (Count{true, 0, 0}) {
+		t.Errorf("count: %+v", got)
+	}
+	q := serve(t, k.dir, "b.sock", "1", "2")
+	k.must(k.registerPlugin(q))
+	k.must(k.WaitAllocatable(k.ctx, gpu, 2))
+	again, err := k.Admit(k.ctx, Claim{"ns", "p", "c", gpu}, 1)
+	k.must(err)
+	if again != first {
+		t.Error("the pod was admitted anew")
+	}
+	k.CutStream(gpu)
+	<-q.streams
+	k.must(k.WaitAllocatable(k.ctx, gpu, 0))
+}
+
+func TestAdmit(t *testing.T) {
+	t.Parallel()
+	k := start(t)
+	if _, err := k.Admit(k.ctx, Claim{"ns", "p", "c", gpu}, 1); err == nil {
+		t.Error("admitted before the resource is known")
+	}
+	p := serve(t, k.dir, "a.sock", "1", "2", "3", "4")
+	p.prefer = []string{"3", "no such device"}
+	k.must(k.registerPlugin(p))
+	k.must(k.WaitAllocatable(k.ctx, gpu, 4))
+	k.Hold(Claim{"ns", "old", "c", gpu}, "1")
+	a, err := k.Admit(k.ctx, Claim{"ns", "p", "c", gpu}, 2)
+	k.must(err)
+	if !slices.Equal(a.IDs, []string{"3", "2"}) || a.Response.Envs["IDS"] != "3,2" {
+		t.Errorf("admitted with %q: %v", a.IDs, a.Response)
+	}
+	if _, err := k.Admit(k.ctx, Claim{"ns", "q", "c", gpu}, 2); err == nil {
+		t.Error("admitted with one device left")
+	}
+	k.Remove("ns", "p")
+	_, err = k.Admit(k.ctx, Claim{"ns", "q", "c", gpu}, 2)
+	k.must(err)
+}
+
+// The kubelet takes no list over 4 MiB, and drops who sends one.
+func TestLongList(t *testing.T) {
+	t.Parallel()
+	k := start(t)
+	p := serve(t, k.dir, "a.sock", strings.Repeat("x", 5<<20))
+	k.must(k.registerPlugin(p))
+	<-p.streams
+	if got := k.Count(gpu); got.Capacity != 0 {
+		t.Errorf("count: %+v", got)
+	}
+}
+
+func TestExtendedResource(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("n", 63)
+	for name, want := range map[string]bool{
+		"v.com/x": true, "a/x": true, "1v.com/1x": true, "v.com/A_b.c-1": true, "localhost/foo": true,
+		"v.com/" + long: true, "v.com/" + long + "n": false,
+		"gpu": false, "v.com/": false, "/x": false, "v.com/a/b": false, "V.com/x": false, "v_w.com/x": false,
+		"kubernetes.io/x": false, "my.kubernetes.io/x": false, "requests.v.com/x": false, "v.com/-x": false,
+		strings.Repeat("d", 244) + "/x": true, strings.Repeat("d", 245) + "/x": false,
+	} {
+		if got := extendedResource(name); got != want {
+			t.Errorf("%q: got %t, want %t", name, got, want)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package sysfstest_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/inventory"
+)
+
+// recordTo makes a new machine of testdata/machines:
+//
+//	go test ./internal/sysfstest -run TestRecordThisHost -record NAME.txtar
+var recordTo = flag.String("record", "", "write this host's archive to `file`")
+
+func scan(t *testing.T, tree sysfstest.Tree) *device.Snapshot {
+	t.Helper()
+	snap, err := inventory.New(inventory.Options{Sysfs: tree.Sysfs(), Dev: tree.Dev()}).Scan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range snap.Problems {
+		t.Errorf("problem: %s: %s", p.Subject, p.Reason)
+	}
+	return snap
+}
+
+func TestRecordThisHost(t *testing.T) {
+	t.Parallel()
+	archive, err := sysfstest.Record(t.Context(), inventory.Options{}, "A host.\nRecorded.\n\n")
+	if err != nil {
+		t.Skipf("this host can't be scanned: %v", err)
+	}
+	if *recordTo != "" {
+		if err := os.WriteFile(*recordTo, archive, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tree := sysfstest.Tree{Root: t.TempDir()}
+	if err := sysfstest.Unpack(tree.Root, archive); err != nil {
+		t.Fatal(err)
+	}
+	// The host's other devices may change meanwhile.
+	real := scan(t, sysfstest.Tree{Root: "/"})
+	for _, snap := range []*device.Snapshot{real, scan(t, tree)} {
+		if !slices.ContainsFunc(snap.Nodes, func(n *device.Node) bool { return n.Path == "/dev/null" && n.Major == 1 && n.Minor == 3 }) {
+			t.Error("no /dev/null")
+		}
+	}
+}
+
+func TestUnpackRefuses(t *testing.T) {
+	t.Parallel()
+	outside := t.TempDir()
+	for _, c := range []struct{ name, archive, want string }{
+		{"a path that leads out", "-- dev/../../x --\n", "not a path below sys or dev"},
+		{"an absolute path", "-- /dev/x --\n", "not a path below sys or dev"},
+		{"another tree", "-- etc/passwd --\n", "not a path below sys or dev"},
+		{"a link out of sys", "-- sys/a -> ../../etc --\n", "leads out of sys"},
+		{"an absolute link in sys", "-- sys/a -> /etc --\n", "leads out of sys"},
+		{"a node without a number", "-- dev/null --\nchar\n", "is not a node"},
+		{"the same file twice", "-- sys/a --\n1\n-- sys/a --\n2\n", "is there twice"},
+		{"a file behind a link that leads out", "-- dev/out -> " + outside + " --\n-- dev/out/x --\nchar 1:3\n", "escapes"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			err := sysfstest.Unpack(t.TempDir(), []byte(c.archive))
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("err = %v; want %q", err, c.want)
+			}
+			if _, err := os.Lstat(filepath.Join(outside, "x")); err == nil {
+				t.Error("it was written all the same")
+			}
+		})
+	}
+}
+
+// What is removed leaves nothing behind, neither links nor directories.
+func TestHostComesBackToWhatItWas(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	xhci := h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"})
+	h.AddRootHub(xhci, 1, "480")
+	before := scan(t, h.Tree)
+	hub := sysfstest.USB{Port: "1-2", Vendor: "05e3", Product: "0610", Class: "09"}
+	stick := sysfstest.USB{
+		Port: "1-2.1", Vendor: "0403", Product: "6001", Serial: "A1",
+		Interfaces: []sysfstest.Interface{{Class: "ff", Driver: "ftdi_sio", Nodes: []sysfstest.Node{sysfstest.SerialPort("ttyUSB0", 0)}}},
+	}
+	card := sysfstest.PCI{Address: "0000:01:00.0", Vendor: "1002", Device: "740f", Class: "038000", Nodes: []sysfstest.Node{{Name: "card0", Subsystem: "drm"}}}
+	var with []*device.Snapshot
+	for range 2 {
+		h.AddUSB(hub)
+		h.AddUSB(stick)
+		h.AddPCI(card)
+		fuse := h.AddNode("", sysfstest.Node{Name: "fuse", Subsystem: "misc", Major: 10, Minor: 229})
+		with = append(with, scan(t, h.Tree))
+		h.RemoveUSB("1-2")
+		h.RemovePCI("0000:01:00.0")
+		h.Remove(fuse)
+		after := scan(t, h.Tree)
+		after.Dirs, before.Dirs = nil, nil
+		if diff := cmp.Diff(before, after); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if n := len(with[0].Hardware); n != len(before.Hardware)+3 {
+		t.Errorf("%d devices; want 3 more than %d", n, len(before.Hardware))
+	}
+	if n := len(with[1].Nodes); n != len(before.Nodes)+5 {
+		t.Errorf("%d nodes; want 5 more than %d", n, len(before.Nodes))
+	}
+}
+
+func TestRealNodes(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{RealNodes: true})
+	h.AddNode("", sysfstest.Node{Name: "null2", Subsystem: "mem", Major: 1, Minor: 3})
+	h.AddNode("", sysfstest.Node{Name: "disk", Subsystem: "block", Block: true, Major: 7, Minor: 99})
+	snap := scan(t, h.Tree)
+	if len(snap.Nodes) != 2 || snap.Nodes[0].Type != device.BlockNode || snap.Nodes[1].Minor != 3 {
+		t.Errorf("nodes: %+v", snap.Nodes)
+	}
+	fi, err := os.Lstat(filepath.Join(h.Dev(), "null2"))
+	if err != nil || fi.Mode()&os.ModeCharDevice == 0 {
+		t.Errorf("null2: %v, %v; want a device node", fi, err)
+	}
+}

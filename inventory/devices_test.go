@@ -1,0 +1,242 @@
+package inventory_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/inventory"
+)
+
+func findHardware(s *device.Snapshot, name string) *device.Hardware {
+	for _, h := range s.Hardware {
+		if h.Name == name {
+			return h
+		}
+	}
+	return nil
+}
+
+// replace makes an attribute unreadable (by a directory in its place) or,
+// with absent, takes it away.
+func replace(t *testing.T, tree sysfstest.Tree, attr string, absent bool) {
+	t.Helper()
+	file := filepath.Join(tree.Sysfs(), attr)
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if absent {
+		return
+	}
+	if err := os.Mkdir(file, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const server = "../testdata/machines/server-two-socket.txtar"
+const desktop = "../testdata/machines/desktop-xhci.txtar"
+
+// One device that ghw can't read makes it answer with no device at all.
+func TestPCIWithoutModalias(t *testing.T) {
+	t.Parallel()
+	tree := sysfstest.Load(t, server)
+	want := scan(t, tree)
+	replace(t, tree, "devices/pci0000:17/0000:17:00.0/0000:18:00.0/modalias", true)
+	got := scan(t, tree)
+	noProblems(t, got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("read without ghw:\n%s", diff)
+	}
+}
+
+func TestPCIAddressThatGHWDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h.AddPCI(sysfstest.PCI{
+		Address: "20000:00:01.0", Vendor: "144d", Device: "a822", Class: "010802",
+		Nodes: []sysfstest.Node{{Name: "nvme0", Subsystem: "nvme"}},
+	})
+	h.AddPCI(sysfstest.PCI{Address: "0000:00:02.0", Vendor: "8086", Device: "3e92", Class: "030000", Driver: "i915"})
+	snap := scan(t, h.Tree)
+	noProblems(t, snap)
+	odd, card := findHardware(snap, "20000:00:01.0"), findHardware(snap, "0000:00:02.0")
+	if odd == nil || odd.PCI.Vendor != "144d" || len(odd.Nodes) != 1 {
+		t.Errorf("the odd one: %+v", odd)
+	}
+	if card == nil || card.PCI.Driver != "i915" {
+		t.Errorf("the other: %+v", card)
+	}
+}
+
+// A database of names that pcidb panics on (v1.1.1) costs the names only.
+func TestPanicInGHW(t *testing.T) {
+	tree := sysfstest.Load(t, server)
+	want := scan(t, tree)
+	names := filepath.Join(t.TempDir(), "pci.ids")
+	if err := os.WriteFile(names, []byte("8086\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PCIDB_PATH", names)
+	got := scan(t, tree)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestUnreadableAttributesDegradeTheirDevice(t *testing.T) {
+	t.Parallel()
+	tree := sysfstest.Load(t, desktop)
+	want := scan(t, tree)
+	const hub = "devices/pci0000:00/0000:00:14.0/usb1/1-2"
+	replace(t, tree, hub+"/1-2.1/speed", false)
+	replace(t, tree, hub+"/1-2.3/1-2.3:1.0/ttyUSB1/port_number", false)
+	replace(t, tree, "devices/pci0000:00/0000:00:02.0/numa_node", false)
+	got := scan(t, tree)
+	wantProblems := []device.Problem{
+		{Subject: "devices/pci0000:00/0000:00:02.0", Reason: "numa_node: is a directory"},
+		{Subject: hub + "/1-2.1", Reason: "speed: is a directory"},
+		{Subject: hub + "/1-2.3/1-2.3:1.0/ttyUSB1/tty/ttyUSB1", Reason: "port_number: is a directory"},
+	}
+	if diff := cmp.Diff(wantProblems, got.Problems); diff != "" {
+		t.Error(diff)
+	}
+	findHardware(want, "1-2.1").USB.Speed = ""
+	findNode(t, want, "/dev/ttyUSB1").Index = -1
+	want.Problems = wantProblems
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("more than the attributes is missing:\n%s", diff)
+	}
+}
+
+// A device that goes while it is read leaves with its nodes: they are not
+// shown as nodes of the hub that it was plugged into.
+func TestDeviceGoesDuringTheScan(t *testing.T) {
+	t.Parallel()
+	const stick = "devices/pci0000:00/0000:00:14.0/usb1/1-2/1-2.1"
+	for _, c := range []struct {
+		name string
+		gone string // below sys
+	}{
+		{"the whole directory", stick},
+		{"idVendor, which goes first", stick + "/idVendor"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			tree := sysfstest.Load(t, desktop)
+			if err := os.RemoveAll(filepath.Join(tree.Sysfs(), c.gone)); err != nil {
+				t.Fatal(err)
+			}
+			snap := scan(t, tree)
+			if findHardware(snap, "1-2.1") != nil {
+				t.Error("the device is still there")
+			}
+			for _, n := range snap.Nodes {
+				if strings.HasPrefix(n.SysPath, stick) {
+					t.Errorf("%s is still there, of %v", n.Path, n.Hardware)
+				}
+			}
+			for _, l := range snap.Links {
+				if l.Node.Path == "/dev/ttyUSB0" {
+					t.Errorf("%s is still there", l.Path)
+				}
+			}
+		})
+	}
+}
+
+func TestDeviceThatIsNotOnItsBus(t *testing.T) {
+	t.Parallel()
+	tree := sysfstest.Load(t, desktop)
+	if err := os.Remove(filepath.Join(tree.Sysfs(), "bus/usb/devices/1-5")); err != nil {
+		t.Fatal(err)
+	}
+	snap := scan(t, tree)
+	var subjects []string
+	for _, p := range snap.Problems {
+		subjects = append(subjects, p.Subject)
+	}
+	want := []string{"/dev/bus/usb/001/006", "/dev/media0", "/dev/snd/controlC1", "/dev/snd/pcmC1D0c", "/dev/video0", "/dev/video1"}
+	if diff := cmp.Diff(want, subjects); diff != "" {
+		t.Error(diff)
+	}
+	for _, n := range snap.Nodes {
+		if strings.Contains(n.SysPath, "/1-5") {
+			t.Errorf("%s is there, of %v", n.Path, n.Hardware)
+		}
+	}
+}
+
+func TestNodesOfUnlistableBusAreLeftOut(t *testing.T) {
+	t.Parallel()
+	tree := sysfstest.Load(t, desktop)
+	bus := filepath.Join(tree.Sysfs(), "bus/usb/devices")
+	if err := os.RemoveAll(bus); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(bus, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	snap := scan(t, tree)
+	if len(snap.Problems) != 1 || snap.Problems[0].Subject != "bus/usb/devices" {
+		t.Errorf("problems: %+v; want the bus alone", snap.Problems)
+	}
+	for _, n := range snap.Nodes {
+		if strings.HasPrefix(n.Path, "/dev/ttyUSB") {
+			t.Errorf("%s is there, of %v", n.Path, n.Hardware)
+		}
+	}
+	if findNode(t, snap, "/dev/dri/card0").Hardware == nil {
+		t.Error("the graphics card has lost its node")
+	}
+}
+
+// The numbers of virtual functions are those of the links, not of the
+// addresses.
+func TestVirtualFunctionNumbers(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	fn := sysfstest.PCI{Vendor: "8086", Device: "154c", Class: "020000"}
+	pf := fn
+	pf.Address = "0000:3b:00.0"
+	h.AddPCI(pf)
+	for address, number := range map[string]int{"0000:3b:02.1": 7, "0000:3b:02.2": 10} {
+		vf := fn
+		vf.Address, vf.PF, vf.VF = address, pf.Address, number
+		h.AddPCI(vf)
+	}
+	snap := scan(t, h.Tree)
+	noProblems(t, snap)
+	if p := findHardware(snap, pf.Address).PCI; p.SRIOV != "pf" || p.PF != "" || p.VF != -1 {
+		t.Errorf("physical function: %+v", p)
+	}
+	if p := findHardware(snap, "0000:3b:02.2").PCI; p.SRIOV != "vf" || p.PF != pf.Address || p.VF != 10 {
+		t.Errorf("virtual function: %+v", p)
+	}
+}
+
+// What a snapshot says of PCI devices is what ghw says, where ghw says it.
+func TestPCIComesFromGHW(t *testing.T) {
+	t.Parallel()
+	tree := sysfstest.Load(t, server)
+	snap := scan(t, tree)
+	got, err := inventory.GHWPCI(tree.Sysfs())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := make(map[string]*device.PCI)
+	for _, h := range snap.Hardware {
+		if h.PCI != nil {
+			p := *h.PCI
+			p.SRIOV, p.PF, p.VF = "", "", 0
+			want[h.Name] = &p
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}

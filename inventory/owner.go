@@ -1,0 +1,237 @@
+package inventory
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/sysfs"
+)
+
+// number is what the kernel knows a node by.
+type number struct {
+	kind         device.NodeType
+	major, minor uint32
+}
+
+// locate finds the directory of each node in sysfs, by its device number, and
+// returns the nodes without those that have gone.
+//
+// Where several nodes have one number, the one whose path the kernel itself
+// gave out (DEVNAME) is the node of the hardware, and the others are nodes
+// without hardware: a copy made by hand does not follow the device. Where
+// none of them has that path, all are nodes of the hardware.
+func (c *scan) locate(nodes []*device.Node) []*device.Node {
+	byNumber := make(map[number][]*device.Node, len(nodes))
+	for _, n := range nodes {
+		k := number{n.Type, n.Major, n.Minor}
+		byNumber[k] = append(byNumber[k], n)
+	}
+	kept := nodes[:0]
+	for _, n := range nodes {
+		dir, err := c.nodeDir(n)
+		if err != nil {
+			c.problem(n.Path, err)
+		}
+		if dir == "" {
+			kept = append(kept, n)
+			continue
+		}
+		subsystem, err := c.sysfs.Subsystem(dir)
+		if err != nil && !sysfs.Gone(err) {
+			c.problem(dir, err)
+		}
+		if subsystem == "" && !c.sysfs.Exists(dir) {
+			continue
+		}
+		n.Kernel, n.SysPath, n.Subsystem = base(dir), dir, subsystem
+		kept = append(kept, n)
+	}
+	for _, same := range byNumber {
+		if len(same) > 1 && same[0].SysPath != "" {
+			c.dropCopies(same)
+		}
+	}
+	return kept
+}
+
+func (c *scan) nodeDir(n *device.Node) (string, error) {
+	if n.Type == device.BlockNode {
+		return c.sysfs.BlockDev(n.Major, n.Minor)
+	}
+	return c.sysfs.CharDev(n.Major, n.Minor)
+}
+
+// dropCopies takes from sysfs the nodes that are not the kernel's own.
+func (c *scan) dropCopies(same []*device.Node) {
+	u, err := c.sysfs.Uevent(same[0].SysPath)
+	if err != nil {
+		if !sysfs.Gone(err) {
+			c.problem(same[0].SysPath, err)
+		}
+		return
+	}
+	own := hostDev + "/" + u.DevName
+	found := false
+	for _, n := range same {
+		found = found || n.Path == own
+	}
+	for _, n := range same {
+		if found && n.Path != own {
+			n.Kernel, n.SysPath, n.Subsystem = base(n.Path), "", ""
+		}
+	}
+}
+
+// own gives each node its hardware, once all hardware of the buses is known,
+// and returns the nodes without those whose hardware has gone.
+func (c *scan) own(nodes []*device.Node) []*device.Node {
+	kept := nodes[:0]
+	for _, n := range nodes {
+		if n.SysPath == "" {
+			kept = append(kept, n)
+			continue
+		}
+		bus, dir := busDevice(n.SysPath)
+		if dir != "" && c.hardware[dir] == nil {
+			// Whatever is above it does not own the node: a stick's node is
+			// not the hub's.
+			if !slices.Contains(c.noBus, bus) && c.sysfs.Exists(dir) {
+				c.problem(n.Path, fmt.Errorf("left out, since its %s device %q could not be read", bus, base(dir)))
+			}
+			continue
+		}
+		h := c.hardware[dir]
+		if h == nil {
+			h = c.platform(n.SysPath)
+		}
+		if h != nil {
+			n.Hardware = h
+			h.Nodes = append(h.Nodes, n)
+			c.place(n)
+		}
+		kept = append(kept, n)
+	}
+	return kept
+}
+
+// place says where below its hardware a node is.
+func (c *scan) place(n *device.Node) {
+	for dir := n.SysPath; dir != "" && dir != n.Hardware.Path; dir = up(dir) {
+		if number, ok := c.interfaces[dir]; ok {
+			n.Interface = number
+			break
+		}
+	}
+	var err error
+	switch n.Subsystem {
+	case "tty":
+		// …/ttyUSB0/tty/ttyUSB0: the port is the device above the class.
+		n.Index, err = c.sysfs.PortNumber(up(up(n.SysPath)))
+	case "video4linux":
+		n.Index, err = c.sysfs.VideoIndex(n.SysPath)
+	}
+	if err != nil && !sysfs.Gone(err) {
+		c.problem(n.SysPath, err)
+	}
+}
+
+// platform returns the nearest platform device above a node that belongs to
+// no bus with hardware of its own, nil where there is none, as for virtual
+// devices. Devices of the AMBA bus count as platform devices: the firmware's
+// table describes both alike, and it is the driver that decides which of them
+// the UART of a Raspberry Pi is.
+func (c *scan) platform(node string) *device.Hardware {
+	if strings.HasPrefix(node, "devices/virtual/") {
+		return nil
+	}
+	for dir := up(node); dir != ""; dir = up(dir) {
+		if h := c.hardware[dir]; h != nil {
+			return h
+		}
+		subsystem, known := c.subsystems[dir]
+		if !known {
+			var err error
+			subsystem, err = c.sysfs.Subsystem(dir)
+			if err != nil && !sysfs.Gone(err) {
+				c.problem(dir, err)
+			}
+			c.subsystems[dir] = subsystem
+		}
+		if subsystem == "platform" || subsystem == "amba" {
+			h := &device.Hardware{Bus: device.PlatformBus, Path: dir, Name: base(dir), NUMA: -1}
+			c.hardware[dir] = h
+			return h
+		}
+	}
+	return nil
+}
+
+// busDevice returns the directory of the nearest USB device at or above dir,
+// else that of the nearest PCI function, as their names say it: USB devices
+// lie in each other's directories from the root hub on (usb1/1-2/1-2.4), PCI
+// functions from the host bridge on (pci0000:00/0000:00:1c.0/0000:02:00.0).
+// It needs nothing but the path, so it also finds what has gone meanwhile.
+func busDevice(dir string) (bus device.Bus, found string) {
+	prev := ""     // the directory name before the one at hand
+	inPCI := false // prev is a PCI host bridge or function
+	inUSB := false // prev is a USB device
+	for start := 0; start < len(dir); {
+		end := strings.IndexByte(dir[start:], '/') + start
+		if end < start {
+			end = len(dir)
+		}
+		name := dir[start:end]
+		isUSB := isRootHub(name) || inUSB && isUSBChild(prev, name)
+		isPCI := inPCI && isPCIAddress(name)
+		switch {
+		case isUSB:
+			bus, found = device.USBBus, dir[:end]
+		case isPCI && bus != device.USBBus:
+			bus, found = device.PCIBus, dir[:end]
+		}
+		inPCI = isPCI || isPCIBridge(name)
+		inUSB = isUSB
+		prev = name
+		start = end + 1
+	}
+	return bus, found
+}
+
+// isRootHub reports whether name is that of a root hub: "usb1"
+// (usb_alloc_dev in drivers/usb/core/usb.c names them all).
+func isRootHub(name string) bool {
+	n, ok := strings.CutPrefix(name, "usb")
+	return ok && isDigits(n)
+}
+
+// isUSBChild reports whether name is a USB device in a port of the hub that
+// parent names: "1-2" below "usb1", "1-2.4" below "1-2".
+func isUSBChild(parent, name string) bool {
+	prefix := parent + "."
+	if n, ok := strings.CutPrefix(parent, "usb"); ok {
+		prefix = n + "-"
+	}
+	port, ok := strings.CutPrefix(name, prefix)
+	return ok && isDigits(port)
+}
+
+// isPCIBridge reports whether name is that of a PCI host bridge: "pci0000:00".
+func isPCIBridge(name string) bool {
+	n, ok := strings.CutPrefix(name, "pci")
+	domain, bus, colon := strings.Cut(n, ":")
+	return ok && colon && len(domain) >= 4 && len(bus) == 2 && isHex(domain) && isHex(bus)
+}
+
+// isPCIAddress reports whether name is that of a PCI function: "0000:3b:00.0".
+// The domain has more than four digits behind some controllers.
+func isPCIAddress(name string) bool {
+	i := len(name) - len(":3b:00.0")
+	return i >= 4 && name[i] == ':' && name[i+3] == ':' && name[i+6] == '.' &&
+		isHex(name[:i]) && isHex(name[i+1:i+3]) && isHex(name[i+4:i+6]) && isDigits(name[i+7:])
+}
+
+func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
+func isHex(s string) bool { return s != "" && strings.Trim(s, "0123456789abcdef") == "" }

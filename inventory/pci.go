@@ -1,0 +1,118 @@
+package inventory
+
+import (
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/sysfs"
+)
+
+// readPCI adds every PCI function of the host. What ghw knows comes from ghw;
+// the rest, and every function that ghw left out, comes from sysfs.
+func (s *Scanner) readPCI(c *scan) {
+	entries, err := s.sysfs.PCI()
+	if notExist(err) {
+		return
+	}
+	if err != nil {
+		c.problem("bus/pci/devices", err)
+		if entries == nil {
+			c.noBus = append(c.noBus, device.PCIBus)
+		}
+	}
+	if len(entries) == 0 {
+		return
+	}
+	found, entries := s.askGHW(entries)
+	fns := make(map[string]*device.Hardware, len(entries))
+	for _, e := range entries {
+		p := found[e.Name]
+		if p == nil {
+			if p = c.pciFromSysfs(e); p == nil {
+				continue
+			}
+		}
+		h := &device.Hardware{Bus: device.PCIBus, Path: e.Path, Name: e.Name, NUMA: -1, PCI: p}
+		c.hardware[e.Path] = h
+		fns[e.Name] = h
+	}
+	c.virtualFunctions(fns)
+}
+
+// askGHW returns what ghw says of the functions, by address, and the list of
+// functions that it is to be compared with.
+//
+// ghw v0.26 answers "no devices" without an error when one of them can't be
+// read, as happens to each scan that meets a device on its way out. So its
+// answer is compared with the directory, and asked for once more.
+func (s *Scanner) askGHW(entries []sysfs.Entry) (map[string]*device.PCI, []sysfs.Entry) {
+	found, err := ghwPCI(string(s.sysfs))
+	if err == nil && len(found) == len(entries) {
+		return found, entries
+	}
+	if again, listErr := s.sysfs.PCI(); listErr == nil {
+		entries = again
+	}
+	found, err = ghwPCI(string(s.sysfs))
+	if err != nil {
+		s.ghwOnce.Do(func() {
+			s.log.Warn("ghw can't read the pci devices, reading sysfs instead", "error", err)
+		})
+	} else if len(found) != len(entries) {
+		s.log.Debug("ghw left out pci devices, reading them from sysfs", "found", len(found), "devices", len(entries))
+	}
+	return found, entries
+}
+
+// pciFromSysfs reads one function without ghw; nil is one that has gone.
+func (c *scan) pciFromSysfs(e sysfs.Entry) *device.PCI {
+	f, err := c.sysfs.PCIFunction(e.Path)
+	if !c.sysfs.Exists(e.Path) {
+		return nil
+	}
+	if err != nil {
+		c.problem(e.Path, err)
+	}
+	return &device.PCI{
+		Address: e.Name, Vendor: f.Vendor, Device: f.Device, SubVendor: f.SubVendor, SubDevice: f.SubDevice,
+		Class: f.Class, Revision: f.Revision, Driver: f.Driver, IOMMUGroup: f.IOMMUGroup,
+	}
+}
+
+// virtualFunctions fills in SRIOV, PF and VF, none of which ghw has.
+func (c *scan) virtualFunctions(fns map[string]*device.Hardware) {
+	vfs := make(map[string][]*device.PCI)
+	for _, h := range fns {
+		p := h.PCI
+		p.SRIOV, p.VF = "none", -1
+		pf, err := c.sysfs.PhysFn(h.Path)
+		total := -1
+		if err == nil && pf == "" {
+			total, err = c.sysfs.TotalVFs(h.Path)
+		}
+		switch {
+		case pf != "":
+			p.SRIOV, p.PF = "vf", pf
+			vfs[pf] = append(vfs[pf], p)
+		case total > 0:
+			p.SRIOV = "pf"
+		}
+		if err != nil && !sysfs.Gone(err) {
+			c.problem(h.Path, err)
+		}
+	}
+	for pf, list := range vfs {
+		h := fns[pf]
+		if h == nil {
+			continue
+		}
+		h.PCI.SRIOV = "pf"
+		numbers, err := c.sysfs.VirtFns(h.Path)
+		if err != nil && !sysfs.Gone(err) {
+			c.problem(h.Path, err)
+		}
+		for _, p := range list {
+			if n, ok := numbers[p.Address]; ok {
+				p.VF = n
+			}
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package inventory_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/inventory"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func scan(t testing.TB, tree sysfstest.Tree) *device.Snapshot {
+	t.Helper()
+	snap, err := inventory.New(inventory.Options{Sysfs: tree.Sysfs(), Dev: tree.Dev()}).Scan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return snap
+}
+
+// noProblems fails the test if the scan met any.
+func noProblems(t testing.TB, snap *device.Snapshot) {
+	t.Helper()
+	for _, p := range snap.Problems {
+		t.Errorf("problem: %s: %s", p.Subject, p.Reason)
+	}
+}
+
+// dump writes a snapshot for people: one line for each thing.
+func dump(s *device.Snapshot) string {
+	var b strings.Builder
+	for _, h := range s.Hardware {
+		fmt.Fprintf(&b, "%s %s\n  path %s\n  numa %d", h.Bus, h.Name, h.Path, h.NUMA)
+		if h.Parent != nil {
+			fmt.Fprintf(&b, ", below %s", h.Parent.Name)
+		}
+		b.WriteString("\n")
+		if p := h.PCI; p != nil {
+			fmt.Fprintf(&b, "  id %s:%s, subsystem %s:%s, class %s, revision %s, driver %q, iommu group %q, sriov %s",
+				p.Vendor, p.Device, p.SubVendor, p.SubDevice, p.Class, p.Revision, p.Driver, p.IOMMUGroup, p.SRIOV)
+			if p.VF >= 0 {
+				fmt.Fprintf(&b, " %d of %s", p.VF, p.PF)
+			}
+			b.WriteString("\n")
+		}
+		if u := h.USB; u != nil {
+			fmt.Fprintf(&b, "  id %s:%s, serial %q, class %s, speed %s, controller %s, chain %q\n  %q %q\n",
+				u.Vendor, u.Product, u.Serial, u.Class, u.Speed, u.Controller, u.Chain, u.Manufacturer, u.ProductName)
+			for _, i := range u.Interfaces {
+				fmt.Fprintf(&b, "  interface %d, class %s, driver %q\n", i.Number, i.Class, i.Driver)
+			}
+		}
+		for _, n := range h.Nodes {
+			fmt.Fprintf(&b, "  node %s\n", n.Path)
+		}
+	}
+	b.WriteString("\n")
+	for _, n := range s.Nodes {
+		fmt.Fprintf(&b, "%s %c %d:%d", n.Path, n.Type, n.Major, n.Minor)
+		if n.SysPath != "" {
+			fmt.Fprintf(&b, " %s %s", n.Subsystem, n.Kernel)
+		}
+		if n.Hardware != nil {
+			fmt.Fprintf(&b, " of %s", n.Hardware.Name)
+		}
+		if n.Interface >= 0 {
+			fmt.Fprintf(&b, ", interface %d", n.Interface)
+		}
+		if n.Index >= 0 {
+			fmt.Fprintf(&b, ", index %d", n.Index)
+		}
+		b.WriteString("\n")
+	}
+	for _, l := range s.Links {
+		fmt.Fprintf(&b, "%s -> %s\n", l.Path, l.Node.Path)
+	}
+	for _, d := range s.Dirs {
+		fmt.Fprintf(&b, "%s/\n", d)
+	}
+	return b.String()
+}
+
+func machines(t testing.TB) []string {
+	t.Helper()
+	files, err := filepath.Glob("../testdata/machines/*.txtar")
+	if err != nil || len(files) < 4 {
+		t.Fatalf("machines: %q, %v", files, err)
+	}
+	return files
+}
+
+func TestMachines(t *testing.T) {
+	t.Parallel()
+	for _, file := range machines(t) {
+		name := strings.TrimSuffix(filepath.Base(file), ".txtar")
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tree := sysfstest.Load(t, file)
+			snap := scan(t, tree)
+			noProblems(t, snap)
+			got := dump(snap)
+			golden := filepath.Join("testdata", name+".golden")
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("go test -update writes it anew:\n%s", diff)
+			}
+			if diff := cmp.Diff(snap, scan(t, tree)); diff != "" {
+				t.Errorf("a second scan differs:\n%s", diff)
+			}
+		})
+	}
+}
+
+// A recording of a recording is the recording: Record keeps all that a scan
+// sees, and Unpack loses nothing of it.
+func TestMachinesAreRecordings(t *testing.T) {
+	t.Parallel()
+	for _, file := range machines(t) {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tree := sysfstest.Load(t, file)
+			comment, _, _ := strings.Cut(string(want), "-- ")
+			got, err := sysfstest.Record(t.Context(), inventory.Options{Sysfs: tree.Sysfs(), Dev: tree.Dev()}, comment)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), string(got)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

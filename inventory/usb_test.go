@@ -1,0 +1,105 @@
+package inventory
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/generic-dp/generic-dp/sysfs"
+)
+
+func usbEntries(names ...string) []sysfs.Entry {
+	var list []sysfs.Entry
+	for _, n := range names {
+		list = append(list, sysfs.Entry{Name: n, Path: n})
+	}
+	return list
+}
+
+// A device whose lock is held is left out, the others are read, and the next
+// scan neither waits for it nor reads it twice.
+func TestUSBDeviceThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hangs := make(chan struct{})
+		var reads atomic.Int32
+		r := &slowReader{read: func(dir string) (sysfs.USBDevice, error) {
+			if dir == "1-2" {
+				reads.Add(1)
+				<-hangs
+			}
+			return sysfs.USBDevice{Serial: "of " + dir}, nil
+		}}
+		entries := usbEntries("1-1", "1-2", "1-3")
+		check := func(scan string, wantTime time.Duration, answers bool) {
+			t.Helper()
+			start := time.Now()
+			results, err := r.all(t.Context(), entries)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := time.Since(start); d != wantTime {
+				t.Errorf("%s: took %v; want %v", scan, d, wantTime)
+			}
+			for i, e := range entries {
+				if e.Name == "1-2" && !answers {
+					if !errors.Is(results[i].err, errNoAnswer) {
+						t.Errorf("%s: %s: %+v; want no answer", scan, e.Name, results[i])
+					}
+				} else if results[i].err != nil || results[i].device.Serial != "of "+e.Name {
+					t.Errorf("%s: %s: %+v", scan, e.Name, results[i])
+				}
+			}
+		}
+		check("first", slowAfter, false)
+		check("second", 0, false)
+		if n := reads.Load(); n != 1 {
+			t.Errorf("%d reads hang; want 1", n)
+		}
+		close(hangs)
+		synctest.Wait()
+		check("third", 0, true)
+	})
+}
+
+func TestUSBScanEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hangs := make(chan struct{})
+		defer close(hangs)
+		r := &slowReader{read: func(string) (sysfs.USBDevice, error) {
+			<-hangs
+			return sysfs.USBDevice{}, nil
+		}}
+		ctx, cancel := context.WithTimeout(t.Context(), slowAfter/2)
+		defer cancel()
+		if _, err := r.all(ctx, usbEntries("1-1")); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("err = %v; want that of the context", err)
+		}
+	})
+}
+
+func TestBusDevice(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ dir, bus, want string }{
+		{"devices/virtual/misc/fuse", "", ""},
+		{"devices/platform/soc/fe201000.serial/tty/ttyAMA0", "", ""},
+		{"devices/pci0000:00/0000:00:02.0/drm/card0", "pci", "devices/pci0000:00/0000:00:02.0"},
+		{"devices/pci0000:00/0000:00:1c.0/0000:02:00.0/virtio1/block/vda", "pci", "devices/pci0000:00/0000:00:1c.0/0000:02:00.0"},
+		{"devices/pci0000:00/0000:00:0e.0/pci10000:e0/10000:e0:01.0/10000:e1:00.0/nvme/nvme0", "pci", "devices/pci0000:00/0000:00:0e.0/pci10000:e0/10000:e0:01.0/10000:e1:00.0"},
+		{"devices/pci0000:00", "", ""},
+		{"devices/pci0000:00/0000:00:14.0/usb1/1-2/1-2.4/1-2.4:1.0/ttyUSB0/tty/ttyUSB0", "usb", "devices/pci0000:00/0000:00:14.0/usb1/1-2/1-2.4"},
+		{"devices/pci0000:00/0000:00:14.0/usb1", "usb", "devices/pci0000:00/0000:00:14.0/usb1"},
+		{"devices/platform/soc/fe980000.usb/usb3/3-1/3-1:1.0/tty/ttyACM0", "usb", "devices/platform/soc/fe980000.usb/usb3/3-1"},
+		{"devices/pci0000:00/0000:00:14.0/usb1/1-10/1-10:1.0/i2c-5/5-0048/rtc/rtc1", "usb", "devices/pci0000:00/0000:00:14.0/usb1/1-10"},
+		{"devices/pci0000:00/0000:00:14.0/usb1/1-1/1-1:1.0/host0/target0:0:0/0:0:0:0/block/sda/sda1", "usb", "devices/pci0000:00/0000:00:14.0/usb1/1-1"},
+	} {
+		bus, got := busDevice(c.dir)
+		if string(bus) != c.bus || got != c.want {
+			t.Errorf("busDevice(%q) = %q, %q; want %q, %q", c.dir, bus, got, c.bus, c.want)
+		}
+	}
+}

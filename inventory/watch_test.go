@@ -1,0 +1,389 @@
+package inventory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// fakeKernel gives out what a test puts in.
+type fakeKernel struct {
+	events chan string
+	errs   chan error
+	closed chan struct{}
+}
+
+func newFakeKernel() *fakeKernel {
+	return &fakeKernel{events: make(chan string), errs: make(chan error), closed: make(chan struct{})}
+}
+
+func (k *fakeKernel) next() (string, error) {
+	select {
+	case p := <-k.events:
+		return p, nil
+	case err := <-k.errs:
+		return "", err
+	case <-k.closed:
+		return "", io.ErrClosedPipe
+	}
+}
+
+func (k *fakeKernel) Close() error { close(k.closed); return nil }
+
+// fakeFiles has every directory but those that are missing.
+type fakeFiles struct {
+	events chan []fileEvent
+	closed chan struct{}
+	wds    map[string]int
+	refuse error
+}
+
+func newFakeFiles() *fakeFiles {
+	return &fakeFiles{events: make(chan []fileEvent), closed: make(chan struct{}), wds: make(map[string]int)}
+}
+
+func (f *fakeFiles) add(dir string) (int, error) {
+	if f.refuse != nil {
+		return 0, f.refuse
+	}
+	if _, ok := f.wds[dir]; !ok {
+		f.wds[dir] = len(f.wds) + 1
+	}
+	return f.wds[dir], nil
+}
+
+func (f *fakeFiles) remove(int) {}
+
+func (f *fakeFiles) next() ([]fileEvent, error) {
+	select {
+	case e := <-f.events:
+		return e, nil
+	case <-f.closed:
+		return nil, io.ErrClosedPipe
+	}
+}
+
+func (f *fakeFiles) Close() error { close(f.closed); return nil }
+
+// start runs a watcher with fakes for the rest of the test, and takes the
+// batch that says it is in place.
+func start(t *testing.T, w *Watcher) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v; want nil once cancelled", err)
+		}
+	})
+	<-w.Changes()
+	if b := w.Take(); !b.All || !b.At.IsZero() {
+		t.Errorf("first batch: %+v; want All, and no event", b)
+	}
+}
+
+func fakeWatcher(o WatchOptions) (*Watcher, *fakeKernel, *fakeFiles) {
+	w := NewWatcher(o)
+	k, f := newFakeKernel(), newFakeFiles()
+	w.openKernel = func() (kernelEvents, error) { return k, nil }
+	w.openFiles = func() (fileEvents, error) { return f, nil }
+	return w, k, f
+}
+
+func waiting(w *Watcher) bool {
+	synctest.Wait()
+	select {
+	case <-w.Changes():
+		return true
+	default:
+		return false
+	}
+}
+
+func TestEventsAreMergedUntilTaken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, k, f := fakeWatcher(WatchOptions{})
+		start(t, w)
+		k.events <- "devices/b"
+		time.Sleep(time.Second)
+		k.events <- "devices/a"
+		k.events <- "devices/b"
+		if !waiting(w) {
+			t.Fatal("no wake-up")
+		}
+		if diff := cmp.Diff(Batch{Paths: []string{"devices/a", "devices/b"}, At: time.Now()}, w.Take()); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff(Batch{}, w.Take()); diff != "" {
+			t.Errorf("taken twice:\n%s", diff)
+		}
+		f.events <- []fileEvent{{wd: f.wds["/dev"], mask: 0x100, name: "x"}}
+		k.events <- "devices/c"
+		if !waiting(w) {
+			t.Fatal("no second wake-up")
+		}
+		if diff := cmp.Diff(Batch{All: true, Paths: []string{"devices/c"}, At: time.Now()}, w.Take()); diff != "" {
+			t.Error(diff)
+		}
+		if waiting(w) {
+			t.Error("woken without an event")
+		}
+	})
+}
+
+func TestBatchIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, k, _ := fakeWatcher(WatchOptions{})
+		start(t, w)
+		for i := range 3*maxPaths + 10 {
+			k.events <- fmt.Sprintf("devices/%d", i)
+		}
+		waiting(w)
+		b := w.Take()
+		if !b.All || len(b.Paths) > maxPaths {
+			t.Errorf("All %v, %d paths; want All and at most %d", b.All, len(b.Paths), maxPaths)
+		}
+	})
+}
+
+func TestLostEventsMeanLookAtAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, k, _ := fakeWatcher(WatchOptions{})
+		start(t, w)
+		k.errs <- errLost
+		if !waiting(w) || !w.Take().All {
+			t.Error("no batch that says All")
+		}
+		k.events <- "devices/a"
+		if diff := cmp.Diff([]string{"devices/a"}, takePaths(w)); diff != "" {
+			t.Errorf("after that:\n%s", diff)
+		}
+		if d := w.Degraded(); d != nil {
+			t.Errorf("degraded: %q", d)
+		}
+	})
+}
+
+func takePaths(w *Watcher) []string {
+	waiting(w)
+	return w.Take().Paths
+}
+
+func TestIdleButForTheTimer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, _, _ := fakeWatcher(WatchOptions{})
+		start(t, w)
+		began := time.Now()
+		for i := range 3 {
+			<-w.Changes()
+			if d, want := time.Since(began), time.Duration(i+1)*defaultResync; d != want {
+				t.Errorf("look %d after %v; want %v", i, d, want)
+			}
+			if diff := cmp.Diff(Batch{All: true}, w.Take()); diff != "" {
+				t.Error(diff)
+			}
+		}
+	})
+}
+
+func TestMissingSources(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		w, k, f := fakeWatcher(WatchOptions{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		tries := 0
+		w.openKernel = func() (kernelEvents, error) {
+			if tries++; tries < 3 {
+				return nil, errors.New("refused")
+			}
+			return k, nil
+		}
+		f.refuse = errors.New("no space")
+		start(t, w)
+		want := []string{`file events: watching "/dev": no space`, "kernel events: refused"}
+		if diff := cmp.Diff(want, w.Degraded()); diff != "" {
+			t.Error(diff)
+		}
+		began := time.Now()
+		<-w.Changes()
+		if d := time.Since(began); d != degradedResync {
+			t.Errorf("looked after %v; want %v", d, degradedResync)
+		}
+		w.Take()
+		synctest.Wait()
+		f.refuse = nil
+		<-w.Changes()
+		w.Take()
+		synctest.Wait()
+		if d := w.Degraded(); d != nil {
+			t.Errorf("still degraded: %q", d)
+		}
+		began = time.Now()
+		<-w.Changes()
+		if d := time.Since(began); d != defaultResync {
+			t.Errorf("looked after %v once all was back; want %v", d, defaultResync)
+		}
+		w.Take()
+		k.errs <- errors.New("broke")
+		if !waiting(w) {
+			t.Error("a source that broke did not wake anybody")
+		}
+		if diff := cmp.Diff([]string{"kernel events: broke"}, w.Degraded()); diff != "" {
+			t.Error(diff)
+		}
+		for text, n := range map[string]int{"level=WARN": 3, "level=INFO": 2} {
+			if got := strings.Count(log.String(), text); got != n {
+				t.Errorf("%d lines of %s; want %d:\n%s", got, text, n, log.String())
+			}
+		}
+	})
+}
+
+func TestDirsBelowDevAreWatchedWhereTheyAre(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, _, f := fakeWatcher(WatchOptions{Dev: "/host/dev"})
+		w.SetDirs([]string{"/dev", "/dev/serial/", "/run/x"})
+		start(t, w)
+		var got []string
+		for dir := range f.wds {
+			got = append(got, dir)
+		}
+		want := []string{"/host/dev", "/host/dev/serial", "/run/x"}
+		if diff := cmp.Diff(want, got, cmpopts.SortSlices(strings.Compare)); diff != "" {
+			t.Error(diff)
+		}
+		waiting(w)
+		w.SetDirs([]string{"/dev/serial", "/run/x", "/dev/dri"})
+		if !waiting(w) || !w.Take().All {
+			t.Error("a directory that is watched for the first time needs a look")
+		}
+		w.SetDirs([]string{"/dev/serial"})
+		if waiting(w) {
+			t.Error("fewer directories need none")
+		}
+	})
+}
+
+// realWatcher runs on real inotify, with /dev in a directory of the test.
+func realWatcher(t *testing.T) (w *Watcher, dev string) {
+	t.Helper()
+	dev = t.TempDir()
+	w = NewWatcher(WatchOptions{Dev: dev})
+	w.openKernel = func() (kernelEvents, error) { return newFakeKernel(), nil }
+	return w, dev
+}
+
+// await takes batches until one says All.
+func await(t *testing.T, w *Watcher, what string) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	for {
+		select {
+		case <-w.Changes():
+			if w.Take().All {
+				return
+			}
+		case <-deadline:
+			t.Fatalf("%s: no event in 10 s", what)
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDirectoriesThatComeAndGo(t *testing.T) {
+	t.Parallel()
+	w, dev := realWatcher(t)
+	w.SetDirs([]string{"/dev/serial/by-id"})
+	start(t, w)
+	if d := w.Degraded(); d != nil {
+		t.Skipf("no inotify here: %q", d)
+	}
+	dir := dev + "/serial/by-id"
+	for i := range 3 {
+		must(t, os.MkdirAll(dir, 0o755))
+		// How many batches the directories themselves make is open; a link
+		// in the last of them makes one more, once its watch is there.
+		await(t, w, "directory")
+		awaitLink(t, w, dir, i)
+		switch i {
+		case 0:
+			must(t, os.RemoveAll(dev+"/serial"))
+		case 1:
+			must(t, os.Rename(dir, dev+"/elsewhere"))
+		}
+		await(t, w, "removal")
+	}
+}
+
+// awaitLink makes links until one is noticed, each after the last one went
+// unnoticed because the watch was not there yet.
+func awaitLink(t *testing.T, w *Watcher, dir string, i int) {
+	t.Helper()
+	must(t, os.Symlink("x", fmt.Sprintf("%s/link%d", dir, i)))
+	await(t, w, "link")
+}
+
+func TestAwaitedDirectoryOutsideDev(t *testing.T) {
+	t.Parallel()
+	w, _ := realWatcher(t)
+	run := t.TempDir()
+	w.SetDirs([]string{run + "/a/b/c"})
+	start(t, w)
+	// Its neighbours are nobody's business: were they noticed, the first
+	// batch would say so before the directory is there.
+	must(t, os.WriteFile(run+"/neighbour", nil, 0o644))
+	must(t, os.MkdirAll(run+"/a/b/c", 0o755))
+	await(t, w, "directory")
+	must(t, os.WriteFile(run+"/a/b/c/socket", nil, 0o644))
+	await(t, w, "file")
+}
+
+// Writes to what is in a watched directory wake nobody.
+func TestWritesAreNoEvents(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	f, err := os.Create(dir + "/tty")
+	must(t, err)
+	defer f.Close()
+	n, err := openInotify()
+	if err != nil {
+		t.Skipf("no inotify here: %v", err)
+	}
+	defer n.Close()
+	wd, err := n.add(dir)
+	must(t, err)
+	for range 100 {
+		_, err := f.WriteString("x")
+		must(t, err)
+	}
+	must(t, os.Chmod(dir+"/tty", 0o600))
+	must(t, os.Remove(dir+"/tty"))
+	events, err := n.next()
+	must(t, err)
+	if len(events) != 2 || events[0].mask&0x4 == 0 || events[1].mask&0x200 == 0 || events[0].wd != wd || events[0].name != "tty" {
+		t.Errorf("events: %+v; want a changed mode and a removal", events)
+	}
+}

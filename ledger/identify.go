@@ -1,0 +1,120 @@
+package ledger
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/generic-dp/generic-dp/device"
+)
+
+// maxAbsent is how many serials are remembered of devices that are not there.
+const maxAbsent = 512
+
+// Decisions are what was decided about the serials of USB devices. They are
+// kept from boot to boot, or an ID could change by the order in which the
+// kernel finds two devices with one serial.
+//
+// They hold one entry for each device with a usable serial that is there, and
+// for the last 512 that were: beyond that, what has been gone longest is
+// forgotten.
+type Decisions struct {
+	// Serials of devices that are there, in natural order of their IDs, then
+	// those of absent ones, the last seen first.
+	Serials []Serial `json:"serials,omitempty"`
+}
+
+// Serial is what was decided about one serial of one vendor and product.
+type Serial struct {
+	// ID that the serial makes, the serial form of device.HardwareID.
+	ID string `json:"id"`
+	// Place of the device that goes by the serial, see device.Place.
+	Place string `json:"place"`
+	// Contested: two devices with the serial were there at once, so it names
+	// no thing any more but the device at Place.
+	Contested bool `json:"contested,omitempty"`
+}
+
+// Identify decides for each USB device of a snapshot whether it goes by its
+// serial or by its port, and returns the decisions to be given to the next
+// call. Equal snapshots and decisions make equal results.
+//
+// A device without a usable serial goes by its port. A serial belongs to the
+// device that had it first, and to the first in natural order of the places
+// where several are seen for the first time. It moves along when its device
+// is put into another port. Once two devices with one serial have been there
+// at the same time that would be a guess, so from then on the one at the
+// owner's place goes by the serial and all others go by their ports, alone or
+// not.
+func Identify(snap *device.Snapshot, prev Decisions) (device.Forms, Decisions) {
+	forms := make(device.Forms)
+	groups := make(map[string][]*device.Hardware)
+	if snap != nil {
+		for _, h := range snap.Hardware {
+			switch {
+			case h.Bus != device.USBBus:
+			case h.USB == nil || device.PlaceholderSerial(h.USB.Serial):
+				forms[h] = device.PortForm
+			default:
+				id := device.HardwareID(h, device.SerialForm)
+				groups[id] = append(groups[id], h)
+			}
+		}
+	}
+	known := make(map[string]Serial, len(prev.Serials))
+	for _, s := range prev.Serials {
+		known[s.ID] = s
+	}
+	var next Decisions
+	for _, id := range slices.SortedFunc(maps.Keys(groups), device.CompareNatural) {
+		s := known[id]
+		s.ID = id
+		s, owner := decide(s, groups[id])
+		for _, h := range groups[id] {
+			forms[h] = device.PortForm
+		}
+		if owner != nil {
+			forms[owner] = device.SerialForm
+		}
+		if s.Place != "" {
+			next.Serials = append(next.Serials, s)
+		}
+	}
+	absent := 0
+	for _, s := range prev.Serials {
+		if _, there := groups[s.ID]; !there && absent < maxAbsent {
+			next.Serials = append(next.Serials, s)
+			absent++
+		}
+	}
+	return forms, next
+}
+
+// decide returns which of the devices with one serial goes by it, nil for
+// none, and what is known of the serial from now on.
+func decide(s Serial, group []*device.Hardware) (Serial, *device.Hardware) {
+	group = slices.SortedFunc(slices.Values(group), func(a, b *device.Hardware) int {
+		p, q := device.Place(a), device.Place(b)
+		if (p == "") != (q == "") {
+			return -cmp.Compare(p, q) // a place that can be remembered goes first
+		}
+		return cmp.Or(device.CompareNatural(p, q), device.CompareNatural(a.Path, b.Path))
+	})
+	s.Contested = s.Contested || len(group) > 1
+	at := slices.IndexFunc(group, func(h *device.Hardware) bool {
+		return s.Place != "" && device.Place(h) == s.Place
+	})
+	switch {
+	case at >= 0:
+		return s, group[at]
+	case s.Place == "":
+		s.Place = device.Place(group[0])
+		return s, group[0]
+	case s.Contested:
+		return s, nil
+	}
+	if place := device.Place(group[0]); place != "" {
+		s.Place = place
+	}
+	return s, group[0]
+}

@@ -1,0 +1,194 @@
+package ledger
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/device"
+)
+
+// stick makes a USB serial adapter in a port of one controller.
+func stick(serial, chain string) *device.Hardware {
+	return &device.Hardware{
+		Bus: device.USBBus, Name: "1-" + chain, Path: "devices/pci0000:00/0000:00:14.0/usb1/1-" + chain,
+		USB: &device.USB{Vendor: "10c4", Product: "ea60", Serial: serial, Controller: "0000:00:14.0", Chain: chain, Speed: "12"},
+	}
+}
+
+// ids returns the ID of each device by its port, as Identify decides.
+func ids(t *testing.T, d *Decisions, present ...*device.Hardware) map[string]string {
+	t.Helper()
+	// What is decided must outlive a restart.
+	text, err := json.Marshal(*d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var prev Decisions
+	if err := json.Unmarshal(text, &prev); err != nil {
+		t.Fatal(err)
+	}
+	forms, next := Identify(&device.Snapshot{Hardware: present}, prev)
+	reversed := slices.Clone(present)
+	slices.Reverse(reversed)
+	if again, againNext := Identify(&device.Snapshot{Hardware: reversed}, prev); !cmp.Equal(forms, again) || !cmp.Equal(next, againNext) {
+		t.Error("the order of the devices decides")
+	}
+	if again, againNext := Identify(&device.Snapshot{Hardware: present}, next); !cmp.Equal(forms, again) || !cmp.Equal(next, againNext) {
+		t.Error("a second look at the same devices decides otherwise")
+	}
+	*d = next
+	got := make(map[string]string)
+	for _, h := range present {
+		got[h.USB.Chain] = strings.TrimPrefix(device.HardwareID(h, forms.Of(h)), "usb:10c4:ea60:")
+	}
+	return got
+}
+
+func port(chain string) string { return "port:0000:00:14.0:" + chain }
+
+func TestIdentify(t *testing.T) {
+	t.Parallel()
+	const s = "A1B2C3"
+	type step struct {
+		name    string
+		present []*device.Hardware
+		want    map[string]string
+	}
+	alone := func(chain string) []*device.Hardware { return []*device.Hardware{stick(s, chain)} }
+	both := []*device.Hardware{stick(s, "1"), stick(s, "2")}
+	tests := []struct {
+		name  string
+		steps []step
+	}{
+		{"a device without a usable serial goes by its port", []step{
+			{"none", []*device.Hardware{stick("", "1"), stick("0001", "2")}, map[string]string{"1": port("1"), "2": port("2")}},
+		}},
+		{"a device keeps its serial in another port", []step{
+			{"first", alone("1"), map[string]string{"1": s}},
+			{"moved", alone("2"), map[string]string{"2": s}},
+			{"pulled", nil, map[string]string{}},
+			{"moved while away", alone("1.4"), map[string]string{"1.4": s}},
+		}},
+		{"no ID changes when a twin arrives, leaves and returns", []step{
+			{"alone", alone("2"), map[string]string{"2": s}},
+			{"twin in a lower port", both, map[string]string{"1": port("1"), "2": s}},
+			{"twin gone", alone("2"), map[string]string{"2": s}},
+			{"twin back", both, map[string]string{"1": port("1"), "2": s}},
+		}},
+		{"no ID changes when the machine boots with both", []step{
+			{"alone", alone("2"), map[string]string{"2": s}},
+			{"twin", both, map[string]string{"1": port("1"), "2": s}},
+			{"boot, nothing found yet", nil, map[string]string{}},
+			{"both found", both, map[string]string{"1": port("1"), "2": s}},
+		}},
+		{"no ID changes when the machine boots and the twin is found first", []step{
+			{"alone", alone("2"), map[string]string{"2": s}},
+			{"twin", both, map[string]string{"1": port("1"), "2": s}},
+			{"boot, twin only", alone("1"), map[string]string{"1": port("1")}},
+			{"both found", both, map[string]string{"1": port("1"), "2": s}},
+			{"owner gone for good", alone("1"), map[string]string{"1": port("1")}},
+		}},
+		{"a twin that came while the machine was off is the newcomer", []step{
+			{"alone", alone("2"), map[string]string{"2": s}},
+			{"boot with both", both, map[string]string{"1": port("1"), "2": s}},
+		}},
+		{"of two that come at once the lower port has the serial", []step{
+			{"both", []*device.Hardware{stick(s, "10"), stick(s, "9")}, map[string]string{"9": s, "10": port("10")}},
+			{"only the other", alone("10"), map[string]string{"10": port("10")}},
+		}},
+		{"a contested serial does not move", []step{
+			{"both", both, map[string]string{"1": s, "2": port("2")}},
+			{"a third port", alone("3"), map[string]string{"3": port("3")}},
+			{"owner back beside it", []*device.Hardware{stick(s, "1"), stick(s, "3")}, map[string]string{"1": s, "3": port("3")}},
+		}},
+		{"two appear elsewhere while the owner is away", []step{
+			{"alone", alone("1"), map[string]string{"1": s}},
+			{"two others", []*device.Hardware{stick(s, "2"), stick(s, "3")}, map[string]string{"2": port("2"), "3": port("3")}},
+			{"owner back", alone("1"), map[string]string{"1": s}},
+		}},
+		{"another device takes the port and the serial's owner moves", []step{
+			{"alone", alone("1"), map[string]string{"1": s}},
+			{"swapped", []*device.Hardware{stick("D4E5F6", "1"), stick(s, "2")}, map[string]string{"1": "D4E5F6", "2": s}},
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var d Decisions
+			for _, st := range tt.steps {
+				if diff := cmp.Diff(st.want, ids(t, &d, st.present...)); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", st.name, diff)
+				}
+			}
+		})
+	}
+}
+
+func TestIdentifyRemembersNoBusNumbers(t *testing.T) {
+	t.Parallel()
+	lost := stick("A1B2C3", "1")
+	lost.USB.Controller = ""
+	var d Decisions
+	if got := ids(t, &d, lost); got["1"] != "A1B2C3" {
+		t.Errorf("a device whose place is unknown is %q", got["1"])
+	}
+	if len(d.Serials) != 0 {
+		t.Errorf("remembered %+v", d.Serials)
+	}
+	if got := ids(t, &d, lost, stick("A1B2C3", "2")); got["2"] != "A1B2C3" {
+		t.Errorf("a device whose place is known is %q beside one whose place is not", got["2"])
+	}
+	if text := fmt.Sprint(d.Serials); strings.Contains(text, "1-") || strings.Contains(text, "usb1") {
+		t.Errorf("remembered %s", text)
+	}
+}
+
+func TestIdentifyTellsTwinsInTheTwoRootHubsOfAControllerApart(t *testing.T) {
+	t.Parallel()
+	fast := stick("A1B2C3", "1")
+	fast.USB.Speed = "5000"
+	fast.Path = "devices/pci0000:00/0000:00:14.0/usb2/2-1"
+	slow := stick("A1B2C3", "1")
+	forms, _ := Identify(&device.Snapshot{Hardware: []*device.Hardware{fast, slow}}, Decisions{})
+	if a, b := device.HardwareID(fast, forms.Of(fast)), device.HardwareID(slow, forms.Of(slow)); a == b {
+		t.Errorf("both %q", a)
+	}
+}
+
+func TestIdentifyLeavesOtherHardwareAlone(t *testing.T) {
+	t.Parallel()
+	card := &device.Hardware{Bus: device.PCIBus, Name: "0000:3b:00.0", PCI: &device.PCI{Address: "0000:3b:00.0"}}
+	forms, next := Identify(&device.Snapshot{Hardware: []*device.Hardware{card}}, Decisions{})
+	if len(forms) != 0 || len(next.Serials) != 0 {
+		t.Errorf("forms %v, decisions %v", forms, next)
+	}
+	if forms, next := Identify(nil, Decisions{}); len(forms) != 0 || len(next.Serials) != 0 {
+		t.Errorf("no snapshot: forms %v, decisions %v", forms, next)
+	}
+}
+
+func TestIdentifyForgetsWhatHasBeenGoneLongest(t *testing.T) {
+	t.Parallel()
+	var d Decisions
+	serial := func(i int) string { return fmt.Sprintf("X%04dY", i) }
+	for i := range maxAbsent + 10 {
+		_, d = Identify(&device.Snapshot{Hardware: []*device.Hardware{stick(serial(i), "1")}}, d)
+	}
+	ids(t, &d)
+	if len(d.Serials) != maxAbsent {
+		t.Fatalf("%d serials are remembered, want %d", len(d.Serials), maxAbsent)
+	}
+	if first := d.Serials[0].ID; !strings.HasSuffix(first, serial(maxAbsent+9)) {
+		t.Errorf("the last one seen is not first, but %q", first)
+	}
+	for _, s := range d.Serials {
+		if strings.HasSuffix(s.ID, serial(9)) {
+			t.Errorf("%q is still remembered", s.ID)
+		}
+	}
+}

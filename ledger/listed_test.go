@@ -1,0 +1,140 @@
+package ledger
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/device"
+)
+
+func (h *machine) complete(want bool) *machine {
+	h.t.Helper()
+	if got := h.resource("r").Complete; got != want {
+		h.t.Errorf("complete: %t, want %t", got, want)
+	}
+	return h
+}
+
+func (h *machine) registers(want bool) *machine {
+	h.t.Helper()
+	if got := h.resource("r").Register; got != want {
+		h.t.Errorf("registers: %t, want %t", got, want)
+	}
+	return h
+}
+
+func TestTheFirstListWaitsForRememberedDevices(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t, remembered("r", "x", "y"))
+	h.at(0, res("r", dev("x", "a"))).complete(false).wakes(5 * s)
+	h.shows(list{"r": {"x": ok, "y": ReasonGone}})
+	h.at(s, res("r", dev("x", "a"), dev("y", "a"))).complete(true).wakes(-1)
+	h.at(2*s, res("r")).complete(true)
+}
+
+func TestTheFirstListWaitsUntilARememberedDeviceHasSettled(t *testing.T) {
+	t.Parallel()
+	r := grows(res("r", dev("x", "a", "b")))
+	h := newMachine(t, remembered("r", "x")).at(0, grows(res("r")))
+	h.at(s, r).complete(false).wakes(s + 250*ms)
+	h.at(s+250*ms, r).complete(true).shows(list{"r": {"x": ok}})
+}
+
+func TestTheFirstListWaitsForFiveSecondsAtMost(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t, remembered("r", "x"))
+	h.at(4999*ms, res("r")).complete(false)
+	h.at(5*s, res("r")).complete(true).shows(list{"r": {"x": ReasonGone}}).wakes(4999*ms + 10*m)
+}
+
+func TestTheFirstListWaitsForNothingNew(t *testing.T) {
+	t.Parallel()
+	newMachine(t).at(0, res("r")).complete(true).at(s, res("r", dev("x", "a"))).complete(true)
+	newMachine(t, remembered("other", "x")).at(0, res("r", dev("x", "a"))).complete(true)
+}
+
+func TestTheFirstListDoesNotWaitForADeviceThatAnotherResourceOffersNow(t *testing.T) {
+	t.Parallel()
+	newMachine(t, remembered("r", "x")).at(0, res("r"), res("new", dev("x", "a"))).complete(true)
+}
+
+func TestAResourceRegistersWithItsFirstDeviceAndStaysRegistered(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("r")).registers(false)
+	h.at(s, res("r", dev("x", "a"))).registers(true)
+	h.at(2*s, res("r")).registers(true)
+	h.at(m+10*m, res("r")).shows(list{"r": {}}).registers(true)
+}
+
+func TestARememberedDeviceRegistersItsResource(t *testing.T) {
+	t.Parallel()
+	newMachine(t, remembered("r", "x")).at(0, res("r")).registers(true).shows(list{"r": {"x": ReasonGone}})
+}
+
+func TestAResourceThatWasRemovedWhileTheProgramWasDownIsNotRegistered(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t, remembered("r", "x"))
+	h.held = map[string]string{"x": "r"}
+	h.at(0, res("new", dev("x", "a"))).registers(false)
+	h.shows(list{"r": {"x": "now offered by new"}, "new": {}})
+	h.at(2*m, res("new", dev("x", "a"))).shows(list{"r": {"x": "now offered by new"}, "new": {}})
+	h.held = nil
+	h.at(3*m, res("new", dev("x", "a"))).shows(list{"new": {"x": ok}})
+}
+
+func TestDevicesAreListedInNaturalOrder(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("z", dev("x10", "a"), dev("x9", "a")), res("a", dev("y", "a")))
+	var got []string
+	for _, r := range h.out.Resources {
+		for _, e := range r.Devices {
+			got = append(got, r.Name+" "+e.Offer.ID)
+		}
+	}
+	if diff := cmp.Diff([]string{"z x9", "z x10", "a y"}, got); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+}
+
+func TestAQuietOutputHasNoChanges(t *testing.T) {
+	t.Parallel()
+	r := res("r", dev("x", "a"))
+	h := newMachine(t).at(0, r)
+	if diff := cmp.Diff([]Change{{Resource: "r", ID: "x", Healthy: true}}, h.out.Changes); diff != "" || !h.resource("r").Changed {
+		t.Errorf("first (-want +got):\n%s", diff)
+	}
+	if h.at(s, r); len(h.out.Changes) > 0 || h.resource("r").Changed {
+		t.Errorf("nothing happened: %v", h.out.Changes)
+	}
+	moved := dev("x", "a")
+	moved.Nodes[0].HostPath = "/dev/elsewhere"
+	if h.at(2*s, res("r", moved)); len(h.out.Changes) > 0 || !h.resource("r").Changed {
+		t.Errorf("a node has another name: changed %t, changes %v", h.resource("r").Changed, h.out.Changes)
+	}
+	h.at(3*s, res("r"))
+	if diff := cmp.Diff([]Change{{Resource: "r", ID: "x", Reason: ReasonGone}}, h.out.Changes); diff != "" {
+		t.Errorf("gone (-want +got):\n%s", diff)
+	}
+	h.at(30*m, res("r"))
+	if diff := cmp.Diff([]Change{{Resource: "r", ID: "x", Reason: ReasonGone, Left: true}}, h.out.Changes); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+	h.at(31*m, r).at(32 * m).at(33*m + s)
+	if diff := cmp.Diff([]Change{{Resource: "r", ID: "x", Reason: ReasonRemoved, Left: true}}, h.out.Changes); diff != "" {
+		t.Errorf("ended (-want +got):\n%s", diff)
+	}
+}
+
+func TestSlotsOfAnEntry(t *testing.T) {
+	t.Parallel()
+	e := Entry{Offer: device.Offer{ID: "x", Slots: 2, NUMA: []int{1}}, Healthy: true, Retired: []int{3}}
+	want := []device.Listed{
+		{ID: "x", Healthy: true, NUMA: []int{1}},
+		{ID: "x::1", Healthy: true, NUMA: []int{1}},
+		{ID: "x::3", Reason: ReasonSlotRetired, NUMA: []int{1}},
+	}
+	if diff := cmp.Diff(want, Slots(e)); diff != "" {
+		t.Errorf("slots (-want +got):\n%s", diff)
+	}
+}

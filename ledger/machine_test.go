@@ -1,0 +1,147 @@
+package ledger
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/device"
+)
+
+var boot = time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
+
+// machine drives a State through a story. Its clock starts at zero, when the
+// process starts; what is held is asked at every step unless silent.
+type machine struct {
+	t      *testing.T
+	state  State
+	out    Output
+	events map[string]time.Duration
+	held   map[string]string
+	silent bool
+	asked  time.Duration // when held was asked; now where it is negative
+}
+
+func newMachine(t *testing.T, remembered ...Remembered) *machine {
+	t.Helper()
+	return &machine{t: t, state: Restore(remembered), events: map[string]time.Duration{}, asked: -1}
+}
+
+func (h *machine) quiet(hardware string) time.Time {
+	if at, ok := h.events[hardware]; ok {
+		return boot.Add(at)
+	}
+	return time.Time{}
+}
+
+// at is Next at a time after the start.
+func (h *machine) at(d time.Duration, resources ...Resource) *machine {
+	h.t.Helper()
+	in := Input{Now: boot.Add(d), Start: boot, Resources: resources, Quiet: h.quiet}
+	if !h.silent {
+		in.Held = Held{At: in.Now, IDs: h.held}
+		if h.asked >= 0 {
+			in.Held.At = boot.Add(h.asked)
+		}
+	}
+	before := h.state
+	h.state, h.out = before.Next(in)
+	if again, out := before.Next(in); !cmp.Equal(h.out, out) || !cmp.Equal(h.state.Remember(), again.Remember()) {
+		h.t.Errorf("at %s: the same state and input make another output:\n%s", d, cmp.Diff(h.out, out))
+	}
+	if !h.out.Wake.IsZero() && !h.out.Wake.After(in.Now) {
+		h.t.Errorf("at %s: wake is %s, which is not later", d, h.out.Wake.Sub(boot))
+	}
+	return h
+}
+
+// list is what the kubelet is shown: health or reason by resource and slot.
+type list map[string]map[string]string
+
+const ok = "Healthy"
+
+func (h *machine) shows(want list) *machine {
+	h.t.Helper()
+	got := list{}
+	for _, res := range h.out.Resources {
+		got[res.Name] = map[string]string{}
+		for _, e := range res.Devices {
+			for _, slot := range Slots(e) {
+				got[res.Name][slot.ID] = slot.Reason
+				if slot.Healthy {
+					got[res.Name][slot.ID] = ok + slot.Reason
+				}
+			}
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		h.t.Errorf("listed (-want +got):\n%s", diff)
+	}
+	return h
+}
+
+// wakes checks when Next is to be called again; negative is never.
+func (h *machine) wakes(want time.Duration) *machine {
+	h.t.Helper()
+	got := h.out.Wake.Sub(boot)
+	if h.out.Wake.IsZero() {
+		got = -1
+	}
+	if got != want {
+		h.t.Errorf("wakes at %s, want %s", got, want)
+	}
+	return h
+}
+
+func (h *machine) asks(want bool) *machine {
+	h.t.Helper()
+	if h.out.AskHeld != want {
+		h.t.Errorf("asks what is held: %t, want %t", h.out.AskHeld, want)
+	}
+	return h
+}
+
+// resource returns one of the output.
+func (h *machine) resource(name string) ListedResource {
+	h.t.Helper()
+	for _, res := range h.out.Resources {
+		if res.Name == name {
+			return res
+		}
+	}
+	h.t.Errorf("resource %q is not in the output", name)
+	return ListedResource{}
+}
+
+// res makes a resource that remembers a device for ten minutes.
+func res(name string, offers ...device.Offer) Resource {
+	return Resource{Name: name, Offers: offers, ForgetAfter: 10 * time.Minute}
+}
+
+// dev makes an offer of one slot with the nodes of the given keys.
+func dev(id string, keys ...string) device.Offer {
+	o := device.Offer{ID: id, Hardware: "devices/" + id, Slots: 1, NUMA: []int{0}}
+	for i, key := range keys {
+		o.Nodes = append(o.Nodes, device.OfferedNode{Key: key, HostPath: "/dev/" + id + key, Major: 188, Minor: uint32(i)})
+	}
+	return o
+}
+
+func slots(o device.Offer, n int) device.Offer {
+	o.Slots = n
+	return o
+}
+
+func remembered(resource string, ids ...string) Remembered {
+	r := Remembered{Name: resource}
+	for _, id := range ids {
+		r.Devices = append(r.Devices, RememberedDevice{ID: id, Slots: 1, Nodes: []string{"a"}})
+	}
+	return r
+}
+
+func grows(r Resource) Resource {
+	r.Grows = true
+	return r
+}

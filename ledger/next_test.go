@@ -1,0 +1,340 @@
+package ledger
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/device"
+)
+
+const (
+	ms = time.Millisecond
+	s  = time.Second
+	m  = time.Minute
+)
+
+func TestASingleNodeIsHealthyAtOnce(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("r"))
+	h.events["devices/x"] = 10 * s
+	h.at(10*s, res("r", dev("x", "a"))).shows(list{"r": {"x": ok}}).wakes(-1)
+}
+
+func TestANewDeviceWithSeveralNodesSettles(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("r"))
+	h.events["devices/x"] = 10 * s
+	r := res("r", dev("x", "a", "b"))
+	h.at(10*s, r).shows(list{"r": {"x": ReasonSettling}}).wakes(10*s + 250*ms)
+	h.events["devices/x"] = 10*s + 100*ms
+	h.at(10*s+250*ms, r).shows(list{"r": {"x": ReasonSettling}}).wakes(10*s + 350*ms)
+	h.at(10*s+349*ms, r).shows(list{"r": {"x": ReasonSettling}})
+	h.at(10*s+350*ms, r).shows(list{"r": {"x": ok}}).wakes(-1)
+	h.events["devices/x"] = 20 * s
+	h.at(20*s, r).shows(list{"r": {"x": ok}})
+}
+
+func TestADeviceThatMayGrowSettlesWithOneNodeToo(t *testing.T) {
+	t.Parallel()
+	for _, keys := range [][]string{nil, {"a"}, {"a", "b"}} {
+		h := newMachine(t).at(0, grows(res("r")))
+		r := grows(res("r", dev("x", keys...)))
+		h.at(10*s, r).shows(list{"r": {"x": ReasonSettling}}).wakes(10*s + 250*ms)
+		h.at(10*s+250*ms, r).shows(list{"r": {"x": ok}})
+	}
+}
+
+func TestADeviceWithoutHardwareDoesNotGrow(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, grows(res("r")))
+	virtual := device.Offer{ID: "licence", Slots: 1}
+	h.at(10*s, grows(res("r", virtual))).shows(list{"r": {"licence": ok}})
+}
+
+func TestADeviceWithoutNodesIsHealthyAtOnceIfItCannotGrow(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("r"))
+	h.at(10*s, res("r", dev("x"))).shows(list{"r": {"x": ok}})
+}
+
+func TestWhatWasThereAtTheStartDoesNotSettle(t *testing.T) {
+	t.Parallel()
+	r := grows(res("r", dev("x", "a", "b")))
+	t.Run("no event seen", func(t *testing.T) {
+		t.Parallel()
+		newMachine(t).at(0, r).shows(list{"r": {"x": ok}}).wakes(-1)
+	})
+	t.Run("remembered", func(t *testing.T) {
+		t.Parallel()
+		newMachine(t, remembered("r", "x")).at(0, r).shows(list{"r": {"x": ok}}).wakes(-1)
+	})
+	t.Run("event just seen", func(t *testing.T) {
+		t.Parallel()
+		h := newMachine(t)
+		h.events["devices/x"] = 0
+		h.at(100*ms, r).shows(list{"r": {"x": ReasonSettling}}).wakes(250 * ms)
+		h.at(250*ms, r).shows(list{"r": {"x": ok}})
+	})
+	t.Run("a remembered node is missing", func(t *testing.T) {
+		t.Parallel()
+		kept := remembered("r", "x")
+		kept.Devices[0].Nodes = []string{"a", "b", "c"}
+		h := newMachine(t, kept)
+		h.at(0, r).shows(list{"r": {"x": ReasonSettling}}).wakes(250 * ms)
+		h.at(250*ms, r).shows(list{"r": {"x": ok}})
+	})
+	t.Run("found by a later scan", func(t *testing.T) {
+		t.Parallel()
+		newMachine(t, remembered("r", "x")).at(0, grows(res("r"))).at(s, r).shows(list{"r": {"x": ReasonSettling}})
+	})
+}
+
+func TestADeviceWhoseNodesChangeSettlesAgain(t *testing.T) {
+	t.Parallel()
+	companion := func(o device.Offer) device.Offer {
+		o.Nodes = append(o.Nodes, device.OfferedNode{Key: "kfd", HostPath: "/dev/kfd", Companion: true})
+		return o
+	}
+	renamed := dev("x", "a", "b")
+	renamed.Nodes[1].HostPath = "/dev/other"
+	tests := []struct {
+		name    string
+		offer   device.Offer
+		settles bool
+	}{
+		{"same", dev("x", "a", "b"), false},
+		{"one more", dev("x", "a", "b", "c"), true},
+		{"one less", dev("x", "a"), true},
+		{"another name", renamed, true},
+		{"a companion", companion(dev("x", "a", "b")), false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			h := newMachine(t).at(0, grows(res("r", dev("x", "a", "b")))).shows(list{"r": {"x": ok}})
+			want := ok
+			if tt.settles {
+				want = ReasonSettling
+			}
+			h.at(10*s, grows(res("r", tt.offer))).shows(list{"r": {"x": want}})
+			h.at(10*s+250*ms, grows(res("r", tt.offer))).shows(list{"r": {"x": ok}})
+		})
+	}
+}
+
+func TestHardwareThatIsNeverQuietSettlesAfterFiveSeconds(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("r"))
+	r := res("r", dev("x", "a", "b"))
+	for at := 10 * s; at < 15*s; at += 100 * ms {
+		h.events["devices/x"] = at
+		h.at(at, r).shows(list{"r": {"x": ReasonSettling}})
+	}
+	h.wakes(15 * s)
+	h.events["devices/x"] = 15 * s
+	h.at(15*s, r).shows(list{"r": {"x": ok}})
+}
+
+func TestAProblemOfTheOfferMakesTheDeviceUnhealthy(t *testing.T) {
+	t.Parallel()
+	broken := dev("x", "a")
+	broken.Problem = `companion "/dev/kfd" is missing`
+	newMachine(t).at(0, res("r", broken, dev("y", "a"))).shows(list{"r": {"x": broken.Problem, "y": ok}}).
+		at(s, res("r", dev("x", "a"), dev("y", "a"))).shows(list{"r": {"x": ok, "y": ok}})
+}
+
+func TestADeviceThatGoesIsUnhealthyAtOnceAndKeepsItsID(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("r", dev("x", "a"), dev("y", "a")))
+	h.at(s, res("r", dev("y", "a"))).shows(list{"r": {"x": ReasonGone, "y": ok}}).wakes(10*m + s)
+	e := h.resource("r").Devices[0]
+	if diff := cmp.Diff(Entry{Offer: device.Offer{ID: "x", Slots: 1, NUMA: []int{0}}, Reason: ReasonGone}, e); diff != "" {
+		t.Errorf("entry (-want +got):\n%s", diff)
+	}
+	if h.at(2*s, res("r", dev("y", "a"))); h.resource("r").Changed {
+		t.Error("the list changes with the time")
+	}
+	h.at(10*m, res("r", dev("y", "a"))).shows(list{"r": {"x": ReasonGone, "y": ok}})
+	h.at(10*m+s, res("r", dev("y", "a"))).shows(list{"r": {"y": ok}}).wakes(-1).asks(false)
+}
+
+func TestADeviceThatComesBackIsHealthyByItself(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("r", dev("x", "a", "b"))).at(s, res("r"))
+	h.at(2*s, res("r", dev("x", "a", "b"))).shows(list{"r": {"x": ReasonSettling}})
+	h.at(3*s, res("r", dev("x", "a", "b"))).shows(list{"r": {"x": ok}}).wakes(-1)
+	// Its time starts anew when it goes again.
+	h.at(9*m, res("r")).wakes(19 * m)
+}
+
+func TestAGoneDeviceStaysForAMinuteAtLeast(t *testing.T) {
+	t.Parallel()
+	short := func(offers ...device.Offer) Resource {
+		return Resource{Name: "r", Offers: offers, ForgetAfter: s}
+	}
+	h := newMachine(t).at(0, short(dev("x", "a"))).at(s, short())
+	h.wakes(m+s).at(m, short()).shows(list{"r": {"x": ReasonGone}})
+	h.at(m+s, short()).shows(list{"r": {}})
+}
+
+func TestAGoneDeviceStaysWhileItIsHeld(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("r", slots(dev("x", "a"), 2))).at(s, res("r"))
+	gone := list{"r": {"x": ReasonGone, "x::1": ReasonGone}}
+	h.held = map[string]string{"x::1": "r"}
+	h.at(5*m, res("r")).shows(gone).asks(false)
+	h.at(30*m, res("r")).shows(gone).asks(true).wakes(-1)
+	h.held = nil
+	h.at(31*m, res("r")).shows(list{"r": {}}).asks(false)
+}
+
+func TestUnknownCountsAsHeld(t *testing.T) {
+	t.Parallel()
+	gone := list{"r": {"x": ReasonGone}}
+	h := newMachine(t).at(0, res("r", dev("x", "a"))).at(s, res("r"))
+	h.silent = true
+	h.at(30*m, res("r")).shows(gone).asks(true)
+	// An answer from before its time was up may not know of an Allocate call
+	// that was on its way.
+	h.silent, h.asked = false, 10*m
+	h.at(31*m, res("r")).shows(gone).asks(true)
+	h.asked = 10*m + s
+	h.at(32*m, res("r")).shows(list{"r": {}})
+}
+
+func TestSlotsThatALowerCountLeavesOverRetire(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("r", slots(dev("x", "a"), 4)))
+	h.shows(list{"r": {"x": ok, "x::1": ok, "x::2": ok, "x::3": ok}})
+	h.held = map[string]string{"x::2": "r"}
+	less := res("r", slots(dev("x", "a"), 2))
+	h.at(s, less).shows(list{"r": {"x": ok, "x::1": ok, "x::2": ReasonSlotRetired, "x::3": ReasonSlotRetired}}).wakes(m + s)
+	h.at(m, less).shows(list{"r": {"x": ok, "x::1": ok, "x::2": ReasonSlotRetired, "x::3": ReasonSlotRetired}})
+	h.at(m+s, less).shows(list{"r": {"x": ok, "x::1": ok, "x::2": ReasonSlotRetired}}).asks(true)
+	h.at(2*m, res("r", slots(dev("x", "a"), 3))).shows(list{"r": {"x": ok, "x::1": ok, "x::2": ok}}).asks(false).wakes(-1)
+	h.at(3*m, less).at(4*m, less).shows(list{"r": {"x": ok, "x::1": ok, "x::2": ReasonSlotRetired}})
+	h.held = nil
+	h.at(5*m, less).shows(list{"r": {"x": ok, "x::1": ok}})
+}
+
+func TestADeviceThatMovesToAnotherResourceLeavesTheOldOneFirst(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("old", dev("x", "a"), dev("y", "a")), res("new"))
+	h.held = map[string]string{"x": "old"}
+	moved := []Resource{res("old"), res("new", dev("x", "a"), dev("y", "a"))}
+	h.at(s, moved...).shows(list{"old": {"x": "now offered by new", "y": "now offered by new"}, "new": {}}).wakes(m + s)
+	if diff := cmp.Diff([]Waiting{{"x", "old"}, {"y", "old"}}, h.resource("new").Waiting); diff != "" {
+		t.Errorf("waiting (-want +got):\n%s", diff)
+	}
+	h.at(m+s, moved...).shows(list{"old": {"x": "now offered by new"}, "new": {"y": ok}}).asks(true)
+	h.held = nil
+	h.at(2*m, moved...).shows(list{"old": {}, "new": {"x": ok, "y": ok}}).asks(false)
+}
+
+func TestADeviceOfTwoResourcesIsListedByTheFirst(t *testing.T) {
+	t.Parallel()
+	both := []Resource{res("a", dev("x", "a"), dev("x", "b")), res("b", dev("x", "a"))}
+	h := newMachine(t).at(0, both...).shows(list{"a": {"x": ok}, "b": {}})
+	h.at(m, both[1], both[0]).shows(list{"a": {"x": ok}, "b": {}})
+}
+
+func TestWhatIsHeldThroughAnotherNameIsNotListed(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t)
+	h.held = map[string]string{"x::2": "r.old", "y": "r"}
+	r := res("r", dev("x", "a"), dev("y", "a"))
+	h.at(0, r).shows(list{"r": {"y": ok}}).asks(true)
+	if diff := cmp.Diff([]Waiting{{"x", "r.old"}}, h.resource("r").Waiting); diff != "" {
+		t.Errorf("waiting (-want +got):\n%s", diff)
+	}
+	h.held = nil
+	h.at(s, r).shows(list{"r": {"x": ok, "y": ok}}).asks(false)
+}
+
+func TestARemovedResourceEndsOnceNothingOfItIsListed(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("a", dev("x", "a")), res("b", dev("y", "a"), dev("z", "a")))
+	h.held = map[string]string{"z": "b"}
+	a := res("a", dev("x", "a"))
+	h.at(s, a).shows(list{"a": {"x": ok}, "b": {"y": ReasonRemoved, "z": ReasonRemoved}}).wakes(m + s)
+	if !h.resource("b").Register {
+		t.Error("its registration ends before it does")
+	}
+	h.at(m+s, a).shows(list{"a": {"x": ok}, "b": {"z": ReasonRemoved}})
+	h.held = nil
+	if h.at(2*m, a).shows(list{"a": {"x": ok}}); !cmp.Equal(h.out.Ended, []string{"b"}) {
+		t.Errorf("ended: %q", h.out.Ended)
+	}
+	if h.at(3*m, a); len(h.out.Ended) > 0 {
+		t.Errorf("ended again: %q", h.out.Ended)
+	}
+}
+
+func TestAResourceThatComesBackIsListedAgain(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("r", dev("x", "a"))).at(s).shows(list{"r": {"x": ReasonRemoved}})
+	h.at(2*s, res("r", dev("x", "a"))).shows(list{"r": {"x": ok}}).wakes(-1)
+}
+
+func TestARefusedResourceOffersNothing(t *testing.T) {
+	t.Parallel()
+	refused := res("r", dev("x", "a"), dev("y", "a"))
+	refused.Refuse = "when no longer holds"
+	h := newMachine(t).at(0, res("r", dev("x", "a"))).at(s, refused).shows(list{"r": {"x": refused.Refuse}})
+	if h.at(m+s, refused).shows(list{}); !cmp.Equal(h.out.Ended, []string{"r"}) {
+		t.Errorf("ended: %q", h.out.Ended)
+	}
+	if h.at(2*m, refused).shows(list{}); len(h.out.Ended) > 0 {
+		t.Errorf("ended again: %q", h.out.Ended)
+	}
+	h.at(3*m, res("r", dev("x", "a"))).shows(list{"r": {"x": ok}})
+}
+
+func TestAResourceWithoutDevicesEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("r")).shows(list{"r": {}})
+	if h.at(s).shows(list{}); !cmp.Equal(h.out.Ended, []string{"r"}) {
+		t.Errorf("ended: %q", h.out.Ended)
+	}
+}
+
+func TestADeviceHasOneSlotAtLeast(t *testing.T) {
+	t.Parallel()
+	newMachine(t).at(0, res("r", slots(dev("x", "a"), 0))).shows(list{"r": {"x": ok}})
+}
+
+func TestAStateStaysWhatItIs(t *testing.T) {
+	t.Parallel()
+	input := func(d time.Duration, resources ...Resource) Input {
+		return Input{Now: boot.Add(d), Start: boot, Resources: resources, Held: Held{At: boot.Add(d)}}
+	}
+	both := res("r", slots(dev("x", "a"), 2), dev("y", "a"))
+	first, _ := Restore([]Remembered{remembered("r", "x", "y")}).Next(input(0, res("r", slots(dev("x", "a"), 2))))
+	_, want := first.Next(input(s, res("r", slots(dev("x", "a"), 2))))
+	kept := first.Remember()
+	for _, in := range []Input{input(s, both), input(s), input(20 * m), input(m, res("r", dev("x", "a")))} {
+		next, _ := first.Next(in)
+		next.Next(input(40 * m))
+	}
+	if _, got := first.Next(input(s, res("r", slots(dev("x", "a"), 2)))); !cmp.Equal(want, got) {
+		t.Errorf("another output after other calls (-want +got):\n%s", cmp.Diff(want, got))
+	}
+	if !cmp.Equal(kept, first.Remember()) {
+		t.Errorf("remembers otherwise after other calls: %s", cmp.Diff(kept, first.Remember()))
+	}
+}
+
+func BenchmarkNext(b *testing.B) {
+	var offers []device.Offer
+	for i := range 1000 {
+		offers = append(offers, dev(fmt.Sprintf("d%d", i), "a", "b"))
+	}
+	in := Input{Now: boot, Start: boot, Resources: []Resource{res("r", offers...)}}
+	state, _ := State{}.Next(in)
+	for b.Loop() {
+		state, _ = state.Next(in)
+	}
+}

@@ -1,0 +1,161 @@
+package ledger
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+const (
+	stateFile    = "state.json"
+	stateVersion = 1
+	// maxStateSize bounds the file in bytes: a device takes some 100, however
+	// many slots it has, a decision too.
+	maxStateSize = 4 << 20
+)
+
+// Files are the names of what Save and Load may leave in a directory.
+func Files() []string { return []string{stateFile, stateFile + ".bad", stateFile + ".tmp"} }
+
+// Persisted is all that outlives a restart.
+type Persisted struct {
+	Decisions Decisions    `json:"decisions"`
+	Resources []Remembered `json:"resources,omitempty"`
+}
+
+type stateText struct {
+	Version int `json:"version"`
+	Persisted
+}
+
+// Equal reports whether p and q make the same file.
+func (p Persisted) Equal(q Persisted) bool {
+	a, errA := p.text()
+	b, errB := q.text()
+	return errA == nil && errB == nil && bytes.Equal(a, b)
+}
+
+func (p Persisted) text() ([]byte, error) {
+	text, err := json.Marshal(stateText{stateVersion, p})
+	if err != nil {
+		return nil, err
+	}
+	return append(text, '\n'), nil
+}
+
+// Load reads what Save has written to dir. A missing file is an empty
+// Persisted. So is one that can't be used, with an error; where it could be
+// read, but makes no sense, it is kept aside as state.json.bad.
+func Load(dir string) (Persisted, error) {
+	path := filepath.Join(dir, stateFile)
+	p, err := load(path)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return p, nil
+	}
+	err = fmt.Errorf("reading the state: %q: %w", path, err)
+	var bad *badStateError
+	if errors.As(err, &bad) {
+		if rename := os.Rename(path, path+".bad"); rename != nil {
+			return Persisted{}, errors.Join(err, fmt.Errorf("keeping it aside: %w", rename))
+		}
+	}
+	return Persisted{}, err
+}
+
+// badStateError is a file that makes no sense.
+type badStateError struct{ err error }
+
+func (e *badStateError) Error() string { return e.err.Error() }
+func (e *badStateError) Unwrap() error { return e.err }
+
+func load(path string) (Persisted, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Persisted{}, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxStateSize+1))
+	if err != nil {
+		return Persisted{}, err
+	}
+	if len(text) > maxStateSize {
+		return Persisted{}, &badStateError{fmt.Errorf("more than %d bytes", maxStateSize)}
+	}
+	var s stateText
+	if err := json.Unmarshal(text, &s); err != nil {
+		return Persisted{}, &badStateError{err}
+	}
+	if s.Version != stateVersion {
+		return Persisted{}, &badStateError{fmt.Errorf("version %d: want %d", s.Version, stateVersion)}
+	}
+	return s.Persisted, nil
+}
+
+// Save writes p to dir, which it makes where it is missing, so that a reader
+// finds the old file or the new one whatever happens. One process at a time
+// may save to a directory.
+func Save(dir string, p Persisted) error {
+	path := filepath.Join(dir, stateFile)
+	if err := save(dir, path, p); err != nil {
+		return fmt.Errorf("writing the state: %q: %w", path, err)
+	}
+	return nil
+}
+
+func save(dir, path string, p Persisted) (err error) {
+	text, err := p.text()
+	if err != nil {
+		return err
+	}
+	if len(text) > maxStateSize {
+		return fmt.Errorf("%d bytes: want at most %d", len(text), maxStateSize)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	// One name for all, so that a power cut leaves at most one such file.
+	temp := path + ".tmp"
+	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, removeIfThere(temp))
+		}
+	}()
+	if err := writeSynced(temp, text); err != nil {
+		return err
+	}
+	if err := os.Rename(temp, path); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func writeSynced(path string, text []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,215 @@
+package ledger
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/device"
+)
+
+func full() Persisted {
+	return Persisted{
+		Decisions: Decisions{Serials: []Serial{{ID: "usb:10c4:ea60:A1B2C3", Place: "0000:00:14.0:1.2", Contested: true}}},
+		Resources: []Remembered{{Name: "example.com/zigbee", Devices: []RememberedDevice{{ID: "usb:10c4:ea60:A1B2C3", Slots: 3, NUMA: []int{0, 1}, Nodes: []string{"if00:ttyUSB"}}}}},
+	}
+}
+
+func TestWhatIsSavedIsLoaded(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "made", "by", "save")
+	for _, p := range []Persisted{full(), {}} {
+		if err := Save(dir, p); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Load(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(p, got); diff != "" {
+			t.Errorf("loaded (-want +got):\n%s", diff)
+		}
+		if !p.Equal(got) {
+			t.Error("not equal to itself once loaded")
+		}
+	}
+	info, err := os.Stat(filepath.Join(dir, stateFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %s, want 0600", info.Mode())
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
+		t.Errorf("left behind: %v", entries)
+	}
+}
+
+func TestEqualTellsWhatHasToBeSaved(t *testing.T) {
+	t.Parallel()
+	if full().Equal(Persisted{}) || !full().Equal(full()) {
+		t.Error("equality is wrong")
+	}
+	p := full()
+	p.Resources[0].Devices[0].Slots++
+	if p.Equal(full()) {
+		t.Error("another number of slots is equal")
+	}
+	p = full()
+	p.Decisions.Serials[0].Contested = false
+	if p.Equal(full()) {
+		t.Error("another decision is equal")
+	}
+}
+
+func TestAMissingStateIsEmpty(t *testing.T) {
+	t.Parallel()
+	for _, dir := range []string{t.TempDir(), filepath.Join(t.TempDir(), "missing")} {
+		if got, err := Load(dir); err != nil || !got.Equal(Persisted{}) {
+			t.Errorf("Load(%q) = %+v, %v", dir, got, err)
+		}
+	}
+}
+
+func TestAStateThatMakesNoSenseIsKeptAside(t *testing.T) {
+	t.Parallel()
+	good, err := full().text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct{ name, text, want string }{
+		{"empty", "", "unexpected end"},
+		{"cut off", string(good[:len(good)/2]), "unexpected end"},
+		{"zeros", strings.Repeat("\x00", 100), "invalid character"},
+		{"followed by more", string(good) + "{}", "after top-level value"},
+		{"of a later version", strings.Replace(string(good), `"version":1`, `"version":2`, 1), "version 2: want 1"},
+		{"without a version", "{}", "version 0: want 1"},
+		{"of other types", `{"version":1,"resources":{"a":1}}`, "cannot unmarshal"},
+		{"too large", string(good) + strings.Repeat(" ", maxStateSize), "more than"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			path := filepath.Join(dir, stateFile)
+			if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			got, err := Load(dir)
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), path) {
+				t.Errorf("error %v, want one with %q and the path", err, tt.want)
+			}
+			if !got.Equal(Persisted{}) {
+				t.Errorf("loaded %+v", got)
+			}
+			if text, err := os.ReadFile(path + ".bad"); err != nil || string(text) != tt.text {
+				t.Errorf("not kept aside: %v", err)
+			}
+			if _, err := Load(dir); err != nil {
+				t.Errorf("second time: %v", err)
+			}
+			if err := Save(dir, full()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestAStateThatCannotBeReadIsAnError(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, stateFile), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(dir); err == nil {
+		t.Error("a directory is loaded")
+	}
+	if err := Save(dir, full()); err == nil {
+		t.Error("a directory is replaced")
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
+		t.Errorf("left behind: %v", entries)
+	}
+}
+
+func TestAnInterruptedSaveIsOvercome(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, stateFile+".tmp"), []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Save(dir, full()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Load(dir); err != nil || !got.Equal(full()) {
+		t.Errorf("loaded %+v, %v", got, err)
+	}
+}
+
+func TestATooLargeStateIsNotSaved(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := Save(dir, full()); err != nil {
+		t.Fatal(err)
+	}
+	if err := Save(dir, Persisted{Resources: []Remembered{{Name: strings.Repeat("x", maxStateSize)}}}); err == nil {
+		t.Error("saved")
+	}
+	if got, err := Load(dir); err != nil || !got.Equal(full()) {
+		t.Errorf("loaded %+v, %v", got, err)
+	}
+}
+
+func TestRestoreLeavesOutWhatCannotHaveBeenListed(t *testing.T) {
+	t.Parallel()
+	one := func(id string, slots int) RememberedDevice { return RememberedDevice{ID: id, Slots: slots} }
+	state := Restore([]Remembered{
+		{Name: "a", Devices: []RememberedDevice{one("x", 1), one("x", 2), one("not an id", 1), one("y::1", 1), one("none", 0), one("many", device.MaxSlots+1), {ID: "u", Slots: 1, NUMA: []int{0, -1}}}},
+		{Name: "b", Devices: []RememberedDevice{one("x", 1), one("z", 2)}},
+		{Name: "a", Devices: []RememberedDevice{one("w", 1)}},
+		{Name: "", Devices: []RememberedDevice{one("v", 1)}},
+		{Name: "c"},
+	})
+	want := []Remembered{{Name: "a", Devices: []RememberedDevice{one("x", 1)}}, {Name: "b", Devices: []RememberedDevice{one("z", 2)}}}
+	if diff := cmp.Diff(want, state.Remember()); diff != "" {
+		t.Errorf("remembers (-want +got):\n%s", diff)
+	}
+}
+
+func TestARestartChangesNothingThatIsListed(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("r", slots(dev("x", "a"), 4), dev("y", "a"), dev("z", "a")))
+	less := res("r", slots(dev("x", "a"), 2), dev("y", "a"))
+	h.at(s, less).shows(list{"r": {"x": ok, "x::1": ok, "x::2": ReasonSlotRetired, "x::3": ReasonSlotRetired, "y": ok, "z": ReasonGone}})
+	shown := list{"r": {"x": ok, "x::1": ok, "x::2": ReasonSlotRetired, "x::3": ReasonSlotRetired, "y": ok, "z": ReasonGone}}
+	next := newMachine(t, h.state.Remember()...)
+	next.at(0, less).shows(shown).at(m-s, less).shows(shown)
+	next.at(m, less).shows(list{"r": {"x": ok, "x::1": ok, "y": ok, "z": ReasonGone}})
+}
+
+func FuzzLoad(f *testing.F) {
+	good, err := full().text()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add([]byte(`{"version":1,"resources":[{"name":"r","devices":[{"id":"x","slots":9999999,"numa":[-1]}]}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, stateFile), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p, err := Load(dir)
+		if err != nil && !p.Equal(Persisted{}) {
+			t.Errorf("a value and an error: %v", err)
+		}
+		h := newMachine(t, p.Resources...)
+		h.at(0).at(m)
+		if err := Save(dir, Persisted{p.Decisions, h.state.Remember()}); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,204 @@
+// Package ledger keeps the life of devices: which form of its ID a device
+// goes by (Identify), what the kubelet is shown of it from the moment it is
+// there until the moment it may be forgotten (State), and what of both
+// outlives a restart (Load, Save). Identify and State.Next are pure: all that
+// they know of the world is in their arguments, the time included.
+package ledger
+
+import (
+	"time"
+
+	"github.com/generic-dp/generic-dp/device"
+)
+
+// Reasons why a device is listed as Unhealthy, besides those that an offer
+// brings along. They are constant: a list changes when a device does, not
+// with the time.
+const (
+	ReasonSettling    = "settling"
+	ReasonGone        = "device is gone"
+	ReasonSlotRetired = "slot retired: count was lowered"
+	ReasonRemoved     = "resource was removed from the configuration"
+	reasonMoved       = "now offered by " // and the name of the resource
+)
+
+const (
+	// settleTime without an event makes a device complete: its drivers have
+	// bound and its nodes are there.
+	settleTime = 250 * time.Millisecond
+	// settleLimit ends the wait for hardware that always has an event.
+	settleLimit = 5 * time.Second
+	// leaveAfter is how long a slot is Unhealthy at least before it leaves
+	// the list. A kubelet that finds a device gone from the list at the end
+	// of an Allocate call for it panics, so that call must be over.
+	leaveAfter = time.Minute
+	// completeAfter is how long the first list waits for remembered devices.
+	completeAfter = 5 * time.Second
+)
+
+// Input is all that Next looks at.
+type Input struct {
+	// Now, and when the process started, by one clock.
+	Now, Start time.Time
+	// Resources of the configuration in file order, with what was matched.
+	// A resource that is no longer among them is retired.
+	Resources []Resource
+	Held      Held
+	// Quiet returns the time of the last kernel event at or below a sysfs
+	// path, zero for never; nil is never for all.
+	Quiet func(hardware string) time.Time
+}
+
+// Resource is one resource and what is matched for it now.
+type Resource struct {
+	Name   string
+	Offers []device.Offer
+	// Grows says that a device is its hardware with all selected nodes (each
+	// is "device"), so that one that has just come may have more in a moment.
+	Grows bool
+	// ForgetAfter is how long a device that is gone stays listed; less than a
+	// minute is a minute.
+	ForgetAfter time.Duration
+	// Refuse is why the whole resource is being retired; empty where it isn't.
+	// Offers don't count then.
+	Refuse string
+}
+
+// Held is which slots containers hold, as the kubelet says.
+type Held struct {
+	// At is when it was asked; zero is never, and what is not known to be
+	// free counts as held. A slot leaves the list only by an answer that was
+	// given after its time was up, since an older one may not know of an
+	// Allocate call that was on its way.
+	At time.Time
+	// IDs of slots and the resource that each is held through. Those of other
+	// programs' resources are left out.
+	IDs map[string]string
+}
+
+// Output is what follows from an Input.
+type Output struct {
+	// Resources in the order of the configuration, then those being retired
+	// that are no longer in it, by name.
+	Resources []ListedResource
+	// Ended are resources that were retired and have nothing left to list:
+	// their streams may end.
+	Ended []string
+	// Changes since the last output, for the log.
+	Changes []Change
+	// Wake is when Next must be called again if nothing happens before; zero
+	// where nothing changes with time alone.
+	Wake time.Time
+	// AskHeld says that something waits for nothing but to be free: ask what
+	// is held now and then, and call Next with the answer.
+	AskHeld bool
+}
+
+// ListedResource is one resource as the kubelet is shown it.
+type ListedResource struct {
+	Name string
+	// Devices in natural order of their IDs, which are unique over all
+	// resources.
+	Devices []Entry
+	// Complete says that every device remembered from before the start is
+	// there, or that it was waited for long enough: a first list that lacks a
+	// device ends the pods that hold it.
+	Complete bool
+	// Register says that the kubelet has to know of the resource: a device is
+	// or was there. It stays until the resource has ended. A resource that is
+	// being retired is never registered for that.
+	Register bool
+	// Waiting are devices that are matched, but not listed yet, since another
+	// resource has them on its list or a container holds them through it.
+	Waiting []Waiting
+	// Changed says that any of this differs from the last output.
+	Changed bool
+}
+
+// Waiting is a device that another resource still has.
+type Waiting struct {
+	ID string
+	By string // the name of that resource
+}
+
+// Entry is one listed device.
+type Entry struct {
+	// Offer as it is matched now. Of a device that isn't matched any more
+	// only ID, Slots and NUMA are known.
+	Offer   device.Offer
+	Healthy bool
+	// Reason why it isn't, in words for an administrator.
+	Reason string
+	// Present says that the device is matched now.
+	Present bool
+	// Retired are slots from Offer.Slots on that are still listed, sorted.
+	Retired []int
+}
+
+// Change is a device that turned up, changed its health or left.
+type Change struct {
+	Resource string
+	ID       string
+	Healthy  bool
+	Reason   string
+	// Left says that the device is no longer listed.
+	Left bool
+}
+
+// State is what is listed and since when. The zero State lists and remembers
+// nothing. States are values: Next leaves the one it is called on as it is.
+type State struct {
+	started   bool
+	resources []resource
+}
+
+type resource struct {
+	name       string
+	registered bool
+	records    map[string]record // by ID
+	// pending are IDs from before the start that have not been there since.
+	pending map[string]bool
+	last    ListedResource
+}
+
+// record is the life of one device.
+type record struct {
+	offer   device.Offer
+	present bool
+	// settled is reached once and lost when the nodes change or go. The wait
+	// began with begun, and changed is the last change that was seen here;
+	// zero for what was there at the start.
+	settled        bool
+	begun, changed time.Time
+	// nodes of the device without companions. keys are their keys, kept while
+	// the device is away: it is whole when it has them again.
+	nodes []node
+	keys  []string
+	// since is when the device began to leave: when it went, moved or its
+	// resource was retired. Zero while it stays.
+	since   time.Time
+	retired []retiredSlot // by slot
+}
+
+// node is what makes a node another one.
+type node struct {
+	key, path    string
+	major, minor uint32
+}
+
+type retiredSlot struct {
+	slot  int
+	since time.Time
+}
+
+// Slots returns the slots of an entry as the kubelet is shown them.
+func Slots(e Entry) []device.Listed {
+	slots := make([]device.Listed, 0, e.Offer.Slots+len(e.Retired))
+	for k := range e.Offer.Slots {
+		slots = append(slots, device.Listed{ID: device.SlotID(e.Offer.ID, k), Healthy: e.Healthy, Reason: e.Reason, NUMA: e.Offer.NUMA})
+	}
+	for _, k := range e.Retired {
+		slots = append(slots, device.Listed{ID: device.SlotID(e.Offer.ID, k), Reason: ReasonSlotRetired, NUMA: e.Offer.NUMA})
+	}
+	return slots
+}

@@ -1,0 +1,276 @@
+// Package links keeps the links that follow devices.
+//
+// The kubelet asks once in a pod's life what a container is to get and uses
+// the answer at every later start of it, and container runtimes resolve a
+// symbolic link in a device's host path at each start. So a container is
+// given <run-dir>/links/<ID>/<key>, which leads to whatever node the device
+// has now. The danger is the other way round: a link that outlives its device
+// would hand the next device of that name to the wrong container. Hence stale
+// links go first, whatever else happens.
+package links
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/device"
+)
+
+// tempPrefix begins the names of links that are being made. No ID or key
+// begins with a dot.
+const tempPrefix = ".new-"
+
+// Tree is the directory of all links, <run-dir>/links. It keeps nothing in
+// memory: what is on disk is the truth, and what was lost is made anew. One
+// caller at a time may change a tree; Path may be called at any time.
+type Tree struct {
+	// Dir is an absolute path that means the same on the host.
+	Dir string
+}
+
+// Link is one link: the node with this key of the device with this ID is at
+// Target, a path on the host such as "/dev/ttyUSB1".
+type Link struct {
+	ID, Key, Target string
+}
+
+// For lists the links of an offer: one for each followed node, companions
+// included. An offer that is handed over by a CDI name has none, since its
+// CDI entry is what follows.
+func For(o device.Offer) []Link {
+	if o.CDI {
+		return nil
+	}
+	var want []Link
+	for _, n := range o.Nodes {
+		if n.Follow {
+			want = append(want, Link{ID: o.ID, Key: n.Key, Target: n.HostPath})
+		}
+	}
+	return want
+}
+
+// Path is where the link of a node is, whether it exists or not.
+func (t *Tree) Path(id, key string) string { return filepath.Join(t.Dir, id, key) }
+
+// Sync makes the tree hold exactly the links in want. All that is stale or
+// leads elsewhere is removed before any link is made, so that at no time two
+// devices' links are mixed up; links that are right are left untouched, and
+// where all are right nothing is written. What can't be done does not stop
+// the rest; the error joins all failures.
+func (t *Tree) Sync(want []Link) error {
+	byID, errs := group(want)
+	ids, err := t.entries(t.Dir)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	for _, e := range ids {
+		links, wanted := byID[e.Name()]
+		if !wanted || !e.IsDir() {
+			errs = append(errs, t.remove(filepath.Join(t.Dir, e.Name())))
+			continue
+		}
+		errs = append(errs, t.prune(e.Name(), links))
+	}
+	for _, l := range sorted(want) {
+		if byID[l.ID][l.Key] == l.Target && l.Target != "" {
+			errs = append(errs, t.make(l))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// List reads which links the tree holds, by ID and key: what to pass to Sync
+// for devices that are still held though no configuration names them.
+func (t *Tree) List() ([]Link, error) {
+	ids, err := t.entries(t.Dir)
+	if err != nil {
+		return nil, err
+	}
+	var have []Link
+	var errs []error
+	for _, id := range ids {
+		if !id.IsDir() {
+			continue
+		}
+		keys, err := t.entries(filepath.Join(t.Dir, id.Name()))
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		for _, key := range keys {
+			if strings.HasPrefix(key.Name(), tempPrefix) {
+				continue
+			}
+			if target, err := os.Readlink(t.Path(id.Name(), key.Name())); err == nil {
+				have = append(have, Link{ID: id.Name(), Key: key.Name(), Target: target})
+			}
+		}
+	}
+	return have, errors.Join(errs...)
+}
+
+// Remove removes all links of a device. It is no error if there are none.
+func (t *Tree) Remove(id string) error {
+	if err := checkName(id); err != nil {
+		return fmt.Errorf("--run-dir: %w", err)
+	}
+	return t.remove(filepath.Join(t.Dir, id))
+}
+
+// Sweep removes the links of all devices that keep does not want: at start
+// and on reload those that are neither configured nor held.
+func (t *Tree) Sweep(keep func(id string) bool) error {
+	ids, err := t.entries(t.Dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range ids {
+		if !e.IsDir() || !keep(e.Name()) {
+			errs = append(errs, t.remove(filepath.Join(t.Dir, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Clean removes the whole tree.
+func (t *Tree) Clean() error { return t.remove(t.Dir) }
+
+// prune removes from a device's directory what is not among links (targets
+// by key) or leads elsewhere.
+func (t *Tree) prune(id string, links map[string]string) error {
+	have, err := t.entries(filepath.Join(t.Dir, id))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range have {
+		path := t.Path(id, e.Name())
+		if target, err := os.Readlink(path); err != nil || links[e.Name()] != target {
+			errs = append(errs, t.remove(path))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// make makes a link unless it is there already. It appears under its name in
+// one step: a runtime sees no link or a whole one.
+func (t *Tree) make(l Link) error {
+	path := t.Path(l.ID, l.Key)
+	if target, err := os.Readlink(path); err == nil && target == l.Target {
+		return nil
+	}
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("--run-dir: make directory %q: %w", dir, cause(err))
+	}
+	temp := filepath.Join(dir, tempPrefix+l.Key)
+	err := os.Symlink(l.Target, temp)
+	if errors.Is(err, fs.ErrExist) { // left over from a crash
+		if err = os.Remove(temp); err == nil {
+			err = os.Symlink(l.Target, temp)
+		}
+	}
+	if err == nil {
+		if err = os.Rename(temp, path); err != nil {
+			_ = os.Remove(temp) // the next Sync removes it too
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("--run-dir: make link %q: %w", path, cause(err))
+	}
+	return nil
+}
+
+// remove removes whatever is at path, if anything.
+func (t *Tree) remove(path string) error {
+	if err := os.RemoveAll(path); err != nil {
+		return fmt.Errorf("--run-dir: remove %q: %w", path, cause(err))
+	}
+	return nil
+}
+
+// entries lists a directory by name; one that is missing is empty.
+func (t *Tree) entries(dir string) ([]fs.DirEntry, error) {
+	list, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return list, fmt.Errorf("--run-dir: read %q: %w", dir, cause(err))
+	}
+	return list, nil
+}
+
+// group sorts links into targets by ID and key. What can't be a link and what
+// is asked for twice with different targets is an error and has no entry.
+func group(want []Link) (map[string]map[string]string, []error) {
+	byID := map[string]map[string]string{}
+	var errs []error
+	for _, l := range want {
+		if err := check(l); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		links := byID[l.ID]
+		if links == nil {
+			links = map[string]string{}
+			byID[l.ID] = links
+		}
+		switch target, ok := links[l.Key]; {
+		case !ok:
+			links[l.Key] = l.Target
+		case target != l.Target:
+			errs = append(errs, fmt.Errorf("--run-dir: link %q of device %q cannot lead to both %q and %q", l.Key, l.ID, target, l.Target))
+			links[l.Key] = "" // right is neither
+		}
+	}
+	return byID, errs
+}
+
+// sorted returns links by ID and key.
+func sorted(want []Link) []Link {
+	return slices.SortedFunc(slices.Values(want), func(a, b Link) int {
+		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Key, b.Key))
+	})
+}
+
+// check refuses what would leave the tree. IDs and keys are safe by their
+// grammar; parts of them come from what a USB device says, so this is looked
+// at again where it matters.
+func check(l Link) error {
+	if err := checkName(l.ID); err != nil {
+		return fmt.Errorf("--run-dir: %w", err)
+	}
+	if err := checkName(l.Key); err != nil {
+		return fmt.Errorf("--run-dir: device %q: %w", l.ID, err)
+	}
+	if !filepath.IsAbs(l.Target) {
+		return fmt.Errorf("--run-dir: device %q: link %q: target %q is not an absolute path", l.ID, l.Key, l.Target)
+	}
+	return nil
+}
+
+func checkName(name string) error {
+	if name == "" || strings.HasPrefix(name, ".") || strings.ContainsAny(name, "/\x00") {
+		return fmt.Errorf("%q cannot name a link: want a name without %q that does not begin with a dot", name, "/")
+	}
+	return nil
+}
+
+// cause takes the reason out of an error that repeats operation and path.
+func cause(err error) error {
+	var pathErr *fs.PathError
+	var linkErr *os.LinkError
+	switch {
+	case errors.As(err, &pathErr):
+		return pathErr.Err
+	case errors.As(err, &linkErr):
+		return linkErr.Err
+	}
+	return err
+}

@@ -1,0 +1,311 @@
+package links_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/links"
+)
+
+const (
+	dongle = "usb:10c4:ea60:A1B2C3"
+	camera = "usb:046d:0825:port:0000:00:14.0:1.2"
+	tty    = "if00:ttyUSB"
+)
+
+func newTree(t *testing.T) *links.Tree {
+	t.Helper()
+	return &links.Tree{Dir: filepath.Join(t.TempDir(), "run", "links")}
+}
+
+// look reads the whole tree: the target of each link, and what else there is.
+func look(t *testing.T, tree *links.Tree) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	err := filepath.WalkDir(tree.Dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == tree.Dir {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			return err
+		}
+		rel, _ := filepath.Rel(tree.Dir, path)
+		switch target, err := os.Readlink(path); {
+		case err == nil:
+			found[rel] = target
+		case !d.IsDir():
+			found[rel] = "file"
+		case strings.Contains(rel, "/"):
+			found[rel] = "directory"
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func TestSync(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name    string
+		prepare func(t *testing.T, tree *links.Tree)
+		before  []links.Link
+		want    []links.Link
+		tree    map[string]string
+		wantErr string
+	}{
+		{
+			name: "first",
+			want: []links.Link{{dongle, tty, "/dev/ttyUSB0"}, {camera, "if00:video", "/dev/video0"}, {camera, "if00:video.1", "/dev/video1"}},
+			tree: map[string]string{dongle + "/" + tty: "/dev/ttyUSB0", camera + "/if00:video": "/dev/video0", camera + "/if00:video.1": "/dev/video1"},
+		},
+		{
+			name:   "node moved",
+			before: []links.Link{{dongle, tty, "/dev/ttyUSB0"}},
+			want:   []links.Link{{dongle, tty, "/dev/ttyUSB1"}},
+			tree:   map[string]string{dongle + "/" + tty: "/dev/ttyUSB1"},
+		},
+		{
+			name:   "nodes swapped",
+			before: []links.Link{{dongle, tty, "/dev/ttyUSB0"}, {camera, tty, "/dev/ttyUSB1"}},
+			want:   []links.Link{{dongle, tty, "/dev/ttyUSB1"}, {camera, tty, "/dev/ttyUSB0"}},
+			tree:   map[string]string{dongle + "/" + tty: "/dev/ttyUSB1", camera + "/" + tty: "/dev/ttyUSB0"},
+		},
+		{
+			name:   "device gone",
+			before: []links.Link{{dongle, tty, "/dev/ttyUSB0"}, {camera, "if00:video", "/dev/video0"}},
+			want:   []links.Link{{camera, "if00:video", "/dev/video0"}},
+			tree:   map[string]string{camera + "/if00:video": "/dev/video0"},
+		},
+		{
+			name:   "key gone",
+			before: []links.Link{{camera, "if00:video", "/dev/video0"}, {camera, "if00:video.1", "/dev/video1"}},
+			want:   []links.Link{{camera, "if00:video", "/dev/video0"}},
+			tree:   map[string]string{camera + "/if00:video": "/dev/video0"},
+		},
+		{
+			name:   "nothing wanted",
+			before: []links.Link{{dongle, tty, "/dev/ttyUSB0"}},
+			tree:   map[string]string{},
+		},
+		{
+			name: "left over from a crash",
+			prepare: func(t *testing.T, tree *links.Tree) {
+				dir := filepath.Join(tree.Dir, dongle)
+				must(t, os.MkdirAll(dir, 0o755))
+				must(t, os.Symlink("/dev/ttyUSB7", filepath.Join(dir, ".new-"+tty)))
+				must(t, os.Symlink("/dev/null", filepath.Join(tree.Dir, "stray")))
+			},
+			want: []links.Link{{dongle, tty, "/dev/ttyUSB0"}},
+			tree: map[string]string{dongle + "/" + tty: "/dev/ttyUSB0"},
+		},
+		{
+			name: "something else in the place of a link",
+			prepare: func(t *testing.T, tree *links.Tree) {
+				must(t, os.MkdirAll(filepath.Join(tree.Dir, dongle, tty, "x"), 0o755))
+				must(t, os.WriteFile(filepath.Join(tree.Dir, camera), nil, 0o600))
+			},
+			want: []links.Link{{dongle, tty, "/dev/ttyUSB0"}, {camera, "if00:video", "/dev/video0"}},
+			tree: map[string]string{dongle + "/" + tty: "/dev/ttyUSB0", camera + "/if00:video": "/dev/video0"},
+		},
+		{
+			name:   "same link twice",
+			before: nil,
+			want:   []links.Link{{dongle, tty, "/dev/ttyUSB0"}, {dongle, tty, "/dev/ttyUSB0"}},
+			tree:   map[string]string{dongle + "/" + tty: "/dev/ttyUSB0"},
+		},
+		{
+			name:    "two targets: neither, and the others are made",
+			before:  []links.Link{{dongle, tty, "/dev/ttyUSB0"}},
+			want:    []links.Link{{dongle, tty, "/dev/ttyUSB0"}, {dongle, tty, "/dev/ttyUSB1"}, {camera, "if00:video", "/dev/video0"}},
+			tree:    map[string]string{camera + "/if00:video": "/dev/video0"},
+			wantErr: `--run-dir: link "if00:ttyUSB" of device "usb:10c4:ea60:A1B2C3" cannot lead to both "/dev/ttyUSB0" and "/dev/ttyUSB1"`,
+		},
+		{
+			name:    "slash in an ID",
+			want:    []links.Link{{"../../etc", tty, "/dev/ttyUSB0"}, {dongle, tty, "/dev/ttyUSB0"}},
+			tree:    map[string]string{dongle + "/" + tty: "/dev/ttyUSB0"},
+			wantErr: `--run-dir: "../../etc" cannot name a link`,
+		},
+		{
+			name:    "dots as a key",
+			want:    []links.Link{{dongle, "..", "/dev/ttyUSB0"}},
+			tree:    map[string]string{},
+			wantErr: `--run-dir: device "usb:10c4:ea60:A1B2C3": ".." cannot name a link`,
+		},
+		{
+			name:    "empty key",
+			want:    []links.Link{{dongle, "", "/dev/ttyUSB0"}},
+			tree:    map[string]string{},
+			wantErr: `"" cannot name a link`,
+		},
+		{
+			name:    "relative target",
+			want:    []links.Link{{dongle, tty, "ttyUSB0"}},
+			tree:    map[string]string{},
+			wantErr: `target "ttyUSB0" is not an absolute path`,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			tree := newTree(t)
+			if tc.prepare != nil {
+				tc.prepare(t, tree)
+			}
+			if tc.before != nil {
+				must(t, tree.Sync(tc.before))
+			}
+			err := tree.Sync(tc.want)
+			if tc.wantErr == "" {
+				must(t, err)
+			} else if err == nil || !strings.Contains(err.Error(), tc.wantErr) {
+				t.Errorf("error = %v, want %q in it", err, tc.wantErr)
+			}
+			if diff := cmp.Diff(tc.tree, look(t, tree)); diff != "" {
+				t.Errorf("tree (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A tree that is right is left alone: directories that can't be written to
+// are no hindrance, and their times do not change.
+func TestSyncWritesNothingWhenRight(t *testing.T) {
+	t.Parallel()
+	tree := newTree(t)
+	want := []links.Link{{dongle, tty, "/dev/ttyUSB0"}, {camera, "if00:video", "/dev/video0"}}
+	must(t, tree.Sync(want))
+	long := time.Unix(1_000_000_000, 0)
+	dirs := []string{tree.Dir, filepath.Join(tree.Dir, dongle), filepath.Join(tree.Dir, camera)}
+	for _, dir := range dirs {
+		must(t, os.Chtimes(dir, long, long))
+	}
+	must(t, tree.Sync(want))
+	for _, dir := range dirs {
+		info, err := os.Stat(dir)
+		must(t, err)
+		if !info.ModTime().Equal(long) {
+			t.Errorf("%s was written to", dir)
+		}
+	}
+}
+
+func TestSyncHeals(t *testing.T) {
+	t.Parallel()
+	tree := newTree(t)
+	want := []links.Link{{dongle, tty, "/dev/ttyUSB0"}, {camera, "if00:video", "/dev/video0"}}
+	for _, lost := range []string{tree.Dir, filepath.Dir(tree.Dir), filepath.Join(tree.Dir, dongle), tree.Path(dongle, tty)} {
+		must(t, tree.Sync(want))
+		must(t, os.RemoveAll(lost))
+		must(t, tree.Sync(want))
+		have, err := tree.List()
+		must(t, err)
+		if diff := cmp.Diff([]links.Link{want[1], want[0]}, have); diff != "" {
+			t.Errorf("after the loss of %s (-want +got):\n%s", lost, diff)
+		}
+	}
+}
+
+func TestRemoveSweepClean(t *testing.T) {
+	t.Parallel()
+	all := []links.Link{{dongle, tty, "/dev/ttyUSB0"}, {camera, "if00:video", "/dev/video0"}, {"fuse", "fuse", "/dev/fuse"}}
+	for _, tc := range []struct {
+		name string
+		do   func(*links.Tree) error
+		want []string
+	}{
+		{"remove", func(t *links.Tree) error { return t.Remove(dongle) }, []string{"fuse/fuse", camera + "/if00:video"}},
+		{"remove unknown", func(t *links.Tree) error { return t.Remove("tun") }, []string{"fuse/fuse", camera + "/if00:video", dongle + "/" + tty}},
+		{"sweep", func(t *links.Tree) error { return t.Sweep(func(id string) bool { return id == dongle }) }, []string{dongle + "/" + tty}},
+		{"clean", (*links.Tree).Clean, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			tree := newTree(t)
+			must(t, tc.do(tree)) // nothing is there yet
+			must(t, tree.Sync(all))
+			must(t, tc.do(tree))
+			var have []string
+			list, err := tree.List()
+			must(t, err)
+			for _, l := range list {
+				have = append(have, l.ID+"/"+l.Key)
+			}
+			if diff := cmp.Diff(tc.want, have); diff != "" {
+				t.Errorf("links (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRemoveLeavesTheTreeOnly(t *testing.T) {
+	t.Parallel()
+	tree := newTree(t)
+	outside := filepath.Join(filepath.Dir(tree.Dir), "state")
+	must(t, os.MkdirAll(outside, 0o755))
+	for _, id := range []string{"", ".", "..", "../state", dongle + "/../../state"} {
+		if err := tree.Remove(id); err == nil {
+			t.Errorf("Remove(%q) did not refuse", id)
+		}
+	}
+	if _, err := os.Stat(outside); err != nil {
+		t.Error(err)
+	}
+}
+
+// A device that can't be linked does not keep the others from it.
+func TestSyncGoesOn(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	blocked := filepath.Join(dir, "file")
+	must(t, os.WriteFile(blocked, nil, 0o600))
+	tree := &links.Tree{Dir: filepath.Join(blocked, "links")}
+	err := tree.Sync([]links.Link{{dongle, tty, "/dev/ttyUSB0"}})
+	if err == nil || !strings.Contains(err.Error(), "--run-dir") || !strings.Contains(err.Error(), tree.Dir) {
+		t.Errorf("error = %v, want --run-dir and the path in it", err)
+	}
+
+	tree = newTree(t)
+	long := strings.Repeat("x", 300) // longer than a file name may be
+	err = tree.Sync([]links.Link{{camera, long, "/dev/video0"}, {dongle, tty, "/dev/ttyUSB0"}})
+	if err == nil || !strings.Contains(err.Error(), "--run-dir") {
+		t.Errorf("error = %v, want --run-dir in it", err)
+	}
+	if diff := cmp.Diff(map[string]string{dongle + "/" + tty: "/dev/ttyUSB0"}, look(t, tree)); diff != "" {
+		t.Errorf("tree (-want +got):\n%s", diff)
+	}
+}
+
+func TestFor(t *testing.T) {
+	t.Parallel()
+	offer := device.Offer{ID: dongle, Nodes: []device.OfferedNode{
+		{HostPath: "/dev/ttyUSB1", Key: tty, Follow: true},
+		{HostPath: "/dev/kfd", Key: "kfd", Companion: true},
+		{HostPath: "/dev/snd/controlC1", Key: "0000:00:1f.3:controlC", Follow: true, Companion: true},
+	}}
+	want := []links.Link{{dongle, tty, "/dev/ttyUSB1"}, {dongle, "0000:00:1f.3:controlC", "/dev/snd/controlC1"}}
+	if diff := cmp.Diff(want, links.For(offer)); diff != "" {
+		t.Errorf("links (-want +got):\n%s", diff)
+	}
+	offer.CDI = true
+	if have := links.For(offer); have != nil {
+		t.Errorf("links of an offer handed over by CDI = %v, want none", have)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,99 @@
+package matchers
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/device"
+)
+
+// Dirs lists the directories of the host, sorted, in which something may
+// appear or go that a glob or a companion of the configuration selects: what
+// to watch besides the kernel's events, which do not tell of links and of
+// nodes made by hand. Of each pattern it is the directory that the pattern
+// names up to its first wildcard, or the nearest one above that is there, and
+// below it every one that the pattern goes through.
+func Dirs(cfg *config.Config, snap *device.Snapshot) []string {
+	w := dirWatch{snap: snap, dirs: map[string]bool{}, done: map[string]bool{}}
+	for i := range cfg.Resources {
+		r := &cfg.Resources[i]
+		for _, m := range slices.Concat(r.Match, r.Exclude) {
+			for _, p := range m.Glob.Patterns() {
+				w.add(strings.TrimSpace(strings.TrimPrefix(p, "!")))
+			}
+		}
+		for _, c := range r.With {
+			w.add(c.Glob)
+			// Up to the first variable, a path is as it is written.
+			if fixed, open, _ := strings.Cut(c.Path.String(), "${"); open != "" {
+				w.add(path.Dir(fixed+"x") + "/*")
+			} else {
+				w.add(fixed)
+			}
+		}
+	}
+	found := make([]string, 0, len(w.dirs))
+	for d := range w.dirs {
+		found = append(found, d)
+	}
+	slices.Sort(found)
+	return found
+}
+
+// dirWatch gathers directories.
+type dirWatch struct {
+	snap *device.Snapshot
+	dirs map[string]bool
+	done map[string]bool // patterns
+}
+
+func (w *dirWatch) add(pattern string) {
+	if w.done[pattern] || !strings.HasPrefix(pattern, "/dev/") {
+		return
+	}
+	w.done[pattern] = true
+	v, err := config.ParseGlob(pattern)
+	if err != nil {
+		return
+	}
+	for _, prefix := range v.Prefixes() {
+		w.dirs[w.above(prefix)] = true
+	}
+	// What the pattern goes through: "/dev/bus/*" of "/dev/bus/*/*".
+	for i := range pattern {
+		if pattern[i] == '/' {
+			w.through(pattern[:i])
+		}
+	}
+	if strings.HasSuffix(pattern, "**") {
+		w.through(pattern)
+	}
+}
+
+// through adds the directories that a pattern with wildcards matches.
+func (w *dirWatch) through(pattern string) {
+	if !strings.ContainsAny(pattern, `*?[{\`) {
+		return
+	}
+	v, err := config.ParseGlob(pattern)
+	if err != nil { // cut within {a/b,c}, whose alternatives are prefixes
+		return
+	}
+	for _, dir := range w.snap.Dirs {
+		if v.Match(dir) {
+			w.dirs[dir] = true
+		}
+	}
+}
+
+// above is the nearest directory above a path that is there.
+func (w *dirWatch) above(p string) string {
+	for dir := path.Dir(p); strings.HasPrefix(dir, "/dev/"); dir = path.Dir(dir) {
+		if _, found := slices.BinarySearch(w.snap.Dirs, dir); found {
+			return dir
+		}
+	}
+	return "/dev"
+}

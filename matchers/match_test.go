@@ -1,0 +1,335 @@
+package matchers_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/inventory"
+	"github.com/generic-dp/generic-dp/matchers"
+)
+
+// The machines of testdata/machines that tests ask.
+const (
+	desktop = "desktop-xhci"
+	pi      = "raspberry-pi-4"
+	server  = "server-two-socket"
+)
+
+func machine(t testing.TB, name string) *device.Snapshot {
+	t.Helper()
+	tree := sysfstest.Load(t, filepath.Join("..", "testdata", "machines", name+".txtar"))
+	snap, err := inventory.New(inventory.Options{Sysfs: tree.Sysfs(), Dev: tree.Dev()}).Scan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return snap
+}
+
+// parse reads the resources of a configuration; each begins with a line
+// "[[resource]]", which may be left out where there is one.
+func parse(t testing.TB, toml string) *config.Config {
+	t.Helper()
+	if !strings.Contains(toml, "[[resource]]") {
+		toml = "[[resource]]\nname = \"x\"\n" + toml
+	}
+	cfg, err := config.Parse(config.File{Name: "test.toml", Data: []byte("domain = \"example.com\"\n" + toml)})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, toml)
+	}
+	return cfg
+}
+
+// say writes an offer as one line:
+//
+//	ID node[>path in the container][:permissions] +companion mount host>path !problem
+func say(o device.Offer) string {
+	words := []string{o.ID}
+	for _, n := range o.Nodes {
+		word := n.HostPath
+		if n.Companion {
+			word = "+" + word
+		}
+		if at := n.Path.String(); at != n.HostPath {
+			word += ">" + at
+		}
+		if n.Permissions != "rw" {
+			word += ":" + n.Permissions
+		}
+		words = append(words, word)
+	}
+	for _, m := range o.Mounts {
+		words = append(words, fmt.Sprintf("mount %s>%s", m.HostPath, m.ContainerPath))
+	}
+	if o.Problem != "" {
+		words = append(words, "!"+o.Problem)
+	}
+	return strings.Join(words, " ")
+}
+
+func sayAll(offers []device.Offer) []string {
+	var lines []string
+	for _, o := range offers {
+		lines = append(lines, say(o))
+	}
+	return lines
+}
+
+// offers asks for the first resource of a configuration.
+func offers(t testing.TB, snap *device.Snapshot, toml string) []device.Offer {
+	t.Helper()
+	return matchers.Match(parse(t, toml), snap, nil, matchers.Options{}).Resources[0].Offers
+}
+
+func TestMatch(t *testing.T) {
+	t.Parallel()
+	const ftdi = "usb:0403:6001:A10K5XYZ"
+	snaps := map[string]*device.Snapshot{}
+	for _, name := range []string{desktop, pi, server} {
+		snaps[name] = machine(t, name)
+	}
+	for _, tc := range []struct {
+		name    string
+		machine string // desktop where empty
+		toml    string
+		want    []string
+	}{
+		// Globs.
+		{
+			name: "glob: each node, by its hardware's ID",
+			toml: `match.glob = "/dev/ttyUSB*"`,
+			want: []string{
+				ftdi + ":if00:ttyUSB /dev/ttyUSB0",
+				"usb:0403:6010:port:0000:00:14.0:2.4:if00:ttyUSB /dev/ttyUSB2",
+				"usb:0403:6010:port:0000:00:14.0:2.4:if01:ttyUSB /dev/ttyUSB3",
+				"usb:10c4:ea60:port:0000:00:14.0:2.3:if00:ttyUSB /dev/ttyUSB1",
+			},
+		},
+		{name: "glob: a node without hardware", toml: `match.glob = "/dev/net/tun"`, want: []string{"net:tun /dev/net/tun"}},
+		{name: "glob: a link is the node it leads to, at the node's path", toml: `match.glob = "/dev/serial/by-id/usb-FTDI_FT232R*"`, want: []string{ftdi + ":if00:ttyUSB /dev/ttyUSB0"}},
+		{name: "glob: a node reached twice counts once", toml: `match.glob = ["/dev/ttyUSB0", "/dev/serial/by-path/*", "/dev/serial/by-id/*A10K5XYZ*"]`, want: []string{ftdi + ":if00:ttyUSB /dev/ttyUSB0"}},
+		{name: "glob: deep", toml: `match.glob = "/dev/**/tun"`, want: []string{"net:tun /dev/net/tun"}},
+		{name: "glob: a negative pattern may name the link", toml: `match.glob = ["/dev/ttyUSB[0-2]", "!/dev/serial/by-id/*FTDI*"]`, want: []string{"usb:10c4:ea60:port:0000:00:14.0:2.3:if00:ttyUSB /dev/ttyUSB1"}},
+		{name: "glob: nothing there", toml: `match.glob = "/dev/ttyACM*"`},
+		{name: "glob: each device", toml: `each = "device"
+match.glob = ["/dev/ttyUSB2", "/dev/ttyUSB3", "/dev/fuse"]`, want: []string{"fuse /dev/fuse", "usb:0403:6010:port:0000:00:14.0:2.4 /dev/ttyUSB2 /dev/ttyUSB3"}},
+		{name: "glob: platform hardware", machine: pi, toml: `match.glob = "/dev/ttyAMA0"`, want: []string{"platform:fe201000.serial:ttyAMA0 /dev/ttyAMA0"}},
+
+		// Hardware.
+		{name: "usb with a glob", toml: `match = { usb = { id = "0403:6001" }, glob = "/dev/ttyUSB*" }`, want: []string{ftdi + " /dev/ttyUSB0"}},
+		{name: "usb with a glob that selects no node of it", toml: `match = { usb = { id = "0403:6001" }, glob = "/dev/ttyACM*" }`},
+		{name: "usb without a glob: all nodes, the bus node too", toml: `match.usb = { id = "0403:6001" }`, want: []string{ftdi + " /dev/bus/usb/001/003 /dev/ttyUSB0"}},
+		{name: "usb, each node", toml: `each = "node"
+match.usb = { id = "0403:6001" }`, want: []string{ftdi + ":bus /dev/bus/usb/001/003", ftdi + ":if00:ttyUSB /dev/ttyUSB0"}},
+		{name: "usb: hexadecimal without regard to case and 0x", toml: `match = { usb = { vendor = "0x10C4", product = "EA60" }, glob = "/dev/ttyUSB*" }`, want: []string{"usb:10c4:ea60:port:0000:00:14.0:2.3 /dev/ttyUSB1"}},
+		{name: "usb: a serial has its case", toml: `match = { usb = { serial = "a10k5xyz" }, glob = "/dev/ttyUSB*" }`},
+		{name: "usb: serial", toml: `match = { usb = { serial = "A10K5XYZ" }, glob = "/dev/ttyUSB*" }`, want: []string{ftdi + " /dev/ttyUSB0"}},
+		{name: "usb: an absent value satisfies ! only", toml: `match = { usb = { vendor = "0403", serial = "!*" }, glob = "/dev/ttyUSB*" }`, want: []string{"usb:0403:6010:port:0000:00:14.0:2.4 /dev/ttyUSB2 /dev/ttyUSB3"}},
+		{name: "usb: path is that of the ID", toml: `match = { usb = { path = "0000:00:14.0:2.3" }, glob = "/dev/ttyUSB*" }`, want: []string{"usb:10c4:ea60:port:0000:00:14.0:2.3 /dev/ttyUSB1"}},
+		{name: "usb: port", toml: `match = { usb = { port = "1-2.3" }, glob = "/dev/ttyUSB*" }`, want: []string{"usb:10c4:ea60:port:0000:00:14.0:2.3 /dev/ttyUSB1"}},
+		{name: "usb: hubs are devices, root hubs are not", toml: `match.usb = { class = "09" }`, want: []string{"usb:05e3:0610:port:0000:00:14.0:2 /dev/bus/usb/001/002"}},
+		{name: "usb: any", machine: pi, toml: `match = { usb = { class = "!09" }, glob = "/dev/bus/usb/**" }`, want: []string{"usb:0658:0200:port:fe980000.usb:1 /dev/bus/usb/003/002", "usb:10c4:ea60:c83e0bd33a17ec11b5a3d1a47d5ffe3d /dev/bus/usb/001/003"}},
+		{name: "usb: interface of the node", toml: `match = { usb = { id = "0403:6010", interface = 1 }, glob = "/dev/ttyUSB*" }`, want: []string{"usb:0403:6010:port:0000:00:14.0:2.4 /dev/ttyUSB3"}},
+		{name: "usb: interface without a glob: its nodes, and the bus node, which has all", toml: `match.usb = { id = "0403:6010", interface = "1" }`, want: []string{"usb:0403:6010:port:0000:00:14.0:2.4 /dev/bus/usb/001/005 /dev/ttyUSB3"}},
+		{name: "usb: interface class of the node", toml: `match = { usb = { interface_class = "01" }, glob = "/dev/**" }`, want: []string{"usb:046d:082d:2B5D3F1F /dev/bus/usb/001/006 /dev/snd/controlC1 /dev/snd/pcmC1D0c"}},
+		{name: "usb: no such interface class", toml: `match = { usb = { id = "046d:082d", interface_class = "!0e" }, glob = ["/dev/snd/*", "/dev/video*", "/dev/bus/**"] }`, want: []string{"usb:046d:082d:2B5D3F1F /dev/snd/controlC1 /dev/snd/pcmC1D0c"}},
+		{name: "usb: number and class are of one interface", toml: `match = { usb = { id = "046d:082d", interface = 0, interface_class = "01" }, glob = "/dev/**" }`},
+		{name: "usb below a pci function", machine: server, toml: `match = { pci = { address = "0000:00:14.0" }, usb = { class = "!09" }, glob = "/dev/hidraw*" }`, want: []string{"usb:1050:0407:port:0000:00:14.0:14.1 /dev/hidraw0"}},
+		{name: "usb not below that pci function", machine: server, toml: `match = { pci = { address = "!0000:00:14.0" }, usb = {} }`},
+		{name: "pci alone does not reach usb devices", machine: server, toml: `match = { pci = { address = "0000:00:14.0" }, glob = "/dev/hidraw*" }`},
+		{name: "usb below no pci function", machine: pi, toml: `match = { usb = { id = "0658:0200" }, pci = {} }`},
+		{name: "pci", machine: server, toml: `match = { pci = { vendor = "1002", class = "03", driver = "amdgpu" }, glob = "/dev/dri/renderD*" }`, want: []string{"0000:af:00.0 /dev/dri/renderD128", "0000:d8:00.0 /dev/dri/renderD129"}},
+		{name: "pci without a node is a device", machine: server, toml: `match.pci = { sriov = "vf", driver = "vfio-pci" }`, want: []string{"0000:3b:02.2", "0000:3b:02.3"}},
+		{name: "pci without a node, each node", machine: server, toml: `each = "node"
+match.pci = { sriov = "vf" }`},
+		{name: "pci: pf and vf", machine: server, toml: `match.pci = { pf = "0000:3b:00.0", vf = "0,2-7" }`, want: []string{"0000:3b:02.0", "0000:3b:02.2", "0000:3b:02.3"}},
+		{name: "pci: slot", machine: server, toml: `match.pci = { slot = "0000:3b:00" }`, want: []string{"0000:3b:00.0", "0000:3b:00.1"}},
+		{name: "pci: iommu group", machine: server, toml: `match.pci = { iommu_group = 31 }`, want: []string{"0000:00:1c.0", "0000:03:00.0 /dev/dri/card0"}},
+		{name: "pci: subsystem", machine: server, toml: `match.pci = { subsystem_id = "1028:1fd8" }`, want: []string{"0000:18:00.0 /dev/ng0n1 /dev/nvme0 /dev/nvme0n1 /dev/nvme0n1p1"}},
+		{name: "pci: class by its beginning, and patterns", machine: server, toml: `match.pci = { class = "0200", id = "8086:1?72" }`, want: []string{"0000:3b:00.0", "0000:3b:00.1"}},
+
+		// Several matches, excludes, required.
+		{name: "any match selects", toml: `match = [{ usb = { serial = "A10K5XYZ" }, glob = "/dev/ttyUSB*" }, { pci = { driver = "i915" }, glob = "/dev/dri/card*" }]`, want: []string{"0000:00:02.0 /dev/dri/card0", ftdi + " /dev/ttyUSB0"}},
+		{name: "the first match that selects a node says how", toml: `match = [{ usb = { id = "046d:082d" }, glob = "/dev/video0", permissions = "r" }, { usb = { id = "046d:082d" }, glob = "/dev/video*", permissions = "rwm" }]`, want: []string{"usb:046d:082d:2B5D3F1F /dev/video0:r /dev/video1:rwm"}},
+		{name: "exclude nodes", toml: `match.usb = { id = "046d:082d" }
+exclude = [{ glob = ["/dev/bus/**", "/dev/v4l/by-id/*-index1"] }, { usb = { interface_class = "01" }, glob = "/dev/snd/*" }]`, want: []string{"usb:046d:082d:2B5D3F1F /dev/media0 /dev/video0"}},
+		{name: "a device left without nodes is none", toml: `match = { usb = { vendor = "0403" }, glob = "/dev/ttyUSB*" }
+exclude.glob = "/dev/ttyUSB[23]"`, want: []string{ftdi + " /dev/ttyUSB0"}},
+		{name: "matched hardware left without nodes is none", toml: `match.usb = { id = "0403:6001" }
+exclude.glob = "/dev/**"`},
+		{name: "exclude hardware", toml: `match = { usb = { vendor = "0403" }, glob = "/dev/ttyUSB*" }
+exclude.usb = { serial = "*" }`, want: []string{"usb:0403:6010:port:0000:00:14.0:2.4 /dev/ttyUSB2 /dev/ttyUSB3"}},
+		{name: "exclude hardware without nodes", machine: server, toml: `match.pci = { sriov = "vf" }
+exclude.pci = { driver = "iavf" }`, want: []string{"0000:3b:02.2", "0000:3b:02.3"}},
+		{name: "an exclude with a glob leaves hardware without nodes", machine: server, toml: `match.pci = { address = "0000:3b:02.2" }
+exclude = { pci = {}, glob = "/dev/**" }`, want: []string{"0000:3b:02.2"}},
+		{name: "required", machine: server, toml: `match = [{ pci = { class = "03" }, glob = "/dev/dri/card*" }, { pci = { class = "03" }, glob = "/dev/dri/renderD*", required = true }]`, want: []string{"0000:af:00.0 /dev/dri/card1 /dev/dri/renderD128", "0000:d8:00.0 /dev/dri/card2 /dev/dri/renderD129"}},
+		{name: "required, and excluded", machine: server, toml: `match = [{ pci = { class = "03" }, glob = "/dev/dri/card*" }, { pci = { class = "03" }, glob = "/dev/dri/renderD*", required = true }]
+exclude.glob = "/dev/dri/renderD129"`, want: []string{"0000:af:00.0 /dev/dri/card1 /dev/dri/renderD128"}},
+		{name: "required, each node", machine: server, toml: `each = "node"
+match = [{ pci = { class = "03" }, glob = "/dev/dri/card*" }, { pci = { class = "03" }, glob = "/dev/dri/renderD*", required = true }]
+exclude.glob = "/dev/dri/renderD128"`, want: []string{"0000:d8:00.0:card /dev/dri/card2", "0000:d8:00.0:renderD /dev/dri/renderD129"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			snap := snaps[desktop]
+			if tc.machine != "" {
+				snap = snaps[tc.machine]
+			}
+			if diff := cmp.Diff(tc.want, sayAll(offers(t, snap, tc.toml))); diff != "" {
+				t.Errorf("offers (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestClaims(t *testing.T) {
+	t.Parallel()
+	snap := machine(t, desktop)
+	const (
+		ttys  = "match = { usb = { id = \"0403:6010\" }, glob = \"/dev/ttyUSB*\" }\n"
+		lack  = `test.toml: resource 2 ("b"): not offered here, since test.toml: resource 1 ("a") has it: `
+		whole = "USB device 1-2.4 (\"Dual RS232-HS\")"
+	)
+	resource := func(name string, lines ...string) string {
+		return "[[resource]]\nname = \"" + name + "\"\n" + strings.Join(lines, "\n") + "\n"
+	}
+	for _, tc := range []struct {
+		name  string
+		a, b  string
+		want  []string // of the second resource
+		notes []string
+	}{
+		{
+			name: "a device goes to the first", a: ttys, b: ttys,
+			notes: []string{lack + whole},
+		},
+		{
+			name: "what the first does not select is free", a: `match = { usb = { serial = "A10K5XYZ" }, glob = "/dev/ttyUSB*" }`, b: `match.glob = "/dev/ttyUSB*"`,
+			want: []string{
+				"usb:0403:6010:port:0000:00:14.0:2.4:if00:ttyUSB /dev/ttyUSB2",
+				"usb:0403:6010:port:0000:00:14.0:2.4:if01:ttyUSB /dev/ttyUSB3",
+				"usb:10c4:ea60:port:0000:00:14.0:2.3:if00:ttyUSB /dev/ttyUSB1",
+			},
+			notes: []string{lack + "/dev/ttyUSB0"},
+		},
+		{
+			name: "no node of hardware that is a device is offered, selected or not", a: ttys, b: `match.glob = ["/dev/bus/usb/001/005", "/dev/ttyUSB[23]"]`,
+			notes: []string{lack + "/dev/bus/usb/001/005 and 2 more"},
+		},
+		{
+			name: "other nodes of hardware are free where the first took single nodes", a: `match.glob = "/dev/ttyUSB2"`, b: `match.glob = "/dev/ttyUSB[23]"`,
+			want:  []string{"usb:0403:6010:port:0000:00:14.0:2.4:if01:ttyUSB /dev/ttyUSB3"},
+			notes: []string{lack + "/dev/ttyUSB2"},
+		},
+		{
+			name: "hardware is no device without one of its selected nodes", a: `match.glob = "/dev/ttyUSB2"`, b: ttys,
+			notes: []string{lack + whole},
+		},
+		{
+			name: "hardware is a device if the nodes that it hands over are free", a: `match.glob = "/dev/ttyUSB2"`, b: `match = { usb = { id = "0403:6010" }, glob = "/dev/ttyUSB3" }`,
+			want: []string{"usb:0403:6010:port:0000:00:14.0:2.4 /dev/ttyUSB3"},
+		},
+		{
+			name: "companions don't count", a: "match.glob = \"/dev/fuse\"\nwith = { path = \"/dev/ttyUSB0\" }", b: `match.glob = "/dev/ttyUSB0"`,
+			want: []string{"usb:0403:6001:A10K5XYZ:if00:ttyUSB /dev/ttyUSB0"},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			result := matchers.Match(parse(t, resource("a", tc.a)+resource("b", tc.b)), snap, nil, matchers.Options{})
+			if len(result.Resources[0].Offers) == 0 {
+				t.Error("the first resource offers nothing")
+			}
+			if diff := cmp.Diff(tc.want, sayAll(result.Resources[1].Offers)); diff != "" {
+				t.Errorf("offers (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.notes, sayNotes(result.Notes)); diff != "" {
+				t.Errorf("notes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func sayNotes(notes []matchers.Note) []string {
+	var lines []string
+	for _, n := range notes {
+		line := n.Place + ": " + n.Text
+		if n.Error {
+			line = "error: " + line + " (" + n.Hint + ")"
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// Whatever the configuration, no node is offered twice, no ID is, and the
+// same question has the same answer.
+func TestOfferedOnce(t *testing.T) {
+	t.Parallel()
+	cfg := parse(t, `
+[[resource]]
+name = "ports"
+each = "node"
+match = [{ usb = { vendor = "0403" }, glob = "/dev/ttyUSB[02]" }, { glob = "/dev/fuse" }]
+[[resource]]
+name = "cameras"
+match.usb = { interface_class = "0e" }
+[[resource]]
+name = "serial"
+match = { usb = {}, glob = "/dev/ttyUSB*" }
+[[resource]]
+name = "usb"
+match.usb = {}
+[[resource]]
+name = "pci"
+match.pci = {}
+[[resource]]
+name = "all"
+each = "device"
+match = [{ glob = "/dev/**" }, { usb = {} }, { pci = {} }]
+[[resource]]
+name = "rest"
+match.glob = "/dev/**"
+`)
+	for _, name := range []string{desktop, pi, server} {
+		snap := machine(t, name)
+		result := matchers.Match(cfg, snap, nil, matchers.Options{})
+		ids, nodes := map[string]string{}, map[string]string{}
+		for _, m := range result.Resources {
+			if !slices.IsSortedFunc(m.Offers, func(a, b device.Offer) int { return strings.Compare(a.ID, b.ID) }) {
+				t.Errorf("%s: offers of %s are not sorted", name, m.Resource.Name)
+			}
+			for _, o := range m.Offers {
+				if other, ok := ids[o.ID]; ok {
+					t.Errorf("%s: ID %s is offered by %s and %s", name, o.ID, other, m.Resource.Name)
+				}
+				ids[o.ID] = m.Resource.Name
+				if !device.ValidID(o.ID) {
+					t.Errorf("%s: ID %q is not valid", name, o.ID)
+				}
+				for _, n := range o.Nodes {
+					if other, ok := nodes[n.HostPath]; ok {
+						t.Errorf("%s: node %s is offered by %s and %s", name, n.HostPath, other, m.Resource.Name)
+					}
+					nodes[n.HostPath] = m.Resource.Name
+				}
+			}
+		}
+		if len(nodes) < len(snap.Nodes)/2 {
+			t.Errorf("%s: %d of %d nodes are offered", name, len(nodes), len(snap.Nodes))
+		}
+		for range 3 {
+			if diff := cmp.Diff(result, matchers.Match(cfg, snap, nil, matchers.Options{}), cmp.Comparer(func(a, b *config.Resource) bool { return a == b })); diff != "" {
+				t.Fatalf("%s: another answer (-first +second):\n%s", name, diff)
+			}
+		}
+	}
+}

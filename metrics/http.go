@@ -1,0 +1,55 @@
+// Package metrics says how the program is: /healthz and /readyz for probes.
+// What it says is read from the running state when it is asked.
+package metrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// State answers the probes.
+type State interface {
+	// Ready is nil when the configuration is loaded and every resource that
+	// has devices is registered, else what is missing. Being alive is
+	// answering at all: it does not depend on the kubelet.
+	Ready() error
+}
+
+// Listen opens the address of the listener, so that an address that can't be
+// had is known before anything is served.
+func Listen(address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("--listen: %w", err)
+	}
+	return l, nil
+}
+
+// Serve answers on l until ctx is cancelled.
+func Serve(ctx context.Context, l net.Listener, state State) error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, nil) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, state.Ready()) })
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	return nil
+}
+
+func answer(w http.ResponseWriter, err error) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	if err != nil {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(w, err.Error()+"\n")
+		return
+	}
+	_, _ = io.WriteString(w, "ok\n")
+}

@@ -1,0 +1,246 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/generic-dp/generic-dp/device"
+)
+
+// testSession is a session that is called directly, without a socket.
+func testSession(source Source, h Hooks, logs *records) *session {
+	o := Options{Resource: gpu, Watch: NewKubeletWatch("/", nil), Source: source, Hooks: h}
+	if logs != nil {
+		o.Log = logsTo(logs)
+	}
+	return &session{
+		Plugin: New(o),
+		quit:   make(chan struct{}),
+		opened: make(chan struct{}),
+		listed: make(chan struct{}),
+		ended:  make(chan struct{}),
+	}
+}
+
+func request(containers ...[]string) *v1beta1.AllocateRequest {
+	req := &v1beta1.AllocateRequest{}
+	for _, ids := range containers {
+		req.ContainerRequests = append(req.ContainerRequests, &v1beta1.ContainerAllocateRequest{DevicesIds: ids})
+	}
+	return req
+}
+
+func TestAllocate(t *testing.T) {
+	t.Parallel()
+	source := newSource(healthy("a", "b", "c")...)
+	var asked [][]string
+	source.allocate = func(_ context.Context, ids []string) (device.Answer, error) {
+		asked = append(asked, ids)
+		return device.Answer{
+			Nodes:       []device.AnswerNode{{HostPath: "/run/x/" + ids[0], ContainerPath: "/dev/x", Permissions: "rw"}},
+			Mounts:      []device.Mount{{HostPath: "/etc/x", ContainerPath: "/x", ReadOnly: true}},
+			Env:         map[string]string{"X": strings.Join(ids, ",")},
+			Annotations: map[string]string{"x": "y"},
+			CDI:         []string{"example.com/gpu=" + ids[0]},
+		}, nil
+	}
+	s := testSession(source, Hooks{}, nil)
+	// Random order, a repeat, a second container; twice, as for an init
+	// container and the pod's own.
+	for range 2 {
+		resp, err := s.Allocate(t.Context(), request([]string{"c", "a", "c"}, []string{"b"}, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(resp.ContainerResponses); n != 3 {
+			t.Fatalf("container responses: got %d, want 3", n)
+		}
+		c := resp.ContainerResponses[0]
+		got := []any{
+			c.Devices[0].HostPath, c.Devices[0].ContainerPath, c.Devices[0].Permissions,
+			c.Mounts[0].HostPath, c.Mounts[0].ContainerPath, c.Mounts[0].ReadOnly,
+			c.Envs, c.Annotations, c.CdiDevices[0].Name,
+		}
+		want := []any{
+			"/run/x/a", "/dev/x", "rw", "/etc/x", "/x", true,
+			map[string]string{"X": "a,c"}, map[string]string{"x": "y"}, "example.com/gpu=a",
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("response (-want +got):\n%s", diff)
+		}
+	}
+	if diff := cmp.Diff([][]string{{"a", "c"}, {"b"}, {"a", "c"}, {"b"}}, asked); diff != "" {
+		t.Errorf("asked the source (-want +got):\n%s", diff)
+	}
+}
+
+func TestAllocateErrors(t *testing.T) {
+	t.Parallel()
+	source := newSource(append(healthy("a", "boom", "gone"), unhealthy("b", "unplugged"), unhealthy("c", ""))...)
+	source.allocate = func(_ context.Context, ids []string) (device.Answer, error) {
+		switch ids[0] {
+		case "boom":
+			panic("no such luck")
+		case "gone":
+			return device.Answer{}, fmt.Errorf("device %q: %q does not exist", ids[0], "/dev/x")
+		}
+		return device.Answer{}, nil
+	}
+	tests := []struct {
+		ids  []string
+		code codes.Code
+		want string
+	}{
+		{[]string{"a", "z"}, codes.NotFound, `resource "example.com/gpu": device "z" is not known: it was removed, or has another ID now`},
+		{[]string{"a", "b"}, codes.FailedPrecondition, `resource "example.com/gpu": device "b" is unhealthy: unplugged`},
+		{[]string{"c"}, codes.FailedPrecondition, `resource "example.com/gpu": device "c" is unhealthy: no reason is known`},
+		{[]string{"gone"}, codes.FailedPrecondition, `resource "example.com/gpu": device "gone": "/dev/x" does not exist`},
+		{[]string{"boom"}, codes.Internal, `resource "example.com/gpu": internal error: panic: no such luck`},
+	}
+	for _, tt := range tests {
+		logs := &records{}
+		var hooked error
+		s := testSession(source, Hooks{Allocated: func(_ time.Duration, err error) { hooked = err }}, logs)
+		// One bad container fails the request, whatever the others are.
+		_, err := s.Allocate(t.Context(), request([]string{"a"}, tt.ids))
+		if got := status.Code(err); got != tt.code {
+			t.Errorf("%q: code: got %s, want %s", tt.ids, got, tt.code)
+		}
+		if got := status.Convert(err).Message(); got != tt.want {
+			t.Errorf("%q: got  %s\nwant %s", tt.ids, got, tt.want)
+		}
+		if !errors.Is(hooked, err) {
+			t.Errorf("%q: hook got %v", tt.ids, hooked)
+		}
+		if got := logs.reasons("allocation refused"); !slices.Equal(got, []string{tt.want}) {
+			t.Errorf("%q: logged %q", tt.ids, got)
+		}
+	}
+}
+
+func TestAllocateNeverWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		stuck := make(chan struct{})
+		source := newSource(healthy("a")...)
+		source.allocate = func(context.Context, []string) (device.Answer, error) {
+			<-stuck // whatever its context says
+			return device.Answer{}, nil
+		}
+		source.prefer = func([]string, []string, int) []string {
+			<-stuck
+			return []string{"a"}
+		}
+		s := testSession(source, Hooks{}, nil)
+		began := time.Now()
+		_, err := s.Allocate(t.Context(), request([]string{"a"}))
+		if status.Code(err) != codes.DeadlineExceeded {
+			t.Errorf("got %v, want no answer in time", err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("answered after %s", took)
+		}
+		began = time.Now()
+		resp, err := s.GetPreferredAllocation(t.Context(), preferRequest([]string{"a"}, nil, 1))
+		if err != nil || len(resp.ContainerResponses) != 1 || len(resp.ContainerResponses[0].DeviceIDs) != 0 {
+			t.Errorf("preferred: got %v, %v, want an empty answer", resp, err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("preferred after %s", took)
+		}
+		close(stuck)
+	})
+}
+
+func preferRequest(available, must []string, size int32) *v1beta1.PreferredAllocationRequest {
+	return &v1beta1.PreferredAllocationRequest{ContainerRequests: []*v1beta1.ContainerPreferredAllocationRequest{
+		{AvailableDeviceIDs: available, MustIncludeDeviceIDs: must, AllocationSize: size},
+	}}
+}
+
+func TestGetPreferredAllocation(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		answer func() []string
+		must   []string
+		want   []string
+		logged bool
+	}{
+		"chosen":      {answer: func() []string { return []string{"c", "a"} }, want: []string{"c", "a"}},
+		"fewer":       {answer: func() []string { return []string{"c"} }, want: []string{"c"}},
+		"with must":   {answer: func() []string { return []string{"c", "a"} }, must: []string{"a"}, want: []string{"c", "a"}},
+		"none":        {answer: func() []string { return nil }},
+		"without it":  {answer: func() []string { return []string{"c", "b"} }, must: []string{"a"}, logged: true},
+		"too many":    {answer: func() []string { return []string{"a", "b", "c"} }, logged: true},
+		"twice":       {answer: func() []string { return []string{"a", "a"} }, logged: true},
+		"made up":     {answer: func() []string { return []string{"a", "x"} }, logged: true},
+		"with a fall": {answer: func() []string { panic("oops") }},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			source := newSource(healthy("a", "b", "c")...)
+			source.prefer = func([]string, []string, int) []string { return tt.answer() }
+			logs := &records{}
+			s := testSession(source, Hooks{}, logs)
+			resp, err := s.GetPreferredAllocation(t.Context(), preferRequest([]string{"a", "b", "c"}, tt.must, 2))
+			if err != nil {
+				t.Fatalf("an error fails the pod: %v", err)
+			}
+			if n := len(resp.ContainerResponses); n != 1 {
+				t.Fatalf("container responses: got %d, want 1", n)
+			}
+			if diff := cmp.Diff(tt.want, resp.ContainerResponses[0].DeviceIDs); diff != "" {
+				t.Errorf("devices (-want +got):\n%s", diff)
+			}
+			if logged := len(logs.reasons("preferred allocation not used")) > 0; logged != tt.logged {
+				t.Errorf("logged: got %t, want %t", logged, tt.logged)
+			}
+		})
+	}
+}
+
+// Over the socket: a pod's containers, and what is asked besides.
+func TestAdmission(t *testing.T) {
+	t.Parallel()
+	n := newNode(t).up()
+	source := newSource(healthy("a", "b", "c")...)
+	source.prefer = func(available, _ []string, size int) []string {
+		return available[len(available)-size:]
+	}
+	n.plugin(gpu, source)
+	n.waitAllocatable(gpu, 3)
+	a, err := n.Admit(n.ctx, claim("p", "c"), 2)
+	n.must(err)
+	slices.Sort(a.IDs)
+	if !slices.Equal(a.IDs, []string{"b", "c"}) {
+		t.Errorf("admitted with %q, want the preferred b and c", a.IDs)
+	}
+	if len(a.Response.Devices) != 2 {
+		t.Errorf("nodes: got %v, want 2", a.Response.Devices)
+	}
+	// The same device for the next container of the pod.
+	for range 3 {
+		resp, err := n.Allocate(n.ctx, gpu, "b")
+		n.must(err)
+		if len(resp.ContainerResponses) != 1 || resp.ContainerResponses[0].Devices[0].HostPath != "/dev/b" {
+			t.Errorf("allocated: %v", resp)
+		}
+	}
+	source.set(append(healthy("a", "b"), unhealthy("c", "unplugged"))...)
+	n.waitAllocatable(gpu, 2)
+	if _, err := n.Allocate(n.ctx, gpu, "c"); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("an unhealthy device was allocated: %v", err)
+	}
+}

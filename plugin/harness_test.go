@@ -1,0 +1,298 @@
+package plugin
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/kubelettest"
+)
+
+const gpu = "example.com/gpu"
+
+// fakeSource is a Source whose list is set by hand.
+type fakeSource struct {
+	allocate func(ctx context.Context, ids []string) (device.Answer, error)
+	prefer   func(available, must []string, size int) []string
+
+	mu      sync.Mutex
+	list    []device.Listed
+	changed chan struct{}
+}
+
+func newSource(list ...device.Listed) *fakeSource {
+	return &fakeSource{list: list, changed: make(chan struct{})}
+}
+
+func (s *fakeSource) set(list ...device.Listed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = list
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *fakeSource) Devices() ([]device.Listed, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.list, s.changed
+}
+
+func (s *fakeSource) Allocate(ctx context.Context, ids []string) (device.Answer, error) {
+	if s.allocate != nil {
+		return s.allocate(ctx, ids)
+	}
+	var a device.Answer
+	for _, id := range ids {
+		a.Nodes = append(a.Nodes, device.AnswerNode{HostPath: "/dev/" + id, ContainerPath: "/dev/" + id, Permissions: "rw"})
+	}
+	return a, nil
+}
+
+func (s *fakeSource) Prefer(available, must []string, size int) []string {
+	if s.prefer != nil {
+		return s.prefer(available, must, size)
+	}
+	return nil
+}
+
+// healthy lists devices that are.
+func healthy(ids ...string) []device.Listed {
+	var list []device.Listed
+	for _, id := range ids {
+		list = append(list, device.Listed{ID: id, Healthy: true})
+	}
+	return list
+}
+
+func unhealthy(id, reason string) device.Listed { return device.Listed{ID: id, Reason: reason} }
+
+// records is a slog handler that keeps what was logged.
+type records struct {
+	mu   sync.Mutex
+	list []slog.Record
+	more chan struct{} // closed at the next record
+}
+
+func (r *records) Enabled(context.Context, slog.Level) bool { return true }
+func (r *records) WithAttrs([]slog.Attr) slog.Handler       { return r }
+func (r *records) WithGroup(string) slog.Handler            { return r }
+
+func (r *records) Handle(_ context.Context, rec slog.Record) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list = append(r.list, rec)
+	if r.more != nil {
+		close(r.more)
+		r.more = nil
+	}
+	return nil
+}
+
+// reasons returns the reasons of all records of that message.
+func (r *records) reasons(message string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var reasons []string
+	for _, rec := range r.list {
+		if rec.Message != message {
+			continue
+		}
+		rec.Attrs(func(a slog.Attr) bool {
+			if a.Key == "reason" {
+				reasons = append(reasons, a.Value.String())
+			}
+			return true
+		})
+	}
+	return reasons
+}
+
+// node is a machine with a kubelet, which is down at first, and plugins.
+type node struct {
+	*kubelettest.Kubelet
+	t     testing.TB
+	ctx   context.Context
+	dir   string
+	watch *KubeletWatch
+	logs  *records
+}
+
+// newNode makes a node; set changes its kubelet.
+func newNode(t testing.TB, set ...func(*kubelettest.Options)) *node {
+	t.Helper()
+	// t.TempDir's paths are too long for sockets.
+	tmp, err := os.MkdirTemp("", "gdp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(tmp) })
+	o := kubelettest.Options{Dir: filepath.Join(tmp, "device-plugins")}
+	for _, f := range set {
+		f(&o)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	n := &node{Kubelet: kubelettest.New(o), t: t, ctx: ctx, dir: o.Dir, logs: &records{}}
+	t.Cleanup(n.Stop)
+	n.watch = NewKubeletWatch(o.Dir, slog.New(n.logs))
+	return n
+}
+
+// run starts the watch. Cleanups run last in first out: plugins end before it.
+func (n *node) run() *node {
+	n.t.Helper()
+	n.background(n.watch.Run)
+	return n
+}
+
+// up starts the watch and the kubelet.
+func (n *node) up() *node {
+	n.t.Helper()
+	n.must(n.Start())
+	return n.run()
+}
+
+// background runs f until the test ends or the returned func is called.
+func (n *node) background(f func(context.Context) error) (stop func()) {
+	n.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			n.t.Errorf("cancelled Run: got %v, want nil", err)
+		}
+	})
+	n.t.Cleanup(stop)
+	return stop
+}
+
+// plugin runs a plugin; set changes it first.
+func (n *node) plugin(resource string, source Source, set ...func(*Plugin)) (p *Plugin, stop func()) {
+	n.t.Helper()
+	p = New(Options{Resource: resource, Watch: n.watch, Source: source, Log: slog.New(n.logs)})
+	for _, f := range set {
+		f(p)
+	}
+	return p, n.background(p.Run)
+}
+
+func (n *node) must(err error) {
+	n.t.Helper()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// waitAllocatable waits for a count.
+func (n *node) waitAllocatable(resource string, count int) {
+	n.t.Helper()
+	n.must(n.WaitAllocatable(n.ctx, resource, count))
+}
+
+// waitRegistered waits for a plugin's own view.
+func (n *node) waitRegistered(p *Plugin, want bool) {
+	n.t.Helper()
+	for {
+		s, changed := p.Status()
+		if s.Registered == want {
+			return
+		}
+		select {
+		case <-changed:
+		case <-n.ctx.Done():
+			n.t.Fatalf("registered: want %v, have %+v", want, s)
+		}
+	}
+}
+
+// waitReason waits for a plugin to say why it is not registered.
+func (n *node) waitReason(p *Plugin, want func(reason string) bool) string {
+	n.t.Helper()
+	for {
+		s, changed := p.Status()
+		if want(s.Reason) {
+			return s.Reason
+		}
+		select {
+		case <-changed:
+		case <-n.ctx.Done():
+			n.t.Fatalf("status: have %+v", s)
+		}
+	}
+}
+
+// sockets lists the names of plugins' sockets in the directory.
+func (n *node) sockets() []string {
+	n.t.Helper()
+	entries, err := os.ReadDir(n.dir)
+	n.must(err)
+	var names []string
+	for _, e := range entries {
+		if e.Type() == os.ModeSocket && e.Name() != kubeletSocket {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// checkRequests fails unless every registration was for a socket of its own.
+func (n *node) checkRequests(resource string) {
+	n.t.Helper()
+	var seen []string
+	for _, r := range n.Requests(resource) {
+		if slices.Contains(seen, r.Endpoint) {
+			n.t.Errorf("socket %q was registered twice", r.Endpoint)
+		}
+		if len(r.Endpoint) > 40 {
+			n.t.Errorf("socket name %q has %d characters", r.Endpoint, len(r.Endpoint))
+		}
+		seen = append(seen, r.Endpoint)
+	}
+}
+
+// eachKeying runs a test against kubelets of both kinds.
+func eachKeying(t *testing.T, f func(t *testing.T, keying func(*kubelettest.Options))) {
+	for _, k := range []kubelettest.Keying{kubelettest.ByResource, kubelettest.BySocket} {
+		t.Run("keyed by "+string(k), func(t *testing.T) {
+			t.Parallel()
+			f(t, func(o *kubelettest.Options) { o.Keying = k })
+		})
+	}
+}
+
+// wait returns when a record has that message.
+func (r *records) wait(ctx context.Context, t testing.TB, message string) {
+	t.Helper()
+	for {
+		r.mu.Lock()
+		found := slices.ContainsFunc(r.list, func(rec slog.Record) bool { return rec.Message == message })
+		if r.more == nil {
+			r.more = make(chan struct{})
+		}
+		more := r.more
+		r.mu.Unlock()
+		if found {
+			return
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			t.Fatalf("nobody logged %q", message)
+		}
+	}
+}
+
+func logsTo(r *records) *slog.Logger { return slog.New(r) }
+
+func claim(pod, container string) kubelettest.Claim {
+	return kubelettest.Claim{Namespace: "default", Pod: pod, Container: container, Resource: gpu}
+}

@@ -1,0 +1,110 @@
+package plugin
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/generic-dp/generic-dp/device"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+// MaxMessage is the size in bytes of the longest list that the kubelet takes: it
+// keeps gRPC's default limit. It ends the stream of a longer one, and the
+// resource has no devices for good.
+const MaxMessage = 4 << 20
+
+// MessageSize returns the exact size in bytes of list as it is sent to the
+// kubelet. An unhealthy device takes two bytes more than a healthy one, so what
+// must always fit is the list with every device unhealthy.
+func MessageSize(list []device.Listed) int {
+	size := 0
+	for i := range list {
+		d := &list[i]
+		n := field(len(health(d.Healthy)))
+		if d.ID != "" {
+			n += field(len(d.ID))
+		}
+		nodes := 0
+		for _, id := range d.NUMA {
+			switch {
+			case id > 0:
+				nodes += field(1 + varint(id))
+			case id == 0: // a zero is left out of its message
+				nodes += field(0)
+			}
+		}
+		if nodes > 0 {
+			n += field(nodes)
+		}
+		size += field(n)
+	}
+	return size
+}
+
+// field is the size of a protobuf field of n bytes whose number is below 16.
+func field(n int) int { return 1 + varint(n) + n }
+
+// varint is the size of n as protobuf writes it: seven bits a byte.
+func varint(n int) int { return (bits.Len64(uint64(n)|1) + 6) / 7 }
+
+func health(healthy bool) string {
+	if healthy {
+		return v1beta1.Healthy
+	}
+	return v1beta1.Unhealthy
+}
+
+// message is list as the kubelet is sent it.
+func message(list []device.Listed) *v1beta1.ListAndWatchResponse {
+	devices := make([]v1beta1.Device, len(list))
+	resp := &v1beta1.ListAndWatchResponse{Devices: make([]*v1beta1.Device, len(list))}
+	for i := range list {
+		d := &devices[i]
+		d.ID, d.Health, d.Topology = list[i].ID, health(list[i].Healthy), topology(list[i].NUMA)
+		resp.Devices[i] = d
+	}
+	return resp
+}
+
+// topology is nil where no NUMA node is known: that is "no preference". A node
+// that does not exist, such as -1, would be a hint that nothing can satisfy.
+func topology(nodes []int) *v1beta1.TopologyInfo {
+	var t *v1beta1.TopologyInfo
+	for _, id := range nodes {
+		if id < 0 {
+			continue
+		}
+		if t == nil {
+			t = &v1beta1.TopologyInfo{}
+		}
+		t.Nodes = append(t.Nodes, &v1beta1.NUMANode{ID: int64(id)})
+	}
+	return t
+}
+
+// sameMessage reports whether a and b look alike to the kubelet, which is not
+// told reasons.
+func sameMessage(a, b []device.Listed) bool {
+	return slices.EqualFunc(a, b, func(a, b device.Listed) bool {
+		return a.ID == b.ID && a.Healthy == b.Healthy && slices.Equal(a.NUMA, b.NUMA)
+	})
+}
+
+// containerResponse is an answer as the kubelet is sent it.
+func containerResponse(a device.Answer) *v1beta1.ContainerAllocateResponse {
+	resp := &v1beta1.ContainerAllocateResponse{Envs: a.Env, Annotations: a.Annotations}
+	for _, n := range a.Nodes {
+		resp.Devices = append(resp.Devices, &v1beta1.DeviceSpec{
+			ContainerPath: n.ContainerPath, HostPath: n.HostPath, Permissions: n.Permissions,
+		})
+	}
+	for _, m := range a.Mounts {
+		resp.Mounts = append(resp.Mounts, &v1beta1.Mount{
+			ContainerPath: m.ContainerPath, HostPath: m.HostPath, ReadOnly: m.ReadOnly,
+		})
+	}
+	for _, name := range a.CDI {
+		resp.CdiDevices = append(resp.CdiDevices, &v1beta1.CDIDevice{Name: name})
+	}
+	return resp
+}

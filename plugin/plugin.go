@@ -1,0 +1,185 @@
+// Package plugin is ONE resource before the kubelet: its gRPC server, its
+// ListAndWatch streams, its registration and re-registration. What there is to
+// list and to hand out comes from a Source; why devices are healthy or not is
+// not known here.
+//
+// Serve first, then register, is the one way that is safe on every kubelet:
+//
+//   - Every registration has a socket with a fresh name. Kubelets since 1.37
+//     tell plugin instances apart by socket path, and a second Register on a
+//     connected path corrupts their state.
+//   - No Register while an own ListAndWatch stream is alive. Kubelets up to 1.36
+//     know a plugin by its resource name alone: when any older stream ends they
+//     disconnect whatever registered last.
+//   - A stream that ends is never opened again by the kubelet, so its end means
+//     register anew, as do a new kubelet.sock and an own socket that is gone.
+//   - When an instance that registered later goes, as in an update that is taken
+//     back, kubelets up to 1.36 drop the resource and leave the older instance's
+//     stream open: the end of the later socket means register anew, too.
+//   - Only a socket whose inode is the own one is ever unlinked.
+package plugin
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/generic-dp/generic-dp/device"
+)
+
+// Source says what the kubelet is shown and what a container gets. Its methods
+// are called from several goroutines at once. One that panics or hangs fails
+// the call it was made for, and nothing else.
+type Source interface {
+	// Devices returns the latest list, which nobody changes any more, and a
+	// channel that is closed when a newer one is there.
+	Devices() (list []device.Listed, changed <-chan struct{})
+	// Allocate says what one container gets for the devices ids, which are
+	// sorted, listed and healthy. It may be asked again for the same ids: the
+	// containers of a pod share devices with its init containers.
+	Allocate(ctx context.Context, ids []string) (device.Answer, error)
+	// Prefer chooses size of the available ids, those of must among them; none
+	// leaves the choice to the kubelet.
+	Prefer(available, must []string, size int) []string
+}
+
+// Cause is why a resource was registered.
+type Cause string
+
+// The causes of a registration.
+const (
+	CauseStart         Cause = "start"           // the first one
+	CauseKubelet       Cause = "kubelet_restart" // kubelet.sock was made anew
+	CauseStreamEnded   Cause = "stream_ended"    // the kubelet ended ListAndWatch
+	CauseSocketRemoved Cause = "socket_removed"  // the own socket is gone
+	CauseInstanceGone  Cause = "instance_gone"   // another instance registered later, and ended
+	CauseNoStream      Cause = "no_stream"       // accepted, but ListAndWatch never came
+	CauseServerFailed  Cause = "server_failed"   // the own server stopped accepting
+)
+
+// Hooks are told what happens, for metrics. A nil func is not called; the others
+// are called from several goroutines and must not block.
+type Hooks struct {
+	// Registered: the kubelet accepted the resource and has its first list;
+	// took counts from the connection to the kubelet.
+	Registered func(cause Cause, took time.Duration)
+	// Refused: an attempt to register failed.
+	Refused func(err error)
+	// Listed: a list of so many devices was sent.
+	Listed func(devices int)
+	// Allocated: an Allocate call was answered, with err where it failed.
+	Allocated func(took time.Duration, err error)
+}
+
+// Options of a Plugin.
+type Options struct {
+	// Resource is the full name, "example.com/gpu".
+	Resource string
+	// Watch is shared by all plugins of the process and says which directory
+	// the sockets are in. Whoever made it runs it.
+	Watch *KubeletWatch
+	// Source of the devices.
+	Source Source
+	// Log gets what happens; nil discards it.
+	Log *slog.Logger
+	// Hooks for metrics.
+	Hooks Hooks
+}
+
+// Status is how a resource stands with the kubelet.
+type Status struct {
+	// Registered: the kubelet accepted the resource, has its first list and
+	// keeps the stream open.
+	Registered bool
+	// Reason is why it is not, in words for an administrator.
+	Reason string
+}
+
+// timing is what tests shorten.
+type timing struct {
+	register time.Duration // for one Register call
+	stream   time.Duration // from an accepted Register to ListAndWatch
+	alone    time.Duration // from a newer instance's end to registering anew
+	stop     time.Duration // for calls under way when the server ends
+	answer   time.Duration // for one Allocate or GetPreferredAllocation call
+	window   time.Duration // between two changes of a list
+}
+
+// The kubelet holds Register for up to 10 s while it dials back
+// (pkg/kubelet/cm/devicemanager/plugin/v1beta1/client.go), and calls Allocate
+// without a deadline while no other pod is admitted: an answer comes within a
+// second. It writes its whole checkpoint for every list, hence the window.
+func defaultTiming() timing {
+	return timing{
+		register: 15 * time.Second,
+		stream:   5 * time.Second,
+		alone:    time.Second,
+		stop:     time.Second,
+		answer:   900 * time.Millisecond,
+		window:   50 * time.Millisecond,
+	}
+}
+
+// Plugin offers one resource to the kubelet.
+type Plugin struct {
+	resource string
+	watch    *KubeletWatch
+	source   Source
+	log      *slog.Logger
+	hooks    Hooks
+	timing   timing
+
+	mu      sync.Mutex
+	status  Status
+	changed chan struct{}
+}
+
+// New makes a Plugin; Run brings it to life.
+func New(o Options) *Plugin {
+	log := o.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Plugin{
+		resource: o.Resource,
+		watch:    o.Watch,
+		source:   o.Source,
+		log:      log.With("resource", o.Resource),
+		hooks:    o.Hooks,
+		timing:   defaultTiming(),
+		status:   Status{Reason: "not started"},
+		changed:  make(chan struct{}),
+	}
+}
+
+// Resource returns the name of the resource.
+func (p *Plugin) Resource() string { return p.resource }
+
+// Registered reports whether the kubelet accepted the resource, has its first
+// list and keeps the stream open.
+func (p *Plugin) Registered() bool {
+	s, _ := p.Status()
+	return s.Registered
+}
+
+// Status returns how the resource stands with the kubelet and a channel that is
+// closed when that changes.
+func (p *Plugin) Status() (Status, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.status, p.changed
+}
+
+// setStatus publishes s and reports whether it differs from what was published.
+func (p *Plugin) setStatus(s Status) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.status == s {
+		return false
+	}
+	p.status = s
+	close(p.changed)
+	p.changed = make(chan struct{})
+	return true
+}

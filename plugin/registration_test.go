@@ -1,0 +1,490 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/internal/kubelettest"
+)
+
+type kubeletOptions = kubelettest.Options
+
+func TestRegister(t *testing.T) {
+	t.Parallel()
+	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
+		n := newNode(t, keying).up()
+		p, stop := n.plugin(gpu, newSource(append(healthy("a", "b"), unhealthy("c", "no node"))...))
+		n.waitAllocatable(gpu, 2)
+		n.waitRegistered(p, true)
+		if got, want := n.Count(gpu), (kubelettest.Count{Known: true, Capacity: 3, Allocatable: 2}); got != want {
+			t.Errorf("count: got %+v, want %+v", got, want)
+		}
+		list, _ := n.Latest(gpu)
+		if diff := cmp.Diff([]string{"c"}, list.Unhealthy()); diff != "" {
+			t.Errorf("unhealthy devices (-want +got):\n%s", diff)
+		}
+		n.checkRequests(gpu)
+
+		// A clean end: allocatable falls at once, capacity stays, no file does.
+		stop()
+		n.waitAllocatable(gpu, 0)
+		if got := n.Count(gpu).Capacity; got != 3 {
+			t.Errorf("capacity after the end: got %d, want 3", got)
+		}
+		if got := n.sockets(); len(got) > 0 {
+			t.Errorf("sockets after the end: %q", got)
+		}
+		if p.Registered() {
+			t.Error("registered after the end")
+		}
+	})
+}
+
+func TestRegisterCause(t *testing.T) {
+	t.Parallel()
+	n := newNode(t).up()
+	causes := make(chan Cause, 10)
+	p := New(Options{Resource: gpu, Watch: n.watch, Source: newSource(healthy("a")...), Hooks: Hooks{
+		Registered: func(c Cause, took time.Duration) {
+			if took <= 0 {
+				t.Errorf("registered in %s", took)
+			}
+			causes <- c
+		},
+	}})
+	n.background(p.Run)
+	steps := []struct {
+		do   func()
+		want Cause
+	}{
+		{func() {}, CauseStart},
+		{func() { n.must(n.Restart()) }, CauseKubelet},
+		{func() { n.CutStream(gpu) }, CauseStreamEnded},
+		{func() { n.must(os.Remove(filepath.Join(n.dir, n.sockets()[0]))) }, CauseSocketRemoved},
+		{func() { n.must(n.Restart()) }, CauseKubelet},
+	}
+	for _, step := range steps {
+		step.do()
+		if got := <-causes; got != step.want {
+			t.Errorf("cause: got %q, want %q", got, step.want)
+		}
+		n.waitAllocatable(gpu, 1)
+	}
+	n.checkRequests(gpu)
+}
+
+func TestKubeletComesLate(t *testing.T) {
+	t.Parallel()
+	tests := map[string]func(*testing.T, *node){
+		"no socket": func(t *testing.T, n *node) { n.must(os.MkdirAll(n.dir, 0o750)) },
+		"no directory": func(t *testing.T, n *node) {
+			n.must(os.MkdirAll(filepath.Dir(n.dir), 0o750))
+		},
+		"no directory above": func(t *testing.T, n *node) {
+			n.must(os.RemoveAll(filepath.Dir(n.dir)))
+		},
+		"stale socket": func(t *testing.T, n *node) {
+			n.must(n.Start())
+			n.Kill()
+		},
+	}
+	for name, prepare := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			prepare(t, n)
+			n.run()
+			p, _ := n.plugin(gpu, newSource(healthy("a")...))
+			n.waitReason(p, func(reason string) bool {
+				return reason == "the kubelet's socket does not exist" || strings.Contains(reason, "connection refused")
+			})
+			n.must(n.Start())
+			n.waitAllocatable(gpu, 1)
+			if got := n.logs.reasons("registration failed"); len(got) > 0 {
+				t.Errorf("a kubelet that is not there is no failure: %q", got)
+			}
+		})
+	}
+}
+
+func TestSocketBoundButNotListening(t *testing.T) {
+	t.Parallel()
+	var n *node
+	n = newNode(t, func(o *kubeletOptions) {
+		o.BeforeListen = func() {
+			if id, ok := identify(n.Socket()); !ok || !dead(n.Socket()) {
+				t.Errorf("want a socket that refuses connections, have %v", id)
+			}
+			// What a busy machine can put between bind and listen.
+			<-time.After(30 * time.Millisecond)
+		}
+	}).run()
+	p, _ := n.plugin(gpu, newSource(healthy("a")...))
+	n.must(n.Start())
+	began := time.Now()
+	n.waitRegistered(p, true)
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("registered %s after the kubelet listened", took)
+	}
+	if got := len(n.Requests(gpu)); got != 1 {
+		t.Errorf("registrations: got %d, want 1", got)
+	}
+	if got := n.logs.reasons("waiting for the kubelet"); len(got) > 0 {
+		t.Errorf("a refused connection right after bind was logged: %q", got)
+	}
+}
+
+func TestKubeletRestart(t *testing.T) {
+	t.Parallel()
+	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
+		n := newNode(t, keying).up()
+		p, _ := n.plugin(gpu, newSource(healthy("a", "b")...))
+		n.waitAllocatable(gpu, 2)
+		claim := kubelettest.Claim{Namespace: "default", Pod: "p", Container: "c", Resource: gpu}
+		before, err := n.Admit(n.ctx, claim, 1)
+		n.must(err)
+
+		n.must(n.Restart())
+		n.waitAllocatable(gpu, 2)
+		n.waitRegistered(p, true)
+		after, err := n.Admit(n.ctx, claim, 1)
+		n.must(err)
+		if before != after {
+			t.Error("the pod's devices changed over the restart")
+		}
+		other := claim
+		other.Pod = "q"
+		second, err := n.Admit(n.ctx, other, 1)
+		n.must(err)
+		if slices.Equal(second.IDs, before.IDs) {
+			t.Errorf("device %q was given twice", second.IDs)
+		}
+		n.checkRequests(gpu)
+		if got := n.sockets(); len(got) != 1 {
+			t.Errorf("sockets: got %q, want one", got)
+		}
+	})
+}
+
+func TestPluginRestart(t *testing.T) {
+	t.Parallel()
+	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
+		n := newNode(t, keying).up()
+		source := newSource(healthy("a", "b")...)
+		// What a plugin that was killed leaves.
+		stale, err := listen(n.dir, gpu)
+		n.must(err)
+		n.must(stale.listener.Close())
+
+		_, stop := n.plugin(gpu, source)
+		n.waitAllocatable(gpu, 2)
+		for range 5 {
+			stop()
+			n.waitAllocatable(gpu, 0)
+			_, stop = n.plugin(gpu, source)
+			n.waitAllocatable(gpu, 2)
+		}
+		if !slices.Contains(n.sockets(), stale.name) {
+			t.Error("somebody else's socket was removed")
+		}
+		n.checkRequests(gpu)
+	})
+}
+
+func TestGraceAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, func(o *kubeletOptions) { o.StopGrace = time.Nanosecond }).up()
+	_, stop := n.plugin(gpu, newSource(healthy("a")...))
+	n.waitAllocatable(gpu, 1)
+	stop()
+	n.must(n.WaitFor(n.ctx, func() bool { return !n.Count(gpu).Known }))
+}
+
+func TestStreamEnds(t *testing.T) {
+	t.Parallel()
+	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
+		n := newNode(t, keying).up()
+		p, _ := n.plugin(gpu, newSource(healthy("a")...))
+		n.waitRegistered(p, true)
+		for i := range 3 {
+			socket := n.Connected(gpu)
+			n.CutStream(gpu)
+			n.must(n.WaitFor(n.ctx, func() bool {
+				now := n.Connected(gpu)
+				return n.Count(gpu).Allocatable == 1 && len(now) == 1 && !slices.Equal(now, socket)
+			}))
+			if got, want := n.Registrations(gpu), i+2; got != want {
+				t.Errorf("registrations: got %d, want %d", got, want)
+			}
+		}
+		n.checkRequests(gpu)
+	})
+}
+
+// A rolling update: the newcomer serves beside the old instance, which then goes.
+func TestTwoInstances(t *testing.T) {
+	t.Parallel()
+	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
+		n := newNode(t, keying).up()
+		old, stopOld := n.plugin(gpu, newSource(healthy("a", "b", "c", "d")...))
+		n.waitRegistered(old, true)
+		source := newSource(healthy("a", "b", "c", "d")...)
+		newcomer, _ := n.plugin(gpu, source)
+		n.waitRegistered(newcomer, true)
+		if !old.Registered() {
+			t.Error("the old instance is not registered any more")
+		}
+		var lowest atomic.Int64
+		lowest.Store(4)
+		watching, stopWatching := context.WithCancel(n.ctx)
+		watched := make(chan error, 1)
+		go func() {
+			watched <- n.WaitFor(watching, func() bool {
+				lowest.Store(min(lowest.Load(), int64(n.Count(gpu).Allocatable)))
+				return false
+			})
+		}()
+		stopOld()
+		source.set(healthy("a", "b", "c")...)
+		n.waitAllocatable(gpu, 3)
+		n.waitRegistered(newcomer, true)
+		stopWatching()
+		<-watched
+		o := kubeletOptions{}
+		keying(&o)
+		if o.Keying == kubelettest.BySocket && lowest.Load() < 3 {
+			t.Errorf("allocatable fell to %d", lowest.Load())
+		}
+		n.checkRequests(gpu)
+		if got := n.sockets(); len(got) != 1 {
+			t.Errorf("sockets: got %q, want the newcomer's", got)
+		}
+	})
+}
+
+// An update that is taken back: kubelets up to 1.36 say nothing to the old
+// instance when they drop the resource with the newcomer.
+func TestNewcomerGoesAgain(t *testing.T) {
+	t.Parallel()
+	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
+		n := newNode(t, keying).up()
+		hasty := func(p *Plugin) { p.timing.alone = time.Millisecond }
+		source := newSource(healthy("a")...)
+		old, _ := n.plugin(gpu, source, hasty)
+		n.waitRegistered(old, true)
+		newcomer, stop := n.plugin(gpu, newSource(healthy("a")...), hasty)
+		n.waitRegistered(newcomer, true)
+		stop()
+		n.waitAllocatable(gpu, 1)
+		source.set(healthy("a", "b")...)
+		n.waitAllocatable(gpu, 2)
+		// On older kubelets the list alone comes through, not Allocate.
+		n.must(n.WaitFor(n.ctx, func() bool {
+			_, err := n.Allocate(n.ctx, gpu, "a")
+			return err == nil
+		}))
+	})
+}
+
+// One that is killed leaves its socket, and nothing tells of it.
+func TestNewcomerIsKilled(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.watch.resync = 20 * time.Millisecond
+	n.up()
+	p, _ := n.plugin(gpu, newSource(healthy("a")...), func(p *Plugin) { p.timing.alone = time.Millisecond })
+	n.waitRegistered(p, true)
+	newcomer, err := listen(n.dir, gpu)
+	n.must(err)
+	n.must(newcomer.listener.Close())
+	n.must(n.WaitFor(n.ctx, func() bool { return n.Registrations(gpu) == 2 }))
+	n.waitAllocatable(gpu, 1)
+}
+
+func TestRefusal(t *testing.T) {
+	t.Parallel()
+	n := newNode(t).up()
+	n.RefuseWith(errors.New("not today"))
+	var refused atomic.Int64
+	p, _ := n.plugin(gpu, newSource(healthy("a")...), func(p *Plugin) {
+		p.hooks.Refused = func(error) { refused.Add(1) }
+	})
+	n.waitReason(p, func(r string) bool { return r == "register: not today" })
+	n.must(n.WaitFor(n.ctx, func() bool { return len(n.Requests(gpu)) >= 4 }))
+	n.RefuseWith(errors.New("nor tomorrow"))
+	n.waitReason(p, func(r string) bool { return r == "register: nor tomorrow" })
+	n.RefuseWith(nil)
+	n.waitAllocatable(gpu, 1)
+	n.waitRegistered(p, true)
+
+	want := []string{"register: not today", "register: nor tomorrow"}
+	if diff := cmp.Diff(want, n.logs.reasons("registration failed")); diff != "" {
+		t.Errorf("logged (-want +got):\n%s", diff)
+	}
+	n.checkRequests(gpu)
+	if got, want := int(refused.Load()), len(n.Requests(gpu))-1; got != want {
+		t.Errorf("refusals counted: got %d, want %d", got, want)
+	}
+	if got := n.sockets(); len(got) != 1 {
+		t.Errorf("sockets: got %q, want one", got)
+	}
+}
+
+func TestInvalidName(t *testing.T) {
+	t.Parallel()
+	n := newNode(t).up()
+	p, _ := n.plugin("kubernetes.io/gpu", newSource())
+	n.waitReason(p, func(r string) bool { return strings.Contains(r, "not valid") })
+}
+
+// The kubelet holds Register for 10 s while it dials a socket that is gone.
+func TestSocketRemovedWhileRegistering(t *testing.T) {
+	t.Parallel()
+	var n *node
+	var first atomic.Bool
+	n = newNode(t, func(o *kubeletOptions) {
+		o.BeforeDial = func(_, endpoint string) {
+			if !first.Swap(true) {
+				n.must(os.Remove(filepath.Join(n.dir, endpoint)))
+			}
+		}
+	}).up()
+	began := time.Now()
+	n.plugin(gpu, newSource(healthy("a")...))
+	n.waitAllocatable(gpu, 1)
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("took %s: the lost registration was waited for", took)
+	}
+	if got := len(n.Requests(gpu)); got != 2 {
+		t.Errorf("registrations: got %d, want 2", got)
+	}
+}
+
+func TestKubeletRestartsWhileRegistering(t *testing.T) {
+	t.Parallel()
+	n := newNode(t).up()
+	n.HangRegister(true)
+	n.plugin(gpu, newSource(healthy("a")...))
+	n.must(n.WaitFor(n.ctx, func() bool { return len(n.Requests(gpu)) == 1 }))
+	n.Kill()
+	n.HangRegister(false)
+	n.must(n.Start())
+	n.waitAllocatable(gpu, 1)
+}
+
+func TestStopWhileRegistering(t *testing.T) {
+	t.Parallel()
+	n := newNode(t).up()
+	n.HangRegister(true)
+	_, stop := n.plugin(gpu, newSource(healthy("a")...))
+	n.must(n.WaitFor(n.ctx, func() bool { return len(n.Requests(gpu)) == 1 }))
+	stop()
+	if got := n.sockets(); len(got) > 0 {
+		t.Errorf("sockets after the end: %q", got)
+	}
+}
+
+// The kubelet accepts, and then never asks for the list.
+func TestNoStream(t *testing.T) {
+	t.Parallel()
+	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
+		n := newNode(t, keying).up()
+		n.WithholdStreams(true)
+		p, _ := n.plugin(gpu, newSource(healthy("a")...), func(p *Plugin) { p.timing.stream = 20 * time.Millisecond })
+		n.must(n.WaitFor(n.ctx, func() bool { return n.Registrations(gpu) == 2 }))
+		if p.Registered() {
+			t.Error("registered without a stream")
+		}
+		n.WithholdStreams(false)
+		n.waitAllocatable(gpu, 1)
+		n.waitRegistered(p, true)
+		n.checkRequests(gpu)
+	})
+}
+
+func TestKubeletDiesBeforeTheStream(t *testing.T) {
+	t.Parallel()
+	n := newNode(t).up()
+	n.WithholdStreams(true)
+	n.plugin(gpu, newSource(healthy("a")...))
+	n.must(n.WaitFor(n.ctx, func() bool { return n.Registrations(gpu) == 1 }))
+	n.Kill()
+	n.WithholdStreams(false)
+	n.must(n.Start())
+	n.waitAllocatable(gpu, 1)
+}
+
+// The kubelet's socket may go for a while without the kubelet.
+func TestKubeletSocketRemoved(t *testing.T) {
+	t.Parallel()
+	n := newNode(t).up()
+	source := newSource(healthy("a")...)
+	p, _ := n.plugin(gpu, source)
+	n.waitRegistered(p, true)
+	_, changed := n.watch.Kubelet()
+	n.must(os.Remove(n.Socket()))
+	<-changed
+	source.set(healthy("a", "b")...)
+	n.waitAllocatable(gpu, 2)
+	if got := n.Registrations(gpu); got != 1 {
+		t.Errorf("registrations: got %d, want 1", got)
+	}
+}
+
+func TestDirectoryMadeAnew(t *testing.T) {
+	t.Parallel()
+	n := newNode(t).up()
+	p, _ := n.plugin(gpu, newSource(healthy("a")...))
+	n.waitRegistered(p, true)
+	for range 3 {
+		n.Kill()
+		n.must(os.RemoveAll(n.dir))
+		n.waitRegistered(p, false)
+		n.must(n.Start())
+		n.waitAllocatable(gpu, 1)
+		n.waitRegistered(p, true)
+	}
+	// Moved away and back: the watch must not stay with the old one.
+	n.Kill()
+	n.must(os.Rename(n.dir, n.dir+".old"))
+	n.must(n.Start())
+	n.waitAllocatable(gpu, 1)
+}
+
+func TestDirectoryTooLong(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, func(o *kubeletOptions) {
+		o.Dir = filepath.Join(filepath.Dir(o.Dir), strings.Repeat("d", 107-len(filepath.Dir(o.Dir))-len("//"+kubeletSocket)))
+	}).up()
+	p, _ := n.plugin(gpu, newSource(healthy("a")...))
+	reason := n.waitReason(p, func(r string) bool { return strings.Contains(r, "--kubelet-dir") })
+	if !strings.Contains(reason, "at most 107 are allowed") {
+		t.Errorf("got %q", reason)
+	}
+}
+
+func TestManyResources(t *testing.T) {
+	t.Parallel()
+	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
+		n := newNode(t, keying).up()
+		for i := range 20 {
+			n.plugin(fmt.Sprintf("example.com/r%d", i), newSource(healthy(fmt.Sprintf("d%d", i))...))
+		}
+		for range 2 {
+			for i := range 20 {
+				n.waitAllocatable(fmt.Sprintf("example.com/r%d", i), 1)
+			}
+			n.must(n.Restart())
+		}
+	})
+}

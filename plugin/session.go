@@ -1,0 +1,97 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+// maxRequest is what the server takes: the kubelet names every free device in
+// GetPreferredAllocation, those chosen already twice, and fails the pod when it
+// can't.
+const maxRequest = 4 * MaxMessage
+
+// session is the server of one registration: one socket, never used again.
+type session struct {
+	v1beta1.UnimplementedDevicePluginServer
+	*Plugin
+	server *grpc.Server
+
+	quit   chan struct{} // closed: streams end
+	served chan struct{} // closed: the server accepts no more, for err
+	err    error
+
+	opened, listed, ended             chan struct{} // closed by the first stream
+	openedOnce, listedOnce, endedOnce sync.Once
+}
+
+// serve answers the kubelet on socket until stop.
+func (p *Plugin) serve(socket *ownSocket) *session {
+	s := &session{
+		Plugin: p,
+		server: grpc.NewServer(
+			grpc.ReadBufferSize(ioBuffer),
+			grpc.WriteBufferSize(ioBuffer),
+			grpc.SharedWriteBuffer(true),
+			grpc.MaxRecvMsgSize(maxRequest),
+		),
+		quit:   make(chan struct{}),
+		served: make(chan struct{}),
+		opened: make(chan struct{}),
+		listed: make(chan struct{}),
+		ended:  make(chan struct{}),
+	}
+	v1beta1.RegisterDevicePluginServer(s.server, s)
+	go func() {
+		defer close(s.served)
+		s.err = s.server.Serve(socket.listener)
+	}()
+	return s
+}
+
+// stop ends the streams, lets calls under way finish for a while, and returns
+// when nothing is served any more. Streams go by their own signal: a graceful
+// stop waits for them for ever.
+func (s *session) stop() {
+	close(s.quit)
+	timer := time.AfterFunc(s.timing.stop, s.server.Stop)
+	defer timer.Stop()
+	s.server.GracefulStop()
+	<-s.served
+}
+
+// GetDevicePluginOptions never fails: the registration would.
+func (s *session) GetDevicePluginOptions(context.Context, *v1beta1.Empty) (*v1beta1.DevicePluginOptions, error) {
+	return pluginOptions(), nil
+}
+
+// PreStartContainer is not asked for; it is answered all the same.
+func (s *session) PreStartContainer(context.Context, *v1beta1.PreStartContainerRequest) (*v1beta1.PreStartContainerResponse, error) {
+	return &v1beta1.PreStartContainerResponse{}, nil
+}
+
+// ListAndWatch sends the whole list at once and whenever it changes. The kubelet
+// never opens a second stream after this one ends, so its end ends the session.
+func (s *session) ListAndWatch(_ *v1beta1.Empty, stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse]) (err error) {
+	s.openedOnce.Do(func() { close(s.opened) })
+	defer s.endedOnce.Do(func() { close(s.ended) })
+	defer func() {
+		if r := recover(); r != nil {
+			err = s.panicked("ListAndWatch", r)
+		}
+	}()
+	return s.stream(stream)
+}
+
+// panicked logs a panic below a call of the kubelet and makes an error of it.
+func (p *Plugin) panicked(call string, r any) error {
+	p.log.Error("panic", "call", call, "reason", fmt.Sprint(r), "stack", string(debug.Stack()))
+	return status.Errorf(codes.Internal, "resource %q: internal error: panic: %v", p.resource, r)
+}

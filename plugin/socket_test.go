@@ -1,0 +1,120 @@
+package plugin
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSocketName(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, resource := range []string{gpu, "a/b", strings.Repeat("d", 240) + "/" + strings.Repeat("n", 63)} {
+		for range 100 {
+			name := socketName(resource)
+			if len(name) != nameLength || len(name) > 40 || seen[name] {
+				t.Errorf("socket name %q", name)
+			}
+			if _, ok := resourceOf(name); !ok {
+				t.Errorf("%q is not of the form", name)
+			}
+			seen[name] = true
+		}
+	}
+}
+
+func TestCheckDir(t *testing.T) {
+	t.Parallel()
+	if err := CheckDir("/var/lib/kubelet/device-plugins"); err != nil {
+		t.Error(err)
+	}
+	if err := CheckDir("/" + strings.Repeat("d", 71)); err != nil {
+		t.Error(err)
+	}
+	err := CheckDir("/" + strings.Repeat("d", 72))
+	if err == nil || !strings.HasPrefix(err.Error(), "--kubelet-dir: ") || !strings.Contains(err.Error(), "may have 72") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The longest directory that CheckDir lets through must do.
+func TestLongestDir(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	above := filepath.Dir(n.dir)
+	dir := filepath.Join(above, strings.Repeat("d", maxSocketPath-nameLength-1-len(above)-1))
+	n.must(CheckDir(dir))
+	n.must(os.Mkdir(dir, 0o750))
+	s, err := listen(dir, gpu)
+	n.must(err)
+	s.remove()
+}
+
+func TestRemoveOnlyOwnSocket(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.must(os.Mkdir(n.dir, 0o750))
+	s, err := listen(n.dir, gpu)
+	n.must(err)
+	n.must(os.Remove(s.path))
+	other, err := net.Listen("unix", s.path)
+	n.must(err)
+	defer other.Close()
+	s.remove()
+	if _, err := os.Lstat(s.path); err != nil {
+		t.Errorf("another one's socket was removed: %v", err)
+	}
+	s, err = listen(n.dir, gpu)
+	n.must(err)
+	s.remove()
+	if _, err := os.Lstat(s.path); err == nil {
+		t.Error("the own socket is still there")
+	}
+}
+
+func TestSweepSockets(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.must(os.Mkdir(n.dir, 0o750))
+	old := time.Now().Add(-2 * sweepAge)
+	add := func(name string, alive bool, made time.Time) string {
+		path := filepath.Join(n.dir, name)
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+		n.must(err)
+		l.SetUnlinkOnClose(false)
+		t.Cleanup(func() { l.Close() })
+		if !alive {
+			n.must(l.Close())
+		}
+		n.must(os.Chtimes(path, made, made))
+		return name
+	}
+	dead := add(socketName(gpu), false, old)
+	keep := []string{
+		add(socketName(gpu), true, old),             // served
+		add(socketName(gpu), false, time.Now()),     // may not have come to listen yet
+		add("nvidia-gpu.sock", false, old),          // somebody else's
+		add("gdp-ZXhhbXBsZQ-1.sock", false, old),    // likewise
+		add("gdp-0123abcd-xyz.sock", false, old),    // not quite ours
+		add(socketName(gpu)+"x", false, old),        // likewise
+		filepath.Base(socketName(gpu) + ".regular"), // no socket
+	}
+	n.must(os.WriteFile(filepath.Join(n.dir, keep[6]), nil, 0o600))
+	removed, err := SweepSockets(n.dir)
+	n.must(err)
+	if !slices.Equal(removed, []string{dead}) {
+		t.Errorf("removed %q, want %q", removed, dead)
+	}
+	for _, name := range keep {
+		if _, err := os.Lstat(filepath.Join(n.dir, name)); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	if _, err := SweepSockets(filepath.Join(n.dir, "absent")); err == nil {
+		t.Error("a directory that is absent: want an error")
+	}
+}

@@ -1,0 +1,199 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/device"
+)
+
+// Every change must be seen after any number of kubelet restarts, whichever way
+// they went, and no two of the plugin's sockets may ever be there at once.
+func TestRestartStorm(t *testing.T) {
+	t.Parallel()
+	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
+		var n *node
+		n = newNode(t, keying, func(o *kubeletOptions) {
+			o.BeforeDial = func(_, endpoint string) {
+				for _, name := range n.sockets() {
+					if name != endpoint {
+						t.Errorf("%q is registered while %q is there", endpoint, name)
+					}
+				}
+			}
+		}).up()
+		source := newSource(healthy("a")...)
+		p, _ := n.plugin(gpu, source)
+		n.waitAllocatable(gpu, 1)
+		for i := range 10 {
+			switch i % 3 {
+			case 0: // at its leisure
+				n.must(n.Restart())
+				n.waitAllocatable(gpu, 1)
+			case 1: // in a hurry
+				n.must(n.Restart())
+				n.must(n.Restart())
+			case 2: // in good order
+				n.Stop()
+				n.must(n.Start())
+			}
+		}
+		n.waitAllocatable(gpu, 1)
+		n.waitRegistered(p, true)
+		ids := []string{"a"}
+		for i := range 10 {
+			ids = append(ids, fmt.Sprintf("d%d", i))
+			source.set(healthy(ids...)...)
+			n.waitAllocatable(gpu, len(ids))
+		}
+		n.checkRequests(gpu)
+	})
+}
+
+// Whatever happens in whatever order, the end is a registered plugin with its
+// latest list.
+func TestRandomTroubles(t *testing.T) {
+	t.Parallel()
+	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
+		n := newNode(t, keying).up()
+		source := newSource()
+		p, _ := n.plugin(gpu, source)
+		seed := uint64(time.Now().UnixNano())
+		random := rand.New(rand.NewPCG(seed, 0))
+		var list []device.Listed
+		for i := range 60 {
+			switch random.IntN(7) {
+			case 0:
+				n.must(n.Restart())
+			case 1:
+				n.CutStream(gpu)
+			case 2:
+				for _, name := range n.sockets() {
+					_ = os.Remove(filepath.Join(n.dir, name))
+				}
+			case 3:
+				n.Kill()
+				n.must(os.RemoveAll(n.dir))
+				n.must(n.Start())
+			case 4:
+				n.waitRegistered(p, true)
+			default:
+				list = append(list[:len(list):len(list)], healthy(fmt.Sprintf("d%d", i))...)
+				source.set(list...)
+			}
+		}
+		source.set(healthy("x", "y", "z")...)
+		n.waitAllocatable(gpu, 3)
+		n.waitRegistered(p, true)
+		if _, err := n.Allocate(n.ctx, gpu, "x", "y"); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+		if got := n.sockets(); len(got) != 1 {
+			t.Errorf("seed %d: sockets: got %q, want one", seed, got)
+		}
+		n.checkRequests(gpu)
+	})
+}
+
+// resources are the goroutines and files that the process has.
+func resources(t *testing.T) (goroutines, files int) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip(err)
+	}
+	return runtime.NumGoroutine(), len(entries)
+}
+
+// settle waits until there are no more goroutines and files than allowed:
+// connections end a moment after whoever closes them.
+func settle(t *testing.T, ctx context.Context, what string, goroutines, files int) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		g, f := resources(t)
+		if g <= goroutines && f <= files {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			stacks := make([]byte, 1<<20)
+			stacks = stacks[:runtime.Stack(stacks, true)]
+			t.Fatalf("%s: %d goroutines, %d files, want at most %d, %d\n%s", what, g, f, goroutines, files, stacks)
+		}
+	}
+}
+
+// Not parallel: it counts what the whole process has.
+func TestNothingLeaks(t *testing.T) {
+	n := newNode(t)
+	ctx, cancel := context.WithTimeout(n.ctx, 20*time.Second)
+	defer cancel()
+	// The first use of the network poller opens files for good.
+	n.must(n.Start())
+	n.Stop()
+	g0, f0 := resources(t)
+	n.up()
+	source := newSource(healthy("a")...)
+	_, stop := n.plugin(gpu, source)
+	n.waitAllocatable(gpu, 1)
+	g1, f1 := resources(t)
+	for i := range 100 {
+		if i%2 == 0 {
+			n.must(n.Restart())
+		} else {
+			n.CutStream(gpu)
+		}
+		source.set(healthy(fmt.Sprintf("d%d", i))...)
+		n.must(n.WaitFor(n.ctx, func() bool {
+			list, _ := n.Latest(gpu)
+			return n.Count(gpu).Allocatable == 1 && list.Healthy()[0] == fmt.Sprintf("d%d", i)
+		}))
+	}
+	settle(t, ctx, "after 100 restarts", g1, f1)
+	stop()
+	n.Stop()
+	// The watch still runs: its goroutine, the instance and what wakes it.
+	settle(t, ctx, "after the end", g0+2, f0+1)
+}
+
+// Allocate, changes, restarts and streams all at once, for the race detector.
+func TestConcurrentUse(t *testing.T) {
+	t.Parallel()
+	n := newNode(t).up()
+	source := newSource(healthy("a", "b")...)
+	p, _ := n.plugin(gpu, source)
+	n.waitAllocatable(gpu, 2)
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for range 50 {
+				_, _ = n.Allocate(n.ctx, gpu, "a")
+				_, _ = n.Prefer(n.ctx, gpu, []string{"a", "b"}, nil, 1)
+				p.Registered()
+			}
+		})
+	}
+	group.Go(func() {
+		for i := range 50 {
+			source.set(append(healthy("a", "b"), unhealthy(fmt.Sprint(i), "unplugged"))...)
+		}
+	})
+	group.Go(func() {
+		for range 5 {
+			n.CutStream(gpu)
+			n.waitAllocatable(gpu, 2)
+		}
+	})
+	group.Wait()
+	n.waitAllocatable(gpu, 2)
+}

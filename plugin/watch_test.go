@@ -1,0 +1,156 @@
+package plugin
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// waitKubelet waits for the watch to see a generation, present or not.
+func (n *node) waitKubelet(present bool, generation uint64) {
+	n.t.Helper()
+	for {
+		k, changed := n.watch.Kubelet()
+		if k.Present == present && k.Generation == generation {
+			return
+		}
+		select {
+		case <-changed:
+		case <-n.ctx.Done():
+			n.t.Fatalf("kubelet socket: have %+v, want present %t, generation %d", k, present, generation)
+		}
+	}
+}
+
+// waitNewer waits for the generation after last, or a later one, of the socket
+// that is there now.
+func (n *node) waitNewer(last uint64) uint64 {
+	n.t.Helper()
+	want, _ := identify(n.Socket())
+	for {
+		k, changed := n.watch.Kubelet()
+		n.watch.mu.Lock()
+		id := n.watch.id
+		n.watch.mu.Unlock()
+		if k.Present && k.Generation > last && id == want {
+			return k.Generation
+		}
+		select {
+		case <-changed:
+		case <-n.ctx.Done():
+			n.t.Fatalf("kubelet socket: have %+v, want a generation after %d", k, last)
+		}
+	}
+}
+
+func TestWatchGenerations(t *testing.T) {
+	t.Parallel()
+	n := newNode(t).run()
+	n.waitKubelet(false, 0)
+	for i := range uint64(5) {
+		n.must(n.Start())
+		n.waitKubelet(true, i+1)
+		n.Stop()
+		n.waitKubelet(false, i+1)
+	}
+	// What is already there is one generation, however it is learnt.
+	n.must(n.Start())
+	n.waitKubelet(true, 6)
+	for range 100 {
+		n.watch.look()
+		n.watch.lookAtAll()
+	}
+	n.waitKubelet(true, 6)
+}
+
+func TestWatchFollowsTheDirectory(t *testing.T) {
+	t.Parallel()
+	n := newNode(t).run()
+	above := filepath.Dir(n.dir)
+	n.must(n.Start())
+	n.waitKubelet(true, 1)
+	n.Kill()
+	// The directory above goes with it, and comes back.
+	n.must(os.Rename(above, above+".old"))
+	t.Cleanup(func() { _ = os.RemoveAll(above + ".old") })
+	n.waitKubelet(false, 1)
+	n.must(n.Start())
+	n.waitKubelet(true, 2)
+	// A link in its place, and the link turned to another directory.
+	n.must(os.Rename(n.dir, n.dir+".1"))
+	n.must(os.Symlink(n.dir+".1", n.dir))
+	n.must(n.Restart())
+	last := n.waitNewer(2)
+	n.must(os.Mkdir(n.dir+".2", 0o750))
+	n.must(os.Symlink(n.dir+".2", n.dir+".new"))
+	n.must(os.Rename(n.dir+".new", n.dir))
+	n.waitKubelet(false, last)
+	n.must(n.Restart())
+	n.waitNewer(last)
+}
+
+func TestWatchWithoutInotify(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.watch.inotify = func() (*inotify, error) { return nil, &os.SyscallError{Syscall: "inotify_init1", Err: syscall.EMFILE} }
+	n.watch.poll = 2 * time.Millisecond
+	n.watch.resync = 5 * time.Millisecond
+	n.run()
+	p, _ := n.plugin(gpu, newSource(healthy("a")...))
+	n.must(n.Start())
+	n.waitAllocatable(gpu, 1)
+	if !n.watch.Degraded() {
+		t.Error("not degraded")
+	}
+	n.must(n.Restart())
+	n.waitAllocatable(gpu, 1)
+	n.waitRegistered(p, true)
+	n.must(os.Remove(filepath.Join(n.dir, n.sockets()[0])))
+	n.must(n.WaitFor(n.ctx, func() bool { return len(n.Requests(gpu)) == 3 }))
+	n.waitAllocatable(gpu, 1)
+	if got := n.logs.reasons("no inotify, looking at the kubelet's directory every second"); len(got) != 1 {
+		t.Errorf("logged %q, want one line", got)
+	}
+}
+
+func TestWatchGetsInotifyBack(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	tries := 0
+	n.watch.inotify = func() (*inotify, error) {
+		if tries++; tries < 3 {
+			return nil, errors.New("too many")
+		}
+		return newInotify()
+	}
+	n.watch.poll = time.Millisecond
+	n.watch.resync = time.Millisecond
+	n.run()
+	n.logs.wait(n.ctx, t, "inotify works again")
+	if n.watch.Degraded() {
+		t.Error("still degraded")
+	}
+}
+
+func TestWatchSeesSocketsGo(t *testing.T) {
+	t.Parallel()
+	n := newNode(t).up()
+	n.waitKubelet(true, 1)
+	s, err := listen(n.dir, gpu)
+	n.must(err)
+	defer s.remove()
+	o := n.watch.own(s)
+	// Replaced by another one under its name.
+	n.must(os.Rename(s.path, s.path+".old"))
+	<-o.gone
+	// One that went before anyone asked.
+	o = n.watch.own(s)
+	<-o.gone
+	n.watch.forget(o)
+	if len(n.watch.owned) != 0 {
+		t.Errorf("still followed: %v", n.watch.owned)
+	}
+}

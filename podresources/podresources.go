@@ -1,0 +1,165 @@
+// Package podresources asks the kubelet which devices are held, and by whom, over
+// its PodResources API. It asks when it is told to and keeps nothing: no
+// connection, no timer.
+package podresources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"slices"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+)
+
+var (
+	// ErrUnavailable: the kubelet does not answer: its socket is absent, or
+	// nobody listens, or it has no such call. Who holds what is unknown.
+	ErrUnavailable = errors.New("the kubelet's PodResources API is not available")
+	// ErrBusy: the kubelet refuses to answer now, since it is asked too often:
+	// it allows 100 calls a second of all its clients together
+	// (pkg/kubelet/apis/podresources/constants.go). Ask again later.
+	ErrBusy = errors.New("the kubelet's PodResources API is busy")
+)
+
+const (
+	// timeout is for one call; the kubelet answers in milliseconds.
+	timeout = 2 * time.Second
+	// maxMessage is what is taken from the kubelet, as its own clients do it:
+	// the answer names every device of every container on the node.
+	maxMessage = 16 << 20
+)
+
+// Holder is a container that holds a device.
+type Holder struct {
+	Namespace, Pod, Container string
+}
+
+// Held are the holders by resource name and device ID; those of one device are
+// in the kubelet's order, each once. An init container that is not a sidecar is
+// not among them, since the kubelet does not list it, though it may hold devices
+// while it runs.
+type Held map[string]map[string][]Holder
+
+// Client asks one kubelet.
+type Client struct {
+	path    string
+	timeout time.Duration
+}
+
+// New makes a client of the kubelet's PodResources socket at path,
+// "/var/lib/kubelet/pod-resources/kubelet.sock". It connects when it is asked
+// something.
+func New(path string) *Client { return &Client{path: path, timeout: timeout} }
+
+// List returns the holders of every device. Its error is ErrUnavailable or
+// ErrBusy where that is what it is.
+func (c *Client) List(ctx context.Context) (Held, error) {
+	held := Held{}
+	err := c.call(ctx, "List", func(ctx context.Context, api podresourcesv1.PodResourcesListerClient) error {
+		resp, err := api.List(ctx, &podresourcesv1.ListPodResourcesRequest{})
+		for _, pod := range resp.GetPodResources() {
+			for _, container := range pod.GetContainers() {
+				held.add(Holder{pod.GetNamespace(), pod.GetName(), container.GetName()}, container.GetDevices())
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return held, nil
+}
+
+// add notes that h holds devices. The kubelet has an entry for each NUMA node of
+// a device.
+func (held Held) add(h Holder, devices []*podresourcesv1.ContainerDevices) {
+	for _, d := range devices {
+		ids := held[d.GetResourceName()]
+		if ids == nil {
+			ids = map[string][]Holder{}
+			held[d.GetResourceName()] = ids
+		}
+		for _, id := range d.GetDeviceIds() {
+			if !slices.Contains(ids[id], h) {
+				ids[id] = append(ids[id], h)
+			}
+		}
+	}
+}
+
+// Allocatable returns the IDs that the kubelet could hand out, held or not, by
+// resource name, sorted. Its errors are those of List.
+func (c *Client) Allocatable(ctx context.Context) (map[string][]string, error) {
+	allocatable := map[string][]string{}
+	err := c.call(ctx, "GetAllocatableResources", func(ctx context.Context, api podresourcesv1.PodResourcesListerClient) error {
+		resp, err := api.GetAllocatableResources(ctx, &podresourcesv1.AllocatableResourcesRequest{})
+		for _, d := range resp.GetDevices() {
+			allocatable[d.GetResourceName()] = append(allocatable[d.GetResourceName()], d.GetDeviceIds()...)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for name, ids := range allocatable {
+		slices.Sort(ids)
+		allocatable[name] = slices.Compact(ids)
+	}
+	return allocatable, nil
+}
+
+// call connects, makes one call and hangs up.
+func (c *Client) call(ctx context.Context, name string, f func(context.Context, podresourcesv1.PodResourcesListerClient) error) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	// Connected by hand, the error says what is wrong with the socket.
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", c.path)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+			return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+		return fmt.Errorf("pod resources: %w", err)
+	}
+	defer conn.Close()
+	conns := make(chan net.Conn, 1)
+	conns <- conn
+	client, err := grpc.NewClient("passthrough:///kubelet",
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+			select {
+			case conn := <-conns:
+				return conn, nil
+			default:
+				return nil, errors.New("the connection has ended")
+			}
+		}),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority("localhost"),
+		grpc.WithNoProxy(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+	)
+	if err != nil {
+		return fmt.Errorf("pod resources: %w", err)
+	}
+	defer client.Close()
+	err = f(ctx, podresourcesv1.NewPodResourcesListerClient(client))
+	switch status.Code(err) {
+	case codes.OK:
+		return nil
+	case codes.Unavailable, codes.Unimplemented:
+		return fmt.Errorf("%w: %s: %w", ErrUnavailable, name, err)
+	case codes.ResourceExhausted:
+		return fmt.Errorf("%w: %s: %w", ErrBusy, name, err)
+	default:
+		return fmt.Errorf("pod resources: %s: %w", name, err)
+	}
+}

@@ -1,0 +1,207 @@
+package podresources
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/generic-dp/generic-dp/internal/kubelettest"
+)
+
+// newKubelet makes a kubelet that is down, and the path of its socket.
+func newKubelet(t *testing.T) (*kubelettest.Kubelet, string) {
+	t.Helper()
+	// t.TempDir's paths are too long for sockets.
+	dir, err := os.MkdirTemp("", "gdp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	path := filepath.Join(dir, "kubelet.sock")
+	k := kubelettest.New(kubelettest.Options{Dir: filepath.Join(dir, "dp"), PodResources: path})
+	t.Cleanup(k.Stop)
+	return k, path
+}
+
+func up(t *testing.T) (*kubelettest.Kubelet, *Client) {
+	t.Helper()
+	k, path := newKubelet(t)
+	if err := k.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return k, New(path)
+}
+
+func TestList(t *testing.T) {
+	t.Parallel()
+	k, c := up(t)
+	claim := func(pod, container, resource string) kubelettest.Claim {
+		return kubelettest.Claim{Namespace: "ns", Pod: pod, Container: container, Resource: resource}
+	}
+	k.Hold(claim("p", "c", "example.com/gpu"), "a", "b", "a") // as with two NUMA nodes
+	k.Hold(claim("p", "sidecar", "example.com/gpu"), "a")
+	k.Hold(claim("p", "c", "example.com/fuse"), "fuse::1")
+	k.Hold(claim("q", "c", "example.com/gpu"), "c")
+	held, err := c.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Held{
+		"example.com/gpu": {
+			"a": {{"ns", "p", "c"}, {"ns", "p", "sidecar"}},
+			"b": {{"ns", "p", "c"}},
+			"c": {{"ns", "q", "c"}},
+		},
+		"example.com/fuse": {"fuse::1": {{"ns", "p", "c"}}},
+	}
+	if diff := cmp.Diff(want, held); diff != "" {
+		t.Errorf("held (-want +got):\n%s", diff)
+	}
+	k.Remove("ns", "p")
+	if held, err = c.List(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Held{"example.com/gpu": {"c": {{"ns", "q", "c"}}}}, held); diff != "" {
+		t.Errorf("held (-want +got):\n%s", diff)
+	}
+}
+
+func TestUnavailable(t *testing.T) {
+	t.Parallel()
+	k, path := newKubelet(t)
+	c := New(path)
+	check := func(when string) {
+		t.Helper()
+		if held, err := c.List(t.Context()); !errors.Is(err, ErrUnavailable) || held != nil {
+			t.Errorf("%s: got %v, %v, want ErrUnavailable", when, held, err)
+		}
+		if ids, err := c.Allocatable(t.Context()); !errors.Is(err, ErrUnavailable) || ids != nil {
+			t.Errorf("%s: got %v, %v, want ErrUnavailable", when, ids, err)
+		}
+	}
+	check("absent socket")
+	for range 2 {
+		if err := k.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.List(t.Context()); err != nil {
+			t.Errorf("the kubelet is up: %v", err)
+		}
+		k.Kill()
+		check("stale socket")
+	}
+	if err := k.Start(); err != nil {
+		t.Fatal(err)
+	}
+	k.RefusePods(status.Error(codes.Unimplemented, "no such call"))
+	check("no such call")
+}
+
+func TestBusy(t *testing.T) {
+	t.Parallel()
+	k, c := up(t)
+	k.RefusePods(status.Error(codes.ResourceExhausted, "rejected by rate limit"))
+	if _, err := c.List(t.Context()); !errors.Is(err, ErrBusy) {
+		t.Errorf("got %v, want ErrBusy", err)
+	}
+	k.RefusePods(status.Error(codes.Internal, "oops"))
+	if _, err := c.List(t.Context()); err == nil || errors.Is(err, ErrBusy) || errors.Is(err, ErrUnavailable) {
+		t.Errorf("got %v, want an error of no kind", err)
+	}
+}
+
+// fakeLister answers as it is told.
+type fakeLister struct {
+	podresourcesv1.UnimplementedPodResourcesListerServer
+	wait    chan struct{}
+	devices []*podresourcesv1.ContainerDevices
+}
+
+func (f *fakeLister) GetAllocatableResources(ctx context.Context, _ *podresourcesv1.AllocatableResourcesRequest) (*podresourcesv1.AllocatableResourcesResponse, error) {
+	if f.wait != nil {
+		select {
+		case <-f.wait:
+		case <-ctx.Done():
+		}
+	}
+	return &podresourcesv1.AllocatableResourcesResponse{Devices: f.devices}, nil
+}
+
+func serve(t *testing.T, f *fakeLister) *Client {
+	t.Helper()
+	_, path := newKubelet(t)
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer()
+	podresourcesv1.RegisterPodResourcesListerServer(s, f)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = s.Serve(l)
+	}()
+	t.Cleanup(func() {
+		s.Stop()
+		<-done
+	})
+	return New(path)
+}
+
+func TestAllocatable(t *testing.T) {
+	t.Parallel()
+	device := func(resource string, ids ...string) *podresourcesv1.ContainerDevices {
+		return &podresourcesv1.ContainerDevices{ResourceName: resource, DeviceIds: ids}
+	}
+	c := serve(t, &fakeLister{devices: []*podresourcesv1.ContainerDevices{
+		device("a/x", "2"), device("a/x", "1"), device("a/x", "1"), device("a/y", "3"),
+	}})
+	got, err := c.Allocatable(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string][]string{"a/x": {"1", "2"}, "a/y": {"3"}}, got); diff != "" {
+		t.Errorf("allocatable (-want +got):\n%s", diff)
+	}
+}
+
+// Longer than gRPC's 4 MiB, and shorter than what the kubelet's own clients take.
+func TestLongAnswer(t *testing.T) {
+	t.Parallel()
+	f := &fakeLister{}
+	for range 150_000 {
+		f.devices = append(f.devices, &podresourcesv1.ContainerDevices{ResourceName: "example.com/gpu", DeviceIds: []string{"0000:00:00.0"}})
+	}
+	c := serve(t, f)
+	c.timeout = time.Minute
+	if _, err := c.Allocatable(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTimeout(t *testing.T) {
+	t.Parallel()
+	wait := make(chan struct{})
+	c := serve(t, &fakeLister{wait: wait})
+	defer close(wait)
+	c.timeout = 10 * time.Millisecond
+	if _, err := c.Allocatable(t.Context()); status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("got %v, want a deadline exceeded", err)
+	}
+	c.timeout = timeout
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Allocatable(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want cancelled", err)
+	}
+}

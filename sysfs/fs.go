@@ -1,0 +1,227 @@
+// Package sysfs reads what the kernel says of devices below /sys: one file
+// for each kernel directory, reading apart from parsing, no policy.
+//
+// Only attributes that have a function here are ever opened. That is what
+// keeps a read from hanging or from changing something: sysfs has files that
+// wait for the device, that take its lock, or that act when they are read.
+// A directory is named by its path relative to the root, "devices/pci0000:00",
+// which is also how the kernel names it in its events (without the leading
+// slash). An attribute that a device does not have is no error: it is read as
+// "", or as -1 where it is a number.
+package sysfs
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"golang.org/x/sys/unix"
+)
+
+// FS is the root of a sysfs tree: "/sys", or where the host's is mounted, or
+// where a recorded one lies.
+type FS string
+
+// maxAttr is how much of an attribute is read, in bytes. The kernel gives a
+// text attribute one page (Documentation/filesystems/sysfs.rst).
+const maxAttr = 4096
+
+// Entry is one symbolic link of a directory such as bus/pci/devices: the name
+// of a device and the directory it leads to.
+type Entry struct {
+	Name string
+	Path string
+}
+
+// Check returns an error unless the root looks like a sysfs tree. It tells a
+// host without devices from a root that is not there or not mounted.
+func (fs FS) Check() error {
+	for _, dir := range []string{"devices", "dev"} {
+		fi, err := os.Stat(string(fs) + "/" + dir)
+		if err != nil {
+			return fmt.Errorf("%q is not a sysfs tree: %w", string(fs), err)
+		}
+		if !fi.IsDir() {
+			return fmt.Errorf("%q is not a sysfs tree: %q is not a directory", string(fs), dir)
+		}
+	}
+	return nil
+}
+
+// Exists reports whether the directory dir is there.
+func (fs FS) Exists(dir string) bool {
+	var st unix.Stat_t
+	return retry(func() error { return unix.Lstat(fs.abs(dir), &st) }) == nil
+}
+
+// Gone reports whether err says that the device went away while it was read:
+// a removed directory gives ENOENT, an attribute that was open gives ENODEV
+// (kernfs_get_active in fs/kernfs/file.c).
+func Gone(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO)
+}
+
+// errGone is how a reader says that what it reads is no longer there.
+const errGone = unix.ENODEV
+
+func (fs FS) abs(rel string) string { return string(fs) + "/" + rel }
+
+// attr reads one attribute and returns it without its newline and without
+// control characters; absent is "". Errors are those of the kernel, with the
+// name of the attribute.
+func (fs FS) attr(dir, name string) (string, error) {
+	var buf [maxAttr]byte
+	n, err := read(string(fs)+"/"+dir+"/"+name, buf[:])
+	if err == unix.ENOENT || err == unix.ENOTDIR {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	return clean(buf[:n]), nil
+}
+
+// number reads an attribute that holds a decimal number; absent is -1.
+func (fs FS) number(dir, name string) (int, error) {
+	s, err := fs.attr(dir, name)
+	if s == "" {
+		return -1, err
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(s))
+	if err != nil {
+		return -1, fmt.Errorf("%s: %q is not a number", name, s)
+	}
+	return n, nil
+}
+
+// linkBase returns the last element of what the link dir/name points at,
+// which is how sysfs names drivers, subsystems and groups; absent is "".
+func (fs FS) linkBase(dir, name string) (string, error) {
+	var buf [unix.PathMax]byte
+	n, err := readlink(string(fs)+"/"+dir+"/"+name, buf[:])
+	if err == unix.ENOENT || err == unix.ENOTDIR || err == unix.EINVAL {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	return string(buf[bytes.LastIndexByte(buf[:n], '/')+1 : n]), nil
+}
+
+// entries reads a directory of links to devices, sorted by name. Links that
+// vanish meanwhile are left out; what can't be read is left out and said in
+// the error. The error wraps fs.ErrNotExist where the kernel does not have
+// the directory.
+func (fs FS) entries(dir string) ([]Entry, error) {
+	names, err := fs.names(dir)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]Entry, 0, len(names))
+	var errs []error
+	for _, name := range names {
+		p, err := fs.device(dir, name)
+		if Gone(err) {
+			continue
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		list = append(list, Entry{Name: name, Path: p})
+	}
+	slices.SortFunc(list, func(a, b Entry) int { return cmp.Compare(a.Name, b.Name) })
+	return list, errors.Join(errs...)
+}
+
+func (fs FS) names(dir string) ([]string, error) {
+	f, err := os.Open(fs.abs(dir))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.Readdirnames(-1)
+}
+
+// device returns the device directory that the link dir/name leads to.
+func (fs FS) device(dir, name string) (string, error) {
+	var buf [unix.PathMax]byte
+	n, err := readlink(string(fs)+"/"+dir+"/"+name, buf[:])
+	if err != nil {
+		return "", fmt.Errorf("%s/%s: %w", dir, name, err)
+	}
+	target := string(buf[:n])
+	p := strings.TrimLeft(target, "./")
+	// The kernel writes such links from the root down, "../../devices/…",
+	// without a link in between.
+	if !strings.HasPrefix(p, "devices/") || strings.HasPrefix(target, "/") {
+		return "", fmt.Errorf("%s/%s: leads to %q, not below devices", dir, name, target)
+	}
+	if strings.Contains(p, "/.") {
+		p = path.Clean(p)
+	}
+	return p, nil
+}
+
+func readlink(name string, buf []byte) (n int, err error) {
+	err = retry(func() (err error) {
+		n, err = unix.Readlink(name, buf)
+		return err
+	})
+	return n, err
+}
+
+// read reads the start of a file with three system calls. os.ReadFile makes
+// twice as many, and a scan reads some thousand attributes. One read is
+// enough: the kernel formats a text attribute as a whole.
+func read(name string, buf []byte) (int, error) {
+	var fd, n int
+	err := retry(func() (err error) {
+		fd, err = unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd)
+	err = retry(func() (err error) {
+		n, err = unix.Read(fd, buf)
+		return err
+	})
+	return n, err
+}
+
+func retry(call func() error) error {
+	for {
+		if err := call(); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// clean makes an attribute safe to print and to use as a label: without its
+// last newline and without control characters, always valid UTF-8. Strings of
+// USB devices are whatever the device says.
+func clean(b []byte) string {
+	if n := len(b); n > 0 && b[n-1] == '\n' {
+		b = b[:n-1]
+	}
+	for _, c := range b {
+		if c < ' ' || c > '~' {
+			return strings.Map(func(r rune) rune {
+				if unicode.IsControl(r) {
+					return -1
+				}
+				return r
+			}, strings.ToValidUTF8(string(b), "\uFFFD"))
+		}
+	}
+	return string(b)
+}

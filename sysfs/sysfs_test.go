@@ -1,0 +1,282 @@
+package sysfs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+// tree makes a sysfs tree: a value that starts with "-> " is a link, "dir" a
+// directory, everything else an attribute.
+func tree(t *testing.T, files map[string]string) FS {
+	t.Helper()
+	root := t.TempDir()
+	for name, text := range files {
+		file := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if target, ok := strings.CutPrefix(text, "-> "); ok {
+			err = os.Symlink(target, file)
+		} else if text == "dir" {
+			err = os.MkdirAll(file, 0o755)
+		} else {
+			err = os.WriteFile(file, []byte(text), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return FS(root)
+}
+
+func TestAttrIsSafeToPrint(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, content, want string }{
+		{"one newline goes", "A1B2\n", "A1B2"},
+		{"spaces stay", " A1 B2 \n", " A1 B2 "},
+		{"control characters go", "A\x00\x1b[1mB\x7f\n\n", "A[1mB"},
+		{"C1 control characters go", "A\u0085\u009bB\n", "AB"},
+		{"not UTF-8 is replaced", "A\xff\xfeB\n", "A\uFFFDB"},
+		{"other scripts stay", "Gerät ½\n", "Gerät ½"},
+		{"empty", "\n", ""},
+		{"the limit", strings.Repeat("x", 2*maxAttr), strings.Repeat("x", maxAttr)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := tree(t, map[string]string{"devices/a/serial": c.content}).attr("devices/a", "serial")
+			if err != nil || got != c.want {
+				t.Errorf("attr = %q, %v; want %q", got, err, c.want)
+			}
+		})
+	}
+}
+
+func TestAbsentIsNoError(t *testing.T) {
+	t.Parallel()
+	sys := tree(t, map[string]string{"devices/a": "dir", "dev/char": "dir"})
+	if s, err := sys.Driver("devices/a"); s != "" || err != nil {
+		t.Errorf("Driver = %q, %v; want none", s, err)
+	}
+	if n, err := sys.NUMANode("devices/a"); n != -1 || err != nil {
+		t.Errorf("NUMANode = %d, %v; want -1", n, err)
+	}
+	if s, err := sys.PhysFn("devices/a"); s != "" || err != nil {
+		t.Errorf("PhysFn = %q, %v; want none", s, err)
+	}
+	if s, err := sys.CharDev(188, 0); s != "" || err != nil {
+		t.Errorf("CharDev = %q, %v; want none", s, err)
+	}
+	if _, err := sys.PCI(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("PCI without the bus: %v; want one that wraps fs.ErrNotExist", err)
+	}
+}
+
+func TestUnreadableIsAnError(t *testing.T) {
+	t.Parallel()
+	sys := tree(t, map[string]string{"devices/a/numa_node": "dir", "devices/b/numa_node": "many\n"})
+	if n, err := sys.NUMANode("devices/a"); n != -1 || !errors.Is(err, unix.EISDIR) {
+		t.Errorf("NUMANode = %d, %v; want EISDIR", n, err)
+	}
+	n, err := sys.NUMANode("devices/b")
+	if want := `numa_node: "many" is not a number`; n != -1 || err == nil || err.Error() != want {
+		t.Errorf("NUMANode = %d, %v; want %q", n, err, want)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	if err := tree(t, map[string]string{"devices": "dir", "dev": "dir"}).Check(); err != nil {
+		t.Error(err)
+	}
+	for name, sys := range map[string]FS{
+		"missing":      FS(t.TempDir()) + "/nothing",
+		"empty":        tree(t, nil),
+		"not a sysfs":  tree(t, map[string]string{"devices": "dir"}),
+		"a plain file": tree(t, map[string]string{"devices": "x", "dev": "dir"}),
+	} {
+		if err := sys.Check(); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestEntries(t *testing.T) {
+	t.Parallel()
+	sys := tree(t, map[string]string{
+		"bus/usb/devices/1-2:1.0": "-> ../../../devices/pci0000:00/0000:00:14.0/usb1/1-2/1-2:1.0",
+		"bus/usb/devices/1-2":     "-> ../../../devices/pci0000:00/0000:00:14.0/usb1/1-2",
+		"bus/usb/devices/usb1":    "-> ../../../devices/pci0000:00/0000:00:14.0/usb1",
+		"bus/usb/devices/9-9":     "-> ../../../../etc",
+		"bus/usb/devices/9-8":     "-> /devices/x",
+	})
+	devices, interfaces, err := sys.USB()
+	wantDevices := []Entry{
+		{"1-2", "devices/pci0000:00/0000:00:14.0/usb1/1-2"},
+		{"usb1", "devices/pci0000:00/0000:00:14.0/usb1"},
+	}
+	wantInterfaces := []Entry{{"1-2:1.0", "devices/pci0000:00/0000:00:14.0/usb1/1-2/1-2:1.0"}}
+	if diff := cmp.Diff(wantDevices, devices); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(wantInterfaces, interfaces); diff != "" {
+		t.Error(diff)
+	}
+	for _, bad := range []string{"9-9", "9-8"} {
+		if err == nil || !strings.Contains(err.Error(), bad) {
+			t.Errorf("err = %v; want one that names %s", err, bad)
+		}
+	}
+}
+
+func TestUSBDevice(t *testing.T) {
+	t.Parallel()
+	sys := tree(t, map[string]string{
+		"devices/a/idVendor": "10C4\n", "devices/a/idProduct": "EA60\n", "devices/a/serial": "0001\n", "devices/a/speed": "12\n",
+		"devices/a/bDeviceClass": "FF\n",
+		"devices/half/serial":    "0001\n",
+		"devices/bad/idVendor":   "10c4\n", "devices/bad/speed": "dir",
+	})
+	got, err := sys.USBDevice("devices/a")
+	want := USBDevice{Vendor: "10c4", Product: "ea60", Serial: "0001", Class: "ff", Speed: "12"}
+	if err != nil || got != want {
+		t.Errorf("USBDevice = %+v, %v; want %+v", got, err, want)
+	}
+	if _, err := sys.USBDevice("devices/half"); !Gone(err) {
+		t.Errorf("a device that lost its idVendor: %v; want gone", err)
+	}
+	got, err = sys.USBDevice("devices/bad")
+	if err == nil || Gone(err) || got.Vendor != "10c4" {
+		t.Errorf("USBDevice = %+v, %v; want what could be read and the error of speed", got, err)
+	}
+}
+
+func TestUSBInterface(t *testing.T) {
+	t.Parallel()
+	sys := tree(t, map[string]string{
+		"devices/a/bInterfaceNumber": "1f\n", "devices/a/bInterfaceClass": "0E\n", "devices/a/driver": "-> ../../bus/usb/drivers/uvcvideo",
+		"devices/b/bInterfaceNumber": "100\n",
+		"devices/c/bInterfaceClass":  "0e\n",
+	})
+	got, err := sys.USBInterface("devices/a")
+	if want := (USBInterface{Number: 31, Class: "0e", Driver: "uvcvideo"}); err != nil || got != want {
+		t.Errorf("USBInterface = %+v, %v; want %+v", got, err, want)
+	}
+	if _, err := sys.USBInterface("devices/b"); err == nil || Gone(err) {
+		t.Errorf("number 100: %v; want an error", err)
+	}
+	if _, err := sys.USBInterface("devices/c"); !Gone(err) {
+		t.Errorf("no number: %v; want gone", err)
+	}
+}
+
+func TestPCIFunction(t *testing.T) {
+	t.Parallel()
+	sys := tree(t, map[string]string{
+		"devices/a/vendor": "0x8086\n", "devices/a/device": "0x154C\n", "devices/a/subsystem_vendor": "0x1028\n", "devices/a/subsystem_device": "0x0000\n",
+		"devices/a/class": "0x020000\n", "devices/a/revision": "0x2\n", "devices/a/iommu_group": "-> ../../kernel/iommu_groups/87",
+		"devices/b/vendor": "0x8086\n", "devices/b/class": "display\n", "devices/b/device": "dir",
+		"devices/pf/virtfn0": "-> ../0000:3b:02.0", "devices/pf/virtfn12": "-> ../0000:3b:03.4", "devices/pf/virtfnx": "-> ../x",
+	})
+	got, err := sys.PCIFunction("devices/a")
+	want := PCIFunction{PCIIDs: PCIIDs{"8086", "154c", "1028", "0000", "020000"}, Revision: "02", IOMMUGroup: "87"}
+	if err != nil || got != want {
+		t.Errorf("PCIFunction = %+v, %v; want %+v", got, err, want)
+	}
+	got, err = sys.PCIFunction("devices/b")
+	if got.Vendor != "8086" || err == nil || !errors.Is(err, unix.EISDIR) || !strings.Contains(err.Error(), `"display" is not a hexadecimal number`) {
+		t.Errorf("PCIFunction = %+v, %v; want the vendor and both errors", got, err)
+	}
+	vfs, err := sys.VirtFns("devices/pf")
+	if diff := cmp.Diff(map[string]int{"0000:3b:02.0": 0, "0000:3b:03.4": 12}, vfs); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+}
+
+func TestDevNumbers(t *testing.T) {
+	t.Parallel()
+	sys := tree(t, map[string]string{
+		"dev/char/8:0":  "-> ../../devices/virtual/char",
+		"dev/block/8:0": "-> ../../devices/virtual/block/sda",
+		"dev/char/1:2":  "-> ../../module/x",
+	})
+	if got, err := sys.CharDev(8, 0); got != "devices/virtual/char" || err != nil {
+		t.Errorf("CharDev = %q, %v", got, err)
+	}
+	if got, err := sys.BlockDev(8, 0); got != "devices/virtual/block/sda" || err != nil {
+		t.Errorf("BlockDev = %q, %v", got, err)
+	}
+	if got, err := sys.CharDev(1, 2); got != "" || err == nil {
+		t.Errorf("CharDev = %q, %v; want an error", got, err)
+	}
+}
+
+func TestUevent(t *testing.T) {
+	t.Parallel()
+	sys := tree(t, map[string]string{"devices/a/uevent": "MAJOR=189\nMINOR=1\nDEVNAME=bus/usb/001/002\nDEVTYPE=usb_device\nodd line\n"})
+	got, err := sys.Uevent("devices/a")
+	if want := (Uevent{DevName: "bus/usb/001/002", DevType: "usb_device"}); err != nil || got != want {
+		t.Errorf("Uevent = %+v, %v; want %+v", got, err, want)
+	}
+	if _, err := sys.Uevent("devices/b"); !Gone(err) {
+		t.Errorf("Uevent of nothing: %v; want gone", err)
+	}
+}
+
+func TestIndexAttributes(t *testing.T) {
+	t.Parallel()
+	sys := tree(t, map[string]string{"devices/p/port_number": "3\n", "devices/v/index": "1\n"})
+	if n, err := sys.PortNumber("devices/p"); n != 3 || err != nil {
+		t.Errorf("PortNumber = %d, %v", n, err)
+	}
+	if n, err := sys.VideoIndex("devices/v"); n != 1 || err != nil {
+		t.Errorf("VideoIndex = %d, %v", n, err)
+	}
+}
+
+func TestParsePCIModalias(t *testing.T) {
+	t.Parallel()
+	got, ok := ParsePCIModalias("pci:v000010DEd00001C82sv00001043sd00008613bc03sc00i02")
+	if want := (PCIIDs{"10de", "1c82", "1043", "8613", "030002"}); !ok || got != want {
+		t.Errorf("ParsePCIModalias = %+v, %v; want %+v", got, ok, want)
+	}
+	for _, bad := range []string{
+		"", "pci:", "usb:v1D6Bp0002", "pci:v000010DEd00001C82sv00001043sd00008613bc03sc00i", "pci:v000010DXd00001C82sv00001043sd00008613bc03sc00i02",
+	} {
+		if got, ok := ParsePCIModalias(bad); ok || got != (PCIIDs{}) {
+			t.Errorf("ParsePCIModalias(%q) = %+v, %v; want none", bad, got, ok)
+		}
+	}
+}
+
+func FuzzParsePCIModalias(f *testing.F) {
+	f.Add("pci:v000010DEd00001C82sv00001043sd00008613bc03sc00i02")
+	f.Add("pci:v0000")
+	f.Fuzz(func(t *testing.T, s string) {
+		ids, ok := ParsePCIModalias(s)
+		if !ok && ids != (PCIIDs{}) {
+			t.Errorf("both a value and a refusal: %+v", ids)
+		}
+		if ok && (len(ids.Vendor) != 4 || len(ids.Class) != 6 || !isHex(ids.Vendor+ids.Device+ids.SubVendor+ids.SubDevice+ids.Class)) {
+			t.Errorf("not identifiers: %+v", ids)
+		}
+	})
+}
+
+func FuzzParseUevent(f *testing.F) {
+	f.Add("MAJOR=189\nDEVNAME=bus/usb/001/002\n")
+	f.Add("DEVNAME=\xff\x00\n=\n")
+	f.Fuzz(func(t *testing.T, s string) {
+		u := ParseUevent(s)
+		if strings.ContainsAny(u.DevName+u.DevType, "\n\x00") {
+			t.Errorf("control characters: %+v", u)
+		}
+	})
+}
