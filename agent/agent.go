@@ -120,6 +120,8 @@ func (a *Agent) build() {
 // containers that restart meanwhile.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.lock.close()
+	a.log.Info("starting", "version", a.options.Version, "config", a.options.Config, "resources", len(a.resources))
+	defer a.log.Info("stopped")
 	group, ctx := errgroup.WithContext(ctx)
 	if a.listener != nil {
 		group.Go(func() error { return metrics.Serve(ctx, a.listener, a) })

@@ -28,7 +28,7 @@ var allowed = map[string][]string{
 	"podresources":         {"device"},
 	"metrics":              {"device"},
 	"internal/kubelettest": {"device"},
-	"internal/sysfstest":   {"sysfs", "device"},
+	"internal/sysfstest":   {"inventory", "sysfs", "device"},
 }
 
 // only lists who may import what matters to one side alone.
@@ -36,7 +36,7 @@ var only = map[string][]string{
 	"github.com/BurntSushi/toml":    {"config"},
 	"github.com/jaypipes/ghw":       {"inventory"},
 	"k8s.io/kubelet":                {"plugin", "podresources", "internal/kubelettest"},
-	"tags.cncf.io":                  {"cdi"},
+	"tags.cncf.io":                  {"cdi", "config"},
 	"google.golang.org/grpc":        {"plugin", "podresources", "internal/kubelettest"},
 	"github.com/spf13/cobra":        {"cmd/generic-dp"},
 	"github.com/bmatcuk/doublestar": {"config", "matchers", "agent"},

@@ -17,6 +17,12 @@ import (
 // one rename.
 const lastGoodName = "last-good-config.json"
 
+// keptFile is one file of the copy: text, so that it can be read in need.
+type keptFile struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+}
+
 // loadConfig reads the configuration at path. If that is broken and a last
 // good copy is kept in stateDir, the copy is returned together with the
 // problems: a running node does not lose its devices to a typing error, not
@@ -41,15 +47,23 @@ func keptConfig(stateDir string) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	var files []config.File
-	if err := json.Unmarshal(data, &files); err != nil {
+	var kept []keptFile
+	if err := json.Unmarshal(data, &kept); err != nil {
 		return nil, fmt.Errorf("%s: %w", lastGoodName, err)
+	}
+	files := make([]config.File, len(kept))
+	for i, k := range kept {
+		files[i] = config.File{Name: k.Name, Data: []byte(k.Text)}
 	}
 	return config.Parse(files...)
 }
 
 func keepConfig(files []config.File, stateDir string) error {
-	data, err := json.Marshal(files)
+	kept := make([]keptFile, len(files))
+	for i, f := range files {
+		kept[i] = keptFile{f.Name, string(f.Data)}
+	}
+	data, err := json.MarshalIndent(kept, "", "  ")
 	if err != nil {
 		return err
 	}

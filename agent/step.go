@@ -94,6 +94,9 @@ func (l *loop) settle(out ledger.Output) {
 	}
 	l.calm = true
 	close(l.settled)
+	if kubelet, _ := l.kubelet.Kubelet(); !kubelet.Present {
+		l.log.Info("waiting for the kubelet: its socket does not exist yet", "kubelet_dir", l.options.Paths.KubeletDir)
+	}
 }
 
 // save writes what an instance after this one has to know.

@@ -15,7 +15,7 @@ const (
 // overload looks for text that the TOML parser would need minutes and
 // gigabytes for, and returns where it begins to be too much and why; an empty
 // text is none. The parser writes out the full path of every key, once for
-// each part of the key, and recurses at every bracket, so that a file of
+// each part of the key, and again at every bracket, where it recurses, so that a file of
 // 1 MiB with deep brackets or with many keys below a long one could stop a
 // node's every pod from starting. The scan knows only what a bracket, a key,
 // a string and a comment are: where the text is no TOML, the parser stops at
@@ -62,6 +62,7 @@ func overload(data []byte) (at int, text string) {
 				return i, fmt.Sprintf("brackets more than %d deep: want fewer", maxDepth)
 			}
 			open = append(open, bracket{kind: c, table: table, key: key})
+			work += table.size() + key.size()
 			if c == '{' {
 				table, key, value = table.plus(key), keyPath{}, false
 			}

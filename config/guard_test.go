@@ -35,6 +35,9 @@ func hostile(size int) map[string]string {
 		"keys below a long header": fill("["+long+"]\n", "k#=1\n", ""),
 		"keys below a long key":    fill(long+"={", "k#=1,", "}"),
 		"keys below quoted key":    fill(`"`+long+`"={`, "k#=1,\n", ""),
+		"lists below a long key":   fill(long+"=[", "[],", "]"),
+		"tables below a long key":  fill(long+"=[", "{},", "]"),
+		"numbers below a long key": fill(long+"=[", "1,", "]"),
 		"deep and long":            fill(strings.Repeat("[["+strings.Repeat("k", 200)+".a]]\n", 20), strings.Repeat("k.", 20)+"#=1\n", ""),
 		"long, below the limit":    fill("["+strings.Repeat("k", 60)+"]\n", "k#=1\n", ""),
 		"many resources":           fill("", "[[resource]]\n", ""),
@@ -71,5 +74,65 @@ func TestHostile(t *testing.T) {
 				t.Errorf("%d bytes took %v", len(text), took)
 			}
 		})
+	}
+}
+
+func TestOverload(t *testing.T) {
+	t.Parallel()
+	deep := func(n int) string { return "a=" + strings.Repeat("[", n) + strings.Repeat("]", n) }
+	brackets := strings.Repeat("[{", 50)
+	tests := []struct {
+		name, text, want string
+	}{
+		{"at the limit", deep(maxDepth), ""},
+		{"above the limit", "x=1\n " + deep(maxDepth+1), "f:2:36: brackets more than 32 deep: want fewer"},
+		{"one after the other", strings.Repeat(deep(maxDepth)+"\n", 50), ""},
+		{"in a comment", "# " + brackets + "\na=1 # " + brackets + "\nb=[ # " + brackets + "\n]\n", ""},
+		{"in a string", `a = "` + brackets + `\"` + brackets + `"`, ""},
+		{"in a literal string", `a = '` + brackets + `\'`, ""},
+		{"in a long string", `a = """` + "\n" + brackets + "\n\"\"" + brackets + `\"""` + brackets + `"""""` + "\nb=1", ""},
+		{"in a long literal string", `a = '''` + "\n" + brackets + "\n''" + brackets + `\'''''` + "\nb=1", ""},
+		{"in a key", `"` + brackets + `" = 1` + "\n'" + brackets + "' = 2", ""},
+		{"behind a string", `a = "x" # "` + "\n" + deep(maxDepth+1), "f:2:35: brackets more than 32 deep: want fewer"},
+		{"behind a long string", `a = """x""""` + "\n" + deep(maxDepth+1), "f:2:35: brackets more than 32 deep: want fewer"},
+		{"headers", strings.Repeat("[[a]]\nb=1\n", 1000), ""},
+	}
+	for _, tt := range tests {
+		at, text := overload([]byte(tt.text))
+		got := text
+		if text != "" {
+			got = position("f", []byte(tt.text), at) + ": " + text
+		}
+		if got != tt.want {
+			t.Errorf("%s: overload() = %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// A large configuration of the usual kind is far from what the guard refuses.
+func TestLargeFile(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	b.WriteString("domain = 'example.com'\n")
+	n := 0
+	for ; b.Len() < MaxFileSize-1000; n++ {
+		b.WriteString(strings.ReplaceAll(`
+[[resource]]
+name = "zigbee-#"
+match = [
+  { usb = { id = "10c4:ea60", serial = "5#*" }, glob = "/dev/ttyUSB*" },
+  { usb = { id = "1a86:55d4", serial = ["6#", "!7*"] }, glob = "/dev/ttyACM*" },
+]
+container.path = "/dev/zigbee"
+container.env.ZIGBEE_SERIAL = "${usb.serial}"
+container.annotations."example.com/zigbee" = "${id}"
+`, "#", strconv.Itoa(n)))
+	}
+	cfg, err := Parse(File{Name: "large.toml", Data: []byte(b.String())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(cfg.Resources) != n {
+		t.Errorf("%d resources, want %d", len(cfg.Resources), n)
 	}
 }

@@ -180,7 +180,7 @@ func firstNumber(name string) (from, to int) {
 		return len(name), len(name)
 	}
 	to = from
-	for to < len(name) && isDigits(name[to:to+1]) {
+	for to < len(name) && isDigit(name[to]) {
 		to++
 	}
 	return from, to

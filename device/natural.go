@@ -11,7 +11,7 @@ import (
 func CompareNatural(a, b string) int {
 	x, y := a, b
 	for x != "" && y != "" {
-		if !isDigits(x[:1]) || !isDigits(y[:1]) {
+		if !isDigit(x[0]) || !isDigit(y[0]) {
 			if x[0] != y[0] {
 				return cmp.Compare(x[0], y[0])
 			}
@@ -31,7 +31,7 @@ func CompareNatural(a, b string) int {
 // cutDigits takes the digits off the front of s and drops leading zeros.
 func cutDigits(s string) (digits, rest string) {
 	end := 0
-	for end < len(s) && isDigits(s[end:end+1]) {
+	for end < len(s) && isDigit(s[end]) {
 		end++
 	}
 	return strings.TrimLeft(s[:end], "0"), s[end:]

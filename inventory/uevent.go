@@ -19,6 +19,10 @@ type kernelEvents interface {
 	Close() error
 }
 
+// errLost says that the kernel dropped events, since they came faster than
+// they were read.
+var errLost = errors.New("events were lost")
+
 const (
 	// ueventBuffer holds one event with room to spare: the kernel's own
 	// limit is 2 KiB (UEVENT_BUFFER_SIZE in include/linux/kobject.h).

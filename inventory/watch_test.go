@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,6 +44,8 @@ func (k *fakeKernel) Close() error { close(k.closed); return nil }
 type fakeFiles struct {
 	events chan []fileEvent
 	closed chan struct{}
+
+	mu     sync.Mutex
 	wds    map[string]int
 	refuse error
 }
@@ -52,7 +54,15 @@ func newFakeFiles() *fakeFiles {
 	return &fakeFiles{events: make(chan []fileEvent), closed: make(chan struct{}), wds: make(map[string]int)}
 }
 
+func (f *fakeFiles) setRefuse(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refuse = err
+}
+
 func (f *fakeFiles) add(dir string) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.refuse != nil {
 		return 0, f.refuse
 	}
@@ -214,7 +224,7 @@ func TestMissingSources(t *testing.T) {
 			}
 			return k, nil
 		}
-		f.refuse = errors.New("no space")
+		f.setRefuse(errors.New("no space"))
 		start(t, w)
 		want := []string{`file events: watching "/dev": no space`, "kernel events: refused"}
 		if diff := cmp.Diff(want, w.Degraded()); diff != "" {
@@ -227,7 +237,7 @@ func TestMissingSources(t *testing.T) {
 		}
 		w.Take()
 		synctest.Wait()
-		f.refuse = nil
+		f.setRefuse(nil)
 		<-w.Changes()
 		w.Take()
 		synctest.Wait()
@@ -279,111 +289,4 @@ func TestDirsBelowDevAreWatchedWhereTheyAre(t *testing.T) {
 			t.Error("fewer directories need none")
 		}
 	})
-}
-
-// realWatcher runs on real inotify, with /dev in a directory of the test.
-func realWatcher(t *testing.T) (w *Watcher, dev string) {
-	t.Helper()
-	dev = t.TempDir()
-	w = NewWatcher(WatchOptions{Dev: dev})
-	w.openKernel = func() (kernelEvents, error) { return newFakeKernel(), nil }
-	return w, dev
-}
-
-// await takes batches until one says All.
-func await(t *testing.T, w *Watcher, what string) {
-	t.Helper()
-	deadline := time.After(10 * time.Second)
-	for {
-		select {
-		case <-w.Changes():
-			if w.Take().All {
-				return
-			}
-		case <-deadline:
-			t.Fatalf("%s: no event in 10 s", what)
-		}
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestDirectoriesThatComeAndGo(t *testing.T) {
-	t.Parallel()
-	w, dev := realWatcher(t)
-	w.SetDirs([]string{"/dev/serial/by-id"})
-	start(t, w)
-	if d := w.Degraded(); d != nil {
-		t.Skipf("no inotify here: %q", d)
-	}
-	dir := dev + "/serial/by-id"
-	for i := range 3 {
-		must(t, os.MkdirAll(dir, 0o755))
-		// How many batches the directories themselves make is open; a link
-		// in the last of them makes one more, once its watch is there.
-		await(t, w, "directory")
-		awaitLink(t, w, dir, i)
-		switch i {
-		case 0:
-			must(t, os.RemoveAll(dev+"/serial"))
-		case 1:
-			must(t, os.Rename(dir, dev+"/elsewhere"))
-		}
-		await(t, w, "removal")
-	}
-}
-
-// awaitLink makes links until one is noticed, each after the last one went
-// unnoticed because the watch was not there yet.
-func awaitLink(t *testing.T, w *Watcher, dir string, i int) {
-	t.Helper()
-	must(t, os.Symlink("x", fmt.Sprintf("%s/link%d", dir, i)))
-	await(t, w, "link")
-}
-
-func TestAwaitedDirectoryOutsideDev(t *testing.T) {
-	t.Parallel()
-	w, _ := realWatcher(t)
-	run := t.TempDir()
-	w.SetDirs([]string{run + "/a/b/c"})
-	start(t, w)
-	// Its neighbours are nobody's business: were they noticed, the first
-	// batch would say so before the directory is there.
-	must(t, os.WriteFile(run+"/neighbour", nil, 0o644))
-	must(t, os.MkdirAll(run+"/a/b/c", 0o755))
-	await(t, w, "directory")
-	must(t, os.WriteFile(run+"/a/b/c/socket", nil, 0o644))
-	await(t, w, "file")
-}
-
-// Writes to what is in a watched directory wake nobody.
-func TestWritesAreNoEvents(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	f, err := os.Create(dir + "/tty")
-	must(t, err)
-	defer f.Close()
-	n, err := openInotify()
-	if err != nil {
-		t.Skipf("no inotify here: %v", err)
-	}
-	defer n.Close()
-	wd, err := n.add(dir)
-	must(t, err)
-	for range 100 {
-		_, err := f.WriteString("x")
-		must(t, err)
-	}
-	must(t, os.Chmod(dir+"/tty", 0o600))
-	must(t, os.Remove(dir+"/tty"))
-	events, err := n.next()
-	must(t, err)
-	if len(events) != 2 || events[0].mask&0x4 == 0 || events[1].mask&0x200 == 0 || events[0].wd != wd || events[0].name != "tty" {
-		t.Errorf("events: %+v; want a changed mode and a removal", events)
-	}
 }

@@ -33,6 +33,8 @@ func (r *round) close() (State, Output) {
 		w.last = listed
 		next.resources = append(next.resources, w.resource)
 		listed.Changed = changed
+		// The caller may add what it knows of a device's health.
+		listed.Devices = slices.Clone(listed.Devices)
 		r.out.Resources = append(r.out.Resources, listed)
 	}
 	return next, r.out
@@ -56,8 +58,9 @@ func (r *round) complete(w *work) bool {
 }
 
 func (r *round) entries(w *work) []Entry {
-	var entries []Entry
-	for id, rec := range w.records {
+	entries := make([]Entry, 0, len(w.records))
+	for _, id := range slices.SortedFunc(maps.Keys(w.records), device.CompareNatural) {
+		rec := w.records[id]
 		e := Entry{Offer: rec.offer, Present: rec.present}
 		switch {
 		case !rec.present && r.moved[id] != "":
@@ -77,7 +80,6 @@ func (r *round) entries(w *work) []Entry {
 		}
 		entries = append(entries, e)
 	}
-	slices.SortFunc(entries, func(a, b Entry) int { return device.CompareNatural(a.Offer.ID, b.Offer.ID) })
 	return entries
 }
 

@@ -126,6 +126,17 @@ func TestAQuietOutputHasNoChanges(t *testing.T) {
 	}
 }
 
+func TestWhatACallerAddsToAListIsNotRemembered(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("r", dev("x", "a")))
+	e := &h.out.Resources[0].Devices[0]
+	e.Healthy, e.Reason = false, "no link can be made"
+	h.at(s, res("r", dev("x", "a"))).shows(list{"r": {"x": ok}})
+	if h.resource("r").Changed || len(h.out.Changes) > 0 {
+		t.Errorf("changed %t, changes %v", h.resource("r").Changed, h.out.Changes)
+	}
+}
+
 func TestSlotsOfAnEntry(t *testing.T) {
 	t.Parallel()
 	e := Entry{Offer: device.Offer{ID: "x", Slots: 2, NUMA: []int{1}}, Healthy: true, Retired: []int{3}}

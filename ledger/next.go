@@ -83,7 +83,7 @@ func (s State) open(in Input) *round {
 			res.records = make(map[string]record)
 		}
 		res.pending = maps.Clone(res.pending)
-		w := &work{resource: res, config: config, known: known, matched: make(map[string]bool)}
+		w := &work{resource: res, config: config, known: known, matched: make(map[string]bool, len(config.Offers))}
 		for id := range res.records {
 			r.owner[id] = w
 		}

@@ -23,7 +23,7 @@ type claims struct {
 	ids      map[string]*config.Resource
 	// lost is what the current resource selected and did not get, by the
 	// resource that has it.
-	lost map[*config.Resource][]string
+	lost map[*config.Resource][]selected
 	// twins are its devices whose ID was taken.
 	twins []string
 }
@@ -38,11 +38,11 @@ func newClaims() *claims {
 
 // take claims for r what is free of what it selected, and returns that.
 func (c *claims) take(r *config.Resource, found []selected) []selected {
-	c.lost, c.twins = map[*config.Resource][]string{}, nil
+	c.lost, c.twins = map[*config.Resource][]selected{}, nil
 	var got []selected
 	for _, s := range found {
 		if first := c.owner(s); first != nil && first != r {
-			c.lost[first] = append(c.lost[first], s.describe())
+			c.lost[first] = append(c.lost[first], s)
 			continue
 		}
 		if s.single {
@@ -86,8 +86,7 @@ func (c *claims) id(r *config.Resource, s selected, id string) bool {
 func (c *claims) notes(r *config.Resource) []Note {
 	var notes []Note
 	for first, lost := range c.lost {
-		slices.Sort(lost)
-		text := lost[0]
+		text := lost[0].describe()
 		if more := len(lost) - 1; more > 0 {
 			text = fmt.Sprintf("%s and %d more", text, more)
 		}

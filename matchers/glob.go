@@ -12,14 +12,21 @@ import (
 // path of a link that leads to it. All its names count at once: a "!" pattern
 // that matches a link takes the node out.
 func (ix *index) globHolds(v config.Values, n *device.Node) bool {
-	return v.Empty() || v.Match(ix.names[n]...)
+	links := ix.links[n]
+	if len(links) == 0 {
+		return v.Match(n.Path)
+	}
+	return v.Match(append([]string{n.Path}, links...)...)
 }
 
 // captures is what the wildcards of a glob stood for where it selects a node:
 // in the node's own path if that matches, else in the first link that does.
 func (ix *index) captures(v config.Values, n *device.Node) []string {
-	for _, name := range ix.names[n] {
-		if found := v.Captures(name); found != nil {
+	if found := v.Captures(n.Path); found != nil {
+		return found
+	}
+	for _, link := range ix.links[n] {
+		if found := v.Captures(link); found != nil {
 			return found
 		}
 	}

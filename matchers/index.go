@@ -13,44 +13,53 @@ import (
 // hundreds of matches and thousands of devices.
 type index struct {
 	snap *device.Snapshot
-	// nodes at each path, links included.
+	// at is the node at each path, links included.
 	at map[string]*device.Node
-	// names of each node: its path, then its links.
-	names map[*device.Node][]string
+	// links to each node that has some.
+	links map[*device.Node][]string
 	dirs  map[string]bool
 	bus   map[device.Bus][]*device.Hardware
-	// byValue holds, for a key such as "usb.serial", the hardware with each
-	// value in lower case; it is filled in for keys that are asked for.
-	byValue map[string]map[string][]*device.Hardware
+	// rank of hardware in the snapshot, from 1: short to compare.
+	rank map[*device.Hardware]int
+	// byValue holds the hardware of a bus by what it has for a key such as
+	// "usb.serial"; it is filled in for keys that are asked for.
+	byValue map[string][]valued
 	// keys of the nodes of hardware, filled in likewise.
 	keys map[*device.Hardware]map[*device.Node]string
+}
+
+// valued is hardware with the form of its value in the index.
+type valued struct {
+	value    string
+	hardware *device.Hardware
 }
 
 func newIndex(snap *device.Snapshot) *index {
 	ix := &index{
 		snap:    snap,
 		at:      make(map[string]*device.Node, len(snap.Nodes)+len(snap.Links)),
-		names:   make(map[*device.Node][]string, len(snap.Nodes)),
+		links:   make(map[*device.Node][]string, len(snap.Links)),
 		dirs:    make(map[string]bool, len(snap.Dirs)),
 		bus:     map[device.Bus][]*device.Hardware{},
-		byValue: map[string]map[string][]*device.Hardware{},
+		rank:    make(map[*device.Hardware]int, len(snap.Hardware)),
+		byValue: map[string][]valued{},
 		keys:    map[*device.Hardware]map[*device.Node]string{},
 	}
 	for _, n := range snap.Nodes {
 		ix.at[n.Path] = n
-		ix.names[n] = []string{n.Path}
 	}
 	for _, l := range snap.Links {
 		if l.Node != nil {
 			ix.at[l.Path] = l.Node
-			ix.names[l.Node] = append(ix.names[l.Node], l.Path)
+			ix.links[l.Node] = append(ix.links[l.Node], l.Path)
 		}
 	}
 	for _, d := range snap.Dirs {
 		ix.dirs[d] = true
 	}
-	for _, h := range snap.Hardware {
+	for i, h := range snap.Hardware {
 		ix.bus[h.Bus] = append(ix.bus[h.Bus], h)
+		ix.rank[h] = i + 1
 	}
 	return ix
 }
@@ -74,7 +83,7 @@ func (ix *index) glob(v config.Values) []*device.Node {
 	var found []*device.Node
 	seen := map[*device.Node]bool{}
 	try := func(n *device.Node) {
-		if n != nil && !seen[n] && v.Match(ix.names[n]...) {
+		if n != nil && !seen[n] && ix.globHolds(v, n) {
 			seen[n] = true
 			found = append(found, n)
 		}
@@ -94,68 +103,100 @@ func (ix *index) glob(v config.Values) []*device.Node {
 }
 
 // hardware lists what may fulfil the hardware conditions of m: all of the
-// bus, or, where a condition names the values that it wants, those that have
-// one of them.
+// bus, or, where a condition says how the values begin that it wants, those
+// that have one of them.
 func (ix *index) hardware(m *config.Match) []*device.Hardware {
 	bus, conditions, value := device.USBBus, m.USB, usbValue
 	if m.USB == nil {
 		bus, conditions, value = device.PCIBus, m.PCI, pciValue
 	}
-	best := ix.bus[bus]
+	least := len(ix.bus[bus])
+	var best [][]valued
 	for key, v := range conditions {
-		wanted, ok := literals(key, v)
+		wanted, ok := beginnings(key, v)
 		if !ok {
 			continue
 		}
 		values := ix.values(bus, key, value)
-		var found []*device.Hardware
+		n := 0
+		var found [][]valued
 		for _, w := range wanted {
-			found = append(found, values[w]...)
+			from := sort.Search(len(values), func(i int) bool { return values[i].value >= w })
+			to := from + sort.Search(len(values)-from, func(i int) bool { return !strings.HasPrefix(values[from+i].value, w) })
+			found = append(found, values[from:to])
+			n += to - from
 		}
-		if len(found) < len(best) {
-			best = found
+		if n < least {
+			best, least = found, n
 		}
 	}
-	return best
+	if best == nil {
+		return ix.bus[bus]
+	}
+	found := make([]*device.Hardware, 0, least)
+	for _, values := range best {
+		for _, v := range values {
+			found = append(found, v.hardware)
+		}
+	}
+	return found
 }
 
-// values are the hardware of a bus by what it has for a key.
-func (ix *index) values(bus device.Bus, key string, value func(*device.Hardware, string) string) map[string][]*device.Hardware {
+// values are the hardware of a bus by what it has for a key, in order.
+func (ix *index) values(bus device.Bus, key string, value func(*device.Hardware, string) string) []valued {
 	name := string(bus) + "." + key
-	values := ix.byValue[name]
-	if values == nil {
-		values = map[string][]*device.Hardware{}
+	values, ok := ix.byValue[name]
+	if !ok {
 		for _, h := range ix.bus[bus] {
-			v := indexed(value(h, key))
-			values[v] = append(values[v], h)
+			values = append(values, valued{indexed(value(h, key)), h})
 		}
+		slices.SortFunc(values, func(a, b valued) int { return strings.Compare(a.value, b.value) })
 		ix.byValue[name] = values
 	}
 	return values
 }
 
-// literals returns the values that a condition on a key wants, in the form of
-// the index, each once; false where it may want others. The index only has to
-// find enough: conditions are tested on what it finds.
-func literals(key string, v config.Values) (wanted []string, ok bool) {
+// beginnings returns how the values begin that a condition on a key wants, in
+// the form of the index, none of them the beginning of another; false where
+// nothing is known of that. The index only has to find enough: conditions are
+// tested on what it finds.
+func beginnings(key string, v config.Values) (wanted []string, ok bool) {
+	hexadecimal := false
 	switch key {
-	case "class", "interface", "interface_class", "iommu_group", "vf":
-		return nil, false // compared as prefixes, lists or numbers
+	case "serial", "manufacturer", "product_name", "port", "path", "driver", "pf":
+	case "id", "vendor", "product", "device", "subsystem_id", "address", "slot":
+		hexadecimal = true
+	default:
+		return nil, false // compared as numbers, or not worth it
 	}
 	for _, p := range v.Patterns() {
 		if strings.HasPrefix(p, "!") {
 			continue
 		}
 		p = indexed(p)
-		if strings.ContainsAny(p, `*?[]{}\`) || strings.Contains(p, "0x") {
+		if hexadecimal && strings.Contains(p, "0x") {
+			return nil, false
+		}
+		if i := strings.IndexAny(p, `*?[{\`); i >= 0 {
+			p = p[:i]
+		}
+		if p == "" {
 			return nil, false
 		}
 		wanted = append(wanted, p)
 	}
 	slices.Sort(wanted)
-	return slices.Compact(wanted), len(wanted) > 0
+	last := ""
+	wanted = slices.DeleteFunc(wanted, func(w string) bool {
+		if last != "" && strings.HasPrefix(w, last) {
+			return true
+		}
+		last = w
+		return false
+	})
+	return wanted, len(wanted) > 0
 }
 
 // indexed is the form of values in the index. Conditions may regard case; the
 // index does not.
-func indexed(value string) string { return strings.ToLower(strings.TrimSpace(value)) }
+func indexed(value string) string { return (strings.TrimSpace(value)) }

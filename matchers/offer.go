@@ -215,8 +215,8 @@ func (ix *index) tellApart(a, b *device.Node) string {
 		return fmt.Sprintf(`: usb.interface = "%d" selects %s alone, and a path that ends with "/" keeps both`, a.Interface, a.Path)
 	case stem != strings.TrimRight(b.Path, "0123456789"):
 		return fmt.Sprintf(`: glob = %q selects %s alone, and a path that ends with "/" keeps both`, stem+"*", a.Path)
-	case len(ix.names[a]) > 1:
-		return fmt.Sprintf(`: glob = %q selects %s alone, and a path that ends with "/" keeps both`, ix.names[a][1], a.Path)
+	case len(ix.links[a]) > 0:
+		return fmt.Sprintf(`: glob = %q selects %s alone, and a path that ends with "/" keeps both`, ix.links[a][0], a.Path)
 	}
 	return `: a path that ends with "/", or that has "${kernel}" in it, keeps both`
 }

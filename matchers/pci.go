@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
 )
 
@@ -64,12 +63,12 @@ func function(h *device.Hardware) *device.Hardware {
 // pciHolds reports whether hardware fulfils a pci table: a PCI function by
 // what it is, and a USB device, where a usb table stands beside it (below),
 // by what its controller is.
-func pciHolds(conditions map[string]config.Values, h *device.Hardware, below bool) bool {
+func pciHolds(conditions []condition, h *device.Hardware, below bool) bool {
 	if h.PCI == nil && !below || function(h) == nil {
 		return false
 	}
-	for key, v := range conditions {
-		if !v.Match(pciValue(h, key)) {
+	for i := range conditions {
+		if c := &conditions[i]; !c.values.Match(pciValue(h, c.key)) {
 			return false
 		}
 	}

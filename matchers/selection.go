@@ -2,6 +2,7 @@ package matchers
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/generic-dp/generic-dp/config"
@@ -13,6 +14,7 @@ import (
 type pick struct {
 	node  *device.Node
 	match *config.Match
+	rank  int // of its hardware
 }
 
 // selected is what a resource makes one device of: hardware, which is nil for
@@ -22,149 +24,124 @@ type selected struct {
 	hardware *device.Hardware
 	single   bool
 	picks    []pick
+	rank     int // of the hardware
 }
 
 // selection gathers what the matches of a resource select.
 type selection struct {
-	ix    *index
-	r     *config.Resource
-	nodes map[*device.Node]*config.Match
-	// hardware that is a device even without a node: it is matched without a
-	// glob.
+	ix                *index
+	matches, excludes []predicate
+	picks             []pick
+	seen              map[*device.Node]bool
+	// whole is the hardware that is a device even without a node.
 	whole map[*device.Hardware]bool
 }
 
-// selectDevices finds the devices of a resource, whoever else selects them.
+// selectDevices finds the devices of a resource, whoever else selects them,
+// in the order of the snapshot.
 //
 // A node is in if any match selects it, and out if any exclude does. Hardware
 // is a device if one of its nodes is left, or if it never had one selected
 // and a match without a glob matches it. Hardware that lacks a node of a
 // required match is no device, and neither is any of its nodes.
 func (ix *index) selectDevices(r *config.Resource) []selected {
-	s := &selection{ix: ix, r: r, nodes: map[*device.Node]*config.Match{}, whole: map[*device.Hardware]bool{}}
-	for i := range r.Match {
-		s.add(&r.Match[i])
+	s := &selection{
+		ix:      ix,
+		matches: predicates(r.Match), excludes: predicates(r.Exclude),
+		seen: map[*device.Node]bool{}, whole: map[*device.Hardware]bool{},
+	}
+	for i := range s.matches {
+		s.add(&s.matches[i])
 	}
 	s.exclude()
 
-	byHardware := map[*device.Hardware][]pick{}
-	var alone []pick
-	for n, m := range s.nodes {
-		if n.Hardware == nil {
-			alone = append(alone, pick{n, m})
-		} else {
-			byHardware[n.Hardware] = append(byHardware[n.Hardware], pick{n, m})
+	slices.SortFunc(s.picks, byPlace)
+	var found []selected
+	for rest := s.picks; len(rest) > 0; {
+		first, n := rest[0], 1
+		for n < len(rest) && first.node.Hardware != nil && rest[n].node.Hardware == first.node.Hardware {
+			n++
+		}
+		picks := rest[:n:n]
+		rest = rest[n:]
+		switch h := first.node.Hardware; {
+		case h != nil && !s.complete(picks):
+		case h != nil && r.Each != config.EachNode:
+			found = append(found, selected{hardware: h, picks: picks, rank: first.rank})
+		default:
+			for i := range picks {
+				found = append(found, selected{hardware: h, single: true, picks: picks[i : i+1 : i+1], rank: first.rank})
+			}
 		}
 	}
 	for h := range s.whole {
-		byHardware[h] = nil
-	}
-	var found []selected
-	for h, picks := range byHardware {
-		if !s.complete(picks) {
-			continue
-		}
-		slices.SortFunc(picks, byPath)
-		if r.Each != config.EachNode {
-			found = append(found, selected{hardware: h, picks: picks})
-			continue
-		}
-		for _, p := range picks {
-			found = append(found, selected{hardware: h, single: true, picks: []pick{p}})
+		if r.Each != config.EachNode && s.complete(nil) {
+			found = append(found, selected{hardware: h, rank: ix.rank[h]})
 		}
 	}
-	for _, p := range alone {
-		found = append(found, selected{single: true, picks: []pick{p}})
-	}
-	slices.SortFunc(found, byPlace)
+	slices.SortStableFunc(found, func(a, b selected) int { return cmp.Compare(a.rank, b.rank) })
 	return found
 }
 
 // add selects what one match does.
-func (s *selection) add(m *config.Match) {
-	if !m.NamesHardware() {
-		for _, n := range s.ix.glob(m.Glob) {
-			s.pick(n, m)
+func (s *selection) add(p *predicate) {
+	if !p.match.NamesHardware() {
+		for _, n := range s.ix.glob(p.match.Glob) {
+			s.pick(n, p.match)
 		}
 		return
 	}
-	for _, h := range s.ix.hardware(m) {
-		if !hardwareHolds(m, h) {
+	for _, h := range s.ix.hardware(p.match) {
+		if !p.hardwareHolds(h) {
 			continue
 		}
-		if m.Glob.Empty() && interfaceHolds(m.USB, h, nil) {
+		if p.match.Glob.Empty() && p.interfaceHolds(h, nil) {
 			s.whole[h] = true
 		}
 		for _, n := range h.Nodes {
-			if interfaceHolds(m.USB, h, n) && s.ix.globHolds(m.Glob, n) {
-				s.pick(n, m)
+			if p.nodeHolds(s.ix, n) {
+				s.pick(n, p.match)
 			}
 		}
 	}
 }
 
 func (s *selection) pick(n *device.Node, m *config.Match) {
-	if s.nodes[n] == nil {
-		s.nodes[n] = m
+	if !s.seen[n] {
+		s.seen[n] = true
+		s.picks = append(s.picks, pick{node: n, match: m, rank: s.ix.rank[n.Hardware]})
 	}
 }
 
 // exclude takes out what any exclude selects. Hardware that had a node
 // selected is a device by its nodes alone from here on.
 func (s *selection) exclude() {
-	for n := range s.nodes {
-		delete(s.whole, n.Hardware)
-		for i := range s.r.Exclude {
-			if s.ix.holds(&s.r.Exclude[i], n) {
-				delete(s.nodes, n)
-				break
-			}
-		}
-	}
-	for h := range s.whole {
-		for i := range s.r.Exclude {
-			if m := &s.r.Exclude[i]; m.NamesHardware() && m.Glob.Empty() && hardwareHolds(m, h) && interfaceHolds(m.USB, h, nil) {
-				delete(s.whole, h)
-				break
-			}
-		}
-	}
+	s.picks = slices.DeleteFunc(s.picks, func(p pick) bool {
+		delete(s.whole, p.node.Hardware)
+		return slices.ContainsFunc(s.excludes, func(e predicate) bool { return e.holds(s.ix, p.node) })
+	})
+	maps.DeleteFunc(s.whole, func(h *device.Hardware, _ bool) bool {
+		return slices.ContainsFunc(s.excludes, func(e predicate) bool { return e.wholeHolds(h) })
+	})
 }
 
 // complete reports whether each required match has one of a device's nodes.
 func (s *selection) complete(picks []pick) bool {
-	for i := range s.r.Match {
-		m := &s.r.Match[i]
-		if m.Required && !slices.ContainsFunc(picks, func(p pick) bool { return p.match == m || s.ix.holds(m, p.node) }) {
+	for i := range s.matches {
+		m := &s.matches[i]
+		if m.match.Required && !slices.ContainsFunc(picks, func(p pick) bool { return p.match == m.match || m.holds(s.ix, p.node) }) {
 			return false
 		}
 	}
 	return true
 }
 
-// holds reports whether a match selects a node.
-func (ix *index) holds(m *config.Match, n *device.Node) bool {
-	if m.NamesHardware() {
-		h := n.Hardware
-		if h == nil || !hardwareHolds(m, h) || !interfaceHolds(m.USB, h, n) {
-			return false
-		}
+// byPlace orders nodes by hardware as a snapshot does, and then by path.
+func byPlace(a, b pick) int {
+	if c := cmp.Compare(a.rank, b.rank); c != 0 {
+		return c
 	}
-	return ix.globHolds(m.Glob, n)
-}
-
-// hardwareHolds reports whether hardware fulfils the usb and pci tables of a
-// match that has one.
-func hardwareHolds(m *config.Match, h *device.Hardware) bool {
-	return (m.USB == nil || usbHolds(m.USB, h)) && (m.PCI == nil || pciHolds(m.PCI, h, m.USB != nil))
-}
-
-func byPath(a, b pick) int { return cmp.Compare(a.node.Path, b.node.Path) }
-
-// byPlace orders devices so that what is decided in their order is the same
-// every time.
-func byPlace(a, b selected) int {
-	return cmp.Or(cmp.Compare(hardwarePath(a.hardware), hardwarePath(b.hardware)), slices.CompareFunc(a.picks, b.picks, byPath))
+	return cmp.Compare(a.node.Path, b.node.Path)
 }
 
 func hardwarePath(h *device.Hardware) string {

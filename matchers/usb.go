@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
 )
 
@@ -82,12 +81,12 @@ func interfacesOf(h *device.Hardware, n *device.Node) []device.USBInterface {
 
 // usbHolds reports whether a device fulfils a usb table but for what that
 // says of interfaces. Root hubs are part of their controllers and fulfil none.
-func usbHolds(conditions map[string]config.Values, h *device.Hardware) bool {
+func usbHolds(conditions []condition, h *device.Hardware) bool {
 	if h.USB == nil || isRootHub(h) {
 		return false
 	}
-	for key, v := range conditions {
-		if key != interfaceKey && key != interfaceClassKey && !v.Match(usbValue(h, key)) {
+	for i := range conditions {
+		if c := &conditions[i]; !c.values.Match(usbValue(h, c.key)) {
 			return false
 		}
 	}
@@ -97,25 +96,20 @@ func usbHolds(conditions map[string]config.Values, h *device.Hardware) bool {
 // interfaceHolds reports whether a node of h, or h itself where n is nil,
 // fulfils what a usb table says of interfaces. Where the table names both
 // number and class, it is the interface of that number whose class counts.
-func interfaceHolds(conditions map[string]config.Values, h *device.Hardware, n *device.Node) bool {
-	number, byNumber := conditions[interfaceKey]
-	class, byClass := conditions[interfaceClassKey]
-	if !byNumber && !byClass {
+func (p *predicate) interfaceHolds(h *device.Hardware, n *device.Node) bool {
+	if p.number.Empty() && p.class.Empty() {
 		return true
 	}
-	if byNumber && !number.Match(interfaceValues(h, n, interfaceKey)...) {
+	if !p.number.Match(interfaceValues(h, n, interfaceKey)...) {
 		return false
-	}
-	if !byClass {
-		return true
 	}
 	var classes []string
 	for _, i := range interfacesOf(h, n) {
-		if !byNumber || number.Match(strconv.Itoa(i.Number)) {
+		if p.number.Match(strconv.Itoa(i.Number)) {
 			classes = append(classes, i.Class)
 		}
 	}
-	return class.Match(classes...)
+	return p.class.Match(classes...)
 }
 
 // isRootHub reports whether h is a controller's own hub: the kernel names it

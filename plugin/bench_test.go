@@ -38,9 +38,8 @@ func BenchmarkKubeletRestart(b *testing.B) {
 // From the end of a stream to the first list on the next.
 func BenchmarkStreamEnded(b *testing.B) {
 	n := newNode(b).up()
-	p, _ := n.plugin(gpu, newSource(healthy("a")...))
+	n.plugin(gpu, newSource(healthy("a")...))
 	n.waitAllocatable(gpu, 1)
-	_ = p
 	var took []time.Duration
 	for b.Loop() {
 		_, before := n.Latest(gpu)

@@ -61,7 +61,8 @@ func (in *inotify) watch(dir string) (entry string, missing bool, err error) {
 			above = filepath.Dir(above)
 			wd, err = in.add(above)
 		}
-		if err != nil {
+		// Without leave to watch the one above, the directory itself must do.
+		if err != nil && !errors.Is(err, fs.ErrPermission) {
 			return "", false, fmt.Errorf("inotify: %q: %w", above, err)
 		}
 		in.replace(&in.above, wd)

@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -229,86 +228,6 @@ func TestStreamEnds(t *testing.T) {
 		}
 		n.checkRequests(gpu)
 	})
-}
-
-// A rolling update: the newcomer serves beside the old instance, which then goes.
-func TestTwoInstances(t *testing.T) {
-	t.Parallel()
-	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
-		n := newNode(t, keying).up()
-		old, stopOld := n.plugin(gpu, newSource(healthy("a", "b", "c", "d")...))
-		n.waitRegistered(old, true)
-		source := newSource(healthy("a", "b", "c", "d")...)
-		newcomer, _ := n.plugin(gpu, source)
-		n.waitRegistered(newcomer, true)
-		if !old.Registered() {
-			t.Error("the old instance is not registered any more")
-		}
-		var lowest atomic.Int64
-		lowest.Store(4)
-		watching, stopWatching := context.WithCancel(n.ctx)
-		watched := make(chan error, 1)
-		go func() {
-			watched <- n.WaitFor(watching, func() bool {
-				lowest.Store(min(lowest.Load(), int64(n.Count(gpu).Allocatable)))
-				return false
-			})
-		}()
-		stopOld()
-		source.set(healthy("a", "b", "c")...)
-		n.waitAllocatable(gpu, 3)
-		n.waitRegistered(newcomer, true)
-		stopWatching()
-		<-watched
-		o := kubeletOptions{}
-		keying(&o)
-		if o.Keying == kubelettest.BySocket && lowest.Load() < 3 {
-			t.Errorf("allocatable fell to %d", lowest.Load())
-		}
-		n.checkRequests(gpu)
-		if got := n.sockets(); len(got) != 1 {
-			t.Errorf("sockets: got %q, want the newcomer's", got)
-		}
-	})
-}
-
-// An update that is taken back: kubelets up to 1.36 say nothing to the old
-// instance when they drop the resource with the newcomer.
-func TestNewcomerGoesAgain(t *testing.T) {
-	t.Parallel()
-	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
-		n := newNode(t, keying).up()
-		hasty := func(p *Plugin) { p.timing.alone = time.Millisecond }
-		source := newSource(healthy("a")...)
-		old, _ := n.plugin(gpu, source, hasty)
-		n.waitRegistered(old, true)
-		newcomer, stop := n.plugin(gpu, newSource(healthy("a")...), hasty)
-		n.waitRegistered(newcomer, true)
-		stop()
-		n.waitAllocatable(gpu, 1)
-		source.set(healthy("a", "b")...)
-		n.waitAllocatable(gpu, 2)
-		// On older kubelets the list alone comes through, not Allocate.
-		n.must(n.WaitFor(n.ctx, func() bool {
-			_, err := n.Allocate(n.ctx, gpu, "a")
-			return err == nil
-		}))
-	})
-}
-
-// One that is killed leaves its socket, and nothing tells of it.
-func TestNewcomerIsKilled(t *testing.T) {
-	t.Parallel()
-	n := newNode(t)
-	n.watch.resync = 20 * time.Millisecond
-	n.up()
-	p, _ := n.plugin(gpu, newSource(healthy("a")...), func(p *Plugin) { p.timing.alone = time.Millisecond })
-	n.waitRegistered(p, true)
-	newcomer, err := listen(n.dir, gpu)
-	n.must(err)
-	n.must(newcomer.listener.Close())
-	n.must(n.WaitFor(n.ctx, func() bool { return n.Registrations(gpu) == 2 }))
-	n.waitAllocatable(gpu, 1)
 }
 
 func TestRefusal(t *testing.T) {

@@ -11,11 +11,12 @@ import (
 // error; it never gives up. On the way out streams end before the socket goes,
 // so that the kubelet sees all devices Unhealthy at once.
 func (p *Plugin) Run(ctx context.Context) error {
+	p.setStatus(Status{Reason: "not registered yet"})
 	defer p.setStatus(Status{Reason: "stopped"})
 	var (
 		pace  pace
 		tried uint64 // generation of kubelet.sock that was tried last
-		last  result // the last registration that was accepted
+		last  result // how the registration before this one ended
 	)
 	last.ended = CauseStart
 	for ctx.Err() == nil {

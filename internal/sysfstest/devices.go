@@ -2,7 +2,9 @@ package sysfstest
 
 import (
 	"fmt"
+	"os"
 	"path"
+	"path/filepath"
 	"strconv"
 	"strings"
 )
@@ -146,9 +148,7 @@ func (h *Host) addUSB(dir, interfaces string, u USB) string {
 	busNumber, _, _ = strings.Cut(busNumber, "-")
 	bus, err := strconv.Atoi(busNumber)
 	h.check(err)
-	// The kernel counts on and starts anew after 127.
-	h.devnum[bus] = h.devnum[bus]%127 + 1
-	devnum := h.devnum[bus]
+	devnum, minor := h.nextDevnum(bus)
 	if u.Class == "" {
 		u.Class = "00"
 	}
@@ -166,7 +166,7 @@ func (h *Host) addUSB(dir, interfaces string, u USB) string {
 	h.made[dir] = append(h.made[dir], "sys/"+link)
 	h.addNode(dir, Node{
 		Name: fmt.Sprintf("bus/usb/%03d/%03d", bus, devnum), Subsystem: "usb", Dir: ".",
-		Major: 189, Minor: uint32((bus-1)*128 + devnum - 1),
+		Major: 189, Minor: minor,
 	})
 	for _, i := range u.Interfaces {
 		name := fmt.Sprintf("%s:1.%d", interfaces, i.Number)
@@ -179,6 +179,19 @@ func (h *Host) addUSB(dir, interfaces string, u USB) string {
 		}
 	}
 	return dir
+}
+
+// nextDevnum counts on like the kernel, which starts anew after 127 and leaves
+// out what is in use. It returns the minor number along.
+func (h *Host) nextDevnum(bus int) (devnum int, minor uint32) {
+	for range 127 {
+		h.devnum[bus] = h.devnum[bus]%127 + 1
+		minor = uint32((bus-1)*128 + h.devnum[bus] - 1)
+		if _, err := os.Lstat(filepath.Join(h.Sysfs(), fmt.Sprintf("dev/char/189:%d", minor))); err != nil {
+			break
+		}
+	}
+	return h.devnum[bus], minor
 }
 
 // Platform is a platform device, which firmware describes.

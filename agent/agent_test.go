@@ -1,0 +1,352 @@
+package agent_test
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/agent"
+	"github.com/generic-dp/generic-dp/internal/kubelettest"
+	"github.com/generic-dp/generic-dp/internal/sysfstest"
+)
+
+// limit is how long anything may take that a test waits for.
+const limit = 20 * time.Second
+
+// node is one Kubernetes node: a host whose devices come and go, a kubelet,
+// and what an instance leaves behind.
+type node struct {
+	*testing.T
+	host    *sysfstest.Host
+	kubelet *kubelettest.Kubelet
+	options agent.Options
+	log     *logBuffer
+}
+
+func newNode(t *testing.T, text string) *node {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "gdp") // a socket's path has at most 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	n := &node{T: t, host: sysfstest.NewHost(t, sysfstest.HostOptions{}), log: &logBuffer{}}
+	n.options = agent.Options{
+		Config: filepath.Join(dir, "config.toml"),
+		Paths: agent.Paths{
+			KubeletDir: filepath.Join(dir, "kubelet"), PodResources: filepath.Join(dir, "pods.sock"),
+			Sysfs: n.host.Sysfs(), Dev: n.host.Dev(),
+			RunDir: filepath.Join(dir, "run"), StateDir: filepath.Join(dir, "state"), CDIDir: filepath.Join(dir, "cdi"),
+		},
+		Log: slog.New(slog.NewTextHandler(n.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	n.configure(text)
+	n.kubelet = kubelettest.New(kubelettest.Options{Dir: n.options.Paths.KubeletDir, PodResources: n.options.Paths.PodResources})
+	if err := n.kubelet.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.kubelet.Stop)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(n.log.String())
+		}
+	})
+	return n
+}
+
+func (n *node) configure(text string) {
+	n.Helper()
+	if err := os.WriteFile(n.options.Config, []byte(text), 0o600); err != nil {
+		n.Fatal(err)
+	}
+}
+
+// serve starts an instance; stop ends it as SIGTERM does.
+func (n *node) serve() (a *agent.Agent, stop func()) {
+	n.Helper()
+	a, err := agent.New(n.options)
+	if err != nil {
+		n.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			n.Errorf("Run: %v", err)
+		}
+	})
+	n.Cleanup(stop)
+	return a, stop
+}
+
+// until waits for a condition on what the kubelet knows.
+func (n *node) until(what string, condition func() bool) {
+	n.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	if err := n.kubelet.WaitFor(ctx, condition); err != nil {
+		n.Fatalf("%s: %v", what, err)
+	}
+}
+
+func (n *node) untilListed(resource string, healthy, unhealthy []string) {
+	n.Helper()
+	n.until("list of "+resource, func() bool {
+		list, _ := n.kubelet.Latest(resource)
+		return slices.Equal(list.Healthy(), healthy) && slices.Equal(list.Unhealthy(), unhealthy)
+	})
+}
+
+// addBus makes a USB controller with one bus.
+func (n *node) addBus() {
+	n.Helper()
+	controller := n.host.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330", Driver: "xhci_hcd"})
+	n.host.AddRootHub(controller, 1, "480")
+}
+
+func (n *node) linkOf(id, key string) string {
+	target, err := os.Readlink(filepath.Join(n.options.Paths.RunDir, "links", id, key))
+	if err != nil {
+		return ""
+	}
+	return target
+}
+
+type logBuffer struct {
+	mu  sync.Mutex
+	log strings.Builder
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.log.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.log.String()
+}
+
+const zigbee = `
+domain = "example.com"
+[[resource]]
+name = "zigbee"
+match = { usb = { id = "10c4:ea60" }, glob = "/dev/ttyUSB*" }
+container.path = "/dev/zigbee"
+container.env.SERIAL = "${usb.serial}"
+`
+
+func stick(port, serial, tty string) sysfstest.USB {
+	return sysfstest.USB{
+		Port: port, Vendor: "10c4", Product: "ea60", Serial: serial,
+		Interfaces: []sysfstest.Interface{{Number: 0, Class: "ff", Driver: "cp210x", Nodes: []sysfstest.Node{sysfstest.SerialPort(tty, 0)}}},
+	}
+}
+
+// The first device has gone and another has its name; the first comes back
+// under another name: it keeps its ID, and its link leads to itself or nowhere.
+func TestLinkFollowsTheDevice(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, zigbee)
+	n.addBus()
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	n.serve()
+	const a, b, key = "usb:10c4:ea60:AAAA1111", "usb:10c4:ea60:BBBB2222", "if00:ttyUSB"
+	n.untilListed("example.com/zigbee", []string{a}, nil)
+	if got := n.linkOf(a, key); got != "/dev/ttyUSB0" {
+		t.Fatalf("link of the first leads to %q, want /dev/ttyUSB0", got)
+	}
+	n.host.RemoveUSB("1-1")
+	n.untilListed("example.com/zigbee", nil, []string{a})
+	if got := n.linkOf(a, key); got != "" {
+		t.Fatalf("link of the device that is gone still leads to %q", got)
+	}
+	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB0"))
+	n.untilListed("example.com/zigbee", []string{b}, []string{a})
+	if got := n.linkOf(a, key); got != "" {
+		t.Fatalf("link of the device that is gone leads to the other one: %q", got)
+	}
+	if _, err := n.kubelet.Allocate(context.Background(), "example.com/zigbee", a); err == nil || !strings.Contains(err.Error(), a) {
+		t.Errorf("Allocate of a device that is gone: %v, want an error that names it", err)
+	}
+	n.host.AddUSB(stick("1-3", "AAAA1111", "ttyUSB1"))
+	n.untilListed("example.com/zigbee", []string{a, b}, nil)
+	if got := n.linkOf(a, key); got != "/dev/ttyUSB1" {
+		t.Errorf("link of the device that is back leads to %q, want /dev/ttyUSB1", got)
+	}
+	resp, err := n.kubelet.Allocate(context.Background(), "example.com/zigbee", a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := resp.GetContainerResponses()[0]
+	if d := r.GetDevices()[0]; d.GetContainerPath() != "/dev/zigbee" || !strings.HasSuffix(d.GetHostPath(), "/links/"+a+"/"+key) {
+		t.Errorf("Allocate hands over %v, want the link at /dev/zigbee", d)
+	}
+	if got := r.GetEnvs()["SERIAL"]; got != "AAAA1111" {
+		t.Errorf("env SERIAL is %q, want AAAA1111", got)
+	}
+}
+
+func TestCDISpecFollowsTheDevice(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, zigbee+"container.cdi = true\n")
+	n.addBus()
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	_, stop := n.serve()
+	const a = "usb:10c4:ea60:AAAA1111"
+	n.untilListed("example.com/zigbee", []string{a}, nil)
+	spec := func() string {
+		data, _ := os.ReadFile(filepath.Join(n.options.Paths.CDIDir, "generic-dp_example.com_zigbee.json"))
+		return string(data)
+	}
+	if got := spec(); !strings.Contains(got, `"hostPath": "/dev/ttyUSB0"`) {
+		t.Fatalf("spec lacks the node:\n%s", got)
+	}
+	resp, err := n.kubelet.Allocate(context.Background(), "example.com/zigbee", a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := resp.GetContainerResponses()[0]
+	if len(r.GetDevices()) != 0 || len(r.GetCdiDevices()) != 1 || r.GetCdiDevices()[0].GetName() != "example.com/zigbee="+a {
+		t.Errorf("Allocate gives %v, want the qualified name alone", r)
+	}
+	n.host.RemoveUSB("1-1")
+	n.untilListed("example.com/zigbee", nil, []string{a})
+	if got := spec(); got != "" {
+		t.Errorf("spec still has the device that is gone:\n%s", got)
+	}
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB7"))
+	n.untilListed("example.com/zigbee", []string{a}, nil)
+	stop()
+	if got := spec(); !strings.Contains(got, `"hostPath": "/dev/ttyUSB7"`) {
+		t.Errorf("spec after the end lacks the node: containers could not restart:\n%s", got)
+	}
+}
+
+// What was listed before a restart is listed after it, although it is away.
+func TestRestartRemembers(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, zigbee)
+	n.addBus()
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	const a = "usb:10c4:ea60:AAAA1111"
+	_, stop := n.serve()
+	n.untilListed("example.com/zigbee", []string{a}, nil)
+	stop()
+	sockets, err := filepath.Glob(filepath.Join(n.options.Paths.KubeletDir, "gdp-*"))
+	if err != nil || len(sockets) > 0 {
+		t.Errorf("sockets after the end: %v, %v", sockets, err)
+	}
+	if got := n.linkOf(a, "if00:ttyUSB"); got != "/dev/ttyUSB0" {
+		t.Errorf("link after the end leads to %q, want /dev/ttyUSB0", got)
+	}
+	n.host.RemoveUSB("1-1")
+	n.serve()
+	n.untilListed("example.com/zigbee", nil, []string{a})
+	if got := n.linkOf(a, "if00:ttyUSB"); got != "" {
+		t.Errorf("link of a device that went meanwhile leads to %q", got)
+	}
+}
+
+func TestBrokenConfigurationKeepsTheLastGoodOne(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "")
+	_, err := agent.New(n.options)
+	if err == nil {
+		t.Fatal("a configuration without resources was accepted")
+	}
+	n.configure("domain = \"example.com\"\n[[resource]]\nname = \"x\"\nmatch.glob = \"/dev/x*\"\n")
+	n.host.AddNode("", sysfstest.Node{Name: "x0", Subsystem: "misc"})
+	_, stop := n.serve()
+	n.untilListed("example.com/x", []string{"x0"}, nil)
+	stop()
+	n.configure("domain = \"example.com\"\n[[resource]]\nnaem = \"x\"\n")
+	n.serve()
+	n.untilListed("example.com/x", []string{"x0"}, nil)
+	for _, want := range []string{"the last good one is served", `unknown key \"naem\"`} {
+		if !strings.Contains(n.log.String(), want) {
+			t.Errorf("log lacks %q", want)
+		}
+	}
+}
+
+// During a rolling update two instances serve; the newcomer writes links and
+// state from the moment that the other ends.
+func TestNewcomerInheritsTheLock(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, zigbee)
+	n.addBus()
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	const a, b = "usb:10c4:ea60:AAAA1111", "usb:10c4:ea60:BBBB2222"
+	_, stopOld := n.serve()
+	n.untilListed("example.com/zigbee", []string{a}, nil)
+	_, stopNew := n.serve()
+	n.until("the second registration", func() bool { return n.kubelet.Registrations("example.com/zigbee") >= 2 })
+	stopOld()
+	n.untilListed("example.com/zigbee", []string{a}, nil)
+	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
+	n.untilListed("example.com/zigbee", []string{a, b}, nil)
+	n.until("allocatable", func() bool { return n.kubelet.Count("example.com/zigbee").Allocatable == 2 })
+	if got := n.linkOf(b, "if00:ttyUSB"); got != "/dev/ttyUSB1" {
+		t.Errorf("link made by the newcomer leads to %q, want /dev/ttyUSB1", got)
+	}
+	if _, err := agent.Clean(n.options.Paths); err == nil || !strings.Contains(err.Error(), "is serving") {
+		t.Errorf("clean while serving: %v, want a refusal", err)
+	}
+	stopNew()
+	if _, err := agent.Clean(n.options.Paths); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{n.options.Paths.RunDir, n.options.Paths.StateDir} {
+		if left, _ := os.ReadDir(dir); len(left) > 0 {
+			t.Errorf("clean left %v in %s", left, dir)
+		}
+	}
+}
+
+func TestNewNamesTheFlag(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for flag, change := range map[string]func(*agent.Options){
+		"--state-dir": func(o *agent.Options) { o.Paths.StateDir = filepath.Join(file, "state") },
+		"--run-dir":   func(o *agent.Options) { o.Paths.RunDir = filepath.Join(file, "run") },
+		"--cdi-dir":   func(o *agent.Options) { o.Paths.CDIDir = filepath.Join(file, "cdi") },
+		"--listen":    func(o *agent.Options) { o.Listen = "256.0.0.1:1" },
+	} {
+		n := newNode(t, zigbee+"container.cdi = true\n")
+		change(&n.options)
+		if _, err := agent.New(n.options); err == nil || !strings.Contains(err.Error(), flag) {
+			t.Errorf("New: %v, want an error that names %s", err, flag)
+		}
+	}
+}
+
+func TestReadyWithoutDevices(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, zigbee)
+	a, _ := n.serve()
+	select {
+	case <-a.Settled():
+	case <-time.After(limit):
+		t.Fatal("never settled")
+	}
+	if err := a.Ready(); err != nil {
+		t.Errorf("a node without the hardware is not ready: %v", err)
+	}
+	if got := n.kubelet.Resources(); len(got) != 0 {
+		t.Errorf("registered %v without a device", got)
+	}
+}

@@ -1,0 +1,134 @@
+package cdi_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/device"
+)
+
+// What is handed over by name is what would be handed over plainly.
+func TestBothWaysAgree(t *testing.T) {
+	t.Parallel()
+	offer := device.Offer{ID: "a", CDI: true,
+		Nodes:  []device.OfferedNode{ttyNode("/dev/ttyUSB3", "/dev/zigbee"), kfd()},
+		Mounts: []device.Mount{{HostPath: "/opt/fw", ContainerPath: "/fw/", ReadOnly: true}},
+	}
+	edits, err := cdi.Edits(offer, nil)
+	must(t, err)
+	offer.CDI = false
+	answer, err := cdi.Answer(resource, []device.Offer{offer}, cdi.Options{})
+	must(t, err)
+	var byName device.Answer
+	for _, n := range edits.DeviceNodes {
+		byName.Nodes = append(byName.Nodes, device.AnswerNode{HostPath: n.HostPath, ContainerPath: n.Path, Permissions: n.Permissions})
+	}
+	for _, m := range edits.Mounts {
+		byName.Mounts = append(byName.Mounts, device.Mount{HostPath: m.HostPath, ContainerPath: m.ContainerPath, ReadOnly: m.Options[2] == "ro"})
+	}
+	if diff := cmp.Diff(answer, byName); diff != "" {
+		t.Errorf("plain and by name (-plain +name):\n%s", diff)
+	}
+}
+
+func TestBuild(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name    string
+		kind    string
+		offers  []device.Offer
+		want    []string
+		version string
+		wantErr string
+	}{
+		{name: "nothing"},
+		{name: "sorted, each device once", offers: []device.Offer{gpu("b", "/dev/ttyUSB1"), gpu("a", "/dev/ttyUSB0"), gpu("b", "/dev/ttyUSB1")}, want: []string{"a", "b"}, version: "0.5.0"},
+		{name: "dot in the name of the resource", kind: "example.com/gpu.large", offers: []device.Offer{gpu("a", "/dev/ttyUSB0")}, want: []string{"a"}, version: "0.6.0"},
+		{name: "plain ones are not in it", offers: []device.Offer{{ID: "a", Nodes: []device.OfferedNode{kfd()}}}},
+		{name: "one with a problem is not in it", offers: []device.Offer{{ID: "a", CDI: true, Problem: "gone", Nodes: []device.OfferedNode{kfd()}}}},
+		{name: "one without edits is not in it", offers: []device.Offer{{ID: "a", CDI: true}, gpu("b", "/dev/ttyUSB1")}, want: []string{"b"}, version: "0.5.0"},
+		{
+			name:    "a bad device degrades itself",
+			offers:  []device.Offer{{ID: "a", CDI: true, Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "/dev/x${index}")}}, gpu("b", "/dev/ttyUSB1")},
+			want:    []string{"b"},
+			version: "0.5.0",
+			wantErr: `resource "example.com/gpu": device "a": path of "/dev/ttyUSB0" in the container`,
+		},
+		{name: "bad permissions", offers: []device.Offer{{ID: "a", CDI: true, Nodes: []device.OfferedNode{{HostPath: "/dev/x", Type: device.CharNode, Permissions: "x"}}}}, wantErr: `invalid permissions "x"`},
+		{name: "bad kind", kind: "1example.com/gpu", offers: []device.Offer{gpu("a", "/dev/ttyUSB0")}, wantErr: "should start with letter"},
+		{name: "bad ID", offers: []device.Offer{gpu("a/b", "/dev/ttyUSB0")}, wantErr: "invalid character"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			if tc.kind == "" {
+				tc.kind = "example.com/gpu"
+			}
+			spec, err := cdi.Build(tc.kind, tc.offers, nil)
+			if tc.wantErr == "" {
+				must(t, err)
+			} else if err == nil || !strings.Contains(err.Error(), tc.wantErr) {
+				t.Errorf("error = %v, want %q in it", err, tc.wantErr)
+			}
+			var names []string
+			if spec != nil {
+				for _, d := range spec.Devices {
+					names = append(names, d.Name)
+				}
+				if spec.Version != tc.version {
+					t.Errorf("version = %q, want %q", spec.Version, tc.version)
+				}
+			}
+			if diff := cmp.Diff(tc.want, names); diff != "" {
+				t.Errorf("devices (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestFileName(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a", 240) + ".example.com/"
+	names := map[string]string{}
+	for _, kind := range []string{"example.com/gpu", "example.com/gpu_x", long + "a", long + "b"} {
+		name := cdi.FileName(kind)
+		if len(name) > 255 || strings.Contains(name, "/") || !strings.HasPrefix(name, "generic-dp_") || !strings.HasSuffix(name, ".json") {
+			t.Errorf("FileName(%q) = %q", kind, name)
+		}
+		if other, ok := names[name]; ok {
+			t.Errorf("%q and %q share the file %q", kind, other, name)
+		}
+		names[name] = kind
+	}
+}
+
+func TestConflicts(t *testing.T) {
+	t.Parallel()
+	w := newWriter(t)
+	static := t.TempDir()
+	must(t, w.Sync([]*specs.Spec{build(t, "example.com/a", gpu("x", "/dev/ttyUSB0"))}, nil))
+	const device = "devices: [{name: x, containerEdits: {env: [X=1]}}]\n"
+	for path, content := range map[string]string{
+		filepath.Join(static, "a.yaml"):         "cdiVersion: 0.5.0\nkind: example.com/a\n" + device,
+		filepath.Join(w.Dir, "vendor.json"):     `{"cdiVersion": "0.5.0", "kind": "vendor.com/gpu", "devices": []}`,
+		filepath.Join(static, "unrelated.yaml"): "cdiVersion: 0.5.0\nkind: other.com/a\n" + device,
+		filepath.Join(static, "broken.yaml"):    "kind: [example.com/a\n",
+		filepath.Join(static, "a.yaml.bak"):     "kind: example.com/a\n",
+	} {
+		must(t, os.WriteFile(path, []byte(content), 0o600))
+	}
+	got, err := cdi.Conflicts([]string{"example.com/a", "vendor.com/gpu"}, static, w.Dir, filepath.Join(static, "missing"))
+	must(t, err)
+	want := []cdi.Conflict{
+		{Kind: "example.com/a", File: filepath.Join(static, "a.yaml")},
+		{Kind: "vendor.com/gpu", File: filepath.Join(w.Dir, "vendor.json")},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("conflicts (-want +got):\n%s", diff)
+	}
+}

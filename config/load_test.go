@@ -1,0 +1,215 @@
+package config_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/config"
+)
+
+const fuse = `domain = "example.com"
+[[resource]]
+name = "fuse"
+match.glob = "/dev/fuse"
+`
+
+const kvm = `[[resource]]
+name = "kvm"
+match.glob = "/dev/kvm"
+`
+
+func write(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func symlink(t *testing.T, target, path string) {
+	t.Helper()
+	if err := os.Symlink(target, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func names(cfg *config.Config) []string {
+	var out []string
+	for _, r := range cfg.Resources {
+		out = append(out, r.Name)
+	}
+	return out
+}
+
+func TestLoadFile(t *testing.T) {
+	t.Parallel()
+	cfg, err := config.Load(write(t, t.TempDir(), "gdp.conf", fuse))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"gdp.conf"}, cfg.Files); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	if got, want := cfg.Resources[0].Place, `gdp.conf: resource 1 ("fuse")`; got != want {
+		t.Errorf("place = %q, want %q", got, want)
+	}
+}
+
+// The files of a directory are one configuration: the domain of one is that
+// of all, and resources come in the order of file names.
+func TestLoadDirectory(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, "20-fuse.toml", fuse)
+	write(t, dir, "10-kvm.toml", kvm)
+	write(t, dir, ".30-hidden.toml", "no TOML")
+	write(t, dir, "README", "no TOML")
+	write(t, dir, "40-old.toml.bak", "no TOML")
+	cfg, err := config.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"10-kvm.toml", "20-fuse.toml"}, cfg.Files); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"example.com/kvm", "example.com/fuse"}, names(cfg)); diff != "" {
+		t.Errorf("resources (-want +got):\n%s", diff)
+	}
+}
+
+// A mounted ConfigMap: files are links into ..data, a link to a directory
+// that the kubelet swaps. A link that is new or stale while it does so is not
+// read.
+func TestLoadConfigMap(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, "..2024_05_01/a.toml", fuse)
+	write(t, dir, "..2024_05_01/b.toml", kvm)
+	symlink(t, "..2024_05_01", filepath.Join(dir, "..data"))
+	for _, name := range []string{"a.toml", "b.toml", "removed.toml"} {
+		symlink(t, "..data/"+name, filepath.Join(dir, name))
+	}
+	cfg, err := config.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"a.toml", "b.toml"}, cfg.Files); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+
+	// The same text in a plain directory is the same configuration.
+	plain := t.TempDir()
+	write(t, plain, "a.toml", fuse)
+	write(t, plain, "b.toml", kvm)
+	other, err := config.Load(plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Hash != other.Hash {
+		t.Errorf("hashes differ: %s, %s", cfg.Hash, other.Hash)
+	}
+}
+
+func TestLoadErrors(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	empty := filepath.Join(dir, "empty")
+	if err := os.Mkdir(empty, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, "hidden/.a.toml", fuse)
+	write(t, dir, "dangling/a.toml", fuse)
+	symlink(t, "nowhere", filepath.Join(dir, "dangling/b.toml"))
+	if err := os.MkdirAll(filepath.Join(dir, "directory/a.toml"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]string{
+		filepath.Join(dir, "missing"):   "no such file or directory",
+		empty:                           "no *.toml file in this directory",
+		filepath.Join(dir, "hidden"):    "no *.toml file in this directory",
+		filepath.Join(dir, "dangling"):  "no such file or directory",
+		filepath.Join(dir, "directory"): "not a regular file",
+	}
+	if runtime.GOOS == "linux" {
+		fifo := filepath.Join(dir, "fifo.toml")
+		if err := syscall.Mkfifo(fifo, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		tests[fifo] = "not a regular file"
+	}
+	for path, want := range tests {
+		cfg, err := config.Load(path)
+		if cfg != nil || err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("Load(%q) = %v, %v, want an error with %q and the path", path, cfg, err, want)
+		}
+		var problems config.Problems
+		if errors.As(err, &problems) {
+			t.Errorf("Load(%q): %v is of type Problems", path, err)
+		}
+	}
+}
+
+func TestLoadTooLarge(t *testing.T) {
+	t.Parallel()
+	comment := strings.Repeat("#", config.MaxFileSize-len(fuse))
+	if _, err := config.Load(write(t, t.TempDir(), "a.toml", fuse+comment)); err != nil {
+		t.Errorf("a file of 1 MiB: %v", err)
+	}
+	cfg, err := config.Load(write(t, t.TempDir(), "a.toml", fuse+comment+"#"))
+	want := "a.toml: larger than 1048576 bytes: want at most 1 MiB\n  hint: a configuration may be a directory of several *.toml files"
+	if cfg != nil || err == nil || err.Error() != want {
+		t.Errorf("a larger file: %v, %v, want %q", cfg, err, want)
+	}
+}
+
+func TestHash(t *testing.T) {
+	t.Parallel()
+	hash := func(files ...config.File) string {
+		t.Helper()
+		cfg, err := config.Parse(files...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cfg.Hash
+	}
+	file := func(name, text string) config.File { return config.File{Name: name, Data: []byte(text)} }
+	base := hash(file("a", fuse), file("b", kvm))
+	if len(base) != 64 {
+		t.Errorf("hash = %q, want 64 digits", base)
+	}
+	if got := hash(file("b", kvm), file("a", fuse)); got != base {
+		t.Error("the order of arguments changes the hash")
+	}
+	hashes := []string{
+		base,
+		hash(file("a", fuse+kvm)),
+		hash(file("a", fuse+"\n"), file("b", kvm)),
+		hash(file("a", fuse), file("c", kvm)),
+		hash(file("a", fuse), file("b", kvm+"# more")),
+		hash(file("a", fuse), file("b", kvm), file("c", "")),
+	}
+	slices.Sort(hashes)
+	if len(slices.Compact(hashes)) != 6 {
+		t.Error("different texts have the same hash")
+	}
+}
+
+func TestParseNothing(t *testing.T) {
+	t.Parallel()
+	cfg, err := config.Parse()
+	if cfg != nil || err == nil {
+		t.Errorf("Parse() = %v, %v, want an error", cfg, err)
+	}
+}

@@ -1,0 +1,255 @@
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/device"
+)
+
+func parse(t *testing.T, text string) *config.Config {
+	t.Helper()
+	cfg, err := config.Parse(config.File{Name: "test.toml", Data: []byte(text)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// compareValues compares conditions by what was written.
+var compareValues = cmp.Transformer("patterns", config.Values.Patterns)
+
+func lit(s string) device.Part  { return device.Part{Literal: s} }
+func vars(s string) device.Part { return device.Part{Var: s} }
+
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	cfg := parse(t, `
+domain = "example.com"
+[[resource]]
+name = "fuse"
+match.glob = "/dev/fuse"
+with = { path = "/dev/cuse" }
+container.mounts = { host_path = "/a", container_path = "/b" }
+`)
+	values := cfg.Resources[0].Match[0].Glob
+	want := []config.Resource{{
+		Name:        "example.com/fuse",
+		Place:       `test.toml: resource 1 ("fuse")`,
+		Match:       []config.Match{{Place: `test.toml: resource 1 ("fuse"): match 1`, Glob: values}},
+		Count:       1,
+		Each:        config.EachNode,
+		NUMA:        config.NUMA{Auto: true},
+		Identity:    config.IdentityAuto,
+		Register:    config.RegisterWhenPresent,
+		Prefer:      config.PreferNUMA,
+		ForgetAfter: 10 * time.Minute,
+		With: []config.Companion{{
+			Place: `test.toml: resource 1 ("fuse"): with 1`, Path: device.Literal("/dev/cuse"),
+			Permissions: "rw", ReadOnly: true,
+		}},
+		Container: config.Container{
+			Permissions: "rw",
+			Mounts:      []config.Mount{{HostPath: device.Literal("/a"), ContainerPath: device.Literal("/b"), ReadOnly: true}},
+		},
+	}}
+	if diff := cmp.Diff(want, cfg.Resources, compareValues); diff != "" {
+		t.Errorf("resources (-want +got):\n%s", diff)
+	}
+}
+
+func TestEverythingSet(t *testing.T) {
+	t.Parallel()
+	cfg := parse(t, `
+[[resource]]
+name = "vendor.example/GPU_1.x"
+count = 4
+each = "node"
+prefer = "packed"
+numa = [1, 0, 1]
+identity = "port"
+register = "always"
+forget_after = "1h30m"
+match = [
+  { pci = { vendor = "1002", class = ["03", "!0380"] }, glob = "/dev/dri/card*", container_path = "/dev/gpu/", permissions = "wr", required = true },
+  { glob = "/dev/accel*" },
+]
+exclude = [{ pci = {} , usb = { interface = [0, 2] } }]
+with = [
+  { path = "/dev/kfd${1}", optional = true, permissions = "mwr", container_path = "/dev/k/" },
+  { glob = "/usr/lib/*.so", as = "mount", read_only = false },
+]
+[resource.container]
+path = "/dev/gpu${index}"
+permissions = "r"
+cdi = false
+env = { B_ = "${pci.address}", "A_${index}" = "n${numa}", C = "" }
+annotations = { "example.com/n" = "${resource}" }
+mounts = [{ host_path = "/run/${id}", container_path = "/run/x", read_only = false, optional = true }]
+`)
+	r := cfg.Resources[0]
+	want := config.Resource{
+		Name:        "vendor.example/GPU_1.x",
+		Place:       `test.toml: resource 1 ("vendor.example/GPU_1.x")`,
+		Count:       4,
+		Each:        config.EachNode,
+		Prefer:      config.PreferPacked,
+		NUMA:        config.NUMA{Nodes: []int{0, 1}},
+		Identity:    config.IdentityPort,
+		Register:    config.RegisterAlways,
+		ForgetAfter: 90 * time.Minute,
+		With: []config.Companion{
+			{
+				Place: `test.toml: resource 1 ("vendor.example/GPU_1.x"): with 1`, Path: device.Text{lit("/dev/kfd"), vars("1")}, Optional: true,
+				Permissions: "rwm", ReadOnly: true, ContainerPath: device.Literal("/dev/k/"),
+			},
+			{Place: `test.toml: resource 1 ("vendor.example/GPU_1.x"): with 2`, Glob: "/usr/lib/*.so", Mount: true, Permissions: "rw"},
+		},
+		Container: config.Container{
+			Path:        device.Text{lit("/dev/gpu"), vars("index")},
+			Permissions: "r",
+			Env: []device.Entry{
+				{Key: device.Text{lit("A_"), vars("index")}, Value: device.Text{lit("n"), vars("numa")}, PerDevice: true},
+				{Key: device.Literal("B_"), Value: device.Text{vars("pci.address")}, PerDevice: true},
+				{Key: device.Literal("C")},
+			},
+			Annotations: []device.Entry{{Key: device.Literal("example.com/n"), Value: device.Text{vars("resource")}}},
+			Mounts: []config.Mount{{
+				HostPath: device.Text{lit("/run/"), vars("id")}, ContainerPath: device.Literal("/run/x"), Optional: true,
+			}},
+		},
+	}
+	match, exclude := r.Match, r.Exclude
+	r.Match, r.Exclude = nil, nil
+	if diff := cmp.Diff(want, r); diff != "" {
+		t.Errorf("resource (-want +got):\n%s", diff)
+	}
+
+	first := match[0]
+	if !first.NamesHardware() || !first.Required || first.Permissions != "rw" || first.ContainerPath.String() != "/dev/gpu/" {
+		t.Errorf("match 1 = %+v", first)
+	}
+	if !first.PCI["vendor"].Match("1002") || !first.PCI["class"].Match("030000") || first.PCI["class"].Match("038000") || first.USB != nil {
+		t.Errorf("match 1: pci = %+v", first.PCI)
+	}
+	if !first.PCI["device"].Empty() || !first.PCI["device"].Match() {
+		t.Error("a key that is absent is a condition")
+	}
+	if match[1].NamesHardware() || !match[1].Glob.Match("/dev/accel0") {
+		t.Errorf("match 2 = %+v", match[1])
+	}
+	if e := exclude[0]; e.PCI == nil || len(e.PCI) != 0 || !e.USB["interface"].Match("2") {
+		t.Errorf("exclude 1 = %+v", e)
+	}
+}
+
+func TestEach(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]config.Each{
+		`match.glob = "/dev/fuse"`: config.EachNode,
+		`match.usb = {}`:           config.EachDevice,
+		`match = { pci.class = "03", glob = "/dev/dri/*" }`:                 config.EachDevice,
+		`match = [{ usb = {} }, { pci = {} }]`:                              config.EachDevice,
+		`match = [{ usb = {} }, { glob = "/dev/x" }]` + "\neach = 'device'": config.EachDevice,
+		`match.usb = {}` + "\neach = 'node'":                                config.EachNode,
+		`match.glob = "/dev/ttyUSB*"` + "\neach = 'device'":                 config.EachDevice,
+	} {
+		cfg := parse(t, "[[resource]]\nname = 'a.b/c'\n"+text)
+		if got := cfg.Resources[0].Each; got != want {
+			t.Errorf("%s: each = %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestAccepted(t *testing.T) {
+	t.Parallel()
+	const head = "domain = 'example.com'\n[[resource]]\nname = 'x'\n"
+	for _, text := range []string{
+		"match.usb = {}\nnuma = 'none'",
+		"match.usb = {}\nnuma = 'auto'\ncount = 10000\nforget_after = '1m'",
+		"match.usb = {}\ncontainer.path = '/dev/${kernel}'",
+		"match.usb = {}\ncontainer.path = '/dev/serial/'",
+		"match.usb = {}\ncontainer.path = '${devnode}'",
+		"match.usb = {}\ncontainer.path = '/dev/gpu${count}-${index}'",
+		"match.usb = {}\ncontainer.path = '/dev/gpu-${usb.serial}'\ncontainer.cdi = true",
+		"match.usb = {}\ncontainer.env.A = '${index} ${container_path}'\ncontainer.cdi = true",
+		"match.usb = {}\ncontainer.env.'PCI_${RESOURCE}_${index}' = '$${HOME} $PATH'",
+		"match.usb = {}\ncontainer.env.'PCI_RESOURCE_${RESOURCE_KUBEVIRT}' = '${pci.address}'",
+		"match.usb = {}\ncontainer.env.http_proxy = ''\ncontainer.env.serial = 'lower case is fine where no table around has it'",
+		"match.usb = {}\ncontainer.annotations = { 'a.b/c' = '', d = '', '${resource}' = '', 'io.x/y-${index}' = '' }",
+		"match.glob = ['/dev/a*/b*', '/dev/{c,d}?[0-9]']\ncontainer.env.A = '${1}-${2}'",
+		"match.glob = '/dev/*'\nwith = { path = '/dev/snd/controlC${1}' }",
+		"[[resource.match]]\nusb.id = '10c4:ea60'\n[[resource.match]]\n[resource.match.pci]\nclass = '03'",
+		"match = { glob = '/dev/*', usb = { id = ['10c4:*'], } , }", // TOML 1.1
+		"match.glob = '/dev/x'\r\nwith = []\r\nexclude = []\r\n",
+	} {
+		if _, err := config.Parse(config.File{Name: "test.toml", Data: []byte("\xef\xbb\xbf" + head + text)}); err != nil {
+			t.Errorf("%s\n%v", text, err)
+		}
+	}
+}
+
+// Every file of testdata/good is accepted.
+func TestGood(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/good/*.toml")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no file", err)
+	}
+	for _, f := range files {
+		if _, err := config.Load(f); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	usb := []string{"class", "id", "interface", "interface_class", "manufacturer", "path", "port", "product", "product_name", "serial", "speed", "vendor"}
+	if diff := cmp.Diff(usb, config.USBKeys()); diff != "" {
+		t.Errorf("USBKeys() (-want +got):\n%s", diff)
+	}
+	pci := []string{"address", "class", "device", "driver", "id", "iommu_group", "pf", "revision", "slot", "sriov", "subsystem_id", "vendor", "vf"}
+	if diff := cmp.Diff(pci, config.PCIKeys()); diff != "" {
+		t.Errorf("PCIKeys() (-want +got):\n%s", diff)
+	}
+}
+
+// A value or an error, never both, and no panic; what is accepted is complete.
+func FuzzParse(f *testing.F) {
+	for _, pattern := range []string{"testdata/bad/*.toml", "testdata/good/*.toml", "reference.toml"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, name := range files {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		cfg, err := config.Parse(config.File{Name: "fuzz.toml", Data: data})
+		if (cfg == nil) == (err == nil) {
+			t.Fatalf("Parse() = %v, %v", cfg, err)
+		}
+		if err != nil {
+			if err.Error() == "" {
+				t.Error("an error without text")
+			}
+			return
+		}
+		for _, r := range cfg.Resources {
+			if r.Name == "" || r.Each == "" || r.Count < 1 || len(r.Match) == 0 || r.Container.Permissions == "" || r.ForgetAfter < time.Minute {
+				t.Errorf("incomplete resource %+v", r)
+			}
+		}
+	})
+}

@@ -1,0 +1,227 @@
+package inventory_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/inventory"
+)
+
+// watch runs a watcher for the rest of the test, from its first batch on.
+func watch(t *testing.T, o inventory.WatchOptions) *inventory.Watcher {
+	t.Helper()
+	w := inventory.NewWatcher(o)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	<-w.Changes()
+	w.Take()
+	return w
+}
+
+// until takes batches until done says that it has seen enough.
+func until(t *testing.T, w *inventory.Watcher, what string, done func(inventory.Batch) bool) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		select {
+		case <-w.Changes():
+			if done(w.Take()) {
+				return
+			}
+		case <-deadline:
+			t.Fatalf("%s: not seen in 20 s", what)
+		}
+	}
+}
+
+// loopDevice makes a loop device that nobody uses.
+func loopDevice(t *testing.T) (number int, remove func()) {
+	t.Helper()
+	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		t.Skipf("no loop devices here: %v", err)
+	}
+	t.Cleanup(func() { control.Close() })
+	fd := int(control.Fd())
+	for {
+		number = 1000 + rand.IntN(100000)
+		err := unix.IoctlSetInt(fd, unix.LOOP_CTL_ADD, number)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, unix.EEXIST) {
+			t.Skipf("making a loop device is refused here: %v", err)
+		}
+	}
+	remove = sync.OnceFunc(func() {
+		// Somebody may have it open, to look what it is.
+		for {
+			err := unix.IoctlSetInt(fd, unix.LOOP_CTL_REMOVE, number)
+			if err == nil {
+				return
+			}
+			if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.EINTR) {
+				t.Errorf("removing loop device %d: %v", number, err)
+				return
+			}
+		}
+	})
+	t.Cleanup(remove)
+	return number, remove
+}
+
+// On a real host a device that comes and goes is told by the kernel and by
+// /dev, and the scan that follows sees it.
+func TestLoopDeviceOnThisHost(t *testing.T) {
+	t.Parallel()
+	w := watch(t, inventory.WatchOptions{})
+	if d := w.Degraded(); d != nil {
+		t.Skipf("events are refused here: %q", d)
+	}
+	s := inventory.New(inventory.Options{})
+	seen := func(path string) *device.Node {
+		snap, err := s.Scan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range snap.Nodes {
+			if n.Path == path {
+				return n
+			}
+		}
+		return nil
+	}
+	number, remove := loopDevice(t)
+	name := "loop" + strconv.Itoa(number)
+	sysPath := "devices/virtual/block/" + name
+	// Other devices may come and go meanwhile.
+	told, named := false, false
+	note := func(b inventory.Batch) {
+		told = told || slices.Contains(b.Paths, sysPath)
+		named = named || b.All
+	}
+	until(t, w, "the new device", func(b inventory.Batch) bool {
+		note(b)
+		return told && named && seen("/dev/"+name) != nil
+	})
+	n := seen("/dev/" + name)
+	want := &device.Node{
+		Path: "/dev/" + name, Type: device.BlockNode, Major: 7, Minor: n.Minor, Kernel: name, SysPath: sysPath, Subsystem: "block",
+		Interface: -1, Index: -1,
+	}
+	if diff := cmp.Diff(want, n); diff != "" {
+		t.Error(diff)
+	}
+	told, named = false, false
+	remove()
+	until(t, w, "the removal", func(b inventory.Batch) bool {
+		note(b)
+		return told && named && seen("/dev/"+name) == nil
+	})
+}
+
+// A scan during and after a storm is never wrong: whatever comes and goes, a
+// node has the hardware that it belongs to, and the last scan is the truth.
+func TestStorm(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h.AddRootHub(h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"}), 1, "480")
+	w := watch(t, inventory.WatchOptions{Dev: h.Dev()})
+	if d := w.Degraded(); slices.ContainsFunc(d, func(s string) bool { return s[0] == 'f' }) {
+		t.Skipf("no inotify here: %q", d)
+	}
+	s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
+
+	const ports, turns = 10, 1000
+	plugged := make([]bool, ports)
+	stormEnds := make(chan struct{})
+	go func() {
+		defer close(stormEnds)
+		for range turns {
+			p := rand.IntN(ports)
+			port := fmt.Sprintf("1-%d", p+1)
+			if plugged[p] {
+				h.RemoveUSB(port)
+			} else {
+				h.AddUSB(sysfstest.USB{
+					Port: port, Vendor: "0403", Product: "6001", Serial: "S" + port,
+					Interfaces: []sysfstest.Interface{{
+						Class: "ff", Driver: "ftdi_sio", Nodes: []sysfstest.Node{sysfstest.SerialPort(fmt.Sprintf("ttyUSB%d", p), 0)},
+					}},
+				})
+			}
+			plugged[p] = !plugged[p]
+		}
+	}()
+	var last *device.Snapshot
+	scans := 0
+	check := func() {
+		snap, err := s.Scan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = snap
+		scans++
+		for _, n := range snap.Nodes {
+			if n.Subsystem == "tty" && (n.Hardware == nil || n.Hardware.USB.Serial != "S"+n.Hardware.Name || n.Interface > 0) {
+				t.Errorf("%s belongs to %+v", n.Path, n.Hardware)
+			}
+		}
+	}
+	for ended := false; !ended; {
+		select {
+		case <-w.Changes():
+			w.Take()
+			check()
+		case <-stormEnds:
+			ended = true
+		}
+	}
+	// What happened last has been noticed, or is now: no scan is asked for
+	// that no event led to.
+	truth := func() bool {
+		for p, is := range plugged {
+			path := fmt.Sprintf("/dev/ttyUSB%d", p)
+			if is != slices.ContainsFunc(last.Nodes, func(n *device.Node) bool { return n.Path == path }) {
+				return false
+			}
+		}
+		return true
+	}
+	for deadline := time.After(20 * time.Second); last == nil || !truth(); {
+		select {
+		case <-w.Changes():
+			w.Take()
+			check()
+		case <-deadline:
+			t.Fatalf("after %d scans the last one shows %q; plugged in: %v", scans, nodePaths(last), plugged)
+		}
+	}
+	snap := scan(t, h.Tree)
+	noProblems(t, snap)
+	for p, is := range plugged {
+		if stick := findHardware(snap, fmt.Sprintf("1-%d", p+1)); is != (stick != nil) || is && len(stick.Nodes) != 2 {
+			t.Errorf("port %d: %+v; plugged in: %v", p+1, stick, is)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package matchers_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/matchers"
+)
+
+func TestCompanions(t *testing.T) {
+	t.Parallel()
+	snaps := map[string]*device.Snapshot{desktop: machine(t, desktop), server: machine(t, server)}
+	const fuse = "match.glob = \"/dev/fuse\"\n"
+	gone := matchers.Options{Exists: func(string) bool { return false }}
+	globs := matchers.Options{Glob: func(pattern string) []string { return []string{"/opt/b of " + pattern, "/opt/a"} }}
+	for _, tc := range []struct {
+		name, toml string
+		machine    string
+		opts       matchers.Options
+		want       []string
+	}{
+		{name: "node", toml: fuse + `with = { path = "/dev/net/tun", permissions = "rwm" }`, want: []string{"fuse /dev/fuse +/dev/net/tun:rwm"}},
+		{name: "at a path", toml: fuse + `with = { path = "/dev/net/tun", container_path = "/dev/tun" }`, want: []string{"fuse /dev/fuse +/dev/net/tun>/dev/tun"}},
+		{name: "a link means its node", toml: fuse + `with = { path = "/dev/serial/by-id/usb-FTDI_FT232R_USB_UART_A10K5XYZ-if00-port0" }`, want: []string{"fuse /dev/fuse +/dev/ttyUSB0"}},
+		{name: "glob", toml: fuse + `with = { glob = "/dev/snd/*C0*", container_path = "/dev/audio/" }`, want: []string{"fuse /dev/fuse +/dev/snd/controlC0>/dev/audio/controlC0 +/dev/snd/pcmC0D0c>/dev/audio/pcmC0D0c +/dev/snd/pcmC0D0p>/dev/audio/pcmC0D0p"}},
+		{name: "wildcard of the device", toml: `match = { usb = {}, glob = "/dev/snd/pcmC*D*c" }
+with = { path = "/dev/snd/controlC${1}" }`, want: []string{"usb:046d:082d:2B5D3F1F /dev/snd/pcmC1D0c +/dev/snd/controlC1"}},
+		{name: "a node of the device stays its own", toml: `match = { usb = {}, glob = "/dev/snd/*" }
+with = { glob = "/dev/snd/*C1*" }`, want: []string{"usb:046d:082d:2B5D3F1F /dev/snd/controlC1 /dev/snd/pcmC1D0c"}},
+		{name: "missing", machine: desktop, toml: fuse + `with = { path = "/dev/kfd" }`, want: []string{"fuse /dev/fuse !companion /dev/kfd is missing"}},
+		{name: "missing and optional", toml: fuse + `with = { path = "/dev/kfd", optional = true }`, want: []string{"fuse /dev/fuse"}},
+		{name: "nothing matches", toml: fuse + `with = [{ glob = "/dev/nvidia*" }, { glob = "/dev/accel*", optional = true }]`, want: []string{"fuse /dev/fuse !companion /dev/nvidia* is missing: nothing matches"}},
+		{name: "directory", toml: fuse + `with = { path = "/dev/snd" }`, want: []string{`fuse /dev/fuse !companion /dev/snd is a directory: as = "mount" gives directories, glob = "/dev/snd/*" the nodes in it`}},
+		{name: "several values", toml: `match = { usb = { id = "0403:6010" }, glob = "/dev/ttyUSB*" }
+with = { path = "/dev/snd/controlC${1}", optional = true }`, want: []string{`usb:0403:6010:port:0000:00:14.0:2.4 /dev/ttyUSB2 /dev/ttyUSB3 !path of a companion: ${1} has several values: "2" and "3"`}},
+		{name: "mount", toml: fuse + `with = { path = "/run/x.sock", as = "mount" }`, want: []string{"fuse /dev/fuse mount /run/x.sock>/run/x.sock"}},
+		{name: "mount missing", toml: fuse + `with = { path = "/run/x.sock", as = "mount" }`, opts: gone, want: []string{"fuse /dev/fuse mount /run/x.sock>/run/x.sock !companion /run/x.sock is missing"}},
+		{name: "mount missing and optional", toml: fuse + `with = { path = "/run/x.sock", as = "mount", optional = true }`, opts: gone, want: []string{"fuse /dev/fuse mount /run/x.sock>/run/x.sock"}},
+		{name: "mount of a directory below /dev", toml: fuse + `with = { path = "/dev/dri/by-path", as = "mount" }`, opts: gone, want: []string{"fuse /dev/fuse mount /dev/dri/by-path>/dev/dri/by-path"}},
+		{name: "mount by glob", toml: fuse + `with = { glob = "/opt/*", as = "mount", container_path = "/fw/" }`, opts: globs, want: []string{"fuse /dev/fuse mount /opt/a>/fw/a mount /opt/b of /opt/*>/fw/*"}},
+		{name: "mount by glob in the snapshot", toml: fuse + `with = { glob = "/dev/dri/by-*", as = "mount" }`, want: []string{"fuse /dev/fuse mount /dev/dri/by-path>/dev/dri/by-path"}},
+		{name: "mounts", toml: fuse + `container.mounts = [{ host_path = "/opt/fw", container_path = "/fw" }, { host_path = "/opt/x", container_path = "/x", optional = true }]`, opts: gone,
+			want: []string{"fuse /dev/fuse mount /opt/fw>/fw mount /opt/x>/x !mount /opt/fw is missing"}},
+		{name: "the same mount twice is one", toml: fuse + `with = { path = "/opt/fw", as = "mount" }
+container.mounts = { host_path = "/opt/fw", container_path = "/opt/fw" }`, want: []string{"fuse /dev/fuse mount /opt/fw>/opt/fw"}},
+		{name: "a node and a mount at one path", toml: fuse + `container.mounts = { host_path = "/opt/fw", container_path = "/dev/fuse" }`,
+			want: []string{"fuse /dev/fuse !/dev/fuse and mount /opt/fw would both be at /dev/fuse in the container"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			snap := snaps[desktop]
+			if tc.machine != "" {
+				snap = snaps[tc.machine]
+			}
+			got := matchers.Match(parse(t, tc.toml), snap, nil, tc.opts).Resources[0].Offers
+			if diff := cmp.Diff(tc.want, sayAll(got)); diff != "" {
+				t.Errorf("offers (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A companion is followed like any node, under a key of its own.
+func TestCompanionFollows(t *testing.T) {
+	t.Parallel()
+	o := offers(t, machine(t, desktop), `
+match = { usb = { serial = "A10K5XYZ" }, glob = "/dev/ttyUSB*" }
+with = [{ path = "/dev/ttyUSB1" }, { path = "/dev/fuse" }]`)[0]
+	var got []string
+	for _, n := range o.Nodes {
+		key := n.Key
+		if n.Follow {
+			key += " follows"
+		}
+		got = append(got, key)
+	}
+	want := []string{"if00:ttyUSB follows", "usb:10c4:ea60:port:0000:00:14.0:2.3:if00:ttyUSB follows", "fuse"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("keys (-want +got):\n%s", diff)
+	}
+}

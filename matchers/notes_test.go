@@ -1,0 +1,70 @@
+package matchers_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/matchers"
+)
+
+func TestDirectoryNotes(t *testing.T) {
+	t.Parallel()
+	snap := machine(t, desktop)
+	const place = `error: test.toml: resource 1 ("x"): `
+	for _, tc := range []struct {
+		name, toml string
+		want       []string
+	}{
+		{"a directory", `match.glob = "/dev/snd"`, []string{place + `match 1: glob: "/dev/snd" is a directory: want the nodes in it (did you mean "/dev/snd/*"?)`}},
+		{"one of several", `match.glob = ["/dev/fuse", "/dev/dri"]`, []string{place + `match 1: glob: "/dev/dri" is a directory: want the nodes in it (did you mean "/dev/dri/*"?)`}},
+		{"a pattern of directories alone", `match.glob = "/dev/bus/usb/*"`, []string{place + `match 1: glob: "/dev/bus/usb/001" is a directory: want the nodes in it (did you mean "/dev/bus/usb/*/*"?)`}},
+		{"excluded", "match.glob = \"/dev/snd/*\"\nexclude.glob = \"/dev/snd\"", []string{place + `exclude 1: glob: "/dev/snd" is a directory: want the nodes in it (did you mean "/dev/snd/*"?)`}},
+		{"a companion", "match.glob = \"/dev/fuse\"\nwith = [{ glob = \"/dev/snd\", optional = true }, { glob = \"/dev/snd\", as = \"mount\", optional = true }]",
+			[]string{place + `with 1: glob: "/dev/snd" is a directory: want the nodes in it (did you mean "/dev/snd/*"?)`}},
+		{"nodes and directories", `match.glob = "/dev/*"`, nil},
+		{"nodes below", `match.glob = "/dev/snd/*"`, nil},
+		{"deep", `match.glob = "/dev/disk/**"`, nil},
+		{"negative", `match.glob = ["/dev/*", "!/dev/snd"]`, nil},
+		{"nothing there", `match.glob = "/dev/ttyACM0"`, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			result := matchers.Match(parse(t, tc.toml), snap, nil, matchers.Options{})
+			if diff := cmp.Diff(tc.want, sayNotes(result.Notes)); diff != "" {
+				t.Errorf("notes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDirs(t *testing.T) {
+	t.Parallel()
+	snap := machine(t, desktop)
+	for _, tc := range []struct {
+		name, toml string
+		want       []string
+	}{
+		{"a node", `match.glob = "/dev/ttyUSB*"`, []string{"/dev"}},
+		{"a directory", `match.glob = "/dev/snd/*"`, []string{"/dev/snd"}},
+		{"links", `match.glob = "/dev/serial/by-id/*"`, []string{"/dev/serial/by-id"}},
+		{"a directory that is not there: the nearest above", `match.glob = ["/dev/vfio/*", "/dev/serial/by-label/x/*"]`, []string{"/dev", "/dev/serial"}},
+		{"wildcard directories", `match.glob = "/dev/bus/usb/*/*"`, []string{"/dev/bus/usb", "/dev/bus/usb/001", "/dev/bus/usb/002"}},
+		{"named below wildcards", `match.glob = "/dev/*/by-id/*"`, []string{"/dev", "/dev/bus", "/dev/disk", "/dev/disk/by-id", "/dev/dri", "/dev/input", "/dev/input/by-id", "/dev/net", "/dev/serial", "/dev/serial/by-id", "/dev/snd", "/dev/v4l", "/dev/v4l/by-id"}},
+		{"deep: what is in front of ** may be the node", `match.glob = "/dev/serial/**"`, []string{"/dev", "/dev/serial", "/dev/serial/by-id", "/dev/serial/by-path"}},
+		{"deep in the middle", `match.glob = "/dev/bus/**/001"`, []string{"/dev", "/dev/bus", "/dev/bus/usb", "/dev/bus/usb/001", "/dev/bus/usb/002"}},
+		{"all", `match.glob = "/dev/**"`, snap.Dirs},
+		{"alternatives", `match.glob = "/dev/{snd,serial/by-id}/*"`, []string{"/dev/serial/by-id", "/dev/snd"}},
+		{"excluded and hardware", "match = { usb = {}, glob = \"/dev/snd/*\" }\nexclude.glob = \"/dev/dri/*\"", []string{"/dev/dri", "/dev/snd"}},
+		{"companions", "match.glob = \"/dev/snd/pcmC*D*c\"\nwith = [{ path = \"/dev/net/tun\" }, { path = \"/dev/v4l/by-id/x${1}\" }, { glob = \"/dev/dri/*\" }, { path = \"/opt/fw\", as = \"mount\" }]",
+			[]string{"/dev/dri", "/dev/net", "/dev/snd", "/dev/v4l/by-id"}},
+		{"no glob", `match.usb = {}`, []string{}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(tc.want, matchers.Dirs(parse(t, tc.toml), snap)); diff != "" {
+				t.Errorf("directories (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,205 @@
+package matchers_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/matchers"
+)
+
+// stick is a host with one USB stick behind a controller, with what a test
+// makes of it: sticks that say strange things are cheap.
+func stick(change func(h *device.Hardware)) *device.Snapshot {
+	pci := &device.Hardware{Bus: device.PCIBus, Path: "devices/pci0000:00/0000:00:14.0", Name: "0000:00:14.0", NUMA: 1,
+		PCI: &device.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330", SRIOV: "none", VF: -1}}
+	h := &device.Hardware{Bus: device.USBBus, Path: pci.Path + "/usb1/1-2", Name: "1-2", NUMA: 1, Parent: pci,
+		USB: &device.USB{Vendor: "10c4", Product: "ea60", Serial: "A1B2C3", Class: "00", Port: "1-2", Controller: pci.Name, Chain: "2", Speed: "12",
+			Interfaces: []device.USBInterface{{Number: 0, Class: "ff", Driver: "cp210x"}}}}
+	tty := &device.Node{Path: "/dev/ttyUSB0", Type: device.CharNode, Major: 188, Minor: 0, Kernel: "ttyUSB0", SysPath: h.Path + "/1-2:1.0/ttyUSB0/tty/ttyUSB0",
+		Subsystem: "tty", Hardware: h, Interface: 0, Index: 0}
+	h.Nodes = []*device.Node{tty}
+	if change != nil {
+		change(h)
+	}
+	return &device.Snapshot{Hardware: []*device.Hardware{pci, h}, Nodes: []*device.Node{tty}, Dirs: []string{"/dev"}}
+}
+
+func TestOffer(t *testing.T) {
+	t.Parallel()
+	got := offers(t, machine(t, server), `
+count = 4
+match = { pci = { class = "03", driver = "amdgpu" }, glob = "/dev/dri/renderD*" }
+with = { path = "/dev/kfd" }
+container.path = "/dev/gpu${index}"
+container.cdi = false
+container.env.GPU = "${container_path}"
+container.env.NUMA = "${numa}"
+container.annotations."example.com/gpus" = "${pci.address}"
+container.mounts = [{ host_path = "/opt/${pci.id}", container_path = "/opt/fw", optional = true }]
+`)
+	node := func(host string, minor uint32) device.OfferedNode {
+		return device.OfferedNode{HostPath: host, Type: device.CharNode, Major: 226, Minor: minor, Key: "renderD", Path: device.Text{{Literal: "/dev/gpu"}, {Var: "index"}}, Permissions: "rw", Follow: true}
+	}
+	kfd := device.OfferedNode{HostPath: "/dev/kfd", Type: device.CharNode, Major: 234, Key: "kfd", Path: device.Literal("/dev/kfd"), Permissions: "rw", Companion: true}
+	entry := func(key string, value ...device.Part) []device.Entry {
+		return []device.Entry{{Key: device.Literal(key), Value: value, PerDevice: true}}
+	}
+	env := slices.Concat(entry("GPU", device.Part{Literal: "/dev/gpu"}, device.Part{Var: "index"}), entry("NUMA", device.Part{Literal: "1"}))
+	mounts := []device.Mount{{HostPath: "/opt/1002:740f", ContainerPath: "/opt/fw", ReadOnly: true, Optional: true}}
+	want := []device.Offer{
+		{ID: "0000:af:00.0", Slots: 4, NUMA: []int{1}, Nodes: []device.OfferedNode{node("/dev/dri/renderD128", 128), kfd}, Mounts: mounts, Env: env,
+			Annotations: entry("example.com/gpus", device.Part{Literal: "0000:af:00.0"})},
+		{ID: "0000:d8:00.0", Slots: 4, NUMA: []int{1}, Nodes: []device.OfferedNode{node("/dev/dri/renderD129", 129), kfd}, Mounts: mounts, Env: env,
+			Annotations: entry("example.com/gpus", device.Part{Literal: "0000:d8:00.0"})},
+	}
+	for i := range got {
+		if !strings.HasSuffix(got[i].Hardware, "/"+got[i].ID) {
+			t.Errorf("hardware of %s = %q", got[i].ID, got[i].Hardware)
+		}
+		got[i].Hardware = ""
+		for j := range got[i].Nodes {
+			if n := &got[i].Nodes[j]; n.Companion {
+				n.Major = 234 // one that the kernel gives out
+				n.Minor = 0
+			}
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("offers (-want +got):\n%s", diff)
+	}
+}
+
+func TestPaths(t *testing.T) {
+	t.Parallel()
+	snap := machine(t, desktop)
+	const tty = "usb:0403:6001:A10K5XYZ /dev/ttyUSB0"
+	for _, tc := range []struct {
+		name, toml string
+		want       []string
+	}{
+		{"fixed", `match = { usb = { serial = "A10K5XYZ" }, glob = "/dev/ttyUSB*" }
+container.path = "/dev/zigbee"`, []string{tty + ">/dev/zigbee"}},
+		{"of the match", `match = { usb = { serial = "A10K5XYZ" }, glob = "/dev/ttyUSB*", container_path = "/dev/other" }
+container.path = "/dev/zigbee"`, []string{tty + ">/dev/other"}},
+		{"directory", `match = { usb = { id = "0403:6010" }, glob = "/dev/ttyUSB*" }
+container.path = "/dev/serial/"`, []string{"usb:0403:6010:port:0000:00:14.0:2.4 /dev/ttyUSB2>/dev/serial/ttyUSB2 /dev/ttyUSB3>/dev/serial/ttyUSB3"}},
+		{"variables", `match = { usb = { id = "0403:6010" }, glob = "/dev/ttyUSB*" }
+container.path = "/dev/${kernel}-${usb.interface}of${count}"`, []string{"usb:0403:6010:port:0000:00:14.0:2.4 /dev/ttyUSB2>/dev/ttyUSB2-0of${count} /dev/ttyUSB3>/dev/ttyUSB3-1of${count}"}},
+		{"wildcards", `match = { usb = { id = "0403:6010" }, glob = ["/dev/tty*2", "/dev/tty[A-Z]*3"] }
+container.path = "/dev/x-${1}"`, []string{"usb:0403:6010:port:0000:00:14.0:2.4 /dev/ttyUSB2>/dev/x-USB /dev/ttyUSB3>/dev/x-U"}},
+		{"wildcard of a link", `match.glob = "/dev/serial/by-id/usb-FTDI_FT232R_USB_UART_*-if00-port0"
+container.path = "/dev/x-${1}"`, []string{"usb:0403:6001:A10K5XYZ:if00:ttyUSB /dev/ttyUSB0>/dev/x-A10K5XYZ"}},
+		{"the resource has a slash", `match.glob = "/dev/fuse"
+container.path = "/dev/${resource}"`, []string{"fuse /dev/fuse>/dev/example.com/x"}},
+
+		{"two nodes of different interfaces at one path", `match = { usb = { id = "0403:6010" }, glob = "/dev/ttyUSB*" }
+container.path = "/dev/x"`, []string{`usb:0403:6010:port:0000:00:14.0:2.4 /dev/ttyUSB2>/dev/x !/dev/ttyUSB2 and /dev/ttyUSB3 would both be at /dev/x in the container: usb.interface = "0" selects /dev/ttyUSB2 alone, and a path that ends with "/" keeps both`}},
+		{"two nodes of different names at one path", `match.usb = { id = "10c4:ea60" }
+container.path = "/dev/x"`, []string{`usb:10c4:ea60:port:0000:00:14.0:2.3 /dev/bus/usb/001/004>/dev/x !/dev/bus/usb/001/004 and /dev/ttyUSB1 would both be at /dev/x in the container: glob = "/dev/ttyUSB*" selects /dev/ttyUSB1 alone, and a path that ends with "/" keeps both`}},
+		{"two nodes that only links tell apart at one path", `match = { usb = { id = "046d:082d" }, glob = "/dev/video*" }
+container.path = "/dev/x"`, []string{`usb:046d:082d:2B5D3F1F /dev/video0>/dev/x !/dev/video0 and /dev/video1 would both be at /dev/x in the container: glob = "/dev/v4l/by-id/usb-046d_HD_Pro_Webcam_C920_2B5D3F1F-video-index0" selects /dev/video0 alone, and a path that ends with "/" keeps both`}},
+		{"no value", `match = { usb = { id = "0403:6010" }, glob = "/dev/ttyUSB2" }
+container.path = "/dev/${usb.serial}"`, []string{`usb:0403:6010:port:0000:00:14.0:2.4 !path of /dev/ttyUSB2 in the container: ${usb.serial} has no value: USB device 1-2.4 ("Dual RS232-HS") has no serial number`}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(tc.want, sayAll(offers(t, snap, tc.toml))); diff != "" {
+				t.Errorf("offers (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestIdentity(t *testing.T) {
+	t.Parallel()
+	const serial, port = "usb:10c4:ea60:A1B2C3", "usb:10c4:ea60:port:0000:00:14.0:2"
+	for _, tc := range []struct {
+		identity string
+		serial   string
+		form     device.Form // of the ledger; empty: undecided
+		want     string
+	}{
+		{"auto", "A1B2C3", "", serial},
+		{"auto", "A1B2C3", device.PortForm, port},
+		{"auto", "0001", "", port},
+		{"port", "A1B2C3", device.SerialForm, port},
+		{"serial", "A1B2C3", "", serial},
+		{"serial", "A1B2C3", device.PortForm, port + ` !USB device 1-2 has the serial number "A1B2C3" of another device, which identity = "serial" can't tell from it`},
+		{"serial", "", "", port + ` !USB device 1-2 has no serial number, which identity = "serial" wants`},
+		{"serial", "0001", "", port + ` !USB device 1-2 has no serial number of its own, which identity = "serial" wants: "0001" is what many devices have`},
+	} {
+		t.Run(tc.identity+" "+tc.serial+" "+string(tc.form), func(t *testing.T) {
+			t.Parallel()
+			snap := stick(func(h *device.Hardware) { h.USB.Serial = tc.serial })
+			forms := device.Forms{}
+			if tc.form != "" {
+				forms[snap.Hardware[1]] = tc.form
+			}
+			cfg := parse(t, "identity = \""+tc.identity+"\"\nmatch = { usb = {}, glob = \"/dev/ttyUSB*\" }")
+			o := matchers.Match(cfg, snap, forms, matchers.Options{}).Resources[0].Offers[0]
+			o.Nodes = nil
+			if got := say(o); got != tc.want {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+		})
+	}
+	snap := machine(t, server)
+	want := []string{`0000:3b:02.2 !PCI function 0000:3b:02.2 has no serial number, which identity = "serial" wants`}
+	if diff := cmp.Diff(want, sayAll(offers(t, snap, "identity = \"serial\"\nmatch.pci = { address = \"0000:3b:02.2\" }"))); diff != "" {
+		t.Errorf("pci (-want +got):\n%s", diff)
+	}
+	want = []string{`fuse /dev/fuse !/dev/fuse has no serial number, which identity = "serial" wants`}
+	if diff := cmp.Diff(want, sayAll(offers(t, snap, "identity = \"serial\"\nmatch.glob = \"/dev/fuse\""))); diff != "" {
+		t.Errorf("node (-want +got):\n%s", diff)
+	}
+}
+
+func TestTwins(t *testing.T) {
+	t.Parallel()
+	snap := stick(nil)
+	first := snap.Hardware[1]
+	usb := *first.USB
+	usb.Port, usb.Chain = "1-3", "3"
+	second := &device.Hardware{Bus: device.USBBus, Path: "devices/pci0000:00/0000:00:14.0/usb1/1-3", Name: "1-3", NUMA: -1, Parent: first.Parent, USB: &usb}
+	snap.Hardware = append(snap.Hardware, second)
+	cfg := parse(t, "match.usb = {}")
+
+	// Decided: both are offered.
+	forms := device.Forms{first: device.SerialForm, second: device.PortForm}
+	result := matchers.Match(cfg, snap, forms, matchers.Options{})
+	if diff := cmp.Diff([]string{"usb:10c4:ea60:A1B2C3 /dev/ttyUSB0", "usb:10c4:ea60:port:0000:00:14.0:3"}, sayAll(result.Resources[0].Offers)); diff != "" {
+		t.Errorf("decided (-want +got):\n%s", diff)
+	}
+	// Undecided: one ID is one device.
+	result = matchers.Match(cfg, snap, nil, matchers.Options{})
+	if diff := cmp.Diff([]string{"usb:10c4:ea60:A1B2C3 /dev/ttyUSB0"}, sayAll(result.Resources[0].Offers)); diff != "" {
+		t.Errorf("undecided (-want +got):\n%s", diff)
+	}
+	if want := []string{`error: test.toml: resource 1 ("x"): USB device 1-3 is left out: another device has its ID "usb:10c4:ea60:A1B2C3" ()`}; !slices.Equal(want, sayNotes(result.Notes)) {
+		t.Errorf("notes = %q, want %q", sayNotes(result.Notes), want)
+	}
+}
+
+func TestNUMA(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		toml string
+		numa int
+		want []int
+	}{
+		{"", 1, []int{1}},
+		{"", -1, nil},
+		{`numa = "none"`, 1, nil},
+		{"numa = [1, 0]", -1, []int{0, 1}},
+	} {
+		snap := stick(func(h *device.Hardware) { h.NUMA = tc.numa })
+		o := offers(t, snap, tc.toml+"\nmatch.usb = {}")[0]
+		if !slices.Equal(o.NUMA, tc.want) {
+			t.Errorf("%s: NUMA = %v, want %v", tc.toml, o.NUMA, tc.want)
+		}
+	}
+}

@@ -1,0 +1,275 @@
+package topology
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/generic-dp/generic-dp/device"
+)
+
+// The ways to choose among free devices, as the configuration names them.
+const (
+	NUMA   = "numa"
+	Spread = "spread"
+	Packed = "packed"
+)
+
+// Candidate is one slot that a resource lists.
+type Candidate struct {
+	ID string
+	// Device is what slots share: the hardware, or the device's ID where it
+	// has none.
+	Device string
+	// NUMA nodes as the kubelet is told them; none is no preference.
+	NUMA []int
+}
+
+// Prefer returns which size of the available slots a container should get,
+// in the order of all. It answers GetPreferredAllocation: all is what the
+// resource lists, in its order, and the other arguments are the request's. It
+// never fails, since the kubelet lets the pod fail with it.
+//
+// The answer has the slots of must, the rest is from available; it is shorter
+// than size only where these are too few. The kubelet counts what it has
+// already chosen for the container into size, names it in must and drops it
+// from the answer, so must is answered whether or not available has it.
+//
+// A second slot of hardware that the container has already is the last
+// resort, whatever is preferred: it brings the container nothing. Beyond that
+//
+//   - numa spans as few NUMA nodes as possible, those of must first, and then
+//     takes the hardware of which the fewest slots are in use;
+//   - spread takes the hardware of which the fewest slots are in use;
+//   - packed takes the hardware of which the most slots are in use, so that
+//     whole devices stay free.
+//
+// Where that leaves a choice the order of all decides. An unknown way is numa.
+func Prefer(prefer string, all []Candidate, available, must []string, size int) []string {
+	c := collect(all, available, must)
+	need := size - len(c.chosen)
+	if need > 0 {
+		switch prefer {
+		case Spread:
+			c.order(need, leastUsed)
+		case Packed:
+			c.order(need, mostUsed)
+		default:
+			c.near(min(need, c.fresh()))
+			c.order(need, nearest)
+		}
+	}
+	slices.SortFunc(c.chosen, func(a, b slot) int { return cmp.Compare(a.rank, b.rank) })
+	ids := make([]string, 0, len(c.chosen))
+	for _, s := range c.chosen {
+		ids = append(ids, s.id)
+	}
+	return ids
+}
+
+// slot is a candidate and its place in the list.
+type slot struct {
+	id   string
+	rank int
+}
+
+// hardware is the slots of one device.
+type hardware struct {
+	rank int    // of its first slot
+	free []slot // in the order of the list
+	used int    // how many are in use by others
+	mine int    // how many this container has or gets
+	numa []int
+	// step in which its NUMA nodes were chosen, 0 for must's; only for numa.
+	step   int
+	inside bool
+}
+
+type choice struct {
+	devices []*hardware // those with free slots or slots of must
+	chosen  []slot
+}
+
+// collect sorts the request by hardware.
+func collect(all []Candidate, available, must []string) *choice {
+	const (
+		isFree = 1 + iota
+		isMine
+	)
+	state := make(map[string]int, len(available))
+	for _, id := range available {
+		state[id] = isFree
+	}
+	for _, id := range must {
+		state[id] = isMine
+	}
+	c := &choice{}
+	byName := make(map[string]*hardware)
+	rank := 0
+	add := func(cand Candidate) {
+		name := cand.Device
+		if name == "" {
+			name, _ = device.SplitSlot(cand.ID)
+		}
+		d := byName[name]
+		if d == nil {
+			d = &hardware{rank: rank}
+			byName[name] = d
+			c.devices = append(c.devices, d)
+		}
+		if len(cand.NUMA) > 0 && !slices.Equal(cand.NUMA, d.numa) {
+			d.numa = Union(d.numa, cand.NUMA)
+		}
+		s := slot{cand.ID, rank}
+		rank++
+		switch state[cand.ID] {
+		case isFree:
+			d.free = append(d.free, s)
+		case isMine:
+			d.mine++
+			c.chosen = append(c.chosen, s)
+		default:
+			d.used++
+		}
+		delete(state, cand.ID)
+	}
+	for _, cand := range all {
+		add(cand)
+	}
+	// The list may have changed since the kubelet last saw it.
+	for _, id := range slices.SortedFunc(maps.Keys(state), device.CompareNatural) {
+		add(Candidate{ID: id})
+	}
+	return c
+}
+
+// fresh returns how many devices have a free slot and none of this container.
+func (c *choice) fresh() int {
+	n := 0
+	for _, d := range c.devices {
+		if d.mine == 0 && len(d.free) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// order takes need slots, one of each device before the second of any, and
+// among those the first by compare.
+func (c *choice) order(need int, compare func(a, b *hardware) int) {
+	free := slices.DeleteFunc(slices.Clone(c.devices), func(d *hardware) bool { return len(d.free) == 0 })
+	slices.SortFunc(free, func(a, b *hardware) int {
+		return cmp.Or(compare(a, b), cmp.Compare(a.rank, b.rank))
+	})
+	for round := 0; need > 0 && len(free) > 0; round++ {
+		for _, d := range free {
+			if need > 0 && d.mine <= round && len(d.free) > 0 {
+				c.chosen = append(c.chosen, d.free[0])
+				d.free = d.free[1:]
+				d.mine++
+				need--
+			}
+		}
+		free = slices.DeleteFunc(free, func(d *hardware) bool { return len(d.free) == 0 })
+	}
+}
+
+func leastUsed(a, b *hardware) int { return cmp.Compare(a.used, b.used) }
+
+func mostUsed(a, b *hardware) int { return cmp.Compare(b.used, a.used) }
+
+// nearest puts devices on chosen NUMA nodes first, in the order in which these
+// were chosen.
+func nearest(a, b *hardware) int {
+	if a.inside != b.inside {
+		if a.inside {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(a.step, b.step), leastUsed(a, b))
+}
+
+// near chooses NUMA nodes until need fresh devices are on them, beginning
+// with those of must. Each step takes the set of nodes that brings most
+// devices for each node that it adds; that makes the fewest nodes wherever
+// devices have one node each or all the same ones.
+func (c *choice) near(need int) {
+	var nodes []int
+	for _, d := range c.devices {
+		if d.mine > 0 {
+			nodes = Union(nodes, d.numa)
+		}
+	}
+	for step := 0; ; step++ {
+		for _, d := range c.devices {
+			if !d.inside && len(missing(d.numa, nodes)) == 0 {
+				d.inside, d.step = true, step
+				if d.mine == 0 && len(d.free) > 0 {
+					need--
+				}
+			}
+		}
+		if need <= 0 {
+			return
+		}
+		nodes = Union(nodes, c.next(nodes, need))
+	}
+}
+
+// next returns the set of NUMA nodes to add, one of those that devices have.
+func (c *choice) next(nodes []int, need int) []int {
+	var best offer
+	var tried [][]int
+	for _, d := range c.devices {
+		if d.inside || d.mine > 0 || len(d.free) == 0 {
+			continue
+		}
+		set := missing(d.numa, nodes)
+		if slices.ContainsFunc(tried, func(t []int) bool { return slices.Equal(t, set) }) {
+			continue
+		}
+		tried = append(tried, set)
+		if o := c.offer(nodes, set, need); best.set == nil || o.betterThan(best) {
+			best = o
+		}
+	}
+	return best.set
+}
+
+// offer is what a set of NUMA nodes would bring.
+type offer struct {
+	set     []int
+	devices int // that count towards the need
+	used    int // slots in use of those that would be taken
+	spare   int // devices beyond the need
+}
+
+func (c *choice) offer(nodes, set []int, need int) offer {
+	o := offer{set: set}
+	with := Union(nodes, set)
+	var used []int
+	for _, d := range c.devices {
+		if !d.inside && d.mine == 0 && len(d.free) > 0 && len(missing(d.numa, with)) == 0 {
+			used = append(used, d.used)
+		}
+	}
+	slices.Sort(used)
+	o.devices = min(need, len(used))
+	o.spare = len(used) - o.devices
+	for _, n := range used[:o.devices] {
+		o.used += n
+	}
+	return o
+}
+
+// betterThan reports whether o is to be taken rather than p. Of those that
+// bring as much, the one with the least used devices is, then the one that
+// leaves the fewest over, so that large groups stay whole.
+func (o offer) betterThan(p offer) bool {
+	return cmp.Or(
+		cmp.Compare(p.devices*len(o.set), o.devices*len(p.set)),
+		cmp.Compare(o.used, p.used),
+		cmp.Compare(o.spare, p.spare),
+	) < 0
+}

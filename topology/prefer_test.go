@@ -1,0 +1,283 @@
+package topology
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/device"
+)
+
+// machine makes the candidates of devices given as "name:slots@nodes", such
+// as "a:2@0" or "b:1@0,1" or "c:1".
+func machine(t testing.TB, devices ...string) []Candidate {
+	t.Helper()
+	var all []Candidate
+	for _, d := range devices {
+		name, rest, _ := strings.Cut(d, ":")
+		count, nodes, _ := strings.Cut(rest, "@")
+		var n int
+		if _, err := fmt.Sscan(count, &n); err != nil {
+			t.Fatal(err)
+		}
+		var numa []int
+		for _, node := range strings.FieldsFunc(nodes, func(r rune) bool { return r == ',' }) {
+			var k int
+			if _, err := fmt.Sscan(node, &k); err != nil {
+				t.Fatal(err)
+			}
+			numa = append(numa, k)
+		}
+		for k := range n {
+			all = append(all, Candidate{ID: device.SlotID(name, k), Device: "devices/" + name, NUMA: numa})
+		}
+	}
+	return all
+}
+
+func words(s string) []string { return strings.Fields(s) }
+
+func TestPrefer(t *testing.T) {
+	t.Parallel()
+	two := []string{"a:1@0", "b:1@0", "c:1@1", "d:1@1", "e:1@1"}
+	shared := []string{"a:3", "b:3", "c:3"}
+	tests := []struct {
+		name, prefer string
+		devices      []string
+		used         string // slots that are not available
+		must         string
+		size         int
+		want         string
+	}{
+		{"nothing asked", NUMA, two, "", "", 0, ""},
+		{"more than there are", NUMA, two, "a b c", "", 9, "d e"},
+
+		{"numa: one node where it has enough", NUMA, two, "", "", 3, "c d e"},
+		{"numa: the smaller node where both have enough", NUMA, two, "", "", 2, "a b"},
+		{"numa: the smaller node where both have enough, whatever its number", NUMA, []string{"a:1@0", "b:1@0", "c:1@0", "d:1@1", "e:1@1"}, "", "", 2, "d e"},
+		{"numa: the least nodes", NUMA, []string{"a:1@0", "b:1@1", "c:1@1", "d:1@2", "e:1@2", "f:1@2"}, "", "", 5, "b c d e f"},
+		{"numa: the node that fills up exactly", NUMA, []string{"a:1@0", "b:1@1", "c:1@1", "d:1@2", "e:1@2", "f:1@2"}, "", "", 4, "a d e f"},
+		{"numa: the node of must", NUMA, two, "", "c", 2, "c d"},
+		{"numa: the node of must first, then another", NUMA, two, "", "a", 3, "a b c"},
+		{"numa: the node of must first, though its hardware is in use", NUMA, []string{"a:2@0", "b:1@0", "c:1@1", "d:1@1"}, "a", "b", 3, "a::1 b c"},
+		{"numa: the node with unused hardware", NUMA, []string{"a:2@0", "b:2@0", "c:2@1", "d:2@1", "e:2@1"}, "a b", "", 2, "c d"},
+		{"numa: hardware that is not in use", NUMA, []string{"a:2@0", "b:2@0", "c:2@0"}, "a", "", 1, "b"},
+		{"numa: not a second slot, rather another node", NUMA, []string{"a:2@0", "b:2@1"}, "", "", 2, "a b"},
+		{"numa: a second slot where there is nothing else", NUMA, []string{"a:2@0", "b:2@1"}, "", "", 3, "a a::1 b"},
+		{"numa: hardware near to no node is near to all", NUMA, []string{"a:1@0", "b:1", "c:1@1", "d:1@1"}, "", "c", 3, "b c d"},
+		{"numa: hardware near to several nodes", NUMA, []string{"a:1@0,1", "b:1@0", "c:1@2", "d:1@2"}, "", "", 2, "c d"},
+		{"numa: hardware near to the nodes that are there anyway", NUMA, []string{"a:1@0", "b:1@2", "c:1@0,1", "d:1@1"}, "", "a d", 3, "a c d"},
+		{"numa: without nodes it spreads", NUMA, shared, "a", "", 2, "b c"},
+		{"numa: sets of nodes that are not sorted", NUMA, []string{"a:1@1,0", "b:1@0,1", "c:1@2"}, "", "", 2, "a b"},
+
+		{"spread: hardware that is not in use", Spread, shared, "a b", "", 1, "c"},
+		{"spread: the least used first", Spread, shared, "a a::1 b", "", 2, "b::1 c"},
+		{"spread: each hardware once", Spread, shared, "", "", 3, "a b c"},
+		{"spread: second slots last", Spread, shared, "a", "", 5, "a::1 b b::1 c c::1"},
+		{"spread: not what must has", Spread, shared, "b", "a", 2, "a c"},
+		{"spread: does not look at nodes", Spread, two, "a", "", 2, "b c"},
+
+		{"packed: hardware that is in use", Packed, shared, "b", "", 1, "b::1"},
+		{"packed: the most used first", Packed, shared, "b c c::1", "", 2, "b::1 c::2"},
+		{"packed: full hardware has no more", Packed, shared, "c c::1 c::2 b", "", 1, "b::1"},
+		{"packed: not two slots of one hardware", Packed, shared, "b", "", 2, "a b::1"},
+		{"packed: two slots where there is nothing else", Packed, []string{"a:3"}, "a", "", 2, "a::1 a::2"},
+		{"packed: not what must has", Packed, shared, "b", "b::1", 2, "a b::1"},
+
+		{"an unknown way is numa", "nearest", two, "", "", 3, "c d e"},
+		{"must alone is enough", NUMA, two, "", "a c", 2, "a c"},
+		{"must has more than was asked", Spread, two, "", "a c d", 2, "a c d"},
+		{"must is not available any more", NUMA, two, "a", "a", 2, "a b"},
+		{"must twice", Spread, two, "", "a a", 2, "a b"},
+		{"must is not listed", Spread, two, "", "z", 2, "a z"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			all := machine(t, tt.devices...)
+			var available []string
+			for _, c := range all {
+				if !slices.Contains(words(tt.used), c.ID) {
+					available = append(available, c.ID)
+				}
+			}
+			// The kubelet sends sets.
+			for range 5 {
+				rand.Shuffle(len(available), func(i, j int) { available[i], available[j] = available[j], available[i] })
+				got := Prefer(tt.prefer, all, available, words(tt.must), tt.size)
+				if diff := cmp.Diff(words(tt.want), got); diff != "" {
+					t.Fatalf("(-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+func TestPreferKnowsSlotsThatAreNotListed(t *testing.T) {
+	t.Parallel()
+	got := Prefer(Spread, nil, words("b::10 a::1 b::2 a"), nil, 3)
+	if diff := cmp.Diff(words("a a::1 b::2"), got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// FuzzPrefer holds for any request: the answer is what the kubelet takes, it
+// gives as many devices as there are, and for numa no other answer is on
+// fewer nodes.
+func FuzzPrefer(f *testing.F) {
+	f.Add([]byte{0x11, 0x22, 0x31, 0x12}, []byte{1, 0, 2}, uint8(3), uint8(0))
+	f.Add([]byte{0x13, 0x23, 0x33}, []byte{2, 2, 2, 0, 0, 1}, uint8(4), uint8(1))
+	f.Fuzz(func(t *testing.T, devices, states []byte, asked, way uint8) {
+		var all []Candidate
+		for i, b := range devices[:min(len(devices), 9)] {
+			c := Candidate{Device: fmt.Sprint("devices/", i)}
+			if node := int(b >> 4 & 3); node < 3 {
+				c.NUMA = []int{node}
+			}
+			for k := range 1 + int(b&3) {
+				c.ID = device.SlotID(fmt.Sprint("d", i), k)
+				all = append(all, c)
+			}
+		}
+		var available, must []string
+		for i, c := range all {
+			switch {
+			case i < len(states) && states[i]%4 == 3:
+			case i < len(states) && states[i]%16 == 2 && len(must) < int(asked):
+				must = append(must, c.ID)
+				available = append(available, c.ID)
+			default:
+				available = append(available, c.ID)
+			}
+		}
+		size, prefer := int(asked%12), []string{NUMA, Spread, Packed}[way%3]
+		size = max(size, len(must))
+		got := Prefer(prefer, all, available, must, size)
+		if len(got) != min(size, len(available)) {
+			t.Errorf("%d slots, want %d of %d", len(got), size, len(available))
+		}
+		if len(slices.Compact(slices.Sorted(slices.Values(got)))) != len(got) {
+			t.Errorf("twice the same: %q", got)
+		}
+		for _, id := range got {
+			if !slices.Contains(available, id) {
+				t.Errorf("%q is not available", id)
+			}
+		}
+		for _, id := range must {
+			if !slices.Contains(got, id) {
+				t.Errorf("%q is not in the answer", id)
+			}
+		}
+		distinct, nodes := reach(all, got)
+		best, fewest := brute(all, available, must, len(got))
+		if distinct != best {
+			t.Errorf("%d devices, best is %d: %q", distinct, best, got)
+		}
+		if prefer == NUMA && nodes != fewest {
+			t.Errorf("%d NUMA nodes, best is %d: %q", nodes, fewest, got)
+		}
+	})
+}
+
+// reach returns how many devices and NUMA nodes slots are on.
+func reach(all []Candidate, ids []string) (devices, nodes int) {
+	found, sets := map[string]bool{}, [][]int{}
+	for _, c := range all {
+		if slices.Contains(ids, c.ID) {
+			found[c.Device] = true
+			sets = append(sets, c.NUMA)
+		}
+	}
+	return len(found), len(Union(sets...))
+}
+
+// brute tries every set of devices: how many a container can get with size
+// slots, and on how few nodes these can be.
+func brute(all []Candidate, available, must []string, size int) (devices, nodes int) {
+	var names []string
+	slots, numa, needed := map[string]int{}, map[string][]int{}, map[string]int{}
+	for _, c := range all {
+		if !slices.Contains(available, c.ID) {
+			continue
+		}
+		if slots[c.Device] == 0 {
+			names = append(names, c.Device)
+		}
+		slots[c.Device]++
+		numa[c.Device] = c.NUMA
+		if slices.Contains(must, c.ID) {
+			needed[c.Device]++
+		}
+	}
+	for mask := range 1 << len(names) {
+		room, least, count := 0, 0, 0
+		var sets [][]int
+		for i, name := range names {
+			if mask>>i&1 == 1 {
+				count++
+				room += slots[name]
+				least += max(1, needed[name])
+				sets = append(sets, numa[name])
+			} else if needed[name] > 0 {
+				least = size + 1
+			}
+		}
+		if least > size || room < size {
+			continue
+		}
+		n := len(Union(sets...))
+		if count > devices || count == devices && n < nodes {
+			devices, nodes = count, n
+		}
+	}
+	return devices, nodes
+}
+
+func TestUnion(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		sets [][]int
+		want []int
+	}{
+		{nil, nil},
+		{[][]int{nil, {}}, nil},
+		{[][]int{{-1}}, nil},
+		{[][]int{{3, 1}, {1, -1, 0}, {10}}, []int{0, 1, 3, 10}},
+	}
+	for _, tt := range tests {
+		if diff := cmp.Diff(tt.want, Union(tt.sets...)); diff != "" {
+			t.Errorf("Union(%v) (-want +got):\n%s", tt.sets, diff)
+		}
+	}
+}
+
+func BenchmarkPrefer(b *testing.B) {
+	shapes := map[string][]string{"1 device": {"a:10000@0"}, "10000 devices": nil, "100 devices": nil}
+	for i := range 10000 {
+		shapes["10000 devices"] = append(shapes["10000 devices"], fmt.Sprintf("d%d:1@%d", i, i%8))
+		if i < 100 {
+			shapes["100 devices"] = append(shapes["100 devices"], fmt.Sprintf("d%d:100@%d", i, i%8))
+		}
+	}
+	for _, name := range []string{"1 device", "100 devices", "10000 devices"} {
+		all := machine(b, shapes[name]...)
+		var available []string
+		for i, c := range all {
+			if i%5 != 0 {
+				available = append(available, c.ID)
+			}
+		}
+		for _, prefer := range []string{NUMA, Spread, Packed} {
+			b.Run(name+"/"+prefer, func(b *testing.B) {
+				for b.Loop() {
+					Prefer(prefer, all, available, available[:1], 8)
+				}
+			})
+		}
+	}
+}
