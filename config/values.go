@@ -60,10 +60,10 @@ func (v Values) Match(have ...string) bool {
 		if h == "" {
 			continue
 		}
-		if v.mode.any(v.negative, h) {
+		if v.mode.matches(v.negative, h) {
 			return false
 		}
-		ok = ok || v.mode.any(v.positive, h)
+		ok = ok || v.mode.matches(v.positive, h)
 	}
 	return ok
 }
@@ -86,7 +86,8 @@ func (m mode) normal(s string) string {
 	}
 }
 
-func (m mode) any(patterns []pattern, s string) bool {
+// matches reports whether any of the patterns matches s, which is normal.
+func (m mode) matches(patterns []pattern, s string) bool {
 	n, err := -1, error(nil)
 	if m == numberMode {
 		if n, err = strconv.Atoi(s); err != nil {
@@ -142,7 +143,7 @@ func (v Values) Prefixes() []string {
 func (v Values) Captures(path string) []string {
 	for i := range v.positive {
 		p := &v.positive[i]
-		if !v.mode.any(v.positive[i:i+1], path) {
+		if !v.mode.matches(v.positive[i:i+1], path) {
 			continue
 		}
 		if p.glob == "" {

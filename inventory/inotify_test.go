@@ -110,6 +110,33 @@ func TestDirectoriesThatComeAndGo(t *testing.T) {
 	s.expect("after that", true, false)
 }
 
+// lateDir makes a directory just before the one above it is watched.
+type lateDir struct {
+	*inotify
+	above, dir string
+}
+
+func (l lateDir) add(dir string) (int, error) {
+	if dir == l.above {
+		if err := os.MkdirAll(l.dir, 0o755); err != nil {
+			return 0, err
+		}
+	}
+	return l.inotify.add(dir)
+}
+
+func TestDirectoryThatAppearsWhileItIsLookedFor(t *testing.T) {
+	t.Parallel()
+	dev := t.TempDir()
+	n, err := openInotify()
+	if err != nil {
+		t.Skipf("no inotify here: %v", err)
+	}
+	defer n.Close()
+	s := step{t, &dirSet{files: lateDir{n, dev, dev + "/dri/by-path"}}}
+	s.sync("appears", []string{dev + "/dri/by-path"}, true)
+}
+
 func TestFileInPlaceOfADirectory(t *testing.T) {
 	t.Parallel()
 	dev := t.TempDir()

@@ -51,6 +51,7 @@ type Scanner struct {
 	log     *slog.Logger
 	ghwOnce sync.Once // said in the log that ghw can't be used
 	usb     slowReader
+	ghw     func(root string) (map[string]*device.PCI, error)
 }
 
 // New returns a Scanner. It sets PCIDB_PATH for the whole process unless it
@@ -64,7 +65,7 @@ func New(o Options) *Scanner {
 	if abs, err := filepath.Abs(root); err == nil {
 		root = abs
 	}
-	s := &Scanner{sysfs: sysfs.FS(root), dev: o.Dev, log: o.Log}
+	s := &Scanner{sysfs: sysfs.FS(root), dev: o.Dev, log: o.Log, ghw: ghwPCI}
 	s.usb.read = s.sysfs.USBDevice
 	return s
 }

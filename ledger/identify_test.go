@@ -148,6 +148,20 @@ func TestIdentifyRemembersNoBusNumbers(t *testing.T) {
 	}
 }
 
+func TestIdentifyKeepsThePlaceOfAnOwnerWhosePlaceIsUnknownForOnce(t *testing.T) {
+	t.Parallel()
+	lost := stick("A1B2C3", "2")
+	lost.USB.Controller = ""
+	var d Decisions
+	ids(t, &d, stick("A1B2C3", "2"))
+	if got := ids(t, &d, lost); got["2"] != "A1B2C3" {
+		t.Errorf("it is %q while its place is unknown", got["2"])
+	}
+	if got := ids(t, &d, stick("A1B2C3", "1"), stick("A1B2C3", "2")); got["2"] != "A1B2C3" {
+		t.Errorf("it is %q beside a newcomer", got["2"])
+	}
+}
+
 func TestIdentifyTellsTwinsInTheTwoRootHubsOfAControllerApart(t *testing.T) {
 	t.Parallel()
 	fast := stick("A1B2C3", "1")

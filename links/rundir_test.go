@@ -28,6 +28,7 @@ func TestCheckRunDir(t *testing.T) {
 		{name: "no mount", mountinfo: rootfs, wantErr: "it is not a mount"},
 		{name: "no mounts at all", mountinfo: "", wantErr: "it is not a mount"},
 		{name: "another path of a like name", mountinfo: rootfs + "700 600 0:23 /generic-dp2 /run/generic-dp2 rw - tmpfs tmpfs rw\n", wantErr: "it is not a mount"},
+		{name: "another path that begins alike", mountinfo: rootfs + "700 600 0:23 /generic /run/generic rw - tmpfs tmpfs rw\n", wantErr: "it is not a mount"},
 		{name: "another directory of the host", mountinfo: rootfs + "700 600 0:23 /gdp /run/generic-dp rw - tmpfs tmpfs rw\n", wantErr: `"/gdp" is mounted at "/run/generic-dp"`},
 		{name: "a volume of the pod", mountinfo: rootfs + "700 600 8:1 /var/lib/kubelet/pods/1/volumes/kubernetes.io~empty-dir/run /run/generic-dp rw - ext4 /dev/sda1 rw\n", wantErr: `"/var/lib/kubelet/pods/1/volumes/kubernetes.io~empty-dir/run" is mounted at`},
 		{name: "a volume of the pod in memory", mountinfo: rootfs + "700 600 0:99 / /run/generic-dp rw - tmpfs tmpfs rw\n", wantErr: "a file system of the pod's own"},

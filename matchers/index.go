@@ -199,4 +199,4 @@ func beginnings(key string, v config.Values) (wanted []string, ok bool) {
 
 // indexed is the form of values in the index. Conditions may regard case; the
 // index does not.
-func indexed(value string) string { return (strings.TrimSpace(value)) }
+func indexed(value string) string { return strings.ToLower(strings.TrimSpace(value)) }

@@ -115,6 +115,7 @@ func TestMatch(t *testing.T) {
 		{name: "glob: a node without hardware", toml: `match.glob = "/dev/net/tun"`, want: []string{"net:tun /dev/net/tun"}},
 		{name: "glob: a link is the node it leads to, at the node's path", toml: `match.glob = "/dev/serial/by-id/usb-FTDI_FT232R*"`, want: []string{ftdi + ":if00:ttyUSB /dev/ttyUSB0"}},
 		{name: "glob: a node reached twice counts once", toml: `match.glob = ["/dev/ttyUSB0", "/dev/serial/by-path/*", "/dev/serial/by-id/*A10K5XYZ*"]`, want: []string{ftdi + ":if00:ttyUSB /dev/ttyUSB0"}},
+		{name: "glob: a node reached by two matches counts once", toml: `match = [{ glob = "/dev/ttyUSB0" }, { glob = "/dev/serial/by-path/*" }]`, want: []string{ftdi + ":if00:ttyUSB /dev/ttyUSB0"}},
 		{name: "glob: deep", toml: `match.glob = "/dev/**/tun"`, want: []string{"net:tun /dev/net/tun"}},
 		{name: "glob: a negative pattern may name the link", toml: `match.glob = ["/dev/ttyUSB[0-2]", "!/dev/serial/by-id/*FTDI*"]`, want: []string{"usb:10c4:ea60:port:0000:00:14.0:2.3:if00:ttyUSB /dev/ttyUSB1"}},
 		{name: "glob: nothing there", toml: `match.glob = "/dev/ttyACM*"`},
@@ -168,6 +169,8 @@ exclude.glob = "/dev/**"`},
 exclude.usb = { serial = "*" }`, want: []string{"usb:0403:6010:port:0000:00:14.0:2.4 /dev/ttyUSB2 /dev/ttyUSB3"}},
 		{name: "exclude hardware without nodes", machine: server, toml: `match.pci = { sriov = "vf" }
 exclude.pci = { driver = "iavf" }`, want: []string{"0000:3b:02.2", "0000:3b:02.3"}},
+		{name: "exclude pci does not reach usb devices", toml: `match.glob = "/dev/ttyUSB0"
+exclude.pci = {}`, want: []string{ftdi + ":if00:ttyUSB /dev/ttyUSB0"}},
 		{name: "an exclude with a glob leaves hardware without nodes", machine: server, toml: `match.pci = { address = "0000:3b:02.2" }
 exclude = { pci = {}, glob = "/dev/**" }`, want: []string{"0000:3b:02.2"}},
 		{name: "required", machine: server, toml: `match = [{ pci = { class = "03" }, glob = "/dev/dri/card*" }, { pci = { class = "03" }, glob = "/dev/dri/renderD*", required = true }]`, want: []string{"0000:af:00.0 /dev/dri/card1 /dev/dri/renderD128", "0000:d8:00.0 /dev/dri/card2 /dev/dri/renderD129"}},
@@ -183,8 +186,12 @@ exclude.glob = "/dev/dri/renderD128"`, want: []string{"0000:d8:00.0:card /dev/dr
 			if tc.machine != "" {
 				snap = snaps[tc.machine]
 			}
-			if diff := cmp.Diff(tc.want, sayAll(offers(t, snap, tc.toml))); diff != "" {
+			result := matchers.Match(parse(t, tc.toml), snap, nil, matchers.Options{})
+			if diff := cmp.Diff(tc.want, sayAll(result.Resources[0].Offers)); diff != "" {
 				t.Errorf("offers (-want +got):\n%s", diff)
+			}
+			if len(result.Notes) > 0 {
+				t.Errorf("notes: %q", sayNotes(result.Notes))
 			}
 		})
 	}

@@ -227,21 +227,31 @@ func (m *Manager) WaitCount(t testing.TB, resource string, want Count) {
 // for each of its containers. After a restart every pod comes by again. The error
 // is what the pod would show; it has failed then and holds nothing.
 func (m *Manager) Admit(pod *v1.Pod) error {
-	result := m.tm.Admit(&lifecycle.PodAdmitAttributes{Pod: pod, OtherPods: m.active()})
-	m.forget(pod)
+	// The pod is an active one while it is admitted, or the devices of its first
+	// container would be taken for stranded when the second one is at it, see
+	// HandlePodAdditions in pkg/kubelet/kubelet.go.
+	m.mu.Lock()
+	others := slices.DeleteFunc(slices.Clone(m.pods), func(p *v1.Pod) bool { return p.UID == pod.UID })
+	m.pods = append(slices.Clone(others), pod)
+	m.mu.Unlock()
+	result := m.tm.Admit(&lifecycle.PodAdmitAttributes{Pod: pod, OtherPods: others})
 	if !result.Admit {
+		m.forget(pod)
 		return fmt.Errorf("%s: %s", result.Reason, result.Message)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.pods = append(slices.Clone(m.pods), pod)
+	delete(m.known, pod.UID)
 	return nil
 }
 
-// Remove ends a pod. Its devices are free.
+// Remove ends a pod. Its devices are free. A kubelet that is stopped does not
+// learn of it before it starts.
 func (m *Manager) Remove(pod *v1.Pod) {
 	m.forget(pod)
-	m.dm.UpdateAllocatedDevices()
+	if m.dm != nil {
+		m.dm.UpdateAllocatedDevices()
+	}
 }
 
 // forget takes a pod from those that the kubelet knows.

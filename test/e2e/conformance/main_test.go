@@ -1,0 +1,257 @@
+// Package conformance_test holds the program under test to what the kubelet's own
+// tests expect of a device plugin, and to what those don't ask: the kubelet's
+// device manager runs inside the test, the program beside it, on a host whose
+// devices the test makes. Where a case is named after one of the kubelet's, its
+// comment says which.
+package conformance_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/generic-dp/generic-dp/test/e2e/devicemanager"
+	"github.com/generic-dp/generic-dp/test/e2e/fixture"
+	"github.com/generic-dp/generic-dp/test/e2e/product"
+	"github.com/generic-dp/generic-dp/test/e2e/wait"
+)
+
+func TestMain(m *testing.M) { os.Exit(devicemanager.Main(m)) }
+
+const limit = devicemanager.Limit
+
+// port is the resource of ports, the nodes /dev/port*: nodes of no hardware, which
+// are listed at once.
+const port = "example.com/port"
+
+const ports = `
+domain = "example.com"
+[[resource]]
+name = "port"
+match.glob = "/dev/port*"
+`
+
+// stick is the resource of sticks, USB serial adapters.
+const stick = "example.com/stick"
+
+const sticks = `
+domain = "example.com"
+[[resource]]
+name = "stick"
+match = { usb = { id = "10c4:ea60" }, glob = "/dev/ttyUSB*" }
+container.path = "/dev/stick"
+container.env.STICK_SERIAL = "${usb.serial}"
+`
+
+// aStick is a stick with a serial number that its ID is made of.
+func aStick(usbPort, serial, tty string) fixture.Stick {
+	return fixture.Stick{Port: usbPort, ID: "10c4:ea60", Serial: serial, TTY: tty}
+}
+
+const (
+	stickA = "usb:10c4:ea60:AAAA1111"
+	stickB = "usb:10c4:ea60:BBBB2222"
+	// stickKey names the node of a stick.
+	stickKey = "if00:ttyUSB"
+)
+
+// count is a [devicemanager.Count] in short.
+func count(capacity, allocatable int64) devicemanager.Count {
+	return devicemanager.Count{Capacity: capacity, Allocatable: allocatable}
+}
+
+// node is a Kubernetes node: a kubelet and a host.
+type node struct {
+	*devicemanager.Manager
+	*fixture.Host
+	t testing.TB
+}
+
+func newNode(t testing.TB, o devicemanager.Options) *node {
+	t.Helper()
+	return &node{devicemanager.Start(t, o), fixture.New(t), t}
+}
+
+// serve starts the program on the node.
+func (n *node) serve(config string) *product.Plugin {
+	n.t.Helper()
+	return n.serveAs(product.Spec{Config: config})
+}
+
+func (n *node) serveAs(s product.Spec) *product.Plugin {
+	n.t.Helper()
+	s.Args = append(n.Args(), s.Args...)
+	return n.Plugin(n.t, s)
+}
+
+// admit admits a pod that must be admitted.
+func (n *node) admit(pod *v1.Pod) *v1.Pod {
+	n.t.Helper()
+	if err := n.Admit(pod); err != nil {
+		n.t.Fatalf("pod %s: %v", pod.Name, err)
+	}
+	return pod
+}
+
+// refuse admits a pod that must not be admitted, for a reason.
+func (n *node) refuse(pod *v1.Pod, reason string) {
+	n.t.Helper()
+	if err := n.Admit(pod); err == nil {
+		n.t.Fatalf("pod %s was admitted with %v, want an error with %q", pod.Name, n.Devices(pod, "main", port), reason)
+	} else if !strings.Contains(err.Error(), reason) {
+		n.t.Errorf("pod %s: %v, want an error with %q", pod.Name, err, reason)
+	}
+}
+
+// holds checks which devices the container main of a pod holds.
+func (n *node) holds(pod *v1.Pod, resource string, ids ...string) {
+	n.t.Helper()
+	if got := n.Devices(pod, "main", resource); !slices.Equal(got, ids) {
+		n.t.Errorf("pod %s holds %v, want %v", pod.Name, got, ids)
+	}
+}
+
+// handed is what the runtime is told at a start of the container main, in words.
+func (n *node) handed(pod *v1.Pod) string {
+	n.t.Helper()
+	o := n.RunOptions(n.t, pod, "main")
+	return fmt.Sprint("devices ", o.Devices, " mounts ", o.Mounts, " env ", o.Envs, " annotations ", o.Annotations, " cdi ", o.CDIDevices)
+}
+
+// sockets lists the program's sockets in the kubelet's directory.
+func sockets(t testing.TB) []string {
+	t.Helper()
+	found, err := filepath.Glob(devicemanager.Dir + "gdp-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// linkOf says where the link of a stick leads; empty if there is none.
+func linkOf(p *product.Plugin, id string) string {
+	target, err := os.Readlink(filepath.Join(p.RunDir(), "links", id, stickKey))
+	if err != nil {
+		return ""
+	}
+	return target
+}
+
+// specOf returns the node of each device in the CDI specs of the program, by
+// qualified name. A device with more or less than one node has "".
+func specOf(t testing.TB, p *product.Plugin) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(p.CDIDir(), "*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for _, file := range files {
+		var spec struct {
+			Kind    string
+			Devices []struct {
+				Name           string
+				ContainerEdits struct {
+					DeviceNodes []struct{ Path, HostPath string }
+				}
+			}
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(text, &spec); err != nil {
+			t.Fatalf("%s: %v\n%s", file, err, text)
+		}
+		for _, d := range spec.Devices {
+			name := spec.Kind + "=" + d.Name
+			found[name] = ""
+			if nodes := d.ContainerEdits.DeviceNodes; len(nodes) == 1 {
+				found[name] = nodes[0].HostPath + " at " + nodes[0].Path
+			}
+		}
+	}
+	return found
+}
+
+// took waits until check holds and returns the time since began. It looks often,
+// for times of a millisecond.
+func took(t testing.TB, began time.Time, what string, check func() bool) time.Duration {
+	t.Helper()
+	tick := time.NewTicker(100 * time.Microsecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(limit); !check(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v", what, limit)
+		}
+	}
+	return time.Since(began)
+}
+
+// tookCount is took for a count. Before it fails it says what the count is.
+func (n *node) tookCount(began time.Time, resource string, want devicemanager.Count) time.Duration {
+	n.t.Helper()
+	return took(n.t, began, "count of "+resource, func() bool { return n.Count(resource) == want })
+}
+
+// seen collects the counts that a resource goes through until it is stopped.
+type seen struct {
+	quit, done chan struct{}
+	counts     []devicemanager.Count // each time that it changed
+	apart      time.Duration         // how long it was not what it was at first
+}
+
+// watch begins to collect. The kubelet must not be restarted meanwhile.
+func (n *node) watch(resource string) *seen {
+	s := &seen{quit: make(chan struct{}), done: make(chan struct{}), counts: []devicemanager.Count{n.Count(resource)}}
+	go func() {
+		defer close(s.done)
+		tick := time.NewTicker(100 * time.Microsecond)
+		defer tick.Stop()
+		for last := time.Now(); ; {
+			now, c := time.Now(), n.Count(resource)
+			if c != s.counts[0] {
+				s.apart += now.Sub(last)
+			}
+			if last = now; c != s.counts[len(s.counts)-1] {
+				s.counts = append(s.counts, c)
+			}
+			select {
+			case <-s.quit:
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return s
+}
+
+// stop ends the collection and returns what came by.
+func (s *seen) stop() []devicemanager.Count {
+	close(s.quit)
+	<-s.done
+	return s.counts
+}
+
+// figures describes durations by their median, their 99th percentile and the
+// largest.
+func figures(d []time.Duration) string {
+	sorted := slices.Sorted(slices.Values(d))
+	at := func(q float64) time.Duration {
+		return sorted[int(q*float64(len(sorted)-1)+0.5)].Round(10 * time.Microsecond)
+	}
+	return fmt.Sprintf("n %d, p50 %v, p99 %v, max %v", len(sorted), at(0.5), at(0.99), at(1))
+}
+
+// eventually waits for a condition in the usual way.
+func eventually(t testing.TB, what string, check func() error) {
+	t.Helper()
+	wait.Until(t, limit, what, check)
+}

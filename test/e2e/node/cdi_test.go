@@ -1,0 +1,123 @@
+package node_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/test/e2e/wait"
+)
+
+// TestCDISpec looks at the spec file of a resource whose first device comes while
+// the program runs: it has to be there before the kubelet can know of the device.
+func TestCDISpec(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	others := filepath.Join(n.CDIDir(), "other.json")
+	if err := os.WriteFile(others, []byte(`{"cdiVersion": "0.5.0", "kind": "other.example/a", "devices": []}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.serve(t, zigbees+"container.cdi = true\n")
+	n.plugin.WaitLog(t, limit, "starting")
+	d := dongle{port: "1-1", serial: "A1B2C3D4"}
+	n.plug(t, d)
+	n.Kubelet.WaitAllocatable(t, zigbee, 1)
+
+	entries, err := os.ReadDir(n.CDIDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var own []string
+	for _, e := range entries {
+		if e.Name() != filepath.Base(others) {
+			own = append(own, e.Name())
+		}
+	}
+	if len(own) != 1 || !strings.HasPrefix(own[0], "generic-dp_") || filepath.Ext(own[0]) != ".json" {
+		t.Fatalf("spec files: %q", own)
+	}
+	path := filepath.Join(n.CDIDir(), own[0])
+	var file unix.Stat_t
+	if err := unix.Stat(path, &file); err != nil {
+		t.Fatal(err)
+	}
+	if mode := file.Mode & 0o7777; mode != 0o644 {
+		t.Errorf("mode %04o, want 0644", mode)
+	}
+	// Registration begins with a socket to serve on. Where the clock of files is
+	// too coarse to tell them apart it was one moment, and not a later one.
+	for socket, made := range n.sockets(t) {
+		if file.Mtim.Nano() > made {
+			t.Errorf("%s was written %d ns after %s was made", own[0], file.Mtim.Nano()-made, socket)
+		}
+		t.Logf("the spec was written %.1f ms before the socket was made", float64(made-file.Mtim.Nano())/1e6)
+	}
+
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var spec struct {
+		Version string `json:"cdiVersion"`
+		Kind    string `json:"kind"`
+		Devices []struct {
+			Name  string `json:"name"`
+			Edits struct {
+				DeviceNodes []struct {
+					Path, HostPath, Type, Permissions string
+					Major, Minor                      uint32
+				} `json:"deviceNodes"`
+			} `json:"containerEdits"`
+		} `json:"devices"`
+	}
+	if err := json.Unmarshal(text, &spec); err != nil {
+		t.Fatal(err)
+	}
+	// 0.5.0 is the first that knows hostPath, and names with a colon.
+	if spec.Version != "0.5.0" || spec.Kind != zigbee || len(spec.Devices) != 1 || spec.Devices[0].Name != d.id() {
+		t.Fatalf("spec: %s", text)
+	}
+	nodes := spec.Devices[0].Edits.DeviceNodes
+	if len(nodes) != 1 || nodes[0].Path != "/dev/zigbee" || nodes[0].HostPath != "/dev/ttyUSB0" || nodes[0].Permissions != "rw" ||
+		nodes[0].Major != 188 || nodes[0].Minor != 0 || nodes[0].Type != "c" {
+		t.Errorf("nodes: %+v", nodes)
+	}
+
+	// A device that goes takes its entry along; the files of others stay.
+	n.pull(t, d)
+	n.Kubelet.WaitAllocatable(t, zigbee, 0)
+	wait.Until(t, limit, "end of the entry", func() error {
+		if text, err := os.ReadFile(path); err == nil {
+			return wait.Equal(false, func() bool { return strings.Contains(string(text), d.id()) })()
+		}
+		return nil
+	})
+	if _, err := os.Stat(others); err != nil {
+		t.Error(err)
+	}
+}
+
+// sockets returns when the sockets of plugins were made, by name, in ns.
+func (n *node) sockets(t testing.TB) map[string]int64 {
+	t.Helper()
+	entries, err := os.ReadDir(n.DevicePlugins())
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := map[string]int64{}
+	for _, e := range entries {
+		var st unix.Stat_t
+		path := filepath.Join(n.DevicePlugins(), e.Name())
+		if err := unix.Lstat(path, &st); err != nil {
+			t.Fatal(err)
+		}
+		if st.Mode&unix.S_IFMT == unix.S_IFSOCK && e.Name() != "kubelet.sock" {
+			made[e.Name()] = st.Mtim.Nano()
+		}
+	}
+	return made
+}

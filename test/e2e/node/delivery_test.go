@@ -1,0 +1,242 @@
+package node_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/generic-dp/generic-dp/test/e2e/bed"
+	"github.com/generic-dp/generic-dp/test/e2e/look"
+)
+
+// TestDelivery has a pod that gets a device with all that can come along, and
+// checks that it is exactly that and nothing else: against a pod without a device.
+func TestDelivery(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.node(t, "companion", number{188, 200})
+	data := filepath.Join(n.Dir, "data")
+	n.mkdir(t, data)
+	dongles := map[string]dongle{
+		"link": {port: "1-1", serial: "A1B2C3D4", tty: 0},
+		"cdi":  {port: "1-2", serial: "B5C6D7E8", tty: 1},
+	}
+	var config string
+	for _, way := range []string{"link", "cdi"} {
+		config += fmt.Sprintf(`
+[[resource]]
+name = %[1]q
+match = { usb = { serial = %[2]q }, glob = "/dev/ttyUSB*" }
+with = { path = "/dev/companion", permissions = "r", container_path = "/dev/beside" }
+container.path = "/dev/zigbee"
+container.env.ZIGBEE = "${container_path} is ${usb.serial} at ${devnode}"
+container.annotations."example.com/zigbee" = "${id} of ${resource}"
+container.mounts = [{ host_path = %[3]q, container_path = "/data" }]
+%[4]s`, way, dongles[way].serial, data, ways[way])
+		n.plug(t, dongles[way])
+	}
+	n.serve(t, config)
+	without := n.run(t, bed.Workload("without", "", 0))
+	emptyReport, emptySpec := without.Report(t, "main"), n.inspect(t, without, "main")
+
+	for way, d := range dongles {
+		t.Run(way, func(t *testing.T) {
+			resource := "example.com/" + way
+			n.Kubelet.WaitAllocatable(t, resource, 1)
+			pod := n.run(t, bed.Workload(way, resource, 1))
+			n.wantHeld(t, resource, map[string]string{d.id(): way + "-bed/main"})
+			report, spec := pod.Report(t, "main"), n.inspect(t, pod, "main")
+
+			nodes := added(emptyReport.Nodes, report.Nodes, func(n look.Node) string {
+				return fmt.Sprintf("%s %s %d:%d", n.Path, n.Type, n.Major, n.Minor)
+			})
+			wantSame(t, "nodes", nodes, "/dev/beside c 188:200", fmt.Sprintf("/dev/zigbee c 188:%d", d.tty))
+			wantSame(t, "mounts", added(emptyReport.Mounts, report.Mounts, func(m look.Mount) string {
+				return fmt.Sprintf("%s read-only=%t", m.Path, m.ReadOnly)
+			}), "/data read-only=true")
+			wantSame(t, "environment", added(pairs(emptyReport.Env), pairs(report.Env), self),
+				fmt.Sprintf("ZIGBEE=/dev/zigbee is %s at /dev/%s", d.serial, d.name()))
+			wantSame(t, "annotations of the container", slices.DeleteFunc(
+				added(pairs(emptySpec.Annotations), pairs(spec.Annotations), self),
+				func(s string) bool {
+					return strings.HasPrefix(s, "io.kubernetes.") || strings.HasPrefix(s, "cdi.k8s.io/")
+				}),
+				fmt.Sprintf("example.com/zigbee=%s of %s", d.id(), resource))
+
+			wantSame(t, "devices in the OCI spec", added(emptySpec.Linux.Devices, spec.Linux.Devices, func(d specDevice) string {
+				return fmt.Sprintf("%s %s %d:%d", d.Path, d.Type, d.Major, d.Minor)
+			}), nodes...)
+			wantSame(t, "rules of the device cgroup", added(emptySpec.Linux.Resources.Devices, spec.Linux.Resources.Devices, specRule.String),
+				fmt.Sprintf("allow c 188:%d rw", d.tty), "allow c 188:200 r")
+			for _, c := range []struct{ path, mode, want string }{
+				{"/dev/zigbee", "rw", "no such device or address"},
+				{"/dev/beside", "r", "no such device or address"},
+				{"/dev/beside", "w", "operation not permitted"},
+			} {
+				if _, stderr, _ := pod.Exec(t, "main", "/tool", "open", c.path, c.mode); !strings.Contains(stderr, c.want) {
+					t.Errorf("open %s for %s: %q, want %q", c.path, c.mode, stderr, c.want)
+				}
+			}
+			node, _ := report.Node("/dev/zigbee")
+			t.Logf("the node in the container: mode %s, owner %d:%d", node.Mode, node.UID, node.GID)
+		})
+	}
+}
+
+// TestTwoDevices has a container that holds two devices: what names them is
+// joined, or numbered, in the order of their IDs, and companions come once.
+func TestTwoDevices(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.node(t, "companion", number{188, 200})
+	paths := map[string]string{"link": "/dev/zigbee${index}", "cdi": "/dev/zigbee-${usb.serial}"}
+	var config string
+	for i, way := range []string{"link", "cdi"} {
+		config += fmt.Sprintf(`
+[[resource]]
+name = %[1]q
+match = { usb = { serial = "%[1]s*" }, glob = "/dev/ttyUSB*" }
+with = { path = "/dev/companion" }
+container.path = %[2]q
+container.env.SERIALS = "${usb.serial}"
+container.env.PATHS = "${container_path}"
+container.env.SAME = "${count} of ${resource} on ${node_name}"
+container.env."ZIGBEE_${index}" = "${id}"
+container.annotations."example.com/zigbee-${index}" = "${usb.serial}"
+container.mounts = [{ host_path = %[3]q, container_path = "/data" }]
+%[4]s`, way, paths[way], n.Dir, ways[way])
+		// The order of names, of ports and of serial numbers are three.
+		n.plug(t, dongle{port: fmt.Sprintf("1-%d", 2*i+1), serial: way + "B", tty: 2*i + 1})
+		n.plug(t, dongle{port: fmt.Sprintf("1-%d", 2*i+2), serial: way + "A", tty: 2 * i})
+	}
+	n.serve(t, config)
+	want := map[string][]string{"link": {"/dev/zigbee0", "/dev/zigbee1"}, "cdi": {"/dev/zigbee-cdiA", "/dev/zigbee-cdiB"}}
+	for i, way := range []string{"link", "cdi"} {
+		t.Run(way, func(t *testing.T) {
+			resource := "example.com/" + way
+			n.Kubelet.WaitAllocatable(t, resource, 2)
+			pod := n.run(t, bed.Workload(way, resource, 2))
+			r := pod.Report(t, "main")
+			wantNode(t, r, want[way][0], number{188, uint32(2 * i)})
+			wantNode(t, r, want[way][1], number{188, uint32(2*i + 1)})
+			wantNode(t, r, "/dev/companion", number{188, 200})
+			for key, value := range map[string]string{
+				"SERIALS":  way + "A," + way + "B",
+				"PATHS":    strings.Join(want[way], ","),
+				"SAME":     "2 of " + resource + " on bed",
+				"ZIGBEE_0": "usb:10c4:ea60:" + way + "A",
+				"ZIGBEE_1": "usb:10c4:ea60:" + way + "B",
+			} {
+				if r.Env[key] != value {
+					t.Errorf("%s=%q, want %q", key, r.Env[key], value)
+				}
+			}
+			spec := n.inspect(t, pod, "main")
+			for i, serial := range []string{way + "A", way + "B"} {
+				key := fmt.Sprintf("example.com/zigbee-%d", i)
+				if spec.Annotations[key] != serial {
+					t.Errorf("annotation %s: %q, want %q", key, spec.Annotations[key], serial)
+				}
+			}
+			// Once each in what the program answered, and in what the runtime made of it.
+			devices, mounts := 3, 1
+			answer := n.answer(t, resource)
+			if way == "cdi" {
+				devices, mounts = 0, 0
+				if len(answer.CdiDevices) != 2 {
+					t.Errorf("answer: %+v, want two names", answer.CdiDevices)
+				}
+			}
+			if len(answer.Devices) != devices || len(answer.Mounts) != mounts {
+				t.Errorf("answer: %+v", answer)
+			}
+			companions := slices.DeleteFunc(spec.Linux.Devices, func(d specDevice) bool { return d.Path != "/dev/companion" })
+			if len(companions) != 1 {
+				t.Errorf("companion in the OCI spec: %+v", companions)
+			}
+			data := slices.DeleteFunc(spec.Mounts, func(m specMount) bool { return m.Destination != "/data" })
+			if len(data) != 1 {
+				t.Errorf("mount in the OCI spec: %+v", data)
+			}
+		})
+	}
+}
+
+// TestQuickstart has a pod for each container that the quickstart's configuration
+// lets hold its device, as far as one cares to count.
+func TestQuickstart(t *testing.T) {
+	t.Parallel()
+	const resource = "example.com/null"
+	text, err := os.ReadFile("../../../examples/configs/quickstart.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := newNode(t)
+	n.serve(t, strings.Replace(string(text), domain, "", 1))
+	n.Kubelet.WaitAllocatable(t, resource, 100)
+	for i := range 3 {
+		pod := n.run(t, bed.Workload(fmt.Sprintf("quickstart-%d", i), resource, 1))
+		r := pod.Report(t, "main")
+		wantNode(t, r, "/dev/quickstart", common["null"])
+		if r.Env["QUICKSTART_DEVICE"] != "/dev/quickstart" {
+			t.Errorf("environment: %v", r.Env)
+		}
+		if _, stderr, code := pod.Exec(t, "main", "/tool", "open", "/dev/quickstart"); code != 0 {
+			t.Errorf("open: %s", stderr)
+		}
+	}
+	if held := n.held(t, resource); len(held) != 3 {
+		t.Errorf("held: %v", held)
+	}
+}
+
+// added lists what is in more and not in less, as text, sorted.
+func added[T any](less, more []T, text func(T) string) []string {
+	var have, out []string
+	for _, v := range less {
+		have = append(have, text(v))
+	}
+	for _, v := range more {
+		if s := text(v); !slices.Contains(have, s) {
+			out = append(out, s)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func wantSame(t testing.TB, what string, got []string, want ...string) {
+	t.Helper()
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+func pairs(m map[string]string) []string {
+	var list []string
+	for k, v := range m {
+		list = append(list, k+"="+v)
+	}
+	return list
+}
+
+func self(s string) string { return s }
+
+// String writes a rule as cgroups do.
+func (r specRule) String() string {
+	verb := "deny"
+	if r.Allow {
+		verb = "allow"
+	}
+	number := func(n *int64) string {
+		if n == nil {
+			return "*"
+		}
+		return fmt.Sprint(*n)
+	}
+	return fmt.Sprintf("%s %s %s:%s %s", verb, r.Type, number(r.Major), number(r.Minor), r.Access)
+}

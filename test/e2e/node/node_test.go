@@ -1,0 +1,199 @@
+// Package node_test holds what the program promises to the users of a node: real
+// pods of a real kubelet and runtime, with devices of a made-up machine.
+package node_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/generic-dp/generic-dp/test/e2e/bed"
+	"github.com/generic-dp/generic-dp/test/e2e/look"
+	"github.com/generic-dp/generic-dp/test/e2e/product"
+	"github.com/generic-dp/generic-dp/test/e2e/wait"
+)
+
+// limit is how long the program and the kubelet may take for anything, on a
+// machine that is busy.
+const limit = 30 * time.Second
+
+// zigbee is the resource of most tests, of USB serial adapters.
+const zigbee = "example.com/zigbee"
+
+// domain begins every configuration.
+const domain = `domain = "example.com"
+`
+
+// zigbees offers USB serial adapters.
+const zigbees = `
+[[resource]]
+name = "zigbee"
+match = { usb = { id = "10c4:ea60" }, glob = "/dev/ttyUSB*" }
+container.path = "/dev/zigbee"
+container.env.ZIGBEE_SERIAL = "${usb.serial}"
+`
+
+// ways are the two ways of delivery, as an end of zigbees: by link, by CDI name.
+var ways = map[string]string{"link": "", "cdi": "container.cdi = true\n"}
+
+// node is a bed with hardware and the program under test.
+type node struct {
+	*bed.Bed
+	*host
+	plugin *product.Plugin
+}
+
+func newNode(t testing.TB) *node {
+	t.Helper()
+	b := bed.New(t, bed.Options{})
+	return &node{Bed: b, host: newHost(t, b)}
+}
+
+// serve starts the program.
+func (n *node) serve(t testing.TB, config string) {
+	t.Helper()
+	n.plugin = n.Plugin(t, product.Spec{
+		Config: domain + config,
+		Args:   []string{"--sysfs", n.sysfs, "--log-level", "debug", "--node-name", "bed"},
+	})
+}
+
+// run starts a pod and waits until it runs.
+func (n *node) run(t testing.TB, pod *v1.Pod) *bed.Pod {
+	t.Helper()
+	p := n.StartPod(t, pod)
+	p.WaitRunning(t)
+	return p
+}
+
+// refused starts a pod, waits until the kubelet has refused it and checks why.
+func (n *node) refused(t testing.TB, pod *v1.Pod, why ...string) *bed.Pod {
+	t.Helper()
+	p := n.StartPod(t, pod)
+	status := p.WaitFailed(t).Status
+	if status.Reason != "UnexpectedAdmissionError" {
+		t.Errorf("pod %s: reason %q, message %q", pod.Name, status.Reason, status.Message)
+	}
+	for _, text := range why {
+		if !strings.Contains(status.Message, text) {
+			t.Errorf("pod %s: message %q, want %q in it", pod.Name, status.Message, text)
+		}
+	}
+	t.Logf("pod %s: %s, %s: %s", pod.Name, status.Phase, status.Reason, status.Message)
+	return p
+}
+
+// held returns the IDs of the devices of a resource that containers hold, each
+// with "pod/container".
+func (n *node) held(t testing.TB, resource string) map[string]string {
+	t.Helper()
+	held, err := n.Kubelet.Held(t.Context(), resource)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return held
+}
+
+// wantHeld checks who holds what.
+func (n *node) wantHeld(t testing.TB, resource string, want map[string]string) {
+	t.Helper()
+	if got := n.held(t, resource); !maps.Equal(got, want) {
+		t.Errorf("held of %s: %v, want %v", resource, got, want)
+	}
+}
+
+// allocations is how often the kubelet has called Allocate for a resource since
+// its start.
+func (n *node) allocations(t testing.TB, resource string) int {
+	t.Helper()
+	page, err := n.Kubelet.Get(t.Context(), "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("kubelet_device_plugin_alloc_duration_seconds_count{resource_name=%q} ", resource)
+	for line := range strings.Lines(string(page)) {
+		if value, ok := strings.CutPrefix(line, name); ok {
+			count, err := strconv.Atoi(strings.TrimSpace(value))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return count
+		}
+	}
+	return 0
+}
+
+// wantNode checks which device a container has at a path.
+func wantNode(t testing.TB, r look.Report, path string, want number) {
+	t.Helper()
+	got, ok := r.Node(path)
+	if !ok || got.Type != "c" || got.Major != want.major || got.Minor != want.minor {
+		t.Errorf("%s: got %+v, want c %d:%d", path, got, want.major, want.minor)
+	}
+}
+
+// restart kills a container and waits until it runs again, for the n-th time.
+func restart(t testing.TB, p *bed.Pod, n int32) look.Report {
+	t.Helper()
+	p.Kill(t, "main")
+	p.WaitRestarted(t, "main", n)
+	return p.Look(t, "main", "/dev")
+}
+
+// waitStuck waits until a container that was killed could not be started, and
+// returns what the kubelet says about it.
+func waitStuck(t testing.TB, p *bed.Pod, why string) (message string) {
+	t.Helper()
+	p.Wait(t, "waiting", func(pod *v1.Pod) error {
+		w := pod.Status.ContainerStatuses[0].State.Waiting
+		if w == nil || !strings.Contains(w.Message, why) {
+			return fmt.Errorf("no start has failed for %q", why)
+		}
+		message = w.Reason + ": " + w.Message
+		return nil
+	})
+	return message
+}
+
+// klogTime is the time in the head of a line of the kubelet: "I1120 19:47:30.123456".
+var klogTime = regexp.MustCompile(`^[IWE](\d{4} \d{2}:\d{2}:\d{2}\.\d{6}) `)
+
+// logged returns when the running kubelet has first written a line with all texts
+// after a moment. Its clock is finer than the test can ask.
+func (n *node) logged(t testing.TB, after time.Time, texts ...string) time.Time {
+	t.Helper()
+	var at time.Time
+	wait.Until(t, limit, fmt.Sprintf("%q in the log of the kubelet", texts), func() error {
+		for line := range strings.Lines(n.Kubelet.Log()) {
+			head := klogTime.FindStringSubmatch(line)
+			if head == nil || slices.ContainsFunc(texts, func(s string) bool { return !strings.Contains(line, s) }) {
+				continue
+			}
+			short, err := time.ParseInLocation("0102 15:04:05.000000", head[1], time.Local)
+			if err != nil {
+				return err
+			}
+			if at = short.AddDate(after.Year(), 0, 0); at.Before(after.Truncate(time.Microsecond)) {
+				continue
+			}
+			return nil
+		}
+		return errors.New("not there")
+	})
+	return at
+}
+
+// listed returns when the kubelet has taken a list with n healthy devices.
+func (n *node) listed(t testing.TB, after time.Time, resource string, healthy int) time.Time {
+	t.Helper()
+	return n.logged(t, after, "Processed device updates for resource",
+		fmt.Sprintf("resourceName=%q", resource), fmt.Sprintf("healthyCount=%d", healthy))
+}

@@ -1,0 +1,142 @@
+package node_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/generic-dp/generic-dp/test/e2e/bed"
+)
+
+// spec is what the runtime made a container of: the parts of its OCI spec, and
+// the annotations that the kubelet gave it.
+type spec struct {
+	Annotations map[string]string
+	Linux       struct {
+		Devices   []specDevice
+		Resources struct{ Devices []specRule }
+	}
+	Mounts []specMount
+}
+
+type specDevice struct {
+	Path         string
+	Type         string
+	Major, Minor int64
+}
+
+// specRule is a rule of the device cgroup; no number is any.
+type specRule struct {
+	Allow        bool
+	Type         string
+	Major, Minor *int64
+	Access       string
+}
+
+type specMount struct {
+	Destination, Source string
+	Options             []string
+}
+
+// inspect asks the runtime about a running container.
+func (n *node) inspect(t testing.TB, p *bed.Pod, container string) spec {
+	t.Helper()
+	conn := dial(t, filepath.Join(n.Dir, "containerd.sock"))
+	var id string
+	for _, c := range p.WaitRunning(t).Status.ContainerStatuses {
+		if c.Name == container {
+			_, id, _ = strings.Cut(c.ContainerID, "://")
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	resp, err := cri.NewRuntimeServiceClient(conn).ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id, Verbose: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var info struct{ RuntimeSpec spec }
+	if err := json.Unmarshal([]byte(resp.Info["info"]), &info); err != nil {
+		t.Fatal(err)
+	}
+	info.RuntimeSpec.Annotations = resp.Status.Annotations
+	return info.RuntimeSpec
+}
+
+// allocatable returns what the kubelet would give out of a resource: the NUMA
+// nodes of each device.
+func (n *node) allocatable(t testing.TB, resource string) map[string][]int64 {
+	t.Helper()
+	conn := dial(t, n.Path("/var/lib/kubelet/pod-resources/kubelet.sock"))
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	resp, err := podresources.NewPodResourcesListerClient(conn).GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	devices := map[string][]int64{}
+	for _, d := range resp.Devices {
+		if d.ResourceName != resource {
+			continue
+		}
+		for _, id := range d.DeviceIds {
+			numa := devices[id]
+			for _, n := range d.GetTopology().GetNodes() {
+				numa = append(numa, n.ID)
+			}
+			devices[id] = numa
+		}
+	}
+	return devices
+}
+
+// answer is what the program has answered to Allocate, as the kubelet keeps it for
+// every later start of the pod's container.
+func (n *node) answer(t testing.TB, resource string) *api.ContainerAllocateResponse {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(n.DevicePlugins(), "kubelet_internal_checkpoint"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Data struct {
+			PodDeviceEntries []struct {
+				ResourceName string
+				AllocResp    []byte
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range file.Data.PodDeviceEntries {
+		if e.ResourceName == resource {
+			resp := &api.ContainerAllocateResponse{}
+			if err := proto.Unmarshal(e.AllocResp, resp); err != nil {
+				t.Fatal(err)
+			}
+			return resp
+		}
+	}
+	t.Fatalf("no answer for %s in the kubelet's checkpoint: %s", resource, text)
+	return nil
+}
+
+func dial(t testing.TB, socket string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}

@@ -1,0 +1,138 @@
+// Command guest is the init process of the emulated machine. It stands in for
+// everything around the program under test: the kubelet, the administrator who
+// loads modules and binds drivers, and the eyes of the test, which calls it over
+// a virtio serial port; package wire has what is said there.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/rpc"
+	"net/rpc/jsonrpc"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/test/e2e/vm/wire"
+)
+
+// port is where the test is.
+const port = "/dev/vport0p1"
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == "confine" {
+		fmt.Fprintln(os.Stderr, confine(os.Args[2:]))
+		os.Exit(1)
+	}
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "guest:", err)
+	}
+	unix.Sync()
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+}
+
+// run returns when the test has hung up.
+func run() error {
+	if err := mount(); err != nil {
+		return err
+	}
+	if err := loopback(); err != nil {
+		return err
+	}
+	if err := loadModules("/modules/first"); err != nil {
+		return err
+	}
+	err := poll(10*time.Second, func() error {
+		_, err := os.Stat(port)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	conn, err := os.OpenFile(port, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	names, err := watchNames("/dev")
+	if err != nil {
+		return err
+	}
+	server := rpc.NewServer()
+	if err := server.RegisterName(wire.Service, &Guest{names: names}); err != nil {
+		return err
+	}
+	server.ServeCodec(jsonrpc.NewServerCodec(conn))
+	return nil
+}
+
+// mount mounts what every host has. Cgroups are version 2 only.
+func mount() error {
+	for _, m := range []struct{ kind, at string }{
+		{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"tmpfs", "/run"}, {"cgroup2", "/sys/fs/cgroup"},
+	} {
+		if err := os.MkdirAll(m.at, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount(m.kind, m.at, m.kind, 0, ""); err != nil {
+			return fmt.Errorf("mount %s: %w", m.at, err)
+		}
+	}
+	if err := os.MkdirAll("/var", 0o755); err != nil {
+		return err
+	}
+	if err := os.Symlink("/run", "/var/run"); err != nil {
+		return err
+	}
+	return os.WriteFile("/sys/fs/cgroup/cgroup.subtree_control", []byte("+memory +pids +cpu"), 0)
+}
+
+// loopback brings the interface lo up.
+func loopback() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	lo, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	lo.SetUint16(unix.IFF_UP)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo)
+}
+
+// loadModules loads the modules in a directory in the order of their names.
+func loadModules(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		f, err := os.Open(dir + "/" + e.Name())
+		if err != nil {
+			return err
+		}
+		err = unix.FinitModule(int(f.Fd()), "", 0)
+		f.Close()
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("load %s: %w", e.Name(), err)
+		}
+	}
+	return nil
+}
+
+// poll asks until there is no error, and returns the last one.
+func poll(within time.Duration, check func() error) error {
+	deadline := time.Now().Add(within)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := check()
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		<-tick.C
+	}
+}
