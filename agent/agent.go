@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"net"
@@ -74,6 +75,9 @@ func New(options Options) (*Agent, error) {
 	if err := checkRunDir(p.RunDir); err != nil {
 		return nil, err
 	}
+	if err := plugin.CheckDir(p.KubeletDir); err != nil {
+		return nil, err
+	}
 	cfg, broken, err := loadConfig(options.Config, p.StateDir)
 	if err != nil {
 		return nil, err
@@ -126,10 +130,23 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.listener != nil {
 		group.Go(func() error { return metrics.Serve(ctx, a.listener, a) })
 	}
+	a.sweep()
 	group.Go(func() error { return a.kubelet.Run(ctx) })
 	group.Go(func() error { return a.watcher.Run(ctx) })
 	group.Go(func() error { return newLoop(a, group).run(ctx) })
 	return group.Wait()
+}
+
+// sweep removes sockets that killed instances left. A kubelet directory that
+// is not there has none, and is waited for elsewhere.
+func (a *Agent) sweep() {
+	swept, err := plugin.SweepSockets(a.options.Paths.KubeletDir)
+	if len(swept) > 0 {
+		a.log.Info("removed sockets that nobody serves", "kubelet_dir", a.options.Paths.KubeletDir, "sockets", swept)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		a.log.Warn("sockets that nobody serves can't be removed", "kubelet_dir", a.options.Paths.KubeletDir, "reason", err)
+	}
 }
 
 // Ready is nil when every resource that has devices is registered.

@@ -58,7 +58,9 @@ func Clean(p Paths) (removed []string, err error) {
 	}
 	if present(p.KubeletDir) {
 		sockets, err := plugin.SweepSockets(p.KubeletDir)
-		removed = append(removed, sockets...)
+		for _, name := range sockets {
+			removed = append(removed, filepath.Join(p.KubeletDir, name))
+		}
 		errs = append(errs, err)
 	}
 	if path := filepath.Join(p.RunDir, lockName); present(path) {

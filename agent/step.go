@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -13,6 +14,10 @@ import (
 // askEvery is the least time between two questions to the kubelet what is
 // held, while something waits for nothing but to be free.
 const askEvery = time.Minute
+
+// handOverRetry is when links and specs that could not be made are tried
+// again: no event tells that a disk has room again.
+const handOverRetry = 10 * time.Second
 
 // step carries out what follows from what is known now, and returns when to
 // do so again if nothing happens before; zero is never.
@@ -27,7 +32,7 @@ func (l *loop) step(ctx context.Context, answers chan<- ledger.Held) time.Time {
 	l.decisions = v.Decisions
 	for _, n := range v.Matched.Notes {
 		if n.Error {
-			l.sayOnce(n.Place, n.Text, "configuration can't be what was meant on this host")
+			l.sayOnce(n.Place+": "+n.Text, cmp.Or(n.Hint, "see check"), "configuration can't be what was meant on this host")
 		}
 	}
 	in := ledger.Input{Now: now, Start: l.start, Held: l.held, Quiet: l.quiet.since}
@@ -55,7 +60,11 @@ func (l *loop) step(ctx context.Context, answers chan<- ledger.Held) time.Time {
 	l.report(out, failed)
 	l.settle(out)
 	l.save()
-	return l.next(ctx, now, out, answers)
+	wake := l.next(ctx, now, out, answers)
+	if due := now.Add(handOverRetry); len(failed) > 0 && (wake.IsZero() || due.Before(wake)) {
+		wake = due
+	}
+	return wake
 }
 
 // report logs what changed.

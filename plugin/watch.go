@@ -62,7 +62,7 @@ func NewKubeletWatch(dir string, log *slog.Logger) *KubeletWatch {
 		socket:  filepath.Join(dir, kubeletSocket),
 		log:     log,
 		inotify: newInotify,
-		resync:  30 * time.Second,
+		resync:  2 * time.Minute,
 		poll:    time.Second,
 		changed: make(chan struct{}),
 		owned:   map[string]*owned{},

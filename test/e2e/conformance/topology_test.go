@@ -84,9 +84,22 @@ func TestNUMANodeOfADeviceIsHinted(t *testing.T) {
 	}
 	n.holds(n.admit(devicemanager.Pod("aligned", card, 1)), card, cards("3a")...)
 
+}
+
+// cm/devicemanager/topology_hints_test.go: TestTopologyAlignedAllocation
+func TestDevicesOfTwoNUMANodesAreNotGivenTogether(t *testing.T) {
+	n := newNode(t, devicemanager.Options{NUMANodes: []int{0, 1}, Policy: "single-numa-node"})
+	n.AddPCI(aCard("3a", 1))
 	n.AddPCI(aCard("3b", 0))
+	n.serve(accelerators)
 	n.WaitCount(t, card, count(2, 2))
-	n.holds(n.admit(devicemanager.Pod("other", card, 1)), card, cards("3b")...)
+	if got := n.hintsOf(card, 1); !slices.Equal(got, []string{"0 1", "0!", "1!"}) {
+		t.Errorf("hints: %q, want either NUMA node", got)
+	}
+	n.refuse(devicemanager.Pod("apart", card, 2), "Topology")
+	for _, name := range []string{"a", "b"} {
+		n.admit(devicemanager.Pod(name, card, 1))
+	}
 }
 
 // cm/devicemanager/topology_hints_test.go: device without topology has no hint. A

@@ -1,0 +1,255 @@
+package conformance_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/test/e2e/devicemanager"
+	"github.com/generic-dp/generic-dp/test/e2e/product"
+)
+
+// e2e_node/device_plugin_test.go: keeps device plugin assignments across kubelet
+// restarts; ... after kubelet restart and device plugin restart; ... across pod and
+// kubelet restarts; ... after the device plugin has restarted
+func TestAssignmentSurvivesRestarts(t *testing.T) {
+	kubelet := func(t *testing.T, n *node, _ *product.Plugin) { n.Restart(t) }
+	killed := func(t *testing.T, _ *node, p *product.Plugin) { p.Restart(t) }
+	for _, c := range []struct {
+		name  string
+		steps []func(*testing.T, *node, *product.Plugin)
+	}{
+		{"kubelet", []func(*testing.T, *node, *product.Plugin){kubelet}},
+		{"plugin killed", []func(*testing.T, *node, *product.Plugin){killed}},
+		{"kubelet, then plugin killed", []func(*testing.T, *node, *product.Plugin){kubelet, killed}},
+		{"plugin killed, then kubelet", []func(*testing.T, *node, *product.Plugin){killed, kubelet}},
+		{"plugin stopped while the kubelet is down", []func(*testing.T, *node, *product.Plugin){
+			func(t *testing.T, n *node, p *product.Plugin) {
+				n.Stop(t)
+				if code := p.Stop(t); code != 0 {
+					t.Errorf("exit code %d", code)
+				}
+				p.Restart(t)
+				n.Restart(t)
+			},
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := newNode(t, devicemanager.Options{})
+			n.Mknod("port0", "port1", "port2")
+			p := n.serve(ports + "count = 2\n")
+			n.WaitCount(t, port, count(6, 6))
+			pod := n.admit(devicemanager.Pod("kept", port, 2))
+			held, handed := n.Devices(pod, "main", port), n.handed(pod)
+			for _, step := range c.steps {
+				step(t, n, p)
+			}
+			n.WaitCount(t, port, count(6, 6))
+			n.holds(pod, port, held...)
+			n.admit(pod) // comes by again after a kubelet restart
+			n.holds(pod, port, held...)
+			if got := n.handed(pod); got != handed {
+				t.Errorf("a restarted container gets %s, want %s", got, handed)
+			}
+			n.admit(devicemanager.Pod("rest", port, 4))
+			n.refuse(devicemanager.Pod("more", port, 1), "Available: 0")
+		})
+	}
+}
+
+// e2e_node/device_plugin_test.go: [OrphanedPods] keeps a deleted pod's device free
+func TestPodDeletedWhileTheKubeletIsDownFreesItsDevice(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Mknod("port0")
+	n.serve(ports)
+	n.WaitCount(t, port, count(1, 1))
+	orphan := n.admit(devicemanager.Pod("orphan", port, 1))
+	n.Stop(t)
+	n.Remove(orphan)
+	n.Restart(t)
+	n.WaitCount(t, port, count(1, 1))
+	n.holds(n.admit(devicemanager.Pod("next", port, 1)), port, "port0")
+	n.holds(orphan, port)
+}
+
+// e2e_node/device_plugin_test.go: does not re-admit a succeeded pod after a kubelet
+// restart with the plugin removed; e2e_node/device_plugin_failures_test.go: plugin
+// stopped
+func TestStoppedPluginLeavesCapacityWithoutAllocatable(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Mknod("port0", "port1")
+	p := n.serve(ports)
+	n.WaitCount(t, port, count(2, 2))
+	pod := n.admit(devicemanager.Pod("done", port, 1))
+	if code := p.Stop(t); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+	n.WaitCount(t, port, count(2, 0))
+	n.refuse(devicemanager.Pod("late", port, 1), "no healthy devices present")
+	n.Remove(pod)
+	n.Restart(t)
+	n.WaitCount(t, port, count(0, 0))
+	n.refuse(devicemanager.Pod("later", port, 1), "")
+	p.Restart(t)
+	n.WaitCount(t, port, count(2, 2))
+	n.admit(devicemanager.Pod("in-time", port, 1))
+}
+
+// e2e_node/device_plugin_test.go: node reboot, app pod before the plugin;
+// e2e_node/device_manager_test.go: node reboot with the plugin in time
+func TestRebootedNodeReadmitsPodsOnceThePluginIsThere(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Mknod("port1")
+	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
+	p := n.serve(ports + strings.TrimPrefix(sticks, "\ndomain = \"example.com\"\n"))
+	n.WaitCount(t, port, count(1, 1))
+	n.WaitCount(t, stick, count(1, 1))
+	early, late := n.admit(devicemanager.Pod("early", port, 1)), n.admit(devicemanager.Pod("late", stick, 1))
+	handed := n.handed(late)
+
+	n.Stop(t)
+	p.Kill()
+	p.Wipe(t)
+	// The kernel counts anew, and finds the devices in another order.
+	n.Unplug("1-1")
+	n.Plug(aStick("1-2", "BBBB2222", "ttyUSB0"))
+	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB1"))
+	n.Reboot(t)
+	n.refuse(early, "no healthy devices present")
+	began := time.Now()
+	p.Restart(t)
+	t.Logf("start of the program to allocatable after a reboot: %v", n.tookCount(began, stick, count(2, 2)).Round(10*time.Microsecond))
+	n.admit(late)
+	n.holds(late, stick, stickA)
+	if got := n.handed(late); got != handed {
+		t.Errorf("after a reboot the container gets %s, want %s", got, handed)
+	}
+	if got := linkOf(p, stickA); got != "/dev/ttyUSB1" {
+		t.Errorf("link leads to %q, want /dev/ttyUSB1", got)
+	}
+}
+
+// A plugin that keeps state of a stream beyond its end serves old streams with the
+// changes and loses them.
+func TestEveryChangeIsSeenAfterTenKubeletRestarts(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Mknod("port0")
+	n.serve(ports)
+	for range 10 {
+		n.WaitCount(t, port, count(1, 1))
+		n.Restart(t)
+	}
+	n.WaitCount(t, port, count(1, 1))
+	want := count(1, 1)
+	var changes []time.Duration
+	for i := 1; i <= 5; i++ {
+		want = count(want.Capacity+1, want.Allocatable+1)
+		began := time.Now()
+		n.Mknod(fmt.Sprint("port", i))
+		changes = append(changes, n.tookCount(began, port, want))
+	}
+	for i := 1; i <= 5; i++ {
+		want = count(want.Capacity, want.Allocatable-1)
+		began := time.Now()
+		n.Rm(fmt.Sprint("port", i))
+		changes = append(changes, n.tookCount(began, port, want))
+	}
+	t.Logf("change below /dev to the kubelet's count: %s", figures(changes))
+	if got := len(sockets(t)); got != 1 {
+		t.Errorf("%d sockets in the kubelet's directory, want 1", got)
+	}
+}
+
+// From the kubelet's start to its count: the program is the part of it that comes
+// after kubelet.sock.
+func TestRegistersAnewWithinMillisecondsOfAKubeletRestart(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Mknod("port0")
+	n.serve(ports + "count = 10\n")
+	n.WaitCount(t, port, count(10, 10))
+	var start, socket []time.Duration
+	for range 20 {
+		n.Stop(t)
+		began := time.Now()
+		n.Restart(t)
+		start = append(start, n.tookCount(began, port, count(10, 10)))
+		st, err := os.Stat(devicemanager.Dir + "kubelet.sock")
+		if err != nil {
+			t.Fatal(err)
+		}
+		socket = append(socket, time.Since(st.ModTime()))
+	}
+	t.Logf("start of the kubelet to allocatable: %s", figures(start))
+	t.Logf("kubelet.sock to allocatable: %s", figures(socket))
+	for _, d := range socket {
+		if d > time.Second {
+			t.Errorf("once it took %v", d)
+		}
+	}
+}
+
+// SIGTERM ends the streams and removes the sockets, but containers that restart
+// during an upgrade still find their links and CDI specs.
+func TestTerminationRemovesSocketsAndKeepsLinksAndSpecs(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
+	n.AddPCI(aCard("3a", 0))
+	p := n.serve(sticks + "[[resource]]\nname = \"card\"\nmatch = { pci = { id = \"8086:56c0\" } }\ncontainer.cdi = true\n")
+	n.WaitCount(t, stick, count(1, 1))
+	n.WaitCount(t, card, count(1, 1))
+	pod := n.admit(devicemanager.Pod("kept", stick, 1))
+	if len(sockets(t)) != 2 {
+		t.Errorf("sockets of two resources: %v", sockets(t))
+	}
+	if code := p.Stop(t); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+	n.WaitCount(t, stick, count(1, 0))
+	n.WaitCount(t, card, count(1, 0))
+	if left := sockets(t); len(left) != 0 {
+		t.Errorf("sockets after the end: %v", left)
+	}
+	if got := linkOf(p, stickA); got != "/dev/ttyUSB0" {
+		t.Errorf("link after the end leads to %q, want /dev/ttyUSB0", got)
+	}
+	if got := specOf(t, p)[card+"="+cards("3a")[0]]; got != "/dev/card3a at /dev/card3a" {
+		t.Errorf("CDI spec after the end has %q", got)
+	}
+	if o := n.RunOptions(t, pod, "main"); len(o.Devices) != 1 {
+		t.Errorf("devices of a container that restarts without the plugin: %v", o.Devices)
+	}
+}
+
+// A killed program leaves its socket, which must not be in the way of the next.
+func TestKilledProgramComesBackWithTheSameIDs(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
+	n.Plug(aStick("1-2", "BBBB2222", "ttyUSB1"))
+	p := n.serve(sticks)
+	n.WaitCount(t, stick, count(2, 2))
+	pod := n.admit(devicemanager.Pod("kept", stick, 1))
+	held := n.Devices(pod, "main", stick)
+	var back []time.Duration
+	for range 5 {
+		p.Signal(t, syscall.SIGKILL)
+		p.Wait(t, limit)
+		n.WaitCount(t, stick, count(2, 0))
+		began := time.Now()
+		p.Restart(t)
+		back = append(back, n.tookCount(began, stick, count(2, 2)))
+	}
+	t.Logf("start of the program to allocatable: %s", figures(back))
+	n.holds(pod, stick, held...)
+	n.admit(devicemanager.Pod("other", stick, 1))
+	n.refuse(devicemanager.Pod("third", stick, 1), "Available: 0")
+	eventually(t, "sockets of the killed", func() error {
+		if left := sockets(t); len(left) != 6 {
+			return errors.New("only the own socket and five dead ones are expected: " + strings.Join(left, " "))
+		}
+		return nil
+	})
+}
