@@ -39,7 +39,6 @@ func (p *Plugin) serve(socket *ownSocket) *session {
 		server: grpc.NewServer(
 			grpc.ReadBufferSize(ioBuffer),
 			grpc.WriteBufferSize(ioBuffer),
-			grpc.SharedWriteBuffer(true),
 			grpc.MaxRecvMsgSize(maxRequest),
 		),
 		quit:   make(chan struct{}),

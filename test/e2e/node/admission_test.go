@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -92,8 +91,7 @@ name = "good"
 match.glob = "/dev/good"
 `)
 	n.Kubelet.WaitAllocatable(t, good, 1)
-	started := time.Now().Add(-limit)
-	n.listed(t, started, broken, 0)
+	n.listed(t, n.served, broken, 0)
 	pod := n.run(t, bed.Workload("good", good, 1))
 	wantNode(t, pod.Report(t, "main"), "/dev/good", number{188, 210})
 	n.refused(t, bed.Workload("broken", broken, 1), broken).Remove(t)
@@ -138,7 +136,7 @@ name = "always"
 register = "always"
 match.glob = "/dev/always"
 `)
-	n.listed(t, time.Now().Add(-limit), always, 0)
+	n.listed(t, n.served, always, 0)
 	silent := n.run(t, bed.Workload("silent", unknown, 1))
 	if node, ok := silent.Report(t, "main").Node("/dev/unknown"); ok {
 		t.Errorf("the device that is not there: %+v", node)

@@ -49,6 +49,7 @@ type node struct {
 	*bed.Bed
 	*host
 	plugin *product.Plugin
+	served time.Time // when the program was started
 }
 
 func newNode(t testing.TB) *node {
@@ -60,6 +61,7 @@ func newNode(t testing.TB) *node {
 // serve starts the program.
 func (n *node) serve(t testing.TB, config string) {
 	t.Helper()
+	n.served = time.Now()
 	n.plugin = n.Plugin(t, product.Spec{
 		Config: domain + config,
 		Args:   []string{"--sysfs", n.sysfs, "--log-level", "debug", "--node-name", "bed"},
@@ -95,10 +97,11 @@ func (n *node) refused(t testing.TB, pod *v1.Pod, why ...string) *bed.Pod {
 // with "pod/container".
 func (n *node) held(t testing.TB, resource string) map[string]string {
 	t.Helper()
-	held, err := n.Kubelet.Held(t.Context(), resource)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var held map[string]string
+	wait.Until(t, limit, "list of what is held", func() (err error) { // the kubelet limits the rate
+		held, err = n.Kubelet.Held(t.Context(), resource)
+		return err
+	})
 	return held
 }
 
@@ -146,6 +149,19 @@ func restart(t testing.TB, p *bed.Pod, n int32) look.Report {
 	p.Kill(t, "main")
 	p.WaitRestarted(t, "main", n)
 	return p.Look(t, "main", "/dev")
+}
+
+// running is an error unless all containers of a pod run.
+func running(pod *v1.Pod) error {
+	if pod.Status.Phase != v1.PodRunning {
+		return fmt.Errorf("phase %s", pod.Status.Phase)
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		if c.State.Running == nil {
+			return fmt.Errorf("container %s does not run", c.Name)
+		}
+	}
+	return nil
 }
 
 // waitStuck waits until a container that was killed could not be started, and

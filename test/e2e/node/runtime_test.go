@@ -16,6 +16,7 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
+	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
 // spec is what the runtime made a container of: the parts of its OCI spec, and
@@ -77,12 +78,11 @@ func (n *node) inspect(t testing.TB, p *bed.Pod, container string) spec {
 func (n *node) allocatable(t testing.TB, resource string) map[string][]int64 {
 	t.Helper()
 	conn := dial(t, n.Path("/var/lib/kubelet/pod-resources/kubelet.sock"))
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	resp, err := podresources.NewPodResourcesListerClient(conn).GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	var resp *podresources.AllocatableResourcesResponse
+	wait.Until(t, limit, "allocatable resources", func() (err error) { // the kubelet limits the rate
+		resp, err = podresources.NewPodResourcesListerClient(conn).GetAllocatableResources(t.Context(), &podresources.AllocatableResourcesRequest{})
+		return err
+	})
 	devices := map[string][]int64{}
 	for _, d := range resp.Devices {
 		if d.ResourceName != resource {

@@ -25,7 +25,8 @@ func confine(argv []string) error {
 		}
 	}
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	if err := unix.Capset(&header, &[2]unix.CapUserData{}[0]); err != nil {
+	var none [2]unix.CapUserData
+	if err := unix.Capset(&header, &none[0]); err != nil {
 		return fmt.Errorf("confine: capset: %w", err)
 	}
 	return fmt.Errorf("confine: %s: %w", strings.Join(argv, " "), unix.Exec(argv[0], argv, unix.Environ()))

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	binary     = "/generic-dp"
+	underTest  = "/generic-dp"
 	configFile = "/etc/generic-dp/config.toml"
 	logFile    = "/run/serve.log"
 	cgroup     = "/sys/fs/cgroup/serve"
@@ -52,7 +52,7 @@ func startProgram(config string) (*program, error) {
 		return nil, err
 	}
 	defer log.Close()
-	p := &program{cmd: exec.Command("/proc/self/exe", "confine", binary, "serve", "--log-level", "debug"), ended: make(chan struct{})}
+	p := &program{cmd: exec.Command("/proc/self/exe", "confine", underTest, "serve", "--log-level", "debug"), ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	// SIGQUIT writes every goroutine to the log.
 	p.cmd.Env = []string{"GOTRACEBACK=all"}

@@ -118,7 +118,7 @@ func (g *Guest) Log(_ wire.None, text *string) error {
 func (g *Guest) Run(r wire.Run, out *wire.Output) error {
 	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", append([]string{"confine", binary}, r.Args...)...)
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", append([]string{"confine", underTest}, r.Args...)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()

@@ -1,0 +1,139 @@
+package conformance_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/generic-dp/generic-dp/test/e2e/devicemanager"
+)
+
+const (
+	healthy   = v1.ResourceHealthStatusHealthy
+	unhealthy = v1.ResourceHealthStatusUnhealthy
+)
+
+// e2e_node/device_plugin_failures_test.go: will set allocatable to zero when a
+// device is unhealthy, and recovers
+func TestDeviceThatWentIsUnhealthyAndRecovers(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Mknod("port0")
+	n.serve(ports)
+	for range 3 {
+		n.WaitCount(t, port, count(1, 1))
+		n.Rm("port0")
+		n.WaitCount(t, port, count(1, 0))
+		n.refuse(devicemanager.Pod("late", port, 1), "no healthy devices present")
+		n.Mknod("port0")
+	}
+	n.WaitCount(t, port, count(1, 1))
+	n.admit(devicemanager.Pod("in-time", port, 1))
+}
+
+// e2e_node/device_plugin_failures_test.go: when the device of a running pod turns
+// unhealthy, the pod stays, and so does the device when the pod has gone;
+// e2e_node/device_plugin_failures_pod_status_test.go: the pod's status says so
+func TestPodKeepsADeviceThatTurnsUnhealthy(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Mknod("port0")
+	n.serve(ports)
+	n.WaitCount(t, port, count(1, 1))
+	pod := n.admit(devicemanager.Pod("kept", port, 1))
+	shows := func(want v1.ResourceHealthStatus) {
+		t.Helper()
+		if got := n.Health(pod, "main"); !maps.Equal(got, map[string]v1.ResourceHealthStatus{"port0": want}) {
+			t.Errorf("status shows %v, want port0 %s", got, want)
+		}
+	}
+	shows(healthy)
+	n.Rm("port0")
+	n.WaitCount(t, port, count(1, 0))
+	shows(unhealthy)
+	n.holds(pod, port, "port0")
+	n.Mknod("port0")
+	n.WaitCount(t, port, count(1, 1))
+	shows(healthy)
+
+	n.Rm("port0")
+	n.WaitCount(t, port, count(1, 0))
+	n.Remove(pod)
+	n.refuse(devicemanager.Pod("next", port, 1), "no healthy devices present")
+	if got := n.Count(port); got != count(1, 0) {
+		t.Errorf("count after the pod has gone: %v, want the device listed", got)
+	}
+}
+
+// e2e_node/device_plugin_failures_test.go: will lower allocatable to a number of
+// unhealthy devices and then back to healthy
+func TestAllocatableFollowsEachDevice(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Mknod("port0", "port1", "port2", "port3")
+	n.serve(ports)
+	n.WaitCount(t, port, count(4, 4))
+	n.Rm("port1")
+	n.WaitCount(t, port, count(4, 3))
+	n.Rm("port3")
+	n.WaitCount(t, port, count(4, 2))
+	n.Mknod("port3")
+	n.WaitCount(t, port, count(4, 3))
+	n.Mknod("port1")
+	n.WaitCount(t, port, count(4, 4))
+
+	n.Rm("port0", "port1", "port2", "port3")
+	n.WaitCount(t, port, count(4, 0))
+	n.Mknod("port0", "port1", "port2", "port3")
+	n.WaitCount(t, port, count(4, 4))
+}
+
+// What comes and goes in one breath is over when it is over, whatever the kubelet
+// has seen of it.
+func TestLastStateOfAStormWins(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Mknod("port0", "port1")
+	n.serve(ports)
+	n.WaitCount(t, port, count(2, 2))
+	s := n.watch(port)
+	for range 100 {
+		n.Rm("port0")
+		n.Mknod("port0")
+	}
+	n.Rm("port1")
+	n.WaitCount(t, port, count(2, 1))
+	for _, c := range s.stop() {
+		if c.Capacity != 2 {
+			t.Errorf("capacity was %d meanwhile, want 2", c.Capacity)
+		}
+	}
+	n.holds(n.admit(devicemanager.Pod("one", port, 1)), port, "port0")
+}
+
+// One resource's broken device is no other's business.
+func TestOneBrokenResourceLeavesTheOthersAlone(t *testing.T) {
+	const broken = "example.com/broken"
+	n := newNode(t, devicemanager.Options{})
+	n.Mknod("port0", "valve0")
+	p := n.serve(ports + "[[resource]]\nname = \"broken\"\nmatch.glob = \"/dev/valve*\"\nwith = { path = \"/dev/control\" }\n")
+	n.WaitCount(t, port, count(1, 1))
+	n.WaitCount(t, broken, count(1, 0))
+	p.WaitLog(t, limit, "/dev/control") // the reason names what is missing
+	n.refuse(devicemanager.Pod("late", broken, 1), "no healthy devices present")
+	n.admit(devicemanager.Pod("fine", port, 1))
+
+	s := n.watch(port)
+	n.Mknod("control")
+	n.WaitCount(t, broken, count(1, 1))
+	pod := n.admit(devicemanager.Pod("in-time", broken, 1))
+	var given []string
+	for _, d := range n.RunOptions(t, pod, "main").Devices {
+		given = append(given, d.PathOnHost)
+	}
+	slices.Sort(given)
+	if !slices.Equal(given, []string{"/dev/control", "/dev/valve0"}) {
+		t.Errorf("given: %v", given)
+	}
+	if seen := s.stop(); len(seen) != 1 {
+		t.Errorf("count of the other resource went %v", seen)
+	}
+}

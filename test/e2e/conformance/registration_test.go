@@ -1,0 +1,291 @@
+package conformance_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/generic-dp/generic-dp/test/e2e/devicemanager"
+	"github.com/generic-dp/generic-dp/test/e2e/sample"
+	"github.com/generic-dp/generic-dp/test/e2e/wait"
+)
+
+// The kubelet may come at any time after the program.
+func TestKubeletThatIsNotThereYetIsWaitedFor(t *testing.T) {
+	for name, before := range map[string]func(*testing.T){
+		"no directory": func(t *testing.T) {
+			if err := os.RemoveAll("/var/lib/kubelet/device-plugins"); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"no socket": func(t *testing.T) {
+			if err := os.Remove(kubeletSocket); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"dead socket": func(*testing.T) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, devicemanager.Options{})
+			n.Mknod("port0")
+			n.Stop(t)
+			before(t)
+			p := n.serve(ports)
+			p.WaitLog(t, limit, "device is offered")
+			p.WaitLog(t, limit, "waiting for")
+			began := time.Now()
+			n.Restart(t)
+			t.Logf("start of the kubelet to allocatable: %v", n.tookCount(began, port, count(1, 1)).Round(10*time.Microsecond))
+		})
+	}
+}
+
+// bind makes the kubelet's socket, and only listen lets anybody connect: what is
+// refused in between is to be tried again at once.
+func TestConnectionRefusedByANewSocketIsTriedAgain(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Mknod("port0")
+	p := n.serve(ports)
+	var back []time.Duration
+	for range 5 {
+		n.WaitCount(t, port, count(1, 1))
+		n.Stop(t)
+		if err := os.Remove(kubeletSocket); err != nil {
+			t.Fatal(err)
+		}
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Bind(fd, &unix.SockaddrUnix{Name: kubeletSocket}); err != nil {
+			t.Fatal(err)
+		}
+		wait.Holds(t, 30*time.Millisecond, "program", func() error {
+			if !p.Running() {
+				return errors.New("has ended")
+			}
+			return nil
+		})
+		unix.Close(fd)
+		began := time.Now()
+		n.Restart(t)
+		back = append(back, n.tookCount(began, port, count(1, 1)))
+	}
+	t.Logf("start of the kubelet to allocatable: %s", figures(back))
+}
+
+// A kubelet that dials a socket which is gone holds the registration for ten
+// seconds. And when that call ends, late, the kubelet forgets whatever plugin has
+// the name of the resource by then.
+func TestSocketRemovedBeforeTheKubeletDialsIsReplaced(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Mknod("port0")
+	var calls atomic.Int32
+	newFront(t, func(f *front, ctx context.Context, r *api.RegisterRequest) error {
+		if calls.Add(1) == 1 {
+			if err := os.Remove(filepath.Join(devicemanager.Dir, r.Endpoint)); err != nil {
+				t.Error(err)
+			}
+		}
+		return f.pass(ctx, r)
+	})
+	began := time.Now()
+	p := n.serve(ports)
+	d := n.tookCount(began, port, count(1, 1))
+	t.Logf("start of the program to allocatable: %v", d.Round(10*time.Microsecond))
+	if d > 5*time.Second {
+		t.Errorf("the program has waited for the kubelet to give up")
+	}
+	n.admit(devicemanager.Pod("one", port, 1))
+	p.Stop(t)
+	n.WaitCount(t, port, count(1, 0)) // the kubelet follows this stream still
+}
+
+// e2e_node/device_plugin_failures_test.go: GetDevicePluginOptions fails, so that
+// the registration does
+func TestRefusedRegistrationIsRepeatedSlowerAndOnANewSocket(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Mknod("port0")
+	var mu sync.Mutex
+	var endpoints []string
+	newFront(t, func(_ *front, _ context.Context, r *api.RegisterRequest) error {
+		mu.Lock()
+		defer mu.Unlock()
+		endpoints = append(endpoints, r.Endpoint)
+		return errors.New("failed to get device plugin options: not today")
+	})
+	p := n.serve(ports)
+	calls := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(endpoints)
+	}
+	eventually(t, "five attempts", func() error {
+		if calls() < 5 {
+			return errors.New("fewer")
+		}
+		return nil
+	})
+	wait.Holds(t, time.Second, "attempts", func() error {
+		if got := calls(); got > 15 {
+			return errors.New("a loop without a pause")
+		}
+		return nil
+	})
+	mu.Lock()
+	if distinct := slices.Compact(slices.Sorted(slices.Values(endpoints))); len(distinct) != len(endpoints) {
+		t.Errorf("a socket was used twice: %v", endpoints)
+	}
+	mu.Unlock()
+	if said := strings.Count(p.Log(), "not today"); said != 1 {
+		t.Errorf("the log says %d times why, want once", said)
+	}
+	if got := n.Count(port); got != devicemanager.Absent {
+		t.Errorf("count meanwhile: %v", got)
+	}
+	n.Restart(t)
+	n.WaitCount(t, port, count(1, 1))
+}
+
+// A kubelet that dies when it has accepted the registration and before it asks for
+// a list.
+func TestKubeletThatDiesAfterItsAnswerIsRegisteredWithAnew(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Mknod("port0")
+	accepted := make(chan struct{}, 100)
+	newFront(t, func(*front, context.Context, *api.RegisterRequest) error {
+		accepted <- struct{}{}
+		return nil
+	})
+	n.serve(ports)
+	wait.Closed(t, limit, "registration", accepted)
+	began := time.Now()
+	n.Restart(t)
+	t.Logf("start of the kubelet to allocatable: %v", n.tookCount(began, port, count(1, 1)).Round(10*time.Microsecond))
+}
+
+// A kubelet that dies at any moment of a registration.
+func TestKubeletThatDiesWhileItRegistersIsRegisteredWithAnew(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Mknod("port0", "port1")
+	n.serve(ports)
+	for i := range 20 {
+		n.Restart(t)
+		took(t, time.Now(), "own socket", func() bool { return len(sockets(t)) > 0 })
+		if i%2 == 0 { // some microseconds later
+			for range i * 100 {
+				_ = n.Count(port)
+			}
+		}
+		n.Stop(t)
+	}
+	n.Restart(t)
+	n.WaitCount(t, port, count(2, 2))
+	n.admit(devicemanager.Pod("two", port, 2))
+}
+
+// e2e_node/device_plugin_failures_test.go: ListAndWatch fails, at once or later,
+// and the kubelet never asks again. Kubelets up to 1.36 end the newest stream of a
+// resource when an older one ends.
+func TestStreamThatTheKubeletEndsIsRegisteredAnew(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Mknod("port0", "port1")
+	t.Run("other plugin", func(t *testing.T) {
+		other := &sample.Plugin{Resource: port, IDs: []string{"other"}}
+		other.Start(t, devicemanager.Dir)
+		n.WaitCount(t, port, count(1, 1))
+		n.serve(ports)
+		n.WaitCount(t, port, count(2, 2))
+	})
+	began := time.Now()
+	n.WaitCount(t, port, count(2, 2))
+	t.Logf("end of the other plugin to allocatable: %v", n.tookCount(began, port, count(2, 2)).Round(10*time.Microsecond))
+	n.admit(devicemanager.Pod("two", port, 2))
+}
+
+// Somebody removes the socket, and the kubelet is still connected.
+func TestRemovedSocketIsReplaced(t *testing.T) {
+	const valve = "example.com/valve"
+	n := newNode(t, devicemanager.Options{})
+	n.Mknod("port0", "valve0")
+	n.serve(ports + "[[resource]]\nname = \"valve\"\nmatch.glob = \"/dev/valve*\"\n")
+	for range 5 {
+		n.WaitCount(t, port, count(1, 1))
+		n.WaitCount(t, valve, count(1, 1))
+		before := sockets(t)
+		if len(before) != 2 {
+			t.Fatalf("sockets of two resources: %v", before)
+		}
+		if err := os.Remove(before[0]); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "new socket", func() error {
+			now := sockets(t)
+			if len(now) != 2 || slices.Contains(now, before[0]) || !slices.Contains(now, before[1]) {
+				return errors.New(strings.Join(now, " "))
+			}
+			return nil
+		})
+	}
+	n.WaitCount(t, port, count(1, 1))
+	n.WaitCount(t, valve, count(1, 1))
+	n.Restart(t)
+	n.WaitCount(t, port, count(1, 1))
+	n.WaitCount(t, valve, count(1, 1))
+}
+
+// A program that does not run for a while catches up with all that it has missed.
+func TestFrozenProgramCatchesUp(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Mknod("port0", "port1")
+	p := n.serve(ports)
+	n.WaitCount(t, port, count(2, 2))
+	p.Signal(t, syscall.SIGSTOP)
+	n.Restart(t)
+	n.WaitCount(t, port, count(0, 0))
+	n.Rm("port1")
+	n.Mknod("port2", "port3")
+	began := time.Now()
+	p.Signal(t, syscall.SIGCONT)
+	t.Logf("end of the freeze to allocatable: %v", n.tookCount(began, port, count(4, 3)).Round(10*time.Microsecond))
+}
+
+// The kubelet waits for Allocate for ever. Nothing is lost by that.
+func TestAllocateOfAFrozenProgramIsAnsweredLater(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Mknod("port0")
+	p := n.serve(ports)
+	n.WaitCount(t, port, count(1, 1))
+	p.Signal(t, syscall.SIGSTOP)
+	pod, admitted := devicemanager.Pod("patient", port, 1), make(chan error, 1)
+	go func() { admitted <- n.Admit(pod) }()
+	wait.Holds(t, 100*time.Millisecond, "admission", func() error {
+		select {
+		case err := <-admitted:
+			return errors.Join(errors.New("is over"), err)
+		default:
+			return nil
+		}
+	})
+	p.Signal(t, syscall.SIGCONT)
+	select {
+	case err := <-admitted:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(limit):
+		t.Fatal("no answer")
+	}
+	n.holds(pod, port, "port0")
+}

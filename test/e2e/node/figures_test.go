@@ -1,0 +1,73 @@
+package node_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// rounds is how often a figure is taken.
+const rounds = 5
+
+// TestFigures says how long the kubelet has to wait for what it is told, as the
+// kubelet's own log has it. Only what is far off fails: machines differ.
+func TestFigures(t *testing.T) {
+	t.Parallel()
+	const single = "example.com/node"
+	n := newNode(t)
+	n.node(t, "node-0", number{188, 100})
+	n.plug(t, dongle{port: "1-1", serial: "A1B2C3D4", tty: 0})
+	n.serve(t, zigbees+`
+[[resource]]
+name = "node"
+match.glob = "/dev/node-*"
+`)
+	n.listed(t, n.served, single, 1)
+	n.listed(t, n.served, zigbee, 1)
+
+	figures := map[string][]time.Duration{}
+	take := func(what string, begun, at time.Time) {
+		figures[what] = append(figures[what], at.Sub(begun))
+	}
+	for i := range rounds {
+		n.plugin.Kill()
+		begun := time.Now()
+		n.plugin.Restart(t)
+		take("from the start of the program to the list", begun, n.listed(t, begun, single, 1))
+		n.listed(t, begun, zigbee, 1)
+
+		begun = time.Now()
+		n.node(t, "node-1", number{188, 101})
+		take("from a new node without hardware to the list", begun, n.listed(t, begun, single, 2))
+		begun = time.Now()
+		n.unlink(t, "node-1")
+		take("from the end of a node to the list", begun, n.listed(t, begun, single, 1))
+
+		d := dongle{port: "1-2", serial: fmt.Sprintf("B5C6D7E%d", i), tty: 1}
+		begun = time.Now()
+		n.plug(t, d)
+		take("from a new USB adapter to the list, settling included", begun, n.listed(t, begun, zigbee, 2))
+		begun = time.Now()
+		n.pull(t, d)
+		take("from the end of a USB adapter to the list", begun, n.listed(t, begun, zigbee, 1))
+
+		begun = time.Now()
+		n.Kubelet.Restart(t)
+		take("from the socket of a restarted kubelet to the list",
+			n.logged(t, begun, "Starting device plugin registration server"), n.listed(t, begun, single, 1))
+		n.listed(t, begun, zigbee, 1)
+	}
+	for what, took := range figures {
+		slices.Sort(took)
+		var list []string
+		for _, d := range took {
+			list = append(list, fmt.Sprintf("%.1f", ms(d)))
+		}
+		t.Logf("%s: %s ms", what, strings.Join(list, " "))
+		if median := took[len(took)/2]; median > 3*time.Second {
+			t.Errorf("%s: %v", what, median)
+		}
+	}
+}

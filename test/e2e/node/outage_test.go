@@ -1,0 +1,156 @@
+package node_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/generic-dp/generic-dp/test/e2e/bed"
+)
+
+// TestProgramAway ends the program, in order and by force, and restarts containers
+// while it is away: the runtime still finds their devices. The kubelet loses them
+// and gets them back with the program.
+func TestProgramAway(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	dongles := map[string]dongle{
+		"link": {port: "1-1", serial: "A1B2C3D4", tty: 0},
+		"cdi":  {port: "1-2", serial: "B5C6D7E8", tty: 1},
+	}
+	var config string
+	for way, d := range dongles {
+		config += "\n[[resource]]\nname = \"" + way + "\"\nmatch = { usb = { serial = \"" + d.serial + "\" }, glob = \"/dev/ttyUSB*\" }\n" +
+			"container.path = \"/dev/zigbee\"\n" + ways[way]
+		n.plug(t, d)
+	}
+	n.serve(t, config)
+	pods := map[string]*bed.Pod{}
+	for way := range dongles {
+		n.Kubelet.WaitAllocatable(t, "example.com/"+way, 1)
+		pods[way] = n.run(t, bed.Workload(way, "example.com/"+way, 1))
+	}
+
+	var restarts int32
+	for _, end := range []struct {
+		name string
+		do   func()
+	}{
+		{"SIGTERM", func() {
+			if code := n.plugin.Stop(t); code != 0 {
+				t.Errorf("exit code %d after SIGTERM", code)
+			}
+			if left := n.sockets(t); len(left) > 0 {
+				t.Errorf("sockets left: %v", left)
+			}
+		}},
+		{"SIGKILL", func() { n.plugin.Kill() }},
+	} {
+		end.do()
+		restarts++
+		for way, d := range dongles {
+			n.Kubelet.WaitAllocatable(t, "example.com/"+way, 0)
+			r := restart(t, pods[way], restarts)
+			t.Logf("%s: %s: restarted", end.name, way)
+			wantNode(t, r, "/dev/zigbee", d.number())
+		}
+		n.plugin.Restart(t)
+		for way, d := range dongles {
+			resource := "example.com/" + way
+			n.Kubelet.WaitAllocatable(t, resource, 1)
+			n.wantHeld(t, resource, map[string]string{d.id(): way + "-bed/main"})
+			if got := n.allocations(t, resource); got != 1 {
+				t.Errorf("%s: %s: %d calls of Allocate, want 1", end.name, way, got)
+			}
+		}
+	}
+	// And with the program back.
+	restarts++
+	for way, d := range dongles {
+		wantNode(t, restart(t, pods[way], restarts), "/dev/zigbee", d.number())
+	}
+}
+
+// TestKubeletRestart restarts the kubelet beside a running pod: the pod runs on and
+// keeps its device, and its container gets it again when it restarts.
+func TestKubeletRestart(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	mine, other := dongle{port: "1-1", serial: "A1B2C3D4", tty: 0}, dongle{port: "1-2", serial: "B5C6D7E8", tty: 1}
+	n.plug(t, mine)
+	n.serve(t, zigbees)
+	n.Kubelet.WaitAllocatable(t, zigbee, 1)
+	pod := n.run(t, bed.Workload("first", zigbee, 1))
+	before := n.sockets(t)
+
+	for _, kill := range []bool{false, true} {
+		if kill {
+			n.Kubelet.Kill()
+		}
+		n.Kubelet.Restart(t)
+		n.Kubelet.WaitReady(t)
+		n.Kubelet.WaitAllocatable(t, zigbee, 1)
+		if got := pod.WaitRunning(t).Status.ContainerStatuses[0].RestartCount; got != 0 {
+			t.Errorf("the container was restarted %d times", got)
+		}
+		n.wantHeld(t, zigbee, map[string]string{mine.id(): "first-bed/main"})
+		if got := n.allocations(t, zigbee); got != 0 {
+			t.Errorf("%d calls of Allocate since the restart", got)
+		}
+		n.refused(t, bed.Workload("second", zigbee, 1), "Available: 0").Delete(t)
+	}
+	if after := n.sockets(t); len(after) != 1 {
+		t.Errorf("sockets before %v, after %v", before, after)
+	}
+	wantNode(t, restart(t, pod, 1), "/dev/zigbee", mine.number())
+	n.plug(t, other)
+	n.Kubelet.WaitAllocatable(t, zigbee, 2)
+	second := n.run(t, bed.Workload("third", zigbee, 1))
+	wantNode(t, second.Report(t, "main"), "/dev/zigbee", other.number())
+}
+
+// TestKubeletRestarts restarts the kubelet ten times, and then has ten devices come
+// and go: the kubelet knows of each at once.
+func TestKubeletRestarts(t *testing.T) {
+	t.Parallel()
+	const resource = "example.com/node"
+	n := newNode(t)
+	n.node(t, "node-a", number{188, 100})
+	n.serve(t, `
+[[resource]]
+name = "node"
+match.glob = "/dev/node-*"
+`)
+	n.Kubelet.WaitAllocatable(t, resource, 1)
+	for range 10 {
+		n.Kubelet.Restart(t)
+		n.Kubelet.WaitReady(t)
+		n.Kubelet.WaitAllocatable(t, resource, 1)
+	}
+	want := 1
+	for i, change := range []string{"+b", "+c", "-a", "+d", "-b", "-c", "+e", "+a", "-d", "-e"} {
+		name := "node-" + change[1:]
+		if change[0] == '+' {
+			n.node(t, name, number{188, uint32(101 + i)})
+			want++
+		} else {
+			n.unlink(t, name)
+			want--
+		}
+		n.Kubelet.WaitAllocatable(t, resource, want)
+		_, there := n.allocatable(t, resource)[name]
+		if there != (change[0] == '+') {
+			t.Errorf("after %s: %v", change, n.allocatable(t, resource))
+		}
+	}
+	if left := n.sockets(t); len(left) != 1 {
+		t.Errorf("sockets: %v", left)
+	}
+	entries, err := os.ReadDir(filepath.Join(n.PluginDir(), "run"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(entries) > 2 { // the lock and the links
+		t.Errorf("left in the run directory: %v", entries)
+	}
+}

@@ -1,0 +1,83 @@
+package vm
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+)
+
+// Device is a device to plug in.
+type Device struct {
+	// Driver is QEMU's name of the device, "usb-serial".
+	Driver string
+	// Bus is where, "usb0.0" for the first bus of the controller usb0.
+	Bus string
+	// Port is the port of a USB bus, "1.2" the second one of a hub in port 1.
+	Port string
+	// Serial is the serial number of a USB device; empty is none.
+	Serial string
+}
+
+// Plugged is a device that is plugged in.
+type Plugged struct {
+	m  *Machine
+	id string
+	in bool
+}
+
+// Plug plugs a device in. It returns when it is there for the kernel to be found,
+// and pulls it at the end of the test if nobody has before.
+func (m *Machine) Plug(t testing.TB, d Device) *Plugged {
+	t.Helper()
+	m.mu.Lock()
+	m.counter++
+	p := &Plugged{m: m, id: fmt.Sprintf("d%d", m.counter), in: true}
+	m.mu.Unlock()
+	properties := map[string]any{"driver": d.Driver, "id": p.id, "bus": d.Bus}
+	if d.Port != "" {
+		properties["port"] = d.Port
+		properties["serial"] = d.Serial
+	}
+	maps.Copy(properties, m.backend(t, d.Driver, p.id))
+	if err := m.qmp.run("device_add", properties); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if p.in {
+			p.Pull(t)
+		}
+	})
+	return p
+}
+
+// backend makes what a device of this driver needs of the host.
+func (m *Machine) backend(t testing.TB, driver, id string) map[string]any {
+	t.Helper()
+	var err error
+	properties := map[string]any{}
+	switch driver {
+	case "usb-serial":
+		// Without it the device is only there while somebody is at the other end.
+		properties["always-plugged"] = true
+		properties["chardev"] = id
+		err = m.qmp.run("chardev-add", map[string]any{"id": id, "backend": map[string]any{"type": "null", "data": map[string]any{}}})
+	case "usb-storage":
+		properties["drive"] = id
+		err = m.qmp.run("blockdev-add", map[string]any{"driver": "null-co", "node-name": id, "size": 1 << 20, "read-zeroes": true})
+	case "usb-audio":
+		properties["audiodev"] = "silence"
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return properties
+}
+
+// Pull pulls a device, and all below it.
+func (p *Plugged) Pull(t testing.TB) {
+	t.Helper()
+	p.in = false
+	if err := p.m.qmp.run("device_del", map[string]any{"id": p.id}); err != nil {
+		t.Fatal(err)
+	}
+}
