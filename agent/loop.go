@@ -13,9 +13,12 @@ import (
 )
 
 const (
-	// window is the least time between two scans: the first change is looked
-	// at at once, and a storm of changes costs one scan a window.
-	window = 50 * time.Millisecond
+	// The first change is looked at at once. The next look waits for three
+	// times as long as the last one took, and at least for minWindow, so that
+	// a storm of events never costs more than a quarter of a core, and a
+	// machine that is read in a millisecond is not kept waiting for long.
+	minWindow    = 5 * time.Millisecond
+	windowFactor = 3
 	// retry is when a scan that failed is tried again.
 	retry = time.Second
 )
@@ -59,14 +62,14 @@ func (l *loop) run(ctx context.Context) error {
 	answers := make(chan ledger.Held, 1)
 	timer := time.NewTimer(retry)
 	defer timer.Stop()
-	var scanned time.Time
+	var earliest time.Time // of the next scan
 	for {
 		scan := false
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-l.watcher.Changes():
-			if !sleep(ctx, window-time.Since(scanned)) {
+			if !sleep(ctx, time.Until(earliest)) {
 				return nil
 			}
 			scan = true
@@ -78,8 +81,8 @@ func (l *loop) run(ctx context.Context) error {
 			locked, l.writer = nil, true
 			l.log.Info("this instance writes links, specs and state now", "run_dir", l.options.Paths.RunDir)
 		}
+		began := time.Now()
 		if scan {
-			scanned = time.Now()
 			l.scan(ctx)
 		}
 		if l.snapshot == nil {
@@ -87,6 +90,9 @@ func (l *loop) run(ctx context.Context) error {
 			continue
 		}
 		wake := l.step(ctx, answers)
+		if scan {
+			earliest = time.Now().Add(max(minWindow, windowFactor*time.Since(began)))
+		}
 		timer.Stop()
 		if !wake.IsZero() {
 			timer.Reset(time.Until(wake))

@@ -82,9 +82,9 @@ func (r *resource) Allocate(_ context.Context, ids []string) (device.Answer, err
 		e, ok := p.entries[id]
 		switch {
 		case !ok:
-			return device.Answer{}, fmt.Errorf("device %q is not one of %s", slot, r.name)
+			return device.Answer{}, fmt.Errorf("device %q is not listed", slot)
 		case !e.Healthy:
-			return device.Answer{}, fmt.Errorf("device %q of %s is %s: %s", slot, r.name, "Unhealthy", e.Reason)
+			return device.Answer{}, fmt.Errorf("device %q is Unhealthy: %s", slot, e.Reason)
 		}
 		if !slices.ContainsFunc(offers, func(o device.Offer) bool { return o.ID == id }) {
 			offers = append(offers, e.Offer)
@@ -104,7 +104,7 @@ func answer(name string, offers []device.Offer, paths Paths, link func(id, key s
 				handed = link(o.ID, n.Key)
 			}
 			if err := paths.checkNode(handed, n); err != nil {
-				return device.Answer{}, fmt.Errorf("device %q of %s: %w", o.ID, name, err)
+				return device.Answer{}, fmt.Errorf("device %q: %w", o.ID, err)
 			}
 		}
 	}

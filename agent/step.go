@@ -53,7 +53,7 @@ func (l *loop) step(ctx context.Context, answers chan<- ledger.Held) time.Time {
 				e.Healthy, e.Reason = false, failed[e.Offer.ID].Error()
 			}
 		}
-		if s := l.byName[listed.Name]; s != nil && listed.Complete {
+		if s := l.byName[listed.Name]; s != nil {
 			s.show(ctx, l.Agent, l.group, listed)
 		}
 	}

@@ -33,15 +33,15 @@ func Answer(resource string, offers []device.Offer, opts Options) (device.Answer
 	b := builder{resource: resource, opts: opts, taken: map[string]owner{}}
 	for i, o := range offers {
 		if err := b.add(o, i, len(offers)); err != nil {
-			return device.Answer{}, fmt.Errorf("resource %q: device %q: %w", resource, o.ID, err)
+			return device.Answer{}, fmt.Errorf("device %q: %w", o.ID, err)
 		}
 	}
 	var err error
 	if b.answer.Env, err = expand("env", offers, func(o device.Offer) []device.Entry { return o.Env }); err != nil {
-		return device.Answer{}, fmt.Errorf("resource %q: %w", resource, err)
+		return device.Answer{}, err
 	}
 	if b.answer.Annotations, err = expand("annotations", offers, func(o device.Offer) []device.Entry { return o.Annotations }); err != nil {
-		return device.Answer{}, fmt.Errorf("resource %q: %w", resource, err)
+		return device.Answer{}, err
 	}
 	return b.answer, nil
 }

@@ -140,7 +140,7 @@ func TestAnswer(t *testing.T) {
 		{
 			name:    "two devices at one path",
 			offers:  []device.Offer{{ID: "a", Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "/dev/zigbee")}}, {ID: "b", Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB1", "/dev//zigbee")}}},
-			wantErr: []string{`resource "example.com/zigbee": device "b"`, `device "a"`, `"/dev/zigbee"`},
+			wantErr: []string{`device "b"`, `device "a"`, `"/dev/zigbee"`},
 		},
 		{
 			name: "two cdi devices at one path",

@@ -40,7 +40,7 @@ func (r *round) close() (State, Output) {
 	return next, r.out
 }
 
-// complete reports whether the first list of w may be shown.
+// complete reports whether w has all that is remembered of it.
 func (r *round) complete(w *work) bool {
 	deadline := r.in.Start.Add(completeAfter)
 	if w.config.Refuse != "" || !r.in.Now.Before(deadline) {

@@ -24,7 +24,7 @@ func (h *machine) registers(want bool) *machine {
 	return h
 }
 
-func TestTheFirstListWaitsForRememberedDevices(t *testing.T) {
+func TestAListIsCompleteWithAllRememberedDevices(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t, remembered("r", "x", "y"))
 	h.at(0, res("r", dev("x", "a"))).complete(false).wakes(5 * s)
@@ -33,7 +33,7 @@ func TestTheFirstListWaitsForRememberedDevices(t *testing.T) {
 	h.at(2*s, res("r")).complete(true)
 }
 
-func TestTheFirstListWaitsUntilARememberedDeviceHasSettled(t *testing.T) {
+func TestAListIsCompleteWhenARememberedDeviceHasSettled(t *testing.T) {
 	t.Parallel()
 	r := grows(res("r", dev("x", "a", "b")))
 	h := newMachine(t, remembered("r", "x")).at(0, grows(res("r")))
@@ -41,20 +41,20 @@ func TestTheFirstListWaitsUntilARememberedDeviceHasSettled(t *testing.T) {
 	h.at(s+250*ms, r).complete(true).shows(list{"r": {"x": ok}})
 }
 
-func TestTheFirstListWaitsForFiveSecondsAtMost(t *testing.T) {
+func TestAListIsCompleteAfterFiveSecondsAtMost(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t, remembered("r", "x"))
 	h.at(4999*ms, res("r")).complete(false)
 	h.at(5*s, res("r")).complete(true).shows(list{"r": {"x": ReasonGone}}).wakes(4999*ms + 10*m)
 }
 
-func TestTheFirstListWaitsForNothingNew(t *testing.T) {
+func TestAListIsCompleteWithoutAnythingNew(t *testing.T) {
 	t.Parallel()
 	newMachine(t).at(0, res("r")).complete(true).at(s, res("r", dev("x", "a"))).complete(true)
 	newMachine(t, remembered("other", "x")).at(0, res("r", dev("x", "a"))).complete(true)
 }
 
-func TestTheFirstListDoesNotWaitForADeviceThatAnotherResourceOffersNow(t *testing.T) {
+func TestAListIsCompleteWithoutADeviceThatAnotherResourceOffersNow(t *testing.T) {
 	t.Parallel()
 	newMachine(t, remembered("r", "x")).at(0, res("r"), res("new", dev("x", "a"))).complete(true)
 }

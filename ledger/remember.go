@@ -8,7 +8,7 @@ import (
 )
 
 // Remembered is what of a resource outlives a restart: the kubelet's
-// checkpoint holds its devices, and the first list must be complete.
+// checkpoint holds its devices, and the first list must have them all.
 type Remembered struct {
 	Name    string             `json:"name"`
 	Devices []RememberedDevice `json:"devices"`

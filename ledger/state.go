@@ -32,7 +32,7 @@ const (
 	// the list. A kubelet that finds a device gone from the list at the end
 	// of an Allocate call for it panics, so that call must be over.
 	leaveAfter = time.Minute
-	// completeAfter is how long the first list waits for remembered devices.
+	// completeAfter is how long remembered devices are waited for.
 	completeAfter = 5 * time.Second
 )
 
@@ -101,8 +101,10 @@ type ListedResource struct {
 	// resources.
 	Devices []Entry
 	// Complete says that every device remembered from before the start is
-	// there, or that it was waited for long enough: a first list that lacks a
-	// device ends the pods that hold it.
+	// there, or that it was waited for long enough. The list is good before
+	// that: what is missing is on it as Unhealthy, and a kubelet that has no
+	// list refuses pods just like one whose list says so, those of the devices
+	// that are there included. What can wait for it is what starts a kubelet.
 	Complete bool
 	// Register says that the kubelet has to know of the resource: a device is
 	// or was there. It stays until the resource has ended. A resource that is
