@@ -29,7 +29,9 @@ type keptFile struct {
 // even over a restart.
 func loadConfig(path, stateDir string) (cfg *config.Config, broken error, err error) {
 	files, err := config.Read(path)
-	if err == nil {
+	if err != nil {
+		err = fmt.Errorf("--config: %w", err)
+	} else {
 		cfg, err = config.Parse(files...)
 	}
 	if err == nil {

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/health"
 	"github.com/generic-dp/generic-dp/ledger"
 	"github.com/generic-dp/generic-dp/matchers"
 )
@@ -30,6 +31,7 @@ type loop struct {
 	group *errgroup.Group
 
 	start     time.Time
+	looked    time.Time        // the first step
 	saved     ledger.Persisted // what is on disk
 	state     ledger.State
 	decisions ledger.Decisions
@@ -40,18 +42,23 @@ type loop struct {
 	calm      bool // the first look is done
 	writer    bool // the lock is held: links, specs and state are ours to write
 	quiet     *quiet
+	prober    *health.Prober
+	shown     map[string]bool   // resources whose list was published
 	places    map[string]string // where devices are that are held, but no longer configured
 	problems  map[string]string // of the last scan, by subject
 	said      map[string]string // what was logged last of each subject
 }
 
 func newLoop(a *Agent, group *errgroup.Group) *loop {
-	return &loop{Agent: a, group: group, quiet: newQuiet(), said: map[string]string{}}
+	return &loop{
+		Agent: a, group: group, quiet: newQuiet(), said: map[string]string{},
+		prober: health.New(a.options.Paths.local), shown: map[string]bool{},
+	}
 }
 
 // run looks once at once, and again whenever something changed: the kernel or
-// inotify said so, a device's time has come, the kubelet answered what is
-// held, or the other instance ended.
+// inotify said so, a device's time has come, a health check has another result,
+// the kubelet answered what is held, or the other instance ended.
 func (l *loop) run(ctx context.Context) error {
 	l.start = time.Now()
 	l.restore()
@@ -59,12 +66,13 @@ func (l *loop) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	l.group.Go(func() error { return l.prober.Run(ctx) })
 	answers := make(chan ledger.Held, 1)
 	timer := time.NewTimer(retry)
 	defer timer.Stop()
-	var earliest time.Time // of the next scan
+	var earliest time.Time // of the next look
 	for {
-		scan := false
+		scan, probed := false, false
 		select {
 		case <-ctx.Done():
 			return nil
@@ -73,6 +81,11 @@ func (l *loop) run(ctx context.Context) error {
 				return nil
 			}
 			scan = true
+		case <-l.prober.Changes():
+			if !sleep(ctx, time.Until(earliest)) {
+				return nil
+			}
+			probed = true
 		case <-timer.C:
 			scan = l.snapshot == nil
 		case l.held = <-answers:
@@ -90,7 +103,7 @@ func (l *loop) run(ctx context.Context) error {
 			continue
 		}
 		wake := l.step(ctx, answers)
-		if scan {
+		if scan || probed {
 			earliest = time.Now().Add(max(minWindow, windowFactor*time.Since(began)))
 		}
 		timer.Stop()

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/inventory"
 )
 
 // Paths are the host's directories and sockets as they are seen here. In a
@@ -67,7 +68,17 @@ func (p Paths) missing(host string) error {
 		return nil
 	}
 	_, err := os.Lstat(here)
+	if err != nil && strings.HasPrefix(host, "/sys/") && p.recorded() {
+		return nil
+	}
 	return err
+}
+
+// recorded reports whether this is a recording of a host, which of its /sys
+// has what a scan reads, and nothing else that a container may want.
+func (p Paths) recorded() bool {
+	_, err := os.Lstat(p.Dev + "/" + inventory.RecordingMarker)
+	return err == nil
 }
 
 // exists reports whether a path of the host is there.

@@ -28,6 +28,9 @@ const handOverRetry = 10 * time.Second
 // told, and a crash in between costs the memory of milliseconds.
 func (l *loop) step(ctx context.Context, answers chan<- ledger.Held) time.Time {
 	now := time.Now()
+	if l.looked.IsZero() {
+		l.looked = now
+	}
 	v := view(l.config, l.snapshot, l.decisions, l.options)
 	l.decisions = v.Decisions
 	for _, n := range v.Matched.Notes {
@@ -35,6 +38,7 @@ func (l *loop) step(ctx context.Context, answers chan<- ledger.Held) time.Time {
 			l.sayOnce(n.Place+": "+n.Text, cmp.Or(n.Hint, "see check"), "configuration can't be what was meant on this host")
 		}
 	}
+	reasons := l.probe(v)
 	in := ledger.Input{Now: now, Start: l.start, Held: l.held, Quiet: l.quiet.since}
 	for _, m := range v.Matched.Resources {
 		in.Resources = append(in.Resources, ledger.Resource{
@@ -46,14 +50,21 @@ func (l *loop) step(ctx context.Context, answers chan<- ledger.Held) time.Time {
 	}
 	next, out := l.state.Next(in)
 	l.state = next
+	restartable(out, reasons)
 	failed := l.handOver(v, out)
+	awaiting := false
 	for _, listed := range out.Resources {
 		for i := range listed.Devices {
 			if e := &listed.Devices[i]; e.Healthy && failed[e.Offer.ID] != nil {
 				e.Healthy, e.Reason = false, failed[e.Offer.ID].Error()
 			}
 		}
-		if s := l.byName[listed.Name]; s != nil {
+		switch s := l.byName[listed.Name]; {
+		case s == nil:
+		case l.awaits(listed, now):
+			awaiting = true
+		default:
+			l.shown[listed.Name] = true
 			s.show(ctx, l.Agent, l.group, listed)
 		}
 	}
@@ -62,6 +73,9 @@ func (l *loop) step(ctx context.Context, answers chan<- ledger.Held) time.Time {
 	l.save()
 	wake := l.next(ctx, now, out, answers)
 	if due := now.Add(handOverRetry); len(failed) > 0 && (wake.IsZero() || due.Before(wake)) {
+		wake = due
+	}
+	if due := l.looked.Add(firstResults); awaiting && (wake.IsZero() || due.Before(wake)) {
 		wake = due
 	}
 	return wake
@@ -97,7 +111,7 @@ func (l *loop) settle(out ledger.Output) {
 		return
 	}
 	for _, r := range out.Resources {
-		if !r.Complete || slices.ContainsFunc(r.Devices, func(e ledger.Entry) bool { return e.Reason == ledger.ReasonSettling }) {
+		if !r.Complete || pending(r) || slices.ContainsFunc(r.Devices, func(e ledger.Entry) bool { return e.Reason == ledger.ReasonSettling }) {
 			return
 		}
 	}

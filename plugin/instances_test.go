@@ -22,6 +22,7 @@ func TestTwoInstances(t *testing.T) {
 		if !old.Registered() {
 			t.Error("the old instance is not registered any more")
 		}
+		n.must(n.WaitFor(n.ctx, func() bool { _, lists := n.Latest(gpu); return lists == 2 }))
 		var lowest atomic.Int64
 		lowest.Store(4)
 		watching, stopWatching := context.WithCancel(n.ctx)

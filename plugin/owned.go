@@ -1,8 +1,10 @@
 package plugin
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // owned is a plugin's socket as the watch follows it.
@@ -10,21 +12,46 @@ type owned struct {
 	socket *ownSocket
 	// gone is closed when the socket is.
 	gone chan struct{}
-	// newer are the sockets of the same resource that were made after this one:
-	// another instance has registered since, as happens in a rolling update.
+	// newer are the sockets of the same resource that another instance, as in a
+	// rolling update, may have registered after this one. That is not the order
+	// in which they were made: an instance registers up to timing.register after
+	// it has made its socket.
 	newer map[string]bool
-	// left has a value when newer has become empty.
-	left chan struct{}
+	// joined has a value when newer is no longer empty, left when it is again.
+	joined, left chan struct{}
 }
 
-// own follows s until forget.
+// own follows s until forget. Sockets of other instances that are there already
+// told of themselves before anybody listened.
 func (w *KubeletWatch) own(s *ownSocket) *owned {
-	o := &owned{socket: s, gone: make(chan struct{}), newer: map[string]bool{}, left: make(chan struct{}, 1)}
+	o := &owned{
+		socket: s, gone: make(chan struct{}),
+		newer: map[string]bool{}, joined: make(chan struct{}, 1), left: make(chan struct{}, 1),
+	}
 	w.mu.Lock()
 	w.owned[s.name] = o
 	w.mu.Unlock()
 	w.lookAt(s.name)
+	// A directory that can't be read has nothing.
+	entries, _ := os.ReadDir(w.dir)
+	for _, e := range entries {
+		if r, ok := resourceOf(e.Name()); ok && r == s.resource() && e.Name() != s.name && w.listening(e.Name()) {
+			w.lookAt(e.Name())
+		}
+	}
 	return o
+}
+
+// listening reports whether somebody listens on a socket in the directory. A
+// socket on which nobody does is dead for good, and counts no more.
+func (w *KubeletWatch) listening(name string) bool {
+	if !dead(filepath.Join(w.dir, name)) {
+		return true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dead[name] = true
+	return false
 }
 
 func (w *KubeletWatch) forget(o *owned) {
@@ -50,8 +77,11 @@ func (w *KubeletWatch) lookAt(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	id, present := identify(filepath.Join(w.dir, name))
+	if !present {
+		delete(w.dead, name)
+	}
 	for _, o := range w.owned {
-		switch own, _ := resourceOf(o.socket.name); {
+		switch own := o.socket.resource(); {
 		case name == o.socket.name:
 			if !present || id != o.socket.id {
 				close(o.gone)
@@ -60,9 +90,22 @@ func (w *KubeletWatch) lookAt(name string) {
 		case own != resource:
 		case !present:
 			o.leave(name)
-		case !id.madeBefore(o.socket.id):
-			o.newer[name] = true
+		case w.dead[name]:
+		case id.made.Nano() > o.socket.id.made.Nano()-registerWithin.Nanoseconds():
+			o.join(name)
 		}
+	}
+}
+
+// join takes note of the newer socket name.
+func (o *owned) join(name string) {
+	if o.newer[name] {
+		return
+	}
+	o.newer[name] = true
+	select {
+	case o.joined <- struct{}{}:
+	default:
 	}
 }
 
@@ -81,7 +124,7 @@ func (o *owned) leave(name string) {
 }
 
 // lookAtAll looks at everything in the directory, and whether somebody listens
-// still on the sockets of newer instances: one that is killed leaves its socket.
+// still on the sockets of newer instances.
 func (w *KubeletWatch) lookAtAll() {
 	w.look()
 	names := map[string]bool{}
@@ -90,24 +133,34 @@ func (w *KubeletWatch) lookAtAll() {
 	for _, e := range entries {
 		names[e.Name()] = true
 	}
-	newer := map[string]bool{}
 	w.mu.Lock()
+	var owned []*owned
 	for name, o := range w.owned {
 		names[name] = true
 		for name := range o.newer {
-			names[name], newer[name] = true, true
+			names[name] = true
 		}
+		owned = append(owned, o)
 	}
 	w.mu.Unlock()
 	for name := range names {
 		w.lookAt(name)
 	}
-	for name := range newer {
-		if dead(filepath.Join(w.dir, name)) {
+	for _, o := range owned {
+		w.probe(o)
+	}
+}
+
+// probe looks whether somebody listens still on the sockets of newer instances:
+// one that is killed leaves its socket, and no event tells.
+func (w *KubeletWatch) probe(o *owned) {
+	w.mu.Lock()
+	names := slices.Collect(maps.Keys(o.newer))
+	w.mu.Unlock()
+	for _, name := range names {
+		if !w.listening(name) {
 			w.mu.Lock()
-			for _, o := range w.owned {
-				o.leave(name)
-			}
+			o.leave(name)
 			w.mu.Unlock()
 		}
 	}

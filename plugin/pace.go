@@ -10,9 +10,9 @@ const (
 	// that counts as a failure: bind makes the file, listen comes after it.
 	// After a boot the first pods are admitted some 40 ms later.
 	fastWindow = 200 * time.Millisecond
-	// retryFast is the pause between attempts in that window. It is also the
-	// pause after a stream's end: kubelets up to 1.36 close the connection and
-	// then disconnect whatever is registered under the name by then.
+	// retryFast is the pause between attempts in that window, and after a
+	// registration's end: the kubelet closes the connection a few instructions
+	// before it is done with the client.
 	retryFast = time.Millisecond
 	retryMin  = 10 * time.Millisecond
 	retryMax  = 5 * time.Second

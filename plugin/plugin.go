@@ -96,11 +96,17 @@ type Status struct {
 	Reason string
 }
 
+// registerWithin bounds a Register call, and with it how long after its socket
+// was made another instance can have registered.
+const registerWithin = 15 * time.Second
+
 // timing is what tests shorten.
 type timing struct {
 	register time.Duration // for one Register call
 	stream   time.Duration // from an accepted Register to ListAndWatch
 	alone    time.Duration // from a newer instance's end to registering anew
+	probe    time.Duration // between looks whether a newer instance lives
+	hangUp   time.Duration // for the kubelet to close its connection
 	stop     time.Duration // for calls under way when the server ends
 	answer   time.Duration // for one Allocate or GetPreferredAllocation call
 	window   time.Duration // between two changes of a list
@@ -112,9 +118,11 @@ type timing struct {
 // second. It writes its whole checkpoint for every list, hence the window.
 func defaultTiming() timing {
 	return timing{
-		register: 15 * time.Second,
+		register: registerWithin,
 		stream:   5 * time.Second,
 		alone:    time.Second,
+		probe:    time.Second,
+		hangUp:   100 * time.Millisecond,
 		stop:     time.Second,
 		answer:   900 * time.Millisecond,
 		window:   50 * time.Millisecond,

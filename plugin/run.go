@@ -165,7 +165,7 @@ func (p *Plugin) once(ctx context.Context, last result) (r result) {
 		r.lived = time.Since(began)
 	}()
 
-	var patience, alone <-chan time.Time
+	var patience, alone, probe <-chan time.Time
 	opened, listed := s.opened, s.listed
 	for {
 		select {
@@ -194,6 +194,15 @@ func (p *Plugin) once(ctx context.Context, last result) (r result) {
 		case <-own.gone:
 			r.ended = CauseSocketRemoved
 			return r
+		case <-own.joined:
+			probe = time.After(p.timing.probe)
+		case <-probe:
+			// An instance that is killed tells nobody. This goes on for as long
+			// as there is another one: the seconds of a rolling update.
+			p.watch.probe(own)
+			if probe = nil; !p.watch.newest(own) {
+				probe = time.After(p.timing.probe)
+			}
 		case <-own.left:
 			alone = time.After(p.timing.alone)
 		case <-alone:

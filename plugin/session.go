@@ -23,6 +23,7 @@ type session struct {
 	v1beta1.UnimplementedDevicePluginServer
 	*Plugin
 	server *grpc.Server
+	conns  *connCounter
 
 	quit   chan struct{} // closed: streams end
 	served chan struct{} // closed: the server accepts no more, for err
@@ -47,10 +48,11 @@ func (p *Plugin) serve(socket *ownSocket) *session {
 		listed: make(chan struct{}),
 		ended:  make(chan struct{}),
 	}
+	s.conns = &connCounter{Listener: socket.listener, none: make(chan struct{}, 1)}
 	v1beta1.RegisterDevicePluginServer(s.server, s)
 	go func() {
 		defer close(s.served)
-		s.err = s.server.Serve(socket.listener)
+		s.err = s.server.Serve(s.conns)
 	}()
 	return s
 }
@@ -58,8 +60,14 @@ func (p *Plugin) serve(socket *ownSocket) *session {
 // stop ends the streams, lets calls under way finish for a while, and returns
 // when nothing is served any more. Streams go by their own signal: a graceful
 // stop waits for them for ever.
+//
+// The kubelet answers a stream's end by closing the connection, and by then it is
+// about done with the client. One that registers before that is taken for the one
+// whose stream ended, by kubelets up to 1.36, and is dropped without a word: so
+// the kubelet is given time to hang up by itself.
 func (s *session) stop() {
 	close(s.quit)
+	s.conns.wait(s.timing.hangUp)
 	timer := time.AfterFunc(s.timing.stop, s.server.Stop)
 	defer timer.Stop()
 	s.server.GracefulStop()

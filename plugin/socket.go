@@ -44,12 +44,6 @@ func identify(path string) (fileID, bool) {
 	return fileID{dev: uint64(st.Dev), ino: st.Ino, made: st.Mtim}, true
 }
 
-// madeBefore compares the times of making. The kernel's clock for files ticks
-// every few milliseconds.
-func (id fileID) madeBefore(other fileID) bool {
-	return id.made.Nano() < other.made.Nano()
-}
-
 // CheckDir reports whether sockets can have their place in dir, the kubelet's
 // device-plugins directory as it is seen here: a path may be too long for one.
 func CheckDir(dir string) error {
@@ -86,6 +80,12 @@ func listen(dir, resource string) (*ownSocket, error) {
 		return nil, fmt.Errorf("make a socket: %q was removed at once", path)
 	}
 	return &ownSocket{name: name, path: path, id: id, listener: l}, nil
+}
+
+// resource is the part of the name that stands for the resource.
+func (s *ownSocket) resource() string {
+	r, _ := resourceOf(s.name)
+	return r
 }
 
 // remove ends the socket and removes its file, unless that is another one's.

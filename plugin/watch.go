@@ -41,6 +41,7 @@ type KubeletWatch struct {
 	id      fileID
 	changed chan struct{}
 	owned   map[string]*owned
+	dead    map[string]bool // sockets of others on which nobody listens any more
 	state   watchState
 }
 
@@ -66,6 +67,7 @@ func NewKubeletWatch(dir string, log *slog.Logger) *KubeletWatch {
 		poll:    time.Second,
 		changed: make(chan struct{}),
 		owned:   map[string]*owned{},
+		dead:    map[string]bool{},
 	}
 }
 

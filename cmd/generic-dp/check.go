@@ -41,7 +41,7 @@ func check(cmd *cobra.Command, f *flags, path string) (ok bool, err error) {
 	cfg, err := config.Load(path)
 	var problems config.Problems
 	if errors.As(err, &problems) {
-		fmt.Fprint(stderr, problems.Error())
+		fmt.Fprintln(stderr, problems.Error())
 		return false, nil
 	}
 	if err != nil {
@@ -51,13 +51,24 @@ func check(cmd *cobra.Command, f *flags, path string) (ok bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	bad := false
 	for _, n := range view.Matched.Notes {
-		fmt.Fprintf(stdout, "note: %s: %s\n", n.Place, n.Text)
+		w, kind := stdout, "note: "
+		if n.Error {
+			w, kind, bad = stderr, "", true
+		}
+		fmt.Fprintf(w, "%s%s: %s\n", kind, n.Place, n.Text)
+		if n.Hint != "" {
+			fmt.Fprintf(w, "  hint: %s\n", n.Hint)
+		}
 	}
 	if tooLarge := agent.TooLarge(view); len(tooLarge) > 0 {
 		for _, problem := range tooLarge {
 			fmt.Fprintln(stderr, problem)
 		}
+		bad = true
+	}
+	if bad {
 		return false, nil
 	}
 	found := 0

@@ -58,6 +58,7 @@ func newDevices(f *flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			view.Probe(cmd.Context(), f.paths)
 			for _, p := range view.Snapshot.Problems {
 				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: %s\n", p.Subject, p.Reason)
 			}

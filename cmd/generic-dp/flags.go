@@ -21,13 +21,14 @@ type flags struct {
 	listen    string
 	logFormat string
 	logLevel  slog.Level
+	unpacked  string // directory of a recording in place of the host
 }
 
 // register adds the flags that every subcommand has.
 func (f *flags) register(set *pflag.FlagSet) {
 	defaults := agent.DefaultPaths()
 	set.StringVar(&f.config, "config", "/etc/generic-dp", "configuration: a TOML file, or a directory of *.toml files read as one")
-	set.StringVar(&f.paths.Sysfs, "sysfs", defaults.Sysfs, "the host's /sys")
+	set.StringVar(&f.paths.Sysfs, "sysfs", defaults.Sysfs, "the host's /sys, or a file that snapshot wrote: then its /dev too")
 	set.StringVar(&f.paths.Dev, "dev", defaults.Dev, "the host's /dev")
 	set.StringVar(&f.paths.StateDir, "state-dir", defaults.StateDir, "what outlives a restart: identity decisions, the last good configuration")
 	set.StringVar(&f.nodeName, "node-name", os.Getenv("NODE_NAME"), "name of this node, for ${node_name} (default $NODE_NAME)")

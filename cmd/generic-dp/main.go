@@ -32,11 +32,13 @@ var errReported = errors.New("reported")
 // run is the whole command: 0 for success, 1 for a failure, 2 for a call that
 // is not understood.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := newRoot()
+	var f flags
+	root := newRoot(&f)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
+	err = errors.Join(err, f.close())
 	var usage usageError
 	switch {
 	case err == nil:
@@ -63,9 +65,8 @@ type usageError struct {
 	command string
 }
 
-func newRoot() *cobra.Command {
-	var f flags
-	serve := newServe(&f)
+func newRoot(f *flags) *cobra.Command {
+	serve := newServe(f)
 	root := &cobra.Command{
 		Use:   "generic-dp",
 		Short: "offer a host's devices to the kubelet, as a TOML file says",
@@ -74,16 +75,17 @@ func newRoot() *cobra.Command {
 It finds devices by path, PCI or USB identity, lists them as extended
 resources, and tells the kubelet what a container needs to use them. Without a
 subcommand it serves.`,
-		Args:          noArgs,
-		RunE:          serve.RunE,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Version:       version,
+		Args:              noArgs,
+		RunE:              serve.RunE,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return f.unpack(cmd) },
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		Version:           version,
 	}
 	f.register(root.PersistentFlags())
 	f.registerServe(root.Flags())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{err, commandPath(cmd)} })
-	root.AddCommand(serve, newCheck(&f), newDevices(&f), newTry(&f), newClean(&f), newVersion())
+	root.AddCommand(serve, newCheck(f), newDevices(f), newTry(f), newSnapshot(f), newClean(f), newVersion())
 	return root
 }
 

@@ -146,7 +146,12 @@ func (t *trial) settle(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("the first look at the host: %w", ctx.Err())
 	}
-	return t.kubelet.WaitFor(ctx, func() bool { return t.agent.Ready() == nil })
+	return t.kubelet.WaitFor(ctx, func() bool {
+		return !slices.ContainsFunc(t.agent.Names(), func(name string) bool {
+			_, lists := t.kubelet.Latest(name)
+			return lists == 0 && len(t.agent.Entries(name)) > 0
+		})
+	})
 }
 
 // resource prints one resource, its devices and what a container would get.

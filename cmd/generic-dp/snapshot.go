@@ -1,0 +1,71 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/inventory"
+	"github.com/generic-dp/generic-dp/machine"
+)
+
+func newSnapshot(f *flags) *cobra.Command {
+	var redact bool
+	cmd := &cobra.Command{
+		Use:   "snapshot FILE",
+		Short: "write what is read of this host to a text file, for a bug report",
+		Long: `snapshot writes what generic-dp reads below /sys and /dev of this host to one
+text file, "-" for standard output. Other commands take the file in place of a
+host (--sysfs FILE) and show there what they show here.
+
+With --redact serials of USB devices and names made of serials, UUIDs and labels
+(/dev/disk/by-id/...) are replaced; equal serials stay equal and IDs stay
+distinct. Kernel release, paths, other names and the strings of makers stay:
+it is text, look through it.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError{errors.New("want the file to write, - for standard output"), "snapshot "}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			archive, err := machine.Record(cmd.Context(), inventory.Options{Sysfs: f.paths.Sysfs, Dev: f.paths.Dev},
+				machine.Options{Head: f.snapshotHead(redact), Redact: redact})
+			if err != nil {
+				return err
+			}
+			if args[0] == "-" {
+				_, err = cmd.OutOrStdout().Write(archive)
+				return err
+			}
+			return os.WriteFile(args[0], archive, 0o644)
+		},
+	}
+	cmd.Flags().BoolVar(&redact, "redact", false, "replace serials, and names made of them")
+	return cmd
+}
+
+// snapshotHead says what a recording is, and how it is used.
+func (f *flags) snapshotHead(redact bool) string {
+	kernel, architecture := "unknown", "unknown"
+	var uts unix.Utsname
+	// A recording of a recording is not of this kernel.
+	if f.unpacked == "" && unix.Uname(&uts) == nil {
+		kernel, architecture = unix.ByteSliceToString(uts.Release[:]), unix.ByteSliceToString(uts.Machine[:])
+	}
+	redacted := "no: it holds serials"
+	if redact {
+		redacted = "yes: serials are REDACTED1, ..., names made of serials REDACTED-1, ..."
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "What generic-dp reads of a host.\nRecorded.\n\n")
+	fmt.Fprintf(&b, "kernel:       %s\narchitecture: %s\ngeneric-dp:   %s\nredacted:     %s\n\n", kernel, architecture, version, redacted)
+	fmt.Fprintf(&b, "To see on any machine what a configuration finds there:\n")
+	fmt.Fprintf(&b, "  generic-dp devices --sysfs THIS-FILE --config CONFIG\n")
+	fmt.Fprintf(&b, "  generic-dp try --once --sysfs THIS-FILE --config CONFIG\n\n")
+	return b.String()
+}
