@@ -18,10 +18,14 @@ const (
 	// times as long as the last one took, and at least for minWindow, so that
 	// a storm of events never costs more than a quarter of a core, and a
 	// machine that is read in a millisecond is not kept waiting for long.
+	// maxWindow is for a scan that the kernel kept waiting.
 	minWindow    = 5 * time.Millisecond
+	maxWindow    = 100 * time.Millisecond
 	windowFactor = 3
-	// retry is when a scan that failed is tried again.
+	// retry is when a scan that failed is tried again, again when one is that
+	// lacks a device which did not answer.
 	retry = time.Second
+	again = 250 * time.Millisecond
 )
 
 // loop is the one goroutine that looks at the host and changes anything: all
@@ -87,7 +91,7 @@ func (l *loop) run(ctx context.Context) error {
 			}
 			probed = true
 		case <-timer.C:
-			scan = l.snapshot == nil
+			scan = l.snapshot == nil || l.snapshot.Again
 		case l.held = <-answers:
 			l.asking = false
 		case <-locked:
@@ -104,7 +108,10 @@ func (l *loop) run(ctx context.Context) error {
 		}
 		wake := l.step(ctx, answers)
 		if scan || probed {
-			earliest = time.Now().Add(max(minWindow, windowFactor*time.Since(began)))
+			earliest = time.Now().Add(min(max(minWindow, windowFactor*time.Since(began)), maxWindow))
+		}
+		if due := time.Now().Add(again); l.snapshot.Again && (wake.IsZero() || due.Before(wake)) {
+			wake = due
 		}
 		timer.Stop()
 		if !wake.IsZero() {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/health"
 	"github.com/generic-dp/generic-dp/ledger"
 )
 
@@ -90,6 +91,8 @@ func (l *loop) report(out ledger.Output, failed map[string]error) {
 			log.Info("device left the list", "reason", c.Reason)
 		case c.Healthy:
 			log.Info("device is offered", "health", "Healthy")
+		case c.Reason == health.ReasonPending:
+			log.Debug("device is checked", "health", "Unhealthy", "reason", c.Reason) // the result is about to come
 		default:
 			log.Info("device can't be used now", "health", "Unhealthy", "reason", c.Reason)
 		}

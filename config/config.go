@@ -40,7 +40,9 @@ type Resource struct {
 	Register    Register
 	Prefer      Prefer
 	ForgetAfter time.Duration
-	Container   Container
+	// Health is nil where nothing but presence is checked.
+	Health    *Health
+	Container Container
 }
 
 // Each says what one device is.
@@ -98,6 +100,9 @@ type Match struct {
 	// where the table is absent. An empty, non-nil map names the bus alone.
 	USB map[string]Values
 	PCI map[string]Values
+	// VFIO selects the VFIO nodes of the functions that PCI selects, and makes
+	// one device of the functions of an IOMMU group. There is no Glob then.
+	VFIO bool
 	// ContainerPath, where set, replaces Container.Path for this match's
 	// nodes; Permissions, where not empty, replaces Container.Permissions.
 	ContainerPath device.Text

@@ -5,6 +5,7 @@ import "slices"
 // matchTable is the keys of match; excludeTable those that select.
 var (
 	matchTable = table[Match]{keys: append(selectKeys(),
+		key[Match]{name: "vfio", read: func(v value, m *Match) { m.VFIO = v.boolean() }},
 		key[Match]{name: "container_path", read: func(v value, m *Match) { m.ContainerPath = v.variables(nodePath) }},
 		key[Match]{name: "permissions", read: func(v value, m *Match) { m.Permissions = v.permissions() }},
 		key[Match]{name: "required", read: func(v value, m *Match) { m.Required = v.boolean() }},
@@ -78,7 +79,14 @@ func (v value) matches(t table[Match]) []Match {
 	for _, e := range v.tables("glob") {
 		m := Match{Place: e.place}
 		readTable(e, t, &m)
-		if !e.has("glob") && !e.has("usb") && !e.has("pci") {
+		switch vfio := e.child("vfio"); {
+		case m.VFIO && !e.has("pci"):
+			vfio.report("true without pci: want both", "pci = {} is any PCI function")
+		case m.VFIO && e.has("glob"):
+			vfio.report("true with glob: want one of them", "vfio = true selects the VFIO nodes of the functions, whatever their numbers are")
+		case m.VFIO && e.has("usb"):
+			vfio.report("true with usb: want it with pci alone", "a USB device has no VFIO nodes")
+		case !e.has("glob") && !e.has("usb") && !e.has("pci"):
 			e.report("selects everything: want at least one of glob, usb and pci", "usb = {} is any USB device")
 		}
 		out = append(out, m)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -19,7 +20,9 @@ var resourceTable = table[Resource]{keys: []key[Resource]{
 	{name: "numa", read: func(v value, r *Resource) { r.NUMA = v.numa() }},
 	{name: "identity", read: func(v value, r *Resource) { r.Identity = oneOf(v, IdentityAuto, IdentitySerial, IdentityPort) }},
 	{name: "register", read: func(v value, r *Resource) { r.Register = oneOf(v, RegisterWhenPresent, RegisterAlways) }},
-	{name: "forget_after", read: func(v value, r *Resource) { r.ForgetAfter = v.duration(minForgetAfter) }},
+	{name: "forget_after", read: func(v value, r *Resource) { r.ForgetAfter = v.duration(minForgetAfter, "1m", `"10m" or "1h30m"`) }},
+	// health comes after match: what is selected decides what can be opened.
+	{name: "health", read: readHealth, table: healthTable},
 	{name: "container", read: func(v value, r *Resource) { readTable(v, containerTable, &r.Container) }, table: containerTable},
 }}
 
@@ -54,8 +57,12 @@ func readResource(v value) Resource {
 	if items, isList := elements(table["match"]); v.lacks("match") || isList && len(items) == 0 {
 		v.report("no match: want at least one", `match.glob = "/dev/ttyUSB*" selects nodes by their paths`)
 	}
-	if v.lacks("each") {
+	vfio := slices.IndexFunc(r.Match, func(m Match) bool { return m.VFIO })
+	switch {
+	case v.lacks("each"):
 		r.Each = v.defaultEach(r.Match)
+	case r.Each == EachNode && vfio >= 0:
+		v.child("each").report(fmt.Sprintf(`"node" with vfio in match %d: want "device"`, vfio+1), "functions of one IOMMU group can only be handed over together")
 	}
 	if r.Container.CDI && r.Name != "" {
 		domain, name, _ := strings.Cut(r.Name, "/")
@@ -146,9 +153,10 @@ func (v value) numa() NUMA {
 	return n
 }
 
-// duration is v as a duration of at least that long.
-func (v value) duration(least time.Duration) time.Duration {
-	const want = `of at least "1m", such as "10m" or "1h30m"`
+// duration is v as a duration of at least that long, which is written as
+// shortest, such as the examples.
+func (v value) duration(least time.Duration, shortest, examples string) time.Duration {
+	want := fmt.Sprintf("of at least %q, such as %s", shortest, examples)
 	s, ok := v.raw.(string)
 	if !ok {
 		hint := ""
@@ -163,7 +171,7 @@ func (v value) duration(least time.Duration) time.Duration {
 	case err != nil:
 		v.report(quote(s)+" is not a duration: want one "+want, `the units are "s", "m" and "h"`)
 	case d < least:
-		v.report(quote(s)+" is too short: want at least \"1m\"", "")
+		v.report(fmt.Sprintf("%s is too short: want at least %q", quote(s), shortest), "")
 	default:
 		return d
 	}

@@ -5,6 +5,8 @@
 // nothing from the host.
 package device
 
+import "strings"
+
 // Bus says what kind of hardware a Hardware is.
 type Bus string
 
@@ -32,6 +34,9 @@ type Snapshot struct {
 	// Problems that the scan met: what could not be read, and why. They
 	// degrade what they name and nothing else.
 	Problems []Problem
+	// Again says that a device did not answer in time and is left out: it is
+	// worth looking again soon, event or not.
+	Again bool
 }
 
 // Problem is something that a scan could not read.
@@ -105,11 +110,25 @@ type PCI struct {
 	Revision   string // two digits: "a1"
 	Driver     string
 	IOMMUGroup string // "12"; empty where there is no IOMMU
-	SRIOV      string // "pf", "vf" or "none"
+	// VFIO says that the function is bound to a driver of VFIO, which hands it
+	// to programs: vfio-pci, or one for certain hardware.
+	VFIO  bool
+	SRIOV string // "pf", "vf" or "none"
 	// PF is the address of the physical function of a VF and VF its number
 	// there; PF is empty and VF is -1 for everything else.
 	PF string
 	VF int
+}
+
+// IsBridge reports whether the function is a bridge between buses, which VFIO
+// does not need: a bridge to PCI or CardBus (include/linux/pci_ids.h).
+func (p *PCI) IsBridge() bool {
+	for _, class := range []string{"0604", "0607", "0609"} {
+		if strings.HasPrefix(p.Class, class) {
+			return true
+		}
+	}
+	return false
 }
 
 // NodeType is the type of a device node as mknod(1) says it.
@@ -136,12 +155,14 @@ type Node struct {
 	SysPath   string
 	Subsystem string
 	// Hardware that owns the node; nil for what has none, such as /dev/fuse.
+	// The node of an IOMMU group ("/dev/vfio/12") is that of the function with
+	// the lowest address among those of the group that are bound to VFIO.
 	Hardware *Hardware
 	// Interface is the number of the USB interface the node belongs to, or -1.
 	Interface int
 	// Index is the kernel's own number of the node within its interface or
 	// hardware where it has one (port_number of a serial adapter, index of a
-	// video4linux node), or -1.
+	// video4linux node, the place of a SCSI device at its controller), or -1.
 	Index int
 }
 

@@ -134,6 +134,21 @@ func goldenIDs() []id {
 	bare("/dev/" + strings.Repeat("deep/", 12) + "node")
 	bare("/dev/_hidden/.x")
 	ids = append(ids, id{"slot 0", SlotID("0000:3b:00.0", 0)}, id{"slot 3", SlotID("0000:3b:00.0", 3)})
+
+	nodes("VFIO function", withNodes(pci("0000:01:00.0"), leaf{"12", "vfio", -1, -1}, leaf{"vfio3", "vfio-dev", -1, -1}), PortForm)
+	nodes("VFIO function without IOMMU", withNodes(pci("0000:01:00.0"), leaf{"noiommu-12", "vfio", -1, -1}), PortForm)
+	nodes("InfiniBand card", withNodes(pci("0000:05:00.0"), leaf{"uverbs1", "infiniband_verbs", -1, -1}, leaf{"umad2", "infiniband_mad", -1, -1},
+		leaf{"umad3", "infiniband_mad", -1, -1}, leaf{"issm2", "infiniband_mad", -1, -1}), PortForm)
+	nodes("ATA controller", withNodes(pci("0000:00:17.0"), leaf{"sdb", "block", -1, 1}, leaf{"sdb1", "block", -1, 1}, leaf{"sda", "block", -1, 3},
+		leaf{"sg1", "scsi_generic", -1, 1}, leaf{"3:0:0:0", "bsg", -1, 1}), PortForm)
+	nodes("SAS controller", withNodes(pci("0000:02:00.0"), leaf{"sdc", "block", -1, 1000}, leaf{"6:0:1:0", "bsg", -1, 1000},
+		leaf{"end_device-6:1", "bsg", -1, -1}, leaf{"sas_host6", "bsg", -1, -1}), PortForm)
+	nodes("virtio console", withNodes(pci("0000:00:03.0"), leaf{"vport2p1", "virtio-ports", -1, -1}), PortForm)
+	nodes("accelerator", withNodes(pci("0000:6a:01.0"), leaf{"dsa!wq0.3", "dsa", -1, -1}), PortForm)
+	nodes("watchdog", withNodes(pci("0000:00:1f.0"), leaf{"watchdog", "misc", -1, -1}, leaf{"watchdog0", "watchdog", -1, -1}), PortForm)
+	nodes("platform devices in the order of probing", withNodes(platform("fec00000.v3d"), leaf{"card1", "drm", -1, -1}, leaf{"renderD128", "drm", -1, -1},
+		leaf{"video11", "video4linux", -1, 1}, leaf{"controlC2", "sound", -1, -1}, leaf{"event5", "input", -1, -1}, leaf{"iio:device0", "iio", -1, -1},
+		leaf{"sda", "block", -1, 0}, leaf{"mmcblk0", "block", -1, -1}), PortForm)
 	return ids
 }
 

@@ -16,8 +16,9 @@ const maxKey = 32
 // IDs are made of it:
 //
 //   - The bus node of a USB device is "bus".
-//   - Nodes of a platform device keep the kernel's whole name ("ttyAMA0"): the
-//     firmware's tables fix it.
+//   - Nodes of a platform device keep the kernel's whole name ("ttyAMA0"),
+//     since the firmware's tables fix it, but for those of subsystems that
+//     count in the order of probing ("card0", "video10").
 //   - Any other is the kernel's name without the number that the kernel counts
 //     over the whole machine: ttyUSB3 is "ttyUSB", renderD128 "renderD",
 //     pcmC1D0p "pcmCD0p", sdb2 "sd2". In front of it is the USB interface, if
@@ -83,7 +84,7 @@ func (k kernelName) sameFamily(other kernelName) bool {
 // with one prefix, in their order. Nodes with one counter share its number:
 // sdb, sdb1 and sdb2 are parts of one thing.
 func numberFamily(family []kernelName) map[string]int {
-	const maxIndex = 9999
+	const maxIndex = 999_999
 	numbers := make(map[string]int)
 	taken := make(map[int]bool)
 	for _, k := range family {
@@ -95,15 +96,26 @@ func numberFamily(family []kernelName) map[string]int {
 		taken[i] = true
 	}
 	free := 0
-	for _, k := range family {
-		if _, ok := numbers[k.counter]; ok {
-			continue
+	next := func(counter string) {
+		if _, ok := numbers[counter]; ok {
+			return
 		}
 		for taken[free] {
 			free++
 		}
-		numbers[k.counter] = free
+		numbers[counter] = free
 		taken[free] = true
+	}
+	for _, k := range family {
+		if k.counter != "" {
+			next(k.counter)
+		}
+	}
+	// What the kernel does not count comes last: /dev/watchdog is there beside
+	// the first watchdog of the machine only, so that it must not decide what
+	// the key of /dev/watchdog0 is (watchdog_dev_register).
+	if family[0].counter == "" {
+		next("")
 	}
 	return numbers
 }
@@ -112,7 +124,7 @@ func (k kernelName) key(bus Bus, number int) string {
 	if k.bus {
 		return "bus"
 	}
-	if bus == PlatformBus {
+	if bus == PlatformBus && !k.probed() {
 		return nameField(k.node.Kernel)
 	}
 	stem := strings.Trim(k.prefix+k.suffix, "_-.")
@@ -136,6 +148,21 @@ func (k kernelName) key(bus Bus, number int) string {
 	return name
 }
 
+// probed reports whether the number of a node depends on the order of probing
+// even where firmware describes the hardware: device trees have no aliases for
+// these numbers, as they have for those of serial ports, SPI, I2C and MMC
+// (of_alias_get_id in drivers/of/base.c).
+func (k kernelName) probed() bool {
+	switch k.node.Subsystem {
+	case "drm", "sound", "video4linux", "media", "input", "hidraw", "iio", "dvb", "cec", "lirc", "bsg", "scsi_generic":
+		return true
+	case "block":
+		_, to := diskLetters(k.node.Kernel)
+		return to > 0
+	}
+	return false
+}
+
 // nameField is field for names of nodes, which begin with a letter: so none
 // of them reads as a port or as the number of an ACPI device.
 func nameField(s string) string {
@@ -146,9 +173,10 @@ func nameField(s string) string {
 }
 
 // splitKernel cuts the kernel's name of a node at its counter. That is the
-// number at the end, or the first one where none is at the end (mtd0ro) and in
-// subsystems that count twice (pcmC1D0p, nvme0n1, mmcblk0boot0, dvb0.frontend1,
-// wwan0at1, spidev0.1), or the letters of a disk (sdb, sdaa2).
+// number at the end, or the first of two with a dot between them (spidev0.1,
+// wq0.3), or the first one where none is at the end (mtd0ro) and in subsystems
+// that count twice (pcmC1D0p, nvme0n1, mmcblk0boot0, dvb0.frontend1, wwan0at1,
+// vport2p1), or the letters of a disk (sdb, sdaa2).
 func splitKernel(n *Node) kernelName {
 	k := kernelName{node: n, prefix: n.Kernel}
 	if h := n.Hardware; h != nil && h.Bus == USBBus {
@@ -161,15 +189,37 @@ func splitKernel(n *Node) kernelName {
 		if from, to = diskLetters(name); to == 0 {
 			from, to = firstNumber(name)
 		}
-	case "sound", "nvme", "nvme-generic", "dvb", "wwan", "spidev":
+	case "sound", "nvme", "nvme-generic", "dvb", "wwan", "spidev", "virtio-ports", "bsg":
 		from, to = firstNumber(name)
 	default:
-		if from, to = len(strings.TrimRight(name, "0123456789")), len(name); from == to {
-			from, to = firstNumber(name)
-		}
+		from, to = lastNumber(name)
 	}
 	k.prefix, k.counter, k.suffix = name[:from], name[from:to], name[to:]
+	switch n.Subsystem {
+	case "bsg":
+		// "6:0:1:0" and "end_device-6:0" begin with the number of the SCSI
+		// host (scsi_bsg_register_queue, sas_bsg_initialize).
+		k.prefix = strings.TrimSuffix("bsg-"+k.prefix, "-")
+		k.suffix = strings.ReplaceAll(k.suffix, ":", "-")
+	case "vfio-dev":
+		// Beside the node of the IOMMU group, whose key is "vfio".
+		k.prefix = "vfio-dev"
+	}
 	return k
+}
+
+// lastNumber returns where the number at the end of name is that the kernel
+// counts over the machine.
+func lastNumber(name string) (from, to int) {
+	rest := strings.TrimRight(name, "0123456789")
+	if rest == name {
+		return firstNumber(name)
+	}
+	before, dot := strings.CutSuffix(rest, ".")
+	if first := strings.TrimRight(before, "0123456789"); dot && first != before {
+		return len(first), len(before)
+	}
+	return len(rest), len(name)
 }
 
 // firstNumber returns where the first digits of name are, and its end twice

@@ -35,6 +35,14 @@ func TestKeysStayWhenTheKernelCountsAnew(t *testing.T) {
 		{"modem", []leaf{{"wwan0at0", "wwan", -1, -1}, {"wwan0qmi0", "wwan", -1, -1}}, []leaf{{"wwan2at0", "wwan", -1, -1}, {"wwan2qmi0", "wwan", -1, -1}}},
 		{"i2c keeps the 2 of its own name", []leaf{{"i2c-1", "i2c-dev", -1, -1}}, []leaf{{"i2c-12", "i2c-dev", -1, -1}}},
 		{"tuner", []leaf{{"dvb0.frontend0", "dvb", 0, -1}, {"dvb0.frontend1", "dvb", 0, -1}}, []leaf{{"dvb1.frontend0", "dvb", 0, -1}, {"dvb1.frontend1", "dvb", 0, -1}}},
+		{"virtio ports", []leaf{{"vport0p1", "virtio-ports", -1, -1}, {"vport0p2", "virtio-ports", -1, -1}}, []leaf{{"vport3p1", "virtio-ports", -1, -1}, {"vport3p2", "virtio-ports", -1, -1}}},
+		{"SCSI devices of another host", []leaf{{"0:0:0:0", "bsg", 0, -1}, {"0:0:0:1", "bsg", 0, -1}, {"end_device-0:1", "bsg", -1, -1}},
+			[]leaf{{"12:0:0:0", "bsg", 0, -1}, {"12:0:0:1", "bsg", 0, -1}, {"end_device-12:1", "bsg", -1, -1}}},
+		{"queues", []leaf{{"dsa!wq0.0", "dsa", -1, -1}, {"dsa!wq0.11", "dsa", -1, -1}}, []leaf{{"dsa!wq12.0", "dsa", -1, -1}, {"dsa!wq12.11", "dsa", -1, -1}}},
+		{"memory", []leaf{{"dax0.0", "dax", -1, -1}, {"dax0.1", "dax", -1, -1}}, []leaf{{"dax10.0", "dax", -1, -1}, {"dax10.1", "dax", -1, -1}}},
+		{"disks that answer in another order", []leaf{{"sda", "block", -1, 1}, {"sda1", "block", -1, 1}, {"sdb", "block", -1, 1000}}, []leaf{{"sdb", "block", -1, 1}, {"sdb1", "block", -1, 1}, {"sda", "block", -1, 1000}}},
+		{"VFIO", []leaf{{"12", "vfio", -1, -1}, {"vfio0", "vfio-dev", -1, -1}}, []leaf{{"7", "vfio", -1, -1}, {"vfio12", "vfio-dev", -1, -1}}},
+		{"watchdog that is not the first one", []leaf{{"watchdog0", "watchdog", -1, -1}}, []leaf{{"watchdog1", "watchdog", -1, -1}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -88,6 +96,7 @@ func TestKeysAreDifferentWithinHardware(t *testing.T) {
 		{"one stem after trimming", []leaf{{"apex0", "apex", -1, -1}, {"apex_0", "apex", -1, -1}}, map[string]string{"apex0": "apex", "apex_0": "apex-xcts0dpjp9p"}},
 		{"a node that is called bus", []leaf{{"001", "usb", -1, -1}, {"bus0", "misc", -1, -1}}, map[string]string{"001": "bus", "bus0": "bus-x0jg2fp4p18"}},
 		{"a stem that ends in a number", []leaf{{"spidev0.1", "spidev", -1, -1}, {"spidev1.1", "spidev", -1, -1}}, map[string]string{"spidev0.1": "spidev.1.0", "spidev1.1": "spidev.1.1"}},
+		{"the old node of the first watchdog", []leaf{{"watchdog", "misc", -1, -1}, {"watchdog0", "watchdog", -1, -1}}, map[string]string{"watchdog": "watchdog.1", "watchdog0": "watchdog"}},
 		{"interface in hexadecimal", []leaf{{"ttyACM0", "tty", 18, -1}}, map[string]string{"ttyACM0": "if12:ttyACM"}},
 	}
 	for _, tt := range tests {

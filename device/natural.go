@@ -36,3 +36,9 @@ func cutDigits(s string) (digits, rest string) {
 	}
 	return strings.TrimLeft(s[:end], "0"), s[end:]
 }
+
+// CompareAddress orders PCI addresses as they are numbered: domains of five
+// digits after those of four, all else by its hexadecimal digits.
+func CompareAddress(a, b string) int {
+	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+}

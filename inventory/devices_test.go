@@ -232,7 +232,7 @@ func TestPCIComesFromGHW(t *testing.T) {
 	for _, h := range snap.Hardware {
 		if h.PCI != nil {
 			p := *h.PCI
-			p.SRIOV, p.PF, p.VF = "", "", 0
+			p.SRIOV, p.PF, p.VF, p.VFIO = "", "", 0, false
 			want[h.Name] = &p
 		}
 	}

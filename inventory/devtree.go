@@ -33,6 +33,7 @@ type devTree struct {
 	links     map[string]string // what a link says, not where it leads
 	isDir     map[string]bool
 	dirs      []string
+	mounts    []string // directories on another file system
 	problems  []device.Problem
 }
 
@@ -52,9 +53,7 @@ func walkDev(ctx context.Context, root string) (*devTree, error) {
 		links: make(map[string]string),
 		isDir: make(map[string]bool),
 	}
-	if _, err := os.Lstat(root + "/" + RecordingMarker); err == nil {
-		t.recording = true
-	}
+	t.recording = t.marked(hostDev)
 	if err := t.walk(ctx, hostDev); err != nil {
 		return nil, fmt.Errorf("reading the device nodes: %w", err)
 	}
@@ -64,6 +63,12 @@ func walkDev(ctx context.Context, root string) (*devTree, error) {
 
 // here returns where a path of the host is.
 func (t *devTree) here(p string) string { return t.root + p[len(hostDev):] }
+
+// marked reports whether a directory has the file of recordings.
+func (t *devTree) marked(dir string) bool {
+	_, err := os.Lstat(t.here(dir) + "/" + RecordingMarker)
+	return err == nil
+}
 
 // walk reads one directory and those below it. Only /dev itself and the end
 // of ctx are errors; another directory that can't be read is a problem.
@@ -92,7 +97,8 @@ func (t *devTree) walk(ctx context.Context, dir string) error {
 				t.problem(p, err)
 				continue
 			}
-			if uint64(st.Dev) != t.fsID {
+			if uint64(st.Dev) != t.fsID || t.recording && t.marked(p) {
+				t.mounts = append(t.mounts, p)
 				continue
 			}
 			if err := t.walk(ctx, p); err != nil {

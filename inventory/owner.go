@@ -87,6 +87,7 @@ func (c *scan) dropCopies(same []*device.Node) {
 // own gives each node its hardware, once all hardware of the buses is known,
 // and returns the nodes without those whose hardware has gone.
 func (c *scan) own(nodes []*device.Node) []*device.Node {
+	groups := c.vfioGroups(nodes)
 	kept := nodes[:0]
 	for _, n := range nodes {
 		if n.SysPath == "" {
@@ -103,6 +104,9 @@ func (c *scan) own(nodes []*device.Node) []*device.Node {
 			continue
 		}
 		h := c.hardware[dir]
+		if h == nil {
+			h = groups[vfioGroup(n)]
+		}
 		if h == nil {
 			h = c.platform(n.SysPath)
 		}
@@ -131,6 +135,8 @@ func (c *scan) place(n *device.Node) {
 		n.Index, err = c.sysfs.PortNumber(up(up(n.SysPath)))
 	case "video4linux":
 		n.Index, err = c.sysfs.VideoIndex(n.SysPath)
+	case "block", "bsg", "scsi_generic", "scsi_tape", "scsi_changer":
+		n.Index, err = c.scsiIndex(n)
 	}
 	if err != nil && !sysfs.Gone(err) {
 		c.problem(n.SysPath, err)
@@ -141,13 +147,15 @@ func (c *scan) place(n *device.Node) {
 // no bus with hardware of its own, nil where there is none, as for virtual
 // devices. Devices of the AMBA bus count as platform devices: the firmware's
 // table describes both alike, and it is the driver that decides which of them
-// the UART of a Raspberry Pi is.
+// the UART of a Raspberry Pi is. A device that only counts those that drivers
+// make (isCounted) is a part of the one above it.
 func (c *scan) platform(node string) *device.Hardware {
 	if strings.HasPrefix(node, "devices/virtual/") {
 		return nil
 	}
+	counted := ""
 	for dir := up(node); dir != ""; dir = up(dir) {
-		if h := c.hardware[dir]; h != nil {
+		if h := c.hardware[dir]; h != nil && !isCounted(dir) {
 			return h
 		}
 		subsystem, known := c.subsystems[dir]
@@ -159,14 +167,33 @@ func (c *scan) platform(node string) *device.Hardware {
 			}
 			c.subsystems[dir] = subsystem
 		}
-		if subsystem == "platform" || subsystem == "amba" {
-			h := &device.Hardware{Bus: device.PlatformBus, Path: dir, Name: base(dir), NUMA: -1}
-			c.hardware[dir] = h
-			return h
+		switch {
+		case subsystem != "platform" && subsystem != "amba":
+		case !isCounted(dir):
+			return c.addPlatform(dir)
+		case counted == "":
+			counted = dir
 		}
 	}
-	return nil
+	if counted == "" {
+		return nil
+	}
+	return c.addPlatform(counted)
 }
+
+func (c *scan) addPlatform(dir string) *device.Hardware {
+	h := c.hardware[dir]
+	if h == nil {
+		h = &device.Hardware{Bus: device.PlatformBus, Path: dir, Name: base(dir), NUMA: -1}
+		c.hardware[dir] = h
+	}
+	return h
+}
+
+// isCounted reports whether a platform device has its number from the order in
+// which drivers made such devices, "xhci-hcd.1.auto" (PLATFORM_DEVID_AUTO in
+// drivers/base/platform.c): the next boot may count otherwise.
+func isCounted(dir string) bool { return strings.HasSuffix(dir, ".auto") }
 
 // busDevice returns the directory of the nearest USB device at or above dir,
 // else that of the nearest PCI function, as their names say it: USB devices

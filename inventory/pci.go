@@ -44,14 +44,14 @@ func (s *Scanner) readPCI(c *scan) {
 // read, as happens to each scan that meets a device on its way out. So its
 // answer is compared with the directory, and asked for once more.
 func (s *Scanner) askGHW(entries []sysfs.Entry) (map[string]*device.PCI, []sysfs.Entry) {
-	found, err := s.ghw(string(s.sysfs))
+	found, err := s.ghw(s.sysfs.Root())
 	if err == nil && len(found) == len(entries) {
 		return found, entries
 	}
 	if again, listErr := s.sysfs.PCI(); listErr == nil {
 		entries = again
 	}
-	found, err = s.ghw(string(s.sysfs))
+	found, err = s.ghw(s.sysfs.Root())
 	if err != nil {
 		s.ghwOnce.Do(func() {
 			s.log.Warn("ghw can't read the pci devices, reading sysfs instead", "error", err)

@@ -1,10 +1,13 @@
 package inventory
 
 import (
+	"context"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/sysfs"
 )
 
 // RecordingMarker is the name of the file at the root of a recorded /dev.
@@ -13,7 +16,43 @@ import (
 // below a directory with this file a regular file whose content is
 // "char 188:0" or "block 8:0" (one line) stands for the node. Without the
 // file, as on every real host, a regular file below /dev is never a node.
+//
+// Further down it says that another file system is mounted on its directory.
+// A scan does not enter that, but links may lead there.
 const RecordingMarker = ".generic-dp-recording"
+
+// Reading is a snapshot and all that was read for it.
+type Reading struct {
+	Snapshot *device.Snapshot
+	// Sysfs is what was read below /sys.
+	Sysfs sysfs.Trace
+	// Links says by path what each link below /dev says that was seen,
+	// wherever it leads.
+	Links map[string]string
+	// Mounts by path: directories below /dev on another file system.
+	Mounts []string
+}
+
+// Read scans a host for a recording. Another scan that reads the same has the
+// same snapshot, but for its problems: they are what could not be read.
+func Read(ctx context.Context, o Options) (*Reading, error) {
+	s := New(o)
+	traced, trace := s.sysfs.Trace()
+	s.sysfs, s.usb.read, s.usb.number = traced, traced.USBDevice, traced.USBNumber
+	snap, tree, err := s.scan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// ghw reads by itself, and another scan may have to do without it.
+	for _, h := range snap.Hardware {
+		if h.PCI != nil {
+			_, _ = traced.PCIModalias(h.Path)
+			_, _ = traced.PCIFunction(h.Path)
+		}
+	}
+	slices.Sort(tree.mounts)
+	return &Reading{Snapshot: snap, Sysfs: trace(), Links: tree.links, Mounts: tree.mounts}, nil
+}
 
 // parseRecordedNode reads the content of a file that stands for a node.
 func parseRecordedNode(s string) (kind device.NodeType, major, minor uint32, ok bool) {

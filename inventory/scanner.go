@@ -65,8 +65,8 @@ func New(o Options) *Scanner {
 	if abs, err := filepath.Abs(root); err == nil {
 		root = abs
 	}
-	s := &Scanner{sysfs: sysfs.FS(root), dev: o.Dev, log: o.Log, ghw: ghwPCI}
-	s.usb.read = s.sysfs.USBDevice
+	s := &Scanner{sysfs: sysfs.New(root), dev: o.Dev, log: o.Log, ghw: ghwPCI}
+	s.usb.read, s.usb.number = s.sysfs.USBDevice, s.sysfs.USBNumber
 	return s
 }
 
@@ -75,17 +75,23 @@ func New(o Options) *Scanner {
 // else fails is one of Snapshot.Problems. Devices that come or go meanwhile
 // are in the snapshot or not, but never in part.
 func (s *Scanner) Scan(ctx context.Context) (*device.Snapshot, error) {
+	snap, _, err := s.scan(ctx)
+	return snap, err
+}
+
+// scan returns the tree of device nodes along.
+func (s *Scanner) scan(ctx context.Context) (*device.Snapshot, *devTree, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.sysfs.Check(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	// Nodes are read before the buses. The kernel puts a device on its bus
 	// before its nodes are made and takes the nodes away first, so that a
 	// node whose hardware is not on the bus afterwards is one that has gone.
 	tree, err := walkDev(ctx, s.dev)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	c := &scan{
 		sysfs:      s.sysfs,
@@ -98,7 +104,7 @@ func (s *Scanner) Scan(ctx context.Context) (*device.Snapshot, error) {
 	nodes := c.locate(tree.sortedNodes())
 	s.readPCI(c)
 	if err := s.readUSB(ctx, c); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	nodes = c.own(nodes)
 	snap := &device.Snapshot{
@@ -107,14 +113,15 @@ func (s *Scanner) Scan(ctx context.Context) (*device.Snapshot, error) {
 		Dirs:     tree.dirs,
 		Hardware: c.finish(),
 		Problems: c.problems,
+		Again:    c.again,
 	}
 	slices.SortFunc(snap.Problems, func(a, b device.Problem) int {
 		return cmp.Or(cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.Reason, b.Reason))
 	})
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("scanning the host: %w", err)
+		return nil, nil, fmt.Errorf("scanning the host: %w", err)
 	}
-	return snap, nil
+	return snap, tree, nil
 }
 
 // scan is one scan under way.
@@ -122,6 +129,7 @@ type scan struct {
 	sysfs      sysfs.FS
 	hardware   map[string]*device.Hardware // by path
 	interfaces map[string]int              // number of a USB interface by path
+	again      bool                        // a device did not answer
 	subsystems map[string]string           // by path, as far as they were needed
 	numa       map[string]int              // likewise
 	noBus      []device.Bus                // buses that could not be listed

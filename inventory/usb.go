@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -35,10 +37,15 @@ func (s *Scanner) readUSB(ctx context.Context, c *scan) error {
 		if sysfs.Gone(err) {
 			continue
 		}
+		if errors.Is(err, errSlow) {
+			c.again = true
+			continue
+		}
 		if err != nil {
 			c.problem(e.Path, err)
 		}
 		if errors.Is(err, errNoAnswer) {
+			c.again = true
 			continue
 		}
 		u := &device.USB{
@@ -69,13 +76,22 @@ func (s *Scanner) readUSB(ctx context.Context, c *scan) error {
 
 // usbPlace returns the name of the host controller that a USB device is
 // plugged in below, a PCI address or the name of a platform device, and the
-// ports on the way to it: "1.4" of "1-1.4", "" for a root hub.
+// ports on the way to it: "1.4" of "1-1.4", "" for a root hub. An xHCI that
+// the driver of a dual-role controller made (dwc3_host_init) goes by the name
+// of that controller.
 func usbPlace(dir, name string) (controller, chain string) {
 	for d := dir; d != ""; d = up(d) {
-		if isRootHub(base(d)) {
-			controller = base(up(d))
-			break
+		if !isRootHub(base(d)) {
+			continue
 		}
+		controller = base(up(d))
+		for above := up(d); above != ""; above = up(above) {
+			if !isCounted(above) {
+				controller = base(above)
+				break
+			}
+		}
+		break
 	}
 	_, chain, _ = strings.Cut(name, "-")
 	return controller, chain
@@ -84,18 +100,33 @@ func usbPlace(dir, name string) (controller, chain string) {
 // errNoAnswer says that reading a device has taken too long.
 var errNoAnswer = errors.New("does not answer: its driver or a reset holds its lock")
 
-// slowAfter is how long a scan waits for one USB device.
-const slowAfter = time.Second
+// slowAfter is how long a scan waits for one USB device. The kernel holds the
+// lock of a new one until its drivers are bound, some 100 ms as a rule, and
+// sends an event then, which is when the next scan finds it.
+const slowAfter = 50 * time.Millisecond
+
+// errSlow says that a device is waited for the first time: no problem yet.
+var errSlow = errors.New("is being set up")
 
 // slowReader reads USB devices, each of which may block in the kernel for as
 // long as a driver probes it or a reset lasts, and for ever if its driver
 // hangs. One that does is left out; the rest of the host is not kept waiting,
-// neither now nor by the next scans.
+// neither now nor by the next scans. What was read of a device stays true for
+// as long as it has its number, so that only new ones are ever waited for.
 type slowReader struct {
 	read func(dir string) (sysfs.USBDevice, error)
+	// number is the devnum of a device, which the kernel shows without the
+	// lock and gives anew at each enumeration; empty where there is none.
+	number func(dir string) string
 
-	mu   sync.Mutex
-	busy map[string]bool // directories that are still being read
+	mu    sync.Mutex
+	busy  map[string]bool // directories that are still being read
+	known map[string]knownUSB
+}
+
+type knownUSB struct {
+	number string
+	device sysfs.USBDevice
 }
 
 type usbResult struct {
@@ -108,12 +139,18 @@ type usbResult struct {
 // answer.
 func (r *slowReader) all(ctx context.Context, entries []sysfs.Entry) ([]usbResult, error) {
 	results := make([]usbResult, len(entries))
+	r.forget(entries)
 	timer := time.NewTimer(slowAfter)
 	defer timer.Stop()
 	dirs, answers := r.start()
 	defer func() { close(dirs) }()
 	for i, e := range entries {
-		if !r.begin(e.Path) {
+		known, free := r.begin(e.Path)
+		if known != nil {
+			results[i].device = *known
+			continue
+		}
+		if !free {
 			results[i].err = errNoAnswer
 			continue
 		}
@@ -122,7 +159,7 @@ func (r *slowReader) all(ctx context.Context, entries []sysfs.Entry) ([]usbResul
 		select {
 		case results[i] = <-answers:
 		case <-timer.C:
-			results[i].err = fmt.Errorf("%w for %v", errNoAnswer, slowAfter)
+			results[i].err = errSlow
 			close(dirs)
 			dirs, answers = r.start()
 		case <-ctx.Done():
@@ -138,30 +175,61 @@ func (r *slowReader) start() (dirs chan<- string, answers <-chan usbResult) {
 	in, out := make(chan string, 1), make(chan usbResult, 1)
 	go func() {
 		for dir := range in {
+			number := r.numberOf(dir)
 			d, err := r.read(dir)
-			r.end(dir)
+			r.end(dir, number, d, err)
 			out <- usbResult{device: d, err: err}
 		}
 	}()
 	return in, out
 }
 
-// begin reports whether nobody reads dir already, and notes that someone does.
-func (r *slowReader) begin(dir string) bool {
+func (r *slowReader) numberOf(dir string) string {
+	if r.number == nil {
+		return ""
+	}
+	return r.number(dir)
+}
+
+// begin returns what is known of a device, or reports whether nobody reads it
+// already, and notes that someone does.
+func (r *slowReader) begin(dir string) (known *sysfs.USBDevice, free bool) {
+	number := r.numberOf(dir)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if k, ok := r.known[dir]; ok && k.number == number {
+		return &k.device, false
+	}
 	if r.busy[dir] {
-		return false
+		return nil, false
 	}
 	if r.busy == nil {
 		r.busy = make(map[string]bool)
 	}
 	r.busy[dir] = true
-	return true
+	return nil, true
 }
 
-func (r *slowReader) end(dir string) {
+// end takes down what was read while the device had a number.
+func (r *slowReader) end(dir, number string, d sysfs.USBDevice, err error) {
+	same := number != "" && r.numberOf(dir) == number
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.busy, dir)
+	if err != nil || !same {
+		return
+	}
+	if r.known == nil {
+		r.known = make(map[string]knownUSB)
+	}
+	r.known[dir] = knownUSB{number, d}
+}
+
+// forget drops what is known of devices that are not among entries.
+func (r *slowReader) forget(entries []sysfs.Entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.known, func(dir string, _ knownUSB) bool {
+		return !slices.ContainsFunc(entries, func(e sysfs.Entry) bool { return e.Path == dir })
+	})
 }

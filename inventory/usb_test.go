@@ -34,7 +34,7 @@ func TestUSBDeviceThatDoesNotAnswer(t *testing.T) {
 			return sysfs.USBDevice{Serial: "of " + dir}, nil
 		}}
 		entries := usbEntries("1-1", "1-2", "1-3")
-		check := func(scan string, wantTime time.Duration, answers bool) {
+		check := func(scan string, wantTime time.Duration, wantErr error) {
 			t.Helper()
 			start := time.Now()
 			results, err := r.all(t.Context(), entries)
@@ -45,24 +45,59 @@ func TestUSBDeviceThatDoesNotAnswer(t *testing.T) {
 				t.Errorf("%s: took %v; want %v", scan, d, wantTime)
 			}
 			for i, e := range entries {
-				if e.Name == "1-2" && !answers {
-					if !errors.Is(results[i].err, errNoAnswer) {
-						t.Errorf("%s: %s: %+v; want no answer", scan, e.Name, results[i])
+				if e.Name == "1-2" && wantErr != nil {
+					if !errors.Is(results[i].err, wantErr) {
+						t.Errorf("%s: %s: %+v; want %v", scan, e.Name, results[i], wantErr)
 					}
 				} else if results[i].err != nil || results[i].device.Serial != "of "+e.Name {
 					t.Errorf("%s: %s: %+v", scan, e.Name, results[i])
 				}
 			}
 		}
-		check("first", slowAfter, false)
-		check("second", 0, false)
+		check("first", slowAfter, errSlow)
+		check("second", 0, errNoAnswer)
 		if n := reads.Load(); n != 1 {
 			t.Errorf("%d reads hang; want 1", n)
 		}
 		close(hangs)
 		synctest.Wait()
-		check("third", 0, true)
+		check("third", 0, nil)
 	})
+}
+
+// What is known of a device is not read again while it has its number, so that
+// a reset of it keeps nobody waiting; a new number is a new device.
+func TestUSBDeviceIsReadOnceANumber(t *testing.T) {
+	t.Parallel()
+	number, reads := "7", 0
+	r := &slowReader{
+		read: func(string) (sysfs.USBDevice, error) {
+			reads++
+			return sysfs.USBDevice{Serial: "of " + number}, nil
+		},
+		number: func(string) string { return number },
+	}
+	for _, step := range []struct {
+		number    string
+		plugged   bool
+		wantReads int
+	}{{"7", true, 1}, {"7", true, 1}, {"8", true, 2}, {"8", false, 2}, {"8", true, 3}, {"", true, 4}, {"", true, 5}} {
+		number = step.number
+		var entries []sysfs.Entry
+		if step.plugged {
+			entries = usbEntries("1-1")
+		}
+		results, err := r.all(t.Context(), entries)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if step.plugged && results[0].device.Serial != "of "+step.number {
+			t.Errorf("%+v: read %+v", step, results[0])
+		}
+		if reads != step.wantReads {
+			t.Errorf("%+v: %d reads", step, reads)
+		}
+	}
 }
 
 func TestUSBScanEndsWithItsContext(t *testing.T) {

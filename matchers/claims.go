@@ -16,9 +16,11 @@ import (
 // would share the device. A node that a resource offers by itself is taken
 // alone, and the rest of its hardware is free, but hardware is no device of a
 // later resource that would hand over a node that is taken: it gets it whole
-// or not at all. Companions don't count.
+// or not at all. Functions of one IOMMU group that are bound to VFIO are taken
+// together: whoever has one of them reaches the others. Companions don't count.
 type claims struct {
 	hardware map[*device.Hardware]*config.Resource
+	groups   map[string]*config.Resource // IOMMU groups, by number
 	nodes    map[*device.Node]*config.Resource
 	ids      map[string]*config.Resource
 	// lost is what the current resource selected and did not get, by the
@@ -31,6 +33,7 @@ type claims struct {
 func newClaims() *claims {
 	return &claims{
 		hardware: map[*device.Hardware]*config.Resource{},
+		groups:   map[string]*config.Resource{},
 		nodes:    map[*device.Node]*config.Resource{},
 		ids:      map[string]*config.Resource{},
 	}
@@ -44,6 +47,9 @@ func (c *claims) take(r *config.Resource, found []selected) []selected {
 		if first := c.owner(s); first != nil && first != r {
 			c.lost[first] = append(c.lost[first], s)
 			continue
+		}
+		if g := s.vfioGroup(); g != "" {
+			c.groups[g] = r
 		}
 		if s.single {
 			c.nodes[s.picks[0].node] = r
@@ -59,6 +65,9 @@ func (c *claims) take(r *config.Resource, found []selected) []selected {
 func (c *claims) owner(s selected) *config.Resource {
 	if s.hardware != nil {
 		if first := c.hardware[s.hardware]; first != nil {
+			return first
+		}
+		if first := c.groups[s.vfioGroup()]; first != nil {
 			return first
 		}
 	}
@@ -103,12 +112,27 @@ func (c *claims) notes(r *config.Resource) []Note {
 	return notes
 }
 
+// vfioGroup is the number of the IOMMU group that a device reaches through
+// VFIO, "" where it does not.
+func (s selected) vfioGroup() string {
+	if s.group != nil {
+		return s.group.number
+	}
+	return vfioGroup(s.hardware)
+}
+
 // describe names a device for an administrator.
 func (s selected) describe() string {
+	text := ""
 	if s.single {
-		return s.picks[0].node.Path
+		text = s.picks[0].node.Path
+	} else {
+		text = describe(s.hardware)
 	}
-	return describe(s.hardware)
+	if g := s.vfioGroup(); g != "" {
+		text += " of IOMMU group " + g
+	}
+	return text
 }
 
 // describe names hardware for an administrator.

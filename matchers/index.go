@@ -24,6 +24,8 @@ type index struct {
 	// byValue holds the hardware of a bus by what it has for a key such as
 	// "usb.serial"; it is filled in for keys that are asked for.
 	byValue map[string][]valued
+	// groups holds the functions of each IOMMU group, filled in likewise.
+	groups map[string][]*device.Hardware
 	// keys of the nodes of hardware, filled in likewise.
 	keys map[*device.Hardware]map[*device.Node]string
 }

@@ -5,7 +5,7 @@
 //
 // It goes in four steps, a file each: which nodes and hardware the matches of
 // a resource select (selection.go, with one predicate a kind: glob.go, usb.go,
-// pci.go), what of it an earlier resource has taken (claims.go), and what a
+// pci.go, vfio.go), what of it an earlier resource has taken (claims.go), and what a
 // device brings into a container (offer.go, companion.go), with the variables
 // of texts (variables.go). What a match compares and what a variable stands
 // for come from one table a kind, so that they cannot disagree.
@@ -17,6 +17,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/health"
 )
 
 // Options say what of the host a snapshot does not.
@@ -45,6 +46,9 @@ type Result struct {
 type Matched struct {
 	Resource *config.Resource
 	Offers   []device.Offer
+	// Checks are what is to be looked at before an offer without a Problem is
+	// healthy, by its ID; empty where the resource has no health.
+	Checks map[string]health.Check
 }
 
 // Note is something that an administrator should know about the
@@ -69,16 +73,22 @@ func Match(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts O
 		result.Notes = append(result.Notes, ix.directoryNotes(r)...)
 		b := newBuilder(ix, r, forms, opts)
 		found := ix.selectDevices(r)
+		result.Notes = append(result.Notes, ix.vfioNotes(r, found)...)
 		offers := make([]device.Offer, 0, len(found))
+		checks := map[string]health.Check{}
 		for _, s := range taken.take(r, found) {
-			o := b.offer(s)
-			if taken.id(r, s, o.ID) {
-				offers = append(offers, o)
+			o, check := b.offer(s)
+			if !taken.id(r, s, o.ID) {
+				continue
+			}
+			offers = append(offers, o)
+			if r.Health != nil && o.Problem == "" {
+				checks[o.ID] = check
 			}
 		}
 		result.Notes = append(result.Notes, taken.notes(r)...)
 		slices.SortFunc(offers, func(a, b device.Offer) int { return cmp.Compare(a.ID, b.ID) })
-		result.Resources = append(result.Resources, Matched{Resource: r, Offers: offers})
+		result.Resources = append(result.Resources, Matched{Resource: r, Offers: offers, Checks: checks})
 	}
 	return result
 }

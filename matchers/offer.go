@@ -8,6 +8,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/health"
 )
 
 // builder makes the offers of one resource.
@@ -49,8 +50,9 @@ type part struct {
 
 // offer resolves everything about a device that does not depend on the
 // container that asks. What can't be resolved is the offer's problem: it is
-// listed, and the problem says why it can't be handed over.
-func (b *builder) offer(s selected) device.Offer {
+// listed, and the problem says why it can't be handed over. Beside it is what
+// to look at before it may be.
+func (b *builder) offer(s selected) (device.Offer, health.Check) {
 	o := &offering{builder: b, taken: map[string]part{}}
 	id := o.identify(s)
 	o.offer = device.Offer{
@@ -64,6 +66,9 @@ func (b *builder) offer(s selected) device.Offer {
 	for _, p := range s.picks {
 		o.addNode(p)
 	}
+	if s.group != nil {
+		o.addVFIO()
+	}
 	for i := range b.r.With {
 		o.addCompanion(&b.r.With[i])
 	}
@@ -72,8 +77,9 @@ func (b *builder) offer(s selected) device.Offer {
 	}
 	o.offer.Env = o.entries("container.env", b.r.Container.Env)
 	o.offer.Annotations = o.entries("container.annotations", b.r.Container.Annotations)
+	check := o.check()
 	o.offer.Problem = strings.Join(o.problems, "; ")
-	return o.offer
+	return o.offer, check
 }
 
 func (o *offering) problem(format string, args ...any) {
@@ -135,8 +141,17 @@ func (o *offering) addNode(p pick) {
 	}
 	if o.take(at, part{p.node.Path, p.node}) {
 		o.paths = append(o.paths, at)
-		o.offer.Nodes = append(o.offer.Nodes, offered(p.node, o.ix.key(p.node), at, permissions))
+		o.offer.Nodes = append(o.offer.Nodes, offered(p.node, o.key(p.node), at, permissions))
 	}
+}
+
+// key names a node within its device. A device of several functions of an
+// IOMMU group has nodes whose keys within their own hardware are the same.
+func (o *offering) key(n *device.Node) string {
+	if n.Hardware == o.s.hardware || isGroupNode(n) {
+		return o.ix.key(n)
+	}
+	return device.NodeID(n, o.forms.Of(n.Hardware))
 }
 
 // inContainer is where something goes in the container: its path on the host

@@ -54,8 +54,11 @@ func (p *predicate) wholeHolds(h *device.Hardware) bool {
 }
 
 // holds reports whether the match selects a node.
-func (p *predicate) holds(ix *index, n *device.Node) bool {
-	if p.match.NamesHardware() && (n.Hardware == nil || !p.hardwareHolds(n.Hardware)) {
+func (p *predicate) holds(ix *index, n *device.Node) bool { return p.holdsOf(ix, n, n.Hardware) }
+
+// holdsOf does so for a node that is taken as one of h.
+func (p *predicate) holdsOf(ix *index, n *device.Node, h *device.Hardware) bool {
+	if p.match.NamesHardware() && (h == nil || !p.hardwareHolds(h)) {
 		return false
 	}
 	return p.nodeHolds(ix, n)
@@ -64,6 +67,9 @@ func (p *predicate) holds(ix *index, n *device.Node) bool {
 // nodeHolds is the part of holds that looks at the node, not its hardware.
 func (p *predicate) nodeHolds(ix *index, n *device.Node) bool {
 	if n.Hardware != nil && !p.interfaceHolds(n.Hardware, n) {
+		return false
+	}
+	if p.match.VFIO && !isGroupNode(n) && !isFunctionNode(n) {
 		return false
 	}
 	return p.match.Glob.Empty() || ix.globHolds(p.match.Glob, n)

@@ -14,7 +14,10 @@ import (
 type pick struct {
 	node  *device.Node
 	match *config.Match
-	rank  int // of its hardware
+	// hardware whose device the node is part of: its own, but for nodes of an
+	// IOMMU group.
+	hardware *device.Hardware
+	rank     int // of the hardware
 }
 
 // selected is what a resource makes one device of: hardware, which is nil for
@@ -22,6 +25,7 @@ type pick struct {
 // and there is one node.
 type selected struct {
 	hardware *device.Hardware
+	group    *group // nil but for vfio = true
 	single   bool
 	picks    []pick
 	rank     int // of the hardware
@@ -35,6 +39,8 @@ type selection struct {
 	seen              map[*device.Node]bool
 	// whole is the hardware that is a device even without a node.
 	whole map[*device.Hardware]bool
+	// groups that matches with vfio = true select, by number.
+	groups map[string]*group
 }
 
 // selectDevices finds the devices of a resource, whoever else selects them,
@@ -48,26 +54,27 @@ func (ix *index) selectDevices(r *config.Resource) []selected {
 	s := &selection{
 		ix:      ix,
 		matches: predicates(r.Match), excludes: predicates(r.Exclude),
-		seen: map[*device.Node]bool{}, whole: map[*device.Hardware]bool{},
+		seen: map[*device.Node]bool{}, whole: map[*device.Hardware]bool{}, groups: map[string]*group{},
 	}
 	for i := range s.matches {
 		s.add(&s.matches[i])
 	}
 	s.exclude()
+	s.unite()
 
 	slices.SortFunc(s.picks, byPlace)
 	var found []selected
 	for rest := s.picks; len(rest) > 0; {
 		first, n := rest[0], 1
-		for n < len(rest) && first.node.Hardware != nil && rest[n].node.Hardware == first.node.Hardware {
+		for n < len(rest) && first.hardware != nil && rest[n].hardware == first.hardware {
 			n++
 		}
 		picks := rest[:n:n]
 		rest = rest[n:]
-		switch h := first.node.Hardware; {
+		switch h := first.hardware; {
 		case h != nil && !s.complete(picks):
 		case h != nil && r.Each != config.EachNode:
-			found = append(found, selected{hardware: h, picks: picks, rank: first.rank})
+			found = append(found, selected{hardware: h, group: s.groupOf(h), picks: picks, rank: first.rank})
 		default:
 			for i := range picks {
 				found = append(found, selected{hardware: h, single: true, picks: picks[i : i+1 : i+1], rank: first.rank})
@@ -85,6 +92,10 @@ func (ix *index) selectDevices(r *config.Resource) []selected {
 
 // add selects what one match does.
 func (s *selection) add(p *predicate) {
+	if p.match.VFIO {
+		s.addVFIO(p)
+		return
+	}
 	if !p.match.NamesHardware() {
 		for _, n := range s.ix.glob(p.match.Glob) {
 			s.pick(n, p.match)
@@ -99,6 +110,10 @@ func (s *selection) add(p *predicate) {
 			s.whole[h] = true
 		}
 		for _, n := range h.Nodes {
+			// The node of an IOMMU group is that of its other functions too.
+			if isGroupNode(n) && p.match.Glob.Empty() {
+				continue
+			}
 			if p.nodeHolds(s.ix, n) {
 				s.pick(n, p.match)
 			}
@@ -109,7 +124,7 @@ func (s *selection) add(p *predicate) {
 func (s *selection) pick(n *device.Node, m *config.Match) {
 	if !s.seen[n] {
 		s.seen[n] = true
-		s.picks = append(s.picks, pick{node: n, match: m, rank: s.ix.rank[n.Hardware]})
+		s.picks = append(s.picks, pick{node: n, match: m, hardware: n.Hardware, rank: s.ix.rank[n.Hardware]})
 	}
 }
 
@@ -118,6 +133,9 @@ func (s *selection) pick(n *device.Node, m *config.Match) {
 func (s *selection) exclude() {
 	s.picks = slices.DeleteFunc(s.picks, func(p pick) bool {
 		delete(s.whole, p.node.Hardware)
+		if p.match.VFIO {
+			return false
+		}
 		return slices.ContainsFunc(s.excludes, func(e predicate) bool { return e.holds(s.ix, p.node) })
 	})
 	maps.DeleteFunc(s.whole, func(h *device.Hardware, _ bool) bool {

@@ -169,6 +169,11 @@ func (c *scope) ofHardware(name string, picks []pick) (values []string, reason s
 		return []string{usbValue(h, key)}, describe(h) + " has no " + noun(key)
 	case bus == "pci" && function(h) == nil:
 		return nil, describe(h) + " is not on a PCI bus"
+	case bus == "pci" && c.s.group != nil:
+		for _, f := range c.s.group.functions {
+			values = append(values, pciValue(f, key))
+		}
+		return values, describe(h) + " has no " + noun(key)
 	case bus == "pci":
 		return []string{pciValue(h, key)}, describe(function(h)) + " has no " + noun(key)
 	}

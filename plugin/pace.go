@@ -16,6 +16,8 @@ const (
 	retryFast = time.Millisecond
 	retryMin  = 10 * time.Millisecond
 	retryMax  = 5 * time.Second
+	// retryAbandoned is the pause after a Register call without an answer.
+	retryAbandoned = 100 * time.Millisecond
 	// steady is how long a registration must live to count as a good one.
 	steady = 10 * time.Second
 )
@@ -37,6 +39,9 @@ func (p *pace) next(r result, age time.Duration) time.Duration {
 	}
 	p.tries++
 	if p.tries == 1 {
+		if r.abandoned {
+			return retryAbandoned
+		}
 		return retryFast
 	}
 	d := retryMax

@@ -115,6 +115,10 @@ type result struct {
 	generation uint64
 	// socket is the name of the own socket.
 	socket string
+	// abandoned: the Register call was not answered when it ended. The kubelet
+	// may be about to undo it still, by the name of the resource, and with it
+	// whatever has that name by then.
+	abandoned bool
 	// lived is how long the registration did.
 	lived time.Duration
 }
@@ -159,7 +163,7 @@ func (p *Plugin) once(ctx context.Context, last result) (r result) {
 	answered, announced := false, false
 	defer func() {
 		cancel()
-		if !answered {
+		if r.abandoned = !answered; r.abandoned {
 			<-answer
 		}
 		r.lived = time.Since(began)

@@ -62,6 +62,9 @@ func (fs FS) PCIFunction(dir string) (PCIFunction, error) {
 	return f, errors.Join(append(errs, err)...)
 }
 
+// PCIModalias returns the attribute that ghw takes the identifiers from.
+func (fs FS) PCIModalias(dir string) (string, error) { return fs.attr(dir, "modalias") }
+
 // PhysFn returns the address of the physical function of a virtual one, and
 // "" for everything else.
 func (fs FS) PhysFn(dir string) (string, error) { return fs.linkBase(dir, "physfn") }

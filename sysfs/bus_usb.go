@@ -70,6 +70,16 @@ func (fs FS) USBDevice(dir string) (USBDevice, error) {
 	return d, err
 }
 
+// USBNumber returns the device number of a device on its bus, which the kernel
+// counts up at each enumeration; empty where it can't be read.
+func (fs FS) USBNumber(dir string) string {
+	number, err := fs.attr(dir, "devnum")
+	if err != nil {
+		return ""
+	}
+	return number
+}
+
 // USBInterface is what the attributes of a USB interface say.
 type USBInterface struct {
 	Number int    // bInterfaceNumber

@@ -27,7 +27,7 @@ type Uevent struct {
 // lock for it, so it is not for every device of every scan.
 func (fs FS) Uevent(dir string) (Uevent, error) {
 	var buf [maxAttr]byte
-	n, err := read(fs.abs(dir)+"/uevent", buf[:])
+	n, err := fs.read(dir, "uevent", buf[:])
 	if err != nil {
 		return Uevent{}, err
 	}

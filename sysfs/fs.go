@@ -25,9 +25,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FS is the root of a sysfs tree: "/sys", or where the host's is mounted, or
+// FS reads one sysfs tree.
+type FS struct {
+	root  string
+	trace *tracer // nil: nothing is kept
+}
+
+// New returns the tree below root: "/sys", or where the host's is mounted, or
 // where a recorded one lies.
-type FS string
+func New(root string) FS { return FS{root: root} }
+
+// Root returns the directory of the tree.
+func (fs FS) Root() string { return fs.root }
 
 // maxAttr is how much of an attribute is read, in bytes. The kernel gives a
 // text attribute one page (Documentation/filesystems/sysfs.rst).
@@ -44,13 +53,14 @@ type Entry struct {
 // host without devices from a root that is not there or not mounted.
 func (fs FS) Check() error {
 	for _, dir := range []string{"devices", "dev"} {
-		fi, err := os.Stat(string(fs) + "/" + dir)
+		fi, err := os.Stat(fs.abs(dir))
 		if err != nil {
-			return fmt.Errorf("%q is not a sysfs tree: %w", string(fs), err)
+			return fmt.Errorf("%q is not a sysfs tree: %w", fs.root, err)
 		}
 		if !fi.IsDir() {
-			return fmt.Errorf("%q is not a sysfs tree: %q is not a directory", string(fs), dir)
+			return fmt.Errorf("%q is not a sysfs tree: %q is not a directory", fs.root, dir)
 		}
+		fs.trace.dir(dir)
 	}
 	return nil
 }
@@ -58,7 +68,11 @@ func (fs FS) Check() error {
 // Exists reports whether the directory dir is there.
 func (fs FS) Exists(dir string) bool {
 	var st unix.Stat_t
-	return retry(func() error { return unix.Lstat(fs.abs(dir), &st) }) == nil
+	if retry(func() error { return unix.Lstat(fs.abs(dir), &st) }) != nil {
+		return false
+	}
+	fs.trace.dir(dir)
+	return true
 }
 
 // Gone reports whether err says that the device went away while it was read:
@@ -71,14 +85,14 @@ func Gone(err error) bool {
 // errGone is how a reader says that what it reads is no longer there.
 const errGone = unix.ENODEV
 
-func (fs FS) abs(rel string) string { return string(fs) + "/" + rel }
+func (fs FS) abs(rel string) string { return fs.root + "/" + rel }
 
 // attr reads one attribute and returns it without its newline and without
 // control characters; absent is "". Errors are those of the kernel, with the
 // name of the attribute.
 func (fs FS) attr(dir, name string) (string, error) {
 	var buf [maxAttr]byte
-	n, err := read(string(fs)+"/"+dir+"/"+name, buf[:])
+	n, err := fs.read(dir, name, buf[:])
 	if err == unix.ENOENT || err == unix.ENOTDIR {
 		return "", nil
 	}
@@ -105,13 +119,14 @@ func (fs FS) number(dir, name string) (int, error) {
 // which is how sysfs names drivers, subsystems and groups; absent is "".
 func (fs FS) linkBase(dir, name string) (string, error) {
 	var buf [unix.PathMax]byte
-	n, err := readlink(string(fs)+"/"+dir+"/"+name, buf[:])
+	n, err := readlink(fs.root+"/"+dir+"/"+name, buf[:])
 	if err == unix.ENOENT || err == unix.ENOTDIR || err == unix.EINVAL {
 		return "", nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", name, err)
 	}
+	fs.trace.link(dir, name, buf[:n])
 	return string(buf[bytes.LastIndexByte(buf[:n], '/')+1 : n]), nil
 }
 
@@ -153,7 +168,7 @@ func (fs FS) names(dir string) ([]string, error) {
 // device returns the device directory that the link dir/name leads to.
 func (fs FS) device(dir, name string) (string, error) {
 	var buf [unix.PathMax]byte
-	n, err := readlink(string(fs)+"/"+dir+"/"+name, buf[:])
+	n, err := readlink(fs.root+"/"+dir+"/"+name, buf[:])
 	if err != nil {
 		return "", fmt.Errorf("%s/%s: %w", dir, name, err)
 	}
@@ -167,6 +182,7 @@ func (fs FS) device(dir, name string) (string, error) {
 	if strings.Contains(p, "/.") {
 		p = path.Clean(p)
 	}
+	fs.trace.link(dir, name, buf[:n])
 	return p, nil
 }
 
@@ -181,10 +197,11 @@ func readlink(name string, buf []byte) (n int, err error) {
 // read reads the start of a file with three system calls. os.ReadFile makes
 // twice as many, and a scan reads some thousand attributes. One read is
 // enough: the kernel formats a text attribute as a whole.
-func read(name string, buf []byte) (int, error) {
+func (fs FS) read(dir, name string, buf []byte) (int, error) {
 	var fd, n int
+	file := fs.root + "/" + dir + "/" + name
 	err := retry(func() (err error) {
-		fd, err = unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+		fd, err = unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 		return err
 	})
 	if err != nil {
@@ -195,7 +212,11 @@ func read(name string, buf []byte) (int, error) {
 		n, err = unix.Read(fd, buf)
 		return err
 	})
-	return n, err
+	if err != nil {
+		return 0, err
+	}
+	fs.trace.attr(dir, name, buf[:n])
+	return n, nil
 }
 
 func retry(call func() error) error {

@@ -34,7 +34,7 @@ func tree(t *testing.T, files map[string]string) FS {
 			t.Fatal(err)
 		}
 	}
-	return FS(root)
+	return New(root)
 }
 
 func TestAttrIsSafeToPrint(t *testing.T) {
@@ -97,7 +97,7 @@ func TestCheck(t *testing.T) {
 		t.Error(err)
 	}
 	for name, sys := range map[string]FS{
-		"missing":      FS(t.TempDir()) + "/nothing",
+		"missing":      New(t.TempDir() + "/nothing"),
 		"empty":        tree(t, nil),
 		"not a sysfs":  tree(t, map[string]string{"devices": "dir"}),
 		"a plain file": tree(t, map[string]string{"devices": "x", "dev": "dir"}),
@@ -232,12 +232,18 @@ func TestUevent(t *testing.T) {
 
 func TestIndexAttributes(t *testing.T) {
 	t.Parallel()
-	sys := tree(t, map[string]string{"devices/p/port_number": "3\n", "devices/v/index": "1\n"})
+	sys := tree(t, map[string]string{"devices/p/port_number": "3\n", "devices/v/index": "1\n", "devices/c/ata7/ata_port/ata7/port_no": "2\n"})
 	if n, err := sys.PortNumber("devices/p"); n != 3 || err != nil {
 		t.Errorf("PortNumber = %d, %v", n, err)
 	}
 	if n, err := sys.VideoIndex("devices/v"); n != 1 || err != nil {
 		t.Errorf("VideoIndex = %d, %v", n, err)
+	}
+	if n, err := sys.ATAPort("devices/c/ata7"); n != 2 || err != nil {
+		t.Errorf("ATAPort = %d, %v", n, err)
+	}
+	if n, err := sys.ATAPort("devices/c/ata8"); n != -1 || err != nil {
+		t.Errorf("ATAPort of nothing = %d, %v", n, err)
 	}
 }
 

@@ -230,7 +230,7 @@ func TestStartRemovesSocketsOnly(t *testing.T) {
 
 func TestRegisterErrors(t *testing.T) {
 	t.Parallel()
-	k := start(t, func(o *Options) { o.DialTimeout = 20 * time.Millisecond })
+	k := start(t, func(o *Options) { o.DialTimeout = time.Second })
 	p := serve(t, k.dir, "a.sock", "1")
 	ok := func() *v1beta1.RegisterRequest {
 		return &v1beta1.RegisterRequest{Version: v1beta1.Version, ResourceName: gpu, Endpoint: p.name}

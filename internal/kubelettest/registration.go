@@ -125,19 +125,16 @@ func (p *process) run(c *client) {
 		})
 	})
 	p.log.Debug("stream ended", "resource", c.resource, "socket", c.socket, "error", err)
-	var victim *client
 	p.update(func() {
-		if victim = p.find(c); victim != nil {
-			p.leave(victim)
+		victim := p.find(c)
+		if victim == nil {
+			// The kubelet never closes the connection of a client that it
+			// has lost track of.
+			return
 		}
-	})
-	// The kubelet never closes the connection of a client that it lost track of.
-	if victim == nil {
-		return
-	}
-	victim.close()
-	p.update(func() {
+		p.leave(victim)
 		delete(p.open, victim)
+		victim.close()
 		if p.process == p {
 			p.resources[c.resource].disconnect(victim, p.opts.Keying)
 		}

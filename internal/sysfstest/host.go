@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/inventory"
+	"github.com/generic-dp/generic-dp/machine"
 )
 
 // HostOptions say how a Host is made.
@@ -51,8 +52,8 @@ func NewHost(t testing.TB, o HostOptions) *Host {
 	if o.Dir == "" {
 		o.Dir = t.TempDir()
 	}
-	h := &Host{Tree: Tree{o.Dir}, t: t, real: o.RealNodes, made: make(map[string][]string), devnum: make(map[int]int)}
-	if err := Unpack(h.Root, nil); err != nil {
+	h := &Host{Tree: Tree{Root: o.Dir}, t: t, real: o.RealNodes, made: make(map[string][]string), devnum: make(map[int]int)}
+	if err := machine.Unpack(h.Root, []byte("-- sys/devices/ --\n")); err != nil {
 		t.Fatal(err)
 	}
 	if h.real {

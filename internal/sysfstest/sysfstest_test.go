@@ -1,11 +1,8 @@
 package sysfstest_test
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,11 +11,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
 	"github.com/generic-dp/generic-dp/inventory"
 )
-
-// recordTo makes a new machine of testdata/machines:
-//
-//	go test ./internal/sysfstest -run TestRecordThisHost -record NAME.txtar
-var recordTo = flag.String("record", "", "write this host's archive to `file`")
 
 func scan(t *testing.T, tree sysfstest.Tree) *device.Snapshot {
 	t.Helper()
@@ -30,56 +22,6 @@ func scan(t *testing.T, tree sysfstest.Tree) *device.Snapshot {
 		t.Errorf("problem: %s: %s", p.Subject, p.Reason)
 	}
 	return snap
-}
-
-func TestRecordThisHost(t *testing.T) {
-	t.Parallel()
-	archive, err := sysfstest.Record(t.Context(), inventory.Options{}, "A host.\nRecorded.\n\n")
-	if err != nil {
-		t.Skipf("this host can't be scanned: %v", err)
-	}
-	if *recordTo != "" {
-		if err := os.WriteFile(*recordTo, archive, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	tree := sysfstest.Tree{Root: t.TempDir()}
-	if err := sysfstest.Unpack(tree.Root, archive); err != nil {
-		t.Fatal(err)
-	}
-	// The host's other devices may change meanwhile.
-	real := scan(t, sysfstest.Tree{Root: "/"})
-	for _, snap := range []*device.Snapshot{real, scan(t, tree)} {
-		if !slices.ContainsFunc(snap.Nodes, func(n *device.Node) bool { return n.Path == "/dev/null" && n.Major == 1 && n.Minor == 3 }) {
-			t.Error("no /dev/null")
-		}
-	}
-}
-
-func TestUnpackRefuses(t *testing.T) {
-	t.Parallel()
-	outside := t.TempDir()
-	for _, c := range []struct{ name, archive, want string }{
-		{"a path that leads out", "-- dev/../../x --\n", "not a path below sys or dev"},
-		{"an absolute path", "-- /dev/x --\n", "not a path below sys or dev"},
-		{"another tree", "-- etc/passwd --\n", "not a path below sys or dev"},
-		{"a link out of sys", "-- sys/a -> ../../etc --\n", "leads out of sys"},
-		{"an absolute link in sys", "-- sys/a -> /etc --\n", "leads out of sys"},
-		{"a node without a number", "-- dev/null --\nchar\n", "is not a node"},
-		{"the same file twice", "-- sys/a --\n1\n-- sys/a --\n2\n", "is there twice"},
-		{"a file behind a link that leads out", "-- dev/out -> " + outside + " --\n-- dev/out/x --\nchar 1:3\n", "escapes"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			err := sysfstest.Unpack(t.TempDir(), []byte(c.archive))
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("err = %v; want %q", err, c.want)
-			}
-			if _, err := os.Lstat(filepath.Join(outside, "x")); err == nil {
-				t.Error("it was written all the same")
-			}
-		})
-	}
 }
 
 // What is removed leaves nothing behind, neither links nor directories.

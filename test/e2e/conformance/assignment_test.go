@@ -204,7 +204,7 @@ func TestPreferredAllocationIsHonoured(t *testing.T) {
 				n.AddPCI(aCard(bus, i%2))
 			}
 			n.serve(accelerators + c.config)
-			n.WaitAll(card, 4)
+			n.waitAll(card, 4)
 			for range 5 {
 				var held [][]string
 				var pods []*v1.Pod

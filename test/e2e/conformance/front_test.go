@@ -81,21 +81,20 @@ type relay struct {
 	plugin api.DevicePluginClient
 	// listed is called with each list before the kubelet gets it.
 	listed func(*api.ListAndWatchResponse)
-	// allocated is called with the program's answer before the kubelet gets it.
-	allocated func()
+	// asked is called before Allocate reaches the program, answered before its
+	// answer reaches the kubelet.
+	asked, answered func()
 }
 
 // newRelay has every registration go through a relay.
-func newRelay(t testing.TB, listed func(*api.ListAndWatchResponse), allocated func()) {
+func newRelay(t testing.TB, line relay) {
 	t.Helper()
 	var made atomic.Int32
 	newFront(t, func(f *front, ctx context.Context, r *api.RegisterRequest) error {
 		server := grpc.NewServer()
-		api.RegisterDevicePluginServer(server, &relay{
-			plugin:    api.NewDevicePluginClient(connect(t, filepath.Join(devicemanager.Dir, r.Endpoint))),
-			listed:    listed,
-			allocated: allocated,
-		})
+		own := line
+		own.plugin = api.NewDevicePluginClient(connect(t, filepath.Join(devicemanager.Dir, r.Endpoint)))
+		api.RegisterDevicePluginServer(server, &own)
 		socket := fmt.Sprintf("relay-%d.sock", made.Add(1))
 		listen(t, server, devicemanager.Dir+socket)
 		return f.pass(ctx, &api.RegisterRequest{Version: r.Version, ResourceName: r.ResourceName, Endpoint: socket})
@@ -130,9 +129,12 @@ func (r *relay) GetPreferredAllocation(ctx context.Context, req *api.PreferredAl
 }
 
 func (r *relay) Allocate(ctx context.Context, req *api.AllocateRequest) (*api.AllocateResponse, error) {
+	if r.asked != nil {
+		r.asked()
+	}
 	resp, err := r.plugin.Allocate(ctx, req)
-	if r.allocated != nil {
-		r.allocated()
+	if r.answered != nil {
+		r.answered()
 	}
 	return resp, err
 }

@@ -12,8 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -31,8 +31,12 @@ const limit = devicemanager.Limit
 // are listed at once.
 const port = "example.com/port"
 
-const ports = `
-domain = "example.com"
+const domain = `domain = "example.com"
+`
+
+const ports = domain + onlyPorts
+
+const onlyPorts = `
 [[resource]]
 name = "port"
 match.glob = "/dev/port*"
@@ -41,14 +45,18 @@ match.glob = "/dev/port*"
 // stick is the resource of sticks, USB serial adapters.
 const stick = "example.com/stick"
 
-const sticks = `
-domain = "example.com"
+const sticks = domain + onlySticks
+
+const onlySticks = `
 [[resource]]
 name = "stick"
 match = { usb = { id = "10c4:ea60" }, glob = "/dev/ttyUSB*" }
 container.path = "/dev/stick"
 container.env.STICK_SERIAL = "${usb.serial}"
 `
+
+// both has both resources.
+const both = domain + onlyPorts + onlySticks
 
 // aStick is a stick with a serial number that its ID is made of.
 func aStick(usbPort, serial, tty string) fixture.Stick {
@@ -125,6 +133,39 @@ func (n *node) handed(pod *v1.Pod) string {
 	return fmt.Sprint("devices ", o.Devices, " mounts ", o.Mounts, " env ", o.Envs, " annotations ", o.Annotations, " cdi ", o.CDIDevices)
 }
 
+// stop ends the program as an upgrade does. It writes down what it has listed, which
+// a program that is killed may not have come to.
+func stop(t testing.TB, p *product.Plugin) {
+	t.Helper()
+	if code := p.Stop(t); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+}
+
+// freeze stops the program from running, until SIGCONT. Its threads stop one by
+// one.
+func freeze(t testing.TB, p *product.Plugin) {
+	t.Helper()
+	p.Signal(t, syscall.SIGSTOP)
+	eventually(t, "threads that stand still", func() error {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.Pid()))
+		if err != nil || len(threads) == 0 {
+			return fmt.Errorf("no threads: %v", err)
+		}
+		for _, thread := range threads {
+			stat, err := os.ReadFile(thread)
+			if err != nil {
+				return err
+			}
+			// "7 (name) T ...", and the name may hold anything.
+			if rest := string(stat[strings.LastIndexByte(string(stat), ')'):]); !strings.HasPrefix(rest, ") T") {
+				return fmt.Errorf("%s", stat)
+			}
+		}
+		return nil
+	})
+}
+
 // sockets lists the program's sockets in the kubelet's directory.
 func sockets(t testing.TB) []string {
 	t.Helper()
@@ -179,75 +220,6 @@ func specOf(t testing.TB, p *product.Plugin) map[string]string {
 		}
 	}
 	return found
-}
-
-// took waits until check holds and returns the time since began. It looks often,
-// for times of a millisecond.
-func took(t testing.TB, began time.Time, what string, check func() bool) time.Duration {
-	t.Helper()
-	tick := time.NewTicker(100 * time.Microsecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(limit); !check(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v", what, limit)
-		}
-	}
-	return time.Since(began)
-}
-
-// tookCount is took for a count. Before it fails it says what the count is.
-func (n *node) tookCount(began time.Time, resource string, want devicemanager.Count) time.Duration {
-	n.t.Helper()
-	return took(n.t, began, "count of "+resource, func() bool { return n.Count(resource) == want })
-}
-
-// seen collects the counts that a resource goes through until it is stopped.
-type seen struct {
-	quit, done chan struct{}
-	counts     []devicemanager.Count // each time that it changed
-	apart      time.Duration         // how long it was not what it was at first
-}
-
-// watch begins to collect. The kubelet must not be restarted meanwhile.
-func (n *node) watch(resource string) *seen {
-	s := &seen{quit: make(chan struct{}), done: make(chan struct{}), counts: []devicemanager.Count{n.Count(resource)}}
-	go func() {
-		defer close(s.done)
-		tick := time.NewTicker(100 * time.Microsecond)
-		defer tick.Stop()
-		for last := time.Now(); ; {
-			now, c := time.Now(), n.Count(resource)
-			if c != s.counts[0] {
-				s.apart += now.Sub(last)
-			}
-			if last = now; c != s.counts[len(s.counts)-1] {
-				s.counts = append(s.counts, c)
-			}
-			select {
-			case <-s.quit:
-				return
-			case <-tick.C:
-			}
-		}
-	}()
-	return s
-}
-
-// stop ends the collection and returns what came by.
-func (s *seen) stop() []devicemanager.Count {
-	close(s.quit)
-	<-s.done
-	return s.counts
-}
-
-// figures describes durations by their median, their 99th percentile and the
-// largest.
-func figures(d []time.Duration) string {
-	sorted := slices.Sorted(slices.Values(d))
-	at := func(q float64) time.Duration {
-		return sorted[int(q*float64(len(sorted)-1)+0.5)].Round(10 * time.Microsecond)
-	}
-	return fmt.Sprintf("n %d, p50 %v, p99 %v, max %v", len(sorted), at(0.5), at(0.99), at(1))
 }
 
 // eventually waits for a condition in the usual way.

@@ -17,6 +17,7 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/generic-dp/generic-dp/test/e2e/devicemanager"
+	"github.com/generic-dp/generic-dp/test/e2e/product"
 	"github.com/generic-dp/generic-dp/test/e2e/sample"
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
@@ -108,7 +109,7 @@ func TestSocketRemovedBeforeTheKubeletDialsIsReplaced(t *testing.T) {
 		t.Errorf("the program has waited for the kubelet to give up")
 	}
 	n.admit(devicemanager.Pod("one", port, 1))
-	p.Stop(t)
+	stop(t, p)
 	n.WaitCount(t, port, count(1, 0)) // the kubelet follows this stream still
 }
 
@@ -201,16 +202,20 @@ func TestKubeletThatDiesWhileItRegistersIsRegisteredWithAnew(t *testing.T) {
 func TestStreamThatTheKubeletEndsIsRegisteredAnew(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0", "port1")
+	var p *product.Plugin
+	var s *seen
 	t.Run("other plugin", func(t *testing.T) {
 		other := &sample.Plugin{Resource: port, IDs: []string{"other"}}
 		other.Start(t, devicemanager.Dir)
 		n.WaitCount(t, port, count(1, 1))
-		n.serve(ports)
+		p = n.serve(ports)
 		n.WaitCount(t, port, count(2, 2))
+		s = n.watch(port)
 	})
-	began := time.Now()
+	p.WaitLog(t, limit, "stream_ended")
 	n.WaitCount(t, port, count(2, 2))
-	t.Logf("end of the other plugin to allocatable: %v", n.tookCount(began, port, count(2, 2)).Round(10*time.Microsecond))
+	s.stop()
+	t.Logf("without the resource for %v", s.apart.Round(10*time.Microsecond))
 	n.admit(devicemanager.Pod("two", port, 2))
 }
 
@@ -251,7 +256,7 @@ func TestFrozenProgramCatchesUp(t *testing.T) {
 	n.Mknod("port0", "port1")
 	p := n.serve(ports)
 	n.WaitCount(t, port, count(2, 2))
-	p.Signal(t, syscall.SIGSTOP)
+	freeze(t, p)
 	n.Restart(t)
 	n.WaitCount(t, port, count(0, 0))
 	n.Rm("port1")
@@ -267,7 +272,7 @@ func TestAllocateOfAFrozenProgramIsAnsweredLater(t *testing.T) {
 	n.Mknod("port0")
 	p := n.serve(ports)
 	n.WaitCount(t, port, count(1, 1))
-	p.Signal(t, syscall.SIGSTOP)
+	freeze(t, p)
 	pod, admitted := devicemanager.Pod("patient", port, 1), make(chan error, 1)
 	go func() { admitted <- n.Admit(pod) }()
 	wait.Holds(t, 100*time.Millisecond, "admission", func() error {

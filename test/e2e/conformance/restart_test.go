@@ -3,7 +3,6 @@ package conformance_test
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -29,9 +28,7 @@ func TestAssignmentSurvivesRestarts(t *testing.T) {
 		{"plugin stopped while the kubelet is down", []func(*testing.T, *node, *product.Plugin){
 			func(t *testing.T, n *node, p *product.Plugin) {
 				n.Stop(t)
-				if code := p.Stop(t); code != 0 {
-					t.Errorf("exit code %d", code)
-				}
+				stop(t, p)
 				p.Restart(t)
 				n.Restart(t)
 			},
@@ -84,9 +81,7 @@ func TestStoppedPluginLeavesCapacityWithoutAllocatable(t *testing.T) {
 	p := n.serve(ports)
 	n.WaitCount(t, port, count(2, 2))
 	pod := n.admit(devicemanager.Pod("done", port, 1))
-	if code := p.Stop(t); code != 0 {
-		t.Errorf("exit code %d, want 0", code)
-	}
+	stop(t, p)
 	n.WaitCount(t, port, count(2, 0))
 	n.refuse(devicemanager.Pod("late", port, 1), "no healthy devices present")
 	n.Remove(pod)
@@ -104,7 +99,7 @@ func TestRebootedNodeReadmitsPodsOnceThePluginIsThere(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port1")
 	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
-	p := n.serve(ports + strings.TrimPrefix(sticks, "\ndomain = \"example.com\"\n"))
+	p := n.serve(both)
 	n.WaitCount(t, port, count(1, 1))
 	n.WaitCount(t, stick, count(1, 1))
 	early, late := n.admit(devicemanager.Pod("early", port, 1)), n.admit(devicemanager.Pod("late", stick, 1))
@@ -195,9 +190,7 @@ func TestTerminationRemovesSocketsAndKeepsLinksAndSpecs(t *testing.T) {
 	if len(sockets(t)) != 2 {
 		t.Errorf("sockets of two resources: %v", sockets(t))
 	}
-	if code := p.Stop(t); code != 0 {
-		t.Errorf("exit code %d, want 0", code)
-	}
+	stop(t, p)
 	n.WaitCount(t, stick, count(1, 0))
 	n.WaitCount(t, card, count(1, 0))
 	if left := sockets(t); len(left) != 0 {

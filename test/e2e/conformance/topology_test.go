@@ -46,8 +46,8 @@ func hardware(held [][]string) []string {
 	return slices.Compact(found)
 }
 
-// WaitAll waits until a resource has at least devices slots and all are free.
-func (n *node) WaitAll(resource string, devices int64) {
+// waitAll waits until a resource has at least devices slots and all are free.
+func (n *node) waitAll(resource string, devices int64) {
 	n.t.Helper()
 	eventually(n.t, "all of "+resource, func() error {
 		if c := n.Count(resource); c.Capacity < devices || c.Allocatable != c.Capacity {

@@ -3,13 +3,13 @@ package node_test
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
+	"github.com/generic-dp/generic-dp/test/e2e/fixture"
 )
 
 // TestCount has as many containers hold a device as it has slots, and refuses the
@@ -18,7 +18,7 @@ func TestCount(t *testing.T) {
 	t.Parallel()
 	const resource = "example.com/fuse"
 	n := newNode(t)
-	n.node(t, "fuse", number{10, 229})
+	fuse := n.mknod(t, "fuse", 100)
 	n.serve(t, `
 [[resource]]
 name = "fuse"
@@ -29,7 +29,7 @@ match.glob = "/dev/fuse"
 	first := n.run(t, bed.Workload("first", resource, 1))
 	second := n.run(t, bed.Workload("second", resource, 1))
 	for _, p := range []*bed.Pod{first, second} {
-		wantNode(t, p.Report(t, "main"), "/dev/fuse", number{10, 229})
+		wantNode(t, p.Report(t, "main"), "/dev/fuse", fuse)
 	}
 	held := n.held(t, resource)
 	if len(held) != 2 || held["fuse"] == "" || held["fuse::1"] == "" {
@@ -39,7 +39,7 @@ match.glob = "/dev/fuse"
 
 	first.Delete(t)
 	fourth := n.run(t, bed.Workload("fourth", resource, 1))
-	wantNode(t, fourth.Report(t, "main"), "/dev/fuse", number{10, 229})
+	wantNode(t, fourth.Report(t, "main"), "/dev/fuse", fuse)
 }
 
 // TestNUMA sees the NUMA nodes of devices in the kubelet's PodResources API: none
@@ -47,10 +47,10 @@ match.glob = "/dev/fuse"
 func TestNUMA(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	want := map[string][]int64{
-		n.card(t, "0000:3b:00.0", 0, map[string]number{"accel/accel0": {261, 0}}):  {0},
-		n.card(t, "0000:af:00.0", 1, map[string]number{"accel/accel1": {261, 1}}):  {1},
-		n.card(t, "0000:00:1f.0", -1, map[string]number{"accel/accel2": {261, 2}}): nil,
+	want := map[string][]int64{"0000:3b:00.0": {0}, "0000:af:00.0": {1}, "0000:1f:00.0": nil}
+	for i, card := range []fixture.PCI{{Address: "0000:3b:00.0", NUMA: 0}, {Address: "0000:af:00.0", NUMA: 1}, {Address: "0000:1f:00.0", NUMA: -1}} {
+		card.ID, card.Node = "8086:56c0", fmt.Sprintf("accel/accel%d", i)
+		n.AddPCI(card)
 	}
 	n.serve(t, `
 [[resource]]
@@ -68,7 +68,8 @@ match = { pci = { class = "12" }, glob = "/dev/accel/*" }
 	pod := n.run(t, bed.Workload("all", resource, int64(len(want))))
 	r := pod.Report(t, "main")
 	for i := range len(want) {
-		wantNode(t, r, fmt.Sprintf("/dev/accel/accel%d", i), number{261, uint32(i)})
+		name := fmt.Sprintf("accel/accel%d", i)
+		wantNode(t, r, "/dev/"+name, n.numberOf(t, name))
 	}
 }
 
@@ -78,8 +79,8 @@ func TestBroken(t *testing.T) {
 	t.Parallel()
 	const good, broken = "example.com/good", "example.com/broken"
 	n := newNode(t)
-	n.node(t, "good", number{188, 210})
-	n.node(t, "broken", number{188, 211})
+	n.mknod(t, "good", 210)
+	n.mknod(t, "broken", 211)
 	n.serve(t, `
 [[resource]]
 name = "broken"
@@ -97,7 +98,7 @@ match.glob = "/dev/good"
 	n.refused(t, bed.Workload("broken", broken, 1), broken).Remove(t)
 	n.plugin.WaitLog(t, limit, "/dev/missing")
 
-	n.node(t, "missing", number{188, 212})
+	n.mknod(t, "missing", 212)
 	n.Kubelet.WaitAllocatable(t, broken, 1)
 	healed := n.run(t, bed.Workload("healed", broken, 1))
 	wantNode(t, healed.Report(t, "main"), "/dev/missing", number{188, 212})
@@ -111,8 +112,8 @@ match.glob = "/dev/good"
 func TestOnePath(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.plug(t, dongle{port: "1-1", serial: "A1B2C3D4", tty: 0})
-	n.plug(t, dongle{port: "1-2", serial: "B5C6D7E8", tty: 1})
+	n.Plug(adapter("1-1", "A1B2C3D4", 0).Stick)
+	n.Plug(adapter("1-2", "B5C6D7E8", 1).Stick)
 	n.serve(t, zigbees)
 	n.Kubelet.WaitAllocatable(t, zigbee, 2)
 	n.refused(t, bed.Workload("both", zigbee, 2), "/dev/zigbee", "${index}").Remove(t)
@@ -143,10 +144,17 @@ match.glob = "/dev/always"
 	}
 
 	pod := n.refused(t, bed.Workload("always", always, 1), always)
-	n.node(t, "always", number{188, 220})
+	n.mknod(t, "always", 220)
 	n.Kubelet.WaitAllocatable(t, always, 1)
-	// The kubelet does not try again what it has refused, until it is restarted.
-	n.Kubelet.Restart(t)
+	// The kubelet does not try again what it has refused, until it is restarted;
+	// it may be faster then than the program, see TestReboot.
+	for range boots {
+		n.Kubelet.Restart(t)
+		if decided(t, pod).Phase == v1.PodRunning {
+			break
+		}
+		t.Log("the kubelet was faster than the program")
+	}
 	pod.WaitRunning(t)
 	wantNode(t, pod.Report(t, "main"), "/dev/always", number{188, 220})
 	n.wantHeld(t, always, map[string]string{"always": "always-bed/main"})
@@ -157,8 +165,8 @@ match.glob = "/dev/always"
 func TestInitContainer(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	d := dongle{port: "1-1", serial: "A1B2C3D4"}
-	n.plug(t, d)
+	d := adapter("1-1", "A1B2C3D4", 0)
+	n.Plug(d.Stick)
 	n.serve(t, zigbees)
 	n.Kubelet.WaitAllocatable(t, zigbee, 1)
 	pod := bed.Workload("both", zigbee, 1)
@@ -178,8 +186,8 @@ func TestInitContainer(t *testing.T) {
 func TestLastGoodConfig(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.plug(t, dongle{port: "1-1", serial: "A1B2C3D4", tty: 0})
-	n.plug(t, dongle{port: "1-2", serial: "B5C6D7E8", tty: 1})
+	n.Plug(adapter("1-1", "A1B2C3D4", 0).Stick)
+	n.Plug(adapter("1-2", "B5C6D7E8", 1).Stick)
 	n.serve(t, zigbees)
 	n.Kubelet.WaitAllocatable(t, zigbee, 2)
 	pod := n.run(t, bed.Workload("first", zigbee, 1))
@@ -208,8 +216,9 @@ func TestLastGoodConfig(t *testing.T) {
 
 	// Without a copy there is nothing to serve.
 	n.plugin.Kill()
-	n.check(t, os.RemoveAll(n.plugin.StateDir()))
-	n.check(t, os.MkdirAll(filepath.Join(n.plugin.StateDir()), 0o755))
+	if err := os.RemoveAll(n.plugin.StateDir()); err != nil {
+		t.Fatal(err)
+	}
 	n.plugin.Restart(t)
 	if code := n.plugin.Wait(t, limit); code != 1 {
 		t.Errorf("exit code %d without a good configuration, want 1", code)

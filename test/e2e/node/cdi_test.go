@@ -23,8 +23,8 @@ func TestCDISpec(t *testing.T) {
 	}
 	n.serve(t, zigbees+"container.cdi = true\n")
 	n.plugin.WaitLog(t, limit, "starting")
-	d := dongle{port: "1-1", serial: "A1B2C3D4"}
-	n.plug(t, d)
+	d := adapter("1-1", "A1B2C3D4", 0)
+	n.Plug(d.Stick)
 	n.Kubelet.WaitAllocatable(t, zigbee, 1)
 
 	entries, err := os.ReadDir(n.CDIDir())
@@ -88,7 +88,7 @@ func TestCDISpec(t *testing.T) {
 	}
 
 	// A device that goes takes its entry along; the files of others stay.
-	n.pull(t, d)
+	n.Unplug(d.Port)
 	n.Kubelet.WaitAllocatable(t, zigbee, 0)
 	wait.Until(t, limit, "end of the entry", func() error {
 		if text, err := os.ReadFile(path); err == nil {

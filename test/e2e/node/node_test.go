@@ -16,6 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
+	"github.com/generic-dp/generic-dp/test/e2e/fixture"
 	"github.com/generic-dp/generic-dp/test/e2e/look"
 	"github.com/generic-dp/generic-dp/test/e2e/product"
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
@@ -47,7 +48,7 @@ var ways = map[string]string{"link": "", "cdi": "container.cdi = true\n"}
 // node is a bed with hardware and the program under test.
 type node struct {
 	*bed.Bed
-	*host
+	*fixture.Host
 	plugin *product.Plugin
 	served time.Time // when the program was started
 }
@@ -55,7 +56,7 @@ type node struct {
 func newNode(t testing.TB) *node {
 	t.Helper()
 	b := bed.New(t, bed.Options{})
-	return &node{Bed: b, host: newHost(t, b)}
+	return &node{Bed: b, Host: hardware(t, b)}
 }
 
 // serve starts the program.
@@ -64,7 +65,7 @@ func (n *node) serve(t testing.TB, config string) {
 	n.served = time.Now()
 	n.plugin = n.Plugin(t, product.Spec{
 		Config: domain + config,
-		Args:   []string{"--sysfs", n.sysfs, "--log-level", "debug", "--node-name", "bed"},
+		Args:   []string{"--sysfs", n.sysfs(), "--log-level", "debug", "--node-name", "bed"},
 	})
 }
 
@@ -149,19 +150,6 @@ func restart(t testing.TB, p *bed.Pod, n int32) look.Report {
 	p.Kill(t, "main")
 	p.WaitRestarted(t, "main", n)
 	return p.Look(t, "main", "/dev")
-}
-
-// running is an error unless all containers of a pod run.
-func running(pod *v1.Pod) error {
-	if pod.Status.Phase != v1.PodRunning {
-		return fmt.Errorf("phase %s", pod.Status.Phase)
-	}
-	for _, c := range pod.Status.ContainerStatuses {
-		if c.State.Running == nil {
-			return fmt.Errorf("container %s does not run", c.Name)
-		}
-	}
-	return nil
 }
 
 // waitStuck waits until a container that was killed could not be started, and

@@ -14,19 +14,19 @@ import (
 func TestProgramAway(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	dongles := map[string]dongle{
-		"link": {port: "1-1", serial: "A1B2C3D4", tty: 0},
-		"cdi":  {port: "1-2", serial: "B5C6D7E8", tty: 1},
+	sticks := map[string]stick{
+		"link": adapter("1-1", "A1B2C3D4", 0),
+		"cdi":  adapter("1-2", "B5C6D7E8", 1),
 	}
 	var config string
-	for way, d := range dongles {
-		config += "\n[[resource]]\nname = \"" + way + "\"\nmatch = { usb = { serial = \"" + d.serial + "\" }, glob = \"/dev/ttyUSB*\" }\n" +
+	for way, d := range sticks {
+		config += "\n[[resource]]\nname = \"" + way + "\"\nmatch = { usb = { serial = \"" + d.Serial + "\" }, glob = \"/dev/ttyUSB*\" }\n" +
 			"container.path = \"/dev/zigbee\"\n" + ways[way]
-		n.plug(t, d)
+		n.Plug(d.Stick)
 	}
 	n.serve(t, config)
 	pods := map[string]*bed.Pod{}
-	for way := range dongles {
+	for way := range sticks {
 		n.Kubelet.WaitAllocatable(t, "example.com/"+way, 1)
 		pods[way] = n.run(t, bed.Workload(way, "example.com/"+way, 1))
 	}
@@ -48,14 +48,14 @@ func TestProgramAway(t *testing.T) {
 	} {
 		end.do()
 		restarts++
-		for way, d := range dongles {
+		for way, d := range sticks {
 			n.Kubelet.WaitAllocatable(t, "example.com/"+way, 0)
 			r := restart(t, pods[way], restarts)
 			t.Logf("%s: %s: restarted", end.name, way)
 			wantNode(t, r, "/dev/zigbee", d.number())
 		}
 		n.plugin.Restart(t)
-		for way, d := range dongles {
+		for way, d := range sticks {
 			resource := "example.com/" + way
 			n.Kubelet.WaitAllocatable(t, resource, 1)
 			n.wantHeld(t, resource, map[string]string{d.id(): way + "-bed/main"})
@@ -66,7 +66,7 @@ func TestProgramAway(t *testing.T) {
 	}
 	// And with the program back.
 	restarts++
-	for way, d := range dongles {
+	for way, d := range sticks {
 		wantNode(t, restart(t, pods[way], restarts), "/dev/zigbee", d.number())
 	}
 }
@@ -76,8 +76,8 @@ func TestProgramAway(t *testing.T) {
 func TestKubeletRestart(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	mine, other := dongle{port: "1-1", serial: "A1B2C3D4", tty: 0}, dongle{port: "1-2", serial: "B5C6D7E8", tty: 1}
-	n.plug(t, mine)
+	mine, other := adapter("1-1", "A1B2C3D4", 0), adapter("1-2", "B5C6D7E8", 1)
+	n.Plug(mine.Stick)
 	n.serve(t, zigbees)
 	n.Kubelet.WaitAllocatable(t, zigbee, 1)
 	pod := n.run(t, bed.Workload("first", zigbee, 1))
@@ -103,7 +103,7 @@ func TestKubeletRestart(t *testing.T) {
 		t.Errorf("sockets before %v, after %v", before, after)
 	}
 	wantNode(t, restart(t, pod, 1), "/dev/zigbee", mine.number())
-	n.plug(t, other)
+	n.Plug(other.Stick)
 	n.Kubelet.WaitAllocatable(t, zigbee, 2)
 	second := n.run(t, bed.Workload("third", zigbee, 1))
 	wantNode(t, second.Report(t, "main"), "/dev/zigbee", other.number())
@@ -115,7 +115,7 @@ func TestKubeletRestarts(t *testing.T) {
 	t.Parallel()
 	const resource = "example.com/node"
 	n := newNode(t)
-	n.node(t, "node-a", number{188, 100})
+	n.mknod(t, "node-a", 100)
 	n.serve(t, `
 [[resource]]
 name = "node"
@@ -131,10 +131,10 @@ match.glob = "/dev/node-*"
 	for i, change := range []string{"+b", "+c", "-a", "+d", "-b", "-c", "+e", "+a", "-d", "-e"} {
 		name := "node-" + change[1:]
 		if change[0] == '+' {
-			n.node(t, name, number{188, uint32(101 + i)})
+			n.mknod(t, name, uint32(101+i))
 			want++
 		} else {
-			n.unlink(t, name)
+			n.Rm(name)
 			want--
 		}
 		n.Kubelet.WaitAllocatable(t, resource, want)

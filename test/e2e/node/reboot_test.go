@@ -10,41 +10,43 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
 )
 
-// boots is how often the race of a boot is run.
-const boots = 3
+const (
+	// boots is how often the race of a boot is run.
+	boots = 3
+	// race is how long after the kubelet's socket a list may come for a lost race
+	// to be bad luck, of which a busy machine has some. What is later was not meant
+	// to win.
+	race = time.Second
+)
 
 // TestReboot reboots a node with a static pod that holds a device, started as
 // systemd would: the program first. The kubelet admits the pod in the first
 // milliseconds, once and for all: it gets its device only if the program has
 // registered by then, with the same ID as before.
+//
+// It runs while no other test of the package does, for the sake of the figures.
 func TestReboot(t *testing.T) {
-	t.Parallel()
-	for way, end := range ways {
+	for _, way := range []string{"link", "cdi"} {
 		t.Run(way, func(t *testing.T) {
-			t.Parallel()
 			n := newNode(t)
-			// Which comes up first under which name is different at each boot.
-			mine, other := dongle{port: "1-1", serial: "A1B2C3D4", tty: 0}, dongle{port: "1-2", serial: "B5C6D7E8", tty: 1}
-			n.plug(t, mine)
-			n.serve(t, zigbees+end)
+			mine, other := adapter("1-1", "A1B2C3D4", 0), adapter("1-2", "B5C6D7E8", 1)
+			n.Plug(mine.Stick)
+			n.serve(t, zigbees+ways[way])
 			n.Kubelet.WaitAllocatable(t, zigbee, 1)
 			pod := n.run(t, bed.Workload("static", zigbee, 1))
-			n.plug(t, other)
+			n.Plug(other.Stick)
 			n.Kubelet.WaitAllocatable(t, zigbee, 2)
 
 			won := 0
 			for range boots {
 				n.Reboot(t)
-				n.pull(t, mine)
-				n.pull(t, other)
-				mine.tty, other.tty = other.tty, mine.tty
-				n.plug(t, mine)
-				n.plug(t, other)
-
-				status, race := n.boot(t, pod, 2)
-				t.Logf("%s: %s: %s", way, status.Phase, race)
-				if status.Phase != v1.PodRunning {
-					t.Errorf("the pod: %s: %s", status.Reason, status.Message)
+				// Which one comes up first is different at each boot.
+				n.Unplug(mine.Port)
+				n.Unplug(other.Port)
+				mine.TTY, other.TTY = other.TTY, mine.TTY
+				n.Plug(mine.Stick)
+				n.Plug(other.Stick)
+				if !n.boot(t, pod, 2) {
 					continue
 				}
 				won++
@@ -54,7 +56,10 @@ func TestReboot(t *testing.T) {
 					t.Errorf("%d calls of Allocate since the boot", got)
 				}
 			}
-			t.Logf("%s: the pod got its device at %d of %d boots", way, won, boots)
+			t.Logf("the pod got its device at %d of %d boots", won, boots)
+			if won == 0 {
+				t.Error("the pod never got its device")
+			}
 		})
 	}
 }
@@ -64,42 +69,66 @@ func TestReboot(t *testing.T) {
 func TestRebootWithoutOther(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	mine, other := dongle{port: "1-1", serial: "A1B2C3D4", tty: 0}, dongle{port: "1-2", serial: "B5C6D7E8", tty: 1}
-	n.plug(t, mine)
+	mine, other := adapter("1-1", "A1B2C3D4", 0), adapter("1-2", "B5C6D7E8", 1)
+	n.Plug(mine.Stick)
 	n.serve(t, zigbees)
 	n.Kubelet.WaitAllocatable(t, zigbee, 1)
 	pod := n.run(t, bed.Workload("static", zigbee, 1))
-	n.plug(t, other)
+	n.Plug(other.Stick)
 	n.Kubelet.WaitAllocatable(t, zigbee, 2)
+	n.Unplug(other.Port)
+	n.Kubelet.WaitAllocatable(t, zigbee, 1)
 
-	n.Reboot(t)
-	n.pull(t, other)
-	status, race := n.boot(t, pod, 1)
-	t.Logf("%s: %s", status.Phase, race)
-	if status.Phase != v1.PodRunning {
-		t.Fatalf("the pod: %s: %s", status.Reason, status.Message)
+	for range boots {
+		n.Reboot(t)
+		if n.boot(t, pod, 1) {
+			wantNode(t, pod.Look(t, "main", "/dev"), "/dev/zigbee", mine.number())
+			return
+		}
 	}
-	wantNode(t, pod.Look(t, "main", "/dev"), "/dev/zigbee", mine.number())
+	t.Error("the pod never got its device")
 }
 
-// boot starts what systemd would, the program before the kubelet, and waits until
-// the kubelet has made up its mind about a static pod. It says who won by how much.
-func (n *node) boot(t testing.TB, pod *bed.Pod, devices int) (status v1.PodStatus, race string) {
+// boot starts what systemd would, the program before the kubelet, and reports
+// whether a static pod got its device. It may fail to by a few milliseconds only:
+// the list has to be on its way when the kubelet admits the pod.
+func (n *node) boot(t testing.TB, pod *bed.Pod, devices int) bool {
 	t.Helper()
 	n.Containerd.Start(t)
 	n.plugin.Restart(t)
 	begun := time.Now()
 	n.Kubelet.Start(t)
-	status = pod.Wait(t, "admitted or not", func(p *v1.Pod) error {
+	status := decided(t, pod)
+	server := n.logged(t, begun, "Starting device plugin registration server")
+	listed := n.listed(t, begun, zigbee, devices).Sub(server)
+	admission := n.logged(t, begun, "SyncLoop ADD", pod.Name).Sub(server)
+	t.Logf("%s: from the kubelet's socket to the list %.1f ms, to the pod %.1f ms", status.Phase, ms(listed), ms(admission))
+	if status.Phase == v1.PodRunning {
+		return true
+	}
+	if listed < admission || listed > race {
+		t.Fatalf("the pod: %s: %s", status.Reason, status.Message)
+	}
+	return false
+}
+
+// decided waits until the kubelet has made up its mind about a pod.
+func decided(t testing.TB, pod *bed.Pod) v1.PodStatus {
+	t.Helper()
+	return pod.Wait(t, "admitted or not", func(p *v1.Pod) error {
 		if p.Status.Phase == v1.PodFailed {
 			return nil
 		}
-		return running(p)
+		if p.Status.Phase != v1.PodRunning {
+			return fmt.Errorf("phase %s", p.Status.Phase)
+		}
+		for _, c := range p.Status.ContainerStatuses {
+			if c.State.Running == nil {
+				return fmt.Errorf("container %s does not run", c.Name)
+			}
+		}
+		return nil
 	}).Status
-	server := n.logged(t, begun, "Starting device plugin registration server")
-	listed := n.listed(t, begun, zigbee, devices)
-	added := n.logged(t, begun, "SyncLoop ADD", pod.Name)
-	return status, fmt.Sprintf("from the kubelet's socket to the list %.1f ms, to the pod %.1f ms", ms(listed.Sub(server)), ms(added.Sub(server)))
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

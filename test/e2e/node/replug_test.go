@@ -10,26 +10,41 @@ import (
 // the kernel gives the name and the number of the first. The pod's container waits
 // for its own adapter, whatever the kernel calls that then, and never gets the
 // other one. The kubelet asks for nothing again: it is what it was told once that
-// leads to the adapter.
+// leads to the adapter. All that may happen while the program is away: what leads
+// nowhere by then goes before the program serves.
 func TestReplug(t *testing.T) {
 	t.Parallel()
-	for way, end := range ways {
-		t.Run(way, func(t *testing.T) {
+	for _, c := range []struct {
+		name, way string
+		away      bool
+	}{
+		{"link", "link", false},
+		{"cdi", "cdi", false},
+		{"link, program away", "link", true},
+		{"cdi, program away", "cdi", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
-			mine, other := dongle{port: "1-1", serial: "A1B2C3D4", tty: 0}, dongle{port: "1-2", serial: "B5C6D7E8", tty: 0}
-			n.plug(t, mine)
-			n.serve(t, zigbees+end)
+			mine, other := adapter("1-1", "A1B2C3D4", 0), adapter("1-2", "B5C6D7E8", 0)
+			n.Plug(mine.Stick)
+			n.serve(t, zigbees+ways[c.way])
 			n.Kubelet.WaitAllocatable(t, zigbee, 1)
 			pod := n.run(t, bed.Workload("mine", zigbee, 1))
 			wantNode(t, pod.Report(t, "main"), "/dev/zigbee", mine.number())
 
-			n.pull(t, mine)
+			if c.away {
+				n.plugin.Kill()
+			}
+			n.Unplug(mine.Port)
 			n.Kubelet.WaitAllocatable(t, zigbee, 0)
-			n.plug(t, other)
+			n.Plug(other.Stick)
+			if c.away {
+				n.plugin.Restart(t)
+			}
 			n.Kubelet.WaitAllocatable(t, zigbee, 1)
 			pod.Kill(t, "main")
-			why := map[string]string{"link": "no such file or directory", "cdi": "unresolvable CDI devices"}[way]
+			why := map[string]string{"link": "no such file or directory", "cdi": "unresolvable CDI devices"}[c.way]
 			t.Logf("the container waits: %s", waitStuck(t, pod, why))
 
 			// The other adapter is free for others, under the name that mine had.
@@ -38,13 +53,13 @@ func TestReplug(t *testing.T) {
 			n.wantHeld(t, zigbee, map[string]string{mine.id(): "mine-bed/main", other.id(): "other-bed/main"})
 			waitStuck(t, pod, why)
 
-			mine.tty, mine.port = 1, "1-3"
-			n.plug(t, mine)
+			mine = adapter("1-3", mine.Serial, 1)
+			n.Plug(mine.Stick)
 			n.Kubelet.WaitAllocatable(t, zigbee, 2)
 			pod.WaitRunning(t)
 			r := pod.Report(t, "main")
 			wantNode(t, r, "/dev/zigbee", mine.number())
-			if r.Env["ZIGBEE_SERIAL"] != mine.serial {
+			if r.Env["ZIGBEE_SERIAL"] != mine.Serial {
 				t.Errorf("environment: %v", r.Env)
 			}
 			// One for each pod.

@@ -27,7 +27,7 @@ type spec struct {
 		Devices   []specDevice
 		Resources struct{ Devices []specRule }
 	}
-	Mounts []specMount
+	Mounts []struct{ Destination string }
 }
 
 type specDevice struct {
@@ -42,11 +42,6 @@ type specRule struct {
 	Type         string
 	Major, Minor *int64
 	Access       string
-}
-
-type specMount struct {
-	Destination, Source string
-	Options             []string
 }
 
 // inspect asks the runtime about a running container.

@@ -3,6 +3,7 @@ package vm
 import (
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 )
 
@@ -20,18 +21,19 @@ type Device struct {
 
 // Plugged is a device that is plugged in.
 type Plugged struct {
+	Device
 	m  *Machine
 	id string
 	in bool
 }
 
-// Plug plugs a device in. It returns when it is there for the kernel to be found,
-// and pulls it at the end of the test if nobody has before.
+// Plug plugs a device in, and pulls it at the end of the test if nobody has
+// before. The kernel finds it some time later.
 func (m *Machine) Plug(t testing.TB, d Device) *Plugged {
 	t.Helper()
 	m.mu.Lock()
-	m.counter++
-	p := &Plugged{m: m, id: fmt.Sprintf("d%d", m.counter), in: true}
+	p := &Plugged{Device: d, m: m, id: fmt.Sprintf("d%d", len(m.plugged)), in: true}
+	m.plugged = append(m.plugged, p)
 	m.mu.Unlock()
 	properties := map[string]any{"driver": d.Driver, "id": p.id, "bus": d.Bus}
 	if d.Port != "" {
@@ -42,12 +44,29 @@ func (m *Machine) Plug(t testing.TB, d Device) *Plugged {
 	if err := m.qmp.run("device_add", properties); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if p.in {
-			p.Pull(t)
-		}
-	})
+	t.Cleanup(func() { p.Pull(t) })
 	return p
+}
+
+// Pull pulls a device, and with a hub all that hangs on it. What is not plugged
+// in any more is left alone.
+func (p *Plugged) Pull(t testing.TB) {
+	t.Helper()
+	p.m.mu.Lock()
+	in := p.in
+	p.in = false
+	for _, other := range p.m.plugged {
+		if other.Bus == p.Bus && strings.HasPrefix(other.Port, p.Port+".") {
+			other.in = false
+		}
+	}
+	p.m.mu.Unlock()
+	if !in {
+		return
+	}
+	if err := p.m.qmp.run("device_del", map[string]any{"id": p.id}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // backend makes what a device of this driver needs of the host.
@@ -71,13 +90,4 @@ func (m *Machine) backend(t testing.TB, driver, id string) map[string]any {
 		t.Fatal(err)
 	}
 	return properties
-}
-
-// Pull pulls a device, and all below it.
-func (p *Plugged) Pull(t testing.TB) {
-	t.Helper()
-	p.in = false
-	if err := p.m.qmp.run("device_del", map[string]any{"id": p.id}); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// kernel is an unpacked kernel package of Debian.
+// kernel is an unpacked kernel package of Debian, see deps.sh.
 type kernel struct {
 	image   string
 	modules map[string]string // paths by name, "_" for "-"
@@ -21,12 +21,11 @@ type kernel struct {
 }
 
 func openKernel(dir string) (*kernel, error) {
-	images, _ := filepath.Glob(dir + "/boot/vmlinuz-*")
 	builtin, _ := filepath.Glob(dir + "/lib/modules/*/modules.builtin")
-	if len(images) != 1 || len(builtin) != 1 {
+	if len(builtin) != 1 {
 		return nil, fmt.Errorf("no kernel in %s: run deps.sh", dir)
 	}
-	k := &kernel{image: images[0], modules: map[string]string{}, builtin: map[string]bool{}}
+	k := &kernel{image: dir + "/vmlinux", modules: map[string]string{}, builtin: map[string]bool{}}
 	text, err := os.ReadFile(builtin[0])
 	if err != nil {
 		return nil, err

@@ -57,7 +57,7 @@ type Machine struct {
 	guest *rpc.Client
 
 	mu      sync.Mutex
-	counter int
+	plugged []*Plugged // all that ever were
 }
 
 // Boot starts a machine that has, besides what all have, the devices of QEMU's
@@ -135,11 +135,29 @@ func pair(t testing.TB) (net.Conn, *os.File) {
 	return conn, os.NewFile(uintptr(fds[1]), "socket")
 }
 
+// moduleDir is the directory of the module of these tests.
+func moduleDir() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Dir(file)
+}
+
+// program returns the path of the program under test.
+func program(t testing.TB) string {
+	t.Helper()
+	path := os.Getenv(BinEnv)
+	if path == "" {
+		path = filepath.Join(moduleDir(), "../../../bin/generic-dp")
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("no program to test: %v: run make build, or set %s", err, BinEnv)
+	}
+	return path
+}
+
 // image returns a kernel and an initramfs for it.
 func image(t testing.TB, dir string) (image, initramfs string) {
 	t.Helper()
-	_, file, _, _ := runtime.Caller(0)
-	here := filepath.Dir(file)
+	here := moduleDir()
 	out, err := exec.Command(filepath.Join(here, "deps.sh"), "--kernel").Output()
 	if err != nil {
 		t.Fatalf("deps.sh --kernel: %v", err)
@@ -147,13 +165,6 @@ func image(t testing.TB, dir string) (image, initramfs string) {
 	k, err := openKernel(strings.TrimSpace(string(out)))
 	if err != nil {
 		t.Fatal(err)
-	}
-	program := os.Getenv(BinEnv)
-	if program == "" {
-		program = filepath.Join(here, "../../../bin/generic-dp")
-	}
-	if _, err := os.Stat(program); err != nil {
-		t.Fatalf("no program to test: %v: run make build, or set %s", err, BinEnv)
 	}
 	init := filepath.Join(dir, "init")
 	build := exec.Command("go", "build", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o", init, "./guest")
@@ -167,7 +178,7 @@ func image(t testing.TB, dir string) (image, initramfs string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = writeInitramfs(f, k, map[string]string{"init": init, "generic-dp": program}, modules)
+	err = writeInitramfs(f, k, map[string]string{"init": init, "generic-dp": program(t)}, modules)
 	if err := errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,158 @@
+package config
+
+import (
+	"errors"
+	"maps"
+	"net"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/generic-dp/generic-dp/device"
+)
+
+// Health is what is checked of a device beyond its presence. All that is set
+// must hold.
+type Health struct {
+	// Open: each node of the device, companions aside, can be opened.
+	Open bool
+	// Attr is what attributes have to be. Names are relative paths, looked for
+	// from the directory of each node up to that of its hardware.
+	Attr map[string]Values
+	// TCP is an address that takes connections; empty is none.
+	TCP device.Text
+	// Interval is the time between two checks of one device.
+	Interval time.Duration
+}
+
+const (
+	// minInterval: no check of a device takes longer than that.
+	minInterval     = 5 * time.Second
+	defaultInterval = 30 * time.Second
+	// watchdogs is how the nodes of all watchdogs begin, the old /dev/watchdog
+	// and those of the watchdog class (drivers/watchdog/watchdog_dev.c).
+	watchdogs = devDir + "watchdog"
+)
+
+// healthTable is the keys of health.
+var healthTable = table[Health]{keys: []key[Health]{
+	{name: "open", read: func(v value, h *Health) { h.Open = v.boolean() }},
+	{name: "attr", read: func(v value, h *Health) { h.Attr = v.attributes() }},
+	{name: "tcp", read: func(v value, h *Health) { h.TCP = v.variables(tcpAddress) }},
+	{name: "interval", read: func(v value, h *Health) { h.Interval = v.duration(minInterval, "5s", `"30s" or "2m"`) }},
+}}
+
+// tcpAddress is known without a container: checks run before one asks.
+var tcpAddress = role{want: `HOST:PORT such as "10.0.0.5:554"`, check: addressForm}
+
+// readHealth needs the matches of the resource, which are read before.
+func readHealth(v value, r *Resource) {
+	h := &Health{Interval: defaultInterval}
+	before := len(v.w.problems)
+	readTable(v, healthTable, h)
+	sound := len(v.w.problems) == before
+	if sound && !h.Open && v.lacks("attr") && v.lacks("tcp") {
+		v.report("checks nothing: want at least one of open, attr and tcp", "health.open = true looks whether the nodes can be opened")
+	}
+	if h.Open {
+		v.child("open").refuseWatchdogs(r.Match)
+	}
+	r.Health = h
+}
+
+// refuseWatchdogs reports matches that can't but select watchdogs: opening one
+// starts its timer, and the host resets if nobody feeds it from then on
+// (Documentation/watchdog/watchdog-api.rst). What other patterns select is
+// looked at when it is there.
+func (v value) refuseWatchdogs(matches []Match) {
+	for i := range matches {
+		if slices.ContainsFunc(matches[i].Glob.positive, func(p pattern) bool { return strings.HasPrefix(p.prefix, watchdogs) }) {
+			v.report("match "+strconv.Itoa(i+1)+" selects watchdogs, and opening one arms it: the host resets if nobody feeds it: want open for other devices only",
+				`health.attr looks at a watchdog without opening it`)
+		}
+	}
+}
+
+// attributes is v as a table of attributes and what they have to be.
+func (v value) attributes() map[string]Values {
+	m, ok := v.raw.(map[string]any)
+	if !ok {
+		v.mistyped(`a table such as { state = "enabled" }`, "")
+		return nil
+	}
+	if len(m) == 0 {
+		v.report("an empty table: want at least one attribute", "")
+	}
+	attr := make(map[string]Values, len(m))
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if above, ok := v.enclosing(name); ok {
+			v.report(quote(name)+" is a key of "+tableName(above)+": want the name of an attribute", v.headerHint(above))
+			continue
+		}
+		if rule, hint := checkAttribute(name); rule != "" {
+			v.report(quote(name)+" "+rule, hint)
+			continue
+		}
+		attr[name] = v.child(name).values(plain)
+	}
+	return attr
+}
+
+// checkAttribute returns what the name of an attribute breaks, or empty.
+func checkAttribute(name string) (rule, hint string) {
+	const want = `want one such as "state" or "power/runtime_status"`
+	switch {
+	case strings.Contains(name, "${"):
+		return "has a variable: " + want, ""
+	case strings.ContainsAny(name, `*?[{\`):
+		return "has a wildcard: " + want, ""
+	case strings.HasPrefix(name, "/"):
+		if base := path.Base(name); base != "/" {
+			hint = didYouMean(base) + " It is looked for from the node up to its hardware"
+		}
+		return "is an absolute path: " + want, hint
+	case slices.Contains(strings.Split(name, "/"), ".."):
+		return `has "..": ` + want, ""
+	case path.Clean(name) != name || name == "." || strings.ContainsFunc(name, unicode.IsControl):
+		return "is not the name of an attribute: " + want, ""
+	}
+	return "", ""
+}
+
+// addressForm checks a TCP address, but for a port that is a variable.
+func addressForm(written, sample string) (rule, hint string) {
+	if i := strings.LastIndexByte(sample, ':'); i >= 0 && !strings.HasSuffix(written, sample[i:]) {
+		sample = sample[:i] + ":1"
+	}
+	err := CheckAddress(sample)
+	if err == nil {
+		return "", ""
+	}
+	if _, rest, ok := strings.Cut(written, "://"); ok {
+		if host, _, _ := strings.Cut(rest, "/"); CheckAddress(host) == nil {
+			hint = didYouMean(host)
+		}
+	}
+	return err.Error() + `: want one such as "10.0.0.5:554" or "[fd00::5]:554"`, hint
+}
+
+// CheckAddress is an error unless address is HOST:PORT with a host and the
+// number of a port. It reads on from the address in quotes.
+func CheckAddress(address string) error {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || host == "" || strings.ContainsFunc(host, notInHost) {
+		return errors.New("is not HOST:PORT")
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return errors.New("has no port from 1 to 65535")
+	}
+	return nil
+}
+
+// notInHost is what neither a host name nor an address has in it.
+func notInHost(r rune) bool {
+	return unicode.IsControl(r) || unicode.IsSpace(r) || strings.ContainsRune("/@?#[]", r)
+}

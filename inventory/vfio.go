@@ -1,0 +1,82 @@
+package inventory
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/device"
+)
+
+// The node of an IOMMU group is a virtual device, "devices/virtual/vfio/12",
+// or "noiommu-12" where there is no IOMMU (vfio_create_group in
+// drivers/vfio/group.c): its path does not lead to the functions of the group.
+const vfioGroupDir = "devices/virtual/vfio/"
+
+// vfioGroup returns the IOMMU group whose node n is, "" for other nodes.
+func vfioGroup(n *device.Node) string {
+	name, ok := strings.CutPrefix(n.SysPath, vfioGroupDir)
+	if !ok {
+		return ""
+	}
+	return strings.TrimPrefix(name, "noiommu-")
+}
+
+// vfioGroups fills in which functions are bound to VFIO and returns by IOMMU
+// group the function that the group's node belongs to: of those bound to VFIO
+// the one with the lowest address, or of all where none is known to be, as
+// while the last one is being unbound. Groups of other devices, such as
+// mediated ones, have none.
+func (c *scan) vfioGroups(nodes []*device.Node) map[string]*device.Hardware {
+	members := make(map[string][]*device.Hardware)
+	for _, n := range nodes {
+		if group := vfioGroup(n); group != "" {
+			members[group] = nil
+		}
+		if n.Subsystem == "vfio-dev" {
+			if bus, dir := busDevice(n.SysPath); bus == device.PCIBus && c.hardware[dir] != nil {
+				c.hardware[dir].PCI.VFIO = true
+			}
+		}
+	}
+	for _, h := range c.hardware {
+		if h.PCI == nil {
+			continue
+		}
+		// "mlx5_vfio_pci", "hisi-acc-vfio-pci": drivers/vfio/pci has one for
+		// each kind of hardware whose state it can carry to another host.
+		if strings.HasSuffix(strings.ReplaceAll(h.PCI.Driver, "-", "_"), "vfio_pci") {
+			h.PCI.VFIO = true
+		}
+		if list, ok := members[h.PCI.IOMMUGroup]; ok && h.PCI.IOMMUGroup != "" {
+			members[h.PCI.IOMMUGroup] = append(list, h)
+		}
+	}
+	owners := make(map[string]*device.Hardware, len(members))
+	for group, list := range members {
+		if h := vfioOwner(list); h != nil {
+			owners[group] = h
+		}
+	}
+	return owners
+}
+
+func vfioOwner(group []*device.Hardware) *device.Hardware {
+	group = slices.DeleteFunc(group, func(h *device.Hardware) bool { return h.PCI.IsBridge() })
+	if len(group) == 0 {
+		return nil
+	}
+	// A group of one whose node is there can't be for another function, even
+	// if its driver has a name of its own, as that of NVIDIA's virtual GPUs.
+	if len(group) == 1 && group[0].PCI.Driver != "" {
+		group[0].PCI.VFIO = true
+	}
+	return slices.MinFunc(group, func(a, b *device.Hardware) int {
+		if a.PCI.VFIO != b.PCI.VFIO {
+			if a.PCI.VFIO {
+				return -1
+			}
+			return 1
+		}
+		return device.CompareAddress(a.Name, b.Name)
+	})
+}

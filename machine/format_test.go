@@ -1,0 +1,64 @@
+package machine
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+
+	"github.com/generic-dp/generic-dp/device"
+)
+
+// What is written is read as it was, whatever it is.
+func FuzzFormat(f *testing.F) {
+	f.Add("sys/devices/a/serial", byte(file), "A1\n-- dev/x --\n")
+	f.Add("dev/a -> b", byte(link), ` "c" = d`)
+	f.Add("dev/a\n/\xff", byte(dir), "")
+	f.Add("dev/pts", byte(mount), "")
+	f.Add("sys/a = b", byte(file), "no newline")
+	f.Add("dev/ x ", byte(file), "char 1:3\n")
+	f.Add("dev/x --", byte(link), "--")
+	f.Fuzz(func(t *testing.T, name string, k byte, text string) {
+		e := entry{name: name, kind: kind(k % 4), text: text}
+		if e.kind == dir || e.kind == mount {
+			e.text = ""
+		}
+		if e.check() != nil {
+			return
+		}
+		want := []entry{e, {name: "sys/end", text: "1\n"}}
+		if name == "sys/end" || strings.HasPrefix("sys/end", name+"/") || strings.HasPrefix(name, "sys/end/") {
+			return
+		}
+		archive := txtar.Format(&txtar.Archive{Comment: []byte("Head.\n"), Files: []txtar.File{want[0].format(), want[1].format()}})
+		got, err := parse(archive)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%+v is written as\n%s\nand read as %+v, %v", want, archive, got, err)
+		}
+		for l := range strings.Lines(string(archive)) {
+			if !isPlain(strings.TrimSuffix(l, "\n")) {
+				t.Errorf("not plain: %q", l)
+			}
+		}
+	})
+}
+
+// Different serials get different placeholders, of the same length where the
+// number has room, and none that is taken for no serial.
+func TestPlaceholders(t *testing.T) {
+	t.Parallel()
+	for _, shape := range []string{"xxx", "x-x-x", "xxxxxxxx", "xx:xx:xx:xx:xx:xx", " x x x", "xxxx:xx:xx.x", strings.Repeat("x", 200)} {
+		seen := make(map[string]bool)
+		for n := 1; n <= 2000; n++ {
+			p := placeholder(shape, n)
+			if seen[p] || device.PlaceholderSerial(p) {
+				t.Errorf("placeholder %d for %q is %q: seen before, or no serial", n, shape, p)
+			}
+			seen[p] = true
+			if n < 100 && len(p) != len(shape) {
+				t.Errorf("placeholder %d for %q is %q: want the same length", n, shape, p)
+			}
+		}
+	}
+}

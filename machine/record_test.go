@@ -1,0 +1,326 @@
+package machine_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+	"golang.org/x/tools/txtar"
+
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/inventory"
+	"github.com/generic-dp/generic-dp/machine"
+)
+
+func options(tree machine.Tree) inventory.Options {
+	return inventory.Options{Sysfs: tree.Sysfs(), Dev: tree.Dev()}
+}
+
+func scan(t testing.TB, o inventory.Options) *device.Snapshot {
+	t.Helper()
+	snap, err := inventory.New(o).Scan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return snap
+}
+
+func record(t testing.TB, host inventory.Options, o machine.Options) []byte {
+	t.Helper()
+	archive, err := machine.Record(t.Context(), host, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return archive
+}
+
+func unpack(t testing.TB, archive []byte) machine.Tree {
+	t.Helper()
+	tree := machine.Tree{Root: t.TempDir()}
+	if err := machine.Unpack(tree.Root, archive); err != nil {
+		t.Fatalf("%v\n%s", err, archive)
+	}
+	return tree
+}
+
+// machines are those of testdata/machines by name.
+func machines(t testing.TB) map[string]machine.Tree {
+	t.Helper()
+	files, err := filepath.Glob("../testdata/machines/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("machines: %q, %v", files, err)
+	}
+	trees := make(map[string]machine.Tree)
+	for _, file := range files {
+		trees[filepath.Base(file)] = sysfstest.Load(t, file)
+	}
+	return trees
+}
+
+// A scan of the recording is the scan of the host, and so is a recording.
+func TestRecordingIsTheHost(t *testing.T) {
+	t.Parallel()
+	for name, tree := range machines(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			archive := record(t, options(tree), machine.Options{Head: "A head.\n\n"})
+			again := unpack(t, archive)
+			if diff := cmp.Diff(scan(t, options(tree)), scan(t, options(again))); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(string(archive), string(record(t, options(again), machine.Options{Head: "A head.\n\n"}))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestRecordingOfThisHost(t *testing.T) {
+	t.Parallel()
+	if _, err := inventory.New(inventory.Options{}).Scan(t.Context()); err != nil {
+		t.Skipf("this host can't be scanned: %v", err)
+	}
+	// What can't be read is not recorded, and devices come and go here.
+	for tries := 0; ; tries++ {
+		before := scan(t, inventory.Options{})
+		got := scan(t, options(unpack(t, record(t, inventory.Options{}, machine.Options{}))))
+		after := scan(t, inventory.Options{})
+		before.Problems, after.Problems = nil, nil
+		if !cmp.Equal(before, after) && tries < 20 {
+			continue
+		}
+		if diff := cmp.Diff(before, got); diff != "" {
+			t.Error(diff)
+		}
+		return
+	}
+}
+
+// Every attribute that a scan opens is recorded, and no other: others may
+// block, have effects, or be nobody's business.
+func TestRecordedIsWhatIsRead(t *testing.T) {
+	t.Parallel()
+	for name, tree := range machines(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			alike := []string{
+				"bDeviceClass", "bInterfaceClass", "bInterfaceNumber", "class", "dev", "device", "idProduct", "idVendor", "index", "manufacturer",
+				"modalias", "name", "numa_node", "port_number", "product", "revision", "serial", "speed", "sriov_numvfs", "sriov_totalvfs",
+				"subsystem_device", "subsystem_vendor", "type", "uevent", "unique_id", "vendor", "wwid",
+			}
+			// Every device has every attribute.
+			err := filepath.WalkDir(filepath.Join(tree.Sysfs(), "devices"), func(p string, e fs.DirEntry, err error) error {
+				if err != nil || !e.IsDir() {
+					return err
+				}
+				for _, a := range alike {
+					if _, err := os.Lstat(filepath.Join(p, a)); err == nil {
+						continue
+					}
+					if err := os.WriteFile(filepath.Join(p, a), []byte("-1\n"), 0o644); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			opened := opens(t, tree.Sysfs(), func() { scan(t, options(tree)) })
+			recorded := make(map[string]bool)
+			for _, f := range txtar.Parse(record(t, options(tree), machine.Options{})).Files {
+				if len(f.Data) > 0 && strings.HasPrefix(f.Name, "sys/") {
+					recorded[f.Name[len("sys/"):]] = true
+				}
+			}
+			for _, p := range slices.Sorted(maps.Keys(opened)) {
+				if !recorded[p] {
+					t.Errorf("%s is read, and not recorded", p)
+				}
+			}
+			for _, p := range slices.Sorted(maps.Keys(recorded)) {
+				// Those of PCI functions are read where ghw can't.
+				if !opened[p] && !slices.Contains([]string{"class", "device", "subsystem_device", "subsystem_vendor", "vendor"}, filepath.Base(p)) {
+					t.Errorf("%s is recorded, and not read", p)
+				}
+			}
+			if len(opened) == 0 {
+				t.Error("nothing was read")
+			}
+		})
+	}
+}
+
+// opens returns the files below root that do opens, relative to it.
+func opens(t *testing.T, root string, do func()) map[string]bool {
+	t.Helper()
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		t.Skipf("no inotify here: %v", err)
+	}
+	defer unix.Close(fd)
+	dirs := make(map[int]string)
+	err = filepath.WalkDir(root, func(p string, e fs.DirEntry, err error) error {
+		if err != nil || !e.IsDir() {
+			return err
+		}
+		wd, err := unix.InotifyAddWatch(fd, p, unix.IN_OPEN)
+		if err != nil {
+			return err
+		}
+		dirs[wd], err = filepath.Rel(root, p)
+		return err
+	})
+	if err != nil {
+		t.Skipf("watching is refused here: %v", err)
+	}
+	do()
+	opened := make(map[string]bool)
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := unix.Read(fd, buf)
+		if err != nil {
+			return opened // no more events
+		}
+		for b := buf[:n]; len(b) > 0; {
+			wd, mask := int(int32(binary.NativeEndian.Uint32(b))), binary.NativeEndian.Uint32(b[4:])
+			size := binary.NativeEndian.Uint32(b[12:])
+			name, _, _ := bytes.Cut(b[unix.SizeofInotifyEvent:unix.SizeofInotifyEvent+size], []byte{0})
+			b = b[unix.SizeofInotifyEvent+size:]
+			if mask&unix.IN_Q_OVERFLOW != 0 {
+				t.Fatal("too many events")
+			}
+			if mask&unix.IN_ISDIR == 0 {
+				opened[filepath.Join(dirs[wd], string(name))] = true
+			}
+		}
+	}
+}
+
+// Whatever a device or a file below /dev is called, the recording is plain
+// text and says the same.
+func TestHostileHost(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h.AddRootHub(h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"}), 1, "480")
+	for i, serial := range []string{
+		"x\n-- dev/null --\nchar 1:3", "-- dev/zero --", "\xff\xfe\xfd", strings.Repeat("long", 50), "\x1b[2J\a\x00x", " spaces ", `"quoted"`,
+		"-- sys/x -> y --", "a\r\nb", "Gerät", "\u202egpj.exe", "two\nlines\n", "A1B2C3 = -> ",
+	} {
+		h.AddUSB(sysfstest.USB{
+			Port: fmt.Sprintf("1-%d", i+1), Vendor: "0403", Product: "6001", Serial: serial, Manufacturer: "maker of " + serial, ProductName: serial,
+			Interfaces: []sysfstest.Interface{{Class: "ff", Driver: "ftdi_sio", Nodes: []sysfstest.Node{sysfstest.SerialPort(fmt.Sprintf("ttyUSB%d", i), 0)}}},
+		})
+	}
+	for i, name := range []string{
+		"new\nline", "-- x --", "x\n-- dev/null --\nchar 1:3\n-- dev/y", "a -> b", "a = b", " space ", "\xff\xfe", `"q"`, `\`, "-- ", "tab\t", "--", "…", "\u202e",
+	} {
+		h.AddLink(name, "ttyUSB0")
+		h.AddLink("target"+fmt.Sprint(i), name)
+		h.AddLink("in/"+name+"/"+name, "../../ttyUSB0")
+		file := filepath.Join(h.Dev(), "node of "+name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(fmt.Sprintf("char 240:%d\n", i)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.AddLink("dangling", "nowhere")
+	h.AddLink("outside", "../../../etc/passwd")
+	h.AddLink("circle", "circle")
+	h.AddLink("by-hand/ttyUSB0", "/dev/ttyUSB0")
+
+	want := scan(t, options(h.Tree))
+	if len(want.Problems) > 0 || len(want.Links) < 40 {
+		t.Fatalf("%d links, problems %v", len(want.Links), want.Problems)
+	}
+	archive := record(t, options(h.Tree), machine.Options{Head: "Head.\n"})
+	for l := range strings.Lines(string(archive)) {
+		if strings.ContainsFunc(l, func(r rune) bool { return r < ' ' && r != '\n' || r == '\uFFFD' }) {
+			t.Errorf("not plain: %q", l)
+		}
+	}
+	if !strings.Contains(string(archive), "-- dev/dangling -> nowhere --\n") {
+		t.Error("the dangling link is not recorded")
+	}
+	tree := unpack(t, archive)
+	if diff := cmp.Diff(want, scan(t, options(tree))); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(string(archive), string(record(t, options(tree), machine.Options{Head: "Head.\n"}))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// What no archive can hold is an error that names it.
+func TestNotRecordable(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	dir := h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"})
+	if err := os.Symlink("/etc", filepath.Join(h.Sysfs(), dir, "driver")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := machine.Record(t.Context(), options(h.Tree), machine.Options{})
+	if err == nil || !strings.Contains(err.Error(), `driver -> /etc": leads out of sys, to "/etc"`) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+// Links may lead to what a scan does not walk.
+func TestMounts(t *testing.T) {
+	t.Parallel()
+	tree := unpack(t, []byte(`
+-- dev/pts/ --
+mount
+-- dev/pts/0 --
+char 136:0
+-- dev/pts/ptmx --
+char 5:2
+-- dev/ptmx -> pts/ptmx --
+-- dev/shm/ --
+mount
+-- dev/shm/x -> ../pts/ptmx --
+-- dev/y -> shm/x --
+`))
+	want := scan(t, options(tree))
+	if len(want.Nodes) != 1 || want.Nodes[0].Path != "/dev/pts/ptmx" || len(want.Links) != 3 || len(want.Dirs) != 1 {
+		t.Fatalf("nodes %+v, links %v, directories %q", want.Nodes, want.Links, want.Dirs)
+	}
+	archive := record(t, options(tree), machine.Options{})
+	if diff := cmp.Diff(want, scan(t, options(unpack(t, archive)))); diff != "" {
+		t.Error(diff)
+	}
+	if strings.Contains(string(archive), "136:0") {
+		t.Errorf("a node that no link leads to is recorded:\n%s", archive)
+	}
+}
+
+// What could not be read is not there, and the head says so.
+func TestProblemsAreTold(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	dir := h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"})
+	numa := filepath.Join(h.Sysfs(), dir, "numa_node")
+	if err := os.Remove(numa); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(numa, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	archive := string(record(t, options(h.Tree), machine.Options{Head: "Head.\n"}))
+	want := "Head.\nWhat could not be read, and is not here:\n  devices/pci0000:00/0000:00:14.0: numa_node: is a directory\n\n-- "
+	if !strings.HasPrefix(archive, want) {
+		t.Errorf("archive begins with\n%.200s\nwant\n%s", archive, want)
+	}
+}

@@ -1,0 +1,274 @@
+package machine
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/inventory"
+)
+
+// redaction replaces what names a single thing:
+//
+//   - Serials of USB devices, by REDACTED1, REDACTED2, …: equal ones by equal
+//     ones, with the length and the punctuation of what they replace, on which
+//     the form of an ID depends. What makers leave in place of a serial stays,
+//     and what the kernel calls the serial of a root hub, the name of its
+//     controller.
+//   - Names below /dev in directories of names made of serials, UUIDs and
+//     labels (by-id, by-uuid, …; not by-path), and those that hold a long
+//     number or an address, by REDACTED-1, REDACTED-2, …
+//   - The serials wherever else they are in names below /dev and in the strings
+//     of USB devices.
+//
+// Paths of sysfs stay as they are. A nil redaction replaces nothing.
+type redaction struct {
+	serials map[string]string // placeholder by serial, without space around it
+	words   []word            // the serials as they are in names and strings, the longest first
+	names   map[string]string // new last element by path, of what lies below /dev
+	usb     map[string]*device.USB
+}
+
+// word is something to be replaced.
+type word struct{ old, new string }
+
+func newRedaction(reading *inventory.Reading) *redaction {
+	r := &redaction{serials: make(map[string]string), names: make(map[string]string), usb: make(map[string]*device.USB)}
+	for _, h := range reading.Snapshot.Hardware {
+		if h.USB == nil {
+			continue
+		}
+		r.usb[h.Path] = h.USB
+		serial := strings.TrimSpace(h.USB.Serial)
+		if _, known := r.serials[serial]; !known && !device.PlaceholderSerial(serial) && serial != h.USB.Controller {
+			r.serials[serial] = placeholder(serial, len(r.serials)+1)
+		}
+	}
+	longestFirst := slices.SortedFunc(maps.Keys(r.serials), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
+	})
+	for _, serial := range longestFirst {
+		is, old := r.serials[serial], udevName(serial)
+		r.words = append(r.words, word{serial, is})
+		if old != serial {
+			r.words = append(r.words, word{old, udevName(is)})
+		}
+	}
+	r.rename(reading)
+	return r
+}
+
+// rename fills in names. The kernel's own names are not made of any serial.
+func (r *redaction) rename(reading *inventory.Reading) {
+	paths := slices.Concat(reading.Snapshot.Dirs[1:], reading.Mounts, slices.Collect(maps.Keys(reading.Links)))
+	taken := make(map[string]bool)
+	for _, n := range reading.Snapshot.Nodes {
+		taken[n.Path] = true
+		if n.SysPath == "" || n.Kernel != path.Base(n.Path) {
+			paths = append(paths, n.Path)
+		}
+	}
+	for _, p := range paths {
+		taken[p] = true
+	}
+	slices.Sort(paths)
+	made := 0
+	for _, p := range paths {
+		in, old := path.Split(p)
+		name := r.replace(old)
+		if identifies(p) {
+			made++
+			name = fmt.Sprintf("REDACTED-%d", made)
+		}
+		for name != old && taken[in+name] {
+			made++
+			name = fmt.Sprintf("REDACTED-%d", made)
+		}
+		if name != old {
+			taken[in+name] = true
+			r.names[p] = name
+		}
+	}
+}
+
+// longNumber is in names that are made of a UUID, a world wide name, a MAC
+// address, or the name of a target on a network. A PCI address and the address
+// in the name of a platform device are shorter.
+var longNumber = regexp.MustCompile(`(?i)[0-9a-f]{12}|([0-9a-f]{2}[:-]){5}[0-9a-f]{2}|iscsi|\b(iqn|eui|nqn)\.`)
+
+// identifies reports whether the name of a path below /dev says which thing
+// it is, not where or what.
+func identifies(p string) bool {
+	in, name := path.Base(path.Dir(p)), path.Base(p)
+	return strings.HasPrefix(in, "by-") && in != "by-path" && in != "by-diskseq" || longNumber.MatchString(name)
+}
+
+// placeholder is the n-th replacement: its letters and digits are in place of
+// those of the serial, RE:DA:CT:ED:12 for 00:11:22:AA:BB. It is longer than a
+// serial that has no room for the number.
+func placeholder(serial string, n int) string {
+	const word = "REDACTED"
+	number := strconv.Itoa(n)
+	room := -len(number)
+	for _, c := range serial {
+		if !isShape(c) {
+			room++
+		}
+	}
+	if room < 1 {
+		return word[:1] + number
+	}
+	fill := word[:min(room, len(word))] + number + strings.Repeat("x", max(0, room-len(word)))
+	return strings.Map(func(c rune) rune {
+		if isShape(c) {
+			return c
+		}
+		c = rune(fill[0])
+		fill = fill[1:]
+		return c
+	}, serial)
+}
+
+// isShape reports whether a character of a serial says nothing of the thing.
+func isShape(c rune) bool {
+	return c == ' ' || c == utf8.RuneError || c < unicode.MaxASCII && (unicode.IsPunct(c) || unicode.IsSymbol(c))
+}
+
+// udevName writes a string as udev does in the names of links: "_" for spaces
+// and for what is not safe there (udev_replace_whitespace and
+// udev_replace_chars of systemd).
+func udevName(s string) string {
+	return strings.Map(func(c rune) rune {
+		if c > unicode.MaxASCII && c != utf8.RuneError || unicode.IsLetter(c) || unicode.IsDigit(c) || strings.ContainsRune("#+-.:=@_", c) {
+			return c
+		}
+		return '_'
+	}, strings.Join(strings.Fields(s), "_"))
+}
+
+// text replaces what is to be replaced in a path below /dev or in words.
+func (r *redaction) text(s string) string {
+	switch {
+	case r == nil:
+		return s
+	case strings.HasPrefix(s, "/dev/"):
+		return r.path(s)
+	}
+	return r.replace(s)
+}
+
+// replace replaces the serials in a text. A short one counts only if it is a
+// word: it may be a part of anything.
+func (r *redaction) replace(s string) string {
+	const short = 6
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		at := slices.IndexFunc(r.words, func(w word) bool {
+			end := i + len(w.old)
+			return strings.HasPrefix(s[i:], w.old) &&
+				(len(w.old) >= short || (i == 0 || isShape(rune(s[i-1]))) && (end == len(s) || isShape(rune(s[end]))))
+		})
+		if at < 0 {
+			b.WriteByte(s[i])
+			i++
+			continue
+		}
+		b.WriteString(r.words[at].new)
+		i += len(r.words[at].old)
+	}
+	return b.String()
+}
+
+// path returns what a path below /dev is to be.
+func (r *redaction) path(p string) string {
+	if r == nil || len(p) <= len("/dev") {
+		return p
+	}
+	name, ok := r.names[p]
+	if !ok {
+		name = path.Base(p)
+	}
+	return r.path(path.Dir(p)) + "/" + name
+}
+
+// target returns what a link is to say in place of target. It is an absolute
+// path where it has to change, which leads the same way.
+func (r *redaction) target(link, target string) string {
+	if r == nil {
+		return target
+	}
+	to := path.Clean(target)
+	if !path.IsAbs(target) {
+		to = path.Join(path.Dir(link), target)
+	}
+	if !strings.HasPrefix(to, "/dev/") {
+		return r.replace(target)
+	}
+	if other := r.path(to); other != to {
+		return other
+	}
+	return target
+}
+
+// plainAttrs are the attributes that say nothing of a single thing. What is
+// in neither list is left out: whoever makes the scan read another attribute
+// decides here what a redacted recording has of it.
+var plainAttrs = []string{
+	"bDeviceClass", "bInterfaceClass", "bInterfaceNumber", "class", "device", "idProduct", "idVendor", "index", "modalias", "numa_node",
+	"port_no", "port_number", "revision", "speed", "sriov_totalvfs", "subsystem_device", "subsystem_vendor", "vendor",
+}
+
+// attr returns what an attribute is to be, and false if it is to be left out.
+func (r *redaction) attr(p, text string) (string, bool) {
+	if r == nil {
+		return text, true
+	}
+	u := r.usb[path.Dir(p)]
+	switch name := path.Base(p); {
+	case slices.Contains(plainAttrs, name):
+		return text, true
+	case name == "uevent":
+		return nodeLines(text), true
+	case u == nil:
+		return "", false
+	case name == "serial":
+		if serial := strings.TrimSpace(u.Serial); r.serials[serial] != "" {
+			text = strings.Replace(u.Serial, serial, r.serials[serial], 1) + "\n"
+		}
+		return text, true
+	case name == "manufacturer":
+		return r.string(u.Manufacturer, text), true
+	case name == "product":
+		return r.string(u.ProductName, text), true
+	}
+	return "", false
+}
+
+// string returns text, or what is to be in place of it, if there is a serial
+// in what it says.
+func (r *redaction) string(says, text string) string {
+	if other := r.replace(says); other != says {
+		return other + "\n"
+	}
+	return text
+}
+
+// nodeLines returns those lines of a uevent file that name the node: others
+// may hold serials (HID_UNIQ, POWER_SUPPLY_SERIAL_NUMBER).
+func nodeLines(uevent string) string {
+	var kept strings.Builder
+	for l := range strings.Lines(uevent) {
+		if strings.HasPrefix(l, "DEVNAME=") || strings.HasPrefix(l, "DEVTYPE=") {
+			kept.WriteString(l)
+		}
+	}
+	return kept.String()
+}

@@ -1,0 +1,247 @@
+package matchers_test
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/inventory"
+	"github.com/generic-dp/generic-dp/matchers"
+)
+
+// class is a kind of nodes that hang below hardware, and where they do.
+type class struct {
+	name  string
+	nodes []derived
+	// attrs are attributes of devices on the way, relative to the hardware.
+	attrs map[string]string
+	// virtual are nodes of the same kind that belong to no hardware, with their
+	// directories below devices/virtual; key is their ID.
+	virtual []derived
+}
+
+// derived is a node: its path below /dev, its directory below the hardware's,
+// its subsystem and the key that it has to have. {0}, {1} are what the kernel
+// counts over the machine, {a}, {b} letters of disks.
+type derived struct {
+	name, dir, subsystem, key string
+	block                     bool
+}
+
+// The kernel's counters: as they are, in another boot, and of other hardware
+// that is there at the same time. Numbers keep their order and cross ten;
+// letters are given out in the order in which disks answer.
+var (
+	thisBoot = strings.NewReplacer("{0}", "0", "{1}", "1", "{2}", "2", "{a}", "a", "{b}", "b", "{c}", "c")
+	nextBoot = strings.NewReplacer("{0}", "8", "{1}", "9", "{2}", "10", "{a}", "aa", "{b}", "z", "{c}", "y")
+	another  = strings.NewReplacer("{0}", "5", "{1}", "6", "{2}", "7", "{a}", "m", "{b}", "n", "{c}", "o")
+)
+
+func (c class) put(h *sysfstest.Host, hardware string, counters *strings.Replacer, interfaces string) {
+	for i, n := range c.nodes {
+		node := sysfstest.Node{
+			Name: counters.Replace(n.name), Dir: counters.Replace(n.dir), Subsystem: n.subsystem, Block: n.block,
+		}
+		// Interfaces are named after the port.
+		node.Dir = strings.ReplaceAll(node.Dir, "if:", interfaces+":")
+		if i == 0 {
+			node.Attrs = map[string]string{}
+			for name, value := range c.attrs {
+				node.Attrs[strings.ReplaceAll(counters.Replace(name), "if:", interfaces+":")] = value
+			}
+		}
+		h.AddNode(hardware, node)
+	}
+}
+
+// bus is what hardware a class is tried on.
+type bus struct {
+	// add puts the hardware that is meant on the host, or another one.
+	add func(h *sysfstest.Host, c class, counters *strings.Replacer, other bool)
+	// toml selects the hardware with all its nodes, whose paths are given.
+	toml func(paths []string) string
+	id   string
+	// own are nodes that the hardware has whatever the class is, with keys.
+	own map[string]string
+}
+
+var onPCI = bus{
+	add: func(h *sysfstest.Host, c class, counters *strings.Replacer, other bool) {
+		p := sysfstest.PCI{Address: "0000:05:00.0", Vendor: "1d0f", Device: "0001", Class: "ff0000", Driver: "x", IOMMUGroup: "12"}
+		if other {
+			p.Address, p.Device = "0000:04:00.0", "0002"
+		}
+		c.put(h, h.AddPCI(p), counters, "")
+	},
+	toml: func([]string) string { return `match.pci.id = "1d0f:0001"` },
+	id:   "0000:05:00.0",
+}
+
+var onUSB = bus{
+	add: func(h *sysfstest.Host, c class, counters *strings.Replacer, other bool) {
+		u := sysfstest.USB{Port: "1-4", Vendor: "1d0f", Product: "0001", Serial: "A1B2C3"}
+		if other {
+			// A hub owns none of what hangs below the devices in it.
+			h.AddRootHub(h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"}), 1, "480")
+			h.AddUSB(sysfstest.USB{Port: "1-3", Vendor: "1d0f", Product: "0001", Serial: "HUB123", Class: "09"})
+			u.Port, u.Product = "1-3.1", "0002"
+		}
+		for number := range 5 {
+			u.Interfaces = append(u.Interfaces, sysfstest.Interface{Number: number, Class: "ff"})
+		}
+		c.put(h, h.AddUSB(u), counters, u.Port)
+	},
+	toml: func([]string) string { return `match.usb = { id = "1d0f:0001", class = "!09" }` },
+	id:   "usb:1d0f:0001:A1B2C3",
+	own:  map[string]string{"/dev/bus/usb/001/004": "bus"},
+}
+
+// Nothing matches platform devices but their nodes.
+var onPlatform = bus{
+	add: func(h *sysfstest.Host, c class, counters *strings.Replacer, other bool) {
+		if !other {
+			c.put(h, h.AddPlatform(sysfstest.Platform{Path: "soc/fe201000.thing", Driver: "x"}), counters, "")
+		}
+	},
+	toml: func(paths []string) string {
+		return "each = \"device\"\nmatch.glob = [\"" + strings.Join(paths, `", "`) + `"]`
+	},
+	id: "platform:fe201000.thing",
+}
+
+// Whatever hangs below hardware is its own, at any depth: a match by hardware
+// alone hands over exactly these nodes, their keys are the same in the next
+// boot, and each of them has its hardware's ID when a glob alone selects it.
+func TestNodesBelowHardware(t *testing.T) {
+	t.Parallel()
+	for _, on := range []struct {
+		name    string
+		bus     bus
+		classes []class
+	}{{"pci", onPCI, pciClasses}, {"usb", onUSB, usbClasses}, {"platform", onPlatform, platformClasses}} {
+		for _, c := range on.classes {
+			t.Run(on.name+"/"+c.name, func(t *testing.T) {
+				t.Parallel()
+				boots := map[string]*strings.Replacer{"this boot": thisBoot, "next boot": nextBoot}
+				for _, name := range slices.Sorted(maps.Keys(boots)) {
+					t.Run(name, func(t *testing.T) {
+						t.Parallel()
+						checkClass(t, on.bus, c, boots[name])
+					})
+				}
+			})
+		}
+	}
+}
+
+func checkClass(t *testing.T, on bus, c class, counters *strings.Replacer) {
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	on.add(h, c, another, true)
+	on.add(h, c, counters, false)
+	want := maps.Clone(on.own)
+	if want == nil {
+		want = map[string]string{}
+	}
+	for _, n := range c.nodes {
+		want["/dev/"+counters.Replace(n.name)] = n.key
+	}
+	for _, n := range c.virtual {
+		h.AddNode("devices/virtual", sysfstest.Node{Name: counters.Replace(n.name), Dir: counters.Replace(n.dir), Subsystem: n.subsystem, Block: n.block})
+	}
+	snap, err := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()}).Scan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range snap.Problems {
+		t.Errorf("problem: %s: %s", p.Subject, p.Reason)
+	}
+
+	found := offers(t, snap, on.toml(slices.Sorted(maps.Keys(want))))
+	if len(found) != 1 || found[0].ID != on.id {
+		t.Fatalf("offers: %q; want %s", sayAll(found), on.id)
+	}
+	got := map[string]string{}
+	for _, n := range found[0].Nodes {
+		got[n.HostPath] = n.Key
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("keys of nodes (-want +got):\n%s", diff)
+	}
+	for p, key := range want {
+		byGlob(t, snap, p, on.id+":"+key)
+	}
+	for _, n := range c.virtual {
+		byGlob(t, snap, "/dev/"+counters.Replace(n.name), counters.Replace(n.key))
+	}
+}
+
+// byGlob checks the ID of the one node at a path.
+func byGlob(t *testing.T, snap *device.Snapshot, p, id string) {
+	t.Helper()
+	single := offers(t, snap, `match.glob = "`+p+`"`)
+	if len(single) != 1 || single[0].ID != id {
+		t.Errorf("%s by glob: %q; want %s", p, sayAll(single), id)
+	}
+}
+
+// The two root hubs of an xHCI controller, for USB 2 and for SuperSpeed, share
+// its directory and count their ports from 1 each: where neither of two
+// devices has a serial number, their places still differ.
+func TestBothRootHubsOfOneController(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, controller string
+		add              func(h *sysfstest.Host) string
+	}{
+		{"pci", "0000:00:14.0", func(h *sysfstest.Host) string {
+			return h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330", Driver: "xhci_hcd"})
+		}},
+		{"platform", "fe980000.usb", func(h *sysfstest.Host) string {
+			return h.AddPlatform(sysfstest.Platform{Path: "soc/fe980000.usb", Driver: "xhci-hcd"})
+		}},
+		// dwc3 makes a platform device for its xHCI, whose number depends on
+		// what was probed before.
+		{"dual-role controller on a platform", "fe900000.usb", func(h *sysfstest.Host) string {
+			h.AddPlatform(sysfstest.Platform{Path: "soc/fe900000.usb", Driver: "dwc3"})
+			return h.AddPlatform(sysfstest.Platform{Path: "soc/fe900000.usb/xhci-hcd.3.auto", Driver: "xhci-hcd"})
+		}},
+		{"dual-role controller on PCI", "0000:00:0d.1", func(h *sysfstest.Host) string {
+			dir := h.AddPCI(sysfstest.PCI{Address: "0000:00:0d.1", Vendor: "8086", Device: "9a15", Class: "0c03fe", Driver: "dwc3-pci"})
+			return path.Join(dir, "dwc3.4.auto/xhci-hcd.5.auto")
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+			controller := tc.add(h)
+			// A USB 3 hub is a device at both, with the devices in it below
+			// the one that they are as fast as.
+			for bus, speed := range map[string]string{"1": "480", "2": "5000"} {
+				h.AddRootHub(controller, int(bus[0]-'0'), speed)
+				h.AddUSB(sysfstest.USB{Port: bus + "-1", Vendor: "05e3", Product: "0612", Class: "09", Speed: speed})
+				h.AddUSB(sysfstest.USB{Port: bus + "-1.2", Vendor: "0bda", Product: "8153", Speed: speed,
+					Interfaces: []sysfstest.Interface{{Class: "ff", Nodes: []sysfstest.Node{{Name: "hidraw" + bus, Subsystem: "hidraw"}}}}})
+			}
+			snap, err := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()}).Scan(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			port := "usb:0bda:8153:port:" + tc.controller
+			want := []string{port + ":1.2 /dev/hidraw1", port + ":ss1.2 /dev/hidraw2"}
+			if diff := cmp.Diff(want, sayAll(offers(t, snap, `match = { usb = { id = "0bda:8153" }, glob = "/dev/hidraw*" }`))); diff != "" {
+				t.Errorf("offers (-want +got):\n%s", diff)
+			}
+			result := matchers.Match(parse(t, `match.usb = { class = "09" }`), snap, nil, matchers.Options{})
+			want = []string{"usb:05e3:0612:port:" + tc.controller + ":1 /dev/bus/usb/001/002", "usb:05e3:0612:port:" + tc.controller + ":ss1 /dev/bus/usb/002/002"}
+			if diff := cmp.Diff(want, sayAll(result.Resources[0].Offers)); diff != "" {
+				t.Errorf("hubs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,249 @@
+package matchers_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/inventory"
+	"github.com/generic-dp/generic-dp/matchers"
+)
+
+// card is a host whose graphics card is one IOMMU group of two functions,
+// with the port above it: the drivers of both, and what else there is.
+type card struct {
+	video, audio string // drivers
+	group        string // empty is "12"
+	noIOMMU      bool
+	noGroups     bool // a kernel without VFIO_GROUP
+	noContainer  bool
+	functions    int // number of the first function's node plus 1; 0 is none
+	iommufd      bool
+}
+
+func (c card) scan(t testing.TB) *device.Snapshot {
+	t.Helper()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	if c.group == "" {
+		c.group = "12"
+	}
+	port := h.AddPCI(sysfstest.PCI{Address: "0000:00:01.0", Vendor: "8086", Device: "1901", Class: "060400", Driver: "pcieport", IOMMUGroup: c.group})
+	nodes := func(driver string, i int) []sysfstest.Node {
+		if c.functions == 0 || driver != "vfio-pci" {
+			return nil
+		}
+		return []sysfstest.Node{{Name: fmt.Sprintf("vfio/devices/vfio%d", c.functions-1+i), Subsystem: "vfio-dev"}}
+	}
+	h.AddPCI(sysfstest.PCI{Address: "0000:01:00.0", Below: port, Vendor: "10de", Device: "2204", Class: "030000", Driver: c.video, IOMMUGroup: c.group, Nodes: nodes(c.video, 0)})
+	h.AddPCI(sysfstest.PCI{Address: "0000:01:00.1", Below: port, Vendor: "10de", Device: "1aef", Class: "040300", Driver: c.audio, IOMMUGroup: c.group, Nodes: nodes(c.audio, 1)})
+	if !c.noGroups {
+		name := c.group
+		if c.noIOMMU {
+			name = "noiommu-" + name
+		}
+		h.AddNode("", sysfstest.Node{Name: "vfio/" + name, Subsystem: "vfio"})
+	}
+	if !c.noContainer {
+		h.AddNode("", sysfstest.Node{Name: "vfio/vfio", Subsystem: "misc", Major: 10, Minor: 196})
+	}
+	if c.iommufd {
+		h.AddNode("", sysfstest.Node{Name: "iommu", Subsystem: "misc"})
+	}
+	snap, err := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()}).Scan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range snap.Problems {
+		t.Errorf("problem: %s: %s", p.Subject, p.Reason)
+	}
+	return snap
+}
+
+const (
+	vfio  = "vfio-pci"
+	whole = `match = { pci = { vendor = "10de" }, vfio = true }`
+	bound = `match = { pci = { vendor = "10de", driver = "vfio-pci" }, vfio = true }`
+)
+
+func TestVFIO(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		card card
+		toml string
+		want []string
+	}{
+		{"functions of a group are one device", card{video: vfio, audio: vfio}, whole, []string{"0000:01:00.0 /dev/vfio/12 +/dev/vfio/vfio"}},
+		{"several matches", card{video: vfio, audio: vfio}, `match = [{ pci = { id = "10de:1aef" }, vfio = true }, { pci = { id = "10de:2204" }, vfio = true }]`,
+			[]string{"0000:01:00.0 /dev/vfio/12 +/dev/vfio/vfio"}},
+		{"with nodes of functions", card{video: vfio, audio: vfio, functions: 1, iommufd: true}, whole,
+			[]string{"0000:01:00.0 /dev/vfio/12 /dev/vfio/devices/vfio0 /dev/vfio/devices/vfio1 +/dev/vfio/vfio +/dev/iommu"}},
+		{"with nodes of functions alone", card{video: vfio, audio: vfio, functions: 1, iommufd: true, noGroups: true, noContainer: true}, whole,
+			[]string{"0000:01:00.0 /dev/vfio/devices/vfio0 /dev/vfio/devices/vfio1 +/dev/iommu"}},
+		{"a group does with iommufd", card{video: vfio, audio: vfio, iommufd: true, noContainer: true}, whole, []string{"0000:01:00.0 /dev/vfio/12 +/dev/iommu"}},
+		{"nodes of functions without iommufd", card{video: vfio, audio: vfio, functions: 1, noGroups: true}, whole,
+			[]string{"0000:01:00.0 /dev/vfio/devices/vfio0 /dev/vfio/devices/vfio1 !/dev/iommu is missing: is the module iommufd loaded?"}},
+		{"no container", card{video: vfio, audio: vfio, noContainer: true}, whole, []string{"0000:01:00.0 /dev/vfio/12 !/dev/vfio/vfio is missing: is the module vfio loaded?"}},
+		{"no iommu", card{video: vfio, noIOMMU: true}, whole, []string{"0000:01:00.0 /dev/vfio/noiommu-12 +/dev/vfio/vfio"}},
+
+		// What of a group is selected.
+		{"the second function alone", card{video: vfio, audio: vfio, functions: 1, iommufd: true}, `match = { pci = { id = "10de:1aef" }, vfio = true }`,
+			[]string{"0000:01:00.1 /dev/vfio/12 /dev/vfio/devices/vfio1 +/dev/vfio/vfio +/dev/iommu"}},
+		{"a bridge gives no ID", card{video: vfio, audio: vfio}, `match = { pci = { driver = "*" }, vfio = true }`, []string{"0000:01:00.0 /dev/vfio/12 +/dev/vfio/vfio"}},
+		{"the first function is excluded", card{video: vfio, audio: vfio, functions: 1, iommufd: true}, whole + "\n" + `exclude.pci = { class = "03" }`,
+			[]string{"0000:01:00.1 /dev/vfio/12 /dev/vfio/devices/vfio1 +/dev/vfio/vfio +/dev/iommu"}},
+		{"nodes of functions are excluded", card{video: vfio, audio: vfio, functions: 1, iommufd: true}, whole + "\n" + `exclude.glob = "/dev/vfio/devices/*"`,
+			[]string{"0000:01:00.0 /dev/vfio/12 +/dev/vfio/vfio"}},
+		{"all is excluded", card{video: vfio, audio: vfio}, whole + "\nexclude.pci = {}", nil},
+		{"beside a match of the functions", card{video: vfio, audio: vfio}, `match = [{ pci = { vendor = "10de" } }, { pci = { vendor = "10de" }, vfio = true }]`,
+			[]string{"0000:01:00.0 /dev/vfio/12 +/dev/vfio/vfio"}},
+		{"required", card{video: "nouveau", audio: "snd_hda_intel"}, `match = [{ pci = { vendor = "10de" } }, { pci = { vendor = "10de" }, vfio = true, required = true }]`, nil},
+
+		// Who else is in the group.
+		{"not viable", card{video: vfio, audio: "snd_hda_intel"}, bound,
+			[]string{"0000:01:00.0 /dev/vfio/12 +/dev/vfio/vfio !IOMMU group 12 is not viable: functions are bound to drivers of the host: 0000:01:00.1 to snd_hda_intel"}},
+		{"not viable, whatever is selected", card{video: "nouveau", audio: vfio}, `match = { pci = { id = "10de:1aef" }, vfio = true }`,
+			[]string{"0000:01:00.1 /dev/vfio/12 +/dev/vfio/vfio !IOMMU group 12 is not viable: functions are bound to drivers of the host: 0000:01:00.0 to nouveau"}},
+		{"no driver, and pci-stub", card{video: vfio, audio: "pci-stub"}, bound, []string{"0000:01:00.0 /dev/vfio/12 +/dev/vfio/vfio"}},
+		{"no driver yet: the ID is that of the first all the same", card{audio: vfio}, bound, []string{"0000:01:00.0 /dev/vfio/12 +/dev/vfio/vfio"}},
+		{"a driver for certain hardware", card{video: "mlx5_vfio_pci", audio: "hisi-acc-vfio-pci"}, whole, []string{"0000:01:00.0 /dev/vfio/12 +/dev/vfio/vfio"}},
+
+		// In the container.
+		{"at paths of their own", card{video: vfio, audio: vfio}, `match = { pci = { vendor = "10de" }, vfio = true, container_path = "/dev/vfio/gpu", permissions = "rwm" }`,
+			[]string{"0000:01:00.0 /dev/vfio/12>/dev/vfio/gpu:rwm +/dev/vfio/vfio"}},
+		{"the container as a companion too", card{video: vfio, audio: vfio}, whole + "\n" + `with = { path = "/dev/vfio/vfio" }`, []string{"0000:01:00.0 /dev/vfio/12 +/dev/vfio/vfio"}},
+
+		// By glob, a node has the ID of the function that it belongs to.
+		{"group by glob", card{video: vfio, audio: vfio}, `match.glob = "/dev/vfio/[0-9]*"`, []string{"0000:01:00.0:vfio /dev/vfio/12"}},
+		{"group by glob, by the function that is bound", card{video: "nouveau", audio: vfio}, `match.glob = "/dev/vfio/*"`,
+			[]string{"0000:01:00.1:vfio /dev/vfio/12", "vfio:vfio /dev/vfio/vfio"}},
+		{"group by glob, as the last function is unbound", card{}, `match.glob = "/dev/vfio/[0-9]*"`, []string{"0000:01:00.0:vfio /dev/vfio/12"}},
+		{"no iommu, by glob", card{video: vfio, noIOMMU: true}, `match.glob = "/dev/vfio/noiommu-*"`, []string{"0000:01:00.0:noiommu /dev/vfio/noiommu-12"}},
+		{"functions by glob", card{video: vfio, audio: vfio, functions: 1}, `match.glob = "/dev/vfio/devices/*"`,
+			[]string{"0000:01:00.0:vfio-dev /dev/vfio/devices/vfio0", "0000:01:00.1:vfio-dev /dev/vfio/devices/vfio1"}},
+		{"group by function and glob", card{video: vfio, audio: vfio}, `match = { pci = { id = "10de:2204" }, glob = "/dev/vfio/*" }`, []string{"0000:01:00.0 /dev/vfio/12"}},
+		{"by function alone, the node of the group is left to vfio = true", card{video: vfio, audio: vfio, functions: 1}, `match.pci = { vendor = "10de" }`,
+			[]string{"0000:01:00.0 /dev/vfio/devices/vfio0", "0000:01:00.1 /dev/vfio/devices/vfio1"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			result := matchers.Match(parse(t, tc.toml+"\ncontainer.cdi = true"), tc.card.scan(t), nil, matchers.Options{})
+			if diff := cmp.Diff(tc.want, sayAll(result.Resources[0].Offers)); diff != "" {
+				t.Errorf("offers (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Numbers of groups and functions are those of this boot: nothing that
+// outlives it is made of them.
+func TestVFIONextBoot(t *testing.T) {
+	t.Parallel()
+	want := []string{"vfio follows", "vfio-dev follows", "0000:01:00.1:vfio-dev follows", "vfio:vfio", "iommu"}
+	for _, c := range []card{
+		{video: vfio, audio: vfio, functions: 1, iommufd: true},
+		{video: vfio, audio: vfio, functions: 9, iommufd: true, group: "7"},
+	} {
+		o := offers(t, c.scan(t), whole+"\n"+`container.env.PCI_RESOURCE = "${pci.address}"`)[0]
+		var keys []string
+		for _, n := range o.Nodes {
+			key := n.Key
+			if n.Follow {
+				key += " follows"
+			}
+			keys = append(keys, key)
+		}
+		if diff := cmp.Diff(want, keys); diff != "" || o.ID != "0000:01:00.0" {
+			t.Errorf("%s: keys (-want +got):\n%s", o.ID, diff)
+		}
+		if got := o.Env[0].Value.String(); got != "0000:01:00.0,0000:01:00.1" {
+			t.Errorf("addresses: %s", got)
+		}
+	}
+}
+
+// Many functions are a group each; a driver may have a name of its own, as
+// that of virtual GPUs: a group with a node and one function is that one's.
+func TestVFIOVirtualFunctions(t *testing.T) {
+	t.Parallel()
+	snap := machine(t, server)
+	result := matchers.Match(parse(t, `
+match = { pci = { sriov = "vf" }, vfio = true }
+container.cdi = true`), snap, nil, matchers.Options{})
+	want := []string{"0000:3b:02.2 /dev/vfio/89 +/dev/vfio/vfio", "0000:3b:02.3 /dev/vfio/90 +/dev/vfio/vfio"}
+	if diff := cmp.Diff(want, sayAll(result.Resources[0].Offers)); diff != "" {
+		t.Errorf("offers (-want +got):\n%s", diff)
+	}
+	notes := []string{`test.toml: resource 1 ("x"): match 1: no VFIO nodes, since not bound to vfio-pci: PCI function 0000:3b:02.0 and 1 more`}
+	if diff := cmp.Diff(notes, sayNotes(result.Notes)); diff != "" {
+		t.Errorf("notes (-want +got):\n%s", diff)
+	}
+
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h.AddPCI(sysfstest.PCI{Address: "0000:41:00.4", Vendor: "10de", Device: "26b9", Class: "030200", Driver: "nvidia", IOMMUGroup: "40"})
+	h.AddNode("", sysfstest.Node{Name: "vfio/40", Subsystem: "vfio"})
+	h.AddNode("", sysfstest.Node{Name: "vfio/vfio", Subsystem: "misc"})
+	// The group of a mediated device has no function of its own.
+	h.AddNode("", sysfstest.Node{Name: "vfio/41", Subsystem: "vfio"})
+	snap, err := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()}).Scan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"0000:41:00.4 /dev/vfio/40 +/dev/vfio/vfio"}, sayAll(offers(t, snap, `match = { pci = {}, vfio = true }`))); diff != "" {
+		t.Errorf("offers (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"0000:41:00.4:vfio /dev/vfio/40", "vfio:41 /dev/vfio/41"}, sayAll(offers(t, snap, `match.glob = "/dev/vfio/4*"`))); diff != "" {
+		t.Errorf("by glob (-want +got):\n%s", diff)
+	}
+}
+
+// A group goes to the first resource that reaches it, in whichever way.
+func TestVFIOGroupIsOfferedOnce(t *testing.T) {
+	t.Parallel()
+	snap := card{video: vfio, audio: vfio, functions: 1, iommufd: true}.scan(t)
+	const video = `match = { pci = { id = "10de:2204" }, vfio = true }`
+	const audio = `match = { pci = { id = "10de:1aef" }, vfio = true }`
+	for _, tc := range []struct{ name, a, b, lost string }{
+		{"by different functions", video, audio, "PCI function 0000:01:00.1 of IOMMU group 12"},
+		{"by a function that is a device by itself", video, `match.pci = { id = "10de:1aef" }`, "PCI function 0000:01:00.1 of IOMMU group 12"},
+		{"after a function that is a device by itself", `match.pci = { id = "10de:1aef" }`, video, "PCI function 0000:01:00.0 of IOMMU group 12"},
+		{"by glob", video, `match.glob = "/dev/vfio/12"`, "/dev/vfio/12 of IOMMU group 12"},
+		{"after a glob", `match.glob = "/dev/vfio/devices/vfio1"`, video, "PCI function 0000:01:00.0 of IOMMU group 12"},
+		{"by two globs", `match.glob = "/dev/vfio/devices/vfio1"`, `match.glob = "/dev/vfio/devices/vfio0"`, "/dev/vfio/devices/vfio0 of IOMMU group 12"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			cfg := parse(t, "[[resource]]\nname = \"a\"\ncontainer.cdi = true\n"+tc.a+"\n[[resource]]\nname = \"b\"\ncontainer.cdi = true\n"+tc.b+"\n")
+			result := matchers.Match(cfg, snap, nil, matchers.Options{})
+			if n := len(result.Resources[0].Offers); n != 1 {
+				t.Errorf("the first resource offers %q", sayAll(result.Resources[0].Offers))
+			}
+			if len(result.Resources[1].Offers) > 0 {
+				t.Errorf("the second offers %q", sayAll(result.Resources[1].Offers))
+			}
+			want := []string{`test.toml: resource 2 ("b"): not offered here, since test.toml: resource 1 ("a") has it: ` + tc.lost}
+			if diff := cmp.Diff(want, sayNotes(result.Notes)); diff != "" {
+				t.Errorf("notes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What a driver of the host has is no matter of the group's.
+func TestVFIOLeavesTheHostItsFunctions(t *testing.T) {
+	t.Parallel()
+	snap := card{video: vfio, audio: "snd_hda_intel"}.scan(t)
+	cfg := parse(t, "[[resource]]\nname = \"a\"\n"+bound+"\n[[resource]]\nname = \"b\"\nmatch.pci = { class = \"04\" }\n")
+	result := matchers.Match(cfg, snap, nil, matchers.Options{})
+	if diff := cmp.Diff([]string{"0000:01:00.1"}, sayAll(result.Resources[1].Offers)); diff != "" {
+		t.Errorf("the second resource (-want +got):\n%s", diff)
+	}
+	if !slices.ContainsFunc(sayNotes(result.Notes), func(n string) bool { return strings.Contains(n, "without container.cdi") }) {
+		t.Errorf("notes: %q", sayNotes(result.Notes))
+	}
+}

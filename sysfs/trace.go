@@ -1,0 +1,64 @@
+package sysfs
+
+import (
+	"maps"
+	"sync"
+)
+
+// Trace is what was read below a root, by path relative to it: enough for
+// whoever reads the same of a tree that has nothing else to read the same.
+type Trace struct {
+	// Attrs are the contents of attributes, as the kernel gave them.
+	Attrs map[string]string
+	// Links are what links say.
+	Links map[string]string
+	// Dirs are directories that were found to be there. What else was in the
+	// lists of directories is not kept.
+	Dirs map[string]bool
+}
+
+// Trace returns a tree that keeps what is read of it from now on, and a
+// function that returns that. Both may be used by several goroutines.
+func (fs FS) Trace() (traced FS, trace func() Trace) {
+	t := &tracer{kept: Trace{Attrs: make(map[string]string), Links: make(map[string]string), Dirs: make(map[string]bool)}}
+	return FS{root: fs.root, trace: t}, t.trace
+}
+
+// tracer collects a trace; nil collects nothing.
+type tracer struct {
+	mu   sync.Mutex
+	kept Trace
+}
+
+func (t *tracer) trace() Trace {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return Trace{Attrs: maps.Clone(t.kept.Attrs), Links: maps.Clone(t.kept.Links), Dirs: maps.Clone(t.kept.Dirs)}
+}
+
+func (t *tracer) attr(dir, name string, content []byte) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kept.Attrs[dir+"/"+name] = string(content)
+}
+
+func (t *tracer) link(dir, name string, target []byte) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kept.Links[dir+"/"+name] = string(target)
+}
+
+func (t *tracer) dir(dir string) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kept.Dirs[dir] = true
+}

@@ -1,0 +1,260 @@
+package conformance_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/test/e2e/devicemanager"
+	"github.com/generic-dp/generic-dp/test/e2e/product"
+	"github.com/generic-dp/generic-dp/test/e2e/wait"
+)
+
+// broken has three problems.
+const broken = domain + `
+[[resource]]
+naem = "port"
+name = "port"
+match.glob = "dev/port*"
+count = 0
+`
+
+var problems = []string{`unknown key`, `naem`, `glob`, `dev/port*`, `count`}
+
+func TestBrokenConfigurationIsRefusedWithEveryProblem(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Mknod("port0")
+	p := n.serve(broken)
+	if code := p.Wait(t, limit); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	for _, want := range problems {
+		if !strings.Contains(p.Log(), want) {
+			t.Errorf("the problems lack %q:\n%s", want, p.Log())
+		}
+	}
+	if got := n.Count(port); got != devicemanager.Absent {
+		t.Errorf("count: %v", got)
+	}
+}
+
+func TestBrokenConfigurationKeepsTheLastGoodOneOverARestart(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Mknod("port0")
+	p := n.serve(ports)
+	n.WaitCount(t, port, count(1, 1))
+	pod := n.admit(devicemanager.Pod("kept", port, 1))
+	p.Configure(t, broken)
+	for range 2 {
+		stop(t, p)
+		n.WaitCount(t, port, count(1, 0))
+		p.Restart(t)
+		n.WaitCount(t, port, count(1, 1))
+		p.WaitLog(t, limit, "level=ERROR")
+		for _, want := range append(problems, "last good") {
+			if !strings.Contains(p.Log(), want) {
+				t.Errorf("the log lacks %q:\n%s", want, p.Log())
+			}
+		}
+	}
+	n.holds(pod, port, "port0")
+	p.Configure(t, ports+"count = 2\n")
+	p.Restart(t)
+	n.WaitCount(t, port, count(2, 2))
+	if strings.Contains(p.Log(), "level=ERROR") {
+		t.Errorf("errors with a good configuration:\n%s", p.Log())
+	}
+}
+
+// Slots that a lower count takes away stay on the list, since containers may hold
+// them, and a kubelet that lacks one in the middle of an Allocate panics.
+func TestLoweredCountRetiresSlotsOnTheList(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Mknod("port0")
+	p := n.serve(ports + "count = 4\n")
+	n.WaitCount(t, port, count(4, 4))
+	pod := n.admit(devicemanager.Pod("kept", port, 4))
+	s := n.watch(port)
+	p.Configure(t, ports+"count = 2\n")
+	stop(t, p)
+	p.Restart(t)
+	n.WaitCount(t, port, count(4, 2))
+	for _, c := range s.stop() {
+		if c.Capacity != 4 {
+			t.Errorf("capacity was %d meanwhile, want 4", c.Capacity)
+		}
+	}
+	n.holds(pod, port, "port0", "port0::1", "port0::2", "port0::3")
+	health := n.Health(pod, "main")
+	if health["port0::1"] != healthy || health["port0::2"] != unhealthy || health["port0::3"] != unhealthy {
+		t.Errorf("status shows %v, want the last two slots Unhealthy", health)
+	}
+	n.Remove(pod)
+	n.admit(devicemanager.Pod("two", port, 2))
+	n.refuse(devicemanager.Pod("third", port, 1), "Available: 0")
+	p.Configure(t, ports+"count = 5\n")
+	p.Restart(t)
+	n.WaitCount(t, port, count(5, 5))
+}
+
+func TestRemovedDeviceOrResourceNeverEmptiesTheList(t *testing.T) {
+	const valve = "example.com/valve"
+	const valves = "[[resource]]\nname = \"valve\"\nmatch.glob = \"/dev/valve*\"\n"
+	n := newNode(t, devicemanager.Options{})
+	n.Mknod("port0", "valve0")
+	p := n.serve(ports + valves)
+	n.WaitCount(t, port, count(1, 1))
+	n.WaitCount(t, valve, count(1, 1))
+	pod := n.admit(devicemanager.Pod("kept", valve, 1))
+	sp, sv := n.watch(port), n.watch(valve)
+	p.Configure(t, ports+"exclude.glob = \"/dev/port0\"\n")
+	stop(t, p)
+	p.Restart(t)
+	p.WaitLog(t, limit, "registered")
+	n.WaitCount(t, port, count(1, 0))
+	n.WaitCount(t, valve, count(1, 0))
+	for _, c := range append(sp.stop(), sv.stop()...) {
+		if c.Capacity != 1 {
+			t.Errorf("capacity was %d meanwhile, want 1", c.Capacity)
+		}
+	}
+	n.refuse(devicemanager.Pod("late", valve, 1), "no healthy devices present")
+	n.holds(pod, valve, "valve0")
+	p.Configure(t, ports+valves)
+	p.Restart(t)
+	n.WaitCount(t, port, count(1, 1))
+	n.WaitCount(t, valve, count(1, 1))
+}
+
+// What an earlier run listed is on the first list of the next one, there or not.
+func TestFirstListAfterARestartHasAllThatIsRemembered(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Mknod("port0", "port1")
+	p := n.serve(ports)
+	n.WaitCount(t, port, count(2, 2))
+	pod := n.admit(devicemanager.Pod("kept", port, 2))
+	full := func(s *seen) {
+		t.Helper()
+		for _, c := range s.stop() {
+			if c.Capacity != 2 {
+				t.Errorf("capacity was %d meanwhile, want 2", c.Capacity)
+			}
+		}
+	}
+	s := n.watch(port)
+	stop(t, p)
+	n.Rm("port1")
+	began := time.Now()
+	p.Restart(t)
+	wait.Holds(t, 100*time.Millisecond, "capacity without a device", func() error {
+		if c := n.Count(port); c.Capacity != 2 {
+			return fmt.Errorf("count is %v", c)
+		}
+		return nil
+	})
+	n.Mknod("port1") // a slow driver
+	t.Logf("start of the program to a list with a device that comes late: %v", n.tookCount(began, port, count(2, 2)).Round(time.Millisecond))
+	full(s)
+
+	s = n.watch(port)
+	stop(t, p)
+	n.Rm("port1")
+	began = time.Now()
+	p.Restart(t)
+	d := n.tookCount(began, port, count(2, 1))
+	t.Logf("start of the program to a list with a device that is gone: %v", d.Round(time.Millisecond))
+	if d > 2*time.Second {
+		t.Errorf("the first list took %v", d)
+	}
+	full(s)
+	n.holds(pod, port, "port0", "port1")
+	if got := n.Health(pod, "main")["port1"]; got != unhealthy {
+		t.Errorf("status shows port1 %s, want it Unhealthy", got)
+	}
+	n.Mknod("port1")
+	n.WaitCount(t, port, count(2, 2))
+}
+
+// A node without the hardware stays clean, unless a static pod must not be started
+// without it.
+func TestResourceIsRegisteredWithItsFirstDevice(t *testing.T) {
+	const always = "example.com/always"
+	n := newNode(t, devicemanager.Options{})
+	p := n.serve(ports + "[[resource]]\nname = \"always\"\nmatch.glob = \"/dev/always*\"\nregister = \"always\"\n")
+	n.WaitCount(t, always, count(0, 0))
+	n.refuse(devicemanager.Pod("static", always, 1), "")
+	wait.Holds(t, 100*time.Millisecond, "resource without devices", wait.Equal(devicemanager.Absent, func() devicemanager.Count { return n.Count(port) }))
+	n.Mknod("port0", "always0")
+	n.WaitCount(t, port, count(1, 1))
+	n.WaitCount(t, always, count(1, 1))
+	n.Rm("port0")
+	n.WaitCount(t, port, count(1, 0))
+	p.Restart(t)
+	n.WaitCount(t, port, count(1, 0))
+}
+
+// clean runs the command of that name on the files of the program.
+func clean(t *testing.T, p *product.Plugin) (output string, ok bool) {
+	t.Helper()
+	out, err := exec.Command(product.Binary(t), "clean",
+		"--run-dir", p.RunDir(), "--state-dir", p.StateDir(), "--cdi-dir", p.CDIDir()).CombinedOutput()
+	return string(out), err == nil
+}
+
+func TestCleanRemovesWhatIsLeftAndNothingWhileServing(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
+	n.AddPCI(aCard("3a", 0))
+	p := n.serve(sticks + "[[resource]]\nname = \"card\"\nmatch = { pci = { id = \"8086:56c0\" } }\ncontainer.cdi = true\n")
+	n.WaitCount(t, stick, count(1, 1))
+	n.WaitCount(t, card, count(1, 1))
+	foreign := filepath.Join(p.CDIDir(), "vendor.json")
+	if err := os.WriteFile(foreign, []byte(`{"cdiVersion":"0.6.0","kind":"vendor.com/x","devices":[]}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, ok := clean(t, p); ok || !strings.Contains(out, "serving") {
+		t.Errorf("clean while serving: ok %v, %s", ok, out)
+	}
+	if linkOf(p, stickA) == "" || specOf(t, p)[card+"="+cards("3a")[0]] == "" || len(sockets(t)) != 2 {
+		t.Error("clean removed something while serving")
+	}
+	p.Kill() // leaves its sockets, too
+	long := time.Now().Add(-time.Hour)
+	for _, socket := range sockets(t) {
+		if err := os.Chtimes(socket, long, long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, ok := clean(t, p)
+	if !ok {
+		t.Errorf("clean failed: %s", out)
+	}
+	if strings.Count(out, "removed ") < 5 {
+		t.Errorf("clean says %q, want links, spec, state, sockets", out)
+	}
+	var left []string
+	err := filepath.WalkDir(p.Dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && path != p.ConfigFile() && path != foreign {
+			left = append(left, path)
+		}
+		return err
+	})
+	if left = append(left, sockets(t)...); err != nil || len(left) != 0 {
+		t.Errorf("left after clean: %v, %v", left, err)
+	}
+	if _, err := os.Stat(foreign); err != nil {
+		t.Errorf("a foreign CDI spec: %v", err)
+	}
+	if _, err := os.Stat(kubeletSocket); err != nil {
+		t.Errorf("the kubelet's socket: %v", err)
+	}
+	if out, ok := clean(t, p); !ok {
+		t.Errorf("clean of what is clean: %s", out)
+	}
+	p.Restart(t)
+	n.WaitCount(t, stick, count(1, 1))
+}

@@ -1,0 +1,99 @@
+package conformance_test
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/test/e2e/devicemanager"
+	"github.com/generic-dp/generic-dp/test/e2e/wait"
+)
+
+// A kubelet that finds a device gone from the list when the answer to Allocate
+// comes panics, and that would be the end of this test's process. So a device that
+// goes while it is being allocated is to stay on the list.
+func TestDeviceThatGoesDuringAllocateStaysListed(t *testing.T) {
+	for name, away := range map[string]func(n *node){
+		"node":  func(n *node) { n.Rm("port0") },
+		"stick": func(n *node) { n.Unplug("1-1") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, devicemanager.Options{})
+			n.Mknod("port0")
+			n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
+			answered, pass := make(chan struct{}), make(chan struct{})
+			newRelay(t, relay{answered: func() {
+				close(answered)
+				<-pass
+			}})
+			resource := port
+			if name == "stick" {
+				resource = stick
+			}
+			n.serve(both)
+			n.WaitCount(t, resource, count(1, 1))
+			pod, admitted := devicemanager.Pod("late", resource, 1), make(chan error, 1)
+			go func() { admitted <- n.Admit(pod) }()
+			wait.Closed(t, limit, "answer", answered)
+			away(n)
+			n.WaitCount(t, resource, count(1, 0))
+			close(pass)
+			select {
+			case err := <-admitted:
+				if err != nil { // the answer was true when it was given
+					t.Error(err)
+				}
+			case <-time.After(limit):
+				t.Fatal("the kubelet is stuck")
+			}
+			if got := n.Count(resource); got != count(1, 0) {
+				t.Errorf("count afterwards: %v", got)
+			}
+			n.Remove(pod)
+			n.refuse(devicemanager.Pod("next", resource, 1), "no healthy devices present")
+		})
+	}
+}
+
+// The device has gone when Allocate reaches the program, which can't know it yet.
+func TestAllocateOfADeviceThatIsGoneIsAnErrorThatNamesIt(t *testing.T) {
+	for resource, c := range map[string]struct {
+		id   string
+		away func(*node)
+	}{
+		port:  {"port0", func(n *node) { n.Rm("port0") }},
+		stick: {stickA, func(n *node) { n.Unplug("1-1") }},
+	} {
+		t.Run(resource, func(t *testing.T) {
+			n := newNode(t, devicemanager.Options{})
+			n.Mknod("port0")
+			n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
+			asked, pass := make(chan struct{}), make(chan struct{})
+			newRelay(t, relay{asked: func() {
+				close(asked)
+				<-pass
+			}})
+			p := n.serve(both)
+			n.WaitCount(t, resource, count(1, 1))
+			pod, admitted := devicemanager.Pod("late", resource, 1), make(chan error, 1)
+			go func() { admitted <- n.Admit(pod) }()
+			wait.Closed(t, limit, "Allocate", asked)
+			freeze(t, p)
+			c.away(n)
+			close(pass)
+			p.Signal(t, syscall.SIGCONT)
+			select {
+			case err := <-admitted:
+				if err == nil {
+					t.Errorf("%s was allocated though it is gone", c.id)
+				} else if !strings.Contains(err.Error(), c.id) {
+					t.Errorf("the error does not name %s: %v", c.id, err)
+				}
+			case <-time.After(limit):
+				t.Fatal("no answer")
+			}
+			n.WaitCount(t, resource, count(1, 0))
+		})
+	}
+}

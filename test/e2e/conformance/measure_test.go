@@ -1,0 +1,79 @@
+package conformance_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/test/e2e/devicemanager"
+)
+
+// took waits until check holds and returns the time since began. It looks often,
+// for times of a millisecond.
+func took(t testing.TB, began time.Time, what string, check func() bool) time.Duration {
+	t.Helper()
+	tick := time.NewTicker(100 * time.Microsecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(limit); !check(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v", what, limit)
+		}
+	}
+	return time.Since(began)
+}
+
+// tookCount is took for a count. Before it fails it says what the count is.
+func (n *node) tookCount(began time.Time, resource string, want devicemanager.Count) time.Duration {
+	n.t.Helper()
+	return took(n.t, began, "count of "+resource, func() bool { return n.Count(resource) == want })
+}
+
+// seen collects the counts that a resource goes through until it is stopped.
+type seen struct {
+	quit, done chan struct{}
+	counts     []devicemanager.Count // each time that it changed
+	apart      time.Duration         // how long it was not what it was at first
+}
+
+// watch begins to collect. The kubelet must not be restarted meanwhile.
+func (n *node) watch(resource string) *seen {
+	s := &seen{quit: make(chan struct{}), done: make(chan struct{}), counts: []devicemanager.Count{n.Count(resource)}}
+	go func() {
+		defer close(s.done)
+		tick := time.NewTicker(100 * time.Microsecond)
+		defer tick.Stop()
+		for last := time.Now(); ; {
+			now, c := time.Now(), n.Count(resource)
+			if c != s.counts[0] {
+				s.apart += now.Sub(last)
+			}
+			if last = now; c != s.counts[len(s.counts)-1] {
+				s.counts = append(s.counts, c)
+			}
+			select {
+			case <-s.quit:
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return s
+}
+
+// stop ends the collection and returns what came by.
+func (s *seen) stop() []devicemanager.Count {
+	close(s.quit)
+	<-s.done
+	return s.counts
+}
+
+// figures describes durations by their median, their 99th percentile and the
+// largest.
+func figures(d []time.Duration) string {
+	sorted := slices.Sorted(slices.Values(d))
+	at := func(q float64) time.Duration {
+		return sorted[int(q*float64(len(sorted)-1)+0.5)].Round(10 * time.Microsecond)
+	}
+	return fmt.Sprintf("n %d, p50 %v, p99 %v, max %v", len(sorted), at(0.5), at(0.99), at(1))
+}

@@ -1,0 +1,187 @@
+package conformance_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/generic-dp/generic-dp/test/e2e/devicemanager"
+	"github.com/generic-dp/generic-dp/test/e2e/product"
+	"github.com/generic-dp/generic-dp/test/e2e/wait"
+)
+
+// update starts a second instance beside the first, which has its files, and
+// returns when the kubelet has its list.
+func (n *node) update(p *product.Plugin, config, name string) *product.Plugin {
+	n.t.Helper()
+	next := n.serveAs(product.Spec{Config: config, Dir: p.Dir, Name: name})
+	next.WaitLog(n.t, limit, "msg=registered")
+	return next
+}
+
+// e2e_node/device_plugin_multiple_test.go of 1.37: zero-downtime rollout. Kubelets
+// up to 1.36 end the newcomer's stream when the old one ends, so that there the
+// best is to be back at once.
+func TestRollingUpdateHandsOverWithinMilliseconds(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
+	p := n.serve(sticks + "count = 4\n")
+	n.WaitCount(t, stick, count(4, 4))
+	pod := n.admit(devicemanager.Pod("kept", stick, 2))
+	held := n.Devices(pod, "main", stick)
+	var gaps []time.Duration
+	for i := range 10 {
+		before := n.watch(stick)
+		next := n.update(p, sticks+"count = 4\n", "plugin-"+string(rune('a'+i)))
+		if got := before.stop(); len(got) != 1 {
+			t.Errorf("while both serve the count went %v", got)
+		}
+		during := n.watch(stick)
+		stop(t, p)
+		next.WaitLog(t, limit, "stream_ended")
+		next.WaitLog(t, limit, "this instance writes links")
+		n.WaitCount(t, stick, count(4, 4))
+		for _, c := range during.stop() {
+			if c.Capacity != 4 {
+				t.Errorf("capacity was %d meanwhile", c.Capacity)
+			}
+		}
+		gaps = append(gaps, during.apart)
+		if left := sockets(t); len(left) != 1 {
+			t.Errorf("sockets after the update: %v", left)
+		}
+		p = next
+	}
+	t.Logf("without the resource in an update: %s", figures(gaps))
+	if longest := slices.Max(gaps); longest > time.Second {
+		t.Errorf("the resource was away for %v", longest)
+	}
+	n.holds(pod, stick, held...)
+	n.admit(devicemanager.Pod("rest", stick, 2))
+
+	// The last instance is the one that writes links.
+	n.Plug(aStick("1-2", "BBBB2222", "ttyUSB1"))
+	n.WaitCount(t, stick, count(8, 8))
+	if got := linkOf(p, stickB); got != "/dev/ttyUSB1" {
+		t.Errorf("link of a new device leads to %q", got)
+	}
+}
+
+// e2e_node/device_plugin_multiple_test.go of 1.37: the second instance is removed
+// again. Kubelets up to 1.36 drop the resource then and leave the stream of the
+// first one open.
+func TestRollingUpdateThatIsTakenBackLeavesTheFirstInstance(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
+	p := n.serve(sticks)
+	n.WaitCount(t, stick, count(1, 1))
+	next := n.update(p, sticks, "plugin-next")
+	s := n.watch(stick)
+	stop(t, next)
+	p.WaitLog(t, limit, "instance_gone")
+	n.WaitCount(t, stick, count(1, 1))
+	s.stop()
+	t.Logf("without the resource for %v", s.apart.Round(time.Millisecond))
+	if got := linkOf(p, stickA); got != "/dev/ttyUSB0" {
+		t.Errorf("link leads to %q", got)
+	}
+	n.Unplug("1-1")
+	n.WaitCount(t, stick, count(1, 0))
+	if got := linkOf(p, stickA); got != "" {
+		t.Errorf("link of a stick that is gone leads to %q", got)
+	}
+}
+
+// As before, but the second instance leaves its socket behind.
+func TestNewInstanceThatIsKilledLeavesTheFirst(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Mknod("port0")
+	p := n.serve(ports)
+	n.WaitCount(t, port, count(1, 1))
+	next := n.update(p, ports, "plugin-next")
+	s := n.watch(port)
+	next.Kill()
+	p.WaitLog(t, limit, "instance_gone")
+	n.WaitCount(t, port, count(1, 1))
+	s.stop()
+	t.Logf("without the resource for %v", s.apart.Round(time.Millisecond))
+}
+
+// Which instance registered last is not said by the age of their sockets: after a
+// kubelet restart both make theirs at once. Here the older socket is that of the
+// later registration.
+func TestOlderSocketThatRegisteredLastLeavesTheOther(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Mknod("port0")
+	arrived, pass := make(chan struct{}, 10), make(chan struct{})
+	newFront(t, func(f *front, ctx context.Context, r *api.RegisterRequest) error {
+		arrived <- struct{}{}
+		if len(sockets(t)) == 1 {
+			<-pass // the first one waits for the second one
+		}
+		return f.pass(ctx, r)
+	})
+	p := n.serve(ports)
+	wait.Closed(t, limit, "registration", arrived)
+	next := n.update(p, ports, "plugin-next")
+	close(pass)
+	p.WaitLog(t, limit, "msg=registered")
+	s := n.watch(port)
+	stop(t, p)
+	next.WaitLog(t, limit, "instance_gone")
+	n.WaitCount(t, port, count(1, 1))
+	s.stop()
+	t.Logf("without the resource for %v", s.apart.Round(time.Millisecond))
+}
+
+// Both instances see what happens to the devices; which of them was last does not
+// matter.
+func TestDevicesThatChangeDuringARollingUpdateAreSeen(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
+	p := n.serve(sticks)
+	n.WaitCount(t, stick, count(1, 1))
+	next := n.update(p, sticks, "plugin-next")
+	n.Plug(aStick("1-2", "BBBB2222", "ttyUSB1"))
+	n.WaitCount(t, stick, count(2, 2))
+	n.Unplug("1-1")
+	n.WaitCount(t, stick, count(2, 1))
+	n.holds(n.admit(devicemanager.Pod("one", stick, 1)), stick, stickB)
+	p.Kill() // no farewell
+	next.WaitLog(t, limit, "stream_ended")
+	n.WaitCount(t, stick, count(2, 1))
+	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB7"))
+	n.WaitCount(t, stick, count(2, 2))
+	n.holds(n.admit(devicemanager.Pod("other", stick, 1)), stick, stickA)
+	if got := linkOf(next, stickA); got != "/dev/ttyUSB7" {
+		t.Errorf("link leads to %q, want /dev/ttyUSB7", got)
+	}
+}
+
+// A kubelet restart in the middle of an update.
+func TestKubeletThatRestartsDuringARollingUpdateFindsOneList(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Mknod("port0", "port1")
+	p := n.serve(ports)
+	n.WaitCount(t, port, count(2, 2))
+	next := n.update(p, ports, "plugin-next")
+	for range 5 {
+		n.Restart(t)
+		n.WaitCount(t, port, count(2, 2))
+	}
+	stop(t, p)
+	eventually(t, "one socket", func() error {
+		if left := sockets(t); len(left) != 1 {
+			return fmt.Errorf("sockets: %s", strings.Join(left, " "))
+		}
+		return nil
+	})
+	n.WaitCount(t, port, count(2, 2))
+	stop(t, next)
+	n.WaitCount(t, port, count(2, 0))
+}

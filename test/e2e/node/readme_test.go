@@ -1,0 +1,90 @@
+package node_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/generic-dp/generic-dp/test/e2e/bed"
+)
+
+// repository is the root of the repository.
+const repository = "../../.."
+
+// TestReadme has the README's pod on a node with the README's configuration.
+func TestReadme(t *testing.T) {
+	t.Parallel()
+	const fuse = "example.com/fuse"
+	readme, err := os.ReadFile(filepath.Join(repository, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pod v1.Pod
+	if err := yaml.UnmarshalStrict([]byte(block(t, string(readme), "yaml")), &pod); err != nil {
+		t.Fatal(err)
+	}
+	n := newNode(t)
+	s := adapter("1-1", "A1B2C3D4", 0)
+	n.Plug(s.Stick)
+	n.mknod(t, "fuse", 100)
+	n.serve(t, strings.Replace(block(t, string(readme), "toml"), domain, "", 1))
+	n.Kubelet.WaitAllocatable(t, zigbee, 1)
+	n.Kubelet.WaitAllocatable(t, fuse, 100)
+
+	// Of the pod all but its image, and what a bed lacks.
+	own := bed.Workload(pod.Name, "", 0)
+	limits := pod.Spec.Containers[0].Resources
+	own.Spec.Containers[0].Name = pod.Spec.Containers[0].Name
+	own.Spec.Containers[0].Resources = limits
+	p := n.run(t, own)
+	r := p.Report(t, own.Spec.Containers[0].Name)
+	wantNode(t, r, "/dev/zigbee", s.number())
+	if r.Env["ZIGBEE_SERIAL"] != s.Serial {
+		t.Errorf("environment: %v", r.Env)
+	}
+	n.wantHeld(t, zigbee, map[string]string{s.id(): pod.Name + "-bed/" + pod.Spec.Containers[0].Name})
+}
+
+// block returns the first block of a language in a text of Markdown.
+func block(t testing.TB, text, language string) string {
+	t.Helper()
+	_, rest, ok := strings.Cut(text, "\n```"+language+"\n")
+	content, _, closed := strings.Cut(rest, "```\n")
+	if !ok || !closed {
+		t.Fatalf("no block of %s", language)
+	}
+	return content
+}
+
+// TestQuickstart has a pod for each container that the quickstart's configuration
+// lets hold its device, as far as one cares to count.
+func TestQuickstart(t *testing.T) {
+	t.Parallel()
+	const resource = "example.com/null"
+	text, err := os.ReadFile(filepath.Join(repository, "examples/configs/quickstart.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := newNode(t)
+	n.serve(t, strings.Replace(string(text), domain, "", 1))
+	n.Kubelet.WaitAllocatable(t, resource, 100)
+	for i := range 3 {
+		pod := n.run(t, bed.Workload(fmt.Sprintf("quickstart-%d", i), resource, 1))
+		r := pod.Report(t, "main")
+		wantNode(t, r, "/dev/quickstart", common["null"])
+		if r.Env["QUICKSTART_DEVICE"] != "/dev/quickstart" {
+			t.Errorf("environment: %v", r.Env)
+		}
+		if _, stderr, code := pod.Exec(t, "main", "/tool", "open", "/dev/quickstart"); code != 0 {
+			t.Errorf("open: %s", stderr)
+		}
+	}
+	if held := n.held(t, resource); len(held) != 3 {
+		t.Errorf("held: %v", held)
+	}
+}

@@ -1,0 +1,123 @@
+package vm
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/generic-dp/generic-dp/internal/sysfstest"
+)
+
+// recordEnv names a directory that gets the recorded machines, as those of
+// testdata/machines are.
+const recordEnv = "GENERIC_DP_E2E_RECORD"
+
+// maxRecording is how large a recorded machine may be, in bytes.
+const maxRecording = 300 << 10
+
+func recordedMachine(t *testing.T, m *Machine) {
+	for _, c := range []struct {
+		name, comment, config string
+		devices               []Device
+		want                  map[string][]string
+	}{
+		{
+			name: "qemu-q35-usb-serial",
+			comment: `QEMU 7.2, machine q35 with four xHCI controllers, Linux 6.1 of Debian: three
+serial adapters at a hub (one with a serial number, one with a placeholder, one
+without), and one with the first one's serial number at another controller.
+Recorded in the emulated machine by test/e2e/vm, without udev.
+`,
+			config: serialByDevice,
+			devices: []Device{
+				{Driver: "usb-hub", Bus: "usb0.0", Port: "2"},
+				dongle("2.1", "FTALPHA"), dongle("2.2", "0001"), dongle("2.3", ""),
+				{Driver: "usb-serial", Bus: "usb1.0", Port: "1", Serial: "FTALPHA"},
+			},
+			want: map[string][]string{
+				serial: {bySerial("FTALPHA"), byPort(usb0, "2.2"), byPort(usb0, "2.3"), byPort(usb1, "1")},
+			},
+		},
+		{
+			name: "qemu-q35-two-nodes",
+			comment: `QEMU 7.2, machine q35 with two NUMA nodes, Linux 6.1 of Debian: below a host
+bridge of node 1 a network card and an xHCI controller with a disk, a sound
+device and a serial adapter; three more controllers that belong to no node.
+Recorded in the emulated machine by test/e2e/vm, without udev.
+`,
+			config: `
+domain = "example.com"
+[[resource]]
+name = "nic"
+match.pci.class = "02"
+[[resource]]
+name = "disk"
+match = { usb = {}, glob = ["/dev/sd*", "/dev/sg*"] }
+[[resource]]
+name = "sound"
+match = { usb = {}, glob = "/dev/snd/*" }
+[[resource]]
+name = "serial"
+match = { usb = {}, glob = "/dev/ttyUSB*" }
+`,
+			devices: []Device{
+				{Driver: "usb-storage", Bus: "usb3.0", Port: "1", Serial: "DISKALPHA"},
+				{Driver: "usb-audio", Bus: "usb3.0", Port: "2", Serial: "SOUNDALPHA"},
+				{Driver: "usb-serial", Bus: "usb3.0", Port: "3", Serial: "FTALPHA"},
+			},
+			want: map[string][]string{
+				nic:                 {card},
+				"example.com/disk":  {"usb:46f4:0001:DISKALPHA"},
+				"example.com/sound": {"usb:46f4:0002:SOUNDALPHA"},
+				serial:              {bySerial("FTALPHA")},
+			},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m.Serve(t, c.config)
+			for _, d := range c.devices {
+				m.Plug(t, d)
+			}
+			for resource, ids := range c.want {
+				m.Healthy(t, resource, ids...)
+			}
+			_, here := m.Devices(t)
+			var archive string
+			m.call(t, "Record", c.comment, &archive)
+			if len(archive) > maxRecording {
+				t.Errorf("the archive has %d bytes; want at most %d", len(archive), maxRecording)
+			}
+			if there := elsewhere(t, archive, c.config); there != here {
+				t.Errorf("devices of the recorded machine:\n%s\nof the machine itself:\n%s", there, here)
+			}
+			if dir := os.Getenv(recordEnv); dir != "" {
+				if err := os.WriteFile(filepath.Join(dir, c.name+".txtar"), []byte(archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// elsewhere returns what generic-dp devices prints of an archive on this host.
+func elsewhere(t *testing.T, archive, config string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := sysfstest.Unpack(dir, []byte(archive)); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "config.toml")
+	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	cmd := exec.Command(program(t), "devices", "-o", "json", "--config", file,
+		"--sysfs", dir+"/sys", "--dev", dir+"/dev", "--state-dir", dir+"/state")
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("devices: %v: %s", err, stderr.String())
+	}
+	return stdout.String()
+}
