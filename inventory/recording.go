@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/sysfs"
@@ -40,6 +41,14 @@ func Read(ctx context.Context, o Options) (*Reading, error) {
 	traced, trace := s.sysfs.Trace()
 	s.sysfs, s.usb.read, s.usb.number = traced, traced.USBDevice, traced.USBNumber
 	snap, tree, err := s.scan(ctx)
+	// A recording can't be looked at again: what is being set up is waited for.
+	for end := time.Now().Add(time.Second); err == nil && snap.Again && time.Now().Before(end); {
+		select {
+		case <-ctx.Done():
+		case <-time.After(slowAfter):
+		}
+		snap, tree, err = s.scan(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}

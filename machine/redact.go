@@ -222,7 +222,7 @@ func (r *redaction) target(link, target string) string {
 // in neither list is left out: whoever makes the scan read another attribute
 // decides here what a redacted recording has of it.
 var plainAttrs = []string{
-	"bDeviceClass", "bInterfaceClass", "bInterfaceNumber", "class", "device", "idProduct", "idVendor", "index", "modalias", "numa_node",
+	"bDeviceClass", "bInterfaceClass", "bInterfaceNumber", "class", "device", "devnum", "idProduct", "idVendor", "index", "modalias", "numa_node",
 	"port_no", "port_number", "revision", "speed", "sriov_totalvfs", "subsystem_device", "subsystem_vendor", "vendor",
 }
 

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 )
 
 // owned is a plugin's socket as the watch follows it.
@@ -43,9 +44,11 @@ func (w *KubeletWatch) own(s *ownSocket) *owned {
 }
 
 // listening reports whether somebody listens on a socket in the directory. A
-// socket on which nobody does is dead for good, and counts no more.
+// socket on which nobody does is dead for good, and counts no more, but for one
+// so young that it may be between bind and listen.
 func (w *KubeletWatch) listening(name string) bool {
-	if !dead(filepath.Join(w.dir, name)) {
+	path := filepath.Join(w.dir, name)
+	if id, ok := identify(path); !dead(path) || ok && time.Since(time.Unix(0, id.made.Nano())) < w.bindToListen {
 		return true
 	}
 	w.mu.Lock()

@@ -36,6 +36,8 @@ type KubeletWatch struct {
 	resync      time.Duration // between looks that no event asked for
 	poll        time.Duration // between looks where there is no inotify
 
+	bindToListen time.Duration // how old a socket without a listener is dead
+
 	mu      sync.Mutex
 	kubelet KubeletSocket
 	id      fileID
@@ -68,6 +70,8 @@ func NewKubeletWatch(dir string, log *slog.Logger) *KubeletWatch {
 		changed: make(chan struct{}),
 		owned:   map[string]*owned{},
 		dead:    map[string]bool{},
+
+		bindToListen: time.Second,
 	}
 }
 

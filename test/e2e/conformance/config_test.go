@@ -186,7 +186,7 @@ func TestResourceIsRegisteredWithItsFirstDevice(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	p := n.serve(ports + "[[resource]]\nname = \"always\"\nmatch.glob = \"/dev/always*\"\nregister = \"always\"\n")
 	n.WaitCount(t, always, count(0, 0))
-	n.refuse(devicemanager.Pod("static", always, 1), "")
+	n.refuse(devicemanager.Pod("static", always, 1), "no healthy devices present")
 	wait.Holds(t, 100*time.Millisecond, "resource without devices", wait.Equal(devicemanager.Absent, func() devicemanager.Count { return n.Count(port) }))
 	n.Mknod("port0", "always0")
 	n.WaitCount(t, port, count(1, 1))

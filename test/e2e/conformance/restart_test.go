@@ -87,7 +87,7 @@ func TestStoppedPluginLeavesCapacityWithoutAllocatable(t *testing.T) {
 	n.Remove(pod)
 	n.Restart(t)
 	n.WaitCount(t, port, count(0, 0))
-	n.refuse(devicemanager.Pod("later", port, 1), "")
+	n.refuse(devicemanager.Pod("later", port, 1), "no healthy devices present")
 	p.Restart(t)
 	n.WaitCount(t, port, count(2, 2))
 	n.admit(devicemanager.Pod("in-time", port, 1))
