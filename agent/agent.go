@@ -34,7 +34,7 @@ type Options struct {
 	Config   string // file or directory
 	Paths    Paths
 	NodeName string
-	Listen   string // address of the probes; empty for none
+	Listen   string // address of metrics and probes; empty for none
 	Version  string
 	Log      *slog.Logger // nil discards
 }
@@ -54,6 +54,7 @@ type Agent struct {
 	specs    *cdi.Writer
 	lock     *lock
 	listener net.Listener
+	metrics  *metrics.Metrics // nil where nobody listens
 
 	resources []*served // in configuration order
 	byName    map[string]*served
@@ -98,6 +99,7 @@ func New(options Options) (*Agent, error) {
 		if a.listener, err = metrics.Listen(options.Listen); err != nil {
 			return nil, err
 		}
+		a.metrics = metrics.New(options.Version, a)
 	}
 	a.build()
 	return a, nil
@@ -128,7 +130,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer a.log.Info("stopped")
 	group, ctx := errgroup.WithContext(ctx)
 	if a.listener != nil {
-		group.Go(func() error { return metrics.Serve(ctx, a.listener, a) })
+		group.Go(func() error { return a.metrics.Serve(ctx, a.listener) })
 	}
 	a.sweep()
 	group.Go(func() error { return a.kubelet.Run(ctx) })
@@ -147,17 +149,6 @@ func (a *Agent) sweep() {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		a.log.Warn("sockets that nobody serves can't be removed", "kubelet_dir", a.options.Paths.KubeletDir, "reason", err)
 	}
-}
-
-// Ready is nil when every resource that has devices is registered.
-func (a *Agent) Ready() error {
-	var missing []error
-	for _, s := range a.resources {
-		if err := s.ready(); err != nil {
-			missing = append(missing, err)
-		}
-	}
-	return errors.Join(missing...)
 }
 
 // Settled is closed when the host was looked at and nothing is about to change

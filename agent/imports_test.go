@@ -27,9 +27,10 @@ var allowed = map[string][]string{
 	"cdi":                  {"device"},
 	"plugin":               {"device"},
 	"podresources":         {"device"},
-	"metrics":              {"device"},
+	"metrics":              {},
 	"internal/kubelettest": {"device"},
-	"internal/sysfstest":   {"inventory", "sysfs", "device"},
+	"machine":              {"inventory", "sysfs", "device"},
+	"internal/sysfstest":   {"machine", "inventory", "sysfs", "device"},
 }
 
 // only lists who may import what matters to one side alone.

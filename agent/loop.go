@@ -153,7 +153,9 @@ func (l *loop) elect(ctx context.Context) (<-chan struct{}, error) {
 // that fails is not a host without devices.
 func (l *loop) scan(ctx context.Context) {
 	l.quiet.note(l.watcher.Take())
+	began := time.Now()
 	snap, err := l.scanner.Scan(ctx)
+	l.metrics.CountScan(time.Since(began), err)
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
 			l.sayOnce("scan", err.Error(), "host can't be read: keeping what was seen last")

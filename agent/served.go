@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -23,10 +24,15 @@ type served struct {
 
 func (a *Agent) newServed(c *config.Resource) *served {
 	r := newResource(c.Name, string(c.Prefer), a.options.Paths, a.links.Path)
+	hooks := plugin.Hooks{
+		Registered: func(cause plugin.Cause, _ time.Duration) { a.metrics.CountRegistration(c.Name, string(cause)) },
+		Refused:    func(error) { a.metrics.CountRefusal(c.Name) },
+		Allocated:  func(took time.Duration, err error) { a.metrics.CountAllocation(c.Name, took, err) },
+	}
 	return &served{
 		config:   c,
 		resource: r,
-		plugin:   plugin.New(plugin.Options{Resource: c.Name, Watch: a.kubelet, Source: r, Log: a.log}),
+		plugin:   plugin.New(plugin.Options{Resource: c.Name, Watch: a.kubelet, Source: r, Log: a.log, Hooks: hooks}),
 	}
 }
 

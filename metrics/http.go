@@ -1,5 +1,6 @@
-// Package metrics says how the program is: /healthz and /readyz for probes.
-// What it says is read from the running state when it is asked.
+// Package metrics says how the program is: /healthz and /readyz for probes,
+// /metrics for Prometheus. Gauges are read from the running state when they
+// are asked for.
 package metrics
 
 import (
@@ -10,14 +11,23 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// State answers the probes.
+// State is the running program.
 type State interface {
 	// Ready is nil when the configuration is loaded and every resource that
 	// has devices is registered, else what is missing. Being alive is
 	// answering at all: it does not depend on the kubelet.
 	Ready() error
+	// ConfigOK is false while the last good configuration is served in place
+	// of a broken one.
+	ConfigOK() bool
+	// Resources in the order of the configuration.
+	Resources() []Resource
+	// Degraded names the sources of events that are not to be had.
+	Degraded() []string
 }
 
 // Listen opens the address of the listener, so that an address that can't be
@@ -31,10 +41,11 @@ func Listen(address string) (net.Listener, error) {
 }
 
 // Serve answers on l until ctx is cancelled.
-func Serve(ctx context.Context, l net.Listener, state State) error {
+func (m *Metrics) Serve(ctx context.Context, l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, nil) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, state.Ready()) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, m.state.Ready()) })
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()

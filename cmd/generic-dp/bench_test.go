@@ -81,7 +81,7 @@ func newProcess(b *testing.B) *process {
 func (p *process) start() time.Duration {
 	p.b.Helper()
 	p.cmd = exec.Command(p.binary, "serve", "--config", filepath.Join(p.dir, "config.toml"), "--kubelet-dir", filepath.Join(p.dir, "k"),
-		"--run-dir", filepath.Join(p.dir, "run"), "--state-dir", filepath.Join(p.dir, "state"), "--pod-resources", filepath.Join(p.dir, "none"), "--listen", "")
+		"--run-dir", filepath.Join(p.dir, "run"), "--state-dir", filepath.Join(p.dir, "state"), "--pod-resources", filepath.Join(p.dir, "none"), "--listen", "127.0.0.1:0")
 	began := time.Now()
 	if err := p.cmd.Start(); err != nil {
 		p.b.Fatal(err)

@@ -41,7 +41,7 @@ func (f *flags) registerServe(set *pflag.FlagSet) {
 	f.registerWritten(set)
 	defaults := agent.DefaultPaths()
 	set.StringVar(&f.paths.PodResources, "pod-resources", defaults.PodResources, "socket of the kubelet's PodResources API: says which devices are held")
-	set.StringVar(&f.listen, "listen", "127.0.0.1:9418", "address of /healthz and /readyz; empty for none")
+	set.StringVar(&f.listen, "listen", "127.0.0.1:9418", "address of /metrics, /healthz and /readyz; empty for none")
 }
 
 // registerWritten adds the directories that serving writes to.

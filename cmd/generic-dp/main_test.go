@@ -9,7 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/machine"
 )
 
 func TestMain(m *testing.M) {
@@ -40,7 +40,7 @@ func TestScripts(t *testing.T) {
 			"machine": func(ts *testscript.TestScript, _ bool, args []string) {
 				archive, err := os.ReadFile(filepath.Join(machines, args[0]+".txtar"))
 				ts.Check(err)
-				ts.Check(sysfstest.Unpack(ts.MkAbs("machine"), archive))
+				ts.Check(machine.Unpack(ts.MkAbs("machine"), archive))
 			},
 		},
 	})
