@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"time"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
@@ -29,10 +30,17 @@ func view(cfg *config.Config, snap *device.Snapshot, prev ledger.Decisions, o Op
 	}
 }
 
+// lookAgain is how long Look waits for devices that are being set up.
+const lookAgain = 2 * time.Second
+
 // Look reads the host once. The identity decisions of a serving instance are
 // heeded where they can be read, so that both show the same IDs.
 func Look(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
-	snap, err := inventory.New(inventory.Options{Sysfs: o.Paths.Sysfs, Dev: o.Paths.Dev, Log: o.Log}).Scan(ctx)
+	scanner := inventory.New(inventory.Options{Sysfs: o.Paths.Sysfs, Dev: o.Paths.Dev, Log: o.Log})
+	snap, err := scanner.Scan(ctx)
+	for patience := time.Now().Add(lookAgain); err == nil && snap.Again && time.Now().Before(patience) && sleep(ctx, again); {
+		snap, err = scanner.Scan(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -109,6 +109,9 @@ func FuzzNodeKeys(f *testing.F) {
 	f.Add("ttyUSB0", "tty", int8(0), 0, "ttyUSB1", "tty", int8(0), 0, uint8(0))
 	f.Add("sda", "block", int8(0), -1, "sda1", "block", int8(0), -1, uint8(1))
 	f.Add("x.1", "", int8(-1), 0, "x", "", int8(-1), 1, uint8(2))
+	f.Add("0", strings.Repeat("0", 56), int8(-1), -31, "0", strings.Repeat("0", 56), int8(-1), 1, uint8(0))
+	f.Add("6:0:1:0", "bsg", int8(-1), 1000, "vfio3", "vfio-dev", int8(-1), -1, uint8(1))
+	f.Add("dsa!wq0.3", "dsa", int8(-1), -1, "watchdog", "misc", int8(-1), -1, uint8(2))
 	f.Fuzz(func(t *testing.T, n1, s1 string, i1 int8, x1 int, n2, s2 string, i2 int8, x2 int, bus uint8) {
 		h := []*Hardware{usb("10c4", "ea60", "A1B2C3", "0000:00:14.0", "1"), pci("0000:3b:00.0"), platform("a.b")}[bus%3]
 		a := &Node{Path: "/dev/a/" + n1, Kernel: n1, Subsystem: s1, Hardware: h, Interface: int(i1), Index: x1}

@@ -55,11 +55,10 @@ func NodeKeys(h *Hardware) map[*Node]string {
 		}
 		numbers := numberFamily(names[:end])
 		for _, k := range names[:end] {
-			key := k.key(h.Bus, numbers[k.counter])
+			key := fit(k.key(h.Bus, numbers[k.counter]), maxKey)
 			if taken[key] {
-				key += hashPart(k.node.Path)
+				key = fit(key+hashPart(k.node.Path), maxKey)
 			}
-			key = fit(key, maxKey)
 			taken[key] = true
 			keys[k.node] = key
 		}

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"golang.org/x/sys/unix"
 )
@@ -233,13 +233,16 @@ func TestTCPReason(t *testing.T) {
 // A network that swallows everything costs a check its time and no more.
 func TestOnceEndsWhileADialHangs(t *testing.T) {
 	t.Parallel()
-	h := newHost(func(path string) string { return path })
-	h.dial = func(ctx context.Context, _ string) error {
-		<-ctx.Done()
-		return fmt.Errorf("dial: %w", ctx.Err())
-	}
-	got := once(t.Context(), h, map[string]Check{"x": {TCP: "10.0.0.5:554"}}, time.Millisecond)
-	if want := "tcp 10.0.0.5:554: does not answer"; got["x"] != want {
-		t.Errorf("%q, want %q", got["x"], want)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(func(path string) string { return path })
+		h.dial = func(ctx context.Context, _ string) error {
+			<-ctx.Done()
+			return fmt.Errorf("dial: %w", ctx.Err())
+		}
+		got := once(t.Context(), h, map[string]Check{"x": {TCP: "10.0.0.5:554"}}, 2*s)
+		if want := "tcp 10.0.0.5:554: does not answer"; got["x"] != want {
+			t.Errorf("%q, want %q", got["x"], want)
+		}
+		synctest.Wait() // the dial has ended too
+	})
 }

@@ -21,8 +21,8 @@ import (
 //   - Serials of USB devices, by REDACTED1, REDACTED2, …: equal ones by equal
 //     ones, with the length and the punctuation of what they replace, on which
 //     the form of an ID depends. What makers leave in place of a serial stays,
-//     and what the kernel calls the serial of a root hub, the name of its
-//     controller.
+//     and what the kernel calls the serial of a root hub, the name of the
+//     device above it.
 //   - Names below /dev in directories of names made of serials, UUIDs and
 //     labels (by-id, by-uuid, …; not by-path), and those that hold a long
 //     number or an address, by REDACTED-1, REDACTED-2, …
@@ -48,7 +48,7 @@ func newRedaction(reading *inventory.Reading) *redaction {
 		}
 		r.usb[h.Path] = h.USB
 		serial := strings.TrimSpace(h.USB.Serial)
-		if _, known := r.serials[serial]; !known && !device.PlaceholderSerial(serial) && serial != h.USB.Controller {
+		if _, known := r.serials[serial]; !known && !device.PlaceholderSerial(serial) && serial != path.Base(path.Dir(h.Path)) {
 			r.serials[serial] = placeholder(serial, len(r.serials)+1)
 		}
 	}

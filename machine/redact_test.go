@@ -2,6 +2,7 @@ package machine_test
 
 import (
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,7 +20,7 @@ import (
 func serials(snap *device.Snapshot) []string {
 	var list []string
 	for _, h := range snap.Hardware {
-		if h.USB != nil && !device.PlaceholderSerial(h.USB.Serial) && h.USB.Serial != h.USB.Controller {
+		if h.USB != nil && !device.PlaceholderSerial(h.USB.Serial) && h.USB.Serial != path.Base(path.Dir(h.Path)) {
 			list = append(list, strings.TrimSpace(h.USB.Serial))
 		}
 	}
@@ -108,6 +109,9 @@ func TestRedactedSerials(t *testing.T) {
 	h.AddRootHub(h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"}), 1, "480")
 	soc := h.AddPlatform(sysfstest.Platform{Path: "soc/fe980000.usb", Driver: "dwc2"})
 	h.AddRootHub(soc, 2, "480")
+	// The driver of a dual-role controller makes the controller of the bus.
+	h.AddPlatform(sysfstest.Platform{Path: "soc/fe800000.usb", Driver: "dwc3"})
+	h.AddRootHub(h.AddPlatform(sysfstest.Platform{Path: "soc/fe800000.usb/xhci-hcd.1.auto", Driver: "xhci-hcd"}), 3, "480")
 	list := []string{
 		"", "0001", "123456", "A1B2C3D4", "A1B2C3D4", "A1B2C3D", "a1b2c3d4", "00:11:22:AA:BB:CC", "001122AABBCC", "q7k", "zed", "RED", "REDACTED1", "ED1",
 		" padded ", "padded", "with space and ünïcödé", "\xff\xfe\xfdraw", strings.Repeat("long", 50), strings.Repeat("long", 50) + "er", "x:y:z",
@@ -140,7 +144,7 @@ func TestRedactedSerials(t *testing.T) {
 
 	archive := string(record(t, options(h.Tree), machine.Options{Redact: true}))
 	for _, want := range []string{
-		"/usb1/serial --\n0000:00:14.0\n", "/usb2/serial --\nfe980000.usb\n", "/1-2/serial --\n0001\n", "/1-3/serial --\n123456\n",
+		"/usb1/serial --\n0000:00:14.0\n", "/usb2/serial --\nfe980000.usb\n", "/usb3/serial --\nxhci-hcd.1.auto\n", "/1-2/serial --\n0001\n", "/1-3/serial --\n123456\n",
 		"/1-4/serial --\nREDACT14\n", "/1-5/serial --\nREDACT14\n", "/1-6/serial --\nREDAC15\n", "/1-8/serial --\nRE:DA:CT:ED:17:xx\n",
 		"/1-10/serial --\nRE1\n", "/1-15/serial --\n REDAC6 \n", "/1-16/serial --\nREDAC6\n", "/1-4/product --\nthe one with REDACT14\n",
 		"dev/serial/by-path/pci-0000:00:14.0-usb-0:1:1.0-port0 -> ../../ttyUSB0",

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,6 +50,7 @@ type process struct {
 	b       *testing.B
 	dir     string
 	binary  string
+	config  string
 	kubelet *kubelettest.Kubelet
 	cmd     *exec.Cmd
 }
@@ -60,13 +62,13 @@ func newProcess(b *testing.B) *process {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = os.RemoveAll(dir) })
-	p := &process{b: b, dir: dir, binary: filepath.Join(dir, "generic-dp")}
-	build := exec.Command("go", "build", "-trimpath", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o", p.binary, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		b.Fatalf("%v\n%s", err, out)
+	binary := os.Getenv("GENERIC_DP_BIN")
+	if binary == "" {
+		b.Skip("GENERIC_DP_BIN does not name the binary: use make bench, whose build is the one that is shipped")
 	}
-	if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte(twoResources+loops), 0o600); err != nil {
+	p := &process{b: b, dir: dir, binary: binary}
+	p.config = filepath.Join(dir, "config.toml")
+	if err := os.WriteFile(p.config, []byte(twoResources+loops), 0o600); err != nil {
 		b.Fatal(err)
 	}
 	p.kubelet = kubelettest.New(kubelettest.Options{Dir: filepath.Join(dir, "k")})
@@ -80,7 +82,7 @@ func newProcess(b *testing.B) *process {
 // start returns when the kubelet has the first list of both resources.
 func (p *process) start() time.Duration {
 	p.b.Helper()
-	p.cmd = exec.Command(p.binary, "serve", "--config", filepath.Join(p.dir, "config.toml"), "--kubelet-dir", filepath.Join(p.dir, "k"),
+	p.cmd = exec.Command(p.binary, "serve", "--config", p.config, "--kubelet-dir", filepath.Join(p.dir, "k"),
 		"--run-dir", filepath.Join(p.dir, "run"), "--state-dir", filepath.Join(p.dir, "state"), "--pod-resources", filepath.Join(p.dir, "none"), "--listen", "127.0.0.1:0")
 	began := time.Now()
 	if err := p.cmd.Start(); err != nil {
@@ -183,6 +185,59 @@ func BenchmarkProcessKubeletRestart(b *testing.B) {
 	}
 	quantiles(b, took, "restart")
 	b.ReportMetric(p.resident(), "rss-MB")
+}
+
+// What serving costs while nothing happens: memory, and how often any thread
+// of it is woken in ten seconds.
+func BenchmarkProcessIdle(b *testing.B) {
+	for _, n := range []int{2, 10} {
+		b.Run(strconv.Itoa(n)+"resources", func(b *testing.B) {
+			p := newProcess(b)
+			text := twoResources
+			for i := 2; i < n; i++ {
+				text += fmt.Sprintf("[[resource]]\nname = \"full-%d\"\nmatch.glob = \"/dev/full\"\nexclude.glob = \"/dev/none%d\"\nregister = \"always\"\n", i, i)
+			}
+			if err := os.WriteFile(p.config, []byte(text), 0o600); err != nil {
+				b.Fatal(err)
+			}
+			p.start()
+			defer p.stop()
+			for b.Loop() {
+				time.Sleep(2 * time.Second) // what starting leaves to do
+				before := p.switches()
+				time.Sleep(10 * time.Second)
+				b.ReportMetric(p.switches()-before, "switches/10s")
+				b.ReportMetric(p.resident(), "rss-MB")
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// switches counts the context switches of all threads so far.
+func (p *process) switches() float64 {
+	p.b.Helper()
+	files, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "task/*/status"))
+	if err != nil {
+		p.b.Fatal(err)
+	}
+	total := 0
+	for _, file := range files {
+		status, err := os.ReadFile(file)
+		if err != nil {
+			continue // the thread has ended
+		}
+		for line := range bytes.Lines(status) {
+			if name, n, _ := bytes.Cut(line, []byte(":")); bytes.HasSuffix(name, []byte("voluntary_ctxt_switches")) {
+				count, err := strconv.Atoi(string(bytes.TrimSpace(n)))
+				if err != nil {
+					p.b.Fatal(err)
+				}
+				total += count
+			}
+		}
+	}
+	return float64(total)
 }
 
 // From the kernel's event to the list in the kubelet's hand, for a device that

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -93,12 +95,29 @@ func newServe(f *flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			// The heap is some 2 MB: collecting at half the usual growth costs
-			// next to nothing and keeps 2 MB of a node's memory free.
-			debug.SetGCPercent(50)
+			go slim(cmd.Context(), a.Settled())
 			return a.Run(cmd.Context())
 		},
 	}
 	f.registerServe(cmd.Flags())
 	return cmd
+}
+
+// slim keeps the memory of a process small that does nothing nearly always:
+// what starting took is given back once everything is served, and the heap of
+// some 2 MB is collected at half the usual growth, at next to no cost.
+func slim(ctx context.Context, started <-chan struct{}) {
+	debug.SetGCPercent(50)
+	select {
+	case <-started:
+	case <-ctx.Done():
+		return
+	}
+	served := time.NewTimer(time.Second) // registration must not wait for this
+	defer served.Stop()
+	select {
+	case <-served.C:
+		debug.FreeOSMemory()
+	case <-ctx.Done():
+	}
 }

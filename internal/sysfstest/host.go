@@ -3,6 +3,7 @@ package sysfstest
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -141,6 +142,11 @@ func (h *Host) Remove(dir string) {
 			h.check(os.Remove(filepath.Join(h.Root, f)))
 		}
 		delete(h.made, d)
+		// The kernel takes this attribute away before the strings of a device,
+		// which a reader relies on.
+		if err := os.Remove(filepath.Join(h.Sysfs(), d, "idVendor")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			h.check(err)
+		}
 	}
 	h.check(os.RemoveAll(filepath.Join(h.Sysfs(), dir)))
 }
