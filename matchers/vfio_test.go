@@ -18,6 +18,7 @@ import (
 // with the port above it: the drivers of both, and what else there is.
 type card struct {
 	video, audio string // drivers
+	port         string // likewise; empty is "pcieport"
 	group        string // empty is "12"
 	noIOMMU      bool
 	noGroups     bool // a kernel without VFIO_GROUP
@@ -32,7 +33,10 @@ func (c card) scan(t testing.TB) *device.Snapshot {
 	if c.group == "" {
 		c.group = "12"
 	}
-	port := h.AddPCI(sysfstest.PCI{Address: "0000:00:01.0", Vendor: "8086", Device: "1901", Class: "060400", Driver: "pcieport", IOMMUGroup: c.group})
+	if c.port == "" {
+		c.port = "pcieport"
+	}
+	port := h.AddPCI(sysfstest.PCI{Address: "0000:00:01.0", Vendor: "8086", Device: "1901", Class: "060400", Driver: c.port, IOMMUGroup: c.group})
 	nodes := func(driver string, i int) []sysfstest.Node {
 		if c.functions == 0 || driver != "vfio-pci" {
 			return nil
@@ -109,6 +113,7 @@ func TestVFIO(t *testing.T) {
 			[]string{"0000:01:00.0 /dev/vfio/12 +/dev/vfio/vfio !IOMMU group 12 is not viable: functions are bound to drivers of the host: 0000:01:00.1 to snd_hda_intel"}},
 		{"not viable, whatever is selected", card{video: "nouveau", audio: vfio}, `match = { pci = { id = "10de:1aef" }, vfio = true }`,
 			[]string{"0000:01:00.1 /dev/vfio/12 +/dev/vfio/vfio !IOMMU group 12 is not viable: functions are bound to drivers of the host: 0000:01:00.0 to nouveau"}},
+		{"a bridge may have any driver", card{video: vfio, audio: vfio, port: "shpchp"}, bound, []string{"0000:01:00.0 /dev/vfio/12 +/dev/vfio/vfio"}},
 		{"no driver, and pci-stub", card{video: vfio, audio: "pci-stub"}, bound, []string{"0000:01:00.0 /dev/vfio/12 +/dev/vfio/vfio"}},
 		{"no driver yet: the ID is that of the first all the same", card{audio: vfio}, bound, []string{"0000:01:00.0 /dev/vfio/12 +/dev/vfio/vfio"}},
 		{"a driver for certain hardware", card{video: "mlx5_vfio_pci", audio: "hisi-acc-vfio-pci"}, whole, []string{"0000:01:00.0 /dev/vfio/12 +/dev/vfio/vfio"}},

@@ -109,7 +109,7 @@ func churn(t *testing.T, m *Machine) {
 		m.Plug(t, Device{Driver: "usb-serial", Bus: bus, Port: "1", Serial: "FTLAST" + bus})
 	}
 	m.Want(t, wire.Want{Resource: serial, Healthy: here, Unhealthy: slices.Collect(maps.Keys(gone))})
-	found, _ := m.Devices(t)
+	found := m.Devices(t)
 	var seen []string
 	for _, d := range found[serial] {
 		seen = append(seen, d.ID)

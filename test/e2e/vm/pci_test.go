@@ -62,7 +62,7 @@ func numaNode(t *testing.T, m *Machine) {
 	if got := list.Devices[bySerial("FTBRAVO")].NUMA; len(got) > 0 {
 		t.Errorf("a dongle at a controller of no node has NUMA nodes %d; want none", got)
 	}
-	found, _ := m.Devices(t)
+	found := m.Devices(t)
 	for _, d := range found[serial] {
 		if want := list.Devices[d.ID].NUMA; len(want) != len(d.NUMA) {
 			t.Errorf("generic-dp devices has NUMA nodes %d for %s; want %d", d.NUMA, d.ID, want)

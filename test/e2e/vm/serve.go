@@ -166,13 +166,20 @@ type Found struct {
 	Slots              int
 }
 
-// Devices runs generic-dp devices in the machine, and returns the devices of each
-// resource and all that was printed.
-func (m *Machine) Devices(t testing.TB) (map[string][]Found, string) {
+// Run runs the program under test with these arguments, beside the one that
+// serves, and returns what it prints.
+func (m *Machine) Run(t testing.TB, args ...string) string {
 	t.Helper()
 	var out wire.Output
-	m.call(t, "Run", wire.Run{Args: []string{"devices", "-o", "json"}}, &out)
-	return parseDevices(t, out.Stdout), out.Stdout
+	m.call(t, "Run", wire.Run{Args: args}, &out)
+	return out.Stdout
+}
+
+// Devices returns the devices of each resource as generic-dp devices finds them
+// in the machine.
+func (m *Machine) Devices(t testing.TB) map[string][]Found {
+	t.Helper()
+	return parseDevices(t, m.Run(t, "devices", "-o", "json"))
 }
 
 func parseDevices(t testing.TB, text string) map[string][]Found {

@@ -19,8 +19,6 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/generic-dp/generic-dp/internal/kubelettest"
-	"github.com/generic-dp/generic-dp/internal/sysfstest"
-	"github.com/generic-dp/generic-dp/inventory"
 	"github.com/generic-dp/generic-dp/test/e2e/vm/wire"
 )
 
@@ -263,13 +261,4 @@ func (g *Guest) Write(w wire.Write, _ *wire.None) error {
 	}
 	_, err = f.WriteString(w.Text)
 	return errors.Join(err, f.Close())
-}
-
-// Record records the machine as a text archive with a comment in front.
-func (g *Guest) Record(comment string, archive *string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
-	defer cancel()
-	b, err := sysfstest.Record(ctx, inventory.Options{}, comment)
-	*archive = string(b)
-	return err
 }
