@@ -142,6 +142,14 @@ func (t *devTree) stat(p string) (mode uint32) {
 	return mode
 }
 
+// still reports whether n is there as it was read.
+func (t *devTree) still(n *device.Node) bool {
+	now := &devTree{root: t.root, recording: t.recording, nodes: make(map[string]*device.Node)}
+	now.stat(n.Path)
+	got := now.nodes[n.Path]
+	return got != nil && got.Type == n.Type && got.Major == n.Major && got.Minor == n.Minor
+}
+
 // readRecorded adds p to the nodes if it is a file that stands for one.
 func (t *devTree) readRecorded(p string) {
 	f, err := os.Open(t.here(p))

@@ -22,7 +22,12 @@ type number struct {
 // gave out (DEVNAME) is the node of the hardware, and the others are nodes
 // without hardware: a copy made by hand does not follow the device. Where
 // none of them has that path, all are nodes of the hardware.
-func (c *scan) locate(nodes []*device.Node) []*device.Node {
+//
+// A node that sysfs does not know may be one that has just gone: the kernel
+// takes the node away before its number (device_del in drivers/base/core.c).
+// still says that it has not, and then its number is asked for once more, since
+// the next device may have got both meanwhile.
+func (c *scan) locate(nodes []*device.Node, still func(*device.Node) bool) []*device.Node {
 	byNumber := make(map[number][]*device.Node, len(nodes))
 	for _, n := range nodes {
 		k := number{n.Type, n.Major, n.Minor}
@@ -31,6 +36,12 @@ func (c *scan) locate(nodes []*device.Node) []*device.Node {
 	kept := nodes[:0]
 	for _, n := range nodes {
 		dir, err := c.nodeDir(n)
+		if dir == "" && err == nil {
+			if !still(n) {
+				continue
+			}
+			dir, err = c.nodeDir(n)
+		}
 		if err != nil {
 			c.problem(n.Path, err)
 		}

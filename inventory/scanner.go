@@ -101,7 +101,7 @@ func (s *Scanner) scan(ctx context.Context) (*device.Snapshot, *devTree, error) 
 		numa:       make(map[string]int),
 		problems:   tree.problems,
 	}
-	nodes := c.locate(tree.sortedNodes())
+	nodes := c.locate(tree.sortedNodes(), tree.still)
 	s.readPCI(c)
 	if err := s.readUSB(ctx, c); err != nil {
 		return nil, nil, err

@@ -11,7 +11,6 @@ import (
 
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
-	"github.com/generic-dp/generic-dp/inventory"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
@@ -154,13 +153,7 @@ func checkClass(t *testing.T, on bus, c class, counters *strings.Replacer) {
 	for _, n := range c.virtual {
 		h.AddNode("devices/virtual", sysfstest.Node{Name: counters.Replace(n.name), Dir: counters.Replace(n.dir), Subsystem: n.subsystem, Block: n.block})
 	}
-	snap, err := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()}).Scan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range snap.Problems {
-		t.Errorf("problem: %s: %s", p.Subject, p.Reason)
-	}
+	snap := scan(t, h.Tree)
 
 	found := offers(t, snap, on.toml(slices.Sorted(maps.Keys(want))))
 	if len(found) != 1 || found[0].ID != on.id {
@@ -267,10 +260,7 @@ func TestBothRootHubsOfOneController(t *testing.T) {
 				h.AddUSB(sysfstest.USB{Port: bus + "-1.2", Vendor: "0bda", Product: "8153", Speed: speed,
 					Interfaces: []sysfstest.Interface{{Class: "ff", Nodes: []sysfstest.Node{{Name: "hidraw" + bus, Subsystem: "hidraw"}}}}})
 			}
-			snap, err := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()}).Scan(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			snap := scan(t, h.Tree)
 			port := "usb:0bda:8153:port:" + tc.controller
 			want := []string{port + ":1.2 /dev/hidraw1", port + ":ss1.2 /dev/hidraw2"}
 			if diff := cmp.Diff(want, sayAll(offers(t, snap, `match = { usb = { id = "0bda:8153" }, glob = "/dev/hidraw*" }`))); diff != "" {

@@ -25,12 +25,27 @@ const (
 
 func machine(t testing.TB, name string) *device.Snapshot {
 	t.Helper()
-	tree := sysfstest.Load(t, filepath.Join("..", "testdata", "machines", name+".txtar"))
-	snap, err := inventory.New(inventory.Options{Sysfs: tree.Sysfs(), Dev: tree.Dev()}).Scan(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	return scan(t, sysfstest.Load(t, filepath.Join("..", "testdata", "machines", name+".txtar")))
+}
+
+// scan reads a host without problems. On a busy one a file may take as long as
+// a device that is being set up, so that it is looked at again.
+func scan(t testing.TB, tree sysfstest.Tree) *device.Snapshot {
+	t.Helper()
+	s := inventory.New(inventory.Options{Sysfs: tree.Sysfs(), Dev: tree.Dev()})
+	for {
+		snap, err := s.Scan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if snap.Again {
+			continue
+		}
+		for _, p := range snap.Problems {
+			t.Errorf("problem: %s: %s", p.Subject, p.Reason)
+		}
+		return snap
 	}
-	return snap
 }
 
 // parse reads the resources of a configuration; each begins with a line

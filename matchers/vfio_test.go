@@ -10,7 +10,6 @@ import (
 
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
-	"github.com/generic-dp/generic-dp/inventory"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
@@ -58,14 +57,7 @@ func (c card) scan(t testing.TB) *device.Snapshot {
 	if c.iommufd {
 		h.AddNode("", sysfstest.Node{Name: "iommu", Subsystem: "misc"})
 	}
-	snap, err := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()}).Scan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range snap.Problems {
-		t.Errorf("problem: %s: %s", p.Subject, p.Reason)
-	}
-	return snap
+	return scan(t, h.Tree)
 }
 
 const (
@@ -195,10 +187,7 @@ container.cdi = true`), snap, nil, matchers.Options{})
 	h.AddNode("", sysfstest.Node{Name: "vfio/vfio", Subsystem: "misc"})
 	// The group of a mediated device has no function of its own.
 	h.AddNode("", sysfstest.Node{Name: "vfio/41", Subsystem: "vfio"})
-	snap, err := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()}).Scan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	snap = scan(t, h.Tree)
 	if diff := cmp.Diff([]string{"0000:41:00.4 /dev/vfio/40 +/dev/vfio/vfio"}, sayAll(offers(t, snap, `match = { pci = {}, vfio = true }`))); diff != "" {
 		t.Errorf("offers (-want +got):\n%s", diff)
 	}
