@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/sysfs"
 )
@@ -177,6 +179,10 @@ func (r *slowReader) start() (dirs chan<- string, answers <-chan usbResult) {
 		for dir := range in {
 			number := r.numberOf(dir)
 			d, err := r.read(dir)
+			if err == nil && r.numberOf(dir) != number {
+				// Half of it is one device's and half the next one's.
+				err = fmt.Errorf("another device came into its place: %w", unix.ENODEV)
+			}
 			r.end(dir, number, d, err)
 			out <- usbResult{device: d, err: err}
 		}
@@ -212,11 +218,10 @@ func (r *slowReader) begin(dir string) (known *sysfs.USBDevice, free bool) {
 
 // end takes down what was read while the device had a number.
 func (r *slowReader) end(dir, number string, d sysfs.USBDevice, err error) {
-	same := number != "" && r.numberOf(dir) == number
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.busy, dir)
-	if err != nil || !same {
+	if err != nil || number == "" {
 		return
 	}
 	if r.known == nil {

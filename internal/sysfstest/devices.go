@@ -157,7 +157,7 @@ func (h *Host) addUSB(dir, interfaces string, u USB) string {
 	}
 	h.attrs(dir, map[string]string{
 		"idVendor": u.Vendor, "idProduct": u.Product, "serial": u.Serial, "manufacturer": u.Manufacturer, "product": u.ProductName,
-		"bDeviceClass": u.Class, "speed": u.Speed,
+		"bDeviceClass": u.Class, "speed": u.Speed, "devnum": strconv.Itoa(devnum),
 	})
 	h.bind("usb", dir, "usb")
 	// The node of the device itself brings the link to the bus along.

@@ -31,8 +31,8 @@ func listedInMilliseconds(t *testing.T, m *Machine) {
 	p50, p99 := latencies[plugs/2], latencies[plugs*99/100]
 	t.Logf("from /dev/ttyUSB0 to the kubelet's list, %d plugs: p50 %.1f ms, p99 %.1f ms; a poll every %v: mean %v, worst %v",
 		plugs, ms(p50), ms(p99), poll, poll/2, poll)
-	if p50 > poll/10 {
-		t.Errorf("p50 %v is no better than looking often", p50)
+	if p50 > poll/5 {
+		t.Errorf("p50 is %v: no event can have said it", p50)
 	}
 }
 
@@ -92,10 +92,13 @@ func churn(t *testing.T, m *Machine) {
 	t.Logf("%d plugs and pulls in %.0f s, %v of CPU time each; after half and all of them: %.1f and %.1f MB of its own, %d and %d files, %d and %d threads",
 		cycles, time.Since(start).Seconds(), ((after.CPU - before.CPU) / (cycles - half)).Round(100*time.Microsecond),
 		mb(before.Anonymous), mb(after.Anonymous), before.Files, after.Files, before.Tasks, after.Tasks)
-	if after.Files > before.Files+1 {
+	// A scan may be under way at either time. What is lost in each cycle is a
+	// hundred.
+	const slack = 5
+	if after.Files > before.Files+slack {
 		t.Errorf("%d open files after %d cycles, %d after all", before.Files, half, after.Files)
 	}
-	if after.Tasks > before.Tasks+2 {
+	if after.Tasks > before.Tasks+slack {
 		t.Errorf("%d threads after %d cycles, %d after all", before.Tasks, half, after.Tasks)
 	}
 	if after.Anonymous > before.Anonymous+before.Anonymous/4+2<<20 {
@@ -123,7 +126,7 @@ func churn(t *testing.T, m *Machine) {
 	}
 	many := quit()
 	t.Logf("%d goroutines after the first plug, %d after all", few, many)
-	if few == 0 || many > few+2 {
+	if few == 0 || many > few+slack {
 		t.Errorf("%d goroutines after the first plug, %d after all", few, many)
 	}
 }
