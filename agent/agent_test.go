@@ -258,6 +258,21 @@ func TestRestartRemembers(t *testing.T) {
 	}
 }
 
+// What a container holds is listed although nothing remembers it: the state
+// was lost and the device is away.
+func TestHeldDeviceIsListedWithoutState(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, zigbee+"register = \"always\"\n")
+	n.addBus()
+	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB0"))
+	const a, b = "usb:10c4:ea60:AAAA1111", "usb:10c4:ea60:BBBB2222"
+	n.kubelet.Hold(kubelettest.Claim{Namespace: "default", Pod: "p", Container: "c", Resource: "example.com/zigbee"}, a)
+	n.serve()
+	n.untilListed("example.com/zigbee", []string{b}, []string{a})
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB1"))
+	n.untilListed("example.com/zigbee", []string{a, b}, nil)
+}
+
 func TestBrokenConfigurationKeepsTheLastGoodOne(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "")

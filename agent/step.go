@@ -146,7 +146,9 @@ func (l *loop) save() {
 // its answer alone.
 func (l *loop) next(ctx context.Context, now time.Time, out ledger.Output, answers chan<- ledger.Held) time.Time {
 	wake := out.Wake
-	if !out.AskHeld || l.asking {
+	// The first question has no reason: there may be something held that
+	// nothing remembers.
+	if !out.AskHeld && !l.asked.IsZero() || l.asking {
 		return wake
 	}
 	if due := l.asked.Add(askEvery); now.Before(due) {

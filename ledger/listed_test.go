@@ -149,3 +149,17 @@ func TestSlotsOfAnEntry(t *testing.T) {
 		t.Errorf("slots (-want +got):\n%s", diff)
 	}
 }
+
+func TestWhatIsHeldAndNotRememberedIsListed(t *testing.T) {
+	t.Parallel()
+	held := Held{At: boot.Add(s), IDs: map[string]string{"x": "r", "y::2": "r", "z": "foreign", "bad id": "r"}}
+	state, _ := State{}.Next(Input{Now: boot, Start: boot, Resources: []Resource{res("r", dev("x", "a"))}})
+	_, out := state.Next(Input{Now: boot.Add(s), Start: boot, Held: held, Resources: []Resource{res("r", dev("x", "a"))}})
+	got := map[string]int{}
+	for _, e := range out.Resources[0].Devices {
+		got[e.Offer.ID+" "+e.Reason] = e.Offer.Slots
+	}
+	if diff := cmp.Diff(map[string]int{"x ": 1, "y " + ReasonGone: 3}, got); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -18,6 +18,9 @@ import (
 //     that is retired turn Unhealthy at once and leave the list later: after a
 //     minute at least, a device that is gone after ForgetAfter, and not while
 //     a container holds a slot of it.
+//   - What containers hold and nothing remembers, since the state was lost, is
+//     listed too: a kubelet shows a device that is missing from the list as
+//     Healthy.
 //   - A device that is matched for another resource leaves the old one like
 //     that too, and the new one lists it only then: an ID in two resources is
 //     more than kubelets up to 1.36 can tell apart, and what a container holds
@@ -26,6 +29,7 @@ import (
 // Equal states and inputs make equal results.
 func (s State) Next(in Input) (State, Output) {
 	r := s.open(in)
+	r.recover()
 	r.match()
 	r.leave()
 	r.adopt()
@@ -100,6 +104,31 @@ func (s State) open(in Input) *round {
 		add(Resource{Name: name, Refuse: ReasonRemoved})
 	}
 	return r
+}
+
+// recover makes records of what is held through a configured resource and is
+// not known.
+func (r *round) recover() {
+	for _, w := range r.works {
+		if w.config.Refuse != "" {
+			continue
+		}
+		for id, slots := range r.held {
+			if r.owner[id] != nil || !device.ValidID(id) {
+				continue
+			}
+			count := 0
+			for _, h := range slots {
+				if h.resource == w.name {
+					count = max(count, h.slot+1)
+				}
+			}
+			if count > 0 && count <= device.MaxSlots {
+				w.records[id] = record{offer: device.Offer{ID: id, Slots: count}}
+				r.owner[id] = w
+			}
+		}
+	}
 }
 
 // match brings offers and records together.
