@@ -65,33 +65,6 @@ func (w *Writer) Sync(want []*specs.Spec, keep func(kind, device string) bool) e
 	return errors.Join(errs...)
 }
 
-// Remove removes the entries of devices from all specs: what is done before
-// anything else when a device goes away. It is no error if there are none.
-func (w *Writer) Remove(ids ...string) error {
-	have, err := w.own()
-	errs := []error{err}
-	for _, f := range have {
-		spec := without(f.spec, func(d specs.Device) bool { return slices.Contains(ids, d.Name) })
-		if spec == nil || loses(f.spec, spec) {
-			errs = append(errs, w.replace(f, spec))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// Sweep removes the files of all kinds that keep does not want: at start and
-// on reload those that are neither configured nor held.
-func (w *Writer) Sweep(keep func(kind string) bool) error {
-	have, err := w.own()
-	errs := []error{err, w.removeTemp()}
-	for _, f := range have {
-		if f.spec == nil || !keep(f.spec.Kind) {
-			errs = append(errs, w.remove(f.name))
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // Files lists the paths of all spec files of ours, sorted.
 func (w *Writer) Files() ([]string, error) {
 	have, err := w.own()
@@ -104,7 +77,12 @@ func (w *Writer) Files() ([]string, error) {
 
 // Clean removes all files of ours.
 func (w *Writer) Clean() error {
-	return w.Sweep(func(string) bool { return false })
+	have, err := w.own()
+	errs := []error{err, w.removeTemp()}
+	for _, f := range have {
+		errs = append(errs, w.remove(f.name))
+	}
+	return errors.Join(errs...)
 }
 
 // retain adds to spec, which may be nil, what of f is to be kept.

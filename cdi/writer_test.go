@@ -221,29 +221,10 @@ func TestSyncWritesNothingWhenRight(t *testing.T) {
 	before, err := os.Stat(path)
 	must(t, err)
 	must(t, w.Sync([]*specs.Spec{spec}, nil))
-	must(t, w.Remove("y"))
 	after, err := os.Stat(path)
 	must(t, err)
 	if !os.SameFile(before, after) {
 		t.Error("a file that did not change was written anew")
-	}
-}
-
-func TestRemove(t *testing.T) {
-	t.Parallel()
-	w := newWriter(t)
-	must(t, w.Remove("x")) // there is no directory yet
-	must(t, w.Sync([]*specs.Spec{
-		build(t, "example.com/a", gpu("x", "/dev/ttyUSB0"), gpu("y", "/dev/ttyUSB1")),
-		build(t, "example.com/b", gpu("z", "/dev/ttyUSB2")),
-	}, nil))
-	must(t, w.Remove("x", "z"))
-	want := map[string]int64{"example.com/a=y": 1}
-	if diff := cmp.Diff(want, resolved(t, w.Dir, "example.com/a=x", "example.com/a=y", "example.com/b=z")); diff != "" {
-		t.Errorf("names (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"generic-dp_example.com_a.json"}, files(t, w.Dir)); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
 	}
 }
 
@@ -265,7 +246,6 @@ func TestOnlyOurFiles(t *testing.T) {
 		do   func(*cdi.Writer) error
 		want []string
 	}{
-		{"sweep", func(w *cdi.Writer) error { return w.Sweep(func(kind string) bool { return kind == "example.com/b" }) }, append([]string{"generic-dp_example.com_b.json"}, foreign...)},
 		{"clean", (*cdi.Writer).Clean, foreign},
 		{"sync", func(w *cdi.Writer) error { return w.Sync(nil, nil) }, append([]string{".generic-dp_1.tmp"}, foreign...)},
 	} {

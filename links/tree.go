@@ -116,30 +116,6 @@ func (t *Tree) List() ([]Link, error) {
 	return have, errors.Join(errs...)
 }
 
-// Remove removes all links of a device. It is no error if there are none.
-func (t *Tree) Remove(id string) error {
-	if err := checkName(id); err != nil {
-		return fmt.Errorf("--run-dir: %w", err)
-	}
-	return t.remove(filepath.Join(t.Dir, id))
-}
-
-// Sweep removes the links of all devices that keep does not want: at start
-// and on reload those that are neither configured nor held.
-func (t *Tree) Sweep(keep func(id string) bool) error {
-	ids, err := t.entries(t.Dir)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, e := range ids {
-		if !e.IsDir() || !keep(e.Name()) {
-			errs = append(errs, t.remove(filepath.Join(t.Dir, e.Name())))
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // Clean removes the whole tree.
 func (t *Tree) Clean() error { return t.remove(t.Dir) }
 

@@ -161,9 +161,6 @@ func New(o Options) *Plugin {
 	}
 }
 
-// Resource returns the name of the resource.
-func (p *Plugin) Resource() string { return p.resource }
-
 // Registered reports whether the kubelet accepted the resource, has its first
 // list and keeps the stream open.
 func (p *Plugin) Registered() bool {
