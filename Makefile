@@ -15,7 +15,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 FUZZ ?= 10000x
 
-.PHONY: help build run test lint bench e2e-deps e2e clean
+.PHONY: help build run test lint bench e2e-deps e2e e2e-vm clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,7 @@ lint: ## gofmt, go vet, staticcheck, file length
 	$(GO) vet -tags $(TAGS) ./...
 	$(GO) run $(STATICCHECK) -tags $(TAGS) ./...
 	cd test/e2e && CGO_ENABLED=0 $(GO) vet ./...
+	cd test/e2e/vm && CGO_ENABLED=0 $(GO) vet ./...
 	@long=$$(git ls-files '*.go' | xargs wc -l | awk '$$2 != "total" && $$1 > 500 { print $$2 }'); if [ -n "$$long" ]; then echo "over 500 lines: $$long"; exit 1; fi
 
 bench: build ## benchmarks: scan, matching, Allocate, registration; then the whole process
@@ -45,6 +46,10 @@ e2e-deps: ## what the end-to-end tests need: Debian packages, kubelet, container
 
 e2e: build e2e-deps ## end-to-end tests on a real kubelet and container runtime
 	cd test/e2e && CGO_ENABLED=0 GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -vet=off ./...
+
+e2e-vm: build ## end-to-end tests on emulated hardware: USB, PCI and NUMA in QEMU
+	test/e2e/vm/deps.sh
+	cd test/e2e/vm && GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -vet=off ./...
 
 clean: ## remove what was built
 	rm -rf bin dist
