@@ -115,7 +115,7 @@ func (p *process) stop() {
 	p.wait(0)
 }
 
-// resident is VmRSS of the process in MB.
+// resident is VmRSS of the process in MiB.
 func (p *process) resident() float64 {
 	p.b.Helper()
 	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "status"))
@@ -127,7 +127,7 @@ func (p *process) resident() float64 {
 	if err != nil {
 		p.b.Fatal(err)
 	}
-	return float64(kb) / 1000
+	return float64(kb) / 1024
 }
 
 // quantiles reports p50 and p99 in milliseconds.
@@ -165,7 +165,7 @@ func BenchmarkProcessAllocate(b *testing.B) {
 		took = append(took, time.Since(began))
 	}
 	quantiles(b, took, "allocate")
-	b.ReportMetric(p.resident(), "rss-MB")
+	b.ReportMetric(p.resident(), "rss-MiB")
 }
 
 // The time from the kubelet's socket to both lists in its hand.
@@ -184,7 +184,7 @@ func BenchmarkProcessKubeletRestart(b *testing.B) {
 		took = append(took, time.Since(began))
 	}
 	quantiles(b, took, "restart")
-	b.ReportMetric(p.resident(), "rss-MB")
+	b.ReportMetric(p.resident(), "rss-MiB")
 }
 
 // What serving costs while nothing happens: memory, and how often any thread
@@ -207,7 +207,7 @@ func BenchmarkProcessIdle(b *testing.B) {
 				before := p.switches()
 				time.Sleep(10 * time.Second)
 				b.ReportMetric(p.switches()-before, "switches/10s")
-				b.ReportMetric(p.resident(), "rss-MB")
+				b.ReportMetric(p.resident(), "rss-MiB")
 			}
 			b.ReportMetric(0, "ns/op")
 		})
