@@ -1,7 +1,9 @@
 package vm
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/generic-dp/generic-dp/test/e2e/vm/wire"
@@ -21,8 +23,13 @@ func whole(t *testing.T, m *Machine, d Device, resource, id string) []string {
 			t.Errorf("it was not healthy any more in list %d", l.Received)
 		}
 	}
+	return paths(got.Answer)
+}
+
+// paths are those of the nodes that a container would get.
+func paths(a wire.Answer) []string {
 	var paths []string
-	for _, n := range got.Answer.Nodes {
+	for _, n := range a.Nodes {
 		paths = append(paths, n.Path)
 	}
 	return paths
@@ -46,21 +53,46 @@ match = [
 	}
 }
 
-func soundIsWhole(t *testing.T, m *Machine) {
-	// All nodes that it has: its own on the bus first, then those of the card.
-	m.Serve(t, `
+const soundConfig = `
 domain = "example.com"
 [[resource]]
 name = "sound"
 match.usb.id = "46f4:0002"
-`)
-	got := whole(t, m, Device{Driver: "usb-audio", Bus: "usb0.0", Port: "1", Serial: "SOUNDALPHA"}, "example.com/sound", "usb:46f4:0002:SOUNDALPHA")
-	var want []string
-	for _, name := range m.Files(t, "/dev/snd/*C0*") {
-		want = append(want, "/dev/snd/"+name)
+`
+
+// soundDevice has two nodes of a card, and its own on the bus before them.
+var soundDevice = Device{Driver: "usb-audio", Bus: "usb0.0", Port: "1", Serial: "SOUNDALPHA"}
+
+const (
+	sound   = "example.com/sound"
+	soundID = "usb:46f4:0002:SOUNDALPHA"
+)
+
+func soundIsWhole(t *testing.T, m *Machine) {
+	m.Serve(t, soundConfig)
+	allOfSound(t, m, whole(t, m, soundDevice, sound, soundID))
+}
+
+func soundAtStart(t *testing.T, m *Machine) {
+	// Both take some 300 ms, and somewhere in between the first look at the host
+	// finds the device and not yet its nodes.
+	for n := range 6 {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			m.Serve(t, soundConfig)
+			m.Plug(t, soundDevice)
+			got := m.Want(t, wire.Want{Resource: sound, Healthy: []string{soundID}, Allocate: true})
+			allOfSound(t, m, paths(got.Answer))
+		})
 	}
+}
+
+// allOfSound checks that a container gets every node of the sound device.
+func allOfSound(t *testing.T, m *Machine, got []string) {
+	t.Helper()
+	want := []string{"/dev/snd/controlC0", "/dev/snd/pcmC0D0p"}
 	bus := slices.DeleteFunc(slices.Clone(got), func(path string) bool { return slices.Contains(want, path) })
-	if len(want) < 2 || len(bus) != 1 || len(got) != len(want)+1 {
-		t.Errorf("allocated %q; want its node on the bus and all of %q", got, want)
+	if len(bus) != 1 || !strings.HasPrefix(bus[0], "/dev/bus/usb/") || len(got) != len(want)+1 {
+		t.Errorf("allocated %q; want %q and its node on the bus", got, want)
 	}
+	m.WaitFiles(t, "/dev/snd/*C0*", "controlC0", "pcmC0D0p")
 }

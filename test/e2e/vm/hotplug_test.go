@@ -47,6 +47,7 @@ func TestHotplug(t *testing.T) {
 		{"a container restart finds its dongle where it is now", linkFollows},
 		{"a disk is healthy when its last node is there", diskIsWhole},
 		{"a sound device is healthy when its last node is there", soundIsWhole},
+		{"a device that comes during the start is not given in part", soundAtStart},
 		{"a card comes and goes", cardComesAndGoes},
 		{"a card without its driver is gone and comes back", cardLosesDriver},
 		{"a dongle without its driver is gone and comes back", dongleLosesDriver},

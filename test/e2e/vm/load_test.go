@@ -18,6 +18,7 @@ func listedInMilliseconds(t *testing.T, m *Machine) {
 	m.Serve(t, serialByNode)
 	var latencies []time.Duration
 	id := node(bySerial("FTALPHA"))
+	before := m.Usage(t)
 	for range plugs {
 		p := m.Plug(t, dongle("1", "FTALPHA"))
 		list := m.Healthy(t, serial, id)
@@ -29,8 +30,8 @@ func listedInMilliseconds(t *testing.T, m *Machine) {
 	}
 	slices.Sort(latencies)
 	p50, p99 := latencies[plugs/2], latencies[plugs*99/100]
-	t.Logf("from /dev/ttyUSB0 to the kubelet's list, %d plugs: p50 %.1f ms, p99 %.1f ms; a poll every %v: mean %v, worst %v",
-		plugs, ms(p50), ms(p99), poll, poll/2, poll)
+	t.Logf("from /dev/ttyUSB0 to the kubelet's list, %d plugs: p50 %.1f ms, p99 %.1f ms; a poll every %v: mean %v, worst %v; %.1f ms of CPU time for a plug and a pull",
+		plugs, ms(p50), ms(p99), poll, poll/2, poll, ms((m.Usage(t).CPU-before.CPU)/plugs))
 	if p50 > poll/5 {
 		t.Errorf("p50 is %v: no event can have said it", p50)
 	}

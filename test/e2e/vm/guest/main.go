@@ -44,14 +44,11 @@ func run() error {
 	if err := loadModules("/modules/first"); err != nil {
 		return err
 	}
-	err := poll(10*time.Second, func() error {
-		_, err := os.Stat(port)
+	var conn *os.File
+	err := poll(10*time.Second, func() (err error) {
+		conn, err = os.OpenFile(port, os.O_RDWR, 0)
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	conn, err := os.OpenFile(port, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
