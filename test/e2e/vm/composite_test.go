@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/generic-dp/generic-dp/test/e2e/vm/wire"
 )
@@ -74,12 +75,16 @@ func soundIsWhole(t *testing.T, m *Machine) {
 }
 
 func soundAtStart(t *testing.T, m *Machine) {
-	// Both take some 300 ms, and somewhere in between the first look at the host
-	// finds the device and not yet its nodes.
-	for n := range 6 {
+	// The kernel takes some 330 ms from the plug to the last node, and the program
+	// some 100 ms from its start to the first look at the host: the rounds move one
+	// along the other, so that some look while nodes are being made.
+	const rounds, first, step = 12, 210 * time.Millisecond, 12 * time.Millisecond
+	for n := range rounds {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			m.Serve(t, soundConfig)
+			m.WaitFiles(t, "/sys/bus/usb/devices/[0-9]*-[1-9]*")
 			m.Plug(t, soundDevice)
+			<-time.After(first + time.Duration(n)*step)
+			m.serve(t, soundConfig)
 			got := m.Want(t, wire.Want{Resource: sound, Healthy: []string{soundID}, Allocate: true})
 			allOfSound(t, m, paths(got.Answer))
 		})
