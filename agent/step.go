@@ -43,7 +43,7 @@ func (l *loop) step(ctx context.Context, answers chan<- ledger.Held) time.Time {
 	in := ledger.Input{Now: now, Start: l.start, Held: l.held, Quiet: l.quiet.since}
 	for _, m := range v.Matched.Resources {
 		in.Resources = append(in.Resources, ledger.Resource{
-			Name:        m.Resource.Name,
+			Name:        m.Name,
 			Offers:      m.Offers,
 			Grows:       m.Resource.Each == config.EachDevice,
 			ForgetAfter: m.Resource.ForgetAfter,

@@ -26,14 +26,25 @@ type Config struct {
 
 // Resource is one [[resource]].
 type Resource struct {
-	// Name with its domain, "example.com/gpu".
-	Name string
+	// Name with its domain, "example.com/gpu"; as it is written where it has
+	// variables, and then NameText is not empty.
+	Name     string
+	NameText device.Text
+	// Names maps what the variables of a name result in to a nicer name, both
+	// without the domain.
+	Names map[string]string
 	// Place is how messages speak of it: `gpu.toml: resource 2 ("gpu")`.
-	Place       string
-	Match       []Match
-	Exclude     []Match
-	Count       int
-	Each        Each
+	Place   string
+	Match   []Match
+	Exclude []Match
+	Count   int
+	Each    Each
+	// GroupBy is the variable ("pci.slot") by whose value hardware is one
+	// device; empty for none. Each is EachDevice then.
+	GroupBy string
+	Shared  bool
+	// When is nil where the resource is always active.
+	When        *When
 	With        []Companion
 	NUMA        NUMA
 	Identity    Identity
@@ -49,10 +60,20 @@ type Resource struct {
 type Each string
 
 // EachDevice: the hardware with all its selected nodes. EachNode: one node.
+// EachAll: everything together.
 const (
 	EachDevice Each = "device"
 	EachNode   Each = "node"
+	EachAll    Each = "all"
 )
+
+// When says when a resource is active: all that is set must hold.
+type When struct {
+	NodeName Values
+	// Exists are globs below /dev or /sys of which each must match something;
+	// with a "!" in front, nothing.
+	Exists []string
+}
 
 // Identity says what an ID is made of.
 type Identity string
@@ -98,8 +119,26 @@ type Match struct {
 	Glob Values
 	// USB and PCI hold the conditions by their key ("vendor", "id"); nil
 	// where the table is absent. An empty, non-nil map names the bus alone.
-	USB map[string]Values
-	PCI map[string]Values
+	USB  map[string]Values
+	PCI  map[string]Values
+	Net  map[string]Values
+	MDev map[string]Values
+	// Subsystem and Driver of the node, see device.Node and matchers.
+	Subsystem, Driver Values
+	// Attr holds conditions on attributes of sysfs by their relative names,
+	// which may have wildcards.
+	Attr map[string]Values
+	// CDIDevice selects the host's CDI devices by qualified name. Nothing but
+	// Place is set beside it.
+	CDIDevice Values
+	// Virtual are devices without hardware. Nothing but Place is set beside
+	// them.
+	Virtual []Virtual
+	// Mount says that what Glob selects is given as bind mounts (as = "mount"),
+	// ReadOnly or not.
+	Mount, ReadOnly bool
+	// Dangerous allows what is refused otherwise.
+	Dangerous bool
 	// VFIO selects the VFIO nodes of the functions that PCI selects, and makes
 	// one device of the functions of an IOMMU group. There is no Glob then.
 	VFIO bool
@@ -111,8 +150,16 @@ type Match struct {
 	Required bool
 }
 
-// NamesHardware reports whether the match has a usb or a pci table.
-func (m *Match) NamesHardware() bool { return m.USB != nil || m.PCI != nil }
+// NamesHardware reports whether the match has a usb, pci, net or mdev table.
+func (m *Match) NamesHardware() bool {
+	return m.USB != nil || m.PCI != nil || m.Net != nil || m.MDev != nil
+}
+
+// Virtual is one device without hardware.
+type Virtual struct {
+	Name string
+	Vars map[string]string // for ${var:NAME}
+}
 
 // Companion is a node or path given along with every device.
 type Companion struct {
@@ -137,6 +184,16 @@ type Container struct {
 	Annotations []device.Entry
 	Mounts      []Mount
 	CDI         bool
+	// CDIDevices are qualified names of the host's CDI devices.
+	CDIDevices []device.Text
+	// NoFollow hands nodes over by the path they have at that moment.
+	NoFollow bool
+	// Owner is nil where it is left to the runtime.
+	Owner *device.Owner
+	// NetName of a moved interface in the container; empty is the host's.
+	NetName        device.Text
+	Hooks          []device.Hook
+	AdditionalGIDs []uint32
 }
 
 // Mount is one of container.mounts; variables are allowed in both paths.

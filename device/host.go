@@ -16,6 +16,9 @@ const (
 	USBBus      Bus = "usb"
 	PCIBus      Bus = "pci"
 	PlatformBus Bus = "platform"
+	// MDevBus is that of mediated devices: parts of a PCI function that is
+	// their Parent.
+	MDevBus Bus = "mdev"
 )
 
 // Snapshot is one reading of a host. It is immutable once published: a scan
@@ -27,6 +30,9 @@ type Snapshot struct {
 	Hardware []*Hardware
 	// Nodes by path: every character and block device node below /dev.
 	Nodes []*Node
+	// Nets by path: every network interface that sysfs shows, but for lo. A
+	// pod's own sysfs shows those of the pod alone.
+	Nets []*Node
 	// Links by path: every symbolic link below /dev that leads to a node.
 	Links []Link
 	// Dirs by path: every directory below /dev, "/dev" itself first.
@@ -66,9 +72,13 @@ type Hardware struct {
 	// Nodes that this hardware owns, by path; those of other Hardware below
 	// it are not among them.
 	Nodes []*Node
-	// USB is set where Bus is USBBus, PCI where it is PCIBus.
-	USB *USB
-	PCI *PCI
+	// Nets are its network interfaces, likewise.
+	Nets []*Node
+	// USB is set where Bus is USBBus, PCI where it is PCIBus, MDev where it is
+	// MDevBus.
+	USB  *USB
+	PCI  *PCI
+	MDev *MDev
 }
 
 // USB is the identity of a USB device, from the attributes of
@@ -120,6 +130,14 @@ type PCI struct {
 	VF int
 }
 
+// MDev is a mediated device (kernel: Documentation/driver-api/vfio-mediated-device.rst).
+type MDev struct {
+	UUID       string
+	Type       string // the directory of its type, "nvidia-222"
+	Name       string // what the type is called, "GRID T4-1Q"; often empty
+	IOMMUGroup string
+}
+
 // IsBridge reports whether the function is a bridge between buses, which VFIO
 // does not need: a bridge to PCI or CardBus (include/linux/pci_ids.h).
 func (p *PCI) IsBridge() bool {
@@ -134,16 +152,18 @@ func (p *PCI) IsBridge() bool {
 // NodeType is the type of a device node as mknod(1) says it.
 type NodeType byte
 
-// The two types of device nodes.
+// The two types of device nodes, and that of network interfaces, which are
+// selected and owned as nodes are.
 const (
-	CharNode  NodeType = 'c'
-	BlockNode NodeType = 'b'
+	CharNode     NodeType = 'c'
+	BlockNode    NodeType = 'b'
+	NetInterface NodeType = 'n'
 )
 
-// Node is one device node below /dev.
+// Node is one device node below /dev, or one network interface.
 type Node struct {
 	// Path on the host, "/dev/ttyUSB0": never a link, and never the place
-	// where the host's /dev is mounted here.
+	// where the host's /dev is mounted here. Of an interface it is the name.
 	Path         string
 	Type         NodeType
 	Major, Minor uint32
@@ -162,8 +182,31 @@ type Node struct {
 	Interface int
 	// Index is the kernel's own number of the node within its interface or
 	// hardware where it has one (port_number of a serial adapter, index of a
-	// video4linux node, the place of a SCSI device at its controller), or -1.
+	// video4linux node, the place of a SCSI device at its controller, dev_port
+	// of a network interface), or -1.
 	Index int
+	// InUse is what the host itself uses a block device for, in words for an
+	// administrator: "/boot is mounted from /dev/sda1". Empty for nothing.
+	InUse string
+	// Net is set where Type is NetInterface.
+	Net *Net
+}
+
+// Net is what sysfs says of a network interface (kernel:
+// Documentation/ABI/testing/sysfs-class-net).
+type Net struct {
+	Driver string // of the device behind it; empty where there is none
+	// Type is the kind of link: "ether", "can", "infiniband", ..., or the
+	// number of ARPHRD_* (include/uapi/linux/if_arp.h) where it has no name here.
+	Type string
+	// InUse is what the host itself uses it for: "a port of bridge br0".
+	InUse string
+}
+
+// CDIDevice is a device that a CDI spec on the host describes.
+type CDIDevice struct {
+	Name  string   // qualified, "nvidia.com/gpu=0"
+	Nodes []string // paths on the host of its device nodes
 }
 
 // Link is a symbolic link below /dev and the node it leads to.

@@ -10,13 +10,21 @@ type Offer struct {
 	Hardware string
 	// Slots is how many containers may hold the device at once, at least 1.
 	Slots int
+	// Pool says that the device is everything that a resource selects: members
+	// come and go, and it is the same device.
+	Pool bool
 	// NUMA nodes, sorted, none negative; empty is no preference.
 	NUMA []int
 	// Nodes in the order in which they are handed over: the device's own by
 	// path, then the companions'.
 	Nodes []OfferedNode
+	// Nets are network interfaces that move into the container.
+	Nets []OfferedNet
 	// Mounts are bind mounts, companions' included.
 	Mounts []Mount
+	// CDIDevices are qualified names of the host's own CDI devices that are
+	// passed along.
+	CDIDevices []string
 	// Env and Annotations have the same entries in the same order in every
 	// offer of a resource.
 	Env         []Entry
@@ -24,6 +32,10 @@ type Offer struct {
 	// CDI says that the container is given the qualified CDI name of the
 	// device instead of raw nodes and mounts.
 	CDI bool
+	// Owner, Hooks and AdditionalGIDs reach a container by CDI only.
+	Owner          *Owner
+	Hooks          []Hook
+	AdditionalGIDs []uint32
 	// Problem is why the device can't be handed over now, in words for an
 	// administrator; empty where it can.
 	Problem string
@@ -50,6 +62,30 @@ type OfferedNode struct {
 	Companion bool
 }
 
+// OfferedNet is a network interface that moves into a container.
+type OfferedNet struct {
+	// HostName is its name now, and Key that of OfferedNode.
+	HostName, Key string
+	// Name in the container.
+	Name string
+}
+
+// Owner is who a node belongs to in a container; what is nil is left to the
+// runtime.
+type Owner struct {
+	UID, GID *uint32
+	Mode     *uint32 // permission bits
+}
+
+// Hook is a program that the runtime runs (CDI specification, "hooks").
+type Hook struct {
+	Name    string // "createContainer", "startContainer", ...
+	Path    string
+	Args    []string
+	Env     []string
+	Timeout int // seconds, 0 for none
+}
+
 // Mount is a bind mount of a host path into a container.
 type Mount struct {
 	HostPath, ContainerPath string
@@ -62,8 +98,11 @@ type Mount struct {
 type Entry struct {
 	Key, Value Text
 	// PerDevice says that the value names something of the device: values of
-	// several devices in one container are joined with a comma.
+	// several devices in one container are joined with Separator.
 	PerDevice bool
+	// Separator is empty for a comma. Prefix and Suffix are put around the
+	// joined whole.
+	Separator, Prefix, Suffix string
 }
 
 // Listed is one slot of one device as the kubelet is shown it.

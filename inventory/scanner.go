@@ -106,9 +106,13 @@ func (s *Scanner) scan(ctx context.Context) (*device.Snapshot, *devTree, error) 
 	if err := s.readUSB(ctx, c); err != nil {
 		return nil, nil, err
 	}
+	c.readMDev()
 	nodes = c.own(nodes)
+	nets := c.readNets()
+	c.readUse(nodes)
 	snap := &device.Snapshot{
 		Nodes:    nodes,
+		Nets:     nets,
 		Links:    tree.resolveLinks(nodes),
 		Dirs:     tree.dirs,
 		Hardware: c.finish(),

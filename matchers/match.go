@@ -31,6 +31,19 @@ type Options struct {
 	// Glob lists the paths of the host that match the pattern of a companion
 	// that is mounted. Where it is nil, only what the snapshot knows is found.
 	Glob func(pattern string) []string
+	// Attr reads an attribute of a directory of sysfs, both relative as in a
+	// snapshot; the name may have wildcards, and the first that matches counts.
+	// found is false where the directory lacks it. Where Attr is nil, nothing
+	// has attributes.
+	Attr func(dir, name string) (value string, found bool)
+	// Driver is the driver of a directory of sysfs, empty for none. Where it
+	// is nil, nothing has drivers.
+	Driver func(dir string) string
+	// CDIDevices are those of the host's specs that this program has not
+	// written, by name.
+	CDIDevices []device.CDIDevice
+	// Allow is what the configuration may ask for.
+	Allow config.Allow
 }
 
 // Result is what a configuration makes of a host.
@@ -42,10 +55,14 @@ type Result struct {
 }
 
 // Matched is a resource and what it offers, sorted by ID. Offers with a
-// Problem are among them.
+// Problem are among them. A resource of the configuration whose name has
+// variables is as many of these as it has names, and one that is not active
+// is none.
 type Matched struct {
 	Resource *config.Resource
-	Offers   []device.Offer
+	// Name is complete, whatever variables the configuration has.
+	Name   string
+	Offers []device.Offer
 	// Checks are what is to be looked at before an offer without a Problem is
 	// healthy, by its ID; empty where the resource has no health.
 	Checks map[string]health.Check
@@ -88,7 +105,7 @@ func Match(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts O
 		}
 		result.Notes = append(result.Notes, taken.notes(r)...)
 		slices.SortFunc(offers, func(a, b device.Offer) int { return cmp.Compare(a.ID, b.ID) })
-		result.Resources = append(result.Resources, Matched{Resource: r, Offers: offers, Checks: checks})
+		result.Resources = append(result.Resources, Matched{Resource: r, Name: r.Name, Offers: offers, Checks: checks})
 	}
 	return result
 }

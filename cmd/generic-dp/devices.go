@@ -88,7 +88,7 @@ func look(ctx context.Context, f *flags, cfg *config.Config) (*agent.View, error
 func newReport(view *agent.View) report {
 	r := report{Resources: []resourceReport{}}
 	for _, m := range view.Matched.Resources {
-		resource := resourceReport{Name: m.Resource.Name, Devices: []deviceReport{}}
+		resource := resourceReport{Name: m.Name, Devices: []deviceReport{}}
 		for _, o := range m.Offers {
 			resource.Devices = append(resource.Devices, newDeviceReport(o))
 		}
