@@ -15,7 +15,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 FUZZ ?= 10000x
 
-.PHONY: help build run test lint bench e2e-deps e2e e2e-vm clean
+.PHONY: help build run test lint bench e2e-deps e2e e2e-vm image packages manifests release-test clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,20 @@ e2e: build e2e-deps ## end-to-end tests on a real kubelet and container runtime
 e2e-vm: build ## end-to-end tests on emulated hardware: USB, PCI and NUMA in QEMU
 	test/e2e/vm/deps.sh
 	cd test/e2e/vm && GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -vet=off ./...
+
+RELEASE := cd hack/release && $(GO) run . -version $(VERSION)
+
+image: ## an OCI image for amd64, arm64 and arm/v7, in dist, with its bill of materials
+	$(RELEASE) image
+
+packages: ## .deb and .rpm packages, in dist
+	$(RELEASE) packages
+
+manifests: ## deploy/generic-dp.yaml from the Helm chart
+	$(RELEASE) manifests
+
+release-test: ## what is published: chart, manifest, image; with GENERIC_DP_INSTALL=1 the .deb is installed and removed
+	cd hack/release && $(GO) test ./...
 
 clean: ## remove what was built
 	rm -rf bin dist

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// imageName is what the image is called in manifests.
+const imageName = "ghcr.io/generic-dp/generic-dp"
+
+// image makes one OCI image for all platforms, as an archive of an OCI image
+// layout (image-spec, image-layout.md) that skopeo, podman and containerd
+// read, and the list of what is in it.
+func (r *release) image(ctx context.Context) ([]string, error) {
+	index := mutate.IndexMediaType(v1.ImageIndex(empty.Index), types.OCIImageIndex)
+	var files []string
+	for _, p := range platforms {
+		binary, err := r.build(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		img, err := r.platformImage(p, binary)
+		if err != nil {
+			return nil, fmt.Errorf("image for %s: %w", p, err)
+		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{
+			Add:        img,
+			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: p.arch, Variant: variant(p)}},
+		})
+		files = append(files, binary)
+	}
+	sbom := filepath.Join(r.out, "generic-dp.cdx.json")
+	if err := writeSBOM(sbom, r.version, files); err != nil {
+		return nil, err
+	}
+	archive := filepath.Join(r.out, "generic-dp-image.tar")
+	if err := r.writeLayout(archive, index); err != nil {
+		return nil, err
+	}
+	return append(files, archive, sbom), nil
+}
+
+func variant(p platform) string {
+	if p.arm == "" {
+		return ""
+	}
+	return "v" + p.arm
+}
+
+// platformImage is the binary on nothing. uid 0 without capabilities: the
+// kubelet's sockets belong to root.
+func (r *release) platformImage(p platform, binary string) (v1.Image, error) {
+	content, err := tarOf(binary)
+	if err != nil {
+		return nil, err
+	}
+	layer, err := tarball.LayerFromOpener(
+		func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil },
+		tarball.WithMediaType(types.OCILayer),
+	)
+	if err != nil {
+		return nil, err
+	}
+	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	if img, err = mutate.AppendLayers(img, layer); err != nil {
+		return nil, err
+	}
+	return mutate.ConfigFile(img, &v1.ConfigFile{
+		OS: "linux", Architecture: p.arch, Variant: variant(p),
+		RootFS: rootFS(img),
+		Config: v1.Config{
+			User: "0:0", Entrypoint: []string{"/generic-dp"}, Cmd: []string{"serve"},
+			Labels: map[string]string{
+				"org.opencontainers.image.title":       "generic-dp",
+				"org.opencontainers.image.description": "configuration-driven Kubernetes device plugin for arbitrary host devices",
+				"org.opencontainers.image.version":     r.version,
+				"org.opencontainers.image.source":      "https://github.com/generic-dp/generic-dp",
+				"org.opencontainers.image.licenses":    "Apache-2.0",
+			},
+		},
+	})
+}
+
+func rootFS(img v1.Image) v1.RootFS {
+	config, err := img.ConfigFile()
+	if err != nil {
+		return v1.RootFS{}
+	}
+	return config.RootFS
+}
+
+// tarOf is an archive of the binary alone, the same whenever it is made.
+func tarOf(binary string) ([]byte, error) {
+	data, err := os.ReadFile(binary)
+	if err != nil {
+		return nil, err
+	}
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	header := &tar.Header{Name: "generic-dp", Mode: 0o755, Size: int64(len(data)), ModTime: time.Unix(0, 0), Format: tar.FormatUSTAR}
+	if err := w.WriteHeader(header); err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(data); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return buf.Bytes(), nil
+}
+
+// writeLayout writes an image index as an OCI layout in one archive, named so
+// that importing it gives the name that the manifests use.
+func (r *release) writeLayout(archive string, index v1.ImageIndex) error {
+	dir, err := os.MkdirTemp("", "generic-dp-image-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	l, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		return err
+	}
+	err = l.AppendIndex(index, layout.WithAnnotations(map[string]string{
+		"io.containerd.image.name":          imageName + ":" + r.version,
+		"org.opencontainers.image.ref.name": r.version,
+	}))
+	if err != nil {
+		return err
+	}
+	return tarDir(archive, dir)
+}
+
+// tarDir archives a directory: files in the order of their names, without
+// times and owners.
+func tarDir(archive, dir string) error {
+	out, err := os.Create(archive)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	w := tar.NewWriter(out)
+	err = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		header := &tar.Header{Name: filepath.ToSlash(name), Mode: 0o644, Size: int64(len(data)), ModTime: time.Unix(0, 0), Format: tar.FormatUSTAR}
+		if err := w.WriteHeader(header); err != nil {
+			return err
+		}
+		_, err = w.Write(data)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	return out.Close()
+}

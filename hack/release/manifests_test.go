@@ -1,0 +1,179 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"sigs.k8s.io/yaml"
+)
+
+var source = release{source: "../.."}
+
+// The plain manifest is what the chart gives.
+func TestManifestIsTheChart(t *testing.T) {
+	t.Parallel()
+	want, err := source.render(map[string]any{"namespace": map[string]any{"create": true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	have, err := os.ReadFile(filepath.Join(source.source, "deploy", manifestName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(have, want) {
+		t.Errorf("deploy/%s differs from the chart: run make manifests", manifestName)
+	}
+}
+
+// Whatever is switched on, the API server takes it, every mount has its volume,
+// and every directory that a flag names is mounted.
+func TestChartVariants(t *testing.T) {
+	t.Parallel()
+	variants := map[string]string{
+		"default": "",
+		"everything": `{cdi: {enabled: true}, hostSys: true, allow: ["hooks", "mount:/opt"], networkPolicy: {enabled: true}, podMonitor: {enabled: true},
+			prometheusRule: {enabled: true}, namespace: {create: true}, selinuxType: container_device_plugin_t, imagePullSecrets: [{name: x}], podAnnotations: {a: b}, podLabels: {c: d}}`,
+		"open nodes":       `{openNodes: true}`,
+		"no pod resources": `{paths: {podResources: ""}}`,
+		"own ConfigMap":    `{existingConfigMap: mine}`,
+	}
+	files, err := filepath.Glob("../../deploy/helm/generic-dp/distributions/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("distributions: %v, %v", files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		variants[filepath.Base(file)] = string(text)
+	}
+	for name, text := range variants {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var values map[string]any
+			if err := yaml.Unmarshal([]byte(text), &values); err != nil {
+				t.Fatal(err)
+			}
+			rendered, err := source.render(values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			daemonSets := 0
+			for doc := range strings.SplitSeq(string(rendered), "---\n") {
+				if daemonSet := decode(t, doc); daemonSet != nil {
+					daemonSets++
+					checkDaemonSet(t, daemonSet)
+				}
+			}
+			if daemonSets != 1 {
+				t.Errorf("%d DaemonSets, want 1", daemonSets)
+			}
+		})
+	}
+}
+
+// decode reads a document as strictly as the API server can; the result is nil
+// but for a DaemonSet.
+func decode(t *testing.T, doc string) *appsv1.DaemonSet {
+	t.Helper()
+	var kind struct {
+		Kind string `json:"kind"`
+	}
+	if err := yaml.Unmarshal([]byte(doc), &kind); err != nil {
+		t.Fatalf("%v in\n%s", err, doc)
+	}
+	var daemonSet *appsv1.DaemonSet
+	var into any
+	switch kind.Kind {
+	case "":
+		return nil // the head
+	case "DaemonSet":
+		daemonSet = &appsv1.DaemonSet{}
+		into = daemonSet
+	case "Namespace":
+		into = &corev1.Namespace{}
+	case "ConfigMap":
+		into = &corev1.ConfigMap{}
+	case "NetworkPolicy":
+		into = &networkingv1.NetworkPolicy{}
+	case "PodMonitor", "PrometheusRule":
+		into = &map[string]any{} // their types are the operator's
+	default:
+		t.Errorf("kind %q is not expected", kind.Kind)
+		return nil
+	}
+	if err := yaml.UnmarshalStrict([]byte(doc), into); err != nil {
+		t.Errorf("%v in\n%s", err, doc)
+	}
+	return daemonSet
+}
+
+func checkDaemonSet(t *testing.T, d *appsv1.DaemonSet) {
+	t.Helper()
+	pod := d.Spec.Template.Spec
+	c := pod.Containers[0]
+	var volumes, mounted, paths []string
+	for _, v := range pod.Volumes {
+		volumes = append(volumes, v.Name)
+	}
+	for _, m := range c.VolumeMounts {
+		mounted = append(mounted, m.Name)
+		paths = append(paths, m.MountPath)
+	}
+	slices.Sort(volumes)
+	slices.Sort(mounted)
+	if !slices.Equal(volumes, mounted) {
+		t.Errorf("volumes %v, mounted %v", volumes, mounted)
+	}
+	for _, arg := range c.Args {
+		flag, dir, _ := strings.Cut(arg, "=")
+		if flag == "--pod-resources" {
+			dir = filepath.Dir(dir)
+		}
+		if strings.HasPrefix(dir, "/") && !slices.Contains(paths, dir) {
+			t.Errorf("%s names what is not mounted: %v", arg, paths)
+		}
+	}
+	for _, m := range c.VolumeMounts {
+		writes := slices.Contains([]string{"device-plugins", "run", "state", "cdi"}, m.Name)
+		if m.ReadOnly == writes {
+			t.Errorf("mount %s: read-only is %v", m.Name, m.ReadOnly)
+		}
+	}
+	for k, v := range d.Spec.Selector.MatchLabels {
+		if d.Spec.Template.Labels[k] != v {
+			t.Errorf("the selector wants %s=%s of pods that have %v", k, v, d.Spec.Template.Labels)
+		}
+	}
+}
+
+// What no value may be is refused before anything is applied, by its name.
+func TestChartRefuses(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{imag: {}}`:                       "imag",
+		`{listen: {port: "9418"}}`:         "listen.port",
+		`{paths: {run: run/generic-dp}}`:   "paths.run",
+		`{allow: ["root"]}`:                "allow",
+		`{config: {generic-dp_tmol: ""}}`:  "generic-dp_tmol",
+		`{log: {level: loud}}`:             "log.level",
+		`{cdi: {enable: true}}`:            "cdi",
+		`{podMonitor: {enabled: "false"}}`: "podMonitor.enabled",
+	} {
+		var values map[string]any
+		if err := yaml.Unmarshal([]byte(text), &values); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := source.render(values); err == nil || !strings.Contains(err.Error(), strings.Split(want, ".")[0]) {
+			t.Errorf("%s: %v, want an error that names %s", text, err, want)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/goreleaser/nfpm/v2"
+	_ "github.com/goreleaser/nfpm/v2/deb" // formats register themselves
+	"github.com/goreleaser/nfpm/v2/files"
+	_ "github.com/goreleaser/nfpm/v2/rpm"
+)
+
+// formats of packages, as nfpm calls them.
+var formats = []string{"deb", "rpm"}
+
+// packages makes packages for a node or an edge machine without Kubernetes
+// around it: the binary, the systemd unit and the documentation. The unit is
+// enabled and started once there is a configuration.
+func (r *release) packages(ctx context.Context) ([]string, error) {
+	var made []string
+	for _, p := range platforms {
+		binary, err := r.build(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		for _, format := range formats {
+			file, err := r.pack(p, format, binary)
+			if err != nil {
+				return nil, fmt.Errorf("%s for %s: %w", format, p, err)
+			}
+			made = append(made, file)
+		}
+	}
+	return made, nil
+}
+
+func (r *release) pack(p platform, format, binary string) (string, error) {
+	script := func(name string) string { return filepath.Join(r.source, "deploy", "systemd", name) }
+	contents := files.Contents{
+		{Source: binary, Destination: "/usr/bin/generic-dp", FileInfo: &files.ContentFileInfo{Mode: 0o755}},
+		{Source: script("generic-dp.service"), Destination: "/usr/lib/systemd/system/generic-dp.service", FileInfo: &files.ContentFileInfo{Mode: 0o644}},
+		{Source: script("generic-dp-cdi.service"), Destination: "/usr/lib/systemd/system/generic-dp-cdi.service", FileInfo: &files.ContentFileInfo{Mode: 0o644}},
+		{Destination: "/etc/generic-dp", Type: files.TypeDir, FileInfo: &files.ContentFileInfo{Mode: 0o755}},
+		{Source: filepath.Join(r.source, "README.md"), Destination: "/usr/share/doc/generic-dp/README.md", Type: files.TypeRPMDoc},
+		{Source: filepath.Join(r.source, "LICENSE"), Destination: "/usr/share/doc/generic-dp/copyright", Type: files.TypeRPMLicense},
+		{Source: filepath.Join(r.source, "config", "reference.toml"), Destination: "/usr/share/doc/generic-dp/reference.toml", Type: files.TypeRPMDoc},
+		{Source: filepath.Join(r.source, "examples", "configs"), Destination: "/usr/share/doc/generic-dp/examples", Type: files.TypeTree},
+	}
+	if format == "deb" {
+		// What only RPM tells apart is a file to dpkg.
+		for _, c := range contents {
+			if c.Type == files.TypeRPMDoc || c.Type == files.TypeRPMLicense {
+				c.Type = files.TypeFile
+			}
+		}
+	}
+	info := nfpm.WithDefaults(&nfpm.Info{
+		Name: "generic-dp", Arch: p.String(), Platform: "linux", Version: packageVersion(r.version),
+		Section: "admin", Priority: "optional", Maintainer: "generic-dp <maintainers@generic-dp.example>",
+		Description: "configuration-driven Kubernetes device plugin for arbitrary host devices\n" +
+			"Offers the devices that a TOML file describes to the kubelet, or, without a\n" +
+			"kubelet, keeps CDI specs current for podman, docker and nerdctl.",
+		Homepage: "https://github.com/generic-dp/generic-dp", License: "Apache-2.0",
+		MTime: time.Unix(0, 0).UTC(),
+		Overridables: nfpm.Overridables{
+			Contents: contents,
+			Scripts: nfpm.Scripts{
+				PostInstall: script("postinstall.sh"), PreRemove: script("preremove.sh"), PostRemove: script("postremove.sh"),
+			},
+		},
+	})
+	if err := nfpm.PrepareForPackager(info, format); err != nil {
+		return "", err
+	}
+	packager, err := nfpm.Get(format)
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(r.out, packager.ConventionalFileName(info))
+	out, err := os.Create(file)
+	if err != nil {
+		return "", err
+	}
+	defer out.Close()
+	if err := packager.Package(info, out); err != nil {
+		return "", err
+	}
+	return file, out.Close()
+}
+
+// released is how the version of a release begins.
+var released = regexp.MustCompile(`^[0-9]+\.[0-9]+\.`)
+
+// packageVersion is a version in the grammar of dpkg and rpm, which begins with
+// a digit and has no "-". What is no release comes before all releases.
+func packageVersion(version string) string {
+	plain := strings.ReplaceAll(strings.TrimPrefix(version, "v"), "-", ".")
+	if !released.MatchString(plain) {
+		return "0~git." + plain
+	}
+	return plain
+}
