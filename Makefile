@@ -15,7 +15,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 FUZZ ?= 10000x
 
-.PHONY: help build run test lint bench e2e-deps e2e e2e-vm image packages manifests release-test clean
+.PHONY: help build run test lint bench e2e-deps e2e e2e-vm e2e-cluster image packages manifests release-test clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,14 @@ e2e: build e2e-deps ## end-to-end tests on a real kubelet and container runtime
 e2e-vm: build ## end-to-end tests on emulated hardware: USB, PCI and NUMA in QEMU
 	test/e2e/vm/deps.sh
 	cd test/e2e/vm && GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -vet=off ./...
+
+# The image has the tag that the chart asks for.
+CHART_VERSION = $(shell sed -n 's/^appVersion: //p' deploy/helm/generic-dp/Chart.yaml)
+
+e2e-cluster: build ## deploy/ and the chart on a real cluster: control plane, kubelet, containerd
+	test/e2e/deps.sh --cluster
+	cd hack/release && $(GO) run . -version $(CHART_VERSION) -out ../../dist/e2e image
+	cd test/e2e && CGO_ENABLED=0 GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -vet=off -tags cluster ./cluster
 
 RELEASE := cd hack/release && $(GO) run . -version $(VERSION)
 

@@ -3,8 +3,10 @@
 # kubelet, containerd, its shim, ctr and runc built from the Go modules that
 # tools/*/go.mod pin.
 #
-#   deps.sh        install and build what is missing, say nothing if all is there
-#   deps.sh --bin  print the directory of the binaries and do nothing else
+#   deps.sh            install and build what is missing, say nothing if all is there
+#   deps.sh --cluster  likewise, and a control plane: etcd, kube-apiserver,
+#                      kube-controller-manager, kube-scheduler, kubectl, helm
+#   deps.sh --bin      print the directory of the binaries and do nothing else
 #
 # The binaries are kept outside the repository, in a directory named after the
 # pins, so that every clone and every branch with the same pins shares them.
@@ -21,9 +23,10 @@ case ${1:-} in
 	echo "$bin"
 	exit
 	;;
-"") ;;
+--cluster) tools=(kubelet kube-apiserver kube-controller-manager kube-scheduler kubectl) others=(etcd helm) ;;
+"") tools=(kubelet) others=() ;;
 *)
-	echo "usage: deps.sh [--bin]" >&2
+	echo "usage: deps.sh [--bin|--cluster]" >&2
 	exit 2
 	;;
 esac
@@ -74,7 +77,7 @@ fi
 [[ ${#missing[@]} == 0 ]] || packages "${missing[@]}"
 
 have() { for tool; do [[ -x $bin/$tool ]] || return 1; done; }
-have runc containerd containerd-shim-runc-v2 ctr kubelet && exit
+have runc containerd containerd-shim-runc-v2 ctr "${tools[@]}" "${others[@]}" && exit
 
 mkdir -p "$bin"
 # Two runs at once, of two clones say, build once.
@@ -101,12 +104,24 @@ fi
 # Without these a kubelet calls itself v0.0.0-master, which it cannot parse.
 # No build tags and no -trimpath: the tests compile the kubelet's device manager
 # with CGO_ENABLED=0 and find its packages in the build cache.
-if ! have kubelet; then
-	v=$(version kubelet k8s.io/kubernetes)
+for tool in "${tools[@]}"; do
+	have "$tool" && continue
+	v=$(version kubernetes k8s.io/kubernetes)
 	IFS=. read -r major minor _ <<<"${v#v}"
 	p=k8s.io/component-base/version
-	CGO_ENABLED=0 build kubelet "$v" \
+	CGO_ENABLED=0 build kubernetes "$v" \
 		-ldflags "-s -w -X $p.gitVersion=$v -X $p.gitMajor=$major -X $p.gitMinor=$minor -X $p.gitTreeState=clean" \
-		k8s.io/kubernetes/cmd/kubelet
-fi
+		"k8s.io/kubernetes/cmd/$tool"
+done
+
+for tool in "${others[@]}"; do
+	have "$tool" && continue
+	case $tool in
+	etcd) module=go.etcd.io/etcd/server/v3 main=$module ;;
+	helm) module=helm.sh/helm/v3 main=$module/cmd/helm ;;
+	esac
+	CGO_ENABLED=0 build "$tool" "$(version "$tool" "$module")" -ldflags '-s -w' "$main"
+	# go names a program after its directory.
+	[[ $tool != etcd ]] || mv "$bin/server" "$bin/etcd"
+done
 say "ready in $((SECONDS - start)) s: $bin"

@@ -47,8 +47,12 @@ type Bed struct {
 
 // Options are what differs from bed to bed.
 type Options struct {
-	// Kubelet is merged into the kubelet's configuration.
-	Kubelet map[string]any
+	// Kubelet is merged into the kubelet's configuration, and KubeletArgs are
+	// flags after those that it needs.
+	Kubelet     map[string]any
+	KubeletArgs []string
+	// Boot starts what has to run before the kubelet does.
+	Boot func(*Bed)
 }
 
 // New starts a node and waits until it is ready. With the end of the test all of
@@ -70,8 +74,12 @@ func New(t testing.TB, o Options) *Bed {
 	for key, value := range o.Kubelet {
 		b.Kubelet.Config[key] = value
 	}
+	b.Kubelet.args = o.KubeletArgs
 	b.Containerd.Start(t)
 	b.Containerd.load(t)
+	if o.Boot != nil {
+		o.Boot(b)
+	}
 	b.Kubelet.Start(t)
 	b.Kubelet.WaitReady(t)
 	return b
@@ -102,6 +110,27 @@ func (b *Bed) Plugin(t testing.TB, s product.Spec) *product.Plugin {
 	p := product.Start(t, s)
 	b.plugins = append(b.plugins, p)
 	return p
+}
+
+// Tool returns the path of a program that deps.sh has built.
+func (b *Bed) Tool(name string) string { return b.tools.path(name) }
+
+// Start starts a program in the bed. It is killed with the bed.
+func (b *Bed) Start(t testing.TB, s process.Spec) *process.Process {
+	t.Helper()
+	s.LogDir, s.Start = b.logDir, b.ns.start
+	return process.Start(t, s)
+}
+
+// Do calls f on a thread that is in the bed's namespaces: what it dials is in
+// there. Go routines that f starts are not.
+func (b *Bed) Do(f func() error) error { return b.ns.do(f) }
+
+// Import imports the images of an archive.
+func (b *Bed) Import(t testing.TB, archive string) {
+	t.Helper()
+	b.Run(t, b.tools.path("ctr"), "--address", b.Containerd.socket(), "--namespace", "k8s.io",
+		"images", "import", "--local", "--snapshotter", "native", archive)
 }
 
 // Reboot does to the bed what a reboot does to a node: every process ends at

@@ -51,7 +51,7 @@ snapshotter = "native"
 sandbox = %[3]q
 
 [plugins.'io.containerd.cri.v1.runtime']
-cdi_spec_dirs = [%[4]q]
+cdi_spec_dirs = [%[4]q, "/run/cdi"]
 disable_apparmor = true
 restrict_oom_score_adj = true
 [plugins.'io.containerd.cri.v1.runtime'.cni]
@@ -140,8 +140,7 @@ func (c *Containerd) load(t testing.TB) {
 	if err := writeImage(archive, c.bed.tool); err != nil {
 		t.Fatal(err)
 	}
-	c.bed.ns.run(t, c.bed.tools.path("ctr"), "--address", c.socket(), "--namespace", "k8s.io",
-		"images", "import", "--local", "--snapshotter", "native", archive)
+	c.bed.Import(t, archive)
 	wait.Until(t, startLimit, "image "+Image, func() error {
 		resp, err := c.images.ImageStatus(t.Context(), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: Image}})
 		if err == nil && resp.Image == nil {

@@ -26,12 +26,14 @@ type Kubelet struct {
 	// Config is its KubeletConfiguration, to be changed before a (re)start.
 	Config map[string]any
 
+	args      []string // after its own
 	http      *http.Client
 	resources podresources.PodResourcesListerClient
 }
 
-// nodeName is the name that a kubelet appends to those of its static pods.
-const nodeName = "bed"
+// NodeName is the name of a bed's node, which a kubelet appends to those of its
+// static pods.
+const NodeName = "bed"
 
 // readOnlyPort serves pods and metrics without a certificate. It is the same in
 // every bed, since no other one is in its network namespace.
@@ -109,7 +111,7 @@ func (k *Kubelet) Start(t testing.TB) {
 	writeFile(t, config, string(text))
 	k.Process = process.Start(t, process.Spec{
 		Name:   "kubelet",
-		Argv:   []string{k.bed.tools.path("kubelet"), "--config", config, "--hostname-override", nodeName, "--v", "2"},
+		Argv:   append([]string{k.bed.tools.path("kubelet"), "--config", config, "--hostname-override", NodeName, "--v", "2"}, k.args...),
 		LogDir: k.bed.logDir,
 		Start:  k.bed.ns.start,
 	})

@@ -85,7 +85,7 @@ func (p *Pod) Status(ctx context.Context) (*v1.Pod, error) {
 		return nil, err
 	}
 	for i := range pods {
-		if pods[i].Name == p.Name+"-"+nodeName {
+		if pods[i].Name == p.Name+"-"+NodeName {
 			return &pods[i], nil
 		}
 	}

@@ -1,0 +1,118 @@
+//go:build cluster
+
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/generic-dp/generic-dp/test/e2e/bed"
+)
+
+// api reads objects, which tests do many times a second: kubectl would take more
+// of the machine than the cluster does.
+type api struct{ client *http.Client }
+
+func newAPI(t testing.TB, b *bed.Bed) *api {
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // of a loopback device of its own
+		DialContext: func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
+			err = b.Do(func() error {
+				conn, err = (&net.Dialer{}).DialContext(ctx, network, addr)
+				return err
+			})
+			return conn, err
+		},
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &api{client: &http.Client{Transport: transport, Timeout: 10 * time.Second}}
+}
+
+func (a *api) get(path string) ([]byte, error) {
+	req, err := http.NewRequest(http.MethodGet, "https://"+address+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := a.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s: %s", path, resp.Status, body)
+	}
+	return body, nil
+}
+
+// Get reads an object or a list by its path of the API.
+func Get[T any](c *Cluster, path string) (T, error) {
+	var object T
+	body, err := c.api.get(path)
+	if err == nil {
+		err = json.Unmarshal(body, &object)
+	}
+	return object, err
+}
+
+// Node is the node.
+func (c *Cluster) Node() (v1.Node, error) { return Get[v1.Node](c, "/api/v1/nodes/"+bed.NodeName) }
+
+// Pods lists the pods of a namespace that have a label ("app=x"); an empty label
+// is any.
+func (c *Cluster) Pods(namespace, label string) ([]v1.Pod, error) {
+	list, err := Get[v1.PodList](c, "/api/v1/namespaces/"+namespace+"/pods?labelSelector="+label)
+	return list.Items, err
+}
+
+// Kubectl runs kubectl with some input, and fails the test if that fails.
+func (c *Cluster) Kubectl(t testing.TB, input string, args ...string) string {
+	t.Helper()
+	return c.command(t, input, "kubectl", append([]string{"--kubeconfig", c.kubeconfig}, args...)...)
+}
+
+// Helm runs helm, and fails the test if that fails.
+func (c *Cluster) Helm(t testing.TB, args ...string) string {
+	t.Helper()
+	return c.command(t, "", "helm", append([]string{"--kubeconfig", c.kubeconfig}, args...)...)
+}
+
+func (c *Cluster) command(t testing.TB, input, program string, args ...string) string {
+	t.Helper()
+	text, err := c.Try(input, c.Tool(program), args...)
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", program, strings.Join(args, " "), err, text)
+	}
+	return text
+}
+
+// Try runs a program in the bed and returns what it has written.
+func (c *Cluster) Try(input, program string, args ...string) (string, error) {
+	cmd := exec.Command(program, args...)
+	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), "HOME="+c.dir) // their caches
+	cmd.Stdin = strings.NewReader(input)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := c.Do(cmd.Start)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	return out.String(), err
+}

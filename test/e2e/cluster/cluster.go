@@ -1,0 +1,176 @@
+//go:build cluster
+
+// Package cluster is a real, if small, Kubernetes cluster: the node of package bed
+// with a control plane beside it, etcd, API server, controller manager and
+// scheduler, in the same namespaces. What a user applies is applied with kubectl
+// and helm.
+package cluster
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/generic-dp/generic-dp/test/e2e/bed"
+	"github.com/generic-dp/generic-dp/test/e2e/process"
+	"github.com/generic-dp/generic-dp/test/e2e/wait"
+)
+
+const (
+	// startLimit is for programs that start in a second or two each.
+	startLimit = 120 * time.Second
+	// podLimit is for what controllers, scheduler and kubelet do together.
+	podLimit = 120 * time.Second
+	// address is where the API server listens. Nobody else is in the bed's
+	// network namespace.
+	address     = "127.0.0.1:6443"
+	nodeAddress = "10.20.0.1"
+	// token is the administrator's. It opens nothing outside of a bed.
+	token = "admin"
+)
+
+// Cluster is a node and its control plane.
+type Cluster struct {
+	*bed.Bed
+	api        *api
+	dir        string
+	kubeconfig string
+	plane      []*process.Process
+}
+
+// New starts a cluster and waits until its node is ready. It goes with the test.
+func New(t testing.TB) *Cluster {
+	t.Helper()
+	c := &Cluster{}
+	c.Bed = bed.New(t, bed.Options{
+		// The kubelet's own pods come from the API server too; the read-only port
+		// stays for what package bed asks.
+		Kubelet: map[string]any{"registerNode": true, "nodeStatusUpdateFrequency": "1s"},
+		Boot: func(b *bed.Bed) {
+			c.Bed = b
+			c.prepare(t)
+			c.startPlane(t)
+		},
+		KubeletArgs: []string{"--kubeconfig", kubeconfigPath, "--node-ip", nodeAddress},
+	})
+	c.waitNode(t)
+	return c
+}
+
+// kubeconfigPath is in the bed's own /run.
+const kubeconfigPath = "/run/kubeconfig"
+
+const kubeconfig = `apiVersion: v1
+kind: Config
+clusters: [{name: bed, cluster: {server: "https://` + address + `", insecure-skip-tls-verify: true}}]
+users: [{name: admin, user: {token: ` + token + `}}]
+contexts: [{name: bed, context: {cluster: bed, user: admin}}]
+current-context: bed
+`
+
+// prepare writes the files that the control plane reads.
+func (c *Cluster) prepare(t testing.TB) {
+	t.Helper()
+	c.dir = filepath.Join(c.Dir, "plane")
+	if err := os.MkdirAll(c.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
+	c.write(t, "service-account.key", string(text))
+	c.write(t, "tokens.csv", token+`,admin,admin,"system:masters"`+"\n")
+	c.kubeconfig = c.write(t, "kubeconfig", kubeconfig)
+	c.api = newAPI(t, c.Bed)
+	// A node has an address, and a loopback device's will not do.
+	c.Run(t, "ip", "link", "add", "node", "type", "veth", "peer", "name", "outside")
+	c.Run(t, "ip", "address", "add", nodeAddress+"/24", "dev", "node")
+	c.Run(t, "ip", "link", "set", "node", "up")
+	c.Run(t, "ip", "link", "set", "outside", "up")
+}
+
+func (c *Cluster) write(t testing.TB, name, text string) string {
+	t.Helper()
+	file := filepath.Join(c.dir, name)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// startPlane starts the control plane and waits until it serves.
+func (c *Cluster) startPlane(t testing.TB) {
+	t.Helper()
+	// It is empty after a reboot.
+	if err := os.WriteFile(c.Path(kubeconfigPath), []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file := func(name string) string { return filepath.Join(c.dir, name) }
+	const etcd = "http://127.0.0.1:2379"
+	c.plane = nil
+	c.run(t, "etcd", "--data-dir", file("etcd"), "--unsafe-no-fsync", "--log-level", "warn",
+		"--listen-client-urls", etcd, "--advertise-client-urls", etcd,
+		"--listen-peer-urls", "http://127.0.0.1:2380", "--initial-advertise-peer-urls", "http://127.0.0.1:2380",
+		"--initial-cluster", "default=http://127.0.0.1:2380")
+	c.run(t, "kube-apiserver", "--etcd-servers", etcd, "--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1", "--secure-port", "6443",
+		"--cert-dir", file("certificates"), "--token-auth-file", file("tokens.csv"), "--authorization-mode", "RBAC", "--allow-privileged=true",
+		"--service-cluster-ip-range", "10.96.0.0/24", "--service-account-issuer", "https://kubernetes.default.svc",
+		"--service-account-key-file", file("service-account.key"), "--service-account-signing-key-file", file("service-account.key"),
+		// Nothing reaches a Service here, and the reconciler would complain.
+		"--endpoint-reconciler-type", "none")
+	wait.Until(t, startLimit, "API server", func() error {
+		_, err := c.api.get("/readyz")
+		return err
+	})
+	c.run(t, "kube-controller-manager", "--kubeconfig", c.kubeconfig, "--leader-elect=false",
+		"--service-account-private-key-file", file("service-account.key"), "--use-service-account-credentials=false",
+		// A node that was rebooted is looked at at once.
+		"--node-monitor-period", "1s", "--node-monitor-grace-period", "10s")
+	c.run(t, "kube-scheduler", "--kubeconfig", c.kubeconfig, "--leader-elect=false")
+}
+
+func (c *Cluster) run(t testing.TB, program string, args ...string) {
+	t.Helper()
+	c.plane = append(c.plane, c.Start(t, process.Spec{Name: program, Argv: append([]string{c.Tool(program)}, args...)}))
+}
+
+func (c *Cluster) waitNode(t testing.TB) {
+	t.Helper()
+	wait.Until(t, startLimit, "node", func() error {
+		node, err := c.Node()
+		if err != nil {
+			return err
+		}
+		for _, condition := range node.Status.Conditions {
+			if condition.Type == v1.NodeReady && condition.Status == v1.ConditionTrue {
+				return nil
+			}
+		}
+		return fmt.Errorf("not ready: %+v", node.Status.Conditions)
+	})
+}
+
+// Reboot does to the node what a reboot does, control plane included, and waits
+// until its node is ready again.
+func (c *Cluster) Reboot(t testing.TB) {
+	t.Helper()
+	c.Bed.Reboot(t)
+	for _, p := range c.plane {
+		<-p.Ended()
+	}
+	c.Containerd.Start(t)
+	c.startPlane(t)
+	c.Kubelet.Start(t)
+	c.Kubelet.WaitReady(t)
+	c.waitNode(t)
+}
