@@ -109,12 +109,11 @@ func TestManifest(t *testing.T) {
 		configure(t, c, held)
 	})
 	t.Run("rolling update", func(t *testing.T) { rollingUpdate(t, c) })
-	t.Run("reboot", func(t *testing.T) {
-		c.Reboot(t)
-		c.WaitDaemonSet(t, namespace, name)
-		c.WaitResource(t, "example.com/held", 2)
-		c.WaitPods(t, "holders", 2, 0)
-	})
+	// Not a test of its own: what is started here goes with the test.
+	c.Reboot(t)
+	c.WaitDaemonSet(t, namespace, name)
+	c.WaitResource(t, "example.com/held", 2)
+	c.WaitPods(t, "holders", 2, 0)
 	t.Run("uninstall", func(t *testing.T) {
 		c.Kubectl(t, "", "delete", "deployment", "holders", "--wait=true")
 		c.Kubectl(t, "", "delete", "-f", manifest, "--wait=true", "--timeout=60s")
