@@ -1,0 +1,143 @@
+//go:build cluster
+
+package cluster_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/generic-dp/generic-dp/test/e2e/cluster"
+	"github.com/generic-dp/generic-dp/test/e2e/wait"
+)
+
+// daemonSet is the DaemonSet of the plain manifest.
+func daemonSet(t *testing.T) *appsv1.DaemonSet {
+	t.Helper()
+	text, err := os.ReadFile(cluster.Repository("deploy", "generic-dp.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for doc := range strings.SplitSeq(string(text), "---\n") {
+		var d appsv1.DaemonSet
+		if err := yaml.Unmarshal([]byte(doc), &d); err != nil {
+			t.Fatal(err)
+		}
+		if d.Kind == "DaemonSet" {
+			return &d
+		}
+	}
+	t.Fatal("the manifest has no DaemonSet")
+	return nil
+}
+
+// TestLeastPrivilege takes away what the manifest gives, one thing at a time, and
+// sees each of them missed; and it looks at what the running process may do.
+func TestLeastPrivilege(t *testing.T) {
+	t.Parallel()
+	c := cluster.New(t)
+	c.ImportProduct(t)
+	c.Kubectl(t, "", "apply", "-f", cluster.Repository("deploy", "generic-dp.yaml"))
+	pods := c.WaitDaemonSet(t, namespace, name)
+	whatItMay(t, c, pods[0])
+
+	// Without it the program ends, or can't do what it is for, and says which
+	// flag, and with it which line of the manifest, is to be looked at.
+	missed := map[string]string{
+		"config":         "--config",
+		"dev":            "/host/dev",
+		"device-plugins": "kubelet directory does not exist",
+		"run":            "--run-dir",
+		"state":          "--state-dir",
+		"pod-resources":  "pod_resources",
+	}
+	whole := daemonSet(t)
+	for _, mount := range whole.Spec.Template.Spec.Containers[0].VolumeMounts {
+		want, ok := missed[mount.Name]
+		if !ok {
+			t.Errorf("the mount %s is needed by nothing that is known here", mount.Name)
+			continue
+		}
+		d := daemonSet(t)
+		// Alone, so that no other pod stands in for it.
+		d.Spec.UpdateStrategy.RollingUpdate = nil
+		d.Spec.UpdateStrategy.Type = appsv1.RollingUpdateDaemonSetStrategyType
+		spec := &d.Spec.Template.Spec
+		spec.Volumes = slices.DeleteFunc(spec.Volumes, func(v v1.Volume) bool { return v.Name == mount.Name })
+		container := &spec.Containers[0]
+		container.VolumeMounts = slices.DeleteFunc(container.VolumeMounts, func(m v1.VolumeMount) bool { return m.Name == mount.Name })
+		container.Args = append(container.Args, "--log-level=debug")
+		c.Kubectl(t, "", "-n", namespace, "delete", "daemonset", name, "--wait", "--cascade=foreground")
+		c.Apply(t, d)
+		wait.Until(t, limit, "complaint about "+mount.Name, func() error {
+			logs := allLogs(t, c)
+			if !strings.Contains(logs, want) {
+				return fmt.Errorf("want %q in\n%s", want, logs)
+			}
+			return nil
+		})
+	}
+}
+
+// allLogs is what all pods of the program that are there have written.
+func allLogs(t *testing.T, c *cluster.Cluster) string {
+	t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("%s/pods/%s_*/%s/*.log", c.Dir, namespace, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // it went meanwhile
+		}
+		all.Write(text)
+	}
+	return all.String()
+}
+
+// whatItMay reads from the kernel what the process of a pod may do.
+func whatItMay(t *testing.T, c *cluster.Cluster, pod v1.Pod) {
+	t.Helper()
+	status := c.ProcessStatus(t, "/generic-dp")
+	for key, want := range map[string]string{
+		"Uid":        "0\t0\t0\t0",
+		"CapEff":     "0000000000000000",
+		"CapPrm":     "0000000000000000",
+		"CapBnd":     "0000000000000000",
+		"CapAmb":     "0000000000000000",
+		"NoNewPrivs": "1",
+		"Seccomp":    "2",
+	} {
+		if status[key] != want {
+			t.Errorf("%s of the process: %q, want %q", key, status[key], want)
+		}
+	}
+	if pod.Spec.HostNetwork || pod.Spec.HostPID || pod.Spec.HostIPC {
+		t.Errorf("the pod shares a namespace of the host: %+v", pod.Spec)
+	}
+	for _, v := range pod.Spec.Volumes {
+		if v.Projected != nil {
+			t.Errorf("the pod has a token: %+v", v)
+		}
+	}
+	root := c.ProcessRoot(t, "/generic-dp")
+	writes := []string{}
+	for _, m := range root {
+		if m.Writable && m.OnDisk {
+			writes = append(writes, m.Path)
+		}
+	}
+	slices.Sort(writes)
+	if want := []string{"/dev/termination-log", "/etc/hosts", "/run/generic-dp", "/var/lib/generic-dp", "/var/lib/kubelet/device-plugins"}; !slices.Equal(writes, want) {
+		t.Errorf("it may write to %v, want %v", writes, want)
+	}
+}
