@@ -10,19 +10,17 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/inventory"
-	"github.com/generic-dp/generic-dp/ledger"
 	"github.com/generic-dp/generic-dp/links"
 	"github.com/generic-dp/generic-dp/metrics"
 	"github.com/generic-dp/generic-dp/plugin"
@@ -32,6 +30,7 @@ import (
 // Options of an Agent, from the flags.
 type Options struct {
 	Config   string // file or directory
+	Allow    config.Allow
 	Paths    Paths
 	NodeName string
 	Listen   string // address of metrics and probes; empty for none
@@ -43,8 +42,11 @@ type Options struct {
 type Agent struct {
 	options Options
 	log     *slog.Logger
-	config  *config.Config
-	broken  error // why the configuration on disk is not the one that is served
+	now     func() time.Time // for the life of devices
+	source  source
+	config  *config.Config // the one that is served; after New only the loop looks
+	loaded  atomic.Pointer[loaded]
+	serving atomic.Pointer[set] // nil before the first look at the host
 
 	scanner  *inventory.Scanner
 	watcher  *inventory.Watcher
@@ -52,13 +54,16 @@ type Agent struct {
 	pods     *podresources.Client
 	links    *links.Tree
 	specs    *cdi.Writer
+	others   *cdi.HostSpecs
 	lock     *lock
 	listener net.Listener
 	metrics  *metrics.Metrics // nil where nobody listens
 
-	resources []*served // in configuration order
-	byName    map[string]*served
+	reader    *configReader
+	specFiles *fileWatch    // the CDI specs of others
+	usesSpecs atomic.Bool   // the configuration speaks of them
 	settled   chan struct{} // closed after the first look
+	looks     looks
 }
 
 // New loads the configuration and prepares everything that can fail before
@@ -79,19 +84,20 @@ func New(options Options) (*Agent, error) {
 	if err := plugin.CheckDir(p.KubeletDir); err != nil {
 		return nil, err
 	}
-	cfg, broken, err := loadConfig(options.Config, p.StateDir)
+	a := &Agent{
+		options: options, log: options.Log, now: time.Now, settled: make(chan struct{}), looks: make(looks),
+		source: source{path: options.Config, stateDir: p.StateDir, cdiDir: p.CDIDir, allow: options.Allow},
+	}
+	cfg, first, err := a.source.load()
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{options: options, log: options.Log, config: cfg, broken: broken, byName: map[string]*served{}, settled: make(chan struct{})}
-	if broken != nil {
-		logBroken(a.log, options.Config, broken)
+	a.config = cfg
+	a.loaded.Store(&loaded{hash: cfg.Hash, at: time.Now(), broken: first.err})
+	if first.err != nil {
+		logBroken(a.log, options.Config, first.err)
 	}
-	if usesCDI(cfg) {
-		if err := writable("cdi-dir", p.CDIDir); err != nil {
-			return nil, err
-		}
-	}
+	a.reader = newConfigReader(a.source, first, a.log)
 	if a.lock, err = openLock(p.RunDir); err != nil {
 		return nil, fmt.Errorf("--run-dir: %w", err)
 	}
@@ -100,6 +106,7 @@ func New(options Options) (*Agent, error) {
 			return nil, err
 		}
 		a.metrics = metrics.New(options.Version, a)
+		a.metrics.CountLoad(first.err)
 	}
 	a.build()
 	return a, nil
@@ -108,17 +115,14 @@ func New(options Options) (*Agent, error) {
 // build makes the parts; none of them runs yet.
 func (a *Agent) build() {
 	p := a.options.Paths
-	a.scanner = inventory.New(inventory.Options{Sysfs: p.Sysfs, Dev: p.Dev, Log: a.log})
+	a.scanner = inventory.New(p.Inventory(a.log))
 	a.watcher = inventory.NewWatcher(inventory.WatchOptions{Dev: p.Dev, Log: a.log})
 	a.kubelet = plugin.NewKubeletWatch(p.KubeletDir, a.log)
 	a.pods = podresources.New(p.PodResources)
 	a.links = &links.Tree{Dir: filepath.Join(p.RunDir, linksName)}
-	a.specs = &cdi.Writer{Dir: p.CDIDir}
-	for i := range a.config.Resources {
-		s := a.newServed(&a.config.Resources[i])
-		a.resources = append(a.resources, s)
-		a.byName[s.resource.name] = s
-	}
+	a.specs = p.specWriter()
+	a.others = p.hostSpecs()
+	a.specFiles = newFileWatch("CDI specs", a.specDirs, a.log)
 }
 
 // Run serves until ctx is cancelled: then streams end, sockets are removed,
@@ -126,7 +130,7 @@ func (a *Agent) build() {
 // containers that restart meanwhile.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.lock.close()
-	a.log.Info("starting", "version", a.options.Version, "config", a.options.Config, "resources", len(a.resources))
+	a.log.Info("starting", "version", a.options.Version, "config", a.options.Config, "resources", len(a.config.Resources))
 	defer a.log.Info("stopped")
 	group, ctx := errgroup.WithContext(ctx)
 	if a.listener != nil {
@@ -135,6 +139,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.sweep()
 	group.Go(func() error { return a.kubelet.Run(ctx) })
 	group.Go(func() error { return a.watcher.Run(ctx) })
+	group.Go(func() error { return a.reader.run(ctx) })
 	group.Go(func() error { return newLoop(a, group).run(ctx) })
 	return group.Wait()
 }
@@ -155,35 +160,8 @@ func (a *Agent) sweep() {
 // by itself.
 func (a *Agent) Settled() <-chan struct{} { return a.settled }
 
-// Names lists the resources in the order of the configuration.
-func (a *Agent) Names() []string {
-	names := make([]string, len(a.resources))
-	for i, s := range a.resources {
-		names[i] = s.config.Name
-	}
-	return names
-}
-
-// Entries lists the devices of a resource as they are now, by ID.
-func (a *Agent) Entries(name string) []ledger.Entry {
-	s := a.byName[name]
-	if s == nil {
-		return nil
-	}
-	entries := slices.Collect(maps.Values(s.resource.now.Load().entries))
-	slices.SortFunc(entries, func(x, y ledger.Entry) int { return device.CompareNatural(x.Offer.ID, y.Offer.ID) })
-	return entries
-}
-
-// usesCDI reports whether any resource hands over CDI names.
-func usesCDI(cfg *config.Config) bool {
-	for _, r := range cfg.Resources {
-		if r.Container.CDI {
-			return true
-		}
-	}
-	return false
-}
+// Reload reads the configuration again at once, as a change on disk does.
+func (a *Agent) Reload() { a.reader.ask() }
 
 // checkRunDir is an error if this is a pod and its run directory is not the
 // host's: the container runtime would not find the links.

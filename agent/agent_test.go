@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/agent"
+	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/kubelettest"
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
 )
@@ -74,6 +75,11 @@ func (n *node) serve() (a *agent.Agent, stop func()) {
 	if err != nil {
 		n.Fatal(err)
 	}
+	return a, n.run(a)
+}
+
+func (n *node) run(a *agent.Agent) (stop func()) {
+	n.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(ctx) }()
@@ -84,7 +90,7 @@ func (n *node) serve() (a *agent.Agent, stop func()) {
 		}
 	})
 	n.Cleanup(stop)
-	return a, stop
+	return stop
 }
 
 // until waits for a condition on what the kubelet knows.
@@ -118,6 +124,14 @@ func (n *node) linkOf(id, key string) string {
 		return ""
 	}
 	return target
+}
+
+// spec is the text of the CDI spec of a resource, empty for none.
+func (n *node) spec(kind string) string {
+	n.Helper()
+	w := cdi.Writer{Dir: n.options.Paths.CDIDir, Owner: n.options.Paths.RunDir}
+	data, _ := os.ReadFile(filepath.Join(w.Dir, w.FileName(kind)))
+	return string(data)
 }
 
 type logBuffer struct {
@@ -206,8 +220,7 @@ func TestCDISpecFollowsTheDevice(t *testing.T) {
 	const a = "usb:10c4:ea60:AAAA1111"
 	n.untilListed("example.com/zigbee", []string{a}, nil)
 	spec := func() string {
-		data, _ := os.ReadFile(filepath.Join(n.options.Paths.CDIDir, "generic-dp_example.com_zigbee.json"))
-		return string(data)
+		return n.spec("example.com/zigbee")
 	}
 	if got := spec(); !strings.Contains(got, `"hostPath": "/dev/ttyUSB0"`) {
 		t.Fatalf("spec lacks the node:\n%s", got)

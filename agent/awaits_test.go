@@ -12,7 +12,7 @@ import (
 // no other list waits.
 func TestFirstListAwaitsResults(t *testing.T) {
 	t.Parallel()
-	looked := time.Now()
+	since := time.Now()
 	healthy := ledger.Entry{Healthy: true}
 	pending := ledger.Entry{Reason: health.ReasonPending}
 	for name, tc := range map[string]struct {
@@ -27,9 +27,10 @@ func TestFirstListAwaitsResults(t *testing.T) {
 		"the time is up":        {devices: []ledger.Entry{pending}, after: firstResults},
 		"listed before":         {devices: []ledger.Entry{healthy, pending}, shown: true},
 	} {
-		l := &loop{looked: looked, shown: map[string]bool{"x": tc.shown, "y": true}}
-		if got := l.awaits(ledger.ListedResource{Name: "x", Devices: tc.devices}, looked.Add(tc.after)); got != tc.want {
-			t.Errorf("%s: awaits = %t, want %t", name, got, tc.want)
+		s := &served{since: since, shown: tc.shown}
+		until := s.awaits(ledger.ListedResource{Name: "x", Devices: tc.devices}, since.Add(tc.after))
+		if want := since.Add(firstResults); tc.want != until.Equal(want) || !tc.want && !until.IsZero() {
+			t.Errorf("%s: awaits until %v, want %t", name, until, tc.want)
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/ledger"
 	"github.com/generic-dp/generic-dp/links"
 	"github.com/generic-dp/generic-dp/plugin"
@@ -42,7 +41,7 @@ func Clean(p Paths) (removed []string, err error) {
 	if present(tree.Dir) {
 		note(tree.Dir, tree.Clean())
 	}
-	writer := &cdi.Writer{Dir: p.CDIDir}
+	writer := p.specWriter()
 	specs, err := writer.Files()
 	errs = append(errs, err)
 	if len(specs) > 0 {

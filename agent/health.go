@@ -68,10 +68,14 @@ func restartable(out ledger.Output, reasons map[string]string) {
 	}
 }
 
-// awaits reports whether the first list of a resource is not worth showing
-// yet: there is a device whose first check is about to end.
-func (l *loop) awaits(listed ledger.ListedResource, now time.Time) bool {
-	return !l.shown[listed.Name] && now.Before(l.looked.Add(firstResults)) && pending(listed)
+// awaits returns until when the first list of a resource is not worth showing
+// yet, since there is a device whose first check is about to end; zero where the
+// list is to be shown.
+func (s *served) awaits(listed ledger.ListedResource, now time.Time) time.Time {
+	if until := s.since.Add(firstResults); !s.shown && now.Before(until) && pending(listed) {
+		return until
+	}
+	return time.Time{}
 }
 
 func pending(listed ledger.ListedResource) bool {

@@ -76,8 +76,7 @@ func testCheckThatFails(t *testing.T, cdi bool) {
 	n.setAttr(dir, "authorized", "0")
 	a, _ := n.serve()
 	leads := func() bool {
-		spec, _ := os.ReadFile(filepath.Join(n.options.Paths.CDIDir, "generic-dp_example.com_zigbee.json"))
-		return cdi && strings.Contains(string(spec), `"hostPath": "/dev/ttyUSB0"`) || !cdi && n.linkOf(stickID, "if00:ttyUSB") == "/dev/ttyUSB0"
+		return cdi && strings.Contains(n.spec("example.com/zigbee"), `"hostPath": "/dev/ttyUSB0"`) || !cdi && n.linkOf(stickID, "if00:ttyUSB") == "/dev/ttyUSB0"
 	}
 	const resource, failed = "example.com/zigbee", `attr authorized is "0": want "1"`
 	for range 2 {

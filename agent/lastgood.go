@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
 )
@@ -23,29 +21,61 @@ type keptFile struct {
 	Text string `json:"text"`
 }
 
-// loadConfig reads the configuration at path. If that is broken and a last
-// good copy is kept in stateDir, the copy is returned together with the
-// problems: a running node does not lose its devices to a typing error, not
-// even over a restart.
-func loadConfig(path, stateDir string) (cfg *config.Config, broken error, err error) {
-	files, err := config.Read(path)
-	if err != nil {
-		err = fmt.Errorf("--config: %w", err)
-	} else {
-		cfg, err = config.Parse(files...)
-	}
-	if err == nil {
-		return cfg, nil, keepConfig(files, stateDir)
-	}
-	kept, keptErr := keptConfig(stateDir)
-	if keptErr != nil {
-		return nil, nil, err
-	}
-	return kept, err, nil
+// source is where the configuration comes from and what it may ask for.
+type source struct {
+	path     string // file or directory
+	stateDir string // where the last good copy is
+	cdiDir   string
+	allow    config.Allow
 }
 
-func keptConfig(stateDir string) (*config.Config, error) {
-	data, err := os.ReadFile(filepath.Join(stateDir, lastGoodName))
+// read reads the text of the configuration.
+func (s source) read() ([]config.File, error) {
+	files, err := config.Read(s.path)
+	if err != nil {
+		return nil, fmt.Errorf("--config: %w", err)
+	}
+	return files, nil
+}
+
+// check is what every configuration has to pass before it is served, the last
+// good one too: what was allowed to it may be so no longer.
+func (s source) check(files []config.File) (*config.Config, error) {
+	cfg, err := config.Parse(files...)
+	if err != nil {
+		return nil, err
+	}
+	if err := cfg.Check(s.allow); err != nil {
+		return nil, err
+	}
+	if usesCDI(cfg) {
+		if err := writable("cdi-dir", s.cdiDir); err != nil {
+			return nil, err
+		}
+	}
+	return cfg, nil
+}
+
+// load reads the configuration and checks all of it. If it is broken and a last
+// good copy is kept, that is returned in its place: a running node does not lose
+// its devices to a typing error, not even over a restart.
+func (s source) load() (cfg *config.Config, first reading, err error) {
+	first.files, first.err = s.read()
+	if first.err == nil {
+		first.config, first.err = s.check(first.files)
+	}
+	if first.err == nil {
+		return first.config, first, s.keep(first.files)
+	}
+	kept, err := s.lastGood()
+	if err != nil {
+		return nil, first, first.err
+	}
+	return kept, first, nil
+}
+
+func (s source) lastGood() (*config.Config, error) {
+	data, err := os.ReadFile(filepath.Join(s.stateDir, lastGoodName))
 	if err != nil {
 		return nil, err
 	}
@@ -57,10 +87,11 @@ func keptConfig(stateDir string) (*config.Config, error) {
 	for i, k := range kept {
 		files[i] = config.File{Name: k.Name, Data: []byte(k.Text)}
 	}
-	return config.Parse(files...)
+	return s.check(files)
 }
 
-func keepConfig(files []config.File, stateDir string) error {
+// keep makes files the last good copy.
+func (s source) keep(files []config.File) error {
 	kept := make([]keptFile, len(files))
 	for i, f := range files {
 		kept[i] = keptFile{f.Name, string(f.Data)}
@@ -69,20 +100,25 @@ func keepConfig(files []config.File, stateDir string) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(stateDir, lastGoodName)
+	path := filepath.Join(s.stateDir, lastGoodName)
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
 		return nil
 	}
 	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
 		return fmt.Errorf("--state-dir: %w", err)
 	}
-	return os.Rename(path+".new", path)
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("--state-dir: %w", err)
+	}
+	return nil
 }
 
-// logBroken says every problem of a broken configuration on a line of its own.
-func logBroken(log *slog.Logger, path string, broken error) {
-	log.Error("configuration is broken: the last good one is served", "config", path)
-	for line := range strings.SplitSeq(strings.TrimRight(broken.Error(), "\n"), "\n") {
-		log.Error("configuration problem", "config", path, "problem", strings.TrimSpace(line))
+// usesCDI reports whether any resource hands over CDI names of this program.
+func usesCDI(cfg *config.Config) bool {
+	for _, r := range cfg.Resources {
+		if r.Container.CDI {
+			return true
+		}
 	}
+	return false
 }

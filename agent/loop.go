@@ -1,32 +1,29 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/health"
+	"github.com/generic-dp/generic-dp/inventory"
 	"github.com/generic-dp/generic-dp/ledger"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
-const (
-	// The first change is looked at at once. The next look waits for three
-	// times as long as the last one took, and at least for minWindow, so that
-	// a storm of events never costs more than a quarter of a core, and a
-	// machine that is read in a millisecond is not kept waiting for long.
-	// maxWindow is for a scan that the kernel kept waiting.
-	minWindow    = 5 * time.Millisecond
-	maxWindow    = 100 * time.Millisecond
-	windowFactor = 3
-	// retry is when a scan that failed is tried again, again when one is that
-	// lacks a device which did not answer.
-	retry = time.Second
-	again = 250 * time.Millisecond
-)
+// retry is when a scan that failed is tried again, or an attribute that did not
+// answer.
+const retry = time.Second
+
+// netsResync is how often everything is looked at where network interfaces matter
+// and no event tells of them.
+const netsResync = time.Minute
 
 // loop is the one goroutine that looks at the host and changes anything: all
 // its state is its own.
@@ -34,37 +31,45 @@ type loop struct {
 	*Agent
 	group *errgroup.Group
 
-	start     time.Time
-	looked    time.Time        // the first step
-	saved     ledger.Persisted // what is on disk
-	state     ledger.State
-	decisions ledger.Decisions
-	snapshot  *device.Snapshot
-	held      ledger.Held
-	asked     time.Time // when the kubelet was asked last what is held
-	asking    bool
-	calm      bool // the first look is done
-	writer    bool // the lock is held: links, specs and state are ours to write
-	quiet     *quiet
-	prober    *health.Prober
-	shown     map[string]bool   // resources whose list was published
-	places    map[string]string // where devices are that are held, but no longer configured
-	problems  map[string]string // of the last scan, by subject
-	said      map[string]string // what was logged last of each subject
+	start        time.Time
+	boot         string           // identity of this boot of the kernel
+	switched     time.Time        // when a new configuration was taken over
+	saved        ledger.Persisted // what is on disk
+	state        ledger.State
+	decisions    ledger.Decisions
+	snapshot     *device.Snapshot
+	attrs        *inventory.Attributes // read with the snapshot
+	again        bool                  // what did not answer in time is worth another look
+	held         ledger.Held
+	asked        time.Time // when the kubelet was asked last what is held
+	asking       bool
+	calm         bool // the first look is done
+	writer       bool // the lock is held: links, specs and state are ours to write
+	quiet        *quiet
+	prober       *health.Prober
+	places       map[string][]place      // where the nodes of listed devices are, by ID
+	retains      bool                    // something on disk may lead to a device in a way that is not configured
+	problems     map[device.Problem]bool // of the last step, that were warned of
+	notes        map[string]bool         // of the last step, that were warned of
+	said         map[string]string       // what was logged last of each subject
+	watchesSpecs bool
+	ending       map[string]chan struct{} // by resource: closed when its plugin has ended
 }
 
 func newLoop(a *Agent, group *errgroup.Group) *loop {
 	return &loop{
-		Agent: a, group: group, quiet: newQuiet(), said: map[string]string{},
-		prober: health.New(a.options.Paths.local), shown: map[string]bool{},
+		Agent: a, group: group, boot: bootID(), quiet: newQuiet(), said: map[string]string{},
+		prober: health.New(a.options.Paths.local), ending: map[string]chan struct{}{},
 	}
 }
 
 // run looks once at once, and again whenever something changed: the kernel or
 // inotify said so, a device's time has come, a health check has another result,
-// the kubelet answered what is held, or the other instance ended.
+// the kubelet answered what is held, an answer to it needs a look, or the other
+// instance ended.
 func (l *loop) run(ctx context.Context) error {
-	l.start = time.Now()
+	l.start = l.now()
+	l.switched, l.retains = l.start, true // what an earlier instance served may have been another one
 	l.restore()
 	locked, err := l.elect(ctx)
 	if err != nil {
@@ -74,26 +79,38 @@ func (l *loop) run(ctx context.Context) error {
 	answers := make(chan ledger.Held, 1)
 	timer := time.NewTimer(retry)
 	defer timer.Stop()
-	var earliest time.Time // of the next look
+	var paced pace
 	for {
 		scan, probed := false, false
+		var looked chan struct{}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-l.watcher.Changes():
-			if !sleep(ctx, time.Until(earliest)) {
+			if !sleep(ctx, paced.pause(time.Now())) {
 				return nil
 			}
 			scan = true
 		case <-l.prober.Changes():
-			if !sleep(ctx, time.Until(earliest)) {
+			if !sleep(ctx, paced.pause(time.Now())) {
 				return nil
 			}
 			probed = true
+		case <-l.scanner.Answered():
+			scan = true
+		case looked = <-l.looks:
+			scan = true
 		case <-timer.C:
-			scan = l.snapshot == nil || l.snapshot.Again
-		case l.held = <-answers:
+			scan = l.snapshot == nil || l.again
+		case held := <-answers:
 			l.asking = false
+			// An answer from before the switch is not what was asked for.
+			if held.At.IsZero() || !held.At.Before(l.switched) {
+				l.held = held
+			}
+		case r := <-l.reader.readings:
+			l.reload(ctx, r)
+		case <-l.specFiles.changes: // they are read whenever they are asked for
 		case <-locked:
 			locked, l.writer = nil, true
 			l.log.Info("this instance writes links, specs and state now", "run_dir", l.options.Paths.RunDir)
@@ -107,15 +124,18 @@ func (l *loop) run(ctx context.Context) error {
 			continue
 		}
 		wake := l.step(ctx, answers)
-		if scan || probed {
-			earliest = time.Now().Add(min(max(minWindow, windowFactor*time.Since(began)), maxWindow))
+		if looked != nil {
+			close(looked)
 		}
-		if due := time.Now().Add(again); l.snapshot.Again && (wake.IsZero() || due.Before(wake)) {
-			wake = due
+		if scan || probed {
+			paced.spent(time.Now(), time.Since(began))
+		}
+		if l.again {
+			wake = earlier(wake, l.now().Add(retry))
 		}
 		timer.Stop()
 		if !wake.IsZero() {
-			timer.Reset(time.Until(wake))
+			timer.Reset(wake.Sub(l.now()))
 		}
 	}
 }
@@ -126,7 +146,14 @@ func (l *loop) restore() {
 	if err != nil {
 		l.log.Error("state can't be read: starting without it", "state_dir", l.options.Paths.StateDir, "err", err)
 	}
-	l.saved, l.state, l.decisions = saved, ledger.Restore(saved.Resources), saved.Decisions
+	l.saved, l.state, l.decisions = saved, saved.State(l.boot), saved.Decisions
+}
+
+// bootID tells one boot of the kernel from another; it is empty where that is
+// not to be known (random(4)).
+func bootID() string {
+	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(id))
 }
 
 // elect takes the lock, or returns a channel that is closed when the other
@@ -152,9 +179,10 @@ func (l *loop) elect(ctx context.Context) (<-chan struct{}, error) {
 // scan reads the host. What fails leaves the last snapshot in place: a scan
 // that fails is not a host without devices.
 func (l *loop) scan(ctx context.Context) {
-	l.quiet.note(l.watcher.Take())
+	batch := l.watcher.Take()
+	l.quiet.note(batch)
 	began := time.Now()
-	snap, err := l.scanner.Scan(ctx)
+	snap, err := l.scanner.Update(ctx, batch)
 	l.metrics.CountScan(time.Since(began), err)
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
@@ -163,9 +191,21 @@ func (l *loop) scan(ctx context.Context) {
 		return
 	}
 	l.sayOnce("scan", "", "")
-	l.snapshot = snap
-	l.warnProblems(snap.Problems)
-	l.watcher.SetDirs(matchers.Dirs(l.config, snap))
+	l.snapshot, l.attrs = snap, l.scanner.Attributes()
+	l.watch(ctx)
+}
+
+// watch follows the directories that the configuration speaks of.
+func (l *loop) watch(ctx context.Context) {
+	if l.snapshot != nil {
+		l.watcher.SetDirs(matchers.Dirs(l.config, l.snapshot))
+		resync := time.Duration(0)
+		if matchers.UsesNets(l.config) && inventory.ForeignNets(l.snapshot) {
+			resync = netsResync
+		}
+		l.watcher.SetResync(resync)
+	}
+	l.watchSpecs(ctx)
 }
 
 // sayOnce warns about a subject when what there is to say of it changed.
@@ -179,16 +219,30 @@ func (l *loop) sayOnce(subject, reason, message string) {
 	}
 }
 
-// warnProblems warns about what a scan could not read, once for as long as it
-// stays so.
+// warnProblems warns about what could not be read, once for as long as it stays
+// so.
 func (l *loop) warnProblems(problems []device.Problem) {
-	now := make(map[string]string, len(problems))
+	now := make(map[device.Problem]bool, len(problems))
 	for _, p := range problems {
-		if now[p.Subject] = p.Reason; l.problems[p.Subject] != p.Reason {
+		if now[p] = true; !l.problems[p] {
 			l.log.Warn("can't be read on the host", "subject", p.Subject, "reason", p.Reason)
 		}
 	}
 	l.problems = now
+}
+
+// warnNotes warns about what can't be meant on this host, once for as long as it
+// stays so.
+func (l *loop) warnNotes(notes []matchers.Note) {
+	now := map[string]bool{}
+	for _, n := range notes {
+		if text := n.Place + ": " + n.Text; n.Error && !now[text] {
+			if now[text] = true; !l.notes[text] {
+				l.log.Warn("configuration can't be what was meant on this host", "problem", text, "hint", cmp.Or(n.Hint, "see check"))
+			}
+		}
+	}
+	l.notes = now
 }
 
 // sleep waits for d, which may be negative, or until ctx is cancelled.

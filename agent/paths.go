@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"strings"
 	"syscall"
@@ -11,6 +12,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 	"golang.org/x/sys/unix"
 
+	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/inventory"
 )
@@ -23,9 +25,13 @@ type Paths struct {
 	PodResources string // the socket of the kubelet's PodResources API
 	Sysfs        string // the host's /sys
 	Dev          string // the host's /dev
+	Proc         string // the host's /proc; empty is that of Sysfs, see inventory.Options
 	RunDir       string // links that follow devices; the same path on the host
 	StateDir     string // what has to outlive a restart
 	CDIDir       string // CDI spec files
+	// SpecDirs are where the host's CDI specs are, in rising priority; none
+	// are the usual place of those that nobody generates, and CDIDir.
+	SpecDirs []string
 }
 
 // DefaultPaths are those of a host without a container around the program.
@@ -39,6 +45,32 @@ func DefaultPaths() Paths {
 		StateDir:     "/var/lib/generic-dp",
 		CDIDir:       "/var/run/cdi",
 	}
+}
+
+// specDirs are where CDI specs are.
+func (p Paths) specDirs() []string {
+	if len(p.SpecDirs) > 0 {
+		return p.SpecDirs
+	}
+	return []string{cdi.StaticDir, p.CDIDir}
+}
+
+// Inventory are the options of whoever reads this host.
+func (p Paths) Inventory(log *slog.Logger) inventory.Options {
+	return inventory.Options{Sysfs: p.Sysfs, Dev: p.Dev, Proc: p.Proc, Log: log}
+}
+
+// hostSpecs reads the CDI specs that are not this program's.
+func (p Paths) hostSpecs() *cdi.HostSpecs { return cdi.NewHostSpecs(p.specDirs()...) }
+
+// specWriter writes this installation's CDI specs. One with another run
+// directory is another installation, whose files are left alone.
+func (p Paths) specWriter() *cdi.Writer {
+	w := &cdi.Writer{Dir: p.CDIDir}
+	if p.RunDir != DefaultPaths().RunDir {
+		w.Owner = p.RunDir
+	}
+	return w
 }
 
 // mounts are the parts of the host that may be mounted elsewhere here.

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -18,32 +19,33 @@ import (
 // answers that follow from it. The loop publishes; any number of streams and
 // calls read without a lock.
 type resource struct {
-	name   string
-	prefer string
-	paths  Paths
-	link   func(id, key string) string
-	now    atomic.Pointer[published]
+	name  string
+	paths Paths
+	cdi   cdi.Options
+	looks looks
+	now   atomic.Pointer[published]
 }
 
 // published is one immutable state of a resource.
 type published struct {
 	list       []device.Listed
 	entries    map[string]ledger.Entry // by ID of slot 0
+	prefer     string                  // as topology.Prefer takes it
 	candidates []topology.Candidate    // one a slot, in the order of list
 	changed    chan struct{}           // closed when a newer list is there
 }
 
-func newResource(name, prefer string, paths Paths, link func(id, key string) string) *resource {
-	r := &resource{name: name, prefer: prefer, paths: paths, link: link}
+func newResource(name string, paths Paths, options cdi.Options, looks looks) *resource {
+	r := &resource{name: name, paths: paths, cdi: options, looks: looks}
 	r.now.Store(&published{changed: make(chan struct{})})
 	return r
 }
 
 // publish replaces the state and reports whether the list is another one. A
 // device that only moved to another node keeps the list, and no stream wakes.
-func (r *resource) publish(list []device.Listed, entries []ledger.Entry) bool {
+func (r *resource) publish(list []device.Listed, entries []ledger.Entry, prefer string) bool {
 	old := r.now.Load()
-	fresh := &published{list: list, entries: make(map[string]ledger.Entry, len(entries)), changed: old.changed}
+	fresh := &published{list: list, entries: make(map[string]ledger.Entry, len(entries)), prefer: prefer, changed: old.changed}
 	for _, e := range entries {
 		fresh.entries[e.Offer.ID] = e
 	}
@@ -73,45 +75,66 @@ func (r *resource) Devices() ([]device.Listed, <-chan struct{}) {
 	return p.list, p.changed
 }
 
+// sorted lists the entries by ID.
+func (p *published) sorted() []ledger.Entry {
+	entries := slices.Collect(maps.Values(p.entries))
+	slices.SortFunc(entries, func(x, y ledger.Entry) int { return device.CompareNatural(x.Offer.ID, y.Offer.ID) })
+	return entries
+}
+
 // Allocate answers for one container.
-func (r *resource) Allocate(_ context.Context, ids []string) (device.Answer, error) {
-	p := r.now.Load()
+func (r *resource) Allocate(ctx context.Context, ids []string) (device.Answer, error) {
+	offers, err := r.now.Load().offers(ids)
+	if err == nil && slices.ContainsFunc(offers, quietlyUsed) {
+		if err = r.looks.wait(ctx); err == nil {
+			offers, err = r.now.Load().offers(ids)
+		}
+	}
+	if err != nil {
+		return device.Answer{}, err
+	}
+	return r.answer(offers)
+}
+
+// offers lists what slots are of by ID, as it is now.
+func (p *published) offers(ids []string) ([]device.Offer, error) {
 	offers := make([]device.Offer, 0, len(ids))
 	for _, slot := range ids {
 		id, _ := device.SplitSlot(slot)
 		e, ok := p.entries[id]
 		switch {
 		case !ok:
-			return device.Answer{}, fmt.Errorf("device %q is not listed", slot)
+			return nil, fmt.Errorf("device %q is not listed", slot)
 		case !e.Healthy:
-			return device.Answer{}, fmt.Errorf("device %q is Unhealthy: %s", slot, e.Reason)
+			return nil, fmt.Errorf("device %q is Unhealthy: %s", slot, e.Reason)
 		}
 		if !slices.ContainsFunc(offers, func(o device.Offer) bool { return o.ID == id }) {
 			offers = append(offers, e.Offer)
 		}
 	}
 	slices.SortFunc(offers, func(a, b device.Offer) int { return strings.Compare(a.ID, b.ID) })
-	return answer(r.name, offers, r.paths, r.link)
+	return offers, nil
 }
 
 // answer is what a container gets that holds the offered devices; everything
 // that it names is there at this moment.
-func answer(name string, offers []device.Offer, paths Paths, link func(id, key string) string) (device.Answer, error) {
+func (r *resource) answer(offers []device.Offer) (device.Answer, error) {
 	for _, o := range offers {
 		for _, n := range o.Nodes {
 			handed := n.HostPath
 			if n.Follow && !o.CDI {
-				handed = link(o.ID, n.Key)
+				handed = r.cdi.LinkPath(o.ID, n.Key)
 			}
-			if err := paths.checkNode(handed, n); err != nil {
+			if err := r.paths.checkNode(handed, n); err != nil {
 				return device.Answer{}, fmt.Errorf("device %q: %w", o.ID, err)
 			}
 		}
 	}
-	return cdi.Answer(name, offers, cdi.Options{LinkPath: link, Exists: paths.missing})
+	return cdi.Answer(r.name, offers, r.cdi)
 }
 
 // Prefer suggests which of the available slots to take.
 func (r *resource) Prefer(available, must []string, size int) []string {
-	return topology.Prefer(r.prefer, r.now.Load().candidates, available, must, size)
+	p := r.now.Load()
+	return topology.Prefer(p.prefer, p.candidates, available, must, size)
 }

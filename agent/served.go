@@ -5,50 +5,55 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/ledger"
 	"github.com/generic-dp/generic-dp/plugin"
 )
 
-// served is one resource with the plugin that serves it.
+// served is one resource with the plugin that serves it. It lives as long as the
+// kubelet is to know of the resource, whatever its configuration does meanwhile.
 type served struct {
-	config   *config.Resource
+	name     string
 	resource *resource
 	plugin   *plugin.Plugin
-	running  bool // the plugin runs; only the loop looks
-	tooLarge bool // said that the list is too large
+
+	// The rest is the loop's alone.
+	since    time.Time // when it was made
+	shown    bool      // a list was published
+	tooLarge bool      // said that the list is too large
+	stop     context.CancelFunc
+	ended    chan struct{} // closed when the plugin has; nil before it runs
 }
 
-func (a *Agent) newServed(c *config.Resource) *served {
-	r := newResource(c.Name, string(c.Prefer), a.options.Paths, a.links.Path)
+func (a *Agent) newServed(name string, now time.Time) *served {
+	r := newResource(name, a.options.Paths, cdi.Options{LinkPath: a.links.Path, Exists: a.options.Paths.missing, CDIExists: a.others.Has}, a.looks)
 	hooks := plugin.Hooks{
-		Registered: func(cause plugin.Cause, _ time.Duration) { a.metrics.CountRegistration(c.Name, string(cause)) },
-		Refused:    func(error) { a.metrics.CountRefusal(c.Name) },
-		Allocated:  func(took time.Duration, err error) { a.metrics.CountAllocation(c.Name, took, err) },
+		Registered: func(cause plugin.Cause, _ time.Duration) { a.metrics.CountRegistration(name, string(cause)) },
+		Refused:    func(error) { a.metrics.CountRefusal(name) },
+		Allocated:  func(took time.Duration, err error) { a.metrics.CountAllocation(name, took, err) },
 	}
 	return &served{
-		config:   c,
+		name:     name,
 		resource: r,
-		plugin:   plugin.New(plugin.Options{Resource: c.Name, Watch: a.kubelet, Source: r, Log: a.log, Hooks: hooks}),
+		plugin:   plugin.New(plugin.Options{Resource: name, Watch: a.kubelet, Source: r, Log: a.log, Hooks: hooks}),
+		since:    now,
 	}
 }
 
-// show publishes what the ledger lists and registers the resource when its
-// time has come. It stays registered from then on.
-func (s *served) show(ctx context.Context, a *Agent, group *errgroup.Group, listed ledger.ListedResource) {
+// show publishes what the ledger lists. c is nil while the resource is being
+// retired.
+func (s *served) show(a *Agent, c *config.Resource, listed ledger.ListedResource) {
 	var list []device.Listed
 	for _, e := range listed.Devices {
 		list = append(list, ledger.Slots(e)...)
 	}
-	s.resource.publish(s.fitting(a, list), listed.Devices)
-	if s.running || !(listed.Register || s.config.Register == config.RegisterAlways) {
-		return
+	prefer := ""
+	if c != nil {
+		prefer = string(c.Prefer)
 	}
-	s.running = true
-	group.Go(func() error { return s.plugin.Run(ctx) })
+	s.resource.publish(s.fitting(a, list), listed.Devices, prefer)
 }
 
 // fitting cuts a list that the kubelet would refuse: over its limit it ends
@@ -62,7 +67,7 @@ func (s *served) fitting(a *Agent, list []device.Listed) []device.Listed {
 	if !s.tooLarge {
 		s.tooLarge = true
 		a.log.Error("list is larger than the kubelet takes: the last devices are left out",
-			"resource", s.config.Name, "slots", len(list), "bytes", size, "limit", plugin.MaxMessage)
+			"resource", s.name, "slots", len(list), "bytes", size, "limit", plugin.MaxMessage)
 	}
 	for plugin.MessageSize(list) > plugin.MaxMessage {
 		list = list[:len(list)*9/10]
@@ -70,17 +75,18 @@ func (s *served) fitting(a *Agent, list []device.Listed) []device.Listed {
 	return list
 }
 
-// ready is an error if the resource has devices and is not registered.
-func (s *served) ready() error {
-	list, _ := s.resource.Devices()
-	if len(list) == 0 && s.config.Register != config.RegisterAlways {
+// ready is an error if the resource has devices and is not registered. One that
+// is being retired need not be.
+func (m member) ready() error {
+	list, _ := m.resource.Devices()
+	if m.config == nil || len(list) == 0 && m.config.Register != config.RegisterAlways {
 		return nil
 	}
-	status, _ := s.plugin.Status()
+	status, _ := m.plugin.Status()
 	if status.Registered {
 		return nil
 	}
-	return fmt.Errorf("resource %s is not registered: %s", s.config.Name, status.Reason)
+	return fmt.Errorf("resource %s is not registered: %s", m.name, status.Reason)
 }
 
 // TooLarge lists the resources whose list the kubelet would refuse on the

@@ -7,34 +7,41 @@ import (
 	"github.com/generic-dp/generic-dp/metrics"
 )
 
+// errNotLooked is why nothing is ready that has just started.
+var errNotLooked = errors.New("the host was not looked at yet")
+
 // Ready is nil when every resource that has devices is registered.
 func (a *Agent) Ready() error {
+	if a.serving.Load() == nil {
+		return errNotLooked
+	}
 	var missing []error
-	for _, s := range a.resources {
-		if err := s.ready(); err != nil {
-			missing = append(missing, err)
-		}
+	for _, m := range a.members() {
+		missing = append(missing, m.ready())
 	}
 	return errors.Join(missing...)
 }
 
-// ConfigOK is false while the last good configuration stands in for a broken
-// one.
-func (a *Agent) ConfigOK() bool { return a.broken == nil }
+// Config says which configuration is served, and why it is not the one on disk.
+func (a *Agent) Config() metrics.Config {
+	now := a.loaded.Load()
+	return metrics.Config{Hash: now.hash, Loaded: now.at, Broken: now.broken}
+}
 
 // Resources says how each resource is now.
 func (a *Agent) Resources() []metrics.Resource {
-	all := make([]metrics.Resource, len(a.resources))
-	for i, s := range a.resources {
-		all[i] = metrics.Resource{Name: s.config.Name, Registered: s.plugin.Registered()}
-		list, _ := s.resource.Devices()
+	var all []metrics.Resource
+	for _, m := range a.members() {
+		r := metrics.Resource{Name: m.name, Registered: m.plugin.Registered()}
+		list, _ := m.resource.Devices()
 		for _, l := range list {
 			if l.Healthy {
-				all[i].Healthy++
+				r.Healthy++
 			} else {
-				all[i].Unhealthy++
+				r.Unhealthy++
 			}
 		}
+		all = append(all, r)
 	}
 	return all
 }
@@ -48,6 +55,11 @@ func (a *Agent) Degraded() []string {
 	}
 	if a.kubelet.Degraded() {
 		sources = append(sources, "kubelet directory")
+	}
+	for _, w := range []*fileWatch{a.reader.files, a.specFiles} {
+		if w.isDegraded() {
+			sources = append(sources, w.source)
+		}
 	}
 	return sources
 }

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -28,56 +27,35 @@ const handOverRetry = 10 * time.Second
 // published. State is saved last: the disk must not delay what the kubelet is
 // told, and a crash in between costs the memory of milliseconds.
 func (l *loop) step(ctx context.Context, answers chan<- ledger.Held) time.Time {
-	now := time.Now()
-	if l.looked.IsZero() {
-		l.looked = now
-	}
-	v := view(l.config, l.snapshot, l.decisions, l.options)
-	l.decisions = v.Decisions
-	for _, n := range v.Matched.Notes {
-		if n.Error {
-			l.sayOnce(n.Place+": "+n.Text, cmp.Or(n.Hint, "see check"), "configuration can't be what was meant on this host")
-		}
-	}
+	now := l.now()
+	v := view(l.config, host{l.snapshot, l.attrs, l.others}, l.decisions, l.options)
+	l.decisions, l.again = v.Decisions, v.again
+	l.warnProblems(v.Problems)
+	l.warnNotes(v.Matched.Notes)
 	reasons := l.probe(v)
-	in := ledger.Input{Now: now, Start: l.start, Held: l.held, Quiet: l.quiet.since}
-	for _, m := range v.Matched.Resources {
-		in.Resources = append(in.Resources, ledger.Resource{
-			Name:        m.Name,
-			Offers:      m.Offers,
-			Grows:       m.Resource.Each == config.EachDevice,
-			ForgetAfter: m.Resource.ForgetAfter,
-		})
-	}
+	inputs, configs := l.inputs(v)
+	in := ledger.Input{Now: now, Start: l.start, Held: l.held, Quiet: l.quiet.since, Hardware: v.hasHardware, Resources: inputs}
 	next, out := l.state.Next(in)
 	l.state = next
 	restartable(out, reasons)
 	failed := l.handOver(v, out)
-	awaiting := false
 	for _, listed := range out.Resources {
 		for i := range listed.Devices {
 			if e := &listed.Devices[i]; e.Healthy && failed[e.Offer.ID] != nil {
 				e.Healthy, e.Reason = false, failed[e.Offer.ID].Error()
 			}
 		}
-		switch s := l.byName[listed.Name]; {
-		case s == nil:
-		case l.awaits(listed, now):
-			awaiting = true
-		default:
-			l.shown[listed.Name] = true
-			s.show(ctx, l.Agent, l.group, listed)
-		}
 	}
+	shown := l.serve(ctx, out.Resources, configs, now)
 	l.report(out, failed)
 	l.settle(out)
 	l.save()
-	wake := l.next(ctx, now, out, answers)
-	if due := now.Add(handOverRetry); len(failed) > 0 && (wake.IsZero() || due.Before(wake)) {
-		wake = due
+	wake := earlier(l.next(ctx, now, out, answers), shown)
+	if len(failed) > 0 {
+		wake = earlier(wake, now.Add(handOverRetry))
 	}
-	if due := l.looked.Add(firstResults); awaiting && (wake.IsZero() || due.Before(wake)) {
-		wake = due
+	if vanishing(out.Resources, configs) {
+		wake = now
 	}
 	return wake
 }
@@ -130,7 +108,7 @@ func (l *loop) save() {
 	if !l.writer {
 		return
 	}
-	now := ledger.Persisted{Decisions: l.decisions, Resources: l.state.Remember()}
+	now := ledger.Persisted{Boot: l.boot, Decisions: l.decisions, Resources: l.state.Remember()}
 	if now.Equal(l.saved) {
 		return
 	}
@@ -148,22 +126,17 @@ func (l *loop) next(ctx context.Context, now time.Time, out ledger.Output, answe
 	wake := out.Wake
 	// The first question has no reason: there may be something held that
 	// nothing remembers.
-	if !out.AskHeld && !l.asked.IsZero() || l.asking {
+	atOnce := l.asked.Before(out.AskSince)
+	if !out.AskHeld && !l.retains && !atOnce && !l.asked.IsZero() || l.asking {
 		return wake
 	}
-	if due := l.asked.Add(askEvery); now.Before(due) {
-		if wake.IsZero() || due.Before(wake) {
-			wake = due
-		}
-		return wake
+	if due := l.asked.Add(askEvery); now.Before(due) && !atOnce {
+		return earlier(wake, due)
 	}
 	l.asking, l.asked = true, now
-	names := map[string]bool{}
-	for _, r := range out.Resources {
-		names[r.Name] = true
-	}
+	concerns := l.concerns(out)
 	go func() {
-		held, err := l.askHeld(ctx, names)
+		held, err := l.askHeld(ctx, concerns)
 		if err != nil {
 			l.log.Debug("what is held is unknown: it counts as held", "pod_resources", l.options.Paths.PodResources, "err", err)
 		}
@@ -175,16 +148,31 @@ func (l *loop) next(ctx context.Context, now time.Time, out ledger.Output, answe
 	return wake
 }
 
-// askHeld asks the kubelet which slots of the named resources containers hold.
-func (l *loop) askHeld(ctx context.Context, names map[string]bool) (ledger.Held, error) {
-	at := time.Now()
+// concerns tells the resources that are this program's, or may be: those that
+// are listed, and what the variables of a name can result in.
+func (l *loop) concerns(out ledger.Output) func(name string) bool {
+	names, cfg := map[string]bool{}, l.config
+	for _, r := range out.Resources {
+		names[r.Name] = true
+	}
+	return func(name string) bool {
+		return names[name] || slices.ContainsFunc(cfg.Resources, func(c config.Resource) bool { return madeBy(&c, name) })
+	}
+}
+
+// askHeld asks the kubelet which slots of the resources containers hold.
+func (l *loop) askHeld(ctx context.Context, concerns func(name string) bool) (ledger.Held, error) {
+	at := l.now()
 	list, err := l.pods.List(ctx)
 	if err != nil {
 		return ledger.Held{}, err
 	}
 	held := ledger.Held{At: at, IDs: map[string]string{}}
-	for name := range names {
-		for id := range list[name] {
+	for name, ids := range list {
+		if !concerns(name) {
+			continue
+		}
+		for id := range ids {
 			held.IDs[id] = name
 		}
 	}

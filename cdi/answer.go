@@ -2,6 +2,7 @@ package cdi
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,8 +16,12 @@ type Options struct {
 	// followed nodes are handed over by their paths of the moment.
 	LinkPath func(id, key string) string
 	// Exists reports why a path of the host can't be handed over: that of a
-	// node, of its link or of a mount. Where it is nil, all is there.
+	// node, of its link, of a mount, or the directory in /sys/class/net of an
+	// interface that moves. Where it is nil, all is there.
 	Exists func(hostPath string) error
+	// CDIExists reports whether one of the host's own CDI devices is there, by
+	// its qualified name. Where it is nil, all are.
+	CDIExists func(name string) bool
 }
 
 // Answer says what one container gets that was allocated these devices of a
@@ -30,7 +35,7 @@ func Answer(resource string, offers []device.Offer, opts Options) (device.Answer
 	offers = slices.SortedStableFunc(slices.Values(offers), func(a, b device.Offer) int { return cmp.Compare(a.ID, b.ID) })
 	offers = slices.CompactFunc(offers, func(a, b device.Offer) bool { return a.ID == b.ID })
 
-	b := builder{resource: resource, opts: opts, taken: map[string]owner{}}
+	b := builder{resource: resource, opts: opts, taken: map[string]owner{}, nets: map[string]owner{}}
 	for i, o := range offers {
 		if err := b.add(o, i, len(offers)); err != nil {
 			return device.Answer{}, fmt.Errorf("device %q: %w", o.ID, err)
@@ -52,15 +57,19 @@ type builder struct {
 	opts     Options
 	answer   device.Answer
 	taken    map[string]owner // by container path
+	nets     map[string]owner // by the interface's name in the container
 }
 
-// owner is what a path in the container is taken by.
+// owner is what a path or a name in the container is taken by.
 type owner struct{ id, source string }
 
 // add hands over the device at index of count.
 func (b *builder) add(o device.Offer, index, count int) error {
 	if o.Problem != "" {
 		return fmt.Errorf("can't be handed over: %s", o.Problem)
+	}
+	if o.Moved {
+		return errors.New("can't be handed over: its network interface is in a container already")
 	}
 	vars := position(index, count)
 	if byName(o) {
@@ -80,10 +89,44 @@ func (b *builder) add(o device.Offer, index, count int) error {
 			return err
 		}
 	}
+	for _, n := range g.nets {
+		if err := b.net(o, n); err != nil {
+			return err
+		}
+	}
 	for _, m := range g.mounts {
 		if err := b.mount(o, m); err != nil {
 			return err
 		}
+	}
+	for _, name := range o.CDIDevices {
+		if b.opts.CDIExists != nil && !b.opts.CDIExists(name) {
+			return fmt.Errorf("CDI device %q is in no spec of the host", name)
+		}
+		if !slices.Contains(b.answer.CDI, name) {
+			b.answer.CDI = append(b.answer.CDI, name)
+		}
+	}
+	return nil
+}
+
+// net checks an interface that moves into the container by the device's CDI
+// name.
+func (b *builder) net(o device.Offer, n device.OfferedNet) error {
+	if !o.CDI {
+		return fmt.Errorf("interface %q: only a CDI name moves it", n.HostName)
+	}
+	if have, ok := b.nets[n.Name]; ok {
+		return fmt.Errorf("would bring interface %q into the container, and so does device %q: ask for one, or give each a name of its own with a variable such as ${net.name} in net_name", n.Name, have.id)
+	}
+	for _, have := range b.nets {
+		if have.source == n.HostName {
+			return fmt.Errorf("would bring interface %q into the container, and so does device %q", n.HostName, have.id)
+		}
+	}
+	b.nets[n.Name] = owner{o.ID, n.HostName}
+	if err := b.exists("/sys/class/net/" + n.HostName); err != nil {
+		return fmt.Errorf("interface %q: %w", n.HostName, err)
 	}
 	return nil
 }
@@ -148,11 +191,10 @@ func (b *builder) exists(hostPath string) error {
 
 // expand completes the environment or the annotations of a container. A key
 // that differs from device to device gives an entry for each. Where several
-// devices have one key, what their values name of the device is joined with
-// commas in the order of IDs, and anything else is the same for all.
+// devices have one key, what their values name of the device is joined in the
+// order of IDs, and anything else is the same for all.
 func expand(what string, offers []device.Offer, list func(device.Offer) []device.Entry) (map[string]string, error) {
-	var out map[string]string
-	from := map[string]int{} // which entry a key comes from
+	all := map[string]*joined{}
 	for i, o := range offers {
 		vars := position(i, len(offers))
 		for j, e := range list(o) {
@@ -167,20 +209,34 @@ func expand(what string, offers []device.Offer, list func(device.Offer) []device
 			if err != nil {
 				return nil, fmt.Errorf("device %q: %s %q: %w", o.ID, what, key, err)
 			}
-			have, ok := from[key]
+			have := all[key]
 			switch {
-			case !ok:
-				if out == nil {
-					out = map[string]string{}
-				}
-				out[key] = value
-				from[key] = j
-			case have != j:
+			case have == nil:
+				all[key] = &joined{from: j, entry: e, values: []string{value}}
+			case have.from != j:
 				return nil, fmt.Errorf("device %q: %s %q is set twice", o.ID, what, key)
 			case e.PerDevice || e.Value.Has(device.IndexVar):
-				out[key] += "," + value
+				have.values = append(have.values, value)
 			}
 		}
 	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	out := make(map[string]string, len(all))
+	for key, j := range all {
+		out[key] = j.String()
+	}
 	return out, nil
+}
+
+// joined is what one key has of several devices.
+type joined struct {
+	from   int // place of the entry in its list
+	entry  device.Entry
+	values []string
+}
+
+func (j *joined) String() string {
+	return j.entry.Prefix + strings.Join(j.values, cmp.Or(j.entry.Separator, ",")) + j.entry.Suffix
 }

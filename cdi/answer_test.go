@@ -38,6 +38,10 @@ func perDevice(key, value string) device.Entry {
 	return device.Entry{Key: text(key), Value: text(value), PerDevice: true}
 }
 
+func wrapped(key, value string) device.Entry {
+	return device.Entry{Key: text(key), Value: text(value), PerDevice: true, Prefix: "{", Suffix: "}"}
+}
+
 func ttyNode(host, path string) device.OfferedNode {
 	return device.OfferedNode{HostPath: host, Type: device.CharNode, Major: 188, Minor: uint32(host[len(host)-1] - '0'), Key: "if00:ttyUSB", Path: text(path), Permissions: "rw", Follow: true}
 }
@@ -134,6 +138,46 @@ func TestAnswer(t *testing.T) {
 			want:   device.Answer{Env: map[string]string{"X": "1"}, Mounts: []device.Mount{{HostPath: "/opt/fw", ContainerPath: "/fw", Optional: true}}},
 		},
 		{
+			name: "joined with a separator, wrapped as a whole",
+			offers: []device.Offer{
+				{ID: "b", Env: []device.Entry{wrapped("INFO", `"b":{}`), {Key: text("PATHS"), Value: text("/b"), PerDevice: true, Separator: ":"}}},
+				{ID: "a", Env: []device.Entry{wrapped("INFO", `"a":{}`), {Key: text("PATHS"), Value: text("/a"), PerDevice: true, Separator: ":"}}},
+			},
+			want: device.Answer{Env: map[string]string{"INFO": `{"a":{},"b":{}}`, "PATHS": "/a:/b"}},
+		},
+		{
+			name:   "one value is wrapped too",
+			offers: []device.Offer{{ID: "a", Env: []device.Entry{wrapped("INFO", `"a":{}`)}}},
+			want:   device.Answer{Env: map[string]string{"INFO": `{"a":{}}`}},
+		},
+		{
+			name: "the host's CDI devices are passed along, once each",
+			offers: []device.Offer{
+				{ID: "b", CDI: true, Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB1", "/dev/b")}, CDIDevices: []string{"nvidia.com/gpu=1", "nvidia.com/fabric=all"}},
+				{ID: "a", Nodes: []device.OfferedNode{kfd()}, CDIDevices: []string{"nvidia.com/gpu=0", "nvidia.com/fabric=all"}},
+			},
+			opts: cdi.Options{CDIExists: func(name string) bool { return strings.HasPrefix(name, "nvidia.com/") }},
+			want: device.Answer{
+				Nodes: []device.AnswerNode{{HostPath: "/dev/kfd", ContainerPath: "/dev/kfd", Permissions: "rw"}},
+				CDI:   []string{"nvidia.com/gpu=0", "nvidia.com/fabric=all", "example.com/zigbee=b", "nvidia.com/gpu=1"},
+			},
+		},
+		{
+			name:   "a CDI device of the host and nothing else",
+			offers: []device.Offer{{ID: "a", CDIDevices: []string{"nvidia.com/gpu=0"}, Env: []device.Entry{entry("X", "1")}}},
+			want:   device.Answer{CDI: []string{"nvidia.com/gpu=0"}, Env: map[string]string{"X": "1"}},
+		},
+		{
+			name: "cdi: interfaces, hooks and groups alone go by name",
+			offers: []device.Offer{
+				{ID: "a", CDI: true, Nets: []device.OfferedNet{{HostName: "can0"}}},
+				{ID: "b", CDI: true, Nets: []device.OfferedNet{{HostName: "can1", Name: "can-b"}}},
+				{ID: "c", CDI: true, Hooks: []device.Hook{{Name: "createContainer", Path: "/bin/true"}}},
+				{ID: "d", CDI: true, AdditionalGIDs: []uint32{44}},
+			},
+			want: device.Answer{CDI: []string{"example.com/zigbee=a", "example.com/zigbee=b", "example.com/zigbee=c", "example.com/zigbee=d"}},
+		},
+		{
 			name: "no devices",
 		},
 
@@ -201,6 +245,49 @@ func TestAnswer(t *testing.T) {
 			name:    "index in the path of a cdi device",
 			offers:  []device.Offer{{ID: "a", CDI: true, Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "/dev/tty${index}")}}},
 			wantErr: []string{`device "a"`, `"/dev/ttyUSB0"`, "${index}"},
+		},
+		{
+			name:    "CDI device of the host gone",
+			offers:  []device.Offer{{ID: "a", CDIDevices: []string{"nvidia.com/gpu=0"}}},
+			opts:    cdi.Options{CDIExists: func(string) bool { return false }},
+			wantErr: []string{`device "a": CDI device "nvidia.com/gpu=0" is in no spec of the host`},
+		},
+		{
+			name: "two interfaces of one name",
+			offers: []device.Offer{
+				{ID: "a", CDI: true, Nets: []device.OfferedNet{{HostName: "can0", Name: "can"}}},
+				{ID: "b", CDI: true, Nets: []device.OfferedNet{{HostName: "can1", Name: "can"}}},
+			},
+			wantErr: []string{`device "b"`, `interface "can"`, `device "a"`, "net_name"},
+		},
+		{
+			name: "one interface of two devices",
+			offers: []device.Offer{
+				{ID: "a", CDI: true, Nets: []device.OfferedNet{{HostName: "can0", Name: "x"}}},
+				{ID: "b", CDI: true, Nets: []device.OfferedNet{{HostName: "can0", Name: "y"}}},
+			},
+			wantErr: []string{`device "b"`, `interface "can0"`, `device "a"`},
+		},
+		{
+			name:    "two interfaces of one device with one name",
+			offers:  []device.Offer{{ID: "a", CDI: true, Nets: []device.OfferedNet{{HostName: "can0", Name: "can"}, {HostName: "can1", Name: "can"}}}},
+			wantErr: []string{`device "a": interfaces "can0" and "can1" would both be "can" in the container`},
+		},
+		{
+			name:    "interface gone",
+			offers:  []device.Offer{{ID: "a", CDI: true, Nets: []device.OfferedNet{{HostName: "can0"}}}},
+			opts:    cdi.Options{Exists: missing("/sys/class/net/can0")},
+			wantErr: []string{`device "a": interface "can0": no such file or directory`},
+		},
+		{
+			name:    "interface without cdi",
+			offers:  []device.Offer{{ID: "a", Nets: []device.OfferedNet{{HostName: "can0"}}}},
+			wantErr: []string{`device "a": interface "can0": only a CDI name moves it`},
+		},
+		{
+			name:    "interface in a container already",
+			offers:  []device.Offer{{ID: "a", CDI: true, Moved: true}},
+			wantErr: []string{`device "a": can't be handed over: its network interface is in a container already`},
 		},
 		{
 			name:    "one variable set twice",

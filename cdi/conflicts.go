@@ -25,9 +25,10 @@ type Conflict struct {
 }
 
 // Conflicts finds the kinds that specs of others in dirs have, by kind and
-// file. A directory that is missing has none; a file that can't be read as a
-// spec is none to a runtime either.
-func Conflicts(kinds []string, dirs ...string) ([]Conflict, error) {
+// file; other installations of this program are others, too. A directory that
+// is missing has none; a file that can't be read as a spec is none to a runtime
+// either.
+func (w *Writer) Conflicts(kinds []string, dirs ...string) ([]Conflict, error) {
 	var found []Conflict
 	var errs []error
 	for _, dir := range dirs {
@@ -36,8 +37,7 @@ func Conflicts(kinds []string, dirs ...string) ([]Conflict, error) {
 			errs = append(errs, fmt.Errorf("--cdi-dir: read %q: %w", dir, cause(err)))
 		}
 		for _, e := range entries {
-			ext := filepath.Ext(e.Name())
-			if e.IsDir() || isOwn(e.Name()) || ext != ".json" && ext != ".yaml" {
+			if e.IsDir() || isOf(w.Owner, e.Name()) || !isSpec(e.Name()) {
 				continue
 			}
 			path := filepath.Join(dir, e.Name())

@@ -13,6 +13,7 @@ package cdi
 
 import (
 	"fmt"
+	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -22,10 +23,11 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// given is what one device brings into one container: nodes and mounts with
-// nothing left open.
+// given is what one device brings into one container: nodes, interfaces and
+// mounts with nothing left open.
 type given struct {
 	nodes  []givenNode
+	nets   []device.OfferedNet
 	mounts []device.Mount
 }
 
@@ -36,25 +38,43 @@ type givenNode struct {
 }
 
 // Edits are the container edits of one device that is handed over by a CDI
-// name: its nodes, as they are now, and its mounts without the optional ones
-// whose source exists does not find (nil: all are there). A path that only
-// an Allocate call could complete is an error, since the spec is written
-// before one comes.
+// name: its nodes and network interfaces, as they are now, what comes with
+// them, and its mounts without the optional ones whose source exists does not
+// find (nil: all are there). A path that only an Allocate call could complete
+// is an error, since the spec is written before one comes.
+//
+// Interfaces that have moved into a container are left out: they stay in the
+// network namespace of its pod, and the runtime would look for them on the
+// host when the container restarts.
 func Edits(o device.Offer, exists func(hostPath string) error) (specs.ContainerEdits, error) {
 	g, err := resolve(o, nil, exists)
 	if err != nil {
 		return specs.ContainerEdits{}, err
 	}
-	return g.edits(), nil
+	e := g.edits(o.Owner)
+	for _, h := range o.Hooks {
+		hook := &specs.Hook{HookName: h.Name, Path: h.Path, Args: h.Args, Env: h.Env}
+		if h.Timeout > 0 {
+			hook.Timeout = &h.Timeout
+		}
+		e.Hooks = append(e.Hooks, hook)
+	}
+	e.AdditionalGIDs = o.AdditionalGIDs
+	if o.Moved && len(e.DeviceNodes)+len(e.Hooks)+len(e.Mounts)+len(e.AdditionalGIDs) == 0 {
+		// An entry must have edits. Runtimes skip the group 0.
+		e.AdditionalGIDs = []uint32{0}
+	}
+	return e, nil
 }
 
 // byName reports whether a device is handed over by its CDI name. A device
-// that may bring nothing into a container, having no node and optional mounts
-// at most, can't be in a spec (an entry without edits makes the whole file
-// invalid) and is handed over plainly. This must not depend on which mounts
-// are there at the moment, or the spec and the answer could disagree.
+// that may bring nothing into a container, optional mounts at most, can't be
+// in a spec (an entry without edits makes the whole file invalid) and is handed
+// over plainly. This must not depend on which mounts are there at the moment,
+// or the spec and the answer could disagree.
 func byName(o device.Offer) bool {
-	return o.CDI && (len(o.Nodes) > 0 || slices.ContainsFunc(o.Mounts, func(m device.Mount) bool { return !m.Optional }))
+	return o.CDI && (len(o.Nodes)+len(o.Nets)+len(o.Hooks)+len(o.AdditionalGIDs) > 0 || o.Moved ||
+		slices.ContainsFunc(o.Mounts, func(m device.Mount) bool { return !m.Optional }))
 }
 
 // resolve completes the paths of an offer with vars, the variables that
@@ -70,6 +90,20 @@ func resolve(o device.Offer, vars map[string]string, exists func(hostPath string
 			p = n.HostPath
 		}
 		g.nodes = append(g.nodes, givenNode{OfferedNode: n, path: path.Clean(p)})
+	}
+	names := map[string]string{} // host's by that in the container
+	for _, n := range o.Nets {
+		if o.Moved {
+			break
+		}
+		if n.Name == "" {
+			n.Name = n.HostName
+		}
+		if other, ok := names[n.Name]; ok {
+			return given{}, fmt.Errorf("interfaces %q and %q would both be %q in the container", other, n.HostName, n.Name)
+		}
+		names[n.Name] = n.HostName
+		g.nets = append(g.nets, n)
 	}
 	for _, m := range o.Mounts {
 		if m.Optional && exists != nil && exists(m.HostPath) != nil {
@@ -102,17 +136,28 @@ func position(index, count int) map[string]string {
 // edits says the same as a CDI spec does. A node carries its numbers, so that
 // the runtime need not find it; mounts have the options that the CRI gives to
 // those of an Allocate response, which makes both ways of delivery alike.
-func (g given) edits() specs.ContainerEdits {
+func (g given) edits(owner *device.Owner) specs.ContainerEdits {
 	var e specs.ContainerEdits
 	for _, n := range g.nodes {
-		e.DeviceNodes = append(e.DeviceNodes, &specs.DeviceNode{
+		node := &specs.DeviceNode{
 			Path:        n.path,
 			HostPath:    n.HostPath,
 			Type:        string(n.Type),
 			Major:       int64(n.Major),
 			Minor:       int64(n.Minor),
 			Permissions: n.Permissions,
-		})
+		}
+		if owner != nil {
+			node.UID, node.GID = owner.UID, owner.GID
+			if owner.Mode != nil {
+				mode := os.FileMode(*owner.Mode)
+				node.FileMode = &mode
+			}
+		}
+		e.DeviceNodes = append(e.DeviceNodes, node)
+	}
+	for _, n := range g.nets {
+		e.NetDevices = append(e.NetDevices, &specs.LinuxNetDevice{HostInterfaceName: n.HostName, Name: n.Name})
 	}
 	for _, m := range g.mounts {
 		access := "rw"

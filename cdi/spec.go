@@ -2,26 +2,16 @@ package cdi
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	cdiapi "tags.cncf.io/container-device-interface/pkg/cdi"
 	"tags.cncf.io/container-device-interface/pkg/parser"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/generic-dp/generic-dp/device"
-)
-
-// The names of spec files: filePrefix makes them ours, and runtimes read what
-// ends in fileSuffix.
-const (
-	filePrefix = "generic-dp_"
-	fileSuffix = ".json"
 )
 
 // Spec is one CDI spec: the content of one file.
@@ -103,21 +93,4 @@ func encode(spec *specs.Spec) ([]byte, error) {
 		return nil, fmt.Errorf("encode the CDI spec %q: %w", spec.Kind, err)
 	}
 	return append(data, '\n'), nil
-}
-
-// FileName is the name of the spec file of a kind,
-// "generic-dp_example.com_gpu.json". A kind that is too long for a file name,
-// 255 bytes, is named by its hash.
-func FileName(kind string) string {
-	name := filePrefix + strings.ReplaceAll(kind, "/", "_") + fileSuffix
-	if len(name) > 255 {
-		sum := sha256.Sum256([]byte(kind))
-		name = filePrefix + hex.EncodeToString(sum[:16]) + fileSuffix
-	}
-	return name
-}
-
-// isOwn reports whether a file name is one of ours.
-func isOwn(name string) bool {
-	return strings.HasPrefix(name, filePrefix) && strings.HasSuffix(name, fileSuffix)
 }

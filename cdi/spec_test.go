@@ -49,6 +49,22 @@ func TestBuild(t *testing.T) {
 	}{
 		{name: "nothing"},
 		{name: "sorted, each device once", offers: []device.Offer{gpu("b", "/dev/ttyUSB1"), gpu("a", "/dev/ttyUSB0"), gpu("b", "/dev/ttyUSB1")}, want: []string{"a", "b"}, version: "0.5.0"},
+		{name: "groups", offers: []device.Offer{gpu("b", "/dev/ttyUSB1"), {ID: "a", CDI: true, AdditionalGIDs: []uint32{44}}}, want: []string{"a", "b"}, version: "0.7.0"},
+		{name: "an interface", offers: []device.Offer{gpu("b", "/dev/ttyUSB1"), {ID: "a", CDI: true, Nets: []device.OfferedNet{{HostName: "can0"}}}}, want: []string{"a", "b"}, version: "1.1.0"},
+		{name: "an interface that has moved", offers: []device.Offer{{ID: "a", CDI: true, Moved: true, Nets: []device.OfferedNet{{HostName: "can0"}}}}, want: []string{"a"}, version: "0.7.0"},
+		{
+			name:    "two interfaces of one name",
+			offers:  []device.Offer{gpu("b", "/dev/ttyUSB1"), {ID: "a", CDI: true, Nets: []device.OfferedNet{{HostName: "can0", Name: "c"}, {HostName: "can1", Name: "c"}}}},
+			want:    []string{"b"},
+			version: "0.5.0",
+			wantErr: `would both be "c"`,
+		},
+		{
+			name:    "one interface twice",
+			offers:  []device.Offer{{ID: "a", CDI: true, Nets: []device.OfferedNet{{HostName: "can0", Name: "c"}, {HostName: "can0", Name: "d"}}}},
+			wantErr: "duplicate HostInterfaceName",
+		},
+		{name: "bad hook", offers: []device.Offer{{ID: "a", CDI: true, Hooks: []device.Hook{{Name: "never", Path: "/bin/true"}}}}, wantErr: `invalid hook name "never"`},
 		{name: "dot in the name of the resource", kind: "example.com/gpu.large", offers: []device.Offer{gpu("a", "/dev/ttyUSB0")}, want: []string{"a"}, version: "0.6.0"},
 		{name: "plain ones are not in it", offers: []device.Offer{{ID: "a", Nodes: []device.OfferedNode{kfd()}}}},
 		{name: "one with a problem is not in it", offers: []device.Offer{{ID: "a", CDI: true, Problem: "gone", Nodes: []device.OfferedNode{kfd()}}}},
@@ -95,15 +111,21 @@ func TestFileName(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a", 240) + ".example.com/"
 	names := map[string]string{}
-	for _, kind := range []string{"example.com/gpu", "example.com/gpu_x", long + "a", long + "b"} {
-		name := cdi.FileName(kind)
-		if len(name) > 255 || strings.Contains(name, "/") || !strings.HasPrefix(name, "generic-dp_") || !strings.HasSuffix(name, ".json") {
-			t.Errorf("FileName(%q) = %q", kind, name)
+	for _, owner := range []string{"", "/run/gdp-a", "/run/gdp-b"} {
+		w := &cdi.Writer{Owner: owner}
+		for _, kind := range []string{"example.com/gpu", "example.com/gpu_x", long + "a", long + "b"} {
+			name := w.FileName(kind)
+			if len(name) > 255 || strings.Contains(name, "/") || !strings.HasPrefix(name, "generic-dp_") || !strings.HasSuffix(name, ".json") {
+				t.Errorf("FileName(%q) = %q", kind, name)
+			}
+			if other, ok := names[name]; ok {
+				t.Errorf("%q and %q share the file %q", kind, other, name)
+			}
+			names[name] = owner + kind
 		}
-		if other, ok := names[name]; ok {
-			t.Errorf("%q and %q share the file %q", kind, other, name)
-		}
-		names[name] = kind
+	}
+	if got, want := (&cdi.Writer{}).FileName("example.com/gpu"), "generic-dp_example.com_gpu.json"; got != want {
+		t.Errorf("without an owner the file is %q, want %q, as it always was", got, want)
 	}
 }
 
@@ -122,10 +144,13 @@ func TestConflicts(t *testing.T) {
 	} {
 		must(t, os.WriteFile(path, []byte(content), 0o600))
 	}
-	got, err := cdi.Conflicts([]string{"example.com/a", "vendor.com/gpu"}, static, w.Dir, filepath.Join(static, "missing"))
+	other := &cdi.Writer{Dir: w.Dir, Owner: "/run/other"}
+	must(t, other.Sync([]*specs.Spec{build(t, "example.com/b", gpu("x", "/dev/ttyUSB0"))}, nil))
+	got, err := w.Conflicts([]string{"example.com/a", "example.com/b", "vendor.com/gpu"}, static, w.Dir, filepath.Join(static, "missing"))
 	must(t, err)
 	want := []cdi.Conflict{
 		{Kind: "example.com/a", File: filepath.Join(static, "a.yaml")},
+		{Kind: "example.com/b", File: filepath.Join(w.Dir, other.FileName("example.com/b"))},
 		{Kind: "vendor.com/gpu", File: filepath.Join(w.Dir, "vendor.json")},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -15,10 +15,6 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 )
 
-// tempPattern names files that are being written: hidden, and not ending in
-// what runtimes read.
-const tempPattern = ".generic-dp_*.tmp"
-
 // Writer keeps our spec files in a directory that container runtimes read. It
 // keeps nothing in memory: what is on disk is the truth. Files of others are
 // never touched. One caller at a time may use a Writer.
@@ -26,6 +22,11 @@ type Writer struct {
 	// Dir is where the host's /var/run/cdi is here. It is made when the first
 	// spec is written.
 	Dir string
+	// Owner tells apart the installations on a host that share Dir: the names
+	// of their files have a mark that is made of it. Empty is the default
+	// installation, whose files have none. An owner's files are no other's to
+	// change, also where that one is gone for good.
+	Owner string
 }
 
 // file is one spec file of ours.
@@ -47,10 +48,13 @@ func (w *Writer) Sync(want []*specs.Spec, keep func(kind, device string) bool) e
 	next := map[string]*specs.Spec{}
 	for _, s := range want {
 		if s != nil {
-			next[FileName(s.Kind)] = s
+			next[w.FileName(s.Kind)] = s
 		}
 	}
 	for _, f := range have {
+		if f.spec != nil && w.FileName(f.spec.Kind) != f.name {
+			f.spec = nil // what is in it is not what we write there
+		}
 		spec := retain(f, next[f.name], keep)
 		delete(next, f.name)
 		if spec == nil || loses(f.spec, spec) {
@@ -64,6 +68,10 @@ func (w *Writer) Sync(want []*specs.Spec, keep func(kind, device string) bool) e
 	}
 	return errors.Join(errs...)
 }
+
+// FileName is the name of the spec file of a kind,
+// "generic-dp_example.com_gpu.json".
+func (w *Writer) FileName(kind string) string { return fileName(w.Owner, kind) }
 
 // Files lists the paths of all spec files of ours, sorted.
 func (w *Writer) Files() ([]string, error) {
@@ -87,7 +95,7 @@ func (w *Writer) Clean() error {
 
 // retain adds to spec, which may be nil, what of f is to be kept.
 func retain(f file, spec *specs.Spec, keep func(kind, device string) bool) *specs.Spec {
-	if f.spec == nil || keep == nil || FileName(f.spec.Kind) != f.name {
+	if f.spec == nil || keep == nil {
 		return spec
 	}
 	kept := without(f.spec, func(d specs.Device) bool {
@@ -166,13 +174,13 @@ func (w *Writer) write(name string, spec *specs.Spec) error {
 }
 
 func (w *Writer) writeFile(path string, data []byte) (err error) {
-	temp, err := os.CreateTemp(w.Dir, tempPattern)
+	temp, err := os.CreateTemp(w.Dir, tempPattern(w.Owner))
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			_ = os.Remove(temp.Name()) // the next Sweep removes it too
+			_ = os.Remove(temp.Name()) // Clean removes it too
 		}
 	}()
 	_, err = temp.Write(data)
@@ -213,7 +221,7 @@ func (w *Writer) own() ([]file, error) {
 	}
 	var files []file
 	for _, e := range entries {
-		if !isOwn(e.Name()) {
+		if !isOf(w.Owner, e.Name()) {
 			continue
 		}
 		f := file{name: e.Name()}
@@ -244,7 +252,7 @@ func (w *Writer) removeTemp() error {
 	}
 	var errs []error
 	for _, e := range entries {
-		if ok, _ := filepath.Match(tempPattern, e.Name()); ok {
+		if isTemp(w.Owner, e.Name()) {
 			errs = append(errs, w.remove(e.Name()))
 		}
 	}

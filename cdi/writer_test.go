@@ -132,6 +132,63 @@ func TestWhatIsWrittenResolves(t *testing.T) {
 	}
 }
 
+func TestAllThatOnlyCDIBringsReachesTheContainer(t *testing.T) {
+	t.Parallel()
+	uid, gid, mode := uint32(1000), uint32(44), uint32(0o660)
+	offer := device.Offer{
+		ID: "0000:18:00.0", CDI: true,
+		Nodes:          []device.OfferedNode{{HostPath: "/dev/infiniband/uverbs0", Type: device.CharNode, Major: 231, Minor: 192, Key: "uverbs", Permissions: "rw"}},
+		Nets:           []device.OfferedNet{{HostName: "enp24s0", Name: "rdma0", Key: "net"}},
+		Owner:          &device.Owner{UID: &uid, GID: &gid, Mode: &mode},
+		Hooks:          []device.Hook{{Name: "createContainer", Path: "/usr/bin/setup", Args: []string{"setup", "-v"}, Env: []string{"A=1"}, Timeout: 5}, {Name: "poststop", Path: "/usr/bin/undo"}},
+		AdditionalGIDs: []uint32{44, 109},
+	}
+	w := newWriter(t)
+	must(t, w.Sync([]*specs.Spec{build(t, "example.com/rdma", offer)}, nil))
+	got, err := inject(t, w.Dir, "example.com/rdma=0000:18:00.0")
+	must(t, err)
+	timeout, fileMode := 5, os.FileMode(0o660)
+	want := &oci.Spec{
+		Process: &oci.Process{User: oci.User{AdditionalGids: []uint32{44, 109}}},
+		Linux: &oci.Linux{
+			Devices:    []oci.LinuxDevice{{Path: "/dev/infiniband/uverbs0", Type: "c", Major: 231, Minor: 192, UID: &uid, GID: &gid, FileMode: &fileMode}},
+			NetDevices: map[string]oci.LinuxNetDevice{"enp24s0": {Name: "rdma0"}},
+		},
+		Hooks: &oci.Hooks{
+			CreateContainer: []oci.Hook{{Path: "/usr/bin/setup", Args: []string{"setup", "-v"}, Env: []string{"A=1"}, Timeout: &timeout}},
+			Poststop:        []oci.Hook{{Path: "/usr/bin/undo"}},
+		},
+	}
+	got.Linux.Resources = nil
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("container (-want +got):\n%s", diff)
+	}
+
+	// Once the interface is in the container, a restart of that must not look
+	// for it on the host.
+	offer.Moved = true
+	must(t, w.Sync([]*specs.Spec{build(t, "example.com/rdma", offer)}, nil))
+	got, err = inject(t, w.Dir, "example.com/rdma=0000:18:00.0")
+	must(t, err)
+	got.Linux.Resources = nil
+	want.Linux.NetDevices = nil
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("container that restarts (-want +got):\n%s", diff)
+	}
+}
+
+func TestAnInterfaceThatHasMovedBringsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWriter(t)
+	offer := device.Offer{ID: "netif:vcan0", CDI: true, Moved: true, Nets: []device.OfferedNet{{HostName: "vcan0"}}}
+	must(t, w.Sync([]*specs.Spec{build(t, "example.com/can", offer)}, nil))
+	got, err := inject(t, w.Dir, "example.com/can=netif:vcan0")
+	must(t, err)
+	if diff := cmp.Diff(&oci.Spec{}, got); diff != "" {
+		t.Errorf("container (-want +got):\n%s", diff)
+	}
+}
+
 func TestSync(t *testing.T) {
 	t.Parallel()
 	const a, b = "example.com/a", "example.com/b"
@@ -217,7 +274,7 @@ func TestSyncWritesNothingWhenRight(t *testing.T) {
 	w := newWriter(t)
 	spec := build(t, "example.com/a", gpu("x", "/dev/ttyUSB0"))
 	must(t, w.Sync([]*specs.Spec{spec}, nil))
-	path := filepath.Join(w.Dir, cdi.FileName("example.com/a"))
+	path := filepath.Join(w.Dir, w.FileName("example.com/a"))
 	before, err := os.Stat(path)
 	must(t, err)
 	must(t, w.Sync([]*specs.Spec{spec}, nil))
@@ -269,6 +326,37 @@ func TestOnlyOurFiles(t *testing.T) {
 	must(t, newWriter(t).Clean()) // nothing is there
 }
 
+// Several installations may share a directory.
+func TestInstallationsLeaveEachOthersFilesAlone(t *testing.T) {
+	t.Parallel()
+	first := newWriter(t)
+	second, third := &cdi.Writer{Dir: first.Dir, Owner: "/run/second"}, &cdi.Writer{Dir: first.Dir, Owner: "/run/third"}
+	all := map[*cdi.Writer]string{first: "example.com/a", second: "example.com/b", third: "example.com/c"}
+	for w, kind := range all {
+		must(t, w.Sync([]*specs.Spec{build(t, kind, gpu("x", "/dev/ttyUSB0"))}, nil))
+		// What a crash left over.
+		must(t, os.WriteFile(filepath.Join(w.Dir, "."+strings.TrimSuffix(w.FileName("1"), ".json")+".tmp"), nil, 0o600))
+	}
+	for w, kind := range all {
+		own, err := w.Files()
+		must(t, err)
+		if diff := cmp.Diff([]string{filepath.Join(w.Dir, w.FileName(kind))}, own); diff != "" {
+			t.Errorf("files of %q (-want +got):\n%s", w.Owner, diff)
+		}
+	}
+	left := 6
+	for _, w := range []*cdi.Writer{first, second, third} {
+		must(t, w.Sync(nil, nil))
+		if left--; len(files(t, first.Dir)) != left {
+			t.Errorf("after a sync of %q there are %q", w.Owner, files(t, first.Dir))
+		}
+		must(t, w.Clean())
+		if left--; len(files(t, first.Dir)) != left {
+			t.Errorf("after a clean of %q there are %q", w.Owner, files(t, first.Dir))
+		}
+	}
+}
+
 func TestWriteErrors(t *testing.T) {
 	t.Parallel()
 	blocked := filepath.Join(t.TempDir(), "file")
@@ -281,9 +369,9 @@ func TestWriteErrors(t *testing.T) {
 
 	// One kind that can't be written does not keep the others from it.
 	w = newWriter(t)
-	must(t, os.MkdirAll(filepath.Join(w.Dir, cdi.FileName("example.com/a"), "x"), 0o755))
+	must(t, os.MkdirAll(filepath.Join(w.Dir, w.FileName("example.com/a"), "x"), 0o755))
 	err = w.Sync([]*specs.Spec{build(t, "example.com/a", gpu("x", "/dev/ttyUSB0")), build(t, "example.com/b", gpu("z", "/dev/ttyUSB1"))}, nil)
-	if err == nil || !strings.Contains(err.Error(), cdi.FileName("example.com/a")) {
+	if err == nil || !strings.Contains(err.Error(), w.FileName("example.com/a")) {
 		t.Errorf("error = %v, want the file in it", err)
 	}
 	if diff := cmp.Diff(map[string]int64{"example.com/b=z": 1}, resolved(t, w.Dir, "example.com/b=z")); diff != "" {

@@ -3,15 +3,15 @@ package config
 import "strings"
 
 // companionTable is the keys of with.
-var companionTable = table[Companion]{keys: []key[Companion]{
+var companionTable = table[Companion]{name: "with", keys: []key[Companion]{
 	// as comes first: it decides what path, glob and container_path may be.
-	{name: "as", read: func(v value, c *Companion) { oneOf(v, "mount"); c.Mount = true }},
-	{name: "path", read: func(v value, c *Companion) { c.Path = v.variables(c.hostRole()) }},
-	{name: "glob", read: readCompanionGlob},
-	{name: "container_path", read: func(v value, c *Companion) { c.ContainerPath = v.variables(companionPath) }},
-	{name: "optional", read: func(v value, c *Companion) { c.Optional = v.boolean() }},
-	{name: "permissions", read: func(v value, c *Companion) { c.Permissions = v.permissions() }},
-	{name: "read_only", read: func(v value, c *Companion) { c.ReadOnly = v.boolean() }},
+	{name: "as", form: oneOfWords(asMount), read: func(v value, c *Companion) { oneOf(v, asMount); c.Mount = true }},
+	{name: "path", form: anyText, read: func(v value, c *Companion) { c.Path = v.variables(c.hostRole()) }},
+	{name: "glob", form: anyText, read: readCompanionGlob},
+	{name: "container_path", form: anyText, read: func(v value, c *Companion) { c.ContainerPath = v.variables(companionPath) }},
+	{name: "optional", form: anyBoolean, read: func(v value, c *Companion) { c.Optional = v.boolean() }},
+	{name: "permissions", form: anyText, read: func(v value, c *Companion) { c.Permissions = v.permissions() }},
+	{name: "read_only", form: anyBoolean, read: func(v value, c *Companion) { c.ReadOnly = v.boolean() }},
 }}
 
 // hostRole: a node is below /dev, what is mounted is anywhere.
@@ -50,7 +50,7 @@ func readCompanionGlob(v value, c *Companion) {
 func (v value) companions() []Companion {
 	var out []Companion
 	for _, e := range v.tables("path") {
-		c := Companion{Place: e.place, ReadOnly: true, Permissions: defaultPermissions}
+		c := Companion{Place: e.where(), ReadOnly: true, Permissions: defaultPermissions}
 		readTable(e, companionTable, &c)
 		switch {
 		case e.has("path") && e.has("glob"):

@@ -2,8 +2,11 @@ package config
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // parse reads one pattern of the kind. The rule is empty, or what s breaks.
@@ -13,7 +16,10 @@ func (k kind) parse(s string) (patterns []pattern, not bool, rule, hint string) 
 		s, not = strings.TrimSpace(after), true
 	}
 	if s == "" {
-		return nil, not, "is empty: want " + k.want, `for what is absent write "!*"`
+		if k.mode != pathMode {
+			hint = `for what is absent write "!*"`
+		}
+		return nil, not, "is empty: want " + k.want, hint
 	}
 	if k.mode == numberMode && !strings.ContainsAny(s, `*?[]{}\`) {
 		patterns, ok := spans(s)
@@ -38,7 +44,9 @@ func (k kind) parse(s string) (patterns []pattern, not bool, rule, hint string) 
 		if k.prefix {
 			a.tokens = append(a.tokens, token{kind: starToken})
 		}
-		patterns = append(patterns, k.mode.pattern(a.tokens))
+		p := k.mode.pattern(a.tokens)
+		p.written = a.written
+		patterns = append(patterns, p)
 	}
 	return patterns, not, rule, hint
 }
@@ -48,16 +56,20 @@ func (m mode) pattern(tokens []token) pattern {
 	prefix, whole := literalPrefix(tokens)
 	p := pattern{literal: prefix}
 	if !whole {
-		p = pattern{glob: globOf(tokens, m == pathMode)}
+		p = pattern{wild: m.compile(tokens)}
 	}
 	if m == pathMode {
 		p.prefix, p.tokens = prefix, tokens
+		p.groups = sync.OnceValue(func() *regexp.Regexp { return regexpOf(tokens) })
 	}
 	return p
 }
 
 // trim0x drops "0x" at the beginning and behind a colon.
 func trim0x(tokens []token) []token {
+	if !slices.ContainsFunc(tokens, token{char: 'x'}.equal) {
+		return tokens
+	}
 	var out []token
 	for i := 0; i < len(tokens); i++ {
 		start := len(out) == 0 || out[len(out)-1].equal(token{char: ':'})
@@ -124,6 +136,9 @@ func (v value) values(k kind) Values {
 			}
 			v.report(written+" "+rule, hint)
 			continue
+		}
+		for i := range patterns {
+			patterns[i].place = len(out.written)
 		}
 		out.written = append(out.written, strings.TrimSpace(s))
 		if not {

@@ -4,7 +4,8 @@
 // Each file is decoded into plain tables, which a small walker then reads: it
 // knows place, key and type of every value, so that a message names them. A
 // kind of table is a list of keys as data (resourceTable, matchTable, ...): a
-// new key is one line there and a function that gives it its meaning.
+// new key is one line there and a function that gives it its meaning. The
+// hints for misplaced keys and the JSON Schema are made of the same lists.
 package config
 
 import (
@@ -27,7 +28,7 @@ type Config struct {
 // Resource is one [[resource]].
 type Resource struct {
 	// Name with its domain, "example.com/gpu"; as it is written where it has
-	// variables, and then NameText is not empty.
+	// variables, and then NameText is what is behind the domain.
 	Name     string
 	NameText device.Text
 	// Names maps what the variables of a name result in to a nicer name, both
@@ -71,7 +72,7 @@ const (
 type When struct {
 	NodeName Values
 	// Exists are globs below /dev or /sys of which each must match something;
-	// with a "!" in front, nothing.
+	// with a "!" right in front, nothing.
 	Exists []string
 }
 

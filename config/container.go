@@ -1,27 +1,28 @@
 package config
 
-import (
-	"maps"
-	"slices"
-
-	"github.com/generic-dp/generic-dp/device"
-)
+import "slices"
 
 // containerTable is the keys of container; mountTable those of its mounts.
 var (
-	containerTable = table[Container]{keys: []key[Container]{
-		{name: "path", read: func(v value, c *Container) { c.Path = v.variables(nodePath) }},
-		{name: "permissions", read: func(v value, c *Container) { c.Permissions = v.permissions() }},
-		{name: "env", read: func(v value, c *Container) { c.Env = v.entries("an environment variable", envKey) }},
-		{name: "annotations", read: func(v value, c *Container) { c.Annotations = v.entries("an annotation", annotationKey) }},
-		{name: "mounts", read: func(v value, c *Container) { c.Mounts = v.mounts() }, table: mountTable},
-		{name: "cdi", read: func(v value, c *Container) { c.CDI = v.boolean() }},
+	containerTable = table[Container]{name: "container", keys: []key[Container]{
+		{name: "path", form: anyText, read: func(v value, c *Container) { c.Path = v.variables(nodePath) }},
+		{name: "permissions", form: anyText, read: func(v value, c *Container) { c.Permissions = v.permissions() }},
+		{name: "env", form: entryForm, read: func(v value, c *Container) { c.Env = v.entries("an environment variable", envKey) }, entries: entryTable},
+		{name: "annotations", form: entryForm, read: func(v value, c *Container) { c.Annotations = v.entries("an annotation", annotationKey) }, entries: entryTable},
+		{name: "mounts", form: oneOrMore(tableForm("mount")), read: func(v value, c *Container) { c.Mounts = v.mounts() }, table: mountTable},
+		{name: "cdi", form: anyBoolean, read: func(v value, c *Container) { c.CDI = v.boolean() }},
+		{name: "cdi_devices", form: oneOrMore(anyText), read: func(v value, c *Container) { c.CDIDevices = v.cdiDevices() }},
+		{name: "follow", form: anyBoolean, read: func(v value, c *Container) { c.NoFollow = !v.boolean() }},
+		{name: "owner", form: tableForm("owner"), read: readOwner, table: ownerTable},
+		{name: "net_name", form: anyText, read: func(v value, c *Container) { c.NetName = v.variables(netName) }},
+		{name: "hooks", form: oneOrMore(tableForm("hook")), read: func(v value, c *Container) { c.Hooks = v.hooks() }, table: hookTable},
+		{name: "additional_gids", form: oneOrMore(integerForm(1, maxUnixID)), read: func(v value, c *Container) { c.AdditionalGIDs = v.additionalGIDs() }},
 	}}
-	mountTable = table[Mount]{keys: []key[Mount]{
-		{name: "host_path", read: func(v value, m *Mount) { m.HostPath = v.variables(mountHost) }},
-		{name: "container_path", read: func(v value, m *Mount) { m.ContainerPath = v.variables(mountContainer) }},
-		{name: "read_only", read: func(v value, m *Mount) { m.ReadOnly = v.boolean() }},
-		{name: "optional", read: func(v value, m *Mount) { m.Optional = v.boolean() }},
+	mountTable = table[Mount]{name: "mount", keys: []key[Mount]{
+		{name: "host_path", form: anyText, want: "host_path and container_path", read: func(v value, m *Mount) { m.HostPath = v.variables(mountHost) }},
+		{name: "container_path", form: anyText, want: "host_path and container_path", read: func(v value, m *Mount) { m.ContainerPath = v.variables(mountContainer) }},
+		{name: "read_only", form: anyBoolean, read: func(v value, m *Mount) { m.ReadOnly = v.boolean() }},
+		{name: "optional", form: anyBoolean, read: func(v value, m *Mount) { m.Optional = v.boolean() }},
 	}}
 )
 
@@ -56,39 +57,7 @@ func (v value) mounts() []Mount {
 	for _, e := range v.tables("") {
 		m := Mount{ReadOnly: true}
 		readTable(e, mountTable, &m)
-		for _, name := range []string{"host_path", "container_path"} {
-			if e.lacks(name) {
-				e.report("no "+name+": want host_path and container_path", "")
-			}
-		}
 		out = append(out, m)
-	}
-	return out
-}
-
-// entries is the table v with keys of the user's own, sorted by them.
-func (v value) entries(what string, keys role) []device.Entry {
-	m, ok := v.raw.(map[string]any)
-	if !ok {
-		v.mistyped("a table of strings", "")
-		return nil
-	}
-	var out []device.Entry
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		if above, ok := v.enclosing(name); ok {
-			v.report(quote(name)+" is a key of "+tableName(above)+": want the name of "+what, v.headerHint(above))
-			continue
-		}
-		e := v.child(name)
-		if _, ok := e.text("a string"); !ok {
-			continue
-		}
-		value := e.variables(entryValue)
-		out = append(out, device.Entry{
-			Key:       v.of(name).variables(keys),
-			Value:     value,
-			PerDevice: v.w.variables.perDevice(value),
-		})
 	}
 	return out
 }

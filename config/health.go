@@ -2,9 +2,7 @@ package config
 
 import (
 	"errors"
-	"maps"
 	"net"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,11 +36,11 @@ const (
 )
 
 // healthTable is the keys of health.
-var healthTable = table[Health]{keys: []key[Health]{
-	{name: "open", read: func(v value, h *Health) { h.Open = v.boolean() }},
-	{name: "attr", read: func(v value, h *Health) { h.Attr = v.attributes() }},
-	{name: "tcp", read: func(v value, h *Health) { h.TCP = v.variables(tcpAddress) }},
-	{name: "interval", read: func(v value, h *Health) { h.Interval = v.duration(minInterval, "5s", `"30s" or "2m"`) }},
+var healthTable = table[Health]{name: "health", keys: []key[Health]{
+	{name: "open", form: anyBoolean, read: func(v value, h *Health) { h.Open = v.boolean() }},
+	{name: "attr", form: ownKeys(conditionForm), read: func(v value, h *Health) { h.Attr = v.attributes(plainAttribute) }},
+	{name: "tcp", form: anyText, read: func(v value, h *Health) { h.TCP = v.variables(tcpAddress) }},
+	{name: "interval", form: anyText, read: func(v value, h *Health) { h.Interval = v.duration(minInterval, "5s", `"30s" or "2m"`) }},
 }}
 
 // tcpAddress is known without a container: checks run before one asks.
@@ -69,57 +67,14 @@ func readHealth(v value, r *Resource) {
 // looked at when it is there.
 func (v value) refuseWatchdogs(matches []Match) {
 	for i := range matches {
-		if slices.ContainsFunc(matches[i].Glob.positive, func(p pattern) bool { return strings.HasPrefix(p.prefix, watchdogs) }) {
+		m := &matches[i]
+		byPath := slices.ContainsFunc(m.Glob.positive, func(p pattern) bool { return strings.HasPrefix(p.prefix, watchdogs) })
+		bySubsystem := m.Subsystem.single() && m.Subsystem.MatchLiteral("watchdog")
+		if !m.Mount && (byPath || bySubsystem) {
 			v.report("match "+strconv.Itoa(i+1)+" selects watchdogs, and opening one arms it: the host resets if nobody feeds it: want open for other devices only",
 				`health.attr looks at a watchdog without opening it`)
 		}
 	}
-}
-
-// attributes is v as a table of attributes and what they have to be.
-func (v value) attributes() map[string]Values {
-	m, ok := v.raw.(map[string]any)
-	if !ok {
-		v.mistyped(`a table such as { state = "enabled" }`, "")
-		return nil
-	}
-	if len(m) == 0 {
-		v.report("an empty table: want at least one attribute", "")
-	}
-	attr := make(map[string]Values, len(m))
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		if above, ok := v.enclosing(name); ok {
-			v.report(quote(name)+" is a key of "+tableName(above)+": want the name of an attribute", v.headerHint(above))
-			continue
-		}
-		if rule, hint := checkAttribute(name); rule != "" {
-			v.report(quote(name)+" "+rule, hint)
-			continue
-		}
-		attr[name] = v.child(name).values(plain)
-	}
-	return attr
-}
-
-// checkAttribute returns what the name of an attribute breaks, or empty.
-func checkAttribute(name string) (rule, hint string) {
-	const want = `want one such as "state" or "power/runtime_status"`
-	switch {
-	case strings.Contains(name, "${"):
-		return "has a variable: " + want, ""
-	case strings.ContainsAny(name, `*?[{\`):
-		return "has a wildcard: " + want, ""
-	case strings.HasPrefix(name, "/"):
-		if base := path.Base(name); base != "/" {
-			hint = didYouMean(base) + " It is looked for from the node up to its hardware"
-		}
-		return "is an absolute path: " + want, hint
-	case slices.Contains(strings.Split(name, "/"), ".."):
-		return `has "..": ` + want, ""
-	case path.Clean(name) != name || name == "." || strings.ContainsFunc(name, unicode.IsControl):
-		return "is not the name of an attribute: " + want, ""
-	}
-	return "", ""
 }
 
 // addressForm checks a TCP address, but for a port that is a variable.

@@ -135,9 +135,9 @@ var number = kind{
 // oneOfKind is one of a few words.
 func oneOfKind(words ...string) kind {
 	return kind{want: "one of " + list(words), check: func(a alternative) (string, string) {
-		glob := globOf(a.tokens, false)
+		p := plainMode.pattern(a.tokens)
 		for _, w := range words {
-			if plainMode.matches([]pattern{{glob: glob}}, w) {
+			if plainMode.matches([]pattern{p}, w) {
 				return "", ""
 			}
 		}

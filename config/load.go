@@ -121,14 +121,23 @@ func Parse(files ...File) (*Config, error) {
 	for _, f := range files {
 		cfg.Files = append(cfg.Files, f.Name)
 	}
-	places := make(map[string]string)
+	named := make(map[string]*Resource)
 	for _, v := range resources {
 		r := readResource(v)
-		if at, ok := places[r.Name]; ok && r.Name != "" {
-			v.at(r.Place).child("name").report(quote(r.Name)+" is already the name of "+at+": want a name of its own",
+		switch other := named[r.Name]; {
+		case other == nil || r.Name == "":
+		case len(r.NameText) > 0:
+			// What the variables make of it tells them apart.
+		case other.When != nil && r.When != nil:
+			// when may leave one of them.
+		case other.When != nil || r.When != nil:
+			v.at(r.Place).child("name").report(quote(r.Name)+" is already the name of "+other.Place+", and one of them has no when: want when for both, so that one is left",
+				`when.node_name = "!gpu-*" is every node but those`)
+		default:
+			v.at(r.Place).child("name").report(quote(r.Name)+" is already the name of "+other.Place+": want a name of its own",
 				"to offer several kinds of hardware under one name, give one resource a list of matches")
 		}
-		places[r.Name] = r.Place
+		named[r.Name] = &r
 		cfg.Resources = append(cfg.Resources, r)
 	}
 	if len(w.problems) > 0 {

@@ -1,95 +1,126 @@
 package config
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
+
+// selectors are the keys of a match that select nodes and hardware.
+var selectors = []string{"glob", "usb", "pci", "net", "mdev", "subsystem", "driver", "attr"}
 
 // matchTable is the keys of match; excludeTable those that select.
 var (
-	matchTable = table[Match]{keys: append(selectKeys(),
-		key[Match]{name: "vfio", read: func(v value, m *Match) { m.VFIO = v.boolean() }},
-		key[Match]{name: "container_path", read: func(v value, m *Match) { m.ContainerPath = v.variables(nodePath) }},
-		key[Match]{name: "permissions", read: func(v value, m *Match) { m.Permissions = v.permissions() }},
-		key[Match]{name: "required", read: func(v value, m *Match) { m.Required = v.boolean() }},
+	matchTable = table[Match]{name: "match", keys: slices.Concat(
+		// as comes first: it decides what glob and container_path may be.
+		[]key[Match]{
+			{name: "as", form: oneOfWords(asMount), read: func(v value, m *Match) { oneOf(v, asMount); m.Mount = true }},
+		},
+		selectKeys(),
+		[]key[Match]{
+			{name: "vfio", form: anyBoolean, read: func(v value, m *Match) { m.VFIO = v.boolean() }},
+			{name: "cdi_device", form: conditionForm, read: func(v value, m *Match) { m.CDIDevice = v.values(cdiName) }},
+			{name: "virtual", form: oneOrMore(eitherOf(anyText, tableForm("virtual"))), read: func(v value, m *Match) { m.Virtual = v.virtual() }, table: virtualTable},
+			{name: "container_path", form: anyText, read: func(v value, m *Match) { m.ContainerPath = v.variables(m.containerRole()) }},
+			{name: "permissions", form: anyText, read: func(v value, m *Match) { m.Permissions = v.permissions() }},
+			{name: "read_only", form: anyBoolean, read: func(v value, m *Match) { m.ReadOnly = v.boolean() }},
+			{name: "required", form: anyBoolean, read: func(v value, m *Match) { m.Required = v.boolean() }},
+			{name: "dangerous", form: anyBoolean, read: func(v value, m *Match) { m.Dangerous = v.boolean() }},
+		},
 	)}
-	excludeTable = table[Match]{keys: selectKeys()}
+	excludeTable = table[Match]{name: "exclude", keys: selectKeys()}
 )
+
+// asMount is the one value of as.
+const asMount = "mount"
 
 func selectKeys() []key[Match] {
 	return []key[Match]{
-		{name: "glob", read: func(v value, m *Match) { m.Glob = v.values(nodeGlob) }},
-		{name: "usb", read: func(v value, m *Match) { m.USB = v.conditions(usbTable) }, table: usbTable},
-		{name: "pci", read: func(v value, m *Match) { m.PCI = v.conditions(pciTable) }, table: pciTable},
+		{name: "glob", form: conditionForm, read: func(v value, m *Match) { m.Glob = v.values(m.globKind()) }},
+		{name: "usb", form: tableForm("usb"), read: func(v value, m *Match) { m.USB = v.conditions(usbTable) }, table: usbTable},
+		{name: "pci", form: tableForm("pci"), read: func(v value, m *Match) { m.PCI = v.conditions(pciTable) }, table: pciTable},
+		{name: "net", form: tableForm("net"), read: func(v value, m *Match) { m.Net = v.conditions(netTable) }, table: netTable},
+		{name: "mdev", form: tableForm("mdev"), read: func(v value, m *Match) { m.MDev = v.conditions(mdevTable) }, table: mdevTable},
+		{name: "subsystem", form: conditionForm, read: func(v value, m *Match) { m.Subsystem = v.values(plain) }},
+		{name: "driver", form: conditionForm, read: func(v value, m *Match) { m.Driver = v.values(plain) }},
+		{name: "attr", form: ownKeys(conditionForm), read: func(v value, m *Match) { m.Attr = v.attributes(wildAttribute) }},
 	}
 }
 
-// conditions of a usb or pci table, by their keys.
-type conditions = map[string]Values
-
-var usbTable = table[conditions]{keys: []key[conditions]{
-	condition("id", hexPair("a USB ID", "product", "10c4:ea60")),
-	condition("vendor", hexID("a hexadecimal ID", 4, "10c4")),
-	condition("product", hexID("a hexadecimal ID", 4, "ea60")),
-	condition("serial", plain),
-	condition("manufacturer", plain),
-	condition("product_name", plain),
-	condition("class", hexID("a USB class", 2, "e0")),
-	condition("interface_class", hexID("a USB class", 2, "0e")),
-	condition("interface", number),
-	condition("port", plain),
-	condition("path", plain),
-	condition("speed", plain),
-}}
-
-var pciTable = table[conditions]{keys: []key[conditions]{
-	condition("id", hexPair("a PCI ID", "device", "10de:2204")),
-	condition("vendor", hexID("a hexadecimal ID", 4, "10de")),
-	condition("device", hexID("a hexadecimal ID", 4, "2204")),
-	condition("subsystem_id", hexPair("a PCI ID", "device", "1028:1fe2")),
-	condition("class", pciClass),
-	condition("revision", hexID("a PCI revision", 2, "a1")),
-	condition("driver", plain),
-	condition("address", pciAddress),
-	condition("slot", pciSlot),
-	condition("iommu_group", number),
-	condition("sriov", oneOfKind("pf", "vf", "none")),
-	condition("pf", plain),
-	condition("vf", number),
-}}
-
-func condition(name string, k kind) key[conditions] {
-	return key[conditions]{name: name, read: func(v value, into *conditions) { (*into)[name] = v.values(k) }}
+// globKind: a node is below /dev, what is mounted is anywhere.
+func (m *Match) globKind() kind {
+	if m.Mount {
+		return pathGlob
+	}
+	return nodeGlob
 }
 
-// USBKeys lists the keys of a usb table, sorted: those of Match.USB, and the
-// variables "usb.KEY".
-func USBKeys() []string { return slices.Sorted(slices.Values(usbTable.names())) }
-
-// PCIKeys lists the keys of a pci table, sorted: those of Match.PCI, and the
-// variables "pci.KEY".
-func PCIKeys() []string { return slices.Sorted(slices.Values(pciTable.names())) }
-
-func (v value) conditions(t table[conditions]) conditions {
-	c := make(conditions)
-	readTable(v, t, &c)
-	return c
+// containerRole: mounts are the same for every container.
+func (m *Match) containerRole() role {
+	if m.Mount {
+		return companionPath
+	}
+	return nodePath
 }
 
 // matches is v as one match or a list of them.
 func (v value) matches(t table[Match]) []Match {
-	var out []Match
-	for _, e := range v.tables("glob") {
-		m := Match{Place: e.place}
+	tables := v.tables("glob")
+	out := make([]Match, 0, len(tables))
+	for _, e := range tables {
+		m := Match{Place: e.where(), ReadOnly: true}
 		readTable(e, t, &m)
-		switch vfio := e.child("vfio"); {
-		case m.VFIO && !e.has("pci"):
-			vfio.report("true without pci: want both", "pci = {} is any PCI function")
-		case m.VFIO && e.has("glob"):
-			vfio.report("true with glob: want one of them", "vfio = true selects the VFIO nodes of the functions, whatever their numbers are")
-		case m.VFIO && e.has("usb"):
-			vfio.report("true with usb: want it with pci alone", "a USB device has no VFIO nodes")
-		case !e.has("glob") && !e.has("usb") && !e.has("pci"):
-			e.report("selects everything: want at least one of glob, usb and pci", "usb = {} is any USB device")
-		}
+		m.ReadOnly = m.ReadOnly && m.Mount
+		e.checkMatch(&m)
 		out = append(out, m)
 	}
 	return out
+}
+
+// checkMatch reports what the keys of a match can't be together.
+func (v value) checkMatch(m *Match) {
+	switch {
+	case v.has("cdi_device"):
+		v.wantAlone("cdi_device", "it selects devices of CDI specs, and nothing else is known of them")
+		return
+	case v.has("virtual"):
+		v.wantAlone("virtual", "a virtual device has no hardware and no nodes")
+		return
+	case m.Mount:
+		v.wantAlone("as", "what is mounted is known by its path alone", "glob", "container_path", "read_only", "required")
+		if !v.has("glob") {
+			v.child("as").report(`"mount" without glob: want the paths of what to mount`, `glob = "/run/vendor/*.sock" is every socket there`)
+		} else if len(m.Glob.negative) > 0 && len(m.Glob.positive) == 0 {
+			v.child("glob").report(`only patterns with "!": want one that selects`, "")
+		}
+		return
+	case v.has("read_only") && !v.has("as"):
+		v.child("read_only").report(`a device node is not read-only: want permissions, or as = "mount"`, `permissions = "r" is a node for reading`)
+	}
+	switch vfio := v.child("vfio"); {
+	case m.VFIO && !v.has("pci") && !v.has("mdev"):
+		vfio.report("true without pci or mdev: want one of them", "pci = {} is any PCI function")
+	case m.VFIO && v.has("glob"):
+		vfio.report("true with glob: want one of them", "vfio = true selects the VFIO nodes of the functions, whatever their numbers are")
+	case m.VFIO && v.has("usb"):
+		vfio.report("true with usb: want it with pci or mdev alone", "a USB device has no VFIO nodes")
+	case m.VFIO && v.has("net"):
+		vfio.report("true with net: want it with pci or mdev alone", "a function that VFIO has is no network interface of the host")
+	case !slices.ContainsFunc(selectors, v.has):
+		v.report("selects everything: want at least one of glob, usb, pci, net, mdev, subsystem, driver and attr", "usb = {} is any USB device")
+	}
+	for _, other := range []string{"usb", "net"} {
+		if m.MDev != nil && v.has(other) {
+			v.child("mdev").report(fmt.Sprintf("with %s: want one of them", other), "a mediated device is below a PCI function and has nothing below itself: pci may stand beside it")
+		}
+	}
+}
+
+// wantAlone reports what stands beside a key that stands alone, or with the
+// allowed ones only.
+func (v value) wantAlone(name, why string, allowed ...string) {
+	for _, k := range matchTable.names() {
+		if k != name && v.has(k) && !slices.Contains(allowed, k) {
+			v.child(k).report("beside "+name+": want it in a match of its own", why)
+		}
+	}
 }

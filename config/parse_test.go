@@ -246,6 +246,10 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
+		everything := config.Allow{Hooks: true, Dangerous: true, Mounts: []string{"/"}}
+		if err := cfg.Check(everything); err != nil {
+			t.Errorf("everything is allowed, but %v", err)
+		}
 		for _, r := range cfg.Resources {
 			if r.Name == "" || r.Each == "" || r.Count < 1 || len(r.Match) == 0 || r.Container.Permissions == "" || r.ForgetAfter < time.Minute {
 				t.Errorf("incomplete resource %+v", r)

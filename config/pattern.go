@@ -129,6 +129,7 @@ func special(s string, i int, characters string) int {
 
 // tokenize splits one alternative of a valid pattern.
 func tokenize(s string, path bool) (tokens []token, rule string) {
+	tokens = make([]token, 0, len(s))
 	for i := 0; i < len(s); {
 		switch s[i] {
 		case '?':

@@ -3,6 +3,7 @@ package config
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/BurntSushi/toml"
@@ -40,6 +41,9 @@ func TestReferenceHasEveryKey(t *testing.T) {
 			for k, v := range m {
 				seen[way+k] = true
 				visit(way+k+".", v, s.sub[k])
+				if own, ok := v.(map[string]any); ok && s.entries[k] != nil {
+					visit(way+k+".", slices.Collect(maps.Values(own)), s.entries[k])
+				}
 			}
 		}
 	}
@@ -54,11 +58,25 @@ func TestReferenceHasEveryKey(t *testing.T) {
 			if sub := s.sub[k]; sub != nil && k != "exclude" {
 				list(way+k+".", sub)
 			}
+			// The values of annotations are those of env.
+			if sub := s.entries[k]; sub != nil && k != "annotations" {
+				list(way+k+".", sub)
+			}
 		}
 	}
 	list("", topTable.schema())
-	maps.DeleteFunc(seen, func(k string, _ bool) bool { return len(k) > 17 && k[:17] == "resource.exclude." })
+	maps.DeleteFunc(seen, func(k string, _ bool) bool { return strings.HasPrefix(k, "resource.exclude.") })
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(known)), slices.Sorted(maps.Keys(seen))); diff != "" {
 		t.Errorf("keys of reference.toml (-language +reference):\n%s", diff)
+	}
+}
+
+// The reference lists every variable.
+func TestReferenceHasEveryVariable(t *testing.T) {
+	t.Parallel()
+	for _, name := range knownVariables().listed() {
+		if !strings.Contains(Reference, "${"+name+"}") {
+			t.Errorf("no ${%s}", name)
+		}
 	}
 }

@@ -19,57 +19,9 @@ func shape(tokens []token) string {
 	return b.String()
 }
 
-// slash stands for "/" where a pattern is matched that is no path, so that *
-// matches it: no attribute holds a NUL.
-const slash = '\x00'
-
-// globOf writes tokens as doublestar takes them. There a negated class
-// matches "/" too, so that a path's classes are given it.
-func globOf(tokens []token, path bool) string {
-	var b strings.Builder
-	char := func(r rune, meta string) {
-		if r == '/' && !path {
-			r = slash
-		}
-		if strings.ContainsRune(meta, r) {
-			b.WriteByte('\\')
-		}
-		b.WriteRune(r)
-	}
-	for _, t := range tokens {
-		switch t.kind {
-		case anyToken:
-			b.WriteByte('?')
-		case starToken:
-			b.WriteByte('*')
-		case deepToken:
-			b.WriteString("**")
-		case classToken:
-			b.WriteByte('[')
-			if t.not {
-				b.WriteByte('!')
-			}
-			for i := 0; i < len(t.ranges); i += 2 {
-				char(t.ranges[i], `\]-!^`)
-				if t.ranges[i] < t.ranges[i+1] {
-					b.WriteByte('-')
-					char(t.ranges[i+1], `\]-!^`)
-				}
-			}
-			if t.not && path {
-				b.WriteByte('/')
-			}
-			b.WriteByte(']')
-		default:
-			char(t.char, `*?[]{}\`)
-		}
-	}
-	return b.String()
-}
-
 // regexpOf is an expression whose groups are what the wildcards of a path
 // stood for.
-func regexpOf(tokens []token) (*regexp.Regexp, error) {
+func regexpOf(tokens []token) *regexp.Regexp {
 	e := "^"
 	for i := 0; i < len(tokens); i++ {
 		switch t := tokens[i]; t.kind {
@@ -78,11 +30,14 @@ func regexpOf(tokens []token) (*regexp.Regexp, error) {
 		case starToken:
 			e += "([^/]*)"
 		case deepToken:
-			if i+1 < len(tokens) {
+			switch above, ok := strings.CutSuffix(e, "/"); {
+			case i+1 < len(tokens):
 				e += "(?:(.*)/)?"
 				i++ // the "/" behind
-			} else {
-				e = strings.TrimSuffix(e, "/") + "(?:/(.*))?"
+			case ok:
+				e = above + "(?:/(.*))?"
+			default: // behind another
+				e += "(.*)"
 			}
 		case classToken:
 			e += "(["
@@ -97,7 +52,7 @@ func regexpOf(tokens []token) (*regexp.Regexp, error) {
 			e += regexp.QuoteMeta(string(t.char))
 		}
 	}
-	return regexp.Compile("(?s)" + e + "$")
+	return regexp.MustCompile("(?s)" + e + "$")
 }
 
 // literalPrefix is what everything that tokens match begins with, and whether

@@ -4,27 +4,40 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 )
 
 // resourceTable is the keys of [[resource]].
-var resourceTable = table[Resource]{keys: []key[Resource]{
-	{name: "name", read: readName},
-	{name: "count", read: func(v value, r *Resource) { r.Count = v.integer(1, maxCount) }},
-	{name: "match", read: func(v value, r *Resource) { r.Match = v.matches(matchTable) }, table: matchTable},
-	{name: "exclude", read: func(v value, r *Resource) { r.Exclude = v.matches(excludeTable) }, table: excludeTable},
-	{name: "each", read: func(v value, r *Resource) { r.Each = oneOf(v, EachDevice, EachNode) }},
-	{name: "with", read: func(v value, r *Resource) { r.With = v.companions() }, table: companionTable},
-	{name: "prefer", read: func(v value, r *Resource) { r.Prefer = oneOf(v, PreferNUMA, PreferPacked, PreferSpread) }},
-	{name: "numa", read: func(v value, r *Resource) { r.NUMA = v.numa() }},
-	{name: "identity", read: func(v value, r *Resource) { r.Identity = oneOf(v, IdentityAuto, IdentitySerial, IdentityPort) }},
-	{name: "register", read: func(v value, r *Resource) { r.Register = oneOf(v, RegisterWhenPresent, RegisterAlways) }},
-	{name: "forget_after", read: func(v value, r *Resource) { r.ForgetAfter = v.duration(minForgetAfter, "1m", `"10m" or "1h30m"`) }},
+var resourceTable = table[Resource]{name: "resource", keys: []key[Resource]{
+	{name: "name", form: anyText, want: `one such as "gpu", or "vendor.example/gpu"`, read: readName},
+	// names comes after name: it maps what that results in.
+	{name: "names", form: ownKeys(anyText), read: readNames},
+	{name: "count", form: integerForm(1, maxCount), read: func(v value, r *Resource) { r.Count = int(v.integer(1, maxCount)) }},
+	{
+		name: "match", form: oneOrMore(tableForm("match")), table: matchTable,
+		want: "at least one", hint: matchHint, read: readMatches,
+	},
+	{name: "exclude", form: oneOrMore(tableForm("exclude")), read: func(v value, r *Resource) { r.Exclude = v.matches(excludeTable) }, table: excludeTable},
+	{name: "each", form: oneOfWords(EachDevice, EachNode, EachAll), read: func(v value, r *Resource) { r.Each = oneOf(v, EachDevice, EachNode, EachAll) }},
+	{name: "group_by", form: anyText, read: func(v value, r *Resource) { r.GroupBy = v.groupVariable() }},
+	{name: "shared", form: anyBoolean, read: func(v value, r *Resource) { r.Shared = v.boolean() }},
+	{name: "when", form: tableForm("when"), read: readWhen, table: whenTable},
+	{name: "with", form: oneOrMore(tableForm("with")), read: func(v value, r *Resource) { r.With = v.companions() }, table: companionTable},
+	{name: "prefer", form: oneOfWords(PreferNUMA, PreferPacked, PreferSpread), read: func(v value, r *Resource) { r.Prefer = oneOf(v, PreferNUMA, PreferPacked, PreferSpread) }},
+	{name: "numa", form: numaForm, read: func(v value, r *Resource) { r.NUMA = v.numa() }},
+	{name: "identity", form: oneOfWords(IdentityAuto, IdentitySerial, IdentityPort), read: func(v value, r *Resource) { r.Identity = oneOf(v, IdentityAuto, IdentitySerial, IdentityPort) }},
+	{name: "register", form: oneOfWords(RegisterWhenPresent, RegisterAlways), read: func(v value, r *Resource) { r.Register = oneOf(v, RegisterWhenPresent, RegisterAlways) }},
+	{name: "forget_after", form: anyText, read: func(v value, r *Resource) { r.ForgetAfter = v.duration(minForgetAfter, "1m", `"10m" or "1h30m"`) }},
 	// health comes after match: what is selected decides what can be opened.
-	{name: "health", read: readHealth, table: healthTable},
-	{name: "container", read: func(v value, r *Resource) { readTable(v, containerTable, &r.Container) }, table: containerTable},
+	{name: "health", form: tableForm("health"), read: readHealth, table: healthTable},
+	{name: "container", form: tableForm("container"), read: func(v value, r *Resource) { readTable(v, containerTable, &r.Container) }, table: containerTable},
 }}
+
+// matchHint is how to write a match.
+const matchHint = `match.glob = "/dev/ttyUSB*" selects nodes by their paths`
+
+// numaForm is "auto", "none" or a list of NUMA nodes.
+var numaForm = eitherOf(oneOfWords("auto", "none"), listOf(integerForm(0, math.MaxInt32)))
 
 const (
 	maxCount           = 10000
@@ -36,10 +49,10 @@ const (
 func readResource(v value) Resource {
 	table, _ := v.raw.(map[string]any)
 	if name, ok := table["name"].(string); ok {
-		v.place += " (" + quote(name) + ")"
+		v.place = v.where() + " (" + quote(name) + ")"
 	}
 	r := Resource{
-		Place:       v.place,
+		Place:       v.where(),
 		Count:       1,
 		NUMA:        NUMA{Auto: true},
 		Identity:    IdentityAuto,
@@ -51,80 +64,19 @@ func readResource(v value) Resource {
 	v.w.texts = nil
 	before := len(v.w.problems)
 	readTable(v, resourceTable, &r)
-	if v.lacks("name") {
-		v.report("no name: want one such as \"gpu\", or \"vendor.example/gpu\"", "")
+	if v.lacks("each") {
+		r.Each = v.defaultEach(&r)
 	}
-	if items, isList := elements(table["match"]); v.lacks("match") || isList && len(items) == 0 {
-		v.report("no match: want at least one", `match.glob = "/dev/ttyUSB*" selects nodes by their paths`)
-	}
-	vfio := slices.IndexFunc(r.Match, func(m Match) bool { return m.VFIO })
-	switch {
-	case v.lacks("each"):
-		r.Each = v.defaultEach(r.Match)
-	case r.Each == EachNode && vfio >= 0:
-		v.child("each").report(fmt.Sprintf(`"node" with vfio in match %d: want "device"`, vfio+1), "functions of one IOMMU group can only be handed over together")
-	}
-	if r.Container.CDI && r.Name != "" {
-		domain, name, _ := strings.Cut(r.Name, "/")
-		if rule := checkKind(domain, name); rule != "" {
-			v.child("name").report(quote(r.Name)+" "+rule, "")
-		}
-	}
+	v.checkResource(&r)
 	v.w.checkTexts(&r, len(v.w.problems) == before)
 	return r
 }
 
-// defaultEach is device where every match names hardware and node where none
-// does; elsewhere the user has to say.
-func (v value) defaultEach(matches []Match) Each {
-	names := func(m Match) bool { return m.NamesHardware() }
-	with := slices.IndexFunc(matches, names)
-	without := slices.IndexFunc(matches, func(m Match) bool { return !names(m) })
-	switch {
-	case with < 0:
-		return EachNode
-	case without < 0:
-		return EachDevice
+func readMatches(v value, r *Resource) {
+	if items, isList := elements(v.raw); isList && len(items) == 0 {
+		v.report("an empty list: want at least one match", matchHint)
 	}
-	place := func(i int) string { return strings.TrimPrefix(matches[i].Place, v.place+": ") }
-	v.report("no each: want it where "+place(with)+" names hardware (usb, pci) and "+place(without)+" does not",
-		`each = "device" is the hardware with all its selected nodes, each = "node" every node by itself`)
-	return ""
-}
-
-// readName completes the name with the domain of the configuration.
-func readName(v value, r *Resource) {
-	s, ok := v.text(`a name such as "gpu" or "vendor.example/gpu"`)
-	if !ok {
-		return
-	}
-	if strings.Contains(s, "${") {
-		v.report(quote(s)+" has a variable: want a name without", "several kinds of hardware are several [[resource]]")
-		return
-	}
-	domain, name, own := strings.Cut(s, "/")
-	if !own {
-		domain, name = v.w.domain, s
-	}
-	if rule := checkNamePart(name); rule != "" {
-		v.report(quote(s)+" "+rule, "")
-		return
-	}
-	switch {
-	case own:
-		if rule := checkDomain(domain); rule != "" {
-			v.report(quote(s)+": the domain "+rule, "")
-			return
-		}
-	case domain == "" && !v.w.undecided:
-		v.w.undecided = true // said once
-		v.report(quote(s)+" has no domain: want one in the name, or for all names at the top of the file",
-			`write domain = "example.com" above the first [[resource]]`)
-		return
-	case domain == "":
-		return
-	}
-	r.Name = domain + "/" + name
+	r.Match = v.matches(matchTable)
 }
 
 // numa is v as "auto", "none" or a list of NUMA nodes.
@@ -146,7 +98,7 @@ func (v value) numa() NUMA {
 	}
 	var n NUMA
 	for _, raw := range items {
-		n.Nodes = append(n.Nodes, v.of(raw).integer(0, math.MaxInt32))
+		n.Nodes = append(n.Nodes, int(v.of(raw).integer(0, math.MaxInt32)))
 	}
 	slices.Sort(n.Nodes)
 	n.Nodes = slices.Compact(n.Nodes)

@@ -2,9 +2,11 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/generic-dp/generic-dp/device"
 )
@@ -19,6 +21,9 @@ type role struct {
 	perContainer, noCDI bool
 	// ownPath says that ${container_path} is known.
 	ownPath bool
+	// naming says that the text makes the name of the resource: what is made
+	// of that is not known.
+	naming bool
 	// check returns what the text breaks: as it is written, and with samples
 	// for its variables.
 	check func(written, sample string) (rule, hint string)
@@ -34,6 +39,8 @@ var (
 	entryValue     = role{want: "a string", perContainer: true, ownPath: true}
 	annotationKey  = role{want: "a string", perContainer: true, ownPath: true, check: annotationName}
 	envKey         = role{want: "a string", perContainer: true, ownPath: true, check: envName}
+	// netName is written to a CDI spec before any container asks.
+	netName = role{want: `a name such as "can0"`, check: interfaceName}
 )
 
 // textUse is a text whose form is checked when its whole resource is known.
@@ -56,31 +63,18 @@ func (v value) variables(r role) device.Text {
 		return nil
 	}
 	for _, name := range text.Vars() {
-		if _, ok := v.w.variables.get(name); ok {
-			continue
+		switch rule, hint := v.w.variables.check(name); rule {
+		case "":
+		case unknownVariable:
+			v.report(quote(s)+" has the unknown variable "+quote("${"+name+"}"), hint)
+			return nil
+		default:
+			v.report(quote(s)+" has "+quote("${"+name+"}")+", which "+rule, hint)
+			return nil
 		}
-		hint := "the variables are " + list(v.w.variables.listed())
-		if n := nearest(name, v.w.variables.names); n != "" {
-			hint = didYouMean("${" + n + "}")
-		} else if keys := v.w.variables.ending(name); len(keys) > 0 {
-			hint = didYouMean(keys...)
-		}
-		v.report(quote(s)+" has the unknown variable "+quote("${"+name+"}"), hint)
-		return nil
 	}
 	v.w.texts = append(v.w.texts, textUse{at: v, written: s, text: text, role: r})
 	return text
-}
-
-// ending lists the variables whose key behind a dot is name.
-func (v variables) ending(name string) []string {
-	var found []string
-	for _, n := range v.names {
-		if strings.HasSuffix(n, "."+name) {
-			found = append(found, "${"+n+"}")
-		}
-	}
-	return found
 }
 
 // checkTexts checks the texts of a resource. sound says that nothing else is
@@ -105,8 +99,14 @@ func (w *walk) checkText(u textUse, r *Resource, sound bool) (rule, hint string)
 				`"${kernel}" and "${usb.serial}" tell devices apart, or leave out container.cdi`
 		case name == containerPathVar && !u.role.ownPath:
 			return `has "${container_path}", which is known in env and annotations only: want another variable`, ""
+		case u.role.naming && slices.Contains(nameVars, name):
+			return fmt.Sprintf(`has "${%s}", which is made of the name: want another variable`, name), ""
 		case numbered && sound:
 			if rule := checkWildcards(n, r); rule != "" {
+				return rule, ""
+			}
+		case sound:
+			if rule := checkSource(name, r); rule != "" {
 				return rule, ""
 			}
 		}
@@ -127,6 +127,35 @@ func checkWildcards(n int, r *Resource) string {
 	return ""
 }
 
+// checkSource returns why a variable that one kind of match alone gives a
+// value has none.
+func checkSource(name string, r *Resource) string {
+	if strings.HasPrefix(name, "cdi.") && !slices.ContainsFunc(r.Match, func(m Match) bool { return !m.CDIDevice.Empty() }) {
+		return fmt.Sprintf(`has "${%s}", but no match has cdi_device: want another variable`, name)
+	}
+	key, isVar := strings.CutPrefix(name, varPrefix)
+	if name != virtualVar && !isVar {
+		return ""
+	}
+	var known []string
+	for i := range r.Match {
+		for _, d := range r.Match[i].Virtual {
+			if _, ok := d.Vars[key]; ok || !isVar {
+				return ""
+			}
+			known = slices.AppendSeq(known, maps.Keys(d.Vars))
+		}
+	}
+	if !isVar {
+		return `has "${virtual}", but no match has virtual: want another variable`
+	}
+	if len(known) == 0 {
+		return fmt.Sprintf(`has "${%s}", but no virtual device has vars: want another variable`, name)
+	}
+	slices.Sort(known)
+	return fmt.Sprintf(`has "${%s}", but no virtual device has it: want one of %s`, name, list(slices.Compact(known)))
+}
+
 // pathOrDirectory is an absolute path, with a "/" behind where it is a
 // directory to put nodes in.
 func pathOrDirectory(written, sample string) (rule, hint string) {
@@ -134,11 +163,13 @@ func pathOrDirectory(written, sample string) (rule, hint string) {
 		written, sample = written[:len(written)-1], sample[:len(sample)-1]
 	}
 	rule, hint = absolutePath(written, sample)
-	if written != "" && !strings.HasPrefix(sample, "/") {
+	if hint != "" && !strings.HasPrefix(sample, "/") {
 		hint = didYouMean(devDir + strings.TrimPrefix(written, "dev/"))
 	}
 	return rule, hint
 }
+
+func isAlnum(b byte) bool { return isDigit(b) || 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' }
 
 func pathBelowDev(written, sample string) (rule, hint string) {
 	if rule, hint := absolutePath(written, sample); rule != "" {
@@ -153,7 +184,7 @@ func pathBelowDev(written, sample string) (rule, hint string) {
 func absolutePath(written, sample string) (rule, hint string) {
 	switch {
 	case !strings.HasPrefix(sample, "/"):
-		if written != "" {
+		if written != "" && isAlnum(written[0]) {
 			hint = didYouMean("/" + written)
 		}
 		return "is not an absolute path: want one that begins with \"/\"", hint
@@ -163,6 +194,23 @@ func absolutePath(written, sample string) (rule, hint string) {
 		return "is not a clean path: want single slashes, no \".\" and none at the end", didYouMean(path.Clean(written))
 	}
 	return "", ""
+}
+
+// interfaceName is the name of a network interface as the kernel takes it
+// (dev_valid_name in net/core/dev.c).
+func interfaceName(_, sample string) (rule, hint string) {
+	const longest = 15 // IFNAMSIZ less the terminating NUL
+	switch {
+	case sample == "" || sample == "." || sample == ".." || strings.ContainsFunc(sample, notInInterface):
+		return `is not the name of a network interface: want one such as "can0"`, ""
+	case len(sample) > longest:
+		return fmt.Sprintf("is too long for a network interface: want at most %d characters", longest), ""
+	}
+	return "", ""
+}
+
+func notInInterface(r rune) bool {
+	return unicode.IsSpace(r) || unicode.IsControl(r) || r == '/' || r == ':'
 }
 
 func annotationName(_, sample string) (rule, hint string) { return checkAnnotation(sample), "" }

@@ -6,23 +6,6 @@ import (
 	"strings"
 )
 
-// schema is the keys of a kind of table, and the kinds of table below it:
-// what is needed to say where a misplaced key belongs.
-type schema struct {
-	keys []string
-	sub  map[string]*schema
-}
-
-func (t table[T]) schema() *schema {
-	s := &schema{keys: t.names(), sub: make(map[string]*schema)}
-	for _, k := range t.keys {
-		if k.table != nil {
-			s.sub[k.name] = k.table.schema()
-		}
-	}
-	return s
-}
-
 // find lists the tables at and below s that have a key, as ways from s, in
 // the order of the language.
 func (s *schema) find(name string) [][]string {
@@ -50,7 +33,7 @@ func (v value) unknownHint(name string, known []string) string {
 		return fmt.Sprintf("%q is a key of %s: %s", name, tableName(above), v.headerHint(above))
 	}
 	if below := v.below(name); len(below) > 0 {
-		if len(v.keys) == 0 {
+		if len(v.keys()) == 0 {
 			return quote(name) + " belongs into a resource: write it below a line [[resource]]"
 		}
 		return didYouMean(below...)
@@ -66,26 +49,42 @@ func (v value) unknownHint(name string, known []string) string {
 
 // enclosing is the nearest table around v that has a key.
 func (v value) enclosing(name string) (way []string, ok bool) {
-	for n := len(v.keys) - 1; n >= 0; n-- {
-		if s := v.w.language.at(v.keys[:n]); s != nil && slices.Contains(s.keys, name) {
-			return v.keys[:n], true
+	keys := v.keys()
+	for n := len(keys) - 1; n >= 0; n-- {
+		if s := v.w.language.at(keys[:n]); s != nil && slices.Contains(s.keys, name) {
+			return keys[:n], true
 		}
 	}
 	return nil, false
 }
 
-// below lists the dotted keys from v that end in name.
+// around is the table n keys below the top that v is in.
+func (v value) around(n int) value {
+	for len(v.keys()) > n {
+		v = *v.above
+	}
+	return v
+}
+
+// below lists the dotted keys from v that end in name: of those that do, the
+// ones with the fewest parts.
 func (v value) below(name string) []string {
-	s := v.w.language.at(v.keys)
+	s := v.w.language.at(v.keys())
 	if s == nil {
 		return nil
 	}
 	var dotted []string
+	parts := 0
 	for _, way := range s.find(name) {
 		// What an exclude takes a match takes too.
-		if len(way) > 0 && way[0] != "exclude" {
-			dotted = append(dotted, strings.Join(append(way, name), "."))
+		if len(way) == 0 || way[0] == "exclude" || parts > 0 && len(way) > parts {
+			continue
 		}
+		if len(way) < parts {
+			dotted = nil
+		}
+		parts = len(way)
+		dotted = append(dotted, strings.Join(append(way, name), "."))
 	}
 	return dotted
 }
@@ -96,8 +95,9 @@ func (v value) headerHint(above []string) string {
 	if len(above) == 0 {
 		return "write it above the first [[resource]]"
 	}
+	keys := v.keys()
 	return fmt.Sprintf("after a [%s] header every key belongs to %s; write dotted keys (%s.KEY = ...) instead of headers",
-		strings.Join(v.keys, "."), v.keys[len(v.keys)-1], strings.Join(v.keys[1:], "."))
+		strings.Join(keys, "."), keys[len(keys)-1], strings.Join(keys[1:], "."))
 }
 
 // at is the kind of table at the end of a way, nil where there is none.

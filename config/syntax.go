@@ -24,17 +24,23 @@ func decode(f File) (map[string]any, *Problem) {
 	if at, text := overload(data); text != "" {
 		return nil, &Problem{Place: position(f.Name, data, at), Text: text}
 	}
-	var tables map[string]any
-	if _, err := toml.Decode(string(data), &tables); err != nil {
+	tables, start, err := decodeChunks(data)
+	if err != nil {
 		var parse toml.ParseError
-		if !errors.As(err, &parse) {
-			return nil, &Problem{Place: f.Name, Text: err.Error()}
+		var lost lostError
+		switch {
+		case errors.As(err, &parse):
+			at := start + parse.Position.Start
+			return nil, &Problem{
+				Place: position(f.Name, data, at),
+				Text:  lowerFirst(strings.TrimSuffix(parse.Message, ".")),
+				Hint:  syntaxHint(parse.Message, data, at),
+			}
+		case errors.As(err, &lost):
+			return nil, &Problem{Place: position(f.Name, data, start), Text: err.Error() + ": want the table that it is in on one line, in braces",
+				Hint: "match = { glob = \"/dev/ttyUSB*\", usb.id = \"10c4:ea60\" }"}
 		}
-		return nil, &Problem{
-			Place: position(f.Name, data, parse.Position.Start),
-			Text:  lowerFirst(strings.TrimSuffix(parse.Message, ".")),
-			Hint:  syntaxHint(parse.Message, data, parse.Position.Start),
-		}
+		return nil, &Problem{Place: f.Name, Text: err.Error()}
 	}
 	return tables, nil
 }

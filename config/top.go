@@ -6,9 +6,9 @@ type top struct {
 	resources []value
 }
 
-var topTable = table[top]{keys: []key[top]{
-	{name: "domain", read: func(v value, t *top) { t.domain = v.readDomain() }},
-	{name: "resource", read: readResourceList, table: resourceTable},
+var topTable = table[top]{name: "top", keys: []key[top]{
+	{name: "domain", form: anyText, read: func(v value, t *top) { t.domain = v.readDomain() }},
+	{name: "resource", form: listOf(tableForm("resource")), read: readResourceList, table: resourceTable},
 }}
 
 func readResourceList(v value, t *top) {
@@ -36,7 +36,7 @@ func (w *walk) readTop(files []File) (resources []value) {
 		switch {
 		case t.domain == "" || t.domain == w.domain:
 		case w.domain == "":
-			w.domain, domainPlace = t.domain, v.child("domain").place
+			w.domain, domainPlace = t.domain, v.child("domain").where()
 		default:
 			v.child("domain").report(quote(t.domain)+" differs from "+domainPlace+": want one domain for the whole configuration",
 				`a resource of another domain has it in its name: "vendor.example/gpu"`)

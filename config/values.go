@@ -1,11 +1,10 @@
 package config
 
 import (
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/bmatcuk/doublestar/v4"
 )
 
 // Values is the condition that a key of a match sets: a list of patterns,
@@ -29,19 +28,33 @@ const (
 )
 
 // pattern is one alternative of a pattern: a literal, a span of numbers, or
-// what doublestar matches.
+// one with wildcards.
 type pattern struct {
+	written string // as the configuration has it
+	place   int    // in Values.written of what it is an alternative of
 	literal string
-	glob    string // empty: literal or span
+	wild    *wildcards // nil: literal or span
 	span    bool
 	lo, hi  int
 	// prefix that everything begins with which it matches; of paths only.
 	prefix string
 	tokens []token // of paths only
+	// groups is an expression whose groups are what the wildcards of a path
+	// stood for. It is made when it is asked for: few configurations do.
+	groups func() *regexp.Regexp
 }
 
 // Empty reports whether v is no condition.
 func (v Values) Empty() bool { return len(v.written) == 0 }
+
+// single reports whether v is fulfilled by one value alone.
+func (v Values) single() bool { return len(v.positive) == 1 && v.positive[0].wild == nil }
+
+// MatchLiteral reports whether a positive pattern without wildcards is have.
+func (v Values) MatchLiteral(have string) bool {
+	have = v.mode.normal(have)
+	return slices.ContainsFunc(v.positive, func(p pattern) bool { return !p.span && p.wild == nil && p.literal == have })
+}
 
 // Patterns lists the patterns as the configuration has them, "!" included.
 func (v Values) Patterns() []string { return slices.Clone(v.written) }
@@ -94,10 +107,6 @@ func (m mode) matches(patterns []pattern, s string) bool {
 			n = -1
 		}
 	}
-	globbed := s
-	if m != pathMode {
-		globbed = strings.ReplaceAll(s, "/", string(slash))
-	}
 	for i := range patterns {
 		p := &patterns[i]
 		switch {
@@ -105,11 +114,15 @@ func (m mode) matches(patterns []pattern, s string) bool {
 			if p.lo <= n && n <= p.hi {
 				return true
 			}
-		case p.glob == "":
+		case p.wild == nil:
 			if p.literal == s {
 				return true
 			}
-		case strings.HasPrefix(s, p.prefix) && doublestar.MatchUnvalidated(p.glob, globbed):
+		case m == pathMode:
+			if strings.HasPrefix(s, p.prefix) && p.wild.matchPath(s) {
+				return true
+			}
+		case p.wild.name.match(s):
 			return true
 		}
 	}
@@ -146,13 +159,11 @@ func (v Values) Captures(path string) []string {
 		if !v.mode.matches(v.positive[i:i+1], path) {
 			continue
 		}
-		if p.glob == "" {
+		if p.wild == nil {
 			return []string{}
 		}
-		if e, err := regexpOf(p.tokens); err == nil {
-			if found := e.FindStringSubmatch(path); found != nil {
-				return found[1:]
-			}
+		if found := p.groups().FindStringSubmatch(path); found != nil {
+			return found[1:]
 		}
 	}
 	return nil

@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -31,35 +30,59 @@ func newWalk() *walk {
 	return &walk{language: topTable.schema(), variables: knownVariables()}
 }
 
-// value is one TOML value and where it stands.
+// value is one TOML value and where it stands. Names of places are made when
+// something is wrong there: most values are in order.
 type value struct {
 	w *walk
-	// place as messages give it.
-	place string
-	// keys is the way from the top to here without indexes: resource, match,
-	// pci.
-	keys []string
+	// above is the table or list that holds it; nil at the top.
+	above *value
+	// name is its key there, and index its number from 1 where it is an
+	// element of a list.
+	name  string
+	index int
 	// element says that this is a file or an element of a list, whose keys
 	// follow its place after ": " and not after ".".
 	element bool
-	raw     any
+	// place is set where it does not follow from above.
+	place string
+	raw   any
+}
+
+// where is the place of v as messages give it.
+func (v value) where() string {
+	switch {
+	case v.place != "" || v.above == nil:
+		return v.place
+	case v.index > 0:
+		return fmt.Sprintf("%s %d", v.above.where(), v.index)
+	case v.above.element:
+		return v.above.where() + ": " + tomlKey(v.name)
+	default:
+		return v.above.where() + "." + tomlKey(v.name)
+	}
+}
+
+// keys is the way from the top to v without indexes: resource, match, pci.
+func (v value) keys() []string {
+	var keys []string
+	for at := &v; at.above != nil; at = at.above {
+		if at.index == 0 {
+			keys = append(keys, at.name)
+		}
+	}
+	slices.Reverse(keys)
+	return keys
 }
 
 // child is the value of a key of the table v.
 func (v value) child(name string) value {
-	sep := "."
-	if v.element {
-		sep = ": "
-	}
 	m, _ := v.raw.(map[string]any)
-	return value{w: v.w, place: v.place + sep + tomlKey(name), keys: append(slices.Clip(v.keys), name), raw: m[name]}
+	return value{w: v.w, above: &v, name: name, raw: m[name]}
 }
 
 // item is element i of the list v, the first being 0.
 func (v value) item(i int, raw any) value {
-	v.place = fmt.Sprintf("%s %d", v.place, i+1)
-	v.element, v.raw = true, raw
-	return v
+	return value{w: v.w, above: &v, index: i + 1, element: true, raw: raw}
 }
 
 // at is v under another place.
@@ -76,7 +99,7 @@ func (v value) of(raw any) value {
 
 // report notes a problem with v; hint may be empty.
 func (v value) report(text, hint string) {
-	v.w.problems = append(v.w.problems, Problem{Place: v.place, Text: text, Hint: hint})
+	v.w.problems = append(v.w.problems, Problem{Place: v.where(), Text: text, Hint: hint})
 }
 
 // mistyped reports that v is of the wrong type.
@@ -114,6 +137,19 @@ func elements(raw any) (items []any, ok bool) {
 		return items, true
 	}
 	return nil, false
+}
+
+// items are the elements of v, where what is no list is a list of one.
+func (v value) items() []value {
+	raw, ok := elements(v.raw)
+	if !ok {
+		return []value{v}
+	}
+	out := make([]value, len(raw))
+	for i := range raw {
+		out[i] = v.item(i, raw[i])
+	}
+	return out
 }
 
 // tables is v as a list of tables, where one table is a list of one. main is
@@ -167,7 +203,7 @@ func (v value) text(want string) (string, bool) {
 }
 
 // integer is v as an integer from lo to hi, else lo.
-func (v value) integer(lo, hi int) int {
+func (v value) integer(lo, hi int64) int64 {
 	want := fmt.Sprintf("an integer from %d to %d", lo, hi)
 	if hi == math.MaxInt32 {
 		want = fmt.Sprintf("an integer of at least %d", lo)
@@ -181,11 +217,11 @@ func (v value) integer(lo, hi int) int {
 		v.mistyped(want, hint)
 		return lo
 	}
-	if n < int64(lo) || n > int64(hi) {
+	if n < lo || n > hi {
 		v.report(fmt.Sprintf("%d is out of range: want %s", n, want), "")
 		return lo
 	}
-	return int(n)
+	return n
 }
 
 // boolean is v as a boolean, else false.
@@ -220,48 +256,6 @@ func oneOf[T ~string](v value, allowed ...T) T {
 		return ""
 	}
 	return T(s)
-}
-
-// table is a kind of table: its keys as data. A new key is one line here and
-// a function that reads it into T.
-type table[T any] struct{ keys []key[T] }
-
-// key is a key of a table.
-type key[T any] struct {
-	name string
-	read func(v value, into *T)
-	// table is the kind of table that the key holds, or holds a list of; nil
-	// where it holds values, or where its own keys are the user's.
-	table interface{ schema() *schema }
-}
-
-func (t table[T]) names() []string {
-	names := make([]string, len(t.keys))
-	for i, k := range t.keys {
-		names[i] = k.name
-	}
-	return names
-}
-
-// readTable reads the keys of the table v into its meaning, in the order of
-// the kind's keys, and reports those that it does not have.
-func readTable[T any](v value, t table[T], into *T) {
-	m, ok := v.raw.(map[string]any)
-	if !ok {
-		v.mistyped("a table", "")
-		return
-	}
-	for _, k := range t.keys {
-		if _, ok := m[k.name]; ok {
-			k.read(v.child(k.name), into)
-		}
-	}
-	names := t.names()
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		if !slices.Contains(names, name) {
-			v.report("unknown key "+quote(name), v.unknownHint(name, names))
-		}
-	}
 }
 
 // lacks reports whether the table v has a key in no letter case: a wrong one

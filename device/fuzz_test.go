@@ -1,14 +1,16 @@
 package device
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
 
-// fuzzed makes hardware of any kind, with one node.
+// fuzzed makes hardware of any kind, with one node or network interface; or
+// one of these without hardware.
 func fuzzed(kind uint8, a, b, c, d, kernel, subsystem string, iface int8) (h *Hardware, n *Node, f Form) {
 	f = SerialForm
-	switch kind % 5 {
+	switch kind % 8 {
 	case 0:
 		h = usb(a, b, c, "0000:00:14.0", "1")
 	case 1:
@@ -31,6 +33,16 @@ func fuzzed(kind uint8, a, b, c, d, kernel, subsystem string, iface int8) (h *Ha
 		h = platform(a)
 	case 4:
 		return nil, &Node{Path: "/dev/" + a}, f
+	case 5:
+		h = mdev(a)
+	case 6:
+		return nil, &Node{Path: a, Type: NetInterface, Kernel: a}, f
+	case 7:
+		h = withNets(pci(a), netLeaf{kernel, b, int(iface), -1})
+		if a == "" {
+			h.Name, h.PCI.Address = "none", "none"
+		}
+		return h, h.Nets[0], f
 	}
 	n = &Node{Path: "/dev/x/" + kernel, Kernel: kernel, Subsystem: subsystem, Hardware: h, Interface: int(iface), Index: -1}
 	h.Nodes = []*Node{n}
@@ -63,6 +75,9 @@ func FuzzIDs(f *testing.F) {
 	f.Add(uint8(2), "0000:3b:00.0", "", "", "", "card0", "drm", int8(-1), uint8(4), "0000/3b/00.0", "", "", "", "", "", int8(-1))
 	f.Add(uint8(3), "PNP0501:00", "", "", "", "ttyS0", "tty", int8(-1), uint8(3), "PNP0501", "", "", "", "00", "", int8(-1))
 	f.Add(uint8(1), "a", "b", "PNP0D10:10", "1.2", "x", "", int8(-1), uint8(129), "a", "b", "PNP0D10", "10", "1.2", "block", int8(-1))
+	f.Add(uint8(5), "83b8f4f2-509f-382f-3c1e-e6bfe0fa1001", "", "", "", "12", "vfio", int8(-1), uint8(4), "mdev/83b8f4f2-509f-382f-3c1e-e6bfe0fa1001", "", "", "", "", "", int8(-1))
+	f.Add(uint8(6), "vcan0", "", "", "", "", "", int8(-1), uint8(4), "netif/vcan0", "", "", "", "", "", int8(-1))
+	f.Add(uint8(7), "0000:3b:00.0", "", "", "", "eth0", "", int8(-1), uint8(4), "0000/3b/00.0/net", "", "", "", "", "", int8(-1))
 	f.Add(uint8(0), "a", "b", "c-x0123456789", "", "cciss!c0d0", "block", int8(3), uint8(0), "a", "b", "c ", "", "sda1", "block", int8(3))
 	f.Fuzz(func(t *testing.T, k1 uint8, a1, b1, c1, d1, n1, s1 string, i1 int8, k2 uint8, a2, b2, c2, d2, n2, s2 string, i2 int8) {
 		h1, x, f1 := fuzzed(k1, a1, b1, c1, d1, n1, s1, i1)
@@ -97,7 +112,7 @@ func FuzzIDs(f *testing.F) {
 		if (h1 == nil) != (h2 == nil) && ids[0] == ids[1] {
 			t.Errorf("node with and without hardware: both %q", ids[0])
 		}
-		if h1 == nil && h2 == nil && (ids[0] == ids[1]) != (x.Path == y.Path) {
+		if h1 == nil && h2 == nil && (ids[0] == ids[1]) != (x.Path == y.Path && x.Type == y.Type) {
 			t.Errorf("%q and %q: IDs %q", x.Path, y.Path, ids)
 		}
 	})
@@ -117,19 +132,75 @@ func FuzzNodeKeys(f *testing.F) {
 		a := &Node{Path: "/dev/a/" + n1, Kernel: n1, Subsystem: s1, Hardware: h, Interface: int(i1), Index: x1}
 		b := &Node{Path: "/dev/b/" + n2, Kernel: n2, Subsystem: s2, Hardware: h, Interface: int(i2), Index: x2}
 		h.Nodes = []*Node{a, b}
+		alone := NodeKeys(h)
+		withNets(h, netLeaf{"a" + n1, s1, int(i1), x1}, netLeaf{"b" + n2, s2, int(i2), x2})
 		keys := NodeKeys(h)
-		h.Nodes = []*Node{b, a}
+		h.Nodes, h.Nets = []*Node{b, a}, []*Node{h.Nets[1], h.Nets[0]}
 		again := NodeKeys(h)
-		if keys[a] == keys[b] {
-			t.Errorf("both %q", keys[a])
+		if keys[a] != alone[a] || keys[b] != alone[b] {
+			t.Errorf("%q and %q: depend on interfaces", keys[a], keys[b])
 		}
-		for _, n := range h.Nodes {
+		taken := map[string]bool{}
+		for _, n := range append(h.Nets, a, b) {
+			if taken[keys[n]] {
+				t.Errorf("%q twice", keys[n])
+			}
+			taken[keys[n]] = true
 			if !ValidID(keys[n]) || len(keys[n]) > maxKey {
 				t.Errorf("%q is no valid key", keys[n])
 			}
 			if keys[n] != again[n] {
 				t.Errorf("%q and %q: depends on the order", keys[n], again[n])
 			}
+		}
+	})
+}
+
+// ownedID makes an ID of owned.go of two texts, and what it must keep apart.
+func ownedID(kind uint8, a, b string) (id string, identity []string) {
+	resource := func(s string) string { return "example.com/" + s }
+	switch kind % 7 {
+	case 0:
+		return PoolID(a), []string{"all", a}
+	case 1:
+		return GroupID(a, b), []string{"group", a, b}
+	case 2:
+		kind, _, _ := strings.Cut(a, "=")
+		return CDIDeviceID(kind + "=" + b), []string{"cdi", kind, b}
+	case 3:
+		return VirtualID(a, b), []string{"virtual", a, b}
+	case 4:
+		inner := HardwareID(pci("x"+b), PortForm)
+		return SharedID(a, inner), []string{"shared", a, inner}
+	case 5:
+		inner := NodeID(&Node{Path: "/dev/" + b}, PortForm)
+		return SharedID(resource(a), inner), []string{"shared", resource(a), inner}
+	}
+	return PathID("/" + a), []string{"path", a}
+}
+
+// FuzzOwnedIDs holds for any two devices that are not nodes, and a node: their
+// IDs are in the grammar, and different things have different ones.
+func FuzzOwnedIDs(f *testing.F) {
+	f.Add(uint8(0), "example.com/a", "", uint8(6), "all/example.com/a", "", "all/example.com/a")
+	f.Add(uint8(1), "pci.slot", "0000:3b:00", uint8(1), "pci.slot:0000", "3b:00", "group/pci.slot/0000/3b/00")
+	f.Add(uint8(2), "a.b/c", "d:e", uint8(2), "a.b/c/d", "e", "cdi/a.b/c/d/e")
+	f.Add(uint8(3), "a.b/c", "d", uint8(4), "a.b/c", "d", "virtual/a.b/c/d")
+	f.Add(uint8(5), "a", "b/c", uint8(5), "a/b", "c", "shared/example.com/a/b/c")
+	f.Fuzz(func(t *testing.T, k1 uint8, a1, b1 string, k2 uint8, a2, b2, path string) {
+		x, what := ownedID(k1, a1, b1)
+		y, other := ownedID(k2, a2, b2)
+		node := NodeID(&Node{Path: "/dev/" + path}, PortForm)
+		for _, id := range []string{x, y} {
+			if !ValidID(id) {
+				t.Errorf("%q is no valid ID", id)
+			}
+			if id == node {
+				t.Errorf("%q is the ID of /dev/%s too", id, path)
+			}
+		}
+		if (x == y) != slices.Equal(what, other) {
+			t.Errorf("%q and %q: IDs %q and %q", what, other, x, y)
 		}
 	})
 }
@@ -171,11 +242,19 @@ func TestIDsOfAwkwardNamesAreDifferent(t *testing.T) {
 			withNode(pci(s), PortForm)
 		}
 		withNode(platform(s), PortForm)
+		withNode(mdev(s), PortForm)
+		check(NodeID(&Node{Path: s, Type: NetInterface}, PortForm), "interface "+s)
+		check(PathID("/"+s), "path "+s)
+		check(PoolID("example.com/"+s), "pool "+s)
 		if strings.TrimSpace(s) != "" {
 			withNode(usb("10c4", "ea60", s, "", ""), SerialForm)
 		}
 		for _, s2 := range awkward {
 			hardware(usb(s, s2, "A1B2C3", "", ""), SerialForm)
+			check(GroupID(s, s2), "group "+s+"\x00"+s2)
+			check(VirtualID("example.com/"+s, s2), "virtual "+s+"\x00"+s2)
+			check(CDIDeviceID("example.com/"+s+"="+s2), "cdi "+s+"\x00"+s2)
+			check(SharedID("example.com/"+s, PathID("/"+s2)), "shared "+s+"\x00"+s2)
 			if s != "" && s2 != "" {
 				withNode(usb("10c4", "ea60", "", s, s2), PortForm)
 				hardware(superSpeedUSB(usb("10c4", "ea60", "", s, s2)), PortForm)

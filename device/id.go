@@ -12,9 +12,14 @@ import (
 //	usb:10c4:ea60:A1B2C3                a USB device by its serial
 //	usb:10c4:ea60:port:0000:00:14.0:1.2 a USB device by its place
 //	platform:fe201000.serial            a platform device: its name
-//	<hardware>:<key>                    a node of hardware, see NodeKeys
+//	mdev:<UUID>                         a mediated device
+//	<hardware>:<key>                    a node or network interface of hardware, see NodeKeys
 //	net:tun                             a node without: its path below /dev
+//	netif:vcan0                         a network interface without: its name
 //	<ID>::3                             slot 3; slot 0 is the ID itself
+//
+// What is not one node or the hardware that has it is named in owned.go: by
+// the words all, group, cdi, virtual, shared and path.
 //
 // All are in the grammar of CDI device names: first and last a letter or
 // digit, in between also "_", "-", "." and ":". Fields are separated by ":"
@@ -94,6 +99,11 @@ func hardwareName(h *Hardware, f Form) string {
 			return address
 		}
 		return "pci:" + field(address)
+	case h.Bus == MDevBus:
+		if h.MDev != nil && h.MDev.UUID != "" {
+			return "mdev:" + field(h.MDev.UUID)
+		}
+		return "mdev:" + field(h.Name)
 	}
 	if isACPIName(h.Name) {
 		return "platform:" + h.Name
@@ -140,10 +150,15 @@ func superSpeed(speed string) bool {
 	return err == nil && v >= 5000
 }
 
-// NodeID returns the ID of a single node, at most MaxID characters: that of
-// its hardware and its key there, or its path below /dev where it has none.
+// NodeID returns the ID of a single node or network interface, at most MaxID
+// characters: that of its hardware and its key there. Without hardware it is
+// the node's path below /dev, or the interface's name.
 func NodeID(n *Node, f Form) string {
-	if n.Hardware == nil {
+	switch {
+	case n.Hardware != nil:
+	case n.Type == NetInterface:
+		return fit("netif:"+field(n.Path), MaxID)
+	default:
 		return fit(pathName(n.Path), MaxID)
 	}
 	key, ok := NodeKeys(n.Hardware)[n]
@@ -201,11 +216,14 @@ func pathName(path string) string {
 }
 
 // reserved reports whether the path of a node would read as the ID of
-// hardware.
+// something else. The words that came later are free as long as nothing
+// follows: /dev/shared had its ID before.
 func reserved(parts []string) bool {
 	switch parts[0] {
 	case "usb", "pci", "platform":
 		return true
+	case "all", "group", "cdi", "virtual", "shared", "path", "netif", "mdev":
+		return len(parts) > 1
 	}
 	return len(parts) >= 3 && isPCIAddress(strings.Join(parts[:3], ":"))
 }

@@ -35,6 +35,28 @@ func withNodes(h *Hardware, leaves ...leaf) *Hardware {
 	return h
 }
 
+// netLeaf is an interface as withNets makes it: parent is the directory below its
+// hardware that it is in.
+type netLeaf struct {
+	name, parent string
+	iface, index int
+}
+
+// withNets gives h network interfaces.
+func withNets(h *Hardware, leaves ...netLeaf) *Hardware {
+	for _, l := range leaves {
+		h.Nets = append(h.Nets, &Node{
+			Path: l.name, Type: NetInterface, Kernel: l.name, SysPath: h.Path + "/" + l.parent + "net/" + l.name, Subsystem: "net",
+			Hardware: h, Interface: l.iface, Index: l.index, Net: &Net{Type: "ether"},
+		})
+	}
+	return h
+}
+
+func mdev(uuid string) *Hardware {
+	return &Hardware{Bus: MDevBus, Path: "devices/pci0000:00/0000:3b:00.0/" + uuid, Name: uuid, MDev: &MDev{UUID: uuid}}
+}
+
 func usb(vendor, product, serial, controller, chain string) *Hardware {
 	return &Hardware{
 		Bus: USBBus, Path: "devices/" + controller + "/usb1/1-" + chain, Name: "1-" + chain,
@@ -149,6 +171,42 @@ func goldenIDs() []id {
 	nodes("platform devices in the order of probing", withNodes(platform("fec00000.v3d"), leaf{"card1", "drm", -1, -1}, leaf{"renderD128", "drm", -1, -1},
 		leaf{"video11", "video4linux", -1, 1}, leaf{"controlC2", "sound", -1, -1}, leaf{"event5", "input", -1, -1}, leaf{"iio:device0", "iio", -1, -1},
 		leaf{"sda", "block", -1, 0}, leaf{"mmcblk0", "block", -1, -1}), PortForm)
+
+	nets := func(what string, h *Hardware, f Form) {
+		for _, n := range h.Nets {
+			ids = append(ids, id{what + ", " + n.Path, NodeID(n, f)})
+		}
+	}
+	nets("network card of two ports", withNets(pci("0000:18:00.0"), netLeaf{"enp24s0np1", "", -1, 1}, netLeaf{"eth7", "", -1, 0}), PortForm)
+	nets("CAN adapter", withNets(usb("1d50", "606f", "0123ABCD", pc, "2"), netLeaf{"can0", "1-2:1.0/", 0, 0}, netLeaf{"can1", "1-2:1.0/", 0, 1}), SerialForm)
+	nets("virtio card", withNets(pci("0000:00:05.0"), netLeaf{"eth0", "virtio1/", -1, 0}), PortForm)
+	nets("network of a board", withNets(platform("fd580000.ethernet"), netLeaf{"end0", "", -1, 0}), PortForm)
+	for _, name := range []string{"vcan0", "veth1a2b@if3", "br-lan", "wg0"} {
+		ids = append(ids, id{"interface without hardware, " + name, NodeID(&Node{Path: name, Type: NetInterface, Kernel: name, Index: -1, Interface: -1}, PortForm)})
+	}
+	const uuid = "83b8f4f2-509f-382f-3c1e-e6bfe0fa1001"
+	hw("mediated device", mdev(uuid), PortForm)
+	nodes("mediated device", withNodes(mdev(uuid), leaf{"14", "vfio", -1, -1}), PortForm)
+	for _, path := range []string{"/dev/mdev", "/dev/shared", "/dev/all/x", "/dev/group/x/y", "/dev/cdi/a/b/c", "/dev/virtual/a/b/c", "/dev/shared/a/b/c", "/dev/path/x", "/dev/netif/vcan0", "/dev/mdev/x"} {
+		bare(path)
+	}
+	owned := func(what, text string) { ids = append(ids, id{what, text}) }
+	owned("pool", PoolID("example.com/cameras"))
+	owned("pool of a resource with a long name", PoolID("devices.factory.example.com/cameras-of-the-welding-line"))
+	owned("group by slot", GroupID("pci.slot", "0000:3b:00"))
+	owned("group by serial", GroupID("usb.serial", "A1B2C3"))
+	owned("group by serial with a space", GroupID("usb.serial", "A1 B2"))
+	owned("group by attribute", GroupID("attr:phys_switch_id", "5c6b3a"))
+	owned("CDI device", CDIDeviceID("nvidia.com/gpu=0"))
+	owned("CDI device, UUID", CDIDeviceID("nvidia.com/gpu=GPU-4cf8db2d-06c0-7d70-1a51-e59b25b2c16c"))
+	owned("CDI device, colons", CDIDeviceID("nvidia.com/mig=0:1"))
+	owned("virtual device", VirtualID("example.com/licence", "lic-0"))
+	owned("virtual device, space in the name", VirtualID("example.com/licence", "lic 0"))
+	owned("shared function", SharedID("example.com/gpu", "0000:3b:00.0"))
+	owned("shared device by port", SharedID("example.com/zigbee", "usb:1a86:7523:port:0000:00:14.0:3"))
+	owned("socket", PathID("/var/run/docker.sock"))
+	owned("hidden directory", PathID("/opt/.cache"))
+	owned("slot of a pool", SlotID(PoolID("example.com/cameras"), 12))
 	return ids
 }
 

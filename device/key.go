@@ -3,6 +3,7 @@ package device
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,20 +27,31 @@ const maxKey = 32
 //   - Further nodes of the same name in the same interface get ".1", ".2": the
 //     kernel's own index (Node.Index) where it has one. The others take the
 //     numbers that are free, in the natural order of the kernel's names.
+//   - A network interface is "net" whatever it is called, since names are given
+//     by rules of the host and in every network namespace anew, and is numbered
+//     like nodes: "net.1", "if00:net". Those that have one index are numbered in
+//     the order of the devices below the hardware that they belong to, then of
+//     their names.
 //
 // Keys are in the grammar of IDs, at most 32 characters.
 func NodeKeys(h *Hardware) map[*Node]string {
-	names := make([]kernelName, 0, len(h.Nodes))
+	names := make([]kernelName, 0, len(h.Nodes)+len(h.Nets))
 	for _, n := range h.Nodes {
 		names = append(names, splitKernel(n))
 	}
+	for _, n := range h.Nets {
+		names = append(names, splitNet(n))
+	}
 	// The kernel's own node comes before copies of it made by hand, which
-	// have its name and its number, but another path.
+	// have its name and its number, but another path. Interfaces come last, so
+	// that the key of no node depends on them.
 	slices.SortFunc(names, func(a, b kernelName) int {
 		return cmp.Or(
+			compareBool(!a.net, !b.net),
 			compareBool(a.bus, b.bus),
 			cmp.Compare(a.node.Interface, b.node.Interface),
 			cmp.Compare(a.prefix, b.prefix),
+			CompareNatural(a.parent, b.parent),
 			compareCounter(a.counter, b.counter),
 			cmp.Compare(a.suffix, b.suffix),
 			compareBool(strings.HasSuffix(a.node.Path, "/"+a.node.Kernel), strings.HasSuffix(b.node.Path, "/"+b.node.Kernel)),
@@ -57,7 +69,7 @@ func NodeKeys(h *Hardware) map[*Node]string {
 		for _, k := range names[:end] {
 			key := fit(k.key(h.Bus, numbers[k.counter]), maxKey)
 			if taken[key] {
-				key = fit(key+hashPart(k.node.Path), maxKey)
+				key = fit(key+hashPart(k.apart()), maxKey)
 			}
 			taken[key] = true
 			keys[k.node] = key
@@ -73,10 +85,23 @@ type kernelName struct {
 	node                    *Node
 	bus                     bool // the node is the USB device's own
 	prefix, counter, suffix string
+	// net is set for a network interface, of which the kernel counts nothing
+	// that lasts: its counter tells it apart from others, and parent is the
+	// directory of sysfs that it is in.
+	net    bool
+	parent string
+}
+
+// apart tells a node from another that would have the same key.
+func (k kernelName) apart() string {
+	if k.net {
+		return "net"
+	}
+	return k.node.Path
 }
 
 func (k kernelName) sameFamily(other kernelName) bool {
-	return !k.bus && !other.bus && k.node.Interface == other.node.Interface && k.prefix == other.prefix
+	return !k.bus && !other.bus && k.net == other.net && k.node.Interface == other.node.Interface && k.prefix == other.prefix
 }
 
 // numberFamily numbers the counters of one family: nodes of one interface
@@ -123,7 +148,7 @@ func (k kernelName) key(bus Bus, number int) string {
 	if k.bus {
 		return "bus"
 	}
-	if bus == PlatformBus && !k.probed() {
+	if bus == PlatformBus && !k.net && !k.probed() {
 		return nameField(k.node.Kernel)
 	}
 	stem := strings.Trim(k.prefix+k.suffix, "_-.")
@@ -205,6 +230,12 @@ func splitKernel(n *Node) kernelName {
 		k.prefix = "vfio-dev"
 	}
 	return k
+}
+
+// splitNet is splitKernel for a network interface.
+func splitNet(n *Node) kernelName {
+	parent := path.Dir(n.SysPath)
+	return kernelName{node: n, net: true, prefix: "net", counter: parent + "/" + n.Kernel, parent: parent}
 }
 
 // lastNumber returns where the number at the end of name is that the kernel

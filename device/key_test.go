@@ -153,3 +153,46 @@ func TestCompareNatural(t *testing.T) {
 		}
 	}
 }
+
+func TestKeysOfInterfacesDoNotNameThem(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name          string
+		before, after []netLeaf
+		want          []string
+	}{
+		{"another name", []netLeaf{{"eth0", "", -1, 0}}, []netLeaf{{"enp24s0", "", -1, 0}}, []string{"net"}},
+		{"two ports in another order", []netLeaf{{"eth0", "", -1, 0}, {"eth1", "", -1, 1}}, []netLeaf{{"lan9", "", -1, 0}, {"lan2", "", -1, 1}}, []string{"net", "net.1"}},
+		{"the first port is away", []netLeaf{{"eth1", "", -1, 1}}, []netLeaf{{"eth0", "", -1, 1}}, []string{"net.1"}},
+		{"two devices below it with one index", []netLeaf{{"eth0", "virtio1/", -1, 0}, {"eth1", "virtio2/", -1, 0}}, []netLeaf{{"z", "virtio1/", -1, 0}, {"a", "virtio2/", -1, 0}}, []string{"net", "net.1"}},
+		{"crossing ten", []netLeaf{{"lan9", "", -1, 0}, {"lan10", "", -1, 0}}, []netLeaf{{"lan8", "", -1, 0}, {"lan9", "", -1, 0}}, []string{"net", "net.1"}},
+		{"USB interfaces", []netLeaf{{"wwan0", "", 4, 0}, {"wwan1", "", 8, 0}}, []netLeaf{{"wwan3", "", 4, 0}, {"wwan2", "", 8, 0}}, []string{"if04:net", "if08:net"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for _, leaves := range [][]netLeaf{tt.before, tt.after} {
+				h := withNets(usb("0bda", "8153", "A1B2C3", "0000:00:14.0", "1"), leaves...)
+				keys := NodeKeys(h)
+				for i, n := range h.Nets {
+					if keys[n] != tt.want[i] {
+						t.Errorf("%s is %q, want %q", n.Path, keys[n], tt.want[i])
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestAnInterfaceDoesNotTakeTheKeyOfANode(t *testing.T) {
+	t.Parallel()
+	h := withNodes(withNets(pci("0000:3b:00.0"), netLeaf{"eth0", "", -1, 0}), leaf{"net3", "misc", -1, -1})
+	keys := NodeKeys(h)
+	if node, net := keys[h.Nodes[0]], keys[h.Nets[0]]; node != "net" || net == node || !ValidID(net) {
+		t.Errorf("keys: node %q, interface %q", node, net)
+	}
+	renamed := withNodes(withNets(pci("0000:3b:00.0"), netLeaf{"lan", "", -1, 0}), leaf{"net3", "misc", -1, -1})
+	if a, b := keys[h.Nets[0]], NodeKeys(renamed)[renamed.Nets[0]]; a != b {
+		t.Errorf("%q, and %q under another name", a, b)
+	}
+}

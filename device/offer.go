@@ -20,6 +20,9 @@ type Offer struct {
 	Nodes []OfferedNode
 	// Nets are network interfaces that move into the container.
 	Nets []OfferedNet
+	// Moved says that its interfaces have moved into the container that holds
+	// the device, and are gone from the host for as long.
+	Moved bool
 	// Mounts are bind mounts, companions' included.
 	Mounts []Mount
 	// CDIDevices are qualified names of the host's own CDI devices that are
@@ -64,9 +67,10 @@ type OfferedNode struct {
 
 // OfferedNet is a network interface that moves into a container.
 type OfferedNet struct {
-	// HostName is its name now, and Key that of OfferedNode.
+	// HostName is its name now. Key names it within its device as that of an
+	// OfferedNode does.
 	HostName, Key string
-	// Name in the container.
+	// Name in the container; empty is HostName.
 	Name string
 }
 

@@ -31,6 +31,9 @@ func Literal(s string) Text {
 // The result has no two literals in a row. An open variable that value
 // should have known is found with Vars.
 func (t Text) Expand(value func(name string) (string, bool)) Text {
+	if len(t) == 1 && t[0].Var == "" && t[0].Literal != "" {
+		return t[:1:1]
+	}
 	var out Text
 	for _, p := range t {
 		if p.Var != "" {
@@ -76,6 +79,9 @@ func (t Text) Has(name string) bool {
 
 // String writes t as the configuration would: variables as ${name}.
 func (t Text) String() string {
+	if len(t) == 1 && t[0].Var == "" {
+		return t[0].Literal
+	}
 	var b strings.Builder
 	for _, p := range t {
 		if p.Var != "" {

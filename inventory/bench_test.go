@@ -9,7 +9,7 @@ import (
 )
 
 // largeHost has 256 PCI functions and 64 USB devices with a serial port each.
-func largeHost(t testing.TB) sysfstest.Tree {
+func largeHost(t testing.TB) *sysfstest.Host {
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
 	numa := 1
 	for i := range 16 {
@@ -34,12 +34,12 @@ func largeHost(t testing.TB) sysfstest.Tree {
 			}},
 		})
 	}
-	return h.Tree
+	return h
 }
 
 func BenchmarkScan(b *testing.B) {
-	tree := largeHost(b)
-	s := inventory.New(inventory.Options{Sysfs: tree.Sysfs(), Dev: tree.Dev()})
+	h := largeHost(b)
+	s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
 	b.ReportAllocs()
 	for b.Loop() {
 		snap, err := s.Scan(b.Context())
@@ -49,12 +49,67 @@ func BenchmarkScan(b *testing.B) {
 	}
 }
 
+// BenchmarkUpdate is what follows one event on the host of BenchmarkScan.
+func BenchmarkUpdate(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		do   func(h *sysfstest.Host) // not counted
+	}{
+		{"nothing", func(*sysfstest.Host) {}},
+		{"node", func(h *sysfstest.Host) {
+			h.Remove(h.AddNode("", sysfstest.Node{Name: "fuse", Subsystem: "misc", Major: 10, Minor: 229}))
+		}},
+		{"usb", func(h *sysfstest.Host) {
+			h.RemoveUSB("1-7")
+			h.AddUSB(sysfstest.USB{
+				Port: "1-7", Vendor: "0403", Product: "6001", Serial: "A6",
+				Interfaces: []sysfstest.Interface{{Class: "ff", Driver: "ftdi_sio", Nodes: []sysfstest.Node{sysfstest.SerialPort("ttyUSB6", 0)}}},
+			})
+		}},
+		{"pci", func(h *sysfstest.Host) { h.Bind("pci", "devices/pci0000:f0/0000:f0:00.0/0000:ff:00.0", "vfio-pci") }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			h := largeHost(b)
+			h.Told()
+			s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
+			if _, err := s.Scan(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				b.StopTimer()
+				c.do(h)
+				told := h.Told()
+				b.StartTimer()
+				snap, err := s.Update(b.Context(), inventory.Batch{Names: true, Paths: told})
+				for err == nil && snap.Again {
+					<-s.Answered()
+					snap, err = s.Update(b.Context(), inventory.Batch{})
+				}
+				if err != nil || len(snap.Hardware) != 256+64 || len(snap.Problems) > 0 {
+					b.Fatal(err, len(snap.Hardware), snap.Problems)
+				}
+			}
+		})
+	}
+}
+
 func BenchmarkScanThisHost(b *testing.B) {
 	s := inventory.New(inventory.Options{})
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := s.Scan(b.Context()); err != nil {
-			b.Fatal(err)
+	b.Run("scan", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := s.Scan(b.Context()); err != nil {
+				b.Fatal(err)
+			}
 		}
-	}
+	})
+	b.Run("update", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := s.Update(b.Context(), inventory.Batch{}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }

@@ -16,14 +16,14 @@ func realWatcher(t *testing.T) (w *Watcher, dev string) {
 	return w, dev
 }
 
-// await takes batches until one says All.
+// await takes batches until one says Names.
 func await(t *testing.T, w *Watcher, what string) {
 	t.Helper()
 	deadline := time.After(10 * time.Second)
 	for {
 		select {
 		case <-w.Changes():
-			if w.Take().All {
+			if w.Take().Names {
 				return
 			}
 		case <-deadline:

@@ -1,6 +1,139 @@
 package inventory
 
-import "github.com/generic-dp/generic-dp/device"
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 
-// readNets returns the network interfaces of the host, by name.
-func (c *scan) readNets() []*device.Node { return nil }
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/sysfs"
+)
+
+// readNets returns the network interfaces of the host, by name, and gives each
+// piece of hardware its own.
+func (c *scan) readNets() []*device.Node {
+	entries, err := c.sysfs.Nets()
+	if notExist(err) {
+		return nil
+	}
+	if err != nil {
+		c.problem("class/net", err)
+	}
+	var nets []*device.Node
+	read := make(map[string]sysfs.NetInterface, len(entries))
+	for _, e := range entries {
+		if e.Name == "lo" {
+			continue
+		}
+		i, err := c.sysfs.NetInterface(e.Path)
+		if sysfs.Gone(err) {
+			continue
+		}
+		if err != nil {
+			c.problem(e.Path, err)
+		}
+		n := &device.Node{
+			Path: e.Name, Type: device.NetInterface, Kernel: e.Name, SysPath: e.Path, Subsystem: "net", Interface: -1, Index: -1,
+			Net: &device.Net{Driver: i.Driver, Type: linkType(i.Type)},
+		}
+		if c.ownNet(n, i) {
+			nets = append(nets, n)
+			read[e.Name] = i
+		}
+	}
+	routes := c.defaultRoutes(nets)
+	for _, n := range nets {
+		n.Net.InUse = netUse(read[n.Path], read)
+		if n.Net.InUse == "" && routes[n.Path] {
+			n.Net.InUse = "the way of the default route"
+		}
+	}
+	return nets
+}
+
+// ownNet gives an interface its hardware, as own does with nodes, and reports
+// false if it is to be left out, since its hardware has gone or is not known.
+func (c *scan) ownNet(n *device.Node, i sysfs.NetInterface) bool {
+	bus, dir := c.busDevice(n.SysPath)
+	h := c.hardware[dir]
+	if dir != "" && h == nil {
+		if !slices.Contains(c.noBus, bus) && c.sysfs.Exists(dir) {
+			c.problem(n.SysPath, fmt.Errorf("left out, since its %s device %q could not be read", bus, base(dir)))
+		}
+		return false
+	}
+	if h == nil {
+		h = c.platform(n.SysPath)
+	}
+	if h == nil {
+		return true
+	}
+	n.Hardware = h
+	h.Nets = append(h.Nets, n)
+	c.place(n)
+	n.Index = i.DevPort
+	if i.DevPort <= 0 && i.DevID > 0 {
+		// What drivers set before there was dev_port, some to this day: those
+		// of CAN cards with several channels.
+		n.Index = i.DevID
+	}
+	return true
+}
+
+// netUse says what the host has made an interface a part of, or what it is
+// that has others as parts. all are the interfaces of the host by name.
+func netUse(i sysfs.NetInterface, all map[string]sysfs.NetInterface) string {
+	switch {
+	case i.Master != "" && all[i.Master].Bridge:
+		return "a port of bridge " + i.Master
+	case i.Master != "" && all[i.Master].Bond:
+		return "a member of " + i.Master
+	case i.Master != "":
+		return "a part of " + i.Master
+	case len(i.Uppers) > 0:
+		return "the link below " + strings.Join(i.Uppers, ", ")
+	case i.Bridge:
+		return "a bridge"
+	case i.Bond:
+		return "a bond"
+	}
+	return ""
+}
+
+// linkType is the name of a kind of link: that of the constant ARPHRD_* in
+// lower case, one for the three of IEEE 802.11, and the number for those that
+// are not here (include/uapi/linux/if_arp.h).
+func linkType(n int) string {
+	switch n {
+	case 1:
+		return "ether"
+	case 24:
+		return "ieee1394"
+	case 32:
+		return "infiniband"
+	case 280:
+		return "can"
+	case 512:
+		return "ppp"
+	case 519:
+		return "rawip"
+	case 768:
+		return "tunnel"
+	case 769:
+		return "tunnel6"
+	case 772:
+		return "loopback"
+	case 776:
+		return "sit"
+	case 778:
+		return "ipgre"
+	case 801, 802, 803:
+		return "ieee80211"
+	case 804:
+		return "ieee802154"
+	case 65534:
+		return "none"
+	}
+	return strconv.Itoa(n)
+}

@@ -2,8 +2,11 @@ package inventory
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/sysfs"
@@ -25,19 +28,34 @@ type number struct {
 //
 // A node that sysfs does not know may be one that has just gone: the kernel
 // takes the node away before its number (device_del in drivers/base/core.c).
-// still says that it has not, and then its number is asked for once more, since
-// the next device may have got both meanwhile.
-func (c *scan) locate(nodes []*device.Node, still func(*device.Node) bool) []*device.Node {
-	byNumber := make(map[number][]*device.Node, len(nodes))
+// Where it has not, its number is asked for once more, since the next device may
+// have got both meanwhile.
+func (c *scan) locate(nodes []*device.Node, tree *devTree) []*device.Node {
+	first := make(map[number]*device.Node, len(nodes))
+	copies := make(map[number][]*device.Node) // first and all others of its number
 	for _, n := range nodes {
 		k := number{n.Type, n.Major, n.Minor}
-		byNumber[k] = append(byNumber[k], n)
+		switch f := first[k]; {
+		case f == nil:
+			first[k] = n
+		case copies[k] == nil:
+			copies[k] = []*device.Node{f, n}
+		default:
+			copies[k] = append(copies[k], n)
+		}
 	}
 	kept := nodes[:0]
 	for _, n := range nodes {
+		id := tree.ids[n.Path]
+		if known, ok := c.mem.places[n.Path]; ok && known.id == id {
+			n.Kernel, n.SysPath, n.Subsystem = base(known.sysPath), known.sysPath, known.subsystem
+			kept = append(kept, n)
+			continue
+		}
+		delete(c.mem.places, n.Path)
 		dir, err := c.nodeDir(n)
 		if dir == "" && err == nil {
-			if !still(n) {
+			if !tree.still(n) {
 				continue
 			}
 			dir, err = c.nodeDir(n)
@@ -58,9 +76,16 @@ func (c *scan) locate(nodes []*device.Node, still func(*device.Node) bool) []*de
 		}
 		n.Kernel, n.SysPath, n.Subsystem = base(dir), dir, subsystem
 		kept = append(kept, n)
+		// A node made in its place within the same tick could have its inode.
+		if err == nil && subsystem != "" && unix.TimespecToNsec(id.changed) < unix.TimespecToNsec(tree.clock) {
+			c.mem.places[n.Path] = place{id: id, sysPath: dir, subsystem: subsystem}
+		}
 	}
-	for _, same := range byNumber {
-		if len(same) > 1 && same[0].SysPath != "" {
+	if len(c.mem.places) > len(kept) {
+		maps.DeleteFunc(c.mem.places, func(p string, _ place) bool { _, ok := tree.ids[p]; return !ok })
+	}
+	for _, same := range copies {
+		if same[0].SysPath != "" {
 			c.dropCopies(same)
 		}
 	}
@@ -76,14 +101,17 @@ func (c *scan) nodeDir(n *device.Node) (string, error) {
 
 // dropCopies takes from sysfs the nodes that are not the kernel's own.
 func (c *scan) dropCopies(same []*device.Node) {
-	u, err := c.sysfs.Uevent(same[0].SysPath)
+	name, err := recall(c.mem.devNames, same[0].SysPath, func(dir string) (string, error) {
+		u, err := c.sysfs.Uevent(dir)
+		return u.DevName, err
+	})
 	if err != nil {
 		if !sysfs.Gone(err) {
 			c.problem(same[0].SysPath, err)
 		}
 		return
 	}
-	own := hostDev + "/" + u.DevName
+	own := hostDev + "/" + name
 	found := false
 	for _, n := range same {
 		found = found || n.Path == own
@@ -105,16 +133,20 @@ func (c *scan) own(nodes []*device.Node) []*device.Node {
 			kept = append(kept, n)
 			continue
 		}
-		bus, dir := busDevice(n.SysPath)
+		bus, dir := c.busDevice(n.SysPath)
 		if dir != "" && c.hardware[dir] == nil {
 			// Whatever is above it does not own the node: a stick's node is
 			// not the hub's.
-			if !slices.Contains(c.noBus, bus) && c.sysfs.Exists(dir) {
+			c.doubt = c.doubt || !c.whole && c.moved(n)
+			if !slices.Contains(c.noBus, bus) && !c.slow[dir] && c.sysfs.Exists(dir) {
 				c.problem(n.Path, fmt.Errorf("left out, since its %s device %q could not be read", bus, base(dir)))
 			}
 			continue
 		}
 		h := c.hardware[dir]
+		if h != nil && c.interfaceGone(n, h) {
+			continue
+		}
 		if h == nil {
 			h = groups[vfioGroup(n)]
 		}
@@ -131,6 +163,30 @@ func (c *scan) own(nodes []*device.Node) []*device.Node {
 	return kept
 }
 
+// interfaceGone reports whether a node is one of a USB interface that has gone
+// since the node was read: a device that is pulled loses its interfaces first
+// (usb_disconnect in drivers/usb/core/hub.c). Without its interface it would
+// look like another node.
+func (c *scan) interfaceGone(n *device.Node, h *device.Hardware) bool {
+	below, ok := strings.CutPrefix(n.SysPath, h.Path+"/")
+	if !ok || h.USB == nil {
+		return false
+	}
+	name, _, _ := strings.Cut(below, "/")
+	if !strings.Contains(name, ":") {
+		return false
+	}
+	_, known := c.interfaces[h.Path+"/"+name]
+	return !known
+}
+
+// moved reports whether the place of a node, which may be remembered, is
+// another one now.
+func (c *scan) moved(n *device.Node) bool {
+	dir, err := c.nodeDir(n)
+	return err == nil && dir != n.SysPath
+}
+
 // place says where below its hardware a node is.
 func (c *scan) place(n *device.Node) {
 	for dir := n.SysPath; dir != "" && dir != n.Hardware.Path; dir = up(dir) {
@@ -143,9 +199,9 @@ func (c *scan) place(n *device.Node) {
 	switch n.Subsystem {
 	case "tty":
 		// …/ttyUSB0/tty/ttyUSB0: the port is the device above the class.
-		n.Index, err = c.sysfs.PortNumber(up(up(n.SysPath)))
+		n.Index, err = recall(c.mem.indexes, up(up(n.SysPath)), c.sysfs.PortNumber)
 	case "video4linux":
-		n.Index, err = c.sysfs.VideoIndex(n.SysPath)
+		n.Index, err = recall(c.mem.indexes, n.SysPath, c.sysfs.VideoIndex)
 	case "block", "bsg", "scsi_generic", "scsi_tape", "scsi_changer":
 		n.Index, err = c.scsiIndex(n)
 	}
@@ -169,14 +225,9 @@ func (c *scan) platform(node string) *device.Hardware {
 		if h := c.hardware[dir]; h != nil && !isCounted(dir) {
 			return h
 		}
-		subsystem, known := c.subsystems[dir]
-		if !known {
-			var err error
-			subsystem, err = c.sysfs.Subsystem(dir)
-			if err != nil && !sysfs.Gone(err) {
-				c.problem(dir, err)
-			}
-			c.subsystems[dir] = subsystem
+		subsystem, err := recall(c.mem.subsystems, dir, c.sysfs.Subsystem)
+		if err != nil && !sysfs.Gone(err) {
+			c.problem(dir, err)
 		}
 		switch {
 		case subsystem != "platform" && subsystem != "amba":

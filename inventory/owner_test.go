@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"os"
 	"testing"
 
 	"github.com/generic-dp/generic-dp/device"
@@ -12,9 +13,13 @@ import (
 func TestNodeThatGoesDuringAScanIsNoNodeWithoutHardware(t *testing.T) {
 	t.Parallel()
 	for _, still := range []bool{true, false} {
-		c := &scan{sysfs: sysfs.New(t.TempDir())}
+		dev := t.TempDir()
+		if still {
+			must(t, os.WriteFile(dev+"/ttyUSB1", []byte("char 188:1\n"), 0o644))
+		}
+		c := &scan{sysfs: sysfs.New(t.TempDir()), mem: newMemory()}
 		node := &device.Node{Path: "/dev/ttyUSB1", Type: device.CharNode, Major: 188, Minor: 1, Kernel: "ttyUSB1"}
-		kept := c.locate([]*device.Node{node}, func(*device.Node) bool { return still })
+		kept := c.locate([]*device.Node{node}, &devTree{root: dev, recording: true})
 		if got := len(kept) == 1; got != still {
 			t.Errorf("still there %t: kept %t", still, got)
 		}

@@ -8,7 +8,7 @@ import (
 // readPCI adds every PCI function of the host. What ghw knows comes from ghw;
 // the rest, and every function that ghw left out, comes from sysfs.
 func (s *Scanner) readPCI(c *scan) {
-	entries, err := s.sysfs.PCI()
+	entries, err := s.sysfs.PCIAgain(c.mem.pciDirs)
 	if notExist(err) {
 		return
 	}
@@ -18,19 +18,28 @@ func (s *Scanner) readPCI(c *scan) {
 			c.noBus = append(c.noBus, device.PCIBus)
 		}
 	}
-	if len(entries) == 0 {
-		return
+	// One function that came or was bound is cheaper read by itself than by
+	// ghw, which reads them all.
+	var found map[string]*device.PCI
+	if c.whole && len(entries) > 0 {
+		found, entries = s.askGHW(entries)
 	}
-	found, entries := s.askGHW(entries)
+	came, went := nowOnBus(c.mem.pciDirs, entries)
+	if !c.whole {
+		c.mem.forget(came)
+		if went {
+			c.mem.forgetVirtual()
+		}
+	}
 	fns := make(map[string]*device.Hardware, len(entries))
 	for _, e := range entries {
-		p := found[e.Name]
-		if p == nil {
-			if p = c.pciFromSysfs(e); p == nil {
+		p, ok := c.mem.pci[e.Path]
+		if !ok {
+			if p, ok = c.pciFunction(e, found[e.Name]); !ok {
 				continue
 			}
 		}
-		h := &device.Hardware{Bus: device.PCIBus, Path: e.Path, Name: e.Name, NUMA: -1, PCI: p}
+		h := &device.Hardware{Bus: device.PCIBus, Path: e.Path, Name: e.Name, NUMA: -1, PCI: &p}
 		c.hardware[e.Path] = h
 		fns[e.Name] = h
 	}
@@ -62,19 +71,27 @@ func (s *Scanner) askGHW(entries []sysfs.Entry) (map[string]*device.PCI, []sysfs
 	return found, entries
 }
 
-// pciFromSysfs reads one function without ghw; nil is one that has gone.
-func (c *scan) pciFromSysfs(e sysfs.Entry) *device.PCI {
+// pciFunction returns what ghw found of a function, or reads it without ghw. It
+// reports false for one that has gone.
+func (c *scan) pciFunction(e sysfs.Entry, found *device.PCI) (device.PCI, bool) {
+	if found != nil {
+		c.mem.pci[e.Path] = *found
+		return *found, true
+	}
 	f, err := c.sysfs.PCIFunction(e.Path)
 	if !c.sysfs.Exists(e.Path) {
-		return nil
+		return device.PCI{}, false
 	}
-	if err != nil {
-		c.problem(e.Path, err)
-	}
-	return &device.PCI{
+	p := device.PCI{
 		Address: e.Name, Vendor: f.Vendor, Device: f.Device, SubVendor: f.SubVendor, SubDevice: f.SubDevice,
 		Class: f.Class, Revision: f.Revision, Driver: f.Driver, IOMMUGroup: f.IOMMUGroup,
 	}
+	if err != nil {
+		c.problem(e.Path, err)
+	} else {
+		c.mem.pci[e.Path] = p
+	}
+	return p, true
 }
 
 // virtualFunctions fills in SRIOV, PF and VF, none of which ghw has.
@@ -83,16 +100,12 @@ func (c *scan) virtualFunctions(fns map[string]*device.Hardware) {
 	for _, h := range fns {
 		p := h.PCI
 		p.SRIOV, p.VF = "none", -1
-		pf, err := c.sysfs.PhysFn(h.Path)
-		total := -1
-		if err == nil && pf == "" {
-			total, err = c.sysfs.TotalVFs(h.Path)
-		}
+		v, err := recall(c.mem.virtual, h.Path, c.virtual)
 		switch {
-		case pf != "":
-			p.SRIOV, p.PF = "vf", pf
-			vfs[pf] = append(vfs[pf], p)
-		case total > 0:
+		case v.pf != "":
+			p.SRIOV, p.PF = "vf", v.pf
+			vfs[v.pf] = append(vfs[v.pf], p)
+		case v.total > 0:
 			p.SRIOV = "pf"
 		}
 		if err != nil && !sysfs.Gone(err) {
@@ -105,7 +118,7 @@ func (c *scan) virtualFunctions(fns map[string]*device.Hardware) {
 			continue
 		}
 		h.PCI.SRIOV = "pf"
-		numbers, err := c.sysfs.VirtFns(h.Path)
+		numbers, err := recall(c.mem.virtFns, h.Path, c.sysfs.VirtFns)
 		if err != nil && !sysfs.Gone(err) {
 			c.problem(h.Path, err)
 		}
@@ -115,4 +128,14 @@ func (c *scan) virtualFunctions(fns map[string]*device.Hardware) {
 			}
 		}
 	}
+}
+
+// virtual reads what a function says of virtual functions.
+func (c *scan) virtual(dir string) (virtual, error) {
+	pf, err := c.sysfs.PhysFn(dir)
+	if err != nil || pf != "" {
+		return virtual{pf: pf, total: -1}, err
+	}
+	total, err := c.sysfs.TotalVFs(dir)
+	return virtual{total: total}, err
 }

@@ -27,6 +27,8 @@ type Reading struct {
 	Snapshot *device.Snapshot
 	// Sysfs is what was read below /sys.
 	Sysfs sysfs.Trace
+	// Proc has of each file below /proc the lines that matter to the scan.
+	Proc map[string]string
 	// Links says by path what each link below /dev says that was seen,
 	// wherever it leads.
 	Links map[string]string
@@ -36,10 +38,13 @@ type Reading struct {
 
 // Read scans a host for a recording. Another scan that reads the same has the
 // same snapshot, but for its problems: they are what could not be read.
-func Read(ctx context.Context, o Options) (*Reading, error) {
+//
+// What also reads of attributes is in the recording, too; nil reads none.
+func Read(ctx context.Context, o Options, also func(*device.Snapshot, *Attributes)) (*Reading, error) {
 	s := New(o)
 	traced, trace := s.sysfs.Trace()
-	s.sysfs, s.usb.read, s.usb.number = traced, traced.USBDevice, traced.USBNumber
+	s.proc.trace = &procTrace{kept: make(map[string]string)}
+	s.sysfs = traced
 	snap, tree, err := s.scan(ctx)
 	// A recording can't be looked at again: what is being set up is waited for.
 	for end := time.Now().Add(time.Second); err == nil && snap.Again && time.Now().Before(end); {
@@ -59,8 +64,13 @@ func Read(ctx context.Context, o Options) (*Reading, error) {
 			_, _ = traced.PCIFunction(h.Path)
 		}
 	}
+	if also != nil {
+		attrs := s.Attributes()
+		also(snap, attrs)
+		snap.Problems = append(snap.Problems, attrs.Problems()...)
+	}
 	slices.Sort(tree.mounts)
-	return &Reading{Snapshot: snap, Sysfs: trace(), Links: tree.links, Mounts: tree.mounts}, nil
+	return &Reading{Snapshot: snap, Sysfs: trace(), Proc: s.proc.trace.lines(), Links: tree.links, Mounts: tree.mounts}, nil
 }
 
 // parseRecordedNode reads the content of a file that stands for a node.

@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/sysfs"
@@ -29,13 +30,18 @@ type Options struct {
 	// Sysfs is the root of sysfs, Dev the directory of device nodes; empty is
 	// "/sys" and "/dev". Whatever they are, a snapshot speaks of /dev.
 	Sysfs, Dev string
+	// Proc is where the host's /proc is, which says what block devices and
+	// network interfaces are in use. Empty is this kernel's if Sysfs is, and
+	// else the directory "proc" beside Sysfs.
+	Proc string
 	// Log gets what an administrator should know; nil is discarded.
 	Log *slog.Logger
 }
 
 func (o Options) withDefaults() Options {
-	o.Sysfs = cmp.Or(o.Sysfs, "/sys")
+	o.Sysfs = cmp.Or(o.Sysfs, hostSysfs)
 	o.Dev = cmp.Or(o.Dev, hostDev)
+	o.Proc = cmp.Or(o.Proc, procOf(o.Sysfs))
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -47,10 +53,15 @@ func (o Options) withDefaults() Options {
 type Scanner struct {
 	mu      sync.Mutex // held by a scan
 	sysfs   sysfs.FS
+	proc    proc
 	dev     string
 	log     *slog.Logger
 	ghwOnce sync.Once // said in the log that ghw can't be used
 	usb     slowReader
+	attrs   slowAttributes
+	memory  *memory              // of what was read; nil before the first scan
+	told    map[string]time.Time // when the kernel last told of a device
+	answers chan struct{}        // holds one: a device has answered late
 	ghw     func(root string) (map[string]*device.PCI, error)
 }
 
@@ -65,13 +76,15 @@ func New(o Options) *Scanner {
 	if abs, err := filepath.Abs(root); err == nil {
 		root = abs
 	}
-	s := &Scanner{sysfs: sysfs.New(root), dev: o.Dev, log: o.Log, ghw: ghwPCI}
-	s.usb.read, s.usb.number = s.sysfs.USBDevice, s.sysfs.USBNumber
+	s := &Scanner{sysfs: sysfs.New(root), proc: proc{root: o.Proc}, dev: o.Dev, log: o.Log, told: make(map[string]time.Time), answers: make(chan struct{}, 1), ghw: ghwPCI}
+	s.usb.read = s.usbDevice
+	s.usb.number = func(dir string) string { return s.sysfs.USBNumber(dir) }
+	s.usb.late = func() { poke(s.answers) }
 	return s
 }
 
-// Scan reads the host. The error says that nothing is known of the host,
-// because its sysfs or /dev can't be read at all or ctx has ended; whatever
+// Scan reads the host, all of it. The error says that nothing is known of the
+// host, because its sysfs or /dev can't be read at all or ctx has ended; whatever
 // else fails is one of Snapshot.Problems. Devices that come or go meanwhile
 // are in the snapshot or not, but never in part.
 func (s *Scanner) Scan(ctx context.Context) (*device.Snapshot, error) {
@@ -83,25 +96,37 @@ func (s *Scanner) Scan(ctx context.Context) (*device.Snapshot, error) {
 func (s *Scanner) scan(ctx context.Context) (*device.Snapshot, *devTree, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	c, tree, err := s.all(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c.snapshot, tree, nil
+}
+
+// read reads what is not remembered; whole says that nothing is.
+func (s *Scanner) read(ctx context.Context, m *memory, whole bool) (*scan, *devTree, error) {
 	if err := s.sysfs.Check(); err != nil {
 		return nil, nil, err
 	}
 	// Nodes are read before the buses. The kernel puts a device on its bus
 	// before its nodes are made and takes the nodes away first, so that a
 	// node whose hardware is not on the bus afterwards is one that has gone.
-	tree, err := walkDev(ctx, s.dev)
+	tree, err := walkDev(ctx, s.dev, m.dirs)
 	if err != nil {
 		return nil, nil, err
 	}
 	c := &scan{
 		sysfs:      s.sysfs,
+		proc:       s.proc,
+		mem:        m,
+		whole:      whole,
 		hardware:   make(map[string]*device.Hardware),
 		interfaces: make(map[string]int),
-		subsystems: make(map[string]string),
+		slow:       make(map[string]bool),
 		numa:       make(map[string]int),
 		problems:   tree.problems,
 	}
-	nodes := c.locate(tree.sortedNodes(), tree.still)
+	nodes := c.locate(tree.sortedNodes(), tree)
 	s.readPCI(c)
 	if err := s.readUSB(ctx, c); err != nil {
 		return nil, nil, err
@@ -110,7 +135,7 @@ func (s *Scanner) scan(ctx context.Context) (*device.Snapshot, *devTree, error) 
 	nodes = c.own(nodes)
 	nets := c.readNets()
 	c.readUse(nodes)
-	snap := &device.Snapshot{
+	c.snapshot = &device.Snapshot{
 		Nodes:    nodes,
 		Nets:     nets,
 		Links:    tree.resolveLinks(nodes),
@@ -119,23 +144,29 @@ func (s *Scanner) scan(ctx context.Context) (*device.Snapshot, *devTree, error) 
 		Problems: c.problems,
 		Again:    c.again,
 	}
-	slices.SortFunc(snap.Problems, func(a, b device.Problem) int {
+	slices.SortFunc(c.snapshot.Problems, func(a, b device.Problem) int {
 		return cmp.Or(cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.Reason, b.Reason))
 	})
 	if err := ctx.Err(); err != nil {
 		return nil, nil, fmt.Errorf("scanning the host: %w", err)
 	}
-	return snap, tree, nil
+	return c, tree, nil
 }
 
 // scan is one scan under way.
 type scan struct {
 	sysfs      sysfs.FS
+	proc       proc
+	mem        *memory
+	whole      bool // nothing was remembered
+	doubt      bool // what was remembered does not fit what was read
+	snapshot   *device.Snapshot
 	hardware   map[string]*device.Hardware // by path
-	interfaces map[string]int              // number of a USB interface by path
+	mdevs      []string                    // paths of those that are mediated devices
+	interfaces map[string]int              // number of a USB interface by path, -1 where it can't be read
+	slow       map[string]bool             // USB devices that are being set up, by path
 	again      bool                        // a device did not answer
-	subsystems map[string]string           // by path, as far as they were needed
-	numa       map[string]int              // likewise
+	numa       map[string]int              // by path, as far as it was needed
 	noBus      []device.Bus                // buses that could not be listed
 	problems   []device.Problem
 }
@@ -176,7 +207,7 @@ func (c *scan) numaAt(dir string) int {
 	n := -1
 	if h := c.hardware[dir]; h == nil || h.Bus != device.USBBus {
 		var err error
-		n, err = c.sysfs.NUMANode(dir)
+		n, err = recall(c.mem.numa, dir, c.sysfs.NUMANode)
 		if err != nil && !sysfs.Gone(err) {
 			c.problem(dir, err)
 		}

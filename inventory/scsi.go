@@ -31,7 +31,7 @@ func (c *scan) scsiIndex(n *device.Node) (int, error) {
 		port := 0
 		if ata != "" {
 			var err error
-			if port, err = c.sysfs.ATAPort(ata); port < 1 {
+			if port, err = recall(c.mem.indexes, ata, c.sysfs.ATAPort); port < 1 {
 				return -1, err
 			}
 			port--

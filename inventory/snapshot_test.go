@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -68,13 +69,24 @@ func dump(s *device.Snapshot) string {
 				fmt.Fprintf(&b, "  interface %d, class %s, driver %q\n", i.Number, i.Class, i.Driver)
 			}
 		}
+		if m := h.MDev; m != nil {
+			fmt.Fprintf(&b, "  type %s %q, iommu group %q\n", m.Type, m.Name, m.IOMMUGroup)
+		}
 		for _, n := range h.Nodes {
 			fmt.Fprintf(&b, "  node %s\n", n.Path)
 		}
+		for _, n := range h.Nets {
+			fmt.Fprintf(&b, "  interface %s\n", n.Path)
+		}
 	}
 	b.WriteString("\n")
-	for _, n := range s.Nodes {
-		fmt.Fprintf(&b, "%s %c %d:%d", n.Path, n.Type, n.Major, n.Minor)
+	for _, n := range slices.Concat(s.Nodes, s.Nets) {
+		fmt.Fprintf(&b, "%s %c", n.Path, n.Type)
+		if n.Net == nil {
+			fmt.Fprintf(&b, " %d:%d", n.Major, n.Minor)
+		} else {
+			fmt.Fprintf(&b, " %s, driver %q", n.Net.Type, n.Net.Driver)
+		}
 		if n.SysPath != "" {
 			fmt.Fprintf(&b, " %s %s", n.Subsystem, n.Kernel)
 		}
@@ -86,6 +98,12 @@ func dump(s *device.Snapshot) string {
 		}
 		if n.Index >= 0 {
 			fmt.Fprintf(&b, ", index %d", n.Index)
+		}
+		if n.InUse != "" {
+			fmt.Fprintf(&b, ", in use: %s", n.InUse)
+		}
+		if n.Net != nil && n.Net.InUse != "" {
+			fmt.Fprintf(&b, ", in use: %s", n.Net.InUse)
 		}
 		b.WriteString("\n")
 	}

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,6 +33,8 @@ const (
 	// much of it as net.core.rmem_max allows. What it has by default is full
 	// after some 250 events.
 	ueventQueue = 4 << 20
+	// credentials is the size of what SO_PASSCRED adds to a message.
+	credentials = unix.SizeofCmsghdr + unix.SizeofUcred
 	// kernelGroup is the multicast group on which the kernel speaks; group 2
 	// is udev's.
 	kernelGroup = 1
@@ -44,9 +48,13 @@ type uevents struct {
 	file *os.File
 	conn syscall.RawConn
 	buf  [ueventBuffer]byte
+	oob  [2 * credentials]byte
 }
 
 func openUevents() (*uevents, error) {
+	if users, err := os.ReadFile("/proc/self/uid_map"); err == nil && ownUsers(string(users)) {
+		return nil, errors.New("the kernel tells a user namespace of its own nothing")
+	}
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
 	if err != nil {
 		return nil, fmt.Errorf("opening a netlink socket: %w", err)
@@ -57,6 +65,10 @@ func openUevents() (*uevents, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("binding a netlink socket: %w", err)
 	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("asking a netlink socket for credentials: %w", err)
+	}
 	file := os.NewFile(uintptr(fd), "uevents")
 	conn, err := file.SyscallConn()
 	if err != nil {
@@ -66,40 +78,75 @@ func openUevents() (*uevents, error) {
 	return &uevents{file: file, conn: conn}, nil
 }
 
+// ownUsers reports whether a uid_map is that of a user namespace other than the
+// initial one, which maps all there are to themselves (user_namespaces(7)).
+func ownUsers(uidMap string) bool {
+	return !slices.Equal(strings.Fields(uidMap), []string{"0", "0", "4294967295"})
+}
+
 func (s *uevents) Close() error { return s.file.Close() }
 
 func (s *uevents) next() (string, error) {
 	for {
-		n, flags, from, err := s.receive()
-		if errors.Is(err, unix.ENOBUFS) || err == nil && flags&unix.MSG_TRUNC != 0 {
+		m, err := s.receive()
+		if errors.Is(err, unix.ENOBUFS) || err == nil && m.flags&unix.MSG_TRUNC != 0 && m.fromKernel(s.oob[:]) {
 			return "", errLost
 		}
 		if err != nil {
 			return "", fmt.Errorf("reading a netlink socket: %w", err)
 		}
-		// Any process that has CAP_NET_ADMIN may send to the group. The
-		// kernel fills in the sender's port, and 0 is its own: nobody else
-		// can have it (netlink_autobind and netlink_insert in
-		// net/netlink/af_netlink.c).
-		if nl, ok := from.(*unix.SockaddrNetlink); !ok || nl.Pid != 0 {
+		if !m.fromKernel(s.oob[:]) {
 			continue
 		}
-		if u, ok := parseUevent(s.buf[:n]); ok && u.matters() {
+		u, ok := parseUevent(s.buf[:m.size])
+		switch {
+		case !ok || !u.matters():
+		case u.action == "move" && u.subsystem != "net":
+			// All below it has moved along, and its old place is told of
+			// nowhere. It is rare: a serial port of Bluetooth that connects
+			// (net/bluetooth/rfcomm/tty.c). Interfaces are renamed all the
+			// time, and nothing of them is remembered.
+			return "", errLost
+		default:
 			return strings.Clone(u.devpath[1:]), nil
 		}
 	}
 }
 
-func (s *uevents) receive() (n, flags int, from unix.Sockaddr, err error) {
+// message says what was received with a message.
+type message struct {
+	size, credentials, flags int
+	from                     unix.Sockaddr
+}
+
+func (s *uevents) receive() (m message, err error) {
 	pollErr := s.conn.Read(func(fd uintptr) bool {
 		for {
-			n, _, flags, from, err = unix.Recvmsg(int(fd), s.buf[:], nil, 0)
+			m.size, m.credentials, m.flags, m.from, err = unix.Recvmsg(int(fd), s.buf[:], s.oob[:], 0)
 			if err != unix.EINTR {
 				return err != unix.EAGAIN
 			}
 		}
 	})
-	return n, flags, from, errors.Join(pollErr, err)
+	return m, errors.Join(pollErr, err)
+}
+
+// fromKernel reports whether a message came from the kernel. Any process that
+// has CAP_NET_ADMIN may send to the group. The kernel fills in the sender's
+// port, and 0 is its own: nobody else can have it (netlink_autobind and
+// netlink_insert in net/netlink/af_netlink.c). It fills in the credentials,
+// too, in which it is process 0 of user 0; those of a process in another PID
+// namespace may say that as well, so that they alone decide nothing.
+func (m message) fromKernel(oob []byte) bool {
+	if nl, ok := m.from.(*unix.SockaddrNetlink); !ok || nl.Pid != 0 || m.flags&unix.MSG_CTRUNC != 0 {
+		return false
+	}
+	list, err := unix.ParseSocketControlMessage(oob[:m.credentials])
+	if err != nil || len(list) != 1 {
+		return false
+	}
+	c, err := unix.ParseUnixCredentials(&list[0])
+	return err == nil && c.Pid == 0 && c.Uid == 0
 }
 
 // uevent is one event of the kernel.
@@ -110,12 +157,12 @@ type uevent struct {
 }
 
 // parseUevent reads an event as the kernel writes it: "add@/devices/…", then
-// KEY=VALUE, each ended by a NUL (kobject_uevent_env in
-// lib/kobject_uevent.c). It reports false for everything else, such as what
-// udev sends.
+// KEY=VALUE, each ended by a NUL, of which SEQNUM is the last that is always
+// there (kobject_uevent_env in lib/kobject_uevent.c). It reports false for
+// everything else, such as what udev sends and what has been cut.
 func parseUevent(msg []byte) (uevent, bool) {
 	head, rest, ok := bytes.Cut(msg, []byte{0})
-	if !ok {
+	if !ok || msg[len(msg)-1] != 0 {
 		return uevent{}, false
 	}
 	action, devpath, ok := bytes.Cut(head, []byte{'@'})
@@ -123,6 +170,7 @@ func parseUevent(msg []byte) (uevent, bool) {
 		return uevent{}, false
 	}
 	u := uevent{action: string(action), devpath: string(devpath)}
+	numbered := false
 	for len(rest) > 0 {
 		var field []byte
 		field, rest, _ = bytes.Cut(rest, []byte{0})
@@ -134,9 +182,12 @@ func parseUevent(msg []byte) (uevent, bool) {
 			ok = ok && value == u.devpath
 		case "SUBSYSTEM":
 			u.subsystem = value
+		case "SEQNUM":
+			numbered = isDigits(value)
 		}
 	}
-	if !ok {
+	// Other values are whatever a device says of itself.
+	if !ok || !numbered || !utf8.ValidString(u.action+u.devpath+u.subsystem) {
 		return uevent{}, false
 	}
 	return u, true

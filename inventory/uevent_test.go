@@ -19,18 +19,22 @@ func TestParseUevent(t *testing.T) {
 		ok        bool
 	}{
 		{"a kernel event", loopEvent, uevent{"add", "/devices/virtual/block/loop9", "block"}, true},
-		{"no subsystem", "change@/devices/x\x00ACTION=change\x00DEVPATH=/devices/x\x00", uevent{"change", "/devices/x", ""}, true},
-		{"only the head", "add@/devices/x\x00", uevent{"add", "/devices/x", ""}, true},
-		{"cut in a value", loopEvent[:len(loopEvent)-40], uevent{"add", "/devices/virtual/block/loop9", "block"}, true},
+		{"no subsystem", "change@/devices/x\x00ACTION=change\x00DEVPATH=/devices/x\x00SEQNUM=1\x00", uevent{"change", "/devices/x", ""}, true},
+		{"what a device says of itself", "add@/devices/x\x00NAME=\"\xff\"\x00SEQNUM=1\x00", uevent{"add", "/devices/x", ""}, true},
+		{"only the head", "add@/devices/x\x00", uevent{}, false},
+		{"no number", "add@/devices/x\x00SEQNUM=one\x00", uevent{}, false},
+		{"cut in a value", loopEvent[:len(loopEvent)-40], uevent{}, false},
+		{"cut in the number", loopEvent[:len(loopEvent)-2], uevent{}, false},
 		{"cut in the head", loopEvent[:12], uevent{}, false},
 		{"empty", "", uevent{}, false},
 		{"from udev", "libudev\x00\xfe\xed\xca\xfe(\x00\x00\x00ACTION=add\x00", uevent{}, false},
-		{"no action", "@/devices/x\x00", uevent{}, false},
-		{"no path", "add@\x00", uevent{}, false},
-		{"the root", "add@/\x00", uevent{}, false},
-		{"a relative path", "add@devices/x\x00", uevent{}, false},
-		{"two actions", "add@/devices/x\x00ACTION=remove\x00DEVPATH=/devices/x\x00", uevent{}, false},
-		{"two paths", "add@/devices/x\x00ACTION=add\x00DEVPATH=/devices/y\x00", uevent{}, false},
+		{"no action", "@/devices/x\x00SEQNUM=1\x00", uevent{}, false},
+		{"no path", "add@\x00SEQNUM=1\x00", uevent{}, false},
+		{"the root", "add@/\x00SEQNUM=1\x00", uevent{}, false},
+		{"a relative path", "add@devices/x\x00SEQNUM=1\x00", uevent{}, false},
+		{"a path that is no text", "add@/devices/\xff\x00SEQNUM=1\x00", uevent{}, false},
+		{"two actions", "add@/devices/x\x00ACTION=remove\x00DEVPATH=/devices/x\x00SEQNUM=1\x00", uevent{}, false},
+		{"two paths", "add@/devices/x\x00ACTION=add\x00DEVPATH=/devices/y\x00SEQNUM=1\x00", uevent{}, false},
 	} {
 		if got, ok := parseUevent([]byte(c.msg)); got != c.want || ok != c.ok {
 			t.Errorf("%s: %+v, %v; want %+v, %v", c.name, got, ok, c.want, c.ok)
@@ -64,7 +68,9 @@ func TestUeventsThatMatter(t *testing.T) {
 
 func FuzzParseKernelEvent(f *testing.F) {
 	f.Add([]byte(loopEvent))
-	f.Add([]byte(loopEvent[:70]))
+	for cut := range len(loopEvent) {
+		f.Add([]byte(loopEvent[:cut]))
+	}
 	f.Add([]byte("libudev\x00\xfe\xed\xca\xfe"))
 	f.Add([]byte("add@/\xff\xfe\x00SUBSYSTEM=\xff\x00=\x00\x00"))
 	f.Fuzz(func(t *testing.T, msg []byte) {
@@ -84,6 +90,48 @@ func FuzzParseKernelEvent(f *testing.F) {
 	})
 }
 
+func TestOwnUsers(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"         0          0 4294967295\n":                              false,
+		"         0       1000          1\n":                              true,
+		"         0     100000      65536\n":                              true,
+		"         0       1000          1\n         1     100000 65536\n": true,
+	} {
+		if got := ownUsers(text); got != want {
+			t.Errorf("%q: %v; want %v", text, got, want)
+		}
+	}
+}
+
+// Port and credentials are both the kernel's, or it is not its message.
+func TestFromKernel(t *testing.T) {
+	t.Parallel()
+	kernel := &unix.SockaddrNetlink{Family: unix.AF_NETLINK}
+	root := unix.UnixCredentials(&unix.Ucred{})
+	for _, c := range []struct {
+		name        string
+		from        unix.Sockaddr
+		credentials []byte
+		flags       int
+		want        bool
+	}{
+		{"the kernel", kernel, root, 0, true},
+		{"a process of another port", &unix.SockaddrNetlink{Pid: 4242}, root, 0, false},
+		{"a process of root", kernel, unix.UnixCredentials(&unix.Ucred{Pid: 4242}), 0, false},
+		{"a user", kernel, unix.UnixCredentials(&unix.Ucred{Uid: 1000}), 0, false},
+		{"no credentials", kernel, nil, 0, false},
+		{"credentials that are cut", kernel, root[:len(root)-8], 0, false},
+		{"more than there is room for", kernel, root, unix.MSG_CTRUNC, false},
+		{"another kind of socket", &unix.SockaddrUnix{}, root, 0, false},
+	} {
+		m := message{credentials: len(c.credentials), flags: c.flags, from: c.from}
+		if got := m.fromKernel(c.credentials); got != c.want {
+			t.Errorf("%s: %v; want %v", c.name, got, c.want)
+		}
+	}
+}
+
 // What a process sends to the kernel's group is no event, however it looks.
 func TestForgedEventIsIgnored(t *testing.T) {
 	t.Parallel()
@@ -97,7 +145,7 @@ func TestForgedEventIsIgnored(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	forged := []byte("add@/devices/forged\x00ACTION=add\x00DEVPATH=/devices/forged\x00")
+	forged := []byte("add@/devices/forged\x00ACTION=add\x00DEVPATH=/devices/forged\x00SUBSYSTEM=usb\x00SEQNUM=1\x00")
 	if err := unix.Sendto(fd, forged, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: kernelGroup}); err != nil {
 		t.Skipf("sending to the group is refused here: %v", err)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,7 +19,7 @@ import (
 // of USB devices (v0.26) has neither the kernel's name nor serial, bus or
 // device number, so it can't say which node belongs to which device.
 func (s *Scanner) readUSB(ctx context.Context, c *scan) error {
-	entries, interfaces, err := s.sysfs.USB()
+	entries, interfaces, err := s.sysfs.USBAgain(c.mem.usbDirs)
 	if notExist(err) {
 		return nil
 	}
@@ -30,17 +29,32 @@ func (s *Scanner) readUSB(ctx context.Context, c *scan) error {
 			c.noBus = append(c.noBus, device.USBBus)
 		}
 	}
-	results, err := s.usb.all(ctx, entries)
+	came, _ := nowOnBus(c.mem.usbDirs, entries, interfaces)
+	patience := slowAfter
+	if !c.whole {
+		patience = slowUpdate
+	}
+	results, err := s.usb.all(ctx, entries, patience)
 	if err != nil {
 		return err
+	}
+	if !c.whole {
+		for i, e := range entries {
+			if !results[i].known {
+				came = append(came, e.Path)
+			}
+		}
+		c.mem.forget(came)
 	}
 	for i, e := range entries {
 		d, err := results[i].device, results[i].err
 		if sysfs.Gone(err) {
+			c.doubt = c.doubt || s.usbMoved(c, e)
 			continue
 		}
 		if errors.Is(err, errSlow) {
 			c.again = true
+			c.slow[e.Path] = true
 			continue
 		}
 		if err != nil {
@@ -62,18 +76,41 @@ func (s *Scanner) readUSB(ctx context.Context, c *scan) error {
 		if h == nil || h.USB == nil {
 			continue
 		}
-		i, err := s.sysfs.USBInterface(e.Path)
+		i, err := recall(c.mem.interfaces, e.Path, s.sysfs.USBInterface)
 		if sysfs.Gone(err) {
 			continue
 		}
 		if err != nil {
 			c.problem(e.Path, err)
+			c.interfaces[e.Path] = -1
 			continue
 		}
 		c.interfaces[e.Path] = i.Number
 		h.USB.Interfaces = append(h.USB.Interfaces, device.USBInterface{Number: i.Number, Class: i.Class, Driver: i.Driver})
 	}
 	return nil
+}
+
+// usbMoved reports whether a device that is not where it was remembered to be is
+// somewhere else now, under the same name.
+func (s *Scanner) usbMoved(c *scan, e sysfs.Entry) bool {
+	delete(c.mem.usbDirs, e.Name)
+	dir, err := s.sysfs.USBDir(e.Name)
+	return !c.whole && err == nil && dir != e.Path
+}
+
+// usbDevice reads a device that is on the bus. The kernel puts it there when it
+// has all its attributes (device_add in drivers/base/core.c); one that is about
+// to come may have some of them, and would be taken for a device without serial.
+func (s *Scanner) usbDevice(dir string) (sysfs.USBDevice, error) {
+	now, err := s.sysfs.USBDir(base(dir))
+	if err != nil {
+		return sysfs.USBDevice{}, err
+	}
+	if now != dir {
+		return sysfs.USBDevice{}, fmt.Errorf("is elsewhere now: %w", unix.ENODEV)
+	}
+	return s.sysfs.USBDevice(dir)
 }
 
 // usbPlace returns the name of the host controller that a USB device is
@@ -102,12 +139,19 @@ func usbPlace(dir, name string) (controller, chain string) {
 // errNoAnswer says that reading a device has taken too long.
 var errNoAnswer = errors.New("does not answer: its driver or a reset holds its lock")
 
-// slowAfter is how long a scan waits for one USB device. The kernel holds the
-// lock of a new one until its drivers are bound, some 100 ms as a rule, and
-// sends an event then, which is when the next scan finds it.
-const slowAfter = 50 * time.Millisecond
+// The kernel holds the lock of a new device until its drivers are bound, some
+// 100 ms as a rule.
+const (
+	// slowAfter is how long a scan of everything waits for one USB device, and
+	// slowUpdate how long the scan waits that follows an event: the next one
+	// comes as soon as the device answers.
+	slowAfter  = 50 * time.Millisecond
+	slowUpdate = 5 * time.Millisecond
+	// hangsAfter is when a device that does not answer is a problem.
+	hangsAfter = time.Second
+)
 
-// errSlow says that a device is waited for the first time: no problem yet.
+// errSlow says that a device is being set up: no problem yet.
 var errSlow = errors.New("is being set up")
 
 // slowReader reads USB devices, each of which may block in the kernel for as
@@ -120,9 +164,11 @@ type slowReader struct {
 	// number is the devnum of a device, which the kernel shows without the
 	// lock and gives anew at each enumeration; empty where there is none.
 	number func(dir string) string
+	// late is told of an answer that a scan did not wait for.
+	late func()
 
 	mu    sync.Mutex
-	busy  map[string]bool // directories that are still being read
+	busy  map[string]*usbRead // what is being read, by directory
 	known map[string]knownUSB
 }
 
@@ -131,39 +177,42 @@ type knownUSB struct {
 	device sysfs.USBDevice
 }
 
+// usbRead is a device that is being read.
+type usbRead struct {
+	since     time.Time
+	abandoned bool // a scan went on without it
+	done      chan struct{}
+	result    usbResult // once done is closed
+}
+
 type usbResult struct {
 	device sysfs.USBDevice
+	known  bool // it was read before
 	err    error
 }
 
-// all reads all entries, one after the other; the results are in the same
-// order. It takes one goroutine, and one more for each device that does not
-// answer.
-func (r *slowReader) all(ctx context.Context, entries []sysfs.Entry) ([]usbResult, error) {
+// all reads all entries, one after the other, and waits for each no longer
+// than patience; the results are in the same order.
+func (r *slowReader) all(ctx context.Context, entries []sysfs.Entry, patience time.Duration) ([]usbResult, error) {
 	results := make([]usbResult, len(entries))
 	r.forget(entries)
-	timer := time.NewTimer(slowAfter)
+	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	dirs, answers := r.start()
-	defer func() { close(dirs) }()
 	for i, e := range entries {
-		known, free := r.begin(e.Path)
+		known, reading := r.begin(e.Path)
 		if known != nil {
-			results[i].device = *known
+			results[i] = usbResult{device: *known, known: true}
 			continue
 		}
-		if !free {
-			results[i].err = errNoAnswer
-			continue
+		timer.Reset(patience)
+		if time.Since(reading.since) >= hangsAfter {
+			timer.Reset(0)
 		}
-		dirs <- e.Path
-		timer.Reset(slowAfter)
 		select {
-		case results[i] = <-answers:
+		case <-reading.done:
+			results[i] = reading.result
 		case <-timer.C:
-			results[i].err = errSlow
-			close(dirs)
-			dirs, answers = r.start()
+			results[i] = r.abandon(reading)
 		case <-ctx.Done():
 			return nil, fmt.Errorf("scanning the usb devices: %w", ctx.Err())
 		}
@@ -171,23 +220,63 @@ func (r *slowReader) all(ctx context.Context, entries []sysfs.Entry) ([]usbResul
 	return results, nil
 }
 
-// start returns the two ends of a goroutine that reads directories until dirs
-// is closed. It never waits for someone to take an answer.
-func (r *slowReader) start() (dirs chan<- string, answers <-chan usbResult) {
-	in, out := make(chan string, 1), make(chan usbResult, 1)
-	go func() {
-		for dir := range in {
-			number := r.numberOf(dir)
-			d, err := r.read(dir)
-			if err == nil && r.numberOf(dir) != number {
-				// Half of it is one device's and half the next one's.
-				err = fmt.Errorf("another device came into its place: %w", unix.ENODEV)
-			}
-			r.end(dir, number, d, err)
-			out <- usbResult{device: d, err: err}
-		}
-	}()
-	return in, out
+// begin returns what is known of a device, or else the reading of it, which may
+// have begun in an earlier scan.
+func (r *slowReader) begin(dir string) (known *sysfs.USBDevice, reading *usbRead) {
+	number := r.numberOf(dir)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if k, ok := r.known[dir]; ok && k.number == number {
+		return &k.device, nil
+	}
+	if reading = r.busy[dir]; reading != nil {
+		return nil, reading
+	}
+	if r.busy == nil {
+		r.busy, r.known = make(map[string]*usbRead), make(map[string]knownUSB)
+	}
+	reading = &usbRead{since: time.Now(), done: make(chan struct{})}
+	r.busy[dir] = reading
+	go r.run(dir, reading)
+	return nil, reading
+}
+
+// run reads a device, for as long as that takes.
+func (r *slowReader) run(dir string, reading *usbRead) {
+	number := r.numberOf(dir)
+	d, err := r.read(dir)
+	if err == nil && r.numberOf(dir) != number {
+		// Half of it is one device's and half the next one's.
+		err = fmt.Errorf("another device came into its place: %w", unix.ENODEV)
+	}
+	r.mu.Lock()
+	delete(r.busy, dir)
+	if err == nil && number != "" {
+		r.known[dir] = knownUSB{number, d}
+	}
+	reading.result = usbResult{device: d, err: err}
+	close(reading.done)
+	abandoned := reading.abandoned
+	r.mu.Unlock()
+	if abandoned && r.late != nil {
+		r.late()
+	}
+}
+
+// abandon leaves a reading to itself, unless it has ended just now.
+func (r *slowReader) abandon(reading *usbRead) usbResult {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-reading.done:
+		return reading.result
+	default:
+	}
+	reading.abandoned = true
+	if time.Since(reading.since) < hangsAfter {
+		return usbResult{err: errSlow}
+	}
+	return usbResult{err: errNoAnswer}
 }
 
 func (r *slowReader) numberOf(dir string) string {
@@ -197,44 +286,16 @@ func (r *slowReader) numberOf(dir string) string {
 	return r.number(dir)
 }
 
-// begin returns what is known of a device, or reports whether nobody reads it
-// already, and notes that someone does.
-func (r *slowReader) begin(dir string) (known *sysfs.USBDevice, free bool) {
-	number := r.numberOf(dir)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if k, ok := r.known[dir]; ok && k.number == number {
-		return &k.device, false
-	}
-	if r.busy[dir] {
-		return nil, false
-	}
-	if r.busy == nil {
-		r.busy = make(map[string]bool)
-	}
-	r.busy[dir] = true
-	return nil, true
-}
-
-// end takes down what was read while the device had a number.
-func (r *slowReader) end(dir, number string, d sysfs.USBDevice, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.busy, dir)
-	if err != nil || number == "" {
-		return
-	}
-	if r.known == nil {
-		r.known = make(map[string]knownUSB)
-	}
-	r.known[dir] = knownUSB{number, d}
-}
-
 // forget drops what is known of devices that are not among entries.
 func (r *slowReader) forget(entries []sysfs.Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.known, func(dir string, _ knownUSB) bool {
-		return !slices.ContainsFunc(entries, func(e sysfs.Entry) bool { return e.Path == dir })
-	})
+	if len(r.known) == 0 {
+		return
+	}
+	here := make(map[string]bool, len(entries))
+	for _, e := range entries {
+		here[e.Path] = true
+	}
+	maps.DeleteFunc(r.known, func(dir string, _ knownUSB) bool { return !here[dir] })
 }

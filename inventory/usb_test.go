@@ -19,14 +19,15 @@ func usbEntries(names ...string) []sysfs.Entry {
 	return list
 }
 
-// A device whose lock is held is left out, the others are read, and the next
-// scan neither waits for it nor reads it twice.
+// A device whose lock is held is left out, and the others are read. The next
+// scans read it no second time, and do not wait for one that hangs; when it
+// answers after all, that is told.
 func TestUSBDeviceThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		hangs := make(chan struct{})
-		var reads atomic.Int32
-		r := &slowReader{read: func(dir string) (sysfs.USBDevice, error) {
+		var reads, late atomic.Int32
+		r := &slowReader{late: func() { late.Add(1) }, read: func(dir string) (sysfs.USBDevice, error) {
 			if dir == "1-2" {
 				reads.Add(1)
 				<-hangs
@@ -37,7 +38,7 @@ func TestUSBDeviceThatDoesNotAnswer(t *testing.T) {
 		check := func(scan string, wantTime time.Duration, wantErr error) {
 			t.Helper()
 			start := time.Now()
-			results, err := r.all(t.Context(), entries)
+			results, err := r.all(t.Context(), entries, slowAfter)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -55,13 +56,18 @@ func TestUSBDeviceThatDoesNotAnswer(t *testing.T) {
 			}
 		}
 		check("first", slowAfter, errSlow)
-		check("second", 0, errNoAnswer)
+		check("second", slowAfter, errSlow)
+		time.Sleep(hangsAfter)
+		check("third", 0, errNoAnswer)
 		if n := reads.Load(); n != 1 {
 			t.Errorf("%d reads hang; want 1", n)
 		}
 		close(hangs)
 		synctest.Wait()
-		check("third", 0, nil)
+		check("last", 0, nil)
+		if n := late.Load(); n != 1 {
+			t.Errorf("told %d times of the answer; want once", n)
+		}
 	})
 }
 
@@ -87,7 +93,7 @@ func TestUSBDeviceIsReadOnceANumber(t *testing.T) {
 		if step.plugged {
 			entries = usbEntries("1-1")
 		}
-		results, err := r.all(t.Context(), entries)
+		results, err := r.all(t.Context(), entries, slowAfter)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +117,7 @@ func TestUSBScanEndsWithItsContext(t *testing.T) {
 		}}
 		ctx, cancel := context.WithTimeout(t.Context(), slowAfter/2)
 		defer cancel()
-		if _, err := r.all(ctx, usbEntries("1-1")); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := r.all(ctx, usbEntries("1-1"), slowAfter); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("err = %v; want that of the context", err)
 		}
 	})

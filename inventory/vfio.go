@@ -24,8 +24,7 @@ func vfioGroup(n *device.Node) string {
 // vfioGroups fills in which functions are bound to VFIO and returns by IOMMU
 // group the function that the group's node belongs to: of those bound to VFIO
 // the one with the lowest address, or of all where none is known to be, as
-// while the last one is being unbound. Groups of other devices, such as
-// mediated ones, have none.
+// while the last one is being unbound. A mediated device has a group of its own.
 func (c *scan) vfioGroups(nodes []*device.Node) map[string]*device.Hardware {
 	members := make(map[string][]*device.Hardware)
 	for _, n := range nodes {
@@ -33,7 +32,7 @@ func (c *scan) vfioGroups(nodes []*device.Node) map[string]*device.Hardware {
 			members[group] = nil
 		}
 		if n.Subsystem == "vfio-dev" {
-			if bus, dir := busDevice(n.SysPath); bus == device.PCIBus && c.hardware[dir] != nil {
+			if bus, dir := c.busDevice(n.SysPath); bus == device.PCIBus && c.hardware[dir] != nil {
 				c.hardware[dir].PCI.VFIO = true
 			}
 		}
@@ -52,6 +51,11 @@ func (c *scan) vfioGroups(nodes []*device.Node) map[string]*device.Hardware {
 		}
 	}
 	owners := make(map[string]*device.Hardware, len(members))
+	for _, dir := range c.mdevs {
+		if h := c.hardware[dir]; h.MDev.IOMMUGroup != "" {
+			owners[h.MDev.IOMMUGroup] = h
+		}
+	}
 	for group, list := range members {
 		if h := vfioOwner(list); h != nil {
 			owners[group] = h

@@ -25,8 +25,8 @@ const (
 type WatchOptions struct {
 	// Dev is the directory of device nodes; empty is "/dev".
 	Dev string
-	// Resync is the time between two batches that say All without an event;
-	// 0 is 10 minutes.
+	// Resync is the time between two batches that say All without an event,
+	// until SetResync says another; 0 is 10 minutes.
 	Resync time.Duration
 	// Log gets what an administrator should know; nil is discarded.
 	Log *slog.Logger
@@ -34,10 +34,12 @@ type WatchOptions struct {
 
 // Batch is everything that happened since the last one was taken.
 type Batch struct {
-	// All says that Paths is not the whole truth: names below /dev or in one
-	// of the watched directories changed, events were lost or too many, or it
-	// is time for a look at everything.
+	// All says that anything may have changed, whatever Paths says: events were
+	// lost, or too many, or are missing, or it is time for a look at everything.
 	All bool
+	// Names says that names below /dev or in one of the watched directories
+	// changed.
+	Names bool
 	// Paths of the devices that the kernel told of, relative to the root of
 	// sysfs, sorted.
 	Paths []string
@@ -52,7 +54,6 @@ type Batch struct {
 // it does nothing.
 type Watcher struct {
 	dev        string
-	resync     time.Duration
 	log        *slog.Logger
 	openKernel func() (kernelEvents, error)
 	openFiles  func() (fileEvents, error)
@@ -61,7 +62,9 @@ type Watcher struct {
 	redirs  chan struct{} // holds one: dirs changed
 
 	mu       sync.Mutex
+	resync   time.Duration
 	all      bool
+	names    bool
 	paths    map[string]bool
 	at       time.Time
 	dirs     []string          // of the host, besides /dev
@@ -99,12 +102,14 @@ func (w *Watcher) Changes() <-chan struct{} { return w.changes }
 func (w *Watcher) Take() Batch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	b := Batch{All: w.all, At: w.at}
+	// Without the events of the kernel Paths never is the whole truth.
+	_, deaf := w.degraded[kernelSource]
+	b := Batch{All: w.all || deaf, Names: w.names, At: w.at}
 	for p := range w.paths {
 		b.Paths = append(b.Paths, p)
 	}
 	slices.Sort(b.Paths)
-	w.all, w.at = false, time.Time{}
+	w.all, w.names, w.at = false, false, time.Time{}
 	clear(w.paths)
 	return b
 }
@@ -112,7 +117,7 @@ func (w *Watcher) Take() Batch {
 // SetDirs says which directories to watch besides /dev, by their path on the
 // host, in place of those named before. What is not there yet is watched for
 // in the nearest directory above it. When a watch is new in place there is a
-// batch that says All, so that nothing is missed between the scan that named
+// batch that says Names, so that nothing is missed between the scan that named
 // the directory and its watch.
 func (w *Watcher) SetDirs(dirs []string) {
 	clean := make([]string, 0, len(dirs))
@@ -139,7 +144,24 @@ func (w *Watcher) Degraded() []string {
 	return list
 }
 
-// look asks for a look at everything though nothing is known to have happened.
+// SetResync says how often to look at everything without an event: each minute
+// if d is shorter than that, 10 minutes if it is 0. It is for what no event
+// tells, such as the interfaces of a network namespace that is not our own
+// (ForeignNets).
+func (w *Watcher) SetResync(d time.Duration) {
+	if d = cmp.Or(d, defaultResync); d < degradedResync {
+		d = degradedResync
+	}
+	w.mu.Lock()
+	changed := w.resync != d
+	w.resync = d
+	w.mu.Unlock()
+	if changed {
+		poke(w.redirs)
+	}
+}
+
+// look asks for a look at everything, though nothing is known to have happened.
 func (w *Watcher) look() {
 	w.mu.Lock()
 	w.all = true
@@ -147,13 +169,20 @@ func (w *Watcher) look() {
 	poke(w.changes)
 }
 
-// happened adds an event to the batch that is waiting: the device that it
-// tells of, or all.
-func (w *Watcher) happened(devpath string, all bool) {
+// lookAtNames asks for a look at names likewise.
+func (w *Watcher) lookAtNames() {
 	w.mu.Lock()
-	w.all = w.all || all
-	if devpath != "" {
-		w.paths[devpath] = true
+	w.names = true
+	w.mu.Unlock()
+	poke(w.changes)
+}
+
+// happened adds events to the batch that is waiting.
+func (w *Watcher) happened(b Batch) {
+	w.mu.Lock()
+	w.all, w.names = w.all || b.All, w.names || b.Names
+	for _, p := range b.Paths {
+		w.paths[p] = true
 	}
 	if len(w.paths) > maxPaths {
 		w.all = true

@@ -145,7 +145,7 @@ func TestEventsAreMergedUntilTaken(t *testing.T) {
 		if !waiting(w) {
 			t.Fatal("no second wake-up")
 		}
-		if diff := cmp.Diff(Batch{All: true, Paths: []string{"devices/c"}, At: time.Now()}, w.Take()); diff != "" {
+		if diff := cmp.Diff(Batch{Names: true, Paths: []string{"devices/c"}, At: time.Now()}, w.Take()); diff != "" {
 			t.Error(diff)
 		}
 		if waiting(w) {
@@ -281,12 +281,46 @@ func TestDirsBelowDevAreWatchedWhereTheyAre(t *testing.T) {
 		}
 		waiting(w)
 		w.SetDirs([]string{"/dev/serial", "/run/x", "/dev/dri"})
-		if !waiting(w) || !w.Take().All {
+		if !waiting(w) || !w.Take().Names {
 			t.Error("a directory that is watched for the first time needs a look")
 		}
 		w.SetDirs([]string{"/dev/serial"})
 		if waiting(w) {
 			t.Error("fewer directories need none")
+		}
+	})
+}
+
+// A namespace that nothing tells of is looked at each minute, and no more often.
+func TestSetResync(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, _, _ := fakeWatcher(WatchOptions{})
+		start(t, w)
+		for _, c := range []struct{ set, want time.Duration }{
+			{time.Minute, time.Minute}, {time.Second, time.Minute}, {0, defaultResync}, {time.Minute, time.Minute},
+		} {
+			w.SetResync(c.set)
+			synctest.Wait()
+			began := time.Now()
+			<-w.Changes()
+			if d := time.Since(began); d != c.want || !w.Take().All {
+				t.Errorf("%v: looked after %v; want %v", c.set, d, c.want)
+			}
+		}
+	})
+}
+
+// Without the kernel's events no batch is the whole truth.
+func TestDeafWatcherSaysAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, _, f := fakeWatcher(WatchOptions{})
+		w.openKernel = func() (kernelEvents, error) { return nil, errors.New("refused") }
+		start(t, w)
+		f.events <- []fileEvent{{wd: f.wds["/dev"], mask: 0x100, name: "x"}}
+		if !waiting(w) || !w.Take().All {
+			t.Error("a batch of names alone, which says nothing of drivers")
 		}
 	})
 }

@@ -36,15 +36,15 @@ func (w *Watcher) Run(ctx context.Context) error {
 			timer.Reset(interval)
 		case <-w.redirs:
 			if r.sync() {
-				w.look()
+				w.lookAtNames()
 			}
 		case batch := <-r.events:
 			changed, moved := r.watches.handle(batch)
 			if changed {
-				w.happened("", true)
+				w.happened(Batch{Names: true})
 			}
 			if moved && r.sync() {
-				w.look()
+				w.lookAtNames()
 			}
 		case err := <-r.kernelEnded:
 			r.kernel.Close()
@@ -129,11 +129,11 @@ func (r *run) readKernel(k kernelEvents) error {
 		p, err := k.next()
 		switch {
 		case errors.Is(err, errLost):
-			r.happened("", true)
+			r.happened(Batch{All: true})
 		case err != nil:
 			return err
 		default:
-			r.happened(p, false)
+			r.happened(Batch{Paths: []string{p}})
 		}
 	}
 }

@@ -24,6 +24,7 @@ type life struct {
 	held   map[string]string    // slot ID to resource
 	known  bool                 // whether held can be asked
 	events map[string]time.Time // by hardware
+	pulled bool                 // the hardware of interfaces is gone
 	// shown are the slots of the last output, by resource and slot, and since
 	// when each has been Unhealthy; zero while it is Healthy.
 	shown map[[2]string]time.Time
@@ -58,13 +59,16 @@ func (l *life) act(op byte, arg int) {
 	offers := slices.Clone(r.Offers)
 	switch op % 12 {
 	case 0, 1, 2: // plug or pull
-		if at >= 0 {
+		switch {
+		case at >= 0:
 			r.Offers = slices.Delete(offers, at, at+1)
-		} else {
+		case id == "d4":
+			r.Offers = append(offers, iface(id, []string{"", "devices/d4"}[arg%2]))
+		default:
 			r.Offers = append(offers, slots(dev(id, []string{"a", "b"}[:1+arg%2]...), 1+arg%4))
 		}
 	case 3: // another count, other nodes
-		if at >= 0 {
+		if at >= 0 && id != "d4" {
 			offers[at] = slots(dev(id, []string{"a", "b", "c"}[:arg/64]...), 1+arg/16%4)
 			r.Offers = offers
 		}
@@ -87,7 +91,7 @@ func (l *life) act(op byte, arg int) {
 			arg /= 2
 		}
 	case 7:
-		l.known = arg%4 != 0
+		l.known, l.pulled = arg%4 != 0, arg%16 == 3
 	case 8:
 		l.events["devices/"+id] = l.now
 	case 9:
@@ -103,7 +107,7 @@ func (l *life) act(op byte, arg int) {
 		if err := json.Unmarshal(text, &kept); err != nil {
 			l.t.Fatal(err)
 		}
-		l.state, l.start = Restore(kept), l.now
+		l.state, l.start = Persisted{Boot: "a", Resources: kept}.State([]string{"a", "b"}[arg%2]), l.now
 	}
 	steps := []time.Duration{0, 10 * ms, 300 * ms, 6 * s, 30 * s, m, 2 * m, 6 * m}
 	l.now = l.now.Add(steps[arg/8%len(steps)])
@@ -112,7 +116,10 @@ func (l *life) act(op byte, arg int) {
 // step is Next and what must hold afterwards.
 func (l *life) step() {
 	l.t.Helper()
-	in := Input{Now: l.now, Start: l.start, Quiet: func(h string) time.Time { return l.events[h] }}
+	in := Input{
+		Now: l.now, Start: l.start, Quiet: func(h string) time.Time { return l.events[h] },
+		Hardware: func(string) bool { return !l.pulled },
+	}
 	for _, r := range l.config {
 		// A resource with this reason is taken out of the configuration.
 		if r.Refuse == "" || r.Name != "c" {
@@ -128,8 +135,13 @@ func (l *life) step() {
 	owner := make(map[string]string)
 	for _, res := range l.out.Resources {
 		for _, e := range res.Devices {
-			if e.Healthy && !l.offered(res.Name, e.Offer.ID) {
+			switch offered := l.offered(res.Name, e.Offer.ID); {
+			case e.Healthy && !offered && !e.Offer.Moved:
 				l.t.Errorf("%s of %s is Healthy, but not there", e.Offer.ID, res.Name)
+			case e.Offer.Moved && (offered || !e.Healthy || !e.Present):
+				l.t.Errorf("%s of %s is in a container: offered %t, healthy %t, present %t", e.Offer.ID, res.Name, offered, e.Healthy, e.Present)
+			case e.Offer.Moved && l.known && l.held[e.Offer.ID] != res.Name:
+				l.t.Errorf("%s of %s is in a container that does not hold it", e.Offer.ID, res.Name)
 			}
 			if e.Healthy == (e.Reason != "") {
 				l.t.Errorf("%s of %s: healthy %t for the reason %q", e.Offer.ID, res.Name, e.Healthy, e.Reason)

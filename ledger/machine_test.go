@@ -20,12 +20,13 @@ type machine struct {
 	events map[string]time.Duration
 	held   map[string]string
 	silent bool
-	asked  time.Duration // when held was asked; now where it is negative
+	asked  time.Duration   // when held was asked; now where it is negative
+	pulled map[string]bool // hardware that is gone, by its sysfs path
 }
 
 func newMachine(t *testing.T, remembered ...Remembered) *machine {
 	t.Helper()
-	return &machine{t: t, state: Restore(remembered), events: map[string]time.Duration{}, asked: -1}
+	return &machine{t: t, state: Restore(remembered), events: map[string]time.Duration{}, asked: -1, pulled: map[string]bool{}}
 }
 
 func (h *machine) quiet(hardware string) time.Time {
@@ -38,7 +39,7 @@ func (h *machine) quiet(hardware string) time.Time {
 // at is Next at a time after the start.
 func (h *machine) at(d time.Duration, resources ...Resource) *machine {
 	h.t.Helper()
-	in := Input{Now: boot.Add(d), Start: boot, Resources: resources, Quiet: h.quiet}
+	in := Input{Now: boot.Add(d), Start: boot, Resources: resources, Quiet: h.quiet, Hardware: func(path string) bool { return !h.pulled[path] }}
 	if !h.silent {
 		in.Held = Held{At: in.Now, IDs: h.held}
 		if h.asked >= 0 {
@@ -102,6 +103,20 @@ func (h *machine) asks(want bool) *machine {
 	return h
 }
 
+// asksSince checks since when an answer is wanted at once; negative is that
+// none is.
+func (h *machine) asksSince(want time.Duration) *machine {
+	h.t.Helper()
+	got := h.out.AskSince.Sub(boot)
+	if h.out.AskSince.IsZero() {
+		got = -1
+	}
+	if got != want {
+		h.t.Errorf("asks since %s, want %s", got, want)
+	}
+	return h
+}
+
 // resource returns one of the output.
 func (h *machine) resource(name string) ListedResource {
 	h.t.Helper()
@@ -126,6 +141,12 @@ func dev(id string, keys ...string) device.Offer {
 		o.Nodes = append(o.Nodes, device.OfferedNode{Key: key, HostPath: "/dev/" + id + key, Major: 188, Minor: uint32(i)})
 	}
 	return o
+}
+
+// iface makes an offer of one interface that moves, on hardware unless that is
+// empty.
+func iface(id, hardware string) device.Offer {
+	return device.Offer{ID: id, Hardware: hardware, Slots: 1, CDI: true, Nets: []device.OfferedNet{{HostName: "if-" + id, Key: "net"}}}
 }
 
 func slots(o device.Offer, n int) device.Offer {

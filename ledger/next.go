@@ -18,6 +18,10 @@ import (
 //     that is retired turn Unhealthy at once and leave the list later: after a
 //     minute at least, a device that is gone after ForgetAfter, and not while
 //     a container holds a slot of it.
+//   - A pool stays what it is while its members come and go, and settles only
+//     when it comes itself.
+//   - A device whose interfaces left the host for the container that holds it
+//     is Healthy and there, see netState.
 //   - What containers hold and nothing remembers, since the state was lost, is
 //     listed too: a kubelet shows a device that is missing from the list as
 //     Healthy.
@@ -156,10 +160,20 @@ func (r *round) match() {
 	for _, w := range r.works {
 		for id, rec := range w.records {
 			if !w.matched[id] {
-				w.records[id] = rec.absent(r.in.Now)
+				w.records[id] = r.unmatched(w, id, rec)
 			}
 		}
 	}
+}
+
+// unmatched returns the record of a device that is not matched for w.
+func (r *round) unmatched(w *work, id string, rec record) record {
+	if w.config.Refuse == "" && r.moved[id] == "" && r.inContainer(w, id, &rec) {
+		rec.offer = movedOffer(rec.offer)
+		rec.present, rec.settled, rec.since = true, true, time.Time{}
+		return rec
+	}
+	return rec.absent(r.in.Now)
 }
 
 // take lists a device with its offer.
@@ -167,11 +181,21 @@ func (r *round) take(w *work, offer device.Offer) {
 	offer.Slots = max(1, offer.Slots)
 	rec := w.records[offer.ID]
 	nodes := ownNodes(offer)
+	if rec.lacksNets(nodes) && r.inContainer(w, offer.ID, &rec) {
+		// What is matched without them is less than what the container got.
+		slots := offer.Slots
+		offer, nodes = movedOffer(rec.offer), rec.nodes
+		offer.Slots = slots
+	} else {
+		rec.net = netOf(offer)
+	}
 	keys := keysOf(nodes)
-	if !rec.present || !slices.Equal(nodes, rec.nodes) {
-		rec.settled = false
-		rec.begun, rec.changed = r.in.Now, r.in.Now
-		if r.first && containsAll(keys, rec.keys) {
+	if came := !rec.present; came || !slices.Equal(nodes, rec.nodes) {
+		if came || !offer.Pool {
+			rec.settled, rec.begun = false, r.in.Now
+		}
+		rec.changed = r.in.Now
+		if r.first && (offer.Pool || containsAll(keys, rec.keys)) {
 			// It came before the program did: only events that were seen say
 			// that it is still coming.
 			rec.changed = time.Time{}
@@ -193,7 +217,7 @@ func (r *round) take(w *work, offer device.Offer) {
 
 // settles returns when a device is whole if nothing more happens.
 func (r *round) settles(config Resource, rec record) time.Time {
-	grows := config.Grows && rec.offer.Hardware != ""
+	grows := config.Grows && rec.offer.Hardware != "" || rec.offer.Pool
 	if len(rec.nodes) <= 1 && !grows {
 		return r.in.Now
 	}
@@ -216,13 +240,17 @@ func (r *round) wake(t time.Time) {
 	}
 }
 
-// ownNodes returns the nodes of a device without its companions, by key.
+// ownNodes returns the nodes of a device without its companions, and its
+// interfaces, by key.
 func ownNodes(offer device.Offer) []node {
 	var nodes []node
 	for _, n := range offer.Nodes {
 		if !n.Companion {
-			nodes = append(nodes, node{n.Key, n.HostPath, n.Major, n.Minor})
+			nodes = append(nodes, node{key: n.Key, path: n.HostPath, major: n.Major, minor: n.Minor})
 		}
+	}
+	for _, n := range offer.Nets {
+		nodes = append(nodes, node{key: n.Key, path: n.HostName, net: true})
 	}
 	slices.SortFunc(nodes, func(a, b node) int {
 		if c := strings.Compare(a.key, b.key); c != 0 {

@@ -146,6 +146,45 @@ func TestAProblemOfTheOfferMakesTheDeviceUnhealthy(t *testing.T) {
 		at(s, res("r", dev("x", "a"), dev("y", "a"))).shows(list{"r": {"x": ok, "y": ok}})
 }
 
+// pool makes an offer of everything that a resource selects.
+func pool(keys ...string) device.Offer {
+	o := dev("all:r", keys...)
+	o.Pool, o.Hardware = true, ""
+	return o
+}
+
+func TestAPoolSettlesWhenItComesAndNotWithItsMembers(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("r"))
+	h.at(s, res("r", pool("a"))).shows(list{"r": {"all:r": ReasonSettling}}).wakes(s + 250*ms)
+	h.at(s+200*ms, res("r", pool("a", "b"))).wakes(s + 450*ms)
+	h.at(s+450*ms, res("r", pool("a", "b"))).shows(list{"r": {"all:r": ok}}).wakes(-1)
+	for i, members := range [][]string{{"a", "b", "c"}, {"b"}, {"d", "e"}} {
+		at := time.Duration(i+2) * s
+		if h.at(at, res("r", pool(members...))).shows(list{"r": {"all:r": ok}}).wakes(-1); !h.resource("r").Changed || len(h.out.Changes) > 0 {
+			t.Errorf("%q: changed %t, changes %v", members, h.resource("r").Changed, h.out.Changes)
+		}
+	}
+	h.at(10*s, res("r")).shows(list{"r": {"all:r": ReasonGone}})
+	h.at(11*s, res("r", pool("a"))).shows(list{"r": {"all:r": ReasonSettling}})
+}
+
+func TestAPoolWhoseMembersAlwaysComeAndGoSettles(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("r"))
+	for i := range 50 {
+		h.at(s+time.Duration(i)*100*ms, res("r", pool([]string{"a", "b"}[:1+i%2]...)))
+	}
+	h.at(6*s, res("r", pool("a"))).shows(list{"r": {"all:r": ok}})
+}
+
+func TestAPoolThatWasThereAtTheStartDoesNotSettle(t *testing.T) {
+	t.Parallel()
+	kept := remembered("r", "all:r")
+	kept.Devices[0].Nodes = []string{"a", "b"}
+	newMachine(t, kept).at(0, res("r", pool("b", "c"))).shows(list{"r": {"all:r": ok}}).wakes(-1)
+}
+
 func TestADeviceThatGoesIsUnhealthyAtOnceAndKeepsItsID(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("r", dev("x", "a"), dev("y", "a")))

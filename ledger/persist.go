@@ -24,6 +24,8 @@ func Files() []string { return []string{stateFile, stateFile + ".bad", stateFile
 
 // Persisted is all that outlives a restart.
 type Persisted struct {
+	// Boot is the boot that it was written in, see State.
+	Boot      string       `json:"boot,omitempty"`
 	Decisions Decisions    `json:"decisions"`
 	Resources []Remembered `json:"resources,omitempty"`
 }

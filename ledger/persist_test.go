@@ -208,7 +208,7 @@ func FuzzLoad(f *testing.F) {
 		}
 		h := newMachine(t, p.Resources...)
 		h.at(0).at(m)
-		if err := Save(dir, Persisted{p.Decisions, h.state.Remember()}); err != nil {
+		if err := Save(dir, Persisted{Boot: p.Boot, Decisions: p.Decisions, Resources: h.state.Remember()}); err != nil {
 			t.Error(err)
 		}
 	})

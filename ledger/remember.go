@@ -21,6 +21,11 @@ type RememberedDevice struct {
 	Slots int      `json:"slots"`
 	NUMA  []int    `json:"numa,omitempty"`
 	Nodes []string `json:"nodes,omitempty"` // keys, sorted
+	// Moves says that its interfaces move into the container that holds it.
+	// Hardware is the sysfs path of what they belong to, if anything, in the
+	// boot that it was seen in.
+	Moves    bool   `json:"moves,omitempty"`
+	Hardware string `json:"hardware,omitempty"`
 }
 
 // Remember returns what is to be kept of a state, by name and ID. There are no
@@ -38,12 +43,30 @@ func (s State) Remember() []Remembered {
 			if n := len(rec.retired); n > 0 {
 				slots = rec.retired[n-1].slot + 1
 			}
-			kept.Devices = append(kept.Devices, RememberedDevice{ID: id, Slots: slots, NUMA: rec.offer.NUMA, Nodes: rec.keys})
+			kept.Devices = append(kept.Devices, RememberedDevice{ID: id, Slots: slots, NUMA: rec.offer.NUMA, Nodes: rec.keys, Moves: rec.net.moves, Hardware: rec.net.hardware})
 		}
 		all = append(all, kept)
 	}
 	slices.SortFunc(all, func(a, b Remembered) int { return device.CompareNatural(a.Name, b.Name) })
 	return all
+}
+
+// State is Restore, for the boot with an ID that differs from boot to boot
+// (/proc/sys/kernel/random/boot_id); empty is unknown. What had moved into a
+// container before the machine booted has not.
+func (p Persisted) State(boot string) State {
+	all := p.Resources
+	if boot == "" || boot != p.Boot {
+		all = make([]Remembered, 0, len(p.Resources))
+		for _, kept := range p.Resources {
+			kept.Devices = slices.Clone(kept.Devices)
+			for i := range kept.Devices {
+				kept.Devices[i].Moves, kept.Devices[i].Hardware = false, ""
+			}
+			all = append(all, kept)
+		}
+	}
+	return Restore(all)
 }
 
 // Restore returns the state of a process that has just started: what is
@@ -64,7 +87,7 @@ func Restore(all []Remembered) State {
 				continue
 			}
 			ids[d.ID] = true
-			res.records[d.ID] = record{offer: device.Offer{ID: d.ID, Slots: d.Slots, NUMA: d.NUMA}, keys: d.Nodes}
+			res.records[d.ID] = record{offer: device.Offer{ID: d.ID, Slots: d.Slots, NUMA: d.NUMA}, keys: d.Nodes, net: netState{moves: d.Moves, hardware: d.Hardware}}
 			res.pending[d.ID] = true
 		}
 		if len(res.records) > 0 {

@@ -34,6 +34,9 @@ const (
 	leaveAfter = time.Minute
 	// completeAfter is how long remembered devices are waited for.
 	completeAfter = 5 * time.Second
+	// movedLimit is how long a device whose interface left the host stays
+	// Healthy while nobody says whether a container holds it.
+	movedLimit = 5 * time.Second
 )
 
 // Input is all that Next looks at.
@@ -47,9 +50,14 @@ type Input struct {
 	// Quiet returns the time of the last kernel event at or below a sysfs
 	// path, zero for never; nil is never for all.
 	Quiet func(hardware string) time.Time
+	// Hardware reports whether there is hardware at a sysfs path; nil is
+	// everywhere.
+	Hardware func(path string) bool
 }
 
-// Resource is one resource and what is matched for it now.
+// Resource is one resource and what is matched for it now. A name that devices
+// made and that none makes any more is one without offers, as long as anything
+// of it is listed: its devices are gone, and nobody removed it.
 type Resource struct {
 	Name   string
 	Offers []device.Offer
@@ -92,6 +100,9 @@ type Output struct {
 	// AskHeld says that something waits for nothing but to be free: ask what
 	// is held now and then, and call Next with the answer.
 	AskHeld bool
+	// AskSince is set where that can't wait: unless it was asked then or since,
+	// ask what is held at once.
+	AskSince time.Time
 }
 
 // ListedResource is one resource as the kubelet is shown it.
@@ -126,12 +137,15 @@ type Waiting struct {
 // Entry is one listed device.
 type Entry struct {
 	// Offer as it is matched now. Of a device that isn't matched any more
-	// only ID, Slots and NUMA are known.
+	// only ID, Slots and NUMA are known. Of one whose interfaces are in a
+	// container (Moved) it is what was matched last; after a restart, too, only
+	// these are known.
 	Offer   device.Offer
 	Healthy bool
 	// Reason why it isn't, in words for an administrator.
 	Reason string
-	// Present says that the device is matched now.
+	// Present says that the device is matched now, or that it is not because
+	// its interfaces are in a container.
 	Present bool
 	// Retired are slots from Offer.Slots on that are still listed, sorted.
 	Retired []int
@@ -180,11 +194,13 @@ type record struct {
 	// resource was retired. Zero while it stays.
 	since   time.Time
 	retired []retiredSlot // by slot
+	net     netState
 }
 
 // node is what makes a node another one.
 type node struct {
 	key, path    string
+	net          bool // it is an interface, and path its name
 	major, minor uint32
 }
 

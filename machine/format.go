@@ -16,7 +16,7 @@ import (
 
 // entry is one file of an archive.
 type entry struct {
-	name string // "sys/…" or "dev/…"
+	name string // "sys/…", "dev/…" or "proc/…"
 	kind kind
 	text string // the content of a file; what a link says
 }
@@ -135,11 +135,13 @@ func noContent(s string) error {
 
 // check refuses what a machine does not have.
 func (e entry) check() error {
-	inDev := strings.HasPrefix(e.name, "dev/")
-	if path.Clean(e.name) != e.name || strings.ContainsRune(e.name, 0) || !inDev && !strings.HasPrefix(e.name, "sys/") {
-		return errors.New("not a path below sys or dev")
+	inDev, inProc := strings.HasPrefix(e.name, "dev/"), strings.HasPrefix(e.name, "proc/")
+	if path.Clean(e.name) != e.name || strings.ContainsRune(e.name, 0) || !inDev && !inProc && !strings.HasPrefix(e.name, "sys/") {
+		return errors.New("not a path below sys, dev or proc")
 	}
 	switch {
+	case inProc && e.kind != file:
+		return errors.New("no file: want nothing else below proc")
 	case e.kind == link && (e.text == "" || strings.ContainsRune(e.text, 0)):
 		return fmt.Errorf("no link can say %q", e.text)
 	case e.kind == link && !inDev:

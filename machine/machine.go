@@ -13,6 +13,7 @@
 //	dev/serial/by-id/usb-x -> ../../ttyUSB0   a symbolic link
 //	dev/snd/                                  an empty directory
 //	dev/pts/                                  "mount": another file system is mounted there
+//	proc/1/mountinfo                          lines of a file of /proc that matter
 //
 // A name or the target of a link that could be misread is written as a string
 // of Go, and so is the text of an attribute, in place of a content:
@@ -29,6 +30,10 @@ type Tree struct{ Root string }
 
 // Sysfs is where the machine's /sys is.
 func (t Tree) Sysfs() string { return filepath.Join(t.Root, "sys") }
+
+// Proc is where the machine's /proc is, which need not be there. A scan looks
+// for it beside its /sys.
+func (t Tree) Proc() string { return filepath.Join(t.Root, "proc") }
 
 // Dev is where the machine's /dev is.
 func (t Tree) Dev() string { return filepath.Join(t.Root, "dev") }

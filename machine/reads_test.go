@@ -27,7 +27,7 @@ func TestRecordedIsWhatIsRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			alike := []string{
-				"bDeviceClass", "bInterfaceClass", "bInterfaceNumber", "class", "dev", "device", "devnum", "idProduct", "idVendor", "index", "manufacturer",
+				"bDeviceClass", "bInterfaceClass", "bInterfaceNumber", "class", "dev", "dev_id", "dev_port", "device", "devnum", "idProduct", "idVendor", "index", "manufacturer",
 				"modalias", "name", "numa_node", "port_number", "product", "revision", "serial", "speed", "sriov_numvfs", "sriov_totalvfs",
 				"subsystem_device", "subsystem_vendor", "type", "uevent", "unique_id", "vendor", "wwid",
 			}

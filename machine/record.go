@@ -23,13 +23,17 @@ type Options struct {
 	Head string
 	// Redact leaves out what identifies a single thing, see redaction.
 	Redact bool
+	// Also is called with the snapshot of the host; what it reads of attributes
+	// is in the recording, too. That is how what a configuration asks for by
+	// name gets there. nil reads nothing.
+	Also func(snap *device.Snapshot, attrs *inventory.Attributes)
 }
 
 // Record scans a host and returns its archive, which Unpack takes: what the
 // scan reads, as it reads it. An error is that of the scan, or says what of
 // the host an archive can't hold.
 func Record(ctx context.Context, host inventory.Options, o Options) ([]byte, error) {
-	reading, err := inventory.Read(ctx, host)
+	reading, err := inventory.Read(ctx, host, o.Also)
 	if err != nil {
 		return nil, err
 	}
@@ -39,6 +43,7 @@ func Record(ctx context.Context, host inventory.Options, o Options) ([]byte, err
 	}
 	r.recordDev()
 	r.recordSysfs()
+	r.recordProc()
 	entries := r.entries()
 	ar := &txtar.Archive{Comment: []byte(o.Head + r.problems())}
 	for _, e := range entries {
@@ -87,16 +92,24 @@ func (r *recorder) recordDev() {
 
 // recordSysfs adds what was read of sysfs.
 func (r *recorder) recordSysfs() {
+	at := func(p string) string { return "sys/" + r.redact.sysfs(p) }
 	for d := range r.Sysfs.Dirs {
-		r.add(entry{name: "sys/" + d, kind: dir})
+		r.add(entry{name: at(d), kind: dir})
 	}
 	for p, target := range r.Sysfs.Links {
-		r.add(entry{name: "sys/" + p, kind: link, text: target})
+		r.add(entry{name: at(p), kind: link, text: r.redact.sysfs(target)})
 	}
 	for p, text := range r.Sysfs.Attrs {
 		if text, ok := r.redact.attr(p, text); ok {
-			r.add(entry{name: "sys/" + p, text: text})
+			r.add(entry{name: at(p), text: text})
 		}
+	}
+}
+
+// recordProc adds the lines of /proc that the scan made use of.
+func (r *recorder) recordProc() {
+	for p, lines := range r.Proc {
+		r.add(entry{name: "proc/" + p, text: r.redact.proc(lines)})
 	}
 }
 
@@ -125,7 +138,7 @@ func (r *recorder) problems() string {
 	var b strings.Builder
 	b.WriteString("What could not be read, and is not here:\n")
 	for _, p := range r.Snapshot.Problems {
-		fmt.Fprintf(&b, "  %s: %s\n", shown(r.redact.text(p.Subject)), shown(r.redact.text(p.Reason)))
+		fmt.Fprintf(&b, "  %s: %s\n", shown(r.redact.text(r.redact.sysfs(p.Subject))), shown(r.redact.text(p.Reason)))
 	}
 	b.WriteString("\n")
 	return b.String()

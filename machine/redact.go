@@ -28,12 +28,15 @@ import (
 //     number or an address, by REDACTED-1, REDACTED-2, …
 //   - The serials wherever else they are in names below /dev and in the strings
 //     of USB devices.
+//   - Names of network interfaces that hold a MAC address ("enx…"), and UUIDs of
+//     file systems.
 //
-// Paths of sysfs stay as they are. A nil redaction replaces nothing.
+// Other paths of sysfs stay as they are. A nil redaction replaces nothing.
 type redaction struct {
 	serials map[string]string // placeholder by serial, without space around it
 	words   []word            // the serials as they are in names and strings, the longest first
 	names   map[string]string // new last element by path, of what lies below /dev
+	elems   map[string]string // new element of paths below /sys, by the old one
 	usb     map[string]*device.USB
 }
 
@@ -63,6 +66,7 @@ func newRedaction(reading *inventory.Reading) *redaction {
 		}
 	}
 	r.rename(reading)
+	r.renameInSysfs(reading)
 	return r
 }
 
@@ -222,9 +226,19 @@ func (r *redaction) target(link, target string) string {
 // in neither list is left out: whoever makes the scan read another attribute
 // decides here what a redacted recording has of it.
 var plainAttrs = []string{
-	"bDeviceClass", "bInterfaceClass", "bInterfaceNumber", "class", "device", "devnum", "idProduct", "idVendor", "index", "modalias", "numa_node",
-	"port_no", "port_number", "revision", "speed", "sriov_totalvfs", "subsystem_device", "subsystem_vendor", "vendor",
+	"bDeviceClass", "bInterfaceClass", "bInterfaceNumber", "class", "dev_id", "dev_port", "device", "devnum", "idProduct", "idVendor", "index", "modalias", "numa_node",
+	"port_no", "port_number", "revision", "speed", "sriov_totalvfs", "subsystem_device", "subsystem_vendor", "type", "vendor",
+	// No scan reads these; configurations do.
+	"authorized", "bConfigurationValue", "bDeviceProtocol", "bDeviceSubClass", "bInterfaceProtocol", "bInterfaceSubClass", "bMaxPower", "bNumConfigurations",
+	"bNumInterfaces", "bcdDevice", "boot_vga", "bustype", "capability", "carrier", "current_link_speed", "current_link_width", "d3cold_allowed", "dev", "driver_override",
+	"enable", "enabled", "firmware_version", "fw_version", "irq", "local_cpulist", "max_link_speed", "max_link_width", "maxchild", "mode", "mtu", "online", "operstate",
+	"power_state", "present", "range", "removable", "ro", "rotational", "rx_lanes", "size", "sriov_drivers_autoprobe", "sriov_numvfs", "state", "status", "timeout", "tx_lanes",
+	"version",
 }
+
+// textAttrs are those that say what a thing is, in words of its maker or of
+// the administrator: a serial in them is replaced.
+var textAttrs = []string{"compatible", "description", "id", "interface", "label", "model", "name", "product_name", "rev", "device_name", "device_type"}
 
 // attr returns what an attribute is to be, and false if it is to be left out.
 func (r *redaction) attr(p, text string) (string, bool) {
@@ -235,6 +249,8 @@ func (r *redaction) attr(p, text string) (string, bool) {
 	switch name := path.Base(p); {
 	case slices.Contains(plainAttrs, name):
 		return text, true
+	case slices.Contains(textAttrs, name):
+		return r.replace(text), true
 	case name == "uevent":
 		return nodeLines(text), true
 	case u == nil:

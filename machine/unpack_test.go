@@ -18,12 +18,12 @@ func TestUnpackRefuses(t *testing.T) {
 	for _, c := range []struct{ name, archive, want string }{
 		{"nothing", "", "no recorded machine"},
 		{"another text", "Dear maintainers,\n-- \n", "no recorded machine"},
-		{"a path that leads out", "-- dev/../../x --\n", "not a path below sys or dev"},
-		{"an absolute path", "-- /dev/x --\n", "not a path below sys or dev"},
-		{"another tree", "-- etc/passwd --\n", "not a path below sys or dev"},
-		{"a root", "-- dev/ --\n", "not a path below sys or dev"},
-		{"a quoted path that leads out", "-- \"dev/../../x\" --\n", "not a path below sys or dev"},
-		{"a NUL", `-- "dev/a\x00b" --`, "not a path below sys or dev"},
+		{"a path that leads out", "-- dev/../../x --\n", "not a path below sys, dev or proc"},
+		{"an absolute path", "-- /dev/x --\n", "not a path below sys, dev or proc"},
+		{"another tree", "-- etc/passwd --\n", "not a path below sys, dev or proc"},
+		{"a root", "-- dev/ --\n", "not a path below sys, dev or proc"},
+		{"a quoted path that leads out", "-- \"dev/../../x\" --\n", "not a path below sys, dev or proc"},
+		{"a NUL", `-- "dev/a\x00b" --`, "not a path below sys, dev or proc"},
 		{"half a string", `-- "dev/a --`, "its name is not a string of Go"},
 		{"half a text", `-- sys/a = "x --`, "is not a string of Go"},
 		{"a target that is no string", `-- dev/a -> "x --`, "is not a string of Go"},
@@ -35,6 +35,8 @@ func TestUnpackRefuses(t *testing.T) {
 		{"an absolute link in sys", "-- sys/a -> /etc --\n", "leads out of sys"},
 		{"a link to dev", "-- sys/a -> ../dev/x --\n", "leads out of sys"},
 		{"a link that goes up behind a link", "-- sys/devices/a/b/up -> ../../../devices --\n-- sys/devices/a/b/out -> up/../../../x --\n", "leads out of sys"},
+		{"a link in proc", "-- proc/self -> 1 --\n", "no file: want nothing else below proc"},
+		{"a directory in proc", "-- proc/1/ --\n", "no file: want nothing else below proc"},
 		{"a mount in sys", "-- sys/devices/ --\nmount\n", "below dev only"},
 		{"a node without a number", "-- dev/null --\nchar\n", "is not a node"},
 		{"a node of another kind", "-- dev/null --\nfifo 1:3\n", "is not a node"},
@@ -68,6 +70,9 @@ func hostile() []string {
 		"-- \"dev/a\\nb\" -> \"\\xff\" --\n-- dev/pts/ --\nmount\n-- dev/ptmx -> pts/ptmx --\n-- dev/pts/ptmx --\nchar 5:2\n",
 		"-- sys/a -> devices --\n-- sys/b -> a --\n-- sys/class/x -> y --\n-- sys/bus/pci -> ../devices --\n-- sys/devices/devices -> . --\n",
 		"-- dev/a -> a --\n-- dev/b -> c --\n-- dev/c -> b --\n-- dev/d -> d/d/d/d --\n-- dev/e -> . --\n-- dev/f -> e/e/e/null --\n-- dev/null --\nchar 1:3\n",
+		"-- dev/null --\nblock 8:0\n-- proc/1/mountinfo --\n1 2 8:0 / /a\\012b\\033 - x /dev/null\n - \n1 2 8:0 / - - - -\n-- proc/swaps = \"/dev/null\\x00 \\xff\\n/dev/null\" --\n",
+		"-- sys/class/net/a -> ../../devices/b/net/a --\n-- sys/devices/b/net/a/type --\n1\n-- sys/devices/b/net/a/upper_x -> ../../../devices --\n-- proc/1/net/dev --\na:\n-- proc/1/net/route --\na 00000000 x 1 x x x 00000000\n" +
+			"-- sys/bus/mdev/devices/u -> ../../../devices/b/u --\n-- sys/devices/b/u/mdev_type -> ../../../class --\n-- sys/fs/btrfs/u/devices/x -> ../../../../devices/b --\n",
 		"-- dev/null --\nchar 4294967295:4294967295\n-- dev/zero --\nchar 99999999999999999999:1\n",
 	}
 }

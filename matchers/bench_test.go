@@ -1,17 +1,22 @@
 package matchers_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
+	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/ledger"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
-// crowd is a host with n USB devices, half of them serial adapters, each with
-// a bus node, a tty and a link.
+// crowd is a host with n USB devices, each a serial adapter with a bus node, a
+// tty and a link.
 func crowd(n int) *device.Snapshot {
 	pci := &device.Hardware{Bus: device.PCIBus, Path: "devices/pci0000:00/0000:00:14.0", Name: "0000:00:14.0", NUMA: -1, PCI: &device.PCI{Address: "0000:00:14.0", Vendor: "8086"}}
 	snap := &device.Snapshot{Hardware: []*device.Hardware{pci}, Dirs: []string{"/dev", "/dev/bus", "/dev/bus/usb", "/dev/bus/usb/001", "/dev/serial", "/dev/serial/by-id"}}
@@ -27,49 +32,219 @@ func crowd(n int) *device.Snapshot {
 		snap.Nodes = append(snap.Nodes, bus, tty)
 		snap.Links = append(snap.Links, device.Link{Path: fmt.Sprintf("/dev/serial/by-id/usb-%05d", i), Node: tty})
 	}
-	slices.SortFunc(snap.Nodes, func(a, b *device.Node) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(snap.Nodes, func(a, b *device.Node) int { return cmp.Compare(a.Path, b.Path) })
 	return snap
 }
 
-// manyResources is a configuration of 200 resources with ten matches each.
-func manyResources(match func(i int) string) string {
+// racks is a host with n disks that are PCI functions, with a node and a link
+// each.
+func racks(n int) *device.Snapshot {
+	snap := &device.Snapshot{Dirs: []string{"/dev", "/dev/disk", "/dev/disk/by-path"}}
+	for i := range n {
+		address := fmt.Sprintf("%04x:%02x:%02x.%d", i/2048, i/8/32%256, i/8%32, i%8)
+		h := &device.Hardware{Bus: device.PCIBus, Path: fmt.Sprintf("devices/pci%s:00/%s", address[:4], address), Name: address, NUMA: i % 2,
+			PCI: &device.PCI{Address: address, Vendor: "144d", Device: fmt.Sprintf("%04x", 0xa800+i%64), SubVendor: "1028", SubDevice: "1fe2",
+				Class: fmt.Sprintf("%02x%02x00", 1+i%16, i/16%16), Revision: "a1", Driver: "nvme", IOMMUGroup: fmt.Sprint(i), SRIOV: "none", VF: -1}}
+		node := &device.Node{Path: fmt.Sprintf("/dev/nvme%05dn1", i), Type: device.BlockNode, Major: 259, Minor: uint32(i), Kernel: fmt.Sprintf("nvme%dn1", i),
+			SysPath: h.Path + "/nvme", Subsystem: "block", Hardware: h, Interface: -1, Index: -1}
+		h.Nodes = []*device.Node{node}
+		snap.Hardware = append(snap.Hardware, h)
+		snap.Nodes = append(snap.Nodes, node)
+		snap.Links = append(snap.Links, device.Link{Path: "/dev/disk/by-path/pci-" + address + "-nvme-1", Node: node})
+	}
+	slices.SortFunc(snap.Hardware, func(a, b *device.Hardware) int { return cmp.Compare(a.Path, b.Path) })
+	slices.SortFunc(snap.Nodes, func(a, b *device.Node) int { return cmp.Compare(a.Path, b.Path) })
+	slices.SortFunc(snap.Links, func(a, b device.Link) int { return cmp.Compare(a.Path, b.Path) })
+	return snap
+}
+
+const plainContainer = "container.path = \"/dev/serial/\"\ncontainer.env.SERIAL = \"${usb.serial}\"\n"
+
+// manyResources is the text of 200 resources with ten matches each.
+func manyResources(each string, match func(i int) string) []byte {
 	var b strings.Builder
+	b.WriteString("domain = \"example.com\"\n")
 	for r := range 200 {
-		fmt.Fprintf(&b, "[[resource]]\nname = \"r%d\"\ncontainer.path = \"/dev/serial/\"\ncontainer.env.SERIAL = \"${usb.serial}\"\nmatch = [\n", r)
+		fmt.Fprintf(&b, "[[resource]]\nname = \"r%d\"\n%smatch = [\n", r, each)
 		for m := range 10 {
 			b.WriteString("{ " + match(10*r+m) + " },\n")
 		}
 		b.WriteString("]\n")
 	}
-	return b.String()
+	return []byte(b.String())
 }
 
-// matchKinds are ways to select devices, each so that all 4096 go somewhere.
-var matchKinds = []struct {
+// shapes are ways to select devices with 2,000 matches, most of them so that
+// all 4,096 go somewhere.
+var shapes = []struct {
 	name  string
+	host  func(n int) *device.Snapshot
+	each  string
 	match func(i int) string
 }{
-	{"id", func(i int) string {
+	{"id", crowd, plainContainer, func(i int) string {
 		return fmt.Sprintf(`usb = { id = "0403:%04x" }, glob = "/dev/ttyUSB*"`, 0x6000+i%64)
 	}},
-	{"serial", func(i int) string {
+	{"serial", crowd, plainContainer, func(i int) string {
 		return fmt.Sprintf(`usb = { serial = ["S%05dX", "S%05dX", "S%05dX"] }, glob = "/dev/ttyUSB*"`, 3*i, 3*i+1, 3*i+2)
 	}},
-	{"pattern", func(i int) string {
+	{"pattern", crowd, plainContainer, func(i int) string {
 		return fmt.Sprintf(`usb = { vendor = "04??", serial = "S%03d*" }, glob = "/dev/ttyUSB*"`, i)
 	}},
-	{"glob", func(i int) string { return fmt.Sprintf(`glob = "/dev/ttyUSB%03d*"`, i) }},
-	{"link", func(i int) string { return fmt.Sprintf(`glob = "/dev/serial/by-id/usb-%03d*"`, i) }},
+	{"product", crowd, plainContainer, func(i int) string {
+		return fmt.Sprintf(`usb = { serial = "*%03dX" }, glob = "/dev/ttyUSB*"`, i%1000)
+	}},
+	{"literal", crowd, plainContainer, func(i int) string {
+		return fmt.Sprintf(`glob = ["/dev/ttyUSB%05d", "/dev/ttyUSB%05d", "/dev/ttyUSB%05d"]`, 3*i, 3*i+1, 3*i+2)
+	}},
+	{"glob", crowd, plainContainer, func(i int) string { return fmt.Sprintf(`glob = "/dev/ttyUSB%03d*"`, i) }},
+	{"all", crowd, plainContainer, func(int) string { return `glob = "/dev/ttyUSB*"` }},
+	{"all-usb", crowd, plainContainer, func(int) string { return `usb = {}, glob = "/dev/ttyUSB*"` }},
+	{"first-wildcard", crowd, plainContainer, func(i int) string { return fmt.Sprintf(`glob = "/dev/*USB%03d[0-9][0-9]"`, i) }},
+	{"same-wildcard", crowd, plainContainer, func(int) string { return `glob = "/dev/*USB[0-9]"` }},
+	{"two-wildcards", crowd, plainContainer, func(i int) string { return fmt.Sprintf(`glob = "/dev/*USB*%03d"`, i%1000) }},
+	{"deep", crowd, plainContainer, func(i int) string { return fmt.Sprintf(`glob = "/dev/**/*USB%03d??"`, i) }},
+	{"link", crowd, plainContainer, func(i int) string { return fmt.Sprintf(`glob = "/dev/serial/by-id/usb-%03d*"`, i) }},
+	{"deep-link", crowd, plainContainer, func(i int) string { return fmt.Sprintf(`glob = "/dev/**/usb-%03d*"`, i) }},
+	{"link-of-usb", crowd, plainContainer, func(i int) string {
+		return fmt.Sprintf(`usb = { vendor = "0403" }, glob = "/dev/serial/by-id/usb-%03d*"`, i)
+	}},
+	{"capture", crowd, "container.env.NUMBER = \"${1}\"\n", func(i int) string { return fmt.Sprintf(`glob = "/dev/ttyUSB%03d*"`, i) }},
+	{"pci-class", racks, "container.env.ADDRESS = \"${pci.address}\"\n", func(i int) string {
+		return fmt.Sprintf(`pci = { class = "%02x%02x" }, glob = "/dev/nvme*"`, 1+i%16, i/16%16)
+	}},
+	{"pci-bus", racks, "container.env.ADDRESS = \"${pci.address}\"\n", func(i int) string {
+		return fmt.Sprintf(`pci = { class = "%02x", address = "%04x:*.%d" }, glob = "/dev/nvme*"`, 1+i%16, i/16%2, i/32%8)
+	}},
+	{"subsystem", crowd, plainContainer, func(i int) string {
+		return fmt.Sprintf(`subsystem = "tty", usb = { serial = "S%03d*" }`, i)
+	}},
+	{"driver", crowd, plainContainer, func(i int) string {
+		return fmt.Sprintf(`driver = "ftdi_sio", usb = { id = "0403:%04x" }`, 0x6000+i%64)
+	}},
+	{"attr", crowd, plainContainer, func(i int) string {
+		return fmt.Sprintf(`attr = { "power/control" = "o*" }, glob = "/dev/ttyUSB%03d*"`, i)
+	}},
+	{"mixed", crowd, `with = [{ path = "/dev/fuse", optional = true }, { glob = "/dev/ttyUSB0000*", container_path = "/dev/along/" }]
+exclude = [{ glob = "/dev/ttyUSB*7" }, { usb = { serial = "*99X" } }, { glob = "/dev/serial/by-id/*13" }]
+container.path = "/dev/serial/${usb.serial}"
+container.mounts = [{ host_path = "/dev/serial", container_path = "/by/${usb.port}" }]
+container.annotations."example.com/paths" = "${container_path}"
+container.env.SERIAL = "${usb.serial}"
+container.env."WHAT_${index}" = "${usb.id}@${usb.path} is ${devnode} of ${resource}"
+`, func(i int) string {
+		return []string{
+			fmt.Sprintf(`usb = { id = "0403:%04x" }, glob = "/dev/ttyUSB*"`, 0x6000+i%64),
+			fmt.Sprintf(`usb = { serial = ["S%05dX", "S%05dX"] }`, 2*i, 2*i+1),
+			fmt.Sprintf(`usb = {}, glob = "/dev/serial/by-id/usb-%03d*"`, i),
+			fmt.Sprintf(`usb = { vendor = "0403" }, glob = "/dev/*USB[0-9][0-9]%03d"`, i%1000),
+		}[i%4]
+	}},
 }
 
-func BenchmarkMatch(b *testing.B) {
-	snap := crowd(4096)
-	for _, kind := range matchKinds {
-		b.Run(kind.name, func(b *testing.B) {
-			cfg := parse(b, manyResources(kind.match))
+// BenchmarkParseAndMatch is what a new configuration costs.
+func BenchmarkParseAndMatch(b *testing.B) {
+	for _, s := range shapes {
+		b.Run(s.name, func(b *testing.B) {
+			snap, text := s.host(4096), manyResources(s.each, s.match)
+			cpu := startCPU(b)
 			for b.Loop() {
-				matchers.Match(cfg, snap, nil, matchers.Options{})
+				cfg, err := config.Parse(config.File{Name: "test.toml", Data: text})
+				if err != nil {
+					b.Fatal(err)
+				}
+				matchers.Match(cfg, snap, nil, sysfsOptions)
 			}
+			cpu()
 		})
 	}
+}
+
+// sysfsOptions answer what matches ask of sysfs, as a cache does that has it.
+var sysfsOptions = matchers.Options{
+	Attr:   func(dir, _ string) (string, bool) { return "on", !strings.HasSuffix(dir, "/tty") },
+	Driver: func(string) string { return "ftdi_sio" },
+}
+
+// BenchmarkParse is the part of it that reads the text.
+func BenchmarkParse(b *testing.B) {
+	for _, s := range shapes {
+		b.Run(s.name, func(b *testing.B) {
+			text := manyResources(s.each, s.match)
+			cpu := startCPU(b)
+			for b.Loop() {
+				if _, err := config.Parse(config.File{Name: "test.toml", Data: text}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			cpu()
+		})
+	}
+}
+
+// BenchmarkView is what every event of the kernel costs: identities and
+// matching, for the usual configuration on a large host.
+func BenchmarkView(b *testing.B) {
+	const few = `domain = "example.com"
+[[resource]]
+name = "zigbee"
+match = { usb = { id = "0403:6001" }, glob = "/dev/ttyUSB*" }
+container.path = "/dev/zigbee"
+[[resource]]
+name = "stick"
+match = { usb = { serial = "S0001?X" }, glob = "/dev/ttyUSB*" }
+[[resource]]
+name = "link"
+match = { glob = "/dev/serial/by-id/usb-0002*" }
+[[resource]]
+name = "fuse"
+match.glob = "/dev/fuse"
+[[resource]]
+name = "gpu"
+match = { pci = { vendor = "8086", class = "03" }, glob = "/dev/dri/*" }
+`
+	for _, c := range []struct {
+		name string
+		text []byte
+	}{
+		{"few", []byte(few)},
+		{"many", manyResources(shapes[0].each, shapes[0].match)},
+	} {
+		snap := crowd(4096)
+		cfg, err := config.Parse(config.File{Name: "test.toml", Data: c.text})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(c.name+"/identify", func(b *testing.B) {
+			cpu := startCPU(b)
+			_, decisions := ledger.Identify(snap, ledger.Decisions{})
+			for b.Loop() {
+				ledger.Identify(snap, decisions)
+			}
+			cpu()
+		})
+		b.Run(c.name+"/match", func(b *testing.B) {
+			cpu := startCPU(b)
+			forms, _ := ledger.Identify(snap, ledger.Decisions{})
+			for b.Loop() {
+				matchers.Match(cfg, snap, forms, matchers.Options{})
+			}
+			cpu()
+		})
+	}
+}
+
+// startCPU measures the CPU time of the process, which on a busy machine says
+// more than the clock does. The function it returns reports it.
+func startCPU(b *testing.B) (report func()) {
+	b.ReportAllocs()
+	used := func() time.Duration {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+			b.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	start := used()
+	return func() { b.ReportMetric(float64((used()-start).Microseconds())/1000/float64(b.N), "cpu-ms/op") }
 }

@@ -1,8 +1,6 @@
 package matchers
 
 import (
-	"slices"
-
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
 )
@@ -23,20 +21,8 @@ func (b *builder) glob(c *config.Companion) globbed {
 		return globbed{}
 	case !c.Mount:
 		return globbed{nodes: b.ix.glob(v)}
-	case b.opts.Glob != nil:
-		return globbed{paths: slices.Sorted(slices.Values(b.opts.Glob(c.Glob)))}
 	}
-	var paths []string
-	for _, n := range b.ix.snap.Nodes {
-		paths = append(paths, n.Path)
-	}
-	for _, l := range b.ix.snap.Links {
-		paths = append(paths, l.Path)
-	}
-	paths = append(paths, b.ix.snap.Dirs...)
-	paths = slices.DeleteFunc(paths, func(p string) bool { return !v.Match(p) })
-	slices.Sort(paths)
-	return globbed{paths: paths}
+	return globbed{paths: b.ix.paths(v)}
 }
 
 // addCompanion puts a companion into the offer.
@@ -54,13 +40,13 @@ func (o *offering) addCompanion(c *config.Companion) {
 		}
 		return
 	}
-	text, err := o.path(c.Path, o.s.picks)
+	text, err := o.path(c.Path, o.s.subject())
 	if err != nil {
 		o.problem("path of a companion: %v", err)
 		return
 	}
 	host := text.String()
-	n := o.ix.at[host]
+	n := o.ix.at(host)
 	switch {
 	case c.Mount:
 		if !c.Optional && !o.exists(host) {
@@ -69,7 +55,7 @@ func (o *offering) addCompanion(c *config.Companion) {
 		o.companionMount(c, host)
 	case n != nil:
 		o.companionNode(c, n)
-	case o.ix.dirs[host]:
+	case o.ix.isDir(host):
 		o.problem(`companion %s is a directory: as = "mount" gives directories, glob = %q the nodes in it`, host, host+"/*")
 	case !c.Optional:
 		o.problem("companion %s is missing", host)
@@ -79,22 +65,26 @@ func (o *offering) addCompanion(c *config.Companion) {
 // companionNode adds a node, which keeps its own path where nothing is said
 // even if a link named it. One of the device's own nodes stays what it is.
 func (o *offering) companionNode(c *config.Companion, n *device.Node) {
-	at, err := o.inContainer(c.ContainerPath, n.Path, o.s.picks)
+	at, err := o.inContainer(c.ContainerPath, n.Path, o.s.subject())
 	if err != nil {
 		o.problem("container_path of companion %s: %v", n.Path, err)
+		return
+	}
+	if why := o.danger(n); why != "" {
+		o.problem("companion %s is dangerous to hand over: %s; no companion may be", n.Path, why)
 		return
 	}
 	if !o.take(at, part{n.Path, n}) {
 		return
 	}
 	// Its whole ID, since keys are unique within one hardware only.
-	node := offered(n, device.NodeID(n, o.forms.Of(n.Hardware)), at, c.Permissions)
+	node := o.offered(n, o.nodeID(n), at, c.Permissions)
 	node.Companion = true
 	o.offer.Nodes = append(o.offer.Nodes, node)
 }
 
 func (o *offering) companionMount(c *config.Companion, host string) {
-	at, err := o.inContainer(c.ContainerPath, host, o.s.picks)
+	at, err := o.inContainer(c.ContainerPath, host, o.s.subject())
 	if err != nil {
 		o.problem("container_path of companion %s: %v", host, err)
 		return

@@ -10,27 +10,33 @@ import (
 )
 
 // Dirs lists the directories of the host, sorted, in which something may
-// appear or go that a glob or a companion of the configuration selects: what
-// to watch besides the kernel's events, which do not tell of links and of
-// nodes made by hand. Of each pattern it is the directory that the pattern
-// names up to its first wildcard, or the nearest one above that is there, and
-// below it every one that the pattern goes through.
+// appear or go that the configuration asks for with a glob or a path: what to
+// watch besides the kernel's events, which do not tell of links, of nodes made
+// by hand and of files. Of each pattern it is the directory that the pattern
+// names up to its first wildcard, or, below /dev, the nearest one above that is
+// there and every one below it that the pattern goes through. What a pattern
+// goes through elsewhere is not known here, and /sys tells of nothing.
 func Dirs(cfg *config.Config, snap *device.Snapshot) []string {
 	w := dirWatch{snap: snap, dirs: map[string]bool{}, done: map[string]bool{}}
 	for i := range cfg.Resources {
 		r := &cfg.Resources[i]
 		for _, m := range slices.Concat(r.Match, r.Exclude) {
 			for _, p := range m.Glob.Patterns() {
-				w.add(strings.TrimSpace(strings.TrimPrefix(p, "!")))
+				w.add(positive(p))
+			}
+		}
+		if r.When != nil {
+			for _, p := range r.When.Exists {
+				w.add(positive(p))
 			}
 		}
 		for _, c := range r.With {
 			w.add(c.Glob)
-			// Up to the first variable, a path is as it is written.
-			if fixed, open, _ := strings.Cut(c.Path.String(), "${"); open != "" {
-				w.add(path.Dir(fixed+"x") + "/*")
-			} else {
-				w.add(fixed)
+			w.addText(c.Path)
+		}
+		for _, m := range r.Container.Mounts {
+			if !m.Optional { // those are looked for when a container asks
+				w.addText(m.HostPath)
 			}
 		}
 	}
@@ -49,13 +55,32 @@ type dirWatch struct {
 	done map[string]bool // patterns
 }
 
+// positive is a pattern without the "!" that turns it around.
+func positive(pattern string) string { return strings.TrimSpace(strings.TrimPrefix(pattern, "!")) }
+
+// addText adds where a path with variables is: up to the first of them it is
+// as it is written.
+func (w *dirWatch) addText(t device.Text) {
+	if fixed, open, _ := strings.Cut(t.String(), "${"); open != "" {
+		w.add(path.Dir(fixed+"x") + "/*")
+	} else {
+		w.add(fixed)
+	}
+}
+
 func (w *dirWatch) add(pattern string) {
-	if w.done[pattern] || !strings.HasPrefix(pattern, "/dev/") {
+	if w.done[pattern] || pattern == "" || strings.HasPrefix(pattern, hostSys) {
 		return
 	}
 	w.done[pattern] = true
 	v, err := config.ParseGlob(pattern)
 	if err != nil {
+		return
+	}
+	if !strings.HasPrefix(pattern, "/dev/") {
+		for _, prefix := range v.Prefixes() {
+			w.dirs[path.Dir(prefix+"x")] = true
+		}
 		return
 	}
 	for _, prefix := range v.Prefixes() {

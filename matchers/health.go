@@ -3,7 +3,6 @@ package matchers
 import (
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 
@@ -32,7 +31,12 @@ func (o *offering) check() health.Check {
 	if want.Open {
 		c.Open = o.openable()
 	}
-	dirs := o.attrDirs()
+	dirs := o.s.subject().attrDirs()
+	for _, list := range dirs {
+		for i := range list {
+			list[i] = hostSys + list[i]
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(want.Attr)) {
 		c.Attrs = append(c.Attrs, health.Attr{Name: name, Dirs: dirs, Want: want.Attr[name]})
 	}
@@ -49,14 +53,14 @@ func (o *offering) check() health.Check {
 // openable lists the device's own nodes, but for watchdogs.
 func (o *offering) openable() []string {
 	var nodes []string
-	for _, p := range o.s.picks {
+	for _, p := range o.s.subject().nodes() {
 		if watchdog(p.node) {
 			o.problem("health.open would arm the watchdog %s, and the host resets if nobody feeds it", p.node.Path)
 			continue
 		}
 		nodes = append(nodes, p.node.Path)
 	}
-	if len(o.s.picks) == 0 {
+	if len(o.s.subject().nodes()) == 0 {
 		o.problem("health.open: the device has no node")
 	}
 	return nodes
@@ -69,52 +73,9 @@ func watchdog(n *device.Node) bool {
 		n.Type == device.CharNode && n.Major == watchdogMajor && n.Minor == watchdogMinor
 }
 
-// attrDirs lists for each node of the device where its attributes may be: its
-// own directory first, that of its hardware last. A device without nodes has
-// that of its hardware.
-func (o *offering) attrDirs() [][]string {
-	var all [][]string
-	for _, p := range o.s.picks {
-		if dirs := sysDirs(p.node); dirs != nil {
-			all = append(all, dirs)
-		}
-	}
-	if h := o.s.hardware; all == nil && h != nil {
-		all = [][]string{{hostSys + h.Path}}
-	}
-	return all
-}
-
-// sysDirs lists the directories of sysfs from a node up to its hardware. A
-// node without hardware has its own alone.
-func sysDirs(n *device.Node) []string {
-	var dirs []string
-	top := hardwarePath(n.Hardware)
-	dir := n.SysPath
-	if dir != "" && !strings.HasPrefix(dir, top+"/") {
-		dirs, dir = []string{hostSys + dir}, top
-	}
-	for ; len(dir) > len(top); dir = path.Dir(dir) {
-		dirs = append(dirs, hostSys+dir)
-	}
-	if top != "" {
-		dirs = append(dirs, hostSys+top)
-	}
-	return dirs
-}
-
 // address fills in HOST:PORT. Each variable must have one value.
 func (o *offering) address(t device.Text) (string, error) {
-	text, err := o.expand(t, func(name string) (device.Text, error) {
-		values, err := o.values(name, o.s.picks)
-		if err != nil {
-			return nil, err
-		}
-		if len(values) > 1 {
-			return nil, fmt.Errorf("${%s} has several values: %q and %q", name, values[0], values[1])
-		}
-		return values[0], nil
-	})
+	text, err := o.one(t, o.s.subject())
 	if err != nil {
 		return "", err
 	}

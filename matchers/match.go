@@ -3,12 +3,17 @@
 // the service or a command, gets the same answer, and a recorded machine can
 // be asked anywhere.
 //
-// It goes in four steps, a file each: which nodes and hardware the matches of
-// a resource select (selection.go, with one predicate a kind: glob.go, usb.go,
-// pci.go, vfio.go), what of it an earlier resource has taken (claims.go), and what a
-// device brings into a container (offer.go, companion.go), with the variables
-// of texts (variables.go). What a match compares and what a variable stands
-// for come from one table a kind, so that they cannot disagree.
+// It goes in steps, a file or two each: which resources are active
+// (active.go); which nodes, hardware and other things the matches of a resource
+// select (selection.go and others.go, with one predicate a kind: glob.go,
+// usb.go, pci.go, mdev.go, net.go, vfio.go, and sys.go for what is read from
+// sysfs); what of it an earlier resource has taken (claims.go); what of the rest
+// is one device (pool.go) and of which name (names.go); and what a device brings
+// into a container (offer.go, mount.go, handed.go, companion.go), with its ID
+// (identity.go), the variables of texts (variables.go, values.go) and what is
+// refused (danger.go). What a match compares and what a variable stands for come
+// from one table a kind, so that they cannot disagree. What an administrator
+// should know of all this are notes (notes.go).
 package matchers
 
 import (
@@ -50,6 +55,8 @@ type Options struct {
 type Result struct {
 	// Resources in the order of the configuration, also those without offers.
 	Resources []Matched
+	// Inactive are the resources whose when does not hold on this host.
+	Inactive []*config.Resource
 	// Notes for the administrator, in the order of the configuration.
 	Notes []Note
 }
@@ -79,33 +86,73 @@ type Note struct {
 // its two IDs each USB device goes, see device.Forms; a nil forms will do
 // where no two devices have one serial.
 //
-// A device goes to the first resource that selects it. An ID is offered once;
-// a node, too, but for companions.
+// A device goes to the first active resource that selects it, or to all of
+// them where they say shared. An ID is offered once; a node, too, but for
+// companions and what is shared.
 func Match(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts Options) Result {
 	ix := newIndex(snap)
-	taken := newClaims()
-	var result Result
+	ix.opts = opts
+	m := &matching{ix: ix, forms: forms, taken: newClaims(), names: map[string]*config.Resource{}, halves: halves{}}
+	active, why := m.active(cfg)
 	for i := range cfg.Resources {
-		r := &cfg.Resources[i]
-		result.Notes = append(result.Notes, ix.directoryNotes(r)...)
-		b := newBuilder(ix, r, forms, opts)
-		found := ix.selectDevices(r)
-		result.Notes = append(result.Notes, ix.vfioNotes(r, found)...)
-		offers := make([]device.Offer, 0, len(found))
-		checks := map[string]health.Check{}
-		for _, s := range taken.take(r, found) {
-			o, check := b.offer(s)
-			if !taken.id(r, s, o.ID) {
-				continue
-			}
-			offers = append(offers, o)
-			if r.Health != nil && o.Problem == "" {
-				checks[o.ID] = check
-			}
+		if active[i] {
+			m.match(&cfg.Resources[i])
+		} else {
+			m.note(why[i])
 		}
-		result.Notes = append(result.Notes, taken.notes(r)...)
-		slices.SortFunc(offers, func(a, b device.Offer) int { return cmp.Compare(a.ID, b.ID) })
-		result.Resources = append(result.Resources, Matched{Resource: r, Name: r.Name, Offers: offers, Checks: checks})
 	}
-	return result
+	return m.result
 }
+
+// matching is a Match under way.
+type matching struct {
+	ix    *index
+	forms device.Forms
+	taken *claims
+	// names are those that are taken, and by whom.
+	names  map[string]*config.Resource
+	halves halves
+	result Result
+}
+
+// match finds what an active resource offers.
+func (m *matching) match(r *config.Resource) {
+	m.note(m.ix.directoryNotes(r)...)
+	b := newBuilder(m.ix, r, m.forms)
+	found := m.ix.selectDevices(r)
+	m.note(m.ix.vfioNotes(r, found)...)
+	devices := b.combine(m.taken.take(r, found))
+	byName, notes := b.names(devices, m.names)
+	m.note(notes...)
+	var offers []device.Offer
+	for _, n := range byName {
+		m.names[n.name] = r
+		out := m.offers(b, n)
+		offers = append(offers, out.Offers...)
+		m.result.Resources = append(m.result.Resources, out)
+	}
+	m.note(m.taken.notes(r)...)
+	if len(m.ix.bus[device.MDevBus]) > 0 {
+		m.note(m.halves.notes(r, devices)...)
+	}
+	m.note(m.ix.notes(r, devices, offers)...)
+}
+
+// offers makes what the devices of one name are offered as.
+func (m *matching) offers(b *builder, n named) Matched {
+	out := Matched{Resource: b.r, Name: n.name, Offers: make([]device.Offer, 0, len(n.devices)), Checks: map[string]health.Check{}}
+	for _, s := range n.devices {
+		o, check := b.offer(s, n.name)
+		if !m.taken.id(b.r, s, o.ID) {
+			continue
+		}
+		out.Offers = append(out.Offers, o)
+		if b.r.Health != nil && o.Problem == "" {
+			out.Checks[o.ID] = check
+		}
+	}
+	slices.SortFunc(out.Offers, func(a, b device.Offer) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+func (m *matching) note(notes ...Note) { m.result.Notes = append(m.result.Notes, notes...) }

@@ -64,7 +64,7 @@ func parse(t testing.TB, toml string) *config.Config {
 
 // say writes an offer as one line:
 //
-//	ID node[>path in the container][:permissions] +companion mount host>path !problem
+//	ID node[>path in the container][:permissions] +companion net name[>name in the container] mount host>path cdi name !problem
 func say(o device.Offer) string {
 	words := []string{o.ID}
 	for _, n := range o.Nodes {
@@ -80,8 +80,18 @@ func say(o device.Offer) string {
 		}
 		words = append(words, word)
 	}
+	for _, n := range o.Nets {
+		word := "net " + n.HostName
+		if n.Name != n.HostName {
+			word += ">" + n.Name
+		}
+		words = append(words, word)
+	}
 	for _, m := range o.Mounts {
 		words = append(words, fmt.Sprintf("mount %s>%s", m.HostPath, m.ContainerPath))
+	}
+	for _, name := range o.CDIDevices {
+		words = append(words, "cdi "+name)
 	}
 	if o.Problem != "" {
 		words = append(words, "!"+o.Problem)
@@ -97,10 +107,13 @@ func sayAll(offers []device.Offer) []string {
 	return lines
 }
 
+// anyMount allows everything to be mounted.
+var anyMount = config.Allow{Mounts: []string{"/"}}
+
 // offers asks for the first resource of a configuration.
 func offers(t testing.TB, snap *device.Snapshot, toml string) []device.Offer {
 	t.Helper()
-	return matchers.Match(parse(t, toml), snap, nil, matchers.Options{}).Resources[0].Offers
+	return matchers.Match(parse(t, toml), snap, nil, matchers.Options{Allow: anyMount}).Resources[0].Offers
 }
 
 func TestMatch(t *testing.T) {
@@ -201,7 +214,7 @@ exclude.glob = "/dev/dri/renderD128"`, want: []string{"0000:d8:00.0:card /dev/dr
 			if tc.machine != "" {
 				snap = snaps[tc.machine]
 			}
-			result := matchers.Match(parse(t, tc.toml), snap, nil, matchers.Options{})
+			result := matchers.Match(parse(t, tc.toml+"\ncontainer.cdi = true"), snap, nil, matchers.Options{})
 			if diff := cmp.Diff(tc.want, sayAll(result.Resources[0].Offers)); diff != "" {
 				t.Errorf("offers (-want +got):\n%s", diff)
 			}

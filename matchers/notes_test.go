@@ -30,7 +30,7 @@ func TestDirectoryNotes(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			result := matchers.Match(parse(t, tc.toml), snap, nil, matchers.Options{})
+			result := matchers.Match(parse(t, tc.toml+"\ncontainer.cdi = true"), snap, nil, matchers.Options{})
 			if diff := cmp.Diff(tc.want, sayNotes(result.Notes)); diff != "" {
 				t.Errorf("notes (-want +got):\n%s", diff)
 			}
@@ -57,13 +57,47 @@ func TestDirs(t *testing.T) {
 		{"alternatives", `match.glob = "/dev/{snd,serial/by-id}/*"`, []string{"/dev/serial/by-id", "/dev/snd"}},
 		{"excluded and hardware", "match = { usb = {}, glob = \"/dev/snd/*\" }\nexclude.glob = \"/dev/dri/*\"", []string{"/dev/dri", "/dev/snd"}},
 		{"companions", "match.glob = \"/dev/snd/pcmC*D*c\"\nwith = [{ path = \"/dev/net/tun\" }, { path = \"/dev/v4l/by-id/x${1}\" }, { glob = \"/dev/dri/*\" }, { path = \"/opt/fw\", as = \"mount\" }]",
-			[]string{"/dev/dri", "/dev/net", "/dev/snd", "/dev/v4l/by-id"}},
+			[]string{"/dev/dri", "/dev/net", "/dev/snd", "/dev/v4l/by-id", "/opt"}},
 		{"no glob", `match.usb = {}`, []string{}},
+		{"when", "match.usb = {}\nwhen.exists = [\"!/dev/dri/*\", \"/dev/kfd\", \"/sys/module/nvidia\"]", []string{"/dev", "/dev/dri"}},
+		{"what is mounted", "match = { glob = [\"/run/vendor/*/x.sock\", \"!/run/vendor/a*/*\", \"/dev/dri/by-*\"], as = \"mount\" }\nwith = { path = \"/opt/${1}/fw\", as = \"mount\" }\ncontainer.mounts = [{ host_path = \"/etc/vendor/x.conf\", container_path = \"/x\" }, { host_path = \"/var/x\", container_path = \"/y\", optional = true }]",
+			[]string{"/dev/dri", "/etc/vendor", "/opt", "/run/vendor"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			if diff := cmp.Diff(tc.want, matchers.Dirs(parse(t, tc.toml), snap)); diff != "" {
 				t.Errorf("directories (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Names that are part of an interface are not worth a link to what they were.
+func TestNamedNodes(t *testing.T) {
+	t.Parallel()
+	const why = " without container.cdi: programs find these nodes by their names, and a container that restarts when the numbers in them have changed finds them at the names of before"
+	snap := machine(t, desktop)
+	for _, tc := range []struct {
+		name, toml string
+		want       []string
+	}{
+		{"of a stick", `match.usb = { id = "046d:082d" }`, []string{"USB bus nodes (/dev/bus/usb/001/006)", "sound nodes (/dev/snd/controlC1 and 1 more)"}},
+		{"graphics", `match.glob = "/dev/dri/card*"`, []string{"DRM nodes (/dev/dri/card0)"}},
+		{"renamed", "match.glob = \"/dev/dri/card*\"\ncontainer.path = \"/dev/gpu\"", nil},
+		{"in a directory that is the host's", "match.glob = \"/dev/dri/card*\"\ncontainer.path = \"/dev/dri/\"", []string{"DRM nodes (/dev/dri/card0)"}},
+		{"serial ports", `match.glob = "/dev/ttyUSB*"`, nil},
+		{"by cdi", "match.glob = \"/dev/dri/card*\"\ncontainer.cdi = true", nil},
+		{"not followed", "match.glob = \"/dev/dri/card*\"\ncontainer.follow = false", nil},
+		{"companions", "match.glob = \"/dev/fuse\"\nwith = { glob = \"/dev/dri/card*\" }", nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			var want []string
+			for _, text := range tc.want {
+				want = append(want, `test.toml: resource 1 ("x"): `+text+why)
+			}
+			if diff := cmp.Diff(want, sayNotes(matchers.Match(parse(t, tc.toml), snap, nil, matchers.Options{}).Notes)); diff != "" {
+				t.Errorf("notes (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -22,8 +22,8 @@ type builder struct {
 	globs map[*config.Companion]globbed
 }
 
-func newBuilder(ix *index, r *config.Resource, forms device.Forms, opts Options) *builder {
-	b := &builder{ix: ix, r: r, forms: forms, opts: opts, globs: map[*config.Companion]globbed{}}
+func newBuilder(ix *index, r *config.Resource, forms device.Forms) *builder {
+	b := &builder{ix: ix, r: r, forms: forms, opts: ix.opts, globs: map[*config.Companion]globbed{}}
 	for i := range r.With {
 		if c := &r.With[i]; c.Glob != "" {
 			b.globs[c] = b.glob(c)
@@ -49,34 +49,49 @@ type part struct {
 }
 
 // offer resolves everything about a device that does not depend on the
-// container that asks. What can't be resolved is the offer's problem: it is
-// listed, and the problem says why it can't be handed over. Beside it is what
-// to look at before it may be.
-func (b *builder) offer(s selected) (device.Offer, health.Check) {
+// container that asks; name is that of the resource. What can't be resolved is
+// the offer's problem: it is listed, and the problem says why it can't be
+// handed over. Beside it is what to look at before it may be.
+func (b *builder) offer(s *selected, name string) (device.Offer, health.Check) {
 	o := &offering{builder: b, taken: map[string]part{}}
-	id := o.identify(s)
+	c := &b.r.Container
+	id := b.identify(s, name)
 	o.offer = device.Offer{
-		ID:       id,
-		Hardware: hardwarePath(s.hardware),
-		Slots:    max(b.r.Count, 1),
-		NUMA:     b.numa(s.hardware),
-		CDI:      b.r.Container.CDI,
+		ID:    id,
+		Slots: max(b.r.Count, 1),
+		Pool:  s.pool,
+		NUMA:  b.numa(s.members()),
+		CDI:   c.CDI,
+		Owner: c.Owner,
+		Hooks: c.Hooks, AdditionalGIDs: c.AdditionalGIDs,
 	}
-	o.scope = scope{b: b, id: id, numa: o.offer.NUMA, s: s}
+	if s.hardware != nil {
+		o.offer.Hardware = s.hardware.Path
+	}
+	o.scope = scope{b: b, s: s, name: name, id: id, numa: o.offer.NUMA}
+	o.checkSerial()
 	for _, p := range s.picks {
-		o.addNode(p)
+		if p.node.Net != nil {
+			o.addNet(p)
+		} else {
+			o.addNode(p)
+		}
 	}
-	if s.group != nil {
+	for _, p := range s.paths {
+		o.addPath(p)
+	}
+	if len(s.groups) > 0 {
 		o.addVFIO()
 	}
 	for i := range b.r.With {
 		o.addCompanion(&b.r.With[i])
 	}
-	for i := range b.r.Container.Mounts {
-		o.addMount(&b.r.Container.Mounts[i])
+	for i := range c.Mounts {
+		o.addMount(&c.Mounts[i])
 	}
-	o.offer.Env = o.entries("container.env", b.r.Container.Env)
-	o.offer.Annotations = o.entries("container.annotations", b.r.Container.Annotations)
+	o.addCDIDevices()
+	o.offer.Env = o.entries("container.env", c.Env)
+	o.offer.Annotations = o.entries("container.annotations", c.Annotations)
 	check := o.check()
 	o.offer.Problem = strings.Join(o.problems, "; ")
 	return o.offer, check
@@ -88,40 +103,19 @@ func (o *offering) problem(format string, args ...any) {
 	}
 }
 
-// identify names a device as its resource wants it. Where that asks for a
-// serial number that does not tell the device apart, it goes by its port.
-func (o *offering) identify(s selected) string {
-	h := s.hardware
-	form := o.forms.Of(h)
-	switch o.r.Identity {
-	case config.IdentityPort:
-		form = device.PortForm
-	case config.IdentitySerial:
-		switch {
-		case h == nil:
-			o.problem("%s has no serial number, which identity = %q wants", s.picks[0].node.Path, o.r.Identity)
-		case usbValue(h, "serial") == "":
-			o.problem("%s has no serial number, which identity = %q wants", describe(h), o.r.Identity)
-		case device.PlaceholderSerial(h.USB.Serial):
-			o.problem("%s has no serial number of its own, which identity = %q wants: %q is what many devices have", describe(h), o.r.Identity, h.USB.Serial)
-		case form != device.SerialForm:
-			o.problem("%s has the serial number %q of another device, which identity = %q can't tell from it", describe(h), h.USB.Serial, o.r.Identity)
+// numa is the NUMA nodes to report of a device that is made of hardware.
+func (b *builder) numa(hardware []*device.Hardware) []int {
+	if !b.r.NUMA.Auto {
+		return slices.Clone(b.r.NUMA.Nodes)
+	}
+	var nodes []int
+	for _, h := range hardware {
+		if h.NUMA >= 0 && !slices.Contains(nodes, h.NUMA) {
+			nodes = append(nodes, h.NUMA)
 		}
 	}
-	if s.single {
-		return device.NodeID(s.picks[0].node, form)
-	}
-	return device.HardwareID(h, form)
-}
-
-func (b *builder) numa(h *device.Hardware) []int {
-	switch {
-	case !b.r.NUMA.Auto:
-		return slices.Clone(b.r.NUMA.Nodes)
-	case h != nil && h.NUMA >= 0:
-		return []int{h.NUMA}
-	}
-	return nil
+	slices.Sort(nodes)
+	return nodes
 }
 
 // addNode puts one of the device's own nodes into the offer.
@@ -134,33 +128,49 @@ func (o *offering) addNode(p pick) {
 	if len(text) == 0 {
 		text = o.r.Container.Path
 	}
-	at, err := o.inContainer(text, p.node.Path, []pick{p})
+	at, err := o.inContainer(text, p.node.Path, o.s.subjectOf(p))
 	if err != nil {
 		o.problem("path of %s in the container: %v", p.node.Path, err)
 		return
 	}
+	if why := o.danger(p.node); why != "" && !o.mayBeDangerous(p.match) {
+		o.problem("%s is dangerous to hand over: %s; %s", p.node.Path, why, dangerousHint)
+		return
+	}
 	if o.take(at, part{p.node.Path, p.node}) {
 		o.paths = append(o.paths, at)
-		o.offer.Nodes = append(o.offer.Nodes, offered(p.node, o.key(p.node), at, permissions))
+		o.offer.Nodes = append(o.offer.Nodes, o.offered(p.node, o.key(p.node), at, permissions))
 	}
 }
 
-// key names a node within its device. A device of several functions of an
-// IOMMU group has nodes whose keys within their own hardware are the same.
+// key names a node within its device. Where that is several functions of an
+// IOMMU group, other hardware that belongs together, or a pool, nodes have the
+// same keys within their own hardware.
 func (o *offering) key(n *device.Node) string {
-	if n.Hardware == o.s.hardware || isGroupNode(n) {
+	united := o.s.pool || o.s.value != ""
+	if !united && (n.Hardware == o.s.hardware || len(o.s.groups) > 0 && isGroupNode(n)) {
 		return o.ix.key(n)
 	}
-	return device.NodeID(n, o.forms.Of(n.Hardware))
+	return o.nodeID(n)
+}
+
+// nodeID is the whole ID of a node.
+func (b *builder) nodeID(n *device.Node) string {
+	id, ok := b.ix.ids[n]
+	if !ok {
+		id = device.NodeID(n, b.forms.Of(n.Hardware))
+		b.ix.ids[n] = id
+	}
+	return id
 }
 
 // inContainer is where something goes in the container: its path on the host
 // where nothing is said, and below a path that ends with "/".
-func (o *offering) inContainer(text device.Text, hostPath string, picks []pick) (device.Text, error) {
+func (o *offering) inContainer(text device.Text, hostPath string, sub *subject) (device.Text, error) {
 	if len(text) == 0 {
 		return device.Literal(hostPath), nil
 	}
-	at, err := o.path(text, picks)
+	at, err := o.path(text, sub)
 	if err != nil {
 		return nil, err
 	}
@@ -168,36 +178,6 @@ func (o *offering) inContainer(text device.Text, hostPath string, picks []pick) 
 		at = append(at, device.Part{Literal: path.Base(hostPath)}).Expand(func(string) (string, bool) { return "", false })
 	}
 	return at, nil
-}
-
-// addMount puts one of container.mounts into the offer.
-func (o *offering) addMount(m *config.Mount) {
-	host, err := o.path(m.HostPath, o.s.picks)
-	if err != nil {
-		o.problem("host_path of a mount: %v", err)
-		return
-	}
-	at, err := o.path(m.ContainerPath, o.s.picks)
-	if err != nil {
-		o.problem("container_path of mount %s: %v", host, err)
-		return
-	}
-	mount := device.Mount{HostPath: host.String(), ContainerPath: at.String(), ReadOnly: m.ReadOnly, Optional: m.Optional}
-	if !mount.Optional && !o.exists(mount.HostPath) {
-		o.problem("mount %s is missing", mount.HostPath)
-	}
-	o.mount(mount)
-}
-
-func (o *offering) mount(m device.Mount) {
-	if o.take(device.Literal(m.ContainerPath), part{source: "mount " + m.HostPath}) {
-		o.offer.Mounts = append(o.offer.Mounts, m)
-	}
-}
-
-// exists reports whether there is something at a path of the host.
-func (b *builder) exists(hostPath string) bool {
-	return b.ix.at[hostPath] != nil || b.ix.dirs[hostPath] || b.opts.Exists == nil || b.opts.Exists(hostPath)
 }
 
 // take takes a path in the container and reports whether it was free. The
@@ -230,8 +210,8 @@ func (ix *index) tellApart(a, b *device.Node) string {
 		return fmt.Sprintf(`: usb.interface = "%d" selects %s alone, and a path that ends with "/" keeps both`, a.Interface, a.Path)
 	case stem != strings.TrimRight(b.Path, "0123456789"):
 		return fmt.Sprintf(`: glob = %q selects %s alone, and a path that ends with "/" keeps both`, stem+"*", a.Path)
-	case len(ix.links[a]) > 0:
-		return fmt.Sprintf(`: glob = %q selects %s alone, and a path that ends with "/" keeps both`, ix.links[a][0], a.Path)
+	case len(ix.linksTo(a)) > 0:
+		return fmt.Sprintf(`: glob = %q selects %s alone, and a path that ends with "/" keeps both`, ix.linksTo(a)[0], a.Path)
 	}
 	return `: a path that ends with "/", or that has "${kernel}" in it, keeps both`
 }
@@ -241,25 +221,26 @@ func (ix *index) tellApart(a, b *device.Node) string {
 func (o *offering) entries(what string, entries []device.Entry) []device.Entry {
 	var out []device.Entry
 	for _, e := range entries {
-		key, err := o.entry(e.Key)
+		key, err := o.entry(e.Key, "")
 		if err != nil {
 			o.problem("%s: %v", what, err)
 		} else if strings.Contains(key.String(), "=") {
 			o.problem("%s: %q can't be a name", what, key)
 		}
-		value, err := o.entry(e.Value)
+		value, err := o.entry(e.Value, e.Separator)
 		if err != nil {
 			o.problem("%s.%s: %v", what, e.Key, err)
 		}
-		out = append(out, device.Entry{Key: key, Value: value, PerDevice: e.PerDevice})
+		e.Key, e.Value = key, value
+		out = append(out, e)
 	}
 	return out
 }
 
 // offered is a node as it is handed over.
-func offered(n *device.Node, key string, at device.Text, permissions string) device.OfferedNode {
+func (o *offering) offered(n *device.Node, key string, at device.Text, permissions string) device.OfferedNode {
 	return device.OfferedNode{
 		HostPath: n.Path, Type: n.Type, Major: n.Major, Minor: n.Minor,
-		Key: key, Path: at, Permissions: permissions, Follow: n.Hardware != nil,
+		Key: key, Path: at, Permissions: permissions, Follow: n.Hardware != nil && !o.r.Container.NoFollow,
 	}
 }

@@ -7,9 +7,12 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
+// pfKey is the key of a pci table that another function is named by.
+const pfKey = "pf"
+
 // pciValue is what hardware has for a key of a pci table, and for the
-// variable ${pci.KEY}; empty where it has nothing. Of a USB device it is what
-// its controller has: the nearest PCI function above it.
+// variable ${pci.KEY}; empty where it has nothing. Of a USB or mediated device
+// it is what the nearest PCI function above it has.
 func pciValue(h *device.Hardware, key string) string {
 	f := function(h)
 	if f == nil {
@@ -40,7 +43,7 @@ func pciValue(h *device.Hardware, key string) string {
 		return p.IOMMUGroup
 	case "sriov":
 		return p.SRIOV
-	case "pf":
+	case pfKey:
 		return p.PF
 	case "vf":
 		if p.PF != "" && p.VF >= 0 {
@@ -60,17 +63,36 @@ func function(h *device.Hardware) *device.Hardware {
 	return nil
 }
 
-// pciHolds reports whether hardware fulfils a pci table: a PCI function by
-// what it is, and a USB device, where a usb table stands beside it (below),
-// by what its controller is.
-func pciHolds(conditions []condition, h *device.Hardware, below bool) bool {
+// pciHolds reports whether hardware fulfils conditions of a pci table: a PCI
+// function by what it is, and a USB or mediated device, where the table of
+// those stands beside it, by the function above it.
+func (p *predicate) pciHolds(conditions []condition, h *device.Hardware) bool {
+	below := p.match.USB != nil || p.match.MDev != nil
 	if h.PCI == nil && !below || function(h) == nil {
 		return false
 	}
-	for i := range conditions {
-		if c := &conditions[i]; !c.values.Match(pciValue(h, c.key)) {
-			return false
+	return holdAll(conditions, func(key string) string { return pciValue(h, key) }) &&
+		(p.pf.Empty() || p.pf.Match(p.ix.physical(h)...))
+}
+
+// physical names the physical function of a virtual one: by its address, and by
+// its network interfaces.
+func (ix *index) physical(h *device.Hardware) []string {
+	address := pciValue(h, pfKey)
+	if address == "" {
+		return nil
+	}
+	names := []string{address}
+	if ix.functions == nil {
+		ix.functions = map[string]*device.Hardware{}
+		for _, f := range ix.bus[device.PCIBus] {
+			ix.functions[f.Name] = f
 		}
 	}
-	return true
+	if pf := ix.functions[address]; pf != nil {
+		for _, n := range pf.Nets {
+			names = append(names, n.Path)
+		}
+	}
+	return names
 }

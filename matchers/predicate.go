@@ -1,16 +1,24 @@
 package matchers
 
 import (
+	"slices"
+
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
 )
 
 // predicate is a match made ready to be asked many times.
 type predicate struct {
-	match    *config.Match
-	usb, pci []condition
+	match                *config.Match
+	usb, pci, mdev, nets []condition
+	// attrs are what is wanted of attributes of sysfs, by their names.
+	attrs []condition
 	// number and class are what the usb table says of interfaces.
 	number, class config.Values
+	// pf is what the pci table says of a physical function, which is looked
+	// up in ix.
+	pf config.Values
+	ix *index
 }
 
 // condition is what a table says of one key.
@@ -19,11 +27,11 @@ type condition struct {
 	values config.Values
 }
 
-func predicates(matches []config.Match) []predicate {
-	out := make([]predicate, len(matches))
+func (ix *index) predicates(matches []config.Match) []*predicate {
+	out := make([]*predicate, len(matches))
 	for i := range matches {
-		p := &out[i]
-		p.match = &matches[i]
+		p := &predicate{match: &matches[i], ix: ix}
+		out[i] = p
 		for key, v := range p.match.USB {
 			switch key {
 			case interfaceKey:
@@ -35,29 +43,87 @@ func predicates(matches []config.Match) []predicate {
 			}
 		}
 		for key, v := range p.match.PCI {
-			p.pci = append(p.pci, condition{key, v})
+			if key == pfKey {
+				p.pf = v
+			} else {
+				p.pci = append(p.pci, condition{key, v})
+			}
 		}
+		p.mdev = conditions(p.match.MDev)
+		p.nets = conditions(p.match.Net)
+		p.attrs = conditions(p.match.Attr)
 	}
 	return out
 }
 
-// hardwareHolds reports whether hardware fulfils the usb and pci tables of a
-// match that has one, but for what they say of interfaces.
+func conditions(table map[string]config.Values) []condition {
+	var out []condition
+	for key, v := range table {
+		out = append(out, condition{key, v})
+	}
+	return out
+}
+
+// holdAll reports whether all conditions hold for what value has for their keys.
+func holdAll(conditions []condition, value func(key string) string) bool {
+	for i := range conditions {
+		if c := &conditions[i]; !c.values.Match(value(c.key)) {
+			return false
+		}
+	}
+	return true
+}
+
+// selectsNodes reports whether nodes are among what the match selects: all
+// matches but those of network interfaces alone.
+func (p *predicate) selectsNodes() bool {
+	m := p.match
+	return m.Net == nil || !m.Glob.Empty() || m.VFIO || m.USB != nil || m.PCI != nil || m.MDev != nil
+}
+
+// selectsNets reports whether network interfaces are. With a glob the net
+// table is no more than a condition on the hardware of its nodes.
+func (p *predicate) selectsNets() bool {
+	return p.match.Net != nil && p.match.Glob.Empty() && !p.match.VFIO
+}
+
+// tablesHold reports whether hardware fulfils the usb, pci and mdev tables of
+// a match, but for what they say of interfaces.
+func (p *predicate) tablesHold(h *device.Hardware) bool {
+	m := p.match
+	return (m.USB == nil || usbHolds(p.usb, h)) &&
+		(m.MDev == nil || mdevHolds(p.mdev, h)) &&
+		(m.PCI == nil || p.pciHolds(p.pci, h))
+}
+
+// hardwareHolds is tablesHold, and hardware has a network interface as the
+// net table wants it.
 func (p *predicate) hardwareHolds(h *device.Hardware) bool {
-	return (p.match.USB == nil || usbHolds(p.usb, h)) && (p.match.PCI == nil || pciHolds(p.pci, h, p.match.USB != nil))
+	return p.tablesHold(h) && (p.match.Net == nil || slices.ContainsFunc(h.Nets, p.netHolds))
 }
 
 // wholeHolds reports whether the match selects hardware as such, whatever
 // nodes it has.
-func (p *predicate) wholeHolds(h *device.Hardware) bool {
-	return p.match.NamesHardware() && p.match.Glob.Empty() && p.hardwareHolds(h) && p.interfaceHolds(h, nil)
+func (p *predicate) wholeHolds(ix *index, h *device.Hardware) bool {
+	return p.match.NamesHardware() && p.match.Glob.Empty() && p.hardwareHolds(h) && p.withoutNode(ix, h)
 }
 
-// holds reports whether the match selects a node.
+// withoutNode reports whether hardware of which the tables hold fulfils the
+// rest of the match where there is no node to look at.
+func (p *predicate) withoutNode(ix *index, h *device.Hardware) bool {
+	return p.interfaceHolds(h, nil) &&
+		(p.match.Subsystem.Empty() || p.match.Subsystem.Match()) &&
+		p.sysHolds(ix, []string{h.Path})
+}
+
+// holds reports whether the match selects a node or a network interface.
 func (p *predicate) holds(ix *index, n *device.Node) bool { return p.holdsOf(ix, n, n.Hardware) }
 
-// holdsOf does so for a node that is taken as one of h.
+// holdsOf does so for one that is taken as one of h.
 func (p *predicate) holdsOf(ix *index, n *device.Node, h *device.Hardware) bool {
+	if n.Net != nil {
+		return p.interfaceSelected(ix, n)
+	}
 	if p.match.NamesHardware() && (h == nil || !p.hardwareHolds(h)) {
 		return false
 	}
@@ -66,11 +132,14 @@ func (p *predicate) holdsOf(ix *index, n *device.Node, h *device.Hardware) bool 
 
 // nodeHolds is the part of holds that looks at the node, not its hardware.
 func (p *predicate) nodeHolds(ix *index, n *device.Node) bool {
+	m := p.match
 	if n.Hardware != nil && !p.interfaceHolds(n.Hardware, n) {
 		return false
 	}
-	if p.match.VFIO && !isGroupNode(n) && !isFunctionNode(n) {
+	if m.VFIO && !isGroupNode(n) && !isFunctionNode(n) {
 		return false
 	}
-	return p.match.Glob.Empty() || ix.globHolds(p.match.Glob, n)
+	return (m.Glob.Empty() || ix.globHolds(m.Glob, n)) &&
+		(m.Subsystem.Empty() || m.Subsystem.Match(n.Subsystem)) &&
+		(p.asksNothing() || p.sysHolds(ix, sysDirs(n)))
 }

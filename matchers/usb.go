@@ -85,12 +85,7 @@ func usbHolds(conditions []condition, h *device.Hardware) bool {
 	if h.USB == nil || isRootHub(h) {
 		return false
 	}
-	for i := range conditions {
-		if c := &conditions[i]; !c.values.Match(usbValue(h, c.key)) {
-			return false
-		}
-	}
-	return true
+	return holdAll(conditions, func(key string) string { return usbValue(h, key) })
 }
 
 // interfaceHolds reports whether a node of h, or h itself where n is nil,

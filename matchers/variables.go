@@ -1,6 +1,7 @@
 package matchers
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,27 +13,70 @@ import (
 
 // scope is what variables can be asked of: a device of a resource.
 type scope struct {
-	b    *builder
+	b *builder
+	s *selected
+	// name of the resource; it is not known to its own variables.
+	name string
 	id   string
 	numa []int
-	s    selected
-	// paths of the nodes in the container, once they are known: ${container_path}.
+	// paths in the container, once they are known: ${container_path}.
 	paths []device.Text
+}
+
+// subject is what a variable is asked about: a device as a whole, or one of
+// its nodes.
+type subject struct {
+	picks    []pick
+	hardware []*device.Hardware
+	paths    []pathPick
+	vfio     bool // hardware is functions of IOMMU groups
+}
+
+// subject is the whole of a device.
+func (s *selected) subject() *subject {
+	sub := &subject{picks: s.picks, paths: s.paths}
+	for _, h := range s.members() {
+		sub.add(s, h)
+	}
+	return sub
+}
+
+// subjectOf is one of the device's nodes.
+func (s *selected) subjectOf(p pick) *subject {
+	sub := &subject{picks: []pick{p}}
+	if p.hardware != nil {
+		sub.add(s, p.hardware)
+	}
+	return sub
+}
+
+// add adds hardware of s: the selected functions, where its place is that of
+// an IOMMU group.
+func (sub *subject) add(s *selected, h *device.Hardware) {
+	for _, g := range s.groups {
+		if g.hardware == h {
+			sub.hardware = append(sub.hardware, g.functions...)
+			sub.vfio = true
+			return
+		}
+	}
+	sub.hardware = append(sub.hardware, h)
 }
 
 // entry fills in a name or value of the environment or of an annotation.
 // Where a variable has several values, as ${devnode} has for a device of
-// several nodes, they are joined with commas.
-func (c *scope) entry(t device.Text) (device.Text, error) {
+// several nodes, they are joined with the separator, which is a comma where it
+// is empty.
+func (c *scope) entry(t device.Text, separator string) (device.Text, error) {
 	return c.expand(t, func(name string) (device.Text, error) {
-		values, err := c.values(name, c.s.picks)
+		values, err := c.values(name, c.s.subject())
 		if err != nil {
 			return nil, err
 		}
 		var joined device.Text
 		for i, v := range values {
 			if i > 0 {
-				joined = append(joined, device.Part{Literal: ","})
+				joined = append(joined, device.Part{Literal: cmp.Or(separator, ",")})
 			}
 			joined = append(joined, v...)
 		}
@@ -40,26 +84,38 @@ func (c *scope) entry(t device.Text) (device.Text, error) {
 	})
 }
 
-// path fills in a path, of a node in the container where picks is that node,
-// else of the whole device. Each variable must have one value. What hardware
-// says of itself can't add elements to a path: anyone can make a USB stick
-// whose serial number is "../../etc".
-func (c *scope) path(t device.Text, picks []pick) (device.Text, error) {
-	out, err := c.expand(t, func(name string) (device.Text, error) {
-		values, err := c.values(name, picks)
+// one fills in a text each of whose variables must have one value.
+func (c *scope) one(t device.Text, sub *subject) (device.Text, error) {
+	return c.expand(t, func(name string) (device.Text, error) {
+		values, err := c.values(name, sub)
 		if err != nil {
 			return nil, err
 		}
 		if len(values) > 1 {
 			return nil, fmt.Errorf("${%s} has several values: %q and %q", name, values[0], values[1])
 		}
-		v := values[0].String()
-		bus, _, ofHardware := strings.Cut(name, ".")
-		if ofHardware && (bus == "usb" || bus == "pci") && (strings.Contains(v, "/") || strings.Trim(v, ".") == "") {
-			return nil, fmt.Errorf("${%s} is %q, which can't be part of a path", name, v)
-		}
 		return values[0], nil
 	})
+}
+
+// path fills in a path, of a node in the container where sub is that node,
+// else of the whole device. Each variable must have one value. What hardware
+// says of itself can't add elements to a path: anyone can make a USB stick
+// whose serial number is "../../etc".
+func (c *scope) path(t device.Text, sub *subject) (device.Text, error) {
+	for _, name := range t.Vars() {
+		if !saidByHardware(name) {
+			continue
+		}
+		values, err := c.values(name, sub)
+		if err != nil {
+			return nil, err
+		}
+		if v := values[0].String(); len(values) == 1 && (strings.Contains(v, "/") || strings.Trim(v, ".") == "") {
+			return nil, fmt.Errorf("${%s} is %q, which can't be part of a path", name, v)
+		}
+	}
+	out, err := c.one(t, sub)
 	if err != nil {
 		return nil, err
 	}
@@ -68,6 +124,13 @@ func (c *scope) path(t device.Text, picks []pick) (device.Text, error) {
 		return nil, fmt.Errorf("%q is not a clean, absolute path", out)
 	}
 	return out, nil
+}
+
+// saidByHardware reports whether a variable stands for what hardware or a
+// driver says.
+func saidByHardware(name string) bool {
+	table, _, ok := strings.Cut(name, ".")
+	return strings.HasPrefix(name, attrPrefix) || ok && (table == "usb" || table == "pci" || table == "net" || table == "mdev")
 }
 
 // expand puts values in the place of variables, and leaves those open that
@@ -94,45 +157,40 @@ func (c *scope) expand(t device.Text, value func(name string) (device.Text, erro
 
 // values is what a variable stands for: one value or more, each once, or the
 // reason why it has none.
-func (c *scope) values(name string, picks []pick) ([]device.Text, error) {
+func (c *scope) values(name string, sub *subject) ([]device.Text, error) {
 	var values []string
-	reason := ""
+	reason := "the device has no node"
 	switch name {
 	case "id":
-		values = []string{c.id}
+		values, reason = []string{c.id}, "it is made of the name"
 	case "resource":
-		values = []string{c.b.r.Name}
+		values = []string{c.name}
 	case "RESOURCE":
-		values = []string{strings.NewReplacer("/", "_", ".", "_", "-", "_").Replace(strings.ToUpper(c.b.r.Name))}
+		values = []string{strings.NewReplacer("/", "_", ".", "_", "-", "_").Replace(strings.ToUpper(c.name))}
 	case "RESOURCE_KUBEVIRT":
-		values = []string{strings.NewReplacer("/", "_", ".", "_").Replace(strings.ToUpper(c.b.r.Name))}
+		values = []string{strings.NewReplacer("/", "_", ".", "_").Replace(strings.ToUpper(c.name))}
 	case "node_name":
-		values = []string{c.b.opts.NodeName}
-		reason = "the name of the node is not known: want --node-name"
+		values, reason = []string{c.b.opts.NodeName}, noNodeName
 	case "numa":
 		var nodes []string
 		for _, n := range c.numa {
 			nodes = append(nodes, strconv.Itoa(n))
 		}
-		values = []string{strings.Join(nodes, ",")}
-		reason = "no NUMA node is reported"
+		values, reason = []string{strings.Join(nodes, ",")}, "no NUMA node is reported"
 	case "devnode":
-		for _, p := range picks {
+		for _, p := range sub.nodes() {
 			values = append(values, p.node.Path)
 		}
-		reason = "the device has no node"
 	case "kernel":
-		for _, p := range picks {
+		for _, p := range sub.nodes() {
 			values = append(values, p.node.Kernel)
 		}
-		reason = "the device has no node"
 	case "container_path":
 		if len(c.paths) > 0 {
 			return c.paths, nil
 		}
-		reason = "the device has no node"
 	default:
-		values, reason = c.ofHardware(name, picks)
+		values, reason = c.ofDevice(name, sub)
 	}
 	var out []device.Text
 	for i, v := range values {
@@ -146,59 +204,9 @@ func (c *scope) values(name string, picks []pick) ([]device.Text, error) {
 	return out, nil
 }
 
-// ofHardware is what a variable of the hardware or of a wildcard stands for.
-func (c *scope) ofHardware(name string, picks []pick) (values []string, reason string) {
-	if n, err := strconv.Atoi(name); err == nil && n > 0 {
-		for _, p := range picks {
-			if found := c.b.ix.captures(p.match.Glob, p.node); n <= len(found) {
-				values = append(values, found[n-1])
-			}
-		}
-		return values, fmt.Sprintf("wildcard %d of the glob stands for nothing", n)
-	}
-	bus, key, _ := strings.Cut(name, ".")
-	h := c.s.hardware
-	switch {
-	case h == nil:
-		return nil, "the device has no hardware"
-	case bus == "usb" && h.USB == nil:
-		return nil, describe(h) + " is no USB device"
-	case bus == "usb" && (key == interfaceKey || key == interfaceClassKey):
-		return c.ofInterfaces(h, key, picks), describe(h) + " has no such interface"
-	case bus == "usb":
-		return []string{usbValue(h, key)}, describe(h) + " has no " + noun(key)
-	case bus == "pci" && function(h) == nil:
-		return nil, describe(h) + " is not on a PCI bus"
-	case bus == "pci" && c.s.group != nil:
-		for _, f := range c.s.group.functions {
-			values = append(values, pciValue(f, key))
-		}
-		return values, describe(h) + " has no " + noun(key)
-	case bus == "pci":
-		return []string{pciValue(h, key)}, describe(function(h)) + " has no " + noun(key)
-	}
-	return nil, "it is not known"
-}
+const noNodeName = "the name of the node is not known: want --node-name"
 
-// ofInterfaces is the interfaces of a device's nodes; those of the whole
-// device where no node has one.
-func (c *scope) ofInterfaces(h *device.Hardware, key string, picks []pick) []string {
-	var values []string
-	for _, p := range picks {
-		if p.node.Interface >= 0 {
-			values = append(values, interfaceValues(h, p.node, key)...)
-		}
-	}
-	if values == nil {
-		values = interfaceValues(h, nil, key)
-	}
-	return values
-}
-
-// noun is a key in words.
-func noun(key string) string {
-	if key == "serial" {
-		return "serial number"
-	}
-	return strings.ReplaceAll(key, "_", " ")
+// nodes are the device nodes among what is picked.
+func (s *subject) nodes() []pick {
+	return slices.DeleteFunc(slices.Clone(s.picks), func(p pick) bool { return p.node.Net != nil })
 }

@@ -76,7 +76,7 @@ func TestVariables(t *testing.T) {
 func TestMatchesAndVariablesAgree(t *testing.T) {
 	t.Parallel()
 	ask := func(bus, key string, h *device.Hardware) {
-		snap := &device.Snapshot{Hardware: []*device.Hardware{h.Parent, h}, Nodes: h.Nodes}
+		snap := &device.Snapshot{Hardware: []*device.Hardware{h.Parent, h}, Nodes: h.Nodes, Nets: h.Nets}
 		if h.Parent == nil {
 			snap.Hardware = snap.Hardware[1:]
 		}
@@ -104,6 +104,16 @@ func TestMatchesAndVariablesAgree(t *testing.T) {
 		Driver: "iavf", IOMMUGroup: "88", SRIOV: "vf", PF: "0000:3b:00.0", VF: 1}}
 	for _, key := range config.PCIKeys() {
 		ask("pci", key, vf)
+	}
+	part := &device.Hardware{Bus: device.MDevBus, Path: vf.Path + "/83b8f4f2", Name: "83b8f4f2", NUMA: -1, Parent: vf,
+		MDev: &device.MDev{UUID: "83b8f4f2", Type: "nvidia-222", Name: "A40-1Q", IOMMUGroup: "30"}}
+	for _, key := range config.MDevKeys() {
+		ask("mdev", key, part)
+	}
+	vf.Nets = []*device.Node{{Path: "eth1", Kernel: "eth1", Type: device.NetInterface, SysPath: vf.Path + "/net/eth1", Subsystem: "net", Hardware: vf, Interface: -1, Index: 0,
+		Net: &device.Net{Driver: "iavf", Type: "ether"}}}
+	for _, key := range config.NetKeys() {
+		ask("net", key, vf)
 	}
 }
 

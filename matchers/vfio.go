@@ -24,12 +24,33 @@ func isGroupNode(n *device.Node) bool    { return n.Subsystem == "vfio" }
 func isFunctionNode(n *device.Node) bool { return n.Subsystem == "vfio-dev" }
 
 // vfioGroup is the IOMMU group whose number hardware has if it is handed to
-// programs by VFIO, "" for all else.
+// programs by VFIO, "" for all else. A mediated device in a group always is:
+// no other driver puts one there (vfio_mdev and its likes).
 func vfioGroup(h *device.Hardware) string {
-	if h == nil || h.PCI == nil || !h.PCI.VFIO {
+	if h == nil || h.PCI != nil && !h.PCI.VFIO {
 		return ""
 	}
-	return h.PCI.IOMMUGroup
+	return iommuGroup(h)
+}
+
+// iommuGroup is the number of the IOMMU group that hardware is in.
+func iommuGroup(h *device.Hardware) string {
+	switch {
+	case h.PCI != nil:
+		return h.PCI.IOMMUGroup
+	case h.MDev != nil:
+		return h.MDev.IOMMUGroup
+	}
+	return ""
+}
+
+// compareFunctions orders functions by address. A mediated device is in a
+// group of its own.
+func compareFunctions(a, b *device.Hardware) int {
+	if a.PCI == nil || b.PCI == nil {
+		return strings.Compare(a.Path, b.Path)
+	}
+	return device.CompareAddress(a.PCI.Address, b.PCI.Address)
 }
 
 // group is what a resource selects of an IOMMU group with vfio = true: one
@@ -44,17 +65,18 @@ type group struct {
 	hardware *device.Hardware
 }
 
-// ofGroup lists the functions of an IOMMU group by address.
+// ofGroup lists the functions of an IOMMU group by address, or its mediated
+// device.
 func (ix *index) ofGroup(number string) []*device.Hardware {
 	if ix.groups == nil {
 		ix.groups = map[string][]*device.Hardware{}
-		for _, h := range ix.bus[device.PCIBus] {
-			if h.PCI != nil && h.PCI.IOMMUGroup != "" {
-				ix.groups[h.PCI.IOMMUGroup] = append(ix.groups[h.PCI.IOMMUGroup], h)
+		for _, h := range slices.Concat(ix.bus[device.PCIBus], ix.bus[device.MDevBus]) {
+			if g := iommuGroup(h); g != "" {
+				ix.groups[g] = append(ix.groups[g], h)
 			}
 		}
 		for _, list := range ix.groups {
-			slices.SortFunc(list, func(a, b *device.Hardware) int { return device.CompareAddress(a.PCI.Address, b.PCI.Address) })
+			slices.SortFunc(list, compareFunctions)
 		}
 	}
 	return ix.groups[number]
@@ -64,7 +86,7 @@ func (ix *index) ofGroup(number string) []*device.Hardware {
 // belong to another function of it, and its own.
 func (ix *index) vfioNodes(h *device.Hardware) []*device.Node {
 	var nodes []*device.Node
-	for _, f := range ix.ofGroup(h.PCI.IOMMUGroup) {
+	for _, f := range ix.ofGroup(iommuGroup(h)) {
 		for _, n := range f.Nodes {
 			if isGroupNode(n) || f == h && isFunctionNode(n) {
 				nodes = append(nodes, n)
@@ -77,13 +99,14 @@ func (ix *index) vfioNodes(h *device.Hardware) []*device.Node {
 // addVFIO selects what a match with vfio = true does. What is excluded is
 // decided here, since the node of a group goes with each of its functions.
 func (s *selection) addVFIO(p *predicate) {
-	for _, h := range s.ix.hardware(p.match) {
-		if !p.hardwareHolds(h) || vfioGroup(h) == "" {
+	for _, h := range s.ix.candidates(p.match) {
+		if vfioGroup(h) == "" || !p.hardwareHolds(h) || !p.asksNothing() && !p.sysHolds(s.ix, []string{h.Path}) {
 			continue
 		}
 		selects := false
 		for _, n := range s.ix.vfioNodes(h) {
-			if !slices.ContainsFunc(s.excludes, func(e predicate) bool { return e.holdsOf(s.ix, n, h) }) {
+			excluded := slices.ContainsFunc(s.excludes, func(e *predicate) bool { return e.holdsOf(s.ix, n, h) })
+			if !excluded && (p.match.Subsystem.Empty() || p.match.Subsystem.Match(n.Subsystem)) {
 				s.pick(n, p.match)
 				selects = true
 			}
@@ -91,9 +114,9 @@ func (s *selection) addVFIO(p *predicate) {
 		if !selects {
 			continue
 		}
-		g := s.groups[h.PCI.IOMMUGroup]
+		g := s.groups[iommuGroup(h)]
 		if g == nil {
-			g = &group{number: h.PCI.IOMMUGroup}
+			g = &group{number: iommuGroup(h)}
 			s.groups[g.number] = g
 		}
 		if !slices.Contains(g.functions, h) {
@@ -105,7 +128,7 @@ func (s *selection) addVFIO(p *predicate) {
 // unite makes one device of each group.
 func (s *selection) unite() {
 	for _, g := range s.groups {
-		slices.SortFunc(g.functions, func(a, b *device.Hardware) int { return device.CompareAddress(a.PCI.Address, b.PCI.Address) })
+		slices.SortFunc(g.functions, compareFunctions)
 		g.hardware = g.functions[0]
 		for _, h := range s.ix.ofGroup(g.number) {
 			if h == g.hardware || s.wouldSelect(h) {
@@ -126,13 +149,10 @@ func (s *selection) unite() {
 	}
 }
 
-// groupOf returns the group whose device has the ID of h, nil for none.
-func (s *selection) groupOf(h *device.Hardware) *group {
-	if h.PCI == nil {
-		return nil
-	}
-	if g := s.groups[h.PCI.IOMMUGroup]; g != nil && g.hardware == h {
-		return g
+// groupOf returns the group whose device has the ID of h, if there is one.
+func (s *selection) groupOf(h *device.Hardware) []*group {
+	if g := s.groups[iommuGroup(h)]; g != nil && g.hardware == h {
+		return []*group{g}
 	}
 	return nil
 }
@@ -140,30 +160,35 @@ func (s *selection) groupOf(h *device.Hardware) *group {
 // wouldSelect reports whether a match with vfio = true selects a function once
 // it is bound to VFIO.
 func (s *selection) wouldSelect(h *device.Hardware) bool {
-	if h.PCI.IsBridge() || slices.ContainsFunc(s.excludes, func(e predicate) bool { return !e.asksDriver() && e.wholeHolds(h) }) {
+	if h.PCI == nil || h.PCI.IsBridge() || slices.ContainsFunc(s.excludes, func(e *predicate) bool { return !e.asksDriver() && e.wholeHolds(s.ix, h) }) {
 		return false
 	}
-	return slices.ContainsFunc(s.matches, func(p predicate) bool { return p.match.VFIO && p.holdsBound(h) })
+	return slices.ContainsFunc(s.matches, func(p *predicate) bool { return p.match.VFIO && p.holdsBound(s.ix, h) })
 }
 
 // asksDriver reports whether a match depends on what a function is bound to.
-func (p *predicate) asksDriver() bool { return !p.match.PCI["driver"].Empty() }
-
-// holdsBound is hardwareHolds without regard to the driver.
-func (p *predicate) holdsBound(h *device.Hardware) bool {
-	conditions := slices.DeleteFunc(slices.Clone(p.pci), func(c condition) bool { return c.key == "driver" })
-	return pciHolds(conditions, h, false)
+func (p *predicate) asksDriver() bool {
+	return !p.match.PCI["driver"].Empty() || !p.match.Driver.Empty()
 }
 
-// addVFIO adds what opens the way to the nodes of the group, and says what is
-// in the way of that.
+// holdsBound is hardwareHolds without regard to the driver.
+func (p *predicate) holdsBound(ix *index, h *device.Hardware) bool {
+	if p.match.MDev != nil {
+		return false
+	}
+	conditions := slices.DeleteFunc(slices.Clone(p.pci), func(c condition) bool { return c.key == "driver" })
+	return p.pciHolds(conditions, h) && holdAll(p.attrs, func(name string) string { return ix.attr([]string{h.Path}, name) })
+}
+
+// addVFIO adds what opens the way to the nodes of groups, and says what is in
+// the way of that.
 func (o *offering) addVFIO() {
 	var ofGroup, ofFunctions bool
 	for _, p := range o.s.picks {
 		ofGroup = ofGroup || isGroupNode(p.node)
 		ofFunctions = ofFunctions || isFunctionNode(p.node)
 	}
-	container, iommu := o.ix.at[vfioContainer], o.ix.at[iommufd]
+	container, iommu := o.ix.at(vfioContainer), o.ix.at(iommufd)
 	along := &config.Companion{Permissions: "rw"}
 	if ofGroup && container != nil {
 		o.companionNode(along, container)
@@ -178,14 +203,16 @@ func (o *offering) addVFIO() {
 	case !ofGroup && ofFunctions && iommu == nil:
 		o.problem("%s is missing: is the module iommufd loaded?", iommufd)
 	}
-	var bound []string
-	for _, h := range o.ix.ofGroup(o.s.group.number) {
-		if holdsGroup(h.PCI) {
-			bound = append(bound, h.Name+" to "+h.PCI.Driver)
+	for _, g := range o.s.groups {
+		var bound []string
+		for _, h := range o.ix.ofGroup(g.number) {
+			if h.PCI != nil && holdsGroup(h.PCI) {
+				bound = append(bound, h.Name+" to "+h.PCI.Driver)
+			}
 		}
-	}
-	if len(bound) > 0 {
-		o.problem("IOMMU group %s is not viable: functions are bound to drivers of the host: %s", o.s.group.number, strings.Join(bound, ", "))
+		if len(bound) > 0 {
+			o.problem("IOMMU group %s is not viable: functions are bound to drivers of the host: %s", g.number, strings.Join(bound, ", "))
+		}
 	}
 }
 
@@ -206,15 +233,15 @@ func holdsGroup(p *device.PCI) bool {
 // with vfio = true on this host.
 func (ix *index) vfioNotes(r *config.Resource, found []selected) []Note {
 	var notes []Note
-	excludes := predicates(r.Exclude)
-	for _, p := range predicates(r.Match) {
+	excludes := ix.predicates(r.Exclude)
+	for _, p := range ix.predicates(r.Match) {
 		if !p.match.VFIO {
 			continue
 		}
 		var unbound []string
-		for _, h := range ix.hardware(p.match) {
-			if p.hardwareHolds(h) && !h.PCI.VFIO && !h.PCI.IsBridge() &&
-				!slices.ContainsFunc(excludes, func(e predicate) bool { return e.wholeHolds(h) }) {
+		for _, h := range ix.candidates(p.match) {
+			if p.hardwareHolds(h) && h.PCI != nil && !h.PCI.VFIO && !h.PCI.IsBridge() && (p.asksNothing() || p.sysHolds(ix, []string{h.Path})) &&
+				!slices.ContainsFunc(excludes, func(e *predicate) bool { return e.wholeHolds(ix, h) }) {
 				unbound = append(unbound, h.Name)
 			}
 		}
@@ -231,7 +258,7 @@ func (ix *index) vfioNotes(r *config.Resource, found []selected) []Note {
 			})
 		}
 	}
-	if !r.Container.CDI && slices.ContainsFunc(found, func(s selected) bool { return s.group != nil }) {
+	if !r.Container.CDI && slices.ContainsFunc(found, func(s selected) bool { return len(s.groups) > 0 }) {
 		notes = append(notes, Note{
 			Place: r.Place,
 			Text:  "vfio without container.cdi: after a reboot a container may find the nodes of VFIO under numbers that are no longer theirs",

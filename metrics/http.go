@@ -21,10 +21,10 @@ type State interface {
 	// has devices is registered, else what is missing. Being alive is
 	// answering at all: it does not depend on the kubelet.
 	Ready() error
-	// ConfigOK is false while the last good configuration is served in place
-	// of a broken one.
-	ConfigOK() bool
-	// Resources in the order of the configuration.
+	// Config is the configuration that is served.
+	Config() Config
+	// Resources in the order of the configuration, then those that are being
+	// retired.
 	Resources() []Resource
 	// Degraded names the sources of events that are not to be had.
 	Degraded() []string
@@ -43,8 +43,8 @@ func Listen(address string) (net.Listener, error) {
 // Serve answers on l until ctx is cancelled.
 func (m *Metrics) Serve(ctx context.Context, l net.Listener) error {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, nil) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, m.state.Ready()) })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, nil, "") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, m.state.Ready(), m.warning()) })
 	mux.HandleFunc("GET /metrics", m.scrape)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
@@ -55,14 +55,23 @@ func (m *Metrics) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-func answer(w http.ResponseWriter, err error) {
+// warning is what a probe says besides its result. The problems themselves may
+// name serials, and who probes is not who may know them: the log has them.
+func (m *Metrics) warning() string {
+	if m.state.Config().Broken == nil {
+		return ""
+	}
+	return "warning: the configuration on disk is broken, the last good one is served: see the log for each problem\n"
+}
+
+func answer(w http.ResponseWriter, err error, warning string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	text := "ok"
 	if err != nil {
 		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = io.WriteString(w, err.Error()+"\n")
-		return
+		text = err.Error()
 	}
-	_, _ = io.WriteString(w, "ok\n")
+	_, _ = io.WriteString(w, text+"\n"+warning)
 }
 
 // scrape writes all metrics in the text format, which every scraper takes.

@@ -16,6 +16,7 @@ import (
 type state struct {
 	mu       sync.Mutex
 	notReady error
+	broken   error
 }
 
 func (s *state) Ready() error {
@@ -23,7 +24,11 @@ func (s *state) Ready() error {
 	defer s.mu.Unlock()
 	return s.notReady
 }
-func (s *state) ConfigOK() bool     { return false }
+func (s *state) Config() metrics.Config {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return metrics.Config{Hash: "0a1b", Loaded: time.UnixMilli(1500), Broken: s.broken}
+}
 func (s *state) Degraded() []string { return []string{"kernel events"} }
 func (s *state) Resources() []metrics.Resource {
 	return []metrics.Resource{{Name: "example.com/gpu", Healthy: 3, Unhealthy: 1, Registered: true}}
@@ -37,7 +42,12 @@ func TestServe(t *testing.T) {
 	}
 	s := &state{}
 	m := metrics.New("v1", s)
+	m.CountLoad(nil)
+	m.CountLoad(errors.New("unknown key"))
 	m.CountRegistration("example.com/gpu", "start")
+	m.CountRegistration("example.com/gone", "start")
+	m.CountAllocation("example.com/gone", time.Millisecond, nil)
+	m.Forget("example.com/gone")
 	m.CountRefusal("example.com/gpu")
 	m.CountAllocation("example.com/gpu", time.Millisecond, nil)
 	m.CountAllocation("example.com/gpu", time.Millisecond, errors.New("gone"))
@@ -63,6 +73,12 @@ func TestServe(t *testing.T) {
 		t.Errorf("/readyz: %d %q", code, body)
 	}
 	s.mu.Lock()
+	s.broken = errors.New(`serial "SECRET" is bad`)
+	s.mu.Unlock()
+	if code, body := get("/readyz"); code != http.StatusOK || !strings.HasPrefix(body, "ok\nwarning: the configuration on disk is broken") || strings.Contains(body, "SECRET") {
+		t.Errorf("/readyz with a broken configuration: %d %q, want 200 with a warning and no details", code, body)
+	}
+	s.mu.Lock()
 	s.notReady = errors.New("resource example.com/gpu is not registered: refused")
 	s.mu.Unlock()
 	if code, body := get("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "is not registered: refused") {
@@ -78,6 +94,10 @@ func TestServe(t *testing.T) {
 	for _, want := range []string{
 		metrics.BuildInfo + `{version="v1"} 1`,
 		metrics.ConfigOK + ` 0`,
+		metrics.ConfigInfo + `{hash="0a1b"} 1`,
+		metrics.ConfigSeconds + ` 1.5`,
+		metrics.ConfigLoadsTotal + `{result="ok"} 1`,
+		metrics.ConfigLoadsTotal + `{result="error"} 1`,
 		metrics.Devices + `{health="Healthy",resource="example.com/gpu"} 3`,
 		metrics.Devices + `{health="Unhealthy",resource="example.com/gpu"} 1`,
 		metrics.Registered + `{resource="example.com/gpu"} 1`,
@@ -93,6 +113,9 @@ func TestServe(t *testing.T) {
 		if !strings.Contains(body, want+"\n") {
 			t.Errorf("/metrics lacks %q in\n%s", want, body)
 		}
+	}
+	if strings.Contains(body, "example.com/gone") {
+		t.Errorf("/metrics has a resource that was forgotten:\n%s", body)
 	}
 	cancel()
 	if err := <-ended; err != nil {

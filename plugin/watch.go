@@ -32,7 +32,7 @@ type KubeletSocket struct {
 type KubeletWatch struct {
 	dir, socket string
 	log         *slog.Logger
-	inotify     func() (*inotify, error)
+	inotify     func() (*dirWatch, error)
 	resync      time.Duration // between looks that no event asked for
 	poll        time.Duration // between looks where there is no inotify
 
@@ -64,7 +64,7 @@ func NewKubeletWatch(dir string, log *slog.Logger) *KubeletWatch {
 		dir:     dir,
 		socket:  filepath.Join(dir, kubeletSocket),
 		log:     log,
-		inotify: newInotify,
+		inotify: newDirWatch,
 		resync:  2 * time.Minute,
 		poll:    time.Second,
 		changed: make(chan struct{}),
@@ -134,7 +134,7 @@ func (w *KubeletWatch) follow(ctx context.Context) error {
 // events looks at what changed until something calls for new watches: the
 // directory, or entry in the directory above it, came or went. So does time:
 // nobody tells when a directory further up is moved.
-func (w *KubeletWatch) events(ctx context.Context, in *inotify, entry string) error {
+func (w *KubeletWatch) events(ctx context.Context, in *dirWatch, entry string) error {
 	deadline := time.Now().Add(w.resync)
 	for {
 		events, err := in.read(ctx, deadline)

@@ -95,7 +95,7 @@ func TestWatchFollowsTheDirectory(t *testing.T) {
 func TestWatchWithoutInotify(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.watch.inotify = func() (*inotify, error) { return nil, &os.SyscallError{Syscall: "inotify_init1", Err: syscall.EMFILE} }
+	n.watch.inotify = func() (*dirWatch, error) { return nil, &os.SyscallError{Syscall: "inotify_init1", Err: syscall.EMFILE} }
 	n.watch.poll = 2 * time.Millisecond
 	n.watch.resync = 5 * time.Millisecond
 	n.run()
@@ -120,11 +120,11 @@ func TestWatchGetsInotifyBack(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	tries := 0
-	n.watch.inotify = func() (*inotify, error) {
+	n.watch.inotify = func() (*dirWatch, error) {
 		if tries++; tries < 3 {
 			return nil, errors.New("too many")
 		}
-		return newInotify()
+		return newDirWatch()
 	}
 	n.watch.poll = time.Millisecond
 	n.watch.resync = time.Millisecond

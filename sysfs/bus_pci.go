@@ -13,6 +13,12 @@ const pciDevices = "bus/pci/devices"
 // fs.ErrNotExist on a host without PCI.
 func (fs FS) PCI() ([]Entry, error) { return fs.entries(pciDevices) }
 
+// PCIAgain is PCI for a caller who knows the directories of some functions, by
+// address: which of them are there is read, but not where.
+func (fs FS) PCIAgain(known map[string]string) ([]Entry, error) {
+	return fs.entriesAgain(pciDevices, known)
+}
+
 // PCIIDs are the identifiers of a PCI function in lower-case hexadecimal
 // digits: six for the class (with subclass and programming interface), four
 // for the others.

@@ -12,8 +12,12 @@ const usbDevices = "bus/usb/devices"
 // USB lists the USB devices of the host, root hubs ("usb1") and all others
 // ("1-1.4"), and the interfaces of their active configurations ("1-1.4:1.0"),
 // each by name. The error wraps fs.ErrNotExist on a host without USB.
-func (fs FS) USB() (devices, interfaces []Entry, err error) {
-	all, err := fs.entries(usbDevices)
+func (fs FS) USB() (devices, interfaces []Entry, err error) { return fs.USBAgain(nil) }
+
+// USBAgain is USB for a caller who knows the directories of some devices and
+// interfaces, by name: which of them are there is read, but not where.
+func (fs FS) USBAgain(known map[string]string) (devices, interfaces []Entry, err error) {
+	all, err := fs.entriesAgain(usbDevices, known)
 	for _, e := range all {
 		if strings.Contains(e.Name, ":") {
 			interfaces = append(interfaces, e)
@@ -23,6 +27,10 @@ func (fs FS) USB() (devices, interfaces []Entry, err error) {
 	}
 	return devices, interfaces, err
 }
+
+// USBDir returns the directory of a device by its name. The error is one that
+// Gone knows where there is none.
+func (fs FS) USBDir(name string) (string, error) { return fs.device(usbDevices, name) }
 
 // USBDevice is what the attributes of a USB device say
 // (Documentation/ABI/testing/sysfs-bus-usb).

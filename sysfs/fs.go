@@ -1,9 +1,10 @@
 // Package sysfs reads what the kernel says of devices below /sys: one file
 // for each kernel directory, reading apart from parsing, no policy.
 //
-// Only attributes that have a function here are ever opened. That is what
-// keeps a read from hanging or from changing something: sysfs has files that
-// wait for the device, that take its lock, or that act when they are read.
+// Only attributes that have a function here are ever opened, and those that a
+// configuration names (FS.Attribute). That is what keeps a read from hanging or
+// from changing something: sysfs has files that wait for the device, that take
+// its lock, or that act when they are read.
 // A directory is named by its path relative to the root, "devices/pci0000:00",
 // which is also how the kernel names it in its events (without the leading
 // slash). An attribute that a device does not have is no error: it is read as
@@ -131,10 +132,14 @@ func (fs FS) linkBase(dir, name string) (string, error) {
 }
 
 // entries reads a directory of links to devices, sorted by name. Links that
-// vanish meanwhile are left out; what can't be read is left out and said in
-// the error. The error wraps fs.ErrNotExist where the kernel does not have
-// the directory.
-func (fs FS) entries(dir string) ([]Entry, error) {
+// vanish meanwhile are left out, and what is no link, such as bonding_masters
+// in class/net; what can't be read is left out and said in the error. The
+// error wraps fs.ErrNotExist where the kernel does not have the directory.
+func (fs FS) entries(dir string) ([]Entry, error) { return fs.entriesAgain(dir, nil) }
+
+// entriesAgain is entries for a caller who knows where some of the names lead.
+// Their links are not read again.
+func (fs FS) entriesAgain(dir string, known map[string]string) ([]Entry, error) {
 	names, err := fs.names(dir)
 	if err != nil {
 		return nil, err
@@ -142,8 +147,12 @@ func (fs FS) entries(dir string) ([]Entry, error) {
 	list := make([]Entry, 0, len(names))
 	var errs []error
 	for _, name := range names {
+		if p, ok := known[name]; ok {
+			list = append(list, Entry{Name: name, Path: p})
+			continue
+		}
 		p, err := fs.device(dir, name)
-		if Gone(err) {
+		if Gone(err) || errors.Is(err, unix.EINVAL) {
 			continue
 		}
 		if err != nil {
@@ -156,13 +165,35 @@ func (fs FS) entries(dir string) ([]Entry, error) {
 	return list, errors.Join(errs...)
 }
 
+// names lists a directory without the entry that os.Open makes in the runtime's
+// poller for each file: half of its system calls.
 func (fs FS) names(dir string) ([]string, error) {
-	f, err := os.Open(fs.abs(dir))
+	var fd int
+	file := fs.abs(dir)
+	err := retry(func() (err error) {
+		fd, err = unix.Open(file, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		return err
+	})
 	if err != nil {
-		return nil, err
+		return nil, &os.PathError{Op: "open", Path: file, Err: err}
 	}
-	defer f.Close()
-	return f.Readdirnames(-1)
+	defer unix.Close(fd)
+	var names []string
+	var buf [8192]byte
+	for {
+		var n int
+		err := retry(func() (err error) {
+			n, err = unix.ReadDirent(fd, buf[:])
+			return err
+		})
+		if err != nil {
+			return nil, &os.PathError{Op: "readdirent", Path: file, Err: err}
+		}
+		if n <= 0 {
+			return names, nil
+		}
+		_, _, names = unix.ParseDirent(buf[:n], -1, names)
+	}
 }
 
 // device returns the device directory that the link dir/name leads to.

@@ -57,6 +57,9 @@ func TestPrefer(t *testing.T) {
 		{"more than there are", NUMA, two, "a b c", "", 9, "d e"},
 
 		{"numa: one node where it has enough", NUMA, two, "", "", 3, "c d e"},
+		{"numa: groups of hardware on one node before those across nodes", NUMA, []string{"a:1@0,1", "b:1@1", "c:1@1"}, "", "", 2, "b c"},
+		{"numa: a group across the nodes that must is on", NUMA, []string{"a:1@0,1", "b:1@0,1", "c:1@2"}, "", "a", 2, "a b"},
+		{"numa: the slots of a pool across nodes", NUMA, []string{"all:4@0,1"}, "all", "", 2, "all::1 all::2"},
 		{"numa: the smaller node where both have enough", NUMA, two, "", "", 2, "a b"},
 		{"numa: the smaller node where both have enough, whatever its number", NUMA, []string{"a:1@0", "b:1@0", "c:1@0", "d:1@1", "e:1@1"}, "", "", 2, "d e"},
 		{"numa: the least nodes", NUMA, []string{"a:1@0", "b:1@1", "c:1@1", "d:1@2", "e:1@2", "f:1@2"}, "", "", 5, "b c d e f"},

@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/generic-dp/generic-dp/internal/kubelettest"
 )
 
@@ -31,16 +29,6 @@ match.glob = "/dev/null"
 name = "zero"
 count = 10
 match.glob = "/dev/zero"
-`
-
-// Loop devices are what comes and goes on any machine, with the kernel's own
-// events. The number is one that nobody else uses.
-const loopNumber = 237
-
-const loops = `
-[[resource]]
-name = "loop"
-match.glob = "/dev/loop237"
 `
 
 var names = []string{"example.com/null", "example.com/zero"}
@@ -68,7 +56,7 @@ func newProcess(b *testing.B) *process {
 	}
 	p := &process{b: b, dir: dir, binary: binary}
 	p.config = filepath.Join(dir, "config.toml")
-	if err := os.WriteFile(p.config, []byte(twoResources+loops), 0o600); err != nil {
+	if err := os.WriteFile(p.config, []byte(twoResources), 0o600); err != nil {
 		b.Fatal(err)
 	}
 	p.kubelet = kubelettest.New(kubelettest.Options{Dir: filepath.Join(dir, "k")})
@@ -238,73 +226,4 @@ func (p *process) switches() float64 {
 		}
 	}
 	return float64(total)
-}
-
-// From the kernel's event to the list in the kubelet's hand, for a device that
-// comes and one that goes, one at a time: in a storm, lists are 50 ms apart on
-// purpose, since the kubelet writes its checkpoint for each. A plugin that polls every 5 s takes 2.5 s on
-// average and 5 s at worst, by its own clock.
-func BenchmarkProcessHotplug(b *testing.B) {
-	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
-	if err != nil {
-		b.Skipf("loop devices can't be made here: %v", err)
-	}
-	defer control.Close()
-	events := nodeEvents(b, "loop"+strconv.Itoa(loopNumber))
-	p := newProcess(b)
-	p.start()
-	defer p.stop()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	var came, went []time.Duration
-	for b.Loop() {
-		for _, step := range []struct {
-			request uintptr
-			healthy int
-			took    *[]time.Duration
-		}{{unix.LOOP_CTL_ADD, 1, &came}, {unix.LOOP_CTL_REMOVE, 0, &went}} {
-			time.Sleep(120 * time.Millisecond) // let the window of the last one pass
-			if _, _, errno := unix.Syscall(unix.SYS_IOCTL, control.Fd(), step.request, loopNumber); errno != 0 {
-				b.Fatal(errno)
-			}
-			began := <-events // the call itself takes up to 40 ms
-			if err := p.kubelet.WaitFor(ctx, func() bool {
-				list, n := p.kubelet.Latest("example.com/loop")
-				return n > 0 && len(list.Healthy()) == step.healthy
-			}); err != nil {
-				b.Fatal(err)
-			}
-			*step.took = append(*step.took, time.Since(began))
-		}
-	}
-	quantiles(b, came, "plug")
-	quantiles(b, went, "unplug")
-}
-
-// nodeEvents tells when the node /dev/name came and went.
-func nodeEvents(b *testing.B, name string) <-chan time.Time {
-	b.Helper()
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if _, err := unix.InotifyAddWatch(fd, "/dev", unix.IN_CREATE|unix.IN_DELETE); err != nil {
-		b.Fatal(err)
-	}
-	file := os.NewFile(uintptr(fd), "inotify")
-	b.Cleanup(func() { _ = file.Close() })
-	events := make(chan time.Time, 1)
-	go func() {
-		buf := make([]byte, 4096)
-		for {
-			n, err := file.Read(buf)
-			if err != nil {
-				return
-			}
-			if bytes.Contains(buf[:n], []byte(name+"\x00")) {
-				events <- time.Now()
-			}
-		}
-	}()
-	return events
 }

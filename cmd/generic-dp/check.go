@@ -11,7 +11,7 @@ import (
 )
 
 func newCheck(f *flags) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "check [PATH...]",
 		Short: "report every problem of a configuration; without PATH that of --config",
 		RunE: func(cmd *cobra.Command, paths []string) error {
@@ -32,13 +32,15 @@ func newCheck(f *flags) *cobra.Command {
 			return nil
 		},
 	}
+	f.registerAllow(cmd.Flags())
+	return cmd
 }
 
 // check reports on one configuration: its own problems on standard error,
 // what it means on this host on standard output.
 func check(cmd *cobra.Command, f *flags, path string) (ok bool, err error) {
 	stdout, stderr := cmd.OutOrStdout(), cmd.ErrOrStderr()
-	cfg, err := config.Load(path)
+	cfg, err := f.load(path)
 	var problems config.Problems
 	if errors.As(err, &problems) {
 		fmt.Fprintln(stderr, problems.Error())

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -23,6 +24,7 @@ type report struct {
 
 type resourceReport struct {
 	Name    string         `json:"name"`
+	Active  bool           `json:"active"` // its when holds on this node
 	Devices []deviceReport `json:"devices"`
 }
 
@@ -31,8 +33,13 @@ type deviceReport struct {
 	Health string   `json:"health"`
 	Reason string   `json:"reason"`
 	Nodes  []string `json:"nodes"`
-	NUMA   []int    `json:"numa"`
-	Slots  int      `json:"slots"`
+	// Interfaces move into the container; CDIDevices are those of the host's specs
+	// that are passed along; Mounts are paths of the host.
+	Interfaces []string `json:"interfaces,omitempty"`
+	CDIDevices []string `json:"cdi_devices,omitempty"`
+	Mounts     []string `json:"mounts,omitempty"`
+	NUMA       []int    `json:"numa"`
+	Slots      int      `json:"slots"`
 }
 
 const (
@@ -50,7 +57,7 @@ func newDevices(f *flags) *cobra.Command {
 			if output != "table" && output != "json" {
 				return usageError{fmt.Errorf("-o: %q is not understood: want table or json", output), "devices "}
 			}
-			cfg, err := config.Load(f.config)
+			cfg, err := f.load(f.config)
 			if err != nil {
 				return err
 			}
@@ -59,10 +66,10 @@ func newDevices(f *flags) *cobra.Command {
 				return err
 			}
 			view.Probe(cmd.Context(), f.paths)
-			for _, p := range view.Snapshot.Problems {
+			for _, p := range view.Problems {
 				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: %s\n", p.Subject, p.Reason)
 			}
-			r := newReport(view)
+			r := newReport(cfg, view)
 			if output == "json" {
 				enc := json.NewEncoder(cmd.OutOrStdout())
 				enc.SetIndent("", "  ")
@@ -71,6 +78,7 @@ func newDevices(f *flags) *cobra.Command {
 			return r.table(cmd.OutOrStdout())
 		},
 	}
+	f.registerAllow(cmd.Flags())
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json")
 	return cmd
 }
@@ -85,14 +93,27 @@ func look(ctx context.Context, f *flags, cfg *config.Config) (*agent.View, error
 	return agent.Look(ctx, cfg, f.options(log))
 }
 
-func newReport(view *agent.View) report {
+// newReport lists the resources in the order of the configuration; one whose name
+// has variables is as many as it has names here, and itself where that is none.
+func newReport(cfg *config.Config, view *agent.View) report {
 	r := report{Resources: []resourceReport{}}
-	for _, m := range view.Matched.Resources {
-		resource := resourceReport{Name: m.Name, Devices: []deviceReport{}}
-		for _, o := range m.Offers {
-			resource.Devices = append(resource.Devices, newDeviceReport(o))
+	for i := range cfg.Resources {
+		c, named := &cfg.Resources[i], false
+		for _, m := range view.Matched.Resources {
+			if m.Resource != c {
+				continue
+			}
+			named = true
+			resource := resourceReport{Name: m.Name, Active: true, Devices: []deviceReport{}}
+			for _, o := range m.Offers {
+				resource.Devices = append(resource.Devices, newDeviceReport(o))
+			}
+			r.Resources = append(r.Resources, resource)
 		}
-		r.Resources = append(r.Resources, resource)
+		if !named {
+			active := !slices.Contains(view.Matched.Inactive, c)
+			r.Resources = append(r.Resources, resourceReport{Name: c.Name, Active: active, Devices: []deviceReport{}})
+		}
 	}
 	return r
 }
@@ -105,8 +126,25 @@ func newDeviceReport(o device.Offer) deviceReport {
 	for _, n := range o.Nodes {
 		d.Nodes = append(d.Nodes, n.HostPath)
 	}
+	for _, n := range o.Nets {
+		d.Interfaces = append(d.Interfaces, n.HostName)
+	}
+	for _, m := range o.Mounts {
+		d.Mounts = append(d.Mounts, m.HostPath)
+	}
+	d.CDIDevices = o.CDIDevices
 	d.NUMA = append(d.NUMA, o.NUMA...)
 	return d
+}
+
+// handed lists what a container is given besides variables: nodes, interfaces, CDI
+// devices of the host, and paths where there is none of these.
+func (d *deviceReport) handed() string {
+	all := slices.Concat(d.Nodes, d.Interfaces, d.CDIDevices)
+	if len(all) == 0 {
+		all = d.Mounts
+	}
+	return strings.Join(all, ",")
 }
 
 // table writes a line a device; a resource without devices has one line too,
@@ -121,10 +159,14 @@ func (r report) table(w io.Writer) error {
 				numa[i] = strconv.Itoa(n)
 			}
 			fmt.Fprintf(tab, "%s\t%s\t%d\t%s\t%s\t%s\t%s\n", resource.Name, d.ID, d.Slots, d.Health,
-				orDash(strings.Join(numa, ",")), orDash(strings.Join(d.Nodes, ",")), orDash(d.Reason))
+				orDash(strings.Join(numa, ",")), orDash(d.handed()), orDash(d.Reason))
 		}
 		if len(resource.Devices) == 0 {
-			fmt.Fprintf(tab, "%s\t-\t-\t-\t-\t-\tno device matches on this host\n", resource.Name)
+			reason := "no device matches on this host"
+			if !resource.Active {
+				reason = "not active on this node: its when does not hold"
+			}
+			fmt.Fprintf(tab, "%s\t-\t-\t-\t-\t-\t%s\n", resource.Name, reason)
 		}
 	}
 	return tab.Flush()

@@ -6,13 +6,16 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"runtime/debug"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/generic-dp/generic-dp/agent"
+	"github.com/generic-dp/generic-dp/config"
 )
 
 // flags are the flags of all subcommands; each registers those it heeds.
@@ -20,6 +23,7 @@ type flags struct {
 	config    string
 	paths     agent.Paths
 	nodeName  string
+	allow     config.Allow
 	listen    string
 	logFormat string
 	logLevel  slog.Level
@@ -32,15 +36,22 @@ func (f *flags) register(set *pflag.FlagSet) {
 	set.StringVar(&f.config, "config", "/etc/generic-dp", "configuration: a TOML file, or a directory of *.toml files read as one")
 	set.StringVar(&f.paths.Sysfs, "sysfs", defaults.Sysfs, "the host's /sys, or a file that snapshot wrote: then its /dev too")
 	set.StringVar(&f.paths.Dev, "dev", defaults.Dev, "the host's /dev")
+	set.StringVar(&f.paths.Proc, "proc", "", "the host's /proc, which says what disks and interfaces the host uses (default that beside --sysfs)")
 	set.StringVar(&f.paths.StateDir, "state-dir", defaults.StateDir, "what outlives a restart: identity decisions, the last good configuration")
 	set.StringVar(&f.nodeName, "node-name", os.Getenv("NODE_NAME"), "name of this node, for ${node_name} (default $NODE_NAME)")
 	set.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	set.TextVar(&f.logLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
 }
 
+// registerAllow adds that of the commands that read a configuration as serve does.
+func (f *flags) registerAllow(set *pflag.FlagSet) {
+	set.Var(&allowValue{&f.allow}, "allow", "what the configuration may ask for: a list of hooks, dangerous, mount:/prefix (default nothing)")
+}
+
 // registerServe adds those of serving.
 func (f *flags) registerServe(set *pflag.FlagSet) {
 	f.registerWritten(set)
+	f.registerAllow(set)
 	defaults := agent.DefaultPaths()
 	set.StringVar(&f.paths.PodResources, "pod-resources", defaults.PodResources, "socket of the kubelet's PodResources API: says which devices are held")
 	set.StringVar(&f.listen, "listen", "127.0.0.1:9418", "address of /metrics, /healthz and /readyz; empty for none")
@@ -52,6 +63,18 @@ func (f *flags) registerWritten(set *pflag.FlagSet) {
 	set.StringVar(&f.paths.KubeletDir, "kubelet-dir", defaults.KubeletDir, "the kubelet's device plugin directory, where the sockets are")
 	set.StringVar(&f.paths.RunDir, "run-dir", defaults.RunDir, "links that follow devices; in a pod mounted from the host at the same path")
 	set.StringVar(&f.paths.CDIDir, "cdi-dir", defaults.CDIDir, "where CDI specs are written")
+}
+
+// load reads the configuration at path and checks all of it as serving does.
+func (f *flags) load(path string) (*config.Config, error) {
+	cfg, err := config.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := cfg.Check(f.allow); err != nil {
+		return nil, err
+	}
+	return cfg, nil
 }
 
 // logger writes to w as --log-format and --log-level say.
@@ -70,6 +93,7 @@ func (f *flags) logger(w io.Writer) (*slog.Logger, error) {
 func (f *flags) options(log *slog.Logger) agent.Options {
 	return agent.Options{
 		Config:   f.config,
+		Allow:    f.allow,
 		Paths:    f.paths,
 		NodeName: f.nodeName,
 		Listen:   f.listen,
@@ -91,17 +115,48 @@ func newServe(f *flags) *cobra.Command {
 			if err != nil {
 				return usageError{err, "serve "}
 			}
+			hangups := make(chan os.Signal, 1)
+			signal.Notify(hangups, syscall.SIGHUP) // one that comes early must not end the process
+			defer signal.Stop(hangups)
 			a, err := agent.New(f.options(log))
 			if err != nil {
 				return err
 			}
 			go slim(cmd.Context(), a.Settled())
+			go reload(cmd.Context(), a, hangups)
 			return a.Run(cmd.Context())
 		},
 	}
 	f.registerServe(cmd.Flags())
 	return cmd
 }
+
+// reload has the configuration read again on SIGHUP, as a change of it does.
+func reload(ctx context.Context, a *agent.Agent, hangups <-chan os.Signal) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangups:
+			a.Reload()
+		}
+	}
+}
+
+// allowValue is --allow. Given several times, all counts.
+type allowValue struct{ *config.Allow }
+
+func (v allowValue) Set(text string) error {
+	more, err := config.ParseAllow(text)
+	if err != nil {
+		return err
+	}
+	v.Hooks, v.Dangerous = v.Hooks || more.Hooks, v.Dangerous || more.Dangerous
+	v.Mounts = append(v.Mounts, more.Mounts...)
+	return nil
+}
+
+func (allowValue) Type() string { return "list" }
 
 // slim keeps the memory of a process small that does nothing nearly always:
 // what starting took is given back once everything is served, and the heap of

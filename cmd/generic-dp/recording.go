@@ -22,8 +22,10 @@ func (f *flags) unpack(cmd *cobra.Command) error {
 	if cmd == cmd.Root() || cmd.Name() == "serve" {
 		return usageError{fmt.Errorf("--sysfs: %q is a recording: there is nothing to serve; want try", file), commandPath(cmd)}
 	}
-	if cmd.Flags().Changed("dev") {
-		return usageError{fmt.Errorf("--dev: the recording %q of --sysfs has a /dev of its own; want one of the two", file), commandPath(cmd)}
+	for _, name := range []string{"dev", "proc"} {
+		if cmd.Flags().Changed(name) {
+			return usageError{fmt.Errorf("--%s: the recording %q of --sysfs has a /%[1]s of its own; want one of the two", name, file), commandPath(cmd)}
+		}
 	}
 	archive, err := os.ReadFile(file)
 	if err != nil {
@@ -37,7 +39,9 @@ func (f *flags) unpack(cmd *cobra.Command) error {
 		return fmt.Errorf("--sysfs: %q: %w", file, err)
 	}
 	tree := machine.Tree{Root: f.unpacked}
-	f.paths.Sysfs, f.paths.Dev = tree.Sysfs(), tree.Dev()
+	f.paths.Sysfs, f.paths.Dev, f.paths.Proc = tree.Sysfs(), tree.Dev(), tree.Proc()
+	// Another host's CDI devices are none of this one's.
+	f.paths.SpecDirs = []string{filepath.Join(f.unpacked, "cdi")}
 	if !cmd.Flags().Changed("state-dir") {
 		// What was decided about the devices of this host says nothing of others.
 		f.paths.StateDir = filepath.Join(f.unpacked, "state")

@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/generic-dp/generic-dp/inventory"
+	"github.com/generic-dp/generic-dp/agent"
+	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/machine"
 )
 
@@ -20,12 +21,18 @@ func newSnapshot(f *flags) *cobra.Command {
 		Short: "write what is read of this host to a text file, for a bug report",
 		Long: `snapshot writes what generic-dp reads below /sys and /dev of this host to one
 text file, "-" for standard output. Other commands take the file in place of a
-host (--sysfs FILE) and show there what they show here.
+host (--sysfs FILE) and show there what they show here. Of /proc it has the lines
+that say which block devices and network interfaces the host itself uses: device
+numbers, mount points, swap, the interface of the default route.
+
+What the configuration asks for by name (attr) is written, too, where there is
+one at --config.
 
 With --redact serials of USB devices and names made of serials, UUIDs and labels
-(/dev/disk/by-id/...) are replaced; equal serials stay equal and IDs stay
-distinct. Kernel release, paths, other names and the strings of makers stay:
-it is text, look through it.`,
+(/dev/disk/by-id/...) are replaced, as are names of interfaces made of addresses;
+equal serials stay equal and IDs stay distinct. Of the attributes that the
+configuration names those stay that are known to be harmless. Kernel release,
+paths, other names and the strings of makers stay: it is text, look through it.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usageError{errors.New("want the file to write, - for standard output"), "snapshot "}
@@ -33,8 +40,17 @@ it is text, look through it.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			archive, err := machine.Record(cmd.Context(), inventory.Options{Sysfs: f.paths.Sysfs, Dev: f.paths.Dev},
-				machine.Options{Head: f.snapshotHead(redact), Redact: redact})
+			options := machine.Options{Head: f.snapshotHead(redact), Redact: redact}
+			// What serves here is what a report is about; without a configuration
+			// the host alone is worth a recording.
+			cfg, err := config.Load(f.config)
+			if err != nil && cmd.Flags().Changed("config") {
+				return err
+			}
+			if err == nil {
+				options.Also = agent.Record(cfg, f.options(nil))
+			}
+			archive, err := machine.Record(cmd.Context(), f.paths.Inventory(nil), options)
 			if err != nil {
 				return err
 			}

@@ -10,13 +10,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/generic-dp/generic-dp/agent"
-	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/kubelettest"
 )
 
@@ -38,13 +39,14 @@ until it is stopped. It needs no privilege beyond reading /sys and /dev.`,
 			return try(cmd.Context(), f, once, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
+	f.registerAllow(cmd.Flags())
 	cmd.Flags().BoolVar(&once, "once", false, "end after the first lists")
 	return cmd
 }
 
 func try(ctx context.Context, f *flags, once bool, stdout, stderr io.Writer) (err error) {
 	// A broken file is what try is to find: no last good copy stands in here.
-	if _, err := config.Load(f.config); err != nil {
+	if _, err := f.load(f.config); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "generic-dp-try-")
@@ -73,7 +75,7 @@ func try(ctx context.Context, f *flags, once bool, stdout, stderr io.Writer) (er
 		if once {
 			defer stop()
 		}
-		t := trial{agent: a, kubelet: kubelet, out: stdout}
+		t := trial{agent: a, paths: options.Paths, specs: cdi.NewHostSpecs(options.Paths.SpecDirs...), kubelet: kubelet, out: stdout}
 		return t.show(ctx, once)
 	})
 	return group.Wait()
@@ -96,12 +98,17 @@ func tryOptions(f *flags, dir string, stderr io.Writer) (agent.Options, error) {
 	options.Paths.RunDir = filepath.Join(dir, "run")
 	options.Paths.StateDir = filepath.Join(dir, "state")
 	options.Paths.CDIDir = filepath.Join(dir, "cdi")
+	if len(options.Paths.SpecDirs) == 0 {
+		options.Paths.SpecDirs = []string{cdi.StaticDir, f.paths.CDIDir, options.Paths.CDIDir}
+	}
 	return options, nil
 }
 
 // trial prints what the stand-in for the kubelet has been told.
 type trial struct {
 	agent   *agent.Agent
+	paths   agent.Paths
+	specs   *cdi.HostSpecs // of others
 	kubelet *kubelettest.Kubelet
 	out     io.Writer
 	shown   map[string]line // by resource and ID
@@ -109,7 +116,7 @@ type trial struct {
 }
 
 // line is what was printed last of a device.
-type line struct{ resource, id, health, reason, nodes string }
+type line struct{ resource, id, health, reason, handed string }
 
 func (t *trial) show(ctx context.Context, once bool) error {
 	if err := t.settle(ctx); err != nil {
@@ -196,7 +203,7 @@ func (t *trial) resource(ctx context.Context, name string) error {
 		fmt.Fprintf(t.out, "    annotation  %s=%s\n", name, r.GetAnnotations()[name])
 	}
 	for _, c := range r.GetCdiDevices() {
-		fmt.Fprintf(t.out, "    CDI device  %s\n", c.GetName())
+		printCDI(t.out, c.GetName(), t.paths.CDIDir, t.specs)
 	}
 	return nil
 }
@@ -249,7 +256,7 @@ func (t *trial) linesOf(name string) []line {
 		if !e.Healthy {
 			d.Health, d.Reason = unhealthy, e.Reason
 		}
-		lines = append(lines, line{name, d.ID, d.Health, d.Reason, fmt.Sprint(d.Nodes)})
+		lines = append(lines, line{name, d.ID, d.Health, d.Reason, d.handed()})
 	}
 	return lines
 }
@@ -259,8 +266,8 @@ func (l line) String() string {
 	if l.reason != "" {
 		s += " (" + l.reason + ")"
 	}
-	if l.nodes != "[]" {
-		s += "  " + l.nodes[1:len(l.nodes)-1]
+	if l.handed != "" {
+		s += "  " + strings.ReplaceAll(l.handed, ",", " ")
 	}
 	return s
 }

@@ -41,6 +41,7 @@ type Host struct {
 	minors uint32              // given out of ownMajor
 	temps  int
 	devnum map[int]int // last one by USB bus
+	told   []string
 }
 
 // ownMajor is the major number of nodes that do not say theirs, one of those
@@ -125,6 +126,29 @@ func (h *Host) AddLink(name, target string) {
 	h.check(os.Symlink(target, link))
 }
 
+// Bind binds a device, which is named by its directory, to a driver in place of
+// the one it has; an empty one only unbinds it.
+func (h *Host) Bind(bus, dir, driver string) {
+	h.t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := os.Remove(filepath.Join(h.Sysfs(), dir, "driver")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		h.check(err)
+	}
+	h.bind(bus, dir, driver)
+	h.told = append(h.told, dir)
+}
+
+// Told returns the directories of the devices that the kernel would have told
+// of since the last call, in its order.
+func (h *Host) Told() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	told := h.told
+	h.told = nil
+	return told
+}
+
 // Remove removes a device, which is named by its directory, and all below it.
 func (h *Host) Remove(dir string) {
 	h.t.Helper()
@@ -142,6 +166,7 @@ func (h *Host) Remove(dir string) {
 			h.check(os.Remove(filepath.Join(h.Root, f)))
 		}
 		delete(h.made, d)
+		h.told = append(h.told, d)
 		// The kernel takes this attribute away before the strings of a device,
 		// which a reader relies on.
 		if err := os.Remove(filepath.Join(h.Sysfs(), d, "idVendor")); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -161,6 +186,7 @@ func (h *Host) addNode(dir string, n Node) string {
 		n.Major, n.Minor = ownMajor, h.minors
 	}
 	own := path.Join(dir, n.Dir)
+	h.told = append(h.told, own)
 	h.attrs(dir, n.Attrs)
 	class := "class/" + n.Subsystem
 	if n.Subsystem == "usb" {
@@ -233,6 +259,7 @@ func (h *Host) onBus(bus, name, dir string) {
 	link := "bus/" + bus + "/devices/" + name
 	h.link(link, dir)
 	h.made[dir] = append(h.made[dir], "sys/"+link)
+	h.told = append(h.told, dir)
 }
 
 // bind binds a device to a driver, if there is one.
@@ -244,16 +271,19 @@ func (h *Host) bind(bus, dir, driver string) {
 }
 
 // find returns the directory of a device of a bus.
-func (h *Host) find(bus, name string) (string, error) {
-	target, err := os.Readlink(filepath.Join(h.Sysfs(), "bus", bus, "devices", name))
+func (h *Host) find(bus, name string) (string, error) { return h.findIn("bus/"+bus+"/devices", name) }
+
+// findIn returns the directory that a link of a directory leads to.
+func (h *Host) findIn(dir, name string) (string, error) {
+	target, err := os.Readlink(filepath.Join(h.Sysfs(), dir, name))
 	if err != nil {
 		return "", err
 	}
-	dir := strings.TrimLeft(target, "./")
-	if !strings.HasPrefix(dir, "devices/") {
+	to := strings.TrimLeft(target, "./")
+	if !strings.HasPrefix(to, "devices/") {
 		return "", errors.New("not a device: " + target)
 	}
-	return dir, nil
+	return to, nil
 }
 
 func (h *Host) check(err error) {

@@ -42,9 +42,16 @@ func TestHostComesBackToWhatItWas(t *testing.T) {
 		h.AddUSB(hub)
 		h.AddUSB(stick)
 		h.AddPCI(card)
+		h.AddMDev("devices/pci0000:01/0000:01:00.0", sysfstest.MDev{
+			UUID: "u1", Type: "t", IOMMUGroup: "7", Nodes: []sysfstest.Node{{Name: "vfio/devices/vfio0", Subsystem: "vfio-dev"}},
+		})
+		br0 := h.AddNet("", sysfstest.Net{Name: "br0", Bridge: true})
+		eth0 := h.AddNet("devices/pci0000:01/0000:01:00.0", sysfstest.Net{Name: "eth0", Master: "br0"})
 		fuse := h.AddNode("", sysfstest.Node{Name: "fuse", Subsystem: "misc", Major: 10, Minor: 229})
 		with = append(with, scan(t, h.Tree))
 		h.RemoveUSB("1-2")
+		h.Remove(eth0)
+		h.Remove(br0)
 		h.RemovePCI("0000:01:00.0")
 		h.Remove(fuse)
 		after := scan(t, h.Tree)
@@ -53,11 +60,14 @@ func TestHostComesBackToWhatItWas(t *testing.T) {
 			t.Error(diff)
 		}
 	}
-	if n := len(with[0].Hardware); n != len(before.Hardware)+3 {
-		t.Errorf("%d devices; want 3 more than %d", n, len(before.Hardware))
+	if n := len(with[0].Hardware); n != len(before.Hardware)+4 {
+		t.Errorf("%d devices; want 4 more than %d", n, len(before.Hardware))
 	}
-	if n := len(with[1].Nodes); n != len(before.Nodes)+5 {
-		t.Errorf("%d nodes; want 5 more than %d", n, len(before.Nodes))
+	if n := len(with[1].Nodes); n != len(before.Nodes)+6 {
+		t.Errorf("%d nodes; want 6 more than %d", n, len(before.Nodes))
+	}
+	if n := len(with[1].Nets); n != 2 {
+		t.Errorf("%d interfaces; want 2", n)
 	}
 }
 

@@ -15,7 +15,9 @@ import (
 
 // Report is what a process finds around itself.
 type Report struct {
-	UID    int               `json:"uid"`
+	UID int `json:"uid"`
+	// Groups are the supplementary groups.
+	Groups []int             `json:"groups"`
 	Env    map[string]string `json:"env"`
 	Nodes  []Node            `json:"nodes"`
 	Mounts []Mount           `json:"mounts"`
@@ -66,7 +68,11 @@ func (r Report) Mount(path string) (Mount, bool) {
 
 // Around reports on the process itself, with the device nodes below dirs.
 func Around(dirs ...string) (Report, error) {
-	r := Report{UID: os.Getuid(), Env: map[string]string{}}
+	groups, err := os.Getgroups()
+	if err != nil {
+		return Report{}, err
+	}
+	r := Report{UID: os.Getuid(), Groups: groups, Env: map[string]string{}}
 	for _, kv := range os.Environ() {
 		k, v, _ := strings.Cut(kv, "=")
 		r.Env[k] = v

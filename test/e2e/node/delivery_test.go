@@ -35,7 +35,7 @@ container.mounts = [{ host_path = %[3]q, container_path = "/data" }]
 %[4]s`, way, sticks[way].Serial, data, ways[way])
 		n.Plug(sticks[way].Stick)
 	}
-	n.serve(t, config)
+	n.serve(t, config, "--allow=mount:"+data)
 	without := n.run(t, bed.Workload("without", "", 0))
 	emptyReport, emptySpec := without.Report(t, "main"), n.inspect(t, without, "main")
 
@@ -109,7 +109,7 @@ container.mounts = [{ host_path = %[3]q, container_path = "/data" }]
 		n.Plug(adapter(fmt.Sprintf("1-%d", 2*i+1), way+"B", uint32(2*i+1)).Stick)
 		n.Plug(adapter(fmt.Sprintf("1-%d", 2*i+2), way+"A", uint32(2*i)).Stick)
 	}
-	n.serve(t, config)
+	n.serve(t, config, "--allow=mount:"+n.Dir)
 	want := map[string][]string{"link": {"/dev/zigbee0", "/dev/zigbee1"}, "cdi": {"/dev/zigbee-cdiA", "/dev/zigbee-cdiB"}}
 	for i, way := range []string{"link", "cdi"} {
 		t.Run(way, func(t *testing.T) {

@@ -59,13 +59,13 @@ func newNode(t testing.TB) *node {
 	return &node{Bed: b, Host: hardware(t, b)}
 }
 
-// serve starts the program.
-func (n *node) serve(t testing.TB, config string) {
+// serve starts the program, with flags after those that every test needs.
+func (n *node) serve(t testing.TB, config string, args ...string) {
 	t.Helper()
 	n.served = time.Now()
 	n.plugin = n.Plugin(t, product.Spec{
 		Config: domain + config,
-		Args:   []string{"--sysfs", n.sysfs(), "--log-level", "debug", "--node-name", "bed"},
+		Args:   append([]string{"--sysfs", n.sysfs(), "--log-level", "debug", "--node-name", "bed"}, args...),
 	})
 }
 
@@ -112,6 +112,19 @@ func (n *node) wantHeld(t testing.TB, resource string, want map[string]string) {
 	if got := n.held(t, resource); !maps.Equal(got, want) {
 		t.Errorf("held of %s: %v, want %v", resource, got, want)
 	}
+}
+
+// waitHeld waits until the kubelet says who holds what, which one that was started
+// just now cannot yet.
+func (n *node) waitHeld(t testing.TB, resource string, want map[string]string) {
+	t.Helper()
+	wait.Until(t, limit, "what is held of "+resource, func() error {
+		got, err := n.Kubelet.Held(t.Context(), resource)
+		if err == nil && !maps.Equal(got, want) {
+			err = fmt.Errorf("%v, want %v", got, want)
+		}
+		return err
+	})
 }
 
 // allocations is how often the kubelet has called Allocate for a resource since

@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/signal"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -26,11 +28,16 @@ const usage = `usage: tool COMMAND [ARGUMENT]...
                  device nodes below each DIR
   open PATH [r|w|rw]
                  open PATH, by default for reading and writing
+  dial ADDRESS   connect to a TCP server
+  hook FILE      copy standard input, the container's state, to FILE (OCI hook)
   exit CODE      exit with CODE
   hold           prepare the namespaces of a bed, say so, and reap orphans until
                  standard input ends (first process of a bed)
   reboot         end every other process of a bed and what it had mounted
 `
+
+// dialLimit is how long a connection within one machine may take to come about.
+const dialLimit = 5 * time.Second
 
 func main() {
 	err := run(os.Args[1:])
@@ -67,6 +74,18 @@ func run(args []string) error {
 		return printReport(args)
 	case "open":
 		return open(args)
+	case "dial":
+		conn, err := net.DialTimeout("tcp", args[0], dialLimit)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	case "hook":
+		state, err := io.ReadAll(os.Stdin)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(args[0], state, 0o644)
 	case "exit":
 		code, err := strconv.Atoi(args[0])
 		if err != nil {

@@ -1,0 +1,205 @@
+package agent_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/agent"
+	"github.com/generic-dp/generic-dp/internal/sysfstest"
+)
+
+const bySerial = `
+domain = "example.com"
+[[resource]]
+name = "stick-${usb.serial}"
+names = { stick-BBBB2222 = "second" }
+match = { usb = { id = "10c4:ea60" }, glob = "/dev/ttyUSB*" }
+container.cdi = true
+`
+
+// Resources come with the devices that make their names. One whose device goes
+// stays with it on its list, over a restart too, and ends with it.
+func TestNamesThatDevicesMake(t *testing.T) {
+	t.Parallel()
+	const first, second, idA, idB = "example.com/stick-AAAA1111", "example.com/second", "usb:10c4:ea60:AAAA1111", "usb:10c4:ea60:BBBB2222"
+	n := newNode(t, bySerial+"forget_after = \"30m\"\n")
+	n.addBus()
+	var c clock
+	a, stop := n.serveBy(&c)
+	<-a.Settled()
+	if got := a.Names(); len(got) != 0 {
+		t.Errorf("resources %v before there is a device", got)
+	}
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	n.untilListed(first, []string{idA}, nil)
+	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
+	n.untilListed(second, []string{idB}, nil)
+	if got := a.Names(); !slices.Equal(got, []string{second, first}) {
+		t.Errorf("resources %v", got)
+	}
+	resp, err := n.kubelet.Allocate(context.Background(), second, idB)
+	if err != nil || resp.GetContainerResponses()[0].GetCdiDevices()[0].GetName() != second+"="+idB || n.spec(second) == "" {
+		t.Errorf("Allocate: %v, %v; spec:\n%s", resp, err, n.spec(second))
+	}
+
+	n.host.RemoveUSB("1-2")
+	n.untilListed(second, nil, []string{idB})
+	if got := reasons(a, second)[idB]; got != "device is gone" {
+		t.Errorf("reason %q, want that it is gone", got)
+	}
+	stop()
+	a, _ = n.serveBy(&c)
+	n.until("the second registration", func() bool { return n.kubelet.Registrations(first) == 2 })
+	n.eventually("the device that is away", func() bool { return reasons(a, second)[idB] == "device is gone" })
+	c.forward(20 * time.Minute)
+	a.Reload()
+	n.eventually("an answer", func() bool { return strings.Contains(n.log.String(), "has not changed") })
+	if got := reasons(a, second)[idB]; got != "device is gone" {
+		t.Errorf("reason %q after 20 of 30 minutes, want that it is gone", got)
+	}
+	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
+	n.untilListed(second, []string{idB}, nil)
+
+	n.host.RemoveUSB("1-2")
+	n.untilListed(second, nil, []string{idB})
+	c.forward(time.Hour)
+	a.Reload()
+	n.until("the end of the resource", func() bool { return len(n.kubelet.Connected(second)) == 0 })
+	n.eventually("the other one alone", func() bool { return slices.Equal(a.Names(), []string{first}) })
+	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
+	n.until("the resource that is back", func() bool { return n.kubelet.Count(second).Allocatable == 1 })
+}
+
+// A resource is retired while its when does not hold, and another one of its name
+// takes its place.
+func TestWhenDecidesWhatIsServed(t *testing.T) {
+	t.Parallel()
+	const resource = "example.com/r"
+	n := newNode(t, `
+domain = "example.com"
+[[resource]]
+name = "r"
+when.exists = "/dev/flag*"
+match.glob = "/dev/r-*"
+container.env.WHICH = "flagged"
+[[resource]]
+name = "r"
+when.exists = "!/dev/flag*"
+match.glob = "/dev/r-*"
+container.env.WHICH = "plain"
+[[resource]]
+name = "only"
+when.exists = "/dev/flag*"
+match.glob = "/dev/only-*"
+`)
+	n.addNodes("r-a", "only-a")
+	a, _ := n.serve()
+	which := func() string {
+		resp, err := n.kubelet.Allocate(context.Background(), resource, "r-a")
+		if err != nil {
+			return err.Error()
+		}
+		return resp.GetContainerResponses()[0].GetEnvs()["WHICH"]
+	}
+	n.untilListed(resource, []string{"r-a"}, nil)
+	n.until("registration", func() bool { return n.kubelet.Count(resource).Allocatable == 1 })
+	if got := which(); got != "plain" {
+		t.Errorf("without the flag: %s", got)
+	}
+	if got := n.kubelet.Resources(); !slices.Equal(got, []string{resource}) {
+		t.Errorf("registered %v, want the active one", got)
+	}
+	heard := n.heard(resource)
+	flag := n.host.AddNode("", sysfstest.Node{Name: "flag0", Subsystem: "misc"})
+	n.untilListed("example.com/only", []string{"only-a"}, nil)
+	if got := which(); got != "flagged" {
+		t.Errorf("with the flag: %s", got)
+	}
+	n.host.Remove(flag)
+	n.untilListed("example.com/only", nil, []string{"only-a"})
+	if got := reasons(a, "example.com/only")["only-a"]; !strings.Contains(got, "its when does not hold") {
+		t.Errorf("reason %q", got)
+	}
+	if got := which(); got != "plain" {
+		t.Errorf("without the flag again: %s", got)
+	}
+	if got := n.heard(resource); got != heard {
+		t.Errorf("the kubelet heard %s, want %s", got, heard)
+	}
+}
+
+// What --allow does not have is not served, neither by an edit nor by a last good
+// copy from a time when it had.
+func TestAllowIsHeeded(t *testing.T) {
+	t.Parallel()
+	mounts := parts("r") + "container.mounts = [{ host_path = \"/run/vendor/x\", container_path = \"/x\", optional = true }]\n"
+	n := newNode(t, parts("r"))
+	n.addNodes("r-a")
+	a, stop := n.serve()
+	n.untilListed("example.com/r", []string{"r-a"}, nil)
+	n.configure(mounts)
+	n.eventually("the problem", func() bool { return a.Config().Broken != nil })
+	if err := a.Config().Broken; !strings.Contains(err.Error(), "--allow") {
+		t.Errorf("%v, want a problem that names --allow", err)
+	}
+	stop()
+	n.options.Allow.Mounts = []string{"/run/vendor"}
+	a, stop = n.serve()
+	if err := a.Config().Broken; err != nil {
+		t.Errorf("with --allow: %v", err)
+	}
+	n.untilListed("example.com/r", []string{"r-a"}, nil)
+	stop()
+	n.options.Allow.Mounts = nil
+	if _, err := agent.New(n.options); err == nil || !strings.Contains(err.Error(), "--allow") {
+		t.Errorf("New: %v, want a problem that names --allow", err)
+	}
+}
+
+// CDI devices of the host come and go with the specs of others, however those are
+// written.
+func TestCDIDevicesOfTheHost(t *testing.T) {
+	t.Parallel()
+	const resource = "example.com/gpu"
+	n := newNode(t, "domain = \"example.com\"\n[[resource]]\nname = \"gpu\"\nmatch.cdi_device = \"vendor.com/gpu=*\"\n")
+	dir := t.TempDir()
+	n.options.Paths.SpecDirs = []string{dir}
+	n.addNodes("gpu0", "gpu1")
+	spec := func(devices ...string) string {
+		var list []string
+		for _, d := range devices {
+			list = append(list, `{"name": "`+d+`", "containerEdits": {"deviceNodes": [{"path": "/dev/gpu`+d+`"}]}}`)
+		}
+		return `{"cdiVersion": "0.6.0", "kind": "vendor.com/gpu", "devices": [` + strings.Join(list, ",") + `]}`
+	}
+	a, _ := n.serve()
+	<-a.Settled()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("vendor.json", spec("0"))
+	n.untilListed(resource, []string{"cdi:vendor.com:gpu:0"}, nil)
+	resp, err := n.kubelet.Allocate(context.Background(), resource, "cdi:vendor.com:gpu:0")
+	if err != nil || resp.GetContainerResponses()[0].GetCdiDevices()[0].GetName() != "vendor.com/gpu=0" {
+		t.Errorf("Allocate: %v, %v", resp, err)
+	}
+	write("vendor.json", spec("0", "1"))
+	n.untilListed(resource, []string{"cdi:vendor.com:gpu:0", "cdi:vendor.com:gpu:1"}, nil)
+	if err := os.Remove(filepath.Join(dir, "vendor.json")); err != nil {
+		t.Fatal(err)
+	}
+	n.untilListed(resource, nil, []string{"cdi:vendor.com:gpu:0", "cdi:vendor.com:gpu:1"})
+	write("new.tmp", spec("1"))
+	if err := os.Rename(filepath.Join(dir, "new.tmp"), filepath.Join(dir, "new.json")); err != nil {
+		t.Fatal(err)
+	}
+	n.untilListed(resource, []string{"cdi:vendor.com:gpu:1"}, []string{"cdi:vendor.com:gpu:0"})
+}

@@ -1,0 +1,6 @@
+package agent
+
+import "time"
+
+// SetClock replaces the time by which devices live, before Run.
+func (a *Agent) SetClock(now func() time.Time) { a.now = now }

@@ -1,0 +1,306 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/agent"
+	"github.com/generic-dp/generic-dp/internal/kubelettest"
+	"github.com/generic-dp/generic-dp/internal/sysfstest"
+)
+
+// parts is a configuration with a resource for each of the names, of the nodes
+// that begin with it; what follows a space in a name are further keys.
+func parts(names ...string) string {
+	var b strings.Builder
+	b.WriteString("domain = \"example.com\"\n")
+	for _, name := range names {
+		name, keys, _ := strings.Cut(name, " ")
+		fmt.Fprintf(&b, "[[resource]]\nname = %q\nmatch.glob = \"/dev/%s-*\"\n%s\n", name, name, keys)
+	}
+	return b.String()
+}
+
+func (n *node) addNodes(names ...string) {
+	n.Helper()
+	for _, name := range names {
+		n.host.AddNode("", sysfstest.Node{Name: name, Subsystem: "misc"})
+	}
+}
+
+// eventually waits for what makes no message to the kubelet.
+func (n *node) eventually(what string, condition func() bool) {
+	n.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(limit); !condition(); <-tick.C {
+		if time.Now().After(deadline) {
+			n.Fatalf("%s: not within %s", what, limit)
+		}
+	}
+}
+
+// heard is what the kubelet has heard of a resource: nothing may be added to it
+// by what is none of the resource's business.
+func (n *node) heard(resource string) string {
+	_, lists := n.kubelet.Latest(resource)
+	return fmt.Sprint(lists, " lists, sockets ", n.kubelet.Connected(resource), ", registrations ", n.kubelet.Registrations(resource))
+}
+
+// Of a hundred resources one is edited: its socket stays and its list is another
+// one, and the streams of all others see nothing.
+func TestReloadConcernsWhatChangedAlone(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for i := range 100 {
+		names = append(names, fmt.Sprintf("r%d", i))
+	}
+	n := newNode(t, parts(names...))
+	for _, name := range names {
+		n.addNodes(name+"-a", name+"-b")
+	}
+	a, _ := n.serve()
+	before := map[string]string{}
+	for _, name := range names {
+		n.untilListed("example.com/"+name, []string{name + "-a", name + "-b"}, nil)
+		n.until("registration", func() bool { return n.kubelet.Count("example.com/"+name).Allocatable == 2 })
+		before[name] = n.heard("example.com/" + name)
+	}
+	sockets := n.kubelet.Connected("example.com/r42")
+	hash := a.Config().Hash
+	names[42] = "r42 count = 2"
+	n.configure(parts(names...))
+	n.untilListed("example.com/r42", []string{"r42-a", "r42-a::1", "r42-b", "r42-b::1"}, nil)
+	if got := n.kubelet.Connected("example.com/r42"); !slices.Equal(got, sockets) || n.kubelet.Registrations("example.com/r42") != 1 {
+		t.Errorf("the resource that changed has sockets %v and %d registrations, want %v and 1", got, n.kubelet.Registrations("example.com/r42"), sockets)
+	}
+	if a.Config().Hash == hash {
+		t.Error("the hash is still that of the first configuration")
+	}
+	// The order, a comment, and what a container gets are no news either.
+	slices.Reverse(names)
+	n.configure("# mine\n" + strings.ReplaceAll(parts(names...), "match.", "container.env.A = \"b\"\nmatch."))
+	n.eventually("the third configuration", func() bool {
+		resp, err := n.kubelet.Allocate(context.Background(), "example.com/r7", "r7-a")
+		return err == nil && resp.GetContainerResponses()[0].GetEnvs()["A"] == "b"
+	})
+	for name, want := range before {
+		if got := n.heard("example.com/" + name); got != want && name != "r42" {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}
+
+// A broken file changes nothing, is told of once with each problem, and it is
+// told when it is in order again, whatever it says then.
+func TestBrokenEditChangesNothing(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, parts("r"))
+	n.addNodes("r-a")
+	a, stop := n.serve()
+	n.untilListed("example.com/r", []string{"r-a"}, nil)
+	first, heard := a.Config(), n.heard("example.com/r")
+
+	const broken = "domain = \"example.com\"\n[[resource]]\nnaem = \"r\"\ncount = 0\n"
+	n.configure(broken)
+	n.eventually("the problems", func() bool { return a.Config().Broken != nil })
+	n.configure("# again\n" + broken)
+	a.Reload()
+	n.eventually("an answer to the question", func() bool { return strings.Count(n.log.String(), "configuration is broken") == 2 })
+	if log := n.log.String(); strings.Count(log, `unknown key \"naem\"`) != 2 || strings.Count(log, "count") < 2 {
+		t.Error("want every problem in the log, and once more where somebody asked")
+	}
+	if got := a.Config(); got.Hash != first.Hash || !got.Loaded.Equal(first.Loaded) || got.Broken == nil {
+		t.Errorf("configuration %+v, want that of before and why it is not the one on disk", got)
+	}
+	if err := a.Ready(); err != nil {
+		t.Errorf("not ready with the last good configuration: %v", err)
+	}
+	n.configure(parts("r"))
+	n.eventually("order", func() bool { return a.Config().Broken == nil })
+	if !strings.Contains(n.log.String(), "in order again") {
+		t.Error("the log does not say that the configuration is in order again")
+	}
+	n.configure(parts("r")) // touched
+	a.Reload()
+	n.eventually("an answer to the question", func() bool { return strings.Contains(n.log.String(), "has not changed") })
+	if got := n.heard("example.com/r"); got != heard {
+		t.Errorf("the kubelet heard %s, want %s", got, heard)
+	}
+
+	// What was taken over is what a restart with a broken one serves.
+	n.configure(parts("r count = 2"))
+	n.untilListed("example.com/r", []string{"r-a", "r-a::1"}, nil)
+	n.configure(broken)
+	n.eventually("the problems", func() bool { return a.Config().Broken != nil })
+	stop()
+	a, _ = n.serve()
+	n.until("the second registration", func() bool { return n.kubelet.Registrations("example.com/r") == 2 })
+	n.untilListed("example.com/r", []string{"r-a", "r-a::1"}, nil)
+	if a.Config().Broken == nil {
+		t.Error("a restart with a broken configuration does not say so")
+	}
+	n.configure(parts("r count = 3"))
+	n.untilListed("example.com/r", []string{"r-a", "r-a::1", "r-a::2"}, nil)
+	if got := a.Config(); got.Broken != nil {
+		t.Errorf("still broken: %v", got.Broken)
+	}
+}
+
+// clock is the real one, put forward by hand.
+type clock struct{ ahead atomic.Int64 }
+
+func (c *clock) now() time.Time           { return time.Now().Add(time.Duration(c.ahead.Load())) }
+func (c *clock) forward(by time.Duration) { c.ahead.Add(int64(by)) }
+
+func (n *node) serveBy(c *clock) (a *agent.Agent, stop func()) {
+	n.Helper()
+	a, err := agent.New(n.options)
+	if err != nil {
+		n.Fatal(err)
+	}
+	a.SetClock(c.now)
+	return a, n.run(a)
+}
+
+// A resource that is removed is retired: all Unhealthy at once and Allocate
+// refused, then gone with its socket, but not while it is held; back meanwhile, it
+// goes on as if nothing had been.
+func TestRemovedResourceIsRetired(t *testing.T) {
+	t.Parallel()
+	const gone = "example.com/gone"
+	n := newNode(t, parts("gone", "stays"))
+	n.addNodes("gone-a", "gone-b", "stays-a")
+	var c clock
+	a, _ := n.serveBy(&c)
+	n.untilListed(gone, []string{"gone-a", "gone-b"}, nil)
+	n.until("registrations", func() bool {
+		return n.kubelet.Count(gone).Allocatable == 2 && n.kubelet.Count("example.com/stays").Allocatable == 1
+	})
+	sockets, stays := n.kubelet.Connected(gone), n.heard("example.com/stays")
+	claim := kubelettest.Claim{Namespace: "default", Pod: "p", Container: "c", Resource: gone}
+	n.kubelet.Hold(claim, "gone-b")
+
+	n.configure(parts("stays"))
+	n.untilListed(gone, nil, []string{"gone-a", "gone-b"})
+	if _, err := n.kubelet.Allocate(context.Background(), gone, "gone-a"); err == nil || !strings.Contains(err.Error(), "removed from the configuration") {
+		t.Errorf("Allocate of a resource that was removed: %v, want that reason", err)
+	}
+	if got := a.Names(); !slices.Equal(got, []string{"example.com/stays", gone}) {
+		t.Errorf("resources %v, want that which is retired last", got)
+	}
+	if err := a.Ready(); err != nil {
+		t.Errorf("not ready while a resource is retired: %v", err)
+	}
+	n.configure(parts("stays", "gone"))
+	n.untilListed(gone, []string{"gone-a", "gone-b"}, nil)
+	if got := n.kubelet.Connected(gone); !slices.Equal(got, sockets) || n.kubelet.Registrations(gone) != 1 {
+		t.Errorf("sockets %v and %d registrations, want %v and 1", got, n.kubelet.Registrations(gone), sockets)
+	}
+
+	n.configure(parts("stays"))
+	n.untilListed(gone, nil, []string{"gone-a", "gone-b"})
+	c.forward(2 * time.Minute)
+	a.Reload() // any event will do
+	n.untilListed(gone, nil, []string{"gone-b"})
+	n.kubelet.Remove("default", "p")
+	c.forward(2 * time.Minute)
+	a.Reload()
+	n.until("end of the stream", func() bool { return len(n.kubelet.Connected(gone)) == 0 })
+	n.eventually("end of the socket", func() bool {
+		_, err := os.Stat(sockets[0])
+		return os.IsNotExist(err)
+	})
+	for _, list := range n.kubelet.Lists(gone) {
+		if len(list.Devices) == 0 {
+			t.Error("the kubelet was sent an empty list")
+		}
+	}
+	if got := n.heard("example.com/stays"); got != stays {
+		t.Errorf("the other resource: %s, want %s", got, stays)
+	}
+
+	// The name is free again.
+	n.configure(parts("stays", "gone"))
+	n.until("the second registration", func() bool { return n.kubelet.Count(gone).Allocatable == 2 })
+}
+
+// A resource that never had a device ends at once, and comes back as often as one
+// likes: there are never two sockets of one name.
+func TestResourceEndsAndComesBack(t *testing.T) {
+	t.Parallel()
+	const always = "example.com/always"
+	n := newNode(t, parts("always register = \"always\"", "stays"))
+	n.addNodes("stays-a")
+	a, _ := n.serve()
+	for i := range 20 {
+		n.until("registration", func() bool { return n.kubelet.Registrations(always) == i+1 && len(n.kubelet.Connected(always)) == 1 })
+		n.configure(parts("stays"))
+		a.Reload()
+		if i%2 == 0 {
+			n.until("its end", func() bool { return len(n.kubelet.Connected(always)) == 0 })
+		} else { // it is wanted again before the kubelet has let go of it
+			n.eventually("the new configuration", func() bool { return strings.Count(n.log.String(), "offered no more") == i+1 })
+		}
+		n.configure(parts("always register = \"always\"", "stays"))
+		a.Reload()
+	}
+	n.until("registration", func() bool { return len(n.kubelet.Connected(always)) == 1 })
+}
+
+// A device that another resource has now stays Unhealthy on the list of the first
+// one until it is free.
+func TestDeviceMovesToAnotherResource(t *testing.T) {
+	t.Parallel()
+	config := func(first string) string {
+		return "domain = \"example.com\"\n[[resource]]\nname = \"one\"\nmatch.glob = \"" + first + "\"\n[[resource]]\nname = \"two\"\nmatch.glob = \"/dev/x-*\"\n"
+	}
+	n := newNode(t, config("/dev/x-*"))
+	n.addNodes("x-a", "x-b")
+	var c clock
+	a, _ := n.serveBy(&c)
+	n.untilListed("example.com/one", []string{"x-a", "x-b"}, nil)
+	n.configure(config("/dev/x-a"))
+	n.untilListed("example.com/one", []string{"x-a"}, []string{"x-b"})
+	if _, err := n.kubelet.Allocate(context.Background(), "example.com/one", "x-b"); err == nil || !strings.Contains(err.Error(), "now offered by example.com/two") {
+		t.Errorf("Allocate of a device that moved: %v", err)
+	}
+	if got := len(n.kubelet.Connected("example.com/two")); got != 0 {
+		t.Error("the other resource is registered before it has anything")
+	}
+	c.forward(2 * time.Minute)
+	a.Reload()
+	n.untilListed("example.com/two", []string{"x-b"}, nil)
+	n.untilListed("example.com/one", []string{"x-a"}, nil)
+}
+
+// A configuration that asks for a CDI directory which can't be written is not
+// served.
+func TestReloadChecksTheCDIDirectory(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, zigbee)
+	n.addBus()
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.options.Paths.CDIDir = filepath.Join(file, "cdi")
+	a, _ := n.serve()
+	n.untilListed("example.com/zigbee", []string{stickID}, nil)
+	n.configure(zigbee + "container.cdi = true\n")
+	n.eventually("the problem", func() bool { return a.Config().Broken != nil })
+	if err := a.Config().Broken; !strings.Contains(err.Error(), "--cdi-dir") {
+		t.Errorf("%v, want an error that names --cdi-dir", err)
+	}
+	if got := n.linkOf(stickID, "if00:ttyUSB"); got != "/dev/ttyUSB0" {
+		t.Errorf("link leads to %q", got)
+	}
+}

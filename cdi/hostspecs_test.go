@@ -1,0 +1,223 @@
+package cdi_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	cdiapi "tags.cncf.io/container-device-interface/pkg/cdi"
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/device"
+)
+
+// specFile is a spec with one node for each of the named devices.
+func specFile(kind, node string, names ...string) string {
+	text := "cdiVersion: \"0.5.0\"\nkind: " + kind + "\ndevices:\n"
+	for _, n := range names {
+		text += "- name: \"" + n + "\"\n  containerEdits: {deviceNodes: [{path: " + node + n + "}]}\n"
+	}
+	return text
+}
+
+// hostDirs makes the two directories of a host with files by their paths in
+// them: "etc/x.yaml", "run/x.json".
+func hostDirs(t *testing.T, content map[string]string) (etc, run string) {
+	t.Helper()
+	root := t.TempDir()
+	for _, dir := range []string{"etc", "run"} {
+		must(t, os.Mkdir(filepath.Join(root, dir), 0o755))
+	}
+	for path, text := range content {
+		must(t, os.WriteFile(filepath.Join(root, path), []byte(text), 0o600))
+	}
+	return filepath.Join(root, "etc"), filepath.Join(root, "run")
+}
+
+func TestHostSpecs(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name    string
+		files   map[string]string
+		want    []device.CDIDevice
+		wantErr []string
+	}{
+		{name: "none"},
+		{
+			name: "YAML and JSON, by name",
+			files: map[string]string{
+				"run/nvidia.yaml": specFile("nvidia.com/gpu", "/dev/nvidia", "1", "0"),
+				"etc/fpga.json":   `{"cdiVersion": "0.5.0", "kind": "intel.com/fpga", "devices": [{"name": "a", "containerEdits": {"deviceNodes": [{"path": "/dev/port", "hostPath": "/dev/intel-fpga-port.0"}], "env": ["X=1"]}}]}`,
+				"run/readme.txt":  "nothing",
+			},
+			want: []device.CDIDevice{
+				{Name: "intel.com/fpga=a", Nodes: []string{"/dev/intel-fpga-port.0"}},
+				{Name: "nvidia.com/gpu=0", Nodes: []string{"/dev/nvidia0"}},
+				{Name: "nvidia.com/gpu=1", Nodes: []string{"/dev/nvidia1"}},
+			},
+		},
+		{
+			name: "our own are none of the host's",
+			files: map[string]string{
+				"run/generic-dp_example.com_a.json":           specFile("example.com/a", "/dev/a", "0"),
+				"run/generic-dp_-0123abcd-example.com_b.json": specFile("example.com/b", "/dev/b", "0"),
+			},
+		},
+		{
+			name: "the later directory wins",
+			files: map[string]string{
+				"etc/nvidia.yaml": specFile("nvidia.com/gpu", "/dev/old", "0", "1"),
+				"run/nvidia.yaml": specFile("nvidia.com/gpu", "/dev/new", "0"),
+			},
+			want: []device.CDIDevice{{Name: "nvidia.com/gpu=0", Nodes: []string{"/dev/new0"}}, {Name: "nvidia.com/gpu=1", Nodes: []string{"/dev/old1"}}},
+		},
+		{
+			name: "two files of one directory",
+			files: map[string]string{
+				"etc/a.yaml": specFile("nvidia.com/gpu", "/dev/a", "0", "1"),
+				"etc/b.yaml": specFile("nvidia.com/gpu", "/dev/b", "0"),
+			},
+			want:    []device.CDIDevice{{Name: "nvidia.com/gpu=1", Nodes: []string{"/dev/a1"}}},
+			wantErr: []string{`CDI device "nvidia.com/gpu=0" is in "ETC/a.yaml" and in "ETC/b.yaml": runtimes take neither`},
+		},
+		{
+			name: "two files of one directory and one of a later one",
+			files: map[string]string{
+				"etc/a.yaml": specFile("nvidia.com/gpu", "/dev/a", "0"),
+				"etc/b.yaml": specFile("nvidia.com/gpu", "/dev/b", "0"),
+				"run/c.yaml": specFile("nvidia.com/gpu", "/dev/c", "0", "1"),
+			},
+			want:    []device.CDIDevice{{Name: "nvidia.com/gpu=1", Nodes: []string{"/dev/c1"}}},
+			wantErr: []string{`CDI device "nvidia.com/gpu=0" is in "ETC/a.yaml" and in "ETC/b.yaml"`},
+		},
+		{
+			name: "a broken file degrades itself",
+			files: map[string]string{
+				"etc/broken.yaml":  "kind: [a\n",
+				"etc/empty.yaml":   "cdiVersion: 0.5.0\nkind: example.com/x\ndevices: []\n",
+				"etc/unknown.yaml": "cdiVersion: 0.5.0\nkind: example.com/y\nvices: []\n",
+				"etc/version.json": strings.Replace(specFile("example.com/z", "/dev/z", "0"), "0.5.0", "9.0.0", 1),
+				"run/good.yaml":    specFile("nvidia.com/gpu", "/dev/nvidia", "0"),
+			},
+			want: []device.CDIDevice{{Name: "nvidia.com/gpu=0", Nodes: []string{"/dev/nvidia0"}}},
+			wantErr: []string{
+				`CDI spec "ETC/broken.yaml": failed to unmarshal CDI Spec: yaml: `,
+				`CDI spec "ETC/empty.yaml": invalid spec, no devices`,
+				`CDI spec "ETC/unknown.yaml": failed to unmarshal CDI Spec: yaml: `,
+				`CDI spec "ETC/version.json": invalid version "9.0.0"`,
+			},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			etc, run := hostDirs(t, tc.files)
+			host := cdi.NewHostSpecs(etc, run)
+			got, errs := host.Devices()
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("devices (-want +got):\n%s", diff)
+			}
+			if len(errs) != len(tc.wantErr) {
+				t.Errorf("errors: %q, want %q", errs, tc.wantErr)
+			}
+			for i := range min(len(errs), len(tc.wantErr)) {
+				if text := strings.ReplaceAll(errs[i].Error(), etc, "ETC"); !strings.HasPrefix(text, tc.wantErr[i]) {
+					t.Errorf("error %q, want %q", text, tc.wantErr[i])
+				}
+			}
+			// A runtime must agree.
+			cache, err := cdiapi.NewCache(cdiapi.WithSpecDirs(etc, run), cdiapi.WithAutoRefresh(false))
+			must(t, err)
+			var listed []string
+			for _, name := range cache.ListDevices() {
+				if !strings.HasPrefix(name, "example.com/") {
+					listed = append(listed, name)
+				}
+			}
+			var names []string
+			for _, d := range got {
+				names = append(names, d.Name)
+				if !host.Has(d.Name) {
+					t.Errorf("%s is listed, but not there", d.Name)
+				}
+			}
+			if diff := cmp.Diff(listed, names); diff != "" {
+				t.Errorf("names (-runtime +got):\n%s", diff)
+			}
+			if host.Has("nvidia.com/gpu=9") {
+				t.Error("finds a device that is in no spec")
+			}
+		})
+	}
+}
+
+func TestHostSpecsFollowTheFiles(t *testing.T) {
+	t.Parallel()
+	etc, run := hostDirs(t, nil)
+	host := cdi.NewHostSpecs(etc, run, etc, filepath.Join(etc, "missing"))
+	path := filepath.Join(run, "nvidia.yaml")
+	write := func(text string) {
+		t.Helper()
+		temp := filepath.Join(run, "spec.tmp")
+		must(t, os.WriteFile(temp, []byte(text), 0o600))
+		must(t, os.Rename(temp, path))
+	}
+	for _, step := range []struct {
+		name string
+		do   func()
+		want bool
+	}{
+		{"nothing", func() {}, false},
+		{"a file", func() { write(specFile("nvidia.com/gpu", "/dev/nvidia", "0")) }, true},
+		{"nothing more", func() {}, true},
+		{"broken", func() { write("x") }, false},
+		{"whole again", func() { write(specFile("nvidia.com/gpu", "/dev/nvidia", "0")) }, true},
+		{"gone", func() { must(t, os.Remove(path)) }, false},
+	} {
+		step.do()
+		if got := host.Has("nvidia.com/gpu=0"); got != step.want {
+			t.Errorf("%s: %t, want %t", step.name, got, step.want)
+		}
+	}
+	write(specFile("nvidia.com/gpu", "/dev/nvidia", "0"))
+	first, _ := host.Devices()
+	if again, _ := host.Devices(); &first[0] != &again[0] {
+		t.Error("the list is made anew though nothing changed")
+	}
+}
+
+func TestHostSpecsSayWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	etc, run := hostDirs(t, map[string]string{"run/nvidia.yaml": specFile("nvidia.com/gpu", "/dev/nvidia", "0")})
+	file := filepath.Join(etc, "file")
+	must(t, os.WriteFile(file, nil, 0o600))
+	host := cdi.NewHostSpecs(file, run)
+	devices, errs := host.Devices()
+	if len(devices) != 1 || len(errs) != 1 || !strings.Contains(errs[0].Error(), file) {
+		t.Errorf("devices %v, errors %v", devices, errs)
+	}
+}
+
+func BenchmarkHostSpecs(b *testing.B) {
+	dir := b.TempDir()
+	w := &cdi.Writer{Dir: dir, Owner: "x"}
+	offers := []device.Offer{gpu("a", "/dev/ttyUSB0")}
+	for _, kind := range []string{"example.com/a", "example.com/b", "example.com/c"} {
+		spec, err := cdi.Build(kind, offers, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := w.Sync([]*specs.Spec{spec}, func(string, string) bool { return true }); err != nil {
+			b.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(dir, w.FileName(kind)), filepath.Join(dir, strings.ReplaceAll(kind, "/", "-")+".json")); err != nil {
+			b.Fatal(err)
+		}
+	}
+	host := cdi.NewHostSpecs(dir)
+	for b.Loop() {
+		host.Devices()
+	}
+}

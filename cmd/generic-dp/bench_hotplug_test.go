@@ -1,0 +1,225 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Loop devices are what comes and goes on any machine, with the kernel's own
+// events. Their numbers are some that nobody else uses.
+const (
+	firstLoop = 2370
+	manyLoops = 10
+	loopList  = "example.com/loop"
+)
+
+const loops = `
+[[resource]]
+name = "loop"
+match.glob = "/dev/loop237[0-9]"
+`
+
+// newLoopProcess is a process that offers the loop devices, and what makes them.
+func newLoopProcess(b *testing.B) (*process, loopControl) {
+	b.Helper()
+	file, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		b.Skipf("loop devices can't be made here: %v", err)
+	}
+	b.Cleanup(func() { _ = file.Close() })
+	control := loopControl{file}
+	b.Cleanup(func() {
+		for n := firstLoop; n < firstLoop+manyLoops; n++ {
+			_ = control.call(unix.LOOP_CTL_REMOVE, n) // it fails for those that are not there
+		}
+	})
+	p := newProcess(b)
+	if err := os.WriteFile(p.config, []byte(twoResources+loops), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	return p, control
+}
+
+type loopControl struct{ file *os.File }
+
+// call makes or removes a device. One that was just made may be open for a
+// moment, to look what it is.
+func (c loopControl) call(request uint, n int) error {
+	for {
+		err := unix.IoctlSetInt(int(c.file.Fd()), request, n)
+		if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// cpu is the time that the process has spent so far, in milliseconds.
+func (p *process) cpu() float64 {
+	p.b.Helper()
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "stat"))
+	if err != nil {
+		p.b.Fatal(err)
+	}
+	_, rest, _ := bytes.Cut(stat, []byte(") "))
+	fields := strings.Fields(string(rest))
+	ticks := 0
+	for _, field := range fields[11:13] { // utime and stime in ticks of 10 ms: proc_pid_stat(5)
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			p.b.Fatal(err)
+		}
+		ticks += n
+	}
+	return float64(ticks) * 10
+}
+
+// From the event of /dev to the list in the kubelet's hand, for a device that
+// comes and one that goes, one at a time: in a storm, lists are 50 ms apart on
+// purpose, since the kubelet writes its checkpoint for each. What a plugin takes
+// that looks each 5 s is computed, not measured: from each event of this run to
+// the next multiple of 5 s since the run began.
+func BenchmarkProcessHotplug(b *testing.B) {
+	const poll = 5 * time.Second
+	p, control := newLoopProcess(b)
+	events := make(chan time.Time, 1)
+	nodeEvents(b, fmt.Sprintf("loop%d\x00", firstLoop), func(at time.Time) { events <- at })
+	p.start()
+	defer p.stop()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	var came, went, polled []time.Duration
+	start, spent := time.Now(), p.cpu()
+	for b.Loop() {
+		for _, step := range []struct {
+			request uint
+			healthy int
+			took    *[]time.Duration
+		}{{unix.LOOP_CTL_ADD, 1, &came}, {unix.LOOP_CTL_REMOVE, 0, &went}} {
+			time.Sleep(120 * time.Millisecond) // let the window of the last list pass
+			done := make(chan error, 1)        // the call goes on for up to 40 ms after the event
+			go func() { done <- control.call(step.request, firstLoop) }()
+			at := <-events
+			var seen time.Time
+			if err := p.kubelet.WaitFor(ctx, func() bool {
+				list, n := p.kubelet.Latest(loopList)
+				seen = list.At
+				return n > 0 && len(list.Healthy()) == step.healthy
+			}); err != nil {
+				b.Fatal(err)
+			}
+			if err := <-done; err != nil {
+				b.Fatal(err)
+			}
+			*step.took = append(*step.took, seen.Sub(at))
+			polled = append(polled, poll-at.Sub(start)%poll)
+		}
+	}
+	b.ReportMetric((p.cpu()-spent)/float64(len(polled)), "cpu-ms/event")
+	quantiles(b, came, "plug")
+	quantiles(b, went, "unplug")
+	quantiles(b, polled, "if-polled-5s")
+}
+
+// A thousand devices that come and go as fast as the kernel makes them, then
+// the time from the last event until the list is the truth, and what is left of
+// it in memory.
+func BenchmarkProcessHotplugStorm(b *testing.B) {
+	const events = 1000
+	p, control := newLoopProcess(b)
+	var latest atomic.Pointer[time.Time]
+	nodeEvents(b, "loop237", func(at time.Time) { latest.Store(&at) })
+	p.start()
+	defer p.stop()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	here := make([]bool, manyLoops)
+	before := p.resident()
+	var took []time.Duration
+	lists, seconds := 0, 0.0
+	for b.Loop() {
+		began := time.Now()
+		_, had := p.kubelet.Latest(loopList)
+		var storm sync.WaitGroup
+		for i := range manyLoops {
+			storm.Go(func() {
+				for range events/manyLoops - rand.IntN(2) {
+					request := uint(unix.LOOP_CTL_ADD)
+					if here[i] {
+						request = unix.LOOP_CTL_REMOVE
+					}
+					if err := control.call(request, firstLoop+i); err != nil {
+						b.Error(err)
+						return
+					}
+					here[i] = !here[i]
+				}
+			})
+		}
+		storm.Wait()
+		seconds += time.Since(began).Seconds()
+		var truth []string
+		for i, is := range here {
+			if is {
+				truth = append(truth, fmt.Sprintf("loop%d", firstLoop+i))
+			}
+		}
+		var last time.Time
+		if err := p.kubelet.WaitFor(ctx, func() bool {
+			list, _ := p.kubelet.Latest(loopList)
+			last = list.At
+			return slices.Equal(list.Healthy(), truth)
+		}); err != nil {
+			list, _ := p.kubelet.Latest(loopList)
+			b.Fatalf("the last list has %q; want %q: %v", list.Healthy(), truth, err)
+		}
+		took = append(took, max(0, last.Sub(*latest.Load())))
+		_, has := p.kubelet.Latest(loopList)
+		lists += has - had
+	}
+	quantiles(b, took, "truth")
+	b.ReportMetric(float64(lists)/float64(len(took)), "lists/storm")
+	b.ReportMetric(seconds/float64(len(took)), "s/storm")
+	b.ReportMetric(before, "rss-MiB-before")
+	b.ReportMetric(p.resident(), "rss-MiB-after")
+}
+
+// nodeEvents tells when nodes come and go whose names contain this; a name ends
+// with a NUL.
+func nodeEvents(b *testing.B, name string, tell func(time.Time)) {
+	b.Helper()
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := unix.InotifyAddWatch(fd, "/dev", unix.IN_CREATE|unix.IN_DELETE); err != nil {
+		b.Fatal(err)
+	}
+	file := os.NewFile(uintptr(fd), "inotify")
+	b.Cleanup(func() { _ = file.Close() })
+	go func() {
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := file.Read(buf)
+			if err != nil {
+				return
+			}
+			if bytes.Contains(buf[:n], []byte(name)) {
+				tell(time.Now())
+			}
+		}
+	}()
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/importer"
+)
+
+func newImport() *cobra.Command {
+	o := importer.Options{Format: importer.Auto}
+	from := string(o.Format)
+	cmd := &cobra.Command{
+		Use:   "import FILE",
+		Short: "write the configuration of another device plugin as one for this program",
+		Long: `Write the configuration of another device plugin as one for this program, with
+comments where something is not carried over; warnings say the same.
+
+FILE is a configuration of generic-device-plugin (squat), smarter-device-manager
+(smarter) or sriov-network-device-plugin (sriov), or a manifest that has one in a
+ConfigMap or in the arguments of a container; - is standard input.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError{errors.New("want one FILE, or - for standard input"), commandPath(cmd)}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.Format = importer.Format(from); !slices.Contains(importer.Formats(), o.Format) {
+				return usageError{fmt.Errorf("--from: %q is not understood: want auto, squat, smarter or sriov", from), commandPath(cmd)}
+			}
+			file, data, err := readInput(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			return convert(cmd, file, data, o)
+		},
+	}
+	cmd.Flags().StringVar(&from, "from", from, "whose configuration it is: squat, smarter, sriov or auto")
+	cmd.Flags().StringVar(&o.Domain, "domain", "", "domain of resource names (default what FILE says, or the other program's default)")
+	return cmd
+}
+
+// maxImport is more than any configuration is long.
+const maxImport = 16 << 20
+
+// readInput reads a file or standard input.
+func readInput(cmd *cobra.Command, file string) (name string, data []byte, err error) {
+	in := cmd.InOrStdin()
+	if file == "-" {
+		file = "standard input"
+	} else {
+		f, err := os.Open(file)
+		if err != nil {
+			return "", nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	data, err = io.ReadAll(io.LimitReader(in, maxImport))
+	if err != nil {
+		return "", nil, fmt.Errorf("read %s: %w", file, err)
+	}
+	return file, data, nil
+}
+
+// convert prints what becomes of an input. Before that it is read as serving
+// will: a configuration that is refused is nobody's but this program's fault.
+func convert(cmd *cobra.Command, file string, data []byte, o importer.Options) error {
+	result, err := importer.Convert(file, data, o)
+	if err != nil {
+		fmt.Fprintln(cmd.ErrOrStderr(), strings.TrimRight(err.Error(), "\n"))
+		return errReported
+	}
+	if _, err := config.Parse(config.File{Name: "imported.toml", Data: result.TOML}); err != nil {
+		return fmt.Errorf("what became of %s is refused, which is a bug of generic-dp: please report it with that file\n%w\n%s", file, err, result.TOML)
+	}
+	for _, w := range result.Warnings {
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", w)
+	}
+	_, err = cmd.OutOrStdout().Write(result.TOML)
+	return err
+}

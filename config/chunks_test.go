@@ -1,0 +1,87 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/generic-dp/generic-dp/config"
+)
+
+// What one resource writes as a list another may write with dotted keys, and
+// whatever is in its strings and comments.
+func TestResourcesAreReadApart(t *testing.T) {
+	t.Parallel()
+	cfg := parse(t, `
+domain = "example.com" # [[resource]] in a comment
+[[resource]]
+name = "a"
+match = [{ glob = "/dev/a" },
+	{ glob = "/dev/b", permissions = "r" }]
+container.mounts = [{ host_path = "/a", container_path = "/b" }]
+[[ resource ]]
+name = "b"
+match.glob = "/dev/ttyUSB*"
+match.usb.id = "10c4:ea60"
+match.usb.serial = [
+	"A*",
+	"[[resource]]",
+]
+container.env.TEXT = """
+[[resource]]
+name = "text"
+"""
+container.env.OTHER = 'x'
+container.mounts.host_path = "/c"
+container.mounts.container_path = "/d"
+[["resource"]]
+name = "c"
+[resource.match]
+glob = "/dev/c"
+permissions = "w"
+[resource.container]
+path = "/dev/d"
+`)
+	if len(cfg.Resources) != 3 {
+		t.Fatalf("%d resources, want 3", len(cfg.Resources))
+	}
+	a, b, c := cfg.Resources[0], cfg.Resources[1], cfg.Resources[2]
+	if len(a.Match) != 2 || a.Match[1].Permissions != "r" {
+		t.Errorf("a: %+v", a.Match)
+	}
+	if m := b.Match[0]; m.Glob.Empty() || m.USB["id"].Empty() || len(m.USB["serial"].Patterns()) != 2 {
+		t.Errorf("b: %+v", b.Match)
+	}
+	if len(b.Container.Env) != 2 || len(b.Container.Mounts) != 1 || b.Container.Mounts[0].ContainerPath.String() != "/d" {
+		t.Errorf("b: %+v", b.Container)
+	}
+	if c.Match[0].Permissions != "w" || c.Container.Path.String() != "/dev/d" {
+		t.Errorf("c: %+v", c)
+	}
+}
+
+// A key that the parser drops within one resource is said to be.
+func TestLostKeyIsSaid(t *testing.T) {
+	t.Parallel()
+	_, err := config.Parse(config.File{Name: "test.toml", Data: []byte(`
+domain = "example.com"
+[[resource]]
+name = "licence"
+[[resource.match]]
+virtual = ["a"]
+[[resource.match]]
+virtual.name = "b"
+virtual.vars.host = "x"
+`)})
+	if err == nil || !strings.Contains(err.Error(), `"resource.match.virtual.name" is lost by the TOML parser`) {
+		t.Errorf("error %v, want one that names the lost key", err)
+	}
+}
+
+// Positions count from the beginning of the file, whichever resource is wrong.
+func TestPositionInLaterResource(t *testing.T) {
+	t.Parallel()
+	_, err := config.Parse(config.File{Name: "test.toml", Data: []byte("domain = \"example.com\"\n[[resource]]\nname = \"a\"\n[[resource]]\nname = b\n")})
+	if err == nil || !strings.HasPrefix(err.Error(), "test.toml:5:8: ") {
+		t.Errorf("error %v, want one at 5:8", err)
+	}
+}

@@ -1,0 +1,159 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/BurntSushi/toml"
+	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// compileSchema compiles what Schema writes, which has to be a schema of draft 4
+// itself.
+func compileSchema(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	text, err := Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("schema.json", document); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.DraftVersion != 4 {
+		t.Errorf("draft %d, want 4", s.DraftVersion)
+	}
+	return s
+}
+
+// tomlDocument is TOML as a validator of JSON takes it.
+func tomlDocument(t *testing.T, text []byte) any {
+	t.Helper()
+	var tables map[string]any
+	if _, err := toml.Decode(string(text), &tables); err != nil {
+		t.Fatal(err)
+	}
+	written, err := json.Marshal(tables)
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(written))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return document
+}
+
+// The schema accepts what the parser does.
+func TestSchemaAccepts(t *testing.T) {
+	t.Parallel()
+	s := compileSchema(t)
+	files, err := filepath.Glob("testdata/good/*.toml")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no file", err)
+	}
+	for _, name := range append(files, "reference.toml") {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Validate(tomlDocument(t, data)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The schema refuses unknown keys, keys in the wrong letter case and values of
+// the wrong type, whichever file has them.
+func TestSchemaRefuses(t *testing.T) {
+	t.Parallel()
+	s := compileSchema(t)
+	goldens, err := filepath.Glob("testdata/bad/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	for _, golden := range goldens {
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := func(problem string) bool { return bytes.Contains(want, []byte(problem)) }
+		if !told("unknown key") && !told("is a string: want a table") && !told("is a boolean: want") {
+			continue
+		}
+		data, err := os.ReadFile(strings.TrimSuffix(golden, ".txt") + ".toml")
+		if os.IsNotExist(err) {
+			continue // a directory
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused++
+		if s.Validate(tomlDocument(t, data)) == nil {
+			t.Errorf("%s: accepted", golden)
+		}
+	}
+	if refused < 10 {
+		t.Errorf("%d files, want more", refused)
+	}
+}
+
+// The schema has every key of the language and what the reference says of it.
+func TestSchemaHasEveryKey(t *testing.T) {
+	t.Parallel()
+	text, err := Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	type object struct {
+		Properties map[string]struct{ Description string }
+		Required   []string
+	}
+	var written struct {
+		object
+		Definitions map[string]object
+	}
+	if err := json.Unmarshal(text, &written); err != nil {
+		t.Fatal(err)
+	}
+	// What their own keys say is said there.
+	undescribed := []string{"resource.match", "resource.container", "resource.health"}
+	var compare func(way string, s *schema, o object)
+	compare = func(way string, s *schema, o object) {
+		var keys []string
+		for k, p := range o.Properties {
+			keys = append(keys, k)
+			if p.Description == "" && !slices.Contains(undescribed, way+k) {
+				t.Errorf("%s: no description", way+k)
+			}
+		}
+		if diff := cmp.Diff(slices.Sorted(slices.Values(s.keys)), slices.Sorted(slices.Values(keys))); diff != "" {
+			t.Errorf("keys of %s (-language +schema):\n%s", way, diff)
+		}
+		if diff := cmp.Diff(s.required, o.Required); diff != "" {
+			t.Errorf("required in %s (-language +schema):\n%s", way, diff)
+		}
+		for k, sub := range s.sub {
+			compare(way+k+".", sub, written.Definitions[sub.name])
+		}
+		for k, sub := range s.entries {
+			compare(way+k+".", sub, written.Definitions[sub.name])
+		}
+	}
+	compare("", topTable.schema(), written.object)
+}

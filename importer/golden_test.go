@@ -1,0 +1,228 @@
+package importer_test
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/importer"
+)
+
+var update = flag.Bool("update", false, "write what is wanted in testdata/golden")
+
+// The files of an archive in testdata/golden beside the input.
+const (
+	wantTOML     = "want.toml"
+	wantWarnings = "want.warnings"
+)
+
+// Each archive has an input and what becomes of it, which is a configuration
+// that is in order.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/golden/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("archives: %v, %v", files, err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			input := archive.Files[0]
+			result, err := importer.Convert(input.Name, input.Data, importer.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := config.Parse(config.File{Name: "imported.toml", Data: result.TOML}); err != nil {
+				t.Errorf("what comes out is refused: %v\n%s", err, result.TOML)
+			}
+			got := []txtar.File{
+				{Name: wantTOML, Data: result.TOML},
+				{Name: wantWarnings, Data: []byte(strings.Join(append(result.Warnings, ""), "\n"))},
+			}
+			if *update {
+				archive.Files = append(archive.Files[:1:1], got...)
+				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(archive.Files[1:], got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What is wrong with an input is said with file, line, place and rule, and all
+// of it at once.
+func TestProblems(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name, in string
+		format   importer.Format
+		want     []string
+	}{
+		{
+			name: "squat: values", in: `devices:
+- name: A
+  groups:
+  - count: many
+    paths:
+    - path: dev/x
+      mountPath: x/
+      permissions: rx
+      type: Link
+      optional: perhaps
+    - limit: 2
+    usb: [{vendor: 10c4}, {vendor: 10c4, product: ea60}]
+- groups: {}
+- {name: ok, groups: [{usb: [{vendor: "10cz", product: ea60}]}]}
+`,
+			want: []string{
+				`in: line 2: device 1 ("A"): name: "A" is no name of a device: want at least two lower-case letters, digits and "-", beginning and ending with a letter or digit`,
+				`in: line 4: device 1 ("A"): group 1: count: "many": want a number such as 10`,
+				`in: line 9: device 1 ("A"): group 1: path 1: type: "Link": want "Device" or "Mount"`,
+				`in: line 10: device 1 ("A"): group 1: path 1: optional: "perhaps": want true or false`,
+				`in: line 6: device 1 ("A"): group 1: path 1: permissions: "rx": want some of "r", "w" and "m", each once`,
+				`in: line 6: device 1 ("A"): group 1: path 1: path: "dev/x" is not an absolute, clean path: want one such as "/dev/ttyUSB*"`,
+				`in: line 6: device 1 ("A"): group 1: path 1: mountPath: "x/" is not an absolute, clean path: want one such as "/dev/zigbee"`,
+				`in: line 11: device 1 ("A"): group 1: path 2: no path: want one`,
+				`in: line 12: device 1 ("A"): group 1: usb 1: without vendor or product: want both, as four hexadecimal digits`,
+				`in: line 4: device 1 ("A"): group 1: both paths and usb: want one of them`,
+				`in: line 13: device 2: groups: a mapping: want a list of groups`,
+				`in: line 13: device 2: no name: want one`,
+				`in: line 14: device 3 ("ok"): group 1: usb 1: vendor: "10cz" is not a hexadecimal ID: want four digits such as "10c4"`,
+			},
+		},
+		{
+			name: "squat: one name twice, the line in a flag of a manifest", in: `kind: Pod
+apiVersion: v1
+spec:
+  containers:
+  - name: gdp
+    args:
+    - --device
+    - |
+      name: fuse
+      groups: [{paths: [{path: /dev/fuse}]}]
+    - --device
+    - '{name: fuse, groups: []}'
+`,
+			want: []string{`in: line 12: device 2 ("fuse"): "fuse" is the name of two devices: want a name of its own for each`},
+		},
+		{
+			name: "squat: nothing that can be carried over", in: "devices: [{name: app, groups: [{paths: [{path: /run/app}]}]}]",
+			want: []string{
+				`in: nothing in it can be carried over`,
+				`in: device 1 ("app"): not carried over: "/run/app" as a device: device nodes are below /dev`,
+				`in: device 1 ("app"): not carried over: nothing is left of it to select`,
+			},
+		},
+		{
+			name: "squat: domain", in: "domain: Squat\ndevices: [{name: fuse, groups: [{paths: [{path: /dev/fuse}]}]}]",
+			want: []string{`in: the domain "Squat" can't be that of a resource: want a DNS subdomain such as "example.com"`},
+		},
+		{
+			name: "squat: a flag without a value", in: "[--device]",
+			want: []string{`in: line 1: --device has no value: want one behind it`},
+		},
+		{
+			name: "smarter", format: importer.Smarter, in: "- devicematch: ^video[0-9\n  nummaxdevices: -1\n- nummaxdevices: 1\n- x\n",
+			want: []string{
+				`in: line 2: entry 1 ("^video[0-9"): nummaxdevices: "-1": want a number such as 10`,
+				"in: line 1: entry 1 (\"^video[0-9\"): devicematch is not a regular expression: error parsing regexp: missing closing ]: `[0-9`",
+				`in: line 3: entry 2: no devicematch: want a regular expression such as "^video[0-9]*$"`,
+				`in: line 4: entry 3: "x": want a mapping`,
+			},
+		},
+		{
+			name: "sriov", in: `{"resourceList": [
+{"resourceName": "a b", "resourcePrefix": "x_y", "deviceType": "gpu", "selectors": [
+  {"vendors": "8086"},
+  {"devices": ["x"], "pciAddresses": ["3b:00.0"], "pfNames": ["eth0#1-"], "isRdma": true, "vdpaType": "vhost"}]},
+{"resourceName": "n"},
+{"resourceName": "n", "resourceName": "m", "selectors": {}}]}`,
+			want: []string{
+				`in: line 2: resource 1 ("a b"): resourceName: "a b" can't be the name of a resource: want at most 63 letters, digits, "-", "_" and ".", beginning and ending with a letter or digit`,
+				`in: line 2: resource 1 ("a b"): resourcePrefix: "x_y" can't be that of a resource: want a DNS subdomain such as "example.com"`,
+				`in: line 2: resource 1 ("a b"): deviceType: "gpu": want "netDevice", "accelerator" or "auxNetDevice"`,
+				`in: line 3: resource 1 ("a b"): selector 1: vendors: "8086": want a list of four hexadecimal digits`,
+				`in: line 4: resource 1 ("a b"): selector 2: devices: "x": want four hexadecimal digits`,
+				`in: line 4: resource 1 ("a b"): selector 2: pciAddresses: "3b:00.0": want addresses such as "0000:3b:02.1"`,
+				`in: line 4: resource 1 ("a b"): selector 2: pfNames: "eth0#1-": want network interfaces, with virtual functions such as "#0,2-7" or without`,
+				`in: line 4: resource 1 ("a b"): selector 2: both isRdma and vdpaType: want one of them`,
+				`in: line 5: resource 2 ("n"): no selectors: want at least one`,
+				`in: line 6: resource 3 ("n"): resourceName: is there twice: want it once`,
+			},
+		},
+		{
+			name: "two formats", in: "- devicematch: ^fuse$\n---\nresourceList: []\n",
+			want: []string{`in: line 3: is a configuration of sriov-network-device-plugin: want smarter-device-manager alone`},
+		},
+		{
+			name: "another format than is said", format: importer.Squat, in: "- devicematch: ^fuse$\n",
+			want: []string{`in: line 1: is a configuration of smarter-device-manager: want generic-device-plugin alone`},
+		},
+		{name: "not YAML", in: "a: [1\nb", want: []string{`in: line 2: not YAML: did not find expected ',' or ']'`}},
+		{name: "nothing", in: "a: 1\n", want: []string{`in: no configuration of generic-device-plugin, smarter-device-manager, or sriov-network-device-plugin is in it`}},
+		{name: "empty", in: "", format: importer.SRIOV, want: []string{`in: no configuration of sriov-network-device-plugin is in it`}},
+		{name: "no format", format: "akri", want: []string{`format "akri" is not known: want one of ["auto" "squat" "smarter" "sriov"]`}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			result, err := importer.Convert("in", []byte(test.in), importer.Options{Format: test.format})
+			var problems importer.Problems
+			if result != nil || !errors.As(err, &problems) {
+				t.Fatalf("Convert() = %v, %v, want nil and Problems", result, err)
+			}
+			if diff := cmp.Diff(test.want, strings.Split(problems.Error(), "\n")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What is read is refused or becomes a configuration that is in order.
+func FuzzConvert(f *testing.F) {
+	files, err := filepath.Glob("testdata/golden/*.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(archive.Files[0].Data))
+	}
+	for _, s := range []string{
+		`[{devicematch: "(?i)^[\x00-\x{10ffff}]{0,9}|a**$", nummaxdevices: 1}]`,
+		`{name: ab, groups: [{paths: [{path: '/dev/\[{}[\]^-a]?'}]}]}`,
+		"a: &a {<<: *a, name: x, groups: *a}",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, in string) {
+		result, err := importer.Convert("in", []byte(in), importer.Options{})
+		if (result == nil) == (err == nil) {
+			t.Fatalf("Convert(%q) = %v, %v", in, result, err)
+		}
+		if err != nil {
+			return
+		}
+		if _, err := config.Parse(config.File{Name: "imported.toml", Data: result.TOML}); err != nil {
+			t.Fatalf("what becomes of %q is refused: %v\n%s", in, err, result.TOML)
+		}
+	})
+}

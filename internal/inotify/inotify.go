@@ -1,0 +1,114 @@
+// Package inotify follows directories that may come and go, by inotify(7).
+package inotify
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// What an Instance can be told to look for, one or several. There is no
+// IN_MODIFY and no IN_ACCESS: in /dev each write to a terminal or to /dev/null
+// would be an event (before Linux 6.11, where fsnotify stopped to tell of special
+// files).
+const (
+	// Names: entries of a directory come and go.
+	Names = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO
+	// Attributes: one gets another mode or owner.
+	Attributes = unix.IN_ATTRIB
+	// Writes: a file that was open for writing was closed. While somebody
+	// still writes there is nothing worth reading.
+	Writes = unix.IN_CLOSE_WRITE
+
+	// always is what following a directory takes.
+	always = unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
+)
+
+// Source is where Dirs has its events from: an Instance.
+type Source interface {
+	// Add watches a directory and returns its number, the same one for the
+	// same directory.
+	Add(dir string) (wd int, err error)
+	// Remove ends the watch with that number, if there still is one.
+	Remove(wd int)
+	// Next waits for events. Close makes it return an error.
+	Next() ([]Event, error)
+	Close() error
+}
+
+// Event is one event.
+type Event struct {
+	WD   int
+	Mask uint32
+	Name string // in the directory; empty where it is the directory itself
+}
+
+// Instance is one inotify instance. A user has few of them
+// (fs.inotify.max_user_instances, 128).
+type Instance struct {
+	fd   int // of file, which owns it
+	mask uint32
+	file *os.File
+	buf  [4 << 10]byte // many events; one takes 272 bytes at most
+}
+
+var _ Source = (*Instance)(nil)
+
+// Open makes an instance that looks for what mask says, such as Names|Writes.
+func Open(mask uint32) (*Instance, error) {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("inotify_init1: %w", err)
+	}
+	return &Instance{fd: fd, mask: mask | always, file: os.NewFile(uintptr(fd), "inotify")}, nil
+}
+
+// Close ends all watches.
+func (n *Instance) Close() error { return n.file.Close() }
+
+// Add watches a directory.
+func (n *Instance) Add(dir string) (int, error) { return unix.InotifyAddWatch(n.fd, dir, n.mask) }
+
+// Remove ends a watch.
+func (n *Instance) Remove(wd int) {
+	// It fails for a watch that the kernel has removed already.
+	_, _ = unix.InotifyRmWatch(n.fd, uint32(wd))
+}
+
+// SetDeadline is until when Next waits, also one that is under way: its error is
+// os.ErrDeadlineExceeded then. The zero time is for ever.
+func (n *Instance) SetDeadline(t time.Time) error { return n.file.SetReadDeadline(t) }
+
+// Next waits for events.
+func (n *Instance) Next() ([]Event, error) {
+	size, err := n.file.Read(n.buf[:])
+	if err != nil {
+		return nil, fmt.Errorf("reading inotify: %w", err)
+	}
+	return parse(n.buf[:size]), nil
+}
+
+// parse reads the events of one read, up to one that is cut.
+func parse(b []byte) []Event {
+	var events []Event
+	for len(b) >= unix.SizeofInotifyEvent {
+		e := Event{
+			WD:   int(int32(binary.NativeEndian.Uint32(b))),
+			Mask: binary.NativeEndian.Uint32(b[4:]),
+		}
+		size := uint64(binary.NativeEndian.Uint32(b[12:]))
+		b = b[unix.SizeofInotifyEvent:]
+		if size > uint64(len(b)) {
+			break
+		}
+		name, _, _ := bytes.Cut(b[:size], []byte{0})
+		e.Name = string(name)
+		events = append(events, e)
+		b = b[size:]
+	}
+	return events
+}

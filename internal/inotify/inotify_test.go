@@ -1,0 +1,209 @@
+package inotify
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"testing"
+	"time"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// step reads what inotify has and says what it means.
+type step struct {
+	t *testing.T
+	d *Dirs
+}
+
+func (s step) expect(what string, changed, moved bool) {
+	s.t.Helper()
+	events, err := s.d.Source.Next()
+	must(s.t, err)
+	c, m := s.d.Handle(events)
+	if c != changed || m != moved {
+		s.t.Errorf("%s: changed %v, moved %v; want %v, %v: %+v", what, c, m, changed, moved, events)
+	}
+}
+
+func (s step) sync(what string, dirs []string, added bool) {
+	s.t.Helper()
+	a, err := s.d.Sync(dirs)
+	if err != nil || a != added {
+		s.t.Errorf("%s: added %v, %v; want %v", what, a, err, added)
+	}
+}
+
+func TestDirectoriesThatComeAndGo(t *testing.T) {
+	t.Parallel()
+	dev := t.TempDir()
+	serial, byID := dev+"/serial", dev+"/serial/by-id"
+	dirs := []string{dev, byID}
+	n, err := Open(Names | Attributes)
+	if err != nil {
+		t.Skipf("no inotify here: %v", err)
+	}
+	defer n.Close()
+	s := step{t, &Dirs{Source: n}}
+
+	s.sync("at first", dirs, true)
+	s.sync("once more", dirs, false)
+	must(t, os.Mkdir(serial, 0o755))
+	s.expect("the directory above", true, true)
+	s.sync("the directory above", dirs, false)
+	must(t, os.WriteFile(serial+"/neighbour", nil, 0o644))
+	s.expect("a neighbour", false, false)
+	must(t, os.Mkdir(byID, 0o755))
+	s.expect("the directory", false, true)
+	s.sync("the directory", dirs, true)
+	must(t, os.Symlink("x", byID+"/link"))
+	s.expect("a link", true, false)
+
+	must(t, os.RemoveAll(serial))
+	s.expect("removed with all above", true, true)
+	s.sync("removed with all above", dirs, false)
+	must(t, os.MkdirAll(byID, 0o755))
+	s.expect("made anew", true, true)
+	s.sync("made anew", dirs, true)
+	must(t, os.Symlink("x", byID+"/link"))
+	s.expect("a link in the new one", true, false)
+
+	must(t, os.Rename(byID, serial+"/old"))
+	s.expect("moved away", true, true)
+	s.sync("moved away", dirs, false)
+	must(t, os.Remove(serial+"/old/link"))
+	must(t, os.Mkdir(byID, 0o755))
+	s.expect("another one in its place", false, true)
+	s.sync("another one in its place", dirs, true)
+	s.sync("not wanted any more", dirs[:1], false)
+	must(t, os.Symlink("x", byID+"/link"))
+	must(t, os.Symlink("x", dev+"/link"))
+	s.expect("after that", true, false)
+}
+
+// lateDir makes a directory just before the one above it is watched.
+type lateDir struct {
+	*Instance
+	above, dir string
+}
+
+func (l lateDir) Add(dir string) (int, error) {
+	if dir == l.above {
+		if err := os.MkdirAll(l.dir, 0o755); err != nil {
+			return 0, err
+		}
+	}
+	return l.Instance.Add(dir)
+}
+
+func TestDirectoryThatAppearsWhileItIsLookedFor(t *testing.T) {
+	t.Parallel()
+	dev := t.TempDir()
+	n, err := Open(Names | Attributes)
+	if err != nil {
+		t.Skipf("no inotify here: %v", err)
+	}
+	defer n.Close()
+	s := step{t, &Dirs{Source: lateDir{n, dev, dev + "/dri/by-path"}}}
+	s.sync("appears", []string{dev + "/dri/by-path"}, true)
+}
+
+func TestFileInPlaceOfADirectory(t *testing.T) {
+	t.Parallel()
+	dev := t.TempDir()
+	n, err := Open(Names | Attributes)
+	if err != nil {
+		t.Skipf("no inotify here: %v", err)
+	}
+	defer n.Close()
+	must(t, os.WriteFile(dev+"/dri", nil, 0o644))
+	s := step{t, &Dirs{Source: n}}
+	dirs := []string{dev + "/dri/by-path"}
+	s.sync("a file", dirs, false)
+	must(t, os.Remove(dev+"/dri"))
+	must(t, os.MkdirAll(dirs[0], 0o755))
+	s.expect("replaced", false, true)
+	s.sync("replaced", dirs, true)
+}
+
+// Writes to what is in a watched directory wake nobody.
+func TestWritesAreNoEvents(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	f, err := os.Create(dir + "/tty")
+	must(t, err)
+	defer f.Close()
+	n, err := Open(Names | Attributes)
+	if err != nil {
+		t.Skipf("no inotify here: %v", err)
+	}
+	defer n.Close()
+	wd, err := n.Add(dir)
+	must(t, err)
+	for range 100 {
+		_, err := f.WriteString("x")
+		must(t, err)
+	}
+	must(t, os.Chmod(dir+"/tty", 0o600))
+	must(t, os.Remove(dir+"/tty"))
+	events, err := n.Next()
+	must(t, err)
+	if len(events) != 2 || events[0].Mask&0x4 == 0 || events[1].Mask&0x200 == 0 || events[0].WD != wd || events[0].Name != "tty" {
+		t.Errorf("events: %+v; want a changed mode and a removal", events)
+	}
+}
+
+// Whoever asks for writes is told when one is done, and of nothing before.
+func TestWrites(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	n, err := Open(Writes)
+	if err != nil {
+		t.Skipf("no inotify here: %v", err)
+	}
+	defer n.Close()
+	_, err = n.Add(dir)
+	must(t, err)
+	f, err := os.Create(dir + "/config")
+	must(t, err)
+	_, err = f.WriteString("half of it")
+	must(t, err)
+	must(t, n.SetDeadline(time.Now()))
+	if events, err := n.Next(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("while it is written: %+v, %v; want nothing", events, err)
+	}
+	must(t, f.Close())
+	must(t, n.SetDeadline(time.Time{}))
+	events, err := n.Next()
+	must(t, err)
+	if len(events) != 1 || events[0].Name != "config" || events[0].Mask != Writes {
+		t.Errorf("events: %+v; want the one that it is written", events)
+	}
+}
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	event := func(wd int32, mask uint32, name string, size uint32) []byte {
+		b := binary.NativeEndian.AppendUint32(nil, uint32(wd))
+		b = binary.NativeEndian.AppendUint32(b, mask)
+		b = binary.NativeEndian.AppendUint32(b, 0)
+		b = binary.NativeEndian.AppendUint32(b, size)
+		return append(b, name...)
+	}
+	whole := append(event(1, 0x100, "ttyUSB0\x00\x00", 9), event(-1, 0x4000, "", 0)...)
+	got := parse(whole)
+	if len(got) != 2 || got[0] != (Event{1, 0x100, "ttyUSB0"}) || got[1] != (Event{-1, 0x4000, ""}) {
+		t.Errorf("events: %+v", got)
+	}
+	if got := parse(whole[:len(whole)-1]); len(got) != 1 {
+		t.Errorf("cut: %+v; want the first", got)
+	}
+	if got := parse(event(1, 0x100, "x", 1<<30)); got != nil {
+		t.Errorf("a length beyond the end: %+v", got)
+	}
+}

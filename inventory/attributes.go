@@ -1,0 +1,185 @@
+package inventory
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/sysfs"
+)
+
+// Attributes reads from sysfs what a configuration asks for by name and no
+// scan reads. It is made for one snapshot: what was read once is said again,
+// so that all who ask get one answer. It may be used by several goroutines.
+type Attributes struct {
+	sysfs sysfs.FS
+	slow  *slowAttributes
+
+	mu       sync.Mutex // held by a read: who asks for the same waits for it
+	attrs    map[attribute]attributeValue
+	drivers  map[string]string
+	problems []device.Problem
+	again    bool
+}
+
+type attribute struct{ dir, name string }
+
+type attributeValue struct {
+	value string
+	found bool
+}
+
+// Attributes returns a reader for the snapshot that was scanned last.
+func (s *Scanner) Attributes() *Attributes {
+	return &Attributes{sysfs: s.sysfs, slow: &s.attrs, attrs: make(map[attribute]attributeValue), drivers: make(map[string]string)}
+}
+
+// Attr returns an attribute of a device directory, without its newline. Its
+// name is a path below the directory, which may have wildcards: the first in
+// sorted order counts (sysfs.FS.FindAttribute). found is false where there is
+// none, where it can't be read, and where it does not answer in 50 ms.
+func (a *Attributes) Attr(dir, name string) (value string, found bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	k := attribute{dir, name}
+	v, known := a.attrs[k]
+	if !known {
+		v = a.read(dir, name)
+		a.attrs[k] = v
+	}
+	return v.value, v.found
+}
+
+func (a *Attributes) read(dir, name string) attributeValue {
+	file, found := a.sysfs.FindAttribute(dir, name)
+	if !found {
+		return attributeValue{}
+	}
+	value, err := a.slow.read(file, a.sysfs.Attribute)
+	switch {
+	case err == nil:
+		return attributeValue{value, true}
+	case errors.Is(err, errSlow):
+		a.again = true
+	case sysfs.Gone(err), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENODATA):
+		// It has gone, or says that it has no value now: the speed of an
+		// interface that is down, the temperature of what is asleep.
+	default:
+		p := device.Problem{Subject: file, Reason: reason(err)}
+		if !slices.Contains(a.problems, p) {
+			a.problems = append(a.problems, p)
+		}
+	}
+	return attributeValue{}
+}
+
+// Driver returns the name of the driver that is bound to the device of a
+// directory, "" where none is.
+func (a *Attributes) Driver(dir string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	driver, known := a.drivers[dir]
+	if known {
+		return driver
+	}
+	driver, err := a.sysfs.Driver(dir)
+	if err != nil && !sysfs.Gone(err) {
+		a.problems = append(a.problems, device.Problem{Subject: dir, Reason: reason(err)})
+	}
+	a.drivers[dir] = driver
+	return driver
+}
+
+// Problems returns what could not be read so far, and why.
+func (a *Attributes) Problems() []device.Problem {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.problems)
+}
+
+// Again reports whether an attribute that did before has not answered in time,
+// as Snapshot.Again does: it is worth looking again soon.
+func (a *Attributes) Again() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.again
+}
+
+// errSilent says that an attribute did not answer in time, not for the first
+// time in a row: that alone is no problem yet (errSlow).
+var errSilent = errors.New("does not answer")
+
+// slowAttributes reads attributes that may wait for their device. One that does
+// not answer keeps nobody else waiting: it is given up, and not asked again
+// before the kernel has let go of the first that asked.
+type slowAttributes struct {
+	mu     sync.Mutex
+	busy   map[string]bool // files that are still being read
+	silent map[string]bool // files that did not answer when they were last asked for
+}
+
+func (s *slowAttributes) read(file string, read func(string) (string, error)) (string, error) {
+	if !s.begin(file) {
+		return "", s.gaveUp(file)
+	}
+	type answer struct {
+		value string
+		err   error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		value, err := read(file)
+		s.end(file)
+		answers <- answer{value, err}
+	}()
+	timer := time.NewTimer(slowAfter)
+	defer timer.Stop()
+	select {
+	case a := <-answers:
+		s.answered(file)
+		return a.value, a.err
+	case <-timer.C:
+		return "", s.gaveUp(file)
+	}
+}
+
+// begin reports whether nobody reads a file, and notes that someone does.
+func (s *slowAttributes) begin(file string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.busy[file] {
+		return false
+	}
+	if s.busy == nil {
+		s.busy, s.silent = make(map[string]bool), make(map[string]bool)
+	}
+	s.busy[file] = true
+	return true
+}
+
+func (s *slowAttributes) end(file string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.busy, file)
+}
+
+func (s *slowAttributes) answered(file string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.silent, file)
+}
+
+// gaveUp notes that a file did not answer, and says whether that is new.
+func (s *slowAttributes) gaveUp(file string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.silent[file] {
+		return errSilent
+	}
+	s.silent[file] = true
+	return errSlow
+}

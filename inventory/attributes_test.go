@@ -1,0 +1,103 @@
+package inventory_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/inventory"
+)
+
+func writeAttr(t *testing.T, tree sysfstest.Tree, file, text string) {
+	t.Helper()
+	name := filepath.Join(tree.Sysfs(), file)
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What was read for one snapshot stays what it was, and the next one reads anew.
+func TestAttributes(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	card := h.AddPCI(sysfstest.PCI{Address: "0000:03:00.0", Vendor: "1002", Device: "740f", Class: "038000", Driver: "amdgpu"})
+	writeAttr(t, h.Tree, card+"/rom2/VBNV", "113-D67301-063\n")
+	s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
+	if _, err := s.Scan(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	check := func(a *inventory.Attributes, name, want string) {
+		t.Helper()
+		if value, found := a.Attr(card, name); value != want || found != (want != "") {
+			t.Errorf("%s = %q, %v; want %q", name, value, found, want)
+		}
+	}
+	a := s.Attributes()
+	check(a, "rom*/VBNV", "113-D67301-063")
+	check(a, "missing", "")
+	check(a, "../0000:03:00.0/vendor", "")
+	if got := a.Driver(card); got != "amdgpu" {
+		t.Errorf("Driver = %q", got)
+	}
+	if got := a.Driver("devices/pci0000:00"); got != "" {
+		t.Errorf("Driver of a host bridge = %q", got)
+	}
+	writeAttr(t, h.Tree, card+"/rom2/VBNV", "another\n")
+	writeAttr(t, h.Tree, card+"/missing", "there\n")
+	check(a, "rom*/VBNV", "113-D67301-063")
+	check(a, "missing", "")
+	next := s.Attributes()
+	check(next, "rom*/VBNV", "another")
+	check(next, "missing", "there")
+	if p := append(a.Problems(), next.Problems()...); len(p) > 0 || a.Again() || next.Again() {
+		t.Errorf("problems %v, again %v", p, a.Again())
+	}
+}
+
+// Many may ask at once.
+func TestAttributesAtOnce(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	writeAttr(t, h.Tree, "devices/platform/a/state", "on\n")
+	a := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()}).Attributes()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for i := range 20 {
+				if value, found := a.Attr("devices/platform/a", "state"); value != "on" || !found {
+					t.Errorf("state = %q, %v", value, found)
+				}
+				a.Attr("devices/platform/a", fmt.Sprint(i))
+				a.Driver("devices/platform/a")
+				a.Problems()
+				a.Again()
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// An attribute of this kernel that can't be read is no attribute, and said.
+func TestUnreadableAttribute(t *testing.T) {
+	t.Parallel()
+	const file = "bus/platform/drivers_probe" // may only be written
+	if _, err := os.ReadFile("/sys/" + file); err == nil {
+		t.Skip("it can be read here")
+	}
+	a := inventory.New(inventory.Options{}).Attributes()
+	value, found := a.Attr("bus/platform", "drivers_probe")
+	if value != "" || found {
+		t.Errorf("%s = %q, %v; want none", file, value, found)
+	}
+	p := a.Problems()
+	if _, err := os.Stat("/sys/" + file); err == nil && (len(p) != 1 || p[0].Subject != file || !strings.Contains(p[0].Reason, "error") && !strings.Contains(p[0].Reason, "denied")) {
+		t.Errorf("problems: %v; want one of %s", p, file)
+	}
+}

@@ -1,0 +1,276 @@
+package inventory_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/inventory"
+)
+
+func findNet(s *device.Snapshot, name string) *device.Node {
+	for _, n := range s.Nets {
+		if n.Path == name {
+			return n
+		}
+	}
+	return nil
+}
+
+// nets writes the interfaces of a snapshot, one a line.
+func nets(s *device.Snapshot) string {
+	var b strings.Builder
+	for _, n := range s.Nets {
+		of := "nothing"
+		if n.Hardware != nil {
+			of = n.Hardware.Name
+		}
+		fmt.Fprintf(&b, "%s: %s %q of %s, interface %d, index %d, %q\n", n.Path, n.Net.Type, n.Net.Driver, of, n.Interface, n.Index, n.Net.InUse)
+	}
+	return b.String()
+}
+
+func TestNets(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	xhci := h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"})
+	h.AddRootHub(xhci, 1, "480")
+	stick := h.AddUSB(sysfstest.USB{
+		Port: "1-2", Vendor: "0bfd", Product: "0107", Interfaces: []sysfstest.Interface{{Class: "ff", Driver: "kvaser_usb"}, {Number: 2, Class: "ff", Driver: "cdc_ether"}},
+	})
+	card := h.AddPCI(sysfstest.PCI{Address: "0000:03:00.0", Vendor: "110a", Device: "2104", Class: "028000", Driver: "ems_pci"})
+	serial := h.AddUSB(sysfstest.USB{Port: "1-3", Vendor: "0403", Product: "6001", Interfaces: []sysfstest.Interface{
+		{Class: "ff", Driver: "ftdi_sio", Nodes: []sysfstest.Node{sysfstest.SerialPort("ttyUSB0", 0)}},
+	}})
+	mac := h.AddPlatform(sysfstest.Platform{Path: "soc/fd580000.ethernet", Driver: "bcmgenet"})
+	// Virtio devices are PCI functions with a device of their own below.
+	h.AddNet(h.AddPCI(sysfstest.PCI{Address: "0000:00:03.0", Vendor: "1af4", Device: "1041", Class: "020000", Driver: "virtio-pci"})+"/virtio2", sysfstest.Net{Name: "ens3"})
+	h.AddNet(stick+"/1-2:1.0", sysfstest.Net{Name: "can3", Type: 280, DevPort: 1, DevID: 1})
+	h.AddNet(stick+"/1-2:1.0", sysfstest.Net{Name: "can2", Type: 280})
+	h.AddNet(stick+"/1-2:1.2", sysfstest.Net{Name: "enx0"})
+	h.AddNet(card, sysfstest.Net{Name: "can0", Type: 280})
+	h.AddNet(card, sysfstest.Net{Name: "can1", Type: 280, DevID: 1})
+	h.AddNet(serial+"/1-3:1.0/ttyUSB0/tty/ttyUSB0", sysfstest.Net{Name: "slcan0", Type: 280})
+	h.AddNet(mac, sysfstest.Net{Name: "end0"})
+	h.AddNet("", sysfstest.Net{Name: "lo", Type: 772})
+	h.AddNet("", sysfstest.Net{Name: "vcan0", Type: 280, DevPort: 4})
+	h.AddNet("", sysfstest.Net{Name: "odd", Type: 4242})
+	h.AddNet("devices/virtual/mac80211_hwsim/hwsim0", sysfstest.Net{Name: "mon0", Type: 803})
+	snap := scan(t, h.Tree)
+	noProblems(t, snap)
+	if diff := cmp.Diff(`can0: can "ems_pci" of 0000:03:00.0, interface -1, index 0, ""
+can1: can "ems_pci" of 0000:03:00.0, interface -1, index 1, ""
+can2: can "kvaser_usb" of 1-2, interface 0, index 0, ""
+can3: can "kvaser_usb" of 1-2, interface 0, index 1, ""
+end0: ether "bcmgenet" of fd580000.ethernet, interface -1, index 0, ""
+ens3: ether "" of 0000:00:03.0, interface -1, index 0, ""
+enx0: ether "cdc_ether" of 1-2, interface 2, index 0, ""
+mon0: ieee80211 "" of nothing, interface -1, index -1, ""
+odd: 4242 "" of nothing, interface -1, index -1, ""
+slcan0: can "" of 1-3, interface 0, index 0, ""
+vcan0: can "" of nothing, interface -1, index -1, ""
+`, nets(snap)); diff != "" {
+		t.Error(diff)
+	}
+	can2 := findNet(snap, "can2")
+	if can2.Kernel != "can2" || can2.Subsystem != "net" || can2.Type != device.NetInterface || can2.SysPath != stick+"/1-2:1.0/net/can2" {
+		t.Errorf("can2: %+v", can2)
+	}
+	var names []string
+	for _, n := range findHardware(snap, "1-2").Nets {
+		names = append(names, n.Path)
+	}
+	if diff := cmp.Diff([]string{"can2", "can3", "enx0"}, names); diff != "" {
+		t.Error(diff)
+	}
+	if n := len(findHardware(snap, "1-2").Nodes); n != 1 {
+		t.Errorf("%d nodes of the adapter; want its bus node alone", n)
+	}
+}
+
+// An interface of a device that has gone, or can't be read, is not the hub's.
+func TestNetWithoutItsDevice(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h.AddRootHub(h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"}), 1, "480")
+	stick := h.AddUSB(sysfstest.USB{Port: "1-2", Vendor: "1d50", Product: "606f", Interfaces: []sysfstest.Interface{{Class: "ff", Driver: "gs_usb"}}})
+	h.AddNet(stick+"/1-2:1.0", sysfstest.Net{Name: "can0", Type: 280})
+	if err := os.Remove(h.Sysfs() + "/" + stick + "/idVendor"); err != nil {
+		t.Fatal(err)
+	}
+	snap := scan(t, h.Tree)
+	if len(snap.Nets) > 0 || len(findHardware(snap, "usb1").Nets) > 0 {
+		t.Errorf("interfaces: %s", nets(snap))
+	}
+	if got := fmt.Sprint(snap.Problems); !strings.Contains(got, `net/can0 left out, since its usb device "1-2" could not be read`) {
+		t.Errorf("problems: %s", got)
+	}
+}
+
+func TestNetInUse(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	card := h.AddPCI(sysfstest.PCI{Address: "0000:03:00.0", Vendor: "8086", Device: "1533", Class: "020000", Driver: "igb"})
+	for _, n := range []sysfstest.Net{
+		{Name: "br0", Bridge: true}, {Name: "bond0", Bond: true}, {Name: "ovs-system"}, {Name: "veth1", Master: "br0"},
+	} {
+		h.AddNet("", n)
+	}
+	for _, n := range []sysfstest.Net{
+		{Name: "eth0", Master: "br0"}, {Name: "eth1", Master: "bond0"}, {Name: "eth2", Master: "ovs-system"}, {Name: "eth3"}, {Name: "eth4"}, {Name: "eth5"}, {Name: "eth6"},
+	} {
+		h.AddNet(card, n)
+	}
+	h.AddNet("", sysfstest.Net{Name: "eth3.7", Lower: "eth3"})
+	h.AddNet("", sysfstest.Net{Name: "eth3.5", Lower: "eth3"})
+	const table = "Iface Destination Gateway Flags RefCnt Use Metric Mask\n" +
+		"eth4 00000000 0102A8C0 0003 0 0 100 00000000\n" + // the way out
+		"eth5 00000000 0002A8C0 0001 0 0 0 00FFFFFF\n" + // a network
+		"eth6 00000000 00000000 0201 0 0 0 00000000\n" // what is refused
+	devices := func(names string) string {
+		return "Inter-| Receive\n face | bytes\n" + strings.ReplaceAll(" "+names, " ", ":   0 1\n    ")[len(":   0 1\n"):] + ": 0 0\n"
+	}
+	const all = "lo eth0 eth1 eth2 eth3 eth4 eth5 eth6 br0"
+	ipv6 := strings.Repeat("0", 32) + " 00 " + strings.Repeat("0", 32) + " 00 fe800000000000000000000000000001 00000400 00000001 00000000 00450003     eth5\n"
+	got := func() map[string]string {
+		t.Helper()
+		snap := scan(t, h.Tree)
+		noProblems(t, snap)
+		use := make(map[string]string)
+		for _, n := range snap.Nets {
+			if n.Net.InUse != "" {
+				use[n.Path] = n.Net.InUse
+			}
+		}
+		return use
+	}
+	want := map[string]string{
+		"br0": "a bridge", "bond0": "a bond", "veth1": "a port of bridge br0", "eth0": "a port of bridge br0", "eth1": "a member of bond0",
+		"eth2": "a part of ovs-system", "eth3": "the link below eth3.5, eth3.7",
+	}
+	check := func(what string) {
+		t.Helper()
+		if diff := cmp.Diff(want, got()); diff != "" {
+			t.Errorf("%s:\n%s", what, diff)
+		}
+	}
+	check("without /proc")
+	h.WriteProc("1/net/route", table)
+	h.WriteProc("1/net/dev", devices("lo eth4"))
+	check("another namespace")
+	h.WriteProc("self/net/route", table)
+	h.WriteProc("self/net/ipv6_route", ipv6)
+	h.WriteProc("self/net/dev", devices(all))
+	want["eth4"], want["eth5"] = "the way of the default route", "the way of the default route"
+	check("our own namespace")
+	h.WriteProc("1/net/dev", devices(all))
+	delete(want, "eth5")
+	check("the namespace of the first process")
+}
+
+// A name in the table of routes that is another namespace's says nothing of a
+// virtual interface of that name.
+func TestDefaultRouteOfAPod(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h.AddNet("", sysfstest.Net{Name: "eth0"})
+	h.WriteProc("1/net/dev", " eth0: 0\n")
+	h.WriteProc("1/net/route", "eth0 00000000 0102A8C0 0003 0 0 100 00000000\n")
+	snap := scan(t, h.Tree)
+	if got := snap.Nets[0].Net.InUse; got != "" {
+		t.Errorf("eth0 is %q", got)
+	}
+}
+
+// ip runs a command of ip(8), which makes interfaces of the host; the test is
+// skipped where that is refused.
+func ip(t *testing.T, args string) {
+	t.Helper()
+	out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput()
+	if err != nil {
+		t.Skipf("ip %s: refused here: %v: %s", args, err, out)
+	}
+}
+
+// On a real host virtual interfaces that come, join a bridge and go are seen.
+func TestNetsOfThisHost(t *testing.T) {
+	t.Parallel()
+	suffix := fmt.Sprint(rand.IntN(100000))
+	link, peer, bridge := "gdpa"+suffix, "gdpb"+suffix, "gdpc"+suffix
+	remove := func() {
+		for _, name := range []string{link, bridge} {
+			_ = exec.Command("ip", "link", "del", name).Run()
+		}
+	}
+	t.Cleanup(remove)
+	ip(t, "link add "+link+" type veth peer name "+peer)
+	host := func() *device.Snapshot {
+		snap, err := inventory.New(inventory.Options{}).Scan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return snap
+	}
+	n := findNet(host(), link)
+	want := &device.Node{
+		Path: link, Type: device.NetInterface, Kernel: link, SysPath: "devices/virtual/net/" + link, Subsystem: "net",
+		Interface: -1, Index: -1, Net: &device.Net{Type: "ether"},
+	}
+	if diff := cmp.Diff(want, n); diff != "" {
+		t.Fatal(diff)
+	}
+	use := func(what string, want map[string]string) {
+		t.Helper()
+		snap := host()
+		for name, is := range want {
+			if n := findNet(snap, name); n == nil || n.Net.InUse != is {
+				t.Errorf("%s: %s is %+v; want %q", what, name, n, is)
+			}
+		}
+	}
+	use("alone", map[string]string{link: "", peer: ""})
+	t.Run("bridge", func(t *testing.T) {
+		ip(t, "link add "+bridge+" type bridge")
+		ip(t, "link set "+link+" master "+bridge)
+		use("in a bridge", map[string]string{link: "a port of bridge " + bridge, bridge: "a bridge", peer: ""})
+	})
+	remove()
+	if n := findNet(host(), link); n != nil {
+		t.Errorf("removed, and still %+v", n)
+	}
+}
+
+// What can't be asked of /proc is not asked of the running host's when the host
+// is a recorded one.
+func TestRecordedHostHasItsOwnProc(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h.AddNode("", sysfstest.Node{Name: "disk", Subsystem: "block", Block: true, Major: 8, Minor: 1})
+	proc := t.TempDir()
+	if err := os.MkdirAll(proc+"/self", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(proc+"/self/mountinfo", []byte("1 0 8:1 / /srv rw - ext4 /dev/disk rw\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for p, want := range map[string]string{"": "", proc: "/srv is mounted from /dev/disk"} {
+		snap, err := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev(), Proc: p}).Scan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := snap.Nodes[0].InUse; got != want {
+			t.Errorf("/proc %q: %q; want %q", p, got, want)
+		}
+	}
+	if _, err := os.Stat(h.Proc()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s: %v", h.Proc(), err)
+	}
+}

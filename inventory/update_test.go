@@ -1,0 +1,317 @@
+package inventory_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/inventory"
+)
+
+// changing is a host whose devices come and go at random, by a seed.
+type changing struct {
+	*sysfstest.Host
+	t      *testing.T
+	rand   *rand.Rand
+	turn   int
+	made   int               // so many names were given out
+	pci    map[string]string // directories by address
+	usb    map[string]string // by port
+	others []string          // directories of platform and virtual devices
+	files  map[string]bool   // links and copies of nodes below /dev
+}
+
+func newChanging(t *testing.T, seed uint64, o sysfstest.HostOptions) *changing {
+	c := &changing{
+		Host: sysfstest.NewHost(t, o), t: t, rand: rand.New(rand.NewPCG(seed, 0)),
+		pci: make(map[string]string), usb: make(map[string]string), files: make(map[string]bool),
+	}
+	for bus := 1; bus <= 2; bus++ {
+		c.AddRootHub(c.AddPCI(sysfstest.PCI{Address: fmt.Sprintf("0000:00:14.%d", bus), Vendor: "8086", Device: "a36d", Class: "0c0330"}), bus, "480")
+	}
+	return c
+}
+
+// one returns an element of a list, which has one.
+func one[T any](c *changing, list ...T) T { return list[c.rand.IntN(len(list))] }
+
+// name returns a name that nothing has yet.
+func (c *changing) name(prefix string) string {
+	c.made++
+	return fmt.Sprint(prefix, c.made)
+}
+
+func (c *changing) numa() *int {
+	n := one(c, -1, 0, 1)
+	return one(c, &n, nil)
+}
+
+func (c *changing) plugPCI() {
+	address := fmt.Sprintf("0000:%02x:00.%d", 0x10+c.rand.IntN(3), c.rand.IntN(2))
+	if c.pci[address] != "" {
+		// The virtual functions go first.
+		for _, a := range []string{address[:len(address)-1] + "1", address} {
+			if c.pci[a] != "" {
+				c.RemovePCI(a)
+				delete(c.pci, a)
+			}
+		}
+		if c.rand.IntN(2) == 0 {
+			return
+		}
+	}
+	p := sysfstest.PCI{
+		Address: address, Vendor: one(c, "1002", "10de"), Device: one(c, "740f", "1c82"), Class: one(c, "030000", "020000"),
+		Driver: one(c, "", "amdgpu", "vfio-pci"), IOMMUGroup: one(c, "", "7", "8"), NUMA: c.numa(), TotalVFs: one(c, 0, 4),
+	}
+	if pf := address[:len(address)-1] + "0"; pf != address && c.pci[pf] != "" && c.rand.IntN(2) == 0 {
+		p.PF, p.VF, p.TotalVFs = pf, c.rand.IntN(3), 0
+	}
+	if c.rand.IntN(2) == 0 {
+		p.Nodes = []sysfstest.Node{{Name: c.name("dri/card"), Subsystem: "drm"}}
+	}
+	c.pci[address] = c.AddPCI(p)
+}
+
+// plugUSB pulls what is in a port, or plugs something in, or does both.
+func (c *changing) plugUSB() {
+	port := fmt.Sprintf("%d-%d", 1+c.rand.IntN(2), 1+c.rand.IntN(3))
+	if c.usb[port] != "" {
+		c.RemoveUSB(port)
+		delete(c.usb, port)
+		if c.rand.IntN(2) == 0 {
+			return
+		}
+	}
+	u := sysfstest.USB{
+		Port: port, Vendor: "0403", Product: one(c, "6001", "6011"), Serial: c.name("S"), ProductName: one(c, "", "FT232R"),
+	}
+	for i := range c.rand.IntN(3) {
+		// Names and numbers are given anew as soon as they are free.
+		free := i
+		for ; ; free++ {
+			if _, err := os.Lstat(filepath.Join(c.Dev(), fmt.Sprint("ttyUSB", free))); err != nil {
+				break
+			}
+		}
+		node := sysfstest.SerialPort(fmt.Sprint("ttyUSB", free), c.rand.IntN(4))
+		if slices.ContainsFunc(u.Interfaces, func(of sysfstest.Interface) bool { return of.Nodes[0].Name == node.Name }) {
+			break
+		}
+		if c.rand.IntN(3) == 0 {
+			node = sysfstest.Node{Name: "hidraw" + port, Subsystem: "hidraw"}
+		}
+		u.Interfaces = append(u.Interfaces, sysfstest.Interface{Number: i, Class: one(c, "ff", "03"), Driver: one(c, "", "ftdi_sio"), Nodes: []sysfstest.Node{node}})
+		if node.Subsystem == "hidraw" {
+			break
+		}
+	}
+	c.usb[port] = c.AddUSB(u)
+}
+
+func (c *changing) bind() {
+	if len(c.pci) > 0 && c.rand.IntN(2) == 0 {
+		dirs := sortedValues(c.pci)
+		c.Bind("pci", one(c, dirs...), one(c, "", "amdgpu", "vfio-pci"))
+		return
+	}
+	for _, dir := range sortedValues(c.usb) {
+		interfaces, err := filepath.Glob(filepath.Join(c.Sysfs(), dir, "*:1.0"))
+		if err != nil || len(interfaces) == 0 {
+			continue
+		}
+		c.Bind("usb", dir+"/"+filepath.Base(interfaces[0]), one(c, "", "ftdi_sio", "cdc_acm"))
+	}
+}
+
+func (c *changing) other() {
+	if len(c.others) > 2 {
+		i := c.rand.IntN(len(c.others))
+		c.Remove(c.others[i])
+		c.others = slices.Delete(c.others, i, i+1)
+		return
+	}
+	if c.rand.IntN(2) == 0 {
+		c.others = append(c.others, c.AddPlatform(sysfstest.Platform{
+			Path: c.name("soc/serial."), Bus: one(c, "", "amba", "of"), NUMA: c.numa(),
+			Nodes: []sysfstest.Node{{Name: c.name("ttyAMA"), Subsystem: "tty"}},
+		}))
+		return
+	}
+	c.others = append(c.others, c.AddNode("", sysfstest.Node{
+		Name: c.name(one(c, "virtual", "block/virtual", "a/b/virtual")), Subsystem: one(c, "misc", "block"), Block: c.rand.IntN(2) == 0,
+	}))
+}
+
+// file makes or removes a link or a copy of a node.
+func (c *changing) file() {
+	name := filepath.Join(c.Dev(), one(c, "link", "serial/by-id/x", "a/link", "copy"))
+	if c.files[name] {
+		if err := os.Remove(name); err != nil {
+			c.t.Error(err)
+		}
+		delete(c.files, name)
+		return
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		c.t.Error(err)
+	}
+	target := "/dev/" + one(c, "ttyUSB0", "dri", "link", "hidraw1-1", "nothing")
+	err := os.Symlink(target, name)
+	if filepath.Base(name) == "copy" {
+		// It appears with its content, as a node does.
+		err = os.Remove(name)
+		if err == nil {
+			err = os.WriteFile(name+".new", []byte("char 188:0\n"), 0o644)
+		}
+		if err == nil {
+			err = os.Rename(name+".new", name)
+		}
+	}
+	if err != nil {
+		c.t.Error(err)
+	}
+	c.files[name] = true
+}
+
+func sortedValues(m map[string]string) []string {
+	var list []string
+	for _, v := range m {
+		list = append(list, v)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// updated returns what an update shows once no device is waited for.
+func updated(t *testing.T, s *inventory.Scanner, b inventory.Batch) *device.Snapshot {
+	t.Helper()
+	for {
+		snap, err := s.Update(t.Context(), b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !snap.Again {
+			return snap
+		}
+		<-s.Answered()
+		b = inventory.Batch{}
+	}
+}
+
+// same fails the test if an update shows another host than a scan of it all.
+func (c *changing) same(s *inventory.Scanner, b inventory.Batch) {
+	c.t.Helper()
+	got := updated(c.t, s, b)
+	if diff := cmp.Diff(scan(c.t, c.Tree), got); diff != "" {
+		c.t.Fatalf("turn %d, told %q: an update differs from a scan:\n%s", c.turn, b.Paths, diff)
+	}
+}
+
+// Whatever comes, goes and is bound: what is read by and by is what is there.
+func TestUpdateShowsWhatAScanDoes(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			c := newChanging(t, seed, sysfstest.HostOptions{})
+			s := inventory.New(inventory.Options{Sysfs: c.Sysfs(), Dev: c.Dev()})
+			for c.turn = range 60 {
+				for range c.rand.IntN(4) {
+					one(c, c.plugPCI, c.plugUSB, c.plugUSB, c.bind, c.other, c.file)()
+				}
+				c.same(s, inventory.Batch{Paths: c.Told(), All: c.rand.IntN(20) == 0})
+			}
+		})
+	}
+}
+
+// Another device in the same place is never shown as the one before, even if
+// the events of both have yet to be read.
+func TestUpdateAheadOfTheEvents(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			c := newChanging(t, seed, sysfstest.HostOptions{})
+			s := inventory.New(inventory.Options{Sysfs: c.Sysfs(), Dev: c.Dev()})
+			for c.turn = range 60 {
+				for range 1 + c.rand.IntN(4) {
+					one(c, c.plugUSB, c.plugUSB, c.file)()
+				}
+				c.same(s, inventory.Batch{})
+			}
+		})
+	}
+}
+
+// A memory that does not fit is not what is shown.
+func TestUpdateAfterAFailedScan(t *testing.T) {
+	t.Parallel()
+	c := newChanging(t, 1, sysfstest.HostOptions{})
+	s := inventory.New(inventory.Options{Sysfs: c.Sysfs(), Dev: c.Dev()})
+	c.same(s, inventory.Batch{})
+	away := c.Sysfs() + ".away"
+	if err := os.Rename(c.Sysfs(), away); err != nil {
+		t.Fatal(err)
+	}
+	if snap, err := s.Update(t.Context(), inventory.Batch{}); snap != nil || err == nil {
+		t.Errorf("without sysfs: %v, %v; want an error", snap, err)
+	}
+	if err := os.Rename(away, c.Sysfs()); err != nil {
+		t.Fatal(err)
+	}
+	c.plugPCI()
+	c.same(s, inventory.Batch{})
+}
+
+// A device that is pulled loses its interfaces before itself: a node that was
+// read just before has gone with its own, and is no node of the device alone.
+func TestNodeOfAnInterfaceThatHasGone(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h.AddRootHub(h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"}), 1, "480")
+	h.AddUSB(sysfstest.USB{
+		Port: "1-2", Vendor: "0403", Product: "6001",
+		Interfaces: []sysfstest.Interface{{Class: "ff", Driver: "ftdi_sio", Nodes: []sysfstest.Node{sysfstest.SerialPort("ttyUSB0", 0)}}},
+	})
+	s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
+	if n := findNode(t, updated(t, s, inventory.Batch{}), "/dev/ttyUSB0"); n.Interface != 0 {
+		t.Errorf("%+v; want a node of interface 0", n)
+	}
+	if err := os.Remove(filepath.Join(h.Sysfs(), "bus/usb/devices/1-2:1.0")); err != nil {
+		t.Fatal(err)
+	}
+	for what, snap := range map[string]*device.Snapshot{"an update": updated(t, s, inventory.Batch{}), "a scan": scan(t, h.Tree)} {
+		noProblems(t, snap)
+		if slices.Contains(nodePaths(snap), "/dev/ttyUSB0") {
+			t.Errorf("%s shows the node", what)
+		}
+		if stick := findHardware(snap, "1-2"); stick == nil || len(stick.Nodes) != 1 {
+			t.Errorf("%s: the device is %+v; want it with its own node", what, stick)
+		}
+	}
+}
+
+// Nodes of tmpfs, as those of /dev are.
+func TestUpdateOfRealNodes(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("/dev/shm", "inventory")
+	if err != nil {
+		t.Skipf("no tmpfs here: %v", err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	c := newChanging(t, 99, sysfstest.HostOptions{Dir: dir, RealNodes: true})
+	s := inventory.New(inventory.Options{Sysfs: c.Sysfs(), Dev: c.Dev()})
+	for c.turn = range 100 {
+		one(c, c.plugPCI, c.plugUSB, c.bind, c.other)()
+		c.same(s, inventory.Batch{Paths: c.Told()})
+	}
+}

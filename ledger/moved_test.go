@@ -1,0 +1,236 @@
+package ledger
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/device"
+)
+
+// entry returns the only entry of the resource r.
+func (h *machine) entry() Entry {
+	h.t.Helper()
+	devices := h.resource("r").Devices
+	if len(devices) != 1 {
+		h.t.Fatalf("%d devices are listed, want one", len(devices))
+	}
+	return devices[0]
+}
+
+// holdsMoved checks that the only device is Healthy with its interfaces in a
+// container, or gone.
+func (h *machine) holdsMoved(want bool) *machine {
+	h.t.Helper()
+	e := h.entry()
+	if e.Healthy != want || e.Present != want || e.Offer.Moved != want || want != (e.Reason == "") || !want && e.Reason != ReasonGone {
+		h.t.Errorf("healthy %t, present %t, moved %t, reason %q; want it in a container: %t", e.Healthy, e.Present, e.Offer.Moved, e.Reason, want)
+	}
+	return h
+}
+
+func TestAnInterfaceThatLeavesForItsContainerStaysHealthy(t *testing.T) {
+	t.Parallel()
+	can := iface("x", "devices/x")
+	h := newMachine(t).at(0, res("r", can)).shows(list{"r": {"x": ok}}).asksSince(-1)
+	// What is known of before can't tell whether a container holds it now.
+	h.asked = 0
+	h.at(s, res("r")).holdsMoved(true).asksSince(s).wakes(6 * s)
+	h.held, h.asked = map[string]string{"x": "r"}, s
+	h.at(2*s, res("r")).holdsMoved(true).asksSince(-1).asks(true).wakes(-1)
+	if diff := cmp.Diff(can.Nets, h.entry().Offer.Nets); diff != "" || !h.entry().Offer.CDI {
+		t.Errorf("offer %+v (-want +got):\n%s", h.entry().Offer, diff)
+	}
+	// Nobody can be asked for a while.
+	h.silent = true
+	h.at(m, res("r")).holdsMoved(true).asks(true).wakes(-1)
+	h.silent, h.asked = false, -1
+	h.at(20*m, res("r")).holdsMoved(true)
+
+	// The pod ends; the kernel brings the interface back.
+	h.held = nil
+	h.at(21*m, res("r")).holdsMoved(false).asksSince(-1).wakes(31 * m)
+	h.at(21*m+s, res("r", can)).shows(list{"r": {"x": ok}}).asks(false).wakes(-1)
+	if h.entry().Offer.Moved {
+		t.Error("still counts as moved")
+	}
+}
+
+func TestAnInterfaceThatComesBackBeforeThePodIsKnownToHaveEndedIsHealthy(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("r", iface("x", "devices/x")))
+	h.held = map[string]string{"x": "r"}
+	h.at(s, res("r")).holdsMoved(true)
+	h.at(m, res("r", iface("x", "devices/x"))).shows(list{"r": {"x": ok}}).asks(false)
+	// It moves once more, and the old answer does not count.
+	h.asked = m
+	h.at(2*m, res("r")).holdsMoved(true).asksSince(2 * m)
+}
+
+func TestAVirtualInterfaceEndsWithItsPod(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("r", iface("x", "")))
+	h.held = map[string]string{"x": "r"}
+	h.at(s, res("r")).holdsMoved(true).asks(true)
+	h.held = nil
+	h.at(2*m, res("r")).holdsMoved(false).wakes(12 * m)
+	h.at(12*m, res("r")).shows(list{"r": {}})
+}
+
+func TestAnInterfaceThatNobodyHoldsIsGone(t *testing.T) {
+	t.Parallel()
+	for name, held := range map[string]map[string]string{"nobody": nil, "through another resource": {"x": "other"}, "another device": {"y": "r"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newMachine(t).at(0, res("r", iface("x", "devices/x")))
+			h.asked = 0
+			h.at(s, res("r")).holdsMoved(true)
+			h.asked, h.held = s, held
+			h.at(s+10*ms, res("r"))
+			if e := h.resource("r").Devices[0]; e.Healthy || e.Reason != ReasonGone {
+				t.Errorf("entry %+v", e)
+			}
+		})
+	}
+}
+
+func TestAnAnswerIsWaitedForFiveSeconds(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t)
+	h.silent = true
+	h.at(0, res("r", iface("x", "devices/x")))
+	h.at(s, res("r")).holdsMoved(true).wakes(6 * s)
+	h.at(6*s-ms, res("r")).holdsMoved(true)
+	h.at(6*s, res("r")).holdsMoved(false).asks(true)
+	// Better late than never.
+	h.silent, h.held = false, map[string]string{"x": "r"}
+	h.at(7*s, res("r")).holdsMoved(true)
+}
+
+func TestPulledHardwareTakesItsInterfacesWithIt(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("r", iface("x", "devices/x")))
+	h.held = map[string]string{"x": "r"}
+	h.at(s, res("r")).holdsMoved(true)
+	h.pulled["devices/x"] = true
+	h.at(2*s, res("r")).holdsMoved(false)
+	// Something else is put in its place.
+	h.pulled = nil
+	h.at(3*s, res("r")).holdsMoved(false)
+	h.at(4*s, res("r", iface("x", "devices/x"))).shows(list{"r": {"x": ok}})
+}
+
+func TestADeviceKeepsItsNodesWhileItsInterfaceIsInAContainer(t *testing.T) {
+	t.Parallel()
+	card := dev("x", "uverbs", "umad")
+	whole := card
+	whole.CDI, whole.Nets = true, []device.OfferedNet{{HostName: "eth0", Key: "net"}}
+	less := card
+	less.CDI, less.Problem = true, "${net.name} has no value"
+	h := newMachine(t).at(0, grows(res("r", whole))).shows(list{"r": {"x": ok}})
+	h.held = map[string]string{"x": "r"}
+	h.at(10*s, grows(res("r", less))).holdsMoved(true)
+	if got := len(h.entry().Offer.Nodes); got != 2 {
+		t.Errorf("%d nodes, want 2", got)
+	}
+	h.at(m, grows(res("r", whole))).shows(list{"r": {"x": ok}})
+	if h.entry().Offer.Moved {
+		t.Error("still counts as moved")
+	}
+
+	// What loses a node, too, is another device than it was.
+	fewer := whole
+	fewer.Nets, fewer.Nodes = nil, whole.Nodes[:1]
+	h.at(2*m, grows(res("r", fewer))).shows(list{"r": {"x": ReasonSettling}})
+
+	// An interface that nobody took is none of the device's any more.
+	h = newMachine(t).at(0, grows(res("r", whole)))
+	less.Problem = ""
+	h.at(10*s, grows(res("r", less))).shows(list{"r": {"x": ReasonSettling}})
+	h.at(11*s, grows(res("r", less))).shows(list{"r": {"x": ok}})
+}
+
+func TestWhatIsInAContainerOutlivesARestart(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("r", iface("x", "devices/x")))
+	h.held = map[string]string{"x": "r"}
+	h.at(s, res("r")).holdsMoved(true)
+	text, err := json.Marshal(Persisted{Boot: "a", Resources: h.state.Remember()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name   string
+		boot   string
+		pulled bool
+		held   bool
+		want   []bool // at once, and when what is held is known
+	}{
+		{"same boot", "a", false, true, []bool{true, true}},
+		{"its pod ended meanwhile", "a", false, false, []bool{true, false}},
+		{"its hardware was pulled meanwhile", "a", true, true, []bool{false, false}},
+		{"after a reboot it is in no container", "b", false, true, []bool{false, false}},
+		{"unknown boot", "", false, true, []bool{false, false}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var kept Persisted
+			if err := json.Unmarshal(text, &kept); err != nil {
+				t.Fatal(err)
+			}
+			again := newMachine(t)
+			again.state = kept.State(tt.boot)
+			again.pulled["devices/x"] = tt.pulled
+			again.silent = true
+			again.at(0, res("r")).holdsMoved(tt.want[0])
+			again.silent = false
+			if tt.held {
+				again.held = map[string]string{"x": "r"}
+			}
+			again.at(s, res("r")).holdsMoved(tt.want[1])
+			again.at(2*s, res("r", iface("x", "devices/x"))).shows(list{"r": {"x": ok}})
+		})
+	}
+}
+
+func TestAnInterfaceThatMovedWhileTheProgramWasDownIsInItsContainer(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("r", iface("x", "")))
+	next := newMachine(t)
+	next.state = Persisted{Boot: "a", Resources: h.state.Remember()}.State("a")
+	next.held = map[string]string{"x": "r"}
+	next.at(0, res("r")).holdsMoved(true).complete(true)
+}
+
+func TestAMovedInterfaceOfARemovedResource(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("r", iface("x", "devices/x")))
+	h.held = map[string]string{"x": "r"}
+	h.at(s, res("r")).holdsMoved(true)
+	h.at(2 * s).shows(list{"r": {"x": ReasonRemoved}})
+	h.at(5 * m).shows(list{"r": {"x": ReasonRemoved}})
+	h.at(6*m, res("r")).holdsMoved(true)
+	h.at(7 * m)
+	h.held = nil
+	if h.at(9 * m); len(h.out.Ended) != 1 {
+		t.Errorf("ended %q", h.out.Ended)
+	}
+}
+
+func TestInterfacesAreNodesOfTheirDevice(t *testing.T) {
+	t.Parallel()
+	two := func(first string) device.Offer {
+		o := iface("x", "devices/x")
+		o.Nets = []device.OfferedNet{{HostName: first, Key: "net"}, {HostName: "eth1", Key: "net.1"}}
+		return o
+	}
+	h := newMachine(t).at(0, res("r"))
+	h.at(s, res("r", two("eth0"))).shows(list{"r": {"x": ReasonSettling}})
+	h.at(2*s, res("r", two("eth0"))).shows(list{"r": {"x": ok}})
+	h.at(3*s, res("r", two("lan0"))).shows(list{"r": {"x": ReasonSettling}})
+	h.at(4*s, res("r", two("lan0"))).shows(list{"r": {"x": ok}})
+	if diff := cmp.Diff([]string{"net", "net.1"}, h.state.Remember()[0].Devices[0].Nodes); diff != "" {
+		t.Errorf("keys (-want +got):\n%s", diff)
+	}
+}

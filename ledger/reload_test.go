@@ -1,0 +1,124 @@
+package ledger
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/device"
+)
+
+// refused is a resource that the configuration has, and that is not active.
+func refused(name string) Resource {
+	return Resource{Name: name, ForgetAfter: 10 * time.Minute, Refuse: "its when does not hold"}
+}
+
+func TestAResourceThatIsActiveAgainTakesItsDevicesOver(t *testing.T) {
+	t.Parallel()
+	whole := res("r", slots(dev("x", "a"), 2), dev("y", "a"))
+	h := newMachine(t).at(0, whole)
+	h.held = map[string]string{"x::1": "r"}
+	inactive := refused("r").Refuse
+	h.at(s, refused("r")).shows(list{"r": {"x": inactive, "x::1": inactive, "y": inactive}}).registers(true)
+	h.at(30*s, whole).shows(list{"r": {"x": ok, "x::1": ok, "y": ok}}).registers(true).wakes(-1)
+
+	// It is active again after some of it has left.
+	h.at(m, refused("r")).at(3*m, refused("r")).shows(list{"r": {"x": inactive, "x::1": inactive}}).asks(true)
+	if len(h.out.Ended) > 0 {
+		t.Errorf("ended %q while a device is held", h.out.Ended)
+	}
+	h.at(4*m, res("r", slots(dev("x", "a"), 2))).shows(list{"r": {"x": ok, "x::1": ok}}).registers(true)
+	if h.resource("r").Waiting != nil {
+		t.Errorf("waits for itself: %v", h.resource("r").Waiting)
+	}
+}
+
+func TestADeviceThatIsAwayWhenItsResourceIsActiveAgainIsGone(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("r", dev("x", "a"), dev("y", "a")))
+	h.at(s, refused("r"))
+	h.at(20*s, res("r", dev("y", "a"))).shows(list{"r": {"x": ReasonGone, "y": ok}})
+}
+
+func TestAnInactiveResourceLeavesItsDevicesToAnother(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("a", dev("x", "a")), res("b"))
+	h.held = map[string]string{"x": "a"}
+	both := []Resource{refused("a"), res("b", dev("x", "a"))}
+	h.at(s, both...).shows(list{"a": {"x": "now offered by b"}, "b": {}})
+	h.at(5*m, both...).shows(list{"a": {"x": "now offered by b"}, "b": {}})
+	h.held = nil
+	h.at(6*m, both...).shows(list{"b": {"x": ok}})
+	if diff := cmp.Diff([]string{"a"}, h.out.Ended); diff != "" {
+		t.Errorf("ended (-want +got):\n%s", diff)
+	}
+	// And back.
+	back := []Resource{res("a", dev("x", "a")), res("b")}
+	h.at(7*m, back...).shows(list{"a": {}, "b": {"x": "now offered by a"}})
+	h.at(8*m, back...).shows(list{"a": {"x": ok}, "b": {}})
+}
+
+// A name that devices made and none makes any more is fed without offers for
+// as long as it lists something.
+func TestTheLastDeviceOfANameIsGoneAndNotRemoved(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("gpu-a", dev("x", "a")), res("gpu-b", dev("y", "a")))
+	a, b := res("gpu-a", dev("x", "a")), res("gpu-b")
+	h.at(s, a, b).shows(list{"gpu-a": {"x": ok}, "gpu-b": {"y": ReasonGone}}).wakes(10*m + s)
+	h.at(5*m, a, b).shows(list{"gpu-a": {"x": ok}, "gpu-b": {"y": ReasonGone}})
+	h.at(10*m+s, a, b).shows(list{"gpu-a": {"x": ok}, "gpu-b": {}})
+	if len(h.out.Ended) > 0 {
+		t.Errorf("ended %q, which is still fed", h.out.Ended)
+	}
+	h.at(10*m+s, a).shows(list{"gpu-a": {"x": ok}})
+	if diff := cmp.Diff([]string{"gpu-b"}, h.out.Ended); diff != "" {
+		t.Errorf("ended (-want +got):\n%s", diff)
+	}
+	h.at(11*m, a, res("gpu-b", dev("y", "a"))).shows(list{"gpu-a": {"x": ok}, "gpu-b": {"y": ok}})
+}
+
+func TestADeviceThatMakesAnotherNameMoves(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("gpu-a", dev("x", "a")))
+	moved := []Resource{res("gpu-a"), res("gpu-b", dev("x", "a"))}
+	h.at(s, moved...).shows(list{"gpu-a": {"x": "now offered by gpu-b"}, "gpu-b": {}})
+	h.at(m+s, moved...).shows(list{"gpu-a": {}, "gpu-b": {"x": ok}})
+}
+
+func TestASharedDeviceIsListedByEachResource(t *testing.T) {
+	t.Parallel()
+	shared := func(name string, count int) Resource {
+		o := slots(dev("x", "a"), count)
+		o.ID = device.SharedID("example.com/"+name, "x")
+		return res(name, o)
+	}
+	h := newMachine(t).at(0, shared("a", 2), shared("b", 1))
+	h.shows(list{"a": {"shared:example.com:a:x": ok, "shared:example.com:a:x::1": ok}, "b": {"shared:example.com:b:x": ok}})
+	h.held = map[string]string{"shared:example.com:b:x": "b"}
+	// What one of them does is nothing to the other.
+	h.at(s, shared("a", 2)).shows(list{
+		"a": {"shared:example.com:a:x": ok, "shared:example.com:a:x::1": ok},
+		"b": {"shared:example.com:b:x": ReasonRemoved},
+	})
+	h.at(2*s, shared("a", 1), shared("b", 1)).shows(list{
+		"a": {"shared:example.com:a:x": ok, "shared:example.com:a:x::1": ReasonSlotRetired},
+		"b": {"shared:example.com:b:x": ok},
+	})
+}
+
+func TestAllAtOnceInOneReload(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("a", slots(dev("x", "a"), 3)), res("b", dev("y", "a")), res("c", dev("z", "a")))
+	h.held = map[string]string{"x::2": "a", "y": "b"}
+	after := []Resource{res("d", dev("y", "a")), res("a", dev("x", "a"))}
+	h.at(s, after...).shows(list{
+		"a": {"x": ok, "x::1": ReasonSlotRetired, "x::2": ReasonSlotRetired},
+		"b": {"y": "now offered by d"},
+		"c": {"z": ReasonRemoved},
+		"d": {},
+	})
+	h.at(2*m, after...).shows(list{"a": {"x": ok, "x::2": ReasonSlotRetired}, "b": {"y": "now offered by d"}, "d": {}})
+	h.held = nil
+	h.at(3*m, after...).shows(list{"a": {"x": ok}, "d": {"y": ok}}).wakes(-1).asks(false)
+}

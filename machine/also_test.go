@@ -1,0 +1,152 @@
+package machine_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/inventory"
+	"github.com/generic-dp/generic-dp/machine"
+)
+
+// What is asked for by name while a host is recorded says the same in the
+// recording, and what could not be read is told.
+func TestRecordedAttributes(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h.AddRootHub(h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"}), 1, "480")
+	card := h.AddPCI(sysfstest.PCI{Address: "0000:03:00.0", Vendor: "1002", Device: "740f", Class: "038000", Driver: "amdgpu"})
+	cam := h.AddUSB(sysfstest.USB{
+		Port: "1-2", Vendor: "046d", Product: "0825", Serial: "A1B2C3D4E5",
+		Interfaces: []sysfstest.Interface{{Class: "0e", Driver: "uvcvideo", Nodes: []sysfstest.Node{sysfstest.Video("video0", 0)}}},
+	})
+	video := cam + "/1-2:1.0/video4linux/video0"
+	for file, text := range map[string]string{
+		card + "/rom1/x": "1\n", card + "/rom2/VBNV": "113-D67301-063\n", card + "/unique_id": "5f0e1d2c3b4a\n", card + "/current_link_width": "16\n",
+		video + "/name": "Camera A1B2C3D4E5\n", card + "/not_asked_for": "1\n",
+	} {
+		name := filepath.Join(h.Sysfs(), file)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("../../../1-2:1.0", filepath.Join(h.Sysfs(), video, "device")); err != nil {
+		t.Fatal(err)
+	}
+	asked := [][2]string{
+		{card, "rom*/VBNV"}, {card, "unique_id"}, {card, "current_link_width"}, {card, "missing"}, {video, "name"}, {video, "device/bInterfaceClass"},
+	}
+	read := func(attrs *inventory.Attributes) (values []string) {
+		for _, a := range asked {
+			value, _ := attrs.Attr(a[0], a[1])
+			values = append(values, value)
+		}
+		return append(values, attrs.Driver(card))
+	}
+	var want []string
+	also := func(snap *device.Snapshot, attrs *inventory.Attributes) {
+		if len(snap.Hardware) != 4 {
+			t.Errorf("%d devices", len(snap.Hardware))
+		}
+		want = read(attrs)
+	}
+	again := func(o machine.Options) (archive string, values []string) {
+		o.Also = also
+		a := record(t, options(h.Tree), o)
+		s := inventory.New(options(unpack(t, a)))
+		if _, err := s.Scan(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return string(a), read(s.Attributes())
+	}
+	archive, got := again(machine.Options{})
+	if diff := cmp.Diff(want, got); diff != "" || want[0] != "113-D67301-063" || want[5] != "0e" {
+		t.Errorf("asked %q:\n%s", want, diff)
+	}
+	if strings.Contains(archive, "not_asked_for") {
+		t.Error("the archive has what nobody asked for")
+	}
+	archive, got = again(machine.Options{Redact: true})
+	// What nobody has decided on is left out.
+	if diff := cmp.Diff([]string{"", "", "16", "", "Camera REDACTED1x", "0e", "amdgpu"}, got); diff != "" {
+		t.Error(diff)
+	}
+	for _, leak := range []string{"A1B2C3", "5f0e1d2c", "D67301"} {
+		if strings.Contains(archive, leak) {
+			t.Errorf("the archive has %q", leak)
+		}
+	}
+}
+
+// What the host uses is recorded, and nothing else of its tables; a redacted
+// recording has no address of a network card and no UUID.
+func TestRecordedUse(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	ctrl := h.AddPCI(sysfstest.PCI{Address: "0000:00:17.0", Vendor: "8086", Device: "a182", Class: "010601"})
+	h.AddNode(ctrl, sysfstest.Node{Name: "sda", Subsystem: "block", Block: true, Major: 8})
+	h.AddNode(ctrl, sysfstest.Node{Name: "sdb", Subsystem: "block", Block: true, Major: 8, Minor: 16})
+	sdc := h.AddNode(ctrl, sysfstest.Node{Name: "sdc", Subsystem: "block", Block: true, Major: 8, Minor: 32})
+	h.Link("fs/btrfs/3b1b1c1e-0000-4000-8000-0123456789ab/devices/sdc", sdc)
+	card := h.AddPCI(sysfstest.PCI{Address: "0000:03:00.0", Vendor: "0b95", Device: "1790", Class: "020000"})
+	h.AddNet(card, sysfstest.Net{Name: "enx001122aabbcc"})
+	h.AddNet("", sysfstest.Net{Name: "bond0", Bond: true})
+	h.AddNet(card, sysfstest.Net{Name: "eth0", Master: "bond0"})
+	h.AddNet(card, sysfstest.Net{Name: "enx001122aabbcd"})
+	h.AddNet("", sysfstest.Net{Name: "vlan7", Lower: "enx001122aabbcd"})
+	h.WriteProc("1/mountinfo", `22 27 0:21 / /secret rw - nfs server:/export rw,addr=10.1.2.3
+36 35 8:0 / /var/lib/pods/0f3c9a52-7b1d-4f0e-9c55-6a1b2c3d4e5f/my\040volume rw,relatime shared:1 - ext4 /dev/disk/by-uuid/9d7e6c5b-0000 rw,secret=1
+37 35 8:16 /private /etc/hosts rw - ext4 /dev/sdb rw
+`)
+	h.WriteProc("swaps", "Filename Type\n/swap.img file 1\n")
+	h.WriteProc("1/net/dev", "Inter-|\n face |\nenx001122aabbcc: 98765 1\nenx001122aabbcd: 0\neth0: 1\nlo: 9\n")
+	h.WriteProc("1/net/route", "Iface\nenx001122aabbcc 00000000 0102A8C0 0003 0 0 100 00000000\nenx001122aabbcc 0002A8C0 00000000 0001 0 0 0 00FFFFFF\n")
+	want := scan(t, options(h.Tree))
+	archive := record(t, options(h.Tree), machine.Options{})
+	if diff := cmp.Diff(want, scan(t, options(unpack(t, archive)))); diff != "" {
+		t.Error(diff)
+	}
+	use := func(snap *device.Snapshot) (reasons []string) {
+		for _, n := range snap.Nodes {
+			reasons = append(reasons, n.InUse)
+		}
+		for _, n := range snap.Nets {
+			reasons = append(reasons, n.Path+": "+n.Net.InUse)
+		}
+		return reasons
+	}
+	if diff := cmp.Diff([]string{
+		"/var/lib/pods/0f3c9a52-7b1d-4f0e-9c55-6a1b2c3d4e5f/my volume is mounted from /dev/sda", "a file system is mounted from /dev/sdb", "a btrfs file system is mounted from /dev/sdc",
+		"bond0: a bond", "enx001122aabbcc: the way of the default route", "enx001122aabbcd: the link below vlan7", "eth0: a member of bond0", "vlan7: ",
+	}, use(want)); diff != "" {
+		t.Error(diff)
+	}
+	redacted := record(t, options(h.Tree), machine.Options{Redact: true})
+	if diff := cmp.Diff([]string{
+		"/var/lib/pods/REDACTED/my volume is mounted from /dev/sda", "a file system is mounted from /dev/sdb", "a btrfs file system is mounted from /dev/sdc",
+		"REDACTED-1: the way of the default route", "REDACTED-2: the link below vlan7", "bond0: a bond", "eth0: a member of bond0", "vlan7: ",
+	}, use(scan(t, options(unpack(t, redacted))))); diff != "" {
+		t.Error(diff)
+	}
+	for _, never := range []string{"secret", "server", "10.1.2.3", "private", "swap.img", "0102A8C0", "98765", "0002A8C0", "02:00:00"} {
+		if strings.Contains(string(archive), never) {
+			t.Errorf("the recording has %q", never)
+		}
+	}
+	for _, leak := range []string{"001122", "3b1b1c1e", "0f3c9a52"} {
+		if strings.Contains(string(redacted), leak) {
+			t.Errorf("the redacted recording has %q", leak)
+		}
+	}
+	if t.Failed() {
+		t.Log(string(redacted))
+	}
+}

@@ -1,0 +1,194 @@
+package matchers_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/matchers"
+)
+
+// words is some of the words in a row.
+func words(rng *rand.Rand, most int, from ...string) string {
+	var b strings.Builder
+	for range 1 + rng.IntN(most) {
+		b.WriteString(from[rng.IntN(len(from))])
+	}
+	return b.String()
+}
+
+// tree is a host of nodes without hardware at random paths, and of links to
+// some of them.
+func tree(rng *rand.Rand) *device.Snapshot {
+	snap := &device.Snapshot{}
+	taken := map[string]bool{"/dev": true}
+	dirs := map[string]bool{"/dev": true}
+	for len(snap.Nodes) < 30 {
+		p := path.Clean("/dev/" + words(rng, 4, "a", "b", "ab", "-", "/", "x/", "é"))
+		if taken[p] || slices.ContainsFunc(snap.Nodes, func(n *device.Node) bool { return strings.HasPrefix(p, n.Path+"/") }) ||
+			slices.ContainsFunc(snap.Links, func(l device.Link) bool { return strings.HasPrefix(p, l.Path+"/") }) {
+			continue
+		}
+		taken[p] = true
+		for d := path.Dir(p); d != "/"; d = path.Dir(d) {
+			dirs[d], taken[d] = true, true
+		}
+		if len(snap.Nodes) > 0 && rng.IntN(3) == 0 {
+			snap.Links = append(snap.Links, device.Link{Path: p, Node: snap.Nodes[rng.IntN(len(snap.Nodes))]})
+		} else {
+			snap.Nodes = append(snap.Nodes, &device.Node{Path: p, Type: device.CharNode, Kernel: path.Base(p), Interface: -1, Index: -1})
+		}
+	}
+	for d := range dirs {
+		snap.Dirs = append(snap.Dirs, d)
+	}
+	slices.Sort(snap.Dirs)
+	slices.SortFunc(snap.Nodes, func(a, b *device.Node) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(snap.Links, func(a, b device.Link) int { return strings.Compare(a.Path, b.Path) })
+	return snap
+}
+
+// offered lists the nodes on the host that resources offer, by resource.
+func offered(result matchers.Result) [][]string {
+	var all [][]string
+	for _, r := range result.Resources {
+		nodes := []string{}
+		for _, o := range r.Offers {
+			for _, n := range o.Nodes {
+				nodes = append(nodes, n.HostPath)
+			}
+		}
+		slices.Sort(nodes)
+		all = append(all, nodes)
+	}
+	return all
+}
+
+// What a glob selects is found without looking at every path, and it is what
+// doublestar selects of all of them.
+func TestGlobSelectsAsDoublestar(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(3, 4))
+	selected := 0
+	for range 300 {
+		snap := tree(rng)
+		var globs [][]string
+		var text strings.Builder
+		for len(globs) < 20 {
+			var patterns []string
+			for range 1 + rng.IntN(3) {
+				p := path.Clean("/dev/" + words(rng, 4, "a", "b", "ab", "-", "/", "x/", "*", "*", "?", "**/", "[ab]", "{a,*b}"))
+				// There doublestar differs, see package config.
+				if _, err := config.ParseGlob(p); err == nil && !strings.HasSuffix(p, "**") && p != "/dev" {
+					patterns = append(patterns, p)
+				}
+			}
+			if len(patterns) == 0 {
+				continue
+			}
+			if len(patterns) == 3 {
+				patterns[2] = "!" + patterns[2]
+			}
+			globs = append(globs, patterns)
+			fmt.Fprintf(&text, "[[resource]]\nname = \"r%d\"\nshared = true\nmatch.glob = [\"%s\"]\n", len(globs), strings.Join(patterns, `", "`))
+		}
+		got := offered(matchers.Match(parse(t, text.String()), snap, nil, matchers.Options{}))
+		for i, patterns := range globs {
+			want := []string{}
+			for _, n := range snap.Nodes {
+				names := []string{n.Path}
+				for _, l := range snap.Links {
+					if l.Node == n {
+						names = append(names, l.Path)
+					}
+				}
+				matched := func(positive bool) bool {
+					return slices.ContainsFunc(patterns, func(p string) bool {
+						p, not := strings.CutPrefix(p, "!")
+						return not != positive && slices.ContainsFunc(names, func(name string) bool { return doublestar.MatchUnvalidated(p, name) })
+					})
+				}
+				if matched(true) && !matched(false) {
+					want = append(want, n.Path)
+				}
+			}
+			selected += len(want)
+			if diff := cmp.Diff(want, got[i]); diff != "" {
+				t.Fatalf("glob = %q (-want +got):\n%s", patterns, diff)
+			}
+		}
+	}
+	if selected < 10_000 {
+		t.Errorf("%d nodes were selected: want enough of them for the test to tell anything", selected)
+	}
+}
+
+// A match selects the same devices alone, where all hardware is looked at, and
+// among many, where an index says what to look at.
+func TestIndexFindsWhatAScanFinds(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(5, 6))
+	hosts := []*device.Snapshot{crowd(300), racks(300)}
+	matches := [][]func() string{
+		{
+			func() string { return fmt.Sprintf(`usb.id = "0403:%04X"`, 0x6000+rng.IntN(64)) },
+			func() string { return fmt.Sprintf(`usb.serial = ["s%05dX", "S%04d*"]`, rng.IntN(300), rng.IntN(30)) },
+			func() string { return fmt.Sprintf(`usb.serial = "!S%03d??X"`, rng.IntN(3)) },
+			func() string {
+				return fmt.Sprintf(`usb = { product = "0x60[0-%d]?", port = "1-0%03d*" }`, rng.IntN(4), rng.IntN(30))
+			},
+			func() string { return fmt.Sprintf(`usb.path = "*%d"`, rng.IntN(30)) },
+			func() string { return fmt.Sprintf(`usb = {}, glob = "/dev/ttyUSB%04d*"`, rng.IntN(30)) },
+			func() string { return fmt.Sprintf(`usb.vendor = "0403", glob = "/dev/*%02d"`, rng.IntN(100)) },
+			func() string { return fmt.Sprintf(`usb.class = "00", glob = "/dev/**/usb-*%d"`, rng.IntN(30)) },
+			func() string { return fmt.Sprintf(`pci.vendor = "8086", usb.serial = "S%04d?X"`, rng.IntN(30)) },
+		},
+		{
+			func() string { return fmt.Sprintf(`pci.class = "%02X"`, 1+rng.IntN(16)) },
+			func() string {
+				return fmt.Sprintf(`pci.class = ["%02x%02x", "!0x%02x"]`, 1+rng.IntN(16), rng.IntN(16), 1+rng.IntN(16))
+			},
+			func() string { return fmt.Sprintf(`pci.address = "0000:%02x:*.%d"`, rng.IntN(2), rng.IntN(8)) },
+			func() string {
+				return fmt.Sprintf(`pci = { slot = "0000:00:%02x", subsystem_id = "1028:1fe2" }`, rng.IntN(32))
+			},
+			func() string { return fmt.Sprintf(`pci.iommu_group = "%d-%d"`, rng.IntN(100), 100+rng.IntN(100)) },
+			func() string {
+				return fmt.Sprintf(`pci.device = "a8%02x", glob = "/dev/nvme*%dn1"`, rng.IntN(64), rng.IntN(10))
+			},
+			func() string {
+				return fmt.Sprintf(`pci = {}, glob = ["/dev/nvme%05dn1", "/dev/disk/*/pci-*.%d-*"]`, rng.IntN(300), rng.IntN(8))
+			},
+		},
+	}
+	selected := 0
+	for i, snap := range hosts {
+		var texts []string
+		for len(texts) < 150 {
+			texts = append(texts, "match = { "+matches[i][rng.IntN(len(matches[i]))]()+" }\nshared = true\ncontainer.path = \"/dev/x/\"\n")
+		}
+		many := ""
+		for n, text := range texts {
+			many += fmt.Sprintf("[[resource]]\nname = \"r%d\"\n%s", n, text)
+		}
+		got := offered(matchers.Match(parse(t, many), snap, nil, matchers.Options{}))
+		for n, text := range texts {
+			want := offered(matchers.Match(parse(t, text), snap, nil, matchers.Options{}))[0]
+			selected += len(want)
+			if diff := cmp.Diff(want, got[n]); diff != "" {
+				t.Errorf("%s alone and among many (-alone +many):\n%s", text, diff)
+			}
+		}
+	}
+	if selected < 1000 {
+		t.Errorf("%d nodes were selected: want enough of them for the test to tell anything", selected)
+	}
+}

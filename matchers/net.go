@@ -1,0 +1,105 @@
+package matchers
+
+import (
+	"slices"
+
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/device"
+)
+
+// netValue is what a network interface has for a key of a net table, and for
+// the variable ${net.KEY}; empty where it has nothing.
+func netValue(n *device.Node, key string) string {
+	if n.Net == nil {
+		return ""
+	}
+	switch key {
+	case "name":
+		return n.Path
+	case "driver":
+		return n.Net.Driver
+	case "type":
+		return n.Net.Type
+	}
+	return ""
+}
+
+// netHolds reports whether a network interface fulfils the net table.
+func (p *predicate) netHolds(n *device.Node) bool {
+	return n.Net != nil && holdAll(p.nets, func(key string) string { return netValue(n, key) })
+}
+
+// interfaceSelected reports whether the match selects a network interface. One
+// without hardware fulfils no table but net.
+func (p *predicate) interfaceSelected(ix *index, n *device.Node) bool {
+	m, h := p.match, n.Hardware
+	switch {
+	case !m.Glob.Empty() || m.VFIO:
+		return false
+	case m.Net != nil && !p.netHolds(n):
+		return false
+	case (m.USB != nil || m.PCI != nil || m.MDev != nil) && (h == nil || !p.tablesHold(h)):
+		return false
+	case h != nil && !p.interfaceHolds(h, n):
+		return false
+	}
+	return (m.Subsystem.Empty() || m.Subsystem.Match(n.Subsystem)) && (p.asksNothing() || p.sysHolds(ix, sysDirs(n)))
+}
+
+// candidates lists the hardware that may fulfil the tables of a match.
+func (ix *index) candidates(m *config.Match) []*device.Hardware {
+	switch {
+	case m.USB != nil:
+		return ix.hardware(m)
+	case m.MDev != nil:
+		return ix.bus[device.MDevBus]
+	case m.PCI != nil:
+		return ix.hardware(m)
+	}
+	var found []*device.Hardware
+	for _, h := range ix.snap.Hardware {
+		if len(h.Nets) > 0 {
+			found = append(found, h)
+		}
+	}
+	return found
+}
+
+// interfaces are the network interfaces that ${net.KEY} is about: those of the
+// device, else those of its hardware that its matches want.
+func (s *subject) interfaces() []*device.Node {
+	var found []*device.Node
+	for _, p := range s.picks {
+		if p.node.Net != nil {
+			found = append(found, p.node)
+		}
+	}
+	if found != nil {
+		return found
+	}
+	wanted := func(n *device.Node) bool {
+		if len(s.picks) == 0 {
+			return true
+		}
+		return slices.ContainsFunc(s.picks, func(p pick) bool {
+			own := predicate{nets: conditions(p.match.Net)}
+			return own.netHolds(n)
+		})
+	}
+	for _, h := range s.hardware {
+		for _, n := range h.Nets {
+			if wanted(n) {
+				found = append(found, n)
+			}
+		}
+	}
+	return found
+}
+
+// UsesNets reports whether a configuration looks at network interfaces.
+func UsesNets(cfg *config.Config) bool {
+	return slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool {
+		net := func(m config.Match) bool { return m.Net != nil }
+		return slices.ContainsFunc(r.Match, net) || slices.ContainsFunc(r.Exclude, net) || usesVariable(&r, "net.")
+	})
+}

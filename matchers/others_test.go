@@ -1,0 +1,149 @@
+package matchers_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/matchers"
+)
+
+func TestCDIDevices(t *testing.T) {
+	t.Parallel()
+	tell(t, []story{
+		{name: "wildcards never mean all", toml: `match.cdi_device = "nvidia.com/gpu=*"`, want: []string{"x: cdi:nvidia.com:gpu:0 cdi nvidia.com/gpu=0", "x: cdi:nvidia.com:gpu:1 cdi nvidia.com/gpu=1"}, notes: []string{}},
+		{name: "all by its name", toml: `match.cdi_device = ["nvidia.com/gpu=all", "nvidia.com/gpu=1"]`, want: []string{"x: cdi:nvidia.com:gpu:1 cdi nvidia.com/gpu=1", "x: cdi:nvidia.com:gpu:all cdi nvidia.com/gpu=all"}},
+		{name: "without one", toml: `match.cdi_device = ["nvidia.com/gpu=*", "!nvidia.com/gpu=0"]`, want: []string{"x: cdi:nvidia.com:gpu:1 cdi nvidia.com/gpu=1"}},
+		{name: "none there", toml: `match.cdi_device = "nvidia.com/gpu=*"`, opts: func(o *matchers.Options) { o.CDIDevices = nil }},
+		{name: "variables", toml: "match.cdi_device = \"nvidia.com/gpu=0\"\nwith = { path = \"/opt/${cdi.kind}/${cdi.device}\", as = \"mount\", container_path = \"/opt/${cdi.name}\" }",
+			want: []string{"x: cdi:nvidia.com:gpu:0 mount /opt/nvidia.com/gpu/0>/opt/nvidia.com/gpu=0 cdi nvidia.com/gpu=0"}},
+		{name: "what its nodes belong to", toml: "match.cdi_device = \"nvidia.com/gpu=*\"\nwith = { path = \"/opt/${pci.device}-${numa}\", as = \"mount\" }", want: []string{
+			"x: cdi:nvidia.com:gpu:0 mount /opt/2235-0>/opt/2235-0 cdi nvidia.com/gpu=0",
+			"x: cdi:nvidia.com:gpu:1 cdi nvidia.com/gpu=1 !path of a companion: ${pci.device} has no value: the device has no hardware",
+		}},
+		{name: "a device goes to the first", toml: `
+[[resource]]
+name = "a"
+match.cdi_device = "nvidia.com/gpu=1"
+[[resource]]
+name = "b"
+match.cdi_device = "nvidia.com/gpu=*"`, want: []string{"a: cdi:nvidia.com:gpu:1 cdi nvidia.com/gpu=1", "b: cdi:nvidia.com:gpu:0 cdi nvidia.com/gpu=0"},
+			notes: []string{`test.toml: resource 2 ("b"): not offered here, since test.toml: resource 1 ("a") has it: CDI device nvidia.com/gpu=1`}},
+		{name: "passed along", toml: "match = { usb = { serial = \"CAN-B*\" }, glob = \"/dev/ttyACM*\" }\ncontainer.cdi_devices = [\"nvidia.com/gpu=${usb.interface}\", \"nvidia.com/gpu=all\", \"nvidia.com/gpu=0\"]",
+			want: []string{"x: " + canB + " /dev/ttyACM0 cdi nvidia.com/gpu=0 cdi nvidia.com/gpu=all"}},
+		{name: "passed along and missing", toml: "match = { usb = { serial = \"CAN-B*\" }, glob = \"/dev/ttyACM*\" }\ncontainer.cdi_devices = [\"nvidia.com/gpu=${usb.serial}\", \"a/b=${usb.manufacturer}\"]",
+			want: []string{"x: " + canB + ` /dev/ttyACM0 !container.cdi_devices: no CDI spec of the host has "nvidia.com/gpu=CAN-B-78"; container.cdi_devices: ${usb.manufacturer} has no value: USB device 1-2 has no manufacturer`}},
+	})
+}
+
+func TestVirtual(t *testing.T) {
+	t.Parallel()
+	tell(t, []story{
+		{name: "names", toml: "match.virtual = [\"lic-0\", \"lic-1\"]\nwhen.node_name = \"*\"", want: []string{"x: virtual:example.com:x:lic-0", "x: virtual:example.com:x:lic-1"}, notes: []string{}},
+		{name: "without when", toml: `match.virtual = ["lic-0"]`, want: []string{"x: virtual:example.com:x:lic-0"},
+			notes: []string{`test.toml: resource 1 ("x"): match 1: virtual without when: every node that runs this configuration offers it`}},
+		{name: "variables", toml: "match.virtual = [{ name = \"door\", vars = { host = \"10.0.0.5\" } }, { name = \"gate\", vars = { host = \"10.0.0.6\", opt = \"x\" } }]\nwhen.node_name = \"*\"\nwith = { path = \"/opt/${virtual}/${var:host}/${var:opt}\", as = \"mount\" }",
+			want: []string{
+				`x: virtual:example.com:x:door !path of a companion: ${var:opt} has no value: virtual device "door" has none of that name in its vars`,
+				"x: virtual:example.com:x:gate mount /opt/gate/10.0.0.6/x>/opt/gate/10.0.0.6/x",
+			}},
+		{name: "names with variables", toml: named("cam-${virtual}", "match.virtual = [\"a\", \"b\"]", "when.node_name = \"*\""), want: []string{"cam-a: virtual:example.com:cam-a:a", "cam-b: virtual:example.com:cam-b:b"}},
+		{name: "beside hardware", toml: "each = \"device\"\nwhen.node_name = \"*\"\nmatch = [{ virtual = [\"a\"] }, { usb = { serial = \"CAN-A*\" } }]" + cdi + "container.env.A = \"${id}\"",
+			want: []string{"x: " + canA + " /dev/bus/usb/001/002", "x: virtual:example.com:x:a"}},
+	})
+	snap, opts := scanned(t, rig(t))
+	m := matchers.Match(parse(t, "match.virtual = [{ name = \"door\", vars = { host = \"cam.example.com\" } }]\nhealth.tcp = \"${var:host}:554\"\nnuma = [1]"), snap, nil, opts).Resources[0]
+	if check := m.Checks["virtual:example.com:x:door"]; check.TCP != "cam.example.com:554" || !slices.Equal(m.Offers[0].NUMA, []int{1}) {
+		t.Errorf("check %+v, NUMA nodes %v", check, m.Offers[0].NUMA)
+	}
+}
+
+func TestMountedPaths(t *testing.T) {
+	t.Parallel()
+	glob := func(o *matchers.Options) {
+		o.Glob = func(pattern string) []string {
+			if pattern == "/run/*.sock" {
+				return []string{"/run/b.sock", "/run/a.sock"}
+			}
+			return []string{"/run/a.sock"}
+		}
+	}
+	const sockets = `match = { glob = "/run/*.sock", as = "mount" }`
+	tell(t, []story{
+		{name: "each is a device", toml: sockets, opts: glob, want: []string{"x: path:run:a.sock mount /run/a.sock>/run/a.sock", "x: path:run:b.sock mount /run/b.sock>/run/b.sock"}, notes: []string{}},
+		{name: "negative patterns, and one reached twice", toml: `match = { glob = ["/run/a.sock", "/run/*.sock", "!/run/b*"], as = "mount" }`, opts: glob, want: []string{"x: path:run:a.sock mount /run/a.sock>/run/a.sock"}},
+		{name: "where it goes", toml: sockets + "\ncontainer.path = \"/sockets/x-${1}\"\ncontainer.env.AT = \"${container_path}\"", opts: glob,
+			want: []string{"x: path:run:a.sock mount /run/a.sock>/sockets/x-a", "x: path:run:b.sock mount /run/b.sock>/sockets/x-b"}},
+		{name: "a directory below dev that is known", toml: `match = { glob = "/dev/bus/*", as = "mount" }`, opts: func(o *matchers.Options) { o.Allow.Mounts = []string{"/dev/bus"} },
+			want: []string{"x: path:dev:bus:usb mount /dev/bus/usb>/dev/bus/usb"}},
+		{name: "excluded", toml: `match = { glob = "/dev/*", as = "mount" }` + "\nexclude.glob = [\"/dev/v*\", \"/dev/b*\", \"/dev/d*\"]", opts: func(o *matchers.Options) { o.Allow.Mounts = []string{"/dev"} },
+			want: []string{"x: path:dev:infiniband mount /dev/infiniband>/dev/infiniband"}},
+		{name: "device nodes are not mounted", toml: `match = { glob = "/dev/tty*", as = "mount" }`,
+			notes: []string{`test.toml: resource 1 ("x"): match 1: device nodes are not mounted: /dev/ttyACM0`}},
+		{name: "not allowed", toml: sockets, opts: func(o *matchers.Options) { glob(o); o.Allow = config.Allow{Mounts: []string{"/run/a.sock"}} }, want: []string{
+			"x: path:run:a.sock mount /run/a.sock>/run/a.sock", "x: path:run:b.sock !mount /run/b.sock is not allowed: want --allow=mount:/run/b.sock or a directory above it"}},
+		{name: "a path goes to the first", toml: "[[resource]]\nname = \"a\"\n" + `match = { glob = "/run/a*", as = "mount" }` + "\n[[resource]]\nname = \"b\"\n" + sockets, opts: glob,
+			want:  []string{"a: path:run:a.sock mount /run/a.sock>/run/a.sock", "b: path:run:b.sock mount /run/b.sock>/run/b.sock"},
+			notes: []string{`test.toml: resource 2 ("b"): not offered here, since test.toml: resource 1 ("a") has it: /run/a.sock`}},
+		{name: "variables lead nowhere else", toml: "match = { usb = { serial = \"CAN-B*\" }, glob = \"/dev/ttyACM*\" }\ncontainer.mounts = [{ host_path = \"/${usb.vendor}/fw\", container_path = \"/fw\" }]",
+			want: []string{"x: " + canB + " /dev/ttyACM0 !mount /1d50/fw is not allowed: want --allow=mount:/1d50/fw or a directory above it"}},
+	})
+	snap, opts := scanned(t, rig(t))
+	glob(&opts)
+	for toml, want := range map[string]bool{sockets: true, `match = { glob = "/run/*.sock", as = "mount", read_only = false }`: false} {
+		if m := matchers.Match(parse(t, toml), snap, nil, opts).Resources[0].Offers[0].Mounts[0]; m.ReadOnly != want || m.Optional {
+			t.Errorf("%s: %+v", toml, m)
+		}
+	}
+}
+
+func TestDanger(t *testing.T) {
+	t.Parallel()
+	const refused = "; dangerous = true in its match, and --allow=dangerous, hand it over all the same"
+	allowed := func(o *matchers.Options) { o.Allow.Dangerous = true }
+	tell(t, []story{
+		{name: "memory", toml: `match.subsystem = "mem"`, want: []string{"x: mem !/dev/mem is dangerous to hand over: it is the memory of the host" + refused, "x: null /dev/null"}},
+		{name: "disks", toml: `match.glob = "/dev/sd*"`, want: []string{
+			"x: 0000:00:17.0:sd !/dev/sda is dangerous to hand over: /boot is mounted from /dev/sda1" + refused,
+			"x: 0000:00:17.0:sd.1 /dev/sdb",
+			"x: 0000:00:17.0:sd1 !/dev/sda1 is dangerous to hand over: /boot is mounted from /dev/sda1" + refused,
+		}},
+		{name: "what takes commands for a disk", toml: `match.glob = "/dev/sg*"`, want: []string{
+			"x: 0000:00:17.0:sg !/dev/sg0 is dangerous to hand over: /boot is mounted from /dev/sda1" + refused, "x: 0000:00:17.0:sg.1 /dev/sg1"}},
+		{name: "hardware as a whole", toml: `match.pci = { class = "0106" }` + "\nexclude.glob = \"/dev/{sg*,sda1}\"", want: []string{
+			"x: 0000:00:17.0 /dev/sdb !/dev/sda is dangerous to hand over: /boot is mounted from /dev/sda1" + refused}},
+		{name: "wanted", toml: `match = { glob = "/dev/sda", dangerous = true }`, opts: allowed, want: []string{"x: 0000:00:17.0:sd /dev/sda"}},
+		{name: "wanted and not allowed", toml: `match = { glob = "/dev/mem", dangerous = true }`, want: []string{"x: mem !/dev/mem is dangerous to hand over: it is the memory of the host" + refused}},
+		{name: "allowed and not wanted", toml: `match.glob = "/dev/mem"`, opts: allowed, want: []string{"x: mem !/dev/mem is dangerous to hand over: it is the memory of the host" + refused}},
+		{name: "companions never", toml: "match = { glob = \"/dev/fuse\", dangerous = true }\nwith = [{ glob = \"/dev/sd*\" }]", opts: allowed,
+			want: []string{"x: fuse /dev/fuse +/dev/sdb !companion /dev/sda is dangerous to hand over: /boot is mounted from /dev/sda1; no companion may be; companion /dev/sda1 is dangerous to hand over: /boot is mounted from /dev/sda1; no companion may be"}},
+	})
+}
+
+// What reaches a container by CDI, and what is left to the moment.
+func TestHandedOver(t *testing.T) {
+	t.Parallel()
+	snap, opts := scanned(t, rig(t))
+	gid, mode := uint32(44), uint32(0o660)
+	o := matchers.Match(parse(t, `
+match = { usb = { serial = "CAN-B*" }, glob = "/dev/ttyACM*" }
+container.cdi = true
+container.follow = false
+container.owner = { gid = 44, mode = "0660" }
+container.additional_gids = [44]
+container.hooks = [{ hook_name = "createContainer", path = "/opt/hook", args = ["hook", "x"] }]
+`), snap, nil, opts).Resources[0].Offers[0]
+	want := device.Offer{
+		ID: canB, Slots: 1, Hardware: o.Hardware, CDI: true,
+		Nodes:          []device.OfferedNode{{HostPath: "/dev/ttyACM0", Type: device.CharNode, Major: 240, Minor: o.Nodes[0].Minor, Key: "if00:ttyACM", Path: device.Literal("/dev/ttyACM0"), Permissions: "rw"}},
+		Owner:          &device.Owner{GID: &gid, Mode: &mode},
+		Hooks:          []device.Hook{{Name: "createContainer", Path: "/opt/hook", Args: []string{"hook", "x"}}},
+		AdditionalGIDs: []uint32{44},
+	}
+	if diff := cmp.Diff(want, o); diff != "" {
+		t.Errorf("offer (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,216 @@
+package matchers_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/inventory"
+	"github.com/generic-dp/generic-dp/matchers"
+)
+
+// rig is a host with something of each kind that matches tell apart:
+//
+//	0000:00:17.0  disks sda, which the host has /boot on, and sdb
+//	0000:3b:00.0  a network card with two interfaces and an RDMA node, on NUMA node 1
+//	0000:3b:00.1  its second function, whose interface is a port of br0
+//	0000:41:00.0  a graphics card with two mediated devices, on NUMA node 0
+//	usb 1-1, 1-2  CAN adapters: can0, and can1 with a node
+//
+// and nodes and interfaces without hardware.
+func rig(t testing.TB) *sysfstest.Host {
+	t.Helper()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	zero, one := 0, 1
+	disks := h.AddPCI(sysfstest.PCI{Address: "0000:00:17.0", Vendor: "8086", Device: "a352", Class: "010601", Driver: "ahci"})
+	for i, name := range []string{"sda", "sdb"} {
+		dir := disks + "/ata1/host0/target0:0:0/0:0:" + string(rune('0'+i)) + ":0"
+		disk := sysfstest.Disk(name)
+		disk.Major, disk.Minor = 8, uint32(16*i)
+		h.AddNode(dir, disk)
+		h.AddNode(dir, sysfstest.Node{Name: "sg" + string(rune('0'+i)), Subsystem: "scsi_generic"})
+	}
+	part := sysfstest.Partition("sda", "sda1")
+	part.Major, part.Minor = 8, 1
+	h.AddNode(disks+"/ata1/host0/target0:0:0/0:0:0:0", part)
+	h.Mount("sda1", "/", "/boot")
+
+	h.AddNet("", sysfstest.Net{Name: "br0", Bridge: true})
+	h.AddNet("", sysfstest.Net{Name: "vcan0", Type: 280})
+	nic := sysfstest.PCI{Address: "0000:3b:00.0", Vendor: "15b3", Device: "1015", Class: "020000", Driver: "mlx5_core", NUMA: &one,
+		Nodes: []sysfstest.Node{{Name: "infiniband/uverbs0", Subsystem: "infiniband_verbs"}}}
+	dir := h.AddPCI(nic)
+	h.AddNet(dir, sysfstest.Net{Name: "ens1f0"})
+	h.AddNet(dir, sysfstest.Net{Name: "ens1f0p1", DevPort: 1})
+	nic.Address, nic.Nodes = "0000:3b:00.1", nil
+	h.AddNet(h.AddPCI(nic), sysfstest.Net{Name: "ens1f1", Master: "br0"})
+
+	gpu := h.AddPCI(sysfstest.PCI{Address: "0000:41:00.0", Vendor: "10de", Device: "2235", Class: "030200", Driver: "nvidia", IOMMUGroup: "20", NUMA: &zero,
+		Nodes: []sysfstest.Node{{Name: "dri/renderD128", Subsystem: "drm", Attrs: map[string]string{"current_compute_partition": "SPX"}}}})
+	h.AddMDev(gpu, sysfstest.MDev{UUID: "83b8f4f2-509f-382f-3c1e-e6bfe0fa1001", Type: "nvidia-222", Name: "A40-1Q", IOMMUGroup: "30"})
+	h.AddMDev(gpu, sysfstest.MDev{UUID: "83b8f4f2-509f-382f-3c1e-e6bfe0fa1002", Type: "nvidia-223", Name: "A40-2Q", IOMMUGroup: "31"})
+	for _, group := range []string{"30", "31"} {
+		h.AddNode("", sysfstest.Node{Name: "vfio/" + group, Subsystem: "vfio"})
+	}
+	h.AddNode("", sysfstest.Node{Name: "vfio/vfio", Subsystem: "misc", Major: 10, Minor: 196})
+
+	h.AddRootHub(h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330", Driver: "xhci_hcd"}), 1, "480")
+	can := sysfstest.USB{Port: "1-1", Vendor: "1d50", Product: "606f", Serial: "CAN-A-77", Interfaces: []sysfstest.Interface{{Class: "ff", Driver: "gs_usb"}}}
+	h.AddNet(h.AddUSB(can)+"/1-1:1.0", sysfstest.Net{Name: "can0", Type: 280})
+	can.Port, can.Serial = "1-2", "CAN-B-78"
+	can.Interfaces[0].Nodes = []sysfstest.Node{{Name: "ttyACM0", Subsystem: "tty"}}
+	h.AddNet(h.AddUSB(can)+"/1-2:1.0", sysfstest.Net{Name: "can1", Type: 280})
+
+	h.AddNode("", sysfstest.Node{Name: "mem", Subsystem: "mem", Major: 1, Minor: 1})
+	h.AddNode("", sysfstest.Node{Name: "null", Subsystem: "mem", Major: 1, Minor: 3})
+	h.AddNode("", sysfstest.Node{Name: "fuse", Subsystem: "misc", Major: 10, Minor: 229})
+	return h
+}
+
+// scanned is a host as matching sees it, with what it reads beside the
+// snapshot.
+func scanned(t testing.TB, h *sysfstest.Host) (*device.Snapshot, matchers.Options) {
+	t.Helper()
+	s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
+	for {
+		snap, err := s.Scan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if snap.Again {
+			continue
+		}
+		for _, p := range snap.Problems {
+			t.Errorf("problem: %s: %s", p.Subject, p.Reason)
+		}
+		attrs := s.Attributes()
+		return snap, matchers.Options{NodeName: "worker-1", Attr: attrs.Attr, Driver: attrs.Driver, Allow: config.Allow{Mounts: []string{"/opt", "/run"}},
+			CDIDevices: []device.CDIDevice{
+				{Name: "nvidia.com/gpu=0", Nodes: []string{"/dev/dri/renderD128"}},
+				{Name: "nvidia.com/gpu=1"},
+				{Name: "nvidia.com/gpu=all", Nodes: []string{"/dev/dri/renderD128"}},
+			}}
+	}
+}
+
+// story is a configuration, and what becomes of it on the rig.
+type story struct {
+	name string
+	toml string
+	opts func(o *matchers.Options)
+	want []string // "name: offer", without domain
+	// notes, errors first by "error: "; nil where they are no part of the story
+	notes []string
+}
+
+func (s story) match(t *testing.T, snap *device.Snapshot, opts matchers.Options) matchers.Result {
+	t.Helper()
+	if s.opts != nil {
+		s.opts(&opts)
+	}
+	return matchers.Match(parse(t, s.toml), snap, nil, opts)
+}
+
+func tell(t *testing.T, stories []story) {
+	t.Helper()
+	snap, opts := scanned(t, rig(t))
+	for _, s := range stories {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			result := s.match(t, snap, opts)
+			var got []string
+			for _, m := range result.Resources {
+				for _, o := range m.Offers {
+					got = append(got, m.Name[len("example.com/"):]+": "+say(o))
+				}
+			}
+			if diff := cmp.Diff(s.want, got); diff != "" {
+				t.Errorf("offers (-want +got):\n%s", diff)
+			}
+			if s.notes == nil {
+				return
+			}
+			if diff := cmp.Diff(s.notes, append([]string{}, sayNotes(result.Notes)...)); diff != "" {
+				t.Errorf("notes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Whatever is selected by whom, on a host with everything: a node, an interface
+// and an ID are offered once, and the same question has the same answer.
+func TestEverythingIsOfferedOnce(t *testing.T) {
+	t.Parallel()
+	snap, opts := scanned(t, rig(t))
+	cfg := parse(t, `
+[[resource]]
+name = "one-${net.type}"
+each = "node"
+match.net = { type = "can" }
+container.cdi = true
+[[resource]]
+name = "parts"
+group_by = "mdev.type"
+match = { mdev = {}, vfio = true }
+container.cdi = true
+[[resource]]
+name = "cards"
+group_by = "pci.slot"
+match = [{ pci = { vendor = ["15b3", "10de"] } }, { pci = {}, net = { name = "ens*" } }]
+container.cdi = true
+[[resource]]
+name = "drivers"
+match = { driver = "*", subsystem = ["tty", "block"] }
+[[resource]]
+name = "foreign"
+match.cdi_device = "*"
+[[resource]]
+name = "pool"
+each = "all"
+match = [{ usb = {} }, { glob = "/dev/**" }]
+container.cdi = true
+[[resource]]
+name = "rest"
+each = "device"
+match = [{ pci = {} }, { usb = {} }, { net = {} }, { mdev = {} }, { glob = "/dev/**" }, { virtual = ["v"] }]
+container.cdi = true
+`)
+	result := matchers.Match(cfg, snap, nil, opts)
+	by := map[string]string{}
+	once := func(what, name string) {
+		if other, ok := by[what]; ok {
+			t.Errorf("%s is offered by %s and %s", what, other, name)
+		}
+		by[what] = name
+	}
+	for _, m := range result.Resources {
+		for _, o := range m.Offers {
+			once("ID "+o.ID, m.Name)
+			if !device.ValidID(o.ID) {
+				t.Errorf("ID %q is not valid", o.ID)
+			}
+			for _, n := range o.Nodes {
+				if !n.Companion {
+					once(n.HostPath, m.Name)
+				}
+			}
+			for _, n := range o.Nets {
+				once("interface "+n.HostName, m.Name)
+			}
+			for _, name := range o.CDIDevices {
+				once(name, m.Name)
+			}
+		}
+	}
+	if n := len(snap.Nodes) + len(snap.Nets); len(by) < n {
+		t.Errorf("%d things are offered, of %d nodes and interfaces", len(by), n)
+	}
+	for range 3 {
+		if diff := cmp.Diff(result, matchers.Match(cfg, snap, nil, opts), cmp.Comparer(func(a, b *config.Resource) bool { return a == b })); diff != "" {
+			t.Fatalf("another answer (-first +second):\n%s", diff)
+		}
+	}
+}

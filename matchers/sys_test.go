@@ -1,0 +1,38 @@
+package matchers_test
+
+import (
+	"testing"
+
+	"github.com/generic-dp/generic-dp/matchers"
+)
+
+func TestSubsystemDriverAttr(t *testing.T) {
+	t.Parallel()
+	tell(t, []story{
+		{name: "subsystem alone names no hardware", toml: `match.subsystem = "tty"`, want: []string{"x: " + canB + ":if00:ttyACM /dev/ttyACM0"}},
+		{name: "a node without one", toml: `match = { glob = "/dev/*", subsystem = "!*" }`},
+		{name: "with hardware: its nodes of the subsystem", toml: `match = { usb = {}, subsystem = "tty" }`, want: []string{"x: " + canB + " /dev/ttyACM0"}},
+		{name: "what is no node has none", toml: `match = { pci = { vendor = "15b3" }, subsystem = "!infiniband*" }` + cdi, want: []string{"x: 0000:3b:00.0", "x: 0000:3b:00.1"}},
+		{name: "driver of the interface, not of the device", toml: `match = { driver = "gs_usb", glob = "/dev/ttyACM*" }`, want: []string{"x: " + canB + ":if00:ttyACM /dev/ttyACM0"}},
+		{name: "driver of the hardware", toml: `match = { driver = "nvidia", glob = "/dev/dri/*" }` + cdi, want: []string{"x: 0000:41:00.0:renderD /dev/dri/renderD128"}},
+		{name: "another driver", toml: `match = { driver = "!nvidia", glob = "/dev/dri/*" }`},
+		{name: "driver of hardware without nodes", toml: `match = { pci = { class = "02" }, driver = "mlx5*" }` + cdi, want: []string{"x: 0000:3b:00.0 /dev/infiniband/uverbs0", "x: 0000:3b:00.1"}},
+		{name: "no driver", toml: `match = { driver = "!*", glob = "/dev/[fn]u*" }`, want: []string{"x: fuse /dev/fuse", "x: null /dev/null"}},
+		{name: "attribute of the hardware", toml: `match = { glob = "/dev/dri/*", attr = { vendor = "0x10de", current_compute_partition = "SPX" } }` + cdi, want: []string{"x: 0000:41:00.0:renderD /dev/dri/renderD128"}},
+		{name: "one of several does not hold", toml: `match = { glob = "/dev/dri/*", attr = { vendor = "0x10de", current_compute_partition = "CPX" } }`},
+		{name: "the nearest decides", toml: `match = { glob = "/dev/ttyACM*", attr = { bInterfaceClass = "ff", bDeviceClass = "00", uevent = "!MAJOR=*" } }`},
+		{name: "an absent attribute", toml: `match = { subsystem = ["tty", "drm"], attr = { current_compute_partition = "!*" } }`, want: []string{"x: " + canB + ":if00:ttyACM /dev/ttyACM0"}},
+		{name: "wildcards in names", toml: `match = { usb = {}, glob = "/dev/bus/usb/**", attr = { "1-2:1.*/bInterfaceClass" = "ff" } }` + cdi, want: []string{"x: " + canB + " /dev/bus/usb/001/003"}},
+		{name: "of hardware", toml: `match = { pci = {}, attr = { vendor = "0x15b3" } }` + cdi, want: []string{"x: 0000:3b:00.0 /dev/infiniband/uverbs0", "x: 0000:3b:00.1"}},
+		{name: "of mediated devices, whose nodes are elsewhere", toml: `match = { mdev = {}, vfio = true, attr = { "mdev_type/name" = "A40-1Q" } }` + cdi, want: []string{"x: mdev:" + small + " /dev/vfio/30 +/dev/vfio/vfio"}},
+		{name: "excluded", toml: "match.usb = {}\nexclude = [{ subsystem = \"usb\" }, { attr = { serial = \"CAN-A*\" } }]", want: []string{"x: " + canB + " /dev/ttyACM0"}},
+		{name: "nothing to ask", toml: `match = { pci = {}, attr = { vendor = "0x15b3" } }`, opts: func(o *matchers.Options) { o.Attr, o.Driver = nil, nil }},
+		{name: "variables", toml: `match = { usb = { serial = "CAN-B*" } }` + "\ncontainer.path = \"/dev/x-${attr:bInterfaceClass}/\"" + cdi + "container.env.A = \"${attr:idVendor} ${attr:1-2:1.0/bInterfaceClass}\"",
+			want: []string{"x: " + canB + " /dev/ttyACM0>/dev/x-ff/ttyACM0 !path of /dev/bus/usb/001/003 in the container: ${attr:bInterfaceClass} has no value: the device has no such attribute in sysfs"}},
+		{name: "hostile", toml: `match = { usb = { serial = "CAN-B*" }, glob = "/dev/ttyACM*" }` + "\ncontainer.path = \"/dev/${attr:product}\"", opts: func(o *matchers.Options) {
+			o.Attr = func(string, string) (string, bool) { return "../../etc", true }
+		}, want: []string{"x: " + canB + ` !path of /dev/ttyACM0 in the container: ${attr:product} is "../../etc", which can't be part of a path`}},
+		{name: "variables of mediated devices", toml: `match = { mdev = { type = "*-222" }, vfio = true }` + cdi + "container.env.A = \"${attr:mdev_type/name}\"\ncontainer.path = \"/dev/${attr:mdev_type/name}/\"",
+			want: []string{"x: mdev:" + small + " /dev/vfio/30>/dev/A40-1Q/30 +/dev/vfio/vfio"}},
+	})
+}

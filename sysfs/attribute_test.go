@@ -1,0 +1,168 @@
+package sysfs
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+func TestFindAttribute(t *testing.T) {
+	t.Parallel()
+	const card = "devices/pci0000:00/0000:03:00.0"
+	sys := tree(t, map[string]string{
+		card + "/device":                            "0x154c\n",
+		card + "/driver":                            "-> ../../../bus/pci/drivers/amdgpu",
+		card + "/of_node":                           "-> ../../../firmware/devicetree/base/gpu@0",
+		card + "/out":                               "-> ../../../../etc",
+		card + "/absolute":                          "-> /etc",
+		card + "/circle":                            "-> circle",
+		card + "/passwd":                            "-> ../../../../../../../../../../../../etc/passwd",
+		card + "/power/control":                     "auto\n",
+		card + "/rom1/other":                        "1\n",
+		card + "/rom2/VBNV":                         "113-2\n",
+		card + "/rom3/VBNV":                         "113-3\n",
+		card + "/class/x/device":                    "-> ../..",
+		card + "/class/x/up":                        "-> ../../..",
+		card + "/class/x/vendor_link":               "-> ../../device",
+		"firmware/devicetree/base":                  "-> real",
+		"firmware/devicetree/real":                  "dir",
+		"firmware/devicetree/real/gpu":              "dir",
+		"firmware/devicetree/real/gpu@0/compatible": "amd,gpu\n",
+	})
+	for _, c := range []struct{ dir, name, want string }{
+		{card, "device", card + "/device"},
+		{card, "power/control", card + "/power/control"},
+		{card, "rom*/VBNV", card + "/rom2/VBNV"},
+		{card, "rom[!2]/VBNV", card + "/rom3/VBNV"},
+		{card, "rom?/VB*", card + "/rom2/VBNV"},
+		{card, "dr?ver", card + "/driver"},
+		{card, "driver", card + "/driver"},
+		{card, "of_node/compatible", "firmware/devicetree/real/gpu@0/compatible"},
+		{card + "/class/x", "device/device", card + "/device"},
+		{card + "/class/x", "vendor_link", card + "/device"},
+		{card + "/class/x", "device/power/control", card + "/power/control"},
+
+		{card + "/class/x", "device", ""}, // a directory: the PCI function's is further up
+		{card, "power", ""},
+		{card, "missing", ""},
+		{card, "missing/control", ""},
+		{card, "device/control", ""},
+		{card, "rom*/missing", ""},
+		{card, "[", ""},
+		{card, "../0000:03:00.0/device", ""},
+		{card, "power/../device", ""},
+		{card, "./device", ""},
+		{card, "power//control", ""},
+		{card, "/device", ""},
+		{card, "", ""},
+		{card, "out/passwd", ""},
+		{card, "absolute/passwd", ""},
+		{card, "circle/x", ""},
+		{card, "passwd", ""},
+		{"devices/missing", "device", ""},
+	} {
+		got, found := sys.FindAttribute(c.dir, c.name)
+		if got != c.want || found != (c.want != "") {
+			t.Errorf("FindAttribute(%q, %q) = %q, %v; want %q", c.dir, c.name, got, found, c.want)
+		}
+	}
+}
+
+func TestAttribute(t *testing.T) {
+	t.Parallel()
+	sys := tree(t, map[string]string{
+		"devices/a/state": "enabled \n", "devices/a/driver": "-> ../../bus/pci/drivers/amdgpu", "devices/a/empty": "\n",
+		"devices/a/long": strings.Repeat("x", 2*maxAttr),
+	})
+	for name, want := range map[string]string{"state": "enabled ", "driver": "amdgpu", "empty": "", "long": strings.Repeat("x", maxAttr)} {
+		if got, err := sys.Attribute("devices/a/" + name); got != want || err != nil {
+			t.Errorf("%s = %q, %v; want %q", name, got, err, want)
+		}
+	}
+	if _, err := sys.Attribute("devices/a/missing"); !Gone(err) {
+		t.Errorf("a missing attribute: %v; want gone", err)
+	}
+}
+
+// What is read by name is traced, with the links on the way: the trace alone is
+// a tree that reads the same.
+func TestTraceOfAttributes(t *testing.T) {
+	t.Parallel()
+	sys := tree(t, map[string]string{
+		"devices/a/rom1/x": "1\n", "devices/a/rom2/VBNV": "113\n", "devices/b/class/x/device": "-> ../../../a", "devices/a/driver": "-> ../../bus/pci/drivers/d",
+		"devices/a/secret": "s\n",
+	})
+	traced, trace := sys.Trace()
+	read := func(fs FS) string {
+		var all []string
+		for _, c := range [][2]string{{"devices/b/class/x", "device/rom*/VBNV"}, {"devices/a", "driver"}, {"devices/a", "missing"}} {
+			file, found := fs.FindAttribute(c[0], c[1])
+			value := ""
+			if found {
+				var err error
+				if value, err = fs.Attribute(file); err != nil {
+					t.Error(err)
+				}
+			}
+			all = append(all, file+"="+value)
+		}
+		return strings.Join(all, "\n")
+	}
+	want := read(traced)
+	got := trace()
+	if diff := cmp.Diff(Trace{
+		Attrs: map[string]string{"devices/a/rom2/VBNV": "113\n"},
+		Links: map[string]string{"devices/b/class/x/device": "../../../a", "devices/a/driver": "../../bus/pci/drivers/d"},
+		Dirs:  map[string]bool{},
+	}, got); diff != "" {
+		t.Error(diff)
+	}
+	files := make(map[string]string)
+	for p, text := range got.Attrs {
+		files[p] = text
+	}
+	for p, target := range got.Links {
+		files[p] = "-> " + target
+	}
+	if again := read(tree(t, files)); again != want {
+		t.Errorf("the trace reads\n%s\nwant\n%s", again, want)
+	}
+}
+
+// Whatever a name is and whatever links say, what is found is a file of the
+// tree and no link leads to it.
+func FuzzFindAttribute(f *testing.F) {
+	f.Add("a/b", "../x")
+	f.Add("l*/[!b]", "../../d/l/../..")
+	f.Add("driver", "/etc/passwd")
+	f.Fuzz(func(t *testing.T, name, target string) {
+		root := t.TempDir()
+		for _, dir := range []string{"d/a", "d/b"} {
+			if err := os.MkdirAll(filepath.Join(root, "tree", dir), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, file := range []string{"outside", "tree/d/a/b", "tree/d/x"} {
+			if err := os.WriteFile(filepath.Join(root, file), nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if os.Symlink(target, filepath.Join(root, "tree/d/l")) != nil {
+			t.Skip("no link can say that")
+		}
+		sys := New(filepath.Join(root, "tree"))
+		file, found := sys.FindAttribute("d", name)
+		if !found {
+			return
+		}
+		real, err := filepath.EvalSymlinks(filepath.Join(root, "tree", file))
+		isLink := sys.kind(file) == unix.S_IFLNK
+		if !isLink && (err != nil || real != filepath.Join(root, "tree", file)) {
+			t.Errorf("FindAttribute(%q) = %q, which is %q, %v", name, file, real, err)
+		}
+	})
+}

@@ -1,0 +1,109 @@
+package sysfs
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const classNet = "class/net"
+
+// Nets lists the network interfaces by name: those of the network namespace
+// in which this sysfs was mounted. The error wraps fs.ErrNotExist on a kernel
+// without networking.
+func (fs FS) Nets() ([]Entry, error) { return fs.entries(classNet) }
+
+// NetInterface is what sysfs says of a network interface
+// (Documentation/ABI/testing/sysfs-class-net).
+type NetInterface struct {
+	// Type is the kind of link, a number of ARPHRD_* (include/uapi/linux/if_arp.h).
+	Type int
+	// DevPort and DevID number the interfaces of one device; drivers set the
+	// one or the other, 0 is what both are if they don't. -1 is unknown.
+	DevPort, DevID int
+	// Driver of the device that the interface is of; "" for what has none.
+	Driver string
+	// Master is the interface that this one is a part of, such as a bridge.
+	Master string
+	// Uppers are the other interfaces that one with a device is below, such as
+	// its VLANs, by name.
+	Uppers []string
+	// Bridge and Bond say that a virtual interface is one.
+	Bridge, Bond bool
+}
+
+// NetInterface reads one interface. It returns what could be read along with
+// the errors of the rest, and an error that Gone knows where the interface
+// went away meanwhile.
+//
+// None of what it reads takes the lock of the network configuration, which
+// phys_port_name, speed and others wait for (net/core/net-sysfs.c).
+func (fs FS) NetInterface(dir string) (NetInterface, error) {
+	n := NetInterface{DevPort: -1, DevID: -1}
+	var errs [6]error
+	n.Type, errs[0] = fs.number(dir, "type")
+	n.Master, errs[1] = fs.linkBase(dir, "master")
+	if of := netDevice(dir); of != "" {
+		n.DevPort, errs[2] = fs.number(dir, "dev_port")
+		n.DevID, errs[3] = fs.hexNumber(dir, "dev_id")
+		n.Driver, errs[4] = fs.Driver(of)
+		n.Uppers, errs[5] = fs.netUppers(dir, n.Master)
+	} else {
+		n.Bridge, n.Bond = fs.Exists(dir+"/bridge"), fs.Exists(dir+"/bonding")
+	}
+	// One that is being taken away says that its type is invalid (netdev_show).
+	if errs[0] == nil && n.Type < 0 || errors.Is(errs[0], unix.EINVAL) {
+		errs[0] = fmt.Errorf("type: %w", errGone)
+	}
+	return n, errors.Join(errs[:]...)
+}
+
+// netUppers returns what the links upper_* of an interface lead to, but for
+// its master, to which there is one, too (__netdev_adjacent_dev_insert in
+// net/core/dev.c). A node has hundreds of virtual interfaces and few with a
+// device, so that only their directories are listed.
+func (fs FS) netUppers(dir, master string) ([]string, error) {
+	names, err := fs.names(dir)
+	var uppers []string
+	errs := []error{err}
+	for _, name := range names {
+		if !strings.HasPrefix(name, "upper_") {
+			continue
+		}
+		upper, err := fs.linkBase(dir, name)
+		if upper != "" && upper != master {
+			uppers = append(uppers, upper)
+		}
+		errs = append(errs, err)
+	}
+	slices.Sort(uppers)
+	return uppers, errors.Join(errs...)
+}
+
+// netDevice returns the device that an interface is of, "" for a virtual one.
+// Between the two is a directory of the class, "…/0000:3b:00.0/net/eth0"
+// (get_device_parent in drivers/base/core.c).
+func netDevice(dir string) string {
+	i := strings.LastIndex(dir, "/net/")
+	if i < 0 || dir[:i] == "devices/virtual" {
+		return ""
+	}
+	return dir[:i]
+}
+
+// hexNumber reads an attribute that holds a number as "0x1f"; absent is -1.
+func (fs FS) hexNumber(dir, name string) (int, error) {
+	s, err := fs.attr(dir, name)
+	if s == "" {
+		return -1, err
+	}
+	n, err := strconv.ParseUint(strings.TrimPrefix(strings.TrimSpace(s), "0x"), 16, 31)
+	if err != nil {
+		return -1, fmt.Errorf("%s: %q is not a hexadecimal number", name, s)
+	}
+	return int(n), nil
+}

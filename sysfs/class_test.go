@@ -1,0 +1,116 @@
+package sysfs
+
+import (
+	"errors"
+	"io/fs"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestNets(t *testing.T) {
+	t.Parallel()
+	sys := tree(t, map[string]string{
+		"class/net/can0":            "-> ../../devices/pci0000:00/0000:03:00.0/net/can0",
+		"class/net/br0":             "-> ../../devices/virtual/net/br0",
+		"class/net/bonding_masters": "bond0\n",
+	})
+	got, err := sys.Nets()
+	if diff := cmp.Diff([]Entry{{"br0", "devices/virtual/net/br0"}, {"can0", "devices/pci0000:00/0000:03:00.0/net/can0"}}, got); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	if _, err := tree(t, nil).Nets(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without networking: %v; want one that wraps fs.ErrNotExist", err)
+	}
+}
+
+func TestNetInterface(t *testing.T) {
+	t.Parallel()
+	const card = "devices/pci0000:00/0000:03:00.0"
+	sys := tree(t, map[string]string{
+		card + "/driver":                         "-> ../../../bus/pci/drivers/kvaser_pci",
+		card + "/net/can1/type":                  "280\n",
+		card + "/net/can1/dev_port":              "0\n",
+		card + "/net/can1/dev_id":                "0x1f\n",
+		card + "/net/eth0/type":                  "1\n",
+		card + "/net/eth0/dev_port":              "1\n",
+		card + "/net/eth0/master":                "-> ../../../../virtual/net/br0",
+		card + "/net/eth0/upper_br0":             "-> ../../../../virtual/net/br0",
+		card + "/net/eth0/upper_eth0.7":          "-> ../../../../virtual/net/eth0.7",
+		card + "/net/eth0/upper_eth0.5":          "-> ../../../../virtual/net/eth0.5",
+		"devices/virtual/net/br0/type":           "1\n",
+		"devices/virtual/net/br0/dev_port":       "3\n",
+		"devices/virtual/net/br0/bridge/stp":     "0\n",
+		"devices/virtual/net/bond0/type":         "1\n",
+		"devices/virtual/net/bond0/bonding/mode": "1\n",
+		"devices/virtual/net/gone/dev_port":      "3\n",
+		"devices/virtual/net/odd/type":           "ether\n",
+	})
+	for dir, want := range map[string]NetInterface{
+		card + "/net/can1":          {Type: 280, DevID: 31, Driver: "kvaser_pci"},
+		card + "/net/eth0":          {Type: 1, DevPort: 1, DevID: -1, Driver: "kvaser_pci", Master: "br0", Uppers: []string{"eth0.5", "eth0.7"}},
+		"devices/virtual/net/br0":   {Type: 1, DevPort: -1, DevID: -1, Bridge: true},
+		"devices/virtual/net/bond0": {Type: 1, DevPort: -1, DevID: -1, Bond: true},
+	} {
+		got, err := sys.NetInterface(dir)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v\n%s", dir, err, diff)
+		}
+	}
+	if _, err := sys.NetInterface("devices/virtual/net/gone"); !Gone(err) {
+		t.Errorf("without a type: %v; want gone", err)
+	}
+	if _, err := sys.NetInterface("devices/virtual/net/odd"); err == nil || Gone(err) {
+		t.Errorf("type ether: %v; want an error", err)
+	}
+}
+
+func TestMDev(t *testing.T) {
+	t.Parallel()
+	const card = "devices/pci0000:00/0000:03:00.0"
+	sys := tree(t, map[string]string{
+		"bus/mdev/devices/uuid-1":                      "-> ../../../" + card + "/uuid-1",
+		card + "/mdev_supported_types/nvidia-222/name": "GRID T4-1Q\n",
+		card + "/uuid-1/mdev_type":                     "-> ../mdev_supported_types/nvidia-222",
+		card + "/uuid-1/iommu_group":                   "-> ../../../../kernel/iommu_groups/12",
+		card + "/uuid-2":                               "dir",
+	})
+	list, err := sys.MDevs()
+	if diff := cmp.Diff([]Entry{{"uuid-1", card + "/uuid-1"}}, list); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	got, err := sys.MDev(card + "/uuid-1")
+	if want := (MDev{Type: "nvidia-222", Name: "GRID T4-1Q", IOMMUGroup: "12"}); got != want || err != nil {
+		t.Errorf("MDev = %+v, %v; want %+v", got, err, want)
+	}
+	if got, err := sys.MDev(card + "/uuid-2"); got != (MDev{}) || err != nil {
+		t.Errorf("MDev = %+v, %v; want nothing", got, err)
+	}
+}
+
+func TestHoldersAndBtrfs(t *testing.T) {
+	t.Parallel()
+	const disk = "devices/pci0000:00/0000:03:00.0/block/sda"
+	sys := tree(t, map[string]string{
+		disk + "/holders/dm-1":            "-> ../../../../../virtual/block/dm-1",
+		disk + "/holders/dm-0":            "-> ../../../../../virtual/block/dm-0",
+		"fs/btrfs/3b1b1c1e/devices/sda":   "-> ../../../../" + disk,
+		"fs/btrfs/3b1b1c1e/features/x":    "1\n",
+		"fs/btrfs/features/free_space":    "1\n",
+		"fs/btrfs/features/devices_other": "1\n",
+	})
+	holders, err := sys.Holders(disk)
+	if diff := cmp.Diff([]string{"dm-0", "dm-1"}, holders); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	if got, err := sys.Holders("devices/virtual/block/dm-0"); got != nil || err != nil {
+		t.Errorf("Holders of what has none = %v, %v", got, err)
+	}
+	got, err := sys.Btrfs()
+	if diff := cmp.Diff([]Entry{{"sda", disk}}, got); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	if got, err := tree(t, nil).Btrfs(); got != nil || err != nil {
+		t.Errorf("Btrfs without it = %v, %v", got, err)
+	}
+}

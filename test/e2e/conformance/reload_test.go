@@ -1,0 +1,166 @@
+package conformance_test
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/test/e2e/devicemanager"
+	"github.com/generic-dp/generic-dp/test/e2e/wait"
+)
+
+// another is a resource with the nodes that match a pattern.
+func another(glob string) string {
+	return "[[resource]]\nname = \"another\"\nmatch.glob = \"" + glob + "\"\n"
+}
+
+// edits take from the resource port what a container is just being given: port0,
+// with count = 2 its second slot.
+var edits = map[string]struct {
+	config  string
+	refused string // why it is not given to the next
+}{
+	"resource removed":                   {domain + another("/dev/none"), "removed from the configuration"},
+	"count lowered":                      {ports, "count was lowered"},
+	"device excluded":                    {ports + "count = 2\nexclude.glob = \"/dev/port0\"\n", "device is gone"},
+	"device moved to another resource":   {domain + another("/dev/port0") + onlyPorts + "count = 2\n", "now offered by example.com/another"},
+	"resource is not active on the node": {ports + "count = 2\nwhen.exists = \"/dev/none\"\n", "not active"},
+}
+
+// A kubelet that finds a device gone from the list when the answer to Allocate
+// comes panics, and that would be the end of this test's process. What an edit
+// takes away stays on the list, and what was under way is not disturbed.
+func TestReloadDuringAllocateKeepsTheListWhole(t *testing.T) {
+	for name, edit := range edits {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, devicemanager.Options{})
+			n.Mknod("port0")
+			answered, pass := make(chan struct{}), make(chan struct{})
+			newRelay(t, relay{answered: func() {
+				close(answered)
+				<-pass
+			}})
+			p := n.serve(ports + "count = 2\n")
+			n.WaitCount(t, port, count(2, 2))
+			s := n.watch(port)
+			pod, admitted := devicemanager.Pod("late", port, 2), make(chan error, 1)
+			go func() { admitted <- n.Admit(pod) }()
+			wait.Closed(t, limit, "answer", answered)
+			p.Configure(t, edit.config)
+			want := count(2, 0)
+			if name == "count lowered" {
+				want = count(2, 1)
+			}
+			n.WaitCount(t, port, want)
+			close(pass)
+			select {
+			case err := <-admitted:
+				if err != nil { // the answer was true when it was given
+					t.Error(err)
+				}
+			case <-time.After(limit):
+				t.Fatal("the kubelet is stuck")
+			}
+			n.holds(pod, port, "port0", "port0::1")
+			p.Configure(t, ports+"count = 2\n")
+			n.WaitCount(t, port, count(2, 2))
+			for _, c := range s.stop() {
+				if c.Capacity != 2 {
+					t.Errorf("capacity was %d meanwhile, want 2", c.Capacity)
+				}
+			}
+			if got := n.Health(pod, "main"); got["port0"] != healthy || got["port0::1"] != healthy {
+				t.Errorf("status shows %v, want all Healthy again", got)
+			}
+		})
+	}
+}
+
+// The edit has taken the device when Allocate reaches the program.
+func TestReloadBeforeAllocateIsAnErrorWithTheReason(t *testing.T) {
+	for name, edit := range edits {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, devicemanager.Options{})
+			n.Mknod("port0")
+			asked, pass := make(chan struct{}), make(chan struct{})
+			newRelay(t, relay{asked: func() {
+				close(asked)
+				<-pass
+			}})
+			p := n.serve(ports + "count = 2\n")
+			n.WaitCount(t, port, count(2, 2))
+			admitted := make(chan error, 1)
+			go func() { admitted <- n.Admit(devicemanager.Pod("late", port, 2)) }()
+			wait.Closed(t, limit, "Allocate", asked)
+			p.Configure(t, edit.config)
+			if name == "count lowered" {
+				n.WaitCount(t, port, count(2, 1))
+			} else {
+				n.WaitCount(t, port, count(2, 0))
+			}
+			close(pass)
+			select {
+			case err := <-admitted:
+				if err == nil || !strings.Contains(err.Error(), edit.refused) {
+					t.Errorf("the pod: %v, want an error with %q", err, edit.refused)
+				}
+			case <-time.After(limit):
+				t.Fatal("no answer")
+			}
+		})
+	}
+}
+
+// SIGHUP has the configuration read, and does not end the program.
+func TestReloadOnSIGHUP(t *testing.T) {
+	n := newNode(t, devicemanager.Options{})
+	n.Mknod("port0")
+	p := n.serve(ports)
+	n.WaitCount(t, port, count(1, 1))
+	before := sockets(t)
+	p.Signal(t, syscall.SIGHUP)
+	p.WaitLog(t, limit, "configuration has not changed")
+	p.Configure(t, ports+"count = 3\n")
+	p.Signal(t, syscall.SIGHUP)
+	n.WaitCount(t, port, count(3, 3))
+	if now := sockets(t); len(now) != 1 || now[0] != before[0] {
+		t.Errorf("sockets %v, want %v", now, before)
+	}
+}
+
+// A resource that is removed goes a minute later, with its socket, and the kubelet
+// takes it from the node some minutes after that. The other one is not disturbed.
+func TestReloadRetiresAResource(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a minute")
+	}
+	n := newNode(t, devicemanager.Options{})
+	n.Mknod("port0")
+	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
+	p := n.serve(both)
+	n.WaitCount(t, port, count(1, 1))
+	n.WaitCount(t, stick, count(1, 1))
+	s := n.watch(stick)
+	began := time.Now()
+	p.Configure(t, sticks)
+	n.WaitCount(t, port, count(1, 0))
+	wait.Until(t, 2*time.Minute, "end of the resource's socket", func() error {
+		if got := sockets(t); len(got) != 1 {
+			return fmt.Errorf("sockets %v", got)
+		}
+		return nil
+	})
+	if took := time.Since(began); took < time.Minute {
+		t.Errorf("the resource was gone after %v, want a minute at least", took)
+	}
+	if got := n.Count(port); got.Allocatable != 0 {
+		t.Errorf("count: %v", got)
+	}
+	if got := s.stop(); len(got) != 1 {
+		t.Errorf("the count of the other resource was %v", got)
+	}
+	p.Configure(t, both)
+	n.WaitCount(t, port, count(1, 1))
+}

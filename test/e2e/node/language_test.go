@@ -1,0 +1,250 @@
+package node_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/generic-dp/generic-dp/test/e2e/bed"
+	"github.com/generic-dp/generic-dp/test/e2e/look"
+	"github.com/generic-dp/generic-dp/test/e2e/wait"
+)
+
+func readJSON(path string, to any) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, to)
+}
+
+func writeFile(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// As those do who write for others: never half.
+	next := path + ".next"
+	if err := os.WriteFile(next, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(next, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestMounts has containers get files and directories of the host that are no
+// devices: as a device of their own, along with one and for all of a resource. The
+// author of the configuration can mount nothing that whoever starts the program
+// has not allowed.
+func TestMounts(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.mknod(t, "mounted", 100)
+	dir := filepath.Join(n.Dir, "vendor")
+	for _, name := range []string{"sockets/a.sock", "sockets/b.sock", "lib/vendor.so", "etc/vendor.conf"} {
+		writeFile(t, filepath.Join(dir, name), name)
+	}
+	for way := range ways {
+		n.mknod(t, "mounted-"+way, 100)
+	}
+	config := `
+[[resource]]
+name = "socket"
+match = { as = "mount", glob = "` + dir + `/sockets/*.sock", container_path = "/run/vendor.sock", read_only = false }
+`
+	for way, line := range ways {
+		config += `
+[[resource]]
+name = "` + way + `"
+match.glob = "/dev/mounted-` + way + `"
+with = { glob = "` + dir + `/lib/*.so", as = "mount", container_path = "/lib/vendor/" }
+container.mounts = [
+  { host_path = "` + dir + `/etc", container_path = "/etc/vendor", read_only = false },
+  { host_path = "` + dir + `/none", container_path = "/none", optional = true },
+]
+` + line
+	}
+	n.serve(t, config, "--allow=mount:"+dir+"/lib")
+	if code := n.plugin.Wait(t, limit); code != 1 {
+		t.Errorf("exit code %d without --allow, want 1", code)
+	}
+	log := n.plugin.Log()
+	for _, place := range []string{"sockets", "etc", "none"} {
+		if text := "add mount:" + filepath.Join(dir, place) + " to --allow"; !strings.Contains(log, text) {
+			t.Errorf("no %q in what it says: %s", text, log)
+		}
+	}
+	if strings.Contains(log, "vendor/lib") {
+		t.Errorf("it says something of what is allowed: %s", log)
+	}
+
+	n.serve(t, config, "--allow=mount:"+dir)
+	n.Kubelet.WaitAllocatable(t, "example.com/socket", 2)
+	want := func(p *bed.Pod, r look.Report, mounts ...string) {
+		t.Helper()
+		var have []string
+		for _, m := range r.Mounts {
+			if strings.Contains(m.Path, "vendor") || m.Path == "/none" {
+				have = append(have, fmt.Sprintf("%s read-only=%t", m.Path, m.ReadOnly))
+			}
+		}
+		slices.Sort(have)
+		wantSame(t, "mounts of "+p.Name, have, mounts...)
+	}
+	p := n.run(t, bed.Workload("socket", "example.com/socket", 1))
+	want(p, p.Report(t, "main"), "/run/vendor.sock read-only=false")
+	for id := range n.held(t, "example.com/socket") {
+		t.Logf("ID of a socket: %s", id)
+	}
+	n.refused(t, bed.Workload("two", "example.com/socket", 2), "Available: 1").Remove(t)
+	for way := range ways {
+		n.Kubelet.WaitAllocatable(t, "example.com/"+way, 1)
+		p := n.run(t, bed.Workload(way, "example.com/"+way, 1))
+		want(p, p.Report(t, "main"), "/etc/vendor read-only=false", "/lib/vendor/vendor.so read-only=true")
+	}
+
+	// They come and go as devices do.
+	writeFile(t, filepath.Join(dir, "sockets/c.sock"), "")
+	n.Kubelet.WaitAllocatable(t, "example.com/socket", 3)
+	for _, name := range []string{"a", "b", "c"} {
+		if err := os.Remove(filepath.Join(dir, "sockets", name+".sock")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.Kubelet.WaitAllocatable(t, "example.com/socket", 0)
+}
+
+// TestHostCDI passes along what another program describes in a CDI spec, as long
+// as it does.
+func TestHostCDI(t *testing.T) {
+	t.Parallel()
+	const resource = "example.com/gpu"
+	n := newNode(t)
+	n.mknod(t, "vendor0", 100)
+	n.mknod(t, "vendor1", 101)
+	spec := filepath.Join(n.CDIDir(), "vendor.json")
+	describe := func(devices ...int) {
+		t.Helper()
+		var list []string
+		for _, d := range devices {
+			list = append(list, fmt.Sprintf(`{"name": "gpu-%d", "containerEdits": {"env": ["VENDOR=%[1]d"], "deviceNodes": [{"path": "/dev/vendor", "hostPath": "/dev/vendor%[1]d"}]}}`, d))
+		}
+		writeFile(t, spec, `{"cdiVersion": "0.5.0", "kind": "vendor.example/gpu", "devices": [`+strings.Join(append(list,
+			`{"name": "all", "containerEdits": {"env": ["VENDOR=all"]}}`), ",")+`]}`)
+	}
+	n.serve(t, `
+[[resource]]
+name = "gpu"
+count = 2
+match.cdi_device = "vendor.example/gpu=*"
+container.env.GPU = "${cdi.device} of ${cdi.kind}"
+`)
+	n.plugin.WaitLog(t, limit, "starting")
+	describe(0)
+	n.Kubelet.WaitAllocatable(t, resource, 2)
+	p := n.run(t, bed.Workload("first", resource, 1))
+	r := p.Report(t, "main")
+	wantNode(t, r, "/dev/vendor", number{188, 100})
+	if r.Env["VENDOR"] != "0" || r.Env["GPU"] != "gpu-0 of vendor.example/gpu" {
+		t.Errorf("environment: %v", r.Env)
+	}
+	describe(0, 1)
+	n.Kubelet.WaitAllocatable(t, resource, 4)
+	describe(1)
+	n.Kubelet.WaitAllocatable(t, resource, 2)
+	second := n.run(t, bed.Workload("second", resource, 1))
+	wantNode(t, second.Report(t, "main"), "/dev/vendor", number{188, 101})
+
+	if err := os.Remove(spec); err != nil {
+		t.Fatal(err)
+	}
+	n.Kubelet.WaitAllocatable(t, resource, 0)
+	p.Kill(t, "main")
+	waitStuck(t, p, "unresolvable CDI devices")
+	describe(0)
+	n.Kubelet.WaitAllocatable(t, resource, 2)
+	p.WaitRestarted(t, "main", 1)
+	wantNode(t, p.Look(t, "main", "/dev"), "/dev/vendor", number{188, 100})
+}
+
+// TestPool has everything of a kind be one device. The kubelet sees the same one
+// while its members come and go, and a container has at each start those that are
+// there.
+func TestPool(t *testing.T) {
+	t.Parallel()
+	const resource = "example.com/lab"
+	n := newNode(t)
+	a, b := adapter("1-1", "A1B2C3D4", 0), adapter("1-2", "B5C6D7E8", 1)
+	n.Plug(a.Stick)
+	n.serve(t, `
+[[resource]]
+name = "lab"
+each = "all"
+match = { usb = { id = "10c4:ea60" }, glob = "/dev/ttyUSB*" }
+container.path = "/dev/lab-${usb.serial}"
+container.cdi = true
+`)
+	n.Kubelet.WaitAllocatable(t, resource, 1)
+	id := ""
+	for id = range n.allocatable(t, resource) {
+	}
+	p := n.run(t, bed.Workload("lab", resource, 1))
+	want := func(r look.Report, members ...stick) {
+		t.Helper()
+		var have []string
+		for _, node := range r.Nodes {
+			if strings.Contains(node.Path, "lab-") {
+				have = append(have, node.Path)
+			}
+		}
+		var paths []string
+		for _, m := range members {
+			paths = append(paths, "/dev/lab-"+m.Serial)
+			wantNode(t, r, "/dev/lab-"+m.Serial, m.number())
+		}
+		wantSame(t, "members", have, paths...)
+	}
+	want(p.Report(t, "main"), a)
+	// The list does not change, the spec does.
+	specHas := func(members ...stick) {
+		t.Helper()
+		wait.Until(t, limit, "spec", func() error {
+			text := n.spec(t, resource)
+			if strings.Count(text, `"path"`) != len(members) {
+				return fmt.Errorf("%s", text)
+			}
+			for _, m := range members {
+				if !strings.Contains(text, m.Serial) {
+					return fmt.Errorf("%s", text)
+				}
+			}
+			return nil
+		})
+		if list := n.allocatable(t, resource); len(list) != 1 || list[id] == nil && id == "" {
+			t.Errorf("devices: %v, want %s", list, id)
+		}
+	}
+	n.Plug(b.Stick)
+	specHas(a, b)
+	want(restart(t, p, 1), a, b)
+	n.Unplug(a.Port)
+	specHas(b)
+	want(restart(t, p, 2), b)
+	a.TTY = "ttyUSB3"
+	n.Plug(a.Stick)
+	specHas(a, b)
+	want(restart(t, p, 3), a, b)
+	if got := n.allocations(t, resource); got != 1 {
+		t.Errorf("%d calls of Allocate, want 1", got)
+	}
+
+	// Without any member it is gone.
+	n.Unplug(a.Port)
+	n.Unplug(b.Port)
+	n.Kubelet.WaitAllocatable(t, resource, 0)
+}

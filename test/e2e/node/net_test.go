@@ -1,0 +1,238 @@
+package node_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/generic-dp/generic-dp/test/e2e/bed"
+	"github.com/generic-dp/generic-dp/test/e2e/look"
+	"github.com/generic-dp/generic-dp/test/e2e/wait"
+)
+
+const port = "example.com/port"
+
+// ports moves network interfaces into containers, each of which calls its own the
+// same.
+const ports = `
+[[resource]]
+name = "port"
+match.net.name = "port*"
+container.cdi = true
+container.net_name = "uplink"
+container.env.PORT = "${net.name}"
+`
+
+// serveNets starts the program with the sysfs of the bed in place of a made-up one:
+// network interfaces are real.
+func (n *node) serveNets(t testing.TB, config string, args ...string) {
+	t.Helper()
+	n.serve(t, config, append([]string{"--sysfs=/sys"}, args...)...)
+}
+
+// cable makes an interface of the bed, and beside it "peer-NAME", the other end of
+// the cable, at an address that a container with the interface can reach.
+func (n *node) cable(t testing.TB, name string, subnet int) {
+	t.Helper()
+	peer := "peer-" + name
+	n.Run(t, "ip", "link", "add", name, "type", "veth", "peer", "name", peer)
+	n.Run(t, "ip", "address", "add", fmt.Sprintf("10.9.%d.1/24", subnet), "dev", peer)
+	n.Run(t, "ip", "address", "add", fmt.Sprintf("10.9.%d.2/24", subnet), "dev", name)
+	n.Run(t, "ip", "link", "set", peer, "up")
+}
+
+// listen accepts connections at the other end of a cable, and returns the address.
+func (n *node) listen(t testing.TB, subnet int) string {
+	t.Helper()
+	var server net.Listener
+	err := n.Do(func() (err error) {
+		server, err = net.Listen("tcp", fmt.Sprintf("10.9.%d.1:0", subnet))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Close() })
+	go func() {
+		for {
+			conn, err := server.Accept()
+			if err != nil {
+				return
+			}
+			conn.Close()
+		}
+	}()
+	return server.Addr().String()
+}
+
+// interfaces lists the network interfaces of the bed.
+func (n *node) interfaces(t testing.TB) []string {
+	t.Helper()
+	entries, err := os.ReadDir(n.Path("/sys/class/net"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// spec returns the program's CDI spec of a resource as text, empty where there is
+// none.
+func (n *node) spec(t testing.TB, resource string) string {
+	t.Helper()
+	kind := `"kind":"` + resource + `"`
+	files, err := filepath.Glob(filepath.Join(n.CDIDir(), "generic-dp_*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if flat := strings.Join(strings.Fields(string(text)), ""); strings.Contains(flat, kind) {
+			return flat
+		}
+	}
+	return ""
+}
+
+// netPod is a pod with a network of its own.
+func netPod(name string, count int64) *v1.Pod {
+	pod := bed.Workload(name, port, count)
+	pod.Spec.HostNetwork = false
+	return pod
+}
+
+// wantUplink checks that a container has an interface that works.
+func wantUplink(t testing.TB, p *bed.Pod, r look.Report, server string) {
+	t.Helper()
+	slices.Sort(r.Interfaces)
+	if want := []string{"eth0", "lo", "uplink"}; !slices.Equal(r.Interfaces, want) {
+		t.Errorf("interfaces in the container: %q, want %q", r.Interfaces, want)
+	}
+	if _, stderr, code := p.Exec(t, "main", "/tool", "dial", server); code != 0 {
+		t.Errorf("through the interface: %s", stderr)
+	}
+}
+
+// TestNet has a pod get a network interface, and keep it over the restarts of its
+// container, of the program and of the kubelet. With the pod ends the interface,
+// since there is no hardware behind it that would stay. Another one of its name is
+// the same device.
+func TestNet(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.cable(t, "port0", 1)
+	server := n.listen(t, 1)
+	n.serveNets(t, ports)
+	n.Kubelet.WaitAllocatable(t, port, 1)
+	if text := n.spec(t, port); !strings.Contains(text, `"netDevices":[{"hostInterfaceName":"port0","name":"uplink"}]`) {
+		t.Errorf("spec: %s", text)
+	}
+	p := n.run(t, netPod("first", 1))
+	r := p.Report(t, "main")
+	wantUplink(t, p, r, server)
+	if r.Env["PORT"] != "port0" {
+		t.Errorf("environment: %v", r.Env)
+	}
+	if have := n.interfaces(t); slices.Contains(have, "port0") {
+		t.Errorf("interfaces of the host: %q", have)
+	}
+
+	holds := func(when string) {
+		t.Helper()
+		wait.Until(t, limit, when+": entry without the interface", func() error {
+			if text := n.spec(t, port); strings.Contains(text, "port0") == strings.Contains(text, "netDevices") {
+				return errors.New(text)
+			}
+			return nil
+		})
+		n.Kubelet.WaitAllocatable(t, port, 1)
+		n.waitHeld(t, port, map[string]string{"netif:port0": "first-bed/main"})
+	}
+	holds("after the move")
+	n.refused(t, netPod("second", 1), "Available: 0").Delete(t)
+	for i, again := range []struct {
+		what string
+		do   func()
+	}{
+		{"program killed", func() { n.plugin.Restart(t) }},
+		{"program ended", func() {
+			if code := n.plugin.Stop(t); code != 0 {
+				t.Errorf("exit code %d after SIGTERM", code)
+			}
+			n.Kubelet.WaitAllocatable(t, port, 0)
+			n.plugin.Restart(t)
+		}},
+		{"kubelet restarted", func() {
+			n.Kubelet.Restart(t)
+			n.Kubelet.WaitReady(t)
+		}},
+	} {
+		again.do()
+		holds(again.what)
+		wantUplink(t, p, restart(t, p, int32(i+1)), server)
+	}
+	if got := n.allocations(t, port); got != 0 {
+		t.Errorf("%d calls of Allocate since the restart of the kubelet", got)
+	}
+
+	p.Delete(t)
+	wait.Until(t, limit, "end of the interface", func() error {
+		if have := n.interfaces(t); slices.Contains(have, "peer-port0") {
+			return fmt.Errorf("%q", have)
+		}
+		return nil
+	})
+	n.cable(t, "port0", 2)
+	server = n.listen(t, 2)
+	wait.Until(t, limit, "entry with the interface", func() error {
+		if text := n.spec(t, port); !strings.Contains(text, "netDevices") {
+			return errors.New(text)
+		}
+		return nil
+	})
+	n.Kubelet.WaitAllocatable(t, port, 1)
+	p = n.run(t, netPod("third", 1))
+	wantUplink(t, p, p.Report(t, "main"), server)
+}
+
+// TestNetInUse has an interface that the host uses itself, which no pod may take
+// away, and one that the host begins to use when the kubelet already knows it.
+func TestNetInUse(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.Run(t, "ip", "link", "add", "br0", "type", "bridge")
+	n.cable(t, "port0", 1)
+	n.Run(t, "ip", "link", "set", "port0", "master", "br0")
+	n.serveNets(t, ports)
+	n.listed(t, n.served, port, 0)
+	n.plugin.WaitLog(t, limit, "a port of bridge br0")
+	n.refused(t, netPod("taken", 1), "Available: 0").Remove(t)
+
+	n.cable(t, "port1", 2)
+	n.Kubelet.WaitAllocatable(t, port, 1)
+	n.Run(t, "ip", "link", "set", "port1", "master", "br0")
+	n.refused(t, netPod("late", 1), port).Remove(t)
+	for _, name := range []string{"port0", "port1"} {
+		if have := n.interfaces(t); !slices.Contains(have, name) {
+			t.Errorf("interfaces of the host: %q", have)
+		}
+		n.Run(t, "ip", "link", "set", name, "nomaster")
+	}
+	n.Kubelet.WaitAllocatable(t, port, 2)
+	p := n.run(t, netPod("both", 1))
+	wantUplink(t, p, p.Report(t, "main"), n.listen(t, 1))
+}
