@@ -1,0 +1,267 @@
+// Package examples_test serves each example on a machine that has the hardware
+// it is for, and compares what a container gets with what it is to get.
+package examples_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/tools/txtar"
+
+	"github.com/generic-dp/generic-dp/agent"
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/health"
+	"github.com/generic-dp/generic-dp/internal/kubelettest"
+	"github.com/generic-dp/generic-dp/ledger"
+	"github.com/generic-dp/generic-dp/machine"
+)
+
+var update = flag.Bool("update", false, "write what was found to the stories in testdata")
+
+// limit is how long anything may take that a story waits for.
+const limit = 30 * time.Second
+
+// story is one file of testdata: a txtar archive. Lines of its head that begin
+// with one of these words say what is served; the rest of the head says where
+// the expectations come from.
+//
+//	config:   file in configs
+//	machine:  file in ../testdata/machines, without .txtar
+//	allow:    as --allow, optional
+//	node:     as --node-name, optional
+//	cdi:      directory below testdata/cdi with CDI specs of the host, optional
+//
+// A section "RESOURCE" is the list of its devices, a section "RESOURCE gives
+// ID ..." what a container gets that these slots are allocated to. All
+// resources of the configuration that have devices must have a section.
+type story struct {
+	head    map[string]string
+	archive *txtar.Archive
+}
+
+func readStory(t *testing.T, file string) story {
+	t.Helper()
+	archive, err := txtar.ParseFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := story{head: map[string]string{}, archive: archive}
+	for line := range strings.Lines(string(archive.Comment)) {
+		key, value, _ := strings.Cut(line, ":")
+		switch key {
+		case "config", "machine", "allow", "node", "cdi":
+			s.head[key] = strings.TrimSpace(value)
+		}
+	}
+	return s
+}
+
+func TestStories(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("stories: %v, %v", files, err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			s := readStory(t, file)
+			n := serve(t, s)
+			var listed []string
+			for i := range s.archive.Files {
+				section := &s.archive.Files[i]
+				resource, ids, asks := strings.Cut(section.Name, " gives ")
+				found := ""
+				if asks {
+					found = n.allocate(resource, strings.Fields(ids))
+				} else {
+					found = n.list(resource)
+					listed = append(listed, resource)
+				}
+				if want := string(section.Data); found != want && !*update {
+					t.Errorf("%s: found\n%swant\n%s", section.Name, found, want)
+				}
+				section.Data = []byte(found)
+			}
+			for _, name := range n.agent.Names() {
+				if len(n.agent.Entries(name)) == 0 || slices.Contains(listed, name) {
+					continue
+				}
+				if *update {
+					s.archive.Files = append(s.archive.Files, txtar.File{Name: name, Data: []byte(n.list(name))})
+				} else {
+					t.Errorf("no section for %s, which lists\n%s", name, n.list(name))
+				}
+			}
+			if *update {
+				if err := os.WriteFile(file, txtar.Format(s.archive), 0o644); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// Every example has a story, and no story is of nothing.
+func TestEveryExampleHasAStory(t *testing.T) {
+	t.Parallel()
+	told := map[string]bool{}
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		told[readStory(t, file).head["config"]] = true
+	}
+	err = filepath.WalkDir("configs", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && !told[d.Name()] {
+			t.Errorf("%s has no story in testdata", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// node is a machine on which an example is served.
+type node struct {
+	*testing.T
+	agent   *agent.Agent
+	kubelet *kubelettest.Kubelet
+	paths   agent.Paths
+}
+
+func serve(t *testing.T, s story) *node {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "gdp") // a socket's path has at most 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	recording, err := os.ReadFile(filepath.Join("../testdata/machines", s.head["machine"]+".txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := machine.Unpack(filepath.Join(dir, "host"), recording); err != nil {
+		t.Fatal(err)
+	}
+	cdiDir := filepath.Join(dir, "cdi")
+	specs := []string{cdiDir}
+	if host := s.head["cdi"]; host != "" {
+		specs = []string{filepath.Join("testdata/cdi", host), cdiDir}
+	}
+	n := &node{T: t, paths: agent.Paths{
+		KubeletDir: filepath.Join(dir, "kubelet"), PodResources: filepath.Join(dir, "pods.sock"),
+		Sysfs: filepath.Join(dir, "host", "sys"), Dev: filepath.Join(dir, "host", "dev"),
+		RunDir: filepath.Join(dir, "run"), StateDir: filepath.Join(dir, "state"), CDIDir: cdiDir, SpecDirs: specs,
+	}}
+	allow, err := config.ParseAllow(s.head["allow"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.kubelet = kubelettest.New(kubelettest.Options{Dir: n.paths.KubeletDir, PodResources: n.paths.PodResources})
+	if err := n.kubelet.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.kubelet.Stop)
+	n.agent, err = agent.New(agent.Options{
+		Config: filepath.Join("configs", s.head["config"]), Paths: n.paths, NodeName: s.head["node"], Allow: allow,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- n.agent.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	n.settle()
+	return n
+}
+
+// settle waits until the kubelet has been told all that the agent lists.
+func (n *node) settle() {
+	n.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	select {
+	case <-n.agent.Settled():
+	case <-ctx.Done():
+		n.Fatal("the first look at the machine takes too long")
+	}
+	err := n.kubelet.WaitFor(ctx, func() bool {
+		return !slices.ContainsFunc(n.agent.Names(), func(name string) bool {
+			_, lists := n.kubelet.Latest(name)
+			return lists == 0 && len(n.agent.Entries(name)) > 0
+		})
+	})
+	if err != nil {
+		n.Fatal(err)
+	}
+	// A check that fails changes nothing that the kubelet is told.
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for n.checking() {
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			n.Fatal("a first health check takes too long")
+		}
+	}
+}
+
+// checking reports whether there is a device whose first check goes on.
+func (n *node) checking() bool {
+	return slices.ContainsFunc(n.agent.Names(), func(name string) bool {
+		return slices.ContainsFunc(n.agent.Entries(name), func(e ledger.Entry) bool { return e.Reason == health.ReasonPending })
+	})
+}
+
+// list is the devices of a resource as the kubelet is shown them: one line
+// each, with the number of slots, the NUMA nodes and what is wrong.
+func (n *node) list(resource string) string {
+	list, _ := n.kubelet.Latest(resource)
+	numa := map[string][]string{}
+	for _, d := range list.Devices {
+		for _, node := range d.GetTopology().GetNodes() {
+			numa[d.GetID()] = append(numa[d.GetID()], fmt.Sprint(node.GetID()))
+		}
+	}
+	var text strings.Builder
+	for _, e := range n.agent.Entries(resource) {
+		text.WriteString(e.Offer.ID)
+		if e.Offer.Slots != 1 {
+			fmt.Fprintf(&text, " slots=%d", e.Offer.Slots)
+		}
+		if nodes := numa[e.Offer.ID]; nodes != nil {
+			fmt.Fprintf(&text, " numa=%s", strings.Join(nodes, ","))
+		}
+		if !e.Healthy {
+			fmt.Fprintf(&text, " Unhealthy: %s", reason(e.Reason))
+		}
+		text.WriteString("\n")
+	}
+	return text.String()
+}
+
+// reason is why a device is not healthy, without what the network that this
+// runs in says of an address.
+func reason(text string) string {
+	if what, _, found := strings.Cut(text, ": "); found && strings.HasPrefix(what, "tcp ") {
+		return what
+	}
+	return text
+}
