@@ -101,10 +101,10 @@ type squatConfig struct {
 		Groups []struct {
 			Count int
 			Paths []struct {
-				Path, MountPath, Permissions string `yaml:",omitempty"`
-				Mount                        string `yaml:"mountPath"`
-				Limit                        int
-				Optional                     bool
+				Path, Permissions string
+				Mount             string `yaml:"mountPath"`
+				Limit             int
+				Optional          bool
 			}
 			USB []struct{ Vendor, Product, Serial string }
 		}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/generic-dp/generic-dp/internal/inotify"
 )
 
 const (
@@ -56,7 +58,7 @@ type Watcher struct {
 	dev        string
 	log        *slog.Logger
 	openKernel func() (kernelEvents, error)
-	openFiles  func() (fileEvents, error)
+	openFiles  func() (inotify.Source, error)
 
 	changes chan struct{} // holds one: something is pending
 	redirs  chan struct{} // holds one: dirs changed
@@ -85,7 +87,7 @@ func NewWatcher(o WatchOptions) *Watcher {
 		resync:     cmp.Or(o.Resync, defaultResync),
 		log:        base.Log,
 		openKernel: func() (kernelEvents, error) { return openUevents() },
-		openFiles:  func() (fileEvents, error) { return openInotify() },
+		openFiles:  func() (inotify.Source, error) { return inotify.Open(inotify.Names | inotify.Attributes) },
 		changes:    make(chan struct{}, 1),
 		redirs:     make(chan struct{}, 1),
 		paths:      make(map[string]bool),

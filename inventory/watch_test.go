@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/generic-dp/generic-dp/internal/inotify"
 )
 
 // fakeKernel gives out what a test puts in.
@@ -42,7 +44,7 @@ func (k *fakeKernel) Close() error { close(k.closed); return nil }
 
 // fakeFiles has every directory but those that are missing.
 type fakeFiles struct {
-	events chan []fileEvent
+	events chan []inotify.Event
 	closed chan struct{}
 
 	mu     sync.Mutex
@@ -51,7 +53,7 @@ type fakeFiles struct {
 }
 
 func newFakeFiles() *fakeFiles {
-	return &fakeFiles{events: make(chan []fileEvent), closed: make(chan struct{}), wds: make(map[string]int)}
+	return &fakeFiles{events: make(chan []inotify.Event), closed: make(chan struct{}), wds: make(map[string]int)}
 }
 
 func (f *fakeFiles) setRefuse(err error) {
@@ -60,7 +62,7 @@ func (f *fakeFiles) setRefuse(err error) {
 	f.refuse = err
 }
 
-func (f *fakeFiles) add(dir string) (int, error) {
+func (f *fakeFiles) Add(dir string) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.refuse != nil {
@@ -72,9 +74,9 @@ func (f *fakeFiles) add(dir string) (int, error) {
 	return f.wds[dir], nil
 }
 
-func (f *fakeFiles) remove(int) {}
+func (f *fakeFiles) Remove(int) {}
 
-func (f *fakeFiles) next() ([]fileEvent, error) {
+func (f *fakeFiles) Next() ([]inotify.Event, error) {
 	select {
 	case e := <-f.events:
 		return e, nil
@@ -108,7 +110,7 @@ func fakeWatcher(o WatchOptions) (*Watcher, *fakeKernel, *fakeFiles) {
 	w := NewWatcher(o)
 	k, f := newFakeKernel(), newFakeFiles()
 	w.openKernel = func() (kernelEvents, error) { return k, nil }
-	w.openFiles = func() (fileEvents, error) { return f, nil }
+	w.openFiles = func() (inotify.Source, error) { return f, nil }
 	return w, k, f
 }
 
@@ -140,7 +142,7 @@ func TestEventsAreMergedUntilTaken(t *testing.T) {
 		if diff := cmp.Diff(Batch{}, w.Take()); diff != "" {
 			t.Errorf("taken twice:\n%s", diff)
 		}
-		f.events <- []fileEvent{{wd: f.wds["/dev"], mask: 0x100, name: "x"}}
+		f.events <- []inotify.Event{{WD: f.wds["/dev"], Mask: 0x100, Name: "x"}}
 		k.events <- "devices/c"
 		if !waiting(w) {
 			t.Fatal("no second wake-up")
@@ -318,7 +320,7 @@ func TestDeafWatcherSaysAll(t *testing.T) {
 		w, _, f := fakeWatcher(WatchOptions{})
 		w.openKernel = func() (kernelEvents, error) { return nil, errors.New("refused") }
 		start(t, w)
-		f.events <- []fileEvent{{wd: f.wds["/dev"], mask: 0x100, name: "x"}}
+		f.events <- []inotify.Event{{WD: f.wds["/dev"], Mask: 0x100, Name: "x"}}
 		if !waiting(w) || !w.Take().All {
 			t.Error("a batch of names alone, which says nothing of drivers")
 		}

@@ -6,12 +6,14 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/generic-dp/generic-dp/internal/inotify"
 )
 
 // Run watches until ctx ends, and returns nil then. The first batch says All
 // and comes once the watches are in place: a scan after it misses nothing.
 func (w *Watcher) Run(ctx context.Context) error {
-	r := &run{Watcher: w, kernelEnded: make(chan error), events: make(chan []fileEvent), filesEnded: make(chan error)}
+	r := &run{Watcher: w, kernelEnded: make(chan error), events: make(chan []inotify.Event), filesEnded: make(chan error)}
 	ctx, cancel := context.WithCancel(ctx)
 	defer r.readers.Wait()
 	defer r.close()
@@ -39,7 +41,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 				w.lookAtNames()
 			}
 		case batch := <-r.events:
-			changed, moved := r.watches.handle(batch)
+			changed, moved := r.watches.Handle(batch)
 			if changed {
 				w.happened(Batch{Names: true})
 			}
@@ -52,7 +54,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 			w.setDegraded(kernelSource, err)
 			w.look()
 		case err := <-r.filesEnded:
-			r.watches.files.Close()
+			r.watches.Source.Close()
 			r.watches = nil
 			w.setDegraded(filesSource, err)
 			w.look()
@@ -63,9 +65,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 // run is what belongs to one call of Run.
 type run struct {
 	*Watcher
-	kernel      kernelEvents // nil while missing
-	watches     *dirSet      // nil while missing
-	events      chan []fileEvent
+	kernel      kernelEvents  // nil while missing
+	watches     *inotify.Dirs // nil while missing
+	events      chan []inotify.Event
 	kernelEnded chan error
 	filesEnded  chan error
 	readers     sync.WaitGroup
@@ -85,7 +87,7 @@ func (r *run) refresh(ctx context.Context) {
 		f, err := r.openFiles()
 		r.setDegraded(filesSource, err)
 		if err == nil {
-			r.watches = &dirSet{files: f}
+			r.watches = &inotify.Dirs{Source: f}
 			r.readers.Go(func() { send(ctx, r.filesEnded, r.readFiles(ctx, f)) })
 		}
 	}
@@ -97,7 +99,7 @@ func (r *run) close() {
 		r.kernel.Close()
 	}
 	if r.watches != nil {
-		r.watches.files.Close()
+		r.watches.Source.Close()
 	}
 }
 
@@ -119,7 +121,7 @@ func (r *run) sync() bool {
 		here = append(here, d)
 	}
 	r.mu.Unlock()
-	added, err := r.watches.sync(here)
+	added, err := r.watches.Sync(here)
 	r.setDegraded(filesSource, err)
 	return added
 }
@@ -138,9 +140,9 @@ func (r *run) readKernel(k kernelEvents) error {
 	}
 }
 
-func (r *run) readFiles(ctx context.Context, f fileEvents) error {
+func (r *run) readFiles(ctx context.Context, f inotify.Source) error {
 	for {
-		events, err := f.next()
+		events, err := f.Next()
 		if err != nil {
 			return err
 		}

@@ -57,6 +57,7 @@ func TestLeastPrivilege(t *testing.T) {
 		"run":            "--run-dir",
 		"state":          "--state-dir",
 		"pod-resources":  "pod_resources",
+		"proc":           "/host/proc",
 	}
 	whole := daemonSet(t)
 	for _, mount := range whole.Spec.Template.Spec.Containers[0].VolumeMounts {
