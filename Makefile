@@ -15,7 +15,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 FUZZ ?= 10000x
 
-.PHONY: help build run test lint bench e2e-deps e2e e2e-vm e2e-cluster image packages manifests release-test clean
+.PHONY: help build run test lint bench e2e-deps e2e e2e-vm e2e-cluster image packages manifests release-test dockerfile clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,7 +34,8 @@ lint: ## gofmt, go vet, staticcheck, file length
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$bad" ]; then echo "not gofmt'd: $$bad"; exit 1; fi
 	$(GO) vet -tags $(TAGS) ./...
 	$(GO) run $(STATICCHECK) -tags $(TAGS) ./...
-	cd test/e2e && CGO_ENABLED=0 $(GO) vet ./...
+	cd hack/release && $(GO) vet ./...
+	cd test/e2e && CGO_ENABLED=0 $(GO) vet ./... && CGO_ENABLED=0 $(GO) vet -tags cluster ./cluster
 	cd test/e2e/vm && CGO_ENABLED=0 $(GO) vet ./...
 	@long=$$(git ls-files '*.go' | xargs wc -l | awk '$$2 != "total" && $$1 > 500 { print $$2 }'); if [ -n "$$long" ]; then echo "over 500 lines: $$long"; exit 1; fi
 
@@ -54,12 +55,15 @@ e2e-vm: build ## end-to-end tests on emulated hardware: USB, PCI and NUMA in QEM
 # The image has the tag that the chart asks for.
 CHART_VERSION = $(shell sed -n 's/^appVersion: //p' deploy/helm/generic-dp/Chart.yaml)
 
-e2e-cluster: build ## deploy/ and the chart on a real cluster: control plane, kubelet, containerd
-	test/e2e/deps.sh --cluster
+e2e-cluster: build ## deploy/ and the chart on a real cluster; updates on the next minor version of the kubelet
+	test/e2e/deps.sh --cluster --next
 	cd hack/release && $(GO) run . -version $(CHART_VERSION) -out ../../dist/e2e image
 	cd test/e2e && CGO_ENABLED=0 GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -vet=off -tags cluster ./cluster
+	cd test/e2e && CGO_ENABLED=0 GENERIC_DP_BIN=$(CURDIR)/$(BIN) GENERIC_DP_E2E_NEXT=1 $(GO) test -count=1 -vet=off -run TestRollout ./node
 
-RELEASE := cd hack/release && $(GO) run . -version $(VERSION)
+# OUT is where what is published goes.
+OUT     ?= $(CURDIR)/dist
+RELEASE := cd hack/release && $(GO) run . -version $(VERSION) -out $(OUT)
 
 image: ## an OCI image for amd64, arm64 and arm/v7, in dist, with its bill of materials
 	$(RELEASE) image
@@ -72,6 +76,9 @@ manifests: ## deploy/generic-dp.yaml from the Helm chart
 
 release-test: ## what is published: chart, manifest, image; with GENERIC_DP_INSTALL=1 the .deb is installed and removed
 	cd hack/release && $(GO) test ./...
+
+dockerfile: ## build the Dockerfile without a registry and compare it with make image; needs root
+	VERSION=$(VERSION) hack/dockerfile.sh
 
 clean: ## remove what was built
 	rm -rf bin dist

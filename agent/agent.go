@@ -34,8 +34,11 @@ type Options struct {
 	Paths    Paths
 	NodeName string
 	Listen   string // address of metrics and probes; empty for none
-	Version  string
-	Log      *slog.Logger // nil discards
+	// CDIOnly: there is no kubelet. Every resource is handed over by CDI specs
+	// that are kept current, for whoever starts containers.
+	CDIOnly bool
+	Version string
+	Log     *slog.Logger // nil discards
 }
 
 // Agent is the running program. Make it with New, run it once with Run.
@@ -47,6 +50,14 @@ type Agent struct {
 	config  *config.Config // the one that is served; after New only the loop looks
 	loaded  atomic.Pointer[loaded]
 	serving atomic.Pointer[set] // nil before the first look at the host
+	handed  atomic.Pointer[handed]
+
+	// What the status page shows besides.
+	started  time.Time
+	events   events
+	troubles atomic.Pointer[[]metrics.Problem]
+	busy     atomic.Pointer[time.Time] // since when the loop is; nil while it waits
+	holders  *holders
 
 	scanner  *inventory.Scanner
 	watcher  *inventory.Watcher
@@ -78,22 +89,24 @@ func New(options Options) (*Agent, error) {
 			return nil, err
 		}
 	}
-	if err := checkRunDir(p.RunDir); err != nil {
-		return nil, err
-	}
-	if err := plugin.CheckDir(p.KubeletDir); err != nil {
-		return nil, err
+	if !options.CDIOnly {
+		if err := checkRunDir(p.RunDir); err != nil {
+			return nil, err
+		}
+		if err := plugin.CheckDir(p.KubeletDir); err != nil {
+			return nil, err
+		}
 	}
 	a := &Agent{
-		options: options, log: options.Log, now: time.Now, settled: make(chan struct{}), looks: make(looks),
-		source: source{path: options.Config, stateDir: p.StateDir, cdiDir: p.CDIDir, allow: options.Allow},
+		options: options, log: options.Log, now: time.Now, started: time.Now(), settled: make(chan struct{}), looks: make(looks),
+		source: source{path: options.Config, stateDir: p.StateDir, cdiDir: p.CDIDir, allow: options.Allow, cdiOnly: options.CDIOnly},
 	}
 	cfg, first, err := a.source.load()
 	if err != nil {
 		return nil, err
 	}
 	a.config = cfg
-	a.loaded.Store(&loaded{hash: cfg.Hash, at: time.Now(), broken: first.err})
+	a.loaded.Store(&loaded{hash: cfg.Hash, at: time.Now(), generation: 1, broken: first.err})
 	if first.err != nil {
 		logBroken(a.log, options.Config, first.err)
 	}
@@ -105,7 +118,7 @@ func New(options Options) (*Agent, error) {
 		if a.listener, err = metrics.Listen(options.Listen); err != nil {
 			return nil, err
 		}
-		a.metrics = metrics.New(options.Version, a)
+		a.metrics = metrics.New(a)
 		a.metrics.CountLoad(first.err)
 	}
 	a.build()
@@ -119,6 +132,7 @@ func (a *Agent) build() {
 	a.watcher = inventory.NewWatcher(inventory.WatchOptions{Dev: p.Dev, Log: a.log})
 	a.kubelet = plugin.NewKubeletWatch(p.KubeletDir, a.log)
 	a.pods = podresources.New(p.PodResources)
+	a.holders = &holders{client: a.pods, log: a.log}
 	a.links = &links.Tree{Dir: filepath.Join(p.RunDir, linksName)}
 	a.specs = p.specWriter()
 	a.others = p.hostSpecs()
@@ -136,8 +150,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.listener != nil {
 		group.Go(func() error { return a.metrics.Serve(ctx, a.listener) })
 	}
-	a.sweep()
-	group.Go(func() error { return a.kubelet.Run(ctx) })
+	if !a.options.CDIOnly {
+		a.sweep()
+		group.Go(func() error { return a.kubelet.Run(ctx) })
+	}
 	group.Go(func() error { return a.watcher.Run(ctx) })
 	group.Go(func() error { return a.reader.run(ctx) })
 	group.Go(func() error { return newLoop(a, group).run(ctx) })

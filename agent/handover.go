@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"maps"
 	"os"
 
 	"github.com/generic-dp/generic-dp/cdi"
@@ -18,6 +19,11 @@ func (l *loop) handOver(v *View, out ledger.Output) map[string]error {
 		return nil // the other instance does; Allocate looks before it answers
 	}
 	failed := map[string]error{}
+	if l.options.CDIOnly {
+		l.syncSpecs(out, retained{}, failed)
+		l.sayOnce("links", text(l.links.Sync(nil)), "links of an earlier instance can't be removed")
+		return failed
+	}
 	var want []links.Link
 	for _, r := range out.Resources {
 		for _, e := range r.Devices {
@@ -61,12 +67,11 @@ func (l *loop) syncSpecs(out ledger.Output, kept retained, failed map[string]err
 			}
 			continue
 		}
-		spec, err := cdi.Build(r.Name, offers, l.options.Paths.missing)
-		l.sayOnce("spec of "+r.Name, text(err), "CDI spec lacks a device")
-		specs = append(specs, spec)
+		specs = append(specs, l.spec(r.Name, offers, failed))
 	}
 	err := l.specs.Sync(specs, func(kind, id string) bool { return kept.entries[entry{kind, id}] })
 	l.sayOnce("specs", text(err), "CDI specs can't be kept current")
+	l.handed.Store(newHanded(specs, err))
 	if err == nil {
 		return
 	}
@@ -78,6 +83,41 @@ func (l *loop) syncSpecs(out ledger.Output, kept retained, failed map[string]err
 			failed[d.Name] = fmt.Errorf("its CDI spec below --cdi-dir can't be written")
 		}
 	}
+}
+
+// spec is the CDI spec of a resource.
+func (l *loop) spec(name string, offers []device.Offer, failed map[string]error) *cdi.Spec {
+	if !l.options.CDIOnly {
+		spec, err := cdi.Build(name, offers, l.options.Paths.missing)
+		l.sayOnce("spec of "+name, text(err), "CDI spec lacks a device")
+		return spec
+	}
+	spec, left := cdi.BuildAlone(name, offers, l.options.Paths.missing)
+	if err := left[cdi.AllDevices]; err != nil { // as it should be for sticks at one path
+		l.log.Debug("CDI spec has no entry for all devices together", "resource", name, "reason", err)
+	}
+	delete(left, cdi.AllDevices)
+	maps.Copy(failed, left)
+	return spec
+}
+
+// handed is what is on offer by CDI names.
+type handed struct {
+	names []string // qualified, those of one resource by device
+	err   error    // why not all of them may be there
+}
+
+func newHanded(specs []*cdi.Spec, err error) *handed {
+	h := &handed{err: err}
+	for _, spec := range specs {
+		if spec == nil {
+			continue
+		}
+		for _, d := range spec.Devices {
+			h.names = append(h.names, spec.Kind+"="+d.Name)
+		}
+	}
+	return h
 }
 
 // conflict is why the CDI kind of a resource can't be used.

@@ -27,6 +27,7 @@ type source struct {
 	stateDir string // where the last good copy is
 	cdiDir   string
 	allow    config.Allow
+	cdiOnly  bool // see Options
 }
 
 // read reads the text of the configuration.
@@ -41,7 +42,11 @@ func (s source) read() ([]config.File, error) {
 // check is what every configuration has to pass before it is served, the last
 // good one too: what was allowed to it may be so no longer.
 func (s source) check(files []config.File) (*config.Config, error) {
-	cfg, err := config.Parse(files...)
+	parse := config.Parse
+	if s.cdiOnly {
+		parse = config.ParseForCDI
+	}
+	cfg, err := parse(files...)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/generic-dp/generic-dp/inventory"
 	"github.com/generic-dp/generic-dp/ledger"
 	"github.com/generic-dp/generic-dp/matchers"
+	"github.com/generic-dp/generic-dp/metrics"
 )
 
 // retry is when a scan that failed is tried again, or an attribute that did not
@@ -82,6 +83,8 @@ func (l *loop) run(ctx context.Context) error {
 	var paced pace
 	for {
 		scan, probed := false, false
+		why := metrics.LookRetry
+		l.busy.Store(nil)
 		var looked chan struct{}
 		select {
 		case <-ctx.Done():
@@ -90,7 +93,7 @@ func (l *loop) run(ctx context.Context) error {
 			if !sleep(ctx, paced.pause(time.Now())) {
 				return nil
 			}
-			scan = true
+			scan, why = true, "" // the batch knows
 		case <-l.prober.Changes():
 			if !sleep(ctx, paced.pause(time.Now())) {
 				return nil
@@ -99,7 +102,7 @@ func (l *loop) run(ctx context.Context) error {
 		case <-l.scanner.Answered():
 			scan = true
 		case looked = <-l.looks:
-			scan = true
+			scan, why = true, metrics.LookAllocate
 		case <-timer.C:
 			scan = l.snapshot == nil || l.again
 		case held := <-answers:
@@ -116,8 +119,9 @@ func (l *loop) run(ctx context.Context) error {
 			l.log.Info("this instance writes links, specs and state now", "run_dir", l.options.Paths.RunDir)
 		}
 		began := time.Now()
+		l.busy.Store(&began)
 		if scan {
-			l.scan(ctx)
+			l.scan(ctx, why)
 		}
 		if l.snapshot == nil {
 			timer.Reset(retry)
@@ -176,10 +180,11 @@ func (l *loop) elect(ctx context.Context) (<-chan struct{}, error) {
 	return locked, nil
 }
 
-// scan reads the host. What fails leaves the last snapshot in place: a scan
+// scan reads the host; why is empty where the events say so. What fails leaves the last snapshot in place: a scan
 // that fails is not a host without devices.
-func (l *loop) scan(ctx context.Context) {
+func (l *loop) scan(ctx context.Context, why metrics.Look) {
 	batch := l.watcher.Take()
+	l.metrics.CountLook(lookOf(batch, why), len(batch.Paths))
 	l.quiet.note(batch)
 	began := time.Now()
 	snap, err := l.scanner.Update(ctx, batch)
@@ -193,6 +198,20 @@ func (l *loop) scan(ctx context.Context) {
 	l.sayOnce("scan", "", "")
 	l.snapshot, l.attrs = snap, l.scanner.Attributes()
 	l.watch(ctx)
+}
+
+// lookOf says why the host is looked at, where that is not said yet.
+func lookOf(b inventory.Batch, why metrics.Look) metrics.Look {
+	switch {
+	case why != "":
+		return why
+	case b.All:
+		return metrics.LookAll
+	case len(b.Paths) > 0:
+		return metrics.LookUevent
+	default:
+		return metrics.LookNames
+	}
 }
 
 // watch follows the directories that the configuration speaks of.

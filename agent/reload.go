@@ -14,9 +14,11 @@ import (
 
 // loaded is what came of the configuration last.
 type loaded struct {
-	hash   string    // of what is served
-	at     time.Time // when that was loaded
-	broken error     // why it is not what is on disk; nil where it is
+	hash string    // of what is served
+	at   time.Time // when that was loaded
+	// generation counts what was served, from 1.
+	generation int
+	broken     error // why it is not what is on disk; nil where it is
 }
 
 // reading is one reading of the configuration on disk: it is in order, or err
@@ -96,9 +98,11 @@ func (l *loop) reload(ctx context.Context, r reading) {
 	switch {
 	case r.err != nil:
 		logBroken(l.log, path, r.err)
+		l.happened("", "", "the configuration on disk is broken")
 	case r.config.Hash != was.hash:
-		now.hash, now.at = r.config.Hash, l.now()
+		now.hash, now.at, now.generation = r.config.Hash, l.now(), was.generation+1
 		l.config, switched = r.config, true
+		l.happened("", "", "another configuration is served")
 		l.log.Info("configuration loaded", "config", path, "resources", len(r.config.Resources), "hash", r.config.Hash)
 	case was.broken != nil:
 		l.log.Info("configuration is in order again and has not changed", "config", path, "hash", was.hash)

@@ -48,8 +48,8 @@ func (l *loop) retain(v *View, out ledger.Output, want []links.Link) retained {
 		for _, e := range r.Devices {
 			id := e.Offer.ID
 			switch {
-			case e.Offer.Moved:
-				// Where its interfaces are, nobody can see.
+			case e.Offer.Moved, e.Unseen:
+				// Where its interfaces are, nobody can see; it leads to none.
 				kept.entries[entry{r.Name, id}] = true
 			case e.Present:
 				stays[id] = held == nil || held[id]

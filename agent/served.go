@@ -17,7 +17,7 @@ import (
 type served struct {
 	name     string
 	resource *resource
-	plugin   *plugin.Plugin
+	plugin   *plugin.Plugin // nil where there is no kubelet
 
 	// The rest is the loop's alone.
 	since    time.Time // when it was made
@@ -29,17 +29,20 @@ type served struct {
 
 func (a *Agent) newServed(name string, now time.Time) *served {
 	r := newResource(name, a.options.Paths, cdi.Options{LinkPath: a.links.Path, Exists: a.options.Paths.missing, CDIExists: a.others.Has}, a.looks)
+	s := &served{name: name, resource: r, since: now}
+	if a.options.CDIOnly {
+		return s
+	}
 	hooks := plugin.Hooks{
-		Registered: func(cause plugin.Cause, _ time.Duration) { a.metrics.CountRegistration(name, string(cause)) },
-		Refused:    func(error) { a.metrics.CountRefusal(name) },
-		Allocated:  func(took time.Duration, err error) { a.metrics.CountAllocation(name, took, err) },
+		Registered: func(cause plugin.Cause, _ time.Duration) {
+			a.metrics.CountRegistration(name, string(cause))
+			a.happened(name, "", "registered ("+string(cause)+")")
+		},
+		Refused:   func(error) { a.metrics.CountRefusal(name) },
+		Allocated: func(took time.Duration, err error) { a.metrics.CountAllocation(name, took, err) },
 	}
-	return &served{
-		name:     name,
-		resource: r,
-		plugin:   plugin.New(plugin.Options{Resource: name, Watch: a.kubelet, Source: r, Log: a.log, Hooks: hooks}),
-		since:    now,
-	}
+	s.plugin = plugin.New(plugin.Options{Resource: name, Watch: a.kubelet, Source: r, Log: a.log, Hooks: hooks})
+	return s
 }
 
 // show publishes what the ledger lists. c is nil while the resource is being
@@ -79,7 +82,7 @@ func (s *served) fitting(a *Agent, list []device.Listed) []device.Listed {
 // is being retired need not be.
 func (m member) ready() error {
 	list, _ := m.resource.Devices()
-	if m.config == nil || len(list) == 0 && m.config.Register != config.RegisterAlways {
+	if m.plugin == nil || m.config == nil || len(list) == 0 && m.config.Register != config.RegisterAlways {
 		return nil
 	}
 	status, _ := m.plugin.Status()

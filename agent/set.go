@@ -68,7 +68,7 @@ func (l *loop) serve(ctx context.Context, listed []ledger.ListedResource, config
 		}
 		m.shown = true
 		m.show(l.Agent, m.config, listed[i])
-		if m.ended == nil && (listed[i].Register || m.config != nil && m.config.Register == config.RegisterAlways) {
+		if m.plugin != nil && m.ended == nil && (listed[i].Register || m.config != nil && m.config.Register == config.RegisterAlways) {
 			m.start(ctx, l.group, l.ending[m.name], l.metrics.Forget)
 			delete(l.ending, m.name)
 		}

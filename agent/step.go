@@ -9,6 +9,7 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/health"
 	"github.com/generic-dp/generic-dp/ledger"
+	"github.com/generic-dp/generic-dp/metrics"
 )
 
 // askEvery is the least time between two questions to the kubelet what is
@@ -33,6 +34,10 @@ func (l *loop) step(ctx context.Context, answers chan<- ledger.Held) time.Time {
 	l.warnProblems(v.Problems)
 	l.warnNotes(v.Matched.Notes)
 	reasons := l.probe(v)
+	if l.options.CDIOnly {
+		// Nobody says who holds what: an entry goes when its device does.
+		l.held = ledger.Held{At: now}
+	}
 	inputs, configs := l.inputs(v)
 	in := ledger.Input{Now: now, Start: l.start, Held: l.held, Quiet: l.quiet.since, Hardware: v.hasHardware, Resources: inputs}
 	next, out := l.state.Next(in)
@@ -50,6 +55,7 @@ func (l *loop) step(ctx context.Context, answers chan<- ledger.Held) time.Time {
 	l.report(out, failed)
 	l.settle(out)
 	l.save()
+	l.publishTroubles()
 	wake := earlier(l.next(ctx, now, out, answers), shown)
 	if len(failed) > 0 {
 		wake = earlier(wake, now.Add(handOverRetry))
@@ -64,16 +70,21 @@ func (l *loop) step(ctx context.Context, answers chan<- ledger.Held) time.Time {
 func (l *loop) report(out ledger.Output, failed map[string]error) {
 	for _, c := range out.Changes {
 		log := l.log.With("resource", c.Resource, "id", c.ID)
+		what := c.Reason
 		switch {
 		case c.Left:
+			what = "left the list: " + c.Reason
 			log.Info("device left the list", "reason", c.Reason)
 		case c.Healthy:
+			what = metrics.Healthy
 			log.Info("device is offered", "health", "Healthy")
 		case c.Reason == health.ReasonPending:
 			log.Debug("device is checked", "health", "Unhealthy", "reason", c.Reason) // the result is about to come
 		default:
+			what = metrics.Unhealthy + ": " + c.Reason
 			log.Info("device can't be used now", "health", "Unhealthy", "reason", c.Reason)
 		}
+		l.happened(c.Resource, c.ID, what)
 	}
 	for id, err := range failed {
 		l.sayOnce(id, err.Error(), "device can't be handed over")
@@ -98,7 +109,7 @@ func (l *loop) settle(out ledger.Output) {
 	}
 	l.calm = true
 	close(l.settled)
-	if kubelet, _ := l.kubelet.Kubelet(); !kubelet.Present {
+	if kubelet, _ := l.kubelet.Kubelet(); !kubelet.Present && !l.options.CDIOnly {
 		l.log.Info("waiting for the kubelet: its socket does not exist yet", "kubelet_dir", l.options.Paths.KubeletDir)
 	}
 }
@@ -124,6 +135,9 @@ func (l *loop) save() {
 // its answer alone.
 func (l *loop) next(ctx context.Context, now time.Time, out ledger.Output, answers chan<- ledger.Held) time.Time {
 	wake := out.Wake
+	if l.options.CDIOnly {
+		return wake
+	}
 	// The first question has no reason: there may be something held that
 	// nothing remembers.
 	atOnce := l.asked.Before(out.AskSince)

@@ -40,7 +40,7 @@ func TestStormOfReloads(t *testing.T) {
 			name := names[i%len(names)]
 			_, _ = n.kubelet.Admit(ctx, kubelettest.Claim{Namespace: "d", Pod: fmt.Sprint(i), Container: "c", Resource: name}, 1)
 			n.kubelet.Remove("d", fmt.Sprint(i))
-			_, _, _, _ = a.Names(), a.Resources(), a.Entries(name), a.Ready()
+			_, _, _, _ = a.Names(), a.Status(ctx), a.Entries(name), a.Ready()
 		}
 	}()
 	go func() { // devices

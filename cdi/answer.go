@@ -42,10 +42,10 @@ func Answer(resource string, offers []device.Offer, opts Options) (device.Answer
 		}
 	}
 	var err error
-	if b.answer.Env, err = expand("env", offers, func(o device.Offer) []device.Entry { return o.Env }); err != nil {
+	if b.answer.Env, err = environment(offers, position); err != nil {
 		return device.Answer{}, err
 	}
-	if b.answer.Annotations, err = expand("annotations", offers, func(o device.Offer) []device.Entry { return o.Annotations }); err != nil {
+	if b.answer.Annotations, err = expand("annotations", offers, func(o device.Offer) []device.Entry { return o.Annotations }, position); err != nil {
 		return device.Answer{}, err
 	}
 	return b.answer, nil
@@ -189,14 +189,20 @@ func (b *builder) exists(hostPath string) error {
 	return b.opts.Exists(hostPath)
 }
 
+// environment is the environment of a container that has these devices.
+func environment(offers []device.Offer, at func(index, count int) map[string]string) (map[string]string, error) {
+	return expand("env", offers, func(o device.Offer) []device.Entry { return o.Env }, at)
+}
+
 // expand completes the environment or the annotations of a container. A key
 // that differs from device to device gives an entry for each. Where several
 // devices have one key, what their values name of the device is joined in the
-// order of IDs, and anything else is the same for all.
-func expand(what string, offers []device.Offer, list func(device.Offer) []device.Entry) (map[string]string, error) {
+// order of IDs, and anything else is the same for all. at gives the variables of
+// the device at index among count.
+func expand(what string, offers []device.Offer, list func(device.Offer) []device.Entry, at func(index, count int) map[string]string) (map[string]string, error) {
 	all := map[string]*joined{}
 	for i, o := range offers {
-		vars := position(i, len(offers))
+		vars := at(i, len(offers))
 		for j, e := range list(o) {
 			key, err := complete(e.Key, vars)
 			if err == nil && (key == "" || strings.ContainsAny(key, "=\x00")) {

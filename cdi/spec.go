@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	cdiapi "tags.cncf.io/container-device-interface/pkg/cdi"
 	"tags.cncf.io/container-device-interface/pkg/parser"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
@@ -57,17 +56,11 @@ func Build(resource string, offers []device.Offer, exists func(hostPath string) 
 
 // entry is the entry of one device, checked as a runtime will check it.
 func entry(resource string, o device.Offer, exists func(hostPath string) error) (specs.Device, error) {
-	if _, err := QualifiedName(resource, o.ID); err != nil {
-		return specs.Device{}, err
-	}
 	edits, err := Edits(o, exists)
 	if err != nil {
 		return specs.Device{}, err
 	}
-	if err := (&cdiapi.ContainerEdits{ContainerEdits: &edits}).Validate(); err != nil {
-		return specs.Device{}, fmt.Errorf("no edits for CDI: %w", err)
-	}
-	return specs.Device{Name: o.ID, ContainerEdits: edits}, nil
+	return checked(resource, o.ID, edits)
 }
 
 // finish returns a copy of spec with its devices in the order of their names,

@@ -111,11 +111,20 @@ func readFile(path string) (File, error) {
 // Parse validates the text of files, which are one configuration, in the
 // order of their names. The error is of type Problems and has everything that
 // is wrong with all of them.
-func Parse(files ...File) (*Config, error) {
+func Parse(files ...File) (*Config, error) { return newWalk().parse(files) }
+
+// ParseForCDI is Parse for where CDI specs are all that containers get of this
+// program: as if every resource said container.cdi = true.
+func ParseForCDI(files ...File) (*Config, error) {
+	w := newWalk()
+	w.allCDI = true
+	return w.parse(files)
+}
+
+func (w *walk) parse(files []File) (*Config, error) {
 	files = slices.SortedStableFunc(slices.Values(files), func(a, b File) int {
 		return cmp.Compare(a.Name, b.Name)
 	})
-	w := newWalk()
 	resources := w.readTop(files)
 	cfg := &Config{Hash: hash(files)}
 	for _, f := range files {

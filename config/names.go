@@ -60,14 +60,22 @@ func checkKind(domain, name string) string {
 	return ""
 }
 
+// cdiDomain is that of the annotations by which runtimes are told of CDI
+// devices (pkg/cdi/annotations.go of the CDI library): one of them would hand
+// over what no match selects.
+const cdiDomain = "cdi.k8s.io"
+
 // checkAnnotation returns what the key of an annotation breaks, or empty.
-func checkAnnotation(key string) string {
+func checkAnnotation(key string) (rule, hint string) {
 	domain, name, ok := strings.Cut(key, "/")
 	if !ok {
 		domain, name = "x", key
 	}
 	if !subdomain.MatchString(domain) || len(domain) > maxSubdomain || !nameInPart.MatchString(name) || len(name) > maxNamePart {
-		return `is not the key of an annotation: want one such as "example.com/name", at most 63 characters behind the domain`
+		return `is not the key of an annotation: want one such as "example.com/name", at most 63 characters behind the domain`, ""
 	}
-	return ""
+	if domain == cdiDomain {
+		return "is read by runtimes as a list of CDI devices: want another domain", "container.cdi_devices passes CDI devices along"
+	}
+	return "", ""
 }

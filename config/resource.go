@@ -64,6 +64,7 @@ func readResource(v value) Resource {
 	v.w.texts = nil
 	before := len(v.w.problems)
 	readTable(v, resourceTable, &r)
+	r.Container.CDI = r.Container.CDI || v.w.allCDI
 	if v.lacks("each") {
 		r.Each = v.defaultEach(&r)
 	}

@@ -190,6 +190,8 @@ func absolutePath(written, sample string) (rule, hint string) {
 		return "is not an absolute path: want one that begins with \"/\"", hint
 	case slices.Contains(strings.Split(sample, "/"), ".."):
 		return `has "..": want a path without it`, ""
+	case strings.ContainsFunc(sample, unicode.IsControl):
+		return "has a control character: want a path without", ""
 	case path.Clean(sample) != sample:
 		return "is not a clean path: want single slashes, no \".\" and none at the end", didYouMean(path.Clean(written))
 	}
@@ -213,7 +215,7 @@ func notInInterface(r rune) bool {
 	return unicode.IsSpace(r) || unicode.IsControl(r) || r == '/' || r == ':'
 }
 
-func annotationName(_, sample string) (rule, hint string) { return checkAnnotation(sample), "" }
+func annotationName(_, sample string) (rule, hint string) { return checkAnnotation(sample) }
 
 func envName(written, sample string) (rule, hint string) {
 	if identifier.MatchString(sample) {

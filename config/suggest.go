@@ -29,6 +29,10 @@ func (v value) unknownHint(name string, known []string) string {
 	if lower := strings.ToLower(name); lower != name && slices.Contains(known, lower) {
 		return didYouMean(lower) + " keys are written in lower case"
 	}
+	n := nearest(name, known)
+	if n != "" && distance(name, n) == 1 {
+		return didYouMean(n)
+	}
 	if above, ok := v.enclosing(name); ok {
 		return fmt.Sprintf("%q is a key of %s: %s", name, tableName(above), v.headerHint(above))
 	}
@@ -38,7 +42,7 @@ func (v value) unknownHint(name string, known []string) string {
 		}
 		return didYouMean(below...)
 	}
-	if n := nearest(name, known); n != "" {
+	if n != "" {
 		return didYouMean(n)
 	}
 	if all := v.w.language.find(name); len(all) > 0 {

@@ -43,7 +43,11 @@ func (t table[T]) names() []string {
 func readTable[T any](v value, t table[T], into *T) {
 	m, ok := v.raw.(map[string]any)
 	if !ok {
-		v.mistyped("a table", "")
+		hint := ""
+		if slices.Contains(t.names(), "id") {
+			hint = tableHint(v.raw, "id")
+		}
+		v.mistyped("a table", hint)
 		return
 	}
 	for _, k := range t.keys {

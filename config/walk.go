@@ -22,6 +22,8 @@ type walk struct {
 	variables variables
 	// alternatives is how many patterns there are so far.
 	alternatives int
+	// allCDI hands over every resource by CDI names, whatever it says.
+	allCDI bool
 	// texts with variables of the resource that is being read.
 	texts []textUse
 }
@@ -186,7 +188,8 @@ func (v value) onlyTables(items []any, main string) []value {
 	return out
 }
 
-// text is v as a string. Without one it reports so and returns false.
+// text is v as a string. Without one it reports so and returns false, and so it
+// does with a NUL, which no environment, path and file of sysfs can hold.
 func (v value) text(want string) (string, bool) {
 	s, ok := v.raw.(string)
 	if !ok {
@@ -198,6 +201,9 @@ func (v value) text(want string) (string, bool) {
 			hint = fmt.Sprintf("write it in quotes: \"%t\"", x)
 		}
 		v.mistyped(want, hint)
+	} else if strings.Contains(s, "\x00") {
+		v.report(quote(s)+" has a NUL character: want "+want+" without", "")
+		ok = false
 	}
 	return s, ok
 }
@@ -243,19 +249,24 @@ func oneOf[T ~string](v value, allowed ...T) T {
 	for i, a := range allowed {
 		names[i] = string(a)
 	}
-	s, ok := v.text("one of " + list(names))
-	if !ok {
-		return ""
+	want := "one of " + list(names)
+	if len(names) == 1 {
+		want = quote(names[0])
 	}
-	if !slices.Contains(names, s) {
+	s, ok := v.raw.(string)
+	switch {
+	case !ok:
+		v.mistyped(want, "")
+	case !slices.Contains(names, s):
 		hint := ""
-		if n := nearest(s, names); n != "" {
+		if n := nearest(strings.ToLower(s), names); n != "" {
 			hint = didYouMean(n)
 		}
-		v.report(quote(s)+" is not one of "+list(names), hint)
-		return ""
+		v.report(quote(s)+" is not "+want, hint)
+	default:
+		return T(s)
 	}
-	return T(s)
+	return ""
 }
 
 // lacks reports whether the table v has a key in no letter case: a wrong one

@@ -30,6 +30,9 @@ func (r *round) leave() {
 			}
 			rec.retired = kept
 			w.records[id] = rec
+			if rec.net.away() {
+				r.out.AskHeld = true // nothing else tells that a virtual interface ended with its pod
+			}
 		}
 	}
 }

@@ -61,7 +61,7 @@ func (r *round) entries(w *work) []Entry {
 	entries := make([]Entry, 0, len(w.records))
 	for _, id := range slices.SortedFunc(maps.Keys(w.records), device.CompareNatural) {
 		rec := w.records[id]
-		e := Entry{Offer: rec.offer, Present: rec.present}
+		e := Entry{Offer: rec.offer, Present: rec.present, Unseen: !rec.present && rec.net.away()}
 		switch {
 		case !rec.present && r.moved[id] != "":
 			e.Reason = reasonMoved + r.moved[id]

@@ -14,16 +14,23 @@ import (
 // net/core/dev.c), so a device that a container holds is where it should be:
 //
 //   - It is Healthy while its hardware is there and a container holds it. That
-//     is asked at once, and an answer is waited for as long as movedLimit.
-//   - One that nobody holds is gone, and so is one whose hardware is.
+//     is asked at once, and an answer is waited for as long as movedLimit; after
+//     a restart, without limit: containers run on while the kubelet is away.
+//   - One that nobody holds is gone, and so is one whose hardware is. For as
+//     long as it is listed the kubelet is asked again, which may not have known
+//     of its containers yet.
 type netState struct {
 	moves    bool   // interfaces of the device move into containers
 	hardware string // its sysfs path; empty where it has none
 	// left is when the interfaces left the host, zero while they are there. held
-	// says that an answer that was given since then named a container.
+	// says that an answer that was given since then named a container, or may
+	// have before a restart.
 	left time.Time
 	held bool
 }
+
+// away reports whether interfaces of the device have left the host.
+func (n netState) away() bool { return n.moves && !n.left.IsZero() }
 
 // netOf returns the state of a device that is matched.
 func netOf(offer device.Offer) netState {
@@ -57,15 +64,11 @@ func (r *round) inContainer(w *work, id string, rec *record) bool {
 	}
 	if at := r.in.Held.At; !at.IsZero() && !at.Before(n.left) {
 		n.held = slices.ContainsFunc(r.held[id], func(h heldSlot) bool { return h.resource == w.name })
-		if n.held {
-			r.out.AskHeld = true // nothing else tells that a virtual interface ended with its pod
-		}
 		return n.held
 	}
 	if n.left.After(r.out.AskSince) {
 		r.out.AskSince = n.left
 	}
-	r.out.AskHeld = true
 	limit := n.left.Add(movedLimit)
 	if !n.held && r.in.Now.Before(limit) {
 		r.wake(limit)

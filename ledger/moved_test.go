@@ -95,6 +95,43 @@ func TestAnInterfaceThatNobodyHoldsIsGone(t *testing.T) {
 	}
 }
 
+// A kubelet that was just started knows of few containers.
+func TestAnAnswerThatNobodyHoldsAnInterfaceMayBeWrong(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("r", iface("x", "devices/x")))
+	h.held = map[string]string{"x": "r"}
+	h.at(s, res("r")).holdsMoved(true)
+	h.held = nil
+	h.at(m, res("r")).holdsMoved(false).asks(true)
+	if !h.entry().Unseen {
+		t.Error("what leads to it need not stay")
+	}
+	h.held = map[string]string{"x": "r"}
+	h.at(2*m, res("r")).holdsMoved(true)
+	if h.entry().Unseen {
+		t.Error("unseen in its container")
+	}
+	h.pulled["devices/x"] = true
+	h.at(3*m, res("r")).holdsMoved(false)
+	if h.entry().Unseen {
+		t.Error("unseen though it was pulled")
+	}
+}
+
+// Containers run on while the kubelet is away.
+func TestWhatIsInAContainerStaysThereUntilTheKubeletAnswersARestartedProgram(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("r", iface("x", "")))
+	h.held = map[string]string{"x": "r"}
+	h.at(s, res("r")).holdsMoved(true)
+	next := newMachine(t)
+	next.state, next.silent = Persisted{Boot: "a", Resources: h.state.Remember()}.State("a"), true
+	next.at(0, res("r")).holdsMoved(true)
+	next.at(20*m, res("r")).holdsMoved(true).asks(true)
+	next.silent = false
+	next.at(21*m, res("r")).holdsMoved(false)
+}
+
 func TestAnAnswerIsWaitedForFiveSeconds(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t)

@@ -87,7 +87,7 @@ func Restore(all []Remembered) State {
 				continue
 			}
 			ids[d.ID] = true
-			res.records[d.ID] = record{offer: device.Offer{ID: d.ID, Slots: d.Slots, NUMA: d.NUMA}, keys: d.Nodes, net: netState{moves: d.Moves, hardware: d.Hardware}}
+			res.records[d.ID] = record{offer: device.Offer{ID: d.ID, Slots: d.Slots, NUMA: d.NUMA}, keys: d.Nodes, net: netState{moves: d.Moves, hardware: d.Hardware, held: d.Moves}}
 			res.pending[d.ID] = true
 		}
 		if len(res.records) > 0 {

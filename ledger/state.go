@@ -147,6 +147,10 @@ type Entry struct {
 	// Present says that the device is matched now, or that it is not because
 	// its interfaces are in a container.
 	Present bool
+	// Unseen says that interfaces of the device are not on the host and that no
+	// container is known to hold it. A kubelet that was just started knows of
+	// few containers, so that this may be wrong, and is asked again.
+	Unseen bool
 	// Retired are slots from Offer.Slots on that are still listed, sorted.
 	Retired []int
 }

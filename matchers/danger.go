@@ -35,28 +35,62 @@ func (b *builder) danger(n *device.Node) string {
 	if n.InUse != "" {
 		return n.InUse
 	}
-	return b.ix.throughCommands(n)
+	return b.throughCommands(n)
 }
 
 // throughCommands says what the host uses a disk for that a character node
 // takes commands for, around the block device: those of SCSI generic and bsg,
-// whose disk is below the same device of the SCSI bus, and those of NVMe, whose
-// namespaces are below their controller.
-func (ix *index) throughCommands(n *device.Node) string {
-	var above string
-	switch n.Subsystem {
-	case "scsi_generic", "bsg":
-		above = path.Dir(path.Dir(n.SysPath))
-	case "nvme":
-		above = n.SysPath
-	case "nvme-generic":
-		above = path.Dir(n.SysPath)
-	}
-	if n.Type != device.CharNode || n.Hardware == nil || !strings.HasPrefix(above, n.Hardware.Path) {
+// whose disk is below the same device of the SCSI bus, those of NVMe, whose
+// namespaces are below their controller or the subsystem that it is a part of,
+// and the bus node of a USB disk, which takes its driver away.
+func (b *builder) throughCommands(n *device.Node) string {
+	if n.Type != device.CharNode || n.SysPath == "" {
 		return ""
 	}
-	for _, disk := range n.Hardware.Nodes {
+	var above string
+	switch {
+	case n.Subsystem == "scsi_generic" || n.Subsystem == "bsg":
+		above = path.Dir(path.Dir(n.SysPath))
+	case n.Subsystem == "nvme":
+		above = n.SysPath
+	case n.Subsystem == "nvme-generic":
+		above = path.Dir(n.SysPath)
+	case n.Hardware != nil && n.Hardware.Bus == device.USBBus && n.SysPath == n.Hardware.Path:
+		above = n.SysPath
+	default:
+		return ""
+	}
+	nodes := b.ix.snap.Nodes // disks in the network belong to no hardware
+	if n.Hardware != nil {
+		nodes = n.Hardware.Nodes
+	}
+	for _, disk := range nodes {
 		if disk.Type == device.BlockNode && disk.InUse != "" && strings.HasPrefix(disk.SysPath, above+"/") {
+			return disk.InUse
+		}
+	}
+	if n.Subsystem == "nvme" {
+		return b.throughSubsystem(n)
+	}
+	return ""
+}
+
+// nvmeSubsystems is where the disks are that several NVMe controllers may lead to
+// (nvme_mpath_alloc_disk in drivers/nvme/host/multipath.c).
+const nvmeSubsystems = "devices/virtual/nvme-subsystem/"
+
+// throughSubsystem says what the host uses a disk for of the subsystem that an
+// NVMe controller is a part of.
+func (b *builder) throughSubsystem(controller *device.Node) string {
+	const name = "subsysnqn" // the same of a controller and of its subsystem
+	for _, disk := range b.ix.snap.Nodes {
+		rest, ok := strings.CutPrefix(disk.SysPath, nvmeSubsystems)
+		if !ok || disk.InUse == "" {
+			continue
+		}
+		subsystem, _, _ := strings.Cut(rest, "/")
+		own := b.ix.attr([]string{controller.SysPath}, name)
+		if own == "" || own == b.ix.attr([]string{nvmeSubsystems + subsystem}, name) {
 			return disk.InUse
 		}
 	}

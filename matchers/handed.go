@@ -10,7 +10,8 @@ import (
 
 // addNet puts one of the device's network interfaces into the offer. It moves
 // into the container, which CDI alone can do; elsewhere it is there for
-// variables.
+// variables. One that can't be handed over is in the offer all the same: where
+// it were missing it would seem to have moved.
 func (o *offering) addNet(p pick) {
 	if !o.offer.CDI {
 		return
@@ -20,22 +21,19 @@ func (o *offering) addNet(p pick) {
 		found, err := o.one(text, o.s.subjectOf(p))
 		if err != nil {
 			o.problem("container.net_name of %s: %v", host, err)
-			return
+		} else {
+			name = found.String()
 		}
-		name = found.String()
 	}
 	if !validNetName(name) {
 		o.problem("container.net_name of %s: %q is no name of a network interface: want 1 to 15 characters without space, %q and %q", host, name, "/", ":")
-		return
 	}
 	if why := p.node.Net.InUse; why != "" && !o.mayBeDangerous(p.match) {
 		o.problem("%s is dangerous to hand over: it is %s; %s", host, why, dangerousHint)
-		return
 	}
 	for _, other := range o.offer.Nets {
 		if other.Name == name {
 			o.problem("%s and %s would both be called %s in the container: want a variable in container.net_name", other.HostName, host, name)
-			return
 		}
 	}
 	o.offer.Nets = append(o.offer.Nets, device.OfferedNet{HostName: host, Key: o.key(p.node), Name: name})

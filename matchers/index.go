@@ -32,6 +32,8 @@ type index struct {
 	turn   int
 	// ids of nodes that come along with devices, or are of several hardware.
 	ids map[*device.Node]string
+	// sys holds the directories of sysfs of nodes.
+	sys map[*device.Node][]string
 	// keys of the nodes of hardware.
 	keys map[*device.Hardware]map[*device.Node]string
 }
@@ -46,6 +48,7 @@ func newIndex(snap *device.Snapshot) *index {
 		byValue: map[string]*valueIndex{},
 		picked:  map[*device.Node]int{},
 		ids:     map[*device.Node]string{},
+		sys:     map[*device.Node][]string{},
 		keys:    map[*device.Hardware]map[*device.Node]string{},
 	}
 	for i, h := range snap.Hardware {

@@ -135,6 +135,7 @@ func (m *matching) match(r *config.Resource) {
 	if len(m.ix.bus[device.MDevBus]) > 0 {
 		m.note(m.halves.notes(r, devices)...)
 	}
+	m.note(leftNotes(r, devices, offers)...)
 	m.note(m.ix.notes(r, devices, offers)...)
 }
 

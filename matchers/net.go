@@ -43,7 +43,7 @@ func (p *predicate) interfaceSelected(ix *index, n *device.Node) bool {
 	case h != nil && !p.interfaceHolds(h, n):
 		return false
 	}
-	return (m.Subsystem.Empty() || m.Subsystem.Match(n.Subsystem)) && (p.asksNothing() || p.sysHolds(ix, sysDirs(n)))
+	return (m.Subsystem.Empty() || m.Subsystem.Match(n.Subsystem)) && (p.asksNothing() || p.sysHolds(ix, ix.sysDirs(n)))
 }
 
 // candidates lists the hardware that may fulfil the tables of a match.

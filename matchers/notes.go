@@ -33,7 +33,7 @@ func (ix *index) notes(r *config.Resource, devices []selected, offers []device.O
 			"%s and %s can't be used by two containers at once, since one of them has the whole group", list[0].describe(), andMore(list[1].describe(), len(list)-1))
 	}
 	if r.Container.CDI {
-		if i := slices.IndexFunc(offers, func(o device.Offer) bool { return len(o.Nets) > 0 }); i >= 0 {
+		if i := slices.IndexFunc(offers, func(o device.Offer) bool { return len(o.Nets) > 0 && o.Problem == "" }); i >= 0 {
 			say(r.Place, "", "network interface %s moves into its container: the host is without it until the pod ends, and a container that restarts within the pod finds it as long as this program runs",
 				offers[i].Nets[0].HostName)
 		}
@@ -50,6 +50,32 @@ func (ix *index) notes(r *config.Resource, devices []selected, offers []device.O
 			what = "group_by"
 		}
 		say(r.Place, "container.cdi = true", "%s without container.cdi: a container keeps to the nodes that were there when its pod started, also when it restarts", what)
+	}
+	return notes
+}
+
+// leftNotes say what no container gets although a resource selects it.
+func leftNotes(r *config.Resource, devices []selected, offers []device.Offer) []Note {
+	var notes []Note
+	bad := slices.DeleteFunc(slices.Clone(offers), func(o device.Offer) bool { return o.Problem == "" })
+	if len(bad) > 0 {
+		notes = append(notes, Note{
+			Place: r.Place,
+			Text:  fmt.Sprintf("%s can't be handed over: %s", andMore(fmt.Sprintf("device %q", bad[0].ID), len(bad)), bad[0].Problem),
+			Hint:  "devices lists them all",
+		})
+	}
+	if c := &r.Container; c.CDI || len(c.Env)+len(c.Annotations) > 0 {
+		return notes
+	}
+	for _, s := range devices {
+		if len(s.picks) > 0 && s.picks[0].node.Net != nil && s.picks[0].match.Net != nil {
+			return append(notes, Note{
+				Place: r.Place,
+				Text:  fmt.Sprintf("network interface %s without container.cdi: it stays on the host, and a container gets nothing of it", s.picks[0].node.Path),
+				Hint:  "container.cdi = true moves it into the container",
+			})
+		}
 	}
 	return notes
 }

@@ -20,7 +20,7 @@ func TestDirectoryNotes(t *testing.T) {
 		{"one of several", `match.glob = ["/dev/fuse", "/dev/dri"]`, []string{place + `match 1: glob: "/dev/dri" is a directory: want the nodes in it (did you mean "/dev/dri/*"?)`}},
 		{"a pattern of directories alone", `match.glob = "/dev/bus/usb/*"`, []string{place + `match 1: glob: "/dev/bus/usb/001" is a directory: want the nodes in it (did you mean "/dev/bus/usb/*/*"?)`}},
 		{"excluded", "match.glob = \"/dev/snd/*\"\nexclude.glob = \"/dev/snd\"", []string{place + `exclude 1: glob: "/dev/snd" is a directory: want the nodes in it (did you mean "/dev/snd/*"?)`}},
-		{"a companion", "match.glob = \"/dev/fuse\"\nwith = [{ glob = \"/dev/snd\", optional = true }, { glob = \"/dev/snd\", as = \"mount\", optional = true }]",
+		{"a companion", "match.glob = \"/dev/kvm\"\nwith = [{ glob = \"/dev/snd\", optional = true }, { glob = \"/dev/snd\", as = \"mount\", optional = true }]",
 			[]string{place + `with 1: glob: "/dev/snd" is a directory: want the nodes in it (did you mean "/dev/snd/*"?)`}},
 		{"nodes and directories", `match.glob = "/dev/*"`, nil},
 		{"nodes below", `match.glob = "/dev/snd/*"`, nil},

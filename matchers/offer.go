@@ -206,6 +206,8 @@ func (ix *index) tellApart(a, b *device.Node) string {
 	}
 	stem := strings.TrimRight(a.Path, "0123456789")
 	switch {
+	case a.Subsystem == "video4linux" && b.Subsystem == a.Subsystem && a.Index >= 0 && a.Index != b.Index:
+		return fmt.Sprintf(`: attr.index = "%d" selects %s alone, and a path that ends with "/" keeps both`, a.Index, a.Path)
 	case a.Interface >= 0 && a.Interface != b.Interface && b.Interface >= 0:
 		return fmt.Sprintf(`: usb.interface = "%d" selects %s alone, and a path that ends with "/" keeps both`, a.Interface, a.Path)
 	case stem != strings.TrimRight(b.Path, "0123456789"):

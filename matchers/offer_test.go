@@ -100,8 +100,10 @@ container.path = "/dev/${resource}"`, []string{"fuse /dev/fuse>/dev/example.com/
 container.path = "/dev/x"`, []string{`usb:0403:6010:port:0000:00:14.0:2.4 /dev/ttyUSB2>/dev/x !/dev/ttyUSB2 and /dev/ttyUSB3 would both be at /dev/x in the container: usb.interface = "0" selects /dev/ttyUSB2 alone, and a path that ends with "/" keeps both`}},
 		{"two nodes of different names at one path", `match.usb = { id = "10c4:ea60" }
 container.path = "/dev/x"`, []string{`usb:10c4:ea60:port:0000:00:14.0:2.3 /dev/bus/usb/001/004>/dev/x !/dev/bus/usb/001/004 and /dev/ttyUSB1 would both be at /dev/x in the container: glob = "/dev/ttyUSB*" selects /dev/ttyUSB1 alone, and a path that ends with "/" keeps both`}},
-		{"two nodes that only links tell apart at one path", `match = { usb = { id = "046d:082d" }, glob = "/dev/video*" }
-container.path = "/dev/x"`, []string{`usb:046d:082d:2B5D3F1F /dev/video0>/dev/x !/dev/video0 and /dev/video1 would both be at /dev/x in the container: glob = "/dev/v4l/by-id/usb-046d_HD_Pro_Webcam_C920_2B5D3F1F-video-index0" selects /dev/video0 alone, and a path that ends with "/" keeps both`}},
+		{"two nodes of a camera at one path", `match = { usb = { id = "046d:082d" }, glob = "/dev/video*" }
+container.path = "/dev/x"`, []string{`usb:046d:082d:2B5D3F1F /dev/video0>/dev/x !/dev/video0 and /dev/video1 would both be at /dev/x in the container: attr.index = "0" selects /dev/video0 alone, and a path that ends with "/" keeps both`}},
+		{"two nodes that only links tell apart at one path", `match = { pci = { class = "0106" }, glob = "/dev/sda*" }
+container.path = "/dev/x"`, []string{`0000:00:17.0 /dev/sda>/dev/x !/dev/sda and /dev/sda1 would both be at /dev/x in the container: glob = "/dev/disk/by-id/ata-Samsung_SSD_860_EVO_500GB_S3Z1NB0K123456A" selects /dev/sda alone, and a path that ends with "/" keeps both`}},
 		{"no value", `match = { usb = { id = "0403:6010" }, glob = "/dev/ttyUSB2" }
 container.path = "/dev/${usb.serial}"`, []string{`usb:0403:6010:port:0000:00:14.0:2.4 !path of /dev/ttyUSB2 in the container: ${usb.serial} has no value: USB device 1-2.4 ("Dual RS232-HS") has no serial number`}},
 	} {

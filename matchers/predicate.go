@@ -113,7 +113,7 @@ func (p *predicate) wholeHolds(ix *index, h *device.Hardware) bool {
 func (p *predicate) withoutNode(ix *index, h *device.Hardware) bool {
 	return p.interfaceHolds(h, nil) &&
 		(p.match.Subsystem.Empty() || p.match.Subsystem.Match()) &&
-		p.sysHolds(ix, []string{h.Path})
+		(p.asksNothing() || p.sysHolds(ix, []string{h.Path}))
 }
 
 // holds reports whether the match selects a node or a network interface.
@@ -141,5 +141,5 @@ func (p *predicate) nodeHolds(ix *index, n *device.Node) bool {
 	}
 	return (m.Glob.Empty() || ix.globHolds(m.Glob, n)) &&
 		(m.Subsystem.Empty() || m.Subsystem.Match(n.Subsystem)) &&
-		(p.asksNothing() || p.sysHolds(ix, sysDirs(n)))
+		(p.asksNothing() || p.sysHolds(ix, ix.sysDirs(n)))
 }

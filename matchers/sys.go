@@ -46,6 +46,16 @@ func (ix *index) attr(dirs []string, name string) string {
 	return ""
 }
 
+// sysDirs is sysDirs of a node, looked up.
+func (ix *index) sysDirs(n *device.Node) []string {
+	dirs, ok := ix.sys[n]
+	if !ok {
+		dirs = sysDirs(n)
+		ix.sys[n] = dirs
+	}
+	return dirs
+}
+
 // sysDirs lists the directories of sysfs from a node up to its hardware,
 // relative as in a snapshot. Where the hardware is not above the node, as that
 // of an IOMMU group, it comes second. A node without hardware has its own

@@ -120,10 +120,26 @@ func (c *scope) path(t device.Text, sub *subject) (device.Text, error) {
 		return nil, err
 	}
 	sample := strings.TrimSuffix(out.Expand(func(string) (string, bool) { return "0", true }).String(), "/")
-	if !strings.HasPrefix(sample, "/") || slices.ContainsFunc(strings.Split(sample[1:], "/"), func(e string) bool { return e == "" || e == "." || e == ".." }) {
+	if !isClean(sample) {
 		return nil, fmt.Errorf("%q is not a clean, absolute path", out)
 	}
 	return out, nil
+}
+
+// isClean reports whether a path is absolute and has no empty element, "." or
+// "..".
+func isClean(p string) bool {
+	rest, more := strings.CutPrefix(p, "/")
+	if !more {
+		return false
+	}
+	for more {
+		var e string
+		if e, rest, more = strings.Cut(rest, "/"); e == "" || e == "." || e == ".." {
+			return false
+		}
+	}
+	return true
 }
 
 // saidByHardware reports whether a variable stands for what hardware or a
@@ -136,7 +152,7 @@ func saidByHardware(name string) bool {
 // expand puts values in the place of variables, and leaves those open that
 // depend on the container.
 func (c *scope) expand(t device.Text, value func(name string) (device.Text, error)) (device.Text, error) {
-	var out device.Text
+	out := make(device.Text, 0, len(t))
 	for _, p := range t {
 		if p.Var == "" || p.Var == device.IndexVar || p.Var == device.CountVar {
 			out = append(out, p)

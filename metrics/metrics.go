@@ -9,39 +9,45 @@ import (
 // The names of the metrics. Labels are called as in the configuration, the
 // log and the columns of `devices`.
 const (
-	BuildInfo          = "generic_dp_build_info"
-	ConfigInfo         = "generic_dp_config_info"
-	ConfigOK           = "generic_dp_config_last_load_successful"
-	ConfigSeconds      = "generic_dp_config_last_load_success_timestamp_seconds"
-	ConfigLoadsTotal   = "generic_dp_config_loads_total"
-	Devices            = "generic_dp_devices"
-	Registered         = "generic_dp_registered"
-	RegistrationsTotal = "generic_dp_registrations_total"
-	RefusalsTotal      = "generic_dp_registration_refusals_total"
-	AllocationsTotal   = "generic_dp_allocations_total"
-	AllocationSeconds  = "generic_dp_allocation_duration_seconds"
-	ScanSeconds        = "generic_dp_scan_duration_seconds"
-	ScanFailuresTotal  = "generic_dp_scan_failures_total"
-	EventsDegraded     = "generic_dp_events_degraded"
+	BuildInfo            = "generic_dp_build_info"
+	ConfigInfo           = "generic_dp_config_info"
+	ConfigOK             = "generic_dp_config_last_load_successful"
+	ConfigSeconds        = "generic_dp_config_last_load_success_timestamp_seconds"
+	ConfigLoadsTotal     = "generic_dp_config_loads_total"
+	ConfigGeneration     = "generic_dp_config_generation"
+	ConfigProblems       = "generic_dp_config_problems"
+	Ready                = "generic_dp_ready"
+	Devices              = "generic_dp_devices"
+	SlotsByHealth        = "generic_dp_slots"
+	SlotsHeld            = "generic_dp_slots_held"
+	SlotsFree            = "generic_dp_slots_free"
+	SlotsAllocatable     = "generic_dp_slots_allocatable"
+	Held                 = "generic_dp_held"
+	Registered           = "generic_dp_registered"
+	RegistrationsTotal   = "generic_dp_registrations_total"
+	RefusalsTotal        = "generic_dp_registration_refusals_total"
+	KubeletRestartsTotal = "generic_dp_kubelet_restarts_total"
+	AllocationsTotal     = "generic_dp_allocations_total"
+	AllocationSeconds    = "generic_dp_allocation_duration_seconds"
+	LooksTotal           = "generic_dp_looks_total"
+	UeventsTotal         = "generic_dp_uevents_total"
+	ScanSeconds          = "generic_dp_scan_duration_seconds"
+	ScanFailuresTotal    = "generic_dp_scan_failures_total"
+	EventsDegraded       = "generic_dp_events_degraded"
+	Problems             = "generic_dp_problems"
 )
 
-// Config is the configuration that is served.
-type Config struct {
-	// Hash of its text, see config.Config.
-	Hash string
-	// Loaded is when it was taken over.
-	Loaded time.Time
-	// Broken is why it is the last good one and not the one on disk; nil where
-	// it is that.
-	Broken error
-}
+// Look is why the host is looked at.
+type Look string
 
-// Resource is how one resource is at the moment of a scrape.
-type Resource struct {
-	Name               string
-	Healthy, Unhealthy int // slots
-	Registered         bool
-}
+// The values of the label reason of LooksTotal.
+const (
+	LookUevent   Look = "uevent"   // the kernel told of devices
+	LookNames    Look = "names"    // names below /dev changed
+	LookAll      Look = "all"      // the first one, events were lost, or it is time
+	LookRetry    Look = "retry"    // a look failed, or something did not answer in time
+	LookAllocate Look = "allocate" // an Allocate call needs to know how things are
+)
 
 // Metrics counts what happens and shows it, with what State says, to whoever
 // scrapes. A nil *Metrics counts nothing.
@@ -55,10 +61,12 @@ type Metrics struct {
 	allocation    *prometheus.HistogramVec
 	scan          prometheus.Histogram
 	scanFailures  prometheus.Counter
+	looks         *prometheus.CounterVec
+	uevents       prometheus.Counter
 }
 
 // New makes the metrics of a process that serves state.
-func New(version string, state State) *Metrics {
+func New(state State) *Metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
@@ -78,8 +86,12 @@ func New(version string, state State) *Metrics {
 		scanFailures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: ScanFailuresTotal, Help: "Scans that failed; what was seen last is kept.",
 		}),
+		looks: counter(LooksTotal, "Looks at the host, each at all that happened since the last, by what asked for it: uevent, names, all, retry or allocate.", "reason"),
+		uevents: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: UeventsTotal, Help: "Devices that the kernel told of, each once for a look.",
+		}),
 	}
-	m.registry.MustRegister(m.loads, m.registrations, m.refusals, m.allocations, m.allocation, m.scan, m.scanFailures, gauges{version, state})
+	m.registry.MustRegister(m.loads, m.registrations, m.refusals, m.allocations, m.allocation, m.scan, m.scanFailures, m.looks, m.uevents, gauges{state})
 	return m
 }
 
@@ -132,6 +144,15 @@ func result(err error) string {
 	return "ok"
 }
 
+// CountLook takes down why the host is looked at, and of how many devices the
+// kernel told.
+func (m *Metrics) CountLook(why Look, uevents int) {
+	if m != nil {
+		m.looks.WithLabelValues(string(why)).Inc()
+		m.uevents.Add(float64(uevents))
+	}
+}
+
 // CountScan takes down a scan of the host.
 func (m *Metrics) CountScan(took time.Duration, err error) {
 	switch {
@@ -141,52 +162,4 @@ func (m *Metrics) CountScan(took time.Duration, err error) {
 	default:
 		m.scan.Observe(took.Seconds())
 	}
-}
-
-// gauges reads what is true at the moment of a scrape.
-type gauges struct {
-	version string
-	state   State
-}
-
-var (
-	buildInfo  = prometheus.NewDesc(BuildInfo, "Always 1; the version is a label.", []string{"version"}, nil)
-	configInfo = prometheus.NewDesc(ConfigInfo, "Always 1; the hash of the configuration that is served is a label.", []string{"hash"}, nil)
-	configTime = prometheus.NewDesc(ConfigSeconds, "When the configuration that is served was taken over, in seconds since the epoch.", nil, nil)
-	configOK   = prometheus.NewDesc(ConfigOK, "1 if the configuration on disk is the one that is served, 0 if the last good one is.", nil, nil)
-	devices    = prometheus.NewDesc(Devices, "Slots of devices as the kubelet is shown them.", []string{"resource", "health"}, nil)
-	registered = prometheus.NewDesc(Registered, "1 if the kubelet has the resource and keeps its stream open.", []string{"resource"}, nil)
-	degraded   = prometheus.NewDesc(EventsDegraded, "1 for each source of events that is not to be had: everything is looked at each minute then.", []string{"source"}, nil)
-)
-
-func (g gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{buildInfo, configInfo, configTime, configOK, devices, registered, degraded} {
-		ch <- d
-	}
-}
-
-func (g gauges) Collect(ch chan<- prometheus.Metric) {
-	set := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
-	set(buildInfo, 1, g.version)
-	config := g.state.Config()
-	set(configInfo, 1, config.Hash)
-	set(configTime, float64(config.Loaded.UnixMilli())/1000)
-	set(configOK, number(config.Broken == nil))
-	for _, r := range g.state.Resources() {
-		set(devices, float64(r.Healthy), r.Name, "Healthy")
-		set(devices, float64(r.Unhealthy), r.Name, "Unhealthy")
-		set(registered, number(r.Registered), r.Name)
-	}
-	for _, source := range g.state.Degraded() {
-		set(degraded, 1, source)
-	}
-}
-
-func number(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
 }

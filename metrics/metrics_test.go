@@ -4,121 +4,305 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
 	"github.com/generic-dp/generic-dp/metrics"
 )
 
+// state is a program with one resource of two devices.
 type state struct {
-	mu       sync.Mutex
-	notReady error
-	broken   error
+	mu               sync.Mutex
+	notReady, broken error
+	unknown          string // why it is not known who holds what
 }
+
+func (s *state) Alive() error { return nil }
 
 func (s *state) Ready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.notReady
 }
+
 func (s *state) Config() metrics.Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return metrics.Config{Hash: "0a1b", Loaded: time.UnixMilli(1500), Broken: s.broken}
-}
-func (s *state) Degraded() []string { return []string{"kernel events"} }
-func (s *state) Resources() []metrics.Resource {
-	return []metrics.Resource{{Name: "example.com/gpu", Healthy: 3, Unhealthy: 1, Registered: true}}
+	c := metrics.Config{Path: "/etc/generic-dp", Hash: "0a1b", Loaded: time.UnixMilli(1500), Generation: 2, Broken: s.broken, Problems: []string{}}
+	if s.broken != nil {
+		c.Problems = []string{s.broken.Error()}
+	}
+	return c
 }
 
-func TestServe(t *testing.T) {
-	t.Parallel()
+func (s *state) Status(context.Context) metrics.Status {
+	held, free, allocatable := 1, 2, 3
+	r := metrics.Resource{
+		Name: "example.com/gpu", Registered: true,
+		Slots: metrics.Slots{Healthy: 3, Unhealthy: 1, Held: &held, Free: &free, Allocatable: &allocatable},
+		Devices: []metrics.Device{
+			{ID: "usb:1:2:<A&B>", Health: metrics.Healthy, Slots: 3, NUMA: []int{0, 1}, Nodes: []string{"/dev/ttyUSB0"},
+				Held: []metrics.Holder{{ID: "usb:1:2:<A&B>::1", Namespace: "default", Pod: "p", Container: "main"}}},
+			{ID: "b", Health: metrics.Unhealthy, Reason: "device is gone", Slots: 1},
+		},
+	}
+	if s.unknown != "" {
+		r.Slots = metrics.Slots{Healthy: 3, Unhealthy: 1}
+		r.Devices[0].Held = nil
+	}
+	return metrics.Status{
+		Version: "v1", NodeName: "worker-1", Command: "serve", Config: s.Config(), NotReady: []string{},
+		Kubelet: &metrics.Kubelet{Present: true, Restarts: 2}, HeldUnknown: s.unknown,
+		Degraded:  []metrics.Problem{{Subject: "kernel events", Reason: "no netlink"}},
+		Problems:  []metrics.Problem{{Subject: "scan", Reason: "unreadable"}},
+		Resources: []metrics.Resource{r},
+		Events:    []metrics.Event{{Resource: "example.com/gpu", ID: "b", What: "Unhealthy: device is gone"}},
+	}
+}
+
+// server is a server of a state, and how to ask it.
+type server struct {
+	*testing.T
+	*metrics.Metrics
+	address string
+}
+
+func newServer(t *testing.T, s *state) *server {
+	t.Helper()
 	l, err := metrics.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &state{}
-	m := metrics.New("v1", s)
-	m.CountLoad(nil)
-	m.CountLoad(errors.New("unknown key"))
-	m.CountRegistration("example.com/gpu", "start")
-	m.CountRegistration("example.com/gone", "start")
-	m.CountAllocation("example.com/gone", time.Millisecond, nil)
-	m.Forget("example.com/gone")
-	m.CountRefusal("example.com/gpu")
-	m.CountAllocation("example.com/gpu", time.Millisecond, nil)
-	m.CountAllocation("example.com/gpu", time.Millisecond, errors.New("gone"))
-	m.CountScan(time.Millisecond, nil)
-	m.CountScan(0, errors.New("unreadable"))
+	m := metrics.New(s)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Serve(ctx, l) }()
-	get := func(path string) (int, string) {
-		t.Helper()
-		resp, err := http.Get("http://" + l.Addr().String() + path)
-		if err != nil {
-			t.Fatal(err)
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Serve: %v", err)
 		}
-		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.StatusCode, string(body)
+	})
+	return &server{t, m, l.Addr().String()}
+}
+
+// get asks for a path, under the name of a host.
+func (s *server) get(path, host string) (*http.Response, string) {
+	s.Helper()
+	req, err := http.NewRequestWithContext(s.Context(), http.MethodGet, "http://"+s.address+path, nil)
+	if err != nil {
+		s.Fatal(err)
 	}
-	if code, body := get("/readyz"); code != http.StatusOK || body != "ok\n" {
-		t.Errorf("/readyz: %d %q", code, body)
+	if host != "" {
+		req.Host = host
 	}
-	s.mu.Lock()
-	s.broken = errors.New(`serial "SECRET" is bad`)
-	s.mu.Unlock()
-	if code, body := get("/readyz"); code != http.StatusOK || !strings.HasPrefix(body, "ok\nwarning: the configuration on disk is broken") || strings.Contains(body, "SECRET") {
-		t.Errorf("/readyz with a broken configuration: %d %q, want 200 with a warning and no details", code, body)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.Fatal(err)
 	}
-	s.mu.Lock()
-	s.notReady = errors.New("resource example.com/gpu is not registered: refused")
-	s.mu.Unlock()
-	if code, body := get("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "is not registered: refused") {
-		t.Errorf("/readyz: %d %q, want 503 with the reason", code, body)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.Fatal(err)
 	}
-	if code, _ := get("/healthz"); code != http.StatusOK {
-		t.Errorf("/healthz: %d, want 200: being alive does not depend on the kubelet", code)
+	return resp, string(body)
+}
+
+func TestProbes(t *testing.T) {
+	t.Parallel()
+	state := &state{}
+	s := newServer(t, state)
+	if resp, body := s.get("/readyz", ""); resp.StatusCode != http.StatusOK || body != "ok\n" {
+		t.Errorf("/readyz: %s %q", resp.Status, body)
 	}
-	code, body := get("/metrics")
-	if code != http.StatusOK {
-		t.Fatalf("/metrics: %d", code)
+	state.mu.Lock()
+	state.broken = errors.New(`serial "SECRET" is bad`)
+	state.mu.Unlock()
+	if resp, body := s.get("/readyz", ""); resp.StatusCode != http.StatusOK || !strings.HasPrefix(body, "ok\nwarning: the configuration on disk is broken") || strings.Contains(body, "SECRET") {
+		t.Errorf("/readyz with a broken configuration: %s %q, want 200 with a warning and no details", resp.Status, body)
+	}
+	state.mu.Lock()
+	state.notReady = errors.New("resource example.com/gpu is not registered: refused")
+	state.mu.Unlock()
+	if resp, body := s.get("/readyz", ""); resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "is not registered: refused") {
+		t.Errorf("/readyz: %s %q, want 503 with the reason", resp.Status, body)
+	}
+	if resp, _ := s.get("/healthz", ""); resp.StatusCode != http.StatusOK {
+		t.Errorf("/healthz: %s, want 200: being alive does not depend on the kubelet", resp.Status)
+	}
+}
+
+// counted has happened once each.
+func (s *server) counted() {
+	s.CountLoad(nil)
+	s.CountLoad(errors.New("unknown key"))
+	s.CountRegistration("example.com/gpu", "start")
+	s.CountRegistration("example.com/gone", "start")
+	s.CountAllocation("example.com/gone", time.Millisecond, nil)
+	s.Forget("example.com/gone")
+	s.CountRefusal("example.com/gpu")
+	s.CountAllocation("example.com/gpu", time.Millisecond, nil)
+	s.CountAllocation("example.com/gpu", time.Millisecond, errors.New("gone"))
+	s.CountLook(metrics.LookUevent, 7)
+	s.CountScan(time.Millisecond, nil)
+	s.CountScan(0, errors.New("unreadable"))
+}
+
+func TestScrape(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, &state{broken: errors.New("unknown key")})
+	s.counted()
+	resp, body := s.get("/metrics", "10.0.0.7:9418")
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("/metrics: %s", resp.Status)
 	}
 	for _, want := range []string{
-		metrics.BuildInfo + `{version="v1"} 1`,
 		metrics.ConfigOK + ` 0`,
 		metrics.ConfigInfo + `{hash="0a1b"} 1`,
 		metrics.ConfigSeconds + ` 1.5`,
+		metrics.ConfigGeneration + ` 2`,
+		metrics.ConfigProblems + ` 1`,
 		metrics.ConfigLoadsTotal + `{result="ok"} 1`,
 		metrics.ConfigLoadsTotal + `{result="error"} 1`,
-		metrics.Devices + `{health="Healthy",resource="example.com/gpu"} 3`,
+		metrics.Ready + ` 1`,
+		metrics.Devices + `{health="Healthy",resource="example.com/gpu"} 1`,
 		metrics.Devices + `{health="Unhealthy",resource="example.com/gpu"} 1`,
+		metrics.SlotsByHealth + `{health="Healthy",resource="example.com/gpu"} 3`,
+		metrics.SlotsByHealth + `{health="Unhealthy",resource="example.com/gpu"} 1`,
+		metrics.SlotsHeld + `{resource="example.com/gpu"} 1`,
+		metrics.SlotsFree + `{resource="example.com/gpu"} 2`,
+		metrics.SlotsAllocatable + `{resource="example.com/gpu"} 3`,
+		metrics.Held + `{container="main",id="usb:1:2:<A&B>::1",namespace="default",pod="p",resource="example.com/gpu"} 1`,
 		metrics.Registered + `{resource="example.com/gpu"} 1`,
 		metrics.RegistrationsTotal + `{reason="start",resource="example.com/gpu"} 1`,
 		metrics.RefusalsTotal + `{resource="example.com/gpu"} 1`,
+		metrics.KubeletRestartsTotal + ` 2`,
 		metrics.AllocationsTotal + `{resource="example.com/gpu",result="error"} 1`,
 		metrics.AllocationsTotal + `{resource="example.com/gpu",result="ok"} 1`,
 		metrics.AllocationSeconds + `_count{resource="example.com/gpu"} 2`,
+		metrics.LooksTotal + `{reason="uevent"} 1`,
+		metrics.UeventsTotal + ` 7`,
 		metrics.ScanSeconds + `_count 1`,
 		metrics.ScanFailuresTotal + ` 1`,
 		metrics.EventsDegraded + `{source="kernel events"} 1`,
+		metrics.Problems + ` 1`,
 	} {
-		if !strings.Contains(body, want+"\n") {
+		if !strings.Contains(body, "\n"+want+"\n") {
 			t.Errorf("/metrics lacks %q in\n%s", want, body)
 		}
+	}
+	if !strings.Contains(body, metrics.BuildInfo+`{goversion="go`) {
+		t.Errorf("/metrics lacks %s", metrics.BuildInfo)
 	}
 	if strings.Contains(body, "example.com/gone") {
 		t.Errorf("/metrics has a resource that was forgotten:\n%s", body)
 	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Errorf("Serve: %v", err)
+}
+
+// What is not known is absent, and no zero.
+func TestScrapeWithoutHolders(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, &state{unknown: "no socket"})
+	_, body := s.get("/metrics", "")
+	for _, name := range []string{metrics.Held, metrics.SlotsHeld, metrics.SlotsFree, metrics.SlotsAllocatable} {
+		if strings.Contains(body, name+"{") {
+			t.Errorf("/metrics has %s", name)
+		}
+	}
+}
+
+// The guidelines of Prometheus, and promtool where there is one.
+func TestScrapeIsWellMade(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, &state{})
+	s.counted()
+	_, body := s.get("/metrics", "")
+	problems, err := promlint.New(strings.NewReader(body)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+	if _, err := exec.LookPath("promtool"); err != nil {
+		t.Skip("no promtool")
+	}
+	cmd := exec.Command("promtool", "check", "metrics")
+	cmd.Stdin = strings.NewReader(body)
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("promtool: %v\n%s", err, out)
+	}
+}
+
+// What names serials and pods is for this machine alone.
+func TestStatusIsForLoopback(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, &state{})
+	for _, path := range []string{"/", "/status.json"} {
+		for host, want := range map[string]int{
+			"": http.StatusOK, "localhost:9418": http.StatusOK, "127.0.0.1": http.StatusOK, "[::1]:9418": http.StatusOK,
+			"evil.example": http.StatusForbidden, "10.0.0.7:9418": http.StatusForbidden,
+		} {
+			resp, body := s.get(path, host)
+			if resp.StatusCode != want || strings.Contains(body, "<A&B>") && want != http.StatusOK {
+				t.Errorf("%s for host %q: %s, want %d", path, host, resp.Status, want)
+			}
+		}
+	}
+
+	l, err := metrics.Listen(":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- metrics.New(&state{}).Serve(ctx, l) }()
+	defer func() {
+		cancel()
+		<-ended
+	}()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addresses {
+		if ip, ok := a.(*net.IPNet); ok && ip.IP.To4() != nil && !ip.IP.IsLoopback() {
+			other := &server{t, nil, net.JoinHostPort(ip.IP.String(), port)}
+			if resp, body := other.get("/status.json", "localhost"); resp.StatusCode != http.StatusForbidden || !strings.Contains(body, "kubectl port-forward") {
+				t.Errorf("/status.json from %s: %s %q, want 403 with the way to it", ip.IP, resp.Status, body)
+			}
+			if resp, _ := other.get("/metrics", ""); resp.StatusCode != http.StatusOK {
+				t.Errorf("/metrics from %s: %s", ip.IP, resp.Status)
+			}
+		}
+	}
+}
+
+func TestPage(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, &state{broken: errors.New(`unknown key "<script>"`)})
+	resp, body := s.get("/", "")
+	for _, want := range []string{
+		`<html lang="en">`, `name="viewport"`, "prefers-color-scheme", "<title>generic-dp on worker-1</title>",
+		"<caption>example.com/gpu", `<th scope="col">Health</th>`, `<th scope="row"><code>usb:1:2:&lt;A&amp;B&gt;</code></th>`,
+		"/dev/ttyUSB0", "default/p/main (slot 1)", "0, 1", "device is gone", "4 slots, 1 held, 2 free, registered", "unknown key &#34;&lt;script&gt;&#34;", "no netlink", "unreadable",
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if strings.Contains(body, "<script") {
+		t.Error("the page has a script")
+	}
+	if got := resp.Header.Get("Content-Type"); got != "text/html; charset=utf-8" {
+		t.Errorf("Content-Type %q", got)
 	}
 }

@@ -26,5 +26,6 @@ instance is serving.`,
 		},
 	}
 	f.registerWritten(cmd.Flags())
+	f.registerKubelet(cmd.Flags())
 	return cmd
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/generic-dp/generic-dp/agent"
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/metrics"
 )
 
 // report is what `devices -o json` prints.
@@ -41,11 +42,6 @@ type deviceReport struct {
 	NUMA       []int    `json:"numa"`
 	Slots      int      `json:"slots"`
 }
-
-const (
-	healthy   = "Healthy"
-	unhealthy = "Unhealthy"
-)
 
 func newDevices(f *flags) *cobra.Command {
 	var output string
@@ -119,9 +115,9 @@ func newReport(cfg *config.Config, view *agent.View) report {
 }
 
 func newDeviceReport(o device.Offer) deviceReport {
-	d := deviceReport{ID: o.ID, Health: healthy, Reason: o.Problem, Nodes: []string{}, NUMA: []int{}, Slots: o.Slots}
+	d := deviceReport{ID: o.ID, Health: metrics.Healthy, Reason: o.Problem, Nodes: []string{}, NUMA: []int{}, Slots: o.Slots}
 	if o.Problem != "" {
-		d.Health = unhealthy
+		d.Health = metrics.Unhealthy
 	}
 	for _, n := range o.Nodes {
 		d.Nodes = append(d.Nodes, n.HostPath)
@@ -154,27 +150,15 @@ func (r report) table(w io.Writer) error {
 	fmt.Fprintln(tab, "RESOURCE\tID\tSLOTS\tHEALTH\tNUMA\tNODES\tREASON")
 	for _, resource := range r.Resources {
 		for _, d := range resource.Devices {
-			numa := make([]string, len(d.NUMA))
-			for i, n := range d.NUMA {
-				numa[i] = strconv.Itoa(n)
-			}
-			fmt.Fprintf(tab, "%s\t%s\t%d\t%s\t%s\t%s\t%s\n", resource.Name, d.ID, d.Slots, d.Health,
-				orDash(strings.Join(numa, ",")), orDash(d.handed()), orDash(d.Reason))
+			row(tab, resource.Name, d.ID, strconv.Itoa(d.Slots), d.Health, joinInts(d.NUMA), d.handed(), d.Reason)
 		}
 		if len(resource.Devices) == 0 {
 			reason := "no device matches on this host"
 			if !resource.Active {
 				reason = "not active on this node: its when does not hold"
 			}
-			fmt.Fprintf(tab, "%s\t-\t-\t-\t-\t-\t%s\n", resource.Name, reason)
+			row(tab, resource.Name, "", "", "", "", "", reason)
 		}
 	}
 	return tab.Flush()
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }

@@ -1,17 +1,11 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
-	"runtime/debug"
-	"syscall"
-	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/generic-dp/generic-dp/agent"
@@ -50,17 +44,30 @@ func (f *flags) registerAllow(set *pflag.FlagSet) {
 
 // registerServe adds those of serving.
 func (f *flags) registerServe(set *pflag.FlagSet) {
-	f.registerWritten(set)
-	f.registerAllow(set)
-	defaults := agent.DefaultPaths()
-	set.StringVar(&f.paths.PodResources, "pod-resources", defaults.PodResources, "socket of the kubelet's PodResources API: says which devices are held")
-	set.StringVar(&f.listen, "listen", "127.0.0.1:9418", "address of /metrics, /healthz and /readyz; empty for none")
+	f.registerCDI(set)
+	f.registerKubelet(set)
+	set.StringVar(&f.paths.PodResources, "pod-resources", agent.DefaultPaths().PodResources, "socket of the kubelet's PodResources API: says which devices are held")
 }
 
-// registerWritten adds the directories that serving writes to.
+// registerCDI adds those of keeping CDI specs current, with or without a kubelet.
+func (f *flags) registerCDI(set *pflag.FlagSet) {
+	f.registerWritten(set)
+	f.registerAllow(set)
+	f.registerListen(set, "address of the status page, /metrics, /healthz and /readyz; empty for none")
+}
+
+func (f *flags) registerListen(set *pflag.FlagSet, usage string) {
+	set.StringVar(&f.listen, "listen", "127.0.0.1:9418", usage)
+}
+
+func (f *flags) registerKubelet(set *pflag.FlagSet) {
+	set.StringVar(&f.paths.KubeletDir, "kubelet-dir", agent.DefaultPaths().KubeletDir, "the kubelet's device plugin directory, where the sockets are")
+}
+
+// registerWritten adds the directories that are written to whoever starts the
+// containers.
 func (f *flags) registerWritten(set *pflag.FlagSet) {
 	defaults := agent.DefaultPaths()
-	set.StringVar(&f.paths.KubeletDir, "kubelet-dir", defaults.KubeletDir, "the kubelet's device plugin directory, where the sockets are")
 	set.StringVar(&f.paths.RunDir, "run-dir", defaults.RunDir, "links that follow devices; in a pod mounted from the host at the same path")
 	set.StringVar(&f.paths.CDIDir, "cdi-dir", defaults.CDIDir, "where CDI specs are written")
 }
@@ -102,47 +109,6 @@ func (f *flags) options(log *slog.Logger) agent.Options {
 	}
 }
 
-func newServe(f *flags) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "offer the devices to the kubelet until stopped (the default)",
-		Args:  noArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := noArgs(cmd, args); err != nil {
-				return err
-			}
-			log, err := f.logger(cmd.ErrOrStderr())
-			if err != nil {
-				return usageError{err, "serve "}
-			}
-			hangups := make(chan os.Signal, 1)
-			signal.Notify(hangups, syscall.SIGHUP) // one that comes early must not end the process
-			defer signal.Stop(hangups)
-			a, err := agent.New(f.options(log))
-			if err != nil {
-				return err
-			}
-			go slim(cmd.Context(), a.Settled())
-			go reload(cmd.Context(), a, hangups)
-			return a.Run(cmd.Context())
-		},
-	}
-	f.registerServe(cmd.Flags())
-	return cmd
-}
-
-// reload has the configuration read again on SIGHUP, as a change of it does.
-func reload(ctx context.Context, a *agent.Agent, hangups <-chan os.Signal) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-hangups:
-			a.Reload()
-		}
-	}
-}
-
 // allowValue is --allow. Given several times, all counts.
 type allowValue struct{ *config.Allow }
 
@@ -157,22 +123,3 @@ func (v allowValue) Set(text string) error {
 }
 
 func (allowValue) Type() string { return "list" }
-
-// slim keeps the memory of a process small that does nothing nearly always:
-// what starting took is given back once everything is served, and the heap of
-// some 2 MB is collected at half the usual growth, at next to no cost.
-func slim(ctx context.Context, started <-chan struct{}) {
-	debug.SetGCPercent(50)
-	select {
-	case <-started:
-	case <-ctx.Done():
-		return
-	}
-	served := time.NewTimer(time.Second) // registration must not wait for this
-	defer served.Stop()
-	select {
-	case <-served.C:
-		debug.FreeOSMemory()
-	case <-ctx.Done():
-	}
-}

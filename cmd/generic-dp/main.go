@@ -85,7 +85,7 @@ subcommand it serves.`,
 	f.register(root.PersistentFlags())
 	f.registerServe(root.Flags())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{err, commandPath(cmd)} })
-	root.AddCommand(serve, newCheck(f), newDevices(f), newTry(f), newSnapshot(f), newClean(f), newImport(), newSchema(), newVersion())
+	root.AddCommand(serve, newCDI(f), newStatus(f), newCheck(f), newDevices(f), newTry(f), newSnapshot(f), newClean(f), newImport(), newSchema(), newVersion())
 	return root
 }
 

@@ -19,7 +19,7 @@ func (f *flags) unpack(cmd *cobra.Command) error {
 	if err != nil || !info.Mode().IsRegular() {
 		return nil // who reads it says what is wrong
 	}
-	if cmd == cmd.Root() || cmd.Name() == "serve" {
+	if cmd == cmd.Root() || cmd.Name() == "serve" || cmd.Name() == "cdi" || cmd.Name() == "status" {
 		return usageError{fmt.Errorf("--sysfs: %q is a recording: there is nothing to serve; want try", file), commandPath(cmd)}
 	}
 	for _, name := range []string{"dev", "proc"} {

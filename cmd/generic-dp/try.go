@@ -19,6 +19,7 @@ import (
 	"github.com/generic-dp/generic-dp/agent"
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/kubelettest"
+	"github.com/generic-dp/generic-dp/metrics"
 )
 
 // tryFor is how long try waits for the first lists and for an answer: far
@@ -252,9 +253,9 @@ func (t *trial) linesOf(name string) []line {
 	var lines []line
 	for _, e := range t.agent.Entries(name) {
 		d := newDeviceReport(e.Offer)
-		d.Health, d.Reason = healthy, ""
+		d.Health, d.Reason = metrics.Healthy, ""
 		if !e.Healthy {
-			d.Health, d.Reason = unhealthy, e.Reason
+			d.Health, d.Reason = metrics.Unhealthy, e.Reason
 		}
 		lines = append(lines, line{name, d.ID, d.Health, d.Reason, d.handed()})
 	}

@@ -4,8 +4,9 @@
 # tools/*/go.mod pin.
 #
 #   deps.sh            install and build what is missing, say nothing if all is there
-#   deps.sh --cluster  likewise, and a control plane: etcd, kube-apiserver,
+#   deps.sh --cluster  and a control plane: etcd, kube-apiserver,
 #                      kube-controller-manager, kube-scheduler, kubectl, helm
+#   deps.sh --next     and kubelet-1.37, the kubelet of the next minor version
 #   deps.sh --bin      print the directory of the binaries and do nothing else
 #
 # The binaries are kept outside the repository, in a directory named after the
@@ -18,18 +19,21 @@ cache=${GENERIC_DP_E2E_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/generic-dp-e2e}
 key=$(cd "$here" && { uname -m; cat deps.sh tools/*/go.mod tools/*/go.sum; } | sha256sum | cut -c1-16)
 bin=$cache/$key/bin
 
-case ${1:-} in
---bin)
-	echo "$bin"
-	exit
-	;;
---cluster) tools=(kubelet kube-apiserver kube-controller-manager kube-scheduler kubectl) others=(etcd helm) ;;
-"") tools=(kubelet) others=() ;;
-*)
-	echo "usage: deps.sh [--bin|--cluster]" >&2
-	exit 2
-	;;
-esac
+tools=(kubelet) others=() next=()
+for arg; do
+	case $arg in
+	--bin)
+		echo "$bin"
+		exit
+		;;
+	--cluster) tools+=(kube-apiserver kube-controller-manager kube-scheduler kubectl) others=(etcd helm) ;;
+	--next) next=(kubelet-1.37) ;;
+	*)
+		echo "usage: deps.sh [--bin] [--cluster] [--next]" >&2
+		exit 2
+		;;
+	esac
+done
 
 say() { echo "e2e-deps: $*"; }
 
@@ -52,17 +56,18 @@ packages() {
 version() { go -C "$here/tools/$1" list -m -f '{{.Version}}' "$2"; }
 
 # build compiles packages of module tools/$1 (version $2) with the go build
-# arguments that follow. A binary appears under its name only when it is whole.
+# arguments that follow, one package under the name $3, several, with $3 empty,
+# under those of their directories. A binary appears only when it is whole.
 build() {
-	local tool=$1 version=$2 start=$SECONDS
-	shift 2
-	say "building $tool $version"
+	local tool=$1 version=$2 name=$3 start=$SECONDS
+	shift 3
+	say "building ${name:-$tool} $version"
 	rm -rf "$bin/.tmp"
 	mkdir -p "$bin/.tmp"
-	go -C "$here/tools/$tool" build -buildvcs=false -o "$bin/.tmp/" "$@"
+	go -C "$here/tools/$tool" build -buildvcs=false -o "$bin/.tmp/$name" "$@"
 	mv "$bin"/.tmp/* "$bin/"
 	rmdir "$bin/.tmp"
-	say "built $tool $version in $((SECONDS - start)) s"
+	say "built ${name:-$tool} $version in $((SECONDS - start)) s"
 }
 
 missing=()
@@ -77,7 +82,7 @@ fi
 [[ ${#missing[@]} == 0 ]] || packages "${missing[@]}"
 
 have() { for tool; do [[ -x $bin/$tool ]] || return 1; done; }
-have runc containerd containerd-shim-runc-v2 ctr "${tools[@]}" "${others[@]}" && exit
+have runc containerd containerd-shim-runc-v2 ctr "${tools[@]}" "${others[@]}" "${next[@]}" && exit
 
 mkdir -p "$bin"
 # Two runs at once, of two clones say, build once.
@@ -88,31 +93,34 @@ start=$SECONDS
 # The sandbox of a pod has a seccomp profile, which runc can only load through
 # libseccomp, hence cgo.
 have runc ||
-	CGO_ENABLED=1 build runc "$(version runc github.com/opencontainers/runc)" \
+	CGO_ENABLED=1 build runc "$(version runc github.com/opencontainers/runc)" runc \
 		-tags seccomp -ldflags '-s -w' github.com/opencontainers/runc
 
 # Only the native snapshotter is used. Its version is what the kubelet asks for
 # over CRI and wants to parse.
 if ! have containerd containerd-shim-runc-v2 ctr; then
 	v=$(version containerd github.com/containerd/containerd/v2)
-	CGO_ENABLED=0 build containerd "$v" \
+	CGO_ENABLED=0 build containerd "$v" "" \
 		-tags no_btrfs,no_devmapper,no_zfs \
 		-ldflags "-s -w -X github.com/containerd/containerd/v2/version.Version=$v" \
 		github.com/containerd/containerd/v2/cmd/{containerd,containerd-shim-runc-v2,ctr}
 fi
 
-# Without these a kubelet calls itself v0.0.0-master, which it cannot parse.
+# kubernetes builds program $2 of module tools/$1 under the name $3. Without -X a
+# kubelet calls itself v0.0.0-master, which it cannot parse.
 # No build tags and no -trimpath: the tests compile the kubelet's device manager
 # with CGO_ENABLED=0 and find its packages in the build cache.
-for tool in "${tools[@]}"; do
-	have "$tool" && continue
-	v=$(version kubernetes k8s.io/kubernetes)
+kubernetes() {
+	have "$3" && return
+	local v major minor p=k8s.io/component-base/version
+	v=$(version "$1" k8s.io/kubernetes)
 	IFS=. read -r major minor _ <<<"${v#v}"
-	p=k8s.io/component-base/version
-	CGO_ENABLED=0 build kubernetes "$v" \
+	CGO_ENABLED=0 build "$1" "$v" "$3" \
 		-ldflags "-s -w -X $p.gitVersion=$v -X $p.gitMajor=$major -X $p.gitMinor=$minor -X $p.gitTreeState=clean" \
-		"k8s.io/kubernetes/cmd/$tool"
-done
+		"k8s.io/kubernetes/cmd/$2"
+}
+for tool in "${tools[@]}"; do kubernetes kubernetes "$tool" "$tool"; done
+for tool in "${next[@]}"; do kubernetes "kubernetes-${tool#kubelet-}" kubelet "$tool"; done
 
 for tool in "${others[@]}"; do
 	have "$tool" && continue
@@ -120,8 +128,6 @@ for tool in "${others[@]}"; do
 	etcd) module=go.etcd.io/etcd/server/v3 main=$module ;;
 	helm) module=helm.sh/helm/v3 main=$module/cmd/helm ;;
 	esac
-	CGO_ENABLED=0 build "$tool" "$(version "$tool" "$module")" -ldflags '-s -w' "$main"
-	# go names a program after its directory.
-	[[ $tool != etcd ]] || mv "$bin/server" "$bin/etcd"
+	CGO_ENABLED=0 build "$tool" "$(version "$tool" "$module")" "$tool" -ldflags '-s -w' "$main"
 done
 say "ready in $((SECONDS - start)) s: $bin"

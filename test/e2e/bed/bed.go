@@ -47,6 +47,9 @@ type Bed struct {
 
 // Options are what differs from bed to bed.
 type Options struct {
+	// Program is the name of the kubelet among what deps.sh has built, by default
+	// "kubelet".
+	Program string
 	// Kubelet is merged into the kubelet's configuration, and KubeletArgs are
 	// flags after those that it needs.
 	Kubelet     map[string]any
@@ -59,7 +62,10 @@ type Options struct {
 // it goes; the logs are shown if the test has failed.
 func New(t testing.TB, o Options) *Bed {
 	t.Helper()
-	b := &Bed{tools: findTools(t), logDir: process.LogDir(t), Dir: newDir(t)}
+	if o.Program == "" {
+		o.Program = "kubelet"
+	}
+	b := &Bed{tools: findTools(t, o.Program), logDir: process.LogDir(t), Dir: newDir(t)}
 	b.tool = filepath.Join(b.Dir, "tool")
 	buildTool(t, b.tool)
 	b.cgroup = filepath.Base(b.Dir)
@@ -74,7 +80,7 @@ func New(t testing.TB, o Options) *Bed {
 	for key, value := range o.Kubelet {
 		b.Kubelet.Config[key] = value
 	}
-	b.Kubelet.args = o.KubeletArgs
+	b.Kubelet.program, b.Kubelet.args = o.Program, o.KubeletArgs
 	b.Containerd.Start(t)
 	b.Containerd.load(t)
 	if o.Boot != nil {

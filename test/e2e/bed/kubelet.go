@@ -26,6 +26,7 @@ type Kubelet struct {
 	// Config is its KubeletConfiguration, to be changed before a (re)start.
 	Config map[string]any
 
+	program   string   // its name
 	args      []string // after its own
 	http      *http.Client
 	resources podresources.PodResourcesListerClient
@@ -111,7 +112,7 @@ func (k *Kubelet) Start(t testing.TB) {
 	writeFile(t, config, string(text))
 	k.Process = process.Start(t, process.Spec{
 		Name:   "kubelet",
-		Argv:   append([]string{k.bed.tools.path("kubelet"), "--config", config, "--hostname-override", NodeName, "--v", "2"}, k.args...),
+		Argv:   append([]string{k.bed.tools.path(k.program), "--config", config, "--hostname-override", NodeName, "--v", "2"}, k.args...),
 		LogDir: k.bed.logDir,
 		Start:  k.bed.ns.start,
 	})

@@ -29,7 +29,7 @@ func (t tools) path(name string) string { return filepath.Join(t.bin, name) }
 
 // findTools finds the programs of a bed. A bed that lacks one fails its test: a
 // test that is skipped in silence proves nothing.
-func findTools(t testing.TB) tools {
+func findTools(t testing.TB, kubelet string) tools {
 	t.Helper()
 	tl := tools{bin: os.Getenv(BinEnv)}
 	if tl.bin == "" {
@@ -39,9 +39,9 @@ func findTools(t testing.TB) tools {
 		}
 		tl.bin = strings.TrimSpace(string(out))
 	}
-	for _, name := range []string{"kubelet", "containerd", "containerd-shim-runc-v2", "ctr", "runc"} {
+	for _, name := range []string{kubelet, "containerd", "containerd-shim-runc-v2", "ctr", "runc"} {
 		if _, err := os.Stat(tl.path(name)); err != nil {
-			t.Fatalf("%v: run make e2e-deps", err)
+			t.Fatalf("%v: run make e2e-deps, or test/e2e/deps.sh as it says at its head", err)
 		}
 	}
 	for _, dir := range []string{"/usr/lib/cni", "/opt/cni/bin"} {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -210,7 +211,8 @@ func TestNet(t *testing.T) {
 }
 
 // TestNetInUse has an interface that the host uses itself, which no pod may take
-// away, and one that the host begins to use when the kubelet already knows it.
+// away, and one that the host begins to use when the kubelet already knows it: the
+// kernel says nothing of that.
 func TestNetInUse(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -219,20 +221,121 @@ func TestNetInUse(t *testing.T) {
 	n.Run(t, "ip", "link", "set", "port0", "master", "br0")
 	n.serveNets(t, ports)
 	n.listed(t, n.served, port, 0)
-	n.plugin.WaitLog(t, limit, "a port of bridge br0")
-	n.refused(t, netPod("taken", 1), "Available: 0").Remove(t)
+	n.plugin.WaitLog(t, limit, "port0 is dangerous to hand over: it is a port of bridge br0")
+	n.refused(t, netPod("taken", 1), "no healthy devices").Remove(t)
 
 	n.cable(t, "port1", 2)
 	n.Kubelet.WaitAllocatable(t, port, 1)
 	n.Run(t, "ip", "link", "set", "port1", "master", "br0")
-	n.refused(t, netPod("late", 1), port).Remove(t)
+	n.refused(t, netPod("late", 1), "port1 is dangerous to hand over: it is a port of bridge br0").Remove(t)
+	n.Kubelet.WaitAllocatable(t, port, 0)
 	for _, name := range []string{"port0", "port1"} {
 		if have := n.interfaces(t); !slices.Contains(have, name) {
 			t.Errorf("interfaces of the host: %q", have)
 		}
-		n.Run(t, "ip", "link", "set", name, "nomaster")
+	}
+
+	n.Run(t, "ip", "link", "set", "port0", "nomaster")
+	n.cable(t, "any", 3) // the next event
+	n.Kubelet.WaitAllocatable(t, port, 1)
+	p := n.run(t, netPod("free", 1))
+	r := p.Report(t, "main")
+	wantUplink(t, p, r, n.listen(t, 1))
+	if r.Env["PORT"] != "port0" {
+		t.Errorf("environment: %v", r.Env)
+	}
+}
+
+// TestNetGone has a virtual interface end with the pod that had it. Nothing tells
+// the program: it asks the kubelet each minute, and has no pod get what is not
+// there meanwhile.
+func TestNetGone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a minute")
+	}
+	t.Parallel()
+	n := newNode(t)
+	n.cable(t, "port0", 1)
+	n.serveNets(t, ports)
+	n.Kubelet.WaitAllocatable(t, port, 1)
+	p := n.run(t, netPod("first", 1))
+	n.waitHeld(t, port, map[string]string{"netif:port0": "first-bed/main"})
+	p.Delete(t)
+	n.refused(t, netPod("second", 1), "netif:port0", "in a container already").Delete(t)
+	wait.Until(t, 2*time.Minute, "end of the device", func() error {
+		got, err := n.Kubelet.Allocatable(t.Context(), port)
+		if err == nil && got != 0 {
+			err = fmt.Errorf("%d devices", got)
+		}
+		return err
+	})
+	// A kubelet may be wrong about what its containers hold, see TestNetKubeletAway.
+	if text := n.spec(t, port); !strings.Contains(text, "port0") || strings.Contains(text, "netDevices") {
+		t.Errorf("spec: %s", text)
+	}
+	n.refused(t, netPod("third", 1), "no healthy devices").Delete(t)
+	n.cable(t, "port0", 2)
+	n.Kubelet.WaitAllocatable(t, port, 1)
+	p = n.run(t, netPod("fourth", 1))
+	wantUplink(t, p, p.Report(t, "main"), n.listen(t, 2))
+}
+
+// TestNetKubeletAway starts the program while the kubelet is away: containers run
+// on without it, so that what one has is not known to be free.
+func TestNetKubeletAway(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.cable(t, "port0", 1)
+	server := n.listen(t, 1)
+	n.serveNets(t, ports)
+	n.Kubelet.WaitAllocatable(t, port, 1)
+	p := n.run(t, netPod("first", 1))
+	wait.Until(t, limit, "entry without the interface", func() error {
+		if text := n.spec(t, port); strings.Contains(text, "netDevices") {
+			return errors.New(text)
+		}
+		return nil
+	})
+	n.Kubelet.Stop(t)
+	n.plugin.Restart(t)
+	wait.Holds(t, 7*time.Second, "entry of the device", func() error {
+		if text := n.spec(t, port); !strings.Contains(text, "port0") {
+			return errors.New(text)
+		}
+		return nil
+	})
+	n.Kubelet.Restart(t)
+	n.Kubelet.WaitReady(t)
+	n.Kubelet.WaitAllocatable(t, port, 1)
+	wantUplink(t, p, restart(t, p, 1), server)
+}
+
+// TestNetOfPod has a pod whose containers each get an interface: its network is the
+// pod's, and so all of them see both.
+func TestNetOfPod(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.cable(t, "port0", 1)
+	n.cable(t, "port1", 2)
+	n.serveNets(t, strings.Replace(ports, "uplink", "to-${net.name}", 1))
+	n.Kubelet.WaitAllocatable(t, port, 2)
+
+	both := netPod("both", 1)
+	both.Spec.Containers = append(both.Spec.Containers, bed.Container("beside", port, 1))
+	p := n.run(t, both)
+	names := []string{"eth0", "lo", "to-port0", "to-port1"}
+	for i, container := range []string{"main", "beside"} {
+		r := p.Look(t, container)
+		slices.Sort(r.Interfaces)
+		if !slices.Equal(r.Interfaces, names) {
+			t.Errorf("interfaces in %s: %q, want %q", container, r.Interfaces, names)
+		}
+		if _, stderr, code := p.Exec(t, container, "/tool", "dial", n.listen(t, i+1)); code != 0 {
+			t.Errorf("from %s: %s", container, stderr)
+		}
 	}
 	n.Kubelet.WaitAllocatable(t, port, 2)
-	p := n.run(t, netPod("both", 1))
-	wantUplink(t, p, p.Report(t, "main"), n.listen(t, 1))
+	if held := n.held(t, port); len(held) != 2 {
+		t.Errorf("held: %v", held)
+	}
 }

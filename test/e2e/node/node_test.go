@@ -165,11 +165,14 @@ func restart(t testing.TB, p *bed.Pod, n int32) look.Report {
 	return p.Look(t, "main", "/dev")
 }
 
-// waitStuck waits until a container that was killed could not be started, and
-// returns what the kubelet says about it.
+// waitStuck waits until the container of a pod could not be started, and returns
+// what the kubelet says about it.
 func waitStuck(t testing.TB, p *bed.Pod, why string) (message string) {
 	t.Helper()
 	p.Wait(t, "waiting", func(pod *v1.Pod) error {
+		if len(pod.Status.ContainerStatuses) == 0 {
+			return errors.New("no status of its container")
+		}
 		w := pod.Status.ContainerStatuses[0].State.Waiting
 		if w == nil || !strings.Contains(w.Message, why) {
 			return fmt.Errorf("no start has failed for %q", why)

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Device is a device to plug in.
@@ -67,6 +68,26 @@ func (p *Plugged) Pull(t testing.TB) {
 	if err := p.m.qmp.run("device_del", map[string]any{"id": p.id}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// slotRests is how long the kernel takes no notice of a slot whose power it has
+// just turned off (remove_board in drivers/pci/hotplug/pciehp_ctrl.c), and some
+// more for a slow machine.
+const slotRests = 2 * time.Second
+
+// WaitFree waits until something can be plugged in in place of a card that was
+// pulled: the guest has to let go of it first.
+func (p *Plugged) WaitFree(t testing.TB) {
+	t.Helper()
+	deadline := time.After(qmpLimit)
+	for p.m.qmp.run("qom-get", map[string]any{"path": "/machine/peripheral/" + p.id, "property": "type"}) == nil {
+		select {
+		case <-deadline:
+			t.Fatalf("%s is still there", p.id)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	<-time.After(slotRests)
 }
 
 // backend makes what a device of this driver needs of the host.

@@ -32,6 +32,7 @@ func cardComesAndGoes(t *testing.T, m *Machine) {
 	}
 	plugged.Pull(t)
 	m.Want(t, wire.Want{Resource: nic, Healthy: []string{card}, Unhealthy: []string{address}})
+	plugged.WaitFree(t)
 	m.Plug(t, Device{Driver: "e1000e", Bus: "slot0"})
 	m.Healthy(t, nic, card, address)
 }

@@ -1,0 +1,107 @@
+package agent_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/agent"
+)
+
+// newHost is a node without a kubelet, on which nobody needs to say cdi = true.
+func newHost(t *testing.T, text string) *node {
+	t.Helper()
+	n := newNode(t, text)
+	n.kubelet.Stop()
+	if err := os.RemoveAll(n.options.Paths.KubeletDir); err != nil {
+		t.Fatal(err)
+	}
+	n.options.CDIOnly = true
+	n.addBus()
+	return n
+}
+
+func TestSpecsWithoutAKubelet(t *testing.T) {
+	t.Parallel()
+	const first, second, kind = "usb:10c4:ea60:AAAA1111", "usb:10c4:ea60:BBBB2222", "example.com/zigbee"
+	n := newHost(t, zigbee)
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	// What an instance with a kubelet left leads nowhere any more.
+	stale := filepath.Join(n.options.Paths.RunDir, "links", first, "if00:ttyUSB")
+	if err := os.MkdirAll(filepath.Dir(stale), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/dev/ttyUSB0", stale); err != nil {
+		t.Fatal(err)
+	}
+	a, stop := n.serve()
+	select {
+	case <-a.Settled():
+	case <-time.After(limit):
+		t.Fatal("never settled")
+	}
+	spec := n.spec(kind)
+	for _, want := range []string{`"name": "` + first + `"`, `"name": "all"`, `"SERIAL=AAAA1111"`, `"hostPath": "/dev/ttyUSB0"`} {
+		if !strings.Contains(spec, want) {
+			t.Errorf("spec lacks %s:\n%s", want, spec)
+		}
+	}
+	if err := a.Ready(); err != nil {
+		t.Errorf("Ready: %v", err)
+	}
+	if _, err := os.Lstat(stale); err == nil {
+		t.Error("a link is left that nobody follows")
+	}
+	if _, err := os.Lstat(n.options.Paths.KubeletDir); err == nil {
+		t.Error("the kubelet's directory was made")
+	}
+
+	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
+	n.eventually("both devices, which can't be at one path together", func() bool {
+		spec := n.spec(kind)
+		return strings.Contains(spec, first) && strings.Contains(spec, second) && !strings.Contains(spec, `"all"`)
+	})
+	n.host.RemoveUSB("1-1")
+	n.eventually("the second one alone", func() bool {
+		spec := n.spec(kind)
+		return !strings.Contains(spec, first) && strings.Contains(spec, second) && strings.Contains(spec, `"all"`)
+	})
+	n.configure("domain = \"example.com\"\n[[resource]]\nname = \"other\"\nmatch.glob = \"/dev/ttyUSB*\"\n")
+	n.eventually("the other resource alone", func() bool {
+		return n.spec(kind) == "" && strings.Contains(n.spec("example.com/other"), `"name": "all"`)
+	})
+	stop()
+	if n.spec("example.com/other") == "" {
+		t.Error("the spec went with the program")
+	}
+}
+
+func TestSpecsOnce(t *testing.T) {
+	t.Parallel()
+	n := newHost(t, zigbee)
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	a, err := agent.New(n.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	names, err := a.Once(ctx)
+	if want := []string{"example.com/zigbee=all", "example.com/zigbee=usb:10c4:ea60:AAAA1111"}; err != nil || !slices.Equal(names, want) {
+		t.Errorf("Once: %v, %v, want %v", names, err, want)
+	}
+
+	serving, _ := n.serve()
+	<-serving.Settled()
+	a, err = agent.New(n.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Once(ctx); err == nil || !strings.Contains(err.Error(), "an instance is serving") {
+		t.Errorf("Once beside an instance that serves: %v, want a refusal", err)
+	}
+}

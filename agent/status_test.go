@@ -1,0 +1,108 @@
+package agent_test
+
+import (
+	"context"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/internal/kubelettest"
+	"github.com/generic-dp/generic-dp/metrics"
+)
+
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	const a, b = "usb:10c4:ea60:AAAA1111", "usb:10c4:ea60:BBBB2222"
+	n := newNode(t, zigbee+"count = 2\n[[resource]]\nname = \"none\"\nmatch.glob = \"/dev/none*\"\n")
+	n.addBus()
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
+	n.kubelet.Hold(kubelettest.Claim{Namespace: "default", Pod: "p", Container: "c", Resource: "example.com/zigbee"}, a+"::1")
+	agent, _ := n.serve()
+	n.until("registration", func() bool { return n.kubelet.Count("example.com/zigbee").Allocatable == 4 })
+	if err := agent.Alive(); err != nil {
+		t.Errorf("Alive: %v", err)
+	}
+	s := agent.Status(t.Context())
+	if len(s.Resources) != 2 || s.Kubelet == nil || !s.Kubelet.Present || s.HeldUnknown != "" || s.Config.Generation != 1 || s.Command != "serve" {
+		t.Fatalf("status: %+v", s)
+	}
+	r := s.Resources[0]
+	if r.Slots.Healthy != 4 || *r.Slots.Held != 1 || *r.Slots.Free != 3 || *r.Slots.Allocatable != 4 || !r.Registered || len(r.Devices) != 2 {
+		t.Errorf("resource: %+v, held %d, free %d, allocatable %d", r, *r.Slots.Held, *r.Slots.Free, *r.Slots.Allocatable)
+	}
+	d := r.Devices[0]
+	if d.ID != a || d.Health != metrics.Healthy || d.Slots != 2 || !slices.Equal(d.Nodes, []string{"/dev/ttyUSB0"}) ||
+		!slices.Equal(d.Held, []metrics.Holder{{ID: a + "::1", Namespace: "default", Pod: "p", Container: "c"}}) {
+		t.Errorf("device: %+v", d)
+	}
+
+	n.host.RemoveUSB("1-2")
+	n.untilListed("example.com/zigbee", []string{a, a + "::1"}, []string{b, b + "::1"})
+	n.configure(zigbee + "cuont = 2\n")
+	n.eventually("the problem", func() bool { return len(agent.Status(t.Context()).Config.Problems) > 0 })
+	s = agent.Status(t.Context())
+	if !strings.Contains(strings.Join(s.Config.Problems, "\n"), `unknown key "cuont"`) {
+		t.Errorf("problems of the configuration: %q", s.Config.Problems)
+	}
+	if d := s.Resources[0].Devices[1]; d.Health != metrics.Unhealthy || d.Reason != "device is gone" {
+		t.Errorf("device: %+v", d)
+	}
+	var what []string
+	for _, e := range s.Events {
+		if e.Time.IsZero() {
+			t.Errorf("event without a time: %+v", e)
+		}
+		what = append(what, strings.TrimSpace(e.Resource+" "+e.ID+" "+e.What))
+	}
+	for _, want := range []string{
+		"example.com/zigbee " + a + " Healthy", "example.com/zigbee  registered (start)",
+		"example.com/zigbee " + b + " Unhealthy: device is gone", "the configuration on disk is broken",
+	} {
+		if !slices.Contains(what, want) {
+			t.Errorf("events lack %q: %q", want, what)
+		}
+	}
+}
+
+// A kubelet that takes the connection and never answers costs whoever asks a
+// moment; one that is not there costs nothing, and neither is an error.
+func TestStatusWithoutPodResources(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, zigbee)
+	n.options.Paths.PodResources += ".other"
+	agent, _ := n.serve()
+	<-agent.Settled()
+	if s := agent.Status(t.Context()); !strings.Contains(s.HeldUnknown, "not available") || s.Resources[0].Slots.Held != nil {
+		t.Errorf("without a socket: %q, %+v", s.HeldUnknown, s.Resources)
+	}
+	for range 3 {
+		agent.Status(t.Context())
+	}
+	if got := strings.Count(n.log.String(), "who holds what is not known"); got != 1 {
+		t.Errorf("said %d times that nobody says who holds what, want once", got)
+	}
+
+	m := newNode(t, zigbee)
+	m.options.Paths.PodResources += ".hangs"
+	l, err := net.Listen("unix", m.options.Paths.PodResources)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(m.options.Paths.PodResources)
+	defer l.Close()
+	hung, _ := m.serve()
+	<-hung.Settled()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	began := time.Now()
+	if s := hung.Status(ctx); s.HeldUnknown != "the kubelet did not answer in time" {
+		t.Errorf("a kubelet that hangs: %q", s.HeldUnknown)
+	}
+	if took := time.Since(began); took > limit/2 {
+		t.Errorf("a kubelet that hangs cost %v", took)
+	}
+}

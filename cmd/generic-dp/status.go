@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/generic-dp/generic-dp/metrics"
+)
+
+// statusLimit is how long an instance may take to answer: it waits half a second
+// for the kubelet at the most.
+const statusLimit = 5 * time.Second
+
+func newStatus(f *flags) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "show what a running instance serves: devices, their health, who holds them",
+		Long: `status asks an instance that serves on this machine, at the address that it
+listens on. In a cluster: kubectl exec POD -- /generic-dp status`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			body, err := f.askStatus(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				_, err = cmd.OutOrStdout().Write(body)
+				return err
+			}
+			var s metrics.Status
+			if err := json.Unmarshal(body, &s); err != nil {
+				return fmt.Errorf("--listen: what answers at %s is not generic-dp: %w", f.listen, err)
+			}
+			return printStatus(cmd.OutOrStdout(), s)
+		},
+	}
+	f.registerListen(cmd.Flags(), "address that the instance listens on")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// askStatus asks the instance at --listen. One request needs no HTTP client, which
+// would make the binary larger.
+func (f *flags) askStatus(ctx context.Context) ([]byte, error) {
+	host, port, err := net.SplitHostPort(f.listen)
+	if err != nil {
+		return nil, fmt.Errorf("--listen: %w", err)
+	}
+	if ip := net.ParseIP(host); host == "" || ip.IsUnspecified() {
+		host = "127.0.0.1" // the status is for this machine
+	}
+	address := net.JoinHostPort(host, port)
+	ctx, cancel := context.WithTimeout(ctx, statusLimit)
+	defer cancel()
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return nil, fmt.Errorf("--listen: nothing serves at %s: %w\n  hint: name the address that the instance was given with --listen", address, syscall.ECONNREFUSED)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--listen: %w", err)
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if _, err := io.WriteString(conn, "GET /status.json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); err != nil {
+		return nil, fmt.Errorf("--listen: ask %s: %w", address, err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return nil, fmt.Errorf("--listen: what answers at %s is not generic-dp: %w", address, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("--listen: answer of %s: %w", address, err)
+	case resp.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("--listen: %s answers %s: %s", address, resp.Status, strings.TrimSpace(string(body)))
+	}
+	return body, nil
+}
+
+// printStatus writes for people what the status page shows.
+func printStatus(w io.Writer, s metrics.Status) error {
+	state := "ready"
+	if len(s.NotReady) > 0 {
+		state = "not ready"
+	}
+	fmt.Fprintf(w, "generic-dp %s, %s, %s since %s\n", s.Version, state, s.Command, s.Started.UTC().Format(time.DateTime))
+	fmt.Fprintf(w, "configuration %s, generation %d, loaded %s\n", s.Config.Path, s.Config.Generation, s.Config.Loaded.UTC().Format(time.DateTime))
+	for _, text := range s.NotReady {
+		fmt.Fprintf(w, "not ready: %s\n", text)
+	}
+	for _, text := range s.Config.Problems {
+		fmt.Fprintf(w, "configuration is broken: %s\n", text)
+	}
+	for _, p := range s.Problems {
+		fmt.Fprintf(w, "problem: %s: %s\n", p.Subject, p.Reason)
+	}
+	for _, p := range s.Degraded {
+		fmt.Fprintf(w, "missing events: %s: %s\n", p.Subject, p.Reason)
+	}
+	if s.HeldUnknown != "" {
+		fmt.Fprintf(w, "who holds what is not known: %s\n", s.HeldUnknown)
+	}
+	fmt.Fprintln(w)
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, "RESOURCE\tID\tSLOTS\tHEALTH\tNUMA\tNODES\tHELD BY\tREASON")
+	for _, r := range s.Resources {
+		for _, d := range r.Devices {
+			row(tab, r.Name, d.ID, strconv.Itoa(d.Slots), d.Health, joinInts(d.NUMA), strings.Join(d.Host(), ","), strings.Join(d.Holders(), ","), d.Reason)
+		}
+		if len(r.Devices) == 0 {
+			row(tab, r.Name, "", "", "", "", "", "", "no device matches on this host")
+		}
+	}
+	if err := tab.Flush(); err != nil || len(s.Events) == 0 {
+		return err
+	}
+	fmt.Fprintln(w)
+	tab = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, "TIME\tRESOURCE\tID\tEVENT")
+	for _, e := range s.Events {
+		row(tab, e.Time.UTC().Format(time.DateTime), e.Resource, e.ID, e.What)
+	}
+	return tab.Flush()
+}
+
+// row writes a line of a table, with a dash for what is empty.
+func row(w io.Writer, cells ...string) {
+	for i := range cells {
+		cells[i] = orDash(cells[i])
+	}
+	fmt.Fprintln(w, strings.Join(cells, "\t"))
+}
+
+func joinInts(list []int) string {
+	texts := make([]string, len(list))
+	for i, n := range list {
+		texts[i] = strconv.Itoa(n)
+	}
+	return strings.Join(texts, ",")
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Builds the image of the Dockerfile and compares it with that of `make image`:
+# the same binary, byte for byte, started in the same way, and nothing else.
+#
+# No registry and no daemon takes part. The base image is made here, of the Go
+# toolchain of this machine and a static shell, under the name that the
+# Dockerfile asks for; modules come from the module cache. Needs root; buildah
+# and busybox-static are installed where there is apt-get.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+version=${VERSION:-$(git describe --tags --always --dirty 2>/dev/null || echo unknown)}
+image=localhost/generic-dp:dockerfile
+start=$SECONDS
+
+say() { echo "dockerfile: $*"; }
+fail() {
+	say "$*" >&2
+	exit 1
+}
+
+base=$(sed -n 's/^FROM \(.*golang:.*\) AS build$/\1/p' Dockerfile)
+[[ -n $base ]] || fail "the Dockerfile has no line FROM ...golang:... AS build"
+have=$(go env GOVERSION)
+[[ $have == "go${base##*:}" || $have == "go${base##*:}".* ]] ||
+	fail "the Dockerfile builds with $base and this machine with $have, whose binaries differ"
+
+static() { command -v "$1" >/dev/null && ! ldd "$(command -v "$1")" >/dev/null 2>&1; }
+if ! command -v buildah >/dev/null || ! static busybox; then
+	command -v apt-get >/dev/null || fail "install the equivalents of these Debian packages: buildah busybox-static"
+	say "installing buildah busybox-static"
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends buildah busybox-static >/dev/null
+fi
+
+work=$(mktemp -d)
+# vfs works on any file system, /tmp included, and needs no mounts.
+store() { buildah --storage-driver vfs --root "$work/storage" --runroot "$work/run" "$@"; }
+trap 'store umount --all >/dev/null 2>&1 || true; chmod -R u+w "$work"; rm -rf "$work"' EXIT
+
+# base makes the base image: the toolchain where the official one has it, a
+# shell, and no address to ask for modules but the directory that is mounted.
+make_base() {
+	local ctr root
+	ctr=$(store from scratch)
+	root=$(store mount "$ctr")
+	mkdir -p "$root"/{bin,etc,go,root,usr/local/go}
+	mkdir -m 1777 "$root/tmp"
+	cp "$(command -v busybox)" "$root/bin/busybox"
+	ln -s busybox "$root/bin/sh"
+	(cd "$(go env GOROOT)" && tar -ch --exclude=./test --exclude=./api --exclude=./doc .) | tar -x -C "$root/usr/local/go" --no-same-owner
+	store config --workingdir /go \
+		--env PATH=/usr/local/go/bin:/bin --env GOPATH=/go --env GOTOOLCHAIN=local --env GOPROXY=file:///modules "$ctr"
+	store commit --quiet --rm "$ctr" "$base" >/dev/null
+	say "made $base of $have in $((SECONDS - start)) s"
+}
+make_base
+
+go mod download
+began=$SECONDS
+store build --quiet --isolation chroot --pull-never --volume "$(go env GOMODCACHE)/cache/download:/modules:ro" \
+	--build-arg "VERSION=$version" --tag "$image" . >/dev/null
+say "built the Dockerfile in $((SECONDS - began)) s"
+
+# What `make image` makes, for this machine's platform.
+arch=$(go env GOARCH)
+[[ $arch != arm ]] || arch=arm7
+make --no-print-directory image VERSION="$version" OUT="$work/dist" >/dev/null
+
+root=$(store mount "$(store from --pull-never "$image")")
+files=$(cd "$root" && find . -type f)
+[[ $files == ./generic-dp ]] || fail "in the image there is more than the binary: $files"
+cmp "$root/generic-dp" "$work/dist/generic-dp-linux-$arch" || fail "the binary is not that of make image"
+config=$(store inspect --type image --format '{{.OCIv1.Config.User}} {{.OCIv1.Config.Entrypoint}} {{.OCIv1.Config.Cmd}}' "$image")
+[[ $config == "0:0 [/generic-dp] [serve]" ]] || fail "the image starts as $config"
+say "the same as make image of $version, $(stat -c %s "$root/generic-dp") bytes, $(sha256sum <"$root/generic-dp" | cut -c1-16), in $((SECONDS - start)) s"

@@ -1,0 +1,244 @@
+package node_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/generic-dp/generic-dp/test/e2e/bed"
+	"github.com/generic-dp/generic-dp/test/e2e/product"
+	"github.com/generic-dp/generic-dp/test/e2e/wait"
+)
+
+// nextEnv asks for the tests on the kubelet that deps.sh builds with --next.
+const nextEnv = "GENERIC_DP_E2E_NEXT"
+
+const (
+	// rolloutRounds is how often an instance is replaced.
+	rolloutRounds = 5
+	// settled is the age from which nobody asks any more which of two instances
+	// has registered last. One that is updated sooner registers again when the
+	// other one is gone, to be safe, on any kubelet.
+	settled = 16 * time.Second
+)
+
+// TestRollout updates the program as the DaemonSet does with maxSurge: the new
+// instance is ready before the old one is ended, in order or by force. Meanwhile
+// containers restart, and find their devices. Kubelets up to 1.36 end whatever
+// stream is the newest when any stream of a resource ends (kubernetes#127803), so
+// that the new instance has to register again; later ones never lose the resource.
+func TestRollout(t *testing.T) {
+	t.Parallel()
+	ends := map[string]func(*testing.T, *product.Plugin){
+		"SIGTERM": func(t *testing.T, p *product.Plugin) {
+			if code := p.Stop(t); code != 0 {
+				t.Errorf("exit code %d after SIGTERM", code)
+			}
+		},
+		"SIGKILL": func(_ *testing.T, p *product.Plugin) { p.Kill() },
+	}
+	for _, c := range []struct {
+		version, program string
+		age              time.Duration // of an instance that is replaced
+		median, longest  time.Duration // that a resource may be away
+	}{
+		{version: "v1.36", program: "kubelet", median: 100 * time.Millisecond, longest: time.Second},
+		{version: "v1.37", program: "kubelet-1.37", age: settled},
+	} {
+		for name, end := range ends {
+			t.Run(c.version+" "+name, func(t *testing.T) {
+				t.Parallel()
+				if c.program != "kubelet" && os.Getenv(nextEnv) == "" {
+					t.Skipf("%s is not set: %s is built by deps.sh --next only, since that takes minutes", nextEnv, c.program)
+				}
+				b := bed.New(t, bed.Options{Program: c.program})
+				n := &node{Bed: b, Host: hardware(t, b)}
+				n.logged(t, time.Time{}, "Kubelet version", `kubeletVersion="`+c.version+".")
+				looks, missed, away := rollouts(t, n, c.age, end)
+				t.Logf("%d of %d looks missed a resource; away, as the kubelet has it: %v", missed, looks, away)
+				if looks == 0 || c.longest == 0 && missed+len(away) > 0 {
+					t.Errorf("%d looks, %d without a resource, away %d times, want none", looks, missed, len(away))
+				}
+				if len(away) == 0 {
+					return
+				}
+				if median := away[len(away)/2]; median > c.median {
+					t.Errorf("away for %v in the median, want at most %v", median, c.median)
+				}
+				if longest := away[len(away)-1]; longest > c.longest {
+					t.Errorf("away for %v, want at most %v", longest, c.longest)
+				}
+			})
+		}
+	}
+}
+
+// rollouts replaces instances of the program that have reached an age, beside two
+// pods. It returns how many looks there were at what the kubelet has, how many of
+// them missed a resource, and for how long each was away, each time, in order.
+func rollouts(t *testing.T, n *node, age time.Duration, end func(*testing.T, *product.Plugin)) (looks, missed int, away []time.Duration) {
+	sticks := map[string]stick{"link": adapter("1-1", "A1B2C3D4", 0), "cdi": adapter("1-2", "B5C6D7E8", 1)}
+	config := domain
+	for way, d := range sticks {
+		config += "\n[[resource]]\nname = \"" + way + "\"\nmatch = { usb = { serial = \"" + d.Serial + "\" }, glob = \"/dev/ttyUSB*\" }\n" +
+			"container.path = \"/dev/zigbee\"\n" + ways[way]
+		n.Plug(d.Stick)
+	}
+	old := n.instance(t, config, 0)
+	pods := map[string]*bed.Pod{}
+	for way := range sticks {
+		n.Kubelet.WaitAllocatable(t, "example.com/"+way, 1)
+		pods[way] = n.run(t, bed.Workload(way, "example.com/"+way, 1))
+	}
+
+	watched := n.watch(t, len(sticks))
+	for i := range rolloutRounds {
+		wait.Until(t, limit, "age of an instance", func() error {
+			if is := time.Since(n.served); is < age {
+				return fmt.Errorf("it is %v", is)
+			}
+			return nil
+		})
+		next := n.instance(t, config, i+1)
+		for _, p := range pods {
+			p.Kill(t, "main")
+		}
+		end(t, old)
+		for way, p := range pods {
+			p.WaitRestarted(t, "main", int32(i+1))
+			wantNode(t, p.Look(t, "main", "/dev"), "/dev/zigbee", sticks[way].number())
+			n.Kubelet.WaitAllocatable(t, "example.com/"+way, 1)
+			n.wantHeld(t, "example.com/"+way, map[string]string{sticks[way].id(): way + "-bed/main"})
+		}
+		old = next
+	}
+	looks, missed = watched()
+
+	for way, p := range pods {
+		away = append(away, n.away(t, "example.com/"+way)...)
+		if got := n.allocations(t, "example.com/"+way); got != 1 {
+			t.Errorf("%s: %d calls of Allocate, want 1", way, got)
+		}
+		p.Delete(t)
+		after := n.run(t, bed.Workload("after-"+way, "example.com/"+way, 1))
+		wantNode(t, after.Report(t, "main"), "/dev/zigbee", sticks[way].number())
+	}
+	slices.Sort(away)
+	return looks, missed, away
+}
+
+// instance starts the i-th instance of the program on the files of the one before,
+// and waits until it is ready, as the DaemonSet's probe asks it.
+func (n *node) instance(t *testing.T, config string, i int) *product.Plugin {
+	t.Helper()
+	address := fmt.Sprintf("127.0.0.1:%d", 9418+i)
+	n.served = time.Now()
+	p := n.Plugin(t, product.Spec{
+		Name:   fmt.Sprintf("plugin-%d", i),
+		Config: config,
+		Args:   []string{"--sysfs", n.sysfs(), "--log-level", "debug", "--listen", address},
+	})
+	client := http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
+			err = n.Do(func() error {
+				conn, err = (&net.Dialer{}).DialContext(ctx, network, addr)
+				return err
+			})
+			return conn, err
+		},
+	}}
+	wait.Until(t, limit, address+" to be ready", func() error {
+		resp, err := client.Get("http://" + address + "/readyz")
+		if err != nil {
+			return err
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("/readyz: %s", resp.Status)
+		}
+		return nil
+	})
+	return p
+}
+
+// lookEvery leaves some of the hundred questions a second that the kubelet answers
+// to the program.
+const lookEvery = 15 * time.Millisecond
+
+// watch looks at what the kubelet would give out until the function that it
+// returns is called, which says how many looks there were, and in how many of them
+// fewer than so many devices.
+func (n *node) watch(t *testing.T, devices int) (stop func() (looks, missed int)) {
+	t.Helper()
+	kubelet := podresources.NewPodResourcesListerClient(dial(t, n.Path("/var/lib/kubelet/pod-resources/kubelet.sock")))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	var looks, missed int
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(lookEvery)
+		defer tick.Stop()
+		for {
+			resp, err := kubelet.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
+			switch {
+			case ctx.Err() != nil:
+				return
+			case status.Code(err) == codes.ResourceExhausted:
+			case err != nil:
+				t.Errorf("allocatable resources: %v", err)
+				return
+			default:
+				looks++
+				if len(resp.Devices) < devices {
+					missed++
+				}
+			}
+			<-tick.C
+		}
+	}()
+	return func() (int, int) {
+		cancel()
+		<-ended
+		return looks, missed
+	}
+}
+
+// away returns for how long the kubelet had no healthy device of a resource, for
+// each time, as its own log has it, which is finer than looks are.
+func (n *node) away(t *testing.T, resource string) (away []time.Duration) {
+	t.Helper()
+	var since time.Time
+	for line := range strings.Lines(n.Kubelet.Log()) {
+		head := klogTime.FindStringSubmatch(line)
+		if head == nil || !strings.Contains(line, fmt.Sprintf("resourceName=%q", resource)) {
+			continue
+		}
+		at, err := time.Parse("0102 15:04:05.000000", head[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case strings.Contains(line, "Mark all resources Unhealthy"), strings.Contains(line, "healthyCount=0"):
+			if since.IsZero() {
+				since = at
+			}
+		case strings.Contains(line, "healthyCount=") && !since.IsZero():
+			away, since = append(away, at.Sub(since)), time.Time{}
+		}
+	}
+	if !since.IsZero() {
+		t.Errorf("%s is away for good", resource)
+	}
+	return away
+}
