@@ -57,19 +57,27 @@ func (ix *index) notes(r *config.Resource, devices []selected, offers []device.O
 // leftNotes say what no container gets although a resource selects it.
 func leftNotes(r *config.Resource, devices []selected, offers []device.Offer) []Note {
 	var notes []Note
-	bad := slices.DeleteFunc(slices.Clone(offers), func(o device.Offer) bool { return o.Problem == "" })
-	if len(bad) > 0 {
+	first, bad := -1, 0
+	for i := range offers {
+		if offers[i].Problem == "" {
+			continue
+		}
+		if bad++; first < 0 {
+			first = i
+		}
+	}
+	if bad > 0 {
 		notes = append(notes, Note{
 			Place: r.Place,
-			Text:  fmt.Sprintf("%s can't be handed over: %s", andMore(fmt.Sprintf("device %q", bad[0].ID), len(bad)), bad[0].Problem),
+			Text:  fmt.Sprintf("%s can't be handed over: %s", andMore(fmt.Sprintf("device %q", offers[first].ID), bad), offers[first].Problem),
 			Hint:  "devices lists them all",
 		})
 	}
 	if c := &r.Container; c.CDI || len(c.Env)+len(c.Annotations) > 0 {
 		return notes
 	}
-	for _, s := range devices {
-		if len(s.picks) > 0 && s.picks[0].node.Net != nil && s.picks[0].match.Net != nil {
+	for i := range devices {
+		if s := &devices[i]; len(s.picks) > 0 && s.picks[0].node.Net != nil && s.picks[0].match.Net != nil {
 			return append(notes, Note{
 				Place: r.Place,
 				Text:  fmt.Sprintf("network interface %s without container.cdi: it stays on the host, and a container gets nothing of it", s.picks[0].node.Path),
