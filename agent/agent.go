@@ -37,6 +37,8 @@ type Options struct {
 	// CDIOnly: there is no kubelet. Every resource is handed over by CDI specs
 	// that are kept current, for whoever starts containers.
 	CDIOnly bool
+	// InPod: what an administrator has to change is in the manifest.
+	InPod   bool
 	Version string
 	Log     *slog.Logger // nil discards
 }
@@ -83,23 +85,13 @@ func New(options Options) (*Agent, error) {
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
 	}
+	if err := options.prepare(); err != nil {
+		return nil, err
+	}
 	p := options.Paths
-	for _, d := range []struct{ flag, dir string }{{"state-dir", p.StateDir}, {"run-dir", p.RunDir}} {
-		if err := writable(d.flag, d.dir); err != nil {
-			return nil, err
-		}
-	}
-	if !options.CDIOnly {
-		if err := checkRunDir(p.RunDir); err != nil {
-			return nil, err
-		}
-		if err := plugin.CheckDir(p.KubeletDir); err != nil {
-			return nil, err
-		}
-	}
 	a := &Agent{
 		options: options, log: options.Log, now: time.Now, started: time.Now(), settled: make(chan struct{}), looks: make(looks),
-		source: source{path: options.Config, stateDir: p.StateDir, cdiDir: p.CDIDir, allow: options.Allow, cdiOnly: options.CDIOnly},
+		source: source{path: options.Config, stateDir: p.StateDir, cdiDir: p.CDIDir, allow: options.Allow, cdiOnly: options.CDIOnly, inPod: options.InPod},
 	}
 	cfg, first, err := a.source.load()
 	if err != nil {
@@ -114,13 +106,10 @@ func New(options Options) (*Agent, error) {
 	if a.lock, err = openLock(p.RunDir); err != nil {
 		return nil, fmt.Errorf("--run-dir: %w", err)
 	}
-	if options.Listen != "" {
-		if a.listener, err = metrics.Listen(options.Listen); err != nil {
-			return nil, err
-		}
-		a.metrics = metrics.New(a)
-		a.metrics.CountLoad(first.err)
+	if err := a.listen(); err != nil {
+		return nil, err
 	}
+	a.metrics.CountLoad(first.err)
 	a.build()
 	return a, nil
 }
@@ -181,11 +170,11 @@ func (a *Agent) Reload() { a.reader.ask() }
 
 // checkRunDir is an error if this is a pod and its run directory is not the
 // host's: the container runtime would not find the links.
-func checkRunDir(dir string) error {
+func checkRunDir(dir string, inPod bool) error {
 	mounts, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
 		return nil // no proc, no containers
 	}
 	defer mounts.Close()
-	return links.CheckRunDir(dir, mounts, os.Getenv("KUBERNETES_SERVICE_HOST") != "")
+	return links.CheckRunDir(dir, mounts, inPod)
 }

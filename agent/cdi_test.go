@@ -70,10 +70,16 @@ func TestSpecsWithoutAKubelet(t *testing.T) {
 		spec := n.spec(kind)
 		return !strings.Contains(spec, first) && strings.Contains(spec, second) && strings.Contains(spec, `"all"`)
 	})
+	n.configure(zigbee + "container.env.\"STICK_${index}\" = \"x\"\n")
+	n.eventually("a device that can't be in a spec", func() bool {
+		s := a.Status(t.Context())
+		return n.spec(kind) == "" && len(s.Problems) == 1 && strings.Contains(s.Problems[0].Reason, "has no value for ${index} here")
+	})
 	n.configure("domain = \"example.com\"\n[[resource]]\nname = \"other\"\nmatch.glob = \"/dev/ttyUSB*\"\n")
 	n.eventually("the other resource alone", func() bool {
 		return n.spec(kind) == "" && strings.Contains(n.spec("example.com/other"), `"name": "all"`)
 	})
+	n.eventually("the end of the problem", func() bool { return len(a.Status(t.Context()).Problems) == 0 })
 	stop()
 	if n.spec("example.com/other") == "" {
 		t.Error("the spec went with the program")

@@ -51,6 +51,7 @@ func (l *loop) handOver(v *View, out ledger.Output) map[string]error {
 // syncSpecs does the CDI half.
 func (l *loop) syncSpecs(out ledger.Output, kept retained, failed map[string]error) {
 	var specs []*cdi.Spec
+	l.unfit = 0
 	for _, r := range out.Resources {
 		var offers []device.Offer
 		for _, e := range r.Devices {
@@ -98,6 +99,7 @@ func (l *loop) spec(name string, offers []device.Offer, failed map[string]error)
 	}
 	delete(left, cdi.AllDevices)
 	maps.Copy(failed, left)
+	l.unfit += len(left)
 	return spec
 }
 

@@ -43,6 +43,7 @@ var only = map[string][]string{
 	"tags.cncf.io":                  {"cdi", "config"},
 	"google.golang.org/grpc":        {"plugin", "podresources", "internal/kubelettest"},
 	"github.com/spf13/cobra":        {"cmd/generic-dp"},
+	"github.com/coreos/go-systemd":  {"cmd/generic-dp"},
 	"go.yaml.in/yaml":               {"importer"},
 	"github.com/bmatcuk/doublestar": {"config", "matchers", "agent"},
 }

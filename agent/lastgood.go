@@ -28,13 +28,14 @@ type source struct {
 	cdiDir   string
 	allow    config.Allow
 	cdiOnly  bool // see Options
+	inPod    bool
 }
 
 // read reads the text of the configuration.
 func (s source) read() ([]config.File, error) {
 	files, err := config.Read(s.path)
 	if err != nil {
-		return nil, fmt.Errorf("--config: %w", err)
+		return nil, withHint(fmt.Errorf("--config: %w", err), "config", s.inPod)
 	}
 	return files, nil
 }
@@ -55,7 +56,7 @@ func (s source) check(files []config.File) (*config.Config, error) {
 	}
 	if usesCDI(cfg) {
 		if err := writable("cdi-dir", s.cdiDir); err != nil {
-			return nil, err
+			return nil, withHint(err, "cdi-dir", s.inPod)
 		}
 	}
 	return cfg, nil

@@ -49,10 +49,12 @@ type loop struct {
 	quiet        *quiet
 	prober       *health.Prober
 	places       map[string][]place      // where the nodes of listed devices are, by ID
+	unfit        int                     // of what can't be handed over, what no second try helps
 	retains      bool                    // something on disk may lead to a device in a way that is not configured
 	problems     map[device.Problem]bool // of the last step, that were warned of
 	notes        map[string]bool         // of the last step, that were warned of
 	said         map[string]string       // what was logged last of each subject
+	stuck        map[string]bool         // devices of which that was said
 	watchesSpecs bool
 	ending       map[string]chan struct{} // by resource: closed when its plugin has ended
 }

@@ -188,14 +188,19 @@ func (l *loop) publishTroubles() {
 	l.troubles.Store(&troubles)
 }
 
-// split is an error line by line; none is none.
+// split is an error line by line, each with its hint; no error is none.
 func split(err error) []string {
 	list := []string{}
 	if err == nil {
 		return list
 	}
 	for line := range strings.SplitSeq(strings.TrimRight(err.Error(), "\n"), "\n") {
-		list = append(list, strings.TrimSpace(line))
+		line = strings.TrimSpace(line)
+		if last := len(list) - 1; last >= 0 && strings.HasPrefix(line, "hint: ") {
+			list[last] += "; " + line
+			continue
+		}
+		list = append(list, line)
 	}
 	return list
 }

@@ -45,7 +45,7 @@ func TestStatus(t *testing.T) {
 	n.configure(zigbee + "cuont = 2\n")
 	n.eventually("the problem", func() bool { return len(agent.Status(t.Context()).Config.Problems) > 0 })
 	s = agent.Status(t.Context())
-	if !strings.Contains(strings.Join(s.Config.Problems, "\n"), `unknown key "cuont"`) {
+	if p := s.Config.Problems; len(p) != 1 || !strings.Contains(p[0], `unknown key "cuont"; hint: did you mean "count"?`) {
 		t.Errorf("problems of the configuration: %q", s.Config.Problems)
 	}
 	if d := s.Resources[0].Devices[1]; d.Health != metrics.Unhealthy || d.Reason != "device is gone" {

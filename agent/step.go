@@ -57,7 +57,7 @@ func (l *loop) step(ctx context.Context, answers chan<- ledger.Held) time.Time {
 	l.save()
 	l.publishTroubles()
 	wake := earlier(l.next(ctx, now, out, answers), shown)
-	if len(failed) > 0 {
+	if len(failed) > l.unfit {
 		wake = earlier(wake, now.Add(handOverRetry))
 	}
 	if vanishing(out.Resources, configs) {
@@ -75,6 +75,8 @@ func (l *loop) report(out ledger.Output, failed map[string]error) {
 		case c.Left:
 			what = "left the list: " + c.Reason
 			log.Info("device left the list", "reason", c.Reason)
+		case c.Healthy && failed[c.ID] != nil:
+			what = metrics.Unhealthy + ": " + failed[c.ID].Error()
 		case c.Healthy:
 			what = metrics.Healthy
 			log.Info("device is offered", "health", "Healthy")
@@ -86,14 +88,23 @@ func (l *loop) report(out ledger.Output, failed map[string]error) {
 		}
 		l.happened(c.Resource, c.ID, what)
 	}
+	stuck := map[string]bool{}
 	for id, err := range failed {
+		stuck[id] = true
 		l.sayOnce(id, err.Error(), "device can't be handed over")
 	}
 	for _, r := range out.Resources {
 		for _, w := range r.Waiting {
+			stuck[w.ID] = true
 			l.sayOnce(w.ID, "still listed by "+w.By, "device waits for another resource to let go of it")
 		}
 	}
+	for id := range l.stuck {
+		if !stuck[id] {
+			delete(l.said, id) // it is over, and worth a word when it comes again
+		}
+	}
+	l.stuck = stuck
 }
 
 // settle tells whoever waits that the first look is done and that nothing is
@@ -110,7 +121,8 @@ func (l *loop) settle(out ledger.Output) {
 	l.calm = true
 	close(l.settled)
 	if kubelet, _ := l.kubelet.Kubelet(); !kubelet.Present && !l.options.CDIOnly {
-		l.log.Info("waiting for the kubelet: its socket does not exist yet", "kubelet_dir", l.options.Paths.KubeletDir)
+		l.log.Info("waiting for the kubelet: its socket does not exist yet", "kubelet_dir", l.options.Paths.KubeletDir,
+			"hint", hintFor("kubelet-dir", l.options.InPod))
 	}
 }
 

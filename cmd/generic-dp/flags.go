@@ -105,6 +105,7 @@ func (f *flags) options(log *slog.Logger) agent.Options {
 		NodeName: f.nodeName,
 		Listen:   f.listen,
 		Version:  version,
+		InPod:    os.Getenv("KUBERNETES_SERVICE_HOST") != "",
 		Log:      log,
 	}
 }

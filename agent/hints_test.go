@@ -1,0 +1,69 @@
+package agent
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/generic-dp/generic-dp/config"
+)
+
+// An error names the flag and what to do; in a pod, where nobody sets flags, what
+// of the manifest gives it and the value of the chart.
+func TestErrorsSayWhatToChange(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, empty := filepath.Join(dir, "file"), filepath.Join(dir, "empty")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(empty, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	good := Paths{StateDir: filepath.Join(dir, "state"), RunDir: filepath.Join(dir, "run"), KubeletDir: empty}
+	with := func(change func(*Paths)) func(bool) error {
+		p := good
+		change(&p)
+		return func(inPod bool) error { return Options{Paths: p, InPod: inPod}.prepare() }
+	}
+	for _, tc := range []struct {
+		name, flag string
+		fail       func(inPod bool) error
+		pod, host  string // what the error has; host is empty where there is none
+	}{
+		{"no kubelet directory", "--kubelet-dir: ", with(func(p *Paths) { p.KubeletDir += "/none" }), "paths.devicePlugins", ""},
+		{"run directory of the pod's own", "--run-dir: ", with(func(*Paths) {}), "paths.run", ""},
+		{"state directory", "--state-dir: ", with(func(p *Paths) { p.StateDir = file + "/x" }), "paths.state", "not a directory"},
+		{"run directory", "--run-dir: ", with(func(p *Paths) { p.RunDir = file + "/x" }), "paths.run", "not a directory"},
+		{"CDI directory", "--cdi-dir: ", func(inPod bool) error {
+			_, err := source{cdiDir: file + "/cdi", inPod: inPod}.check([]config.File{{Name: "c.toml", Data: []byte(
+				"domain = \"example.com\"\n[[resource]]\nname = \"x\"\nmatch.glob = \"/dev/x\"\ncontainer.cdi = true\n")}})
+			return err
+		}, "cdi.enabled = true", "/etc/cdi"},
+		{"ConfigMap without a key", "--config: ", func(inPod bool) error {
+			_, err := source{path: empty, inPod: inPod}.read()
+			return err
+		}, "existingConfigMap", "generic-dp check"},
+		{"port", "--listen: ", func(inPod bool) error {
+			return (&Agent{options: Options{Listen: taken.Addr().String(), InPod: inPod}}).listen()
+		}, "listen.port", "generic-dp status"},
+	} {
+		for inPod, want := range map[bool]string{true: tc.pod, false: tc.host} {
+			switch err := tc.fail(inPod); {
+			case want == "" && err != nil:
+				t.Errorf("%s, in a pod %t: %v, want no error", tc.name, inPod, err)
+			case want != "" && (err == nil || !strings.HasPrefix(err.Error(), tc.flag) || !strings.Contains(err.Error(), want)):
+				t.Errorf("%s, in a pod %t: %v, want %s with %q", tc.name, inPod, err, tc.flag, want)
+			case want != "" && inPod && !strings.Contains(err.Error(), "\n  hint: "):
+				t.Errorf("%s: %v, want a hint", tc.name, err)
+			}
+		}
+	}
+}

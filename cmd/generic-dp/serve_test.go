@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// systemd starts what needs the devices when the host was looked at.
+func TestNotifiesSystemd(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "gdp") // a socket's path has at most 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	config := filepath.Join(dir, "c.toml")
+	if err := os.WriteFile(config, []byte("domain = \"example.com\"\n[[resource]]\nname = \"x\"\nmatch.virtual = [\"a\"]\ncontainer.env.X = \"1\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"serve", "cdi"} {
+		socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, command), Net: "unixgram"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer socket.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		own := filepath.Join(dir, command+".d")
+		cmd := exec.CommandContext(ctx, "generic-dp", command, "--config", config, "--listen", "",
+			"--run-dir", own+"/run", "--state-dir", own+"/state", "--cdi-dir", own+"/cdi")
+		cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+filepath.Join(dir, command), "KUBERNETES_SERVICE_HOST=")
+		if command == "serve" {
+			cmd.Args = append(cmd.Args, "--kubelet-dir", own+"/kubelet")
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		heard := func() string {
+			deadline, _ := ctx.Deadline()
+			_ = socket.SetReadDeadline(deadline)
+			text := make([]byte, 100)
+			n, err := socket.Read(text)
+			if err != nil {
+				t.Errorf("%s: %v", command, err)
+			}
+			return string(text[:n])
+		}
+		if got := heard(); got != "READY=1" {
+			t.Errorf("%s: systemd hears %q, want READY=1", command, got)
+		}
+		if specs, err := filepath.Glob(own + "/cdi/*.json"); err != nil || (len(specs) == 1) != (command == "cdi") {
+			t.Errorf("%s: specs %v, %v at the time of READY", command, specs, err)
+		}
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if got := heard(); got != "STOPPING=1" {
+			t.Errorf("%s: systemd hears %q, want STOPPING=1", command, got)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%s: %v", command, err)
+		}
+	}
+}

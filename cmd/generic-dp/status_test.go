@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/metrics"
+)
+
+// instance is what is asked for its status.
+type instance struct{}
+
+func (instance) Alive() error           { return nil }
+func (instance) Ready() error           { return nil }
+func (instance) Config() metrics.Config { return metrics.Config{} }
+func (instance) Status(context.Context) metrics.Status {
+	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	return metrics.Status{
+		Version: "v1", Command: "serve", Started: at,
+		Config:   metrics.Config{Path: "/etc/generic-dp", Generation: 1, Loaded: at},
+		NotReady: []string{"resource example.com/b is not registered: refused"},
+		Resources: []metrics.Resource{
+			{Name: "example.com/a", Devices: []metrics.Device{
+				{ID: "usb:1", Health: metrics.Healthy, Slots: 2, NUMA: []int{0, 1}, Nodes: []string{"/dev/ttyUSB0"}, Held: []metrics.Holder{{ID: "usb:1::1", Namespace: "d", Pod: "p", Container: "c"}}},
+				{ID: "usb:22", Health: metrics.Unhealthy, Slots: 2, Reason: "device is gone"},
+			}},
+			{Name: "example.com/b"},
+		},
+		Events: []metrics.Event{{Time: at, Resource: "example.com/a", ID: "usb:22", What: "Unhealthy: device is gone"}},
+	}
+}
+
+const wantStatus = `generic-dp v1, not ready, serve since 2026-11-20 12:00:00
+configuration /etc/generic-dp, generation 1, loaded 2026-11-20 12:00:00
+not ready: resource example.com/b is not registered: refused
+
+RESOURCE       ID      SLOTS  HEALTH     NUMA  NODES         HELD BY         REASON
+example.com/a  usb:1   2      Healthy    0,1   /dev/ttyUSB0  d/p/c (slot 1)  -
+example.com/a  usb:22  2      Unhealthy  -     -             -               device is gone
+example.com/b  -       -      -          -     -             -               no device matches on this host
+
+TIME                 RESOURCE       ID      EVENT
+2026-11-20 12:00:00  example.com/a  usb:22  Unhealthy: device is gone
+`
+
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	l, err := metrics.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- metrics.New(instance{}).Serve(ctx, l) }()
+	defer func() {
+		cancel()
+		<-ended
+	}()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	for _, address := range []string{l.Addr().String(), ":" + port, "0.0.0.0:" + port} {
+		var out, stderr strings.Builder
+		if code := run(t.Context(), []string{"status", "--listen", address}, &out, &stderr); code != 0 || out.String() != wantStatus {
+			t.Errorf("status --listen %s: %d %s\n%s\nwant\n%s", address, code, stderr.String(), out.String(), wantStatus)
+		}
+	}
+	var out, stderr strings.Builder
+	var s metrics.Status
+	if code := run(t.Context(), []string{"status", "--json", "--listen", ":" + port}, &out, &stderr); code != 0 ||
+		json.Unmarshal([]byte(out.String()), &s) != nil || len(s.Resources) != 2 {
+		t.Errorf("status --json: %d %s\n%s", code, stderr.String(), out.String())
+	}
+}
+
+func TestStatusOfNobody(t *testing.T) {
+	t.Parallel()
+	const nobody = "127.0.0.1:1" // tcpmux, which no kernel gives to anybody else
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	go func() {
+		if conn, err := other.Accept(); err == nil {
+			_, _ = conn.Write([]byte("SSH-2.0-OpenSSH\r\n"))
+			_ = conn.Close()
+		}
+	}()
+	for address, want := range map[string]string{
+		nobody:                "error: --listen: nothing serves at " + nobody + ": connection refused\n  hint: ",
+		other.Addr().String(): "is not generic-dp",
+		"9418":                "error: --listen: address 9418: missing port",
+	} {
+		var out, stderr strings.Builder
+		if code := run(t.Context(), []string{"status", "--listen", address}, &out, &stderr); code != 1 || !strings.Contains(stderr.String(), want) {
+			t.Errorf("status --listen %s: %d %q, want %q", address, code, stderr.String(), want)
+		}
+	}
+}

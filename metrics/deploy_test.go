@@ -1,0 +1,85 @@
+package metrics_test
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var metricName = regexp.MustCompile(`generic_dp_[a-z_]+`)
+
+// What the dashboard and the alerts look at is what a scrape has.
+func TestDashboardAndAlertsNameWhatThereIs(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, &state{})
+	s.counted()
+	_, body := s.get("/metrics", "")
+	types := map[string]string{}
+	for line := range strings.Lines(body) {
+		if f := strings.Fields(line); len(f) == 4 && f[1] == "TYPE" {
+			types[f[2]] = f[3]
+		}
+	}
+	for file, read := range map[string]func(*testing.T, []byte) []string{
+		"../deploy/grafana/generic-dp.json":                       expressionsOfDashboard,
+		"../deploy/helm/generic-dp/templates/prometheusrule.yaml": expressionsOfRules,
+	} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		expressions := read(t, text)
+		if len(expressions) < 5 {
+			t.Errorf("%s: %d expressions", file, len(expressions))
+		}
+		for _, e := range expressions {
+			for _, name := range metricName.FindAllString(e, -1) {
+				base, bucket := strings.CutSuffix(name, "_bucket")
+				if types[base] == "" || bucket != (types[base] == "histogram") {
+					t.Errorf("%s: %s: no metric %s, or another type: %q", file, e, name, types[base])
+				}
+			}
+		}
+	}
+}
+
+func expressionsOfDashboard(t *testing.T, text []byte) []string {
+	t.Helper()
+	var d struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+		Templating struct {
+			List []struct{ Definition string }
+		}
+	}
+	if err := json.Unmarshal(text, &d); err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, p := range d.Panels {
+		for _, target := range p.Targets {
+			if !metricName.MatchString(target.Expr) {
+				t.Errorf("panel %q: %q has none of our metrics", p.Title, target.Expr)
+			}
+			all = append(all, target.Expr)
+		}
+	}
+	for _, v := range d.Templating.List {
+		all = append(all, v.Definition)
+	}
+	return all
+}
+
+func expressionsOfRules(_ *testing.T, text []byte) []string {
+	var all []string
+	for line := range strings.Lines(string(text)) {
+		if _, e, ok := strings.Cut(line, "expr: "); ok {
+			all = append(all, e)
+		}
+	}
+	return all
+}
