@@ -85,6 +85,7 @@ func New(options Options) (*Agent, error) {
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
 	}
+	options.checkProc()
 	if err := options.prepare(); err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"github.com/generic-dp/generic-dp/metrics"
@@ -19,7 +20,20 @@ var manifest = map[string]string{
 	"run-dir":     `volume "run" of the DaemonSet, paths.run in the chart's values, is a hostPath that can be written, at the same path in the pod`,
 	"state-dir":   `volume "state" of the DaemonSet, paths.state in the chart's values, is a hostPath that can be written`,
 	"cdi-dir":     `volume "cdi" of the DaemonSet: cdi.enabled = true in the chart's values mounts cdi.directory, which container.cdi needs`,
+	"proc":        `volumes "mounts" and "swaps" of the DaemonSet, hostProc in the chart's values`,
 	"listen":      `argument --listen and port "metrics" of the DaemonSet, listen.port in the chart's values: with hostNetwork the port has to be free on the node`,
+}
+
+// checkProc says what is not known without the table of mounts of the host's first
+// process, where the flag says that it is there.
+func (o Options) checkProc() {
+	if o.Paths.Proc == "" {
+		return
+	}
+	if _, err := os.Stat(filepath.Join(o.Paths.Proc, "1", "mountinfo")); err != nil {
+		o.Log.Warn("which disks the host itself uses is known in part only: others may be offered that are mounted there",
+			"proc", o.Paths.Proc, "reason", err, "hint", hintFor("proc", o.InPod))
+	}
 }
 
 // hints are for a program that runs in no pod.

@@ -57,11 +57,15 @@ func TestLeastPrivilege(t *testing.T) {
 		"run":            "--run-dir",
 		"state":          "--state-dir",
 		"pod-resources":  "pod_resources",
-		"proc":           "/host/proc",
+		"mounts":         "known in part only",
+		"swaps":          "",
 	}
 	whole := daemonSet(t)
 	for _, mount := range whole.Spec.Template.Spec.Containers[0].VolumeMounts {
 		want, ok := missed[mount.Name]
+		if ok && want == "" {
+			continue // swap space: nothing can be seen without some
+		}
 		if !ok {
 			t.Errorf("the mount %s is needed by nothing that is known here", mount.Name)
 			continue
