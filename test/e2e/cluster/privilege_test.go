@@ -53,7 +53,7 @@ func TestLeastPrivilege(t *testing.T) {
 	missed := map[string]string{
 		"config":         "--config",
 		"dev":            "/host/dev",
-		"device-plugins": "kubelet directory does not exist",
+		"device-plugins": "--kubelet-dir",
 		"run":            "--run-dir",
 		"state":          "--state-dir",
 		"pod-resources":  "pod_resources",
