@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/agent"
+	"github.com/generic-dp/generic-dp/internal/kubelettest"
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
 )
 
@@ -202,4 +203,20 @@ func TestCDIDevicesOfTheHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.untilListed(resource, []string{"cdi:vendor.com:gpu:1"}, []string{"cdi:vendor.com:gpu:0"})
+}
+
+// What containers hold through a name that the variables can make is not on that
+// account this program's: another plugin may serve it.
+func TestNamesOfOthersAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "domain = \"example.com\"\n[[resource]]\nname = \"${kernel}\"\nmatch.glob = \"/dev/r-*\"\n")
+	n.addNodes("r-a")
+	n.kubelet.Hold(kubelettest.Claim{Namespace: "d", Pod: "p", Container: "c", Resource: "example.com/gpu"}, "GPU-1")
+	a, _ := n.serve()
+	n.eventually("an answer", func() bool { return strings.Contains(n.log.String(), `"what is held is known" slots=1`) })
+	n.addNodes("r-b")
+	n.untilListed("example.com/r-b", []string{"r-b"}, nil)
+	if got := a.Names(); !slices.Equal(got, []string{"example.com/r-a", "example.com/r-b"}) {
+		t.Errorf("serves %v", got)
+	}
 }

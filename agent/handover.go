@@ -90,7 +90,7 @@ func (l *loop) syncSpecs(out ledger.Output, kept retained, failed map[string]err
 func (l *loop) spec(name string, offers []device.Offer, failed map[string]error) *cdi.Spec {
 	if !l.options.CDIOnly {
 		spec, err := cdi.Build(name, offers, l.options.Paths.missing)
-		l.sayOnce("spec of "+name, text(err), "CDI spec lacks a device")
+		l.sayInStep("spec of "+name, text(err), "CDI spec lacks a device")
 		return spec
 	}
 	spec, left := cdi.BuildAlone(name, offers, l.options.Paths.missing)

@@ -1,8 +1,6 @@
 package agent
 
 import (
-	"slices"
-
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/ledger"
 	"github.com/generic-dp/generic-dp/matchers"
@@ -33,7 +31,10 @@ func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*co
 			inputs = append(inputs, ledger.Resource{Name: c.Name, Refuse: reasonInactive})
 		}
 	}
-	for _, name := range l.known() {
+	// What only the kubelet knows of a name is not enough: another program's may be
+	// one that the variables can make, too.
+	for _, r := range l.state.Remember() {
+		name := r.Name
 		if configs[name] != nil {
 			continue
 		}
@@ -46,20 +47,6 @@ func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*co
 		}
 	}
 	return inputs, configs
-}
-
-// known are the resources that list something or that containers hold something
-// through, sorted.
-func (l *loop) known() []string {
-	var names []string
-	for _, r := range l.state.Remember() {
-		names = append(names, r.Name)
-	}
-	for _, name := range l.held.IDs {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 // madeBy reports whether the variables of a resource's name can result in name.

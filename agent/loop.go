@@ -41,6 +41,7 @@ type loop struct {
 	snapshot     *device.Snapshot
 	attrs        *inventory.Attributes // read with the snapshot
 	again        bool                  // what did not answer in time is worth another look
+	failed       bool                  // the last scan did, and what events told of is not seen yet
 	held         ledger.Held
 	asked        time.Time // when the kubelet was asked last what is held
 	asking       bool
@@ -53,15 +54,16 @@ type loop struct {
 	retains      bool                    // something on disk may lead to a device in a way that is not configured
 	problems     map[device.Problem]bool // of the last step, that were warned of
 	notes        map[string]bool         // of the last step, that were warned of
-	said         map[string]string       // what was logged last of each subject
-	stuck        map[string]bool         // devices of which that was said
+	said         map[string]string       // what was logged last of each subject that something is wrong with
+	passing      map[string]bool         // subjects of this step, which may have none in the next
+	passed       map[string]bool         // those of the last step
 	watchesSpecs bool
 	ending       map[string]chan struct{} // by resource: closed when its plugin has ended
 }
 
 func newLoop(a *Agent, group *errgroup.Group) *loop {
 	return &loop{
-		Agent: a, group: group, boot: bootID(), quiet: newQuiet(), said: map[string]string{},
+		Agent: a, group: group, boot: bootID(), quiet: newQuiet(), said: map[string]string{}, passing: map[string]bool{},
 		prober: health.New(a.options.Paths.local), ending: map[string]chan struct{}{},
 	}
 }
@@ -106,7 +108,7 @@ func (l *loop) run(ctx context.Context) error {
 		case looked = <-l.looks:
 			scan, why = true, metrics.LookAllocate
 		case <-timer.C:
-			scan = l.snapshot == nil || l.again
+			scan = l.snapshot == nil || l.again || l.failed
 		case held := <-answers:
 			l.asking = false
 			// An answer from before the switch is not what was asked for.
@@ -130,13 +132,13 @@ func (l *loop) run(ctx context.Context) error {
 			continue
 		}
 		wake := l.step(ctx, answers)
-		if looked != nil {
+		if looked != nil && !l.failed {
 			close(looked)
 		}
 		if scan || probed {
 			paced.spent(time.Now(), time.Since(began))
 		}
-		if l.again {
+		if l.again || l.failed {
 			wake = earlier(wake, l.now().Add(retry))
 		}
 		timer.Stop()
@@ -182,8 +184,9 @@ func (l *loop) elect(ctx context.Context) (<-chan struct{}, error) {
 	return locked, nil
 }
 
-// scan reads the host; why is empty where the events say so. What fails leaves the last snapshot in place: a scan
-// that fails is not a host without devices.
+// scan reads the host; why is empty where the events say so. What fails leaves the
+// last snapshot in place, since a scan that fails is not a host without devices,
+// and is tried again.
 func (l *loop) scan(ctx context.Context, why metrics.Look) {
 	batch := l.watcher.Take()
 	l.metrics.CountLook(lookOf(batch, why), len(batch.Paths))
@@ -191,7 +194,7 @@ func (l *loop) scan(ctx context.Context, why metrics.Look) {
 	began := time.Now()
 	snap, err := l.scanner.Update(ctx, batch)
 	l.metrics.CountScan(time.Since(began), err)
-	if err != nil {
+	if l.failed = err != nil; l.failed {
 		if !errors.Is(err, context.Canceled) {
 			l.sayOnce("scan", err.Error(), "host can't be read: keeping what was seen last")
 		}
@@ -234,10 +237,29 @@ func (l *loop) sayOnce(subject, reason, message string) {
 	if l.said[subject] == reason {
 		return
 	}
-	l.said[subject] = reason
-	if reason != "" {
-		l.log.Warn(message, "subject", subject, "reason", reason)
+	if reason == "" {
+		delete(l.said, subject)
+		return
 	}
+	l.said[subject] = reason
+	l.log.Warn(message, "subject", subject, "reason", reason)
+}
+
+// sayInStep is sayOnce of a device or a resource: in a step that does not say it
+// any more it is over, and worth a word when it comes again.
+func (l *loop) sayInStep(subject, reason, message string) {
+	l.passing[subject] = true
+	l.sayOnce(subject, reason, message)
+}
+
+// forgetPassed forgets what this step has not said again.
+func (l *loop) forgetPassed() {
+	for subject := range l.passed {
+		if !l.passing[subject] {
+			delete(l.said, subject)
+		}
+	}
+	l.passed, l.passing = l.passing, map[string]bool{}
 }
 
 // warnProblems warns about what could not be read, once for as long as it stays

@@ -70,7 +70,7 @@ func (l *loop) retain(v *View, out ledger.Output, want []links.Link) retained {
 			kept.links = append(kept.links, link)
 		}
 	}
-	l.retains = len(kept.links) > 0
+	l.retains = err != nil || len(kept.links) > 0
 	for e, paths := range l.ownEntries() {
 		if stays[e.id] && !slices.ContainsFunc(paths, func(path string) bool { return !still(e.id, path) }) {
 			kept.entries[e] = true
@@ -91,7 +91,7 @@ func (v *View) wantsEntry(e entry) bool {
 // mayHold are the devices of which a container may hold a slot by what it was
 // told before the configuration changed; nil is all.
 func (l *loop) mayHold() map[string]bool {
-	if l.held.At.Before(l.switched.Add(retainFor)) {
+	if l.held.Partial || l.held.At.Before(l.switched.Add(retainFor)) {
 		return nil
 	}
 	ids := map[string]bool{}
@@ -160,21 +160,10 @@ func (l *loop) still(v *View, id, path string) bool {
 	}
 	// The node of an IOMMU group has one owner; each function of it may be the
 	// device.
-	group := groupOf(n.Hardware)
+	group := n.Hardware.IOMMUGroup()
 	return group != "" && n.Subsystem == "vfio" && slices.ContainsFunc(v.Snapshot.Hardware, func(h *device.Hardware) bool {
-		return groupOf(h) == group && id == device.HardwareID(h, v.Forms[h])
+		return h.IOMMUGroup() == group && id == device.HardwareID(h, v.Forms[h])
 	})
-}
-
-// groupOf is the IOMMU group of hardware; empty is none.
-func groupOf(h *device.Hardware) string {
-	switch {
-	case h.PCI != nil:
-		return h.PCI.IOMMUGroup
-	case h.MDev != nil:
-		return h.MDev.IOMMUGroup
-	}
-	return ""
 }
 
 // ownEntries reads the nodes that each entry of this program's CDI specs has now.

@@ -6,15 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/health"
 	"github.com/generic-dp/generic-dp/ledger"
 	"github.com/generic-dp/generic-dp/metrics"
 )
-
-// askEvery is the least time between two questions to the kubelet what is
-// held, while something waits for nothing but to be free.
-const askEvery = time.Minute
 
 // handOverRetry is when links and specs that could not be made are tried
 // again: no event tells that a disk has room again.
@@ -88,23 +83,15 @@ func (l *loop) report(out ledger.Output, failed map[string]error) {
 		}
 		l.happened(c.Resource, c.ID, what)
 	}
-	stuck := map[string]bool{}
 	for id, err := range failed {
-		stuck[id] = true
-		l.sayOnce(id, err.Error(), "device can't be handed over")
+		l.sayInStep(id, err.Error(), "device can't be handed over")
 	}
 	for _, r := range out.Resources {
 		for _, w := range r.Waiting {
-			stuck[w.ID] = true
-			l.sayOnce(w.ID, "still listed by "+w.By, "device waits for another resource to let go of it")
+			l.sayInStep(w.ID, "still listed by "+w.By, "device waits for another resource to let go of it")
 		}
 	}
-	for id := range l.stuck {
-		if !stuck[id] {
-			delete(l.said, id) // it is over, and worth a word when it comes again
-		}
-	}
-	l.stuck = stuck
+	l.forgetPassed()
 }
 
 // settle tells whoever waits that the first look is done and that nothing is
@@ -141,66 +128,4 @@ func (l *loop) save() {
 	}
 	l.sayOnce("state", "", "")
 	l.saved = now
-}
-
-// next is when to step again, and asks the kubelet where something waits for
-// its answer alone.
-func (l *loop) next(ctx context.Context, now time.Time, out ledger.Output, answers chan<- ledger.Held) time.Time {
-	wake := out.Wake
-	if l.options.CDIOnly {
-		return wake
-	}
-	// The first question has no reason: there may be something held that
-	// nothing remembers.
-	atOnce := l.asked.Before(out.AskSince)
-	if !out.AskHeld && !l.retains && !atOnce && !l.asked.IsZero() || l.asking {
-		return wake
-	}
-	if due := l.asked.Add(askEvery); now.Before(due) && !atOnce {
-		return earlier(wake, due)
-	}
-	l.asking, l.asked = true, now
-	concerns := l.concerns(out)
-	go func() {
-		held, err := l.askHeld(ctx, concerns)
-		if err != nil {
-			l.log.Debug("what is held is unknown: it counts as held", "pod_resources", l.options.Paths.PodResources, "err", err)
-		}
-		select {
-		case answers <- held:
-		case <-ctx.Done():
-		}
-	}()
-	return wake
-}
-
-// concerns tells the resources that are this program's, or may be: those that
-// are listed, and what the variables of a name can result in.
-func (l *loop) concerns(out ledger.Output) func(name string) bool {
-	names, cfg := map[string]bool{}, l.config
-	for _, r := range out.Resources {
-		names[r.Name] = true
-	}
-	return func(name string) bool {
-		return names[name] || slices.ContainsFunc(cfg.Resources, func(c config.Resource) bool { return madeBy(&c, name) })
-	}
-}
-
-// askHeld asks the kubelet which slots of the resources containers hold.
-func (l *loop) askHeld(ctx context.Context, concerns func(name string) bool) (ledger.Held, error) {
-	at := l.now()
-	list, err := l.pods.List(ctx)
-	if err != nil {
-		return ledger.Held{}, err
-	}
-	held := ledger.Held{At: at, IDs: map[string]string{}}
-	for name, ids := range list {
-		if !concerns(name) {
-			continue
-		}
-		for id := range ids {
-			held.IDs[id] = name
-		}
-	}
-	return held, nil
 }

@@ -25,8 +25,8 @@ const (
 // makes a new one and readers keep the one they have. All slices are sorted,
 // so that two scans of an unchanged host are equal.
 type Snapshot struct {
-	// Hardware by sysfs path: every USB device and PCI function, and each
-	// platform device that owns a node.
+	// Hardware by sysfs path: every USB device, PCI function and mediated
+	// device, and each platform device that owns a node or a network interface.
 	Hardware []*Hardware
 	// Nodes by path: every character and block device node below /dev.
 	Nodes []*Node
@@ -47,14 +47,14 @@ type Snapshot struct {
 
 // Problem is something that a scan could not read.
 type Problem struct {
-	// Subject is what is degraded: a sysfs path relative to the root, or a
-	// path below /dev.
+	// Subject is what is degraded: a sysfs path relative to the root, which may
+	// be that of an attribute, or a path of the host below /dev or /proc.
 	Subject string
 	// Reason is what went wrong, in words for an administrator.
 	Reason string
 }
 
-// Hardware is one USB device, PCI function or platform device.
+// Hardware is one USB device, PCI function, mediated device or platform device.
 type Hardware struct {
 	Bus Bus
 	// Path is the device's directory in sysfs relative to the root, such as
@@ -81,13 +81,25 @@ type Hardware struct {
 	MDev *MDev
 }
 
+// IOMMUGroup is the number of the IOMMU group that a PCI function or a mediated
+// device is in; empty is none.
+func (h *Hardware) IOMMUGroup() string {
+	switch {
+	case h.PCI != nil:
+		return h.PCI.IOMMUGroup
+	case h.MDev != nil:
+		return h.MDev.IOMMUGroup
+	}
+	return ""
+}
+
 // USB is the identity of a USB device, from the attributes of
 // /sys/bus/usb/devices (kernel: Documentation/ABI/testing/sysfs-bus-usb).
 // Absent attributes are empty.
 type USB struct {
 	Vendor       string // idVendor, four lower-case hexadecimal digits
 	Product      string // idProduct, likewise
-	Serial       string // as the device says it, untrimmed control characters removed
+	Serial       string // as the device says it, untrimmed, control characters removed
 	Manufacturer string
 	ProductName  string // the attribute "product"
 	Class        string // bDeviceClass, two lower-case hexadecimal digits

@@ -9,7 +9,15 @@ import (
 // so that "ttyUSB2" is before "ttyUSB10", all else by its bytes. It is zero
 // for equal strings only.
 func CompareNatural(a, b string) int {
-	x, y := a, b
+	// What both begin with decides nothing, but for digits of a longer run.
+	same := 0
+	for same < len(a) && same < len(b) && a[same] == b[same] {
+		same++
+	}
+	for same > 0 && isDigit(a[same-1]) {
+		same--
+	}
+	x, y := a[same:], b[same:]
 	for x != "" && y != "" {
 		if !isDigit(x[0]) || !isDigit(y[0]) {
 			if x[0] != y[0] {

@@ -1,8 +1,6 @@
 package inventory
 
 import (
-	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -58,9 +56,7 @@ func (c *scan) ownNet(n *device.Node, i sysfs.NetInterface) bool {
 	bus, dir := c.busDevice(n.SysPath)
 	h := c.hardware[dir]
 	if dir != "" && h == nil {
-		if !slices.Contains(c.noBus, bus) && c.sysfs.Exists(dir) {
-			c.problem(n.SysPath, fmt.Errorf("left out, since its %s device %q could not be read", bus, base(dir)))
-		}
+		c.leftOut(n.SysPath, bus, dir)
 		return false
 	}
 	if h == nil {

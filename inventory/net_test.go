@@ -274,3 +274,28 @@ func TestRecordedHostHasItsOwnProc(t *testing.T) {
 		t.Errorf("%s: %v", h.Proc(), err)
 	}
 }
+
+// An adapter that is being set up is looked at again soon. That its node and
+// its interface are left out meanwhile is no problem.
+func TestAdapterThatIsBeingSetUp(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h.AddRootHub(h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"}), 1, "480")
+	adapter := h.AddUSB(sysfstest.USB{Port: "1-2", Vendor: "0b95", Product: "1790", Interfaces: []sysfstest.Interface{{Class: "ff", Driver: "ax88179_178a"}}})
+	h.AddNet(adapter+"/1-2:1.0", sysfstest.Net{Name: "eth0"})
+	s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
+	setUp := make(chan struct{})
+	s.HangUSB(adapter, setUp)
+	snap, err := s.Scan(t.Context())
+	close(setUp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	noProblems(t, snap)
+	if !snap.Again || len(snap.Nets) != 0 || findHardware(snap, "1-2") != nil {
+		t.Errorf("again %t, interfaces %v; want none, and another look", snap.Again, snap.Nets)
+	}
+	if snap := updated(t, s, inventory.Batch{}); len(snap.Nets) != 1 || snap.Nets[0].Hardware != findHardware(snap, "1-2") {
+		t.Errorf("set up: %+v; want eth0 with its hardware", snap.Nets)
+	}
+}

@@ -138,9 +138,7 @@ func (c *scan) own(nodes []*device.Node) []*device.Node {
 			// Whatever is above it does not own the node: a stick's node is
 			// not the hub's.
 			c.doubt = c.doubt || !c.whole && c.moved(n)
-			if !slices.Contains(c.noBus, bus) && !c.slow[dir] && c.sysfs.Exists(dir) {
-				c.problem(n.Path, fmt.Errorf("left out, since its %s device %q could not be read", bus, base(dir)))
-			}
+			c.leftOut(n.Path, bus, dir)
 			continue
 		}
 		h := c.hardware[dir]
@@ -161,6 +159,14 @@ func (c *scan) own(nodes []*device.Node) []*device.Node {
 		kept = append(kept, n)
 	}
 	return kept
+}
+
+// leftOut notes that something is left out since its hardware is not known,
+// unless that has gone, or is known to be missing.
+func (c *scan) leftOut(subject string, bus device.Bus, hardware string) {
+	if !slices.Contains(c.noBus, bus) && !c.slow[hardware] && c.sysfs.Exists(hardware) {
+		c.problem(subject, fmt.Errorf("left out, since its %s device %q could not be read", bus, base(hardware)))
+	}
 }
 
 // interfaceGone reports whether a node is one of a USB interface that has gone

@@ -18,20 +18,11 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// scan reads a host. On a busy one a file may take as long as a device that is
-// being set up, so that it is looked at again.
+// scan reads a host.
 func scan(t testing.TB, tree sysfstest.Tree) *device.Snapshot {
 	t.Helper()
-	s := inventory.New(inventory.Options{Sysfs: tree.Sysfs(), Dev: tree.Dev()})
-	for {
-		snap, err := s.Scan(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !snap.Again {
-			return snap
-		}
-	}
+	snap, _ := sysfstest.Scan(t, inventory.Options{Sysfs: tree.Sysfs(), Dev: tree.Dev()})
+	return snap
 }
 
 // noProblems fails the test if the scan met any.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
@@ -298,6 +299,48 @@ func TestNodeOfAnInterfaceThatHasGone(t *testing.T) {
 			t.Errorf("%s: the device is %+v; want it with its own node", what, stick)
 		}
 	}
+}
+
+// A device that gets the name and the number of another one's node, which is
+// there without it, has the node before the kernel tells of either.
+func TestNodeOfAnotherDevice(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	card := sysfstest.Node{Name: "dri/card0", Subsystem: "drm", Major: 226}
+	first := h.AddPCI(sysfstest.PCI{Address: "0000:03:00.0", Vendor: "1002", Device: "740f", Class: "030000"})
+	second := h.AddPCI(sysfstest.PCI{Address: "0000:04:00.0", Vendor: "1002", Device: "740f", Class: "030000"})
+	s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
+	for range 3 {
+		dir := h.AddNode(first, card)
+		// What is younger than the clock of file systems is not remembered.
+		made, now := lastChange(t, filepath.Join(h.Dev(), card.Name)), unix.Timespec{}
+		for now.Nano() <= made {
+			if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.Told()
+		if n := findNode(t, updated(t, s, inventory.Batch{All: true}), "/dev/dri/card0"); n.SysPath != dir {
+			t.Fatalf("%+v; want the node of %s", n, dir)
+		}
+		h.Remove(dir)
+		other := h.AddNode(second, card)
+		n := findNode(t, updated(t, s, inventory.Batch{}), "/dev/dri/card0")
+		if n.SysPath != other || n.Hardware.Path != second {
+			t.Errorf("%+v; want the node of %s", n, other)
+		}
+		h.Remove(other)
+	}
+}
+
+// lastChange is the time of a file's inode, in nanoseconds.
+func lastChange(t *testing.T, name string) int64 {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Lstat(name, &st); err != nil {
+		t.Fatal(err)
+	}
+	return st.Ctim.Nano()
 }
 
 // Nodes of tmpfs, as those of /dev are.

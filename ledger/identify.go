@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"github.com/generic-dp/generic-dp/device"
@@ -47,26 +46,42 @@ type Serial struct {
 // owner's place goes by the serial and all others go by their ports, alone or
 // not.
 func Identify(snap *device.Snapshot, prev Decisions) (device.Forms, Decisions) {
-	forms := make(device.Forms)
-	groups := make(map[string][]*device.Hardware)
+	var hardware []*device.Hardware
 	if snap != nil {
-		for _, h := range snap.Hardware {
-			switch {
-			case h.Bus != device.USBBus:
-			case h.USB == nil || device.PlaceholderSerial(h.USB.Serial):
-				forms[h] = device.PortForm
-			default:
-				id := device.HardwareID(h, device.SerialForm)
-				groups[id] = append(groups[id], h)
-			}
+		hardware = snap.Hardware
+	}
+	forms := make(device.Forms, len(hardware))
+	groups := make(map[string][]*device.Hardware, len(hardware))
+	for _, h := range hardware {
+		switch {
+		case h.Bus != device.USBBus:
+		case h.USB == nil || device.PlaceholderSerial(h.USB.Serial):
+			forms[h] = device.PortForm
+		default:
+			id := device.HardwareID(h, device.SerialForm)
+			groups[id] = append(groups[id], h)
 		}
 	}
 	known := make(map[string]Serial, len(prev.Serials))
 	for _, s := range prev.Serials {
 		known[s.ID] = s
 	}
-	var next Decisions
-	for _, id := range slices.SortedFunc(maps.Keys(groups), device.CompareNatural) {
+	// What was decided before is in order, which leaves little to sort.
+	ids := make([]string, 0, len(groups))
+	for _, s := range prev.Serials {
+		if _, there := groups[s.ID]; there {
+			ids = append(ids, s.ID)
+		}
+	}
+	for id := range groups {
+		if _, ok := known[id]; !ok {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, device.CompareNatural)
+	ids = slices.Compact(ids) // a file that was edited may name one twice
+	next := Decisions{Serials: make([]Serial, 0, len(groups))}
+	for _, id := range ids {
 		s := known[id]
 		s.ID = id
 		s, owner := decide(s, groups[id])
@@ -93,13 +108,15 @@ func Identify(snap *device.Snapshot, prev Decisions) (device.Forms, Decisions) {
 // decide returns which of the devices with one serial goes by it, nil for
 // none, and what is known of the serial from now on.
 func decide(s Serial, group []*device.Hardware) (Serial, *device.Hardware) {
-	group = slices.SortedFunc(slices.Values(group), func(a, b *device.Hardware) int {
-		p, q := device.Place(a), device.Place(b)
-		if (p == "") != (q == "") {
-			return -cmp.Compare(p, q) // a place that can be remembered goes first
-		}
-		return cmp.Or(device.CompareNatural(p, q), device.CompareNatural(a.Path, b.Path))
-	})
+	if len(group) > 1 { // nearly none is, of thousands
+		group = slices.SortedFunc(slices.Values(group), func(a, b *device.Hardware) int {
+			p, q := device.Place(a), device.Place(b)
+			if (p == "") != (q == "") {
+				return -cmp.Compare(p, q) // a place that can be remembered goes first
+			}
+			return cmp.Or(device.CompareNatural(p, q), device.CompareNatural(a.Path, b.Path))
+		})
+	}
 	s.Contested = s.Contested || len(group) > 1
 	at := slices.IndexFunc(group, func(h *device.Hardware) bool {
 		return s.Place != "" && device.Place(h) == s.Place

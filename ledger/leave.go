@@ -44,7 +44,7 @@ func (r *round) mayLeave(due time.Time, id string, slot int) bool {
 		r.wake(due)
 		return false
 	}
-	held := r.in.Held.At.IsZero() || r.in.Held.At.Before(due)
+	held := r.in.Held.At.IsZero() || r.in.Held.Partial || r.in.Held.At.Before(due)
 	for _, h := range r.held[id] {
 		held = held || slot < 0 || h.slot == slot
 	}

@@ -126,8 +126,11 @@ func (l *life) step() {
 			in.Resources = append(in.Resources, r)
 		}
 	}
-	if l.known {
+	switch {
+	case l.known:
 		in.Held = Held{At: l.now, IDs: l.held}
+	case l.now.Sub(l.start) < 2*time.Minute: // the kubelet has just started, too
+		in.Held = Held{At: l.now, Partial: true}
 	}
 	l.state, l.out = l.state.Next(in)
 

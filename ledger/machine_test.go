@@ -20,6 +20,7 @@ type machine struct {
 	events map[string]time.Duration
 	held   map[string]string
 	silent bool
+	young  bool            // the kubelet has just started
 	asked  time.Duration   // when held was asked; now where it is negative
 	pulled map[string]bool // hardware that is gone, by its sysfs path
 }
@@ -41,7 +42,7 @@ func (h *machine) at(d time.Duration, resources ...Resource) *machine {
 	h.t.Helper()
 	in := Input{Now: boot.Add(d), Start: boot, Resources: resources, Quiet: h.quiet, Hardware: func(path string) bool { return !h.pulled[path] }}
 	if !h.silent {
-		in.Held = Held{At: in.Now, IDs: h.held}
+		in.Held = Held{At: in.Now, Partial: h.young, IDs: h.held}
 		if h.asked >= 0 {
 			in.Held.At = boot.Add(h.asked)
 		}

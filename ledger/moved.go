@@ -63,8 +63,11 @@ func (r *round) inContainer(w *work, id string, rec *record) bool {
 		n.left = r.in.Now
 	}
 	if at := r.in.Held.At; !at.IsZero() && !at.Before(n.left) {
-		n.held = slices.ContainsFunc(r.held[id], func(h heldSlot) bool { return h.resource == w.name })
-		return n.held
+		holds := slices.ContainsFunc(r.held[id], func(h heldSlot) bool { return h.resource == w.name })
+		if holds || !r.in.Held.Partial {
+			n.held = holds
+			return holds
+		}
 	}
 	if n.left.After(r.out.AskSince) {
 		r.out.AskSince = n.left

@@ -240,6 +240,29 @@ func TestAnInterfaceThatMovedWhileTheProgramWasDownIsInItsContainer(t *testing.T
 	next.at(0, res("r")).holdsMoved(true).complete(true)
 }
 
+// What a kubelet names that was just started is held; what it does not name may be.
+func TestAKubeletThatWasJustStarted(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("r", iface("x", "devices/x")))
+	next := newMachine(t)
+	next.state = Persisted{Boot: "a", Resources: h.state.Remember()}.State("a")
+	next.young = true
+	next.at(0, res("r")).holdsMoved(true).asks(true)
+	next.at(m, res("r")).holdsMoved(true)
+	next.held = map[string]string{"x": "r", "y": "r"}
+	next.at(m+s, res("r")).shows(list{"r": {"x": ok, "y": ReasonGone}})
+	next.held = nil
+	next.at(20*m, res("r")).shows(list{"r": {"x": ok, "y": ReasonGone}}).asks(true)
+	next.young = false
+	next.at(21*m, res("r")).shows(list{"r": {"x": ReasonGone}})
+
+	h.young = true
+	h.at(s, res("r")).holdsMoved(true).wakes(6 * s)
+	h.at(6*s, res("r")).holdsMoved(false).asks(true)
+	h.held = map[string]string{"x": "r"}
+	h.at(7*s, res("r")).holdsMoved(true)
+}
+
 func TestAMovedInterfaceOfARemovedResource(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("r", iface("x", "devices/x")))

@@ -79,6 +79,9 @@ type Held struct {
 	// given after its time was up, since an older one may not know of an
 	// Allocate call that was on its way.
 	At time.Time
+	// Partial says that there may be containers that the kubelet did not know of,
+	// as when it has just started: what it names is held, and nothing is free.
+	Partial bool
 	// IDs of slots and the resource that each is held through. Those of other
 	// programs' resources are left out.
 	IDs map[string]string

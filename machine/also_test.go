@@ -27,7 +27,9 @@ func TestRecordedAttributes(t *testing.T) {
 	})
 	video := cam + "/1-2:1.0/video4linux/video0"
 	for file, text := range map[string]string{
-		card + "/rom1/x": "1\n", card + "/rom2/VBNV": "113-D67301-063\n", card + "/unique_id": "5f0e1d2c3b4a\n", card + "/current_link_width": "16\n",
+		card + "/rom1/x": "1\n", card + "/rom2/vbios_version": "113-D67301-063\n", card + "/current_compute_partition": "SPX\n", card + "/current_memory_partition": "NPS1\n",
+		card + "/nvme/nvme0/device_id": "740f\n", card + "/nvme/nvme0/subsysnqn": "nqn.2014.08.org.nvmexpress:144d144dS649NX0R\n", cam + "/busnum": "1\n",
+		card + "/unique_id": "5f0e1d2c3b4a\n", card + "/current_link_width": "16\n",
 		video + "/name": "Camera A1B2C3D4E5\n", card + "/not_asked_for": "1\n",
 	} {
 		name := filepath.Join(h.Sysfs(), file)
@@ -42,7 +44,8 @@ func TestRecordedAttributes(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := [][2]string{
-		{card, "rom*/VBNV"}, {card, "unique_id"}, {card, "current_link_width"}, {card, "missing"}, {video, "name"}, {video, "device/bInterfaceClass"},
+		{card, "rom*/vbios_version"}, {card, "unique_id"}, {card, "current_link_width"}, {card, "missing"}, {video, "name"}, {video, "device/bInterfaceClass"},
+		{card, "current_compute_partition"}, {card, "current_memory_partition"}, {card, "nvme/nvme0/device_id"}, {card, "nvme/nvme0/subsysnqn"}, {cam, "busnum"},
 	}
 	read := func(attrs *inventory.Attributes) (values []string) {
 		for _, a := range asked {
@@ -76,10 +79,10 @@ func TestRecordedAttributes(t *testing.T) {
 	}
 	archive, got = again(machine.Options{Redact: true})
 	// What nobody has decided on is left out.
-	if diff := cmp.Diff([]string{"", "", "16", "", "Camera REDACTED1x", "0e", "amdgpu"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"", "", "16", "", "Camera REDACTED1x", "0e", "SPX", "NPS1", "740f", "", "1", "amdgpu"}, got); diff != "" {
 		t.Error(diff)
 	}
-	for _, leak := range []string{"A1B2C3", "5f0e1d2c", "D67301"} {
+	for _, leak := range []string{"A1B2C3", "5f0e1d2c", "D67301", "S649NX0R"} {
 		if strings.Contains(archive, leak) {
 			t.Errorf("the archive has %q", leak)
 		}

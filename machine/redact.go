@@ -229,11 +229,12 @@ var plainAttrs = []string{
 	"bDeviceClass", "bInterfaceClass", "bInterfaceNumber", "class", "dev_id", "dev_port", "device", "devnum", "idProduct", "idVendor", "index", "modalias", "numa_node",
 	"port_no", "port_number", "revision", "speed", "sriov_totalvfs", "subsystem_device", "subsystem_vendor", "type", "vendor",
 	// No scan reads these; configurations do.
-	"authorized", "bConfigurationValue", "bDeviceProtocol", "bDeviceSubClass", "bInterfaceProtocol", "bInterfaceSubClass", "bMaxPower", "bNumConfigurations",
-	"bNumInterfaces", "bcdDevice", "boot_vga", "bustype", "capability", "carrier", "current_link_speed", "current_link_width", "d3cold_allowed", "dev", "driver_override",
-	"enable", "enabled", "firmware_version", "fw_version", "irq", "local_cpulist", "max_link_speed", "max_link_width", "maxchild", "mode", "mtu", "online", "operstate",
-	"power_state", "present", "range", "removable", "ro", "rotational", "rx_lanes", "size", "sriov_drivers_autoprobe", "sriov_numvfs", "state", "status", "timeout", "tx_lanes",
-	"version",
+	"VBNV", "afu_id", "authorized", "bConfigurationValue", "bDeviceProtocol", "bDeviceSubClass", "bInterfaceProtocol", "bInterfaceSubClass", "bMaxPower",
+	"bNumConfigurations", "bNumInterfaces", "bcdDevice", "boot_vga", "busnum", "bustype", "capability", "carrier", "cfg_services", "compat_id",
+	"current_compute_partition", "current_link_speed", "current_link_width", "current_memory_partition", "d3cold_allowed", "dev", "device_id",
+	"driver_override", "enable", "enabled", "firmware_version", "fw_version", "irq", "local_cpulist", "max_link_speed", "max_link_width", "maxchild", "mode",
+	"mtu", "online", "operstate", "power_state", "present", "range", "removable", "ro", "rotational", "runtime_status", "rx_lanes", "size",
+	"sriov_drivers_autoprobe", "sriov_numvfs", "state", "status", "timeout", "timestamp", "tx_lanes", "version",
 }
 
 // textAttrs are those that say what a thing is, in words of its maker or of

@@ -28,24 +28,21 @@ func machine(t testing.TB, name string) *device.Snapshot {
 	return scan(t, sysfstest.Load(t, filepath.Join("..", "testdata", "machines", name+".txtar")))
 }
 
-// scan reads a host without problems. On a busy one a file may take as long as
-// a device that is being set up, so that it is looked at again.
+// scan reads a host without problems.
 func scan(t testing.TB, tree sysfstest.Tree) *device.Snapshot {
 	t.Helper()
-	s := inventory.New(inventory.Options{Sysfs: tree.Sysfs(), Dev: tree.Dev()})
-	for {
-		snap, err := s.Scan(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if snap.Again {
-			continue
-		}
-		for _, p := range snap.Problems {
-			t.Errorf("problem: %s: %s", p.Subject, p.Reason)
-		}
-		return snap
+	snap, _ := scanner(t, tree)
+	return snap
+}
+
+// scanner reads a host without problems, and returns what it was read with.
+func scanner(t testing.TB, tree sysfstest.Tree) (*device.Snapshot, *inventory.Scanner) {
+	t.Helper()
+	snap, s := sysfstest.Scan(t, inventory.Options{Sysfs: tree.Sysfs(), Dev: tree.Dev()})
+	for _, p := range snap.Problems {
+		t.Errorf("problem: %s: %s", p.Subject, p.Reason)
 	}
+	return snap, s
 }
 
 // parse reads the resources of a configuration; each begins with a line

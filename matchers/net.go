@@ -2,6 +2,7 @@ package matchers
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
@@ -96,10 +97,15 @@ func (s *subject) interfaces() []*device.Node {
 	return found
 }
 
-// UsesNets reports whether a configuration looks at network interfaces.
+// UsesNets reports whether a configuration looks at network interfaces. A
+// physical function that is not named by its address is named by an interface,
+// whose name has no colon (dev_valid_name in net/core/dev.c).
 func UsesNets(cfg *config.Config) bool {
+	named := func(pf string) bool { return !strings.Contains(pf, ":") }
 	return slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool {
-		net := func(m config.Match) bool { return m.Net != nil }
+		net := func(m config.Match) bool {
+			return m.Net != nil || slices.ContainsFunc(m.PCI[pfKey].Patterns(), named)
+		}
 		return slices.ContainsFunc(r.Match, net) || slices.ContainsFunc(r.Exclude, net) || usesVariable(&r, "net.")
 	})
 }

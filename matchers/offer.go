@@ -1,6 +1,7 @@
 package matchers
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -120,10 +121,6 @@ func (b *builder) numa(hardware []*device.Hardware) []int {
 
 // addNode puts one of the device's own nodes into the offer.
 func (o *offering) addNode(p pick) {
-	permissions := p.match.Permissions
-	if permissions == "" {
-		permissions = o.r.Container.Permissions
-	}
 	text := p.match.ContainerPath
 	if len(text) == 0 {
 		text = o.r.Container.Path
@@ -139,8 +136,13 @@ func (o *offering) addNode(p pick) {
 	}
 	if o.take(at, part{p.node.Path, p.node}) {
 		o.paths = append(o.paths, at)
-		o.offer.Nodes = append(o.offer.Nodes, o.offered(p.node, o.key(p.node), at, permissions))
+		o.offer.Nodes = append(o.offer.Nodes, o.offered(p.node, o.key(p.node), at, o.permissions(p)))
 	}
+}
+
+// permissions are what a container may do with one of the device's own nodes.
+func (b *builder) permissions(p pick) string {
+	return cmp.Or(p.match.Permissions, b.r.Container.Permissions)
 }
 
 // key names a node within its device. Where that is several functions of an

@@ -1,6 +1,7 @@
 package matchers
 
 import (
+	"path"
 	"slices"
 
 	"github.com/generic-dp/generic-dp/config"
@@ -52,9 +53,26 @@ func (ix *index) paths(v config.Values) []string {
 		}
 		found = append(found, ix.snap.Dirs...)
 	}
-	found = slices.DeleteFunc(found, func(p string) bool { return !v.Match(p) })
+	found = slices.DeleteFunc(found, func(p string) bool { return !v.Match(p) || !shows(v, p) })
 	slices.Sort(found)
 	return slices.Compact(found)
+}
+
+// shows reports whether a pattern of v selects a path by more than a wildcard
+// in place of the dot that its last element begins with: as in a shell, such
+// names are hidden, since what writes files makes them under such a name first.
+func shows(v config.Values, p string) bool {
+	dir, name := path.Split(p)
+	if name[0] != '.' {
+		return true
+	}
+	return slices.ContainsFunc(v.Globs(), func(g config.Glob) bool {
+		if literal, ok := g.Path(); ok {
+			return literal == p
+		}
+		prefix, _ := g.NamePrefix()
+		return prefix != "" && g.MatchName(name) && g.MatchDir(path.Clean(dir))
+	})
 }
 
 // addCDI selects CDI devices of the host by their qualified names. The device

@@ -8,7 +8,6 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
-	"github.com/generic-dp/generic-dp/inventory"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
@@ -74,26 +73,14 @@ func rig(t testing.TB) *sysfstest.Host {
 // snapshot.
 func scanned(t testing.TB, h *sysfstest.Host) (*device.Snapshot, matchers.Options) {
 	t.Helper()
-	s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
-	for {
-		snap, err := s.Scan(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if snap.Again {
-			continue
-		}
-		for _, p := range snap.Problems {
-			t.Errorf("problem: %s: %s", p.Subject, p.Reason)
-		}
-		attrs := s.Attributes()
-		return snap, matchers.Options{NodeName: "worker-1", Attr: attrs.Attr, Driver: attrs.Driver, Allow: config.Allow{Mounts: []string{"/opt", "/run"}},
-			CDIDevices: []device.CDIDevice{
-				{Name: "nvidia.com/gpu=0", Nodes: []string{"/dev/dri/renderD128"}},
-				{Name: "nvidia.com/gpu=1"},
-				{Name: "nvidia.com/gpu=all", Nodes: []string{"/dev/dri/renderD128"}},
-			}}
-	}
+	snap, s := scanner(t, h.Tree)
+	attrs := s.Attributes()
+	return snap, matchers.Options{NodeName: "worker-1", Attr: attrs.Attr, Driver: attrs.Driver, Allow: config.Allow{Mounts: []string{"/opt", "/run"}},
+		CDIDevices: []device.CDIDevice{
+			{Name: "nvidia.com/gpu=0", Nodes: []string{"/dev/dri/renderD128"}},
+			{Name: "nvidia.com/gpu=1"},
+			{Name: "nvidia.com/gpu=all", Nodes: []string{"/dev/dri/renderD128"}},
+		}}
 }
 
 // story is a configuration, and what becomes of it on the rig.

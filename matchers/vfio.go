@@ -30,18 +30,7 @@ func vfioGroup(h *device.Hardware) string {
 	if h == nil || h.PCI != nil && !h.PCI.VFIO {
 		return ""
 	}
-	return iommuGroup(h)
-}
-
-// iommuGroup is the number of the IOMMU group that hardware is in.
-func iommuGroup(h *device.Hardware) string {
-	switch {
-	case h.PCI != nil:
-		return h.PCI.IOMMUGroup
-	case h.MDev != nil:
-		return h.MDev.IOMMUGroup
-	}
-	return ""
+	return h.IOMMUGroup()
 }
 
 // compareFunctions orders functions by address. A mediated device is in a
@@ -71,7 +60,7 @@ func (ix *index) ofGroup(number string) []*device.Hardware {
 	if ix.groups == nil {
 		ix.groups = map[string][]*device.Hardware{}
 		for _, h := range slices.Concat(ix.bus[device.PCIBus], ix.bus[device.MDevBus]) {
-			if g := iommuGroup(h); g != "" {
+			if g := h.IOMMUGroup(); g != "" {
 				ix.groups[g] = append(ix.groups[g], h)
 			}
 		}
@@ -86,7 +75,7 @@ func (ix *index) ofGroup(number string) []*device.Hardware {
 // belong to another function of it, and its own.
 func (ix *index) vfioNodes(h *device.Hardware) []*device.Node {
 	var nodes []*device.Node
-	for _, f := range ix.ofGroup(iommuGroup(h)) {
+	for _, f := range ix.ofGroup(h.IOMMUGroup()) {
 		for _, n := range f.Nodes {
 			if isGroupNode(n) || f == h && isFunctionNode(n) {
 				nodes = append(nodes, n)
@@ -114,9 +103,9 @@ func (s *selection) addVFIO(p *predicate) {
 		if !selects {
 			continue
 		}
-		g := s.groups[iommuGroup(h)]
+		g := s.groups[h.IOMMUGroup()]
 		if g == nil {
-			g = &group{number: iommuGroup(h)}
+			g = &group{number: h.IOMMUGroup()}
 			s.groups[g.number] = g
 		}
 		if !slices.Contains(g.functions, h) {
@@ -151,7 +140,7 @@ func (s *selection) unite() {
 
 // groupOf returns the group whose device has the ID of h, if there is one.
 func (s *selection) groupOf(h *device.Hardware) []*group {
-	if g := s.groups[iommuGroup(h)]; g != nil && g.hardware == h {
+	if g := s.groups[h.IOMMUGroup()]; g != nil && g.hardware == h {
 		return []*group{g}
 	}
 	return nil
@@ -180,16 +169,20 @@ func (p *predicate) holdsBound(ix *index, h *device.Hardware) bool {
 	return p.pciHolds(conditions, h) && holdAll(p.attrs, func(name string) string { return ix.attr([]string{h.Path}, name) })
 }
 
-// addVFIO adds what opens the way to the nodes of groups, and says what is in
-// the way of that.
+// addVFIO adds what opens the way to the nodes of groups, with their
+// permissions, and says what is in the way of that.
 func (o *offering) addVFIO() {
 	var ofGroup, ofFunctions bool
+	along := &config.Companion{}
 	for _, p := range o.s.picks {
+		if !isGroupNode(p.node) && !isFunctionNode(p.node) {
+			continue
+		}
 		ofGroup = ofGroup || isGroupNode(p.node)
 		ofFunctions = ofFunctions || isFunctionNode(p.node)
+		along.Permissions = unitePermissions(along.Permissions, o.permissions(p))
 	}
 	container, iommu := o.ix.at(vfioContainer), o.ix.at(iommufd)
-	along := &config.Companion{Permissions: "rw"}
 	if ofGroup && container != nil {
 		o.companionNode(along, container)
 	}
@@ -214,6 +207,16 @@ func (o *offering) addVFIO() {
 			o.problem("IOMMU group %s is not viable: functions are bound to drivers of the host: %s", g.number, strings.Join(bound, ", "))
 		}
 	}
+}
+
+// unitePermissions are those of a and those of b, in the order of "rwm".
+func unitePermissions(a, b string) string {
+	return strings.Map(func(p rune) rune {
+		if strings.ContainsRune(a+b, p) {
+			return p
+		}
+		return -1
+	}, "rwm")
 }
 
 // holdsGroup reports whether a function keeps its IOMMU group from being used

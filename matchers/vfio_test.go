@@ -112,7 +112,7 @@ func TestVFIO(t *testing.T) {
 
 		// In the container.
 		{"at paths of their own", card{video: vfio, audio: vfio}, `match = { pci = { vendor = "10de" }, vfio = true, container_path = "/dev/vfio/gpu", permissions = "rwm" }`,
-			[]string{"0000:01:00.0 /dev/vfio/12>/dev/vfio/gpu:rwm +/dev/vfio/vfio"}},
+			[]string{"0000:01:00.0 /dev/vfio/12>/dev/vfio/gpu:rwm +/dev/vfio/vfio:rwm"}},
 		{"the container as a companion too", card{video: vfio, audio: vfio}, whole + "\n" + `with = { path = "/dev/vfio/vfio" }`, []string{"0000:01:00.0 /dev/vfio/12 +/dev/vfio/vfio"}},
 
 		// By glob, a node has the ID of the function that it belongs to.

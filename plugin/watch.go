@@ -20,7 +20,8 @@ type KubeletSocket struct {
 	// Generation counts the sockets seen so far: every start of the kubelet
 	// makes a new one. It is 0 before the first.
 	Generation uint64
-	// Since is when this one was first seen.
+	// Since is when it was made: by the age that its file had when it was first
+	// seen, so that a clock that is set later doesn't matter.
 	Since time.Time
 }
 
@@ -182,7 +183,9 @@ func (w *KubeletWatch) look() (KubeletSocket, <-chan struct{}) {
 	}
 	if present {
 		w.id = id
-		w.kubelet = KubeletSocket{Present: true, Generation: w.kubelet.Generation + 1, Since: time.Now()}
+		now := time.Now()
+		age := max(0, now.Sub(time.Unix(0, id.made.Nano())))
+		w.kubelet = KubeletSocket{Present: true, Generation: w.kubelet.Generation + 1, Since: now.Add(-age)}
 		if w.kubelet.Generation > 1 {
 			w.log.Info("kubelet restarted", "socket", w.socket)
 		}

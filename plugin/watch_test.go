@@ -66,6 +66,23 @@ func TestWatchGenerations(t *testing.T) {
 	n.waitKubelet(true, 6)
 }
 
+// A kubelet that was there first is as old as its socket.
+func TestWatchTellsTheAgeOfTheKubelet(t *testing.T) {
+	t.Parallel()
+	for _, age := range []time.Duration{0, time.Hour, -time.Hour} { // the last by a clock that was set back
+		n := newNode(t)
+		n.must(n.Start())
+		made := time.Now().Add(-age)
+		n.must(os.Chtimes(n.Socket(), made, made))
+		n.run()
+		n.waitKubelet(true, 1)
+		kubelet, _ := n.watch.Kubelet()
+		if off := time.Since(kubelet.Since) - max(0, age); off < 0 || off > time.Minute {
+			t.Errorf("age %s, want %s", time.Since(kubelet.Since), max(0, age))
+		}
+	}
+}
+
 func TestWatchFollowsTheDirectory(t *testing.T) {
 	t.Parallel()
 	n := newNode(t).run()

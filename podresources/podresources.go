@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -94,6 +95,16 @@ func (held Held) add(h Holder, devices []*podresourcesv1.ContainerDevices) {
 			}
 		}
 	}
+}
+
+// Made is when the kubelet made its socket, which it does when it starts; the
+// zero time where there is none.
+func (c *Client) Made() time.Time {
+	var stat unix.Stat_t
+	if unix.Stat(c.path, &stat) != nil {
+		return time.Time{}
+	}
+	return time.Unix(0, stat.Mtim.Nano())
 }
 
 // Allocatable returns the IDs that the kubelet could hand out, held or not, by

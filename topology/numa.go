@@ -5,10 +5,10 @@ package topology
 
 import "slices"
 
-// Union returns the NUMA nodes of several sets: sorted, each once, and none
+// union returns the NUMA nodes of several sets: sorted, each once, and none
 // negative, which is how the kernel says that a device is near to no node
 // more than to others. It is nil where nothing is left.
-func Union(sets ...[]int) []int {
+func union(sets ...[]int) []int {
 	var all []int
 	for _, set := range sets {
 		for _, n := range set {

@@ -118,7 +118,7 @@ func collect(all []Candidate, available, must []string) *choice {
 			c.devices = append(c.devices, d)
 		}
 		if len(cand.NUMA) > 0 && !slices.Equal(cand.NUMA, d.numa) {
-			d.numa = Union(d.numa, cand.NUMA)
+			d.numa = union(d.numa, cand.NUMA)
 		}
 		s := slot{cand.ID, rank}
 		rank++
@@ -198,7 +198,7 @@ func (c *choice) near(need int) {
 	var nodes []int
 	for _, d := range c.devices {
 		if d.mine > 0 {
-			nodes = Union(nodes, d.numa)
+			nodes = union(nodes, d.numa)
 		}
 	}
 	for step := 0; ; step++ {
@@ -213,7 +213,7 @@ func (c *choice) near(need int) {
 		if need <= 0 {
 			return
 		}
-		nodes = Union(nodes, c.next(nodes, need))
+		nodes = union(nodes, c.next(nodes, need))
 	}
 }
 
@@ -247,7 +247,7 @@ type offer struct {
 
 func (c *choice) offer(nodes, set []int, need int) offer {
 	o := offer{set: set}
-	with := Union(nodes, set)
+	with := union(nodes, set)
 	var used []int
 	for _, d := range c.devices {
 		if !d.inside && d.mine == 0 && len(d.free) > 0 && len(missing(d.numa, with)) == 0 {

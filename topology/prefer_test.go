@@ -196,7 +196,7 @@ func reach(all []Candidate, ids []string) (devices, nodes int) {
 			sets = append(sets, c.NUMA)
 		}
 	}
-	return len(found), len(Union(sets...))
+	return len(found), len(union(sets...))
 }
 
 // brute tries every set of devices: how many a container can get with size
@@ -233,7 +233,7 @@ func brute(all []Candidate, available, must []string, size int) (devices, nodes 
 		if least > size || room < size {
 			continue
 		}
-		n := len(Union(sets...))
+		n := len(union(sets...))
 		if count > devices || count == devices && n < nodes {
 			devices, nodes = count, n
 		}
@@ -253,8 +253,8 @@ func TestUnion(t *testing.T) {
 		{[][]int{{3, 1}, {1, -1, 0}, {10}}, []int{0, 1, 3, 10}},
 	}
 	for _, tt := range tests {
-		if diff := cmp.Diff(tt.want, Union(tt.sets...)); diff != "" {
-			t.Errorf("Union(%v) (-want +got):\n%s", tt.sets, diff)
+		if diff := cmp.Diff(tt.want, union(tt.sets...)); diff != "" {
+			t.Errorf("union(%v) (-want +got):\n%s", tt.sets, diff)
 		}
 	}
 }

@@ -3,11 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/generic-dp/generic-dp/agent"
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/matchers"
 )
 
 func newCheck(f *flags) *cobra.Command {
@@ -59,10 +61,7 @@ func check(cmd *cobra.Command, f *flags, path string) (ok bool, err error) {
 		if n.Error {
 			w, kind, bad = stderr, "", true
 		}
-		fmt.Fprintf(w, "%s%s: %s\n", kind, n.Place, n.Text)
-		if n.Hint != "" {
-			fmt.Fprintf(w, "  hint: %s\n", n.Hint)
-		}
+		printNote(w, kind, n)
 	}
 	if tooLarge := agent.TooLarge(view); len(tooLarge) > 0 {
 		for _, problem := range tooLarge {
@@ -79,6 +78,14 @@ func check(cmd *cobra.Command, f *flags, path string) (ok bool, err error) {
 	}
 	_, err = fmt.Fprintf(stdout, "%s: ok: %s, %s on this host\n", path, count(len(cfg.Resources), "resource"), count(found, "device"))
 	return true, err
+}
+
+// printNote prints a note, and its hint on a line of its own.
+func printNote(w io.Writer, kind string, n matchers.Note) {
+	fmt.Fprintf(w, "%s%s: %s\n", kind, n.Place, n.Text)
+	if n.Hint != "" {
+		fmt.Fprintf(w, "  hint: %s\n", n.Hint)
+	}
 }
 
 func count(n int, noun string) string {

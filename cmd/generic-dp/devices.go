@@ -15,6 +15,7 @@ import (
 	"github.com/generic-dp/generic-dp/agent"
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/matchers"
 	"github.com/generic-dp/generic-dp/metrics"
 )
 
@@ -27,6 +28,8 @@ type resourceReport struct {
 	Name    string         `json:"name"`
 	Active  bool           `json:"active"` // its when holds on this node
 	Devices []deviceReport `json:"devices"`
+
+	broken bool // what it selects can't be what was meant
 }
 
 type deviceReport struct {
@@ -65,18 +68,32 @@ func newDevices(f *flags) *cobra.Command {
 			for _, p := range view.Problems {
 				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: %s\n", p.Subject, p.Reason)
 			}
-			r := newReport(cfg, view)
+			write := report.table
 			if output == "json" {
-				enc := json.NewEncoder(cmd.OutOrStdout())
-				enc.SetIndent("", "  ")
-				return enc.Encode(r)
+				write = report.json
 			}
-			return r.table(cmd.OutOrStdout())
+			if err := write(newReport(cfg, view), cmd.OutOrStdout()); err != nil {
+				return err
+			}
+			return leftOut(cmd.ErrOrStderr(), view)
 		},
 	}
 	f.registerAllow(cmd.Flags())
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json")
 	return cmd
+}
+
+// leftOut prints why devices are not listed that the configuration speaks of, as
+// check does; its error says that there are any.
+func leftOut(w io.Writer, view *agent.View) error {
+	var err error
+	for _, n := range view.Matched.Notes {
+		if n.Error {
+			printNote(w, "", n)
+			err = errReported
+		}
+	}
+	return err
 }
 
 // look reads this host once, with the identity decisions of a serving
@@ -95,12 +112,13 @@ func newReport(cfg *config.Config, view *agent.View) report {
 	r := report{Resources: []resourceReport{}}
 	for i := range cfg.Resources {
 		c, named := &cfg.Resources[i], false
+		broken := slices.ContainsFunc(view.Matched.Notes, func(n matchers.Note) bool { return n.Error && strings.HasPrefix(n.Place, c.Place) })
 		for _, m := range view.Matched.Resources {
 			if m.Resource != c {
 				continue
 			}
 			named = true
-			resource := resourceReport{Name: m.Name, Active: true, Devices: []deviceReport{}}
+			resource := resourceReport{Name: m.Name, Active: true, Devices: []deviceReport{}, broken: broken}
 			for _, o := range m.Offers {
 				resource.Devices = append(resource.Devices, newDeviceReport(o))
 			}
@@ -108,7 +126,7 @@ func newReport(cfg *config.Config, view *agent.View) report {
 		}
 		if !named {
 			active := !slices.Contains(view.Matched.Inactive, c)
-			r.Resources = append(r.Resources, resourceReport{Name: c.Name, Active: active, Devices: []deviceReport{}})
+			r.Resources = append(r.Resources, resourceReport{Name: c.Name, Active: active, Devices: []deviceReport{}, broken: broken})
 		}
 	}
 	return r
@@ -143,6 +161,12 @@ func (d *deviceReport) handed() string {
 	return strings.Join(all, ",")
 }
 
+func (r report) json(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(r)
+}
+
 // table writes a line a device; a resource without devices has one line too,
 // since its absence is what an administrator looks for.
 func (r report) table(w io.Writer) error {
@@ -154,7 +178,10 @@ func (r report) table(w io.Writer) error {
 		}
 		if len(resource.Devices) == 0 {
 			reason := "no device matches on this host"
-			if !resource.Active {
+			switch {
+			case resource.broken:
+				reason = "left out: check says why"
+			case !resource.Active:
 				reason = "not active on this node: its when does not hold"
 			}
 			row(tab, resource.Name, "", "", "", "", "", reason)

@@ -1,7 +1,7 @@
 // Command release makes what is published of generic-dp: an OCI image for
 // several platforms, packages for Debian and RPM, the list of what is in them,
-// and the plain manifest of the Helm chart. It needs the Go toolchain and nothing else, and equal sources give equal
-// bytes.
+// and the plain manifest of the Helm chart. It needs the Go toolchain and nothing
+// else, and equal sources give equal bytes.
 package main
 
 import (

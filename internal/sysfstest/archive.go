@@ -5,10 +5,10 @@
 package sysfstest
 
 import (
-	"context"
 	"os"
 	"testing"
 
+	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/inventory"
 	"github.com/generic-dp/generic-dp/machine"
 )
@@ -30,10 +30,19 @@ func Load(t testing.TB, file string) Tree {
 	return tree
 }
 
-// Unpack is machine.Unpack.
-func Unpack(dir string, archive []byte) error { return machine.Unpack(dir, archive) }
-
-// Record is machine.Record of all that a scan reads, with a comment in front.
-func Record(ctx context.Context, host inventory.Options, comment string) ([]byte, error) {
-	return machine.Record(ctx, host, machine.Options{Head: comment})
+// Scan reads a host, and returns what it was read with. On a busy machine a
+// file may take as long as a device that is being set up, so that the host is
+// read again.
+func Scan(t testing.TB, host inventory.Options) (*device.Snapshot, *inventory.Scanner) {
+	t.Helper()
+	s := inventory.New(host)
+	for {
+		snap, err := s.Scan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !snap.Again {
+			return snap, s
+		}
+	}
 }

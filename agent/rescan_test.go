@@ -1,0 +1,41 @@
+package agent_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Nothing tells that a host can be read again: what events told of meanwhile is
+// seen nevertheless.
+func TestScanThatFailedIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, parts("r"))
+	n.addNodes("r-a")
+	a, _ := n.serve()
+	n.untilListed("example.com/r", []string{"r-a"}, nil)
+	away := n.host.Sysfs() + ".away"
+	if err := os.Rename(n.host.Sysfs(), away); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(n.host.Dev(), "event"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	scanFails := func() bool {
+		for _, p := range a.Status(t.Context()).Problems {
+			if p.Subject == "scan" {
+				return true
+			}
+		}
+		return false
+	}
+	n.eventually("a scan that fails", scanFails)
+	if list, _ := n.kubelet.Latest("example.com/r"); strings.Join(list.Healthy(), " ") != "r-a" {
+		t.Errorf("healthy: %q, want what was seen last", list.Healthy())
+	}
+	if err := os.Rename(away, n.host.Sysfs()); err != nil {
+		t.Fatal(err)
+	}
+	n.eventually("a scan", func() bool { return !scanFails() })
+}
