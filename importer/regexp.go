@@ -47,8 +47,9 @@ func globs(expression string) (patterns, notes []string, err error) {
 	}
 	var g globber
 	patterns, most := g.whole(tree)
-	if slices.ContainsFunc(patterns, wildDirectory) {
-		// The names of resources are made of the wildcards in directories.
+	if slices.ContainsFunc(patterns, wildDirectory) || slices.ContainsFunc(patterns, maybeNameless) {
+		// The names of resources are made of the wildcards in directories, and a
+		// path that ends with "/" is to be left out by itself.
 		g = globber{loose: true, flat: true}
 		patterns, _ = g.whole(tree)
 	} else if most > maxAlternatives {
@@ -62,6 +63,24 @@ func globs(expression string) (patterns, notes []string, err error) {
 // element.
 func wildDirectory(pattern string) bool {
 	return strings.Contains(pattern[len(beginning(pattern)):], "/")
+}
+
+// maybeNameless reports whether the last element of a pattern may stand for
+// nothing: "snd/{,a}".
+func maybeNameless(pattern string) bool {
+	depth, none := 0, false
+	for _, c := range pattern[strings.LastIndexByte(pattern, '/')+1:] {
+		switch {
+		case c == '{':
+			depth++
+		case depth == 0:
+			return false // it always has this much of a name
+		case c == '}':
+			depth--
+		}
+		none = true
+	}
+	return none
 }
 
 func (g *globber) note(text string) {
