@@ -68,19 +68,38 @@ func wildDirectory(pattern string) bool {
 // maybeNameless reports whether the last element of a pattern may stand for
 // nothing: "snd/{,a}".
 func maybeNameless(pattern string) bool {
-	depth, none := 0, false
-	for _, c := range pattern[strings.LastIndexByte(pattern, '/')+1:] {
-		switch {
-		case c == '{':
-			depth++
-		case depth == 0:
-			return false // it always has this much of a name
-		case c == '}':
-			depth--
+	return maybeEmpty(pattern[strings.LastIndexByte(pattern, '/')+1:])
+}
+
+// maybeEmpty reports whether a pattern is nothing but {a,b} of which each has an
+// alternative that may be empty.
+func maybeEmpty(pattern string) bool {
+	depth, begin, empty := 0, 0, false
+	for i := 0; i < len(pattern); i++ {
+		c := pattern[i]
+		if depth == 0 && c != '{' {
+			return false
 		}
-		none = true
+		switch c {
+		case '\\':
+			i++
+		case '{':
+			if depth++; depth == 1 {
+				begin, empty = i+1, false
+			}
+		case ',', '}':
+			if depth == 1 {
+				empty = empty || maybeEmpty(pattern[begin:i])
+				begin = i + 1
+			}
+			if c == '}' {
+				if depth--; depth == 0 && !empty {
+					return false
+				}
+			}
+		}
 	}
-	return none
+	return true
 }
 
 func (g *globber) note(text string) {
