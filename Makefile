@@ -15,7 +15,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 FUZZ ?= 10000x
 
-.PHONY: help build run test lint bench e2e-deps e2e e2e-vm e2e-cluster image packages manifests release-test dockerfile clean
+.PHONY: help build run test fuzz lint bench e2e-deps e2e e2e-vm e2e-cluster image packages manifests release-test dockerfile clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,8 +26,10 @@ build: ## the static binary, in bin/generic-dp
 run: build ## try the quickstart configuration on this host, without a kubelet
 	$(BIN) try --once --config examples/configs/quickstart.toml
 
-test: ## unit tests with the race detector, fuzz targets for some thousand inputs
+test: ## unit tests with the race detector; fuzz targets with their known inputs
 	$(GO) test -race -tags $(TAGS) ./...
+
+fuzz: ## every fuzz target for some thousand new inputs: what it finds is new, whatever changed
 	hack/fuzz.sh $(FUZZ)
 
 lint: ## gofmt, go vet, staticcheck, file length

@@ -174,8 +174,9 @@ func (e entry) target() string { return path.Join(path.Dir(e.name), e.text) }
 
 // token writes a name or a target so that it can't be misread.
 func token(s string) string {
+	// What follows may complete a separator that s ends with all but a space of.
 	if isPlain(s) && !strings.HasPrefix(s, `"`) && strings.TrimSpace(s) == s &&
-		!strings.Contains(s, toTarget) && !strings.Contains(s, toText) {
+		!strings.Contains(s+" ", toTarget) && !strings.Contains(s+" ", toText) {
 		return s
 	}
 	return strconv.Quote(s)

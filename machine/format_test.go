@@ -19,6 +19,8 @@ func FuzzFormat(f *testing.F) {
 	f.Add("sys/a = b", byte(file), "no newline")
 	f.Add("dev/ x ", byte(file), "char 1:3\n")
 	f.Add("dev/x --", byte(link), "--")
+	f.Add("dev/ ->", byte(link), "0")
+	f.Add("dev/x =", byte(link), "0")
 	f.Fuzz(func(t *testing.T, name string, k byte, text string) {
 		e := entry{name: name, kind: kind(k % 4), text: text}
 		if e.kind == dir || e.kind == mount {
