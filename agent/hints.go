@@ -24,15 +24,17 @@ var manifest = map[string]string{
 	"listen":      `argument --listen and port "metrics" of the DaemonSet, listen.port in the chart's values: with hostNetwork the port has to be free on the node`,
 }
 
-// checkProc says what is not known without the table of mounts of the host's first
-// process, where the flag says that it is there.
+// checkProc says what is not known without the host's tables of mounts and of swap
+// space, where the flag says that they are there.
 func (o Options) checkProc() {
 	if o.Paths.Proc == "" {
 		return
 	}
-	if _, err := os.Stat(filepath.Join(o.Paths.Proc, "1", "mountinfo")); err != nil {
-		o.Log.Warn("which disks the host itself uses is known in part only: others may be offered that are mounted there",
-			"proc", o.Paths.Proc, "reason", err, "hint", hintFor("proc", o.InPod))
+	for _, file := range []string{"1/mountinfo", "swaps"} {
+		if _, err := os.Stat(filepath.Join(o.Paths.Proc, file)); err != nil {
+			o.Log.Warn("which disks the host itself uses is known in part only: others may be offered",
+				"proc", o.Paths.Proc, "reason", err, "hint", hintFor("proc", o.InPod))
+		}
 	}
 }
 

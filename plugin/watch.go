@@ -226,9 +226,9 @@ func (w *KubeletWatch) setDegraded(err error) {
 	case degraded == w.state.degraded:
 		return
 	case degraded:
-		w.log.Warn("no inotify, looking at the kubelet's directory every second", "dir", w.dir, "reason", err)
+		w.log.Warn("no inotify, looking at the kubelet's directory every second", "kubelet_dir", w.dir, "reason", err)
 	default:
-		w.log.Info("inotify works again", "dir", w.dir)
+		w.log.Info("inotify works again", "kubelet_dir", w.dir)
 	}
 	w.state.degraded = err != nil
 }
@@ -241,9 +241,9 @@ func (w *KubeletWatch) setMissing(missing bool) {
 	case missing == w.state.missing:
 		return
 	case missing:
-		w.log.Warn("kubelet directory does not exist, waiting for it", "dir", w.dir)
+		w.log.Warn("kubelet directory does not exist, waiting for it", "kubelet_dir", w.dir)
 	default:
-		w.log.Info("kubelet directory exists", "dir", w.dir)
+		w.log.Info("kubelet directory exists", "kubelet_dir", w.dir)
 	}
 	w.state.missing = missing
 }
