@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -121,10 +122,19 @@ func (l *loop) reload(ctx context.Context, r reading) {
 	}
 }
 
-// logBroken says every problem of a broken configuration on a line of its own.
+// logBroken says every problem of a broken configuration on a line of its own,
+// with its hint.
 func logBroken(log *slog.Logger, path string, broken error) {
 	log.Error("configuration is broken: the last good one is served", "config", path)
-	for line := range strings.SplitSeq(strings.TrimRight(broken.Error(), "\n"), "\n") {
-		log.Error("configuration problem", "config", path, "problem", strings.TrimSpace(line))
+	var problems config.Problems
+	if !errors.As(broken, &problems) {
+		log.Error("configuration problem", "config", path, "problem", strings.ReplaceAll(broken.Error(), "\n", "; "))
+	}
+	for _, p := range problems {
+		args := []any{"config", path, "problem", p.Place + ": " + p.Text}
+		if p.Hint != "" {
+			args = append(args, "hint", p.Hint)
+		}
+		log.Error("configuration problem", args...)
 	}
 }

@@ -76,6 +76,18 @@ func (v value) matches(t table[Match]) []Match {
 	return out
 }
 
+// misspelled reports whether the table v has a key that is none of these, which
+// may have been meant for what seems to be missing.
+func (v value) misspelled(names []string) bool {
+	m, _ := v.raw.(map[string]any)
+	for name := range m {
+		if !slices.Contains(names, name) {
+			return true
+		}
+	}
+	return false
+}
+
 // checkMatch reports what the keys of a match can't be together.
 func (v value) checkMatch(m *Match) {
 	switch {
@@ -105,7 +117,7 @@ func (v value) checkMatch(m *Match) {
 		vfio.report("true with usb: want it with pci or mdev alone", "a USB device has no VFIO nodes")
 	case m.VFIO && v.has("net"):
 		vfio.report("true with net: want it with pci or mdev alone", "a function that VFIO has is no network interface of the host")
-	case !slices.ContainsFunc(selectors, v.has):
+	case !slices.ContainsFunc(selectors, v.has) && !v.misspelled(matchTable.names()):
 		v.report("selects everything: want at least one of glob, usb, pci, net, mdev, subsystem, driver and attr", "usb = {} is any USB device")
 	}
 	for _, other := range []string{"usb", "net"} {
