@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/health"
 	"github.com/generic-dp/generic-dp/inventory"
@@ -40,8 +42,11 @@ type loop struct {
 	decisions    ledger.Decisions
 	snapshot     *device.Snapshot
 	attrs        *inventory.Attributes // read with the snapshot
-	again        bool                  // what did not answer in time is worth another look
-	failed       bool                  // the last scan did, and what events told of is not seen yet
+	usesNets     bool                  // the configuration looks at network interfaces
+	netless      bool                  // the snapshot has none, since nobody looked
+	watched      watched
+	again        bool // what did not answer in time is worth another look
+	failed       bool // the last scan did, and what events told of is not seen yet
 	held         ledger.Held
 	asked        time.Time // when the kubelet was asked last what is held
 	asking       bool
@@ -64,7 +69,7 @@ type loop struct {
 func newLoop(a *Agent, group *errgroup.Group) *loop {
 	return &loop{
 		Agent: a, group: group, boot: bootID(), quiet: newQuiet(), said: map[string]string{}, passing: map[string]bool{},
-		prober: health.New(a.options.Paths.local), ending: map[string]chan struct{}{},
+		usesNets: matchers.UsesNets(a.config), prober: health.New(a.options.Paths.local), ending: map[string]chan struct{}{},
 	}
 }
 
@@ -117,6 +122,9 @@ func (l *loop) run(ctx context.Context) error {
 			}
 		case r := <-l.reader.readings:
 			l.reload(ctx, r)
+			if scan = l.usesNets && l.netless; scan {
+				why = metrics.LookConfig
+			}
 		case <-l.specFiles.changes: // they are read whenever they are asked for
 		case <-locked:
 			locked, l.writer = nil, true
@@ -192,6 +200,7 @@ func (l *loop) scan(ctx context.Context, why metrics.Look) {
 	l.metrics.CountLook(lookOf(batch, why), len(batch.Paths))
 	l.quiet.note(batch)
 	began := time.Now()
+	l.scanner.LeaveOutNets(!l.usesNets)
 	snap, err := l.scanner.Update(ctx, batch)
 	l.metrics.CountScan(time.Since(began), err)
 	if l.failed = err != nil; l.failed {
@@ -201,7 +210,7 @@ func (l *loop) scan(ctx context.Context, why metrics.Look) {
 		return
 	}
 	l.sayOnce("scan", "", "")
-	l.snapshot, l.attrs = snap, l.scanner.Attributes()
+	l.snapshot, l.attrs, l.netless = snap, l.scanner.Attributes(), !l.usesNets
 	l.watch(ctx)
 }
 
@@ -219,12 +228,21 @@ func lookOf(b inventory.Batch, why metrics.Look) metrics.Look {
 	}
 }
 
+// watched is what the directories that are watched follow from.
+type watched struct {
+	config *config.Config
+	here   []string
+}
+
 // watch follows the directories that the configuration speaks of.
 func (l *loop) watch(ctx context.Context) {
 	if l.snapshot != nil {
-		l.watcher.SetDirs(matchers.Dirs(l.config, l.snapshot))
+		if w := l.watched; w.config != l.config || !slices.Equal(w.here, l.snapshot.Dirs) {
+			l.watched = watched{l.config, l.snapshot.Dirs}
+			l.watcher.SetDirs(matchers.Dirs(l.config, l.snapshot.Dirs))
+		}
 		resync := time.Duration(0)
-		if matchers.UsesNets(l.config) && inventory.ForeignNets(l.snapshot) {
+		if l.usesNets && inventory.ForeignNets(l.snapshot) {
 			resync = netsResync
 		}
 		l.watcher.SetResync(resync)

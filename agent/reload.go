@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/matchers"
 )
 
 // loaded is what came of the configuration last.
@@ -103,6 +104,7 @@ func (l *loop) reload(ctx context.Context, r reading) {
 	case r.config.Hash != was.hash:
 		now.hash, now.at, now.generation = r.config.Hash, l.now(), was.generation+1
 		l.config, switched = r.config, true
+		l.usesNets = matchers.UsesNets(l.config)
 		l.happened("", "", "another configuration is served")
 		l.log.Info("configuration loaded", "config", path, "resources", len(r.config.Resources), "hash", r.config.Hash)
 	case was.broken != nil:

@@ -197,9 +197,6 @@ type Node struct {
 	// video4linux node, the place of a SCSI device at its controller, dev_port
 	// of a network interface), or -1.
 	Index int
-	// InUse is what the host itself uses a block device for, in words for an
-	// administrator: "/boot is mounted from /dev/sda1". Empty for nothing.
-	InUse string
 	// Net is set where Type is NetInterface.
 	Net *Net
 }
@@ -211,8 +208,6 @@ type Net struct {
 	// Type is the kind of link: "ether", "can", "infiniband", ..., or the
 	// number of ARPHRD_* (include/uapi/linux/if_arp.h) where it has no name here.
 	Type string
-	// InUse is what the host itself uses it for: "a port of bridge br0".
-	InUse string
 }
 
 // CDIDevice is a device that a CDI spec on the host describes.

@@ -25,7 +25,7 @@ func scan(t *testing.T, tree sysfstest.Tree) (*device.Snapshot, matchers.Options
 	t.Helper()
 	snap, s := sysfstest.Scan(t, inventory.Options{Sysfs: tree.Sysfs(), Dev: tree.Dev()})
 	attrs := s.Attributes()
-	return snap, matchers.Options{NodeName: "worker-1", Attr: attrs.Attr, Driver: attrs.Driver}
+	return snap, matchers.Options{NodeName: "worker-1", Attr: attrs.Attr, Driver: attrs.Driver, InUse: attrs.InUse}
 }
 
 func recorded(t *testing.T, name string) *device.Snapshot {

@@ -12,18 +12,29 @@ import (
 	"github.com/generic-dp/generic-dp/sysfs"
 )
 
-// Attributes reads from sysfs what a configuration asks for by name and no
-// scan reads. It is made for one snapshot: what was read once is said again,
-// so that all who ask get one answer. It may be used by several goroutines.
+// Attributes reads what a configuration may ask for and no scan reads: attributes
+// of sysfs by name, and what the host itself uses. It is made for one snapshot:
+// what was read once is said again, so that all who ask get one answer. It may be
+// used by several goroutines.
 type Attributes struct {
 	sysfs sysfs.FS
+	proc  proc
 	slow  *slowAttributes
+	of    scanned
 
-	mu       sync.Mutex // held by a read: who asks for the same waits for it
-	attrs    map[attribute]attributeValue
-	drivers  map[string]string
-	problems []device.Problem
-	again    bool
+	mu        sync.Mutex // held by a read: who asks for the same waits for it
+	attrs     map[attribute]attributeValue
+	drivers   map[string]string
+	usedDisks map[number]string // why, by device number; nil: not read yet
+	usedNets  map[string]string // why, by name; nil: not read yet
+	problems  []device.Problem
+	again     bool
+}
+
+// scanned is what of a scan says what the host may use.
+type scanned struct {
+	nodes, nets   []*device.Node
+	netInterfaces map[string]sysfs.NetInterface // by name
 }
 
 type attribute struct{ dir, name string }
@@ -35,7 +46,12 @@ type attributeValue struct {
 
 // Attributes returns a reader for the snapshot that was scanned last.
 func (s *Scanner) Attributes() *Attributes {
-	return &Attributes{sysfs: s.sysfs, slow: &s.attrs, attrs: make(map[attribute]attributeValue), drivers: make(map[string]string)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &Attributes{
+		sysfs: s.sysfs, proc: s.proc, slow: &s.attrs, of: s.last,
+		attrs: make(map[attribute]attributeValue), drivers: make(map[string]string),
+	}
 }
 
 // Attr returns an attribute of a device directory, without its newline. Its
@@ -69,12 +85,16 @@ func (a *Attributes) read(dir, name string) attributeValue {
 		// It has gone, or says that it has no value now: the speed of an
 		// interface that is down, the temperature of what is asleep.
 	default:
-		p := device.Problem{Subject: file, Reason: reason(err)}
-		if !slices.Contains(a.problems, p) {
-			a.problems = append(a.problems, p)
-		}
+		a.problem(file, err)
 	}
 	return attributeValue{}
+}
+
+func (a *Attributes) problem(subject string, err error) {
+	p := device.Problem{Subject: subject, Reason: reason(err)}
+	if !slices.Contains(a.problems, p) {
+		a.problems = append(a.problems, p)
+	}
 }
 
 // Driver returns the name of the driver that is bound to the device of a
@@ -88,7 +108,7 @@ func (a *Attributes) Driver(dir string) string {
 	}
 	driver, err := a.sysfs.Driver(dir)
 	if err != nil && !sysfs.Gone(err) {
-		a.problems = append(a.problems, device.Problem{Subject: dir, Reason: reason(err)})
+		a.problem(dir, err)
 	}
 	a.drivers[dir] = driver
 	return driver

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/dirents"
 )
 
 const hostDev = "/dev"
@@ -22,6 +23,7 @@ const hostDev = "/dev"
 type devTree struct {
 	root      string // the directory that is the host's /dev
 	fsID      uint64 // the file system it is on
+	unique    bool   // which gives no inode twice
 	clock     unix.Timespec
 	recording bool
 	known     map[string]*devDir // what was read of directories, by path
@@ -39,6 +41,7 @@ type devTree struct {
 type devDir struct {
 	ino      uint64
 	modified unix.Timespec
+	settled  bool // nothing can have changed without another time
 	nodes    []devNode
 	links    []device.Link // without their nodes
 	targets  []string      // what the links say
@@ -90,12 +93,25 @@ func walkDev(ctx context.Context, root string, known map[string]*devDir) (*devTr
 	}
 	t.fsID = uint64(st.Dev)
 	t.recording = t.marked(hostDev)
+	t.unique = !t.recording && neverReusesInodes(root)
 	if err := t.walk(ctx, hostDev, &st); err != nil {
 		return nil, fmt.Errorf("reading the device nodes: %w", err)
 	}
 	slices.Sort(t.dirs)
 	maps.DeleteFunc(known, func(dir string, _ *devDir) bool { return !t.isDir[dir] })
 	return t, nil
+}
+
+// neverReusesInodes reports whether a file system gives no inode a second time, or
+// after some billions of others: what has the same name and inode is the same file
+// then. tmpfs and ramfs count them, of which a devtmpfs is one (get_next_ino in
+// fs/inode.c); file systems on disks take what is free.
+func neverReusesInodes(path string) bool {
+	var st unix.Statfs_t
+	if unix.Statfs(path, &st) != nil {
+		return false
+	}
+	return uint32(st.Type) == unix.TMPFS_MAGIC || uint32(st.Type) == unix.RAMFS_MAGIC
 }
 
 // here returns where a path of the host is.
@@ -114,7 +130,7 @@ func (t *devTree) walk(ctx context.Context, dir string, st *unix.Stat_t) error {
 		return err
 	}
 	d := t.known[dir]
-	if d == nil || d.ino != st.Ino || d.modified != st.Mtim {
+	if d == nil || !d.settled || d.ino != st.Ino || d.modified != st.Mtim {
 		var err error
 		if d, err = t.read(dir, st); d == nil {
 			return err
@@ -145,11 +161,26 @@ func (t *devTree) walk(ctx context.Context, dir string, st *unix.Stat_t) error {
 	return nil
 }
 
-// read reads one directory, and takes it down as known if that was the whole
-// of it. It returns nil for one that has gone.
+// nodesIn are the nodes that a directory is known to have had, by path, if their
+// inodes tell them from others.
+func (t *devTree) nodesIn(dir string) map[string]devNode {
+	d := t.known[dir]
+	if d == nil || !t.unique {
+		return nil
+	}
+	nodes := make(map[string]devNode, len(d.nodes))
+	for _, n := range d.nodes {
+		nodes[n.path] = n
+	}
+	return nodes
+}
+
+// read reads one directory, and takes it down. It returns nil for one that has
+// gone.
 func (t *devTree) read(dir string, st *unix.Stat_t) (*devDir, error) {
+	was := t.nodesIn(dir)
 	delete(t.known, dir)
-	entries, err := os.ReadDir(t.here(dir))
+	entries, err := dirents.Read(t.here(dir))
 	if err != nil && dir == hostDev {
 		return nil, err
 	}
@@ -162,8 +193,8 @@ func (t *devTree) read(dir string, st *unix.Stat_t) (*devDir, error) {
 	}
 	d := &devDir{ino: st.Ino, modified: st.Mtim}
 	for _, e := range entries {
-		p := dir + "/" + e.Name()
-		switch e.Type() {
+		p := dir + "/" + e.Name
+		switch e.Type {
 		case fs.ModeDir:
 			d.dirs = append(d.dirs, p)
 		case fs.ModeSymlink:
@@ -174,7 +205,11 @@ func (t *devTree) read(dir string, st *unix.Stat_t) (*devDir, error) {
 			}
 			d.links, d.targets = append(d.links, device.Link{Path: p}), append(d.targets, target)
 		case fs.ModeDevice, fs.ModeDevice | fs.ModeCharDevice, 0:
-			if e.Type() == 0 && !t.recording {
+			if e.Type == 0 && !t.recording {
+				continue
+			}
+			if n, ok := was[p]; ok && n.id.ino == e.Ino {
+				d.nodes = append(d.nodes, n)
 				continue
 			}
 			if n, _, ok := t.stat(p); ok {
@@ -183,9 +218,8 @@ func (t *devTree) read(dir string, st *unix.Stat_t) (*devDir, error) {
 		}
 	}
 	whole := len(t.problems) == before
-	if whole && unix.TimespecToNsec(st.Mtim) < unix.TimespecToNsec(t.clock) {
-		t.known[dir] = d
-	}
+	d.settled = whole && unix.TimespecToNsec(st.Mtim) < unix.TimespecToNsec(t.clock)
+	t.known[dir] = d
 	return d, nil
 }
 

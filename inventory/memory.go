@@ -10,10 +10,10 @@ import (
 // memory is what earlier scans read and nothing has made doubtful since. Two
 // things keep it true: the kernel tells of every device that comes, goes or is
 // bound, and forget takes out what was read of that device and of all below it;
-// and each scan still reads which devices are on a bus, the number of each USB
-// device, and which directories of nodes have changed, so that a device that
-// took another one's place is never shown with the other one's readings,
-// whatever events are yet to come.
+// and each scan still reads which devices are on a bus, with the inodes of their
+// links, and which directories of nodes have changed, so that a device that took
+// another one's place is never shown with the other one's readings, whatever
+// events are yet to come.
 //
 // Only what was read without an error is kept. Keys are directories in sysfs
 // where nothing else is said.
@@ -21,7 +21,7 @@ type memory struct {
 	dirs   map[string]*devDir // directories of device nodes, by path on the host
 	places map[string]place   // of nodes, by path on the host
 
-	pciDirs, usbDirs map[string]string // directories by name on the bus
+	pciDirs, usbDirs map[string]sysfs.Entry // by name on the bus
 	pci              map[string]device.PCI
 	virtual          map[string]virtual
 	virtFns          map[string]map[string]int // numbers of virtual functions by address
@@ -48,7 +48,7 @@ type virtual struct {
 func newMemory() *memory {
 	return &memory{
 		dirs: make(map[string]*devDir), places: make(map[string]place),
-		pciDirs: make(map[string]string), usbDirs: make(map[string]string),
+		pciDirs: make(map[string]sysfs.Entry), usbDirs: make(map[string]sysfs.Entry),
 		pci: make(map[string]device.PCI), virtual: make(map[string]virtual), virtFns: make(map[string]map[string]int),
 		interfaces: make(map[string]sysfs.USBInterface),
 		subsystems: make(map[string]string), numa: make(map[string]int), indexes: make(map[string]int), devNames: make(map[string]string),
@@ -95,8 +95,8 @@ func (m *memory) forget(dirs []string) {
 		}
 	}
 	maps.DeleteFunc(m.places, func(_ string, p place) bool { return covered(p.sysPath) })
-	for _, byName := range []map[string]string{m.pciDirs, m.usbDirs} {
-		maps.DeleteFunc(byName, func(_, dir string) bool { return covered(dir) })
+	for _, byName := range []map[string]sysfs.Entry{m.pciDirs, m.usbDirs} {
+		maps.DeleteFunc(byName, func(_ string, e sysfs.Entry) bool { return covered(e.Path) })
 	}
 	forgetIn(m.pci, covered)
 	forgetIn(m.interfaces, covered)
@@ -117,13 +117,13 @@ func (m *memory) forgetVirtual() {
 
 // nowOnBus takes down where the devices of a bus are. It returns the
 // directories of those that were not there before, and whether others have gone.
-func nowOnBus(known map[string]string, lists ...[]sysfs.Entry) (came []string, went bool) {
+func nowOnBus(known map[string]sysfs.Entry, lists ...[]sysfs.Entry) (came []string, went bool) {
 	n := 0
 	for _, list := range lists {
 		n += len(list)
 		for _, e := range list {
-			if known[e.Name] != e.Path {
-				known[e.Name] = e.Path
+			if known[e.Name] != e {
+				known[e.Name] = e
 				came = append(came, e.Path)
 			}
 		}
@@ -137,6 +137,6 @@ func nowOnBus(known map[string]string, lists ...[]sysfs.Entry) (came []string, w
 			here[e.Name] = true
 		}
 	}
-	maps.DeleteFunc(known, func(name, _ string) bool { return !here[name] })
+	maps.DeleteFunc(known, func(name string, _ sysfs.Entry) bool { return !here[name] })
 	return came, true
 }

@@ -65,13 +65,13 @@ func unescape(s string) string {
 }
 
 // mountUse notes the block devices that file systems are mounted from.
-func (c *scan) mountUse(b *blocks) {
+func (a *Attributes) mountUse(b *blocks) {
 	mounts := make(map[*device.Node]mount)
 	var failed error
 	read := 0
-	for _, process := range c.proc.mountTables() {
+	for _, process := range a.proc.mountTables() {
 		found := make(map[*device.Node]mount)
-		err := c.proc.each(process+"/mountinfo", func(line []byte) string {
+		err := a.proc.each(process+"/mountinfo", func(line []byte) string {
 			if !b.mayMatter(line) {
 				return ""
 			}
@@ -104,7 +104,7 @@ func (c *scan) mountUse(b *blocks) {
 		}
 	}
 	if read == 0 && failed != nil {
-		c.problem("/proc/self/mountinfo", failed)
+		a.problem("/proc/self/mountinfo", failed)
 	}
 	for n, m := range mounts {
 		if m.whole {
@@ -158,8 +158,8 @@ func (m mount) betterThan(other mount) bool {
 
 // swapUse notes the block devices that are swap. Of a file the path is of no
 // device, and the file system that it is on is mounted.
-func (c *scan) swapUse(b *blocks) {
-	err := c.proc.each("swaps", func(line []byte) string {
+func (a *Attributes) swapUse(b *blocks) {
+	err := a.proc.each("swaps", func(line []byte) string {
 		f := strings.Fields(string(line))
 		if len(f) == 0 || b.byPath[unescape(f[0])] == nil {
 			return ""
@@ -169,6 +169,6 @@ func (c *scan) swapUse(b *blocks) {
 		return f[0] + " partition 0 0 0"
 	})
 	if err != nil {
-		c.problem("/proc/swaps", err)
+		a.problem("/proc/swaps", err)
 	}
 }

@@ -19,7 +19,7 @@ func (c *scan) readNets() []*device.Node {
 		c.problem("class/net", err)
 	}
 	var nets []*device.Node
-	read := make(map[string]sysfs.NetInterface, len(entries))
+	c.netInterfaces = make(map[string]sysfs.NetInterface, len(entries))
 	for _, e := range entries {
 		if e.Name == "lo" {
 			continue
@@ -37,17 +37,25 @@ func (c *scan) readNets() []*device.Node {
 		}
 		if c.ownNet(n, i) {
 			nets = append(nets, n)
-			read[e.Name] = i
-		}
-	}
-	routes := c.defaultRoutes(nets)
-	for _, n := range nets {
-		n.Net.InUse = netUse(read[n.Path], read)
-		if n.Net.InUse == "" && routes[n.Path] {
-			n.Net.InUse = "the way of the default route"
+			c.netInterfaces[e.Name] = i
 		}
 	}
 	return nets
+}
+
+// netUse says of network interfaces what the host itself uses them for: a part
+// of another one, the way of a default route.
+func (a *Attributes) netUse() map[string]string {
+	used := make(map[string]string)
+	routes := a.defaultRoutes(a.of.nets)
+	for _, n := range a.of.nets {
+		if why := partOf(a.of.netInterfaces[n.Path], a.of.netInterfaces); why != "" {
+			used[n.Path] = why
+		} else if routes[n.Path] {
+			used[n.Path] = "the way of the default route"
+		}
+	}
+	return used
 }
 
 // ownNet gives an interface its hardware, as own does with nodes, and reports
@@ -77,9 +85,9 @@ func (c *scan) ownNet(n *device.Node, i sysfs.NetInterface) bool {
 	return true
 }
 
-// netUse says what the host has made an interface a part of, or what it is
+// partOf says what the host has made an interface a part of, or what it is
 // that has others as parts. all are the interfaces of the host by name.
-func netUse(i sysfs.NetInterface, all map[string]sysfs.NetInterface) string {
+func partOf(i sysfs.NetInterface, all map[string]sysfs.NetInterface) string {
 	switch {
 	case i.Master != "" && all[i.Master].Bridge:
 		return "a port of bridge " + i.Master

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
 	"github.com/generic-dp/generic-dp/inventory"
+	"github.com/generic-dp/generic-dp/sysfs"
 )
 
 func findNet(s *device.Snapshot, name string) *device.Node {
@@ -33,7 +35,7 @@ func nets(s *device.Snapshot) string {
 		if n.Hardware != nil {
 			of = n.Hardware.Name
 		}
-		fmt.Fprintf(&b, "%s: %s %q of %s, interface %d, index %d, %q\n", n.Path, n.Net.Type, n.Net.Driver, of, n.Interface, n.Index, n.Net.InUse)
+		fmt.Fprintf(&b, "%s: %s %q of %s, interface %d, index %d\n", n.Path, n.Net.Type, n.Net.Driver, of, n.Interface, n.Index)
 	}
 	return b.String()
 }
@@ -66,17 +68,17 @@ func TestNets(t *testing.T) {
 	h.AddNet("devices/virtual/mac80211_hwsim/hwsim0", sysfstest.Net{Name: "mon0", Type: 803})
 	snap := scan(t, h.Tree)
 	noProblems(t, snap)
-	if diff := cmp.Diff(`can0: can "ems_pci" of 0000:03:00.0, interface -1, index 0, ""
-can1: can "ems_pci" of 0000:03:00.0, interface -1, index 1, ""
-can2: can "kvaser_usb" of 1-2, interface 0, index 0, ""
-can3: can "kvaser_usb" of 1-2, interface 0, index 1, ""
-end0: ether "bcmgenet" of fd580000.ethernet, interface -1, index 0, ""
-ens3: ether "" of 0000:00:03.0, interface -1, index 0, ""
-enx0: ether "cdc_ether" of 1-2, interface 2, index 0, ""
-mon0: ieee80211 "" of nothing, interface -1, index -1, ""
-odd: 4242 "" of nothing, interface -1, index -1, ""
-slcan0: can "" of 1-3, interface 0, index 0, ""
-vcan0: can "" of nothing, interface -1, index -1, ""
+	if diff := cmp.Diff(`can0: can "ems_pci" of 0000:03:00.0, interface -1, index 0
+can1: can "ems_pci" of 0000:03:00.0, interface -1, index 1
+can2: can "kvaser_usb" of 1-2, interface 0, index 0
+can3: can "kvaser_usb" of 1-2, interface 0, index 1
+end0: ether "bcmgenet" of fd580000.ethernet, interface -1, index 0
+ens3: ether "" of 0000:00:03.0, interface -1, index 0
+enx0: ether "cdc_ether" of 1-2, interface 2, index 0
+mon0: ieee80211 "" of nothing, interface -1, index -1
+odd: 4242 "" of nothing, interface -1, index -1
+slcan0: can "" of 1-3, interface 0, index 0
+vcan0: can "" of nothing, interface -1, index -1
 `, nets(snap)); diff != "" {
 		t.Error(diff)
 	}
@@ -142,15 +144,9 @@ func TestNetInUse(t *testing.T) {
 	ipv6 := strings.Repeat("0", 32) + " 00 " + strings.Repeat("0", 32) + " 00 fe800000000000000000000000000001 00000400 00000001 00000000 00450003     eth5\n"
 	got := func() map[string]string {
 		t.Helper()
-		snap := scan(t, h.Tree)
+		snap, attrs := look(t, h.Tree)
 		noProblems(t, snap)
-		use := make(map[string]string)
-		for _, n := range snap.Nets {
-			if n.Net.InUse != "" {
-				use[n.Path] = n.Net.InUse
-			}
-		}
-		return use
+		return uses(snap, attrs)
 	}
 	want := map[string]string{
 		"br0": "a bridge", "bond0": "a bond", "veth1": "a port of bridge br0", "eth0": "a port of bridge br0", "eth1": "a member of bond0",
@@ -184,8 +180,8 @@ func TestDefaultRouteOfAPod(t *testing.T) {
 	h.AddNet("", sysfstest.Net{Name: "eth0"})
 	h.WriteProc("1/net/dev", " eth0: 0\n")
 	h.WriteProc("1/net/route", "eth0 00000000 0102A8C0 0003 0 0 100 00000000\n")
-	snap := scan(t, h.Tree)
-	if got := snap.Nets[0].Net.InUse; got != "" {
+	snap, attrs := look(t, h.Tree)
+	if got := attrs.InUse(snap.Nets[0]); got != "" {
 		t.Errorf("eth0 is %q", got)
 	}
 }
@@ -212,8 +208,9 @@ func TestNetsOfThisHost(t *testing.T) {
 	}
 	t.Cleanup(remove)
 	ip(t, "link add "+link+" type veth peer name "+peer)
+	s := inventory.New(inventory.Options{})
 	host := func() *device.Snapshot {
-		snap, err := inventory.New(inventory.Options{}).Scan(t.Context())
+		snap, err := s.Scan(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -230,9 +227,10 @@ func TestNetsOfThisHost(t *testing.T) {
 	use := func(what string, want map[string]string) {
 		t.Helper()
 		snap := host()
+		attrs := s.Attributes()
 		for name, is := range want {
-			if n := findNet(snap, name); n == nil || n.Net.InUse != is {
-				t.Errorf("%s: %s is %+v; want %q", what, name, n, is)
+			if n := findNet(snap, name); n == nil || attrs.InUse(n) != is {
+				t.Errorf("%s: %s is %+v, %q; want %q", what, name, n, attrs.InUse(n), is)
 			}
 		}
 	}
@@ -245,6 +243,29 @@ func TestNetsOfThisHost(t *testing.T) {
 	remove()
 	if n := findNet(host(), link); n != nil {
 		t.Errorf("removed, and still %+v", n)
+	}
+}
+
+// The kernel gives no link of sysfs the inode of one that was there before, which
+// is how a device is told from the next one of its name.
+func TestInodesAreNotReused(t *testing.T) {
+	t.Parallel()
+	tree := sysfs.New("/sys")
+	name := fmt.Sprint("gdpi", rand.IntN(100000))
+	t.Cleanup(func() { _ = exec.Command("ip", "link", "del", name).Run() })
+	seen := make(map[uint64]bool)
+	for i := range 20 {
+		ip(t, "link add "+name+" type dummy")
+		entries, err := tree.Nets()
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := slices.IndexFunc(entries, func(e sysfs.Entry) bool { return e.Name == name })
+		if found < 0 || entries[found].Ino == 0 || seen[entries[found].Ino] {
+			t.Fatalf("time %d: %+v", i, entries)
+		}
+		seen[entries[found].Ino] = true
+		ip(t, "link del "+name)
 	}
 }
 
@@ -262,11 +283,8 @@ func TestRecordedHostHasItsOwnProc(t *testing.T) {
 		t.Fatal(err)
 	}
 	for p, want := range map[string]string{"": "", proc: "/srv is mounted from /dev/disk"} {
-		snap, err := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev(), Proc: p}).Scan(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := snap.Nodes[0].InUse; got != want {
+		snap, s := sysfstest.Scan(t, inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev(), Proc: p})
+		if got := s.Attributes().InUse(snap.Nodes[0]); got != want {
 			t.Errorf("/proc %q: %q; want %q", p, got, want)
 		}
 	}

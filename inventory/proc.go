@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/sys/unix"
+	"github.com/generic-dp/generic-dp/sysfs"
 )
 
 const hostSysfs = "/sys"
@@ -19,8 +19,7 @@ const hostSysfs = "/sys"
 // kernel's for this kernel's own, and the directory beside it for every other,
 // such as that of a recorded machine, of which the running host says nothing.
 func procOf(root string) string {
-	var st unix.Statfs_t
-	if root == hostSysfs || unix.Statfs(root, &st) == nil && st.Type == unix.SYSFS_MAGIC {
+	if root == hostSysfs || sysfs.New(root).Kernel() {
 		return "/proc"
 	}
 	return filepath.Join(filepath.Dir(filepath.Clean(root)), "proc")

@@ -64,11 +64,14 @@ func Read(ctx context.Context, o Options, also func(*device.Snapshot, *Attribute
 			_, _ = traced.PCIFunction(h.Path)
 		}
 	}
-	if also != nil {
-		attrs := s.Attributes()
-		also(snap, attrs)
-		snap.Problems = append(snap.Problems, attrs.Problems()...)
+	attrs := s.Attributes()
+	for _, n := range slices.Concat(snap.Nodes, snap.Nets) {
+		attrs.InUse(n)
 	}
+	if also != nil {
+		also(snap, attrs)
+	}
+	snap.Problems = append(snap.Problems, attrs.Problems()...)
 	slices.Sort(tree.mounts)
 	return &Reading{Snapshot: snap, Sysfs: trace(), Proc: s.proc.trace.lines(), Links: tree.links, Mounts: tree.mounts}, nil
 }

@@ -16,7 +16,7 @@ import (
 // shown the host's /sys. They are taken for the same if each interface with
 // hardware that sysfs has is known to the process, too, and there is one: a
 // pod's network has none of them, or no others.
-func (c *scan) defaultRoutes(nets []*device.Node) map[string]bool {
+func (a *Attributes) defaultRoutes(nets []*device.Node) map[string]bool {
 	var hardware []*device.Node
 	for _, n := range nets {
 		if n.Hardware != nil {
@@ -28,7 +28,7 @@ func (c *scan) defaultRoutes(nets []*device.Node) map[string]bool {
 	}
 	// The first process of a host, or of a container; else our own.
 	for _, process := range []string{"1", "self"} {
-		if routes := c.defaultRoutesOf(process, hardware); routes != nil {
+		if routes := a.defaultRoutesOf(process, hardware); routes != nil {
 			return routes
 		}
 	}
@@ -37,13 +37,13 @@ func (c *scan) defaultRoutes(nets []*device.Node) map[string]bool {
 
 // defaultRoutesOf returns the default routes of a process, and nil if it does
 // not have these interfaces. Files that it may not read say nothing.
-func (c *scan) defaultRoutesOf(process string, nets []*device.Node) map[string]bool {
+func (a *Attributes) defaultRoutesOf(process string, nets []*device.Node) map[string]bool {
 	wanted := make(map[string]bool, len(nets))
 	for _, n := range nets {
 		wanted[n.Path] = true
 	}
 	known := make(map[string]bool, len(nets))
-	_ = c.proc.each(process+"/net/dev", func(line []byte) string {
+	_ = a.proc.each(process+"/net/dev", func(line []byte) string {
 		before, _, found := bytes.Cut(bytes.TrimSpace(line), []byte(":"))
 		name := string(before)
 		known[name] = found
@@ -54,12 +54,12 @@ func (c *scan) defaultRoutesOf(process string, nets []*device.Node) map[string]b
 	})
 	for _, n := range nets {
 		// What has gone since is no difference.
-		if !known[n.Path] && c.sysfs.Exists(n.SysPath) {
+		if !known[n.Path] && a.sysfs.Exists(n.SysPath) {
 			return nil
 		}
 	}
 	routes := make(map[string]bool)
-	_ = c.proc.each(process+"/net/route", func(line []byte) string {
+	_ = a.proc.each(process+"/net/route", func(line []byte) string {
 		name := defaultIPv4(string(line))
 		if name == "" {
 			return ""
@@ -67,7 +67,7 @@ func (c *scan) defaultRoutesOf(process string, nets []*device.Node) map[string]b
 		routes[name] = true
 		return name + " 00000000 00000000 0001 0 0 0 00000000"
 	})
-	_ = c.proc.each(process+"/net/ipv6_route", func(line []byte) string {
+	_ = a.proc.each(process+"/net/ipv6_route", func(line []byte) string {
 		name := defaultIPv6(string(line))
 		if name == "" {
 			return ""

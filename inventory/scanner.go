@@ -60,6 +60,8 @@ type Scanner struct {
 	usb     slowReader
 	attrs   slowAttributes
 	memory  *memory              // of what was read; nil before the first scan
+	last    scanned              // what the last scan found
+	noNets  bool                 // network interfaces are left out
 	told    map[string]time.Time // when the kernel last told of a device
 	answers chan struct{}        // holds one: a device has answered late
 	ghw     func(root string) (map[string]*device.PCI, error)
@@ -81,6 +83,14 @@ func New(o Options) *Scanner {
 	s.usb.number = func(dir string) string { return s.sysfs.USBNumber(dir) }
 	s.usb.late = func() { poke(s.answers) }
 	return s
+}
+
+// LeaveOutNets says whether the next scans are to leave out network interfaces,
+// of which a node with many containers has hundreds, each of them some ten files.
+func (s *Scanner) LeaveOutNets(leaveOut bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.noNets = leaveOut
 }
 
 // Scan reads the host, all of it. The error says that nothing is known of the
@@ -117,7 +127,6 @@ func (s *Scanner) read(ctx context.Context, m *memory, whole bool) (*scan, *devT
 	}
 	c := &scan{
 		sysfs:      s.sysfs,
-		proc:       s.proc,
 		mem:        m,
 		whole:      whole,
 		hardware:   make(map[string]*device.Hardware),
@@ -133,8 +142,10 @@ func (s *Scanner) read(ctx context.Context, m *memory, whole bool) (*scan, *devT
 	}
 	c.readMDev()
 	nodes = c.own(nodes)
-	nets := c.readNets()
-	c.readUse(nodes)
+	var nets []*device.Node
+	if !s.noNets {
+		nets = c.readNets()
+	}
 	c.snapshot = &device.Snapshot{
 		Nodes:    nodes,
 		Nets:     nets,
@@ -150,25 +161,26 @@ func (s *Scanner) read(ctx context.Context, m *memory, whole bool) (*scan, *devT
 	if err := ctx.Err(); err != nil {
 		return nil, nil, fmt.Errorf("scanning the host: %w", err)
 	}
+	s.last = scanned{nodes, nets, c.netInterfaces}
 	return c, tree, nil
 }
 
 // scan is one scan under way.
 type scan struct {
-	sysfs      sysfs.FS
-	proc       proc
-	mem        *memory
-	whole      bool // nothing was remembered
-	doubt      bool // what was remembered does not fit what was read
-	snapshot   *device.Snapshot
-	hardware   map[string]*device.Hardware // by path
-	mdevs      []string                    // paths of those that are mediated devices
-	interfaces map[string]int              // number of a USB interface by path, -1 where it can't be read
-	slow       map[string]bool             // USB devices that are being set up, by path
-	again      bool                        // a device did not answer
-	numa       map[string]int              // by path, as far as it was needed
-	noBus      []device.Bus                // buses that could not be listed
-	problems   []device.Problem
+	sysfs         sysfs.FS
+	mem           *memory
+	whole         bool // nothing was remembered
+	doubt         bool // what was remembered does not fit what was read
+	snapshot      *device.Snapshot
+	hardware      map[string]*device.Hardware   // by path
+	mdevs         []string                      // paths of those that are mediated devices
+	interfaces    map[string]int                // number of a USB interface by path, -1 where it can't be read
+	slow          map[string]bool               // USB devices that are being set up, by path
+	again         bool                          // a device did not answer
+	numa          map[string]int                // by path, as far as it was needed
+	noBus         []device.Bus                  // buses that could not be listed
+	netInterfaces map[string]sysfs.NetInterface // by name
+	problems      []device.Problem
 }
 
 func (c *scan) problem(subject string, err error) {

@@ -21,8 +21,14 @@ var update = flag.Bool("update", false, "write the golden files")
 // scan reads a host.
 func scan(t testing.TB, tree sysfstest.Tree) *device.Snapshot {
 	t.Helper()
-	snap, _ := sysfstest.Scan(t, inventory.Options{Sysfs: tree.Sysfs(), Dev: tree.Dev()})
+	snap, _ := look(t, tree)
 	return snap
+}
+
+func look(t testing.TB, tree sysfstest.Tree) (*device.Snapshot, *inventory.Attributes) {
+	t.Helper()
+	snap, s := sysfstest.Scan(t, inventory.Options{Sysfs: tree.Sysfs(), Dev: tree.Dev()})
+	return snap, s.Attributes()
 }
 
 // noProblems fails the test if the scan met any.
@@ -34,7 +40,7 @@ func noProblems(t testing.TB, snap *device.Snapshot) {
 }
 
 // dump writes a snapshot for people: one line for each thing.
-func dump(s *device.Snapshot) string {
+func dump(s *device.Snapshot, attrs *inventory.Attributes) string {
 	var b strings.Builder
 	for _, h := range s.Hardware {
 		fmt.Fprintf(&b, "%s %s\n  path %s\n  numa %d", h.Bus, h.Name, h.Path, h.NUMA)
@@ -90,11 +96,8 @@ func dump(s *device.Snapshot) string {
 		if n.Index >= 0 {
 			fmt.Fprintf(&b, ", index %d", n.Index)
 		}
-		if n.InUse != "" {
-			fmt.Fprintf(&b, ", in use: %s", n.InUse)
-		}
-		if n.Net != nil && n.Net.InUse != "" {
-			fmt.Fprintf(&b, ", in use: %s", n.Net.InUse)
+		if why := attrs.InUse(n); why != "" {
+			fmt.Fprintf(&b, ", in use: %s", why)
 		}
 		b.WriteString("\n")
 	}
@@ -123,9 +126,9 @@ func TestMachines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tree := sysfstest.Load(t, file)
-			snap := scan(t, tree)
+			snap, attrs := look(t, tree)
 			noProblems(t, snap)
-			got := dump(snap)
+			got := dump(snap, attrs)
 			golden := filepath.Join("testdata", name+".golden")
 			if *update {
 				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {

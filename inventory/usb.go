@@ -162,7 +162,8 @@ var errSlow = errors.New("is being set up")
 type slowReader struct {
 	read func(dir string) (sysfs.USBDevice, error)
 	// number is the devnum of a device, which the kernel shows without the
-	// lock and gives anew at each enumeration; empty where there is none.
+	// lock and gives anew at each enumeration; empty where there is none. It
+	// tells devices apart where the inodes of their links do not.
 	number func(dir string) string
 	// late is told of an answer that a scan did not wait for.
 	late func()
@@ -173,6 +174,7 @@ type slowReader struct {
 }
 
 type knownUSB struct {
+	ino    uint64
 	number string
 	device sysfs.USBDevice
 }
@@ -199,7 +201,7 @@ func (r *slowReader) all(ctx context.Context, entries []sysfs.Entry, patience ti
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	for i, e := range entries {
-		known, reading := r.begin(e.Path)
+		known, reading := r.begin(e)
 		if known != nil {
 			results[i] = usbResult{device: *known, known: true}
 			continue
@@ -222,37 +224,36 @@ func (r *slowReader) all(ctx context.Context, entries []sysfs.Entry, patience ti
 
 // begin returns what is known of a device, or else the reading of it, which may
 // have begun in an earlier scan.
-func (r *slowReader) begin(dir string) (known *sysfs.USBDevice, reading *usbRead) {
-	number := r.numberOf(dir)
+func (r *slowReader) begin(e sysfs.Entry) (known *sysfs.USBDevice, reading *usbRead) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if k, ok := r.known[dir]; ok && k.number == number {
+	if k, ok := r.known[e.Path]; ok && k.ino == e.Ino && (e.Ino != 0 || k.number == r.numberOf(e.Path)) {
 		return &k.device, nil
 	}
-	if reading = r.busy[dir]; reading != nil {
+	if reading = r.busy[e.Path]; reading != nil {
 		return nil, reading
 	}
 	if r.busy == nil {
 		r.busy, r.known = make(map[string]*usbRead), make(map[string]knownUSB)
 	}
 	reading = &usbRead{since: time.Now(), done: make(chan struct{})}
-	r.busy[dir] = reading
-	go r.run(dir, reading)
+	r.busy[e.Path] = reading
+	go r.run(e, reading)
 	return nil, reading
 }
 
 // run reads a device, for as long as that takes.
-func (r *slowReader) run(dir string, reading *usbRead) {
-	number := r.numberOf(dir)
-	d, err := r.read(dir)
-	if err == nil && r.numberOf(dir) != number {
+func (r *slowReader) run(e sysfs.Entry, reading *usbRead) {
+	number := r.numberOf(e.Path)
+	d, err := r.read(e.Path)
+	if err == nil && r.numberOf(e.Path) != number {
 		// Half of it is one device's and half the next one's.
 		err = fmt.Errorf("another device came into its place: %w", unix.ENODEV)
 	}
 	r.mu.Lock()
-	delete(r.busy, dir)
+	delete(r.busy, e.Path)
 	if err == nil && number != "" {
-		r.known[dir] = knownUSB{number, d}
+		r.known[e.Path] = knownUSB{e.Ino, number, d}
 	}
 	reading.result = usbResult{device: d, err: err}
 	close(reading.done)

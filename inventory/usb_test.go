@@ -106,6 +106,37 @@ func TestUSBDeviceIsReadOnceANumber(t *testing.T) {
 	}
 }
 
+// On a kernel's sysfs the inode of its link says that a device is the same, and no
+// number is read.
+func TestUSBDeviceIsReadOnceALink(t *testing.T) {
+	t.Parallel()
+	reads, numbers := 0, 0
+	r := &slowReader{
+		read: func(string) (sysfs.USBDevice, error) {
+			reads++
+			return sysfs.USBDevice{Serial: "A1"}, nil
+		},
+		number: func(string) string {
+			numbers++
+			return "7" // what the next device gets when the numbers are all used up
+		},
+	}
+	for _, step := range []struct {
+		ino                    uint64
+		wantReads, wantNumbers int
+	}{{71, 1, 2}, {71, 1, 2}, {72, 2, 4}, {72, 2, 4}} {
+		entries := usbEntries("1-1")
+		entries[0].Ino = step.ino
+		results, err := r.all(t.Context(), entries, slowAfter)
+		if err != nil || results[0].device.Serial != "A1" {
+			t.Fatal(results, err)
+		}
+		if reads != step.wantReads || numbers != step.wantNumbers {
+			t.Errorf("%+v: %d reads of devices and %d of numbers", step, reads, numbers)
+		}
+	}
+}
+
 func TestUSBScanEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -8,40 +8,62 @@ import (
 	"github.com/generic-dp/generic-dp/sysfs"
 )
 
-// readUse says of block devices what the host itself uses them for: a mounted
+// InUse says what the host itself uses a block device or a network interface
+// for, in words for an administrator: "/boot is mounted from /dev/sda1", "a port
+// of bridge br0". It is empty for nothing, and for other nodes. All that the
+// host uses is read when it is asked for first.
+func (a *Attributes) InUse(n *device.Node) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch n.Type {
+	case device.BlockNode:
+		if a.usedDisks == nil {
+			a.usedDisks = a.diskUse()
+		}
+		return a.usedDisks[numberOf(n)]
+	case device.NetInterface:
+		if a.usedNets == nil {
+			a.usedNets = a.netUse()
+		}
+		return a.usedNets[n.Path]
+	}
+	return ""
+}
+
+// diskUse says of block devices what the host itself uses them for: a mounted
 // file system, swap, a device that is made of them. A disk is used if one of
 // its partitions is, and they are used if it is as a whole.
 //
 // Mounts are those of the first process and of this one. In a container
 // without the host's processes that is no more than what the runtime has
 // mounted into it, the file system of the kubelet's directory for one.
-func (c *scan) readUse(nodes []*device.Node) {
-	blocks := newBlocks(nodes)
+func (a *Attributes) diskUse() map[number]string {
+	blocks := newBlocks(a.of.nodes)
 	if len(blocks.byNumber) == 0 {
-		return
+		return blocks.used
 	}
 	// The strongest reason comes first and stays.
-	c.mountUse(blocks)
-	c.swapUse(blocks)
+	a.mountUse(blocks)
+	a.swapUse(blocks)
 	for _, n := range blocks.nodes {
-		holders, err := c.sysfs.Holders(n.SysPath)
+		holders, err := a.sysfs.Holders(n.SysPath)
 		if err != nil && !sysfs.Gone(err) {
-			c.problem(n.SysPath, err)
+			a.problem(n.SysPath, err)
 		}
 		for _, h := range holders {
 			blocks.use(n, n.Path+" is part of "+h)
 		}
 	}
-	btrfs, err := c.sysfs.Btrfs()
+	btrfs, err := a.sysfs.Btrfs()
 	if err != nil && !sysfs.Gone(err) {
-		c.problem("fs/btrfs", err)
+		a.problem("fs/btrfs", err)
 	}
 	for _, e := range btrfs {
 		if n := blocks.bySysPath[e.Path]; n != nil {
 			blocks.use(n, "a btrfs file system is mounted from "+n.Path)
 		}
 	}
-	blocks.spread()
+	return blocks.spread()
 }
 
 // blocks are the block devices of a scan.
@@ -92,9 +114,9 @@ func (b *blocks) use(n *device.Node, reason string) {
 	b.used[k] = cmp.Or(b.used[k], reason)
 }
 
-// spread tells the reasons to all nodes: those of a disk to its partitions,
-// theirs to it. A partition is the directory below that of its disk.
-func (b *blocks) spread() {
+// spread returns the reasons of all nodes: those of a disk for its partitions,
+// too, and theirs for it. A partition is the directory below that of its disk.
+func (b *blocks) spread() map[number]string {
 	own := func(n *device.Node) string { return b.used[numberOf(n)] }
 	reasons := make(map[number]string)
 	note := func(n *device.Node, reason string) {
@@ -110,9 +132,5 @@ func (b *blocks) spread() {
 	for k, reason := range b.used {
 		reasons[k] = reason
 	}
-	for k, reason := range reasons {
-		for _, n := range b.byNumber[k] {
-			n.InUse = reason
-		}
-	}
+	return reasons
 }

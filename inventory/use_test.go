@@ -2,6 +2,7 @@ package inventory_test
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,12 +13,12 @@ import (
 	"github.com/generic-dp/generic-dp/inventory"
 )
 
-// uses are the reasons of the nodes that have one, by path.
-func uses(s *device.Snapshot) map[string]string {
+// uses are the reasons of the nodes and interfaces that have one, by path.
+func uses(s *device.Snapshot, attrs *inventory.Attributes) map[string]string {
 	use := make(map[string]string)
-	for _, n := range s.Nodes {
-		if n.InUse != "" {
-			use[n.Path] = n.InUse
+	for _, n := range slices.Concat(s.Nodes, s.Nets) {
+		if why := attrs.InUse(n); why != "" {
+			use[n.Path] = why
 		}
 	}
 	return use
@@ -111,12 +112,12 @@ func TestUse(t *testing.T) {
 			if test.change != nil {
 				test.change(h, dirs)
 			}
-			snap := scan(t, h.Tree)
+			snap, attrs := look(t, h.Tree)
 			noProblems(t, snap)
 			if test.want == nil {
 				test.want = map[string]string{}
 			}
-			if diff := cmp.Diff(test.want, uses(snap)); diff != "" {
+			if diff := cmp.Diff(test.want, uses(snap, attrs)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -130,18 +131,24 @@ func TestUnreadableProc(t *testing.T) {
 	h.AddNode("", sysfstest.Node{Name: "sdb", Subsystem: "block", Block: true, Major: 8, Minor: 16})
 	h.WriteProc("1/mountinfo/x", "")
 	h.WriteProc("self/mountinfo", "36 35 8:16 / /srv rw - ext4 /dev/sdb rw\n")
-	snap := scan(t, h.Tree)
-	noProblems(t, snap)
-	if diff := cmp.Diff(map[string]string{"/dev/sdb": "/srv is mounted from /dev/sdb"}, uses(snap)); diff != "" {
+	snap, attrs := look(t, h.Tree)
+	if diff := cmp.Diff(map[string]string{"/dev/sdb": "/srv is mounted from /dev/sdb"}, uses(snap, attrs)); diff != "" {
 		t.Error(diff)
 	}
 	if err := os.Remove(h.Proc() + "/self/mountinfo"); err != nil {
 		t.Fatal(err)
 	}
 	h.WriteProc("self/mountinfo/x", "")
-	snap = scan(t, h.Tree)
+	if problems := attrs.Problems(); len(problems) > 0 {
+		t.Errorf("one table is enough: %v", problems)
+	}
+	snap, attrs = look(t, h.Tree)
+	if problems := attrs.Problems(); len(problems) > 0 {
+		t.Errorf("nobody has asked: %v", problems)
+	}
+	uses(snap, attrs)
 	want := []device.Problem{{Subject: "/proc/self/mountinfo", Reason: "read: is a directory"}}
-	if diff := cmp.Diff(want, snap.Problems); diff != "" {
+	if diff := cmp.Diff(want, attrs.Problems()); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -153,11 +160,12 @@ func TestUseOnThisHost(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	snap, err := inventory.New(inventory.Options{}).Scan(t.Context())
+	s := inventory.New(inventory.Options{})
+	snap, err := s.Scan(t.Context())
 	if err != nil {
 		t.Skip(err)
 	}
-	used := uses(snap)
+	used := uses(snap, s.Attributes())
 	for line := range strings.Lines(string(table)) {
 		f := strings.Fields(line)
 		for _, n := range snap.Nodes {

@@ -117,26 +117,28 @@ func TestRecordedUse(t *testing.T) {
 	if diff := cmp.Diff(want, scan(t, options(unpack(t, archive)))); diff != "" {
 		t.Error(diff)
 	}
-	use := func(snap *device.Snapshot) (reasons []string) {
+	use := func(o inventory.Options) (reasons []string) {
+		snap, s := sysfstest.Scan(t, o)
+		attrs := s.Attributes()
 		for _, n := range snap.Nodes {
-			reasons = append(reasons, n.InUse)
+			reasons = append(reasons, attrs.InUse(n))
 		}
 		for _, n := range snap.Nets {
-			reasons = append(reasons, n.Path+": "+n.Net.InUse)
+			reasons = append(reasons, n.Path+": "+attrs.InUse(n))
 		}
 		return reasons
 	}
 	if diff := cmp.Diff([]string{
 		"/var/lib/pods/0f3c9a52-7b1d-4f0e-9c55-6a1b2c3d4e5f/my volume is mounted from /dev/sda", "a file system is mounted from /dev/sdb", "a btrfs file system is mounted from /dev/sdc",
 		"bond0: a bond", "enx001122aabbcc: the way of the default route", "enx001122aabbcd: the link below vlan7", "eth0: a member of bond0", "vlan7: ",
-	}, use(want)); diff != "" {
+	}, use(options(unpack(t, archive)))); diff != "" {
 		t.Error(diff)
 	}
 	redacted := record(t, options(h.Tree), machine.Options{Redact: true})
 	if diff := cmp.Diff([]string{
 		"/var/lib/pods/REDACTED/my volume is mounted from /dev/sda", "a file system is mounted from /dev/sdb", "a btrfs file system is mounted from /dev/sdc",
 		"REDACTED-1: the way of the default route", "REDACTED-2: the link below vlan7", "bond0: a bond", "eth0: a member of bond0", "vlan7: ",
-	}, use(scan(t, options(unpack(t, redacted))))); diff != "" {
+	}, use(options(unpack(t, redacted)))); diff != "" {
 		t.Error(diff)
 	}
 	for _, never := range []string{"secret", "server", "10.1.2.3", "private", "swap.img", "0102A8C0", "98765", "0002A8C0", "02:00:00"} {

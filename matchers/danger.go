@@ -19,6 +19,14 @@ func (b *builder) mayBeDangerous(m *config.Match) bool {
 	return m.Dangerous && b.opts.Allow.Dangerous
 }
 
+// inUse says what the host itself uses a block device or a network interface for.
+func (b *builder) inUse(n *device.Node) string {
+	if b.opts.InUse == nil {
+		return ""
+	}
+	return b.opts.InUse(n)
+}
+
 // danger says why a node would give a container the host itself, "" where it
 // does not: memory and ports of the machine, and disks that the host uses.
 func (b *builder) danger(n *device.Node) string {
@@ -32,8 +40,8 @@ func (b *builder) danger(n *device.Node) string {
 			return "it is the I/O ports of the host"
 		}
 	}
-	if n.InUse != "" {
-		return n.InUse
+	if why := b.inUse(n); why != "" {
+		return why
 	}
 	return b.throughCommands(n)
 }
@@ -65,8 +73,11 @@ func (b *builder) throughCommands(n *device.Node) string {
 		nodes = n.Hardware.Nodes
 	}
 	for _, disk := range nodes {
-		if disk.Type == device.BlockNode && disk.InUse != "" && strings.HasPrefix(disk.SysPath, above+"/") {
-			return disk.InUse
+		if disk.Type != device.BlockNode || !strings.HasPrefix(disk.SysPath, above+"/") {
+			continue
+		}
+		if why := b.inUse(disk); why != "" {
+			return why
 		}
 	}
 	if n.Subsystem == "nvme" {
@@ -85,13 +96,13 @@ func (b *builder) throughSubsystem(controller *device.Node) string {
 	const name = "subsysnqn" // the same of a controller and of its subsystem
 	for _, disk := range b.ix.snap.Nodes {
 		rest, ok := strings.CutPrefix(disk.SysPath, nvmeSubsystems)
-		if !ok || disk.InUse == "" {
+		if !ok || b.inUse(disk) == "" {
 			continue
 		}
 		subsystem, _, _ := strings.Cut(rest, "/")
 		own := b.ix.attr([]string{controller.SysPath}, name)
 		if own == "" || own == b.ix.attr([]string{nvmeSubsystems + subsystem}, name) {
-			return disk.InUse
+			return b.inUse(disk)
 		}
 	}
 	return ""

@@ -13,11 +13,12 @@ import (
 // appear or go that the configuration asks for with a glob or a path: what to
 // watch besides the kernel's events, which do not tell of links, of nodes made
 // by hand and of files. Of each pattern it is the directory that the pattern
-// names up to its first wildcard, or, below /dev, the nearest one above that is
-// there and every one below it that the pattern goes through. What a pattern
-// goes through elsewhere is not known here, and /sys tells of nothing.
-func Dirs(cfg *config.Config, snap *device.Snapshot) []string {
-	w := dirWatch{snap: snap, dirs: map[string]bool{}, done: map[string]bool{}}
+// names up to its first wildcard, or, below /dev, of whose directories here are
+// those that are there, the nearest one above and every one below it that the
+// pattern goes through. What a pattern goes through elsewhere is not known here,
+// and /sys tells of nothing.
+func Dirs(cfg *config.Config, here []string) []string {
+	w := dirWatch{here: here, dirs: map[string]bool{}, done: map[string]bool{}}
 	for i := range cfg.Resources {
 		r := &cfg.Resources[i]
 		for _, m := range slices.Concat(r.Match, r.Exclude) {
@@ -50,7 +51,7 @@ func Dirs(cfg *config.Config, snap *device.Snapshot) []string {
 
 // dirWatch gathers directories.
 type dirWatch struct {
-	snap *device.Snapshot
+	here []string // directories of /dev that are there, sorted
 	dirs map[string]bool
 	done map[string]bool // patterns
 }
@@ -106,7 +107,7 @@ func (w *dirWatch) through(pattern string) {
 	if err != nil { // cut within {a/b,c}, whose alternatives are prefixes
 		return
 	}
-	for _, dir := range w.snap.Dirs {
+	for _, dir := range w.here {
 		if v.Match(dir) {
 			w.dirs[dir] = true
 		}
@@ -116,7 +117,7 @@ func (w *dirWatch) through(pattern string) {
 // above is the nearest directory above a path that is there.
 func (w *dirWatch) above(p string) string {
 	for dir := path.Dir(p); strings.HasPrefix(dir, "/dev/"); dir = path.Dir(dir) {
-		if _, found := slices.BinarySearch(w.snap.Dirs, dir); found {
+		if _, found := slices.BinarySearch(w.here, dir); found {
 			return dir
 		}
 	}

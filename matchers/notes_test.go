@@ -65,7 +65,7 @@ func TestDirs(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tc.want, matchers.Dirs(parse(t, tc.toml), snap)); diff != "" {
+			if diff := cmp.Diff(tc.want, matchers.Dirs(parse(t, tc.toml), snap.Dirs)); diff != "" {
 				t.Errorf("directories (-want +got):\n%s", diff)
 			}
 		})

@@ -75,7 +75,7 @@ func scanned(t testing.TB, h *sysfstest.Host) (*device.Snapshot, matchers.Option
 	t.Helper()
 	snap, s := scanner(t, h.Tree)
 	attrs := s.Attributes()
-	return snap, matchers.Options{NodeName: "worker-1", Attr: attrs.Attr, Driver: attrs.Driver, Allow: config.Allow{Mounts: []string{"/opt", "/run"}},
+	return snap, matchers.Options{NodeName: "worker-1", Attr: attrs.Attr, Driver: attrs.Driver, InUse: attrs.InUse, Allow: config.Allow{Mounts: []string{"/opt", "/run"}},
 		CDIDevices: []device.CDIDevice{
 			{Name: "nvidia.com/gpu=0", Nodes: []string{"/dev/dri/renderD128"}},
 			{Name: "nvidia.com/gpu=1"},

@@ -47,6 +47,7 @@ const (
 	LookAll      Look = "all"      // the first one, events were lost, or it is time
 	LookRetry    Look = "retry"    // a look failed, or something did not answer in time
 	LookAllocate Look = "allocate" // an Allocate call needs to know how things are
+	LookConfig   Look = "config"   // another configuration asks for what was not looked at
 )
 
 // Metrics counts what happens and shows it, with what State says, to whoever
@@ -86,7 +87,7 @@ func New(state State) *Metrics {
 		scanFailures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: ScanFailuresTotal, Help: "Scans that failed; what was seen last is kept.",
 		}),
-		looks: counter(LooksTotal, "Looks at the host, each at all that happened since the last, by what asked for it: uevent, names, all, retry or allocate.", "reason"),
+		looks: counter(LooksTotal, "Looks at the host, each at all that happened since the last, by what asked for it: uevent, names, all, retry, allocate or config.", "reason"),
 		uevents: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: UeventsTotal, Help: "Devices that the kernel told of, each once for a look.",
 		}),

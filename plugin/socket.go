@@ -1,11 +1,10 @@
 package plugin
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -96,13 +95,13 @@ func (s *ownSocket) remove() {
 	}
 }
 
-// socketName returns a fresh name of nameLength characters.
+// socketName returns a fresh name of nameLength characters. It is no secret:
+// what is random of the kernel's is not asked for, since the kernel of a small
+// machine lets the first who asks after a boot wait for a second (random(4)).
 func socketName(resource string) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(resource))
-	var random [8]byte
-	_, _ = rand.Read(random[:])
-	return fmt.Sprintf("gdp-%08x-%s.sock", h.Sum32(), hex.EncodeToString(random[:]))
+	return fmt.Sprintf("gdp-%08x-%016x.sock", h.Sum32(), rand.Uint64())
 }
 
 // resourceOf returns the part of a socket's name that stands for the resource, and

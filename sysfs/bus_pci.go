@@ -13,9 +13,9 @@ const pciDevices = "bus/pci/devices"
 // fs.ErrNotExist on a host without PCI.
 func (fs FS) PCI() ([]Entry, error) { return fs.entries(pciDevices) }
 
-// PCIAgain is PCI for a caller who knows the directories of some functions, by
-// address: which of them are there is read, but not where.
-func (fs FS) PCIAgain(known map[string]string) ([]Entry, error) {
+// PCIAgain is PCI for a caller who knows some functions, by address: which of
+// them are there is read, but not where.
+func (fs FS) PCIAgain(known map[string]Entry) ([]Entry, error) {
 	return fs.entriesAgain(pciDevices, known)
 }
 

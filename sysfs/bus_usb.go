@@ -14,9 +14,9 @@ const usbDevices = "bus/usb/devices"
 // each by name. The error wraps fs.ErrNotExist on a host without USB.
 func (fs FS) USB() (devices, interfaces []Entry, err error) { return fs.USBAgain(nil) }
 
-// USBAgain is USB for a caller who knows the directories of some devices and
-// interfaces, by name: which of them are there is read, but not where.
-func (fs FS) USBAgain(known map[string]string) (devices, interfaces []Entry, err error) {
+// USBAgain is USB for a caller who knows some devices and interfaces, by name:
+// which of them are there is read, but not where.
+func (fs FS) USBAgain(known map[string]Entry) (devices, interfaces []Entry, err error) {
 	all, err := fs.entriesAgain(usbDevices, known)
 	for _, e := range all {
 		if strings.Contains(e.Name, ":") {

@@ -16,7 +16,7 @@ func TestNets(t *testing.T) {
 		"class/net/bonding_masters": "bond0\n",
 	})
 	got, err := sys.Nets()
-	if diff := cmp.Diff([]Entry{{"br0", "devices/virtual/net/br0"}, {"can0", "devices/pci0000:00/0000:03:00.0/net/can0"}}, got); diff != "" || err != nil {
+	if diff := cmp.Diff([]Entry{{Name: "br0", Path: "devices/virtual/net/br0"}, {Name: "can0", Path: "devices/pci0000:00/0000:03:00.0/net/can0"}}, got); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
 	if _, err := tree(t, nil).Nets(); !errors.Is(err, fs.ErrNotExist) {
@@ -76,7 +76,7 @@ func TestMDev(t *testing.T) {
 		card + "/uuid-2":                               "dir",
 	})
 	list, err := sys.MDevs()
-	if diff := cmp.Diff([]Entry{{"uuid-1", card + "/uuid-1"}}, list); diff != "" || err != nil {
+	if diff := cmp.Diff([]Entry{{Name: "uuid-1", Path: card + "/uuid-1"}}, list); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
 	got, err := sys.MDev(card + "/uuid-1")
@@ -107,7 +107,7 @@ func TestHoldersAndBtrfs(t *testing.T) {
 		t.Errorf("Holders of what has none = %v, %v", got, err)
 	}
 	got, err := sys.Btrfs()
-	if diff := cmp.Diff([]Entry{{"sda", disk}}, got); diff != "" || err != nil {
+	if diff := cmp.Diff([]Entry{{Name: "sda", Path: disk}}, got); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
 	if got, err := tree(t, nil).Btrfs(); got != nil || err != nil {

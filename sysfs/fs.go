@@ -24,17 +24,27 @@ import (
 	"unicode"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/internal/dirents"
 )
 
 // FS reads one sysfs tree.
 type FS struct {
-	root  string
-	trace *tracer // nil: nothing is kept
+	root   string
+	kernel bool    // it is the kernel's own, no recording
+	trace  *tracer // nil: nothing is kept
 }
 
 // New returns the tree below root: "/sys", or where the host's is mounted, or
 // where a recorded one lies.
-func New(root string) FS { return FS{root: root} }
+func New(root string) FS {
+	var st unix.Statfs_t
+	err := retry(func() error { return unix.Statfs(root, &st) })
+	return FS{root: root, kernel: err == nil && uint32(st.Type) == unix.SYSFS_MAGIC}
+}
+
+// Kernel reports whether the tree is the kernel's own.
+func (fs FS) Kernel() bool { return fs.kernel }
 
 // Root returns the directory of the tree.
 func (fs FS) Root() string { return fs.root }
@@ -48,6 +58,11 @@ const maxAttr = 4096
 type Entry struct {
 	Name string
 	Path string
+	// Ino is the inode of the link. The kernel makes the link when a device comes
+	// and counts the inodes (bus_add_device in drivers/base/bus.c, __kernfs_new_node
+	// in fs/kernfs/dir.c): the same inode is the same device, the next one in its
+	// place has another. It is 0 where the tree is not the kernel's.
+	Ino uint64
 }
 
 // Check returns an error unless the root looks like a sysfs tree. It tells a
@@ -138,20 +153,24 @@ func (fs FS) linkBase(dir, name string) (string, error) {
 func (fs FS) entries(dir string) ([]Entry, error) { return fs.entriesAgain(dir, nil) }
 
 // entriesAgain is entries for a caller who knows where some of the names lead.
-// Their links are not read again.
-func (fs FS) entriesAgain(dir string, known map[string]string) ([]Entry, error) {
-	names, err := fs.names(dir)
+// Their links are not read again, unless they are others now.
+func (fs FS) entriesAgain(dir string, known map[string]Entry) ([]Entry, error) {
+	found, err := dirents.Read(fs.abs(dir))
 	if err != nil {
 		return nil, err
 	}
-	list := make([]Entry, 0, len(names))
+	list := make([]Entry, 0, len(found))
 	var errs []error
-	for _, name := range names {
-		if p, ok := known[name]; ok {
-			list = append(list, Entry{Name: name, Path: p})
+	for _, f := range found {
+		e := Entry{Name: f.Name}
+		if fs.kernel {
+			e.Ino = f.Ino
+		}
+		if k, ok := known[f.Name]; ok && k.Ino == e.Ino {
+			list = append(list, k)
 			continue
 		}
-		p, err := fs.device(dir, name)
+		e.Path, err = fs.device(dir, f.Name)
 		if Gone(err) || errors.Is(err, unix.EINVAL) {
 			continue
 		}
@@ -159,41 +178,20 @@ func (fs FS) entriesAgain(dir string, known map[string]string) ([]Entry, error) 
 			errs = append(errs, err)
 			continue
 		}
-		list = append(list, Entry{Name: name, Path: p})
+		list = append(list, e)
 	}
 	slices.SortFunc(list, func(a, b Entry) int { return cmp.Compare(a.Name, b.Name) })
 	return list, errors.Join(errs...)
 }
 
-// names lists a directory without the entry that os.Open makes in the runtime's
-// poller for each file: half of its system calls.
+// names lists a directory.
 func (fs FS) names(dir string) ([]string, error) {
-	var fd int
-	file := fs.abs(dir)
-	err := retry(func() (err error) {
-		fd, err = unix.Open(file, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		return err
-	})
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: file, Err: err}
+	found, err := dirents.Read(fs.abs(dir))
+	names := make([]string, 0, len(found))
+	for _, f := range found {
+		names = append(names, f.Name)
 	}
-	defer unix.Close(fd)
-	var names []string
-	var buf [8192]byte
-	for {
-		var n int
-		err := retry(func() (err error) {
-			n, err = unix.ReadDirent(fd, buf[:])
-			return err
-		})
-		if err != nil {
-			return nil, &os.PathError{Op: "readdirent", Path: file, Err: err}
-		}
-		if n <= 0 {
-			return names, nil
-		}
-		_, _, names = unix.ParseDirent(buf[:n], -1, names)
-	}
+	return names, err
 }
 
 // device returns the device directory that the link dir/name leads to.

@@ -119,10 +119,10 @@ func TestEntries(t *testing.T) {
 	})
 	devices, interfaces, err := sys.USB()
 	wantDevices := []Entry{
-		{"1-2", "devices/pci0000:00/0000:00:14.0/usb1/1-2"},
-		{"usb1", "devices/pci0000:00/0000:00:14.0/usb1"},
+		{Name: "1-2", Path: "devices/pci0000:00/0000:00:14.0/usb1/1-2"},
+		{Name: "usb1", Path: "devices/pci0000:00/0000:00:14.0/usb1"},
 	}
-	wantInterfaces := []Entry{{"1-2:1.0", "devices/pci0000:00/0000:00:14.0/usb1/1-2/1-2:1.0"}}
+	wantInterfaces := []Entry{{Name: "1-2:1.0", Path: "devices/pci0000:00/0000:00:14.0/usb1/1-2/1-2:1.0"}}
 	if diff := cmp.Diff(wantDevices, devices); diff != "" {
 		t.Error(diff)
 	}
