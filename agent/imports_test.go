@@ -16,9 +16,9 @@ const module = "github.com/generic-dp/generic-dp/"
 // as ARCHITECTURE.md draws it.
 var allowed = map[string][]string{
 	"device":               {},
-	"sysfs":                {},
+	"sysfs":                {"internal/dirents"},
 	"config":               {"device"},
-	"inventory":            {"sysfs", "device", "internal/inotify"},
+	"inventory":            {"sysfs", "device", "internal/dirents", "internal/inotify"},
 	"health":               {},
 	"matchers":             {"config", "device", "health"},
 	"ledger":               {"device"},
@@ -30,6 +30,7 @@ var allowed = map[string][]string{
 	"metrics":              {},
 	"importer":             {},
 	"internal/kubelettest": {"device"},
+	"internal/dirents":     {},
 	"internal/inotify":     {},
 	"machine":              {"inventory", "sysfs", "device"},
 	"internal/sysfstest":   {"machine", "inventory", "sysfs", "device"},

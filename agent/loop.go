@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +24,10 @@ import (
 // retry is when a scan that failed is tried again, or an attribute that did not
 // answer.
 const retry = time.Second
+
+// idle is how long after the last step garbage is collected: not while something
+// happens, when the collector would keep a small machine from it for 20 ms.
+const idle = 250 * time.Millisecond
 
 // netsResync is how often everything is looked at where network interfaces matter
 // and no event tells of them.
@@ -47,6 +52,7 @@ type loop struct {
 	watched      watched
 	again        bool // what did not answer in time is worth another look
 	failed       bool // the last scan did, and what events told of is not seen yet
+	paced        pace
 	held         ledger.Held
 	asked        time.Time // when the kubelet was asked last what is held
 	asking       bool
@@ -89,7 +95,8 @@ func (l *loop) run(ctx context.Context) error {
 	answers := make(chan ledger.Held, 1)
 	timer := time.NewTimer(retry)
 	defer timer.Stop()
-	var paced pace
+	tidy := time.NewTimer(idle)
+	defer tidy.Stop()
 	for {
 		scan, probed := false, false
 		why := metrics.LookRetry
@@ -99,12 +106,12 @@ func (l *loop) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-l.watcher.Changes():
-			if !sleep(ctx, paced.pause(time.Now())) {
+			if !sleep(ctx, l.paced.pause(time.Now())) {
 				return nil
 			}
 			scan, why = true, "" // the batch knows
 		case <-l.prober.Changes():
-			if !sleep(ctx, paced.pause(time.Now())) {
+			if !sleep(ctx, l.paced.pause(time.Now())) {
 				return nil
 			}
 			probed = true
@@ -114,6 +121,9 @@ func (l *loop) run(ctx context.Context) error {
 			scan, why = true, metrics.LookAllocate
 		case <-timer.C:
 			scan = l.snapshot == nil || l.again || l.failed
+		case <-tidy.C:
+			runtime.GC()
+			continue
 		case held := <-answers:
 			l.asking = false
 			// An answer from before the switch is not what was asked for.
@@ -140,11 +150,12 @@ func (l *loop) run(ctx context.Context) error {
 			continue
 		}
 		wake := l.step(ctx, answers)
+		tidy.Reset(idle)
 		if looked != nil && !l.failed {
 			close(looked)
 		}
 		if scan || probed {
-			paced.spent(time.Now(), time.Since(began))
+			l.paced.spent(time.Now(), time.Since(began))
 		}
 		if l.again || l.failed {
 			wake = earlier(wake, l.now().Add(retry))

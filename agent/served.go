@@ -45,9 +45,9 @@ func (a *Agent) newServed(name string, now time.Time) *served {
 	return s
 }
 
-// show publishes what the ledger lists. c is nil while the resource is being
-// retired.
-func (s *served) show(a *Agent, c *config.Resource, listed ledger.ListedResource) {
+// show publishes what the ledger lists, and reports whether that is news for the
+// kubelet. c is nil while the resource is being retired.
+func (s *served) show(a *Agent, c *config.Resource, listed ledger.ListedResource) bool {
 	var list []device.Listed
 	for _, e := range listed.Devices {
 		list = append(list, ledger.Slots(e)...)
@@ -56,7 +56,7 @@ func (s *served) show(a *Agent, c *config.Resource, listed ledger.ListedResource
 	if c != nil {
 		prefer = string(c.Prefer)
 	}
-	s.resource.publish(s.fitting(a, list), listed.Devices, prefer)
+	return s.resource.publish(s.fitting(a, list), listed.Devices, prefer)
 }
 
 // fitting cuts a list that the kubelet would refuse: over its limit it ends

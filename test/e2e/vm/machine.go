@@ -61,8 +61,27 @@ type Machine struct {
 }
 
 // Boot starts a machine that has, besides what all have, the devices of QEMU's
-// arguments args, and returns when its init process answers.
+// arguments args, and returns when its init process answers. It has two CPUs on
+// two NUMA nodes, and they are as fast as this host emulates them.
 func Boot(t testing.TB, args ...string) *Machine {
+	t.Helper()
+	return boot(t, append([]string{
+		"-accel", "tcg,thread=multi", "-smp", "2",
+		"-object", "memory-backend-ram,id=m0,size=512M", "-numa", "node,nodeid=0,cpus=0,memdev=m0",
+		"-object", "memory-backend-ram,id=m1,size=512M", "-numa", "node,nodeid=1,cpus=1,memdev=m1",
+	}, args...))
+}
+
+// BootSteady is Boot with one CPU that takes 2 ns for each instruction, whatever
+// else this host does meanwhile: its clock counts them (-icount in qemu(1)). That
+// is the pace of a slow board, and the time that something takes is that of the
+// work it is.
+func BootSteady(t testing.TB, args ...string) *Machine {
+	t.Helper()
+	return boot(t, append([]string{"-accel", "tcg,thread=single", "-icount", "shift=1", "-smp", "1"}, args...))
+}
+
+func boot(t testing.TB, args []string) *Machine {
 	t.Helper()
 	start := time.Now()
 	dir := t.TempDir()
@@ -72,9 +91,7 @@ func Boot(t testing.TB, args ...string) *Machine {
 	monitor, monitorEnd := pair(t)
 	guest, guestEnd := pair(t)
 	m.cmd = exec.Command("qemu-system-x86_64", append([]string{
-		"-machine", "q35", "-accel", "tcg,thread=multi", "-smp", "2", "-m", "1G",
-		"-object", "memory-backend-ram,id=m0,size=512M", "-numa", "node,nodeid=0,cpus=0,memdev=m0",
-		"-object", "memory-backend-ram,id=m1,size=512M", "-numa", "node,nodeid=1,cpus=1,memdev=m1",
+		"-machine", "q35", "-m", "1G",
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-kernel", kernel, "-initrd", initramfs,
 		"-append", "console=ttyS0 quiet loglevel=4 panic=-1",
