@@ -63,6 +63,7 @@ type Agent struct {
 
 	scanner  *inventory.Scanner
 	watcher  *inventory.Watcher
+	mounts   *inventory.MountWatch
 	kubelet  *plugin.KubeletWatch
 	pods     *podresources.Client
 	links    *links.Tree
@@ -120,6 +121,7 @@ func (a *Agent) build() {
 	p := a.options.Paths
 	a.scanner = inventory.New(p.Inventory(a.log))
 	a.watcher = inventory.NewWatcher(inventory.WatchOptions{Dev: p.Dev, Log: a.log})
+	a.mounts = inventory.NewMountWatch(p.Inventory(a.log))
 	a.kubelet = plugin.NewKubeletWatch(p.KubeletDir, a.log)
 	a.pods = podresources.New(p.PodResources)
 	a.holders = &holders{client: a.pods, log: a.log}
@@ -145,6 +147,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		group.Go(func() error { return a.kubelet.Run(ctx) })
 	}
 	group.Go(func() error { return a.watcher.Run(ctx) })
+	group.Go(func() error { return a.mounts.Run(ctx) })
 	group.Go(func() error { return a.reader.run(ctx) })
 	group.Go(func() error { return newLoop(a, group).run(ctx) })
 	return group.Wait()

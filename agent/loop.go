@@ -110,6 +110,8 @@ func (l *loop) run(ctx context.Context) error {
 				return nil
 			}
 			scan, why = true, "" // the batch knows
+		case <-l.mounts.Changes():
+			scan, why = true, metrics.LookMounts
 		case <-l.prober.Changes():
 			if !sleep(ctx, l.paced.pause(time.Now())) {
 				return nil
@@ -151,6 +153,7 @@ func (l *loop) run(ctx context.Context) error {
 		}
 		wake := l.step(ctx, answers)
 		tidy.Reset(idle)
+		l.mounts.Read(l.attrs.Tables())
 		if looked != nil && !l.failed {
 			close(looked)
 		}
@@ -221,6 +224,9 @@ func (l *loop) scan(ctx context.Context, why metrics.Look) {
 		return
 	}
 	l.sayOnce("scan", "", "")
+	if l.snapshot == nil {
+		l.quiet.begin(snap.Nodes, l.options.Paths.local, time.Now())
+	}
 	l.snapshot, l.attrs, l.netless = snap, l.scanner.Attributes(), !l.usesNets
 	l.watch(ctx)
 }

@@ -27,6 +27,7 @@ type Attributes struct {
 	drivers   map[string]string
 	usedDisks map[number]string // why, by device number; nil: not read yet
 	usedNets  map[string]string // why, by name; nil: not read yet
+	tables    TablesRead
 	problems  []device.Problem
 	again     bool
 }
@@ -95,6 +96,14 @@ func (a *Attributes) problem(subject string, err error) {
 	if !slices.Contains(a.problems, p) {
 		a.problems = append(a.problems, p)
 	}
+}
+
+// Tables returns what was read of mounts and swap space, nothing if nobody has
+// asked what the host uses a disk for.
+func (a *Attributes) Tables() TablesRead {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.tables
 }
 
 // Driver returns the name of the driver that is bound to the device of a

@@ -65,14 +65,15 @@ func unescape(s string) string {
 }
 
 // mountUse notes the block devices that file systems are mounted from.
-func (a *Attributes) mountUse(b *blocks) {
+func (a *Attributes) mountUse(b *blocks, sum tableSum) {
 	mounts := make(map[*device.Node]mount)
 	var failed error
 	read := 0
-	for _, process := range a.proc.mountTables() {
+	for _, table := range a.proc.mountTables() {
 		found := make(map[*device.Node]mount)
-		err := a.proc.each(process+"/mountinfo", func(line []byte) string {
-			if !b.mayMatter(line) {
+		err := a.proc.each(table, func(line []byte) string {
+			sum.add(line)
+			if !mayBeOfBlock(line) {
 				return ""
 			}
 			m, ok := parseMount(string(line))
@@ -115,9 +116,9 @@ func (a *Attributes) mountUse(b *blocks) {
 	}
 }
 
-// mayMatter reports whether a line of mountinfo may be of a block device. A
+// mayBeOfBlock reports whether a line of mountinfo may be of a block device. A
 // node has thousands of others, of pods, and is scanned often.
-func (b *blocks) mayMatter(line []byte) bool {
+func mayBeOfBlock(line []byte) bool {
 	if bytes.Contains(line, []byte(" /dev/")) {
 		return true
 	}
@@ -158,8 +159,9 @@ func (m mount) betterThan(other mount) bool {
 
 // swapUse notes the block devices that are swap. Of a file the path is of no
 // device, and the file system that it is on is mounted.
-func (a *Attributes) swapUse(b *blocks) {
+func (a *Attributes) swapUse(b *blocks, sum tableSum) {
 	err := a.proc.each("swaps", func(line []byte) string {
+		sum.add(line)
 		f := strings.Fields(string(line))
 		if len(f) == 0 || b.byPath[unescape(f[0])] == nil {
 			return ""

@@ -50,16 +50,16 @@ func (t *procTrace) lines() map[string]string {
 	return maps.Clone(t.kept)
 }
 
-// mountTables returns the processes whose tables of mounts are to be read: the
-// first one's, which is the host's where this /proc is, and our own, which is
-// there in every container, unless they are one.
+// mountTables returns the tables of mounts that are to be read: that of the first
+// process, which is the host's where this /proc is, and our own, which is there in
+// every container, unless they are one.
 func (p proc) mountTables() []string {
 	first, err := os.Readlink(filepath.Join(p.root, "1/ns/mnt"))
 	own, ownErr := os.Readlink(filepath.Join(p.root, "self/ns/mnt"))
 	if err == nil && ownErr == nil && first == own {
-		return []string{"1"}
+		return []string{"1/mountinfo"}
 	}
-	return []string{"1", "self"}
+	return []string{"1/mountinfo", "self/mountinfo"}
 }
 
 // each calls use for every line of a file, which returns what of the line matters

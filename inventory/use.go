@@ -43,8 +43,10 @@ func (a *Attributes) diskUse() map[number]string {
 		return blocks.used
 	}
 	// The strongest reason comes first and stays.
-	a.mountUse(blocks)
-	a.swapUse(blocks)
+	sum := newTableSum()
+	a.mountUse(blocks, sum)
+	a.swapUse(blocks, sum)
+	a.tables = sum.read()
 	for _, n := range blocks.nodes {
 		holders, err := a.sysfs.Holders(n.SysPath)
 		if err != nil && !sysfs.Gone(err) {

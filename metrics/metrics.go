@@ -44,6 +44,7 @@ type Look string
 const (
 	LookUevent   Look = "uevent"   // the kernel told of devices
 	LookNames    Look = "names"    // names below /dev changed
+	LookMounts   Look = "mounts"   // the host mounted a disk, or let go of one
 	LookAll      Look = "all"      // the first one, events were lost, or it is time
 	LookRetry    Look = "retry"    // a look failed, or something did not answer in time
 	LookAllocate Look = "allocate" // an Allocate call needs to know how things are
@@ -87,7 +88,7 @@ func New(state State) *Metrics {
 		scanFailures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: ScanFailuresTotal, Help: "Scans that failed; what was seen last is kept.",
 		}),
-		looks: counter(LooksTotal, "Looks at the host, each at all that happened since the last, by what asked for it: uevent, names, all, retry, allocate or config.", "reason"),
+		looks: counter(LooksTotal, "Looks at the host, each at all that happened since the last, by what asked for it: uevent, names, mounts, all, retry, allocate or config.", "reason"),
 		uevents: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: UeventsTotal, Help: "Devices that the kernel told of, each once for a look.",
 		}),
