@@ -10,8 +10,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
 )
 
-// No event tells that the host has mounted a disk, or made an interface a port of
-// a bridge: whoever asks for it is told nevertheless, and then the kubelet is.
+// Before anything tells that the host has mounted a disk, or made an interface a
+// port of a bridge, whoever asks for it is told nevertheless, and then the kubelet is.
 func TestWhatTheHostBeganToUseIsNotHandedOver(t *testing.T) {
 	t.Parallel()
 	const disk, port = "example.com/disk", "example.com/port"

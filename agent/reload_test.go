@@ -98,6 +98,30 @@ func TestReloadConcernsWhatChangedAlone(t *testing.T) {
 	}
 }
 
+// A configuration may ask for what none before it did, and nobody has looked at:
+// no event comes to its aid.
+func TestReloadLooksAtInterfaces(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, parts("r"))
+	n.addNodes("r-a")
+	card := n.host.AddPCI(sysfstest.PCI{Address: "0000:03:00.0", Vendor: "8086", Device: "1533", Class: "020000", Driver: "igb"})
+	n.host.AddNet(card, sysfstest.Net{Name: "eth1"})
+	n.serve()
+	n.untilListed("example.com/r", []string{"r-a"}, nil)
+	net := `[[resource]]
+name = "net"
+match.net.name = "eth*"
+container.env.NAME = "${net.name}"
+container.path = "/dev/x/"
+`
+	n.configure(parts("r") + net)
+	n.untilListed("example.com/net", []string{"0000:03:00.0"}, nil)
+	n.configure(parts("r"))
+	n.until("the resource is offered no more", func() bool { return n.kubelet.Count("example.com/net").Allocatable == 0 })
+	n.configure(parts("r") + net)
+	n.untilListed("example.com/net", []string{"0000:03:00.0"}, nil)
+}
+
 // A broken file changes nothing, is told of once with each problem, and it is
 // told when it is in order again, whatever it says then.
 func TestBrokenEditChangesNothing(t *testing.T) {

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -83,8 +84,8 @@ func (l *loop) report(out ledger.Output, failed map[string]error) {
 		}
 		l.happened(c.Resource, c.ID, what)
 	}
-	for id, err := range failed {
-		l.sayInStep(id, err.Error(), "device can't be handed over")
+	for _, id := range slices.Sorted(maps.Keys(failed)) {
+		l.sayInStep(id, failed[id].Error(), "device can't be handed over")
 	}
 	for _, r := range out.Resources {
 		for _, w := range r.Waiting {

@@ -24,18 +24,24 @@ import (
 func watch(t *testing.T, o inventory.WatchOptions) *inventory.Watcher {
 	t.Helper()
 	w := inventory.NewWatcher(o)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- w.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	goes(t, w.Run)
 	<-w.Changes()
 	w.Take()
 	return w
+}
+
+// goes has run go on for the rest of the test.
+func goes(t *testing.T, run func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("%v; want nil once cancelled", err)
+		}
+	})
 }
 
 // until takes batches until done says that it has seen enough.

@@ -1,7 +1,6 @@
 package inventory_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -10,22 +9,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
 	"github.com/generic-dp/generic-dp/inventory"
 )
-
-// watchMounts runs a watch for the rest of the test.
-func watchMounts(t *testing.T, o inventory.Options) *inventory.MountWatch {
-	t.Helper()
-	w := inventory.NewMountWatch(o)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- w.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
-	return w
-}
 
 func changed(t *testing.T, w *inventory.MountWatch, what string) {
 	t.Helper()
@@ -76,7 +59,8 @@ func TestMountWatchOnThisHost(t *testing.T) {
 	if got := tables(t, s); got != without {
 		t.Error("a tmpfs counts")
 	}
-	w := watchMounts(t, inventory.Options{})
+	w := inventory.NewMountWatch(inventory.Options{})
+	goes(t, w.Run)
 	w.Read(without)
 	mount(from, to, "", unix.MS_BIND)
 	changed(t, w, "mounted")
@@ -104,7 +88,8 @@ func TestMountWatchOfARecording(t *testing.T) {
 	h.WriteProc("swaps", "Filename Type\n/dev/sda partition 100 1 -2\n")
 	snap, attrs := look(t, h.Tree)
 	uses(snap, attrs)
-	w := watchMounts(t, inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
+	w := inventory.NewMountWatch(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
+	goes(t, w.Run)
 	h.WriteProc("1/mountinfo", "")
 	w.Read(attrs.Tables())
 	changed(t, w, "another table than was read")

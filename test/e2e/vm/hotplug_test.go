@@ -54,6 +54,7 @@ func TestHotplug(t *testing.T) {
 		{"devices have the NUMA node of what they are plugged into", numaNode},
 		{"a recorded machine has the same devices elsewhere", recordedMachine},
 		{"an idle node costs nothing", idleCostsNothing},
+		{"a dongle is listed in milliseconds", listedInMilliseconds},
 		{"200 plugs and pulls leak nothing and end with the truth", churn},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, m) })

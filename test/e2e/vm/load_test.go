@@ -13,19 +13,11 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/vm/wire"
 )
 
-// TestListedInMilliseconds is of the time from the node of a dongle to the list in
-// the kubelet's hands.
-func TestListedInMilliseconds(t *testing.T) {
+// listedInMilliseconds is of the time from the node of a dongle to the list in the
+// kubelet's hands.
+func listedInMilliseconds(t *testing.T, m *Machine) {
 	const plugs, poll = 50, 5 * time.Second
 	const wantHalf, wantAll = 20 * time.Millisecond, 100 * time.Millisecond
-	m := BootSteady(t,
-		"-device", "qemu-xhci,id=usb0,bus=pcie.0,addr=0x4",
-		"-device", "qemu-xhci,id=usb1,bus=pcie.0,addr=0x5",
-		"-device", "qemu-xhci,id=usb2,bus=pcie.0,addr=0x6",
-		"-device", "qemu-xhci,id=usb3,bus=pcie.0,addr=0x7",
-		"-device", "e1000e,bus=pcie.0,addr=0x8",
-	)
-	m.Load(t, "usb", "storage", "sound", "net")
 	m.Serve(t, serialByNode)
 	var latencies []time.Duration
 	id := node(bySerial("FTALPHA"))
