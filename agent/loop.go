@@ -25,8 +25,9 @@ import (
 // answer.
 const retry = time.Second
 
-// idle is how long after the last step garbage is collected: not while something
-// happens, when the collector would keep a small machine from it for 20 ms.
+// idle is how long after the last step garbage is collected, so that the collector
+// seldom has to while something happens, from which it would keep a small machine
+// for 20 ms.
 const idle = 250 * time.Millisecond
 
 // netsResync is how often everything is looked at where network interfaces matter
@@ -59,6 +60,7 @@ type loop struct {
 	calm         bool // the first look is done
 	writer       bool // the lock is held: links, specs and state are ours to write
 	quiet        *quiet
+	young        young // of the first look
 	prober       *health.Prober
 	places       map[string][]place      // where the nodes of listed devices are, by ID
 	unfit        int                     // of what can't be handed over, what no second try helps
@@ -111,6 +113,9 @@ func (l *loop) run(ctx context.Context) error {
 			}
 			scan, why = true, "" // the batch knows
 		case <-l.mounts.Changes():
+			if !sleep(ctx, l.paced.pause(time.Now())) {
+				return nil
+			}
 			scan, why = true, metrics.LookMounts
 		case <-l.prober.Changes():
 			if !sleep(ctx, l.paced.pause(time.Now())) {
@@ -147,7 +152,7 @@ func (l *loop) run(ctx context.Context) error {
 		if scan {
 			l.scan(ctx, why)
 		}
-		if l.snapshot == nil {
+		if l.snapshot == nil || l.usesNets && l.netless {
 			timer.Reset(retry)
 			continue
 		}
@@ -225,7 +230,7 @@ func (l *loop) scan(ctx context.Context, why metrics.Look) {
 	}
 	l.sayOnce("scan", "", "")
 	if l.snapshot == nil {
-		l.quiet.begin(snap.Nodes, l.options.Paths.local, time.Now())
+		l.young = youngNodes(snap.Nodes, l.options.Paths.local, l.now())
 	}
 	l.snapshot, l.attrs, l.netless = snap, l.scanner.Attributes(), !l.usesNets
 	l.watch(ctx)
@@ -245,19 +250,22 @@ func lookOf(b inventory.Batch, why metrics.Look) metrics.Look {
 	}
 }
 
-// watched is what the directories that are watched follow from.
+// watched are the directories that are watched, and what they follow from: finding
+// them takes milliseconds where there are many patterns.
 type watched struct {
 	config *config.Config
 	here   []string
+	dirs   []string
 }
 
 // watch follows the directories that the configuration speaks of.
 func (l *loop) watch(ctx context.Context) {
 	if l.snapshot != nil {
 		if w := l.watched; w.config != l.config || !slices.Equal(w.here, l.snapshot.Dirs) {
-			l.watched = watched{l.config, l.snapshot.Dirs}
-			l.watcher.SetDirs(matchers.Dirs(l.config, l.snapshot.Dirs))
+			l.watched = watched{l.config, l.snapshot.Dirs, matchers.Dirs(l.config, l.snapshot.Dirs)}
 		}
+		// Also where they are the same: a path may lead to another directory by now.
+		l.watcher.SetDirs(l.watched.dirs)
 		resync := time.Duration(0)
 		if l.usesNets && inventory.ForeignNets(l.snapshot) {
 			resync = netsResync

@@ -54,3 +54,18 @@ func TestPaceOfOneDevice(t *testing.T) {
 		p.spent(now, 5*time.Millisecond)
 	}
 }
+
+// News go out before the next look, and keep it no longer than that.
+func TestPaceAfterNews(t *testing.T) {
+	t.Parallel()
+	var p pace
+	now := time.Unix(0, 0)
+	p.news = now
+	p.spent(now, time.Millisecond)
+	if d := p.pause(now); d != lull {
+		t.Errorf("the next look waits for %v; want %v", d, lull)
+	}
+	if d := p.pause(now.Add(lull)); d != 0 {
+		t.Errorf("the look after that waits for %v", d)
+	}
+}

@@ -4,9 +4,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/inventory"
 )
 
@@ -28,27 +25,6 @@ func (q *quiet) note(b inventory.Batch) {
 	}
 	for _, path := range b.Paths {
 		q.last[path] = b.At
-	}
-}
-
-// begin takes in what happened to the hardware of nodes before anybody listened:
-// the latest node that was made of each, by the time of its inode. A driver that
-// was about to make the next one made no event since. here is where a path of the
-// host is.
-func (q *quiet) begin(nodes []*device.Node, here func(string) string, now time.Time) {
-	for _, n := range nodes {
-		var st unix.Stat_t
-		if n.Hardware == nil || unix.Lstat(here(n.Path), &st) != nil {
-			continue
-		}
-		if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFCHR && kind != unix.S_IFBLK {
-			continue // a recorded machine's
-		}
-		made := time.Unix(0, unix.TimespecToNsec(st.Ctim))
-		if age := now.Sub(made); age < 0 || age > calm || !made.After(q.last[n.Hardware.Path]) {
-			continue
-		}
-		q.last[n.Hardware.Path] = made
 	}
 }
 

@@ -98,6 +98,20 @@ func TestReloadConcernsWhatChangedAlone(t *testing.T) {
 	}
 }
 
+// Another configuration may speak of another directory, in which no event but that
+// of the directory tells of what somebody makes by hand.
+func TestReloadWatchesOtherDirectories(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, parts("r"))
+	n.addNodes("r-a", "by-hand/s-a")
+	n.serve()
+	n.untilListed("example.com/r", []string{"r-a"}, nil)
+	n.configure(parts("r") + "[[resource]]\nname = \"s\"\nmatch.glob = \"/dev/by-hand/*\"\n")
+	n.untilListed("example.com/s", []string{"by-hand:s-a"}, nil)
+	n.addNodes("by-hand/s-b")
+	n.untilListed("example.com/s", []string{"by-hand:s-a", "by-hand:s-b"}, nil)
+}
+
 // A configuration may ask for what none before it did, and nobody has looked at:
 // no event comes to its aid.
 func TestReloadLooksAtInterfaces(t *testing.T) {

@@ -35,7 +35,7 @@ func (l *loop) step(ctx context.Context, answers chan<- ledger.Held) time.Time {
 		l.held = ledger.Held{At: now}
 	}
 	inputs, configs := l.inputs(v)
-	in := ledger.Input{Now: now, Start: l.start, Held: l.held, Quiet: l.quiet.since, Hardware: v.hasHardware, Resources: inputs}
+	in := ledger.Input{Now: now, Start: l.start, Held: l.held, Quiet: l.quiet.since, Made: l.young.made, Hardware: v.hasHardware, Resources: inputs}
 	next, out := l.state.Next(in)
 	l.state = next
 	restartable(out, reasons)

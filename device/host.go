@@ -30,8 +30,8 @@ type Snapshot struct {
 	Hardware []*Hardware
 	// Nodes by path: every character and block device node below /dev.
 	Nodes []*Node
-	// Nets by path: every network interface that sysfs shows, but for lo. A
-	// pod's own sysfs shows those of the pod alone.
+	// Nets by path: every network interface that sysfs shows, but for lo; none
+	// where nobody asks for them. A pod's own sysfs shows those of the pod alone.
 	Nets []*Node
 	// Links by path: every symbolic link below /dev that leads to a node.
 	Links []Link

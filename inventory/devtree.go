@@ -104,8 +104,8 @@ func walkDev(ctx context.Context, root string, known map[string]*devDir) (*devTr
 
 // neverReusesInodes reports whether a file system gives no inode a second time, or
 // after some billions of others: what has the same name and inode is the same file
-// then. tmpfs and ramfs count them, of which a devtmpfs is one (get_next_ino in
-// fs/inode.c); file systems on disks take what is free.
+// then. tmpfs and ramfs count them, of which a devtmpfs is one (shmem_reserve_inode
+// in mm/shmem.c, get_next_ino in fs/inode.c); file systems on disks take what is free.
 func neverReusesInodes(path string) bool {
 	var st unix.Statfs_t
 	if unix.Statfs(path, &st) != nil {

@@ -160,7 +160,7 @@ func (m mount) betterThan(other mount) bool {
 // swapUse notes the block devices that are swap. Of a file the path is of no
 // device, and the file system that it is on is mounted.
 func (a *Attributes) swapUse(b *blocks, sum tableSum) {
-	err := a.proc.each("swaps", func(line []byte) string {
+	err := a.proc.each(swapTable, func(line []byte) string {
 		sum.add(line)
 		f := strings.Fields(string(line))
 		if len(f) == 0 || b.byPath[unescape(f[0])] == nil {

@@ -12,9 +12,14 @@ import (
 	"time"
 )
 
-// mountPause is how long what changed is left to itself before it is looked at: a
-// container that starts makes dozens of mounts.
-const mountPause = 100 * time.Millisecond
+// What changed is left to itself for mountPause before it is looked at, since a
+// container that starts makes dozens of mounts, and for a multiple of what the last
+// look took: where there are thousands, and they come and go, that is no more than a
+// small share of a core.
+const (
+	mountPause  = 100 * time.Millisecond
+	mountFactor = 20
+)
 
 // MountWatch says when file systems are mounted from other block devices than
 // before, or others are swap space. Neither events of devices nor inotify tell of
@@ -84,7 +89,7 @@ func (w *MountWatch) follow(ctx context.Context) {
 	var readers sync.WaitGroup
 	defer readers.Wait()
 	woken := make(chan struct{}, 1)
-	for _, table := range append(w.proc.mountTables(), "swaps") {
+	for _, table := range append(w.proc.mountTables(), swapTable) {
 		f, err := os.Open(filepath.Join(w.proc.root, table))
 		if err != nil {
 			continue
@@ -95,19 +100,21 @@ func (w *MountWatch) follow(ctx context.Context) {
 	// What was read may have been something in between, that nobody else saw: what
 	// counts is that it is what there is.
 	for read := w.lastRead(); read.asked; read = w.lastRead() {
+		began := time.Now()
 		if w.tables() != read {
 			poke(w.changes)
 		}
+		pause := max(mountPause, mountFactor*time.Since(began))
 		select {
 		case <-ctx.Done():
 			return
 		case <-w.redirs:
 		case <-woken:
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(mountPause):
-			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
 		}
 	}
 }
@@ -115,7 +122,7 @@ func (w *MountWatch) follow(ctx context.Context) {
 // tables reads the tables as Attributes does.
 func (w *MountWatch) tables() TablesRead {
 	sum := newTableSum()
-	for _, table := range append(w.proc.mountTables(), "swaps") {
+	for _, table := range append(w.proc.mountTables(), swapTable) {
 		_ = w.proc.each(table, func(line []byte) string {
 			sum.add(line)
 			return ""

@@ -50,6 +50,9 @@ func (t *procTrace) lines() map[string]string {
 	return maps.Clone(t.kept)
 }
 
+// swapTable is the table of swap space.
+const swapTable = "swaps"
+
 // mountTables returns the tables of mounts that are to be read: that of the first
 // process, which is the host's where this /proc is, and our own, which is there in
 // every container, unless they are one.

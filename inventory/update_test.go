@@ -343,6 +343,51 @@ func lastChange(t *testing.T, name string) int64 {
 	return st.Ctim.Nano()
 }
 
+// A node that took another one's name has its own number, though no event came.
+func TestNodeThatTookAName(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("/dev/shm", "inventory")
+	if err != nil {
+		t.Skipf("no tmpfs here: %v", err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{Dir: dir, RealNodes: true})
+	s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
+	name := filepath.Join(h.Dev(), "taken")
+	mknod := func(path string, minor uint32) {
+		t.Helper()
+		if err := unix.Mknod(path, unix.S_IFCHR|0o600, int(unix.Mkdev(240, minor))); err != nil {
+			t.Skipf("nodes can't be made here: %v", err)
+		}
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(minor uint32) {
+		t.Helper()
+		if n := findNode(t, updated(t, s, inventory.Batch{}), "/dev/taken"); n.Minor != minor {
+			t.Errorf("minor number is %d; want %d", n.Minor, minor)
+		}
+	}
+	mknod(name, 1)
+	want(1)
+	for minor := uint32(2); minor < 6; minor++ {
+		must(os.Remove(name))
+		mknod(name, minor)
+		want(minor)
+	}
+	mknod(name+".new", 7)
+	must(os.Rename(name+".new", name))
+	want(7)
+	mknod(name+".other", 8)
+	must(os.Remove(name))
+	must(os.Link(name+".other", name))
+	want(8)
+}
+
 // Nodes of tmpfs, as those of /dev are.
 func TestUpdateOfRealNodes(t *testing.T) {
 	t.Parallel()

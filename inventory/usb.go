@@ -158,7 +158,8 @@ var errSlow = errors.New("is being set up")
 // long as a driver probes it or a reset lasts, and for ever if its driver
 // hangs. One that does is left out; the rest of the host is not kept waiting,
 // neither now nor by the next scans. What was read of a device stays true for
-// as long as it has its number, so that only new ones are ever waited for.
+// as long as its link, or without that its number, is the same, so that only new
+// ones are ever waited for.
 type slowReader struct {
 	read func(dir string) (sysfs.USBDevice, error)
 	// number is the devnum of a device, which the kernel shows without the

@@ -18,6 +18,7 @@ type machine struct {
 	state  State
 	out    Output
 	events map[string]time.Duration
+	made   map[string]time.Time // when the latest nodes of hardware were made
 	held   map[string]string
 	silent bool
 	young  bool            // the kubelet has just started
@@ -40,7 +41,7 @@ func (h *machine) quiet(hardware string) time.Time {
 // at is Next at a time after the start.
 func (h *machine) at(d time.Duration, resources ...Resource) *machine {
 	h.t.Helper()
-	in := Input{Now: boot.Add(d), Start: boot, Resources: resources, Quiet: h.quiet, Hardware: func(path string) bool { return !h.pulled[path] }}
+	in := Input{Now: boot.Add(d), Start: boot, Resources: resources, Quiet: h.quiet, Made: func(hardware string) time.Time { return h.made[hardware] }, Hardware: func(path string) bool { return !h.pulled[path] }}
 	if !h.silent {
 		in.Held = Held{At: in.Now, Partial: h.young, IDs: h.held}
 		if h.asked >= 0 {

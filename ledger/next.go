@@ -197,8 +197,12 @@ func (r *round) take(w *work, offer device.Offer) {
 		rec.changed = r.in.Now
 		if r.first && (offer.Pool || containsAll(keys, rec.keys)) {
 			// It came before the program did: only events that were seen say
-			// that it is still coming.
+			// that it is still coming, and, where nothing is remembered of it,
+			// how young its nodes are.
 			rec.changed = time.Time{}
+			if len(rec.keys) == 0 && r.in.Made != nil {
+				rec.changed = r.in.Made(offer.Hardware)
+			}
 		}
 	}
 	rec.retired = retire(rec.retired, rec.offer.Slots, offer.Slots, r.in.Now)

@@ -78,6 +78,21 @@ func TestWhatWasThereAtTheStartDoesNotSettle(t *testing.T) {
 		h.at(100*ms, r).shows(list{"r": {"x": ReasonSettling}}).wakes(250 * ms)
 		h.at(250*ms, r).shows(list{"r": {"x": ok}})
 	})
+	t.Run("node just made", func(t *testing.T) {
+		t.Parallel()
+		h := newMachine(t)
+		h.made = map[string]time.Time{"devices/x": boot.Add(-100 * ms)}
+		h.at(0, r).shows(list{"r": {"x": ReasonSettling}}).wakes(150 * ms)
+		h.at(150*ms, r).shows(list{"r": {"x": ok}})
+	})
+	t.Run("node of a remembered device just written to", func(t *testing.T) {
+		t.Parallel()
+		kept := remembered("r", "x")
+		kept.Devices[0].Nodes = []string{"a", "b"}
+		h := newMachine(t, kept)
+		h.made = map[string]time.Time{"devices/x": boot}
+		h.at(0, r).shows(list{"r": {"x": ok}}).wakes(-1)
+	})
 	t.Run("a remembered node is missing", func(t *testing.T) {
 		t.Parallel()
 		kept := remembered("r", "x")

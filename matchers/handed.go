@@ -28,8 +28,10 @@ func (o *offering) addNet(p pick) {
 	if !validNetName(name) {
 		o.problem("container.net_name of %s: %q is no name of a network interface: want 1 to 15 characters without space, %q and %q", host, name, "/", ":")
 	}
-	if why := o.inUse(p.node); why != "" && !o.mayBeDangerous(p.match) {
-		o.problem("%s is dangerous to hand over: it is %s; %s", host, why, dangerousHint)
+	if !o.mayBeDangerous(p.match) {
+		if why := o.inUse(p.node); why != "" {
+			o.problem("%s is dangerous to hand over: it is %s; %s", host, why, dangerousHint)
+		}
 	}
 	for _, other := range o.offer.Nets {
 		if other.Name == name {

@@ -130,9 +130,11 @@ func (o *offering) addNode(p pick) {
 		o.problem("path of %s in the container: %v", p.node.Path, err)
 		return
 	}
-	if why := o.danger(p.node); why != "" && !o.mayBeDangerous(p.match) {
-		o.problem("%s is dangerous to hand over: %s; %s", p.node.Path, why, dangerousHint)
-		return
+	if !o.mayBeDangerous(p.match) {
+		if why := o.danger(p.node); why != "" {
+			o.problem("%s is dangerous to hand over: %s; %s", p.node.Path, why, dangerousHint)
+			return
+		}
 	}
 	if o.take(at, part{p.node.Path, p.node}) {
 		o.paths = append(o.paths, at)

@@ -60,8 +60,9 @@ type Entry struct {
 	Path string
 	// Ino is the inode of the link. The kernel makes the link when a device comes
 	// and counts the inodes (bus_add_device in drivers/base/bus.c, __kernfs_new_node
-	// in fs/kernfs/dir.c): the same inode is the same device, the next one in its
-	// place has another. It is 0 where the tree is not the kernel's.
+	// in fs/kernfs/dir.c), over again after some billions of them at the earliest: the
+	// same inode is the same device, the next one in its place has another. It is 0
+	// where the tree is not the kernel's.
 	Ino uint64
 }
 

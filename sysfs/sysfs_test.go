@@ -37,6 +37,31 @@ func tree(t *testing.T, files map[string]string) FS {
 	return New(root)
 }
 
+// On a kernel's sysfs a link that was made anew leads where it says, whatever its
+// name led to before.
+func TestLinksAreKnownByTheirInodes(t *testing.T) {
+	t.Parallel()
+	sys := tree(t, map[string]string{"bus/pci/devices/0000:03:00.0": "-> ../../../devices/pci0000:00/0000:03:00.0"})
+	sys.kernel = true
+	first, err := sys.PCI()
+	if err != nil || len(first) != 1 || first[0].Ino == 0 {
+		t.Fatal(first, err)
+	}
+	known := map[string]Entry{first[0].Name: first[0]}
+	link := sys.abs("bus/pci/devices/0000:03:00.0")
+	// Renamed over, so that the old inode is not free for the new link.
+	for _, err := range []error{os.Symlink("../../../devices/pci0000:00/0000:00:1c.0/0000:03:00.0", link+".new"), os.Rename(link+".new", link)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	second, err := sys.PCIAgain(known)
+	want := "devices/pci0000:00/0000:00:1c.0/0000:03:00.0"
+	if err != nil || len(second) != 1 || second[0].Path != want || second[0].Ino == first[0].Ino {
+		t.Errorf("%+v, %v; want %s, and another inode than that of %+v", second, err, want, first)
+	}
+}
+
 func TestAttrIsSafeToPrint(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, content, want string }{

@@ -21,7 +21,8 @@ type Trace struct {
 // function that returns that. Both may be used by several goroutines.
 func (fs FS) Trace() (traced FS, trace func() Trace) {
 	t := &tracer{kept: Trace{Attrs: make(map[string]string), Links: make(map[string]string), Dirs: make(map[string]bool)}}
-	return FS{root: fs.root, trace: t}, t.trace
+	fs.trace = t
+	return fs, t.trace
 }
 
 // tracer collects a trace; nil collects nothing.

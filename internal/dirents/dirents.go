@@ -21,7 +21,8 @@ type Entry struct {
 	Type fs.FileMode
 }
 
-// Read lists dir in the order of the kernel. It does without the entry that
+// Read lists dir in the order of the kernel, with an error as far as that got. It
+// does without the entry that
 // os.Open makes in the runtime's poller for each file, which is half of its system
 // calls. The error is an *fs.PathError.
 func Read(dir string) ([]Entry, error) {
@@ -43,7 +44,7 @@ func Read(dir string) ([]Entry, error) {
 			return err
 		})
 		if err != nil {
-			return nil, &os.PathError{Op: "readdirent", Path: dir, Err: err}
+			return list, &os.PathError{Op: "readdirent", Path: dir, Err: err}
 		}
 		if n <= 0 {
 			return typed(dir, list)
@@ -63,7 +64,7 @@ func typed(dir string, list []Entry) ([]Entry, error) {
 				continue
 			}
 			if err != nil {
-				return nil, err
+				return kept, err
 			}
 			e.Type = info.Mode().Type()
 		}

@@ -14,7 +14,7 @@ import (
 // A node that was made a moment before the first look says that its hardware is
 // still coming; an old one, one of a clock that was set back, and a file of a
 // recording say nothing.
-func TestQuietBeginsWithYoungNodes(t *testing.T) {
+func TestYoungNodes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	before := time.Now().Add(-time.Second / 2) // the clock of file systems is coarse
@@ -36,10 +36,9 @@ func TestQuietBeginsWithYoungNodes(t *testing.T) {
 		{"of a recording", "/dev/file", time.Now(), false},
 		{"gone", "/dev/none", time.Now(), false},
 	} {
-		q := newQuiet()
 		h := &device.Hardware{Path: "devices/a"}
-		q.begin([]*device.Node{{Path: c.path, Hardware: h}, {Path: c.path}}, here, c.now)
-		if got := q.since("devices/a"); got.After(before) != c.known || got.IsZero() == c.known {
+		found := youngNodes([]*device.Node{{Path: c.path, Hardware: h}, {Path: c.path}}, here, c.now)
+		if got := found.made("devices/a"); got.After(before) != c.known || got.IsZero() == c.known {
 			t.Errorf("%s: %v; want a time: %t", c.what, got, c.known)
 		}
 	}
