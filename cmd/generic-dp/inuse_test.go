@@ -4,9 +4,14 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -15,25 +20,24 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/internal/kubelettest"
+	"github.com/generic-dp/generic-dp/metrics"
 )
-
-// usedLoop is a loop device of this test alone.
-const usedLoop = 2390
 
 // swapDisk is a loop device that can be swap space, of one megabyte.
 func swapDisk(t *testing.T) string {
 	t.Helper()
-	path := fmt.Sprintf("/dev/loop%d", usedLoop)
+	number := 3000 + rand.IntN(100_000) // of this test alone
+	path := fmt.Sprintf("/dev/loop%d", number)
 	file, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
 		t.Skipf("loop devices can't be made here: %v", err)
 	}
 	control := loopControl{file}
-	if err := control.call(unix.LOOP_CTL_ADD, usedLoop); err != nil {
+	if err := control.call(unix.LOOP_CTL_ADD, number); err != nil {
 		t.Skipf("loop devices can't be made here: %v", err)
 	}
 	t.Cleanup(func() {
-		_ = control.call(unix.LOOP_CTL_REMOVE, usedLoop)
+		_ = control.call(unix.LOOP_CTL_REMOVE, number)
 		_ = file.Close()
 	})
 	// The page at the start of swap space (union swap_header in include/linux/swap.h).
@@ -107,7 +111,13 @@ func TestDiskThatTheHostUses(t *testing.T) {
 	defer kubelet.Stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "generic-dp", "serve", "--config", config, "--kubelet-dir", filepath.Join(dir, "k"), "--listen", "",
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	_ = free.Close()
+	cmd := exec.CommandContext(ctx, "generic-dp", "serve", "--config", config, "--kubelet-dir", filepath.Join(dir, "k"), "--listen", address,
 		"--run-dir", dir+"/run", "--state-dir", dir+"/state", "--cdi-dir", dir+"/cdi", "--pod-resources", dir+"/none")
 	cmd.Env = append(os.Environ(), "KUBERNETES_SERVICE_HOST=")
 	if err := cmd.Start(); err != nil {
@@ -129,6 +139,16 @@ func TestDiskThatTheHostUses(t *testing.T) {
 	want("used", 0)
 	swap(t, unix.SYS_SWAPOFF, disk)
 	want("used no more", 1)
+	// Events of other devices of this host may have come to its aid.
+	page, err := http.Get("http://" + address + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer page.Body.Close()
+	text, err := io.ReadAll(page.Body)
+	if err != nil || !strings.Contains(string(text), metrics.LooksTotal+`{reason="mounts"}`) {
+		t.Errorf("no look for the sake of mounts: %v\n%s", err, text)
+	}
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
