@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -27,8 +28,12 @@ const retry = time.Second
 
 // idle is how long after the last step garbage is collected, so that the collector
 // seldom has to while something happens, from which it would keep a small machine
-// for 20 ms.
-const idle = 250 * time.Millisecond
+// for 20 ms. After more than storm steps the memory goes back to the host, too, which
+// a single device would have to fetch again.
+const (
+	idle  = 250 * time.Millisecond
+	storm = 50
+)
 
 // netsResync is how often everything is looked at where network interfaces matter
 // and no event tells of them.
@@ -99,6 +104,7 @@ func (l *loop) run(ctx context.Context) error {
 	defer timer.Stop()
 	tidy := time.NewTimer(idle)
 	defer tidy.Stop()
+	steps := 0 // since garbage was collected
 	for {
 		scan, probed := false, false
 		why := metrics.LookRetry
@@ -129,7 +135,12 @@ func (l *loop) run(ctx context.Context) error {
 		case <-timer.C:
 			scan = l.snapshot == nil || l.again || l.failed
 		case <-tidy.C:
-			runtime.GC()
+			if steps > storm {
+				debug.FreeOSMemory()
+			} else {
+				runtime.GC()
+			}
+			steps = 0
 			continue
 		case held := <-answers:
 			l.asking = false
@@ -157,6 +168,7 @@ func (l *loop) run(ctx context.Context) error {
 			continue
 		}
 		wake := l.step(ctx, answers)
+		steps++
 		tidy.Reset(idle)
 		l.mounts.Read(l.attrs.Tables())
 		if looked != nil && !l.failed {

@@ -145,8 +145,10 @@ func (s tableSum) add(line []byte) {
 	if bytes.HasPrefix(line, []byte("/")) {
 		name, _, _ := bytes.Cut(line, []byte(" "))
 		_, _ = io.WriteString(s, string(name)+"\n")
-	} else if m, ok := parseMount(string(line)); ok && mayBeOfBlock(line) {
-		_, _ = io.WriteString(s, m.line+"\n")
+	} else if mayBeOfBlock(line) {
+		if m, ok := parseMount(string(line)); ok {
+			_, _ = io.WriteString(s, m.line+"\n")
+		}
 	}
 }
 

@@ -22,9 +22,8 @@ type Entry struct {
 }
 
 // Read lists dir in the order of the kernel, with an error as far as that got. It
-// does without the entry that
-// os.Open makes in the runtime's poller for each file, which is half of its system
-// calls. The error is an *fs.PathError.
+// does without the entry that os.Open makes in the runtime's poller for each file,
+// which is half of its system calls. The error is an *fs.PathError.
 func Read(dir string) ([]Entry, error) {
 	var fd int
 	err := retry(func() (err error) {
