@@ -50,9 +50,9 @@ e2e-deps: ## what the end-to-end tests need: Debian packages, kubelet, container
 e2e: build e2e-deps ## end-to-end tests on a real kubelet and container runtime
 	cd test/e2e && CGO_ENABLED=0 GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -vet=off ./...
 
-e2e-vm: build ## end-to-end tests on emulated hardware: USB, PCI and NUMA in QEMU
+e2e-vm: build ## end-to-end tests on emulated hardware, with figures: USB, PCI and NUMA in QEMU
 	test/e2e/vm/deps.sh
-	cd test/e2e/vm && GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -vet=off ./...
+	cd test/e2e/vm && GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -vet=off -v ./...
 
 # The image has the tag that the chart asks for.
 CHART_VERSION = $(shell sed -n 's/^appVersion: //p' deploy/helm/generic-dp/Chart.yaml)
