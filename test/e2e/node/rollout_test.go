@@ -219,11 +219,12 @@ func (n *node) watch(t *testing.T, devices int) (stop func() (looks, missed int)
 	}
 }
 
-// away returns for how long the kubelet had no healthy device of a resource, for
-// each time, as its own log has it, which is finer than looks are.
+// away returns for how long the kubelet had no healthy device of a resource any
+// more, for each time, as its own log has it, which is finer than looks are.
 func (n *node) away(t *testing.T, resource string) (away []time.Duration) {
 	t.Helper()
 	var since time.Time
+	had := false
 	for line := range strings.Lines(n.Kubelet.Log()) {
 		head := klogTime.FindStringSubmatch(line)
 		if head == nil || !strings.Contains(line, fmt.Sprintf("resourceName=%q", resource)) {
@@ -235,11 +236,14 @@ func (n *node) away(t *testing.T, resource string) (away []time.Duration) {
 		}
 		switch {
 		case strings.Contains(line, "Mark all resources Unhealthy"), strings.Contains(line, "healthyCount=0"):
-			if since.IsZero() {
+			if had && since.IsZero() {
 				since = at
 			}
-		case strings.Contains(line, "healthyCount=") && !since.IsZero():
-			away, since = append(away, at.Sub(since)), time.Time{}
+		case strings.Contains(line, "healthyCount="):
+			if !since.IsZero() {
+				away, since = append(away, at.Sub(since)), time.Time{}
+			}
+			had = true
 		}
 	}
 	if !since.IsZero() {
