@@ -43,6 +43,7 @@ var hints = map[string]string{
 	"config":      "write one, or name another file or directory with --config; generic-dp check reports what is wrong with it",
 	"kubelet-dir": "it is where the kubelet keeps kubelet.sock; distributions may have it elsewhere, such as /var/snap/microk8s/common/var/lib/kubelet/device-plugins",
 	"cdi-dir":     "container.cdi needs a directory that container runtimes read CDI specs from, /var/run/cdi or /etc/cdi as a rule",
+	"proc":        "it is the host's /proc, with the tables 1/mountinfo and swaps; without the flag it is the one beside --sysfs",
 	"listen":      "another instance may be serving: generic-dp status asks it; --listen names another address, and an empty one is none",
 }
 

@@ -83,6 +83,9 @@ func TestStories(t *testing.T) {
 				if asks {
 					found = n.allocate(resource, strings.Fields(ids))
 				} else {
+					if !*update {
+						n.awaitList(resource, string(section.Data))
+					}
 					found = n.list(resource)
 					listed = append(listed, resource)
 				}
@@ -221,6 +224,17 @@ func (n *node) settle() {
 			n.Fatal("a first health check takes too long")
 		}
 	}
+}
+
+// awaitList waits for a list. On a busy machine a file of the recording may take as
+// long as a device that is being set up: the next look finds what the first one left
+// out, and that settles.
+func (n *node) awaitList(resource, want string) {
+	n.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	// A list that never comes is shown by the comparison.
+	_ = n.kubelet.WaitFor(ctx, func() bool { return n.list(resource) == want })
 }
 
 // checking reports whether there is a device whose first check goes on.

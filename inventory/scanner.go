@@ -3,8 +3,8 @@
 //
 // A Scanner reads, a Watcher waits; they know nothing of each other and
 // nothing of what the snapshot is for. A scan either is complete but for what
-// Snapshot.Problems names and what it was told to leave out, or it is an error: a host whose /sys or /dev can't
-// be read is never shown as a host without devices.
+// Snapshot.Problems names and what it was told to leave out, or it is an error: a
+// host whose /sys or /dev can't be read is never shown as a host without devices.
 package inventory
 
 import (
@@ -93,10 +93,10 @@ func (s *Scanner) LeaveOutNets(leaveOut bool) {
 	s.noNets = leaveOut
 }
 
-// Scan reads the host, all of it but what LeaveOutNets says. The error says that nothing is known of the
-// host, because its sysfs or /dev can't be read at all or ctx has ended; whatever
-// else fails is one of Snapshot.Problems. Devices that come or go meanwhile
-// are in the snapshot or not, but never in part.
+// Scan reads the host, all of it but what LeaveOutNets says. The error says that
+// nothing is known of the host, because its sysfs or /dev can't be read at all or
+// ctx has ended; whatever else fails is one of Snapshot.Problems. Devices that come
+// or go meanwhile are in the snapshot or not, but never in part.
 func (s *Scanner) Scan(ctx context.Context) (*device.Snapshot, error) {
 	snap, _, err := s.scan(ctx)
 	return snap, err
