@@ -58,7 +58,7 @@ paths, other names and the strings of makers stay: it is text, look through it.`
 				_, err = cmd.OutOrStdout().Write(archive)
 				return err
 			}
-			return os.WriteFile(args[0], archive, 0o644)
+			return writePrivate(args[0], archive)
 		},
 	}
 	cmd.Flags().BoolVar(&redact, "redact", false, "replace serials, and names made of them")
@@ -84,4 +84,21 @@ func (f *flags) snapshotHead(redact bool) string {
 	fmt.Fprintf(&b, "  generic-dp devices --sysfs THIS-FILE --config CONFIG\n")
 	fmt.Fprintf(&b, "  generic-dp try --once --sysfs THIS-FILE --config CONFIG\n\n")
 	return b.String()
+}
+
+// writePrivate writes a file that only its owner reads, also where it exists with
+// another mode: even a redacted recording is for review before others see it.
+func writePrivate(name string, data []byte) error {
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	info, err := file.Stat()
+	if err == nil && info.Mode().IsRegular() { // /dev/stderr keeps its mode
+		err = file.Chmod(0o600)
+	}
+	if err == nil {
+		_, err = file.Write(data)
+	}
+	return errors.Join(err, file.Close())
 }
