@@ -107,7 +107,7 @@ func (l *loop) run(ctx context.Context) error {
 	steps := 0 // since garbage was collected
 	for {
 		scan, probed := false, false
-		why := metrics.LookRetry
+		why := metrics.ScanRetry
 		l.busy.Store(nil)
 		var looked chan struct{}
 		select {
@@ -122,7 +122,7 @@ func (l *loop) run(ctx context.Context) error {
 			if !sleep(ctx, l.paced.pause(time.Now())) {
 				return nil
 			}
-			scan, why = true, metrics.LookMounts
+			scan, why = true, metrics.ScanMounts
 		case <-l.prober.Changes():
 			if !sleep(ctx, l.paced.pause(time.Now())) {
 				return nil
@@ -131,7 +131,7 @@ func (l *loop) run(ctx context.Context) error {
 		case <-l.scanner.Answered():
 			scan = true
 		case looked = <-l.looks:
-			scan, why = true, metrics.LookAllocate
+			scan, why = true, metrics.ScanAllocate
 		case <-timer.C:
 			scan = l.snapshot == nil || l.again || l.failed
 		case <-tidy.C:
@@ -151,7 +151,7 @@ func (l *loop) run(ctx context.Context) error {
 		case r := <-l.reader.readings:
 			l.reload(ctx, r)
 			if scan = l.usesNets && l.netless; scan {
-				why = metrics.LookConfig
+				why = metrics.ScanConfig
 			}
 		case <-l.specFiles.changes: // they are read whenever they are asked for
 		case <-locked:
@@ -226,14 +226,13 @@ func (l *loop) elect(ctx context.Context) (<-chan struct{}, error) {
 // scan reads the host; why is empty where the events say so. What fails leaves the
 // last snapshot in place, since a scan that fails is not a host without devices,
 // and is tried again.
-func (l *loop) scan(ctx context.Context, why metrics.Look) {
+func (l *loop) scan(ctx context.Context, why metrics.ScanReason) {
 	batch := l.watcher.Take()
-	l.metrics.CountLook(lookOf(batch, why), len(batch.Paths))
 	l.quiet.note(batch)
 	began := time.Now()
 	l.scanner.LeaveOutNets(!l.usesNets)
 	snap, err := l.scanner.Update(ctx, batch)
-	l.metrics.CountScan(time.Since(began), err)
+	l.metrics.CountScan(scanReason(batch, why), len(batch.Paths), time.Since(began), err)
 	if l.failed = err != nil; l.failed {
 		if !errors.Is(err, context.Canceled) {
 			l.sayOnce("scan", err.Error(), "host can't be read: keeping what was seen last")
@@ -248,17 +247,17 @@ func (l *loop) scan(ctx context.Context, why metrics.Look) {
 	l.watch(ctx)
 }
 
-// lookOf says why the host is looked at, where that is not said yet.
-func lookOf(b inventory.Batch, why metrics.Look) metrics.Look {
+// scanReason is the reason of a scan; empty is what the events say.
+func scanReason(b inventory.Batch, why metrics.ScanReason) metrics.ScanReason {
 	switch {
 	case why != "":
 		return why
 	case b.All:
-		return metrics.LookAll
+		return metrics.ScanFull
 	case len(b.Paths) > 0:
-		return metrics.LookUevent
+		return metrics.ScanUevent
 	default:
-		return metrics.LookNames
+		return metrics.ScanNames
 	}
 }
 

@@ -70,7 +70,7 @@ func BenchmarkUpdate(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			h := largeHost(b)
-			h.Told()
+			h.Uevents()
 			s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
 			if _, err := s.Scan(b.Context()); err != nil {
 				b.Fatal(err)
@@ -79,7 +79,7 @@ func BenchmarkUpdate(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
 				c.do(h)
-				told := h.Told()
+				told := h.Uevents()
 				b.StartTimer()
 				snap, err := s.Update(b.Context(), inventory.Batch{Names: true, Paths: told})
 				for err == nil && snap.Again {

@@ -186,7 +186,7 @@ func TestStorm(t *testing.T) {
 	check := func() {
 		b := w.Take()
 		// The kernel would tell of these.
-		b.Paths = append(b.Paths, h.Told()...)
+		b.Paths = append(b.Paths, h.Uevents()...)
 		snap, err := s.Update(t.Context(), b)
 		if err != nil {
 			t.Fatal(err)

@@ -228,7 +228,7 @@ func TestUpdateShowsWhatAScanDoes(t *testing.T) {
 				for range c.rand.IntN(4) {
 					one(c, c.plugPCI, c.plugUSB, c.plugUSB, c.bind, c.other, c.file)()
 				}
-				c.same(s, inventory.Batch{Paths: c.Told(), All: c.rand.IntN(20) == 0})
+				c.same(s, inventory.Batch{Paths: c.Uevents(), All: c.rand.IntN(20) == 0})
 			}
 		})
 	}
@@ -319,7 +319,7 @@ func TestNodeOfAnotherDevice(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		h.Told()
+		h.Uevents()
 		if n := findNode(t, updated(t, s, inventory.Batch{All: true}), "/dev/dri/card0"); n.SysPath != dir {
 			t.Fatalf("%+v; want the node of %s", n, dir)
 		}
@@ -400,6 +400,6 @@ func TestUpdateOfRealNodes(t *testing.T) {
 	s := inventory.New(inventory.Options{Sysfs: c.Sysfs(), Dev: c.Dev()})
 	for c.turn = range 100 {
 		one(c, c.plugPCI, c.plugUSB, c.bind, c.other)()
-		c.same(s, inventory.Batch{Paths: c.Told()})
+		c.same(s, inventory.Batch{Paths: c.Uevents()})
 	}
 }

@@ -29,7 +29,7 @@ const (
 	KubeletRestartsTotal = "generic_dp_kubelet_restarts_total"
 	AllocationsTotal     = "generic_dp_allocations_total"
 	AllocationSeconds    = "generic_dp_allocation_duration_seconds"
-	LooksTotal           = "generic_dp_looks_total"
+	ScansTotal           = "generic_dp_looks_total"
 	UeventsTotal         = "generic_dp_uevents_total"
 	ScanSeconds          = "generic_dp_scan_duration_seconds"
 	ScanFailuresTotal    = "generic_dp_scan_failures_total"
@@ -37,18 +37,18 @@ const (
 	Problems             = "generic_dp_problems"
 )
 
-// Look is why the host is looked at.
-type Look string
+// ScanReason is what requested a scan of the host.
+type ScanReason string
 
-// The values of the label reason of LooksTotal.
+// The values of the label reason of ScansTotal.
 const (
-	LookUevent   Look = "uevent"   // the kernel told of devices
-	LookNames    Look = "names"    // names below /dev changed
-	LookMounts   Look = "mounts"   // the host mounted a disk, or let go of one
-	LookAll      Look = "all"      // the first one, events were lost, or it is time
-	LookRetry    Look = "retry"    // a look failed, or something did not answer in time
-	LookAllocate Look = "allocate" // an Allocate call needs to know how things are
-	LookConfig   Look = "config"   // another configuration asks for what was not looked at
+	ScanUevent   ScanReason = "uevent"   // the kernel announced changed devices
+	ScanNames    ScanReason = "names"    // names below /dev changed
+	ScanMounts   ScanReason = "mounts"   // the host mounted or unmounted a disk
+	ScanFull     ScanReason = "all"      // the first scan, lost events, or the periodic resync
+	ScanRetry    ScanReason = "retry"    // a scan failed, or a read timed out
+	ScanAllocate ScanReason = "allocate" // an Allocate call needs the current state
+	ScanConfig   ScanReason = "config"   // a new configuration needs what was not scanned
 )
 
 // Metrics counts what happens and shows it, with what State says, to whoever
@@ -63,7 +63,7 @@ type Metrics struct {
 	allocation    *prometheus.HistogramVec
 	scan          prometheus.Histogram
 	scanFailures  prometheus.Counter
-	looks         *prometheus.CounterVec
+	scans         *prometheus.CounterVec
 	uevents       prometheus.Counter
 }
 
@@ -88,12 +88,12 @@ func New(state State) *Metrics {
 		scanFailures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: ScanFailuresTotal, Help: "Scans that failed; what was seen last is kept.",
 		}),
-		looks: counter(LooksTotal, "Looks at the host, each at all that happened since the last, by what asked for it: uevent, names, mounts, all, retry, allocate or config.", "reason"),
+		scans: counter(ScansTotal, "Scans of the host by reason: uevent, names, mounts, all, retry, allocate or config.", "reason"),
 		uevents: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: UeventsTotal, Help: "Devices that the kernel told of, each once for a look.",
 		}),
 	}
-	m.registry.MustRegister(m.loads, m.registrations, m.refusals, m.allocations, m.allocation, m.scan, m.scanFailures, m.looks, m.uevents, gauges{state})
+	m.registry.MustRegister(m.loads, m.registrations, m.refusals, m.allocations, m.allocation, m.scan, m.scanFailures, m.scans, m.uevents, gauges{state})
 	return m
 }
 
@@ -146,22 +146,17 @@ func result(err error) string {
 	return "ok"
 }
 
-// CountLook takes down why the host is looked at, and of how many devices the
-// kernel told.
-func (m *Metrics) CountLook(why Look, uevents int) {
-	if m != nil {
-		m.looks.WithLabelValues(string(why)).Inc()
-		m.uevents.Add(float64(uevents))
+// CountScan counts a scan of the host: its reason, the devices that uevents
+// announced, and its duration or failure.
+func (m *Metrics) CountScan(reason ScanReason, uevents int, took time.Duration, err error) {
+	if m == nil {
+		return
 	}
-}
-
-// CountScan takes down a scan of the host.
-func (m *Metrics) CountScan(took time.Duration, err error) {
-	switch {
-	case m == nil:
-	case err != nil:
+	m.scans.WithLabelValues(string(reason)).Inc()
+	m.uevents.Add(float64(uevents))
+	if err != nil {
 		m.scanFailures.Inc()
-	default:
-		m.scan.Observe(took.Seconds())
+		return
 	}
+	m.scan.Observe(took.Seconds())
 }

@@ -150,9 +150,8 @@ func (s *server) counted() {
 	s.CountRefusal("example.com/gpu")
 	s.CountAllocation("example.com/gpu", time.Millisecond, nil)
 	s.CountAllocation("example.com/gpu", time.Millisecond, errors.New("gone"))
-	s.CountLook(metrics.LookUevent, 7)
-	s.CountScan(time.Millisecond, nil)
-	s.CountScan(0, errors.New("unreadable"))
+	s.CountScan(metrics.ScanUevent, 7, time.Millisecond, nil)
+	s.CountScan(metrics.ScanRetry, 0, 0, errors.New("unreadable"))
 }
 
 func TestScrape(t *testing.T) {
@@ -187,7 +186,8 @@ func TestScrape(t *testing.T) {
 		metrics.AllocationsTotal + `{resource="example.com/gpu",result="error"} 1`,
 		metrics.AllocationsTotal + `{resource="example.com/gpu",result="ok"} 1`,
 		metrics.AllocationSeconds + `_count{resource="example.com/gpu"} 2`,
-		metrics.LooksTotal + `{reason="uevent"} 1`,
+		metrics.ScansTotal + `{reason="uevent"} 1`,
+		metrics.ScansTotal + `{reason="retry"} 1`,
 		metrics.UeventsTotal + ` 7`,
 		metrics.ScanSeconds + `_count 1`,
 		metrics.ScanFailuresTotal + ` 1`,

@@ -146,8 +146,8 @@ func TestDiskThatTheHostUses(t *testing.T) {
 	}
 	defer page.Body.Close()
 	text, err := io.ReadAll(page.Body)
-	if err != nil || !strings.Contains(string(text), metrics.LooksTotal+`{reason="mounts"}`) {
-		t.Errorf("no look for the sake of mounts: %v\n%s", err, text)
+	if err != nil || !strings.Contains(string(text), metrics.ScansTotal+`{reason="mounts"}`) {
+		t.Errorf("no scan with the reason mounts: %v\n%s", err, text)
 	}
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)

@@ -36,12 +36,12 @@ type Host struct {
 	t    testing.TB
 	real bool
 
-	mu     sync.Mutex
-	made   map[string][]string // what to remove with a directory, first to last
-	minors uint32              // given out of ownMajor
-	temps  int
-	devnum map[int]int // last one by USB bus
-	told   []string
+	mu      sync.Mutex
+	made    map[string][]string // what to remove with a directory, first to last
+	minors  uint32              // given out of ownMajor
+	temps   int
+	devnum  map[int]int // last one by USB bus
+	uevents []string
 }
 
 // ownMajor is the major number of nodes that do not say theirs, one of those
@@ -136,17 +136,17 @@ func (h *Host) Bind(bus, dir, driver string) {
 		h.check(err)
 	}
 	h.bind(bus, dir, driver)
-	h.told = append(h.told, dir)
+	h.uevents = append(h.uevents, dir)
 }
 
-// Told returns the directories of the devices that the kernel would have told
-// of since the last call, in its order.
-func (h *Host) Told() []string {
+// Uevents returns the directories of the devices that the kernel would have
+// announced since the last call, in its order.
+func (h *Host) Uevents() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	told := h.told
-	h.told = nil
-	return told
+	uevents := h.uevents
+	h.uevents = nil
+	return uevents
 }
 
 // Remove removes a device, which is named by its directory, and all below it.
@@ -166,7 +166,7 @@ func (h *Host) Remove(dir string) {
 			h.check(os.Remove(filepath.Join(h.Root, f)))
 		}
 		delete(h.made, d)
-		h.told = append(h.told, d)
+		h.uevents = append(h.uevents, d)
 		// The kernel takes this attribute away before the strings of a device,
 		// which a reader relies on.
 		if err := os.Remove(filepath.Join(h.Sysfs(), d, "idVendor")); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -186,7 +186,7 @@ func (h *Host) addNode(dir string, n Node) string {
 		n.Major, n.Minor = ownMajor, h.minors
 	}
 	own := path.Join(dir, n.Dir)
-	h.told = append(h.told, own)
+	h.uevents = append(h.uevents, own)
 	h.attrs(dir, n.Attrs)
 	class := "class/" + n.Subsystem
 	if n.Subsystem == "usb" {
@@ -259,7 +259,7 @@ func (h *Host) onBus(bus, name, dir string) {
 	link := "bus/" + bus + "/devices/" + name
 	h.link(link, dir)
 	h.made[dir] = append(h.made[dir], "sys/"+link)
-	h.told = append(h.told, dir)
+	h.uevents = append(h.uevents, dir)
 }
 
 // bind binds a device to a driver, if there is one.
