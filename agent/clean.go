@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/generic-dp/generic-dp/internal/atomicfile"
 	"github.com/generic-dp/generic-dp/ledger"
 	"github.com/generic-dp/generic-dp/links"
 	"github.com/generic-dp/generic-dp/plugin"
@@ -50,7 +51,7 @@ func Clean(p Paths) (removed []string, err error) {
 			note(spec, err)
 		}
 	}
-	for _, name := range append(ledger.Files(), lastGoodName) {
+	for _, name := range append(ledger.Files(), lastGoodName, lastGoodName+atomicfile.TempSuffix) {
 		if path := filepath.Join(p.StateDir, name); present(path) {
 			note(path, os.Remove(path))
 		}

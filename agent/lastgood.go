@@ -1,13 +1,13 @@
 package agent
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/atomicfile"
 )
 
 // lastGoodName is the file in the state directory that keeps the text of the
@@ -106,14 +106,7 @@ func (s source) keep(files []config.File) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(s.stateDir, lastGoodName)
-	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
-		return nil
-	}
-	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
-		return fmt.Errorf("--state-dir: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := atomicfile.Write(filepath.Join(s.stateDir, lastGoodName), data, 0o600); err != nil {
 		return fmt.Errorf("--state-dir: %w", err)
 	}
 	return nil

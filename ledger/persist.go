@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/generic-dp/generic-dp/internal/atomicfile"
 )
 
 const (
@@ -20,7 +22,9 @@ const (
 )
 
 // Files are the names of what Save and Load may leave in a directory.
-func Files() []string { return []string{stateFile, stateFile + ".bad", stateFile + ".tmp"} }
+func Files() []string {
+	return []string{stateFile, stateFile + ".bad", stateFile + atomicfile.TempSuffix}
+}
 
 // Persisted is all that outlives a restart.
 type Persisted struct {
@@ -103,61 +107,18 @@ func load(path string) (Persisted, error) {
 // may save to a directory.
 func Save(dir string, p Persisted) error {
 	path := filepath.Join(dir, stateFile)
-	if err := save(dir, path, p); err != nil {
-		return fmt.Errorf("writing the state: %q: %w", path, err)
-	}
-	return nil
-}
-
-func save(dir, path string, p Persisted) (err error) {
 	text, err := p.text()
-	if err != nil {
-		return err
-	}
-	if len(text) > maxStateSize {
-		return fmt.Errorf("%d bytes: want at most %d", len(text), maxStateSize)
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	// One name for all, so that a power cut leaves at most one such file.
-	temp := path + ".tmp"
-	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, removeIfThere(temp))
+	switch {
+	case err != nil:
+	case len(text) > maxStateSize:
+		err = fmt.Errorf("%d bytes: want at most %d", len(text), maxStateSize)
+	default:
+		if err = os.MkdirAll(dir, 0o700); err == nil {
+			err = atomicfile.Write(path, text, 0o600)
 		}
-	}()
-	if err := writeSynced(temp, text); err != nil {
-		return err
 	}
-	if err := os.Rename(temp, path); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
 	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
-
-func writeSynced(path string, text []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
-}
-
-func removeIfThere(path string) error {
-	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return fmt.Errorf("writing the state: %q: %w", path, err)
 	}
 	return nil
 }
