@@ -23,6 +23,7 @@ func TestStatus(t *testing.T) {
 	n.kubelet.Hold(kubelettest.Claim{Namespace: "default", Pod: "p", Container: "c", Resource: "example.com/zigbee"}, a+"::1")
 	agent, _ := n.serve()
 	n.until("registration", func() bool { return n.kubelet.Count("example.com/zigbee").Allocatable == 4 })
+	n.eventually("the kubelet's answer to it", func() bool { return agent.Ready() == nil })
 	if err := agent.Alive(); err != nil {
 		t.Errorf("Alive: %v", err)
 	}
