@@ -51,6 +51,7 @@ func (l *loop) handOver(v *View, out ledger.Output) map[string]error {
 // syncSpecs does the CDI half.
 func (l *loop) syncSpecs(out ledger.Output, kept retained, failed map[string]error) {
 	var specs []*cdi.Spec
+	var kinds map[string]string // of others
 	l.unfit = 0
 	for _, r := range out.Resources {
 		var offers []device.Offer
@@ -62,9 +63,12 @@ func (l *loop) syncSpecs(out ledger.Output, kept retained, failed map[string]err
 		if len(offers) == 0 {
 			continue
 		}
-		if reason := l.conflict(r.Name); reason != nil {
+		if kinds == nil {
+			kinds = l.others.Kinds()
+		}
+		if file, taken := kinds[r.Name]; taken {
 			for _, o := range offers {
-				failed[o.ID] = reason
+				failed[o.ID] = fmt.Errorf("CDI kind %q is taken by %s", r.Name, file)
 			}
 			continue
 		}
@@ -120,15 +124,6 @@ func newHanded(specs []*cdi.Spec, err error) *handed {
 		}
 	}
 	return h
-}
-
-// conflict is why the CDI kind of a resource can't be used.
-func (l *loop) conflict(kind string) error {
-	found, err := l.specs.Conflicts([]string{kind}, l.options.Paths.specDirs()...)
-	if err != nil || len(found) == 0 {
-		return nil
-	}
-	return fmt.Errorf("CDI kind %q is taken by %s", found[0].Kind, found[0].File)
 }
 
 func text(err error) string {

@@ -61,16 +61,18 @@ func (p Paths) Inventory(log *slog.Logger) inventory.Options {
 }
 
 // hostSpecs reads the CDI specs that are not this program's.
-func (p Paths) hostSpecs() *cdi.HostSpecs { return cdi.NewHostSpecs(p.specDirs()...) }
+func (p Paths) hostSpecs() *cdi.HostSpecs { return cdi.NewHostSpecs(p.specOwner(), p.specDirs()...) }
 
-// specWriter writes this installation's CDI specs. One with another run
+// specWriter writes this installation's CDI specs.
+func (p Paths) specWriter() *cdi.Writer { return &cdi.Writer{Dir: p.CDIDir, Owner: p.specOwner()} }
+
+// specOwner marks the CDI specs of this installation. One with another run
 // directory is another installation, whose files are left alone.
-func (p Paths) specWriter() *cdi.Writer {
-	w := &cdi.Writer{Dir: p.CDIDir}
-	if p.RunDir != DefaultPaths().RunDir {
-		w.Owner = p.RunDir
+func (p Paths) specOwner() string {
+	if p.RunDir == DefaultPaths().RunDir {
+		return ""
 	}
-	return w
+	return p.RunDir
 }
 
 // mounts are the parts of the host that may be mounted elsewhere here.

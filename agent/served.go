@@ -20,11 +20,10 @@ type served struct {
 	plugin   *plugin.Plugin // nil where there is no kubelet
 
 	// The rest is the loop's alone.
-	since    time.Time // when it was made
-	shown    bool      // a list was published
-	tooLarge bool      // said that the list is too large
-	stop     context.CancelFunc
-	ended    chan struct{} // closed when the plugin has; nil before it runs
+	since time.Time // when it was made
+	shown bool      // a list was published
+	stop  context.CancelFunc
+	ended chan struct{} // closed when the plugin has; nil before it runs
 }
 
 func (a *Agent) newServed(name string, now time.Time) *served {
@@ -47,7 +46,7 @@ func (a *Agent) newServed(name string, now time.Time) *served {
 
 // show publishes what the ledger lists, and reports whether that is news for the
 // kubelet. c is nil while the resource is being retired.
-func (s *served) show(a *Agent, c *config.Resource, listed ledger.ListedResource) bool {
+func (s *served) show(c *config.Resource, listed ledger.ListedResource) bool {
 	var list []device.Listed
 	for _, e := range listed.Devices {
 		list = append(list, ledger.Slots(e)...)
@@ -56,26 +55,7 @@ func (s *served) show(a *Agent, c *config.Resource, listed ledger.ListedResource
 	if c != nil {
 		prefer = string(c.Prefer)
 	}
-	return s.resource.publish(s.fitting(a, list), listed.Devices, prefer)
-}
-
-// fitting cuts a list that the kubelet would refuse: over its limit it ends
-// the stream and the resource is gone from the node for good.
-func (s *served) fitting(a *Agent, list []device.Listed) []device.Listed {
-	size := plugin.MessageSize(list)
-	if size <= plugin.MaxMessage {
-		s.tooLarge = false
-		return list
-	}
-	if !s.tooLarge {
-		s.tooLarge = true
-		a.log.Error("list is larger than the kubelet takes: the last devices are left out",
-			"resource", s.name, "slots", len(list), "bytes", size, "limit", plugin.MaxMessage)
-	}
-	for plugin.MessageSize(list) > plugin.MaxMessage {
-		list = list[:len(list)*9/10]
-	}
-	return list
+	return s.resource.publish(list, listed.Devices, prefer)
 }
 
 // ready is an error if the resource has devices and is not registered. One that

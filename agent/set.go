@@ -67,7 +67,7 @@ func (l *loop) serve(ctx context.Context, listed []ledger.ListedResource, config
 			continue
 		}
 		m.shown = true
-		if m.show(l.Agent, m.config, listed[i]) {
+		if m.show(m.config, listed[i]) {
 			l.paced.news = time.Now()
 		}
 		if m.plugin != nil && m.ended == nil && (listed[i].Register || m.config != nil && m.config.Register == config.RegisterAlways) {

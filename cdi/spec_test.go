@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	specs "tags.cncf.io/container-device-interface/specs-go"
@@ -129,14 +130,16 @@ func TestFileName(t *testing.T) {
 	}
 }
 
-func TestConflicts(t *testing.T) {
+// Kinds of others, of other installations too, and of specs that runtimes refuse.
+func TestKinds(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t)
 	static := t.TempDir()
-	must(t, w.Sync([]*specs.Spec{build(t, "example.com/a", gpu("x", "/dev/ttyUSB0"))}, nil))
+	must(t, w.Sync([]*specs.Spec{build(t, "example.com/a", gpu("x", "/dev/ttyUSB0")), build(t, "example.com/mine", gpu("x", "/dev/ttyUSB0"))}, nil))
 	const device = "devices: [{name: x, containerEdits: {env: [X=1]}}]\n"
 	for path, content := range map[string]string{
 		filepath.Join(static, "a.yaml"):         "cdiVersion: 0.5.0\nkind: example.com/a\n" + device,
+		filepath.Join(static, "b.yaml"):         "cdiVersion: 0.5.0\nkind: example.com/a\n" + device,
 		filepath.Join(w.Dir, "vendor.json"):     `{"cdiVersion": "0.5.0", "kind": "vendor.com/gpu", "devices": []}`,
 		filepath.Join(static, "unrelated.yaml"): "cdiVersion: 0.5.0\nkind: other.com/a\n" + device,
 		filepath.Join(static, "broken.yaml"):    "kind: [example.com/a\n",
@@ -146,14 +149,38 @@ func TestConflicts(t *testing.T) {
 	}
 	other := &cdi.Writer{Dir: w.Dir, Owner: "/run/other"}
 	must(t, other.Sync([]*specs.Spec{build(t, "example.com/b", gpu("x", "/dev/ttyUSB0"))}, nil))
-	got, err := w.Conflicts([]string{"example.com/a", "example.com/b", "vendor.com/gpu"}, static, w.Dir, filepath.Join(static, "missing"))
-	must(t, err)
-	want := []cdi.Conflict{
-		{Kind: "example.com/a", File: filepath.Join(static, "a.yaml")},
-		{Kind: "example.com/b", File: filepath.Join(w.Dir, other.FileName("example.com/b"))},
-		{Kind: "vendor.com/gpu", File: filepath.Join(w.Dir, "vendor.json")},
+	host := cdi.NewHostSpecs("", static, w.Dir, filepath.Join(static, "missing"))
+	want := map[string]string{
+		"example.com/a":  filepath.Join(static, "a.yaml"),
+		"example.com/b":  filepath.Join(w.Dir, other.FileName("example.com/b")),
+		"other.com/a":    filepath.Join(static, "unrelated.yaml"),
+		"vendor.com/gpu": filepath.Join(w.Dir, "vendor.json"),
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("conflicts (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, host.Kinds()); diff != "" {
+		t.Errorf("kinds (-want +got):\n%s", diff)
+	}
+}
+
+// Kinds are asked for in each reconcile, before anything is published: a file
+// that has not changed must not be parsed again.
+func TestKindsReadOnlyWhatChanged(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "vendor.yaml")
+	must(t, os.WriteFile(path, []byte(specFile("vendor.com/a", "/dev/x", "0")), 0o600))
+	host := cdi.NewHostSpecs("", dir)
+	if kinds := host.Kinds(); kinds["vendor.com/a"] != path {
+		t.Fatalf("kinds = %v", kinds)
+	}
+	before, err := os.Stat(path)
+	must(t, err)
+	must(t, os.WriteFile(path, []byte(specFile("vendor.com/b", "/dev/x", "0")), 0o600))
+	must(t, os.Chtimes(path, time.Time{}, before.ModTime()))
+	if kinds := host.Kinds(); kinds["vendor.com/a"] != path {
+		t.Errorf("kinds = %v: a file of the same inode, size and time was read again", kinds)
+	}
+	must(t, os.Chtimes(path, time.Time{}, before.ModTime().Add(time.Second)))
+	if kinds := host.Kinds(); kinds["vendor.com/b"] != path {
+		t.Errorf("kinds = %v: a file that changed was not read", kinds)
 	}
 }

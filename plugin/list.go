@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"fmt"
 	"time"
 
 	"google.golang.org/grpc"
@@ -19,20 +18,18 @@ func (s *session) stream(stream grpc.ServerStreamingServer[v1beta1.ListAndWatchR
 		sent   []device.Listed
 		first  = true
 		window <-chan time.Time // while it lasts, changes wait
-		kept   string           // why the list is kept back
+		short  bool             // the list is longer than the kubelet takes
 	)
 	for {
-		list, changed := s.source.Devices()
-		reason := tooLong(list)
-		switch {
-		case reason != "":
-			if reason != kept {
-				s.log.Error("list not sent", "reason", reason)
+		all, changed := s.source.Devices()
+		list := fitting(all)
+		if cut := len(list) < len(all); cut != short {
+			if short = cut; cut {
+				s.log.Error("list is larger than the kubelet takes: the last devices are left out",
+					"slots", len(all), "bytes", MessageSize(all), "limit", MaxMessage)
 			}
-			if first {
-				s.setStatus(Status{Reason: reason})
-			}
-		case first || !sameMessage(sent, list):
+		}
+		if first || !sameMessage(sent, list) {
 			if err := stream.Send(message(list)); err != nil {
 				return err
 			}
@@ -45,7 +42,6 @@ func (s *session) stream(stream grpc.ServerStreamingServer[v1beta1.ListAndWatchR
 			}
 			first, sent = false, list
 		}
-		kept = reason
 		select {
 		case <-changed:
 		case <-done:
@@ -65,15 +61,4 @@ func (s *session) stream(stream grpc.ServerStreamingServer[v1beta1.ListAndWatchR
 			return nil
 		}
 	}
-}
-
-// tooLong says why the kubelet does not take list; it is empty where it does. A
-// list that it does not take is kept back, and the kubelet stays with the one
-// that it has.
-func tooLong(list []device.Listed) string {
-	n := MessageSize(list)
-	if n <= MaxMessage {
-		return ""
-	}
-	return fmt.Sprintf("the list of %d devices takes %d bytes: the kubelet takes at most %d", len(list), n, MaxMessage)
 }

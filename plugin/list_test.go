@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -164,39 +165,60 @@ func TestStreamPanic(t *testing.T) {
 	}
 }
 
-// The longest list that the kubelet takes goes through, a longer one is kept
-// back without harm to the stream.
-func TestLongestList(t *testing.T) {
-	t.Parallel()
-	list := make([]device.Listed, 0, 167773)
-	for i := range 167773 { // 25 bytes each
+// largeList is a list of n devices that take 27 bytes each while they are
+// Unhealthy, two less while they are Healthy.
+func largeList(n int) []device.Listed {
+	list := make([]device.Listed, 0, n)
+	for i := range n {
 		list = append(list, device.Listed{ID: fmt.Sprintf("0000:%07x", i), Healthy: true})
 	}
-	fits := list[:len(list)-1]
-	if got := MessageSize(fits); got > MaxMessage || got < MaxMessage-25 {
-		t.Fatalf("MessageSize: got %d, want just below %d", got, MaxMessage)
-	}
+	return list
+}
+
+// largest is how many devices of largeList fit.
+const largest = MaxMessage / 27
+
+// A list is cut where the kubelet would refuse it: it ends the stream of a longer
+// one, and the resource has no devices for good.
+func TestLongestList(t *testing.T) {
+	t.Parallel()
+	list := largeList(largest + 1)
 	n := newNode(t).up()
 	source := newSource(list...)
-	p, _ := n.plugin(gpu, source, func(p *Plugin) { p.timing.window = 0 })
-	n.waitReason(p, func(r string) bool {
-		return r == "the list of 167773 devices takes 4194325 bytes: the kubelet takes at most 4194304"
-	})
-	source.set(fits...)
-	n.waitAllocatable(gpu, len(fits))
-	source.set(list...)
+	n.plugin(gpu, source, func(p *Plugin) { p.timing.window = 0 })
+	n.waitAllocatable(gpu, largest)
+	n.logs.wait(n.ctx, t, "list is larger than the kubelet takes: the last devices are left out")
 	source.set(healthy("a")...)
 	n.waitAllocatable(gpu, 1)
 	if got := n.Registrations(gpu); got != 1 {
 		t.Errorf("registrations: got %d, want 1", got)
 	}
 	// The kubelet names every free device when it asks for a preference.
-	ids := make([]string, len(fits))
-	for i := range fits {
-		ids[i] = fits[i].ID
+	ids := make([]string, largest)
+	for i := range ids {
+		ids[i] = list[i].ID
 	}
 	if _, err := n.Prefer(n.ctx, gpu, ids, ids, len(ids)); err != nil {
 		t.Error(err)
+	}
+}
+
+// A device that becomes Unhealthy makes the list longer: that must not push
+// another one off it.
+func TestHealthDoesNotChangeWhatFits(t *testing.T) {
+	t.Parallel()
+	// As many as fit while all of them are Healthy.
+	list := largeList(MaxMessage / 25)
+	n := newNode(t).up()
+	source := newSource(list...)
+	n.plugin(gpu, source, func(p *Plugin) { p.timing.window = 0 })
+	n.waitAllocatable(gpu, largest)
+	gone := slices.Clone(list)
+	gone[0].Healthy = false
+	source.set(gone...)
+	n.waitAllocatable(gpu, largest-1)
+	if got := n.Count(gpu).Capacity; got != largest {
+		t.Errorf("capacity: got %d, want %d", got, largest)
 	}
 }
 

@@ -13,32 +13,47 @@ import (
 // resource has no devices for good.
 const MaxMessage = 4 << 20
 
-// MessageSize returns the exact size in bytes of list as it is sent to the
-// kubelet. An unhealthy device takes two bytes more than a healthy one, so what
-// must always fit is the list with every device unhealthy.
+// MessageSize returns the size in bytes of list as it is sent to the kubelet
+// while every device is Unhealthy, the longer of the two words: a list that fits
+// once fits whatever happens to its devices.
 func MessageSize(list []device.Listed) int {
 	size := 0
 	for i := range list {
-		d := &list[i]
-		n := field(len(health(d.Healthy)))
-		if d.ID != "" {
-			n += field(len(d.ID))
-		}
-		nodes := 0
-		for _, id := range d.NUMA {
-			switch {
-			case id > 0:
-				nodes += field(1 + varint(id))
-			case id == 0: // a zero is left out of its message
-				nodes += field(0)
-			}
-		}
-		if nodes > 0 {
-			n += field(nodes)
-		}
-		size += field(n)
+		size += deviceSize(&list[i])
 	}
 	return size
+}
+
+// fitting returns the longest start of list that the kubelet takes.
+func fitting(list []device.Listed) []device.Listed {
+	size := 0
+	for i := range list {
+		if size += deviceSize(&list[i]); size > MaxMessage {
+			return list[:i]
+		}
+	}
+	return list
+}
+
+// deviceSize is the size of one device in a list.
+func deviceSize(d *device.Listed) int {
+	n := field(len(v1beta1.Unhealthy))
+	if d.ID != "" {
+		n += field(len(d.ID))
+	}
+	nodes := 0
+	for _, id := range d.NUMA {
+		switch {
+		case id > 0:
+			nodes += field(1 + varint(id))
+		case id == 0: // a zero is left out of its message
+			nodes += field(0)
+		}
+	}
+	if nodes > 0 {
+		n += field(nodes)
+	}
+	return field(n)
 }
 
 // field is the size of a protobuf field of n bytes whose number is below 16.

@@ -76,7 +76,7 @@ func try(ctx context.Context, f *flags, once bool, stdout, stderr io.Writer) (er
 		if once {
 			defer stop()
 		}
-		t := trial{agent: a, paths: options.Paths, specs: cdi.NewHostSpecs(options.Paths.SpecDirs...), kubelet: kubelet, out: stdout}
+		t := trial{agent: a, paths: options.Paths, specs: cdi.NewHostSpecs(options.Paths.RunDir, options.Paths.SpecDirs...), kubelet: kubelet, out: stdout}
 		return t.show(ctx, once)
 	})
 	return group.Wait()

@@ -114,7 +114,7 @@ func TestHostSpecs(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			etc, run := hostDirs(t, tc.files)
-			host := cdi.NewHostSpecs(etc, run)
+			host := cdi.NewHostSpecs("", etc, run)
 			got, errs := host.Devices()
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("devices (-want +got):\n%s", diff)
@@ -156,7 +156,7 @@ func TestHostSpecs(t *testing.T) {
 func TestHostSpecsFollowTheFiles(t *testing.T) {
 	t.Parallel()
 	etc, run := hostDirs(t, nil)
-	host := cdi.NewHostSpecs(etc, run, etc, filepath.Join(etc, "missing"))
+	host := cdi.NewHostSpecs("", etc, run, etc, filepath.Join(etc, "missing"))
 	path := filepath.Join(run, "nvidia.yaml")
 	write := func(text string) {
 		t.Helper()
@@ -193,7 +193,7 @@ func TestHostSpecsSayWhatCannotBeRead(t *testing.T) {
 	etc, run := hostDirs(t, map[string]string{"run/nvidia.yaml": specFile("nvidia.com/gpu", "/dev/nvidia", "0")})
 	file := filepath.Join(etc, "file")
 	must(t, os.WriteFile(file, nil, 0o600))
-	host := cdi.NewHostSpecs(file, run)
+	host := cdi.NewHostSpecs("", file, run)
 	devices, errs := host.Devices()
 	if len(devices) != 1 || len(errs) != 1 || !strings.Contains(errs[0].Error(), file) {
 		t.Errorf("devices %v, errors %v", devices, errs)
@@ -216,7 +216,7 @@ func BenchmarkHostSpecs(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	host := cdi.NewHostSpecs(dir)
+	host := cdi.NewHostSpecs("", dir)
 	for b.Loop() {
 		host.Devices()
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,16 +16,22 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// HostSpecs are the CDI specs that others keep on the host. A file is read
-// when it is new or has changed; looking when nothing has costs a stat for each.
-// It may be used from several goroutines.
+// StaticDir holds the CDI specs of a host that no program generates. Runtimes
+// read it besides the directory of generated ones.
+const StaticDir = cdiapi.DefaultStaticDir
+
+// HostSpecs are the CDI specs of others on the host. A file is read when it is
+// new or has changed; where none has, each call costs a stat for each file.
+// Safe for concurrent use.
 type HostSpecs struct {
-	dirs []string
+	owner string
+	dirs  []string
 
 	mu       sync.Mutex
 	files    map[string]hostFile // by path
-	broken   []string            // directories that can't be read, and why
+	broken   []string            // unreadable directories, with the reason
 	devices  []device.CDIDevice
+	kinds    map[string]string
 	problems []error
 }
 
@@ -32,15 +39,16 @@ type HostSpecs struct {
 type hostFile struct {
 	info     fs.FileInfo
 	priority int
+	kind     string
 	devices  []device.CDIDevice
 	err      error
 }
 
-// NewHostSpecs returns the specs in dirs. A directory goes before those that
-// are named in front of it, as for a container runtime, whose order is
-// StaticDir, then the one of generated specs.
-func NewHostSpecs(dirs ...string) *HostSpecs {
-	h := &HostSpecs{}
+// NewHostSpecs returns the specs in dirs that are not owner's, see Writer. A
+// directory has precedence over those before it, as for a container runtime,
+// whose order is StaticDir, then the directory of generated specs.
+func NewHostSpecs(owner string, dirs ...string) *HostSpecs {
+	h := &HostSpecs{owner: owner}
 	for _, d := range dirs {
 		if d = filepath.Clean(d); !slices.Contains(h.dirs, d) {
 			h.dirs = append(h.dirs, d)
@@ -55,11 +63,11 @@ func NewHostSpecs(dirs ...string) *HostSpecs {
 // of one directory describe is resolved by no runtime, whatever other
 // directories say, and is an error too. Specs of this program are left out.
 //
-// The results are not to be changed: they are the same until a file changes.
+// The results must not be changed: they are shared until a file changes.
 func (h *HostSpecs) Devices() ([]device.CDIDevice, []error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.look()
+	h.update()
 	return h.devices, h.problems
 }
 
@@ -71,8 +79,19 @@ func (h *HostSpecs) Has(name string) bool {
 	return found
 }
 
-// look reads what changed.
-func (h *HostSpecs) look() {
+// Kinds maps each kind of the specs to the path of a file that has it, other
+// installations of this program included. Of two devices with one name a runtime
+// takes neither, or that of the later directory, so these kinds must not be
+// written. The result must not be changed.
+func (h *HostSpecs) Kinds() map[string]string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.update()
+	return h.kinds
+}
+
+// update reads the files that changed.
+func (h *HostSpecs) update() {
 	files := map[string]hostFile{}
 	var broken []string
 	changed := h.files == nil
@@ -82,16 +101,16 @@ func (h *HostSpecs) look() {
 			broken = append(broken, fmt.Sprintf("CDI specs: read %q: %v", dir, cause(err)))
 		}
 		for _, e := range entries {
-			if !isSpec(e.Name()) || isOwn(e.Name()) {
+			if !isSpec(e.Name()) || isOf(h.owner, e.Name()) {
 				continue
 			}
 			path := filepath.Join(dir, e.Name())
 			info, err := os.Stat(path)
 			if err != nil || !info.Mode().IsRegular() {
-				continue // gone meanwhile, or nothing that a runtime reads
+				continue // gone meanwhile, or ignored by runtimes
 			}
 			f, known := h.files[path]
-			if !known || !same(f.info, info) {
+			if !known || !unchanged(f.info, info) {
 				f = readHostFile(path, info, priority)
 				changed = true
 			}
@@ -104,15 +123,27 @@ func (h *HostSpecs) look() {
 	}
 }
 
-// same reports whether a file is the one that was read before. One that was
+// unchanged reports whether a file is the one that was read before. One that was
 // replaced by rename is another.
-func same(a, b fs.FileInfo) bool {
+func unchanged(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
+// readHostFile is the only place that opens a spec of somebody else.
 func readHostFile(path string, info fs.FileInfo, priority int) hostFile {
 	f := hostFile{info: info, priority: priority}
 	spec, err := cdiapi.ReadSpec(path, priority)
+	if err == nil {
+		f.kind = spec.Kind
+	} else if data, err := os.ReadFile(path); err == nil {
+		// Runtimes refuse it until its owner mends it: the kind stays taken.
+		if raw, err := cdiapi.ParseSpec(data); err == nil && raw != nil {
+			f.kind = raw.Kind
+		}
+	}
+	if isOwn(filepath.Base(path)) {
+		return f // another installation's: its devices are no devices of the host
+	}
 	if err != nil {
 		if inner := errors.Unwrap(err); inner != nil {
 			err = inner // the rest is the path
@@ -130,8 +161,8 @@ func readHostFile(path string, info fs.FileInfo, priority int) hostFile {
 	return f
 }
 
-// resolve works out which device each name stands for, as Cache.refresh of
-// the CDI library does.
+// resolve works out which device each name stands for, as Cache.refresh of the
+// CDI library does, and which kinds are taken.
 func (h *HostSpecs) resolve() {
 	h.problems = nil
 	for _, text := range h.broken {
@@ -144,15 +175,15 @@ func (h *HostSpecs) resolve() {
 	}
 	found := map[string]resolved{}
 	ambiguous := map[string]bool{}
-	paths := make([]string, 0, len(h.files))
-	for path := range h.files {
-		paths = append(paths, path)
-	}
-	slices.SortFunc(paths, func(a, b string) int {
+	h.kinds = map[string]string{}
+	paths := slices.SortedFunc(maps.Keys(h.files), func(a, b string) int {
 		return cmp.Or(cmp.Compare(h.files[a].priority, h.files[b].priority), cmp.Compare(a, b))
 	})
 	for _, path := range paths {
 		f := h.files[path]
+		if _, taken := h.kinds[f.kind]; f.kind != "" && !taken {
+			h.kinds[f.kind] = path
+		}
 		if f.err != nil {
 			h.problems = append(h.problems, f.err)
 		}
