@@ -27,7 +27,7 @@ var allowed = map[string][]string{
 	"cdi":                  {"device", "internal/atomicfile"},
 	"plugin":               {"internal/inotify", "device"},
 	"podresources":         {"device"},
-	"metrics":              {},
+	"metrics":              {"device"},
 	"importer":             {},
 	"internal/kubelettest": {"device"},
 	"internal/atomicfile":  {},

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/ledger"
 	"github.com/generic-dp/generic-dp/metrics"
 	"github.com/generic-dp/generic-dp/podresources"
 )
@@ -121,32 +120,11 @@ func (m member) status(answer *holding) metrics.Resource {
 		}
 	}
 	for _, e := range m.resource.now.Load().sorted() {
-		r.Devices = append(r.Devices, describe(e, byDevice[e.Offer.ID]))
+		d := metrics.NewDevice(e.Offer, e.Healthy, e.Reason)
+		d.Held = append(d.Held, byDevice[d.ID]...)
+		r.Devices = append(r.Devices, d)
 	}
 	return r
-}
-
-// describe is one device for a reader.
-func describe(e ledger.Entry, held []metrics.Holder) metrics.Device {
-	o := e.Offer
-	d := metrics.Device{
-		ID: o.ID, Health: metrics.Unhealthy, Reason: e.Reason, Slots: o.Slots, NUMA: append([]int{}, o.NUMA...),
-		Nodes: []string{}, Interfaces: []string{}, CDIDevices: append([]string{}, o.CDIDevices...), Mounts: []string{},
-		Held: append([]metrics.Holder{}, held...),
-	}
-	if e.Healthy {
-		d.Health = metrics.Healthy
-	}
-	for _, n := range o.Nodes {
-		d.Nodes = append(d.Nodes, n.HostPath)
-	}
-	for _, n := range o.Nets {
-		d.Interfaces = append(d.Interfaces, n.HostName)
-	}
-	for _, m := range o.Mounts {
-		d.Mounts = append(d.Mounts, m.HostPath)
-	}
-	return d
 }
 
 // degraded are the sources of events that are not to be had, and why.

@@ -1,6 +1,6 @@
-// Package metrics says how the program is: /healthz and /readyz for probes,
-// /metrics for Prometheus, and a status page for people, /status.json for their
-// programs. Gauges are read from the running state when they are asked for.
+// Package metrics serves the state of the program: /healthz and /readyz for probes,
+// /metrics for Prometheus, a status page for people and /status.json for programs.
+// Gauges are read from the running state at scrape time.
 package metrics
 
 import (
@@ -18,23 +18,20 @@ import (
 	"github.com/prometheus/common/expfmt"
 )
 
-// State is the running program. All of it is answered at once: what has to be
-// asked of others is waited for for a moment at the most.
+// State is the state of the running program. Its methods must not block; Status may
+// wait for the kubelet for half a second.
 type State interface {
-	// Alive is nil when the host was looked at and the main loop goes round,
-	// whether there is a kubelet or not.
+	// Alive is nil when the host was scanned and the main loop makes progress, with
+	// or without a kubelet.
 	Alive() error
-	// Ready is nil when every resource that has devices is registered, else
-	// what is missing.
+	// Ready is nil when every resource with devices is registered.
 	Ready() error
-	// Config is the configuration that is served.
 	Config() Config
-	// Status is all there is to say.
 	Status(ctx context.Context) Status
 }
 
-// Listen opens the address of the listener, so that an address that can't be
-// had is known before anything is served.
+// Listen opens the listener, so that an unusable address fails before anything is
+// served.
 func Listen(address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -43,7 +40,7 @@ func Listen(address string) (net.Listener, error) {
 	return l, nil
 }
 
-// Serve answers on l until ctx is cancelled.
+// Serve serves requests on l until ctx is cancelled.
 func (m *Metrics) Serve(ctx context.Context, l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, m.state.Alive(), "") })
@@ -60,13 +57,13 @@ func (m *Metrics) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// warning is what a probe says besides its result. The problems themselves may
-// name serials, and who probes is not who may know them: the log has them.
+// warning is added to the body of /readyz. It leaves out the problems themselves:
+// they may name serials, which not every prober may know.
 func (m *Metrics) warning() string {
 	if m.state.Config().Broken == nil {
 		return ""
 	}
-	return "warning: the configuration on disk is broken, the last good one is served: see the log for each problem\n"
+	return "warning: the configuration on disk is broken, the last good one is served: see the log\n"
 }
 
 func answer(w http.ResponseWriter, err error, warning string) {
@@ -79,10 +76,10 @@ func answer(w http.ResponseWriter, err error, warning string) {
 	_, _ = io.WriteString(w, text+"\n"+warning)
 }
 
-// private answers those who are on this machine, or in this pod, alone: what is
-// said names serials and pods. kubectl port-forward comes from there. A browser
-// that was led here by another page names that page's host, and a proxy in the pod
-// comes from another loopback address (127.0.0.6 is Istio's).
+// private serves loopback clients only, kubectl port-forward included: the status
+// names serials and pods. It checks the Host header against DNS rebinding in a
+// browser, and refuses other loopback addresses, from which proxies in the pod forward
+// foreign requests (127.0.0.6 is Istio's).
 func private(f http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		from, err := netip.ParseAddrPort(r.RemoteAddr)
@@ -91,7 +88,7 @@ func private(f http.HandlerFunc) http.HandlerFunc {
 			host = h
 		}
 		if err != nil || !isLoopback(from.Addr()) || !isLoopbackName(host) {
-			http.Error(w, "403: the status names serials and pods, and is for 127.0.0.1 alone: kubectl port-forward leads there", http.StatusForbidden)
+			http.Error(w, "403: the status names serials and pods and is served on 127.0.0.1 only: use kubectl port-forward", http.StatusForbidden)
 			return
 		}
 		f(w, r)
@@ -111,17 +108,17 @@ func (m *Metrics) statusJSON(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
-	_ = enc.Encode(m.state.Status(r.Context())) // who asked has gone
+	_ = enc.Encode(m.state.Status(r.Context())) // the client has gone
 }
 
 func (m *Metrics) statusPage(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
 	w.Header().Set("Cache-Control", "no-store")
-	_ = writePage(w, m.state.Status(r.Context()), time.Now()) // who asked has gone
+	_ = writePage(w, m.state.Status(r.Context()), time.Now()) // the client has gone
 }
 
-// scrape writes all metrics in the text format, which every scraper takes.
+// scrape writes all metrics in the text format, which every scraper accepts.
 func (m *Metrics) scrape(w http.ResponseWriter, _ *http.Request) {
 	families, err := m.registry.Gather()
 	if err != nil {

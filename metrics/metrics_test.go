@@ -292,7 +292,7 @@ func TestPage(t *testing.T) {
 	resp, body := s.get("/", "")
 	for _, want := range []string{
 		`<html lang="en">`, `name="viewport"`, "prefers-color-scheme", "<title>generic-dp on worker-1</title>",
-		"<caption>example.com/gpu", `<th scope="col">Health</th>`, `<th scope="row"><code>usb:1:2:&lt;A&amp;B&gt;</code></th>`,
+		"<caption>example.com/gpu", `<th scope="col">Health</th>`, `<th scope="row" class="code">usb:1:2:&lt;A&amp;B&gt;</th>`,
 		"/dev/ttyUSB0", "default/p/main (slot 1)", "0, 1", "device is gone", "4 slots, 1 held, 2 free, registered", "unknown key &#34;&lt;script&gt;&#34;", "no netlink", "unreadable",
 	} {
 		if !strings.Contains(body, want) {

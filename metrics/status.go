@@ -1,70 +1,67 @@
 package metrics
 
-import "time"
+import (
+	"slices"
+	"strings"
+	"time"
 
-// Status is all that there is to say of the running program at one moment. The
-// names of its fields in JSON are those of the configuration, the log and the
-// columns of `devices`; they stay. Lists are never null.
+	"github.com/generic-dp/generic-dp/device"
+)
+
+// Status is the state of the program at one moment. The names of its JSON fields are
+// an API, and those of the configuration, the log and the columns of `devices`. Lists
+// are never null.
 type Status struct {
 	Version  string    `json:"version"`
 	NodeName string    `json:"node_name"`
 	Command  string    `json:"command"` // serve or cdi
 	Started  time.Time `json:"started"`
-	// NotReady is what is missing; empty where nothing is.
-	NotReady []string `json:"not_ready"`
-	Config   Config   `json:"config"`
-	// Kubelet is nil where there is none to serve.
-	Kubelet *Kubelet `json:"kubelet"`
-	// Degraded are the sources of events that are not to be had.
-	Degraded []Problem `json:"degraded"`
-	// Problems are what can't be read, written or meant on this host.
-	Problems []Problem `json:"problems"`
-	// HeldUnknown is why it is not known who holds what; empty where it is.
+	NotReady []string  `json:"not_ready"` // empty when ready
+	Config   Config    `json:"config"`
+	Kubelet  *Kubelet  `json:"kubelet"`  // nil where there is none to serve
+	Degraded []Problem `json:"degraded"` // unavailable event sources
+	Problems []Problem `json:"problems"` // current problems on this host
+	// HeldUnknown is why the holders are unknown; empty where they are known.
 	HeldUnknown string `json:"held_unknown"`
-	// Resources in the order of the configuration, then those that are being
-	// retired.
+	// Resources in the order of the configuration, then the retiring ones.
 	Resources []Resource `json:"resources"`
 	// Events are the latest, oldest first.
 	Events []Event `json:"events"`
 }
 
-// Config is the configuration that is served.
+// Config is the served configuration.
 type Config struct {
-	Path string `json:"path"`
-	// Hash of its text, see config.Config.
-	Hash string `json:"hash"`
-	// Loaded is when it was taken over.
+	Path   string    `json:"path"`
+	Hash   string    `json:"hash"` // of its text, see config.Config
 	Loaded time.Time `json:"loaded"`
-	// Generation counts those that were served since the start, from 1.
+	// Generation counts the configurations served since the start, from 1.
 	Generation int `json:"generation"`
-	// Broken is why it is the last good one and not the one on disk; nil where
-	// it is that. Problems are the lines of it.
+	// Broken is why the last good configuration is served and not the one on disk,
+	// nil otherwise. Problems are its lines.
 	Broken   error    `json:"-"`
 	Problems []string `json:"problems"`
 }
 
-// Kubelet is what is known of the kubelet.
+// Kubelet is the kubelet as seen by the program.
 type Kubelet struct {
-	// Present: its socket is there.
-	Present bool `json:"present"`
-	// Restarts since the start of the program.
-	Restarts int `json:"restarts"`
+	Present  bool `json:"present"`  // its socket exists
+	Restarts int  `json:"restarts"` // since the start of the program
 }
 
-// Problem is something that is wrong, and why.
+// Problem is a problem and its reason.
 type Problem struct {
 	Subject string `json:"subject"`
 	Reason  string `json:"reason"`
 }
 
-// Resource is how one resource is.
+// Resource is the state of a resource.
 type Resource struct {
 	Name string `json:"name"`
-	// Registered: the kubelet has the resource and keeps its stream open, else
-	// Reason says why not. It is always false where there is no kubelet.
+	// Registered: the kubelet accepted the resource and its ListAndWatch stream is
+	// open; otherwise Reason says why not. Always false without a kubelet.
 	Registered bool     `json:"registered"`
 	Reason     string   `json:"reason"`
-	Retired    bool     `json:"retired"` // the configuration has it no more
+	Retired    bool     `json:"retired"` // no longer configured
 	Slots      Slots    `json:"slots"`
 	Devices    []Device `json:"devices"`
 }
@@ -73,28 +70,27 @@ type Resource struct {
 type Slots struct {
 	Healthy   int `json:"healthy"`
 	Unhealthy int `json:"unhealthy"`
-	// Held by containers, and Free, which are healthy and not held; nil where
-	// that is not known.
+	// Held by containers, and Free: healthy and not held. Both are nil while the
+	// holders are unknown.
 	Held *int `json:"held"`
 	Free *int `json:"free"`
-	// Allocatable is how many the kubelet could hand out, held or not, by its
-	// own account; nil where it does not say.
+	// Allocatable as the kubelet reports it, held or not; nil if it does not.
 	Allocatable *int `json:"allocatable"`
 }
 
-// Device is one device of a resource.
+// Device is a device of a resource.
 type Device struct {
 	ID     string `json:"id"`
 	Health string `json:"health"` // Healthy or Unhealthy
 	Reason string `json:"reason"`
 	Slots  int    `json:"slots"`
 	NUMA   []int  `json:"numa"`
-	// What a container is given, by its place on the host.
+	// What is injected into a container, by its name on the host.
 	Nodes      []string `json:"nodes"`
 	Interfaces []string `json:"interfaces"`
 	CDIDevices []string `json:"cdi_devices"`
 	Mounts     []string `json:"mounts"`
-	// Held by these containers, as far as that is known.
+	// Held by these containers, as far as known.
 	Held []Holder `json:"held"`
 }
 
@@ -112,10 +108,78 @@ type Holder struct {
 	Container string `json:"container"`
 }
 
-// Event is something that happened to a resource, a device, or neither.
+// Event is a change of a resource, a device, or the program.
 type Event struct {
 	Time     time.Time `json:"time"`
 	Resource string    `json:"resource"`
 	ID       string    `json:"id"`
 	What     string    `json:"what"`
+}
+
+// NewDevice returns the state of an offered device that no container holds.
+func NewDevice(o device.Offer, healthy bool, reason string) Device {
+	d := Device{
+		ID: o.ID, Health: Unhealthy, Reason: reason, Slots: o.Slots, NUMA: append([]int{}, o.NUMA...),
+		Nodes: []string{}, Interfaces: []string{}, CDIDevices: append([]string{}, o.CDIDevices...), Mounts: []string{},
+		Held: []Holder{},
+	}
+	if healthy {
+		d.Health = Healthy
+	}
+	for _, n := range o.Nodes {
+		d.Nodes = append(d.Nodes, n.HostPath)
+	}
+	for _, n := range o.Nets {
+		d.Interfaces = append(d.Interfaces, n.HostName)
+	}
+	for _, m := range o.Mounts {
+		d.Mounts = append(d.Mounts, m.HostPath)
+	}
+	return d
+}
+
+// Host lists what is injected into a container, by its name on the host: nodes,
+// interfaces and CDI devices, or mounts where there are none of these.
+func (d *Device) Host() []string {
+	if all := slices.Concat(d.Nodes, d.Interfaces, d.CDIDevices); len(all) > 0 {
+		return all
+	}
+	return d.Mounts
+}
+
+// Holders lists the containers that hold the device as "namespace/pod/container",
+// with the slot where the device has several.
+func (d *Device) Holders() []string {
+	var all []string
+	for _, h := range d.Held {
+		text := h.Namespace + "/" + h.Pod + "/" + h.Container
+		if slot, ok := strings.CutPrefix(h.ID, d.ID+"::"); ok {
+			text += " (slot " + slot + ")"
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+// Alert is a heading with the lines below it.
+type Alert struct {
+	Heading string
+	Lines   []string
+}
+
+// Alerts lists what needs an administrator, most urgent first.
+func (s *Status) Alerts() []Alert {
+	lines := func(problems []Problem) (all []string) {
+		for _, p := range problems {
+			all = append(all, p.Subject+": "+p.Reason)
+		}
+		return all
+	}
+	alerts := []Alert{
+		{"Configuration on disk is broken, the last good one is served", s.Config.Problems},
+		{"Not ready", s.NotReady},
+		{"Problems on this host", lines(s.Problems)},
+		{"Event sources unavailable, full scan every minute", lines(s.Degraded)},
+	}
+	return slices.DeleteFunc(alerts, func(a Alert) bool { return len(a.Lines) == 0 })
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/generic-dp/generic-dp/agent"
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/matchers"
 	"github.com/generic-dp/generic-dp/metrics"
 )
@@ -32,18 +31,10 @@ type resourceReport struct {
 	broken bool // what it selects can't be what was meant
 }
 
+// deviceReport is a device without its holders, which only the kubelet knows.
 type deviceReport struct {
-	ID     string   `json:"id"`
-	Health string   `json:"health"`
-	Reason string   `json:"reason"`
-	Nodes  []string `json:"nodes"`
-	// Interfaces move into the container; CDIDevices are those of the host's specs
-	// that are passed along; Mounts are paths of the host.
-	Interfaces []string `json:"interfaces,omitempty"`
-	CDIDevices []string `json:"cdi_devices,omitempty"`
-	Mounts     []string `json:"mounts,omitempty"`
-	NUMA       []int    `json:"numa"`
-	Slots      int      `json:"slots"`
+	metrics.Device
+	Held []metrics.Holder `json:"held,omitempty"`
 }
 
 func newDevices(f *flags) *cobra.Command {
@@ -120,7 +111,7 @@ func newReport(cfg *config.Config, view *agent.View) report {
 			named = true
 			resource := resourceReport{Name: m.Name, Active: true, Devices: []deviceReport{}, broken: broken}
 			for _, o := range m.Offers {
-				resource.Devices = append(resource.Devices, newDeviceReport(o))
+				resource.Devices = append(resource.Devices, deviceReport{Device: metrics.NewDevice(o, o.Problem == "", o.Problem)})
 			}
 			r.Resources = append(r.Resources, resource)
 		}
@@ -130,35 +121,6 @@ func newReport(cfg *config.Config, view *agent.View) report {
 		}
 	}
 	return r
-}
-
-func newDeviceReport(o device.Offer) deviceReport {
-	d := deviceReport{ID: o.ID, Health: metrics.Healthy, Reason: o.Problem, Nodes: []string{}, NUMA: []int{}, Slots: o.Slots}
-	if o.Problem != "" {
-		d.Health = metrics.Unhealthy
-	}
-	for _, n := range o.Nodes {
-		d.Nodes = append(d.Nodes, n.HostPath)
-	}
-	for _, n := range o.Nets {
-		d.Interfaces = append(d.Interfaces, n.HostName)
-	}
-	for _, m := range o.Mounts {
-		d.Mounts = append(d.Mounts, m.HostPath)
-	}
-	d.CDIDevices = o.CDIDevices
-	d.NUMA = append(d.NUMA, o.NUMA...)
-	return d
-}
-
-// handed lists what a container is given besides variables: nodes, interfaces, CDI
-// devices of the host, and paths where there is none of these.
-func (d *deviceReport) handed() string {
-	all := slices.Concat(d.Nodes, d.Interfaces, d.CDIDevices)
-	if len(all) == 0 {
-		all = d.Mounts
-	}
-	return strings.Join(all, ",")
 }
 
 func (r report) json(w io.Writer) error {
@@ -174,7 +136,7 @@ func (r report) table(w io.Writer) error {
 	fmt.Fprintln(tab, "RESOURCE\tID\tSLOTS\tHEALTH\tNUMA\tNODES\tREASON")
 	for _, resource := range r.Resources {
 		for _, d := range resource.Devices {
-			row(tab, resource.Name, d.ID, strconv.Itoa(d.Slots), d.Health, joinInts(d.NUMA), d.handed(), d.Reason)
+			row(tab, resource.Name, d.ID, strconv.Itoa(d.Slots), d.Health, joinInts(d.NUMA), strings.Join(d.Host(), ","), d.Reason)
 		}
 		if len(resource.Devices) == 0 {
 			reason := "no device matches on this host"

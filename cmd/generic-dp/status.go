@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,8 +19,8 @@ import (
 	"github.com/generic-dp/generic-dp/metrics"
 )
 
-// statusLimit is how long an instance may take to answer: it waits half a second
-// for the kubelet at the most.
+// statusLimit bounds the wait for an answer. An instance waits for the kubelet for
+// half a second at most.
 const statusLimit = 5 * time.Second
 
 func newStatus(f *flags) *cobra.Command {
@@ -43,7 +42,7 @@ listens on. In a cluster: kubectl exec POD -- /generic-dp status`,
 			}
 			var s metrics.Status
 			if err := json.Unmarshal(body, &s); err != nil {
-				return fmt.Errorf("--listen: what answers at %s is not generic-dp: %w", f.listen, err)
+				return fmt.Errorf("--listen: no generic-dp answers at %s: %w", f.listen, err)
 			}
 			return printStatus(cmd.OutOrStdout(), s)
 		},
@@ -53,42 +52,33 @@ listens on. In a cluster: kubectl exec POD -- /generic-dp status`,
 	return cmd
 }
 
-// askStatus asks the instance at --listen. One request needs no HTTP client, which
-// would make the binary larger.
+// askStatus asks the instance at --listen.
 func (f *flags) askStatus(ctx context.Context) ([]byte, error) {
 	host, port, err := net.SplitHostPort(f.listen)
 	if err != nil {
 		return nil, fmt.Errorf("--listen: %w", err)
 	}
 	if ip := net.ParseIP(host); host == "" || ip.IsUnspecified() {
-		host = "127.0.0.1" // the status is for this machine
+		host = "127.0.0.1" // the status is served on loopback only
 	}
 	address := net.JoinHostPort(host, port)
-	ctx, cancel := context.WithTimeout(ctx, statusLimit)
-	defer cancel()
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", address)
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		return nil, fmt.Errorf("--listen: nothing serves at %s: %w\n  hint: name the address that the instance was given with --listen", address, syscall.ECONNREFUSED)
-	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/status.json", nil)
 	if err != nil {
 		return nil, fmt.Errorf("--listen: %w", err)
 	}
-	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
-	if _, err := io.WriteString(conn, "GET /status.json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); err != nil {
-		return nil, fmt.Errorf("--listen: ask %s: %w", address, err)
-	}
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		return nil, fmt.Errorf("--listen: what answers at %s is not generic-dp: %w", address, err)
+	client := http.Client{Timeout: statusLimit, Transport: &http.Transport{}} // without a proxy
+	resp, err := client.Do(req)
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return nil, fmt.Errorf("--listen: no instance at %s: %w\n  hint: name the address that the instance was given with --listen", address, syscall.ECONNREFUSED)
+	case err != nil:
+		return nil, fmt.Errorf("--listen: no generic-dp answers at %s: %w", address, errors.Unwrap(err)) // of *url.Error
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("--listen: answer of %s: %w", address, err)
+		return nil, fmt.Errorf("--listen: %w", err)
 	case resp.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("--listen: %s answers %s: %s", address, resp.Status, strings.TrimSpace(string(body)))
 	}
@@ -103,20 +93,11 @@ func printStatus(w io.Writer, s metrics.Status) error {
 	}
 	fmt.Fprintf(w, "generic-dp %s, %s, %s since %s\n", s.Version, state, s.Command, s.Started.UTC().Format(time.DateTime))
 	fmt.Fprintf(w, "configuration %s, generation %d, loaded %s\n", s.Config.Path, s.Config.Generation, s.Config.Loaded.UTC().Format(time.DateTime))
-	for _, text := range s.NotReady {
-		fmt.Fprintf(w, "not ready: %s\n", text)
-	}
-	for _, text := range s.Config.Problems {
-		fmt.Fprintf(w, "configuration is broken: %s\n", text)
-	}
-	for _, p := range s.Problems {
-		fmt.Fprintf(w, "problem: %s: %s\n", p.Subject, p.Reason)
-	}
-	for _, p := range s.Degraded {
-		fmt.Fprintf(w, "missing events: %s: %s\n", p.Subject, p.Reason)
+	for _, alert := range s.Alerts() {
+		fmt.Fprintf(w, "%s:\n  %s\n", alert.Heading, strings.Join(alert.Lines, "\n  "))
 	}
 	if s.HeldUnknown != "" {
-		fmt.Fprintf(w, "who holds what is not known: %s\n", s.HeldUnknown)
+		fmt.Fprintf(w, "Holders are unknown: %s\n", s.HeldUnknown)
 	}
 	fmt.Fprintln(w)
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

@@ -36,7 +36,8 @@ func (instance) Status(context.Context) metrics.Status {
 
 const wantStatus = `generic-dp v1, not ready, serve since 2026-11-20 12:00:00
 configuration /etc/generic-dp, generation 1, loaded 2026-11-20 12:00:00
-not ready: resource example.com/b is not registered: refused
+Not ready:
+  resource example.com/b is not registered: refused
 
 RESOURCE       ID      SLOTS  HEALTH     NUMA  NODES         HELD BY         REASON
 example.com/a  usb:1   2      Healthy    0,1   /dev/ttyUSB0  d/p/c (slot 1)  -
@@ -90,8 +91,8 @@ func TestStatusOfNobody(t *testing.T) {
 		}
 	}()
 	for address, want := range map[string]string{
-		nobody:                "error: --listen: nothing serves at " + nobody + ": connection refused\n  hint: ",
-		other.Addr().String(): "is not generic-dp",
+		nobody:                "error: --listen: no instance at " + nobody + ": connection refused\n  hint: ",
+		other.Addr().String(): "error: --listen: no generic-dp answers at ",
 		"9418":                "error: --listen: address 9418: missing port",
 	} {
 		var out, stderr strings.Builder

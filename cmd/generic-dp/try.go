@@ -252,12 +252,8 @@ func (t *trial) lines() map[string]line {
 func (t *trial) linesOf(name string) []line {
 	var lines []line
 	for _, e := range t.agent.Entries(name) {
-		d := newDeviceReport(e.Offer)
-		d.Health, d.Reason = metrics.Healthy, ""
-		if !e.Healthy {
-			d.Health, d.Reason = metrics.Unhealthy, e.Reason
-		}
-		lines = append(lines, line{name, d.ID, d.Health, d.Reason, d.handed()})
+		d := metrics.NewDevice(e.Offer, e.Healthy, e.Reason)
+		lines = append(lines, line{name, d.ID, d.Health, d.Reason, strings.Join(d.Host(), ",")})
 	}
 	return lines
 }
