@@ -1,9 +1,9 @@
-// Package health checks devices beyond their presence: whether a node can be
-// opened, an attribute is what it has to be, an address takes connections.
+// Package health checks devices beyond their presence: that a node opens, that an
+// attribute has the wanted value, that an address accepts connections.
 //
-// A check may hang for as long as a driver or a network wants. So each runs in
-// a goroutine of its own, and what has not answered in time fails until it
-// does: nothing else waits for it, and it is not started a second time.
+// A check may hang as long as a driver or a network does. Each one runs in a goroutine
+// of its own: after a timeout it fails until it returns, blocks no other check, and is
+// not started a second time.
 package health
 
 import (
@@ -20,48 +20,46 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Check is what is looked at of one device. All of it must hold.
+// Check is the check of one device. All of it must hold.
 type Check struct {
-	// Open lists nodes that can be opened, by their paths on the host.
+	// Open lists nodes that must open, by their paths on the host.
 	Open  []string
 	Attrs []Attr
-	// TCP is an address that takes connections, HOST:PORT; empty is none.
+	// TCP is an address that must accept connections, HOST:PORT; empty is none.
 	TCP string
 	// Interval is the time between two checks.
 	Interval time.Duration
 }
 
-// Attr is an attribute and what it has to be.
+// Attr is an attribute and its wanted value.
 type Attr struct {
 	// Name is a path relative to a directory of the host's sysfs.
 	Name string
-	// Dirs are the directories where it may be, as paths on the host: one
-	// list a node, nearest first. The first that has it decides, and what is
-	// found for each of the nodes has to fit.
+	// Dirs are the directories to search, as paths on the host: one list per node,
+	// nearest first. The first directory that has the attribute decides, and the
+	// values of all nodes must match.
 	Dirs [][]string
 	Want Condition
 }
 
-// Condition is what a value has to be.
+// Condition tests a value.
 type Condition interface {
-	// Match reports whether a value fits; no value is an absent attribute.
+	// Match reports whether a value matches; no value is an absent attribute.
 	Match(have ...string) bool
-	// Patterns is the condition as it was written.
+	// Patterns is the condition as written.
 	Patterns() []string
 }
 
-// noAnswer is why a check failed that takes too long.
-const noAnswer = "does not answer"
-
 const (
+	noAnswer = "does not answer"
 	// longestValue is how many bytes of an attribute a reason repeats.
 	longestValue = 80
-	// dialTimeout ends before a check has to answer, so that it can say
-	// whether it is the host or its name that doesn't.
+	// dialTimeout is shorter than the timeout of a check, so that the reason can
+	// tell a host that does not answer from a name that does not resolve.
 	dialTimeout = timeout - time.Second
 )
 
-// host is how a check reaches what it looks at.
+// host is how a check reaches the host.
 type host struct {
 	local func(path string) string
 	open  func(path string) error
@@ -74,70 +72,67 @@ func newHost(local func(string) string) host {
 
 // attempt is one run of a check.
 type attempt struct {
-	of    *probe // what it is for
+	of    *probe
 	began time.Time
-	at    atomic.Pointer[string] // what it looks at
+	step  atomic.Pointer[string] // in progress
 }
 
-func (a *attempt) looksAt(what string) { a.at.Store(&what) }
-
-// stuck is the reason while the attempt does not come to its end.
-func (a *attempt) stuck() string {
-	if at := a.at.Load(); at != nil {
-		return *at + ": " + noAnswer
+// timedOut is the reason while the attempt is in progress.
+func (a *attempt) timedOut() string {
+	if step := a.step.Load(); step != nil {
+		return *step + ": " + noAnswer
 	}
 	return noAnswer
 }
 
-// run returns the first reason why a check fails; empty is that it passes.
+// run returns the first reason why a check fails; empty if it passes.
 func (h host) run(ctx context.Context, c Check, a *attempt) string {
+	type step struct {
+		name string
+		test func() string
+	}
+	var steps []step
 	for _, node := range c.Open {
-		what := "open " + node
-		a.looksAt(what)
-		if reason := openReason(h.open(h.local(node))); reason != "" {
-			return what + ": " + reason
-		}
+		steps = append(steps, step{"open " + node, func() string { return colon(openReason(h.open(h.local(node)))) }})
 	}
 	for _, attr := range c.Attrs {
-		what := "attr " + attr.Name
-		a.looksAt(what)
-		if reason := h.attr(attr); reason != "" {
-			return what + reason
+		steps = append(steps, step{"attr " + attr.Name, func() string { return h.attr(attr) }})
+	}
+	if c.TCP != "" {
+		steps = append(steps, step{"tcp " + c.TCP, func() string { return colon(tcpReason(h.dial(ctx, c.TCP))) }})
+	}
+	for _, s := range steps {
+		a.step.Store(&s.name)
+		if reason := s.test(); reason != "" {
+			return s.name + reason
 		}
-	}
-	if c.TCP == "" {
-		return ""
-	}
-	what := "tcp " + c.TCP
-	a.looksAt(what)
-	if reason := tcpReason(h.dial(ctx, c.TCP)); reason != "" {
-		return what + ": " + reason
 	}
 	return ""
 }
 
-// openNode opens a node and closes it: without waiting for a carrier or a
-// writer, without getting a terminal, without following a link that took the
-// place of the node.
-func openNode(path string) error {
-	fd, err := openFile(path, unix.O_NOFOLLOW)
-	if err == nil {
-		unix.Close(fd) // even if it fails, the descriptor is gone
+func colon(reason string) string {
+	if reason == "" {
+		return ""
 	}
-	return err
+	return ": " + reason
 }
 
-func openFile(path string, flags int) (fd int, err error) {
+// openNode opens and closes a node. It waits for no carrier and no writer, acquires no
+// terminal, and does not follow a link that replaced the node.
+func openNode(path string) error {
 	for {
-		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC|flags, 0)
+		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err == nil {
+			unix.Close(fd) // even if it fails, the descriptor is gone
+		}
 		if err != unix.EINTR {
-			return fd, err
+			return err
 		}
 	}
 }
 
-// openReason is why a node that was opened with this error is not in order. A
-// busy one is: a container has it to itself, which is what it is for.
+// openReason is why a node failed to open. A busy node passes: a container has opened
+// it exclusively.
 func openReason(err error) string {
 	switch {
 	case err == nil || errors.Is(err, unix.EBUSY):
@@ -145,66 +140,45 @@ func openReason(err error) string {
 	case errors.Is(err, unix.EACCES):
 		return "permission denied: this program needs read access to the node"
 	case errors.Is(err, unix.EPERM):
-		// Of the device controller of a control group, see
+		// From the device controller of a control group, see
 		// bpf_cgroup_check_dev_permission in kernel/bpf/cgroup.c.
 		return "operation not permitted: this program's container has to be allowed the device"
 	}
 	return errorText(err)
 }
 
-// attr returns what is wrong with an attribute, to follow its name.
+// attr returns why an attribute fails, to be appended to its name.
 func (h host) attr(a Attr) string {
-	found := false
-	seen := map[string]bool{}
+	passed := map[string]bool{} // by file: nodes share directories
 	for _, dirs := range a.Dirs {
 		for _, dir := range dirs {
 			file := dir + "/" + a.Name
-			if seen[file] {
+			if passed[file] {
 				break
 			}
-			value, err := readAttr(h.local(file))
-			if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+			value, err := os.ReadFile(h.local(file))
+			switch {
+			case errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR):
 				continue
-			}
-			if errors.Is(err, unix.EACCES) {
+			case errors.Is(err, unix.EACCES):
 				return ": permission denied: this program needs read access to the attribute"
-			}
-			if err != nil {
+			case err != nil:
 				return ": " + errorText(err)
 			}
-			if found = true; !a.Want.Match(value) {
-				return fmt.Sprintf(" is %s: want %s", quote(value), wanted(a.Want))
+			if text := strings.TrimSpace(string(value)); !a.Want.Match(text) {
+				return fmt.Sprintf(" is %s: want %s", quote(text), wanted(a.Want))
 			}
-			seen[file] = true
+			passed[file] = true
 			break
 		}
 	}
-	if !found && !a.Want.Match() {
+	if len(passed) == 0 && !a.Want.Match() {
 		return " is absent: want " + wanted(a.Want)
 	}
 	return ""
 }
 
-// readAttr reads an attribute without the space around it. One read is enough:
-// the kernel formats it as a whole, into at most a page
-// (Documentation/filesystems/sysfs.rst).
-func readAttr(path string) (string, error) {
-	fd, err := openFile(path, 0)
-	if err != nil {
-		return "", err
-	}
-	defer unix.Close(fd)
-	buf := make([]byte, 4096)
-	for {
-		n, err := unix.Read(fd, buf)
-		if err == unix.EINTR {
-			continue
-		}
-		return strings.TrimSpace(string(buf[:max(n, 0)])), err
-	}
-}
-
-// quote writes a value in quotes, shortened where it is long.
+// quote quotes a value, shortened if it is long.
 func quote(value string) string {
 	if len(value) <= longestValue {
 		return fmt.Sprintf("%q", value)
@@ -230,8 +204,8 @@ func dialTCP(ctx context.Context, address string) error {
 	return conn.Close()
 }
 
-// tcpReason is constant for each kind of error: what package net says has the
-// number of the own port in it.
+// tcpReason is constant for each kind of error: the texts of package net contain the
+// ephemeral port.
 func tcpReason(err error) string {
 	var name *net.DNSError
 	var network net.Error

@@ -138,8 +138,8 @@ func TestAttr(t *testing.T) {
 	}
 }
 
-// All of a check must hold, and the first that does not is told.
-func TestAllOfACheckMustHold(t *testing.T) {
+// All parts of a check must hold; the first failure is the reason.
+func TestAllPartsOfACheckMustHold(t *testing.T) {
 	t.Parallel()
 	dir := write(t, map[string]string{"dev/x": "", "sys/devices/x/a": "1\n", "sys/devices/x/b": "2\n"})
 	attr := func(name, want string) Attr {
@@ -160,8 +160,8 @@ func TestAllOfACheckMustHold(t *testing.T) {
 	}
 }
 
-// loopback is an address of the host that no one else uses, so that a port
-// that was closed stays free.
+// loopback is an address of the host that nothing else uses, so that a closed port
+// stays free.
 const loopback = "127.91.7.5:0"
 
 func listen(t *testing.T, address string) net.Listener {
@@ -174,7 +174,7 @@ func listen(t *testing.T, address string) net.Listener {
 	return l
 }
 
-// closedPort is an address where nobody listens.
+// closedPort is an address without a listener.
 func closedPort(t *testing.T) string {
 	t.Helper()
 	l := listen(t, loopback)
@@ -203,7 +203,7 @@ func TestTCP(t *testing.T) {
 	if got, want := ask(), "tcp "+address+": connection refused"; got != want {
 		t.Errorf("an address that does not listen: %q, want %q", got, want)
 	}
-	// The same device is in order when it listens again.
+	// The same address passes when it listens again.
 	listen(t, address)
 	if got := ask(); got != "" {
 		t.Errorf("an address that listens again: %q", got)
@@ -230,8 +230,8 @@ func TestTCPReason(t *testing.T) {
 	}
 }
 
-// A network that swallows everything costs a check its time and no more.
-func TestOnceEndsWhileADialHangs(t *testing.T) {
+// A network that drops all packets delays a check until its timeout.
+func TestOnceEndsWhileDialHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(func(path string) string { return path })

@@ -9,39 +9,51 @@ import (
 	"time"
 )
 
-// ReasonPending is why a device is not healthy whose first check has not
-// ended yet.
+// ReasonPending is the reason of a device until its first check returns.
 const ReasonPending = "health check pending"
 
-// timeout is how long a check may take before it fails. No interval is
-// shorter, and a driver that has to wake its device is done by then.
+// timeout is how long a check may take before it fails. No interval is shorter, and a
+// driver that has to wake its device is done by then.
 const timeout = 5 * time.Second
 
-// Prober checks devices at their intervals. Its methods may be called by any
-// goroutine. While there is nothing to check it does nothing, and has no timer.
+// The checks of one interval share a few phases of it: a hundred devices are not
+// checked all at once, and not each by itself either, since every phase wakes the
+// machine.
+const (
+	// phases is how many phases an interval has at most.
+	phases = 8
+	// phaseSize is how many checks share a phase before the next one is used.
+	phaseSize = 12
+	// firstRetry is when a failed check is repeated; the delay doubles with every
+	// further failure until the regular check comes first.
+	firstRetry   = time.Second
+	maxDoublings = 20
+)
+
+// Prober checks devices at their intervals. Its methods are safe for concurrent use.
+// Without checks it is idle and has no timer.
 type Prober struct {
 	host    host
-	changes chan struct{} // holds one: the results are others
-	wake    chan struct{} // holds one: look what is due
+	changes chan struct{} // capacity 1: a result changed
+	wake    chan struct{} // capacity 1: a check may be due
 
 	mu      sync.Mutex
-	origin  time.Time // of the turns
+	origin  time.Time // of all phases
 	probes  map[string]*probe
-	running map[string]*attempt // by ID: one at a time, whatever becomes of the device
-	results map[string]string   // as it was handed out; nil where another one is due
+	running map[string]*attempt // by ID: one at a time, even if the device is replaced
 }
 
-// probe is what is checked of one device.
+// probe is the check of one device and its result.
 type probe struct {
 	check    Check
-	slot     int
+	phase    int
 	due      time.Time
 	failures int // since it passed
 	reason   string
 }
 
-// New returns a Prober that finds the paths of the host where local says that
-// they are here; nil is where the host has them. Run runs it.
+// New returns a Prober. local maps a path of the host to the path here; nil is the
+// identity. Run runs it.
 func New(local func(path string) string) *Prober {
 	if local == nil {
 		local = func(path string) string { return path }
@@ -54,19 +66,12 @@ func New(local func(path string) string) *Prober {
 	}
 }
 
-// Set replaces what is checked: the checks of all devices that are present, by
-// their IDs. A device that is new, or that something else is to be looked at
-// of, is checked at once, and pending until then.
+// Set replaces the checks with those of all present devices, by ID. A new device, or
+// one whose check differs, is checked at once and pending until then.
 func (p *Prober) Set(checks map[string]Check) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for id := range p.probes {
-		if _, ok := checks[id]; !ok {
-			delete(p.probes, id)
-			p.results = nil
-		}
-	}
-	added := false
+	maps.DeleteFunc(p.probes, func(id string, _ *probe) bool { _, ok := checks[id]; return !ok })
 	for _, id := range slices.Sorted(maps.Keys(checks)) {
 		c, old := checks[id], p.probes[id]
 		if old != nil && reflect.DeepEqual(old.check, c) {
@@ -74,39 +79,33 @@ func (p *Prober) Set(checks map[string]Check) {
 		}
 		fresh := &probe{check: c, due: time.Now(), reason: ReasonPending}
 		if old != nil {
-			delete(p.probes, id) // or it would count
-			was := old.check
-			if was.Interval = c.Interval; reflect.DeepEqual(was, c) {
+			delete(p.probes, id) // it leaves its phase
+			old.check.Interval = c.Interval
+			if reflect.DeepEqual(old.check, c) {
 				fresh.reason, fresh.failures = old.reason, old.failures
 			}
 		}
-		fresh.slot = p.slot(c.Interval)
+		fresh.phase = p.phase(c.Interval)
 		p.probes[id] = fresh
-		p.results, added = nil, true
-	}
-	if added {
 		signal(p.wake)
 	}
 }
 
-// Results returns why each device that is checked is not healthy, by ID; empty
-// is that it is. The map is not written to again.
+// Results returns the reason of each checked device, by ID; empty is healthy.
 func (p *Prober) Results() map[string]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.results == nil {
-		p.results = make(map[string]string, len(p.probes))
-		for id, pr := range p.probes {
-			p.results[id] = pr.reason
-		}
+	results := make(map[string]string, len(p.probes))
+	for id, pr := range p.probes {
+		results[id] = pr.reason
 	}
-	return p.results
+	return results
 }
 
-// Changes has something to receive after a check made the results others.
+// Changes signals that a check changed the results.
 func (p *Prober) Changes() <-chan struct{} { return p.changes }
 
-// Run checks until ctx ends, and returns nil then.
+// Run checks until ctx is cancelled, and returns nil then.
 func (p *Prober) Run(ctx context.Context) error {
 	timer := time.NewTimer(timeout)
 	timer.Stop()
@@ -125,8 +124,8 @@ func (p *Prober) Run(ctx context.Context) error {
 	}
 }
 
-// round starts what is due, gives up what does not answer, and returns when to
-// do so again; zero is not before something happens.
+// round starts what is due, fails what timed out, and returns the time of the next
+// round; zero if only an event can cause one.
 func (p *Prober) round(ctx context.Context) (next time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,12 +133,20 @@ func (p *Prober) round(ctx context.Context) (next time.Time) {
 	for id, pr := range p.probes {
 		a, at := p.running[id], pr.due
 		if a == nil && !now.Before(pr.due) {
-			a = p.start(ctx, id, pr, now)
+			a = &attempt{of: pr, began: now}
+			p.running[id] = a
+			check := pr.check
+			go func() {
+				reason := p.host.run(ctx, check, a)
+				if ctx.Err() == nil {
+					p.finish(id, a, reason)
+				}
+			}()
 		}
 		if a != nil {
 			if at = a.began.Add(timeout); !now.Before(at) {
-				p.found(pr, a.stuck())
-				continue // its end wakes
+				p.report(pr, a.timedOut())
+				continue // its end wakes the prober
 			}
 		}
 		if next.IsZero() || at.Before(next) {
@@ -149,36 +156,22 @@ func (p *Prober) round(ctx context.Context) (next time.Time) {
 	return next
 }
 
-// start runs a check in a goroutine of its own.
-func (p *Prober) start(ctx context.Context, id string, pr *probe, now time.Time) *attempt {
-	a := &attempt{of: pr, began: now}
-	p.running[id] = a
-	go func() {
-		reason := p.host.run(ctx, pr.check, a)
-		if ctx.Err() == nil {
-			p.ended(id, a, reason)
-		}
-	}()
-	return a
-}
-
-// ended takes the result of an attempt. A device that was replaced meanwhile is
-// still to be checked, and is due.
-func (p *Prober) ended(id string, a *attempt, reason string) {
+// finish records the result of an attempt. A device that was replaced meanwhile is
+// still due.
+func (p *Prober) finish(id string, a *attempt, reason string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.running, id)
-	if pr := a.of; p.probes[id] == pr {
-		p.found(pr, reason)
-		p.schedule(pr, a.began)
+	if p.probes[id] == a.of {
+		p.report(a.of, reason)
+		p.schedule(a.of, a.began)
 	}
 	signal(p.wake)
 }
 
-// found notes the latest reason.
-func (p *Prober) found(pr *probe, reason string) {
+func (p *Prober) report(pr *probe, reason string) {
 	if pr.reason != reason {
-		pr.reason, p.results = reason, nil
+		pr.reason = reason
 		signal(p.changes)
 	}
 }
@@ -190,7 +183,57 @@ func signal(c chan struct{}) {
 	}
 }
 
-// Once runs each check once and returns what Results would. What takes longer
+// phase returns the phase for one more check of an interval.
+func (p *Prober) phase(interval time.Duration) int {
+	var used [phases]int
+	for _, pr := range p.probes {
+		if pr.check.Interval == interval {
+			used[pr.phase]++
+		}
+	}
+	best := 0
+	for i, n := range used {
+		if n < phaseSize {
+			return i
+		}
+		if n < used[best] {
+			best = i
+		}
+	}
+	return best
+}
+
+// schedule sets when a check that has just ended is due again.
+func (p *Prober) schedule(pr *probe, began time.Time) {
+	now, interval := time.Now(), pr.check.Interval
+	// The first check is out of phase: the second does not follow at once.
+	after := began.Add(interval / 2)
+	if after.Before(now) {
+		after = now
+	}
+	pr.due = p.origin.Add(nextTime(after.Sub(p.origin), interval, pr.phase))
+	if pr.reason == "" {
+		pr.failures = 0
+		return
+	}
+	if wait := firstRetry << min(pr.failures, maxDoublings); wait < interval/2 {
+		whole := (now.Add(wait).Sub(p.origin) + time.Second - 1).Truncate(time.Second)
+		pr.due = p.origin.Add(whole)
+	}
+	pr.failures++
+}
+
+// nextTime is the first time of a phase after a moment, both since the origin. Phases
+// start at whole seconds where intervals do, so that different intervals coincide.
+func nextTime(after, interval time.Duration, phase int) time.Duration {
+	start := (interval * time.Duration(phase) / phases).Truncate(time.Second)
+	if after < start {
+		return start
+	}
+	return start + ((after-start)/interval+1)*interval
+}
+
+// Once runs each check once and returns the results by ID. A check that takes longer
 // than limit fails.
 func Once(ctx context.Context, local func(path string) string, checks map[string]Check, limit time.Duration) map[string]string {
 	return once(ctx, New(local).host, checks, limit)
@@ -200,24 +243,17 @@ func once(ctx context.Context, h host, checks map[string]Check, limit time.Durat
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	type result struct{ id, reason string }
-	results := make(chan result, len(checks))
-	attempts := make(map[string]*attempt, len(checks))
+	results := make(chan result, 2*len(checks))
 	for id, c := range checks {
 		a := &attempt{}
-		attempts[id] = a
 		go func() { results <- result{id, h.run(ctx, c, a)} }()
+		context.AfterFunc(ctx, func() { results <- result{id, a.timedOut()} })
 	}
 	reasons := make(map[string]string, len(checks))
-	for len(attempts) > 0 {
-		select {
-		case r := <-results:
+	for len(reasons) < len(checks) {
+		r := <-results
+		if _, ended := reasons[r.id]; !ended {
 			reasons[r.id] = r.reason
-			delete(attempts, r.id)
-		case <-ctx.Done():
-			for id, a := range attempts {
-				reasons[id] = a.stuck()
-			}
-			return reasons
 		}
 	}
 	return reasons

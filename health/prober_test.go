@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bench is a Prober whose nodes are opened by the test.
+// bench is a Prober with a fake host.
 type bench struct {
 	*Prober
 	t     *testing.T
@@ -27,7 +27,7 @@ type bench struct {
 	hangs  map[string]chan struct{} // closed when the open returns
 }
 
-// newBench runs in a bubble of synctest, and ends with it.
+// newBench runs a Prober in a synctest bubble until the test ends.
 func newBench(t *testing.T) *bench {
 	b := &bench{
 		Prober: New(nil), t: t, start: time.Now(),
@@ -84,7 +84,7 @@ func (b *bench) times(path string) []time.Duration {
 	return slices.Clone(b.opened[path])
 }
 
-// after lets time pass and everything come to rest.
+// after advances the time until all goroutines are blocked.
 func (b *bench) after(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -97,7 +97,7 @@ func (b *bench) want(reasons map[string]string) {
 	}
 }
 
-// changed reports whether a change was told since it was asked last.
+// changed reports whether a change was signalled since the last call.
 func (b *bench) changed() bool {
 	select {
 	case <-b.Changes():
@@ -113,7 +113,7 @@ func opens(interval time.Duration, nodes ...string) Check {
 
 const s = time.Second
 
-func TestANewDeviceIsCheckedAtOnce(t *testing.T) {
+func TestNewDeviceIsCheckedAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -123,23 +123,23 @@ func TestANewDeviceIsCheckedAtOnce(t *testing.T) {
 		b.after(0)
 		b.want(map[string]string{"a": "", "b": "open /dev/b: input/output error"})
 		if !b.changed() {
-			t.Error("no change was told")
+			t.Error("no change was signalled")
 		}
 		b.Set(map[string]Check{"a": opens(30*s, "/dev/a"), "b": opens(30*s, "/dev/b")})
 		b.after(0)
 		if got := b.times("/dev/a"); len(got) != 1 {
-			t.Errorf("a device that stays was checked again: %v", got)
+			t.Errorf("an unchanged device was checked again: %v", got)
 		}
 		if b.changed() {
-			t.Error("a change was told though nothing changed")
+			t.Error("a change was signalled though nothing changed")
 		}
 		b.Set(map[string]Check{"a": opens(30*s, "/dev/a")})
 		b.want(map[string]string{"a": ""})
 	})
 }
 
-// What is looked at is another thing: what was found before says nothing.
-func TestADeviceThatMovedIsPending(t *testing.T) {
+// The result of another node does not count.
+func TestMovedDeviceIsPending(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -154,7 +154,7 @@ func TestADeviceThatMovedIsPending(t *testing.T) {
 	})
 }
 
-func TestResultsAreNotWrittenToAgain(t *testing.T) {
+func TestResultsAreImmutable(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -175,8 +175,8 @@ func TestChecksFollowTheirInterval(t *testing.T) {
 		b.after(7 * s)
 		b.Set(map[string]Check{"a": opens(30*s, "/dev/a"), "b": opens(60*s, "/dev/b")})
 		b.after(160 * s)
-		// The first turn is no sooner than half an interval after the first
-		// check, and both have theirs at the same moments.
+		// The second check follows the first by half an interval or more, and
+		// both intervals share a phase.
 		for path, want := range map[string][]time.Duration{
 			"/dev/a": {7 * s, 30 * s, 60 * s, 90 * s, 120 * s, 150 * s},
 			"/dev/b": {7 * s, 60 * s, 120 * s},
@@ -188,8 +188,8 @@ func TestChecksFollowTheirInterval(t *testing.T) {
 	})
 }
 
-// Failures are repeated soon, and less and less often; recovery comes by itself.
-func TestADeviceRecovers(t *testing.T) {
+// A failed check is repeated with a growing delay, and the device recovers.
+func TestDeviceRecovers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -200,11 +200,11 @@ func TestADeviceRecovers(t *testing.T) {
 		b.after(10 * s)
 		b.want(map[string]string{"a": "open /dev/a: no such device"})
 		if !b.changed() {
-			t.Error("the failure was not told")
+			t.Error("the failure was not signalled")
 		}
 		b.after(69 * s)
 		if b.changed() {
-			t.Error("a change was told though the reason is the same")
+			t.Error("a change was signalled though the reason is the same")
 		}
 		b.fail("/dev/a", nil)
 		b.after(s + 20*s)
@@ -216,7 +216,7 @@ func TestADeviceRecovers(t *testing.T) {
 	})
 }
 
-// A busy node passes: a container has it to itself.
+// A busy node passes: a container has opened it exclusively.
 func TestBusyPasses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -228,9 +228,8 @@ func TestBusyPasses(t *testing.T) {
 	})
 }
 
-// A check that hangs is one goroutine however long it does, and holds up
-// nobody else.
-func TestACheckThatHangs(t *testing.T) {
+// A hung check stays one goroutine and does not delay others.
+func TestHungCheck(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -258,9 +257,9 @@ func TestACheckThatHangs(t *testing.T) {
 	})
 }
 
-// The device is pulled and plugged again while a check of it hangs: that still
-// is the only one, and its result is not that of the new device.
-func TestADeviceThatComesBackWhileItsCheckHangs(t *testing.T) {
+// A device is replugged while its check hangs: no second check starts, and the result
+// of the first does not count for the new device.
+func TestReplugDuringHungCheck(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -286,10 +285,10 @@ func TestADeviceThatComesBackWhileItsCheckHangs(t *testing.T) {
 	})
 }
 
-// A hundred devices have their turns at few moments, and not at one.
-func TestTurnsAreSpread(t *testing.T) {
+// A hundred devices share a few phases.
+func TestPhases(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct{ devices, moments, most int }{{1, 1, 1}, {12, 1, 12}, {13, 2, 12}, {100, 8, 16}, {200, 8, 25}} {
+	for _, tc := range []struct{ devices, phases, most int }{{1, 1, 1}, {12, 1, 12}, {13, 2, 12}, {100, 8, 16}, {200, 8, 25}} {
 		t.Run(fmt.Sprint(tc.devices), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -313,8 +312,8 @@ func TestTurnsAreSpread(t *testing.T) {
 						at[when%(30*s)]++
 					}
 				}
-				if len(at) != tc.moments {
-					t.Errorf("turns at %v, want %d moments", at, tc.moments)
+				if len(at) != tc.phases {
+					t.Errorf("phases at %v, want %d", at, tc.phases)
 				}
 				for when, n := range at {
 					if n > tc.most*22 {
@@ -326,7 +325,7 @@ func TestTurnsAreSpread(t *testing.T) {
 	}
 }
 
-func TestNothingToCheckIsNoTimer(t *testing.T) {
+func TestNoTimerWithoutChecks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -335,7 +334,7 @@ func TestNothingToCheckIsNoTimer(t *testing.T) {
 		b.Set(nil)
 		b.after(time.Hour)
 		if next := b.round(t.Context()); !next.IsZero() {
-			t.Errorf("looks again at %v", next)
+			t.Errorf("next round at %v", next)
 		}
 		if got := b.times("/dev/a"); len(got) != 1 {
 			t.Errorf("opened at %v after the device had gone", got)
@@ -343,7 +342,7 @@ func TestNothingToCheckIsNoTimer(t *testing.T) {
 	})
 }
 
-func TestRunEndsWhileACheckHangs(t *testing.T) {
+func TestRunEndsDuringHungCheck(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

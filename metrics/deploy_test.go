@@ -10,8 +10,8 @@ import (
 
 var metricName = regexp.MustCompile(`generic_dp_[a-z_]+`)
 
-// What the dashboard and the alerts look at is what a scrape has.
-func TestDashboardAndAlertsNameWhatThereIs(t *testing.T) {
+// The dashboard and the alerts query metrics that a scrape has.
+func TestDashboardAndAlertsQueryExistingMetrics(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, &state{})
 	s.counted()

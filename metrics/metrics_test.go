@@ -21,7 +21,7 @@ import (
 type state struct {
 	mu               sync.Mutex
 	notReady, broken error
-	unknown          string // why it is not known who holds what
+	unknown          string // why the holders are unknown
 }
 
 func (s *state) Alive() error { return nil }
@@ -67,7 +67,7 @@ func (s *state) Status(context.Context) metrics.Status {
 	}
 }
 
-// server is a server of a state, and how to ask it.
+// server serves a state.
 type server struct {
 	*testing.T
 	*metrics.Metrics
@@ -93,7 +93,7 @@ func newServer(t *testing.T, s *state) *server {
 	return &server{t, m, l.Addr().String()}
 }
 
-// get asks for a path, under the name of a host.
+// get requests a path with a Host header.
 func (s *server) get(path, host string) (*http.Response, string) {
 	s.Helper()
 	req, err := http.NewRequestWithContext(s.Context(), http.MethodGet, "http://"+s.address+path, nil)
@@ -139,7 +139,7 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// counted has happened once each.
+// counted counts each event once.
 func (s *server) counted() {
 	s.CountLoad(nil)
 	s.CountLoad(errors.New("unknown key"))
@@ -202,11 +202,11 @@ func TestScrape(t *testing.T) {
 		t.Errorf("/metrics lacks %s", metrics.BuildInfo)
 	}
 	if strings.Contains(body, "example.com/gone") {
-		t.Errorf("/metrics has a resource that was forgotten:\n%s", body)
+		t.Errorf("/metrics has a forgotten resource:\n%s", body)
 	}
 }
 
-// What is not known is absent, and no zero.
+// An unknown value is absent, not zero.
 func TestScrapeWithoutHolders(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, &state{unknown: "no socket"})
@@ -218,8 +218,8 @@ func TestScrapeWithoutHolders(t *testing.T) {
 	}
 }
 
-// The guidelines of Prometheus, and promtool where there is one.
-func TestScrapeIsWellMade(t *testing.T) {
+// The scrape follows the guidelines of Prometheus, as promtool checks them if present.
+func TestScrapeFollowsGuidelines(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, &state{})
 	s.counted()
@@ -241,8 +241,8 @@ func TestScrapeIsWellMade(t *testing.T) {
 	}
 }
 
-// What names serials and pods is for this machine alone.
-func TestStatusIsForLoopback(t *testing.T) {
+// Pages with serials and pod names are served on loopback only.
+func TestStatusOnLoopbackOnly(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, &state{})
 	for _, path := range []string{"/", "/status.json"} {
@@ -277,7 +277,7 @@ func TestStatusIsForLoopback(t *testing.T) {
 		if ip, ok := a.(*net.IPNet); ok && ip.IP.To4() != nil && !ip.IP.IsLoopback() {
 			other := &server{t, nil, net.JoinHostPort(ip.IP.String(), port)}
 			if resp, body := other.get("/status.json", "localhost"); resp.StatusCode != http.StatusForbidden || !strings.Contains(body, "kubectl port-forward") {
-				t.Errorf("/status.json from %s: %s %q, want 403 with the way to it", ip.IP, resp.Status, body)
+				t.Errorf("/status.json from %s: %s %q, want 403 with a hint", ip.IP, resp.Status, body)
 			}
 			if resp, _ := other.get("/metrics", ""); resp.StatusCode != http.StatusOK {
 				t.Errorf("/metrics from %s: %s", ip.IP, resp.Status)

@@ -24,8 +24,8 @@ func scan(t *testing.T, tree sysfstest.Tree) *device.Snapshot {
 	return snap
 }
 
-// What is removed leaves nothing behind, neither links nor directories.
-func TestHostComesBackToWhatItWas(t *testing.T) {
+// Removing devices leaves neither links nor directories behind.
+func TestRemoveRestoresTheHost(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
 	xhci := h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"})
