@@ -133,7 +133,11 @@ func logBroken(log *slog.Logger, path string, broken error) {
 		log.Error("configuration problem", "config", path, "problem", strings.ReplaceAll(broken.Error(), "\n", "; "))
 	}
 	for _, p := range problems {
-		args := []any{"config", path, "problem", p.Place + ": " + p.Text}
+		args := []any{"config", path}
+		if at := p.Position(); at != "" {
+			args = append(args, "position", at)
+		}
+		args = append(args, "problem", p.Message())
 		if p.Hint != "" {
 			args = append(args, "hint", p.Hint)
 		}

@@ -83,76 +83,55 @@ func (a Allow) mayMount(prefix string, whole bool) bool {
 	})
 }
 
+// need is what a configuration asks for and the author of the DaemonSet may
+// refuse. The problem says where, and how to allow it.
+type need struct {
+	Problem
+	allowed func(Allow) bool
+}
+
+// needs notes that v asks for what --allow has to have.
+func (v value) needs(what, flag string, allowed func(Allow) bool) {
+	r := v.problem(what+" is not allowed: want it in --allow, which says what a configuration may ask for", "add "+flag+" to --allow")
+	r.allowed = allowed
+	v.w.needs = append(v.w.needs, r)
+}
+
+// needsMount notes that v asks to mount paths that begin with prefix, or prefix
+// itself where it is whole. What variables and wildcards lead to is asked of
+// AllowsMount.
+func (v value) needsMount(written, prefix string, whole bool) {
+	dir := prefix
+	if !whole {
+		dir = strings.TrimSuffix(prefix[:strings.LastIndexByte(prefix, '/')+1], "/")
+	}
+	v.needs("mounting "+quote(written), allowMount+cmp.Or(dir, "PATH"), func(a Allow) bool { return a.mayMount(prefix, whole) })
+}
+
+// needsMounts notes that v asks to mount whatever a glob selects.
+func (v value) needsMounts(glob Values) {
+	for _, p := range glob.positive {
+		v.needsMount(p.written, p.prefix, p.wild == nil)
+	}
+}
+
+// needsMountOf notes that v asks to mount a path.
+func (v value) needsMountOf(path device.Text) {
+	if len(path) > 0 {
+		v.needsMount(path.String(), path[0].Literal, len(path.Vars()) == 0)
+	}
+}
+
 // Check returns what of the configuration is not allowed, as an error of type
 // Problems, or nil. Paths with variables or wildcards are among it where what
 // they begin with decides; else what they lead to is to be asked of
 // AllowsMount.
 func (c *Config) Check(a Allow) error {
-	var problems []Problem
-	for i := range c.Resources {
-		problems = append(problems, a.check(&c.Resources[i])...)
-	}
-	if len(problems) > 0 {
-		return sorted(problems)
-	}
-	return nil
-}
-
-func (a Allow) check(r *Resource) (problems []Problem) {
-	report := func(place, what, flag string) {
-		problems = append(problems, Problem{
-			Place: place,
-			Text:  what + " is not allowed: want it in --allow, which says what a configuration may ask for",
-			Hint:  "add " + flag + " to --allow",
-		})
-	}
-	mount := func(place, written, prefix string, whole bool) {
-		if !a.mayMount(prefix, whole) {
-			dir := prefix
-			if !whole {
-				dir = strings.TrimSuffix(prefix[:strings.LastIndexByte(prefix, '/')+1], "/")
-			}
-			report(place, "mounting "+quote(written), allowMount+cmp.Or(dir, "PATH"))
+	var refused []Problem
+	for _, n := range c.needs {
+		if !n.allowed(a) {
+			refused = append(refused, n.Problem)
 		}
 	}
-	globs := func(place string, v Values) {
-		for _, p := range v.positive {
-			mount(place, p.written, p.prefix, p.wild == nil)
-		}
-	}
-	text := func(place string, t device.Text) {
-		prefix := ""
-		if len(t) > 0 {
-			prefix = t[0].Literal
-		}
-		mount(place, t.String(), prefix, len(t.Vars()) == 0)
-	}
-
-	if len(r.Container.Hooks) > 0 && !a.Hooks {
-		report(r.Place+": container.hooks", "running programs as root on the host", allowHooks)
-	}
-	for i := range r.Match {
-		m := &r.Match[i]
-		if m.Dangerous && !a.Dangerous {
-			report(m.Place+": dangerous", "what the host depends on", allowDangerous)
-		}
-		if m.Mount {
-			globs(m.Place+": glob", m.Glob)
-		}
-	}
-	for i := range r.With {
-		switch c := &r.With[i]; {
-		case !c.Mount:
-		case c.Glob != "":
-			if v, err := ParseGlob(c.Glob); err == nil {
-				globs(c.Place+": glob", v)
-			}
-		default:
-			text(c.Place+": path", c.Path)
-		}
-	}
-	for i := range r.Container.Mounts {
-		text(fmt.Sprintf("%s: container.mounts %d: host_path", r.Place, i+1), r.Container.Mounts[i].HostPath)
-	}
-	return problems
+	return problems(refused)
 }

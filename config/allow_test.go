@@ -107,16 +107,16 @@ match = { as = "mount", glob = ["/run/vendor/*.sock", "/run/one", "!/run/vendor/
 		return out
 	}
 	all := []string{
-		`resource 1 ("gpu"): container.hooks | add hooks to --allow`,
-		`resource 1 ("gpu"): container.mounts 1: host_path | add mount:/etc/vendor to --allow`,
 		`resource 1 ("gpu"): match 2: dangerous | add dangerous to --allow`,
 		`resource 1 ("gpu"): with 1: path | add mount:/usr/lib/vendor to --allow`,
 		`resource 1 ("gpu"): with 2: glob | add mount:/opt/a to --allow`,
 		`resource 1 ("gpu"): with 2: glob | add mount:/opt/b to --allow`,
 		`resource 1 ("gpu"): with 3: path | add mount:/run to --allow`,
 		`resource 1 ("gpu"): with 4: path | add mount:PATH to --allow`,
-		`resource 2 ("socket"): match 1: glob | add mount:/run/one to --allow`,
+		`resource 1 ("gpu"): container.hooks | add hooks to --allow`,
+		`resource 1 ("gpu"): container.mounts 1: host_path | add mount:/etc/vendor to --allow`,
 		`resource 2 ("socket"): match 1: glob | add mount:/run/vendor to --allow`,
+		`resource 2 ("socket"): match 1: glob | add mount:/run/one to --allow`,
 	}
 	if diff := cmp.Diff(all, places("")); diff != "" {
 		t.Errorf("nothing allowed (-want +got):\n%s", diff)
@@ -125,9 +125,9 @@ match = { as = "mount", glob = ["/run/vendor/*.sock", "/run/one", "!/run/vendor/
 		t.Errorf("everything allowed: %q", got)
 	}
 	some := []string{
-		`resource 1 ("gpu"): container.hooks | add hooks to --allow`,
 		`resource 1 ("gpu"): match 2: dangerous | add dangerous to --allow`,
 		`resource 1 ("gpu"): with 2: glob | add mount:/opt/b to --allow`,
+		`resource 1 ("gpu"): container.hooks | add hooks to --allow`,
 		`resource 2 ("socket"): match 1: glob | add mount:/run/one to --allow`,
 	}
 	// What begins with a variable, or with less than an allowed path, is decided
@@ -137,7 +137,7 @@ match = { as = "mount", glob = ["/run/vendor/*.sock", "/run/one", "!/run/vendor/
 	}
 
 	err := cfg.Check(config.Allow{Hooks: true, Dangerous: true, Mounts: []string{"/usr", "/opt", "/run"}})
-	want := `test.toml: resource 1 ("gpu"): container.mounts 1: host_path: mounting "/etc/vendor" is not allowed: want it in --allow, which says what a configuration may ask for
+	want := `test.toml:15:23: resource 1 ("gpu"): container.mounts 1: host_path: mounting "/etc/vendor" is not allowed: want it in --allow, which says what a configuration may ask for
   hint: add mount:/etc/vendor to --allow`
 	if err == nil || err.Error() != want {
 		t.Errorf("Check() = %v, want %s", err, want)

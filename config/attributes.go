@@ -34,11 +34,11 @@ func (v value) attributes(k attributeKind) map[string]Values {
 		// Kernels choose these names: "name" is a real one, and no misplaced key
 		// where the table around has its own.
 		if above, ok := v.enclosing(name); ok && !v.around(len(above)).has(name) {
-			v.report(quote(name)+" is a key of "+tableName(above)+": want the name of an attribute", v.headerHint(above))
+			v.key(name).report(quote(name)+" is a key of "+tableName(above)+": want the name of an attribute", v.headerHint(above))
 			continue
 		}
 		if rule, hint := k.check(name); rule != "" {
-			v.report(quote(name)+" "+rule, hint)
+			v.key(name).report(quote(name)+" "+rule, hint)
 			continue
 		}
 		attr[name] = v.child(name).values(plain)

@@ -6,7 +6,11 @@ import "strings"
 var companionTable = table[Companion]{name: "with", keys: []key[Companion]{
 	// as comes first: it decides what path, glob and container_path may be.
 	{name: "as", form: oneOfWords(asMount), read: func(v value, c *Companion) { oneOf(v, asMount); c.Mount = true }},
-	{name: "path", form: anyText, read: func(v value, c *Companion) { c.Path = v.variables(c.hostRole()) }},
+	{name: "path", form: anyText, read: func(v value, c *Companion) {
+		if c.Path = v.variables(c.hostRole()); c.Mount {
+			v.needsMountOf(c.Path)
+		}
+	}},
 	{name: "glob", form: anyText, read: readCompanionGlob},
 	{name: "container_path", form: anyText, read: func(v value, c *Companion) { c.ContainerPath = v.variables(companionPath) }},
 	{name: "optional", form: anyBoolean, read: func(v value, c *Companion) { c.Optional = v.boolean() }},
@@ -35,7 +39,7 @@ func readCompanionGlob(v value, c *Companion) {
 	if c.Mount {
 		k = pathGlob
 	}
-	_, not, rule, hint := k.parse(s)
+	patterns, not, rule, hint := k.parse(s)
 	if not {
 		rule, hint = `begins with "!": want a pattern that selects`, ""
 	}
@@ -44,13 +48,16 @@ func readCompanionGlob(v value, c *Companion) {
 		return
 	}
 	c.Glob = strings.TrimSpace(s)
+	if c.Mount {
+		v.needsMounts(Values{positive: patterns})
+	}
 }
 
 // companions is v as one companion or a list of them.
 func (v value) companions() []Companion {
 	var out []Companion
 	for _, e := range v.tables("path") {
-		c := Companion{Place: e.where(), ReadOnly: true, Permissions: defaultPermissions}
+		c := Companion{Place: e.fullPlace(), ReadOnly: true, Permissions: defaultPermissions}
 		readTable(e, companionTable, &c)
 		switch {
 		case e.has("path") && e.has("glob"):

@@ -23,6 +23,8 @@ type Config struct {
 	Files []string
 	// Hash of the text of all files: equal hashes are equal configurations.
 	Hash string
+	// needs is what has to be in --allow, in file order.
+	needs []need
 }
 
 // Resource is one [[resource]].

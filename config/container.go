@@ -15,11 +15,18 @@ var (
 		{name: "follow", form: anyBoolean, read: func(v value, c *Container) { c.NoFollow = !v.boolean() }},
 		{name: "owner", form: tableForm("owner"), read: readOwner, table: ownerTable},
 		{name: "net_name", form: anyText, read: func(v value, c *Container) { c.NetName = v.variables(netName) }},
-		{name: "hooks", form: oneOrMore(tableForm("hook")), read: func(v value, c *Container) { c.Hooks = v.hooks() }, table: hookTable},
+		{name: "hooks", form: oneOrMore(tableForm("hook")), read: func(v value, c *Container) {
+			if c.Hooks = v.hooks(); len(c.Hooks) > 0 {
+				v.needs("running programs as root on the host", allowHooks, func(a Allow) bool { return a.Hooks })
+			}
+		}, table: hookTable},
 		{name: "additional_gids", form: oneOrMore(integerForm(1, maxUnixID)), read: func(v value, c *Container) { c.AdditionalGIDs = v.additionalGIDs() }},
 	}}
 	mountTable = table[Mount]{name: "mount", keys: []key[Mount]{
-		{name: "host_path", form: anyText, want: "host_path and container_path", read: func(v value, m *Mount) { m.HostPath = v.variables(mountHost) }},
+		{name: "host_path", form: anyText, want: "host_path and container_path", read: func(v value, m *Mount) {
+			m.HostPath = v.variables(mountHost)
+			v.needsMountOf(m.HostPath)
+		}},
 		{name: "container_path", form: anyText, want: "host_path and container_path", read: func(v value, m *Mount) { m.ContainerPath = v.variables(mountContainer) }},
 		{name: "read_only", form: anyBoolean, read: func(v value, m *Mount) { m.ReadOnly = v.boolean() }},
 		{name: "optional", form: anyBoolean, read: func(v value, m *Mount) { m.Optional = v.boolean() }},

@@ -38,7 +38,7 @@ func (v value) entries(what string, keys role) []device.Entry {
 	var out []device.Entry
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		if above, ok := v.enclosing(name); ok {
-			v.report(quote(name)+" is a key of "+tableName(above)+": want the name of "+what, v.headerHint(above))
+			v.key(name).report(quote(name)+" is a key of "+tableName(above)+": want the name of "+what, v.headerHint(above))
 			continue
 		}
 		var entry device.Entry
@@ -51,7 +51,7 @@ func (v value) entries(what string, keys role) []device.Entry {
 			}
 			entry.Value = e.variables(entryValue)
 		}
-		entry.Key = v.of(name).variables(keys)
+		entry.Key = v.key(name).variables(keys)
 		entry.PerDevice = v.w.variables.perDevice(entry.Value)
 		out = append(out, entry)
 	}

@@ -49,9 +49,9 @@ var tcpAddress = role{want: `HOST:PORT such as "10.0.0.5:554"`, check: addressFo
 // readHealth needs the matches of the resource, which are read before.
 func readHealth(v value, r *Resource) {
 	h := &Health{Interval: defaultInterval}
-	before := len(v.w.problems)
+	before := len(v.w.reports)
 	readTable(v, healthTable, h)
-	sound := len(v.w.problems) == before
+	sound := len(v.w.reports) == before
 	if sound && !h.Open && v.lacks("attr") && v.lacks("tcp") {
 		v.report("checks nothing: want at least one of open, attr and tcp", "health.open = true looks whether the nodes can be opened")
 	}

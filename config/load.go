@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
@@ -140,17 +139,24 @@ func (w *walk) parse(files []File) (*Config, error) {
 		case other.When != nil && r.When != nil:
 			// when may leave one of them.
 		case other.When != nil || r.When != nil:
-			v.at(r.Place).child("name").report(quote(r.Name)+" is already the name of "+other.Place+", and one of them has no when: want when for both, so that one is left",
+			v.child("name").report(quote(r.Name)+" is already the name of "+other.Place+", and one of them has no when: want when for both, so that one is left",
 				`when.node_name = "!gpu-*" is every node but those`)
 		default:
-			v.at(r.Place).child("name").report(quote(r.Name)+" is already the name of "+other.Place+": want a name of its own",
+			v.child("name").report(quote(r.Name)+" is already the name of "+other.Place+": want a name of its own",
 				"to offer several kinds of hardware under one name, give one resource a list of matches")
 		}
 		named[r.Name] = &r
 		cfg.Resources = append(cfg.Resources, r)
 	}
-	if len(w.problems) > 0 {
-		return nil, sorted(w.problems)
+	if len(w.reports) > 0 {
+		var all []Problem
+		for _, r := range inOrder(w.reports) {
+			all = append(all, r.Problem)
+		}
+		return nil, problems(all)
+	}
+	for _, r := range inOrder(w.needs) {
+		cfg.needs = append(cfg.needs, need{r.Problem, r.allowed})
 	}
 	return cfg, nil
 }
@@ -167,8 +173,3 @@ func hash(files []File) string {
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
-
-// utf8BOM is what some editors put before the text.
-var utf8BOM = []byte("\xef\xbb\xbf")
-
-func trimBOM(data []byte) []byte { return bytes.TrimPrefix(data, utf8BOM) }

@@ -24,7 +24,11 @@ var (
 			{name: "permissions", form: anyText, read: func(v value, m *Match) { m.Permissions = v.permissions() }},
 			{name: "read_only", form: anyBoolean, read: func(v value, m *Match) { m.ReadOnly = v.boolean() }},
 			{name: "required", form: anyBoolean, read: func(v value, m *Match) { m.Required = v.boolean() }},
-			{name: "dangerous", form: anyBoolean, read: func(v value, m *Match) { m.Dangerous = v.boolean() }},
+			{name: "dangerous", form: anyBoolean, read: func(v value, m *Match) {
+				if m.Dangerous = v.boolean(); m.Dangerous {
+					v.needs("what the host depends on", allowDangerous, func(a Allow) bool { return a.Dangerous })
+				}
+			}},
 		},
 	)}
 	excludeTable = table[Match]{name: "exclude", keys: selectKeys()}
@@ -35,7 +39,11 @@ const asMount = "mount"
 
 func selectKeys() []key[Match] {
 	return []key[Match]{
-		{name: "glob", form: conditionForm, read: func(v value, m *Match) { m.Glob = v.values(m.globKind()) }},
+		{name: "glob", form: conditionForm, read: func(v value, m *Match) {
+			if m.Glob = v.values(m.globKind()); m.Mount {
+				v.needsMounts(m.Glob)
+			}
+		}},
 		{name: "usb", form: tableForm("usb"), read: func(v value, m *Match) { m.USB = v.conditions(usbTable) }, table: usbTable},
 		{name: "pci", form: tableForm("pci"), read: func(v value, m *Match) { m.PCI = v.conditions(pciTable) }, table: pciTable},
 		{name: "net", form: tableForm("net"), read: func(v value, m *Match) { m.Net = v.conditions(netTable) }, table: netTable},
@@ -67,11 +75,14 @@ func (v value) matches(t table[Match]) []Match {
 	tables := v.tables("glob")
 	out := make([]Match, 0, len(tables))
 	for _, e := range tables {
-		m := Match{Place: e.where(), ReadOnly: true}
+		m := Match{Place: e.fullPlace(), ReadOnly: true}
 		readTable(e, t, &m)
 		m.ReadOnly = m.ReadOnly && m.Mount
 		e.checkMatch(&m)
 		out = append(out, m)
+		if t.name == matchTable.name {
+			v.w.matches = append(v.w.matches, e)
+		}
 	}
 	return out
 }

@@ -71,7 +71,7 @@ func readNames(v value, r *Resource) {
 	r.Names = make(map[string]string, len(m))
 	for _, result := range slices.Sorted(maps.Keys(m)) {
 		if above, ok := v.enclosing(result); ok {
-			v.report(quote(result)+" is a key of "+tableName(above)+": want what name results in", v.headerHint(above))
+			v.key(result).report(quote(result)+" is a key of "+tableName(above)+": want what name results in", v.headerHint(above))
 			continue
 		}
 		e := v.child(result)
@@ -88,7 +88,7 @@ func readNames(v value, r *Resource) {
 			if vars := r.NameText.Vars(); len(vars) == 1 && result != "" {
 				hint = didYouMean(r.NameText.Expand(func(string) (string, bool) { return result, true }).String())
 			}
-			v.report(quote(result)+" is nothing that "+quote(r.NameText.String())+" results in: want the whole name behind the domain", hint)
+			v.key(result).report(quote(result)+" is nothing that "+quote(r.NameText.String())+" results in: want the whole name behind the domain", hint)
 			continue
 		}
 		r.Names[result] = name

@@ -10,8 +10,12 @@ import (
 
 // Problem is one thing that is wrong with a configuration.
 type Problem struct {
-	// Place is file, resource and key: `gpu.toml: resource 2 ("gpu"): count`,
-	// or file, line and column for what is not TOML: "gpu.toml:3:12".
+	// File, Line and Column of the key that it is about, both from 1, the
+	// column in characters. Empty and 0 where it is about no file or key.
+	File         string
+	Line, Column int
+	// Place is resource and key: `resource 2 ("gpu"): count`; empty where it is
+	// the top level of a file.
 	Place string
 	// Text is what was found and what is allowed.
 	Text string
@@ -19,16 +23,36 @@ type Problem struct {
 	Hint string
 }
 
+// Position is where the key stands: "gpu.toml:3:12", or as much of it as is known.
+func (p Problem) Position() string {
+	if p.Line == 0 {
+		return p.File
+	}
+	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
+}
+
+// Message is what is wrong: place and text.
+func (p Problem) Message() string {
+	if p.Place == "" {
+		return p.Text
+	}
+	return p.Place + ": " + p.Text
+}
+
 // String is the problem as it is printed: a line, and one more for the hint.
 func (p Problem) String() string {
-	s := p.Place + ": " + p.Text
+	s := p.Message()
+	if at := p.Position(); at != "" {
+		s = at + ": " + s
+	}
 	if p.Hint != "" {
 		s += "\n  hint: " + p.Hint
 	}
 	return s
 }
 
-// Problems is everything that is wrong with a configuration, sorted by place.
+// Problems is what is wrong with a configuration, in the order of its files
+// and their lines: at most 100 problems, then how many more there are.
 type Problems []Problem
 
 // Error has a line for each problem, and one more for each hint.
@@ -40,33 +64,65 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// sorted orders problems by place, with "resource 2" before "resource 10",
-// and drops repeats.
-func sorted(problems []Problem) Problems {
-	slices.SortFunc(problems, func(a, b Problem) int {
-		return cmp.Or(natural(a.Place, b.Place), cmp.Compare(a.Text, b.Text), cmp.Compare(a.Hint, b.Hint))
-	})
-	return slices.Compact(problems)
+// maxProblems is how many problems are reported.
+const maxProblems = 100
+
+// report is a problem whose line is not known yet.
+type report struct {
+	Problem
+	source *source // nil where it is about no file
+	at     int     // offset in its text
+	// allowed says what of --allow makes it none; nil is nothing.
+	allowed func(Allow) bool
 }
 
-// natural compares strings with numbers in them by the value of the numbers.
-func natural(a, b string) int {
-	for a != "" && b != "" {
-		na, nb := digits(a), digits(b)
-		if na == 0 || nb == 0 {
-			if a[0] != b[0] {
-				return cmp.Compare(a[0], b[0])
-			}
-			a, b = a[1:], b[1:]
+// noPosition is the offset of what is about a file as a whole.
+const noPosition = -1
+
+func (r *report) order() int {
+	if r.source == nil {
+		return noPosition
+	}
+	return r.source.order
+}
+
+// inOrder sorts reports by their place in the files, drops repeats and fills in
+// lines and columns.
+func inOrder(reports []report) []report {
+	slices.SortStableFunc(reports, func(a, b report) int {
+		return cmp.Or(cmp.Compare(a.order(), b.order()), cmp.Compare(a.at, b.at))
+	})
+	reports = slices.CompactFunc(reports, func(a, b report) bool { return a.at == b.at && a.Problem == b.Problem })
+	var last report
+	line, column := 1, 1 // of last
+	for i := range reports {
+		r := &reports[i]
+		if r.source == nil || r.at == noPosition {
 			continue
 		}
-		x, y := strings.TrimLeft(a[:na], "0"), strings.TrimLeft(b[:nb], "0")
-		if c := cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y), cmp.Compare(na, nb)); c != 0 {
-			return c
+		if r.source != last.source {
+			last, line, column = report{source: r.source}, 1, 1
 		}
-		a, b = a[na:], b[nb:]
+		between := r.source.text[last.at:r.at]
+		if n := strings.LastIndexByte(between, '\n'); n >= 0 {
+			line += strings.Count(between, "\n")
+			column, between = 1, between[n+1:]
+		}
+		column += utf8.RuneCountInString(between)
+		r.Line, r.Column, last.at = line, column, r.at
 	}
-	return cmp.Compare(len(a), len(b))
+	return reports
+}
+
+// problems is an error with at most maxProblems of all, nil where there are none.
+func problems(all []Problem) error {
+	if len(all) == 0 {
+		return nil
+	}
+	if n := len(all); n > maxProblems {
+		all = append(all[:maxProblems:maxProblems], Problem{Text: fmt.Sprintf("%d problems in all: the first %d are reported", n, maxProblems)})
+	}
+	return Problems(all)
 }
 
 // digits is the length of the run of digits that s begins with.

@@ -47,12 +47,8 @@ const (
 
 // readResource reads one [[resource]] and fills in its defaults.
 func readResource(v value) Resource {
-	table, _ := v.raw.(map[string]any)
-	if name, ok := table["name"].(string); ok {
-		v.place = v.where() + " (" + quote(name) + ")"
-	}
 	r := Resource{
-		Place:       v.where(),
+		Place:       v.fullPlace(),
 		Count:       1,
 		NUMA:        NUMA{Auto: true},
 		Identity:    IdentityAuto,
@@ -61,15 +57,15 @@ func readResource(v value) Resource {
 		ForgetAfter: defaultForgetAfter,
 		Container:   Container{Permissions: defaultPermissions},
 	}
-	v.w.texts = nil
-	before := len(v.w.problems)
+	v.w.texts, v.w.matches = nil, nil
+	before := len(v.w.reports)
 	readTable(v, resourceTable, &r)
 	r.Container.CDI = r.Container.CDI || v.w.allCDI
 	if v.lacks("each") {
 		r.Each = v.defaultEach(&r)
 	}
 	v.checkResource(&r)
-	v.w.checkTexts(&r, len(v.w.problems) == before)
+	v.w.checkTexts(&r, len(v.w.reports) == before)
 	return r
 }
 

@@ -29,7 +29,7 @@ func (v value) defaultEach(r *Resource) Each {
 	case without < 0:
 		return EachDevice
 	}
-	place := func(i int) string { return strings.TrimPrefix(r.Match[i].Place, v.where()+": ") }
+	place := func(i int) string { return strings.TrimPrefix(r.Match[i].Place, r.Place+": ") }
 	v.report("no each: want it where "+place(with)+" names hardware (usb, pci, net, mdev) and "+place(without)+" does not",
 		`each = "device" is the hardware with all its selected nodes, each = "node" every node by itself`)
 	return ""
@@ -159,7 +159,7 @@ func (v value) checkPaths(r *Resource) {
 	for i := range r.Match {
 		m := &r.Match[i]
 		if v.w.fixed(m.ContainerPath) && !m.Glob.single() {
-			v.at(m.Place).child("container_path").report(quote(m.ContainerPath.String())+" has no variable of the device with "+several+": want a path of its own for each node", hint)
+			v.w.matches[i].child("container_path").report(quote(m.ContainerPath.String())+" has no variable of the device with "+several+": want a path of its own for each node", hint)
 		}
 	}
 }

@@ -48,7 +48,11 @@ func (v value) unknownHint(name string, known []string) string {
 	if all := v.w.language.find(name); len(all) > 0 {
 		return quote(name) + " is a key of " + tableName(all[0])
 	}
-	return "the keys here are " + list(known)
+	if where := strings.Join(v.keys(), "."); !slices.Contains(v.w.listed, where) {
+		v.w.listed = append(v.w.listed, where)
+		return "the keys here are " + list(known)
+	}
+	return ""
 }
 
 // enclosing is the nearest table around v that has a key.

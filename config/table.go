@@ -60,7 +60,7 @@ func readTable[T any](v value, t table[T], into *T) {
 	names := t.names()
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		if !slices.Contains(names, name) {
-			v.report("unknown key "+quote(name), v.unknownHint(name, names))
+			v.key(name).report("unknown key "+quote(name), v.unknownHint(name, names))
 		}
 	}
 }

@@ -17,39 +17,45 @@ func readResourceList(v value, t *top) {
 		v.mistyped("a list of tables", "every resource begins with a line [[resource]]")
 	}
 	t.resources = v.onlyTables(items, "")
+	for i := range t.resources {
+		r := &t.resources[i]
+		table, _ := r.raw.(map[string]any)
+		if name, ok := table["name"].(string); ok {
+			r.place = r.where() + " (" + quote(name) + ")"
+		}
+	}
 }
 
 // readTop reads the top level of all files, and returns their resources. The
 // domain may stand in any of the files, but is one for all.
 func (w *walk) readTop(files []File) (resources []value) {
-	domainPlace := ""
-	for _, f := range files {
-		tables, problem := decode(f)
-		if problem != nil {
-			w.problems = append(w.problems, *problem)
+	domainFile := ""
+	for i, f := range files {
+		source, tables := w.decode(f, i)
+		if tables == nil {
 			continue
 		}
 		var t top
-		v := value{w: w, place: f.Name, element: true, raw: tables}
+		v := value{w: w, source: source, element: true, raw: tables}
 		readTable(v, topTable, &t)
 		resources = append(resources, t.resources...)
 		switch {
 		case t.domain == "" || t.domain == w.domain:
 		case w.domain == "":
-			w.domain, domainPlace = t.domain, v.child("domain").where()
+			w.domain, domainFile = t.domain, f.Name
 		default:
-			v.child("domain").report(quote(t.domain)+" differs from "+domainPlace+": want one domain for the whole configuration",
+			v.child("domain").report(quote(t.domain)+" differs from that of "+domainFile+": want one domain for the whole configuration",
 				`a resource of another domain has it in its name: "vendor.example/gpu"`)
 		}
 	}
 	// What seems to be missing may be in what is wrong so far.
-	w.undecided = len(w.problems) > 0
+	w.undecided = len(w.reports) > 0
 	if len(resources) == 0 && !w.undecided {
-		v := value{w: w, place: "configuration"}
+		file := "configuration"
 		if len(files) == 1 {
-			v.place = files[0].Name
+			file = files[0].Name
 		}
-		v.report("no resource: want one or more [[resource]]", "")
+		w.reports = append(w.reports, report{Problem: Problem{File: file, Text: "no resource: want one or more [[resource]]"}})
 	}
 	return resources
 }

@@ -16,8 +16,8 @@ func valuesOf(t *testing.T, k kind, raw any) Values {
 	t.Helper()
 	w := newWalk()
 	v := value{w: w, place: "test", raw: raw}.values(k)
-	if len(w.problems) > 0 {
-		t.Fatalf("values(%v): %v", raw, Problems(w.problems))
+	if len(w.reports) > 0 {
+		t.Fatalf("values(%v): %v", raw, w.reports)
 	}
 	return v
 }
@@ -31,8 +31,8 @@ func kindOf(t *testing.T, keys table[conditions], name string) func(raw any) Val
 				c := make(conditions)
 				w := newWalk()
 				k.read(value{w: w, place: name, raw: raw}, &c)
-				if len(w.problems) > 0 {
-					t.Fatal(Problems(w.problems))
+				if len(w.reports) > 0 {
+					t.Fatal(w.reports)
 				}
 				return c[name]
 			}

@@ -60,7 +60,7 @@ func (v value) virtualVars() map[string]string {
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		e := v.child(name)
 		if !nameInPart.MatchString(name) {
-			v.report(quote(name)+` is not the name of a variable: want letters, digits, "-", "_" and "."`, "")
+			v.key(name).report(quote(name)+` is not the name of a variable: want letters, digits, "-", "_" and "."`, "")
 			continue
 		}
 		if s, ok := e.literal("a string"); ok {

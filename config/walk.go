@@ -13,7 +13,8 @@ import (
 // walk is the state of one validation: what was found wrong so far, and what
 // keys have to be compared with that stand elsewhere.
 type walk struct {
-	problems []Problem
+	reports  []report
+	needs    []report // that --allow may make none
 	language *schema
 	domain   string
 	// undecided says that a missing domain is not worth a message: it may be
@@ -26,6 +27,10 @@ type walk struct {
 	allCDI bool
 	// texts with variables of the resource that is being read.
 	texts []textUse
+	// listed are the tables whose keys were listed.
+	listed []string
+	// matches are where the matches of that resource stand.
+	matches []value
 }
 
 func newWalk() *walk {
@@ -36,8 +41,10 @@ func newWalk() *walk {
 // something is wrong there: most values are in order.
 type value struct {
 	w *walk
-	// above is the table or list that holds it; nil at the top.
-	above *value
+	// above is the table or list that holds it; nil at the top of a file, which
+	// source is then.
+	above  *value
+	source *source
 	// name is its key there, and index its number from 1 where it is an
 	// element of a list.
 	name  string
@@ -45,6 +52,9 @@ type value struct {
 	// element says that this is a file or an element of a list, whose keys
 	// follow its place after ": " and not after ".".
 	element bool
+	// isKey says that it is the name of the key itself, which is of the place of
+	// the table.
+	isKey bool
 	// place is set where it does not follow from above.
 	place string
 	raw   any
@@ -52,16 +62,46 @@ type value struct {
 
 // where is the place of v as messages give it.
 func (v value) where() string {
-	switch {
-	case v.place != "" || v.above == nil:
+	if v.place != "" || v.above == nil {
 		return v.place
-	case v.index > 0:
-		return fmt.Sprintf("%s %d", v.above.where(), v.index)
-	case v.above.element:
-		return v.above.where() + ": " + tomlKey(v.name)
-	default:
-		return v.above.where() + "." + tomlKey(v.name)
 	}
+	above := v.above.where()
+	switch {
+	case v.isKey:
+		return above
+	case v.index > 0:
+		return fmt.Sprintf("%s %d", above, v.index)
+	case above == "":
+		return tomlKey(v.name)
+	case v.above.element:
+		return above + ": " + tomlKey(v.name)
+	default:
+		return above + "." + tomlKey(v.name)
+	}
+}
+
+// find is the file of v and where v stands in it, or what is nearest above.
+func (v value) find() (*source, *node) {
+	if v.above == nil {
+		return v.source, v.source.keys
+	}
+	src, n := v.above.find()
+	i := v.index - 1
+	switch {
+	case i < 0 && n.keys[v.name] != nil:
+		return src, n.keys[v.name]
+	case i >= 0 && i < len(n.items) && n.items[i] != nil:
+		return src, n.items[i]
+	case i >= 0 && i < len(n.elements):
+		return src, &node{at: int(n.elements[i])}
+	}
+	return src, n
+}
+
+// fullPlace is the place of v with its file, for what is said of it later.
+func (v value) fullPlace() string {
+	src, _ := v.find()
+	return src.name + ": " + v.where()
 }
 
 // keys is the way from the top to v without indexes: resource, match, pci.
@@ -82,15 +122,14 @@ func (v value) child(name string) value {
 	return value{w: v.w, above: &v, name: name, raw: m[name]}
 }
 
+// key is the name of a key of the table v.
+func (v value) key(name string) value {
+	return value{w: v.w, above: &v, name: name, isKey: true, raw: name}
+}
+
 // item is element i of the list v, the first being 0.
 func (v value) item(i int, raw any) value {
 	return value{w: v.w, above: &v, index: i + 1, element: true, raw: raw}
-}
-
-// at is v under another place.
-func (v value) at(place string) value {
-	v.place = place
-	return v
 }
 
 // of is another value at the same place.
@@ -101,7 +140,16 @@ func (v value) of(raw any) value {
 
 // report notes a problem with v; hint may be empty.
 func (v value) report(text, hint string) {
-	v.w.problems = append(v.w.problems, Problem{Place: v.where(), Text: text, Hint: hint})
+	v.w.reports = append(v.w.reports, v.problem(text, hint))
+}
+
+func (v value) problem(text, hint string) report {
+	src, n := v.find()
+	at := n.at
+	if n == src.keys {
+		at = noPosition
+	}
+	return report{source: src, at: at, Problem: Problem{File: src.name, Place: v.where(), Text: text, Hint: hint}}
 }
 
 // mistyped reports that v is of the wrong type.

@@ -1,0 +1,172 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/BurntSushi/toml"
+)
+
+// source is the text of a file that is being read.
+type source struct {
+	name string
+	text string
+	// order of the file in the configuration.
+	order int
+	// keys of the text; nil where it is not read.
+	keys *node
+}
+
+// utf8BOM is what some editors put before the text.
+const utf8BOM = "\xef\xbb\xbf"
+
+// decode turns the text of a file into tables, or reports why it is none. All
+// else is left to the bindings of the keys: the library's own decoding into
+// structs takes keys in any letter case, hands integers to text parsers and
+// gives wrong positions inside arrays of tables.
+func (w *walk) decode(f File, order int) (*source, map[string]any) {
+	src := &source{name: f.Name, order: order}
+	fail := func(at int, text, hint string) (*source, map[string]any) {
+		w.reports = append(w.reports, report{source: src, at: at, Problem: Problem{File: f.Name, Text: text, Hint: hint}})
+		return src, nil
+	}
+	if len(f.Data) > MaxFileSize {
+		return fail(noPosition, fmt.Sprintf("larger than %d bytes: want at most 1 MiB", MaxFileSize),
+			"a configuration may be a directory of several *.toml files")
+	}
+	src.text = strings.TrimPrefix(string(f.Data), utf8BOM)
+	s := scan(src.text)
+	if s.problem != "" {
+		return fail(s.at, s.problem, "")
+	}
+	tables, start, err := decodeResources(src.text, s.resources)
+	var syntax toml.ParseError
+	switch {
+	case errors.As(err, &syntax):
+		at := min(start+max(syntax.Position.Start, 0), len(src.text))
+		return fail(at, lowerFirst(strings.TrimSuffix(syntax.Message, ".")), syntaxHint(syntax.Message, src.text, at))
+	case err != nil:
+		return fail(noPosition, err.Error(), "")
+	}
+	if name, lost := s.root.keys["resource"].lost("resource", tables["resource"]); lost != nil {
+		return fail(lost.at, "the key "+quote(name)+" is lost by the TOML parser: want the table that it is in on one line, in braces",
+			`match = { glob = "/dev/ttyUSB*", usb.id = "10c4:ea60" }`)
+	}
+	src.keys = s.root
+	return src, tables
+}
+
+// decodeResources decodes a text, each [[resource]] by itself: the library
+// (v1.6.0) goes by the dotted path of a key, whatever element of an array of
+// tables it is in, so that once one [[resource]] has written match as a list, the
+// dotted match.glob and match.usb.id of a later one overwrite each other. starts
+// are the offsets of the headers, start is where the part begins that err is
+// about.
+func decodeResources(text string, starts []int) (tables map[string]any, start int, err error) {
+	ends := append(slices.Clone(starts), len(text))
+	if len(starts) > 0 {
+		ends = ends[1:] // the first resource is decoded with what is above it
+	}
+	for _, end := range ends {
+		var part map[string]any
+		if _, err := toml.Decode(text[start:end], &part); err != nil {
+			return nil, start, err
+		}
+		resources, isList := tables["resource"].([]map[string]any)
+		more, _ := part["resource"].([]map[string]any)
+		switch {
+		case tables == nil:
+			tables = part
+		case !isList:
+			// Not TOML: resource is given in two forms. The library says it best.
+			tables = nil
+			_, err := toml.Decode(text, &tables)
+			return tables, 0, err
+		default:
+			maps.Copy(tables, part) // unknown, and reported
+			tables["resource"] = append(resources, more...)
+		}
+		start = end
+	}
+	return tables, 0, nil
+}
+
+// lost is the first key below n that the library has read and dropped, or nil.
+// raw is what was decoded.
+func (n *node) lost(name string, raw any) (string, *node) {
+	if n == nil {
+		return "", nil
+	}
+	if raw == nil {
+		return name, n
+	}
+	var lostName string
+	var lost *node
+	below := func(name string, child *node, raw any) {
+		if n, found := child.lost(name, raw); found != nil && (lost == nil || found.at < lost.at) {
+			lostName, lost = n, found
+		}
+	}
+	items, _ := elements(raw)
+	for i, item := range n.items {
+		if i < len(items) {
+			below(name, item, items[i])
+		} else {
+			below(name, item, nil)
+		}
+	}
+	table, _ := raw.(map[string]any)
+	for key, child := range n.keys {
+		below(name+"."+tomlKey(key), child, table[key])
+	}
+	return lostName, lost
+}
+
+// syntaxHint knows what administrators mean by the usual slips.
+func syntaxHint(message, text string, at int) string {
+	word := wordAt(text, at)
+	switch {
+	case strings.Contains(message, "but got ':'"):
+		return `a key is followed by "=": is this YAML?`
+	case strings.Contains(message, "cannot be used as an array"):
+		return "[name] and [[name]] do not mix: every resource begins with [[resource]]"
+	case strings.Contains(message, "already been defined"):
+		return "a key is given once in its table; several values are a list, several resources are several [[resource]]"
+	case at > 0 && text[at-1] == '[' && strings.HasPrefix(message, "expected value"):
+		return `is a "]" missing above?`
+	case word == "":
+		return ""
+	case strings.HasPrefix(message, "expected value"),
+		strings.Contains(message, "leading zeroes"),
+		strings.Contains(message, "to end with a newline") && at > 0 && isDigit(text[at-1]),
+		strings.Contains(message, "expected a comma") && at > 0 && isDigit(text[at-1]):
+		return "text and hexadecimal IDs are written in quotes: " + quote(word)
+	}
+	return ""
+}
+
+// wordAt is the run of letters and digits around an offset.
+func wordAt(text string, at int) string {
+	start, end := at, at
+	for start > 0 && isWord(text[start-1]) {
+		start--
+	}
+	for end < len(text) && isWord(text[end]) {
+		end++
+	}
+	return text[start:end]
+}
+
+func isWord(b byte) bool { return isAlnum(b) || strings.IndexByte("_-:./*?", b) >= 0 }
+
+func isDigit(b byte) bool { return '0' <= b && b <= '9' }
+
+func lowerFirst(s string) string {
+	r, n := utf8.DecodeRuneInString(s)
+	return string(unicode.ToLower(r)) + s[n:]
+}

@@ -1,0 +1,304 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// What a file may ask of the TOML parser, which writes out the full path of
+// every key, once for each part of the key, and again at every bracket, where
+// it recurses: a file of 1 MiB with deep brackets or many keys below a long one
+// would take minutes and gigabytes. The language needs a depth of 8 and a few
+// MiB at the most.
+const (
+	maxDepth   = 32
+	maxKeyWork = 16 << 20
+)
+
+// node is a key, or an element of a list, of a file.
+type node struct {
+	at    int              // offset in the text
+	keys  map[string]*node // of a table
+	items []*node          // of a list: its elements, nil for those without keys
+	// elements are the offsets of what a list in brackets holds.
+	elements []int32
+	// closed: the value of the key is written behind it, so that nothing else
+	// may add to it.
+	closed bool
+}
+
+// scanner finds the keys of a text: the library tells the positions of syntax
+// errors only. It knows what a key, a header, a bracket, a string and a comment
+// are, and stops where the text is no TOML, or too much for the parser.
+type scanner struct {
+	text string
+	i    int // offset of what is next
+	root *node
+	// resources are the offsets of the [[resource]] headers.
+	resources []int
+	depth     int // of open brackets
+	work      int // bytes that the parser writes for keys
+	// problem is why the text is refused whatever the parser says; at is where.
+	problem string
+	at      int
+}
+
+func scan(text string) *scanner {
+	s := &scanner{text: text, root: &node{}}
+	table, path := s.root, keyPath{}
+	for s.space(true); s.i < len(s.text); s.space(true) {
+		if s.peek() == '[' {
+			table, path = s.header()
+		} else {
+			s.assignment(table, path)
+		}
+	}
+	return s
+}
+
+// keyPath measures a key with everything above it.
+type keyPath struct{ parts, length int }
+
+// size is what one copy of the path costs: its text and a string header for
+// each part.
+func (p keyPath) size() int { return p.length + 16*p.parts }
+
+func (s *scanner) peek() byte {
+	if s.i < len(s.text) {
+		return s.text[s.i]
+	}
+	return 0
+}
+
+// stop ends the scan: what follows is no TOML.
+func (s *scanner) stop() { s.i = len(s.text) }
+
+// refuse ends the scan with a problem.
+func (s *scanner) refuse(at int, problem string) {
+	if s.problem == "" {
+		s.problem, s.at = problem, at
+	}
+	s.stop()
+}
+
+// charge adds to the parser's work.
+func (s *scanner) charge(bytes int) {
+	if s.work += bytes; s.work > maxKeyWork {
+		s.refuse(s.i, "too many keys below long or deep ones: want short keys, few levels deep")
+	}
+}
+
+// space skips white space, with lines also comments and ends of lines.
+func (s *scanner) space(lines bool) {
+	for ; s.i < len(s.text); s.i++ {
+		switch c := s.text[s.i]; {
+		case c == ' ' || c == '\t':
+		case lines && (c == '\n' || c == '\r'):
+		case lines && c == '#':
+			s.until("\n")
+			s.i--
+		default:
+			return
+		}
+	}
+}
+
+// until skips to the next of the characters.
+func (s *scanner) until(characters string) {
+	if n := strings.IndexAny(s.text[s.i:], characters); n >= 0 {
+		s.i += n
+	} else {
+		s.stop()
+	}
+}
+
+// header reads [table] or [[list]] and returns the table that it opens.
+func (s *scanner) header() (*node, keyPath) {
+	at, closing := s.i, "]"
+	if strings.HasPrefix(s.text[s.i:], "[[") {
+		closing = "]]"
+	}
+	s.i += len(closing)
+	n, p := s.key(s.root, keyPath{})
+	if closing == "]]" {
+		if n == s.root.keys["resource"] {
+			s.resources = append(s.resources, at)
+		}
+		item := &node{at: at}
+		n.items = append(n.items, item)
+		n = item
+	}
+	if !strings.HasPrefix(s.text[s.i:], closing) {
+		s.stop()
+		return n, p
+	}
+	s.i += len(closing)
+	return n, p
+}
+
+// assignment reads a key below a table, and its value.
+func (s *scanner) assignment(table *node, above keyPath) {
+	n, p := s.key(table, above)
+	if s.peek() != '=' {
+		s.stop()
+		return
+	}
+	s.i++
+	s.space(false)
+	s.value(n, p)
+}
+
+// key reads a dotted key below a table.
+func (s *scanner) key(n *node, above keyPath) (*node, keyPath) {
+	var own keyPath
+	for {
+		s.space(false)
+		at := s.i
+		name := s.name()
+		if own.parts++; own.parts > maxDepth {
+			s.refuse(at, fmt.Sprintf("a key of more than %d parts: want fewer", maxDepth))
+			return n, above
+		}
+		own.length += s.i - at
+		n = n.child(name, at)
+		s.space(false)
+		if s.peek() != '.' {
+			break
+		}
+		if n.closed {
+			s.extended(n, name, at)
+			return n, above
+		}
+		if len(n.items) > 0 {
+			n = n.items[len(n.items)-1]
+		}
+		s.i++
+	}
+	p := keyPath{above.parts + own.parts, above.length + own.length}
+	s.charge(own.parts * p.size())
+	return n, p
+}
+
+// extended refuses what adds to an inline table, or to a value. TOML does not
+// have it, but the library takes it.
+func (s *scanner) extended(n *node, name string, at int) {
+	line := strings.Count(s.text[:n.at], "\n") + 1
+	s.refuse(at, fmt.Sprintf("%s has its whole value in line %d: want all of its keys there", quote(name), line))
+}
+
+// child is the node of a key below n, a new one at an offset if there is none.
+func (n *node) child(name string, at int) *node {
+	c := n.keys[name]
+	if c == nil {
+		c = &node{at: at}
+		if n.keys == nil {
+			n.keys = make(map[string]*node)
+		}
+		n.keys[name] = c
+	}
+	return c
+}
+
+// name reads one part of a key.
+func (s *scanner) name() string {
+	at := s.i
+	if c := s.peek(); c != '"' && c != '\'' {
+		s.until(" \t\r\n.=[]{},#\"'")
+		if s.i == at {
+			s.stop()
+		}
+		return s.text[at:s.i]
+	}
+	s.i = skipString(s.text, at)
+	quoted := s.text[at:s.i]
+	if strings.Contains(quoted, `\`) {
+		var escaped struct{ K string }
+		if _, err := toml.Decode("K = "+quoted, &escaped); err == nil {
+			return escaped.K
+		}
+	}
+	return quoted[1:max(len(quoted)-1, 1)]
+}
+
+// value reads a value; n is its key or element.
+func (s *scanner) value(n *node, p keyPath) {
+	n.closed = true
+	switch s.peek() {
+	case '"', '\'':
+		s.i = skipString(s.text, s.i)
+	case '[':
+		n.items, n.elements = nil, nil
+		s.brackets(p, ']', func(i int) {
+			n.elements = append(n.elements, int32(s.i))
+			element := &node{at: s.i}
+			if c := s.peek(); c == '{' || c == '[' {
+				n.items = append(n.items, make([]*node, i-len(n.items))...)
+				n.items = append(n.items, element)
+			}
+			s.value(element, p)
+		})
+	case '{':
+		s.brackets(p, '}', func(int) { s.assignment(n, p) })
+	default:
+		s.until(",]}#\n")
+	}
+}
+
+// brackets reads what is between brackets, separated by commas: element i with
+// read.
+func (s *scanner) brackets(p keyPath, closing byte, read func(i int)) {
+	if s.depth == maxDepth {
+		s.refuse(s.i, fmt.Sprintf("brackets more than %d deep: want fewer", maxDepth))
+		return
+	}
+	s.depth++
+	s.i++
+	s.charge(p.size())
+	for i := 0; ; i++ {
+		if s.space(true); s.peek() == closing || s.peek() == 0 {
+			break
+		}
+		read(i)
+		if s.space(true); s.peek() != ',' {
+			break
+		}
+		s.i++
+	}
+	if s.peek() != closing {
+		s.stop()
+		return
+	}
+	s.i++
+	s.depth--
+}
+
+// skipString returns the offset behind the string that begins at i. A string
+// on one line that is not closed ends with the line: no TOML.
+func skipString(text string, i int) int {
+	quote, triple := text[i:i+1], strings.Repeat(text[i:i+1], 3)
+	multi := strings.HasPrefix(text[i:], triple)
+	if multi {
+		i += 3
+	} else {
+		i++
+	}
+	for ; i < len(text); i++ {
+		switch {
+		case text[i] == '\\' && quote == `"`:
+			i++
+		case text[i] == '\n' && !multi:
+			return i
+		case text[i] != quote[0]:
+		case !multi:
+			return i + 1
+		case strings.HasPrefix(text[i:], triple):
+			// Up to two quotes before the closing three belong to the text.
+			for i += 3; i < len(text) && text[i] == quote[0]; i++ {
+			}
+			return i
+		}
+	}
+	return len(text)
+}
