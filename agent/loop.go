@@ -67,9 +67,10 @@ type loop struct {
 	quiet        *quiet
 	young        young // of the first look
 	prober       *health.Prober
-	places       map[string][]place      // where the nodes of listed devices are, by ID
-	unfit        int                     // of what can't be handed over, what no second try helps
-	retains      bool                    // something on disk may lead to a device in a way that is not configured
+	unfit        int                     // of what can't be injected, what no second try helps
+	injected     ledger.Injected         // what links and CDI entries lead to
+	retained     ledger.Injected         // that of what the configuration does not ask for
+	retains      bool                    // there is such a link or CDI entry
 	problems     map[device.Problem]bool // of the last step, that were warned of
 	notes        map[string]bool         // of the last step, that were warned of
 	said         map[string]string       // what was logged last of each subject that something is wrong with
@@ -92,7 +93,7 @@ func newLoop(a *Agent, group *errgroup.Group) *loop {
 // instance ended.
 func (l *loop) run(ctx context.Context) error {
 	l.start = l.now()
-	l.switched, l.retains = l.start, true // what an earlier instance served may have been another one
+	l.switched = l.start // an earlier instance may have served another configuration
 	l.restore()
 	locked, err := l.elect(ctx)
 	if err != nil {
@@ -156,6 +157,7 @@ func (l *loop) run(ctx context.Context) error {
 		case <-l.specFiles.changes: // they are read whenever they are asked for
 		case <-locked:
 			locked, l.writer = nil, true
+			l.inherit()
 			l.log.Info("this instance writes links, specs and state now", "run_dir", l.options.Paths.RunDir)
 		}
 		began := time.Now()
@@ -193,7 +195,15 @@ func (l *loop) restore() {
 	if err != nil {
 		l.log.Error("state can't be read: starting without it", "state_dir", l.options.Paths.StateDir, "err", err)
 	}
-	l.saved, l.state, l.decisions = saved, saved.State(l.boot), saved.Decisions
+	l.saved, l.state, l.decisions, l.injected = saved, saved.State(l.boot), saved.Decisions, saved.Injected
+}
+
+// inherit reads what the instance that ended has written since restore: what its
+// links and CDI entries lead to.
+func (l *loop) inherit() {
+	if saved, err := ledger.Load(l.options.Paths.StateDir); err == nil {
+		l.saved, l.injected = saved, saved.Injected
+	}
 }
 
 // bootID tells one boot of the kernel from another; it is empty where that is

@@ -119,7 +119,7 @@ func (l *loop) reload(ctx context.Context, r reading) {
 	}
 	if switched {
 		// What is known of containers is older than what they may hold now.
-		l.switched, l.asked, l.retains = now.at, time.Time{}, true
+		l.switched, l.asked = now.at, time.Time{}
 		l.watch(ctx)
 	}
 }

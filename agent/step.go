@@ -39,7 +39,7 @@ func (l *loop) step(ctx context.Context, answers chan<- ledger.Held) time.Time {
 	next, out := l.state.Next(in)
 	l.state = next
 	restartable(out, reasons)
-	failed := l.handOver(v, out)
+	failed := l.inject(v, out)
 	for _, listed := range out.Resources {
 		for i := range listed.Devices {
 			if e := &listed.Devices[i]; e.Healthy && failed[e.Offer.ID] != nil {
@@ -50,6 +50,9 @@ func (l *loop) step(ctx context.Context, answers chan<- ledger.Held) time.Time {
 	shown := l.serve(ctx, out.Resources, configs, now)
 	l.report(out, failed)
 	l.settle(out)
+	if l.writer {
+		l.remember(v, out)
+	}
 	l.save()
 	l.publishTroubles()
 	wake := earlier(l.next(ctx, now, out, answers), shown)
@@ -119,7 +122,7 @@ func (l *loop) save() {
 	if !l.writer {
 		return
 	}
-	now := ledger.Persisted{Boot: l.boot, Decisions: l.decisions, Resources: l.state.Remember()}
+	now := ledger.Persisted{Boot: l.boot, Decisions: l.decisions, Resources: l.state.Remember(), Injected: l.injected}
 	if now.Equal(l.saved) {
 		return
 	}

@@ -209,7 +209,7 @@ func BenchmarkHostSpecs(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if err := w.Sync([]*specs.Spec{spec}, func(string, string) bool { return true }); err != nil {
+		if err := w.Sync([]*specs.Spec{spec}, func(string, string, []string) bool { return true }); err != nil {
 			b.Fatal(err)
 		}
 		if err := os.Rename(filepath.Join(dir, w.FileName(kind)), filepath.Join(dir, strings.ReplaceAll(kind, "/", "-")+".json")); err != nil {

@@ -2,6 +2,7 @@ package cdi
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,12 +38,12 @@ type file struct {
 
 // Sync makes the directory hold exactly the specs in want (nil ones are
 // skipped), and besides them those entries that are there and that keep
-// wants: of devices that are still held though gone from the configuration.
-// keep must not want what is no longer present. Files that lose or change an
+// wants, which is asked with the host paths of their nodes: of devices that are
+// still held though gone from the configuration. Files that lose or change an
 // entry are written before those that only gain, and one that can't be
 // written without a stale entry is removed. A file that would not change is
 // not written. What can't be done does not stop the rest.
-func (w *Writer) Sync(want []*specs.Spec, keep func(kind, device string) bool) error {
+func (w *Writer) Sync(want []*specs.Spec, keep func(kind, device string, hostPaths []string) bool) error {
 	have, err := w.own()
 	errs := []error{err}
 	next := map[string]*specs.Spec{}
@@ -94,13 +95,13 @@ func (w *Writer) Clean() error {
 }
 
 // retain adds to spec, which may be nil, what of f is to be kept.
-func retain(f file, spec *specs.Spec, keep func(kind, device string) bool) *specs.Spec {
+func retain(f file, spec *specs.Spec, keep func(kind, device string, hostPaths []string) bool) *specs.Spec {
 	if f.spec == nil || keep == nil {
 		return spec
 	}
 	kept := without(f.spec, func(d specs.Device) bool {
-		return !keep(f.spec.Kind, d.Name) ||
-			spec != nil && slices.ContainsFunc(spec.Devices, func(n specs.Device) bool { return n.Name == d.Name })
+		return spec != nil && slices.ContainsFunc(spec.Devices, func(n specs.Device) bool { return n.Name == d.Name }) ||
+			!keep(f.spec.Kind, d.Name, hostPaths(d))
 	})
 	if kept != nil && spec != nil {
 		kept.Devices = slices.Concat(spec.Devices, kept.Devices)
@@ -109,6 +110,14 @@ func retain(f file, spec *specs.Spec, keep func(kind, device string) bool) *spec
 		return spec
 	}
 	return kept
+}
+
+func hostPaths(d specs.Device) []string {
+	var paths []string
+	for _, n := range d.ContainerEdits.DeviceNodes {
+		paths = append(paths, cmp.Or(n.HostPath, n.Path))
+	}
+	return paths
 }
 
 // without copies spec without some of its devices; nil if none is left.

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -193,11 +194,13 @@ func TestSync(t *testing.T) {
 	t.Parallel()
 	const a, b = "example.com/a", "example.com/b"
 	names := []string{a + "=x", a + "=y", b + "=x", b + "=z"}
-	held := func(kind, id string) bool { return kind == b && id == "z" }
+	held := func(kind, id string, hostPaths []string) bool {
+		return kind == b && id == "z" && slices.Equal(hostPaths, []string{"/dev/ttyUSB2"})
+	}
 	for _, tc := range []struct {
 		name         string
 		before, want []*specs.Spec
-		keep         func(kind, id string) bool
+		keep         func(kind, id string, hostPaths []string) bool
 		resolves     map[string]int64
 		files        []string
 	}{

@@ -17,7 +17,7 @@ const (
 	stateFile    = "state.json"
 	stateVersion = 1
 	// maxStateSize bounds the file in bytes: a device takes some 100, however
-	// many slots it has, a decision too.
+	// many slots it has, and so does a node or a decision.
 	maxStateSize = 4 << 20
 )
 
@@ -32,6 +32,24 @@ type Persisted struct {
 	Boot      string       `json:"boot,omitempty"`
 	Decisions Decisions    `json:"decisions"`
 	Resources []Remembered `json:"resources,omitempty"`
+	Injected  Injected     `json:"injected,omitempty"`
+}
+
+// Injected are the nodes that links and CDI entries lead to: the ID of each
+// (device.NodeID), by the ID of the listed device and the path. They tell whether a
+// path still leads to what a container was given, also where the configuration, and
+// with it what the ID of the device is made of, has changed since.
+type Injected map[string]map[string]string
+
+// Add takes down a node. One without an ID has no hardware and needs no memory.
+func (i Injected) Add(device, path, node string) {
+	if node == "" {
+		return
+	}
+	if i[device] == nil {
+		i[device] = map[string]string{}
+	}
+	i[device][path] = node
 }
 
 type stateText struct {

@@ -15,6 +15,7 @@ func full() Persisted {
 	return Persisted{
 		Decisions: Decisions{Serials: []Serial{{ID: "usb:10c4:ea60:A1B2C3", Place: "0000:00:14.0:1.2", Contested: true}}},
 		Resources: []Remembered{{Name: "example.com/zigbee", Devices: []RememberedDevice{{ID: "usb:10c4:ea60:A1B2C3", Slots: 3, NUMA: []int{0, 1}, Nodes: []string{"if00:ttyUSB"}}}}},
+		Injected:  Injected{"usb:10c4:ea60:A1B2C3": {"/dev/ttyUSB0": "usb:10c4:ea60:A1B2C3:if00:ttyUSB"}},
 	}
 }
 

@@ -59,79 +59,58 @@ func For(o device.Offer) []Link {
 // Path is where the link of a node is, whether it exists or not.
 func (t *Tree) Path(id, key string) string { return filepath.Join(t.Dir, id, key) }
 
-// Sync makes the tree hold exactly the links in want. All that is stale or
-// leads elsewhere is removed before any link is made, so that at no time two
-// devices' links are mixed up; links that are right are left untouched, and
-// where all are right nothing is written. What can't be done does not stop
-// the rest; the error joins all failures.
-func (t *Tree) Sync(want []Link) error {
-	byID, errs := group(want)
-	ids, err := t.entries(t.Dir)
-	if err != nil {
-		errs = append(errs, err)
-	}
-	for _, e := range ids {
-		links, wanted := byID[e.Name()]
-		if !wanted || !e.IsDir() {
-			errs = append(errs, t.remove(filepath.Join(t.Dir, e.Name())))
+// Sync makes the tree hold the links in want, and those besides that it has and
+// keep wants; nil is none. All that is stale or leads elsewhere is removed before
+// any link is made, so that at no time two devices' links are mixed up; where all
+// links are right nothing is written. What can't be done does not stop the rest;
+// the error joins all failures.
+func (t *Tree) Sync(want []Link, keep func(Link) bool) error {
+	targets, errs := group(want)
+	ids, err := entries(t.Dir)
+	errs = append(errs, err)
+	for _, id := range ids {
+		if !id.IsDir() {
+			errs = append(errs, remove(filepath.Join(t.Dir, id.Name())))
 			continue
 		}
-		errs = append(errs, t.prune(e.Name(), links))
+		errs = append(errs, t.prune(id.Name(), targets[id.Name()], keep))
 	}
 	for _, l := range sorted(want) {
-		if byID[l.ID][l.Key] == l.Target && l.Target != "" {
+		if targets[l.ID][l.Key] == l.Target && l.Target != "" {
 			errs = append(errs, t.make(l))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// List reads which links the tree holds, by ID and key: what to pass to Sync
-// for devices that are still held though no configuration names them.
-func (t *Tree) List() ([]Link, error) {
-	ids, err := t.entries(t.Dir)
-	if err != nil {
-		return nil, err
-	}
-	var have []Link
-	var errs []error
-	for _, id := range ids {
-		if !id.IsDir() {
-			continue
-		}
-		keys, err := t.entries(filepath.Join(t.Dir, id.Name()))
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		for _, key := range keys {
-			if strings.HasPrefix(key.Name(), tempPrefix) {
-				continue
-			}
-			if target, err := os.Readlink(t.Path(id.Name(), key.Name())); err == nil {
-				have = append(have, Link{ID: id.Name(), Key: key.Name(), Target: target})
-			}
-		}
-	}
-	return have, errors.Join(errs...)
-}
-
 // Clean removes the whole tree.
-func (t *Tree) Clean() error { return t.remove(t.Dir) }
+func (t *Tree) Clean() error { return remove(t.Dir) }
 
-// prune removes from a device's directory what is not among links (targets
-// by key) or leads elsewhere.
-func (t *Tree) prune(id string, links map[string]string) error {
-	have, err := t.entries(filepath.Join(t.Dir, id))
-	if err != nil {
+// prune removes from the directory of a device what is neither among targets, by
+// key, nor kept, and the directory if nothing is left.
+func (t *Tree) prune(id string, targets map[string]string, keep func(Link) bool) error {
+	dir := filepath.Join(t.Dir, id)
+	var errs []error
+	used := len(targets) > 0
+	have, err := entries(dir)
+	if err != nil && used {
 		return err
 	}
-	var errs []error
 	for _, e := range have {
-		path := t.Path(id, e.Name())
-		if target, err := os.Readlink(path); err != nil || links[e.Name()] != target {
-			errs = append(errs, t.remove(path))
+		l := Link{ID: id, Key: e.Name()}
+		target, err := os.Readlink(t.Path(l.ID, l.Key))
+		l.Target = target
+		wanted, configured := targets[l.Key]
+		switch {
+		case err == nil && configured && wanted == target:
+		case err == nil && !configured && keep != nil && check(l) == nil && keep(l):
+			used = true
+		default:
+			errs = append(errs, remove(t.Path(l.ID, l.Key)))
 		}
+	}
+	if !used {
+		return remove(dir)
 	}
 	return errors.Join(errs...)
 }
@@ -145,7 +124,7 @@ func (t *Tree) make(l Link) error {
 	}
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("--run-dir: make directory %q: %w", dir, cause(err))
+		return fmt.Errorf("--run-dir: %w", err)
 	}
 	temp := filepath.Join(dir, tempPrefix+l.Key)
 	err := os.Symlink(l.Target, temp)
@@ -160,24 +139,24 @@ func (t *Tree) make(l Link) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("--run-dir: make link %q: %w", path, cause(err))
+		return fmt.Errorf("--run-dir: %w", err)
 	}
 	return nil
 }
 
 // remove removes whatever is at path, if anything.
-func (t *Tree) remove(path string) error {
+func remove(path string) error {
 	if err := os.RemoveAll(path); err != nil {
-		return fmt.Errorf("--run-dir: remove %q: %w", path, cause(err))
+		return fmt.Errorf("--run-dir: %w", err)
 	}
 	return nil
 }
 
 // entries lists a directory by name; one that is missing is empty.
-func (t *Tree) entries(dir string) ([]fs.DirEntry, error) {
+func entries(dir string) ([]fs.DirEntry, error) {
 	list, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return list, fmt.Errorf("--run-dir: read %q: %w", dir, cause(err))
+		return list, fmt.Errorf("--run-dir: %w", err)
 	}
 	return list, nil
 }
@@ -236,17 +215,4 @@ func checkName(name string) error {
 		return fmt.Errorf("%q cannot name a link: want a name without %q that does not begin with a dot", name, "/")
 	}
 	return nil
-}
-
-// cause takes the reason out of an error that repeats operation and path.
-func cause(err error) error {
-	var pathErr *fs.PathError
-	var linkErr *os.LinkError
-	switch {
-	case errors.As(err, &pathErr):
-		return pathErr.Err
-	case errors.As(err, &linkErr):
-		return linkErr.Err
-	}
-	return err
 }

@@ -1,0 +1,231 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/internal/kubelettest"
+	"github.com/generic-dp/generic-dp/internal/sysfstest"
+)
+
+// A container finds its device at its next start by what it was given when it was
+// admitted, also when the configuration has devices handed over another way since.
+func TestWhatContainersHoldStaysWhenTheWayChanges(t *testing.T) {
+	t.Parallel()
+	const resource, key = "example.com/zigbee", "if00:ttyUSB"
+	for _, cdiFirst := range []bool{false, true} {
+		text := map[bool]string{false: zigbee, true: zigbee + "container.cdi = true\n"}
+		n := newNode(t, text[cdiFirst])
+		n.addBus()
+		n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+		leads := map[bool]func() bool{
+			false: func() bool { return n.linkOf(stickID, key) == "/dev/ttyUSB0" },
+			true:  func() bool { return strings.Contains(n.spec(resource), `"hostPath": "/dev/ttyUSB0"`) },
+		}
+		var c clock
+		a, stop := n.serveBy(&c)
+		n.untilListed(resource, []string{stickID}, nil)
+		n.kubelet.Hold(kubelettest.Claim{Namespace: "d", Pod: "p", Container: "c", Resource: resource}, stickID)
+		n.configure(text[!cdiFirst])
+		n.eventually("the other way", leads[!cdiFirst])
+		if !leads[cdiFirst]() {
+			t.Errorf("cdi %t: the way that a container was given is gone", cdiFirst)
+		}
+		c.forward(2 * time.Minute)
+		a.Reload()
+		n.eventually("an answer", func() bool { return strings.Contains(n.log.String(), "has not changed") })
+		stop()
+		a, _ = n.serveBy(&c)
+		<-a.Settled()
+		if !leads[cdiFirst]() || !leads[!cdiFirst]() {
+			t.Errorf("cdi %t: after a restart a way is gone", cdiFirst)
+		}
+		n.kubelet.Remove("d", "p")
+		c.forward(2 * time.Minute)
+		n.addNodes("any") // an event
+		n.eventually("the end of the old way", func() bool { return !leads[cdiFirst]() })
+		if !leads[!cdiFirst]() {
+			t.Errorf("cdi %t: the new way is gone, too", cdiFirst)
+		}
+	}
+}
+
+// What led to a device that moved while nobody looked leads to another one's node.
+func TestRetiredDeviceThatMovedMeanwhile(t *testing.T) {
+	t.Parallel()
+	for _, cdi := range []string{"", "container.cdi = true\n"} {
+		n := newNode(t, zigbee+cdi)
+		n.addBus()
+		n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+		_, stop := n.serve()
+		n.untilListed("example.com/zigbee", []string{stickID}, nil)
+		n.kubelet.Hold(kubelettest.Claim{Namespace: "d", Pod: "p", Container: "c", Resource: "example.com/zigbee"}, stickID)
+		stop()
+		n.host.RemoveUSB("1-1")
+		n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB0"))
+		n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB1"))
+		n.configure(parts("other"))
+		a, _ := n.serve()
+		<-a.Settled()
+		if got := n.linkOf(stickID, "if00:ttyUSB"); got != "" {
+			t.Errorf("a link leads to another's node: %s", got)
+		}
+		if got := n.spec("example.com/zigbee"); strings.Contains(got, "/dev/ttyUSB0") {
+			t.Errorf("a spec leads to another's node:\n%s", got)
+		}
+	}
+}
+
+// The node of an IOMMU group belongs to the first of its functions, and leads to
+// the second as well, which was the device.
+func TestRetiredFunctionOfAnIOMMUGroup(t *testing.T) {
+	t.Parallel()
+	const resource, id = "example.com/sound", "0000:01:00.1"
+	n := newNode(t, "domain = \"example.com\"\n[[resource]]\nname = \"sound\"\nmatch = { pci = { id = \"10de:1aef\" }, vfio = true }\n")
+	for address, function := range map[string]string{"0000:01:00.0": "2204", id: "1aef"} {
+		n.host.AddPCI(sysfstest.PCI{Address: address, Vendor: "10de", Device: function, Class: "030000", Driver: "vfio-pci", IOMMUGroup: "12"})
+	}
+	n.host.AddNode("", sysfstest.Node{Name: "vfio/12", Subsystem: "vfio"})
+	n.host.AddNode("", sysfstest.Node{Name: "vfio/vfio", Subsystem: "misc", Major: 10, Minor: 196})
+	_, stop := n.serve()
+	n.untilListed(resource, []string{id}, nil)
+	links, err := filepath.Glob(filepath.Join(n.options.Paths.RunDir, "links", id, "*"))
+	if err != nil || len(links) != 1 || n.linkOf(id, filepath.Base(links[0])) != "/dev/vfio/12" {
+		t.Fatalf("links %v, %v; want that of the group", links, err)
+	}
+	n.kubelet.Hold(kubelettest.Claim{Namespace: "d", Pod: "p", Container: "c", Resource: resource}, id)
+	stop()
+	n.configure(parts("other"))
+	a, _ := n.serve()
+	<-a.Settled()
+	if got := n.linkOf(id, filepath.Base(links[0])); got != "/dev/vfio/12" {
+		t.Errorf("link of a device that a container holds leads to %q, want /dev/vfio/12", got)
+	}
+}
+
+// A chart upgrade restarts the program and changes the configuration at once. What
+// a container holds keeps its links and CDI entries, whatever its ID is made of and
+// whatever the configuration has for it now, until nobody holds it.
+func TestHeldDeviceKeepsItsInjectionOverAnUpgrade(t *testing.T) {
+	t.Parallel()
+	const resource = "example.com/zigbee"
+	gone := func(string) string { return parts("other") }
+	for name, tc := range map[string]struct {
+		text, id string
+		nodes    int
+		next     func(text string) string
+	}{
+		"plain":     {zigbee, stickID, 1, gone},
+		"shared":    {zigbee + "shared = true\n", "shared:example.com:zigbee:" + stickID, 1, gone},
+		"grouped":   {zigbee + "group_by = \"usb.serial\"\ncontainer.path = \"/dev/zigbee/\"\n", "group:usb.serial:AAAA1111", 1, gone},
+		"pool":      {zigbee + "each = \"all\"\ncontainer.path = \"/dev/zigbee/\"\n", "all:example.com:zigbee", 1, gone},
+		"companion": {zigbee + "with = { path = \"/dev/ttyUSB7\" }\n", stickID, 2, gone},
+		"no longer matched": {zigbee, stickID, 1, func(text string) string {
+			return strings.ReplaceAll(text, "10c4:ea60", "1a86:7523")
+		}},
+		"another identity": {zigbee, stickID, 1, func(text string) string { return text + "identity = \"port\"\n" }},
+	} {
+		for _, cdi := range []string{"", "container.cdi = true\n"} {
+			t.Run(strings.TrimSpace(name+" "+cdi), func(t *testing.T) {
+				t.Parallel()
+				text := strings.Replace(tc.text, "container.path = \"/dev/zigbee\"\n", "", strings.Count(tc.text, "container.path")-1)
+				n := newNode(t, text+cdi)
+				n.addBus()
+				n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+				companion := stick("1-2", "CCCC3333", "ttyUSB7")
+				companion.Product = "ea70"
+				n.host.AddUSB(companion)
+				var c clock
+				a, stop := n.serveBy(&c)
+				n.untilListed(resource, []string{tc.id}, nil)
+				n.kubelet.Hold(kubelettest.Claim{Namespace: "d", Pod: "p", Container: "c", Resource: resource}, tc.id)
+				injected := func() int {
+					links, _ := filepath.Glob(filepath.Join(n.options.Paths.RunDir, "links", tc.id, "*"))
+					return len(links) + n.specNodes(resource, tc.id)
+				}
+				check := func(when string) {
+					t.Helper()
+					if got := injected(); got != tc.nodes {
+						t.Errorf("%s: links or CDI entries lead to %d nodes, want %d", when, got, tc.nodes)
+					}
+				}
+				check("listed")
+				stop()
+				n.configure(tc.next(text + cdi))
+				for _, when := range []string{"after the upgrade", "after another restart"} {
+					a, stop = n.serveBy(&c)
+					n.eventually("the device as Unhealthy", func() bool { return reasons(a, resource)[tc.id] != "" })
+					check(when)
+					stop()
+				}
+				a, _ = n.serveBy(&c)
+				n.kubelet.Remove("d", "p")
+				n.eventually("the end of what nobody holds", func() bool {
+					c.forward(2 * time.Minute)
+					a.Reload()
+					return injected() == 0
+				})
+			})
+		}
+	}
+}
+
+// The state of the version before does not say which nodes are injected: the device
+// is known by its own ID.
+func TestRetentionWithoutRememberedNodes(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, zigbee)
+	n.addBus()
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	_, stop := n.serve()
+	n.untilListed("example.com/zigbee", []string{stickID}, nil)
+	stop()
+	path := filepath.Join(n.options.Paths.StateDir, "state.json")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var state map[string]any
+	if err := json.Unmarshal(data, &state); err != nil || state["injected"] == nil {
+		t.Fatalf("state %s: %v", data, err)
+	}
+	delete(state, "injected")
+	if data, err = json.Marshal(state); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.configure(parts("other"))
+	a, _ := n.serve()
+	n.eventually("the device as Unhealthy", func() bool { return reasons(a, "example.com/zigbee")[stickID] != "" })
+	if got := n.linkOf(stickID, "if00:ttyUSB"); got != "/dev/ttyUSB0" {
+		t.Errorf("link leads to %q, want /dev/ttyUSB0", got)
+	}
+}
+
+// specNodes counts the nodes in the entry of a device in a CDI spec.
+func (n *node) specNodes(kind, id string) int {
+	n.Helper()
+	var spec struct {
+		Devices []struct {
+			Name           string
+			ContainerEdits struct{ DeviceNodes []any }
+		}
+	}
+	if text := n.spec(kind); text != "" {
+		if err := json.Unmarshal([]byte(text), &spec); err != nil {
+			n.Fatal(err)
+		}
+	}
+	for _, d := range spec.Devices {
+		if d.Name == id {
+			return len(d.ContainerEdits.DeviceNodes)
+		}
+	}
+	return 0
+}
