@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,47 +16,46 @@ import (
 func newCheck(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [PATH...]",
-		Short: "report every problem of a configuration; without PATH that of --config",
+		Short: "validate configurations (default --config) and report all problems",
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			if len(paths) == 0 {
 				paths = []string{f.config}
 			}
-			bad := false
+			var bad error
 			for _, path := range paths {
-				ok, err := check(cmd, f, path)
-				if err != nil {
+				switch err := check(cmd, f, path); {
+				case errors.Is(err, errReported):
+					bad = err
+				case err != nil:
 					return err
 				}
-				bad = bad || !ok
 			}
-			if bad {
-				return errReported
-			}
-			return nil
+			return bad
 		},
 	}
 	f.registerAllow(cmd.Flags())
 	return cmd
 }
 
-// check reports on one configuration: its own problems on standard error,
-// what it means on this host on standard output.
-func check(cmd *cobra.Command, f *flags, path string) (ok bool, err error) {
+// check validates one configuration. It prints problems on standard error and the
+// result on this host on standard output.
+func check(cmd *cobra.Command, f *flags, path string) error {
 	stdout, stderr := cmd.OutOrStdout(), cmd.ErrOrStderr()
 	cfg, err := f.load(path)
 	var problems config.Problems
 	if errors.As(err, &problems) {
 		fmt.Fprintln(stderr, problems.Error())
-		return false, nil
+		return errReported
 	}
 	if err != nil {
-		return false, err
+		return err
 	}
-	view, err := look(cmd.Context(), f, cfg)
+	view, err := f.view(cmd.Context(), cfg)
 	if err != nil {
-		return false, err
+		return err
 	}
-	bad := false
+	tooLarge := agent.TooLarge(view)
+	bad := len(tooLarge) > 0
 	for _, n := range view.Matched.Notes {
 		w, kind := stdout, "note: "
 		if n.Error {
@@ -63,24 +63,31 @@ func check(cmd *cobra.Command, f *flags, path string) (ok bool, err error) {
 		}
 		printNote(w, kind, n)
 	}
-	if tooLarge := agent.TooLarge(view); len(tooLarge) > 0 {
-		for _, problem := range tooLarge {
-			fmt.Fprintln(stderr, problem)
-		}
-		bad = true
+	for _, problem := range tooLarge {
+		fmt.Fprintln(stderr, problem)
 	}
 	if bad {
-		return false, nil
+		return errReported
 	}
-	found := 0
+	devices := 0
 	for _, m := range view.Matched.Resources {
-		found += len(m.Offers)
+		devices += len(m.Offers)
 	}
-	_, err = fmt.Fprintf(stdout, "%s: ok: %s, %s on this host\n", path, count(len(cfg.Resources), "resource"), count(found, "device"))
-	return true, err
+	_, err = fmt.Fprintf(stdout, "%s: ok: %s, %s on this host\n", path, count(len(cfg.Resources), "resource"), count(devices, "device"))
+	return err
 }
 
-// printNote prints a note, and its hint on a line of its own.
+// view scans the host once and matches cfg. It uses the identity decisions of a
+// serving instance if readable, so that both show the same IDs.
+func (f *flags) view(ctx context.Context, cfg *config.Config) (*agent.View, error) {
+	log, err := f.logger(io.Discard)
+	if err != nil {
+		return nil, usageError{err, ""}
+	}
+	return agent.Look(ctx, cfg, f.options(log))
+}
+
+// printNote prints a note, with its hint on a separate line.
 func printNote(w io.Writer, kind string, n matchers.Note) {
 	fmt.Fprintf(w, "%s%s: %s\n", kind, n.Place, n.Text)
 	if n.Hint != "" {
@@ -93,4 +100,25 @@ func count(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func newSchema() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "print the JSON Schema of the configuration, for editors",
+		Long: `schema prints the JSON Schema (draft 4) of the configuration. Editors with TOML
+support use it to complete, document and check keys if the first line of a file
+names it:
+
+  #:schema ./generic-dp.schema.json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			text, err := config.Schema()
+			if err != nil {
+				return err
+			}
+			_, err = cmd.OutOrStdout().Write(text)
+			return err
+		},
+	}
 }

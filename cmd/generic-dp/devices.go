@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -18,17 +17,17 @@ import (
 	"github.com/generic-dp/generic-dp/metrics"
 )
 
-// report is what `devices -o json` prints.
+// report is the output of `devices -o json`.
 type report struct {
 	Resources []resourceReport `json:"resources"`
 }
 
 type resourceReport struct {
 	Name    string         `json:"name"`
-	Active  bool           `json:"active"` // its when holds on this node
+	Active  bool           `json:"active"` // when holds on this node
 	Devices []deviceReport `json:"devices"`
 
-	broken bool // what it selects can't be what was meant
+	broken bool // left out because of an error
 }
 
 // deviceReport is a device without its holders, which only the kubelet knows.
@@ -41,7 +40,7 @@ func newDevices(f *flags) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "devices",
-		Short: "list the devices that the configuration finds on this host",
+		Short: "list the devices that the configuration selects on this host",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "table" && output != "json" {
@@ -51,7 +50,7 @@ func newDevices(f *flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			view, err := look(cmd.Context(), f, cfg)
+			view, err := f.view(cmd.Context(), cfg)
 			if err != nil {
 				return err
 			}
@@ -66,7 +65,13 @@ func newDevices(f *flags) *cobra.Command {
 			if err := write(newReport(cfg, view), cmd.OutOrStdout()); err != nil {
 				return err
 			}
-			return leftOut(cmd.ErrOrStderr(), view)
+			for _, n := range view.Matched.Notes {
+				if n.Error {
+					printNote(cmd.ErrOrStderr(), "", n)
+					err = errReported
+				}
+			}
+			return err
 		},
 	}
 	f.registerAllow(cmd.Flags())
@@ -74,50 +79,26 @@ func newDevices(f *flags) *cobra.Command {
 	return cmd
 }
 
-// leftOut prints why devices are not listed that the configuration speaks of, as
-// check does; its error says that there are any.
-func leftOut(w io.Writer, view *agent.View) error {
-	var err error
-	for _, n := range view.Matched.Notes {
-		if n.Error {
-			printNote(w, "", n)
-			err = errReported
-		}
-	}
-	return err
-}
-
-// look reads this host once, with the identity decisions of a serving
-// instance where they can be read, so that both show the same IDs.
-func look(ctx context.Context, f *flags, cfg *config.Config) (*agent.View, error) {
-	log, err := f.logger(io.Discard)
-	if err != nil {
-		return nil, usageError{err, ""}
-	}
-	return agent.Look(ctx, cfg, f.options(log))
-}
-
-// newReport lists the resources in the order of the configuration; one whose name
-// has variables is as many as it has names here, and itself where that is none.
+// newReport lists the resources in the order of the configuration. One with variables
+// in its name is listed once for each resulting name, or as written without any.
 func newReport(cfg *config.Config, view *agent.View) report {
 	r := report{Resources: []resourceReport{}}
 	for i := range cfg.Resources {
-		c, named := &cfg.Resources[i], false
-		broken := slices.ContainsFunc(view.Matched.Notes, func(n matchers.Note) bool { return n.Error && strings.HasPrefix(n.Place, c.Place) })
+		c, before := &cfg.Resources[i], len(r.Resources)
+		resource := resourceReport{Name: c.Name, Active: !slices.Contains(view.Matched.Inactive, c), Devices: []deviceReport{}}
+		resource.broken = slices.ContainsFunc(view.Matched.Notes, func(n matchers.Note) bool { return n.Error && strings.HasPrefix(n.Place, c.Place) })
 		for _, m := range view.Matched.Resources {
 			if m.Resource != c {
 				continue
 			}
-			named = true
-			resource := resourceReport{Name: m.Name, Active: true, Devices: []deviceReport{}, broken: broken}
+			resource.Name, resource.Devices = m.Name, []deviceReport{}
 			for _, o := range m.Offers {
 				resource.Devices = append(resource.Devices, deviceReport{Device: metrics.NewDevice(o, o.Problem == "", o.Problem)})
 			}
 			r.Resources = append(r.Resources, resource)
 		}
-		if !named {
-			active := !slices.Contains(view.Matched.Inactive, c)
-			r.Resources = append(r.Resources, resourceReport{Name: c.Name, Active: active, Devices: []deviceReport{}, broken: broken})
+		if len(r.Resources) == before {
+			r.Resources = append(r.Resources, resource)
 		}
 	}
 	return r
@@ -129,8 +110,8 @@ func (r report) json(w io.Writer) error {
 	return enc.Encode(r)
 }
 
-// table writes a line a device; a resource without devices has one line too,
-// since its absence is what an administrator looks for.
+// table writes one line per device, and one for a resource without devices, with the
+// reason.
 func (r report) table(w io.Writer) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "RESOURCE\tID\tSLOTS\tHEALTH\tNUMA\tNODES\tREASON")
@@ -142,9 +123,9 @@ func (r report) table(w io.Writer) error {
 			reason := "no device matches on this host"
 			switch {
 			case resource.broken:
-				reason = "left out: check says why"
+				reason = "left out: see generic-dp check"
 			case !resource.Active:
-				reason = "not active on this node: its when does not hold"
+				reason = "inactive on this node: when does not hold"
 			}
 			row(tab, resource.Name, "", "", "", "", "", reason)
 		}

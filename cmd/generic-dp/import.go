@@ -19,13 +19,13 @@ func newImport() *cobra.Command {
 	from := string(o.Format)
 	cmd := &cobra.Command{
 		Use:   "import FILE",
-		Short: "write the configuration of another device plugin as one for this program",
-		Long: `Write the configuration of another device plugin as one for this program, with
-comments where something is not carried over; warnings say the same.
+		Short: "convert the configuration of another device plugin",
+		Long: `import converts the configuration of another device plugin to TOML. Comments and
+warnings name everything that has no equivalent.
 
 FILE is a configuration of generic-device-plugin (squat), smarter-device-manager
-(smarter) or sriov-network-device-plugin (sriov), or a manifest that has one in a
-ConfigMap or in the arguments of a container; - is standard input.`,
+(smarter) or sriov-network-device-plugin (sriov), or a manifest that contains one
+in a ConfigMap or in the arguments of a container; - is standard input.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usageError{errors.New("want one FILE, or - for standard input"), commandPath(cmd)}
@@ -34,7 +34,7 @@ ConfigMap or in the arguments of a container; - is standard input.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.Format = importer.Format(from); !slices.Contains(importer.Formats(), o.Format) {
-				return usageError{fmt.Errorf("--from: %q is not understood: want auto, squat, smarter or sriov", from), commandPath(cmd)}
+				return usageError{fmt.Errorf("--from: unknown format %q: want auto, squat, smarter or sriov", from), commandPath(cmd)}
 			}
 			file, data, err := readInput(cmd, args[0])
 			if err != nil {
@@ -43,12 +43,12 @@ ConfigMap or in the arguments of a container; - is standard input.`,
 			return convert(cmd, file, data, o)
 		},
 	}
-	cmd.Flags().StringVar(&from, "from", from, "whose configuration it is: squat, smarter, sriov or auto")
-	cmd.Flags().StringVar(&o.Domain, "domain", "", "domain of resource names (default what FILE says, or the other program's default)")
+	cmd.Flags().StringVar(&from, "from", from, "format of FILE: squat, smarter, sriov or auto")
+	cmd.Flags().StringVar(&o.Domain, "domain", "", "domain of resource names (default that of FILE or of the other plugin)")
 	return cmd
 }
 
-// maxImport is more than any configuration is long.
+// maxImport is the size limit of an input, in bytes.
 const maxImport = 16 << 20
 
 // readInput reads a file or standard input.
@@ -71,8 +71,8 @@ func readInput(cmd *cobra.Command, file string) (name string, data []byte, err e
 	return file, data, nil
 }
 
-// convert prints what becomes of an input. Before that it is read as serving
-// will: a configuration that is refused is nobody's but this program's fault.
+// convert prints the converted input, after validating it: a conversion that does not
+// load is a bug.
 func convert(cmd *cobra.Command, file string, data []byte, o importer.Options) error {
 	result, err := importer.Convert(file, data, o)
 	if err != nil {
@@ -80,7 +80,7 @@ func convert(cmd *cobra.Command, file string, data []byte, o importer.Options) e
 		return errReported
 	}
 	if _, err := config.Parse(config.File{Name: "imported.toml", Data: result.TOML}); err != nil {
-		return fmt.Errorf("what became of %s is refused, which is a bug of generic-dp: please report it with that file\n%w\n%s", file, err, result.TOML)
+		return fmt.Errorf("the conversion of %s is invalid, which is a bug of generic-dp: please report it with that file\n%w\n%s", file, err, result.TOML)
 	}
 	for _, w := range result.Warnings {
 		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", w)

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"sync"
 	"syscall"
 	"time"
 
@@ -17,12 +19,9 @@ import (
 func newServe(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "offer the devices to the kubelet until stopped (the default)",
+		Short: "advertise devices to the kubelet until stopped (the default)",
 		Args:  noArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := noArgs(cmd, args); err != nil {
-				return err
-			}
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			options, err := f.serving(cmd)
 			if err != nil {
 				return err
@@ -34,8 +33,101 @@ func newServe(f *flags) *cobra.Command {
 	return cmd
 }
 
-// reload has the configuration read again on SIGHUP, as a change of it does.
-func reload(ctx context.Context, a *agent.Agent, hangups <-chan os.Signal) {
+func newCDI(f *flags) *cobra.Command {
+	var once bool
+	cmd := &cobra.Command{
+		Use:   "cdi",
+		Short: "keep CDI specs current for podman, docker and nerdctl, without a kubelet",
+		Long: `cdi writes a CDI spec for every resource, as if each had container.cdi = true,
+and keeps it current as devices come and go. It needs no kubelet. A container
+requests a device by name, or all devices of a resource:
+
+  podman run --device example.com/zigbee=usb:10c4:ea60:A1B2C3 ...
+  podman run --device example.com/zigbee=all ...
+
+The specs contain the environment of the configuration. Where several devices
+of a container set one variable, the last one wins; "all" joins the values.
+CDI has no annotations.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			options, err := f.serving(cmd)
+			if err != nil {
+				return err
+			}
+			options.CDIOnly = true
+			if !once {
+				return serve(cmd.Context(), options)
+			}
+			options.Listen = ""
+			a, err := agent.New(options)
+			if err != nil {
+				return err
+			}
+			names, err := a.Once(cmd.Context())
+			for _, name := range names {
+				fmt.Fprintln(cmd.OutOrStdout(), name)
+			}
+			return err
+		},
+	}
+	f.registerCDI(cmd.Flags())
+	cmd.Flags().BoolVar(&once, "once", false, "write the specs of present devices, print their names, and exit")
+	return cmd
+}
+
+func newClean(f *flags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "clean",
+		Short: "remove links, CDI specs, state and stale sockets of earlier runs",
+		Long: `clean removes what serve keeps on exit: links and CDI specs, so that containers
+can restart during an upgrade. After clean, a container that still holds a
+device cannot restart. clean refuses to run while an instance serves.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			removed, err := agent.Clean(f.paths)
+			for _, path := range removed {
+				fmt.Fprintf(cmd.OutOrStdout(), "removed %s\n", path)
+			}
+			return err
+		},
+	}
+	f.registerWritten(cmd.Flags())
+	f.registerKubelet(cmd.Flags())
+	return cmd
+}
+
+// serving returns the options of a command that runs until stopped and logs to
+// standard error.
+func (f *flags) serving(cmd *cobra.Command) (agent.Options, error) {
+	log, err := f.logger(cmd.ErrOrStderr())
+	if err != nil {
+		return agent.Options{}, usageError{err, cmd.Name() + " "}
+	}
+	return f.options(log), nil
+}
+
+// serve runs an agent until ctx is cancelled.
+func serve(ctx context.Context, options agent.Options) error {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP) // before New: an early one must not end the process
+	defer signal.Stop(hangups)
+	a, err := agent.New(options)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var helpers sync.WaitGroup
+	helpers.Go(func() { reloadOnHangup(ctx, a, hangups) })
+	helpers.Go(func() { notifySystemd(ctx, a.Settled()) })
+	helpers.Go(func() { trimMemory(ctx, a.Settled()) })
+	err = a.Run(ctx)
+	stop()
+	helpers.Wait()
+	return err
+}
+
+func reloadOnHangup(ctx context.Context, a *agent.Agent, hangups <-chan os.Signal) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -46,42 +138,9 @@ func reload(ctx context.Context, a *agent.Agent, hangups <-chan os.Signal) {
 	}
 }
 
-// serving are the options of a command that runs until it is stopped, and logs to
-// standard error.
-func (f *flags) serving(cmd *cobra.Command) (agent.Options, error) {
-	log, err := f.logger(cmd.ErrOrStderr())
-	if err != nil {
-		return agent.Options{}, usageError{err, cmd.Name() + " "}
-	}
-	return f.options(log), nil
-}
-
-// serve runs the program until ctx is cancelled.
-func serve(ctx context.Context, options agent.Options) error {
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP) // one that comes early must not end the process
-	defer signal.Stop(hangups)
-	a, err := agent.New(options)
-	if err != nil {
-		return err
-	}
-	go slim(ctx, a.Settled())
-	go reload(ctx, a, hangups)
-	ctx, cancel := context.WithCancel(ctx)
-	told := make(chan struct{})
-	go func() {
-		defer close(told)
-		notify(ctx, a.Settled())
-	}()
-	err = a.Run(ctx)
-	cancel()
-	<-told
-	return err
-}
-
-// notify tells systemd when the host was looked at, which is when what needs the
-// devices may start, and when this ends (sd_notify(3)). Elsewhere nobody listens.
-func notify(ctx context.Context, settled <-chan struct{}) {
+// notifySystemd reports readiness after the first scan, so that dependent units may
+// start, and the end (sd_notify(3)). Outside systemd it does nothing.
+func notifySystemd(ctx context.Context, settled <-chan struct{}) {
 	select {
 	case <-settled:
 		_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
@@ -91,13 +150,12 @@ func notify(ctx context.Context, settled <-chan struct{}) {
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 }
 
-// slim keeps the memory of a process small that does nothing nearly always:
-// what starting took is given back once everything is served, and the heap of
-// some 2 MB is collected at half the usual growth, at next to no cost.
-func slim(ctx context.Context, started <-chan struct{}) {
+// trimMemory returns the memory of the start to the host once everything is served. The
+// heap of some 2 MB is collected at half the usual growth, at negligible cost.
+func trimMemory(ctx context.Context, settled <-chan struct{}) {
 	debug.SetGCPercent(50)
 	select {
-	case <-started:
+	case <-settled:
 	case <-ctx.Done():
 		return
 	}

@@ -27,12 +27,12 @@ func newStatus(f *flags) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "show what a running instance serves: devices, their health, who holds them",
-		Long: `status asks an instance that serves on this machine, at the address that it
-listens on. In a cluster: kubectl exec POD -- /generic-dp status`,
+		Short: "show the devices of a running instance, their health and their holders",
+		Long: `status queries the instance that listens at --listen on this machine. In a
+cluster: kubectl exec POD -- /generic-dp status`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			body, err := f.askStatus(cmd.Context())
+			body, err := f.fetchStatus(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -47,13 +47,13 @@ listens on. In a cluster: kubectl exec POD -- /generic-dp status`,
 			return printStatus(cmd.OutOrStdout(), s)
 		},
 	}
-	f.registerListen(cmd.Flags(), "address that the instance listens on")
+	f.registerListen(cmd.Flags(), "address of the instance")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-// askStatus asks the instance at --listen.
-func (f *flags) askStatus(ctx context.Context) ([]byte, error) {
+// fetchStatus queries the instance at --listen.
+func (f *flags) fetchStatus(ctx context.Context) ([]byte, error) {
 	host, port, err := net.SplitHostPort(f.listen)
 	if err != nil {
 		return nil, fmt.Errorf("--listen: %w", err)
@@ -85,7 +85,7 @@ func (f *flags) askStatus(ctx context.Context) ([]byte, error) {
 	return body, nil
 }
 
-// printStatus writes for people what the status page shows.
+// printStatus writes the content of the status page as text.
 func printStatus(w io.Writer, s metrics.Status) error {
 	state := "ready"
 	if len(s.NotReady) > 0 {
@@ -122,25 +122,16 @@ func printStatus(w io.Writer, s metrics.Status) error {
 	return tab.Flush()
 }
 
-// row writes a line of a table, with a dash for what is empty.
+// row writes a line of a table, with a dash in place of an empty cell.
 func row(w io.Writer, cells ...string) {
-	for i := range cells {
-		cells[i] = orDash(cells[i])
+	for i, cell := range cells {
+		if cell == "" {
+			cells[i] = "-"
+		}
 	}
 	fmt.Fprintln(w, strings.Join(cells, "\t"))
 }
 
 func joinInts(list []int) string {
-	texts := make([]string, len(list))
-	for i, n := range list {
-		texts[i] = strconv.Itoa(n)
-	}
-	return strings.Join(texts, ",")
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ","), "[]")
 }
