@@ -63,7 +63,6 @@ type Agent struct {
 
 	scanner  *inventory.Scanner
 	watcher  *inventory.Watcher
-	mounts   *inventory.MountWatch
 	kubelet  *plugin.KubeletWatch
 	pods     *podresources.Client
 	links    *links.Tree
@@ -86,7 +85,6 @@ func New(options Options) (*Agent, error) {
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
 	}
-	options.checkProc()
 	if err := options.prepare(); err != nil {
 		return nil, err
 	}
@@ -121,7 +119,6 @@ func (a *Agent) build() {
 	p := a.options.Paths
 	a.scanner = inventory.New(p.Inventory(a.log))
 	a.watcher = inventory.NewWatcher(inventory.WatchOptions{Dev: p.Dev, Log: a.log})
-	a.mounts = inventory.NewMountWatch(p.Inventory(a.log))
 	a.kubelet = plugin.NewKubeletWatch(p.KubeletDir, a.log)
 	a.pods = podresources.New(p.PodResources)
 	a.holders = &holders{client: a.pods, log: a.log}
@@ -147,7 +144,6 @@ func (a *Agent) Run(ctx context.Context) error {
 		group.Go(func() error { return a.kubelet.Run(ctx) })
 	}
 	group.Go(func() error { return a.watcher.Run(ctx) })
-	group.Go(func() error { return a.mounts.Run(ctx) })
 	group.Go(func() error { return a.reader.run(ctx) })
 	group.Go(func() error { return newLoop(a, group).run(ctx) })
 	return group.Wait()

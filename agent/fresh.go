@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/generic-dp/generic-dp/device"
@@ -37,9 +36,6 @@ func (q looks) wait(ctx context.Context) error {
 
 var errTooSlow = errors.New("the host could not be looked at in time: whether it uses the device itself is not known")
 
-// quietlyUsed reports whether the host may use by now what is offered. No event
-// tells that an interface becomes a port of a bridge, or that a route leads through
-// it, and that a file system is mounted from a disk is known a moment later.
-func quietlyUsed(o device.Offer) bool {
-	return len(o.Nets) > 0 || slices.ContainsFunc(o.Nodes, func(n device.OfferedNode) bool { return n.Type == device.BlockNode })
-}
+// quietlyUsed reports whether the host may use by now what is offered: no event tells
+// that an interface becomes a port of a bridge, or that a route leads through it.
+func quietlyUsed(o device.Offer) bool { return len(o.Nets) > 0 }

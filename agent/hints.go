@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"syscall"
 
 	"github.com/generic-dp/generic-dp/metrics"
@@ -20,22 +19,7 @@ var manifest = map[string]string{
 	"run-dir":     `volume "run" of the DaemonSet, paths.run in the chart's values, is a hostPath that can be written, at the same path in the pod`,
 	"state-dir":   `volume "state" of the DaemonSet, paths.state in the chart's values, is a hostPath that can be written`,
 	"cdi-dir":     `volume "cdi" of the DaemonSet: cdi.enabled = true in the chart's values mounts cdi.directory, which container.cdi needs`,
-	"proc":        `volumes "mounts" and "swaps" of the DaemonSet, hostProc in the chart's values`,
 	"listen":      `argument --listen and port "metrics" of the DaemonSet, listen.port in the chart's values: with hostNetwork the port has to be free on the node`,
-}
-
-// checkProc says what is not known without the host's tables of mounts and of swap
-// space, where the flag says that they are there.
-func (o Options) checkProc() {
-	if o.Paths.Proc == "" {
-		return
-	}
-	for _, file := range []string{"1/mountinfo", "swaps"} {
-		if _, err := os.Stat(filepath.Join(o.Paths.Proc, file)); err != nil {
-			o.Log.Warn("which disks the host itself uses is known in part only: others may be offered",
-				"proc", o.Paths.Proc, "reason", err, "hint", hintFor("proc", o.InPod))
-		}
-	}
 }
 
 // hints are for a program that runs in no pod.
@@ -43,7 +27,6 @@ var hints = map[string]string{
 	"config":      "write one, or name another file or directory with --config; generic-dp check reports what is wrong with it",
 	"kubelet-dir": "it is where the kubelet keeps kubelet.sock; distributions may have it elsewhere, such as /var/snap/microk8s/common/var/lib/kubelet/device-plugins",
 	"cdi-dir":     "container.cdi needs a directory that container runtimes read CDI specs from, /var/run/cdi or /etc/cdi as a rule",
-	"proc":        "it is the host's /proc, with the tables 1/mountinfo and swaps; without the flag it is the one beside --sysfs",
 	"listen":      "another instance may be serving: generic-dp status asks it; --listen names another address, and an empty one is none",
 }
 

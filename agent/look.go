@@ -40,7 +40,7 @@ func view(cfg *config.Config, h host, prev ledger.Decisions, o Options) *View {
 	options := matchers.Options{
 		NodeName: o.NodeName, Allow: o.Allow,
 		Exists: o.Paths.exists, Glob: o.Paths.glob,
-		Attr: h.attrs.Attr, Driver: h.attrs.Driver, InUse: h.attrs.InUse,
+		Attr: h.attrs.Attr, Driver: h.attrs.Driver, InUse: h.attrs.InUse, CharDriver: h.attrs.CharDriver,
 	}
 	problems := h.snapshot.Problems
 	if matchers.UsesCDIDevices(cfg) {

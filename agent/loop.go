@@ -119,11 +119,6 @@ func (l *loop) run(ctx context.Context) error {
 				return nil
 			}
 			scan, why = true, "" // the batch knows
-		case <-l.mounts.Changes():
-			if !sleep(ctx, l.paced.pause(time.Now())) {
-				return nil
-			}
-			scan, why = true, metrics.ScanMounts
 		case <-l.prober.Changes():
 			if !sleep(ctx, l.paced.pause(time.Now())) {
 				return nil
@@ -172,7 +167,6 @@ func (l *loop) run(ctx context.Context) error {
 		wake := l.step(ctx, answers)
 		steps++
 		tidy.Reset(idle)
-		l.mounts.Read(l.attrs.Tables())
 		if looked != nil && !l.failed {
 			close(looked)
 		}

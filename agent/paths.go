@@ -25,7 +25,6 @@ type Paths struct {
 	PodResources string // the socket of the kubelet's PodResources API
 	Sysfs        string // the host's /sys
 	Dev          string // the host's /dev
-	Proc         string // the host's /proc; empty is that of Sysfs, see inventory.Options
 	RunDir       string // links that follow devices; the same path on the host
 	StateDir     string // what has to outlive a restart
 	CDIDir       string // CDI spec files
@@ -57,7 +56,7 @@ func (p Paths) specDirs() []string {
 
 // Inventory are the options of whoever reads this host.
 func (p Paths) Inventory(log *slog.Logger) inventory.Options {
-	return inventory.Options{Sysfs: p.Sysfs, Dev: p.Dev, Proc: p.Proc, Log: log}
+	return inventory.Options{Sysfs: p.Sysfs, Dev: p.Dev, Log: log}
 }
 
 // hostSpecs reads the CDI specs that are not this program's.

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	cdiapi "tags.cncf.io/container-device-interface/pkg/cdi"
+	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/generic-dp/generic-dp/device"
 )
@@ -152,13 +153,28 @@ func readHostFile(path string, info fs.FileInfo, priority int) hostFile {
 		return f
 	}
 	for _, d := range spec.Devices {
-		var nodes []string
-		for _, n := range d.ContainerEdits.DeviceNodes {
-			nodes = append(nodes, cmp.Or(n.HostPath, n.Path))
-		}
+		nodes := append(cdiNodes(d.ContainerEdits.DeviceNodes, false), cdiNodes(spec.ContainerEdits.DeviceNodes, true)...)
 		f.devices = append(f.devices, device.CDIDevice{Name: spec.Kind + "=" + d.Name, Nodes: nodes})
 	}
 	return f
+}
+
+// cdiNodes are the device nodes that a spec gives. Runtimes take the number from the
+// host's node where the spec leaves it out (DeviceNode.fillMissingInfo of the CDI
+// library).
+func cdiNodes(edits []*specs.DeviceNode, common bool) []device.CDINode {
+	var nodes []device.CDINode
+	for _, e := range edits {
+		n := device.CDINode{Path: cmp.Or(e.HostPath, e.Path), Common: common}
+		if e.Type != "" && e.Major != 0 {
+			n.Type, n.Major, n.Minor = device.CharNode, uint32(e.Major), uint32(e.Minor)
+			if e.Type == "b" {
+				n.Type = device.BlockNode
+			}
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes
 }
 
 // resolve works out which device each name stands for, as Cache.refresh of the

@@ -54,10 +54,22 @@ func TestHostSpecs(t *testing.T) {
 				"run/readme.txt":  "nothing",
 			},
 			want: []device.CDIDevice{
-				{Name: "intel.com/fpga=a", Nodes: []string{"/dev/intel-fpga-port.0"}},
-				{Name: "nvidia.com/gpu=0", Nodes: []string{"/dev/nvidia0"}},
-				{Name: "nvidia.com/gpu=1", Nodes: []string{"/dev/nvidia1"}},
+				{Name: "intel.com/fpga=a", Nodes: []device.CDINode{{Path: "/dev/intel-fpga-port.0"}}},
+				{Name: "nvidia.com/gpu=0", Nodes: []device.CDINode{{Path: "/dev/nvidia0"}}},
+				{Name: "nvidia.com/gpu=1", Nodes: []device.CDINode{{Path: "/dev/nvidia1"}}},
 			},
+		},
+		{
+			name: "numbers that the spec says, and nodes of all its devices",
+			files: map[string]string{"etc/x.yaml": `cdiVersion: "0.5.0"
+kind: example.org/disk
+containerEdits: {deviceNodes: [{path: /dev/all}]}
+devices:
+- name: a
+  containerEdits: {deviceNodes: [{path: /dev/x, type: b, major: 8, minor: 16}, {path: /dev/y, type: c, major: 1, minor: 1}, {path: /dev/z, type: c}]}
+`},
+			want: []device.CDIDevice{{Name: "example.org/disk=a", Nodes: []device.CDINode{
+				{Path: "/dev/x", Type: device.BlockNode, Major: 8, Minor: 16}, {Path: "/dev/y", Type: device.CharNode, Major: 1, Minor: 1}, {Path: "/dev/z"}, {Path: "/dev/all", Common: true}}}},
 		},
 		{
 			name: "our own are none of the host's",
@@ -72,7 +84,7 @@ func TestHostSpecs(t *testing.T) {
 				"etc/nvidia.yaml": specFile("nvidia.com/gpu", "/dev/old", "0", "1"),
 				"run/nvidia.yaml": specFile("nvidia.com/gpu", "/dev/new", "0"),
 			},
-			want: []device.CDIDevice{{Name: "nvidia.com/gpu=0", Nodes: []string{"/dev/new0"}}, {Name: "nvidia.com/gpu=1", Nodes: []string{"/dev/old1"}}},
+			want: []device.CDIDevice{{Name: "nvidia.com/gpu=0", Nodes: []device.CDINode{{Path: "/dev/new0"}}}, {Name: "nvidia.com/gpu=1", Nodes: []device.CDINode{{Path: "/dev/old1"}}}},
 		},
 		{
 			name: "two files of one directory",
@@ -80,7 +92,7 @@ func TestHostSpecs(t *testing.T) {
 				"etc/a.yaml": specFile("nvidia.com/gpu", "/dev/a", "0", "1"),
 				"etc/b.yaml": specFile("nvidia.com/gpu", "/dev/b", "0"),
 			},
-			want:    []device.CDIDevice{{Name: "nvidia.com/gpu=1", Nodes: []string{"/dev/a1"}}},
+			want:    []device.CDIDevice{{Name: "nvidia.com/gpu=1", Nodes: []device.CDINode{{Path: "/dev/a1"}}}},
 			wantErr: []string{`CDI device "nvidia.com/gpu=0" is in "ETC/a.yaml" and in "ETC/b.yaml": runtimes take neither`},
 		},
 		{
@@ -90,7 +102,7 @@ func TestHostSpecs(t *testing.T) {
 				"etc/b.yaml": specFile("nvidia.com/gpu", "/dev/b", "0"),
 				"run/c.yaml": specFile("nvidia.com/gpu", "/dev/c", "0", "1"),
 			},
-			want:    []device.CDIDevice{{Name: "nvidia.com/gpu=1", Nodes: []string{"/dev/c1"}}},
+			want:    []device.CDIDevice{{Name: "nvidia.com/gpu=1", Nodes: []device.CDINode{{Path: "/dev/c1"}}}},
 			wantErr: []string{`CDI device "nvidia.com/gpu=0" is in "ETC/a.yaml" and in "ETC/b.yaml"`},
 		},
 		{
@@ -102,7 +114,7 @@ func TestHostSpecs(t *testing.T) {
 				"etc/version.json": strings.Replace(specFile("example.com/z", "/dev/z", "0"), "0.5.0", "9.0.0", 1),
 				"run/good.yaml":    specFile("nvidia.com/gpu", "/dev/nvidia", "0"),
 			},
-			want: []device.CDIDevice{{Name: "nvidia.com/gpu=0", Nodes: []string{"/dev/nvidia0"}}},
+			want: []device.CDIDevice{{Name: "nvidia.com/gpu=0", Nodes: []device.CDINode{{Path: "/dev/nvidia0"}}}},
 			wantErr: []string{
 				`CDI spec "ETC/broken.yaml": failed to unmarshal CDI Spec: yaml: `,
 				`CDI spec "ETC/empty.yaml": invalid spec, no devices`,

@@ -26,7 +26,7 @@ var (
 			{name: "required", form: anyBoolean, read: func(v value, m *Match) { m.Required = v.boolean() }},
 			{name: "dangerous", form: anyBoolean, read: func(v value, m *Match) {
 				if m.Dangerous = v.boolean(); m.Dangerous {
-					v.needs("what the host depends on", allowDangerous, func(a Allow) bool { return a.Dangerous })
+					v.needs("a device that reaches the host itself", allowDangerous, func(a Allow) bool { return a.Dangerous })
 				}
 			}},
 		},
@@ -103,13 +103,13 @@ func (v value) misspelled(names []string) bool {
 func (v value) checkMatch(m *Match) {
 	switch {
 	case v.has("cdi_device"):
-		v.wantAlone("cdi_device", "it selects devices of CDI specs, and nothing else is known of them")
+		v.wantAlone("cdi_device", "it selects devices of CDI specs, and nothing else is known of them", "dangerous")
 		return
 	case v.has("virtual"):
-		v.wantAlone("virtual", "a virtual device has no hardware and no nodes")
+		v.wantAlone("virtual", "a virtual device has no hardware and no nodes", "dangerous")
 		return
 	case m.Mount:
-		v.wantAlone("as", "what is mounted is known by its path alone", "glob", "container_path", "read_only", "required")
+		v.wantAlone("as", "what is mounted is known by its path alone", "glob", "container_path", "read_only", "required", "dangerous")
 		if !v.has("glob") {
 			v.child("as").report(`"mount" without glob: want the paths of what to mount`, `glob = "/run/vendor/*.sock" is every socket there`)
 		} else if len(m.Glob.negative) > 0 && len(m.Glob.positive) == 0 {

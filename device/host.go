@@ -212,8 +212,19 @@ type Net struct {
 
 // CDIDevice is a device that a CDI spec on the host describes.
 type CDIDevice struct {
-	Name  string   // qualified, "nvidia.com/gpu=0"
-	Nodes []string // paths on the host of its device nodes
+	Name  string // qualified, "nvidia.com/gpu=0"
+	Nodes []CDINode
+}
+
+// CDINode is a device node that a CDI spec gives a container.
+type CDINode struct {
+	Path string // on the host
+	// Type, Major and Minor are those of the spec, which count for more than the
+	// node at Path; Type is zero where it does not say them.
+	Type         NodeType
+	Major, Minor uint32
+	// Common says that the spec gives it with each of its devices.
+	Common bool
 }
 
 // Link is a symbolic link below /dev and the node it leads to.

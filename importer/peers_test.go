@@ -25,7 +25,7 @@ func scan(t *testing.T, tree sysfstest.Tree) (*device.Snapshot, matchers.Options
 	t.Helper()
 	snap, s := sysfstest.Scan(t, inventory.Options{Sysfs: tree.Sysfs(), Dev: tree.Dev()})
 	attrs := s.Attributes()
-	return snap, matchers.Options{NodeName: "worker-1", Attr: attrs.Attr, Driver: attrs.Driver, InUse: attrs.InUse}
+	return snap, matchers.Options{NodeName: "worker-1", Attr: attrs.Attr, Driver: attrs.Driver, InUse: attrs.InUse, CharDriver: attrs.CharDriver}
 }
 
 func recorded(t *testing.T, name string) *device.Snapshot {
@@ -45,6 +45,13 @@ func offered(t *testing.T, input string, snap *device.Snapshot, opts matchers.Op
 	cfg, err := config.Parse(config.File{Name: "imported.toml", Data: result.TOML})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, result.TOML)
+	}
+	// Peers offer what is dangerous without being asked.
+	opts.Allow.Dangerous = true
+	for _, r := range cfg.Resources {
+		for i := range r.Match {
+			r.Match[i].Dangerous = true
+		}
 	}
 	matched := matchers.Match(cfg, snap, nil, opts)
 	for _, n := range matched.Notes {

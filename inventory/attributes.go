@@ -3,6 +3,8 @@ package inventory
 import (
 	"errors"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,29 +15,23 @@ import (
 )
 
 // Attributes reads what a configuration may ask for and no scan reads: attributes
-// of sysfs by name, and what the host itself uses. It is made for one snapshot:
-// what was read once is said again, so that all who ask get one answer. It may be
-// used by several goroutines.
+// of sysfs by name, drivers, and network interfaces that the host itself uses. It is
+// made for one snapshot: a value is read once, so that all who ask get one answer. It
+// may be used by several goroutines.
 type Attributes struct {
 	sysfs sysfs.FS
 	proc  proc
 	slow  *slowAttributes
-	of    scanned
 
-	mu        sync.Mutex // held by a read: who asks for the same waits for it
-	attrs     map[attribute]attributeValue
-	drivers   map[string]string
-	usedDisks map[number]string // why, by device number; nil: not read yet
-	usedNets  map[string]string // why, by name; nil: not read yet
-	tables    TablesRead
-	problems  []device.Problem
-	again     bool
-}
+	scanned
 
-// scanned is what of a scan says what the host may use.
-type scanned struct {
-	nodes, nets   []*device.Node
-	netInterfaces map[string]sysfs.NetInterface // by name
+	mu          sync.Mutex // held by a read: who asks for the same waits for it
+	attrs       map[attribute]attributeValue
+	drivers     map[string]string // by directory
+	usedNets    map[string]string // why, by name; nil: not read yet
+	charDrivers map[uint32]string // by major number; nil: not read yet
+	problems    []device.Problem
+	again       bool
 }
 
 type attribute struct{ dir, name string }
@@ -50,7 +46,7 @@ func (s *Scanner) Attributes() *Attributes {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return &Attributes{
-		sysfs: s.sysfs, proc: s.proc, slow: &s.attrs, of: s.last,
+		sysfs: s.sysfs, proc: s.proc, slow: &s.attrs, scanned: s.last,
 		attrs: make(map[attribute]attributeValue), drivers: make(map[string]string),
 	}
 }
@@ -98,13 +94,71 @@ func (a *Attributes) problem(subject string, err error) {
 	}
 }
 
-// Tables returns what was read of mounts and swap space, nothing if nobody has
-// asked what the host uses a disk for.
-func (a *Attributes) Tables() TablesRead {
+// InUse says what the host itself uses a network interface for, in words for an
+// administrator: "a port of bridge br0". It is empty for nothing, and for nodes.
+func (a *Attributes) InUse(n *device.Node) string {
+	if n.Type != device.NetInterface {
+		return ""
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.tables
+	if a.usedNets == nil {
+		a.usedNets = a.netUse()
+	}
+	return a.usedNets[n.Path]
 }
+
+// CharDriver returns the driver that has a major number of character devices, "" where
+// none has.
+func (a *Attributes) CharDriver(major uint32) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.charDrivers == nil {
+		a.charDrivers = a.readCharDrivers()
+	}
+	return a.charDrivers[major]
+}
+
+// readCharDrivers reads the drivers of character devices by major number. A recording
+// has those of the nodes that sysfs does not know.
+func (a *Attributes) readCharDrivers() map[uint32]string {
+	recorded := make(map[uint32]bool)
+	for _, n := range a.nodes {
+		if n.Type == device.CharNode && n.SysPath == "" {
+			recorded[n.Major] = true
+		}
+	}
+	drivers := make(map[uint32]string)
+	char := false
+	err := a.proc.each("devices", func(line []byte) string {
+		text := string(line)
+		if strings.HasSuffix(text, ":") {
+			char = text == charDevices
+			if char && len(recorded) > 0 {
+				return text
+			}
+			return ""
+		}
+		number, driver, _ := strings.Cut(strings.TrimLeft(text, " "), " ")
+		major, err := strconv.ParseUint(number, 10, 32)
+		if !char || err != nil {
+			return ""
+		}
+		drivers[uint32(major)] = driver
+		if recorded[uint32(major)] {
+			return text
+		}
+		return ""
+	})
+	if err != nil {
+		a.problem("/proc/devices", err)
+	}
+	return drivers
+}
+
+// charDevices is the header of the first part of /proc/devices (chrdev_show in
+// fs/char_dev.c, devinfo_show in fs/proc/devices.c).
+const charDevices = "Character devices:"
 
 // Driver returns the name of the driver that is bound to the device of a
 // directory, "" where none is.

@@ -1,7 +1,6 @@
 package inventory_test
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -17,6 +16,17 @@ import (
 	"github.com/generic-dp/generic-dp/inventory"
 	"github.com/generic-dp/generic-dp/sysfs"
 )
+
+// uses are the reasons of the interfaces that have one, by name.
+func uses(s *device.Snapshot, attrs *inventory.Attributes) map[string]string {
+	use := make(map[string]string)
+	for _, n := range s.Nets {
+		if why := attrs.InUse(n); why != "" {
+			use[n.Path] = why
+		}
+	}
+	return use
+}
 
 func findNet(s *device.Snapshot, name string) *device.Node {
 	for _, n := range s.Nets {
@@ -269,27 +279,23 @@ func TestInodesAreNotReused(t *testing.T) {
 	}
 }
 
-// What can't be asked of /proc is not asked of the running host's when the host
-// is a recorded one.
+// The running host's /proc says nothing of a recorded host.
 func TestRecordedHostHasItsOwnProc(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
-	h.AddNode("", sysfstest.Node{Name: "disk", Subsystem: "block", Block: true, Major: 8, Minor: 1})
-	proc := t.TempDir()
-	if err := os.MkdirAll(proc+"/self", 0o755); err != nil {
-		t.Fatal(err)
+	_, s := sysfstest.Scan(t, inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
+	if got := s.Attributes().CharDriver(1); got != "" {
+		t.Errorf("major 1 has the driver %q", got)
 	}
-	if err := os.WriteFile(proc+"/self/mountinfo", []byte("1 0 8:1 / /srv rw - ext4 /dev/disk rw\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for p, want := range map[string]string{"": "", proc: "/srv is mounted from /dev/disk"} {
-		snap, s := sysfstest.Scan(t, inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev(), Proc: p})
-		if got := s.Attributes().InUse(snap.Nodes[0]); got != want {
-			t.Errorf("/proc %q: %q; want %q", p, got, want)
+	h.WriteProc("devices", "Character devices:\n  1 mem\n  4 /dev/vc/0\nhalf a line\n\nBlock devices:\n  1 ramdisk\n  8 sd\n")
+	attrs := s.Attributes()
+	for major, want := range map[uint32]string{1: "mem", 4: "/dev/vc/0", 8: "", 9: ""} {
+		if got := attrs.CharDriver(major); got != want {
+			t.Errorf("major %d has the driver %q; want %q", major, got, want)
 		}
 	}
-	if _, err := os.Stat(h.Proc()); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s: %v", h.Proc(), err)
+	if _, s := sysfstest.Scan(t, inventory.Options{Dev: h.Dev()}); s.Attributes().CharDriver(1) != "mem" {
+		t.Error("major 1 of this host is not mem")
 	}
 }
 

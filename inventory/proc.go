@@ -15,9 +15,9 @@ import (
 
 const hostSysfs = "/sys"
 
-// procOf returns the /proc that belongs to a sysfs where none is named: this
-// kernel's for this kernel's own, and the directory beside it for every other,
-// such as that of a recorded machine, of which the running host says nothing.
+// procOf returns the /proc that belongs to a sysfs: this kernel's for this kernel's
+// own, and the directory beside it for every other, such as that of a recorded machine,
+// of which the running host says nothing.
 func procOf(root string) string {
 	if root == hostSysfs || sysfs.New(root).Kernel() {
 		return "/proc"
@@ -50,21 +50,6 @@ func (t *procTrace) lines() map[string]string {
 	return maps.Clone(t.kept)
 }
 
-// swapTable is the table of swap space.
-const swapTable = "swaps"
-
-// mountTables returns the tables of mounts that are to be read: that of the first
-// process, which is the host's where this /proc is, and our own, which is there in
-// every container, unless they are one.
-func (p proc) mountTables() []string {
-	first, err := os.Readlink(filepath.Join(p.root, "1/ns/mnt"))
-	own, ownErr := os.Readlink(filepath.Join(p.root, "self/ns/mnt"))
-	if err == nil && ownErr == nil && first == own {
-		return []string{"1/mountinfo"}
-	}
-	return []string{"1/mountinfo", "self/mountinfo"}
-}
-
 // each calls use for every line of a file, which returns what of the line matters
 // to the scan, as a line that another scan takes for the same: the rest is
 // nobody's business and in no recording. A file that is not there has no lines.
@@ -79,8 +64,6 @@ func (p proc) each(file string, use func(line []byte) (matters string)) error {
 	defer f.Close()
 	var kept strings.Builder
 	lines := bufio.NewScanner(f)
-	// A line of mountinfo holds several paths.
-	lines.Buffer(make([]byte, 0, 16<<10), 1<<20)
 	for lines.Scan() {
 		if line := use(lines.Bytes()); line != "" && p.trace != nil {
 			kept.WriteString(line + "\n")

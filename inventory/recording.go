@@ -65,8 +65,13 @@ func Read(ctx context.Context, o Options, also func(*device.Snapshot, *Attribute
 		}
 	}
 	attrs := s.Attributes()
-	for _, n := range slices.Concat(snap.Nodes, snap.Nets) {
+	for _, n := range snap.Nets {
 		attrs.InUse(n)
+	}
+	for _, n := range snap.Nodes {
+		if n.Type == device.CharNode && n.SysPath == "" {
+			attrs.CharDriver(n.Major)
+		}
 	}
 	if also != nil {
 		also(snap, attrs)

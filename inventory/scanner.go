@@ -30,10 +30,6 @@ type Options struct {
 	// Sysfs is the root of sysfs, Dev the directory of device nodes; empty is
 	// "/sys" and "/dev". Whatever they are, a snapshot speaks of /dev.
 	Sysfs, Dev string
-	// Proc is where the host's /proc is, which says what block devices and
-	// network interfaces are in use. Empty is this kernel's if Sysfs is, and
-	// else the directory "proc" beside Sysfs.
-	Proc string
 	// Log gets what an administrator should know; nil is discarded.
 	Log *slog.Logger
 }
@@ -41,7 +37,6 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.Sysfs = cmp.Or(o.Sysfs, hostSysfs)
 	o.Dev = cmp.Or(o.Dev, hostDev)
-	o.Proc = cmp.Or(o.Proc, procOf(o.Sysfs))
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -60,7 +55,7 @@ type Scanner struct {
 	usb     slowReader
 	attrs   slowAttributes
 	memory  *memory              // of what was read; nil before the first scan
-	last    scanned              // what the last scan found
+	last    scanned              // by the last scan
 	noNets  bool                 // network interfaces are left out
 	told    map[string]time.Time // when the kernel last told of a device
 	answers chan struct{}        // holds one: a device has answered late
@@ -78,11 +73,17 @@ func New(o Options) *Scanner {
 	if abs, err := filepath.Abs(root); err == nil {
 		root = abs
 	}
-	s := &Scanner{sysfs: sysfs.New(root), proc: proc{root: o.Proc}, dev: o.Dev, log: o.Log, told: make(map[string]time.Time), answers: make(chan struct{}, 1), ghw: ghwPCI}
+	s := &Scanner{sysfs: sysfs.New(root), proc: proc{root: procOf(root)}, dev: o.Dev, log: o.Log, told: make(map[string]time.Time), answers: make(chan struct{}, 1), ghw: ghwPCI}
 	s.usb.read = s.usbDevice
 	s.usb.number = func(dir string) string { return s.sysfs.USBNumber(dir) }
 	s.usb.late = func() { poke(s.answers) }
 	return s
+}
+
+// scanned is what Attributes have of a scan.
+type scanned struct {
+	nodes, nets   []*device.Node
+	netInterfaces map[string]sysfs.NetInterface // by name
 }
 
 // LeaveOutNets says whether the next scans are to leave out network interfaces,

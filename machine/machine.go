@@ -13,7 +13,7 @@
 //	dev/serial/by-id/usb-x -> ../../ttyUSB0   a symbolic link
 //	dev/snd/                                  an empty directory
 //	dev/pts/                                  "mount": another file system is mounted there
-//	proc/1/mountinfo                          lines of a file of /proc that matter
+//	proc/1/net/route                          lines of a file of /proc that matter
 //
 // A name or the target of a link that could be misread is written as a string
 // of Go, and so is the text of an attribute, in place of a content:
@@ -31,8 +31,7 @@ type Tree struct{ Root string }
 // Sysfs is where the machine's /sys is.
 func (t Tree) Sysfs() string { return filepath.Join(t.Root, "sys") }
 
-// Proc is where the machine's /proc is, which need not be there. A scan looks
-// for it beside its /sys.
+// Proc is where the machine's /proc is, beside its /sys. It may not exist.
 func (t Tree) Proc() string { return filepath.Join(t.Root, "proc") }
 
 // Dev is where the machine's /dev is.

@@ -28,8 +28,7 @@ import (
 //     number or an address, by REDACTED-1, REDACTED-2, …
 //   - The serials wherever else they are in names below /dev and in the strings
 //     of USB devices.
-//   - Names of network interfaces that hold a MAC address ("enx…"), and UUIDs of
-//     file systems.
+//   - Names of network interfaces that hold a MAC address ("enx…").
 //
 // Other paths of sysfs stay as they are. A nil redaction replaces nothing.
 type redaction struct {

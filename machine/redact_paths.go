@@ -2,8 +2,6 @@ package machine
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/inventory"
@@ -15,14 +13,6 @@ func (r *redaction) renameInSysfs(reading *inventory.Reading) {
 	for _, n := range reading.Snapshot.Nets {
 		if longNumber.MatchString(n.Path) {
 			r.elems[n.Path] = fmt.Sprintf("REDACTED-%d", len(r.elems)+1)
-		}
-	}
-	for _, p := range slices.Sorted(maps.Keys(reading.Sysfs.Links)) {
-		if rest, ok := strings.CutPrefix(p, "fs/btrfs/"); ok {
-			uuid, _, _ := strings.Cut(rest, "/")
-			if r.elems[uuid] == "" {
-				r.elems[uuid] = fmt.Sprintf("REDACTED-%d", len(r.elems)+1)
-			}
 		}
 	}
 }
@@ -49,8 +39,7 @@ func (r *redaction) elem(e string) string {
 	return e
 }
 
-// proc returns what lines of a file below /proc are to be: paths below /dev as
-// they are there, and others without names of what has a UUID, such as a pod.
+// proc returns what lines of a file below /proc are to be.
 func (r *redaction) proc(lines string) string {
 	if r == nil {
 		return lines
@@ -60,28 +49,12 @@ func (r *redaction) proc(lines string) string {
 		fields := strings.Split(strings.TrimSuffix(line, "\n"), " ")
 		for i, f := range fields {
 			name, colon := strings.CutSuffix(f, ":")
-			switch {
-			case strings.HasPrefix(f, "/dev/"):
-				fields[i] = r.path(f)
-			case strings.HasPrefix(f, "/"):
-				fields[i] = r.mountPoint(f)
-			case colon:
-				fields[i] = r.elem(name) + ":"
-			default:
-				fields[i] = r.elem(f)
+			fields[i] = r.elem(name)
+			if colon {
+				fields[i] += ":"
 			}
 		}
 		b.WriteString(strings.Join(fields, " ") + "\n")
 	}
 	return b.String()
-}
-
-func (r *redaction) mountPoint(p string) string {
-	elems := strings.Split(r.replace(p), "/")
-	for i, e := range elems {
-		if longNumber.MatchString(e) {
-			elems[i] = "REDACTED"
-		}
-	}
-	return strings.Join(elems, "/")
 }

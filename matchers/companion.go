@@ -70,9 +70,11 @@ func (o *offering) companionNode(c *config.Companion, n *device.Node) {
 		o.problem("container_path of companion %s: %v", n.Path, err)
 		return
 	}
-	if why := o.danger(n); why != "" {
-		o.problem("companion %s is dangerous to hand over: %s; no companion may be", n.Path, why)
-		return
+	if !o.companionsMayBeDangerous() {
+		if why := o.danger(n); why != "" {
+			o.problem("companion %s is dangerous: %s; %s", n.Path, why, companionHint)
+			return
+		}
 	}
 	if !o.take(at, part{n.Path, n}) {
 		return

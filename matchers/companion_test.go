@@ -55,7 +55,7 @@ container.mounts = { host_path = "/opt/fw", container_path = "/opt/fw" }`, want:
 			if tc.machine != "" {
 				snap = snaps[tc.machine]
 			}
-			tc.opts.Allow = anyMount
+			tc.opts.Allow = anything
 			got := matchers.Match(parse(t, tc.toml), snap, nil, tc.opts).Resources[0].Offers
 			if diff := cmp.Diff(tc.want, sayAll(got)); diff != "" {
 				t.Errorf("offers (-want +got):\n%s", diff)

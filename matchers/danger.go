@@ -1,109 +1,247 @@
 package matchers
 
 import (
+	"cmp"
+	"fmt"
 	"path"
-	"strings"
+	"slices"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// memMajor is the major number of /dev/mem and its like
-// (Documentation/admin-guide/devices.txt).
-const memMajor = 1
+const dangerousHint = "dangerous = true in its match, and --allow=dangerous, allow it"
 
-const dangerousHint = "dangerous = true in its match, and --allow=dangerous, hand it over all the same"
+// companionHint is dangerousHint for what comes along with a device.
+const companionHint = "dangerous = true in the match of its device, and --allow=dangerous, allow it"
+
+// What a dangerous node does, as a reason says it.
+const (
+	memory     = "reads and writes the memory of the host"
+	storage    = "commands storage"
+	controller = "commands a storage controller"
+	flash      = "is flash memory, which holds firmware"
+	firmware   = "commands firmware"
+	processor  = "commands the CPU"
+	hypervisor = "commands the hypervisor"
+	dma        = "gives a device without IOMMU, whose DMA reaches all memory"
+)
+
+// class is a kind of character node.
+type class struct {
+	is string // what it does
+	// device is what sysfs knows by the number of such a node, "SUBSYSTEM NAME", a pattern.
+	device string
+	// driver is the major number's driver in /proc/devices and the minor number, likewise,
+	// for numbers that sysfs does not know: of drivers that make no device, and of modules
+	// that are loaded when the node is opened.
+	driver string
+}
+
+// dangerous are the character nodes that give away the host: whoever is root in a
+// container, without any capability, reads or changes with them what the host or its
+// firmware runs. So is every block device. The list goes by kernel sources, those of
+// Linux 6.12 where nothing else is said, and by Documentation/admin-guide/devices.txt.
+//
+// Judged, and not dangerous: cpuid, which is read-only; tapes, media that no host runs
+// from; TPMs, which hold keys and measurements; KVM, vhost, SEV and TDX, which serve
+// guests; VFIO and iommufd, as long as there is an IOMMU; I²C, SPI and GPIO, whose
+// flash memory is below mtd.
+var dangerous = []class{
+	{memory, "mem mem", "mem 1"},          // drivers/char/mem.c
+	{memory, "mem kmem", "mem 2"},         // the same, until Linux 5.12
+	{memory, "mem port", "mem 4"},         // the same: I/O ports
+	{memory, "mem oldmem", "mem 12"},      // the same, in older kernels
+	{memory, "misc crash", "misc 190"},    // drivers/char/crash.c of Red Hat
+	{memory, "misc snapshot", "misc 231"}, // kernel/power/user.c: the image of hibernation
+	{memory, "misc hpet", "misc 228"},     // drivers/char/hpet.c: hpet_mmap
+	{memory, "misc vmmon", "misc 165"},    // VMware's: runs a monitor beside the kernel
+	{memory, "misc vboxdrv*", ""},         // VirtualBox's: loads code into the kernel
+	{memory, "misc opal-prd", ""},         // arch/powerpc/platforms/powernv/opal-prd.c
+	{memory, "dax *", "dax *"},            // drivers/dax/device.c: persistent memory
+	{memory, "nd *", "ndctl *"},           // drivers/nvdimm/bus.c: labels and firmware of DIMMs
+	{memory, "nd *", "dimmctl *"},         // the same
+	{memory, "cxl mem*", "cxl *"},         // drivers/cxl/core/memdev.c
+	{memory, "firewire *", "firewire *"},  // drivers/firewire/core-cdev.c: requests to any address of the bus
+
+	{storage, "scsi_generic *", "sg *"},           // drivers/scsi/sg.c
+	{storage, "bsg *", "bsg *"},                   // block/bsg.c: SCSI, SAS, UFS, mpi3mr
+	{storage, "raw *", "raw *"},                   // drivers/char/raw.c, until Linux 5.13
+	{storage, "nvme *", "nvme *"},                 // drivers/nvme/host/core.c
+	{storage, "nvme-generic *", "nvme-generic *"}, // the same
+	{storage, "misc nvme-fabrics", ""},            // drivers/nvme/host/fabrics.c
+	{storage, "mmc_rpmb *", "rpmb *"},             // drivers/mmc/core/block.c
+	{storage, "ublk-char *", "ublk-char *"},       // drivers/block/ublk_drv.c
+	{storage, "misc ublk-control", ""},            // the same
+	{storage, "misc loop-control", "misc 237"},    // drivers/block/loop.c
+	{storage, "misc pktcdvd", ""},                 // drivers/block/pktcdvd.c
+	{storage, "misc device-mapper", "misc 236"},   // drivers/md/dm-ioctl.c
+	{storage, "misc btrfs-control", "misc 234"},   // fs/btrfs/super.c
+	{storage, "misc autofs", "misc 235"},          // fs/autofs/dev-ioctl.c
+	{storage, "bcachefs *", "bcachefs* *"},        // fs/bcachefs/chardev.c
+	{storage, "misc zfs", "misc 249"},             // module/os/linux/zfs/zfs_ioctl_os.c of OpenZFS
+
+	{controller, "misc mptctl", "misc 220"},        // drivers/message/fusion/mptctl.c
+	{controller, "misc mpt[23]ctl", "misc 22[12]"}, // drivers/scsi/mpt3sas/mpt3sas_ctl.c
+	{controller, "misc megadev*", ""},              // drivers/scsi/megaraid/megaraid_mm.c
+	{controller, "", "megadev* *"},                 // drivers/scsi/megaraid.c
+	{controller, "", "megaraid_sas_ioctl *"},       // drivers/scsi/megaraid/megaraid_sas_base.c
+	{controller, "", "aac *"},                      // drivers/scsi/aacraid/linit.c
+	{controller, "", "tw[ael] *"},                  // drivers/scsi/3w-9xxx.c, 3w-xxxx.c, 3w-sas.c
+	{controller, "pmcsas *", "pmcsas *"},           // drivers/scsi/pmcraid.c
+	{controller, "dpt_i2o *", "dpti* *"},           // drivers/scsi/dpt_i2o.c, in older kernels
+	{controller, "misc i2octl", "misc 166"},        // drivers/message/i2o, in older kernels
+	{controller, "switchtec *", "switchtec *"},     // drivers/pci/switch/switchtec.c: PCIe switches
+
+	{flash, "mtd *", "mtd *"},         // drivers/mtd/mtdchar.c
+	{flash, "ubi *", "ubi* *"},        // drivers/mtd/ubi/cdev.c
+	{flash, "misc ubi_ctrl", ""},      // the same
+	{flash, "misc nvram", "misc 144"}, // drivers/char/nvram.c: settings of the BIOS
+
+	{firmware, "ipmi *", "ipmidev *"},         // drivers/char/ipmi/ipmi_devintf.c: the BMC
+	{firmware, "iLO *", "hpilo *"},            // drivers/misc/hpilo.c: the BMC of HPE
+	{firmware, "mei *", "mei *"},              // drivers/misc/mei/main.c: the management engine
+	{firmware, "misc efi_capsule_loader", ""}, // drivers/firmware/efi/capsule-loader.c
+	{firmware, "misc efi_test", ""},           // drivers/firmware/efi/test/efi_test.c: variables
+	{firmware, "misc toshiba", "misc 181"},    // drivers/char/toshiba.c: calls of the BIOS
+	{firmware, "misc wmi!*", ""},              // drivers/platform/x86/dell/dell-smbios-wmi.c
+	{firmware, "fwctl *", "fwctl *"},          // drivers/fwctl/main.c
+
+	{processor, "msr *", "cpu/msr *"},         // arch/x86/kernel/msr.c
+	{processor, "misc microcode", "misc 184"}, // arch/x86/kernel/cpu/microcode/core.c, in older kernels
+	{processor, "misc isst_interface", ""},    // drivers/platform/x86/intel/speed_select_if
+	{processor, "misc hsmp*", ""},             // drivers/platform/x86/amd/hsmp
+
+	{hypervisor, "misc xen!*", ""}, // drivers/xen: privcmd, gntdev, gntalloc, evtchn, xenbus
+	{hypervisor, "misc vmcp", ""},  // drivers/s390/char/vmcp.c
+
+	{dma, "vfio noiommu-*", ""},     // drivers/vfio/group.c
+	{dma, "vfio-dev noiommu-*", ""}, // drivers/vfio/device_cdev.c
+	{dma, "uio *", "uio *"},         // drivers/uio/uio.c
+}
+
+// number is what the kernel knows a node by.
+type number struct {
+	kind         device.NodeType
+	major, minor uint32
+}
+
+func numberOf(n *device.Node) number { return number{n.Type, n.Major, n.Minor} }
+
+// newNumberIndex holds the nodes that sysfs knows by their numbers: a copy that somebody
+// made of one leads to the same device.
+func newNumberIndex(snap *device.Snapshot) map[number]*device.Node {
+	nodes := make(map[number]*device.Node, len(snap.Nodes))
+	for _, n := range snap.Nodes {
+		if n.SysPath != "" {
+			nodes[numberOf(n)] = n
+		}
+	}
+	return nodes
+}
+
+// danger says why a node gives a container the host, "" where it does not. It judges
+// the device that the kernel has for the number, whatever the node is called.
+func (b *builder) danger(n *device.Node) string {
+	switch n.Type {
+	case device.BlockNode:
+		return "it is a block device"
+	case device.CharNode:
+	default:
+		return ""
+	}
+	known := n
+	if n.SysPath == "" {
+		known = b.ix.byNumber()[numberOf(n)]
+	}
+	if known == nil {
+		return b.unknownDanger(n)
+	}
+	if disk := usbDisk(known); disk != "" {
+		return "it " + storage + " (USB device of " + disk + ")"
+	}
+	return dangerOf(known.Subsystem+" "+path.Base(known.SysPath), func(c class) string { return c.device })
+}
+
+// fixedDrivers are the drivers of fixed major numbers, which may be loaded when a node of
+// theirs is opened (Documentation/admin-guide/devices.txt).
+var fixedDrivers = map[uint32]string{1: "mem", 10: "misc", 21: "sg", 90: "mtd", 162: "raw", 202: "cpu/msr"}
+
+// unknownDanger judges a node whose number sysfs does not know.
+func (b *builder) unknownDanger(n *device.Node) string {
+	driver := ""
+	if b.opts.CharDriver != nil {
+		driver = b.opts.CharDriver(n.Major)
+	}
+	driver = cmp.Or(driver, fixedDrivers[n.Major])
+	return dangerOf(fmt.Sprintf("%s %d", driver, n.Minor), func(c class) string { return c.driver })
+}
+
+// dangerOf says why a device is dangerous that has this name in a column of dangerous.
+func dangerOf(name string, column func(class) string) string {
+	for _, c := range dangerous {
+		if ok, _ := path.Match(column(c), name); ok {
+			return "it " + c.is + " (" + name + ")"
+		}
+	}
+	return ""
+}
+
+// massStorage is the class of USB interfaces that have disks.
+const massStorage = "08"
+
+// usbDisk names the disk of a USB device whose own node n is, which takes the driver
+// from it and commands it in its place. A device without a disk may be about to get it.
+func usbDisk(n *device.Node) string {
+	h := n.Hardware
+	if h == nil || h.USB == nil || n.SysPath != h.Path {
+		return ""
+	}
+	for _, disk := range h.Nodes {
+		if disk.Type == device.BlockNode {
+			return disk.Path
+		}
+	}
+	if slices.ContainsFunc(h.USB.Interfaces, func(i device.USBInterface) bool { return i.Class == massStorage }) {
+		return "mass storage"
+	}
+	return ""
+}
+
+// cdiDanger says which node of a CDI device of the host is dangerous, and why.
+func (b *builder) cdiDanger(d *device.CDIDevice) string {
+	for _, n := range d.Nodes {
+		node := &device.Node{Path: n.Path, Type: n.Type, Major: n.Major, Minor: n.Minor}
+		if n.Type == 0 {
+			node = b.ix.at(n.Path)
+		}
+		if node == nil {
+			continue
+		}
+		if why := b.danger(node); why != "" {
+			return n.Path + ": " + why
+		}
+	}
+	return ""
+}
 
 // mayBeDangerous reports whether what a match selects may be dangerous.
 func (b *builder) mayBeDangerous(m *config.Match) bool {
 	return m.Dangerous && b.opts.Allow.Dangerous
 }
 
-// inUse says what the host itself uses a block device or a network interface for.
+// companionsMayBeDangerous reports whether what comes along with the device may be
+// dangerous: a match that selected the device says so.
+func (o *offering) companionsMayBeDangerous() bool {
+	return o.opts.Allow.Dangerous && (o.s.dangerous ||
+		slices.ContainsFunc(o.s.picks, func(p pick) bool { return p.match.Dangerous }) ||
+		slices.ContainsFunc(o.s.paths, func(p pathPick) bool { return p.match.Dangerous }))
+}
+
+// inUse says what the host itself uses a network interface for.
 func (b *builder) inUse(n *device.Node) string {
 	if b.opts.InUse == nil {
 		return ""
 	}
 	return b.opts.InUse(n)
-}
-
-// danger says why a node would give a container the host itself, "" where it
-// does not: memory and ports of the machine, and disks that the host uses.
-func (b *builder) danger(n *device.Node) string {
-	if n.Type == device.CharNode && n.Major == memMajor {
-		switch n.Minor {
-		case 1:
-			return "it is the memory of the host"
-		case 2:
-			return "it is the memory of the host's kernel"
-		case 4:
-			return "it is the I/O ports of the host"
-		}
-	}
-	if why := b.inUse(n); why != "" {
-		return why
-	}
-	return b.throughCommands(n)
-}
-
-// throughCommands says what the host uses a disk for that a character node
-// takes commands for, around the block device: those of SCSI generic and bsg,
-// whose disk is below the same device of the SCSI bus, those of NVMe, whose
-// namespaces are below their controller or the subsystem that it is a part of,
-// and the bus node of a USB disk, which takes its driver away.
-func (b *builder) throughCommands(n *device.Node) string {
-	if n.Type != device.CharNode || n.SysPath == "" {
-		return ""
-	}
-	var above string
-	switch {
-	case n.Subsystem == "scsi_generic" || n.Subsystem == "bsg":
-		above = path.Dir(path.Dir(n.SysPath))
-	case n.Subsystem == "nvme":
-		above = n.SysPath
-	case n.Subsystem == "nvme-generic":
-		above = path.Dir(n.SysPath)
-	case n.Hardware != nil && n.Hardware.Bus == device.USBBus && n.SysPath == n.Hardware.Path:
-		above = n.SysPath
-	default:
-		return ""
-	}
-	nodes := b.ix.snap.Nodes // disks in the network belong to no hardware
-	if n.Hardware != nil {
-		nodes = n.Hardware.Nodes
-	}
-	for _, disk := range nodes {
-		if disk.Type != device.BlockNode || !strings.HasPrefix(disk.SysPath, above+"/") {
-			continue
-		}
-		if why := b.inUse(disk); why != "" {
-			return why
-		}
-	}
-	if n.Subsystem == "nvme" {
-		return b.throughSubsystem(n)
-	}
-	return ""
-}
-
-// nvmeSubsystems is where the disks are that several NVMe controllers may lead to
-// (nvme_mpath_alloc_disk in drivers/nvme/host/multipath.c).
-const nvmeSubsystems = "devices/virtual/nvme-subsystem/"
-
-// throughSubsystem says what the host uses a disk for of the subsystem that an
-// NVMe controller is a part of.
-func (b *builder) throughSubsystem(controller *device.Node) string {
-	const name = "subsysnqn" // the same of a controller and of its subsystem
-	for _, disk := range b.ix.snap.Nodes {
-		rest, ok := strings.CutPrefix(disk.SysPath, nvmeSubsystems)
-		if !ok || b.inUse(disk) == "" {
-			continue
-		}
-		subsystem, _, _ := strings.Cut(rest, "/")
-		own := b.ix.attr([]string{controller.SysPath}, name)
-		if own == "" || own == b.ix.attr([]string{nvmeSubsystems + subsystem}, name) {
-			return b.inUse(disk)
-		}
-	}
-	return ""
 }

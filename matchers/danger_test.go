@@ -1,77 +1,224 @@
 package matchers_test
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/matchers"
 )
 
-// Disks that the host uses are reached in other ways than by their own nodes.
-func TestDangerAroundDisks(t *testing.T) {
-	t.Parallel()
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
-	disk := func(dir, name string, minor uint32) {
-		n := sysfstest.Disk(name)
-		n.Major, n.Minor = 8, minor
-		h.AddNode(dir, n)
-	}
-	usb := h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330", Driver: "xhci_hcd"})
-	h.AddRootHub(usb, 1, "5000")
-	for i, name := range []string{"sda", "sdb"} {
-		port := []string{"1-1", "1-2"}[i]
-		dir := h.AddUSB(sysfstest.USB{Port: port, Vendor: "0781", Product: "5581", Serial: "DISK-" + name, Interfaces: []sysfstest.Interface{{Class: "08", Driver: "uas"}}})
-		disk(dir+"/"+port+":1.0/host0/target0:0:0/0:0:0:0", name, uint32(16*i))
-	}
-	h.Mount("sda", "/", "/")
+// refused is what the reason of a dangerous device ends with.
+const refused = "; dangerous = true in its match, and --allow=dangerous, allow it"
 
-	// A disk in the network: its session is below no hardware.
-	const scsi = "devices/platform/host3/session1/target3:0:0/3:0:0:0"
-	disk(scsi, "sdc", 32)
-	h.AddNode(scsi, sysfstest.Node{Name: "sg2", Subsystem: "scsi_generic"})
-	h.Mount("sdc", "/", "/srv")
-
-	// One disk behind two controllers, beside a controller with a disk of its own.
-	const subsystem = "devices/virtual/nvme-subsystem/nvme-subsys0"
-	for i, address := range []string{"0000:01:00.0", "0000:02:00.0", "0000:03:00.0"} {
-		name, nqn := "nvme"+string(rune('0'+i)), "nqn.2014-08.org.example:shared"
-		if i == 2 {
-			nqn = "nqn.2014-08.org.example:own"
-		}
-		dir := h.AddPCI(sysfstest.PCI{Address: address, Vendor: "144d", Device: "a824", Class: "010802", Driver: "nvme"})
-		h.AddNode(dir, sysfstest.Node{Name: name, Subsystem: "nvme", Attrs: map[string]string{"nvme/" + name + "/subsysnqn": nqn}})
-	}
-	h.AddNode(subsystem, sysfstest.Node{Name: "nvme0n1", Subsystem: "block", Block: true, Dir: "nvme0n1", Major: 259, Attrs: map[string]string{"subsysnqn": "nqn.2014-08.org.example:shared"}})
-	h.AddNode(subsystem, sysfstest.Node{Name: "ng0n1", Subsystem: "nvme-generic", Dir: "ng0n1"})
-	h.Mount("nvme0n1", "/", "/data")
-
+// judged is why each node of a host is dangerous, by path; empty where it is not.
+func judged(t *testing.T, h *sysfstest.Host, toml string) map[string]string {
+	t.Helper()
 	snap, opts := scanned(t, h)
-	for _, s := range []story{
-		{name: "the bus node of a USB disk", toml: `match = { usb = { vendor = "0781" }, glob = "/dev/bus/usb/**" }`, want: []string{
-			"usb:0781:5581:DISK-sda !/dev/bus/usb/001/002 is dangerous to hand over: / is mounted from /dev/sda", "usb:0781:5581:DISK-sdb /dev/bus/usb/001/003"}},
-		{name: "commands for a disk in the network", toml: `match.glob = "/dev/sg2"`, want: []string{"sg2 !/dev/sg2 is dangerous to hand over: /srv is mounted from /dev/sdc"}},
-		{name: "controllers of a disk with several paths", toml: `match.subsystem = "nvme*"`, want: []string{
-			"0000:01:00.0:nvme !/dev/nvme0 is dangerous to hand over: /data is mounted from /dev/nvme0n1",
-			"0000:02:00.0:nvme !/dev/nvme1 is dangerous to hand over: /data is mounted from /dev/nvme0n1",
-			"0000:03:00.0:nvme /dev/nvme2",
-			"ng0n1 !/dev/ng0n1 is dangerous to hand over: /data is mounted from /dev/nvme0n1"}},
+	reasons := map[string]string{}
+	for _, o := range matchers.Match(parse(t, toml), snap, nil, opts).Resources[0].Offers {
+		for _, n := range o.Nodes {
+			reasons[n.HostPath] = ""
+		}
+		for problem := range strings.SplitSeq(o.Problem, refused) {
+			if node, why, ok := strings.Cut(strings.TrimPrefix(problem, "; "), " is dangerous: "); ok {
+				reasons[node] = why
+			}
+		}
+	}
+	return reasons
+}
+
+const everyNode = `match.glob = "/dev/**"` + "\neach = \"node\""
+
+// What a node is goes by what the kernel has for its number, not by its name.
+func TestDangerousClasses(t *testing.T) {
+	t.Parallel()
+	const (
+		memory     = "it reads and writes the memory of the host (%s)"
+		storage    = "it commands storage (%s)"
+		controller = "it commands a storage controller (%s)"
+		flash      = "it is flash memory, which holds firmware (%s)"
+		firmware   = "it commands firmware (%s)"
+		processor  = "it commands the CPU (%s)"
+		hypervisor = "it commands the hypervisor (%s)"
+		dma        = "it gives a device without IOMMU, whose DMA reaches all memory (%s)"
+	)
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	want := map[string]string{}
+	for path := range judged(t, h, everyNode) {
+		want[path] = "" // what every host has
+	}
+	for is, devices := range map[string][]string{
+		memory: {"mem mem", "mem kmem", "mem port", "mem oldmem", "misc crash", "misc snapshot", "misc hpet", "misc vmmon", "misc vboxdrvu", "misc opal-prd",
+			"dax dax0.0", "nd ndctl0", "nd nmem0", "cxl mem0", "firewire fw0"},
+		storage: {"scsi_generic sg0", "bsg 6:0:1:0", "bsg mpi3mrctl0", "raw raw1", "nvme nvme0", "nvme-generic ng0n1", "misc nvme-fabrics", "mmc_rpmb mmcblk0rpmb",
+			"ublk-char ublkc0", "misc ublk-control", "misc loop-control", "misc pktcdvd", "misc device-mapper", "misc btrfs-control", "misc autofs", "bcachefs bcachefs-ctl", "misc zfs"},
+		controller: {"misc mptctl", "misc mpt2ctl", "misc mpt3ctl", "misc megadev0", "pmcsas pmcsas0", "dpt_i2o dpti0", "misc i2octl", "switchtec switchtec0"},
+		flash:      {"mtd mtd0", "mtd mtd0ro", "ubi ubi0", "ubi ubi0_1", "misc ubi_ctrl", "misc nvram"},
+		firmware:   {"ipmi ipmi0", "iLO hpilo!d0ccb0", "mei mei0", "misc efi_capsule_loader", "misc efi_test", "misc toshiba", "misc wmi!dell-smbios", "fwctl fwctl0"},
+		processor:  {"msr msr0", "misc microcode", "misc isst_interface", "misc hsmp"},
+		hypervisor: {"misc xen!privcmd", "misc xen!gntdev", "misc xen!xenbus", "misc vmcp"},
+		dma:        {"vfio noiommu-0", "vfio-dev noiommu-vfio0", "uio uio0"},
+		"": {"mem null", "mem kmsg", "misc fuse", "misc tun", "misc kvm", "misc vhost-net", "misc uinput", "misc vfio", "misc iommu", "misc sev", "cpuid cpu0", "tpm tpm0", "tpmrm tpmrm0",
+			"scsi_tape nst0", "scsi_changer sch0", "vfio 12", "vfio-dev vfio3", "watchdog watchdog0", "rtc rtc0", "i2c-dev i2c-0", "spidev spidev0.0", "gpio gpiochip0", "hidraw hidraw0",
+			"cxl afu0.0m", "drm renderD128", "tty ttyUSB0", "infiniband_verbs uverbs0", "kfd kfd"},
 	} {
-		t.Run(s.name, func(t *testing.T) {
-			t.Parallel()
-			var got []string
-			for _, o := range s.match(t, snap, opts).Resources[0].Offers {
-				got = append(got, withoutHint(say(o)))
+		for _, d := range devices {
+			subsystem, name, _ := strings.Cut(d, " ")
+			node := fmt.Sprintf("node%d", len(want))
+			h.AddNode("", sysfstest.Node{Name: node, Subsystem: subsystem, Dir: subsystem + "/" + name})
+			want["/dev/"+node] = ""
+			if is != "" {
+				want["/dev/"+node] = fmt.Sprintf(is, d)
 			}
-			if diff := cmp.Diff(s.want, got); diff != "" {
-				t.Errorf("offers (-want +got):\n%s", diff)
-			}
-		})
+		}
+	}
+	h.AddNode("", sysfstest.Node{Name: "zvol", Subsystem: "block", Block: true, Major: 230})
+	h.AddNode("", sysfstest.Node{Name: "boot", Subsystem: "block", Block: true, Major: 179, Minor: 8, Dir: "mmc0/block/mmcblk0/mmcblk0boot0"})
+	want["/dev/zvol"], want["/dev/boot"] = "it is a block device", "it is a block device"
+	if diff := cmp.Diff(want, judged(t, h, everyNode)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-func withoutHint(text string) string {
-	text, _, _ = strings.Cut(text, "; dangerous = true")
-	return text
+// A node that was made by hand is what the kernel has for its number, and what sysfs
+// does not know goes by the driver of its major number.
+func TestDangerByNumber(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h.AddNode("devices/platform/host0", sysfstest.Node{Name: "sg0", Subsystem: "scsi_generic", Major: 21})
+	h.AddNode("", sysfstest.Node{Name: "fuse", Subsystem: "misc", Major: 10, Minor: 229})
+	h.WriteProc("devices", "Character devices:\n 10 misc\n195 nvidia-frontend\n241 megaraid_sas_ioctl\n242 aac\n243 twa\n244 ubi1\n245 bcachefs-ctl\n\nBlock devices:\n195 sd\n")
+	want := map[string]string{}
+	for path := range judged(t, h, everyNode) {
+		want[path] = ""
+	}
+	const commands, control = "it commands storage (%s)", "it commands a storage controller (%s)"
+	want["/dev/sg0"] = fmt.Sprintf(commands, "scsi_generic sg0")
+	for node, is := range map[string][2]string{
+		"char 21:0":   {commands, "scsi_generic sg0"},
+		"char 21:1":   {commands, "sg 1"}, // a disk that comes later
+		"block 259:7": {"it is a block device"},
+		"char 10:229": {}, "char 10:200": {}, "char 195:0": {}, "char 189:1": {}, "char 246:0": {},
+		"char 1:1":    {"it reads and writes the memory of the host (%s)", "mem 1"},
+		"char 1:5":    {},
+		"char 202:0":  {"it commands the CPU (%s)", "cpu/msr 0"},
+		"char 90:0":   {"it is flash memory, which holds firmware (%s)", "mtd 0"},
+		"char 10:236": {commands, "misc 236"},
+		"char 10:237": {commands, "misc 237"},
+		"char 10:221": {control, "misc 221"},
+		"char 241:0":  {control, "megaraid_sas_ioctl 0"},
+		"char 242:0":  {control, "aac 0"},
+		"char 243:3":  {control, "twa 3"},
+		"char 244:1":  {"it is flash memory, which holds firmware (%s)", "ubi1 1"},
+		"char 245:0":  {commands, "bcachefs-ctl 0"},
+	} {
+		name := "hand-" + strings.NewReplacer(" ", "-", ":", "-").Replace(node)
+		if err := os.WriteFile(filepath.Join(h.Dev(), name), []byte(node+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		want["/dev/"+name] = is[0]
+		if is[1] != "" {
+			want["/dev/"+name] = fmt.Sprintf(is[0], is[1])
+		}
+	}
+	if diff := cmp.Diff(want, judged(t, h, everyNode)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The bus node of a USB disk commands it in place of its driver; that of the hub above
+// does not.
+func TestDangerOfUSBDisks(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	usb := h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330", Driver: "xhci_hcd"})
+	h.AddRootHub(usb, 1, "480")
+	h.AddUSB(sysfstest.USB{Port: "1-1", Vendor: "05e3", Product: "0608", Serial: "HUB", Class: "09"})
+	disk := h.AddUSB(sysfstest.USB{Port: "1-1.1", Vendor: "0781", Product: "5581", Serial: "DISK", Interfaces: []sysfstest.Interface{{Class: "ff", Driver: "ums-realtek"}}})
+	h.AddNode(disk+"/1-1.1:1.0/host0/target0:0:0/0:0:0:0", sysfstest.Disk("sda"))
+	h.AddUSB(sysfstest.USB{Port: "1-1.2", Vendor: "0781", Product: "5581", Serial: "COMING", Interfaces: []sysfstest.Interface{{Class: "08"}}})
+	h.AddUSB(sysfstest.USB{Port: "1-1.3", Vendor: "10c4", Product: "ea60", Serial: "SERIAL", Interfaces: []sysfstest.Interface{{Class: "ff", Driver: "cp210x"}}})
+	const commands = "it commands storage (USB device of "
+	want := map[string]string{
+		"/dev/bus/usb/001/002": "", "/dev/bus/usb/001/005": "",
+		"/dev/bus/usb/001/003": commands + "/dev/sda)", "/dev/bus/usb/001/004": commands + "mass storage)",
+	}
+	if diff := cmp.Diff(want, judged(t, h, `match = { usb = {}, glob = "/dev/bus/**" }`)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// What allows a dangerous device, and what comes along with it.
+func TestDangerAllowed(t *testing.T) {
+	t.Parallel()
+	const (
+		mem   = "is dangerous: it reads and writes the memory of the host (mem mem)"
+		block = "is dangerous: it is a block device"
+		along = "; dangerous = true in the match of its device, and --allow=dangerous, allow it"
+	)
+	allowed := func(o *matchers.Options) { o.Allow.Dangerous = true }
+	cdiOf := func(nodes ...device.CDINode) func(o *matchers.Options) {
+		return func(o *matchers.Options) { o.CDIDevices = []device.CDIDevice{{Name: "a/b=c", Nodes: nodes}} }
+	}
+	both := func(all ...func(o *matchers.Options)) func(o *matchers.Options) {
+		return func(o *matchers.Options) {
+			for _, f := range all {
+				f(o)
+			}
+		}
+	}
+	tell(t, []story{
+		{name: "refused", toml: `match.subsystem = "mem"`, want: []string{"x: mem !/dev/mem " + mem + refused, "x: null /dev/null"}},
+		{name: "disks", toml: `match.glob = "/dev/sd*"`, want: []string{
+			"x: 0000:00:17.0:sd !/dev/sda " + block + refused, "x: 0000:00:17.0:sd.1 !/dev/sdb " + block + refused, "x: 0000:00:17.0:sd1 !/dev/sda1 " + block + refused}},
+		{name: "hardware as a whole", toml: `match.pci = { class = "0106" }` + "\nexclude.glob = \"/dev/{sg*,sda*}\"", want: []string{"x: 0000:00:17.0 !/dev/sdb " + block + refused}},
+		{name: "wanted", toml: `match = { glob = "/dev/sda", dangerous = true }`, opts: allowed, want: []string{"x: 0000:00:17.0:sd /dev/sda"}},
+		{name: "wanted and not allowed", toml: `match = { glob = "/dev/mem", dangerous = true }`, want: []string{"x: mem !/dev/mem " + mem + refused}},
+		{name: "allowed and not wanted", toml: `match.glob = "/dev/mem"`, opts: allowed, want: []string{"x: mem !/dev/mem " + mem + refused}},
+		{name: "wanted by another match", toml: `match = [{ glob = "/dev/sda", dangerous = true }, { glob = "/dev/sdb" }]`, opts: allowed,
+			want: []string{"x: 0000:00:17.0:sd /dev/sda", "x: 0000:00:17.0:sd.1 !/dev/sdb " + block + refused}},
+
+		{name: "a companion", toml: "match.glob = \"/dev/fuse\"\nwith = [{ glob = \"/dev/sd?\" }]", opts: allowed,
+			want: []string{"x: fuse /dev/fuse !companion /dev/sda " + block + along + "; companion /dev/sdb " + block + along}},
+		{name: "a companion, wanted", toml: "match = { glob = \"/dev/fuse\", dangerous = true }\nwith = [{ path = \"/dev/sda\" }]", opts: allowed, want: []string{"x: fuse /dev/fuse +/dev/sda"}},
+		{name: "a companion, wanted and not allowed", toml: "match = { glob = \"/dev/fuse\", dangerous = true }\nwith = [{ path = \"/dev/sda\" }]",
+			want: []string{"x: fuse /dev/fuse !companion /dev/sda " + block + along}},
+		{name: "a companion of hardware without nodes", toml: "match = { pci = { class = \"0c03\" }, dangerous = true }\nwith = [{ path = \"/dev/mem\" }]", opts: allowed, want: []string{"x: 0000:00:14.0 +/dev/mem"}},
+		{name: "a companion of a mount", toml: "match = { glob = \"/opt/*\", as = \"mount\", dangerous = true }\nwith = [{ path = \"/dev/mem\" }]",
+			opts: both(allowed, func(o *matchers.Options) { o.Glob = func(string) []string { return []string{"/opt/a"} } }), want: []string{"x: path:opt:a +/dev/mem mount /opt/a>/opt/a"}},
+		{name: "a companion of a virtual device", toml: "match = { virtual = [\"v\"], dangerous = true }\nwhen.node_name = \"*\"\nwith = [{ path = \"/dev/mem\" }]", opts: allowed, want: []string{"x: virtual:example.com:x:v +/dev/mem"}},
+		{name: "a companion of a pool", toml: "each = \"all\"\nmatch = [{ glob = \"/dev/fuse\" }, { pci = { class = \"0c03\" }, dangerous = true }]\ncontainer.cdi = true\nwith = [{ path = \"/dev/mem\" }]", opts: allowed,
+			want: []string{"x: all:example.com:x /dev/fuse +/dev/mem"}},
+
+		{name: "a CDI device", toml: `match.cdi_device = "a/b=c"`, opts: both(allowed, cdiOf(device.CDINode{Path: "/dev/null"}, device.CDINode{Path: "/dev/sda", Common: true})),
+			want: []string{"x: cdi:a:b:c !CDI device a/b=c is dangerous: /dev/sda: it is a block device" + refused}},
+		{name: "a CDI device by number", toml: `match.cdi_device = "a/b=c"`, opts: cdiOf(device.CDINode{Path: "/dev/null", Type: device.CharNode, Major: 1, Minor: 1}),
+			want: []string{"x: cdi:a:b:c !CDI device a/b=c is dangerous: /dev/null: it reads and writes the memory of the host (mem mem)" + refused}},
+		{name: "a CDI device that is harmless", toml: `match.cdi_device = "a/b=c"`, opts: cdiOf(device.CDINode{Path: "/dev/mem", Type: device.CharNode, Major: 1, Minor: 3}, device.CDINode{Path: "/run/gone"}),
+			want: []string{"x: cdi:a:b:c cdi a/b=c"}},
+		{name: "a CDI device, wanted", toml: `match = { cdi_device = "a/b=c", dangerous = true }`, opts: both(allowed, cdiOf(device.CDINode{Path: "/dev/sda"})), want: []string{"x: cdi:a:b:c cdi a/b=c"}},
+		{name: "a CDI device along", toml: "match.glob = \"/dev/fuse\"\ncontainer.cdi_devices = [\"a/b=c\"]", opts: both(allowed, cdiOf(device.CDINode{Path: "/dev/sda"})),
+			want: []string{"x: fuse /dev/fuse !CDI device a/b=c is dangerous: /dev/sda: it is a block device" + refused}},
+		{name: "a CDI device along, wanted", toml: "match = { glob = \"/dev/fuse\", dangerous = true }\ncontainer.cdi_devices = [\"a/b=c\"]", opts: both(allowed, cdiOf(device.CDINode{Path: "/dev/sda"})),
+			want: []string{"x: fuse /dev/fuse cdi a/b=c"}},
+	})
+}
+
+// Recordings that were made before /proc/devices was read have fixed numbers, too.
+func TestDangerWithoutProc(t *testing.T) {
+	t.Parallel()
+	snap := &device.Snapshot{Nodes: []*device.Node{{Path: "/dev/x", Type: device.CharNode, Major: 1, Minor: 1, Kernel: "x", Interface: -1, Index: -1}}}
+	offers := matchers.Match(parse(t, `match.glob = "/dev/x"`), snap, nil, matchers.Options{Allow: config.Allow{}}).Resources[0].Offers
+	if want := "/dev/x is dangerous: it reads and writes the memory of the host (mem 1)" + refused; len(offers) != 1 || offers[0].Problem != want {
+		t.Errorf("%+v; want %q", offers, want)
+	}
 }

@@ -30,7 +30,7 @@ func (o *offering) addNet(p pick) {
 	}
 	if !o.mayBeDangerous(p.match) {
 		if why := o.inUse(p.node); why != "" {
-			o.problem("%s is dangerous to hand over: it is %s; %s", host, why, dangerousHint)
+			o.problem("%s is dangerous to move: it is %s; %s", host, why, dangerousHint)
 		}
 	}
 	for _, other := range o.offer.Nets {
@@ -53,7 +53,7 @@ func validNetName(name string) bool {
 // one that the device is, and those of container.cdi_devices.
 func (o *offering) addCDIDevices() {
 	if o.s.cdi != nil {
-		o.offer.CDIDevices = append(o.offer.CDIDevices, o.s.cdi.Name)
+		o.addCDIDevice(o.s.cdi)
 	}
 	for _, text := range o.r.Container.CDIDevices {
 		found, err := o.one(text, o.s.subject())
@@ -62,12 +62,21 @@ func (o *offering) addCDIDevices() {
 			continue
 		}
 		name := found.String()
-		if !slices.ContainsFunc(o.opts.CDIDevices, func(d device.CDIDevice) bool { return d.Name == name }) {
+		i := slices.IndexFunc(o.opts.CDIDevices, func(d device.CDIDevice) bool { return d.Name == name })
+		if i < 0 {
 			o.problem("container.cdi_devices: no CDI spec of the host has %q", name)
 			continue
 		}
 		if !slices.Contains(o.offer.CDIDevices, name) {
-			o.offer.CDIDevices = append(o.offer.CDIDevices, name)
+			o.addCDIDevice(&o.opts.CDIDevices[i])
 		}
 	}
+}
+
+func (o *offering) addCDIDevice(d *device.CDIDevice) {
+	if why := o.cdiDanger(d); why != "" && !o.companionsMayBeDangerous() {
+		o.problem("CDI device %s is dangerous: %s; %s", d.Name, why, dangerousHint)
+		return
+	}
+	o.offer.CDIDevices = append(o.offer.CDIDevices, d.Name)
 }

@@ -17,7 +17,7 @@ import (
 // offers, by ID.
 func checked(t *testing.T, snap *device.Snapshot, toml string) (checks map[string]health.Check, problems map[string]string) {
 	t.Helper()
-	m := matchers.Match(parse(t, toml), snap, nil, matchers.Options{NodeName: "worker-1"}).Resources[0]
+	m := matchers.Match(parse(t, toml), snap, nil, matchers.Options{NodeName: "worker-1", Allow: anything}).Resources[0]
 	problems = map[string]string{}
 	for _, o := range m.Offers {
 		problems[o.ID] = o.Problem
@@ -133,7 +133,7 @@ func TestWatchdogsAreNotOpened(t *testing.T) {
 		}
 	}
 	block := &device.Node{Path: "/dev/fd", Type: device.BlockNode, Kernel: "fd", Major: 10, Minor: 130, Interface: -1, Index: -1}
-	if got, problems := checked(t, &device.Snapshot{Nodes: []*device.Node{block}, Dirs: []string{"/dev"}}, "match.glob = \"/dev/f*\"\nhealth.open = true"); len(got) != 1 {
+	if got, problems := checked(t, &device.Snapshot{Nodes: []*device.Node{block}, Dirs: []string{"/dev"}}, "match = { glob = \"/dev/f*\", dangerous = true }\nhealth.open = true"); len(got) != 1 {
 		t.Errorf("a block device with that number counts as a watchdog: %q", problems)
 	}
 }

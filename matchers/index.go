@@ -19,6 +19,8 @@ type index struct {
 
 	tree  func() *pathIndex
 	links func() *linkIndex
+	// byNumber holds the nodes that sysfs knows.
+	byNumber func() map[number]*device.Node
 	// byValue holds the hardware of a bus by what it has for a key such as
 	// "usb.serial".
 	byValue map[string]*valueIndex
@@ -40,16 +42,17 @@ type index struct {
 
 func newIndex(snap *device.Snapshot) *index {
 	ix := &index{
-		snap:    snap,
-		bus:     map[device.Bus][]*device.Hardware{},
-		rank:    make(map[*device.Hardware]int, len(snap.Hardware)),
-		tree:    sync.OnceValue(func() *pathIndex { return newPathIndex(snap) }),
-		links:   sync.OnceValue(func() *linkIndex { return newLinkIndex(snap) }),
-		byValue: map[string]*valueIndex{},
-		picked:  map[*device.Node]int{},
-		ids:     map[*device.Node]string{},
-		sys:     map[*device.Node][]string{},
-		keys:    map[*device.Hardware]map[*device.Node]string{},
+		snap:     snap,
+		bus:      map[device.Bus][]*device.Hardware{},
+		rank:     make(map[*device.Hardware]int, len(snap.Hardware)),
+		tree:     sync.OnceValue(func() *pathIndex { return newPathIndex(snap) }),
+		links:    sync.OnceValue(func() *linkIndex { return newLinkIndex(snap) }),
+		byNumber: sync.OnceValue(func() map[number]*device.Node { return newNumberIndex(snap) }),
+		byValue:  map[string]*valueIndex{},
+		picked:   map[*device.Node]int{},
+		ids:      map[*device.Node]string{},
+		sys:      map[*device.Node][]string{},
+		keys:     map[*device.Hardware]map[*device.Node]string{},
 	}
 	for i, h := range snap.Hardware {
 		ix.bus[h.Bus] = append(ix.bus[h.Bus], h)

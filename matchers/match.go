@@ -44,9 +44,12 @@ type Options struct {
 	// Driver is the driver of a directory of sysfs, empty for none. Where it
 	// is nil, nothing has drivers.
 	Driver func(dir string) string
-	// InUse says what the host itself uses a block device or a network interface
-	// for, empty for nothing. Where it is nil, it uses none.
+	// InUse says what the host itself uses a network interface for, empty for
+	// nothing. Where it is nil, it uses none.
 	InUse func(*device.Node) string
+	// CharDriver is the driver of a major number of character devices, empty for
+	// none. Where it is nil, only fixed numbers have one.
+	CharDriver func(major uint32) string
 	// CDIDevices are those of the host's specs that this program has not
 	// written, by name.
 	CDIDevices []device.CDIDevice

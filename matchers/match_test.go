@@ -104,13 +104,23 @@ func sayAll(offers []device.Offer) []string {
 	return lines
 }
 
-// anyMount allows everything to be mounted.
-var anyMount = config.Allow{Mounts: []string{"/"}}
+// anything allows all that a configuration may ask for.
+var anything = config.Allow{Dangerous: true, Mounts: []string{"/"}}
+
+// dangerously has every match of a configuration say dangerous.
+func dangerously(cfg *config.Config) *config.Config {
+	for _, r := range cfg.Resources {
+		for i := range r.Match {
+			r.Match[i].Dangerous = true
+		}
+	}
+	return cfg
+}
 
 // offers asks for the first resource of a configuration.
 func offers(t testing.TB, snap *device.Snapshot, toml string) []device.Offer {
 	t.Helper()
-	return matchers.Match(parse(t, toml), snap, nil, matchers.Options{Allow: anyMount}).Resources[0].Offers
+	return matchers.Match(dangerously(parse(t, toml)), snap, nil, matchers.Options{Allow: anything}).Resources[0].Offers
 }
 
 func TestMatch(t *testing.T) {
@@ -211,7 +221,7 @@ exclude.glob = "/dev/dri/renderD128"`, want: []string{"0000:d8:00.0:card /dev/dr
 			if tc.machine != "" {
 				snap = snaps[tc.machine]
 			}
-			result := matchers.Match(parse(t, tc.toml+"\ncontainer.cdi = true"), snap, nil, matchers.Options{})
+			result := matchers.Match(dangerously(parse(t, tc.toml+"\ncontainer.cdi = true")), snap, nil, matchers.Options{Allow: anything})
 			if diff := cmp.Diff(tc.want, sayAll(result.Resources[0].Offers)); diff != "" {
 				t.Errorf("offers (-want +got):\n%s", diff)
 			}

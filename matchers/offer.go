@@ -132,7 +132,7 @@ func (o *offering) addNode(p pick) {
 	}
 	if !o.mayBeDangerous(p.match) {
 		if why := o.danger(p.node); why != "" {
-			o.problem("%s is dangerous to hand over: %s; %s", p.node.Path, why, dangerousHint)
+			o.problem("%s is dangerous: %s; %s", p.node.Path, why, dangerousHint)
 			return
 		}
 	}

@@ -84,16 +84,16 @@ func (s *selection) addCDI(m *config.Match) {
 		if known || !m.CDIDevice.Match(d.Name) || cdiValue(d.Name, "device") == "all" && !m.CDIDevice.MatchLiteral(d.Name) {
 			continue
 		}
-		s.others = append(s.others, selected{single: true, cdi: d, united: s.ix.ofCDI(d)})
+		s.others = append(s.others, selected{single: true, cdi: d, united: s.ix.ofCDI(d), dangerous: m.Dangerous})
 	}
 }
 
-// ofCDI lists the hardware of a CDI device's nodes, in the order of the
+// ofCDI lists the hardware of a CDI device's own nodes, in the order of the
 // snapshot.
 func (ix *index) ofCDI(d *device.CDIDevice) []*device.Hardware {
 	var found []*device.Hardware
-	for _, p := range d.Nodes {
-		if n := ix.at(p); n != nil && n.Hardware != nil && !slices.Contains(found, n.Hardware) {
+	for _, node := range d.Nodes {
+		if n := ix.at(node.Path); !node.Common && n != nil && n.Hardware != nil && !slices.Contains(found, n.Hardware) {
 			found = append(found, n.Hardware)
 		}
 	}
@@ -103,7 +103,7 @@ func (ix *index) ofCDI(d *device.CDIDevice) []*device.Hardware {
 
 func (s *selection) addVirtual(m *config.Match) {
 	for i := range m.Virtual {
-		s.others = append(s.others, selected{single: true, virtual: &m.Virtual[i]})
+		s.others = append(s.others, selected{single: true, virtual: &m.Virtual[i], dangerous: m.Dangerous})
 	}
 }
 

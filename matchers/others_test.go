@@ -106,29 +106,6 @@ func TestMountedPaths(t *testing.T) {
 	}
 }
 
-func TestDanger(t *testing.T) {
-	t.Parallel()
-	const refused = "; dangerous = true in its match, and --allow=dangerous, hand it over all the same"
-	allowed := func(o *matchers.Options) { o.Allow.Dangerous = true }
-	tell(t, []story{
-		{name: "memory", toml: `match.subsystem = "mem"`, want: []string{"x: mem !/dev/mem is dangerous to hand over: it is the memory of the host" + refused, "x: null /dev/null"}},
-		{name: "disks", toml: `match.glob = "/dev/sd*"`, want: []string{
-			"x: 0000:00:17.0:sd !/dev/sda is dangerous to hand over: /boot is mounted from /dev/sda1" + refused,
-			"x: 0000:00:17.0:sd.1 /dev/sdb",
-			"x: 0000:00:17.0:sd1 !/dev/sda1 is dangerous to hand over: /boot is mounted from /dev/sda1" + refused,
-		}},
-		{name: "what takes commands for a disk", toml: `match.glob = "/dev/sg*"`, want: []string{
-			"x: 0000:00:17.0:sg !/dev/sg0 is dangerous to hand over: /boot is mounted from /dev/sda1" + refused, "x: 0000:00:17.0:sg.1 /dev/sg1"}},
-		{name: "hardware as a whole", toml: `match.pci = { class = "0106" }` + "\nexclude.glob = \"/dev/{sg*,sda1}\"", want: []string{
-			"x: 0000:00:17.0 /dev/sdb !/dev/sda is dangerous to hand over: /boot is mounted from /dev/sda1" + refused}},
-		{name: "wanted", toml: `match = { glob = "/dev/sda", dangerous = true }`, opts: allowed, want: []string{"x: 0000:00:17.0:sd /dev/sda"}},
-		{name: "wanted and not allowed", toml: `match = { glob = "/dev/mem", dangerous = true }`, want: []string{"x: mem !/dev/mem is dangerous to hand over: it is the memory of the host" + refused}},
-		{name: "allowed and not wanted", toml: `match.glob = "/dev/mem"`, opts: allowed, want: []string{"x: mem !/dev/mem is dangerous to hand over: it is the memory of the host" + refused}},
-		{name: "companions never", toml: "match = { glob = \"/dev/fuse\", dangerous = true }\nwith = [{ glob = \"/dev/sd*\" }]", opts: allowed,
-			want: []string{"x: fuse /dev/fuse +/dev/sdb !companion /dev/sda is dangerous to hand over: /boot is mounted from /dev/sda1; no companion may be; companion /dev/sda1 is dangerous to hand over: /boot is mounted from /dev/sda1; no companion may be"}},
-	})
-}
-
 // What reaches a container by CDI, and what is left to the moment.
 func TestHandedOver(t *testing.T) {
 	t.Parallel()

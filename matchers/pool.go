@@ -71,6 +71,7 @@ func merge(parts []selected) selected {
 		one.groups = append(one.groups, p.groups...)
 		one.picks = append(one.picks, p.picks...)
 		one.paths = append(one.paths, p.paths...)
+		one.dangerous = one.dangerous || p.dangerous
 	}
 	slices.SortFunc(one.united, func(a, b *device.Hardware) int { return strings.Compare(a.Path, b.Path) })
 	one.united = slices.Compact(one.united)

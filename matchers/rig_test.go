@@ -13,7 +13,7 @@ import (
 
 // rig is a host with something of each kind that matches tell apart:
 //
-//	0000:00:17.0  disks sda, which the host has /boot on, and sdb
+//	0000:00:17.0  disks sda and sdb
 //	0000:3b:00.0  a network card with two interfaces and an RDMA node, on NUMA node 1
 //	0000:3b:00.1  its second function, whose interface is a port of br0
 //	0000:41:00.0  a graphics card with two mediated devices, on NUMA node 0
@@ -35,7 +35,6 @@ func rig(t testing.TB) *sysfstest.Host {
 	part := sysfstest.Partition("sda", "sda1")
 	part.Major, part.Minor = 8, 1
 	h.AddNode(disks+"/ata1/host0/target0:0:0/0:0:0:0", part)
-	h.Mount("sda1", "/", "/boot")
 
 	h.AddNet("", sysfstest.Net{Name: "br0", Bridge: true})
 	h.AddNet("", sysfstest.Net{Name: "vcan0", Type: 280})
@@ -75,11 +74,11 @@ func scanned(t testing.TB, h *sysfstest.Host) (*device.Snapshot, matchers.Option
 	t.Helper()
 	snap, s := scanner(t, h.Tree)
 	attrs := s.Attributes()
-	return snap, matchers.Options{NodeName: "worker-1", Attr: attrs.Attr, Driver: attrs.Driver, InUse: attrs.InUse, Allow: config.Allow{Mounts: []string{"/opt", "/run"}},
+	return snap, matchers.Options{NodeName: "worker-1", Attr: attrs.Attr, Driver: attrs.Driver, InUse: attrs.InUse, CharDriver: attrs.CharDriver, Allow: config.Allow{Mounts: []string{"/opt", "/run"}},
 		CDIDevices: []device.CDIDevice{
-			{Name: "nvidia.com/gpu=0", Nodes: []string{"/dev/dri/renderD128"}},
+			{Name: "nvidia.com/gpu=0", Nodes: []device.CDINode{{Path: "/dev/dri/renderD128"}}},
 			{Name: "nvidia.com/gpu=1"},
-			{Name: "nvidia.com/gpu=all", Nodes: []string{"/dev/dri/renderD128"}},
+			{Name: "nvidia.com/gpu=all", Nodes: []device.CDINode{{Path: "/dev/dri/renderD128"}}},
 		}}
 }
 

@@ -37,6 +37,8 @@ type selected struct {
 	paths   []pathPick
 	cdi     *device.CDIDevice
 	virtual *config.Virtual
+	// dangerous says that a match that selected none of the picks and paths allows it.
+	dangerous bool
 
 	// pool says that this is everything that the resource selects, value that
 	// it is all hardware that has that value for the variable of group_by.
@@ -51,7 +53,8 @@ type selection struct {
 	matches, excludes []*predicate
 	picks             []pick
 	turn              int // of index.picked
-	// whole is the hardware that is a device even without a node.
+	// whole is the hardware that is a device even without a node, and whether a match
+	// of it says dangerous.
 	whole map[*device.Hardware]bool
 	// groups that matches with vfio = true select, by number.
 	groups map[string]*group
@@ -101,9 +104,9 @@ func (ix *index) selectDevices(r *config.Resource) []selected {
 			}
 		}
 	}
-	for h := range s.whole {
+	for h, dangerous := range s.whole {
 		if r.Each != config.EachNode && s.complete(nil) {
-			found = append(found, selected{hardware: h, rank: ix.rank[h]})
+			found = append(found, selected{hardware: h, rank: ix.rank[h], dangerous: dangerous})
 		}
 	}
 	if byRank := func(a, b selected) int { return cmp.Compare(a.rank, b.rank) }; !slices.IsSortedFunc(found, byRank) {
@@ -174,7 +177,7 @@ func (s *selection) addHardware(p *predicate) {
 			continue
 		}
 		if globless && !p.selectsNets() && p.withoutNode(s.ix, h) {
-			s.whole[h] = true
+			s.whole[h] = s.whole[h] || p.match.Dangerous
 		}
 		for _, n := range h.Nodes {
 			// The node of an IOMMU group is that of its other functions too.

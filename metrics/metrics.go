@@ -46,7 +46,6 @@ type ScanReason string
 const (
 	ScanUevent   ScanReason = "uevent"   // the kernel announced changed devices
 	ScanNames    ScanReason = "names"    // names below /dev changed
-	ScanMounts   ScanReason = "mounts"   // the host mounted or unmounted a disk
 	ScanFull     ScanReason = "all"      // the first scan, lost events, or the periodic resync
 	ScanRetry    ScanReason = "retry"    // a scan failed, or a read timed out
 	ScanAllocate ScanReason = "allocate" // an Allocate call needs the current state
@@ -62,7 +61,7 @@ var counters = []struct {
 	{RegistrationsTotal, "Registrations accepted by the kubelet, by reason.", []string{"resource", "reason"}},
 	{RefusalsTotal, "Failed registration attempts.", []string{"resource"}},
 	{AllocationsTotal, "Allocate calls by result: ok or error.", []string{"resource", "result"}},
-	{ScansTotal, "Scans of the host by reason: uevent, names, mounts, all, retry, allocate or config.", []string{"reason"}},
+	{ScansTotal, "Scans of the host by reason: uevent, names, all, retry, allocate or config.", []string{"reason"}},
 	{ScanFailuresTotal, "Failed scans; the last snapshot stays in use.", nil},
 	{UeventsTotal, "Devices announced by uevents, once per scan.", nil},
 }

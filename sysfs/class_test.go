@@ -87,30 +87,3 @@ func TestMDev(t *testing.T) {
 		t.Errorf("MDev = %+v, %v; want nothing", got, err)
 	}
 }
-
-func TestHoldersAndBtrfs(t *testing.T) {
-	t.Parallel()
-	const disk = "devices/pci0000:00/0000:03:00.0/block/sda"
-	sys := tree(t, map[string]string{
-		disk + "/holders/dm-1":            "-> ../../../../../virtual/block/dm-1",
-		disk + "/holders/dm-0":            "-> ../../../../../virtual/block/dm-0",
-		"fs/btrfs/3b1b1c1e/devices/sda":   "-> ../../../../" + disk,
-		"fs/btrfs/3b1b1c1e/features/x":    "1\n",
-		"fs/btrfs/features/free_space":    "1\n",
-		"fs/btrfs/features/devices_other": "1\n",
-	})
-	holders, err := sys.Holders(disk)
-	if diff := cmp.Diff([]string{"dm-0", "dm-1"}, holders); diff != "" || err != nil {
-		t.Error(diff, err)
-	}
-	if got, err := sys.Holders("devices/virtual/block/dm-0"); got != nil || err != nil {
-		t.Errorf("Holders of what has none = %v, %v", got, err)
-	}
-	got, err := sys.Btrfs()
-	if diff := cmp.Diff([]Entry{{Name: "sda", Path: disk}}, got); diff != "" || err != nil {
-		t.Error(diff, err)
-	}
-	if got, err := tree(t, nil).Btrfs(); got != nil || err != nil {
-		t.Errorf("Btrfs without it = %v, %v", got, err)
-	}
-}

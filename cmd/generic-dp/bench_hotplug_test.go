@@ -30,7 +30,7 @@ const (
 const loops = `
 [[resource]]
 name = "loop"
-match.glob = "/dev/loop237[0-9]"
+match = { glob = "/dev/loop237[0-9]", dangerous = true }
 `
 
 // newLoopProcess is a process that offers the loop devices, and what makes them.

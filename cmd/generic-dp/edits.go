@@ -39,7 +39,7 @@ func printCDI(out io.Writer, name, dir string, others *cdi.HostSpecs) {
 	devices, _ := others.Devices()
 	if i := slices.IndexFunc(devices, func(d device.CDIDevice) bool { return d.Name == name }); i >= 0 {
 		for _, node := range devices[i].Nodes {
-			fmt.Fprintf(out, "      node        %s\n", node)
+			fmt.Fprintf(out, "      node        %s\n", node.Path)
 		}
 	}
 }

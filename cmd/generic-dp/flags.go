@@ -30,7 +30,6 @@ func (f *flags) register(set *pflag.FlagSet) {
 	set.StringVar(&f.config, "config", "/etc/generic-dp", "configuration: a TOML file, or a directory of *.toml files read as one")
 	set.StringVar(&f.paths.Sysfs, "sysfs", defaults.Sysfs, "the host's /sys, or a file that snapshot wrote: then its /dev too")
 	set.StringVar(&f.paths.Dev, "dev", defaults.Dev, "the host's /dev")
-	set.StringVar(&f.paths.Proc, "proc", "", "the host's /proc, which says what disks and interfaces the host uses (default that beside --sysfs)")
 	set.StringVar(&f.paths.StateDir, "state-dir", defaults.StateDir, "what outlives a restart: identity decisions, the last good configuration")
 	set.StringVar(&f.nodeName, "node-name", os.Getenv("NODE_NAME"), "name of this node, for ${node_name} (default $NODE_NAME)")
 	set.StringVar(&f.logFormat, "log-format", "text", "text or json")

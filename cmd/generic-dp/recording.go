@@ -22,10 +22,8 @@ func (f *flags) unpack(cmd *cobra.Command) error {
 	if cmd == cmd.Root() || cmd.Name() == "serve" || cmd.Name() == "cdi" || cmd.Name() == "status" {
 		return usageError{fmt.Errorf("--sysfs: %q is a recording: there is nothing to serve; want try", file), commandPath(cmd)}
 	}
-	for _, name := range []string{"dev", "proc"} {
-		if cmd.Flags().Changed(name) {
-			return usageError{fmt.Errorf("--%s: the recording %q of --sysfs has a /%[1]s of its own; want one of the two", name, file), commandPath(cmd)}
-		}
+	if cmd.Flags().Changed("dev") {
+		return usageError{fmt.Errorf("--dev: the recording %q of --sysfs has a /dev of its own; want one of the two", file), commandPath(cmd)}
 	}
 	archive, err := os.ReadFile(file)
 	if err != nil {
@@ -39,7 +37,7 @@ func (f *flags) unpack(cmd *cobra.Command) error {
 		return fmt.Errorf("--sysfs: %q: %w", file, err)
 	}
 	tree := machine.Tree{Root: f.unpacked}
-	f.paths.Sysfs, f.paths.Dev, f.paths.Proc = tree.Sysfs(), tree.Dev(), tree.Proc()
+	f.paths.Sysfs, f.paths.Dev = tree.Sysfs(), tree.Dev()
 	// Another host's CDI devices are none of this one's.
 	f.paths.SpecDirs = []string{filepath.Join(f.unpacked, "cdi")}
 	if !cmd.Flags().Changed("state-dir") {

@@ -21,9 +21,9 @@ func newSnapshot(f *flags) *cobra.Command {
 		Short: "write what is read of this host to a text file, for a bug report",
 		Long: `snapshot writes what generic-dp reads below /sys and /dev of this host to one
 text file, "-" for standard output. Other commands take the file in place of a
-host (--sysfs FILE) and show there what they show here. Of /proc it has the lines
-that say which block devices and network interfaces the host itself uses: device
-numbers, mount points, swap, the interface of the default route.
+host (--sysfs FILE) and show there what they show here. Of /proc it has the names of
+network interfaces, the interface of the default route, and the drivers of nodes that
+sysfs does not know.
 
 What the configuration asks for by name (attr) is written, too, where there is
 one at --config.

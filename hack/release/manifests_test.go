@@ -43,7 +43,6 @@ func TestChartVariants(t *testing.T) {
 		"open nodes":       `{openNodes: true}`,
 		"no pod resources": `{paths: {podResources: ""}}`,
 		"own ConfigMap":    `{existingConfigMap: mine}`,
-		"nothing more":     `{hostProc: false, paths: {podResources: ""}}`,
 	}
 	files, err := filepath.Glob("../../deploy/helm/generic-dp/distributions/*.yaml")
 	if err != nil || len(files) == 0 {

@@ -57,8 +57,6 @@ func TestLeastPrivilege(t *testing.T) {
 		"run":            "--run-dir",
 		"state":          "--state-dir",
 		"pod-resources":  "pod_resources",
-		"mounts":         "stat /host/proc/1/mountinfo",
-		"swaps":          "stat /host/proc/swaps",
 	}
 	whole := daemonSet(t)
 	for _, mount := range whole.Spec.Template.Spec.Containers[0].VolumeMounts {

@@ -171,10 +171,10 @@ func TestKernelEventsReachTheKubelet(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	l := newLoopControl(t)
 	l.add(0)
-	n.Plugin(t, product.Spec{Config: domain + fmt.Sprintf(`
+	n.Plugin(t, product.Spec{Args: []string{"--allow=dangerous"}, Config: domain + fmt.Sprintf(`
 [[resource]]
 name = "loop"
-match.glob = "/dev/loop%d[0-9]"
+match = { glob = "/dev/loop%d[0-9]", dangerous = true }
 `, l.first/10)})
 	n.WaitCount(t, loop, count(1, 1))
 	var came, went []time.Duration

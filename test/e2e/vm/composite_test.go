@@ -44,8 +44,8 @@ domain = "example.com"
 [[resource]]
 name = "disk"
 match = [
-  { usb.id = "46f4:0001", glob = "/dev/sg*" },
-  { usb.id = "46f4:0001", glob = "/dev/sd*" },
+  { usb.id = "46f4:0001", glob = "/dev/sg*", dangerous = true },
+  { usb.id = "46f4:0001", glob = "/dev/sd*", dangerous = true },
 ]
 `)
 	got := whole(t, m, Device{Driver: "usb-storage", Bus: "usb0.0", Port: "1", Serial: "DISKALPHA"}, "example.com/disk", "usb:46f4:0001:DISKALPHA")

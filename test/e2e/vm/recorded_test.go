@@ -53,7 +53,7 @@ name = "nic"
 match.pci.class = "02"
 [[resource]]
 name = "disk"
-match = { usb = {}, glob = ["/dev/sd*", "/dev/sg*"] }
+match = { usb = {}, glob = ["/dev/sd*", "/dev/sg*"], dangerous = true }
 [[resource]]
 name = "sound"
 match = { usb = {}, glob = "/dev/snd/*" }
@@ -82,7 +82,7 @@ match = { usb = {}, glob = "/dev/ttyUSB*" }
 			for resource, ids := range c.want {
 				m.Healthy(t, resource, ids...)
 			}
-			here := m.Run(t, "devices", "-o", "json")
+			here := m.Run(t, "devices", "--allow=dangerous", "-o", "json")
 			archive := m.Run(t, "snapshot", "-")
 			if len(archive) > maxRecording {
 				t.Errorf("the archive has %d bytes; want at most %d", len(archive), maxRecording)
@@ -111,7 +111,7 @@ func elsewhere(t *testing.T, archive, config string) string {
 		}
 	}
 	var stdout, stderr bytes.Buffer
-	cmd := exec.Command(program(t), "devices", "-o", "json", "--config", dir+"/config.toml",
+	cmd := exec.Command(program(t), "devices", "--allow=dangerous", "-o", "json", "--config", dir+"/config.toml",
 		"--sysfs", dir+"/machine.txtar", "--state-dir", dir+"/state")
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {

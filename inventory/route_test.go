@@ -3,29 +3,7 @@ package inventory
 import (
 	"strings"
 	"testing"
-	"unicode"
 )
-
-// What a recording keeps of a mount is read as the same mount, and what is
-// said of it is one safe line.
-func FuzzParseMount(f *testing.F) {
-	f.Add(`36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`)
-	f.Add(`37 35 8:1 / /var\040x\134y\012 rw - btrfs /dev/sda\0401 rw`)
-	f.Add(`1 2 8:1 / /a\999\0 rw - - -`)
-	f.Fuzz(func(t *testing.T, line string) {
-		m, ok := parseMount(line)
-		if !ok {
-			return
-		}
-		again, ok := parseMount(m.line)
-		if again.line, m.line = "", ""; !ok || again != m {
-			t.Errorf("%q is %+v, and kept as %+v, %v", line, m, again, ok)
-		}
-		if strings.ContainsFunc(m.point+m.source, unicode.IsControl) {
-			t.Errorf("%q: %+v has control characters", line, m)
-		}
-	})
-}
 
 func TestDefaultRoutes(t *testing.T) {
 	t.Parallel()
