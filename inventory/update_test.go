@@ -60,7 +60,7 @@ func (c *changing) plugPCI() {
 		// The virtual functions go first.
 		for _, a := range []string{address[:len(address)-1] + "1", address} {
 			if c.pci[a] != "" {
-				c.RemovePCI(a)
+				c.Remove(c.pci[a])
 				delete(c.pci, a)
 			}
 		}

@@ -23,7 +23,7 @@ func TestRecordedAttributes(t *testing.T) {
 	card := h.AddPCI(sysfstest.PCI{Address: "0000:03:00.0", Vendor: "1002", Device: "740f", Class: "038000", Driver: "amdgpu"})
 	cam := h.AddUSB(sysfstest.USB{
 		Port: "1-2", Vendor: "046d", Product: "0825", Serial: "A1B2C3D4E5",
-		Interfaces: []sysfstest.Interface{{Class: "0e", Driver: "uvcvideo", Nodes: []sysfstest.Node{sysfstest.Video("video0", 0)}}},
+		Interfaces: []sysfstest.Interface{{Class: "0e", Driver: "uvcvideo", Nodes: []sysfstest.Node{{Name: "video0", Subsystem: "video4linux", Major: 81, Attrs: map[string]string{"video4linux/video0/index": "0"}}}}},
 	})
 	video := cam + "/1-2:1.0/video4linux/video0"
 	for file, text := range map[string]string{

@@ -1,6 +1,7 @@
 package sysfstest
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path"
@@ -9,43 +10,60 @@ import (
 	"strings"
 )
 
+// entry is the directory of a device.
+type entry struct {
+	bus, name, driver string
+	attrs             map[string]string
+	group             string // of the IOMMU
+	nodes             []Node
+}
+
+// add makes a device: attributes, driver and groups before its entry on the bus, and
+// nodes last.
+func (h *Host) add(dir string, e entry) string {
+	h.t.Helper()
+	h.attrs(dir, e.attrs)
+	h.bind(e.bus, dir, e.driver)
+	if e.group != "" {
+		h.link(dir+"/iommu_group", "kernel/iommu_groups/"+e.group)
+	}
+	h.link(dir+"/subsystem", "bus/"+e.bus)
+	h.linkFrom(dir, "bus/"+e.bus+"/devices/"+e.name, dir)
+	h.uevents = append(h.uevents, dir)
+	for _, n := range e.nodes {
+		h.addNode(dir, n)
+	}
+	return dir
+}
+
 // PCI is a PCI function. IDs are hexadecimal digits without "0x".
 type PCI struct {
 	Address string // "0000:3b:00.0"
-	// Below is the directory of the bridge that it is behind; empty is the
-	// host bridge of its bus.
+	// Below is the directory of the bridge above it; empty is the host bridge.
 	Below                string
 	Vendor, Device       string
 	SubVendor, SubDevice string // empty is "0000"
 	Class                string // "030000"
 	Revision             string // empty is "00"
 	Driver, IOMMUGroup   string
-	NUMA                 *int // nil is -1: the kernel does not know
+	NUMA                 *int // nil is -1: unknown to the kernel
 	TotalVFs             int
-	// PF is the address of the physical function of a virtual one, and VF
-	// its number there.
+	// PF is the address of the physical function of a virtual one, VF its number.
 	PF    string
 	VF    int
 	Nodes []Node
 }
 
-// AddPCI makes a PCI function and returns its directory.
+// AddPCI adds a PCI function and returns its directory.
 func (h *Host) AddPCI(p PCI) string {
 	h.t.Helper()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	or := func(s, otherwise string) string {
-		if s == "" {
-			return otherwise
-		}
-		return s
-	}
-	p.SubVendor, p.SubDevice, p.Revision = or(p.SubVendor, "0000"), or(p.SubDevice, "0000"), or(p.Revision, "00")
+	p.SubVendor, p.SubDevice, p.Revision = cmp.Or(p.SubVendor, "0000"), cmp.Or(p.SubDevice, "0000"), cmp.Or(p.Revision, "00")
 	if len(p.Class) != 6 || len(p.Vendor) != 4 || len(p.Device) != 4 {
 		h.t.Errorf("pci %q: want a vendor and a device of four digits and a class of six", p.Address)
 		return ""
 	}
-	dir := path.Join(or(p.Below, "devices/pci"+p.Address[:len(p.Address)-len(":00.0")]), p.Address)
 	numa := -1
 	if p.NUMA != nil {
 		numa = *p.NUMA
@@ -61,31 +79,16 @@ func (h *Host) AddPCI(p PCI) string {
 	if p.TotalVFs > 0 {
 		attrs["sriov_totalvfs"] = strconv.Itoa(p.TotalVFs)
 	}
-	h.attrs(dir, attrs)
-	h.bind("pci", dir, p.Driver)
-	if p.IOMMUGroup != "" {
-		h.link(dir+"/iommu_group", "kernel/iommu_groups/"+p.IOMMUGroup)
-	}
+	dir := path.Join(cmp.Or(p.Below, "devices/pci"+p.Address[:len(p.Address)-len(":00.0")]), p.Address)
 	if p.PF != "" {
-		pf, err := h.find("pci", p.PF)
-		h.check(err)
+		pf := h.find("bus/pci/devices", p.PF)
 		h.link(dir+"/physfn", pf)
-		link := fmt.Sprintf("%s/virtfn%d", pf, p.VF)
-		h.link(link, dir)
-		h.made[dir] = append(h.made[dir], "sys/"+link)
+		h.linkFrom(dir, fmt.Sprintf("%s/virtfn%d", pf, p.VF), dir)
 	}
-	h.onBus("pci", p.Address, dir)
-	for _, n := range p.Nodes {
-		h.addNode(dir, n)
-	}
-	return dir
+	return h.add(dir, entry{bus: "pci", name: p.Address, driver: p.Driver, attrs: attrs, group: p.IOMMUGroup, nodes: p.Nodes})
 }
 
-// RemovePCI removes a PCI function, by its address, and all below it.
-func (h *Host) RemovePCI(address string) { h.t.Helper(); h.removeFrom("pci", address) }
-
-// USB is a USB device. IDs are hexadecimal digits; what is empty the device
-// does not have.
+// USB is a USB device. IDs are hexadecimal digits; an empty attribute is absent.
 type USB struct {
 	Port                              string // the kernel's name: "1-2", "1-1.4"
 	Vendor, Product                   string
@@ -95,15 +98,15 @@ type USB struct {
 	Interfaces                        []Interface
 }
 
-// Interface is a USB interface with the nodes below it.
+// Interface is a USB interface with its nodes.
 type Interface struct {
 	Number        int
 	Class, Driver string
 	Nodes         []Node
 }
 
-// AddRootHub makes a USB bus below its controller, which is named by its
-// directory, and returns the directory of its root hub.
+// AddRootHub adds a USB bus to a controller, given by its directory, and returns the
+// directory of the root hub.
 func (h *Host) AddRootHub(controller string, bus int, speed string) string {
 	h.t.Helper()
 	h.mu.Lock()
@@ -113,76 +116,64 @@ func (h *Host) AddRootHub(controller string, bus int, speed string) string {
 	if len(speed) > 3 {
 		product = "0003"
 	}
-	return h.addUSB(path.Join(controller, name), fmt.Sprintf("%d-0", bus), USB{
+	return h.addUSB(path.Join(controller, name), bus, fmt.Sprintf("%d-0", bus), USB{
 		Port: name, Vendor: "1d6b", Product: product, Serial: path.Base(controller), Manufacturer: "Linux 6.1.0 xhci-hcd",
 		ProductName: "xHCI Host Controller", Class: "09", Speed: speed,
 		Interfaces: []Interface{{Class: "09", Driver: "hub"}},
 	})
 }
 
-// AddUSB plugs a device into a port, and returns its directory. The root hub
-// and the hubs on the way must be there.
+// AddUSB plugs a device into a port and returns its directory. The hubs above it must
+// exist.
 func (h *Host) AddUSB(u USB) string {
 	h.t.Helper()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	hub, _, nested := cutLast(u.Port, ".")
-	if !nested {
-		bus, _, _ := strings.Cut(u.Port, "-")
-		hub = "usb" + bus
+	number, _, _ := strings.Cut(u.Port, "-")
+	bus, err := strconv.Atoi(number)
+	h.check(err)
+	hub := "usb" + number
+	if i := strings.LastIndex(u.Port, "."); i >= 0 {
+		hub = u.Port[:i]
 	}
-	above, err := h.find("usb", hub)
-	if err != nil {
-		h.t.Errorf("usb %q: no hub: %v", u.Port, err)
+	above := h.find("bus/usb/devices", hub)
+	if above == "" {
 		return ""
 	}
-	return h.addUSB(path.Join(above, u.Port), u.Port, u)
+	return h.addUSB(path.Join(above, u.Port), bus, u.Port, u)
 }
 
-// RemoveUSB pulls a device, named by its port, and all that is plugged into it.
-func (h *Host) RemoveUSB(port string) { h.t.Helper(); h.removeFrom("usb", port) }
-
-func (h *Host) addUSB(dir, interfaces string, u USB) string {
+// RemoveUSB unplugs a device, given by its port, and everything below it.
+func (h *Host) RemoveUSB(port string) {
 	h.t.Helper()
-	busNumber := strings.TrimPrefix(u.Port, "usb")
-	busNumber, _, _ = strings.Cut(busNumber, "-")
-	bus, err := strconv.Atoi(busNumber)
-	h.check(err)
+	if dir := h.find("bus/usb/devices", port); dir != "" {
+		h.Remove(dir)
+	}
+}
+
+func (h *Host) addUSB(dir string, bus int, interfaces string, u USB) string {
+	h.t.Helper()
 	devnum, minor := h.nextDevnum(bus)
-	if u.Class == "" {
-		u.Class = "00"
-	}
-	if u.Speed == "" {
-		u.Speed = "480"
-	}
-	h.attrs(dir, map[string]string{
-		"idVendor": u.Vendor, "idProduct": u.Product, "serial": u.Serial, "manufacturer": u.Manufacturer, "product": u.ProductName,
-		"bDeviceClass": u.Class, "speed": u.Speed, "devnum": strconv.Itoa(devnum),
-	})
-	h.bind("usb", dir, "usb")
-	// The node of the device itself brings the link to the bus along.
-	link := "bus/usb/devices/" + u.Port
-	h.link(link, dir)
-	h.made[dir] = append(h.made[dir], "sys/"+link)
-	h.addNode(dir, Node{
-		Name: fmt.Sprintf("bus/usb/%03d/%03d", bus, devnum), Subsystem: "usb", Dir: ".",
-		Major: 189, Minor: minor,
+	h.add(dir, entry{
+		bus: "usb", name: u.Port, driver: "usb",
+		attrs: map[string]string{
+			"idVendor": u.Vendor, "idProduct": u.Product, "serial": u.Serial, "manufacturer": u.Manufacturer, "product": u.ProductName,
+			"bDeviceClass": cmp.Or(u.Class, "00"), "speed": cmp.Or(u.Speed, "480"), "devnum": strconv.Itoa(devnum),
+		},
+		nodes: []Node{{Name: fmt.Sprintf("bus/usb/%03d/%03d", bus, devnum), Subsystem: "usb", Dir: ".", Major: 189, Minor: minor}},
 	})
 	for _, i := range u.Interfaces {
 		name := fmt.Sprintf("%s:1.%d", interfaces, i.Number)
-		own := dir + "/" + name
-		h.attrs(own, map[string]string{"bInterfaceNumber": fmt.Sprintf("%02x", i.Number), "bInterfaceClass": i.Class})
-		h.bind("usb", own, i.Driver)
-		h.onBus("usb", name, own)
-		for _, n := range i.Nodes {
-			h.addNode(own, n)
-		}
+		h.add(dir+"/"+name, entry{
+			bus: "usb", name: name, driver: i.Driver, nodes: i.Nodes,
+			attrs: map[string]string{"bInterfaceNumber": fmt.Sprintf("%02x", i.Number), "bInterfaceClass": i.Class},
+		})
 	}
 	return dir
 }
 
-// nextDevnum counts on like the kernel, which starts anew after 127 and leaves
-// out what is in use. It returns the minor number along.
+// nextDevnum counts like the kernel, which wraps around after 127 and skips numbers in
+// use. It also returns the minor number.
 func (h *Host) nextDevnum(bus int) (devnum int, minor uint32) {
 	for range 127 {
 		h.devnum[bus] = h.devnum[bus]%127 + 1
@@ -194,49 +185,89 @@ func (h *Host) nextDevnum(bus int) (devnum int, minor uint32) {
 	return h.devnum[bus], minor
 }
 
-// Platform is a platform device, which firmware describes.
+// Platform is a platform device, as described by firmware.
 type Platform struct {
 	Path   string // below devices/platform: "soc/fe201000.serial"
 	Bus    string // empty is "platform"
 	Driver string
-	NUMA   *int // nil: it has no such attribute
+	NUMA   *int // nil is absent
 	Nodes  []Node
 }
 
-// AddPlatform makes a platform device and returns its directory.
+// AddPlatform adds a platform device and returns its directory.
 func (h *Host) AddPlatform(p Platform) string {
 	h.t.Helper()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if p.Bus == "" {
-		p.Bus = "platform"
-	}
-	dir := path.Join("devices/platform", p.Path)
+	e := entry{bus: cmp.Or(p.Bus, "platform"), name: path.Base(p.Path), driver: p.Driver, nodes: p.Nodes}
 	if p.NUMA != nil {
-		h.attrs(dir, map[string]string{"numa_node": strconv.Itoa(*p.NUMA)})
+		e.attrs = map[string]string{"numa_node": strconv.Itoa(*p.NUMA)}
 	}
-	h.bind(p.Bus, dir, p.Driver)
-	h.onBus(p.Bus, path.Base(p.Path), dir)
-	for _, n := range p.Nodes {
-		h.addNode(dir, n)
-	}
-	return dir
+	return h.add(path.Join("devices/platform", p.Path), e)
 }
 
-func (h *Host) removeFrom(bus, name string) {
+// MDev is a mediated device.
+type MDev struct {
+	UUID       string
+	Type, Name string // directory of the type, and its name if it has one
+	IOMMUGroup string
+	Nodes      []Node
+}
+
+// AddMDev adds a mediated device to the device with the directory parent and returns
+// its own directory.
+func (h *Host) AddMDev(parent string, m MDev) string {
 	h.t.Helper()
-	dir, err := h.find(bus, name)
-	if err != nil {
-		h.t.Errorf("%s %q: %v", bus, name, err)
-		return
-	}
-	h.Remove(dir)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	types := path.Join(parent, "mdev_supported_types", m.Type)
+	h.check(os.MkdirAll(filepath.Join(h.Sysfs(), types), 0o755))
+	h.attrs(types, map[string]string{"name": m.Name})
+	own := path.Join(parent, m.UUID)
+	h.link(own+"/mdev_type", types)
+	return h.add(own, entry{bus: "mdev", name: m.UUID, group: m.IOMMUGroup, nodes: m.Nodes})
 }
 
-// cutLast is strings.Cut at the last sep.
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
+// Net is a network interface.
+type Net struct {
+	Name string
+	// Type is one of ARPHRD_* (include/uapi/linux/if_arp.h); 0 is Ethernet.
+	Type           int
+	DevPort, DevID int
+	Bridge, Bond   bool
+	// Master is the interface that it is a port of, Lower the one below it; both
+	// must exist.
+	Master, Lower string
+}
+
+// AddNet adds a network interface to the device with the directory dir, or a virtual
+// one if that is empty, and returns its own directory.
+func (h *Host) AddNet(dir string, n Net) string {
+	h.t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	own := path.Join(cmp.Or(dir, "devices/virtual"), "net", n.Name)
+	h.attrs(own, map[string]string{
+		"type": strconv.Itoa(cmp.Or(n.Type, 1)), "dev_port": strconv.Itoa(n.DevPort), "dev_id": fmt.Sprintf("0x%x", n.DevID),
+		"address": "02:00:00:00:00:01",
+	})
+	for name, is := range map[string]bool{"bridge": n.Bridge, "bonding": n.Bond} {
+		if is {
+			h.check(os.MkdirAll(filepath.Join(h.Sysfs(), own, name), 0o755))
+		}
 	}
-	return s, "", false
+	h.link(own+"/subsystem", "class/net")
+	h.linkFrom(own, "class/net/"+n.Name, own)
+	if n.Master != "" {
+		master := h.find("class/net", n.Master)
+		h.link(own+"/master", master)
+		h.link(own+"/upper_"+n.Master, master)
+		h.linkFrom(own, master+"/lower_"+n.Name, own)
+	}
+	if n.Lower != "" {
+		lower := h.find("class/net", n.Lower)
+		h.link(own+"/lower_"+n.Lower, lower)
+		h.linkFrom(own, lower+"/upper_"+n.Name, own)
+	}
+	return own
 }

@@ -1,6 +1,10 @@
+// Package sysfstest makes hosts for tests: from recorded machines (Load), and step by
+// step, with devices that come and go (Host). The result is a directory with "sys" and
+// "dev" below it, which package inventory scans like any other host.
 package sysfstest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,38 +18,71 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/inventory"
 	"github.com/generic-dp/generic-dp/machine"
 )
 
-// HostOptions say how a Host is made.
+// Tree is the directory of a host.
+type Tree = machine.Tree
+
+// Load unpacks a recorded machine into a temporary directory.
+func Load(t testing.TB, file string) Tree {
+	t.Helper()
+	archive, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := Tree{Root: t.TempDir()}
+	if err := machine.Unpack(tree.Root, archive); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return tree
+}
+
+// Scan scans a host, and returns the scanner too. It repeats scans in which a read
+// timed out, as on a busy machine.
+func Scan(t testing.TB, host inventory.Options) (*device.Snapshot, *inventory.Scanner) {
+	t.Helper()
+	s := inventory.New(host)
+	for {
+		snap, err := s.Scan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !snap.Again {
+			return snap, s
+		}
+	}
+}
+
+// HostOptions are options of a Host.
 type HostOptions struct {
-	// Dir is where it is made; empty is a directory of the test.
+	// Dir is its directory; empty is a temporary one.
 	Dir string
-	// RealNodes makes device nodes with mknod(2) instead of files that stand
-	// for them. The test is skipped where that is refused.
+	// RealNodes makes device nodes with mknod(2) instead of placeholder files. The
+	// test is skipped where mknod is denied.
 	RealNodes bool
 }
 
-// Host is a host whose devices come and go. Its methods keep the directories
-// of devices, the links of buses and device numbers, and the nodes in step,
-// in the order of the kernel: a node is the last thing to appear and the
-// first to go. They may be called by any goroutine; what fails fails the test.
+// Host is a host whose devices come and go. Like the kernel, it keeps device
+// directories, links and nodes consistent: a node appears last and disappears first.
+// Its methods are safe for concurrent use and fail the test on errors.
 type Host struct {
 	Tree
 	t    testing.TB
 	real bool
 
 	mu      sync.Mutex
-	made    map[string][]string // what to remove with a directory, first to last
-	minors  uint32              // given out of ownMajor
+	made    map[string][]string // files to remove with a directory, in order
+	minors  uint32              // used of ownMajor
 	temps   int
-	devnum  map[int]int // last one by USB bus
+	devnum  map[int]int // latest by USB bus
 	uevents []string
 }
 
-// ownMajor is the major number of nodes that do not say theirs, one of those
-// for local use (Documentation/admin-guide/devices.txt).
+// ownMajor is the default major number of nodes, reserved for local use
+// (Documentation/admin-guide/devices.txt).
 const ownMajor = 240
 
 // NewHost returns a host without devices.
@@ -64,7 +101,7 @@ func NewHost(t testing.TB, o HostOptions) *Host {
 		}
 		probe := filepath.Join(h.Root, "probe")
 		if err := unix.Mknod(probe, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))); err != nil {
-			t.Skipf("making device nodes is refused here: %v", err)
+			t.Skipf("mknod is denied here: %v", err)
 		}
 		h.check(os.Remove(probe))
 	}
@@ -80,7 +117,7 @@ type Node struct {
 	// "<subsystem>/<last element of Name>".
 	Dir   string
 	Block bool
-	// Major and Minor; if both are 0 a pair of its own is given.
+	// Major and Minor; if both are 0, a unique pair is assigned.
 	Major, Minor uint32
 	// Attrs are attributes, named relative to the device's directory.
 	Attrs map[string]string
@@ -96,29 +133,16 @@ func SerialPort(name string, port int) Node {
 	}
 }
 
-// Video is a video4linux node: "video0", index 0.
-func Video(name string, index int) Node {
-	var minor uint32
-	fmt.Sscanf(name, "video%d", &minor)
-	return Node{
-		Name: name, Subsystem: "video4linux", Major: 81, Minor: minor,
-		Attrs: map[string]string{"video4linux/" + name + "/index": fmt.Sprint(index)},
-	}
-}
-
-// AddNode makes a node below the device directory dir and returns its own
-// directory; an empty dir is that of virtual devices.
+// AddNode adds a node to the device with the directory dir, or a virtual one if that is
+// empty, and returns its own directory.
 func (h *Host) AddNode(dir string, n Node) string {
 	h.t.Helper()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if dir == "" {
-		dir = "devices/virtual"
-	}
-	return h.addNode(dir, n)
+	return h.addNode(cmp.Or(dir, "devices/virtual"), n)
 }
 
-// AddLink makes a symbolic link below /dev: "serial/by-id/x", "../../ttyUSB0".
+// AddLink adds a symbolic link below /dev: "serial/by-id/x", "../../ttyUSB0".
 func (h *Host) AddLink(name, target string) {
 	h.t.Helper()
 	link := filepath.Join(h.Dev(), name)
@@ -126,8 +150,8 @@ func (h *Host) AddLink(name, target string) {
 	h.check(os.Symlink(target, link))
 }
 
-// Bind binds a device, which is named by its directory, to a driver in place of
-// the one it has; an empty one only unbinds it.
+// Bind replaces the driver of a device, given by its directory; an empty driver unbinds
+// it.
 func (h *Host) Bind(bus, dir, driver string) {
 	h.t.Helper()
 	h.mu.Lock()
@@ -139,8 +163,8 @@ func (h *Host) Bind(bus, dir, driver string) {
 	h.uevents = append(h.uevents, dir)
 }
 
-// Uevents returns the directories of the devices that the kernel would have
-// announced since the last call, in its order.
+// Uevents returns the directories that the kernel would have announced since the last
+// call, in order.
 func (h *Host) Uevents() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -149,7 +173,7 @@ func (h *Host) Uevents() []string {
 	return uevents
 }
 
-// Remove removes a device, which is named by its directory, and all below it.
+// Remove removes a device, given by its directory, and everything below it.
 func (h *Host) Remove(dir string) {
 	h.t.Helper()
 	h.mu.Lock()
@@ -167,8 +191,8 @@ func (h *Host) Remove(dir string) {
 		}
 		delete(h.made, d)
 		h.uevents = append(h.uevents, d)
-		// The kernel takes this attribute away before the strings of a device,
-		// which a reader relies on.
+		// The kernel removes this attribute before the strings of a device, and
+		// readers rely on that.
 		if err := os.Remove(filepath.Join(h.Sysfs(), d, "idVendor")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			h.check(err)
 		}
@@ -186,13 +210,11 @@ func (h *Host) addNode(dir string, n Node) string {
 		n.Major, n.Minor = ownMajor, h.minors
 	}
 	own := path.Join(dir, n.Dir)
-	h.uevents = append(h.uevents, own)
 	h.attrs(dir, n.Attrs)
-	class := "class/" + n.Subsystem
-	if n.Subsystem == "usb" {
-		class = "bus/usb"
+	if own != dir {
+		h.uevents = append(h.uevents, own)
+		h.link(own+"/subsystem", "class/"+n.Subsystem)
 	}
-	h.link(own+"/subsystem", class)
 	uevent := fmt.Sprintf("MAJOR=%d\nMINOR=%d\nDEVNAME=%s\n", n.Major, n.Minor, n.Name)
 	if n.Subsystem == "usb" {
 		uevent += "DEVTYPE=usb_device\n"
@@ -217,7 +239,7 @@ func (h *Host) addNode(dir string, n Node) string {
 		h.check(unix.Mknod(node, mode, int(unix.Mkdev(n.Major, n.Minor))))
 		return own
 	}
-	// It appears with its content, as a node does with its number.
+	// The content appears at once, like the number of a node.
 	h.temps++
 	temp := filepath.Join(h.Root, fmt.Sprintf("node.%d", h.temps))
 	h.check(os.WriteFile(temp, []byte(kind+" "+number+"\n"), 0o644))
@@ -225,7 +247,7 @@ func (h *Host) addNode(dir string, n Node) string {
 	return own
 }
 
-// attrs writes attributes of a device; values get their newline.
+// attrs writes attributes of a device, with a newline each.
 func (h *Host) attrs(dir string, values map[string]string) {
 	h.t.Helper()
 	for name, value := range values {
@@ -238,8 +260,8 @@ func (h *Host) attrs(dir string, values map[string]string) {
 	}
 }
 
-// link makes a link below sysfs to another path there, as the kernel does:
-// relative. A target that is no device is made.
+// link makes a relative link from one path below sysfs to another. A target other than
+// a device is created.
 func (h *Host) link(name, target string) {
 	h.t.Helper()
 	link := filepath.Join(h.Sysfs(), name)
@@ -252,17 +274,13 @@ func (h *Host) link(name, target string) {
 	h.check(os.Symlink(rel, link))
 }
 
-// onBus puts a device on its bus.
-func (h *Host) onBus(bus, name, dir string) {
+// linkFrom makes a link elsewhere that is removed with the directory dir.
+func (h *Host) linkFrom(dir, name, target string) {
 	h.t.Helper()
-	h.link(dir+"/subsystem", "bus/"+bus)
-	link := "bus/" + bus + "/devices/" + name
-	h.link(link, dir)
-	h.made[dir] = append(h.made[dir], "sys/"+link)
-	h.uevents = append(h.uevents, dir)
+	h.link(name, target)
+	h.made[dir] = append(h.made[dir], "sys/"+name)
 }
 
-// bind binds a device to a driver, if there is one.
 func (h *Host) bind(bus, dir, driver string) {
 	h.t.Helper()
 	if driver != "" {
@@ -270,20 +288,13 @@ func (h *Host) bind(bus, dir, driver string) {
 	}
 }
 
-// find returns the directory of a device of a bus.
-func (h *Host) find(bus, name string) (string, error) { return h.findIn("bus/"+bus+"/devices", name) }
-
-// findIn returns the directory that a link of a directory leads to.
-func (h *Host) findIn(dir, name string) (string, error) {
-	target, err := os.Readlink(filepath.Join(h.Sysfs(), dir, name))
-	if err != nil {
-		return "", err
-	}
-	to := strings.TrimLeft(target, "./")
-	if !strings.HasPrefix(to, "devices/") {
-		return "", errors.New("not a device: " + target)
-	}
-	return to, nil
+// find returns the directory of a device that is listed in a directory of sysfs, or
+// fails the test.
+func (h *Host) find(list, name string) string {
+	h.t.Helper()
+	target, err := os.Readlink(filepath.Join(h.Sysfs(), list, name))
+	h.check(err)
+	return strings.TrimLeft(target, "./")
 }
 
 func (h *Host) check(err error) {

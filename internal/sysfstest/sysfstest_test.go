@@ -41,18 +41,18 @@ func TestRemoveRestoresTheHost(t *testing.T) {
 	for range 2 {
 		h.AddUSB(hub)
 		h.AddUSB(stick)
-		h.AddPCI(card)
-		h.AddMDev("devices/pci0000:01/0000:01:00.0", sysfstest.MDev{
+		gpu := h.AddPCI(card)
+		h.AddMDev(gpu, sysfstest.MDev{
 			UUID: "u1", Type: "t", IOMMUGroup: "7", Nodes: []sysfstest.Node{{Name: "vfio/devices/vfio0", Subsystem: "vfio-dev"}},
 		})
 		br0 := h.AddNet("", sysfstest.Net{Name: "br0", Bridge: true})
-		eth0 := h.AddNet("devices/pci0000:01/0000:01:00.0", sysfstest.Net{Name: "eth0", Master: "br0"})
+		eth0 := h.AddNet(gpu, sysfstest.Net{Name: "eth0", Master: "br0"})
 		fuse := h.AddNode("", sysfstest.Node{Name: "fuse", Subsystem: "misc", Major: 10, Minor: 229})
 		with = append(with, scan(t, h.Tree))
 		h.RemoveUSB("1-2")
 		h.Remove(eth0)
 		h.Remove(br0)
-		h.RemovePCI("0000:01:00.0")
+		h.Remove(gpu)
 		h.Remove(fuse)
 		after := scan(t, h.Tree)
 		after.Dirs, before.Dirs = nil, nil
