@@ -17,10 +17,11 @@ const module = "github.com/generic-dp/generic-dp/"
 var allowed = map[string][]string{
 	"device":               {},
 	"sysfs":                {"internal/dirents"},
-	"config":               {"device"},
+	"pattern":              {},
+	"config":               {"device", "pattern"},
 	"inventory":            {"sysfs", "device", "internal/dirents", "internal/inotify"},
 	"health":               {},
-	"matchers":             {"config", "device", "health"},
+	"matchers":             {"config", "device", "health", "pattern"},
 	"ledger":               {"device", "internal/atomicfile"},
 	"topology":             {"device"},
 	"links":                {"device"},
@@ -47,7 +48,7 @@ var only = map[string][]string{
 	"github.com/spf13/cobra":        {"cmd/generic-dp"},
 	"github.com/coreos/go-systemd":  {"cmd/generic-dp"},
 	"go.yaml.in/yaml":               {"importer"},
-	"github.com/bmatcuk/doublestar": {"config", "matchers", "agent"},
+	"github.com/bmatcuk/doublestar": {},
 }
 
 func TestImportsGoOneWay(t *testing.T) {

@@ -9,12 +9,12 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/bmatcuk/doublestar/v4"
 	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/inventory"
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
 // Paths are the host's directories and sockets as they are seen here. In a
@@ -117,23 +117,8 @@ func (p Paths) recorded() bool {
 // exists reports whether a path of the host is there.
 func (p Paths) exists(host string) bool { return p.missing(host) == nil }
 
-// glob lists the paths of the host that match a pattern.
-func (p Paths) glob(pattern string) []string {
-	here := p.local(pattern)
-	found, err := doublestar.FilepathGlob(here, doublestar.WithNoFollow())
-	if err != nil {
-		return nil // patterns were validated when the configuration was read
-	}
-	for _, m := range p.mounts() {
-		if !strings.HasPrefix(pattern, m.host+"/") {
-			continue
-		}
-		for i := range found {
-			found[i] = m.host + strings.TrimPrefix(found[i], m.here)
-		}
-	}
-	return found
-}
+// glob lists the paths of the host that a condition on paths selects.
+func (p Paths) glob(v pattern.Values) []string { return v.Glob(p.local) }
 
 // checkNode is an error if the node that is to be handed over is not where
 // the container runtime will look for it. Links are followed as the host

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
 // Allow is what the author of the DaemonSet lets the author of the
@@ -109,9 +110,10 @@ func (v value) needsMount(written, prefix string, whole bool) {
 }
 
 // needsMounts notes that v asks to mount whatever a glob selects.
-func (v value) needsMounts(glob Values) {
-	for _, p := range glob.positive {
-		v.needsMount(p.written, p.prefix, p.wild == nil)
+func (v value) needsMounts(glob pattern.Values) {
+	for _, a := range glob.Alternatives() {
+		_, whole := a.Literal()
+		v.needsMount(a.String(), a.Prefix(), whole)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
 // attributeKind is what the names of attributes may be.
@@ -20,7 +22,7 @@ var (
 )
 
 // attributes is v as a table of attributes and what they have to be.
-func (v value) attributes(k attributeKind) map[string]Values {
+func (v value) attributes(k attributeKind) map[string]pattern.Values {
 	m, ok := v.raw.(map[string]any)
 	if !ok {
 		v.mistyped(`a table such as { state = "enabled" }`, "")
@@ -29,7 +31,7 @@ func (v value) attributes(k attributeKind) map[string]Values {
 	if len(m) == 0 {
 		v.report("an empty table: want at least one attribute", "")
 	}
-	attr := make(map[string]Values, len(m))
+	attr := make(map[string]pattern.Values, len(m))
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		// Kernels choose these names: "name" is a real one, and no misplaced key
 		// where the table around has its own.
@@ -65,8 +67,8 @@ func (k attributeKind) check(name string) (rule, hint string) {
 	case path.Clean(name) != name || name == "." || strings.ContainsFunc(name, unicode.IsControl):
 		return "is not the name of an attribute: " + k.want, ""
 	}
-	if _, rule := parsePattern(name, true); rule != "" {
-		return rule, ""
+	if _, err := pattern.Parse(pattern.Path, name); err != nil {
+		return err.Error(), ""
 	}
 	return "", ""
 }

@@ -6,13 +6,14 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/parser"
 
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
 // cdiName selects the host's CDI devices by their qualified names.
 var cdiName = kind{
 	want: `a qualified name or a pattern such as "nvidia.com/gpu=*", or a list of them`,
-	check: func(a alternative) (rule, hint string) {
-		s, whole := literalPrefix(a.tokens)
+	check: func(a pattern.Alternative) (rule, hint string) {
+		s, whole := a.Literal()
 		switch {
 		case whole && parser.IsQualifiedName(s):
 			return "", ""
@@ -21,7 +22,7 @@ var cdiName = kind{
 				hint = didYouMean(s + "=*")
 			}
 			return notQualified, hint
-		case strings.Trim(strings.ToLower(shape(a.tokens)), "abcdefghijklmnopqrstuvwxyz0123456789._:-/=*") != "":
+		case strings.Trim(strings.ToLower(a.Shape()), "abcdefghijklmnopqrstuvwxyz0123456789._:-/=*") != "":
 			return notQualified, ""
 		}
 		return "", ""

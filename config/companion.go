@@ -1,6 +1,10 @@
 package config
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/generic-dp/generic-dp/pattern"
+)
 
 // companionTable is the keys of with.
 var companionTable = table[Companion]{name: "with", keys: []key[Companion]{
@@ -39,17 +43,14 @@ func readCompanionGlob(v value, c *Companion) {
 	if c.Mount {
 		k = pathGlob
 	}
-	patterns, not, rule, hint := k.parse(s)
-	if not {
-		rule, hint = `begins with "!": want a pattern that selects`, ""
-	}
+	p, rule, hint := k.parsePositive(s)
 	if rule != "" {
 		v.report(quote(s)+" "+rule, hint)
 		return
 	}
-	c.Glob = strings.TrimSpace(s)
+	c.Glob = pattern.NewValues(p)
 	if c.Mount {
-		v.needsMounts(Values{positive: patterns})
+		v.needsMounts(c.Glob)
 	}
 }
 

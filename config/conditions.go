@@ -1,106 +1,54 @@
 package config
 
 import (
+	"errors"
 	"fmt"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
+
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
+// maxAllAlternatives is how many alternatives all patterns of a configuration
+// may stand for.
+const maxAllAlternatives = 100_000
+
 // parse reads one pattern of the kind. The rule is empty, or what s breaks.
-func (k kind) parse(s string) (patterns []pattern, not bool, rule, hint string) {
-	s = strings.TrimSpace(s)
-	if after, ok := strings.CutPrefix(s, "!"); ok {
-		s, not = strings.TrimSpace(after), true
-	}
-	if s == "" {
-		if k.mode != pathMode {
+func (k kind) parse(s string) (p pattern.Pattern, rule, hint string) {
+	p, err := pattern.Parse(k.mode, s)
+	switch {
+	case errors.Is(err, pattern.ErrEmpty):
+		if k.mode != pattern.Path {
 			hint = `for what is absent write "!*"`
 		}
-		return nil, not, "is empty: want " + k.want, hint
+		return p, err.Error() + ": want " + k.want, hint
+	case err != nil:
+		return p, err.Error(), ""
+	case k.check == nil:
+		return p, "", ""
 	}
-	if k.mode == numberMode && !strings.ContainsAny(s, `*?[]{}\`) {
-		patterns, ok := spans(s)
-		if !ok {
-			rule, hint = k.check(alternative{tokens: []token{{char: '-'}}})
+	for _, a := range p.Alternatives() {
+		if rule, hint = k.check(a); rule != "" {
+			break
 		}
-		return patterns, not, rule, hint
 	}
-	if k.mode == hexMode {
-		s = strings.ToLower(s)
-	}
-	alternatives, rule := parsePattern(s, k.mode == pathMode)
-	for _, a := range alternatives {
-		if k.mode == hexMode {
-			a.tokens = trim0x(a.tokens)
-		}
-		if k.check != nil {
-			if rule, hint = k.check(a); rule != "" {
-				break
-			}
-		}
-		if k.prefix {
-			a.tokens = append(a.tokens, token{kind: starToken})
-		}
-		p := k.mode.pattern(a.tokens)
-		p.written = a.written
-		patterns = append(patterns, p)
-	}
-	return patterns, not, rule, hint
+	return p, rule, hint
 }
 
-// pattern compiles one alternative.
-func (m mode) pattern(tokens []token) pattern {
-	prefix, whole := literalPrefix(tokens)
-	p := pattern{literal: prefix}
-	if !whole {
-		p = pattern{wild: m.compile(tokens)}
+// parsePositive is parse of a pattern that may not begin with "!".
+func (k kind) parsePositive(s string) (p pattern.Pattern, rule, hint string) {
+	p, rule, hint = k.parse(s)
+	if strings.HasPrefix(strings.TrimSpace(s), "!") {
+		rule, hint = `begins with "!": want a pattern that selects`, ""
 	}
-	if m == pathMode {
-		p.prefix, p.tokens = prefix, tokens
-		p.groups = sync.OnceValue(func() *regexp.Regexp { return regexpOf(tokens) })
-	}
-	return p
-}
-
-// trim0x drops "0x" at the beginning and behind a colon.
-func trim0x(tokens []token) []token {
-	if !slices.ContainsFunc(tokens, token{char: 'x'}.equal) {
-		return tokens
-	}
-	var out []token
-	for i := 0; i < len(tokens); i++ {
-		start := len(out) == 0 || out[len(out)-1].equal(token{char: ':'})
-		if start && i+1 < len(tokens) && tokens[i].equal(token{char: '0'}) && tokens[i+1].equal(token{char: 'x'}) {
-			i++
-			continue
-		}
-		out = append(out, tokens[i])
-	}
-	return out
-}
-
-// spans reads numbers and ranges with commas between them: "0,2-7".
-func spans(s string) (patterns []pattern, ok bool) {
-	for part := range strings.SplitSeq(s, ",") {
-		first, last, ranged := strings.Cut(part, "-")
-		if !ranged {
-			last = first
-		}
-		lo, err1 := strconv.ParseUint(strings.TrimSpace(first), 10, 31)
-		hi, err2 := strconv.ParseUint(strings.TrimSpace(last), 10, 31)
-		if err1 != nil || err2 != nil || hi < lo {
-			return nil, false
-		}
-		patterns = append(patterns, pattern{span: true, lo: int(lo), hi: int(hi)})
-	}
-	return patterns, true
+	return p, rule, hint
 }
 
 // values is v as a condition of the kind: a string or a list of strings.
-func (v value) values(k kind) Values {
+func (v value) values(k kind) pattern.Values { return pattern.NewValues(v.patterns(k)...) }
+
+// patterns is v as patterns of the kind: a string or a list of strings.
+func (v value) patterns(k kind) []pattern.Pattern {
 	items, ok := elements(v.raw)
 	if !ok {
 		items = []any{v.raw}
@@ -108,7 +56,7 @@ func (v value) values(k kind) Values {
 	if len(items) == 0 {
 		v.report("an empty list: want "+k.want, "")
 	}
-	out := Values{mode: k.mode}
+	var out []pattern.Pattern
 	for _, raw := range items {
 		n, isInt := raw.(int64)
 		s, isString := raw.(string)
@@ -125,8 +73,8 @@ func (v value) values(k kind) Values {
 		if v.w.alternatives > maxAllAlternatives {
 			break
 		}
-		patterns, not, rule, hint := k.parse(s)
-		if v.w.alternatives += len(patterns); v.w.alternatives > maxAllAlternatives {
+		p, rule, hint := k.parse(s)
+		if v.w.alternatives += len(p.Alternatives()); v.w.alternatives > maxAllAlternatives {
 			rule, hint = fmt.Sprintf("is too much: want at most %d patterns and alternatives in a configuration", maxAllAlternatives), ""
 		}
 		if rule != "" {
@@ -137,15 +85,7 @@ func (v value) values(k kind) Values {
 			v.report(written+" "+rule, hint)
 			continue
 		}
-		for i := range patterns {
-			patterns[i].place = len(out.written)
-		}
-		out.written = append(out.written, strings.TrimSpace(s))
-		if not {
-			out.negative = append(out.negative, patterns...)
-		} else {
-			out.positive = append(out.positive, patterns...)
-		}
+		out = append(out, p)
 	}
 	return out
 }
@@ -153,7 +93,7 @@ func (v value) values(k kind) Values {
 // intHint says how to write what a bare integer may have been: TOML takes
 // 0x10de and 4318 for the same.
 func (k kind) intHint(n int64) string {
-	if k.mode != hexMode {
+	if k.mode != pattern.Hex && k.mode != pattern.HexPrefix {
 		return fmt.Sprintf("write it in quotes: \"%d\"", n)
 	}
 	if k.hex == 0 || n < 0 {

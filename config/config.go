@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
 // Config is a validated configuration. Every name is complete, every pattern
@@ -72,10 +73,10 @@ const (
 
 // When says when a resource is active: all that is set must hold.
 type When struct {
-	NodeName Values
+	NodeName pattern.Values
 	// Exists are globs below /dev or /sys of which each must match something;
-	// with a "!" right in front, nothing.
-	Exists []string
+	// with a "!", nothing.
+	Exists []pattern.Pattern
 }
 
 // Identity says what an ID is made of.
@@ -119,21 +120,21 @@ type Match struct {
 	// Place is how messages speak of it, Resource.Place and "match 1".
 	Place string
 	// Glob patterns of node paths; empty Values is no condition.
-	Glob Values
+	Glob pattern.Values
 	// USB and PCI hold the conditions by their key ("vendor", "id"); nil
 	// where the table is absent. An empty, non-nil map names the bus alone.
-	USB  map[string]Values
-	PCI  map[string]Values
-	Net  map[string]Values
-	MDev map[string]Values
+	USB  map[string]pattern.Values
+	PCI  map[string]pattern.Values
+	Net  map[string]pattern.Values
+	MDev map[string]pattern.Values
 	// Subsystem and Driver of the node, see device.Node and matchers.
-	Subsystem, Driver Values
+	Subsystem, Driver pattern.Values
 	// Attr holds conditions on attributes of sysfs by their relative names,
 	// which may have wildcards.
-	Attr map[string]Values
+	Attr map[string]pattern.Values
 	// CDIDevice selects the host's CDI devices by qualified name. Nothing but
 	// Place is set beside it.
-	CDIDevice Values
+	CDIDevice pattern.Values
 	// Virtual are devices without hardware. Nothing but Place is set beside
 	// them.
 	Virtual []Virtual
@@ -169,7 +170,7 @@ type Companion struct {
 	Place string
 	// Path or Glob is set.
 	Path device.Text
-	Glob string
+	Glob pattern.Values
 	// Mount says that it is given as a bind mount (as = "mount").
 	Mount         bool
 	Optional      bool

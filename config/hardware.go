@@ -1,9 +1,13 @@
 package config
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/generic-dp/generic-dp/pattern"
+)
 
 // conditions of a table that names hardware, by their keys.
-type conditions = map[string]Values
+type conditions = map[string]pattern.Values
 
 // The tables that name hardware. The variables "usb.KEY" and so on have the
 // same keys.

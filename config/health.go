@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
 // Health is what is checked of a device beyond its presence. All that is set
@@ -19,7 +20,7 @@ type Health struct {
 	Open bool
 	// Attr is what attributes have to be. Names are relative paths, looked for
 	// from the directory of each node up to that of its hardware.
-	Attr map[string]Values
+	Attr map[string]pattern.Values
 	// TCP is an address that takes connections; empty is none.
 	TCP device.Text
 	// Interval is the time between two checks of one device.
@@ -68,9 +69,9 @@ func readHealth(v value, r *Resource) {
 func (v value) refuseWatchdogs(matches []Match) {
 	for i := range matches {
 		m := &matches[i]
-		byPath := slices.ContainsFunc(m.Glob.positive, func(p pattern) bool { return strings.HasPrefix(p.prefix, watchdogs) })
-		bySubsystem := m.Subsystem.single() && m.Subsystem.MatchLiteral("watchdog")
-		if !m.Mount && (byPath || bySubsystem) {
+		byPath := slices.ContainsFunc(m.Glob.Alternatives(), func(a pattern.Alternative) bool { return strings.HasPrefix(a.Prefix(), watchdogs) })
+		subsystem, _ := m.Subsystem.Literal()
+		if !m.Mount && (byPath || subsystem == "watchdog") {
 			v.report("match "+strconv.Itoa(i+1)+" selects watchdogs, and opening one arms it: the host resets if nobody feeds it: want open for other devices only",
 				`health.attr looks at a watchdog without opening it`)
 		}

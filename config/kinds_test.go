@@ -9,6 +9,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
 // peers is the configuration that has what other plugins offer.
@@ -27,7 +28,7 @@ func peers(t *testing.T) map[string]config.Resource {
 	return resources
 }
 
-func patterns(m map[string]config.Values) map[string][]string {
+func patterns(m map[string]pattern.Values) map[string][]string {
 	out := make(map[string][]string)
 	for k, v := range m {
 		out[k] = v.Patterns()
@@ -90,12 +91,12 @@ func TestWhen(t *testing.T) {
 	type when struct{ NodeName, Exists []string }
 	var got []when
 	for _, w := range whens {
-		got = append(got, when{w.NodeName.Patterns(), w.Exists})
+		got = append(got, when{w.NodeName.Patterns(), pattern.NewValues(w.Exists...).Patterns()})
 	}
 	want := []when{
 		{nil, []string{"/sys/module/nvidia"}},
 		{[]string{"amd-*", "!amd-7"}, nil},
-		{[]string{"!amd-*"}, []string{"/dev/dri/renderD*", "!/dev/kfd"}},
+		{[]string{"!amd-*"}, []string{"/dev/dri/renderD*", "! /dev/kfd"}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("when (-want +got):\n%s", diff)
@@ -148,26 +149,6 @@ func TestMatchKinds(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"iommu_group", "name", "type", "uuid"}, config.MDevKeys()); diff != "" {
 		t.Errorf("MDevKeys() (-want +got):\n%s", diff)
-	}
-}
-
-// A CDI device called "all" is everything: only who names it means it.
-func TestMatchLiteral(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		patterns string
-		want     bool
-	}{
-		{`"nvidia.com/gpu=all"`, true},
-		{`["nvidia.com/gpu=0", "nvidia.com/gpu={0,all}"]`, true},
-		{`"nvidia.com/gpu=*"`, false},
-		{`"nvidia.com/gpu=al?"`, false},
-		{`["nvidia.com/gpu=*", "!nvidia.com/gpu=all"]`, false},
-	} {
-		v := parse(t, "[[resource]]\nname = 'a.b/c'\nmatch.cdi_device = "+tt.patterns).Resources[0].Match[0].CDIDevice
-		if got := v.MatchLiteral("nvidia.com/gpu=all"); got != tt.want {
-			t.Errorf("%s: MatchLiteral() = %v, want %v", tt.patterns, got, tt.want)
-		}
 	}
 }
 

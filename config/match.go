@@ -112,7 +112,7 @@ func (v value) checkMatch(m *Match) {
 		v.wantAlone("as", "what is mounted is known by its path alone", "glob", "container_path", "read_only", "required", "dangerous")
 		if !v.has("glob") {
 			v.child("as").report(`"mount" without glob: want the paths of what to mount`, `glob = "/run/vendor/*.sock" is every socket there`)
-		} else if len(m.Glob.negative) > 0 && len(m.Glob.positive) == 0 {
+		} else if m.Glob.Negative() && len(m.Glob.Alternatives()) == 0 {
 			v.child("glob").report(`only patterns with "!": want one that selects`, "")
 		}
 		return

@@ -10,6 +10,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
 func parse(t *testing.T, text string) *config.Config {
@@ -22,7 +23,7 @@ func parse(t *testing.T, text string) *config.Config {
 }
 
 // compareValues compares conditions by what was written.
-var compareValues = cmp.Transformer("patterns", config.Values.Patterns)
+var compareValues = cmp.Transformer("patterns", pattern.Values.Patterns)
 
 func lit(s string) device.Part  { return device.Part{Literal: s} }
 func vars(s string) device.Part { return device.Part{Var: s} }
@@ -93,6 +94,10 @@ annotations = { "example.com/n" = "${resource}" }
 mounts = [{ host_path = "/run/${id}", container_path = "/run/x", read_only = false, optional = true }]
 `)
 	r := cfg.Resources[0]
+	libraries, err := pattern.Parse(pattern.Path, "/usr/lib/*.so")
+	if err != nil {
+		t.Fatal(err)
+	}
 	want := config.Resource{
 		Name:        "vendor.example/GPU_1.x",
 		Place:       `test.toml: resource 1 ("vendor.example/GPU_1.x")`,
@@ -108,7 +113,7 @@ mounts = [{ host_path = "/run/${id}", container_path = "/run/x", read_only = fal
 				Place: `test.toml: resource 1 ("vendor.example/GPU_1.x"): with 1`, Path: device.Text{lit("/dev/kfd"), vars("1")}, Optional: true,
 				Permissions: "rwm", ReadOnly: true, ContainerPath: device.Literal("/dev/k/"),
 			},
-			{Place: `test.toml: resource 1 ("vendor.example/GPU_1.x"): with 2`, Glob: "/usr/lib/*.so", Mount: true, Permissions: "rw"},
+			{Place: `test.toml: resource 1 ("vendor.example/GPU_1.x"): with 2`, Glob: pattern.NewValues(libraries), Mount: true, Permissions: "rw"},
 		},
 		Container: config.Container{
 			Path:        device.Text{lit("/dev/gpu"), vars("index")},
@@ -126,7 +131,7 @@ mounts = [{ host_path = "/run/${id}", container_path = "/run/x", read_only = fal
 	}
 	match, exclude := r.Match, r.Exclude
 	r.Match, r.Exclude = nil, nil
-	if diff := cmp.Diff(want, r); diff != "" {
+	if diff := cmp.Diff(want, r, compareValues); diff != "" {
 		t.Errorf("resource (-want +got):\n%s", diff)
 	}
 

@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
 // role is what a text with variables is for: which variables have a value
@@ -120,7 +121,8 @@ func (w *walk) checkText(u textUse, r *Resource, sound bool) (rule, hint string)
 // checkWildcards returns why the n-th wildcard has no value everywhere.
 func checkWildcards(n int, r *Resource) string {
 	for i := range r.Match {
-		if r.Match[i].Glob.wildcards() < n {
+		fewer := func(a pattern.Alternative) bool { return a.Wildcards() < n }
+		if all := r.Match[i].Glob.Alternatives(); len(all) == 0 || slices.ContainsFunc(all, fewer) {
 			return fmt.Sprintf(`has "${%d}", but match %d has no glob with as many wildcards: want one in every match, and as many in every pattern`, n, i+1)
 		}
 	}

@@ -158,7 +158,7 @@ func (v value) checkPaths(r *Resource) {
 	}
 	for i := range r.Match {
 		m := &r.Match[i]
-		if v.w.fixed(m.ContainerPath) && !m.Glob.single() {
+		if _, one := m.Glob.Literal(); v.w.fixed(m.ContainerPath) && !one {
 			v.w.matches[i].child("container_path").report(quote(m.ContainerPath.String())+" has no variable of the device with "+several+": want a path of its own for each node", hint)
 		}
 	}

@@ -1,18 +1,13 @@
 package config
 
 import (
-	gopath "path"
-	"slices"
-	"strings"
 	"testing"
-	"unicode/utf8"
 
-	"github.com/bmatcuk/doublestar/v4"
-	"github.com/google/go-cmp/cmp"
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
 // valuesOf reads a value of a kind and fails where it is refused.
-func valuesOf(t *testing.T, k kind, raw any) Values {
+func valuesOf(t *testing.T, k kind, raw any) pattern.Values {
 	t.Helper()
 	w := newWalk()
 	v := value{w: w, place: "test", raw: raw}.values(k)
@@ -22,11 +17,11 @@ func valuesOf(t *testing.T, k kind, raw any) Values {
 	return v
 }
 
-func kindOf(t *testing.T, keys table[conditions], name string) func(raw any) Values {
+func kindOf(t *testing.T, keys table[conditions], name string) func(raw any) pattern.Values {
 	t.Helper()
 	for _, k := range keys.keys {
 		if k.name == name {
-			return func(raw any) Values {
+			return func(raw any) pattern.Values {
 				t.Helper()
 				c := make(conditions)
 				w := newWalk()
@@ -60,15 +55,7 @@ func TestValuesMatch(t *testing.T) {
 	}{
 		{usbTable, "serial", "A1*", [][]string{{"A1"}, {"A1B/2"}, {" A1 "}}, [][]string{{"a1"}, {"XA1"}, {}, {""}}},
 		{usbTable, "serial", " A1 ", [][]string{{"A1"}}, [][]string{{"A"}}},
-		{usbTable, "serial", "A?[0-9][!x]", [][]string{{"Ab0y"}, {"A/0/"}}, [][]string{{"Ab0x"}, {"A0y"}, {"Aba0y"}}},
-		{usbTable, "serial", "{A,B{C,D}}1", [][]string{{"A1"}, {"BC1"}, {"BD1"}}, [][]string{{"B1"}, {"C1"}, {"{A,B{C,D}}1"}}},
-		{usbTable, "serial", `\*\!a\[`, [][]string{{"*!a["}}, [][]string{{"x!a["}}},
-		{usbTable, "serial", "**", [][]string{{"a"}, {"a/b"}}, [][]string{{}}},
-		{usbTable, "serial", "*", [][]string{{"a"}, {"a/b"}}, [][]string{{}, {""}, {" "}}},
-		{usbTable, "serial", "!*", [][]string{{}, {""}}, [][]string{{"a"}}},
-		{usbTable, "serial", "!0001", [][]string{{}, {"0002"}}, [][]string{{"0001"}, {" 0001\n"}}},
 		{usbTable, "serial", list("A*", "B*", "! AB*"), [][]string{{"A"}, {"B1"}}, [][]string{{"AB1"}, {"C"}, {}}},
-		{usbTable, "serial", list("!A*", "!B*"), [][]string{{"C"}, {}}, [][]string{{"A"}, {"B1"}}},
 
 		{usbTable, "interface_class", "0e", [][]string{{"02", "0e"}, {"0E"}}, [][]string{{"02", "03"}, {}}},
 		{usbTable, "interface_class", "!03", [][]string{{"02", "0e"}, {}}, [][]string{{"02", "03"}}},
@@ -114,144 +101,25 @@ func TestValuesMatch(t *testing.T) {
 	}
 }
 
-func TestValuesZero(t *testing.T) {
+// A node is below /dev; a mount is anywhere.
+func TestGlobKinds(t *testing.T) {
 	t.Parallel()
-	var v Values
-	if !v.Empty() || !v.Match() || !v.Match("x") || len(v.Patterns()) != 0 {
-		t.Error("the zero Values is a condition")
-	}
-}
-
-func TestValuesPatterns(t *testing.T) {
-	t.Parallel()
-	v := valuesOf(t, plain, []any{" A* ", "!{B,C}"})
-	if diff := cmp.Diff([]string{"A*", "!{B,C}"}, v.Patterns()); diff != "" {
-		t.Errorf("Patterns() (-want +got):\n%s", diff)
-	}
-	v.Patterns()[0] = "changed"
-	if got := v.Patterns()[0]; got != "A*" {
-		t.Errorf("Patterns() hands out its own memory: %q", got)
-	}
-}
-
-func TestGlob(t *testing.T) {
-	t.Parallel()
-	list := func(s ...any) []any { return s }
-	tests := []struct {
-		raw      any
-		yes, no  []string
-		prefixes []string
-	}{
-		{"/dev/fuse", []string{"/dev/fuse"}, []string{"/dev/fuse1", "/dev/fus"}, []string{"/dev/fuse"}},
-		{"/dev/ttyUSB*", []string{"/dev/ttyUSB", "/dev/ttyUSB12"}, []string{"/dev/ttyUSB/0", "/dev/ttyACM0"}, []string{"/dev/ttyUSB"}},
-		{"/dev/{ttyUSB,ttyACM}[0-9]", []string{"/dev/ttyUSB0", "/dev/ttyACM9"}, []string{"/dev/ttyUSB10", "/dev/ttyUSB"}, []string{"/dev/ttyACM", "/dev/ttyUSB"}},
-		{"/dev/a[!b]c", []string{"/dev/axc"}, []string{"/dev/abc", "/dev/a/c"}, []string{"/dev/a"}},
-		{"/dev/a?c", []string{"/dev/axc"}, []string{"/dev/a/c"}, []string{"/dev/a"}},
-		{"/dev/**/video*", []string{"/dev/video0", "/dev/a/b/video1"}, []string{"/dev/a/xvideo1"}, []string{"/dev"}},
-		{"/dev/snd/**", []string{"/dev/snd/a", "/dev/snd/by-path/x", "/dev/snd"}, []string{"/dev/sndx"}, []string{"/dev/snd"}},
-		{"/dev/a**b", []string{"/dev/axxb"}, []string{"/dev/ax/xb"}, []string{"/dev/a"}},
-		{list("/dev/ttyS*", "/dev/tty", "/dev/null", "!/dev/ttyS[12]?"), []string{"/dev/ttyS0", "/dev/tty", "/dev/null"}, []string{"/dev/ttyS10", "/dev/tty1"}, []string{"/dev/null", "/dev/tty"}},
-		{"!/dev/sd*", []string{"/dev/fuse"}, []string{"/dev/sda"}, []string{"/dev/"}},
-	}
-	for _, tt := range tests {
-		v := valuesOf(t, nodeGlob, tt.raw)
-		if diff := cmp.Diff(tt.prefixes, v.Prefixes()); diff != "" {
-			t.Errorf("glob %v: Prefixes() (-want +got):\n%s", tt.raw, diff)
-		}
-		for _, path := range tt.yes {
-			if !v.Match(path) {
-				t.Errorf("glob %v: Match(%q) = false, want true", tt.raw, path)
-			}
-			if !slices.ContainsFunc(v.Prefixes(), func(p string) bool { return strings.HasPrefix(path, p) }) {
-				t.Errorf("glob %v: no prefix of %q in %q", tt.raw, path, v.Prefixes())
-			}
-		}
-		for _, path := range tt.no {
-			if v.Match(path) {
-				t.Errorf("glob %v: Match(%q) = true, want false", tt.raw, path)
+	for s, want := range map[string][2]bool{
+		"/dev/ttyUSB*":  {true, true},
+		"/opt/*/lib.so": {false, true},
+		"":              {false, false},
+		"opt/*":         {false, false},
+		"/dev/[":        {false, false},
+		"!/dev/*":       {false, false},
+		"/dev/../x":     {false, false},
+		`/dev/\../x`:    {false, false},
+		"/dev/{a,../b}": {false, false},
+		"/dev/":         {false, false},
+	} {
+		for i, k := range []kind{nodeGlob, pathGlob} {
+			if _, rule, _ := k.parsePositive(s); (rule == "") != want[i] {
+				t.Errorf("%q below /dev: %v, %q", s, i == 0, rule)
 			}
 		}
 	}
-}
-
-func TestCaptures(t *testing.T) {
-	t.Parallel()
-	tests := []struct {
-		raw       any
-		path      string
-		want      []string
-		wildcards int
-	}{
-		{"/dev/snd/pcmC*D*[pc]", "/dev/snd/pcmC0D3p", []string{"0", "3", "p"}, 3},
-		{"/dev/video?", "/dev/video7", []string{"7"}, 1},
-		{"/dev/{ttyUSB,ttyACM}*", "/dev/ttyACM12", []string{"12"}, 1},
-		{"/dev/**/card*", "/dev/card0", []string{"", "0"}, 2},
-		{"/dev/**/card*", "/dev/a/b/card0", []string{"a/b", "0"}, 2},
-		{"/dev/snd/**", "/dev/snd/a/b", []string{"a/b"}, 1},
-		{"/dev/a[!b/]*", "/dev/a.+x", []string{".", "+x"}, 2},
-		{"/dev/fuse", "/dev/fuse", []string{}, 0},
-		{"/dev/fuse", "/dev/kvm", nil, 0},
-		{[]any{"/dev/a*b*", "/dev/c*"}, "/dev/c1", []string{"1"}, 1},
-		{"/dev/{a*,b}", "/dev/b", []string{}, 0},
-	}
-	for _, tt := range tests {
-		v := valuesOf(t, nodeGlob, tt.raw)
-		if diff := cmp.Diff(tt.want, v.Captures(tt.path)); diff != "" {
-			t.Errorf("glob %v: Captures(%q) (-want +got):\n%s", tt.raw, tt.path, diff)
-		}
-		if got := v.wildcards(); got != tt.wildcards {
-			t.Errorf("glob %v: wildcards() = %d, want %d", tt.raw, got, tt.wildcards)
-		}
-	}
-}
-
-func TestParseGlob(t *testing.T) {
-	t.Parallel()
-	v, err := ParseGlob("/opt/*/lib.so")
-	if err != nil || !v.Match("/opt/a/lib.so") || v.Match("/opt/a/b/lib.so") {
-		t.Errorf("ParseGlob() = %v, %v", v, err)
-	}
-	for _, bad := range []string{"", "opt/*", "/opt/[", "!/opt/*", "/opt/../x", "/opt/"} {
-		if v, err := ParseGlob(bad); err == nil || !v.Empty() {
-			t.Errorf("ParseGlob(%q) = %v, %v, want an error", bad, v.Patterns(), err)
-		}
-	}
-}
-
-// A valid glob matches as doublestar does, but for "/" in classes, and its
-// captures fit where it matches.
-func FuzzGlob(f *testing.F) {
-	f.Add("/dev/{tty,a{b,c}}[!0-9a]?*", "/dev/ttyx12")
-	f.Add("/dev/**/v*", "/dev/a/b/v1")
-	f.Add(`/dev/\[a\]\**`, "/dev/[a]*x")
-	f.Fuzz(func(t *testing.T, pattern, path string) {
-		v, err := ParseGlob(pattern)
-		if err != nil {
-			if !v.Empty() {
-				t.Error("both a value and an error")
-			}
-			return
-		}
-		if path == "" {
-			return
-		}
-		got := v.Match(path)
-		if got != (v.Captures(path) != nil) {
-			t.Errorf("Match(%q) = %v, Captures = %q", path, got, v.Captures(path))
-		}
-		if n := len(v.Captures(path)); got && n < v.wildcards() {
-			t.Errorf("%d captures of %d wildcards", n, v.wildcards())
-		}
-		if got && !slices.ContainsFunc(v.Prefixes(), func(p string) bool { return strings.HasPrefix(path, p) }) {
-			t.Errorf("no prefix of %q in %q", path, v.Prefixes())
-		}
-		// Characters that are no UTF-8 are one and the same to doublestar, and
-		// "/a*/**" matches "/ab" to it, but not "/a".
-		if strings.Contains(pattern, "[") || strings.Contains(pattern, "**") || gopath.Clean(path) != path || path == "/" || !utf8.ValidString(path) {
-			return
-		}
-		if want, err := doublestar.Match(strings.TrimSpace(pattern), path); err != nil || got != want {
-			t.Errorf("Match(%q) of %q = %v, doublestar says %v, %v", path, pattern, got, want, err)
-		}
-	})
 }

@@ -3,12 +3,14 @@ package config
 import (
 	"path"
 	"strings"
+
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
 // whenTable is the keys of when.
 var whenTable = table[When]{name: "when", keys: []key[When]{
 	{name: "node_name", form: conditionForm, read: func(v value, w *When) { w.NodeName = v.values(plain) }},
-	{name: "exists", form: conditionForm, read: func(v value, w *When) { w.Exists = v.exists() }},
+	{name: "exists", form: conditionForm, read: func(v value, w *When) { w.Exists = v.patterns(existsGlob) }},
 }}
 
 func readWhen(v value, r *Resource) {
@@ -22,25 +24,13 @@ func readWhen(v value, r *Resource) {
 // existsGlob is what scans and events tell about: what else comes or goes on
 // a host is not seen.
 var existsGlob = kind{
-	mode: pathMode, want: `a path or pattern such as "/dev/kfd" or "/sys/module/nvidia", or a list of them`,
-	check: func(a alternative) (rule, hint string) {
-		elements := shape(a.tokens)
+	mode: pattern.Path, want: `a path or pattern such as "/dev/kfd" or "/sys/module/nvidia", or a list of them`,
+	check: func(a pattern.Alternative) (rule, hint string) {
+		elements := a.Shape()
 		below := strings.HasPrefix(elements, devDir) || strings.HasPrefix(elements, "/sys/")
 		if !below || path.Clean(elements) != elements {
 			return `is not a clean path below /dev or /sys: want one such as "/dev/kfd" or "/sys/module/nvidia"`, ""
 		}
 		return "", ""
 	},
-}
-
-// exists is v as globs, each with its "!" right before the path.
-func (v value) exists() []string {
-	var out []string
-	for _, written := range v.values(existsGlob).Patterns() {
-		if rest, not := strings.CutPrefix(written, "!"); not {
-			written = "!" + strings.TrimSpace(rest)
-		}
-		out = append(out, written)
-	}
-	return out
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
 // active says which resources count on this host: those whose when holds,
@@ -55,13 +56,13 @@ func (ix *index) inactive(r *config.Resource) *Note {
 			return note
 		}
 	}
-	for _, pattern := range r.When.Exists {
-		wanted, not := strings.CutPrefix(pattern, "!")
+	for _, p := range r.When.Exists {
+		wanted := p.Positive()
 		switch there := ix.somethingAt(wanted); {
-		case there == "" && !not:
-			note.Text = fmt.Sprintf("not active here: when.exists: nothing matches %q", wanted)
+		case there == "" && !p.Negated():
+			note.Text = fmt.Sprintf("not active here: when.exists: nothing matches %q", p)
 			return note
-		case there != "" && not:
+		case there != "" && p.Negated():
 			note.Text = fmt.Sprintf("not active here: when.exists: %q is there", there)
 			return note
 		}
@@ -69,17 +70,13 @@ func (ix *index) inactive(r *config.Resource) *Note {
 	return nil
 }
 
-// somethingAt returns the first path of the host that matches a pattern. Below
+// somethingAt returns the first path of the host that a glob matches. Below
 // /dev it is one of the snapshot, since that is what is looked at again when
 // something changes.
-func (ix *index) somethingAt(pattern string) string {
-	v, err := config.ParseGlob(pattern)
-	if err != nil { // refused at load
-		return ""
-	}
-	if !strings.HasPrefix(pattern, "/dev/") {
+func (ix *index) somethingAt(v pattern.Values) string {
+	if !strings.HasPrefix(v.Patterns()[0], "/dev/") {
 		if ix.opts.Glob != nil {
-			for _, found := range ix.opts.Glob(pattern) {
+			for _, found := range ix.opts.Glob(v) {
 				return found
 			}
 		}

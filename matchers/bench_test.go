@@ -60,22 +60,21 @@ func racks(n int) *device.Snapshot {
 
 const plainContainer = "container.path = \"/dev/serial/\"\ncontainer.env.SERIAL = \"${usb.serial}\"\n"
 
-// manyResources is the text of 200 resources with ten matches each.
+// manyResources is the text of 100 resources with five matches each.
 func manyResources(each string, match func(i int) string) []byte {
 	var b strings.Builder
 	b.WriteString("domain = \"example.com\"\n")
-	for r := range 200 {
+	for r := range 100 {
 		fmt.Fprintf(&b, "[[resource]]\nname = \"r%d\"\n%smatch = [\n", r, each)
-		for m := range 10 {
-			b.WriteString("{ " + match(10*r+m) + " },\n")
+		for m := range 5 {
+			b.WriteString("{ " + match(5*r+m) + " },\n")
 		}
 		b.WriteString("]\n")
 	}
 	return []byte(b.String())
 }
 
-// shapes are ways to select devices with 2,000 matches, most of them so that
-// all 4,096 go somewhere.
+// shapes are ways to select devices with 500 matches over 4,096 nodes.
 var shapes = []struct {
 	name  string
 	host  func(n int) *device.Snapshot
@@ -146,7 +145,7 @@ container.env."WHAT_${index}" = "${usb.id}@${usb.path} is ${devnode} of ${resour
 func BenchmarkParseAndMatch(b *testing.B) {
 	for _, s := range shapes {
 		b.Run(s.name, func(b *testing.B) {
-			snap, text := s.host(4096), manyResources(s.each, s.match)
+			snap, text := s.host(2048), manyResources(s.each, s.match)
 			cpu := startCPU(b)
 			for b.Loop() {
 				cfg, err := config.Parse(config.File{Name: "test.toml", Data: text})

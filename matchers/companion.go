@@ -15,22 +15,18 @@ type globbed struct {
 // glob finds what the glob of a companion selects. What is mounted may be
 // anything, so that it is looked for on the host where that can be done.
 func (b *builder) glob(c *config.Companion) globbed {
-	v, err := config.ParseGlob(c.Glob)
-	switch {
-	case err != nil: // refused at load
-		return globbed{}
-	case !c.Mount:
-		return globbed{nodes: b.ix.glob(v)}
+	if c.Mount {
+		return globbed{paths: b.ix.paths(c.Glob)}
 	}
-	return globbed{paths: b.ix.paths(v)}
+	return globbed{nodes: b.ix.glob(c.Glob)}
 }
 
 // addCompanion puts a companion into the offer.
 func (o *offering) addCompanion(c *config.Companion) {
-	if c.Glob != "" {
+	if !c.Glob.Empty() {
 		found := o.globs[c]
 		if len(found.nodes)+len(found.paths) == 0 && !c.Optional {
-			o.problem("companion %s is missing: nothing matches", c.Glob)
+			o.problem("companion %s is missing: nothing matches", c.Glob.Patterns()[0])
 		}
 		for _, n := range found.nodes {
 			o.companionNode(c, n)

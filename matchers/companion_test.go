@@ -1,7 +1,6 @@
 package matchers_test
 
 import (
-	"path"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,7 +14,7 @@ func TestCompanions(t *testing.T) {
 	snaps := map[string]*device.Snapshot{desktop: machine(t, desktop), server: machine(t, server)}
 	const fuse = "match.glob = \"/dev/fuse\"\n"
 	gone := matchers.Options{Exists: func(string) bool { return false }}
-	globs := matchers.Options{Glob: func(pattern string) []string { return []string{"/opt/b", path.Join(path.Dir(pattern), "a")} }}
+	globs := matchers.Options{Glob: files("/opt/b", "/opt/a")}
 	for _, tc := range []struct {
 		name, toml string
 		machine    string

@@ -1,12 +1,14 @@
 package matchers
 
 import (
+	"maps"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
 // Dirs lists the directories of the host, sorted, in which something may
@@ -18,21 +20,17 @@ import (
 // pattern goes through. What a pattern goes through elsewhere is not known here,
 // and /sys tells of nothing.
 func Dirs(cfg *config.Config, here []string) []string {
-	w := dirWatch{here: here, dirs: map[string]bool{}, done: map[string]bool{}}
+	w := dirWatch{here: here, dirs: map[string]bool{}}
 	for i := range cfg.Resources {
 		r := &cfg.Resources[i]
 		for _, m := range slices.Concat(r.Match, r.Exclude) {
-			for _, p := range m.Glob.Patterns() {
-				w.add(positive(p))
-			}
+			w.add(m.Glob.Parsed())
 		}
 		if r.When != nil {
-			for _, p := range r.When.Exists {
-				w.add(positive(p))
-			}
+			w.add(r.When.Exists)
 		}
 		for _, c := range r.With {
-			w.add(c.Glob)
+			w.add(c.Glob.Parsed())
 			w.addText(c.Path)
 		}
 		for _, m := range r.Container.Mounts {
@@ -41,85 +39,56 @@ func Dirs(cfg *config.Config, here []string) []string {
 			}
 		}
 	}
-	found := make([]string, 0, len(w.dirs))
-	for d := range w.dirs {
-		found = append(found, d)
-	}
-	slices.Sort(found)
-	return found
+	return slices.Sorted(maps.Keys(w.dirs))
 }
 
 // dirWatch gathers directories.
 type dirWatch struct {
 	here []string // directories of /dev that are there, sorted
 	dirs map[string]bool
-	done map[string]bool // patterns
 }
 
-// positive is a pattern without the "!" that turns it around.
-func positive(pattern string) string { return strings.TrimSpace(strings.TrimPrefix(pattern, "!")) }
-
-// addText adds where a path with variables is: up to the first of them it is
-// as it is written.
+// addText adds where a path is, as far as it has no variables.
 func (w *dirWatch) addText(t device.Text) {
-	if fixed, open, _ := strings.Cut(t.String(), "${"); open != "" {
-		w.add(path.Dir(fixed+"x") + "/*")
+	if len(t) == 0 {
+		return
+	}
+	if fixed, _, open := strings.Cut(t.String(), "${"); open {
+		w.addDir(path.Dir(fixed + "x"))
 	} else {
-		w.add(fixed)
+		w.addDir(path.Dir(fixed))
 	}
 }
 
-func (w *dirWatch) add(pattern string) {
-	if w.done[pattern] || pattern == "" || strings.HasPrefix(pattern, hostSys) {
-		return
-	}
-	w.done[pattern] = true
-	v, err := config.ParseGlob(pattern)
-	if err != nil {
-		return
-	}
-	if !strings.HasPrefix(pattern, "/dev/") {
-		for _, prefix := range v.Prefixes() {
-			w.dirs[path.Dir(prefix+"x")] = true
-		}
-		return
-	}
-	for _, prefix := range v.Prefixes() {
-		w.dirs[w.above(prefix)] = true
-	}
-	// What the pattern goes through: "/dev/bus/*" of "/dev/bus/*/*".
-	for i := range pattern {
-		if pattern[i] == '/' {
-			w.through(pattern[:i])
-		}
-	}
-	if strings.HasSuffix(pattern, "**") {
-		w.through(pattern)
-	}
-}
-
-// through adds the directories that a pattern with wildcards matches.
-func (w *dirWatch) through(pattern string) {
-	if !strings.ContainsAny(pattern, `*?[{\`) {
-		return
-	}
-	v, err := config.ParseGlob(pattern)
-	if err != nil { // cut within {a/b,c}, whose alternatives are prefixes
-		return
-	}
-	for _, dir := range w.here {
-		if v.Match(dir) {
-			w.dirs[dir] = true
+// add adds where what patterns match may be, whether it is wanted or not.
+func (w *dirWatch) add(patterns []pattern.Pattern) {
+	for _, p := range patterns {
+		for _, a := range p.Alternatives() {
+			dir := path.Dir(a.Prefix() + "x")
+			if a.Prefix() == "/dev" { // of "/dev/**"
+				dir = "/dev"
+			}
+			w.addDir(dir)
+			through := a.Through()
+			for _, d := range w.here {
+				if strings.HasPrefix(d, dir+"/") && through.Match(d) {
+					w.dirs[d] = true
+				}
+			}
 		}
 	}
 }
 
-// above is the nearest directory above a path that is there.
-func (w *dirWatch) above(p string) string {
-	for dir := path.Dir(p); strings.HasPrefix(dir, "/dev/"); dir = path.Dir(dir) {
+// addDir adds a directory, or of one below /dev the nearest above that is
+// there.
+func (w *dirWatch) addDir(dir string) {
+	for strings.HasPrefix(dir, "/dev/") {
 		if _, found := slices.BinarySearch(w.here, dir); found {
-			return dir
+			break
 		}
+		dir = path.Dir(dir)
 	}
-	return "/dev"
+	if !strings.HasPrefix(dir+"/", hostSys) {
+		w.dirs[dir] = true
+	}
 }

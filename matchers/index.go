@@ -1,6 +1,9 @@
 package matchers
 
 import (
+	"slices"
+	"sort"
+	"strings"
 	"sync"
 
 	"github.com/generic-dp/generic-dp/device"
@@ -17,13 +20,12 @@ type index struct {
 	// rank of hardware in the snapshot, from 1: short to compare.
 	rank map[*device.Hardware]int
 
-	tree  func() *pathIndex
-	links func() *linkIndex
+	// names are the paths of nodes and of links to them, sorted.
+	names []name
+	// links to nodes, by path.
+	links map[*device.Node][]string
 	// byNumber holds the nodes that sysfs knows.
 	byNumber func() map[number]*device.Node
-	// byValue holds the hardware of a bus by what it has for a key such as
-	// "usb.serial".
-	byValue map[string]*valueIndex
 	// groups holds the functions of each IOMMU group.
 	groups map[string][]*device.Hardware
 	// functions are all PCI functions, by address.
@@ -45,10 +47,9 @@ func newIndex(snap *device.Snapshot) *index {
 		snap:     snap,
 		bus:      map[device.Bus][]*device.Hardware{},
 		rank:     make(map[*device.Hardware]int, len(snap.Hardware)),
-		tree:     sync.OnceValue(func() *pathIndex { return newPathIndex(snap) }),
-		links:    sync.OnceValue(func() *linkIndex { return newLinkIndex(snap) }),
+		names:    make([]name, 0, len(snap.Nodes)+len(snap.Links)),
+		links:    make(map[*device.Node][]string, len(snap.Links)),
 		byNumber: sync.OnceValue(func() map[number]*device.Node { return newNumberIndex(snap) }),
-		byValue:  map[string]*valueIndex{},
 		picked:   map[*device.Node]int{},
 		ids:      map[*device.Node]string{},
 		sys:      map[*device.Node][]string{},
@@ -58,7 +59,21 @@ func newIndex(snap *device.Snapshot) *index {
 		ix.bus[h.Bus] = append(ix.bus[h.Bus], h)
 		ix.rank[h] = i + 1
 	}
+	for _, l := range snap.Links {
+		ix.names = append(ix.names, name{l.Path, l.Node})
+		ix.links[l.Node] = append(ix.links[l.Node], l.Path)
+	}
+	for _, n := range snap.Nodes {
+		ix.names = append(ix.names, name{n.Path, n})
+	}
+	slices.SortFunc(ix.names, func(a, b name) int { return strings.Compare(a.path, b.path) })
 	return ix
+}
+
+// name is a path of a node, its own or that of a link to it.
+type name struct {
+	path string
+	node *device.Node
 }
 
 // nextTurn begins a turn of picking: nothing is picked in it yet.
@@ -79,8 +94,23 @@ func (ix *index) key(n *device.Node) string {
 	return ix.keys[h][n]
 }
 
+// beginning lists the names that begin with a prefix.
+func (ix *index) beginning(prefix string) []name {
+	from, _ := slices.BinarySearchFunc(ix.names, prefix, func(n name, prefix string) int { return strings.Compare(n.path, prefix) })
+	n := sort.Search(len(ix.names)-from, func(i int) bool { return !strings.HasPrefix(ix.names[from+i].path, prefix) })
+	return ix.names[from : from+n]
+}
+
 // at is the node at a path, links included; nil for none.
-func (ix *index) at(path string) *device.Node { return ix.tree().at(path) }
+func (ix *index) at(path string) *device.Node {
+	if found := ix.beginning(path); len(found) > 0 && found[0].path == path {
+		return found[0].node
+	}
+	return nil
+}
 
 // isDir reports whether a path is that of a directory below /dev, or "/dev".
-func (ix *index) isDir(path string) bool { return ix.tree().isDir(path) }
+func (ix *index) isDir(path string) bool {
+	_, found := slices.BinarySearch(ix.snap.Dirs, path)
+	return found
+}

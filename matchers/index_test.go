@@ -11,9 +11,9 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/matchers"
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
 // words is some of the words in a row.
@@ -86,8 +86,8 @@ func TestGlobSelectsAsDoublestar(t *testing.T) {
 			var patterns []string
 			for range 1 + rng.IntN(3) {
 				p := path.Clean("/dev/" + words(rng, 4, "a", "b", "ab", "-", "/", "x/", "*", "*", "?", "**/", "[ab]", "{a,*b}"))
-				// There doublestar differs, see package config.
-				if _, err := config.ParseGlob(p); err == nil && !strings.HasSuffix(p, "**") && p != "/dev" {
+				// There doublestar differs, see package pattern.
+				if _, err := pattern.Parse(pattern.Path, p); err == nil && !strings.HasSuffix(p, "**") && p != "/dev" {
 					patterns = append(patterns, p)
 				}
 			}

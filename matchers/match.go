@@ -23,6 +23,7 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/health"
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
 // Options say what of the host a snapshot does not.
@@ -33,9 +34,9 @@ type Options struct {
 	// the snapshot does not know: what is outside /dev, and what is no device
 	// node. Where it is nil, all is there.
 	Exists func(hostPath string) bool
-	// Glob lists the paths of the host that match the pattern of a companion
-	// that is mounted. Where it is nil, only what the snapshot knows is found.
-	Glob func(pattern string) []string
+	// Glob lists the paths of the host that a condition on paths selects. Where
+	// it is nil, only what the snapshot knows is found.
+	Glob func(pattern.Values) []string
 	// Attr reads an attribute of a directory of sysfs, both relative as in a
 	// snapshot; the name may have wildcards, and the first that matches counts.
 	// found is false where the directory lacks it. Where Attr is nil, nothing

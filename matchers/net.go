@@ -51,11 +51,11 @@ func (p *predicate) interfaceSelected(ix *index, n *device.Node) bool {
 func (ix *index) candidates(m *config.Match) []*device.Hardware {
 	switch {
 	case m.USB != nil:
-		return ix.hardware(m)
+		return ix.bus[device.USBBus]
 	case m.MDev != nil:
 		return ix.bus[device.MDevBus]
 	case m.PCI != nil:
-		return ix.hardware(m)
+		return ix.bus[device.PCIBus]
 	}
 	var found []*device.Hardware
 	for _, h := range ix.snap.Hardware {

@@ -58,7 +58,7 @@ func TestDirs(t *testing.T) {
 		{"excluded and hardware", "match = { usb = {}, glob = \"/dev/snd/*\" }\nexclude.glob = \"/dev/dri/*\"", []string{"/dev/dri", "/dev/snd"}},
 		{"companions", "match.glob = \"/dev/snd/pcmC*D*c\"\nwith = [{ path = \"/dev/net/tun\" }, { path = \"/dev/v4l/by-id/x${1}\" }, { glob = \"/dev/dri/*\" }, { path = \"/opt/fw\", as = \"mount\" }]",
 			[]string{"/dev/dri", "/dev/net", "/dev/snd", "/dev/v4l/by-id", "/opt"}},
-		{"no glob", `match.usb = {}`, []string{}},
+		{"no glob", `match.usb = {}`, nil},
 		{"when", "match.usb = {}\nwhen.exists = [\"!/dev/dri/*\", \"/dev/kfd\", \"/sys/module/nvidia\"]", []string{"/dev", "/dev/dri"}},
 		{"what is mounted", "match = { glob = [\"/run/vendor/*/x.sock\", \"!/run/vendor/a*/*\", \"/dev/dri/by-*\"], as = \"mount\" }\nwith = { path = \"/opt/${1}/fw\", as = \"mount\" }\ncontainer.mounts = [{ host_path = \"/etc/vendor/x.conf\", container_path = \"/x\" }, { host_path = \"/var/x\", container_path = \"/y\", optional = true }]",
 			[]string{"/dev/dri", "/etc/vendor", "/opt", "/run/vendor"}},

@@ -26,7 +26,7 @@ type builder struct {
 func newBuilder(ix *index, r *config.Resource, forms device.Forms) *builder {
 	b := &builder{ix: ix, r: r, forms: forms, opts: ix.opts, globs: map[*config.Companion]globbed{}}
 	for i := range r.With {
-		if c := &r.With[i]; c.Glob != "" {
+		if c := &r.With[i]; !c.Glob.Empty() {
 			b.globs[c] = b.glob(c)
 		}
 	}
@@ -216,8 +216,8 @@ func (ix *index) tellApart(a, b *device.Node) string {
 		return fmt.Sprintf(`: usb.interface = "%d" selects %s alone, and a path that ends with "/" keeps both`, a.Interface, a.Path)
 	case stem != strings.TrimRight(b.Path, "0123456789"):
 		return fmt.Sprintf(`: glob = %q selects %s alone, and a path that ends with "/" keeps both`, stem+"*", a.Path)
-	case len(ix.linksTo(a)) > 0:
-		return fmt.Sprintf(`: glob = %q selects %s alone, and a path that ends with "/" keeps both`, ix.linksTo(a)[0], a.Path)
+	case len(ix.links[a]) > 0:
+		return fmt.Sprintf(`: glob = %q selects %s alone, and a path that ends with "/" keeps both`, ix.links[a][0], a.Path)
 	}
 	return `: a path that ends with "/", or that has "${kernel}" in it, keeps both`
 }

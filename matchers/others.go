@@ -6,6 +6,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
 // pathPick is a path of the host that is mounted, and the match that selected
@@ -36,14 +37,10 @@ func (p *predicate) selectsPath(host string) bool {
 
 // paths lists what there is on the host that a glob of paths selects, sorted.
 // Where the host can't be asked it is what the snapshot knows.
-func (ix *index) paths(v config.Values) []string {
+func (ix *index) paths(v pattern.Values) []string {
 	var found []string
 	if ix.opts.Glob != nil {
-		for _, pattern := range v.Patterns() {
-			if pattern[0] != '!' {
-				found = append(found, ix.opts.Glob(pattern)...)
-			}
-		}
+		found = ix.opts.Glob(v)
 	} else {
 		for _, n := range ix.snap.Nodes {
 			found = append(found, n.Path)
@@ -61,17 +58,12 @@ func (ix *index) paths(v config.Values) []string {
 // shows reports whether a pattern of v selects a path by more than a wildcard
 // in place of the dot that its last element begins with: as in a shell, such
 // names are hidden, since what writes files makes them under such a name first.
-func shows(v config.Values, p string) bool {
-	dir, name := path.Split(p)
-	if name[0] != '.' {
+func shows(v pattern.Values, p string) bool {
+	if path.Base(p)[0] != '.' {
 		return true
 	}
-	return slices.ContainsFunc(v.Globs(), func(g config.Glob) bool {
-		if literal, ok := g.Path(); ok {
-			return literal == p
-		}
-		prefix, _ := g.NamePrefix()
-		return prefix != "" && g.MatchName(name) && g.MatchDir(path.Clean(dir))
+	return slices.ContainsFunc(v.Alternatives(), func(a pattern.Alternative) bool {
+		return a.Match(p) && path.Base(a.Shape())[0] == '.'
 	})
 }
 
@@ -81,11 +73,20 @@ func (s *selection) addCDI(m *config.Match) {
 	for i := range s.ix.opts.CDIDevices {
 		d := &s.ix.opts.CDIDevices[i]
 		known := slices.ContainsFunc(s.others, func(o selected) bool { return o.cdi == d })
-		if known || !m.CDIDevice.Match(d.Name) || cdiValue(d.Name, "device") == "all" && !m.CDIDevice.MatchLiteral(d.Name) {
+		if known || !m.CDIDevice.Match(d.Name) || cdiValue(d.Name, "device") == "all" && !names(m.CDIDevice, d.Name) {
 			continue
 		}
 		s.others = append(s.others, selected{single: true, cdi: d, united: s.ix.ofCDI(d), dangerous: m.Dangerous})
 	}
+}
+
+// names reports whether a condition selects a text by a pattern without
+// wildcards.
+func names(v pattern.Values, text string) bool {
+	return slices.ContainsFunc(v.Alternatives(), func(a pattern.Alternative) bool {
+		found, whole := a.Literal()
+		return whole && found == text
+	})
 }
 
 // ofCDI lists the hardware of a CDI device's own nodes, in the order of the

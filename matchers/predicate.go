@@ -5,6 +5,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
 // predicate is a match made ready to be asked many times.
@@ -14,17 +15,17 @@ type predicate struct {
 	// attrs are what is wanted of attributes of sysfs, by their names.
 	attrs []condition
 	// number and class are what the usb table says of interfaces.
-	number, class config.Values
+	number, class pattern.Values
 	// pf is what the pci table says of a physical function, which is looked
 	// up in ix.
-	pf config.Values
+	pf pattern.Values
 	ix *index
 }
 
 // condition is what a table says of one key.
 type condition struct {
 	key    string
-	values config.Values
+	values pattern.Values
 }
 
 func (ix *index) predicates(matches []config.Match) []*predicate {
@@ -56,7 +57,7 @@ func (ix *index) predicates(matches []config.Match) []*predicate {
 	return out
 }
 
-func conditions(table map[string]config.Values) []condition {
+func conditions(table map[string]pattern.Values) []condition {
 	var out []condition
 	for key, v := range table {
 		out = append(out, condition{key, v})
@@ -124,13 +125,16 @@ func (p *predicate) holdsOf(ix *index, n *device.Node, h *device.Hardware) bool 
 	if n.Net != nil {
 		return p.interfaceSelected(ix, n)
 	}
-	if p.match.NamesHardware() && (h == nil || !p.hardwareHolds(h)) {
-		return false
-	}
-	return p.nodeHolds(ix, n)
+	return (p.match.Glob.Empty() || ix.globHolds(p.match.Glob, n)) && p.holdsBesideGlob(ix, n, h)
 }
 
-// nodeHolds is the part of holds that looks at the node, not its hardware.
+// holdsBesideGlob does so where the glob holds.
+func (p *predicate) holdsBesideGlob(ix *index, n *device.Node, h *device.Hardware) bool {
+	return (!p.match.NamesHardware() || h != nil && p.hardwareHolds(h)) && p.nodeHolds(ix, n)
+}
+
+// nodeHolds is the part of holds that looks at the node, not its path or its
+// hardware.
 func (p *predicate) nodeHolds(ix *index, n *device.Node) bool {
 	m := p.match
 	if n.Hardware != nil && !p.interfaceHolds(n.Hardware, n) {
@@ -139,7 +143,6 @@ func (p *predicate) nodeHolds(ix *index, n *device.Node) bool {
 	if m.VFIO && !isGroupNode(n) && !isFunctionNode(n) {
 		return false
 	}
-	return (m.Glob.Empty() || ix.globHolds(m.Glob, n)) &&
-		(m.Subsystem.Empty() || m.Subsystem.Match(n.Subsystem)) &&
+	return (m.Subsystem.Empty() || m.Subsystem.Match(n.Subsystem)) &&
 		(p.asksNothing() || p.sysHolds(ix, ix.sysDirs(n)))
 }

@@ -1,6 +1,7 @@
 package matchers_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -9,6 +10,7 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
 	"github.com/generic-dp/generic-dp/matchers"
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
 // rig is a host with something of each kind that matches tell apart:
@@ -80,6 +82,13 @@ func scanned(t testing.TB, h *sysfstest.Host) (*device.Snapshot, matchers.Option
 			{Name: "nvidia.com/gpu=1"},
 			{Name: "nvidia.com/gpu=all", Nodes: []device.CDINode{{Path: "/dev/dri/renderD128"}}},
 		}}
+}
+
+// files is the Glob of a host with files at some paths.
+func files(paths ...string) func(pattern.Values) []string {
+	return func(v pattern.Values) []string {
+		return slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return !v.Match(p) })
+	}
 }
 
 // story is a configuration, and what becomes of it on the rig.

@@ -149,39 +149,38 @@ func (s *selection) add(p *predicate) {
 		s.addCDI(m)
 	case len(m.Virtual) > 0:
 		s.addVirtual(m)
-	case m.NamesHardware():
+	case m.NamesHardware() && m.Glob.Empty():
 		s.addHardware(p)
 	default:
 		s.addNodes(p)
 	}
 }
 
-// addNodes selects nodes whatever hardware they have.
+// addNodes selects nodes, of whatever hardware where the match names none.
 func (s *selection) addNodes(p *predicate) {
-	nodes := s.ix.snap.Nodes
+	nodes := slices.Values(s.ix.snap.Nodes)
 	if !p.match.Glob.Empty() {
-		nodes = s.ix.glob(p.match.Glob)
+		nodes = s.ix.globbed(p.match.Glob)
 	}
-	for _, n := range nodes {
-		if s.ix.picked[n] != s.turn && p.nodeHolds(s.ix, n) {
+	for n := range nodes {
+		if s.ix.picked[n] != s.turn && p.holdsBesideGlob(s.ix, n, n.Hardware) {
 			s.pick(n, p.match)
 		}
 	}
 }
 
-// addHardware selects hardware with its nodes and network interfaces.
+// addHardware selects hardware with all its nodes and network interfaces.
 func (s *selection) addHardware(p *predicate) {
-	globless := p.match.Glob.Empty()
 	for _, h := range s.ix.candidates(p.match) {
 		if !p.hardwareHolds(h) {
 			continue
 		}
-		if globless && !p.selectsNets() && p.withoutNode(s.ix, h) {
+		if !p.selectsNets() && p.withoutNode(s.ix, h) {
 			s.whole[h] = s.whole[h] || p.match.Dangerous
 		}
 		for _, n := range h.Nodes {
 			// The node of an IOMMU group is that of its other functions too.
-			if isGroupNode(n) && globless && h.MDev == nil || !p.selectsNodes() {
+			if isGroupNode(n) && h.MDev == nil || !p.selectsNodes() {
 				continue
 			}
 			if s.ix.picked[n] != s.turn && p.nodeHolds(s.ix, n) {

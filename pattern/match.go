@@ -1,0 +1,240 @@
+package pattern
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// normal is a value in the form that patterns are compared with.
+func (k Kind) normal(s string) string {
+	switch k {
+	case Path:
+		return s
+	case Hex, HexPrefix:
+		return strings.TrimPrefix(strings.ToLower(strings.TrimSpace(s)), "0x")
+	case Number:
+		s = strings.TrimSpace(s)
+		for len(s) > 1 && s[0] == '0' {
+			s = s[1:]
+		}
+		return s
+	}
+	return strings.TrimSpace(s)
+}
+
+// Match reports whether the alternative matches all of a value.
+func (a Alternative) Match(value string) bool { return a.matches(a.kind.normal(value)) }
+
+// matches is Match of a value in its normal form.
+func (a *Alternative) matches(s string) bool {
+	if a.span != nil {
+		n, err := strconv.ParseUint(s, 10, 31)
+		return err == nil && a.span[0] <= n && n <= a.span[1]
+	}
+	if text, whole := a.Literal(); whole {
+		return s == text
+	}
+	prefix := a.Prefix()
+	if !strings.HasPrefix(s, prefix) {
+		return false
+	}
+	if len(a.tokens) == 2 && a.tokens[1].kind == star && a.tokens[0].kind == literal { // the usual one, without a loop
+		return a.kind != Path || strings.IndexByte(s[len(prefix):], '/') < 0
+	}
+	return strings.Contains(s, a.lastLiteral()) && a.match(s, nil)
+}
+
+// lastLiteral is a text that everything has in it that the alternative matches:
+// looking for it first is much quicker than trying where wildcards lead.
+func (a *Alternative) lastLiteral() string {
+	for _, t := range slices.Backward(a.tokens) {
+		if t.kind == literal {
+			return t.text
+		}
+	}
+	return ""
+}
+
+// taken is what a wildcard took of a text: s[from:to].
+type taken struct{ token, from, to int }
+
+// match reports whether the tokens match all of s. It goes from right to left,
+// so that the first wildcard takes as much as it can, and sets captured, unless
+// that is nil, to what each token took.
+//
+// Where a token does not match, the nearest star to the right takes one
+// character more, or else the nearest "**" one element more. Those further to
+// the right need no second try, since what they could reach the nearer one can
+// reach, too: no pattern makes this take exponential time.
+func (a *Alternative) match(s string, captured []string) bool {
+	const none = -1
+	lastStar, lastDeep := taken{token: none}, taken{token: none}
+	for i, end := len(a.tokens)-1, len(s); i >= 0 || end > 0; i-- {
+		from, ok := 0, false
+		if i >= 0 {
+			from, ok = a.least(i, s[:end])
+		}
+		switch {
+		case ok:
+		case lastStar.token != none && a.extend(&lastStar, s):
+			i, from, end = lastStar.token, lastStar.from, lastStar.to
+		case lastDeep.token != none && a.extend(&lastDeep, s):
+			i, from, end = lastDeep.token, lastDeep.from, lastDeep.to
+		default:
+			return false
+		}
+		switch t := &a.tokens[i]; {
+		case t.kind == star:
+			lastStar = taken{i, from, end}
+		case t.kind == deep:
+			lastStar, lastDeep = taken{token: none}, taken{i, from, end}
+		case t.kind == literal && a.kind == Path && strings.Contains(t.text, "/"):
+			lastStar.token = none // it is in an element that has matched
+		}
+		if captured != nil {
+			captured[i] = s[from:end]
+		}
+		end = from
+	}
+	return true
+}
+
+// least is where that begins which token i takes at least of the end of s.
+func (a *Alternative) least(i int, s string) (from int, ok bool) {
+	switch t := &a.tokens[i]; t.kind {
+	case literal:
+		return len(s) - len(t.text), strings.HasSuffix(s, t.text)
+	case one:
+		r, size := utf8.DecodeLastRuneInString(s)
+		return len(s) - size, size > 0 && t.takes(r) && !(a.kind == Path && r == '/')
+	case deep:
+		if i < len(a.tokens)-1 {
+			return len(s) - 1, strings.HasSuffix(s, "/")
+		}
+	}
+	return len(s), true
+}
+
+// extend lets a star take one character more, and "**" one element more, where
+// it can.
+func (a *Alternative) extend(t *taken, s string) bool {
+	from := strings.LastIndexByte(s[:t.from], '/')
+	if a.tokens[t.token].kind == star {
+		r, size := utf8.DecodeLastRuneInString(s[:t.from])
+		if from = t.from - size; size == 0 || a.kind == Path && r == '/' {
+			return false
+		}
+	}
+	if from >= 0 {
+		t.from = from
+	}
+	return from >= 0
+}
+
+// takes reports whether a class or "?" stands for a character.
+func (t *token) takes(r rune) bool {
+	in := false
+	for text := t.text; text != "" && !in; {
+		lo, n := utf8.DecodeRuneInString(text)
+		hi, m := utf8.DecodeRuneInString(text[n:])
+		in, text = lo <= r && r <= hi, text[n+m:]
+	}
+	return in != t.not
+}
+
+// captures lists what the wildcards stood for in s, which the alternative
+// matches, in order.
+func (a *Alternative) captures(s string) []string {
+	captured := make([]string, len(a.tokens))
+	a.match(s, captured)
+	out := []string{}
+	for i, t := range a.tokens {
+		switch t.kind {
+		case one, star:
+			out = append(out, captured[i])
+		case deep:
+			out = append(out, strings.Trim(captured[i], "/"))
+		}
+	}
+	return out
+}
+
+// Wildcards is how many wildcards the alternative has.
+func (a Alternative) Wildcards() int {
+	n := 0
+	for _, t := range a.tokens {
+		if t.kind != literal {
+			n++
+		}
+	}
+	return n
+}
+
+// String is the alternative as it was written.
+func (a Alternative) String() string { return a.written }
+
+// Literal is the one text that an alternative without wildcards matches.
+func (a Alternative) Literal() (text string, ok bool) {
+	switch {
+	case a.span != nil || len(a.tokens) > 1:
+		return "", false
+	case len(a.tokens) == 0:
+		return "", true
+	}
+	return a.tokens[0].text, a.tokens[0].kind == literal
+}
+
+// Prefix is what everything that the alternative matches begins with.
+func (a Alternative) Prefix() string {
+	switch {
+	case len(a.tokens) > 0 && a.tokens[0].kind == literal:
+		return a.tokens[0].text
+	case len(a.tokens) > 0 && a.tokens[0].kind == deep:
+		return "/"
+	}
+	return ""
+}
+
+// Shape is the alternative with "*" for every wildcard, to see the elements of
+// a path.
+func (a Alternative) Shape() string {
+	var b strings.Builder
+	for i, t := range a.tokens {
+		switch {
+		case t.kind == literal:
+			b.WriteString(t.text)
+		case t.kind == deep && i == len(a.tokens)-1:
+			b.WriteString("/*")
+		case t.kind == deep:
+			b.WriteString("/*/")
+		default:
+			b.WriteByte('*')
+		}
+	}
+	return b.String()
+}
+
+// Fits reports whether the alternative may match a text of n characters, all of
+// them among chars. Of a HexPrefix it is the prefix that fits.
+func (a Alternative) Fits(n int, chars string) bool {
+	tokens, least, open := a.tokens, 0, false
+	if a.kind == HexPrefix {
+		tokens = tokens[:len(tokens)-1]
+	}
+	for _, t := range tokens {
+		if strings.Trim(t.text, chars) != "" {
+			return false
+		}
+		switch t.kind {
+		case literal:
+			least += len(t.text)
+		case one:
+			least++
+		default:
+			open = true
+		}
+	}
+	return least == n || open && least <= n
+}

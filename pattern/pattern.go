@@ -1,0 +1,314 @@
+// Package pattern is the pattern language of configurations. One engine says
+// what a pattern means, whatever it is matched against: serial numbers, IDs,
+// paths of device nodes or files of the host.
+//
+//   - any text        ?  any character     [a-z] [!a-z]  a class
+//     {a,b}  alternatives    \  the next character as it is
+//
+// In a pattern of kind Path the wildcards stop at "/", and "**" as a whole
+// element stands for any number of elements: "/dev/**/video*" is
+// "/dev/video0" and "/dev/v4l/by-id/video1", and "/dev/snd/**" is "/dev/snd"
+// and everything below.
+package pattern
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Kind says how values are compared with a pattern.
+type Kind byte
+
+// The kinds. All but Path ignore space around patterns and values.
+const (
+	Text      Kind = iota
+	Path           // wildcards stop at "/", but for "**"
+	Hex            // a hexadecimal number, whatever its case, with or without "0x"
+	HexPrefix      // likewise; a pattern matches whatever begins as it does
+	Number         // a decimal number; "0,2-7" is a list of ranges
+)
+
+// Limits of one pattern. Alternatives are expanded when a pattern is parsed, so
+// that matching never tries their combinations.
+const (
+	maxLength       = 512
+	maxAlternatives = 64
+)
+
+// ErrEmpty is the error of Parse for an empty pattern.
+var ErrEmpty = errors.New("is empty")
+
+var (
+	errSyntax    = errors.New(`is not a pattern: want every [...] and {...} closed, and a character after every \`)
+	errNotNumber = errors.New(`is not a number: want one such as "2", or numbers and ranges such as "0,2-7"`)
+)
+
+// Pattern is a parsed pattern. It is immutable.
+type Pattern struct {
+	kind         Kind
+	written      string
+	not          bool // begins with "!"
+	alternatives []Alternative
+}
+
+// Alternative is one of the patterns that a pattern with {a,b} stands for.
+type Alternative struct {
+	written string
+	kind    Kind
+	tokens  []token
+	// span are the first and the last number of a range; nil for all else.
+	span *[2]uint64
+}
+
+type tokenKind byte
+
+const (
+	literal tokenKind = iota // text
+	one                      // ? or [...]
+	star                     // *
+	deep                     // "/**/" stands for "/" or "/.../", at the end "/**" for "" or "/..."
+)
+
+// token is a run of literal characters or a wildcard.
+type token struct {
+	kind tokenKind
+	// not, of a class: it stands for all characters but these.
+	not bool
+	// text of a literal; of a class, first and last character of each range.
+	text string
+}
+
+// Parse reads a pattern; a leading "!" turns it around. The error says what
+// the pattern breaks, to be read behind the pattern: "is too long: ...".
+func Parse(kind Kind, s string) (Pattern, error) {
+	p := Pattern{kind: kind, written: strings.TrimSpace(s)}
+	s = p.written
+	if rest, not := strings.CutPrefix(s, "!"); not {
+		s, p.not = strings.TrimSpace(rest), true
+	}
+	switch {
+	case s == "":
+		return Pattern{}, ErrEmpty
+	case len(s) > maxLength:
+		return Pattern{}, fmt.Errorf("is too long: want at most %d bytes", maxLength)
+	case !utf8.ValidString(s):
+		return Pattern{}, errSyntax
+	case kind == Number && !strings.ContainsAny(s, meta):
+		return p.spans(s)
+	}
+	expanded, err := expand(unit.FindAllString(s, -1))
+	switch {
+	case err != nil:
+		return Pattern{}, err
+	case len(expanded) > maxAlternatives:
+		return Pattern{}, fmt.Errorf("stands for too many alternatives: want at most %d, or a list of patterns", maxAlternatives)
+	}
+	for _, written := range expanded {
+		if kind == Hex || kind == HexPrefix {
+			written = strings.ReplaceAll(strings.TrimPrefix(strings.ToLower(written), "0x"), ":0x", ":")
+		}
+		tokens, err := tokenize(kind, written)
+		if err != nil {
+			return Pattern{}, err
+		}
+		p.alternatives = append(p.alternatives, Alternative{written: written, kind: kind, tokens: tokens})
+	}
+	return p, nil
+}
+
+// String is the pattern as it was written, without space around it.
+func (p Pattern) String() string { return p.written }
+
+// Negated reports whether the pattern has a leading "!".
+func (p Pattern) Negated() bool { return p.not }
+
+// Positive is the condition that the pattern is without its "!".
+func (p Pattern) Positive() Values {
+	p.written, p.not = strings.TrimSpace(strings.TrimPrefix(p.written, "!")), false
+	return NewValues(p)
+}
+
+// Alternatives lists what the pattern stands for, without regard to "!".
+func (p Pattern) Alternatives() []Alternative { return slices.Clone(p.alternatives) }
+
+// spans reads numbers and ranges with commas between them: "0,2-7".
+func (p Pattern) spans(s string) (Pattern, error) {
+	for part := range strings.SplitSeq(s, ",") {
+		first, last, ranged := strings.Cut(part, "-")
+		if !ranged {
+			last = first
+		}
+		lo, err1 := strconv.ParseUint(strings.TrimSpace(first), 10, 31)
+		hi, err2 := strconv.ParseUint(strings.TrimSpace(last), 10, 31)
+		if err1 != nil || err2 != nil || hi < lo {
+			return Pattern{}, errNotNumber
+		}
+		p.alternatives = append(p.alternatives, Alternative{written: part, kind: Number, span: &[2]uint64{lo, hi}})
+	}
+	return p, nil
+}
+
+// meta are the characters that mean something in a pattern.
+const meta = `*?[]{}\`
+
+// Quote escapes s: as a pattern, or as part of one, it stands for itself.
+func Quote(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		if strings.IndexByte(meta+",!", s[i]) >= 0 {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// unit is a character, escaped or not, or a class; or what is left of one that
+// is not complete: "[" or "\".
+var unit = regexp.MustCompile(`(?s)\\.|\[[!^]?(?:\\.|[^\\\]])+\]|.`)
+
+// expand writes out the alternatives of units. It stops soon after
+// maxAlternatives.
+func expand(units []string) ([]string, error) {
+	open := slices.IndexFunc(units, func(u string) bool { return u == "{" || u == "}" || u == "[" || u == `\` })
+	if open < 0 {
+		return []string{strings.Join(units, "")}, nil
+	}
+	var branches [][]string
+	depth, start, end := 0, open+1, open
+	for ; end == open || depth > 0; end++ {
+		if end == len(units) || units[open] != "{" {
+			return nil, errSyntax
+		}
+		switch units[end] {
+		case "{":
+			depth++
+		case "}":
+			depth--
+		}
+		if depth == 0 || depth == 1 && units[end] == "," {
+			branches = append(branches, units[start:end])
+			start = end + 1
+		}
+	}
+	tails, err := expand(units[end:])
+	if err != nil || len(tails) > maxAlternatives {
+		return tails, err
+	}
+	var all []string
+	for _, b := range branches {
+		middles, err := expand(b)
+		if err != nil {
+			return nil, err
+		}
+		for _, middle := range middles {
+			for _, tail := range tails {
+				all = append(all, strings.Join(units[:open], "")+middle+tail)
+			}
+			if len(all) > maxAlternatives {
+				return all, nil
+			}
+		}
+	}
+	return all, nil
+}
+
+// tokenize splits one of the alternatives of a pattern.
+func tokenize(kind Kind, s string) ([]token, error) {
+	var tokens []token
+	var run string // of literal characters
+	add := func(t token) {
+		if run != "" {
+			tokens = append(tokens, token{text: run})
+		}
+		tokens, run = append(tokens, t), ""
+	}
+	for s != "" {
+		if n := deepLength(s); kind == Path && n > 0 {
+			add(token{kind: deep})
+			s = s[n:]
+			continue
+		}
+		u := unit.FindString(s)
+		s = s[len(u):]
+		switch {
+		case u == "?":
+			add(token{kind: one, not: true})
+		case u == "*":
+			add(token{kind: star})
+			s = strings.TrimLeft(s, "*")
+		case u[0] == '[':
+			t, err := parseClass(u)
+			if err != nil {
+				return nil, err
+			}
+			if kind == Path && !t.not && t.takes('/') {
+				return nil, errors.New(`has a class that holds "/": want one for a single element of a path`)
+			}
+			add(t)
+		default:
+			r, _ := char(u)
+			if kind == Number && (r < '0' || r > '9') {
+				return nil, errNotNumber
+			}
+			run += string(r)
+		}
+	}
+	if kind == HexPrefix {
+		add(token{kind: star})
+	} else if run != "" {
+		tokens = append(tokens, token{text: run})
+	}
+	return tokens, nil
+}
+
+// deepLength is the length of "/**/" or a final "/**" that s begins with,
+// however often "**" is repeated.
+func deepLength(s string) int {
+	n := 0
+	for strings.HasPrefix(s[n:], "/**") && (len(s) == n+3 || s[n+3] == '/') {
+		n += 3
+	}
+	if n > 0 && n < len(s) {
+		n++ // the "/" behind
+	}
+	return n
+}
+
+// parseClass reads "[...]".
+func parseClass(s string) (token, error) {
+	t := token{kind: one}
+	s = s[1 : len(s)-1]
+	if t.not = s[0] == '!' || s[0] == '^'; t.not {
+		s = s[1:]
+	}
+	if s == "" {
+		return t, errSyntax
+	}
+	for s != "" {
+		lo, n := char(s)
+		hi := lo
+		if s = s[n:]; len(s) > 1 && s[0] == '-' {
+			hi, n = char(s[1:])
+			s = s[1+n:]
+		}
+		if hi < lo {
+			return t, fmt.Errorf("has the empty range %q: want the lower end first", string([]rune{lo, '-', hi}))
+		}
+		t.text += string([]rune{lo, hi})
+	}
+	return t, nil
+}
+
+// char is the character that s begins with, escaped or not, and how many bytes
+// it takes.
+func char(s string) (rune, int) {
+	escape := len(s) - len(strings.TrimPrefix(s, `\`))
+	r, n := utf8.DecodeRuneInString(s[escape:])
+	return r, escape + n
+}
