@@ -33,7 +33,7 @@ func newCheck(f *flags) *cobra.Command {
 			return bad
 		},
 	}
-	f.registerAllow(cmd.Flags())
+	cmd.Flags().AddFlagSet(f.pick("allow"))
 	return cmd
 }
 
@@ -80,11 +80,7 @@ func check(cmd *cobra.Command, f *flags, path string) error {
 // view scans the host once and matches cfg. It uses the identity decisions of a
 // serving instance if readable, so that both show the same IDs.
 func (f *flags) view(ctx context.Context, cfg *config.Config) (*agent.View, error) {
-	log, err := f.logger(io.Discard)
-	if err != nil {
-		return nil, usageError{err, ""}
-	}
-	return agent.Look(ctx, cfg, f.options(log))
+	return agent.Look(ctx, cfg, f.options(io.Discard))
 }
 
 // printNote prints a note, with its hint on a separate line.

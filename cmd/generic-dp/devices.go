@@ -44,7 +44,7 @@ func newDevices(f *flags) *cobra.Command {
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "table" && output != "json" {
-				return usageError{fmt.Errorf("-o: %q is not understood: want table or json", output), "devices "}
+				return usageError{fmt.Errorf("-o: unknown format %q: want table or json", output)}
 			}
 			cfg, err := f.load(f.config)
 			if err != nil {
@@ -74,7 +74,7 @@ func newDevices(f *flags) *cobra.Command {
 			return err
 		},
 	}
-	f.registerAllow(cmd.Flags())
+	cmd.Flags().AddFlagSet(f.pick("allow"))
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json")
 	return cmd
 }

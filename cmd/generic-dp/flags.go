@@ -1,7 +1,7 @@
 package main
 
 import (
-	"fmt"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -12,66 +12,48 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 )
 
-// flags are the flags of all subcommands; each registers those it heeds.
+// flags holds the flags of all commands and their values.
 type flags struct {
-	config    string
-	paths     agent.Paths
-	nodeName  string
-	allow     config.Allow
-	listen    string
-	logFormat string
-	logLevel  slog.Level
-	unpacked  string // directory of a recording in place of the host
+	all      *pflag.FlagSet
+	config   string
+	paths    agent.Paths
+	nodeName string
+	allow    config.Allow
+	listen   string
+	format   logFormat
+	level    slog.Level
+	unpacked string // directory of a recording that replaces the host
 }
 
-// register adds the flags that every subcommand has.
-func (f *flags) register(set *pflag.FlagSet) {
-	defaults := agent.DefaultPaths()
-	set.StringVar(&f.config, "config", "/etc/generic-dp", "configuration: a TOML file, or a directory of *.toml files read as one")
-	set.StringVar(&f.paths.Sysfs, "sysfs", defaults.Sysfs, "the host's /sys, or a file that snapshot wrote: then its /dev too")
-	set.StringVar(&f.paths.Dev, "dev", defaults.Dev, "the host's /dev")
-	set.StringVar(&f.paths.StateDir, "state-dir", defaults.StateDir, "what outlives a restart: identity decisions, the last good configuration")
-	set.StringVar(&f.nodeName, "node-name", os.Getenv("NODE_NAME"), "name of this node, for ${node_name} (default $NODE_NAME)")
-	set.StringVar(&f.logFormat, "log-format", "text", "text or json")
-	set.TextVar(&f.logLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
+func newFlags() *flags {
+	f := &flags{all: pflag.NewFlagSet("", pflag.ContinueOnError), paths: agent.DefaultPaths(), format: "text"}
+	path := func(p *string, name, usage string) { f.all.StringVar(p, name, *p, usage) }
+	f.all.StringVar(&f.config, "config", "/etc/generic-dp", "configuration: a TOML file, or a directory of *.toml files read as one")
+	path(&f.paths.Sysfs, "sysfs", "sysfs of the host, or a recording made by snapshot")
+	path(&f.paths.Dev, "dev", "/dev of the host")
+	path(&f.paths.StateDir, "state-dir", "state that survives restarts: identity decisions, the last good configuration")
+	path(&f.paths.KubeletDir, "kubelet-dir", "the kubelet's device plugin directory, with its sockets")
+	path(&f.paths.PodResources, "pod-resources", "socket of the kubelet's PodResources API, which reports the holders of devices")
+	path(&f.paths.RunDir, "run-dir", "links that follow devices; in a pod, mounted from the host at the same path")
+	path(&f.paths.CDIDir, "cdi-dir", "directory for CDI specs")
+	f.all.StringVar(&f.listen, "listen", "127.0.0.1:9418", "address of the status page, /metrics, /healthz and /readyz; empty for none")
+	f.all.Var(&allowValue{&f.allow}, "allow", "privileges of the configuration: a list of hooks, dangerous, mount:/prefix (default none)")
+	f.all.StringVar(&f.nodeName, "node-name", os.Getenv("NODE_NAME"), "name of this node, for ${node_name} (default $NODE_NAME)")
+	f.all.Var(&f.format, "log-format", "text or json")
+	f.all.TextVar(&f.level, "log-level", slog.LevelInfo, "debug, info, warn or error")
+	return f
 }
 
-// registerAllow adds that of the commands that read a configuration as serve does.
-func (f *flags) registerAllow(set *pflag.FlagSet) {
-	set.Var(&allowValue{&f.allow}, "allow", "what the configuration may ask for: a list of hooks, dangerous, mount:/prefix (default nothing)")
+// pick returns some of the flags, for a command to add.
+func (f *flags) pick(names ...string) *pflag.FlagSet {
+	set := pflag.NewFlagSet("", pflag.ContinueOnError)
+	for _, name := range names {
+		set.AddFlag(f.all.Lookup(name))
+	}
+	return set
 }
 
-// registerServe adds those of serving.
-func (f *flags) registerServe(set *pflag.FlagSet) {
-	f.registerCDI(set)
-	f.registerKubelet(set)
-	set.StringVar(&f.paths.PodResources, "pod-resources", agent.DefaultPaths().PodResources, "socket of the kubelet's PodResources API: says which devices are held")
-}
-
-// registerCDI adds those of keeping CDI specs current, with or without a kubelet.
-func (f *flags) registerCDI(set *pflag.FlagSet) {
-	f.registerWritten(set)
-	f.registerAllow(set)
-	f.registerListen(set, "address of the status page, /metrics, /healthz and /readyz; empty for none")
-}
-
-func (f *flags) registerListen(set *pflag.FlagSet, usage string) {
-	set.StringVar(&f.listen, "listen", "127.0.0.1:9418", usage)
-}
-
-func (f *flags) registerKubelet(set *pflag.FlagSet) {
-	set.StringVar(&f.paths.KubeletDir, "kubelet-dir", agent.DefaultPaths().KubeletDir, "the kubelet's device plugin directory, where the sockets are")
-}
-
-// registerWritten adds the directories that are written to whoever starts the
-// containers.
-func (f *flags) registerWritten(set *pflag.FlagSet) {
-	defaults := agent.DefaultPaths()
-	set.StringVar(&f.paths.RunDir, "run-dir", defaults.RunDir, "links that follow devices; in a pod mounted from the host at the same path")
-	set.StringVar(&f.paths.CDIDir, "cdi-dir", defaults.CDIDir, "where CDI specs are written")
-}
-
-// load reads the configuration at path and checks all of it as serving does.
+// load loads the configuration at path and validates it like serve does.
 func (f *flags) load(path string) (*config.Config, error) {
 	cfg, err := config.Load(path)
 	if err != nil {
@@ -83,20 +65,8 @@ func (f *flags) load(path string) (*config.Config, error) {
 	return cfg, nil
 }
 
-// logger writes to w as --log-format and --log-level say.
-func (f *flags) logger(w io.Writer) (*slog.Logger, error) {
-	options := &slog.HandlerOptions{Level: f.logLevel}
-	switch f.logFormat {
-	case "text":
-		return slog.New(slog.NewTextHandler(w, options)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(w, options)), nil
-	}
-	return nil, fmt.Errorf("--log-format: %q is not understood: want text or json", f.logFormat)
-}
-
-// options for the agent, from the flags.
-func (f *flags) options(log *slog.Logger) agent.Options {
+// options returns the options of an agent that logs to w.
+func (f *flags) options(w io.Writer) agent.Options {
 	return agent.Options{
 		Config:   f.config,
 		Allow:    f.allow,
@@ -105,11 +75,34 @@ func (f *flags) options(log *slog.Logger) agent.Options {
 		Listen:   f.listen,
 		Version:  version,
 		InPod:    os.Getenv("KUBERNETES_SERVICE_HOST") != "",
-		Log:      log,
+		Log:      f.logger(w),
 	}
 }
 
-// allowValue is --allow. Given several times, all counts.
+func (f *flags) logger(w io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: f.level}
+	if f.format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// logFormat is the value of --log-format.
+type logFormat string
+
+func (l *logFormat) Set(text string) error {
+	if text != "text" && text != "json" {
+		return errors.New("want text or json")
+	}
+	*l = logFormat(text)
+	return nil
+}
+
+func (l *logFormat) String() string { return string(*l) }
+
+func (*logFormat) Type() string { return "string" }
+
+// allowValue is the value of --allow. Repeated flags add up.
 type allowValue struct{ *config.Allow }
 
 func (v allowValue) Set(text string) error {

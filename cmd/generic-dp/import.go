@@ -28,13 +28,13 @@ FILE is a configuration of generic-device-plugin (squat), smarter-device-manager
 in a ConfigMap or in the arguments of a container; - is standard input.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usageError{errors.New("want one FILE, or - for standard input"), commandPath(cmd)}
+				return usageError{errors.New("want one FILE, or - for standard input")}
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.Format = importer.Format(from); !slices.Contains(importer.Formats(), o.Format) {
-				return usageError{fmt.Errorf("--from: unknown format %q: want auto, squat, smarter or sriov", from), commandPath(cmd)}
+				return usageError{fmt.Errorf("--from: unknown format %q: want auto, squat, smarter or sriov", from)}
 			}
 			file, data, err := readInput(cmd, args[0])
 			if err != nil {

@@ -1,6 +1,6 @@
-// Command generic-dp offers a host's devices to the kubelet, as a TOML file
-// says. See README.md for what it is for and config/reference.toml for what
-// the file may say.
+// Command generic-dp is a generic Kubernetes device plugin: it advertises host devices
+// to the kubelet as a TOML file configures. See README.md for its use and
+// config/reference.toml for the configuration.
 package main
 
 import (
@@ -26,55 +26,44 @@ func main() {
 	os.Exit(code)
 }
 
-// errReported ends a command with status 1 whose problems are printed already.
+// errReported ends a command that has already printed its problems with status 1.
 var errReported = errors.New("reported")
 
-// run is the whole command: 0 for success, 1 for a failure, 2 for a call that
-// is not understood.
+// usageError is an invalid command line.
+type usageError struct{ error }
+
+// run is the whole command. It returns the exit status: 0 for success, 1 for a failure,
+// 2 for an invalid command line.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	var f flags
-	root := newRoot(&f)
+	f := newFlags()
+	root := newRoot(f)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	err = errors.Join(err, f.close())
-	var usage usageError
 	switch {
 	case err == nil:
 		return 0
 	case errors.Is(err, errReported):
 		return 1
-	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "error: %s\n  hint: generic-dp %s--help lists what is understood\n", usage, usage.command)
+	case errors.As(err, new(usageError)):
+		fmt.Fprintf(stderr, "error: %v\n  hint: see %s --help\n", err, cmd.CommandPath())
 		return 2
-	default:
-		printError(stderr, err)
-		return 1
 	}
-}
-
-// printError writes an error, and what follows its first line, as they are.
-func printError(w io.Writer, err error) {
-	fmt.Fprintf(w, "error: %s\n", strings.TrimRight(err.Error(), "\n"))
-}
-
-// usageError is a call that is not understood.
-type usageError struct {
-	error
-	command string
+	fmt.Fprintf(stderr, "error: %s\n", strings.TrimRight(err.Error(), "\n"))
+	return 1
 }
 
 func newRoot(f *flags) *cobra.Command {
 	serve := newServe(f)
 	root := &cobra.Command{
 		Use:   "generic-dp",
-		Short: "offer a host's devices to the kubelet, as a TOML file says",
-		Long: `generic-dp offers a host's devices to the kubelet, as a TOML file says.
-
-It finds devices by path, PCI or USB identity, lists them as extended
-resources, and tells the kubelet what a container needs to use them. Without a
-subcommand it serves.`,
+		Short: "generic Kubernetes device plugin, configured in TOML",
+		Long: `generic-dp is a generic Kubernetes device plugin, configured in TOML. It finds
+host devices by path, USB or PCI identity, advertises them to the kubelet as
+extended resources, and injects them into containers. Without a subcommand it
+serves.`,
 		Args:              noArgs,
 		RunE:              serve.RunE,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return f.unpack(cmd) },
@@ -82,9 +71,9 @@ subcommand it serves.`,
 		SilenceUsage:      true,
 		Version:           version,
 	}
-	f.register(root.PersistentFlags())
-	f.registerServe(root.Flags())
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{err, commandPath(cmd)} })
+	root.PersistentFlags().AddFlagSet(f.pick("config", "sysfs", "dev", "state-dir", "node-name", "log-format", "log-level"))
+	root.Flags().AddFlagSet(serve.Flags())
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(serve, newCDI(f), newStatus(f), newCheck(f), newDevices(f), newTry(f), newSnapshot(f), newClean(f), newImport(), newSchema(), newVersion())
 	return root
 }
@@ -101,22 +90,13 @@ func newVersion() *cobra.Command {
 	}
 }
 
-// noArgs refuses arguments; an unknown subcommand arrives as one.
+// noArgs rejects arguments; of the root command they are unknown subcommands.
 func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
+	switch {
+	case len(args) == 0:
 		return nil
+	case cmd == cmd.Root():
+		return usageError{fmt.Errorf("unknown command %q", args[0])}
 	}
-	what := "unexpected argument"
-	if cmd == cmd.Root() {
-		what = "unknown command"
-	}
-	return usageError{fmt.Errorf("%s %q", what, args[0]), commandPath(cmd)}
-}
-
-// commandPath is the subcommand with a trailing space, or nothing.
-func commandPath(cmd *cobra.Command) string {
-	if cmd == cmd.Root() {
-		return ""
-	}
-	return cmd.Name() + " "
+	return usageError{fmt.Errorf("unexpected argument %q", args[0])}
 }

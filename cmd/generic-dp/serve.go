@@ -22,14 +22,10 @@ func newServe(f *flags) *cobra.Command {
 		Short: "advertise devices to the kubelet until stopped (the default)",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			options, err := f.serving(cmd)
-			if err != nil {
-				return err
-			}
-			return serve(cmd.Context(), options)
+			return serve(cmd.Context(), f.options(cmd.ErrOrStderr()))
 		},
 	}
-	f.registerServe(cmd.Flags())
+	cmd.Flags().AddFlagSet(f.pick("kubelet-dir", "pod-resources", "run-dir", "cdi-dir", "listen", "allow"))
 	return cmd
 }
 
@@ -50,10 +46,7 @@ of a container set one variable, the last one wins; "all" joins the values.
 CDI has no annotations.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			options, err := f.serving(cmd)
-			if err != nil {
-				return err
-			}
+			options := f.options(cmd.ErrOrStderr())
 			options.CDIOnly = true
 			if !once {
 				return serve(cmd.Context(), options)
@@ -70,7 +63,7 @@ CDI has no annotations.`,
 			return err
 		},
 	}
-	f.registerCDI(cmd.Flags())
+	cmd.Flags().AddFlagSet(f.pick("run-dir", "cdi-dir", "listen", "allow"))
 	cmd.Flags().BoolVar(&once, "once", false, "write the specs of present devices, print their names, and exit")
 	return cmd
 }
@@ -91,19 +84,8 @@ device cannot restart. clean refuses to run while an instance serves.`,
 			return err
 		},
 	}
-	f.registerWritten(cmd.Flags())
-	f.registerKubelet(cmd.Flags())
+	cmd.Flags().AddFlagSet(f.pick("kubelet-dir", "run-dir", "cdi-dir"))
 	return cmd
-}
-
-// serving returns the options of a command that runs until stopped and logs to
-// standard error.
-func (f *flags) serving(cmd *cobra.Command) (agent.Options, error) {
-	log, err := f.logger(cmd.ErrOrStderr())
-	if err != nil {
-		return agent.Options{}, usageError{err, cmd.Name() + " "}
-	}
-	return f.options(log), nil
 }
 
 // serve runs an agent until ctx is cancelled.

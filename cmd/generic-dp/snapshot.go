@@ -3,8 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"strings"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -18,37 +19,34 @@ func newSnapshot(f *flags) *cobra.Command {
 	var redact bool
 	cmd := &cobra.Command{
 		Use:   "snapshot FILE",
-		Short: "write what is read of this host to a text file, for a bug report",
-		Long: `snapshot writes what generic-dp reads below /sys and /dev of this host to one
-text file, "-" for standard output. Other commands take the file in place of a
-host (--sysfs FILE) and show there what they show here. Of /proc it has the names of
-network interfaces, the interface of the default route, and the drivers of nodes that
-sysfs does not know.
+		Short: "record the devices of this host in a text file, for a bug report",
+		Long: `snapshot records what generic-dp reads below /sys and /dev of this host in a
+text file ("-" is standard output). Other commands take the file in place of a
+host (--sysfs FILE) and print there what they print here. From /proc it takes
+the names of network interfaces, the interface of the default route, and the
+drivers of nodes without an entry in sysfs. If there is a configuration at
+--config, the attributes that it names (attr) are recorded too.
 
-What the configuration asks for by name (attr) is written, too, where there is
-one at --config.
-
-With --redact serials of USB devices and names made of serials, UUIDs and labels
-(/dev/disk/by-id/...) are replaced, as are names of interfaces made of addresses;
-equal serials stay equal and IDs stay distinct. Of the attributes that the
-configuration names those stay that are known to be harmless. Kernel release,
-paths, other names and the strings of makers stay: it is text, look through it.`,
+--redact replaces serials of USB devices, names made of serials, UUIDs and
+labels (/dev/disk/by-id/...), and interface names made of addresses. Equal
+serials stay equal and IDs stay distinct. Of the attributes that the
+configuration names, only known harmless ones are kept. Kernel release, paths,
+other names and manufacturer strings stay: review the file before sharing it.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usageError{errors.New("want the file to write, - for standard output"), "snapshot "}
+				return usageError{errors.New("want one FILE, or - for standard output")}
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options := machine.Options{Head: f.snapshotHead(redact), Redact: redact}
-			// What serves here is what a report is about; without a configuration
-			// the host alone is worth a recording.
+			// The configuration is optional unless given: the host alone is useful too.
 			cfg, err := config.Load(f.config)
 			if err != nil && cmd.Flags().Changed("config") {
 				return err
 			}
 			if err == nil {
-				options.Also = agent.Record(cfg, f.options(nil))
+				options.Also = agent.Record(cfg, f.options(io.Discard))
 			}
 			archive, err := machine.Record(cmd.Context(), f.paths.Inventory(nil), options)
 			if err != nil {
@@ -61,33 +59,38 @@ paths, other names and the strings of makers stay: it is text, look through it.`
 			return writePrivate(args[0], archive)
 		},
 	}
-	cmd.Flags().BoolVar(&redact, "redact", false, "replace serials, and names made of them")
+	cmd.Flags().BoolVar(&redact, "redact", false, "replace serials and names made of them")
 	return cmd
 }
 
-// snapshotHead says what a recording is, and how it is used.
+// snapshotHead returns the description at the start of a recording.
 func (f *flags) snapshotHead(redact bool) string {
 	kernel, architecture := "unknown", "unknown"
 	var uts unix.Utsname
-	// A recording of a recording is not of this kernel.
+	// A recording of a recording has another kernel.
 	if f.unpacked == "" && unix.Uname(&uts) == nil {
 		kernel, architecture = unix.ByteSliceToString(uts.Release[:]), unix.ByteSliceToString(uts.Machine[:])
 	}
-	redacted := "no: it holds serials"
+	redacted := "no: contains serials"
 	if redact {
 		redacted = "yes: serials are REDACTED1, ..., names made of serials REDACTED-1, ..."
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "What generic-dp reads of a host.\nRecorded.\n\n")
-	fmt.Fprintf(&b, "kernel:       %s\narchitecture: %s\ngeneric-dp:   %s\nredacted:     %s\n\n", kernel, architecture, version, redacted)
-	fmt.Fprintf(&b, "To see on any machine what a configuration finds there:\n")
-	fmt.Fprintf(&b, "  generic-dp devices --sysfs THIS-FILE --config CONFIG\n")
-	fmt.Fprintf(&b, "  generic-dp try --once --sysfs THIS-FILE --config CONFIG\n\n")
-	return b.String()
+	return fmt.Sprintf(`Recording of a host by generic-dp snapshot.
+
+kernel:       %s
+architecture: %s
+generic-dp:   %s
+redacted:     %s
+
+To apply a configuration to this host, on any machine:
+  generic-dp devices --sysfs THIS-FILE --config CONFIG
+  generic-dp try --once --sysfs THIS-FILE --config CONFIG
+
+`, kernel, architecture, version, redacted)
 }
 
-// writePrivate writes a file that only its owner reads, also where it exists with
-// another mode: even a redacted recording is for review before others see it.
+// writePrivate writes a file readable by its owner only, even if it exists with another
+// mode: a recording contains serials, and a redacted one needs a review.
 func writePrivate(name string, data []byte) error {
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -101,4 +104,51 @@ func writePrivate(name string, data []byte) error {
 		_, err = file.Write(data)
 	}
 	return errors.Join(err, file.Close())
+}
+
+// unpack replaces the host with the recording that --sysfs names, if it is a file. close
+// removes the unpacked files.
+func (f *flags) unpack(cmd *cobra.Command) error {
+	file := f.paths.Sysfs
+	info, err := os.Stat(file)
+	if err != nil || !info.Mode().IsRegular() {
+		return nil // reported when it is scanned
+	}
+	if cmd == cmd.Root() || cmd.Name() == "serve" || cmd.Name() == "cdi" || cmd.Name() == "status" {
+		return usageError{fmt.Errorf("--sysfs: %q is a recording and cannot be served: want try", file)}
+	}
+	if cmd.Flags().Changed("dev") {
+		return usageError{fmt.Errorf("--dev: the recording %q contains its own /dev: want --sysfs alone", file)}
+	}
+	archive, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("--sysfs: %w", err)
+	}
+	f.unpacked, err = os.MkdirTemp("", "generic-dp-recording-")
+	if err != nil {
+		return fmt.Errorf("--sysfs: unpacking a recording: %w", err)
+	}
+	if err := machine.Unpack(f.unpacked, archive); err != nil {
+		return fmt.Errorf("--sysfs: %q: %w", file, err)
+	}
+	tree := machine.Tree{Root: f.unpacked}
+	f.paths.Sysfs, f.paths.Dev = tree.Sysfs(), tree.Dev()
+	// CDI devices of this host do not belong to another.
+	f.paths.SpecDirs = []string{filepath.Join(f.unpacked, "cdi")}
+	if !cmd.Flags().Changed("state-dir") {
+		// Identity decisions of this host do not apply to another.
+		f.paths.StateDir = filepath.Join(f.unpacked, "state")
+	}
+	return nil
+}
+
+// close removes an unpacked recording.
+func (f *flags) close() error {
+	if f.unpacked == "" {
+		return nil
+	}
+	if err := os.RemoveAll(f.unpacked); err != nil {
+		return errors.Join(errors.New("removing an unpacked recording"), err)
+	}
+	return nil
 }

@@ -47,7 +47,7 @@ cluster: kubectl exec POD -- /generic-dp status`,
 			return printStatus(cmd.OutOrStdout(), s)
 		},
 	}
-	f.registerListen(cmd.Flags(), "address of the instance")
+	cmd.Flags().AddFlagSet(f.pick("listen"))
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

@@ -40,7 +40,7 @@ until it is stopped. It needs no privilege beyond reading /sys and /dev.`,
 			return try(cmd.Context(), f, once, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	f.registerAllow(cmd.Flags())
+	cmd.Flags().AddFlagSet(f.pick("allow"))
 	cmd.Flags().BoolVar(&once, "once", false, "end after the first lists")
 	return cmd
 }
@@ -55,10 +55,7 @@ func try(ctx context.Context, f *flags, once bool, stdout, stderr io.Writer) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	options, err := tryOptions(f, dir, stderr)
-	if err != nil {
-		return err
-	}
+	options := tryOptions(f, dir, stderr)
 	kubelet := kubelettest.New(kubelettest.Options{Dir: options.Paths.KubeletDir, PodResources: options.Paths.PodResources})
 	if err := kubelet.Start(); err != nil {
 		return err
@@ -84,14 +81,10 @@ func try(ctx context.Context, f *flags, once bool, stdout, stderr io.Writer) (er
 
 // tryOptions are those of serving, with everything that is written below dir.
 // Only warnings are logged: what happens is printed.
-func tryOptions(f *flags, dir string, stderr io.Writer) (agent.Options, error) {
+func tryOptions(f *flags, dir string, stderr io.Writer) agent.Options {
 	quiet := *f
-	quiet.logLevel = max(f.logLevel, slog.LevelWarn)
-	log, err := quiet.logger(stderr)
-	if err != nil {
-		return agent.Options{}, usageError{err, "try "}
-	}
-	options := f.options(log)
+	quiet.level = max(f.level, slog.LevelWarn)
+	options := quiet.options(stderr)
 	options.Listen = ""
 	// The names are short: a socket's path has at most 107 bytes.
 	options.Paths.KubeletDir = filepath.Join(dir, "kubelet")
@@ -102,7 +95,7 @@ func tryOptions(f *flags, dir string, stderr io.Writer) (agent.Options, error) {
 	if len(options.Paths.SpecDirs) == 0 {
 		options.Paths.SpecDirs = []string{cdi.StaticDir, f.paths.CDIDir, options.Paths.CDIDir}
 	}
-	return options, nil
+	return options
 }
 
 // trial prints what the stand-in for the kubelet has been told.

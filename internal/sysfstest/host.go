@@ -133,6 +133,14 @@ func SerialPort(name string, port int) Node {
 	}
 }
 
+// Disk is a block device: "sda".
+func Disk(name string) Node { return Node{Name: name, Subsystem: "block", Block: true} }
+
+// Partition is a partition of a disk: "sda1" of "sda".
+func Partition(disk, name string) Node {
+	return Node{Name: name, Subsystem: "block", Block: true, Dir: "block/" + disk + "/" + name}
+}
+
 // AddNode adds a node to the device with the directory dir, or a virtual one if that is
 // empty, and returns its own directory.
 func (h *Host) AddNode(dir string, n Node) string {
@@ -148,6 +156,14 @@ func (h *Host) AddLink(name, target string) {
 	link := filepath.Join(h.Dev(), name)
 	h.check(os.MkdirAll(filepath.Dir(link), 0o755))
 	h.check(os.Symlink(target, link))
+}
+
+// WriteProc writes a file below /proc: "1/net/dev".
+func (h *Host) WriteProc(name, content string) {
+	h.t.Helper()
+	file := filepath.Join(h.Proc(), name)
+	h.check(os.MkdirAll(filepath.Dir(file), 0o755))
+	h.check(os.WriteFile(file, []byte(content), 0o644))
 }
 
 // Bind replaces the driver of a device, given by its directory; an empty driver unbinds
