@@ -93,6 +93,41 @@ func (h *Hardware) IOMMUGroup() string {
 	return ""
 }
 
+// Function is the PCI function that h is, or the nearest one above it; nil for
+// none.
+func (h *Hardware) Function() *Hardware {
+	for ; h != nil; h = h.Parent {
+		if h.PCI != nil {
+			return h
+		}
+	}
+	return nil
+}
+
+// IsRootHub reports whether h is a USB controller's own hub: the kernel names it
+// "usb1" (usb_alloc_dev in drivers/usb/core/usb.c), and all others after their
+// ports.
+func (h *Hardware) IsRootHub() bool {
+	return h.Bus == USBBus && strings.HasPrefix(h.Name, "usb")
+}
+
+// InterfacesOf lists the USB interface of a node, or all of h where the node is
+// nil or belongs to the device as a whole, as its bus node does.
+func (h *Hardware) InterfacesOf(n *Node) []USBInterface {
+	if h.USB == nil {
+		return nil
+	}
+	if n == nil || n.Interface < 0 {
+		return h.USB.Interfaces
+	}
+	for i, found := range h.USB.Interfaces {
+		if found.Number == n.Interface {
+			return h.USB.Interfaces[i : i+1]
+		}
+	}
+	return []USBInterface{{Number: n.Interface}}
+}
+
 // USB is the identity of a USB device, from the attributes of
 // /sys/bus/usb/devices (kernel: Documentation/ABI/testing/sysfs-bus-usb).
 // Absent attributes are empty.

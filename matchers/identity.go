@@ -1,6 +1,8 @@
 package matchers
 
 import (
+	"strings"
+
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
 )
@@ -53,7 +55,7 @@ func (o *offering) checkSerial() {
 	switch {
 	case h == nil:
 		o.problem("%s has no serial number, which identity = %q wants", s.picks[0].node.Path, o.r.Identity)
-	case usbValue(h, "serial") == "":
+	case h.USB == nil || strings.TrimSpace(h.USB.Serial) == "":
 		o.problem("%s has no serial number, which identity = %q wants", describe(h), o.r.Identity)
 	case device.PlaceholderSerial(h.USB.Serial):
 		o.problem("%s has no serial number of its own, which identity = %q wants: %q is what many devices have", describe(h), o.r.Identity, h.USB.Serial)

@@ -8,26 +8,9 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// netValue is what a network interface has for a key of a net table, and for
-// the variable ${net.KEY}; empty where it has nothing.
-func netValue(n *device.Node, key string) string {
-	if n.Net == nil {
-		return ""
-	}
-	switch key {
-	case "name":
-		return n.Path
-	case "driver":
-		return n.Net.Driver
-	case "type":
-		return n.Net.Type
-	}
-	return ""
-}
-
 // netHolds reports whether a network interface fulfils the net table.
 func (p *predicate) netHolds(n *device.Node) bool {
-	return n.Net != nil && holdAll(p.nets, func(key string) string { return netValue(n, key) })
+	return n.Net != nil && !slices.ContainsFunc(p.nets, func(c condition) bool { return !c.values.Match(c.attribute.Net(n)) })
 }
 
 // interfaceSelected reports whether the match selects a network interface. One
@@ -83,7 +66,7 @@ func (s *subject) interfaces() []*device.Node {
 			return true
 		}
 		return slices.ContainsFunc(s.picks, func(p pick) bool {
-			own := predicate{nets: conditions(p.match.Net)}
+			own := predicate{nets: conditions("net", p.match.Net)}
 			return own.netHolds(n)
 		})
 	}
@@ -104,7 +87,7 @@ func UsesNets(cfg *config.Config) bool {
 	named := func(pf string) bool { return !strings.Contains(pf, ":") }
 	return slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool {
 		net := func(m config.Match) bool {
-			return m.Net != nil || slices.ContainsFunc(m.PCI[pfKey].Patterns(), named)
+			return m.Net != nil || slices.ContainsFunc(m.PCI["pf"].Patterns(), named)
 		}
 		return slices.ContainsFunc(r.Match, net) || slices.ContainsFunc(r.Exclude, net) || usesVariable(&r, "net.")
 	})

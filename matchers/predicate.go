@@ -12,8 +12,6 @@ import (
 type predicate struct {
 	match                *config.Match
 	usb, pci, mdev, nets []condition
-	// attrs are what is wanted of attributes of sysfs, by their names.
-	attrs []condition
 	// number and class are what the usb table says of interfaces.
 	number, class pattern.Values
 	// pf is what the pci table says of a physical function, which is looked
@@ -22,53 +20,42 @@ type predicate struct {
 	ix *index
 }
 
-// condition is what a table says of one key.
+// condition is what a table says of one attribute.
 type condition struct {
-	key    string
-	values pattern.Values
+	attribute *device.Attribute
+	values    pattern.Values
 }
 
 func (ix *index) predicates(matches []config.Match) []*predicate {
 	out := make([]*predicate, len(matches))
 	for i := range matches {
-		p := &predicate{match: &matches[i], ix: ix}
-		out[i] = p
-		for key, v := range p.match.USB {
-			switch key {
-			case interfaceKey:
-				p.number = v
-			case interfaceClassKey:
-				p.class = v
-			default:
-				p.usb = append(p.usb, condition{key, v})
-			}
+		m := &matches[i]
+		out[i] = &predicate{
+			match: m, ix: ix,
+			usb: conditions("usb", m.USB), pci: conditions("pci", m.PCI), mdev: conditions("mdev", m.MDev), nets: conditions("net", m.Net),
+			number: m.USB["interface"], class: m.USB["interface_class"], pf: m.PCI["pf"],
 		}
-		for key, v := range p.match.PCI {
-			if key == pfKey {
-				p.pf = v
-			} else {
-				p.pci = append(p.pci, condition{key, v})
-			}
-		}
-		p.mdev = conditions(p.match.MDev)
-		p.nets = conditions(p.match.Net)
-		p.attrs = conditions(p.match.Attr)
 	}
 	return out
 }
 
-func conditions(table map[string]pattern.Values) []condition {
+// conditions are those of a table that are about hardware as a whole, or about a
+// network interface. That on a physical function has more to ask than its own
+// attribute.
+func conditions(table string, values map[string]pattern.Values) []condition {
 	var out []condition
-	for key, v := range table {
-		out = append(out, condition{key, v})
+	for key, v := range values {
+		if a, ok := device.FindAttribute(table + "." + key); ok && a.Interface == nil && a.Name() != "pci.pf" {
+			out = append(out, condition{a, v})
+		}
 	}
 	return out
 }
 
-// holdAll reports whether all conditions hold for what value has for their keys.
-func holdAll(conditions []condition, value func(key string) string) bool {
+// hold reports whether all conditions hold for hardware.
+func hold(conditions []condition, h *device.Hardware) bool {
 	for i := range conditions {
-		if c := &conditions[i]; !c.values.Match(value(c.key)) {
+		if c := &conditions[i]; !c.values.Match(c.attribute.Hardware(h)) {
 			return false
 		}
 	}

@@ -11,7 +11,7 @@ import (
 // else holds: a read is dear beside a comparison.
 
 // asksNothing reports whether the match looks at no file of sysfs.
-func (p *predicate) asksNothing() bool { return p.match.Driver.Empty() && len(p.attrs) == 0 }
+func (p *predicate) asksNothing() bool { return p.match.Driver.Empty() && len(p.match.Attr) == 0 }
 
 // sysHolds reports whether directories of sysfs, nearest first, fulfil what
 // the match says of driver and attributes.
@@ -19,7 +19,16 @@ func (p *predicate) sysHolds(ix *index, dirs []string) bool {
 	if !p.match.Driver.Empty() && !p.match.Driver.Match(ix.driver(dirs)) {
 		return false
 	}
-	return holdAll(p.attrs, func(name string) string { return ix.attr(dirs, name) })
+	return p.attrsHold(ix, dirs)
+}
+
+func (p *predicate) attrsHold(ix *index, dirs []string) bool {
+	for name, v := range p.match.Attr {
+		if !v.Match(ix.attr(dirs, name)) {
+			return false
+		}
+	}
+	return true
 }
 
 // driver is that of the first of the directories that has one.

@@ -45,9 +45,14 @@ func (c *scope) ofDevice(name string, sub *subject) (values []string, reason str
 			return nil, "the device is none of CDI"
 		}
 		return []string{cdiValue(c.s.cdi.Name, key)}, "it is not known"
-	case "net":
+	}
+	a, ok := device.FindAttribute(name)
+	if !ok {
+		return nil, "it is not known"
+	}
+	if table == "net" {
 		for _, n := range sub.interfaces() {
-			values = append(values, netValue(n, key))
+			values = append(values, a.Of(nil, n)...)
 		}
 		return values, "the device has no network interface that says its " + noun(key)
 	}
@@ -55,13 +60,44 @@ func (c *scope) ofDevice(name string, sub *subject) (values []string, reason str
 		return nil, "the device has no hardware"
 	}
 	for _, h := range sub.hardware {
-		found, why := hardwareValues(h, table, key, sub)
-		values = append(values, found...)
+		values = append(values, sub.attribute(a, h)...)
 		if reason == "" {
-			reason = why
+			reason = lacks(h, a)
 		}
 	}
 	return values, reason
+}
+
+// attribute is what hardware has for an attribute: if that is one of USB
+// interfaces, those of the subject's nodes have it, or all where no node does.
+func (s *subject) attribute(a *device.Attribute, h *device.Hardware) []string {
+	var values []string
+	for _, p := range s.picks {
+		if a.Interface != nil && p.node.Hardware == h && p.node.Interface >= 0 {
+			values = append(values, a.Of(h, p.node)...)
+		}
+	}
+	if values == nil {
+		values = a.Of(h, nil)
+	}
+	return values
+}
+
+// lacks says why hardware has no value for an attribute.
+func lacks(h *device.Hardware, a *device.Attribute) string {
+	switch {
+	case a.Table == "usb" && h.USB == nil:
+		return describe(h) + " is no USB device"
+	case a.Interface != nil:
+		return describe(h) + " has no such interface"
+	case a.Table == "mdev" && h.MDev == nil:
+		return describe(h) + " is no mediated device"
+	case a.Table == "pci" && h.Function() == nil:
+		return describe(h) + " is not on a PCI bus"
+	case a.Table == "pci":
+		h = h.Function()
+	}
+	return describe(h) + " has no " + noun(a.Key)
 }
 
 // wildcard is what the n-th wildcard of the globs stood for.
@@ -77,42 +113,6 @@ func (ix *index) wildcard(n int, sub *subject) []string {
 	}
 	for _, p := range sub.paths {
 		add(p.match.Glob.Captures(p.path))
-	}
-	return values
-}
-
-// hardwareValues is what hardware has for a key of a usb, pci or mdev table.
-func hardwareValues(h *device.Hardware, table, key string, sub *subject) (values []string, reason string) {
-	switch {
-	case table == "usb" && h.USB == nil:
-		return nil, describe(h) + " is no USB device"
-	case table == "usb" && (key == interfaceKey || key == interfaceClassKey):
-		return ofInterfaces(h, key, sub.picks), describe(h) + " has no such interface"
-	case table == "usb":
-		return []string{usbValue(h, key)}, describe(h) + " has no " + noun(key)
-	case table == "mdev" && h.MDev == nil:
-		return nil, describe(h) + " is no mediated device"
-	case table == "mdev":
-		return []string{mdevValue(h, key)}, describe(h) + " has no " + noun(key)
-	case table == "pci" && function(h) == nil:
-		return nil, describe(h) + " is not on a PCI bus"
-	case table == "pci":
-		return []string{pciValue(h, key)}, describe(function(h)) + " has no " + noun(key)
-	}
-	return nil, "it is not known"
-}
-
-// ofInterfaces is the USB interfaces of a device's nodes; those of the whole
-// device where no node has one.
-func ofInterfaces(h *device.Hardware, key string, picks []pick) []string {
-	var values []string
-	for _, p := range picks {
-		if p.node.Hardware == h && p.node.Interface >= 0 {
-			values = append(values, interfaceValues(h, p.node, key)...)
-		}
-	}
-	if values == nil {
-		values = interfaceValues(h, nil, key)
 	}
 	return values
 }

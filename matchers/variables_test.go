@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/matchers"
 )
@@ -96,24 +95,17 @@ func TestMatchesAndVariablesAgree(t *testing.T) {
 		}
 	}
 	usb := stick(func(h *device.Hardware) { h.USB.Manufacturer, h.USB.ProductName = "Silicon Labs", "CP2102" }).Hardware[1]
-	for _, key := range config.USBKeys() {
-		ask("usb", key, usb)
-	}
 	vf := &device.Hardware{Bus: device.PCIBus, Path: "devices/pci0000:3a/0000:3b:02.1", Name: "0000:3b:02.1", NUMA: -1, PCI: &device.PCI{
 		Address: "0000:3b:02.1", Vendor: "8086", Device: "154c", SubVendor: "1028", SubDevice: "0000", Class: "020000", Revision: "02",
 		Driver: "iavf", IOMMUGroup: "88", SRIOV: "vf", PF: "0000:3b:00.0", VF: 1}}
-	for _, key := range config.PCIKeys() {
-		ask("pci", key, vf)
-	}
 	part := &device.Hardware{Bus: device.MDevBus, Path: vf.Path + "/83b8f4f2", Name: "83b8f4f2", NUMA: -1, Parent: vf,
 		MDev: &device.MDev{UUID: "83b8f4f2", Type: "nvidia-222", Name: "A40-1Q", IOMMUGroup: "30"}}
-	for _, key := range config.MDevKeys() {
-		ask("mdev", key, part)
-	}
-	vf.Nets = []*device.Node{{Path: "eth1", Kernel: "eth1", Type: device.NetInterface, SysPath: vf.Path + "/net/eth1", Subsystem: "net", Hardware: vf, Interface: -1, Index: 0,
+	nic := *vf
+	nic.Nets = []*device.Node{{Path: "eth1", Kernel: "eth1", Type: device.NetInterface, SysPath: vf.Path + "/net/eth1", Subsystem: "net", Hardware: &nic, Interface: -1, Index: 0,
 		Net: &device.Net{Driver: "iavf", Type: "ether"}}}
-	for _, key := range config.NetKeys() {
-		ask("net", key, vf)
+	that := map[string]*device.Hardware{"usb": usb, "pci": vf, "mdev": part, "net": &nic}
+	for _, a := range device.Attributes() {
+		ask(a.Table, a.Key, that[a.Table])
 	}
 }
 

@@ -165,8 +165,8 @@ func (p *predicate) holdsBound(ix *index, h *device.Hardware) bool {
 	if p.match.MDev != nil {
 		return false
 	}
-	conditions := slices.DeleteFunc(slices.Clone(p.pci), func(c condition) bool { return c.key == "driver" })
-	return p.pciHolds(conditions, h) && holdAll(p.attrs, func(name string) string { return ix.attr([]string{h.Path}, name) })
+	conditions := slices.DeleteFunc(slices.Clone(p.pci), func(c condition) bool { return c.attribute.Key == "driver" })
+	return p.pciHolds(conditions, h) && p.attrsHold(ix, []string{h.Path})
 }
 
 // addVFIO adds what opens the way to the nodes of groups, with their

@@ -1,0 +1,183 @@
+package device
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Attribute is something that hardware says of itself, by which a match selects
+// it and which a variable stands for: match.usb.vendor and ${usb.vendor}. All
+// that speaks of attributes goes by the list of them, Attributes.
+type Attribute struct {
+	// Table is "usb", "pci", "net" or "mdev".
+	Table, Key string
+	Kind       ValueKind
+	// Words are all values of a WordValue.
+	Words   []string
+	Example string
+	Help    string
+	// One of these is set: the value of hardware, of one of the interfaces of a
+	// USB device, or of a network interface; empty where it has none.
+	Hardware  func(*Hardware) string
+	Interface func(USBInterface) string
+	Net       func(*Node) string
+}
+
+// ValueKind is what values look like.
+type ValueKind byte
+
+// The kinds of values.
+const (
+	TextValue    ValueKind = iota
+	IDValue                // four hexadecimal digits
+	PairValue              // two of those, with a colon between them
+	ByteValue              // two hexadecimal digits
+	ClassValue             // a PCI class, which is compared by what it begins with
+	AddressValue           // a PCI address
+	SlotValue              // a PCI address without its function
+	NumberValue            // decimal
+	WordValue              // one of Words
+)
+
+var attributes = []Attribute{
+	ofUSB("id", PairValue, "10c4:ea60", "vendor and product", func(u *USB) string { return pair(u.Vendor, u.Product) }),
+	ofUSB("vendor", IDValue, "10c4", "four digits", func(u *USB) string { return u.Vendor }),
+	ofUSB("product", IDValue, "ea60", "four digits", func(u *USB) string { return u.Product }),
+	ofUSB("serial", TextValue, "A1B2C3", "serial number as the device says it", func(u *USB) string { return strings.TrimSpace(u.Serial) }),
+	ofUSB("manufacturer", TextValue, "Silicon Labs", "as the device says it", func(u *USB) string { return strings.TrimSpace(u.Manufacturer) }),
+	ofUSB("product_name", TextValue, "CP2102N", "as the device says it", func(u *USB) string { return strings.TrimSpace(u.ProductName) }),
+	ofUSB("class", ByteValue, "e0", "class of the device, two digits", func(u *USB) string { return u.Class }),
+	ofInterface("interface_class", ByteValue, "0e", "class of an interface, two digits", func(i USBInterface) string { return i.Class }),
+	ofInterface("interface", NumberValue, "0", "number of an interface, decimal", func(i USBInterface) string { return strconv.Itoa(i.Number) }),
+	ofUSB("port", TextValue, "1-1.4", "as the kernel counts it in this boot", func(u *USB) string { return u.Port }),
+	{Table: "usb", Key: "path", Example: "0000:00:14.0:1.4", Help: "controller and chain of ports, the same in every boot", Hardware: Place},
+	ofUSB("speed", TextValue, "480", "Mbit/s", func(u *USB) string { return u.Speed }),
+
+	ofPCI("id", PairValue, "10de:2204", "vendor and device", func(p *PCI) string { return pair(p.Vendor, p.Device) }),
+	ofPCI("vendor", IDValue, "10de", "four digits", func(p *PCI) string { return p.Vendor }),
+	ofPCI("device", IDValue, "2204", "four digits", func(p *PCI) string { return p.Device }),
+	ofPCI("subsystem_id", PairValue, "1028:1fe2", "vendor and device of the card", func(p *PCI) string { return pair(p.SubVendor, p.SubDevice) }),
+	ofPCI("class", ClassValue, "0302", "class code or what it begins with: two, four or six digits", func(p *PCI) string { return p.Class }),
+	ofPCI("revision", ByteValue, "a1", "two digits", func(p *PCI) string { return p.Revision }),
+	ofPCI("driver", TextValue, "vfio-pci", "the bound driver", func(p *PCI) string { return p.Driver }),
+	ofPCI("address", AddressValue, "0000:3b:00.0", "with the domain", func(p *PCI) string { return p.Address }),
+	ofPCI("slot", SlotValue, "0000:3b:00", "the address without its function", func(p *PCI) string {
+		slot, _, _ := strings.Cut(p.Address, ".")
+		return slot
+	}),
+	ofPCI("iommu_group", NumberValue, "12", "decimal", func(p *PCI) string { return p.IOMMUGroup }),
+	ofPCI("sriov", WordValue, "vf", "physical function, virtual function, or neither", func(p *PCI) string { return p.SRIOV }, "pf", "vf", "none"),
+	ofPCI("pf", TextValue, "ens1f0", "of a virtual function: address or network interface of its physical one", func(p *PCI) string { return p.PF }),
+	ofPCI("vf", NumberValue, "0", "of a virtual function: its number there, decimal", func(p *PCI) string {
+		if p.PF == "" || p.VF < 0 {
+			return ""
+		}
+		return strconv.Itoa(p.VF)
+	}),
+
+	ofNet("name", "can0", "name of the interface", func(n *Node) string { return n.Path }),
+	ofNet("driver", "gs_usb", "driver of the device behind it", func(n *Node) string { return n.Net.Driver }),
+	ofNet("type", "can", "kind of link: ether, can, infiniband, ...", func(n *Node) string { return n.Net.Type }),
+
+	ofMDev("type", TextValue, "nvidia-222", "directory of its type", func(m *MDev) string { return m.Type }),
+	ofMDev("name", TextValue, "GRID T4-1Q", "what the type is called", func(m *MDev) string { return m.Name }),
+	ofMDev("uuid", TextValue, "83b8f4f2-509f-382f-3c1e-e6bfe0fa1001", "UUID of the mediated device", func(m *MDev) string { return m.UUID }),
+	ofMDev("iommu_group", NumberValue, "12", "decimal", func(m *MDev) string { return m.IOMMUGroup }),
+}
+
+func ofUSB(key string, kind ValueKind, example, help string, get func(*USB) string) Attribute {
+	return Attribute{Table: "usb", Key: key, Kind: kind, Example: example, Help: help, Hardware: func(h *Hardware) string {
+		if h.USB == nil {
+			return ""
+		}
+		return get(h.USB)
+	}}
+}
+
+func ofInterface(key string, kind ValueKind, example, help string, get func(USBInterface) string) Attribute {
+	return Attribute{Table: "usb", Key: key, Kind: kind, Example: example, Help: help, Interface: get}
+}
+
+// ofPCI is an attribute of a PCI function; of a USB or mediated device it is
+// that of the nearest function above.
+func ofPCI(key string, kind ValueKind, example, help string, get func(*PCI) string, words ...string) Attribute {
+	return Attribute{Table: "pci", Key: key, Kind: kind, Words: words, Example: example, Help: help, Hardware: func(h *Hardware) string {
+		f := h.Function()
+		if f == nil {
+			return ""
+		}
+		return get(f.PCI)
+	}}
+}
+
+func ofMDev(key string, kind ValueKind, example, help string, get func(*MDev) string) Attribute {
+	return Attribute{Table: "mdev", Key: key, Kind: kind, Example: example, Help: help, Hardware: func(h *Hardware) string {
+		if h.MDev == nil {
+			return ""
+		}
+		return get(h.MDev)
+	}}
+}
+
+func ofNet(key, example, help string, get func(*Node) string) Attribute {
+	return Attribute{Table: "net", Key: key, Example: example, Help: help, Net: func(n *Node) string {
+		if n.Net == nil {
+			return ""
+		}
+		return get(n)
+	}}
+}
+
+// Attributes lists the attributes in the order of the language.
+func Attributes() []Attribute { return slices.Clone(attributes) }
+
+// FindAttribute returns the attribute of a name such as "usb.vendor".
+func FindAttribute(name string) (a *Attribute, ok bool) {
+	table, key, _ := strings.Cut(name, ".")
+	i := slices.IndexFunc(attributes, func(a Attribute) bool { return a.Key == key && a.Table == table })
+	if i < 0 {
+		return nil, false
+	}
+	return &attributes[i], true
+}
+
+// Name is the name of the attribute, "usb.vendor".
+func (a *Attribute) Name() string { return a.Table + "." + a.Key }
+
+// Of lists what hardware has for the attribute, or its node n, which may be nil:
+// a node of one USB interface has that one's values, and one of the device as a
+// whole those of all. An attribute of the table net is that of the node, or of
+// all network interfaces of the hardware where n is nil.
+func (a *Attribute) Of(h *Hardware, n *Node) []string {
+	var values []string
+	add := func(v string) {
+		if v != "" && !slices.Contains(values, v) {
+			values = append(values, v)
+		}
+	}
+	switch {
+	case a.Net != nil && n != nil:
+		add(a.Net(n))
+	case h == nil:
+	case a.Net != nil:
+		for _, n := range h.Nets {
+			add(a.Net(n))
+		}
+	case a.Interface != nil:
+		for _, i := range h.InterfacesOf(n) {
+			add(a.Interface(i))
+		}
+	default:
+		add(a.Hardware(h))
+	}
+	return values
+}
+
+// pair is an ID of two numbers, empty unless both are there.
+func pair(vendor, product string) string {
+	if vendor == "" || product == "" {
+		return ""
+	}
+	return vendor + ":" + product
+}
