@@ -1,7 +1,7 @@
-// Package agent wires the parts into the running program: it looks at the
-// host when something changed, and carries out in order what follows. It has
-// no rule of its own: what is selected is decided by package matchers, how a
-// device lives by package ledger, how a resource is served by package plugin.
+// Package agent is the running program. One loop waits for triggers, scans the host
+// and reconciles what containers and the kubelet get with it, see loop.reconcile.
+// What is selected is decided by package matchers, how a device lives by package
+// ledger, how a resource is served by package plugin.
 package agent
 
 import (
@@ -12,13 +12,12 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/inventory"
 	"github.com/generic-dp/generic-dp/links"
@@ -34,8 +33,8 @@ type Options struct {
 	Paths    Paths
 	NodeName string
 	Listen   string // address of metrics and probes; empty for none
-	// CDIOnly: there is no kubelet. Every resource is handed over by CDI specs
-	// that are kept current, for whoever starts containers.
+	// CDIOnly: there is no kubelet. Every resource is injected by CDI specs that are
+	// kept current, for whoever starts containers.
 	CDIOnly bool
 	// InPod: what an administrator has to change is in the manifest.
 	InPod   bool
@@ -48,35 +47,36 @@ type Agent struct {
 	options Options
 	log     *slog.Logger
 	now     func() time.Time // for the life of devices
-	source  source
-	config  *config.Config // the one that is served; after New only the loop looks
-	loaded  atomic.Pointer[loaded]
-	serving atomic.Pointer[set] // nil before the first look at the host
-	handed  atomic.Pointer[handed]
+	lock    *lock
 
-	// What the status page shows besides.
-	started  time.Time
-	events   events
-	troubles atomic.Pointer[[]metrics.Problem]
-	busy     atomic.Pointer[time.Time] // since when the loop is; nil while it waits
-	holders  *holders
+	// The host.
+	scanner   *inventory.Scanner
+	watcher   *inventory.Watcher
+	looks     looks
+	specFiles *fileWatch  // the CDI specs of others
+	usesSpecs atomic.Bool // the configuration refers to them
 
-	scanner  *inventory.Scanner
-	watcher  *inventory.Watcher
+	// The configuration. The one that is served is the loop's alone once it runs.
+	source source
+	reader *configReader
+	config *config.Config
+
+	// The kubelet and containers.
 	kubelet  *plugin.KubeletWatch
 	pods     *podresources.Client
-	links    *links.Tree
-	specs    *cdi.Writer
-	others   *cdi.HostSpecs
-	lock     *lock
-	listener net.Listener
-	metrics  *metrics.Metrics // nil where nobody listens
+	injector *injector
+	serving  atomic.Pointer[set] // nil before the first pass
 
-	reader    *configReader
-	specFiles *fileWatch    // the CDI specs of others
-	usesSpecs atomic.Bool   // the configuration speaks of them
-	settled   chan struct{} // closed after the first look
-	looks     looks
+	// The status page and probes.
+	listener  net.Listener
+	metrics   *metrics.Metrics // nil where nobody listens
+	started   time.Time
+	loaded    atomic.Pointer[loaded]
+	problems  *problems
+	events    events
+	heldError heldError
+	busy      atomic.Pointer[time.Time] // since when the loop is; nil while it waits
+	settled   chan struct{}             // closed after the first pass
 }
 
 // New loads the configuration and prepares everything that can fail before
@@ -88,10 +88,10 @@ func New(options Options) (*Agent, error) {
 	if err := options.prepare(); err != nil {
 		return nil, err
 	}
-	p := options.Paths
 	a := &Agent{
 		options: options, log: options.Log, now: time.Now, started: time.Now(), settled: make(chan struct{}), looks: make(looks),
-		source: source{path: options.Config, stateDir: p.StateDir, cdiDir: p.CDIDir, allow: options.Allow, cdiOnly: options.CDIOnly, inPod: options.InPod},
+		source:   source{path: options.Config, stateDir: options.Paths.StateDir, cdiDir: options.Paths.CDIDir, allow: options.Allow, cdiOnly: options.CDIOnly, inPod: options.InPod},
+		problems: &problems{log: options.Log},
 	}
 	cfg, first, err := a.source.load()
 	if err != nil {
@@ -103,7 +103,7 @@ func New(options Options) (*Agent, error) {
 		logBroken(a.log, options.Config, first.err)
 	}
 	a.reader = newConfigReader(a.source, first, a.log)
-	if a.lock, err = openLock(p.RunDir); err != nil {
+	if a.lock, err = openLock(options.Paths.RunDir); err != nil {
 		return nil, fmt.Errorf("--run-dir: %w", err)
 	}
 	if err := a.listen(); err != nil {
@@ -119,13 +119,10 @@ func (a *Agent) build() {
 	p := a.options.Paths
 	a.scanner = inventory.New(p.Inventory(a.log))
 	a.watcher = inventory.NewWatcher(inventory.WatchOptions{Dev: p.Dev, Log: a.log})
-	a.kubelet = plugin.NewKubeletWatch(p.KubeletDir, a.log)
-	a.pods = podresources.New(p.PodResources)
-	a.holders = &holders{client: a.pods, log: a.log}
-	a.links = &links.Tree{Dir: filepath.Join(p.RunDir, linksName)}
-	a.specs = p.specWriter()
-	a.others = p.hostSpecs()
 	a.specFiles = newFileWatch("CDI specs", a.specDirs, a.log)
+	a.kubelet = plugin.NewKubeletWatch(p.KubeletDir, a.log)
+	a.pods = podresources.New(p.PodResources, func() time.Time { return a.now() })
+	a.injector = newInjector(a.options, a.problems)
 }
 
 // Run serves until ctx is cancelled: then streams end, sockets are removed,
@@ -154,27 +151,101 @@ func (a *Agent) Run(ctx context.Context) error {
 func (a *Agent) sweep() {
 	swept, err := plugin.SweepSockets(a.options.Paths.KubeletDir)
 	if len(swept) > 0 {
-		a.log.Info("removed sockets that nobody serves", "kubelet_dir", a.options.Paths.KubeletDir, "sockets", swept)
+		a.log.Info("removed stale sockets", "kubelet_dir", a.options.Paths.KubeletDir, "sockets", swept)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		a.log.Warn("sockets that nobody serves can't be removed", "kubelet_dir", a.options.Paths.KubeletDir, "reason", err)
+		a.log.Warn("stale sockets can't be removed", "kubelet_dir", a.options.Paths.KubeletDir, "reason", err)
 	}
 }
 
-// Settled is closed when the host was looked at and nothing is about to change
-// by itself.
+// Settled is closed when the host was scanned and nothing is about to change by
+// itself.
 func (a *Agent) Settled() <-chan struct{} { return a.settled }
 
 // Reload reads the configuration again at once, as a change on disk does.
-func (a *Agent) Reload() { a.reader.ask() }
+func (a *Agent) Reload() { a.reader.request() }
 
-// checkRunDir is an error if this is a pod and its run directory is not the
-// host's: the container runtime would not find the links.
-func checkRunDir(dir string, inPod bool) error {
+// manifest says by flag what of the DaemonSet it is given by, and the value of the
+// chart that makes it.
+var manifest = map[string]string{
+	"config":      `volume "config" of the DaemonSet: the ConfigMap wants a key that ends in .toml; config or existingConfigMap in the chart's values`,
+	"kubelet-dir": `volume "device-plugins" of the DaemonSet, paths.devicePlugins in the chart's values, is the kubelet's directory on the host`,
+	"run-dir":     `volume "run" of the DaemonSet, paths.run in the chart's values, is a hostPath that can be written, at the same path in the pod`,
+	"state-dir":   `volume "state" of the DaemonSet, paths.state in the chart's values, is a hostPath that can be written`,
+	"cdi-dir":     `volume "cdi" of the DaemonSet: cdi.enabled = true in the chart's values mounts cdi.directory, which container.cdi needs`,
+	"listen":      `argument --listen and port "metrics" of the DaemonSet, listen.port in the chart's values: with hostNetwork the port has to be free on the node`,
+}
+
+// hints are for a program that runs in no pod.
+var hints = map[string]string{
+	"config":      "write one, or name another file or directory with --config; generic-dp check reports what is wrong with it",
+	"kubelet-dir": "it is where the kubelet keeps kubelet.sock; distributions may have it elsewhere, such as /var/snap/microk8s/common/var/lib/kubelet/device-plugins",
+	"cdi-dir":     "container.cdi needs a directory that container runtimes read CDI specs from, /var/run/cdi or /etc/cdi as a rule",
+	"listen":      "another instance may be serving: generic-dp status asks it; --listen names another address, and an empty one is none",
+}
+
+// hinted is an error with what to do about it on a line of its own.
+type hinted struct {
+	error
+	hint string
+}
+
+func (h hinted) Error() string { return h.error.Error() + "\n  hint: " + h.hint }
+func (h hinted) Unwrap() error { return h.error }
+
+// withHint adds to an error about a flag what to change: in a pod the part of the
+// manifest, since nobody sets flags there.
+func withHint(err error, flag string, inPod bool) error {
+	hint := hintFor(flag, inPod)
+	if err == nil || hint == "" {
+		return err
+	}
+	return hinted{err, hint}
+}
+
+func hintFor(flag string, inPod bool) string {
+	if inPod {
+		return manifest[flag]
+	}
+	return hints[flag]
+}
+
+// prepare checks and makes what nothing can be served without. A state directory
+// that can't be written is none of that, see loop.save.
+func (o Options) prepare() error {
+	p := o.Paths
+	if err := writable("run-dir", p.RunDir); err != nil {
+		return withHint(err, "run-dir", o.InPod)
+	}
+	if o.CDIOnly {
+		return nil
+	}
+	if err := plugin.CheckDir(p.KubeletDir); err != nil {
+		return err
+	}
+	if _, err := os.Stat(p.KubeletDir); o.InPod && errors.Is(err, fs.ErrNotExist) {
+		// What is not mounted now never will be.
+		return withHint(fmt.Errorf("--kubelet-dir: %w", err), "kubelet-dir", o.InPod)
+	}
 	mounts, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
 		return nil // no proc, no containers
 	}
 	defer mounts.Close()
-	return links.CheckRunDir(dir, mounts, inPod)
+	return withHint(links.CheckRunDir(p.RunDir, mounts, o.InPod), "run-dir", o.InPod)
+}
+
+// listen takes the address of metrics and status.
+func (a *Agent) listen() (err error) {
+	if a.options.Listen == "" {
+		return nil
+	}
+	a.listener, err = metrics.Listen(a.options.Listen)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return withHint(err, "listen", a.options.InPod)
+	}
+	if err == nil {
+		a.metrics = metrics.New(a)
+	}
+	return err
 }

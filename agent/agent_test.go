@@ -349,10 +349,9 @@ func TestNewNamesTheFlag(t *testing.T) {
 		t.Fatal(err)
 	}
 	for flag, change := range map[string]func(*agent.Options){
-		"--state-dir": func(o *agent.Options) { o.Paths.StateDir = filepath.Join(file, "state") },
-		"--run-dir":   func(o *agent.Options) { o.Paths.RunDir = filepath.Join(file, "run") },
-		"--cdi-dir":   func(o *agent.Options) { o.Paths.CDIDir = filepath.Join(file, "cdi") },
-		"--listen":    func(o *agent.Options) { o.Listen = "256.0.0.1:1" },
+		"--run-dir": func(o *agent.Options) { o.Paths.RunDir = filepath.Join(file, "run") },
+		"--cdi-dir": func(o *agent.Options) { o.Paths.CDIDir = filepath.Join(file, "cdi") },
+		"--listen":  func(o *agent.Options) { o.Listen = "256.0.0.1:1" },
 	} {
 		n := newNode(t, zigbee+"container.cdi = true\n")
 		change(&n.options)

@@ -154,6 +154,7 @@ func TestAllowIsHeeded(t *testing.T) {
 	if err := a.Config().Broken; err != nil {
 		t.Errorf("with --allow: %v", err)
 	}
+	<-a.Settled()
 	n.untilListed("example.com/r", []string{"r-a"}, nil)
 	stop()
 	n.options.Allow.Mounts = nil
@@ -213,7 +214,7 @@ func TestNamesOfOthersAreLeftAlone(t *testing.T) {
 	n.addNodes("r-a")
 	n.kubelet.Hold(kubelettest.Claim{Namespace: "d", Pod: "p", Container: "c", Resource: "example.com/gpu"}, "GPU-1")
 	a, _ := n.serve()
-	n.eventually("an answer", func() bool { return strings.Contains(n.log.String(), `"what is held is known" slots=1`) })
+	n.eventually("an answer", func() bool { return strings.Contains(n.log.String(), `"held devices are known" slots=1`) })
 	n.addNodes("r-b")
 	n.untilListed("example.com/r-b", []string{"r-b"}, nil)
 	if got := a.Names(); !slices.Equal(got, []string{"example.com/r-a", "example.com/r-b"}) {

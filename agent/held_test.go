@@ -27,7 +27,7 @@ func TestKubeletThatWasJustStarted(t *testing.T) {
 		before := len(n.log.String())
 		to()
 		n.eventually(what, func() bool {
-			return strings.Contains(n.log.String()[before:], `"what is held is known" slots=`+slots+" partial="+partial)
+			return strings.Contains(n.log.String()[before:], `"held devices are known" slots=`+slots+" partial="+partial)
 		})
 	}
 	forward := func(by time.Duration) func() {

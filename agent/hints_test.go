@@ -27,7 +27,7 @@ func TestErrorsSayWhatToChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	good := Paths{StateDir: filepath.Join(dir, "state"), RunDir: filepath.Join(dir, "run"), KubeletDir: empty}
+	good := Paths{RunDir: filepath.Join(dir, "run"), KubeletDir: empty}
 	with := func(change func(*Paths)) func(bool) error {
 		p := good
 		change(&p)
@@ -40,7 +40,6 @@ func TestErrorsSayWhatToChange(t *testing.T) {
 	}{
 		{"no kubelet directory", "--kubelet-dir: ", with(func(p *Paths) { p.KubeletDir += "/none" }), "paths.devicePlugins", ""},
 		{"run directory of the pod's own", "--run-dir: ", with(func(*Paths) {}), "paths.run", ""},
-		{"state directory", "--state-dir: ", with(func(p *Paths) { p.StateDir = file + "/x" }), "paths.state", "not a directory"},
 		{"run directory", "--run-dir: ", with(func(p *Paths) { p.RunDir = file + "/x" }), "paths.run", "not a directory"},
 		{"CDI directory", "--cdi-dir: ", func(inPod bool) error {
 			_, err := source{cdiDir: file + "/cdi", inPod: inPod}.check([]config.File{{Name: "c.toml", Data: []byte(

@@ -3,11 +3,10 @@ package agent
 import (
 	"errors"
 	"fmt"
-	"maps"
+	"log/slog"
 	"os"
-	"slices"
-	"strings"
-	"time"
+	"path/filepath"
+	"sync/atomic"
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/device"
@@ -15,22 +14,55 @@ import (
 	"github.com/generic-dp/generic-dp/links"
 )
 
-// retainFor is how long at least links and CDI entries stay after the
-// configuration has changed: a container that was admitted before may not be
-// among those yet that the kubelet knows to hold something.
-const retainFor = time.Minute
+// linksName is the directory of links in the run directory.
+const linksName = "links"
 
-// inject brings links and CDI specs in line with what is there now: what leads
-// to a device that went is removed before anything else is made. It returns why
-// devices can't be injected, by ID.
-func (l *loop) inject(v *View, out ledger.Output) map[string]error {
-	if !l.writer {
-		return nil // the other instance does; Allocate checks before it answers
+// injector keeps what containers find devices by, links and CDI specs, in line
+// with the host.
+type injector struct {
+	paths    Paths
+	cdiOnly  bool // see Options
+	log      *slog.Logger
+	problems *problems
+
+	links  *links.Tree
+	specs  *cdi.Writer
+	others *cdi.HostSpecs
+	names  atomic.Pointer[cdiNames] // nil before the first sync
+
+	injected ledger.Injected // what links and CDI entries lead to
+	retained ledger.Injected // that of those which the configuration does not ask for
+	retains  bool            // there are any
+}
+
+func newInjector(o Options, p *problems) *injector {
+	return &injector{
+		paths: o.Paths, cdiOnly: o.CDIOnly, log: o.Log, problems: p,
+		links: &links.Tree{Dir: filepath.Join(o.Paths.RunDir, linksName)}, specs: o.Paths.specWriter(), others: o.Paths.hostSpecs(),
 	}
-	failed := map[string]error{}
-	if l.options.CDIOnly {
-		l.syncSpecs(out, nil, failed)
-		l.sayOnce("links", text(l.links.Sync(nil, nil)), "links of an earlier instance can't be removed")
+}
+
+// cdiNames are the qualified names of what is in the CDI specs, those of one
+// resource by device, and why some may be missing.
+type cdiNames struct {
+	names []string
+	err   error
+}
+
+// failures are why devices can't be injected, by ID.
+type failures struct {
+	reasons map[string]error
+	retry   bool // something may succeed without an event
+}
+
+// sync makes links and CDI specs those of what is present: what leads to a device
+// that went is removed before anything else is made. mayBeHeld is what decides on
+// those that the configuration does not ask for.
+func (i *injector) sync(v *View, out ledger.Output, mayBeHeld func(id string) bool) failures {
+	failed := failures{reasons: map[string]error{}}
+	if i.cdiOnly {
+		i.syncSpecs(out, nil, &failed)
+		i.problems.warnError("links", i.links.Sync(nil, nil), "links of an earlier instance can't be removed")
 		return failed
 	}
 	var want []links.Link
@@ -41,26 +73,24 @@ func (l *loop) inject(v *View, out ledger.Output) map[string]error {
 			}
 		}
 	}
-	kept := l.retention(v, out)
-	l.syncSpecs(out, kept.keepEntry, failed)
-	err := l.links.Sync(want, kept.keepLink)
-	l.sayOnce("links", text(err), "links can't be kept current")
-	if err != nil {
+	r := newRetention(v, out, i.injected, mayBeHeld)
+	i.syncSpecs(out, r.keepEntry, &failed)
+	if err := i.links.Sync(want, r.keepLink); err != nil {
+		i.problems.warnError("links", err, "links are out of date")
 		for _, link := range want {
-			if target, err := os.Readlink(l.links.Path(link.ID, link.Key)); err != nil || target != link.Target {
-				failed[link.ID] = errors.New("its link below --run-dir can't be made")
+			if target, err := os.Readlink(i.links.Path(link.ID, link.Key)); err != nil || target != link.Target {
+				failed.reasons[link.ID] = errors.New("its link below --run-dir can't be made")
+				failed.retry = true
 			}
 		}
 	}
-	l.retained, l.retains = kept.kept, kept.any
+	i.retained, i.retains = r.kept, r.any
 	return failed
 }
 
 // syncSpecs does the CDI half.
-func (l *loop) syncSpecs(out ledger.Output, keep func(kind, id string, hostPaths []string) bool, failed map[string]error) {
+func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostPaths []string) bool, failed *failures) {
 	var specs []*cdi.Spec
-	var kinds map[string]string // of others
-	l.unfit = 0
 	for _, r := range out.Resources {
 		var offers []device.Offer
 		for _, e := range r.Devices {
@@ -71,47 +101,48 @@ func (l *loop) syncSpecs(out ledger.Output, keep func(kind, id string, hostPaths
 		if len(offers) == 0 {
 			continue
 		}
-		if kinds == nil {
-			kinds = l.others.Kinds()
-		}
-		if file, taken := kinds[r.Name]; taken {
+		if file, taken := i.others.Kinds()[r.Name]; taken {
 			for _, o := range offers {
-				failed[o.ID] = fmt.Errorf("CDI kind %q is taken by %s", r.Name, file)
+				failed.reasons[o.ID] = fmt.Errorf("CDI kind %q is taken by %s", r.Name, file)
 			}
+			failed.retry = true
 			continue
 		}
-		specs = append(specs, l.spec(r.Name, offers, failed))
+		if spec := i.spec(r.Name, offers, failed.reasons); spec != nil {
+			specs = append(specs, spec)
+		}
 	}
-	err := l.specs.Sync(specs, keep)
-	l.sayOnce("specs", text(err), "CDI specs can't be kept current")
-	l.handed.Store(newHanded(specs, err))
-	if err == nil {
-		return
-	}
+	err := i.specs.Sync(specs, keep)
+	i.problems.warnError("specs", err, "CDI specs are out of date")
+	names := &cdiNames{err: err}
 	for _, spec := range specs {
-		if spec == nil {
-			continue
-		}
 		for _, d := range spec.Devices {
-			failed[d.Name] = errors.New("its CDI spec below --cdi-dir can't be written")
+			names.names = append(names.names, spec.Kind+"="+d.Name)
+			if err != nil {
+				failed.reasons[d.Name] = errors.New("its CDI spec below --cdi-dir can't be written")
+				failed.retry = true
+			}
 		}
 	}
+	i.names.Store(names)
 }
 
-// spec is the CDI spec of a resource.
-func (l *loop) spec(name string, offers []device.Offer, failed map[string]error) *cdi.Spec {
-	if !l.options.CDIOnly {
-		spec, err := cdi.Build(name, offers, l.options.Paths.missing)
-		l.sayInStep("spec of "+name, text(err), "CDI spec lacks a device")
+// spec is the CDI spec of a resource; nil is none. What can't be in it is among
+// the reasons.
+func (i *injector) spec(name string, offers []device.Offer, reasons map[string]error) *cdi.Spec {
+	if !i.cdiOnly {
+		spec, err := cdi.Build(name, offers, i.paths.missing)
+		i.problems.warnError("spec of "+name, err, "CDI spec lacks a device")
 		return spec
 	}
-	spec, left := cdi.BuildAlone(name, offers, l.options.Paths.missing)
-	if err := left[cdi.AllDevices]; err != nil { // as it should be for sticks at one path
-		l.log.Debug("CDI spec has no entry for all devices together", "resource", name, "reason", err)
+	spec, left := cdi.BuildAlone(name, offers, i.paths.missing)
+	for id, err := range left {
+		if id == cdi.AllDevices { // as it should be for sticks at one path
+			i.log.Debug("CDI spec has no entry for all devices together", "resource", name, "reason", err)
+			continue
+		}
+		reasons[id] = err
 	}
-	delete(left, cdi.AllDevices)
-	maps.Copy(failed, left)
-	l.unfit += len(left)
 	return spec
 }
 
@@ -121,26 +152,23 @@ func (l *loop) spec(name string, offers []device.Offer, failed map[string]error)
 // every node that they lead to is still the one that it was.
 type retention struct {
 	view *View
-	// mayBeHeld has the listed devices that a container may hold by what it was
-	// given before the configuration changed. inPod has the CDI entries of devices
-	// whose interfaces are not on the host: where they are nobody can see.
+	// mayBeHeld has listed devices. inPod has the CDI entries of devices whose
+	// interfaces are not on the host, by kind and ID: nobody sees where they are.
 	mayBeHeld map[string]bool
-	inPod     map[[2]string]bool // by kind and ID
+	inPod     map[[2]string]bool
 	injected  ledger.Injected
 	kept      ledger.Injected // what stays leads to these
 	any       bool            // something stays
 }
 
-func (l *loop) retention(v *View, out ledger.Output) *retention {
-	r := &retention{view: v, mayBeHeld: map[string]bool{}, inPod: map[[2]string]bool{}, injected: l.injected, kept: ledger.Injected{}}
-	held := l.mayHold()
+func newRetention(v *View, out ledger.Output, injected ledger.Injected, mayBeHeld func(id string) bool) *retention {
+	r := &retention{view: v, mayBeHeld: map[string]bool{}, inPod: map[[2]string]bool{}, injected: injected, kept: ledger.Injected{}}
 	for _, res := range out.Resources {
 		for _, e := range res.Devices {
-			id := e.Offer.ID
-			if e.Offer.Moved || e.Unseen {
+			if id := e.Offer.ID; e.Offer.Moved || e.Unseen {
 				r.inPod[[2]string{res.Name, id}] = true
 			} else {
-				r.mayBeHeld[id] = held == nil || held[id]
+				r.mayBeHeld[id] = mayBeHeld(id)
 			}
 		}
 	}
@@ -164,75 +192,28 @@ func (r *retention) keep(id string, hostPaths ...string) bool {
 	}
 	r.any = true
 	for _, path := range hostPaths {
-		r.kept.Add(id, path, r.view.nodeID(path))
+		r.kept.Add(id, path, nodeID(r.view, path))
 	}
 	return true
 }
 
-// unchanged reports whether the node at a path is the one that was there when it
-// was injected for a device. A node without hardware is known by its name alone.
+// unchanged reports whether the node at a path is the one that was injected for a
+// device. A node without hardware is known by its name alone.
 func (r *retention) unchanged(id, path string) bool {
 	n := r.view.node(path)
 	switch {
-	case n == nil:
-		return false
-	case n.Hardware == nil:
-		return true
-	case r.injected[id] == nil:
-		// Written by a version that did not remember nodes.
+	case n == nil || n.Hardware == nil:
+		return n != nil
+	case r.injected[id] == nil: // the state of a version that did not remember nodes
 		form := r.view.Forms[n.Hardware]
 		return id == device.HardwareID(n.Hardware, form) || id == device.NodeID(n, form)
 	}
-	return r.injected[id][path] == device.NodeID(n, r.view.Forms[n.Hardware])
-}
-
-// remember takes down which nodes are injected, for retention after the
-// configuration has changed, or the program was restarted.
-func (l *loop) remember(v *View, out ledger.Output) {
-	next := ledger.Injected{}
-	for _, r := range out.Resources {
-		for _, e := range r.Devices {
-			for _, n := range e.Offer.Nodes {
-				if e.Present {
-					next.Add(e.Offer.ID, n.HostPath, v.nodeID(n.HostPath))
-				}
-			}
-		}
-	}
-	for id, nodes := range l.retained {
-		for path, node := range nodes {
-			next.Add(id, path, node)
-		}
-	}
-	l.injected = next
-}
-
-// mayHold are the devices of which a container may hold a slot by what it was
-// given before the configuration changed; nil is all.
-func (l *loop) mayHold() map[string]bool {
-	if l.held.Partial || l.held.At.Before(l.switched.Add(retainFor)) {
-		return nil
-	}
-	ids := map[string]bool{}
-	for slot := range l.held.IDs {
-		id, _ := device.SplitSlot(slot)
-		ids[id] = true
-	}
-	return ids
-}
-
-// node returns the node at a path of the host; nil is none.
-func (v *View) node(path string) *device.Node {
-	i, found := slices.BinarySearchFunc(v.Snapshot.Nodes, path, func(n *device.Node, path string) int { return strings.Compare(n.Path, path) })
-	if !found {
-		return nil
-	}
-	return v.Snapshot.Nodes[i]
+	return r.injected[id][path] == nodeID(r.view, path)
 }
 
 // nodeID names the node at a path, whatever the kernel calls it; it is empty for
 // one without hardware, which has no other name.
-func (v *View) nodeID(path string) string {
+func nodeID(v *View, path string) string {
 	n := v.node(path)
 	if n == nil || n.Hardware == nil {
 		return ""
@@ -240,28 +221,24 @@ func (v *View) nodeID(path string) string {
 	return device.NodeID(n, v.Forms[n.Hardware])
 }
 
-// handed is what is on offer by CDI names.
-type handed struct {
-	names []string // qualified, those of one resource by device
-	err   error    // why not all of them may be there
-}
-
-func newHanded(specs []*cdi.Spec, err error) *handed {
-	h := &handed{err: err}
-	for _, spec := range specs {
-		if spec == nil {
-			continue
-		}
-		for _, d := range spec.Devices {
-			h.names = append(h.names, spec.Kind+"="+d.Name)
+// remember takes down which nodes are injected, for retention after the
+// configuration has changed or the program was restarted.
+func (i *injector) remember(v *View, out ledger.Output) {
+	next := ledger.Injected{}
+	for _, r := range out.Resources {
+		for _, e := range r.Devices {
+			if !e.Present {
+				continue
+			}
+			for _, n := range e.Offer.Nodes {
+				next.Add(e.Offer.ID, n.HostPath, nodeID(v, n.HostPath))
+			}
 		}
 	}
-	return h
-}
-
-func text(err error) string {
-	if err == nil {
-		return ""
+	for id, nodes := range i.retained {
+		for path, node := range nodes {
+			next.Add(id, path, node)
+		}
 	}
-	return err.Error()
+	i.injected = next
 }

@@ -1,349 +1,292 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"os"
 	"runtime"
 	"runtime/debug"
-	"slices"
-	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/health"
-	"github.com/generic-dp/generic-dp/inventory"
 	"github.com/generic-dp/generic-dp/ledger"
 	"github.com/generic-dp/generic-dp/matchers"
 	"github.com/generic-dp/generic-dp/metrics"
 )
 
-// retry is when a scan that failed is tried again, or an attribute that did not
-// answer.
-const retry = time.Second
+// retryAfter is when a failed scan is repeated, or one in which an attribute did
+// not answer.
+const retryAfter = time.Second
 
-// idle is how long after the last step garbage is collected, so that the collector
-// seldom has to while something happens, from which it would keep a small machine
-// for 20 ms. After more than storm steps the memory goes back to the host, too, which
-// a single device would have to fetch again.
-const (
-	idle  = 250 * time.Millisecond
-	storm = 50
-)
-
-// netsResync is how often everything is looked at where network interfaces matter
-// and no event tells of them.
-const netsResync = time.Minute
-
-// loop is the one goroutine that looks at the host and changes anything: all
-// its state is its own.
+// loop is the one goroutine that scans the host and changes anything: all its
+// state is its own.
 type loop struct {
 	*Agent
 	group *errgroup.Group
+	start time.Time
 
-	start        time.Time
-	boot         string           // identity of this boot of the kernel
-	switched     time.Time        // when a new configuration was taken over
-	saved        ledger.Persisted // what is on disk
-	state        ledger.State
-	decisions    ledger.Decisions
-	snapshot     *device.Snapshot
-	attrs        *inventory.Attributes // read with the snapshot
-	usesNets     bool                  // the configuration looks at network interfaces
-	netless      bool                  // the snapshot has none, since nobody looked
-	watched      watched
-	again        bool // what did not answer in time is worth another look
-	failed       bool // the last scan did, and what events told of is not seen yet
-	paced        pace
-	held         ledger.Held
-	asked        time.Time // when the kubelet was asked last what is held
-	asking       bool
-	calm         bool // the first look is done
-	writer       bool // the lock is held: links, specs and state are ours to write
-	quiet        *quiet
-	young        young // of the first look
-	prober       *health.Prober
-	unfit        int                     // of what can't be injected, what no second try helps
-	injected     ledger.Injected         // what links and CDI entries lead to
-	retained     ledger.Injected         // that of what the configuration does not ask for
-	retains      bool                    // there is such a link or CDI entry
-	problems     map[device.Problem]bool // of the last step, that were warned of
-	notes        map[string]bool         // of the last step, that were warned of
-	said         map[string]string       // what was logged last of each subject that something is wrong with
-	passing      map[string]bool         // subjects of this step, which may have none in the next
-	passed       map[string]bool         // those of the last step
-	watchesSpecs bool
-	ending       map[string]chan struct{} // by resource: closed when its plugin has ended
+	host    scanned
+	scanErr error // the last scan failed: what events announced is not seen yet
+	again   bool  // an attribute did not answer in time
+	watched watched
+	quiet   *quiet
+	young   young // at the first scan
+
+	memory  memory
+	held    holdings
+	prober  *health.Prober
+	limiter limiter
+	garbage *collector
+
+	writer bool                     // the lock is held: links, specs and state are ours to write
+	locked <-chan struct{}          // closed when it is, after the other instance has ended
+	calm   bool                     // settled is closed
+	ending map[string]chan struct{} // by resource: closed when its plugin has ended
+
+	timer      *time.Timer // when to reconcile without a trigger
+	watchSpecs func()      // starts the watch of CDI specs, once
 }
 
 func newLoop(a *Agent, group *errgroup.Group) *loop {
-	return &loop{
-		Agent: a, group: group, boot: bootID(), quiet: newQuiet(), said: map[string]string{}, passing: map[string]bool{},
-		usesNets: matchers.UsesNets(a.config), prober: health.New(a.options.Paths.local), ending: map[string]chan struct{}{},
+	l := &loop{
+		Agent: a, group: group, start: a.now(),
+		quiet:  newQuiet(),
+		held:   holdings{answers: make(chan ledger.Held, 1)},
+		prober: health.New(a.options.Paths.local), garbage: newCollector(),
+		ending: map[string]chan struct{}{}, timer: time.NewTimer(retryAfter),
 	}
+	l.held.reset(l.start) // an earlier instance may have served another configuration
+	if a.reader.last.err == nil {
+		l.memory.unkept = a.reader.last.files
+	}
+	return l
 }
 
-// run looks once at once, and again whenever something changed: the kernel or
-// inotify said so, a device's time has come, a health check has another result,
-// the kubelet answered what is held, an answer to it needs a look, or the other
-// instance ended.
+// trigger is what starts a pass of the loop.
+type trigger struct {
+	scan    metrics.ScanReason // why to scan the host before; empty: it is not
+	limited bool               // it may come in storms, see limiter
+	reading *reading           // of the configuration
+	held    *ledger.Held       // an answer of the kubelet
+	done    chan<- struct{}    // closed when the outcome is published
+	locked  bool               // the other instance has ended
+}
+
+// byEvents stands for the reason that the batch of events gives.
+const byEvents metrics.ScanReason = "events"
+
+// run runs a pass at once, and another whenever something changed, until ctx is
+// cancelled.
 func (l *loop) run(ctx context.Context) error {
-	l.start = l.now()
-	l.switched = l.start // an earlier instance may have served another configuration
-	l.restore()
-	locked, err := l.elect(ctx)
-	if err != nil {
+	defer l.timer.Stop()
+	defer l.garbage.stop()
+	l.watchSpecs = sync.OnceFunc(func() {
+		l.group.Go(func() error {
+			l.specFiles.run(ctx)
+			return nil
+		})
+	})
+	l.memory.restore(l.options.Paths.StateDir, l.log)
+	l.injector.injected = l.memory.saved.Injected
+	if err := l.elect(ctx); err != nil {
 		return err
 	}
 	l.group.Go(func() error { return l.prober.Run(ctx) })
-	answers := make(chan ledger.Held, 1)
-	timer := time.NewTimer(retry)
-	defer timer.Stop()
-	tidy := time.NewTimer(idle)
-	defer tidy.Stop()
-	steps := 0 // since garbage was collected
 	for {
-		scan, probed := false, false
-		why := metrics.ScanRetry
 		l.busy.Store(nil)
-		var looked chan struct{}
-		select {
-		case <-ctx.Done():
+		t, ok := l.next(ctx)
+		if !ok || t.limited && !sleep(ctx, l.limiter.delay(time.Now())) {
 			return nil
-		case <-l.watcher.Changes():
-			if !sleep(ctx, l.paced.pause(time.Now())) {
-				return nil
-			}
-			scan, why = true, "" // the batch knows
-		case <-l.prober.Changes():
-			if !sleep(ctx, l.paced.pause(time.Now())) {
-				return nil
-			}
-			probed = true
-		case <-l.scanner.Answered():
-			scan = true
-		case looked = <-l.looks:
-			scan, why = true, metrics.ScanAllocate
-		case <-timer.C:
-			scan = l.snapshot == nil || l.again || l.failed
-		case <-tidy.C:
-			if steps > storm {
-				debug.FreeOSMemory()
-			} else {
-				runtime.GC()
-			}
-			steps = 0
-			continue
-		case held := <-answers:
-			l.asking = false
-			// An answer from before the switch is not what was asked for.
-			if held.At.IsZero() || !held.At.Before(l.switched) {
-				l.held = held
-			}
-		case r := <-l.reader.readings:
-			l.reload(ctx, r)
-			if scan = l.usesNets && l.netless; scan {
-				why = metrics.ScanConfig
-			}
-		case <-l.specFiles.changes: // they are read whenever they are asked for
-		case <-locked:
-			locked, l.writer = nil, true
-			l.inherit()
-			l.log.Info("this instance writes links, specs and state now", "run_dir", l.options.Paths.RunDir)
 		}
 		began := time.Now()
 		l.busy.Store(&began)
-		if scan {
-			l.scan(ctx, why)
+		wake := l.pass(ctx, t)
+		if t.limited || t.scan != "" {
+			l.limiter.record(time.Now(), time.Since(began))
 		}
-		if l.snapshot == nil || l.usesNets && l.netless {
-			timer.Reset(retry)
-			continue
-		}
-		wake := l.step(ctx, answers)
-		steps++
-		tidy.Reset(idle)
-		if looked != nil && !l.failed {
-			close(looked)
-		}
-		if scan || probed {
-			l.paced.spent(time.Now(), time.Since(began))
-		}
-		if l.again || l.failed {
-			wake = earlier(wake, l.now().Add(retry))
-		}
-		timer.Stop()
+		l.timer.Stop()
 		if !wake.IsZero() {
-			timer.Reset(wake.Sub(l.now()))
+			l.timer.Reset(wake.Sub(l.now()))
 		}
+		l.garbage.collectLater()
 	}
 }
 
-// restore reads what an earlier instance remembered.
-func (l *loop) restore() {
-	saved, err := ledger.Load(l.options.Paths.StateDir)
-	if err != nil {
-		l.log.Error("state can't be read: starting without it", "state_dir", l.options.Paths.StateDir, "err", err)
+// next waits for a trigger; none is there when ctx has ended.
+func (l *loop) next(ctx context.Context) (trigger, bool) {
+	select {
+	case <-ctx.Done():
+		return trigger{}, false
+	case <-l.watcher.Changes():
+		return trigger{scan: byEvents, limited: true}, true
+	case <-l.prober.Changes():
+		return trigger{limited: true}, true
+	case <-l.scanner.Answered():
+		return trigger{scan: metrics.ScanRetry}, true
+	case done := <-l.looks:
+		return trigger{scan: metrics.ScanAllocate, done: done}, true
+	case <-l.timer.C:
+		if l.host.snapshot == nil || l.again || l.scanErr != nil {
+			return trigger{scan: metrics.ScanRetry}, true
+		}
+		return trigger{}, true
+	case held := <-l.held.answers:
+		return trigger{held: &held}, true
+	case r := <-l.reader.readings:
+		return trigger{reading: &r}, true
+	case <-l.specFiles.changes: // they are read whenever they are needed
+		return trigger{}, true
+	case <-l.locked:
+		return trigger{locked: true}, true
 	}
-	l.saved, l.state, l.decisions, l.injected = saved, saved.State(l.boot), saved.Decisions, saved.Injected
 }
 
-// inherit reads what the instance that ended has written since restore: what its
-// links and CDI entries lead to.
-func (l *loop) inherit() {
-	if saved, err := ledger.Load(l.options.Paths.StateDir); err == nil {
-		l.saved, l.injected = saved, saved.Injected
+// pass does what a trigger asks for and returns when to run again without one;
+// zero is never.
+func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
+	defer l.problems.endPass()
+	switch {
+	case t.held != nil:
+		l.held.receive(*t.held)
+	case t.reading != nil:
+		l.reload(*t.reading)
+		if l.lacksNets() {
+			t.scan = metrics.ScanConfig
+		}
+	case t.locked:
+		l.inherit()
 	}
+	if t.scan != "" {
+		l.scan(ctx, t.scan)
+	}
+	if l.scanErr != nil && !errors.Is(l.scanErr, context.Canceled) {
+		l.problems.warn("scan", l.scanErr.Error(), "host can't be scanned: keeping the last snapshot")
+	}
+	if l.host.snapshot == nil || l.lacksNets() {
+		return l.now().Add(retryAfter)
+	}
+	wake = l.reconcile(ctx)
+	if t.done != nil && l.scanErr == nil {
+		close(t.done)
+	}
+	if l.again || l.scanErr != nil {
+		wake = earlier(wake, l.now().Add(retryAfter))
+	}
+	return wake
 }
 
-// bootID tells one boot of the kernel from another; it is empty where that is
-// not to be known (random(4)).
-func bootID() string {
-	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(id))
-}
+// lacksNets reports whether the configuration needs network interfaces that the last
+// scan left out.
+func (l *loop) lacksNets() bool { return matchers.UsesNets(l.config) && !l.host.nets }
 
-// elect takes the lock, or returns a channel that is closed when the other
-// instance has let go of it.
-func (l *loop) elect(ctx context.Context) (<-chan struct{}, error) {
-	mine, err := l.lock.try()
-	if err != nil {
-		return nil, err
-	}
-	if l.writer = mine; mine {
-		return nil, nil
+// elect takes the lock, or waits in the background until the other instance has
+// released it.
+func (l *loop) elect(ctx context.Context) (err error) {
+	if l.writer, err = l.lock.try(); err != nil || l.writer {
+		return err
 	}
 	l.log.Info("another instance writes links, specs and state: waiting for it to end", "run_dir", l.options.Paths.RunDir)
 	locked := make(chan struct{})
+	l.locked = locked
 	go func() {
 		if l.lock.wait(ctx) == nil {
 			close(locked)
 		}
 	}()
-	return locked, nil
+	return nil
 }
 
-// scan reads the host; why is empty where the events say so. What fails leaves the
-// last snapshot in place, since a scan that fails is not a host without devices,
-// and is tried again.
-func (l *loop) scan(ctx context.Context, why metrics.ScanReason) {
-	batch := l.watcher.Take()
-	l.quiet.note(batch)
-	began := time.Now()
-	l.scanner.LeaveOutNets(!l.usesNets)
-	snap, err := l.scanner.Update(ctx, batch)
-	l.metrics.CountScan(scanReason(batch, why), len(batch.Paths), time.Since(began), err)
-	if l.failed = err != nil; l.failed {
-		if !errors.Is(err, context.Canceled) {
-			l.sayOnce("scan", err.Error(), "host can't be read: keeping what was seen last")
+// inherit makes this instance the one that writes, with what the other one has
+// written since this one started.
+func (l *loop) inherit() {
+	l.locked, l.writer = nil, true
+	if saved, err := ledger.Load(l.memory.dir); err == nil {
+		l.memory.saved, l.injector.injected = saved, saved.Injected
+	}
+	l.log.Info("this instance writes links, specs and state now", "run_dir", l.options.Paths.RunDir)
+}
+
+const (
+	// A device that is plugged in causes a handful of events within some
+	// milliseconds. Each is handled at once while the passes together took less
+	// than burst. A storm of events gets a share of a core: a pass that took 1 ms
+	// is paid off in limitFactor ms, and until then the next one is delayed, so
+	// that it handles all that happened meanwhile. maxDelay is for a pass that the
+	// kernel kept waiting.
+	burst       = 250 * time.Millisecond
+	limitFactor = 4
+	maxDelay    = 100 * time.Millisecond
+
+	// sendDelay is the delay after an update for the kubelet. The kernel goes on
+	// with events of a device whose node was found already, and on a machine with
+	// one CPU a scan for them would delay the update, in this process and in the
+	// kubelet's.
+	sendDelay = 2 * time.Millisecond
+)
+
+// limiter delays passes, so that a single event is handled at once and a storm of
+// them never costs more than a quarter of a core.
+type limiter struct {
+	debt       time.Duration // what passes took that is not paid off
+	ended      time.Time     // the last pass
+	lastUpdate time.Time     // when the kubelet was sent something
+}
+
+// record takes down that a pass, which ends now, took this long.
+func (l *limiter) record(now time.Time, took time.Duration) {
+	l.debt = max(0, l.debt-now.Add(-took).Sub(l.ended)/(limitFactor-1)) + took
+	l.ended = now
+}
+
+// delay is how long to delay the next pass.
+func (l *limiter) delay(now time.Time) time.Duration {
+	paid := l.ended.Add((l.debt - burst) * (limitFactor - 1))
+	return min(max(0, paid.Sub(now), l.lastUpdate.Add(sendDelay).Sub(now)), maxDelay)
+}
+
+// Garbage is collected idle after the last pass, so that the collector seldom runs
+// while something happens, from which it would keep a small machine for 20 ms. After
+// more than storm passes the memory goes back to the host, too, which a single
+// device would have to fetch again.
+const (
+	idle  = 250 * time.Millisecond
+	storm = 50
+)
+
+// collector collects garbage while nothing happens.
+type collector struct {
+	timer  *time.Timer
+	passes atomic.Int32 // since the last collection
+}
+
+func newCollector() *collector {
+	c := &collector{}
+	c.timer = time.AfterFunc(idle, func() {
+		if c.passes.Swap(0) > storm {
+			debug.FreeOSMemory()
+		} else {
+			runtime.GC()
 		}
-		return
-	}
-	l.sayOnce("scan", "", "")
-	if l.snapshot == nil {
-		l.young = youngNodes(snap.Nodes, l.options.Paths.local, l.now())
-	}
-	l.snapshot, l.attrs, l.netless = snap, l.scanner.Attributes(), !l.usesNets
-	l.watch(ctx)
+	})
+	return c
 }
 
-// scanReason is the reason of a scan; empty is what the events say.
-func scanReason(b inventory.Batch, why metrics.ScanReason) metrics.ScanReason {
-	switch {
-	case why != "":
-		return why
-	case b.All:
-		return metrics.ScanFull
-	case len(b.Paths) > 0:
-		return metrics.ScanUevent
-	default:
-		return metrics.ScanNames
-	}
+func (c *collector) collectLater() {
+	c.passes.Add(1)
+	c.timer.Reset(idle)
 }
 
-// watched are the directories that are watched, and what they follow from: finding
-// them takes milliseconds where there are many patterns.
-type watched struct {
-	config *config.Config
-	here   []string
-	dirs   []string
-}
+func (c *collector) stop() { c.timer.Stop() }
 
-// watch follows the directories that the configuration speaks of.
-func (l *loop) watch(ctx context.Context) {
-	if l.snapshot != nil {
-		if w := l.watched; w.config != l.config || !slices.Equal(w.here, l.snapshot.Dirs) {
-			l.watched = watched{l.config, l.snapshot.Dirs, matchers.Dirs(l.config, l.snapshot.Dirs)}
-		}
-		// Also where they are the same: a path may lead to another directory by now.
-		l.watcher.SetDirs(l.watched.dirs)
-		resync := time.Duration(0)
-		if l.usesNets && inventory.ForeignNets(l.snapshot) {
-			resync = netsResync
-		}
-		l.watcher.SetResync(resync)
+// earlier is the first of two times that are not zero.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
 	}
-	l.watchSpecs(ctx)
-}
-
-// sayOnce warns about a subject when what there is to say of it changed.
-func (l *loop) sayOnce(subject, reason, message string) {
-	if l.said[subject] == reason {
-		return
-	}
-	if reason == "" {
-		delete(l.said, subject)
-		return
-	}
-	l.said[subject] = reason
-	l.log.Warn(message, "subject", subject, "reason", reason)
-}
-
-// sayInStep is sayOnce of a device or a resource: in a step that does not say it
-// any more it is over, and worth a word when it comes again.
-func (l *loop) sayInStep(subject, reason, message string) {
-	l.passing[subject] = true
-	l.sayOnce(subject, reason, message)
-}
-
-// forgetPassed forgets what this step has not said again.
-func (l *loop) forgetPassed() {
-	for subject := range l.passed {
-		if !l.passing[subject] {
-			delete(l.said, subject)
-		}
-	}
-	l.passed, l.passing = l.passing, map[string]bool{}
-}
-
-// warnProblems warns about what could not be read, once for as long as it stays
-// so.
-func (l *loop) warnProblems(problems []device.Problem) {
-	now := make(map[device.Problem]bool, len(problems))
-	for _, p := range problems {
-		if now[p] = true; !l.problems[p] {
-			l.log.Warn("can't be read on the host", "subject", p.Subject, "reason", p.Reason)
-		}
-	}
-	l.problems = now
-}
-
-// warnNotes warns about what can't be meant on this host, once for as long as it
-// stays so.
-func (l *loop) warnNotes(notes []matchers.Note) {
-	now := map[string]bool{}
-	for _, n := range notes {
-		if text := n.Place + ": " + n.Text; n.Error && !now[text] {
-			if now[text] = true; !l.notes[text] {
-				l.log.Warn("configuration can't be what was meant on this host", "problem", text, "hint", cmp.Or(n.Hint, "see check"))
-			}
-		}
-	}
-	l.notes = now
+	return a
 }
 
 // sleep waits for d, which may be negative, or until ctx is cancelled.

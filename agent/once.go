@@ -29,9 +29,9 @@ func (a *Agent) Once(ctx context.Context) (names []string, err error) {
 	if err := a.Run(ctx); err != nil {
 		return nil, err
 	}
-	h := a.handed.Load()
-	if h == nil {
-		return nil, errNotLooked
+	made := a.injector.names.Load()
+	if made == nil {
+		return nil, errNotScanned
 	}
-	return h.names, h.err
+	return made.names, made.err
 }

@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -131,7 +132,7 @@ container.path = "/dev/x/"
 	n.configure(parts("r") + net)
 	n.untilListed("example.com/net", []string{"0000:03:00.0"}, nil)
 	n.configure(parts("r"))
-	n.until("the resource is offered no more", func() bool { return n.kubelet.Count("example.com/net").Allocatable == 0 })
+	n.until("the resource is no longer offered", func() bool { return n.kubelet.Count("example.com/net").Allocatable == 0 })
 	n.configure(parts("r") + net)
 	n.untilListed("example.com/net", []string{"0000:03:00.0"}, nil)
 }
@@ -285,7 +286,7 @@ func TestResourceEndsAndComesBack(t *testing.T) {
 		if i%2 == 0 {
 			n.until("its end", func() bool { return len(n.kubelet.Connected(always)) == 0 })
 		} else { // it is wanted again before the kubelet has let go of it
-			n.eventually("the new configuration", func() bool { return strings.Count(n.log.String(), "offered no more") == i+1 })
+			n.eventually("the new configuration", func() bool { return strings.Count(n.log.String(), "no longer offered") == i+1 })
 		}
 		n.configure(parts("always register = \"always\"", "stays"))
 		a.Reload()
@@ -341,4 +342,76 @@ func TestReloadChecksTheCDIDirectory(t *testing.T) {
 	if got := n.linkOf(stickID, "if00:ttyUSB"); got != "/dev/ttyUSB0" {
 		t.Errorf("link leads to %q", got)
 	}
+}
+
+// A state directory that can't be written costs what an instance after this one would
+// have known, and nothing now: that is said once, and shown for as long as it lasts.
+func TestStateDirectoryThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, parts("r"))
+	n.addNodes("r-a")
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.options.Paths.StateDir = filepath.Join(file, "state")
+	a, _ := n.serve()
+	n.untilListed("example.com/r", []string{"r-a"}, nil)
+	n.addNodes("r-b")
+	n.untilListed("example.com/r", []string{"r-a", "r-b"}, nil)
+	n.configure(parts("r count = 2"))
+	n.untilListed("example.com/r", []string{"r-a", "r-a::1", "r-b", "r-b::1"}, nil)
+	subjects := func() string {
+		var list []string
+		for _, p := range a.Status(t.Context()).Problems {
+			list = append(list, p.Subject)
+		}
+		return strings.Join(list, ", ")
+	}
+	n.eventually("both problems", func() bool { return subjects() == "last good configuration, state" })
+	if got := strings.Count(n.log.String(), "level=WARN"); got != 2 {
+		t.Errorf("%d warnings, want one for each", got)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	n.addNodes("r-c")
+	n.eventually("the end of the problems", func() bool { return subjects() == "" })
+	if _, err := os.Stat(filepath.Join(n.options.Paths.StateDir, "last-good-config.json")); err != nil {
+		t.Error(err)
+	}
+}
+
+// hangingLog hangs where a configuration is loaded.
+type hangingLog struct {
+	slog.Handler
+	reached, hang chan struct{}
+}
+
+func (h hangingLog) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == "configuration loaded" {
+		close(h.reached)
+		<-h.hang
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// A loop that a reload keeps busy is seen, or nobody would restart a program that
+// hangs there.
+func TestReloadCountsAsBusy(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, parts("r"))
+	n.addNodes("r-a")
+	log := hangingLog{n.options.Log.Handler(), make(chan struct{}), make(chan struct{})}
+	n.options.Log = slog.New(log)
+	a, _ := n.serve()
+	n.untilListed("example.com/r", []string{"r-a"}, nil)
+	n.configure(parts("r count = 2"))
+	<-log.reached
+	if !a.Busy() {
+		t.Error("a loop that hangs in a reload is idle")
+	}
+	close(log.hang)
+	n.untilListed("example.com/r", []string{"r-a", "r-a::1"}, nil)
+	n.eventually("an idle loop", func() bool { return !a.Busy() })
 }

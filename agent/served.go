@@ -27,7 +27,7 @@ type served struct {
 }
 
 func (a *Agent) newServed(name string, now time.Time) *served {
-	r := newResource(name, a.options.Paths, cdi.Options{LinkPath: a.links.Path, Exists: a.options.Paths.missing, CDIExists: a.others.Has}, a.looks)
+	r := newResource(name, a.options.Paths, cdi.Options{LinkPath: a.injector.links.Path, Exists: a.options.Paths.missing, CDIExists: a.injector.others.Has}, a.looks)
 	s := &served{name: name, resource: r, since: now}
 	if a.options.CDIOnly {
 		return s
@@ -35,7 +35,7 @@ func (a *Agent) newServed(name string, now time.Time) *served {
 	hooks := plugin.Hooks{
 		Registered: func(cause plugin.Cause, _ time.Duration) {
 			a.metrics.CountRegistration(name, string(cause))
-			a.happened(name, "", "registered ("+string(cause)+")")
+			a.events.add(name, "", "registered ("+string(cause)+")")
 		},
 		Refused:   func(error) { a.metrics.CountRefusal(name) },
 		Allocated: func(took time.Duration, err error) { a.metrics.CountAllocation(name, took, err) },

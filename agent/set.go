@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/health"
 	"github.com/generic-dp/generic-dp/ledger"
 )
 
@@ -53,11 +54,16 @@ func (s *set) follow(listed []ledger.ListedResource, configs map[string]*config.
 	return next
 }
 
-// serve makes the set that of what the ledger lists and publishes each list. A
+// firstResults is how long the first list of a resource waits for the first
+// results of health checks: most come in a millisecond, and a list without them
+// would have all devices Unhealthy for that moment whenever the program is updated.
+// A check that hangs costs the other devices no more than this.
+const firstResults = 100 * time.Millisecond
+
+// publish makes the set that of what the ledger lists and publishes each list. A
 // resource is made when it is first listed and ends when it no longer is. The
-// result is when the lists that are held back for their first results are to be
-// shown; zero where none is.
-func (l *loop) serve(ctx context.Context, listed []ledger.ListedResource, configs map[string]*config.Resource, now time.Time) (due time.Time) {
+// result is when lists that wait for first results are due; zero is none.
+func (l *loop) publish(ctx context.Context, listed []ledger.ListedResource, configs map[string]*config.Resource, now time.Time) (due time.Time) {
 	old := l.serving.Load()
 	fresh := old.follow(listed, configs, func(name string) *served { return l.newServed(name, now) })
 	l.serving.Store(fresh)
@@ -68,7 +74,7 @@ func (l *loop) serve(ctx context.Context, listed []ledger.ListedResource, config
 		}
 		m.shown = true
 		if m.show(m.config, listed[i]) {
-			l.paced.news = time.Now()
+			l.limiter.lastUpdate = time.Now()
 		}
 		if m.plugin != nil && m.ended == nil && (listed[i].Register || m.config != nil && m.config.Register == config.RegisterAlways) {
 			m.start(ctx, l.group, l.ending[m.name], l.metrics.Forget)
@@ -87,7 +93,7 @@ func (l *loop) serve(ctx context.Context, listed []ledger.ListedResource, config
 	}
 	for _, m := range old.members {
 		if fresh.find(m.name) == nil && m.ended != nil {
-			l.log.Info("resource is offered no more", "resource", m.name)
+			l.log.Info("resource is no longer offered", "resource", m.name)
 			m.stop()
 			l.ending[m.name] = m.ended
 		}
@@ -95,9 +101,18 @@ func (l *loop) serve(ctx context.Context, listed []ledger.ListedResource, config
 	return due
 }
 
-// start has the kubelet told of the resource until stop, once the one of this
-// name that ended before, if any, is out of the way: two at once would be two
-// live streams.
+// awaits returns until when the first list of a resource waits for the first result
+// of a check; zero is not at all.
+func (s *served) awaits(listed ledger.ListedResource, now time.Time) time.Time {
+	until := s.since.Add(firstResults)
+	if s.shown || !now.Before(until) || !slices.ContainsFunc(listed.Devices, func(e ledger.Entry) bool { return e.Reason == health.ReasonPending }) {
+		return time.Time{}
+	}
+	return until
+}
+
+// start runs the plugin until stop, once the one of this name that ended before, if
+// any, has: two at once would be two live streams.
 func (s *served) start(ctx context.Context, group *errgroup.Group, before <-chan struct{}, forget func(resource string)) {
 	own, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -143,12 +158,4 @@ func (a *Agent) members() []member {
 		return slices.Clone(s.members)
 	}
 	return nil
-}
-
-// earlier is the first of two times that are not zero.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }

@@ -83,8 +83,8 @@ func TestStatusWithoutPodResources(t *testing.T) {
 	for range 3 {
 		agent.Status(t.Context())
 	}
-	if got := strings.Count(n.log.String(), "who holds what is not known"); got != 1 {
-		t.Errorf("said %d times that nobody says who holds what, want once", got)
+	if got := strings.Count(n.log.String(), "held devices are unknown: metrics"); got != 1 {
+		t.Errorf("logged %d times that held devices are unknown, want once", got)
 	}
 
 	m := newNode(t, zigbee)

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"maps"
 	"reflect"
 	"slices"
@@ -13,7 +14,7 @@ func (r *round) close() (State, Output) {
 	next := State{started: true}
 	for _, w := range r.works {
 		refused := w.config.Refuse != ""
-		if refused && len(w.records) == 0 {
+		if len(w.records) == 0 && (refused || w.config.Derived && len(w.blocked) == 0) {
 			if w.known {
 				r.out.Ended = append(r.out.Ended, w.name)
 				r.out.Changes = append(r.out.Changes, changes(w.last, ListedResource{Name: w.name})...)
@@ -72,7 +73,7 @@ func (r *round) entries(w *work) []Entry {
 		case !rec.settled:
 			e.Reason = ReasonSettling
 		default:
-			e.Reason = rec.offer.Problem
+			e.Reason = cmp.Or(rec.offer.Problem, r.in.Failing[id])
 		}
 		e.Healthy = e.Reason == ""
 		for _, s := range rec.retired {

@@ -51,6 +51,18 @@ func (s State) Remember() []Remembered {
 	return all
 }
 
+// Names lists the resources of which anything is listed, sorted.
+func (s State) Names() []string {
+	var names []string
+	for _, res := range s.resources {
+		if len(res.records) > 0 {
+			names = append(names, res.name)
+		}
+	}
+	slices.SortFunc(names, device.CompareNatural)
+	return names
+}
+
 // State is Restore, for the boot with an ID that differs from boot to boot
 // (/proc/sys/kernel/random/boot_id); empty is unknown. What had moved into a
 // container before the machine booted has not.

@@ -57,11 +57,12 @@ type Input struct {
 	// Hardware reports whether there is hardware at a sysfs path; nil is
 	// everywhere.
 	Hardware func(path string) bool
+	// Failing says why devices fail their health checks, by ID. Unlike a problem of
+	// an offer it changes nothing but the health.
+	Failing map[string]string
 }
 
-// Resource is one resource and what is matched for it now. A name that devices
-// made and that none makes any more is one without offers, as long as anything
-// of it is listed: its devices are gone, and nobody removed it.
+// Resource is one resource and what is matched for it now.
 type Resource struct {
 	Name   string
 	Offers []device.Offer
@@ -71,6 +72,10 @@ type Resource struct {
 	// ForgetAfter is how long a device that is gone stays listed; less than a
 	// minute is a minute.
 	ForgetAfter time.Duration
+	// Derived says that devices make the name: the resource ends with the last of
+	// them. One that none makes any more is given without offers for as long as
+	// anything of it is listed: its devices are gone, and nobody removed it.
+	Derived bool
 	// Refuse is why the whole resource is being retired; empty where it isn't.
 	// Offers don't count then.
 	Refuse string

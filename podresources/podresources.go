@@ -1,6 +1,5 @@
 // Package podresources asks the kubelet which devices are held, and by whom, over
-// its PodResources API. It asks when it is told to and keeps nothing: no
-// connection, no timer.
+// its PodResources API. It keeps the latest answers, but no connection and no timer.
 package podresources
 
 import (
@@ -10,6 +9,7 @@ import (
 	"io/fs"
 	"net"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -29,6 +29,8 @@ var (
 	// it allows 100 calls a second of all its clients together
 	// (pkg/kubelet/apis/podresources/constants.go). Ask again later.
 	ErrBusy = errors.New("the kubelet's PodResources API is busy")
+	// ErrNoAnswer: the kubelet has not answered yet.
+	ErrNoAnswer = errors.New("the kubelet did not answer in time")
 )
 
 const (
@@ -50,20 +52,88 @@ type Holder struct {
 // while it runs.
 type Held map[string]map[string][]Holder
 
-// Client asks one kubelet.
+// Client asks one kubelet. It is safe for concurrent use.
 type Client struct {
-	path    string
-	timeout time.Duration
+	path        string
+	timeout     time.Duration
+	held        cached[Held]
+	allocatable cached[map[string][]string]
 }
 
-// New makes a client of the kubelet's PodResources socket at path,
-// "/var/lib/kubelet/pod-resources/kubelet.sock". It connects when it is asked
-// something.
-func New(path string) *Client { return &Client{path: path, timeout: timeout} }
+// New returns a client of the kubelet's PodResources socket at path,
+// "/var/lib/kubelet/pod-resources/kubelet.sock". It connects for each call. now is
+// the clock of its answers, nil the real one.
+func New(path string, now func() time.Time) *Client {
+	if now == nil {
+		now = time.Now
+	}
+	c := &Client{path: path, timeout: timeout}
+	c.held = cached[Held]{now: now, call: c.list}
+	c.allocatable = cached[map[string][]string]{now: now, call: c.listAllocatable}
+	return c
+}
 
-// List returns the holders of every device. Its error is ErrUnavailable or
-// ErrBusy where that is what it is.
-func (c *Client) List(ctx context.Context) (Held, error) {
+// Held returns the holders of every device as the kubelet gave them at since or
+// later, and when. Whoever asks meanwhile gets the same answer, which must not be
+// changed. The error is ErrUnavailable or ErrBusy where that is what it is, and
+// ErrNoAnswer if ctx ended before.
+func (c *Client) Held(ctx context.Context, since time.Time) (Held, time.Time, error) {
+	return c.held.get(ctx, since)
+}
+
+// Allocatable returns the IDs that the kubelet could allocate, held or not, by
+// resource name, sorted; otherwise it is like Held.
+func (c *Client) Allocatable(ctx context.Context, since time.Time) (map[string][]string, time.Time, error) {
+	return c.allocatable.get(ctx, since)
+}
+
+// cached is the latest answer to a call.
+type cached[T any] struct {
+	now  func() time.Time
+	call func(context.Context) (T, error)
+
+	mu      sync.Mutex
+	asked   time.Time // when the answer was asked for; zero is never
+	answer  T
+	err     error
+	pending chan struct{} // closed when the call that is under way has returned
+}
+
+// get returns an answer that was asked for at since or later.
+func (c *cached[T]) get(ctx context.Context, since time.Time) (answer T, asked time.Time, err error) {
+	for {
+		c.mu.Lock()
+		if !c.asked.IsZero() && !c.asked.Before(since) {
+			defer c.mu.Unlock()
+			return c.answer, c.asked, c.err
+		}
+		if c.pending == nil {
+			c.pending = make(chan struct{})
+			go c.refresh()
+		}
+		pending := c.pending
+		c.mu.Unlock()
+		select {
+		case <-pending:
+		case <-ctx.Done():
+			return answer, asked, ErrNoAnswer
+		}
+	}
+}
+
+// refresh calls the kubelet for all who wait.
+func (c *cached[T]) refresh() {
+	asked := c.now()
+	answer, err := c.call(context.Background())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked, c.answer, c.err = asked, answer, err
+	close(c.pending)
+	c.pending = nil
+}
+
+// list returns the holders of every device.
+func (c *Client) list(ctx context.Context) (Held, error) {
 	held := Held{}
 	err := c.call(ctx, "List", func(ctx context.Context, api podresourcesv1.PodResourcesListerClient) error {
 		resp, err := api.List(ctx, &podresourcesv1.ListPodResourcesRequest{})
@@ -97,9 +167,9 @@ func (held Held) add(h Holder, devices []*podresourcesv1.ContainerDevices) {
 	}
 }
 
-// Made is when the kubelet made its socket, which it does when it starts; the
-// zero time where there is none.
-func (c *Client) Made() time.Time {
+// Started is when the kubelet made its socket, which it does when it starts; zero
+// without one.
+func (c *Client) Started() time.Time {
 	var stat unix.Stat_t
 	if unix.Stat(c.path, &stat) != nil {
 		return time.Time{}
@@ -107,9 +177,8 @@ func (c *Client) Made() time.Time {
 	return time.Unix(0, stat.Mtim.Nano())
 }
 
-// Allocatable returns the IDs that the kubelet could hand out, held or not, by
-// resource name, sorted. Its errors are those of List.
-func (c *Client) Allocatable(ctx context.Context) (map[string][]string, error) {
+// listAllocatable returns the allocatable IDs of every resource.
+func (c *Client) listAllocatable(ctx context.Context) (map[string][]string, error) {
 	allocatable := map[string][]string{}
 	err := c.call(ctx, "GetAllocatableResources", func(ctx context.Context, api podresourcesv1.PodResourcesListerClient) error {
 		resp, err := api.GetAllocatableResources(ctx, &podresourcesv1.AllocatableResourcesRequest{})

@@ -6,7 +6,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -39,7 +41,7 @@ func up(t *testing.T) (*kubelettest.Kubelet, *Client) {
 	if err := k.Start(); err != nil {
 		t.Fatal(err)
 	}
-	return k, New(path)
+	return k, New(path, nil)
 }
 
 func TestList(t *testing.T) {
@@ -52,7 +54,7 @@ func TestList(t *testing.T) {
 	k.Hold(claim("p", "sidecar", "example.com/gpu"), "a")
 	k.Hold(claim("p", "c", "example.com/fuse"), "fuse::1")
 	k.Hold(claim("q", "c", "example.com/gpu"), "c")
-	held, err := c.List(t.Context())
+	held, err := c.list(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +70,7 @@ func TestList(t *testing.T) {
 		t.Errorf("held (-want +got):\n%s", diff)
 	}
 	k.Remove("ns", "p")
-	if held, err = c.List(t.Context()); err != nil {
+	if held, err = c.list(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(Held{"example.com/gpu": {"c": {{"ns", "q", "c"}}}}, held); diff != "" {
@@ -79,13 +81,13 @@ func TestList(t *testing.T) {
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	k, path := newKubelet(t)
-	c := New(path)
+	c := New(path, nil)
 	check := func(when string) {
 		t.Helper()
-		if held, err := c.List(t.Context()); !errors.Is(err, ErrUnavailable) || held != nil {
+		if held, err := c.list(t.Context()); !errors.Is(err, ErrUnavailable) || held != nil {
 			t.Errorf("%s: got %v, %v, want ErrUnavailable", when, held, err)
 		}
-		if ids, err := c.Allocatable(t.Context()); !errors.Is(err, ErrUnavailable) || ids != nil {
+		if ids, err := c.listAllocatable(t.Context()); !errors.Is(err, ErrUnavailable) || ids != nil {
 			t.Errorf("%s: got %v, %v, want ErrUnavailable", when, ids, err)
 		}
 	}
@@ -94,7 +96,7 @@ func TestUnavailable(t *testing.T) {
 		if err := k.Start(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.List(t.Context()); err != nil {
+		if _, err := c.list(t.Context()); err != nil {
 			t.Errorf("the kubelet is up: %v", err)
 		}
 		k.Kill()
@@ -111,11 +113,11 @@ func TestBusy(t *testing.T) {
 	t.Parallel()
 	k, c := up(t)
 	k.RefusePods(status.Error(codes.ResourceExhausted, "rejected by rate limit"))
-	if _, err := c.List(t.Context()); !errors.Is(err, ErrBusy) {
+	if _, err := c.list(t.Context()); !errors.Is(err, ErrBusy) {
 		t.Errorf("got %v, want ErrBusy", err)
 	}
 	k.RefusePods(status.Error(codes.Internal, "oops"))
-	if _, err := c.List(t.Context()); err == nil || errors.Is(err, ErrBusy) || errors.Is(err, ErrUnavailable) {
+	if _, err := c.list(t.Context()); err == nil || errors.Is(err, ErrBusy) || errors.Is(err, ErrUnavailable) {
 		t.Errorf("got %v, want an error of no kind", err)
 	}
 }
@@ -155,7 +157,7 @@ func serve(t *testing.T, f *fakeLister) *Client {
 		s.Stop()
 		<-done
 	})
-	return New(path)
+	return New(path, nil)
 }
 
 func TestAllocatable(t *testing.T) {
@@ -166,7 +168,7 @@ func TestAllocatable(t *testing.T) {
 	c := serve(t, &fakeLister{devices: []*podresourcesv1.ContainerDevices{
 		device("a/x", "2"), device("a/x", "1"), device("a/x", "1"), device("a/y", "3"),
 	}})
-	got, err := c.Allocatable(t.Context())
+	got, err := c.listAllocatable(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +186,7 @@ func TestLongAnswer(t *testing.T) {
 	}
 	c := serve(t, f)
 	c.timeout = time.Minute
-	if _, err := c.Allocatable(t.Context()); err != nil {
+	if _, err := c.listAllocatable(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
@@ -195,13 +197,55 @@ func TestTimeout(t *testing.T) {
 	c := serve(t, &fakeLister{wait: wait})
 	defer close(wait)
 	c.timeout = 10 * time.Millisecond
-	if _, err := c.Allocatable(t.Context()); status.Code(err) != codes.DeadlineExceeded {
+	if _, err := c.listAllocatable(t.Context()); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("got %v, want a deadline exceeded", err)
 	}
 	c.timeout = timeout
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := c.Allocatable(ctx); !errors.Is(err, context.Canceled) {
+	if _, err := c.listAllocatable(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want cancelled", err)
 	}
+}
+
+// Answers are shared by those who ask at the same time, or within what they
+// tolerate.
+func TestCachedAnswers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		calls, answer := 0, make(chan int)
+		c := cached[int]{now: time.Now, call: func(context.Context) (int, error) {
+			calls++
+			return <-answer, nil
+		}}
+		start := time.Now()
+		var group sync.WaitGroup
+		for range 3 {
+			group.Go(func() {
+				if n, at, err := c.get(t.Context(), start); n != 1 || !at.Equal(start) || err != nil {
+					t.Errorf("%d of %v, %v; want the first answer", n, at, err)
+				}
+			})
+		}
+		synctest.Wait()
+		time.Sleep(time.Second)
+		late, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, _, err := c.get(late, start); err != ErrNoAnswer {
+			t.Errorf("%v; want %v", err, ErrNoAnswer)
+		}
+		group.Go(func() { // what is under way was asked too early
+			if n, _, err := c.get(t.Context(), start.Add(time.Second)); n != 2 || err != nil {
+				t.Errorf("%d, %v; want the second answer", n, err)
+			}
+		})
+		synctest.Wait()
+		answer <- 1
+		synctest.Wait()
+		answer <- 2
+		group.Wait()
+		if n, _, _ := c.get(t.Context(), start); n != 2 || calls != 2 {
+			t.Errorf("%d after %d calls; want the latest answer, and two calls", n, calls)
+		}
+	})
 }

@@ -80,7 +80,7 @@ func check(cmd *cobra.Command, f *flags, path string) error {
 // view scans the host once and matches cfg. It uses the identity decisions of a
 // serving instance if readable, so that both show the same IDs.
 func (f *flags) view(ctx context.Context, cfg *config.Config) (*agent.View, error) {
-	return agent.Look(ctx, cfg, f.options(io.Discard))
+	return agent.Scan(ctx, cfg, f.options(io.Discard))
 }
 
 // printNote prints a note, with its hint on a separate line.

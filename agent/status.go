@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/generic-dp/generic-dp/device"
@@ -13,22 +14,22 @@ import (
 	"github.com/generic-dp/generic-dp/podresources"
 )
 
-// errNotLooked is why nothing is ready that has just started.
-var errNotLooked = errors.New("the host was not looked at yet")
+// errNotScanned is why nothing is ready that has just started.
+var errNotScanned = errors.New("the host was not scanned yet")
 
-// stuckAfter is how long the loop may be busy with one thing before it counts as
-// stuck. Reading a host takes milliseconds, and whatever is known to hang has a
+// stuckAfter is how long the loop may be busy with one pass before it counts as
+// stuck. Scanning a host takes milliseconds, and whatever is known to hang has a
 // limit of its own.
 const stuckAfter = 2 * time.Minute
 
-// Alive is nil when the host was looked at and the loop goes round. It does not
+// Alive is nil when the host was scanned and the loop is not stuck. It does not
 // depend on the kubelet.
 func (a *Agent) Alive() error {
 	if a.serving.Load() == nil {
-		return errNotLooked
+		return errNotScanned
 	}
 	if since := a.busy.Load(); since != nil && time.Since(*since) > stuckAfter {
-		return fmt.Errorf("the main loop has been busy with one look for %s", time.Since(*since).Round(time.Second))
+		return fmt.Errorf("the main loop is stuck in one pass for %s", time.Since(*since).Round(time.Second))
 	}
 	return nil
 }
@@ -36,11 +37,11 @@ func (a *Agent) Alive() error {
 // Ready is nil when every resource that has devices is registered.
 func (a *Agent) Ready() error {
 	if a.serving.Load() == nil {
-		return errNotLooked
+		return errNotScanned
 	}
 	var missing []error
-	if h := a.handed.Load(); h != nil && a.options.CDIOnly {
-		missing = append(missing, h.err)
+	if made := a.injector.names.Load(); made != nil && a.options.CDIOnly {
+		missing = append(missing, made.err)
 	}
 	for _, m := range a.members() {
 		missing = append(missing, m.ready())
@@ -57,48 +58,82 @@ func (a *Agent) Config() metrics.Config {
 	}
 }
 
+const (
+	// holdersFor is how long an answer of the kubelet is good for who wants to see
+	// it: it answers 100 calls a second of all its clients together.
+	holdersFor = 3 * time.Second
+	// holdersWait is how long whoever asks waits for one: a scrape must not hang
+	// with the kubelet.
+	holdersWait = 500 * time.Millisecond
+)
+
 // Status says all there is to say at the moment.
 func (a *Agent) Status(ctx context.Context) metrics.Status {
 	s := metrics.Status{
 		Version: a.options.Version, NodeName: a.options.NodeName, Command: "serve", Started: a.started,
 		NotReady: split(a.Ready()), Config: a.Config(),
-		Degraded: a.degraded(), Problems: []metrics.Problem{}, Resources: []metrics.Resource{}, Events: a.events.latest(),
+		Degraded: a.degraded(), Problems: a.problems.latest(), Resources: []metrics.Resource{}, Events: a.events.latest(),
 	}
-	if p := a.troubles.Load(); p != nil {
-		s.Problems = append(s.Problems, *p...)
-	}
-	var answer *holding
+	var held podresources.Held
+	var allocatable map[string][]string
 	if a.options.CDIOnly {
 		s.Command, s.HeldUnknown = "cdi", "there is no kubelet to ask"
 	} else {
 		kubelet, _ := a.kubelet.Kubelet()
 		s.Kubelet = &metrics.Kubelet{Present: kubelet.Present, Restarts: max(0, int(kubelet.Generation)-1)}
-		if answer = a.holders.ask(ctx); answer.err != nil {
-			s.HeldUnknown, answer = answer.err.Error(), nil
+		ctx, cancel := context.WithTimeout(ctx, holdersWait)
+		defer cancel()
+		since := a.now().Add(-holdersFor)
+		var err error
+		if held, _, err = a.pods.Held(ctx, since); err != nil {
+			s.HeldUnknown = err.Error()
+		} else { // older kubelets may have this switched off
+			allocatable, _, _ = a.pods.Allocatable(ctx, since)
 		}
+		a.heldError.log(a.log, err)
 	}
 	for _, m := range a.members() {
-		s.Resources = append(s.Resources, m.status(answer))
+		s.Resources = append(s.Resources, m.status(held, allocatable))
 	}
 	return s
 }
 
-// status is how one resource is; answer is nil where the kubelet has none.
-func (m member) status(answer *holding) metrics.Resource {
+// heldError is why the holders are unknown to people and Prometheus.
+type heldError struct {
+	mu     sync.Mutex
+	logged string
+}
+
+// log logs an error that differs from the last.
+func (h *heldError) log(log *slog.Logger, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	why := ""
+	if err != nil {
+		why = err.Error()
+	}
+	if why != "" && why != h.logged {
+		log.Info("held devices are unknown: metrics and status omit them", "reason", why)
+	}
+	h.logged = why
+}
+
+// status is the state of one resource; held and allocatable are nil where the
+// kubelet does not say.
+func (m member) status(held podresources.Held, allocatable map[string][]string) metrics.Resource {
 	r := metrics.Resource{Name: m.name, Retired: m.config == nil, Devices: []metrics.Device{}}
 	if m.plugin != nil {
 		status, _ := m.plugin.Status()
 		r.Registered, r.Reason = status.Registered, status.Reason
 	}
-	held, free := 0, 0
-	var holders map[string][]podresources.Holder
-	if answer != nil {
-		holders = answer.held[m.name]
-		r.Slots.Held, r.Slots.Free = &held, &free
-		if answer.allocatable != nil {
-			count := len(answer.allocatable[m.name])
-			r.Slots.Allocatable = &count
-		}
+	slots, free := 0, 0
+	holders := held[m.name]
+	if held != nil {
+		r.Slots.Held, r.Slots.Free = &slots, &free
+	}
+	if allocatable != nil {
+		count := len(allocatable[m.name])
+		r.Slots.Allocatable = &count
 	}
 	list, _ := m.resource.Devices()
 	byDevice := map[string][]metrics.Holder{}
@@ -114,7 +149,7 @@ func (m member) status(answer *holding) metrics.Resource {
 		}
 		switch {
 		case len(holders[l.ID]) > 0:
-			held++
+			slots++
 		case l.Healthy:
 			free++
 		}
@@ -127,14 +162,14 @@ func (m member) status(answer *holding) metrics.Resource {
 	return r
 }
 
-// degraded are the sources of events that are not to be had, and why.
+// degraded are the unavailable sources of events, and why.
 func (a *Agent) degraded() []metrics.Problem {
 	missing := []metrics.Problem{}
 	for _, d := range a.watcher.Degraded() {
 		source, reason, _ := strings.Cut(d, ":")
 		missing = append(missing, metrics.Problem{Subject: source, Reason: strings.TrimSpace(reason)})
 	}
-	const noInotify = "inotify is not to be had"
+	const noInotify = "inotify is unavailable"
 	if a.kubelet.Degraded() {
 		missing = append(missing, metrics.Problem{Subject: "kubelet directory", Reason: noInotify})
 	}
@@ -144,26 +179,6 @@ func (a *Agent) degraded() []metrics.Problem {
 		}
 	}
 	return missing
-}
-
-// publishTroubles shows what the loop has said and still holds.
-func (l *loop) publishTroubles() {
-	troubles := []metrics.Problem{}
-	for subject, reason := range l.said {
-		if reason != "" {
-			troubles = append(troubles, metrics.Problem{Subject: subject, Reason: reason})
-		}
-	}
-	for p := range l.problems {
-		troubles = append(troubles, metrics.Problem{Subject: p.Subject, Reason: p.Reason})
-	}
-	for note := range l.notes {
-		troubles = append(troubles, metrics.Problem{Subject: "configuration", Reason: note})
-	}
-	slices.SortFunc(troubles, func(a, b metrics.Problem) int {
-		return strings.Compare(a.Subject+"\x00"+a.Reason, b.Subject+"\x00"+b.Reason)
-	})
-	l.troubles.Store(&troubles)
 }
 
 // split is an error line by line, each with its hint; no error is none.

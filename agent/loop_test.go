@@ -1,0 +1,122 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/health"
+	"github.com/generic-dp/generic-dp/ledger"
+)
+
+// Events at full speed for ten seconds, as a storm and one by one.
+func TestLimiter(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name        string
+		pass, every time.Duration // what a pass takes; the time between events
+		passes      int           // at most
+		share       float64       // of a core, at most
+		worst       time.Duration // delay
+	}{
+		{"a storm on a fast machine", time.Millisecond, 0, 2700, 0.28, 4 * time.Millisecond},
+		{"a storm on a slow one", 20 * time.Millisecond, 0, 145, 0.29, 61 * time.Millisecond},
+		{"the kernel keeps passes waiting", time.Second, 0, 10, 1, maxDelay},
+		{"a device each second", 20 * time.Millisecond, time.Second, 10, 0.02, 0},
+		{"an event each 10 ms", time.Millisecond, 10 * time.Millisecond, 1000, 0.1, 0},
+	} {
+		start := time.Unix(0, 0)
+		now, end := start, start.Add(10*time.Second)
+		var l limiter
+		var busy, worst time.Duration
+		passes := 0
+		for now.Before(end) {
+			delay := l.delay(now)
+			worst = max(worst, delay)
+			now = now.Add(delay + c.pass)
+			l.record(now, c.pass)
+			busy += c.pass
+			passes++
+			now = now.Add(c.every)
+		}
+		if share := busy.Seconds() / now.Sub(start).Seconds(); passes > c.passes || share > c.share || worst > c.worst {
+			t.Errorf("%s: %d passes, %.3f of a core, delayed for up to %v; want at most %d, %.3f, %v", c.name, passes, share, worst, c.passes, c.share, c.worst)
+		}
+	}
+}
+
+// The events of a single device are handled at once.
+func TestLimiterWithOneDevice(t *testing.T) {
+	t.Parallel()
+	var l limiter
+	now := time.Unix(0, 0)
+	for event := range 8 {
+		if d := l.delay(now); d > 0 {
+			t.Errorf("event %d waits for %v", event, d)
+		}
+		now = now.Add(5 * time.Millisecond)
+		l.record(now, 5*time.Millisecond)
+	}
+}
+
+// An update is sent before the next pass, which waits no longer than that.
+func TestLimiterAfterAnUpdate(t *testing.T) {
+	t.Parallel()
+	var l limiter
+	now := time.Unix(0, 0)
+	l.lastUpdate = now
+	l.record(now, time.Millisecond)
+	if d := l.delay(now); d != sendDelay {
+		t.Errorf("the next pass waits for %v; want %v", d, sendDelay)
+	}
+	if d := l.delay(now.Add(sendDelay)); d != 0 {
+		t.Errorf("the pass after that waits for %v", d)
+	}
+}
+
+// A loop that waits is alive however long nothing happens; one that is busy for
+// minutes is not.
+func TestAlive(t *testing.T) {
+	t.Parallel()
+	a := &Agent{}
+	if err := a.Alive(); err != errNotScanned {
+		t.Errorf("before the first pass: %v, want %v", err, errNotScanned)
+	}
+	a.serving.Store(&set{})
+	if err := a.Alive(); err != nil {
+		t.Errorf("waiting: %v", err)
+	}
+	for ago, alive := range map[time.Duration]bool{time.Second: true, time.Hour: false} {
+		since := time.Now().Add(-ago)
+		a.busy.Store(&since)
+		if err := a.Alive(); (err == nil) != alive {
+			t.Errorf("busy for %v: %v", ago, err)
+		}
+	}
+}
+
+// The first list of a resource waits for the first results, not for long, and
+// no other list waits.
+func TestFirstListAwaitsResults(t *testing.T) {
+	t.Parallel()
+	since := time.Now()
+	healthy := ledger.Entry{Healthy: true}
+	pending := ledger.Entry{Reason: health.ReasonPending}
+	for name, tc := range map[string]struct {
+		devices []ledger.Entry
+		shown   bool
+		after   time.Duration
+		want    bool
+	}{
+		"a result is due":       {devices: []ledger.Entry{healthy, pending}, want: true},
+		"all results are there": {devices: []ledger.Entry{healthy, {Reason: "tcp x:1: does not answer"}}},
+		"no devices":            {},
+		"the time is up":        {devices: []ledger.Entry{pending}, after: firstResults},
+		"listed before":         {devices: []ledger.Entry{healthy, pending}, shown: true},
+	} {
+		s := &served{since: since, shown: tc.shown}
+		until := s.awaits(ledger.ListedResource{Name: "x", Devices: tc.devices}, since.Add(tc.after))
+		if want := since.Add(firstResults); tc.want != until.Equal(want) || !tc.want && !until.IsZero() {
+			t.Errorf("%s: awaits until %v, want %t", name, until, tc.want)
+		}
+	}
+}

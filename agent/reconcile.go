@@ -1,0 +1,201 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/health"
+	"github.com/generic-dp/generic-dp/ledger"
+	"github.com/generic-dp/generic-dp/matchers"
+)
+
+// injectionRetry is when links and specs that could not be made are tried again:
+// no event tells that a disk has room again.
+const injectionRetry = 10 * time.Second
+
+// reasonInactive is why a configured resource is retired.
+const reasonInactive = "resource is not active on this node: its when does not hold"
+
+// reconcile brings what containers and the kubelet get in line with the last scan,
+// and returns when to do so again without a trigger; zero is never.
+//
+// The order is the promise: what leads to a device that is gone is removed first,
+// then what leads to the others is made, and only then is anything published. State
+// is saved last: the disk must not delay the kubelet, and a crash in between costs
+// the memory of milliseconds.
+func (l *loop) reconcile(ctx context.Context) (wake time.Time) {
+	now := l.now()
+	v := view(l.config, l.host, l.injector.others, l.memory.decisions, l.options)
+	l.memory.decisions, l.again = v.Decisions, v.again
+	l.prober.Set(v.checks())
+	out, configs := l.advance(now, v)
+	failed := l.inject(v, out)
+	shown := l.publish(ctx, out.Resources, configs, now)
+	l.report(v, out, failed.reasons)
+	l.settle(out)
+	l.save(v, out)
+	wake = earlier(earlier(out.Wake, shown), l.askHeld(ctx, now, out))
+	if failed.retry {
+		wake = earlier(wake, now.Add(injectionRetry))
+	}
+	return wake
+}
+
+// advance gives the ledger what is matched now. It returns what to list, and the
+// configuration of the resources that are not being retired, by name.
+func (l *loop) advance(now time.Time, v *View) (ledger.Output, map[string]*config.Resource) {
+	if l.options.CDIOnly {
+		// Nobody says who holds what: an entry goes when its device does.
+		l.held.Held = ledger.Held{At: now}
+	}
+	resources, configs := l.inputs(v)
+	state, out := l.memory.state.Next(ledger.Input{
+		Now: now, Start: l.start, Held: l.held.Held, Quiet: l.quiet.since, Made: l.young.made, Hardware: v.hasHardware,
+		Failing: l.prober.Results(), Resources: resources,
+	})
+	l.memory.state = state
+	return out, configs
+}
+
+// inputs are what the ledger is to know of each resource, and the configuration of
+// those that are not being retired, by name. Besides what was matched these are the
+// names that no device has now: of resources that are not active, so that the reason
+// is the right one, and of devices that may come back, since variables may make a
+// name for a device only.
+func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*config.Resource) {
+	configs = map[string]*config.Resource{}
+	add := func(name string, c *config.Resource, in ledger.Resource) {
+		configs[name] = c
+		in.Name, in.Grows, in.ForgetAfter = name, c.Each == config.EachDevice, c.ForgetAfter
+		in.Derived = len(c.NameText) > 0
+		inputs = append(inputs, in)
+	}
+	for _, m := range v.Matched.Resources {
+		add(m.Name, m.Resource, ledger.Resource{Offers: m.Offers})
+	}
+	for _, c := range v.Matched.Inactive {
+		if len(c.NameText) == 0 && configs[c.Name] == nil {
+			inputs = append(inputs, ledger.Resource{Name: c.Name, Refuse: reasonInactive})
+		}
+	}
+	// What only the kubelet knows of a name is not enough: another program's may be
+	// one that the variables can make, too.
+	for _, name := range l.memory.state.Names() {
+		if configs[name] != nil {
+			continue
+		}
+		for i := range l.config.Resources {
+			if c := &l.config.Resources[i]; makes(c, name) && !slices.Contains(v.Matched.Inactive, c) {
+				add(name, c, ledger.Resource{})
+				break
+			}
+		}
+	}
+	return inputs, configs
+}
+
+// makes reports whether the variables of a resource's name can make name.
+func makes(c *config.Resource, name string) bool {
+	return len(c.NameText) > 0 && matchers.Makes(c, name)
+}
+
+// inject makes links and CDI specs, and a device that can't be injected Unhealthy.
+func (l *loop) inject(v *View, out ledger.Output) failures {
+	if !l.writer {
+		return failures{} // the other instance does; Allocate checks before it answers
+	}
+	failed := l.injector.sync(v, out, l.held.mayBeHeld())
+	for _, listed := range out.Resources {
+		for i := range listed.Devices {
+			if e := &listed.Devices[i]; e.Healthy && failed.reasons[e.Offer.ID] != nil {
+				e.Healthy, e.Reason = false, failed.reasons[e.Offer.ID].Error()
+			}
+		}
+	}
+	return failed
+}
+
+// settle signals that the first scan is reconciled and that nothing is about to
+// change by itself.
+func (l *loop) settle(out ledger.Output) {
+	if l.calm {
+		return
+	}
+	for _, r := range out.Resources {
+		if !r.Complete || slices.ContainsFunc(r.Devices, func(e ledger.Entry) bool {
+			return e.Reason == ledger.ReasonSettling || e.Reason == health.ReasonPending
+		}) {
+			return
+		}
+	}
+	l.calm = true
+	close(l.settled)
+	if kubelet, _ := l.kubelet.Kubelet(); !kubelet.Present && !l.options.CDIOnly {
+		l.log.Info("waiting for the kubelet: its socket does not exist yet", "kubelet_dir", l.options.Paths.KubeletDir,
+			"hint", hintFor("kubelet-dir", l.options.InPod))
+	}
+}
+
+// memory is what outlives a restart.
+type memory struct {
+	dir       string
+	boot      string // identity of this boot of the kernel
+	saved     ledger.Persisted
+	state     ledger.State
+	decisions ledger.Decisions
+	unkept    []config.File // a configuration in order of which there is no copy yet
+}
+
+// restore reads what an earlier instance saved.
+func (m *memory) restore(dir string, log *slog.Logger) {
+	saved, err := ledger.Load(dir)
+	if err != nil {
+		log.Error("state can't be read: starting without it", "state_dir", dir, "err", err)
+	}
+	m.dir, m.boot, m.saved = dir, bootID(), saved
+	m.state, m.decisions = saved.State(m.boot), saved.Decisions
+}
+
+// save writes what an instance after this one has to know. A state directory that
+// can't be written costs that, and nothing else.
+func (l *loop) save(v *View, out ledger.Output) {
+	if !l.writer {
+		return
+	}
+	m := &l.memory
+	l.injector.remember(v, out)
+	now := ledger.Persisted{Boot: m.boot, Decisions: m.decisions, Resources: m.state.Remember(), Injected: l.injector.injected}
+	if !now.Equal(m.saved) {
+		err := ledger.Save(m.dir, now)
+		if err == nil {
+			m.saved = now
+		}
+		l.warnStateDir("state", err, "state can't be saved: identity decisions are lost at the next start")
+	}
+	if m.unkept != nil {
+		err := l.source.keep(m.unkept)
+		if err == nil {
+			m.unkept = nil
+		}
+		l.warnStateDir("last good configuration", err, "the configuration can't be copied: a broken one at the next start has no replacement")
+	}
+}
+
+func (l *loop) warnStateDir(subject string, err error, message string) {
+	if err != nil {
+		l.problems.warn(subject, fmt.Sprintf("--state-dir: %v", err), message, "hint", hintFor("state-dir", l.options.InPod))
+	}
+}
+
+// bootID tells one boot of the kernel from another; it is empty where that is
+// unknown (random(4)).
+func bootID() string {
+	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(id))
+}

@@ -1,0 +1,218 @@
+package agent
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/health"
+	"github.com/generic-dp/generic-dp/inventory"
+	"github.com/generic-dp/generic-dp/ledger"
+	"github.com/generic-dp/generic-dp/matchers"
+	"github.com/generic-dp/generic-dp/metrics"
+)
+
+// netsResync is how often everything is scanned where network interfaces matter
+// and no event announces them.
+const netsResync = time.Minute
+
+// View is what a configuration finds on a host at one moment.
+type View struct {
+	Snapshot  *device.Snapshot
+	Forms     device.Forms
+	Matched   matchers.Result
+	Decisions ledger.Decisions
+	// Problems are what could not be read, that the configuration speaks of or
+	// that every scan reads.
+	Problems []device.Problem
+
+	again bool // an attribute did not answer in time: scan again soon
+}
+
+// scanned is a scan of a host.
+type scanned struct {
+	snapshot *device.Snapshot // nil before the first scan
+	attrs    *inventory.Attributes
+	nets     bool // network interfaces were scanned, too
+}
+
+// view matches a scan: the one way in which every command does it.
+func view(cfg *config.Config, s scanned, specs *cdi.HostSpecs, prev ledger.Decisions, o Options) *View {
+	forms, decisions := ledger.Identify(s.snapshot, prev)
+	options := matchers.Options{
+		NodeName: o.NodeName, Allow: o.Allow,
+		Exists: o.Paths.exists, Glob: o.Paths.glob,
+		Attr: s.attrs.Attr, Driver: s.attrs.Driver, InUse: s.attrs.InUse, CharDriver: s.attrs.CharDriver,
+	}
+	problems := s.snapshot.Problems
+	if matchers.UsesCDIDevices(cfg) {
+		found, errs := specs.Devices()
+		options.CDIDevices = found
+		for _, err := range errs {
+			problems = append(slices.Clip(problems), device.Problem{Subject: "CDI specs", Reason: err.Error()})
+		}
+	}
+	matched := matchers.Match(cfg, s.snapshot, forms, options)
+	return &View{
+		Snapshot: s.snapshot, Forms: forms, Matched: matched, Decisions: decisions,
+		Problems: append(slices.Clip(problems), s.attrs.Problems()...),
+		again:    s.attrs.Again(),
+	}
+}
+
+// hasHardware reports whether there is hardware at a path of sysfs.
+func (v *View) hasHardware(path string) bool {
+	_, found := slices.BinarySearchFunc(v.Snapshot.Hardware, path, func(h *device.Hardware, path string) int {
+		return strings.Compare(h.Path, path)
+	})
+	return found
+}
+
+// node returns the node at a path of the host; nil is none.
+func (v *View) node(path string) *device.Node {
+	i, found := slices.BinarySearchFunc(v.Snapshot.Nodes, path, func(n *device.Node, path string) int { return strings.Compare(n.Path, path) })
+	if !found {
+		return nil
+	}
+	return v.Snapshot.Nodes[i]
+}
+
+// checks are the health checks of all devices, by ID.
+func (v *View) checks() map[string]health.Check {
+	all := map[string]health.Check{}
+	for _, m := range v.Matched.Resources {
+		maps.Copy(all, m.Checks)
+	}
+	return all
+}
+
+// probeFor is how long a command waits for health checks.
+const probeFor = 2 * time.Second
+
+// Probe runs every health check of the configuration once, for two seconds at the
+// most, and makes what fails a problem of its offer.
+func (v *View) Probe(ctx context.Context, paths Paths) {
+	reasons := health.Once(ctx, paths.local, v.checks(), probeFor)
+	for _, m := range v.Matched.Resources {
+		for i := range m.Offers {
+			if o := &m.Offers[i]; o.Problem == "" {
+				o.Problem = reasons[o.ID]
+			}
+		}
+	}
+}
+
+// Scan waits scanFor for devices that are being set up, and scans every scanEvery.
+const (
+	scanFor   = 2 * time.Second
+	scanEvery = 250 * time.Millisecond
+)
+
+// Scan scans the host once and matches it. The identity decisions of a serving
+// instance are heeded where they can be read, so that both show the same IDs.
+func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
+	scanner := inventory.New(o.Paths.Inventory(o.Log))
+	persisted, err := ledger.Load(o.Paths.StateDir)
+	if err != nil {
+		persisted = ledger.Persisted{}
+	}
+	specs := o.Paths.hostSpecs()
+	for deadline := time.Now().Add(scanFor); ; {
+		snap, err := scanner.Scan(ctx)
+		if err != nil {
+			return nil, err
+		}
+		v := view(cfg, scanned{snap, scanner.Attributes(), true}, specs, persisted.Decisions, o)
+		if !snap.Again && !v.again || !time.Now().Before(deadline) || !sleep(ctx, scanEvery) {
+			return v, nil
+		}
+	}
+}
+
+// Record returns what to pass to package machine for a recording that has what
+// a configuration reads of a host, besides what every scan does.
+func Record(cfg *config.Config, o Options) func(*device.Snapshot, *inventory.Attributes) {
+	return func(snap *device.Snapshot, attrs *inventory.Attributes) {
+		view(cfg, scanned{snap, attrs, true}, o.Paths.hostSpecs(), ledger.Decisions{}, o)
+	}
+}
+
+// scan scans the host. One that fails leaves the last snapshot in place, since it
+// does not show a host without devices, and is repeated.
+func (l *loop) scan(ctx context.Context, reason metrics.ScanReason) {
+	batch := l.watcher.Take()
+	l.quiet.note(batch)
+	nets := matchers.UsesNets(l.config)
+	l.scanner.LeaveOutNets(!nets)
+	began := time.Now()
+	snap, err := l.scanner.Update(ctx, batch)
+	l.metrics.CountScan(reasonOf(batch, reason), len(batch.Paths), time.Since(began), err)
+	l.scanErr = err
+	if err != nil {
+		return
+	}
+	if l.host.snapshot == nil {
+		l.young = youngNodes(snap.Nodes, l.options.Paths.local, l.now())
+	}
+	l.host = scanned{snap, l.scanner.Attributes(), nets}
+	l.watch()
+}
+
+// reasonOf is the reason of a scan that events requested.
+func reasonOf(b inventory.Batch, reason metrics.ScanReason) metrics.ScanReason {
+	switch {
+	case reason != byEvents:
+		return reason
+	case b.All:
+		return metrics.ScanFull
+	case len(b.Paths) > 0:
+		return metrics.ScanUevent
+	default:
+		return metrics.ScanNames
+	}
+}
+
+// watched are the directories that a configuration wants watched on a host: finding
+// them takes milliseconds where there are many patterns.
+type watched struct {
+	config *config.Config
+	below  []string // the directories below /dev
+	dirs   []string
+}
+
+// watch follows the directories and CDI specs that the configuration refers to.
+func (l *loop) watch() {
+	if snap := l.host.snapshot; snap != nil {
+		if w := l.watched; w.config != l.config || !slices.Equal(w.below, snap.Dirs) {
+			l.watched = watched{l.config, snap.Dirs, matchers.Dirs(l.config, snap.Dirs)}
+		}
+		// Even if they are the same: a path may lead to another directory by now.
+		l.watcher.SetDirs(l.watched.dirs)
+		resync := time.Duration(0)
+		if l.host.nets && inventory.ForeignNets(snap) {
+			resync = netsResync
+		}
+		l.watcher.SetResync(resync)
+	}
+	uses := matchers.UsesCDIDevices(l.config)
+	if l.usesSpecs.Swap(uses) != uses {
+		l.specFiles.redir()
+	}
+	if uses {
+		l.watchSpecs()
+	}
+}
+
+// specDirs are the directories of CDI specs to watch: specs are written in place,
+// too, which the watch of /dev does not see.
+func (a *Agent) specDirs() []string {
+	if !a.usesSpecs.Load() {
+		return nil
+	}
+	return a.options.Paths.specDirs()
+}
