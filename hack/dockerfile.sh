@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Builds the image of the Dockerfile and compares it with that of `make image`:
-# the same binary, byte for byte, started in the same way, and nothing else.
+# Builds the image of the Dockerfile and compares it with that of `make image`: the same
+# binary, byte for byte, the same entrypoint, and nothing else.
 #
-# No registry and no daemon takes part. The base image is made here, of the Go
-# toolchain of this machine and a static shell, under the name that the
-# Dockerfile asks for; modules come from the module cache. Needs root; buildah
-# and busybox-static are installed where there is apt-get.
+# It uses no registry and no daemon. The base image consists of the Go toolchain of this
+# machine and a static shell, under the name in the Dockerfile; modules come from the
+# module cache. Needs root; installs buildah and busybox-static with apt-get.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -34,12 +33,12 @@ if ! command -v buildah >/dev/null || ! static busybox; then
 fi
 
 work=$(mktemp -d)
-# vfs works on any file system and mounts nothing that would outlive this script.
+# vfs works on any file system and leaves no mounts behind.
 store() { buildah --storage-driver vfs --root "$work/storage" --runroot "$work/run" "$@"; }
 trap 'rm -rf --one-file-system "$work"' EXIT
 
-# make_base makes the base image: the toolchain where the official one has it, a
-# shell, and no address to ask for modules but the directory that is mounted.
+# make_base makes the base image: the toolchain at its official path, a shell, and the
+# mounted directory as the only module proxy.
 make_base() {
 	local ctr root
 	ctr=$(store from scratch)
@@ -62,15 +61,15 @@ store build --quiet --isolation chroot --pull-never --volume "$(go env GOMODCACH
 	--build-arg "VERSION=$version" --tag "$image" . >/dev/null
 say "built the Dockerfile in $((SECONDS - began)) s"
 
-# What `make image` makes, for this machine's platform.
+# The binary of `make image` for this platform.
 arch=$(go env GOARCH)
 [[ $arch != arm ]] || arch=arm7
 make --no-print-directory image VERSION="$version" OUT="$work/dist" >/dev/null
 
 root=$(store mount "$(store from --pull-never "$image")")
 files=$(cd "$root" && find . -type f)
-[[ $files == ./generic-dp ]] || fail "in the image there is more than the binary: $files"
-cmp "$root/generic-dp" "$work/dist/generic-dp-linux-$arch" || fail "the binary is not that of make image"
+[[ $files == ./generic-dp ]] || fail "the image contains more than the binary: $files"
+cmp "$root/generic-dp" "$work/dist/generic-dp-linux-$arch" || fail "the binary differs from that of make image"
 config=$(store inspect --type image --format '{{.OCIv1.Config.User}} {{.OCIv1.Config.Entrypoint}} {{.OCIv1.Config.Cmd}}' "$image")
-[[ $config == "0:0 [/generic-dp] [serve]" ]] || fail "the image starts as $config"
+[[ $config == "0:0 [/generic-dp] [serve]" ]] || fail "the image starts with $config"
 say "the same as make image of $version, $(stat -c %s "$root/generic-dp") bytes, $(sha256sum <"$root/generic-dp" | cut -c1-16), in $((SECONDS - start)) s"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the module for so many inputs each (10000x). A
-# number, not a time: at the end of a time the go command reports "context
-# deadline exceeded" now and then when the machine is busy.
+# Runs every fuzz target of the module for a number of inputs each (10000x). Not for a
+# duration: at its end the go command sometimes reports "context deadline exceeded" on a
+# busy machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 inputs=${1:-10000x}

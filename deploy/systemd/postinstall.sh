@@ -1,6 +1,6 @@
 #!/bin/sh
 set -e
-# Nothing runs before there is a configuration: enabling it is the admin's word.
+# The services need a configuration: the administrator enables them.
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload
 	systemctl try-restart generic-dp.service generic-dp-cdi.service

@@ -1,12 +1,13 @@
 #!/bin/sh
 set -e
-# dpkg says "remove", rpm how many versions stay: on an upgrade it goes on.
+# $1 is "remove" with dpkg and the number of remaining versions with rpm. An upgrade
+# does not stop the service.
 case "$1" in
 remove | 0)
 	if [ -d /run/systemd/system ]; then
 		systemctl disable --now generic-dp.service generic-dp-cdi.service || true
 	fi
-	# Links and specs outlive the process; without the program they lead nowhere.
+	# Links and specs outlive the process but are useless without it.
 	/usr/bin/generic-dp clean || true
 	;;
 esac

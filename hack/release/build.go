@@ -9,22 +9,22 @@ import (
 	"strings"
 )
 
-// platform is one that is built for, in the words of Go.
+// platform is a target platform, in Go's terms.
 type platform struct{ arch, arm string }
 
-// platforms are what nodes run on.
+// platforms are the platforms of nodes.
 var platforms = []platform{{arch: "amd64"}, {arch: "arm64"}, {arch: "arm", arm: "7"}}
 
 func (p platform) String() string { return p.arch + p.arm }
 
-// build makes the static binary for a platform, with the flags of the
-// Makefile's build target, and returns where it is.
+// build builds the static binary for a platform with the Makefile's build target and
+// returns its path.
 func (r *release) build(ctx context.Context, p platform) (string, error) {
 	binary, err := filepath.Abs(filepath.Join(r.out, "generic-dp-linux-"+p.String()))
 	if err != nil {
 		return "", err
 	}
-	// The Makefile is the one place that knows how.
+	// The Makefile has the build flags.
 	cmd := exec.CommandContext(ctx, "make", "--no-print-directory", "build", "BIN="+binary, "VERSION="+r.version)
 	cmd.Dir = r.source
 	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+p.arch, "GOARM="+p.arm, "GOFLAGS=-buildvcs=false")

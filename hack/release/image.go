@@ -18,12 +18,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// imageName is what the image is called in manifests.
+// imageName is the name of the image in manifests.
 const imageName = "ghcr.io/generic-dp/generic-dp"
 
-// image makes one OCI image for all platforms, as an archive of an OCI image
-// layout (image-spec, image-layout.md) that skopeo, podman and containerd
-// read, and the list of what is in it.
+// image builds an OCI image for all platforms as an archive of an OCI image layout
+// (image-spec, image-layout.md), which skopeo, podman and containerd read, and its bill of
+// materials.
 func (r *release) image(ctx context.Context) ([]string, error) {
 	index := mutate.IndexMediaType(v1.ImageIndex(empty.Index), types.OCIImageIndex)
 	var files []string
@@ -60,7 +60,7 @@ func variant(p platform) string {
 	return "v" + p.arm
 }
 
-// platformImage is the binary on nothing. uid 0 without capabilities: the
+// platformImage contains the binary only. It runs as uid 0 without capabilities: the
 // kubelet's sockets belong to root.
 func (r *release) platformImage(p platform, binary string) (v1.Image, error) {
 	content, err := tarOf(binary)
@@ -102,7 +102,7 @@ func rootFS(img v1.Image) v1.RootFS {
 	return config.RootFS
 }
 
-// tarOf is an archive of the binary alone, the same whenever it is made.
+// tarOf is a reproducible archive of the binary.
 func tarOf(binary string) ([]byte, error) {
 	data, err := os.ReadFile(binary)
 	if err != nil {
@@ -123,8 +123,8 @@ func tarOf(binary string) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// writeLayout writes an image index as an OCI layout in one archive, named so
-// that importing it gives the name that the manifests use.
+// writeLayout writes an image index as an archive of an OCI layout, annotated with the
+// name that the manifests use.
 func (r *release) writeLayout(archive string, index v1.ImageIndex) error {
 	dir, err := os.MkdirTemp("", "generic-dp-image-")
 	if err != nil {
@@ -145,8 +145,8 @@ func (r *release) writeLayout(archive string, index v1.ImageIndex) error {
 	return tarDir(archive, dir)
 }
 
-// tarDir archives a directory: files in the order of their names, without
-// times and owners.
+// tarDir archives a directory reproducibly: files in name order, without times and
+// owners.
 func tarDir(archive, dir string) error {
 	out, err := os.Create(archive)
 	if err != nil {

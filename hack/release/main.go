@@ -1,7 +1,6 @@
-// Command release makes what is published of generic-dp: an OCI image for
-// several platforms, packages for Debian and RPM, the list of what is in them,
-// and the plain manifest of the Helm chart. It needs the Go toolchain and nothing
-// else, and equal sources give equal bytes.
+// Command release builds the release artifacts of generic-dp: an OCI image for several
+// platforms, packages for Debian and RPM, their bills of materials, and the plain manifest
+// of the Helm chart. It needs only the Go toolchain, and its output is reproducible.
 package main
 
 import (
@@ -25,10 +24,10 @@ func main() {
 
 const commands = "image|packages|manifests"
 
-// release is what is made, and from what.
+// release is the input and output of a build.
 type release struct {
 	source  string // root of the module
-	out     string // where files go
+	out     string // output directory
 	version string
 }
 
@@ -41,7 +40,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	var r release
 	flags.StringVar(&r.source, "source", "../..", "root of the module")
-	flags.StringVar(&r.out, "out", "../../dist", "directory for what is made")
+	flags.StringVar(&r.out, "out", "../../dist", "output directory")
 	flags.StringVar(&r.version, "version", "unknown", "version of the program")
 	if err := flags.Parse(args); err != nil {
 		return err

@@ -17,15 +17,15 @@ import (
 // manifestName is the plain manifest in deploy.
 const manifestName = "generic-dp.yaml"
 
-// manifestHead says where the plain manifest comes from.
+// manifestHead is the comment at the start of the plain manifest.
 const manifestHead = `# Everything for "kubectl apply -f": the chart in helm/generic-dp with its default
 # values and a namespace of its own. "make manifests" writes it; edit the chart.
 `
 
-// trailing is what a template leaves of the empty lines of a text.
+// trailing is white space that templates leave at the ends of lines.
 var trailing = regexp.MustCompile(`(?m)[ \t]+$`)
 
-// order is that in which kinds have to be there.
+// order is the order in which kinds are applied.
 var order = []string{"namespace.yaml", "configmap.yaml", "daemonset.yaml"}
 
 // manifests writes the plain manifest from the chart.
@@ -38,7 +38,7 @@ func (r *release) manifests() ([]string, error) {
 	return []string{file}, os.WriteFile(file, text, 0o644)
 }
 
-// render is what Helm makes of the chart with these values, in one file.
+// render renders the chart with these values into one file.
 func (r *release) render(values map[string]any) ([]byte, error) {
 	chart, err := loader.Load(filepath.Join(r.source, "deploy", "helm", "generic-dp"))
 	if err != nil {
@@ -71,7 +71,7 @@ func (r *release) render(values map[string]any) ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteString(manifestHead)
 	for _, name := range names {
-		// Who applies it is not Helm.
+		// It is applied without Helm.
 		fmt.Fprintf(&out, "---\n%s\n", strings.ReplaceAll(byName[name], "\n    app.kubernetes.io/managed-by: Helm", ""))
 	}
 	text := strings.ReplaceAll(out.String(), "\n        app.kubernetes.io/managed-by: Helm", "")

@@ -16,7 +16,7 @@ import (
 
 var source = release{source: "../.."}
 
-// The plain manifest is what the chart gives.
+// The plain manifest is the rendered chart.
 func TestManifestIsTheChart(t *testing.T) {
 	t.Parallel()
 	want, err := source.render(map[string]any{"namespace": map[string]any{"create": true}})
@@ -32,8 +32,8 @@ func TestManifestIsTheChart(t *testing.T) {
 	}
 }
 
-// Whatever is switched on, the API server takes it, every mount has its volume,
-// and every directory that a flag names is mounted.
+// With any values the manifests are valid, every mount has its volume, and every directory
+// that a flag names is mounted.
 func TestChartVariants(t *testing.T) {
 	t.Parallel()
 	variants := map[string]string{
@@ -80,8 +80,8 @@ func TestChartVariants(t *testing.T) {
 	}
 }
 
-// decode reads a document as strictly as the API server can; the result is nil
-// but for a DaemonSet.
+// decode decodes a document as strictly as the API server. The result is nil except for
+// a DaemonSet.
 func decode(t *testing.T, doc string) *appsv1.DaemonSet {
 	t.Helper()
 	var kind struct {
@@ -156,7 +156,7 @@ func checkDaemonSet(t *testing.T, d *appsv1.DaemonSet) {
 	}
 }
 
-// What no value may be is refused before anything is applied, by its name.
+// An invalid value is rejected by name before anything is applied.
 func TestChartRefuses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -15,12 +15,11 @@ import (
 	_ "github.com/goreleaser/nfpm/v2/rpm"
 )
 
-// formats of packages, as nfpm calls them.
+// formats of packages, as named by nfpm.
 var formats = []string{"deb", "rpm"}
 
-// packages makes packages for a node or an edge machine without Kubernetes
-// around it: the binary, the systemd unit and the documentation. The unit is
-// enabled and started once there is a configuration.
+// packages builds packages for nodes and edge machines: the binary, the systemd units and
+// the documentation. The administrator enables a unit.
 func (r *release) packages(ctx context.Context) ([]string, error) {
 	var made []string
 	for _, p := range platforms {
@@ -52,7 +51,7 @@ func (r *release) pack(p platform, format, binary string) (string, error) {
 		{Source: filepath.Join(r.source, "examples", "configs"), Destination: "/usr/share/doc/generic-dp/examples", Type: files.TypeTree},
 	}
 	if format == "deb" {
-		// What only RPM tells apart is a file to dpkg.
+		// Types that only RPM distinguishes are plain files to dpkg.
 		for _, c := range contents {
 			if c.Type == files.TypeRPMDoc || c.Type == files.TypeRPMLicense {
 				c.Type = files.TypeFile
@@ -63,7 +62,7 @@ func (r *release) pack(p platform, format, binary string) (string, error) {
 		Name: "generic-dp", Arch: p.String(), Platform: "linux", Version: packageVersion(r.version),
 		Section: "admin", Priority: "optional", Maintainer: "generic-dp <maintainers@generic-dp.example>",
 		Description: "configuration-driven Kubernetes device plugin for arbitrary host devices\n" +
-			"Offers the devices that a TOML file describes to the kubelet, or, without a\n" +
+			"Advertises host devices to the kubelet as a TOML file configures, or, without a\n" +
 			"kubelet, keeps CDI specs current for podman, docker and nerdctl.",
 		Homepage: "https://github.com/generic-dp/generic-dp", License: "Apache-2.0",
 		MTime: time.Unix(0, 0).UTC(),
@@ -93,11 +92,11 @@ func (r *release) pack(p platform, format, binary string) (string, error) {
 	return file, out.Close()
 }
 
-// released is how the version of a release begins.
+// released is the prefix of the version of a release.
 var released = regexp.MustCompile(`^[0-9]+\.[0-9]+\.`)
 
-// packageVersion is a version in the grammar of dpkg and rpm, which begins with
-// a digit and has no "-". What is no release comes before all releases.
+// packageVersion is a version in the grammar of dpkg and rpm, which starts with a digit
+// and has no "-". Development versions sort before all releases.
 func packageVersion(version string) string {
 	plain := strings.ReplaceAll(strings.TrimPrefix(version, "v"), "-", ".")
 	if !released.MatchString(plain) {

@@ -19,11 +19,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
-// maxImage is what one platform's image may weigh, compressed, in bytes.
+// maxImage is the maximum size of one platform's image, compressed, in bytes.
 const maxImage = 20 << 20
 
-// The image is the static binary and nothing else, for each platform, small, and
-// the same whenever it is made.
+// The image of each platform contains only the static binary, is small, and reproducible.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	var digests []string

@@ -13,8 +13,8 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// writeSBOM writes a CycloneDX bill of materials of the binaries: the modules
-// that the linker says it took, the toolchain, and the digest of each binary.
+// writeSBOM writes a CycloneDX bill of materials of the binaries: the linked modules,
+// the toolchain, and the digest of each binary.
 func writeSBOM(file, version string, binaries []string) error {
 	bom := cdx.NewBOM()
 	bom.Metadata = &cdx.Metadata{Component: &cdx.Component{
