@@ -133,6 +133,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.log.Info("starting", "version", a.options.Version, "config", a.options.Config, "resources", len(a.config.Resources))
 	defer a.log.Info("stopped")
 	group, ctx := errgroup.WithContext(ctx)
+	loop := newLoop(a, group)
 	if a.listener != nil {
 		group.Go(func() error { return a.metrics.Serve(ctx, a.listener) })
 	}
@@ -142,7 +143,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	group.Go(func() error { return a.watcher.Run(ctx) })
 	group.Go(func() error { return a.reader.run(ctx) })
-	group.Go(func() error { return newLoop(a, group).run(ctx) })
+	group.Go(func() error { return loop.run(ctx) })
 	return group.Wait()
 }
 
