@@ -1,12 +1,14 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/pflag"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/machine"
@@ -16,8 +18,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"generic-dp": main})
 }
 
-// TestScripts runs the command as its users do. A script finds the recorded
-// machine that it names with `machine` below $WORK/machine.
+// TestScripts runs the command line. The script command "machine" unpacks a recorded
+// machine to $WORK/machine.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	machines, err := filepath.Abs("../../testdata/machines")
@@ -31,7 +33,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(e *testscript.Env) error {
-			// The path of a socket has at most 107 bytes.
+			// Socket paths have at most 107 bytes.
 			e.Setenv("TMPDIR", os.TempDir())
 			e.Setenv("EXAMPLES", examples)
 			return nil
@@ -46,7 +48,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// Every example is in order, and speaks of no key that the language has not.
+// Every example is a valid configuration.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../examples/configs/*.toml")
@@ -60,24 +62,20 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// The README names every flag with the words of the usage text.
-func TestReadmeNamesEveryFlag(t *testing.T) {
+// The README has every flag with its default and its usage text.
+func TestReadmeDocumentsFlags(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var usage strings.Builder
-	if code := run(t.Context(), []string{"serve", "--help"}, &usage, &usage); code != 0 {
-		t.Fatalf("serve --help: status %d", code)
-	}
-	for line := range strings.Lines(usage.String()) {
-		fields := strings.Fields(line)
-		if len(fields) == 0 || !strings.HasPrefix(fields[0], "--") {
-			continue
+	newFlags().all.VisitAll(func(f *pflag.Flag) {
+		usage, byDefault, special := strings.Cut(strings.TrimSuffix(f.Usage, ")"), " (default ")
+		if !special {
+			byDefault = strings.ToLower(f.DefValue)
 		}
-		if !strings.Contains(string(readme), "`"+fields[0]+"`") {
-			t.Errorf("README.md does not name %s", fields[0])
+		if want := fmt.Sprintf("\n| `--%s` | `%s` | %s", f.Name, byDefault, usage); !strings.Contains(string(readme), want) {
+			t.Errorf("README.md lacks %q", want)
 		}
-	}
+	})
 }
