@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -130,19 +131,16 @@ func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostP
 // spec is the CDI spec of a resource; nil is none. What can't be in it is among
 // the reasons.
 func (i *injector) spec(name string, offers []device.Offer, reasons map[string]error) *cdi.Spec {
-	if !i.cdiOnly {
-		spec, err := cdi.Build(name, offers, i.paths.missing)
-		i.problems.warnError("spec of "+name, err, "CDI spec lacks a device")
-		return spec
+	build := cdi.Build
+	if i.cdiOnly {
+		build = cdi.BuildAlone
 	}
-	spec, left := cdi.BuildAlone(name, offers, i.paths.missing)
-	for id, err := range left {
-		if id == cdi.AllDevices { // as it should be for sticks at one path
-			i.log.Debug("CDI spec has no entry for all devices together", "resource", name, "reason", err)
-			continue
-		}
-		reasons[id] = err
+	spec, left := build(name, offers, i.paths.missing)
+	if err := left[cdi.AllDevices]; i.cdiOnly && err != nil { // as it should be for sticks at one path
+		i.log.Debug("CDI spec has no entry for all devices together", "resource", name, "reason", err)
+		delete(left, cdi.AllDevices)
 	}
+	maps.Copy(reasons, left)
 	return spec
 }
 

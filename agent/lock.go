@@ -112,15 +112,8 @@ func Clean(p Paths) (removed []string, err error) {
 	if present(tree.Dir) {
 		note(tree.Dir, tree.Clean())
 	}
-	writer := p.specWriter()
-	specs, err := writer.Files()
-	errs = append(errs, err)
-	if len(specs) > 0 {
-		err := writer.Clean()
-		for _, spec := range specs {
-			note(spec, err)
-		}
-	}
+	specs, err := p.specWriter().Clean()
+	removed, errs = append(removed, specs...), append(errs, err)
 	for _, name := range append(ledger.Files(), lastGoodName, lastGoodName+atomicfile.TempSuffix) {
 		if path := filepath.Join(p.StateDir, name); present(path) {
 			note(path, os.Remove(path))

@@ -1,18 +1,11 @@
 package agent
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"strings"
-	"syscall"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/cdi"
-	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/inventory"
 	"github.com/generic-dp/generic-dp/pattern"
 )
@@ -119,35 +112,3 @@ func (p Paths) exists(host string) bool { return p.missing(host) == nil }
 
 // glob lists the paths of the host that a condition on paths selects.
 func (p Paths) glob(v pattern.Values) []string { return v.Glob(p.local) }
-
-// checkNode is an error if the node that is to be handed over is not where
-// the container runtime will look for it. Links are followed as the host
-// would follow them, one step: the program's own links lead to a node.
-func (p Paths) checkNode(handed string, n device.OfferedNode) error {
-	host := handed
-	if handed != n.HostPath {
-		target, err := os.Readlink(handed)
-		if err != nil {
-			return fmt.Errorf("its link is not there: %w", err)
-		}
-		if target != n.HostPath {
-			return fmt.Errorf("its link %s leads to %s, want %s", handed, target, n.HostPath)
-		}
-		host = target
-	}
-	info, err := os.Lstat(p.local(host))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("node %s is gone", host)
-	case err != nil:
-		return fmt.Errorf("node %s: %w", host, err)
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || info.Mode()&fs.ModeDevice == 0 {
-		return nil // a recorded machine has files in place of nodes
-	}
-	if major, minor := unix.Major(stat.Rdev), unix.Minor(stat.Rdev); major != n.Major || minor != n.Minor {
-		return fmt.Errorf("node %s is now %d:%d, was %d:%d: another device took its name", host, major, minor, n.Major, n.Minor)
-	}
-	return nil
-}

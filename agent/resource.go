@@ -2,12 +2,16 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"maps"
-	"reflect"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/device"
@@ -15,53 +19,51 @@ import (
 	"github.com/generic-dp/generic-dp/topology"
 )
 
-// resource is one resource as its plugin sees it: the latest state, and the
-// answers that follow from it. The loop publishes; any number of streams and
-// calls read without a lock.
+// resource is the source of a plugin: the latest state of one resource. The loop
+// publishes; any number of streams and calls read without a lock.
 type resource struct {
-	name  string
-	paths Paths
-	cdi   cdi.Options
+	cdi.Resource
 	looks looks
 	now   atomic.Pointer[published]
 }
 
 // published is one immutable state of a resource.
 type published struct {
-	list       []device.Listed
-	entries    map[string]ledger.Entry // by ID of slot 0
-	prefer     string                  // as topology.Prefer takes it
-	candidates []topology.Candidate    // one a slot, in the order of list
-	changed    chan struct{}           // closed when a newer list is there
+	list    []device.Listed
+	entries []ledger.Entry
+	devices map[string]*listed // by ID of slot 0
+	prefer  string             // as topology.Prefer takes it
+	changed chan struct{}      // closed when a newer list is there
 }
 
-func newResource(name string, paths Paths, options cdi.Options, looks looks) *resource {
-	r := &resource{name: name, paths: paths, cdi: options, looks: looks}
-	r.now.Store(&published{changed: make(chan struct{})})
-	return r
+// listed is one device of a published state.
+type listed struct {
+	*ledger.Entry
+	injection cdi.Injection
 }
 
-// publish replaces the state and reports whether the list is another one. A
-// device that only moved to another node keeps the list, and no stream wakes.
+func newResource(r cdi.Resource, looks looks) *resource {
+	res := &resource{Resource: r, looks: looks}
+	res.now.Store(&published{changed: make(chan struct{})})
+	return res
+}
+
+// publish replaces the state and reports whether the kubelet is shown another list.
+// A device that only moved to another node keeps the list, and no stream wakes.
 func (r *resource) publish(list []device.Listed, entries []ledger.Entry, prefer string) bool {
 	old := r.now.Load()
-	fresh := &published{list: list, entries: make(map[string]ledger.Entry, len(entries)), prefer: prefer, changed: old.changed}
-	for _, e := range entries {
-		fresh.entries[e.Offer.ID] = e
+	next := &published{list: list, entries: entries, devices: make(map[string]*listed, len(entries)), prefer: prefer, changed: old.changed}
+	devices := make([]listed, len(entries))
+	for i := range entries {
+		d := &devices[i]
+		d.Entry, d.injection.Offer = &entries[i], &entries[i].Offer
+		next.devices[d.Offer.ID] = d
 	}
-	for _, l := range list {
-		id, _ := device.SplitSlot(l.ID)
-		physical := fresh.entries[id].Offer.Hardware
-		if physical == "" {
-			physical = id
-		}
-		fresh.candidates = append(fresh.candidates, topology.Candidate{ID: l.ID, Device: physical, NUMA: l.NUMA})
-	}
-	same := slices.EqualFunc(old.list, list, func(a, b device.Listed) bool { return reflect.DeepEqual(a, b) })
+	same := device.SameList(old.list, list)
 	if !same {
-		fresh.changed = make(chan struct{})
+		next.changed = make(chan struct{})
 	}
-	r.now.Store(fresh)
+	r.now.Store(next)
 	if !same {
 		close(old.changed)
 	}
@@ -75,66 +77,93 @@ func (r *resource) Devices() ([]device.Listed, <-chan struct{}) {
 	return p.list, p.changed
 }
 
-// sorted lists the entries by ID.
-func (p *published) sorted() []ledger.Entry {
-	entries := slices.Collect(maps.Values(p.entries))
-	slices.SortFunc(entries, func(x, y ledger.Entry) int { return device.CompareNatural(x.Offer.ID, y.Offer.ID) })
-	return entries
+// Blocks reports whether Allocate may block.
+func (r *resource) Blocks(ids []string) bool {
+	devices, err := r.now.Load().find(ids)
+	return err == nil && slices.ContainsFunc(devices, func(d *cdi.Injection) bool { return d.Blocks() || quietlyUsed(*d.Offer) })
 }
 
-// Allocate answers for one container.
-func (r *resource) Allocate(ctx context.Context, ids []string) (device.Answer, error) {
-	offers, err := r.now.Load().offers(ids)
-	if err == nil && slices.ContainsFunc(offers, quietlyUsed) {
+// Allocate returns what a container gets that holds these slots.
+func (r *resource) Allocate(ctx context.Context, ids []string) (device.Response, error) {
+	devices, err := r.now.Load().find(ids)
+	if err == nil && slices.ContainsFunc(devices, func(d *cdi.Injection) bool { return quietlyUsed(*d.Offer) }) {
 		if err = r.looks.wait(ctx); err == nil {
-			offers, err = r.now.Load().offers(ids)
+			devices, err = r.now.Load().find(ids)
 		}
 	}
 	if err != nil {
-		return device.Answer{}, err
+		return device.Response{}, err
 	}
-	return r.answer(offers)
+	return r.Respond(devices)
 }
 
-// offers lists what slots are of by ID, as it is now.
-func (p *published) offers(ids []string) ([]device.Offer, error) {
-	offers := make([]device.Offer, 0, len(ids))
-	for _, slot := range ids {
-		id, _ := device.SplitSlot(slot)
-		e, ok := p.entries[id]
+// find returns the devices of slots in the order of their IDs, or an error for the
+// first slot that is not listed or not healthy.
+func (p *published) find(ids []string) ([]*cdi.Injection, error) {
+	devices := make([]*cdi.Injection, 0, len(ids))
+	for _, slotID := range ids {
+		id, slot := device.SplitSlot(slotID)
+		d := p.devices[id]
 		switch {
-		case !ok:
-			return nil, fmt.Errorf("device %q is not listed", slot)
-		case !e.Healthy:
-			return nil, fmt.Errorf("device %q is Unhealthy: %s", slot, e.Reason)
+		case d == nil || slot >= d.Offer.Slots && !slices.Contains(d.Retired, slot):
+			return nil, fmt.Errorf("device %q is not known: it was removed, or has another ID now", slotID)
+		case !d.Healthy:
+			return nil, fmt.Errorf("device %q is unhealthy: %s", slotID, d.Reason)
+		case slot >= d.Offer.Slots:
+			return nil, fmt.Errorf("device %q is unhealthy: %s", slotID, ledger.ReasonSlotRetired)
 		}
-		if !slices.ContainsFunc(offers, func(o device.Offer) bool { return o.ID == id }) {
-			offers = append(offers, e.Offer)
-		}
-	}
-	slices.SortFunc(offers, func(a, b device.Offer) int { return strings.Compare(a.ID, b.ID) })
-	return offers, nil
-}
-
-// answer is what a container gets that holds the offered devices; everything
-// that it names is there at this moment.
-func (r *resource) answer(offers []device.Offer) (device.Answer, error) {
-	for _, o := range offers {
-		for _, n := range o.Nodes {
-			handed := n.HostPath
-			if n.Follow && !o.CDI {
-				handed = r.cdi.LinkPath(o.ID, n.Key)
-			}
-			if err := r.paths.checkNode(handed, n); err != nil {
-				return device.Answer{}, fmt.Errorf("device %q: %w", o.ID, err)
-			}
+		if !slices.Contains(devices, &d.injection) {
+			devices = append(devices, &d.injection)
 		}
 	}
-	return cdi.Answer(r.name, offers, r.cdi)
+	slices.SortFunc(devices, func(a, b *cdi.Injection) int { return strings.Compare(a.Offer.ID, b.Offer.ID) })
+	return devices, nil
 }
 
 // Prefer suggests which of the available slots to take.
 func (r *resource) Prefer(available, must []string, size int) []string {
 	p := r.now.Load()
-	return topology.Prefer(p.prefer, p.candidates, available, must, size)
+	return topology.Prefer(p.prefer, p.list, available, must, size)
+}
+
+// hostCheck is where containers will look for what they are about to get.
+type hostCheck struct {
+	Paths
+	specs *cdi.HostSpecs
+}
+
+// Exists returns why a path of the host is not there.
+func (h hostCheck) Exists(path string) error { return h.missing(path) }
+
+// HasCDI reports whether the host has a CDI device.
+func (h hostCheck) HasCDI(name string) bool { return h.specs.Has(name) }
+
+// Node returns why a runtime that opens path would not find a node. Links are
+// followed as the host would follow them, one step: the program's own lead to a
+// node.
+func (h hostCheck) Node(path string, n device.OfferedNode) error {
+	if path != n.HostPath {
+		target, err := os.Readlink(path)
+		if err != nil {
+			return fmt.Errorf("its link is not there: %w", err)
+		}
+		if target != n.HostPath {
+			return fmt.Errorf("its link %s leads to %s, want %s", path, target, n.HostPath)
+		}
+	}
+	info, err := os.Lstat(h.local(n.HostPath))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("node %s is gone", n.HostPath)
+	case err != nil:
+		return fmt.Errorf("node %s: %w", n.HostPath, err)
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || info.Mode()&fs.ModeDevice == 0 {
+		return nil // a recorded machine has files in place of nodes
+	}
+	if major, minor := unix.Major(stat.Rdev), unix.Minor(stat.Rdev); major != n.Major || minor != n.Minor {
+		return fmt.Errorf("node %s is now %d:%d, was %d:%d: another device took its name", n.HostPath, major, minor, n.Major, n.Minor)
+	}
+	return nil
 }

@@ -27,7 +27,7 @@ type served struct {
 }
 
 func (a *Agent) newServed(name string, now time.Time) *served {
-	r := newResource(name, a.options.Paths, cdi.Options{LinkPath: a.injector.links.Path, Exists: a.options.Paths.missing, CDIExists: a.injector.others.Has}, a.looks)
+	r := newResource(cdi.Resource{Name: name, Link: a.injector.links.Path, Host: hostCheck{a.options.Paths, a.injector.others}}, a.looks)
 	s := &served{name: name, resource: r, since: now}
 	if a.options.CDIOnly {
 		return s

@@ -150,7 +150,7 @@ func (a *Agent) Entries(name string) []ledger.Entry {
 	if s == nil {
 		return nil
 	}
-	return s.resource.now.Load().sorted()
+	return s.resource.now.Load().entries
 }
 
 func (a *Agent) members() []member {

@@ -154,7 +154,7 @@ func (m member) status(held podresources.Held, allocatable map[string][]string) 
 			free++
 		}
 	}
-	for _, e := range m.resource.now.Load().sorted() {
+	for _, e := range m.resource.now.Load().entries {
 		d := metrics.NewDevice(e.Offer, e.Healthy, e.Reason)
 		d.Held = append(d.Held, byDevice[d.ID]...)
 		r.Devices = append(r.Devices, d)

@@ -99,7 +99,7 @@ func (h *HostSpecs) update() {
 	for priority, dir := range h.dirs {
 		entries, err := os.ReadDir(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			broken = append(broken, fmt.Sprintf("CDI specs: read %q: %v", dir, cause(err)))
+			broken = append(broken, fmt.Sprintf("CDI specs: %v", err))
 		}
 		for _, e := range entries {
 			if !isSpec(e.Name()) || isOf(h.owner, e.Name()) {
@@ -149,7 +149,7 @@ func readHostFile(path string, info fs.FileInfo, priority int) hostFile {
 		if inner := errors.Unwrap(err); inner != nil {
 			err = inner // the rest is the path
 		}
-		f.err = fmt.Errorf("CDI spec %q: %w", path, cause(err))
+		f.err = fmt.Errorf("CDI spec %q: %w", path, err)
 		return f
 	}
 	for _, d := range spec.Devices {

@@ -217,10 +217,7 @@ func BenchmarkHostSpecs(b *testing.B) {
 	w := &cdi.Writer{Dir: dir, Owner: "x"}
 	offers := []device.Offer{gpu("a", "/dev/ttyUSB0")}
 	for _, kind := range []string{"example.com/a", "example.com/b", "example.com/c"} {
-		spec, err := cdi.Build(kind, offers, nil)
-		if err != nil {
-			b.Fatal(err)
-		}
+		spec, _ := cdi.Build(kind, offers, nil)
 		if err := w.Sync([]*specs.Spec{spec}, func(string, string, []string) bool { return true }); err != nil {
 			b.Fatal(err)
 		}

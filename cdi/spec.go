@@ -2,24 +2,35 @@ package cdi
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
+	"reflect"
 	"slices"
 
+	cdiapi "tags.cncf.io/container-device-interface/pkg/cdi"
 	"tags.cncf.io/container-device-interface/pkg/parser"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// Spec is one CDI spec: the content of one file.
-type Spec = specs.Spec
+// Spec is one CDI spec: the content of one file. Edits are what it adds to a
+// container for one of its devices.
+type (
+	Spec  = specs.Spec
+	Edits = specs.ContainerEdits
+)
 
-// QualifiedName is the name that a container runtime is given for a device,
+// AllDevices is the name of the entry that is all devices of a resource at once,
+// as other makers of CDI specs call it: "example.com/zigbee=all".
+const AllDevices = "all"
+
+// qualifiedName is the name that a container runtime is given for a device,
 // "example.com/gpu=0000:3b:00.0". It is an error if that can't be one, such
 // as that of a resource whose name begins with a digit.
-func QualifiedName(resource, id string) (string, error) {
+func qualifiedName(resource, id string) (string, error) {
 	name := resource + "=" + id
 	if _, _, _, err := parser.ParseQualifiedName(name); err != nil {
 		return "", fmt.Errorf("no name for CDI: %w", err)
@@ -27,63 +38,194 @@ func QualifiedName(resource, id string) (string, error) {
 	return name, nil
 }
 
-// Build makes the CDI spec of a resource, whose kind is the resource's name
-// and whose devices are those offers that are to be handed over by name and
-// can be: the others have no entry, and their containers don't start. It is
-// nil if there are none. exists says which optional mounts are there, as for
-// Edits. A device that can't be in a spec is left out and reported; the spec
-// is good without it.
-func Build(resource string, offers []device.Offer, exists func(hostPath string) error) (*specs.Spec, error) {
-	spec := &specs.Spec{Kind: resource}
-	var errs []error
+// Build makes the CDI spec of a resource, whose kind is the resource's name and
+// whose devices are the offers that are injected by name; nil if there are none.
+// exists tells which optional mounts are there; nil is all. left is why a device
+// has no entry, by ID; the spec is good without it.
+func Build(resource string, offers []device.Offer, exists func(hostPath string) error) (spec *Spec, left map[string]error) {
+	left = map[string]error{}
+	var devices []specs.Device
 	for _, o := range offers {
-		if !byName(o) || o.Problem != "" {
+		if !inSpec(o) || o.Problem != "" {
 			continue
 		}
-		d, err := entry(resource, o, exists)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("resource %q: device %q: %w", resource, o.ID, err))
+		edits, err := editsOf(o, exists)
+		if devices, err = appendEntry(devices, resource, o.ID, edits, err); err != nil {
+			left[o.ID] = err
+		}
+	}
+	return newSpec(resource, devices), left
+}
+
+// BuildAlone is Build for where the spec is all that a container gets, since no
+// kubelet asks Allocate: every offer is injected by name, its environment is in its
+// entry, and the entry AllDevices is all of them in one container; left says why
+// they can't be. CDI has no annotations of containers. A device whose own ID is
+// AllDevices is that entry.
+func BuildAlone(resource string, offers []device.Offer, exists func(hostPath string) error) (spec *Spec, left map[string]error) {
+	left = map[string]error{}
+	var devices []specs.Device
+	var good []device.Offer
+	for _, o := range offers {
+		if o.Problem != "" {
+			continue // that is why
+		}
+		edits, err := editsAlone(o, exists)
+		if devices, err = appendEntry(devices, resource, o.ID, edits, err); err != nil {
+			left[o.ID] = err
 			continue
 		}
-		spec.Devices = append(spec.Devices, d)
+		good = append(good, o)
 	}
-	if len(spec.Devices) == 0 {
-		return nil, errors.Join(errs...)
+	named := slices.ContainsFunc(good, func(o device.Offer) bool { return o.ID == AllDevices })
+	if len(good) > 0 && !named {
+		edits, err := editsOfAll(resource, good, devices)
+		if devices, err = appendEntry(devices, resource, AllDevices, edits, err); err != nil {
+			left[AllDevices] = err
+		}
 	}
-	spec, err := finish(spec)
-	return spec, errors.Join(append(errs, err)...)
+	return newSpec(resource, devices), left
 }
 
-// entry is the entry of one device, checked as a runtime will check it.
-func entry(resource string, o device.Offer, exists func(hostPath string) error) (specs.Device, error) {
-	edits, err := Edits(o, exists)
-	if err != nil {
-		return specs.Device{}, err
+// newSpec is the spec of devices in the order of their names, each once; nil if
+// there are none. It has the lowest version that has all that it uses, which the
+// most runtimes can read.
+func newSpec(kind string, devices []specs.Device) *Spec {
+	if len(devices) == 0 {
+		return nil
 	}
-	return checked(resource, o.ID, edits)
+	devices = slices.SortedStableFunc(slices.Values(devices), func(a, b specs.Device) int { return cmp.Compare(a.Name, b.Name) })
+	devices = slices.CompactFunc(devices, func(a, b specs.Device) bool { return a.Name == b.Name })
+	spec := &Spec{Kind: kind, Devices: devices}
+	spec.Version, _ = specs.MinimumRequiredVersion(spec) // there is one for whatever the types can hold
+	return spec
 }
 
-// finish returns a copy of spec with its devices in the order of their names,
-// each once, and the lowest version that has all that it uses, which the most
-// runtimes can read.
-func finish(spec *specs.Spec) (*specs.Spec, error) {
-	out := *spec
-	out.Devices = slices.SortedStableFunc(slices.Values(spec.Devices), func(a, b specs.Device) int { return cmp.Compare(a.Name, b.Name) })
-	out.Devices = slices.CompactFunc(out.Devices, func(a, b specs.Device) bool { return a.Name == b.Name })
-	version, err := specs.MinimumRequiredVersion(&out)
+// appendEntry adds the entry of a device, checked as a runtime will check it. err
+// is that of its edits.
+func appendEntry(devices []specs.Device, resource, name string, edits Edits, err error) ([]specs.Device, error) {
 	if err != nil {
-		return nil, fmt.Errorf("version of the CDI spec %q: %w", spec.Kind, err)
+		return devices, err
 	}
-	out.Version = version
-	return &out, nil
+	if _, err := qualifiedName(resource, name); err != nil {
+		return devices, err
+	}
+	if reflect.DeepEqual(edits, Edits{}) {
+		return devices, errors.New("brings nothing into a container")
+	}
+	if err := (&cdiapi.ContainerEdits{ContainerEdits: &edits}).Validate(); err != nil {
+		return devices, fmt.Errorf("no edits for CDI: %w", err)
+	}
+	return append(devices, specs.Device{Name: name, ContainerEdits: edits}), nil
 }
 
-// encode writes a spec as the content of its file: equal specs have equal
-// files.
-func encode(spec *specs.Spec) ([]byte, error) {
-	data, err := json.MarshalIndent(spec, "", "  ")
+// editsOf are the container edits of a device. A path that only an Allocate call
+// could complete is an error, since the spec is written before one comes. A node
+// has its numbers, so that the runtime need not find it; mounts have the options
+// that the CRI gives to those of an Allocate response.
+func editsOf(o device.Offer, exists func(hostPath string) error) (Edits, error) {
+	o, err := resolve(o, nil, exists)
 	if err != nil {
-		return nil, fmt.Errorf("encode the CDI spec %q: %w", spec.Kind, err)
+		return Edits{}, err
 	}
-	return append(data, '\n'), nil
+	e := Edits{AdditionalGIDs: o.AdditionalGIDs}
+	for _, n := range o.Nodes {
+		node := &specs.DeviceNode{
+			Path:        n.Path.String(),
+			HostPath:    n.HostPath,
+			Type:        string(n.Type),
+			Major:       int64(n.Major),
+			Minor:       int64(n.Minor),
+			Permissions: n.Permissions,
+		}
+		if o.Owner != nil {
+			node.UID, node.GID = o.Owner.UID, o.Owner.GID
+			if o.Owner.Mode != nil {
+				mode := os.FileMode(*o.Owner.Mode)
+				node.FileMode = &mode
+			}
+		}
+		e.DeviceNodes = append(e.DeviceNodes, node)
+	}
+	for _, n := range o.Nets {
+		e.NetDevices = append(e.NetDevices, &specs.LinuxNetDevice{HostInterfaceName: n.HostName, Name: n.Name})
+	}
+	for _, m := range o.Mounts {
+		access := "rw"
+		if m.ReadOnly {
+			access = "ro"
+		}
+		e.Mounts = append(e.Mounts, &specs.Mount{
+			HostPath:      m.HostPath,
+			ContainerPath: m.ContainerPath,
+			Options:       []string{"rbind", "rprivate", access},
+		})
+	}
+	for _, h := range o.Hooks {
+		hook := &specs.Hook{HookName: h.Name, Path: h.Path, Args: h.Args, Env: h.Env}
+		if h.Timeout > 0 {
+			hook.Timeout = &h.Timeout
+		}
+		e.Hooks = append(e.Hooks, hook)
+	}
+	if o.Moved && reflect.DeepEqual(e, Edits{}) {
+		// An entry must have edits. Runtimes skip the group 0.
+		e.AdditionalGIDs = []uint32{0}
+	}
+	return e, nil
+}
+
+// editsAlone are the edits of a device with its environment.
+func editsAlone(o device.Offer, exists func(hostPath string) error) (Edits, error) {
+	if len(o.CDIDevices) > 0 {
+		return Edits{}, fmt.Errorf("a CDI spec can't pass along CDI device %q of the host: ask the container runtime for that name", o.CDIDevices[0])
+	}
+	e, err := editsOf(o, exists)
+	if err != nil {
+		return Edits{}, err
+	}
+	// Where the device is among those of a container is not known.
+	env, err := expand("env", []device.Offer{o}, envOf, func(int, int) variables { return nil })
+	e.Env = environ(env)
+	return e, err
+}
+
+// editsOfAll are the edits of all devices in one container, of which each has its
+// own in entries.
+func editsOfAll(resource string, offers []device.Offer, entries []specs.Device) (all Edits, err error) {
+	offers = slices.SortedFunc(slices.Values(offers), func(a, b device.Offer) int { return cmp.Compare(a.ID, b.ID) })
+	together, err := (&Resource{Name: resource}).combine(offers)
+	if err != nil {
+		return Edits{}, err
+	}
+	for _, d := range newSpec(resource, entries).Devices {
+		e := d.ContainerEdits
+		all.DeviceNodes = union(all.DeviceNodes, e.DeviceNodes)
+		all.NetDevices = union(all.NetDevices, e.NetDevices)
+		all.Mounts = union(all.Mounts, e.Mounts)
+		all.Hooks = union(all.Hooks, e.Hooks)
+		all.AdditionalGIDs = union(all.AdditionalGIDs, e.AdditionalGIDs)
+	}
+	all.Env = environ(together.response.Env)
+	return all, nil
+}
+
+// union appends what is not there yet: companions and what the configuration says
+// of every device are given once.
+func union[T any](have, more []T) []T {
+	for _, m := range more {
+		if !slices.ContainsFunc(have, func(h T) bool { return reflect.DeepEqual(h, m) }) {
+			have = append(have, m)
+		}
+	}
+	return have
+}
+
+// environ lists variables as CDI writes them, sorted.
+func environ(env map[string]string) []string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		list = append(list, name+"="+env[name])
+	}
+	return list
 }

@@ -1,8 +1,9 @@
 package cdi
 
 import (
-	"bytes"
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,13 +13,30 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/generic-dp/generic-dp/internal/atomicfile"
 )
 
-// Writer keeps our spec files in a directory that container runtimes read. It
-// keeps nothing in memory: what is on disk is the truth. Files of others are
-// never touched. One caller at a time may use a Writer.
+// The names of spec files begin with filePrefix. Behind it is the mark of the
+// installation that owns the file, of markLen hexadecimal digits between
+// dashes, or nothing for the default one. What ends in fileSuffix is read by
+// runtimes.
+const (
+	filePrefix = "generic-dp_"
+	fileSuffix = ".json"
+	markLen    = 8
+)
+
+// maxFileName is the longest name of a file in bytes (NAME_MAX in
+// include/uapi/linux/limits.h), and of the temporary one beside it.
+const maxFileName = 255 - len(atomicfile.TempSuffix)
+
+// Writer keeps the spec files of one installation in a directory that container
+// runtimes read. It keeps nothing in memory: what is on disk is the truth. Files of
+// others are never touched. One caller at a time may use a Writer.
 type Writer struct {
 	// Dir is where the host's /var/run/cdi is here. It is made when the first
 	// spec is written.
@@ -30,12 +48,6 @@ type Writer struct {
 	Owner string
 }
 
-// file is one spec file of ours.
-type file struct {
-	name string
-	spec *specs.Spec // nil where it can't be read: runtimes can't either
-}
-
 // Sync makes the directory hold exactly the specs in want (nil ones are
 // skipped), and besides them those entries that are there and that keep
 // wants, which is asked with the host paths of their nodes: of devices that are
@@ -43,26 +55,34 @@ type file struct {
 // entry are written before those that only gain, and one that can't be
 // written without a stale entry is removed. A file that would not change is
 // not written. What can't be done does not stop the rest.
-func (w *Writer) Sync(want []*specs.Spec, keep func(kind, device string, hostPaths []string) bool) error {
-	have, err := w.own()
+func (w *Writer) Sync(want []*Spec, keep func(kind, device string, hostPaths []string) bool) error {
+	names, err := w.names()
 	errs := []error{err}
-	next := map[string]*specs.Spec{}
+	next := map[string]*Spec{}
 	for _, s := range want {
 		if s != nil {
 			next[w.FileName(s.Kind)] = s
 		}
 	}
-	for _, f := range have {
-		if f.spec != nil && w.FileName(f.spec.Kind) != f.name {
-			f.spec = nil // what is in it is not what we write there
+	for _, name := range names {
+		have := w.read(name)
+		if have != nil && w.FileName(have.Kind) != name {
+			have = nil // another's content in a file of ours
 		}
-		spec := retain(f, next[f.name], keep)
-		delete(next, f.name)
-		if spec == nil || loses(f.spec, spec) {
-			errs = append(errs, w.replace(f, spec))
+		spec := retain(have, next[name], keep)
+		delete(next, name)
+		if spec == nil {
+			errs = append(errs, w.remove(name))
 			continue
 		}
-		next[f.name] = spec
+		if have != nil && !loses(have, spec) {
+			next[name] = spec
+			continue
+		}
+		// A container that can't start is better than one with another's device.
+		if err := w.write(name, spec); err != nil {
+			errs = append(errs, err, w.remove(name))
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(next)) {
 		errs = append(errs, w.write(name, next[name]))
@@ -70,46 +90,53 @@ func (w *Writer) Sync(want []*specs.Spec, keep func(kind, device string, hostPat
 	return errors.Join(errs...)
 }
 
-// FileName is the name of the spec file of a kind,
-// "generic-dp_example.com_gpu.json".
-func (w *Writer) FileName(kind string) string { return fileName(w.Owner, kind) }
-
-// Files lists the paths of all spec files of ours, sorted.
-func (w *Writer) Files() ([]string, error) {
-	have, err := w.own()
-	paths := make([]string, len(have))
-	for i, f := range have {
-		paths[i] = filepath.Join(w.Dir, f.name)
+// Edits returns the edits that are written for a qualified name; nil is none.
+func (w *Writer) Edits(qualified string) *Edits {
+	names, _ := w.names()
+	for _, name := range names {
+		spec := w.read(name)
+		if spec == nil {
+			continue
+		}
+		for i := range spec.Devices {
+			if spec.Kind+"="+spec.Devices[i].Name == qualified {
+				return &spec.Devices[i].ContainerEdits
+			}
+		}
 	}
-	return paths, err
+	return nil
 }
 
-// Clean removes all files of ours.
-func (w *Writer) Clean() error {
-	have, err := w.own()
-	errs := []error{err, w.removeTemp()}
-	for _, f := range have {
-		errs = append(errs, w.remove(f.name))
+// Clean removes all files of the installation and returns their paths.
+func (w *Writer) Clean() (removed []string, err error) {
+	names, err := w.names()
+	errs := []error{err}
+	for _, name := range names {
+		if err := w.remove(name); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		removed = append(removed, filepath.Join(w.Dir, name))
 	}
-	return errors.Join(errs...)
+	return removed, errors.Join(errs...)
 }
 
-// retain adds to spec, which may be nil, what of f is to be kept.
-func retain(f file, spec *specs.Spec, keep func(kind, device string, hostPaths []string) bool) *specs.Spec {
-	if f.spec == nil || keep == nil {
+// retain adds to spec, which may be nil, the entries of have that are to be kept.
+func retain(have, spec *Spec, keep func(kind, device string, hostPaths []string) bool) *Spec {
+	if have == nil || keep == nil {
 		return spec
 	}
-	kept := without(f.spec, func(d specs.Device) bool {
-		return spec != nil && slices.ContainsFunc(spec.Devices, func(n specs.Device) bool { return n.Name == d.Name }) ||
-			!keep(f.spec.Kind, d.Name, hostPaths(d))
-	})
-	if kept != nil && spec != nil {
-		kept.Devices = slices.Concat(spec.Devices, kept.Devices)
+	devices := []specs.Device{}
+	if spec != nil {
+		devices = append(devices, spec.Devices...)
 	}
-	if kept == nil {
-		return spec
+	for _, d := range have.Devices {
+		wanted := slices.ContainsFunc(devices, func(n specs.Device) bool { return n.Name == d.Name })
+		if !wanted && keep(have.Kind, d.Name, hostPaths(d)) {
+			devices = append(devices, d)
+		}
 	}
-	return kept
+	return newSpec(have.Kind, devices)
 }
 
 func hostPaths(d specs.Device) []string {
@@ -120,24 +147,8 @@ func hostPaths(d specs.Device) []string {
 	return paths
 }
 
-// without copies spec without some of its devices; nil if none is left.
-func without(spec *specs.Spec, drop func(specs.Device) bool) *specs.Spec {
-	if spec == nil {
-		return nil
-	}
-	out := *spec
-	out.Devices = slices.DeleteFunc(slices.Clone(spec.Devices), drop)
-	if len(out.Devices) == 0 {
-		return nil
-	}
-	return &out
-}
-
 // loses reports whether an entry of before is not in after as it was.
-func loses(before, after *specs.Spec) bool {
-	if before == nil {
-		return true
-	}
+func loses(before, after *Spec) bool {
 	now := map[string]specs.Device{}
 	for _, d := range after.Devices {
 		now[d.Name] = d
@@ -145,138 +156,90 @@ func loses(before, after *specs.Spec) bool {
 	return slices.ContainsFunc(before.Devices, func(d specs.Device) bool { return !reflect.DeepEqual(now[d.Name], d) })
 }
 
-// replace writes spec in the place of f, which has a stale entry. No spec, or
-// one that can't be written, means that the file goes: containers that can't
-// start are better than containers with another's device.
-func (w *Writer) replace(f file, spec *specs.Spec) error {
-	if spec == nil {
-		return w.remove(f.name)
-	}
-	if err := w.write(f.name, spec); err != nil {
-		return errors.Join(err, w.remove(f.name))
-	}
-	return nil
-}
-
-// write writes a spec file unless it has that content already. It appears
-// whole, under its name, on disk and readable for all.
-func (w *Writer) write(name string, spec *specs.Spec) error {
-	path := filepath.Join(w.Dir, name)
-	spec, err := finish(spec)
-	if err != nil {
-		return fmt.Errorf("--cdi-dir: write %q: %w", path, err)
-	}
-	data, err := encode(spec)
-	if err != nil {
-		return fmt.Errorf("--cdi-dir: write %q: %w", path, err)
-	}
-	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, data) {
-		return nil
-	}
-	if err := os.MkdirAll(w.Dir, 0o755); err != nil {
-		return fmt.Errorf("--cdi-dir: make directory %q: %w", w.Dir, cause(err))
-	}
-	if err := w.writeFile(path, data); err != nil {
-		return fmt.Errorf("--cdi-dir: write %q: %w", path, cause(err))
-	}
-	return nil
-}
-
-func (w *Writer) writeFile(path string, data []byte) (err error) {
-	temp, err := os.CreateTemp(w.Dir, tempPattern(w.Owner))
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(temp.Name()) // Clean removes it too
-		}
-	}()
-	_, err = temp.Write(data)
-	if err == nil {
-		err = temp.Chmod(0o644)
-	}
-	if err == nil {
-		err = temp.Sync()
-	}
-	if closeErr := temp.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return err
-	}
-	if err = os.Rename(temp.Name(), path); err != nil {
-		return err
-	}
-	return syncDir(w.Dir)
-}
-
-// syncDir makes names in a directory last.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
-}
-
-// own reads our files, by name. One that can't be read as a spec is there
-// without one.
-func (w *Writer) own() ([]file, error) {
+// names lists the files of the installation, also those that a crash left half
+// written, sorted.
+func (w *Writer) names() ([]string, error) {
 	entries, err := os.ReadDir(w.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("--cdi-dir: read %q: %w", w.Dir, cause(err))
+		return nil, fmt.Errorf("--cdi-dir: %w", err)
 	}
-	var files []file
+	var names []string
 	for _, e := range entries {
-		if !isOf(w.Owner, e.Name()) {
-			continue
+		if name := strings.TrimSuffix(e.Name(), atomicfile.TempSuffix); isOf(w.Owner, name) && !slices.Contains(names, name) {
+			names = append(names, name)
 		}
-		f := file{name: e.Name()}
-		if data, err := os.ReadFile(filepath.Join(w.Dir, e.Name())); err == nil {
-			spec := &specs.Spec{}
-			if json.Unmarshal(data, spec) == nil && spec.Kind != "" && len(spec.Devices) > 0 {
-				f.spec = spec
-			}
-		}
-		files = append(files, f)
 	}
-	return files, nil
+	return names, nil
+}
+
+// read returns the spec in a file; nil where it can't be read, as for a runtime.
+func (w *Writer) read(name string) *Spec {
+	data, err := os.ReadFile(filepath.Join(w.Dir, name))
+	spec := &Spec{}
+	if err != nil || json.Unmarshal(data, spec) != nil || spec.Kind == "" || len(spec.Devices) == 0 {
+		return nil
+	}
+	return spec
+}
+
+// write writes a spec file, readable for all, unless it has that content already:
+// equal specs have equal files.
+func (w *Writer) write(name string, spec *Spec) error {
+	data, err := json.MarshalIndent(spec, "", "  ")
+	if err == nil {
+		err = os.MkdirAll(w.Dir, 0o755)
+	}
+	if err == nil {
+		err = atomicfile.Write(filepath.Join(w.Dir, name), append(data, '\n'), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("--cdi-dir: %w", err)
+	}
+	return nil
 }
 
 func (w *Writer) remove(name string) error {
-	path := filepath.Join(w.Dir, name)
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("--cdi-dir: remove %q: %w", path, cause(err))
+	if err := atomicfile.Remove(filepath.Join(w.Dir, name)); err != nil {
+		return fmt.Errorf("--cdi-dir: %w", err)
 	}
 	return nil
 }
 
-// removeTemp removes what a crash left behind.
-func (w *Writer) removeTemp() error {
-	entries, err := os.ReadDir(w.Dir)
-	if err != nil {
-		return nil // own has reported it
+// FileName is the name of the spec file of a kind,
+// "generic-dp_example.com_gpu.json". A kind that is too long for a file name is
+// named by its hash.
+func (w *Writer) FileName(kind string) string {
+	name := prefix(w.Owner) + strings.ReplaceAll(kind, "/", "_") + fileSuffix
+	if len(name) > maxFileName {
+		sum := sha256.Sum256([]byte(kind))
+		name = prefix(w.Owner) + hex.EncodeToString(sum[:16]) + fileSuffix
 	}
-	var errs []error
-	for _, e := range entries {
-		if isTemp(w.Owner, e.Name()) {
-			errs = append(errs, w.remove(e.Name()))
-		}
-	}
-	return errors.Join(errs...)
+	return name
 }
 
-// cause takes the reason out of an error that repeats operation and path.
-func cause(err error) error {
-	var pathErr *fs.PathError
-	var linkErr *os.LinkError
-	switch {
-	case errors.As(err, &pathErr):
-		return pathErr.Err
-	case errors.As(err, &linkErr):
-		return linkErr.Err
+// prefix is what the names of an installation's files begin with. No kind
+// begins with a dash, so that one is not read as the mark.
+func prefix(owner string) string {
+	if owner == "" {
+		return filePrefix
 	}
-	return err
+	sum := sha256.Sum256([]byte(owner))
+	return filePrefix + "-" + hex.EncodeToString(sum[:markLen/2]) + "-"
+}
+
+// isOwn reports whether this program wrote the spec file of that name, for
+// whichever installation.
+func isOwn(name string) bool {
+	return strings.HasPrefix(name, filePrefix) && strings.HasSuffix(name, fileSuffix)
+}
+
+// isOf reports whether the spec file of that name is the owner's.
+func isOf(owner, name string) bool {
+	return isOwn(name) && strings.HasPrefix(name, prefix(owner)) && (owner != "" || !strings.HasPrefix(name, filePrefix+"-"))
+}
+
+// isSpec reports whether runtimes read files of that name.
+func isSpec(name string) bool {
+	ext := filepath.Ext(name)
+	return ext == ".json" || ext == ".yaml"
 }

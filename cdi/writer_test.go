@@ -30,8 +30,10 @@ func gpu(id, host string) device.Offer {
 
 func build(t *testing.T, kind string, offers ...device.Offer) *specs.Spec {
 	t.Helper()
-	spec, err := cdi.Build(kind, offers, nil)
-	must(t, err)
+	spec, left := cdi.Build(kind, offers, nil)
+	if len(left) > 0 {
+		t.Fatal(left)
+	}
 	return spec
 }
 
@@ -96,8 +98,7 @@ func TestWhatIsWrittenResolves(t *testing.T) {
 			{HostPath: "/opt/gone", ContainerPath: "/gone", Optional: true},
 		},
 	}
-	spec, err := cdi.Build("example.com/gpu", []device.Offer{offer}, missing("/opt/gone"))
-	must(t, err)
+	spec, _ := cdi.Build("example.com/gpu", []device.Offer{offer}, missing("/opt/gone"))
 	if spec.Version != "0.5.0" {
 		t.Errorf("version = %q, want 0.5.0, the lowest with host paths", spec.Version)
 	}
@@ -296,7 +297,7 @@ func TestOnlyOurFiles(t *testing.T) {
 	prepare := func(t *testing.T) *cdi.Writer {
 		w := newWriter(t)
 		must(t, w.Sync([]*specs.Spec{build(t, "example.com/a", gpu("x", "/dev/ttyUSB0")), build(t, "example.com/b", gpu("z", "/dev/ttyUSB1"))}, nil))
-		for _, name := range append(foreign, "generic-dp_broken.json", ".generic-dp_1.tmp") {
+		for _, name := range append(foreign, "generic-dp_broken.json", "generic-dp_1.json.tmp") {
 			must(t, os.WriteFile(filepath.Join(w.Dir, name), []byte("{"), 0o600))
 		}
 		return w
@@ -306,8 +307,8 @@ func TestOnlyOurFiles(t *testing.T) {
 		do   func(*cdi.Writer) error
 		want []string
 	}{
-		{"clean", (*cdi.Writer).Clean, foreign},
-		{"sync", func(w *cdi.Writer) error { return w.Sync(nil, nil) }, append([]string{".generic-dp_1.tmp"}, foreign...)},
+		{"clean", func(w *cdi.Writer) error { _, err := w.Clean(); return err }, foreign},
+		{"sync", func(w *cdi.Writer) error { return w.Sync(nil, nil) }, foreign},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -326,7 +327,10 @@ func TestOnlyOurFiles(t *testing.T) {
 			}
 		})
 	}
-	must(t, newWriter(t).Clean()) // nothing is there
+	removed, err := newWriter(t).Clean()
+	if must(t, err); len(removed) > 0 {
+		t.Errorf("removed %q, though nothing was there", removed)
+	}
 }
 
 // Several installations may share a directory.
@@ -338,22 +342,21 @@ func TestInstallationsLeaveEachOthersFilesAlone(t *testing.T) {
 	for w, kind := range all {
 		must(t, w.Sync([]*specs.Spec{build(t, kind, gpu("x", "/dev/ttyUSB0"))}, nil))
 		// What a crash left over.
-		must(t, os.WriteFile(filepath.Join(w.Dir, "."+strings.TrimSuffix(w.FileName("1"), ".json")+".tmp"), nil, 0o600))
-	}
-	for w, kind := range all {
-		own, err := w.Files()
-		must(t, err)
-		if diff := cmp.Diff([]string{filepath.Join(w.Dir, w.FileName(kind))}, own); diff != "" {
-			t.Errorf("files of %q (-want +got):\n%s", w.Owner, diff)
-		}
+		must(t, os.WriteFile(filepath.Join(w.Dir, w.FileName("1")+".tmp"), nil, 0o600))
 	}
 	left := 6
 	for _, w := range []*cdi.Writer{first, second, third} {
-		must(t, w.Sync(nil, nil))
+		path := filepath.Join(w.Dir, w.FileName(all[w]))
+		must(t, os.Remove(path))
+		must(t, w.Sync([]*specs.Spec{build(t, all[w], gpu("x", "/dev/ttyUSB0"))}, nil))
 		if left--; len(files(t, first.Dir)) != left {
 			t.Errorf("after a sync of %q there are %q", w.Owner, files(t, first.Dir))
 		}
-		must(t, w.Clean())
+		removed, err := w.Clean()
+		must(t, err)
+		if diff := cmp.Diff([]string{path}, removed); diff != "" {
+			t.Errorf("cleaned of %q (-want +got):\n%s", w.Owner, diff)
+		}
 		if left--; len(files(t, first.Dir)) != left {
 			t.Errorf("after a clean of %q there are %q", w.Owner, files(t, first.Dir))
 		}

@@ -1,7 +1,7 @@
 // Package device holds the plain data that every other package shares: what
 // a host has (Snapshot, Hardware, Node), how it is named (IDs), what is
 // offered of it (Offer), what the kubelet is shown (Listed) and what a
-// container gets (Answer). It imports the standard library only and reads
+// container gets (Response). It imports the standard library only and reads
 // nothing from the host.
 package device
 

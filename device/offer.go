@@ -1,5 +1,7 @@
 package device
 
+import "slices"
+
 // Offer is one device of one resource: what was matched, under its ID, with
 // everything resolved that does not depend on the container that asks.
 type Offer struct {
@@ -113,14 +115,23 @@ type Entry struct {
 type Listed struct {
 	ID      string
 	Healthy bool
-	// Reason is why it is not healthy, in words for an administrator.
-	Reason string
-	NUMA   []int
+	NUMA    []int
+	// The kubelet is not shown the rest. Reason is why the slot is not healthy, in
+	// words for an administrator. Device is the same for all slots of one piece of
+	// hardware, or of one device where it has none.
+	Reason, Device string
 }
 
-// Answer is what one container gets: the answer to one Allocate request.
-type Answer struct {
-	Nodes       []AnswerNode
+// SameList reports whether two lists look alike to the kubelet.
+func SameList(a, b []Listed) bool {
+	return slices.EqualFunc(a, b, func(a, b Listed) bool {
+		return a.ID == b.ID && a.Healthy == b.Healthy && slices.Equal(a.NUMA, b.NUMA)
+	})
+}
+
+// Response is what one container gets: the answer to one Allocate request.
+type Response struct {
+	Nodes       []InjectedNode
 	Mounts      []Mount
 	Env         map[string]string
 	Annotations map[string]string
@@ -128,8 +139,8 @@ type Answer struct {
 	CDI []string
 }
 
-// AnswerNode is one device node of an Answer. HostPath may be a link that
+// InjectedNode is one device node of a Response. HostPath may be a link that
 // the container runtime resolves at every start of the container.
-type AnswerNode struct {
+type InjectedNode struct {
 	HostPath, ContainerPath, Permissions string
 }

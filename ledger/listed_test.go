@@ -141,9 +141,9 @@ func TestSlotsOfAnEntry(t *testing.T) {
 	t.Parallel()
 	e := Entry{Offer: device.Offer{ID: "x", Slots: 2, NUMA: []int{1}}, Healthy: true, Retired: []int{3}}
 	want := []device.Listed{
-		{ID: "x", Healthy: true, NUMA: []int{1}},
-		{ID: "x::1", Healthy: true, NUMA: []int{1}},
-		{ID: "x::3", Reason: ReasonSlotRetired, NUMA: []int{1}},
+		{ID: "x", Healthy: true, NUMA: []int{1}, Device: "x"},
+		{ID: "x::1", Healthy: true, NUMA: []int{1}, Device: "x"},
+		{ID: "x::3", Reason: ReasonSlotRetired, NUMA: []int{1}, Device: "x"},
 	}
 	if diff := cmp.Diff(want, Slots(e)); diff != "" {
 		t.Errorf("slots (-want +got):\n%s", diff)

@@ -6,6 +6,7 @@
 package ledger
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/generic-dp/generic-dp/device"
@@ -228,11 +229,15 @@ type retiredSlot struct {
 // Slots returns the slots of an entry as the kubelet is shown them.
 func Slots(e Entry) []device.Listed {
 	slots := make([]device.Listed, 0, e.Offer.Slots+len(e.Retired))
+	l := device.Listed{Healthy: e.Healthy, Reason: e.Reason, NUMA: e.Offer.NUMA, Device: cmp.Or(e.Offer.Hardware, e.Offer.ID)}
 	for k := range e.Offer.Slots {
-		slots = append(slots, device.Listed{ID: device.SlotID(e.Offer.ID, k), Healthy: e.Healthy, Reason: e.Reason, NUMA: e.Offer.NUMA})
+		l.ID = device.SlotID(e.Offer.ID, k)
+		slots = append(slots, l)
 	}
+	l.Healthy, l.Reason = false, ReasonSlotRetired
 	for _, k := range e.Retired {
-		slots = append(slots, device.Listed{ID: device.SlotID(e.Offer.ID, k), Reason: ReasonSlotRetired, NUMA: e.Offer.NUMA})
+		l.ID = device.SlotID(e.Offer.ID, k)
+		slots = append(slots, l)
 	}
 	return slots
 }

@@ -45,10 +45,10 @@ func TestAllocate(t *testing.T) {
 	t.Parallel()
 	source := newSource(healthy("a", "b", "c")...)
 	var asked [][]string
-	source.allocate = func(_ context.Context, ids []string) (device.Answer, error) {
+	source.allocate = func(_ context.Context, ids []string) (device.Response, error) {
 		asked = append(asked, ids)
-		return device.Answer{
-			Nodes:       []device.AnswerNode{{HostPath: "/run/x/" + ids[0], ContainerPath: "/dev/x", Permissions: "rw"}},
+		return device.Response{
+			Nodes:       []device.InjectedNode{{HostPath: "/run/x/" + ids[0], ContainerPath: "/dev/x", Permissions: "rw"}},
 			Mounts:      []device.Mount{{HostPath: "/etc/x", ContainerPath: "/x", ReadOnly: true}},
 			Env:         map[string]string{"X": strings.Join(ids, ",")},
 			Annotations: map[string]string{"x": "y"},
@@ -87,24 +87,21 @@ func TestAllocate(t *testing.T) {
 
 func TestAllocateErrors(t *testing.T) {
 	t.Parallel()
-	source := newSource(append(healthy("a", "boom", "gone"), unhealthy("b", "unplugged"), unhealthy("c", ""))...)
-	source.allocate = func(_ context.Context, ids []string) (device.Answer, error) {
+	source := newSource(healthy("a", "boom", "gone")...)
+	source.allocate = func(_ context.Context, ids []string) (device.Response, error) {
 		switch ids[0] {
 		case "boom":
 			panic("no such luck")
 		case "gone":
-			return device.Answer{}, fmt.Errorf("device %q: %q does not exist", ids[0], "/dev/x")
+			return device.Response{}, fmt.Errorf("device %q: %q does not exist", ids[0], "/dev/x")
 		}
-		return device.Answer{}, nil
+		return device.Response{}, nil
 	}
 	tests := []struct {
 		ids  []string
 		code codes.Code
 		want string
 	}{
-		{[]string{"a", "z"}, codes.NotFound, `resource "example.com/gpu": device "z" is not known: it was removed, or has another ID now`},
-		{[]string{"a", "b"}, codes.FailedPrecondition, `resource "example.com/gpu": device "b" is unhealthy: unplugged`},
-		{[]string{"c"}, codes.FailedPrecondition, `resource "example.com/gpu": device "c" is unhealthy: no reason is known`},
 		{[]string{"gone"}, codes.FailedPrecondition, `resource "example.com/gpu": device "gone": "/dev/x" does not exist`},
 		{[]string{"boom"}, codes.Internal, `resource "example.com/gpu": internal error: panic: no such luck`},
 	}
@@ -134,9 +131,10 @@ func TestAllocateNeverWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := make(chan struct{})
 		source := newSource(healthy("a")...)
-		source.allocate = func(context.Context, []string) (device.Answer, error) {
+		source.blocks = true
+		source.allocate = func(context.Context, []string) (device.Response, error) {
 			<-stuck // whatever its context says
-			return device.Answer{}, nil
+			return device.Response{}, nil
 		}
 		source.prefer = func([]string, []string, int) []string {
 			<-stuck
@@ -185,7 +183,7 @@ func TestGetPreferredAllocation(t *testing.T) {
 		"too many":    {answer: func() []string { return []string{"a", "b", "c"} }, logged: true},
 		"twice":       {answer: func() []string { return []string{"a", "a"} }, logged: true},
 		"made up":     {answer: func() []string { return []string{"a", "x"} }, logged: true},
-		"with a fall": {answer: func() []string { panic("oops") }},
+		"with a fall": {answer: func() []string { panic("oops") }, logged: true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -18,8 +19,9 @@ const gpu = "example.com/gpu"
 
 // fakeSource is a Source whose list is set by hand.
 type fakeSource struct {
-	allocate func(ctx context.Context, ids []string) (device.Answer, error)
+	allocate func(ctx context.Context, ids []string) (device.Response, error)
 	prefer   func(available, must []string, size int) []string
+	blocks   bool
 
 	mu      sync.Mutex
 	list    []device.Listed
@@ -44,16 +46,22 @@ func (s *fakeSource) Devices() ([]device.Listed, <-chan struct{}) {
 	return s.list, s.changed
 }
 
-func (s *fakeSource) Allocate(ctx context.Context, ids []string) (device.Answer, error) {
+func (s *fakeSource) Allocate(ctx context.Context, ids []string) (device.Response, error) {
 	if s.allocate != nil {
 		return s.allocate(ctx, ids)
 	}
-	var a device.Answer
+	var a device.Response
+	list, _ := s.Devices()
 	for _, id := range ids {
-		a.Nodes = append(a.Nodes, device.AnswerNode{HostPath: "/dev/" + id, ContainerPath: "/dev/" + id, Permissions: "rw"})
+		if !slices.ContainsFunc(list, func(l device.Listed) bool { return l.ID == id && l.Healthy }) {
+			return a, fmt.Errorf("device %q is unhealthy", id)
+		}
+		a.Nodes = append(a.Nodes, device.InjectedNode{HostPath: "/dev/" + id, ContainerPath: "/dev/" + id, Permissions: "rw"})
 	}
 	return a, nil
 }
+
+func (s *fakeSource) Blocks([]string) bool { return s.blocks }
 
 func (s *fakeSource) Prefer(available, must []string, size int) []string {
 	if s.prefer != nil {

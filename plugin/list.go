@@ -29,7 +29,7 @@ func (s *session) stream(stream grpc.ServerStreamingServer[v1beta1.ListAndWatchR
 					"slots", len(all), "bytes", MessageSize(all), "limit", MaxMessage)
 			}
 		}
-		if first || !sameMessage(sent, list) {
+		if first || !device.SameList(sent, list) {
 			if err := stream.Send(message(list)); err != nil {
 				return err
 			}

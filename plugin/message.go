@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"math/bits"
-	"slices"
 
 	"github.com/generic-dp/generic-dp/device"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
@@ -97,28 +96,20 @@ func topology(nodes []int) *v1beta1.TopologyInfo {
 	return t
 }
 
-// sameMessage reports whether a and b look alike to the kubelet, which is not
-// told reasons.
-func sameMessage(a, b []device.Listed) bool {
-	return slices.EqualFunc(a, b, func(a, b device.Listed) bool {
-		return a.ID == b.ID && a.Healthy == b.Healthy && slices.Equal(a.NUMA, b.NUMA)
-	})
-}
-
-// containerResponse is an answer as the kubelet is sent it.
-func containerResponse(a device.Answer) *v1beta1.ContainerAllocateResponse {
-	resp := &v1beta1.ContainerAllocateResponse{Envs: a.Env, Annotations: a.Annotations}
-	for _, n := range a.Nodes {
+// containerResponse is a response as the kubelet is sent it.
+func containerResponse(r device.Response) *v1beta1.ContainerAllocateResponse {
+	resp := &v1beta1.ContainerAllocateResponse{Envs: r.Env, Annotations: r.Annotations}
+	for _, n := range r.Nodes {
 		resp.Devices = append(resp.Devices, &v1beta1.DeviceSpec{
 			ContainerPath: n.ContainerPath, HostPath: n.HostPath, Permissions: n.Permissions,
 		})
 	}
-	for _, m := range a.Mounts {
+	for _, m := range r.Mounts {
 		resp.Mounts = append(resp.Mounts, &v1beta1.Mount{
 			ContainerPath: m.ContainerPath, HostPath: m.HostPath, ReadOnly: m.ReadOnly,
 		})
 	}
-	for _, name := range a.CDI {
+	for _, name := range r.CDI {
 		resp.CdiDevices = append(resp.CdiDevices, &v1beta1.CDIDevice{Name: name})
 	}
 	return resp

@@ -29,16 +29,19 @@ import (
 )
 
 // Source says what the kubelet is shown and what a container gets. Its methods
-// are called from several goroutines at once. One that panics or hangs fails
-// the call it was made for, and nothing else.
+// are called from several goroutines at once. One that panics fails the call it was
+// made for, and nothing else; so does an Allocate that blocks.
 type Source interface {
 	// Devices returns the latest list, which nobody changes any more, and a
 	// channel that is closed when a newer one is there.
 	Devices() (list []device.Listed, changed <-chan struct{})
-	// Allocate says what one container gets for the devices ids, which are
-	// sorted, listed and healthy. It may be asked again for the same ids: the
-	// containers of a pod share devices with its init containers.
-	Allocate(ctx context.Context, ids []string) (device.Answer, error)
+	// Allocate says what one container gets for the devices ids, which are sorted.
+	// One that is not listed or not healthy is an error. It may be asked again for
+	// the same ids: the containers of a pod share devices with its init containers.
+	Allocate(ctx context.Context, ids []string) (device.Response, error)
+	// Blocks reports whether Allocate may block for these devices, so that it needs
+	// to be given up on.
+	Blocks(ids []string) bool
 	// Prefer chooses size of the available ids, those of must among them; none
 	// leaves the choice to the kubelet.
 	Prefer(available, must []string, size int) []string

@@ -2,14 +2,10 @@ package plugin
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
@@ -89,16 +85,6 @@ func (s *session) PreStartContainer(context.Context, *v1beta1.PreStartContainerR
 func (s *session) ListAndWatch(_ *v1beta1.Empty, stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse]) (err error) {
 	s.openedOnce.Do(func() { close(s.opened) })
 	defer s.endedOnce.Do(func() { close(s.ended) })
-	defer func() {
-		if r := recover(); r != nil {
-			err = s.panicked("ListAndWatch", r)
-		}
-	}()
+	defer s.recover("ListAndWatch", &err)
 	return s.stream(stream)
-}
-
-// panicked logs a panic below a call of the kubelet and makes an error of it.
-func (p *Plugin) panicked(call string, r any) error {
-	p.log.Error("panic", "call", call, "reason", fmt.Sprint(r), "stack", string(debug.Stack()))
-	return status.Errorf(codes.Internal, "resource %q: internal error: panic: %v", p.resource, r)
 }

@@ -15,16 +15,6 @@ const (
 	Packed = "packed"
 )
 
-// Candidate is one slot that a resource lists.
-type Candidate struct {
-	ID string
-	// Device is what slots share: the hardware, or the device's ID where it
-	// has none.
-	Device string
-	// NUMA nodes as the kubelet is told them; none is no preference.
-	NUMA []int
-}
-
 // Prefer returns which size of the available slots a container should get,
 // in the order of all. It answers GetPreferredAllocation: all is what the
 // resource lists, in its order, and the other arguments are the request's. It
@@ -45,7 +35,7 @@ type Candidate struct {
 //     whole devices stay free.
 //
 // Where that leaves a choice the order of all decides. An unknown way is numa.
-func Prefer(prefer string, all []Candidate, available, must []string, size int) []string {
+func Prefer(prefer string, all []device.Listed, available, must []string, size int) []string {
 	c := collect(all, available, must)
 	need := size - len(c.chosen)
 	if need > 0 {
@@ -67,7 +57,7 @@ func Prefer(prefer string, all []Candidate, available, must []string, size int) 
 	return ids
 }
 
-// slot is a candidate and its place in the list.
+// slot is a listed slot and its place in the list.
 type slot struct {
 	id   string
 	rank int
@@ -91,7 +81,7 @@ type choice struct {
 }
 
 // collect sorts the request by hardware.
-func collect(all []Candidate, available, must []string) *choice {
+func collect(all []device.Listed, available, must []string) *choice {
 	const (
 		isFree = 1 + iota
 		isMine
@@ -106,7 +96,7 @@ func collect(all []Candidate, available, must []string) *choice {
 	c := &choice{}
 	byName := make(map[string]*hardware)
 	rank := 0
-	add := func(cand Candidate) {
+	add := func(cand device.Listed) {
 		name := cand.Device
 		if name == "" {
 			name, _ = device.SplitSlot(cand.ID)
@@ -138,7 +128,7 @@ func collect(all []Candidate, available, must []string) *choice {
 	}
 	// The list may have changed since the kubelet last saw it.
 	for _, id := range slices.SortedFunc(maps.Keys(state), device.CompareNatural) {
-		add(Candidate{ID: id})
+		add(device.Listed{ID: id})
 	}
 	return c
 }

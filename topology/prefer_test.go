@@ -14,9 +14,9 @@ import (
 
 // machine makes the candidates of devices given as "name:slots@nodes", such
 // as "a:2@0" or "b:1@0,1" or "c:1".
-func machine(t testing.TB, devices ...string) []Candidate {
+func machine(t testing.TB, devices ...string) []device.Listed {
 	t.Helper()
-	var all []Candidate
+	var all []device.Listed
 	for _, d := range devices {
 		name, rest, _ := strings.Cut(d, ":")
 		count, nodes, _ := strings.Cut(rest, "@")
@@ -33,7 +33,7 @@ func machine(t testing.TB, devices ...string) []Candidate {
 			numa = append(numa, k)
 		}
 		for k := range n {
-			all = append(all, Candidate{ID: device.SlotID(name, k), Device: "devices/" + name, NUMA: numa})
+			all = append(all, device.Listed{ID: device.SlotID(name, k), Device: "devices/" + name, NUMA: numa})
 		}
 	}
 	return all
@@ -135,9 +135,9 @@ func FuzzPrefer(f *testing.F) {
 	f.Add([]byte{0x11, 0x22, 0x31, 0x12}, []byte{1, 0, 2}, uint8(3), uint8(0))
 	f.Add([]byte{0x13, 0x23, 0x33}, []byte{2, 2, 2, 0, 0, 1}, uint8(4), uint8(1))
 	f.Fuzz(func(t *testing.T, devices, states []byte, asked, way uint8) {
-		var all []Candidate
+		var all []device.Listed
 		for i, b := range devices[:min(len(devices), 9)] {
-			c := Candidate{Device: fmt.Sprint("devices/", i)}
+			c := device.Listed{Device: fmt.Sprint("devices/", i)}
 			if node := int(b >> 4 & 3); node < 3 {
 				c.NUMA = []int{node}
 			}
@@ -188,7 +188,7 @@ func FuzzPrefer(f *testing.F) {
 }
 
 // reach returns how many devices and NUMA nodes slots are on.
-func reach(all []Candidate, ids []string) (devices, nodes int) {
+func reach(all []device.Listed, ids []string) (devices, nodes int) {
 	found, sets := map[string]bool{}, [][]int{}
 	for _, c := range all {
 		if slices.Contains(ids, c.ID) {
@@ -201,7 +201,7 @@ func reach(all []Candidate, ids []string) (devices, nodes int) {
 
 // brute tries every set of devices: how many a container can get with size
 // slots, and on how few nodes these can be.
-func brute(all []Candidate, available, must []string, size int) (devices, nodes int) {
+func brute(all []device.Listed, available, must []string, size int) (devices, nodes int) {
 	var names []string
 	slots, numa, needed := map[string]int{}, map[string][]int{}, map[string]int{}
 	for _, c := range all {

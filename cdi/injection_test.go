@@ -2,6 +2,7 @@ package cdi_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -54,7 +55,7 @@ func linkPath(id, key string) string { return "/run/generic-dp/links/" + id + "/
 
 var errMissing = errors.New("no such file or directory")
 
-// missing is an Exists that finds all but these.
+// missing finds all paths but these.
 func missing(paths ...string) func(string) error {
 	return func(p string) error {
 		if slices.Contains(paths, p) {
@@ -64,29 +65,46 @@ func missing(paths ...string) func(string) error {
 	}
 }
 
-func TestAnswer(t *testing.T) {
+// fakeHost has everything but what is missing.
+type fakeHost struct{ missing []string }
+
+func (h fakeHost) Exists(path string) error { return missing(h.missing...)(path) }
+
+func (h fakeHost) HasCDI(name string) bool { return !slices.Contains(h.missing, name) }
+
+func (h fakeHost) Node(path string, n device.OfferedNode) error {
+	if path != n.HostPath && h.Exists(path) != nil {
+		return fmt.Errorf("link %q: %w", path, errMissing)
+	}
+	if err := h.Exists(n.HostPath); err != nil {
+		return fmt.Errorf("node %q: %w", n.HostPath, err)
+	}
+	return nil
+}
+
+func TestRespond(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name    string
 		offers  []device.Offer
-		opts    cdi.Options
-		want    device.Answer
+		missing []string
+		want    device.Response
 		wantErr []string
 	}{
 		{
-			name:   "a node is handed over by its link",
+			name:   "a node is injected by its link",
 			offers: []device.Offer{{ID: "a", Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "/dev/zigbee")}}},
-			want:   device.Answer{Nodes: []device.AnswerNode{{HostPath: "/run/generic-dp/links/a/if00:ttyUSB", ContainerPath: "/dev/zigbee", Permissions: "rw"}}},
+			want:   device.Response{Nodes: []device.InjectedNode{{HostPath: "/run/generic-dp/links/a/if00:ttyUSB", ContainerPath: "/dev/zigbee", Permissions: "rw"}}},
 		},
 		{
-			name:   "a node without hardware is handed over by its path",
+			name:   "a node without hardware is injected by its path",
 			offers: []device.Offer{{ID: "fuse", Nodes: []device.OfferedNode{{HostPath: "/dev/fuse", Key: "fuse", Path: text("/dev/fuse"), Permissions: "rwm"}}}},
-			want:   device.Answer{Nodes: []device.AnswerNode{{HostPath: "/dev/fuse", ContainerPath: "/dev/fuse", Permissions: "rwm"}}},
+			want:   device.Response{Nodes: []device.InjectedNode{{HostPath: "/dev/fuse", ContainerPath: "/dev/fuse", Permissions: "rwm"}}},
 		},
 		{
 			name:   "no path in the container is the host's",
 			offers: []device.Offer{{ID: "fuse", Nodes: []device.OfferedNode{{HostPath: "/dev/fuse", Permissions: "rw"}}}},
-			want:   device.Answer{Nodes: []device.AnswerNode{{HostPath: "/dev/fuse", ContainerPath: "/dev/fuse", Permissions: "rw"}}},
+			want:   device.Response{Nodes: []device.InjectedNode{{HostPath: "/dev/fuse", ContainerPath: "/dev/fuse", Permissions: "rw"}}},
 		},
 		{
 			name: "devices in order of ID, slots once, companions once",
@@ -95,7 +113,7 @@ func TestAnswer(t *testing.T) {
 				{ID: "a", Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB1", "/dev/tty${index}of${count}"), kfd()}},
 				{ID: "b", Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "/dev/tty${index}of${count}"), kfd()}},
 			},
-			want: device.Answer{Nodes: []device.AnswerNode{
+			want: device.Response{Nodes: []device.InjectedNode{
 				{HostPath: "/run/generic-dp/links/a/if00:ttyUSB", ContainerPath: "/dev/tty0of2", Permissions: "rw"},
 				{HostPath: "/dev/kfd", ContainerPath: "/dev/kfd", Permissions: "rw"},
 				{HostPath: "/run/generic-dp/links/b/if00:ttyUSB", ContainerPath: "/dev/tty1of2", Permissions: "rw"},
@@ -107,8 +125,8 @@ func TestAnswer(t *testing.T) {
 				{ID: "a", Mounts: []device.Mount{{HostPath: "/opt/fw", ContainerPath: "/fw", ReadOnly: true}, {HostPath: "/opt/gone", ContainerPath: "/gone", Optional: true}}},
 				{ID: "b", Mounts: []device.Mount{{HostPath: "/opt/fw", ContainerPath: "/fw", ReadOnly: true}}},
 			},
-			opts: cdi.Options{Exists: missing("/opt/gone")},
-			want: device.Answer{Mounts: []device.Mount{{HostPath: "/opt/fw", ContainerPath: "/fw", ReadOnly: true}}},
+			missing: []string{"/opt/gone"},
+			want:    device.Response{Mounts: []device.Mount{{HostPath: "/opt/fw", ContainerPath: "/fw", ReadOnly: true}}},
 		},
 		{
 			name: "environment",
@@ -118,7 +136,7 @@ func TestAnswer(t *testing.T) {
 				{ID: "a", Env: []device.Entry{perDevice("SERIALS", "A"), entry("MODE", "fast"), entry("N", "${count}"), entry("DEV_${index}", "A"), entry("AT", "${index}")},
 					Annotations: []device.Entry{perDevice("example.com/serials", "A")}},
 			},
-			want: device.Answer{
+			want: device.Response{
 				Env:         map[string]string{"SERIALS": "A,B", "MODE": "fast", "N": "2", "DEV_0": "A", "DEV_1": "B", "AT": "0,1"},
 				Annotations: map[string]string{"example.com/serials": "A,B"},
 			},
@@ -130,12 +148,12 @@ func TestAnswer(t *testing.T) {
 				{ID: "a", CDI: true, Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "/dev/a")}, Env: []device.Entry{perDevice("SERIALS", "A")},
 					Mounts: []device.Mount{{HostPath: "/opt/fw", ContainerPath: "/fw"}}},
 			},
-			want: device.Answer{CDI: []string{"example.com/zigbee=a", "example.com/zigbee=b"}, Env: map[string]string{"SERIALS": "A,B"}},
+			want: device.Response{CDI: []string{"example.com/zigbee=a", "example.com/zigbee=b"}, Env: map[string]string{"SERIALS": "A,B"}},
 		},
 		{
-			name:   "cdi: a device that may bring nothing is handed over plainly",
+			name:   "cdi: a device that may bring nothing is injected plainly",
 			offers: []device.Offer{{ID: "a", CDI: true, Env: []device.Entry{entry("X", "1")}, Mounts: []device.Mount{{HostPath: "/opt/fw", ContainerPath: "/fw", Optional: true}}}},
-			want:   device.Answer{Env: map[string]string{"X": "1"}, Mounts: []device.Mount{{HostPath: "/opt/fw", ContainerPath: "/fw", Optional: true}}},
+			want:   device.Response{Env: map[string]string{"X": "1"}, Mounts: []device.Mount{{HostPath: "/opt/fw", ContainerPath: "/fw", Optional: true}}},
 		},
 		{
 			name: "joined with a separator, wrapped as a whole",
@@ -143,12 +161,12 @@ func TestAnswer(t *testing.T) {
 				{ID: "b", Env: []device.Entry{wrapped("INFO", `"b":{}`), {Key: text("PATHS"), Value: text("/b"), PerDevice: true, Separator: ":"}}},
 				{ID: "a", Env: []device.Entry{wrapped("INFO", `"a":{}`), {Key: text("PATHS"), Value: text("/a"), PerDevice: true, Separator: ":"}}},
 			},
-			want: device.Answer{Env: map[string]string{"INFO": `{"a":{},"b":{}}`, "PATHS": "/a:/b"}},
+			want: device.Response{Env: map[string]string{"INFO": `{"a":{},"b":{}}`, "PATHS": "/a:/b"}},
 		},
 		{
 			name:   "one value is wrapped too",
 			offers: []device.Offer{{ID: "a", Env: []device.Entry{wrapped("INFO", `"a":{}`)}}},
-			want:   device.Answer{Env: map[string]string{"INFO": `{"a":{}}`}},
+			want:   device.Response{Env: map[string]string{"INFO": `{"a":{}}`}},
 		},
 		{
 			name: "the host's CDI devices are passed along, once each",
@@ -156,16 +174,15 @@ func TestAnswer(t *testing.T) {
 				{ID: "b", CDI: true, Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB1", "/dev/b")}, CDIDevices: []string{"nvidia.com/gpu=1", "nvidia.com/fabric=all"}},
 				{ID: "a", Nodes: []device.OfferedNode{kfd()}, CDIDevices: []string{"nvidia.com/gpu=0", "nvidia.com/fabric=all"}},
 			},
-			opts: cdi.Options{CDIExists: func(name string) bool { return strings.HasPrefix(name, "nvidia.com/") }},
-			want: device.Answer{
-				Nodes: []device.AnswerNode{{HostPath: "/dev/kfd", ContainerPath: "/dev/kfd", Permissions: "rw"}},
+			want: device.Response{
+				Nodes: []device.InjectedNode{{HostPath: "/dev/kfd", ContainerPath: "/dev/kfd", Permissions: "rw"}},
 				CDI:   []string{"nvidia.com/gpu=0", "nvidia.com/fabric=all", "example.com/zigbee=b", "nvidia.com/gpu=1"},
 			},
 		},
 		{
 			name:   "a CDI device of the host and nothing else",
 			offers: []device.Offer{{ID: "a", CDIDevices: []string{"nvidia.com/gpu=0"}, Env: []device.Entry{entry("X", "1")}}},
-			want:   device.Answer{CDI: []string{"nvidia.com/gpu=0"}, Env: map[string]string{"X": "1"}},
+			want:   device.Response{CDI: []string{"nvidia.com/gpu=0"}, Env: map[string]string{"X": "1"}},
 		},
 		{
 			name: "cdi: interfaces, hooks and groups alone go by name",
@@ -175,7 +192,7 @@ func TestAnswer(t *testing.T) {
 				{ID: "c", CDI: true, Hooks: []device.Hook{{Name: "createContainer", Path: "/bin/true"}}},
 				{ID: "d", CDI: true, AdditionalGIDs: []uint32{44}},
 			},
-			want: device.Answer{CDI: []string{"example.com/zigbee=a", "example.com/zigbee=b", "example.com/zigbee=c", "example.com/zigbee=d"}},
+			want: device.Response{CDI: []string{"example.com/zigbee=a", "example.com/zigbee=b", "example.com/zigbee=c", "example.com/zigbee=d"}},
 		},
 		{
 			name: "no devices",
@@ -210,31 +227,31 @@ func TestAnswer(t *testing.T) {
 		{
 			name:    "node gone",
 			offers:  []device.Offer{{ID: "a", Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "/dev/zigbee")}}},
-			opts:    cdi.Options{Exists: missing("/dev/ttyUSB0")},
+			missing: []string{"/dev/ttyUSB0"},
 			wantErr: []string{`device "a": node "/dev/ttyUSB0": no such file or directory`},
 		},
 		{
 			name:    "link gone",
 			offers:  []device.Offer{{ID: "a", Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "/dev/zigbee")}}},
-			opts:    cdi.Options{Exists: missing("/run/generic-dp/links/a/if00:ttyUSB")},
-			wantErr: []string{`device "a": link "/run/generic-dp/links/a/if00:ttyUSB" of node "/dev/ttyUSB0": no such file or directory`},
+			missing: []string{"/run/generic-dp/links/a/if00:ttyUSB"},
+			wantErr: []string{`device "a": link "/run/generic-dp/links/a/if00:ttyUSB": no such file or directory`},
 		},
 		{
 			name:    "node of a cdi device gone",
 			offers:  []device.Offer{{ID: "a", CDI: true, Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "/dev/zigbee")}}},
-			opts:    cdi.Options{Exists: missing("/dev/ttyUSB0")},
+			missing: []string{"/dev/ttyUSB0"},
 			wantErr: []string{`device "a": node "/dev/ttyUSB0": no such file or directory`},
 		},
 		{
 			name:    "mount gone",
 			offers:  []device.Offer{{ID: "a", Mounts: []device.Mount{{HostPath: "/opt/fw", ContainerPath: "/fw"}}}},
-			opts:    cdi.Options{Exists: missing("/opt/fw")},
+			missing: []string{"/opt/fw"},
 			wantErr: []string{`device "a": mount "/opt/fw": no such file or directory`},
 		},
 		{
 			name:    "problem",
 			offers:  []device.Offer{{ID: "a", Problem: "companion /dev/kfd is missing"}},
-			wantErr: []string{`device "a": can't be handed over: companion /dev/kfd is missing`},
+			wantErr: []string{`device "a": can't be injected: companion /dev/kfd is missing`},
 		},
 		{
 			name:    "variable without a value",
@@ -249,8 +266,8 @@ func TestAnswer(t *testing.T) {
 		{
 			name:    "CDI device of the host gone",
 			offers:  []device.Offer{{ID: "a", CDIDevices: []string{"nvidia.com/gpu=0"}}},
-			opts:    cdi.Options{CDIExists: func(string) bool { return false }},
-			wantErr: []string{`device "a": CDI device "nvidia.com/gpu=0" is in no spec of the host`},
+			missing: []string{"nvidia.com/gpu=0"},
+			wantErr: []string{`device "a": CDI device "nvidia.com/gpu=0": no spec of the host has it`},
 		},
 		{
 			name: "two interfaces of one name",
@@ -276,7 +293,7 @@ func TestAnswer(t *testing.T) {
 		{
 			name:    "interface gone",
 			offers:  []device.Offer{{ID: "a", CDI: true, Nets: []device.OfferedNet{{HostName: "can0"}}}},
-			opts:    cdi.Options{Exists: missing("/sys/class/net/can0")},
+			missing: []string{"/sys/class/net/can0"},
 			wantErr: []string{`device "a": interface "can0": no such file or directory`},
 		},
 		{
@@ -287,7 +304,7 @@ func TestAnswer(t *testing.T) {
 		{
 			name:    "interface in a container already",
 			offers:  []device.Offer{{ID: "a", CDI: true, Moved: true}},
-			wantErr: []string{`device "a": can't be handed over: its network interface is in a container already`},
+			wantErr: []string{`device "a": can't be injected: its network interface is in a container already`},
 		},
 		{
 			name:    "one variable set twice",
@@ -302,9 +319,8 @@ func TestAnswer(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			tc.opts.LinkPath = linkPath
 			asked := slices.Clone(tc.offers)
-			got, err := cdi.Answer(resource, tc.offers, tc.opts)
+			got, err := respond(&cdi.Resource{Name: resource, Link: linkPath, Host: fakeHost{tc.missing}}, tc.offers...)
 			if diff := cmp.Diff(asked, tc.offers); diff != "" {
 				t.Errorf("offers were changed:\n%s", diff)
 			}
@@ -313,32 +329,79 @@ func TestAnswer(t *testing.T) {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(tc.want, got); diff != "" {
-					t.Errorf("answer (-want +got):\n%s", diff)
+					t.Errorf("response (-want +got):\n%s", diff)
 				}
 				return
 			}
 			if err == nil {
-				t.Fatalf("answer = %+v, want an error", got)
+				t.Fatalf("response = %+v, want an error", got)
 			}
 			for _, part := range tc.wantErr {
 				if !strings.Contains(err.Error(), part) {
 					t.Errorf("error = %q, want %q in it", err, part)
 				}
 			}
-			if diff := cmp.Diff(device.Answer{}, got); diff != "" {
-				t.Errorf("an answer besides the error:\n%s", diff)
+			if diff := cmp.Diff(device.Response{}, got); diff != "" {
+				t.Errorf("a response besides the error:\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestAnswerWithoutLinks(t *testing.T) {
-	t.Parallel()
-	got, err := cdi.Answer(resource, []device.Offer{{ID: "a", Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "/dev/zigbee")}}}, cdi.Options{})
-	if err != nil {
-		t.Fatal(err)
+// respond asks twice, as for an init container and the pod's own.
+func respond(r *cdi.Resource, offers ...device.Offer) (device.Response, error) {
+	offers = slices.SortedFunc(slices.Values(offers), func(a, b device.Offer) int { return strings.Compare(a.ID, b.ID) })
+	offers = slices.CompactFunc(offers, func(a, b device.Offer) bool { return a.ID == b.ID })
+	devices := make([]*cdi.Injection, len(offers))
+	for i := range offers {
+		devices[i] = &cdi.Injection{Offer: &offers[i]}
 	}
+	_, _ = r.Respond(devices)
+	return r.Respond(devices)
+}
+
+func TestRespondWithoutLinks(t *testing.T) {
+	t.Parallel()
+	got, err := respond(&cdi.Resource{Name: resource, Host: fakeHost{}}, device.Offer{ID: "a", Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "/dev/zigbee")}})
+	must(t, err)
 	if got.Nodes[0].HostPath != "/dev/ttyUSB0" {
 		t.Errorf("host path = %q, want the node's", got.Nodes[0].HostPath)
+	}
+}
+
+// What a device brings is worked out once; whether it is there is asked for each
+// container.
+func TestRespondChecksEachTime(t *testing.T) {
+	t.Parallel()
+	offer := device.Offer{ID: "a", Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "")},
+		Mounts: []device.Mount{{HostPath: "/opt/fw", ContainerPath: "/fw", Optional: true}}}
+	for _, optional := range []bool{true, false} {
+		d := &cdi.Injection{Offer: &offer}
+		for _, tc := range []struct {
+			missing []string
+			nodes   int
+			mounts  int
+		}{{nil, 1, 1}, {[]string{"/opt/fw"}, 1, 0}, {[]string{"/dev/ttyUSB0"}, 0, 0}, {nil, 1, 1}} {
+			if !optional {
+				offer.Mounts, tc.mounts = nil, 0
+			}
+			r := &cdi.Resource{Name: resource, Host: fakeHost{tc.missing}}
+			got, err := r.Respond([]*cdi.Injection{d})
+			if (err == nil) != (tc.nodes > 0) || len(got.Nodes) != tc.nodes || len(got.Mounts) != tc.mounts {
+				t.Errorf("missing %q: %+v, %v; want %d nodes and %d mounts", tc.missing, got, err, tc.nodes, tc.mounts)
+			}
+		}
+	}
+}
+
+func BenchmarkRespond(b *testing.B) {
+	offer := device.Offer{ID: "a", Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "/dev/zigbee")}, Env: []device.Entry{perDevice("SERIALS", "A"), entry("N", "${count}")}}
+	r := &cdi.Resource{Name: resource, Link: linkPath, Host: fakeHost{}}
+	devices := []*cdi.Injection{{Offer: &offer}}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := r.Respond(devices); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

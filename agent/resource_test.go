@@ -1,0 +1,95 @@
+package agent
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/ledger"
+)
+
+func TestAllocateOnlyWhatIsListedAndHealthy(t *testing.T) {
+	t.Parallel()
+	r := newResource(cdi.Resource{Name: "example.com/gpu"}, nil)
+	offer := func(id string) device.Offer {
+		return device.Offer{ID: id, Slots: 2, Env: []device.Entry{{Key: device.Literal("GPU"), Value: device.Literal(id), PerDevice: true}}}
+	}
+	r.publish(nil, []ledger.Entry{
+		{Offer: offer("a"), Healthy: true, Retired: []int{3}},
+		{Offer: offer("b"), Reason: "unplugged"},
+		{Offer: offer("c"), Healthy: true},
+	}, "")
+	for _, tc := range []struct{ ids, env, wantErr string }{
+		{ids: "a", env: "a"},
+		{ids: "c a a::1", env: "a,c"},
+		{ids: "a z", wantErr: `device "z" is not known: it was removed, or has another ID now`},
+		{ids: "a::2", wantErr: `device "a::2" is not known`},
+		{ids: "c b::1", wantErr: `device "b::1" is unhealthy: unplugged`},
+		{ids: "a::3", wantErr: `device "a::3" is unhealthy: ` + ledger.ReasonSlotRetired},
+	} {
+		got, err := r.Allocate(t.Context(), strings.Fields(tc.ids))
+		if got.Env["GPU"] != tc.env || (err == nil) != (tc.wantErr == "") || err != nil && !strings.Contains(err.Error(), tc.wantErr) {
+			t.Errorf("%s: %v, %v; want %s or %q", tc.ids, got, err, tc.env, tc.wantErr)
+		}
+	}
+}
+
+// What may be on a remote file system, and what waits for a scan, is given up on.
+func TestAllocateThatMayBlock(t *testing.T) {
+	t.Parallel()
+	r := newResource(cdi.Resource{Name: "example.com/gpu"}, nil)
+	offers := []device.Offer{
+		{ID: "node", Nodes: []device.OfferedNode{{HostPath: "/dev/gpu", Type: device.CharNode}}},
+		{ID: "mount", Mounts: []device.Mount{{HostPath: "/nfs", ContainerPath: "/nfs"}}},
+		{ID: "cdi", CDIDevices: []string{"nvidia.com/gpu=0"}},
+		{ID: "net", CDI: true, Nets: []device.OfferedNet{{HostName: "can0"}}},
+	}
+	var entries []ledger.Entry
+	for _, o := range offers {
+		o.Slots = 1
+		entries = append(entries, ledger.Entry{Offer: o, Healthy: true})
+	}
+	r.publish(nil, entries, "")
+	for _, o := range offers {
+		if got := r.Blocks([]string{o.ID}); got != (o.ID != "node") {
+			t.Errorf("%s: Blocks = %t", o.ID, got)
+		}
+	}
+	if !r.Blocks([]string{"node", "mount"}) {
+		t.Error("several devices: want Blocks")
+	}
+}
+
+// A device that moves to another node keeps the list, and no stream wakes.
+func TestPublishWakesStreamsForAnotherListOnly(t *testing.T) {
+	t.Parallel()
+	r := newResource(cdi.Resource{Name: "example.com/gpu"}, nil)
+	entry := func(path string, healthy bool) []ledger.Entry {
+		return []ledger.Entry{{Offer: device.Offer{ID: "a", Slots: 1, Nodes: []device.OfferedNode{{HostPath: path}}}, Healthy: healthy}}
+	}
+	for i, step := range []struct {
+		path    string
+		healthy bool
+		want    bool
+	}{{"/dev/a", true, true}, {"/dev/b", true, false}, {"/dev/b", false, true}} {
+		_, changed := r.Devices()
+		entries := entry(step.path, step.healthy)
+		if got := r.publish(ledger.Slots(entries[0]), entries, ""); got != step.want {
+			t.Errorf("step %d: publish = %t", i, got)
+		}
+		select {
+		case <-changed:
+			if !step.want {
+				t.Errorf("step %d: streams wake", i)
+			}
+		default:
+			if step.want {
+				t.Errorf("step %d: no stream wakes", i)
+			}
+		}
+		if got := r.now.Load().devices["a"].Offer.Nodes[0].HostPath; got != step.path {
+			t.Errorf("step %d: published %q, want %q", i, got, step.path)
+		}
+	}
+}

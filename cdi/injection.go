@@ -1,0 +1,380 @@
+// Package cdi turns offers into what a container gets, in the terms of the
+// Container Device Interface. A device is injected in one of two ways: plainly,
+// by the nodes and mounts of an Allocate response, or by a qualified name that the
+// runtime looks up in a CDI spec at every start of the container. Both resolve an
+// offer by the same function and cannot disagree.
+//
+// A stale spec entry would give the next device of that number to the wrong
+// container: entries of devices that went away go first, and a file that can't be
+// rewritten without them is removed.
+package cdi
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/generic-dp/generic-dp/device"
+)
+
+// Host tells whether what a container is about to get is there.
+type Host interface {
+	// Node returns why a runtime that opens path would not find the node: path is
+	// the node's own or that of its link.
+	Node(path string, n device.OfferedNode) error
+	// Exists returns why there is nothing at a path: the source of a mount, or the
+	// directory in /sys/class/net of an interface.
+	Exists(path string) error
+	// HasCDI reports whether a spec of the host has the CDI device with the
+	// qualified name.
+	HasCDI(name string) bool
+}
+
+// Resource injects the devices of one resource. Safe for concurrent use.
+type Resource struct {
+	Name string
+	// Link is where the link of a followed node is; nil injects nodes by their
+	// current paths.
+	Link func(id, key string) string
+	Host Host
+}
+
+// Injection is one listed device. What a container gets that has this device alone
+// is worked out once, for the first one that does.
+type Injection struct {
+	Offer *device.Offer
+
+	once  sync.Once
+	alone *contents
+	err   error
+}
+
+// Blocks reports whether Respond may block: mounts and specs may be on a remote file
+// system.
+func (i *Injection) Blocks() bool { return len(i.Offer.Mounts)+len(i.Offer.CDIDevices) > 0 }
+
+// Respond returns what one container gets that was allocated these devices, in the
+// order of their IDs and each once. All that the response names is there; else the
+// error names the device, since the kubelet uses a response for as long as the pod
+// lives, and a runtime that misses the source of a mount makes a directory there.
+func (r *Resource) Respond(devices []*Injection) (device.Response, error) {
+	var c *contents
+	var err error
+	if len(devices) == 1 && !slices.ContainsFunc(devices[0].Offer.Mounts, isOptional) {
+		d := devices[0]
+		d.once.Do(func() { d.alone, d.err = r.combine([]device.Offer{*d.Offer}) })
+		c, err = d.alone, d.err
+	} else {
+		offers := make([]device.Offer, len(devices))
+		for i, d := range devices {
+			offers[i] = *d.Offer
+		}
+		c, err = r.combine(offers)
+	}
+	if err == nil {
+		err = c.check(r.Host)
+	}
+	if err != nil {
+		return device.Response{}, err
+	}
+	return c.response, nil
+}
+
+func isOptional(m device.Mount) bool { return m.Optional }
+
+// contents are what one container gets.
+type contents struct {
+	response device.Response
+	needs    []need
+	paths    map[string]source // by path in the container
+	nets     map[string]source // by the interface's name in the container
+}
+
+// source is what something in a container comes from.
+type source struct{ id, host string }
+
+// need is something that must be on the host.
+type need struct {
+	id   string // of the device
+	kind string // "node", "mount", "interface", "CDI device"
+	name string // what the runtime looks for
+	node device.OfferedNode
+}
+
+// combine puts devices into one container.
+func (r *Resource) combine(offers []device.Offer) (*contents, error) {
+	c := &contents{paths: map[string]source{}, nets: map[string]source{}}
+	for i, o := range offers {
+		if err := r.add(c, o, position(i, len(offers))); err != nil {
+			return nil, fmt.Errorf("device %q: %w", o.ID, err)
+		}
+	}
+	var err error
+	if c.response.Env, err = expand("env", offers, envOf, position); err == nil {
+		c.response.Annotations, err = expand("annotations", offers, annotationsOf, position)
+	}
+	return c, err
+}
+
+func envOf(o device.Offer) []device.Entry         { return o.Env }
+func annotationsOf(o device.Offer) []device.Entry { return o.Annotations }
+
+func (r *Resource) add(c *contents, o device.Offer, vars variables) error {
+	switch {
+	case o.Problem != "":
+		return fmt.Errorf("can't be injected: %s", o.Problem)
+	case o.Moved:
+		return errors.New("can't be injected: its network interface is in a container already")
+	}
+	byName := inSpec(o)
+	if byName {
+		vars = nil // the spec was written without
+		name, err := qualifiedName(r.Name, o.ID)
+		if err != nil {
+			return err
+		}
+		c.response.CDI = append(c.response.CDI, name)
+	}
+	o, err := resolve(o, vars, r.exists())
+	if err != nil {
+		return err
+	}
+	for _, n := range o.Nodes {
+		again, err := c.take(o.ID, n.Path.String(), n.HostPath)
+		if err != nil {
+			return err
+		}
+		if again {
+			continue
+		}
+		host := n.HostPath
+		if !byName && n.Follow && r.Link != nil {
+			host = r.Link(o.ID, n.Key)
+		}
+		c.needs = append(c.needs, need{o.ID, "node", host, n})
+		if !byName {
+			c.response.Nodes = append(c.response.Nodes, device.InjectedNode{HostPath: host, ContainerPath: n.Path.String(), Permissions: n.Permissions})
+		}
+	}
+	for _, n := range o.Nets {
+		if err := c.addNet(o, n); err != nil {
+			return err
+		}
+	}
+	for _, m := range o.Mounts {
+		again, err := c.take(o.ID, m.ContainerPath, "mount "+m.HostPath)
+		if err != nil {
+			return err
+		}
+		if again {
+			continue
+		}
+		c.needs = append(c.needs, need{id: o.ID, kind: "mount", name: m.HostPath})
+		if !byName {
+			c.response.Mounts = append(c.response.Mounts, m)
+		}
+	}
+	for _, name := range o.CDIDevices {
+		c.needs = append(c.needs, need{id: o.ID, kind: "CDI device", name: name})
+		if !slices.Contains(c.response.CDI, name) {
+			c.response.CDI = append(c.response.CDI, name)
+		}
+	}
+	return nil
+}
+
+// exists tells which optional mounts are there.
+func (r *Resource) exists() func(hostPath string) error {
+	if r.Host == nil {
+		return nil
+	}
+	return r.Host.Exists
+}
+
+// addNet adds an interface that the device's CDI name moves into the container.
+func (c *contents) addNet(o device.Offer, n device.OfferedNet) error {
+	if !o.CDI {
+		return fmt.Errorf("interface %q: only a CDI name moves it", n.HostName)
+	}
+	if have, ok := c.nets[n.Name]; ok {
+		return fmt.Errorf("would bring interface %q into the container, and so does device %q: ask for one, or give each a name of its own with a variable such as ${net.name} in net_name", n.Name, have.id)
+	}
+	for _, have := range c.nets {
+		if have.host == n.HostName {
+			return fmt.Errorf("would bring interface %q into the container, and so does device %q", n.HostName, have.id)
+		}
+	}
+	c.nets[n.Name] = source{o.ID, n.HostName}
+	c.needs = append(c.needs, need{id: o.ID, kind: "interface", name: n.HostName})
+	return nil
+}
+
+// take takes a path in the container. The same source again, such as the
+// companion of a second device, is given once. Two sources at one path are an
+// error: kubelet and runtimes would keep one silently.
+func (c *contents) take(id, containerPath, host string) (again bool, err error) {
+	have, ok := c.paths[containerPath]
+	switch {
+	case !ok:
+		c.paths[containerPath] = source{id, host}
+		return false, nil
+	case have.host == host:
+		return true, nil
+	case have.id == id:
+		return false, fmt.Errorf("%q and %q would both be at %q in the container", have.host, host, containerPath)
+	}
+	return false, fmt.Errorf("would be at %q in the container, and so is device %q: ask for one, or give each a path of its own with ${index}, ${kernel} or a trailing %q", containerPath, have.id, "/")
+}
+
+// check returns what is not there of all that the container needs.
+func (c *contents) check(host Host) error {
+	for _, n := range c.needs {
+		var err error
+		switch n.kind {
+		case "node":
+			if err = host.Node(n.name, n.node); err != nil {
+				return fmt.Errorf("device %q: %w", n.id, err)
+			}
+		case "interface":
+			err = host.Exists("/sys/class/net/" + n.name)
+		case "CDI device":
+			if !host.HasCDI(n.name) {
+				err = errors.New("no spec of the host has it")
+			}
+		default:
+			err = host.Exists(n.name)
+		}
+		if err != nil {
+			return fmt.Errorf("device %q: %s %q: %w", n.id, n.kind, n.name, err)
+		}
+	}
+	return nil
+}
+
+// inSpec reports whether a device is injected by its CDI name. A device that may
+// bring nothing into a container, optional mounts at most, can't be in a spec (an
+// entry without edits makes the whole file invalid) and is injected plainly. This
+// must not depend on which mounts are there, or spec and response could disagree.
+func inSpec(o device.Offer) bool {
+	return o.CDI && (len(o.Nodes)+len(o.Nets)+len(o.Hooks)+len(o.AdditionalGIDs) > 0 || o.Moved ||
+		slices.ContainsFunc(o.Mounts, func(m device.Mount) bool { return !m.Optional }))
+}
+
+// variables are those that depend on the container; nil has none.
+type variables func(name string) (value string, ok bool)
+
+// position has the variables of the device at index among count devices of one
+// container.
+func position(index, count int) variables {
+	return func(name string) (string, bool) {
+		switch name {
+		case device.IndexVar:
+			return strconv.Itoa(index), true
+		case device.CountVar:
+			return strconv.Itoa(count), true
+		}
+		return "", false
+	}
+}
+
+// resolve returns an offer with nothing left open: paths and names in the container
+// are complete, and of the optional mounts those are left whose source exists finds
+// (nil: all). Interfaces that have moved into a container are left out: they stay in
+// the network namespace of its pod, and the runtime would look for them on the host
+// when the container restarts.
+func resolve(o device.Offer, vars variables, exists func(hostPath string) error) (device.Offer, error) {
+	o.Nodes = slices.Clone(o.Nodes)
+	for i := range o.Nodes {
+		n := &o.Nodes[i]
+		p, err := complete(n.Path, vars)
+		if err != nil {
+			return o, fmt.Errorf("path of %q in the container: %w", n.HostPath, err)
+		}
+		n.Path = device.Literal(path.Clean(cmp.Or(p, n.HostPath)))
+	}
+	if o.Nets = slices.Clone(o.Nets); o.Moved {
+		o.Nets = nil
+	}
+	for i := range o.Nets {
+		n := &o.Nets[i]
+		n.Name = cmp.Or(n.Name, n.HostName)
+		for _, other := range o.Nets[:i] {
+			if other.Name == n.Name {
+				return o, fmt.Errorf("interfaces %q and %q would both be %q in the container", other.HostName, n.HostName, n.Name)
+			}
+		}
+	}
+	mounts := o.Mounts
+	o.Mounts = nil
+	for _, m := range mounts {
+		if m.Optional && exists != nil && exists(m.HostPath) != nil {
+			continue
+		}
+		m.ContainerPath = path.Clean(m.ContainerPath)
+		o.Mounts = append(o.Mounts, m)
+	}
+	return o, nil
+}
+
+// complete fills in the last variables of a text.
+func complete(t device.Text, vars variables) (string, error) {
+	if vars != nil {
+		t = t.Expand(vars)
+	}
+	if open := t.Vars(); len(open) > 0 {
+		return "", fmt.Errorf("%q has no value for ${%s} here", t, open[0])
+	}
+	return t.String(), nil
+}
+
+// expand completes the environment or the annotations of a container. A key
+// that differs from device to device gives an entry for each. Where several
+// devices have one key, what their values name of the device is joined in the
+// order of IDs, and anything else is the same for all. at gives the variables of
+// the device at index among count.
+func expand(what string, offers []device.Offer, list func(device.Offer) []device.Entry, at func(index, count int) variables) (map[string]string, error) {
+	type joined struct {
+		from   int // place of the entry in its list
+		entry  device.Entry
+		values []string
+	}
+	all := map[string]*joined{}
+	for i, o := range offers {
+		vars := at(i, len(offers))
+		for j, e := range list(o) {
+			key, err := complete(e.Key, vars)
+			if err == nil && (key == "" || strings.ContainsAny(key, "=\x00")) {
+				err = fmt.Errorf("%q can't be a name", key)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("device %q: %s: %w", o.ID, what, err)
+			}
+			value, err := complete(e.Value, vars)
+			if err != nil {
+				return nil, fmt.Errorf("device %q: %s %q: %w", o.ID, what, key, err)
+			}
+			have := all[key]
+			switch {
+			case have == nil:
+				all[key] = &joined{from: j, entry: e, values: []string{value}}
+			case have.from != j:
+				return nil, fmt.Errorf("device %q: %s %q is set twice", o.ID, what, key)
+			case e.PerDevice || e.Value.Has(device.IndexVar):
+				have.values = append(have.values, value)
+			}
+		}
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	out := make(map[string]string, len(all))
+	for key, j := range all {
+		out[key] = j.entry.Prefix + strings.Join(j.values, cmp.Or(j.entry.Separator, ",")) + j.entry.Suffix
+	}
+	return out, nil
+}
