@@ -46,7 +46,7 @@ func ParseAllow(s string) (Allow, error) {
 		case isMount:
 			a.Mounts = append(a.Mounts, prefix)
 		default:
-			return Allow{}, fmt.Errorf("%q is not understood: want %q, %q or %q with a path behind", word, allowHooks, allowDangerous, allowMount)
+			return Allow{}, fmt.Errorf("%q is not understood: want %q, %q or %q and a path", word, allowHooks, allowDangerous, allowMount)
 		}
 	}
 	slices.Sort(a.Mounts)
@@ -135,5 +135,5 @@ func (c *Config) Check(a Allow) error {
 			refused = append(refused, n.Problem)
 		}
 	}
-	return problems(refused)
+	return problems(refused[:min(len(refused), maxProblems)], len(refused))
 }

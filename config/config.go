@@ -1,11 +1,24 @@
 // Package config turns the text of TOML files into a validated Config, or into
 // the list of everything that is wrong with them. It alone knows TOML.
 //
-// Each file is decoded into plain tables, which a small walker then reads: it
-// knows place, key and type of every value, so that a message names them. A
-// kind of table is a list of keys as data (resourceTable, matchTable, ...): a
-// new key is one line there and a function that gives it its meaning. The
-// hints for misplaced keys and the JSON Schema are made of the same lists.
+// The library decodes each [[resource]] into plain tables, a scan of the text finds
+// where the keys stand, and a function for each kind of table (readResource,
+// readMatch, ...) binds its keys to what they fill, as package flag does it:
+//
+//	func readMount(v value) Mount {
+//		m := Mount{ReadOnly: true}
+//		v.read(func(t *table) {
+//			t.text("host_path", &m.HostPath, mountPath, "absolute path on the host")
+//			t.boolean("read_only", &m.ReadOnly, "whether a mount is read-only")
+//		})
+//		return m
+//	}
+//
+// A new key is a field of the type and a line there. From that line come its
+// decoding, type and range, its place and position in messages, the suggestions for
+// misspelled and misplaced keys, and its part of the JSON Schema. A test wants the
+// key and its help in reference.toml. Keys are read in the order of the lines; what
+// they can't be together is checked after them, or in rules.go.
 package config
 
 import (
@@ -31,7 +44,7 @@ type Config struct {
 // Resource is one [[resource]].
 type Resource struct {
 	// Name with its domain, "example.com/gpu"; as it is written where it has
-	// variables, and then NameText is what is behind the domain.
+	// variables, and then NameText is the part after the domain.
 	Name     string
 	NameText device.Text
 	// Names maps what the variables of a name result in to a nicer name, both
@@ -119,7 +132,7 @@ type NUMA struct {
 type Match struct {
 	// Place is how messages speak of it, Resource.Place and "match 1".
 	Place string
-	// Glob patterns of node paths; empty Values is no condition.
+	// Glob patterns of node paths; empty is no condition.
 	Glob pattern.Values
 	// USB and PCI hold the conditions by their key ("vendor", "id"); nil
 	// where the table is absent. An empty, non-nil map names the bus alone.
@@ -177,6 +190,20 @@ type Companion struct {
 	ReadOnly      bool
 	Permissions   string
 	ContainerPath device.Text
+}
+
+// Health is the checks of a device beyond its presence. All that is set
+// must hold.
+type Health struct {
+	// Open: each node of the device, companions aside, can be opened.
+	Open bool
+	// Attr is what attributes have to be. Names are relative paths, looked for
+	// from the directory of each node up to that of its hardware.
+	Attr map[string]pattern.Values
+	// TCP is an address that takes connections; empty is none.
+	TCP device.Text
+	// Interval is the time between two checks of one device.
+	Interval time.Duration
 }
 
 // Container is what a container gets.

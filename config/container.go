@@ -1,70 +1,278 @@
 package config
 
-import "slices"
+import (
+	"fmt"
+	"maps"
+	"math"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 
-// containerTable is the keys of container; mountTable those of its mounts.
-var (
-	containerTable = table[Container]{name: "container", keys: []key[Container]{
-		{name: "path", form: anyText, read: func(v value, c *Container) { c.Path = v.variables(nodePath) }},
-		{name: "permissions", form: anyText, read: func(v value, c *Container) { c.Permissions = v.permissions() }},
-		{name: "env", form: entryForm, read: func(v value, c *Container) { c.Env = v.entries("an environment variable", envKey) }, entries: entryTable},
-		{name: "annotations", form: entryForm, read: func(v value, c *Container) { c.Annotations = v.entries("an annotation", annotationKey) }, entries: entryTable},
-		{name: "mounts", form: oneOrMore(tableForm("mount")), read: func(v value, c *Container) { c.Mounts = v.mounts() }, table: mountTable},
-		{name: "cdi", form: anyBoolean, read: func(v value, c *Container) { c.CDI = v.boolean() }},
-		{name: "cdi_devices", form: oneOrMore(anyText), read: func(v value, c *Container) { c.CDIDevices = v.cdiDevices() }},
-		{name: "follow", form: anyBoolean, read: func(v value, c *Container) { c.NoFollow = !v.boolean() }},
-		{name: "owner", form: tableForm("owner"), read: readOwner, table: ownerTable},
-		{name: "net_name", form: anyText, read: func(v value, c *Container) { c.NetName = v.variables(netName) }},
-		{name: "hooks", form: oneOrMore(tableForm("hook")), read: func(v value, c *Container) {
-			if c.Hooks = v.hooks(); len(c.Hooks) > 0 {
-				v.needs("running programs as root on the host", allowHooks, func(a Allow) bool { return a.Hooks })
-			}
-		}, table: hookTable},
-		{name: "additional_gids", form: oneOrMore(integerForm(1, maxUnixID)), read: func(v value, c *Container) { c.AdditionalGIDs = v.additionalGIDs() }},
-	}}
-	mountTable = table[Mount]{name: "mount", keys: []key[Mount]{
-		{name: "host_path", form: anyText, want: "host_path and container_path", read: func(v value, m *Mount) {
-			m.HostPath = v.variables(mountHost)
-			v.needsMountOf(m.HostPath)
-		}},
-		{name: "container_path", form: anyText, want: "host_path and container_path", read: func(v value, m *Mount) { m.ContainerPath = v.variables(mountContainer) }},
-		{name: "read_only", form: anyBoolean, read: func(v value, m *Mount) { m.ReadOnly = v.boolean() }},
-		{name: "optional", form: anyBoolean, read: func(v value, m *Mount) { m.Optional = v.boolean() }},
-	}}
+	"github.com/generic-dp/generic-dp/device"
 )
 
 // defaultPermissions of device nodes: mknod is nobody's business.
 const defaultPermissions = "rw"
 
-// permissions is v as some of "rwm", in that order.
-func (v value) permissions() string {
-	const want = `want some of "r", "w" and "m", each once`
-	s, ok := v.text(`some of "r", "w" and "m"`)
-	if !ok {
-		return ""
+// read binds the keys of container, with its defaults in c.
+func (c *Container) read(v value) {
+	v.read(func(t *table) {
+		t.text("path", &c.Path, nodePath,
+			`path of a node in the container; a "/" at the end is a directory to put nodes in`)
+		t.permissions(&c.Permissions, `what a container may do with nodes: some of "r" (read), "w" (write) and "m" (mknod)`)
+		t.entries("env", &c.Env, "an environment variable", envKey, "environment variables of the container, by name")
+		t.entries("annotations", &c.Annotations, "an annotation", annotationKey, "annotations of the container, by key")
+		tables(t, "mounts", &c.Mounts, readMount, "", "bind mounts")
+		t.boolean("cdi", &c.CDI, "whether to inject devices by the name of a generated CDI spec, instead of nodes and mounts")
+		t.key("cdi_devices", stringsForm, func(v value) { c.CDIDevices = v.cdiDevices() },
+			"names of CDI devices of other specs on the host to pass along with every device")
+		t.key("follow", booleanForm, func(v value) { c.NoFollow = !v.boolean() },
+			"whether the kubelet gets a link that follows the device to its node after a replug")
+		t.table("owner", func(v value) { c.Owner = readOwner(v) }, "owner of the nodes in the container; needs container.cdi")
+		t.text("net_name", &c.NetName, netName,
+			"name of a network interface in the container, at most 15 characters; needs container.cdi")
+		tables(t, "hooks", &c.Hooks, readHook, "",
+			"hooks, programs of the host that the runtime runs")
+		t.key("additional_gids", func() form { return oneOrMore(integerForm(1, maxUnixID)) },
+			func(v value) { c.AdditionalGIDs = v.additionalGIDs() },
+			"additional groups of the container's processes, by number; needs container.cdi")
+	})
+	if len(c.Hooks) > 0 {
+		v.child("hooks").needs("running programs as root on the host", allowHooks, func(a Allow) bool { return a.Hooks })
 	}
-	out := ""
-	for _, p := range "rwm" {
-		for _, q := range s {
-			if p == q {
-				out += string(p)
-			}
+}
+
+// permissions binds a key to some of "rwm", in that order.
+func (t *table) permissions(into *string, help string) {
+	t.key("permissions", stringForm, func(v value) {
+		const want = `some of "r", "w" and "m"`
+		s, ok := v.string(want)
+		if !ok {
+			return
 		}
+		out := ""
+		for _, p := range "rwm" {
+			out += strings.Repeat(string(p), min(strings.Count(s, string(p)), 1))
+		}
+		if s == "" || len(out) != len(s) {
+			v.report(quote(s)+" is no set of permissions: want "+want+", each once", "")
+			return
+		}
+		*into = out
+	}, help)
+}
+
+func readMount(v value) Mount {
+	const want = "host_path and container_path"
+	m := Mount{ReadOnly: true}
+	v.read(func(t *table) {
+		t.text("host_path", &m.HostPath, mountPath, "absolute path on the host")
+		t.require("host_path", want, "")
+		t.text("container_path", &m.ContainerPath, mountPath, "absolute path in the container")
+		t.require("container_path", want, "")
+		t.boolean("read_only", &m.ReadOnly, "whether a mount is read-only")
+		t.boolean("optional", &m.Optional, "whether to leave it out while host_path is missing")
+	})
+	v.child("host_path").needsMountOf(m.HostPath)
+	return m
+}
+
+// entries binds a key to a table of environment variables or annotations, what
+// one of is called, with keys of the user's own.
+func (t *table) entries(name string, into *[]device.Entry, what string, keys role, help string) {
+	t.key(name, func() form {
+		entry := describe(func(t *table) { readEntry(t.value) })
+		return ownKeys(form{"anyOf": []form{stringForm(), entry.form()}})
+	}, func(v value) { *into = v.entries(what, keys) }, help)
+}
+
+func (v value) entries(what string, keys role) []device.Entry {
+	m, ok := v.raw.(map[string]any)
+	if !ok {
+		v.mistyped("a table of strings", "")
+		return nil
 	}
-	if s == "" || len(out) != len(s) || len(slices.Compact([]byte(out))) != len(s) {
-		v.report(quote(s)+" is no set of permissions: "+want, "")
-		return ""
+	var out []device.Entry
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if v.misplaced(name, "the name of "+what) {
+			continue
+		}
+		var entry device.Entry
+		if e := v.child(name); e.isTable() {
+			entry = readEntry(e)
+		} else if entry.Value = e.text(entryValue); entry.Value == nil && e.raw != "" {
+			continue
+		}
+		entry.Key = v.key(name).text(keys)
+		entry.PerDevice = perDevice(entry.Value)
+		out = append(out, entry)
 	}
 	return out
 }
 
-// mounts is v as a list of mounts, or one.
-func (v value) mounts() []Mount {
-	var out []Mount
-	for _, e := range v.tables("") {
-		m := Mount{ReadOnly: true}
-		readTable(e, mountTable, &m)
-		out = append(out, m)
+// readEntry is a value of env or annotations that is more than a string.
+func readEntry(v value) (e device.Entry) {
+	v.read(func(t *table) {
+		t.text("value", &e.Value, entryValue, "the string for one device")
+		t.require("value", "the string for one device", "")
+		t.literal("separator", &e.Separator, "between the values of several devices")
+		t.literal("prefix", &e.Prefix, "before all of them")
+		t.literal("suffix", &e.Suffix, "after all of them")
+	})
+	if separator := v.child("separator"); separator.raw == "" {
+		separator.report(`"" is empty: want what stands between the values of several devices`, `without separator it is ","`)
 	}
-	return out
+	return e
+}
+
+// maxUnixID: the highest number stands for "unchanged" (chown(2)).
+const maxUnixID = math.MaxUint32 - 1
+
+func readOwner(v value) *device.Owner {
+	o := new(device.Owner)
+	v.read(func(t *table) {
+		t.unixID("uid", &o.UID, "number of a user")
+		t.unixID("gid", &o.GID, "number of a group")
+		t.key("mode", stringForm, func(v value) { o.Mode = v.mode() }, "permissions, three octal digits")
+	})
+	if v.isEmpty() {
+		v.report("an empty table: want at least one of uid, gid and mode", "")
+	}
+	return o
+}
+
+func (t *table) unixID(name string, into **uint32, help string) {
+	t.key(name, func() form { return integerForm(0, maxUnixID) }, func(v value) {
+		id := uint32(v.integer(0, maxUnixID))
+		*into = &id
+	}, help)
+}
+
+var octalMode = regexp.MustCompile(`^0?[0-7]{3}$`)
+
+// mode is v as permission bits.
+func (v value) mode() *uint32 {
+	const want = `three octal digits such as "0660"`
+	if n, ok := v.raw.(int64); ok {
+		v.mistyped(want, bareHint(n, fmt.Sprintf("0%03d", n), fmt.Sprintf("0%03o", n), "%O", octalMode.MatchString))
+		return nil
+	}
+	s, ok := v.string(want)
+	if !ok {
+		return nil
+	}
+	if !octalMode.MatchString(s) {
+		v.report(quote(s)+" is not a mode: want "+want, "")
+		return nil
+	}
+	bits, _ := strconv.ParseUint(s, 8, 32)
+	mode := uint32(bits)
+	return &mode
+}
+
+// additionalGIDs is v as a list of groups, or one. The CDI library drops 0.
+func (v value) additionalGIDs() (gids []uint32) {
+	for _, e := range v.items() {
+		gids = append(gids, uint32(e.integer(1, maxUnixID)))
+	}
+	return gids
+}
+
+// cdiDevices is v as a name with variables or a list of them.
+func (v value) cdiDevices() (names []device.Text) {
+	for _, e := range v.items() {
+		if text := e.text(cdiDevice); text != nil {
+			names = append(names, text)
+		}
+	}
+	return names
+}
+
+// hookNames are when a hook may run (OCI runtime specification, "POSIX-platform
+// Hooks").
+var hookNames = []string{"prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"}
+
+// readHook reads the keys that the CDI specification has for hooks.
+func readHook(v value) (h device.Hook) {
+	v.read(func(t *table) {
+		words(t, "hook_name", &h.Name, "when it runs", hookNames...)
+		t.require("hook_name", `when it runs, such as "createContainer"`, "")
+		t.key("path", stringForm, func(v value) { h.Path = v.hookPath() }, "absolute path of the program on the host")
+		t.require("path", "the program on the host", "")
+		t.key("args", stringsForm, func(v value) { h.Args = v.literals("a string or a list of strings") },
+			"its arguments, the name of the program first")
+		t.key("env", stringsForm, func(v value) { h.Env = v.hookEnv() }, `its environment: "NAME=VALUE"`)
+		t.integer("timeout", &h.Timeout, 1, math.MaxInt32, "seconds until it is stopped")
+	})
+	return h
+}
+
+func (v value) hookPath() string {
+	s, ok := v.literal("an absolute path")
+	if ok && (!strings.HasPrefix(s, "/") || path.Clean(s) != s || s == "/") {
+		v.report(quote(s)+` is not an absolute, clean path: want one such as "/usr/bin/nvidia-ctk"`, "")
+	}
+	return s
+}
+
+func (v value) hookEnv() []string {
+	env := v.literals(`a list such as ["DEBUG=1"]`)
+	for _, s := range env {
+		if name, _, ok := strings.Cut(s, "="); !ok || name == "" {
+			v.report(quote(s)+` is not NAME=VALUE: want one such as "DEBUG=1"`, "")
+		}
+	}
+	return env
+}
+
+// asMount is the one value of as.
+const asMount = "mount"
+
+// as binds a key that says that files and directories are meant.
+func (t *table) as(mount *bool, help string) {
+	t.key("as", func() form { return form{"enum": []string{asMount}} },
+		func(v value) { word(v, []string{asMount}); *mount = true }, help)
+}
+
+// readCompanion reads one of with.
+func readCompanion(v value) Companion {
+	c := Companion{Place: v.fullPlace(), ReadOnly: true, Permissions: defaultPermissions}
+	v.read(func(t *table) {
+		// as comes first: it decides what path and glob may be.
+		t.as(&c.Mount, `"mount": files and directories, as bind mounts`)
+		path, glob := companionNode, nodeGlob
+		if c.Mount {
+			path, glob = mountPath, pathGlob
+		}
+		t.text("path", &c.Path, path, "path of a device node, or of what to mount")
+		t.key("glob", stringForm, func(v value) { c.Glob = v.glob(glob) }, "one pattern without variables, instead of path")
+		t.text("container_path", &c.ContainerPath, companionPath,
+			`path in the container; a "/" at the end is a directory for it`)
+		t.boolean("optional", &c.Optional, "whether a device without it is Healthy")
+		t.permissions(&c.Permissions, "permissions of a device node")
+		t.boolean("read_only", &c.ReadOnly, "whether a mount is read-only")
+	})
+	switch path, glob := v.child("path"), v.child("glob"); {
+	case v.has("path") && v.has("glob"):
+		v.report("both path and glob: want one of them", "")
+	case !v.has("path") && !v.has("glob"):
+		v.report("neither path nor glob: want one of them", "")
+	case c.Mount && !c.Glob.Empty():
+		glob.needsMounts(c.Glob)
+	case c.Mount:
+		path.needsMountOf(c.Path)
+	}
+	if c.Mount && v.has("permissions") {
+		v.child("permissions").report("a mount has no permissions: want read_only", "")
+	}
+	v.refuseReadOnlyNode(c.Mount)
+	return c
+}
+
+func (v value) refuseReadOnlyNode(mount bool) {
+	if !mount && v.has("read_only") {
+		v.child("read_only").report(`a device node is not read-only: want permissions, or as = "mount"`, `permissions = "r" is a node for reading`)
+	}
 }

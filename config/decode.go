@@ -32,7 +32,7 @@ const utf8BOM = "\xef\xbb\xbf"
 func (w *walk) decode(f File, order int) (*source, map[string]any) {
 	src := &source{name: f.Name, order: order}
 	fail := func(at int, text, hint string) (*source, map[string]any) {
-		w.reports = append(w.reports, report{source: src, at: at, Problem: Problem{File: f.Name, Text: text, Hint: hint}})
+		w.report(report{source: src, at: at, Problem: Problem{Text: text, Hint: hint}})
 		return src, nil
 	}
 	if len(f.Data) > MaxFileSize {
@@ -163,6 +163,8 @@ func wordAt(text string, at int) string {
 }
 
 func isWord(b byte) bool { return isAlnum(b) || strings.IndexByte("_-:./*?", b) >= 0 }
+
+func isAlnum(b byte) bool { return isDigit(b) || 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' }
 
 func isDigit(b byte) bool { return '0' <= b && b <= '9' }
 

@@ -49,42 +49,42 @@ func FuzzDecode(f *testing.F) {
 		if diff := cmp.Diff(whole["resource"], parts["resource"]); diff != "" {
 			t.Fatalf("resources (-whole +parts):\n%s", diff)
 		}
-		if diff := cmp.Diff(keysOf("", whole), scanned.root.list("")); diff != "" {
+		if diff := cmp.Diff(decodedKeys("", whole), scanned.root.scannedKeys("")); diff != "" {
 			t.Fatalf("keys (-library +scan):\n%s", diff)
 		}
 	})
 }
 
-// keysOf lists the keys of what was decoded, with the elements of lists that are
+// decodedKeys lists the keys of what was decoded, with the elements of lists that are
 // tables or lists.
-func keysOf(above string, raw any) (keys []string) {
+func decodedKeys(above string, raw any) (keys []string) {
 	items, _ := elements(raw)
 	for i, item := range items {
 		_, isTable := item.(map[string]any)
 		_, isList := elements(item)
 		if isTable || isList {
 			place := fmt.Sprintf("%s[%d]", above, i)
-			keys = append(append(keys, place), keysOf(place, item)...)
+			keys = append(append(keys, place), decodedKeys(place, item)...)
 		}
 	}
 	table, _ := raw.(map[string]any)
 	for _, key := range slices.Sorted(maps.Keys(table)) {
 		place := fmt.Sprintf("%s.%q", above, key)
-		keys = append(append(keys, place), keysOf(place, table[key])...)
+		keys = append(append(keys, place), decodedKeys(place, table[key])...)
 	}
 	return keys
 }
 
-func (n *node) list(above string) (keys []string) {
+func (n *node) scannedKeys(above string) (keys []string) {
 	for i, item := range n.items {
 		if item != nil {
 			place := fmt.Sprintf("%s[%d]", above, i)
-			keys = append(append(keys, place), item.list(place)...)
+			keys = append(append(keys, place), item.scannedKeys(place)...)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(n.keys)) {
 		place := fmt.Sprintf("%s.%q", above, key)
-		keys = append(append(keys, place), n.keys[key].list(place)...)
+		keys = append(append(keys, place), n.keys[key].scannedKeys(place)...)
 	}
 	return keys
 }

@@ -9,23 +9,8 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/pattern"
 )
-
-// Health is what is checked of a device beyond its presence. All that is set
-// must hold.
-type Health struct {
-	// Open: each node of the device, companions aside, can be opened.
-	Open bool
-	// Attr is what attributes have to be. Names are relative paths, looked for
-	// from the directory of each node up to that of its hardware.
-	Attr map[string]pattern.Values
-	// TCP is an address that takes connections; empty is none.
-	TCP device.Text
-	// Interval is the time between two checks of one device.
-	Interval time.Duration
-}
 
 const (
 	// minInterval: no check of a device takes longer than that.
@@ -36,30 +21,23 @@ const (
 	watchdogs = devDir + "watchdog"
 )
 
-// healthTable is the keys of health.
-var healthTable = table[Health]{name: "health", keys: []key[Health]{
-	{name: "open", form: anyBoolean, read: func(v value, h *Health) { h.Open = v.boolean() }},
-	{name: "attr", form: ownKeys(conditionForm), read: func(v value, h *Health) { h.Attr = v.attributes(plainAttribute) }},
-	{name: "tcp", form: anyText, read: func(v value, h *Health) { h.TCP = v.variables(tcpAddress) }},
-	{name: "interval", form: anyText, read: func(v value, h *Health) { h.Interval = v.duration(minInterval, "5s", `"30s" or "2m"`) }},
-}}
-
-// tcpAddress is known without a container: checks run before one asks.
-var tcpAddress = role{want: `HOST:PORT such as "10.0.0.5:554"`, check: addressForm}
-
 // readHealth needs the matches of the resource, which are read before.
-func readHealth(v value, r *Resource) {
+func readHealth(v value, matches []Match) *Health {
 	h := &Health{Interval: defaultInterval}
-	before := len(v.w.reports)
-	readTable(v, healthTable, h)
-	sound := len(v.w.reports) == before
-	if sound && !h.Open && v.lacks("attr") && v.lacks("tcp") {
-		v.report("checks nothing: want at least one of open, attr and tcp", "health.open = true looks whether the nodes can be opened")
+	before := v.w.found
+	v.read(func(t *table) {
+		t.boolean("open", &h.Open, "whether each node of a device can be opened for reading")
+		t.attributes("attr", &h.Attr, plainAttribute, "sysfs attributes and their values")
+		t.text("tcp", &h.TCP, tcpAddress, "HOST:PORT that accepts TCP connections")
+		t.duration("interval", &h.Interval, minInterval, `"30s" or "2m"`, "time between two checks of a device")
+	})
+	if sound := v.w.found == before; sound && !h.Open && v.lacks("attr") && v.lacks("tcp") {
+		v.report("checks nothing: want at least one of open, attr and tcp", "health.open = true checks that the nodes can be opened")
 	}
 	if h.Open {
-		v.child("open").refuseWatchdogs(r.Match)
+		v.child("open").refuseWatchdogs(matches)
 	}
-	r.Health = h
+	return h
 }
 
 // refuseWatchdogs reports matches that can't but select watchdogs: opening one
@@ -73,7 +51,7 @@ func (v value) refuseWatchdogs(matches []Match) {
 		subsystem, _ := m.Subsystem.Literal()
 		if !m.Mount && (byPath || subsystem == "watchdog") {
 			v.report("match "+strconv.Itoa(i+1)+" selects watchdogs, and opening one arms it: the host resets if nobody feeds it: want open for other devices only",
-				`health.attr looks at a watchdog without opening it`)
+				`health.attr reads the state of a watchdog without opening it`)
 		}
 	}
 }

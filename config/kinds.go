@@ -1,15 +1,20 @@
 package config
 
 import (
+	"errors"
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+
+	"tags.cncf.io/container-device-interface/pkg/parser"
 
 	"github.com/generic-dp/generic-dp/pattern"
 )
 
-// kind is a kind of value that a match compares.
+// kind is a kind of value that patterns are compared with.
 type kind struct {
 	mode pattern.Kind
 	// want is what a value looks like, for messages.
@@ -24,14 +29,122 @@ type kind struct {
 	check func(a pattern.Alternative) (rule, hint string)
 }
 
-const hexDigits = "0123456789abcdef"
+// form is a value of the kind, or a list of them.
+func (k kind) form() form {
+	if k.bare {
+		return oneOrMore(form{"type": []string{"string", "integer"}})
+	}
+	return stringsForm()
+}
 
-// plain is text, whatever it is.
-var plain = kind{want: "a string or a list of strings"}
+// maxAllAlternatives is how many alternatives all patterns of a configuration
+// may stand for.
+const maxAllAlternatives = 100_000
+
+// parse reads one pattern of the kind. The rule is empty, or what s breaks.
+func (k kind) parse(s string) (p pattern.Pattern, rule, hint string) {
+	p, err := pattern.Parse(k.mode, s)
+	switch {
+	case errors.Is(err, pattern.ErrEmpty):
+		if k.mode != pattern.Path {
+			hint = `"!*" is an absent value`
+		}
+		return p, err.Error() + ": want " + k.want, hint
+	case err != nil:
+		return p, err.Error(), ""
+	case k.check == nil:
+		return p, "", ""
+	}
+	for _, a := range p.Alternatives() {
+		if rule, hint = k.check(a); rule != "" {
+			break
+		}
+	}
+	return p, rule, hint
+}
+
+// values is v as a condition of the kind: a string or a list of strings.
+func (v value) values(k kind) pattern.Values { return pattern.NewValues(v.patterns(k)...) }
+
+// patterns is v as patterns of the kind: a string or a list of strings.
+func (v value) patterns(k kind) []pattern.Pattern {
+	if v.isEmpty() {
+		v.report("an empty list: want "+k.want, "")
+	}
+	var out []pattern.Pattern
+	for _, e := range v.items() {
+		e.unnamed = e.index > 0 // the text says which of them
+		n, isInt := e.raw.(int64)
+		s, isString := e.raw.(string)
+		switch {
+		case isInt && k.bare:
+			s = strconv.FormatInt(n, 10)
+		case isInt:
+			e.mistyped(k.want, k.intHint(n))
+			continue
+		case !isString:
+			e.mistyped(k.want, "")
+			continue
+		}
+		if v.w.alternatives > maxAllAlternatives {
+			break
+		}
+		p, rule, hint := k.parse(s)
+		if v.w.alternatives += len(p.Alternatives()); v.w.alternatives > maxAllAlternatives {
+			rule, hint = fmt.Sprintf("is too much: want at most %d patterns and alternatives in a configuration", maxAllAlternatives), ""
+		}
+		if rule != "" {
+			written := quote(s)
+			if isInt {
+				written = s
+			}
+			e.report(written+" "+rule, hint)
+			continue
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// glob is v as one pattern of paths that selects.
+func (v value) glob(k kind) pattern.Values {
+	s, ok := v.string(`a pattern such as "/dev/snd/*"`)
+	if !ok {
+		return pattern.Values{}
+	}
+	p, rule, hint := k.parse(s)
+	switch {
+	case strings.Contains(s, "${"):
+		rule, hint = "has a variable: want a pattern without", "variables go into path"
+	case p.Negated():
+		rule, hint = `begins with "!": want a pattern that selects`, ""
+	}
+	if rule != "" {
+		v.report(quote(s)+" "+rule, hint)
+		return pattern.Values{}
+	}
+	return pattern.NewValues(p)
+}
+
+// intHint says how to write what a bare integer may have been.
+func (k kind) intHint(n int64) string {
+	if k.mode != pattern.Hex && k.mode != pattern.HexPrefix {
+		return fmt.Sprintf("write it in quotes: \"%d\"", n)
+	}
+	if k.hex == 0 || n < 0 {
+		return ""
+	}
+	return bareHint(n, fmt.Sprintf("%0*d", k.hex, n), fmt.Sprintf("%0*x", k.hex, n), "%#x", func(s string) bool { return len(s) == k.hex })
+}
+
+// text is any text.
+var anyText = kind{want: "a string or a list of strings"}
+
+const hexDigits = "0123456789abcdef"
 
 // hexID is a hexadecimal number of a fixed number of digits.
 func hexID(what string, width int, example string) kind {
-	want := fmt.Sprintf("%s digits such as %q", numeral(width), example)
+	want := fmt.Sprintf("%s digits such as %q", numerals[width], example)
 	return kind{mode: pattern.Hex, want: want, hex: width, check: func(a pattern.Alternative) (string, string) {
 		if a.Fits(width, hexDigits) {
 			return "", ""
@@ -43,6 +156,8 @@ func hexID(what string, width int, example string) kind {
 		return "is not " + what + ": want " + want, hint
 	}}
 }
+
+var numerals = map[int]string{2: "two", 4: "four"}
 
 // hexPair is two such numbers of four digits, "vvvv:pppp".
 func hexPair(what, second, example string) kind {
@@ -77,6 +192,9 @@ func padPair(s string) string {
 	return didYouMean(pad(first, 4) + ":" + pad(second, 4))
 }
 
+// pad puts the zeros before a number that its width lacks.
+func pad(s string, width int) string { return strings.Repeat("0", width-len(s)) + s }
+
 // pciClass is the beginning of a class code.
 var pciClass = kind{
 	mode: pattern.HexPrefix, want: `two, four or six digits such as "03" or "0302"`, hex: 2,
@@ -89,14 +207,12 @@ var pciClass = kind{
 }
 
 // pciAddress is domain, bus, device and function; pciSlot is the same without
-// the function, which all functions of one card share.
+// the function, which all functions of one card share. Some controllers make
+// domains of more than four digits.
 var (
-	pciAddress = address("a PCI address", regexp.MustCompile(addressShape+`\.[0-7]$`), "0000:3b:00.0")
-	pciSlot    = address("a PCI slot", regexp.MustCompile(addressShape+`$`), "0000:3b:00")
+	pciAddress = address("a PCI address", regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`), "0000:3b:00.0")
+	pciSlot    = address("a PCI slot", regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]$`), "0000:3b:00")
 )
-
-// addressShape: some controllers make domains of more than four digits.
-const addressShape = `^[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]`
 
 func address(what string, shape *regexp.Regexp, example string) kind {
 	want := fmt.Sprintf("one such as %q", example)
@@ -118,26 +234,92 @@ func address(what string, shape *regexp.Regexp, example string) kind {
 
 // number is a number that is decimal by nature, a list of ranges of them, or
 // a pattern.
-var number = kind{
-	mode: pattern.Number, bare: true, want: `a number, or numbers and ranges such as "0,2-7"`,
-}
+var number = kind{mode: pattern.Number, bare: true, want: `a number, or numbers and ranges such as "0,2-7"`}
 
-// oneOfKind is one of a few words.
-func oneOfKind(words ...string) kind {
-	return kind{want: "one of " + list(words), check: func(a pattern.Alternative) (string, string) {
+// oneOf is one of a few words.
+func oneOf(words ...string) kind {
+	want := "one of " + list(words)
+	return kind{want: want, check: func(a pattern.Alternative) (string, string) {
 		if slices.ContainsFunc(words, a.Match) {
 			return "", ""
 		}
-		return "is not one of " + list(words), ""
+		return "is not " + want, ""
 	}}
 }
 
-// pad puts the zeros before a number that its width lacks.
-func pad(s string, width int) string { return strings.Repeat("0", width-len(s)) + s }
+// devDir is where device nodes are. Paths are the host's, wherever its /dev
+// is mounted.
+const devDir = "/dev/"
 
-func numeral(n int) string {
-	if n == 2 {
-		return "two"
-	}
-	return "four"
+// nodeGlob selects device nodes by their paths.
+var nodeGlob = kind{
+	mode: pattern.Path, want: `a path below /dev or a pattern such as "/dev/ttyUSB*", or a list of them`,
+	check: func(a pattern.Alternative) (rule, hint string) {
+		elements := a.Shape()
+		if strings.HasPrefix(elements, devDir) && path.Clean(elements) == elements {
+			return "", ""
+		}
+		switch before, after, below := strings.Cut(a.String(), devDir); {
+		case slices.Contains(strings.Split(elements, "/"), ".."):
+			return `has "..": want a path below /dev without it`, ""
+		case strings.HasPrefix(elements, devDir) && strings.HasSuffix(elements, "/"):
+			return "names a directory: want the nodes in it", didYouMean(strings.TrimRight(a.String(), "/") + "/*")
+		case strings.HasPrefix(elements, devDir):
+			return "is not a clean path: want single slashes and no \".\"", ""
+		case below && before != "":
+			return "is not below /dev: want the host's own path", didYouMean(devDir + after)
+		case strings.HasPrefix(elements, "/sys/"):
+			return "is not below /dev: want the path of a device node", "hardware is selected by usb and pci"
+		case strings.HasPrefix(elements, "/"):
+			return "is not below /dev: want the path of a device node", ""
+		default:
+			return `is not below /dev: want a path such as "/dev/ttyUSB*"`, didYouMean(devDir + strings.TrimPrefix(a.String(), "dev/"))
+		}
+	},
 }
+
+// pathGlob selects any paths: files and directories to mount.
+var pathGlob = kind{
+	mode: pattern.Path, want: "an absolute path or pattern",
+	check: func(a pattern.Alternative) (rule, hint string) {
+		if s := a.Shape(); !strings.HasPrefix(s, "/") || path.Clean(s) != s {
+			return `is not an absolute, clean path: want one such as "/opt/vendor/*.so"`, ""
+		}
+		return "", ""
+	},
+}
+
+// existsGlob is what scans and events are about: what else comes or goes on a
+// host is not seen.
+var existsGlob = kind{
+	mode: pattern.Path, want: `a path or pattern such as "/dev/kfd" or "/sys/module/nvidia", or a list of them`,
+	check: func(a pattern.Alternative) (rule, hint string) {
+		s := a.Shape()
+		if below := strings.HasPrefix(s, devDir) || strings.HasPrefix(s, "/sys/"); !below || path.Clean(s) != s {
+			return `is not a clean path below /dev or /sys: want one such as "/dev/kfd" or "/sys/module/nvidia"`, ""
+		}
+		return "", ""
+	},
+}
+
+// cdiName selects the host's CDI devices by their qualified names.
+var cdiName = kind{
+	want: `a qualified name or a pattern such as "nvidia.com/gpu=*", or a list of them`,
+	check: func(a pattern.Alternative) (rule, hint string) {
+		s, whole := a.Literal()
+		switch {
+		case whole && parser.IsQualifiedName(s):
+			return "", ""
+		case whole:
+			if parser.IsQualifiedName(s + "=x") {
+				hint = didYouMean(s + "=*")
+			}
+			return notQualified, hint
+		case strings.Trim(strings.ToLower(a.Shape()), "abcdefghijklmnopqrstuvwxyz0123456789._:-/=*") != "":
+			return notQualified, ""
+		}
+		return "", ""
+	},
+}
+
+const notQualified = `is not the name of a CDI device: want VENDOR/CLASS=NAME, such as "nvidia.com/gpu=0"`

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -11,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -105,60 +103,6 @@ func readFile(path string) (File, error) {
 		return File{}, err
 	}
 	return File{Name: filepath.Base(path), Data: data}, nil
-}
-
-// Parse validates the text of files, which are one configuration, in the
-// order of their names. The error is of type Problems and has everything that
-// is wrong with all of them.
-func Parse(files ...File) (*Config, error) { return newWalk().parse(files) }
-
-// ParseForCDI is Parse for where CDI specs are all that containers get of this
-// program: as if every resource said container.cdi = true.
-func ParseForCDI(files ...File) (*Config, error) {
-	w := newWalk()
-	w.allCDI = true
-	return w.parse(files)
-}
-
-func (w *walk) parse(files []File) (*Config, error) {
-	files = slices.SortedStableFunc(slices.Values(files), func(a, b File) int {
-		return cmp.Compare(a.Name, b.Name)
-	})
-	resources := w.readTop(files)
-	cfg := &Config{Hash: hash(files)}
-	for _, f := range files {
-		cfg.Files = append(cfg.Files, f.Name)
-	}
-	named := make(map[string]*Resource)
-	for _, v := range resources {
-		r := readResource(v)
-		switch other := named[r.Name]; {
-		case other == nil || r.Name == "":
-		case len(r.NameText) > 0:
-			// What the variables make of it tells them apart.
-		case other.When != nil && r.When != nil:
-			// when may leave one of them.
-		case other.When != nil || r.When != nil:
-			v.child("name").report(quote(r.Name)+" is already the name of "+other.Place+", and one of them has no when: want when for both, so that one is left",
-				`when.node_name = "!gpu-*" is every node but those`)
-		default:
-			v.child("name").report(quote(r.Name)+" is already the name of "+other.Place+": want a name of its own",
-				"to offer several kinds of hardware under one name, give one resource a list of matches")
-		}
-		named[r.Name] = &r
-		cfg.Resources = append(cfg.Resources, r)
-	}
-	if len(w.reports) > 0 {
-		var all []Problem
-		for _, r := range inOrder(w.reports) {
-			all = append(all, r.Problem)
-		}
-		return nil, problems(all)
-	}
-	for _, r := range inOrder(w.needs) {
-		cfg.needs = append(cfg.needs, need{r.Problem, r.allowed})
-	}
-	return cfg, nil
 }
 
 // hash is over names and texts with their lengths, so that no two different

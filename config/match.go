@@ -1,149 +1,294 @@
 package config
 
 import (
-	"fmt"
+	"maps"
+	"path"
 	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
-// selectors are the keys of a match that select nodes and hardware.
-var selectors = []string{"glob", "usb", "pci", "net", "mdev", "subsystem", "driver", "attr"}
+// condition is a key of a table that names hardware. The variables "usb.KEY" and
+// so on have the same keys.
+type condition struct {
+	name string
+	kind kind
+	help string
+}
 
-// matchTable is the keys of match; excludeTable those that select.
 var (
-	matchTable = table[Match]{name: "match", keys: slices.Concat(
-		// as comes first: it decides what glob and container_path may be.
-		[]key[Match]{
-			{name: "as", form: oneOfWords(asMount), read: func(v value, m *Match) { oneOf(v, asMount); m.Mount = true }},
-		},
-		selectKeys(),
-		[]key[Match]{
-			{name: "vfio", form: anyBoolean, read: func(v value, m *Match) { m.VFIO = v.boolean() }},
-			{name: "cdi_device", form: conditionForm, read: func(v value, m *Match) { m.CDIDevice = v.values(cdiName) }},
-			{name: "virtual", form: oneOrMore(eitherOf(anyText, tableForm("virtual"))), read: func(v value, m *Match) { m.Virtual = v.virtual() }, table: virtualTable},
-			{name: "container_path", form: anyText, read: func(v value, m *Match) { m.ContainerPath = v.variables(m.containerRole()) }},
-			{name: "permissions", form: anyText, read: func(v value, m *Match) { m.Permissions = v.permissions() }},
-			{name: "read_only", form: anyBoolean, read: func(v value, m *Match) { m.ReadOnly = v.boolean() }},
-			{name: "required", form: anyBoolean, read: func(v value, m *Match) { m.Required = v.boolean() }},
-			{name: "dangerous", form: anyBoolean, read: func(v value, m *Match) {
-				if m.Dangerous = v.boolean(); m.Dangerous {
-					v.needs("a device that reaches the host itself", allowDangerous, func(a Allow) bool { return a.Dangerous })
-				}
-			}},
-		},
-	)}
-	excludeTable = table[Match]{name: "exclude", keys: selectKeys()}
+	usbKeys = []condition{
+		{"id", hexPair("a USB ID", "product", "10c4:ea60"), "vendor and product"},
+		{"vendor", hexID("a hexadecimal ID", 4, "10c4"), "four digits"},
+		{"product", hexID("a hexadecimal ID", 4, "ea60"), "four digits"},
+		{"serial", anyText, "serial number, as the device reports it"},
+		{"manufacturer", anyText, "as the device reports it"},
+		{"product_name", anyText, "as the device reports it"},
+		{"class", hexID("a USB class", 2, "e0"), "class of the device, two digits"},
+		{"interface_class", hexID("a USB class", 2, "0e"), "class of any of its interfaces, two digits"},
+		{"interface", number, "number of any of its interfaces, decimal"},
+		{"port", anyText, "as the kernel counts it in this boot"},
+		{"path", anyText, "controller and chain of ports, the same in every boot"},
+		{"speed", anyText, "Mbit/s"},
+	}
+	pciKeys = []condition{
+		{"id", hexPair("a PCI ID", "device", "10de:2204"), "vendor and device"},
+		{"vendor", hexID("a hexadecimal ID", 4, "10de"), "four digits"},
+		{"device", hexID("a hexadecimal ID", 4, "2204"), "four digits"},
+		{"subsystem_id", hexPair("a PCI ID", "device", "1028:1fe2"), "vendor and device of the card"},
+		{"class", pciClass, "what the class begins with: two, four or six digits"},
+		{"revision", hexID("a PCI revision", 2, "a1"), "two digits"},
+		{"driver", anyText, `bound driver; "!*" is none`},
+		{"address", pciAddress, `with the domain: "0000:3b:00.0"`},
+		{"slot", pciSlot, "address without its function"},
+		{"iommu_group", number, "decimal"},
+		{"sriov", oneOf("pf", "vf", "none"), `"pf", "vf" or "none"`},
+		{"pf", anyText, "of a virtual function: address or network interface of its physical one"},
+		{"vf", number, "of a virtual function: its number there, decimal"},
+	}
+	netKeys = []condition{
+		{"name", anyText, "name of the interface"},
+		{"driver", anyText, "driver of the device behind it"},
+		{"type", anyText, `kind of link: "ether", "can", "infiniband", ...`},
+	}
+	mdevKeys = []condition{
+		{"type", anyText, "directory of the type"},
+		{"name", anyText, "name of the type"},
+		{"uuid", anyText, "UUID of the mediated device"},
+		{"iommu_group", number, "decimal"},
+	}
 )
 
-// asMount is the one value of as.
-const asMount = "mount"
+// keysOf lists the keys of a table that names hardware, sorted.
+func keysOf(keys []condition) []string {
+	var names []string
+	for _, k := range keys {
+		names = append(names, k.name)
+	}
+	slices.Sort(names)
+	return names
+}
 
-func selectKeys() []key[Match] {
-	return []key[Match]{
-		{name: "glob", form: conditionForm, read: func(v value, m *Match) {
-			if m.Glob = v.values(m.globKind()); m.Mount {
-				v.needsMounts(m.Glob)
+// USBKeys lists the keys of a usb table, sorted: those of Match.USB, and the
+// variables "usb.KEY".
+func USBKeys() []string { return keysOf(usbKeys) }
+
+// PCIKeys lists the keys of a pci table, sorted: those of Match.PCI, and the
+// variables "pci.KEY".
+func PCIKeys() []string { return keysOf(pciKeys) }
+
+// NetKeys lists the keys of a net table, sorted: those of Match.Net, and the
+// variables "net.KEY".
+func NetKeys() []string { return keysOf(netKeys) }
+
+// MDevKeys lists the keys of an mdev table, sorted: those of Match.MDev, and
+// the variables "mdev.KEY".
+func MDevKeys() []string { return keysOf(mdevKeys) }
+
+// conditions binds a key to a table that names hardware.
+func (t *table) conditions(name string, into *map[string]pattern.Values, keys []condition, help string) {
+	t.table(name, func(v value) {
+		c := make(map[string]pattern.Values)
+		*into = c
+		if s, isString := v.raw.(string); isString && keys[0].name == "id" {
+			v.mistyped("a table", tableHint(s, "id"))
+			return
+		}
+		v.read(func(t *table) {
+			for _, k := range keys {
+				t.key(k.name, k.kind.form, func(v value) { c[k.name] = v.values(k.kind) }, k.help)
 			}
-		}},
-		{name: "usb", form: tableForm("usb"), read: func(v value, m *Match) { m.USB = v.conditions(usbTable) }, table: usbTable},
-		{name: "pci", form: tableForm("pci"), read: func(v value, m *Match) { m.PCI = v.conditions(pciTable) }, table: pciTable},
-		{name: "net", form: tableForm("net"), read: func(v value, m *Match) { m.Net = v.conditions(netTable) }, table: netTable},
-		{name: "mdev", form: tableForm("mdev"), read: func(v value, m *Match) { m.MDev = v.conditions(mdevTable) }, table: mdevTable},
-		{name: "subsystem", form: conditionForm, read: func(v value, m *Match) { m.Subsystem = v.values(plain) }},
-		{name: "driver", form: conditionForm, read: func(v value, m *Match) { m.Driver = v.values(plain) }},
-		{name: "attr", form: ownKeys(conditionForm), read: func(v value, m *Match) { m.Attr = v.attributes(wildAttribute) }},
-	}
+		})
+	}, help)
 }
 
-// globKind: a node is below /dev, what is mounted is anywhere.
-func (m *Match) globKind() kind {
+// selectors binds the keys of a match that select nodes and hardware.
+func (t *table) selectors(m *Match) {
+	glob := nodeGlob
 	if m.Mount {
-		return pathGlob
+		glob = pathGlob
 	}
-	return nodeGlob
+	t.values("glob", &m.Glob, glob, "paths of device nodes on the host, below /dev")
+	t.conditions("usb", &m.USB, usbKeys, "USB device that the node belongs to: match.usb = {} is any")
+	t.conditions("pci", &m.PCI, pciKeys, "PCI function that the node belongs to: match.pci = {} is any")
+	t.conditions("net", &m.Net, netKeys, "network interfaces: match.net = {} is any")
+	t.conditions("mdev", &m.MDev, mdevKeys, "mediated devices, parts of a PCI function: match.mdev = {} is any")
+	t.values("subsystem", &m.Subsystem, anyText, `kernel subsystem of the node, such as "tty", "video4linux" or "block"`)
+	t.values("driver", &m.Driver, anyText,
+		"driver of the node: of the nearest sysfs directory above it that has one, up to its hardware")
+	t.attributes("attr", &m.Attr, wildAttribute,
+		"sysfs attributes and their values: the nearest directory that has the attribute decides, from the node up to its hardware")
 }
 
-// containerRole: mounts are the same for every container.
-func (m *Match) containerRole() role {
+func readExclude(v value) Match {
+	m := Match{Place: v.fullPlace()}
+	v.read(func(t *table) { t.selectors(&m) })
+	v.checkMatch(&m)
+	return m
+}
+
+func readMatch(v value) Match {
+	m := Match{Place: v.fullPlace(), ReadOnly: true}
+	v.w.matches = append(v.w.matches, v)
+	v.read(func(t *table) {
+		// as comes first: it decides what glob and container_path may be.
+		t.as(&m.Mount, `"mount": files, sockets or directories that glob selects, as bind mounts`)
+		t.selectors(&m)
+		t.boolean("vfio", &m.VFIO, "whether to select the VFIO nodes of the functions or mediated devices that pci or mdev selects")
+		t.values("cdi_device", &m.CDIDevice, cdiName, "qualified names of CDI devices of other specs on the host")
+		t.key("virtual", virtualForm, func(v value) { m.Virtual = v.virtual() }, "devices without hardware: a name, a table, or a list of these")
+		path := nodePath
+		if m.Mount {
+			path = companionPath
+		}
+		t.text("container_path", &m.ContainerPath, path, "path of the nodes of this match in the container")
+		t.permissions(&m.Permissions, "what a container may do with the nodes of this match")
+		t.boolean("read_only", &m.ReadOnly, "whether a mount is read-only")
+		t.boolean("required", &m.Required, "whether hardware without a node of this match is no device")
+		t.boolean("dangerous", &m.Dangerous, "whether a device of this match, and what comes along with it (with, cdi_devices), may be one that reaches the host itself")
+	})
 	if m.Mount {
-		return companionPath
+		v.child("glob").needsMounts(m.Glob)
 	}
-	return nodePath
+	m.ReadOnly = m.ReadOnly && m.Mount
+	if m.Dangerous {
+		v.child("dangerous").needs("a device that reaches the host itself", allowDangerous, func(a Allow) bool { return a.Dangerous })
+	}
+	v.checkMatch(&m)
+	return m
 }
 
-// matches is v as one match or a list of them.
-func (v value) matches(t table[Match]) []Match {
-	tables := v.tables("glob")
-	out := make([]Match, 0, len(tables))
-	for _, e := range tables {
-		m := Match{Place: e.fullPlace(), ReadOnly: true}
-		readTable(e, t, &m)
-		m.ReadOnly = m.ReadOnly && m.Mount
-		e.checkMatch(&m)
-		out = append(out, m)
-		if t.name == matchTable.name {
-			v.w.matches = append(v.w.matches, e)
+// attributeKind is what the names of attributes may be.
+type attributeKind struct {
+	want string
+	wild bool // with wildcards
+}
+
+var (
+	plainAttribute = attributeKind{want: `want one such as "state" or "power/runtime_status"`}
+	wildAttribute  = attributeKind{want: `want one such as "index" or "rom*/VBNV"`, wild: true}
+)
+
+// attributes binds a key to a table of attributes and what they have to be.
+func (t *table) attributes(name string, into *map[string]pattern.Values, k attributeKind, help string) {
+	t.key(name, func() form { return ownKeys(stringsForm()) }, func(v value) { *into = v.attributes(k) }, help)
+}
+
+func (v value) attributes(k attributeKind) map[string]pattern.Values {
+	m, ok := v.raw.(map[string]any)
+	if !ok {
+		v.mistyped(`a table such as { state = "enabled" }`, "")
+		return nil
+	}
+	if len(m) == 0 {
+		v.report("an empty table: want at least one attribute", "")
+	}
+	attr := make(map[string]pattern.Values, len(m))
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if above, ok := v.enclosing(name); ok && !v.around(len(above)).has(name) {
+			// Kernels choose these names: "name" is a real one, and no misplaced key
+			// where the table around has its own.
+			v.misplaced(name, "the name of an attribute")
+		} else if rule, hint := k.check(name); rule != "" {
+			v.key(name).report(quote(name)+" "+rule, hint)
+		} else {
+			attr[name] = v.child(name).values(anyText)
 		}
 	}
-	return out
+	return attr
 }
 
-// misspelled reports whether the table v has a key that is none of these, which
-// may have been meant for what seems to be missing.
-func (v value) misspelled(names []string) bool {
-	m, _ := v.raw.(map[string]any)
-	for name := range m {
-		if !slices.Contains(names, name) {
-			return true
-		}
-	}
-	return false
-}
-
-// checkMatch reports what the keys of a match can't be together.
-func (v value) checkMatch(m *Match) {
+// check returns what the name of an attribute breaks, or empty.
+func (k attributeKind) check(name string) (rule, hint string) {
 	switch {
-	case v.has("cdi_device"):
-		v.wantAlone("cdi_device", "it selects devices of CDI specs, and nothing else is known of them", "dangerous")
-		return
-	case v.has("virtual"):
-		v.wantAlone("virtual", "a virtual device has no hardware and no nodes", "dangerous")
-		return
-	case m.Mount:
-		v.wantAlone("as", "what is mounted is known by its path alone", "glob", "container_path", "read_only", "required", "dangerous")
-		if !v.has("glob") {
-			v.child("as").report(`"mount" without glob: want the paths of what to mount`, `glob = "/run/vendor/*.sock" is every socket there`)
-		} else if m.Glob.Negative() && len(m.Glob.Alternatives()) == 0 {
-			v.child("glob").report(`only patterns with "!": want one that selects`, "")
+	case strings.Contains(name, "${"):
+		return "has a variable: " + k.want, ""
+	case !k.wild && strings.ContainsAny(name, `*?[{\`):
+		return "has a wildcard: " + k.want, ""
+	case strings.ContainsAny(name, `{\`) || strings.Contains(name, "**"):
+		return `has more than *, ? and [...] within one element: ` + k.want, ""
+	case strings.HasPrefix(name, "/"):
+		if base := path.Base(name); base != "/" {
+			hint = didYouMean(base) + " It is searched from the node up to its hardware"
 		}
-		return
-	case v.has("read_only") && !v.has("as"):
-		v.child("read_only").report(`a device node is not read-only: want permissions, or as = "mount"`, `permissions = "r" is a node for reading`)
+		return "is an absolute path: " + k.want, hint
+	case slices.Contains(strings.Split(name, "/"), ".."):
+		return `has "..": ` + k.want, ""
+	case path.Clean(name) != name || name == "." || strings.ContainsFunc(name, unicode.IsControl):
+		return "is not the name of an attribute: " + k.want, ""
 	}
-	switch vfio := v.child("vfio"); {
-	case m.VFIO && !v.has("pci") && !v.has("mdev"):
-		vfio.report("true without pci or mdev: want one of them", "pci = {} is any PCI function")
-	case m.VFIO && v.has("glob"):
-		vfio.report("true with glob: want one of them", "vfio = true selects the VFIO nodes of the functions, whatever their numbers are")
-	case m.VFIO && v.has("usb"):
-		vfio.report("true with usb: want it with pci or mdev alone", "a USB device has no VFIO nodes")
-	case m.VFIO && v.has("net"):
-		vfio.report("true with net: want it with pci or mdev alone", "a function that VFIO has is no network interface of the host")
-	case !slices.ContainsFunc(selectors, v.has) && !v.misspelled(matchTable.names()):
-		v.report("selects everything: want at least one of glob, usb, pci, net, mdev, subsystem, driver and attr", "usb = {} is any USB device")
+	if _, err := pattern.Parse(pattern.Path, name); err != nil {
+		return err.Error(), ""
 	}
-	for _, other := range []string{"usb", "net"} {
-		if m.MDev != nil && v.has(other) {
-			v.child("mdev").report(fmt.Sprintf("with %s: want one of them", other), "a mediated device is below a PCI function and has nothing below itself: pci may stand beside it")
-		}
-	}
+	return "", ""
 }
 
-// wantAlone reports what stands beside a key that stands alone, or with the
-// allowed ones only.
-func (v value) wantAlone(name, why string, allowed ...string) {
-	for _, k := range matchTable.names() {
-		if k != name && v.has(k) && !slices.Contains(allowed, k) {
-			v.child(k).report("beside "+name+": want it in a match of its own", why)
+func virtualForm() form {
+	device := describe(func(t *table) { readVirtual(t.value) })
+	return oneOrMore(form{"anyOf": []form{stringForm(), device.form()}})
+}
+
+// virtual is v as devices without hardware: names, tables, or a list of them.
+func (v value) virtual() (devices []Virtual) {
+	if v.isEmpty() {
+		v.report(`an empty list: want at least one device such as "lic-0"`, "")
+	}
+	for _, e := range v.items() {
+		var d Virtual
+		switch e.raw.(type) {
+		case string:
+			d.Name = e.virtualName()
+		case map[string]any:
+			e.element = true
+			d = readVirtual(e)
+		default:
+			e.mistyped(`a name such as "lic-0", or a table such as { name = "cam-0", vars = { host = "10.0.0.5" } }`, "")
+		}
+		if d.Name != "" {
+			devices = append(devices, d)
 		}
 	}
+	return devices
+}
+
+func readVirtual(v value) (d Virtual) {
+	v.read(func(t *table) {
+		t.key("name", stringForm, func(v value) { d.Name = v.virtualName() }, `letters, digits, "-", "_" and "."`)
+		t.require("name", `one such as "lic-0"`, "")
+		t.key("vars", stringTable, func(v value) { d.Vars = v.virtualVars() }, "values of ${var:NAME}, by NAME")
+	})
+	return d
+}
+
+// virtualName is v as the name of a virtual device, empty where it is none.
+func (v value) virtualName() string {
+	s, ok := v.string(`a name such as "lic-0"`)
+	if !ok {
+		return ""
+	}
+	if !nameInPart.MatchString(s) || len(s) > maxNamePart {
+		v.report(quote(s)+` is not the name of a device: want letters, digits, "-", "_" and ".", beginning and ending with a letter or digit, at most 63`, "")
+		return ""
+	}
+	return s
+}
+
+// virtualVars is the table v of what ${var:NAME} stands for.
+func (v value) virtualVars() map[string]string {
+	m, ok := v.raw.(map[string]any)
+	if !ok {
+		v.mistyped(`a table of strings such as { host = "10.0.0.5" }`, "")
+		return nil
+	}
+	vars := make(map[string]string, len(m))
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if !nameInPart.MatchString(name) {
+			v.key(name).report(quote(name)+` is not the name of a variable: want letters, digits, "-", "_" and "."`, "")
+		} else if s, ok := v.child(name).literal("a string"); ok {
+			vars[name] = s
+		}
+	}
+	return vars
 }

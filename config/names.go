@@ -39,14 +39,14 @@ func checkDomain(domain string) string {
 	return ""
 }
 
-// checkNamePart returns what the part of a resource name behind the domain
+// checkNamePart returns what the part of a resource name after the domain
 // breaks, or empty.
 func checkNamePart(name string) string {
 	switch {
 	case !nameInPart.MatchString(name):
 		return `is not a resource name: want letters, digits, "-", "_" and ".", beginning and ending with a letter or digit`
 	case len(name) > maxNamePart:
-		return "is too long for a resource name: want at most 63 characters behind the domain"
+		return "is too long for a resource name: want at most 63 characters after the domain"
 	}
 	return ""
 }
@@ -65,14 +65,14 @@ func checkKind(domain, name string) string {
 // over what no match selects.
 const cdiDomain = "cdi.k8s.io"
 
-// checkAnnotation returns what the key of an annotation breaks, or empty.
-func checkAnnotation(key string) (rule, hint string) {
+// annotationName returns what the key of an annotation breaks, or empty.
+func annotationName(_, key string) (rule, hint string) {
 	domain, name, ok := strings.Cut(key, "/")
 	if !ok {
 		domain, name = "x", key
 	}
 	if !subdomain.MatchString(domain) || len(domain) > maxSubdomain || !nameInPart.MatchString(name) || len(name) > maxNamePart {
-		return `is not the key of an annotation: want one such as "example.com/name", at most 63 characters behind the domain`, ""
+		return `is not the key of an annotation: want one such as "example.com/name", at most 63 characters after the domain`, ""
 	}
 	if domain == cdiDomain {
 		return "is read by runtimes as a list of CDI devices: want another domain", "container.cdi_devices passes CDI devices along"

@@ -64,14 +64,20 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// maxProblems is how many problems are reported.
-const maxProblems = 100
+// maxProblems is how many problems are reported, and maxFound how many are kept
+// to find the first of them.
+const (
+	maxProblems = 100
+	maxFound    = 10_000
+)
 
 // report is a problem whose line is not known yet.
 type report struct {
 	Problem
-	source *source // nil where it is about no file
-	at     int     // offset in its text
+	source *source
+	at     int // offset in its text
+	// hint makes the Hint of one that is reported, if that takes long.
+	hint func() string
 	// allowed says what of --allow makes it none; nil is nothing.
 	allowed func(Allow) bool
 }
@@ -79,50 +85,61 @@ type report struct {
 // noPosition is the offset of what is about a file as a whole.
 const noPosition = -1
 
-func (r *report) order() int {
-	if r.source == nil {
-		return noPosition
-	}
-	return r.source.order
-}
-
 // inOrder sorts reports by their place in the files, drops repeats and fills in
-// lines and columns.
+// files, lines and columns.
 func inOrder(reports []report) []report {
 	slices.SortStableFunc(reports, func(a, b report) int {
-		return cmp.Or(cmp.Compare(a.order(), b.order()), cmp.Compare(a.at, b.at))
+		return cmp.Or(cmp.Compare(a.source.order, b.source.order), cmp.Compare(a.at, b.at))
 	})
-	reports = slices.CompactFunc(reports, func(a, b report) bool { return a.at == b.at && a.Problem == b.Problem })
-	var last report
-	line, column := 1, 1 // of last
+	reports = slices.CompactFunc(reports, func(a, b report) bool {
+		return a.source == b.source && a.at == b.at && a.Problem == b.Problem
+	})
+	var before report
+	line, column := 1, 1 // of before
 	for i := range reports {
 		r := &reports[i]
-		if r.source == nil || r.at == noPosition {
+		r.File = r.source.name
+		if r.at == noPosition {
 			continue
 		}
-		if r.source != last.source {
-			last, line, column = report{source: r.source}, 1, 1
+		if r.source != before.source {
+			before, line, column = report{source: r.source}, 1, 1
 		}
-		between := r.source.text[last.at:r.at]
+		between := r.source.text[before.at:r.at]
 		if n := strings.LastIndexByte(between, '\n'); n >= 0 {
 			line += strings.Count(between, "\n")
 			column, between = 1, between[n+1:]
 		}
 		column += utf8.RuneCountInString(between)
-		r.Line, r.Column, last.at = line, column, r.at
+		r.Line, r.Column, before.at = line, column, r.at
 	}
 	return reports
 }
 
-// problems is an error with at most maxProblems of all, nil where there are none.
-func problems(all []Problem) error {
-	if len(all) == 0 {
+// problems is what was found wrong, as an error, or nil.
+func (w *walk) problems() error {
+	var first []Problem
+	for _, r := range inOrder(w.reports) {
+		if len(first) == maxProblems {
+			break
+		}
+		if r.hint != nil {
+			r.Hint = r.hint()
+		}
+		first = append(first, r.Problem)
+	}
+	return problems(first, w.found)
+}
+
+// problems is an error with the first of n problems, nil where there are none.
+func problems(first []Problem, n int) error {
+	if len(first) == 0 {
 		return nil
 	}
-	if n := len(all); n > maxProblems {
-		all = append(all[:maxProblems:maxProblems], Problem{Text: fmt.Sprintf("%d problems in all: the first %d are reported", n, maxProblems)})
+	if len(first) == maxProblems && n > maxProblems {
+		first = append(first, Problem{Text: fmt.Sprintf("%d problems in all: the first %d are reported", n, maxProblems)})
 	}
-	return Problems(all)
+	return Problems(first)
 }
 
 // digits is the length of the run of digits that s begins with.

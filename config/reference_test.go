@@ -10,8 +10,41 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// tablesOf lists the tables that a value of a form may be or hold.
+func tablesOf(f form) (found []form) {
+	if f["properties"] != nil {
+		return []form{f}
+	}
+	for _, key := range []string{"items", "additionalProperties"} {
+		if below, ok := f[key].(form); ok {
+			found = append(found, tablesOf(below)...)
+		}
+	}
+	any, _ := f["anyOf"].([]form)
+	for _, below := range any {
+		found = append(found, tablesOf(below)...)
+	}
+	return found
+}
+
+// helps are all keys of the language with what they mean: "resource.match.usb.id".
+func helps() map[string]string {
+	all := make(map[string]string)
+	var visit func(above string, f form)
+	visit = func(above string, f form) {
+		for _, table := range tablesOf(f) {
+			for name, property := range table["properties"].(map[string]form) {
+				all[above+name], _ = property["description"].(string)
+				visit(above+name+".", property)
+			}
+		}
+	}
+	visit("", describe(new(top).bind).form())
+	return all
+}
+
 // The reference parses, so that no key in it is unknown, and has every key of
-// every kind of table.
+// every table.
 func TestReferenceHasEveryKey(t *testing.T) {
 	t.Parallel()
 	cfg, err := Parse(File{Name: "reference.toml", Data: []byte(Reference)})
@@ -22,59 +55,62 @@ func TestReferenceHasEveryKey(t *testing.T) {
 		t.Errorf("name = %q, want %q", got, want)
 	}
 
+	known := helps()
+	// The tables of exclude are those of match, the values of annotations those
+	// of env.
+	maps.DeleteFunc(known, func(key, _ string) bool {
+		return strings.HasPrefix(key, "resource.exclude.") || strings.HasPrefix(key, "resource.container.annotations.")
+	})
 	var raw map[string]any
 	if _, err := toml.Decode(Reference, &raw); err != nil {
 		t.Fatal(err)
 	}
 	seen := make(map[string]bool)
-	var visit func(way string, raw any, s *schema)
-	visit = func(way string, raw any, s *schema) {
+	var visit func(above string, raw any)
+	visit = func(above string, raw any) {
 		items, ok := elements(raw)
 		if !ok {
 			items = []any{raw}
 		}
 		for _, item := range items {
-			m, ok := item.(map[string]any)
-			if !ok || s == nil {
-				continue
-			}
-			for k, v := range m {
-				seen[way+k] = true
-				visit(way+k+".", v, s.sub[k])
-				if own, ok := v.(map[string]any); ok && s.entries[k] != nil {
-					visit(way+k+".", slices.Collect(maps.Values(own)), s.entries[k])
+			m, _ := item.(map[string]any)
+			for name, v := range m {
+				if _, ok := known[above+name]; ok {
+					seen[above+name] = true
+					visit(above+name+".", v)
+				} else {
+					visit(above, v) // a key of the user's own
 				}
 			}
 		}
 	}
-	visit("", raw, topTable.schema())
-
-	known := make(map[string]bool)
-	var list func(way string, s *schema)
-	list = func(way string, s *schema) {
-		for _, k := range s.keys {
-			known[way+k] = true
-			// The tables of exclude are those of match.
-			if sub := s.sub[k]; sub != nil && k != "exclude" {
-				list(way+k+".", sub)
-			}
-			// The values of annotations are those of env.
-			if sub := s.entries[k]; sub != nil && k != "annotations" {
-				list(way+k+".", sub)
-			}
-		}
-	}
-	list("", topTable.schema())
-	maps.DeleteFunc(seen, func(k string, _ bool) bool { return strings.HasPrefix(k, "resource.exclude.") })
+	visit("", raw)
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(known)), slices.Sorted(maps.Keys(seen))); diff != "" {
 		t.Errorf("keys of reference.toml (-language +reference):\n%s", diff)
+	}
+}
+
+// What the schema says of a key stands in the reference, too.
+func TestReferenceHasEveryHelp(t *testing.T) {
+	t.Parallel()
+	var comments strings.Builder
+	for line := range strings.Lines(Reference) {
+		if _, comment, ok := strings.Cut(line, "# "); ok {
+			comments.WriteString(comment + " ")
+		}
+	}
+	text := strings.ToLower(strings.Join(strings.Fields(comments.String()), " "))
+	for key, help := range helps() {
+		if help == "" || !strings.Contains(text, strings.ToLower(help)) {
+			t.Errorf("%s: %q is not in the reference", key, help)
+		}
 	}
 }
 
 // The reference lists every variable.
 func TestReferenceHasEveryVariable(t *testing.T) {
 	t.Parallel()
-	for _, name := range knownVariables().listed() {
+	for _, name := range variableNames() {
 		if !strings.Contains(Reference, "${"+name+"}") {
 			t.Errorf("no ${%s}", name)
 		}

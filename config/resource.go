@@ -1,49 +1,24 @@
 package config
 
 import (
-	"fmt"
+	"maps"
 	"math"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/generic-dp/generic-dp/device"
 )
-
-// resourceTable is the keys of [[resource]].
-var resourceTable = table[Resource]{name: "resource", keys: []key[Resource]{
-	{name: "name", form: anyText, want: `one such as "gpu", or "vendor.example/gpu"`, read: readName},
-	// names comes after name: it maps what that results in.
-	{name: "names", form: ownKeys(anyText), read: readNames},
-	{name: "count", form: integerForm(1, maxCount), read: func(v value, r *Resource) { r.Count = int(v.integer(1, maxCount)) }},
-	{
-		name: "match", form: oneOrMore(tableForm("match")), table: matchTable,
-		want: "at least one", hint: matchHint, read: readMatches,
-	},
-	{name: "exclude", form: oneOrMore(tableForm("exclude")), read: func(v value, r *Resource) { r.Exclude = v.matches(excludeTable) }, table: excludeTable},
-	{name: "each", form: oneOfWords(EachDevice, EachNode, EachAll), read: func(v value, r *Resource) { r.Each = oneOf(v, EachDevice, EachNode, EachAll) }},
-	{name: "group_by", form: anyText, read: func(v value, r *Resource) { r.GroupBy = v.groupVariable() }},
-	{name: "shared", form: anyBoolean, read: func(v value, r *Resource) { r.Shared = v.boolean() }},
-	{name: "when", form: tableForm("when"), read: readWhen, table: whenTable},
-	{name: "with", form: oneOrMore(tableForm("with")), read: func(v value, r *Resource) { r.With = v.companions() }, table: companionTable},
-	{name: "prefer", form: oneOfWords(PreferNUMA, PreferPacked, PreferSpread), read: func(v value, r *Resource) { r.Prefer = oneOf(v, PreferNUMA, PreferPacked, PreferSpread) }},
-	{name: "numa", form: numaForm, read: func(v value, r *Resource) { r.NUMA = v.numa() }},
-	{name: "identity", form: oneOfWords(IdentityAuto, IdentitySerial, IdentityPort), read: func(v value, r *Resource) { r.Identity = oneOf(v, IdentityAuto, IdentitySerial, IdentityPort) }},
-	{name: "register", form: oneOfWords(RegisterWhenPresent, RegisterAlways), read: func(v value, r *Resource) { r.Register = oneOf(v, RegisterWhenPresent, RegisterAlways) }},
-	{name: "forget_after", form: anyText, read: func(v value, r *Resource) { r.ForgetAfter = v.duration(minForgetAfter, "1m", `"10m" or "1h30m"`) }},
-	// health comes after match: what is selected decides what can be opened.
-	{name: "health", form: tableForm("health"), read: readHealth, table: healthTable},
-	{name: "container", form: tableForm("container"), read: func(v value, r *Resource) { readTable(v, containerTable, &r.Container) }, table: containerTable},
-}}
-
-// matchHint is how to write a match.
-const matchHint = `match.glob = "/dev/ttyUSB*" selects nodes by their paths`
-
-// numaForm is "auto", "none" or a list of NUMA nodes.
-var numaForm = eitherOf(oneOfWords("auto", "none"), listOf(integerForm(0, math.MaxInt32)))
 
 const (
 	maxCount           = 10000
 	minForgetAfter     = time.Minute
 	defaultForgetAfter = 10 * time.Minute
 )
+
+// matchHint is how to write a match.
+const matchHint = `match.glob = "/dev/ttyUSB*" selects nodes by their paths`
 
 // readResource reads one [[resource]] and fills in its defaults.
 func readResource(v value) Resource {
@@ -58,71 +33,201 @@ func readResource(v value) Resource {
 		Container:   Container{Permissions: defaultPermissions},
 	}
 	v.w.texts, v.w.matches = nil, nil
-	before := len(v.w.reports)
-	readTable(v, resourceTable, &r)
+	before := v.w.found
+	v.read(func(t *table) {
+		t.key("name", stringForm, func(v value) { v.resourceName(&r) }, "name of the resource, with another domain than the one above or without")
+		t.require("name", `one such as "gpu", or "vendor.example/gpu"`, "")
+		// names comes after name: it maps what that results in.
+		t.key("names", stringTable, func(v value) { v.resourceNames(&r) }, "nicer names: what name results in, without domain, and the name to use instead")
+		t.integer("count", &r.Count, 1, maxCount, "slots: how many containers may hold one device at the same time")
+		tables(t, "match", &r.Match, readMatch, "glob", "device nodes and hardware: a table, or a list of tables of which any may select a node")
+		t.require("match", "at least one", matchHint)
+		tables(t, "exclude", &r.Exclude, readExclude, "glob", "device nodes and hardware to leave out")
+		words(t, "each", &r.Each, `what one device is: "device" is the hardware with all its selected nodes, "node" is every node by itself, "all" is everything together`, EachDevice, EachNode, EachAll)
+		t.key("group_by", stringForm, func(v value) { r.GroupBy = v.groupVariable() }, "variable, without ${}: hardware with the same value is one device")
+		t.boolean("shared", &r.Shared, "whether other resources may offer the same device: each that selects it has to say so")
+		t.table("when", func(v value) { r.When = readWhen(v) }, "when the resource is active: all that is set has to hold")
+		tables(t, "with", &r.With, readCompanion, "path", "companions: nodes or paths given along with every device, once in a container")
+		words(t, "prefer", &r.Prefer, "which free devices to suggest to the kubelet", PreferNUMA, PreferPacked, PreferSpread)
+		t.key("numa", numaForm, func(v value) { r.NUMA = v.numa() }, `NUMA nodes to report: "auto" is what the hardware says, "none" is none, or a list such as [0, 1]`)
+		words(t, "identity", &r.Identity, "what the ID of a USB device is made of", IdentityAuto, IdentitySerial, IdentityPort)
+		words(t, "register", &r.Register, "when the resource is registered with the kubelet", RegisterWhenPresent, RegisterAlways)
+		t.duration("forget_after", &r.ForgetAfter, minForgetAfter, `"10m" or "1h30m"`, "how long a device that is gone, and that no container holds, stays listed as Unhealthy")
+		// health comes after match: what is selected decides what can be opened.
+		t.table("health", func(v value) { r.Health = readHealth(v, r.Match) }, "checks of each device beyond its presence")
+		t.table("container", func(v value) { r.Container.read(v) }, "what a container gets")
+	})
+	if m := v.child("match"); m.isEmpty() && len(r.Match) == 0 && v.has("match") {
+		m.report("an empty list: want at least one match", matchHint)
+	}
 	r.Container.CDI = r.Container.CDI || v.w.allCDI
 	if v.lacks("each") {
 		r.Each = v.defaultEach(&r)
 	}
 	v.checkResource(&r)
-	v.w.checkTexts(&r, len(v.w.reports) == before)
+	v.checkTexts(&r, v.w.found == before)
 	return r
 }
 
-func readMatches(v value, r *Resource) {
-	if items, isList := elements(v.raw); isList && len(items) == 0 {
-		v.report("an empty list: want at least one match", matchHint)
+// resourceName completes the name with the domain of the configuration.
+func (v value) resourceName(r *Resource) {
+	text := v.text(resourceName)
+	s, isString := v.raw.(string)
+	if !isString || text == nil && s != "" {
+		return
 	}
-	r.Match = v.matches(matchTable)
+	// The value of a variable is made legal later: a letter in its place leaves
+	// the literal parts to be checked.
+	domain, name, own := strings.Cut(sampleName(text), "/")
+	if !own {
+		domain, name = v.w.domain, domain
+	}
+	if rule := checkNamePart(name); rule != "" {
+		v.report(quote(s)+" "+rule, "")
+		return
+	}
+	switch {
+	case own && (text[0].Var != "" || !strings.Contains(text[0].Literal, "/")):
+		v.report(quote(s)+" has a variable in its domain: want variables after it", "")
+		return
+	case own:
+		if rule := checkDomain(domain); rule != "" {
+			v.report(quote(s)+": the domain "+rule, "")
+			return
+		}
+		text = append(device.Literal(strings.TrimPrefix(text[0].Literal, domain+"/")), text[1:]...)
+	case domain == "":
+		if !v.w.undecided {
+			v.w.undecided = true // reported once
+			v.report(quote(s)+" has no domain: want one in the name, or for all names at the top of the file",
+				`write domain = "example.com" above the first [[resource]]`)
+		}
+		return
+	}
+	r.Name = domain + "/" + text.String()
+	if len(text.Vars()) > 0 {
+		r.NameText = text
+	}
+}
+
+// sampleName is a name with a letter for each of its variables.
+func sampleName(text device.Text) string {
+	return text.Expand(func(string) (string, bool) { return "x", true }).String()
+}
+
+// resourceNames reads what the variables of a name result in and the nicer
+// names for it.
+func (v value) resourceNames(r *Resource) {
+	m, ok := v.raw.(map[string]any)
+	switch {
+	case !ok:
+		v.mistyped(`a table such as { "10de" = "nvidia" }`, "")
+		return
+	case len(r.NameText) == 0 && r.Name != "":
+		v.report("names without a variable in name: want one there", `name = "${pci.vendor}" gives each vendor a resource of its own`)
+		return
+	}
+	possible := resultsOf(r.NameText)
+	r.Names = make(map[string]string, len(m))
+	for _, result := range slices.Sorted(maps.Keys(m)) {
+		if v.misplaced(result, "what name results in") {
+			continue
+		}
+		e := v.child(result)
+		name, ok := e.literal(`a name such as "gpu"`)
+		if !ok {
+			continue
+		}
+		if rule := checkNamePart(name); rule != "" {
+			e.report(quote(name)+" "+rule, "")
+			continue
+		}
+		if r.Name != "" && !possible.MatchString(result) {
+			hint := ""
+			if vars := r.NameText.Vars(); len(vars) == 1 && result != "" {
+				hint = didYouMean(r.NameText.Expand(func(string) (string, bool) { return result, true }).String())
+			}
+			v.key(result).report(quote(result)+" is no result of "+quote(r.NameText.String())+": want the whole name, without domain", hint)
+			continue
+		}
+		r.Names[result] = name
+	}
+}
+
+// resultsOf is an expression for all that a text may result in.
+func resultsOf(text device.Text) *regexp.Regexp {
+	e := "(?s)^"
+	for _, p := range text {
+		if p.Var != "" {
+			e += ".*"
+		} else {
+			e += regexp.QuoteMeta(p.Literal)
+		}
+	}
+	return regexp.MustCompile(e + "$")
+}
+
+// numaForm is "auto", "none" or a list of NUMA nodes.
+func numaForm() form {
+	return form{"anyOf": []form{{"enum": []string{"auto", "none"}}, {"type": "array", "items": integerForm(0, math.MaxInt32)}}}
 }
 
 // numa is v as "auto", "none" or a list of NUMA nodes.
 func (v value) numa() NUMA {
-	items, ok := elements(v.raw)
-	if !ok {
-		if _, isString := v.raw.(string); !isString {
-			hint := ""
-			if _, isInt := v.raw.(int64); isInt {
-				hint = "one node is a list too, such as [0]"
-			}
-			v.mistyped(`"auto", "none" or a list of NUMA nodes such as [0, 1]`, hint)
-			return NUMA{}
+	items, isList := elements(v.raw)
+	_, isString := v.raw.(string)
+	switch {
+	case isString:
+		return NUMA{Auto: word(v, []string{"auto", "none"}) == "auto"}
+	case !isList:
+		hint := ""
+		if _, isInt := v.raw.(int64); isInt {
+			hint = "one node is a list too, such as [0]"
 		}
-		return NUMA{Auto: oneOf(v, "auto", "none") == "auto"}
-	}
-	if len(items) == 0 {
+		v.mistyped(`"auto", "none" or a list of NUMA nodes such as [0, 1]`, hint)
+	case len(items) == 0:
 		v.report("an empty list: want at least one NUMA node", `for no node write "none"`)
 	}
 	var n NUMA
-	for _, raw := range items {
-		n.Nodes = append(n.Nodes, int(v.of(raw).integer(0, math.MaxInt32)))
+	for i, raw := range items {
+		n.Nodes = append(n.Nodes, int(v.item(i, raw).integer(0, math.MaxInt32)))
 	}
 	slices.Sort(n.Nodes)
 	n.Nodes = slices.Compact(n.Nodes)
 	return n
 }
 
-// duration is v as a duration of at least that long, which is written as
-// shortest, such as the examples.
-func (v value) duration(least time.Duration, shortest, examples string) time.Duration {
-	want := fmt.Sprintf("of at least %q, such as %s", shortest, examples)
-	s, ok := v.raw.(string)
+// groupVariable is v as a variable by whose value hardware is put together.
+func (v value) groupVariable() string {
+	const want = `a variable such as "usb.serial" or "pci.slot"`
+	s, ok := v.string(want)
 	if !ok {
-		hint := ""
-		if _, isInt := v.raw.(int64); isInt {
-			hint = "write it with its unit, in quotes"
-		}
-		v.mistyped("a duration "+want, hint)
-		return least
+		return ""
 	}
-	d, err := time.ParseDuration(s)
-	switch {
-	case err != nil:
-		v.report(quote(s)+" is not a duration: want one "+want, `the units are "s", "m" and "h"`)
-	case d < least:
-		v.report(fmt.Sprintf("%s is too short: want at least %q", quote(s), shortest), "")
-	default:
-		return d
+	if name, ok := strings.CutPrefix(s, "${"); ok {
+		v.report(quote(s)+" is written as in a text: want the name alone", didYouMean(strings.TrimSuffix(name, "}")))
+		return ""
 	}
-	return least
+	if rule, hint := v.w.checkVariable(s); rule != "" {
+		v.report(quote(s)+" "+rule, strings.NewReplacer("${", "", "}", "").Replace(hint))
+		return ""
+	}
+	found, _ := variableNamed(s)
+	if !found.device || found.single || strings.HasPrefix(s, varPrefix) {
+		v.report(quote(s)+" is not what hardware has in common: want "+want, "")
+		return ""
+	}
+	return s
+}
+
+func readWhen(v value) *When {
+	w := new(When)
+	v.read(func(t *table) {
+		t.values("node_name", &w.NodeName, anyText, "name of the Kubernetes node; needs --node-name")
+		t.key("exists", stringsForm, func(v value) { w.Exists = v.patterns(existsGlob) }, `globs below /dev or /sys: each has to match something, with "!" nothing`)
+	})
+	if v.isEmpty() {
+		v.report("an empty table: want node_name or exists", "")
+	}
+	return w
 }

@@ -8,12 +8,76 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// unnoded reports whether the match selects what is no node and no hardware:
+// What the keys of a match or a resource can't be together.
+
+// noNode reports whether the match selects what is no node and no hardware:
 // one device each, whatever each says.
-func (m *Match) unnoded() bool { return m.Mount || !m.CDIDevice.Empty() || m.Virtual != nil }
+func (m *Match) noNode() bool { return m.Mount || !m.CDIDevice.Empty() || m.Virtual != nil }
 
 // movesNet reports whether the match selects network interfaces themselves.
 func (m *Match) movesNet() bool { return m.Net != nil && m.Glob.Empty() && !m.VFIO }
+
+func (v value) checkMatch(m *Match) {
+	switch {
+	case v.has("cdi_device"):
+		v.wantAlone("cdi_device", "nothing else is known of the devices of CDI specs", "dangerous")
+		return
+	case v.has("virtual"):
+		v.wantAlone("virtual", "a virtual device has no hardware and no nodes", "dangerous")
+		return
+	case m.Mount:
+		v.wantAlone("as", "a mount is known by its path alone", "glob", "container_path", "read_only", "required", "dangerous")
+		if !v.has("glob") {
+			v.child("as").report(`"mount" without glob: want the paths of what to mount`, `glob = "/run/vendor/*.sock" is every socket there`)
+		} else if m.Glob.Negative() && len(m.Glob.Alternatives()) == 0 {
+			v.child("glob").report(`only patterns with "!": want one that selects`, "")
+		}
+		return
+	}
+	if !v.has("as") {
+		v.refuseReadOnlyNode(m.Mount)
+	}
+	switch vfio := v.child("vfio"); {
+	case m.VFIO && m.PCI == nil && m.MDev == nil:
+		vfio.report("true without pci or mdev: want one of them", "pci = {} is any PCI function")
+	case m.VFIO && v.has("glob"):
+		vfio.report("true with glob: want one of them", "vfio = true selects the VFIO nodes of the functions, whatever their numbers are")
+	case m.VFIO && m.USB != nil:
+		vfio.report("true with usb: want it with pci or mdev alone", "a USB device has no VFIO nodes")
+	case m.VFIO && m.Net != nil:
+		vfio.report("true with net: want it with pci or mdev alone", "a function that is bound to VFIO is no network interface of the host")
+	case !v.has("glob") && !m.NamesHardware() && !v.has("subsystem") && !v.has("driver") && !v.has("attr") && !v.hasUnknown():
+		v.report("selects everything: want at least one of glob, usb, pci, net, mdev, subsystem, driver and attr", "usb = {} is any USB device")
+	}
+	for _, other := range []string{"usb", "net"} {
+		if m.MDev != nil && v.has(other) {
+			v.child("mdev").report("with "+other+": want one of them", "a mediated device is below a PCI function and has nothing below itself: only pci may be beside it")
+		}
+	}
+}
+
+// hasUnknown reports whether the match v has a key that it can't have, which may
+// have been meant for what seems to be missing.
+func (v value) hasUnknown() bool {
+	m, _ := v.raw.(map[string]any)
+	known := v.w.language().at([]string{"resource", "match"}).names
+	for name := range m {
+		if !slices.Contains(known, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// wantAlone reports what stands beside a key that stands alone, or with the
+// allowed ones only.
+func (v value) wantAlone(name, why string, allowed ...string) {
+	for _, k := range v.w.language().at(v.path()).names {
+		if k != name && v.has(k) && !slices.Contains(allowed, k) {
+			v.child(k).report("beside "+name+": want it in a match of its own", why)
+		}
+	}
+}
 
 // defaultEach is device where every match names hardware and node where none
 // does; elsewhere the user has to say.
@@ -22,7 +86,7 @@ func (v value) defaultEach(r *Resource) Each {
 		return EachDevice
 	}
 	with := slices.IndexFunc(r.Match, func(m Match) bool { return m.NamesHardware() })
-	without := slices.IndexFunc(r.Match, func(m Match) bool { return !m.NamesHardware() && !m.unnoded() })
+	without := slices.IndexFunc(r.Match, func(m Match) bool { return !m.NamesHardware() && !m.noNode() })
 	switch {
 	case with < 0:
 		return EachNode
@@ -35,7 +99,6 @@ func (v value) defaultEach(r *Resource) Each {
 	return ""
 }
 
-// checkResource reports what the keys of a resource can't be together.
 func (v value) checkResource(r *Resource) {
 	v.checkEach(r)
 	v.checkVirtual(r)
@@ -45,27 +108,24 @@ func (v value) checkResource(r *Resource) {
 	if r.Register == RegisterAlways && len(r.NameText) > 0 {
 		v.child("register").report(`"always" with a variable in name: want "when-present", since a name is known with its first device`, "")
 	}
-	if r.Health != nil && r.Health.Open && len(r.Match) > 0 && !slices.ContainsFunc(r.Match, func(m Match) bool { return !m.unnoded() }) {
-		v.child("health").child("open").report("no match selects device nodes: want open for those only", "health.tcp looks whether an address takes connections")
+	if r.Health != nil && r.Health.Open && len(r.Match) > 0 && !slices.ContainsFunc(r.Match, func(m Match) bool { return !m.noNode() }) {
+		v.child("health").child("open").report("no match selects device nodes: want open for those only", "health.tcp checks that an address takes connections")
 	}
 }
 
-// checkEach reports what can't be one device in the way that is asked for.
+// checkEach reports matches that can't be one device by each or group_by.
 func (v value) checkEach(r *Resource) {
+	each, groupBy := v.child("each"), v.child("group_by")
 	if v.has("group_by") && v.has("each") {
-		v.child("group_by").report("beside each: want one of them", "hardware that has no value for the variable stays single")
+		groupBy.report("beside each: want one of them", "hardware that has no value for the variable stays single")
 	}
 	if n, ok := wildcardNumber(r.GroupBy); ok {
 		if rule := checkWildcards(n, r); rule != "" {
-			v.child("group_by").report(quote(r.GroupBy)+" "+rule, "")
+			groupBy.report(quote(r.GroupBy)+" "+rule, "")
 		}
 	}
 	for i := range r.Match {
 		m := &r.Match[i]
-		if r.Each == EachNode && m.VFIO && v.has("each") {
-			v.child("each").report(fmt.Sprintf(`"node" with vfio in match %d: want "device"`, i+1), "functions of one IOMMU group can only be handed over together")
-			return
-		}
 		what := ""
 		switch {
 		case m.Virtual != nil:
@@ -74,38 +134,17 @@ func (v value) checkEach(r *Resource) {
 			what = "cdi_device"
 		}
 		switch {
-		case what == "":
-		case r.Each == EachAll:
-			v.child("each").report(fmt.Sprintf(`"all" with %s in match %d: want each of these to be a device`, what, i+1), "count says how many containers may hold one at the same time")
+		case r.Each == EachNode && m.VFIO && v.has("each"):
+			each.report(fmt.Sprintf(`"node" with vfio in match %d: want "device"`, i+1), "functions of one IOMMU group can only be injected together")
 			return
-		case r.GroupBy != "":
-			v.child("group_by").report(fmt.Sprintf("with %s in match %d: want matches of hardware that has the variable", what, i+1), "")
+		case what != "" && r.Each == EachAll:
+			each.report(fmt.Sprintf(`"all" with %s in match %d: want each of these to be a device`, what, i+1), "count says how many containers may hold one at the same time")
+			return
+		case what != "" && r.GroupBy != "":
+			groupBy.report(fmt.Sprintf("with %s in match %d: want matches of hardware that has the variable", what, i+1), "")
 			return
 		}
 	}
-}
-
-// groupVariable is v as a variable by whose value hardware is put together.
-func (v value) groupVariable() string {
-	const want = `a variable such as "usb.serial" or "pci.slot"`
-	s, ok := v.text(want)
-	if !ok {
-		return ""
-	}
-	if name, ok := strings.CutPrefix(s, "${"); ok {
-		v.report(quote(s)+" is written as in a text: want the name alone", didYouMean(strings.TrimSuffix(name, "}")))
-		return ""
-	}
-	if rule, hint := v.w.variables.check(s); rule != "" {
-		v.report(quote(s)+" "+rule, strings.NewReplacer("${", "", "}", "").Replace(hint))
-		return ""
-	}
-	found, _ := v.w.variables.get(s)
-	if !found.device || found.single || strings.HasPrefix(s, varPrefix) {
-		v.report(quote(s)+" is not what hardware has in common: want "+want, "")
-		return ""
-	}
-	return s
 }
 
 func (v value) checkVirtual(r *Resource) {
@@ -113,7 +152,7 @@ func (v value) checkVirtual(r *Resource) {
 	for i := range r.Match {
 		for _, d := range r.Match[i].Virtual {
 			if seen[d.Name] {
-				v.child("match").report(quote(d.Name)+" is the name of two virtual devices: want a name of its own for each", "")
+				v.w.matches[i].child("virtual").report(quote(d.Name)+" is the name of two virtual devices: want a name of its own for each", "")
 			}
 			seen[d.Name] = true
 		}
@@ -124,60 +163,55 @@ func (v value) checkVirtual(r *Resource) {
 // alone can have it.
 func (v value) checkNets(r *Resource) {
 	moved := slices.IndexFunc(r.Match, func(m Match) bool { return m.movesNet() })
-	switch {
-	case moved < 0:
-		if v.child("container").has("net_name") {
-			v.child("container").child("net_name").report("no match selects network interfaces: want net without glob in one", "match.net.type = \"can\" is every CAN interface")
-		}
-	case !r.Container.CDI:
+	why := fmt.Sprintf("since an interface moves into one container (net in match %d, container.cdi)", moved+1)
+	switch container := v.child("container"); {
+	case moved < 0 && container.has("net_name"):
+		container.child("net_name").report("no match selects network interfaces: want net without glob in one", "match.net.type = \"can\" is every CAN interface")
+	case moved < 0 || !r.Container.CDI:
 	case r.Count > 1:
-		v.child("count").report(fmt.Sprintf("%d with container.cdi and net in match %d: want 1, since an interface moves into one container", r.Count, moved+1), "")
+		v.child("count").report(fmt.Sprintf("%d: want 1, %s", r.Count, why), "")
 	case r.Shared:
-		v.child("shared").report(fmt.Sprintf("true with container.cdi and net in match %d: want false, since an interface moves into one container", moved+1), "")
+		v.child("shared").report("true: want false, "+why, "")
 	}
 }
 
-// checkPaths: what is several nodes can't be at one path.
+// checkPaths: several nodes can't be at one path.
 func (v value) checkPaths(r *Resource) {
-	several := r.GroupBy
-	if r.Each == EachAll {
+	var several string
+	switch {
+	case r.Each == EachAll:
 		several = `each = "all"`
-	} else if several != "" {
+	case r.GroupBy != "":
 		several = "group_by"
-	}
-	if several == "" {
+	default:
 		return
 	}
-	const hint = `a "/" at the end is a directory to put nodes in, and "/dev/serial/${kernel}" tells them apart`
-	at := v.child("container")
-	if v.w.fixed(r.Container.Path) {
-		at.child("path").report(quote(r.Container.Path.String())+" has no variable of the device with "+several+": want a path of its own for each node", hint)
-	}
-	if v.w.fixed(r.Container.NetName) {
-		at.child("net_name").report(quote(r.Container.NetName.String())+" has no variable of the device with "+several+": want a name of its own for each interface", `"can-${usb.serial}" tells them apart`)
-	}
-	for i := range r.Match {
-		m := &r.Match[i]
-		if _, one := m.Glob.Literal(); v.w.fixed(m.ContainerPath) && !one {
-			v.w.matches[i].child("container_path").report(quote(m.ContainerPath.String())+" has no variable of the device with "+several+": want a path of its own for each node", hint)
+	// fixed reports a text that is the same for all that a device has, and is no
+	// directory for it.
+	fixed := func(at value, text device.Text, what, hint string) {
+		if len(text) > 0 && !perDevice(text) && !strings.HasSuffix(text.String(), "/") {
+			at.report(quote(text.String())+" has no variable of the device with "+several+": want a "+what, hint)
 		}
 	}
-}
-
-// fixed reports whether a text is the same for all that a device has, and is
-// no directory for it.
-func (w *walk) fixed(text device.Text) bool {
-	return len(text) > 0 && !w.variables.perDevice(text) && !strings.HasSuffix(text.String(), "/")
+	const path, hint = "path of its own for each node", `a "/" at the end is a directory to put nodes in, and "/dev/serial/${kernel}" tells them apart`
+	container := v.child("container")
+	fixed(container.child("path"), r.Container.Path, path, hint)
+	fixed(container.child("net_name"), r.Container.NetName, "name of its own for each interface", `"can-${usb.serial}" tells them apart`)
+	for i := range r.Match {
+		if _, one := r.Match[i].Glob.Literal(); !one {
+			fixed(v.w.matches[i].child("container_path"), r.Match[i].ContainerPath, path, hint)
+		}
+	}
 }
 
 // checkCDI reports what only a CDI spec can say, and names that are no kind of
 // a spec.
 func (v value) checkCDI(r *Resource) {
-	at := v.child("container")
+	container := v.child("container")
 	if !r.Container.CDI {
 		for _, name := range []string{"owner", "net_name", "hooks", "additional_gids"} {
-			if at.has(name) {
-				at.child(name).report("without cdi: want container.cdi = true, since only a CDI spec says it to the runtime", "")
+			if container.has(name) {
+				container.child(name).report("needs a CDI spec: want container.cdi = true", "")
 			}
 		}
 		return
@@ -187,7 +221,7 @@ func (v value) checkCDI(r *Resource) {
 	}
 	domain, name, _ := strings.Cut(r.Name, "/")
 	if len(r.NameText) > 0 {
-		name = r.NameText.Expand(func(string) (string, bool) { return "x", true }).String()
+		name = sampleName(r.NameText)
 	}
 	if rule := checkKind(domain, name); rule != "" {
 		v.child("name").report(quote(r.Name)+" "+rule, "")

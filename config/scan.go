@@ -24,7 +24,7 @@ type node struct {
 	items []*node          // of a list: its elements, nil for those without keys
 	// elements are the offsets of what a list in brackets holds.
 	elements []int32
-	// closed: the value of the key is written behind it, so that nothing else
+	// closed: the value of the key is complete, so that nothing else
 	// may add to it.
 	closed bool
 }
@@ -274,7 +274,7 @@ func (s *scanner) brackets(p keyPath, closing byte, read func(i int)) {
 	s.depth--
 }
 
-// skipString returns the offset behind the string that begins at i. A string
+// skipString returns the offset after the string that begins at i. A string
 // on one line that is not closed ends with the line: no TOML.
 func skipString(text string, i int) int {
 	quote, triple := text[i:i+1], strings.Repeat(text[i:i+1], 3)

@@ -107,7 +107,7 @@ func TestOverload(t *testing.T) {
 	for _, tt := range tests {
 		got := ""
 		if s := scan(tt.text); s.problem != "" {
-			got = inOrder([]report{{Problem: Problem{File: "f", Text: s.problem}, source: &source{text: tt.text}, at: s.at}})[0].String()
+			got = inOrder([]report{{Problem: Problem{Text: s.problem}, source: &source{name: "f", text: tt.text}, at: s.at}})[0].String()
 		}
 		if got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)

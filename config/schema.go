@@ -1,60 +1,87 @@
 package config
 
 import (
-	"cmp"
+	_ "embed"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"strings"
 )
 
-// Schema is the language as JSON Schema, for editors: its keys, the types of
-// their values and what the reference says of them. It is draft 4, the highest
-// that the usual TOML editors know. What it accepts may still break a rule.
-func Schema() ([]byte, error) {
-	language := topTable.schema()
-	b := schemaBuilder{definitions: make(map[string]form), comments: commentsOf(Reference, language)}
-	root := form{
-		"$schema": "http://json-schema.org/draft-04/schema#",
-		"title":   "generic-dp configuration",
+// Reference is a configuration that has every key of the language, with its
+// default and its meaning as comments.
+//
+//go:embed reference.toml
+var Reference string
+
+// form is what a value looks like, in the words of JSON Schema (draft 4, the
+// highest that the usual TOML editors know).
+type form map[string]any
+
+// schema describes a table of the language: what its bindings say without a text.
+type schema struct {
+	names      []string // of its keys, in order
+	properties map[string]form
+	required   []string
+	tables     map[string]*schema // by the key that holds them
+}
+
+// describe runs the bindings of a table without a text.
+func describe(bind func(t *table)) *schema {
+	s := &schema{properties: make(map[string]form), tables: make(map[string]*schema)}
+	bind(&table{value: value{w: new(walk), source: &source{keys: &node{}}, describes: s}})
+	return s
+}
+
+func (s *schema) add(name string, f form, help string) {
+	f["description"] = help
+	s.names = append(s.names, name)
+	s.properties[name] = f
+}
+
+// table describes the table that a key of s holds.
+func (s *schema) table(name string, read func(v value)) *schema {
+	sub := describe(func(t *table) { read(t.value) })
+	s.tables[name] = sub
+	return sub
+}
+
+// form is the schema of a table as JSON Schema.
+func (s *schema) form() form {
+	f := form{"type": "object", "properties": s.properties, "additionalProperties": false}
+	if len(s.required) > 0 {
+		f["required"] = s.required
 	}
-	maps.Copy(root, b.object(language, ""))
-	root["definitions"] = b.definitions
+	return f
+}
+
+func stringForm() form { return form{"type": "string"} }
+
+func booleanForm() form { return form{"type": "boolean"} }
+
+// stringsForm is a string or a list of strings.
+func stringsForm() form { return oneOrMore(stringForm()) }
+
+// stringTable is a table of strings with keys of the user's own.
+func stringTable() form { return ownKeys(stringForm()) }
+
+func integerForm(lo, hi int64) form {
+	return form{"type": "integer", "minimum": lo, "maximum": hi}
+}
+
+func oneOrMore(f form) form {
+	return form{"anyOf": []form{f, {"type": "array", "items": f}}}
+}
+
+func ownKeys(f form) form { return form{"type": "object", "additionalProperties": f} }
+
+// Schema is the language as JSON Schema, for editors: its keys, the types of
+// their values and what they mean. What it accepts may still break a rule.
+func Schema() ([]byte, error) {
+	root := describe(new(top).bind).form()
+	root["$schema"] = "http://json-schema.org/draft-04/schema#"
+	root["title"] = "generic-dp configuration"
 	text, err := json.MarshalIndent(root, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("write schema: %w", err)
 	}
 	return append(text, '\n'), nil
-}
-
-// schemaBuilder collects the kinds of table, each once.
-type schemaBuilder struct {
-	definitions map[string]form
-	comments    map[string]string
-}
-
-// object is a kind of table that stands at a way such as "resource.match.",
-// which is empty at the top.
-func (b *schemaBuilder) object(s *schema, way string) form {
-	properties := make(map[string]form, len(s.keys))
-	for _, k := range s.keys {
-		property := maps.Clone(s.forms[k])
-		// What an exclude takes a match takes too.
-		comment := cmp.Or(b.comments[way+k], b.comments[strings.Replace(way, ".exclude.", ".match.", 1)+k])
-		for _, below := range []*schema{s.sub[k], s.entries[k]} {
-			if below == nil || b.definitions[below.name] != nil {
-				continue
-			}
-			b.definitions[below.name] = b.object(below, way+k+".")
-		}
-		if comment != "" {
-			property["description"] = comment
-		}
-		properties[k] = property
-	}
-	object := form{"type": "object", "properties": properties, "additionalProperties": false}
-	if len(s.required) > 0 {
-		object["required"] = s.required
-	}
-	return object
 }

@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/BurntSushi/toml"
-	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
@@ -111,49 +109,4 @@ func TestSchemaRefuses(t *testing.T) {
 	if refused < 10 {
 		t.Errorf("%d files, want more", refused)
 	}
-}
-
-// The schema has every key of the language and what the reference says of it.
-func TestSchemaHasEveryKey(t *testing.T) {
-	t.Parallel()
-	text, err := Schema()
-	if err != nil {
-		t.Fatal(err)
-	}
-	type object struct {
-		Properties map[string]struct{ Description string }
-		Required   []string
-	}
-	var written struct {
-		object
-		Definitions map[string]object
-	}
-	if err := json.Unmarshal(text, &written); err != nil {
-		t.Fatal(err)
-	}
-	// What their own keys say is said there.
-	undescribed := []string{"resource.match", "resource.container", "resource.health"}
-	var compare func(way string, s *schema, o object)
-	compare = func(way string, s *schema, o object) {
-		var keys []string
-		for k, p := range o.Properties {
-			keys = append(keys, k)
-			if p.Description == "" && !slices.Contains(undescribed, way+k) {
-				t.Errorf("%s: no description", way+k)
-			}
-		}
-		if diff := cmp.Diff(slices.Sorted(slices.Values(s.keys)), slices.Sorted(slices.Values(keys))); diff != "" {
-			t.Errorf("keys of %s (-language +schema):\n%s", way, diff)
-		}
-		if diff := cmp.Diff(s.required, o.Required); diff != "" {
-			t.Errorf("required in %s (-language +schema):\n%s", way, diff)
-		}
-		for k, sub := range s.sub {
-			compare(way+k+".", sub, written.Definitions[sub.name])
-		}
-		for k, sub := range s.entries {
-			compare(way+k+".", sub, written.Definitions[sub.name])
-		}
-	}
-	compare("", topTable.schema(), written.object)
 }

@@ -6,23 +6,6 @@ import (
 	"strings"
 )
 
-// find lists the tables at and below s that have a key, as ways from s, in
-// the order of the language.
-func (s *schema) find(name string) [][]string {
-	var found [][]string
-	if slices.Contains(s.keys, name) {
-		found = append(found, nil)
-	}
-	for _, k := range s.keys {
-		if sub := s.sub[k]; sub != nil {
-			for _, way := range sub.find(name) {
-				found = append(found, append([]string{k}, way...))
-			}
-		}
-	}
-	return found
-}
-
 // unknownHint says what may have been meant by a key that the table v does
 // not have: known are the keys that it has.
 func (v value) unknownHint(name string, known []string) string {
@@ -33,68 +16,52 @@ func (v value) unknownHint(name string, known []string) string {
 	if n != "" && distance(name, n) == 1 {
 		return didYouMean(n)
 	}
+	path := v.path()
 	if above, ok := v.enclosing(name); ok {
 		return fmt.Sprintf("%q is a key of %s: %s", name, tableName(above), v.headerHint(above))
 	}
-	if below := v.below(name); len(below) > 0 {
-		if len(v.keys()) == 0 {
-			return quote(name) + " belongs into a resource: write it below a line [[resource]]"
+	if below := v.w.language().at(path).below(name); len(below) > 0 {
+		if len(path) == 0 {
+			return quote(name) + " belongs in a resource: write it below a line [[resource]]"
 		}
 		return didYouMean(below...)
 	}
 	if n != "" {
 		return didYouMean(n)
 	}
-	if all := v.w.language.find(name); len(all) > 0 {
+	if all := v.w.language().find(name); len(all) > 0 {
 		return quote(name) + " is a key of " + tableName(all[0])
 	}
-	if where := strings.Join(v.keys(), "."); !slices.Contains(v.w.listed, where) {
-		v.w.listed = append(v.w.listed, where)
-		return "the keys here are " + list(known)
-	}
-	return ""
+	return v.w.once("the keys here are " + list(known))
 }
 
 // enclosing is the nearest table around v that has a key.
-func (v value) enclosing(name string) (way []string, ok bool) {
-	keys := v.keys()
-	for n := len(keys) - 1; n >= 0; n-- {
-		if s := v.w.language.at(keys[:n]); s != nil && slices.Contains(s.keys, name) {
-			return keys[:n], true
+func (v value) enclosing(name string) (path []string, ok bool) {
+	path = v.path()
+	for n := len(path) - 1; n >= 0; n-- {
+		if slices.Contains(v.w.language().at(path[:n]).names, name) {
+			return path[:n], true
 		}
 	}
 	return nil, false
 }
 
+// misplaced reports whether name, a key of the user's own in the table v, is a key
+// of a table around it. want is what it has to be.
+func (v value) misplaced(name, want string) bool {
+	above, ok := v.enclosing(name)
+	if ok {
+		v.key(name).report(quote(name)+" is a key of "+tableName(above)+": want "+want, v.headerHint(above))
+	}
+	return ok
+}
+
 // around is the table n keys below the top that v is in.
 func (v value) around(n int) value {
-	for len(v.keys()) > n {
+	for len(v.path()) > n {
 		v = *v.above
 	}
 	return v
-}
-
-// below lists the dotted keys from v that end in name: of those that do, the
-// ones with the fewest parts.
-func (v value) below(name string) []string {
-	s := v.w.language.at(v.keys())
-	if s == nil {
-		return nil
-	}
-	var dotted []string
-	parts := 0
-	for _, way := range s.find(name) {
-		// What an exclude takes a match takes too.
-		if len(way) == 0 || way[0] == "exclude" || parts > 0 && len(way) > parts {
-			continue
-		}
-		if len(way) < parts {
-			dotted = nil
-		}
-		parts = len(way)
-		dotted = append(dotted, strings.Join(append(way, name), "."))
-	}
-	return dotted
 }
 
 // headerHint explains the trap of TOML's headers, after which a key of the
@@ -103,31 +70,64 @@ func (v value) headerHint(above []string) string {
 	if len(above) == 0 {
 		return "write it above the first [[resource]]"
 	}
-	keys := v.keys()
+	path := v.path()
 	return fmt.Sprintf("after a [%s] header every key belongs to %s; write dotted keys (%s.KEY = ...) instead of headers",
-		strings.Join(keys, "."), keys[len(keys)-1], strings.Join(keys[1:], "."))
+		strings.Join(path, "."), path[len(path)-1], strings.Join(path[1:], "."))
 }
 
-// at is the kind of table at the end of a way, nil where there is none.
-func (s *schema) at(way []string) *schema {
-	for _, k := range way {
-		if s == nil {
-			return nil
+// at describes the table at the end of a path, with no keys where there is none.
+func (s *schema) at(path []string) *schema {
+	for _, k := range path {
+		if s = s.tables[k]; s == nil {
+			return &schema{}
 		}
-		s = s.sub[k]
 	}
 	return s
 }
 
+// find lists the tables at and below s that have a key, as paths from s, in
+// the order of the language.
+func (s *schema) find(name string) (paths [][]string) {
+	if slices.Contains(s.names, name) {
+		paths = append(paths, nil)
+	}
+	for _, k := range s.names {
+		if sub := s.tables[k]; sub != nil {
+			for _, path := range sub.find(name) {
+				paths = append(paths, append([]string{k}, path...))
+			}
+		}
+	}
+	return paths
+}
+
+// below lists the dotted keys from s that end in name: of those that do, the
+// ones with the fewest parts.
+func (s *schema) below(name string) (dotted []string) {
+	parts := 0
+	for _, path := range s.find(name) {
+		// What an exclude has a match has too.
+		if len(path) == 0 || path[0] == "exclude" || parts > 0 && len(path) > parts {
+			continue
+		}
+		if len(path) < parts {
+			dotted = nil
+		}
+		parts = len(path)
+		dotted = append(dotted, strings.Join(append(path, name), "."))
+	}
+	return dotted
+}
+
 // tableName is how messages call a table.
-func tableName(way []string) string {
-	switch len(way) {
+func tableName(path []string) string {
+	switch len(path) {
 	case 0:
 		return "the top level"
 	case 1:
-		return way[0]
+		return path[0]
 	default:
-		return strings.Join(way[1:], ".")
+		return strings.Join(path[1:], ".")
 	}
 }
 

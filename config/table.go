@@ -3,93 +3,114 @@ package config
 import (
 	"maps"
 	"slices"
+	"time"
+
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
-// table is a kind of table: its keys as data. A new key is one line here and
-// a function that reads it into T.
-type table[T any] struct {
-	// name of the kind, unique in the language.
-	name string
-	keys []key[T]
+// table is a table whose keys are bound to what they fill: one that is read, or,
+// where describes is set, one that is described without a text.
+type table struct {
+	value
+	keys  map[string]any // as TOML has them
+	known int            // how many of them are of the language
+	names []string       // of the language
 }
 
-// key is a key of a table.
-type key[T any] struct {
-	name string
-	read func(v value, into *T)
-	// form is what the JSON Schema says of the value.
-	form form
-	// table is the kind of table that the key holds, or holds a list of; nil
-	// where it holds values, or where its own keys are the user's.
-	table interface{ schema() *schema }
-	// entries is the kind of table that the keys of the user's own may hold.
-	entries interface{ schema() *schema }
-	// want is set where the key is required: what is missing without it, and
-	// hint how to write it.
-	want, hint string
-}
-
-func (t table[T]) names() []string {
-	names := make([]string, len(t.keys))
-	for i, k := range t.keys {
-		names[i] = k.name
-	}
-	return names
-}
-
-// readTable reads the keys of the table v into its meaning, in the order of
-// the kind's keys, and reports those that it does not have and those that are
-// missing.
-func readTable[T any](v value, t table[T], into *T) {
-	m, ok := v.raw.(map[string]any)
-	if !ok {
-		hint := ""
-		if slices.Contains(t.names(), "id") {
-			hint = tableHint(v.raw, "id")
-		}
-		v.mistyped("a table", hint)
+// read binds the keys of the table v, and reports keys that it does not have.
+func (v value) read(bind func(t *table)) {
+	if v.describes != nil {
+		bind(&table{value: v})
 		return
 	}
-	for _, k := range t.keys {
-		if _, ok := m[k.name]; ok {
-			k.read(v.child(k.name), into)
-		} else if k.want != "" && v.lacks(k.name) {
-			v.report("no "+k.name+": want "+k.want, k.hint)
-		}
+	keys, ok := v.raw.(map[string]any)
+	if !ok {
+		v.mistyped("a table", "")
+		return
 	}
-	names := t.names()
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		if !slices.Contains(names, name) {
-			v.key(name).report("unknown key "+quote(name), v.unknownHint(name, names))
+	t := &table{value: v, keys: keys, names: make([]string, 0, 32)}
+	bind(t)
+	if t.known == len(keys) {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(keys)) {
+		if !slices.Contains(t.names, name) {
+			r := v.key(name).problem("unknown key "+quote(name), "")
+			r.hint = func() string { return v.unknownHint(name, t.names) }
+			v.w.report(r)
 		}
 	}
 }
 
-// schema is what is known of a kind of table without reading one: its keys,
-// and the kinds of table below it. It says where a misplaced key belongs, and
-// is written out as JSON Schema.
-type schema struct {
-	name     string
-	keys     []string
-	forms    map[string]form
-	required []string
-	sub      map[string]*schema
-	entries  map[string]*schema
+// key binds a key to a function that reads it. form is what the JSON Schema says of
+// its value, help what it means.
+func (t *table) key(name string, form func() form, read func(v value), help string) {
+	t.names = append(t.names, name)
+	if t.describes != nil {
+		t.describes.add(name, form(), help)
+	} else if raw, ok := t.keys[name]; ok {
+		t.known++
+		read(value{w: t.w, above: &t.value, name: name, raw: raw})
+	}
 }
 
-func (t table[T]) schema() *schema {
-	s := &schema{name: t.name, keys: t.names(), forms: make(map[string]form), sub: make(map[string]*schema), entries: make(map[string]*schema)}
-	for _, k := range t.keys {
-		s.forms[k.name] = k.form
-		if k.want != "" {
-			s.required = append(s.required, k.name)
-		}
-		if k.table != nil {
-			s.sub[k.name] = k.table.schema()
-		}
-		if k.entries != nil {
-			s.entries[k.name] = k.entries.schema()
-		}
+// require reports that the key is missing: want says what, hint how to write it.
+func (t *table) require(name, want, hint string) {
+	if t.describes != nil {
+		t.describes.required = append(t.describes.required, name)
+	} else if t.lacks(name) {
+		t.report("no "+name+": want "+want, hint)
 	}
-	return s
+}
+
+func (t *table) boolean(name string, into *bool, help string) {
+	t.key(name, booleanForm, func(v value) { *into = v.boolean() }, help)
+}
+
+func (t *table) integer(name string, into *int, lo, hi int64, help string) {
+	t.key(name, func() form { return integerForm(lo, hi) },
+		func(v value) { *into = int(v.integer(lo, hi)) }, help)
+}
+
+// words binds a key whose value is one of a few words.
+func words[T ~string](t *table, name string, into *T, help string, words ...T) {
+	t.key(name, func() form { return form{"enum": words} }, func(v value) { *into = word(v, words) }, help)
+}
+
+func (t *table) duration(name string, into *time.Duration, least time.Duration, examples, help string) {
+	t.key(name, stringForm, func(v value) { *into = v.duration(least, examples) }, help)
+}
+
+// literal binds a key to a string without variables.
+func (t *table) literal(name string, into *string, help string) {
+	t.key(name, stringForm, func(v value) { *into, _ = v.literal("a string") }, help)
+}
+
+// text binds a key to a string with variables.
+func (t *table) text(name string, into *device.Text, r role, help string) {
+	t.key(name, stringForm, func(v value) { *into = v.text(r) }, help)
+}
+
+// values binds a key to a condition: a pattern or a list of patterns.
+func (t *table) values(name string, into *pattern.Values, k kind, help string) {
+	t.key(name, k.form, func(v value) { *into = v.values(k) }, help)
+}
+
+// table binds a key that holds a table.
+func (t *table) table(name string, read func(v value), help string) {
+	t.key(name, func() form { return t.describes.table(name, read).form() }, read, help)
+}
+
+// tables binds a key that holds a table or a list of tables. main is the key
+// that a lone string may be meant for, or empty.
+func tables[T any](t *table, name string, into *[]T, read func(v value) T, main, help string) {
+	t.key(name, func() form {
+		one := t.describes.table(name, func(v value) { read(v) }).form()
+		return form{"anyOf": []form{one, {"type": "array", "items": one}}}
+	}, func(v value) {
+		for _, e := range v.tables(main) {
+			*into = append(*into, read(e))
+		}
+	}, help)
 }

@@ -2,9 +2,18 @@ package config
 
 import (
 	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
 	"strings"
+	"unicode"
+
+	"tags.cncf.io/container-device-interface/pkg/parser"
 
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
 // parseText splits a string with variables: ${name} is one, $${ is a literal
@@ -42,4 +51,346 @@ func parseText(s string) (device.Text, error) {
 	}
 	flush()
 	return text, nil
+}
+
+// variable is one that texts may have.
+type variable struct {
+	name string
+	// sample stands for its value where the form of a text is checked.
+	sample string
+	// device says that its value depends on the device, and single that no
+	// two devices have the same.
+	device, single bool
+}
+
+// Variables that mean something to the checks of texts.
+const (
+	resourceVar      = "resource"
+	containerPathVar = "container_path"
+	virtualVar       = "virtual"
+	attrPrefix       = "attr:"
+	varPrefix        = "var:"
+)
+
+// nameVars are made from the name of the resource.
+var nameVars = []string{resourceVar, "RESOURCE", "RESOURCE_KUBEVIRT"}
+
+// variables in the order of suggestion, but for attr:NAME, var:NAME and the
+// wildcards of globs.
+var variables = slices.Concat([]variable{
+	{name: "id", sample: "x", device: true, single: true},
+	{name: device.IndexVar, sample: "0"},
+	{name: device.CountVar, sample: "1"},
+	{name: resourceVar, sample: "example.com/x"},
+	{name: "RESOURCE", sample: "X"},
+	{name: "RESOURCE_KUBEVIRT", sample: "X"},
+	{name: "node_name", sample: "x"},
+	{name: "devnode", sample: "/dev/x", device: true, single: true},
+	{name: "kernel", sample: "x", device: true, single: true},
+	{name: containerPathVar, sample: "/dev/x", device: true, single: true},
+	{name: "numa", sample: "0", device: true},
+	{name: virtualVar, sample: "x", device: true, single: true},
+}, hardwareVariables("usb", USBKeys()), hardwareVariables("pci", PCIKeys()), hardwareVariables("net", NetKeys()), hardwareVariables("mdev", MDevKeys()), []variable{
+	{name: "cdi.name", sample: "example.com/x=x", device: true, single: true},
+	{name: "cdi.device", sample: "x", device: true, single: true},
+	{name: "cdi.kind", sample: "example.com/x", device: true, single: true},
+})
+
+func hardwareVariables(table string, keys []string) (all []variable) {
+	for _, k := range keys {
+		all = append(all, variable{name: table + "." + k, sample: "x", device: true})
+	}
+	return all
+}
+
+// variableNames lists the variables for a message, shortened.
+func variableNames() (names []string) {
+	for _, v := range variables {
+		if !strings.Contains(v.name, ".") {
+			names = append(names, v.name)
+		}
+	}
+	return append(names, "usb.KEY", "pci.KEY", "net.KEY", "mdev.KEY", "cdi.name", "cdi.device", "cdi.kind", attrPrefix+"NAME", varPrefix+"NAME", "1")
+}
+
+// variableNamed is the variable of a name; a number is a wildcard of the glob.
+func variableNamed(name string) (variable, bool) {
+	if i := slices.IndexFunc(variables, func(v variable) bool { return v.name == name }); i >= 0 {
+		return variables[i], true
+	}
+	_, numbered := wildcardNumber(name)
+	known := numbered || strings.HasPrefix(name, attrPrefix) || strings.HasPrefix(name, varPrefix)
+	return variable{name: name, sample: "x", device: true}, known
+}
+
+// checkVariable returns what the name of a variable breaks, as a sentence goes
+// on after it, or empty.
+func (w *walk) checkVariable(name string) (rule, hint string) {
+	if attribute, ok := strings.CutPrefix(name, attrPrefix); ok {
+		return wildAttribute.check(attribute)
+	}
+	if _, ok := variableNamed(name); ok {
+		return "", ""
+	}
+	var names, ending []string
+	for _, v := range variables {
+		names = append(names, v.name)
+		if strings.HasSuffix(v.name, "."+name) {
+			ending = append(ending, "${"+v.name+"}")
+		}
+	}
+	switch n := nearest(name, names); {
+	case n != "":
+		return unknownVariable, didYouMean("${" + n + "}")
+	case len(ending) > 0:
+		return unknownVariable, didYouMean(ending...)
+	}
+	return unknownVariable, w.once("the variables are " + list(variableNames()))
+}
+
+const unknownVariable = "is an unknown variable"
+
+// wildcardNumber is n of the variable that is the n-th wildcard.
+func wildcardNumber(name string) (n int, ok bool) {
+	if digits(name) != len(name) || name == "" || name[0] == '0' {
+		return 0, false
+	}
+	n, err := strconv.Atoi(name)
+	return n, err == nil
+}
+
+// perDevice reports whether a text has a variable that depends on the device.
+func perDevice(text device.Text) bool {
+	return slices.ContainsFunc(text.Vars(), func(name string) bool {
+		v, known := variableNamed(name)
+		return known && v.device
+	})
+}
+
+// role is what a text with variables is for: which variables have a value
+// there, and what form the result must have.
+type role struct {
+	want string
+	// perContainer says that ${index} and ${count} are known: the text is
+	// completed for each container. noCDI: but not with container.cdi, where
+	// it is written to a spec before any container asks.
+	perContainer, noCDI bool
+	// ownPath says that ${container_path} is known.
+	ownPath bool
+	// naming says that the text makes the name of the resource: what is made
+	// of that is not known.
+	naming bool
+	// check returns what the text breaks: as it is written, and with samples
+	// for its variables.
+	check func(written, sample string) (rule, hint string)
+}
+
+// The roles of texts.
+var (
+	resourceName  = role{want: `a name such as "gpu" or "vendor.example/gpu"`, naming: true}
+	nodePath      = role{want: `a path such as "/dev/zigbee"`, perContainer: true, noCDI: true, check: pathOrDirectory}
+	companionNode = role{want: `a path such as "/dev/kfd"`, check: pathBelowDev}
+	companionPath = role{want: `a path such as "/dev/kfd"`, check: pathOrDirectory}
+	mountPath     = role{want: "an absolute path", check: absolutePath}
+	entryValue    = role{want: "a string", perContainer: true, ownPath: true}
+	annotationKey = role{want: "a string", perContainer: true, ownPath: true, check: annotationName}
+	envKey        = role{want: "a string", perContainer: true, ownPath: true, check: envName}
+	cdiDevice     = role{want: `a name such as "nvidia.com/gpu=0"`, check: qualifiedName}
+	// netName is written to a CDI spec before any container asks, and tcpAddress is
+	// used before.
+	netName    = role{want: `a name such as "can0"`, check: interfaceName}
+	tcpAddress = role{want: `HOST:PORT such as "10.0.0.5:554"`, check: addressForm}
+)
+
+// textUse is a text that is checked when its whole resource is known.
+type textUse struct {
+	at      value
+	written string
+	text    device.Text
+	role    role
+}
+
+// text is v as a text with variables, nil where it is none.
+func (v value) text(r role) device.Text {
+	s, ok := v.string(r.want)
+	if !ok {
+		return nil
+	}
+	text, err := parseText(s)
+	if err != nil {
+		v.report(quote(s)+" "+err.Error(), "")
+		return nil
+	}
+	for _, name := range text.Vars() {
+		switch rule, hint := v.w.checkVariable(name); rule {
+		case "":
+		case unknownVariable:
+			v.report(quote(s)+" has the unknown variable "+quote("${"+name+"}"), hint)
+			return nil
+		default:
+			v.report(quote(s)+" has "+quote("${"+name+"}")+", which "+rule, hint)
+			return nil
+		}
+	}
+	v.w.texts = append(v.w.texts, textUse{at: v, written: s, text: text, role: r})
+	return text
+}
+
+// checkTexts checks the texts of a resource. sound says that nothing else is
+// wrong with it, so that its globs can be relied on.
+func (v value) checkTexts(r *Resource, sound bool) {
+	for _, u := range v.w.texts {
+		if rule, hint := u.check(r, sound); rule != "" {
+			u.at.report(quote(u.written)+" "+rule, hint)
+		}
+	}
+}
+
+func (u *textUse) check(r *Resource, sound bool) (rule, hint string) {
+	for _, name := range u.text.Vars() {
+		n, numbered := wildcardNumber(name)
+		perContainer := name == device.IndexVar || name == device.CountVar
+		switch {
+		case perContainer && !u.role.perContainer:
+			rule = "which is known in container.path, env and annotations only"
+		case perContainer && u.role.noCDI && r.Container.CDI:
+			rule, hint = "which is not known when a CDI spec is written", `"${kernel}" and "${usb.serial}" tell devices apart, or leave out container.cdi`
+		case name == containerPathVar && !u.role.ownPath:
+			rule = "which is known in env and annotations only"
+		case u.role.naming && slices.Contains(nameVars, name):
+			rule = "which is made from the name"
+		case numbered && sound:
+			if rule := checkWildcards(n, r); rule != "" {
+				return rule, ""
+			}
+		case sound:
+			if rule := checkSource(name, r); rule != "" {
+				return rule, ""
+			}
+		}
+		if rule != "" {
+			return fmt.Sprintf(`has "${%s}", %s: want another variable`, name, rule), hint
+		}
+	}
+	if u.role.check == nil {
+		return "", ""
+	}
+	sample := u.text.Expand(func(name string) (string, bool) {
+		v, known := variableNamed(name)
+		return v.sample, known
+	})
+	return u.role.check(u.written, sample.String())
+}
+
+// checkWildcards returns why the n-th wildcard has no value everywhere.
+func checkWildcards(n int, r *Resource) string {
+	fewer := func(a pattern.Alternative) bool { return a.Wildcards() < n }
+	for i := range r.Match {
+		if all := r.Match[i].Glob.Alternatives(); len(all) == 0 || slices.ContainsFunc(all, fewer) {
+			return fmt.Sprintf(`has "${%d}", but match %d has no glob with as many wildcards: want one in every match, and as many in every pattern`, n, i+1)
+		}
+	}
+	return ""
+}
+
+// checkSource returns why a variable that one kind of match alone gives a
+// value has none.
+func checkSource(name string, r *Resource) string {
+	if strings.HasPrefix(name, "cdi.") && !slices.ContainsFunc(r.Match, func(m Match) bool { return !m.CDIDevice.Empty() }) {
+		return fmt.Sprintf(`has "${%s}", but no match has cdi_device: want another variable`, name)
+	}
+	key, isVar := strings.CutPrefix(name, varPrefix)
+	if name != virtualVar && !isVar {
+		return ""
+	}
+	var known []string
+	for i := range r.Match {
+		for _, d := range r.Match[i].Virtual {
+			if _, ok := d.Vars[key]; ok || !isVar {
+				return ""
+			}
+			known = slices.AppendSeq(known, maps.Keys(d.Vars))
+		}
+	}
+	slices.Sort(known)
+	switch {
+	case !isVar:
+		return `has "${virtual}", but no match has virtual: want another variable`
+	case len(known) == 0:
+		return fmt.Sprintf(`has "${%s}", but no virtual device has vars: want another variable`, name)
+	}
+	return fmt.Sprintf(`has "${%s}", but no virtual device has it: want one of %s`, name, list(slices.Compact(known)))
+}
+
+// pathOrDirectory is an absolute path, with a "/" at the end where it is a
+// directory to put nodes in.
+func pathOrDirectory(written, sample string) (rule, hint string) {
+	if len(sample) > 1 && strings.HasSuffix(sample, "/") && strings.HasSuffix(written, "/") {
+		written, sample = written[:len(written)-1], sample[:len(sample)-1]
+	}
+	rule, hint = absolutePath(written, sample)
+	if hint != "" && !strings.HasPrefix(sample, "/") {
+		hint = didYouMean(devDir + strings.TrimPrefix(written, "dev/"))
+	}
+	return rule, hint
+}
+
+func pathBelowDev(written, sample string) (rule, hint string) {
+	if rule, hint := absolutePath(written, sample); rule != "" {
+		return rule, hint
+	}
+	if !strings.HasPrefix(sample, devDir) {
+		return "is not below /dev: want the path of a device node", `as = "mount" gives files and directories`
+	}
+	return "", ""
+}
+
+func absolutePath(written, sample string) (rule, hint string) {
+	switch {
+	case !strings.HasPrefix(sample, "/"):
+		if written != "" && isAlnum(written[0]) {
+			hint = didYouMean("/" + written)
+		}
+		return "is not an absolute path: want one that begins with \"/\"", hint
+	case slices.Contains(strings.Split(sample, "/"), ".."):
+		return `has "..": want a path without it`, ""
+	case strings.ContainsFunc(sample, unicode.IsControl):
+		return "has a control character: want a path without", ""
+	case path.Clean(sample) != sample:
+		return "is not a clean path: want single slashes, no \".\" and none at the end", didYouMean(path.Clean(written))
+	}
+	return "", ""
+}
+
+// interfaceName is the name of a network interface as the kernel takes it
+// (dev_valid_name in net/core/dev.c).
+func interfaceName(_, sample string) (rule, hint string) {
+	const longest = 15 // IFNAMSIZ less the terminating NUL
+	notInInterface := func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsControl(r) || r == '/' || r == ':'
+	}
+	switch {
+	case sample == "" || sample == "." || sample == ".." || strings.ContainsFunc(sample, notInInterface):
+		return `is not the name of a network interface: want one such as "can0"`, ""
+	case len(sample) > longest:
+		return fmt.Sprintf("is too long for a network interface: want at most %d characters", longest), ""
+	}
+	return "", ""
+}
+
+func envName(written, sample string) (rule, hint string) {
+	if identifier.MatchString(sample) {
+		return "", ""
+	}
+	if strings.Contains(written, "${"+resourceVar+"}") {
+		hint = didYouMean("${RESOURCE}")
+	}
+	return `is not the name of an environment variable: want letters, digits and "_", not beginning with a digit`, hint
+}
+
+func qualifiedName(_, sample string) (rule, hint string) {
+	if !parser.IsQualifiedName(sample) {
+		return notQualified, ""
+	}
+	return "", ""
 }

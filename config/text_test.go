@@ -44,7 +44,6 @@ func TestParseText(t *testing.T) {
 
 func TestPerDevice(t *testing.T) {
 	t.Parallel()
-	known := knownVariables()
 	for text, want := range map[string]bool{
 		"x": false, "${index}/${count}": false, "${resource} ${RESOURCE} ${RESOURCE_KUBEVIRT} ${node_name}": false,
 		"${id}": true, "${index} ${1}": true, "${numa}": true, "${usb.serial}": true, "${pci.iommu_group}": true,
@@ -55,11 +54,11 @@ func TestPerDevice(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range parsed.Vars() {
-			if _, ok := known.get(name); !ok {
+			if _, ok := variableNamed(name); !ok {
 				t.Errorf("%q is unknown", name)
 			}
 		}
-		if got := known.perDevice(parsed); got != want {
+		if got := perDevice(parsed); got != want {
 			t.Errorf("perDevice(%q) = %v, want %v", text, got, want)
 		}
 	}

@@ -10,33 +10,6 @@ import (
 	"time"
 )
 
-// walk is the state of one validation: what was found wrong so far, and what
-// keys have to be compared with that stand elsewhere.
-type walk struct {
-	reports  []report
-	needs    []report // that --allow may make none
-	language *schema
-	domain   string
-	// undecided says that a missing domain is not worth a message: it may be
-	// in what could not be read, or was said to be missing.
-	undecided bool
-	variables variables
-	// alternatives is how many patterns there are so far.
-	alternatives int
-	// allCDI hands over every resource by CDI names, whatever it says.
-	allCDI bool
-	// texts with variables of the resource that is being read.
-	texts []textUse
-	// listed are the tables whose keys were listed.
-	listed []string
-	// matches are where the matches of that resource stand.
-	matches []value
-}
-
-func newWalk() *walk {
-	return &walk{language: topTable.schema(), variables: knownVariables()}
-}
-
 // value is one TOML value and where it stands. Names of places are made when
 // something is wrong there: most values are in order.
 type value struct {
@@ -52,12 +25,14 @@ type value struct {
 	// element says that this is a file or an element of a list, whose keys
 	// follow its place after ": " and not after ".".
 	element bool
-	// isKey says that it is the name of the key itself, which is of the place of
-	// the table.
-	isKey bool
+	// unnamed says that its place is that of what holds it: the name of a key
+	// itself, or one of several patterns.
+	unnamed bool
 	// place is set where it does not follow from above.
 	place string
 	raw   any
+	// describes is set where there is no text: see schema.
+	describes *schema
 }
 
 // where is the place of v as messages give it.
@@ -67,7 +42,7 @@ func (v value) where() string {
 	}
 	above := v.above.where()
 	switch {
-	case v.isKey:
+	case v.unnamed:
 		return above
 	case v.index > 0:
 		return fmt.Sprintf("%s %d", above, v.index)
@@ -98,14 +73,15 @@ func (v value) find() (*source, *node) {
 	return src, n
 }
 
-// fullPlace is the place of v with its file, for what is said of it later.
+// fullPlace is the place of v with its file, for messages about what it means
+// on a host.
 func (v value) fullPlace() string {
 	src, _ := v.find()
 	return src.name + ": " + v.where()
 }
 
-// keys is the way from the top to v without indexes: resource, match, pci.
-func (v value) keys() []string {
+// path lists the keys from the top to v: resource, match, pci.
+func (v value) path() []string {
 	var keys []string
 	for at := &v; at.above != nil; at = at.above {
 		if at.index == 0 {
@@ -124,7 +100,7 @@ func (v value) child(name string) value {
 
 // key is the name of a key of the table v.
 func (v value) key(name string) value {
-	return value{w: v.w, above: &v, name: name, isKey: true, raw: name}
+	return value{w: v.w, above: &v, name: name, unnamed: true, raw: name}
 }
 
 // item is element i of the list v, the first being 0.
@@ -132,16 +108,39 @@ func (v value) item(i int, raw any) value {
 	return value{w: v.w, above: &v, index: i + 1, element: true, raw: raw}
 }
 
-// of is another value at the same place.
-func (v value) of(raw any) value {
-	v.raw = raw
-	return v
+// has reports whether the table v has a key.
+func (v value) has(name string) bool {
+	m, _ := v.raw.(map[string]any)
+	_, ok := m[name]
+	return ok
+}
+
+// lacks reports whether the table v has a key in no letter case: a wrong one
+// is reported by itself.
+func (v value) lacks(name string) bool {
+	m, _ := v.raw.(map[string]any)
+	for k := range m {
+		if strings.EqualFold(k, name) {
+			return false
+		}
+	}
+	return true
+}
+
+func (v value) isTable() bool {
+	_, ok := v.raw.(map[string]any)
+	return ok
+}
+
+// isEmpty reports whether v is a table without keys, or a list without elements.
+func (v value) isEmpty() bool {
+	table, isTable := v.raw.(map[string]any)
+	items, isList := elements(v.raw)
+	return isTable && len(table) == 0 || isList && len(items) == 0
 }
 
 // report notes a problem with v; hint may be empty.
-func (v value) report(text, hint string) {
-	v.w.reports = append(v.w.reports, v.problem(text, hint))
-}
+func (v value) report(text, hint string) { v.w.report(v.problem(text, hint)) }
 
 func (v value) problem(text, hint string) report {
 	src, n := v.find()
@@ -149,7 +148,7 @@ func (v value) problem(text, hint string) report {
 	if n == src.keys {
 		at = noPosition
 	}
-	return report{source: src, at: at, Problem: Problem{File: src.name, Place: v.where(), Text: text, Hint: hint}}
+	return report{source: src, at: at, Problem: Problem{Place: v.where(), Text: text, Hint: hint}}
 }
 
 // mistyped reports that v is of the wrong type.
@@ -189,7 +188,7 @@ func elements(raw any) (items []any, ok bool) {
 	return nil, false
 }
 
-// items are the elements of v, where what is no list is a list of one.
+// items are the elements of v, where anything else is a list of one.
 func (v value) items() []value {
 	raw, ok := elements(v.raw)
 	if !ok {
@@ -211,19 +210,7 @@ func (v value) tables(main string) []value {
 	}
 	if !ok {
 		v.mistyped("a table or a list of tables", tableHint(v.raw, main))
-		return nil
 	}
-	return v.onlyTables(items, main)
-}
-
-func tableHint(raw any, main string) string {
-	if s, ok := raw.(string); ok && main != "" {
-		return fmt.Sprintf("write { %s = %s }", main, quote(s))
-	}
-	return ""
-}
-
-func (v value) onlyTables(items []any, main string) []value {
 	var out []value
 	for i, raw := range items {
 		e := v.item(i, raw)
@@ -236,9 +223,16 @@ func (v value) onlyTables(items []any, main string) []value {
 	return out
 }
 
-// text is v as a string. Without one it reports so and returns false, and so it
+func tableHint(raw any, main string) string {
+	if s, ok := raw.(string); ok && main != "" {
+		return fmt.Sprintf("write { %s = %s }", main, quote(s))
+	}
+	return ""
+}
+
+// string is v as a string. Without one it reports so and returns false, and so it
 // does with a NUL, which no environment, path and file of sysfs can hold.
-func (v value) text(want string) (string, bool) {
+func (v value) string(want string) (string, bool) {
 	s, ok := v.raw.(string)
 	if !ok {
 		hint := ""
@@ -291,11 +285,11 @@ func (v value) boolean() bool {
 	return b
 }
 
-// oneOf is v as one of the allowed strings, else empty.
-func oneOf[T ~string](v value, allowed ...T) T {
-	names := make([]string, len(allowed))
-	for i, a := range allowed {
-		names[i] = string(a)
+// word is v as one of a few words, else empty.
+func word[T ~string](v value, words []T) T {
+	names := make([]string, len(words))
+	for i, w := range words {
+		names[i] = string(w)
 	}
 	want := "one of " + list(names)
 	if len(names) == 1 {
@@ -317,23 +311,74 @@ func oneOf[T ~string](v value, allowed ...T) T {
 	return ""
 }
 
-// lacks reports whether the table v has a key in no letter case: a wrong one
-// is reported by itself.
-func (v value) lacks(name string) bool {
-	m, _ := v.raw.(map[string]any)
-	for k := range m {
-		if strings.EqualFold(k, name) {
-			return false
+// duration is v as a duration of at least that long, which is written as
+// shortest, such as the examples; else least.
+func (v value) duration(least time.Duration, examples string) time.Duration {
+	shortest := quote(strings.TrimSuffix(least.String(), "0s"))
+	want := fmt.Sprintf("of at least %s, such as %s", shortest, examples)
+	s, ok := v.raw.(string)
+	if !ok {
+		hint := ""
+		if _, isInt := v.raw.(int64); isInt {
+			hint = "write it with its unit, in quotes"
 		}
+		v.mistyped("a duration "+want, hint)
+		return least
 	}
-	return true
+	d, err := time.ParseDuration(s)
+	switch {
+	case err != nil:
+		v.report(quote(s)+" is not a duration: want one "+want, `the units are "s", "m" and "h"`)
+	case d < least:
+		v.report(fmt.Sprintf("%s is too short: want at least %s", quote(s), shortest), "")
+	default:
+		return d
+	}
+	return least
 }
 
-// has reports whether the table v has a key.
-func (v value) has(name string) bool {
-	m, _ := v.raw.(map[string]any)
-	_, ok := m[name]
-	return ok
+// literal is v as a string without variables.
+func (v value) literal(want string) (string, bool) {
+	s, ok := v.string(want)
+	if !ok {
+		return "", false
+	}
+	text, err := parseText(s)
+	switch {
+	case err != nil:
+		v.report(quote(s)+" "+err.Error(), "")
+		return "", false
+	case len(text.Vars()) > 0:
+		v.report(quote(s)+" has a variable: want a text without", `write "$${" for a literal "${"`)
+		return "", false
+	}
+	return text.String(), true
+}
+
+// literals is v as a list of strings without variables, or one.
+func (v value) literals(want string) []string {
+	var out []string
+	for _, e := range v.items() {
+		if s, ok := e.literal(want); ok {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// bareHint says how to write what a bare integer may have been, since TOML takes
+// 0x10de and 4318 for the same: in decimal, and in the base whose prefix the form
+// has. valid says which of them can be meant.
+func bareHint(n int64, decimal, other, form string, valid func(string) bool) string {
+	switch {
+	case valid(decimal) && valid(other) && decimal != other:
+		return fmt.Sprintf("TOML takes %d and "+form+" for the same: write %q or %q", n, n, decimal, other)
+	case valid(decimal):
+		return fmt.Sprintf("write it in quotes: %q", decimal)
+	case valid(other):
+		return fmt.Sprintf("write it in quotes: %q", other)
+	}
+	return ""
 }
 
 // tomlKey writes a key as TOML does: in quotes where it has to be.
@@ -341,8 +386,8 @@ func tomlKey(name string) string {
 	if len(name) > longestQuote {
 		return quote(name)
 	}
-	for _, r := range name {
-		if !(r == '_' || r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z') {
+	for i := range len(name) {
+		if !isAlnum(name[i]) && name[i] != '_' && name[i] != '-' {
 			return quote(name)
 		}
 	}
