@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -90,6 +91,9 @@ func (l *loop) run(ctx context.Context) error {
 		})
 	})
 	l.memory.restore(l.options.Paths.StateDir, l.log)
+	if err := l.scanner.LoadUSB(filepath.Join(l.memory.dir, knownUSBName), l.memory.boot); err != nil {
+		l.log.Warn("saved USB devices can't be used: each is read again", "reason", err)
+	}
 	l.injector.injected = l.memory.saved.Injected
 	if err := l.elect(ctx); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -56,7 +57,7 @@ func (l *loop) advance(now time.Time, v *View) (ledger.Output, map[string]*confi
 	}
 	resources, configs := l.inputs(v)
 	state, out := l.memory.state.Next(ledger.Input{
-		Now: now, Start: l.start, Held: l.held.Held, Quiet: l.quiet.since, Made: l.young.made, Hardware: v.hasHardware,
+		Now: now, Start: l.start, Held: l.held.Held, Quiet: l.quiet.since, Made: l.young.made, Hardware: v.hasHardware, Unread: v.unread,
 		Failing: l.prober.Results(), Resources: resources,
 	})
 	l.memory.state = state
@@ -142,6 +143,9 @@ func (l *loop) settle(out ledger.Output) {
 	}
 }
 
+// knownUSBName is the file of the USB devices that were read in this boot.
+const knownUSBName = "usb.json"
+
 // memory is what outlives a restart.
 type memory struct {
 	dir       string
@@ -177,6 +181,9 @@ func (l *loop) save(v *View, out ledger.Output) {
 			m.saved = now
 		}
 		l.warnStateDir("state", err, "state can't be saved: identity decisions are lost at the next start")
+	}
+	if err := l.scanner.SaveUSB(filepath.Join(m.dir, knownUSBName), m.boot); err != nil {
+		l.warnStateDir("usb devices", err, "USB devices can't be saved: the next start waits for each to be read")
 	}
 	if m.unkept != nil {
 		err := l.source.keep(m.unkept)

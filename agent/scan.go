@@ -31,7 +31,8 @@ type View struct {
 	// that every scan reads.
 	Problems []device.Problem
 
-	again bool // an attribute did not answer in time: scan again soon
+	unread []device.Unread
+	again  bool // an attribute could not be read in time: scan again soon
 }
 
 // scanned is a scan of a host.
@@ -58,15 +59,19 @@ func view(cfg *config.Config, s scanned, specs *cdi.HostSpecs, prev ledger.Decis
 		}
 	}
 	matched := matchers.Match(cfg, s.snapshot, forms, options)
+	unread := s.attrs.Unread()
 	return &View{
 		Snapshot: s.snapshot, Forms: forms, Matched: matched, Decisions: decisions,
 		Problems: append(slices.Clip(problems), s.attrs.Problems()...),
-		again:    s.attrs.Again(),
+		unread:   append(unread, s.snapshot.Unread...), again: len(unread) > 0,
 	}
 }
 
 // hasHardware reports whether there is hardware at a path of sysfs.
 func (v *View) hasHardware(path string) bool {
+	if slices.Contains(v.unread, device.Unread{Path: path}) {
+		return true
+	}
 	_, found := slices.BinarySearchFunc(v.Snapshot.Hardware, path, func(h *device.Hardware, path string) int {
 		return strings.Compare(h.Path, path)
 	})
@@ -128,7 +133,7 @@ func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
 			return nil, err
 		}
 		v := view(cfg, scanned{snap, scanner.Attributes(), true}, specs, persisted.Decisions, o)
-		if !snap.Again && !v.again || !time.Now().Before(deadline) || !sleep(ctx, scanEvery) {
+		if len(v.unread) == 0 || !time.Now().Before(deadline) || !sleep(ctx, scanEvery) {
 			return v, nil
 		}
 	}

@@ -40,9 +40,16 @@ type Snapshot struct {
 	// Problems that the scan met: what could not be read, and why. They
 	// degrade what they name and nothing else.
 	Problems []Problem
-	// Again says that a device did not answer in time and is left out: it is
-	// worth looking again soon, event or not.
-	Again bool
+	// Unread by path: USB devices that are there and could not be read yet. They are
+	// left out with all their nodes, and are not gone.
+	Unread []Unread
+}
+
+// Unread is hardware that could not be read yet.
+type Unread struct {
+	Path string // in sysfs, relative to the root
+	// New says that it is not the device that was read there before.
+	New bool
 }
 
 // Problem is something that a scan could not read.

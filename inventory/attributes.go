@@ -1,16 +1,19 @@
 package inventory
 
 import (
+	"cmp"
+	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/slow"
 	"github.com/generic-dp/generic-dp/sysfs"
 )
 
@@ -31,7 +34,7 @@ type Attributes struct {
 	usedNets    map[string]string // why, by name; nil: not read yet
 	charDrivers map[uint32]string // by major number; nil: not read yet
 	problems    []device.Problem
-	again       bool
+	unread      map[string]bool // hardware
 }
 
 type attribute struct{ dir, name string }
@@ -45,16 +48,18 @@ type attributeValue struct {
 func (s *Scanner) Attributes() *Attributes {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.attrs.next()
 	return &Attributes{
 		sysfs: s.sysfs, proc: s.proc, slow: &s.attrs, scanned: s.last,
-		attrs: make(map[attribute]attributeValue), drivers: make(map[string]string),
+		attrs: make(map[attribute]attributeValue), drivers: make(map[string]string), unread: make(map[string]bool),
 	}
 }
 
 // Attr returns an attribute of a device directory, without its newline. Its
 // name is a path below the directory, which may have wildcards: the first in
-// sorted order counts (sysfs.FS.FindAttribute). found is false where there is
-// none, where it can't be read, and where it does not answer in 50 ms.
+// sorted order counts (sysfs.FS.FindAttribute). One that can't be read in 50 ms has the
+// value of the snapshot before. found is false where there is none, and where it can't
+// be read.
 func (a *Attributes) Attr(dir, name string) (value string, found bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -68,16 +73,19 @@ func (a *Attributes) Attr(dir, name string) (value string, found bool) {
 }
 
 func (a *Attributes) read(dir, name string) attributeValue {
-	file, found := a.sysfs.FindAttribute(dir, name)
+	file, ino, found := a.sysfs.FindAttribute(dir, name)
 	if !found {
 		return attributeValue{}
 	}
-	value, err := a.slow.read(file, a.sysfs.Attribute)
+	value, late, err := a.slow.read(file, ino, a.sysfs.Attribute)
+	if late {
+		_, hardware := busDevice(dir)
+		a.unread[cmp.Or(hardware, dir)] = true
+	}
 	switch {
 	case err == nil:
 		return attributeValue{value, true}
-	case errors.Is(err, errSlow):
-		a.again = true
+	case err == errSlow:
 	case sysfs.Gone(err), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENODATA):
 		// It has gone, or says that it has no value now: the speed of an
 		// interface that is down, the temperature of what is asleep.
@@ -184,85 +192,73 @@ func (a *Attributes) Problems() []device.Problem {
 	return slices.Clone(a.problems)
 }
 
-// Again reports whether an attribute that did before has not answered in time,
-// as Snapshot.Again does: it is worth looking again soon.
-func (a *Attributes) Again() bool {
+// Unread returns the hardware that has an attribute which could not be read in time, by
+// path: the next scan may read it. One that could not be read the time before either is
+// not among them.
+func (a *Attributes) Unread() []device.Unread {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.again
+	var list []device.Unread
+	for _, path := range slices.Sorted(maps.Keys(a.unread)) {
+		list = append(list, device.Unread{Path: path})
+	}
+	return list
 }
 
-// errSilent says that an attribute did not answer in time, not for the first
-// time in a row: that alone is no problem yet (errSlow).
-var errSilent = errors.New("does not answer")
-
-// slowAttributes reads attributes that may wait for their device. One that does
-// not answer keeps nobody else waiting: it is given up, and not asked again
-// before the kernel has let go of the first that asked.
+// slowAttributes reads attributes that may wait for their device.
 type slowAttributes struct {
+	calls slow.Calls[string, textResult]
+
 	mu     sync.Mutex
-	busy   map[string]bool // files that are still being read
-	silent map[string]bool // files that did not answer when they were last asked for
+	silent map[string]bool // files that could not be read in time when they were last asked for
+	// values are those that were read since the last call of next, by file, and before
+	// those of the time between the calls before.
+	values, before map[string]fileValue
 }
 
-func (s *slowAttributes) read(file string, read func(string) (string, error)) (string, error) {
-	if !s.begin(file) {
-		return "", s.gaveUp(file)
-	}
-	type answer struct {
-		value string
-		err   error
-	}
-	answers := make(chan answer, 1)
-	go func() {
-		value, err := read(file)
-		s.end(file)
-		answers <- answer{value, err}
-	}()
-	timer := time.NewTimer(slowAfter)
-	defer timer.Stop()
-	select {
-	case a := <-answers:
-		s.answered(file)
-		return a.value, a.err
-	case <-timer.C:
-		return "", s.gaveUp(file)
-	}
+type textResult struct {
+	text string
+	err  error
 }
 
-// begin reports whether nobody reads a file, and notes that someone does.
-func (s *slowAttributes) begin(file string) bool {
+// fileValue is the value of an attribute. Another file in its place has another inode.
+type fileValue struct {
+	ino  uint64
+	text string
+}
+
+// next begins a new reading of attributes.
+func (s *slowAttributes) next() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.busy[file] {
-		return false
+	s.values, s.before = make(map[string]fileValue), s.values
+}
+
+// read returns the text of an attribute. Where it can't be read in time it returns the
+// text of the reading before, or errSlow where there is none; late says so where that did
+// not happen the time before, too.
+func (s *slowAttributes) read(file string, ino uint64, read func(string) (string, error)) (text string, late bool, err error) {
+	result, _, ok := s.calls.Do(context.Background(), file, slowAfter, func() textResult {
+		text, err := read(file)
+		return textResult{text, err}
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ok {
+		delete(s.silent, file)
+		if result.err == nil && s.values != nil {
+			s.values[file] = fileValue{ino, result.text}
+		}
+		return result.text, false, result.err
 	}
-	if s.busy == nil {
-		s.busy, s.silent = make(map[string]bool), make(map[string]bool)
-	}
-	s.busy[file] = true
-	return true
-}
-
-func (s *slowAttributes) end(file string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.busy, file)
-}
-
-func (s *slowAttributes) answered(file string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.silent, file)
-}
-
-// gaveUp notes that a file did not answer, and says whether that is new.
-func (s *slowAttributes) gaveUp(file string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.silent[file] {
-		return errSilent
+	late = !s.silent[file]
+	if s.silent == nil {
+		s.silent = make(map[string]bool)
 	}
 	s.silent[file] = true
-	return errSlow
+	if v, known := s.before[file]; known && v.ino == ino {
+		s.values[file] = v
+		return v.text, late, nil
+	}
+	return "", late, errSlow
 }

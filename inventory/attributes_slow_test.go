@@ -1,18 +1,18 @@
 package inventory
 
 import (
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-// A file that blocks is given up after the time, is not asked a second time
-// while it blocks, and keeps no other waiting.
+// A file that blocks is given up after the time, and has the value that it had when it was
+// read before; another file in its place has none.
 func TestSlowAttributes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var s slowAttributes
+		s.next()
 		release := make(chan struct{})
 		asked := 0
 		blocked := func(string) (string, error) {
@@ -20,31 +20,39 @@ func TestSlowAttributes(t *testing.T) {
 			<-release
 			return "late", nil
 		}
-		check := func(file string, read func(string) (string, error), want string, wantErr error, takes time.Duration) {
+		check := func(file string, ino uint64, read func(string) (string, error), want string, wantLate bool, wantErr error, takes time.Duration) {
 			t.Helper()
 			start := time.Now()
-			value, err := s.read(file, read)
-			if value != want || !errors.Is(err, wantErr) || time.Since(start) != takes {
-				t.Errorf("%q, %v after %v; want %q, %v after %v", value, err, time.Since(start), want, wantErr, takes)
+			text, late, err := s.read(file, ino, read)
+			if text != want || late != wantLate || err != wantErr || time.Since(start) != takes {
+				t.Errorf("%q, late %t, %v after %v; want %q, %t, %v after %v", text, late, err, time.Since(start), want, wantLate, wantErr, takes)
 			}
 		}
 		quick := func(file string) (string, error) { return "quick " + file, nil }
-		check("a", blocked, "", errSlow, slowAfter)
-		check("b", quick, "quick b", nil, 0)
-		check("a", blocked, "", errSilent, 0)
-		check("a", quick, "", errSilent, 0)
+		check("a", 1, blocked, "", true, errSlow, slowAfter)
+		check("b", 2, quick, "quick b", false, nil, 0)
+		check("a", 1, blocked, "", false, errSlow, 0)
+		check("a", 1, quick, "", false, errSlow, 0)
 		synctest.Wait()
 		if asked != 1 {
 			t.Errorf("asked %d times", asked)
 		}
 		close(release)
 		synctest.Wait()
-		// One that never answers in time is not looked at again and again.
+		// One that is never read in time asks for no further scan.
 		late := func(string) (string, error) { time.Sleep(2 * slowAfter); return "late", nil }
-		check("a", late, "", errSilent, slowAfter)
+		check("a", 1, late, "", false, errSlow, slowAfter)
 		time.Sleep(2 * slowAfter)
-		check("a", quick, "quick a", nil, 0)
-		check("a", late, "", errSlow, slowAfter)
+		check("a", 1, quick, "quick a", false, nil, 0)
+
+		for i := range 3 {
+			s.next()
+			check("a", 1, late, "quick a", i == 0, nil, slowAfter)
+			time.Sleep(2 * slowAfter)
+		}
+		check("b", 2, late, "", true, errSlow, slowAfter)
+		s.next()
+		check("a", 3, late, "", false, errSlow, slowAfter)
 		time.Sleep(2 * slowAfter)
 	})
 }

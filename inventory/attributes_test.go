@@ -56,8 +56,8 @@ func TestAttributes(t *testing.T) {
 	next := s.Attributes()
 	check(next, "rom*/VBNV", "another")
 	check(next, "missing", "there")
-	if p := append(a.Problems(), next.Problems()...); len(p) > 0 || a.Again() || next.Again() {
-		t.Errorf("problems %v, again %v", p, a.Again())
+	if p := append(a.Problems(), next.Problems()...); len(p) > 0 || len(a.Unread())+len(next.Unread()) > 0 {
+		t.Errorf("problems %v, unread %v", p, a.Unread())
 	}
 }
 
@@ -77,7 +77,7 @@ func TestAttributesAtOnce(t *testing.T) {
 				a.Attr("devices/platform/a", fmt.Sprint(i))
 				a.Driver("devices/platform/a")
 				a.Problems()
-				a.Again()
+				a.Unread()
 			}
 		})
 	}

@@ -299,8 +299,8 @@ func TestRecordedHostHasItsOwnProc(t *testing.T) {
 	}
 }
 
-// An adapter that is being set up is looked at again soon. That its node and
-// its interface are left out meanwhile is no problem.
+// An adapter that is being set up is unread. That its node and its interface are left
+// out meanwhile is no problem.
 func TestAdapterThatIsBeingSetUp(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
@@ -316,10 +316,41 @@ func TestAdapterThatIsBeingSetUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	noProblems(t, snap)
-	if !snap.Again || len(snap.Nets) != 0 || findHardware(snap, "1-2") != nil {
-		t.Errorf("again %t, interfaces %v; want none, and another look", snap.Again, snap.Nets)
+	if !slices.Equal(snap.Unread, []device.Unread{{Path: adapter}}) || len(snap.Nets) != 0 || findHardware(snap, "1-2") != nil {
+		t.Errorf("unread %v, interfaces %v; want no interface", snap.Unread, snap.Nets)
 	}
-	if snap := updated(t, s, inventory.Batch{}); len(snap.Nets) != 1 || snap.Nets[0].Hardware != findHardware(snap, "1-2") {
-		t.Errorf("set up: %+v; want eth0 with its hardware", snap.Nets)
+	if snap := updated(t, s, inventory.Batch{}); len(snap.Nets) != 1 || snap.Nets[0].Hardware != findHardware(snap, "1-2") || len(snap.Unread) > 0 {
+		t.Errorf("set up: %+v, unread %v; want eth0 with its hardware", snap.Nets, snap.Unread)
+	}
+}
+
+// A device that was read stays what it is, however long it would take to read it again.
+// What comes into its place is another device, which is not the one that is missing.
+func TestDeviceThatWasReadIsNotReadAgain(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h.AddRootHub(h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"}), 1, "480")
+	stick := sysfstest.USB{Port: "1-2", Vendor: "10c4", Product: "ea60", Serial: "A1", Interfaces: []sysfstest.Interface{{Class: "ff", Nodes: []sysfstest.Node{sysfstest.SerialPort("ttyUSB0", 0)}}}}
+	dir := h.AddUSB(stick)
+	want, s := sysfstest.Scan(t, inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
+	answer := make(chan struct{})
+	s.HangUSB(dir, answer)
+	for range 2 {
+		snap, err := s.Scan(t.Context())
+		if diff := cmp.Diff(want, snap); diff != "" || err != nil {
+			t.Fatalf("%v\n%s", err, diff)
+		}
+	}
+	h.RemoveUSB("1-2")
+	stick.Serial = "B2"
+	h.AddUSB(stick)
+	snap, err := s.Scan(t.Context())
+	close(answer)
+	if err != nil || !slices.Equal(snap.Unread, []device.Unread{{Path: dir, New: true}}) || findHardware(snap, "1-2") != nil || len(snap.Problems) > 0 {
+		t.Errorf("%v, unread %v, %v, problems %v; want no device in its place yet", err, snap.Unread, findHardware(snap, "1-2"), snap.Problems)
+	}
+	<-s.Answered()
+	if h := findHardware(updated(t, s, inventory.Batch{}), "1-2"); h == nil || h.USB.Serial != "B2" {
+		t.Errorf("%+v; want the new one", h)
 	}
 }

@@ -46,8 +46,8 @@ func Read(ctx context.Context, o Options, also func(*device.Snapshot, *Attribute
 	s.proc.trace = &procTrace{kept: make(map[string]string)}
 	s.sysfs = traced
 	snap, tree, err := s.scan(ctx)
-	// A recording can't be looked at again: what is being set up is waited for.
-	for end := time.Now().Add(time.Second); err == nil && snap.Again && time.Now().Before(end); {
+	// A recording can't be scanned again: what is being set up is waited for.
+	for end := time.Now().Add(time.Second); err == nil && len(snap.Unread) > 0 && time.Now().Before(end); {
 		select {
 		case <-ctx.Done():
 		case <-time.After(slowAfter):

@@ -52,7 +52,7 @@ type Scanner struct {
 	dev     string
 	log     *slog.Logger
 	ghwOnce sync.Once // said in the log that ghw can't be used
-	usb     slowReader
+	usb     usbReader
 	attrs   slowAttributes
 	memory  *memory              // of what was read; nil before the first scan
 	last    scanned              // by the last scan
@@ -76,7 +76,7 @@ func New(o Options) *Scanner {
 	s := &Scanner{sysfs: sysfs.New(root), proc: proc{root: procOf(root)}, dev: o.Dev, log: o.Log, told: make(map[string]time.Time), answers: make(chan struct{}, 1), ghw: ghwPCI}
 	s.usb.read = s.usbDevice
 	s.usb.number = func(dir string) string { return s.sysfs.USBNumber(dir) }
-	s.usb.late = func() { poke(s.answers) }
+	s.usb.calls.Late = func(usbLink) { poke(s.answers) }
 	return s
 }
 
@@ -132,9 +132,9 @@ func (s *Scanner) read(ctx context.Context, m *memory, whole bool) (*scan, *devT
 		whole:      whole,
 		hardware:   make(map[string]*device.Hardware),
 		interfaces: make(map[string]int),
-		slow:       make(map[string]bool),
 		numa:       make(map[string]int),
 		problems:   tree.problems,
+		slow:       make(map[string]bool),
 	}
 	nodes := c.locate(tree.sortedNodes(), tree)
 	s.readPCI(c)
@@ -154,8 +154,9 @@ func (s *Scanner) read(ctx context.Context, m *memory, whole bool) (*scan, *devT
 		Dirs:     tree.dirs,
 		Hardware: c.finish(),
 		Problems: c.problems,
-		Again:    c.again,
+		Unread:   c.unread,
 	}
+	slices.SortFunc(c.unread, func(a, b device.Unread) int { return cmp.Compare(a.Path, b.Path) })
 	slices.SortFunc(c.snapshot.Problems, func(a, b device.Problem) int {
 		return cmp.Or(cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.Reason, b.Reason))
 	})
@@ -173,11 +174,11 @@ type scan struct {
 	whole         bool // nothing was remembered
 	doubt         bool // what was remembered does not fit what was read
 	snapshot      *device.Snapshot
-	hardware      map[string]*device.Hardware   // by path
-	mdevs         []string                      // paths of those that are mediated devices
-	interfaces    map[string]int                // number of a USB interface by path, -1 where it can't be read
-	slow          map[string]bool               // USB devices that are being set up, by path
-	again         bool                          // a device did not answer
+	hardware      map[string]*device.Hardware // by path
+	mdevs         []string                    // paths of those that are mediated devices
+	interfaces    map[string]int              // number of a USB interface by path, -1 where it can't be read
+	slow          map[string]bool             // USB devices that could not be read yet, by path
+	unread        []device.Unread
 	numa          map[string]int                // by path, as far as it was needed
 	noBus         []device.Bus                  // buses that could not be listed
 	netInterfaces map[string]sysfs.NetInterface // by name

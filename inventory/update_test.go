@@ -199,7 +199,7 @@ func updated(t *testing.T, s *inventory.Scanner, b inventory.Batch) *device.Snap
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !snap.Again {
+		if len(snap.Unread) == 0 {
 			return snap
 		}
 		<-s.Answered()

@@ -12,7 +12,24 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/slow"
 	"github.com/generic-dp/generic-dp/sysfs"
+)
+
+// The kernel holds the lock of a new device until its drivers are bound, some
+// 100 ms as a rule.
+const (
+	// slowAfter is how long a full scan waits for one read, and slowUpdate how long an
+	// incremental scan waits for a USB device: the next scan follows when it answers.
+	slowAfter  = 50 * time.Millisecond
+	slowUpdate = 5 * time.Millisecond
+	// hangsAfter is when a device that can't be read is a problem.
+	hangsAfter = time.Second
+)
+
+var (
+	errSlow  = errors.New("can't be read yet")
+	errHangs = errors.New("can't be read: its driver or a reset holds its lock")
 )
 
 // readUSB adds every USB device of the host. It comes from sysfs: ghw's list
@@ -28,41 +45,42 @@ func (s *Scanner) readUSB(ctx context.Context, c *scan) error {
 		if entries == nil {
 			c.noBus = append(c.noBus, device.USBBus)
 		}
+	} else {
+		s.usb.forgetOthers(entries)
 	}
 	came, _ := nowOnBus(c.mem.usbDirs, entries, interfaces)
 	patience := slowAfter
 	if !c.whole {
 		patience = slowUpdate
 	}
-	results, err := s.usb.all(ctx, entries, patience)
-	if err != nil {
-		return err
+	results := make([]usbResult, len(entries))
+	for i, e := range entries {
+		results[i] = s.usb.device(ctx, e, patience)
+		if !results[i].known {
+			came = append(came, e.Path)
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("scanning the usb devices: %w", err)
 	}
 	if !c.whole {
-		for i, e := range entries {
-			if !results[i].known {
-				came = append(came, e.Path)
-			}
-		}
 		c.mem.forget(came)
 	}
 	for i, e := range entries {
 		d, err := results[i].device, results[i].err
-		if sysfs.Gone(err) {
+		switch {
+		case sysfs.Gone(err):
 			c.doubt = c.doubt || s.usbMoved(c, e)
 			continue
-		}
-		if errors.Is(err, errSlow) {
-			c.again = true
+		case err == errSlow, err == errHangs:
 			c.slow[e.Path] = true
+			c.unread = append(c.unread, device.Unread{Path: e.Path, New: results[i].replaces})
+			if err == errHangs {
+				c.problem(e.Path, err)
+			}
 			continue
-		}
-		if err != nil {
+		case err != nil:
 			c.problem(e.Path, err)
-		}
-		if errors.Is(err, errNoAnswer) {
-			c.again = true
-			continue
 		}
 		u := &device.USB{
 			Vendor: d.Vendor, Product: d.Product, Serial: d.Serial, Manufacturer: d.Manufacturer,
@@ -71,6 +89,11 @@ func (s *Scanner) readUSB(ctx context.Context, c *scan) error {
 		u.Controller, u.Chain = usbPlace(e.Path, e.Name)
 		c.hardware[e.Path] = &device.Hardware{Bus: device.USBBus, Path: e.Path, Name: e.Name, NUMA: -1, USB: u}
 	}
+	s.readUSBInterfaces(c, interfaces)
+	return nil
+}
+
+func (s *Scanner) readUSBInterfaces(c *scan, interfaces []sysfs.Entry) {
 	for _, e := range interfaces {
 		h := c.hardware[up(e.Path)]
 		if h == nil || h.USB == nil {
@@ -88,7 +111,6 @@ func (s *Scanner) readUSB(ctx context.Context, c *scan) error {
 		c.interfaces[e.Path] = i.Number
 		h.USB.Interfaces = append(h.USB.Interfaces, device.USBInterface{Number: i.Number, Class: i.Class, Driver: i.Driver})
 	}
-	return nil
 }
 
 // usbMoved reports whether a device that is not where it was remembered to be is
@@ -136,160 +158,98 @@ func usbPlace(dir, name string) (controller, chain string) {
 	return controller, chain
 }
 
-// errNoAnswer says that reading a device has taken too long.
-var errNoAnswer = errors.New("does not answer: its driver or a reset holds its lock")
-
-// The kernel holds the lock of a new device until its drivers are bound, some
-// 100 ms as a rule.
-const (
-	// slowAfter is how long a scan of everything waits for one USB device, and
-	// slowUpdate how long the scan waits that follows an event: the next one
-	// comes as soon as the device answers.
-	slowAfter  = 50 * time.Millisecond
-	slowUpdate = 5 * time.Millisecond
-	// hangsAfter is when a device that does not answer is a problem.
-	hangsAfter = time.Second
-)
-
-// errSlow says that a device is being set up: no problem yet.
-var errSlow = errors.New("is being set up")
-
-// slowReader reads USB devices, each of which may block in the kernel for as
-// long as a driver probes it or a reset lasts, and for ever if its driver
-// hangs. One that does is left out; the rest of the host is not kept waiting,
-// neither now nor by the next scans. What was read of a device stays true for
-// as long as its link, or without that its number, is the same, so that only new
-// ones are ever waited for.
-type slowReader struct {
+// usbReader reads USB devices, each of which may block in the kernel for as long as a
+// driver probes it or a reset lasts, and for ever if its driver hangs. Nobody waits for
+// one that does, neither the rest of the scan nor the next scans. What was read of a
+// device stays true for as long as its link, or without that its number, is the same,
+// also over a restart (KnownUSB), so that only new devices are ever waited for.
+type usbReader struct {
 	read func(dir string) (sysfs.USBDevice, error)
-	// number is the devnum of a device, which the kernel shows without the
-	// lock and gives anew at each enumeration; empty where there is none. It
-	// tells devices apart where the inodes of their links do not.
+	// number is the devnum of a device, which the kernel shows without the lock and
+	// counts up at each enumeration; empty where there is none. It tells devices apart
+	// where the inodes of their links do not.
 	number func(dir string) string
-	// late is told of an answer that a scan did not wait for.
-	late func()
+	calls  slow.Calls[usbLink, usbResult]
 
-	mu    sync.Mutex
-	busy  map[string]*usbRead // what is being read, by directory
-	known map[string]knownUSB
+	mu      sync.Mutex
+	known   map[string]KnownUSB // by directory
+	changed bool                // known is not what was saved
 }
 
-type knownUSB struct {
-	ino    uint64
-	number string
-	device sysfs.USBDevice
-}
-
-// usbRead is a device that is being read.
-type usbRead struct {
-	since     time.Time
-	abandoned bool // a scan went on without it
-	done      chan struct{}
-	result    usbResult // once done is closed
+// usbLink is a device on the bus: its directory and the inode of its link.
+type usbLink struct {
+	dir string
+	ino uint64
 }
 
 type usbResult struct {
 	device sysfs.USBDevice
 	known  bool // it was read before
-	err    error
+	// replaces says that another device was read in this place before.
+	replaces bool
+	err      error
 }
 
-// all reads all entries, one after the other, and waits for each no longer
-// than patience; the results are in the same order.
-func (r *slowReader) all(ctx context.Context, entries []sysfs.Entry, patience time.Duration) ([]usbResult, error) {
-	results := make([]usbResult, len(entries))
-	r.forget(entries)
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	for i, e := range entries {
-		known, reading := r.begin(e)
-		if known != nil {
-			results[i] = usbResult{device: *known, known: true}
-			continue
-		}
-		timer.Reset(patience)
-		if time.Since(reading.since) >= hangsAfter {
-			timer.Reset(0)
-		}
-		select {
-		case <-reading.done:
-			results[i] = reading.result
-		case <-timer.C:
-			results[i] = r.abandon(reading)
-		case <-ctx.Done():
-			return nil, fmt.Errorf("scanning the usb devices: %w", ctx.Err())
-		}
+// device returns what is known of a device, or reads it.
+func (r *usbReader) device(ctx context.Context, e sysfs.Entry, patience time.Duration) usbResult {
+	if d := r.lookup(e); d != nil {
+		return usbResult{device: *d, known: true}
 	}
-	return results, nil
+	result, running, ok := r.calls.Do(ctx, usbLink{e.Path, e.Ino}, patience, func() usbResult { return r.readNew(e) })
+	switch {
+	case ok:
+		return result
+	case running < hangsAfter:
+		return usbResult{err: errSlow, replaces: r.replaces(e.Path)}
+	}
+	return usbResult{err: errHangs, replaces: r.replaces(e.Path)}
 }
 
-// begin returns what is known of a device, or else the reading of it, which may
-// have begun in an earlier scan.
-func (r *slowReader) begin(e sysfs.Entry) (known *sysfs.USBDevice, reading *usbRead) {
+// replaces reports whether another device than that in dir now was read there by this
+// process.
+func (r *usbReader) replaces(dir string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if k, ok := r.known[e.Path]; ok && k.ino == e.Ino && (e.Ino != 0 || k.number == r.numberOf(e.Path)) {
-		return &k.device, nil
-	}
-	if reading = r.busy[e.Path]; reading != nil {
-		return nil, reading
-	}
-	if r.busy == nil {
-		r.busy, r.known = make(map[string]*usbRead), make(map[string]knownUSB)
-	}
-	reading = &usbRead{since: time.Now(), done: make(chan struct{})}
-	r.busy[e.Path] = reading
-	go r.run(e, reading)
-	return nil, reading
+	k, ok := r.known[dir]
+	return ok && !k.restored
 }
 
-// run reads a device, for as long as that takes.
-func (r *slowReader) run(e sysfs.Entry, reading *usbRead) {
-	number := r.numberOf(e.Path)
+// lookup returns what is known of a device, nil for nothing.
+func (r *usbReader) lookup(e sysfs.Entry) *sysfs.USBDevice {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k, ok := r.known[e.Path]
+	if !ok || k.Ino != e.Ino || (k.restored || e.Ino == 0) && k.Number != r.number(e.Path) {
+		return nil
+	}
+	if k.restored {
+		k.restored = false
+		r.known[e.Path] = k
+	}
+	return &k.Device
+}
+
+func (r *usbReader) readNew(e sysfs.Entry) usbResult {
+	number := r.number(e.Path)
 	d, err := r.read(e.Path)
-	if err == nil && r.numberOf(e.Path) != number {
+	if err == nil && r.number(e.Path) != number {
 		// Half of it is one device's and half the next one's.
 		err = fmt.Errorf("another device came into its place: %w", unix.ENODEV)
 	}
-	r.mu.Lock()
-	delete(r.busy, e.Path)
-	if err == nil && number != "" {
-		r.known[e.Path] = knownUSB{e.Ino, number, d}
+	if err == nil && (number != "" || e.Ino != 0) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.known == nil {
+			r.known = make(map[string]KnownUSB)
+		}
+		r.known[e.Path] = KnownUSB{Ino: e.Ino, Number: number, Device: d}
+		r.changed = true
 	}
-	reading.result = usbResult{device: d, err: err}
-	close(reading.done)
-	abandoned := reading.abandoned
-	r.mu.Unlock()
-	if abandoned && r.late != nil {
-		r.late()
-	}
+	return usbResult{device: d, err: err}
 }
 
-// abandon leaves a reading to itself, unless it has ended just now.
-func (r *slowReader) abandon(reading *usbRead) usbResult {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	select {
-	case <-reading.done:
-		return reading.result
-	default:
-	}
-	reading.abandoned = true
-	if time.Since(reading.since) < hangsAfter {
-		return usbResult{err: errSlow}
-	}
-	return usbResult{err: errNoAnswer}
-}
-
-func (r *slowReader) numberOf(dir string) string {
-	if r.number == nil {
-		return ""
-	}
-	return r.number(dir)
-}
-
-// forget drops what is known of devices that are not among entries.
-func (r *slowReader) forget(entries []sysfs.Entry) {
+// forgetOthers drops what is known of devices that are not among entries.
+func (r *usbReader) forgetOthers(entries []sysfs.Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.known) == 0 {
@@ -299,5 +259,7 @@ func (r *slowReader) forget(entries []sysfs.Entry) {
 	for _, e := range entries {
 		here[e.Path] = true
 	}
-	maps.DeleteFunc(r.known, func(dir string, _ knownUSB) bool { return !here[dir] })
+	before := len(r.known)
+	maps.DeleteFunc(r.known, func(dir string, _ KnownUSB) bool { return !here[dir] })
+	r.changed = r.changed || len(r.known) != before
 }

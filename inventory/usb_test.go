@@ -1,12 +1,15 @@
 package inventory
 
 import (
-	"context"
-	"errors"
+	"bytes"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/sysfs"
 )
@@ -19,46 +22,42 @@ func usbEntries(names ...string) []sysfs.Entry {
 	return list
 }
 
-// A device whose lock is held is left out, and the others are read. The next
-// scans read it no second time, and do not wait for one that hangs; when it
-// answers after all, that is told.
+// A device whose lock is held is left unread, and the others are read. It is waited for
+// once, whether it hangs or not; its answer is signalled.
 func TestUSBDeviceThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		hangs := make(chan struct{})
 		var reads, late atomic.Int32
-		r := &slowReader{late: func() { late.Add(1) }, read: func(dir string) (sysfs.USBDevice, error) {
+		r := &usbReader{number: devnum("7"), read: func(dir string) (sysfs.USBDevice, error) {
 			if dir == "1-2" {
 				reads.Add(1)
 				<-hangs
 			}
 			return sysfs.USBDevice{Serial: "of " + dir}, nil
 		}}
-		entries := usbEntries("1-1", "1-2", "1-3")
+		r.calls.Late = func(usbLink) { late.Add(1) }
 		check := func(scan string, wantTime time.Duration, wantErr error) {
 			t.Helper()
 			start := time.Now()
-			results, err := r.all(t.Context(), entries, slowAfter)
-			if err != nil {
-				t.Fatal(err)
+			for _, e := range usbEntries("1-1", "1-2", "1-3") {
+				got := r.device(t.Context(), e, slowAfter)
+				if e.Name == "1-2" && wantErr != nil {
+					if got.err != wantErr || got.replaces {
+						t.Errorf("%s: %s: %+v; want %v", scan, e.Name, got, wantErr)
+					}
+				} else if got.err != nil || got.device.Serial != "of "+e.Name {
+					t.Errorf("%s: %s: %+v", scan, e.Name, got)
+				}
 			}
 			if d := time.Since(start); d != wantTime {
 				t.Errorf("%s: took %v; want %v", scan, d, wantTime)
 			}
-			for i, e := range entries {
-				if e.Name == "1-2" && wantErr != nil {
-					if !errors.Is(results[i].err, wantErr) {
-						t.Errorf("%s: %s: %+v; want %v", scan, e.Name, results[i], wantErr)
-					}
-				} else if results[i].err != nil || results[i].device.Serial != "of "+e.Name {
-					t.Errorf("%s: %s: %+v", scan, e.Name, results[i])
-				}
-			}
 		}
 		check("first", slowAfter, errSlow)
-		check("second", slowAfter, errSlow)
+		check("second", 0, errSlow)
 		time.Sleep(hangsAfter)
-		check("third", 0, errNoAnswer)
+		check("third", 0, errHangs)
 		if n := reads.Load(); n != 1 {
 			t.Errorf("%d reads hang; want 1", n)
 		}
@@ -66,17 +65,19 @@ func TestUSBDeviceThatDoesNotAnswer(t *testing.T) {
 		synctest.Wait()
 		check("last", 0, nil)
 		if n := late.Load(); n != 1 {
-			t.Errorf("told %d times of the answer; want once", n)
+			t.Errorf("the answer was signalled %d times; want once", n)
 		}
 	})
 }
 
-// What is known of a device is not read again while it has its number, so that
-// a reset of it keeps nobody waiting; a new number is a new device.
+func devnum(n string) func(string) string { return func(string) string { return n } }
+
+// A device that is known is not read again while it has its number, so that a reset of
+// it keeps nobody waiting; a new number is a new device.
 func TestUSBDeviceIsReadOnceANumber(t *testing.T) {
 	t.Parallel()
 	number, reads := "7", 0
-	r := &slowReader{
+	r := &usbReader{
 		read: func(string) (sysfs.USBDevice, error) {
 			reads++
 			return sysfs.USBDevice{Serial: "of " + number}, nil
@@ -89,16 +90,12 @@ func TestUSBDeviceIsReadOnceANumber(t *testing.T) {
 		wantReads int
 	}{{"7", true, 1}, {"7", true, 1}, {"8", true, 2}, {"8", false, 2}, {"8", true, 3}, {"", true, 4}, {"", true, 5}} {
 		number = step.number
-		var entries []sysfs.Entry
-		if step.plugged {
-			entries = usbEntries("1-1")
+		if !step.plugged {
+			r.forgetOthers(nil)
+			continue
 		}
-		results, err := r.all(t.Context(), entries, slowAfter)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if step.plugged && results[0].device.Serial != "of "+step.number {
-			t.Errorf("%+v: read %+v", step, results[0])
+		if got := r.device(t.Context(), usbEntries("1-1")[0], time.Minute); got.device.Serial != "of "+step.number {
+			t.Errorf("%+v: read %+v", step, got)
 		}
 		if reads != step.wantReads {
 			t.Errorf("%+v: %d reads", step, reads)
@@ -111,7 +108,7 @@ func TestUSBDeviceIsReadOnceANumber(t *testing.T) {
 func TestUSBDeviceIsReadOnceALink(t *testing.T) {
 	t.Parallel()
 	reads, numbers := 0, 0
-	r := &slowReader{
+	r := &usbReader{
 		read: func(string) (sysfs.USBDevice, error) {
 			reads++
 			return sysfs.USBDevice{Serial: "A1"}, nil
@@ -125,11 +122,10 @@ func TestUSBDeviceIsReadOnceALink(t *testing.T) {
 		ino                    uint64
 		wantReads, wantNumbers int
 	}{{71, 1, 2}, {71, 1, 2}, {72, 2, 4}, {72, 2, 4}} {
-		entries := usbEntries("1-1")
-		entries[0].Ino = step.ino
-		results, err := r.all(t.Context(), entries, slowAfter)
-		if err != nil || results[0].device.Serial != "A1" {
-			t.Fatal(results, err)
+		e := usbEntries("1-1")[0]
+		e.Ino = step.ino
+		if got := r.device(t.Context(), e, time.Minute); got.err != nil || got.device.Serial != "A1" {
+			t.Fatal(got)
 		}
 		if reads != step.wantReads || numbers != step.wantNumbers {
 			t.Errorf("%+v: %d reads of devices and %d of numbers", step, reads, numbers)
@@ -137,21 +133,99 @@ func TestUSBDeviceIsReadOnceALink(t *testing.T) {
 	}
 }
 
-func TestUSBScanEndsWithItsContext(t *testing.T) {
+// A process that starts again in the same boot knows the devices that are still there,
+// however long they take to be read; it reads those that have another inode or number,
+// and says that they may be the ones that it knew.
+func TestKnownUSBDevicesOutliveTheProcess(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		hangs := make(chan struct{})
-		defer close(hangs)
-		r := &slowReader{read: func(string) (sysfs.USBDevice, error) {
-			<-hangs
-			return sysfs.USBDevice{}, nil
-		}}
-		ctx, cancel := context.WithTimeout(t.Context(), slowAfter/2)
-		defer cancel()
-		if _, err := r.all(ctx, usbEntries("1-1"), slowAfter); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("err = %v; want that of the context", err)
+	file := filepath.Join(t.TempDir(), "usb.json")
+	link := sysfs.Entry{Name: "1-1", Path: "1-1", Ino: 71}
+	first := &Scanner{}
+	first.usb.number = devnum("7")
+	first.usb.read = func(string) (sysfs.USBDevice, error) {
+		return sysfs.USBDevice{Vendor: "0403", Product: "6001", Serial: "A1", Speed: "12"}, nil
+	}
+	want := first.usb.device(t.Context(), link, time.Minute)
+	if err := first.SaveUSB(file, "boot"); err != nil || want.known {
+		t.Fatal(want, err)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v, %v; want a file that its owner alone reads", info, err)
+	}
+	for _, c := range []struct {
+		name, boot, number string
+		ino                uint64
+		known              bool
+	}{
+		{"the same", "boot", "7", 71, true}, {"another boot", "other", "7", 71, false}, {"an unknown boot", "", "7", 71, false},
+		{"another inode", "boot", "7", 72, false}, {"another number", "boot", "8", 71, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := &Scanner{}
+				s.usb.number = devnum(c.number)
+				s.usb.read = func(string) (sysfs.USBDevice, error) {
+					time.Sleep(300 * time.Millisecond)
+					return sysfs.USBDevice{Serial: "B2"}, nil
+				}
+				if err := s.LoadUSB(file, c.boot); err != nil {
+					t.Fatal(err)
+				}
+				e := link
+				e.Ino = c.ino
+				got := s.usb.device(t.Context(), e, slowAfter)
+				if c.known && (!got.known || got.device != want.device) || !c.known && (got.err != errSlow || got.replaces) {
+					t.Errorf("%+v", got)
+				}
+				time.Sleep(time.Second)
+				if c.known {
+					// Once it is known to be the one, a number that is used again says nothing.
+					s.usb.number = devnum("8")
+				}
+				if got := s.usb.device(t.Context(), e, slowAfter); !got.known {
+					t.Errorf("later: %+v", got)
+				}
+			})
+		})
+	}
+	if err := first.SaveUSB(filepath.Join(file, "unwritable"), "boot"); err != nil {
+		t.Errorf("nothing changed, and it is written: %v", err)
+	}
+	first.usb.forgetOthers(nil)
+	if err := first.SaveUSB(filepath.Join(file, "unwritable"), "boot"); err == nil {
+		t.Error("no error for a file that can't be written")
+	}
+	none := filepath.Join(t.TempDir(), "usb.json")
+	if err := first.SaveUSB(none, "boot"); err != nil {
+		t.Fatal(err)
+	}
+	last := &Scanner{}
+	if err := last.LoadUSB(none, "boot"); err != nil || len(last.usb.known) > 0 {
+		t.Errorf("%v, %v; want nothing", last.usb.known, err)
+	}
+}
+
+func TestKnownUSBFileThatIsNone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	fifo := filepath.Join(dir, "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text := filepath.Join(dir, "text")
+	if err := os.WriteFile(text, []byte("{\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	large := filepath.Join(dir, "large")
+	if err := os.WriteFile(large, bytes.Repeat([]byte(" "), maxKnownUSB+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for file, ok := range map[string]bool{filepath.Join(dir, "missing"): true, fifo: false, dir: false, text: false, large: false} {
+		if err := new(Scanner).LoadUSB(file, "boot"); (err == nil) != ok {
+			t.Errorf("%s: %v", file, err)
 		}
-	})
+	}
 }
 
 func TestBusDevice(t *testing.T) {

@@ -68,6 +68,8 @@ func (r *round) entries(w *work) []Entry {
 			e.Reason = reasonMoved + r.moved[id]
 		case w.config.Refuse != "":
 			e.Reason = w.config.Refuse
+		case !rec.present && rec.unread:
+			e.Reason = ReasonUnread
 		case !rec.present:
 			e.Reason = ReasonGone
 		case !rec.settled:

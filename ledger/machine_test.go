@@ -24,6 +24,7 @@ type machine struct {
 	young  bool            // the kubelet has just started
 	asked  time.Duration   // when held was asked; now where it is negative
 	pulled map[string]bool // hardware that is gone, by its sysfs path
+	unread []device.Unread
 }
 
 func newMachine(t *testing.T, remembered ...Remembered) *machine {
@@ -41,7 +42,7 @@ func (h *machine) quiet(hardware string) time.Time {
 // at is Next at a time after the start.
 func (h *machine) at(d time.Duration, resources ...Resource) *machine {
 	h.t.Helper()
-	in := Input{Now: boot.Add(d), Start: boot, Resources: resources, Quiet: h.quiet, Made: func(hardware string) time.Time { return h.made[hardware] }, Hardware: func(path string) bool { return !h.pulled[path] }}
+	in := Input{Now: boot.Add(d), Start: boot, Resources: resources, Quiet: h.quiet, Made: func(hardware string) time.Time { return h.made[hardware] }, Hardware: func(path string) bool { return !h.pulled[path] }, Unread: h.unread}
 	if !h.silent {
 		in.Held = Held{At: in.Now, Partial: h.young, IDs: h.held}
 		if h.asked >= 0 {

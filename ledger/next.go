@@ -173,7 +173,20 @@ func (r *round) unmatched(w *work, id string, rec record) record {
 		rec.present, rec.settled, rec.since = true, true, time.Time{}
 		return rec
 	}
+	if w.config.Refuse == "" && rec.present && slices.Contains(r.in.Unread, device.Unread{Path: rec.offer.Hardware}) {
+		return rec
+	}
+	rec.unread = r.mayBeUnread(id)
 	return rec.absent(r.in.Now)
+}
+
+// mayBeUnread reports whether a device may be hardware that could not be read yet. A USB
+// device may be in any port by now.
+func (r *round) mayBeUnread(id string) bool {
+	return slices.ContainsFunc(r.in.Unread, func(u device.Unread) bool {
+		name := u.Path[strings.LastIndexByte(u.Path, '/')+1:]
+		return strings.Contains(id, name) || strings.Contains(id, "usb:") && strings.Contains(u.Path, "/usb")
+	})
 }
 
 // take lists a device with its offer.
@@ -190,12 +203,14 @@ func (r *round) take(w *work, offer device.Offer) {
 		rec.net = netOf(offer)
 	}
 	keys := keysOf(nodes)
+	// It was there at the start, and is read only now.
+	late := rec.unread && rec.begun.IsZero()
 	if came := !rec.present; came || !slices.Equal(nodes, rec.nodes) {
 		if came || !offer.Pool {
 			rec.settled, rec.begun = false, r.in.Now
 		}
 		rec.changed = r.in.Now
-		if r.first && (offer.Pool || containsAll(keys, rec.keys)) {
+		if (r.first || late) && (offer.Pool || containsAll(keys, rec.keys)) {
 			// It came before the program did: only events that were seen say
 			// that it is still coming, and, where nothing is remembered of it,
 			// how young its nodes are.
@@ -207,7 +222,7 @@ func (r *round) take(w *work, offer device.Offer) {
 	}
 	rec.retired = retire(rec.retired, rec.offer.Slots, offer.Slots, r.in.Now)
 	rec.offer, rec.nodes, rec.keys = offer, nodes, keys
-	rec.present, rec.since = true, time.Time{}
+	rec.present, rec.unread, rec.since = true, false, time.Time{}
 	if !rec.settled {
 		ready := r.settles(w.config, rec)
 		if rec.settled = !r.in.Now.Before(ready); !rec.settled {

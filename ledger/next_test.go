@@ -215,6 +215,59 @@ func TestADeviceThatGoesIsUnhealthyAtOnceAndKeepsItsID(t *testing.T) {
 	h.at(10*m+s, res("r", dev("y", "a"))).shows(list{"r": {"y": ok}}).wakes(-1).asks(false)
 }
 
+func TestADeviceThatCannotBeReadYetIsNotGone(t *testing.T) {
+	t.Parallel()
+	const stick, bus = "usb:10c4:ea60:A1", "devices/pci0000:00/0000:00:14.0/usb1/"
+	r := grows(res("r", dev(stick, "a", "b")))
+	empty := grows(res("r"))
+	unread := []device.Unread{{Path: bus + "1-2"}}
+	t.Run("after a restart, in whatever port", func(t *testing.T) {
+		t.Parallel()
+		h := newMachine(t, Remembered{Name: "r", Devices: []RememberedDevice{{ID: stick, Slots: 1, Nodes: []string{"a", "b"}}, {ID: "0000:01:00.0", Slots: 1}}})
+		h.unread = unread
+		h.at(0, empty).shows(list{"r": {stick: ReasonUnread, "0000:01:00.0": ReasonGone}})
+		h.at(100*ms, empty).shows(list{"r": {stick: ReasonUnread, "0000:01:00.0": ReasonGone}})
+		h.unread = nil
+		h.at(300*ms, r).shows(list{"r": {stick: ok, "0000:01:00.0": ReasonGone}})
+		h.at(s, empty).shows(list{"r": {stick: ReasonGone, "0000:01:00.0": ReasonGone}})
+	})
+	t.Run("after a restart, and it is another", func(t *testing.T) {
+		t.Parallel()
+		h := newMachine(t, remembered("r", stick))
+		h.unread = unread
+		h.at(0, empty).shows(list{"r": {stick: ReasonUnread}})
+		h.unread = nil
+		h.at(300*ms, empty).shows(list{"r": {stick: ReasonGone}})
+	})
+	t.Run("one that was there stays as it was", func(t *testing.T) {
+		t.Parallel()
+		h := newMachine(t)
+		h.at(0, r).shows(list{"r": {stick: ok}})
+		h.unread = []device.Unread{{Path: "devices/" + stick}}
+		h.at(s, empty).shows(list{"r": {stick: ok}}).wakes(-1)
+		if n := len(h.out.Resources[0].Devices[0].Offer.Nodes); n != 2 {
+			t.Errorf("%d nodes; want those that it had", n)
+		}
+		h.unread[0].New = true
+		h.at(2*s, empty).shows(list{"r": {stick: ReasonUnread}})
+		h.unread = nil
+		h.at(3*s, r).shows(list{"r": {stick: ReasonSettling}})
+	})
+	t.Run("an attribute of a PCI function", func(t *testing.T) {
+		t.Parallel()
+		h := newMachine(t, remembered("r", "0000:01:00.0", stick))
+		h.unread = []device.Unread{{Path: "devices/pci0000:00/0000:01:00.0"}}
+		h.at(0, empty).shows(list{"r": {stick: ReasonGone, "0000:01:00.0": ReasonUnread}})
+	})
+	t.Run("a resource that was removed", func(t *testing.T) {
+		t.Parallel()
+		h := newMachine(t)
+		h.at(0, r)
+		h.unread = []device.Unread{{Path: "devices/" + stick}}
+		h.at(s).shows(list{"r": {stick: ReasonRemoved}})
+	})
+}
+
 func TestADeviceThatComesBackIsHealthyByItself(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("r", dev("x", "a", "b"))).at(s, res("r"))

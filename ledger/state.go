@@ -18,6 +18,7 @@ import (
 const (
 	ReasonSettling    = "settling"
 	ReasonGone        = "device is gone"
+	ReasonUnread      = "device can't be read yet"
 	ReasonSlotRetired = "slot retired: count was lowered"
 	ReasonRemoved     = "resource was removed from the configuration"
 	reasonMoved       = "now offered by " // and the name of the resource
@@ -61,6 +62,9 @@ type Input struct {
 	// Failing says why devices fail their health checks, by ID. Unlike a problem of
 	// an offer it changes nothing but the health.
 	Failing map[string]string
+	// Unread is hardware that is there and could not be read yet: a device that is not
+	// matched may be one of it.
+	Unread []device.Unread
 }
 
 // Resource is one resource and what is matched for it now.
@@ -198,6 +202,8 @@ type resource struct {
 type record struct {
 	offer   device.Offer
 	present bool
+	// unread says that it may be hardware that could not be read yet.
+	unread bool
 	// settled is reached once and lost when the nodes change or go. The wait
 	// began with begun, and changed is the last change that was seen here;
 	// zero for what was there at the start.

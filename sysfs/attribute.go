@@ -16,33 +16,36 @@ const maxHops = 40
 // relative to the root. The name may have path elements, and in each the
 // wildcards "*", "?", "[a-z]" and "[!a-z]": the first path in sorted order
 // that is there counts. It may lead through links, "device/vendor", but not
-// out of the root; what it returns leads through none.
+// out of the root; what it returns leads through none. ino is its inode, which no
+// attribute of another device has.
 //
 // Nothing is opened, so it never waits for a device.
-func (fs FS) FindAttribute(dir, name string) (file string, found bool) {
+func (fs FS) FindAttribute(dir, name string) (file string, ino uint64, found bool) {
 	elems := strings.Split(name, "/")
 	if slices.ContainsFunc(elems, func(e string) bool { return e == "" || e == "." || e == ".." }) {
-		return "", false
+		return "", 0, false
 	}
 	return fs.find(dir, elems)
 }
 
-func (fs FS) find(dir string, elems []string) (file string, found bool) {
+func (fs FS) find(dir string, elems []string) (file string, ino uint64, found bool) {
 	for _, name := range fs.match(dir, elems[0]) {
-		if len(elems) == 1 && isNamingLink(name) && fs.kind(dir+"/"+name) == unix.S_IFLNK {
-			return dir + "/" + name, true
+		if len(elems) == 1 && isNamingLink(name) {
+			if kind, ino := fs.lstat(dir + "/" + name); kind == unix.S_IFLNK {
+				return dir + "/" + name, ino, true
+			}
 		}
-		p, kind := fs.follow(dir, name)
+		p, kind, ino := fs.follow(dir, name)
 		switch {
 		case len(elems) == 1 && kind == unix.S_IFREG:
-			return p, true
+			return p, ino, true
 		case len(elems) > 1 && kind == unix.S_IFDIR:
-			if file, found := fs.find(p, elems[1:]); found {
-				return file, true
+			if file, ino, found := fs.find(p, elems[1:]); found {
+				return file, ino, true
 			}
 		}
 	}
-	return "", false
+	return "", 0, false
 }
 
 // isNamingLink reports whether name is that of a link that is an attribute: it
@@ -71,46 +74,47 @@ func (fs FS) match(dir, name string) []string {
 	return names
 }
 
-// follow returns what dir/name leads to, by a path without links, and its
-// type; 0 is nothing, and what leads out of the root.
-func (fs FS) follow(dir, name string) (p string, kind uint32) {
+// follow returns what dir/name leads to, by a path without links, its type and its
+// inode; type 0 is nothing, and what leads out of the root.
+func (fs FS) follow(dir, name string) (p string, kind uint32, ino uint64) {
 	at, rest := dir, name
 	for hops := 0; ; {
 		var elem string
 		elem, rest, _ = strings.Cut(rest, "/")
 		next := path.Join(at, elem)
 		if next == ".." {
-			return "", 0
+			return "", 0, 0
 		}
-		kind := fs.kind(next)
+		kind, ino := fs.lstat(next)
 		if kind == unix.S_IFLNK {
 			var buf [unix.PathMax]byte
 			n, err := readlink(fs.abs(next), buf[:])
 			target := string(buf[:n])
 			if hops++; err != nil || hops > maxHops || path.IsAbs(target) || strings.HasPrefix(path.Join(at, target), "..") {
-				return "", 0
+				return "", 0, 0
 			}
 			fs.trace.link(path.Dir(next), path.Base(next), buf[:n])
 			rest = strings.TrimSuffix(target+"/"+rest, "/")
 			continue
 		}
 		if rest == "" {
-			return next, kind
+			return next, kind, ino
 		}
 		if kind != unix.S_IFDIR {
-			return "", 0
+			return "", 0, 0
 		}
 		at = next
 	}
 }
 
-// kind returns the type of what is at p as stat(2) says it, 0 for nothing.
-func (fs FS) kind(p string) uint32 {
+// lstat returns the type of what is at p as stat(2) says it, 0 for nothing, and its
+// inode.
+func (fs FS) lstat(p string) (kind uint32, ino uint64) {
 	var st unix.Stat_t
 	if retry(func() error { return unix.Lstat(fs.abs(p), &st) }) != nil {
-		return 0
+		return 0, 0
 	}
-	return st.Mode & unix.S_IFMT
+	return st.Mode & unix.S_IFMT, st.Ino
 }
 
 // Attribute reads an attribute that somebody else names, by the path that
@@ -123,8 +127,10 @@ func (fs FS) kind(p string) uint32 {
 // says that the attribute is no longer there.
 func (fs FS) Attribute(file string) (string, error) {
 	dir, name := path.Dir(file), path.Base(file)
-	if isNamingLink(name) && fs.kind(file) == unix.S_IFLNK {
-		return fs.linkBase(dir, name)
+	if isNamingLink(name) {
+		if kind, _ := fs.lstat(file); kind == unix.S_IFLNK {
+			return fs.linkBase(dir, name)
+		}
 	}
 	var buf [maxAttr]byte
 	n, err := fs.read(dir, name, buf[:])

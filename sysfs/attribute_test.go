@@ -65,7 +65,7 @@ func TestFindAttribute(t *testing.T) {
 		{card, "passwd", ""},
 		{"devices/missing", "device", ""},
 	} {
-		got, found := sys.FindAttribute(c.dir, c.name)
+		got, _, found := sys.FindAttribute(c.dir, c.name)
 		if got != c.want || found != (c.want != "") {
 			t.Errorf("FindAttribute(%q, %q) = %q, %v; want %q", c.dir, c.name, got, found, c.want)
 		}
@@ -100,7 +100,7 @@ func TestTraceOfAttributes(t *testing.T) {
 	read := func(fs FS) string {
 		var all []string
 		for _, c := range [][2]string{{"devices/b/class/x", "device/rom*/VBNV"}, {"devices/a", "driver"}, {"devices/a", "missing"}} {
-			file, found := fs.FindAttribute(c[0], c[1])
+			file, _, found := fs.FindAttribute(c[0], c[1])
 			value := ""
 			if found {
 				var err error
@@ -155,12 +155,13 @@ func FuzzFindAttribute(f *testing.F) {
 			t.Skip("no link can say that")
 		}
 		sys := New(filepath.Join(root, "tree"))
-		file, found := sys.FindAttribute("d", name)
+		file, _, found := sys.FindAttribute("d", name)
 		if !found {
 			return
 		}
 		real, err := filepath.EvalSymlinks(filepath.Join(root, "tree", file))
-		isLink := sys.kind(file) == unix.S_IFLNK
+		kind, _ := sys.lstat(file)
+		isLink := kind == unix.S_IFLNK
 		if !isLink && (err != nil || real != filepath.Join(root, "tree", file)) {
 			t.Errorf("FindAttribute(%q) = %q, which is %q, %v", name, file, real, err)
 		}

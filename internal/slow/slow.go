@@ -1,0 +1,78 @@
+// Package slow bounds how long callers wait for calls that may block: in the kernel
+// while a driver probes a device, or for another process.
+package slow
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Calls runs calls, at most one a key at a time. The zero value is ready to use. It may be
+// used by several goroutines.
+type Calls[K comparable, V any] struct {
+	// Late is called with the key of each call that ends after a caller gave it up;
+	// nil is nothing.
+	Late func(K)
+
+	mu      sync.Mutex
+	running map[K]*call[V]
+}
+
+type call[V any] struct {
+	since  time.Time
+	done   chan struct{}
+	result V    // once done is closed
+	late   bool // a caller gave it up
+}
+
+// Do runs f, unless a call with that key is running, and waits until the call has run for
+// patience: whoever comes later waits no second time for one that blocks. It returns the
+// result, or false and how long the call has been running. A call that was given up goes
+// on.
+func (c *Calls[K, V]) Do(ctx context.Context, key K, patience time.Duration, f func() V) (result V, running time.Duration, ok bool) {
+	r := c.start(key, f)
+	timer := time.NewTimer(patience - time.Since(r.since))
+	defer timer.Stop()
+	select {
+	case <-r.done:
+		return r.result, 0, true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-r.done:
+		return r.result, 0, true
+	default:
+		r.late = true
+		return result, time.Since(r.since), false
+	}
+}
+
+func (c *Calls[K, V]) start(key K, f func() V) *call[V] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.running[key]; r != nil {
+		return r
+	}
+	if c.running == nil {
+		c.running = make(map[K]*call[V])
+	}
+	r := &call[V]{since: time.Now(), done: make(chan struct{})}
+	c.running[key] = r
+	go func() {
+		result := f()
+		c.mu.Lock()
+		r.result = result
+		delete(c.running, key)
+		close(r.done)
+		late := r.late
+		c.mu.Unlock()
+		if late && c.Late != nil {
+			c.Late(key)
+		}
+	}()
+	return r
+}
