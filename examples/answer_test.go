@@ -13,8 +13,8 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 )
 
-// allocate says what a container gets that the slots are allocated to, a line
-// for each thing. What a CDI name of the example stands for is below it.
+// allocate allocates slots and returns the response, one line per injected item. The
+// edits of the example's own CDI names follow each name.
 func (n *node) allocate(resource string, ids []string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -28,7 +28,7 @@ func (n *node) allocate(resource string, ids []string) string {
 	r := response.GetContainerResponses()[0]
 	var text strings.Builder
 	for _, d := range r.GetDevices() {
-		fmt.Fprintf(&text, "node %s at %s %s\n", n.handed(d.GetHostPath()), d.GetContainerPath(), d.GetPermissions())
+		fmt.Fprintf(&text, "node %s at %s %s\n", n.hostNode(d.GetHostPath()), d.GetContainerPath(), d.GetPermissions())
 	}
 	for _, m := range r.GetMounts() {
 		fmt.Fprintf(&text, "mount %s at %s %s\n", m.GetHostPath(), m.GetContainerPath(), access(m.GetReadOnly()))
@@ -52,16 +52,15 @@ func access(readOnly bool) string {
 	return "rw"
 }
 
-// handed is the node behind what the kubelet is told, and whether a link
-// stands for it.
-func (n *node) handed(path string) string {
+// hostNode resolves a path of the response to its node, and marks links.
+func (n *node) hostNode(path string) string {
 	if target, err := os.Readlink(path); err == nil {
 		return target + " (followed)"
 	}
 	return path
 }
 
-// edits are what the spec of a CDI name says, nothing for a name of the host's.
+// edits returns the edits of an own CDI name, nothing for a foreign one.
 func (n *node) edits(name string) string {
 	kind, id, _ := strings.Cut(name, "=")
 	files, err := filepath.Glob(filepath.Join(n.paths.CDIDir, "*.json"))

@@ -1,5 +1,5 @@
-// Package examples_test serves each example on a machine that has the hardware
-// it is for, and compares what a container gets with what it is to get.
+// Package examples_test serves each example on a machine with its hardware, and compares
+// the device lists and responses with a golden file, the story.
 package examples_test
 
 import (
@@ -24,14 +24,14 @@ import (
 	"github.com/generic-dp/generic-dp/machine"
 )
 
-var update = flag.Bool("update", false, "write what was found to the stories in testdata")
+var update = flag.Bool("update", false, "write the results to the stories in testdata")
 
-// limit is how long anything may take that a story waits for.
+// limit is the timeout of each wait.
 const limit = 30 * time.Second
 
-// story is one file of testdata: a txtar archive. Lines of its head that begin
-// with one of these words say what is served; the rest of the head says where
-// the expectations come from.
+// story is one file of testdata: a txtar archive. Lines of its head that begin with one of
+// these words configure the test; the rest of the head names the source of the
+// expectations.
 //
 //	config:   file in configs
 //	machine:  file in ../testdata/machines, without .txtar
@@ -39,9 +39,8 @@ const limit = 30 * time.Second
 //	node:     as --node-name, optional
 //	cdi:      directory below testdata/cdi with CDI specs of the host, optional
 //
-// A section "RESOURCE" is the list of its devices, a section "RESOURCE gives
-// ID ..." what a container gets that these slots are allocated to. All
-// resources of the configuration that have devices must have a section.
+// A section "RESOURCE" is the list of its devices, a section "RESOURCE gives ID ..." the
+// response for these slots. Every resource with devices must have a section.
 type story struct {
 	head    map[string]string
 	archive *txtar.Archive
@@ -113,19 +112,19 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// Every example has a story, and no story is of nothing.
+// Every example has a story, and every story an example.
 func TestEveryExampleHasAStory(t *testing.T) {
 	t.Parallel()
-	told := map[string]bool{}
+	stories := map[string]bool{}
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		told[readStory(t, file).head["config"]] = true
+		stories[readStory(t, file).head["config"]] = true
 	}
 	err = filepath.WalkDir("configs", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && !told[d.Name()] {
+		if err == nil && !d.IsDir() && !stories[d.Name()] {
 			t.Errorf("%s has no story in testdata", path)
 		}
 		return err
@@ -135,7 +134,7 @@ func TestEveryExampleHasAStory(t *testing.T) {
 	}
 }
 
-// node is a machine on which an example is served.
+// node is a machine that serves an example.
 type node struct {
 	*testing.T
 	agent   *agent.Agent
@@ -145,7 +144,7 @@ type node struct {
 
 func serve(t *testing.T, s story) *node {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "gdp") // a socket's path has at most 107 bytes
+	dir, err := os.MkdirTemp("", "gdp") // socket paths have at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +194,7 @@ func serve(t *testing.T, s story) *node {
 	return n
 }
 
-// settle waits until the kubelet has been told all that the agent lists.
+// settle waits until the kubelet has every list of the agent.
 func (n *node) settle() {
 	n.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -203,7 +202,7 @@ func (n *node) settle() {
 	select {
 	case <-n.agent.Settled():
 	case <-ctx.Done():
-		n.Fatal("the first look at the machine takes too long")
+		n.Fatal("the first scan takes too long")
 	}
 	err := n.kubelet.WaitFor(ctx, func() bool {
 		return !slices.ContainsFunc(n.agent.Names(), func(name string) bool {
@@ -214,7 +213,7 @@ func (n *node) settle() {
 	if err != nil {
 		n.Fatal(err)
 	}
-	// A check that fails changes nothing that the kubelet is told.
+	// A failed check does not change the lists.
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
 	for n.checking() {
@@ -226,26 +225,25 @@ func (n *node) settle() {
 	}
 }
 
-// awaitList waits for a list. On a busy machine a file of the recording may take as
-// long as a device that is being set up: the next look finds what the first one left
-// out, and that settles.
+// awaitList waits for a list. On a busy machine a read of the recording may time out: the
+// next scan then finds the rest, which settles first.
 func (n *node) awaitList(resource, want string) {
 	n.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	// A list that never comes is shown by the comparison.
+	// A missing list fails in the comparison.
 	_ = n.kubelet.WaitFor(ctx, func() bool { return n.list(resource) == want })
 }
 
-// checking reports whether there is a device whose first check goes on.
+// checking reports whether a device's first check is in progress.
 func (n *node) checking() bool {
 	return slices.ContainsFunc(n.agent.Names(), func(name string) bool {
 		return slices.ContainsFunc(n.agent.Entries(name), func(e ledger.Entry) bool { return e.Reason == health.ReasonPending })
 	})
 }
 
-// list is the devices of a resource as the kubelet is shown them: one line
-// each, with the number of slots, the NUMA nodes and what is wrong.
+// list returns the listed devices of a resource: one line each, with the number of slots,
+// the NUMA nodes and the reason.
 func (n *node) list(resource string) string {
 	list, _ := n.kubelet.Latest(resource)
 	numa := map[string][]string{}
@@ -271,8 +269,7 @@ func (n *node) list(resource string) string {
 	return text.String()
 }
 
-// reason is why a device is not healthy, without what the network that this
-// runs in says of an address.
+// reason is the reason of an unhealthy device, without the error of the local network.
 func reason(text string) string {
 	if what, _, found := strings.Cut(text, ": "); found && strings.HasPrefix(what, "tcp ") {
 		return what

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Loop devices are what comes and goes on any machine, with the kernel's own
-// events. Their numbers are some that nobody else uses.
+// Loop devices can be added and removed on any machine, with real uevents. The numbers are
+// unlikely to be in use.
 const (
 	firstLoop = 2370
 	manyLoops = 10
@@ -33,7 +33,7 @@ name = "loop"
 match = { glob = "/dev/loop237[0-9]", dangerous = true }
 `
 
-// newLoopProcess is a process that offers the loop devices, and what makes them.
+// newLoopProcess returns a process that serves the loop devices, and their control device.
 func newLoopProcess(b *testing.B) (*process, loopControl) {
 	b.Helper()
 	file, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
@@ -44,7 +44,7 @@ func newLoopProcess(b *testing.B) (*process, loopControl) {
 	control := loopControl{file}
 	b.Cleanup(func() {
 		for n := firstLoop; n < firstLoop+manyLoops; n++ {
-			_ = control.call(unix.LOOP_CTL_REMOVE, n) // it fails for those that are not there
+			_ = control.call(unix.LOOP_CTL_REMOVE, n) // fails for absent ones
 		}
 	})
 	p := newProcess(b)
@@ -56,8 +56,7 @@ func newLoopProcess(b *testing.B) (*process, loopControl) {
 
 type loopControl struct{ file *os.File }
 
-// call makes or removes a device. One that was just made may be open for a
-// moment, to look what it is.
+// call adds or removes a device. Others may briefly open a new one to probe it.
 func (c loopControl) call(request uint, n int) error {
 	for {
 		err := unix.IoctlSetInt(int(c.file.Fd()), request, n)
@@ -67,7 +66,7 @@ func (c loopControl) call(request uint, n int) error {
 	}
 }
 
-// cpu is the time that the process has spent so far, in milliseconds.
+// cpu is the CPU time of the process so far, in milliseconds.
 func (p *process) cpu() float64 {
 	p.b.Helper()
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "stat"))
@@ -87,11 +86,10 @@ func (p *process) cpu() float64 {
 	return float64(ticks) * 10
 }
 
-// From the event of /dev to the list in the kubelet's hand, for a device that
-// comes and one that goes, one at a time: in a storm, lists are 50 ms apart on
-// purpose, since the kubelet writes its checkpoint for each. What a plugin takes
-// that looks each 5 s is computed, not measured: from each event of this run to
-// the next multiple of 5 s since the run began.
+// The time from an event of /dev until the kubelet has the list, for single additions and
+// removals: in a storm, lists are 50 ms apart on purpose, since the kubelet writes its
+// checkpoint for each. The latency of a plugin that polls every 5 s is computed, not
+// measured: from each event of this run to the next multiple of 5 s since its start.
 func BenchmarkProcessHotplug(b *testing.B) {
 	const poll = 5 * time.Second
 	p, control := newLoopProcess(b)
@@ -102,8 +100,7 @@ func BenchmarkProcessHotplug(b *testing.B) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	var came, went, polled []time.Duration
-	// Single devices, far enough apart that none waits for the looks at those before:
-	// a storm has a benchmark of its own.
+	// Far enough apart that no event waits for the scans of earlier ones.
 	apart := time.NewTicker(120 * time.Millisecond)
 	defer apart.Stop()
 	start, spent := time.Now(), p.cpu()
@@ -138,9 +135,8 @@ func BenchmarkProcessHotplug(b *testing.B) {
 	quantiles(b, polled, "if-polled-5s")
 }
 
-// A thousand devices that come and go as fast as the kernel makes them, then
-// the time from the last event until the list is the truth, and what is left of
-// it in memory.
+// A thousand additions and removals as fast as the kernel performs them: the time from the
+// last event until the list is correct, and the memory afterwards.
 func BenchmarkProcessHotplugStorm(b *testing.B) {
 	const events = 1000
 	p, control := newLoopProcess(b)
@@ -201,8 +197,8 @@ func BenchmarkProcessHotplugStorm(b *testing.B) {
 	b.ReportMetric(p.resident(), "rss-MiB-after")
 }
 
-// nodeEvents tells when nodes come and go whose names contain this; a name ends
-// with a NUL.
+// nodeEvents calls tell when a node is added or removed whose name contains name; names
+// end with a NUL.
 func nodeEvents(b *testing.B, name string, tell func(time.Time)) {
 	b.Helper()
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)

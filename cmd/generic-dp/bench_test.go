@@ -16,8 +16,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubelettest"
 )
 
-// The figures of the whole process: the real binary before a stand-in for the
-// kubelet, over real sockets.
+// Benchmarks of the whole process: the real binary with a fake kubelet, over real sockets.
 
 const twoResources = `
 domain = "example.com"
@@ -52,7 +51,7 @@ func newProcess(b *testing.B) *process {
 	b.Cleanup(func() { _ = os.RemoveAll(dir) })
 	binary := os.Getenv("GENERIC_DP_BIN")
 	if binary == "" {
-		b.Skip("GENERIC_DP_BIN does not name the binary: use make bench, whose build is the one that is shipped")
+		b.Skip("GENERIC_DP_BIN does not name the binary: use make bench, which builds it like a release")
 	}
 	p := &process{b: b, dir: dir, binary: binary}
 	p.config = filepath.Join(dir, "config.toml")
@@ -67,7 +66,7 @@ func newProcess(b *testing.B) *process {
 	return p
 }
 
-// start returns when the kubelet has the first list of both resources.
+// start starts the process and returns when the kubelet has both first lists.
 func (p *process) start() time.Duration {
 	p.b.Helper()
 	p.cmd = exec.Command(p.binary, "serve", "--config", p.config, "--allow=dangerous", "--kubelet-dir", filepath.Join(p.dir, "k"),
@@ -156,7 +155,7 @@ func BenchmarkProcessAllocate(b *testing.B) {
 	b.ReportMetric(p.resident(), "rss-MiB")
 }
 
-// The time from the kubelet's socket to both lists in its hand.
+// The time from the kubelet's socket until it has both lists.
 func BenchmarkProcessKubeletRestart(b *testing.B) {
 	p := newProcess(b)
 	p.start()
@@ -175,8 +174,7 @@ func BenchmarkProcessKubeletRestart(b *testing.B) {
 	b.ReportMetric(p.resident(), "rss-MiB")
 }
 
-// What serving costs while nothing happens: memory, and how often any thread
-// of it is woken in ten seconds.
+// The cost of an idle process: memory, and context switches of all threads in ten seconds.
 func BenchmarkProcessIdle(b *testing.B) {
 	for _, n := range []int{2, 10} {
 		b.Run(strconv.Itoa(n)+"resources", func(b *testing.B) {
@@ -191,7 +189,7 @@ func BenchmarkProcessIdle(b *testing.B) {
 			p.start()
 			defer p.stop()
 			for b.Loop() {
-				time.Sleep(2 * time.Second) // what starting leaves to do
+				time.Sleep(2 * time.Second) // deferred work of the start
 				before := p.switches()
 				time.Sleep(10 * time.Second)
 				b.ReportMetric(p.switches()-before, "switches/10s")

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// systemd starts what needs the devices when the host was looked at.
+// systemd is notified after the first scan.
 func TestNotifiesSystemd(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "gdp") // a socket's path has at most 107 bytes

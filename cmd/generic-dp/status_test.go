@@ -11,7 +11,7 @@ import (
 	"github.com/generic-dp/generic-dp/metrics"
 )
 
-// instance is what is asked for its status.
+// instance is a running instance.
 type instance struct{}
 
 func (instance) Alive() error           { return nil }
@@ -76,9 +76,9 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-func TestStatusOfNobody(t *testing.T) {
+func TestStatusWithoutInstance(t *testing.T) {
 	t.Parallel()
-	const nobody = "127.0.0.1:1" // tcpmux, which no kernel gives to anybody else
+	const nobody = "127.0.0.1:1" // tcpmux, never an ephemeral port
 	other, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
