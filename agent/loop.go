@@ -33,8 +33,6 @@ type loop struct {
 	scanErr error // the last scan failed: what events announced is not seen yet
 	again   bool  // an attribute did not answer in time
 	watched watched
-	quiet   *quiet
-	young   young // at the first scan
 
 	memory  memory
 	held    holdings
@@ -54,7 +52,6 @@ type loop struct {
 func newLoop(a *Agent, group *errgroup.Group) *loop {
 	l := &loop{
 		Agent: a, group: group, start: a.now(),
-		quiet:  newQuiet(),
 		held:   holdings{answers: make(chan ledger.Held, 1)},
 		prober: health.New(a.options.Paths.local), garbage: newCollector(),
 		ending: map[string]chan struct{}{}, timer: time.NewTimer(retryAfter),

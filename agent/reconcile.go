@@ -57,7 +57,7 @@ func (l *loop) advance(now time.Time, v *View) (ledger.Output, map[string]*confi
 	}
 	resources, configs := l.inputs(v)
 	state, out := l.memory.state.Next(ledger.Input{
-		Now: now, Start: l.start, Held: l.held.Held, Quiet: l.quiet.since, Made: l.young.made, Hardware: v.hasHardware, Unread: v.unread,
+		Now: now, Start: l.start, Held: l.held.Held, LastEvent: l.scanner.LastEvent, Hardware: v.hasHardware, Unread: v.unread,
 		Failing: l.prober.Results(), Resources: resources,
 	})
 	l.memory.state = state

@@ -151,7 +151,6 @@ func Record(cfg *config.Config, o Options) func(*device.Snapshot, *inventory.Att
 // does not show a host without devices, and is repeated.
 func (l *loop) scan(ctx context.Context, reason metrics.ScanReason) {
 	batch := l.watcher.Take()
-	l.quiet.note(batch)
 	nets := matchers.UsesNets(l.config)
 	l.scanner.LeaveOutNets(!nets)
 	began := time.Now()
@@ -160,9 +159,6 @@ func (l *loop) scan(ctx context.Context, reason metrics.ScanReason) {
 	l.scanErr = err
 	if err != nil {
 		return
-	}
-	if l.host.snapshot == nil {
-		l.young = youngNodes(snap.Nodes, l.options.Paths.local, l.now())
 	}
 	l.host = scanned{snap, l.scanner.Attributes(), nets}
 	l.watch()

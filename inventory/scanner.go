@@ -57,7 +57,8 @@ type Scanner struct {
 	memory  *memory              // of what was read; nil before the first scan
 	last    scanned              // by the last scan
 	noNets  bool                 // network interfaces are left out
-	told    map[string]time.Time // when the kernel last told of a device
+	events  map[string]time.Time // the last of each sysfs path, of the last seconds
+	scanned bool                 // there was a scan
 	answers chan struct{}        // holds one: a device has answered late
 	ghw     func(root string) (map[string]*device.PCI, error)
 }
@@ -73,7 +74,7 @@ func New(o Options) *Scanner {
 	if abs, err := filepath.Abs(root); err == nil {
 		root = abs
 	}
-	s := &Scanner{sysfs: sysfs.New(root), proc: proc{root: procOf(root)}, dev: o.Dev, log: o.Log, told: make(map[string]time.Time), answers: make(chan struct{}, 1), ghw: ghwPCI}
+	s := &Scanner{sysfs: sysfs.New(root), proc: proc{root: procOf(root)}, dev: o.Dev, log: o.Log, events: make(map[string]time.Time), answers: make(chan struct{}, 1), ghw: ghwPCI}
 	s.usb.read = s.usbDevice
 	s.usb.number = func(dir string) string { return s.sysfs.USBNumber(dir) }
 	s.usb.calls.Late = func(usbLink) { poke(s.answers) }

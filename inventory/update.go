@@ -4,35 +4,42 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// settling is how long after an event of a device each update reads it anew.
-// Some things are made after the event that should tell of them: a driver that
-// fails to probe a new device is shown as its driver until it has failed, and
-// there is no event of that (really_probe in drivers/base/dd.c).
-const settling = 2 * time.Second
+const (
+	// settling is how long after an event of a device each update reads it anew.
+	// Some things are made after the event that should announce them: a driver that
+	// fails to probe a new device is shown as its driver until it has failed, and
+	// there is no event of that (really_probe in drivers/base/dd.c).
+	settling = 2 * time.Second
+	// recent is how long before the first scan the creation of a node counts as an
+	// event: well over the time that devices settle for.
+	recent = time.Second
+)
 
-// Update returns what Scan does, and reads only what the batch makes doubtful
-// of what it read before. Everything is read again where the batch says All,
-// where there was no scan before, and where what is remembered does not fit
-// what is read. No batch that was taken may be left out.
+// Update returns what Scan does, and reads only what the batch makes stale of what was
+// read before. Everything is read again where the batch says All, where there was no
+// scan before, and where the cache does not fit what is read. No batch that was taken
+// may be left out.
 func (s *Scanner) Update(ctx context.Context, b Batch) (*device.Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	maps.DeleteFunc(s.told, func(_ string, at time.Time) bool { return now.Sub(at) > settling })
+	maps.DeleteFunc(s.events, func(_ string, at time.Time) bool { return now.Sub(at) > settling })
 	for _, p := range b.Paths {
-		s.told[p] = now
+		s.events[p] = b.At
+		if b.At.IsZero() {
+			s.events[p] = now
+		}
 	}
-	if len(s.told) > maxPaths {
-		clear(s.told)
-		b.All = true
-	}
-	if m := s.memory; m != nil && !b.All {
-		m.forget(slices.Collect(maps.Keys(s.told)))
+	if m := s.memory; m != nil && !b.All && len(s.events) <= maxPaths {
+		m.forget(slices.Collect(maps.Keys(s.events)))
 		s.memory = nil // until it is known to be whole
 		c, _, err := s.read(ctx, m, false)
 		if err != nil {
@@ -60,7 +67,45 @@ func (s *Scanner) all(ctx context.Context) (*scan, *devTree, error) {
 		return nil, nil, err
 	}
 	s.memory = m
+	if !s.scanned {
+		s.addRecentNodes(c.snapshot.Nodes, tree, time.Now())
+	}
+	s.scanned = true
 	return c, tree, nil
+}
+
+// addRecentNodes counts nodes that were made shortly before the first scan as events of
+// their hardware, which nobody listened to: a driver may be about to make the next node.
+// A write to a node and another owner look the same.
+func (s *Scanner) addRecentNodes(nodes []*device.Node, tree *devTree, now time.Time) {
+	for _, n := range nodes {
+		if n.Hardware == nil || tree.recording {
+			continue
+		}
+		age := now.Sub(time.Unix(0, unix.TimespecToNsec(tree.ids[n.Path].changed)))
+		if age < 0 || age > recent {
+			continue
+		}
+		// By the clock that a change of the time leaves alone.
+		if made := now.Add(-age); made.After(s.events[n.Hardware.Path]) {
+			s.events[n.Hardware.Path] = made
+		}
+	}
+}
+
+// LastEvent returns when the kernel announced a change of the hardware at a sysfs path or
+// of anything below it last; zero is not in the last two seconds. Nodes that were made
+// shortly before the first scan count as events.
+func (s *Scanner) LastEvent(hardware string) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var last time.Time
+	for p, at := range s.events {
+		if at.After(last) && (p == hardware || strings.HasPrefix(p, hardware+"/")) {
+			last = at
+		}
+	}
+	return last
 }
 
 // Answered returns a channel that has a value when a device that was left out,

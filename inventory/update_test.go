@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -401,5 +402,28 @@ func TestUpdateOfRealNodes(t *testing.T) {
 	for c.turn = range 100 {
 		one(c, c.plugPCI, c.plugUSB, c.bind, c.other)()
 		c.same(s, inventory.Batch{Paths: c.Uevents()})
+	}
+}
+
+// The last event of hardware is that of anything below it, and of nothing else.
+func TestLastEvent(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
+	at := time.Now().Add(-time.Second)
+	updated(t, s, inventory.Batch{Paths: []string{"devices/a/usb1/1-2/1-2:1.0"}, At: at})
+	updated(t, s, inventory.Batch{Paths: []string{"devices/a/usb1/1-2", "devices/b"}, At: at.Add(time.Second / 2)})
+	updated(t, s, inventory.Batch{Paths: []string{"devices/c"}, At: at.Add(-time.Minute)})
+	for path, want := range map[string]time.Time{
+		"devices/a/usb1/1-2": at.Add(time.Second / 2), "devices/a/usb1/1-2/1-2:1.0": at, "devices/a": at.Add(time.Second / 2), "devices/b": at.Add(time.Second / 2),
+		"devices/a/usb1/1": {}, "devices/x": {},
+	} {
+		if got := s.LastEvent(path); !got.Equal(want) {
+			t.Errorf("%s: %v; want %v", path, got, want)
+		}
+	}
+	updated(t, s, inventory.Batch{})
+	if got := s.LastEvent("devices/c"); !got.IsZero() {
+		t.Errorf("an event of a minute ago: %v", got)
 	}
 }

@@ -117,7 +117,7 @@ func (l *life) act(op byte, arg int) {
 func (l *life) step() {
 	l.t.Helper()
 	in := Input{
-		Now: l.now, Start: l.start, Quiet: func(h string) time.Time { return l.events[h] },
+		Now: l.now, Start: l.start, LastEvent: func(h string) time.Time { return l.events[h] },
 		Hardware: func(string) bool { return !l.pulled },
 	}
 	for _, r := range l.config {

@@ -18,7 +18,6 @@ type machine struct {
 	state  State
 	out    Output
 	events map[string]time.Duration
-	made   map[string]time.Time // when the latest nodes of hardware were made
 	held   map[string]string
 	silent bool
 	young  bool            // the kubelet has just started
@@ -32,7 +31,7 @@ func newMachine(t *testing.T, remembered ...Remembered) *machine {
 	return &machine{t: t, state: Restore(remembered), events: map[string]time.Duration{}, asked: -1, pulled: map[string]bool{}}
 }
 
-func (h *machine) quiet(hardware string) time.Time {
+func (h *machine) lastEvent(hardware string) time.Time {
 	if at, ok := h.events[hardware]; ok {
 		return boot.Add(at)
 	}
@@ -42,7 +41,7 @@ func (h *machine) quiet(hardware string) time.Time {
 // at is Next at a time after the start.
 func (h *machine) at(d time.Duration, resources ...Resource) *machine {
 	h.t.Helper()
-	in := Input{Now: boot.Add(d), Start: boot, Resources: resources, Quiet: h.quiet, Made: func(hardware string) time.Time { return h.made[hardware] }, Hardware: func(path string) bool { return !h.pulled[path] }, Unread: h.unread}
+	in := Input{Now: boot.Add(d), Start: boot, Resources: resources, LastEvent: h.lastEvent, Hardware: func(path string) bool { return !h.pulled[path] }, Unread: h.unread}
 	if !h.silent {
 		in.Held = Held{At: in.Now, Partial: h.young, IDs: h.held}
 		if h.asked >= 0 {

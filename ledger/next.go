@@ -211,13 +211,10 @@ func (r *round) take(w *work, offer device.Offer) {
 		}
 		rec.changed = r.in.Now
 		if (r.first || late) && (offer.Pool || containsAll(keys, rec.keys)) {
-			// It came before the program did: only events that were seen say
-			// that it is still coming, and, where nothing is remembered of it,
-			// how young its nodes are.
+			// It came before the program did. What is remembered is whole; of
+			// the rest only events say that it is still coming.
 			rec.changed = time.Time{}
-			if len(rec.keys) == 0 && r.in.Made != nil {
-				rec.changed = r.in.Made(offer.Hardware)
-			}
+			rec.settled = len(rec.keys) > 0
 		}
 	}
 	rec.retired = retire(rec.retired, rec.offer.Slots, offer.Slots, r.in.Now)
@@ -241,8 +238,8 @@ func (r *round) settles(config Resource, rec record) time.Time {
 		return r.in.Now
 	}
 	last := rec.changed
-	if r.in.Quiet != nil && rec.offer.Hardware != "" {
-		if event := r.in.Quiet(rec.offer.Hardware); event.After(last) {
+	if r.in.LastEvent != nil && rec.offer.Hardware != "" {
+		if event := r.in.LastEvent(rec.offer.Hardware); event.After(last) {
 			last = event
 		}
 	}

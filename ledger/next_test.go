@@ -81,7 +81,7 @@ func TestWhatWasThereAtTheStartDoesNotSettle(t *testing.T) {
 	t.Run("node just made", func(t *testing.T) {
 		t.Parallel()
 		h := newMachine(t)
-		h.made = map[string]time.Time{"devices/x": boot.Add(-100 * ms)}
+		h.events["devices/x"] = -100 * ms
 		h.at(0, r).shows(list{"r": {"x": ReasonSettling}}).wakes(150 * ms)
 		h.at(150*ms, r).shows(list{"r": {"x": ok}})
 	})
@@ -90,7 +90,7 @@ func TestWhatWasThereAtTheStartDoesNotSettle(t *testing.T) {
 		kept := remembered("r", "x")
 		kept.Devices[0].Nodes = []string{"a", "b"}
 		h := newMachine(t, kept)
-		h.made = map[string]time.Time{"devices/x": boot}
+		h.events["devices/x"] = 0
 		h.at(0, r).shows(list{"r": {"x": ok}}).wakes(-1)
 	})
 	t.Run("a remembered node is missing", func(t *testing.T) {

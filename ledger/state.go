@@ -49,13 +49,9 @@ type Input struct {
 	// A resource that is no longer among them is retired.
 	Resources []Resource
 	Held      Held
-	// Quiet returns the time of the last kernel event at or below a sysfs
-	// path, zero for never; nil is never for all.
-	Quiet func(hardware string) time.Time
-	// Made returns when the latest node of hardware at a sysfs path was made, zero
-	// for long ago; nil is that for all. It is asked by the first Next alone, of
-	// hardware that is not remembered: no event of it was seen.
-	Made func(hardware string) time.Time
+	// LastEvent returns the time of the last kernel event at or below a sysfs path, zero
+	// for long ago; nil is that for all.
+	LastEvent func(hardware string) time.Time
 	// Hardware reports whether there is hardware at a sysfs path; nil is
 	// everywhere.
 	Hardware func(path string) bool
