@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"strings"
+	"unicode"
 )
 
 // ValidID reports whether id is in the grammar of IDs and no longer than
@@ -142,3 +143,11 @@ func isInner(c byte) bool { return isAlnum(c) || c == '_' || c == '-' || c == '.
 func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 func isHex(s string) bool { return s != "" && strings.Trim(s, "0123456789abcdef") == "" }
+
+// ValidNetName reports whether the kernel takes a name for a network interface
+// (dev_valid_name in net/core/dev.c).
+func ValidNetName(name string) bool {
+	const longest = 15 // IFNAMSIZ without the zero at the end
+	return name != "" && len(name) <= longest && name != "." && name != ".." &&
+		!strings.ContainsAny(name, "/:") && !strings.ContainsFunc(name, unicode.IsSpace)
+}

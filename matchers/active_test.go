@@ -12,7 +12,7 @@ func TestWhen(t *testing.T) {
 	t.Parallel()
 	const fuse = "match.glob = \"/dev/fuse\"\n"
 	offered := []string{"x: fuse /dev/fuse"}
-	sys := func(o *matchers.Options) { o.Glob = files("/sys/module/nvidia", "/sys/module/nvidia_uvm") }
+	sys := func(o *matchers.Options) { host(o).glob = files("/sys/module/nvidia", "/sys/module/nvidia_uvm") }
 	inactive := func(why string) []string { return []string{`test.toml: resource 1 ("x"): not active here: ` + why} }
 	tell(t, []story{
 		{name: "node name", toml: fuse + `when.node_name = "worker-*"`, want: offered, notes: []string{}},
@@ -94,7 +94,7 @@ func TestShared(t *testing.T) {
 		{name: "pools", toml: two("shared = true\neach = \"all\"\nmatch.glob = \"/dev/fuse\"", "shared = true\neach = \"all\"\nmatch.glob = [\"/dev/fuse\", \"/dev/null\"]"),
 			want: []string{"a: all:example.com:a /dev/fuse", "b: all:example.com:b /dev/fuse /dev/null"}},
 		{name: "CDI devices and paths", toml: two("shared = true\nmatch = [{ cdi_device = \"nvidia.com/gpu=0\" }, { glob = \"/opt/*\", as = \"mount\" }]", "shared = true\nmatch = [{ cdi_device = \"nvidia.com/gpu=*\" }, { glob = \"/opt/*\", as = \"mount\" }]"),
-			opts: func(o *matchers.Options) { o.Glob = files("/opt/a") },
+			opts: func(o *matchers.Options) { host(o).glob = files("/opt/a") },
 			want: []string{
 				"a: shared:example.com:a:cdi:nvidia.com:gpu:0 cdi nvidia.com/gpu=0", "a: shared:example.com:a:path:opt:a mount /opt/a>/opt/a",
 				"b: shared:example.com:b:cdi:nvidia.com:gpu:0 cdi nvidia.com/gpu=0", "b: shared:example.com:b:cdi:nvidia.com:gpu:1 cdi nvidia.com/gpu=1", "b: shared:example.com:b:path:opt:a mount /opt/a>/opt/a",

@@ -160,10 +160,10 @@ func BenchmarkParseAndMatch(b *testing.B) {
 }
 
 // sysfsOptions answer what matches ask of sysfs, as a cache does that has it.
-var sysfsOptions = matchers.Options{
-	Attr:   func(dir, _ string) (string, bool) { return "on", !strings.HasSuffix(dir, "/tty") },
-	Driver: func(string) string { return "ftdi_sio" },
-}
+var sysfsOptions = matchers.Options{Host: &fakeHost{
+	attr:   func(dir, _ string) (string, bool) { return "on", !strings.HasSuffix(dir, "/tty") },
+	driver: func(string) string { return "ftdi_sio" },
+}}
 
 // BenchmarkParse is the part of it that reads the text.
 func BenchmarkParse(b *testing.B) {

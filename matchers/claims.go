@@ -1,189 +1,180 @@
 package matchers
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// claims are what resources have taken, in the order of the configuration.
+// claims are what resources have, in the order of the configuration.
 //
-// Hardware that a resource offers as a device is taken with all its nodes and
+// Hardware that a resource offers as a device is claimed with all its nodes and
 // network interfaces, also those that the resource did not select: whoever
 // holds one of them would share the device. A node that a resource offers by
-// itself is taken alone, and the rest of its hardware is free, but hardware is
-// no device of a later resource that would hand over a node that is taken: it
+// itself is claimed alone, and the rest of its hardware is free, but hardware is
+// no device of a later resource that would come with a node that is claimed: it
 // gets it whole or not at all. Functions of one IOMMU group that are bound to
-// VFIO are taken together: whoever has one of them reaches the others.
+// VFIO are claimed together: whoever has one of them reaches the others.
 // Companions don't count. Mediated devices are hardware of their own beside
 // the function that they are parts of.
 //
-// What is taken by resources with shared = true, a resource with shared = true
+// What is claimed by resources with shared = true, a resource with shared = true
 // gets, too.
 type claims struct {
-	// hardware, nodes and others are what is taken, and by which resource first.
-	hardware map[*device.Hardware]*config.Resource
-	nodes    map[*device.Node]*config.Resource
-	others   map[string]*config.Resource // "group 12", "path /x", "cdi a/b=c"
-	ids      map[string]*config.Resource
-	// lost is what the current resource selected and did not get, by the
-	// resource that has it.
-	lost map[*config.Resource]*lost
-	// twins are its devices whose ID was taken.
-	twins []string
+	// owners are the first resources that claimed hardware, a node, or what
+	// candidate.other names; ids are those of IDs.
+	owners map[any]*config.Resource
+	ids    map[string]*config.Resource
+	// functions says which resource first offers a PCI function, and which a
+	// mediated device of it. Drivers differ in whether that can be, so both are
+	// offered.
+	functions map[functionUse]*config.Resource
 }
 
-// lost is how many devices a resource did not get.
-type lost struct {
-	first selected
-	n     int
+type functionUse struct {
+	function *device.Hardware
+	mediated bool
 }
 
-func newClaims() *claims {
-	return &claims{
-		hardware: map[*device.Hardware]*config.Resource{},
-		nodes:    map[*device.Node]*config.Resource{},
-		others:   map[string]*config.Resource{},
-		ids:      map[string]*config.Resource{},
-	}
-}
-
-// take claims for r what it may have of what it selected, and returns that.
-func (c *claims) take(r *config.Resource, found []selected) []selected {
-	c.lost, c.twins = map[*config.Resource]*lost{}, nil
-	got := found[:0]
+// claim claims for r what it may have of what it selected, and returns that. What
+// it did not get is noted.
+func (m *run) claim(r *config.Resource, found []candidate) []candidate {
+	denied := map[*config.Resource][]*candidate{} // by the resource that has it
+	var got []candidate
 	for i := range found {
-		s := &found[i]
-		if first := c.owner(r, s); first != nil {
-			if c.lost[first] == nil {
-				c.lost[first] = &lost{first: *s}
-			}
-			c.lost[first].n++
+		c := &found[i]
+		if owner := m.claims.owner(r, c); owner != nil {
+			denied[owner] = append(denied[owner], c)
 			continue
 		}
-		if other := s.other(); other != "" {
-			claim(c.others, other, r)
+		for _, what := range c.claims() {
+			if m.claims.owners[what] == nil {
+				m.claims.owners[what] = r
+			}
 		}
-		switch {
-		case s.single && len(s.picks) > 0:
-			claim(c.nodes, s.picks[0].node, r)
-		case s.hardware != nil:
-			claim(c.hardware, s.hardware, r)
-		}
-		got = append(got, *s)
+		got = append(got, *c)
+	}
+	for _, owner := range slices.SortedFunc(maps.Keys(denied), func(a, b *config.Resource) int { return cmp.Compare(a.Place, b.Place) }) {
+		m.note(r.Place, "the first resource in the configuration that selects a device gets it; match and exclude tell them apart, and shared = true in both gives it to both",
+			"not offered here, since %s has it: %s", owner.Place, andMore(denied[owner][0].describe(), len(denied[owner])))
 	}
 	return got
 }
 
-// claim notes who has something first.
-func claim[T comparable](by map[T]*config.Resource, what T, r *config.Resource) {
-	if by[what] == nil {
-		by[what] = r
-	}
-}
-
 // owner is the resource that keeps r from having a device, since it has that
 // or one of its nodes; nil for none.
-func (c *claims) owner(r *config.Resource, s *selected) *config.Resource {
-	keeps := func(first *config.Resource) bool {
-		return first != nil && first != r && !(first.Shared && r.Shared)
+func (c *claims) owner(r *config.Resource, found *candidate) *config.Resource {
+	wanted := []any{found.hardware, found.other()}
+	for _, p := range found.picks {
+		wanted = append(wanted, p.node)
 	}
-	if s.hardware != nil {
-		if first := c.hardware[s.hardware]; keeps(first) {
-			return first
-		}
-	}
-	if other := s.other(); other != "" {
-		if first := c.others[other]; keeps(first) {
-			return first
-		}
-	}
-	for _, p := range s.picks {
-		if first := c.nodes[p.node]; keeps(first) {
-			return first
+	for _, what := range wanted {
+		if owner := c.owners[what]; owner != nil && owner != r && !(owner.Shared && r.Shared) {
+			return owner
 		}
 	}
 	return nil
 }
 
+// claims are what a device takes from all others.
+func (c *candidate) claims() []any {
+	var all []any
+	switch {
+	case c.single && len(c.picks) > 0:
+		all = append(all, c.picks[0].node)
+	case c.hardware != nil:
+		all = append(all, c.hardware)
+	}
+	if other := c.other(); other != "" {
+		all = append(all, other)
+	}
+	return all
+}
+
 // other names what a device takes that is neither hardware nor a node. What is
 // virtual belongs to its resource by its name.
-func (s *selected) other() string {
+func (c *candidate) other() string {
 	switch {
-	case len(s.paths) > 0:
-		return "path " + s.paths[0].path
-	case s.cdi != nil:
-		return "cdi " + s.cdi.Name
+	case len(c.paths) > 0:
+		return "path " + c.paths[0].path
+	case c.cdi != nil:
+		return "cdi " + c.cdi.Name
 	}
-	if g := s.vfioGroup(); g != "" {
+	if g := c.iommuGroup(); g != "" {
 		return "group " + g
 	}
 	return ""
 }
 
-// id claims the ID of a device for r and reports whether it was free. It is
-// not where two USB devices have one serial and nobody has decided which of
-// them goes by it.
-func (c *claims) id(r *config.Resource, s *selected, id string) bool {
-	if c.ids[id] != nil {
-		c.twins = append(c.twins, fmt.Sprintf("%s is left out: another device has its ID %q", s.describe(), id))
-		return false
+// overlaps notes where one resource has a function, and another has parts of
+// it.
+func (m *run) overlaps(r *config.Resource, devices []candidate) {
+	var found []string
+	other, what := (*config.Resource)(nil), ""
+	for _, c := range devices {
+		for _, h := range c.members() {
+			use := functionUse{h, false}
+			if h.MDev != nil {
+				use = functionUse{h.Parent, true}
+			} else if h.PCI == nil {
+				continue
+			}
+			if m.claims.functions[use] == nil {
+				m.claims.functions[use] = r
+			}
+			owner := m.claims.functions[functionUse{use.function, !use.mediated}]
+			if owner == nil || owner == r || owner.Shared && r.Shared || other != nil && other != owner {
+				continue
+			}
+			if other = owner; what == "" && use.mediated {
+				what = "the PCI function that it is a part of"
+			} else if what == "" {
+				what = "mediated devices of it"
+			}
+			found = append(found, describe(h))
+		}
 	}
-	c.ids[id] = r
-	return true
+	if other != nil {
+		m.note(r.Place, "match and exclude keep them apart; shared = true in both says that it is meant",
+			"%s: offered here, and %s by %s: their containers share the hardware", andMore(found[0], len(found)), what, other.Place)
+	}
 }
 
-// notes say which devices of r it did not get.
-func (c *claims) notes(r *config.Resource) []Note {
-	var notes []Note
-	for first, lost := range c.lost {
-		notes = append(notes, Note{
-			Place: r.Place,
-			Text:  fmt.Sprintf("not offered here, since %s has it: %s", first.Place, andMore(lost.first.describe(), lost.n)),
-			Hint:  "the first resource in the configuration that selects a device gets it; match and exclude tell them apart, and shared = true in both gives it to both",
-		})
-	}
-	for _, text := range c.twins {
-		notes = append(notes, Note{Place: r.Place, Text: text, Error: true})
-	}
-	slices.SortFunc(notes, func(a, b Note) int { return strings.Compare(a.Text, b.Text) })
-	return notes
-}
-
-// vfioGroup is the number of the IOMMU group that a device reaches through
+// iommuGroup is the number of the IOMMU group that a device reaches through
 // VFIO, "" where it does not.
-func (s *selected) vfioGroup() string {
-	if len(s.groups) > 0 {
-		return s.groups[0].number
+func (c *candidate) iommuGroup() string {
+	if len(c.groups) > 0 {
+		return c.groups[0].number
 	}
-	return vfioGroup(s.hardware)
+	return vfioGroup(c.hardware)
 }
 
 // describe names a device for an administrator.
-func (s *selected) describe() string {
+func (c *candidate) describe() string {
 	text := ""
 	switch {
-	case s.pool:
+	case c.pool:
 		return "the pool"
-	case s.value != "":
-		return fmt.Sprintf("the group %q", s.value)
-	case s.cdi != nil:
-		return "CDI device " + s.cdi.Name
-	case s.virtual != nil:
-		return fmt.Sprintf("virtual device %q", s.virtual.Name)
-	case len(s.paths) > 0:
-		return s.paths[0].path
-	case s.single && s.picks[0].node.Net != nil:
-		text = "network interface " + s.picks[0].node.Path
-	case s.single:
-		text = s.picks[0].node.Path
+	case c.value != "":
+		return fmt.Sprintf("the group %q", c.value)
+	case c.cdi != nil:
+		return "CDI device " + c.cdi.Name
+	case c.virtual != nil:
+		return fmt.Sprintf("virtual device %q", c.virtual.Name)
+	case len(c.paths) > 0:
+		return c.paths[0].path
+	case c.single && c.picks[0].node.Net != nil:
+		text = "network interface " + c.picks[0].node.Path
+	case c.single:
+		text = c.picks[0].node.Path
 	default:
-		text = describe(s.hardware)
+		text = describe(c.hardware)
 	}
-	if g := s.vfioGroup(); g != "" {
+	if g := c.iommuGroup(); g != "" {
 		text += " of IOMMU group " + g
 	}
 	return text

@@ -13,8 +13,8 @@ func TestCompanions(t *testing.T) {
 	t.Parallel()
 	snaps := map[string]*device.Snapshot{desktop: machine(t, desktop), server: machine(t, server)}
 	const fuse = "match.glob = \"/dev/fuse\"\n"
-	gone := matchers.Options{Exists: func(string) bool { return false }}
-	globs := matchers.Options{Glob: files("/opt/b", "/opt/a")}
+	gone := matchers.Options{Host: &fakeHost{exists: func(string) bool { return false }}}
+	globs := matchers.Options{Host: &fakeHost{glob: files("/opt/b", "/opt/a")}}
 	for _, tc := range []struct {
 		name, toml string
 		machine    string
@@ -40,7 +40,7 @@ with = { path = "/dev/snd/controlC${1}", optional = true }`, want: []string{`usb
 		{name: "mount missing and optional", toml: fuse + `with = { path = "/run/x.sock", as = "mount", optional = true }`, opts: gone, want: []string{"fuse /dev/fuse mount /run/x.sock>/run/x.sock"}},
 		{name: "mount of a directory below /dev", toml: fuse + `with = { path = "/dev/dri/by-path", as = "mount" }`, opts: gone, want: []string{"fuse /dev/fuse mount /dev/dri/by-path>/dev/dri/by-path"}},
 		{name: "mount by glob", toml: fuse + `with = { glob = "/opt/*", as = "mount", container_path = "/fw/" }`, opts: globs, want: []string{"fuse /dev/fuse mount /opt/a>/fw/a mount /opt/b>/fw/b"}},
-		{name: "mount by glob in the snapshot", toml: fuse + `with = { glob = "/dev/dri/by-*", as = "mount" }`, want: []string{"fuse /dev/fuse mount /dev/dri/by-path>/dev/dri/by-path"}},
+		{name: "mount by glob below /dev", opts: matchers.Options{Host: &fakeHost{glob: files("/dev/dri/by-path")}}, toml: fuse + `with = { glob = "/dev/dri/by-*", as = "mount" }`, want: []string{"fuse /dev/fuse mount /dev/dri/by-path>/dev/dri/by-path"}},
 		{name: "mounts", toml: fuse + `container.mounts = [{ host_path = "/opt/fw", container_path = "/fw" }, { host_path = "/opt/x", container_path = "/x", optional = true }]`, opts: gone,
 			want: []string{"fuse /dev/fuse mount /opt/fw>/fw mount /opt/x>/x !mount /opt/fw is missing"}},
 		{name: "the same mount twice is one", toml: fuse + `with = { path = "/opt/fw", as = "mount" }

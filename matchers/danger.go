@@ -152,7 +152,7 @@ func (b *builder) danger(n *device.Node) string {
 	}
 	known := n
 	if n.SysPath == "" {
-		known = b.ix.byNumber()[numberOf(n)]
+		known = b.byNumber()[numberOf(n)]
 	}
 	if known == nil {
 		return b.unknownDanger(n)
@@ -169,11 +169,7 @@ var fixedDrivers = map[uint32]string{1: "mem", 10: "misc", 21: "sg", 90: "mtd", 
 
 // unknownDanger judges a node whose number sysfs does not know.
 func (b *builder) unknownDanger(n *device.Node) string {
-	driver := ""
-	if b.opts.CharDriver != nil {
-		driver = b.opts.CharDriver(n.Major)
-	}
-	driver = cmp.Or(driver, fixedDrivers[n.Major])
+	driver := cmp.Or(b.Host.CharDriver(n.Major), fixedDrivers[n.Major])
 	return dangerOf(fmt.Sprintf("%s %d", driver, n.Minor), func(c class) string { return c.driver })
 }
 
@@ -213,7 +209,7 @@ func (b *builder) cdiDanger(d *device.CDIDevice) string {
 	for _, n := range d.Nodes {
 		node := &device.Node{Path: n.Path, Type: n.Type, Major: n.Major, Minor: n.Minor}
 		if n.Type == 0 {
-			node = b.ix.at(n.Path)
+			node = b.at(n.Path)
 		}
 		if node == nil {
 			continue
@@ -227,21 +223,9 @@ func (b *builder) cdiDanger(d *device.CDIDevice) string {
 
 // mayBeDangerous reports whether what a match selects may be dangerous.
 func (b *builder) mayBeDangerous(m *config.Match) bool {
-	return m.Dangerous && b.opts.Allow.Dangerous
+	return m.Dangerous && b.Allow.Dangerous
 }
 
 // companionsMayBeDangerous reports whether what comes along with the device may be
 // dangerous: a match that selected the device says so.
-func (o *offering) companionsMayBeDangerous() bool {
-	return o.opts.Allow.Dangerous && (o.s.dangerous ||
-		slices.ContainsFunc(o.s.picks, func(p pick) bool { return p.match.Dangerous }) ||
-		slices.ContainsFunc(o.s.paths, func(p pathPick) bool { return p.match.Dangerous }))
-}
-
-// inUse says what the host itself uses a network interface for.
-func (b *builder) inUse(n *device.Node) string {
-	if b.opts.InUse == nil {
-		return ""
-	}
-	return b.opts.InUse(n)
-}
+func (b *builder) companionsMayBeDangerous() bool { return b.c.dangerous && b.Allow.Dangerous }

@@ -194,7 +194,7 @@ func TestDangerAllowed(t *testing.T) {
 			want: []string{"x: fuse /dev/fuse !companion /dev/sda " + block + along}},
 		{name: "a companion of hardware without nodes", toml: "match = { pci = { class = \"0c03\" }, dangerous = true }\nwith = [{ path = \"/dev/mem\" }]", opts: allowed, want: []string{"x: 0000:00:14.0 +/dev/mem"}},
 		{name: "a companion of a mount", toml: "match = { glob = \"/opt/*\", as = \"mount\", dangerous = true }\nwith = [{ path = \"/dev/mem\" }]",
-			opts: both(allowed, func(o *matchers.Options) { o.Glob = files("/opt/a") }), want: []string{"x: path:opt:a +/dev/mem mount /opt/a>/opt/a"}},
+			opts: both(allowed, func(o *matchers.Options) { host(o).glob = files("/opt/a") }), want: []string{"x: path:opt:a +/dev/mem mount /opt/a>/opt/a"}},
 		{name: "a companion of a virtual device", toml: "match = { virtual = [\"v\"], dangerous = true }\nwhen.node_name = \"*\"\nwith = [{ path = \"/dev/mem\" }]", opts: allowed, want: []string{"x: virtual:example.com:x:v +/dev/mem"}},
 		{name: "a companion of a pool", toml: "each = \"all\"\nmatch = [{ glob = \"/dev/fuse\" }, { pci = { class = \"0c03\" }, dangerous = true }]\ncontainer.cdi = true\nwith = [{ path = \"/dev/mem\" }]", opts: allowed,
 			want: []string{"x: all:example.com:x /dev/fuse +/dev/mem"}},

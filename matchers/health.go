@@ -22,16 +22,16 @@ const hostSys = "/sys/"
 
 // check is what the resource wants to have looked at of the device. What can't
 // be looked at is a problem of the offer.
-func (o *offering) check() health.Check {
-	want := o.r.Health
+func (b *builder) check() health.Check {
+	want := b.r.Health
 	if want == nil {
 		return health.Check{}
 	}
 	c := health.Check{Interval: want.Interval}
 	if want.Open {
-		c.Open = o.openable()
+		c.Open = b.openable()
 	}
-	dirs := o.s.subject().attrDirs()
+	dirs := b.c.attrDirs()
 	for _, list := range dirs {
 		for i := range list {
 			list[i] = hostSys + list[i]
@@ -41,9 +41,9 @@ func (o *offering) check() health.Check {
 		c.Attrs = append(c.Attrs, health.Attr{Name: name, Dirs: dirs, Want: want.Attr[name]})
 	}
 	if len(want.TCP) > 0 {
-		address, err := o.address(want.TCP)
+		address, err := b.address(want.TCP)
 		if err != nil {
-			o.problem("health.tcp: %v", err)
+			b.problem("health.tcp: %v", err)
 		}
 		c.TCP = address
 	}
@@ -51,17 +51,17 @@ func (o *offering) check() health.Check {
 }
 
 // openable lists the device's own nodes, but for watchdogs.
-func (o *offering) openable() []string {
+func (b *builder) openable() []string {
 	var nodes []string
-	for _, p := range o.s.subject().nodes() {
+	for _, p := range b.c.nodes() {
 		if watchdog(p.node) {
-			o.problem("health.open would arm the watchdog %s, and the host resets if nobody feeds it", p.node.Path)
+			b.problem("health.open would arm the watchdog %s, and the host resets if nobody feeds it", p.node.Path)
 			continue
 		}
 		nodes = append(nodes, p.node.Path)
 	}
-	if len(o.s.subject().nodes()) == 0 {
-		o.problem("health.open: the device has no node")
+	if len(b.c.nodes()) == 0 {
+		b.problem("health.open: the device has no node")
 	}
 	return nodes
 }
@@ -74,8 +74,8 @@ func watchdog(n *device.Node) bool {
 }
 
 // address fills in HOST:PORT. Each variable must have one value.
-func (o *offering) address(t device.Text) (string, error) {
-	text, err := o.one(t, o.s.subject())
+func (b *builder) address(t device.Text) (string, error) {
+	text, err := b.single(t, b.c)
 	if err != nil {
 		return "", err
 	}

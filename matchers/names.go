@@ -3,11 +3,12 @@ package matchers
 import (
 	"cmp"
 	"fmt"
-	"regexp"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
 const (
@@ -19,77 +20,59 @@ const (
 	maxName = 63
 )
 
-// named is devices of a resource that have one name.
-type named struct {
-	name    string
-	devices []*selected
-}
-
-// names sorts the devices of a resource by their names. taken says which
-// resource has a name already.
-func (b *builder) names(devices []selected, taken map[string]*config.Resource) (found []named, notes []Note) {
-	if len(b.r.NameText) == 0 {
-		one := named{name: b.r.Name}
-		for i := range devices {
-			one.devices = append(one.devices, &devices[i])
-		}
-		return []named{one}, nil
+// byName sorts the devices of a resource by its names; what is left out is noted.
+func (m *run) byName(r *config.Resource, devices []candidate) map[string][]*candidate {
+	found := map[string][]*candidate{}
+	if len(r.NameText) == 0 {
+		found[r.Name] = nil // also without devices
 	}
-	left := map[string][]*selected{} // by the reason
-	leave := func(s *selected, format string, args ...any) {
-		why := fmt.Sprintf(format, args...)
-		left[why] = append(left[why], s)
-	}
-	at := map[string]int{}
+	left := map[string][]*candidate{} // by the reason
 	for i := range devices {
-		s := &devices[i]
-		name, err := b.nameOf(s)
+		c := &devices[i]
+		name, err := m.nameOf(r, c)
+		if other := m.names[name]; err == nil && other != nil && other != r {
+			err = fmt.Errorf("the name %q is that of %s", name, other.Place)
+		}
 		if err != nil {
-			leave(s, "name %q: %v", b.r.Name, err)
+			left[err.Error()] = append(left[err.Error()], c)
 			continue
 		}
-		if other := taken[name]; other != nil {
-			leave(s, "the name %q is that of %s", name, other.Place)
-			continue
-		}
-		n, ok := at[name]
-		if !ok {
-			n = len(found)
-			at[name] = n
-			found = append(found, named{name: name})
-		}
-		found[n].devices = append(found[n].devices, s)
+		found[name] = append(found[name], c)
 	}
-	slices.SortFunc(found, func(a, b named) int { return strings.Compare(a.name, b.name) })
+	var texts []string
 	for why, list := range left {
-		notes = append(notes, Note{Place: b.r.Place, Text: fmt.Sprintf("left out: %s: %s", andMore(list[0].describe(), len(list)), why), Error: true})
+		texts = append(texts, fmt.Sprintf("left out: %s: %s", andMore(list[0].describe(), len(list)), why))
 	}
-	slices.SortFunc(notes, func(a, b Note) int { return cmp.Compare(a.Text, b.Text) })
-	if more := len(found) - maxNames; more > 0 {
-		notes = append(notes, Note{
-			Place: b.r.Place,
-			Text:  fmt.Sprintf("name %q makes %d names: want at most %d; %q and those behind it are left out", b.r.Name, len(found), maxNames, found[maxNames].name),
-			Hint:  "names maps several values to one name",
-			Error: true,
-		})
-		found = found[:maxNames]
+	slices.Sort(texts)
+	for _, text := range texts {
+		m.fault(r.Place, "", "%s", text)
 	}
-	return found, notes
+	if len(found) > maxNames {
+		names := slices.Sorted(maps.Keys(found))
+		m.fault(r.Place, "names maps several values to one name",
+			"name %q makes %d names: want at most %d; %q and those behind it are left out", r.Name, len(names), maxNames, names[maxNames])
+		for _, name := range names[maxNames:] {
+			delete(found, name)
+		}
+	}
+	return found
 }
 
 // nameOf is the name of the resource that a device is of, with its domain.
-func (b *builder) nameOf(s *selected) (string, error) {
-	c := &scope{b: b, s: s, id: b.identify(s, ""), numa: b.numa(s.members())}
-	text, err := c.one(b.r.NameText, s.subject())
+func (m *run) nameOf(r *config.Resource, c *candidate) (string, error) {
+	if len(r.NameText) == 0 {
+		return r.Name, nil
+	}
+	text, err := m.builder(r, c, "").single(r.NameText, c)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("name %q: %w", r.Name, err)
 	}
 	value := text.String()
-	name := legalName(cmp.Or(b.r.Names[value], value))
+	name := legalName(cmp.Or(r.Names[value], value))
 	if name == "" {
-		return "", fmt.Errorf("nothing is left of %q that a name may have", value)
+		return "", fmt.Errorf("name %q: nothing is left of %q that a name may have", r.Name, value)
 	}
-	return domainOf(b.r) + name, nil
+	return domainOf(r) + name, nil
 }
 
 // domainOf is what the names of a resource begin with, with its "/".
@@ -129,19 +112,8 @@ func Makes(r *config.Resource, name string) bool {
 			return true
 		}
 	}
-	// The pattern is made from its end, where a long name may have been cut.
-	pattern := ""
-	put := func(e string) {
-		if len(rest) == maxName && pattern != "" {
-			pattern = "(?:" + pattern + ")?"
-		}
-		pattern = e + pattern
-	}
-	for i, p := range slices.Backward(r.NameText) {
-		if p.Var != "" {
-			put(".*")
-			continue
-		}
+	var written strings.Builder
+	for i, p := range r.NameText {
 		literal := legalCharacters(p.Literal)
 		if i == 0 {
 			literal = strings.TrimLeft(literal, "-_.")
@@ -149,10 +121,19 @@ func Makes(r *config.Resource, name string) bool {
 		if i == len(r.NameText)-1 {
 			literal = strings.TrimRight(literal, "-_.")
 		}
-		for _, c := range slices.Backward([]byte(literal[:min(len(literal), maxName)])) {
-			put(regexp.QuoteMeta(string(rune(c))))
+		if p.Var != "" {
+			literal = "*"
+		}
+		written.WriteString(literal)
+	}
+	// A long name may have been cut anywhere.
+	for s := written.String(); s != ""; s = s[:len(s)-1] {
+		if p, err := pattern.Parse(pattern.Text, s); err == nil && p.Positive().Match(rest) {
+			return true
+		}
+		if len(rest) < maxName {
+			break
 		}
 	}
-	e, err := regexp.Compile("^" + pattern + "$")
-	return err == nil && e.MatchString(rest)
+	return false
 }

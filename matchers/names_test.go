@@ -32,15 +32,15 @@ func TestNames(t *testing.T) {
 		{name: "what is illegal is replaced", toml: named("d${devnode}", sticks), want: []string{
 			"d-dev-bus-usb-001-002: " + canA + " /dev/bus/usb/001/002", "d-dev-bus-usb-001-003: " + canB + " /dev/bus/usb/001/003"}},
 		{name: "the ends are letters and digits", toml: named("${attr:bDeviceProtocol}${attr:idVendor}x.${usb.manufacturer}", sticks),
-			opts: func(o *matchers.Options) { o.Attr = func(string, string) (string, bool) { return "(_a", true } },
+			opts: func(o *matchers.Options) { host(o).attr = func(string, string) (string, bool) { return "(_a", true } },
 			notes: []string{`error: test.toml: resource 1 ("${attr:bDeviceProtocol}${attr:idVendor}x.${usb.manufacturer}"): left out: USB device 1-1: name "example.com/${attr:bDeviceProtocol}${attr:idVendor}x.${usb.manufacturer}": ${usb.manufacturer} has no value: USB device 1-1 has no manufacturer ()`,
 				`error: test.toml: resource 1 ("${attr:bDeviceProtocol}${attr:idVendor}x.${usb.manufacturer}"): left out: USB device 1-2: name "example.com/${attr:bDeviceProtocol}${attr:idVendor}x.${usb.manufacturer}": ${usb.manufacturer} has no value: USB device 1-2 has no manufacturer ()`}},
-		{name: "trimmed", toml: named("${attr:x}", sticks), opts: func(o *matchers.Options) { o.Attr = func(string, string) (string, bool) { return "(_a%", true } },
+		{name: "trimmed", toml: named("${attr:x}", sticks), opts: func(o *matchers.Options) { host(o).attr = func(string, string) (string, bool) { return "(_a%", true } },
 			want: []string{"a: " + canA + " /dev/bus/usb/001/002", "a: " + canB + " /dev/bus/usb/001/003"}},
 		{name: "cut", toml: named("a-${attr:x}", sticks), opts: func(o *matchers.Options) {
-			o.Attr = func(dir, _ string) (string, bool) { return strings.Repeat("x", 60) + ".y" + dir[len(dir)-1:], true }
+			host(o).attr = func(dir, _ string) (string, bool) { return strings.Repeat("x", 60) + ".y" + dir[len(dir)-1:], true }
 		}, want: []string{"a-" + strings.Repeat("x", 60) + ": " + canA + " /dev/bus/usb/001/002", "a-" + strings.Repeat("x", 60) + ": " + canB + " /dev/bus/usb/001/003"}},
-		{name: "nothing is left", toml: named("${attr:x}", sticks), opts: func(o *matchers.Options) { o.Attr = func(string, string) (string, bool) { return "?!", true } },
+		{name: "nothing is left", toml: named("${attr:x}", sticks), opts: func(o *matchers.Options) { host(o).attr = func(string, string) (string, bool) { return "?!", true } },
 			notes: []string{`error: test.toml: resource 1 ("${attr:x}"): left out: USB device 1-1 and 1 more: name "example.com/${attr:x}": nothing is left of "?!" that a name may have ()`}},
 		{name: "several values", toml: named("x-${kernel}", `match = { usb = {}, glob = ["/dev/ttyACM*", "/dev/bus/**"] }`+cdi), want: []string{"x-1-1: " + canA + " /dev/bus/usb/001/002"},
 			notes: []string{`error: test.toml: resource 1 ("x-${kernel}"): left out: USB device 1-2: name "example.com/x-${kernel}": ${kernel} has several values: "1-2" and "ttyACM0" ()`}},
@@ -52,8 +52,8 @@ func TestNames(t *testing.T) {
 		{name: "names with variables are of the first", toml: named("can-${usb.product}", `match = { usb = { serial = "CAN-A*" }, glob = "/dev/bus/usb/**" }`+cdi) + named("can-${usb.product}-${usb.vendor}", `names = { "can-606f-1d50" = "can-606f" }`, sticks),
 			want: []string{"can-606f: " + canA + " /dev/bus/usb/001/002"},
 			notes: []string{
-				`error: test.toml: resource 2 ("can-${usb.product}-${usb.vendor}"): left out: USB device 1-2: the name "example.com/can-606f" is that of test.toml: resource 1 ("can-${usb.product}") ()`,
 				`test.toml: resource 2 ("can-${usb.product}-${usb.vendor}"): not offered here, since test.toml: resource 1 ("can-${usb.product}") has it: USB device 1-1`,
+				`error: test.toml: resource 2 ("can-${usb.product}-${usb.vendor}"): left out: USB device 1-2: the name "example.com/can-606f" is that of test.toml: resource 1 ("can-${usb.product}") ()`,
 			}},
 	})
 }

@@ -51,7 +51,7 @@ func TestNetworkInterfaces(t *testing.T) {
 		{name: "one of two in use", toml: `match.net = { name = "ens1f*" }` + cdi,
 			want: []string{"x: 0000:3b:00.0 net ens1f0 net ens1f0p1", "x: 0000:3b:00.1 net ens1f1 !ens1f1 is dangerous to move: it is a port of bridge br0; dangerous = true in its match, and --allow=dangerous, allow it"},
 			notes: []string{
-				`test.toml: resource 1 ("x"): device "0000:3b:00.1" can't be handed over: ens1f1 is dangerous to move: it is a port of bridge br0; dangerous = true in its match, and --allow=dangerous, allow it`,
+				`test.toml: resource 1 ("x"): device "0000:3b:00.1" can't be allocated: ens1f1 is dangerous to move: it is a port of bridge br0; dangerous = true in its match, and --allow=dangerous, allow it`,
 				`test.toml: resource 1 ("x"): network interface ens1f0 moves into its container: the host is without it until the pod ends, and a container that restarts within the pod finds it as long as this program runs`,
 			}},
 		{name: "in use and not moved", toml: `match.net = { name = "ens1f1" }`, want: []string{"x: 0000:3b:00.1"}},

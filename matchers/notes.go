@@ -7,90 +7,113 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
+// note tells the administrator something; hint may be empty.
+func (m *run) note(place, hint, format string, args ...any) {
+	m.result.Notes = append(m.result.Notes, Note{Place: place, Hint: hint, Text: fmt.Sprintf(format, args...)})
+}
+
+// fault is a note of what can't be meant.
+func (m *run) fault(place, hint, format string, args ...any) {
+	m.note(place, hint, format, args...)
+	m.result.Notes[len(m.result.Notes)-1].Error = true
+}
+
+// directoryNotes reports the globs of a resource that name directories, which
+// select nothing: what is meant is what is in them.
+func (m *run) directoryNotes(r *config.Resource) {
+	for i := range r.Match {
+		if match := &r.Match[i]; !match.Mount {
+			m.directoryNote(match.Place, match.Glob)
+		}
+	}
+	for i := range r.Exclude {
+		m.directoryNote(r.Exclude[i].Place, r.Exclude[i].Glob)
+	}
+	for i := range r.With {
+		if c := &r.With[i]; !c.Mount {
+			m.directoryNote(c.Place, c.Glob)
+		}
+	}
+}
+
+// directoryNote reports patterns that match directories and no node. "**"
+// matches directories on its way and is left out.
+func (m *run) directoryNote(place string, glob pattern.Values) {
+	for _, p := range glob.Parsed() {
+		if p.Negated() || strings.Contains(p.String(), "**") {
+			continue
+		}
+		v := p.Positive()
+		i := slices.IndexFunc(m.snap.Dirs, func(dir string) bool { return v.Match(dir) })
+		if i >= 0 && len(m.glob(v)) == 0 {
+			m.fault(place, fmt.Sprintf("did you mean %q?", p.String()+"/*"), "glob: %q is a directory: want the nodes in it", m.snap.Dirs[i])
+		}
+	}
+}
+
 // notes says what an administrator should know of what a resource offers.
-func (ix *index) notes(r *config.Resource, devices []selected, offers []device.Offer) []Note {
-	var notes []Note
-	say := func(place, hint, format string, args ...any) {
-		notes = append(notes, Note{Place: place, Text: fmt.Sprintf(format, args...), Hint: hint})
+func (m *run) notes(r *config.Resource, devices []candidate, offers []device.Offer) {
+	bad := slices.DeleteFunc(slices.Clone(offers), func(o device.Offer) bool { return o.Problem == "" })
+	if len(bad) > 0 {
+		m.note(r.Place, "devices lists them all", "%s can't be allocated: %s", andMore(fmt.Sprintf("device %q", bad[0].ID), len(bad)), bad[0].Problem)
 	}
 	for i := range r.Match {
-		m := &r.Match[i]
-		if len(m.Virtual) > 0 && r.When == nil {
-			say(m.Place, `when.node_name = "worker-*", or when.exists, says where`,
+		match := &r.Match[i]
+		if len(match.Virtual) > 0 && r.When == nil {
+			m.note(match.Place, `when.node_name = "worker-*", or when.exists, says where`,
 				"virtual without when: every node that runs this configuration offers it")
 		}
-		if m.Mount {
-			if nodes := ix.glob(m.Glob); len(nodes) > 0 {
-				say(m.Place, `a match without as = "mount" gives device nodes`,
-					"device nodes are not mounted: %s", andMore(nodes[0].Path, len(nodes)))
-			}
+		if !match.Mount {
+			continue
+		}
+		if nodes := m.glob(match.Glob); len(nodes) > 0 {
+			m.note(match.Place, `a match without as = "mount" gives device nodes`, "device nodes are not mounted: %s", andMore(nodes[0].Path, len(nodes)))
 		}
 	}
 	for _, list := range sameGroup(r, devices) {
-		say(r.Place, "vfio = true makes one device of them",
-			"%s and %s can't be used by two containers at once, since one of them has the whole group", list[0].describe(), andMore(list[1].describe(), len(list)-1))
+		m.note(r.Place, "vfio = true makes one device of them", "%s and %s can't be used by two containers at once, since one of them has the whole group",
+			list[0].describe(), andMore(list[1].describe(), len(list)-1))
 	}
 	if r.Container.CDI {
 		if i := slices.IndexFunc(offers, func(o device.Offer) bool { return len(o.Nets) > 0 && o.Problem == "" }); i >= 0 {
-			say(r.Place, "", "network interface %s moves into its container: the host is without it until the pod ends, and a container that restarts within the pod finds it as long as this program runs",
+			m.note(r.Place, "", "network interface %s moves into its container: the host is without it until the pod ends, and a container that restarts within the pod finds it as long as this program runs",
 				offers[i].Nets[0].HostName)
 		}
-		return notes
+		return
+	}
+	if i := slices.IndexFunc(devices, movesNet); i >= 0 && len(r.Container.Env)+len(r.Container.Annotations) == 0 {
+		m.note(r.Place, "container.cdi = true moves it into the container",
+			"network interface %s without container.cdi: it stays on the host, and a container gets nothing of it", devices[i].picks[0].node.Path)
 	}
 	for _, text := range namedNodes(offers, devices) {
-		say(r.Place, "container.cdi = true", "%s without container.cdi: programs find these nodes by their names, and a container that restarts when the numbers in them have changed finds them at the names of before", text)
+		m.note(r.Place, "container.cdi = true", "%s without container.cdi: programs find these nodes by their names, and a container that restarts when the numbers in them have changed finds them at the names of before", text)
 	}
-	if united(r) && slices.ContainsFunc(offers, func(o device.Offer) bool {
-		return slices.ContainsFunc(o.Nodes, func(n device.OfferedNode) bool { return n.Follow && !n.Companion })
-	}) {
-		what := `each = "all"`
-		if r.GroupBy != "" {
-			what = "group_by"
-		}
-		say(r.Place, "container.cdi = true", "%s without container.cdi: a container keeps to the nodes that were there when its pod started, also when it restarts", what)
+	follows := func(n device.OfferedNode) bool { return n.Follow && !n.Companion }
+	if united := unites(r); united != "" && slices.ContainsFunc(offers, func(o device.Offer) bool { return slices.ContainsFunc(o.Nodes, follows) }) {
+		m.note(r.Place, "container.cdi = true", "%s without container.cdi: a container keeps to the nodes that were there when its pod started, also when it restarts", united)
 	}
-	return notes
 }
 
-// leftNotes say what no container gets although a resource selects it.
-func leftNotes(r *config.Resource, devices []selected, offers []device.Offer) []Note {
-	var notes []Note
-	first, bad := -1, 0
-	for i := range offers {
-		if offers[i].Problem == "" {
-			continue
-		}
-		if bad++; first < 0 {
-			first = i
-		}
-	}
-	if bad > 0 {
-		notes = append(notes, Note{
-			Place: r.Place,
-			Text:  fmt.Sprintf("%s can't be handed over: %s", andMore(fmt.Sprintf("device %q", offers[first].ID), bad), offers[first].Problem),
-			Hint:  "devices lists them all",
-		})
-	}
-	if c := &r.Container; c.CDI || len(c.Env)+len(c.Annotations) > 0 {
-		return notes
-	}
-	for i := range devices {
-		if s := &devices[i]; len(s.picks) > 0 && s.picks[0].node.Net != nil && s.picks[0].match.Net != nil {
-			return append(notes, Note{
-				Place: r.Place,
-				Text:  fmt.Sprintf("network interface %s without container.cdi: it stays on the host, and a container gets nothing of it", s.picks[0].node.Path),
-				Hint:  "container.cdi = true moves it into the container",
-			})
-		}
-	}
-	return notes
+// movesNet reports whether a device is a network interface that a match selects
+// as such.
+func movesNet(c candidate) bool {
+	return len(c.picks) > 0 && c.picks[0].node.Net != nil && c.picks[0].match.Net != nil
 }
 
-// united reports whether devices of a resource are several things whose
-// members come and go.
-func united(r *config.Resource) bool { return r.Each == config.EachAll || r.GroupBy != "" }
+// unites is the key by which devices of a resource are several things whose
+// members come and go, "" for none.
+func unites(r *config.Resource) string {
+	switch {
+	case r.GroupBy != "":
+		return "group_by"
+	case r.Each == config.EachAll:
+		return `each = "all"`
+	}
+	return ""
+}
 
 // interfaceDirs are directories of nodes whose names programs expect to find,
 // and what the nodes are. A path that an administrator chose is none of them.
@@ -102,30 +125,26 @@ var interfaceDirs = []struct{ dir, nodes string }{
 	{"/dev/snd/", "sound nodes"},
 }
 
-// namedNodes lists, for each kind, nodes that follow their hardware and are
-// handed over at a path that is part of their interface. What vfio = true
-// selects has a note of its own.
-func namedNodes(offers []device.Offer, devices []selected) []string {
-	vfio := slices.ContainsFunc(devices, func(s selected) bool { return len(s.groups) > 0 })
+// namedNodes lists, for each kind, nodes that follow their hardware and are at a
+// path that is part of their interface. What vfio = true selects has a note of
+// its own.
+func namedNodes(offers []device.Offer, devices []candidate) []string {
+	vfio := slices.ContainsFunc(devices, func(c candidate) bool { return len(c.groups) > 0 })
 	var out []string
 	for _, kind := range interfaceDirs {
 		if vfio && kind.dir == "/dev/vfio/" {
 			continue
 		}
-		first, n := "", 0
+		var nodes []string
 		for _, o := range offers {
-			for _, node := range o.Nodes {
-				if !node.Follow || node.Companion || !strings.HasPrefix(node.HostPath, kind.dir) || node.Path.String() != node.HostPath {
-					continue
+			for _, n := range o.Nodes {
+				if n.Follow && !n.Companion && strings.HasPrefix(n.HostPath, kind.dir) && n.Path.String() == n.HostPath {
+					nodes = append(nodes, n.HostPath)
 				}
-				if n == 0 {
-					first = node.HostPath
-				}
-				n++
 			}
 		}
-		if n > 0 {
-			out = append(out, fmt.Sprintf("%s (%s)", kind.nodes, andMore(first, n)))
+		if len(nodes) > 0 {
+			out = append(out, fmt.Sprintf("%s (%s)", kind.nodes, andMore(nodes[0], len(nodes))))
 		}
 	}
 	return out
@@ -133,77 +152,25 @@ func namedNodes(offers []device.Offer, devices []selected) []string {
 
 // sameGroup lists devices of a resource that reach one IOMMU group through
 // nodes of VFIO, by group, if there are several.
-func sameGroup(r *config.Resource, devices []selected) [][]*selected {
-	if r.Shared || united(r) {
+func sameGroup(r *config.Resource, devices []candidate) [][]*candidate {
+	if r.Shared || unites(r) != "" {
 		return nil
 	}
-	byGroup := map[string][]*selected{}
+	byGroup := map[string][]*candidate{}
 	var order []string
 	for i := range devices {
-		s := &devices[i]
-		g := s.vfioGroup()
-		if g == "" || !slices.ContainsFunc(s.picks, func(p pick) bool { return isGroupNode(p.node) || isFunctionNode(p.node) }) {
+		c := &devices[i]
+		g := c.iommuGroup()
+		if g == "" || !slices.ContainsFunc(c.picks, func(p pick) bool { return isGroupNode(p.node) || isFunctionNode(p.node) }) {
 			continue
 		}
-		if byGroup[g] == nil {
+		if byGroup[g] = append(byGroup[g], c); len(byGroup[g]) == 2 {
 			order = append(order, g)
 		}
-		byGroup[g] = append(byGroup[g], s)
 	}
-	var out [][]*selected
+	var out [][]*candidate
 	for _, g := range order {
-		if len(byGroup[g]) > 1 {
-			out = append(out, byGroup[g])
-		}
+		out = append(out, byGroup[g])
 	}
 	return out
-}
-
-// halves says which resource first offers a PCI function (whole), and which a
-// mediated device of it (parts). Drivers differ in whether that can be, so both
-// are offered.
-type halves map[half]*config.Resource
-
-type half struct {
-	function *device.Hardware
-	parts    bool
-}
-
-// notes tells where one resource has a function, and another has parts of it.
-func (hs halves) notes(r *config.Resource, devices []selected) []Note {
-	var found []string
-	other := (*config.Resource)(nil)
-	for _, s := range devices {
-		for _, h := range s.members() {
-			mine := half{function: h}
-			if h.MDev != nil {
-				mine = half{function: h.Parent, parts: true}
-			} else if h.PCI == nil {
-				continue
-			}
-			if hs[mine] == nil {
-				hs[mine] = r
-			}
-			first := hs[half{mine.function, !mine.parts}]
-			if first == nil || first == r || first.Shared && r.Shared {
-				continue
-			}
-			if other == nil || other == first {
-				other = first
-				found = append(found, describe(h))
-			}
-		}
-	}
-	if other == nil {
-		return nil
-	}
-	what := "mediated devices of it"
-	if strings.HasPrefix(found[0], "mediated") {
-		what = "the PCI function that it is a part of"
-	}
-	return []Note{{
-		Place: r.Place,
-		Text:  fmt.Sprintf("%s: offered here, and %s by %s: their containers share the hardware", andMore(found[0], len(found)), what, other.Place),
-		Hint:  "match and exclude keep them apart; shared = true in both says that it is meant",
-	}}
 }

@@ -12,35 +12,20 @@ import (
 	"github.com/generic-dp/generic-dp/health"
 )
 
-// builder makes the offers of one resource.
+// builder makes the offer of a device.
 type builder struct {
-	ix    *index
-	r     *config.Resource
-	forms device.Forms
-	opts  Options
-	// globs of the companions that have one; they have no variables, so that
-	// what they select is the same for all devices.
-	globs map[*config.Companion]globbed
-}
+	*run
+	r    *config.Resource
+	c    *candidate
+	name string // of the resource; it is not known to its own variables
+	id   string
 
-func newBuilder(ix *index, r *config.Resource, forms device.Forms) *builder {
-	b := &builder{ix: ix, r: r, forms: forms, opts: ix.opts, globs: map[*config.Companion]globbed{}}
-	for i := range r.With {
-		if c := &r.With[i]; !c.Glob.Empty() {
-			b.globs[c] = b.glob(c)
-		}
-	}
-	return b
-}
-
-// offering is an offer in the making.
-type offering struct {
-	*builder
-	scope
 	offer    device.Offer
 	problems []string
-	// taken says what of the offer is at which path in the container.
+	// taken says what of the offer is at which path in the container, and paths
+	// are those of the device's own: ${container_path}.
 	taken map[string]part
+	paths []device.Text
 }
 
 // part is a node or a mount of an offer.
@@ -49,68 +34,120 @@ type part struct {
 	node   *device.Node // nil for a mount
 }
 
+func (m *run) builder(r *config.Resource, c *candidate, name string) *builder {
+	b := &builder{run: m, r: r, c: c, name: name, taken: map[string]part{}}
+	b.id = b.identify()
+	return b
+}
+
 // offer resolves everything about a device that does not depend on the
 // container that asks; name is that of the resource. What can't be resolved is
 // the offer's problem: it is listed, and the problem says why it can't be
-// handed over. Beside it is what to look at before it may be.
-func (b *builder) offer(s *selected, name string) (device.Offer, health.Check) {
-	o := &offering{builder: b, taken: map[string]part{}}
-	c := &b.r.Container
-	id := b.identify(s, name)
-	o.offer = device.Offer{
-		ID:    id,
-		Slots: max(b.r.Count, 1),
-		Pool:  s.pool,
-		NUMA:  b.numa(s.members()),
-		CDI:   c.CDI,
-		Owner: c.Owner,
-		Hooks: c.Hooks, AdditionalGIDs: c.AdditionalGIDs,
+// allocated. Beside it is the check that decides whether it is healthy.
+func (m *run) offer(r *config.Resource, c *candidate, name string) (device.Offer, health.Check) {
+	b := m.builder(r, c, name)
+	b.offer = device.Offer{
+		ID:       b.id,
+		Hardware: hardwarePath(c.hardware),
+		Slots:    max(r.Count, 1),
+		Pool:     c.pool,
+		NUMA:     b.numa(),
+		CDI:      r.Container.CDI,
+		Owner:    r.Container.Owner,
+		Hooks:    r.Container.Hooks, AdditionalGIDs: r.Container.AdditionalGIDs,
 	}
-	if s.hardware != nil {
-		o.offer.Hardware = s.hardware.Path
-	}
-	o.scope = scope{b: b, s: s, name: name, id: id, numa: o.offer.NUMA}
-	o.checkSerial()
-	for _, p := range s.picks {
+	b.checkSerial()
+	for _, p := range c.picks {
 		if p.node.Net != nil {
-			o.addNet(p)
+			b.addNet(p)
 		} else {
-			o.addNode(p)
+			b.addNode(p)
 		}
 	}
-	for _, p := range s.paths {
-		o.addPath(p)
+	for _, p := range c.paths {
+		b.addPath(p)
 	}
-	if len(s.groups) > 0 {
-		o.addVFIO()
+	if len(c.groups) > 0 {
+		b.addVFIO()
 	}
-	for i := range b.r.With {
-		o.addCompanion(&b.r.With[i])
+	for i := range r.With {
+		b.addCompanion(&r.With[i])
 	}
-	for i := range c.Mounts {
-		o.addMount(&c.Mounts[i])
+	for i := range r.Container.Mounts {
+		b.addMount(&r.Container.Mounts[i])
 	}
-	o.addCDIDevices()
-	o.offer.Env = o.entries("container.env", c.Env)
-	o.offer.Annotations = o.entries("container.annotations", c.Annotations)
-	check := o.check()
-	o.offer.Problem = strings.Join(o.problems, "; ")
-	return o.offer, check
+	b.addCDIDevices()
+	b.offer.Env = b.entries("container.env", r.Container.Env)
+	b.offer.Annotations = b.entries("container.annotations", r.Container.Annotations)
+	check := b.check()
+	b.offer.Problem = strings.Join(b.problems, "; ")
+	return b.offer, check
 }
 
-func (o *offering) problem(format string, args ...any) {
-	if text := fmt.Sprintf(format, args...); !slices.Contains(o.problems, text) {
-		o.problems = append(o.problems, text)
+func (b *builder) problem(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(b.problems, text) {
+		b.problems = append(b.problems, text)
 	}
 }
 
-// numa is the NUMA nodes to report of a device that is made of hardware.
-func (b *builder) numa(hardware []*device.Hardware) []int {
+// identify names the device as its resource wants it. It is empty while the
+// name of the resource is not known and the ID is made of it.
+func (b *builder) identify() string {
+	c, form := b.c, b.forms.Of(b.c.hardware)
+	if b.r.Identity == config.IdentityPort {
+		form = device.PortForm
+	}
+	id := ""
+	switch {
+	case (c.pool || c.virtual != nil) && b.name == "":
+		return ""
+	case c.pool:
+		return device.PoolID(b.name)
+	case c.virtual != nil:
+		return device.VirtualID(b.name, c.virtual.Name)
+	case c.value != "":
+		id = device.GroupID(b.r.GroupBy, c.value)
+	case c.cdi != nil:
+		id = device.CDIDeviceID(c.cdi.Name)
+	case len(c.paths) > 0:
+		id = device.PathID(c.paths[0].path)
+	case c.single:
+		id = device.NodeID(c.picks[0].node, form)
+	default:
+		id = device.HardwareID(c.hardware, form)
+	}
+	if b.r.Shared && b.name != "" {
+		id = device.SharedID(b.name, id)
+	}
+	return id
+}
+
+// checkSerial says why a device does not go by the serial number that its
+// resource wants it to go by. It goes by its port then.
+func (b *builder) checkSerial() {
+	c, h := b.c, b.c.hardware
+	if b.r.Identity != config.IdentitySerial || c.pool || c.value != "" || c.single && len(c.picks) == 0 {
+		return
+	}
+	switch {
+	case h == nil:
+		b.problem("%s has no serial number, which identity = %q wants", c.picks[0].node.Path, b.r.Identity)
+	case h.USB == nil || strings.TrimSpace(h.USB.Serial) == "":
+		b.problem("%s has no serial number, which identity = %q wants", describe(h), b.r.Identity)
+	case device.PlaceholderSerial(h.USB.Serial):
+		b.problem("%s has no serial number of its own, which identity = %q wants: %q is what many devices have", describe(h), b.r.Identity, h.USB.Serial)
+	case b.forms.Of(h) != device.SerialForm:
+		b.problem("%s has the serial number %q of another device, which identity = %q can't tell from it", describe(h), h.USB.Serial, b.r.Identity)
+	}
+}
+
+// numa is the NUMA nodes to report of the device.
+func (b *builder) numa() []int {
 	if !b.r.NUMA.Auto {
 		return slices.Clone(b.r.NUMA.Nodes)
 	}
 	var nodes []int
-	for _, h := range hardware {
+	for _, h := range b.c.members() {
 		if h.NUMA >= 0 && !slices.Contains(nodes, h.NUMA) {
 			nodes = append(nodes, h.NUMA)
 		}
@@ -120,26 +157,31 @@ func (b *builder) numa(hardware []*device.Hardware) []int {
 }
 
 // addNode puts one of the device's own nodes into the offer.
-func (o *offering) addNode(p pick) {
-	text := p.match.ContainerPath
-	if len(text) == 0 {
-		text = o.r.Container.Path
-	}
-	at, err := o.inContainer(text, p.node.Path, o.s.subjectOf(p))
+func (b *builder) addNode(p pick) {
+	at, err := b.inContainer(b.containerPath(p.match), p.node.Path, b.c.of(p))
 	if err != nil {
-		o.problem("path of %s in the container: %v", p.node.Path, err)
+		b.problem("path of %s in the container: %v", p.node.Path, err)
 		return
 	}
-	if !o.mayBeDangerous(p.match) {
-		if why := o.danger(p.node); why != "" {
-			o.problem("%s is dangerous: %s; %s", p.node.Path, why, dangerousHint)
+	if !b.mayBeDangerous(p.match) {
+		if why := b.danger(p.node); why != "" {
+			b.problem("%s is dangerous: %s; %s", p.node.Path, why, dangerousHint)
 			return
 		}
 	}
-	if o.take(at, part{p.node.Path, p.node}) {
-		o.paths = append(o.paths, at)
-		o.offer.Nodes = append(o.offer.Nodes, o.offered(p.node, o.key(p.node), at, o.permissions(p)))
+	if b.take(at, part{p.node.Path, p.node}) {
+		b.paths = append(b.paths, at)
+		b.offer.Nodes = append(b.offer.Nodes, b.offered(p.node, b.keyOf(p.node), at, b.permissions(p)))
 	}
+}
+
+// containerPath is where what a match selects goes in the container; empty is
+// where it is on the host.
+func (b *builder) containerPath(m *config.Match) device.Text {
+	if len(m.ContainerPath) > 0 {
+		return m.ContainerPath
+	}
+	return b.r.Container.Path
 }
 
 // permissions are what a container may do with one of the device's own nodes.
@@ -147,34 +189,24 @@ func (b *builder) permissions(p pick) string {
 	return cmp.Or(p.match.Permissions, b.r.Container.Permissions)
 }
 
-// key names a node within its device. Where that is several functions of an
+// keyOf names a node within its device. Where that is several functions of an
 // IOMMU group, other hardware that belongs together, or a pool, nodes have the
 // same keys within their own hardware.
-func (o *offering) key(n *device.Node) string {
-	united := o.s.pool || o.s.value != ""
-	if !united && (n.Hardware == o.s.hardware || len(o.s.groups) > 0 && isGroupNode(n)) {
-		return o.ix.key(n)
+func (b *builder) keyOf(n *device.Node) string {
+	united := b.c.pool || b.c.value != ""
+	if !united && (n.Hardware == b.c.hardware || len(b.c.groups) > 0 && isGroupNode(n)) {
+		return b.key(n)
 	}
-	return o.nodeID(n)
-}
-
-// nodeID is the whole ID of a node.
-func (b *builder) nodeID(n *device.Node) string {
-	id, ok := b.ix.ids[n]
-	if !ok {
-		id = device.NodeID(n, b.forms.Of(n.Hardware))
-		b.ix.ids[n] = id
-	}
-	return id
+	return b.nodeID(n, b.forms)
 }
 
 // inContainer is where something goes in the container: its path on the host
 // where nothing is said, and below a path that ends with "/".
-func (o *offering) inContainer(text device.Text, hostPath string, sub *subject) (device.Text, error) {
+func (b *builder) inContainer(text device.Text, hostPath string, of *candidate) (device.Text, error) {
 	if len(text) == 0 {
 		return device.Literal(hostPath), nil
 	}
-	at, err := o.path(text, sub)
+	at, err := b.path(text, of)
 	if err != nil {
 		return nil, err
 	}
@@ -187,15 +219,15 @@ func (o *offering) inContainer(text device.Text, hostPath string, sub *subject) 
 // take takes a path in the container and reports whether it was free. The
 // same thing twice at one path is one; two things are a problem: kubelet and
 // runtimes would keep one of them and not tell.
-func (o *offering) take(at device.Text, p part) bool {
+func (b *builder) take(at device.Text, p part) bool {
 	place := at.String()
-	have, ok := o.taken[place]
+	have, ok := b.taken[place]
 	switch {
 	case !ok:
-		o.taken[place] = p
+		b.taken[place] = p
 		return true
 	case have.source != p.source:
-		o.problem("%s and %s would both be at %s in the container%s", have.source, p.source, place, o.ix.tellApart(have.node, p.node))
+		b.problem("%s and %s would both be at %s in the container%s", have.source, p.source, place, b.tellApart(have.node, p.node))
 	}
 	return false
 }
@@ -208,34 +240,37 @@ func (ix *index) tellApart(a, b *device.Node) string {
 	if strings.HasPrefix(a.Path, "/dev/bus/usb/") {
 		a, b = b, a // nobody means the bus node
 	}
+	selector := ""
 	stem := strings.TrimRight(a.Path, "0123456789")
 	switch {
 	case a.Subsystem == "video4linux" && b.Subsystem == a.Subsystem && a.Index >= 0 && a.Index != b.Index:
-		return fmt.Sprintf(`: attr.index = "%d" selects %s alone, and a path that ends with "/" keeps both`, a.Index, a.Path)
+		selector = fmt.Sprintf(`attr.index = "%d"`, a.Index)
 	case a.Interface >= 0 && a.Interface != b.Interface && b.Interface >= 0:
-		return fmt.Sprintf(`: usb.interface = "%d" selects %s alone, and a path that ends with "/" keeps both`, a.Interface, a.Path)
+		selector = fmt.Sprintf(`usb.interface = "%d"`, a.Interface)
 	case stem != strings.TrimRight(b.Path, "0123456789"):
-		return fmt.Sprintf(`: glob = %q selects %s alone, and a path that ends with "/" keeps both`, stem+"*", a.Path)
+		selector = fmt.Sprintf(`glob = %q`, stem+"*")
 	case len(ix.links[a]) > 0:
-		return fmt.Sprintf(`: glob = %q selects %s alone, and a path that ends with "/" keeps both`, ix.links[a][0], a.Path)
+		selector = fmt.Sprintf(`glob = %q`, ix.links[a][0])
+	default:
+		return `: a path that ends with "/", or that has "${kernel}" in it, keeps both`
 	}
-	return `: a path that ends with "/", or that has "${kernel}" in it, keeps both`
+	return fmt.Sprintf(`: %s selects %s alone, and a path that ends with "/" keeps both`, selector, a.Path)
 }
 
 // entries fills in the environment or the annotations. There are as many as
 // the configuration has, whatever went wrong.
-func (o *offering) entries(what string, entries []device.Entry) []device.Entry {
+func (b *builder) entries(what string, entries []device.Entry) []device.Entry {
 	var out []device.Entry
 	for _, e := range entries {
-		key, err := o.entry(e.Key, "")
+		key, err := b.joined(e.Key, "")
 		if err != nil {
-			o.problem("%s: %v", what, err)
+			b.problem("%s: %v", what, err)
 		} else if strings.Contains(key.String(), "=") {
-			o.problem("%s: %q can't be a name", what, key)
+			b.problem("%s: %q can't be a name", what, key)
 		}
-		value, err := o.entry(e.Value, e.Separator)
+		value, err := b.joined(e.Value, e.Separator)
 		if err != nil {
-			o.problem("%s.%s: %v", what, e.Key, err)
+			b.problem("%s.%s: %v", what, e.Key, err)
 		}
 		e.Key, e.Value = key, value
 		out = append(out, e)
@@ -243,10 +278,10 @@ func (o *offering) entries(what string, entries []device.Entry) []device.Entry {
 	return out
 }
 
-// offered is a node as it is handed over.
-func (o *offering) offered(n *device.Node, key string, at device.Text, permissions string) device.OfferedNode {
+// offered is a node as an offer has it.
+func (b *builder) offered(n *device.Node, key string, at device.Text, permissions string) device.OfferedNode {
 	return device.OfferedNode{
 		HostPath: n.Path, Type: n.Type, Major: n.Major, Minor: n.Minor,
-		Key: key, Path: at, Permissions: permissions, Follow: n.Hardware != nil && !o.r.Container.NoFollow,
+		Key: key, Path: at, Permissions: permissions, Follow: n.Hardware != nil && !b.r.Container.NoFollow,
 	}
 }

@@ -63,13 +63,13 @@ func TestVirtual(t *testing.T) {
 
 func TestMountedPaths(t *testing.T) {
 	t.Parallel()
-	glob := func(o *matchers.Options) { o.Glob = files("/run/b.sock", "/run/a.sock") }
+	glob := func(o *matchers.Options) { host(o).glob = files("/run/b.sock", "/run/a.sock") }
 	const sockets = `match = { glob = "/run/*.sock", as = "mount" }`
 	tell(t, []story{
 		{name: "each is a device", toml: sockets, opts: glob, want: []string{"x: path:run:a.sock mount /run/a.sock>/run/a.sock", "x: path:run:b.sock mount /run/b.sock>/run/b.sock"}, notes: []string{}},
 		{name: "negative patterns, and one reached twice", toml: `match = { glob = ["/run/a.sock", "/run/*.sock", "!/run/b*"], as = "mount" }`, opts: glob, want: []string{"x: path:run:a.sock mount /run/a.sock>/run/a.sock"}},
 		{name: "hidden", toml: `match = { glob = ["/run/*", "/run/?a.tmp", "/run/[.]*", "/run/.b*", "/run/{.c,d}", "/opt/**"], as = "mount" }`, opts: func(o *matchers.Options) {
-			o.Glob = files("/run/.a.tmp", "/run/.b.tmp", "/run/.c", "/run/d", "/run/.d", "/opt/.x")
+			host(o).glob = files("/run/.a.tmp", "/run/.b.tmp", "/run/.c", "/run/d", "/run/.d", "/opt/.x")
 			o.Allow.Mounts = []string{"/run", "/opt"}
 		}, want: []string{"x: path:run-.b.tmp-xjrrval1ih4 mount /run/.b.tmp>/run/.b.tmp", "x: path:run-.c-x6eo4f3jgh9 mount /run/.c>/run/.c", "x: path:run:d mount /run/d>/run/d"}},
 		{name: "where it goes", toml: sockets + "\ncontainer.path = \"/sockets/x-${1}\"\ncontainer.env.AT = \"${container_path}\"", opts: glob,

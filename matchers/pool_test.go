@@ -26,7 +26,7 @@ func TestPools(t *testing.T) {
 			want: []string{"x: all:example.com:x /dev/bus/usb/001/003 /dev/ttyACM0"}},
 		{name: "required without hardware is of the pool", toml: "each = \"all\"\nmatch = [{ glob = \"/dev/null\" }, { glob = \"/dev/kfd\", required = true }]"},
 		{name: "mounts", toml: "each = \"all\"\nmatch = [{ glob = \"/dev/fuse\" }, { glob = \"/opt/*\", as = \"mount\" }]",
-			opts: func(o *matchers.Options) { o.Glob = files("/opt/b", "/opt/a") },
+			opts: func(o *matchers.Options) { host(o).glob = files("/opt/b", "/opt/a") },
 			want: []string{"x: all:example.com:x /dev/fuse mount /opt/a>/opt/a mount /opt/b>/opt/b"}},
 		{name: "what others have is no part of it, and theirs it is not", toml: `
 [[resource]]

@@ -2,6 +2,7 @@ package matchers_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -76,7 +77,10 @@ func scanned(t testing.TB, h *sysfstest.Host) (*device.Snapshot, matchers.Option
 	t.Helper()
 	snap, s := scanner(t, h.Tree)
 	attrs := s.Attributes()
-	return snap, matchers.Options{NodeName: "worker-1", Attr: attrs.Attr, Driver: attrs.Driver, InUse: attrs.InUse, CharDriver: attrs.CharDriver, Allow: config.Allow{Mounts: []string{"/opt", "/run"}},
+	glob := func(v pattern.Values) []string {
+		return v.Glob(func(path string) string { return h.Dev() + strings.TrimPrefix(path, "/dev") })
+	}
+	return snap, matchers.Options{NodeName: "worker-1", Host: &fakeHost{attr: attrs.Attr, driver: attrs.Driver, inUse: attrs.InUse, charDriver: attrs.CharDriver, glob: glob}, Allow: config.Allow{Mounts: []string{"/opt", "/run"}},
 		CDIDevices: []device.CDIDevice{
 			{Name: "nvidia.com/gpu=0", Nodes: []device.CDINode{{Path: "/dev/dri/renderD128"}}},
 			{Name: "nvidia.com/gpu=1"},
@@ -84,7 +88,61 @@ func scanned(t testing.TB, h *sysfstest.Host) (*device.Snapshot, matchers.Option
 		}}
 }
 
-// files is the Glob of a host with files at some paths.
+// fakeHost is a host that answers by functions; what is nil, it knows nothing of.
+type fakeHost struct {
+	attr       func(dir, name string) (string, bool)
+	driver     func(dir string) string
+	charDriver func(major uint32) string
+	inUse      func(*device.Node) string
+	exists     func(path string) bool
+	glob       func(pattern.Values) []string
+}
+
+func (h *fakeHost) Attr(dir, name string) (string, bool) {
+	if h.attr == nil {
+		return "", false
+	}
+	return h.attr(dir, name)
+}
+
+func (h *fakeHost) Driver(dir string) string {
+	if h.driver == nil {
+		return ""
+	}
+	return h.driver(dir)
+}
+
+func (h *fakeHost) CharDriver(major uint32) string {
+	if h.charDriver == nil {
+		return ""
+	}
+	return h.charDriver(major)
+}
+
+func (h *fakeHost) InUse(n *device.Node) string {
+	if h.inUse == nil {
+		return ""
+	}
+	return h.inUse(n)
+}
+
+func (h *fakeHost) Exists(path string) bool { return h.exists == nil || h.exists(path) }
+
+func (h *fakeHost) Glob(v pattern.Values) []string {
+	if h.glob == nil {
+		return nil
+	}
+	return h.glob(v)
+}
+
+// host is a copy of the options' host, to be changed.
+func host(o *matchers.Options) *fakeHost {
+	h := *o.Host.(*fakeHost)
+	o.Host = &h
+	return &h
+}
+
+// files is the glob of a host with files at some paths.
 func files(paths ...string) func(pattern.Values) []string {
 	return func(v pattern.Values) []string {
 		return slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return !v.Match(p) })

@@ -11,65 +11,86 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// scope is what variables can be asked of: a device of a resource.
-type scope struct {
-	b *builder
-	s *selected
-	// name of the resource; it is not known to its own variables.
-	name string
-	id   string
-	numa []int
-	// paths in the container, once they are known: ${container_path}.
-	paths []device.Text
+// What is in front of names in ${attr:NAME} and ${var:NAME}.
+const (
+	attrPrefix = "attr:"
+	varPrefix  = "var:"
+)
+
+const noNodeName = "the name of the node is not known: want --node-name"
+
+// of is one of the nodes of a device, as a device of its own: what variables
+// stand for in the path of that node.
+func (c *candidate) of(p pick) *candidate {
+	return &candidate{picks: []pick{p}, hardware: p.hardware, groups: slices.DeleteFunc(slices.Clone(c.groups), func(g *group) bool { return g.hardware != p.hardware })}
 }
 
-// subject is what a variable is asked about: a device as a whole, or one of
-// its nodes.
-type subject struct {
-	picks    []pick
-	hardware []*device.Hardware
-	paths    []pathPick
-	vfio     bool // hardware is functions of IOMMU groups
-}
-
-// subject is the whole of a device.
-func (s *selected) subject() *subject {
-	sub := &subject{picks: s.picks, paths: s.paths}
-	for _, h := range s.members() {
-		sub.add(s, h)
-	}
-	return sub
-}
-
-// subjectOf is one of the device's nodes.
-func (s *selected) subjectOf(p pick) *subject {
-	sub := &subject{picks: []pick{p}}
-	if p.hardware != nil {
-		sub.add(s, p.hardware)
-	}
-	return sub
-}
-
-// add adds hardware of s: the selected functions, where its place is that of
-// an IOMMU group.
-func (sub *subject) add(s *selected, h *device.Hardware) {
-	for _, g := range s.groups {
-		if g.hardware == h {
-			sub.hardware = append(sub.hardware, g.functions...)
-			sub.vfio = true
-			return
+// functions are the hardware of a device, and of an IOMMU group the functions
+// that are selected.
+func (c *candidate) functions() []*device.Hardware {
+	var all []*device.Hardware
+	for _, h := range c.members() {
+		i := slices.IndexFunc(c.groups, func(g *group) bool { return g.hardware == h })
+		if i < 0 {
+			all = append(all, h)
+		} else {
+			all = append(all, c.groups[i].functions...)
 		}
 	}
-	sub.hardware = append(sub.hardware, h)
+	return all
 }
 
-// entry fills in a name or value of the environment or of an annotation.
+// attrDirs lists for each node and network interface where its attributes may
+// be, nearest first. Those of VFIO are looked for in the directories of its
+// functions, and so are those of hardware without nodes.
+func (c *candidate) attrDirs() [][]string {
+	var all [][]string
+	for _, p := range c.picks {
+		if dirs := sysDirs(p.node); dirs != nil && len(c.groups) == 0 {
+			all = append(all, dirs)
+		}
+	}
+	if all == nil {
+		for _, h := range c.functions() {
+			all = append(all, []string{h.Path})
+		}
+	}
+	return all
+}
+
+// interfaces are the network interfaces that ${net.KEY} is about: those of the
+// device, else those of its hardware that its matches want.
+func (c *candidate) interfaces() []*device.Node {
+	var found []*device.Node
+	for _, p := range c.picks {
+		if p.node.Net != nil {
+			found = append(found, p.node)
+		}
+	}
+	if found != nil {
+		return found
+	}
+	for _, h := range c.functions() {
+		for _, n := range h.Nets {
+			if len(c.picks) == 0 || slices.ContainsFunc(c.picks, func(by pick) bool {
+				var p predicate
+				p.add("net", by.match.Net)
+				return p.netHolds(n)
+			}) {
+				found = append(found, n)
+			}
+		}
+	}
+	return found
+}
+
+// joined fills in a name or value of the environment or of an annotation.
 // Where a variable has several values, as ${devnode} has for a device of
 // several nodes, they are joined with the separator, which is a comma where it
 // is empty.
-func (c *scope) entry(t device.Text, separator string) (device.Text, error) {
-	return c.expand(t, func(name string) (device.Text, error) {
-		values, err := c.values(name, c.s.subject())
+func (b *builder) joined(t device.Text, separator string) (device.Text, error) {
+	return expand(t, func(name string) (device.Text, error) {
+		values, err := b.values(name, b.c)
 		if err != nil {
 			return nil, err
 		}
@@ -84,10 +105,11 @@ func (c *scope) entry(t device.Text, separator string) (device.Text, error) {
 	})
 }
 
-// one fills in a text each of whose variables must have one value.
-func (c *scope) one(t device.Text, sub *subject) (device.Text, error) {
-	return c.expand(t, func(name string) (device.Text, error) {
-		values, err := c.values(name, sub)
+// single fills in a text each of whose variables must have one value: of one of
+// the device's nodes, or of the device.
+func (b *builder) single(t device.Text, of *candidate) (device.Text, error) {
+	return expand(t, func(name string) (device.Text, error) {
+		values, err := b.values(name, of)
 		if err != nil {
 			return nil, err
 		}
@@ -98,16 +120,14 @@ func (c *scope) one(t device.Text, sub *subject) (device.Text, error) {
 	})
 }
 
-// path fills in a path, of a node in the container where sub is that node,
-// else of the whole device. Each variable must have one value. What hardware
-// says of itself can't add elements to a path: anyone can make a USB stick
-// whose serial number is "../../etc".
-func (c *scope) path(t device.Text, sub *subject) (device.Text, error) {
+// path is single of a path. What hardware says of itself can't add elements to
+// it: anyone can make a USB stick whose serial number is "../../etc".
+func (b *builder) path(t device.Text, of *candidate) (device.Text, error) {
 	for _, name := range t.Vars() {
-		if !saidByHardware(name) {
+		if _, isAttribute := device.FindAttribute(name); !isAttribute && !strings.HasPrefix(name, attrPrefix) {
 			continue
 		}
-		values, err := c.values(name, sub)
+		values, err := b.values(name, of)
 		if err != nil {
 			return nil, err
 		}
@@ -115,7 +135,7 @@ func (c *scope) path(t device.Text, sub *subject) (device.Text, error) {
 			return nil, fmt.Errorf("${%s} is %q, which can't be part of a path", name, v)
 		}
 	}
-	out, err := c.one(t, sub)
+	out, err := b.single(t, of)
 	if err != nil {
 		return nil, err
 	}
@@ -142,16 +162,9 @@ func isClean(p string) bool {
 	return true
 }
 
-// saidByHardware reports whether a variable stands for what hardware or a
-// driver says.
-func saidByHardware(name string) bool {
-	table, _, ok := strings.Cut(name, ".")
-	return strings.HasPrefix(name, attrPrefix) || ok && (table == "usb" || table == "pci" || table == "net" || table == "mdev")
-}
-
-// expand puts values in the place of variables, and leaves those open that
-// depend on the container.
-func (c *scope) expand(t device.Text, value func(name string) (device.Text, error)) (device.Text, error) {
+// expand fills in all variables of a text but those that depend on the
+// container.
+func expand(t device.Text, value func(name string) (device.Text, error)) (device.Text, error) {
 	out := make(device.Text, 0, len(t))
 	for _, p := range t {
 		if p.Var == "" || p.Var == device.IndexVar || p.Var == device.CountVar {
@@ -173,41 +186,11 @@ func (c *scope) expand(t device.Text, value func(name string) (device.Text, erro
 
 // values is what a variable stands for: one value or more, each once, or the
 // reason why it has none.
-func (c *scope) values(name string, sub *subject) ([]device.Text, error) {
-	var values []string
-	reason := "the device has no node"
-	switch name {
-	case "id":
-		values, reason = []string{c.id}, "it is made of the name"
-	case "resource":
-		values = []string{c.name}
-	case "RESOURCE":
-		values = []string{strings.NewReplacer("/", "_", ".", "_", "-", "_").Replace(strings.ToUpper(c.name))}
-	case "RESOURCE_KUBEVIRT":
-		values = []string{strings.NewReplacer("/", "_", ".", "_").Replace(strings.ToUpper(c.name))}
-	case "node_name":
-		values, reason = []string{c.b.opts.NodeName}, noNodeName
-	case "numa":
-		var nodes []string
-		for _, n := range c.numa {
-			nodes = append(nodes, strconv.Itoa(n))
-		}
-		values, reason = []string{strings.Join(nodes, ",")}, "no NUMA node is reported"
-	case "devnode":
-		for _, p := range sub.nodes() {
-			values = append(values, p.node.Path)
-		}
-	case "kernel":
-		for _, p := range sub.nodes() {
-			values = append(values, p.node.Kernel)
-		}
-	case "container_path":
-		if len(c.paths) > 0 {
-			return c.paths, nil
-		}
-	default:
-		values, reason = c.ofDevice(name, sub)
+func (b *builder) values(name string, of *candidate) ([]device.Text, error) {
+	if name == "container_path" && len(b.paths) > 0 {
+		return b.paths, nil
 	}
+	values, reason := b.lookUp(name, of)
 	var out []device.Text
 	for i, v := range values {
 		if v != "" && !slices.Contains(values[:i], v) {
@@ -220,9 +203,137 @@ func (c *scope) values(name string, sub *subject) ([]device.Text, error) {
 	return out, nil
 }
 
-const noNodeName = "the name of the node is not known: want --node-name"
+// lookUp is what a variable stands for, and why it has no value where that is
+// so.
+func (b *builder) lookUp(name string, of *candidate) (values []string, reason string) {
+	if n, err := strconv.Atoi(name); err == nil && n > 0 {
+		return b.wildcard(n, of), fmt.Sprintf("wildcard %d of the glob stands for nothing", n)
+	}
+	if attr, ok := strings.CutPrefix(name, attrPrefix); ok {
+		for _, dirs := range of.attrDirs() {
+			values = append(values, b.attr(dirs, attr))
+		}
+		return values, "the device has no such attribute in sysfs"
+	}
+	if key, ok := strings.CutPrefix(name, varPrefix); ok {
+		if b.c.virtual == nil {
+			return nil, "the device is not virtual"
+		}
+		return []string{b.c.virtual.Vars[key]}, fmt.Sprintf("virtual device %q has none of that name in its vars", b.c.virtual.Name)
+	}
+	if a, ok := device.FindAttribute(name); ok {
+		return attributes(a, of)
+	}
+	switch table, key, _ := strings.Cut(name, "."); table {
+	case "id":
+		return []string{b.id}, "it is made of the name"
+	case "resource":
+		return []string{b.name}, "it is made of the name"
+	case "RESOURCE":
+		return []string{strings.NewReplacer("/", "_", ".", "_", "-", "_").Replace(strings.ToUpper(b.name))}, "it is made of the name"
+	case "RESOURCE_KUBEVIRT":
+		return []string{strings.NewReplacer("/", "_", ".", "_").Replace(strings.ToUpper(b.name))}, "it is made of the name"
+	case "node_name":
+		return []string{b.NodeName}, noNodeName
+	case "numa":
+		for _, n := range b.numa() {
+			values = append(values, strconv.Itoa(n))
+		}
+		return []string{strings.Join(values, ",")}, "no NUMA node is reported"
+	case "devnode":
+		for _, p := range of.nodes() {
+			values = append(values, p.node.Path)
+		}
+		return values, "the device has no node"
+	case "kernel":
+		for _, p := range of.nodes() {
+			values = append(values, p.node.Kernel)
+		}
+		return values, "the device has no node"
+	case "container_path":
+		return nil, "the device has no node"
+	case "virtual":
+		if b.c.virtual == nil {
+			return nil, "the device is not virtual"
+		}
+		return []string{b.c.virtual.Name}, ""
+	case "cdi":
+		if b.c.cdi == nil {
+			return nil, "the device is none of CDI"
+		}
+		kind, id, _ := strings.Cut(b.c.cdi.Name, "=")
+		return []string{map[string]string{"name": b.c.cdi.Name, "kind": kind, "device": id}[key]}, ""
+	}
+	return nil, "it is not known"
+}
 
-// nodes are the device nodes among what is picked.
-func (s *subject) nodes() []pick {
-	return slices.DeleteFunc(slices.Clone(s.picks), func(p pick) bool { return p.node.Net != nil })
+// attributes is what the hardware of a device has for an attribute, and why it
+// has none. Those of USB interfaces are those of the device's nodes, or all
+// where no node has one.
+func attributes(a *device.Attribute, of *candidate) (values []string, reason string) {
+	if a.Net != nil {
+		for _, n := range of.interfaces() {
+			values = append(values, a.Of(nil, n)...)
+		}
+		return values, "the device has no network interface that says its " + noun(a)
+	}
+	functions := of.functions()
+	if len(functions) == 0 {
+		return nil, "the device has no hardware"
+	}
+	for _, h := range functions {
+		var found []string
+		for _, p := range of.picks {
+			if a.Interface != nil && p.node.Hardware == h && p.node.Interface >= 0 {
+				found = append(found, a.Of(h, p.node)...)
+			}
+		}
+		if found == nil {
+			found = a.Of(h, nil)
+		}
+		values = append(values, found...)
+	}
+	return values, lacks(functions[0], a)
+}
+
+// lacks says why hardware has no value for an attribute.
+func lacks(h *device.Hardware, a *device.Attribute) string {
+	switch {
+	case a.Table == "usb" && h.USB == nil:
+		return describe(h) + " is no USB device"
+	case a.Interface != nil:
+		return describe(h) + " has no such interface"
+	case a.Table == "mdev" && h.MDev == nil:
+		return describe(h) + " is no mediated device"
+	case a.Table == "pci" && h.Function() == nil:
+		return describe(h) + " is not on a PCI bus"
+	case a.Table == "pci":
+		h = h.Function()
+	}
+	return describe(h) + " has no " + noun(a)
+}
+
+// noun is an attribute in words.
+func noun(a *device.Attribute) string {
+	if a.Key == "serial" {
+		return "serial number"
+	}
+	return strings.ReplaceAll(a.Key, "_", " ")
+}
+
+// wildcard is what the n-th wildcard of the globs stood for.
+func (b *builder) wildcard(n int, of *candidate) []string {
+	var values []string
+	add := func(found []string) {
+		if n <= len(found) {
+			values = append(values, found[n-1])
+		}
+	}
+	for _, p := range of.picks {
+		add(b.captures(p.match.Glob, p.node))
+	}
+	for _, p := range of.paths {
+		add(p.match.Glob.Captures(p.path))
+	}
+	return values
 }

@@ -1,7 +1,6 @@
 package matchers
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -23,8 +22,8 @@ const (
 func isGroupNode(n *device.Node) bool    { return n.Subsystem == "vfio" }
 func isFunctionNode(n *device.Node) bool { return n.Subsystem == "vfio-dev" }
 
-// vfioGroup is the IOMMU group whose number hardware has if it is handed to
-// programs by VFIO, "" for all else. A mediated device in a group always is:
+// vfioGroup is the IOMMU group whose number hardware has if VFIO gives it to
+// programs, "" for all else. A mediated device in a group always is:
 // no other driver puts one there (vfio_mdev and its likes).
 func vfioGroup(h *device.Hardware) string {
 	if h == nil || h.PCI != nil && !h.PCI.VFIO {
@@ -54,28 +53,11 @@ type group struct {
 	hardware *device.Hardware
 }
 
-// ofGroup lists the functions of an IOMMU group by address, or its mediated
-// device.
-func (ix *index) ofGroup(number string) []*device.Hardware {
-	if ix.groups == nil {
-		ix.groups = map[string][]*device.Hardware{}
-		for _, h := range slices.Concat(ix.bus[device.PCIBus], ix.bus[device.MDevBus]) {
-			if g := h.IOMMUGroup(); g != "" {
-				ix.groups[g] = append(ix.groups[g], h)
-			}
-		}
-		for _, list := range ix.groups {
-			slices.SortFunc(list, compareFunctions)
-		}
-	}
-	return ix.groups[number]
-}
-
 // vfioNodes lists the VFIO nodes of a function: that of its group, which may
 // belong to another function of it, and its own.
 func (ix *index) vfioNodes(h *device.Hardware) []*device.Node {
 	var nodes []*device.Node
-	for _, f := range ix.ofGroup(h.IOMMUGroup()) {
+	for _, f := range ix.byGroup()[h.IOMMUGroup()] {
 		for _, n := range f.Nodes {
 			if isGroupNode(n) || f == h && isFunctionNode(n) {
 				nodes = append(nodes, n)
@@ -88,15 +70,15 @@ func (ix *index) vfioNodes(h *device.Hardware) []*device.Node {
 // addVFIO selects what a match with vfio = true does. What is excluded is
 // decided here, since the node of a group goes with each of its functions.
 func (s *selection) addVFIO(p *predicate) {
-	for _, h := range s.ix.candidates(p.match) {
-		if vfioGroup(h) == "" || !p.hardwareHolds(h) || !p.asksNothing() && !p.sysHolds(s.ix, []string{h.Path}) {
+	for _, h := range s.ix.snap.Hardware {
+		if vfioGroup(h) == "" || !p.hardwareHolds(h) || !p.sysHolds([]string{h.Path}) {
 			continue
 		}
 		selects := false
 		for _, n := range s.ix.vfioNodes(h) {
-			excluded := slices.ContainsFunc(s.excludes, func(e *predicate) bool { return e.holdsOf(s.ix, n, h) })
-			if !excluded && (p.match.Subsystem.Empty() || p.match.Subsystem.Match(n.Subsystem)) {
-				s.pick(n, p.match)
+			excluded := slices.ContainsFunc(s.excludes, func(e *predicate) bool { return e.holdsOf(n, h) })
+			if !excluded && (p.Subsystem.Empty() || p.Subsystem.Match(n.Subsystem)) {
+				s.pick(n, p.Match)
 				selects = true
 			}
 		}
@@ -119,7 +101,7 @@ func (s *selection) unite() {
 	for _, g := range s.groups {
 		slices.SortFunc(g.functions, compareFunctions)
 		g.hardware = g.functions[0]
-		for _, h := range s.ix.ofGroup(g.number) {
+		for _, h := range s.ix.byGroup()[g.number] {
 			if h == g.hardware || s.wouldSelect(h) {
 				g.hardware = h
 				break
@@ -133,7 +115,7 @@ func (s *selection) unite() {
 		p := &s.picks[i]
 		g := s.groups[vfioGroup(p.hardware)]
 		if g != nil && (isGroupNode(p.node) || slices.Contains(g.functions, p.hardware)) {
-			p.hardware, p.rank = g.hardware, s.ix.rank[g.hardware]
+			p.hardware = g.hardware
 		}
 	}
 }
@@ -149,62 +131,58 @@ func (s *selection) groupOf(h *device.Hardware) []*group {
 // wouldSelect reports whether a match with vfio = true selects a function once
 // it is bound to VFIO.
 func (s *selection) wouldSelect(h *device.Hardware) bool {
-	if h.PCI == nil || h.PCI.IsBridge() || slices.ContainsFunc(s.excludes, func(e *predicate) bool { return !e.asksDriver() && e.wholeHolds(s.ix, h) }) {
+	if h.PCI == nil || h.PCI.IsBridge() || slices.ContainsFunc(s.excludes, func(e *predicate) bool { return !e.readsDriver() && e.holdsWhole(h) }) {
 		return false
 	}
-	return slices.ContainsFunc(s.matches, func(p *predicate) bool { return p.match.VFIO && p.holdsBound(s.ix, h) })
+	return slices.ContainsFunc(s.matches, func(p *predicate) bool { return p.VFIO && p.holdsBound(h) })
 }
 
-// asksDriver reports whether a match depends on what a function is bound to.
-func (p *predicate) asksDriver() bool {
-	return !p.match.PCI["driver"].Empty() || !p.match.Driver.Empty()
-}
+// readsDriver reports whether a match depends on what a function is bound to.
+func (p *predicate) readsDriver() bool { return !p.PCI["driver"].Empty() || !p.Driver.Empty() }
 
 // holdsBound is hardwareHolds without regard to the driver.
-func (p *predicate) holdsBound(ix *index, h *device.Hardware) bool {
-	if p.match.MDev != nil {
-		return false
-	}
-	conditions := slices.DeleteFunc(slices.Clone(p.pci), func(c condition) bool { return c.attribute.Key == "driver" })
-	return p.pciHolds(conditions, h) && p.attrsHold(ix, []string{h.Path})
+func (p *predicate) holdsBound(h *device.Hardware) bool {
+	bound := *p
+	bound.hardware = slices.DeleteFunc(slices.Clone(p.hardware), func(c condition) bool { return c.attribute.Name() == "pci.driver" })
+	return p.MDev == nil && bound.tablesHold(h) && p.attrsHold([]string{h.Path})
 }
 
 // addVFIO adds what opens the way to the nodes of groups, with their
 // permissions, and says what is in the way of that.
-func (o *offering) addVFIO() {
+func (b *builder) addVFIO() {
 	var ofGroup, ofFunctions bool
 	along := &config.Companion{}
-	for _, p := range o.s.picks {
+	for _, p := range b.c.picks {
 		if !isGroupNode(p.node) && !isFunctionNode(p.node) {
 			continue
 		}
 		ofGroup = ofGroup || isGroupNode(p.node)
 		ofFunctions = ofFunctions || isFunctionNode(p.node)
-		along.Permissions = unitePermissions(along.Permissions, o.permissions(p))
+		along.Permissions = unitePermissions(along.Permissions, b.permissions(p))
 	}
-	container, iommu := o.ix.at(vfioContainer), o.ix.at(iommufd)
+	container, iommu := b.at(vfioContainer), b.at(iommufd)
 	if ofGroup && container != nil {
-		o.companionNode(along, container)
+		b.companionNode(along, container)
 	}
 	// A group takes the one or the other (VFIO_GROUP_SET_CONTAINER).
 	if iommu != nil && (ofFunctions || container == nil) {
-		o.companionNode(along, iommu)
+		b.companionNode(along, iommu)
 	}
 	switch {
 	case ofGroup && container == nil && iommu == nil:
-		o.problem("%s is missing: is the module vfio loaded?", vfioContainer)
+		b.problem("%s is missing: is the module vfio loaded?", vfioContainer)
 	case !ofGroup && ofFunctions && iommu == nil:
-		o.problem("%s is missing: is the module iommufd loaded?", iommufd)
+		b.problem("%s is missing: is the module iommufd loaded?", iommufd)
 	}
-	for _, g := range o.s.groups {
+	for _, g := range b.c.groups {
 		var bound []string
-		for _, h := range o.ix.ofGroup(g.number) {
+		for _, h := range b.byGroup()[g.number] {
 			if h.PCI != nil && holdsGroup(h.PCI) {
 				bound = append(bound, h.Name+" to "+h.PCI.Driver)
 			}
 		}
 		if len(bound) > 0 {
-			o.problem("IOMMU group %s is not viable: functions are bound to drivers of the host: %s", g.number, strings.Join(bound, ", "))
+			b.problem("IOMMU group %s is not viable: functions are bound to drivers of the host: %s", g.number, strings.Join(bound, ", "))
 		}
 	}
 }
@@ -234,39 +212,26 @@ func holdsGroup(p *device.PCI) bool {
 
 // vfioNotes says what an administrator should know of a resource's matches
 // with vfio = true on this host.
-func (ix *index) vfioNotes(r *config.Resource, found []selected) []Note {
-	var notes []Note
-	excludes := ix.predicates(r.Exclude)
-	for _, p := range ix.predicates(r.Match) {
-		if !p.match.VFIO {
+func (m *run) vfioNotes(r *config.Resource, found []candidate) {
+	excludes := m.predicates(r.Exclude)
+	for _, p := range m.predicates(r.Match) {
+		if !p.VFIO {
 			continue
 		}
 		var unbound []string
-		for _, h := range ix.candidates(p.match) {
-			if p.hardwareHolds(h) && h.PCI != nil && !h.PCI.VFIO && !h.PCI.IsBridge() && (p.asksNothing() || p.sysHolds(ix, []string{h.Path})) &&
-				!slices.ContainsFunc(excludes, func(e *predicate) bool { return e.wholeHolds(ix, h) }) {
+		for _, h := range m.snap.Hardware {
+			if h.PCI != nil && !h.PCI.VFIO && !h.PCI.IsBridge() && p.hardwareHolds(h) && p.sysHolds([]string{h.Path}) &&
+				!slices.ContainsFunc(excludes, func(e *predicate) bool { return e.holdsWhole(h) }) {
 				unbound = append(unbound, h.Name)
 			}
 		}
-		slices.SortFunc(unbound, device.CompareAddress)
 		if len(unbound) > 0 {
-			text := "PCI function " + unbound[0]
-			if more := len(unbound) - 1; more > 0 {
-				text = fmt.Sprintf("%s and %d more", text, more)
-			}
-			notes = append(notes, Note{
-				Place: p.match.Place,
-				Text:  "no VFIO nodes, since not bound to vfio-pci: " + text,
-				Hint:  `driver = "vfio-pci" in pci says that only those are meant which are`,
-			})
+			slices.SortFunc(unbound, device.CompareAddress)
+			m.note(p.Place, `driver = "vfio-pci" in pci says that only those are meant which are`,
+				"no VFIO nodes, since not bound to vfio-pci: PCI function %s", andMore(unbound[0], len(unbound)))
 		}
 	}
-	if !r.Container.CDI && slices.ContainsFunc(found, func(s selected) bool { return len(s.groups) > 0 }) {
-		notes = append(notes, Note{
-			Place: r.Place,
-			Text:  "vfio without container.cdi: after a reboot a container may find the nodes of VFIO under numbers that are no longer theirs",
-			Hint:  "container.cdi = true",
-		})
+	if !r.Container.CDI && slices.ContainsFunc(found, func(c candidate) bool { return len(c.groups) > 0 }) {
+		m.note(r.Place, "container.cdi = true", "vfio without container.cdi: after a reboot a container may find the nodes of VFIO under numbers that are no longer theirs")
 	}
-	return notes
 }

@@ -92,3 +92,50 @@ func (w *dirWatch) addDir(dir string) {
 		w.dirs[dir] = true
 	}
 }
+
+// UsesNets reports whether a configuration looks at network interfaces. A
+// physical function that is not named by its address is named by an interface,
+// whose name has no colon (dev_valid_name in net/core/dev.c).
+func UsesNets(cfg *config.Config) bool {
+	named := func(pf string) bool { return !strings.Contains(pf, ":") }
+	net := func(m config.Match) bool { return m.Net != nil || slices.ContainsFunc(m.PCI["pf"].Patterns(), named) }
+	variable := func(name string) bool { return strings.HasPrefix(name, "net.") }
+	return slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool {
+		return slices.ContainsFunc(r.Match, net) || slices.ContainsFunc(r.Exclude, net) || slices.ContainsFunc(variables(&r), variable)
+	})
+}
+
+// UsesCDIDevices reports whether a configuration looks at CDI devices of the
+// host.
+func UsesCDIDevices(cfg *config.Config) bool {
+	return slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool {
+		return len(r.Container.CDIDevices) > 0 ||
+			slices.ContainsFunc(r.Match, func(m config.Match) bool { return !m.CDIDevice.Empty() })
+	})
+}
+
+// variables lists the names of all variables of a resource.
+func variables(r *config.Resource) []string {
+	c := &r.Container
+	texts := append([]device.Text{r.NameText, c.Path, c.NetName}, c.CDIDevices...)
+	for _, m := range c.Mounts {
+		texts = append(texts, m.HostPath, m.ContainerPath)
+	}
+	for _, e := range slices.Concat(c.Env, c.Annotations) {
+		texts = append(texts, e.Key, e.Value)
+	}
+	for _, m := range r.Match {
+		texts = append(texts, m.ContainerPath)
+	}
+	for _, w := range r.With {
+		texts = append(texts, w.Path, w.ContainerPath)
+	}
+	if r.Health != nil {
+		texts = append(texts, r.Health.TCP)
+	}
+	names := []string{r.GroupBy}
+	for _, t := range texts {
+		names = append(names, t.Vars()...)
+	}
+	return names
+}

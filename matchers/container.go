@@ -1,0 +1,197 @@
+package matchers
+
+import (
+	"slices"
+
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/device"
+)
+
+// What a container gets besides the nodes of a device: network interfaces,
+// mounts, companions and CDI devices.
+
+// addNet puts one of the device's network interfaces into the offer. It moves
+// into the container, which CDI alone can do; elsewhere it is there for
+// variables. One that can't be moved is in the offer all the same: where it were
+// missing it would seem to have moved.
+func (b *builder) addNet(p pick) {
+	if !b.offer.CDI {
+		return
+	}
+	host, name := p.node.Path, p.node.Path
+	if text := b.r.Container.NetName; len(text) > 0 {
+		found, err := b.single(text, b.c.of(p))
+		if err != nil {
+			b.problem("container.net_name of %s: %v", host, err)
+		} else {
+			name = found.String()
+		}
+	}
+	if !device.ValidNetName(name) {
+		b.problem("container.net_name of %s: %q is no name of a network interface: want 1 to 15 characters without space, %q and %q", host, name, "/", ":")
+	}
+	if why := b.Host.InUse(p.node); why != "" && !b.mayBeDangerous(p.match) {
+		b.problem("%s is dangerous to move: it is %s; %s", host, why, dangerousHint)
+	}
+	for _, other := range b.offer.Nets {
+		if other.Name == name {
+			b.problem("%s and %s would both be called %s in the container: want a variable in container.net_name", other.HostName, host, name)
+		}
+	}
+	b.offer.Nets = append(b.offer.Nets, device.OfferedNet{HostName: host, Key: b.keyOf(p.node), Name: name})
+}
+
+// addPath puts one of the paths into the offer that a match selected to be
+// mounted.
+func (b *builder) addPath(p pathPick) {
+	at, err := b.inContainer(b.containerPath(p.match), p.path, &candidate{paths: []pathPick{p}})
+	if err != nil {
+		b.problem("path of %s in the container: %v", p.path, err)
+		return
+	}
+	if open := at.Vars(); len(open) > 0 {
+		b.problem("path of %s in the container: ${%s} is not known where something is mounted", p.path, open[0])
+		return
+	}
+	b.mount(device.Mount{HostPath: p.path, ContainerPath: at.String(), ReadOnly: p.match.ReadOnly})
+	b.paths = append(b.paths, at)
+}
+
+// addMount puts one of container.mounts into the offer.
+func (b *builder) addMount(m *config.Mount) {
+	host, err := b.path(m.HostPath, b.c)
+	if err != nil {
+		b.problem("host_path of a mount: %v", err)
+		return
+	}
+	at, err := b.path(m.ContainerPath, b.c)
+	if err != nil {
+		b.problem("container_path of mount %s: %v", host, err)
+		return
+	}
+	mount := device.Mount{HostPath: host.String(), ContainerPath: at.String(), ReadOnly: m.ReadOnly, Optional: m.Optional}
+	if !mount.Optional && !b.exists(mount.HostPath) {
+		b.problem("mount %s is missing", mount.HostPath)
+	}
+	b.mount(mount)
+}
+
+// mount adds a bind mount if it is allowed. Paths of the host that have
+// variables, or were found by a glob, are known here and nowhere before.
+func (b *builder) mount(m device.Mount) {
+	if !b.Allow.AllowsMount(m.HostPath) {
+		b.problem("mount %s is not allowed: want --allow=mount:%s or a directory above it", m.HostPath, m.HostPath)
+		return
+	}
+	if b.take(device.Literal(m.ContainerPath), part{source: "mount " + m.HostPath}) {
+		b.offer.Mounts = append(b.offer.Mounts, m)
+	}
+}
+
+// addCompanion puts a companion into the offer. A glob has no variables: what it
+// selects is the same for all devices.
+func (b *builder) addCompanion(c *config.Companion) {
+	if !c.Glob.Empty() {
+		found, ok := b.companions[c]
+		switch {
+		case ok:
+		case c.Mount:
+			found.paths = b.files(c.Glob)
+		default:
+			found.nodes = b.glob(c.Glob)
+		}
+		b.companions[c] = found
+		if len(found.nodes)+len(found.paths) == 0 && !c.Optional {
+			b.problem("companion %s is missing: nothing matches", c.Glob.Patterns()[0])
+		}
+		for _, n := range found.nodes {
+			b.companionNode(c, n)
+		}
+		for _, p := range found.paths {
+			b.companionMount(c, p)
+		}
+		return
+	}
+	text, err := b.path(c.Path, b.c)
+	if err != nil {
+		b.problem("path of a companion: %v", err)
+		return
+	}
+	host := text.String()
+	n := b.at(host)
+	switch {
+	case c.Mount:
+		if !c.Optional && !b.exists(host) {
+			b.problem("companion %s is missing", host)
+		}
+		b.companionMount(c, host)
+	case n != nil:
+		b.companionNode(c, n)
+	case b.isDir(host):
+		b.problem(`companion %s is a directory: as = "mount" gives directories, glob = %q the nodes in it`, host, host+"/*")
+	case !c.Optional:
+		b.problem("companion %s is missing", host)
+	}
+}
+
+// companionNode adds a node, which keeps its own path where nothing is said
+// even if a link named it. One of the device's own nodes stays what it is.
+func (b *builder) companionNode(c *config.Companion, n *device.Node) {
+	at, err := b.inContainer(c.ContainerPath, n.Path, b.c)
+	if err != nil {
+		b.problem("container_path of companion %s: %v", n.Path, err)
+		return
+	}
+	if why := b.danger(n); why != "" && !b.companionsMayBeDangerous() {
+		b.problem("companion %s is dangerous: %s; %s", n.Path, why, companionHint)
+		return
+	}
+	if !b.take(at, part{n.Path, n}) {
+		return
+	}
+	// Its whole ID, since keys are unique within one hardware only.
+	node := b.offered(n, b.nodeID(n, b.forms), at, c.Permissions)
+	node.Companion = true
+	b.offer.Nodes = append(b.offer.Nodes, node)
+}
+
+func (b *builder) companionMount(c *config.Companion, host string) {
+	at, err := b.inContainer(c.ContainerPath, host, b.c)
+	if err != nil {
+		b.problem("container_path of companion %s: %v", host, err)
+		return
+	}
+	b.mount(device.Mount{HostPath: host, ContainerPath: at.String(), ReadOnly: c.ReadOnly, Optional: c.Optional})
+}
+
+// addCDIDevices adds the CDI devices of the host that are passed along: the
+// one that the device is, and those of container.cdi_devices.
+func (b *builder) addCDIDevices() {
+	if b.c.cdi != nil {
+		b.addCDIDevice(b.c.cdi)
+	}
+	for _, text := range b.r.Container.CDIDevices {
+		found, err := b.single(text, b.c)
+		if err != nil {
+			b.problem("container.cdi_devices: %v", err)
+			continue
+		}
+		name := found.String()
+		i := slices.IndexFunc(b.CDIDevices, func(d device.CDIDevice) bool { return d.Name == name })
+		if i < 0 {
+			b.problem("container.cdi_devices: no CDI spec of the host has %q", name)
+			continue
+		}
+		if !slices.Contains(b.offer.CDIDevices, name) {
+			b.addCDIDevice(&b.CDIDevices[i])
+		}
+	}
+}
+
+func (b *builder) addCDIDevice(d *device.CDIDevice) {
+	if why := b.cdiDanger(d); why != "" && !b.companionsMayBeDangerous() {
+		b.problem("CDI device %s is dangerous: %s; %s", d.Name, why, dangerousHint)
+		return
+	}
+	b.offer.CDIDevices = append(b.offer.CDIDevices, d.Name)
+}

@@ -1,0 +1,349 @@
+package matchers
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/pattern"
+)
+
+// candidate is what a resource selects as one device, as long as nobody else has
+// it: hardware, which is nil for what has none, and nodes by path; or a path, a
+// CDI device or a virtual device.
+type candidate struct {
+	hardware *device.Hardware
+	picks    []pick
+	// single says that it is one node, whatever else its hardware has.
+	single  bool
+	paths   []pathPick
+	cdi     *device.CDIDevice
+	virtual *config.Virtual
+	groups  []*group // none but for vfio = true
+	// united are all hardware of what is made of several things, in the order of
+	// the snapshot.
+	united []*device.Hardware
+	// pool says that this is everything that the resource selects, value that
+	// it is all hardware that has that value for the variable of group_by.
+	pool  bool
+	value string
+	// dangerous says that a match that selected it says so.
+	dangerous bool
+}
+
+// pick is a node or network interface and the first match that selected it,
+// which says where it goes in the container.
+type pick struct {
+	node  *device.Node
+	match *config.Match
+	// hardware whose device the node is part of: its own, but for nodes of an
+	// IOMMU group.
+	hardware *device.Hardware
+}
+
+// pathPick is a path of the host that is mounted, and the match that selected
+// it.
+type pathPick struct {
+	path  string
+	match *config.Match
+}
+
+// members are all hardware of a device.
+func (c *candidate) members() []*device.Hardware {
+	if c.united == nil && c.hardware != nil {
+		return []*device.Hardware{c.hardware}
+	}
+	return c.united
+}
+
+// nodes are the device nodes among what is picked.
+func (c *candidate) nodes() []pick {
+	return slices.DeleteFunc(slices.Clone(c.picks), func(p pick) bool { return p.node.Net != nil })
+}
+
+// selection gathers what the matches of a resource select.
+type selection struct {
+	ix                *index
+	r                 *config.Resource
+	matches, excludes []*predicate
+	picks             []pick
+	picked            map[*device.Node]bool
+	// whole is the hardware that is a device even without a node, and whether a
+	// match that selects it says dangerous.
+	whole map[*device.Hardware]bool
+	// groups that matches with vfio = true select, by number.
+	groups map[string]*group
+	// others are devices that are no nodes.
+	others []candidate
+}
+
+// candidates finds the devices of a resource, whoever else selects them, in the
+// order of the snapshot.
+//
+// A node is in if any match selects it, and out if any exclude does. Hardware
+// is a device if one of its nodes is left, or if it never had one selected
+// and a match without a glob matches it. Hardware that lacks a node of a
+// required match is no device, and neither is any of its nodes. What becomes
+// of a pool or of a group is found as the parts that other resources may
+// take: hardware where a match names it, single nodes otherwise.
+func (ix *index) candidates(r *config.Resource) []candidate {
+	s := &selection{
+		ix: ix, r: r, matches: ix.predicates(r.Match), excludes: ix.predicates(r.Exclude),
+		picked: map[*device.Node]bool{}, whole: map[*device.Hardware]bool{}, groups: map[string]*group{},
+	}
+	for _, p := range s.matches {
+		switch {
+		case p.VFIO:
+			s.addVFIO(p)
+		case p.Mount:
+			s.addPaths(p.Match)
+		case !p.CDIDevice.Empty():
+			s.addCDI(p.Match)
+		case len(p.Virtual) > 0:
+			s.addVirtual(p.Match)
+		case p.NamesHardware() && p.Glob.Empty():
+			s.addHardware(p)
+		default:
+			s.addNodes(p)
+		}
+	}
+	s.exclude()
+	s.unite()
+
+	var found []candidate
+	slices.SortFunc(s.picks, func(a, b pick) int {
+		return cmp.Or(strings.Compare(hardwarePath(a.hardware), hardwarePath(b.hardware)), strings.Compare(a.node.Path, b.node.Path))
+	})
+	for rest := s.picks; len(rest) > 0; {
+		h, n := rest[0].hardware, 1
+		for n < len(rest) && h != nil && rest[n].hardware == h {
+			n++
+		}
+		picks := rest[:n:n]
+		rest = rest[n:]
+		switch {
+		case h != nil && !s.complete(picks):
+		case h != nil && s.together(picks):
+			found = append(found, candidate{hardware: h, picks: picks, groups: s.groupOf(h), dangerous: slices.ContainsFunc(picks, dangerousPick)})
+		default:
+			for i, p := range picks {
+				found = append(found, candidate{hardware: h, picks: picks[i : i+1 : i+1], single: true, dangerous: p.match.Dangerous})
+			}
+		}
+	}
+	for h, dangerous := range s.whole {
+		if r.Each != config.EachNode && s.complete(nil) {
+			found = append(found, candidate{hardware: h, dangerous: dangerous})
+		}
+	}
+	slices.SortStableFunc(found, byHardware)
+	found = append(found, s.others...)
+	if r.Each == config.EachAll && s.lacksRequired(found) {
+		return nil
+	}
+	return found
+}
+
+func dangerousPick(p pick) bool { return p.match.Dangerous }
+
+// byHardware orders candidates as a snapshot does.
+func byHardware(a, b candidate) int {
+	return strings.Compare(hardwarePath(a.hardware), hardwarePath(b.hardware))
+}
+
+// together reports whether nodes of one hardware are one device.
+func (s *selection) together(picks []pick) bool {
+	switch s.r.Each {
+	case config.EachNode:
+		return false
+	case config.EachAll:
+		return slices.ContainsFunc(picks, func(p pick) bool { return p.match.NamesHardware() })
+	}
+	return true
+}
+
+func (s *selection) pick(n *device.Node, m *config.Match) {
+	if !s.picked[n] {
+		s.picked[n] = true
+		s.picks = append(s.picks, pick{node: n, match: m, hardware: n.Hardware})
+	}
+}
+
+// addNodes selects nodes, of whatever hardware where the match names none.
+func (s *selection) addNodes(p *predicate) {
+	nodes := slices.Values(s.ix.snap.Nodes)
+	if !p.Glob.Empty() {
+		nodes = s.ix.globbed(p.Glob)
+	}
+	for n := range nodes {
+		if !s.picked[n] && p.holdsBesideGlob(n, n.Hardware) {
+			s.pick(n, p.Match)
+		}
+	}
+}
+
+// addHardware selects hardware with all its nodes and network interfaces.
+func (s *selection) addHardware(p *predicate) {
+	for _, h := range s.ix.snap.Hardware {
+		if p.onlyNets() || !p.hardwareHolds(h) {
+			continue
+		}
+		if !p.selectsNets() && p.withoutNode(h) {
+			s.whole[h] = s.whole[h] || p.Dangerous
+		}
+		for _, n := range h.Nodes {
+			// The node of an IOMMU group is that of its other functions too.
+			if (!isGroupNode(n) || h.MDev != nil) && !s.picked[n] && p.restHolds(n) {
+				s.pick(n, p.Match)
+			}
+		}
+	}
+	if !p.selectsNets() {
+		return
+	}
+	for _, n := range s.ix.snap.Nets {
+		if p.holds(n) {
+			s.pick(n, p.Match)
+		}
+	}
+}
+
+// addPaths selects paths that are given as bind mounts. Device nodes are none:
+// a container may not open a node that is mounted into it.
+func (s *selection) addPaths(m *config.Match) {
+	for _, p := range s.ix.files(m.Glob) {
+		known := slices.ContainsFunc(s.others, func(o candidate) bool { return len(o.paths) > 0 && o.paths[0].path == p })
+		if known || s.ix.at(p) != nil || slices.ContainsFunc(s.excludes, func(e *predicate) bool { return e.holdsPath(p) }) {
+			continue
+		}
+		s.others = append(s.others, candidate{single: true, paths: []pathPick{{p, m}}, dangerous: m.Dangerous})
+	}
+}
+
+// addCDI selects CDI devices of the host by their qualified names. The device
+// that many specs call "all" is every device, and no wildcard means that.
+func (s *selection) addCDI(m *config.Match) {
+	for i := range s.ix.CDIDevices {
+		d := &s.ix.CDIDevices[i]
+		known := slices.ContainsFunc(s.others, func(o candidate) bool { return o.cdi == d })
+		named := slices.ContainsFunc(m.CDIDevice.Alternatives(), func(a pattern.Alternative) bool { text, whole := a.Literal(); return whole && text == d.Name })
+		if known || !m.CDIDevice.Match(d.Name) || strings.HasSuffix(d.Name, "=all") && !named {
+			continue
+		}
+		var hardware []*device.Hardware
+		for _, node := range d.Nodes {
+			if n := s.ix.at(node.Path); !node.Common && n != nil && n.Hardware != nil {
+				hardware = append(hardware, n.Hardware)
+			}
+		}
+		s.others = append(s.others, candidate{single: true, cdi: d, united: sortHardware(hardware), dangerous: m.Dangerous})
+	}
+}
+
+func (s *selection) addVirtual(m *config.Match) {
+	for i := range m.Virtual {
+		s.others = append(s.others, candidate{single: true, virtual: &m.Virtual[i], dangerous: m.Dangerous})
+	}
+}
+
+// sortHardware puts hardware in the order of the snapshot, each once.
+func sortHardware(hardware []*device.Hardware) []*device.Hardware {
+	slices.SortFunc(hardware, func(a, b *device.Hardware) int { return strings.Compare(a.Path, b.Path) })
+	return slices.Compact(hardware)
+}
+
+// exclude takes out what any exclude selects. Hardware that had a node
+// selected is a device by its nodes alone from here on.
+func (s *selection) exclude() {
+	s.picks = slices.DeleteFunc(s.picks, func(p pick) bool {
+		delete(s.whole, p.node.Hardware)
+		return !p.match.VFIO && slices.ContainsFunc(s.excludes, func(e *predicate) bool { return e.holds(p.node) })
+	})
+	maps.DeleteFunc(s.whole, func(h *device.Hardware, _ bool) bool {
+		return slices.ContainsFunc(s.excludes, func(e *predicate) bool { return e.holdsWhole(h) })
+	})
+}
+
+// complete reports whether each required match has one of a device's nodes.
+// What is mounted belongs to no hardware.
+func (s *selection) complete(picks []pick) bool {
+	return !slices.ContainsFunc(s.matches, func(p *predicate) bool {
+		ofPool := s.r.Each == config.EachAll && !p.NamesHardware()
+		return p.Required && !p.Mount && !ofPool && !slices.ContainsFunc(picks, p.selected)
+	})
+}
+
+// selected reports whether the match selects what was picked by any.
+func (p *predicate) selected(by pick) bool { return by.match == p.Match || p.holds(by.node) }
+
+// lacksRequired reports whether a required match that names no hardware has
+// nothing of a pool.
+func (s *selection) lacksRequired(found []candidate) bool {
+	return slices.ContainsFunc(s.matches, func(p *predicate) bool {
+		return p.Required && !p.NamesHardware() && !slices.ContainsFunc(found, func(c candidate) bool {
+			return slices.ContainsFunc(c.picks, p.selected) || slices.ContainsFunc(c.paths, func(by pathPick) bool { return by.match == p.Match })
+		})
+	})
+}
+
+// combine makes devices of the parts that a resource got: one of all with
+// each = "all", one of all hardware that has the same value with group_by.
+func (m *run) combine(r *config.Resource, parts []candidate) []candidate {
+	switch {
+	case len(parts) == 0:
+		return nil
+	case r.Each == config.EachAll:
+		pool := merge(parts)
+		pool.pool = true
+		return []candidate{pool}
+	case r.GroupBy == "":
+		return parts
+	}
+	var out []candidate
+	groups := map[string][]candidate{}
+	for _, c := range parts {
+		if c.value = m.groupValue(r, &c); c.value == "" {
+			out = append(out, c)
+		} else {
+			groups[c.value] = append(groups[c.value], c)
+		}
+	}
+	for value, list := range groups {
+		one := merge(list)
+		one.value, one.hardware = value, list[0].hardware
+		out = append(out, one)
+	}
+	slices.SortStableFunc(out, byHardware)
+	return out
+}
+
+// groupValue is what hardware has for the variable of group_by, empty for none.
+func (m *run) groupValue(r *config.Resource, c *candidate) string {
+	if c.hardware == nil {
+		return ""
+	}
+	value, err := m.builder(r, c, "").joined(device.Text{{Var: r.GroupBy}}, "")
+	if err != nil {
+		return ""
+	}
+	return value.String()
+}
+
+// merge is one device of several parts, with their nodes by path.
+func merge(parts []candidate) candidate {
+	var one candidate
+	for _, p := range parts {
+		one.united = append(one.united, p.members()...)
+		one.groups = append(one.groups, p.groups...)
+		one.picks = append(one.picks, p.picks...)
+		one.paths = append(one.paths, p.paths...)
+		one.dangerous = one.dangerous || p.dangerous
+	}
+	one.united = sortHardware(one.united)
+	slices.SortFunc(one.picks, func(a, b pick) int { return strings.Compare(a.node.Path, b.node.Path) })
+	slices.SortFunc(one.paths, func(a, b pathPick) int { return strings.Compare(a.path, b.path) })
+	return one
+}
