@@ -107,8 +107,8 @@ func (p Paths) recorded() bool {
 	return err == nil
 }
 
-// exists reports whether a path of the host is there.
-func (p Paths) exists(host string) bool { return p.missing(host) == nil }
+// Exists reports whether a path of the host is there.
+func (p Paths) Exists(host string) bool { return p.missing(host) == nil }
 
-// glob lists the paths of the host that a condition on paths selects.
-func (p Paths) glob(v pattern.Values) []string { return v.Glob(p.local) }
+// Glob lists the paths of the host that a condition on paths selects.
+func (p Paths) Glob(v pattern.Values) []string { return v.Glob(p.local) }

@@ -42,13 +42,18 @@ type scanned struct {
 	nets     bool // network interfaces were scanned, too
 }
 
+// matchersHost answers what matching asks of a host besides the snapshot.
+type matchersHost struct {
+	*inventory.Attributes
+	Paths
+}
+
 // view matches a scan: the one way in which every command does it.
 func view(cfg *config.Config, s scanned, specs *cdi.HostSpecs, prev ledger.Decisions, o Options) *View {
 	forms, decisions := ledger.Identify(s.snapshot, prev)
 	options := matchers.Options{
 		NodeName: o.NodeName, Allow: o.Allow,
-		Exists: o.Paths.exists, Glob: o.Paths.glob,
-		Attr: s.attrs.Attr, Driver: s.attrs.Driver, InUse: s.attrs.InUse, CharDriver: s.attrs.CharDriver,
+		Host: matchersHost{s.attrs, o.Paths},
 	}
 	problems := s.snapshot.Problems
 	if matchers.UsesCDIDevices(cfg) {
