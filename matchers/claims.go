@@ -68,16 +68,17 @@ func (m *run) claim(r *config.Resource, found []candidate) []candidate {
 // owner is the resource that keeps r from having a device, since it has that
 // or one of its nodes; nil for none.
 func (c *claims) owner(r *config.Resource, found *candidate) *config.Resource {
-	wanted := []any{found.hardware, found.other()}
-	for _, p := range found.picks {
-		wanted = append(wanted, p.node)
-	}
-	for _, what := range wanted {
-		if owner := c.owners[what]; owner != nil && owner != r && !(owner.Shared && r.Shared) {
+	has := func(what any) *config.Resource {
+		if owner := c.owners[what]; owner != r && owner != nil && !(owner.Shared && r.Shared) {
 			return owner
 		}
+		return nil
 	}
-	return nil
+	owner := cmp.Or(has(found.hardware), has(found.other()))
+	for _, p := range found.picks {
+		owner = cmp.Or(owner, has(p.node))
+	}
+	return owner
 }
 
 // claims are what a device takes from all others.

@@ -44,17 +44,14 @@ func (b *builder) addNet(p pick) {
 // addPath puts one of the paths into the offer that a match selected to be
 // mounted.
 func (b *builder) addPath(p pathPick) {
-	at, err := b.inContainer(b.containerPath(p.match), p.path, &candidate{paths: []pathPick{p}})
-	if err != nil {
-		b.problem("path of %s in the container: %v", p.path, err)
-		return
-	}
+	what := "path of " + p.path + " in the container"
+	at, ok := b.inContainer(what, b.containerPath(p.match), p.path, &candidate{paths: []pathPick{p}})
 	if open := at.Vars(); len(open) > 0 {
-		b.problem("path of %s in the container: ${%s} is not known where something is mounted", p.path, open[0])
-		return
+		b.problem("%s: ${%s} is not known where something is mounted", what, open[0])
+	} else if ok {
+		b.mount(device.Mount{HostPath: p.path, ContainerPath: at.String(), ReadOnly: p.match.ReadOnly})
+		b.paths = append(b.paths, at)
 	}
-	b.mount(device.Mount{HostPath: p.path, ContainerPath: at.String(), ReadOnly: p.match.ReadOnly})
-	b.paths = append(b.paths, at)
 }
 
 // addMount puts one of container.mounts into the offer.
@@ -64,9 +61,8 @@ func (b *builder) addMount(m *config.Mount) {
 		b.problem("host_path of a mount: %v", err)
 		return
 	}
-	at, err := b.path(m.ContainerPath, b.c)
-	if err != nil {
-		b.problem("container_path of mount %s: %v", host, err)
+	at, ok := b.inContainer("container_path of mount "+host.String(), m.ContainerPath, host.String(), b.c)
+	if !ok {
 		return
 	}
 	mount := device.Mount{HostPath: host.String(), ContainerPath: at.String(), ReadOnly: m.ReadOnly, Optional: m.Optional}
@@ -137,31 +133,26 @@ func (b *builder) addCompanion(c *config.Companion) {
 // companionNode adds a node, which keeps its own path where nothing is said
 // even if a link named it. One of the device's own nodes stays what it is.
 func (b *builder) companionNode(c *config.Companion, n *device.Node) {
-	at, err := b.inContainer(c.ContainerPath, n.Path, b.c)
-	if err != nil {
-		b.problem("container_path of companion %s: %v", n.Path, err)
+	at, ok := b.inContainer("container_path of companion "+n.Path, c.ContainerPath, n.Path, b.c)
+	if !ok {
 		return
 	}
 	if why := b.danger(n); why != "" && !b.companionsMayBeDangerous() {
 		b.problem("companion %s is dangerous: %s; %s", n.Path, why, companionHint)
 		return
 	}
-	if !b.take(at, part{n.Path, n}) {
-		return
+	if b.take(at, part{n.Path, n}) {
+		// Its whole ID, since keys are unique within one hardware only.
+		node := b.offered(n, b.nodeID(n, b.forms), at, c.Permissions)
+		node.Companion = true
+		b.offer.Nodes = append(b.offer.Nodes, node)
 	}
-	// Its whole ID, since keys are unique within one hardware only.
-	node := b.offered(n, b.nodeID(n, b.forms), at, c.Permissions)
-	node.Companion = true
-	b.offer.Nodes = append(b.offer.Nodes, node)
 }
 
 func (b *builder) companionMount(c *config.Companion, host string) {
-	at, err := b.inContainer(c.ContainerPath, host, b.c)
-	if err != nil {
-		b.problem("container_path of companion %s: %v", host, err)
-		return
+	if at, ok := b.inContainer("container_path of companion "+host, c.ContainerPath, host, b.c); ok {
+		b.mount(device.Mount{HostPath: host, ContainerPath: at.String(), ReadOnly: c.ReadOnly, Optional: c.Optional})
 	}
-	b.mount(device.Mount{HostPath: host, ContainerPath: at.String(), ReadOnly: c.ReadOnly, Optional: c.Optional})
 }
 
 // addCDIDevices adds the CDI devices of the host that are passed along: the

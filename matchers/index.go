@@ -29,6 +29,8 @@ type index struct {
 	// keys of the nodes of hardware, and IDs of nodes.
 	keys map[*device.Hardware]map[*device.Node]string
 	ids  map[*device.Node]string
+	// picked are the nodes that the matches of a resource have selected.
+	picked map[*device.Node]bool
 }
 
 // name is a path of a node, its own or that of a link to it.
@@ -48,6 +50,7 @@ func newIndex(snap *device.Snapshot, opts Options) *index {
 		byGroup:  sync.OnceValue(func() map[string][]*device.Hardware { return functionsByGroup(snap) }),
 		keys:     map[*device.Hardware]map[*device.Node]string{},
 		ids:      map[*device.Node]string{},
+		picked:   map[*device.Node]bool{},
 	}
 	if ix.Host == nil {
 		ix.Host = noHost{}

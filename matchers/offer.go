@@ -28,10 +28,10 @@ type builder struct {
 	paths []device.Text
 }
 
-// part is a node or a mount of an offer.
+// part is a node or a mount of an offer; node is nil for a mount.
 type part struct {
 	source string
-	node   *device.Node // nil for a mount
+	node   *device.Node
 }
 
 func (m *run) builder(r *config.Resource, c *candidate, name string) *builder {
@@ -158,16 +158,13 @@ func (b *builder) numa() []int {
 
 // addNode puts one of the device's own nodes into the offer.
 func (b *builder) addNode(p pick) {
-	at, err := b.inContainer(b.containerPath(p.match), p.node.Path, b.c.of(p))
-	if err != nil {
-		b.problem("path of %s in the container: %v", p.node.Path, err)
+	at, ok := b.inContainer("path of "+p.node.Path+" in the container", b.containerPath(p.match), p.node.Path, b.c.of(p))
+	if !ok {
 		return
 	}
-	if !b.mayBeDangerous(p.match) {
-		if why := b.danger(p.node); why != "" {
-			b.problem("%s is dangerous: %s; %s", p.node.Path, why, dangerousHint)
-			return
-		}
+	if why := b.danger(p.node); why != "" && !b.mayBeDangerous(p.match) {
+		b.problem("%s is dangerous: %s; %s", p.node.Path, why, dangerousHint)
+		return
 	}
 	if b.take(at, part{p.node.Path, p.node}) {
 		b.paths = append(b.paths, at)
@@ -201,19 +198,21 @@ func (b *builder) keyOf(n *device.Node) string {
 }
 
 // inContainer is where something goes in the container: its path on the host
-// where nothing is said, and below a path that ends with "/".
-func (b *builder) inContainer(text device.Text, hostPath string, of *candidate) (device.Text, error) {
+// where nothing is said, and below a path that ends with "/". What can't be
+// filled in is a problem of what.
+func (b *builder) inContainer(what string, text device.Text, hostPath string, of *candidate) (at device.Text, ok bool) {
 	if len(text) == 0 {
-		return device.Literal(hostPath), nil
+		return device.Literal(hostPath), true
 	}
 	at, err := b.path(text, of)
 	if err != nil {
-		return nil, err
+		b.problem("%s: %v", what, err)
+		return nil, false
 	}
 	if last := text[len(text)-1]; last.Var == "" && strings.HasSuffix(last.Literal, "/") {
 		at = append(at, device.Part{Literal: path.Base(hostPath)}).Expand(func(string) (string, bool) { return "", false })
 	}
-	return at, nil
+	return at, true
 }
 
 // take takes a path in the container and reports whether it was free. The

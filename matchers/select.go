@@ -70,7 +70,7 @@ type selection struct {
 	r                 *config.Resource
 	matches, excludes []*predicate
 	picks             []pick
-	picked            map[*device.Node]bool
+	picked            map[*device.Node]bool // the index's, since many resources would grow one each
 	// whole is the hardware that is a device even without a node, and whether a
 	// match that selects it says dangerous.
 	whole map[*device.Hardware]bool
@@ -90,9 +90,10 @@ type selection struct {
 // of a pool or of a group is found as the parts that other resources may
 // take: hardware where a match names it, single nodes otherwise.
 func (ix *index) candidates(r *config.Resource) []candidate {
+	clear(ix.picked)
 	s := &selection{
 		ix: ix, r: r, matches: ix.predicates(r.Match), excludes: ix.predicates(r.Exclude),
-		picked: map[*device.Node]bool{}, whole: map[*device.Hardware]bool{}, groups: map[string]*group{},
+		picked: ix.picked, whole: map[*device.Hardware]bool{}, groups: map[string]*group{},
 	}
 	for _, p := range s.matches {
 		switch {
@@ -113,7 +114,7 @@ func (ix *index) candidates(r *config.Resource) []candidate {
 	s.exclude()
 	s.unite()
 
-	var found []candidate
+	found := make([]candidate, 0, len(s.picks)+len(s.whole)+len(s.others))
 	slices.SortFunc(s.picks, func(a, b pick) int {
 		return cmp.Or(strings.Compare(hardwarePath(a.hardware), hardwarePath(b.hardware)), strings.Compare(a.node.Path, b.node.Path))
 	})

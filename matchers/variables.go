@@ -3,6 +3,7 @@ package matchers
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -140,26 +141,10 @@ func (b *builder) path(t device.Text, of *candidate) (device.Text, error) {
 		return nil, err
 	}
 	sample := strings.TrimSuffix(out.Expand(func(string) (string, bool) { return "0", true }).String(), "/")
-	if !isClean(sample) {
+	if !strings.HasPrefix(sample, "/") || path.Clean(sample) != sample {
 		return nil, fmt.Errorf("%q is not a clean, absolute path", out)
 	}
 	return out, nil
-}
-
-// isClean reports whether a path is absolute and has no empty element, "." or
-// "..".
-func isClean(p string) bool {
-	rest, more := strings.CutPrefix(p, "/")
-	if !more {
-		return false
-	}
-	for more {
-		var e string
-		if e, rest, more = strings.Cut(rest, "/"); e == "" || e == "." || e == ".." {
-			return false
-		}
-	}
-	return true
 }
 
 // expand fills in all variables of a text but those that depend on the
