@@ -18,15 +18,21 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
 	"github.com/generic-dp/generic-dp/inventory"
 	"github.com/generic-dp/generic-dp/matchers"
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
 // scan reads a host.
 func scan(t *testing.T, tree sysfstest.Tree) (*device.Snapshot, matchers.Options) {
 	t.Helper()
 	snap, s := sysfstest.Scan(t, inventory.Options{Sysfs: tree.Sysfs(), Dev: tree.Dev()})
-	attrs := s.Attributes()
-	return snap, matchers.Options{NodeName: "worker-1", Attr: attrs.Attr, Driver: attrs.Driver, InUse: attrs.InUse, CharDriver: attrs.CharDriver}
+	return snap, matchers.Options{NodeName: "worker-1", Host: host{s.Attributes()}}
 }
+
+// host has what a scan can read, and all files that are asked for.
+type host struct{ *inventory.Attributes }
+
+func (host) Exists(string) bool           { return true }
+func (host) Glob(pattern.Values) []string { return nil }
 
 func recorded(t *testing.T, name string) *device.Snapshot {
 	t.Helper()
