@@ -12,6 +12,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
 	"github.com/generic-dp/generic-dp/matchers"
 	"github.com/generic-dp/generic-dp/pattern"
+	"github.com/generic-dp/generic-dp/sysfs"
 )
 
 // rig is a host with something of each kind that matches tell apart:
@@ -76,11 +77,17 @@ func rig(t testing.TB) *sysfstest.Host {
 func scanned(t testing.TB, h *sysfstest.Host) (*device.Snapshot, matchers.Options) {
 	t.Helper()
 	snap, s := scanner(t, h.Tree)
-	attrs := s.Attributes()
+	attrs, fs := s.Attributes(), sysfs.New(h.Sysfs())
+	// Read without the limits of inventory, which a busy machine reaches.
+	attr := func(dir, name string) (string, bool) {
+		file, _, _ := fs.FindAttribute(dir, name)
+		value, err := fs.Attribute(file)
+		return value, err == nil
+	}
 	glob := func(v pattern.Values) []string {
 		return v.Glob(func(path string) string { return h.Dev() + strings.TrimPrefix(path, "/dev") })
 	}
-	return snap, matchers.Options{NodeName: "worker-1", Host: &fakeHost{attr: attrs.Attr, driver: attrs.Driver, inUse: attrs.InUse, charDriver: attrs.CharDriver, glob: glob}, Allow: config.Allow{Mounts: []string{"/opt", "/run"}},
+	return snap, matchers.Options{NodeName: "worker-1", Host: &fakeHost{attr: attr, driver: attrs.Driver, inUse: attrs.InUse, charDriver: attrs.CharDriver, glob: glob}, Allow: config.Allow{Mounts: []string{"/opt", "/run"}},
 		CDIDevices: []device.CDIDevice{
 			{Name: "nvidia.com/gpu=0", Nodes: []device.CDINode{{Path: "/dev/dri/renderD128"}}},
 			{Name: "nvidia.com/gpu=1"},
