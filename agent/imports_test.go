@@ -29,7 +29,7 @@ var allowed = map[string][]string{
 	"plugin":               {"internal/inotify", "device"},
 	"podresources":         {"device"},
 	"metrics":              {"device"},
-	"importer":             {},
+	"importer":             {"pattern"},
 	"internal/kubelettest": {"device"},
 	"internal/atomicfile":  {},
 	"internal/dirents":     {},

@@ -15,7 +15,7 @@ import (
 	"github.com/generic-dp/generic-dp/importer"
 )
 
-var update = flag.Bool("update", false, "write what is wanted in testdata/golden")
+var update = flag.Bool("update", false, "rewrite the results in testdata/golden")
 
 // The files of an archive in testdata/golden beside the input.
 const (
@@ -23,8 +23,7 @@ const (
 	wantWarnings = "want.warnings"
 )
 
-// Each archive has an input and what becomes of it, which is a configuration
-// that is in order.
+// Each archive has an input and its result, which is a valid configuration.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/golden/*.txtar")
@@ -44,7 +43,7 @@ func TestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := config.Parse(config.File{Name: "imported.toml", Data: result.TOML}); err != nil {
-				t.Errorf("what comes out is refused: %v\n%s", err, result.TOML)
+				t.Errorf("the result is refused: %v\n%s", err, result.TOML)
 			}
 			got := []txtar.File{
 				{Name: wantTOML, Data: result.TOML},
@@ -64,8 +63,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// What is wrong with an input is said with file, line, place and rule, and all
-// of it at once.
+// All problems of an input are reported, by line, with place, value and rule.
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -92,21 +90,21 @@ func TestProblems(t *testing.T) {
 			want: []string{
 				`in: line 2: device 1 ("A"): name: "A" is no name of a device: want at least two lower-case letters, digits and "-", beginning and ending with a letter or digit`,
 				`in: line 4: device 1 ("A"): group 1: count: "many": want a number such as 10`,
+				`in: line 4: device 1 ("A"): group 1: both paths and usb: want one of them`,
+				`in: line 6: device 1 ("A"): group 1: path 1: path: "dev/x" is not an absolute, clean path: want one such as "/dev/ttyUSB*"`,
+				`in: line 7: device 1 ("A"): group 1: path 1: mountPath: "x/" is not an absolute, clean path: want one such as "/dev/zigbee"`,
+				`in: line 8: device 1 ("A"): group 1: path 1: permissions: "rx": want some of "r", "w" and "m", each once`,
 				`in: line 9: device 1 ("A"): group 1: path 1: type: "Link": want "Device" or "Mount"`,
 				`in: line 10: device 1 ("A"): group 1: path 1: optional: "perhaps": want true or false`,
-				`in: line 6: device 1 ("A"): group 1: path 1: permissions: "rx": want some of "r", "w" and "m", each once`,
-				`in: line 6: device 1 ("A"): group 1: path 1: path: "dev/x" is not an absolute, clean path: want one such as "/dev/ttyUSB*"`,
-				`in: line 6: device 1 ("A"): group 1: path 1: mountPath: "x/" is not an absolute, clean path: want one such as "/dev/zigbee"`,
 				`in: line 11: device 1 ("A"): group 1: path 2: no path: want one`,
 				`in: line 12: device 1 ("A"): group 1: usb 1: without vendor or product: want both, as four hexadecimal digits`,
-				`in: line 4: device 1 ("A"): group 1: both paths and usb: want one of them`,
-				`in: line 13: device 2: groups: a mapping: want a list of groups`,
+				`in: line 13: device 2: groups: a mapping: want a list`,
 				`in: line 13: device 2: no name: want one`,
 				`in: line 14: device 3 ("ok"): group 1: usb 1: vendor: "10cz" is not a hexadecimal ID: want four digits such as "10c4"`,
 			},
 		},
 		{
-			name: "squat: one name twice, the line in a flag of a manifest", in: `kind: Pod
+			name: "squat: a name twice, the second one in a flag of a manifest", in: `kind: Pod
 apiVersion: v1
 spec:
   containers:
@@ -119,29 +117,29 @@ spec:
     - --device
     - '{name: fuse, groups: []}'
 `,
-			want: []string{`in: line 12: device 2 ("fuse"): "fuse" is the name of two devices: want a name of its own for each`},
+			want: []string{`in: line 12: device 2 ("fuse"): "fuse" is the name of two devices: want unique names`},
 		},
 		{
-			name: "squat: nothing that can be carried over", in: "devices: [{name: app, groups: [{paths: [{path: /run/app}]}]}]",
+			name: "squat: nothing that can be imported", in: "devices: [{name: app, groups: [{paths: [{path: /run/app}]}]}]",
 			want: []string{
-				`in: nothing in it can be carried over`,
-				`in: device 1 ("app"): not carried over: "/run/app" as a device: device nodes are below /dev`,
-				`in: device 1 ("app"): not carried over: nothing is left of it to select`,
+				`in: nothing in it can be imported`,
+				`in: device 1 ("app"): group 1: path 1: not imported: "/run/app" as a device: device nodes are below /dev`,
+				`in: device 1 ("app"): not imported: no paths and no usb to select`,
 			},
 		},
 		{
 			name: "squat: domain", in: "domain: Squat\ndevices: [{name: fuse, groups: [{paths: [{path: /dev/fuse}]}]}]",
-			want: []string{`in: the domain "Squat" can't be that of a resource: want a DNS subdomain such as "example.com"`},
+			want: []string{`in: the domain "Squat" is no domain of a resource: want a DNS subdomain such as "example.com"`},
 		},
 		{
 			name: "squat: a flag without a value", in: "[--device]",
-			want: []string{`in: line 1: --device has no value: want one behind it`},
+			want: []string{`in: line 1: item 1: --device without a value`},
 		},
 		{
 			name: "smarter", format: importer.Smarter, in: "- devicematch: ^video[0-9\n  nummaxdevices: -1\n- nummaxdevices: 1\n- x\n",
 			want: []string{
+				"in: line 1: entry 1 (\"^video[0-9\"): devicematch: error parsing regexp: missing closing ]: `[0-9`",
 				`in: line 2: entry 1 ("^video[0-9"): nummaxdevices: "-1": want a number such as 10`,
-				"in: line 1: entry 1 (\"^video[0-9\"): devicematch is not a regular expression: error parsing regexp: missing closing ]: `[0-9`",
 				`in: line 3: entry 2: no devicematch: want a regular expression such as "^video[0-9]*$"`,
 				`in: line 4: entry 3: "x": want a mapping`,
 			},
@@ -154,30 +152,30 @@ spec:
 {"resourceName": "n"},
 {"resourceName": "n", "resourceName": "m", "selectors": {}}]}`,
 			want: []string{
-				`in: line 2: resource 1 ("a b"): resourceName: "a b" can't be the name of a resource: want at most 63 letters, digits, "-", "_" and ".", beginning and ending with a letter or digit`,
-				`in: line 2: resource 1 ("a b"): resourcePrefix: "x_y" can't be that of a resource: want a DNS subdomain such as "example.com"`,
-				`in: line 2: resource 1 ("a b"): deviceType: "gpu": want "netDevice", "accelerator" or "auxNetDevice"`,
-				`in: line 3: resource 1 ("a b"): selector 1: vendors: "8086": want a list of four hexadecimal digits`,
+				`in: line 2: resource 1 ("a b"): resourceName: "a b" is no name of a resource: want at most 63 letters, digits, "-", "_" and ".", beginning and ending with a letter or digit`,
+				`in: line 2: resource 1 ("a b"): resourcePrefix: "x_y" is no domain of a resource: want a DNS subdomain such as "example.com"`,
+				`in: line 2: resource 1 ("a b"): deviceType: "gpu": want one of ["netDevice" "accelerator" "auxNetDevice"]`,
+				`in: line 3: resource 1 ("a b"): selector 1: vendors: "8086": want a list of strings`,
 				`in: line 4: resource 1 ("a b"): selector 2: devices: "x": want four hexadecimal digits`,
-				`in: line 4: resource 1 ("a b"): selector 2: pciAddresses: "3b:00.0": want addresses such as "0000:3b:02.1"`,
-				`in: line 4: resource 1 ("a b"): selector 2: pfNames: "eth0#1-": want network interfaces, with virtual functions such as "#0,2-7" or without`,
+				`in: line 4: resource 1 ("a b"): selector 2: pciAddresses: "3b:00.0": want an address such as "0000:3b:02.1"`,
+				`in: line 4: resource 1 ("a b"): selector 2: pfNames: "eth0#1-": want a network interface, with or without virtual functions: "ens1f0#0,2-7"`,
 				`in: line 4: resource 1 ("a b"): selector 2: both isRdma and vdpaType: want one of them`,
 				`in: line 5: resource 2 ("n"): no selectors: want at least one`,
-				`in: line 6: resource 3 ("n"): resourceName: is there twice: want it once`,
+				`in: line 6: resource 3: mapping key "resourceName" already defined at line 6`,
 			},
 		},
 		{
 			name: "two formats", in: "- devicematch: ^fuse$\n---\nresourceList: []\n",
-			want: []string{`in: line 3: is a configuration of sriov-network-device-plugin: want smarter-device-manager alone`},
+			want: []string{`in: line 3: is a configuration of sriov-network-device-plugin: want smarter-device-manager only`},
 		},
 		{
-			name: "another format than is said", format: importer.Squat, in: "- devicematch: ^fuse$\n",
-			want: []string{`in: line 1: is a configuration of smarter-device-manager: want generic-device-plugin alone`},
+			name: "another format than requested", format: importer.Squat, in: "- devicematch: ^fuse$\n",
+			want: []string{`in: line 1: is a configuration of smarter-device-manager: want generic-device-plugin only`},
 		},
-		{name: "not YAML", in: "a: [1\nb", want: []string{`in: line 2: not YAML: did not find expected ',' or ']'`}},
-		{name: "nothing", in: "a: 1\n", want: []string{`in: no configuration of generic-device-plugin, smarter-device-manager, or sriov-network-device-plugin is in it`}},
-		{name: "empty", in: "", format: importer.SRIOV, want: []string{`in: no configuration of sriov-network-device-plugin is in it`}},
-		{name: "no format", format: "akri", want: []string{`format "akri" is not known: want one of ["auto" "squat" "smarter" "sriov"]`}},
+		{name: "not YAML", in: "a: [1\nb", want: []string{`in: line 2: invalid YAML: did not find expected ',' or ']'`}},
+		{name: "nothing", in: "a: 1\n", want: []string{`in: no configuration of generic-device-plugin, smarter-device-manager or sriov-network-device-plugin found`}},
+		{name: "empty", in: "", format: importer.SRIOV, want: []string{`in: no configuration of sriov-network-device-plugin found`}},
+		{name: "no format", format: "akri", want: []string{`unknown format "akri": want one of ["auto" "squat" "smarter" "sriov"]`}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -193,7 +191,7 @@ spec:
 	}
 }
 
-// What is read is refused or becomes a configuration that is in order.
+// An input is refused or becomes a valid configuration.
 func FuzzConvert(f *testing.F) {
 	files, err := filepath.Glob("testdata/golden/*.txtar")
 	if err != nil {
@@ -223,7 +221,7 @@ func FuzzConvert(f *testing.F) {
 			return
 		}
 		if _, err := config.Parse(config.File{Name: "imported.toml", Data: result.TOML}); err != nil {
-			t.Fatalf("what becomes of %q is refused: %v\n%s", in, err, result.TOML)
+			t.Fatalf("the result of %q is refused: %v\n%s", in, err, result.TOML)
 		}
 	})
 }

@@ -1,31 +1,38 @@
-// Package importer turns the configurations of other device plugins into one
-// of this program: generic-device-plugin of squat, smarter-device-manager and
-// the SR-IOV network device plugin.
+// Package importer converts configurations of other device plugins to one of
+// this program: squat's generic-device-plugin, smarter-device-manager and the
+// SR-IOV network device plugin.
 //
-// What comes out offers the same devices under the same resource names, as far
-// as the language has it. What it has not, or has in another way, is said in a
-// comment at the resource that it is about, and as a warning: nothing is lost
-// in silence. Configurations are taken as administrators have them: as files,
-// as values of flags, and inside the manifests of Kubernetes (ConfigMap,
-// DaemonSet and other kinds with containers).
+// A conversion has four steps, each in files of its own:
 //
-// Everything is read as YAML, of which JSON is a part, and by the text that is
-// written there: whoever decodes "vendor: 0403" gets a number that means
-// something else.
+//   - find: the configurations in the input, which may be a file of the plugin
+//     or a Kubernetes manifest (ConfigMap, DaemonSet and other objects with
+//     containers)
+//   - squat, smarter, sriov: decode those of one format into resources
+//   - resource: the resources as data, whatever the format
+//   - toml: write them
+//
+// The result offers the same devices under the same resource names, as far as
+// the language allows. Every difference is a comment at the resource that it
+// concerns, and a warning.
+//
+// Input is decoded as YAML, of which JSON is a subset, and from the text of
+// scalars: a typed decoder would read "vendor: 0403" as an octal number.
 package importer
 
 import (
+	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
 
-// Format is whose configuration it is.
+// Format is the plugin that a configuration is for.
 type Format string
 
 // The formats.
 const (
-	// Auto is whichever of the others it looks like.
+	// Auto detects the format.
 	Auto Format = "auto"
 	// Squat is squat/generic-device-plugin.
 	Squat Format = "squat"
@@ -35,11 +42,11 @@ const (
 	SRIOV Format = "sriov"
 )
 
-// Formats lists what Options.Format may be.
+// Formats lists the values of Options.Format.
 func Formats() []Format { return []Format{Auto, Squat, Smarter, SRIOV} }
 
-// project is the name of the program behind a format.
-func (f Format) project() string {
+// plugin is the name of the plugin.
+func (f Format) plugin() string {
 	switch f {
 	case Squat:
 		return "generic-device-plugin"
@@ -48,143 +55,167 @@ func (f Format) project() string {
 	case SRIOV:
 		return "sriov-network-device-plugin"
 	}
-	return string(f)
+	return "generic-device-plugin, smarter-device-manager or sriov-network-device-plugin"
 }
 
-// Options say how a configuration is read.
+// Options of a conversion.
 type Options struct {
-	// Format is empty or Auto where it is to be found out.
+	// Format of the input; empty means Auto.
 	Format Format
-	// Domain is the domain of names for which the input has none; empty is
-	// the default of the program that it is for.
+	// Domain of resource names, instead of the one that the input sets or the
+	// plugin's default.
 	Domain string
 }
 
-// Result is what becomes of a configuration.
+// Result of a conversion.
 type Result struct {
-	// Format that was found.
-	Format Format
 	// TOML is the configuration, with comments.
 	TOML []byte
-	// Warnings name what was not carried over as it was, one line each with
-	// file and place. The comments of TOML say the same.
+	// Warnings are the differences, one line each with file and place. The
+	// comments of TOML have the same text.
 	Warnings []string
 }
 
-// Problems are everything that is wrong with an input: one line each, with
-// file, line, place, value and rule.
+// Problems are all errors of an input, sorted by line: one line each with file,
+// line, place, value and rule.
 type Problems []string
 
 func (p Problems) Error() string { return strings.Join(p, "\n") }
 
-// maxInput is how long an input may be: what Kubernetes takes for a ConfigMap.
+// maxInput is the size limit of a ConfigMap.
 const maxInput = 1 << 20
 
-// Convert reads the configuration of another program; file is how messages
-// speak of it. The error is Problems.
+// Convert converts the configuration of another plugin; file names it in
+// messages. The error is Problems.
 func Convert(file string, data []byte, o Options) (*Result, error) {
 	if o.Format == "" {
 		o.Format = Auto
 	}
 	if !slices.Contains(Formats(), o.Format) {
-		return nil, Problems{fmt.Sprintf("format %q is not known: want one of %q", o.Format, Formats())}
+		return nil, Problems{fmt.Sprintf("unknown format %q: want one of %q", o.Format, Formats())}
 	}
 	if len(data) > maxInput {
 		return nil, Problems{fmt.Sprintf("%s: is too long: want at most %d bytes", file, maxInput)}
 	}
-	im := &importing{file: file, options: o, format: o.Format}
-	sources := im.find(data)
-	if len(sources) == 0 && len(im.problems) == 0 {
-		im.problems = append(im.problems, file+": no configuration of "+o.Format.wanted()+" is in it")
+	c := &conversion{file: file, options: o}
+	c.convert(c.find(string(data)))
+	if len(c.problems) == 0 && !slices.ContainsFunc(c.resources, func(r *resource) bool { return !r.disabled }) {
+		c.problem(0, strings.Join(append([]string{"nothing in it can be imported"}, c.warnings...), "\n"))
 	}
-	im.read(sources)
-	if len(im.problems) == 0 && !slices.ContainsFunc(im.out.resources, func(r *resource) bool { return !r.off }) {
-		im.problems = append(im.problems, file+": "+strings.Join(append([]string{"nothing in it can be carried over"}, im.warnings...), "\n"))
-	}
-	if len(im.problems) > 0 {
-		return nil, im.problems
-	}
-	im.out.head = append([]string{fmt.Sprintf("Imported from %s, a configuration of %s.", oneLine(file), im.format.project())}, im.out.head...)
-	return &Result{Format: im.format, TOML: im.out.render(), Warnings: im.warnings}, nil
-}
-
-// wanted is what was looked for.
-func (f Format) wanted() string {
-	if f != Auto {
-		return f.project()
-	}
-	return strings.Join([]string{Squat.project(), Smarter.project(), "or " + SRIOV.project()}, ", ")
-}
-
-// read converts what was found, all of which has to be of one format.
-func (im *importing) read(sources []source) {
-	for _, s := range sources {
-		if im.format == Auto {
-			im.format = s.format
+	if len(c.problems) > 0 {
+		slices.SortStableFunc(c.problems, func(a, b problem) int { return cmp.Compare(a.line, b.line) })
+		var all Problems
+		for _, p := range c.problems {
+			all = append(all, p.text)
 		}
-		if s.format != im.format {
-			s.at.report(fmt.Sprintf("is a configuration of %s: want %s alone", s.format.project(), im.format.project()))
+		return nil, all
+	}
+	return &Result{TOML: c.toml(), Warnings: c.warnings}, nil
+}
+
+// convert fills in the resources from configurations, all of one format.
+func (c *conversion) convert(sources []source) {
+	if len(sources) == 0 {
+		if len(c.problems) == 0 {
+			c.problem(0, "no configuration of "+c.options.Format.plugin()+" found")
+		}
+		return
+	}
+	format := c.options.Format
+	if format == Auto {
+		format = sources[0].format
+	}
+	for _, s := range sources {
+		if s.format != format {
+			s.report("is a configuration of %s: want %s only", s.format.plugin(), format.plugin())
 			return
 		}
 	}
-	switch im.format {
+	c.comment(fmt.Sprintf("Imported from %s, a configuration of %s.", c.file, format.plugin()))
+	switch format {
 	case Squat:
-		im.squat(sources)
+		c.squat(sources)
 	case Smarter:
-		im.smarter(sources)
+		c.smarter(sources)
 	case SRIOV:
-		im.sriov(sources)
+		c.sriov(sources)
 	}
 }
 
-// importing is one conversion.
-type importing struct {
+// conversion is the state of one conversion.
+type conversion struct {
 	file     string
 	options  Options
-	format   Format
-	problems Problems
+	problems []problem
 	warnings []string
-	out      document
-	// domain and prefix are what flags in a manifest say.
+
+	// domain and prefix are the flags of these names in a manifest.
 	domain, prefix string
-	// mounts are host paths that are mounted.
-	mounts []string
+
+	// The result: comments in front of all resources, the domain of those whose
+	// names have none, and the resources.
+	comments      []string
+	defaultDomain string
+	resources     []*resource
+	mounts        []string // that --allow has to name
 }
 
-// warn records what is not carried over, once, and returns it as a comment.
-func (im *importing) warn(place, text string) string {
-	line := im.file + ": "
-	if place != "" {
-		line += place + ": "
-	}
-	if line += text; !slices.Contains(im.warnings, line) {
-		im.warnings = append(im.warnings, line)
-	}
-	return text
+// problem is an error at a line of the input, 0 where it concerns all of it.
+type problem struct {
+	line int
+	text string
 }
 
-// warnAhead is a warning that has no resource to stand at.
-func (im *importing) warnAhead(place, text string) {
-	im.warn(place, text)
-	if place != "" {
-		text = place + ": " + text
-	}
-	im.head(text)
+func (c *conversion) problem(line int, text string) {
+	c.problems = append(c.problems, problem{line, c.file + ": " + text})
 }
 
-// head adds a comment in front of everything, once.
-func (im *importing) head(text string) {
-	if !slices.Contains(im.out.head, text) {
-		im.out.head = append(im.out.head, text)
+// comment adds a comment in front of all resources, once.
+func (c *conversion) comment(text string) {
+	c.comments = addOnce(c.comments, text)
+}
+
+func addOnce(list []string, s string) []string {
+	if slices.Contains(list, s) {
+		return list
+	}
+	return append(list, s)
+}
+
+// setDomain sets the domain of names that have none: the one of the options,
+// the one of the input, or the plugin's default with a comment.
+func (c *conversion) setDomain(configured, otherwise, comment string) {
+	c.defaultDomain = cmp.Or(c.options.Domain, configured)
+	if c.defaultDomain == "" {
+		c.comment(comment)
+		c.defaultDomain = otherwise
+	}
+	if rule := checkDomain(c.defaultDomain); rule != "" {
+		c.problem(0, fmt.Sprintf("the domain %q %s", c.defaultDomain, rule))
 	}
 }
 
-// oneLine is s with nothing that ends a comment.
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == '\u2028' || r == '\u2029' || r == '\u0085' {
-			return ' '
-		}
-		return r
-	}, s)
+// The domain of an extended resource, and its name, as the API server accepts
+// them.
+var (
+	subdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+	namePart  = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
+)
+
+// checkDomain returns the rule that a domain breaks, or empty.
+func checkDomain(domain string) string {
+	const longest = 253 - len("requests.") // quotas name it so
+	if !subdomain.MatchString(domain) || len(domain) > longest || strings.HasSuffix(domain, "kubernetes.io") || strings.HasPrefix(domain, "requests.") {
+		return `is no domain of a resource: want a DNS subdomain such as "example.com"`
+	}
+	return ""
+}
+
+// checkName returns the rule that the name of a resource behind its domain
+// breaks, or empty.
+func checkName(name string) string {
+	if !namePart.MatchString(name) {
+		return `is no name of a resource: want at most 63 letters, digits, "-", "_" and ".", beginning and ending with a letter or digit`
+	}
+	return ""
 }

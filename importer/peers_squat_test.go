@@ -32,10 +32,10 @@ type squatConfig struct {
 	}
 }
 
-// squatOffers is what generic-device-plugin offers by its rules: the i-th of
-// what each path of a group matches, sorted, forms the i-th device; what is
-// optional and missing is left out; all that usb matches is one device
-// (discoverPath and discoverUSB in its package deviceplugin).
+// squatOffers lists the devices of generic-device-plugin by its rules: the i-th
+// match of each path of a group, sorted, belongs to the i-th device; optional
+// paths may be missing; everything that usb matches is one device (discoverPath
+// and discoverUSB in its package deviceplugin).
 func squatOffers(t *testing.T, input string, snap *device.Snapshot) []string {
 	t.Helper()
 	var c squatConfig
@@ -68,13 +68,14 @@ func squatOffers(t *testing.T, input string, snap *device.Snapshot) []string {
 						permissions = p.Permissions
 					}
 					for host, at := range below(snap, matches[k][i]) {
+						inDir := strings.TrimPrefix(at, matches[k][i])
 						switch {
 						case strings.HasSuffix(p.Mount, "/"):
-							at = p.Mount + path.Base(at)
+							at = p.Mount + path.Base(matches[k][i]) + inDir
 						case p.Mount != "":
-							at = p.Mount
+							at = p.Mount + inDir
 						}
-						nodes = append(nodes, handed(host, at, permissions))
+						nodes = append(nodes, nodeText(host, at, permissions))
 					}
 				}
 				lines = append(lines, line(c.Domain+"/"+d.Name, max(g.Count, 1), nodes))
@@ -87,7 +88,7 @@ func squatOffers(t *testing.T, input string, snap *device.Snapshot) []string {
 					}
 					for _, n := range h.Nodes {
 						if strings.HasPrefix(n.Path, "/dev/bus/usb/") {
-							nodes = append(nodes, handed(n.Path, n.Path, "rw"))
+							nodes = append(nodes, nodeText(n.Path, n.Path, "rw"))
 						}
 					}
 				}
@@ -140,8 +141,8 @@ func below(snap *device.Snapshot, p string) map[string]string {
 	return nodes
 }
 
-// What generic-device-plugin offers on a machine is offered under the same
-// names, with the same nodes at the same paths.
+// The import offers what generic-device-plugin offers: the same names, with the
+// same nodes at the same paths.
 func TestSquatOffersTheSame(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ name, machine, devices string }{
@@ -165,6 +166,13 @@ func TestSquatOffersTheSame(t *testing.T) {
   - paths: [{path: /dev/snd/controlC0}, {path: /dev/snd/pcmC0D0c}]
   - paths: [{path: /dev/snd/controlC1, mountPath: /dev/snd/controlC0}, {path: /dev/snd/pcmC1D0c, mountPath: /dev/snd/pcmC0D0c}]
   - paths: [{path: /dev/snd/controlC2, mountPath: /dev/snd/controlC0}, {path: /dev/snd/pcmC2D0c, mountPath: /dev/snd/pcmC0D0c}]`},
+		{"directories at another path", "desktop-xhci", `
+- name: sound
+  groups: [{paths: [{path: /dev/snd, mountPath: /dev/audio/}]}]
+- name: gpu
+  groups: [{paths: [{path: /dev/dri, mountPath: /dev/gpu}]}]
+- name: disks
+  groups: [{paths: [{path: "/dev/sg*"}, {path: /dev/input, mountPath: /dev/in/, limit: 9}]}]`},
 		{"paired by hardware", "server-two-socket", `
 - name: gpu
   groups: [{paths: [{path: "/dev/dri/card[12]", permissions: rw}, {path: "/dev/dri/renderD*", permissions: rw}, {path: /dev/kfd, permissions: rw, limit: 10}]}]`},
@@ -200,7 +208,7 @@ func TestSquatOffersTheSame(t *testing.T) {
 			input := "domain: example.com\ndevices:" + test.devices
 			want := squatOffers(t, input, snap)
 			if len(want) == 0 {
-				t.Fatal("nothing is offered, which is no test")
+				t.Fatal("nothing is offered")
 			}
 			if diff := cmp.Diff(want, offered(t, input, snap, matchers.Options{})); diff != "" {
 				t.Errorf("(-generic-device-plugin +imported):\n%s", diff)

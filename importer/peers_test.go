@@ -40,8 +40,8 @@ func recorded(t *testing.T, name string) *device.Snapshot {
 	return snap
 }
 
-// offered is what an imported configuration offers, one line for each device:
-// "name: slots x nodes", sorted. Nodes are "HOST[>CONTAINER]:PERMISSIONS".
+// offered lists the devices of an imported configuration, sorted: "name: slots x
+// nodes".
 func offered(t *testing.T, input string, snap *device.Snapshot, opts matchers.Options) []string {
 	t.Helper()
 	result, err := importer.Convert("in", []byte(input), importer.Options{})
@@ -73,7 +73,7 @@ func offered(t *testing.T, input string, snap *device.Snapshot, opts matchers.Op
 			}
 			var nodes []string
 			for _, n := range o.Nodes {
-				nodes = append(nodes, handed(n.HostPath, n.Path.String(), n.Permissions))
+				nodes = append(nodes, nodeText(n.HostPath, n.Path.String(), n.Permissions))
 			}
 			lines = append(lines, line(m.Name, o.Slots, nodes))
 		}
@@ -82,8 +82,8 @@ func offered(t *testing.T, input string, snap *device.Snapshot, opts matchers.Op
 	return lines
 }
 
-// handed is a node as it is handed over.
-func handed(host, container, permissions string) string {
+// nodeText is "HOST[>CONTAINER]:PERMISSIONS".
+func nodeText(host, container, permissions string) string {
 	if container != host {
 		host += ">" + container
 	}
@@ -95,8 +95,8 @@ func line(name string, slots int, nodes []string) string {
 	return fmt.Sprintf("%s: %d x %s", name, slots, strings.Join(nodes, " "))
 }
 
-// What smarter-device-manager offers on a machine is offered under the same
-// names: each path below /dev that an expression is found in is a resource
+// The import offers what smarter-device-manager offers, under the same names:
+// each path below /dev that an expression is found in is a resource
 // (findDevicesPattern in its main.go).
 func TestSmarterOffersTheSame(t *testing.T) {
 	t.Parallel()
@@ -136,7 +136,7 @@ func TestSmarterOffersTheSame(t *testing.T) {
 					}
 					var nodes []string
 					for host, at := range below(snap, p) {
-						nodes = append(nodes, handed(host, at, "rw"))
+						nodes = append(nodes, nodeText(host, at, "rw"))
 					}
 					want = append(want, line("smarter-devices/"+strings.ReplaceAll(name, "/", "_"), e.NumMaxDevices, nodes))
 				}
@@ -149,9 +149,9 @@ func TestSmarterOffersTheSame(t *testing.T) {
 	}
 }
 
-// What sriov-network-device-plugin offers is offered under the same names: each
-// function in the first pool that selects it, without physical functions whose
-// virtual ones are in use.
+// The import offers what sriov-network-device-plugin offers, under the same
+// names: each function in the first pool that selects it, without physical
+// functions that have virtual ones.
 func TestSRIOVOffersTheSame(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})

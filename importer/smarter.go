@@ -4,212 +4,156 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
+
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
 // smarterDomain is the domain of all resources of smarter-device-manager.
 const smarterDomain = "smarter-devices"
 
-// smarterEntry is one entry of smarter-device-manager: each node that matches
-// is a resource of its own.
-type smarterEntry struct {
-	at         value
-	expression string
-	count      int
-}
-
-// smarter converts the lists of smarter-device-manager. The name of a resource
-// is the path below /dev with "_" for "/" (sanitizeName in its main.go).
-func (im *importing) smarter(sources []source) {
-	var entries []smarterEntry
+// smarter converts lists of smarter-device-manager: each node that an
+// expression matches is a resource, named after its path below /dev with "_"
+// for "/" (sanitizeName in its main.go).
+func (c *conversion) smarter(sources []source) {
+	var entries []value
 	for _, s := range sources {
-		if !s.at.list() {
-			s.at.report(s.at.what() + ": want a list of entries with devicematch and nummaxdevices")
-			continue
-		}
-		for _, e := range s.at.items() {
-			e.place = ""
-			entries = append(entries, e.smarterEntry(len(entries)+1))
-		}
+		var list []value
+		s.set(&list)
+		entries = append(entries, list...)
 	}
-	if len(im.problems) > 0 {
-		return
-	}
-	im.out.domain = smarterDomain
-	seen := make(map[string]bool)
-	for _, e := range entries {
-		for _, r := range e.convert() {
-			name := r.pairs.get("name").(string)
-			if !strings.Contains(name, "${") {
-				if seen[name] {
-					im.warnAhead(e.at.place, fmt.Sprintf("not carried over: %q is selected by an entry before too", name))
-					continue
-				}
-				seen[name] = true
-			}
-			im.out.resources = append(im.out.resources, r)
-		}
+	c.defaultDomain = smarterDomain
+	for i, e := range entries {
+		c.smarterEntry(e.named("entry", i+1))
 	}
 	// A directory is a resource beside those of the nodes in it. Two entries for
-	// one node make the same name, which the first of them has.
-	im.shareOverlaps(func(r *resource) bool { return r.pairs.get("each") != nil })
+	// one node give it the same name, and the first one gets it.
+	c.shareOverlaps(func(r *resource) bool { return r.Each == "all" })
 }
 
-func (v value) smarterEntry(number int) smarterEntry {
-	place := fmt.Sprintf("entry %d", number)
-	if match, ok := v.get("devicematch", false); ok && match.scalar() {
-		place += fmt.Sprintf(" (%q)", match.node.Value)
+func (c *conversion) smarterEntry(v value) {
+	expression, count := "", 0
+	if !v.decode(keys{"devicematch": &expression, "nummaxdevices": &count}) {
+		return
 	}
-	v = v.at(place)
-	e := smarterEntry{at: v}
-	v.readKeys(false, map[string]reader{
-		"devicematch": func(s value) {
-			if s.text("a regular expression") != "" {
-				e.expression = s.node.Value
-			}
-		},
-		"nummaxdevices": func(s value) { e.count = s.number() },
-	}, v.im.noteUnknown)
-	if e.expression == "" && v.mapping() {
-		v.report("no devicematch: want a regular expression such as \"^video[0-9]*$\"")
-		return e
+	if expression == "" {
+		v.report(`no devicematch: want a regular expression such as "^video[0-9]*$"`)
+		return
 	}
-	if _, _, err := globs(e.expression); err != nil {
-		v.report(fmt.Sprintf("devicematch is not a regular expression: %v", err))
-	}
-	return e
-}
-
-// convert makes the resources of an entry: one for each directory with
-// wildcards in it, and one for each name without.
-func (e smarterEntry) convert() []*resource {
-	im := e.at.im
+	globs, differences, err := fromRegexp(expression)
 	switch {
-	case e.expression == "nvidia-gpu":
-		im.warnAhead(e.at.place, "not carried over: GPUs of Jetson boards, which are no device nodes: containers are given NVIDIA_VISIBLE_DEVICES for them")
-		return nil
-	case e.count == 0:
-		im.warnAhead(e.at.place, "not carried over: nummaxdevices is 0, so that it has no devices")
-		return nil
+	case err != nil:
+		v.report("devicematch: %v", err)
+		return
+	case expression == "nvidia-gpu":
+		v.differs("not imported: GPUs of Jetson boards, which have no device nodes: containers get NVIDIA_VISIBLE_DEVICES")
+		return
+	case count == 0:
+		v.differs("not imported: nummaxdevices is 0: no devices")
+		return
+	case len(globs) == 0:
+		v.differs("%s", differences[0])
 	}
-	patterns, notes, _ := globs(e.expression)
-	var out []*resource
-	byName := make(map[string]*resource)
-	for _, p := range patterns {
-		if p == "" || path.Clean("/"+p) != "/"+p {
-			im.warnAhead(e.at.place, fmt.Sprintf("not carried over: %q is no path below /dev", p))
+	for _, r := range smarterResources(v, globs) {
+		fixed := !nameVariable.MatchString(r.Name)
+		if rule := checkName(nameVariable.ReplaceAllString(r.Name, "x")); rule != "" {
+			v.differs("not imported: %.80q %s", r.Name, rule)
 			continue
 		}
-		if len("/dev/"+p) > maxPattern {
-			im.warnAhead(e.at.place, "not carried over: it stands for too much to be a pattern")
+		if fixed && slices.ContainsFunc(c.resources, func(o *resource) bool { return o.Name == r.Name }) {
+			v.differs("not imported: %q is selected by an earlier entry, too", r.Name)
 			continue
 		}
-		t := smarterTemplate(p)
-		if t.rule != "" {
-			im.warnAhead(e.at.place, "not carried over: "+t.rule)
-			continue
+		if strings.Contains(r.Name, kernelName) {
+			c.comment("A symlink that an expression matches has the name of the node that it points to.")
 		}
-		if strings.Contains(t.name, "${kernel}") {
-			im.head("Where an expression matches links, their resources are named after the nodes that they lead to.")
+		for _, d := range differences {
+			r.differs(v, "%s", d)
 		}
-		r := byName[t.name]
-		if r == nil {
-			r = &resource{}
-			byName[t.name] = r
-			out = append(out, r)
-			r.pairs.add("name", t.name)
-			count := e.count
-			const most = 10000
-			if count > most {
-				r.note(im.warn(e.at.place, fmt.Sprintf("not carried over: %d devices: at most %d are taken", count, most)))
-				count = most
-			}
-			if count > 1 {
-				r.pairs.add("count", count)
-			}
-			if t.all {
-				r.pairs.add("each", "all")
-			}
-			r.pairs.add("match", []table{{{"glob", []string(nil)}}})
-			if t.path != "" {
-				r.pairs.add("container", table{{"path", literal(t.path)}})
-			}
-		}
-		match := r.pairs.get("match").([]table)
-		match[0][0].value = append(match[0][0].value.([]string), t.glob)
+		r.setCount(v, count)
+		c.resources = append(c.resources, r)
 	}
-	for _, n := range notes {
-		for _, r := range out {
-			r.note(n)
-		}
-		if len(out) > 0 {
-			im.warn(e.at.place, n)
-		}
-	}
-	return out
 }
 
-// smarterName is what one pattern makes.
-type smarterName struct {
-	glob string
-	// name of the resource, with variables where the pattern has wildcards.
-	name string
-	// path in the container, for a single node: it stays, also where the path
-	// on the host is a link.
-	path string
-	all  bool   // the nodes of a directory
-	rule string // what stands against it
+// nameVariable is a variable that stands for a part of a name, and kernelName
+// the one for the last element of a path.
+var nameVariable = regexp.MustCompile(`\$\{[a-z0-9]+\}`)
+
+const kernelName = "${kernel}"
+
+// smarterResources makes a resource of the globs whose nodes have names of one
+// form, but one of each path where none of them has wildcards.
+func smarterResources(v value, globs []string) (resources []*resource) {
+	var forms []string
+	byForm := make(map[string][]pattern.Alternative)
+	wild := make(map[string]bool)
+	for _, g := range globs {
+		a, err := parseGlob(g)
+		switch {
+		case path.Clean(g) != g || !strings.HasPrefix(g, "/dev/"):
+			v.differs("not imported: %.80q is no path below /dev", strings.TrimPrefix(g, "/dev/"))
+			continue
+		case err != nil:
+			v.differs("not imported: %v", err)
+			continue
+		}
+		form := smarterForm(a)
+		forms = addOnce(forms, form)
+		byForm[form] = append(byForm[form], a)
+		if _, fixed := a.Literal(); !fixed {
+			wild[form] = true
+		}
+	}
+	for _, form := range forms {
+		if !wild[form] {
+			for _, a := range byForm[form] {
+				resources = append(resources, smarterPath(a))
+			}
+			continue
+		}
+		r := &resource{Name: form, Match: []match{{}}}
+		for _, a := range byForm[form] {
+			r.Match[0].Glob = append(r.Match[0].Glob, a.String())
+		}
+		resources = append(resources, r)
+	}
+	return resources
 }
 
-// smarterTemplate is the resource of a pattern of paths relative to /dev.
-func smarterTemplate(pattern string) smarterName {
-	full := "/dev/" + pattern
-	if beginning(full) == full { // a single path
-		host := unescape(full)
-		t := smarterName{glob: full, path: host, name: strings.ReplaceAll(strings.TrimPrefix(host, "/dev/"), "/", "_")}
-		if rule := checkName(t.name); rule != "" {
-			return smarterName{rule: fmt.Sprintf("%q %s", t.name, rule)}
-		}
-		for _, d := range directories {
-			if d == host {
-				t.glob, t.path, t.all = deep(d), "", true
-			}
-		}
-		return t
+// smarterForm is the name of the nodes of a glob, with variables for wildcards.
+func smarterForm(a pattern.Alternative) string {
+	if host, _ := a.Literal(); slices.Contains(directories, host) {
+		return host
 	}
-	if !wildDirectory(pattern) {
-		// The kernel's name is the last element of a path.
-		dir := unescape(pattern[:strings.LastIndex(beginning(pattern), "/")+1])
-		return checkedName(smarterName{glob: full, name: literal(strings.ReplaceAll(dir, "/", "_")) + "${kernel}"})
+	if !wildDirectory(a) {
+		prefix := strings.TrimPrefix(a.Prefix(), "/dev/")
+		dir := prefix[:strings.LastIndex(prefix, "/")+1]
+		return escapeVariables(strings.ReplaceAll(dir, "/", "_")) + kernelName
 	}
-	var name strings.Builder
-	for i, captures := 0, 0; i < len(pattern); i++ {
-		switch c := pattern[i]; c {
+	name, wildcards := "", 0
+	for _, r := range strings.TrimPrefix(a.Shape(), "/dev/") {
+		switch r {
 		case '/':
-			name.WriteByte('_')
-		case '*', '?', '[':
-			captures++
-			fmt.Fprintf(&name, "${%d}", captures)
-			if c == '[' {
-				i = classEnd(pattern, i)
-			}
-		case '\\':
-			i++
-			name.WriteByte(pattern[i])
+			name += "_"
+		case '*':
+			wildcards++
+			name += fmt.Sprintf("${%d}", wildcards)
 		default:
-			name.WriteByte(c)
+			name += string(r)
 		}
 	}
-	return checkedName(smarterName{glob: full, name: name.String()})
+	return name
 }
 
-var variable = regexp.MustCompile(`\$\{[a-z0-9]+\}`)
-
-// checkedName is a name, or the rule that it breaks whatever its variables
-// stand for.
-func checkedName(t smarterName) smarterName {
-	if rule := checkName(variable.ReplaceAllString(t.name, "x")); rule != "" {
-		return smarterName{rule: fmt.Sprintf("%q %s", t.name, rule)}
+// smarterPath is the resource of a path without wildcards.
+func smarterPath(a pattern.Alternative) *resource {
+	host, _ := a.Literal()
+	r := &resource{Name: strings.ReplaceAll(strings.TrimPrefix(host, "/dev/"), "/", "_")}
+	if slices.Contains(directories, host) {
+		r.Each, r.Match = "all", []match{{Glob: []string{host + "/**"}}}
+	} else {
+		r.Container.Path, r.Match = escapeVariables(host), []match{{Glob: []string{a.String()}}}
 	}
-	return t
+	return r
 }

@@ -1,28 +1,27 @@
 package importer
 
 import (
+	"cmp"
 	"fmt"
 	"path"
+	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
 // squatDomain is the default domain of generic-device-plugin before 0.2.0.
 const squatDomain = "squat.ai"
 
-// squatName is what generic-device-plugin takes as the name of a device.
+// squatName is what generic-device-plugin accepts as the name of a device.
 var squatName = regexp.MustCompile(`^[a-z0-9][-a-z0-9]*[a-z0-9]$`)
 
-// squatDevice is one device of generic-device-plugin: a resource.
-type squatDevice struct {
-	at     value
-	name   string
-	groups []squatGroup
-}
-
-// squatGroup is one kind of device of a resource: what its paths match is
-// paired by position, or all that its usb matches is one device.
+// squatGroup is a kind of device of a resource, which is called a device: the
+// n-th nodes of its paths are the n-th of them, or everything that usb matches
+// is one.
 type squatGroup struct {
 	at    value
 	count int
@@ -31,307 +30,407 @@ type squatGroup struct {
 }
 
 type squatPath struct {
-	at        value
-	path      string // as it is written
-	glob      string // as the language has it
-	literal   bool   // path has no wildcards
-	mountPath string
-	// permissions of a device node, as the language orders them.
+	// path as written, and as a glob of the language.
+	path, glob string
+	// host is the path if it has no wildcards.
+	host            string
+	mountPath       string
 	permissions     string
-	readOnly, mount bool
+	mount, readOnly bool
 	limit           int
 	optional        bool
 }
 
-type squatUSB struct {
-	vendor, product, serial string
-}
+type squatUSB struct{ vendor, product, serial string }
 
-// squat converts the configurations of generic-device-plugin.
-func (im *importing) squat(sources []source) {
-	var devices []squatDevice
+// squat converts configurations of generic-device-plugin.
+func (c *conversion) squat(sources []source) {
+	var devices []source
 	for _, s := range sources {
-		if s.flag {
-			devices = append(devices, s.at.squatDevice(len(devices)+1, true, im.noteUnknown))
+		if s.device {
+			devices = append(devices, s)
 			continue
 		}
-		s.at.readKeys(true, map[string]reader{
-			"devices":          func(v value) { devices = append(devices, v.squatDevices(len(devices))...) },
-			"device":           func(v value) { devices = append(devices, v.squatDevices(len(devices))...) },
-			"domain":           func(v value) { im.domain = v.text("a domain") },
-			"plugin-directory": im.flagNote("--kubelet-dir"),
-			"listen":           im.flagNote("--listen"),
-			"log-level":        im.flagNote("--log-level"),
-			"config":           func(value) {},
-			"version":          func(value) {},
-		}, im.noteUnknown)
-	}
-	domain := im.chooseDomain(im.domain, squatDomain,
-		`These names had the domain "squat.ai" up to version 0.2.0, whose default is "devic.es": write the one that pods ask for, or import with --domain.`)
-	if len(devices) == 0 && len(im.problems) == 0 {
-		im.problems = append(im.problems, im.file+": no devices: want at least one")
-	}
-	if len(im.problems) > 0 {
-		return
-	}
-	im.out.domain = domain
-	seen := make(map[string]bool)
-	for _, d := range devices {
-		if seen[d.name] {
-			d.at.report(fmt.Sprintf("%q is the name of two devices: want a name of its own for each", d.name))
-			continue
+		var list, single []value
+		flags := make([]value, 3)
+		s.decode(keys{
+			"devices": &list, "device": &single, "domain": &c.domain, "config": nil, "version": nil,
+			"plugin-directory": &flags[0], "listen": &flags[1], "log-level": &flags[2],
+		})
+		for _, v := range append(list, single...) {
+			devices = append(devices, source{value: v})
 		}
-		seen[d.name] = true
-		im.out.resources = append(im.out.resources, d.convert(im)...)
+		for i, flag := range []string{"--kubelet-dir", "--listen", "--log-level"} {
+			if v := flags[i]; v.Node != nil {
+				s.differs("not imported: %s = %s: use the flag %s", v.key, v.what(), flag)
+			}
+		}
 	}
-	im.shareOverlaps(func(*resource) bool { return true })
-	im.headMounts()
-}
-
-// flagNote is a reader of a key that is a flag of this program.
-func (im *importing) flagNote(flag string) reader {
-	return func(v value) {
-		im.warnAhead("", fmt.Sprintf("not carried over: %s = %q is said by the flag %s", v.place, v.node.Value, flag))
+	c.setDomain(c.domain, squatDomain,
+		`The default domain was "squat.ai" before version 0.2.0 and is "devic.es" since: set the one that pods request, or import with --domain.`)
+	if len(devices) == 0 {
+		c.problem(0, "no devices: want at least one")
+	}
+	names := make(map[string]bool)
+	for i, s := range devices {
+		v := s.named("device", i+1)
+		name, groups := readSquatDevice(v, s.device)
+		if names[name] {
+			v.report("%q is the name of two devices: want unique names", name)
+		}
+		names[name] = true
+		c.squatResources(v, name, groups)
+	}
+	c.shareOverlaps(func(*resource) bool { return true })
+	if len(c.mounts) > 0 {
+		slices.Sort(c.mounts)
+		c.comment("The mounts need the flag --allow=" + strings.Join(c.mounts, ","))
 	}
 }
 
-// chooseDomain is the domain of names that have none of their own: what the
-// input says, what the options say, or the default, with a comment.
-func (im *importing) chooseDomain(said, otherwise, comment string) string {
-	domain := said
+// readSquatDevice decodes a device; flag says that it is the value of a flag.
+func readSquatDevice(v value, flag bool) (name string, groups []squatGroup) {
+	var count value
+	var list []value
+	if !v.decode(keys{"name": &name, "groups": &list, "count": &count}) {
+		return "", nil
+	}
 	switch {
-	case im.options.Domain != "":
-		domain = im.options.Domain
-	case said == "":
-		im.head(comment)
-		domain = otherwise
-	}
-	if rule := checkDomain(domain); rule != "" {
-		im.problems = append(im.problems, fmt.Sprintf("%s: the domain %q %s", im.file, domain, rule))
-	}
-	return domain
-}
-
-// subdomain is what Kubernetes takes as the domain of a resource, and
-// namePart as its name.
-var (
-	subdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
-	namePart  = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
-)
-
-// checkDomain returns what a domain breaks, or empty.
-func checkDomain(domain string) string {
-	const longest = 253 - len("requests.")
-	if !subdomain.MatchString(domain) || len(domain) > longest || strings.HasSuffix(domain, "kubernetes.io") || strings.HasPrefix(domain, "requests.") {
-		return `can't be that of a resource: want a DNS subdomain such as "example.com"`
-	}
-	return ""
-}
-
-// checkName returns what the name of a resource behind its domain breaks, or
-// empty.
-func checkName(name string) string {
-	if !namePart.MatchString(name) {
-		return `can't be the name of a resource: want at most 63 letters, digits, "-", "_" and ".", beginning and ending with a letter or digit`
-	}
-	return ""
-}
-
-// noteUnknown records a key that nothing reads.
-func (im *importing) noteUnknown(f field) {
-	im.warnAhead(f.value.place, fmt.Sprintf("not carried over: unknown key %q", f.key))
-}
-
-// squatDevices reads the list of a file, of which there are some before.
-func (v value) squatDevices(before int) []squatDevice {
-	v.place = ""
-	if !v.list() {
-		v.at("devices").report(v.what() + ": want a list of devices")
-		return nil
-	}
-	var out []squatDevice
-	for i, e := range v.items() {
-		out = append(out, e.squatDevice(before+i+1, false, v.im.noteUnknown))
-	}
-	return out
-}
-
-// squatDevice reads one device, the number-th; flag says that it is the value
-// of a flag.
-func (v value) squatDevice(number int, flag bool, unknown func(field)) squatDevice {
-	d := squatDevice{}
-	place := fmt.Sprintf("device %d", number)
-	if name, ok := v.get("name", true); ok && name.scalar() {
-		d.name = strings.TrimSpace(name.node.Value)
-		place += fmt.Sprintf(" (%q)", d.name)
-	}
-	v = v.at(place)
-	d.at = v
-	v.readKeys(true, map[string]reader{
-		"name": func(n value) {
-			switch {
-			case !n.scalar():
-				n.text("a name")
-			case !squatName.MatchString(d.name):
-				n.report(fmt.Sprintf("%q is no name of a device: want at least two lower-case letters, digits and \"-\", beginning and ending with a letter or digit", d.name))
-			case checkName(d.name) != "":
-				n.report(fmt.Sprintf("%q %s", d.name, checkName(d.name)))
-			}
-		},
-		"groups": func(g value) {
-			if !g.list() {
-				g.report(g.what() + ": want a list of groups")
-			}
-			for i, e := range g.items() {
-				e.place = v.place
-				d.groups = append(d.groups, e.at(fmt.Sprintf("group %d", i+1)).squatGroup(flag, unknown))
-			}
-		},
-	}, func(f field) {
-		if f.key == "count" {
-			v.im.warnAhead(v.place, `not carried over: "count" beside "groups", which has no effect there: it belongs into each group`)
-			return
-		}
-		f.value.place = v.place
-		unknown(f)
-	})
-	if d.name == "" && v.mapping() {
+	case name == "":
 		v.report("no name: want one")
+	case !squatName.MatchString(name):
+		v.get("name").report(`%q is no name of a device: want at least two lower-case letters, digits and "-", beginning and ending with a letter or digit`, name)
+	case checkName(name) != "":
+		v.get("name").report("%q %s", name, checkName(name))
 	}
-	return d
-}
-
-func (v value) squatGroup(flag bool, unknown func(field)) squatGroup {
-	g := squatGroup{at: v, count: 1}
-	each := func(into func(e value)) reader {
-		return func(l value) {
-			if !l.list() {
-				l.report(l.what() + ": want a list")
-			}
-			name := l.place[strings.LastIndex(l.place, ": ")+2:]
-			for i, e := range l.items() {
-				e.place = v.place
-				into(e.at(fmt.Sprintf("%s %d", strings.TrimSuffix(name, "s"), i+1)))
-			}
+	if count.Node != nil {
+		v.differs(`not imported: "count" beside "groups" has no effect: it belongs in each group`)
+	}
+	for _, e := range list {
+		if g := readSquatGroup(e, flag); len(g.paths)+len(g.usb) > 0 {
+			groups = append(groups, g)
 		}
 	}
-	v.readKeys(true, map[string]reader{
-		"count": func(c value) { g.count = max(c.number(), 1) },
-		"paths": each(func(e value) { g.paths = append(g.paths, e.squatPath(unknown)) }),
-		"usb": each(func(e value) {
-			if u, ok := e.squatUSB(flag, unknown); ok {
-				g.usb = append(g.usb, u)
-			}
-		}),
-	}, unknown)
-	if len(g.paths) > 0 && len(g.usb) > 0 {
+	if len(groups) == 0 {
+		v.differs("not imported: no paths and no usb to select")
+	}
+	return name, groups
+}
+
+func readSquatGroup(v value, flag bool) squatGroup {
+	g := squatGroup{at: v, count: 1}
+	var paths, usb []value
+	v.decode(keys{"count": &g.count, "paths": &paths, "usb": &usb})
+	g.count = max(g.count, 1)
+	for _, e := range paths {
+		p := readSquatPath(e)
+		if !p.mount && path.IsAbs(p.path) && !strings.HasPrefix(p.path, "/dev/") {
+			e.differs("not imported: %q as a device: device nodes are below /dev", p.path)
+			continue
+		}
+		g.paths = append(g.paths, p)
+	}
+	for _, u := range usb {
+		g.usb = append(g.usb, readSquatUSB(u, flag))
+	}
+	if len(paths) > 0 && len(usb) > 0 {
 		v.report("both paths and usb: want one of them")
 	}
 	return g
 }
 
-func (v value) squatPath(unknown func(field)) squatPath {
-	p := squatPath{at: v, limit: 1}
-	permissions := ""
-	v.readKeys(true, map[string]reader{
-		"path":      func(s value) { p.path = s.text("a path") },
-		"mountPath": func(s value) { p.mountPath = s.text("a path") },
-		"permissions": func(s value) {
-			permissions = s.text("some of \"r\", \"w\" and \"m\"")
-		},
-		"readOnly": func(s value) { p.readOnly = s.boolean() },
-		"type": func(s value) {
-			switch t := s.text(`"Device" or "Mount"`); t {
-			case "Device", "":
-			case "Mount":
-				p.mount = true
-			default:
-				s.report(fmt.Sprintf("%q: want \"Device\" or \"Mount\"", t))
-			}
-		},
-		"limit":    func(s value) { p.limit = max(s.number(), 1) },
-		"optional": func(s value) { p.optional = s.boolean() },
-	}, unknown)
-	if !v.mapping() {
+func readSquatPath(v value) squatPath {
+	p := squatPath{permissions: "mrw", limit: 1}
+	kind := "Device"
+	if !v.decode(keys{
+		"path": &p.path, "mountPath": &p.mountPath, "permissions": &p.permissions, "type": &kind,
+		"readOnly": &p.readOnly, "limit": &p.limit, "optional": &p.optional,
+	}) {
 		return p
 	}
-	var ok bool
-	if permissions == "" {
-		permissions = "mrw"
+	p.limit = max(p.limit, 1)
+	if p.mount = kind == "Mount"; !p.mount && kind != "Device" {
+		v.get("type").report(`%q: want "Device" or "Mount"`, kind)
 	}
-	if p.permissions, ok = orderedPermissions(permissions); !ok && !p.mount {
-		v.report(fmt.Sprintf("permissions: %q: want some of \"r\", \"w\" and \"m\", each once", permissions))
+	ordered := ""
+	for _, r := range "rwm" {
+		if strings.ContainsRune(p.permissions, r) {
+			ordered += string(r)
+		}
 	}
-	pattern, literal, rule := goGlob(p.path)
-	switch {
-	case p.path == "":
+	if !p.mount && len(ordered) != len(p.permissions) {
+		v.get("permissions").report(`%q: want some of "r", "w" and "m", each once`, p.permissions)
+	}
+	p.permissions = ordered
+	if p.path == "" {
 		v.report("no path: want one")
-	case rule != "":
-		v.report(fmt.Sprintf("path: %q %s", p.path, rule))
+	} else if a, err := fromGoGlob(p.path); err != nil {
+		v.get("path").report("%v", err)
+	} else {
+		p.glob = a.String()
+		p.host, _ = a.Literal()
+		if p.mount {
+			v.c.mounts = addOnce(v.c.mounts, "mount:"+cmp.Or(p.host, path.Dir(a.Prefix()+"x")))
+		}
 	}
-	if m := strings.TrimSuffix(p.mountPath, "/"); p.mountPath != "" && (!path.IsAbs(p.mountPath) || m != "" && path.Clean(m) != m || m == "") {
-		v.report(fmt.Sprintf("mountPath: %q is not an absolute, clean path: want one such as \"/dev/zigbee\"", p.mountPath))
+	if m := strings.TrimSuffix(p.mountPath, "/"); p.mountPath != "" && (!path.IsAbs(m) || path.Clean(m) != m) {
+		v.get("mountPath").report(`%q is not an absolute, clean path: want one such as "/dev/zigbee"`, p.mountPath)
 	}
-	p.glob, p.literal = pattern, literal
 	return p
 }
 
-// orderedPermissions are permissions in the order of the language.
-func orderedPermissions(s string) (string, bool) {
-	out := ""
-	for _, p := range "rwm" {
-		if strings.ContainsRune(s, p) {
-			out += string(p)
-		}
-	}
-	return out, out != "" && len(out) == len(s)
-}
-
-func (v value) squatUSB(flag bool, unknown func(field)) (u squatUSB, ok bool) {
-	before := len(v.im.problems)
-	v.readKeys(true, map[string]reader{
-		"vendor":  func(s value) { u.vendor = s.squatID(flag) },
-		"product": func(s value) { u.product = s.squatID(flag) },
-		"serial":  func(s value) { u.serial = s.text("a serial number") },
-	}, unknown)
-	if len(v.im.problems) > before {
-		return u, false
+func readSquatUSB(v value, flag bool) (u squatUSB) {
+	if !v.decode(keys{"vendor": &u.vendor, "product": &u.product, "serial": &u.serial}) {
+		return u
 	}
 	if u.vendor == "" || u.product == "" {
 		v.report("without vendor or product: want both, as four hexadecimal digits")
-		return u, false
+		return u
 	}
-	return u, true
+	u.vendor, u.product = v.get("vendor").squatID(u.vendor, flag), v.get("product").squatID(u.product, flag)
+	return u
 }
 
-// squatID is v as the four digits of an ID. What is written without quotes is
-// a number to YAML, which is not what it looks like: 0403 is octal.
-func (v value) squatID(flag bool) string {
-	text := v.text("four hexadecimal digits")
-	id, err := strconv.ParseUint(strings.TrimPrefix(strings.ToLower(text), "0x"), 16, 16)
+// squatID is the four digits of an ID. One without quotes is a number to YAML,
+// and not the one that it looks like: 0403 is octal.
+func (v value) squatID(text string, flag bool) string {
+	n, err := strconv.ParseUint(strings.TrimPrefix(strings.ToLower(text), "0x"), 16, 16)
 	if err != nil {
-		if text != "" {
-			v.report(fmt.Sprintf("%q is not a hexadecimal ID: want four digits such as \"10c4\"", text))
-		}
+		v.report(`%q is not a hexadecimal ID: want four digits such as "10c4"`, text)
 		return ""
 	}
-	out := fmt.Sprintf("%04x", id)
-	if tag := v.node.ShortTag(); tag != "!!int" && tag != "!!float" {
-		return out
+	id := fmt.Sprintf("%04x", n)
+	if tag := v.ShortTag(); tag != "!!int" && tag != "!!float" {
+		return id
 	}
 	read := "a number that is no ID"
-	if n, err := strconv.ParseUint(text, 0, 64); err == nil {
+	if n, err = strconv.ParseUint(text, 0, 64); err == nil {
 		if flag {
-			// A flag's value becomes JSON on its way, and its decimal digits are
-			// taken for hexadecimal ones.
+			// A flag is converted to JSON first, and its decimal digits are read as
+			// hexadecimal ones.
 			n, err = strconv.ParseUint(strconv.FormatUint(n, 10), 16, 64)
 		}
 		if err == nil {
 			read = fmt.Sprintf("%04x", n)
 		}
 	}
-	if read != out {
-		v.im.warnAhead(v.place, fmt.Sprintf("%s without quotes is read as %s by %s: here it is the ID %s", text, read, Squat.project(), out))
+	if read != id {
+		v.differs("%s without quotes means %s to generic-device-plugin; imported as %s", text, read, id)
 	}
-	return out
+	return id
+}
+
+// directory reports whether the path is a directory of nodes.
+func (p squatPath) directory() bool { return !p.mount && slices.Contains(directories, p.host) }
+
+// nodes is the glob of the nodes of a path.
+func (p squatPath) nodes() string {
+	if p.directory() {
+		return p.host + "/**"
+	}
+	return p.glob
+}
+
+// containerPath is the path in the container, empty where it is the node's on
+// the host.
+func (p squatPath) containerPath() string {
+	at := p.mountPath
+	switch {
+	case at == "" && !p.directory():
+		at = p.host
+	case p.host != "" && strings.HasSuffix(at, "/"):
+		at += path.Base(p.host)
+	}
+	if p.directory() && at != "" {
+		at += "/"
+	}
+	return escapeVariables(at)
+}
+
+// as is that of a match or a companion, and its read_only.
+func (p squatPath) as() (as string, readOnly *bool) {
+	if p.mount {
+		return "mount", &p.readOnly
+	}
+	return "", nil
+}
+
+// squatForm says what a device of a group is.
+type squatForm string
+
+const (
+	nodeForm     squatForm = "node"     // each node or path
+	poolForm     squatForm = "all"      // everything
+	withForm     squatForm = "with"     // each node, with companions
+	hardwareForm squatForm = "hardware" // the nodes of one hardware, with companions
+)
+
+func (g squatGroup) form() squatForm {
+	wild := 0
+	for _, p := range g.paths {
+		if p.host == "" {
+			wild++
+		}
+	}
+	switch n := len(g.paths); {
+	case len(g.usb) > 1, n == 1 && g.paths[0].directory(), n > 1 && wild == 0:
+		return poolForm
+	case n <= 1:
+		return nodeForm
+	case wild == 1:
+		return withForm
+	}
+	return hardwareForm
+}
+
+// alike reports whether two groups of several paths are the same kind of thing
+// at other paths.
+func (g squatGroup) alike(other squatGroup) bool {
+	return len(g.paths) > 1 && slices.EqualFunc(g.paths, other.paths, func(p, q squatPath) bool {
+		return !p.mount && !q.mount && p.permissions == q.permissions && p.optional == q.optional &&
+			(p.containerPath() == q.containerPath() || p.mountPath == "" && q.mountPath == "")
+	})
+}
+
+// squatResources makes the resources of a device: one for each form of group,
+// as far as groups of a form can be one.
+func (c *conversion) squatResources(device value, name string, groups []squatGroup) {
+	var parts [][]squatGroup
+	for _, g := range groups {
+		form := g.form()
+		i := slices.IndexFunc(parts, func(p []squatGroup) bool {
+			return p[0].form() == form && (form == nodeForm || form == poolForm && p[0].alike(g))
+		})
+		if i < 0 {
+			i, parts = len(parts), append(parts, nil)
+		}
+		parts[i] = append(parts[i], g)
+	}
+	for i, part := range parts {
+		r := &resource{Name: name}
+		if i > 0 {
+			r.Name = fmt.Sprintf("%s-%d", name, i+1)
+			r.differs(device, "differs: %s becomes the resource %q, since it forms devices differently", part[0].at.key, r.Name)
+		}
+		r.addGroups(device, part)
+		r.hoist()
+		c.resources = append(c.resources, r)
+	}
+}
+
+// addGroups sets what the resource of a device selects.
+func (r *resource) addGroups(device value, groups []squatGroup) {
+	form := groups[0].form()
+	if form == poolForm && len(groups) > 1 {
+		form = hardwareForm
+	}
+	switch {
+	case form == poolForm:
+		r.Each = "all"
+	case form == hardwareForm:
+		r.Each = "device"
+		r.differs(device, "differs: nodes of the same hardware are a device; generic-device-plugin pairs them by position in sorted lists")
+	case slices.ContainsFunc(groups, func(g squatGroup) bool { return len(g.usb) > 0 }):
+		// The bus node is the device, since another resource may have the others.
+		r.Each = "node"
+	}
+	count := groups[0].count
+	for _, g := range groups {
+		count = min(count, g.count)
+	}
+	r.setCount(device, count)
+	for i, g := range groups {
+		if g.count > count {
+			r.differs(device, "differs: count %d of %s is imported as %d: a resource has one count", g.count, g.at.key, count)
+		}
+		for _, u := range g.usb {
+			r.addUSB(u)
+			if form == nodeForm && u.serial == "" {
+				r.differs(device, `differs: each %s:%s is a device; generic-device-plugin makes one of all that are plugged in (each = "all" does it)`, u.vendor, u.product)
+			}
+		}
+		for k, p := range g.paths {
+			switch {
+			case form == withForm && p.host != "", form == hardwareForm && p.host != "" && len(groups) == 1:
+				r.addCompanion(device, p)
+			case form == hardwareForm && i > 0:
+				m := &r.Match[k]
+				m.Glob = append(m.Glob, p.nodes())
+				if m.ContainerPath != p.containerPath() {
+					m.ContainerPath = ""
+				}
+			default:
+				r.addPath(device, p, !p.optional && (form == hardwareForm || form == poolForm && len(g.paths) > 1))
+			}
+		}
+	}
+}
+
+// addUSB selects the bus nodes of USB devices.
+func (r *resource) addUSB(u squatUSB) {
+	m := match{Glob: []string{"/dev/bus/usb/**"}, Permissions: "rw"}
+	m.USB.ID, m.USB.Serial = u.vendor+":"+u.product, pattern.Quote(u.serial)
+	r.Match = append(r.Match, m)
+}
+
+// addPath selects the nodes of a path, in the match before where they differ in
+// the glob alone.
+func (r *resource) addPath(device value, p squatPath, required bool) {
+	m := match{Permissions: p.permissions, ContainerPath: p.containerPath(), Required: required}
+	if m.As, m.ReadOnly = p.as(); p.mount {
+		m.Permissions = ""
+		if m.ContainerPath == escapeVariables(p.host) {
+			m.ContainerPath = ""
+		}
+	} else if m.ContainerPath == "" && strings.Contains(p.path, "/by-") {
+		r.differs(device, "differs: nodes of the symlinks %q have the kernel's names in the container", p.path)
+	}
+	if n := len(r.Match); n > 0 && (r.Each == "" || r.Each == "node") {
+		last := r.Match[n-1]
+		glob := last.Glob
+		last.Glob = nil
+		if reflect.DeepEqual(last, m) {
+			r.Match[n-1].Glob = append(glob, p.nodes())
+			return
+		}
+	}
+	m.Glob = []string{p.nodes()}
+	r.Match = append(r.Match, m)
+}
+
+// addCompanion adds a path that every device gets.
+func (r *resource) addCompanion(device value, p squatPath) {
+	w := companion{Path: escapeVariables(p.host), ContainerPath: p.containerPath(), Optional: p.optional}
+	if p.directory() {
+		w.Path, w.Glob = "", p.nodes()
+	}
+	if w.ContainerPath == w.Path {
+		w.ContainerPath = ""
+	}
+	if w.As, w.ReadOnly = p.as(); !p.mount && p.permissions != "rw" {
+		w.Permissions = p.permissions
+	}
+	r.With = append(r.With, w)
+	if !p.optional {
+		r.differs(device, "differs: limit %d of %q: here every device gets it", p.limit, p.path)
+	}
+}
+
+// hoist moves what is the same for all matches to container: the permissions,
+// and the path of a single one.
+func (r *resource) hoist() {
+	first := r.Match[0]
+	if len(r.Match) == 1 && first.As == "" {
+		r.Container.Path, r.Match[0].ContainerPath = first.ContainerPath, ""
+	}
+	const byDefault = "rw"
+	same := !slices.ContainsFunc(r.Match, func(m match) bool { return m.Permissions != first.Permissions })
+	if same && first.Permissions != byDefault {
+		r.Container.Permissions = first.Permissions
+	}
+	for i := range r.Match {
+		if m := &r.Match[i]; same || m.Permissions == byDefault {
+			m.Permissions = ""
+		}
+	}
 }

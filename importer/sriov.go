@@ -1,39 +1,19 @@
 package importer
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"reflect"
 	"regexp"
-	"strconv"
+	"slices"
 	"strings"
+
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
-// sriovPrefix is the default domain of sriov-network-device-plugin.
-const sriovPrefix = "intel.com"
-
-// sriovPool is one resource of sriov-network-device-plugin.
-type sriovPool struct {
-	at              value
-	prefix, name    string
-	kind            string // deviceType
-	excludeTopology bool
-	selectors       []sriovSelector
-	// info is the additionalInfo for all devices; others counts those for
-	// single ones.
-	info   []field
-	others int
-	node   string // that it is for, where a ConfigMap has a key for each
-}
-
-// sriovSelector is one selector object: all that is set must hold.
-type sriovSelector struct {
-	at                                      value
-	vendors, devices, drivers               []string
-	addresses, acpiIndexes                  []string
-	pfNames, rootDevices                    []string
-	linkTypes, ddpProfiles, pKeys, auxTypes []string
-	vdpaType                                string
-	isRDMA, needVhostNet                    bool
-}
+// sriovDomain is the default domain of sriov-network-device-plugin.
+const sriovDomain = "intel.com"
 
 // The values of deviceType.
 const (
@@ -42,213 +22,402 @@ const (
 	sriovAux         = "auxNetDevice"
 )
 
-// sriov converts the configurations of sriov-network-device-plugin.
-func (im *importing) sriov(sources []source) {
+// sriovPool is a resource of sriov-network-device-plugin.
+type sriovPool struct {
+	at              value
+	prefix, name    string
+	deviceType      string
+	excludeTopology bool
+	selectors       []sriovSelector
+	// info is the additionalInfo for all devices.
+	info map[string]string
+	// node that it is for, where a ConfigMap has a key for each.
+	node string
+}
+
+// sriovSelector selects functions: all that is set must hold.
+type sriovSelector struct {
+	at                                      value
+	vendors, devices, drivers               []string
+	pciAddresses, acpiIndexes               []string
+	pfNames, rootDevices                    []string
+	linkTypes, ddpProfiles, pKeys, auxTypes []string
+	vdpaType                                string
+	isRDMA, needVhostNet                    bool
+}
+
+// sriov converts configurations of sriov-network-device-plugin.
+func (c *conversion) sriov(sources []source) {
 	var pools []sriovPool
+	needsDomain := false
 	for _, s := range sources {
-		before := len(pools)
-		s.at.readKeys(true, map[string]reader{"resourceList": func(v value) {
-			v.place = ""
-			if !v.list() {
-				v.at("resourceList").report(v.what() + ": want a list of resources")
+		var list []value
+		if s.decode(keys{"resourceList": &list}) && len(list) == 0 {
+			s.report("no resourceList: want at least one resource")
+		}
+		for _, e := range list {
+			p := readSRIOVPool(e.named("resource", len(pools)+1))
+			if len(sources) > 1 {
+				p.node = s.key
 			}
-			for i, e := range v.items() {
-				p := e.sriovPool(i + 1)
-				if len(sources) > 1 {
-					p.node = s.key
-				}
-				pools = append(pools, p)
-			}
-		}}, im.noteUnknown)
-		if len(pools) == before && len(im.problems) == 0 {
-			s.at.report("no resourceList: want at least one resource")
+			pools = append(pools, p)
+			needsDomain = needsDomain || p.prefix == ""
 		}
 	}
-	needsDefault := false
-	for _, p := range pools {
-		needsDefault = needsDefault || p.prefix == ""
+	if needsDomain {
+		c.setDomain(c.prefix, sriovDomain,
+			`The default domain is "intel.com", and --resource-prefix sets another: set the one that pods request, or import with --domain.`)
 	}
-	prefix := ""
-	if needsDefault {
-		prefix = im.chooseDomain(im.prefix, sriovPrefix,
-			`These names had the domain "intel.com", unless the plugin runs with --resource-prefix: write the one that pods ask for, or import with --domain.`)
-	}
-	if len(im.problems) > 0 {
-		return
-	}
-	im.out.domain = prefix
 	if len(sources) > 1 {
-		im.head("The keys of the ConfigMap are taken for names of nodes; generic-dp has to know its own: --node-name.")
+		c.comment("The keys of the ConfigMap are taken as node names: generic-dp needs --node-name.")
 	}
-	seen := make(map[string]bool)
+	names := make(map[string]bool)
 	for _, p := range pools {
-		full := p.fullName(prefix)
-		if seen[p.node+"/"+full] {
-			p.at.report(fmt.Sprintf("%q is the name of two resources: want a name of its own for each", full))
-			continue
+		name := c.sriovName(p)
+		if names[p.node+"/"+name] {
+			p.at.report("%q is the name of two resources: want unique names", name)
 		}
-		seen[p.node+"/"+full] = true
-		im.out.resources = append(im.out.resources, p.convert(im, prefix))
+		names[p.node+"/"+name] = true
+		if len(c.problems) == 0 {
+			c.sriovResource(p)
+		}
 	}
 }
 
-// fullName is the name with its domain.
-func (p *sriovPool) fullName(prefix string) string {
-	if p.prefix != "" {
-		prefix = p.prefix
+// sriovName is the name of a resource with its domain.
+func (c *conversion) sriovName(p sriovPool) string {
+	if p.prefix == "" {
+		return c.defaultDomain + "/" + p.name
 	}
-	return prefix + "/" + p.name
+	return p.prefix + "/" + p.name
 }
 
-func (v value) sriovPool(number int) sriovPool {
-	p := sriovPool{kind: sriovNet}
-	place := fmt.Sprintf("resource %d", number)
-	if name, ok := v.get("resourceName", true); ok && name.scalar() {
-		place += fmt.Sprintf(" (%q)", name.node.Value)
+func readSRIOVPool(v value) sriovPool {
+	p := sriovPool{at: v, deviceType: sriovNet}
+	var selectors, info value
+	if !v.decode(keys{
+		"resourceName": &p.name, "resourcePrefix": &p.prefix, "deviceType": &p.deviceType, "excludeTopology": &p.excludeTopology,
+		"selectors": &selectors, "additionalInfo": &info,
+	}) {
+		return p
 	}
-	v = v.at(place)
-	p.at = v
-	v.readKeys(true, map[string]reader{
-		"resourceName": func(s value) {
-			p.name = s.text("a name")
-			if rule := checkName(p.name); p.name != "" && rule != "" {
-				s.report(fmt.Sprintf("%q %s", p.name, rule))
-			}
-		},
-		"resourcePrefix": func(s value) {
-			p.prefix = s.text("a domain")
-			if rule := checkDomain(p.prefix); p.prefix != "" && rule != "" {
-				s.report(fmt.Sprintf("%q %s", p.prefix, rule))
-			}
-		},
-		"deviceType": func(s value) {
-			switch kind := s.text("a kind of device"); kind {
-			case "", sriovNet, sriovAccelerator, sriovAux:
-				if kind != "" {
-					p.kind = kind
-				}
-			default:
-				s.report(fmt.Sprintf("%q: want %q, %q or %q", kind, sriovNet, sriovAccelerator, sriovAux))
-			}
-		},
-		"excludeTopology": func(s value) { p.excludeTopology = s.boolean() },
-		"selectors": func(s value) {
-			if s.mapping() {
-				s.place = v.place
-				p.selectors = append(p.selectors, s.at("selector").sriovSelector())
-				return
-			}
-			if !s.list() {
-				s.report(s.what() + ": want a selector or a list of them")
-			}
-			for i, e := range s.items() {
-				e.place = v.place
-				p.selectors = append(p.selectors, e.at(fmt.Sprintf("selector %d", i+1)).sriovSelector())
-			}
-		},
-		"additionalInfo": func(s value) {
-			if !s.mapping() {
-				s.report(s.what() + ": want a mapping")
-				return
-			}
-			for _, f := range s.fields() {
-				switch {
-				case !f.value.mapping():
-					f.value.at(f.key).report(f.value.what() + ": want a mapping")
-				case f.key == "*":
-					p.info = f.value.fields()
-				default:
-					p.others++
-				}
-			}
-			for _, f := range p.info {
-				if !f.value.scalar() {
-					f.value.at(f.key).report(f.value.what() + ": want a string")
-				}
-			}
-		},
-	}, v.im.noteUnknown)
-	if v.mapping() {
-		if p.name == "" {
-			v.report("no resourceName: want one")
+	if p.name == "" {
+		v.report("no resourceName: want one")
+	} else if rule := checkName(p.name); rule != "" {
+		v.get("resourceName").report("%q %s", p.name, rule)
+	}
+	if rule := checkDomain(p.prefix); p.prefix != "" && rule != "" {
+		v.get("resourcePrefix").report("%q %s", p.prefix, rule)
+	}
+	if types := []string{sriovNet, sriovAccelerator, sriovAux}; !slices.Contains(types, p.deviceType) {
+		v.get("deviceType").report("%q: want one of %q", p.deviceType, types)
+	}
+	list := selectors.items()
+	switch {
+	case selectors.mapping():
+		selectors.key = "selector"
+		list = []value{selectors}
+	case selectors.Node != nil && !selectors.list():
+		selectors.report("%s: want a selector or a list of them", selectors.what())
+	case len(list) == 0:
+		v.report("no selectors: want at least one")
+	}
+	for _, s := range list {
+		p.selectors = append(p.selectors, readSRIOVSelector(s))
+	}
+	if info.Node != nil {
+		var byAddress map[string]map[string]string
+		if info.Decode(&byAddress) != nil {
+			info.report(`want keys and strings for PCI addresses and "*"`)
 		}
-		if len(p.selectors) == 0 {
-			v.report("no selectors: want at least one")
+		p.info = byAddress["*"]
+		if delete(byAddress, "*"); len(byAddress) > 0 {
+			info.differs("not imported: values of single PCI addresses")
 		}
 	}
 	return p
 }
 
-// The forms of what selectors hold.
+// The forms of values in selectors.
 var (
-	fourHex    = regexp.MustCompile(`^[0-9a-fA-F]{4}$`)
-	pciAddress = regexp.MustCompile(`^[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]$`)
+	fourHex    = regexp.MustCompile(`^[0-9a-f]{4}$`)
+	pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 )
 
-// areRanges reports whether a text is numbers and ranges of numbers.
-func areRanges(s string) bool {
-	for part := range strings.SplitSeq(s, ",") {
-		first, last, ranged := strings.Cut(part, "-")
-		if !ranged {
-			last = first
-		}
-		lo, err := strconv.ParseUint(first, 10, 16)
-		hi, err2 := strconv.ParseUint(last, 10, 16)
-		if err != nil || err2 != nil || lo > hi {
-			return false
-		}
-	}
-	return true
+// isPFRange reports whether a text is a physical function, with or without the
+// numbers of virtual ones: "ens1f0#0,2-7".
+func isPFRange(s string) bool {
+	pf, vfs, ranged := strings.Cut(s, "#")
+	_, err := pattern.Parse(pattern.Number, vfs)
+	return pf != "" && (!ranged || err == nil && strings.Trim(vfs, "0123456789,-") == "")
 }
 
-func (v value) sriovSelector() sriovSelector {
+func readSRIOVSelector(v value) sriovSelector {
 	s := sriovSelector{at: v}
-	list := func(into *[]string, want string) reader {
-		return func(l value) { *into = l.texts(want) }
+	v.decode(keys{
+		"vendors": &s.vendors, "devices": &s.devices, "drivers": &s.drivers,
+		"pciAddresses": &s.pciAddresses, "acpiIndexes": &s.acpiIndexes,
+		"pfNames": &s.pfNames, "rootDevices": &s.rootDevices,
+		"linkTypes": &s.linkTypes, "ddpProfiles": &s.ddpProfiles, "pKeys": &s.pKeys, "auxTypes": &s.auxTypes,
+		"vdpaType": &s.vdpaType, "isRdma": &s.isRDMA, "needVhostNet": &s.needVhostNet,
+	})
+	for _, list := range [][]string{s.vendors, s.devices, s.pciAddresses} {
+		for i, e := range list {
+			list[i] = strings.TrimPrefix(strings.ToLower(e), "0x")
+		}
 	}
-	checked := func(into *[]string, form *regexp.Regexp, want string) reader {
-		return func(l value) {
-			*into = l.texts(want)
-			for i, e := range *into {
-				(*into)[i] = strings.ToLower(strings.TrimPrefix(e, "0x"))
-				if !form.MatchString((*into)[i]) {
-					l.report(fmt.Sprintf("%q: want %s", e, want))
-				}
+	check := func(key string, list []string, valid func(string) bool, want string) {
+		for _, e := range list {
+			if !valid(e) {
+				v.get(key).report("%q: want %s", e, want)
 			}
 		}
 	}
-	functions := func(into *[]string, want string) reader {
-		return func(l value) {
-			*into = l.texts(want)
-			for _, e := range *into {
-				if pf, vfs, ranged := strings.Cut(e, "#"); strings.TrimSpace(pf) == "" || ranged && !areRanges(vfs) {
-					l.report(fmt.Sprintf("%q: want %s, with virtual functions such as \"#0,2-7\" or without", e, want))
-				}
-			}
-		}
+	check("vendors", s.vendors, fourHex.MatchString, "four hexadecimal digits")
+	check("devices", s.devices, fourHex.MatchString, "four hexadecimal digits")
+	check("pciAddresses", s.pciAddresses, pciAddress.MatchString, `an address such as "0000:3b:02.1"`)
+	check("pfNames", s.pfNames, isPFRange, `a network interface, with or without virtual functions: "ens1f0#0,2-7"`)
+	check("rootDevices", s.rootDevices, isPFRange, `a PCI address, with or without virtual functions: "0000:3b:00.0#0,2-7"`)
+	if s.vdpaType != "" && s.vdpaType != "vhost" && s.vdpaType != "virtio" {
+		v.get("vdpaType").report(`%q: want "vhost" or "virtio"`, s.vdpaType)
 	}
-	v.readKeys(true, map[string]reader{
-		"vendors":      checked(&s.vendors, fourHex, "four hexadecimal digits"),
-		"devices":      checked(&s.devices, fourHex, "four hexadecimal digits"),
-		"drivers":      list(&s.drivers, "names of drivers"),
-		"pciAddresses": checked(&s.addresses, pciAddress, `addresses such as "0000:3b:02.1"`),
-		"acpiIndexes":  list(&s.acpiIndexes, "indexes"),
-		"pfNames":      functions(&s.pfNames, "network interfaces"),
-		"rootDevices":  functions(&s.rootDevices, "PCI addresses"),
-		"linkTypes":    list(&s.linkTypes, `kinds of links such as "ether"`),
-		"ddpProfiles":  list(&s.ddpProfiles, "names of profiles"),
-		"pKeys":        list(&s.pKeys, "partition keys"),
-		"auxTypes":     list(&s.auxTypes, "kinds of auxiliary devices"),
-		"vdpaType": func(t value) {
-			if s.vdpaType = t.text(`"vhost" or "virtio"`); s.vdpaType != "vhost" && s.vdpaType != "virtio" && s.vdpaType != "" {
-				t.report(fmt.Sprintf("%q: want \"vhost\" or \"virtio\"", s.vdpaType))
-			}
-		},
-		"isRdma":       func(b value) { s.isRDMA = b.boolean() },
-		"needVhostNet": func(b value) { s.needVhostNet = b.boolean() },
-	}, v.im.noteUnknown)
 	if s.isRDMA && s.vdpaType != "" {
 		v.report("both isRdma and vdpaType: want one of them")
 	}
 	return s
+}
+
+// sriovKind is what a container gets of a function.
+type sriovKind string
+
+const (
+	kernelKind sriovKind = "kernel" // its network interface
+	vfioKind   sriovKind = "vfio"
+	uioKind    sriovKind = "uio"
+	rdmaKind   sriovKind = "rdma"
+	vdpaKind   sriovKind = "vdpa"
+)
+
+// kindOfDriver is kernelKind for all other drivers.
+var kindOfDriver = map[string]sriovKind{"vfio-pci": vfioKind, "uio": uioKind, "igb_uio": uioKind}
+
+// sriovResource makes the resource of a pool. One that can't be imported is
+// disabled.
+func (c *conversion) sriovResource(p sriovPool) {
+	r := &resource{Name: p.name}
+	c.resources = append(c.resources, r)
+	if p.prefix != "" {
+		r.Name = p.prefix + "/" + p.name
+	}
+	if p.excludeTopology {
+		r.Numa = "none"
+	}
+	r.When.NodeName = pattern.Quote(p.node)
+	if p.deviceType == sriovAux {
+		r.differs(p.at, "not imported: auxiliary devices (subfunctions): only their PCI function is known")
+		r.disabled, r.Match = true, []match{{PCI: pciMatch{Class: []string{"02"}}}}
+		return
+	}
+	kinds := make(map[sriovKind]bool)
+	var left []match
+	for _, s := range p.selectors {
+		matches, untestable := s.matches(r, p, kinds)
+		if untestable == "" {
+			r.Match = append(r.Match, matches...)
+			continue
+		}
+		written := strings.Join(elements(reflect.ValueOf(matches)), ", ")
+		r.differs(s.at, "not imported: %s; without it this match would select too much: %s", untestable, written)
+		left = append(left, matches...)
+	}
+	if len(r.Match) == 0 {
+		r.disabled, r.Match = true, left
+	}
+	r.addSRIOVCompanions(p)
+	r.addSRIOVVariables(p, c.sriovName(p), kinds)
+	if p.deviceType == sriovNet && !r.disabled {
+		c.comment(`sriov-network-device-plugin skips the interface of the host's default route: exclude it with "!ADDRESS" in pci.address.`)
+		c.comment("Device IDs are PCI addresses as before, for Multus and CNI plugins; device information files (/var/run/k8s.cni.cncf.io/devinfo) are not written.")
+	}
+}
+
+// linkClasses are the PCI classes of linkTypes.
+var linkClasses = map[string]string{"ether": "0200", "infiniband": "0207"}
+
+// matches of a selector: one for each kind, and for each physical function with
+// ranges of its own. They select too much where a condition is untestable.
+func (s sriovSelector) matches(r *resource, p sriovPool, kinds map[sriovKind]bool) (matches []match, untestable string) {
+	switch {
+	case len(s.ddpProfiles) > 0:
+		untestable = fmt.Sprintf("ddpProfiles %q, which only devlink tells", s.ddpProfiles)
+	case len(s.pKeys) > 0:
+		untestable = fmt.Sprintf("pKeys %q, the partition keys of InfiniBand", s.pKeys)
+	case s.vdpaType == "virtio":
+		untestable = `vdpaType "virtio", whose interfaces have no nodes`
+	}
+	common := match{PCI: pciMatch{Vendor: s.vendors, Device: s.devices, Address: s.pciAddresses}}
+	common.Attr.AcpiIndex = quoteAll(s.acpiIndexes)
+	switch {
+	case p.deviceType == sriovAccelerator:
+		common.PCI.Class = []string{"12"}
+	case len(s.linkTypes) > 0:
+		for _, t := range s.linkTypes {
+			if class := linkClasses[t]; class != "" {
+				common.PCI.Class = append(common.PCI.Class, class)
+			} else {
+				r.differs(s.at, `not imported: linkTypes %q: want "ether" or "infiniband"`, t)
+			}
+		}
+		r.differs(s.at, "differs: linkTypes are tested on the PCI class, not on the network interface, which is absent while a pod has it")
+	}
+	if len(common.PCI.Class) == 0 {
+		if common.PCI.Class = []string{"02"}; len(s.linkTypes) > 0 {
+			untestable = cmp.Or(untestable, fmt.Sprintf("linkTypes %q without a PCI class", s.linkTypes))
+		}
+	}
+	for _, kind := range []sriovKind{vfioKind, uioKind, kernelKind, rdmaKind, vdpaKind} {
+		drivers, ok := s.driversOf(kind)
+		if !ok {
+			continue
+		}
+		kinds[kind] = true
+		for _, pf := range s.physicalFunctions(r) {
+			m := common
+			m.PCI.Driver, m.PCI.PF, m.PCI.VF = drivers, pf.PF, pf.VF
+			if p.deviceType == sriovNet && len(pf.PF) == 0 {
+				// sriov-network-device-plugin skips physical functions with virtual ones.
+				m.Attr.NumVFs = "![1-9]*"
+			}
+			switch kind {
+			case vfioKind:
+				m.VFIO = true
+				s.at.c.comment("vfio-pci functions of one IOMMU group are one device, since a container can only get them together.")
+			case rdmaKind:
+				m.Glob = []string{"/dev/infiniband/{uverbs,umad,issm}*"}
+			case vdpaKind:
+				m.Glob = []string{"/dev/vhost-vdpa-*"}
+			case uioKind:
+				m.Glob = []string{"/dev/uio*"}
+			case kernelKind:
+				r.differs(p.at, "differs: device nodes of a function, such as those of RDMA or a PTP clock, are injected, too")
+			}
+			matches = append(matches, m)
+		}
+	}
+	return matches, untestable
+}
+
+// driversOf are patterns of the drivers of a selector that make a kind of
+// function. It is not ok where none does.
+func (s sriovSelector) driversOf(kind sriovKind) (drivers []string, ok bool) {
+	switch {
+	case s.vdpaType != "":
+		return quoteAll(s.drivers), kind == vdpaKind
+	case s.isRDMA:
+		return quoteAll(s.drivers), kind == rdmaKind
+	case len(s.drivers) == 0 && kind == vfioKind:
+		return []string{"vfio-pci"}, true
+	case len(s.drivers) == 0 && kind == kernelKind:
+		return []string{"!vfio-pci"}, true
+	}
+	for _, d := range s.drivers {
+		if cmp.Or(kindOfDriver[d], kernelKind) == kind {
+			drivers = append(drivers, pattern.Quote(d))
+		}
+	}
+	return drivers, len(drivers) > 0
+}
+
+// physicalFunctions lists the conditions on the physical function, one of which
+// has to hold: pf and vf, or none.
+func (s sriovSelector) physicalFunctions(r *resource) (all []pciMatch) {
+	from := s.rootDevices
+	if len(from) == 0 {
+		from = s.pfNames
+	} else if len(s.pfNames) > 0 {
+		r.differs(s.at, "not imported: pfNames %q: only rootDevices are tested", s.pfNames)
+	}
+	var whole, seen []string
+	for _, f := range from {
+		pf, vfs, ranged := strings.Cut(f, "#")
+		switch id := strings.ToLower(pf); {
+		case slices.Contains(seen, id):
+			r.differs(s.at, "not imported: %q: an earlier one with this physical function takes precedence", f)
+		case ranged:
+			all = append(all, pciMatch{PF: []string{pattern.Quote(pf)}, VF: vfs})
+		default:
+			whole = append(whole, pattern.Quote(pf))
+		}
+		seen = append(seen, strings.ToLower(pf))
+	}
+	if len(whole) > 0 || len(from) == 0 {
+		all = slices.Insert(all, 0, pciMatch{PF: whole})
+	}
+	return all
+}
+
+func quoteAll(values []string) (quoted []string) {
+	for _, v := range values {
+		quoted = append(quoted, pattern.Quote(v))
+	}
+	return quoted
+}
+
+// addSRIOVCompanions adds the nodes that selectors ask for beside the
+// function's.
+func (r *resource) addSRIOVCompanions(p sriovPool) {
+	add := func(wants func(sriovSelector) bool, what string, paths ...string) {
+		if !slices.ContainsFunc(p.selectors, wants) {
+			return
+		}
+		if slices.ContainsFunc(p.selectors, func(s sriovSelector) bool { return !wants(s) }) {
+			r.differs(p.at, "differs: %s of some selectors holds for the devices of all", what)
+		}
+		for _, path := range paths {
+			r.With = append(r.With, companion{Path: path, Optional: true})
+		}
+	}
+	add(func(s sriovSelector) bool { return s.isRDMA }, "rdma_cm for isRdma", "/dev/infiniband/rdma_cm")
+	add(func(s sriovSelector) bool { return s.needVhostNet }, "needVhostNet", "/dev/vhost-net", "/dev/net/tun")
+}
+
+// addSRIOVVariables adds the environment: the addresses, and JSON with what is
+// known of each, with the keys of pkg/infoprovider.
+func (r *resource) addSRIOVVariables(p sriovPool, name string, kinds map[sriovKind]bool) {
+	info := map[string]any{"generic": map[string]string{"deviceID": "${pci.address}"}}
+	if len(p.info) > 0 {
+		extra := make(map[string]string)
+		for key, v := range p.info {
+			extra[escapeVariables(key)] = escapeVariables(v)
+		}
+		info["extra"] = extra
+	}
+	if !slices.ContainsFunc(p.selectors, func(s sriovSelector) bool { return !s.needVhostNet }) {
+		info["vhost"] = map[string]string{"net-mount": "/dev/vhost-net", "tun-mount": "/dev/net/tun"}
+	}
+	switch {
+	case len(kinds) > 1:
+		r.differs(p.at, "not imported: what depends on the driver in the _INFO variable")
+	case kinds[vfioKind]:
+		info["vfio"] = map[string]string{"dev-mount": "/dev/vfio/${pci.iommu_group}", "mount": "/dev/vfio/vfio"}
+	case kinds[uioKind]:
+		info["uio"] = map[string]string{"mount": "${devnode}"}
+	case kinds[vdpaKind]:
+		info["vdpa"] = map[string]string{"mount": "${devnode}"}
+	case kinds[rdmaKind]:
+		r.differs(p.at, "not imported: the names of RDMA devices in the _INFO variable")
+	}
+	text, err := json.Marshal(info)
+	if err != nil {
+		panic(err) // a map of strings always has a JSON
+	}
+	name = "PCIDEVICE_" + strings.ToUpper(strings.NewReplacer("/", "_", ".", "_").Replace(name))
+	if legal := strings.ReplaceAll(name, "-", "_"); legal != name {
+		r.differs(p.at, `differs: the variable %s is %s here: a shell accepts no "-" in names`, name, legal)
+		name = legal
+	}
+	r.Container.Env = map[string]any{
+		name:           "${pci.address}",
+		name + "_INFO": &joined{`"${pci.address}":` + string(text), "{", "}"},
+	}
 }

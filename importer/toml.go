@@ -2,6 +2,8 @@ package importer
 
 import (
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,215 +11,135 @@ import (
 	"unicode/utf8"
 )
 
-// document is a configuration in the making.
-type document struct {
-	// head is comments in front of everything.
-	head      []string
-	domain    string
-	resources []*resource
-}
-
-// resource is one [[resource]], with comments in front of it.
-type resource struct {
-	comments []string
-	// off is a resource that is written as a comment.
-	off   bool
-	pairs table
-}
-
-// table is keys and their values in order. A value is a string, a bool, an
-// int, a list of strings, a table, an inlined one or a list of tables.
-type table []pair
-
-// inlined is a table that is written in one line wherever it stands.
-type inlined table
-
-type pair struct {
-	key   string
-	value any
-}
-
-// add appends a pair.
-func (t *table) add(key string, value any) { *t = append(*t, pair{key, value}) }
-
-// get is the value of a key, nil where there is none.
-func (t table) get(key string) any {
-	for _, p := range t {
-		if p.key == key {
-			return p.value
-		}
-	}
-	return nil
-}
-
-// note puts a comment in front of the resource, once.
-func (r *resource) note(text string) {
-	if !slices.Contains(r.comments, text) {
-		r.comments = append(r.comments, text)
-	}
-}
-
-// commentWidth is how long the lines of comments are, and lineWidth of lists.
+// The lengths of lines of comments and of lists.
 const (
 	commentWidth = 90
-	lineWidth    = 110
+	listWidth    = 110
 )
 
-// render writes the document.
-func (d *document) render() []byte {
+// toml writes the result.
+func (c *conversion) toml() []byte {
 	var b strings.Builder
-	for _, c := range d.head {
-		writeComment(&b, c)
+	writeComments(&b, c.comments)
+	if c.defaultDomain != "" {
+		fmt.Fprintf(&b, "\ndomain = %s\n", quote(c.defaultDomain))
 	}
-	if d.domain != "" {
-		fmt.Fprintf(&b, "\ndomain = %s\n", quote(d.domain))
-	}
-	for _, r := range d.resources {
+	for _, r := range c.resources {
 		b.WriteString("\n")
-		for _, c := range r.comments {
-			writeComment(&b, c)
-		}
+		writeComments(&b, r.comments)
 		prefix := ""
-		if r.off {
+		if r.disabled {
 			prefix = "# "
 		}
-		for line := range strings.Lines("[[resource]]\n" + r.pairs.lines("")) {
+		for line := range strings.Lines("[[resource]]\n" + lines("", reflect.ValueOf(*r))) {
 			b.WriteString(prefix + line)
 		}
 	}
 	return []byte(b.String())
 }
 
-// writeComment writes a paragraph in lines of bearable length.
-func writeComment(b *strings.Builder, text string) {
-	line := "#"
-	for word := range strings.FieldsSeq(oneLine(text)) {
-		if n := utf8.RuneCountInString(line); n > 1 && n+1+utf8.RuneCountInString(word) > commentWidth {
-			b.WriteString(line + "\n")
-			line = "#  "
+// writeComments writes a paragraph for each comment.
+func writeComments(b *strings.Builder, comments []string) {
+	for _, text := range comments {
+		line := "#"
+		for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }) {
+			if n := utf8.RuneCountInString(line); n > 1 && n+1+utf8.RuneCountInString(word) > commentWidth {
+				b.WriteString(line + "\n")
+				line = "#  "
+			}
+			line += " " + word
 		}
-		line += " " + word
+		b.WriteString(line + "\n")
 	}
-	b.WriteString(line + "\n")
 }
 
-// lines writes the pairs one a line, tables as dotted keys. One of a list of
-// tables is written in one line, since the TOML library loses dotted keys below
-// a key that an earlier [[resource]] has as a list.
-func (t table) lines(prefix string) string {
-	var b strings.Builder
-	for _, p := range t {
-		key := prefix + bareOrQuoted(p.key)
-		switch v := p.value.(type) {
-		case table:
-			if len(v) == 0 {
-				b.WriteString(key + " = {}\n")
-				continue
-			}
-			b.WriteString(v.lines(key + "."))
-		case []table:
-			switch {
-			case len(v) == 1 && len(v[0]) == 1:
-				b.WriteString(v[0].lines(key + "."))
-				continue
-			case len(v) == 1:
-				b.WriteString(key + " = " + inline(v[0]) + "\n")
-				continue
-			}
-			b.WriteString(key + " = [\n")
-			for _, one := range v {
-				b.WriteString("  " + inline(one) + ",\n")
-			}
-			b.WriteString("]\n")
-		case []string:
-			line := key + " = " + inline(v)
-			if len(line) <= lineWidth || len(v) < 2 {
-				b.WriteString(line + "\n")
-				continue
-			}
-			b.WriteString(key + " = [\n")
-			for _, one := range v {
-				b.WriteString("  " + quote(one) + ",\n")
-			}
-			b.WriteString("]\n")
-		default:
-			b.WriteString(key + " = " + inline(v) + "\n")
+// key of a table with its value.
+type key struct {
+	name  string
+	value reflect.Value
+}
+
+// keysOf lists the keys of a map, or the fields of a struct that are set.
+func keysOf(table reflect.Value) (keys []key) {
+	if m, ok := table.Interface().(map[string]any); ok {
+		for _, name := range slices.Sorted(maps.Keys(m)) {
+			keys = append(keys, key{name, reflect.ValueOf(m[name])})
 		}
+		return keys
+	}
+	for i := range table.NumField() {
+		if name := table.Type().Field(i).Tag.Get("toml"); name != "" && !table.Field(i).IsZero() {
+			keys = append(keys, key{name, table.Field(i)})
+		}
+	}
+	return keys
+}
+
+// lines writes a key a line, and tables as dotted keys. Those of lists are
+// inline, since the TOML library loses dotted keys below a key that an earlier
+// [[resource]] has as a list, and those behind pointers.
+func lines(prefix string, table reflect.Value) string {
+	var b strings.Builder
+	for _, k := range keysOf(table) {
+		name, v := prefix+k.name, k.value
+		line := name + " = " + inline(v) + "\n"
+		switch v.Kind() {
+		case reflect.Struct, reflect.Map:
+			line = lines(name+".", v)
+		case reflect.Slice:
+			tables := v.Index(0).Kind() == reflect.Struct
+			switch {
+			case tables && v.Len() == 1 && len(keysOf(v.Index(0))) == 1:
+				line = lines(name+".", v.Index(0))
+			case v.Len() > 1 && (tables || len(line) > listWidth):
+				line = name + " = [\n  " + strings.Join(elements(v), ",\n  ") + ",\n]\n"
+			}
+		}
+		b.WriteString(line)
 	}
 	return b.String()
 }
 
-// inline writes a value in one line.
-func inline(value any) string {
-	switch v := value.(type) {
-	case string:
-		return quote(v)
-	case []string:
-		if len(v) == 1 {
-			return quote(v[0])
-		}
-		quoted := make([]string, len(v))
-		for i, s := range v {
-			quoted[i] = quote(s)
-		}
-		return "[" + strings.Join(quoted, ", ") + "]"
-	case table:
-		if len(v) == 0 {
-			return "{}"
-		}
-		pairs := make([]string, len(v))
-		for i, p := range v {
-			pairs[i] = bareOrQuoted(p.key) + " = " + inline(p.value)
-		}
-		return "{ " + strings.Join(pairs, ", ") + " }"
-	case inlined:
-		return inline(table(v))
-	case int:
-		return strconv.Itoa(v)
-	case bool:
-		return strconv.FormatBool(v)
+// elements of a list, inline.
+func elements(list reflect.Value) (all []string) {
+	for i := range list.Len() {
+		all = append(all, inline(list.Index(i)))
 	}
-	panic(fmt.Sprintf("importer: no TOML for %T", value))
+	return all
 }
 
-// bareOrQuoted is a key.
-func bareOrQuoted(key string) string {
-	for _, r := range key {
-		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-' {
-			return quote(key)
+// inline writes a value on one line; a list of one is its element.
+func inline(v reflect.Value) string {
+	switch v.Kind() {
+	case reflect.String:
+		return quote(v.String())
+	case reflect.Pointer:
+		return inline(v.Elem())
+	case reflect.Slice:
+		all := elements(v)
+		if len(all) == 1 {
+			return all[0]
 		}
+		return "[" + strings.Join(all, ", ") + "]"
+	case reflect.Struct, reflect.Map:
+		var keys []string
+		for _, k := range keysOf(v) {
+			keys = append(keys, k.name+" = "+inline(k.value))
+		}
+		return "{ " + strings.Join(keys, ", ") + " }"
 	}
-	if key == "" {
-		return `""`
-	}
-	return key
+	return fmt.Sprint(v)
 }
 
-// quote is a TOML string: in single quotes, which take everything as it is,
-// where double ones would need escapes.
+// tomlEscapes are those of Go that TOML lacks.
+var tomlEscapes = strings.NewReplacer(`\\`, `\\`, `\a`, `\u0007`, `\v`, `\u000b`, `\x`, `\u00`)
+
+// quote writes a string, in single quotes where that saves escapes.
 func quote(s string) string {
-	plain := utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return unicode.IsControl(r) || !unicode.IsPrint(r) && r != ' ' })
-	switch {
-	case plain && !strings.ContainsAny(s, `"\`):
-		return `"` + s + `"`
-	case plain && !strings.Contains(s, "'"):
+	s = strings.ToValidUTF8(s, "\ufffd")
+	quoted := tomlEscapes.Replace(strconv.Quote(s))
+	if len(quoted) > len(s)+2 && !strings.ContainsFunc(s, func(r rune) bool { return r == '\'' || !unicode.IsPrint(r) }) {
 		return "'" + s + "'"
 	}
-	var b strings.Builder
-	b.WriteByte('"')
-	for _, r := range s { // what is not UTF-8 becomes U+FFFD, since TOML has no bytes
-		switch {
-		case r == '"' || r == '\\':
-			b.WriteByte('\\')
-			b.WriteRune(r)
-		case unicode.IsPrint(r):
-			b.WriteRune(r)
-		case r < 0x10000:
-			fmt.Fprintf(&b, `\u%04X`, r)
-		default:
-			fmt.Fprintf(&b, `\U%08X`, r)
-		}
-	}
-	b.WriteByte('"')
-	return b.String()
+	return quoted
 }

@@ -1,9 +1,12 @@
 package importer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -12,285 +15,282 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// value is a node of a YAML document, and where it is.
+// value is a YAML node and its place in the input. The zero value is an absent
+// one. The library decodes, but for typed values: its errors lack the place,
+// and decoders of Go ignore the case of keys where it does not.
 type value struct {
-	im   *importing
-	node *yaml.Node
-	// before is how many lines of the file are before the text that the node
-	// is part of.
-	before int
-	// place is how messages speak of it: `device 2 ("fuse"): group 1`.
-	place string
+	*yaml.Node
+	c *conversion
+	// parent and key are how messages name it: `device 2 ("fuse"): group 1: `
+	// and `count`.
+	parent, key string
 }
 
-// maxDepth bounds how deep aliases, merges and texts in texts are followed.
-const maxDepth = 8
-
-// documents parses a text of one or more YAML documents.
-func (im *importing) documents(text string, before int, place string) []value {
-	var out []value
+// parse decodes the YAML documents of a text at a place of the input, after
+// some lines of it.
+func (c *conversion) parse(text, place string, linesBefore int) (documents []value) {
 	for dec := yaml.NewDecoder(strings.NewReader(text)); ; {
 		var n yaml.Node
 		err := dec.Decode(&n)
 		if errors.Is(err, io.EOF) {
-			return out
+			return documents
 		}
-		if err != nil {
-			if place != "" {
-				place += ": "
-			}
-			im.problems = append(im.problems, fmt.Sprintf("%s: %s%s", im.file, place, syntaxError(err, before)))
+		if err == nil {
+			err = prepare(&n, linesBefore)
+		}
+		if err == nil { // find anchors that contain themselves, and aliases without end
+			err = n.Decode(new(any))
+		}
+		if err != nil && !errors.As(err, new(*yaml.TypeError)) {
+			c.syntaxError(err, place, linesBefore)
 			return nil
 		}
 		if n.Kind == yaml.DocumentNode && len(n.Content) == 1 {
-			out = append(out, value{im: im, node: n.Content[0], before: before, place: place}.resolved())
+			documents = append(documents, value{Node: resolve(n.Content[0]), c: c})
 		}
 	}
 }
 
-// syntaxError is an error of the YAML library with the line of the file.
-func syntaxError(err error, before int) string {
+// maxKeys limits a mapping, since the library compares each key with each.
+const maxKeys = 1000
+
+// prepare makes the line numbers of a node those of the input.
+func prepare(n *yaml.Node, linesBefore int) error {
+	if n.Kind == yaml.MappingNode && len(n.Content) > 2*maxKeys {
+		return fmt.Errorf("line %d: more than %d keys", n.Line, maxKeys)
+	}
+	n.Line += linesBefore
+	for _, e := range n.Content {
+		if err := prepare(e, linesBefore); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resolve returns the node that an alias stands for.
+func resolve(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}
+
+// linePrefix is the position in messages of the library.
+var linePrefix = regexp.MustCompile(`^line (\d+): `)
+
+func (c *conversion) syntaxError(err error, place string, linesBefore int) {
+	v := value{Node: &yaml.Node{Line: linesBefore + 1}, c: c, parent: place}
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	if rest, ok := strings.CutPrefix(text, "line "); ok {
-		if number, what, ok := strings.Cut(rest, ":"); ok {
-			if n, err := strconv.Atoi(number); err == nil {
-				return fmt.Sprintf("line %d: not YAML:%s", n+before, what)
-			}
-		}
+	if m := linePrefix.FindStringSubmatch(text); m != nil {
+		line, _ := strconv.Atoi(m[1])
+		v.Line, text = linesBefore+line, text[len(m[0]):]
 	}
-	return "not YAML: " + text
+	v.report("invalid YAML: %s", text)
 }
 
-// embedded parses the text that a scalar is.
-func (v value) embedded(place string) []value {
-	before := v.before + v.node.Line - 1
-	if v.node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
-		before++ // the text begins in the next line
+// documents decodes the YAML text that a scalar holds.
+func (v value) documents() []value {
+	before := v.Line - 1
+	if v.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
+		before++ // the text begins on the next line
 	}
-	return v.im.documents(v.node.Value, before, place)
+	return v.c.parse(v.Value, v.place(), before)
 }
 
-// resolved is what an alias stands for.
-func (v value) resolved() value {
-	for depth := 0; v.node.Kind == yaml.AliasNode && depth < maxDepth; depth++ {
-		v.node = v.node.Alias
+// place is what messages about the value begin with.
+func (v value) place() string {
+	if v.key == "" {
+		return v.parent
 	}
-	return v
+	return v.parent + v.key + ": "
 }
 
-// at is v under another place.
-func (v value) at(place string) value {
-	if v.place != "" && place != "" {
-		place = v.place + ": " + place
-	}
-	v.place = place
-	return v
+// child is a value below v.
+func (v value) child(n *yaml.Node, key string) value {
+	return value{Node: resolve(n), c: v.c, parent: v.place(), key: key}
 }
 
-// report records what is wrong with v.
-func (v value) report(rule string) {
-	line := fmt.Sprintf("%s: line %d: ", v.im.file, v.before+v.node.Line)
-	if v.place != "" {
-		line += v.place + ": "
-	}
-	v.im.problems = append(v.im.problems, line+rule)
+// report records an error.
+func (v value) report(format string, args ...any) {
+	v.c.problem(v.Line, fmt.Sprintf("line %d: ", v.Line)+v.place()+fmt.Sprintf(format, args...))
 }
 
-// what names a value in a message.
+// differs records a difference that concerns no single resource.
+func (v value) differs(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	v.warn(text)
+	v.c.comment(v.place() + text)
+}
+
+func (v value) warn(text string) {
+	v.c.warnings = addOnce(v.c.warnings, v.c.file+": "+v.place()+text)
+}
+
+// what describes the value in messages.
 func (v value) what() string {
 	switch {
-	case v.node.Kind == yaml.MappingNode:
-		return "a mapping"
-	case v.node.Kind == yaml.SequenceNode:
-		return "a list"
 	case v.null():
-		return "nothing"
+		return "null"
+	case v.mapping():
+		return "a mapping"
+	case v.list():
+		return "a list"
 	}
-	return strconv.Quote(v.node.Value)
+	return strconv.Quote(v.Value)
 }
 
-func (v value) null() bool {
-	return v.node.Kind == yaml.ScalarNode && v.node.ShortTag() == "!!null"
-}
+func (v value) null() bool    { return v.Node == nil || v.ShortTag() == "!!null" }
+func (v value) scalar() bool  { return !v.null() && v.Kind == yaml.ScalarNode }
+func (v value) mapping() bool { return v.Node != nil && v.Kind == yaml.MappingNode }
+func (v value) list() bool    { return v.Node != nil && v.Kind == yaml.SequenceNode }
 
-func (v value) scalar() bool  { return v.node.Kind == yaml.ScalarNode && !v.null() }
-func (v value) mapping() bool { return v.node.Kind == yaml.MappingNode }
-func (v value) list() bool    { return v.node.Kind == yaml.SequenceNode }
-
-// field is a key of a mapping with its value.
-type field struct {
-	key   string
-	value value
-}
-
-// fields lists the keys of a mapping in order; keys that are merged in with
-// "<<" come where the mapping has none of its own.
-func (v value) fields() []field { return v.mergedFields(maxDepth) }
-
-func (v value) mergedFields(depth int) []field {
-	var own, merged []field
-	for i := 0; i+1 < len(v.node.Content); i += 2 {
-		key, val := v.node.Content[i], v
-		val.node = v.node.Content[i+1]
-		val = val.resolved()
-		if key.Value != "<<" || key.ShortTag() != "!!merge" {
-			own = append(own, field{key.Value, val})
-			continue
-		}
-		from := []value{val}
-		if val.list() {
-			from = val.items()
-		}
-		for _, m := range from {
-			if m.mapping() && depth > 0 {
-				merged = append(merged, m.mergedFields(depth-1)...)
-			}
+// fields lists the values of a mapping in the order of the input, merged ones
+// ("<<") included, null ones not.
+func (v value) fields() (fields []value, err error) {
+	if !v.mapping() {
+		return nil, fmt.Errorf("%s: want a mapping", v.what())
+	}
+	var nodes map[string]yaml.Node
+	err = v.Decode(&nodes)
+	if types := new(yaml.TypeError); errors.As(err, &types) {
+		err = errors.New(linePrefix.ReplaceAllString(types.Errors[0], ""))
+	}
+	for key, n := range nodes {
+		if f := v.child(&n, key); !f.null() {
+			fields = append(fields, f)
 		}
 	}
-	for _, m := range merged {
-		if !hasField(own, m.key) {
-			own = append(own, m)
-		}
-	}
-	return own
+	slices.SortFunc(fields, func(a, b value) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.key, b.key))
+	})
+	return fields, err
 }
 
-func hasField(fields []field, key string) bool {
+// get returns the value of a key in any case.
+func (v value) get(key string) value {
+	fields, _ := v.fields()
 	for _, f := range fields {
-		if f.key == key {
-			return true
+		if strings.EqualFold(f.key, key) {
+			return f
 		}
 	}
-	return false
+	return value{}
 }
 
-// items lists the elements of a list.
+// has reports whether the value is a mapping with a key.
+func (v value) has(key string) bool { return v.get(key).Node != nil }
+
+// items lists the elements of a list: those of "devices" are "device 1 ("fuse")".
 func (v value) items() []value {
 	if !v.list() {
 		return nil
 	}
-	out := make([]value, 0, len(v.node.Content))
-	for _, n := range v.node.Content {
-		e := v
-		e.node = n
-		out = append(out, e.resolved())
+	element := cmp.Or(strings.TrimSuffix(strings.TrimSuffix(v.key, "s"), "List"), "item")
+	items := make([]value, len(v.Content))
+	for i, n := range v.Content {
+		items[i] = value{Node: resolve(n), c: v.c, parent: v.parent}.named(element, i+1)
 	}
-	return out
+	return items
 }
 
-// get is the value of a key, compared as fold says: decoders of Go take keys
-// whatever their case.
-func (v value) get(key string, fold bool) (value, bool) {
-	if !v.mapping() {
-		return value{}, false
-	}
-	for _, f := range v.fields() {
-		if (f.key == key || fold && strings.EqualFold(f.key, key)) && !f.value.null() {
-			return f.value, true
+// named is the n-th of its kind under its own name, if it has one.
+func (v value) named(kind string, n int) value {
+	v.key = fmt.Sprintf("%s %d", kind, n)
+	for _, key := range []string{"name", "resourceName", "devicematch"} {
+		if name := v.get(key); name.scalar() {
+			v.key += fmt.Sprintf(" (%q)", strings.TrimSpace(name.Value))
 		}
 	}
-	return value{}, false
+	return v
 }
 
-// reader gives the meaning of a key; where it is nil the key is known and
-// means nothing here.
-type reader = func(value)
+// keys of a mapping, each with a pointer to what its value sets: a string,
+// []string, int, bool, []value or value. Those of nil are known and ignored.
+type keys map[string]any
 
-// readKeys calls the reader of each key of the mapping v. Keys that have none
-// are given to unknown.
-func (v value) readKeys(fold bool, readers map[string]reader, unknown func(field)) {
-	if !v.mapping() {
-		v.report(v.what() + ": want a mapping")
-		return
+// decode reads a mapping, with its keys in any case. Unknown ones are a
+// difference.
+func (v value) decode(known keys) (ok bool) {
+	fields, err := v.fields()
+	if err != nil {
+		v.report("%s", err)
+		return false
 	}
 	seen := make(map[string]bool)
-	for _, f := range v.fields() {
-		name, read, known := f.key, readers[f.key], false
-		if read != nil {
-			known = true
-		} else if fold {
-			for n, r := range readers {
-				if strings.EqualFold(n, f.key) {
-					name, read, known = n, r, true
-				}
+	for _, f := range fields {
+		unknown := true
+		for key, into := range known {
+			if !strings.EqualFold(key, f.key) {
+				continue
+			}
+			unknown, f.key = false, key
+			if seen[key] {
+				f.report("%q is set twice", key)
+			}
+			seen[key] = true
+			f.set(into)
+		}
+		if unknown {
+			v.differs("not imported: unknown key %q", f.key)
+		}
+	}
+	return true
+}
+
+func (v value) set(into any) {
+	switch into := into.(type) {
+	case *value:
+		*into = v
+	case *[]value:
+		if *into = v.items(); !v.list() {
+			v.report("%s: want a list", v.what())
+		}
+	case *[]string:
+		if !v.list() {
+			v.report("%s: want a list of strings", v.what())
+		}
+		for _, e := range v.items() {
+			if *into = append(*into, e.text()); e.scalar() && e.Value == "" {
+				v.report("an empty string: want a value")
 			}
 		}
-		switch {
-		case !known:
-			unknown(f)
-		case seen[name]:
-			f.value.at(name).report("is there twice: want it once")
-		default:
-			seen[name] = true
-			if !f.value.null() {
-				read(f.value.at(name))
-			}
+	case *string:
+		*into = cmp.Or(v.text(), *into)
+	case *int:
+		if !v.decodePlain(into) || *into < 0 {
+			v.report("%s: want a number such as 10", v.what())
+		}
+	case *bool:
+		if !v.decodePlain(into) {
+			v.report("%s: want true or false", v.what())
 		}
 	}
 }
 
-// maxText is how long a path, a name or an expression may be: half of what the
-// language takes for a pattern, in which each character may need a second one.
+// decodePlain decodes a scalar as if it had no quotes.
+func (v value) decodePlain(into any) bool {
+	plain := yaml.Node{Kind: yaml.ScalarNode, Value: v.Value}
+	return v.scalar() && plain.Decode(into) == nil
+}
+
+// maxText limits a path, name or expression: half of the limit of a pattern,
+// since escaping may double its length.
 const maxText = 256
 
-// text is v as text, as it is written there but for spaces around it. It is
-// empty where v is, which the other programs take for not set.
-func (v value) text(want string) string {
-	text := strings.TrimSpace(v.node.Value)
+// text is a string, or any scalar as it is written, without space around it.
+// Empty is not set, as in the other plugins.
+func (v value) text() string {
+	text := strings.TrimSpace(v.Value)
 	switch {
 	case !v.scalar():
-		v.report(v.what() + ": want " + want)
-		return ""
+		v.report("%s: want a string", v.what())
 	case len(text) > maxText:
-		v.report(fmt.Sprintf("%.20q... is too long: want at most %d bytes", text, maxText))
-		return ""
-	case text == "" && v.node.Value != "" || strings.ContainsFunc(text, unicode.IsControl) || !utf8.ValidString(text):
-		v.report(fmt.Sprintf("%q: want %s", v.node.Value, want))
-		return ""
+		v.report("%.20q... is too long: want at most %d bytes", text, maxText)
+	case strings.ContainsFunc(text, unicode.IsControl) || !utf8.ValidString(text):
+		v.report("%q: want printable characters", v.Value)
+	default:
+		return text
 	}
-	return text
-}
-
-// number is v as an integer of at least 0.
-func (v value) number() int {
-	if v.scalar() {
-		if n, err := strconv.ParseUint(v.node.Value, 10, 31); err == nil {
-			return int(n)
-		}
-	}
-	v.report(v.what() + ": want a number such as 10")
-	return 0
-}
-
-// boolean is v as true or false.
-func (v value) boolean() bool {
-	if v.scalar() {
-		switch strings.ToLower(v.node.Value) {
-		case "true", "yes", "on":
-			return true
-		case "false", "no", "off":
-			return false
-		}
-	}
-	v.report(v.what() + ": want true or false")
-	return false
-}
-
-// texts is v as a list of texts.
-func (v value) texts(want string) []string {
-	if !v.list() {
-		v.report(v.what() + ": want a list of " + want)
-		return nil
-	}
-	var out []string
-	for _, e := range v.items() {
-		switch s := e.text(want); {
-		case s != "":
-			out = append(out, s)
-		case e.scalar() && e.node.Value == "":
-			e.place = v.place
-			e.report("an empty string: want " + want)
-		}
-	}
-	return out
+	return ""
 }

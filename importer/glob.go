@@ -1,0 +1,271 @@
+package importer
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"regexp/syntax"
+	"strings"
+	"unicode"
+
+	"github.com/generic-dp/generic-dp/pattern"
+)
+
+// parseGlob parses a pattern of paths without {a,b}.
+func parseGlob(glob string) (pattern.Alternative, error) {
+	p, err := pattern.Parse(pattern.Path, glob)
+	if err != nil {
+		return pattern.Alternative{}, fmt.Errorf("%.80q %w", glob, err)
+	}
+	return p.Alternatives()[0], nil
+}
+
+// wildDirectory reports whether a pattern of paths has a wildcard in front of
+// a "/".
+func wildDirectory(a pattern.Alternative) bool {
+	return strings.Contains(a.Shape()[len(a.Prefix()):], "/")
+}
+
+// goGlobToken finds what is different in patterns of path.Match.
+var goGlobToken = regexp.MustCompile(`(?s)\\.|\[(\\.|[^\\\]])*\]|[{}]|\*+`)
+
+// fromGoGlob converts a pattern of path.Match: classes are negated by "^",
+// braces are literal, and "**" is "*".
+func fromGoGlob(glob string) (a pattern.Alternative, err error) {
+	if !path.IsAbs(glob) || path.Clean(glob) != glob || glob == "/" {
+		return a, fmt.Errorf(`%q is not an absolute, clean path: want one such as "/dev/ttyUSB*"`, glob)
+	}
+	if _, err := path.Match(glob, ""); err != nil {
+		return a, fmt.Errorf(`%q is not a pattern: want every [...] closed, and a character after every \`, glob)
+	}
+	return parseGlob(goGlobToken.ReplaceAllStringFunc(glob, func(token string) string {
+		switch {
+		case token[0] == '*':
+			return "*"
+		case token[0] == '\\':
+			return pattern.Quote(token[1:])
+		case token[0] == '{', token[0] == '}':
+			return `\` + token
+		case strings.HasPrefix(token, "[^"):
+			return "[!" + token[2:]
+		case strings.HasPrefix(token, "[!"):
+			return `[\` + token[1:]
+		}
+		return token
+	}))
+}
+
+// Limits of the globs of an expression: unbounded repetition is expanded often
+// enough for the numbers of device nodes.
+const (
+	maxRepeats = 3
+	maxGlobs   = 64
+)
+
+// fromRegexp converts a regular expression of Go, which is searched for in
+// paths relative to /dev, to globs of absolute paths.
+func fromRegexp(expression string) (globs, differences []string, err error) {
+	tree, err := syntax.Parse(expression, syntax.Perl)
+	if err != nil {
+		return nil, nil, err
+	}
+	tree = tree.Simplify() // without counted repetition
+	e := &expander{}
+	globs, again := e.globs(tree)
+	if again {
+		e = &expander{loose: true}
+		globs, _ = e.globs(tree)
+	}
+	if e.tooMany {
+		return nil, []string{"not imported: the expression stands for more than 64 patterns"}, nil
+	}
+	return globs, e.differences, nil
+}
+
+// expander expands an expression.
+type expander struct {
+	// loose makes "*" of unbounded repetition.
+	loose       bool
+	tooMany     bool
+	differences []string
+}
+
+// expansion is one of the globs that an expression stands for, and whether it
+// is anchored to the begin and the end of the path.
+type expansion struct {
+	glob       string
+	begin, end bool
+}
+
+func (e *expander) differs(text string) { e.differences = addOnce(e.differences, text) }
+
+// globs lists the globs of an expression. expanded says that there are too many,
+// or that each is a resource: wildcards in directories are a part of its name.
+func (e *expander) globs(tree *syntax.Regexp) (globs []string, expanded bool) {
+	all := e.expand(tree)
+	for _, x := range all {
+		if !x.begin {
+			x.glob = "*" + x.glob
+		}
+		if !x.end {
+			x.glob += "*"
+		}
+		if !x.begin || !x.end {
+			e.differs("differs: without ^ or $ the expression matched anywhere in a path; here it matches names directly below /dev")
+		}
+		glob := "/dev/" + stars.ReplaceAllString(x.glob, "$1$2")
+		if a, err := parseGlob(glob); err == nil && wildDirectory(a) {
+			expanded = true
+		}
+		globs = addOnce(globs, glob)
+	}
+	return globs, expanded || e.tooMany
+}
+
+// stars finds "**", which crosses directories.
+var stars = regexp.MustCompile(`(?s)(\\.)|(\*)\**`)
+
+// expand lists the expansions of an expression without counted repetition.
+func (e *expander) expand(re *syntax.Regexp) (all []expansion) {
+	switch re.Op {
+	case syntax.OpEmptyMatch:
+		return []expansion{{}}
+	case syntax.OpBeginText:
+		return []expansion{{begin: true}}
+	case syntax.OpEndText:
+		return []expansion{{end: true}}
+	case syntax.OpLiteral:
+		return []expansion{{glob: literalGlob(re)}}
+	case syntax.OpCharClass:
+		if glob := classGlob(re.Rune); glob != "" {
+			return []expansion{{glob: glob}}
+		}
+		e.differs("not imported: a part of the expression that matches nothing")
+		return nil
+	case syntax.OpNoMatch:
+		e.differs("not imported: a part of the expression that matches nothing")
+		return nil
+	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
+		e.differs(`differs: "." also matched "/"; here nodes in subdirectories are not selected`)
+		return []expansion{{glob: "?"}}
+	case syntax.OpCapture:
+		return e.expand(re.Sub[0])
+	case syntax.OpConcat:
+		all = []expansion{{}}
+		for _, sub := range re.Sub {
+			all = e.join(all, e.expand(sub))
+		}
+		return all
+	case syntax.OpAlternate:
+		for _, sub := range re.Sub {
+			all = append(all, e.expand(sub)...)
+		}
+		return all
+	case syntax.OpQuest:
+		return append([]expansion{{}}, e.expand(re.Sub[0])...)
+	case syntax.OpStar:
+		return e.repeat(re.Sub[0], 0)
+	case syntax.OpPlus:
+		return e.repeat(re.Sub[0], 1)
+	}
+	e.differs("differs: word boundaries and anchors inside the expression are ignored")
+	return []expansion{{}}
+}
+
+// join appends each of the tails to each of the heads.
+func (e *expander) join(heads, tails []expansion) (all []expansion) {
+	for _, h := range heads {
+		for _, t := range tails {
+			if h.glob != "" && t.begin || h.end && t.glob != "" {
+				e.differs("differs: word boundaries and anchors inside the expression are ignored")
+			}
+			all = append(all, expansion{h.glob + t.glob, h.begin || h.glob == "" && t.begin, t.end || t.glob == "" && h.end})
+		}
+	}
+	if len(all) > maxGlobs {
+		e.tooMany = true
+		all = all[:maxGlobs]
+	}
+	return all
+}
+
+// repeat expands x* and x+, which stand for x at least 0 times or once.
+func (e *expander) repeat(x *syntax.Regexp, least int) (all []expansion) {
+	once := e.expand(x)
+	times := []expansion{{}}
+	if least == 1 {
+		times = once
+	}
+	if anything := len(once) == 1 && once[0].glob == "?"; anything || e.loose {
+		if !anything {
+			e.differs("differs: unbounded repetition has become *, which matches any characters")
+		}
+		return e.join(times, []expansion{{glob: "*"}})
+	}
+	e.differs("differs: unbounded repetition is expanded up to three times")
+	for n := least; n < maxRepeats; n++ {
+		all = append(all, times...)
+		times = e.join(times, once)
+	}
+	return append(all, times...)
+}
+
+func literalGlob(re *syntax.Regexp) (glob string) {
+	for _, r := range re.Rune {
+		class := ""
+		if re.Flags&syntax.FoldCase != 0 {
+			for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
+				class += string(other)
+			}
+		}
+		if class == "" {
+			glob += pattern.Quote(string(r))
+		} else {
+			glob += "[" + class + string(r) + "]"
+		}
+	}
+	return glob
+}
+
+// classGlob converts a class, which has the first and the last character of
+// each range. It is empty where no name has any of them.
+func classGlob(ranges []rune) string {
+	begin, all := "[", ""
+	if n := len(ranges); n > 0 && ranges[n-1] == unicode.MaxRune { // [^ab], as all others
+		begin, all = "[!", "?"
+		var holes []rune
+		next := rune(0)
+		for i := 0; i < len(ranges); i += 2 {
+			if next < ranges[i] {
+				holes = append(holes, next, ranges[i]-1)
+			}
+			next = ranges[i+1] + 1
+		}
+		ranges = holes
+	}
+	var members string
+	add := func(first, last rune) {
+		switch {
+		case first == last:
+			members += classMember(first)
+		case first < last:
+			members += classMember(first) + "-" + classMember(last)
+		}
+	}
+	for i := 0; i < len(ranges); i += 2 {
+		// A name has neither control characters nor "/".
+		add(max(ranges[i], ' '), min(ranges[i+1], '/'-1))
+		add(max(ranges[i], '/'+1), ranges[i+1])
+	}
+	if members == "" {
+		return all
+	}
+	return begin + members + "]"
+}
+
+func classMember(r rune) string {
+	if strings.ContainsRune(`]\-!^[`, r) {
+		return `\` + string(r)
+	}
+	return string(r)
+}

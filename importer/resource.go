@@ -1,0 +1,182 @@
+package importer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// resource is one [[resource]] of the result. Fields with a tag are keys of the
+// language, in the order in which they are written, unless they are zero.
+type resource struct {
+	comments []string
+	disabled bool // written as a comment
+
+	Name string `toml:"name"`
+	When struct {
+		NodeName string `toml:"node_name"`
+	} `toml:"when"`
+	Count     int         `toml:"count"`
+	Each      string      `toml:"each"`
+	Shared    bool        `toml:"shared"`
+	Numa      string      `toml:"numa"`
+	Match     []match     `toml:"match"`
+	With      []companion `toml:"with"`
+	Container struct {
+		Path        string         `toml:"path"`
+		Permissions string         `toml:"permissions"`
+		Env         map[string]any `toml:"env"`
+	} `toml:"container"`
+}
+
+type match struct {
+	USB struct {
+		ID     string `toml:"id"`
+		Serial string `toml:"serial"`
+	} `toml:"usb"`
+	PCI  pciMatch `toml:"pci"`
+	Attr struct {
+		AcpiIndex []string `toml:"acpi_index"`
+		NumVFs    string   `toml:"sriov_numvfs"`
+	} `toml:"attr"`
+	VFIO          bool     `toml:"vfio"`
+	Glob          []string `toml:"glob"`
+	As            string   `toml:"as"`
+	ReadOnly      *bool    `toml:"read_only"`
+	ContainerPath string   `toml:"container_path"`
+	Permissions   string   `toml:"permissions"`
+	Required      bool     `toml:"required"`
+}
+
+type pciMatch struct {
+	Class   []string `toml:"class"`
+	Vendor  []string `toml:"vendor"`
+	Device  []string `toml:"device"`
+	Address []string `toml:"address"`
+	Driver  []string `toml:"driver"`
+	PF      []string `toml:"pf"`
+	VF      string   `toml:"vf"`
+}
+
+type companion struct {
+	Path          string `toml:"path"`
+	Glob          string `toml:"glob"`
+	As            string `toml:"as"`
+	ReadOnly      *bool  `toml:"read_only"`
+	Permissions   string `toml:"permissions"`
+	Optional      bool   `toml:"optional"`
+	ContainerPath string `toml:"container_path"`
+}
+
+// joined is the value of a variable that has an element for each device.
+type joined struct {
+	Value  string `toml:"value"`
+	Prefix string `toml:"prefix"`
+	Suffix string `toml:"suffix"`
+}
+
+// differs records a difference that concerns the resource.
+func (r *resource) differs(at value, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	at.warn(text)
+	r.comment(text)
+}
+
+// comment adds a comment in front of the resource, once.
+func (r *resource) comment(text string) { r.comments = addOnce(r.comments, text) }
+
+// setCount sets the count of the value at.
+func (r *resource) setCount(at value, count int) {
+	const most = 10_000
+	if count > most {
+		r.differs(at, "differs: count %d is imported as the maximum of %d", count, most)
+		count = most
+	}
+	if count > 1 { // the default
+		r.Count = count
+	}
+}
+
+// escapeVariables is a text without variables.
+func escapeVariables(s string) string { return strings.ReplaceAll(s, "${", "$${") }
+
+// shareOverlaps lets resources share devices that several of them may select,
+// if either may be shared: the other plugins count each resource by itself.
+func (c *conversion) shareOverlaps(mayShare func(*resource) bool) {
+	selections := make([][]selection, len(c.resources))
+	for i, a := range c.resources {
+		selections[i] = a.selections()
+		for k, b := range c.resources[:i] {
+			if !mayShare(a) && !mayShare(b) || !overlap(selections[i], selections[k]) {
+				continue
+			}
+			for _, r := range []*resource{a, b} {
+				r.Shared = true
+				r.comment("shared: another resource may select the same devices, and each counts its own slots")
+			}
+		}
+	}
+}
+
+// selection is what a glob of a match selects.
+type selection struct {
+	prefix     string // in front of the first wildcard
+	fixed      bool   // there is none
+	class      string // of nodeClasses
+	whole      bool   // all nodes of the hardware are selected
+	id, serial string // of the USB device, if any
+}
+
+func (r *resource) selections() (all []selection) {
+	for _, m := range r.Match {
+		if m.As != "" {
+			continue
+		}
+		for _, g := range m.Glob {
+			s := selection{id: m.USB.ID, serial: m.USB.Serial}
+			s.whole = r.Each == "device" || r.Each == "all" && s.id != ""
+			if a, err := parseGlob(g); err == nil {
+				_, s.fixed = a.Literal()
+				s.prefix = a.Prefix()
+			}
+			i := slices.IndexFunc(nodeClasses, func(c nodeClass) bool { return strings.HasPrefix(g, c.prefix) })
+			s.class = nodeClasses[i].name
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// nodeClass is a class of nodes: hardware has nodes of a single class, and
+// those of the class "" have no hardware.
+type nodeClass struct{ prefix, name string }
+
+// All other nodes are one class, since a USB device may have any of them.
+var nodeClasses = []nodeClass{
+	{"/dev/dri/", "graphics"}, {"/dev/fb", "graphics"}, {"/dev/accel", "graphics"}, {"/dev/nvidia", "graphics"},
+	{"/dev/fuse", ""}, {"/dev/kvm", ""}, {"/dev/kfd", ""}, {"/dev/net/tun", ""}, {"/dev/vhost-", ""}, {"/dev/loop", ""},
+	{"/dev/uinput", ""}, {"/dev/uhid", ""}, {"/dev/dma_heap/", ""}, {"/dev/vfio/vfio", ""}, {"", "other"},
+}
+
+// overlap reports whether two resources may select the same device: the same
+// node, or nodes of hardware that one of them selects whole. It errs to yes.
+func overlap(a, b []selection) bool {
+	for _, s := range a {
+		for _, t := range b {
+			sameUSB := s.id == "" || t.id == "" || s.id == t.id && (s.serial == "" || t.serial == "" || s.serial == t.serial)
+			samePath := s.prefix == t.prefix || strings.HasPrefix(s.prefix, t.prefix) && !t.fixed || strings.HasPrefix(t.prefix, s.prefix) && !s.fixed
+			sameHardware := (s.whole || t.whole) && s.class == t.class && s.class != ""
+			if sameUSB && (samePath || sameHardware) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// directories of /dev that hold nodes. As a device, a directory means all nodes
+// below it to container runtimes; a glob has to say so.
+var directories = []string{
+	"/dev/block", "/dev/bus", "/dev/bus/usb", "/dev/char", "/dev/cpu", "/dev/disk", "/dev/dma_heap", "/dev/dri", "/dev/dvb",
+	"/dev/infiniband", "/dev/input", "/dev/mapper", "/dev/net", "/dev/serial", "/dev/snd", "/dev/usb", "/dev/v4l", "/dev/vfio",
+}
