@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	rtmetrics "runtime/metrics"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -112,7 +113,7 @@ func (l *loop) run(ctx context.Context) error {
 		if !wake.IsZero() {
 			l.timer.Reset(wake.Sub(l.now()))
 		}
-		l.garbage.collectLater()
+		l.garbage.passed()
 	}
 }
 
@@ -248,36 +249,47 @@ func (l *limiter) delay(now time.Time) time.Duration {
 	return min(max(0, paid.Sub(now), l.lastUpdate.Add(sendDelay).Sub(now)), maxDelay)
 }
 
-// Garbage is collected idle after the last pass, so that the collector seldom runs
-// while something happens, from which it would keep a small machine for 20 ms. After
-// more than storm passes the memory goes back to the host, too, which a single
-// device would have to fetch again.
-const (
-	idle  = 250 * time.Millisecond
-	storm = 50
-)
-
-// collector collects garbage while nothing happens.
+// collector collects garbage while nothing happens, so that the runtime seldom does in
+// a pass, which it would delay by 20 ms on a small machine.
 type collector struct {
 	timer  *time.Timer
 	passes atomic.Int32 // since the last collection
 }
 
+const (
+	// idle is how long after the last pass garbage is collected.
+	idle = 250 * time.Millisecond
+	// storm is how many passes are one. After it the memory goes back to the host,
+	// too, which a single device would have to get from there again.
+	storm = 50
+)
+
 func newCollector() *collector {
 	c := &collector{}
-	c.timer = time.AfterFunc(idle, func() {
-		if c.passes.Swap(0) > storm {
-			debug.FreeOSMemory()
-		} else {
-			runtime.GC()
-		}
-	})
+	c.timer = time.AfterFunc(idle, c.collect)
 	return c
 }
 
-func (c *collector) collectLater() {
+// passed makes a collection due.
+func (c *collector) passed() {
 	c.passes.Add(1)
 	c.timer.Reset(idle)
+}
+
+// collect leaves what a few passes allocate, since a collection wakes all threads.
+func (c *collector) collect() {
+	heap := []rtmetrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/goal:bytes"}}
+	rtmetrics.Read(heap)
+	allocated, live, goal := heap[0].Value.Uint64(), heap[1].Value.Uint64(), heap[2].Value.Uint64()
+	switch {
+	case c.passes.Load() > storm:
+		debug.FreeOSMemory()
+	case allocated > live+(goal-live)/4:
+		runtime.GC()
+	default:
+		return
+	}
+	c.passes.Store(0)
 }
 
 func (c *collector) stop() { c.timer.Stop() }

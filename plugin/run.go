@@ -159,7 +159,10 @@ func (p *Plugin) once(ctx context.Context, last result) (r result) {
 
 	registering, cancel := context.WithTimeout(ctx, p.timing.register)
 	answer := make(chan error, 1)
-	go func() { answer <- register(registering, conn, p.resource, socket.name) }()
+	go func() {
+		answer <- register(registering, conn, p.resource, socket.name)
+		cancel() // no timer fires in a session that lives
+	}()
 	answered, announced := false, false
 	defer func() {
 		cancel()
