@@ -39,7 +39,7 @@ func TestErrorsSayWhatToChange(t *testing.T) {
 		pod, host  string // what the error has; host is empty where there is none
 	}{
 		{"no kubelet directory", "--kubelet-dir: ", with(func(p *Paths) { p.KubeletDir += "/none" }), "paths.devicePlugins", ""},
-		{"run directory of the pod's own", "--run-dir: ", with(func(*Paths) {}), "paths.run", ""},
+		{"run directory of the pod's own", "--run-dir: ", with(func(p *Paths) { p.RunDir = ownDir(t) }), "paths.run", ""},
 		{"run directory", "--run-dir: ", with(func(p *Paths) { p.RunDir = file + "/x" }), "paths.run", "not a directory"},
 		{"CDI directory", "--cdi-dir: ", func(inPod bool) error {
 			_, err := source{cdiDir: file + "/cdi", inPod: inPod}.check([]config.File{{Name: "c.toml", Data: []byte(
@@ -65,4 +65,15 @@ func TestErrorsSayWhatToChange(t *testing.T) {
 			}
 		}
 	}
+}
+
+// ownDir is a directory on no mount but that of the root directory.
+func ownDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "gdp") // TMPDIR may be a mount
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
