@@ -18,19 +18,13 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// testSession is a session that is called directly, without a socket.
-func testSession(source Source, h Hooks, logs *records) *session {
+// testServer is called directly, without a socket.
+func testServer(source Source, h Hooks, logs *records) *server {
 	o := Options{Resource: gpu, Watch: NewKubeletWatch("/", nil), Source: source, Hooks: h}
 	if logs != nil {
 		o.Log = logsTo(logs)
 	}
-	return &session{
-		Plugin: New(o),
-		quit:   make(chan struct{}),
-		opened: make(chan struct{}),
-		listed: make(chan struct{}),
-		ended:  make(chan struct{}),
-	}
+	return newServer(New(o))
 }
 
 func request(containers ...[]string) *v1beta1.AllocateRequest {
@@ -55,7 +49,7 @@ func TestAllocate(t *testing.T) {
 			CDI:         []string{"example.com/gpu=" + ids[0]},
 		}, nil
 	}
-	s := testSession(source, Hooks{}, nil)
+	s := testServer(source, Hooks{}, nil)
 	// Random order, a repeat, a second container; twice, as for an init
 	// container and the pod's own.
 	for range 2 {
@@ -108,7 +102,7 @@ func TestAllocateErrors(t *testing.T) {
 	for _, tt := range tests {
 		logs := &records{}
 		var hooked error
-		s := testSession(source, Hooks{Allocated: func(_ time.Duration, err error) { hooked = err }}, logs)
+		s := testServer(source, Hooks{Allocated: func(_ time.Duration, err error) { hooked = err }}, logs)
 		// One bad container fails the request, whatever the others are.
 		_, err := s.Allocate(t.Context(), request([]string{"a"}, tt.ids))
 		if got := status.Code(err); got != tt.code {
@@ -140,7 +134,7 @@ func TestAllocateNeverWaits(t *testing.T) {
 			<-stuck
 			return []string{"a"}
 		}
-		s := testSession(source, Hooks{}, nil)
+		s := testServer(source, Hooks{}, nil)
 		began := time.Now()
 		_, err := s.Allocate(t.Context(), request([]string{"a"}))
 		if status.Code(err) != codes.DeadlineExceeded {
@@ -191,7 +185,7 @@ func TestGetPreferredAllocation(t *testing.T) {
 			source := newSource(healthy("a", "b", "c")...)
 			source.prefer = func([]string, []string, int) []string { return tt.answer() }
 			logs := &records{}
-			s := testSession(source, Hooks{}, logs)
+			s := testServer(source, Hooks{}, logs)
 			resp, err := s.GetPreferredAllocation(t.Context(), preferRequest([]string{"a", "b", "c"}, tt.must, 2))
 			if err != nil {
 				t.Fatalf("an error fails the pod: %v", err)

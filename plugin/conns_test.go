@@ -18,7 +18,7 @@ func (pipes) Accept() (net.Conn, error) {
 func TestWaitForHangUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := &connCounter{Listener: pipes{}, none: make(chan struct{}, 1)}
+		l := newConnListener(pipes{})
 		began := time.Now()
 		l.wait(time.Hour) // nobody is connected
 		var conns []net.Conn

@@ -52,7 +52,7 @@ func watchList(t *testing.T, source Source) *fakeStream {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	f := &fakeStream{ctx: ctx, began: time.Now()}
-	s := testSession(source, Hooks{}, nil)
+	s := testServer(source, Hooks{}, nil)
 	done := make(chan error, 1)
 	go func() { done <- s.ListAndWatch(nil, f) }()
 	t.Cleanup(func() {
@@ -128,7 +128,7 @@ func TestStreamOfAnEmptyList(t *testing.T) {
 func TestStreamEndsWithTheSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := testSession(newSource(healthy("a")...), Hooks{}, nil)
+		s := testServer(newSource(healthy("a")...), Hooks{}, nil)
 		done := make(chan error, 2)
 		for range 2 {
 			go func() { done <- s.ListAndWatch(nil, &fakeStream{ctx: t.Context()}) }()
@@ -151,7 +151,7 @@ func (panicSource) Devices() ([]device.Listed, <-chan struct{}) { panic("no list
 func TestStreamPanic(t *testing.T) {
 	t.Parallel()
 	logs := &records{}
-	s := testSession(panicSource{newSource()}, Hooks{}, logs)
+	s := testServer(panicSource{newSource()}, Hooks{}, logs)
 	if err := s.ListAndWatch(nil, &fakeStream{ctx: t.Context()}); err == nil {
 		t.Error("want an error")
 	}
@@ -226,7 +226,7 @@ func TestManyStreams(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		source := newSource(healthy("a")...)
-		s := testSession(source, Hooks{}, nil)
+		s := testServer(source, Hooks{}, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		var streams []*fakeStream
 		var group sync.WaitGroup

@@ -92,7 +92,7 @@ func TestTopology(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	t.Parallel()
-	s := testSession(newSource(), Hooks{}, nil)
+	s := testServer(newSource(), Hooks{}, nil)
 	o, err := s.GetDevicePluginOptions(t.Context(), &v1beta1.Empty{})
 	if err != nil || o.PreStartRequired || !o.GetPreferredAllocationAvailable {
 		t.Errorf("options: got %v, %v", o, err)

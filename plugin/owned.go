@@ -22,8 +22,7 @@ type owned struct {
 	joined, left chan struct{}
 }
 
-// own follows s until forget. Sockets of other instances that are there already
-// told of themselves before anybody listened.
+// own follows s until forget.
 func (w *KubeletWatch) own(s *ownSocket) *owned {
 	o := &owned{
 		socket: s, gone: make(chan struct{}),
@@ -31,13 +30,17 @@ func (w *KubeletWatch) own(s *ownSocket) *owned {
 	}
 	w.mu.Lock()
 	w.owned[s.name] = o
+	var others []string // those whose events came before
+	for name := range w.sockets {
+		if r, _ := resourceOf(name); r == s.resource() && name != s.name {
+			others = append(others, name)
+		}
+	}
 	w.mu.Unlock()
 	w.lookAt(s.name)
-	// A directory that can't be read has nothing.
-	entries, _ := os.ReadDir(w.dir)
-	for _, e := range entries {
-		if r, ok := resourceOf(e.Name()); ok && r == s.resource() && e.Name() != s.name && w.listening(e.Name()) {
-			w.lookAt(e.Name())
+	for _, name := range others {
+		if w.listening(name) {
+			w.lookAt(name)
 		}
 	}
 	return o
@@ -80,7 +83,10 @@ func (w *KubeletWatch) lookAt(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	id, present := identify(filepath.Join(w.dir, name))
-	if !present {
+	if present {
+		w.sockets[name] = true
+	} else {
+		delete(w.sockets, name)
 		delete(w.dead, name)
 	}
 	for _, o := range w.owned {
@@ -137,14 +143,10 @@ func (w *KubeletWatch) lookAtAll() {
 		names[e.Name()] = true
 	}
 	w.mu.Lock()
-	var owned []*owned
-	for name, o := range w.owned {
-		names[name] = true
-		for name := range o.newer {
-			names[name] = true
-		}
-		owned = append(owned, o)
+	for name := range w.sockets {
+		names[name] = true // one that is gone
 	}
+	owned := slices.Collect(maps.Values(w.owned))
 	w.mu.Unlock()
 	for name := range names {
 		w.lookAt(name)

@@ -22,6 +22,7 @@ package plugin
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -46,20 +47,6 @@ type Source interface {
 	// leaves the choice to the kubelet.
 	Prefer(available, must []string, size int) []string
 }
-
-// Cause is why a resource was registered.
-type Cause string
-
-// The causes of a registration.
-const (
-	CauseStart         Cause = "start"           // the first one
-	CauseKubelet       Cause = "kubelet_restart" // kubelet.sock was made anew
-	CauseStreamEnded   Cause = "stream_ended"    // the kubelet ended ListAndWatch
-	CauseSocketRemoved Cause = "socket_removed"  // the own socket is gone
-	CauseInstanceGone  Cause = "instance_gone"   // another instance registered later, and ended
-	CauseNoStream      Cause = "no_stream"       // accepted, but ListAndWatch never came
-	CauseServerFailed  Cause = "server_failed"   // the own server stopped accepting
-)
 
 // Hooks are told what happens, for metrics. A nil func is not called; the others
 // are called from several goroutines and must not block.
@@ -161,6 +148,84 @@ func New(o Options) *Plugin {
 		timing:   defaultTiming(),
 		status:   Status{Reason: "not started"},
 		changed:  make(chan struct{}),
+	}
+}
+
+// Run serves and registers the resource until ctx is cancelled, which is no
+// error; it never gives up. On the way out streams end before the socket goes,
+// so that the kubelet sees all devices Unhealthy at once.
+func (p *Plugin) Run(ctx context.Context) error {
+	p.setStatus(Status{Reason: "not registered yet"})
+	defer p.setStatus(Status{Reason: "stopped"})
+	var (
+		backoff backoff
+		tried   uint64                            // generation of kubelet.sock that was tried last
+		last    = registration{ended: CauseStart} // the one before this
+	)
+	for ctx.Err() == nil {
+		kubelet, changed := p.watch.Kubelet()
+		if !kubelet.Present {
+			p.setStatus(Status{Reason: "the kubelet's socket does not exist"})
+			select {
+			case <-ctx.Done():
+			case <-changed:
+			}
+			continue
+		}
+		if kubelet.Generation != tried {
+			tried = kubelet.Generation
+			backoff.reset()
+		}
+		r := p.register(ctx, last)
+		if ctx.Err() != nil {
+			break
+		}
+		if r.generation != 0 {
+			tried = r.generation
+		}
+		delay := backoff.next(r, time.Since(kubelet.Since))
+		if r.err != nil {
+			p.refused(r, delay)
+		} else {
+			last = r
+			p.setStatus(Status{Reason: r.ended.words()})
+			p.log.Info("registration ended", "reason", string(r.ended))
+		}
+		p.watch.await(ctx, tried, delay)
+	}
+	return nil
+}
+
+// registered reports that the kubelet has the resource and its first list.
+func (p *Plugin) registered(cause Cause, took time.Duration) {
+	p.setStatus(Status{Registered: true})
+	p.log.Info("registered", "reason", string(cause), "duration_seconds", took.Seconds())
+	if p.hooks.Registered != nil {
+		p.hooks.Registered(cause, took)
+	}
+}
+
+// refused reports once why there is no registration, and again when the reason
+// changes.
+func (p *Plugin) refused(r registration, delay time.Duration) {
+	if !r.connected {
+		// That is a kubelet which is down or just coming up.
+		if delay > retryFast && p.setStatus(Status{Reason: r.err.Error()}) {
+			p.log.Info("waiting for the kubelet", "reason", r.err)
+		}
+		return
+	}
+	if p.hooks.Refused != nil {
+		p.hooks.Refused(r.err)
+	}
+	// Every attempt has a socket of its own: its name would make each reason
+	// a new one.
+	reason := r.err.Error()
+	if r.socket != "" {
+		reason = strings.ReplaceAll(reason, r.socket, "gdp-*.sock")
+	}
+	if p.setStatus(Status{Reason: reason}) {
+		p.log.Warn("registration failed", "reason", reason)
 	}
 }
 

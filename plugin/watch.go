@@ -44,8 +44,12 @@ type KubeletWatch struct {
 	id      fileID
 	changed chan struct{}
 	owned   map[string]*owned
-	dead    map[string]bool // sockets of others on which nobody listens any more
+	sockets map[string]bool // of plugins, by name
+	dead    map[string]bool // those of others on which nobody listens any more
 	state   watchState
+
+	connecting sync.Mutex
+	conn       *kubeletConn // that is in use; nil where none is
 }
 
 // watchState is what is logged when it changes.
@@ -70,6 +74,7 @@ func NewKubeletWatch(dir string, log *slog.Logger) *KubeletWatch {
 		poll:    time.Second,
 		changed: make(chan struct{}),
 		owned:   map[string]*owned{},
+		sockets: map[string]bool{},
 		dead:    map[string]bool{},
 
 		bindToListen: time.Second,

@@ -1,0 +1,346 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/generic-dp/generic-dp/device"
+)
+
+const (
+	// maxRequest is what the server takes: the kubelet names every free device in
+	// GetPreferredAllocation, those chosen already twice, and fails the pod when it
+	// can't.
+	maxRequest = 4 * MaxMessage
+	// readBuffer stays with every connection; longer messages are read past it.
+	readBuffer = 1 << 10
+	// writeBuffer is shared by all connections.
+	writeBuffer = 4 << 10
+	// window is the static flow control window. A dynamic one is measured by a ping
+	// for every message, which costs an Allocate call two more wake-ups.
+	window = 1 << 20
+)
+
+// server is the gRPC server of one registration: one socket, never used again.
+type server struct {
+	v1beta1.UnimplementedDevicePluginServer
+	*Plugin
+	grpc  *grpc.Server
+	conns *connListener
+
+	quit   chan struct{} // closed: streams end
+	served chan struct{} // closed: the server accepts no more, for err
+	err    error
+
+	opened, listed, ended             chan struct{} // closed by the first stream
+	openedOnce, listedOnce, endedOnce sync.Once
+}
+
+func newServer(p *Plugin) *server {
+	return &server{
+		Plugin: p,
+		quit:   make(chan struct{}),
+		served: make(chan struct{}),
+		opened: make(chan struct{}),
+		listed: make(chan struct{}),
+		ended:  make(chan struct{}),
+	}
+}
+
+// serve answers the kubelet on a socket until stop.
+func (p *Plugin) serve(listener net.Listener) *server {
+	s := newServer(p)
+	s.conns = newConnListener(listener)
+	s.grpc = grpc.NewServer(
+		grpc.ReadBufferSize(readBuffer),
+		grpc.WriteBufferSize(writeBuffer),
+		grpc.StaticStreamWindowSize(window),
+		grpc.StaticConnWindowSize(window),
+		grpc.MaxRecvMsgSize(maxRequest),
+	)
+	v1beta1.RegisterDevicePluginServer(s.grpc, s)
+	go func() {
+		defer close(s.served)
+		s.err = s.grpc.Serve(s.conns)
+	}()
+	return s
+}
+
+// stop ends the streams, lets calls under way finish for a while, and returns
+// when nothing is served any more. Streams go by their own signal: a graceful
+// stop waits for them for ever.
+//
+// The kubelet answers a stream's end by closing the connection, and by then it is
+// about done with the client. One that registers before that is taken for the one
+// whose stream ended, by kubelets up to 1.36, and is dropped without a word: so
+// the kubelet is given time to hang up by itself.
+func (s *server) stop() {
+	close(s.quit)
+	s.conns.wait(s.timing.hangUp)
+	timer := time.AfterFunc(s.timing.stop, s.grpc.Stop)
+	defer timer.Stop()
+	s.grpc.GracefulStop()
+	<-s.served
+}
+
+// GetDevicePluginOptions never fails: the registration would.
+func (s *server) GetDevicePluginOptions(context.Context, *v1beta1.Empty) (*v1beta1.DevicePluginOptions, error) {
+	return pluginOptions(), nil
+}
+
+// PreStartContainer is not asked for; it is answered all the same.
+func (s *server) PreStartContainer(context.Context, *v1beta1.PreStartContainerRequest) (*v1beta1.PreStartContainerResponse, error) {
+	return &v1beta1.PreStartContainerResponse{}, nil
+}
+
+// ListAndWatch sends the whole list at once and whenever it changes. The kubelet
+// never opens a second stream after this one ends, so its end ends the server.
+func (s *server) ListAndWatch(_ *v1beta1.Empty, stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse]) (err error) {
+	s.openedOnce.Do(func() { close(s.opened) })
+	defer s.endedOnce.Do(func() { close(s.ended) })
+	defer s.recover("ListAndWatch", &err)
+	return s.stream(stream)
+}
+
+// stream sends lists until the kubelet or the server ends it. A change is sent
+// at once, further ones together when the window has passed, and a list that
+// looks the same to the kubelet never.
+func (s *server) stream(stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse]) error {
+	var (
+		done   = stream.Context().Done()
+		sent   []device.Listed
+		first  = true
+		window <-chan time.Time // while it lasts, changes wait
+		short  bool             // the list is longer than the kubelet takes
+	)
+	for {
+		all, changed := s.source.Devices()
+		list := fitting(all)
+		if cut := len(list) < len(all); cut != short {
+			if short = cut; cut {
+				s.log.Error("list is larger than the kubelet takes: the last devices are left out",
+					"slots", len(all), "bytes", MessageSize(all), "limit", MaxMessage)
+			}
+		}
+		if first || !device.SameList(sent, list) {
+			if err := stream.Send(message(list)); err != nil {
+				return err
+			}
+			s.listedOnce.Do(func() { close(s.listed) })
+			if s.hooks.Listed != nil {
+				s.hooks.Listed(len(list))
+			}
+			if !first {
+				window = time.After(s.timing.window)
+			}
+			first, sent = false, list
+		}
+		select {
+		case <-changed:
+		case <-done:
+			return stream.Context().Err()
+		case <-s.quit:
+			return nil
+		}
+		if window == nil {
+			continue
+		}
+		select {
+		case <-window:
+			window = nil
+		case <-done:
+			return stream.Context().Err()
+		case <-s.quit:
+			return nil
+		}
+	}
+}
+
+// Allocate answers every container of the request, or fails the request with
+// the device and the reason. It keeps nothing: the kubelet asks again for an
+// init container's devices, and never says when one is free.
+func (s *server) Allocate(ctx context.Context, req *v1beta1.AllocateRequest) (*v1beta1.AllocateResponse, error) {
+	began := time.Now()
+	resp := &v1beta1.AllocateResponse{}
+	var err error
+	for _, c := range req.GetContainerRequests() {
+		var r device.Response
+		if r, err = s.allocate(ctx, c.GetDevicesIds()); err != nil {
+			resp = nil
+			break
+		}
+		resp.ContainerResponses = append(resp.ContainerResponses, containerResponse(r))
+	}
+	took := time.Since(began)
+	if s.hooks.Allocated != nil {
+		s.hooks.Allocated(took, err)
+	}
+	if err != nil {
+		s.log.Warn("allocation refused", "reason", status.Convert(err).Message(), "duration_seconds", took.Seconds())
+	}
+	return resp, err
+}
+
+// allocate answers one container. The kubelet names devices in random order.
+func (p *Plugin) allocate(ctx context.Context, ids []string) (device.Response, error) {
+	if len(ids) == 0 {
+		return device.Response{}, nil
+	}
+	ids = slices.Clone(ids)
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	ask := func(ctx context.Context) (r device.Response, err error) {
+		defer p.recover("Allocate", &err)
+		if r, err = p.source.Allocate(ctx, ids); err != nil {
+			err = status.Errorf(codes.FailedPrecondition, "resource %q: %v", p.resource, err)
+		}
+		return r, err
+	}
+	if p.source.Blocks(ids) {
+		return bounded(ctx, p, ask)
+	}
+	return ask(ctx)
+}
+
+// GetPreferredAllocation never fails, since that would fail the pod: where there
+// is no preference the answer is empty and the kubelet chooses.
+func (s *server) GetPreferredAllocation(ctx context.Context, req *v1beta1.PreferredAllocationRequest) (*v1beta1.PreferredAllocationResponse, error) {
+	resp := &v1beta1.PreferredAllocationResponse{}
+	for _, c := range req.GetContainerRequests() {
+		ids, err := bounded(ctx, s.Plugin, func(context.Context) ([]string, error) {
+			return s.prefer(c.GetAvailableDeviceIDs(), c.GetMustIncludeDeviceIDs(), int(c.GetAllocationSize()))
+		})
+		if err != nil {
+			s.log.Error("preferred allocation not used", "reason", err)
+		}
+		resp.ContainerResponses = append(resp.ContainerResponses, &v1beta1.ContainerPreferredAllocationResponse{DeviceIDs: ids})
+	}
+	return resp, nil
+}
+
+// prefer asks the source and takes only an answer that the kubelet could use.
+func (p *Plugin) prefer(available, must []string, size int) (ids []string, err error) {
+	defer p.recover("GetPreferredAllocation", &err)
+	ids = p.source.Prefer(available, must, size)
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	chosen := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		chosen[id] = true
+	}
+	switch {
+	case len(chosen) != len(ids):
+		return nil, errors.New("a device is in it twice")
+	case len(ids) > size:
+		return nil, fmt.Errorf("it has %d devices where %d are wanted", len(ids), size)
+	case slices.ContainsFunc(must, func(id string) bool { return !chosen[id] }):
+		return nil, errors.New("a device that must be in it is not")
+	}
+	for _, id := range slices.Concat(available, must) {
+		delete(chosen, id)
+	}
+	if len(chosen) > 0 {
+		return nil, errors.New("it has a device that is not available")
+	}
+	return ids, nil
+}
+
+// bounded runs f below a call of the kubelet and answers in time whatever f
+// does: the kubelet waits for Allocate and GetPreferredAllocation for ever, and
+// admits no other pod meanwhile.
+func bounded[T any](ctx context.Context, p *Plugin, f func(context.Context) (T, error)) (value T, err error) {
+	ctx, cancel := context.WithTimeout(ctx, p.timing.answer)
+	defer cancel()
+	done := make(chan func() (T, error), 1)
+	go func() {
+		value, err := f(ctx)
+		done <- func() (T, error) { return value, err }
+	}()
+	select {
+	case answer := <-done:
+		return answer()
+	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return value, status.Errorf(codes.DeadlineExceeded, "resource %q: no answer within %s", p.resource, p.timing.answer)
+		}
+		return value, status.FromContextError(ctx.Err()).Err()
+	}
+}
+
+// recover makes an error of a panic below a call of the kubelet, and logs it.
+func (p *Plugin) recover(call string, err *error) {
+	if v := recover(); v != nil {
+		p.log.Error("panic", "call", call, "reason", fmt.Sprint(v), "stack", string(debug.Stack()))
+		*err = status.Errorf(codes.Internal, "resource %q: internal error: panic: %v", p.resource, v)
+	}
+}
+
+// connListener knows whether connections that it accepted are open.
+type connListener struct {
+	net.Listener
+	mu   sync.Mutex
+	open int
+	idle chan struct{} // closed while none is open
+}
+
+func newConnListener(l net.Listener) *connListener {
+	idle := make(chan struct{})
+	close(idle)
+	return &connListener{Listener: l, idle: idle}
+}
+
+func (l *connListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open++; l.open == 1 {
+		l.idle = make(chan struct{})
+	}
+	return &openConn{Conn: c, closed: sync.OnceFunc(l.closed)}, nil
+}
+
+func (l *connListener) closed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open--; l.open == 0 {
+		close(l.idle)
+	}
+}
+
+// wait returns when no connection is open, or d has passed.
+func (l *connListener) wait(d time.Duration) {
+	l.mu.Lock()
+	idle := l.idle
+	l.mu.Unlock()
+	select {
+	case <-idle:
+	case <-time.After(d):
+	}
+}
+
+// openConn is an open connection. The server closes one that the other side has
+// closed.
+type openConn struct {
+	net.Conn
+	closed func()
+}
+
+func (c *openConn) Close() error {
+	defer c.closed()
+	return c.Conn.Close()
+}
