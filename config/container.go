@@ -2,11 +2,8 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"math"
-	"path"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -83,24 +80,19 @@ func readMount(v value) Mount {
 // one of is called, with keys of the user's own.
 func (t *table) entries(name string, into *[]device.Entry, what string, keys role, help string) {
 	t.key(name, func() form {
-		entry := describe(func(t *table) { readEntry(t.value) })
-		return ownKeys(form{"anyOf": []form{stringForm(), entry.form()}})
+		entry := formOf(func(v value) { readEntry(v) })
+		return ownKeys(form{"anyOf": []form{stringForm(), entry}})
 	}, func(v value) { *into = v.entries(what, keys) }, help)
 }
 
 func (v value) entries(what string, keys role) []device.Entry {
-	m, ok := v.raw.(map[string]any)
-	if !ok {
-		v.mistyped("a table of strings", "")
-		return nil
-	}
 	var out []device.Entry
-	for _, name := range slices.Sorted(maps.Keys(m)) {
+	for name, e := range v.own("of strings") {
 		if v.misplaced(name, "the name of "+what) {
 			continue
 		}
 		var entry device.Entry
-		if e := v.child(name); e.isTable() {
+		if e.isTable() {
 			entry = readEntry(e)
 		} else if entry.Value = e.text(entryValue); entry.Value == nil && e.raw != "" {
 			continue
@@ -210,9 +202,9 @@ func readHook(v value) (h device.Hook) {
 }
 
 func (v value) hookPath() string {
-	s, ok := v.literal("an absolute path")
-	if ok && (!strings.HasPrefix(s, "/") || path.Clean(s) != s || s == "/") {
-		v.report(quote(s)+` is not an absolute, clean path: want one such as "/usr/bin/nvidia-ctk"`, "")
+	s, ok := v.literal(`a path such as "/usr/bin/nvidia-ctk"`)
+	if rule, _ := absolutePath(s, s); ok && rule != "" {
+		v.report(quote(s)+" "+rule, "")
 	}
 	return s
 }
@@ -244,7 +236,7 @@ func readCompanion(v value) Companion {
 		t.as(&c.Mount, `"mount": files and directories, as bind mounts`)
 		path, glob := companionNode, nodeGlob
 		if c.Mount {
-			path, glob = mountPath, pathGlob
+			path, glob = mountPath, mountGlob
 		}
 		t.text("path", &c.Path, path, "path of a device node, or of what to mount")
 		t.key("glob", stringForm, func(v value) { c.Glob = v.glob(glob) }, "one pattern without variables, instead of path")

@@ -53,8 +53,8 @@ func (w *walk) decode(f File, order int) (*source, map[string]any) {
 	case err != nil:
 		return fail(noPosition, err.Error(), "")
 	}
-	if name, lost := s.root.keys["resource"].lost("resource", tables["resource"]); lost != nil {
-		return fail(lost.at, "the key "+quote(name)+" is lost by the TOML parser: want the table that it is in on one line, in braces",
+	if lost := s.root.keys["resource"].lost(tables["resource"]); lost != nil {
+		return fail(lost.at, "the key "+quote(lost.name)+" is lost by the TOML parser: want the table that it is in on one line, in braces",
 			`match = { glob = "/dev/ttyUSB*", usb.id = "10c4:ea60" }`)
 	}
 	src.keys = s.root
@@ -96,35 +96,30 @@ func decodeResources(text string, starts []int) (tables map[string]any, start in
 	return tables, 0, nil
 }
 
-// lost is the first key below n that the library has read and dropped, or nil.
-// raw is what was decoded.
-func (n *node) lost(name string, raw any) (string, *node) {
-	if n == nil {
-		return "", nil
+// lost is the first key at or below n that the library has read and dropped, or
+// nil. raw is what was decoded.
+func (n *node) lost(raw any) (first *node) {
+	if n == nil || raw == nil {
+		return n
 	}
-	if raw == nil {
-		return name, n
-	}
-	var lostName string
-	var lost *node
-	below := func(name string, child *node, raw any) {
-		if n, found := child.lost(name, raw); found != nil && (lost == nil || found.at < lost.at) {
-			lostName, lost = n, found
+	below := func(child *node, raw any) {
+		if lost := child.lost(raw); lost != nil && (first == nil || lost.at < first.at) {
+			first = lost
 		}
 	}
 	items, _ := elements(raw)
 	for i, item := range n.items {
 		if i < len(items) {
-			below(name, item, items[i])
+			below(item, items[i])
 		} else {
-			below(name, item, nil)
+			below(item, nil)
 		}
 	}
 	table, _ := raw.(map[string]any)
 	for key, child := range n.keys {
-		below(name+"."+tomlKey(key), child, table[key])
+		below(child, table[key])
 	}
-	return lostName, lost
+	return first
 }
 
 // syntaxHint knows what administrators mean by the usual slips.

@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -142,58 +141,53 @@ var anyText = kind{want: "a string or a list of strings"}
 
 const hexDigits = "0123456789abcdef"
 
-// hexID is a hexadecimal number of a fixed number of digits.
-func hexID(what string, width int, example string) kind {
-	want := fmt.Sprintf("%s digits such as %q", numerals[width], example)
-	return kind{mode: pattern.Hex, want: want, hex: width, check: func(a pattern.Alternative) (string, string) {
-		if a.Fits(width, hexDigits) {
-			return "", ""
-		}
-		hint := ""
-		if s, whole := a.Literal(); whole && len(s) < width && a.Fits(len(s), hexDigits) {
-			hint = didYouMean(pad(s, width))
-		}
-		return "is not " + what + ": want " + want, hint
-	}}
-}
-
-var numerals = map[int]string{2: "two", 4: "four"}
-
-// hexPair is two such numbers of four digits, "vvvv:pppp".
-func hexPair(what, second, example string) kind {
-	want := fmt.Sprintf("vendor and %s of four digits each, such as %q", second, example)
-	return kind{mode: pattern.Hex, want: want, check: func(a pattern.Alternative) (string, string) {
-		first, second, pair := strings.Cut(a.String(), ":")
-		if pair && fourDigits(first) && fourDigits(second) {
-			return "", ""
-		}
-		hint := ""
-		if s, whole := a.Literal(); whole && pair {
-			hint = padPair(s)
-		} else if whole && a.Fits(4, hexDigits) {
-			hint = fmt.Sprintf("for all of a vendor write %q", s+":*")
-		}
-		return "is not " + what + ": want " + want, hint
-	}}
-}
-
-// fourDigits reports whether a pattern may match four hexadecimal digits.
-func fourDigits(s string) bool {
-	p, err := pattern.Parse(pattern.Hex, s)
-	return err == nil && p.Alternatives()[0].Fits(4, hexDigits)
-}
-
-// padPair is the hint for IDs whose leading zeros were left out.
-func padPair(s string) string {
-	first, second, _ := strings.Cut(s, ":")
-	if strings.Trim(first+second, hexDigits) != "" || len(first) > 4 || len(second) > 4 || first == "" || second == "" {
-		return ""
+// hexID is a hexadecimal number of a fixed number of digits; hexPair is two of four
+// digits, "vvvv:pppp".
+func hexID(what string, digits int, example string) kind {
+	k := kind{mode: pattern.Hex, hex: digits, want: fmt.Sprintf("two digits such as %q", example)}
+	if digits == 4 {
+		k.want = fmt.Sprintf("four digits such as %q", example)
 	}
-	return didYouMean(pad(first, 4) + ":" + pad(second, 4))
+	k.check = checkHex(what, 1, digits, k.want)
+	return k
 }
 
-// pad puts the zeros before a number that its width lacks.
-func pad(s string, width int) string { return strings.Repeat("0", width-len(s)) + s }
+func hexPair(what, second, example string) kind {
+	k := kind{mode: pattern.Hex, want: fmt.Sprintf("vendor and %s of four digits each, such as %q", second, example)}
+	k.check = checkHex(what, 2, 4, k.want)
+	return k
+}
+
+// checkHex checks numbers of so many digits with ":" between them.
+func checkHex(what string, numbers, digits int, want string) func(a pattern.Alternative) (rule, hint string) {
+	fits := func(s string) bool {
+		p, err := pattern.Parse(pattern.Hex, s)
+		return err == nil && p.Alternatives()[0].Fits(digits, hexDigits)
+	}
+	return func(a pattern.Alternative) (rule, hint string) {
+		parts := strings.Split(a.String(), ":")
+		if len(parts) == numbers && !slices.ContainsFunc(parts, func(s string) bool { return !fits(s) }) {
+			return "", ""
+		}
+		if len(parts) == 1 && numbers == 2 && fits(parts[0]) {
+			hint = fmt.Sprintf("for all of a vendor write %q", parts[0]+":*")
+		} else if len(parts) == numbers {
+			hint = leadingZeros(parts, digits)
+		}
+		return "is not " + what + ": want " + want, hint
+	}
+}
+
+// leadingZeros is the hint for numbers whose leading zeros were left out.
+func leadingZeros(parts []string, digits int) string {
+	for i, s := range parts {
+		if s == "" || len(s) > digits || strings.Trim(s, hexDigits) != "" {
+			return ""
+		}
+		parts[i] = strings.Repeat("0", digits-len(s)) + s
+	}
+	return didYouMean(strings.Join(parts, ":"))
+}
 
 // pciClass is the beginning of a class code.
 var pciClass = kind{
@@ -251,56 +245,27 @@ func oneOf(words ...string) kind {
 // is mounted.
 const devDir = "/dev/"
 
-// nodeGlob selects device nodes by their paths.
-var nodeGlob = kind{
-	mode: pattern.Path, want: `a path below /dev or a pattern such as "/dev/ttyUSB*", or a list of them`,
-	check: func(a pattern.Alternative) (rule, hint string) {
-		elements := a.Shape()
-		if strings.HasPrefix(elements, devDir) && path.Clean(elements) == elements {
-			return "", ""
-		}
-		switch before, after, below := strings.Cut(a.String(), devDir); {
-		case slices.Contains(strings.Split(elements, "/"), ".."):
-			return `has "..": want a path below /dev without it`, ""
-		case strings.HasPrefix(elements, devDir) && strings.HasSuffix(elements, "/"):
-			return "names a directory: want the nodes in it", didYouMean(strings.TrimRight(a.String(), "/") + "/*")
-		case strings.HasPrefix(elements, devDir):
-			return "is not a clean path: want single slashes and no \".\"", ""
-		case below && before != "":
-			return "is not below /dev: want the host's own path", didYouMean(devDir + after)
-		case strings.HasPrefix(elements, "/sys/"):
-			return "is not below /dev: want the path of a device node", "hardware is selected by usb and pci"
-		case strings.HasPrefix(elements, "/"):
-			return "is not below /dev: want the path of a device node", ""
-		default:
-			return `is not below /dev: want a path such as "/dev/ttyUSB*"`, didYouMean(devDir + strings.TrimPrefix(a.String(), "dev/"))
-		}
-	},
-}
-
-// pathGlob selects any paths: files and directories to mount.
-var pathGlob = kind{
-	mode: pattern.Path, want: "an absolute path or pattern",
-	check: func(a pattern.Alternative) (rule, hint string) {
-		if s := a.Shape(); !strings.HasPrefix(s, "/") || path.Clean(s) != s {
-			return `is not an absolute, clean path: want one such as "/opt/vendor/*.so"`, ""
-		}
-		return "", ""
-	},
-}
-
-// existsGlob is what scans and events are about: what else comes or goes on a
-// host is not seen.
-var existsGlob = kind{
-	mode: pattern.Path, want: `a path or pattern such as "/dev/kfd" or "/sys/module/nvidia", or a list of them`,
-	check: func(a pattern.Alternative) (rule, hint string) {
-		s := a.Shape()
-		if below := strings.HasPrefix(s, devDir) || strings.HasPrefix(s, "/sys/"); !below || path.Clean(s) != s {
-			return `is not a clean path below /dev or /sys: want one such as "/dev/kfd" or "/sys/module/nvidia"`, ""
-		}
-		return "", ""
-	},
-}
+// Kinds of paths. What else than /dev and /sys comes or goes on a host is not seen.
+var (
+	nodeGlob = kind{
+		mode: pattern.Path, want: `a path below /dev or a pattern such as "/dev/ttyUSB*", or a list of them`,
+		check: func(a pattern.Alternative) (rule, hint string) { return pathBelowDev(a.String(), a.Shape()) },
+	}
+	mountGlob = kind{
+		mode: pattern.Path, want: "an absolute path or pattern",
+		check: func(a pattern.Alternative) (rule, hint string) { return absolutePath(a.String(), a.Shape()) },
+	}
+	existsGlob = kind{
+		mode: pattern.Path, want: `a path or pattern such as "/dev/kfd" or "/sys/module/nvidia", or a list of them`,
+		check: func(a pattern.Alternative) (rule, hint string) {
+			rule, hint = absolutePath(a.String(), a.Shape())
+			if rule == "" && !strings.HasPrefix(a.Shape(), devDir) && !strings.HasPrefix(a.Shape(), "/sys/") {
+				rule = `is not below /dev or /sys: want a path such as "/dev/kfd" or "/sys/module/nvidia"`
+			}
+			return rule, hint
+		},
+	}
+)
 
 // cdiName selects the host's CDI devices by their qualified names.
 var cdiName = kind{

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -108,7 +107,7 @@ func (t *table) conditions(name string, into *map[string]pattern.Values, keys []
 func (t *table) selectors(m *Match) {
 	glob := nodeGlob
 	if m.Mount {
-		glob = pathGlob
+		glob = mountGlob
 	}
 	t.values("glob", &m.Glob, glob, "paths of device nodes on the host, below /dev")
 	t.conditions("usb", &m.USB, usbKeys, "USB device that the node belongs to: match.usb = {} is any")
@@ -177,24 +176,19 @@ func (t *table) attributes(name string, into *map[string]pattern.Values, k attri
 }
 
 func (v value) attributes(k attributeKind) map[string]pattern.Values {
-	m, ok := v.raw.(map[string]any)
-	if !ok {
-		v.mistyped(`a table such as { state = "enabled" }`, "")
-		return nil
-	}
-	if len(m) == 0 {
+	if v.isTable() && v.isEmpty() {
 		v.report("an empty table: want at least one attribute", "")
 	}
-	attr := make(map[string]pattern.Values, len(m))
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		if above, ok := v.enclosing(name); ok && !v.around(len(above)).has(name) {
+	attr := make(map[string]pattern.Values)
+	for name, e := range v.own(`such as { state = "enabled" }`) {
+		if above, ok := v.enclosing(name); ok && !v.around(above).has(name) {
 			// Kernels choose these names: "name" is a real one, and no misplaced key
 			// where the table around has its own.
 			v.misplaced(name, "the name of an attribute")
 		} else if rule, hint := k.check(name); rule != "" {
 			v.key(name).report(quote(name)+" "+rule, hint)
 		} else {
-			attr[name] = v.child(name).values(anyText)
+			attr[name] = e.values(anyText)
 		}
 	}
 	return attr
@@ -226,8 +220,8 @@ func (k attributeKind) check(name string) (rule, hint string) {
 }
 
 func virtualForm() form {
-	device := describe(func(t *table) { readVirtual(t.value) })
-	return oneOrMore(form{"anyOf": []form{stringForm(), device.form()}})
+	device := formOf(func(v value) { readVirtual(v) })
+	return oneOrMore(form{"anyOf": []form{stringForm(), device}})
 }
 
 // virtual is v as devices without hardware: names, tables, or a list of them.
@@ -241,7 +235,6 @@ func (v value) virtual() (devices []Virtual) {
 		case string:
 			d.Name = e.virtualName()
 		case map[string]any:
-			e.element = true
 			d = readVirtual(e)
 		default:
 			e.mistyped(`a name such as "lic-0", or a table such as { name = "cam-0", vars = { host = "10.0.0.5" } }`, "")
@@ -277,16 +270,11 @@ func (v value) virtualName() string {
 
 // virtualVars is the table v of what ${var:NAME} stands for.
 func (v value) virtualVars() map[string]string {
-	m, ok := v.raw.(map[string]any)
-	if !ok {
-		v.mistyped(`a table of strings such as { host = "10.0.0.5" }`, "")
-		return nil
-	}
-	vars := make(map[string]string, len(m))
-	for _, name := range slices.Sorted(maps.Keys(m)) {
+	vars := make(map[string]string)
+	for name, e := range v.own(`of strings such as { host = "10.0.0.5" }`) {
 		if !nameInPart.MatchString(name) {
 			v.key(name).report(quote(name)+` is not the name of a variable: want letters, digits, "-", "_" and "."`, "")
-		} else if s, ok := v.child(name).literal("a string"); ok {
+		} else if s, ok := e.literal("a string"); ok {
 			vars[name] = s
 		}
 	}

@@ -23,9 +23,9 @@ type walk struct {
 	reports []report
 	found   int      // reports, also those that are not kept
 	needs   []report // that --allow may make none
-	// language describes all tables; see schema.
-	described *schema
-	domain    string
+	// keys of the language; see language.
+	keys   []string
+	domain string
 	// undecided says that a missing domain is not worth a message: it may be
 	// in what could not be read, or was reported to be missing.
 	undecided bool
@@ -56,12 +56,13 @@ func (w *walk) report(r report) {
 	}
 }
 
-// language describes the top level and all tables below it.
-func (w *walk) language() *schema {
-	if w.described == nil {
-		w.described = describe(new(top).bind)
+// language lists the dotted keys of all tables but those in tables with keys of the
+// user's own: "resource.match.usb.id".
+func (w *walk) language() []string {
+	if w.keys == nil {
+		w.keys = *describe(new(top).bind).keys
 	}
-	return w.described
+	return w.keys
 }
 
 func (w *walk) parse(files []File) (*Config, error) {
@@ -116,8 +117,7 @@ func (f *top) bind(t *table) {
 	t.key("domain", stringForm, func(v value) { f.domain = v.domain() },
 		"prefix of every resource name that has none: a DNS subdomain of your own, one for the whole configuration")
 	t.key("resource", func() form {
-		resource := t.describes.table("resource", func(v value) { readResource(v) })
-		return form{"type": "array", "items": resource.form()}
+		return form{"type": "array", "items": t.below("resource", func(v value) { readResource(v) })}
 	}, func(v value) { f.resources = v.resources() },
 		"something that pods can ask for. A device goes to the first active resource, in file order, that selects it")
 }
@@ -148,7 +148,7 @@ func (w *walk) readTop(files []File) (resources []value) {
 			continue
 		}
 		var t top
-		v := value{w: w, source: src, element: true, raw: tables}
+		v := value{w: w, source: src, raw: tables}
 		v.read(t.bind)
 		resources = append(resources, t.resources...)
 		switch {

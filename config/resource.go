@@ -1,7 +1,6 @@
 package config
 
 import (
-	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -118,22 +117,16 @@ func sampleName(text device.Text) string {
 // resourceNames reads what the variables of a name result in and the nicer
 // names for it.
 func (v value) resourceNames(r *Resource) {
-	m, ok := v.raw.(map[string]any)
-	switch {
-	case !ok:
-		v.mistyped(`a table such as { "10de" = "nvidia" }`, "")
-		return
-	case len(r.NameText) == 0 && r.Name != "":
+	if len(r.NameText) == 0 && r.Name != "" {
 		v.report("names without a variable in name: want one there", `name = "${pci.vendor}" gives each vendor a resource of its own`)
 		return
 	}
-	possible := resultsOf(r.NameText)
-	r.Names = make(map[string]string, len(m))
-	for _, result := range slices.Sorted(maps.Keys(m)) {
+	results := allResults(r.NameText)
+	r.Names = make(map[string]string)
+	for result, e := range v.own(`such as { "10de" = "nvidia" }`) {
 		if v.misplaced(result, "what name results in") {
 			continue
 		}
-		e := v.child(result)
 		name, ok := e.literal(`a name such as "gpu"`)
 		if !ok {
 			continue
@@ -142,7 +135,7 @@ func (v value) resourceNames(r *Resource) {
 			e.report(quote(name)+" "+rule, "")
 			continue
 		}
-		if r.Name != "" && !possible.MatchString(result) {
+		if r.Name != "" && !results.MatchString(result) {
 			hint := ""
 			if vars := r.NameText.Vars(); len(vars) == 1 && result != "" {
 				hint = didYouMean(r.NameText.Expand(func(string) (string, bool) { return result, true }).String())
@@ -154,17 +147,16 @@ func (v value) resourceNames(r *Resource) {
 	}
 }
 
-// resultsOf is an expression for all that a text may result in.
-func resultsOf(text device.Text) *regexp.Regexp {
-	e := "(?s)^"
+// allResults is an expression for all that a text may result in.
+func allResults(text device.Text) *regexp.Regexp {
+	e := ""
 	for _, p := range text {
+		e += regexp.QuoteMeta(p.Literal)
 		if p.Var != "" {
 			e += ".*"
-		} else {
-			e += regexp.QuoteMeta(p.Literal)
 		}
 	}
-	return regexp.MustCompile(e + "$")
+	return regexp.MustCompile("(?s)^" + e + "$")
 }
 
 // numaForm is "auto", "none" or a list of NUMA nodes.

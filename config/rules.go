@@ -60,9 +60,8 @@ func (v value) checkMatch(m *Match) {
 // have been meant for what seems to be missing.
 func (v value) hasUnknown() bool {
 	m, _ := v.raw.(map[string]any)
-	known := v.w.language().at([]string{"resource", "match"}).names
 	for name := range m {
-		if !slices.Contains(known, name) {
+		if !slices.Contains(v.w.language(), "resource.match."+name) {
 			return true
 		}
 	}
@@ -72,8 +71,9 @@ func (v value) hasUnknown() bool {
 // wantAlone reports what stands beside a key that stands alone, or with the
 // allowed ones only.
 func (v value) wantAlone(name, why string, allowed ...string) {
-	for _, k := range v.w.language().at(v.path()).names {
-		if k != name && v.has(k) && !slices.Contains(allowed, k) {
+	m, _ := v.raw.(map[string]any)
+	for k := range m {
+		if k != name && !slices.Contains(allowed, k) && slices.Contains(v.w.language(), "resource.match."+k) {
 			v.child(k).report("beside "+name+": want it in a match of its own", why)
 		}
 	}

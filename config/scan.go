@@ -19,6 +19,7 @@ const (
 
 // node is a key, or an element of a list, of a file.
 type node struct {
+	name  string           // of the key, or of the list
 	at    int              // offset in the text
 	keys  map[string]*node // of a table
 	items []*node          // of a list: its elements, nil for those without keys
@@ -126,7 +127,7 @@ func (s *scanner) header() (*node, keyPath) {
 		if n == s.root.keys["resource"] {
 			s.resources = append(s.resources, at)
 		}
-		item := &node{at: at}
+		item := &node{name: n.name, at: at}
 		n.items = append(n.items, item)
 		n = item
 	}
@@ -168,7 +169,7 @@ func (s *scanner) key(n *node, above keyPath) (*node, keyPath) {
 			break
 		}
 		if n.closed {
-			s.extended(n, name, at)
+			s.extended(n, at)
 			return n, above
 		}
 		if len(n.items) > 0 {
@@ -183,16 +184,16 @@ func (s *scanner) key(n *node, above keyPath) (*node, keyPath) {
 
 // extended refuses what adds to an inline table, or to a value. TOML does not
 // have it, but the library takes it.
-func (s *scanner) extended(n *node, name string, at int) {
+func (s *scanner) extended(n *node, at int) {
 	line := strings.Count(s.text[:n.at], "\n") + 1
-	s.refuse(at, fmt.Sprintf("%s has its whole value in line %d: want all of its keys there", quote(name), line))
+	s.refuse(at, fmt.Sprintf("%s has its whole value in line %d: want all of its keys there", quote(n.name), line))
 }
 
 // child is the node of a key below n, a new one at an offset if there is none.
 func (n *node) child(name string, at int) *node {
 	c := n.keys[name]
 	if c == nil {
-		c = &node{at: at}
+		c = &node{name: name, at: at}
 		if n.keys == nil {
 			n.keys = make(map[string]*node)
 		}
@@ -232,7 +233,7 @@ func (s *scanner) value(n *node, p keyPath) {
 		n.items, n.elements = nil, nil
 		s.brackets(p, ']', func(i int) {
 			n.elements = append(n.elements, int32(s.i))
-			element := &node{at: s.i}
+			element := &node{name: n.name, at: s.i}
 			if c := s.peek(); c == '{' || c == '[' {
 				n.items = append(n.items, make([]*node, i-len(n.items))...)
 				n.items = append(n.items, element)

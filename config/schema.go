@@ -18,31 +18,34 @@ type form map[string]any
 
 // schema describes a table of the language: what its bindings say without a text.
 type schema struct {
-	names      []string // of its keys, in order
+	// path of the table, "resource.match.", and keys of it and of all tables that
+	// are described with it: "resource.match.glob".
+	path       string
+	keys       *[]string
 	properties map[string]form
 	required   []string
-	tables     map[string]*schema // by the key that holds them
 }
 
 // describe runs the bindings of a table without a text.
 func describe(bind func(t *table)) *schema {
-	s := &schema{properties: make(map[string]form), tables: make(map[string]*schema)}
-	bind(&table{value: value{w: new(walk), source: &source{keys: &node{}}, describes: s}})
+	s := &schema{keys: new([]string), properties: make(map[string]form)}
+	s.describe(bind)
 	return s
 }
 
-func (s *schema) add(name string, f form, help string) {
-	f["description"] = help
-	s.names = append(s.names, name)
-	s.properties[name] = f
+func (s *schema) describe(bind func(t *table)) {
+	bind(&table{value: value{w: new(walk), source: &source{keys: &node{}}, describes: s}})
 }
 
-// table describes the table that a key of s holds.
-func (s *schema) table(name string, read func(v value)) *schema {
-	sub := describe(func(t *table) { read(t.value) })
-	s.tables[name] = sub
-	return sub
+// below describes the table that a key holds, which read reads.
+func (t *table) below(name string, read func(v value)) form {
+	s := &schema{path: t.describes.path + name + ".", keys: t.describes.keys, properties: make(map[string]form)}
+	s.describe(func(t *table) { read(t.value) })
+	return s.form()
 }
+
+// formOf describes a table that is in one with keys of the user's own.
+func formOf(read func(v value)) form { return describe(func(t *table) { read(t.value) }).form() }
 
 // form is the schema of a table as JSON Schema.
 func (s *schema) form() form {

@@ -16,12 +16,11 @@ func (v value) unknownHint(name string, known []string) string {
 	if n != "" && distance(name, n) == 1 {
 		return didYouMean(n)
 	}
-	path := v.path()
 	if above, ok := v.enclosing(name); ok {
 		return fmt.Sprintf("%q is a key of %s: %s", name, tableName(above), v.headerHint(above))
 	}
-	if below := v.w.language().at(path).below(name); len(below) > 0 {
-		if len(path) == 0 {
+	if below := v.below(name); len(below) > 0 {
+		if v.path() == "" {
 			return quote(name) + " belongs in a resource: write it below a line [[resource]]"
 		}
 		return didYouMean(below...)
@@ -29,21 +28,23 @@ func (v value) unknownHint(name string, known []string) string {
 	if n != "" {
 		return didYouMean(n)
 	}
-	if all := v.w.language().find(name); len(all) > 0 {
-		return quote(name) + " is a key of " + tableName(all[0])
+	for _, key := range v.w.language() {
+		if table, ok := strings.CutSuffix(key, "."+name); ok {
+			return quote(name) + " is a key of " + tableName(table)
+		}
 	}
 	return v.w.once("the keys here are " + list(known))
 }
 
-// enclosing is the nearest table around v that has a key.
-func (v value) enclosing(name string) (path []string, ok bool) {
-	path = v.path()
-	for n := len(path) - 1; n >= 0; n-- {
-		if slices.Contains(v.w.language().at(path[:n]).names, name) {
-			return path[:n], true
+// enclosing is the path of the nearest table around v that has a key.
+func (v value) enclosing(name string) (path string, ok bool) {
+	for path = v.path(); path != ""; {
+		path = path[:max(strings.LastIndexByte(path, '.'), 0)]
+		if slices.Contains(v.w.language(), strings.TrimPrefix(path+"."+name, ".")) {
+			return path, true
 		}
 	}
-	return nil, false
+	return "", false
 }
 
 // misplaced reports whether name, a key of the user's own in the table v, is a key
@@ -56,79 +57,46 @@ func (v value) misplaced(name, want string) bool {
 	return ok
 }
 
-// around is the table n keys below the top that v is in.
-func (v value) around(n int) value {
-	for len(v.path()) > n {
-		v = *v.above
-	}
-	return v
-}
-
 // headerHint explains the trap of TOML's headers, after which a key of the
 // table above goes to the table v.
-func (v value) headerHint(above []string) string {
-	if len(above) == 0 {
+func (v value) headerHint(above string) string {
+	if above == "" {
 		return "write it above the first [[resource]]"
 	}
-	path := v.path()
+	table := tableName(v.path())
 	return fmt.Sprintf("after a [%s] header every key belongs to %s; write dotted keys (%s.KEY = ...) instead of headers",
-		strings.Join(path, "."), path[len(path)-1], strings.Join(path[1:], "."))
+		v.path(), table[strings.LastIndexByte(table, '.')+1:], table)
 }
 
-// at describes the table at the end of a path, with no keys where there is none.
-func (s *schema) at(path []string) *schema {
-	for _, k := range path {
-		if s = s.tables[k]; s == nil {
-			return &schema{}
-		}
-	}
-	return s
-}
-
-// find lists the tables at and below s that have a key, as paths from s, in
-// the order of the language.
-func (s *schema) find(name string) (paths [][]string) {
-	if slices.Contains(s.names, name) {
-		paths = append(paths, nil)
-	}
-	for _, k := range s.names {
-		if sub := s.tables[k]; sub != nil {
-			for _, path := range sub.find(name) {
-				paths = append(paths, append([]string{k}, path...))
-			}
-		}
-	}
-	return paths
-}
-
-// below lists the dotted keys from s that end in name: of those that do, the
+// below lists the dotted keys from v that end in name: of those that do, the
 // ones with the fewest parts.
-func (s *schema) below(name string) (dotted []string) {
-	parts := 0
-	for _, path := range s.find(name) {
+func (v value) below(name string) (dotted []string) {
+	above := strings.TrimPrefix(v.path()+".", ".")
+	for _, key := range v.w.language() {
+		key, ok := strings.CutPrefix(key, above)
 		// What an exclude has a match has too.
-		if len(path) == 0 || path[0] == "exclude" || parts > 0 && len(path) > parts {
+		if !ok || !strings.HasSuffix(key, "."+name) || strings.HasPrefix(key, "exclude.") {
 			continue
 		}
-		if len(path) < parts {
-			dotted = nil
+		if len(dotted) > 0 {
+			switch parts, least := strings.Count(key, "."), strings.Count(dotted[0], "."); {
+			case parts > least:
+				continue
+			case parts < least:
+				dotted = nil
+			}
 		}
-		parts = len(path)
-		dotted = append(dotted, strings.Join(append(path, name), "."))
+		dotted = append(dotted, key)
 	}
 	return dotted
 }
 
 // tableName is how messages call a table.
-func tableName(path []string) string {
-	switch len(path) {
-	case 0:
+func tableName(path string) string {
+	if path == "" {
 		return "the top level"
-	case 1:
-		return path[0]
-	default:
-		return strings.Join(path[1:], ".")
 	}
+	return strings.TrimPrefix(path, "resource.")
 }
 
 func didYouMean(names ...string) string {

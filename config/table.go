@@ -48,7 +48,9 @@ func (v value) read(bind func(t *table)) {
 func (t *table) key(name string, form func() form, read func(v value), help string) {
 	t.names = append(t.names, name)
 	if t.describes != nil {
-		t.describes.add(name, form(), help)
+		*t.describes.keys = append(*t.describes.keys, t.describes.path+name)
+		t.describes.properties[name] = form()
+		t.describes.properties[name]["description"] = help
 	} else if raw, ok := t.keys[name]; ok {
 		t.known++
 		read(value{w: t.w, above: &t.value, name: name, raw: raw})
@@ -99,15 +101,14 @@ func (t *table) values(name string, into *pattern.Values, k kind, help string) {
 
 // table binds a key that holds a table.
 func (t *table) table(name string, read func(v value), help string) {
-	t.key(name, func() form { return t.describes.table(name, read).form() }, read, help)
+	t.key(name, func() form { return t.below(name, read) }, read, help)
 }
 
 // tables binds a key that holds a table or a list of tables. main is the key
 // that a lone string may be meant for, or empty.
 func tables[T any](t *table, name string, into *[]T, read func(v value) T, main, help string) {
 	t.key(name, func() form {
-		one := t.describes.table(name, func(v value) { read(v) }).form()
-		return form{"anyOf": []form{one, {"type": "array", "items": one}}}
+		return oneOrMore(t.below(name, func(v value) { read(v) }))
 	}, func(v value) {
 		for _, e := range v.tables(main) {
 			*into = append(*into, read(e))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,41 +17,31 @@ import (
 	"github.com/generic-dp/generic-dp/pattern"
 )
 
+// inText is what means something in a text: an escaped "${", a variable, or "${"
+// alone.
+var inText = regexp.MustCompile(`\$\$\{|\$\{([^${}]*)\}|\$\{`)
+
 // parseText splits a string with variables: ${name} is one, $${ is a literal
 // "${", any other $ is itself.
 func parseText(s string) (device.Text, error) {
-	var (
-		text    device.Text
-		literal strings.Builder
-	)
-	flush := func() {
-		text = append(text, device.Literal(literal.String())...)
-		literal.Reset()
-	}
-	for s != "" {
-		if rest, ok := strings.CutPrefix(s, "$${"); ok {
-			literal.WriteString("${")
-			s = rest
-			continue
+	var text device.Text
+	literal, end := "", 0
+	for _, at := range inText.FindAllStringSubmatchIndex(s, -1) {
+		literal += s[end:at[0]]
+		end = at[1]
+		switch found := s[at[0]:at[1]]; found {
+		case "$${":
+			literal += "${"
+		case "${":
+			return nil, errors.New(`has a variable that is not closed: want "${name}", or "$${" for a literal "${"`)
+		case "${}":
+			return nil, errors.New(`has a variable without a name: want "${name}", or "$${" for a literal "${"`)
+		default:
+			text = append(append(text, device.Literal(literal)...), device.Part{Var: s[at[2]:at[3]]})
+			literal = ""
 		}
-		if rest, ok := strings.CutPrefix(s, "${"); ok {
-			name, rest, closed := strings.Cut(rest, "}")
-			if !closed || strings.ContainsAny(name, "${") {
-				return nil, errors.New(`has a variable that is not closed: want "${name}", or "$${" for a literal "${"`)
-			}
-			if name == "" {
-				return nil, errors.New(`has a variable without a name: want "${name}", or "$${" for a literal "${"`)
-			}
-			flush()
-			text = append(text, device.Part{Var: name})
-			s = rest
-			continue
-		}
-		literal.WriteByte(s[0])
-		s = s[1:]
 	}
-	flush()
-	return text, nil
+	return append(text, device.Literal(literal+s[end:])...), nil
 }
 
 // variable is one that texts may have.
@@ -336,15 +327,26 @@ func pathOrDirectory(written, sample string) (rule, hint string) {
 }
 
 func pathBelowDev(written, sample string) (rule, hint string) {
-	if rule, hint := absolutePath(written, sample); rule != "" {
+	before, below, found := strings.Cut(written, devDir)
+	switch rule, hint = absolutePath(written, sample); {
+	case strings.HasPrefix(sample, devDir) && strings.HasSuffix(sample, "/"):
+		return "names a directory: want the nodes in it", didYouMean(strings.TrimRight(written, "/") + "/*")
+	case rule != "" && strings.HasPrefix(sample, "/"), strings.HasPrefix(sample, devDir):
 		return rule, hint
+	case found && before != "":
+		hint = didYouMean(devDir + below)
+	case strings.HasPrefix(sample, "/sys/"):
+		hint = "hardware is selected by usb and pci"
+	case !strings.HasPrefix(sample, "/"):
+		hint = didYouMean(devDir + strings.TrimPrefix(written, "dev/"))
+	default:
+		hint = `as = "mount" gives files and directories`
 	}
-	if !strings.HasPrefix(sample, devDir) {
-		return "is not below /dev: want the path of a device node", `as = "mount" gives files and directories`
-	}
-	return "", ""
+	return "is not below /dev: want the path of a device node", hint
 }
 
+// absolutePath checks a path as it is written, with samples for its variables or
+// wildcards.
 func absolutePath(written, sample string) (rule, hint string) {
 	switch {
 	case !strings.HasPrefix(sample, "/"):

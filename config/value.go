@@ -3,6 +3,8 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"iter"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -22,9 +24,6 @@ type value struct {
 	// element of a list.
 	name  string
 	index int
-	// element says that this is a file or an element of a list, whose keys
-	// follow its place after ": " and not after ".".
-	element bool
 	// unnamed says that its place is that of what holds it: the name of a key
 	// itself, or one of several patterns.
 	unnamed bool
@@ -48,7 +47,7 @@ func (v value) where() string {
 		return fmt.Sprintf("%s %d", above, v.index)
 	case above == "":
 		return tomlKey(v.name)
-	case v.above.element:
+	case v.above.index > 0:
 		return above + ": " + tomlKey(v.name)
 	default:
 		return above + "." + tomlKey(v.name)
@@ -80,16 +79,23 @@ func (v value) fullPlace() string {
 	return src.name + ": " + v.where()
 }
 
-// path lists the keys from the top to v: resource, match, pci.
-func (v value) path() []string {
-	var keys []string
-	for at := &v; at.above != nil; at = at.above {
-		if at.index == 0 {
-			keys = append(keys, at.name)
-		}
+// path is the dotted key of v from the top: resource.match.pci.
+func (v value) path() string {
+	switch {
+	case v.above == nil:
+		return ""
+	case v.index > 0:
+		return v.above.path()
 	}
-	slices.Reverse(keys)
-	return keys
+	return strings.TrimPrefix(v.above.path()+"."+v.name, ".")
+}
+
+// around is the table of a path that v is in.
+func (v value) around(path string) value {
+	for v.path() != path {
+		v = *v.above
+	}
+	return v
 }
 
 // child is the value of a key of the table v.
@@ -105,7 +111,7 @@ func (v value) key(name string) value {
 
 // item is element i of the list v, the first being 0.
 func (v value) item(i int, raw any) value {
-	return value{w: v.w, above: &v, index: i + 1, element: true, raw: raw}
+	return value{w: v.w, above: &v, index: i + 1, raw: raw}
 }
 
 // has reports whether the table v has a key.
@@ -125,6 +131,21 @@ func (v value) lacks(name string) bool {
 		}
 	}
 	return true
+}
+
+// own iterates over the table v, whose keys are the user's own.
+func (v value) own(want string) iter.Seq2[string, value] {
+	m, ok := v.raw.(map[string]any)
+	if !ok {
+		v.mistyped("a table "+want, "")
+	}
+	return func(yield func(string, value) bool) {
+		for _, name := range slices.Sorted(maps.Keys(m)) {
+			if !yield(name, v.child(name)) {
+				return
+			}
+		}
+	}
 }
 
 func (v value) isTable() bool {

@@ -107,7 +107,7 @@ func TestGlobKinds(t *testing.T) {
 		"/dev/{a,../b}": {false, false},
 		"/dev/":         {false, false},
 	} {
-		for i, k := range []kind{nodeGlob, pathGlob} {
+		for i, k := range []kind{nodeGlob, mountGlob} {
 			w := new(walk)
 			value{w: w, source: &source{keys: &node{}}, raw: s}.glob(k)
 			if (len(w.reports) == 0) != want[i] {
