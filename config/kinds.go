@@ -10,6 +10,7 @@ import (
 
 	"tags.cncf.io/container-device-interface/pkg/parser"
 
+	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/pattern"
 )
 
@@ -141,41 +142,29 @@ var anyText = kind{want: "a string or a list of strings"}
 
 const hexDigits = "0123456789abcdef"
 
-// hexID is a hexadecimal number of a fixed number of digits; hexPair is two of four
-// digits, "vvvv:pppp".
-func hexID(what string, digits int, example string) kind {
-	k := kind{mode: pattern.Hex, hex: digits, want: fmt.Sprintf("two digits such as %q", example)}
-	if digits == 4 {
-		k.want = fmt.Sprintf("four digits such as %q", example)
+// hexadecimal is numbers of so many hexadecimal digits, with ":" between them.
+func hexadecimal(numbers, digits int, rule, want string) kind {
+	k := kind{mode: pattern.Hex, want: want}
+	if numbers == 1 {
+		k.hex = digits
 	}
-	k.check = checkHex(what, 1, digits, k.want)
-	return k
-}
-
-func hexPair(what, second, example string) kind {
-	k := kind{mode: pattern.Hex, want: fmt.Sprintf("vendor and %s of four digits each, such as %q", second, example)}
-	k.check = checkHex(what, 2, 4, k.want)
-	return k
-}
-
-// checkHex checks numbers of so many digits with ":" between them.
-func checkHex(what string, numbers, digits int, want string) func(a pattern.Alternative) (rule, hint string) {
 	fits := func(s string) bool {
 		p, err := pattern.Parse(pattern.Hex, s)
 		return err == nil && p.Alternatives()[0].Fits(digits, hexDigits)
 	}
-	return func(a pattern.Alternative) (rule, hint string) {
+	k.check = func(a pattern.Alternative) (_, hint string) {
 		parts := strings.Split(a.String(), ":")
-		if len(parts) == numbers && !slices.ContainsFunc(parts, func(s string) bool { return !fits(s) }) {
+		switch {
+		case len(parts) == numbers && !slices.ContainsFunc(parts, func(s string) bool { return !fits(s) }):
 			return "", ""
-		}
-		if len(parts) == 1 && numbers == 2 && fits(parts[0]) {
-			hint = fmt.Sprintf("for all of a vendor write %q", parts[0]+":*")
-		} else if len(parts) == numbers {
+		case len(parts) == numbers:
 			hint = leadingZeros(parts, digits)
+		case len(parts) == 1 && fits(parts[0]):
+			hint = fmt.Sprintf("for all of a vendor write %q", parts[0]+":*")
 		}
-		return "is not " + what + ": want " + want, hint
+		return rule + ": want " + want, hint
 	}
+	return k
 }
 
 // leadingZeros is the hint for numbers whose leading zeros were left out.
@@ -189,6 +178,40 @@ func leadingZeros(parts []string, digits int) string {
 	return didYouMean(strings.Join(parts, ":"))
 }
 
+// attributes of hardware, each with the kind of its values.
+var attributes = attributeKinds()
+
+type attribute struct {
+	device.Attribute
+	kind kind
+}
+
+func attributeKinds() (all []attribute) {
+	for _, a := range device.Attributes() {
+		k, such := anyText, fmt.Sprintf("such as %q", a.Example)
+		switch a.Kind {
+		case device.PairValue:
+			k = hexadecimal(2, 4, "is not a "+strings.ToUpper(a.Table)+" ID", a.Help+", four digits each, "+such)
+		case device.IDValue:
+			k = hexadecimal(1, 4, "is not a hexadecimal ID", "four digits "+such)
+		case device.ByteValue:
+			k = hexadecimal(1, 2, "is not a hexadecimal number", "two digits "+such)
+		case device.ClassValue:
+			k = pciClass
+		case device.AddressValue:
+			k = address("a PCI address", `\.[0-7]`, a.Example)
+		case device.SlotValue:
+			k = address("a PCI slot", "", a.Example)
+		case device.NumberValue:
+			k = kind{mode: pattern.Number, bare: true, want: `a number, or numbers and ranges such as "0,2-7"`}
+		case device.WordValue:
+			k = oneOf(a.Words)
+		}
+		all = append(all, attribute{a, k})
+	}
+	return all
+}
+
 // pciClass is the beginning of a class code.
 var pciClass = kind{
 	mode: pattern.HexPrefix, want: `two, four or six digits such as "03" or "0302"`, hex: 2,
@@ -200,15 +223,10 @@ var pciClass = kind{
 	},
 }
 
-// pciAddress is domain, bus, device and function; pciSlot is the same without
-// the function, which all functions of one card share. Some controllers make
-// domains of more than four digits.
-var (
-	pciAddress = address("a PCI address", regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`), "0000:3b:00.0")
-	pciSlot    = address("a PCI slot", regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]$`), "0000:3b:00")
-)
-
-func address(what string, shape *regexp.Regexp, example string) kind {
+// address is domain, bus, device and what follows. Some controllers make domains of
+// more than four digits.
+func address(what, function, example string) kind {
+	shape := regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]` + function + "$")
 	want := fmt.Sprintf("one such as %q", example)
 	return kind{mode: pattern.Hex, want: want, check: func(a pattern.Alternative) (string, string) {
 		s, whole := a.Literal()
@@ -226,12 +244,8 @@ func address(what string, shape *regexp.Regexp, example string) kind {
 	}}
 }
 
-// number is a number that is decimal by nature, a list of ranges of them, or
-// a pattern.
-var number = kind{mode: pattern.Number, bare: true, want: `a number, or numbers and ranges such as "0,2-7"`}
-
 // oneOf is one of a few words.
-func oneOf(words ...string) kind {
+func oneOf(words []string) kind {
 	want := "one of " + list(words)
 	return kind{want: want, check: func(a pattern.Alternative) (string, string) {
 		if slices.ContainsFunc(words, a.Match) {

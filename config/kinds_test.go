@@ -143,13 +143,6 @@ func TestMatchKinds(t *testing.T) {
 	if diff := cmp.Diff(want, match("camera").Virtual); diff != "" {
 		t.Errorf("virtual (-want +got):\n%s", diff)
 	}
-	names := []string{"driver", "name", "type"}
-	if diff := cmp.Diff(names, config.NetKeys()); diff != "" {
-		t.Errorf("NetKeys() (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"iommu_group", "name", "type", "uuid"}, config.MDevKeys()); diff != "" {
-		t.Errorf("MDevKeys() (-want +got):\n%s", diff)
-	}
 }
 
 func TestContainerKinds(t *testing.T) {

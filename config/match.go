@@ -6,98 +6,24 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/pattern"
 )
 
-// condition is a key of a table that names hardware. The variables "usb.KEY" and
-// so on have the same keys.
-type condition struct {
-	name string
-	kind kind
-	help string
-}
-
-var (
-	usbKeys = []condition{
-		{"id", hexPair("a USB ID", "product", "10c4:ea60"), "vendor and product"},
-		{"vendor", hexID("a hexadecimal ID", 4, "10c4"), "four digits"},
-		{"product", hexID("a hexadecimal ID", 4, "ea60"), "four digits"},
-		{"serial", anyText, "serial number, as the device reports it"},
-		{"manufacturer", anyText, "as the device reports it"},
-		{"product_name", anyText, "as the device reports it"},
-		{"class", hexID("a USB class", 2, "e0"), "class of the device, two digits"},
-		{"interface_class", hexID("a USB class", 2, "0e"), "class of any of its interfaces, two digits"},
-		{"interface", number, "number of any of its interfaces, decimal"},
-		{"port", anyText, "as the kernel counts it in this boot"},
-		{"path", anyText, "controller and chain of ports, the same in every boot"},
-		{"speed", anyText, "Mbit/s"},
-	}
-	pciKeys = []condition{
-		{"id", hexPair("a PCI ID", "device", "10de:2204"), "vendor and device"},
-		{"vendor", hexID("a hexadecimal ID", 4, "10de"), "four digits"},
-		{"device", hexID("a hexadecimal ID", 4, "2204"), "four digits"},
-		{"subsystem_id", hexPair("a PCI ID", "device", "1028:1fe2"), "vendor and device of the card"},
-		{"class", pciClass, "what the class begins with: two, four or six digits"},
-		{"revision", hexID("a PCI revision", 2, "a1"), "two digits"},
-		{"driver", anyText, `bound driver; "!*" is none`},
-		{"address", pciAddress, `with the domain: "0000:3b:00.0"`},
-		{"slot", pciSlot, "address without its function"},
-		{"iommu_group", number, "decimal"},
-		{"sriov", oneOf("pf", "vf", "none"), `"pf", "vf" or "none"`},
-		{"pf", anyText, "of a virtual function: address or network interface of its physical one"},
-		{"vf", number, "of a virtual function: its number there, decimal"},
-	}
-	netKeys = []condition{
-		{"name", anyText, "name of the interface"},
-		{"driver", anyText, "driver of the device behind it"},
-		{"type", anyText, `kind of link: "ether", "can", "infiniband", ...`},
-	}
-	mdevKeys = []condition{
-		{"type", anyText, "directory of the type"},
-		{"name", anyText, "name of the type"},
-		{"uuid", anyText, "UUID of the mediated device"},
-		{"iommu_group", number, "decimal"},
-	}
-)
-
-// keysOf lists the keys of a table that names hardware, sorted.
-func keysOf(keys []condition) []string {
-	var names []string
-	for _, k := range keys {
-		names = append(names, k.name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// USBKeys lists the keys of a usb table, sorted: those of Match.USB, and the
-// variables "usb.KEY".
-func USBKeys() []string { return keysOf(usbKeys) }
-
-// PCIKeys lists the keys of a pci table, sorted: those of Match.PCI, and the
-// variables "pci.KEY".
-func PCIKeys() []string { return keysOf(pciKeys) }
-
-// NetKeys lists the keys of a net table, sorted: those of Match.Net, and the
-// variables "net.KEY".
-func NetKeys() []string { return keysOf(netKeys) }
-
-// MDevKeys lists the keys of an mdev table, sorted: those of Match.MDev, and
-// the variables "mdev.KEY".
-func MDevKeys() []string { return keysOf(mdevKeys) }
-
-// conditions binds a key to a table that names hardware.
-func (t *table) conditions(name string, into *map[string]pattern.Values, keys []condition, help string) {
+// hardware binds a key to a table that names hardware by its attributes.
+func (t *table) hardware(name string, into *map[string]pattern.Values, help string) {
 	t.table(name, func(v value) {
-		c := make(map[string]pattern.Values)
-		*into = c
-		if s, isString := v.raw.(string); isString && keys[0].name == "id" {
-			v.mistyped("a table", tableHint(s, "id"))
+		conditions := make(map[string]pattern.Values)
+		*into = conditions
+		if _, hasID := device.FindAttribute(name + ".id"); hasID && !v.isTable() && v.describes == nil {
+			v.mistyped("a table", tableHint(v.raw, "id"))
 			return
 		}
 		v.read(func(t *table) {
-			for _, k := range keys {
-				t.key(k.name, k.kind.form, func(v value) { c[k.name] = v.values(k.kind) }, k.help)
+			for i := range attributes {
+				if a := &attributes[i]; a.Table == name {
+					t.key(a.Key, a.kind.form, func(v value) { conditions[a.Key] = v.values(a.kind) }, a.Help)
+				}
 			}
 		})
 	}, help)
@@ -110,10 +36,10 @@ func (t *table) selectors(m *Match) {
 		glob = mountGlob
 	}
 	t.values("glob", &m.Glob, glob, "paths of device nodes on the host, below /dev")
-	t.conditions("usb", &m.USB, usbKeys, "USB device that the node belongs to: match.usb = {} is any")
-	t.conditions("pci", &m.PCI, pciKeys, "PCI function that the node belongs to: match.pci = {} is any")
-	t.conditions("net", &m.Net, netKeys, "network interfaces: match.net = {} is any")
-	t.conditions("mdev", &m.MDev, mdevKeys, "mediated devices, parts of a PCI function: match.mdev = {} is any")
+	t.hardware("usb", &m.USB, "USB device that the node belongs to: match.usb = {} is any")
+	t.hardware("pci", &m.PCI, "PCI function that the node belongs to: match.pci = {} is any")
+	t.hardware("net", &m.Net, "network interfaces: match.net = {} is any")
+	t.hardware("mdev", &m.MDev, "mediated devices, parts of a PCI function: match.mdev = {} is any")
 	t.values("subsystem", &m.Subsystem, anyText, `kernel subsystem of the node, such as "tty", "video4linux" or "block"`)
 	t.values("driver", &m.Driver, anyText,
 		"driver of the node: of the nearest sysfs directory above it that has one, up to its hardware")
@@ -220,8 +146,8 @@ func (k attributeKind) check(name string) (rule, hint string) {
 }
 
 func virtualForm() form {
-	device := formOf(func(v value) { readVirtual(v) })
-	return oneOrMore(form{"anyOf": []form{stringForm(), device}})
+	table := formOf(func(v value) { readVirtual(v) })
+	return oneOrMore(form{"anyOf": []form{stringForm(), table}})
 }
 
 // virtual is v as devices without hardware: names, tables, or a list of them.

@@ -213,18 +213,6 @@ func TestGood(t *testing.T) {
 	}
 }
 
-func TestKeys(t *testing.T) {
-	t.Parallel()
-	usb := []string{"class", "id", "interface", "interface_class", "manufacturer", "path", "port", "product", "product_name", "serial", "speed", "vendor"}
-	if diff := cmp.Diff(usb, config.USBKeys()); diff != "" {
-		t.Errorf("USBKeys() (-want +got):\n%s", diff)
-	}
-	pci := []string{"address", "class", "device", "driver", "id", "iommu_group", "pf", "revision", "slot", "sriov", "subsystem_id", "vendor", "vf"}
-	if diff := cmp.Diff(pci, config.PCIKeys()); diff != "" {
-		t.Errorf("PCIKeys() (-want +got):\n%s", diff)
-	}
-}
-
 // A value or an error, never both, and no panic; what is accepted is complete.
 func FuzzParse(f *testing.F) {
 	for _, pattern := range []string{"testdata/bad/*.toml", "testdata/good/*.toml", "reference.toml"} {

@@ -68,28 +68,28 @@ var nameVars = []string{resourceVar, "RESOURCE", "RESOURCE_KUBEVIRT"}
 
 // variables in the order of suggestion, but for attr:NAME, var:NAME and the
 // wildcards of globs.
-var variables = slices.Concat([]variable{
-	{name: "id", sample: "x", device: true, single: true},
-	{name: device.IndexVar, sample: "0"},
-	{name: device.CountVar, sample: "1"},
-	{name: resourceVar, sample: "example.com/x"},
-	{name: "RESOURCE", sample: "X"},
-	{name: "RESOURCE_KUBEVIRT", sample: "X"},
-	{name: "node_name", sample: "x"},
-	{name: "devnode", sample: "/dev/x", device: true, single: true},
-	{name: "kernel", sample: "x", device: true, single: true},
-	{name: containerPathVar, sample: "/dev/x", device: true, single: true},
-	{name: "numa", sample: "0", device: true},
-	{name: virtualVar, sample: "x", device: true, single: true},
-}, hardwareVariables("usb", USBKeys()), hardwareVariables("pci", PCIKeys()), hardwareVariables("net", NetKeys()), hardwareVariables("mdev", MDevKeys()), []variable{
-	{name: "cdi.name", sample: "example.com/x=x", device: true, single: true},
-	{name: "cdi.device", sample: "x", device: true, single: true},
-	{name: "cdi.kind", sample: "example.com/x", device: true, single: true},
-})
+var variables = allVariables()
 
-func hardwareVariables(table string, keys []string) (all []variable) {
-	for _, k := range keys {
-		all = append(all, variable{name: table + "." + k, sample: "x", device: true})
+func allVariables() []variable {
+	all := []variable{
+		{name: "id", sample: "x", device: true, single: true},
+		{name: device.IndexVar, sample: "0"},
+		{name: device.CountVar, sample: "1"},
+		{name: resourceVar, sample: "example.com/x"},
+		{name: "RESOURCE", sample: "X"},
+		{name: "RESOURCE_KUBEVIRT", sample: "X"},
+		{name: "node_name", sample: "x"},
+		{name: "devnode", sample: "/dev/x", device: true, single: true},
+		{name: "kernel", sample: "x", device: true, single: true},
+		{name: containerPathVar, sample: "/dev/x", device: true, single: true},
+		{name: "numa", sample: "0", device: true},
+		{name: virtualVar, sample: "x", device: true, single: true},
+		{name: "cdi.name", sample: "example.com/x=x", device: true, single: true},
+		{name: "cdi.device", sample: "x", device: true, single: true},
+		{name: "cdi.kind", sample: "example.com/x", device: true, single: true},
+	}
+	for _, a := range device.Attributes() {
+		all = append(all, variable{name: a.Name(), sample: "x", device: true})
 	}
 	return all
 }
