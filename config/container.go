@@ -43,21 +43,19 @@ func (c *Container) read(v value) {
 
 // permissions binds a key to some of "rwm", in that order.
 func (t *table) permissions(into *string, help string) {
+	const want = `some of "r", "w" and "m"`
 	t.key("permissions", stringForm, func(v value) {
-		const want = `some of "r", "w" and "m"`
-		s, ok := v.string(want)
-		if !ok {
-			return
-		}
-		out := ""
-		for _, p := range "rwm" {
-			out += strings.Repeat(string(p), min(strings.Count(s, string(p)), 1))
-		}
-		if s == "" || len(out) != len(s) {
-			v.report(quote(s)+" is no set of permissions: want "+want+", each once", "")
-			return
-		}
-		*into = out
+		v.checked(want, func(s string) (rule, hint string) {
+			out := ""
+			for _, p := range "rwm" {
+				out += strings.Repeat(string(p), min(strings.Count(s, string(p)), 1))
+			}
+			if s == "" || len(out) != len(s) {
+				return "is no set of permissions: want " + want + ", each once", ""
+			}
+			*into = out
+			return "", ""
+		})
 	}, help)
 }
 
@@ -92,7 +90,7 @@ func (v value) entries(what string, keys role) []device.Entry {
 			continue
 		}
 		var entry device.Entry
-		if e.isTable() {
+		if e.keys() != nil {
 			entry = readEntry(e)
 		} else if entry.Value = e.text(entryValue); entry.Value == nil && e.raw != "" {
 			continue
@@ -145,23 +143,22 @@ func (t *table) unixID(name string, into **uint32, help string) {
 var octalMode = regexp.MustCompile(`^0?[0-7]{3}$`)
 
 // mode is v as permission bits.
-func (v value) mode() *uint32 {
+func (v value) mode() (mode *uint32) {
 	const want = `three octal digits such as "0660"`
 	if n, ok := v.raw.(int64); ok {
 		v.mistyped(want, bareHint(n, fmt.Sprintf("0%03d", n), fmt.Sprintf("0%03o", n), "%O", octalMode.MatchString))
 		return nil
 	}
-	s, ok := v.string(want)
-	if !ok {
-		return nil
-	}
-	if !octalMode.MatchString(s) {
-		v.report(quote(s)+" is not a mode: want "+want, "")
-		return nil
-	}
-	bits, _ := strconv.ParseUint(s, 8, 32)
-	mode := uint32(bits)
-	return &mode
+	v.checked(want, func(s string) (rule, hint string) {
+		if !octalMode.MatchString(s) {
+			return "is not a mode: want " + want, ""
+		}
+		bits, _ := strconv.ParseUint(s, 8, 32)
+		mode = new(uint32)
+		*mode = uint32(bits)
+		return "", ""
+	})
+	return mode
 }
 
 // additionalGIDs is v as a list of groups, or one. The CDI library drops 0.

@@ -107,23 +107,20 @@ func (v value) patterns(k kind) []pattern.Pattern {
 }
 
 // glob is v as one pattern of paths that selects.
-func (v value) glob(k kind) pattern.Values {
-	s, ok := v.string(`a pattern such as "/dev/snd/*"`)
-	if !ok {
-		return pattern.Values{}
-	}
-	p, rule, hint := k.parse(s)
-	switch {
-	case strings.Contains(s, "${"):
-		rule, hint = "has a variable: want a pattern without", "variables go into path"
-	case p.Negated():
-		rule, hint = `begins with "!": want a pattern that selects`, ""
-	}
-	if rule != "" {
-		v.report(quote(s)+" "+rule, hint)
-		return pattern.Values{}
-	}
-	return pattern.NewValues(p)
+func (v value) glob(k kind) (glob pattern.Values) {
+	v.checked(`a pattern such as "/dev/snd/*"`, func(s string) (rule, hint string) {
+		p, rule, hint := k.parse(s)
+		switch {
+		case strings.Contains(s, "${"):
+			return "has a variable: want a pattern without", "variables go into path"
+		case p.Negated():
+			return `begins with "!": want a pattern that selects`, ""
+		case rule == "":
+			glob = pattern.NewValues(p)
+		}
+		return rule, hint
+	})
+	return glob
 }
 
 // intHint says how to write what a bare integer may have been.

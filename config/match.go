@@ -15,7 +15,7 @@ func (t *table) hardware(name string, into *map[string]pattern.Values, help stri
 	t.table(name, func(v value) {
 		conditions := make(map[string]pattern.Values)
 		*into = conditions
-		if _, hasID := device.FindAttribute(name + ".id"); hasID && !v.isTable() && v.describes == nil {
+		if _, hasID := device.FindAttribute(name + ".id"); hasID && v.keys() == nil && v.describes == nil {
 			v.mistyped("a table", tableHint(v.raw, "id"))
 			return
 		}
@@ -102,7 +102,7 @@ func (t *table) attributes(name string, into *map[string]pattern.Values, k attri
 }
 
 func (v value) attributes(k attributeKind) map[string]pattern.Values {
-	if v.isTable() && v.isEmpty() {
+	if v.keys() != nil && v.isEmpty() {
 		v.report("an empty table: want at least one attribute", "")
 	}
 	attr := make(map[string]pattern.Values)
@@ -183,15 +183,12 @@ func readVirtual(v value) (d Virtual) {
 
 // virtualName is v as the name of a virtual device, empty where it is none.
 func (v value) virtualName() string {
-	s, ok := v.string(`a name such as "lic-0"`)
-	if !ok {
-		return ""
-	}
-	if !nameInPart.MatchString(s) || len(s) > maxNamePart {
-		v.report(quote(s)+` is not the name of a device: want letters, digits, "-", "_" and ".", beginning and ending with a letter or digit, at most 63`, "")
-		return ""
-	}
-	return s
+	return v.checked(`a name such as "lic-0"`, func(s string) (rule, hint string) {
+		if !nameInPart.MatchString(s) || len(s) > maxNamePart {
+			rule = `is not the name of a device: want letters, digits, "-", "_" and ".", beginning and ending with a letter or digit, at most 63`
+		}
+		return rule, ""
+	})
 }
 
 // virtualVars is the table v of what ${var:NAME} stands for.

@@ -114,7 +114,7 @@ type top struct {
 }
 
 func (f *top) bind(t *table) {
-	t.key("domain", stringForm, func(v value) { f.domain = v.domain() },
+	t.key("domain", stringForm, func(v value) { f.domain = v.checked(`a domain such as "example.com"`, checkDomain) },
 		"prefix of every resource name that has none: a DNS subdomain of your own, one for the whole configuration")
 	t.key("resource", func() form {
 		return form{"type": "array", "items": t.below("resource", func(v value) { readResource(v) })}
@@ -170,17 +170,4 @@ func (w *walk) readTop(files []File) (resources []value) {
 		w.report(report{source: all, at: noPosition, Problem: Problem{Text: "no resource: want one or more [[resource]]"}})
 	}
 	return resources
-}
-
-// domain is v as a domain, empty where it is none.
-func (v value) domain() string {
-	s, ok := v.string(`a domain such as "example.com"`)
-	if !ok {
-		return ""
-	}
-	if rule := checkDomain(s); rule != "" {
-		v.report(quote(s)+" "+rule, "")
-		return ""
-	}
-	return s
 }

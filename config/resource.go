@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"tags.cncf.io/container-device-interface/pkg/parser"
+
 	"github.com/generic-dp/generic-dp/device"
 )
 
@@ -68,6 +70,58 @@ func readResource(v value) Resource {
 	return r
 }
 
+// The grammar of names, as the API server has it
+// (k8s.io/apimachinery/pkg/util/validation).
+var (
+	subdomain  = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+	nameInPart = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)
+)
+
+const (
+	maxNamePart = 63
+	// maxSubdomain is that of Kubernetes; maxDomain leaves room for the
+	// "requests." that quota puts before a resource name, which has to be
+	// valid too (IsExtendedResourceName in k8s.io/kubernetes/pkg/apis/core).
+	maxSubdomain = 253
+	maxDomain    = maxSubdomain - len("requests.")
+)
+
+// checkDomain returns what the prefix of a resource name breaks, or empty.
+func checkDomain(domain string) (rule, hint string) {
+	switch {
+	case !subdomain.MatchString(domain):
+		return `is not a DNS subdomain: want lower-case letters, digits, "-" and ".", such as "example.com"`, ""
+	case len(domain) > maxDomain:
+		return "is too long for the domain of a resource: want at most 244 characters", ""
+	case strings.HasSuffix(domain, "kubernetes.io"):
+		return "is reserved for Kubernetes: want a domain of your own", ""
+	case strings.HasPrefix(domain, "requests."):
+		return `is reserved for quota: want a domain that does not begin with "requests."`, ""
+	}
+	return "", ""
+}
+
+// checkNamePart returns what the part of a resource name after the domain
+// breaks, or empty.
+func checkNamePart(name string) string {
+	switch {
+	case !nameInPart.MatchString(name):
+		return `is not a resource name: want letters, digits, "-", "_" and ".", beginning and ending with a letter or digit`
+	case len(name) > maxNamePart:
+		return "is too long for a resource name: want at most 63 characters after the domain"
+	}
+	return ""
+}
+
+// checkKind returns what a resource name breaks as the kind of a CDI spec, or
+// empty: there vendor and class begin with a letter.
+func checkKind(domain, name string) string {
+	if parser.ValidateVendorName(domain) != nil || parser.ValidateClassName(name) != nil {
+		return "can't be the kind of a CDI spec: want domain and name to begin with a letter where container.cdi is true"
+	}
+	return ""
+}
+
 // resourceName completes the name with the domain of the configuration.
 func (v value) resourceName(r *Resource) {
 	text := v.text(resourceName)
@@ -90,8 +144,8 @@ func (v value) resourceName(r *Resource) {
 		v.report(quote(s)+" has a variable in its domain: want variables after it", "")
 		return
 	case own:
-		if rule := checkDomain(domain); rule != "" {
-			v.report(quote(s)+": the domain "+rule, "")
+		if rule, hint := checkDomain(domain); rule != "" {
+			v.report(quote(s)+": the domain "+rule, hint)
 			return
 		}
 		text = append(device.Literal(strings.TrimPrefix(text[0].Literal, domain+"/")), text[1:]...)
@@ -192,24 +246,17 @@ func (v value) numa() NUMA {
 // groupVariable is v as a variable by whose value hardware is put together.
 func (v value) groupVariable() string {
 	const want = `a variable such as "usb.serial" or "pci.slot"`
-	s, ok := v.string(want)
-	if !ok {
-		return ""
-	}
-	if name, ok := strings.CutPrefix(s, "${"); ok {
-		v.report(quote(s)+" is written as in a text: want the name alone", didYouMean(strings.TrimSuffix(name, "}")))
-		return ""
-	}
-	if rule, hint := v.w.checkVariable(s); rule != "" {
-		v.report(quote(s)+" "+rule, strings.NewReplacer("${", "", "}", "").Replace(hint))
-		return ""
-	}
-	found, _ := variableNamed(s)
-	if !found.device || found.single || strings.HasPrefix(s, varPrefix) {
-		v.report(quote(s)+" is not what hardware has in common: want "+want, "")
-		return ""
-	}
-	return s
+	return v.checked(want, func(s string) (rule, hint string) {
+		if name, ok := strings.CutPrefix(s, "${"); ok {
+			return "is written as in a text: want the name alone", didYouMean(strings.TrimSuffix(name, "}"))
+		}
+		rule, hint = v.w.checkVariable(s)
+		known, _ := variableNamed(s)
+		if rule == "" && (!known.device || known.single || strings.HasPrefix(s, varPrefix)) {
+			rule = "is not what hardware has in common: want " + want
+		}
+		return rule, strings.NewReplacer("${", "", "}", "").Replace(hint)
+	})
 }
 
 func readWhen(v value) *When {

@@ -13,9 +13,8 @@ import (
 // where describes is set, one that is described without a text.
 type table struct {
 	value
-	keys  map[string]any // as TOML has them
-	known int            // how many of them are of the language
-	names []string       // of the language
+	names []string // of its keys in the language
+	known int      // how many of the keys that it has are among them
 }
 
 // read binds the keys of the table v, and reports keys that it does not have.
@@ -24,12 +23,12 @@ func (v value) read(bind func(t *table)) {
 		bind(&table{value: v})
 		return
 	}
-	keys, ok := v.raw.(map[string]any)
-	if !ok {
+	keys := v.keys()
+	if keys == nil {
 		v.mistyped("a table", "")
 		return
 	}
-	t := &table{value: v, keys: keys, names: make([]string, 0, 32)}
+	t := &table{value: v, names: make([]string, 0, 32)}
 	bind(t)
 	if t.known == len(keys) {
 		return
@@ -51,7 +50,7 @@ func (t *table) key(name string, form func() form, read func(v value), help stri
 		*t.describes.keys = append(*t.describes.keys, t.describes.path+name)
 		t.describes.properties[name] = form()
 		t.describes.properties[name]["description"] = help
-	} else if raw, ok := t.keys[name]; ok {
+	} else if raw, ok := t.keys()[name]; ok {
 		t.known++
 		read(value{w: t.w, above: &t.value, name: name, raw: raw})
 	}

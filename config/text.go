@@ -202,28 +202,25 @@ type textUse struct {
 }
 
 // text is v as a text with variables, nil where it is none.
-func (v value) text(r role) device.Text {
-	s, ok := v.string(r.want)
-	if !ok {
-		return nil
-	}
-	text, err := parseText(s)
-	if err != nil {
-		v.report(quote(s)+" "+err.Error(), "")
-		return nil
-	}
-	for _, name := range text.Vars() {
-		switch rule, hint := v.w.checkVariable(name); rule {
-		case "":
-		case unknownVariable:
-			v.report(quote(s)+" has the unknown variable "+quote("${"+name+"}"), hint)
-			return nil
-		default:
-			v.report(quote(s)+" has "+quote("${"+name+"}")+", which "+rule, hint)
-			return nil
+func (v value) text(r role) (text device.Text) {
+	v.checked(r.want, func(s string) (rule, hint string) {
+		parsed, err := parseText(s)
+		if err != nil {
+			return err.Error(), ""
 		}
-	}
-	v.w.texts = append(v.w.texts, textUse{at: v, written: s, text: text, role: r})
+		for _, name := range parsed.Vars() {
+			switch rule, hint := v.w.checkVariable(name); rule {
+			case "":
+			case unknownVariable:
+				return "has the unknown variable " + quote("${"+name+"}"), hint
+			default:
+				return "has " + quote("${"+name+"}") + ", which " + rule, hint
+			}
+		}
+		text = parsed
+		v.w.texts = append(v.w.texts, textUse{at: v, written: s, text: text, role: r})
+		return "", ""
+	})
 	return text
 }
 
@@ -379,6 +376,28 @@ func interfaceName(_, sample string) (rule, hint string) {
 	}
 	return "", ""
 }
+
+// cdiDomain is that of the annotations by which runtimes are told of CDI
+// devices (pkg/cdi/annotations.go of the CDI library): one of them would hand
+// over what no match selects.
+const cdiDomain = "cdi.k8s.io"
+
+// annotationName returns what the key of an annotation breaks, or empty.
+func annotationName(_, key string) (rule, hint string) {
+	domain, name, ok := strings.Cut(key, "/")
+	if !ok {
+		domain, name = "x", key
+	}
+	if !subdomain.MatchString(domain) || len(domain) > maxSubdomain || !nameInPart.MatchString(name) || len(name) > maxNamePart {
+		return `is not the key of an annotation: want one such as "example.com/name", at most 63 characters after the domain`, ""
+	}
+	if domain == cdiDomain {
+		return "is read by runtimes as a list of CDI devices: want another domain", "container.cdi_devices passes CDI devices along"
+	}
+	return "", ""
+}
+
+var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 func envName(written, sample string) (rule, hint string) {
 	if identifier.MatchString(sample) {

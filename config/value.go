@@ -100,8 +100,13 @@ func (v value) around(path string) value {
 
 // child is the value of a key of the table v.
 func (v value) child(name string) value {
-	m, _ := v.raw.(map[string]any)
-	return value{w: v.w, above: &v, name: name, raw: m[name]}
+	return value{w: v.w, above: &v, name: name, raw: v.keys()[name]}
+}
+
+// keys of the table v, nil where it is none.
+func (v value) keys() map[string]any {
+	keys, _ := v.raw.(map[string]any)
+	return keys
 }
 
 // key is the name of a key of the table v.
@@ -116,16 +121,14 @@ func (v value) item(i int, raw any) value {
 
 // has reports whether the table v has a key.
 func (v value) has(name string) bool {
-	m, _ := v.raw.(map[string]any)
-	_, ok := m[name]
+	_, ok := v.keys()[name]
 	return ok
 }
 
 // lacks reports whether the table v has a key in no letter case: a wrong one
 // is reported by itself.
 func (v value) lacks(name string) bool {
-	m, _ := v.raw.(map[string]any)
-	for k := range m {
+	for k := range v.keys() {
 		if strings.EqualFold(k, name) {
 			return false
 		}
@@ -135,12 +138,11 @@ func (v value) lacks(name string) bool {
 
 // own iterates over the table v, whose keys are the user's own.
 func (v value) own(want string) iter.Seq2[string, value] {
-	m, ok := v.raw.(map[string]any)
-	if !ok {
+	if v.keys() == nil {
 		v.mistyped("a table "+want, "")
 	}
 	return func(yield func(string, value) bool) {
-		for _, name := range slices.Sorted(maps.Keys(m)) {
+		for _, name := range slices.Sorted(maps.Keys(v.keys())) {
 			if !yield(name, v.child(name)) {
 				return
 			}
@@ -148,16 +150,10 @@ func (v value) own(want string) iter.Seq2[string, value] {
 	}
 }
 
-func (v value) isTable() bool {
-	_, ok := v.raw.(map[string]any)
-	return ok
-}
-
 // isEmpty reports whether v is a table without keys, or a list without elements.
 func (v value) isEmpty() bool {
-	table, isTable := v.raw.(map[string]any)
 	items, isList := elements(v.raw)
-	return isTable && len(table) == 0 || isList && len(items) == 0
+	return v.keys() != nil && len(v.keys()) == 0 || isList && len(items) == 0
 }
 
 // report notes a problem with v; hint may be empty.
@@ -225,21 +221,20 @@ func (v value) items() []value {
 // tables is v as a list of tables, where one table is a list of one. main is
 // the key that a lone string may be meant for, or empty.
 func (v value) tables(main string) []value {
-	items, ok := elements(v.raw)
-	if _, single := v.raw.(map[string]any); single {
-		items, ok = []any{v.raw}, true
-	}
-	if !ok {
+	items, isList := elements(v.raw)
+	switch {
+	case v.keys() != nil:
+		items = []any{v.raw}
+	case !isList:
 		v.mistyped("a table or a list of tables", tableHint(v.raw, main))
 	}
 	var out []value
 	for i, raw := range items {
-		e := v.item(i, raw)
-		if _, ok := raw.(map[string]any); !ok {
+		if e := v.item(i, raw); e.keys() != nil {
+			out = append(out, e)
+		} else {
 			e.mistyped("a table", tableHint(raw, main))
-			continue
 		}
-		out = append(out, e)
 	}
 	return out
 }
@@ -269,6 +264,19 @@ func (v value) string(want string) (string, bool) {
 		ok = false
 	}
 	return s, ok
+}
+
+// checked is v as a string that breaks no rule, else empty.
+func (v value) checked(want string, check func(s string) (rule, hint string)) string {
+	s, ok := v.string(want)
+	if !ok {
+		return ""
+	}
+	if rule, hint := check(s); rule != "" {
+		v.report(quote(s)+" "+rule, hint)
+		return ""
+	}
+	return s
 }
 
 // integer is v as an integer from lo to hi, else lo.
@@ -332,59 +340,54 @@ func word[T ~string](v value, words []T) T {
 	return ""
 }
 
-// duration is v as a duration of at least that long, which is written as
-// shortest, such as the examples; else least.
+// duration is v as a duration of at least that long, such as the examples; else
+// least.
 func (v value) duration(least time.Duration, examples string) time.Duration {
 	shortest := quote(strings.TrimSuffix(least.String(), "0s"))
 	want := fmt.Sprintf("of at least %s, such as %s", shortest, examples)
-	s, ok := v.raw.(string)
-	if !ok {
-		hint := ""
-		if _, isInt := v.raw.(int64); isInt {
-			hint = "write it with its unit, in quotes"
-		}
-		v.mistyped("a duration "+want, hint)
+	if _, isInt := v.raw.(int64); isInt {
+		v.mistyped("a duration "+want, "write it with its unit, in quotes")
 		return least
 	}
-	d, err := time.ParseDuration(s)
-	switch {
-	case err != nil:
-		v.report(quote(s)+" is not a duration: want one "+want, `the units are "s", "m" and "h"`)
-	case d < least:
-		v.report(fmt.Sprintf("%s is too short: want at least %s", quote(s), shortest), "")
-	default:
-		return d
-	}
-	return least
+	duration := least
+	v.checked("a duration "+want, func(s string) (rule, hint string) {
+		d, err := time.ParseDuration(s)
+		switch {
+		case err != nil:
+			return "is not a duration: want one " + want, `the units are "s", "m" and "h"`
+		case d < least:
+			return "is too short: want at least " + shortest, ""
+		}
+		duration = d
+		return "", ""
+	})
+	return duration
 }
 
 // literal is v as a string without variables.
-func (v value) literal(want string) (string, bool) {
-	s, ok := v.string(want)
-	if !ok {
-		return "", false
-	}
-	text, err := parseText(s)
-	switch {
-	case err != nil:
-		v.report(quote(s)+" "+err.Error(), "")
-		return "", false
-	case len(text.Vars()) > 0:
-		v.report(quote(s)+" has a variable: want a text without", `write "$${" for a literal "${"`)
-		return "", false
-	}
-	return text.String(), true
+func (v value) literal(want string) (text string, ok bool) {
+	v.checked(want, func(s string) (rule, hint string) {
+		parsed, err := parseText(s)
+		switch {
+		case err != nil:
+			return err.Error(), ""
+		case len(parsed.Vars()) > 0:
+			return "has a variable: want a text without", `write "$${" for a literal "${"`
+		}
+		text, ok = parsed.String(), true
+		return "", ""
+	})
+	return text, ok
 }
 
 // literals is v as a list of strings without variables, or one.
-func (v value) literals(want string) []string {
-	var out []string
+func (v value) literals(want string) (all []string) {
 	for _, e := range v.items() {
 		if s, ok := e.literal(want); ok {
-			out = append(out, s)
+			all = append(all, s)
 		}
 	}
-	return out
+	return all
 }
 
 // bareHint says how to write what a bare integer may have been, since TOML takes

@@ -101,7 +101,10 @@ func Parse(kind Kind, s string) (Pattern, error) {
 	case kind == Number && !strings.ContainsAny(s, meta):
 		return p.spans(s)
 	}
-	expanded, err := expand(unit.FindAllString(s, -1))
+	expanded, err := []string{s}, error(nil)
+	if strings.ContainsAny(s, `{}[\`) {
+		expanded, err = expand(unit.FindAllString(s, -1))
+	}
 	switch {
 	case err != nil:
 		return Pattern{}, err
@@ -234,6 +237,11 @@ func tokenize(kind Kind, s string) ([]token, error) {
 			s = s[n:]
 			continue
 		}
+		if n := plain(s); n > 0 && kind != Number {
+			run += s[:n]
+			s = s[n:]
+			continue
+		}
 		u := unit.FindString(s)
 		s = s[len(u):]
 		switch {
@@ -265,6 +273,20 @@ func tokenize(kind Kind, s string) ([]token, error) {
 		tokens = append(tokens, token{text: run})
 	}
 	return tokens, nil
+}
+
+// plain is how many characters s begins with that stand for themselves, but for
+// a "/" that is not the first, since "**" may follow it.
+func plain(s string) int {
+	if n := strings.IndexAny(s, meta); n == 0 {
+		return 0
+	} else if n > 0 {
+		s = s[:n]
+	}
+	if n := strings.IndexByte(s[1:], '/'); n >= 0 {
+		return n + 1
+	}
+	return len(s)
 }
 
 // deepLength is the length of "/**/" or a final "/**" that s begins with,
