@@ -74,8 +74,8 @@ func readMount(v value) Mount {
 	return m
 }
 
-// entries binds a key to a table of environment variables or annotations, what
-// one of is called, with keys of the user's own.
+// entries binds a key to a table of environment variables or annotations, with keys
+// of the user's own; what is how messages call one.
 func (t *table) entries(name string, into *[]device.Entry, what string, keys role, help string) {
 	t.key(name, func() form {
 		entry := formOf(func(v value) { readEntry(v) })
@@ -186,7 +186,7 @@ var hookNames = []string{"prestart", "createRuntime", "createContainer", "startC
 // readHook reads the keys that the CDI specification has for hooks.
 func readHook(v value) (h device.Hook) {
 	v.read(func(t *table) {
-		words(t, "hook_name", &h.Name, "when it runs", hookNames...)
+		words(t, "hook_name", &h.Name, hookNames, "when it runs")
 		t.require("hook_name", `when it runs, such as "createContainer"`, "")
 		t.key("path", stringForm, func(v value) { h.Path = v.hookPath() }, "absolute path of the program on the host")
 		t.require("path", "the program on the host", "")

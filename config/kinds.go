@@ -134,7 +134,7 @@ func (k kind) intHint(n int64) string {
 	return bareHint(n, fmt.Sprintf("%0*d", k.hex, n), fmt.Sprintf("%0*x", k.hex, n), "%#x", func(s string) bool { return len(s) == k.hex })
 }
 
-// text is any text.
+// anyText is text, whatever it is.
 var anyText = kind{want: "a string or a list of strings"}
 
 const hexDigits = "0123456789abcdef"
@@ -256,7 +256,7 @@ func oneOf(words []string) kind {
 // is mounted.
 const devDir = "/dev/"
 
-// Kinds of paths. What else than /dev and /sys comes or goes on a host is not seen.
+// Kinds of paths. Only /dev and /sys are watched for what comes and goes (exists).
 var (
 	nodeGlob = kind{
 		mode: pattern.Path, want: `a path below /dev or a pattern such as "/dev/ttyUSB*", or a list of them`,

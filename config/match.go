@@ -61,9 +61,11 @@ func readMatch(v value) Match {
 		// as comes first: it decides what glob and container_path may be.
 		t.as(&m.Mount, `"mount": files, sockets or directories that glob selects, as bind mounts`)
 		t.selectors(&m)
-		t.boolean("vfio", &m.VFIO, "whether to select the VFIO nodes of the functions or mediated devices that pci or mdev selects")
+		t.boolean("vfio", &m.VFIO,
+			"whether to select the VFIO nodes of the functions or mediated devices that pci or mdev selects")
 		t.values("cdi_device", &m.CDIDevice, cdiName, "qualified names of CDI devices of other specs on the host")
-		t.key("virtual", virtualForm, func(v value) { m.Virtual = v.virtual() }, "devices without hardware: a name, a table, or a list of these")
+		t.key("virtual", virtualForm, func(v value) { m.Virtual = v.virtual() },
+			"devices without hardware: a name, a table, or a list of these")
 		path := nodePath
 		if m.Mount {
 			path = companionPath
@@ -72,7 +74,8 @@ func readMatch(v value) Match {
 		t.permissions(&m.Permissions, "what a container may do with the nodes of this match")
 		t.boolean("read_only", &m.ReadOnly, "whether a mount is read-only")
 		t.boolean("required", &m.Required, "whether hardware without a node of this match is no device")
-		t.boolean("dangerous", &m.Dangerous, "whether a device of this match, and what comes along with it (with, cdi_devices), may be one that reaches the host itself")
+		t.boolean("dangerous", &m.Dangerous,
+			"whether a device of this match, and what comes along with it (with, cdi_devices), may be one that reaches the host itself")
 	})
 	if m.Mount {
 		v.child("glob").needsMounts(m.Glob)

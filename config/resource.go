@@ -36,24 +36,32 @@ func readResource(v value) Resource {
 	v.w.texts, v.w.matches = nil, nil
 	before := v.w.found
 	v.read(func(t *table) {
-		t.key("name", stringForm, func(v value) { v.resourceName(&r) }, "name of the resource, with another domain than the one above or without")
+		t.key("name", stringForm, func(v value) { v.resourceName(&r) },
+			"name of the resource, with another domain than the one above or without")
 		t.require("name", `one such as "gpu", or "vendor.example/gpu"`, "")
 		// names comes after name: it maps what that results in.
-		t.key("names", stringTable, func(v value) { v.resourceNames(&r) }, "nicer names: what name results in, without domain, and the name to use instead")
+		t.key("names", stringTable, func(v value) { v.resourceNames(&r) },
+			"nicer names: what name results in, without domain, and the name to use instead")
 		t.integer("count", &r.Count, 1, maxCount, "slots: how many containers may hold one device at the same time")
-		tables(t, "match", &r.Match, readMatch, "glob", "device nodes and hardware: a table, or a list of tables of which any may select a node")
+		tables(t, "match", &r.Match, readMatch, "glob",
+			"device nodes and hardware: a table, or a list of tables of which any may select a node")
 		t.require("match", "at least one", matchHint)
 		tables(t, "exclude", &r.Exclude, readExclude, "glob", "device nodes and hardware to leave out")
-		words(t, "each", &r.Each, `what one device is: "device" is the hardware with all its selected nodes, "node" is every node by itself, "all" is everything together`, EachDevice, EachNode, EachAll)
-		t.key("group_by", stringForm, func(v value) { r.GroupBy = v.groupVariable() }, "variable, without ${}: hardware with the same value is one device")
+		words(t, "each", &r.Each, []Each{EachDevice, EachNode, EachAll},
+			`what one device is: "device" is the hardware with all its selected nodes, "node" is every node by itself, "all" is everything together`)
+		t.key("group_by", stringForm, func(v value) { r.GroupBy = v.groupVariable() },
+			"variable, without ${}: hardware with the same value is one device")
 		t.boolean("shared", &r.Shared, "whether other resources may offer the same device: each that selects it has to say so")
 		t.table("when", func(v value) { r.When = readWhen(v) }, "when the resource is active: all that is set has to hold")
-		tables(t, "with", &r.With, readCompanion, "path", "companions: nodes or paths given along with every device, once in a container")
-		words(t, "prefer", &r.Prefer, "which free devices to suggest to the kubelet", PreferNUMA, PreferPacked, PreferSpread)
-		t.key("numa", numaForm, func(v value) { r.NUMA = v.numa() }, `NUMA nodes to report: "auto" is what the hardware says, "none" is none, or a list such as [0, 1]`)
-		words(t, "identity", &r.Identity, "what the ID of a USB device is made of", IdentityAuto, IdentitySerial, IdentityPort)
-		words(t, "register", &r.Register, "when the resource is registered with the kubelet", RegisterWhenPresent, RegisterAlways)
-		t.duration("forget_after", &r.ForgetAfter, minForgetAfter, `"10m" or "1h30m"`, "how long a device that is gone, and that no container holds, stays listed as Unhealthy")
+		tables(t, "with", &r.With, readCompanion, "path",
+			"companions: nodes or paths given along with every device, once in a container")
+		words(t, "prefer", &r.Prefer, []Prefer{PreferNUMA, PreferPacked, PreferSpread}, "which free devices to suggest to the kubelet")
+		t.key("numa", numaForm, func(v value) { r.NUMA = v.numa() },
+			`NUMA nodes to report: "auto" is what the hardware says, "none" is none, or a list such as [0, 1]`)
+		words(t, "identity", &r.Identity, []Identity{IdentityAuto, IdentitySerial, IdentityPort}, "what the ID of a USB device is made of")
+		words(t, "register", &r.Register, []Register{RegisterWhenPresent, RegisterAlways}, "when the resource is registered with the kubelet")
+		t.duration("forget_after", &r.ForgetAfter, minForgetAfter, `"10m" or "1h30m"`,
+			"how long a device that is gone, and that no container holds, stays listed as Unhealthy")
 		// health comes after match: what is selected decides what can be opened.
 		t.table("health", func(v value) { r.Health = readHealth(v, r.Match) }, "checks of each device beyond its presence")
 		t.table("container", func(v value) { r.Container.read(v) }, "what a container gets")
@@ -263,7 +271,8 @@ func readWhen(v value) *When {
 	w := new(When)
 	v.read(func(t *table) {
 		t.values("node_name", &w.NodeName, anyText, "name of the Kubernetes node; needs --node-name")
-		t.key("exists", stringsForm, func(v value) { w.Exists = v.patterns(existsGlob) }, `globs below /dev or /sys: each has to match something, with "!" nothing`)
+		t.key("exists", stringsForm, func(v value) { w.Exists = v.patterns(existsGlob) },
+			`globs below /dev or /sys: each has to match something, with "!" nothing`)
 	})
 	if v.isEmpty() {
 		v.report("an empty table: want node_name or exists", "")

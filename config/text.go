@@ -377,9 +377,9 @@ func interfaceName(_, sample string) (rule, hint string) {
 	return "", ""
 }
 
-// cdiDomain is that of the annotations by which runtimes are told of CDI
-// devices (pkg/cdi/annotations.go of the CDI library): one of them would hand
-// over what no match selects.
+// cdiDomain is that of the annotations in which runtimes find CDI devices
+// (pkg/cdi/annotations.go of the CDI library): one of them would inject what no
+// match selects.
 const cdiDomain = "cdi.k8s.io"
 
 // annotationName returns what the key of an annotation breaks, or empty.
