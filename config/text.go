@@ -364,15 +364,11 @@ func absolutePath(written, sample string) (rule, hint string) {
 // interfaceName is the name of a network interface as the kernel takes it
 // (dev_valid_name in net/core/dev.c).
 func interfaceName(_, sample string) (rule, hint string) {
-	const longest = 15 // IFNAMSIZ less the terminating NUL
-	notInInterface := func(r rune) bool {
-		return unicode.IsSpace(r) || unicode.IsControl(r) || r == '/' || r == ':'
-	}
 	switch {
-	case sample == "" || sample == "." || sample == ".." || strings.ContainsFunc(sample, notInInterface):
+	case len(sample) > device.MaxNetName:
+		return fmt.Sprintf("is too long for a network interface: want at most %d characters", device.MaxNetName), ""
+	case !device.ValidNetName(sample):
 		return `is not the name of a network interface: want one such as "can0"`, ""
-	case len(sample) > longest:
-		return fmt.Sprintf("is too long for a network interface: want at most %d characters", longest), ""
 	}
 	return "", ""
 }

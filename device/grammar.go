@@ -7,18 +7,29 @@ import (
 	"unicode"
 )
 
+// The characters of IDs: alnum begins and ends a field, inner is what may be in
+// between.
+const (
+	decimal = "0123456789"
+	lower   = "abcdefghijklmnopqrstuvwxyz"
+	upper   = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	alnum   = decimal + lower + upper
+	inner   = alnum + "_-."
+)
+
+// consists reports whether s is not empty and has no characters but these.
+func consists(s, characters string) bool { return s != "" && strings.Trim(s, characters) == "" }
+
+// bounded reports whether s consists of characters, of which letters and digits
+// are first and last.
+func bounded(s, characters string) bool {
+	return consists(s, characters) && strings.Trim(s, "_-.:") == s
+}
+
 // ValidID reports whether id is in the grammar of IDs and no longer than
 // MaxID.
 func ValidID(id string) bool {
-	if id == "" || len(id) > MaxID || !isAlnum(id[0]) || !isAlnum(id[len(id)-1]) {
-		return false
-	}
-	for i := range len(id) {
-		if !isInner(id[i]) && id[i] != ':' {
-			return false
-		}
-	}
-	return !strings.Contains(id, "::")
+	return len(id) <= MaxID && bounded(id, inner+":") && !strings.Contains(id, "::")
 }
 
 // The hash part: a mark and hashLen characters of five bits each.
@@ -62,17 +73,7 @@ func fit(id string, limit int) string {
 
 // isClean reports whether s can be a field as it is. What looks like a
 // replacement can't, lest it be taken for one.
-func isClean(s string) bool {
-	if s == "" || !isAlnum(s[0]) || !isAlnum(s[len(s)-1]) {
-		return false
-	}
-	for i := range len(s) {
-		if !isInner(s[i]) {
-			return false
-		}
-	}
-	return !hasHash(s)
-}
+func isClean(s string) bool { return bounded(s, inner) && !hasHash(s) }
 
 // hasHash reports whether s ends in what could be a hash part.
 func hasHash(s string) bool {
@@ -80,14 +81,14 @@ func hasHash(s string) bool {
 	if i < 0 || s[i:i+len(hashMark)] != hashMark {
 		return false
 	}
-	return strings.Trim(s[i+len(hashMark):], "0123456789abcdefghijklmnopqrstuv") == ""
+	return consists(s[i+len(hashMark):], decimal+"abcdefghijklmnopqrstuv")
 }
 
 // sanitize returns what is left of s in the grammar of one field; it may be
 // nothing.
 func sanitize(s string) string {
 	s = strings.Map(func(r rune) rune {
-		if r < 0x80 && isInner(byte(r)) {
+		if strings.ContainsRune(inner, r) {
 			return r
 		}
 		return '_'
@@ -95,9 +96,9 @@ func sanitize(s string) string {
 	return strings.Trim(s, "_-.")
 }
 
-// isPCIAddress reports whether s is domain:bus:device.function as the kernel
+// IsPCIAddress reports whether s is domain:bus:device.function as the kernel
 // writes it. A domain has more than four digits behind some controllers.
-func isPCIAddress(s string) bool {
+func IsPCIAddress(s string) bool {
 	i := len(s) - len(":3b:00.0")
 	return i >= 4 && s[i] == ':' && s[i+3] == ':' && s[i+6] == '.' &&
 		isHex(s[:i]) && isHex(s[i+1:i+3]) && isHex(s[i+4:i+6]) && isDigits(s[i+7:])
@@ -110,15 +111,7 @@ func isPCIAddress(s string) bool {
 // still can't be mistaken.
 func isACPIName(s string) bool {
 	id, number, ok := strings.Cut(s, ":")
-	if !ok || len(id) < 7 || len(id) > 8 || len(number) != 2 || number[0] > '9' || !isHex(number) {
-		return false
-	}
-	for i := range len(id) {
-		if !isAlnum(id[i]) || 'a' <= id[i] && id[i] <= 'z' {
-			return false
-		}
-	}
-	return true
+	return ok && (len(id) == 7 || len(id) == 8) && consists(id, decimal+upper) && len(number) == 2 && number[0] <= '9' && isHex(number)
 }
 
 // isChain reports whether s is a chain of ports, "1.4".
@@ -131,23 +124,17 @@ func isChain(s string) bool {
 	return true
 }
 
-func isAlnum(c byte) bool { return isLetter(c) || isDigit(c) }
+func isDigits(s string) bool { return consists(s, decimal) }
 
-func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+func isHex(s string) bool { return consists(s, decimal+"abcdef") }
 
-func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
-
-// isInner reports whether c can be inside a field.
-func isInner(c byte) bool { return isAlnum(c) || c == '_' || c == '-' || c == '.' }
-
-func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
-
-func isHex(s string) bool { return s != "" && strings.Trim(s, "0123456789abcdef") == "" }
+// MaxNetName is the longest name of a network interface: IFNAMSIZ without the
+// zero at the end (include/uapi/linux/if.h).
+const MaxNetName = 15
 
 // ValidNetName reports whether the kernel takes a name for a network interface
-// (dev_valid_name in net/core/dev.c).
+// (dev_valid_name in net/core/dev.c), and it has no control characters.
 func ValidNetName(name string) bool {
-	const longest = 15 // IFNAMSIZ without the zero at the end
-	return name != "" && len(name) <= longest && name != "." && name != ".." &&
-		!strings.ContainsAny(name, "/:") && !strings.ContainsFunc(name, unicode.IsSpace)
+	return name != "" && len(name) <= MaxNetName && name != "." && name != ".." &&
+		!strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r == ':' || unicode.IsSpace(r) || unicode.IsControl(r) })
 }

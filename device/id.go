@@ -1,8 +1,10 @@
 package device
 
 import (
+	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // IDs name devices to the kubelet, in its checkpoint, in CDI specs and in the
@@ -95,7 +97,7 @@ func hardwareName(h *Hardware, f Form) string {
 		if h.PCI != nil && h.PCI.Address != "" {
 			address = h.PCI.Address
 		}
-		if isPCIAddress(address) {
+		if IsPCIAddress(address) {
 			return address
 		}
 		return "pci:" + field(address)
@@ -123,7 +125,7 @@ func Place(h *Hardware) string {
 	}
 	u := h.USB
 	controller := u.Controller
-	if !isPCIAddress(controller) && !isACPIName(controller) {
+	if !IsPCIAddress(controller) && !isACPIName(controller) {
 		controller = field(controller)
 	}
 	chain := u.Chain
@@ -225,5 +227,141 @@ func reserved(parts []string) bool {
 	case "all", "group", "cdi", "virtual", "shared", "path", "netif", "mdev":
 		return len(parts) > 1
 	}
-	return len(parts) >= 3 && isPCIAddress(strings.Join(parts[:3], ":"))
+	return len(parts) >= 3 && IsPCIAddress(strings.Join(parts[:3], ":"))
+}
+
+// The IDs of what is no single node and no hardware with its nodes. The word
+// in front says how to read the rest; no ID of hardware or of a node begins
+// with one of them, see reserved.
+//
+//	all:example.com:cameras             everything that a resource selects
+//	group:pci.slot:0000:3b:00           the hardware with one value of a variable
+//	cdi:nvidia.com:gpu:0                a CDI device of the host
+//	virtual:example.com:licence:lic-0   a device without hardware
+//	shared:example.com:gpu:0000:3b:00.0 what other resources may offer, too
+//	path:var:run:docker.sock            what is at a path and is no device node
+
+// PoolID is the ID of everything that a resource selects as one device.
+func PoolID(resource string) string { return fit("all:"+qualified(resource), MaxID) }
+
+// GroupID is the ID of the hardware that has one value for a variable,
+// "group:pci.slot:0000:3b:00".
+func GroupID(variable, value string) string {
+	return fit("group:"+field(variable)+":"+listName(value, ":"), MaxID)
+}
+
+// CDIDeviceID is the ID of one of the host's CDI devices, of which name is the
+// qualified name: "cdi:nvidia.com:gpu:0".
+func CDIDeviceID(name string) string {
+	kind, id, _ := strings.Cut(name, "=")
+	return fit("cdi:"+qualified(kind)+":"+listName(id, ":"), MaxID)
+}
+
+// VirtualID is the ID of a device of a resource that has no hardware.
+func VirtualID(resource, name string) string {
+	return fit("virtual:"+qualified(resource)+":"+field(name), MaxID)
+}
+
+// SharedID is the ID of a device that other resources may offer, too; id is
+// the one that it has otherwise.
+func SharedID(resource, id string) string {
+	return fit("shared:"+qualified(resource)+":"+id, MaxID)
+}
+
+// PathID is the ID of what is at a path of the host, absolute and clean, and
+// is no device node.
+func PathID(path string) string {
+	return fit("path:"+listName(strings.TrimPrefix(path, "/"), "/"), MaxID)
+}
+
+// qualified is the name of a resource or a CDI kind as two fields,
+// "example.com:gpu". Anything else that is given, which neither is, is one
+// field, so that what follows can't be taken for a part of it.
+func qualified(name string) string {
+	if strings.Count(name, "/") != 1 {
+		return replaced(name, name)
+	}
+	return listName(name, "/")
+}
+
+// listName joins the parts of s with colons, or says it in one field with a
+// hash where one of them can't be in an ID.
+func listName(s, separator string) string {
+	parts := strings.Split(s, separator)
+	for _, p := range parts {
+		if !isClean(p) {
+			return replaced(strings.ReplaceAll(s, separator, "-"), s)
+		}
+	}
+	return strings.Join(parts, ":")
+}
+
+// PlaceholderSerial reports whether s is no serial number, but what a maker
+// left in its place, so that any number of devices may have it. The rules
+// look at letters and digits only, whatever their case, and not at a label in
+// front ("SN0001", "0x0001"):
+//
+//   - fewer than three characters: "", "0", "1.0"
+//   - one character repeated: "00000000", "ffffff", "00:00:00:00:00:00"
+//   - zeros and a one at the end: "0001", "00000001"
+//   - counting up from 0, 1 or a, decimal, hexadecimal or by letters, however
+//     often: "123456", "0123456789ABCDEF", "12345678901234567890", "ABCDEFGH"
+//   - counting down to 0 or 1: "87654321", "9876543210"
+//   - a PCI address, which is what the kernel gives its root hubs: "0000:00:14.0"
+//   - words that say that there is none: "None", "N/A", "Default string",
+//     "Serial Number", "To be filled by O.E.M."
+//
+// A serial that several devices share without any of these marks is told by
+// their being there together, not here.
+func PlaceholderSerial(s string) bool {
+	s = strings.ToLower(strings.TrimSpace(s))
+	if IsPCIAddress(s) {
+		return true
+	}
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return r
+		}
+		return -1
+	}, s)
+	if slices.Contains(noSerial, s) {
+		return true
+	}
+	for _, label := range []string{"serialnumber", "serial", "sn", "0x"} {
+		if rest, ok := strings.CutPrefix(s, label); ok {
+			s = rest
+			break
+		}
+	}
+	runes := []rune(s)
+	return len(runes) < 3 ||
+		strings.Trim(s, string(runes[0])) == "" ||
+		strings.TrimLeft(s, "0") == "1" ||
+		counts(s)
+}
+
+// noSerial holds the words, reduced to their letters and digits.
+var noSerial = []string{
+	"blank", "default", "defaultserial", "defaultstring", "demo", "dummy", "empty", "example", "invalid",
+	"iserial", "iserialnumber", "none", "noserial", "noserialnumber", "notapplicable", "notavailable",
+	"notdefined", "notset", "notspecified", "null", "oem", "sample", "serial", "serialno", "serialnum",
+	"serialnumber", "string", "systemserialnumber", "test", "tobefilled", "tobefilledbyoem", "undefined",
+	"unknown", "usbserial", "xxxserial",
+}
+
+// countings holds what serials count along.
+var countings = []string{"0123456789", "1234567890", "0123456789abcdef", "123456789abcdef0", "abcdefghijklmnopqrstuvwxyz"}
+
+// counts reports whether s counts up from the start of one of the countings,
+// beginning anew at its end, or down to its start.
+func counts(s string) bool {
+	down := []rune(s)
+	slices.Reverse(down)
+	for _, c := range countings {
+		repeated := strings.Repeat(c, len(s)/len(c)+1)
+		if strings.HasPrefix(repeated, s) || strings.HasPrefix(repeated, string(down)) {
+			return true
+		}
+	}
+	return false
 }

@@ -42,19 +42,15 @@ func NodeKeys(h *Hardware) map[*Node]string {
 	for _, n := range h.Nets {
 		names = append(names, splitNet(n))
 	}
-	// The kernel's own node comes before copies of it made by hand, which
-	// have its name and its number, but another path. Interfaces come last, so
-	// that the key of no node depends on them.
 	slices.SortFunc(names, func(a, b kernelName) int {
 		return cmp.Or(
-			compareBool(!a.net, !b.net),
-			compareBool(a.bus, b.bus),
+			cmp.Compare(a.kind, b.kind),
 			cmp.Compare(a.node.Interface, b.node.Interface),
 			cmp.Compare(a.prefix, b.prefix),
 			CompareNatural(a.parent, b.parent),
-			compareCounter(a.counter, b.counter),
+			CompareNumber(a.counter, b.counter),
 			cmp.Compare(a.suffix, b.suffix),
-			compareBool(strings.HasSuffix(a.node.Path, "/"+a.node.Kernel), strings.HasSuffix(b.node.Path, "/"+b.node.Kernel)),
+			cmp.Compare(a.copies(), b.copies()),
 			cmp.Compare(a.node.Path, b.node.Path),
 		)
 	})
@@ -69,7 +65,11 @@ func NodeKeys(h *Hardware) map[*Node]string {
 		for _, k := range names[:end] {
 			key := fit(k.key(h.Bus, numbers[k.counter]), maxKey)
 			if taken[key] {
-				key = fit(key+hashPart(k.apart()), maxKey)
+				apart := k.node.Path
+				if k.kind == netName {
+					apart = "net"
+				}
+				key = fit(key+hashPart(apart), maxKey)
 			}
 			taken[key] = true
 			keys[k.node] = key
@@ -83,25 +83,34 @@ func NodeKeys(h *Hardware) map[*Node]string {
 // kernel counts over the whole machine: prefix, counter, suffix.
 type kernelName struct {
 	node                    *Node
-	bus                     bool // the node is the USB device's own
+	kind                    nameKind
 	prefix, counter, suffix string
-	// net is set for a network interface, of which the kernel counts nothing
-	// that lasts: its counter tells it apart from others, and parent is the
-	// directory of sysfs that it is in.
-	net    bool
+	// parent is the directory of sysfs that a network interface is in. The kernel
+	// counts nothing of it that lasts: its counter tells it apart from others.
 	parent string
 }
 
-// apart tells a node from another that would have the same key.
-func (k kernelName) apart() string {
-	if k.net {
-		return "net"
+// nameKind orders names: the USB device's own node first, and interfaces last,
+// so that the key of no node depends on them.
+type nameKind byte
+
+const (
+	busName nameKind = iota
+	nodeName
+	netName
+)
+
+// copies is 0 for the kernel's own node, which comes before copies of it made by
+// hand: they have its name and its number, but another path.
+func (k kernelName) copies() int {
+	if strings.HasSuffix(k.node.Path, "/"+k.node.Kernel) {
+		return 0
 	}
-	return k.node.Path
+	return 1
 }
 
 func (k kernelName) sameFamily(other kernelName) bool {
-	return !k.bus && !other.bus && k.net == other.net && k.node.Interface == other.node.Interface && k.prefix == other.prefix
+	return k.kind != busName && k.kind == other.kind && k.node.Interface == other.node.Interface && k.prefix == other.prefix
 }
 
 // numberFamily numbers the counters of one family: nodes of one interface
@@ -145,10 +154,10 @@ func numberFamily(family []kernelName) map[string]int {
 }
 
 func (k kernelName) key(bus Bus, number int) string {
-	if k.bus {
+	if k.kind == busName {
 		return "bus"
 	}
-	if bus == PlatformBus && !k.net && !k.probed() {
+	if bus == PlatformBus && k.kind == nodeName && !k.probed() {
 		return nameField(k.node.Kernel)
 	}
 	stem := strings.Trim(k.prefix+k.suffix, "_-.")
@@ -190,7 +199,7 @@ func (k kernelName) probed() bool {
 // nameField is field for names of nodes, which begin with a letter: so none
 // of them reads as a port or as the number of an ACPI device.
 func nameField(s string) string {
-	if isClean(s) && isLetter(s[0]) {
+	if isClean(s) && strings.Contains(lower+upper, s[:1]) {
 		return s
 	}
 	return replaced(s, s)
@@ -202,9 +211,9 @@ func nameField(s string) string {
 // that count twice (pcmC1D0p, nvme0n1, mmcblk0boot0, dvb0.frontend1, wwan0at1,
 // vport2p1), or the letters of a disk (sdb, sdaa2).
 func splitKernel(n *Node) kernelName {
-	k := kernelName{node: n, prefix: n.Kernel}
-	if h := n.Hardware; h != nil && h.Bus == USBBus {
-		k.bus = n.SysPath == h.Path && n.SysPath != "" || strings.HasPrefix(n.Path, "/dev/bus/usb/")
+	k := kernelName{node: n, kind: nodeName}
+	if h := n.Hardware; h != nil && h.Bus == USBBus && (n.SysPath == h.Path && n.SysPath != "" || strings.HasPrefix(n.Path, "/dev/bus/usb/")) {
+		k.kind = busName
 	}
 	name := n.Kernel
 	var from, to int
@@ -235,18 +244,18 @@ func splitKernel(n *Node) kernelName {
 // splitNet is splitKernel for a network interface.
 func splitNet(n *Node) kernelName {
 	parent := path.Dir(n.SysPath)
-	return kernelName{node: n, net: true, prefix: "net", counter: parent + "/" + n.Kernel, parent: parent}
+	return kernelName{node: n, kind: netName, prefix: "net", counter: parent + "/" + n.Kernel, parent: parent}
 }
 
 // lastNumber returns where the number at the end of name is that the kernel
 // counts over the machine.
 func lastNumber(name string) (from, to int) {
-	rest := strings.TrimRight(name, "0123456789")
+	rest := strings.TrimRight(name, decimal)
 	if rest == name {
 		return firstNumber(name)
 	}
 	before, dot := strings.CutSuffix(rest, ".")
-	if first := strings.TrimRight(before, "0123456789"); dot && first != before {
+	if first := strings.TrimRight(before, decimal); dot && first != before {
 		return len(first), len(before)
 	}
 	return len(rest), len(name)
@@ -255,15 +264,11 @@ func lastNumber(name string) (from, to int) {
 // firstNumber returns where the first digits of name are, and its end twice
 // where it has none.
 func firstNumber(name string) (from, to int) {
-	from = strings.IndexAny(name, "0123456789")
+	from = strings.IndexAny(name, decimal)
 	if from < 0 {
 		return len(name), len(name)
 	}
-	to = from
-	for to < len(name) && isDigit(name[to]) {
-		to++
-	}
-	return from, to
+	return from, from + digits(name[from:])
 }
 
 // diskLetters returns where the letters are that count the disks of the SCSI,
@@ -271,26 +276,47 @@ func firstNumber(name string) (from, to int) {
 func diskLetters(name string) (from, to int) {
 	for _, driver := range []string{"sd", "hd", "vd", "xvd"} {
 		rest, ok := strings.CutPrefix(name, driver)
-		letters := strings.TrimRight(rest, "0123456789")
-		if ok && letters != "" && strings.Trim(letters, "abcdefghijklmnopqrstuvwxyz") == "" {
+		letters := strings.TrimRight(rest, decimal)
+		if ok && consists(letters, lower) {
 			return len(driver), len(driver) + len(letters)
 		}
 	}
 	return 0, 0
 }
 
-// compareCounter orders counters as they count: 2 before 10, z before aa.
-func compareCounter(a, b string) int {
-	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+// CompareNatural orders names as people count: runs of digits by their value,
+// so that "ttyUSB2" is before "ttyUSB10", all else by its bytes. It is zero
+// for equal strings only.
+func CompareNatural(a, b string) int {
+	x, y := a, b
+	for x != "" && y != "" {
+		m, n := digits(x), digits(y)
+		if m == 0 || n == 0 {
+			if x[0] != y[0] {
+				return cmp.Compare(x[0], y[0])
+			}
+			x, y = x[1:], y[1:]
+			continue
+		}
+		if c := CompareNumber(strings.TrimLeft(x[:m], "0"), strings.TrimLeft(y[:n], "0")); c != 0 {
+			return c
+		}
+		x, y = x[m:], y[n:]
+	}
+	return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(a, b))
 }
 
-// compareBool puts what holds first.
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return -1
+// digits is how many digits s begins with.
+func digits(s string) int {
+	n := 0
+	for n < len(s) && s[n] >= '0' && s[n] <= '9' {
+		n++
 	}
-	return 1
+	return n
+}
+
+// CompareNumber orders what counts, written with all its digits: 2 before 10, z
+// before aa, and PCI addresses as they are numbered.
+func CompareNumber(a, b string) int {
+	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }

@@ -279,7 +279,7 @@ func busDevice(dir string) (bus device.Bus, found string) {
 		}
 		name := dir[start:end]
 		isUSB := isRootHub(name) || inUSB && isUSBChild(prev, name)
-		isPCI := inPCI && isPCIAddress(name)
+		isPCI := inPCI && device.IsPCIAddress(name)
 		switch {
 		case isUSB:
 			bus, found = device.USBBus, dir[:end]
@@ -317,14 +317,6 @@ func isPCIBridge(name string) bool {
 	n, ok := strings.CutPrefix(name, "pci")
 	domain, bus, colon := strings.Cut(n, ":")
 	return ok && colon && len(domain) >= 4 && len(bus) == 2 && isHex(domain) && isHex(bus)
-}
-
-// isPCIAddress reports whether name is that of a PCI function: "0000:3b:00.0".
-// The domain has more than four digits behind some controllers.
-func isPCIAddress(name string) bool {
-	i := len(name) - len(":3b:00.0")
-	return i >= 4 && name[i] == ':' && name[i+3] == ':' && name[i+6] == '.' &&
-		isHex(name[:i]) && isHex(name[i+1:i+3]) && isHex(name[i+4:i+6]) && isDigits(name[i+7:])
 }
 
 func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }

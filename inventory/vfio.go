@@ -81,6 +81,6 @@ func vfioOwner(group []*device.Hardware) *device.Hardware {
 			}
 			return 1
 		}
-		return device.CompareAddress(a.Name, b.Name)
+		return device.CompareNumber(a.Name, b.Name)
 	})
 }

@@ -38,7 +38,7 @@ func compareFunctions(a, b *device.Hardware) int {
 	if a.PCI == nil || b.PCI == nil {
 		return strings.Compare(a.Path, b.Path)
 	}
-	return device.CompareAddress(a.PCI.Address, b.PCI.Address)
+	return device.CompareNumber(a.PCI.Address, b.PCI.Address)
 }
 
 // group is what a resource selects of an IOMMU group with vfio = true: one
@@ -226,7 +226,7 @@ func (m *run) vfioNotes(r *config.Resource, found []candidate) {
 			}
 		}
 		if len(unbound) > 0 {
-			slices.SortFunc(unbound, device.CompareAddress)
+			slices.SortFunc(unbound, device.CompareNumber)
 			m.note(p.Place, `driver = "vfio-pci" in pci says that only those are meant which are`,
 				"no VFIO nodes, since not bound to vfio-pci: PCI function %s", andMore(unbound[0], len(unbound)))
 		}
