@@ -147,7 +147,6 @@ func rollouts(t *testing.T, n *node, end func(*testing.T, *product.Plugin)) (loo
 func (n *node) instance(t *testing.T, config string, i int) *product.Plugin {
 	t.Helper()
 	address := fmt.Sprintf("127.0.0.1:%d", 9418+i)
-	n.served = time.Now()
 	p := n.Plugin(t, product.Spec{
 		Name:   fmt.Sprintf("plugin-%d", i),
 		Config: config,
@@ -174,6 +173,7 @@ func (n *node) instance(t *testing.T, config string, i int) *product.Plugin {
 		}
 		return nil
 	})
+	n.served = time.Now() // its sockets are older than that, however slow it started
 	return p
 }
 
