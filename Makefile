@@ -26,8 +26,10 @@ build: ## the static binary, in bin/generic-dp
 run: build ## try the quickstart configuration on this host, without a kubelet
 	$(BIN) try --once --config examples/configs/quickstart.toml
 
+# Tests make many small files, which takes most of the time on a disk.
 test: ## unit tests with the race detector; fuzz targets with their known inputs
-	$(GO) test -race -tags $(TAGS) ./...
+	@dir=$$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	TMPDIR=$$dir $(GO) test -race -tags $(TAGS) ./...
 
 fuzz: ## every fuzz target for some thousand new inputs: what it finds is new, whatever changed
 	hack/fuzz.sh $(FUZZ)

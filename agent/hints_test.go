@@ -27,7 +27,17 @@ func TestErrorsSayWhatToChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	good := Paths{RunDir: filepath.Join(dir, "run"), KubeletDir: empty}
+	// Where temporary files are on a file system of their own, as tests are run, that
+	// could be the host's: the one that has the sources is not.
+	own, err := os.MkdirTemp(".", ".run-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(own) })
+	if own, err = filepath.Abs(own); err != nil {
+		t.Fatal(err)
+	}
+	good := Paths{RunDir: own, KubeletDir: empty}
 	with := func(change func(*Paths)) func(bool) error {
 		p := good
 		change(&p)
