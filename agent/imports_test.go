@@ -30,7 +30,8 @@ var allowed = map[string][]string{
 	"podresources":         {"device"},
 	"metrics":              {"device"},
 	"importer":             {"pattern"},
-	"internal/kubelettest": {"device"},
+	"internal/kubelettest": {},
+	"internal/standin":     {},
 	"internal/atomicfile":  {},
 	"internal/dirents":     {},
 	"internal/slow":        {},
@@ -41,11 +42,12 @@ var allowed = map[string][]string{
 
 // only lists who may import what matters to one side alone.
 var only = map[string][]string{
+	module + "internal/kubelettest": {}, // tests alone
 	"github.com/BurntSushi/toml":    {"config"},
 	"github.com/jaypipes/ghw":       {"inventory"},
-	"k8s.io/kubelet":                {"plugin", "podresources", "internal/kubelettest"},
+	"k8s.io/kubelet":                {"plugin", "podresources", "internal/kubelettest", "internal/standin"},
 	"tags.cncf.io":                  {"cdi", "config"},
-	"google.golang.org/grpc":        {"plugin", "podresources", "internal/kubelettest"},
+	"google.golang.org/grpc":        {"plugin", "podresources", "internal/kubelettest", "internal/standin"},
 	"github.com/spf13/cobra":        {"cmd/generic-dp"},
 	"github.com/coreos/go-systemd":  {"cmd/generic-dp"},
 	"go.yaml.in/yaml":               {"importer"},

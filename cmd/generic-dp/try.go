@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,8 @@ import (
 
 	"github.com/generic-dp/generic-dp/agent"
 	"github.com/generic-dp/generic-dp/cdi"
-	"github.com/generic-dp/generic-dp/internal/kubelettest"
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/standin"
 	"github.com/generic-dp/generic-dp/metrics"
 )
 
@@ -56,8 +58,8 @@ func try(ctx context.Context, f *flags, once bool, stdout, stderr io.Writer) (er
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	options := tryOptions(f, dir, stderr)
-	kubelet := kubelettest.New(kubelettest.Options{Dir: options.Paths.KubeletDir, PodResources: options.Paths.PodResources})
-	if err := kubelet.Start(); err != nil {
+	kubelet, err := standin.Start(options.Paths.KubeletDir, options.Paths.PodResources)
+	if err != nil {
 		return err
 	}
 	defer kubelet.Stop()
@@ -73,7 +75,9 @@ func try(ctx context.Context, f *flags, once bool, stdout, stderr io.Writer) (er
 		if once {
 			defer stop()
 		}
-		t := trial{agent: a, paths: options.Paths, specs: cdi.NewHostSpecs(options.Paths.RunDir, options.Paths.SpecDirs...), kubelet: kubelet, out: stdout}
+		p := options.Paths
+		t := trial{agent: a, kubelet: kubelet, out: stdout,
+			own: &cdi.Writer{Dir: p.CDIDir, Owner: p.RunDir}, foreign: cdi.NewHostSpecs(p.RunDir, p.SpecDirs...)}
 		return t.show(ctx, once)
 	})
 	return group.Wait()
@@ -98,33 +102,30 @@ func tryOptions(f *flags, dir string, stderr io.Writer) agent.Options {
 	return options
 }
 
-// trial prints what the stand-in for the kubelet has been told.
+// trial prints what the stand-in for the kubelet is shown.
 type trial struct {
 	agent   *agent.Agent
-	paths   agent.Paths
-	specs   *cdi.HostSpecs // of others
-	kubelet *kubelettest.Kubelet
+	kubelet *standin.Kubelet
+	own     *cdi.Writer
+	foreign *cdi.HostSpecs
 	out     io.Writer
 	shown   map[string]line // by resource and ID
-	asked   int
 }
 
 // line is what was printed last of a device.
-type line struct{ resource, id, health, reason, handed string }
+type line struct{ resource, id, health, reason, host string }
 
 func (t *trial) show(ctx context.Context, once bool) error {
 	if err := t.settle(ctx); err != nil {
 		return err
 	}
 	for _, name := range t.agent.Names() {
-		if err := t.resource(ctx, name); err != nil {
-			return err
-		}
+		t.resource(ctx, name)
 	}
 	if once {
 		return nil
 	}
-	fmt.Fprintf(t.out, "\nwatching for changes; stop with Ctrl-C\n")
+	t.printf("\nwatching for changes; stop with Ctrl-C\n")
 	t.shown = t.lines()
 	for {
 		changed := t.kubelet.Changed()
@@ -137,77 +138,122 @@ func (t *trial) show(ctx context.Context, once bool) error {
 	}
 }
 
-// settle waits until the stand-in has been told all that the agent lists and
-// nothing is about to change by itself.
+func (t *trial) printf(format string, args ...any) { fmt.Fprintf(t.out, format, args...) }
+
+// settle waits until the stand-in has every list of the agent and nothing is about
+// to change by itself.
 func (t *trial) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, tryFor)
 	defer cancel()
 	select {
 	case <-t.agent.Settled():
 	case <-ctx.Done():
-		return fmt.Errorf("the first look at the host: %w", ctx.Err())
+		return fmt.Errorf("first scan of the host: %w", ctx.Err())
 	}
-	return t.kubelet.WaitFor(ctx, func() bool {
-		return !slices.ContainsFunc(t.agent.Names(), func(name string) bool {
-			_, lists := t.kubelet.Latest(name)
-			return lists == 0 && len(t.agent.Entries(name)) > 0
-		})
-	})
+	for {
+		changed := t.kubelet.Changed()
+		if !slices.ContainsFunc(t.agent.Names(), func(name string) bool {
+			_, _, known := t.kubelet.Devices(name)
+			return !known && len(t.agent.Entries(name)) > 0
+		}) {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("first lists: %w", ctx.Err())
+		}
+	}
 }
 
 // resource prints one resource, its devices and what a container would get.
-func (t *trial) resource(ctx context.Context, name string) error {
-	entries := t.agent.Entries(name)
-	fmt.Fprintf(t.out, "%s: %s", name, count(len(entries), "device"))
-	list, n := t.kubelet.Latest(name)
-	if n > 0 {
-		fmt.Fprintf(t.out, ", allocatable %d of %s", len(list.Healthy()), count(len(list.Devices), "slot"))
+func (t *trial) resource(ctx context.Context, name string) {
+	t.printf("%s: %s", name, count(len(t.agent.Entries(name)), "device"))
+	healthy, slots, known := t.kubelet.Devices(name)
+	if known {
+		t.printf(", allocatable %d of %s\n", len(healthy), count(slots, "slot"))
 	} else {
-		fmt.Fprintf(t.out, " on this host; registers when its first device is there")
+		t.printf(" on this host; registers when its first device is there\n")
 	}
-	fmt.Fprintln(t.out)
 	for _, l := range t.linesOf(name) {
-		fmt.Fprintf(t.out, "  %s\n", l)
+		t.printf("  %s\n", l)
 	}
-	if len(list.Healthy()) == 0 {
-		return nil
+	if len(healthy) == 0 {
+		return
 	}
-	t.asked++
-	admission, err := t.kubelet.Admit(ctx, kubelettest.Claim{Namespace: "try", Pod: fmt.Sprint(t.asked), Container: "main", Resource: name}, 1)
+	id, r, err := t.kubelet.Allocate(ctx, name, healthy)
 	if err != nil {
-		fmt.Fprintf(t.out, "  a container that asks for 1 is refused: %v\n", err)
-		return nil
+		t.printf("  a container that asks for 1 is refused: %v\n", err)
+		return
 	}
-	fmt.Fprintf(t.out, "  a container that asks for 1 gets %s with\n", admission.IDs[0])
-	r := admission.Response
+	t.printf("  a container that asks for 1 gets %s with\n", id)
 	for _, d := range r.GetDevices() {
-		fmt.Fprintf(t.out, "    node        %s at %s (%s)\n", t.node(d.GetHostPath()), d.GetContainerPath(), d.GetPermissions())
+		node := d.GetHostPath()
+		if target, err := os.Readlink(node); err == nil {
+			node = target + " (by a link that follows it)"
+		}
+		t.printf("    node        %s at %s (%s)\n", node, d.GetContainerPath(), d.GetPermissions())
 	}
 	for _, m := range r.GetMounts() {
 		access := "read-write"
 		if m.GetReadOnly() {
 			access = "read-only"
 		}
-		fmt.Fprintf(t.out, "    mount       %s at %s (%s)\n", m.GetHostPath(), m.GetContainerPath(), access)
+		t.printf("    mount       %s at %s (%s)\n", m.GetHostPath(), m.GetContainerPath(), access)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.GetEnvs())) {
-		fmt.Fprintf(t.out, "    env         %s=%s\n", name, r.GetEnvs()[name])
+		t.printf("    env         %s=%s\n", name, r.GetEnvs()[name])
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.GetAnnotations())) {
-		fmt.Fprintf(t.out, "    annotation  %s=%s\n", name, r.GetAnnotations()[name])
+		t.printf("    annotation  %s=%s\n", name, r.GetAnnotations()[name])
 	}
 	for _, c := range r.GetCdiDevices() {
-		printCDI(t.out, c.GetName(), t.paths.CDIDir, t.specs)
+		t.cdiDevice(c.GetName())
 	}
-	return nil
 }
 
-// node names a node as the host does, and says where a link stands for it.
-func (t *trial) node(handed string) string {
-	if target, err := os.Readlink(handed); err == nil {
-		return target + " (by a link that follows it)"
+// cdiDevice prints what a CDI name injects into a container: everything for the
+// specs of this program, the nodes for foreign ones.
+func (t *trial) cdiDevice(name string) {
+	t.printf("    CDI device  %s\n", name)
+	edits := t.own.Edits(name)
+	if edits == nil {
+		devices, _ := t.foreign.Devices()
+		if i := slices.IndexFunc(devices, func(d device.CDIDevice) bool { return d.Name == name }); i >= 0 {
+			for _, node := range devices[i].Nodes {
+				t.printf("      node        %s\n", node.Path)
+			}
+		}
+		return
 	}
-	return handed
+	for _, n := range edits.DeviceNodes {
+		owner := ""
+		if n.UID != nil {
+			owner += fmt.Sprintf(", uid %d", *n.UID)
+		}
+		if n.GID != nil {
+			owner += fmt.Sprintf(", gid %d", *n.GID)
+		}
+		if n.FileMode != nil {
+			owner += fmt.Sprintf(", mode %04o", *n.FileMode&0o7777)
+		}
+		t.printf("      node        %s at %s (%s)%s\n", cmp.Or(n.HostPath, n.Path), n.Path, n.Permissions, owner)
+	}
+	for _, n := range edits.NetDevices {
+		t.printf("      interface   %s as %s\n", n.HostInterfaceName, n.Name)
+	}
+	for _, m := range edits.Mounts {
+		t.printf("      mount       %s at %s\n", m.HostPath, m.ContainerPath)
+	}
+	for _, text := range edits.Env {
+		t.printf("      env         %s\n", text)
+	}
+	for _, h := range edits.Hooks {
+		t.printf("      hook        %s %s\n", h.HookName, h.Path)
+	}
+	if len(edits.AdditionalGIDs) > 0 {
+		t.printf("      groups      %s\n", strings.Trim(fmt.Sprint(edits.AdditionalGIDs), "[]"))
+	}
 }
 
 // changes prints what differs from what was printed last.
@@ -217,14 +263,14 @@ func (t *trial) changes() {
 		l, old := now[key], t.shown[key]
 		switch {
 		case old == line{}:
-			fmt.Fprintf(t.out, "%s new      %s %s\n", stamp(), l.resource, l)
+			t.printf("%s new      %s %s\n", stamp(), l.resource, l)
 		case l != old:
-			fmt.Fprintf(t.out, "%s changed  %s %s\n", stamp(), l.resource, l)
+			t.printf("%s changed  %s %s\n", stamp(), l.resource, l)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(t.shown)) {
 		if _, still := now[key]; !still {
-			fmt.Fprintf(t.out, "%s left     %s %s\n", stamp(), t.shown[key].resource, t.shown[key].id)
+			t.printf("%s left     %s %s\n", stamp(), t.shown[key].resource, t.shown[key].id)
 		}
 	}
 	t.shown = now
@@ -256,8 +302,8 @@ func (l line) String() string {
 	if l.reason != "" {
 		s += " (" + l.reason + ")"
 	}
-	if l.handed != "" {
-		s += "  " + strings.ReplaceAll(l.handed, ",", " ")
+	if l.host != "" {
+		s += "  " + strings.ReplaceAll(l.host, ",", " ")
 	}
 	return s
 }
