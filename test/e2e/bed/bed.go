@@ -1,11 +1,11 @@
-// Package bed is a node: the real kubelet, containerd and runc, isolated from the
-// machine and from each other's tests, with pods from manifests. Any number of
-// beds run at once.
+// Package bed is a test node: the real kubelet, containerd and runc, isolated from the
+// machine and from other tests, with pods from manifests. Any number of beds run at
+// once.
 //
-// Everything in a bed runs in namespaces of its own, see package isolate. The
-// test is outside. A bed's directory has one path for both; what lies in /run and
-// /var/lib/kubelet inside is at [Bed.Path] for the test. What the kubelet's own
-// flags and configuration cannot move therefore has not to be moved.
+// Everything in a bed runs in its own namespaces, see package isolate; the test runs
+// outside. A bed's directory has the same path for both; for the test, /run and
+// /var/lib/kubelet of the bed are at [Bed.Path]. So paths that the kubelet's flags and
+// configuration cannot change need no change.
 package bed
 
 import (
@@ -21,17 +21,17 @@ import (
 )
 
 const (
-	// startLimit is how long programs may take that start in a second or two.
+	// startLimit is the timeout of programs that start in a second or two.
 	startLimit = 60 * time.Second
-	// podLimit is how long a change of a pod may take, back-off included.
+	// podLimit is the timeout of a change of a pod, back-off included.
 	podLimit = 60 * time.Second
-	// execLimit is how long a command in a container may take.
+	// execLimit is the timeout of a command in a container.
 	execLimit = 20 * time.Second
 )
 
 // Bed is a node.
 type Bed struct {
-	// Dir is the bed's directory, short since sockets are in it.
+	// Dir is the bed's directory, with a short path since it contains sockets.
 	Dir        string
 	Containerd *Containerd
 	Kubelet    *Kubelet
@@ -45,21 +45,21 @@ type Bed struct {
 	plugins []*product.Plugin
 }
 
-// Options are what differs from bed to bed.
+// Options are the options of a bed.
 type Options struct {
-	// Program is the name of the kubelet among what deps.sh has built, by default
-	// "kubelet".
+	// Program is the name of the kubelet among the programs built by deps.sh, by
+	// default "kubelet".
 	Program string
-	// Kubelet is merged into the kubelet's configuration, and KubeletArgs are
-	// flags after those that it needs.
+	// Kubelet is merged into the kubelet's configuration, and KubeletArgs are appended
+	// to its flags.
 	Kubelet     map[string]any
 	KubeletArgs []string
-	// Boot starts what has to run before the kubelet does.
+	// Boot starts what has to run before the kubelet.
 	Boot func(*Bed)
 }
 
-// New starts a node and waits until it is ready. With the end of the test all of
-// it goes; the logs are shown if the test has failed.
+// New starts a node and waits until it is ready. It is removed at the end of the test;
+// the logs are shown if the test has failed.
 func New(t testing.TB, o Options) *Bed {
 	t.Helper()
 	if o.Program == "" {
@@ -91,7 +91,7 @@ func New(t testing.TB, o Options) *Bed {
 	return b
 }
 
-// Path returns the path by which the test reaches what is at path in the bed.
+// Path returns the path by which the test reaches a path of the bed.
 func (b *Bed) Path(path string) string { return b.ns.path(path) }
 
 // DevicePlugins is the test's path of the kubelet's directory of device plugins.
@@ -118,7 +118,7 @@ func (b *Bed) Plugin(t testing.TB, s product.Spec) *product.Plugin {
 	return p
 }
 
-// Tool returns the path of a program that deps.sh has built.
+// Tool returns the path of a program built by deps.sh.
 func (b *Bed) Tool(name string) string { return b.tools.path(name) }
 
 // Start starts a program in the bed. It is killed with the bed.
@@ -128,8 +128,8 @@ func (b *Bed) Start(t testing.TB, s process.Spec) *process.Process {
 	return process.Start(t, s)
 }
 
-// Do calls f on a thread that is in the bed's namespaces: what it dials is in
-// there. Go routines that f starts are not.
+// Do calls f on a thread inside the bed's namespaces, where its connections are made.
+// Goroutines that f starts are outside.
 func (b *Bed) Do(f func() error) error { return b.ns.do(f) }
 
 // Import imports the images of an archive.
@@ -139,10 +139,8 @@ func (b *Bed) Import(t testing.TB, archive string) {
 		"images", "import", "--local", "--snapshotter", "native", archive)
 }
 
-// Reboot does to the bed what a reboot does to a node: every process ends at
-// once, plugins included, links, CDI specs and /run are gone, what is on disk
-// stays. Nothing is started again: that is the test's to do, in an order of its
-// own.
+// Reboot simulates a reboot of the node: every process is killed, plugins included;
+// links, CDI specs and /run are removed; files on disk stay. It starts nothing.
 func (b *Bed) Reboot(t testing.TB) {
 	t.Helper()
 	b.ns.run(t, b.tool, "reboot")
@@ -171,8 +169,8 @@ func (b *Bed) Run(t testing.TB, argv ...string) {
 	b.ns.run(t, argv...)
 }
 
-// Mknod makes a character device node, in a directory that is made too. A bed has
-// no /dev of its own; nodes of /run or of the bed's directory do as well.
+// Mknod makes a character device node and its directory. A bed shares /dev with the
+// machine; nodes below /run or the bed's directory work as well.
 func (b *Bed) Mknod(t testing.TB, path string, major, minor uint32) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/sample"
 )
 
-// TestBedDevice has a pod with a node, a variable and a mount from a plugin, and
-// kills its container.
+// TestBedDevice runs a pod with a node, a variable and a mount from a plugin, and kills
+// its container.
 func TestBedDevice(t *testing.T) {
 	t.Parallel()
 	const resource = "example.com/null"
@@ -69,8 +69,8 @@ func TestBedDevice(t *testing.T) {
 	pod.Delete(t)
 }
 
-// TestBedCDI has a pod with a network of its own and a node from a CDI name, over
-// a restart of the kubelet and a reboot.
+// TestBedCDI runs a pod with its own network and a node from a CDI name, over a restart
+// of the kubelet and a reboot.
 func TestBedCDI(t *testing.T) {
 	t.Parallel()
 	const resource = "example.com/zero"
@@ -123,8 +123,8 @@ func TestBedCDI(t *testing.T) {
 	if b.Kubelet.Running() || b.Containerd.Running() {
 		t.Error("a program has survived the reboot")
 	}
-	// A pod that is there is admitted in the first milliseconds, which is sooner
-	// than the sample registers again.
+	// An existing pod is admitted in the first milliseconds, before the sample
+	// registers again.
 	pod.Remove(t)
 	writeSpec()
 	b.Containerd.Start(t)

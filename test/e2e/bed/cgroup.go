@@ -17,10 +17,9 @@ import (
 
 const cgroupRoot = "/sys/fs/cgroup"
 
-// newCgroup makes a cgroup for a kubelet in every hierarchy, and removes it with
-// the test. A kubelet takes every pod's cgroup below its root that it does not
-// know for a leftover: two kubelets of one machine need two roots. It insists on
-// finding its root there.
+// newCgroup makes a cgroup for a kubelet in every hierarchy, and removes it with the
+// test. A kubelet treats unknown pod cgroups below its root as leftovers, so that two
+// kubelets of one machine need two roots. It requires its root to exist.
 func newCgroup(t testing.TB, name string) {
 	t.Helper()
 	hierarchies, err := hierarchies()
@@ -37,9 +36,8 @@ func newCgroup(t testing.TB, name string) {
 	}
 }
 
-// hierarchies lists the roots of the cgroup trees: one with version 2, one for
-// each controller with version 1, beside which there may be one of version 2
-// without controllers.
+// hierarchies lists the roots of the cgroup trees: one with version 2; with version 1
+// one per controller, and possibly one of version 2 without controllers.
 func hierarchies() ([]string, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(cgroupRoot, &st); err != nil {
@@ -71,12 +69,11 @@ func makeCgroup(hierarchies []string, name string) error {
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		// Version 2 hands controllers down one by one; those that the machine
-		// lacks the kubelet will complain about.
+		// Version 2 delegates controllers one by one; the kubelet reports missing ones.
 		for _, c := range []string{"+cpuset", "+cpu", "+io", "+memory", "+pids"} {
 			_ = os.WriteFile(filepath.Join(h, "cgroup.subtree_control"), []byte(c), 0)
 		}
-		// A version 1 cpuset starts with no processor and no memory.
+		// A version 1 cpuset starts without processors and memory.
 		if filepath.Base(h) == "cpuset" {
 			for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 				text, err := os.ReadFile(filepath.Join(h, file))
@@ -92,8 +89,8 @@ func makeCgroup(hierarchies []string, name string) error {
 	return nil
 }
 
-// removeCgroup removes a cgroup and all below it. Its processes are dead, which
-// the kernel may take a moment to notice.
+// removeCgroup removes a cgroup and everything below it. The kernel may not have reaped
+// its killed processes yet.
 func removeCgroup(hierarchies []string, name string) error {
 	return wait.Try(5*time.Second, func() error {
 		var errs []error

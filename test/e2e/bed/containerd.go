@@ -31,13 +31,13 @@ type Containerd struct {
 // configuration is containerd's:
 //
 //   - The native snapshotter copies files: no overlay file system is needed, so
-//     that a bed works on whatever a CI machine has at its root.
-//   - The sandbox image is pinned, or the kubelet would collect it and no
-//     registry could bring it back.
+//     that a bed works on any root file system of a CI machine.
+//   - The sandbox image is pinned: the kubelet would collect it, and there is no
+//     registry.
 //   - AppArmor profiles would need securityfs. OOM scores below the test's own
-//     are not the test's to give out.
-//   - Pods without the host's network get theirs by CNI. The loopback device
-//     needs no plugin.
+//     are not permitted.
+//   - Pods without the host's network get one by CNI. The loopback device needs
+//     no plugin.
 const configuration = `version = 3
 root = %[1]q
 state = "/run/containerd"
@@ -64,7 +64,7 @@ runtime_type = "io.containerd.runc.v2"
 BinaryName = %[7]q
 `
 
-// network gives a pod a pair of devices and an address.
+// network gives a pod a veth pair and an address.
 const network = `{
   "cniVersion": "1.0.0",
   "name": "bed",
@@ -93,12 +93,12 @@ func newContainerd(t testing.TB, b *Bed) *Containerd {
 	return c
 }
 
-// dial connects to a socket, now and whenever what serves there is started again.
+// dial connects to a socket, and reconnects whenever its server restarts.
 func dial(t testing.TB, socket string) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient("unix://"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		// By default the second attempt comes after a second.
+		// The default delay before the second attempt is a second.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond},
 			MinConnectTimeout: time.Second,
@@ -119,7 +119,7 @@ func (c *Containerd) Start(t testing.TB) {
 	c.Process = process.Start(t, process.Spec{
 		Name: "containerd",
 		Argv: []string{c.bed.tools.path("containerd"), "--config", c.config()},
-		// It looks for its shim in PATH.
+		// It finds its shim in PATH.
 		Env:    []string{"PATH=" + c.bed.tools.bin + ":" + os.Getenv("PATH")},
 		LogDir: c.bed.logDir,
 		Start:  c.bed.ns.start,
@@ -166,7 +166,7 @@ func (c *Containerd) exec(t testing.TB, container string, argv ...string) (stdou
 	return string(resp.Stdout), string(resp.Stderr), int(resp.ExitCode)
 }
 
-// kill ends a container at once. The kubelet cannot tell that from a crash.
+// kill kills a container. To the kubelet it is a crash.
 func (c *Containerd) kill(t testing.TB, container string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), execLimit)
@@ -176,7 +176,7 @@ func (c *Containerd) kill(t testing.TB, container string) {
 	}
 }
 
-// alive checks that something of a pod still runs.
+// alive checks that some process of a pod still runs.
 func (c *Containerd) alive(ctx context.Context, uid types.UID) (bool, error) {
 	label := map[string]string{"io.kubernetes.pod.uid": string(uid)}
 	running := &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_RUNNING}

@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dirPrefix begins the names of the beds' directories and cgroups.
+// dirPrefix is the prefix of the names of the beds' directories and cgroups.
 const dirPrefix = "gdp-e2e-"
 
-// newDir makes the directory of a bed and removes it with the test. A lock in it,
-// which goes with the process, tells beds in use from those that a killed test
-// could not remove; the latter are removed now.
+// newDir makes the directory of a bed and removes it with the test. A lock in it, which
+// is released with the process, distinguishes beds in use from those of killed tests,
+// which are removed now.
 func newDir(t testing.TB) string {
 	t.Helper()
 	sweep(t)
@@ -37,7 +37,7 @@ func newDir(t testing.TB) string {
 		}
 		lock.Close()
 	})
-	// Containers of other users have files from here.
+	// Containers of other users read files below it.
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -57,8 +57,8 @@ func lockDir(dir string, flag int) (*os.File, error) {
 	return lock, nil
 }
 
-// sweep removes what beds have left whose test was killed: files and empty
-// cgroups. Their processes and mounts went with the test.
+// sweep removes files and empty cgroups of beds whose test was killed. Their processes
+// and mounts ended with the test.
 func sweep(t testing.TB) {
 	t.Helper()
 	left, _ := filepath.Glob(filepath.Join(os.TempDir(), dirPrefix+"*"))

@@ -13,9 +13,8 @@ import (
 // Image is the only image of a bed: the tool at /tool. As a sandbox it pauses.
 const Image = "localhost/generic-dp-e2e:1"
 
-// writeImage writes the image as a docker-archive, the format that a runtime
-// imports without a registry: a tar of a manifest, a configuration, and a tar for
-// each layer.
+// writeImage writes the image as a docker-archive, which a runtime imports without a
+// registry: a tar of a manifest, a configuration, and a tar per layer.
 func writeImage(file, tool string) error {
 	program, err := os.ReadFile(tool)
 	if err != nil {

@@ -32,12 +32,12 @@ type Kubelet struct {
 	resources podresources.PodResourcesListerClient
 }
 
-// NodeName is the name of a bed's node, which a kubelet appends to those of its
+// NodeName is the name of a bed's node, which a kubelet appends to the names of its
 // static pods.
 const NodeName = "bed"
 
-// readOnlyPort serves pods and metrics without a certificate. It is the same in
-// every bed, since no other one is in its network namespace.
+// readOnlyPort serves pods and metrics without a certificate. It is the same in every
+// bed, since each has its own network namespace.
 const readOnlyPort = 10255
 
 func newKubelet(t testing.TB, b *Bed, cgroup string) *Kubelet {
@@ -52,7 +52,7 @@ func newKubelet(t testing.TB, b *Bed, cgroup string) *Kubelet {
 		"podLogsDir":               b.podLogs(),
 		"volumePluginDir":          filepath.Join(b.Dir, "volume-plugins"),
 
-		// No API server, and nobody else on the network.
+		// No API server and no other clients in this network.
 		"registerNode":   false,
 		"enableServer":   false,
 		"readOnlyPort":   readOnlyPort,
@@ -62,8 +62,8 @@ func newKubelet(t testing.TB, b *Bed, cgroup string) *Kubelet {
 		"authorization":  map[string]any{"mode": "AlwaysAllow"},
 		"resolvConf":     "", // the machine's may lie in /run, which is empty here
 
-		// A machine as it is found: version 1 of cgroups is refused by default
-		// since 1.35, and there may be no systemd.
+		// Accept the machine as it is: version 1 of cgroups is refused by default since
+		// 1.35, and systemd may be missing.
 		"failCgroupV1":           false,
 		"failSwapOn":             false,
 		"cgroupDriver":           "cgroupfs",
@@ -71,7 +71,7 @@ func newKubelet(t testing.TB, b *Bed, cgroup string) *Kubelet {
 		"enforceNodeAllocatable": []string{},
 		"makeIPTablesUtilChains": false,
 
-		// A disk that is nearly full is none of the tests' business.
+		// A nearly full disk must not fail the tests.
 		"localStorageCapacityIsolation": false,
 		"imageGCHighThresholdPercent":   100,
 		"evictionHard": map[string]string{
@@ -79,8 +79,8 @@ func newKubelet(t testing.TB, b *Bed, cgroup string) *Kubelet {
 			"imagefs.available": "0%", "imagefs.inodesFree": "0%",
 		},
 
-		// Impatience: look at containers every second and not every minute, and
-		// restart what crashes a second time after one second and not ten.
+		// Shorter periods: sync containers every second instead of every minute, and
+		// restart a second crash after one second instead of ten.
 		"syncFrequency":      "1s",
 		"fileCheckFrequency": "1s",
 		"crashLoopBackOff":   map[string]any{"maxContainerRestartPeriod": "1s"},
@@ -100,8 +100,7 @@ func newKubelet(t testing.TB, b *Bed, cgroup string) *Kubelet {
 	return k
 }
 
-// Start starts the kubelet, and waits for nothing: what a plugin does meanwhile
-// may be what a test is about.
+// Start starts the kubelet without waiting: tests may be about its start.
 func (k *Kubelet) Start(t testing.TB) {
 	t.Helper()
 	text, err := json.MarshalIndent(k.Config, "", "  ")
@@ -118,7 +117,7 @@ func (k *Kubelet) Start(t testing.TB) {
 	})
 }
 
-// WaitReady waits until the kubelet takes registrations and shows its pods.
+// WaitReady waits until the kubelet accepts registrations and shows its pods.
 func (k *Kubelet) WaitReady(t testing.TB) {
 	t.Helper()
 	wait.Until(t, startLimit, "kubelet", func() error {
@@ -135,8 +134,8 @@ func (k *Kubelet) WaitReady(t testing.TB) {
 	})
 }
 
-// Restart ends the kubelet as systemd does, if it still runs, and starts it
-// again. Containers run on.
+// Restart ends the kubelet like systemd does, if it runs, and starts it again.
+// Containers keep running.
 func (k *Kubelet) Restart(t testing.TB) {
 	t.Helper()
 	if k.Running() {
@@ -176,9 +175,9 @@ func (k *Kubelet) Pods(ctx context.Context) ([]v1.Pod, error) {
 	return list.Items, nil
 }
 
-// Allocatable returns how many devices of a resource the kubelet would give out
-// or has given out, 0 if it does not know the resource: without an API server
-// there is no node object, this is the same number from the PodResources API.
+// Allocatable returns the number of allocatable devices of a resource, 0 if the kubelet
+// does not know it. Without an API server there is no node object; the PodResources API
+// reports the same number.
 func (k *Kubelet) Allocatable(ctx context.Context, resource string) (int, error) {
 	resp, err := k.resources.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
 	if err != nil {
@@ -188,7 +187,7 @@ func (k *Kubelet) Allocatable(ctx context.Context, resource string) (int, error)
 	for _, d := range resp.Devices {
 		if d.ResourceName == resource {
 			for _, id := range d.DeviceIds {
-				ids[id] = true // a device of two NUMA nodes comes twice
+				ids[id] = true // a device of two NUMA nodes is listed twice
 			}
 		}
 	}
@@ -207,7 +206,7 @@ func (k *Kubelet) WaitAllocatable(t testing.TB, resource string, n int) {
 	})
 }
 
-// Held returns who holds the devices of a resource, "pod/container" by device ID.
+// Held returns the holders of a resource's devices, "pod/container" by device ID.
 func (k *Kubelet) Held(ctx context.Context, resource string) (map[string]string, error) {
 	resp, err := k.resources.List(ctx, &podresources.ListPodResourcesRequest{})
 	if err != nil {

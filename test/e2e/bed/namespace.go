@@ -15,9 +15,9 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/isolate"
 )
 
-// namespace is the view of the machine that everything in a bed shares, see
-// package isolate. It lives as long as its first process, which in turn lives as
-// long as the test process holds the other end of its standard input.
+// namespace is the isolated view of the machine of all processes in a bed, see package
+// isolate. It lives as long as its first process, which ends when the test process
+// closes its end of the standard input.
 type namespace struct {
 	cmd   *exec.Cmd
 	pidfd int
@@ -51,7 +51,7 @@ func newNamespace(t testing.TB, tool, logDir string) *namespace {
 	}
 	t.Cleanup(func() {
 		stdin.Close()
-		// The kernel kills all that is left in the namespaces before this returns.
+		// The kernel kills all processes in the namespaces before this returns.
 		_ = n.cmd.Wait()
 		unix.Close(n.pidfd)
 	})
@@ -62,32 +62,32 @@ func newNamespace(t testing.TB, tool, logDir string) *namespace {
 	return n
 }
 
-// path returns the path by which the test reaches what is at path inside. Sockets
-// can be connected to and listened on there too.
+// path returns the path by which the test reaches a path inside. Sockets can be dialed
+// and served there too.
 func (n *namespace) path(path string) string {
 	return filepath.Join(fmt.Sprintf("/proc/%d/root", n.cmd.Process.Pid), path)
 }
 
-// do calls f on a thread that is inside. Go routines that f starts are outside,
-// processes that it starts are inside; their parent is the test, so that it sees
-// their process IDs and how they end, which a program such as nsenter, which has
-// to fork to enter a PID namespace, would stand in the way of.
+// do calls f on a thread inside. Goroutines that f starts are outside, processes that
+// it starts are inside; their parent is the test, so that it sees their process IDs and
+// exit states. A program such as nsenter, which has to fork to enter a PID namespace,
+// would prevent that.
 func (n *namespace) do(f func() error) error {
 	result := make(chan error, 1)
 	go func() {
-		// Never unlocked: a thread whose Go routine ends in this state is thrown
-		// away, and no other one ever runs inside.
+		// Never unlocked: the runtime discards a thread whose goroutine exits locked,
+		// so that nothing else runs inside.
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
-			// The namespaces of this thread are what /proc/self shows of the
-			// process. Keep it as it is, and busy, and take another one.
+			// /proc/self shows the namespaces of this thread, the main thread. Keep it
+			// unchanged and use another one.
 			defer runtime.UnlockOSThread()
 			result <- n.do(f)
 			return
 		}
 		result <- func() error {
-			// A thread that shares its root directory with others cannot change
-			// its mount namespace.
+			// A thread that shares its root directory cannot change its mount
+			// namespace.
 			if err := unix.Unshare(unix.CLONE_FS); err != nil {
 				return fmt.Errorf("unshare: %w", err)
 			}

@@ -18,17 +18,16 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
-// Workload returns a pod with one container, "main", that asks for n devices of a
-// resource, reports what it finds (see [Pod.Report]) and runs until it is stopped.
-// It is what tests begin with: they may change anything in it.
+// Workload returns a pod with one container, "main", that requests n devices of a
+// resource, reports its environment (see [Pod.Report]) and runs until stopped. Tests
+// may change anything in it.
 func Workload(name, resourceName string, n int64) *v1.Pod {
 	no, grace := false, int64(1)
 	return &v1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceDefault},
 		Spec: v1.PodSpec{
-			// No CNI plugin has to run: that is faster by some hundred
-			// milliseconds.
+			// Saves some hundred milliseconds of a CNI plugin.
 			HostNetwork:                   true,
 			AutomountServiceAccountToken:  &no,
 			EnableServiceLinks:            &no,
@@ -38,7 +37,7 @@ func Workload(name, resourceName string, n int64) *v1.Pod {
 	}
 }
 
-// Container returns a container as that of [Workload].
+// Container returns a container like that of [Workload].
 func Container(name, resourceName string, n int64) v1.Container {
 	c := v1.Container{
 		Name:            name,
@@ -58,7 +57,7 @@ type Pod struct {
 	bed  *Bed
 }
 
-// StartPod writes the manifest of a pod, and waits for nothing.
+// StartPod writes the manifest of a pod, without waiting.
 func (b *Bed) StartPod(t testing.TB, pod *v1.Pod) *Pod {
 	t.Helper()
 	p := &Pod{Name: pod.Name, bed: b}
@@ -66,8 +65,7 @@ func (b *Bed) StartPod(t testing.TB, pod *v1.Pod) *Pod {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The kubelet reads a file when it appears and ignores names with a dot at
-	// their start.
+	// The kubelet reads a file when it appears and ignores dot files.
 	next := filepath.Join(b.manifests(), "."+pod.Name)
 	writeFile(t, next, string(text))
 	if err := os.Rename(next, p.manifest()); err != nil {
@@ -78,7 +76,7 @@ func (b *Bed) StartPod(t testing.TB, pod *v1.Pod) *Pod {
 
 func (p *Pod) manifest() string { return filepath.Join(p.bed.manifests(), p.Name+".json") }
 
-// Status returns what the kubelet shows of the pod.
+// Status returns the status of the pod from the kubelet.
 func (p *Pod) Status(ctx context.Context) (*v1.Pod, error) {
 	pods, err := p.bed.Kubelet.Pods(ctx)
 	if err != nil {
@@ -125,8 +123,7 @@ func (p *Pod) WaitRunning(t testing.TB) *v1.Pod {
 	})
 }
 
-// WaitFailed waits until the pod has failed, which a pod that was not admitted has
-// for good.
+// WaitFailed waits until the pod has failed. A rejected pod has failed permanently.
 func (p *Pod) WaitFailed(t testing.TB) *v1.Pod {
 	t.Helper()
 	return p.Wait(t, "failed", func(pod *v1.Pod) error {
@@ -149,7 +146,7 @@ func (p *Pod) WaitRestarted(t testing.TB, container string, n int32) *v1.Pod {
 	})
 }
 
-// Remove removes the manifest, and waits for nothing.
+// Remove removes the manifest, without waiting.
 func (p *Pod) Remove(t testing.TB) {
 	t.Helper()
 	if err := os.Remove(p.manifest()); err != nil {
@@ -157,8 +154,8 @@ func (p *Pod) Remove(t testing.TB) {
 	}
 }
 
-// Delete removes the manifest and waits until nothing of the pod runs. That the
-// kubelet no longer shows it comes first and says little.
+// Delete removes the manifest and waits until no process of the pod runs, which is
+// later than the kubelet dropping the pod.
 func (p *Pod) Delete(t testing.TB) {
 	t.Helper()
 	pod, err := p.Status(t.Context())
@@ -178,7 +175,7 @@ func (p *Pod) Delete(t testing.TB) {
 	})
 }
 
-// Kill ends a container at once. The kubelet starts it again.
+// Kill kills a container. The kubelet restarts it.
 func (p *Pod) Kill(t testing.TB, container string) {
 	t.Helper()
 	p.bed.Containerd.kill(t, p.containerID(t, container))
@@ -190,7 +187,7 @@ func (p *Pod) Exec(t testing.TB, container string, argv ...string) (stdout, stde
 	return p.bed.Containerd.exec(t, p.containerID(t, container), argv...)
 }
 
-// Look returns what a container finds around itself now, with the device nodes
+// Look returns a report of the container's current environment, with the device nodes
 // below dirs.
 func (p *Pod) Look(t testing.TB, container string, dirs ...string) look.Report {
 	t.Helper()
@@ -201,8 +198,8 @@ func (p *Pod) Look(t testing.TB, container string, dirs ...string) look.Report {
 	return parse(t, stdout)
 }
 
-// Report returns what a container of [Workload] found at its latest start. It is
-// in its log, so that it need not run any more.
+// Report returns the report of a container of [Workload] at its latest start. It is
+// read from the log, so that the container need not run.
 func (p *Pod) Report(t testing.TB, container string) look.Report {
 	t.Helper()
 	var line string
@@ -227,7 +224,7 @@ func parse(t testing.TB, text string) look.Report {
 	return r
 }
 
-// Log returns what a container has written since its latest start.
+// Log returns the output of a container since its latest start.
 func (p *Pod) Log(t testing.TB, container string) string {
 	t.Helper()
 	pod, err := p.Status(t.Context())
@@ -246,8 +243,8 @@ func (p *Pod) Log(t testing.TB, container string) string {
 	return joinLog(string(text))
 }
 
-// joinLog takes the CRI's frame off a log: "time stream tag text", of which a
-// tag P says that the line goes on in the next one.
+// joinLog removes the CRI's framing from a log: "time stream tag text", where the tag P
+// marks a partial line.
 func joinLog(text string) string {
 	var out strings.Builder
 	for line := range strings.Lines(text) {
@@ -263,7 +260,7 @@ func joinLog(text string) string {
 	return out.String()
 }
 
-// containerID returns the ID by which the runtime knows a container that runs.
+// containerID returns the runtime's ID of a running container.
 func (p *Pod) containerID(t testing.TB, container string) string {
 	t.Helper()
 	var id string
@@ -281,7 +278,7 @@ func (p *Pod) containerID(t testing.TB, container string) string {
 	return id
 }
 
-// statusOf returns the status of a container, of whatever kind, by name.
+// statusOf returns the status of a container of any kind, by name.
 func statusOf(pod *v1.Pod, container string) (v1.ContainerStatus, error) {
 	for _, list := range [][]v1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
 		for _, c := range list {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// BinEnv names a directory with kubelet, containerd, its shim, ctr and runc, to
-// be used instead of those that deps.sh built.
+// BinEnv names a directory with kubelet, containerd, its shim, ctr and runc, to use
+// instead of those that deps.sh built.
 const BinEnv = "GENERIC_DP_E2E_BIN"
 
 // moduleDir is the directory of the module of these tests.
@@ -21,14 +21,14 @@ func moduleDir() string {
 
 // tools are the programs of a bed.
 type tools struct {
-	bin string // directory of the programs that were built
+	bin string // directory of the built programs
 	cni string // directory of the CNI plugins
 }
 
 func (t tools) path(name string) string { return filepath.Join(t.bin, name) }
 
-// findTools finds the programs of a bed. A bed that lacks one fails its test: a
-// test that is skipped in silence proves nothing.
+// findTools finds the programs of a bed. A missing one fails the test: a skipped test
+// would go unnoticed.
 func findTools(t testing.TB, kubelet string) tools {
 	t.Helper()
 	tl := tools{bin: os.Getenv(BinEnv)}
@@ -54,13 +54,13 @@ func findTools(t testing.TB, kubelet string) tools {
 	return tl
 }
 
-// buildTool builds the tool that runs beside and inside the containers. It is
-// small and always that of the tree under test, unlike the programs above.
+// buildTool builds the tool that runs beside and inside the containers, always from the
+// tree under test.
 func buildTool(t testing.TB, out string) {
 	t.Helper()
 	cmd := exec.Command("go", "build", "-buildvcs=false", "-ldflags", "-s -w", "-o", out, "./cmd/tool")
 	cmd.Dir = moduleDir()
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // static: nothing else is in its image
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // static: its image contains no other file
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build the tool: %v\n%s", err, text)
 	}

@@ -1,12 +1,11 @@
-// Package isolate gives a tree of processes its own view of the machine.
+// Package isolate gives a process tree its own view of the machine.
 //
-// A kubelet cannot be told where its device plugins live: the directory
-// /var/lib/kubelet/device-plugins is a constant in its source. It can be told
-// what it sees there, with a mount namespace. And since a test that fails
-// halfway must leave nothing behind, the tree has a PID namespace too: when its
-// first process goes, the kernel kills all others, and with the last of them go
-// the mounts. Its network namespace makes every port free and keeps the network
-// devices that a test moves about to itself.
+// The device plugin directory of a kubelet, /var/lib/kubelet/device-plugins, is a
+// constant in its source; a mount namespace changes what it contains. A test that fails
+// halfway must leave nothing behind, so the tree has a PID namespace too: when its
+// first process exits, the kernel kills all others, and the mounts end with the last of
+// them. Its network namespace makes every port free and contains the network devices
+// that a test moves.
 package isolate
 
 import (
@@ -22,10 +21,10 @@ import (
 // Flags are the namespaces of an isolated tree, for [syscall.SysProcAttr].
 const Flags = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
-// private are the directories that an isolated tree starts with empty. The
-// kubelet, the container runtime and the CNI plugins write to them without being
-// asked where. Their mount points are made if they are missing, and stay: to
-// remove one would detach the mounts of every other tree.
+// private are the directories that are initially empty in an isolated tree. The
+// kubelet, the container runtime and the CNI plugins write to them unconditionally.
+// Missing mount points are made and stay: removing one would detach the mounts of every
+// other tree.
 var private = []string{
 	"/run", // also the runtime's sockets and the names of network namespaces
 	"/var/lib/cni",
@@ -34,8 +33,8 @@ var private = []string{
 	"/var/log", // the kubelet links containers' logs in /var/log/containers
 }
 
-// sysctls are the settings that a kubelet imposes on its machine. It leaves them
-// alone where it finds these values, see setupKernelTunables in
+// sysctls are the settings that a kubelet enforces on its machine. It leaves them
+// unchanged if they have these values, see setupKernelTunables in
 // pkg/kubelet/cm/container_manager_linux.go.
 var sysctls = map[string]string{
 	"kernel/keys/root_maxbytes": "25000000",
@@ -46,8 +45,8 @@ var sysctls = map[string]string{
 	"vm/panic_on_oom":           "0",
 }
 
-// Prepare sets the view up. The first process of the new namespaces calls it
-// before it does anything else.
+// Prepare sets up the view. The first process of the new namespaces calls it before
+// anything else.
 func Prepare() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
@@ -74,9 +73,8 @@ func mountEmpty(dir string) error {
 	return nil
 }
 
-// mountSysfs mounts the sysfs of the new network namespace, for /sys/class/net
-// shows the devices of the namespace that it was mounted from. The cgroups below
-// it stay what they are.
+// mountSysfs mounts the sysfs of the new network namespace: /sys/class/net shows the
+// devices of the namespace that mounted it. The cgroups below it stay the same.
 func mountSysfs() error {
 	const cgroup = "/sys/fs/cgroup"
 	fd, err := unix.OpenTree(unix.AT_FDCWD, cgroup, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
@@ -93,9 +91,9 @@ func mountSysfs() error {
 	return nil
 }
 
-// pretendSysctls covers each setting with a file of the value that the kubelet
-// wants. The machine keeps its own: a test has no business to make it reboot on
-// the next kernel warning.
+// pretendSysctls covers each setting with a file of the value that the kubelet wants,
+// so that the machine keeps its own: a test must not make it reboot on the next kernel
+// warning.
 func pretendSysctls() error {
 	dir, err := os.MkdirTemp("/run", "sysctl-")
 	if err != nil {
@@ -115,8 +113,7 @@ func pretendSysctls() error {
 	return nil
 }
 
-// loopbackUp brings up the loopback device, which a new network namespace has
-// but does not use.
+// loopbackUp sets up the loopback device, which is down in a new network namespace.
 func loopbackUp() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// killAll kills every process of the caller's tree but the first one and the
-// caller, containers included, and returns when they are gone.
+// killAll kills every process of the caller's tree except the first one and the caller,
+// containers included, and waits until they are gone.
 func killAll() error {
-	// Outside of a tree this would be the end of the machine.
+	// Outside of a tree this would kill the machine.
 	if err := firstIsSelf(); err != nil {
 		return err
 	}
@@ -24,8 +24,8 @@ func killAll() error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		// From inside a PID namespace -1 reaches nothing outside of it. Repeated,
-		// since a process may have been about to fork.
+		// Inside a PID namespace -1 reaches nothing outside. Repeated, since a process
+		// may have been about to fork.
 		if err := unix.Kill(-1, unix.SIGKILL); errors.Is(err, unix.ESRCH) {
 			return nil
 		}
@@ -58,8 +58,8 @@ func firstIsSelf() error {
 	return nil
 }
 
-// others lists the processes of the tree apart from the first one, the caller
-// and those that are dead and wait to be reaped by a parent outside.
+// others lists the processes of the tree except for the first one, the caller, and
+// zombies whose parent is outside.
 func others() ([]string, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -75,7 +75,7 @@ func others() ([]string, error) {
 		if err != nil {
 			continue // gone meanwhile
 		}
-		// "7 (name) Z ...", and the name may hold anything.
+		// "7 (name) Z ...", where the name may contain anything.
 		_, rest, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')'):]), " ")
 		if !strings.HasPrefix(rest, "Z") {
 			left = append(left, string(stat))
@@ -84,9 +84,9 @@ func others() ([]string, error) {
 	return left, nil
 }
 
-// Reboot does to the tree what a reboot does to a machine: every process is
-// killed, /run is empty again, and of what was mounted below the other private
-// directories nothing is left but their own files.
+// Reboot simulates a reboot of the tree: every process is killed, /run is empty again,
+// and everything mounted below the other private directories is unmounted, so that only
+// their own files stay.
 func Reboot() error {
 	if err := killAll(); err != nil {
 		return err
@@ -98,7 +98,7 @@ func Reboot() error {
 	for _, point := range points {
 		for _, dir := range private {
 			if strings.HasPrefix(point, dir+"/") {
-				// Detached whatever it is: those that lie deeper went with it.
+				// Detached in any case: deeper mounts went with it.
 				if err := unix.Unmount(point, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
 					return fmt.Errorf("unmount %s: %w", point, err)
 				}
@@ -111,7 +111,7 @@ func Reboot() error {
 	return mountEmpty("/run")
 }
 
-// mountPoints lists where something is mounted, in order of mounting.
+// mountPoints lists the mount points, in order of mounting.
 func mountPoints() ([]string, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {

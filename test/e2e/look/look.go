@@ -1,5 +1,5 @@
-// Package look reports what a process finds around itself: the part of the
-// workload tool that a test reads.
+// Package look reports the environment of a process: the part of the workload tool that
+// a test reads.
 package look
 
 import (
@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Report is what a process finds around itself.
+// Report is the environment of a process.
 type Report struct {
 	UID int `json:"uid"`
 	// Groups are the supplementary groups.
@@ -56,7 +56,7 @@ func (r Report) Node(path string) (Node, bool) {
 	return Node{}, false
 }
 
-// Mount returns what is mounted at path.
+// Mount returns the file system mounted at path.
 func (r Report) Mount(path string) (Mount, bool) {
 	for _, m := range r.Mounts {
 		if m.Path == path {
@@ -95,8 +95,8 @@ func Around(dirs ...string) (Report, error) {
 	return r, err
 }
 
-// nodes lists the device nodes and links below dir, which may be missing and may
-// change while it is read.
+// nodes lists the device nodes and links below dir, which may be missing and may change
+// meanwhile.
 func nodes(dir string) ([]Node, error) {
 	var list []Node
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -107,7 +107,7 @@ func nodes(dir string) ([]Node, error) {
 			return err
 		}
 		if path == "/dev/pts" || path == "/dev/shm" || path == "/dev/mqueue" {
-			return fs.SkipDir // file systems of their own, not devices
+			return fs.SkipDir // other file systems, not devices
 		}
 		if d.Type()&(fs.ModeDevice|fs.ModeSymlink) == 0 {
 			return nil

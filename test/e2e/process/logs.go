@@ -8,16 +8,15 @@ import (
 	"testing"
 )
 
-// LogsEnv names a directory that keeps the logs of all tests. Without it they
-// are only shown, and only of a test that fails.
+// LogsEnv names a directory that keeps the logs of all tests. Without it they are only
+// shown, and only for failed tests.
 const LogsEnv = "GENERIC_DP_E2E_LOGS"
 
 // tail is how much of each log a failing test shows.
 const tail = 60
 
-// LogDir returns a new directory for the log files of a test, whose ends are
-// shown if the test fails. Whoever starts programs asks for it first, so that it
-// goes last.
+// LogDir returns a new directory for the log files of a test, whose ends are shown if
+// the test fails. Call it before programs start, so that it is removed last.
 func LogDir(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -26,7 +25,7 @@ func LogDir(t testing.TB) string {
 		if err := os.MkdirAll(filepath.Join(root, name), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		// A test that runs many times keeps the logs of each time.
+		// Repeated runs of a test keep separate logs.
 		kept, err := os.MkdirTemp(filepath.Join(root, name), "")
 		if err != nil {
 			t.Fatal(err)

@@ -1,5 +1,5 @@
-// Package process runs programs for a test: their output is kept in files, and
-// none outlives its test.
+// Package process runs programs for a test: their output goes to files, and they end
+// with the test.
 package process
 
 import (
@@ -19,9 +19,9 @@ import (
 // stopLimit is how long a program may take to end after SIGTERM.
 const stopLimit = 10 * time.Second
 
-// Spec says what to run.
+// Spec is a program to run.
 type Spec struct {
-	// Name is the name of the log file, without ".log". Programs of one name
+	// Name is the name of the log file, without ".log". Programs with the same name
 	// append to one file.
 	Name string
 	// Argv is the program, as an absolute path, and its arguments.
@@ -30,7 +30,7 @@ type Spec struct {
 	Env []string
 	// LogDir is where the log file is, see [LogDir].
 	LogDir string
-	// Start starts the command, if it takes more than [exec.Cmd.Start].
+	// Start starts the command, if [exec.Cmd.Start] is not sufficient.
 	Start func(*exec.Cmd) error
 }
 
@@ -61,8 +61,8 @@ func Start(t testing.TB, s Spec) *Process {
 	if st, err := out.Stat(); err == nil {
 		p.offset = st.Size()
 	}
-	// A file and not a pipe: nothing has to copy, and nothing is lost when
-	// children that inherited it live on.
+	// A file, not a pipe: no copying, and no loss when children that inherited it live
+	// on.
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.Env = append(os.Environ(), s.Env...)
 	p.cmd.Dir = "/"
@@ -74,7 +74,7 @@ func Start(t testing.TB, s Spec) *Process {
 		t.Fatalf("start %s: %v", s.Name, err)
 	}
 	go func() {
-		_ = p.cmd.Wait() // the state says it all
+		_ = p.cmd.Wait() // see ProcessState
 		close(p.ended)
 	}()
 	t.Cleanup(p.Kill)
@@ -87,7 +87,7 @@ func (p *Process) Pid() int { return p.cmd.Process.Pid }
 // Ended is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// Running says whether the process runs.
+// Running reports whether the process runs.
 func (p *Process) Running() bool {
 	select {
 	case <-p.ended:
@@ -105,7 +105,7 @@ func (p *Process) Signal(t testing.TB, sig syscall.Signal) {
 	}
 }
 
-// Stop sends SIGTERM and returns the exit code. The process must obey soon.
+// Stop sends SIGTERM and returns the exit code. The process must end soon.
 func (p *Process) Stop(t testing.TB) int {
 	t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -122,13 +122,13 @@ func (p *Process) Wait(t testing.TB, limit time.Duration) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// Kill ends the process at once, if it still runs, and waits for that.
+// Kill kills the process, if it runs, and waits for its end.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.ended
 }
 
-// Log returns what this process has written so far.
+// Log returns the output of this process so far.
 func (p *Process) Log() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil {
@@ -141,7 +141,7 @@ func (p *Process) Log() string {
 func (p *Process) WaitLog(t testing.TB, limit time.Duration, text string) {
 	t.Helper()
 	wait.Until(t, limit, fmt.Sprintf("%q in the log of %s", text, p.name), func() error {
-		running := p.Running() // before the log is read: what it wrote last counts
+		running := p.Running() // before the log is read, so that the final output counts
 		if strings.Contains(p.Log(), text) {
 			return nil
 		}

@@ -1,4 +1,4 @@
-// Package product runs the program under test as users run it: a process with a
+// Package product runs the program under test like its users do: a process with a
 // configuration file and flags.
 package product
 
@@ -34,23 +34,23 @@ func Binary(t testing.TB) string {
 	return path
 }
 
-// Spec says how to run the plugin.
+// Spec is how to run the plugin.
 type Spec struct {
 	// Config is the text of the configuration file.
 	Config string
-	// Args are flags after those that every test needs; of a flag given twice
-	// the last one counts.
+	// Args are additional flags, after the default ones; the last occurrence of a flag
+	// counts.
 	Args []string
 	// Env is added to the environment.
 	Env []string
-	// Dir is where the plugin keeps its files, by default a new directory. A
-	// plugin that is started a second time in it finds its state.
+	// Dir is the plugin's directory, by default a new one. A second plugin in it finds
+	// the state of the first.
 	Dir string
-	// Name is the name of its log, by default "plugin". Two plugins of a test
-	// have two names.
+	// Name is the name of its log, by default "plugin". Two plugins of a test need
+	// different names.
 	Name string
 
-	// LogDir and Start are set by what the plugin runs in.
+	// LogDir and Start are set by the environment of the plugin.
 	LogDir string
 	Start  func(*exec.Cmd) error
 }
@@ -63,7 +63,7 @@ type Plugin struct {
 	spec Spec
 }
 
-// Start starts the plugin. It does not wait for anything.
+// Start starts the plugin, without waiting.
 func Start(t testing.TB, s Spec) *Plugin {
 	t.Helper()
 	if s.LogDir == "" {
@@ -100,16 +100,15 @@ func (p *Plugin) start(t testing.TB) {
 	})
 }
 
-// Restart kills the plugin, if it still runs, and starts it again with the files
-// that it has left.
+// Restart kills the plugin, if it runs, and starts it again with its files.
 func (p *Plugin) Restart(t testing.TB) {
 	t.Helper()
 	p.Kill()
 	p.start(t)
 }
 
-// Configure replaces the configuration file at once, as editors and ConfigMaps
-// do. What the plugin makes of it is up to the plugin.
+// Configure replaces the configuration file atomically, like editors and ConfigMaps do.
+// It does not wait for the plugin.
 func (p *Plugin) Configure(t testing.TB, text string) {
 	t.Helper()
 	for _, dir := range []string{p.RunDir(), p.StateDir(), p.CDIDir()} {
@@ -126,8 +125,8 @@ func (p *Plugin) Configure(t testing.TB, text string) {
 	}
 }
 
-// Wipe removes what a reboot of the node removes: links and CDI specs, which are
-// in /run by default.
+// Wipe removes what a reboot of the node removes: links and CDI specs, which are in
+// /run by default.
 func (p *Plugin) Wipe(t testing.TB) {
 	t.Helper()
 	Wipe(t, p.Dir)
@@ -153,11 +152,11 @@ func Wipe(t testing.TB, dir string) {
 // ConfigFile is the configuration file.
 func (p *Plugin) ConfigFile() string { return filepath.Join(p.Dir, "config.toml") }
 
-// RunDir is where the plugin keeps the links to devices.
+// RunDir is the plugin's directory of links to devices.
 func (p *Plugin) RunDir() string { return filepath.Join(p.Dir, "run") }
 
-// StateDir is where the plugin keeps what outlives a reboot.
+// StateDir is the plugin's state directory.
 func (p *Plugin) StateDir() string { return filepath.Join(p.Dir, "state") }
 
-// CDIDir is where the plugin keeps its CDI specs.
+// CDIDir is the plugin's directory of CDI specs.
 func (p *Plugin) CDIDir() string { return filepath.Join(p.Dir, "cdi") }

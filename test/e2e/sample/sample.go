@@ -1,6 +1,5 @@
-// Package sample is the smallest device plugin there is. The beds check
-// themselves with it, so that a failure of a test says whether the bed or the
-// program under test is at fault.
+// Package sample is a minimal device plugin. The beds check themselves with it, so that
+// a failure shows whether the bed or the program under test is broken.
 package sample
 
 import (
@@ -19,14 +18,14 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// registerLimit covers the 10 seconds that a kubelet tries to dial back.
+// registerLimit covers the 10 seconds in which a kubelet tries to dial back.
 const registerLimit = 12 * time.Second
 
 // Plugin serves one resource. All its devices are healthy.
 type Plugin struct {
 	Resource string
 	IDs      []string
-	// Respond returns what a container gets for ids, in order.
+	// Respond returns the response of a container for ids, in order.
 	Respond func(ids []string) *api.ContainerAllocateResponse
 
 	api.UnimplementedDevicePluginServer
@@ -35,11 +34,10 @@ type Plugin struct {
 	allocated [][]string
 }
 
-// Start serves the plugin in a kubelet's directory of device plugins and
-// registers it, once.
+// Start serves the plugin in a kubelet's device plugin directory and registers it once.
 func (p *Plugin) Start(t testing.TB, dir string) {
 	t.Helper()
-	// A name for each server: the kubelet keeps connections by name.
+	// A unique name per server: the kubelet keeps connections by name.
 	file, err := os.CreateTemp(dir, "sample-*.sock")
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +81,7 @@ func (p *Plugin) Allocated() [][]string {
 	return slices.Clone(p.allocated)
 }
 
-// GetDevicePluginOptions has none.
+// GetDevicePluginOptions returns none.
 func (p *Plugin) GetDevicePluginOptions(context.Context, *api.Empty) (*api.DevicePluginOptions, error) {
 	return &api.DevicePluginOptions{}, nil
 }
@@ -101,7 +99,7 @@ func (p *Plugin) ListAndWatch(_ *api.Empty, stream grpc.ServerStreamingServer[ap
 	return nil
 }
 
-// Allocate asks Respond.
+// Allocate calls Respond.
 func (p *Plugin) Allocate(_ context.Context, req *api.AllocateRequest) (*api.AllocateResponse, error) {
 	resp := &api.AllocateResponse{}
 	for _, c := range req.ContainerRequests {

@@ -1,6 +1,6 @@
-// The tool is everything that runs in a test bed and is not under test: the
-// first process of a bed, the pause container of a pod, and a container's
-// workload. It is static, since it is the only file of its image.
+// The tool is everything in a test bed that is not under test: the first process of a
+// bed, the pause container of a pod, and a container's workload. It is static, since it
+// is the only file of its image.
 package main
 
 import (
@@ -36,7 +36,7 @@ const usage = `usage: tool COMMAND [ARGUMENT]...
   reboot         end every other process of a bed and what it had mounted
 `
 
-// dialLimit is how long a connection within one machine may take to come about.
+// dialLimit is the timeout of a connection within one machine.
 const dialLimit = 5 * time.Second
 
 func main() {
@@ -51,7 +51,7 @@ func main() {
 	}
 }
 
-// exitCode is an exit that the caller asked for.
+// exitCode is a requested exit status.
 type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
@@ -65,7 +65,7 @@ func run(args []string) error {
 	case "pause":
 		return reapUntil(signalled())
 	case "run":
-		stop := signalled() // before the report, which tells the test that it may signal
+		stop := signalled() // before the report, which permits the test to signal
 		if err := printReport(args); err != nil {
 			return err
 		}
@@ -131,8 +131,8 @@ func open(args []string) error {
 	return f.Close()
 }
 
-// signalled is closed by SIGTERM or SIGINT. A first process that had no handler
-// would never see them.
+// signalled is closed by SIGTERM or SIGINT. A first process without a handler never
+// receives them.
 func signalled() <-chan struct{} {
 	sig := make(chan os.Signal, 1)
 	signal.Notify(sig, unix.SIGTERM, unix.SIGINT)
@@ -144,8 +144,8 @@ func signalled() <-chan struct{} {
 	return done
 }
 
-// inputEnded is closed at the end of standard input, a pipe that ends with the
-// test, however that ends.
+// inputEnded is closed at the end of standard input, a pipe that closes when the test
+// ends in any manner.
 func inputEnded() <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
@@ -155,7 +155,7 @@ func inputEnded() <-chan struct{} {
 	return done
 }
 
-// reapUntil waits for the orphans that the kernel hands to a first process.
+// reapUntil waits for the orphans that the kernel reparents to a first process.
 func reapUntil(done <-chan struct{}) error {
 	child := make(chan os.Signal, 1)
 	signal.Notify(child, unix.SIGCHLD)
