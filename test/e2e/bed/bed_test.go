@@ -8,7 +8,7 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
-	"github.com/generic-dp/generic-dp/test/e2e/look"
+	"github.com/generic-dp/generic-dp/test/e2e/inspect"
 	"github.com/generic-dp/generic-dp/test/e2e/sample"
 )
 
@@ -34,7 +34,7 @@ func TestBedDevice(t *testing.T) {
 
 	pod := b.StartPod(t, bed.Workload("device", resource, 1))
 	pod.WaitRunning(t)
-	check := func(r look.Report) {
+	check := func(r inspect.Report) {
 		t.Helper()
 		n, ok := r.Node("/dev/sample")
 		if !ok || n.Type != "c" || n.Major != 1 || n.Minor != 3 {
@@ -57,7 +57,7 @@ func TestBedDevice(t *testing.T) {
 
 	pod.Kill(t, "main")
 	pod.WaitRestarted(t, "main", 1)
-	check(pod.Look(t, "main", "/dev"))
+	check(pod.Inspect(t, "main", "/dev"))
 	if got := len(p.Allocated()); got != 1 {
 		t.Errorf("%d calls of Allocate, want 1", got)
 	}

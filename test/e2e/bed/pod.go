@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/generic-dp/generic-dp/test/e2e/look"
+	"github.com/generic-dp/generic-dp/test/e2e/inspect"
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
@@ -187,20 +187,20 @@ func (p *Pod) Exec(t testing.TB, container string, argv ...string) (stdout, stde
 	return p.bed.Containerd.exec(t, p.containerID(t, container), argv...)
 }
 
-// Look returns a report of the container's current environment, with the device nodes
+// Inspect returns a report of the container's current environment, with the device nodes
 // below dirs.
-func (p *Pod) Look(t testing.TB, container string, dirs ...string) look.Report {
+func (p *Pod) Inspect(t testing.TB, container string, dirs ...string) inspect.Report {
 	t.Helper()
-	stdout, stderr, code := p.Exec(t, container, append([]string{"/tool", "look"}, dirs...)...)
+	stdout, stderr, code := p.Exec(t, container, append([]string{"/tool", "inspect"}, dirs...)...)
 	if code != 0 {
-		t.Fatalf("look: exit code %d: %s", code, stderr)
+		t.Fatalf("inspect: exit code %d: %s", code, stderr)
 	}
 	return parse(t, stdout)
 }
 
 // Report returns the report of a container of [Workload] at its latest start. It is
 // read from the log, so that the container need not run.
-func (p *Pod) Report(t testing.TB, container string) look.Report {
+func (p *Pod) Report(t testing.TB, container string) inspect.Report {
 	t.Helper()
 	var line string
 	wait.Until(t, podLimit, "report of "+container, func() error {
@@ -215,9 +215,9 @@ func (p *Pod) Report(t testing.TB, container string) look.Report {
 	return parse(t, line)
 }
 
-func parse(t testing.TB, text string) look.Report {
+func parse(t testing.TB, text string) inspect.Report {
 	t.Helper()
-	var r look.Report
+	var r inspect.Report
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		t.Fatalf("report: %v: %s", err, text)
 	}

@@ -21,13 +21,12 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
 )
 
-// api reads objects, which tests do many times a second: kubectl would take more
-// of the machine than the cluster does.
+// api reads objects, many times a second: kubectl would use more CPU than the cluster.
 type api struct{ client *http.Client }
 
 func newAPI(t testing.TB, b *bed.Bed) *api {
 	transport := &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // of a loopback device of its own
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // of the bed's own loopback device
 		DialContext: func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
 			err = b.Do(func() error {
 				conn, err = (&net.Dialer{}).DialContext(ctx, network, addr)
@@ -61,7 +60,7 @@ func (a *api) get(path string) ([]byte, error) {
 	return body, nil
 }
 
-// Get reads an object or a list by its path of the API.
+// Get reads an object or a list by its API path.
 func Get[T any](c *Cluster, path string) (T, error) {
 	var object T
 	body, err := c.api.get(path)
@@ -74,20 +73,19 @@ func Get[T any](c *Cluster, path string) (T, error) {
 // Node is the node.
 func (c *Cluster) Node() (v1.Node, error) { return Get[v1.Node](c, "/api/v1/nodes/"+bed.NodeName) }
 
-// Pods lists the pods of a namespace that have a label ("app=x"); an empty label
-// is any.
+// Pods lists the pods of a namespace with a label ("app=x"); empty is any label.
 func (c *Cluster) Pods(namespace, label string) ([]v1.Pod, error) {
 	list, err := Get[v1.PodList](c, "/api/v1/namespaces/"+namespace+"/pods?labelSelector="+label)
 	return list.Items, err
 }
 
-// Kubectl runs kubectl with some input, and fails the test if that fails.
+// Kubectl runs kubectl with input, and fails the test if it fails.
 func (c *Cluster) Kubectl(t testing.TB, input string, args ...string) string {
 	t.Helper()
 	return c.command(t, input, "kubectl", append([]string{"--kubeconfig", c.kubeconfig}, args...)...)
 }
 
-// Helm runs helm, and fails the test if that fails.
+// Helm runs helm, and fails the test if it fails.
 func (c *Cluster) Helm(t testing.TB, args ...string) string {
 	t.Helper()
 	return c.command(t, "", "helm", append([]string{"--kubeconfig", c.kubeconfig}, args...)...)
@@ -102,7 +100,7 @@ func (c *Cluster) command(t testing.TB, input, program string, args ...string) s
 	return text
 }
 
-// Try runs a program in the bed and returns what it has written.
+// Try runs a program in the bed and returns its output.
 func (c *Cluster) Try(input, program string, args ...string) (string, error) {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = "/"

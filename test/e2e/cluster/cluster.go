@@ -1,9 +1,8 @@
 //go:build cluster
 
-// Package cluster is a real, if small, Kubernetes cluster: the node of package bed
-// with a control plane beside it, etcd, API server, controller manager and
-// scheduler, in the same namespaces. What a user applies is applied with kubectl
-// and helm.
+// Package cluster is a small but real Kubernetes cluster: the node of package bed with
+// a control plane, etcd, API server, controller manager and scheduler, in the same
+// namespaces. Tests apply objects like users do, with kubectl and helm.
 package cluster
 
 import (
@@ -25,15 +24,16 @@ import (
 )
 
 const (
-	// startLimit is for programs that start in a second or two each.
+	// startLimit is the timeout of programs that start in a second or two each.
 	startLimit = 120 * time.Second
-	// podLimit is for what controllers, scheduler and kubelet do together.
+	// podLimit is the timeout of changes by controllers, scheduler and kubelet
+	// together.
 	podLimit = 120 * time.Second
-	// address is where the API server listens. Nobody else is in the bed's
-	// network namespace.
+	// address is the API server's. It is the only server in the bed's network
+	// namespace.
 	address     = "127.0.0.1:6443"
 	nodeAddress = "10.20.0.1"
-	// token is the administrator's. It opens nothing outside of a bed.
+	// token is the administrator's. It is of no use outside of a bed.
 	token = "admin"
 )
 
@@ -46,13 +46,13 @@ type Cluster struct {
 	plane      []*process.Process
 }
 
-// New starts a cluster and waits until its node is ready. It goes with the test.
+// New starts a cluster and waits until its node is ready. It ends with the test.
 func New(t testing.TB) *Cluster {
 	t.Helper()
 	c := &Cluster{}
 	c.Bed = bed.New(t, bed.Options{
-		// The kubelet's own pods come from the API server too; the read-only port
-		// stays for what package bed asks.
+		// The kubelet also runs pods of the API server; the read-only port is for
+		// package bed.
 		Kubelet: map[string]any{"registerNode": true, "nodeStatusUpdateFrequency": "1s"},
 		Boot: func(b *bed.Bed) {
 			c.Bed = b
@@ -76,7 +76,7 @@ contexts: [{name: bed, context: {cluster: bed, user: admin}}]
 current-context: bed
 `
 
-// prepare writes the files that the control plane reads.
+// prepare writes the files of the control plane.
 func (c *Cluster) prepare(t testing.TB) {
 	t.Helper()
 	c.dir = filepath.Join(c.Dir, "plane")
@@ -92,7 +92,7 @@ func (c *Cluster) prepare(t testing.TB) {
 	c.write(t, "tokens.csv", token+`,admin,admin,"system:masters"`+"\n")
 	c.kubeconfig = c.write(t, "kubeconfig", kubeconfig)
 	c.api = newAPI(t, c.Bed)
-	// A node has an address, and a loopback device's will not do.
+	// A node needs an address other than a loopback one.
 	c.Run(t, "ip", "link", "add", "node", "type", "veth", "peer", "name", "outside")
 	c.Run(t, "ip", "address", "add", nodeAddress+"/24", "dev", "node")
 	c.Run(t, "ip", "link", "set", "node", "up")
@@ -111,7 +111,7 @@ func (c *Cluster) write(t testing.TB, name, text string) string {
 // startPlane starts the control plane and waits until it serves.
 func (c *Cluster) startPlane(t testing.TB) {
 	t.Helper()
-	// It is empty after a reboot.
+	// /run is empty after a reboot.
 	if err := os.WriteFile(c.Path(kubeconfigPath), []byte(kubeconfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func (c *Cluster) startPlane(t testing.TB) {
 		"--cert-dir", file("certificates"), "--token-auth-file", file("tokens.csv"), "--authorization-mode", "RBAC", "--allow-privileged=true",
 		"--service-cluster-ip-range", "10.96.0.0/24", "--service-account-issuer", "https://kubernetes.default.svc",
 		"--service-account-key-file", file("service-account.key"), "--service-account-signing-key-file", file("service-account.key"),
-		// Nothing reaches a Service here, and the reconciler would complain.
+		// Services have no endpoints here, which the reconciler would report.
 		"--endpoint-reconciler-type", "none")
 	wait.Until(t, startLimit, "API server", func() error {
 		_, err := c.api.get("/readyz")
@@ -134,7 +134,7 @@ func (c *Cluster) startPlane(t testing.TB) {
 	})
 	c.run(t, "kube-controller-manager", "--kubeconfig", c.kubeconfig, "--leader-elect=false",
 		"--service-account-private-key-file", file("service-account.key"), "--use-service-account-credentials=false",
-		// A node that was rebooted is looked at at once.
+		// Detects a rebooted node within a second.
 		"--node-monitor-period", "1s", "--node-monitor-grace-period", "10s")
 	c.run(t, "kube-scheduler", "--kubeconfig", c.kubeconfig, "--leader-elect=false")
 }
@@ -160,8 +160,8 @@ func (c *Cluster) waitNode(t testing.TB) {
 	})
 }
 
-// Reboot does to the node what a reboot does, control plane included, and waits
-// until its node is ready again.
+// Reboot simulates a reboot of the node, control plane included, and waits until its
+// node is ready again.
 func (c *Cluster) Reboot(t testing.TB) {
 	t.Helper()
 	c.Bed.Reboot(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
-// private is a device that only uid 0 may open on the host, and that containers
-// of uid 1000 may.
+// private is a device that only uid 0 may open on the host, and containers of uid 1000
+// may.
 const private = `
 domain = "example.com"
 [[resource]]
@@ -36,7 +36,7 @@ count = 3
 match.glob = "/dev/zero"
 `
 
-// TestChart goes through the life of an installation by Helm, with CDI.
+// TestChart runs the life cycle of an installation by Helm, with CDI.
 func TestChart(t *testing.T) {
 	t.Parallel()
 	c := cluster.New(t)
@@ -78,11 +78,11 @@ func TestChart(t *testing.T) {
 	clean(t, c)
 }
 
-// privateNode makes a device node in /dev that belongs to uid 0 alone, and
-// returns its name there.
+// privateNode makes a device node in /dev that only uid 0 may open, and returns its
+// name.
 func privateNode(t *testing.T, c *cluster.Cluster) string {
 	t.Helper()
-	// /dev is the machine's: a name that is nobody else's.
+	// /dev is the machine's: the name must be unique.
 	name := "generic-dp-" + filepath.Base(c.Dir)
 	t.Cleanup(func() { _ = os.Remove("/dev/" + name) })
 	c.Mknod(t, "/dev/"+name, 1, 3)

@@ -11,17 +11,16 @@ import (
 	"testing"
 )
 
-// Mount is one mount of a process, as proc(5) says in mountinfo.
+// Mount is one mount of a process, see mountinfo in proc(5).
 type Mount struct {
 	Path     string
 	Writable bool
-	// OnDisk says that it is a file system of the node, not one of the kernel's
-	// or of the container's own memory.
+	// OnDisk is set for a file system of the node, as opposed to one of the kernel or
+	// in memory.
 	OnDisk bool
 }
 
-// find returns the directory in /proc of the process in the bed that has a
-// program open, as the test sees it.
+// find returns the directory in /proc of the process in the bed that runs a program.
 func (c *Cluster) find(t testing.TB, program string) string {
 	t.Helper()
 	dirs, err := filepath.Glob(c.Path("/proc") + "/[0-9]*")
@@ -71,9 +70,8 @@ func (c *Cluster) ProcessRoot(t testing.TB, program string) []Mount {
 	return mounts
 }
 
-// parseMount reads one line of mountinfo: the fifth field is the mount point,
-// the sixth its options; behind " - " are the type and the options of the file
-// system itself.
+// parseMount parses a line of mountinfo: the fifth field is the mount point, the sixth
+// its options; after " - " follow the type and the options of the file system.
 func parseMount(line string) (Mount, error) {
 	own, super, ok := strings.Cut(strings.TrimSpace(line), " - ")
 	fields, above := strings.Fields(own), strings.Fields(super)
@@ -82,8 +80,8 @@ func parseMount(line string) (Mount, error) {
 	}
 	readOnly := func(options string) bool { return strings.HasPrefix(options+",", "ro,") }
 	kernel := map[string]bool{"proc": true, "sysfs": true, "cgroup": true, "cgroup2": true, "devpts": true, "mqueue": true}
-	// What the container has in memory of its own is at the root of its file
-	// system; a directory of the node is below one.
+	// A file system in memory is mounted by its root, a directory of the node by a path
+	// below it.
 	private := above[0] == "tmpfs" && fields[3] == "/" && !strings.HasPrefix(fields[4], "/var/lib/")
 	// The runtime covers some files of /proc with /dev/null.
 	private = private || strings.HasPrefix(fields[4], "/proc/")

@@ -24,7 +24,7 @@ const (
 	limit     = 60 * time.Second
 )
 
-// held is a resource of the tests: two containers may hold it.
+// held is a resource of the tests with two slots.
 const held = `
 domain = "example.com"
 [[resource]]
@@ -51,7 +51,7 @@ func configure(t *testing.T, c *cluster.Cluster, text string) {
 	})
 }
 
-// log is what the program has written in its pod.
+// log is the log of the program in its pod.
 func log(t *testing.T, c *cluster.Cluster, pod v1.Pod) string {
 	t.Helper()
 	dir := fmt.Sprintf("%s/pods/%s_%s_%s/%s/0.log", c.Dir, pod.Namespace, pod.Name, pod.UID, name)
@@ -72,7 +72,7 @@ func waitLog(t *testing.T, c *cluster.Cluster, pod v1.Pod, want string) {
 	})
 }
 
-// TestManifest goes through the life of an installation of exactly what is in
+// TestManifest runs the life cycle of an installation of exactly the manifests in
 // deploy.
 func TestManifest(t *testing.T) {
 	t.Parallel()
@@ -109,7 +109,7 @@ func TestManifest(t *testing.T) {
 		configure(t, c, held)
 	})
 	t.Run("rolling update", func(t *testing.T) { rollingUpdate(t, c) })
-	// Not a test of its own: what is started here goes with the test.
+	// Not a subtest: what is started here ends with the test.
 	c.Reboot(t)
 	c.WaitDaemonSet(t, namespace, name)
 	c.WaitResource(t, "example.com/held", 2)
@@ -122,9 +122,8 @@ func TestManifest(t *testing.T) {
 	})
 }
 
-// rollingUpdate replaces the DaemonSet's pod while pods hold devices. The
-// resource must never be seen at 0 by the scheduler, and a container that
-// restarts in the middle must start.
+// rollingUpdate replaces the DaemonSet's pod while pods hold devices. The scheduler
+// must never see the resource at 0, and a container that restarts meanwhile must start.
 func rollingUpdate(t *testing.T, c *cluster.Cluster) {
 	holders := c.WaitPods(t, "holders", 2, 0)
 	before := c.WaitDaemonSet(t, namespace, name)
@@ -157,15 +156,15 @@ func rollingUpdate(t *testing.T, c *cluster.Cluster) {
 	c.WaitPods(t, "holders", 2, 0)
 	close(done)
 	<-watched
-	t.Logf("seen at 0 by a look every 5 ms: %d times", zero.Load())
+	t.Logf("polled every 5 ms, the resource was at 0 %d times", zero.Load())
 	if zero.Load() > 20 {
-		t.Errorf("the resource was at 0 for %d looks of 5 ms", zero.Load())
+		t.Errorf("the resource was at 0 in %d polls every 5 ms", zero.Load())
 	}
 	c.WaitResource(t, "example.com/held", 2)
 }
 
-// clean removes what an installation leaves on a node, with the program's own
-// subcommand, and looks whether anything is left.
+// clean removes the leftovers of an installation with the program's subcommand, and
+// checks that nothing is left.
 func clean(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	if text, err := c.Try("", product.Binary(t), "clean"); err != nil {

@@ -38,8 +38,8 @@ func daemonSet(t *testing.T) *appsv1.DaemonSet {
 	return nil
 }
 
-// TestLeastPrivilege takes away what the manifest gives, one thing at a time, and
-// sees each of them missed; and it looks at what the running process may do.
+// TestLeastPrivilege removes each privilege of the manifest in turn and expects a
+// failure; and it checks the privileges of the running process.
 func TestLeastPrivilege(t *testing.T) {
 	t.Parallel()
 	c := cluster.New(t)
@@ -48,8 +48,8 @@ func TestLeastPrivilege(t *testing.T) {
 	pods := c.WaitDaemonSet(t, namespace, name)
 	whatItMay(t, c, pods[0])
 
-	// Without it the program ends, or can't do what it is for, and says which
-	// flag, and with it which line of the manifest, is to be looked at.
+	// Without it the program exits or fails, and names the flag, and thereby the line
+	// of the manifest, at fault.
 	missed := map[string]string{
 		"config":         "--config",
 		"dev":            "/host/dev",
@@ -66,7 +66,7 @@ func TestLeastPrivilege(t *testing.T) {
 			continue
 		}
 		d := daemonSet(t)
-		// Alone, so that no other pod stands in for it.
+		// Alone, so that no other pod replaces it.
 		d.Spec.UpdateStrategy.RollingUpdate = nil
 		d.Spec.UpdateStrategy.Type = appsv1.RollingUpdateDaemonSetStrategyType
 		spec := &d.Spec.Template.Spec
@@ -86,7 +86,7 @@ func TestLeastPrivilege(t *testing.T) {
 	}
 }
 
-// allLogs is what all pods of the program that are there have written.
+// allLogs is the log of all existing pods of the program.
 func allLogs(t *testing.T, c *cluster.Cluster) string {
 	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("%s/pods/%s_*/%s/*.log", c.Dir, namespace, name))
@@ -97,14 +97,14 @@ func allLogs(t *testing.T, c *cluster.Cluster) string {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // it went meanwhile
+			continue // removed meanwhile
 		}
 		all.Write(text)
 	}
 	return all.String()
 }
 
-// whatItMay reads from the kernel what the process of a pod may do.
+// whatItMay reads the privileges of a pod's process from the kernel.
 func whatItMay(t *testing.T, c *cluster.Cluster, pod v1.Pod) {
 	t.Helper()
 	status := c.ProcessStatus(t, "/generic-dp")

@@ -51,7 +51,7 @@ func (c *Cluster) Apply(t testing.TB, object any) {
 	c.Kubectl(t, string(text), "apply", "-f", "-")
 }
 
-// Deployment is some pods that ask for one device of a resource each.
+// Deployment is a number of pods that request one device of a resource each.
 func Deployment(name, resource string, replicas int32) *appsv1.Deployment {
 	pod := bed.Workload(name, resource, 1)
 	labels := map[string]string{"app": name}
@@ -66,8 +66,8 @@ func Deployment(name, resource string, replicas int32) *appsv1.Deployment {
 	}
 }
 
-// WaitPods waits until of the pods of a deployment so many run, and so many wait
-// for a node, and returns those that run.
+// WaitPods waits until a number of pods of a deployment run and another number is
+// pending, and returns the running ones.
 func (c *Cluster) WaitPods(t testing.TB, name string, running, pending int) []v1.Pod {
 	t.Helper()
 	var run []v1.Pod
@@ -95,7 +95,7 @@ func (c *Cluster) WaitPods(t testing.TB, name string, running, pending int) []v1
 	return run
 }
 
-// WaitResource waits until the node's status has so many of a resource.
+// WaitResource waits until the node's status has a number of a resource.
 func (c *Cluster) WaitResource(t testing.TB, name string, allocatable int64) {
 	t.Helper()
 	wait.Until(t, podLimit, fmt.Sprintf("%d of %s on the node", allocatable, name), func() error {
@@ -111,8 +111,8 @@ func (c *Cluster) WaitResource(t testing.TB, name string, allocatable int64) {
 	})
 }
 
-// WaitDaemonSet waits until a DaemonSet is rolled out: every node has its pod of
-// the latest generation, and it is ready. It returns the pods.
+// WaitDaemonSet waits until a DaemonSet is rolled out: every node has a ready pod of
+// the latest generation. It returns the pods.
 func (c *Cluster) WaitDaemonSet(t testing.TB, namespace, name string) []v1.Pod {
 	t.Helper()
 	var pods []v1.Pod

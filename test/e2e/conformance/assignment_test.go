@@ -63,7 +63,7 @@ func TestPodGetsExactlyOneDevice(t *testing.T) {
 }
 
 // e2e_node/device_plugin_test.go: can make a CDI device accessible in a container
-func TestCDINameIsResolvableWhenItIsHandedOver(t *testing.T) {
+func TestCDINameIsResolvableWhenAllocated(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
 	p := n.serve(sticks + "container.cdi = true\n")
@@ -93,11 +93,11 @@ func TestContainerRestartsGetTheSameDeviceAndOtherPodsAnother(t *testing.T) {
 	n.serve(ports)
 	n.WaitCount(t, port, count(2, 2))
 	first := n.admit(devicemanager.Pod("first", port, 1))
-	held, handed := n.Devices(first, "main", port), n.handed(first)
+	held, injected := n.Devices(first, "main", port), n.injected(first)
 	second := n.admit(devicemanager.Pod("second", port, 1))
 	for range 3 {
-		if got := n.handed(first); got != handed {
-			t.Errorf("a later start of the container gets %s, want %s", got, handed)
+		if got := n.injected(first); got != injected {
+			t.Errorf("a later start of the container gets %s, want %s", got, injected)
 		}
 	}
 	n.holds(first, port, held...)
@@ -107,7 +107,7 @@ func TestContainerRestartsGetTheSameDeviceAndOtherPodsAnother(t *testing.T) {
 }
 
 // cm/devicemanager/manager_test.go: TestInitContainerDeviceAllocation. Allocate is
-// called once for each of the containers, with the same device.
+// called once for each container, with the same device.
 func TestInitContainerAndAppContainerShareADevice(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0")
@@ -147,7 +147,7 @@ func TestRestartableInitContainerKeepsItsDevice(t *testing.T) {
 }
 
 // cm/devicemanager/manager_test.go: TestPodContainerDeviceToAllocate
-func TestCountIsExhaustedAndFreedSlotsAreGivenAgain(t *testing.T) {
+func TestCountIsExhaustedAndFreedSlotsAreReused(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0")
 	n.serve(ports + "count = 3\n")
@@ -166,12 +166,11 @@ func TestCountIsExhaustedAndFreedSlotsAreGivenAgain(t *testing.T) {
 	n.holds(n.admit(devicemanager.Pod("e", port, 1)), port, freed...)
 }
 
-// The device manager's own choice is random, so a plugin that suggests nothing
-// fails here soon.
+// The device manager's own choice is random: a plugin without a preference fails soon.
 func TestPreferredAllocationIsHonoured(t *testing.T) {
 	for _, c := range []struct {
 		name, config string
-		pods         []int64 // how many devices each asks for
+		pods         []int64 // how many devices each requests
 		ok           func(held [][]string) bool
 		want         string
 	}{

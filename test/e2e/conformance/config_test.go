@@ -70,8 +70,8 @@ func TestBrokenConfigurationKeepsTheLastGoodOneOverARestart(t *testing.T) {
 	}
 }
 
-// Slots that a lower count takes away stay on the list, since containers may hold
-// them, and a kubelet that lacks one in the middle of an Allocate panics.
+// Slots removed by a lower count stay listed, since containers may hold them, and a
+// kubelet that misses one during an Allocate panics.
 func TestLoweredCountRetiresSlotsOnTheList(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0")
@@ -130,8 +130,9 @@ func TestRemovedDeviceOrResourceNeverEmptiesTheList(t *testing.T) {
 	n.WaitCount(t, valve, count(1, 1))
 }
 
-// What an earlier run listed is on the first list of the next one, there or not.
-func TestFirstListAfterARestartHasAllThatIsRemembered(t *testing.T) {
+// All devices listed by an earlier run are on the first list of the next one, present
+// or not.
+func TestFirstListAfterARestartHasAllRememberedDevices(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0", "port1")
 	p := n.serve(ports)
@@ -179,8 +180,8 @@ func TestFirstListAfterARestartHasAllThatIsRemembered(t *testing.T) {
 	n.WaitCount(t, port, count(2, 2))
 }
 
-// A node without the hardware stays clean, unless a static pod must not be started
-// without it.
+// A node without the hardware stays clean, unless a static pod must not start without
+// it.
 func TestResourceIsRegisteredWithItsFirstDevice(t *testing.T) {
 	const always = "example.com/always"
 	n := newNode(t, devicemanager.Options{})
@@ -197,7 +198,7 @@ func TestResourceIsRegisteredWithItsFirstDevice(t *testing.T) {
 	n.WaitCount(t, port, count(1, 0))
 }
 
-// clean runs the command of that name on the files of the program.
+// clean runs the command clean on the files of the program.
 func clean(t *testing.T, p *product.Plugin) (output string, ok bool) {
 	t.Helper()
 	out, err := exec.Command(product.Binary(t), "clean",
@@ -205,7 +206,7 @@ func clean(t *testing.T, p *product.Plugin) (output string, ok bool) {
 	return string(out), err == nil
 }
 
-func TestCleanRemovesWhatIsLeftAndNothingWhileServing(t *testing.T) {
+func TestCleanRemovesLeftoversAndNothingWhileServing(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
 	n.AddPCI(aCard("3a", 0))
@@ -222,7 +223,7 @@ func TestCleanRemovesWhatIsLeftAndNothingWhileServing(t *testing.T) {
 	if linkOf(p, stickA) == "" || specOf(t, p)[card+"="+cards("3a")[0]] == "" || len(sockets(t)) != 2 {
 		t.Error("clean removed something while serving")
 	}
-	p.Kill() // leaves its sockets, too
+	p.Kill() // leaves its sockets too
 	long := time.Now().Add(-time.Hour)
 	for _, socket := range sockets(t) {
 		if err := os.Chtimes(socket, long, long); err != nil {

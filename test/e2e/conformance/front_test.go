@@ -18,8 +18,8 @@ import (
 
 const kubeletSocket = devicemanager.Dir + "kubelet.sock"
 
-// front takes the place of the kubelet's socket, so that a test decides what
-// becomes of a registration. What it lets pass goes to the kubelet.
+// front replaces the kubelet's socket, so that a test controls registrations. It
+// forwards what it passes to the kubelet.
 type front struct {
 	api.UnimplementedRegistrationServer
 	kubelet  api.RegistrationClient
@@ -30,14 +30,14 @@ func (f *front) Register(ctx context.Context, r *api.RegisterRequest) (*api.Empt
 	return &api.Empty{}, f.register(ctx, r)
 }
 
-// pass hands a registration on to the kubelet.
+// pass forwards a registration to the kubelet.
 func (f *front) pass(ctx context.Context, r *api.RegisterRequest) error {
 	_, err := f.kubelet.Register(ctx, r)
 	return err
 }
 
-// newFront puts a front before the kubelet that runs. It is gone after the test, or
-// when the kubelet is restarted, which removes all sockets.
+// newFront puts a front before the running kubelet. It ends with the test, or when the
+// kubelet restarts and removes all sockets.
 func newFront(t testing.TB, register func(*front, context.Context, *api.RegisterRequest) error) {
 	t.Helper()
 	const behind = devicemanager.Dir + "behind.sock"
@@ -51,7 +51,7 @@ func newFront(t testing.TB, register func(*front, context.Context, *api.Register
 	listen(t, server, kubeletSocket)
 }
 
-// connect makes a client of a socket.
+// connect returns a client of a socket.
 func connect(t testing.TB, socket string) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -62,7 +62,7 @@ func connect(t testing.TB, socket string) *grpc.ClientConn {
 	return conn
 }
 
-// listen serves on a socket, which it leaves behind like a kubelet does.
+// listen serves on a socket, which it leaves behind like a kubelet.
 func listen(t testing.TB, server *grpc.Server, socket string) {
 	t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
@@ -74,19 +74,18 @@ func listen(t testing.TB, server *grpc.Server, socket string) {
 	t.Cleanup(server.Stop)
 }
 
-// relay is a line between the kubelet and the program's server: the kubelet
-// connects to it, and it to the program.
+// relay is a proxy between the kubelet and the program's server.
 type relay struct {
 	api.UnimplementedDevicePluginServer
 	plugin api.DevicePluginClient
 	// listed is called with each list before the kubelet gets it.
 	listed func(*api.ListAndWatchResponse)
-	// asked is called before Allocate reaches the program, answered before its
-	// answer reaches the kubelet.
+	// asked is called before Allocate reaches the program, answered before the response
+	// reaches the kubelet.
 	asked, answered func()
 }
 
-// newRelay has every registration go through a relay.
+// newRelay routes every registration through a relay.
 func newRelay(t testing.TB, line relay) {
 	t.Helper()
 	var made atomic.Int32

@@ -17,7 +17,7 @@ const (
 
 // e2e_node/device_plugin_failures_test.go: will set allocatable to zero when a
 // device is unhealthy, and recovers
-func TestDeviceThatWentIsUnhealthyAndRecovers(t *testing.T) {
+func TestRemovedDeviceIsUnhealthyAndRecovers(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0")
 	n.serve(ports)
@@ -33,8 +33,8 @@ func TestDeviceThatWentIsUnhealthyAndRecovers(t *testing.T) {
 }
 
 // e2e_node/device_plugin_failures_test.go: when the device of a running pod turns
-// unhealthy, the pod stays, and so does the device when the pod has gone;
-// e2e_node/device_plugin_failures_pod_status_test.go: the pod's status says so
+// unhealthy, the pod stays, and so does the device after the pod has gone;
+// e2e_node/device_plugin_failures_pod_status_test.go: the pod's status shows it
 func TestPodKeepsADeviceThatTurnsUnhealthy(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0")
@@ -87,8 +87,7 @@ func TestAllocatableFollowsEachDevice(t *testing.T) {
 	n.WaitCount(t, port, count(4, 4))
 }
 
-// What comes and goes in one breath is over when it is over, whatever the kubelet
-// has seen of it.
+// Changes in quick succession: the last state wins, however many the kubelet has seen.
 func TestLastStateOfAStormWins(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0", "port1")
@@ -110,7 +109,7 @@ func TestLastStateOfAStormWins(t *testing.T) {
 	n.holds(n.admit(devicemanager.Pod("two", port, 2)), port, "port0", "port2")
 }
 
-// One resource's broken device is no other's business.
+// A broken device of one resource does not affect others.
 func TestOneBrokenResourceLeavesTheOthersAlone(t *testing.T) {
 	const broken = "example.com/broken"
 	n := newNode(t, devicemanager.Options{})
@@ -118,7 +117,7 @@ func TestOneBrokenResourceLeavesTheOthersAlone(t *testing.T) {
 	p := n.serve(ports + "[[resource]]\nname = \"broken\"\nmatch.glob = \"/dev/valve*\"\nwith = { path = \"/dev/control\" }\n")
 	n.WaitCount(t, port, count(1, 1))
 	n.WaitCount(t, broken, count(1, 0))
-	p.WaitLog(t, limit, "/dev/control") // the reason names what is missing
+	p.WaitLog(t, limit, "/dev/control") // the reason names the missing path
 	n.refuse(devicemanager.Pod("late", broken, 1), "no healthy devices present")
 	n.admit(devicemanager.Pod("fine", port, 1))
 

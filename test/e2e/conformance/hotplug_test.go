@@ -16,15 +16,15 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
-// lists keeps what was on each list that went to the kubelet, and what the way to
-// stick A led to at that moment.
+// lists records each list sent to the kubelet, and the target of stick A's link at that
+// time.
 type lists struct {
 	mu   sync.Mutex
 	went []string
 	way  func() string
 }
 
-// take notes stick A's health and the way to it.
+// take records stick A's health and the target of its link.
 func (l *lists) take(list *api.ListAndWatchResponse) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -35,15 +35,15 @@ func (l *lists) take(list *api.ListAndWatchResponse) {
 	}
 }
 
-// through sets the way.
+// through sets the link.
 func (l *lists) through(way func() string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.way = way
 }
 
-// check checks that what leads to the stick was right whenever it was listed: away
-// when it was Unhealthy, and there when it was Healthy.
+// check checks that the link was right whenever the stick was listed: absent while
+// Unhealthy, present while Healthy.
 func (l *lists) check(t *testing.T, nodes ...string) {
 	t.Helper()
 	l.mu.Lock()
@@ -53,14 +53,14 @@ func (l *lists) check(t *testing.T, nodes ...string) {
 		state, node, _ := strings.Cut(went, " ")
 		health[state] = true
 		if state == api.Unhealthy && node != "" {
-			t.Errorf("while the stick was listed as Unhealthy %s was handed over", node)
+			t.Errorf("while the stick was listed as Unhealthy %s was injected", node)
 		}
 		ok := false
 		for _, n := range nodes {
 			ok = ok || n == node
 		}
 		if state == api.Healthy && !ok {
-			t.Errorf("when the stick was listed as Healthy %q was handed over, want one of %v", node, nodes)
+			t.Errorf("when the stick was listed as Healthy %q was injected, want one of %v", node, nodes)
 		}
 	}
 	if !health[api.Healthy] || !health[api.Unhealthy] {
@@ -68,9 +68,9 @@ func (l *lists) check(t *testing.T, nodes ...string) {
 	}
 }
 
-// The stick is pulled, another one takes the name of its node, and it comes back
-// under another name. The kubelet has asked Allocate once and won't again.
-func TestReplacedStickKeepsItsIDAndItsContainerFindsIt(t *testing.T) {
+// The stick is unplugged, another one takes the name of its node, and it returns under
+// another name. The kubelet has called Allocate once and does not call it again.
+func TestReplugKeepsIDAndLink(t *testing.T) {
 	for name, c := range map[string]struct {
 		config string
 		way    func(*testing.T, *product.Plugin) string
@@ -90,9 +90,9 @@ func TestReplacedStickKeepsItsIDAndItsContainerFindsIt(t *testing.T) {
 			n.WaitCount(t, stick, count(1, 1))
 			l.through(func() string { return c.way(t, p) })
 			pod := n.admit(devicemanager.Pod("kept", stick, 1))
-			handed := n.handed(pod)
+			injected := n.injected(pod)
 			if got := c.way(t, p); got != "/dev/ttyUSB0" {
-				t.Fatalf("handed over: %q, want /dev/ttyUSB0", got)
+				t.Fatalf("injected: %q, want /dev/ttyUSB0", got)
 			}
 			n.Unplug("1-1")
 			n.WaitCount(t, stick, count(1, 0))
@@ -102,29 +102,29 @@ func TestReplacedStickKeepsItsIDAndItsContainerFindsIt(t *testing.T) {
 			n.Plug(aStick("1-2", "BBBB2222", "ttyUSB0"))
 			n.WaitCount(t, stick, count(2, 1))
 			if got := c.way(t, p); got != "" {
-				t.Errorf("the other stick is handed over for the first: %q", got)
+				t.Errorf("the other stick is injected in place of the first: %q", got)
 			}
 			began := time.Now()
 			n.Plug(aStick("1-3", "AAAA1111", "ttyUSB1"))
 			t.Logf("plugged in to allocatable: %v", n.tookCount(began, stick, count(2, 2)).Round(time.Millisecond))
 			if got := c.way(t, p); got != "/dev/ttyUSB1" {
-				t.Errorf("handed over: %q, want /dev/ttyUSB1", got)
+				t.Errorf("injected: %q, want /dev/ttyUSB1", got)
 			}
 			l.check(t, "/dev/ttyUSB0", "/dev/ttyUSB1")
 			n.holds(pod, stick, stickA)
 			if got := n.Health(pod, "main")[stickA]; got != healthy {
 				t.Errorf("status shows the stick %s", got)
 			}
-			if got := n.handed(pod); got != handed {
-				t.Errorf("a restarted container gets %s, want %s", got, handed)
+			if got := n.injected(pod); got != injected {
+				t.Errorf("a restarted container gets %s, want %s", got, injected)
 			}
 			n.holds(n.admit(devicemanager.Pod("other", stick, 1)), stick, stickB)
 		})
 	}
 }
 
-// loopControl makes and removes loop devices of the machine. Their numbers are
-// random, since others may have some.
+// loopControl adds and removes loop devices of the machine. Their numbers are random,
+// since others may use some.
 type loopControl struct {
 	t     *testing.T
 	fd    int
@@ -140,7 +140,7 @@ func newLoopControl(t *testing.T) *loopControl {
 	l := &loopControl{t: t, fd: fd, first: 1000 + 10*rand.N(50_000)}
 	t.Cleanup(func() {
 		for i := range 10 {
-			// Those that are not there give ENODEV.
+			// Absent ones return ENODEV.
 			_ = unix.IoctlSetInt(fd, unix.LOOP_CTL_REMOVE, l.first+i)
 		}
 		unix.Close(fd)
@@ -157,7 +157,7 @@ func (l *loopControl) add(i int) {
 	}
 }
 
-// remove removes a device. Something of the machine may have it open for a moment.
+// remove removes a device, which others on the machine may have open briefly.
 func (l *loopControl) remove(i int) {
 	l.t.Helper()
 	eventually(l.t, "remove "+l.id(i), func() error {
@@ -165,7 +165,7 @@ func (l *loopControl) remove(i int) {
 	})
 }
 
-// The real thing: the kernel's events and the nodes of devtmpfs.
+// Real uevents and the nodes of devtmpfs.
 func TestKernelEventsReachTheKubelet(t *testing.T) {
 	const loop = "example.com/loop"
 	n := newNode(t, devicemanager.Options{})
@@ -179,7 +179,7 @@ match = { glob = "/dev/loop%d[0-9]", dangerous = true }
 	n.WaitCount(t, loop, count(1, 1))
 	var came, went []time.Duration
 	still := func() {
-		// Changes right after one another are looked at together.
+		// Changes in quick succession are processed together.
 		want := n.Count(loop)
 		wait.Holds(t, 100*time.Millisecond, "count", wait.Equal(want, func() devicemanager.Count { return n.Count(loop) }))
 	}

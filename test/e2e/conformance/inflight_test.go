@@ -10,10 +10,10 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
-// A kubelet that finds a device gone from the list when the answer to Allocate
-// comes panics, and that would be the end of this test's process. So a device that
-// goes while it is being allocated is to stay on the list.
-func TestDeviceThatGoesDuringAllocateStaysListed(t *testing.T) {
+// A kubelet panics if a device left the list while it waits for the response of
+// Allocate, which would end this test process. So a device that is removed while it is
+// being allocated must stay listed.
+func TestDeviceRemovedDuringAllocateStaysListed(t *testing.T) {
 	for name, away := range map[string]func(n *node){
 		"node":  func(n *node) { n.Rm("port0") },
 		"stick": func(n *node) { n.Unplug("1-1") },
@@ -41,7 +41,7 @@ func TestDeviceThatGoesDuringAllocateStaysListed(t *testing.T) {
 			close(pass)
 			select {
 			case err := <-admitted:
-				if err != nil { // the answer was true when it was given
+				if err != nil { // the response was correct when it was sent
 					t.Error(err)
 				}
 			case <-time.After(limit):
@@ -56,8 +56,8 @@ func TestDeviceThatGoesDuringAllocateStaysListed(t *testing.T) {
 	}
 }
 
-// The device has gone when Allocate reaches the program, which can't know it yet.
-func TestAllocateOfADeviceThatIsGoneIsAnErrorThatNamesIt(t *testing.T) {
+// The device is removed when Allocate reaches the program, which cannot know it yet.
+func TestAllocateOfARemovedDeviceIsAnErrorWithItsName(t *testing.T) {
 	for resource, c := range map[string]struct {
 		id   string
 		away func(*node)

@@ -1,8 +1,7 @@
-// Package conformance_test holds the program under test to what the kubelet's own
-// tests expect of a device plugin, and to what those don't ask: the kubelet's
-// device manager runs inside the test, the program beside it, on a host whose
-// devices the test makes. Where a case is named after one of the kubelet's, its
-// comment says which.
+// Package conformance_test tests the program under test against the kubelet's own tests
+// of device plugins, and beyond: the kubelet's device manager runs inside the test, the
+// program next to it, on a host whose devices the test makes. The comment of a case
+// names the kubelet's test that it follows.
 package conformance_test
 
 import (
@@ -27,7 +26,7 @@ func TestMain(m *testing.M) { os.Exit(devicemanager.Main(m)) }
 
 const limit = devicemanager.Limit
 
-// port is the resource of ports, the nodes /dev/port*: nodes of no hardware, which
+// port is the resource of ports, the nodes /dev/port*: nodes without hardware, which
 // are listed at once.
 const port = "example.com/port"
 
@@ -58,7 +57,7 @@ container.env.STICK_SERIAL = "${usb.serial}"
 // both has both resources.
 const both = domain + onlyPorts + onlySticks
 
-// aStick is a stick with a serial number that its ID is made of.
+// aStick is a stick with a serial number that its ID contains.
 func aStick(usbPort, serial, tty string) fixture.Stick {
 	return fixture.Stick{Port: usbPort, ID: "10c4:ea60", Serial: serial, TTY: tty}
 }
@@ -99,7 +98,7 @@ func (n *node) serveAs(s product.Spec) *product.Plugin {
 	return n.Plugin(n.t, s)
 }
 
-// admit admits a pod that must be admitted.
+// admit admits a pod, which must succeed.
 func (n *node) admit(pod *v1.Pod) *v1.Pod {
 	n.t.Helper()
 	if err := n.Admit(pod); err != nil {
@@ -108,7 +107,7 @@ func (n *node) admit(pod *v1.Pod) *v1.Pod {
 	return pod
 }
 
-// refuse admits a pod that must not be admitted, for a reason.
+// refuse admits a pod, which must fail for a reason.
 func (n *node) refuse(pod *v1.Pod, reason string) {
 	n.t.Helper()
 	if err := n.Admit(pod); err == nil {
@@ -118,7 +117,7 @@ func (n *node) refuse(pod *v1.Pod, reason string) {
 	}
 }
 
-// holds checks which devices the container main of a pod holds.
+// holds checks the devices of the container main of a pod.
 func (n *node) holds(pod *v1.Pod, resource string, ids ...string) {
 	n.t.Helper()
 	if got := n.Devices(pod, "main", resource); !slices.Equal(got, ids) {
@@ -126,15 +125,16 @@ func (n *node) holds(pod *v1.Pod, resource string, ids ...string) {
 	}
 }
 
-// handed is what the runtime is told at a start of the container main, in words.
-func (n *node) handed(pod *v1.Pod) string {
+// injected describes the run options of the container main, which the runtime gets at
+// its start.
+func (n *node) injected(pod *v1.Pod) string {
 	n.t.Helper()
 	o := n.RunOptions(n.t, pod, "main")
 	return fmt.Sprint("devices ", o.Devices, " mounts ", o.Mounts, " env ", o.Envs, " annotations ", o.Annotations, " cdi ", o.CDIDevices)
 }
 
-// stop ends the program as an upgrade does. It writes down what it has listed, which
-// a program that is killed may not have come to.
+// stop ends the program like an upgrade. It persists its state, which a killed program
+// may not have done.
 func stop(t testing.TB, p *product.Plugin) {
 	t.Helper()
 	if code := p.Stop(t); code != 0 {
@@ -142,8 +142,7 @@ func stop(t testing.TB, p *product.Plugin) {
 	}
 }
 
-// freeze stops the program from running, until SIGCONT. Its threads stop one by
-// one.
+// freeze stops the program until SIGCONT. Its threads stop one by one.
 func freeze(t testing.TB, p *product.Plugin) {
 	t.Helper()
 	p.Signal(t, syscall.SIGSTOP)
@@ -157,7 +156,7 @@ func freeze(t testing.TB, p *product.Plugin) {
 			if err != nil {
 				return err
 			}
-			// "7 (name) T ...", and the name may hold anything.
+			// "7 (name) T ...", where the name may contain anything.
 			if rest := string(stat[strings.LastIndexByte(string(stat), ')'):]); !strings.HasPrefix(rest, ") T") {
 				return fmt.Errorf("%s", stat)
 			}
@@ -176,7 +175,7 @@ func sockets(t testing.TB) []string {
 	return found
 }
 
-// linkOf says where the link of a stick leads; empty if there is none.
+// linkOf returns the target of the link of a stick; empty if there is none.
 func linkOf(p *product.Plugin, id string) string {
 	target, err := os.Readlink(filepath.Join(p.RunDir(), "links", id, stickKey))
 	if err != nil {
@@ -185,8 +184,8 @@ func linkOf(p *product.Plugin, id string) string {
 	return target
 }
 
-// specOf returns the node of each device in the CDI specs of the program, by
-// qualified name. A device with more or less than one node has "".
+// specOf returns the node of each device in the CDI specs of the program, by qualified
+// name. A device without exactly one node has "".
 func specOf(t testing.TB, p *product.Plugin) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(p.CDIDir(), "*.json"))
@@ -222,7 +221,7 @@ func specOf(t testing.TB, p *product.Plugin) map[string]string {
 	return found
 }
 
-// eventually waits for a condition in the usual way.
+// eventually waits for a condition with the default timeout.
 func eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
 	wait.Until(t, limit, what, check)

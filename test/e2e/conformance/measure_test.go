@@ -9,8 +9,8 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/devicemanager"
 )
 
-// took waits until check holds and returns the time since began. It looks often,
-// for times of a millisecond.
+// took waits until check holds and returns the time since began. It polls often, to
+// measure milliseconds.
 func took(t testing.TB, began time.Time, what string, check func() bool) time.Duration {
 	t.Helper()
 	tick := time.NewTicker(100 * time.Microsecond)
@@ -23,20 +23,20 @@ func took(t testing.TB, began time.Time, what string, check func() bool) time.Du
 	return time.Since(began)
 }
 
-// tookCount is took for a count. Before it fails it says what the count is.
+// tookCount is took for a count. A failure reports the count.
 func (n *node) tookCount(began time.Time, resource string, want devicemanager.Count) time.Duration {
 	n.t.Helper()
 	return took(n.t, began, "count of "+resource, func() bool { return n.Count(resource) == want })
 }
 
-// seen collects the counts that a resource goes through until it is stopped.
+// seen records the counts of a resource until it is stopped.
 type seen struct {
 	quit, done chan struct{}
-	counts     []devicemanager.Count // each time that it changed
-	apart      time.Duration         // how long it was not what it was at first
+	counts     []devicemanager.Count // every change
+	apart      time.Duration         // how long it differed from the first
 }
 
-// watch begins to collect. The kubelet must not be restarted meanwhile.
+// watch starts recording. The kubelet must not restart meanwhile.
 func (n *node) watch(resource string) *seen {
 	s := &seen{quit: make(chan struct{}), done: make(chan struct{}), counts: []devicemanager.Count{n.Count(resource)}}
 	go func() {
@@ -61,15 +61,14 @@ func (n *node) watch(resource string) *seen {
 	return s
 }
 
-// stop ends the collection and returns what came by.
+// stop ends the recording and returns it.
 func (s *seen) stop() []devicemanager.Count {
 	close(s.quit)
 	<-s.done
 	return s.counts
 }
 
-// figures describes durations by their median, their 99th percentile and the
-// largest.
+// figures formats durations by their median, their 99th percentile and the maximum.
 func figures(d []time.Duration) string {
 	sorted := slices.Sorted(slices.Values(d))
 	at := func(q float64) time.Duration {

@@ -15,8 +15,8 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
-// update starts a second instance beside the first, which has its files, and
-// returns when the kubelet has its list.
+// update starts a second instance with the files of the first, and returns when the
+// kubelet has its list.
 func (n *node) update(p *product.Plugin, config, name string) *product.Plugin {
 	n.t.Helper()
 	next := n.serveAs(product.Spec{Config: config, Dir: p.Dir, Name: name})
@@ -24,10 +24,10 @@ func (n *node) update(p *product.Plugin, config, name string) *product.Plugin {
 	return next
 }
 
-// e2e_node/device_plugin_multiple_test.go of 1.37: zero-downtime rollout. Kubelets
-// up to 1.36 end the newcomer's stream when the old one ends, so that there the
-// best is to be back at once.
-func TestRollingUpdateHandsOverWithinMilliseconds(t *testing.T) {
+// e2e_node/device_plugin_multiple_test.go of 1.37: zero-downtime rollout. Kubelets up
+// to 1.36 end the stream of the new instance when the old one ends, so that
+// re-registration at once is the best case.
+func TestRollingUpdateTakesMilliseconds(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
 	p := n.serve(sticks + "count = 4\n")
@@ -64,7 +64,7 @@ func TestRollingUpdateHandsOverWithinMilliseconds(t *testing.T) {
 	n.holds(pod, stick, held...)
 	n.admit(devicemanager.Pod("rest", stick, 2))
 
-	// The last instance is the one that writes links.
+	// The last instance writes the links.
 	n.Plug(aStick("1-2", "BBBB2222", "ttyUSB1"))
 	n.WaitCount(t, stick, count(8, 8))
 	if got := linkOf(p, stickB); got != "/dev/ttyUSB1" {
@@ -73,9 +73,9 @@ func TestRollingUpdateHandsOverWithinMilliseconds(t *testing.T) {
 }
 
 // e2e_node/device_plugin_multiple_test.go of 1.37: the second instance is removed
-// again. Kubelets up to 1.36 drop the resource then and leave the stream of the
-// first one open.
-func TestRollingUpdateThatIsTakenBackLeavesTheFirstInstance(t *testing.T) {
+// again. Kubelets up to 1.36 then drop the resource and leave the stream of the first
+// one open.
+func TestRevertedRollingUpdateLeavesTheFirstInstance(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
 	p := n.serve(sticks)
@@ -98,7 +98,7 @@ func TestRollingUpdateThatIsTakenBackLeavesTheFirstInstance(t *testing.T) {
 }
 
 // As before, but the second instance leaves its socket behind.
-func TestNewInstanceThatIsKilledLeavesTheFirst(t *testing.T) {
+func TestKilledNewInstanceLeavesTheFirst(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0")
 	p := n.serve(ports)
@@ -112,10 +112,10 @@ func TestNewInstanceThatIsKilledLeavesTheFirst(t *testing.T) {
 	t.Logf("without the resource for %v", s.apart.Round(time.Millisecond))
 }
 
-// Which instance registered last is not said by the age of their sockets: after a
-// kubelet restart both make theirs at once. Here the older socket is that of the
-// later registration.
-func TestOlderSocketThatRegisteredLastLeavesTheOther(t *testing.T) {
+// The age of their sockets does not show which instance registered last: after a
+// kubelet restart both make theirs at once. Here the older socket is that of the later
+// registration.
+func TestLaterRegistrationWithAnOlderSocketLeavesTheOther(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0")
 	arrived, pass := make(chan struct{}, 10), make(chan struct{})
@@ -139,9 +139,8 @@ func TestOlderSocketThatRegisteredLastLeavesTheOther(t *testing.T) {
 	t.Logf("without the resource for %v", s.apart.Round(time.Millisecond))
 }
 
-// Both instances see what happens to the devices; which of them was last does not
-// matter.
-func TestDevicesThatChangeDuringARollingUpdateAreSeen(t *testing.T) {
+// Both instances see device changes; the order of their registrations does not matter.
+func TestDeviceChangesDuringARollingUpdateAreListed(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
 	p := n.serve(sticks)
@@ -152,7 +151,7 @@ func TestDevicesThatChangeDuringARollingUpdateAreSeen(t *testing.T) {
 	n.Unplug("1-1")
 	n.WaitCount(t, stick, count(2, 1))
 	n.holds(n.admit(devicemanager.Pod("one", stick, 1)), stick, stickB)
-	p.Kill() // no farewell
+	p.Kill() // without notice
 	next.WaitLog(t, limit, "stream_ended")
 	n.WaitCount(t, stick, count(2, 1))
 	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB7"))
@@ -164,7 +163,7 @@ func TestDevicesThatChangeDuringARollingUpdateAreSeen(t *testing.T) {
 }
 
 // A kubelet restart in the middle of an update.
-func TestKubeletThatRestartsDuringARollingUpdateFindsOneList(t *testing.T) {
+func TestKubeletRestartDuringARollingUpdateHasOneList(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0", "port1")
 	p := n.serve(ports)

@@ -22,8 +22,8 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
-// The kubelet may come at any time after the program.
-func TestKubeletThatIsNotThereYetIsWaitedFor(t *testing.T) {
+// The kubelet may start at any time after the program.
+func TestKubeletStartsAfterTheProgram(t *testing.T) {
 	for name, before := range map[string]func(*testing.T){
 		"no directory": func(t *testing.T) {
 			if err := os.RemoveAll("/var/lib/kubelet/device-plugins"); err != nil {
@@ -52,9 +52,9 @@ func TestKubeletThatIsNotThereYetIsWaitedFor(t *testing.T) {
 	}
 }
 
-// bind makes the kubelet's socket, and only listen lets anybody connect: what is
-// refused in between is to be tried again at once.
-func TestConnectionRefusedByANewSocketIsTriedAgain(t *testing.T) {
+// bind makes the kubelet's socket, and only listen accepts connections: a connection
+// refused in between must be retried at once.
+func TestConnectionRefusedByANewSocketIsRetried(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0")
 	p := n.serve(ports)
@@ -86,9 +86,9 @@ func TestConnectionRefusedByANewSocketIsTriedAgain(t *testing.T) {
 	t.Logf("start of the kubelet to allocatable: %s", figures(back))
 }
 
-// A kubelet that dials a socket which is gone holds the registration for ten
-// seconds. And when that call ends, late, the kubelet forgets whatever plugin has
-// the name of the resource by then.
+// A kubelet that dials a removed socket blocks the registration for ten seconds. And
+// when that call ends, late, the kubelet drops whichever plugin has the resource by
+// then.
 func TestSocketRemovedBeforeTheKubeletDialsIsReplaced(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0")
@@ -110,12 +110,12 @@ func TestSocketRemovedBeforeTheKubeletDialsIsReplaced(t *testing.T) {
 	}
 	n.admit(devicemanager.Pod("one", port, 1))
 	stop(t, p)
-	n.WaitCount(t, port, count(1, 0)) // the kubelet follows this stream still
+	n.WaitCount(t, port, count(1, 0)) // the kubelet still follows this stream
 }
 
-// e2e_node/device_plugin_failures_test.go: GetDevicePluginOptions fails, so that
-// the registration does
-func TestRefusedRegistrationIsRepeatedSlowerAndOnANewSocket(t *testing.T) {
+// e2e_node/device_plugin_failures_test.go: GetDevicePluginOptions fails, and therefore
+// the registration
+func TestRefusedRegistrationIsRetriedWithBackoffAndANewSocket(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0")
 	var mu sync.Mutex
@@ -159,9 +159,8 @@ func TestRefusedRegistrationIsRepeatedSlowerAndOnANewSocket(t *testing.T) {
 	n.WaitCount(t, port, count(1, 1))
 }
 
-// A kubelet that dies when it has accepted the registration and before it asks for
-// a list.
-func TestKubeletThatDiesAfterItsAnswerIsRegisteredWithAnew(t *testing.T) {
+// A kubelet that dies between accepting the registration and requesting a list.
+func TestKubeletDiesAfterRegistration(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0")
 	accepted := make(chan struct{}, 100)
@@ -176,8 +175,8 @@ func TestKubeletThatDiesAfterItsAnswerIsRegisteredWithAnew(t *testing.T) {
 	t.Logf("start of the kubelet to allocatable: %v", n.tookCount(began, port, count(1, 1)).Round(10*time.Microsecond))
 }
 
-// A kubelet that dies at any moment of a registration.
-func TestKubeletThatDiesWhileItRegistersIsRegisteredWithAnew(t *testing.T) {
+// A kubelet that dies at any time during a registration.
+func TestKubeletDiesDuringRegistration(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0", "port1")
 	n.serve(ports)
@@ -196,10 +195,10 @@ func TestKubeletThatDiesWhileItRegistersIsRegisteredWithAnew(t *testing.T) {
 	n.admit(devicemanager.Pod("two", port, 2))
 }
 
-// e2e_node/device_plugin_failures_test.go: ListAndWatch fails, at once or later,
-// and the kubelet never asks again. Kubelets up to 1.36 end the newest stream of a
+// e2e_node/device_plugin_failures_test.go: ListAndWatch fails, at once or later, and
+// the kubelet never calls it again. Kubelets up to 1.36 end the newest stream of a
 // resource when an older one ends.
-func TestStreamThatTheKubeletEndsIsRegisteredAnew(t *testing.T) {
+func TestReregistrationWhenTheKubeletEndsTheStream(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0", "port1")
 	var p *product.Plugin
@@ -219,7 +218,7 @@ func TestStreamThatTheKubeletEndsIsRegisteredAnew(t *testing.T) {
 	n.admit(devicemanager.Pod("two", port, 2))
 }
 
-// Somebody removes the socket, and the kubelet is still connected.
+// The socket is removed while the kubelet is still connected.
 func TestRemovedSocketIsReplaced(t *testing.T) {
 	const valve = "example.com/valve"
 	n := newNode(t, devicemanager.Options{})
@@ -250,7 +249,7 @@ func TestRemovedSocketIsReplaced(t *testing.T) {
 	n.WaitCount(t, valve, count(1, 1))
 }
 
-// A program that does not run for a while catches up with all that it has missed.
+// A stopped program catches up with all missed events.
 func TestFrozenProgramCatchesUp(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0", "port1")
@@ -266,7 +265,7 @@ func TestFrozenProgramCatchesUp(t *testing.T) {
 	t.Logf("end of the freeze to allocatable: %v", n.tookCount(began, port, count(4, 3)).Round(10*time.Microsecond))
 }
 
-// The kubelet waits for Allocate for ever. Nothing is lost by that.
+// The kubelet waits for Allocate without a timeout. Nothing is lost by that.
 func TestAllocateOfAFrozenProgramIsAnsweredLater(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0")

@@ -16,11 +16,11 @@ func another(glob string) string {
 	return "[[resource]]\nname = \"another\"\nmatch.glob = \"" + glob + "\"\n"
 }
 
-// edits take from the resource port what a container is just being given: port0,
-// with count = 2 its second slot.
+// edits remove a slot from the resource port that a container is just being allocated:
+// port0, with count = 2 its second slot.
 var edits = map[string]struct {
 	config  string
-	refused string // why it is not given to the next
+	refused string // why the next container does not get it
 }{
 	"resource removed":                   {domain + another("/dev/none"), "removed from the configuration"},
 	"count lowered":                      {ports, "count was lowered"},
@@ -29,9 +29,9 @@ var edits = map[string]struct {
 	"resource is not active on the node": {ports + "count = 2\nwhen.exists = \"/dev/none\"\n", "not active"},
 }
 
-// A kubelet that finds a device gone from the list when the answer to Allocate
-// comes panics, and that would be the end of this test's process. What an edit
-// takes away stays on the list, and what was under way is not disturbed.
+// A kubelet panics if a device left the list while it waits for the response of
+// Allocate, which would end this test process. A slot removed by an edit stays listed,
+// and running calls are not disturbed.
 func TestReloadDuringAllocateKeepsTheListWhole(t *testing.T) {
 	for name, edit := range edits {
 		t.Run(name, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestReloadDuringAllocateKeepsTheListWhole(t *testing.T) {
 			close(pass)
 			select {
 			case err := <-admitted:
-				if err != nil { // the answer was true when it was given
+				if err != nil { // the response was correct when it was sent
 					t.Error(err)
 				}
 			case <-time.After(limit):
@@ -78,7 +78,7 @@ func TestReloadDuringAllocateKeepsTheListWhole(t *testing.T) {
 	}
 }
 
-// The edit has taken the device when Allocate reaches the program.
+// The edit has removed the device when Allocate reaches the program.
 func TestReloadBeforeAllocateIsAnErrorWithTheReason(t *testing.T) {
 	for name, edit := range edits {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestReloadBeforeAllocateIsAnErrorWithTheReason(t *testing.T) {
 	}
 }
 
-// SIGHUP has the configuration read, and does not end the program.
+// SIGHUP reloads the configuration and does not end the program.
 func TestReloadOnSIGHUP(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0")
@@ -130,8 +130,8 @@ func TestReloadOnSIGHUP(t *testing.T) {
 	}
 }
 
-// A resource that is removed goes a minute later, with its socket, and the kubelet
-// takes it from the node some minutes after that. The other one is not disturbed.
+// A removed resource ends a minute later, with its socket, and the kubelet removes it
+// from the node some minutes after that. The other one is not disturbed.
 func TestReloadRetiresAResource(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a minute")

@@ -40,16 +40,16 @@ func TestAssignmentSurvivesRestarts(t *testing.T) {
 			p := n.serve(ports + "count = 2\n")
 			n.WaitCount(t, port, count(6, 6))
 			pod := n.admit(devicemanager.Pod("kept", port, 2))
-			held, handed := n.Devices(pod, "main", port), n.handed(pod)
+			held, injected := n.Devices(pod, "main", port), n.injected(pod)
 			for _, step := range c.steps {
 				step(t, n, p)
 			}
 			n.WaitCount(t, port, count(6, 6))
 			n.holds(pod, port, held...)
-			n.admit(pod) // comes by again after a kubelet restart
+			n.admit(pod) // admitted again after a kubelet restart
 			n.holds(pod, port, held...)
-			if got := n.handed(pod); got != handed {
-				t.Errorf("a restarted container gets %s, want %s", got, handed)
+			if got := n.injected(pod); got != injected {
+				t.Errorf("a restarted container gets %s, want %s", got, injected)
 			}
 			n.admit(devicemanager.Pod("rest", port, 4))
 			n.refuse(devicemanager.Pod("more", port, 1), "Available: 0")
@@ -95,7 +95,7 @@ func TestStoppedPluginLeavesCapacityWithoutAllocatable(t *testing.T) {
 
 // e2e_node/device_plugin_test.go: node reboot, app pod before the plugin;
 // e2e_node/device_manager_test.go: node reboot with the plugin in time
-func TestRebootedNodeReadmitsPodsOnceThePluginIsThere(t *testing.T) {
+func TestRebootedNodeReadmitsPodsOnceThePluginIsRegistered(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port1")
 	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
@@ -103,12 +103,12 @@ func TestRebootedNodeReadmitsPodsOnceThePluginIsThere(t *testing.T) {
 	n.WaitCount(t, port, count(1, 1))
 	n.WaitCount(t, stick, count(1, 1))
 	early, late := n.admit(devicemanager.Pod("early", port, 1)), n.admit(devicemanager.Pod("late", stick, 1))
-	handed := n.handed(late)
+	injected := n.injected(late)
 
 	n.Stop(t)
 	p.Kill()
 	p.Wipe(t)
-	// The kernel counts anew, and finds the devices in another order.
+	// The kernel restarts its numbering and detects the devices in another order.
 	n.Unplug("1-1")
 	n.Plug(aStick("1-2", "BBBB2222", "ttyUSB0"))
 	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB1"))
@@ -119,17 +119,17 @@ func TestRebootedNodeReadmitsPodsOnceThePluginIsThere(t *testing.T) {
 	t.Logf("start of the program to allocatable after a reboot: %v", n.tookCount(began, stick, count(2, 2)).Round(10*time.Microsecond))
 	n.admit(late)
 	n.holds(late, stick, stickA)
-	if got := n.handed(late); got != handed {
-		t.Errorf("after a reboot the container gets %s, want %s", got, handed)
+	if got := n.injected(late); got != injected {
+		t.Errorf("after a reboot the container gets %s, want %s", got, injected)
 	}
 	if got := linkOf(p, stickA); got != "/dev/ttyUSB1" {
 		t.Errorf("link leads to %q, want /dev/ttyUSB1", got)
 	}
 }
 
-// A plugin that keeps state of a stream beyond its end serves old streams with the
-// changes and loses them.
-func TestEveryChangeIsSeenAfterTenKubeletRestarts(t *testing.T) {
+// A plugin that keeps state of a stream beyond its end sends changes to old streams and
+// loses them.
+func TestEveryChangeIsListedAfterTenKubeletRestarts(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0")
 	n.serve(ports)
@@ -158,8 +158,8 @@ func TestEveryChangeIsSeenAfterTenKubeletRestarts(t *testing.T) {
 	}
 }
 
-// From the call that starts the kubelet to its count.
-func TestRegistersAnewWithinMillisecondsOfAKubeletRestart(t *testing.T) {
+// From the start of the kubelet to its count.
+func TestReregistersWithinMillisecondsOfAKubeletRestart(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0")
 	n.serve(ports + "count = 10\n")
@@ -207,8 +207,8 @@ func TestTerminationRemovesSocketsAndKeepsLinksAndSpecs(t *testing.T) {
 	}
 }
 
-// A killed program leaves its socket, which must not be in the way of the next.
-func TestKilledProgramComesBackWithTheSameIDs(t *testing.T) {
+// A killed program leaves its socket, which must not block the next one.
+func TestKilledProgramRestartsWithTheSameIDs(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
 	n.Plug(aStick("1-2", "BBBB2222", "ttyUSB1"))

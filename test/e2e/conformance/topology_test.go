@@ -36,7 +36,7 @@ func cards(buses ...string) []string {
 	return ids
 }
 
-// hardware returns the addresses of the cards whose slots are held.
+// hardware returns the addresses of the cards with held slots.
 func hardware(held [][]string) []string {
 	var found []string
 	for _, id := range slices.Concat(held...) {
@@ -46,7 +46,7 @@ func hardware(held [][]string) []string {
 	return slices.Compact(found)
 }
 
-// waitAll waits until a resource has at least devices slots and all are free.
+// waitAll waits until a resource has at least a number of slots and all are free.
 func (n *node) waitAll(resource string, devices int64) {
 	n.t.Helper()
 	eventually(n.t, "all of "+resource, func() error {
@@ -57,8 +57,8 @@ func (n *node) waitAll(resource string, devices int64) {
 	})
 }
 
-// hintsOf returns the hints for a container that asks for size devices: the NUMA
-// nodes of each, and a "!" behind those that are preferred.
+// hintsOf returns the hints for a container that requests size devices: the NUMA nodes
+// of each, with a "!" after preferred ones.
 func (n *node) hintsOf(resource string, size int64) []string {
 	n.t.Helper()
 	var hints []string
@@ -87,7 +87,7 @@ func TestNUMANodeOfADeviceIsHinted(t *testing.T) {
 }
 
 // cm/devicemanager/topology_hints_test.go: TestTopologyAlignedAllocation
-func TestDevicesOfTwoNUMANodesAreNotGivenTogether(t *testing.T) {
+func TestDevicesOfTwoNUMANodesAreNotAllocatedTogether(t *testing.T) {
 	n := newNode(t, devicemanager.Options{NUMANodes: []int{0, 1}, Policy: "single-numa-node"})
 	n.AddPCI(aCard("3a", 1))
 	n.AddPCI(aCard("3b", 0))
@@ -102,8 +102,8 @@ func TestDevicesOfTwoNUMANodesAreNotGivenTogether(t *testing.T) {
 	}
 }
 
-// cm/devicemanager/topology_hints_test.go: device without topology has no hint. A
-// NUMA node of -1, handed on, would have strict policies refuse every pod.
+// cm/devicemanager/topology_hints_test.go: device without topology has no hint. With a
+// NUMA node of -1, strict policies would reject every pod.
 func TestUnknownNUMANodeGivesNoHint(t *testing.T) {
 	n := newNode(t, devicemanager.Options{NUMANodes: []int{0, 1}, Policy: "single-numa-node"})
 	n.AddPCI(aCard("3a", -1))

@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(devicemanager.Main(m)) }
 
-// null is a plugin that offers /dev/null as /dev/sample.
+// null is a plugin that injects /dev/null as /dev/sample.
 func null(resource string) *sample.Plugin {
 	return &sample.Plugin{
 		Resource: resource,
@@ -76,7 +76,7 @@ func TestBedRestarts(t *testing.T) {
 		t.Errorf("a kubelet leaves its socket: %v", err)
 	}
 	m.Restart(t)
-	// The sample registers once only, so the kubelet has its checkpoint to go by.
+	// The sample registers only once, so that the kubelet relies on its checkpoint.
 	m.WaitCount(t, resource, devicemanager.Count{})
 	if err := m.Admit(pod); err != nil {
 		t.Errorf("a running pod over a restart: %v", err)

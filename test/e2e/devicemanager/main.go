@@ -2,14 +2,14 @@
 // process: registration, lists, admission and restarts of the kubelet in
 // milliseconds and without containers.
 //
-// The path of its socket is a constant, so the test binary runs itself again in
-// namespaces of its own, where /var/lib/kubelet is empty. Every package that uses
-// this one needs
+// The path of its socket is a constant, so that the test binary re-executes itself in
+// new namespaces, where /var/lib/kubelet is empty. Every package that uses this one
+// needs
 //
 //	func TestMain(m *testing.M) { os.Exit(devicemanager.Main(m)) }
 //
-// and there is one manager at a time in a process: such tests don't run in
-// parallel with each other, their packages do.
+// and there is one manager at a time in a process: such tests do not run in parallel
+// with each other, their packages do.
 package devicemanager
 
 import (
@@ -29,11 +29,10 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/isolate"
 )
 
-// insideEnv marks the test binary that runs in the new namespaces.
+// insideEnv marks the test binary inside the new namespaces.
 const insideEnv = "GENERIC_DP_E2E_INSIDE"
 
-// Main runs the tests of a package in namespaces of their own and returns the
-// exit code.
+// Main runs the tests of a package in new namespaces and returns the exit code.
 func Main(m *testing.M) int {
 	if os.Getenv(insideEnv) == "" {
 		return runInside()
@@ -48,14 +47,14 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// runInside runs the test binary again, with the same arguments.
+// runInside re-executes the test binary with the same arguments.
 func runInside() int {
 	if os.Geteuid() != 0 {
 		fmt.Fprintln(os.Stderr, "these tests need root, for their namespaces")
 		return 1
 	}
-	// The kernel takes the end of the thread that started a process for the end
-	// of its parent.
+	// For the kernel, the end of the thread that started a process is the end of its
+	// parent.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
@@ -74,8 +73,7 @@ func runInside() int {
 	return 0
 }
 
-// output is where klog writes, of which a process has but one. It belongs to the
-// test that runs.
+// output is the output of klog, one per process. It belongs to the running test.
 var output switchable
 
 // switchable is a writer whose destination can change.

@@ -29,10 +29,10 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
-// Dir is the kubelet's directory of device plugins.
+// Dir is the kubelet's device plugin directory.
 const Dir = api.DevicePluginPath
 
-// Limit is how long a test waits for something that takes milliseconds.
+// Limit is the timeout of waits that take milliseconds.
 const Limit = 10 * time.Second
 
 // Options is the machine of a manager. The zero value has no NUMA nodes and no
@@ -51,20 +51,20 @@ type Manager struct {
 	options Options
 	logDir  string
 
-	// dm, tm and resources are those of the kubelet that runs now.
+	// dm, tm and resources are those of the running kubelet.
 	dm        *devicemanager.ManagerImpl
 	tm        topologymanager.Manager
 	resources *grpc.Server
 
 	mu   sync.Mutex
 	pods []*v1.Pod // admitted and not removed
-	// known are the pods that a kubelet found at its start and has not admitted
-	// again yet. Until it has, its sources of pods are not ready, and only that
-	// long it lets a container that runs keep a device that is not there.
+	// known are the pods that a kubelet found at its start and has not re-admitted yet.
+	// Until then its sources of pods are not ready, and only until then it lets a
+	// running container keep an absent device.
 	known map[types.UID]bool
 }
 
-// Start starts a manager in an empty /var/lib/kubelet. It stops with the test.
+// Start starts a manager in an empty /var/lib/kubelet. It ends with the test.
 func Start(t testing.TB, o Options) *Manager {
 	t.Helper()
 	if os.Getenv(insideEnv) == "" {
@@ -89,7 +89,7 @@ func Start(t testing.TB, o Options) *Manager {
 	return m
 }
 
-// empty removes what is in a directory that is a mount point.
+// empty removes the content of a directory that is a mount point.
 func empty(t testing.TB, dir string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -103,15 +103,14 @@ func empty(t testing.TB, dir string) {
 	}
 }
 
-// start starts a kubelet. It takes the containers of the pods that were admitted
-// before for running, or not.
+// start starts a kubelet. It considers the containers of admitted pods running, or not.
 func (m *Manager) start(t testing.TB, running bool) {
 	t.Helper()
 	var nodes []cadvisor.Node
 	for _, id := range m.options.NUMANodes {
 		nodes = append(nodes, cadvisor.Node{Id: id})
 	}
-	// The directory is made by the kubelet's container manager in real life.
+	// In production the kubelet's container manager makes the directory.
 	if err := os.MkdirAll(Dir, 0o750); err != nil {
 		t.Fatal(err)
 	}
@@ -149,16 +148,15 @@ func (m *Manager) start(t testing.TB, running bool) {
 	m.resources = servePodResources(t, m)
 }
 
-// Stop ends the kubelet, if it runs, in the way of the real one whatever the
-// signal: connections are closed, its sockets stay and refuse, and so does its
-// checkpoint.
+// Stop ends the kubelet, if it runs, like any signal does: connections are closed; its
+// sockets stay and refuse connections; its checkpoint stays.
 func (m *Manager) Stop(t testing.TB) {
 	t.Helper()
 	if m.dm == nil {
 		return
 	}
-	// The device manager is never stopped in real life. Here its listener would
-	// unlink the socket, which a plugin would see. A mount point is not unlinked.
+	// In production the device manager is never stopped. Here its listener would unlink
+	// the socket, which a plugin would notice. A mount point is not unlinked.
 	socket := filepath.Join(Dir, "kubelet.sock")
 	if err := unix.Mount(socket, socket, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
@@ -173,17 +171,16 @@ func (m *Manager) Stop(t testing.TB) {
 	}
 }
 
-// Restart ends the kubelet, if it still runs, and starts it again while the
-// containers of its pods run on.
+// Restart ends the kubelet, if it runs, and starts it again while the containers of its
+// pods keep running.
 func (m *Manager) Restart(t testing.TB) {
 	t.Helper()
 	m.Stop(t)
 	m.start(t, true)
 }
 
-// Reboot is Restart with no container left running, so that every pod has to be
-// admitted again. The plugin is the test's to end and to start, see
-// [product.Plugin.Wipe].
+// Reboot is Restart without running containers, so that every pod has to be admitted
+// again. The test ends and starts the plugin, see [product.Plugin.Wipe].
 func (m *Manager) Reboot(t testing.TB) {
 	t.Helper()
 	m.Stop(t)
@@ -197,10 +194,10 @@ func (m *Manager) Plugin(t testing.TB, s product.Spec) *product.Plugin {
 	return product.Start(t, s)
 }
 
-// Count is what the kubelet tells its node's status of a resource.
+// Count is what the kubelet reports to the node's status about a resource.
 type Count struct{ Capacity, Allocatable int64 }
 
-// Absent is the count of a resource that the kubelet, if it runs, does not know.
+// Absent is the count of a resource unknown to the kubelet, if it runs.
 var Absent = Count{-1, -1}
 
 // Count returns the kubelet's count of a resource.
@@ -223,13 +220,13 @@ func (m *Manager) WaitCount(t testing.TB, resource string, want Count) {
 	wait.Until(t, Limit, "count of "+resource, wait.Equal(want, func() Count { return m.Count(resource) }))
 }
 
-// Admit admits a pod as the kubelet does: hints, topology policy, and Allocate
-// for each of its containers. After a restart every pod comes by again. The error
-// is what the pod would show; it has failed then and holds nothing.
+// Admit admits a pod like the kubelet: hints, topology policy, and Allocate for each of
+// its containers. After a restart every pod is admitted again. The error is the one
+// that the pod would show; the pod has then failed and holds nothing.
 func (m *Manager) Admit(pod *v1.Pod) error {
-	// The pod is an active one while it is admitted, or the devices of its first
-	// container would be taken for stranded when the second one is at it, see
-	// HandlePodAdditions in pkg/kubelet/kubelet.go.
+	// The pod is active while it is admitted; otherwise the devices of its first
+	// container would count as stranded during the second, see HandlePodAdditions in
+	// pkg/kubelet/kubelet.go.
 	m.mu.Lock()
 	others := slices.DeleteFunc(slices.Clone(m.pods), func(p *v1.Pod) bool { return p.UID == pod.UID })
 	m.pods = append(slices.Clone(others), pod)
@@ -245,8 +242,7 @@ func (m *Manager) Admit(pod *v1.Pod) error {
 	return nil
 }
 
-// Remove ends a pod. Its devices are free. A kubelet that is stopped does not
-// learn of it before it starts.
+// Remove ends a pod and frees its devices. A stopped kubelet learns of it at its start.
 func (m *Manager) Remove(pod *v1.Pod) {
 	m.forget(pod)
 	if m.dm != nil {
@@ -254,7 +250,7 @@ func (m *Manager) Remove(pod *v1.Pod) {
 	}
 }
 
-// forget takes a pod from those that the kubelet knows.
+// forget removes a pod from those known to the kubelet.
 func (m *Manager) forget(pod *v1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -262,14 +258,14 @@ func (m *Manager) forget(pod *v1.Pod) {
 	delete(m.known, pod.UID)
 }
 
-// active lists the pods that were admitted and not removed.
+// active lists the admitted pods that were not removed.
 func (m *Manager) active() []*v1.Pod {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.pods
 }
 
-// RunOptions returns what the kubelet would tell the runtime at every start of a
+// RunOptions returns what the kubelet passes to the runtime at every start of a
 // container.
 func (m *Manager) RunOptions(t testing.TB, pod *v1.Pod, container string) *devicemanager.DeviceRunContainerOptions {
 	t.Helper()
@@ -291,15 +287,14 @@ func (m *Manager) Devices(pod *v1.Pod, container, resource string) []string {
 	return ids
 }
 
-// Hints returns the NUMA nodes that the device manager proposes for a container,
-// by resource. No entry means no preference, an empty one that nothing will do.
+// Hints returns the NUMA nodes that the device manager proposes for a container, by
+// resource. No entry is no preference, an empty one cannot be satisfied.
 func (m *Manager) Hints(t testing.TB, pod *v1.Pod, container string) map[string][]topologymanager.TopologyHint {
 	t.Helper()
 	return m.dm.GetTopologyHints(pod, find(t, pod, container))
 }
 
-// Health returns the health that a pod's status shows for each device that a
-// container holds.
+// Health returns the health of each device of a container in the pod's status.
 func (m *Manager) Health(pod *v1.Pod, container string) map[string]v1.ResourceHealthStatus {
 	status := v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{{Name: container}}}
 	m.dm.UpdateAllocatedResourcesStatus(pod, &status)
@@ -326,7 +321,7 @@ func find(t testing.TB, pod *v1.Pod, container string) *v1.Container {
 	return nil
 }
 
-// Pod returns a pod of one container, "main", that asks for n devices.
+// Pod returns a pod of one container, "main", that requests n devices.
 func Pod(name, resource string, n int64) *v1.Pod {
 	pod := &v1.Pod{}
 	pod.Name, pod.Namespace, pod.UID = name, "default", types.UID("uid-of-"+name)

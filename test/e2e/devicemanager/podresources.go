@@ -19,15 +19,15 @@ import (
 // PodResources is the socket of the kubelet's PodResources API.
 const PodResources = "/var/lib/kubelet/pod-resources/kubelet.sock"
 
-// Container returns a container that asks for n devices.
+// Container returns a container that requests n devices.
 func Container(name, resourceName string, n int64) v1.Container {
 	c := v1.Container{Name: name}
 	c.Resources.Limits = v1.ResourceList{v1.ResourceName(resourceName): *resource.NewQuantity(n, resource.DecimalSI)}
 	return c
 }
 
-// servePodResources serves the PodResources API as the kubelet does, its limit of
-// requests included.
+// servePodResources serves the PodResources API like the kubelet, including its rate
+// limit.
 func servePodResources(t testing.TB, m *Manager) *grpc.Server {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(PodResources), 0o750); err != nil {
@@ -52,8 +52,8 @@ func servePodResources(t testing.TB, m *Manager) *grpc.Server {
 	return server
 }
 
-// providers answers the PodResources API from a manager. There are no exclusive
-// CPUs, no pinned memory and no claims.
+// providers serves the PodResources API from a manager. There are no exclusive CPUs, no
+// pinned memory and no claims.
 type providers struct {
 	m *Manager
 	*devicemanager.ManagerImpl
@@ -85,8 +85,8 @@ func (providers) GetMemory(_, _ string) []*api.ContainerMemory                  
 func (providers) GetAllocatableMemory() []*api.ContainerMemory                      { return nil }
 func (providers) GetDynamicResources(*v1.Pod, *v1.Container) []*api.DynamicResource { return nil }
 
-// containerDevices lists devices in the kubelet's way: an entry for each device
-// without NUMA nodes, or for each NUMA node of a device.
+// containerDevices lists devices like the kubelet: an entry for each device without
+// NUMA nodes, or for each NUMA node of a device.
 func containerDevices(byResource devicemanager.ResourceDeviceInstances) []*api.ContainerDevices {
 	var list []*api.ContainerDevices
 	for name, devices := range byResource {

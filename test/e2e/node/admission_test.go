@@ -171,7 +171,7 @@ func TestInitContainer(t *testing.T) {
 	n.Kubelet.WaitAllocatable(t, zigbee, 1)
 	pod := bed.Workload("both", zigbee, 1)
 	first := bed.Container("init", zigbee, 1)
-	first.Command = []string{"/tool", "look", "/dev"}
+	first.Command = []string{"/tool", "inspect", "/dev"}
 	pod.Spec.InitContainers = []v1.Container{first}
 	p := n.run(t, pod)
 	wantNode(t, p.Report(t, "init"), "/dev/zigbee", d.number())

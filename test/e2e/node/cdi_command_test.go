@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
-	"github.com/generic-dp/generic-dp/test/e2e/look"
+	"github.com/generic-dp/generic-dp/test/e2e/inspect"
 	"github.com/generic-dp/generic-dp/test/e2e/process"
 	"github.com/generic-dp/generic-dp/test/e2e/product"
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
@@ -97,13 +97,13 @@ func (n *node) waitSpec(t testing.TB, id string, want bool) {
 }
 
 // contained is what a container finds that is given a CDI device.
-func (n *node) contained(t testing.TB, name string) look.Report {
+func (n *node) contained(t testing.TB, name string) inspect.Report {
 	t.Helper()
 	out, err := n.ctr(t, name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var report look.Report
+	var report inspect.Report
 	if err := json.Unmarshal(out, &report); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -116,7 +116,7 @@ func (n *node) ctr(t testing.TB, name string) (stdout []byte, err error) {
 	cmd := exec.CommandContext(t.Context(), n.Tool("ctr"), "--address", filepath.Join(n.Dir, "containerd.sock"), "--namespace", "k8s.io",
 		"run", "--rm", "--snapshotter", "native", "--runc-binary", n.Tool("runc"), "--device", name,
 		// One that could not be started leaves its name taken.
-		bed.Image, fmt.Sprint("cdi-", time.Now().UnixNano()), "/tool", "look", "/dev")
+		bed.Image, fmt.Sprint("cdi-", time.Now().UnixNano()), "/tool", "inspect", "/dev")
 	cmd.Dir = "/"
 	var stderr strings.Builder
 	cmd.Stderr = &stderr

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
-	"github.com/generic-dp/generic-dp/test/e2e/look"
+	"github.com/generic-dp/generic-dp/test/e2e/inspect"
 )
 
 // TestDelivery has a pod that gets a device with all that can come along, and
@@ -47,11 +47,11 @@ container.mounts = [{ host_path = %[3]q, container_path = "/data" }]
 			n.wantHeld(t, resource, map[string]string{d.id(): way + "-bed/main"})
 			report, spec := pod.Report(t, "main"), n.inspect(t, pod, "main")
 
-			nodes := added(emptyReport.Nodes, report.Nodes, func(n look.Node) string {
+			nodes := added(emptyReport.Nodes, report.Nodes, func(n inspect.Node) string {
 				return fmt.Sprintf("%s %s %d:%d", n.Path, n.Type, n.Major, n.Minor)
 			})
 			wantSame(t, "nodes", nodes, "/dev/beside c 188:200", fmt.Sprintf("/dev/zigbee c 188:%d", d.number().minor))
-			wantSame(t, "mounts", added(emptyReport.Mounts, report.Mounts, func(m look.Mount) string {
+			wantSame(t, "mounts", added(emptyReport.Mounts, report.Mounts, func(m inspect.Mount) string {
 				return fmt.Sprintf("%s read-only=%t", m.Path, m.ReadOnly)
 			}), "/data read-only=true")
 			wantSame(t, "environment", added(pairs(emptyReport.Env), pairs(report.Env), self),

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
-	"github.com/generic-dp/generic-dp/test/e2e/look"
+	"github.com/generic-dp/generic-dp/test/e2e/inspect"
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
@@ -85,7 +85,7 @@ container.mounts = [
 
 	n.serve(t, config, "--allow=mount:"+dir)
 	n.Kubelet.WaitAllocatable(t, "example.com/socket", 2)
-	want := func(p *bed.Pod, r look.Report, mounts ...string) {
+	want := func(p *bed.Pod, r inspect.Report, mounts ...string) {
 		t.Helper()
 		var have []string
 		for _, m := range r.Mounts {
@@ -169,7 +169,7 @@ container.env.GPU = "${cdi.device} of ${cdi.kind}"
 	describe(0)
 	n.Kubelet.WaitAllocatable(t, resource, 2)
 	p.WaitRestarted(t, "main", 1)
-	wantNode(t, p.Look(t, "main", "/dev"), "/dev/vendor", number{188, 100})
+	wantNode(t, p.Inspect(t, "main", "/dev"), "/dev/vendor", number{188, 100})
 }
 
 // TestPool has everything of a kind be one device. The kubelet sees the same one
@@ -194,7 +194,7 @@ container.cdi = true
 	for id = range n.allocatable(t, resource) {
 	}
 	p := n.run(t, bed.Workload("lab", resource, 1))
-	want := func(r look.Report, members ...stick) {
+	want := func(r inspect.Report, members ...stick) {
 		t.Helper()
 		var have []string
 		for _, node := range r.Nodes {

@@ -15,7 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
-	"github.com/generic-dp/generic-dp/test/e2e/look"
+	"github.com/generic-dp/generic-dp/test/e2e/inspect"
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
@@ -117,7 +117,7 @@ func netPod(name string, count int64) *v1.Pod {
 }
 
 // wantUplink checks that a container has an interface that works.
-func wantUplink(t testing.TB, p *bed.Pod, r look.Report, server string) {
+func wantUplink(t testing.TB, p *bed.Pod, r inspect.Report, server string) {
 	t.Helper()
 	slices.Sort(r.Interfaces)
 	if want := []string{"eth0", "lo", "uplink"}; !slices.Equal(r.Interfaces, want) {
@@ -325,7 +325,7 @@ func TestNetOfPod(t *testing.T) {
 	p := n.run(t, both)
 	names := []string{"eth0", "lo", "to-port0", "to-port1"}
 	for i, container := range []string{"main", "beside"} {
-		r := p.Look(t, container)
+		r := p.Inspect(t, container)
 		slices.Sort(r.Interfaces)
 		if !slices.Equal(r.Interfaces, names) {
 			t.Errorf("interfaces in %s: %q, want %q", container, r.Interfaces, names)

@@ -17,7 +17,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
 	"github.com/generic-dp/generic-dp/test/e2e/fixture"
-	"github.com/generic-dp/generic-dp/test/e2e/look"
+	"github.com/generic-dp/generic-dp/test/e2e/inspect"
 	"github.com/generic-dp/generic-dp/test/e2e/product"
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
@@ -149,7 +149,7 @@ func (n *node) allocations(t testing.TB, resource string) int {
 }
 
 // wantNode checks which device a container has at a path.
-func wantNode(t testing.TB, r look.Report, path string, want number) {
+func wantNode(t testing.TB, r inspect.Report, path string, want number) {
 	t.Helper()
 	got, ok := r.Node(path)
 	if !ok || got.Type != "c" || got.Major != want.major || got.Minor != want.minor {
@@ -158,11 +158,11 @@ func wantNode(t testing.TB, r look.Report, path string, want number) {
 }
 
 // restart kills a container and waits until it runs again, for the n-th time.
-func restart(t testing.TB, p *bed.Pod, n int32) look.Report {
+func restart(t testing.TB, p *bed.Pod, n int32) inspect.Report {
 	t.Helper()
 	p.Kill(t, "main")
 	p.WaitRestarted(t, "main", n)
-	return p.Look(t, "main", "/dev")
+	return p.Inspect(t, "main", "/dev")
 }
 
 // waitStuck waits until the container of a pod could not be started, and returns

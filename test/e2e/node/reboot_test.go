@@ -50,7 +50,7 @@ func TestReboot(t *testing.T) {
 					continue
 				}
 				won++
-				wantNode(t, pod.Look(t, "main", "/dev"), "/dev/zigbee", mine.number())
+				wantNode(t, pod.Inspect(t, "main", "/dev"), "/dev/zigbee", mine.number())
 				n.wantHeld(t, zigbee, map[string]string{mine.id(): "static-bed/main"})
 				if got := n.allocations(t, zigbee); got != 0 {
 					t.Errorf("%d calls of Allocate since the boot", got)
@@ -82,7 +82,7 @@ func TestRebootWithoutOther(t *testing.T) {
 	for range boots {
 		n.Reboot(t)
 		if n.boot(t, pod, 1) {
-			wantNode(t, pod.Look(t, "main", "/dev"), "/dev/zigbee", mine.number())
+			wantNode(t, pod.Inspect(t, "main", "/dev"), "/dev/zigbee", mine.number())
 			return
 		}
 	}

@@ -81,7 +81,7 @@ func TestReload(t *testing.T) {
 		for name, p := range pods {
 			p.WaitRestarted(t, "main", restarts)
 			t.Logf("%s: %s was restarted", when, name)
-			wantNode(t, p.Look(t, "main", "/dev"), "/dev/zigbee", have[name])
+			wantNode(t, p.Inspect(t, "main", "/dev"), "/dev/zigbee", have[name])
 		}
 	}
 

@@ -66,7 +66,7 @@ func TestReplug(t *testing.T) {
 			if got := n.allocations(t, zigbee); got != 2 {
 				t.Errorf("%d calls of Allocate, want 2", got)
 			}
-			wantNode(t, second.Look(t, "main", "/dev"), "/dev/zigbee", other.number())
+			wantNode(t, second.Inspect(t, "main", "/dev"), "/dev/zigbee", other.number())
 		})
 	}
 }

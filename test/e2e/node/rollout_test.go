@@ -121,7 +121,7 @@ func rollouts(t *testing.T, n *node, end func(*testing.T, *product.Plugin)) (loo
 		end(t, old)
 		for way, p := range pods {
 			p.WaitRestarted(t, "main", int32(i+1))
-			wantNode(t, p.Look(t, "main", "/dev"), "/dev/zigbee", sticks[way].number())
+			wantNode(t, p.Inspect(t, "main", "/dev"), "/dev/zigbee", sticks[way].number())
 			n.Kubelet.WaitAllocatable(t, "example.com/"+way, 1)
 			n.wantHeld(t, "example.com/"+way, map[string]string{sticks[way].id(): way + "-bed/main"})
 		}

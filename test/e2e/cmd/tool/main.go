@@ -17,14 +17,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/test/e2e/isolate"
-	"github.com/generic-dp/generic-dp/test/e2e/look"
+	"github.com/generic-dp/generic-dp/test/e2e/inspect"
 )
 
 const usage = `usage: tool COMMAND [ARGUMENT]...
 
   pause          reap orphans until a signal comes (pause container)
-  run DIR...     look, then wait for a signal (container)
-  look DIR...    print as JSON the environment, mounts, network devices and the
+  run DIR...     inspect, then wait for a signal (container)
+  inspect DIR... print as JSON the environment, mounts, network devices and the
                  device nodes below each DIR
   open PATH [r|w|rw]
                  open PATH, by default for reading and writing
@@ -70,7 +70,7 @@ func run(args []string) error {
 			return err
 		}
 		return reapUntil(stop)
-	case "look":
+	case "inspect":
 		return printReport(args)
 	case "open":
 		return open(args)
@@ -107,7 +107,7 @@ func run(args []string) error {
 }
 
 func printReport(dirs []string) error {
-	report, err := look.Around(dirs...)
+	report, err := inspect.Around(dirs...)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,6 @@
-// Package look reports the environment of a process: the part of the workload tool that
+// Package inspect reports the environment of a process: the part of the workload tool that
 // a test reads.
-package look
+package inspect
 
 import (
 	"bufio"
