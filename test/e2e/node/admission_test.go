@@ -12,8 +12,8 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/fixture"
 )
 
-// TestCount has as many containers hold a device as it has slots, and refuses the
-// next one, until one goes.
+// TestCount has as many containers as slots hold a device; the next one is rejected
+// until one ends.
 func TestCount(t *testing.T) {
 	t.Parallel()
 	const resource = "example.com/fuse"
@@ -42,7 +42,7 @@ match.glob = "/dev/fuse"
 	wantNode(t, fourth.Report(t, "main"), "/dev/fuse", fuse)
 }
 
-// TestNUMA sees the NUMA nodes of devices in the kubelet's PodResources API: none
+// TestNUMA checks the NUMA nodes of devices in the kubelet's PodResources API: none
 // where the kernel knows none.
 func TestNUMA(t *testing.T) {
 	t.Parallel()
@@ -73,8 +73,8 @@ match = { pci = { class = "12" }, glob = "/dev/accel/*" }
 	}
 }
 
-// TestBroken has a resource whose device lacks a companion beside one that is in
-// order: it degrades itself only, and heals by itself.
+// TestBroken has a resource whose device lacks a companion: it degrades only itself,
+// and recovers.
 func TestBroken(t *testing.T) {
 	t.Parallel()
 	const good, broken = "example.com/good", "example.com/broken"
@@ -107,8 +107,8 @@ match.glob = "/dev/good"
 	}
 }
 
-// TestOnePath has a container ask for two devices that would be at one path: the
-// kubelet alone would drop one of them without a word.
+// TestOnePath has a container request two devices that would be at the same path: the
+// kubelet alone would silently drop one.
 func TestOnePath(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -120,9 +120,9 @@ func TestOnePath(t *testing.T) {
 	n.run(t, bed.Workload("one", zigbee, 1))
 }
 
-// TestRegisterAlways has a static pod ask for a device that is not there. Where the
-// kubelet has never heard of the resource it starts the pod without the device,
-// and says nothing; register = "always" is there to prevent that.
+// TestRegisterAlways has a static pod request an absent device. A kubelet that does not
+// know the resource starts the pod without the device, silently; register = "always"
+// prevents that.
 func TestRegisterAlways(t *testing.T) {
 	t.Parallel()
 	const unknown, always = "example.com/unknown", "example.com/always"
@@ -146,8 +146,8 @@ match.glob = "/dev/always"
 	pod := n.refused(t, bed.Workload("always", always, 1), always)
 	n.mknod(t, "always", 220)
 	n.Kubelet.WaitAllocatable(t, always, 1)
-	// The kubelet does not try again what it has refused, until it is restarted;
-	// it may be faster then than the program, see TestReboot.
+	// The kubelet does not retry a rejected pod until it restarts; it may then be
+	// faster than the program, see TestReboot.
 	for range boots {
 		n.Kubelet.Restart(t)
 		if decided(t, pod).Phase == v1.PodRunning {
@@ -160,8 +160,8 @@ match.glob = "/dev/always"
 	n.wantHeld(t, always, map[string]string{"always": "always-bed/main"})
 }
 
-// TestInitContainer has one device go through the containers of a pod in turn: the
-// kubelet asks again for an ID that is out already.
+// TestInitContainer has the containers of a pod hold one device in turn: the kubelet
+// allocates the same ID again.
 func TestInitContainer(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -181,8 +181,8 @@ func TestInitContainer(t *testing.T) {
 	}
 }
 
-// TestLastGoodConfig breaks the configuration of a node with a running pod and
-// starts the program again: it serves what it served before.
+// TestLastGoodConfig breaks the configuration of a node with a running pod and restarts
+// the program: it serves the last good one.
 func TestLastGoodConfig(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -214,7 +214,7 @@ func TestLastGoodConfig(t *testing.T) {
 		}
 	}
 
-	// Without a copy there is nothing to serve.
+	// Without the copy there is no configuration.
 	n.plugin.Kill()
 	if err := os.RemoveAll(n.plugin.StateDir()); err != nil {
 		t.Fatal(err)

@@ -19,11 +19,11 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
-// cdiDir is where container runtimes look for generated CDI specs, as /var/run/cdi.
+// cdiDir is where container runtimes find generated CDI specs, like /var/run/cdi.
 const cdiDir = "/run/cdi"
 
-// TestCDICommand hands devices to containers that no kubelet knows of: ctr finds
-// them by the names that `generic-dp cdi` keeps current.
+// TestCDICommand injects devices into containers without a kubelet: ctr uses the names
+// that `generic-dp cdi` keeps current.
 func TestCDICommand(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -52,7 +52,7 @@ container.env.SERIALS = "${usb.serial}"
 		t.Errorf("environment %v, want both serials", got.Env)
 	}
 
-	// Another name, the same device; and one that is gone starts nothing.
+	// Another kernel name, the same device; and a removed one starts nothing.
 	n.Unplug(first.Port)
 	n.waitSpec(t, first.id(), false)
 	if _, err := n.ctr(t, zigbee+"="+first.id()); err == nil || !strings.Contains(err.Error(), "unresolvable CDI devices") {
@@ -77,7 +77,7 @@ func (n *node) cdi(t testing.TB, config string) {
 	n.waitSpec(t, "", true)
 }
 
-// waitSpec waits until the specs name a device, or do so no more.
+// waitSpec waits until the specs contain a device, or no longer do.
 func (n *node) waitSpec(t testing.TB, id string, want bool) {
 	t.Helper()
 	wait.Until(t, limit, "CDI specs", func() error {
@@ -96,7 +96,7 @@ func (n *node) waitSpec(t testing.TB, id string, want bool) {
 	})
 }
 
-// contained is what a container finds that is given a CDI device.
+// contained reports the environment of a container with a CDI device.
 func (n *node) contained(t testing.TB, name string) inspect.Report {
 	t.Helper()
 	out, err := n.ctr(t, name)
@@ -115,7 +115,7 @@ func (n *node) ctr(t testing.TB, name string) (stdout []byte, err error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), n.Tool("ctr"), "--address", filepath.Join(n.Dir, "containerd.sock"), "--namespace", "k8s.io",
 		"run", "--rm", "--snapshotter", "native", "--runc-binary", n.Tool("runc"), "--device", name,
-		// One that could not be started leaves its name taken.
+		// A container that failed to start keeps its name.
 		bed.Image, fmt.Sprint("cdi-", time.Now().UnixNano()), "/tool", "inspect", "/dev")
 	cmd.Dir = "/"
 	var stderr strings.Builder

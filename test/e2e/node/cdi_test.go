@@ -12,8 +12,8 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
-// TestCDISpec looks at the spec file of a resource whose first device comes while
-// the program runs: it has to be there before the kubelet can know of the device.
+// TestCDISpec checks the spec file of a resource whose first device appears while the
+// program runs: it must exist before the kubelet can know the device.
 func TestCDISpec(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -48,8 +48,8 @@ func TestCDISpec(t *testing.T) {
 	if mode := file.Mode & 0o7777; mode != 0o644 {
 		t.Errorf("mode %04o, want 0644", mode)
 	}
-	// Registration begins with a socket to serve on. Where the clock of files is
-	// too coarse to tell them apart it was one moment, and not a later one.
+	// Registration begins with a socket. If the file times are too coarse, both have
+	// the same time.
 	for socket, made := range n.sockets(t) {
 		if file.Mtim.Nano() > made {
 			t.Errorf("%s was written %d ns after %s was made", own[0], file.Mtim.Nano()-made, socket)
@@ -77,7 +77,7 @@ func TestCDISpec(t *testing.T) {
 	if err := json.Unmarshal(text, &spec); err != nil {
 		t.Fatal(err)
 	}
-	// 0.5.0 is the first that knows hostPath, and names with a colon.
+	// 0.5.0 is the first version with hostPath and names with a colon.
 	if spec.Version != "0.5.0" || spec.Kind != zigbee || len(spec.Devices) != 1 || spec.Devices[0].Name != d.id() {
 		t.Fatalf("spec: %s", text)
 	}
@@ -87,7 +87,7 @@ func TestCDISpec(t *testing.T) {
 		t.Errorf("nodes: %+v", nodes)
 	}
 
-	// A device that goes takes its entry along; the files of others stay.
+	// The entry of a removed device is removed; foreign files stay.
 	n.Unplug(d.Port)
 	n.Kubelet.WaitAllocatable(t, zigbee, 0)
 	wait.Until(t, limit, "end of the entry", func() error {
@@ -101,7 +101,7 @@ func TestCDISpec(t *testing.T) {
 	}
 }
 
-// sockets returns when the sockets of plugins were made, by name, in ns.
+// sockets returns the creation times of plugin sockets, by name, in ns.
 func (n *node) sockets(t testing.TB) map[string]int64 {
 	t.Helper()
 	entries, err := os.ReadDir(n.DevicePlugins())

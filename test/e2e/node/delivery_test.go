@@ -10,8 +10,8 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/inspect"
 )
 
-// TestDelivery has a pod that gets a device with all that can come along, and
-// checks that it is exactly that and nothing else: against a pod without a device.
+// TestDelivery has a pod with a device that uses every kind of injection, and checks
+// that exactly this is added, compared with a pod without a device.
 func TestDelivery(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -83,8 +83,8 @@ container.mounts = [{ host_path = %[3]q, container_path = "/data" }]
 	}
 }
 
-// TestTwoDevices has a container that holds two devices: what names them is
-// joined, or numbered, in the order of their IDs, and companions come once.
+// TestTwoDevices has a container with two devices: their values are joined or numbered
+// in the order of their IDs, and companions are injected once.
 func TestTwoDevices(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -105,7 +105,7 @@ container.env."ZIGBEE_${index}" = "${id}"
 container.annotations."example.com/zigbee-${index}" = "${usb.serial}"
 container.mounts = [{ host_path = %[3]q, container_path = "/data" }]
 %[4]s`, way, paths[way], n.Dir, ways[way])
-		// The order of names, of ports and of serial numbers are three.
+		// The orders of names, of ports and of serial numbers differ.
 		n.Plug(adapter(fmt.Sprintf("1-%d", 2*i+1), way+"B", uint32(2*i+1)).Stick)
 		n.Plug(adapter(fmt.Sprintf("1-%d", 2*i+2), way+"A", uint32(2*i)).Stick)
 	}
@@ -138,7 +138,7 @@ container.mounts = [{ host_path = %[3]q, container_path = "/data" }]
 					t.Errorf("annotation %s: %q, want %q", key, spec.Annotations[key], serial)
 				}
 			}
-			// Once each in what the program answered, and in what the runtime made of it.
+			// Once each in the response of the program, and in the container.
 			devices, mounts := 3, 1
 			answer := n.answer(t, resource)
 			if way == "cdi" {
@@ -200,7 +200,7 @@ func pairs(m map[string]string) []string {
 
 func self(s string) string { return s }
 
-// String writes a rule as cgroups do.
+// String formats a rule like cgroups.
 func (r specRule) String() string {
 	verb := "deny"
 	if r.Allow {

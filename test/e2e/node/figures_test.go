@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// rounds is how often a figure is taken.
+// rounds is how often a figure is measured.
 const rounds = 3
 
-// TestFigures says how long the kubelet has to wait for what it is told, as the
-// kubelet's own log has it. Only what is far off fails: machines differ.
+// TestFigures measures how long the kubelet waits for updates, by the kubelet's own
+// log. Only gross deviations fail: machines differ.
 func TestFigures(t *testing.T) {
 	t.Parallel()
 	const single = "example.com/node"
@@ -39,8 +39,7 @@ match.glob = "/dev/node-*"
 		n.listed(t, begun, zigbee, adapters)
 		n.Kubelet.WaitReady(t)
 	}
-	// Each event comes when nothing has happened for a while: changes that follow
-	// each other are looked at together.
+	// Events are far apart: changes in quick succession are processed together.
 	d := adapter("1-2", "B5C6D7E8", 1)
 	for range rounds {
 		restartKubelet(1, 1)

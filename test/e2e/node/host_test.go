@@ -12,22 +12,21 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/fixture"
 )
 
-// number is a device number. Those of serial adapters have no driver behind them
-// on a machine without adapters: to open one fails with ENXIO where the device
-// cgroup allows it, with EPERM where not.
+// number is a device number. Numbers of serial adapters have no driver on a machine
+// without adapters: to open one fails with ENXIO if the device cgroup permits it, and
+// with EPERM otherwise.
 type number struct{ major, minor uint32 }
 
-// common are the nodes without which programs and containers do not start.
+// common are the nodes required to start programs and containers.
 var common = map[string]number{
 	"null": {1, 3}, "zero": {1, 5}, "full": {1, 7}, "random": {1, 8}, "urandom": {1, 9}, "kmsg": {1, 11}, "tty": {5, 0},
 }
 
-// hardware gives a bed a /dev of its own, in which kubelet, runtime and program
-// find the nodes of made-up devices. It stays over a reboot, as hardware does.
+// hardware gives a bed its own /dev, in which kubelet, runtime and program find the
+// nodes of fake devices. Like hardware, it survives a reboot.
 func hardware(t testing.TB, b *bed.Bed) *fixture.Host {
 	t.Helper()
-	// A file system of its own, since that of the bed's directory may not let
-	// anybody open device nodes.
+	// A separate file system, since that of the bed's directory may be mounted nodev.
 	dev := filepath.Join(b.Dir, "host", "dev")
 	if err := os.MkdirAll(dev, 0o755); err != nil {
 		t.Fatal(err)
@@ -50,11 +49,10 @@ func hardware(t testing.TB, b *bed.Bed) *fixture.Host {
 	return fixture.At(t, b.Path(filepath.Join(b.Dir, "host")))
 }
 
-// sysfs is the program's path of the made-up /sys.
+// sysfs is the program's path of the fake /sys.
 func (n *node) sysfs() string { return filepath.Join(n.Dir, "host", "sys") }
 
-// mknod makes a node that belongs to no hardware, with a number of its own that
-// no driver serves.
+// mknod makes a node without hardware, with a unique number that no driver serves.
 func (n *node) mknod(t testing.TB, name string, minor uint32) number {
 	t.Helper()
 	n.Bed.Mknod(t, n.Path("/dev/"+name), 188, minor)
@@ -76,14 +74,13 @@ func adapter(port, serial string, tty uint32) stick {
 	return stick{fixture.Stick{Port: port, ID: "10c4:ea60", Serial: serial, TTY: fmt.Sprintf("ttyUSB%d", tty)}}
 }
 
-// stick is an adapter with what is expected of it.
+// stick is an adapter with its expected ID and number.
 type stick struct{ fixture.Stick }
 
-// id is the ID that the program is to give it: serial numbers go along with the
-// thing, wherever it is plugged in.
+// id is its expected ID: a serial number is independent of the port.
 func (s stick) id() string { return "usb:" + s.ID + ":" + s.Serial }
 
-// number is that of its node, wherever it is plugged in.
+// number is the number of its node, in any port.
 func (s stick) number() (n number) {
 	n.major = 188
 	fmt.Sscanf(s.TTY, "ttyUSB%d", &n.minor)

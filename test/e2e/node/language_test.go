@@ -27,7 +27,7 @@ func writeFile(t testing.TB, path, text string) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// As those do who write for others: never half.
+	// Atomically, like real programs do.
 	next := path + ".next"
 	if err := os.WriteFile(next, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
@@ -37,10 +37,9 @@ func writeFile(t testing.TB, path, text string) {
 	}
 }
 
-// TestMounts has containers get files and directories of the host that are no
-// devices: as a device of their own, along with one and for all of a resource. The
-// author of the configuration can mount nothing that whoever starts the program
-// has not allowed.
+// TestMounts injects files and directories of the host that are no devices: as a
+// device, as a companion, and for a whole resource. The author of the configuration can
+// mount nothing that --allow does not permit.
 func TestMounts(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -108,7 +107,7 @@ container.mounts = [
 		want(p, p.Report(t, "main"), "/etc/vendor read-only=false", "/lib/vendor/vendor.so read-only=true")
 	}
 
-	// They come and go as devices do.
+	// They come and go like devices.
 	writeFile(t, filepath.Join(dir, "sockets/c.sock"), "")
 	n.Kubelet.WaitAllocatable(t, "example.com/socket", 3)
 	for _, name := range []string{"a", "b", "c"} {
@@ -119,8 +118,7 @@ container.mounts = [
 	n.Kubelet.WaitAllocatable(t, "example.com/socket", 0)
 }
 
-// TestHostCDI passes along what another program describes in a CDI spec, as long
-// as it does.
+// TestHostCDI passes on devices of a foreign CDI spec, as long as the spec exists.
 func TestHostCDI(t *testing.T) {
 	t.Parallel()
 	const resource = "example.com/gpu"
@@ -172,9 +170,8 @@ container.env.GPU = "${cdi.device} of ${cdi.kind}"
 	wantNode(t, p.Inspect(t, "main", "/dev"), "/dev/vendor", number{188, 100})
 }
 
-// TestPool has everything of a kind be one device. The kubelet sees the same one
-// while its members come and go, and a container has at each start those that are
-// there.
+// TestPool has all devices of a kind form one device. The kubelet sees the same device
+// while its members come and go, and a container gets the present ones at each start.
 func TestPool(t *testing.T) {
 	t.Parallel()
 	const resource = "example.com/lab"
@@ -243,7 +240,7 @@ container.cdi = true
 		t.Errorf("%d calls of Allocate, want 1", got)
 	}
 
-	// Without any member it is gone.
+	// Without members it is absent.
 	n.Unplug(a.Port)
 	n.Unplug(b.Port)
 	n.Kubelet.WaitAllocatable(t, resource, 0)

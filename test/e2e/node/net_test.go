@@ -21,8 +21,7 @@ import (
 
 const port = "example.com/port"
 
-// ports moves network interfaces into containers, each of which calls its own the
-// same.
+// ports moves network interfaces into containers, with the same name in each.
 const ports = `
 [[resource]]
 name = "port"
@@ -32,15 +31,15 @@ container.net_name = "uplink"
 container.env.PORT = "${net.name}"
 `
 
-// serveNets starts the program with the sysfs of the bed in place of a made-up one:
-// network interfaces are real.
+// serveNets starts the program with the sysfs of the bed instead of a fake one: network
+// interfaces are real.
 func (n *node) serveNets(t testing.TB, config string, args ...string) {
 	t.Helper()
 	n.serve(t, config, append([]string{"--sysfs=/sys"}, args...)...)
 }
 
-// cable makes an interface of the bed, and beside it "peer-NAME", the other end of
-// the cable, at an address that a container with the interface can reach.
+// cable makes an interface of the bed, and its peer "peer-NAME", with an address that a
+// container with the interface can reach.
 func (n *node) cable(t testing.TB, name string, subnet int) {
 	t.Helper()
 	peer := "peer-" + name
@@ -88,8 +87,7 @@ func (n *node) interfaces(t testing.TB) []string {
 	return names
 }
 
-// spec returns the program's CDI spec of a resource as text, empty where there is
-// none.
+// spec returns the program's CDI spec of a resource as text, empty if there is none.
 func (n *node) spec(t testing.TB, resource string) string {
 	t.Helper()
 	kind := `"kind":"` + resource + `"`
@@ -109,14 +107,14 @@ func (n *node) spec(t testing.TB, resource string) string {
 	return ""
 }
 
-// netPod is a pod with a network of its own.
+// netPod is a pod with its own network.
 func netPod(name string, count int64) *v1.Pod {
 	pod := bed.Workload(name, port, count)
 	pod.Spec.HostNetwork = false
 	return pod
 }
 
-// wantUplink checks that a container has an interface that works.
+// wantUplink checks that a container has a working interface.
 func wantUplink(t testing.TB, p *bed.Pod, r inspect.Report, server string) {
 	t.Helper()
 	slices.Sort(r.Interfaces)
@@ -129,9 +127,8 @@ func wantUplink(t testing.TB, p *bed.Pod, r inspect.Report, server string) {
 }
 
 // TestNet has a pod get a network interface, and keep it over the restarts of its
-// container, of the program and of the kubelet. With the pod ends the interface,
-// since there is no hardware behind it that would stay. Another one of its name is
-// the same device.
+// container, of the program and of the kubelet. The interface ends with the pod, since
+// it has no hardware. Another one of its name is the same device.
 func TestNet(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -210,9 +207,8 @@ func TestNet(t *testing.T) {
 	wantUplink(t, p, p.Report(t, "main"), server)
 }
 
-// TestNetInUse has an interface that the host uses itself, which no pod may take
-// away, and one that the host begins to use when the kubelet already knows it: the
-// kernel says nothing of that.
+// TestNetInUse has an interface in use by the host, which no pod may take, and one that
+// the host starts to use when the kubelet already knows it, which causes no uevent.
 func TestNetInUse(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -246,9 +242,8 @@ func TestNetInUse(t *testing.T) {
 	}
 }
 
-// TestNetGone has a virtual interface end with the pod that had it. Nothing tells
-// the program: it asks the kubelet each minute, and has no pod get what is not
-// there meanwhile.
+// TestNetGone has a virtual interface end with its pod, which causes no event: the
+// program queries the kubelet every minute, and rejects the absent device meanwhile.
 func TestNetGone(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a minute")
@@ -269,7 +264,7 @@ func TestNetGone(t *testing.T) {
 		}
 		return err
 	})
-	// A kubelet may be wrong about what its containers hold, see TestNetKubeletAway.
+	// A kubelet may report wrong holders, see TestNetKubeletAway.
 	if text := n.spec(t, port); !strings.Contains(text, "port0") || strings.Contains(text, "netDevices") {
 		t.Errorf("spec: %s", text)
 	}
@@ -280,8 +275,8 @@ func TestNetGone(t *testing.T) {
 	wantUplink(t, p, p.Report(t, "main"), n.listen(t, 2))
 }
 
-// TestNetKubeletAway starts the program while the kubelet is away: containers run
-// on without it, so that what one has is not known to be free.
+// TestNetKubeletAway starts the program without the kubelet: containers keep running,
+// so that their devices are not known to be free.
 func TestNetKubeletAway(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -310,8 +305,8 @@ func TestNetKubeletAway(t *testing.T) {
 	wantUplink(t, p, restart(t, p, 1), server)
 }
 
-// TestNetOfPod has a pod whose containers each get an interface: its network is the
-// pod's, and so all of them see both.
+// TestNetOfPod has a pod whose containers each get an interface: they share the pod's
+// network, so that all of them see both.
 func TestNetOfPod(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

@@ -1,5 +1,5 @@
-// Package node_test holds what the program promises to the users of a node: real
-// pods of a real kubelet and runtime, with devices of a made-up machine.
+// Package node_test tests what the program promises to users of a node: real pods of a
+// real kubelet and runtime, with devices of a fake machine.
 package node_test
 
 import (
@@ -22,18 +22,17 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
-// limit is how long the program and the kubelet may take for anything, on a
-// machine that is busy.
+// limit is the timeout of the program and the kubelet, on a busy machine.
 const limit = 30 * time.Second
 
 // zigbee is the resource of most tests, of USB serial adapters.
 const zigbee = "example.com/zigbee"
 
-// domain begins every configuration.
+// domain is the head of every configuration.
 const domain = `domain = "example.com"
 `
 
-// zigbees offers USB serial adapters.
+// zigbees selects USB serial adapters.
 const zigbees = `
 [[resource]]
 name = "zigbee"
@@ -42,7 +41,7 @@ container.path = "/dev/zigbee"
 container.env.ZIGBEE_SERIAL = "${usb.serial}"
 `
 
-// ways are the two ways of delivery, as an end of zigbees: by link, by CDI name.
+// ways are the two kinds of injection, appended to zigbees: by link, by CDI name.
 var ways = map[string]string{"link": "", "cdi": "container.cdi = true\n"}
 
 // node is a bed with hardware and the program under test.
@@ -50,7 +49,7 @@ type node struct {
 	*bed.Bed
 	*fixture.Host
 	plugin *product.Plugin
-	served time.Time // when the program was started
+	served time.Time // start of the program
 }
 
 func newNode(t testing.TB) *node {
@@ -59,7 +58,7 @@ func newNode(t testing.TB) *node {
 	return &node{Bed: b, Host: hardware(t, b)}
 }
 
-// serve starts the program, with flags after those that every test needs.
+// serve starts the program, with additional flags.
 func (n *node) serve(t testing.TB, config string, args ...string) {
 	t.Helper()
 	n.served = time.Now()
@@ -77,7 +76,7 @@ func (n *node) run(t testing.TB, pod *v1.Pod) *bed.Pod {
 	return p
 }
 
-// refused starts a pod, waits until the kubelet has refused it and checks why.
+// refused starts a pod, waits until the kubelet has rejected it and checks the reason.
 func (n *node) refused(t testing.TB, pod *v1.Pod, why ...string) *bed.Pod {
 	t.Helper()
 	p := n.StartPod(t, pod)
@@ -94,8 +93,7 @@ func (n *node) refused(t testing.TB, pod *v1.Pod, why ...string) *bed.Pod {
 	return p
 }
 
-// held returns the IDs of the devices of a resource that containers hold, each
-// with "pod/container".
+// held returns the IDs of held devices of a resource, each with "pod/container".
 func (n *node) held(t testing.TB, resource string) map[string]string {
 	t.Helper()
 	var held map[string]string
@@ -106,7 +104,7 @@ func (n *node) held(t testing.TB, resource string) map[string]string {
 	return held
 }
 
-// wantHeld checks who holds what.
+// wantHeld checks the holders of a resource.
 func (n *node) wantHeld(t testing.TB, resource string, want map[string]string) {
 	t.Helper()
 	if got := n.held(t, resource); !maps.Equal(got, want) {
@@ -114,8 +112,7 @@ func (n *node) wantHeld(t testing.TB, resource string, want map[string]string) {
 	}
 }
 
-// waitHeld waits until the kubelet says who holds what, which one that was started
-// just now cannot yet.
+// waitHeld waits for the holders, which a kubelet that has just started does not know.
 func (n *node) waitHeld(t testing.TB, resource string, want map[string]string) {
 	t.Helper()
 	wait.Until(t, limit, "what is held of "+resource, func() error {
@@ -127,8 +124,7 @@ func (n *node) waitHeld(t testing.TB, resource string, want map[string]string) {
 	})
 }
 
-// allocations is how often the kubelet has called Allocate for a resource since
-// its start.
+// allocations counts the kubelet's Allocate calls for a resource since its start.
 func (n *node) allocations(t testing.TB, resource string) int {
 	t.Helper()
 	page, err := n.Kubelet.Get(t.Context(), "/metrics")
@@ -148,7 +144,7 @@ func (n *node) allocations(t testing.TB, resource string) int {
 	return 0
 }
 
-// wantNode checks which device a container has at a path.
+// wantNode checks the device node of a container at a path.
 func wantNode(t testing.TB, r inspect.Report, path string, want number) {
 	t.Helper()
 	got, ok := r.Node(path)
@@ -157,7 +153,7 @@ func wantNode(t testing.TB, r inspect.Report, path string, want number) {
 	}
 }
 
-// restart kills a container and waits until it runs again, for the n-th time.
+// restart kills a container and waits for its n-th restart.
 func restart(t testing.TB, p *bed.Pod, n int32) inspect.Report {
 	t.Helper()
 	p.Kill(t, "main")
@@ -165,8 +161,8 @@ func restart(t testing.TB, p *bed.Pod, n int32) inspect.Report {
 	return p.Inspect(t, "main", "/dev")
 }
 
-// waitStuck waits until the container of a pod could not be started, and returns
-// what the kubelet says about it.
+// waitStuck waits until the container of a pod failed to start, and returns the
+// kubelet's message.
 func waitStuck(t testing.TB, p *bed.Pod, why string) (message string) {
 	t.Helper()
 	p.Wait(t, "waiting", func(pod *v1.Pod) error {
@@ -183,11 +179,11 @@ func waitStuck(t testing.TB, p *bed.Pod, why string) (message string) {
 	return message
 }
 
-// klogTime is the time in the head of a line of the kubelet: "I1120 19:47:30.123456".
+// klogTime is the time in the header of a klog line: "I1120 19:47:30.123456".
 var klogTime = regexp.MustCompile(`^[IWE](\d{4} \d{2}:\d{2}:\d{2}\.\d{6}) `)
 
-// logged returns when the running kubelet has first written a line with all texts
-// after a moment. Its clock is finer than the test can ask.
+// logged returns the time of the running kubelet's first line with all texts after a
+// given time. It is more precise than polling.
 func (n *node) logged(t testing.TB, after time.Time, texts ...string) time.Time {
 	t.Helper()
 	var at time.Time
@@ -211,7 +207,7 @@ func (n *node) logged(t testing.TB, after time.Time, texts ...string) time.Time 
 	return at
 }
 
-// listed returns when the kubelet has taken a list with n healthy devices.
+// listed returns when the kubelet received a list with n healthy devices.
 func (n *node) listed(t testing.TB, after time.Time, resource string, healthy int) time.Time {
 	t.Helper()
 	return n.logged(t, after, "Processed device updates for resource",

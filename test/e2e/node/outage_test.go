@@ -8,9 +8,9 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
 )
 
-// TestProgramAway ends the program, in order and by force, and restarts containers
-// while it is away: the runtime still finds their devices. The kubelet loses them
-// and gets them back with the program.
+// TestProgramAway terminates and kills the program, and restarts containers while it is
+// down: the runtime still finds their devices. The kubelet loses them and gets them
+// back with the program.
 func TestProgramAway(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -64,15 +64,15 @@ func TestProgramAway(t *testing.T) {
 			}
 		}
 	}
-	// And with the program back.
+	// And with the program running again.
 	restarts++
 	for way, d := range sticks {
 		wantNode(t, restart(t, pods[way], restarts), "/dev/zigbee", d.number())
 	}
 }
 
-// TestKubeletRestart restarts the kubelet beside a running pod: the pod runs on and
-// keeps its device, and its container gets it again when it restarts.
+// TestKubeletRestart restarts the kubelet beside a running pod: the pod keeps running
+// and holds its device, and its container gets it again when it restarts.
 func TestKubeletRestart(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -109,8 +109,8 @@ func TestKubeletRestart(t *testing.T) {
 	wantNode(t, second.Report(t, "main"), "/dev/zigbee", other.number())
 }
 
-// TestKubeletRestarts restarts the kubelet ten times, and then has ten devices come
-// and go: the kubelet knows of each at once.
+// TestKubeletRestarts restarts the kubelet ten times, and then adds and removes ten
+// devices: the kubelet learns of each at once.
 func TestKubeletRestarts(t *testing.T) {
 	t.Parallel()
 	const resource = "example.com/node"

@@ -18,8 +18,8 @@ func as(pod *v1.Pod, uid, gid int64) *v1.Pod {
 	return pod
 }
 
-// TestOwner has a user without privileges open a node that is root's on the host.
-// The node of the host stays as it is.
+// TestOwner has an unprivileged user open a node that is root's on the host. The node
+// of the host does not change.
 func TestOwner(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -27,7 +27,7 @@ func TestOwner(t *testing.T) {
 	cases := []struct {
 		name, container, mode string
 		uid, gid              uint32
-		why                   string // it can't be opened; empty where it can
+		why                   string // the open fails; empty if it succeeds
 	}{
 		{"link", ``, "0600", 0, 0, "permission denied"},
 		// Runtimes give nodes of CDI specs to the container's own user.
@@ -37,7 +37,7 @@ func TestOwner(t *testing.T) {
 		{"member", `container = { cdi = true, owner = { uid = 0, gid = 44, mode = "0660" }, additional_gids = [44] }`, "0660", 0, 44, ""},
 	}
 	for _, c := range cases {
-		// With a driver behind it that lets everybody in.
+		// With a driver that permits everybody.
 		n.Bed.Mknod(t, n.Path("/dev/own-"+c.name), 1, 3)
 		config += "\n[[resource]]\nname = \"" + c.name + "\"\nmatch.glob = \"/dev/own-" + c.name + "\"\n" + c.container + "\n"
 	}
@@ -63,8 +63,8 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// TestHooks has the runtime run a program of the host for a container. Who writes
-// the configuration may ask for that only where whoever starts the program says so.
+// TestHooks has the runtime run a program of the host for a container. The author of
+// the configuration may request that only with --allow.
 func TestHooks(t *testing.T) {
 	t.Parallel()
 	const resource = "example.com/hooked"

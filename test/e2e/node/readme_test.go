@@ -16,7 +16,7 @@ import (
 // repository is the root of the repository.
 const repository = "../../.."
 
-// TestReadme has the README's pod on a node with the README's configuration.
+// TestReadme runs the README's pod on a node with the README's configuration.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	const fuse = "example.com/fuse"
@@ -36,7 +36,7 @@ func TestReadme(t *testing.T) {
 	n.Kubelet.WaitAllocatable(t, zigbee, 1)
 	n.Kubelet.WaitAllocatable(t, fuse, 100)
 
-	// Of the pod all but its image, and what a bed lacks.
+	// The whole pod except for its image and what a bed lacks.
 	own := bed.Workload(pod.Name, "", 0)
 	limits := pod.Spec.Containers[0].Resources
 	own.Spec.Containers[0].Name = pod.Spec.Containers[0].Name
@@ -50,7 +50,7 @@ func TestReadme(t *testing.T) {
 	n.wantHeld(t, zigbee, map[string]string{s.id(): pod.Name + "-bed/" + pod.Spec.Containers[0].Name})
 }
 
-// block returns the first block of a language in a text of Markdown.
+// block returns the first code block of a language in a Markdown text.
 func block(t testing.TB, text, language string) string {
 	t.Helper()
 	_, rest, ok := strings.Cut(text, "\n```"+language+"\n")
@@ -61,8 +61,7 @@ func block(t testing.TB, text, language string) string {
 	return content
 }
 
-// TestQuickstart has a pod for each container that the quickstart's configuration
-// lets hold its device, as far as one cares to count.
+// TestQuickstart runs several pods that hold the quickstart's device.
 func TestQuickstart(t *testing.T) {
 	t.Parallel()
 	const resource = "example.com/null"

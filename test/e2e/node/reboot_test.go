@@ -13,18 +13,17 @@ import (
 const (
 	// boots is how often the race of a boot is run.
 	boots = 3
-	// race is how long after the kubelet's socket a list may come for a lost race
-	// to be bad luck, of which a busy machine has some. What is later was not meant
-	// to win.
+	// race is how late after the kubelet's socket a list may be for a lost race to be
+	// bad luck, which happens on a busy machine. A later list is a fault.
 	race = time.Second
 )
 
-// TestReboot reboots a node with a static pod that holds a device, started as
-// systemd would: the program first. The kubelet admits the pod in the first
-// milliseconds, once and for all: it gets its device only if the program has
-// registered by then, with the same ID as before.
+// TestReboot reboots a node with a static pod that holds a device, started like by
+// systemd: the program first. The kubelet admits the pod in the first milliseconds,
+// only once: it gets its device only if the program has registered by then, with the
+// same ID as before.
 //
-// It runs while no other test of the package does, for the sake of the figures.
+// It does not run in parallel with other tests of the package, for precise figures.
 func TestReboot(t *testing.T) {
 	for _, way := range []string{"link", "cdi"} {
 		t.Run(way, func(t *testing.T) {
@@ -40,7 +39,7 @@ func TestReboot(t *testing.T) {
 			won := 0
 			for range boots {
 				n.Reboot(t)
-				// Which one comes up first is different at each boot.
+				// The order of detection differs in each boot.
 				n.Unplug(mine.Port)
 				n.Unplug(other.Port)
 				mine.TTY, other.TTY = other.TTY, mine.TTY
@@ -64,8 +63,8 @@ func TestReboot(t *testing.T) {
 	}
 }
 
-// TestRebootWithoutOther is a boot at which a device is missing that was there
-// before: that is no reason to keep the kubelet waiting for the others.
+// TestRebootWithoutOther is a boot in which one of the earlier devices is missing,
+// which must not delay the others.
 func TestRebootWithoutOther(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -89,9 +88,9 @@ func TestRebootWithoutOther(t *testing.T) {
 	t.Error("the pod never got its device")
 }
 
-// boot starts what systemd would, the program before the kubelet, and reports
-// whether a static pod got its device. It may fail to by a few milliseconds only:
-// the list has to be on its way when the kubelet admits the pod.
+// boot starts program and kubelet like systemd, the program first, and reports whether
+// a static pod got its device. It may fail by a few milliseconds only: the list must be
+// under way when the kubelet admits the pod.
 func (n *node) boot(t testing.TB, pod *bed.Pod, devices int) bool {
 	t.Helper()
 	n.Containerd.Start(t)
@@ -112,7 +111,7 @@ func (n *node) boot(t testing.TB, pod *bed.Pod, devices int) bool {
 	return false
 }
 
-// decided waits until the kubelet has made up its mind about a pod.
+// decided waits until the kubelet has admitted or rejected a pod.
 func decided(t testing.TB, pod *bed.Pod) v1.PodStatus {
 	t.Helper()
 	return pod.Wait(t, "admitted or not", func(p *v1.Pod) error {

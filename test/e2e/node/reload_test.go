@@ -13,10 +13,9 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
-// TestReload edits the configuration of a node whose devices are all held. What is
-// taken out of it is given to nobody any more, while the pods that have it keep it
-// over the restarts of their containers; what is not touched the kubelet hears
-// nothing of.
+// TestReload edits the configuration of a node whose devices are all held. Removed
+// devices are not allocated again, while the pods that hold them keep them over the
+// restarts of their containers; unchanged resources cause no update.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -122,7 +121,7 @@ func TestReload(t *testing.T) {
 		sockets = slices.DeleteFunc(sockets, func(s string) bool { return s == name })
 	}
 	if len(sockets) > 0 {
-		t.Errorf("sockets that were made anew: %q", sockets)
+		t.Errorf("replaced sockets: %q", sockets)
 	}
 	for name := range held {
 		want := map[string]int{"fuse": 2}[name]
@@ -131,14 +130,14 @@ func TestReload(t *testing.T) {
 		}
 	}
 
-	// The program that starts with the edited one remembers what it was before.
+	// A program started with the edited configuration remembers the previous one.
 	n.plugin.Configure(t, edited)
 	n.plugin.Restart(t)
 	check("edited and started again", now)
 	restartAll("edited and started again")
 }
 
-// lists returns what the kubelet has logged of the lists of a resource.
+// lists returns the kubelet's log lines about the lists of a resource.
 func (n *node) lists(resource string) []string {
 	var lists []string
 	for line := range strings.Lines(n.Kubelet.Log()) {

@@ -6,12 +6,11 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
 )
 
-// TestReplug pulls an adapter that a pod holds and plugs in another one, to which
-// the kernel gives the name and the number of the first. The pod's container waits
-// for its own adapter, whatever the kernel calls that then, and never gets the
-// other one. The kubelet asks for nothing again: it is what it was told once that
-// leads to the adapter. All that may happen while the program is away: what leads
-// nowhere by then goes before the program serves.
+// TestReplug unplugs an adapter that a pod holds and plugs in another one, which gets
+// the kernel name and number of the first. The pod's container waits for its own
+// adapter, under any kernel name, and never gets the other one. The kubelet does not
+// call Allocate again: the first response leads to the adapter. All that may happen
+// while the program is down: stale links are removed before the program serves.
 func TestReplug(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -47,7 +46,7 @@ func TestReplug(t *testing.T) {
 			why := map[string]string{"link": "no such file or directory", "cdi": "unresolvable CDI devices"}[c.way]
 			t.Logf("the container waits: %s", waitStuck(t, pod, why))
 
-			// The other adapter is free for others, under the name that mine had.
+			// The other adapter is free, under the kernel name of the first.
 			second := n.run(t, bed.Workload("other", zigbee, 1))
 			wantNode(t, second.Report(t, "main"), "/dev/zigbee", other.number())
 			n.wantHeld(t, zigbee, map[string]string{mine.id(): "mine-bed/main", other.id(): "other-bed/main"})

@@ -20,23 +20,23 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
-// nextEnv asks for the tests on the kubelet that deps.sh builds with --next.
+// nextEnv requests the tests on the kubelet that deps.sh builds with --next.
 const nextEnv = "GENERIC_DP_E2E_NEXT"
 
 const (
 	// rolloutRounds is how often an instance is replaced.
 	rolloutRounds = 5
-	// settled is the age of an instance that is replaced. Of a younger one nobody
-	// knows whether it has registered before or after the new one, which registers
-	// again a second after it has gone, to be safe.
+	// settled is the age of a replaced instance. Below it, the order of its
+	// registration and that of the new one is unknown, and the new one registers again
+	// a second after it ended, to be safe.
 	settled = 16 * time.Second
 )
 
-// TestRollout updates the program as the DaemonSet does with maxSurge: the new
-// instance is ready before the old one is ended, in order or by force. Meanwhile
-// containers restart, and find their devices. Kubelets up to 1.36 end whatever
-// stream is the newest when any stream of a resource ends (kubernetes#127803), so
-// that the new instance has to register again; later ones never lose the resource.
+// TestRollout updates the program like the DaemonSet with maxSurge: the new instance is
+// ready before the old one is terminated or killed. Meanwhile containers restart and
+// find their devices. Kubelets up to 1.36 end the newest stream of a resource when any
+// of its streams ends (kubernetes#127803), so that the new instance has to re-register;
+// later ones never lose the resource.
 func TestRollout(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -52,7 +52,7 @@ func TestRollout(t *testing.T) {
 	}
 	for _, c := range []struct {
 		version, program string
-		away             int // times that a resource may be away in an update
+		away             int // how often a resource may be unavailable in an update
 	}{
 		{"v1.36", "kubelet", 1},
 		{"v1.37", "kubelet-1.37", 0},
@@ -66,10 +66,10 @@ func TestRollout(t *testing.T) {
 				b := bed.New(t, bed.Options{Program: c.program})
 				n := &node{Bed: b, Host: hardware(t, b)}
 				n.logged(t, time.Time{}, "Kubelet version", `kubeletVersion="`+c.version+".")
-				looks, missed, away := rollouts(t, n, end)
-				t.Logf("%d of %d looks missed a resource; away, as the kubelet has it: %v", missed, looks, away)
-				if looks == 0 || c.away == 0 && missed > 0 {
-					t.Errorf("%d of %d looks missed a resource", missed, looks)
+				polls, missed, away := rollouts(t, n, end)
+				t.Logf("%d of %d polls missed a resource; unavailable, by the kubelet's log: %v", missed, polls, away)
+				if polls == 0 || c.away == 0 && missed > 0 {
+					t.Errorf("%d of %d polls missed a resource", missed, polls)
 				}
 				if most := c.away * rolloutRounds * len(ways); len(away) > most {
 					t.Errorf("away %d times, want at most %d", len(away), most)
@@ -88,10 +88,10 @@ func TestRollout(t *testing.T) {
 	}
 }
 
-// rollouts replaces instances of the program beside two pods. It returns how many
-// looks there were at what the kubelet has, how many of them missed a resource, and
-// for how long each was away, each time, in order.
-func rollouts(t *testing.T, n *node, end func(*testing.T, *product.Plugin)) (looks, missed int, away []time.Duration) {
+// rollouts replaces instances of the program beside two pods. It returns the number of
+// polls of the kubelet, how many of them missed a resource, and for how long each was
+// unavailable, each time, in order.
+func rollouts(t *testing.T, n *node, end func(*testing.T, *product.Plugin)) (polls, missed int, away []time.Duration) {
 	sticks := map[string]stick{"link": adapter("1-1", "A1B2C3D4", 0), "cdi": adapter("1-2", "B5C6D7E8", 1)}
 	config := domain
 	for way, d := range sticks {
@@ -127,7 +127,7 @@ func rollouts(t *testing.T, n *node, end func(*testing.T, *product.Plugin)) (loo
 		}
 		old = next
 	}
-	looks, missed = watched()
+	polls, missed = watched()
 
 	for way, p := range pods {
 		away = append(away, n.away(t, "example.com/"+way)...)
@@ -139,11 +139,11 @@ func rollouts(t *testing.T, n *node, end func(*testing.T, *product.Plugin)) (loo
 		wantNode(t, after.Report(t, "main"), "/dev/zigbee", sticks[way].number())
 	}
 	slices.Sort(away)
-	return looks, missed, away
+	return polls, missed, away
 }
 
-// instance starts the i-th instance of the program on the files of the one before,
-// and waits until it is ready, as the DaemonSet's probe asks it.
+// instance starts the i-th instance of the program with the files of the previous one,
+// and waits until it is ready, by the DaemonSet's probe.
 func (n *node) instance(t *testing.T, config string, i int) *product.Plugin {
 	t.Helper()
 	address := fmt.Sprintf("127.0.0.1:%d", 9418+i)
@@ -177,22 +177,21 @@ func (n *node) instance(t *testing.T, config string, i int) *product.Plugin {
 	return p
 }
 
-// lookEvery leaves some of the hundred questions a second that the kubelet answers
-// to the program.
-const lookEvery = 15 * time.Millisecond
+// pollEvery leaves some of the kubelet's limit of a hundred requests per second to the
+// program.
+const pollEvery = 15 * time.Millisecond
 
-// watch looks at what the kubelet would give out until the function that it
-// returns is called, which says how many looks there were, and in how many of them
-// fewer than so many devices.
-func (n *node) watch(t *testing.T, devices int) (stop func() (looks, missed int)) {
+// watch polls the allocatable devices of the kubelet until the returned function is
+// called, which returns the number of polls, and of those with fewer devices.
+func (n *node) watch(t *testing.T, devices int) (stop func() (polls, missed int)) {
 	t.Helper()
 	kubelet := podresources.NewPodResourcesListerClient(dial(t, n.Path("/var/lib/kubelet/pod-resources/kubelet.sock")))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	var looks, missed int
+	var polls, missed int
 	go func() {
 		defer close(ended)
-		tick := time.NewTicker(lookEvery)
+		tick := time.NewTicker(pollEvery)
 		defer tick.Stop()
 		for {
 			resp, err := kubelet.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
@@ -204,7 +203,7 @@ func (n *node) watch(t *testing.T, devices int) (stop func() (looks, missed int)
 				t.Errorf("allocatable resources: %v", err)
 				return
 			default:
-				looks++
+				polls++
 				if len(resp.Devices) < devices {
 					missed++
 				}
@@ -215,12 +214,12 @@ func (n *node) watch(t *testing.T, devices int) (stop func() (looks, missed int)
 	return func() (int, int) {
 		cancel()
 		<-ended
-		return looks, missed
+		return polls, missed
 	}
 }
 
-// away returns for how long the kubelet had no healthy device of a resource any
-// more, for each time, as its own log has it, which is finer than looks are.
+// away returns for how long the kubelet had no healthy device of a resource, each time,
+// by its own log, which is more precise than polling.
 func (n *node) away(t *testing.T, resource string) (away []time.Duration) {
 	t.Helper()
 	var since time.Time
@@ -247,7 +246,7 @@ func (n *node) away(t *testing.T, resource string) (away []time.Duration) {
 		}
 	}
 	if !since.IsZero() {
-		t.Errorf("%s is away for good", resource)
+		t.Errorf("%s does not return", resource)
 	}
 	return away
 }

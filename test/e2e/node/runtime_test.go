@@ -19,8 +19,7 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
-// spec is what the runtime made a container of: the parts of its OCI spec, and
-// the annotations that the kubelet gave it.
+// spec is the container in the runtime: parts of its OCI spec, and its annotations.
 type spec struct {
 	Annotations map[string]string
 	Linux       struct {
@@ -44,7 +43,7 @@ type specRule struct {
 	Access       string
 }
 
-// inspect asks the runtime about a running container.
+// inspect queries the runtime about a running container.
 func (n *node) inspect(t testing.TB, p *bed.Pod, container string) spec {
 	t.Helper()
 	conn := dial(t, filepath.Join(n.Dir, "containerd.sock"))
@@ -68,8 +67,8 @@ func (n *node) inspect(t testing.TB, p *bed.Pod, container string) spec {
 	return info.RuntimeSpec
 }
 
-// allocatable returns what the kubelet would give out of a resource: the NUMA
-// nodes of each device.
+// allocatable returns the allocatable devices of a resource, with the NUMA nodes of
+// each.
 func (n *node) allocatable(t testing.TB, resource string) map[string][]int64 {
 	t.Helper()
 	conn := dial(t, n.Path("/var/lib/kubelet/pod-resources/kubelet.sock"))
@@ -94,8 +93,8 @@ func (n *node) allocatable(t testing.TB, resource string) map[string][]int64 {
 	return devices
 }
 
-// answer is what the program has answered to Allocate, as the kubelet keeps it for
-// every later start of the pod's container.
+// answer is the response of the program to Allocate, as the kubelet keeps it for every
+// later start of the container.
 func (n *node) answer(t testing.TB, resource string) *api.ContainerAllocateResponse {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(n.DevicePlugins(), "kubelet_internal_checkpoint"))

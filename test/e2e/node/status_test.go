@@ -12,7 +12,7 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
-// shown is what `generic-dp status --json` says, as far as it is looked at.
+// shown are the tested fields of `generic-dp status --json`.
 type shown struct {
 	NotReady    []string `json:"not_ready"`
 	HeldUnknown string   `json:"held_unknown"`
@@ -30,7 +30,7 @@ type shown struct {
 
 type holder struct{ ID, Namespace, Pod, Container string }
 
-// TestStatus asks a program that serves a real kubelet who holds what.
+// TestStatus queries a program that serves a real kubelet about holders.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

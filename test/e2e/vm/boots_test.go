@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Bus numbers, and the names of everything below, depend on which controller the
-// kernel finds first. IDs do not.
+// Bus numbers and all names below depend on which controller the kernel detects first.
+// IDs do not.
 func TestBoots(t *testing.T) {
 	type boot struct {
 		ids   []string          // as listed
@@ -61,7 +61,7 @@ func TestBoots(t *testing.T) {
 	if !slices.Equal(first.ids, second.ids) {
 		t.Errorf("IDs were %q and are %q", first.ids, second.ids)
 	}
-	// Else nothing was shown.
+	// Otherwise the test proves nothing.
 	if slices.Equal(first.buses, second.buses) || maps.Equal(first.nodes, second.nodes) {
 		t.Errorf("the kernel has found the same buses %q and nodes %v twice", first.buses, first.nodes)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/vm/wire"
 )
 
-// whole plugs a device in and asks for it the moment it is healthy for the
-// first time. It returns the paths of the nodes that a container would get.
+// whole plugs a device in and allocates it as soon as it is first healthy. It returns
+// the paths of the nodes that a container would get.
 func whole(t *testing.T, m *Machine, d Device, resource, id string) []string {
 	t.Helper()
 	m.Plug(t, d)
@@ -37,8 +37,8 @@ func paths(a wire.Answer) []string {
 }
 
 func diskIsWhole(t *testing.T, m *Machine) {
-	// The SCSI layer finds the disk a second after the adapter, and its two
-	// drivers make their nodes one after the other.
+	// The SCSI layer detects the disk a second after the adapter, and its two drivers
+	// make their nodes one after the other.
 	m.Serve(t, `
 domain = "example.com"
 [[resource]]
@@ -61,7 +61,7 @@ name = "sound"
 match.usb.id = "46f4:0002"
 `
 
-// soundDevice has two nodes of a card, and its own on the bus before them.
+// soundDevice has two nodes of a card, and its bus node.
 var soundDevice = Device{Driver: "usb-audio", Bus: "usb0.0", Port: "1", Serial: "SOUNDALPHA"}
 
 const (
@@ -75,9 +75,9 @@ func soundIsWhole(t *testing.T, m *Machine) {
 }
 
 func soundAtStart(t *testing.T, m *Machine) {
-	// The kernel takes some 330 ms from the plug to the last node, and the program
-	// some 100 ms from its start to the first look at the host: the rounds move one
-	// along the other, so that some look while nodes are being made.
+	// The kernel takes some 330 ms from the plug to the last node, and the program some
+	// 100 ms from its start to the first scan: the rounds shift one against the other,
+	// so that some scans run while nodes are made.
 	const rounds, first, step = 12, 210 * time.Millisecond, 12 * time.Millisecond
 	for n := range rounds {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 type Device struct {
 	// Driver is QEMU's name of the device, "usb-serial".
 	Driver string
-	// Bus is where, "usb0.0" for the first bus of the controller usb0.
+	// Bus is its bus, "usb0.0" for the first bus of the controller usb0.
 	Bus string
 	// Port is the port of a USB bus, "1.2" the second one of a hub in port 1.
 	Port string
@@ -28,8 +28,8 @@ type Plugged struct {
 	in bool
 }
 
-// Plug plugs a device in, and pulls it at the end of the test if nobody has
-// before. The kernel finds it some time later.
+// Plug plugs a device in, and unplugs it at the end of the test. The kernel detects it
+// some time later.
 func (m *Machine) Plug(t testing.TB, d Device) *Plugged {
 	t.Helper()
 	m.mu.Lock()
@@ -49,8 +49,7 @@ func (m *Machine) Plug(t testing.TB, d Device) *Plugged {
 	return p
 }
 
-// Pull pulls a device, and with a hub all that hangs on it. What is not plugged
-// in any more is left alone.
+// Pull unplugs a device, a hub with everything below it. It ignores unplugged ones.
 func (p *Plugged) Pull(t testing.TB) {
 	t.Helper()
 	p.m.mu.Lock()
@@ -70,13 +69,13 @@ func (p *Plugged) Pull(t testing.TB) {
 	}
 }
 
-// slotRests is how long the kernel takes no notice of a slot whose power it has
-// just turned off (remove_board in drivers/pci/hotplug/pciehp_ctrl.c), and some
-// more for a slow machine.
+// slotRests is how long the kernel ignores a slot whose power it has just turned off
+// (remove_board in drivers/pci/hotplug/pciehp_ctrl.c), and some more for a slow
+// machine.
 const slotRests = 2 * time.Second
 
-// WaitFree waits until something can be plugged in in place of a card that was
-// pulled: the guest has to let go of it first.
+// WaitFree waits until a slot is free: the guest has to release an unplugged card
+// first.
 func (p *Plugged) WaitFree(t testing.TB) {
 	t.Helper()
 	deadline := time.After(qmpLimit)
@@ -90,14 +89,14 @@ func (p *Plugged) WaitFree(t testing.TB) {
 	<-time.After(slotRests)
 }
 
-// backend makes what a device of this driver needs of the host.
+// backend makes the host side of a device.
 func (m *Machine) backend(t testing.TB, driver, id string) map[string]any {
 	t.Helper()
 	var err error
 	properties := map[string]any{}
 	switch driver {
 	case "usb-serial":
-		// Without it the device is only there while somebody is at the other end.
+		// Otherwise the device is only present while its other end is open.
 		properties["always-plugged"] = true
 		properties["chardev"] = id
 		err = m.qmp.run("chardev-add", map[string]any{"id": id, "backend": map[string]any{"type": "null", "data": map[string]any{}}})

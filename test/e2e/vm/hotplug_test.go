@@ -2,7 +2,7 @@ package vm
 
 import "testing"
 
-// The hardware of the machine for TestHotplug, and where Linux finds it.
+// The hardware of the machine for TestHotplug, and its addresses in Linux.
 //
 //	usb0 usb1 usb2   xHCI controllers with four ports, 0000:00:04.0 to 06.0
 //	slot0            a PCI Express slot, empty
@@ -29,7 +29,7 @@ const (
 	card = "0000:42:00.0"
 )
 
-// controllers has the address of each controller by the name of its bus.
+// controllers are the addresses of the controllers by the names of their buses.
 var controllers = map[string]string{"usb0.0": usb0, "usb1.0": usb1, "usb2.0": usb2, "usb3.0": usb3}
 
 func TestHotplug(t *testing.T) {
@@ -40,9 +40,9 @@ func TestHotplug(t *testing.T) {
 		run  func(*testing.T, *Machine)
 	}{
 		{"a dongle keeps its ID in another port", keepsIDInAnotherPort},
-		{"equal dongles without serials are told apart by their ports", toldApartByPorts},
+		{"equal dongles without serials are identified by their ports", identifiedByPorts},
 		{"a placeholder is no serial", placeholderIsNoSerial},
-		{"a twin takes no ID away", twinTakesNoID},
+		{"a second device with the same serial takes no ID", duplicateTakesNoID},
 		{"a pulled hub takes its devices along and brings them back", hubIsPulled},
 		{"a container restart finds its dongle where it is now", linkFollows},
 		{"a disk is healthy when its last node is there", diskIsWhole},

@@ -46,8 +46,7 @@ func moduleName(path string) string {
 	return strings.ReplaceAll(strings.TrimSuffix(filepath.Base(path), ".ko"), "-", "_")
 }
 
-// order returns the files of modules and of all that they need, in the order to
-// load them.
+// order returns the files of modules and of their dependencies, in load order.
 func (k *kernel) order(names []string) ([]string, error) {
 	var files []string
 	done := map[string]bool{}
@@ -82,8 +81,8 @@ func (k *kernel) order(names []string) ([]string, error) {
 	return files, nil
 }
 
-// dependencies reads the names of the modules that a module needs. The package
-// has no modules.dep: depmod makes that where it is installed.
+// dependencies reads the dependencies of a module. The package has no modules.dep:
+// depmod makes it at installation.
 func dependencies(file string) ([]string, error) {
 	f, err := elf.Open(file)
 	if err != nil {
@@ -106,8 +105,8 @@ func dependencies(file string) ([]string, error) {
 	return nil, nil
 }
 
-// writeInitramfs writes the file system that the machine starts with: the
-// programs by their names in it, and the sets of modules below /modules.
+// writeInitramfs writes the initial file system: the programs by name, and the sets of
+// modules below /modules.
 func writeInitramfs(out io.Writer, k *kernel, programs map[string]string, sets map[string][]string) error {
 	w := &cpio{out: out}
 	for _, dir := range []string{"dev", "etc", "proc", "run", "sys", "modules"} {
@@ -129,8 +128,8 @@ func writeInitramfs(out io.Writer, k *kernel, programs map[string]string, sets m
 	return w.close()
 }
 
-// cpio writes an archive in the format "newc", as the kernel's
-// Documentation/driver-api/early-userspace/buffer-format.rst has it.
+// cpio writes an archive in the format "newc", see the kernel's
+// Documentation/driver-api/early-userspace/buffer-format.rst.
 type cpio struct {
 	out   io.Writer
 	inode int

@@ -13,8 +13,8 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/vm/wire"
 )
 
-// listedInMilliseconds is of the time from the node of a dongle to the list in the
-// kubelet's hands.
+// listedInMilliseconds limits the time from the node of a dongle until the kubelet has
+// the list.
 func listedInMilliseconds(t *testing.T, m *Machine) {
 	const plugs, poll = 50, 5 * time.Second
 	const wantHalf, wantAll = 20 * time.Millisecond, 100 * time.Millisecond
@@ -42,15 +42,14 @@ func listedInMilliseconds(t *testing.T, m *Machine) {
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// goroutine begins the stack of each goroutine in what SIGQUIT makes a program
-// write.
+// goroutine is the start of a goroutine's stack in the output of SIGQUIT.
 var goroutine = regexp.MustCompile(`(?m)^goroutine [1-9][0-9]* `)
 
 func churn(t *testing.T, m *Machine) {
 	const cycles, half = 200, 100
 	m.Serve(t, serialByNode)
 	buses := slices.Sorted(maps.Keys(controllers))
-	// cycle plugs a dongle in and pulls it, and returns its ID.
+	// cycle plugs a dongle in, unplugs it, and returns its ID.
 	cycle := func(t *testing.T, bus, name string) string {
 		id := node(bySerial(name))
 		p := m.Plug(t, Device{Driver: "usb-serial", Bus: bus, Port: "1", Serial: name})
@@ -69,8 +68,8 @@ func churn(t *testing.T, m *Machine) {
 	few := quit()
 	m.call(t, "Serve", wire.Serve{Config: serialByNode}, &wire.None{})
 
-	// Some are new, most come back. All controllers at once, for the kernel takes
-	// half a second each time.
+	// Some are new, most are known. All controllers at once, since the kernel takes
+	// half a second for each.
 	var mu sync.Mutex
 	gone := map[string]bool{}
 	run := func(from, to int) {
@@ -96,8 +95,7 @@ func churn(t *testing.T, m *Machine) {
 	t.Logf("%d plugs and pulls in %.0f s, %v of CPU time each; after half and all of them: %.1f and %.1f MB of its own, %d and %d files, %d and %d threads",
 		cycles, time.Since(start).Seconds(), ((after.CPU - before.CPU) / (cycles - half)).Round(100*time.Microsecond),
 		mb(before.Anonymous), mb(after.Anonymous), before.Files, after.Files, before.Tasks, after.Tasks)
-	// A scan may be under way at either time. What is lost in each cycle is a
-	// hundred.
+	// A scan may be running at either time. A leak in each cycle would be a hundred.
 	const slack = 5
 	if after.Files > before.Files+slack {
 		t.Errorf("%d open files after %d cycles, %d after all", before.Files, half, after.Files)
@@ -109,7 +107,7 @@ func churn(t *testing.T, m *Machine) {
 		t.Errorf("%.1f MB after %d cycles, %.1f MB after all", mb(before.Anonymous), half, mb(after.Anonymous))
 	}
 
-	// The truth: what is plugged in now, and all others gone.
+	// The final list: plugged devices are healthy, all others gone.
 	var here []string
 	for _, bus := range buses {
 		here = append(here, node(bySerial("FTLAST"+bus)))

@@ -1,6 +1,6 @@
-// Package vm runs the program under test on emulated hardware: a machine of
-// QEMU's with a kernel of Debian's, whose init process is package guest. The
-// hardware comes and goes as the test says, and the kernel does the rest.
+// Package vm runs the program under test on emulated hardware: a machine in QEMU with a
+// Debian kernel, whose init process is package guest. The test plugs hardware, and the
+// kernel does the rest.
 package vm
 
 import (
@@ -25,22 +25,22 @@ import (
 )
 
 const (
-	// BinEnv names the program under test, by default bin/generic-dp of the
-	// repository. It has to be static.
+	// BinEnv names the program under test, by default bin/generic-dp of the repository.
+	// It must be static.
 	BinEnv = "GENERIC_DP_BIN"
-	// LogsEnv names a directory that keeps the logs of all machines. Without it
-	// their ends are shown, and only by a test that fails.
+	// LogsEnv names a directory that keeps the logs of all machines. Without it their
+	// ends are shown, and only for failed tests.
 	LogsEnv = "GENERIC_DP_E2E_LOGS"
 
-	// bootLimit bounds the start of a machine, which takes some five seconds.
+	// bootLimit is the timeout of a boot, which takes some five seconds.
 	bootLimit = 2 * time.Minute
-	// callLimit bounds calls, beyond the time that they are to wait.
+	// callLimit is the timeout of calls, in addition to the time that they may wait.
 	callLimit = time.Minute
 	// tail is how much of a log a failing test shows.
 	tail = 80
 )
 
-// modules are the sets of kernel modules that a machine has.
+// modules are the sets of kernel modules of a machine.
 var modules = map[string][]string{
 	"first":   {"virtio_pci", "virtio_console"},
 	"usb":     {"xhci-pci", "ftdi_sio"},
@@ -57,17 +57,17 @@ type Machine struct {
 	guest *rpc.Client
 
 	mu      sync.Mutex
-	plugged []*Plugged // all that ever were
+	plugged []*Plugged // ever plugged in
 }
 
-// Boot starts a machine that has, besides what all have, the devices of QEMU's
-// arguments args, and returns when its init process answers. A kernel that is
-// emulated on a busy host may not survive what it measures of its own hardware, so
-// that a machine that is lost before it answers has a second try.
+// Boot starts a machine with the default devices and those of QEMU's arguments args,
+// and returns when its init process answers. A kernel that is emulated on a busy host
+// may crash on its own timing measurements, so that a machine that is lost before it
+// answers is started again once.
 //
-// Its one CPU takes 2 ns for each instruction, whatever else this host does
-// meanwhile: the machine's clock counts them (-icount in qemu(1)). That is the pace
-// of a slow board, and the time that something takes is that of the work it is.
+// Its one CPU takes 2 ns per instruction, independently of the load of this host: the
+// machine's clock counts instructions (-icount in qemu(1)). That is the speed of a slow
+// board, and durations measure work.
 func Boot(t testing.TB, args ...string) *Machine {
 	t.Helper()
 	start := time.Now()
@@ -115,11 +115,11 @@ func launch(t testing.TB, console, kernel, initramfs string, args []string) (*Ma
 	monitorEnd.Close()
 	guestEnd.Close()
 	go func() {
-		_ = m.cmd.Wait() // the state says it all
+		_ = m.cmd.Wait() // see ProcessState
 		close(m.ended)
 	}()
 	t.Cleanup(func() {
-		// Init powers the machine off when nobody listens any more.
+		// Init powers the machine off when the connection closes.
 		guest.Close()
 		select {
 		case <-m.ended:
@@ -260,7 +260,7 @@ func keepLog(t testing.TB, name, path string) {
 	}
 }
 
-// call calls the guest; what fails there fails the test.
+// call calls the guest and fails the test on errors.
 func (m *Machine) call(t testing.TB, method string, args, reply any) {
 	t.Helper()
 	m.within(t, callLimit, method, args, reply)
@@ -273,7 +273,7 @@ func (m *Machine) within(t testing.TB, limit time.Duration, method string, args,
 	}
 }
 
-// try is call for those who know what to do with an error.
+// try is call for callers that handle errors.
 func (m *Machine) try(limit time.Duration, method string, args, reply any) error {
 	call := m.guest.Go(wire.Service+"."+method, args, reply, make(chan *rpc.Call, 1))
 	timer := time.NewTimer(limit)

@@ -23,7 +23,7 @@ func cardComesAndGoes(t *testing.T, m *Machine) {
 	m.Serve(t, nicConfig)
 	m.Healthy(t, nic, card)
 	plugged := m.Plug(t, Device{Driver: "e1000e", Bus: "slot0"})
-	// Its address is what the firmware has given to the slot, in every boot.
+	// Its address is that of the slot in the firmware, in every boot.
 	m.WaitFiles(t, "/sys/bus/pci/devices/0000:00:09.0/0000:*:00.0/driver", "driver")
 	address := path.Base(path.Dir(path.Join("/sys", m.Only(t, "/sys/bus/pci/devices/0000:00:09.0/0000:*:00.0"), "driver")))
 	m.Healthy(t, nic, card, address)
@@ -59,7 +59,7 @@ func numaNode(t *testing.T, m *Machine) {
 	if got := list.Devices[bySerial("FTALPHA")].NUMA; !slices.Equal(got, []int64{1}) {
 		t.Errorf("a dongle at a controller of node 1 has NUMA nodes %d; want 1", got)
 	}
-	// -1 in sysfs: the firmware does not say.
+	// -1 in sysfs: unknown to the firmware.
 	if got := list.Devices[bySerial("FTBRAVO")].NUMA; len(got) > 0 {
 		t.Errorf("a dongle at a controller of no node has NUMA nodes %d; want none", got)
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// qmpLimit is how long QEMU may take for an answer.
+// qmpLimit is the timeout of QEMU's answers.
 const qmpLimit = 30 * time.Second
 
 // qmp is a connection to QEMU's monitor, docs/interop/qmp-spec.txt there.
@@ -19,7 +19,7 @@ type qmp struct {
 	in   *json.Decoder
 }
 
-// dialQMP leaves the negotiation mode, in which a connection begins.
+// dialQMP connects and leaves the negotiation mode.
 func dialQMP(conn net.Conn) (*qmp, error) {
 	q := &qmp{conn: conn, in: json.NewDecoder(bufio.NewReader(conn))}
 	if err := conn.SetDeadline(time.Now().Add(qmpLimit)); err != nil {
@@ -32,8 +32,7 @@ func dialQMP(conn net.Conn) (*qmp, error) {
 	return q, q.run("qmp_capabilities", nil)
 }
 
-// run runs a command. Events that come meanwhile are of no interest: what has
-// happened is asked of the machine.
+// run runs a command and ignores events.
 func (q *qmp) run(command string, arguments map[string]any) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

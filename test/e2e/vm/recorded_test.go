@@ -9,11 +9,10 @@ import (
 	"testing"
 )
 
-// recordEnv names a directory that gets the recorded machines, as those of
-// testdata/machines are.
+// recordEnv names a directory for recorded machines, like testdata/machines.
 const recordEnv = "GENERIC_DP_E2E_RECORD"
 
-// maxRecording is how large a recorded machine may be, in bytes.
+// maxRecording is the maximum size of a recorded machine, in bytes.
 const maxRecording = 300 << 10
 
 func recordedMachine(t *testing.T, m *Machine) {
@@ -101,7 +100,7 @@ match = { usb = {}, glob = "/dev/ttyUSB*" }
 	}
 }
 
-// elsewhere returns what generic-dp devices prints of an archive on this host.
+// elsewhere returns the output of generic-dp devices for an archive on this host.
 func elsewhere(t *testing.T, archive, config string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -10,8 +10,8 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/vm/wire"
 )
 
-// waitLimit is how long something may take that is to happen: far more than it
-// does, on a machine that is emulated beside other work.
+// waitLimit is the timeout of waits: far more than needed, on a machine that is
+// emulated beside other work.
 const waitLimit = 30 * time.Second
 
 // Load loads sets of modules.
@@ -22,15 +22,15 @@ func (m *Machine) Load(t testing.TB, sets ...string) {
 	}
 }
 
-// Serve starts the program under test with a configuration and no state, for the
-// rest of the test, when what earlier tests have plugged in is gone.
+// Serve starts the program under test with a configuration and no state, for the rest
+// of the test, after unplugging the devices of earlier tests.
 func (m *Machine) Serve(t testing.TB, config string) {
 	t.Helper()
 	m.WaitFiles(t, "/sys/bus/usb/devices/[0-9]*-[1-9]*")
 	m.serve(t, config)
 }
 
-// serve is Serve with whatever is plugged in.
+// serve is Serve without unplugging.
 func (m *Machine) serve(t testing.TB, config string) {
 	t.Helper()
 	m.call(t, "Serve", wire.Serve{Config: config}, &wire.None{})
@@ -53,7 +53,7 @@ func (m *Machine) Restart(t testing.TB, sig syscall.Signal, config string) {
 	m.call(t, "Serve", wire.Serve{Config: config, Keep: true}, &wire.None{})
 }
 
-// Log returns what the program under test has written.
+// Log returns the log of the program under test.
 func (m *Machine) Log(t testing.TB) string {
 	t.Helper()
 	var log string
@@ -61,7 +61,7 @@ func (m *Machine) Log(t testing.TB) string {
 	return log
 }
 
-// Want waits until the latest list of a resource is as wanted.
+// Want waits until the latest list of a resource matches.
 func (m *Machine) Want(t testing.TB, w wire.Want) wire.Got {
 	t.Helper()
 	if w.Within == 0 {
@@ -86,8 +86,8 @@ func (m *Machine) Lists(t testing.TB, resource string) []wire.List {
 	return lists
 }
 
-// Allocate asks for devices for a pod that holds them from then on, or for
-// nobody if pod is empty.
+// Allocate allocates devices to a pod that holds them from then on, or to nobody if pod
+// is empty.
 func (m *Machine) Allocate(t testing.TB, pod, resource string, ids ...string) wire.Answer {
 	t.Helper()
 	var a wire.Answer
@@ -95,7 +95,7 @@ func (m *Machine) Allocate(t testing.TB, pod, resource string, ids ...string) wi
 	return a
 }
 
-// Links returns where the links lead to that are there now, by their paths.
+// Links returns the targets of the existing links, by their paths.
 func (m *Machine) Links(t testing.TB) map[string]string {
 	t.Helper()
 	var links map[string]wire.Link
@@ -111,14 +111,13 @@ func targets(links map[string]wire.Link) map[string]string {
 	return to
 }
 
-// WaitFiles waits until the last elements of the paths that match a glob are
-// these.
+// WaitFiles waits until the names that match a glob are these.
 func (m *Machine) WaitFiles(t testing.TB, glob string, want ...string) {
 	t.Helper()
 	m.within(t, waitLimit+callLimit, "Files", wire.Files{Glob: glob, Want: want, Within: waitLimit}, &[]string{})
 }
 
-// Files returns the last elements of the paths that match a glob.
+// Files returns the names that match a glob.
 func (m *Machine) Files(t testing.TB, glob string) []string {
 	t.Helper()
 	var names []string
@@ -126,7 +125,7 @@ func (m *Machine) Files(t testing.TB, glob string) []string {
 	return names
 }
 
-// Only returns the path of the one file that matches a glob.
+// Only returns the path of the only file that matches a glob.
 func (m *Machine) Only(t testing.TB, glob string) string {
 	t.Helper()
 	names := m.Files(t, glob)
@@ -150,7 +149,7 @@ func (m *Machine) Read(t testing.TB, path string) string {
 	return text
 }
 
-// Usage says what the program under test uses.
+// Usage returns the resource usage of the program under test.
 func (m *Machine) Usage(t testing.TB) wire.Usage {
 	t.Helper()
 	var u wire.Usage
@@ -158,7 +157,7 @@ func (m *Machine) Usage(t testing.TB) wire.Usage {
 	return u
 }
 
-// Found is a device as generic-dp devices finds it.
+// Found is a device in the output of generic-dp devices.
 type Found struct {
 	ID, Health, Reason string
 	Nodes              []string
@@ -166,8 +165,7 @@ type Found struct {
 	Slots              int
 }
 
-// Run runs the program under test with these arguments, beside the one that
-// serves, and returns what it prints.
+// Run runs another process of the program under test and returns its output.
 func (m *Machine) Run(t testing.TB, args ...string) string {
 	t.Helper()
 	var out wire.Output
@@ -175,8 +173,8 @@ func (m *Machine) Run(t testing.TB, args ...string) string {
 	return out.Stdout
 }
 
-// Devices returns the devices of each resource as generic-dp devices finds them
-// in the machine.
+// Devices returns the devices of each resource in the output of generic-dp devices in
+// the machine.
 func (m *Machine) Devices(t testing.TB) map[string][]Found {
 	t.Helper()
 	return parseDevices(t, m.Run(t, "devices", "-o", "json"))

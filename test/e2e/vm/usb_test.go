@@ -15,7 +15,7 @@ import (
 // serial is a resource of USB serial adapters.
 const serial = "example.com/serial"
 
-// One device is the adapter as a whole: it settles before it is listed.
+// A device is the whole adapter: it settles before it is listed.
 const serialByDevice = `
 domain = "example.com"
 [[resource]]
@@ -23,7 +23,7 @@ name = "serial"
 match = { usb.id = "0403:6001", glob = "/dev/ttyUSB*" }
 `
 
-// One device is a node: it is listed at once.
+// A device is a node: it is listed at once.
 const serialByNode = `
 domain = "example.com"
 [[resource]]
@@ -42,11 +42,10 @@ func byPort(controller, chain string) string {
 	return fmt.Sprintf("usb:0403:6001:port:%s:%s", controller, chain)
 }
 
-// node is the ID of the adapter's node as a device of its own.
+// node is the ID of the adapter's node as a device.
 func node(id string) string { return id + ":if00:ttyUSB" }
 
-// onlyNode checks that an answer has one node, which leads to the adapter's
-// ttyUSB number n.
+// onlyNode checks that a response has one node, which is the adapter's ttyUSB number n.
 func onlyNode(t *testing.T, a wire.Answer, n int) {
 	t.Helper()
 	path, number := fmt.Sprintf("/dev/ttyUSB%d", n), fmt.Sprintf("188:%d", n)
@@ -69,7 +68,7 @@ func keepsIDInAnotherPort(t *testing.T, m *Machine) {
 		t.Errorf("Allocate of a dongle that is gone: %+v, %v; want an error that names it", answer, err)
 	}
 
-	// Another one takes its port and its name.
+	// Another one takes its port and its kernel name.
 	m.Plug(t, dongle("1", "FTBRAVO"))
 	m.Want(t, wire.Want{Resource: serial, Healthy: []string{bySerial("FTBRAVO")}, Unhealthy: []string{bySerial("FTALPHA")}})
 	m.Plug(t, dongle("3", "FTALPHA"))
@@ -78,7 +77,7 @@ func keepsIDInAnotherPort(t *testing.T, m *Machine) {
 	onlyNode(t, m.Allocate(t, "", serial, bySerial("FTBRAVO")), 0)
 }
 
-func toldApartByPorts(t *testing.T, m *Machine) {
+func identifiedByPorts(t *testing.T, m *Machine) {
 	m.Serve(t, serialByDevice)
 	first := m.Plug(t, dongle("2", ""))
 	m.Healthy(t, serial, byPort(usb0, "2"))
@@ -102,34 +101,34 @@ func placeholderIsNoSerial(t *testing.T, m *Machine) {
 	m.Healthy(t, serial, byPort(usb0, "1"), byPort(usb0, "2"), byPort(usb0, "3"))
 }
 
-func twinTakesNoID(t *testing.T, m *Machine) {
+func duplicateTakesNoID(t *testing.T, m *Machine) {
 	m.Serve(t, serialByDevice)
-	first, twin := bySerial("FTTWIN"), byPort(usb0, "1")
+	first, second := bySerial("FTTWIN"), byPort(usb0, "1")
 	p := m.Plug(t, dongle("2", "FTTWIN"))
 	m.Healthy(t, serial, first)
 	m.Plug(t, dongle("1", "FTTWIN"))
-	m.Healthy(t, serial, first, twin)
+	m.Healthy(t, serial, first, second)
 	onlyNode(t, m.Allocate(t, "", serial, first), 0)
-	onlyNode(t, m.Allocate(t, "", serial, twin), 1)
+	onlyNode(t, m.Allocate(t, "", serial, second), 1)
 
-	// The decision outlives the program, and the first one's absence.
+	// The decision survives a restart, and the absence of the first one.
 	restart := func() {
 		before := m.Lists(t, serial)
 		m.Restart(t, syscall.SIGTERM, serialByDevice)
-		m.Want(t, wire.Want{Resource: serial, Healthy: []string{first, twin}, After: before[len(before)-1].Received})
+		m.Want(t, wire.Want{Resource: serial, Healthy: []string{first, second}, After: before[len(before)-1].Received})
 	}
 	restart()
 	onlyNode(t, m.Allocate(t, "", serial, first), 0)
 	p.Pull(t)
-	m.Want(t, wire.Want{Resource: serial, Healthy: []string{twin}, Unhealthy: []string{first}})
+	m.Want(t, wire.Want{Resource: serial, Healthy: []string{second}, Unhealthy: []string{first}})
 	m.Plug(t, dongle("2", "FTTWIN"))
-	m.Healthy(t, serial, first, twin)
+	m.Healthy(t, serial, first, second)
 	restart()
 	onlyNode(t, m.Allocate(t, "", serial, first), 0)
-	onlyNode(t, m.Allocate(t, "", serial, twin), 1)
+	onlyNode(t, m.Allocate(t, "", serial, second), 1)
 	for i, l := range m.Lists(t, serial) {
 		for id := range l.Devices {
-			if id != first && id != twin {
+			if id != first && id != second {
 				t.Errorf("list %d has a third device, %s", i, id)
 			}
 		}
@@ -191,7 +190,7 @@ func linkFollows(t *testing.T, m *Machine) {
 			t.Errorf("when the dongle was healthy again its link led to %q, made %v after the list; want /dev/ttyUSB1, made before",
 				to.Target, to.Made.Sub(back.At))
 		}
-		// The kubelet does not ask again: what it was told at first leads there.
+		// The kubelet does not call Allocate again: the first response leads there.
 		again := m.Allocate(t, "", serial, alpha)
 		onlyNode(t, again, 1)
 		if again.Nodes[0].Host != given.Nodes[0].Host {
@@ -211,12 +210,12 @@ func linkFollows(t *testing.T, m *Machine) {
 	}
 }
 
-// checkLinks checks that every healthy device had its link when a list came, and
-// that no two links led to one node.
+// checkLinks checks that every healthy device had its link when a list arrived, and
+// that no two links had the same target.
 func checkLinks(t *testing.T, l wire.List) {
 	t.Helper()
 	if l.Links == nil {
-		return // the next list came at the same time
+		return // the next list arrived at the same time
 	}
 	for id, d := range l.Devices {
 		if to, linked := l.Links[id+"/if00:ttyUSB"]; d.Healthy && (!linked || to.Made.After(l.At)) {
@@ -238,7 +237,7 @@ func dongleLosesDriver(t *testing.T, m *Machine) {
 	m.Healthy(t, serial, alpha, bravo)
 	held := m.Allocate(t, "", serial, alpha).Nodes[0].Path
 	name := held[strings.LastIndex(held, "/")+1:]
-	// ttyUSB0 is below its port, that below its interface.
+	// The port is an ancestor of ttyUSB0, through its interface.
 	iface := ""
 	for _, candidate := range m.Files(t, "/sys/bus/usb/drivers/ftdi_sio/*-*") {
 		if slices.Contains(m.Files(t, "/sys/bus/usb/drivers/ftdi_sio/"+candidate+"/ttyUSB*"), name) {
@@ -255,7 +254,7 @@ func idleCostsNothing(t *testing.T, m *Machine) {
 	m.Serve(t, serialByNode)
 	m.Plug(t, dongle("1", "FTALPHA"))
 	m.Healthy(t, serial, node(bySerial("FTALPHA")))
-	// What the start has left to do is done when two looks find nothing new.
+	// The start is complete when two scans find no changes.
 	const span = 2 * time.Second
 	before := m.Usage(t)
 	deadline := time.Now().Add(waitLimit)

@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/generic-dp/generic-dp/test/e2e/isolate"
 	"github.com/generic-dp/generic-dp/test/e2e/inspect"
+	"github.com/generic-dp/generic-dp/test/e2e/isolate"
 )
 
 const usage = `usage: tool COMMAND [ARGUMENT]...

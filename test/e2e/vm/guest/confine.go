@@ -8,8 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// confine becomes another program as the DaemonSet runs it: user 0 without any
-// capability.
+// confine executes another program like the DaemonSet: user 0 without capabilities.
 func confine(argv []string) error {
 	if len(argv) == 0 {
 		return fmt.Errorf("confine: no program")
@@ -19,7 +18,7 @@ func confine(argv []string) error {
 		return fmt.Errorf("confine: no_new_privs: %w", err)
 	}
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
-		// A kernel may know fewer than this program.
+		// A kernel may know fewer capabilities than this program.
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil && err != unix.EINVAL {
 			return fmt.Errorf("confine: drop capability %d: %w", c, err)
 		}

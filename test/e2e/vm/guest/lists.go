@@ -18,8 +18,8 @@ import (
 
 const linksDir = "/run/generic-dp/links"
 
-// history keeps every list that the kubelet received, each with the links that
-// were there when it came.
+// history keeps every list that the kubelet received, each with the links that existed
+// at that time.
 type history struct {
 	kubelet *kubelettest.Kubelet
 
@@ -33,7 +33,7 @@ func newHistory(k *kubelettest.Kubelet) *history {
 	return &history{kubelet: k, lists: map[string][]wire.List{}, received: map[string]int{}, changed: make(chan struct{})}
 }
 
-// run takes notes until ctx ends.
+// run records until ctx ends.
 func (h *history) run(ctx context.Context) {
 	_ = h.kubelet.WaitFor(ctx, func() bool {
 		h.note()
@@ -41,8 +41,8 @@ func (h *history) run(ctx context.Context) {
 	})
 }
 
-// note writes down what came since the last time. Of several lists the links
-// belong to the last: what was there at the others is not known any more.
+// note records new lists. Of several, the links belong to the last: those of the others
+// are unknown.
 func (h *history) note() {
 	links := readLinks()
 	for _, name := range h.kubelet.Resources() {
@@ -65,15 +65,15 @@ func (h *history) note() {
 	}
 }
 
-// of returns the lists of a resource, and a channel that is closed when there
-// are more of any.
+// of returns the lists of a resource, and a channel that is closed when any list
+// arrives.
 func (h *history) of(resource string) ([]wire.List, <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.lists[resource], h.changed
 }
 
-// wait returns the list that is wanted, or the latest and an error.
+// wait returns the wanted list, or the latest and an error.
 func (h *history) wait(w wire.Want) (wire.List, error) {
 	deadline := time.NewTimer(w.Within)
 	defer deadline.Stop()
@@ -129,12 +129,12 @@ func devices(l kubelettest.List) map[string]wire.Device {
 	return devices
 }
 
-// readLinks reads the links that are there.
+// readLinks reads the existing links.
 func readLinks() map[string]wire.Link {
 	links := map[string]wire.Link{}
 	_ = filepath.WalkDir(linksDir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.Type() != fs.ModeSymlink {
-			return nil // what goes meanwhile is not there
+			return nil // removed meanwhile
 		}
 		var st unix.Stat_t
 		target, err := os.Readlink(path)

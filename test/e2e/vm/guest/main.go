@@ -1,7 +1,6 @@
-// Command guest is the init process of the emulated machine. It stands in for
-// everything around the program under test: the kubelet, the administrator who
-// loads modules and binds drivers, and the eyes of the test, which calls it over
-// a virtio serial port; package wire has what is said there.
+// Command guest is the init process of the emulated machine. It acts as the environment
+// of the program under test: the kubelet, and the administrator who loads modules and
+// binds drivers. The test calls it over a virtio serial port, see package wire.
 package main
 
 import (
@@ -18,7 +17,7 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/vm/wire"
 )
 
-// port is where the test is.
+// port is the connection to the test.
 const port = "/dev/vport0p1"
 
 func main() {
@@ -33,7 +32,7 @@ func main() {
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
-// run returns when the test has hung up.
+// run returns when the test has closed the connection.
 func run() error {
 	if err := mount(); err != nil {
 		return err
@@ -64,7 +63,7 @@ func run() error {
 	return nil
 }
 
-// mount mounts what every host has. Cgroups are version 2 only.
+// mount mounts the usual file systems. Cgroups are version 2 only.
 func mount() error {
 	for _, m := range []struct{ kind, at string }{
 		{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"tmpfs", "/run"}, {"cgroup2", "/sys/fs/cgroup"},
@@ -85,7 +84,7 @@ func mount() error {
 	return os.WriteFile("/sys/fs/cgroup/cgroup.subtree_control", []byte("+memory +pids +cpu"), 0)
 }
 
-// loopback brings the interface lo up.
+// loopback sets up the interface lo.
 func loopback() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -100,7 +99,7 @@ func loopback() error {
 	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo)
 }
 
-// loadModules loads the modules in a directory in the order of their names.
+// loadModules loads the modules in a directory in name order.
 func loadModules(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -120,7 +119,7 @@ func loadModules(dir string) error {
 	return nil
 }
 
-// poll asks until there is no error, and returns the last one.
+// poll calls f until it succeeds, and returns the last error.
 func poll(within time.Duration, check func() error) error {
 	deadline := time.Now().Add(within)
 	tick := time.NewTicker(2 * time.Millisecond)

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// names remembers when names appeared in a directory.
+// names records when names appeared in a directory.
 type names struct {
 	file *os.File
 	mu   sync.Mutex
@@ -50,7 +50,7 @@ func (n *names) read() {
 	}
 }
 
-// take returns when a name appeared last and forgets it.
+// take returns when a name last appeared and forgets it.
 func (n *names) take(name string) (time.Time, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

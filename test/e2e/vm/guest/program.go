@@ -31,7 +31,7 @@ type program struct {
 	ended chan struct{}
 }
 
-// startProgram starts the program in a cgroup of its own.
+// startProgram starts the program in a new cgroup.
 func startProgram(config string) (*program, error) {
 	if err := os.MkdirAll(filepath.Dir(configFile), 0o755); err != nil {
 		return nil, err
@@ -61,13 +61,13 @@ func startProgram(config string) (*program, error) {
 		return nil, err
 	}
 	go func() {
-		_ = p.cmd.Wait() // the state says it all
+		_ = p.cmd.Wait() // see ProcessState
 		close(p.ended)
 	}()
 	return p, nil
 }
 
-// stop ends the program with a signal and says how it ended.
+// stop ends the program with a signal and returns its exit state.
 func (p *program) stop(sig syscall.Signal) (*os.ProcessState, error) {
 	_ = p.cmd.Process.Signal(sig)
 	select {
@@ -80,7 +80,7 @@ func (p *program) stop(sig syscall.Signal) (*os.ProcessState, error) {
 	}
 }
 
-// usage reads what the program uses.
+// usage reads the resource usage of the program.
 func (p *program) usage() (wire.Usage, error) {
 	var u wire.Usage
 	dir := fmt.Sprintf("/proc/%d", p.cmd.Process.Pid)
@@ -106,7 +106,7 @@ func (p *program) usage() (wire.Usage, error) {
 	return u, err
 }
 
-// keys reads a file of lines that begin with a name and a number.
+// keys parses lines of a name and a number.
 func keys(path string) (map[string]int64, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

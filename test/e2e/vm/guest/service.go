@@ -27,10 +27,10 @@ const (
 	podResources = "/var/lib/kubelet/pod-resources/kubelet.sock"
 )
 
-// callLimit bounds calls of the program under test, which has a second.
+// callLimit is the timeout of calls to the program under test, which has a second.
 const callLimit = 20 * time.Second
 
-// Guest is what the test calls, from many goroutines.
+// Guest is the service that the test calls, from many goroutines.
 type Guest struct {
 	names *names
 
@@ -41,7 +41,7 @@ type Guest struct {
 	cancel  context.CancelFunc
 }
 
-// Ping answers.
+// Ping returns at once.
 func (g *Guest) Ping(wire.None, *wire.None) error { return nil }
 
 // Load loads the modules of a set.
@@ -90,7 +90,7 @@ func (g *Guest) endKubelet() {
 	}
 }
 
-// Stop ends the program under test with a signal, in good order with SIGTERM.
+// Stop ends the program under test with a signal, gracefully with SIGTERM.
 func (g *Guest) Stop(sig syscall.Signal, _ *wire.None) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -105,14 +105,14 @@ func (g *Guest) Stop(sig syscall.Signal, _ *wire.None) error {
 	return err
 }
 
-// Log returns what the program under test has written.
+// Log returns the log of the program under test.
 func (g *Guest) Log(_ wire.None, text *string) error {
 	b, err := os.ReadFile(logFile)
 	*text = string(b)
 	return err
 }
 
-// Run runs the program under test beside the one that serves.
+// Run runs another process of the program under test.
 func (g *Guest) Run(r wire.Run, out *wire.Output) error {
 	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
 	defer cancel()
@@ -127,7 +127,7 @@ func (g *Guest) Run(r wire.Run, out *wire.Output) error {
 	return nil
 }
 
-// Usage says what the program under test uses.
+// Usage returns the resource usage of the program under test.
 func (g *Guest) Usage(_ wire.None, u *wire.Usage) error {
 	g.mu.Lock()
 	p := g.program
@@ -167,7 +167,7 @@ func (g *Guest) lists() *history {
 	return g.history
 }
 
-// Allocate asks the plugin for devices, and looks where what it names leads to.
+// Allocate calls the plugin, and resolves the nodes of the response.
 func (g *Guest) Allocate(a wire.Allocate, answer *wire.Answer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
 	defer cancel()
@@ -197,7 +197,7 @@ func (g *Guest) Allocate(a wire.Allocate, answer *wire.Answer) error {
 	return nil
 }
 
-// resolve looks at a node as a container runtime does.
+// resolve resolves a node like a container runtime.
 func resolve(d *v1beta1.DeviceSpec) (wire.Node, error) {
 	n := wire.Node{Container: d.GetContainerPath(), Host: d.GetHostPath(), Permissions: d.GetPermissions()}
 	var err error
@@ -228,7 +228,7 @@ func (g *Guest) Appeared(a wire.Appeared, at *time.Time) error {
 	return err
 }
 
-// Files waits for names, and returns those that are there.
+// Files waits for names, and returns the existing ones.
 func (g *Guest) Files(f wire.Files, have *[]string) error {
 	return poll(f.Within, func() error {
 		found, err := filepath.Glob(f.Glob)

@@ -1,8 +1,8 @@
-// Package wire is what the test on the host and the program in the emulated
-// machine say to each other: arguments and answers of net/rpc calls, JSON
-// values one after another on a virtio serial port.
+// Package wire is the protocol between the test on the host and the program in the
+// emulated machine: arguments and results of net/rpc calls, as JSON values on a virtio
+// serial port.
 //
-// All times are of the machine's own clock.
+// All times are those of the machine's clock.
 package wire
 
 import "time"
@@ -10,19 +10,19 @@ import "time"
 // Service is the name of the service, whose methods are those of package guest.
 const Service = "Guest"
 
-// None is for calls without arguments or without an answer.
+// None is the argument or result of calls without any.
 type None struct{}
 
-// Serve says how to start the program under test.
+// Serve are the arguments of a start of the program under test.
 type Serve struct {
 	// Config is the text of its configuration.
 	Config string
-	// Keep leaves the files of the run before: links and state. The kubelet
-	// stays up, too, and what it has admitted.
+	// Keep keeps the files of the previous run: links and state. The kubelet and its
+	// admitted pods stay too.
 	Keep bool
 }
 
-// Device is a device as a list of the plugin has it.
+// Device is a device on a list of the plugin.
 type Device struct {
 	Healthy bool
 	NUMA    []int64
@@ -32,8 +32,8 @@ type Device struct {
 type Link struct {
 	// Target is where it leads to.
 	Target string
-	// Made is when it was made, by the clock of file systems, which is up to
-	// four milliseconds behind.
+	// Made is when it was made, by the clock of file systems, which is up to four
+	// milliseconds behind.
 	Made time.Time
 }
 
@@ -44,49 +44,49 @@ type List struct {
 	Received int
 	At       time.Time
 	Devices  map[string]Device
-	// Links are those that were there when the list came, or a moment later, by
-	// their paths below the links directory.
+	// Links are those that existed when the list arrived, or shortly after, by their
+	// paths below the links directory.
 	Links map[string]Link
 }
 
-// Want is what the latest list of a resource is to be.
+// Want is the wanted latest list of a resource.
 type Want struct {
 	Resource string
 	// Healthy and Unhealthy are IDs of devices.
 	Healthy, Unhealthy []string
-	// More tolerates other devices.
+	// More permits other devices.
 	More bool
-	// After is how many lists of the resource are to be passed over.
+	// After is how many lists of the resource to skip.
 	After int
-	// Within is the longest time to wait; the error says what was there.
+	// Within is the timeout; the error contains the latest list.
 	Within time.Duration
-	// Allocate asks for the healthy devices at once when the list is there.
+	// Allocate allocates the healthy devices as soon as the list arrives.
 	Allocate bool
 }
 
 // Got is the answer to Want.
 type Got struct {
 	List List
-	// Answer is there with Want.Allocate.
+	// Answer is set with Want.Allocate.
 	Answer Answer
 }
 
-// Allocate asks for devices.
+// Allocate are the arguments of an allocation.
 type Allocate struct {
 	Resource string
 	IDs      []string
-	// Pod, if it is not empty, holds them from then on.
+	// Pod holds them from then on, unless empty.
 	Pod string
 }
 
-// Node is a device node that a container is given.
+// Node is a device node injected into a container.
 type Node struct {
 	Container, Host, Permissions string
-	// Path is where Host leads to, Number its device number, "188:0".
+	// Path is the target of Host, Number its device number, "188:0".
 	Path, Number string
 }
 
-// Answer is the answer to Allocate.
+// Answer is the response to Allocate.
 type Answer struct {
 	Nodes []Node
 	Env   map[string]string
@@ -102,22 +102,22 @@ type Files struct {
 // Write writes a file.
 type Write struct{ Path, Text string }
 
-// Run runs the program under test with other arguments.
+// Run runs another process of the program under test.
 type Run struct{ Args []string }
 
-// Output is what it printed.
+// Output is its output.
 type Output struct{ Stdout, Stderr string }
 
-// Usage is what the program under test uses, by its cgroup and its process.
+// Usage is the resource usage of the program under test, from its cgroup and its
+// process.
 type Usage struct {
-	// Memory is resident memory, Anonymous that which is no file's, in bytes.
+	// Memory is resident memory, Anonymous its anonymous part, in bytes.
 	Memory, Anonymous int64
 	// Tasks are threads, Files open file descriptors.
 	Tasks, Files int
-	// CPU is what it has used so far.
+	// CPU is its CPU time so far.
 	CPU time.Duration
 }
 
-// Appeared asks when a name appeared below /dev, since the last time of asking
-// for it.
+// Appeared requests when a name appeared below /dev, since the last request for it.
 type Appeared struct{ Name string }
