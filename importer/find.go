@@ -19,17 +19,17 @@ type source struct {
 	key string
 }
 
-// find lists the configurations in the input.
-func (c *conversion) find(data string) (sources []source) {
-	for _, document := range c.parse(data, "", 0) {
-		sources = append(sources, document.find("")...)
-	}
-	return sources
-}
-
-// find lists the configurations in a document: itself, or those of a manifest.
-// key is that of the ConfigMap that holds it.
+// find lists the configurations in a value: itself, those in the text that it
+// is, or those of a manifest. key is that of the ConfigMap that holds it.
 func (v value) find(key string) (sources []source) {
+	if v.scalar() {
+		for _, document := range v.documents() {
+			if !document.scalar() {
+				sources = append(sources, document.find(key)...)
+			}
+		}
+		return sources
+	}
 	if v.has("apiVersion") && v.has("kind") {
 		return v.findInObject(v.get("kind").Value)
 	}
@@ -45,9 +45,9 @@ func (v value) find(key string) (sources []source) {
 			}
 		}
 	case config.Node != nil: // the values of a chart
-		sources = config.findInText(key)
+		sources = config.find(key)
 	}
-	if forced := v.c.options.Format; len(sources) == 0 && forced != Auto && (v.mapping() || v.list()) {
+	if forced := v.c.options.Format; len(sources) == 0 && forced != Auto && !v.null() {
 		sources = []source{{v, forced, false, key}}
 	}
 	return sources
@@ -73,17 +73,6 @@ func (v value) detect() (format Format, device bool) {
 // holds files that are not YAML.
 var mentionsDevices = regexp.MustCompile(`(?i)resourceList|device|groups`)
 
-// findInText searches a configuration, or the text of one.
-func (v value) findInText(key string) (sources []source) {
-	if !v.scalar() {
-		return v.find(key)
-	}
-	for _, document := range v.documents() {
-		sources = append(sources, document.find(key)...)
-	}
-	return sources
-}
-
 // findInObject searches an object of the Kubernetes API.
 func (v value) findInObject(kind string) (sources []source) {
 	switch {
@@ -95,7 +84,7 @@ func (v value) findInObject(kind string) (sources []source) {
 		data, _ := v.get("data").fields()
 		for _, f := range data {
 			if f.scalar() && mentionsDevices.MatchString(f.Value) {
-				sources = append(sources, f.findInText(f.key)...)
+				sources = append(sources, f.find(f.key)...)
 			}
 		}
 	default:

@@ -164,6 +164,33 @@ spec:
 				`in: line 6: resource 3: mapping key "resourceName" already defined at line 6`,
 			},
 		},
+		{name: "sriov: no resources", in: `{"resourceList": []}`, want: []string{`in: line 1: no resourceList: want at least one resource`}},
+		{
+			name: "sriov: selectors and information", in: `{"resourceList": [
+{"selectors": 1, "additionalInfo": {"*": 1}, "resourceName": "n"},
+{"selectors": [{"vdpaType": "x", "vendors": [""], "linkTypes": [{}]}], "resourceName": "n"}]}`,
+			want: []string{
+				`in: line 2: resource 1 ("n"): selectors: "1": want a selector or a list of them`,
+				`in: line 2: resource 1 ("n"): additionalInfo: want keys and strings for PCI addresses and "*"`,
+				`in: line 3: resource 2 ("n"): selector 1: vendors: an empty string: want a value`,
+				`in: line 3: resource 2 ("n"): selector 1: linkType 1: a mapping: want a string`,
+				`in: line 3: resource 2 ("n"): selector 1: vendors: "": want four hexadecimal digits`,
+				`in: line 3: resource 2 ("n"): selector 1: vdpaType: "x": want "vhost" or "virtio"`,
+				`in: line 3: resource 2 ("n"): "intel.com/n" is the name of two resources: want unique names`,
+			},
+		},
+		{
+			name: "texts", in: "devices:\n- name: ab\n  NAME: cd\n  groups:\n  - paths: [{path: \"/dev/a\\tb\"}, {path: /dev/" + strings.Repeat("x", 256) + "}]\n",
+			want: []string{
+				`in: line 3: device 1 ("ab"): name: "name" is set twice`,
+				`in: line 5: device 1 ("ab"): group 1: path 1: path: "/dev/a\tb": want printable characters`,
+				`in: line 5: device 1 ("ab"): group 1: path 1: no path: want one`,
+				`in: line 5: device 1 ("ab"): group 1: path 2: path: "/dev/xxxxxxxxxxxxxxx"... is too long: want at most 256 bytes`,
+				`in: line 5: device 1 ("ab"): group 1: path 2: no path: want one`,
+			},
+		},
+		{name: "an anchor that contains itself", in: "a: &a [*a]\n", want: []string{`in: line 1: invalid YAML: anchor 'a' value contains itself`}},
+		{name: "a long mapping", in: "a: {" + strings.Repeat("a: 1,", 1001) + "}\n", want: []string{`in: line 1: invalid YAML: more than 1000 keys`}},
 		{
 			name: "two formats", in: "- devicematch: ^fuse$\n---\nresourceList: []\n",
 			want: []string{`in: line 3: is a configuration of sriov-network-device-plugin: want smarter-device-manager only`},

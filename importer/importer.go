@@ -98,7 +98,11 @@ func Convert(file string, data []byte, o Options) (*Result, error) {
 		return nil, Problems{fmt.Sprintf("%s: is too long: want at most %d bytes", file, maxInput)}
 	}
 	c := &conversion{file: file, options: o}
-	c.convert(c.find(string(data)))
+	var sources []source
+	for _, document := range c.parse(string(data), "", 0) {
+		sources = append(sources, document.find("")...)
+	}
+	c.convert(sources)
 	if len(c.problems) == 0 && !slices.ContainsFunc(c.resources, func(r *resource) bool { return !r.disabled }) {
 		c.problem(0, strings.Join(append([]string{"nothing in it can be imported"}, c.warnings...), "\n"))
 	}
