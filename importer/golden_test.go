@@ -173,7 +173,7 @@ spec:
 				`in: line 2: resource 1 ("n"): selectors: "1": want a selector or a list of them`,
 				`in: line 2: resource 1 ("n"): additionalInfo: want keys and strings for PCI addresses and "*"`,
 				`in: line 3: resource 2 ("n"): selector 1: vendors: an empty string: want a value`,
-				`in: line 3: resource 2 ("n"): selector 1: linkType 1: a mapping: want a string`,
+				`in: line 3: resource 2 ("n"): selector 1: linktype 1: a mapping: want a string`,
 				`in: line 3: resource 2 ("n"): selector 1: vendors: "": want four hexadecimal digits`,
 				`in: line 3: resource 2 ("n"): selector 1: vdpaType: "x": want "vhost" or "virtio"`,
 				`in: line 3: resource 2 ("n"): "intel.com/n" is the name of two resources: want unique names`,
@@ -182,7 +182,7 @@ spec:
 		{
 			name: "texts", in: "devices:\n- name: ab\n  NAME: cd\n  groups:\n  - paths: [{path: \"/dev/a\\tb\"}, {path: /dev/" + strings.Repeat("x", 256) + "}]\n",
 			want: []string{
-				`in: line 3: device 1 ("ab"): name: "name" is set twice`,
+				`in: line 3: device 1 ("ab"): NAME: is set twice`,
 				`in: line 5: device 1 ("ab"): group 1: path 1: path: "/dev/a\tb": want printable characters`,
 				`in: line 5: device 1 ("ab"): group 1: path 1: no path: want one`,
 				`in: line 5: device 1 ("ab"): group 1: path 2: path: "/dev/xxxxxxxxxxxxxxx"... is too long: want at most 256 bytes`,

@@ -33,23 +33,26 @@ func (c *conversion) smarter(sources []source) {
 }
 
 func (c *conversion) smarterEntry(v value) {
-	expression, count := "", 0
-	if !v.decode(keys{"devicematch": &expression, "nummaxdevices": &count}) {
+	var e struct {
+		DeviceMatch   string
+		NumMaxDevices int
+	}
+	if !v.decode(&e) {
 		return
 	}
-	if expression == "" {
+	if e.DeviceMatch == "" {
 		v.report(`no devicematch: want a regular expression such as "^video[0-9]*$"`)
 		return
 	}
-	globs, differences, err := fromRegexp(expression)
+	globs, differences, err := fromRegexp(e.DeviceMatch)
 	switch {
 	case err != nil:
 		v.report("devicematch: %v", err)
 		return
-	case expression == "nvidia-gpu":
+	case e.DeviceMatch == "nvidia-gpu":
 		v.differs("not imported: GPUs of Jetson boards, which have no device nodes: containers get NVIDIA_VISIBLE_DEVICES")
 		return
-	case count == 0:
+	case e.NumMaxDevices == 0:
 		v.differs("not imported: nummaxdevices is 0: no devices")
 		return
 	case len(globs) == 0:
@@ -71,7 +74,7 @@ func (c *conversion) smarterEntry(v value) {
 		for _, d := range differences {
 			r.differs(v, "%s", d)
 		}
-		r.setCount(v, count)
+		r.setCount(v, e.NumMaxDevices)
 		c.resources = append(c.resources, r)
 	}
 }

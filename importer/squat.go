@@ -30,18 +30,16 @@ type squatGroup struct {
 }
 
 type squatPath struct {
-	// path as written, and as a glob of the language.
-	path, glob string
-	// host is the path if it has no wildcards.
-	host            string
-	mountPath       string
-	permissions     string
-	mount, readOnly bool
-	limit           int
-	optional        bool
+	Path, MountPath, Permissions, Type string
+	ReadOnly, Optional                 bool
+	Limit                              int
+
+	mount bool
+	// glob is the path in the language, and host the path if it has no wildcards.
+	glob, host string
 }
 
-type squatUSB struct{ vendor, product, serial string }
+type squatUSB struct{ Vendor, Product, Serial string }
 
 // squat converts configurations of generic-device-plugin.
 func (c *conversion) squat(sources []source) {
@@ -51,18 +49,20 @@ func (c *conversion) squat(sources []source) {
 			devices = append(devices, s)
 			continue
 		}
-		var list, single []value
-		flags := make([]value, 3)
-		s.decode(keys{
-			"devices": &list, "device": &single, "domain": &c.domain, "config": nil, "version": nil,
-			"plugin-directory": &flags[0], "listen": &flags[1], "log-level": &flags[2],
-		})
-		for _, v := range append(list, single...) {
+		var config struct {
+			Devices, Device                   []value
+			Domain                            string
+			PluginDirectory, Listen, LogLevel value
+			Config, Version                   value
+		}
+		s.decode(&config)
+		c.domain = cmp.Or(config.Domain, c.domain)
+		for _, v := range append(config.Devices, config.Device...) {
 			devices = append(devices, source{value: v})
 		}
-		for i, flag := range []string{"--kubelet-dir", "--listen", "--log-level"} {
-			if v := flags[i]; v.Node != nil {
-				s.differs("not imported: %s = %s: use the flag %s", v.key, v.what(), flag)
+		for i, v := range []value{config.PluginDirectory, config.Listen, config.LogLevel} {
+			if flags := []string{"--kubelet-dir", "--listen", "--log-level"}; v.Node != nil {
+				s.differs("not imported: %s = %s: use the flag %s", v.key, v.what(), flags[i])
 			}
 		}
 	}
@@ -90,23 +90,26 @@ func (c *conversion) squat(sources []source) {
 
 // readSquatDevice decodes a device; flag says that it is the value of a flag.
 func readSquatDevice(v value, flag bool) (name string, groups []squatGroup) {
-	var count value
-	var list []value
-	if !v.decode(keys{"name": &name, "groups": &list, "count": &count}) {
+	var d struct {
+		Name   string
+		Count  value
+		Groups []value
+	}
+	if !v.decode(&d) {
 		return "", nil
 	}
 	switch {
-	case name == "":
+	case d.Name == "":
 		v.report("no name: want one")
-	case !squatName.MatchString(name):
-		v.get("name").report(`%q is no name of a device: want at least two lower-case letters, digits and "-", beginning and ending with a letter or digit`, name)
-	case checkName(name) != "":
-		v.get("name").report("%q %s", name, checkName(name))
+	case !squatName.MatchString(d.Name):
+		v.get("name").report(`%q is no name of a device: want at least two lower-case letters, digits and "-", beginning and ending with a letter or digit`, d.Name)
+	case checkName(d.Name) != "":
+		v.get("name").report("%q %s", d.Name, checkName(d.Name))
 	}
-	if count.Node != nil {
+	if d.Count.Node != nil {
 		v.differs(`not imported: "count" beside "groups" has no effect: it belongs in each group`)
 	}
-	for _, e := range list {
+	for _, e := range d.Groups {
 		if g := readSquatGroup(e, flag); len(g.paths)+len(g.usb) > 0 {
 			groups = append(groups, g)
 		}
@@ -114,57 +117,54 @@ func readSquatDevice(v value, flag bool) (name string, groups []squatGroup) {
 	if len(groups) == 0 {
 		v.differs("not imported: no paths and no usb to select")
 	}
-	return name, groups
+	return d.Name, groups
 }
 
 func readSquatGroup(v value, flag bool) squatGroup {
-	g := squatGroup{at: v, count: 1}
-	var paths, usb []value
-	v.decode(keys{"count": &g.count, "paths": &paths, "usb": &usb})
-	g.count = max(g.count, 1)
-	for _, e := range paths {
+	var g struct {
+		Count      int
+		Paths, USB []value
+	}
+	v.decode(&g)
+	group := squatGroup{at: v, count: max(g.Count, 1)}
+	for _, e := range g.Paths {
 		p := readSquatPath(e)
-		if !p.mount && path.IsAbs(p.path) && !strings.HasPrefix(p.path, "/dev/") {
-			e.differs("not imported: %q as a device: device nodes are below /dev", p.path)
+		if !p.mount && path.IsAbs(p.Path) && !strings.HasPrefix(p.Path, "/dev/") {
+			e.differs("not imported: %q as a device: device nodes are below /dev", p.Path)
 			continue
 		}
-		g.paths = append(g.paths, p)
+		group.paths = append(group.paths, p)
 	}
-	for _, u := range usb {
-		g.usb = append(g.usb, readSquatUSB(u, flag))
+	for _, e := range g.USB {
+		group.usb = append(group.usb, readSquatUSB(e, flag))
 	}
-	if len(paths) > 0 && len(usb) > 0 {
+	if len(g.Paths) > 0 && len(g.USB) > 0 {
 		v.report("both paths and usb: want one of them")
 	}
-	return g
+	return group
 }
 
 func readSquatPath(v value) squatPath {
-	p := squatPath{permissions: "mrw", limit: 1}
-	kind := "Device"
-	if !v.decode(keys{
-		"path": &p.path, "mountPath": &p.mountPath, "permissions": &p.permissions, "type": &kind,
-		"readOnly": &p.readOnly, "limit": &p.limit, "optional": &p.optional,
-	}) {
+	p := squatPath{Permissions: "mrw", Type: "Device", Limit: 1}
+	if !v.decode(&p) {
 		return p
 	}
-	p.limit = max(p.limit, 1)
-	if p.mount = kind == "Mount"; !p.mount && kind != "Device" {
-		v.get("type").report(`%q: want "Device" or "Mount"`, kind)
+	if p.mount = p.Type == "Mount"; !p.mount && p.Type != "Device" {
+		v.get("type").report(`%q: want "Device" or "Mount"`, p.Type)
 	}
 	ordered := ""
 	for _, r := range "rwm" {
-		if strings.ContainsRune(p.permissions, r) {
+		if strings.ContainsRune(p.Permissions, r) {
 			ordered += string(r)
 		}
 	}
-	if !p.mount && len(ordered) != len(p.permissions) {
-		v.get("permissions").report(`%q: want some of "r", "w" and "m", each once`, p.permissions)
+	if !p.mount && len(ordered) != len(p.Permissions) {
+		v.get("permissions").report(`%q: want some of "r", "w" and "m", each once`, p.Permissions)
 	}
-	p.permissions = ordered
-	if p.path == "" {
+	p.Permissions = ordered
+	if p.Path == "" {
 		v.report("no path: want one")
-	} else if a, err := fromGoGlob(p.path); err != nil {
+	} else if a, err := fromGoGlob(p.Path); err != nil {
 		v.get("path").report("%v", err)
 	} else {
 		p.glob = a.String()
@@ -173,21 +173,21 @@ func readSquatPath(v value) squatPath {
 			v.c.mounts = addOnce(v.c.mounts, "mount:"+cmp.Or(p.host, path.Dir(a.Prefix()+"x")))
 		}
 	}
-	if m := strings.TrimSuffix(p.mountPath, "/"); p.mountPath != "" && (!path.IsAbs(m) || path.Clean(m) != m) {
-		v.get("mountPath").report(`%q is not an absolute, clean path: want one such as "/dev/zigbee"`, p.mountPath)
+	if m := strings.TrimSuffix(p.MountPath, "/"); p.MountPath != "" && (!path.IsAbs(m) || path.Clean(m) != m) {
+		v.get("mountPath").report(`%q is not an absolute, clean path: want one such as "/dev/zigbee"`, p.MountPath)
 	}
 	return p
 }
 
 func readSquatUSB(v value, flag bool) (u squatUSB) {
-	if !v.decode(keys{"vendor": &u.vendor, "product": &u.product, "serial": &u.serial}) {
+	if !v.decode(&u) {
 		return u
 	}
-	if u.vendor == "" || u.product == "" {
+	if u.Vendor == "" || u.Product == "" {
 		v.report("without vendor or product: want both, as four hexadecimal digits")
 		return u
 	}
-	u.vendor, u.product = v.get("vendor").squatID(u.vendor, flag), v.get("product").squatID(u.product, flag)
+	u.Vendor, u.Product = v.get("vendor").squatID(u.Vendor, flag), v.get("product").squatID(u.Product, flag)
 	return u
 }
 
@@ -234,7 +234,7 @@ func (p squatPath) nodes() string {
 // containerPath is the path in the container, empty where it is the node's on
 // the host.
 func (p squatPath) containerPath() string {
-	at := p.mountPath
+	at := p.MountPath
 	switch {
 	case at == "" && !p.directory():
 		at = p.host
@@ -250,7 +250,7 @@ func (p squatPath) containerPath() string {
 // as is that of a match or a companion, and its read_only.
 func (p squatPath) as() (as string, readOnly *bool) {
 	if p.mount {
-		return "mount", &p.readOnly
+		return "mount", &p.ReadOnly
 	}
 	return "", nil
 }
@@ -287,8 +287,8 @@ func (g squatGroup) form() squatForm {
 // at other paths.
 func (g squatGroup) alike(other squatGroup) bool {
 	return len(g.paths) > 1 && slices.EqualFunc(g.paths, other.paths, func(p, q squatPath) bool {
-		return !p.mount && !q.mount && p.permissions == q.permissions && p.optional == q.optional &&
-			(p.containerPath() == q.containerPath() || p.mountPath == "" && q.mountPath == "")
+		return !p.mount && !q.mount && p.Permissions == q.Permissions && p.Optional == q.Optional &&
+			(p.containerPath() == q.containerPath() || p.MountPath == "" && q.MountPath == "")
 	})
 }
 
@@ -345,8 +345,8 @@ func (r *resource) addGroups(device value, groups []squatGroup) {
 		}
 		for _, u := range g.usb {
 			r.addUSB(u)
-			if form == nodeForm && u.serial == "" {
-				r.differs(device, `differs: each %s:%s is a device; generic-device-plugin makes one of all that are plugged in (each = "all" does it)`, u.vendor, u.product)
+			if form == nodeForm && u.Serial == "" {
+				r.differs(device, `differs: each %s:%s is a device; generic-device-plugin makes one of all that are plugged in (each = "all" does it)`, u.Vendor, u.Product)
 			}
 		}
 		for k, p := range g.paths {
@@ -360,7 +360,7 @@ func (r *resource) addGroups(device value, groups []squatGroup) {
 					m.ContainerPath = ""
 				}
 			default:
-				r.addPath(device, p, !p.optional && (form == hardwareForm || form == poolForm && len(g.paths) > 1))
+				r.addPath(device, p, !p.Optional && (form == hardwareForm || form == poolForm && len(g.paths) > 1))
 			}
 		}
 	}
@@ -369,21 +369,21 @@ func (r *resource) addGroups(device value, groups []squatGroup) {
 // addUSB selects the bus nodes of USB devices.
 func (r *resource) addUSB(u squatUSB) {
 	m := match{Glob: []string{"/dev/bus/usb/**"}, Permissions: "rw"}
-	m.USB.ID, m.USB.Serial = u.vendor+":"+u.product, pattern.Quote(u.serial)
+	m.USB.ID, m.USB.Serial = u.Vendor+":"+u.Product, pattern.Quote(u.Serial)
 	r.Match = append(r.Match, m)
 }
 
 // addPath selects the nodes of a path, in the match before where they differ in
 // the glob alone.
 func (r *resource) addPath(device value, p squatPath, required bool) {
-	m := match{Permissions: p.permissions, ContainerPath: p.containerPath(), Required: required}
+	m := match{Permissions: p.Permissions, ContainerPath: p.containerPath(), Required: required}
 	if m.As, m.ReadOnly = p.as(); p.mount {
 		m.Permissions = ""
 		if m.ContainerPath == escapeVariables(p.host) {
 			m.ContainerPath = ""
 		}
-	} else if m.ContainerPath == "" && strings.Contains(p.path, "/by-") {
-		r.differs(device, "differs: nodes of the symlinks %q have the kernel's names in the container", p.path)
+	} else if m.ContainerPath == "" && strings.Contains(p.Path, "/by-") {
+		r.differs(device, "differs: nodes of the symlinks %q have the kernel's names in the container", p.Path)
 	}
 	if n := len(r.Match); n > 0 && (r.Each == "" || r.Each == "node") {
 		last := r.Match[n-1]
@@ -400,19 +400,19 @@ func (r *resource) addPath(device value, p squatPath, required bool) {
 
 // addCompanion adds a path that every device gets.
 func (r *resource) addCompanion(device value, p squatPath) {
-	w := companion{Path: escapeVariables(p.host), ContainerPath: p.containerPath(), Optional: p.optional}
+	w := companion{Path: escapeVariables(p.host), ContainerPath: p.containerPath(), Optional: p.Optional}
 	if p.directory() {
 		w.Path, w.Glob = "", p.nodes()
 	}
 	if w.ContainerPath == w.Path {
 		w.ContainerPath = ""
 	}
-	if w.As, w.ReadOnly = p.as(); !p.mount && p.permissions != "rw" {
-		w.Permissions = p.permissions
+	if w.As, w.ReadOnly = p.as(); !p.mount && p.Permissions != "rw" {
+		w.Permissions = p.Permissions
 	}
 	r.With = append(r.With, w)
-	if !p.optional {
-		r.differs(device, "differs: limit %d of %q: here every device gets it", p.limit, p.path)
+	if !p.Optional {
+		r.differs(device, "differs: limit %d of %q: here every device gets it", p.Limit, p.Path)
 	}
 }
 

@@ -24,26 +24,26 @@ const (
 
 // sriovPool is a resource of sriov-network-device-plugin.
 type sriovPool struct {
-	at              value
-	prefix, name    string
-	deviceType      string
-	excludeTopology bool
-	selectors       []sriovSelector
-	// info is the additionalInfo for all devices.
-	info map[string]string
-	// node that it is for, where a ConfigMap has a key for each.
-	node string
+	ResourcePrefix, ResourceName, DeviceType string
+	ExcludeTopology                          bool
+	Selectors, AdditionalInfo                value
+
+	at    value
+	oneOf []sriovSelector   // Selectors
+	info  map[string]string // the AdditionalInfo of all devices
+	node  string            // that it is for, where a ConfigMap has a key for each
 }
 
 // sriovSelector selects functions: all that is set must hold.
 type sriovSelector struct {
-	at                                      value
-	vendors, devices, drivers               []string
-	pciAddresses, acpiIndexes               []string
-	pfNames, rootDevices                    []string
-	linkTypes, ddpProfiles, pKeys, auxTypes []string
-	vdpaType                                string
-	isRDMA, needVhostNet                    bool
+	Vendors, Devices, Drivers               []string
+	PCIAddresses, ACPIIndexes               []string
+	PFNames, RootDevices                    []string
+	LinkTypes, DDPProfiles, PKeys, AuxTypes []string
+	VDPAType                                string
+	IsRDMA, NeedVhostNet                    bool
+
+	at value
 }
 
 // sriov converts configurations of sriov-network-device-plugin.
@@ -51,17 +51,17 @@ func (c *conversion) sriov(sources []source) {
 	var pools []sriovPool
 	needsDomain := false
 	for _, s := range sources {
-		var list []value
-		if s.decode(keys{"resourceList": &list}) && len(list) == 0 {
+		var config struct{ ResourceList []value }
+		if s.decode(&config) && len(config.ResourceList) == 0 {
 			s.report("no resourceList: want at least one resource")
 		}
-		for _, e := range list {
+		for _, e := range config.ResourceList {
 			p := readSRIOVPool(e.named("resource", len(pools)+1))
 			if len(sources) > 1 {
 				p.node = s.key
 			}
 			pools = append(pools, p)
-			needsDomain = needsDomain || p.prefix == ""
+			needsDomain = needsDomain || p.ResourcePrefix == ""
 		}
 	}
 	if needsDomain {
@@ -86,32 +86,29 @@ func (c *conversion) sriov(sources []source) {
 
 // sriovName is the name of a resource with its domain.
 func (c *conversion) sriovName(p sriovPool) string {
-	if p.prefix == "" {
-		return c.defaultDomain + "/" + p.name
+	if p.ResourcePrefix == "" {
+		return c.defaultDomain + "/" + p.ResourceName
 	}
-	return p.prefix + "/" + p.name
+	return p.ResourcePrefix + "/" + p.ResourceName
 }
 
 func readSRIOVPool(v value) sriovPool {
-	p := sriovPool{at: v, deviceType: sriovNet}
-	var selectors, info value
-	if !v.decode(keys{
-		"resourceName": &p.name, "resourcePrefix": &p.prefix, "deviceType": &p.deviceType, "excludeTopology": &p.excludeTopology,
-		"selectors": &selectors, "additionalInfo": &info,
-	}) {
+	p := sriovPool{at: v, DeviceType: sriovNet}
+	if !v.decode(&p) {
 		return p
 	}
-	if p.name == "" {
+	if p.ResourceName == "" {
 		v.report("no resourceName: want one")
-	} else if rule := checkName(p.name); rule != "" {
-		v.get("resourceName").report("%q %s", p.name, rule)
+	} else if rule := checkName(p.ResourceName); rule != "" {
+		v.get("resourceName").report("%q %s", p.ResourceName, rule)
 	}
-	if rule := checkDomain(p.prefix); p.prefix != "" && rule != "" {
-		v.get("resourcePrefix").report("%q %s", p.prefix, rule)
+	if rule := checkDomain(p.ResourcePrefix); p.ResourcePrefix != "" && rule != "" {
+		v.get("resourcePrefix").report("%q %s", p.ResourcePrefix, rule)
 	}
-	if types := []string{sriovNet, sriovAccelerator, sriovAux}; !slices.Contains(types, p.deviceType) {
-		v.get("deviceType").report("%q: want one of %q", p.deviceType, types)
+	if types := []string{sriovNet, sriovAccelerator, sriovAux}; !slices.Contains(types, p.DeviceType) {
+		v.get("deviceType").report("%q: want one of %q", p.DeviceType, types)
 	}
+	selectors := p.Selectors
 	list := selectors.items()
 	switch {
 	case selectors.mapping():
@@ -123,9 +120,9 @@ func readSRIOVPool(v value) sriovPool {
 		v.report("no selectors: want at least one")
 	}
 	for _, s := range list {
-		p.selectors = append(p.selectors, readSRIOVSelector(s))
+		p.oneOf = append(p.oneOf, readSRIOVSelector(s))
 	}
-	if info.Node != nil {
+	if info := p.AdditionalInfo; info.Node != nil {
 		var byAddress map[string]map[string]string
 		if info.Decode(&byAddress) != nil {
 			info.report(`want keys and strings for PCI addresses and "*"`)
@@ -154,14 +151,8 @@ func isPFRange(s string) bool {
 
 func readSRIOVSelector(v value) sriovSelector {
 	s := sriovSelector{at: v}
-	v.decode(keys{
-		"vendors": &s.vendors, "devices": &s.devices, "drivers": &s.drivers,
-		"pciAddresses": &s.pciAddresses, "acpiIndexes": &s.acpiIndexes,
-		"pfNames": &s.pfNames, "rootDevices": &s.rootDevices,
-		"linkTypes": &s.linkTypes, "ddpProfiles": &s.ddpProfiles, "pKeys": &s.pKeys, "auxTypes": &s.auxTypes,
-		"vdpaType": &s.vdpaType, "isRdma": &s.isRDMA, "needVhostNet": &s.needVhostNet,
-	})
-	for _, list := range [][]string{s.vendors, s.devices, s.pciAddresses} {
+	v.decode(&s)
+	for _, list := range [][]string{s.Vendors, s.Devices, s.PCIAddresses} {
 		for i, e := range list {
 			list[i] = strings.TrimPrefix(strings.ToLower(e), "0x")
 		}
@@ -173,15 +164,15 @@ func readSRIOVSelector(v value) sriovSelector {
 			}
 		}
 	}
-	check("vendors", s.vendors, fourHex.MatchString, "four hexadecimal digits")
-	check("devices", s.devices, fourHex.MatchString, "four hexadecimal digits")
-	check("pciAddresses", s.pciAddresses, pciAddress.MatchString, `an address such as "0000:3b:02.1"`)
-	check("pfNames", s.pfNames, isPFRange, `a network interface, with or without virtual functions: "ens1f0#0,2-7"`)
-	check("rootDevices", s.rootDevices, isPFRange, `a PCI address, with or without virtual functions: "0000:3b:00.0#0,2-7"`)
-	if s.vdpaType != "" && s.vdpaType != "vhost" && s.vdpaType != "virtio" {
-		v.get("vdpaType").report(`%q: want "vhost" or "virtio"`, s.vdpaType)
+	check("vendors", s.Vendors, fourHex.MatchString, "four hexadecimal digits")
+	check("devices", s.Devices, fourHex.MatchString, "four hexadecimal digits")
+	check("pciAddresses", s.PCIAddresses, pciAddress.MatchString, `an address such as "0000:3b:02.1"`)
+	check("pfNames", s.PFNames, isPFRange, `a network interface, with or without virtual functions: "ens1f0#0,2-7"`)
+	check("rootDevices", s.RootDevices, isPFRange, `a PCI address, with or without virtual functions: "0000:3b:00.0#0,2-7"`)
+	if s.VDPAType != "" && s.VDPAType != "vhost" && s.VDPAType != "virtio" {
+		v.get("vdpaType").report(`%q: want "vhost" or "virtio"`, s.VDPAType)
 	}
-	if s.isRDMA && s.vdpaType != "" {
+	if s.IsRDMA && s.VDPAType != "" {
 		v.report("both isRdma and vdpaType: want one of them")
 	}
 	return s
@@ -204,23 +195,23 @@ var kindOfDriver = map[string]sriovKind{"vfio-pci": vfioKind, "uio": uioKind, "i
 // sriovResource makes the resource of a pool. One that can't be imported is
 // disabled.
 func (c *conversion) sriovResource(p sriovPool) {
-	r := &resource{Name: p.name}
+	r := &resource{Name: p.ResourceName}
 	c.resources = append(c.resources, r)
-	if p.prefix != "" {
-		r.Name = p.prefix + "/" + p.name
+	if p.ResourcePrefix != "" {
+		r.Name = p.ResourcePrefix + "/" + p.ResourceName
 	}
-	if p.excludeTopology {
+	if p.ExcludeTopology {
 		r.Numa = "none"
 	}
 	r.When.NodeName = pattern.Quote(p.node)
-	if p.deviceType == sriovAux {
+	if p.DeviceType == sriovAux {
 		r.differs(p.at, "not imported: auxiliary devices (subfunctions): only their PCI function is known")
 		r.disabled, r.Match = true, []match{{PCI: pciMatch{Class: []string{"02"}}}}
 		return
 	}
 	kinds := make(map[sriovKind]bool)
 	var left []match
-	for _, s := range p.selectors {
+	for _, s := range p.oneOf {
 		matches, untestable := s.matches(r, p, kinds)
 		if untestable == "" {
 			r.Match = append(r.Match, matches...)
@@ -235,7 +226,7 @@ func (c *conversion) sriovResource(p sriovPool) {
 	}
 	r.addSRIOVCompanions(p)
 	r.addSRIOVVariables(p, c.sriovName(p), kinds)
-	if p.deviceType == sriovNet && !r.disabled {
+	if p.DeviceType == sriovNet && !r.disabled {
 		c.comment(`sriov-network-device-plugin skips the interface of the host's default route: exclude it with "!ADDRESS" in pci.address.`)
 		c.comment("Device IDs are PCI addresses as before, for Multus and CNI plugins; device information files (/var/run/k8s.cni.cncf.io/devinfo) are not written.")
 	}
@@ -248,20 +239,20 @@ var linkClasses = map[string]string{"ether": "0200", "infiniband": "0207"}
 // ranges of its own. They select too much where a condition is untestable.
 func (s sriovSelector) matches(r *resource, p sriovPool, kinds map[sriovKind]bool) (matches []match, untestable string) {
 	switch {
-	case len(s.ddpProfiles) > 0:
-		untestable = fmt.Sprintf("ddpProfiles %q, which only devlink tells", s.ddpProfiles)
-	case len(s.pKeys) > 0:
-		untestable = fmt.Sprintf("pKeys %q, the partition keys of InfiniBand", s.pKeys)
-	case s.vdpaType == "virtio":
+	case len(s.DDPProfiles) > 0:
+		untestable = fmt.Sprintf("ddpProfiles %q, which only devlink tells", s.DDPProfiles)
+	case len(s.PKeys) > 0:
+		untestable = fmt.Sprintf("pKeys %q, the partition keys of InfiniBand", s.PKeys)
+	case s.VDPAType == "virtio":
 		untestable = `vdpaType "virtio", whose interfaces have no nodes`
 	}
-	common := match{PCI: pciMatch{Vendor: s.vendors, Device: s.devices, Address: s.pciAddresses}}
-	common.Attr.AcpiIndex = quoteAll(s.acpiIndexes)
+	common := match{PCI: pciMatch{Vendor: s.Vendors, Device: s.Devices, Address: s.PCIAddresses}}
+	common.Attr.AcpiIndex = quoteAll(s.ACPIIndexes)
 	switch {
-	case p.deviceType == sriovAccelerator:
+	case p.DeviceType == sriovAccelerator:
 		common.PCI.Class = []string{"12"}
-	case len(s.linkTypes) > 0:
-		for _, t := range s.linkTypes {
+	case len(s.LinkTypes) > 0:
+		for _, t := range s.LinkTypes {
 			if class := linkClasses[t]; class != "" {
 				common.PCI.Class = append(common.PCI.Class, class)
 			} else {
@@ -271,8 +262,8 @@ func (s sriovSelector) matches(r *resource, p sriovPool, kinds map[sriovKind]boo
 		r.differs(s.at, "differs: linkTypes are tested on the PCI class, not on the network interface, which is absent while a pod has it")
 	}
 	if len(common.PCI.Class) == 0 {
-		if common.PCI.Class = []string{"02"}; len(s.linkTypes) > 0 {
-			untestable = cmp.Or(untestable, fmt.Sprintf("linkTypes %q without a PCI class", s.linkTypes))
+		if common.PCI.Class = []string{"02"}; len(s.LinkTypes) > 0 {
+			untestable = cmp.Or(untestable, fmt.Sprintf("linkTypes %q without a PCI class", s.LinkTypes))
 		}
 	}
 	for _, kind := range []sriovKind{vfioKind, uioKind, kernelKind, rdmaKind, vdpaKind} {
@@ -284,7 +275,7 @@ func (s sriovSelector) matches(r *resource, p sriovPool, kinds map[sriovKind]boo
 		for _, pf := range s.physicalFunctions(r) {
 			m := common
 			m.PCI.Driver, m.PCI.PF, m.PCI.VF = drivers, pf.PF, pf.VF
-			if p.deviceType == sriovNet && len(pf.PF) == 0 {
+			if p.DeviceType == sriovNet && len(pf.PF) == 0 {
 				// sriov-network-device-plugin skips physical functions with virtual ones.
 				m.Attr.NumVFs = "![1-9]*"
 			}
@@ -311,16 +302,16 @@ func (s sriovSelector) matches(r *resource, p sriovPool, kinds map[sriovKind]boo
 // function. It is not ok where none does.
 func (s sriovSelector) driversOf(kind sriovKind) (drivers []string, ok bool) {
 	switch {
-	case s.vdpaType != "":
-		return quoteAll(s.drivers), kind == vdpaKind
-	case s.isRDMA:
-		return quoteAll(s.drivers), kind == rdmaKind
-	case len(s.drivers) == 0 && kind == vfioKind:
+	case s.VDPAType != "":
+		return quoteAll(s.Drivers), kind == vdpaKind
+	case s.IsRDMA:
+		return quoteAll(s.Drivers), kind == rdmaKind
+	case len(s.Drivers) == 0 && kind == vfioKind:
 		return []string{"vfio-pci"}, true
-	case len(s.drivers) == 0 && kind == kernelKind:
+	case len(s.Drivers) == 0 && kind == kernelKind:
 		return []string{"!vfio-pci"}, true
 	}
-	for _, d := range s.drivers {
+	for _, d := range s.Drivers {
 		if cmp.Or(kindOfDriver[d], kernelKind) == kind {
 			drivers = append(drivers, pattern.Quote(d))
 		}
@@ -331,11 +322,11 @@ func (s sriovSelector) driversOf(kind sriovKind) (drivers []string, ok bool) {
 // physicalFunctions lists the conditions on the physical function, one of which
 // has to hold: pf and vf, or none.
 func (s sriovSelector) physicalFunctions(r *resource) (all []pciMatch) {
-	from := s.rootDevices
+	from := s.RootDevices
 	if len(from) == 0 {
-		from = s.pfNames
-	} else if len(s.pfNames) > 0 {
-		r.differs(s.at, "not imported: pfNames %q: only rootDevices are tested", s.pfNames)
+		from = s.PFNames
+	} else if len(s.PFNames) > 0 {
+		r.differs(s.at, "not imported: pfNames %q: only rootDevices are tested", s.PFNames)
 	}
 	var whole, seen []string
 	for _, f := range from {
@@ -367,18 +358,18 @@ func quoteAll(values []string) (quoted []string) {
 // function's.
 func (r *resource) addSRIOVCompanions(p sriovPool) {
 	add := func(wants func(sriovSelector) bool, what string, paths ...string) {
-		if !slices.ContainsFunc(p.selectors, wants) {
+		if !slices.ContainsFunc(p.oneOf, wants) {
 			return
 		}
-		if slices.ContainsFunc(p.selectors, func(s sriovSelector) bool { return !wants(s) }) {
+		if slices.ContainsFunc(p.oneOf, func(s sriovSelector) bool { return !wants(s) }) {
 			r.differs(p.at, "differs: %s of some selectors holds for the devices of all", what)
 		}
 		for _, path := range paths {
 			r.With = append(r.With, companion{Path: path, Optional: true})
 		}
 	}
-	add(func(s sriovSelector) bool { return s.isRDMA }, "rdma_cm for isRdma", "/dev/infiniband/rdma_cm")
-	add(func(s sriovSelector) bool { return s.needVhostNet }, "needVhostNet", "/dev/vhost-net", "/dev/net/tun")
+	add(func(s sriovSelector) bool { return s.IsRDMA }, "rdma_cm for isRdma", "/dev/infiniband/rdma_cm")
+	add(func(s sriovSelector) bool { return s.NeedVhostNet }, "needVhostNet", "/dev/vhost-net", "/dev/net/tun")
 }
 
 // addSRIOVVariables adds the environment: the addresses, and JSON with what is
@@ -392,7 +383,7 @@ func (r *resource) addSRIOVVariables(p sriovPool, name string, kinds map[sriovKi
 		}
 		info["extra"] = extra
 	}
-	if !slices.ContainsFunc(p.selectors, func(s sriovSelector) bool { return !s.needVhostNet }) {
+	if !slices.ContainsFunc(p.oneOf, func(s sriovSelector) bool { return !s.NeedVhostNet }) {
 		info["vhost"] = map[string]string{"net-mount": "/dev/vhost-net", "tun-mount": "/dev/net/tun"}
 	}
 	switch {

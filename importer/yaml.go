@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,8 +17,7 @@ import (
 )
 
 // value is a YAML node and its place in the input. The zero value is an absent
-// one. The library decodes, but for typed values: its errors lack the place,
-// and decoders of Go ignore the case of keys where it does not.
+// one.
 type value struct {
 	*yaml.Node
 	c *conversion
@@ -186,10 +186,10 @@ func (v value) items() []value {
 	if !v.list() {
 		return nil
 	}
-	element := cmp.Or(strings.TrimSuffix(strings.TrimSuffix(v.key, "s"), "List"), "item")
+	element := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(v.key), "s"), "list")
 	items := make([]value, len(v.Content))
 	for i, n := range v.Content {
-		items[i] = value{Node: resolve(n), c: v.c, parent: v.parent}.named(element, i+1)
+		items[i] = value{Node: resolve(n), c: v.c, parent: v.parent}.named(cmp.Or(element, "item"), i+1)
 	}
 	return items
 }
@@ -205,39 +205,36 @@ func (v value) named(kind string, n int) value {
 	return v
 }
 
-// keys of a mapping, each with a pointer to what its value sets: a string,
-// []string, int, bool, []value or value. Those of nil are known and ignored.
-type keys map[string]any
-
-// decode reads a mapping, with its keys in any case. Unknown ones are a
-// difference.
-func (v value) decode(known keys) (ok bool) {
+// decode reads a mapping into a struct, as Go's JSON decoder does: the keys are
+// the names of its exported fields in any case, here without "-". Unknown keys
+// are a difference.
+func (v value) decode(into any) (ok bool) {
 	fields, err := v.fields()
 	if err != nil {
 		v.report("%s", err)
 		return false
 	}
+	target := reflect.ValueOf(into).Elem()
 	seen := make(map[string]bool)
 	for _, f := range fields {
-		unknown := true
-		for key, into := range known {
-			if !strings.EqualFold(key, f.key) {
-				continue
-			}
-			unknown, f.key = false, key
-			if seen[key] {
-				f.report("%q is set twice", key)
-			}
-			seen[key] = true
-			f.set(into)
-		}
-		if unknown {
+		field, known := target.Type().FieldByNameFunc(func(name string) bool {
+			return unicode.IsUpper(rune(name[0])) && strings.EqualFold(name, strings.ReplaceAll(f.key, "-", ""))
+		})
+		if !known {
 			v.differs("not imported: unknown key %q", f.key)
+			continue
 		}
+		if seen[field.Name] {
+			f.report("is set twice")
+		}
+		seen[field.Name] = true
+		f.set(target.FieldByIndex(field.Index).Addr().Interface())
 	}
 	return true
 }
 
+// set sets what a pointer leads to: a string, []string, int, bool, []value or
+// value.
 func (v value) set(into any) {
 	switch into := into.(type) {
 	case *value:
