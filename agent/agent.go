@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/watch"
 	"github.com/generic-dp/generic-dp/inventory"
 	"github.com/generic-dp/generic-dp/links"
 	"github.com/generic-dp/generic-dp/metrics"
@@ -53,8 +54,8 @@ type Agent struct {
 	scanner   *inventory.Scanner
 	watcher   *inventory.Watcher
 	looks     looks
-	specFiles *fileWatch  // the CDI specs of others
-	usesSpecs atomic.Bool // the configuration refers to them
+	specFiles *watch.Watcher // the CDI specs of others
+	usesSpecs atomic.Bool    // the configuration refers to them
 
 	// The configuration. The one that is served is the loop's alone once it runs.
 	source source

@@ -83,10 +83,7 @@ func (l *loop) run(ctx context.Context) error {
 	defer l.timer.Stop()
 	defer l.garbage.stop()
 	l.watchSpecs = sync.OnceFunc(func() {
-		l.group.Go(func() error {
-			l.specFiles.run(ctx)
-			return nil
-		})
+		l.group.Go(func() error { return l.specFiles.Run(ctx) })
 	})
 	l.memory.restore(l.options.Paths.StateDir, l.log)
 	if err := l.scanner.LoadUSB(filepath.Join(l.memory.dir, knownUSBName), l.memory.boot); err != nil {
@@ -139,7 +136,7 @@ func (l *loop) next(ctx context.Context) (trigger, bool) {
 		return trigger{held: &held}, true
 	case r := <-l.reader.readings:
 		return trigger{reading: &r}, true
-	case <-l.specFiles.changes: // they are read whenever they are needed
+	case <-l.specFiles.Changes(): // they are read whenever they are needed
 		return trigger{}, true
 	case <-l.locked:
 		return trigger{locked: true}, true

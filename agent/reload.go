@@ -18,6 +18,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/atomicfile"
+	"github.com/generic-dp/generic-dp/internal/watch"
 )
 
 // lastGoodName is the file in the state directory that keeps the text of the last
@@ -136,7 +137,7 @@ func (s source) keep(files []config.File) error {
 // device.
 type configReader struct {
 	source   source
-	files    *fileWatch
+	files    *watch.Watcher
 	requests chan struct{} // capacity 1
 	readings chan reading
 	last     reading // what was passed on last
@@ -155,15 +156,15 @@ func (r *configReader) request() { poke(r.requests) }
 
 // run reads until ctx is cancelled.
 func (r *configReader) run(ctx context.Context) error {
-	var watch sync.WaitGroup
-	defer watch.Wait()
-	watch.Go(func() { r.files.run(ctx) })
+	var files sync.WaitGroup
+	defer files.Wait()
+	files.Go(func() { _ = r.files.Run(ctx) }) // always nil
 	for {
 		var next reading
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-r.files.changes:
+		case <-r.files.Changes():
 		case <-r.requests:
 			next.requested = true
 		}

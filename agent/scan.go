@@ -207,7 +207,7 @@ func (l *loop) watch() {
 	}
 	uses := matchers.UsesCDIDevices(l.config)
 	if l.usesSpecs.Swap(uses) != uses {
-		l.specFiles.redir()
+		l.specFiles.Refresh()
 	}
 	if uses {
 		l.watchSpecs()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/watch"
 	"github.com/generic-dp/generic-dp/metrics"
 	"github.com/generic-dp/generic-dp/podresources"
 )
@@ -169,13 +170,12 @@ func (a *Agent) degraded() []metrics.Problem {
 		source, reason, _ := strings.Cut(d, ":")
 		missing = append(missing, metrics.Problem{Subject: source, Reason: strings.TrimSpace(reason)})
 	}
-	const noInotify = "inotify is unavailable"
 	if a.kubelet.Degraded() {
-		missing = append(missing, metrics.Problem{Subject: "kubelet directory", Reason: noInotify})
+		missing = append(missing, metrics.Problem{Subject: "kubelet directory", Reason: "inotify is unavailable"})
 	}
-	for _, w := range []*fileWatch{a.reader.files, a.specFiles} {
-		if w.isDegraded() {
-			missing = append(missing, metrics.Problem{Subject: w.source, Reason: noInotify})
+	for _, w := range []*watch.Watcher{a.reader.files, a.specFiles} {
+		if err := w.Degraded(); err != nil {
+			missing = append(missing, metrics.Problem{Subject: w.Source, Reason: err.Error()})
 		}
 	}
 	return missing

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/generic-dp/generic-dp/internal/inotify"
+	"github.com/generic-dp/generic-dp/internal/watch"
 )
 
 // fakeKernel gives out what a test puts in.
@@ -44,7 +44,7 @@ func (k *fakeKernel) Close() error { close(k.closed); return nil }
 
 // fakeFiles has every directory but those that are missing.
 type fakeFiles struct {
-	events chan []inotify.Event
+	events chan []watch.Event
 	closed chan struct{}
 
 	mu     sync.Mutex
@@ -53,7 +53,7 @@ type fakeFiles struct {
 }
 
 func newFakeFiles() *fakeFiles {
-	return &fakeFiles{events: make(chan []inotify.Event), closed: make(chan struct{}), wds: make(map[string]int)}
+	return &fakeFiles{events: make(chan []watch.Event), closed: make(chan struct{}), wds: make(map[string]int)}
 }
 
 func (f *fakeFiles) setRefuse(err error) {
@@ -76,7 +76,7 @@ func (f *fakeFiles) Add(dir string) (int, error) {
 
 func (f *fakeFiles) Remove(int) {}
 
-func (f *fakeFiles) Next() ([]inotify.Event, error) {
+func (f *fakeFiles) Next() ([]watch.Event, error) {
 	select {
 	case e := <-f.events:
 		return e, nil
@@ -110,7 +110,7 @@ func fakeWatcher(o WatchOptions) (*Watcher, *fakeKernel, *fakeFiles) {
 	w := NewWatcher(o)
 	k, f := newFakeKernel(), newFakeFiles()
 	w.openKernel = func() (kernelEvents, error) { return k, nil }
-	w.openFiles = func() (inotify.Source, error) { return f, nil }
+	w.files.Open = func(uint32) (watch.Source, error) { return f, nil }
 	return w, k, f
 }
 
@@ -142,7 +142,7 @@ func TestEventsAreMergedUntilTaken(t *testing.T) {
 		if diff := cmp.Diff(Batch{}, w.Take()); diff != "" {
 			t.Errorf("taken twice:\n%s", diff)
 		}
-		f.events <- []inotify.Event{{WD: f.wds["/dev"], Mask: 0x100, Name: "x"}}
+		f.events <- []watch.Event{{WD: f.wds["/dev"], Mask: 0x100, Name: "x"}}
 		k.events <- "devices/c"
 		if !waiting(w) {
 			t.Fatal("no second wake-up")
@@ -172,7 +172,7 @@ func TestBatchIsBounded(t *testing.T) {
 	})
 }
 
-func TestLostEventsMeanLookAtAll(t *testing.T) {
+func TestLostEventsMeanAFullScan(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, k, _ := fakeWatcher(WatchOptions{})
@@ -205,7 +205,7 @@ func TestIdleButForTheTimer(t *testing.T) {
 		for i := range 3 {
 			<-w.Changes()
 			if d, want := time.Since(began), time.Duration(i+1)*defaultResync; d != want {
-				t.Errorf("look %d after %v; want %v", i, d, want)
+				t.Errorf("scan %d after %v; want %v", i, d, want)
 			}
 			if diff := cmp.Diff(Batch{All: true}, w.Take()); diff != "" {
 				t.Error(diff)
@@ -232,26 +232,22 @@ func TestMissingSources(t *testing.T) {
 		if diff := cmp.Diff(want, w.Degraded()); diff != "" {
 			t.Error(diff)
 		}
-		began := time.Now()
-		<-w.Changes()
-		if d := time.Since(began); d != degradedResync {
-			t.Errorf("looked after %v; want %v", d, degradedResync)
+		next := func(want time.Duration) {
+			t.Helper()
+			began := time.Now()
+			<-w.Changes()
+			if d := time.Since(began); d != want || !w.Take().All {
+				t.Errorf("a full scan after %v; want %v", d, want)
+			}
+			waiting(w) // both sources may ask for it
 		}
-		w.Take()
-		synctest.Wait()
+		next(degradedResync)
 		f.setRefuse(nil)
-		<-w.Changes()
-		w.Take()
-		synctest.Wait()
+		next(degradedResync)
 		if d := w.Degraded(); d != nil {
 			t.Errorf("still degraded: %q", d)
 		}
-		began = time.Now()
-		<-w.Changes()
-		if d := time.Since(began); d != defaultResync {
-			t.Errorf("looked after %v once all was back; want %v", d, defaultResync)
-		}
-		w.Take()
+		next(defaultResync)
 		k.errs <- errors.New("broke")
 		if !waiting(w) {
 			t.Error("a source that broke did not wake anybody")
@@ -284,16 +280,16 @@ func TestDirsBelowDevAreWatchedWhereTheyAre(t *testing.T) {
 		waiting(w)
 		w.SetDirs([]string{"/dev/serial", "/run/x", "/dev/dri"})
 		if !waiting(w) || !w.Take().Names {
-			t.Error("a directory that is watched for the first time needs a look")
+			t.Error("no batch for a directory that is watched for the first time")
 		}
 		w.SetDirs([]string{"/dev/serial"})
 		if waiting(w) {
-			t.Error("fewer directories need none")
+			t.Error("a batch for fewer directories")
 		}
 	})
 }
 
-// A namespace that nothing tells of is looked at each minute, and no more often.
+// What no event announces is scanned each minute, and no more often.
 func TestSetResync(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -307,20 +303,20 @@ func TestSetResync(t *testing.T) {
 			began := time.Now()
 			<-w.Changes()
 			if d := time.Since(began); d != c.want || !w.Take().All {
-				t.Errorf("%v: looked after %v; want %v", c.set, d, c.want)
+				t.Errorf("%v: a scan after %v; want %v", c.set, d, c.want)
 			}
 		}
 	})
 }
 
 // Without the kernel's events no batch is the whole truth.
-func TestDeafWatcherSaysAll(t *testing.T) {
+func TestWithoutKernelEventsABatchSaysAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, _, f := fakeWatcher(WatchOptions{})
 		w.openKernel = func() (kernelEvents, error) { return nil, errors.New("refused") }
 		start(t, w)
-		f.events <- []inotify.Event{{WD: f.wds["/dev"], Mask: 0x100, Name: "x"}}
+		f.events <- []watch.Event{{WD: f.wds["/dev"], Mask: 0x100, Name: "x"}}
 		if !waiting(w) || !w.Take().All {
 			t.Error("a batch of names alone, which says nothing of drivers")
 		}

@@ -2,12 +2,15 @@ package plugin
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/generic-dp/generic-dp/internal/watch"
 )
 
 // kubeletSocket is the name of the kubelet's socket in its directory.
@@ -33,9 +36,7 @@ type KubeletSocket struct {
 type KubeletWatch struct {
 	dir, socket string
 	log         *slog.Logger
-	inotify     func() (*dirWatch, error)
-	resync      time.Duration // between looks that no event asked for
-	poll        time.Duration // between looks where there is no inotify
+	files       *watch.Watcher
 
 	bindToListen time.Duration // how old a socket without a listener is dead
 
@@ -46,16 +47,10 @@ type KubeletWatch struct {
 	owned   map[string]*owned
 	sockets map[string]bool // of plugins, by name
 	dead    map[string]bool // those of others on which nobody listens any more
-	state   watchState
+	missing bool            // the directory does not exist
 
 	connecting sync.Mutex
 	conn       *kubeletConn // that is in use; nil where none is
-}
-
-// watchState is what is logged when it changes.
-type watchState struct {
-	missing  bool // the directory does not exist
-	degraded bool // there is no inotify
 }
 
 // NewKubeletWatch makes a watch of dir, the kubelet's device-plugins directory.
@@ -66,12 +61,14 @@ func NewKubeletWatch(dir string, log *slog.Logger) *KubeletWatch {
 	}
 	dir = filepath.Clean(dir)
 	return &KubeletWatch{
-		dir:     dir,
-		socket:  filepath.Join(dir, kubeletSocket),
-		log:     log,
-		inotify: newDirWatch,
-		resync:  2 * time.Minute,
-		poll:    time.Second,
+		dir:    dir,
+		socket: filepath.Join(dir, kubeletSocket),
+		log:    log,
+		files: watch.New(watch.Options{
+			// A link may take the place of the directory, and the one above be moved.
+			Source: "kubelet directory", Events: watch.Names, Dirs: func() []string { return []string{dir, filepath.Dir(dir)} },
+			Resync: 2 * time.Minute, Poll: time.Second, Log: log,
+		}),
 		changed: make(chan struct{}),
 		owned:   map[string]*owned{},
 		sockets: map[string]bool{},
@@ -92,88 +89,34 @@ func (w *KubeletWatch) Kubelet() (KubeletSocket, <-chan struct{}) {
 	return w.kubelet, w.changed
 }
 
-// Degraded reports whether inotify is not to be had, so that the directory is
-// looked at every second instead.
-func (w *KubeletWatch) Degraded() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.state.degraded
-}
+// Degraded reports whether inotify is unavailable, so that the directory is polled every
+// second.
+func (w *KubeletWatch) Degraded() bool { return w.files.Degraded() != nil }
 
 // Run follows the directory until ctx is cancelled, which is no error; it never
 // gives up.
 func (w *KubeletWatch) Run(ctx context.Context) error {
-	for ctx.Err() == nil {
-		err := w.follow(ctx)
-		if ctx.Err() != nil {
-			break
-		}
-		w.setDegraded(err)
-		w.pollFor(ctx, w.resync)
-	}
-	return nil
-}
-
-// follow looks whenever inotify says that there is something to see. It returns
-// when ctx is cancelled or inotify fails.
-func (w *KubeletWatch) follow(ctx context.Context) error {
-	in, err := w.inotify()
-	if err != nil {
-		return err
-	}
-	defer in.close()
-	defer context.AfterFunc(ctx, in.wake)()
+	var files sync.WaitGroup
+	defer files.Wait()
+	files.Go(func() { _ = w.files.Run(ctx) }) // always nil
 	for {
-		entry, missing, err := in.watch(w.dir)
-		if err != nil {
-			return err
-		}
-		w.setDegraded(nil)
-		w.setMissing(missing)
-		w.lookAtAll()
-		if err := w.events(ctx, in, entry); err != nil || ctx.Err() != nil {
-			return err
-		}
-	}
-}
-
-// events looks at what changed until something calls for new watches: the
-// directory, or entry in the directory above it, came or went. So does time:
-// nobody tells when a directory further up is moved.
-func (w *KubeletWatch) events(ctx context.Context, in *dirWatch, entry string) error {
-	deadline := time.Now().Add(w.resync)
-	for {
-		events, err := in.read(ctx, deadline)
-		if err != nil || events == nil {
-			return err
-		}
-		for _, e := range events {
-			switch {
-			case e.mask&(unix.IN_Q_OVERFLOW|unix.IN_IGNORED|unix.IN_DELETE_SELF|unix.IN_MOVE_SELF|unix.IN_UNMOUNT) != 0:
-				return nil
-			case e.above && e.name == entry:
-				return nil
-			case e.above:
-			case e.name == kubeletSocket:
-				w.look()
-			default:
-				w.lookAt(e.name)
-			}
-		}
-	}
-}
-
-// pollFor looks every now and then for about d.
-func (w *KubeletWatch) pollFor(ctx context.Context, d time.Duration) {
-	tick := time.NewTicker(w.poll)
-	defer tick.Stop()
-	end := time.Now().Add(d)
-	for time.Now().Before(end) {
-		w.lookAtAll()
 		select {
 		case <-ctx.Done():
-			return
-		case <-tick.C:
+			return nil
+		case <-w.files.Changes():
+		}
+		names, all := w.files.Take()
+		if all {
+			w.checkMissing()
+			w.lookAtAll()
+			continue
+		}
+		for _, name := range names {
+			if name == kubeletSocket {
+				w.look()
+			} else {
+				w.lookAt(name)
+			}
 		}
 	}
 }
@@ -223,32 +166,19 @@ func (w *KubeletWatch) await(ctx context.Context, generation uint64, d time.Dura
 	}
 }
 
-// setDegraded says once that there is no inotify, and once that there is again.
-func (w *KubeletWatch) setDegraded(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch degraded := err != nil; {
-	case degraded == w.state.degraded:
-		return
-	case degraded:
-		w.log.Warn("no inotify, looking at the kubelet's directory every second", "kubelet_dir", w.dir, "reason", err)
-	default:
-		w.log.Info("inotify works again", "kubelet_dir", w.dir)
-	}
-	w.state.degraded = err != nil
-}
-
-// setMissing says once that there is no directory, and once that there is again.
-func (w *KubeletWatch) setMissing(missing bool) {
+// checkMissing logs that there is no directory, and that there is one again.
+func (w *KubeletWatch) checkMissing() {
+	_, err := os.Stat(w.dir)
+	missing := errors.Is(err, fs.ErrNotExist)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case missing == w.state.missing:
+	case missing == w.missing:
 		return
 	case missing:
 		w.log.Warn("kubelet directory does not exist, waiting for it", "kubelet_dir", w.dir)
 	default:
 		w.log.Info("kubelet directory exists", "kubelet_dir", w.dir)
 	}
-	w.state.missing = missing
+	w.missing = missing
 }

@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/generic-dp/generic-dp/internal/watch"
 )
 
 // waitKubelet waits for the watch to see a generation, present or not.
@@ -112,9 +114,10 @@ func TestWatchFollowsTheDirectory(t *testing.T) {
 func TestWatchWithoutInotify(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.watch.inotify = func() (*dirWatch, error) { return nil, &os.SyscallError{Syscall: "inotify_init1", Err: syscall.EMFILE} }
-	n.watch.poll = 2 * time.Millisecond
-	n.watch.resync = 5 * time.Millisecond
+	n.watch.files.Open = func(uint32) (watch.Source, error) {
+		return nil, &os.SyscallError{Syscall: "inotify_init1", Err: syscall.EMFILE}
+	}
+	n.watch.files.Poll = 2 * time.Millisecond
 	n.run()
 	p, _ := n.plugin(gpu, newSource(healthy("a")...))
 	n.must(n.Start())
@@ -128,7 +131,7 @@ func TestWatchWithoutInotify(t *testing.T) {
 	n.must(os.Remove(filepath.Join(n.dir, n.sockets()[0])))
 	n.must(n.WaitFor(n.ctx, func() bool { return len(n.Requests(gpu)) == 3 }))
 	n.waitAllocatable(gpu, 1)
-	if got := n.logs.reasons("no inotify, looking at the kubelet's directory every second"); len(got) != 1 {
+	if got := n.logs.reasons("directories can't be watched, polling them"); len(got) != 1 {
 		t.Errorf("logged %q, want one line", got)
 	}
 }
@@ -137,16 +140,16 @@ func TestWatchGetsInotifyBack(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	tries := 0
-	n.watch.inotify = func() (*dirWatch, error) {
+	open := n.watch.files.Open
+	n.watch.files.Open = func(events uint32) (watch.Source, error) {
 		if tries++; tries < 3 {
 			return nil, errors.New("too many")
 		}
-		return newDirWatch()
+		return open(events)
 	}
-	n.watch.poll = time.Millisecond
-	n.watch.resync = time.Millisecond
+	n.watch.files.Poll = time.Millisecond
 	n.run()
-	n.logs.wait(n.ctx, t, "inotify works again")
+	n.logs.wait(n.ctx, t, "directories are watched again")
 	if n.watch.Degraded() {
 		t.Error("still degraded")
 	}

@@ -1,4 +1,4 @@
-package inotify
+package watch
 
 import (
 	"encoding/binary"
@@ -18,22 +18,21 @@ func must(t *testing.T, err error) {
 // step reads what inotify has and says what it means.
 type step struct {
 	t *testing.T
-	d *Dirs
+	d *dirs
 }
 
 func (s step) expect(what string, changed, moved bool) {
 	s.t.Helper()
-	events, err := s.d.Source.Next()
+	events, err := s.d.source.Next()
 	must(s.t, err)
-	c, m := s.d.Handle(events)
-	if c != changed || m != moved {
-		s.t.Errorf("%s: changed %v, moved %v; want %v, %v: %+v", what, c, m, changed, moved, events)
+	if c := s.d.handle(events); c.empty() == changed || c.moved != moved {
+		s.t.Errorf("%s: %+v; want changed %v, moved %v: %+v", what, c, changed, moved, events)
 	}
 }
 
 func (s step) sync(what string, dirs []string, added bool) {
 	s.t.Helper()
-	a, err := s.d.Sync(dirs)
+	a, err := s.d.sync(dirs)
 	if err != nil || a != added {
 		s.t.Errorf("%s: added %v, %v; want %v", what, a, err, added)
 	}
@@ -43,44 +42,44 @@ func TestDirectoriesThatComeAndGo(t *testing.T) {
 	t.Parallel()
 	dev := t.TempDir()
 	serial, byID := dev+"/serial", dev+"/serial/by-id"
-	dirs := []string{dev, byID}
-	n, err := Open(Names | Attributes)
+	list := []string{dev, byID}
+	n, err := openInstance(Names | Attributes)
 	if err != nil {
 		t.Skipf("no inotify here: %v", err)
 	}
 	defer n.Close()
-	s := step{t, &Dirs{Source: n}}
+	s := step{t, &dirs{source: n}}
 
-	s.sync("at first", dirs, true)
-	s.sync("once more", dirs, false)
+	s.sync("at first", list, true)
+	s.sync("once more", list, false)
 	must(t, os.Mkdir(serial, 0o755))
 	s.expect("the directory above", true, true)
-	s.sync("the directory above", dirs, false)
+	s.sync("the directory above", list, false)
 	must(t, os.WriteFile(serial+"/neighbour", nil, 0o644))
 	s.expect("a neighbour", false, false)
 	must(t, os.Mkdir(byID, 0o755))
 	s.expect("the directory", false, true)
-	s.sync("the directory", dirs, true)
+	s.sync("the directory", list, true)
 	must(t, os.Symlink("x", byID+"/link"))
 	s.expect("a link", true, false)
 
 	must(t, os.RemoveAll(serial))
 	s.expect("removed with all above", true, true)
-	s.sync("removed with all above", dirs, false)
+	s.sync("removed with all above", list, false)
 	must(t, os.MkdirAll(byID, 0o755))
 	s.expect("made anew", true, true)
-	s.sync("made anew", dirs, true)
+	s.sync("made anew", list, true)
 	must(t, os.Symlink("x", byID+"/link"))
 	s.expect("a link in the new one", true, false)
 
 	must(t, os.Rename(byID, serial+"/old"))
 	s.expect("moved away", true, true)
-	s.sync("moved away", dirs, false)
+	s.sync("moved away", list, false)
 	must(t, os.Remove(serial+"/old/link"))
 	must(t, os.Mkdir(byID, 0o755))
 	s.expect("another one in its place", false, true)
-	s.sync("another one in its place", dirs, true)
-	s.sync("not wanted any more", dirs[:1], false)
+	s.sync("another one in its place", list, true)
+	s.sync("not wanted any more", list[:1], false)
 	must(t, os.Symlink("x", byID+"/link"))
 	must(t, os.Symlink("x", dev+"/link"))
 	s.expect("after that", true, false)
@@ -88,7 +87,7 @@ func TestDirectoriesThatComeAndGo(t *testing.T) {
 
 // lateDir makes a directory just before the one above it is watched.
 type lateDir struct {
-	*Instance
+	*instance
 	above, dir string
 }
 
@@ -98,37 +97,37 @@ func (l lateDir) Add(dir string) (int, error) {
 			return 0, err
 		}
 	}
-	return l.Instance.Add(dir)
+	return l.instance.Add(dir)
 }
 
 func TestDirectoryThatAppearsWhileItIsLookedFor(t *testing.T) {
 	t.Parallel()
 	dev := t.TempDir()
-	n, err := Open(Names | Attributes)
+	n, err := openInstance(Names | Attributes)
 	if err != nil {
 		t.Skipf("no inotify here: %v", err)
 	}
 	defer n.Close()
-	s := step{t, &Dirs{Source: lateDir{n, dev, dev + "/dri/by-path"}}}
+	s := step{t, &dirs{source: lateDir{n, dev, dev + "/dri/by-path"}}}
 	s.sync("appears", []string{dev + "/dri/by-path"}, true)
 }
 
 func TestFileInPlaceOfADirectory(t *testing.T) {
 	t.Parallel()
 	dev := t.TempDir()
-	n, err := Open(Names | Attributes)
+	n, err := openInstance(Names | Attributes)
 	if err != nil {
 		t.Skipf("no inotify here: %v", err)
 	}
 	defer n.Close()
 	must(t, os.WriteFile(dev+"/dri", nil, 0o644))
-	s := step{t, &Dirs{Source: n}}
-	dirs := []string{dev + "/dri/by-path"}
-	s.sync("a file", dirs, false)
+	s := step{t, &dirs{source: n}}
+	list := []string{dev + "/dri/by-path"}
+	s.sync("a file", list, false)
 	must(t, os.Remove(dev+"/dri"))
-	must(t, os.MkdirAll(dirs[0], 0o755))
+	must(t, os.MkdirAll(list[0], 0o755))
 	s.expect("replaced", false, true)
-	s.sync("replaced", dirs, true)
+	s.sync("replaced", list, true)
 }
 
 // Writes to what is in a watched directory wake nobody.
@@ -138,7 +137,7 @@ func TestWritesAreNoEvents(t *testing.T) {
 	f, err := os.Create(dir + "/tty")
 	must(t, err)
 	defer f.Close()
-	n, err := Open(Names | Attributes)
+	n, err := openInstance(Names | Attributes)
 	if err != nil {
 		t.Skipf("no inotify here: %v", err)
 	}
@@ -162,7 +161,7 @@ func TestWritesAreNoEvents(t *testing.T) {
 func TestWrites(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	n, err := Open(Writes)
+	n, err := openInstance(Writes)
 	if err != nil {
 		t.Skipf("no inotify here: %v", err)
 	}
@@ -173,12 +172,12 @@ func TestWrites(t *testing.T) {
 	must(t, err)
 	_, err = f.WriteString("half of it")
 	must(t, err)
-	must(t, n.SetDeadline(time.Now()))
+	must(t, n.file.SetReadDeadline(time.Now()))
 	if events, err := n.Next(); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("while it is written: %+v, %v; want nothing", events, err)
 	}
 	must(t, f.Close())
-	must(t, n.SetDeadline(time.Time{}))
+	must(t, n.file.SetReadDeadline(time.Time{}))
 	events, err := n.Next()
 	must(t, err)
 	if len(events) != 1 || events[0].Name != "config" || events[0].Mask != Writes {

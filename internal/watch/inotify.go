@@ -1,17 +1,15 @@
-// Package inotify follows directories that may come and go, by inotify(7).
-package inotify
+package watch
 
 import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// What an Instance can be told to look for, one or several. There is no
+// Events of the entries of a directory, one or several. There is no
 // IN_MODIFY and no IN_ACCESS: in /dev each write to a terminal or to /dev/null
 // would be an event (before Linux 6.11, where fsnotify stopped to tell of special
 // files).
@@ -28,7 +26,7 @@ const (
 	always = unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
 )
 
-// Source is where Dirs has its events from: an Instance.
+// Source is a source of events: inotify.
 type Source interface {
 	// Add watches a directory and returns its number, the same one for the
 	// same directory.
@@ -47,44 +45,33 @@ type Event struct {
 	Name string // in the directory; empty where it is the directory itself
 }
 
-// Instance is one inotify instance. A user has few of them
+// instance is an inotify instance. A user has few of them
 // (fs.inotify.max_user_instances, 128).
-type Instance struct {
+type instance struct {
 	fd   int // of file, which owns it
 	mask uint32
 	file *os.File
 	buf  [4 << 10]byte // many events; one takes 272 bytes at most
 }
 
-var _ Source = (*Instance)(nil)
-
-// Open makes an instance that looks for what mask says, such as Names|Writes.
-func Open(mask uint32) (*Instance, error) {
+func openInstance(mask uint32) (*instance, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("inotify_init1: %w", err)
 	}
-	return &Instance{fd: fd, mask: mask | always, file: os.NewFile(uintptr(fd), "inotify")}, nil
+	return &instance{fd: fd, mask: mask | always, file: os.NewFile(uintptr(fd), "inotify")}, nil
 }
 
-// Close ends all watches.
-func (n *Instance) Close() error { return n.file.Close() }
+func (n *instance) Close() error { return n.file.Close() }
 
-// Add watches a directory.
-func (n *Instance) Add(dir string) (int, error) { return unix.InotifyAddWatch(n.fd, dir, n.mask) }
+func (n *instance) Add(dir string) (int, error) { return unix.InotifyAddWatch(n.fd, dir, n.mask) }
 
-// Remove ends a watch.
-func (n *Instance) Remove(wd int) {
+func (n *instance) Remove(wd int) {
 	// It fails for a watch that the kernel has removed already.
 	_, _ = unix.InotifyRmWatch(n.fd, uint32(wd))
 }
 
-// SetDeadline is until when Next waits, also one that is under way: its error is
-// os.ErrDeadlineExceeded then. The zero time is for ever.
-func (n *Instance) SetDeadline(t time.Time) error { return n.file.SetReadDeadline(t) }
-
-// Next waits for events.
-func (n *Instance) Next() ([]Event, error) {
+func (n *instance) Next() ([]Event, error) {
 	size, err := n.file.Read(n.buf[:])
 	if err != nil {
 		return nil, fmt.Errorf("reading inotify: %w", err)

@@ -1,4 +1,4 @@
-package inotify
+package watch
 
 import (
 	"errors"
@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dirs keeps watches on directories that may come and go. Its watches are of
-// directories, not of paths: whatever moves or removes one makes a Sync
-// necessary. It is for one goroutine; Source.Next may be called in another.
-type Dirs struct {
-	Source  Source
+// dirs keeps watches on directories that may come and go. Its watches are of
+// directories, not of paths: whatever moves or removes one makes a sync
+// necessary. It is for one goroutine.
+type dirs struct {
+	source  Source
 	watched map[int]*watched
 }
 
@@ -23,13 +23,13 @@ type watched struct {
 	names map[string]bool // or only that one of these appears
 }
 
-// Sync makes the watches those of dirs, and reports whether there is a
+// sync makes the watches those of list, and reports whether there is a
 // directory now that was not watched before. A directory that is missing is
 // waited for in the nearest one above it. The error names the first directory
 // that can't be watched; the others are.
-func (d *Dirs) Sync(dirs []string) (added bool, err error) {
-	fresh := make(map[int]*watched, len(dirs))
-	for _, dir := range dirs {
+func (d *dirs) sync(list []string) (added bool, err error) {
+	fresh := make(map[int]*watched, len(list))
+	for _, dir := range list {
 		wd, addErr := d.add(dir, fresh)
 		if addErr != nil {
 			if err == nil {
@@ -43,7 +43,7 @@ func (d *Dirs) Sync(dirs []string) (added bool, err error) {
 	}
 	for wd := range d.watched {
 		if fresh[wd] == nil {
-			d.Source.Remove(wd)
+			d.source.Remove(wd)
 		}
 	}
 	d.watched = fresh
@@ -51,14 +51,14 @@ func (d *Dirs) Sync(dirs []string) (added bool, err error) {
 }
 
 // add watches dir or the nearest directory above it.
-func (d *Dirs) add(dir string, fresh map[int]*watched) (int, error) {
+func (d *dirs) add(dir string, fresh map[int]*watched) (int, error) {
 	missing := ""
 	// What is missing may appear before the directory above it is watched,
 	// so it is tried once more then. Something that comes and goes faster
 	// than that makes an event.
 	tries := 0
 	for p := dir; ; {
-		wd, err := d.Source.Add(p)
+		wd, err := d.source.Add(p)
 		if (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR)) && p != path.Dir(p) {
 			missing, p = path.Base(p), path.Dir(p)
 			continue
@@ -84,12 +84,20 @@ func (d *Dirs) add(dir string, fresh map[int]*watched) (int, error) {
 	}
 }
 
-// Handle says whether events tell of a change in one of the directories, and
-// whether they make a Sync necessary.
-func (d *Dirs) Handle(events []Event) (changed, moved bool) {
+// change is what events are about.
+type change struct {
+	names []string // of entries of the directories
+	all   bool     // anything may have changed
+	moved bool     // a sync is necessary
+}
+
+func (c change) empty() bool { return len(c.names) == 0 && !c.all }
+
+// handle returns what events are about.
+func (d *dirs) handle(events []Event) (c change) {
 	for _, e := range events {
 		if e.Mask&unix.IN_Q_OVERFLOW != 0 {
-			changed, moved = true, true
+			c.all, c.moved = true, true
 			continue
 		}
 		w := d.watched[e.WD]
@@ -98,13 +106,15 @@ func (d *Dirs) Handle(events []Event) (changed, moved bool) {
 		}
 		if e.Mask&(unix.IN_DELETE_SELF|unix.IN_MOVE_SELF|unix.IN_UNMOUNT|unix.IN_IGNORED) != 0 {
 			// The watch may still be on a directory that is elsewhere now.
-			d.Source.Remove(e.WD)
+			d.source.Remove(e.WD)
 			delete(d.watched, e.WD)
-			changed, moved = changed || w.whole, true
+			c.all, c.moved = c.all || w.whole, true
 			continue
 		}
-		changed = changed || w.whole
-		moved = moved || w.names[e.Name] && e.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0
+		if w.whole {
+			c.names = append(c.names, e.Name)
+		}
+		c.moved = c.moved || w.names[e.Name] && e.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0
 	}
-	return changed, moved
+	return c
 }

@@ -1,0 +1,225 @@
+// Package watch follows directories that may come and go: by inotify(7), and by polling
+// where that is unavailable.
+package watch
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Options say what a Watcher watches, and how often.
+type Options struct {
+	// Source is what is watched, as the log and the status name it.
+	Source string
+	// Events are Names, Attributes and Writes, one or several.
+	Events uint32
+	// Dirs returns the directories. It is asked before each signal, since what the
+	// signal is about may lead to others.
+	Dirs func() []string
+	// Quiet delays a signal until that long after the last event, and by ten times that
+	// at most; zero does not.
+	Quiet time.Duration
+	// Resync is the time between signals without an event, zero for ever: a directory
+	// further up may be moved, and no event says so. Poll is the same where inotify is
+	// unavailable.
+	Resync, Poll time.Duration
+	// Log gets one message when inotify becomes unavailable, and one when it is back.
+	Log *slog.Logger
+	// Open opens a source of events; nil is inotify.
+	Open func(events uint32) (Source, error)
+}
+
+// Watcher signals that something in a directory may have changed.
+type Watcher struct {
+	Options
+	changes chan struct{} // capacity 1
+	refresh chan struct{} // capacity 1
+
+	mu       sync.Mutex
+	degraded error
+	names    map[string]bool // of entries, that Take has not returned
+	all      bool
+}
+
+// maxNames is how many names Take returns.
+const maxNames = 1024
+
+// New returns a Watcher that watches nothing until it runs.
+func New(o Options) *Watcher {
+	if o.Open == nil {
+		o.Open = func(events uint32) (Source, error) { return openInstance(events) }
+	}
+	return &Watcher{Options: o, changes: make(chan struct{}, 1), refresh: make(chan struct{}, 1), names: make(map[string]bool)}
+}
+
+// Changes returns a channel that has a value when something may have changed. The first
+// is there when the watches are. It is for one reader.
+func (w *Watcher) Changes() <-chan struct{} { return w.changes }
+
+// Take returns the names of the entries of directories that events were of since the last
+// Take; all says that others may have changed, too.
+func (w *Watcher) Take() (names []string, all bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	names, all = slices.Collect(maps.Keys(w.names)), w.all
+	clear(w.names)
+	w.all = false
+	return names, all
+}
+
+// Refresh says that Dirs returns others than before.
+func (w *Watcher) Refresh() { signal(w.refresh) }
+
+// Degraded returns why directories are polled, nil where they are watched.
+func (w *Watcher) Degraded() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.degraded
+}
+
+// Run watches until ctx ends, and returns nil then.
+func (w *Watcher) Run(ctx context.Context) error {
+	poll := time.NewTimer(w.Poll)
+	defer poll.Stop()
+	for {
+		source, err := w.Open(w.Events)
+		if err == nil {
+			err = w.follow(ctx, source)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		w.setDegraded(err)
+		w.add(change{all: true})
+		signal(w.changes)
+		poll.Reset(w.Poll)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-poll.C:
+		}
+	}
+}
+
+// follow watches until ctx ends or the source fails.
+func (w *Watcher) follow(ctx context.Context, source Source) error {
+	events, failed := make(chan []Event), make(chan error, 1)
+	var reader sync.WaitGroup
+	defer reader.Wait()
+	defer source.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	reader.Go(func() { failed <- read(ctx, source, events) })
+
+	watches := &dirs{source: source}
+	interval := w.interval()
+	resync := time.NewTimer(0) // the first signal
+	defer resync.Stop()
+	quiet := time.NewTimer(0)
+	quiet.Stop()
+	var since time.Time // of the first event that was not signalled
+	for {
+		var c change
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			return err
+		case batch := <-events:
+			if c = watches.handle(batch); c.moved {
+				c.all = w.sync(watches) || c.all
+			}
+		case <-w.refresh:
+			c.all = w.sync(watches)
+		case <-quiet.C:
+			since = time.Time{}
+			w.add(change{all: w.sync(watches)})
+			signal(w.changes)
+		case <-resync.C:
+			w.sync(watches)
+			w.add(change{all: true})
+			signal(w.changes)
+			if interval > 0 {
+				resync.Reset(interval)
+			}
+		}
+		if !c.empty() {
+			w.add(c)
+			if since.IsZero() {
+				since = time.Now()
+			}
+			quiet.Reset(min(w.Quiet, time.Until(since.Add(10*w.Quiet))))
+		}
+		if now := w.interval(); now != interval {
+			interval = now
+			if resync.Stop(); interval > 0 {
+				resync.Reset(interval)
+			}
+		}
+	}
+}
+
+// add adds to what Take returns.
+func (w *Watcher) add(c change) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, name := range c.names {
+		w.names[name] = true
+	}
+	if w.all = w.all || c.all || len(w.names) > maxNames; w.all {
+		clear(w.names)
+	}
+}
+
+// sync watches the directories, and reports whether one of them was not watched before.
+func (w *Watcher) sync(watches *dirs) bool {
+	added, err := watches.sync(w.Dirs())
+	w.setDegraded(err)
+	return added
+}
+
+func (w *Watcher) interval() time.Duration {
+	if w.Degraded() != nil {
+		return w.Poll
+	}
+	return w.Resync
+}
+
+func (w *Watcher) setDegraded(err error) {
+	w.mu.Lock()
+	was := w.degraded
+	w.degraded = err
+	w.mu.Unlock()
+	switch {
+	case err != nil && was == nil:
+		w.Log.Warn("directories can't be watched, polling them", "source", w.Source, "interval", w.Poll, "reason", err)
+	case err == nil && was != nil:
+		w.Log.Info("directories are watched again", "source", w.Source)
+	}
+}
+
+// read passes the events of a source on until that is closed.
+func read(ctx context.Context, source Source, to chan<- []Event) error {
+	for {
+		events, err := source.Next()
+		if err != nil {
+			return err
+		}
+		select {
+		case to <- events:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,307 @@
+package inventory
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/generic-dp/generic-dp/internal/watch"
+)
+
+const (
+	// defaultResync is the time between full scans without an event: a net below what
+	// no event announces, such as a driver that makes a node without one.
+	defaultResync = 10 * time.Minute
+	// degradedResync is the same while a source of events is missing.
+	degradedResync = time.Minute
+	// maxPaths is how many paths a batch holds. A hub with ten devices that
+	// is pulled makes some two hundred events.
+	maxPaths = 1024
+)
+
+// WatchOptions are options of a Watcher.
+type WatchOptions struct {
+	// Dev is the directory of device nodes; empty is "/dev".
+	Dev string
+	// Resync is the time between two batches that say All without an event,
+	// until SetResync says another; 0 is 10 minutes.
+	Resync time.Duration
+	// Log gets what an administrator should know; nil is discarded.
+	Log *slog.Logger
+}
+
+// Batch is everything that happened since the last one was taken.
+type Batch struct {
+	// All says that anything may have changed, whatever Paths says: events were
+	// lost, or too many, or are missing, or a full scan is due.
+	All bool
+	// Names says that names below /dev or in one of the watched directories
+	// changed.
+	Names bool
+	// Paths of the devices that the kernel announced, relative to the root of
+	// sysfs, sorted.
+	Paths []string
+	// At is when the latest event came in; zero if there was none.
+	At time.Time
+}
+
+// Watcher says when a host may have changed. It has three sources, and goes on
+// with what is left of them: events of the kernel, which know all of sysfs but
+// neither the names that udev makes nor what mknod(1) does; inotify on
+// directories, which knows names only; and a slow timer. While nothing happens
+// it does nothing.
+type Watcher struct {
+	dev        string
+	log        *slog.Logger
+	openKernel func() (kernelEvents, error)
+	files      *watch.Watcher
+
+	changes  chan struct{} // capacity 1: a batch is waiting
+	resynced chan struct{} // capacity 1: resync is another
+
+	mu      sync.Mutex
+	resync  time.Duration
+	lastAll time.Time // when a batch that says All was requested last
+	batch   Batch     // without Paths
+	paths   map[string]bool
+	dirs    []string // of the host, besides /dev
+	deaf    error    // why there are no kernel events
+}
+
+// NewWatcher returns a Watcher that watches nothing until it runs.
+func NewWatcher(o WatchOptions) *Watcher {
+	base := Options{Dev: o.Dev, Log: o.Log}.withDefaults()
+	w := &Watcher{
+		dev:        base.Dev,
+		resync:     cmp.Or(o.Resync, defaultResync),
+		log:        base.Log,
+		openKernel: func() (kernelEvents, error) { return openUevents() },
+		changes:    make(chan struct{}, 1),
+		resynced:   make(chan struct{}, 1),
+		paths:      make(map[string]bool),
+	}
+	w.files = watch.New(watch.Options{Source: "device nodes", Events: watch.Names | watch.Attributes, Dirs: w.watchedDirs, Poll: degradedResync, Log: base.Log})
+	return w
+}
+
+// Changes returns a channel that has a value when a batch is waiting to be
+// taken. It is for one reader.
+func (w *Watcher) Changes() <-chan struct{} { return w.changes }
+
+// Take returns the batch that is waiting, an empty one if there is none.
+// However long it is put off, it stays of bounded size.
+func (w *Watcher) Take() Batch {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	b := w.batch
+	// Without the events of the kernel Paths never is the whole truth.
+	b.All = b.All || w.deaf != nil
+	for p := range w.paths {
+		b.Paths = append(b.Paths, p)
+	}
+	slices.Sort(b.Paths)
+	w.batch = Batch{}
+	clear(w.paths)
+	return b
+}
+
+// SetDirs sets the directories to watch besides /dev, by their path on the host. What
+// does not exist yet is waited for in the nearest directory above it. A new watch makes a
+// batch that says Names, so that nothing is missed between the scan that named the
+// directory and its watch.
+func (w *Watcher) SetDirs(dirs []string) {
+	clean := make([]string, 0, len(dirs))
+	for _, d := range dirs {
+		clean = append(clean, path.Clean("/"+d))
+	}
+	slices.Sort(clean)
+	w.mu.Lock()
+	w.dirs = slices.Compact(clean)
+	w.mu.Unlock()
+	w.files.Refresh()
+}
+
+// watchedDirs are the directories to watch as they are mounted here. Only /dev is
+// elsewhere; others are at their own path or not at all.
+func (w *Watcher) watchedDirs() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := []string{w.dev}
+	for _, d := range w.dirs {
+		if below, ok := strings.CutPrefix(d, hostDev+"/"); ok {
+			d = w.dev + "/" + below
+		} else if d == hostDev {
+			continue
+		}
+		list = append(list, d)
+	}
+	return list
+}
+
+// Degraded says which sources of events are missing and why, sorted; none is
+// the normal case. Without one of them there is a full scan each minute.
+func (w *Watcher) Degraded() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var list []string
+	if err := w.files.Degraded(); err != nil {
+		list = append(list, "file events: "+err.Error())
+	}
+	if w.deaf != nil {
+		list = append(list, "kernel events: "+w.deaf.Error())
+	}
+	return list
+}
+
+// SetResync sets the time between full scans without an event: a minute at least, 10
+// minutes if d is 0. It is for what no event announces, such as the interfaces of a
+// network namespace that is not our own (ForeignNets).
+func (w *Watcher) SetResync(d time.Duration) {
+	w.mu.Lock()
+	w.resync = max(cmp.Or(d, defaultResync), degradedResync)
+	w.mu.Unlock()
+	poke(w.resynced)
+}
+
+// Run watches until ctx ends, and returns nil then. The first batch says All
+// and comes once the watches are in place: a scan after it misses nothing.
+func (w *Watcher) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	opened := make(chan struct{})
+	running.Go(func() { w.followKernel(ctx, func() { close(opened) }) })
+	running.Go(func() { _ = w.files.Run(ctx) }) // always nil
+	for _, inPlace := range []<-chan struct{}{opened, w.files.Changes()} {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-inPlace:
+		}
+	}
+	w.requestAll()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		case <-w.resynced:
+		case <-w.files.Changes():
+			if w.files.Degraded() != nil {
+				w.requestAll()
+			} else {
+				w.add(Batch{Names: true})
+			}
+		}
+		due := w.untilResync()
+		if due <= 0 {
+			w.files.Refresh()
+			w.requestAll()
+			due = w.untilResync()
+		}
+		timer.Reset(due)
+	}
+}
+
+// followKernel reads the events of the kernel until ctx ends. It calls opened once it has
+// tried to open them.
+func (w *Watcher) followKernel(ctx context.Context, opened func()) {
+	for first := true; ; first = false {
+		k, err := w.openKernel()
+		w.setDeaf(err)
+		if first {
+			opened()
+		} else {
+			w.requestAll()
+		}
+		if err == nil {
+			stop := context.AfterFunc(ctx, func() { k.Close() })
+			err = w.readKernel(k)
+			if stop() {
+				k.Close()
+				w.setDeaf(err)
+				w.requestAll()
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(degradedResync):
+		}
+	}
+}
+
+func (w *Watcher) readKernel(k kernelEvents) error {
+	for {
+		p, err := k.next()
+		switch {
+		case errors.Is(err, errLost):
+			w.add(Batch{All: true})
+		case err != nil:
+			return err
+		default:
+			w.add(Batch{Paths: []string{p}})
+		}
+	}
+}
+
+// untilResync is the time until a full scan is due.
+func (w *Watcher) untilResync() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Until(w.lastAll.Add(w.resync))
+}
+
+// requestAll requests a full scan without an event.
+func (w *Watcher) requestAll() {
+	w.mu.Lock()
+	w.batch.All, w.lastAll = true, time.Now()
+	w.mu.Unlock()
+	poke(w.changes)
+}
+
+// add adds events to the batch that is waiting.
+func (w *Watcher) add(b Batch) {
+	w.mu.Lock()
+	w.batch.All, w.batch.Names, w.batch.At = w.batch.All || b.All, w.batch.Names || b.Names, time.Now()
+	for _, p := range b.Paths {
+		w.paths[p] = true
+	}
+	if len(w.paths) > maxPaths {
+		w.batch.All = true
+		clear(w.paths)
+	}
+	w.mu.Unlock()
+	poke(w.changes)
+}
+
+// setDeaf notes why there are no kernel events, nil where there are, and logs changes.
+func (w *Watcher) setDeaf(err error) {
+	w.mu.Lock()
+	was := w.deaf
+	w.deaf = err
+	w.mu.Unlock()
+	switch {
+	case err != nil && was == nil:
+		w.log.Warn("kernel events are unavailable, scanning everything each minute", "reason", err)
+	case err == nil && was != nil:
+		w.log.Info("kernel events are back")
+	}
+}
+
+// poke puts a value into a channel that holds one, unless one is there.
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
