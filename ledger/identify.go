@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/generic-dp/generic-dp/device"
@@ -18,8 +19,8 @@ const maxAbsent = 512
 // for the last 512 that were: beyond that, what has been gone longest is
 // forgotten.
 type Decisions struct {
-	// Serials of devices that are there, in natural order of their IDs, then
-	// those of absent ones, the last seen first.
+	// Serials of devices that are there, sorted by ID, then those of absent ones,
+	// the last seen first.
 	Serials []Serial `json:"serials,omitempty"`
 }
 
@@ -66,25 +67,10 @@ func Identify(snap *device.Snapshot, prev Decisions) (device.Forms, Decisions) {
 	for _, s := range prev.Serials {
 		known[s.ID] = s
 	}
-	// What was decided before is in order, which leaves little to sort.
-	ids := make([]string, 0, len(groups))
-	for _, s := range prev.Serials {
-		if _, there := groups[s.ID]; there {
-			ids = append(ids, s.ID)
-		}
-	}
-	for id := range groups {
-		if _, ok := known[id]; !ok {
-			ids = append(ids, id)
-		}
-	}
-	slices.SortFunc(ids, device.CompareNatural)
-	ids = slices.Compact(ids) // a file that was edited may name one twice
 	next := Decisions{Serials: make([]Serial, 0, len(groups))}
-	for _, id := range ids {
-		s := known[id]
+	for _, id := range slices.Sorted(maps.Keys(groups)) {
+		s, owner := decide(known[id], groups[id])
 		s.ID = id
-		s, owner := decide(s, groups[id])
 		for _, h := range groups[id] {
 			forms[h] = device.PortForm
 		}

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -14,16 +15,19 @@ var boot = time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 // machine drives a State through a story. Its clock starts at zero, when the
 // process starts; what is held is asked at every step unless silent.
 type machine struct {
-	t      *testing.T
-	state  State
-	out    Output
-	events map[string]time.Duration
-	held   map[string]string
-	silent bool
-	young  bool            // the kubelet has just started
-	asked  time.Duration   // when held was asked; now where it is negative
-	pulled map[string]bool // hardware that is gone, by its sysfs path
-	unread []device.Unread
+	t       *testing.T
+	state   State
+	out     Output
+	before  []ListedResource // of the output before
+	ended   []string         // resources that the last Next dropped
+	events  map[string]time.Duration
+	held    map[string]string
+	failing map[string]string // why checks fail, by ID
+	silent  bool
+	young   bool            // the kubelet has just started
+	asked   time.Duration   // when held was asked; now where it is negative
+	pulled  map[string]bool // hardware that is gone, by its sysfs path
+	unread  []device.Unread
 }
 
 func newMachine(t *testing.T, remembered ...Remembered) *machine {
@@ -41,7 +45,7 @@ func (h *machine) lastEvent(hardware string) time.Time {
 // at is Next at a time after the start.
 func (h *machine) at(d time.Duration, resources ...Resource) *machine {
 	h.t.Helper()
-	in := Input{Now: boot.Add(d), Start: boot, Resources: resources, LastEvent: h.lastEvent, Hardware: func(path string) bool { return !h.pulled[path] }, Unread: h.unread}
+	in := Input{Now: boot.Add(d), Start: boot, Resources: resources, LastEvent: h.lastEvent, Hardware: func(path string) bool { return !h.pulled[path] }, Unread: h.unread, Failing: h.failing}
 	if !h.silent {
 		in.Held = Held{At: in.Now, Partial: h.young, IDs: h.held}
 		if h.asked >= 0 {
@@ -49,7 +53,14 @@ func (h *machine) at(d time.Duration, resources ...Resource) *machine {
 		}
 	}
 	before := h.state
+	h.before = h.out.Resources
 	h.state, h.out = before.Next(in)
+	h.ended = nil
+	for _, res := range before.resources {
+		if !slices.ContainsFunc(h.out.Resources, func(r ListedResource) bool { return r.Name == res.name }) {
+			h.ended = append(h.ended, res.name)
+		}
+	}
 	if again, out := before.Next(in); !cmp.Equal(h.out, out) || !cmp.Equal(h.state.Remember(), again.Remember()) {
 		h.t.Errorf("at %s: the same state and input make another output:\n%s", d, cmp.Diff(h.out, out))
 	}
@@ -129,6 +140,12 @@ func (h *machine) resource(name string) ListedResource {
 	}
 	h.t.Errorf("resource %q is not in the output", name)
 	return ListedResource{}
+}
+
+// changed reports whether a resource of the output differs from the one before.
+func (h *machine) changed(name string) bool {
+	h.t.Helper()
+	return !slices.ContainsFunc(h.before, func(r ListedResource) bool { return r.Name == name && cmp.Equal(r, h.resource(name)) })
 }
 
 // res makes a resource that remembers a device for ten minutes.

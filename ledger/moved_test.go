@@ -273,8 +273,8 @@ func TestAMovedInterfaceOfARemovedResource(t *testing.T) {
 	h.at(6*m, res("r")).holdsMoved(true)
 	h.at(7 * m)
 	h.held = nil
-	if h.at(9 * m); len(h.out.Ended) != 1 {
-		t.Errorf("ended %q", h.out.Ended)
+	if h.at(9 * m); len(h.ended) != 1 {
+		t.Errorf("ended %q", h.ended)
 	}
 }
 

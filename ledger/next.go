@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -32,26 +33,24 @@ import (
 //
 // Equal states and inputs make equal results.
 func (s State) Next(in Input) (State, Output) {
-	r := s.open(in)
-	r.recover()
-	r.match()
-	r.leave()
-	r.adopt()
-	return r.close()
+	t := s.open(in)
+	t.restoreOrphans()
+	t.match()
+	t.expire()
+	t.claimWaiting()
+	return t.finish()
 }
 
-// round is one call of Next.
-type round struct {
-	in    Input
-	first bool
-	works []*work
-	// owner of each listed ID, and for those that it does not match any more
-	// the name of the resource that does.
-	owner map[string]*work
-	moved map[string]string
-	// held slots by the ID of their device.
-	held map[string][]heldSlot
-	out  Output
+// transition is one call of Next.
+type transition struct {
+	in     Input
+	first  bool
+	drafts []*draft
+	owner  map[string]*draft // the resource that lists a device, by ID
+	// claimed has the resource that matches a device which another one lists.
+	claimed map[string]string
+	held    map[string][]heldSlot // by the ID of the device
+	out     Output
 }
 
 type heldSlot struct {
@@ -59,43 +58,42 @@ type heldSlot struct {
 	resource string
 }
 
-// work is a resource in the making.
-type work struct {
+// draft is the next state of a resource.
+type draft struct {
 	resource
 	config  Resource
-	known   bool // the resource was in the state
-	matched map[string]bool
-	waiting []device.Offer
+	matched map[string]bool // by ID
+	waiting []device.Offer  // of devices that another resource lists
 	blocked []Waiting
 }
 
 // open copies what changes and pairs it with its input.
-func (s State) open(in Input) *round {
-	r := &round{
+func (s State) open(in Input) *transition {
+	t := &transition{
 		in: in, first: !s.started,
-		owner: make(map[string]*work), moved: make(map[string]string), held: make(map[string][]heldSlot),
+		owner: make(map[string]*draft), claimed: make(map[string]string), held: make(map[string][]heldSlot),
 	}
 	for id, name := range in.Held.IDs {
 		base, slot := device.SplitSlot(id)
-		r.held[base] = append(r.held[base], heldSlot{slot, name})
+		t.held[base] = append(t.held[base], heldSlot{slot, name})
 	}
 	before := make(map[string]resource, len(s.resources))
 	for _, res := range s.resources {
 		before[res.name] = res
 	}
 	add := func(config Resource) {
-		res, known := before[config.Name]
+		res := before[config.Name]
 		delete(before, config.Name)
 		res.name = config.Name
 		if res.records = maps.Clone(res.records); res.records == nil {
 			res.records = make(map[string]record)
 		}
 		res.pending = maps.Clone(res.pending)
-		w := &work{resource: res, config: config, known: known, matched: make(map[string]bool, len(config.Offers))}
+		d := &draft{resource: res, config: config, matched: make(map[string]bool, len(config.Offers))}
 		for id := range res.records {
-			r.owner[id] = w
+			t.owner[id] = d
 		}
-		r.works = append(r.works, w)
+		t.drafts = append(t.drafts, d)
 	}
 	seen := make(map[string]bool)
 	for _, config := range in.Resources {
@@ -107,94 +105,91 @@ func (s State) open(in Input) *round {
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		add(Resource{Name: name, Refuse: ReasonRemoved})
 	}
-	return r
+	return t
 }
 
-// recover makes records of what is held through a configured resource and is
-// not known.
-func (r *round) recover() {
-	for _, w := range r.works {
-		if w.config.Refuse != "" {
+// restoreOrphans makes records of devices that are held through a configured resource
+// and not remembered.
+func (t *transition) restoreOrphans() {
+	for _, d := range t.drafts {
+		if d.config.Refuse != "" {
 			continue
 		}
-		for id, slots := range r.held {
-			if r.owner[id] != nil || !device.ValidID(id) {
+		for id, slots := range t.held {
+			if t.owner[id] != nil || !device.ValidID(id) {
 				continue
 			}
 			count := 0
 			for _, h := range slots {
-				if h.resource == w.name {
+				if h.resource == d.name {
 					count = max(count, h.slot+1)
 				}
 			}
 			if count > 0 && count <= device.MaxSlots {
-				w.records[id] = record{offer: device.Offer{ID: id, Slots: count}}
-				r.owner[id] = w
+				d.records[id] = record{offer: device.Offer{ID: id, Slots: count}}
+				t.owner[id] = d
 			}
 		}
 	}
 }
 
 // match brings offers and records together.
-func (r *round) match() {
-	for _, w := range r.works {
-		if w.config.Refuse != "" {
+func (t *transition) match() {
+	for _, d := range t.drafts {
+		if d.config.Refuse != "" {
 			continue
 		}
-		seen := make(map[string]bool, len(w.config.Offers))
-		for _, offer := range w.config.Offers {
-			if seen[offer.ID] {
-				continue
+		seen := make(map[string]bool, len(d.config.Offers))
+		for _, offer := range d.config.Offers {
+			switch id := offer.ID; {
+			case seen[id]:
+			case t.blockedBy(d, id) == "":
+				t.list(d, offer)
+			default:
+				d.waiting = append(d.waiting, offer)
+				t.claimed[id] = cmp.Or(t.claimed[id], d.name)
 			}
 			seen[offer.ID] = true
-			if r.blockedBy(w, offer.ID) == "" {
-				r.take(w, offer)
-				continue
-			}
-			w.waiting = append(w.waiting, offer)
-			if r.moved[offer.ID] == "" {
-				r.moved[offer.ID] = w.name
-			}
 		}
 	}
-	for _, w := range r.works {
-		for id, rec := range w.records {
-			if !w.matched[id] {
-				w.records[id] = r.unmatched(w, id, rec)
+	for _, d := range t.drafts {
+		for id, rec := range d.records {
+			if !d.matched[id] {
+				d.records[id] = t.unmatched(d, id, rec)
 			}
 		}
 	}
 }
 
-// unmatched returns the record of a device that is not matched for w.
-func (r *round) unmatched(w *work, id string, rec record) record {
-	if w.config.Refuse == "" && r.moved[id] == "" && r.inContainer(w, id, &rec) {
+// unmatched returns the record of a device that is not matched for d.
+func (t *transition) unmatched(d *draft, id string, rec record) record {
+	if d.config.Refuse == "" && t.claimed[id] == "" && t.inContainer(d, id, &rec) {
 		rec.offer = movedOffer(rec.offer)
 		rec.present, rec.settled, rec.since = true, true, time.Time{}
 		return rec
 	}
-	if w.config.Refuse == "" && rec.present && slices.Contains(r.in.Unread, device.Unread{Path: rec.offer.Hardware}) {
+	if d.config.Refuse == "" && rec.present && slices.Contains(t.in.Unread, device.Unread{Path: rec.offer.Hardware}) {
 		return rec
 	}
-	rec.unread = r.mayBeUnread(id)
-	return rec.absent(r.in.Now)
+	rec.unread = t.mayBeUnread(id)
+	return rec.absent(t.in.Now)
 }
 
 // mayBeUnread reports whether a device may be hardware that could not be read yet. A USB
 // device may be in any port by now.
-func (r *round) mayBeUnread(id string) bool {
-	return slices.ContainsFunc(r.in.Unread, func(u device.Unread) bool {
+func (t *transition) mayBeUnread(id string) bool {
+	return slices.ContainsFunc(t.in.Unread, func(u device.Unread) bool {
 		name := u.Path[strings.LastIndexByte(u.Path, '/')+1:]
 		return strings.Contains(id, name) || strings.Contains(id, "usb:") && strings.Contains(u.Path, "/usb")
 	})
 }
 
-// take lists a device with its offer.
-func (r *round) take(w *work, offer device.Offer) {
+// list lists a device with its offer.
+func (t *transition) list(d *draft, offer device.Offer) {
 	offer.Slots = max(1, offer.Slots)
-	rec := w.records[offer.ID]
+	rec := d.records[offer.ID]
 	nodes := ownNodes(offer)
-	if rec.lacksNets(nodes) && r.inContainer(w, offer.ID, &rec) {
+	if rec.lacksNets(nodes) && t.inContainer(d, offer.ID, &rec) {
 		// What is matched without them is less than what the container got.
 		slots := offer.Slots
 		offer, nodes = movedOffer(rec.offer), rec.nodes
@@ -207,39 +202,39 @@ func (r *round) take(w *work, offer device.Offer) {
 	late := rec.unread && rec.begun.IsZero()
 	if came := !rec.present; came || !slices.Equal(nodes, rec.nodes) {
 		if came || !offer.Pool {
-			rec.settled, rec.begun = false, r.in.Now
+			rec.settled, rec.begun = false, t.in.Now
 		}
-		rec.changed = r.in.Now
-		if (r.first || late) && (offer.Pool || containsAll(keys, rec.keys)) {
+		rec.changed = t.in.Now
+		if (t.first || late) && (offer.Pool || !slices.ContainsFunc(rec.keys, func(k string) bool { return !slices.Contains(keys, k) })) {
 			// It came before the program did. What is remembered is whole; of
 			// the rest only events say that it is still coming.
 			rec.changed = time.Time{}
 			rec.settled = len(rec.keys) > 0
 		}
 	}
-	rec.retired = retire(rec.retired, rec.offer.Slots, offer.Slots, r.in.Now)
+	rec.retired = retire(rec.retired, rec.offer.Slots, offer.Slots, t.in.Now)
 	rec.offer, rec.nodes, rec.keys = offer, nodes, keys
 	rec.present, rec.unread, rec.since = true, false, time.Time{}
 	if !rec.settled {
-		ready := r.settles(w.config, rec)
-		if rec.settled = !r.in.Now.Before(ready); !rec.settled {
-			r.wake(ready)
+		ready := t.settles(d.config, rec)
+		if rec.settled = !t.in.Now.Before(ready); !rec.settled {
+			t.wake(ready)
 		}
 	}
-	w.records[offer.ID] = rec
-	w.matched[offer.ID] = true
-	r.owner[offer.ID] = w
+	d.records[offer.ID] = rec
+	d.matched[offer.ID] = true
+	t.owner[offer.ID] = d
 }
 
 // settles returns when a device is whole if nothing more happens.
-func (r *round) settles(config Resource, rec record) time.Time {
+func (t *transition) settles(config Resource, rec record) time.Time {
 	grows := config.Grows && rec.offer.Hardware != "" || rec.offer.Pool
 	if len(rec.nodes) <= 1 && !grows {
-		return r.in.Now
+		return t.in.Now
 	}
 	last := rec.changed
-	if r.in.LastEvent != nil && rec.offer.Hardware != "" {
-		if event := r.in.LastEvent(rec.offer.Hardware); event.After(last) {
+	if t.in.LastEvent != nil && rec.offer.Hardware != "" {
+		if event := t.in.LastEvent(rec.offer.Hardware); event.After(last) {
 			last = event
 		}
 	}
@@ -250,9 +245,9 @@ func (r *round) settles(config Resource, rec record) time.Time {
 	return ready
 }
 
-func (r *round) wake(t time.Time) {
-	if r.out.Wake.IsZero() || t.Before(r.out.Wake) {
-		r.out.Wake = t
+func (t *transition) wake(at time.Time) {
+	if t.out.Wake.IsZero() || at.Before(t.out.Wake) {
+		t.out.Wake = at
 	}
 }
 
@@ -269,10 +264,7 @@ func ownNodes(offer device.Offer) []node {
 		nodes = append(nodes, node{key: n.Key, path: n.HostName, net: true})
 	}
 	slices.SortFunc(nodes, func(a, b node) int {
-		if c := strings.Compare(a.key, b.key); c != 0 {
-			return c
-		}
-		return strings.Compare(a.path, b.path)
+		return cmp.Or(strings.Compare(a.key, b.key), strings.Compare(a.path, b.path))
 	})
 	return nodes
 }
@@ -285,11 +277,94 @@ func keysOf(nodes []node) []string {
 	return keys
 }
 
-func containsAll(keys, want []string) bool {
-	for _, k := range want {
-		if !slices.Contains(keys, k) {
+// netState is where the network interfaces of a device are. A container
+// runtime moves them into the network namespace of the pod, and the host sees
+// them go as if they were pulled out. The kernel brings those of hardware back
+// when the namespace ends and destroys the others (default_device_exit_net in
+// net/core/dev.c), so a device that a container holds is where it should be:
+//
+//   - It is Healthy while its hardware is there and a container holds it. That
+//     is asked at once, and an answer is waited for as long as movedLimit; after
+//     a restart, without limit: containers run on while the kubelet is away.
+//   - One that nobody holds is gone, and so is one whose hardware is. For as
+//     long as it is listed the kubelet is asked again, which may not have known
+//     of its containers yet.
+type netState struct {
+	moves    bool   // interfaces of the device move into containers
+	hardware string // its sysfs path; empty where it has none
+	// left is when the interfaces left the host, zero while they are there. held
+	// says that an answer that was given since then named a container, or may
+	// have before a restart.
+	left time.Time
+	held bool
+}
+
+// away reports whether interfaces of the device have left the host.
+func (n netState) away() bool { return n.moves && !n.left.IsZero() }
+
+// netOf returns the state of a device that is matched.
+func netOf(offer device.Offer) netState {
+	if len(offer.Nets) == 0 {
+		return netState{}
+	}
+	return netState{moves: true, hardware: offer.Hardware}
+}
+
+// movedOffer returns the offer of a device whose interfaces are in a container.
+// What was wrong with it on the host is no longer seen.
+func movedOffer(offer device.Offer) device.Offer {
+	offer.Moved, offer.Problem = true, ""
+	return offer
+}
+
+// inContainer reports whether the interfaces of a device, which are not on the
+// host, are in the container that holds it.
+func (t *transition) inContainer(d *draft, id string, rec *record) bool {
+	n := &rec.net
+	if !n.moves {
+		return false
+	}
+	if n.hardware != "" && t.in.Hardware != nil && !t.in.Hardware(n.hardware) {
+		// What is put in its place is another thing.
+		*n = netState{}
+		return false
+	}
+	if n.left.IsZero() {
+		n.left = t.in.Now
+	}
+	if at := t.in.Held.At; !at.IsZero() && !at.Before(n.left) {
+		holds := slices.ContainsFunc(t.held[id], func(h heldSlot) bool { return h.resource == d.name })
+		if holds || !t.in.Held.Partial {
+			n.held = holds
+			return holds
+		}
+	}
+	if n.left.After(t.out.AskSince) {
+		t.out.AskSince = n.left
+	}
+	limit := n.left.Add(movedLimit)
+	if !n.held && t.in.Now.Before(limit) {
+		t.wake(limit)
+		return true
+	}
+	return n.held
+}
+
+// lacksNets reports whether a device has lost nothing but interfaces, some at
+// least, if these are the nodes that it has now.
+func (rec record) lacksNets(nodes []node) bool {
+	if !rec.net.moves || !rec.present || !rec.settled {
+		return false
+	}
+	lost := 0
+	for _, n := range rec.nodes {
+		switch {
+		case slices.Contains(nodes, n):
+		case n.net:
+			lost++
+		default:
 			return false
 		}
 	}
-	return true
+	return lost > 0 && len(nodes)+lost == len(rec.nodes)
 }

@@ -176,8 +176,8 @@ func TestAPoolSettlesWhenItComesAndNotWithItsMembers(t *testing.T) {
 	h.at(s+450*ms, res("r", pool("a", "b"))).shows(list{"r": {"all:r": ok}}).wakes(-1)
 	for i, members := range [][]string{{"a", "b", "c"}, {"b"}, {"d", "e"}} {
 		at := time.Duration(i+2) * s
-		if h.at(at, res("r", pool(members...))).shows(list{"r": {"all:r": ok}}).wakes(-1); !h.resource("r").Changed || len(h.out.Changes) > 0 {
-			t.Errorf("%q: changed %t, changes %v", members, h.resource("r").Changed, h.out.Changes)
+		if h.at(at, res("r", pool(members...))).shows(list{"r": {"all:r": ok}}).wakes(-1); !h.changed("r") || len(h.out.Changes) > 0 {
+			t.Errorf("%q: changed %t, changes %v", members, h.changed("r"), h.out.Changes)
 		}
 	}
 	h.at(10*s, res("r")).shows(list{"r": {"all:r": ReasonGone}})
@@ -208,7 +208,7 @@ func TestADeviceThatGoesIsUnhealthyAtOnceAndKeepsItsID(t *testing.T) {
 	if diff := cmp.Diff(Entry{Offer: device.Offer{ID: "x", Slots: 1, NUMA: []int{0}}, Reason: ReasonGone}, e); diff != "" {
 		t.Errorf("entry (-want +got):\n%s", diff)
 	}
-	if h.at(2*s, res("r", dev("y", "a"))); h.resource("r").Changed {
+	if h.at(2*s, res("r", dev("y", "a"))); h.changed("r") {
 		t.Error("the list changes with the time")
 	}
 	h.at(10*m, res("r", dev("y", "a"))).shows(list{"r": {"x": ReasonGone, "y": ok}})
@@ -372,11 +372,11 @@ func TestARemovedResourceEndsOnceNothingOfItIsListed(t *testing.T) {
 	}
 	h.at(m+s, a).shows(list{"a": {"x": ok}, "b": {"z": ReasonRemoved}})
 	h.held = nil
-	if h.at(2*m, a).shows(list{"a": {"x": ok}}); !cmp.Equal(h.out.Ended, []string{"b"}) {
-		t.Errorf("ended: %q", h.out.Ended)
+	if h.at(2*m, a).shows(list{"a": {"x": ok}}); !cmp.Equal(h.ended, []string{"b"}) {
+		t.Errorf("ended: %q", h.ended)
 	}
-	if h.at(3*m, a); len(h.out.Ended) > 0 {
-		t.Errorf("ended again: %q", h.out.Ended)
+	if h.at(3*m, a); len(h.ended) > 0 {
+		t.Errorf("ended again: %q", h.ended)
 	}
 }
 
@@ -391,11 +391,11 @@ func TestARefusedResourceOffersNothing(t *testing.T) {
 	refused := res("r", dev("x", "a"), dev("y", "a"))
 	refused.Refuse = "when no longer holds"
 	h := newMachine(t).at(0, res("r", dev("x", "a"))).at(s, refused).shows(list{"r": {"x": refused.Refuse}})
-	if h.at(m+s, refused).shows(list{}); !cmp.Equal(h.out.Ended, []string{"r"}) {
-		t.Errorf("ended: %q", h.out.Ended)
+	if h.at(m+s, refused).shows(list{}); !cmp.Equal(h.ended, []string{"r"}) {
+		t.Errorf("ended: %q", h.ended)
 	}
-	if h.at(2*m, refused).shows(list{}); len(h.out.Ended) > 0 {
-		t.Errorf("ended again: %q", h.out.Ended)
+	if h.at(2*m, refused).shows(list{}); len(h.ended) > 0 {
+		t.Errorf("ended again: %q", h.ended)
 	}
 	h.at(3*m, res("r", dev("x", "a"))).shows(list{"r": {"x": ok}})
 }
@@ -403,8 +403,8 @@ func TestARefusedResourceOffersNothing(t *testing.T) {
 func TestAResourceWithoutDevicesEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("r")).shows(list{"r": {}})
-	if h.at(s).shows(list{}); !cmp.Equal(h.out.Ended, []string{"r"}) {
-		t.Errorf("ended: %q", h.out.Ended)
+	if h.at(s).shows(list{}); !cmp.Equal(h.ended, []string{"r"}) {
+		t.Errorf("ended: %q", h.ended)
 	}
 }
 

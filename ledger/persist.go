@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
+	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/internal/atomicfile"
 )
 
@@ -77,45 +80,42 @@ func (p Persisted) text() ([]byte, error) {
 // read, but makes no sense, it is kept aside as state.json.bad.
 func Load(dir string) (Persisted, error) {
 	path := filepath.Join(dir, stateFile)
-	p, err := load(path)
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		return p, nil
+	text, err := read(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Persisted{}, nil
 	}
-	err = fmt.Errorf("reading the state: %q: %w", path, err)
-	var bad *badStateError
-	if errors.As(err, &bad) {
-		if rename := os.Rename(path, path+".bad"); rename != nil {
-			return Persisted{}, errors.Join(err, fmt.Errorf("keeping it aside: %w", rename))
+	var p Persisted
+	if err == nil {
+		if p, err = parse(text); err == nil {
+			return p, nil
+		}
+		if aside := os.Rename(path, path+".bad"); aside != nil {
+			err = errors.Join(err, fmt.Errorf("keeping it aside: %w", aside))
 		}
 	}
-	return Persisted{}, err
+	return Persisted{}, fmt.Errorf("reading the state: %q: %w", path, err)
 }
 
-// badStateError is a file that makes no sense.
-type badStateError struct{ err error }
-
-func (e *badStateError) Error() string { return e.err.Error() }
-func (e *badStateError) Unwrap() error { return e.err }
-
-func load(path string) (Persisted, error) {
+// read reads a file, one byte more than its largest size at most.
+func read(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return Persisted{}, err
+		return nil, err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxStateSize+1))
-	if err != nil {
-		return Persisted{}, err
-	}
+	return io.ReadAll(io.LimitReader(f, maxStateSize+1))
+}
+
+func parse(text []byte) (Persisted, error) {
 	if len(text) > maxStateSize {
-		return Persisted{}, &badStateError{fmt.Errorf("more than %d bytes", maxStateSize)}
+		return Persisted{}, fmt.Errorf("more than %d bytes", maxStateSize)
 	}
 	var s stateText
 	if err := json.Unmarshal(text, &s); err != nil {
-		return Persisted{}, &badStateError{err}
+		return Persisted{}, err
 	}
 	if s.Version != stateVersion {
-		return Persisted{}, &badStateError{fmt.Errorf("version %d: want %d", s.Version, stateVersion)}
+		return Persisted{}, fmt.Errorf("version %d: want %d", s.Version, stateVersion)
 	}
 	return s.Persisted, nil
 }
@@ -126,17 +126,119 @@ func load(path string) (Persisted, error) {
 func Save(dir string, p Persisted) error {
 	path := filepath.Join(dir, stateFile)
 	text, err := p.text()
-	switch {
-	case err != nil:
-	case len(text) > maxStateSize:
+	if err == nil && len(text) > maxStateSize {
 		err = fmt.Errorf("%d bytes: want at most %d", len(text), maxStateSize)
-	default:
-		if err = os.MkdirAll(dir, 0o700); err == nil {
-			err = atomicfile.Write(path, text, 0o600)
-		}
+	}
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err == nil {
+		err = atomicfile.Write(path, text, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("writing the state: %q: %w", path, err)
 	}
 	return nil
+}
+
+// Remembered is what of a resource outlives a restart: the kubelet's
+// checkpoint holds its devices, and the first list must have them all.
+type Remembered struct {
+	Name    string             `json:"name"`
+	Devices []RememberedDevice `json:"devices"`
+}
+
+// RememberedDevice is a listed device.
+type RememberedDevice struct {
+	ID string `json:"id"`
+	// Slots up to the last one that is listed, retired ones included.
+	Slots int      `json:"slots"`
+	NUMA  []int    `json:"numa,omitempty"`
+	Nodes []string `json:"nodes,omitempty"` // keys, sorted
+	// Moves says that its interfaces move into the container that holds it.
+	// Hardware is the sysfs path of what they belong to, if anything, in the
+	// boot that it was seen in.
+	Moves    bool   `json:"moves,omitempty"`
+	Hardware string `json:"hardware,omitempty"`
+}
+
+// Remember returns what is to be kept of a state, by name and ID. There are no
+// times in it: clocks may be wrong while a machine boots.
+func (s State) Remember() []Remembered {
+	var all []Remembered
+	for _, res := range s.resources {
+		if len(res.records) == 0 {
+			continue
+		}
+		kept := Remembered{Name: res.name}
+		for _, id := range slices.SortedFunc(maps.Keys(res.records), device.CompareNatural) {
+			rec := res.records[id]
+			slots := rec.offer.Slots
+			if n := len(rec.retired); n > 0 {
+				slots = rec.retired[n-1].slot + 1
+			}
+			kept.Devices = append(kept.Devices, RememberedDevice{ID: id, Slots: slots, NUMA: rec.offer.NUMA, Nodes: rec.keys, Moves: rec.net.moves, Hardware: rec.net.hardware})
+		}
+		all = append(all, kept)
+	}
+	slices.SortFunc(all, func(a, b Remembered) int { return device.CompareNatural(a.Name, b.Name) })
+	return all
+}
+
+// Names lists the resources of which anything is listed, sorted.
+func (s State) Names() []string {
+	var names []string
+	for _, res := range s.resources {
+		if len(res.records) > 0 {
+			names = append(names, res.name)
+		}
+	}
+	slices.SortFunc(names, device.CompareNatural)
+	return names
+}
+
+// State is Restore, for the boot with an ID that differs from boot to boot
+// (/proc/sys/kernel/random/boot_id); empty is unknown. What had moved into a
+// container before the machine booted has not.
+func (p Persisted) State(boot string) State {
+	all := p.Resources
+	if boot == "" || boot != p.Boot {
+		all = make([]Remembered, 0, len(p.Resources))
+		for _, kept := range p.Resources {
+			kept.Devices = slices.Clone(kept.Devices)
+			for i := range kept.Devices {
+				kept.Devices[i].Moves, kept.Devices[i].Hardware = false, ""
+			}
+			all = append(all, kept)
+		}
+	}
+	return Restore(all)
+}
+
+// Restore returns the state of a process that has just started: what is
+// remembered is listed, and gone until it is matched. Its time starts anew.
+// What can't have been listed is left out.
+func Restore(all []Remembered) State {
+	var s State
+	names, ids := make(map[string]bool), make(map[string]bool)
+	for _, kept := range all {
+		if kept.Name == "" || names[kept.Name] {
+			continue
+		}
+		names[kept.Name] = true
+		res := resource{name: kept.Name, records: make(map[string]record), pending: make(map[string]bool)}
+		for _, d := range kept.Devices {
+			negative := slices.ContainsFunc(d.NUMA, func(n int) bool { return n < 0 })
+			if !device.ValidID(d.ID) || ids[d.ID] || d.Slots < 1 || d.Slots > device.MaxSlots || negative {
+				continue
+			}
+			ids[d.ID] = true
+			res.records[d.ID] = record{offer: device.Offer{ID: d.ID, Slots: d.Slots, NUMA: d.NUMA}, keys: d.Nodes, net: netState{moves: d.Moves, hardware: d.Hardware, held: d.Moves}}
+			res.pending[d.ID] = true
+		}
+		if len(res.records) > 0 {
+			s.resources = append(s.resources, res)
+		}
+	}
+	return s
 }

@@ -25,8 +25,8 @@ func TestAResourceThatIsActiveAgainTakesItsDevicesOver(t *testing.T) {
 
 	// It is active again after some of it has left.
 	h.at(m, refused("r")).at(3*m, refused("r")).shows(list{"r": {"x": inactive, "x::1": inactive}}).asks(true)
-	if len(h.out.Ended) > 0 {
-		t.Errorf("ended %q while a device is held", h.out.Ended)
+	if len(h.ended) > 0 {
+		t.Errorf("ended %q while a device is held", h.ended)
 	}
 	h.at(4*m, res("r", slots(dev("x", "a"), 2))).shows(list{"r": {"x": ok, "x::1": ok}}).registers(true)
 	if h.resource("r").Waiting != nil {
@@ -50,7 +50,7 @@ func TestAnInactiveResourceLeavesItsDevicesToAnother(t *testing.T) {
 	h.at(5*m, both...).shows(list{"a": {"x": "now offered by b"}, "b": {}})
 	h.held = nil
 	h.at(6*m, both...).shows(list{"b": {"x": ok}})
-	if diff := cmp.Diff([]string{"a"}, h.out.Ended); diff != "" {
+	if diff := cmp.Diff([]string{"a"}, h.ended); diff != "" {
 		t.Errorf("ended (-want +got):\n%s", diff)
 	}
 	// And back.
@@ -68,11 +68,11 @@ func TestTheLastDeviceOfANameIsGoneAndNotRemoved(t *testing.T) {
 	h.at(s, a, b).shows(list{"gpu-a": {"x": ok}, "gpu-b": {"y": ReasonGone}}).wakes(10*m + s)
 	h.at(5*m, a, b).shows(list{"gpu-a": {"x": ok}, "gpu-b": {"y": ReasonGone}})
 	h.at(10*m+s, a, b).shows(list{"gpu-a": {"x": ok}, "gpu-b": {}})
-	if len(h.out.Ended) > 0 {
-		t.Errorf("ended %q, which is still fed", h.out.Ended)
+	if len(h.ended) > 0 {
+		t.Errorf("ended %q, which is still fed", h.ended)
 	}
 	h.at(10*m+s, a).shows(list{"gpu-a": {"x": ok}})
-	if diff := cmp.Diff([]string{"gpu-b"}, h.out.Ended); diff != "" {
+	if diff := cmp.Diff([]string{"gpu-b"}, h.ended); diff != "" {
 		t.Errorf("ended (-want +got):\n%s", diff)
 	}
 	h.at(11*m, a, res("gpu-b", dev("y", "a"))).shows(list{"gpu-a": {"x": ok}, "gpu-b": {"y": ok}})

@@ -1,12 +1,10 @@
-// Package ledger keeps the life of devices: which form of its ID a device
-// goes by (Identify), what the kubelet is shown of it from the moment it is
-// there until the moment it may be forgotten (State), and what of both
-// outlives a restart (Load, Save). Identify and State.Next are pure: all that
-// they know of the world is in their arguments, the time included.
+// Package ledger keeps the life of devices: the form of a device's ID (Identify),
+// its health from the first list that has it to the last (State), and what of both
+// outlives a restart (Load, Save). Identify and State.Next are pure: all that they
+// know of the world is in their arguments, the time included.
 package ledger
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/generic-dp/generic-dp/device"
@@ -21,7 +19,7 @@ const (
 	ReasonUnread      = "device can't be read yet"
 	ReasonSlotRetired = "slot retired: count was lowered"
 	ReasonRemoved     = "resource was removed from the configuration"
-	reasonMoved       = "now offered by " // and the name of the resource
+	reasonClaimed     = "now offered by " // and the name of the resource
 )
 
 const (
@@ -100,21 +98,19 @@ type Held struct {
 // Output is what follows from an Input.
 type Output struct {
 	// Resources in the order of the configuration, then those being retired
-	// that are no longer in it, by name.
+	// that are no longer in it, by name. One that has nothing left to list is no
+	// longer among them: its stream may end.
 	Resources []ListedResource
-	// Ended are resources that were retired and have nothing left to list:
-	// their streams may end.
-	Ended []string
 	// Changes since the last output, for the log.
 	Changes []Change
 	// Wake is when Next must be called again if nothing happens before; zero
 	// where nothing changes with time alone.
 	Wake time.Time
-	// AskHeld says that something waits for nothing but to be free: ask what
+	// AskHeld says that something only waits until no container holds it: ask what
 	// is held now and then, and call Next with the answer.
 	AskHeld bool
-	// AskSince is set where that can't wait: unless it was asked then or since,
-	// ask what is held at once.
+	// AskSince is set where that is urgent: ask at once unless it was asked then or
+	// later.
 	AskSince time.Time
 }
 
@@ -137,8 +133,6 @@ type ListedResource struct {
 	// Waiting are devices that are matched, but not listed yet, since another
 	// resource has them on its list or a container holds them through it.
 	Waiting []Waiting
-	// Changed says that any of this differs from the last output.
-	Changed bool
 }
 
 // Waiting is a device that another resource still has.
@@ -226,20 +220,4 @@ type node struct {
 type retiredSlot struct {
 	slot  int
 	since time.Time
-}
-
-// Slots returns the slots of an entry as the kubelet is shown them.
-func Slots(e Entry) []device.Listed {
-	slots := make([]device.Listed, 0, e.Offer.Slots+len(e.Retired))
-	l := device.Listed{Healthy: e.Healthy, Reason: e.Reason, NUMA: e.Offer.NUMA, Device: cmp.Or(e.Offer.Hardware, e.Offer.ID)}
-	for k := range e.Offer.Slots {
-		l.ID = device.SlotID(e.Offer.ID, k)
-		slots = append(slots, l)
-	}
-	l.Healthy, l.Reason = false, ReasonSlotRetired
-	for _, k := range e.Retired {
-		l.ID = device.SlotID(e.Offer.ID, k)
-		slots = append(slots, l)
-	}
-	return slots
 }

@@ -101,16 +101,16 @@ func TestAQuietOutputHasNoChanges(t *testing.T) {
 	t.Parallel()
 	r := res("r", dev("x", "a"))
 	h := newMachine(t).at(0, r)
-	if diff := cmp.Diff([]Change{{Resource: "r", ID: "x", Healthy: true}}, h.out.Changes); diff != "" || !h.resource("r").Changed {
+	if diff := cmp.Diff([]Change{{Resource: "r", ID: "x", Healthy: true}}, h.out.Changes); diff != "" || !h.changed("r") {
 		t.Errorf("first (-want +got):\n%s", diff)
 	}
-	if h.at(s, r); len(h.out.Changes) > 0 || h.resource("r").Changed {
+	if h.at(s, r); len(h.out.Changes) > 0 || h.changed("r") {
 		t.Errorf("nothing happened: %v", h.out.Changes)
 	}
 	moved := dev("x", "a")
 	moved.Nodes[0].HostPath = "/dev/elsewhere"
-	if h.at(2*s, res("r", moved)); len(h.out.Changes) > 0 || !h.resource("r").Changed {
-		t.Errorf("a node has another name: changed %t, changes %v", h.resource("r").Changed, h.out.Changes)
+	if h.at(2*s, res("r", moved)); len(h.out.Changes) > 0 || !h.changed("r") {
+		t.Errorf("a node has another name: changed %t, changes %v", h.changed("r"), h.out.Changes)
 	}
 	h.at(3*s, res("r"))
 	if diff := cmp.Diff([]Change{{Resource: "r", ID: "x", Reason: ReasonGone}}, h.out.Changes); diff != "" {
@@ -132,8 +132,8 @@ func TestWhatACallerAddsToAListIsNotRemembered(t *testing.T) {
 	e := &h.out.Resources[0].Devices[0]
 	e.Healthy, e.Reason = false, "no link can be made"
 	h.at(s, res("r", dev("x", "a"))).shows(list{"r": {"x": ok}})
-	if h.resource("r").Changed || len(h.out.Changes) > 0 {
-		t.Errorf("changed %t, changes %v", h.resource("r").Changed, h.out.Changes)
+	if len(h.out.Changes) > 0 {
+		t.Errorf("changes %v", h.out.Changes)
 	}
 }
 
@@ -162,4 +162,35 @@ func TestWhatIsHeldAndNotRememberedIsListed(t *testing.T) {
 	if diff := cmp.Diff(map[string]int{"x ": 1, "y " + ReasonGone: 3}, got); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// A name that devices make ends with the last of them, unless one is still to come.
+func TestADerivedResourceEndsWithItsDevices(t *testing.T) {
+	t.Parallel()
+	derived := func(name string, offers ...device.Offer) Resource {
+		r := res(name, offers...)
+		r.Derived = true
+		return r
+	}
+	h := newMachine(t).at(0, derived("r", dev("x", "a")))
+	h.at(s, derived("r")).shows(list{"r": {"x": ReasonGone}})
+	h.at(s+10*m, derived("r")).shows(list{}).wakes(-1)
+	if !cmp.Equal(h.ended, []string{"r"}) {
+		t.Errorf("ended: %q", h.ended)
+	}
+	h = newMachine(t).at(0, res("a", dev("x", "a")))
+	h.at(s, derived("r", dev("x", "a"))).shows(list{"a": {"x": reasonClaimed + "r"}, "r": {}})
+	h.at(s+m, derived("r", dev("x", "a"))).shows(list{"r": {"x": ok}})
+}
+
+// A check that fails makes a device Unhealthy, and nothing else: its offer stays.
+func TestAFailingCheck(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t)
+	h.failing = map[string]string{"x": "no carrier"}
+	h.at(0, res("r", dev("x", "a"), dev("y", "a"))).shows(list{"r": {"x": "no carrier", "y": ok}})
+	if e := h.resource("r").Devices[0]; !e.Present || len(e.Offer.Nodes) != 1 || e.Offer.Problem != "" {
+		t.Errorf("entry %+v, want the whole offer", e)
+	}
+	h.at(s, res("r", dev("y", "a"))).shows(list{"r": {"x": ReasonGone, "y": ok}})
 }

@@ -1,0 +1,233 @@
+package ledger
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/generic-dp/generic-dp/device"
+)
+
+// expire drops devices and slots that have been Unhealthy for long enough and are
+// not held.
+func (t *transition) expire() {
+	for _, d := range t.drafts {
+		for id, rec := range d.records {
+			if !rec.since.IsZero() {
+				after := leaveAfter
+				if d.config.Refuse == "" && t.claimed[id] == "" {
+					after = max(after, d.config.ForgetAfter)
+				}
+				if t.mayLeave(rec.since.Add(after), id, -1) {
+					delete(d.records, id)
+					delete(t.owner, id)
+					continue
+				}
+			}
+			var kept []retiredSlot
+			for _, s := range rec.retired {
+				if !t.mayLeave(s.since.Add(leaveAfter), id, s.slot) {
+					kept = append(kept, s)
+				}
+			}
+			rec.retired = kept
+			d.records[id] = rec
+			if rec.net.away() {
+				t.out.AskHeld = true // nothing else tells that a virtual interface ended with its pod
+			}
+		}
+	}
+}
+
+// mayLeave reports whether a slot, or the whole device for slot -1, may leave
+// the list, and sees to it that Next is called when it might.
+func (t *transition) mayLeave(due time.Time, id string, slot int) bool {
+	if t.in.Now.Before(due) {
+		t.wake(due)
+		return false
+	}
+	held := t.in.Held.At.IsZero() || t.in.Held.Partial || t.in.Held.At.Before(due)
+	for _, h := range t.held[id] {
+		held = held || slot < 0 || h.slot == slot
+	}
+	if held {
+		t.out.AskHeld = true
+	}
+	return !held
+}
+
+// claimWaiting lists the devices that another resource no longer has.
+func (t *transition) claimWaiting() {
+	for _, d := range t.drafts {
+		for _, offer := range d.waiting {
+			by := t.blockedBy(d, offer.ID)
+			if by == "" {
+				t.list(d, offer)
+				continue
+			}
+			if t.owner[offer.ID] == nil {
+				t.out.AskHeld = true
+			}
+			d.blocked = append(d.blocked, Waiting{ID: offer.ID, By: by})
+		}
+		slices.SortFunc(d.blocked, func(a, b Waiting) int { return device.CompareNatural(a.ID, b.ID) })
+	}
+}
+
+// blockedBy returns the name of the resource for which d can't list a device
+// yet, empty where it can.
+func (t *transition) blockedBy(d *draft, id string) string {
+	switch owner := t.owner[id]; owner {
+	case d:
+		return ""
+	case nil:
+		// What the state does not know of may still be held through the name
+		// that it had before.
+		var names []string
+		for _, h := range t.held[id] {
+			if h.resource != d.name {
+				names = append(names, h.resource)
+			}
+		}
+		if len(names) == 0 {
+			return ""
+		}
+		return slices.Min(names)
+	default:
+		return owner.name
+	}
+}
+
+// absent returns the record of a device that is not matched.
+func (rec record) absent(now time.Time) record {
+	if rec.since.IsZero() {
+		rec.since = now
+	}
+	rec.present, rec.settled, rec.nodes = false, false, nil
+	rec.offer = device.Offer{ID: rec.offer.ID, Slots: rec.offer.Slots, NUMA: rec.offer.NUMA}
+	return rec
+}
+
+// retire returns which slots are listed beyond count, when there were before
+// slots up to now.
+func retire(retired []retiredSlot, before, count int, now time.Time) []retiredSlot {
+	var kept []retiredSlot
+	for slot := count; slot < before; slot++ {
+		kept = append(kept, retiredSlot{slot, now})
+	}
+	for _, s := range retired {
+		if s.slot >= count {
+			kept = append(kept, s)
+		}
+	}
+	return kept
+}
+
+// finish returns the state and the output.
+func (t *transition) finish() (State, Output) {
+	next := State{started: true}
+	for _, d := range t.drafts {
+		refused := d.config.Refuse != ""
+		if len(d.records) == 0 && (refused || d.config.Derived && len(d.blocked) == 0) {
+			t.out.Changes = append(t.out.Changes, changes(d.last, ListedResource{Name: d.name})...)
+			continue // it ends
+		}
+		d.registered = d.registered || !refused && len(d.records) > 0
+		listed := ListedResource{
+			Name:     d.name,
+			Devices:  t.entries(d),
+			Complete: t.complete(d),
+			Register: d.registered,
+			Waiting:  d.blocked,
+		}
+		t.out.Changes = append(t.out.Changes, changes(d.last, listed)...)
+		d.last = listed
+		next.resources = append(next.resources, d.resource)
+		// The caller may add what it knows of a device's health.
+		listed.Devices = slices.Clone(listed.Devices)
+		t.out.Resources = append(t.out.Resources, listed)
+	}
+	return next, t.out
+}
+
+// complete reports whether d has all that is remembered of it.
+func (t *transition) complete(d *draft) bool {
+	deadline := t.in.Start.Add(completeAfter)
+	if d.config.Refuse != "" || !t.in.Now.Before(deadline) {
+		d.pending = nil
+	}
+	for id := range d.pending {
+		if rec := d.records[id]; rec.present && rec.settled || t.claimed[id] != "" {
+			delete(d.pending, id)
+		}
+	}
+	if len(d.pending) > 0 {
+		t.wake(deadline)
+	}
+	return len(d.pending) == 0
+}
+
+func (t *transition) entries(d *draft) []Entry {
+	entries := make([]Entry, 0, len(d.records))
+	for _, id := range slices.SortedFunc(maps.Keys(d.records), device.CompareNatural) {
+		rec := d.records[id]
+		e := Entry{Offer: rec.offer, Present: rec.present, Unseen: !rec.present && rec.net.away()}
+		switch {
+		case !rec.present && t.claimed[id] != "":
+			e.Reason = reasonClaimed + t.claimed[id]
+		case d.config.Refuse != "":
+			e.Reason = d.config.Refuse
+		case !rec.present && rec.unread:
+			e.Reason = ReasonUnread
+		case !rec.present:
+			e.Reason = ReasonGone
+		case !rec.settled:
+			e.Reason = ReasonSettling
+		default:
+			e.Reason = cmp.Or(rec.offer.Problem, t.in.Failing[id])
+		}
+		e.Healthy = e.Reason == ""
+		for _, s := range rec.retired {
+			e.Retired = append(e.Retired, s.slot)
+		}
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+// changes returns what differs between two lists of one resource.
+func changes(before, after ListedResource) []Change {
+	was := make(map[string]Entry, len(before.Devices))
+	for _, e := range before.Devices {
+		was[e.Offer.ID] = e
+	}
+	var out []Change
+	for _, e := range after.Devices {
+		old, known := was[e.Offer.ID]
+		delete(was, e.Offer.ID)
+		if !known || old.Healthy != e.Healthy || old.Reason != e.Reason {
+			out = append(out, Change{Resource: after.Name, ID: e.Offer.ID, Healthy: e.Healthy, Reason: e.Reason})
+		}
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(was), device.CompareNatural) {
+		out = append(out, Change{Resource: after.Name, ID: id, Reason: was[id].Reason, Left: true})
+	}
+	return out
+}
+
+// Slots returns the slots of an entry as the kubelet is shown them.
+func Slots(e Entry) []device.Listed {
+	slots := make([]device.Listed, 0, e.Offer.Slots+len(e.Retired))
+	l := device.Listed{Healthy: e.Healthy, Reason: e.Reason, NUMA: e.Offer.NUMA, Device: cmp.Or(e.Offer.Hardware, e.Offer.ID)}
+	for k := range e.Offer.Slots {
+		l.ID = device.SlotID(e.Offer.ID, k)
+		slots = append(slots, l)
+	}
+	l.Healthy, l.Reason = false, ReasonSlotRetired
+	for _, k := range e.Retired {
+		l.ID = device.SlotID(e.Offer.ID, k)
+		slots = append(slots, l)
+	}
+	return slots
+}
