@@ -150,11 +150,11 @@ func TestBrokenEditChangesNothing(t *testing.T) {
 	const broken = "domain = \"example.com\"\n[[resource]]\nnaem = \"r\"\ncount = 0\n"
 	n.configure(broken)
 	n.eventually("the problems", func() bool { return a.Config().Broken != nil })
-	n.configure("# again\n" + broken)
+	n.configure(broken + "# again\n")
 	a.Reload()
 	n.eventually("an answer to the question", func() bool { return strings.Count(n.log.String(), "configuration is broken") == 2 })
-	if log := n.log.String(); strings.Count(log, `unknown key \"naem\"`) != 2 || strings.Count(log, "count") < 2 {
-		t.Error("want every problem in the log, and once more where somebody asked")
+	if log := n.log.String(); strings.Count(log, `unknown key \"naem\"`) != 2 || strings.Count(log, "count") < 2 || strings.Count(log, ".toml:3:1") != 2 {
+		t.Error("want every problem in the log with its position, and once more where somebody asked")
 	}
 	if got := a.Config(); got.Hash != first.Hash || !got.Loaded.Equal(first.Loaded) || got.Broken == nil {
 		t.Errorf("configuration %+v, want that of before and why it is not the one on disk", got)

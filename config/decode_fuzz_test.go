@@ -23,6 +23,7 @@ func FuzzDecode(f *testing.F) {
 		"[[resource]]\n[a]\nb = 1\n[[resource]]\n[a]\nb = 2\n",
 		"\"a\\u0042\".'c d' = { e.f = [ 1, {g = 1979-05-27 07:32:00}, [], [{}] ], h = [{i = 1}, {i.j = inf}], } # x\n",
 		"a = {b = 1}\n[a.c]\nd = 1\n",
+		"[[resource]][[resource]]",
 		"[a.b]\n[a]\nc.d = +1_0\n[[a.e]]\nf = 1\n[a.e.g]\n[[a.e]]\n",
 	} {
 		f.Add(s)

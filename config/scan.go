@@ -55,6 +55,9 @@ func scan(text string) *scanner {
 		} else {
 			s.assignment(table, path)
 		}
+		if s.space(false); !strings.ContainsRune("\r\n#\x00", rune(s.peek())) {
+			s.stop()
+		}
 	}
 	return s
 }
