@@ -10,8 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
-	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -22,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
 // SocketName is the name of the kubelet's registration socket.
@@ -53,8 +52,6 @@ type Options struct {
 	// StopGrace is how long a resource whose plugin is gone is still counted;
 	// 0 is the kubelet's 5 min.
 	StopGrace time.Duration
-	// Log gets what happens; nil discards it.
-	Log *slog.Logger
 	// BeforeListen is called when kubelet.sock is bound and refuses connections
 	// still, BeforeDial when a plugin registers and is not connected to yet.
 	// Either may be nil.
@@ -66,7 +63,6 @@ type Options struct {
 // restarts: the resources it has known and the pods it has admitted.
 type Kubelet struct {
 	opts Options
-	log  *slog.Logger
 
 	mu        sync.Mutex
 	changed   chan struct{}
@@ -77,7 +73,7 @@ type Kubelet struct {
 	faults    faults
 }
 
-// faults are what the kubelet was told to do wrong.
+// faults are what the kubelet does wrong on demand.
 type faults struct {
 	refuse     error
 	hang       chan struct{} // closed when Register may go on
@@ -89,13 +85,13 @@ type faults struct {
 type process struct {
 	*Kubelet
 	v1beta1.UnimplementedRegistrationServer
+	podresourcesv1.UnimplementedPodResourcesListerServer
 	server *grpc.Server
-	pods   *grpc.Server // nil where there is no PodResources socket
 	wg     sync.WaitGroup
-	// clients by resource, the newest last; with ByResource there is one.
-	clients map[string][]*client
-	// open are the connections to plugins, those of replaced clients too.
-	open map[*client]bool
+	// clients by resource or socket, as Keying says. open are those with a
+	// connection, the newest last, replaced ones too.
+	clients map[string]*client
+	open    []*client
 }
 
 // New makes a Kubelet that is down.
@@ -109,17 +105,7 @@ func New(o Options) *Kubelet {
 	if o.StopGrace == 0 {
 		o.StopGrace = 5 * time.Minute
 	}
-	log := o.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	return &Kubelet{
-		opts:      o,
-		log:       log,
-		changed:   make(chan struct{}),
-		resources: map[string]*resource{},
-		admitted:  map[Claim]*Admission{},
-	}
+	return &Kubelet{opts: o, changed: make(chan struct{}), resources: map[string]*resource{}, admitted: map[Claim]*Admission{}}
 }
 
 // Socket is the path of the registration socket.
@@ -129,56 +115,67 @@ func (k *Kubelet) Socket() string { return filepath.Join(k.opts.Dir, SocketName)
 // directory are removed, kubelet.sock is bound, and a little later it listens.
 // Resources of an earlier life have no devices until they register again.
 func (k *Kubelet) Start() error {
-	if err := os.MkdirAll(k.opts.Dir, 0o750); err != nil {
-		return fmt.Errorf("start kubelet: %w", err)
-	}
-	if err := k.removeSockets(); err != nil {
-		return fmt.Errorf("start kubelet: %w", err)
-	}
-	listener, err := listen(k.Socket(), k.opts.BeforeListen)
+	p := &process{Kubelet: k, server: grpc.NewServer(grpc.WaitForHandlers(true)), clients: map[string]*client{}}
+	v1beta1.RegisterRegistrationServer(p.server, p)
+	podresourcesv1.RegisterPodResourcesListerServer(p.server, p)
+	listeners, err := k.listen()
 	if err != nil {
 		return fmt.Errorf("start kubelet: %w", err)
 	}
-	p := &process{
-		Kubelet: k,
-		server:  grpc.NewServer(grpc.WaitForHandlers(true)),
-		clients: map[string][]*client{},
-		open:    map[*client]bool{},
+	k.restart(p)
+	for _, l := range listeners {
+		p.wg.Go(func() { _ = p.server.Serve(l) })
 	}
-	v1beta1.RegisterRegistrationServer(p.server, p)
-	var pods net.Listener
-	if k.opts.PodResources != "" {
-		if pods, err = p.listenPods(); err != nil {
-			_ = listener.Close()
-			return fmt.Errorf("start kubelet: %w", err)
+	return nil
+}
+
+func (k *Kubelet) listen() ([]net.Listener, error) {
+	if err := os.MkdirAll(k.opts.Dir, 0o750); err != nil {
+		return nil, err
+	}
+	if err := k.removeSockets(); err != nil {
+		return nil, err
+	}
+	registration, err := listen(k.Socket(), k.opts.BeforeListen)
+	if err != nil || k.opts.PodResources == "" {
+		return []net.Listener{registration}, err
+	}
+	if err = os.MkdirAll(filepath.Dir(k.opts.PodResources), 0o750); err == nil {
+		_ = os.Remove(k.opts.PodResources)
+		var pods net.Listener
+		if pods, err = listen(k.opts.PodResources, nil); err == nil {
+			return []net.Listener{registration, pods}, nil
 		}
 	}
+	_ = registration.Close()
+	return nil, err
+}
+
+// restart puts p, which may be nil, in the place of the process.
+func (k *Kubelet) restart(p *process) (old *process) {
 	k.update(func() {
-		k.process = p
+		old, k.process = k.process, p
 		for _, r := range k.resources {
 			r.forget()
 		}
 	})
-	p.wg.Go(func() { _ = p.server.Serve(listener) })
-	if pods != nil {
-		p.wg.Go(func() { _ = p.pods.Serve(pods) })
-	}
-	k.log.Debug("kubelet started", "socket", k.Socket())
-	return nil
+	return old
 }
 
 // Kill ends the kubelet as a signal does: connections break, files stay.
 func (k *Kubelet) Kill() {
-	var p *process
-	k.update(func() {
-		p, k.process = k.process, nil
-		for _, r := range k.resources {
-			r.forget()
-		}
-	})
-	if p != nil {
-		p.end()
+	p := k.restart(nil)
+	if p == nil {
+		return
 	}
+	p.server.Stop()
+	p.mu.Lock()
+	open := slices.Clone(p.open)
+	p.mu.Unlock()
+	for _, c := range open {
+		c.close()
+	}
+	p.wg.Wait()
 }
 
 // Stop ends the kubelet in good order: plugins are disconnected and its own
@@ -197,27 +194,9 @@ func (k *Kubelet) Restart() error {
 	return k.Start()
 }
 
-// end breaks every connection and returns when nothing of p runs any more.
-func (p *process) end() {
-	p.server.Stop()
-	if p.pods != nil {
-		p.pods.Stop()
-	}
-	p.mu.Lock()
-	open := slices.Collect(maps.Keys(p.open))
-	p.mu.Unlock()
-	for _, c := range open {
-		c.close()
-	}
-	p.wg.Wait()
-}
-
 // removeSockets removes every socket in the directory, whoever made it.
 func (k *Kubelet) removeSockets() error {
 	entries, err := os.ReadDir(k.opts.Dir)
-	if err != nil {
-		return err
-	}
 	for _, e := range entries {
 		if e.Type()&fs.ModeSocket == 0 {
 			continue
@@ -226,7 +205,7 @@ func (k *Kubelet) removeSockets() error {
 			return err
 		}
 	}
-	return nil
+	return err
 }
 
 // listen binds a socket, calls between where that is not nil, and listens. The
@@ -248,4 +227,50 @@ func listen(path string, between func()) (net.Listener, error) {
 		return nil, fmt.Errorf("listen on %q: %w", path, err)
 	}
 	return net.FileListener(f)
+}
+
+// RefuseWith makes every Register call fail with err; nil ends that.
+func (k *Kubelet) RefuseWith(err error) {
+	k.update(func() { k.faults.refuse = err })
+}
+
+// HangRegister keeps Register calls from being answered, until it is called with
+// false, the call is cancelled or the kubelet ends.
+func (k *Kubelet) HangRegister(hang bool) {
+	k.update(func() {
+		switch {
+		case hang && k.faults.hang == nil:
+			k.faults.hang = make(chan struct{})
+		case !hang && k.faults.hang != nil:
+			close(k.faults.hang)
+			k.faults.hang = nil
+		}
+	})
+}
+
+// WithholdStreams makes the kubelet accept registrations and then open no
+// ListAndWatch stream.
+func (k *Kubelet) WithholdStreams(withhold bool) {
+	k.update(func() { k.faults.noStreams = withhold })
+}
+
+// RefusePods makes every PodResources call fail with err; nil ends that.
+func (k *Kubelet) RefusePods(err error) {
+	k.update(func() { k.faults.refusePods = err })
+}
+
+// CutStream ends the newest ListAndWatch stream of a resource. Nothing else tells
+// the plugin, and no socket is touched.
+func (k *Kubelet) CutStream(name string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.process == nil {
+		return
+	}
+	for _, c := range slices.Backward(k.process.open) {
+		if c.resource == name {
+			c.cut()
+			return
+		}
+	}
 }

@@ -15,21 +15,14 @@ const maxHistory = 1024
 
 // resource is what the kubelet knows of one resource.
 type resource struct {
-	endpoint      *endpoint   // who is asked for it
-	connected     []*endpoint // everyone who offers it
+	plugin        *client   // that is asked for it
+	stopped       time.Time // when that was lost; zero is not yet
+	connected     []*client // everyone who offers it
 	registrations int
 	devices       []*v1beta1.Device // the latest list
 	stale         bool              // all devices count as unhealthy
 	lists         []List
 	received      int
-}
-
-// endpoint is a plugin that was connected. stopped is when it was lost; zero is
-// not yet.
-type endpoint struct {
-	client  *client
-	options *v1beta1.DevicePluginOptions
-	stopped time.Time
 }
 
 // List is one list that a plugin sent.
@@ -66,16 +59,14 @@ type Count struct {
 
 // forget leaves what a checkpoint keeps: the name.
 func (r *resource) forget() {
-	r.endpoint = &endpoint{stopped: time.Now()}
+	r.plugin, r.stopped = nil, time.Now()
 	r.connected, r.devices = nil, nil
 }
 
-// find returns the endpoint connected at the path socket; nil is none.
-func (r *resource) find(socket string) *endpoint {
-	for _, e := range r.connected {
-		if e.client.socket == socket {
-			return e
-		}
+// find returns the client connected at the path socket; nil is none.
+func (r *resource) find(socket string) *client {
+	if i := slices.IndexFunc(r.connected, func(c *client) bool { return c.socket == socket }); i >= 0 {
+		return r.connected[i]
 	}
 	return nil
 }
@@ -90,23 +81,20 @@ func (r *resource) take(c *client, devices []*v1beta1.Device) {
 	}
 }
 
-// disconnect takes note that c is lost.
+// disconnect notes that c is lost.
 func (r *resource) disconnect(c *client, keying Keying) {
 	if keying == ByResource {
-		r.endpoint.stopped, r.connected, r.stale = time.Now(), nil, true
+		r.connected = nil
+	} else if c = r.find(c.socket); c != nil {
+		r.connected = slices.DeleteFunc(r.connected, func(other *client) bool { return other == c })
+	} else {
 		return
 	}
-	e := r.find(c.socket)
-	if e == nil {
-		return
-	}
-	e.stopped = time.Now()
-	r.connected = slices.DeleteFunc(r.connected, func(other *endpoint) bool { return other == e })
 	if len(r.connected) == 0 {
-		r.stale = true
+		r.stopped, r.stale = time.Now(), true
 		return
 	}
-	r.endpoint = r.connected[0]
+	r.plugin = r.connected[0]
 }
 
 // update changes the state and tells everyone who waits.
@@ -163,14 +151,13 @@ func (k *Kubelet) Resources() []string {
 
 // Count returns what the node's status says of a resource. A resource whose
 // plugin is gone has its capacity until the grace period ends.
-func (k *Kubelet) Count(name string) Count {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	r := k.resources[name]
-	if r == nil || !r.endpoint.stopped.IsZero() && time.Since(r.endpoint.stopped) > k.opts.StopGrace {
-		return Count{}
-	}
-	return Count{Known: true, Capacity: len(r.devices), Allocatable: len(r.healthy())}
+func (k *Kubelet) Count(name string) (c Count) {
+	k.read(name, func(r *resource) {
+		if r.stopped.IsZero() || time.Since(r.stopped) <= k.opts.StopGrace {
+			c = Count{Known: true, Capacity: len(r.devices), Allocatable: len(r.healthy())}
+		}
+	})
+	return c
 }
 
 // healthy returns the IDs of the allocatable devices.
@@ -200,50 +187,48 @@ func (r *resource) numa(id string) []int64 {
 	return nodes
 }
 
-// Lists returns the lists received for a resource, oldest first; of a great many
-// the latest.
-func (k *Kubelet) Lists(name string) []List {
+// read calls f with a resource that is known.
+func (k *Kubelet) read(name string, f func(*resource)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if r := k.resources[name]; r != nil {
-		return slices.Clone(r.lists)
+		f(r)
 	}
-	return nil
+}
+
+// Lists returns the lists received for a resource, oldest first; of a great many
+// the latest.
+func (k *Kubelet) Lists(name string) (lists []List) {
+	k.read(name, func(r *resource) { lists = slices.Clone(r.lists) })
+	return lists
 }
 
 // Latest returns the latest list received for a resource, in whichever life of
 // the kubelet, and how many were received in all.
-func (k *Kubelet) Latest(name string) (List, int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if r := k.resources[name]; r != nil && len(r.lists) > 0 {
-		return r.lists[len(r.lists)-1], r.received
-	}
-	return List{}, 0
+func (k *Kubelet) Latest(name string) (latest List, received int) {
+	k.read(name, func(r *resource) {
+		if received = r.received; received > 0 {
+			latest = r.lists[len(r.lists)-1]
+		}
+	})
+	return latest, received
 }
 
 // Connected returns the paths of the sockets at which a resource is offered now,
 // as far as the kubelet knows.
-func (k *Kubelet) Connected(name string) []string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	var sockets []string
-	if r := k.resources[name]; r != nil {
-		for _, e := range r.connected {
-			sockets = append(sockets, e.client.socket)
+func (k *Kubelet) Connected(name string) (sockets []string) {
+	k.read(name, func(r *resource) {
+		for _, c := range r.connected {
+			sockets = append(sockets, c.socket)
 		}
-	}
+	})
 	return sockets
 }
 
 // Registrations returns how often the kubelet accepted a resource.
-func (k *Kubelet) Registrations(name string) int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if r := k.resources[name]; r != nil {
-		return r.registrations
-	}
-	return 0
+func (k *Kubelet) Registrations(name string) (n int) {
+	k.read(name, func(r *resource) { n = r.registrations })
+	return n
 }
 
 // Requests returns every Register call for a resource, accepted or not.
@@ -257,42 +242,4 @@ func (k *Kubelet) Requests(name string) []Request {
 		}
 	}
 	return requests
-}
-
-// RefuseWith makes every Register call fail with err; nil ends that.
-func (k *Kubelet) RefuseWith(err error) {
-	k.update(func() { k.faults.refuse = err })
-}
-
-// HangRegister keeps Register calls from being answered, until it is called with
-// false, the call is cancelled or the kubelet ends.
-func (k *Kubelet) HangRegister(hang bool) {
-	k.update(func() {
-		switch {
-		case hang && k.faults.hang == nil:
-			k.faults.hang = make(chan struct{})
-		case !hang && k.faults.hang != nil:
-			close(k.faults.hang)
-			k.faults.hang = nil
-		}
-	})
-}
-
-// WithholdStreams makes the kubelet accept registrations and then open no
-// ListAndWatch stream.
-func (k *Kubelet) WithholdStreams(withhold bool) {
-	k.update(func() { k.faults.noStreams = withhold })
-}
-
-// CutStream ends the newest ListAndWatch stream of a resource, with nothing said
-// and no socket touched.
-func (k *Kubelet) CutStream(name string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.process == nil {
-		return
-	}
-	if cs := k.process.clients[name]; len(cs) > 0 {
-		cs[len(cs)-1].cut()
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
 // Claim is one container's claim to devices of one resource.
@@ -98,7 +99,7 @@ func (k *Kubelet) free(name string) (ids []string, preferring bool, err error) {
 			}
 		}
 	}
-	return slices.Sorted(maps.Keys(healthy)), r.endpoint.options.GetGetPreferredAllocationAvailable(), nil
+	return slices.Sorted(maps.Keys(healthy)), r.plugin.options.GetGetPreferredAllocationAvailable(), nil
 }
 
 // Allocate calls the plugin's Allocate for one container, as the kubelet does:
@@ -142,8 +143,65 @@ func (k *Kubelet) plugin(name string) (v1beta1.DevicePluginClient, error) {
 	if r == nil {
 		return nil, fmt.Errorf("%q was never registered", name)
 	}
-	if !r.endpoint.stopped.IsZero() {
+	if !r.stopped.IsZero() {
 		return nil, fmt.Errorf("%q: its plugin is gone", name)
 	}
-	return r.endpoint.client.api, nil
+	return r.plugin.api, nil
+}
+
+// List answers PodResources: every admitted pod with its devices.
+func (p *process) List(context.Context, *podresourcesv1.ListPodResourcesRequest) (*podresourcesv1.ListPodResourcesResponse, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	resp := &podresourcesv1.ListPodResourcesResponse{}
+	var pod *podresourcesv1.PodResources
+	var container *podresourcesv1.ContainerResources
+	for _, c := range slices.SortedFunc(maps.Keys(p.admitted), compareClaims) {
+		if pod == nil || pod.Name != c.Pod || pod.Namespace != c.Namespace {
+			pod, container = &podresourcesv1.PodResources{Namespace: c.Namespace, Name: c.Pod}, nil
+			resp.PodResources = append(resp.PodResources, pod)
+		}
+		if container == nil || container.Name != c.Container {
+			container = &podresourcesv1.ContainerResources{Name: c.Container}
+			pod.Containers = append(pod.Containers, container)
+		}
+		container.Devices = append(container.Devices, p.containerDevices(c.Resource, p.admitted[c].IDs)...)
+	}
+	return resp, p.faults.refusePods
+}
+
+// GetAllocatableResources lists the healthy devices of every resource.
+func (p *process) GetAllocatableResources(context.Context, *podresourcesv1.AllocatableResourcesRequest) (*podresourcesv1.AllocatableResourcesResponse, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	resp := &podresourcesv1.AllocatableResourcesResponse{}
+	for _, name := range slices.Sorted(maps.Keys(p.resources)) {
+		resp.Devices = append(resp.Devices, p.containerDevices(name, slices.Sorted(maps.Keys(p.resources[name].healthy())))...)
+	}
+	return resp, p.faults.refusePods
+}
+
+// containerDevices has an entry for each device and each of its NUMA nodes, as
+// the kubelet does it.
+func (k *Kubelet) containerDevices(name string, ids []string) []*podresourcesv1.ContainerDevices {
+	var devices []*podresourcesv1.ContainerDevices
+	for _, id := range ids {
+		entry := func(topology *podresourcesv1.TopologyInfo) {
+			devices = append(devices, &podresourcesv1.ContainerDevices{ResourceName: name, DeviceIds: []string{id}, Topology: topology})
+		}
+		nodes := k.resources[name].numa(id)
+		if len(nodes) == 0 {
+			entry(nil)
+		}
+		for _, node := range nodes {
+			entry(&podresourcesv1.TopologyInfo{Nodes: []*podresourcesv1.NUMANode{{ID: node}}})
+		}
+	}
+	return devices
+}
+
+func compareClaims(a, b Claim) int {
+	return slices.Compare(
+		[]string{a.Namespace, a.Pod, a.Container, a.Resource},
+		[]string{b.Namespace, b.Pod, b.Container, b.Resource})
 }

@@ -2,15 +2,23 @@ package kubelettest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
+
+// errDown is the error of a kubelet that is being stopped.
+var errDown = errors.New("the kubelet is down")
 
 // Request is one Register call.
 type Request struct {
@@ -31,7 +39,6 @@ func (p *process) Register(ctx context.Context, req *v1beta1.RegisterRequest) (*
 	})
 	err := p.register(ctx, req)
 	p.update(func() { p.requests[index].Answered, p.requests[index].Err = true, err })
-	p.log.Debug("registration", "resource", req.GetResourceName(), "endpoint", req.GetEndpoint(), "error", err)
 	if err != nil {
 		return nil, err
 	}
@@ -59,33 +66,34 @@ func (p *process) register(ctx context.Context, req *v1beta1.RegisterRequest) er
 	if !extendedResource(name) {
 		return fmt.Errorf("resource name %q is not valid", name)
 	}
-	c := &client{resource: name, socket: filepath.Join(p.opts.Dir, req.GetEndpoint())}
-	p.enter(c)
+	c, err := newClient(name, filepath.Join(p.opts.Dir, req.GetEndpoint()))
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.clients[p.key(c)] = c // before there is a connection
+	p.open = append(p.open, c)
+	p.mu.Unlock()
 	if p.opts.BeforeDial != nil {
 		p.opts.BeforeDial(name, req.GetEndpoint())
 	}
 	if err := p.connect(ctx, c); err != nil {
-		c.close()
-		p.update(func() {
-			delete(p.open, c)
-			p.leave(c)
-		})
+		p.update(func() { p.drop(c) })
 		return err
 	}
 	if !faults.noStreams {
-		p.wg.Go(func() { p.run(c) })
+		p.wg.Go(func() { p.follow(c) })
 	}
 	return nil
 }
 
 // connect connects to a plugin and makes it the one that is asked for its
 // resource. The first list comes later.
-func (p *process) connect(ctx context.Context, c *client) error {
+func (p *process) connect(ctx context.Context, c *client) (err error) {
 	if err := c.dial(ctx, p.opts.DialTimeout); err != nil {
 		return err
 	}
-	options, err := c.api.GetDevicePluginOptions(ctx, &v1beta1.Empty{})
-	if err != nil {
+	if c.options, err = c.api.GetDevicePluginOptions(ctx, &v1beta1.Empty{}); err != nil {
 		return fmt.Errorf("GetDevicePluginOptions: %w", err)
 	}
 	p.update(func() {
@@ -98,76 +106,121 @@ func (p *process) connect(ctx context.Context, c *client) error {
 			r = &resource{}
 			p.resources[c.resource] = r
 		}
-		if p.opts.Keying == BySocket && r.find(c.socket) != nil {
+		if p.opts.Keying == ByResource {
+			r.connected = nil
+		} else if r.find(c.socket) != nil {
 			err = fmt.Errorf("device plugin already connected: %s", c.socket)
 			return
 		}
 		r.registrations++
-		e := &endpoint{client: c, options: options}
-		r.endpoint = e
-		if p.opts.Keying == BySocket {
-			r.connected = append(r.connected, e)
-		} else {
-			r.connected = []*endpoint{e}
-		}
+		r.plugin, r.stopped = c, time.Time{}
+		r.connected = append(r.connected, c)
 	})
 	return err
 }
 
-// run receives lists until the stream ends, and then disconnects whoever is
+// follow receives lists until the stream ends, and then disconnects whoever is
 // found under the client's key, which with ByResource may be somebody else.
-func (p *process) run(c *client) {
-	err := c.receive(func(resp *v1beta1.ListAndWatchResponse) {
+func (p *process) follow(c *client) {
+	c.receive(func(resp *v1beta1.ListAndWatchResponse) {
 		p.update(func() {
 			if p.process == p {
 				p.resources[c.resource].take(c, resp.GetDevices())
 			}
 		})
 	})
-	p.log.Debug("stream ended", "resource", c.resource, "socket", c.socket, "error", err)
 	p.update(func() {
-		victim := p.find(c)
+		victim := p.clients[p.key(c)]
 		if victim == nil {
 			// The kubelet never closes the connection of a client that it
 			// has lost track of.
 			return
 		}
-		p.leave(victim)
-		delete(p.open, victim)
-		victim.close()
+		p.drop(victim)
 		if p.process == p {
 			p.resources[c.resource].disconnect(victim, p.opts.Keying)
 		}
 	})
 }
 
-// enter makes c known under its key, before there is a connection.
-func (p *process) enter(c *client) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.open[c] = true
+// key is what c is known by.
+func (p *process) key(c *client) string {
 	if p.opts.Keying == ByResource {
-		p.clients[c.resource] = []*client{c}
-		return
+		return c.resource
 	}
-	p.clients[c.resource] = append(p.clients[c.resource], c)
+	return c.socket
 }
 
-// find returns the client under c's key; nil is none.
-func (p *process) find(c *client) *client {
-	for _, other := range p.clients[c.resource] {
-		if p.opts.Keying == ByResource || other.socket == c.socket {
-			return other
+// drop closes c and makes whoever has its key unknown.
+func (p *process) drop(c *client) {
+	delete(p.clients, p.key(c))
+	p.open = slices.DeleteFunc(p.open, func(other *client) bool { return other == c })
+	c.close()
+}
+
+// client is the kubelet's connection to one plugin.
+type client struct {
+	resource, socket string
+	conn             *grpc.ClientConn
+	api              v1beta1.DevicePluginClient
+	options          *v1beta1.DevicePluginOptions
+	stream           context.Context
+	cut              context.CancelFunc // ends the stream alone
+}
+
+func newClient(resource, socket string) (*client, error) {
+	conn, err := grpc.NewClient("passthrough:///"+socket,
+		grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", path)
+		}),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority("localhost"),
+		grpc.WithNoProxy(),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the plugin: %w", err)
+	}
+	c := &client{resource: resource, socket: socket, conn: conn, api: v1beta1.NewDevicePluginClient(conn)}
+	c.stream, c.cut = context.WithCancel(context.Background())
+	return c, nil
+}
+
+// dial connects, and keeps trying for d.
+func (c *client) dial(ctx context.Context, d time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	for {
+		c.conn.Connect()
+		state := c.conn.GetState()
+		if state == connectivity.Ready {
+			return nil
+		}
+		if state == connectivity.Shutdown {
+			return errDown
+		}
+		if !c.conn.WaitForStateChange(ctx, state) {
+			return fmt.Errorf("connect to the plugin: %w", ctx.Err())
 		}
 	}
-	return nil
 }
 
-// leave makes everyone under c's key unknown.
-func (p *process) leave(c *client) {
-	p.clients[c.resource] = slices.DeleteFunc(p.clients[c.resource], func(other *client) bool {
-		return p.opts.Keying == ByResource || other.socket == c.socket
-	})
+// receive opens the one stream of a client and takes lists until it ends.
+func (c *client) receive(take func(*v1beta1.ListAndWatchResponse)) {
+	stream, err := c.api.ListAndWatch(c.stream, &v1beta1.Empty{})
+	for err == nil {
+		var resp *v1beta1.ListAndWatchResponse
+		if resp, err = stream.Recv(); err == nil {
+			take(resp)
+		}
+	}
+	c.cut()
+}
+
+// close breaks the connection.
+func (c *client) close() {
+	c.cut()
+	_ = c.conn.Close()
 }
 
 var (
