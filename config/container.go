@@ -78,7 +78,7 @@ func readMount(v value) Mount {
 // of the user's own; what is how messages call one.
 func (t *table) entries(name string, into *[]device.Entry, what string, keys role, help string) {
 	t.key(name, func() form {
-		entry := formOf(func(v value) { readEntry(v) })
+		entry := t.belowOwn(name, func(v value) { readEntry(v) })
 		return ownKeys(form{"anyOf": []form{stringForm(), entry}})
 	}, func(v value) { *into = v.entries(what, keys) }, help)
 }

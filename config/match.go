@@ -64,8 +64,10 @@ func readMatch(v value) Match {
 		t.boolean("vfio", &m.VFIO,
 			"whether to select the VFIO nodes of the functions or mediated devices that pci or mdev selects")
 		t.values("cdi_device", &m.CDIDevice, cdiName, "qualified names of CDI devices of other specs on the host")
-		t.key("virtual", virtualForm, func(v value) { m.Virtual = v.virtual() },
-			"devices without hardware: a name, a table, or a list of these")
+		t.key("virtual", func() form {
+			table := t.belowOwn("virtual", func(v value) { readVirtual(v) })
+			return oneOrMore(form{"anyOf": []form{stringForm(), table}})
+		}, func(v value) { m.Virtual = v.virtual() }, "devices without hardware: a name, a table, or a list of these")
 		path := nodePath
 		if m.Mount {
 			path = companionPath
@@ -146,11 +148,6 @@ func (k attributeKind) check(name string) (rule, hint string) {
 		return err.Error(), ""
 	}
 	return "", ""
-}
-
-func virtualForm() form {
-	table := formOf(func(v value) { readVirtual(v) })
-	return oneOrMore(form{"anyOf": []form{stringForm(), table}})
 }
 
 // virtual is v as devices without hardware: names, tables, or a list of them.

@@ -60,7 +60,7 @@ func (w *walk) report(r report) {
 // user's own: "resource.match.usb.id".
 func (w *walk) language() []string {
 	if w.keys == nil {
-		w.keys = *describe(new(top).bind).keys
+		w.keys = *describe().keys
 	}
 	return w.keys
 }

@@ -10,36 +10,37 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// tablesOf lists the tables that a value of a form may be or hold.
-func tablesOf(f form) (found []form) {
-	if f["properties"] != nil {
-		return []form{f}
+// tablesOf lists the paths of the tables that a value of a form may be or hold.
+func tablesOf(f form) (paths []string) {
+	if ref, ok := f["$ref"].(string); ok {
+		return []string{strings.TrimPrefix(ref, "#/definitions/")}
 	}
 	for _, key := range []string{"items", "additionalProperties"} {
 		if below, ok := f[key].(form); ok {
-			found = append(found, tablesOf(below)...)
+			paths = append(paths, tablesOf(below)...)
 		}
 	}
 	any, _ := f["anyOf"].([]form)
 	for _, below := range any {
-		found = append(found, tablesOf(below)...)
+		paths = append(paths, tablesOf(below)...)
 	}
-	return found
+	return paths
 }
 
 // helps are all keys of the language with what they mean: "resource.match.usb.id".
 func helps() map[string]string {
+	language := describe()
 	all := make(map[string]string)
-	var visit func(above string, f form)
-	visit = func(above string, f form) {
-		for _, table := range tablesOf(f) {
-			for name, property := range table["properties"].(map[string]form) {
-				all[above+name], _ = property["description"].(string)
-				visit(above+name+".", property)
+	var visit func(above string, table form)
+	visit = func(above string, table form) {
+		for name, property := range table["properties"].(map[string]form) {
+			all[above+name], _ = property["description"].(string)
+			for _, path := range tablesOf(property) {
+				visit(above+name+".", language.tables[path])
 			}
 		}
 	}
-	visit("", describe(new(top).bind).form())
+	visit("", language.form())
 	return all
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/generic-dp/generic-dp/device"
@@ -50,7 +51,7 @@ func (v value) read(bind func(t *table)) {
 func (t *table) key(name string, form func() form, read func(v value), help string) {
 	t.names = append(t.names, name)
 	if t.describes != nil {
-		*t.describes.keys = append(*t.describes.keys, t.describes.path+name)
+		*t.describes.keys = append(*t.describes.keys, t.describes.dotted(name))
 		t.describes.properties[name] = form()
 		t.describes.properties[name]["description"] = help
 	} else if raw, ok := t.keys()[name]; ok {
@@ -130,36 +131,49 @@ type form map[string]any
 
 // schema describes a table of the language: what its bindings say without a text.
 type schema struct {
-	// path of the table, "resource.match.", and keys of it and of all tables that
-	// are described with it: "resource.match.glob".
-	path       string
-	keys       *[]string
+	path       string // "resource.match"; empty at the top
 	properties map[string]form
 	required   []string
+	// keys of all tables that are described, "resource.match.glob", and the forms of
+	// the tables below the top by their paths.
+	keys   *[]string
+	tables map[string]form
 }
 
-// describe runs the bindings of a table without a text.
-func describe(bind func(t *table)) *schema {
-	s := &schema{keys: new([]string), properties: make(map[string]form)}
-	s.describe(bind)
+// describe runs the bindings of the top level without a text.
+func describe() *schema {
+	s := &schema{keys: new([]string), tables: make(map[string]form)}
+	s.run(new(top).bind)
 	return s
 }
 
-func (s *schema) describe(bind func(t *table)) {
+func (s *schema) run(bind func(t *table)) {
+	s.properties = make(map[string]form)
 	bind(&table{value: value{w: new(walk), source: &source{keys: &node{}}, describes: s}})
 }
 
+// dotted is a key of the table from the top.
+func (s *schema) dotted(name string) string { return strings.TrimPrefix(s.path+"."+name, ".") }
+
 // below describes the table that a key holds, which read reads.
 func (t *table) below(name string, read func(v value)) form {
-	s := &schema{path: t.describes.path + name + ".", keys: t.describes.keys, properties: make(map[string]form)}
-	s.describe(func(t *table) { read(t.value) })
-	return s.form()
+	return t.describes.table(name, t.describes.keys, read)
 }
 
-// formOf describes a table that is in one with keys of the user's own.
-func formOf(read func(v value)) form { return describe(func(t *table) { read(t.value) }).form() }
+// belowOwn describes the tables that the user's own keys of a table hold: their
+// keys are suggested nowhere else.
+func (t *table) belowOwn(name string, read func(v value)) form {
+	return t.describes.table(name, new([]string), read)
+}
 
-// form is the schema of a table as JSON Schema.
+func (s *schema) table(name string, keys *[]string, read func(v value)) form {
+	sub := &schema{path: s.dotted(name), keys: keys, tables: s.tables}
+	sub.run(func(t *table) { read(t.value) })
+	s.tables[sub.path] = sub.form()
+	return form{"$ref": "#/definitions/" + sub.path}
+}
+
+// form is the table as JSON Schema.
 func (s *schema) form() form {
 	f := form{"type": "object", "properties": s.properties, "additionalProperties": false}
 	if len(s.required) > 0 {
@@ -191,7 +205,9 @@ func ownKeys(f form) form { return form{"type": "object", "additionalProperties"
 // Schema is the language as JSON Schema, for editors: its keys, the types of
 // their values and what they mean. What it accepts may still break a rule.
 func Schema() ([]byte, error) {
-	root := describe(new(top).bind).form()
+	language := describe()
+	root := language.form()
+	root["definitions"] = language.tables
 	root["$schema"] = "http://json-schema.org/draft-04/schema#"
 	root["title"] = "generic-dp configuration"
 	text, err := json.MarshalIndent(root, "", "  ")
