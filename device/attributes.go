@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// Attribute is something that hardware says of itself, by which a match selects
-// it and which a variable stands for: match.usb.vendor and ${usb.vendor}. All
-// that speaks of attributes goes by the list of them, Attributes.
+// Attribute is an attribute of hardware that a match can test and a variable can
+// insert: match.usb.vendor and ${usb.vendor}. Attributes is the only list of them.
 type Attribute struct {
 	// Table is "usb", "pci", "net" or "mdev".
 	Table, Key string
@@ -17,23 +16,23 @@ type Attribute struct {
 	Words   []string
 	Example string
 	Help    string
-	// One of these is set: the value of hardware, of one of the interfaces of a
-	// USB device, or of a network interface; empty where it has none.
+	// One of these is set: it returns the value of hardware, of an interface of a USB
+	// device, or of a network interface; empty if there is none.
 	Hardware  func(*Hardware) string
 	Interface func(USBInterface) string
 	Net       func(*Node) string
 }
 
-// ValueKind is what values look like.
+// ValueKind is the syntax of values.
 type ValueKind byte
 
 // The kinds of values.
 const (
 	TextValue    ValueKind = iota
 	IDValue                // four hexadecimal digits
-	PairValue              // two of those, with a colon between them
+	PairValue              // two of those, separated by a colon
 	ByteValue              // two hexadecimal digits
-	ClassValue             // a PCI class, which is compared by what it begins with
+	ClassValue             // a PCI class, compared by prefix
 	AddressValue           // a PCI address
 	SlotValue              // a PCI address without its function
 	NumberValue            // decimal
@@ -99,8 +98,8 @@ func ofInterface(key string, kind ValueKind, example, help string, get func(USBI
 	return Attribute{Table: "usb", Key: key, Kind: kind, Example: example, Help: help, Interface: get}
 }
 
-// ofPCI is an attribute of a PCI function; of a USB or mediated device it is
-// that of the nearest function above.
+// ofPCI is an attribute of a PCI function; a USB or mediated device has that of the
+// nearest function above.
 func ofPCI(key string, kind ValueKind, example, help string, get func(*PCI) string, words ...string) Attribute {
 	return Attribute{Table: "pci", Key: key, Kind: kind, Words: words, Example: example, Help: help, Hardware: func(h *Hardware) string {
 		f := h.Function()
@@ -145,10 +144,10 @@ func FindAttribute(name string) (a *Attribute, ok bool) {
 // Name is the name of the attribute, "usb.vendor".
 func (a *Attribute) Name() string { return a.Table + "." + a.Key }
 
-// Of lists what hardware has for the attribute, or its node n, which may be nil:
-// a node of one USB interface has that one's values, and one of the device as a
-// whole those of all. An attribute of the table net is that of the node, or of
-// all network interfaces of the hardware where n is nil.
+// Of lists the values of hardware, or of its node n, which may be nil. A node of a USB
+// interface has the values of that interface, a node of the whole device those of all.
+// An attribute of the table net is that of the node, or of all network interfaces of
+// the hardware if n is nil.
 func (a *Attribute) Of(h *Hardware, n *Node) []string {
 	var values []string
 	add := func(v string) {
@@ -174,7 +173,7 @@ func (a *Attribute) Of(h *Hardware, n *Node) []string {
 	return values
 }
 
-// pair is an ID of two numbers, empty unless both are there.
+// pair is an ID of two numbers, empty unless both exist.
 func pair(vendor, product string) string {
 	if vendor == "" || product == "" {
 		return ""

@@ -63,7 +63,7 @@ func TestAttributeOf(t *testing.T) {
 		{"usb.interface", stick, bus, []string{"0", "1", "2"}},
 		{"usb.interface", stick, second, []string{"1"}},
 		{"usb.interface_class", stick, bus, []string{"02", "0a"}},
-		{"pci.slot", stick, nil, []string{"0000:3b:00"}}, // of the function above
+		{"pci.slot", stick, nil, []string{"0000:3b:00"}}, // of the parent function
 		{"pci.vf", function, nil, nil},
 		{"pci.id", function, nil, nil}, // half an ID is none
 		{"net.name", stick, can, []string{"can0"}},

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// fuzzed makes hardware of any kind, with one node or network interface; or
-// one of these without hardware.
+// fuzzed makes hardware of any kind with one node or network interface, or one of these
+// without hardware.
 func fuzzed(kind uint8, a, b, c, d, kernel, subsystem string, iface int8) (h *Hardware, n *Node, f Form) {
 	f = SerialForm
 	switch kind % 8 {
@@ -49,7 +49,7 @@ func fuzzed(kind uint8, a, b, c, d, kernel, subsystem string, iface int8) (h *Ha
 	return h, n, f
 }
 
-// identity is what HardwareID must keep apart.
+// identity is what HardwareID must distinguish.
 func identity(h *Hardware, f Form) string {
 	switch {
 	case h.Bus != USBBus:
@@ -67,8 +67,8 @@ func identity(h *Hardware, f Form) string {
 	return strings.Join([]string{"port", h.USB.Vendor, h.USB.Product, h.USB.Controller, h.USB.Chain, speed}, "\x00")
 }
 
-// FuzzIDs holds for any two devices: IDs are in the grammar and short enough,
-// and different things have different ones.
+// FuzzIDs: for any two devices, IDs are in the grammar and short enough, and different
+// devices have different IDs.
 func FuzzIDs(f *testing.F) {
 	f.Add(uint8(0), "10c4", "ea60", "A1B2C3", "", "ttyUSB0", "tty", int8(0), uint8(1), "10c4", "ea60", "0000:00:14.0", "1.2", "ttyUSB0", "tty", int8(0))
 	f.Add(uint8(0), "10c4", "ea60", "port", "", "bus0", "", int8(-1), uint8(4), "usb/10c4/ea60/port", "", "", "", "", "", int8(-1))
@@ -118,8 +118,8 @@ func FuzzIDs(f *testing.F) {
 	})
 }
 
-// FuzzNodeKeys holds for any two nodes of one hardware: their keys are in the
-// grammar, and different.
+// FuzzNodeKeys: for any two nodes of one hardware, keys are in the grammar and
+// different.
 func FuzzNodeKeys(f *testing.F) {
 	f.Add("ttyUSB0", "tty", int8(0), 0, "ttyUSB1", "tty", int8(0), 0, uint8(0))
 	f.Add("sda", "block", int8(0), -1, "sda1", "block", int8(0), -1, uint8(1))
@@ -156,7 +156,7 @@ func FuzzNodeKeys(f *testing.F) {
 	})
 }
 
-// ownedID makes an ID of owned.go of two texts, and what it must keep apart.
+// ownedID makes an ID of owned.go from two texts, and what it must distinguish.
 func ownedID(kind uint8, a, b string) (id string, identity []string) {
 	resource := func(s string) string { return "example.com/" + s }
 	switch kind % 7 {
@@ -179,8 +179,8 @@ func ownedID(kind uint8, a, b string) (id string, identity []string) {
 	return PathID("/" + a), []string{"path", a}
 }
 
-// FuzzOwnedIDs holds for any two devices that are not nodes, and a node: their
-// IDs are in the grammar, and different things have different ones.
+// FuzzOwnedIDs: for any two devices that are not nodes, and a node, IDs are in the
+// grammar and different devices have different IDs.
 func FuzzOwnedIDs(f *testing.F) {
 	f.Add(uint8(0), "example.com/a", "", uint8(6), "all/example.com/a", "", "all/example.com/a")
 	f.Add(uint8(1), "pci.slot", "0000:3b:00", uint8(1), "pci.slot:0000", "3b:00", "group/pci.slot/0000/3b/00")
@@ -205,8 +205,8 @@ func FuzzOwnedIDs(f *testing.F) {
 	})
 }
 
-// TestIDsOfAwkwardNamesAreDifferent puts names that look like other parts of
-// an ID into every field, in every combination.
+// TestIDsOfAwkwardNamesAreDifferent puts names that resemble other parts of an ID into
+// every field, in every combination.
 func TestIDsOfAwkwardNamesAreDifferent(t *testing.T) {
 	t.Parallel()
 	awkward := []string{

@@ -7,50 +7,49 @@ import (
 	"unicode"
 )
 
-// IDs name devices to the kubelet, in its checkpoint, in CDI specs and in the
-// paths of links. They are an API: testdata/ids.golden holds them.
+// IDs name devices to the kubelet, in its checkpoint, in CDI specs and in the paths of
+// links. They are an API: testdata/ids.golden lists them.
 //
 //	0000:3b:00.0                        a PCI function: its address
 //	usb:10c4:ea60:A1B2C3                a USB device by its serial
-//	usb:10c4:ea60:port:0000:00:14.0:1.2 a USB device by its place
+//	usb:10c4:ea60:port:0000:00:14.0:1.2 a USB device by its location
 //	platform:fe201000.serial            a platform device: its name
 //	mdev:<UUID>                         a mediated device
 //	<hardware>:<key>                    a node or network interface of hardware, see NodeKeys
-//	net:tun                             a node without: its path below /dev
-//	netif:vcan0                         a network interface without: its name
+//	net:tun                             a node without hardware: its path below /dev
+//	netif:vcan0                         a network interface without hardware: its name
 //	<ID>::3                             slot 3; slot 0 is the ID itself
 //
-// What is not one node or the hardware that has it is named in owned.go: by
-// the words all, group, cdi, virtual, shared and path.
+// Other devices, neither a node nor hardware, have IDs with the prefixes all, group,
+// cdi, virtual, shared and path, see below.
 //
-// All are in the grammar of CDI device names: first and last a letter or
-// digit, in between also "_", "-", "." and ":". Fields are separated by ":"
-// and never empty. A field that the grammar can't hold, or that would read
-// as something else, is replaced by what is left of it and a hash of the
-// whole; an ID that is too long is cut and gets a hash of what it was. So
-// different things have different IDs, as long as 50 bits of SHA-256 differ.
+// All are in the grammar of CDI device names: the first and last character is a letter
+// or digit, others may also be "_", "-", "." and ":". Fields are separated by ":" and
+// never empty. A field outside of the grammar, or an ambiguous one, is replaced by its
+// readable part and a hash of the whole; a long ID is cut and gets a hash of the whole.
+// So different devices have different IDs, unless 50 bits of SHA-256 collide.
 const (
-	// MaxID is the longest ID of a device, in characters.
+	// MaxID is the maximum length of the ID of a device.
 	MaxID = 57
-	// MaxSlotID is the longest ID of a slot: what the kubelet's API promises
-	// for a device.
+	// MaxSlotID is the maximum length of the ID of a slot, as documented by the
+	// kubelet's API.
 	MaxSlotID = 63
-	// MaxSlots is how many slots a device may have within MaxSlotID.
+	// MaxSlots is the maximum number of slots of a device within MaxSlotID.
 	MaxSlots = 10000
 )
 
-// Form says which of its two IDs a USB device goes by. Other hardware has
-// one ID, whatever the form.
+// Form selects one of the two IDs of a USB device. Other hardware has one ID, whatever
+// the form.
 type Form string
 
-// The forms: by serial the ID follows the thing, by port it names the place.
+// The forms: a serial ID follows the device, a port ID names the location.
 const (
 	SerialForm Form = "serial"
 	PortForm   Form = "port"
 )
 
-// Forms says which form each USB device of a snapshot goes by. What is absent
-// goes by its serial where that is usable and by its port where it is not.
+// Forms are the forms of the USB devices of a snapshot. An absent one has its serial
+// form if the serial is usable, otherwise its port form.
 type Forms map[*Hardware]Form
 
 // Of returns the form of h.
@@ -64,9 +63,9 @@ func (f Forms) Of(h *Hardware) Form {
 	return PortForm
 }
 
-// HardwareID returns the ID of hardware, at most MaxID characters. A USB
-// device without any serial has its port form whatever f says. Space around
-// a serial is no part of it: some devices fill their descriptor up with it.
+// HardwareID returns the ID of hardware, at most MaxID characters. A USB device without
+// a serial has its port form in any case. White space around a serial is ignored: some
+// devices pad their descriptor with it.
 func HardwareID(h *Hardware, f Form) string {
 	return fit(hardwareName(h, f), MaxID)
 }
@@ -88,7 +87,7 @@ func hardwareName(h *Hardware, f Form) string {
 		}
 		place := Place(h)
 		if place == "" {
-			// Better an ID for this boot than one that another device has.
+			// An ID for this boot is better than the ID of another device.
 			place = replaced("unknown", h.Path)
 		}
 		return id + "port:" + place
@@ -113,12 +112,11 @@ func hardwareName(h *Hardware, f Form) string {
 	return "platform:" + field(h.Name)
 }
 
-// Place names where a USB device is plugged in, the same in every boot: its
-// host controller and the chain of ports below that, "0000:00:14.0:1.2". The
-// ports of an xHCI controller are counted twice, by the root hub for USB 2
-// and by the one for SuperSpeed, and may then be different sockets: there the
-// chain is "ss1.2". It is empty where the controller or the chain is unknown,
-// and for all other hardware.
+// Place names the location of a USB device, the same in every boot: its host controller
+// and the chain of ports below it, "0000:00:14.0:1.2". The ports of an xHCI controller
+// are numbered twice, by the root hubs for USB 2 and for SuperSpeed, and may be
+// different sockets: for SuperSpeed the chain is "ss1.2". It is empty if the controller
+// or the chain is unknown, and for all other hardware.
 func Place(h *Hardware) string {
 	if h.Bus != USBBus || h.USB == nil || h.USB.Controller == "" {
 		return ""
@@ -130,7 +128,7 @@ func Place(h *Hardware) string {
 	}
 	chain := u.Chain
 	if chain == "" || chain == "0" {
-		// Ports are counted from 1, so that 0 is free for the root hub.
+		// Ports are numbered from 1, so that 0 is free for the root hub.
 		if !strings.HasPrefix(h.Name, "usb") {
 			return ""
 		}
@@ -145,16 +143,16 @@ func Place(h *Hardware) string {
 	return controller + ":" + chain
 }
 
-// superSpeed reports whether a speed in Mbit/s is one of USB 3: such devices
-// are below the root hub for SuperSpeed, and no others are.
+// superSpeed reports whether a speed in Mbit/s is one of USB 3: only such devices are
+// below the root hub for SuperSpeed.
 func superSpeed(speed string) bool {
 	v, err := strconv.ParseFloat(speed, 64)
 	return err == nil && v >= 5000
 }
 
 // NodeID returns the ID of a single node or network interface, at most MaxID
-// characters: that of its hardware and its key there. Without hardware it is
-// the node's path below /dev, or the interface's name.
+// characters: that of its hardware and its key. Without hardware it is the node's path
+// below /dev, or the interface's name.
 func NodeID(n *Node, f Form) string {
 	switch {
 	case n.Hardware != nil:
@@ -167,13 +165,13 @@ func NodeID(n *Node, f Form) string {
 	if !ok {
 		key = fit(replaced(n.Kernel, n.Path), maxKey)
 	}
-	// Where that is too long it is the hardware's part that gives way, so
-	// that nodes of one hardware can still be told apart by eye.
+	// If it is too long, the hardware's part is cut, so that nodes of one hardware stay
+	// readable.
 	return fit(hardwareName(n.Hardware, f), MaxID-1-len(key)) + ":" + key
 }
 
-// SlotID returns the ID of a slot of the device that id names: id itself for
-// slot 0, so that it is the same whatever the number of slots is.
+// SlotID returns the ID of a slot of the device id: id itself for slot 0, for any
+// number of slots.
 func SlotID(id string, slot int) string {
 	if slot <= 0 {
 		return id
@@ -181,7 +179,7 @@ func SlotID(id string, slot int) string {
 	return id + "::" + strconv.Itoa(slot)
 }
 
-// SplitSlot takes a slot's ID apart. An ID without a slot is slot 0.
+// SplitSlot splits the ID of a slot. An ID without a slot is slot 0.
 func SplitSlot(id string) (base string, slot int) {
 	i := strings.LastIndex(id, "::")
 	if i <= 0 {
@@ -217,9 +215,8 @@ func pathName(path string) string {
 	return strings.Join(readable, ":") + hashPart(path)
 }
 
-// reserved reports whether the path of a node would read as the ID of
-// something else. The words that came later are free as long as nothing
-// follows: /dev/shared had its ID before.
+// reserved reports whether the path of a node would read as another kind of ID. The
+// prefixes added later are free if nothing follows: /dev/shared had its ID before.
 func reserved(parts []string) bool {
 	switch parts[0] {
 	case "usb", "pci", "platform":
@@ -230,28 +227,27 @@ func reserved(parts []string) bool {
 	return len(parts) >= 3 && IsPCIAddress(strings.Join(parts[:3], ":"))
 }
 
-// The IDs of what is no single node and no hardware with its nodes. The word
-// in front says how to read the rest; no ID of hardware or of a node begins
-// with one of them, see reserved.
+// The IDs of devices other than single nodes and hardware with its nodes. The prefix
+// determines the syntax; no ID of hardware or of a node starts with one, see reserved.
 //
 //	all:example.com:cameras             everything that a resource selects
 //	group:pci.slot:0000:3b:00           the hardware with one value of a variable
 //	cdi:nvidia.com:gpu:0                a CDI device of the host
 //	virtual:example.com:licence:lic-0   a device without hardware
-//	shared:example.com:gpu:0000:3b:00.0 what other resources may offer, too
-//	path:var:run:docker.sock            what is at a path and is no device node
+//	shared:example.com:gpu:0000:3b:00.0 a device that other resources may offer too
+//	path:var:run:docker.sock            a path that is not a device node
 
-// PoolID is the ID of everything that a resource selects as one device.
+// PoolID is the ID of everything that a resource selects, as one device.
 func PoolID(resource string) string { return fit("all:"+qualified(resource), MaxID) }
 
-// GroupID is the ID of the hardware that has one value for a variable,
+// GroupID is the ID of the hardware with one value of a variable,
 // "group:pci.slot:0000:3b:00".
 func GroupID(variable, value string) string {
 	return fit("group:"+field(variable)+":"+listName(value, ":"), MaxID)
 }
 
-// CDIDeviceID is the ID of one of the host's CDI devices, of which name is the
-// qualified name: "cdi:nvidia.com:gpu:0".
+// CDIDeviceID is the ID of a CDI device of the host with the qualified name:
+// "cdi:nvidia.com:gpu:0".
 func CDIDeviceID(name string) string {
 	kind, id, _ := strings.Cut(name, "=")
 	return fit("cdi:"+qualified(kind)+":"+listName(id, ":"), MaxID)
@@ -262,21 +258,19 @@ func VirtualID(resource, name string) string {
 	return fit("virtual:"+qualified(resource)+":"+field(name), MaxID)
 }
 
-// SharedID is the ID of a device that other resources may offer, too; id is
-// the one that it has otherwise.
+// SharedID is the ID of a device that other resources may offer too; id is its ID
+// otherwise.
 func SharedID(resource, id string) string {
 	return fit("shared:"+qualified(resource)+":"+id, MaxID)
 }
 
-// PathID is the ID of what is at a path of the host, absolute and clean, and
-// is no device node.
+// PathID is the ID of an absolute, clean path of the host that is not a device node.
 func PathID(path string) string {
 	return fit("path:"+listName(strings.TrimPrefix(path, "/"), "/"), MaxID)
 }
 
-// qualified is the name of a resource or a CDI kind as two fields,
-// "example.com:gpu". Anything else that is given, which neither is, is one
-// field, so that what follows can't be taken for a part of it.
+// qualified is the name of a resource or a CDI kind as two fields, "example.com:gpu".
+// Other texts are one field, so that it stays distinct from what follows.
 func qualified(name string) string {
 	if strings.Count(name, "/") != 1 {
 		return replaced(name, name)
@@ -284,8 +278,8 @@ func qualified(name string) string {
 	return listName(name, "/")
 }
 
-// listName joins the parts of s with colons, or says it in one field with a
-// hash where one of them can't be in an ID.
+// listName joins the parts of s with colons, or hashes it into one field if a part
+// cannot be in an ID.
 func listName(s, separator string) string {
 	parts := strings.Split(s, separator)
 	for _, p := range parts {
@@ -296,23 +290,22 @@ func listName(s, separator string) string {
 	return strings.Join(parts, ":")
 }
 
-// PlaceholderSerial reports whether s is no serial number, but what a maker
-// left in its place, so that any number of devices may have it. The rules
-// look at letters and digits only, whatever their case, and not at a label in
-// front ("SN0001", "0x0001"):
+// PlaceholderSerial reports whether s is not a serial number but a manufacturer's
+// placeholder, which any number of devices may have. The rules consider only letters
+// and digits, ignoring case, and no label in front ("SN0001", "0x0001"):
 //
 //   - fewer than three characters: "", "0", "1.0"
 //   - one character repeated: "00000000", "ffffff", "00:00:00:00:00:00"
-//   - zeros and a one at the end: "0001", "00000001"
-//   - counting up from 0, 1 or a, decimal, hexadecimal or by letters, however
-//     often: "123456", "0123456789ABCDEF", "12345678901234567890", "ABCDEFGH"
+//   - zeros and a final one: "0001", "00000001"
+//   - counting up from 0, 1 or a, decimal, hexadecimal or by letters, repeatedly:
+//     "123456", "0123456789ABCDEF", "12345678901234567890", "ABCDEFGH"
 //   - counting down to 0 or 1: "87654321", "9876543210"
-//   - a PCI address, which is what the kernel gives its root hubs: "0000:00:14.0"
-//   - words that say that there is none: "None", "N/A", "Default string",
+//   - a PCI address, which the kernel gives its root hubs: "0000:00:14.0"
+//   - words for a missing serial: "None", "N/A", "Default string",
 //     "Serial Number", "To be filled by O.E.M."
 //
-// A serial that several devices share without any of these marks is told by
-// their being there together, not here.
+// Other shared serials show only when several devices are present, and are handled
+// elsewhere.
 func PlaceholderSerial(s string) bool {
 	s = strings.ToLower(strings.TrimSpace(s))
 	if IsPCIAddress(s) {
@@ -349,11 +342,11 @@ var noSerial = []string{
 	"unknown", "usbserial", "xxxserial",
 }
 
-// countings holds what serials count along.
+// countings are the sequences that placeholders count along.
 var countings = []string{"0123456789", "1234567890", "0123456789abcdef", "123456789abcdef0", "abcdefghijklmnopqrstuvwxyz"}
 
-// counts reports whether s counts up from the start of one of the countings,
-// beginning anew at its end, or down to its start.
+// counts reports whether s counts up from the start of a sequence, repeatedly, or down
+// to its start.
 func counts(s string) bool {
 	down := []rune(s)
 	slices.Reverse(down)

@@ -12,10 +12,10 @@ import (
 
 var update = flag.Bool("update", false, "append new lines to the golden file")
 
-// id is a line of the golden file: what is named, and its ID.
+// id is a line of the golden file: a device and its ID.
 type id struct{ what, id string }
 
-// leaf is a node as withNodes makes it.
+// leaf is a node for withNodes.
 type leaf struct {
 	kernel, subsystem string
 	iface, index      int
@@ -35,8 +35,7 @@ func withNodes(h *Hardware, leaves ...leaf) *Hardware {
 	return h
 }
 
-// netLeaf is an interface as withNets makes it: parent is the directory below its
-// hardware that it is in.
+// netLeaf is an interface for withNets: parent is its directory below the hardware.
 type netLeaf struct {
 	name, parent string
 	iface, index int
@@ -210,9 +209,8 @@ func goldenIDs() []id {
 	return ids
 }
 
-// TestGoldenIDs holds the format of IDs. The kubelet's checkpoints, CDI specs
-// and links on every node are made of them, so that a line never changes: the
-// file is only ever appended to.
+// TestGoldenIDs pins the format of IDs. The kubelet's checkpoints, CDI specs and links
+// on every node contain them, so that a line never changes: the file is append-only.
 func TestGoldenIDs(t *testing.T) {
 	t.Parallel()
 	const file = "testdata/ids.golden"
@@ -268,7 +266,7 @@ func TestGoldenIDsAreValidAndDifferent(t *testing.T) {
 	}
 }
 
-func TestFormDecidesWhatNamesAUSBDevice(t *testing.T) {
+func TestFormOfAUSBDevice(t *testing.T) {
 	t.Parallel()
 	real, placeholder, none := usb("10c4", "ea60", "A1B2C3", "0000:00:14.0", "1"), usb("10c4", "ea60", "0001", "0000:00:14.0", "2"), usb("1a86", "7523", "", "0000:00:14.0", "3")
 	if got := (Forms)(nil).Of(real); got != SerialForm {
@@ -284,7 +282,7 @@ func TestFormDecidesWhatNamesAUSBDevice(t *testing.T) {
 	}
 }
 
-func TestPlaceTellsTheTwoRootHubsOfAControllerApart(t *testing.T) {
+func TestPlaceDistinguishesTheRootHubsOfAController(t *testing.T) {
 	t.Parallel()
 	a, b := usb("8086", "0b07", "", "0000:00:14.0", "2"), superSpeedUSB(usb("8086", "0b07", "", "0000:00:14.0", "2"))
 	if Place(a) != "0000:00:14.0:2" || Place(b) != "0000:00:14.0:ss2" {

@@ -9,29 +9,27 @@ import (
 	"strings"
 )
 
-// maxKey is the longest key of a node, in characters.
+// maxKey is the maximum length of the key of a node.
 const maxKey = 32
 
-// NodeKeys returns the keys of the nodes of h. A key names a node within its
-// hardware and stays the same when the kernel's name changes, since links and
-// IDs are made of it:
+// NodeKeys returns the keys of the nodes of h. A key names a node within its hardware
+// and does not change with the kernel's name, since links and IDs contain it:
 //
 //   - The bus node of a USB device is "bus".
-//   - Nodes of a platform device keep the kernel's whole name ("ttyAMA0"),
-//     since the firmware's tables fix it, but for those of subsystems that
-//     count in the order of probing ("card0", "video10").
-//   - Any other is the kernel's name without the number that the kernel counts
+//   - Nodes of a platform device have the kernel's name ("ttyAMA0"), which the
+//     firmware's tables fix, except in subsystems that number in probing order
+//     ("card0", "video10").
+//   - Any other is the kernel's name without the number that the kernel assigns
 //     over the whole machine: ttyUSB3 is "ttyUSB", renderD128 "renderD",
-//     pcmC1D0p "pcmCD0p", sdb2 "sd2". In front of it is the USB interface, if
-//     it has one, in two hexadecimal digits: "if00:ttyUSB".
-//   - Further nodes of the same name in the same interface get ".1", ".2": the
-//     kernel's own index (Node.Index) where it has one. The others take the
-//     numbers that are free, in the natural order of the kernel's names.
-//   - A network interface is "net" whatever it is called, since names are given
-//     by rules of the host and in every network namespace anew, and is numbered
-//     like nodes: "net.1", "if00:net". Those that have one index are numbered in
-//     the order of the devices below the hardware that they belong to, then of
-//     their names.
+//     pcmC1D0p "pcmCD0p", sdb2 "sd2". Its prefix is the USB interface, if any, in
+//     two hexadecimal digits: "if00:ttyUSB".
+//   - Further nodes with the same name in the same interface get ".1", ".2": the
+//     kernel's index (Node.Index) if there is one. The others get the free
+//     numbers, in natural order of the kernel's names.
+//   - A network interface is "net", since its name depends on rules of the host
+//     and on the network namespace, and is numbered like nodes: "net.1",
+//     "if00:net". Those with the same index are numbered in the order of the
+//     devices below their hardware, then of their names.
 //
 // Keys are in the grammar of IDs, at most 32 characters.
 func NodeKeys(h *Hardware) map[*Node]string {
@@ -79,19 +77,19 @@ func NodeKeys(h *Hardware) map[*Node]string {
 	return keys
 }
 
-// kernelName is the kernel's name of a node, cut at the number that the
-// kernel counts over the whole machine: prefix, counter, suffix.
+// kernelName is the kernel's name of a node, split at the number that the kernel
+// assigns over the whole machine: prefix, counter, suffix.
 type kernelName struct {
 	node                    *Node
 	kind                    nameKind
 	prefix, counter, suffix string
-	// parent is the directory of sysfs that a network interface is in. The kernel
-	// counts nothing of it that lasts: its counter tells it apart from others.
+	// parent is the sysfs directory of a network interface. The kernel has no lasting
+	// number for it: counter only distinguishes interfaces.
 	parent string
 }
 
-// nameKind orders names: the USB device's own node first, and interfaces last,
-// so that the key of no node depends on them.
+// nameKind orders names: the bus node of the USB device first, and interfaces last, so
+// that the key of no node depends on them.
 type nameKind byte
 
 const (
@@ -100,8 +98,8 @@ const (
 	netName
 )
 
-// copies is 0 for the kernel's own node, which comes before copies of it made by
-// hand: they have its name and its number, but another path.
+// copies is 0 for the kernel's node, which precedes copies made by hand, with the same
+// name and number at another path.
 func (k kernelName) copies() int {
 	if strings.HasSuffix(k.node.Path, "/"+k.node.Kernel) {
 		return 0
@@ -113,9 +111,9 @@ func (k kernelName) sameFamily(other kernelName) bool {
 	return k.kind != busName && k.kind == other.kind && k.node.Interface == other.node.Interface && k.prefix == other.prefix
 }
 
-// numberFamily numbers the counters of one family: nodes of one interface
-// with one prefix, in their order. Nodes with one counter share its number:
-// sdb, sdb1 and sdb2 are parts of one thing.
+// numberFamily numbers the counters of one family: nodes of one interface with one
+// prefix, in order. Nodes with one counter share its number: sdb, sdb1 and sdb2 are
+// parts of one disk.
 func numberFamily(family []kernelName) map[string]int {
 	const maxIndex = 999_999
 	numbers := make(map[string]int)
@@ -144,9 +142,9 @@ func numberFamily(family []kernelName) map[string]int {
 			next(k.counter)
 		}
 	}
-	// What the kernel does not count comes last: /dev/watchdog is there beside
-	// the first watchdog of the machine only, so that it must not decide what
-	// the key of /dev/watchdog0 is (watchdog_dev_register).
+	// Unnumbered nodes come last: /dev/watchdog accompanies only the first watchdog of
+	// the machine, so that it must not determine the key of /dev/watchdog0
+	// (watchdog_dev_register).
 	if family[0].counter == "" {
 		next("")
 	}
@@ -162,7 +160,7 @@ func (k kernelName) key(bus Bus, number int) string {
 	}
 	stem := strings.Trim(k.prefix+k.suffix, "_-.")
 	if stem == "" {
-		// vfio groups and their like are named by nothing but a number.
+		// Names of vfio groups and the like are only a number.
 		stem = k.node.Subsystem
 	}
 	name := nameField(stem)
@@ -170,21 +168,20 @@ func (k kernelName) key(bus Bus, number int) string {
 	if name == "bus" && bus == USBBus && !interfaced {
 		name = replaced(name, name)
 	}
-	// A stem that ends like a number always says its own.
+	// A stem that ends like a number always has an explicit number.
 	if i := strings.LastIndexByte(name, '.'); number > 0 || i >= 0 && isDigits(name[i+1:]) {
 		name += "." + strconv.Itoa(number)
 	}
 	if interfaced {
-		// As udev writes ID_USB_INTERFACE_NUM.
+		// Like ID_USB_INTERFACE_NUM of udev.
 		return fmt.Sprintf("if%02x:%s", k.node.Interface, name)
 	}
 	return name
 }
 
-// probed reports whether the number of a node depends on the order of probing
-// even where firmware describes the hardware: device trees have no aliases for
-// these numbers, as they have for those of serial ports, SPI, I2C and MMC
-// (of_alias_get_id in drivers/of/base.c).
+// probed reports whether the number of a node depends on probing order even if firmware
+// describes the hardware: device trees have no aliases for these numbers, unlike for
+// those of serial ports, SPI, I2C and MMC (of_alias_get_id in drivers/of/base.c).
 func (k kernelName) probed() bool {
 	switch k.node.Subsystem {
 	case "drm", "sound", "video4linux", "media", "input", "hidraw", "iio", "dvb", "cec", "lirc", "bsg", "scsi_generic":
@@ -196,8 +193,8 @@ func (k kernelName) probed() bool {
 	return false
 }
 
-// nameField is field for names of nodes, which begin with a letter: so none
-// of them reads as a port or as the number of an ACPI device.
+// nameField is field for names of nodes, which start with a letter, so that none
+// resembles a port or the number of an ACPI device.
 func nameField(s string) string {
 	if isClean(s) && strings.Contains(lower+upper, s[:1]) {
 		return s
@@ -205,11 +202,11 @@ func nameField(s string) string {
 	return replaced(s, s)
 }
 
-// splitKernel cuts the kernel's name of a node at its counter. That is the
-// number at the end, or the first of two with a dot between them (spidev0.1,
-// wq0.3), or the first one where none is at the end (mtd0ro) and in subsystems
-// that count twice (pcmC1D0p, nvme0n1, mmcblk0boot0, dvb0.frontend1, wwan0at1,
-// vport2p1), or the letters of a disk (sdb, sdaa2).
+// splitKernel splits the kernel's name of a node at its counter. That is the number at
+// the end, or the first of two separated by a dot (spidev0.1, wq0.3), or the first one
+// if there is none at the end (mtd0ro) and in subsystems with two (pcmC1D0p, nvme0n1,
+// mmcblk0boot0, dvb0.frontend1, wwan0at1, vport2p1), or the letters of a disk (sdb,
+// sdaa2).
 func splitKernel(n *Node) kernelName {
 	k := kernelName{node: n, kind: nodeName}
 	if h := n.Hardware; h != nil && h.Bus == USBBus && (n.SysPath == h.Path && n.SysPath != "" || strings.HasPrefix(n.Path, "/dev/bus/usb/")) {
@@ -230,12 +227,12 @@ func splitKernel(n *Node) kernelName {
 	k.prefix, k.counter, k.suffix = name[:from], name[from:to], name[to:]
 	switch n.Subsystem {
 	case "bsg":
-		// "6:0:1:0" and "end_device-6:0" begin with the number of the SCSI
-		// host (scsi_bsg_register_queue, sas_bsg_initialize).
+		// "6:0:1:0" and "end_device-6:0" start with the number of the SCSI host
+		// (scsi_bsg_register_queue, sas_bsg_initialize).
 		k.prefix = strings.TrimSuffix("bsg-"+k.prefix, "-")
 		k.suffix = strings.ReplaceAll(k.suffix, ":", "-")
 	case "vfio-dev":
-		// Beside the node of the IOMMU group, whose key is "vfio".
+		// The node of the IOMMU group has the key "vfio".
 		k.prefix = "vfio-dev"
 	}
 	return k
@@ -247,8 +244,8 @@ func splitNet(n *Node) kernelName {
 	return kernelName{node: n, kind: netName, prefix: "net", counter: parent + "/" + n.Kernel, parent: parent}
 }
 
-// lastNumber returns where the number at the end of name is that the kernel
-// counts over the machine.
+// lastNumber returns the position of the number at the end of name that the kernel
+// assigns over the machine.
 func lastNumber(name string) (from, to int) {
 	rest := strings.TrimRight(name, decimal)
 	if rest == name {
@@ -261,8 +258,8 @@ func lastNumber(name string) (from, to int) {
 	return len(rest), len(name)
 }
 
-// firstNumber returns where the first digits of name are, and its end twice
-// where it has none.
+// firstNumber returns the position of the first digits of name, or its end twice if it
+// has none.
 func firstNumber(name string) (from, to int) {
 	from = strings.IndexAny(name, decimal)
 	if from < 0 {
@@ -271,8 +268,8 @@ func firstNumber(name string) (from, to int) {
 	return from, from + digits(name[from:])
 }
 
-// diskLetters returns where the letters are that count the disks of the SCSI,
-// IDE, virtio and Xen drivers, and zeros where name is not one of theirs.
+// diskLetters returns the position of the letters that number the disks of the SCSI,
+// IDE, virtio and Xen drivers, and zeros for other names.
 func diskLetters(name string) (from, to int) {
 	for _, driver := range []string{"sd", "hd", "vd", "xvd"} {
 		rest, ok := strings.CutPrefix(name, driver)
@@ -284,9 +281,9 @@ func diskLetters(name string) (from, to int) {
 	return 0, 0
 }
 
-// CompareNatural orders names as people count: runs of digits by their value,
-// so that "ttyUSB2" is before "ttyUSB10", all else by its bytes. It is zero
-// for equal strings only.
+// CompareNatural compares names in natural order: runs of digits by value, so that
+// "ttyUSB2" is before "ttyUSB10", everything else by bytes. It is zero for equal
+// strings only.
 func CompareNatural(a, b string) int {
 	x, y := a, b
 	for x != "" && y != "" {
@@ -306,7 +303,7 @@ func CompareNatural(a, b string) int {
 	return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(a, b))
 }
 
-// digits is how many digits s begins with.
+// digits is the number of leading digits of s.
 func digits(s string) int {
 	n := 0
 	for n < len(s) && s[n] >= '0' && s[n] <= '9' {
@@ -315,8 +312,8 @@ func digits(s string) int {
 	return n
 }
 
-// CompareNumber orders what counts, written with all its digits: 2 before 10, z
-// before aa, and PCI addresses as they are numbered.
+// CompareNumber compares counters written with all their digits: 2 before 10, z before
+// aa, and PCI addresses in order.
 func CompareNumber(a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }

@@ -15,7 +15,7 @@ func keysOf(h *Hardware) map[string]string {
 	return keys
 }
 
-func TestKeysStayWhenTheKernelCountsAnew(t *testing.T) {
+func TestKeysDoNotDependOnKernelNumbers(t *testing.T) {
 	t.Parallel()
 	stick := func() *Hardware { return usb("10c4", "ea60", "A1B2C3", "0000:00:14.0", "1") }
 	tests := []struct {
@@ -69,7 +69,7 @@ func TestKeyDoesNotDependOnSiblingsWhereTheKernelHasAnIndex(t *testing.T) {
 	}
 }
 
-func TestKeyDoesNotDependOnAPartitionThatComesAndGoes(t *testing.T) {
+func TestKeyDoesNotDependOnPartitions(t *testing.T) {
 	t.Parallel()
 	reader := func(leaves ...leaf) map[string]string {
 		return keysOf(withNodes(usb("0bda", "0316", "", "0000:00:14.0", "1"), leaves...))
@@ -110,7 +110,7 @@ func TestKeysAreDifferentWithinHardware(t *testing.T) {
 	}
 }
 
-func TestACopyOfANodeDoesNotTakeItsKey(t *testing.T) {
+func TestCopyOfANodeDoesNotTakeItsKey(t *testing.T) {
 	t.Parallel()
 	h := usb("10c4", "ea60", "", "0000:00:14.0", "1")
 	copied := &Node{Path: "/dev/a-copy", Kernel: "ttyUSB0", Subsystem: "tty", Hardware: h, Interface: 0, Index: 0}
@@ -122,7 +122,7 @@ func TestACopyOfANodeDoesNotTakeItsKey(t *testing.T) {
 	}
 }
 
-func TestNodesWhoseHardwareDoesNotKnowThemStillHaveIDs(t *testing.T) {
+func TestUnlistedNodesHaveIDs(t *testing.T) {
 	t.Parallel()
 	n := &Node{Path: "/dev/ttyUSB0", Kernel: "ttyUSB0", Hardware: pci("0000:3b:00.0")}
 	if got := NodeID(n, PortForm); !ValidID(got) || got == HardwareID(n.Hardware, PortForm) {
@@ -184,7 +184,7 @@ func TestKeysOfInterfacesDoNotNameThem(t *testing.T) {
 	}
 }
 
-func TestAnInterfaceDoesNotTakeTheKeyOfANode(t *testing.T) {
+func TestInterfaceDoesNotTakeTheKeyOfANode(t *testing.T) {
 	t.Parallel()
 	h := withNodes(withNets(pci("0000:3b:00.0"), netLeaf{"eth0", "", -1, 0}), leaf{"net3", "misc", -1, -1})
 	keys := NodeKeys(h)

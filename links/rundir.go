@@ -9,16 +9,15 @@ import (
 	"strings"
 )
 
-// CheckRunDir tells whether the run directory is the host's. Links in it are
-// resolved on the host, so in a container it must be a mount of the host's
-// directory at the identical path. mountinfo is /proc/self/mountinfo
-// (proc_pid_mountinfo(5)); it is read only where inContainer.
+// CheckRunDir checks that the run directory is the host's. Links in it are resolved on
+// the host, so in a container it must be a mount of the host's directory at the
+// identical path. mountinfo is /proc/self/mountinfo (proc_pid_mountinfo(5)); it is read
+// only if inContainer.
 //
-// What can be seen is that dir is below a mount point other than "/", and
-// that what is mounted there has the same path in its file system, as far as
-// that goes: "/generic-dp" of the host's /run, or all of a file system. A
-// volume of the pod's own lies elsewhere in its file system, or is a whole
-// tmpfs at dir itself.
+// It checks that dir is below a mount point other than "/", and that the mounted
+// directory has the same path in its file system, as far as visible: "/generic-dp" of
+// the host's /run, or the root of a file system. A volume of the pod has another path
+// in its file system, or is a whole tmpfs at dir.
 func CheckRunDir(dir string, mountinfo io.Reader, inContainer bool) error {
 	if !filepath.IsAbs(dir) {
 		return fmt.Errorf("--run-dir: %q is not an absolute path", dir)
@@ -45,12 +44,12 @@ func CheckRunDir(dir string, mountinfo io.Reader, inContainer bool) error {
 	return fmt.Errorf("--run-dir: %q is not the host's directory of that path: %s; mount the host's %[1]q at the identical path (hostPath volume and mountPath), since links in it are resolved on the host", dir, found)
 }
 
-// mount is one line of mountinfo: root is the directory of its file system
-// that is mounted at point.
+// mount is one line of mountinfo: the directory root of a file system is mounted at
+// point.
 type mount struct{ root, point, fstype string }
 
-// mountOf finds the mount that dir is on: the longest mount point above it,
-// and of several mounts on one point the last, which covers the others.
+// mountOf finds the mount of dir: the longest mount point above it, and of several
+// mounts on one point the last, which covers the others.
 func mountOf(dir string, mountinfo io.Reader) (mount, error) {
 	var best mount
 	lines := bufio.NewScanner(mountinfo)
@@ -75,14 +74,14 @@ func isBelow(path, dir string) bool {
 	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
 }
 
-// sameEnd reports whether one of two absolute paths ends with the other: a
-// file system may be mounted below the host's root ("/generic-dp" of /run),
-// and the host's root may be a subvolume ("/@/var/lib/generic-dp").
+// sameEnd reports whether one of two absolute paths ends with the other: a file system
+// may be mounted below the host's root ("/generic-dp" of /run), and the host's root may
+// be a subvolume ("/@/var/lib/generic-dp").
 func sameEnd(a, b string) bool {
 	return a == "/" || strings.HasSuffix(b, a) || strings.HasSuffix(a, b)
 }
 
-// unescape reads the \ooo of mountinfo: space, tab, newline and backslash.
+// unescape decodes the \ooo of mountinfo: space, tab, newline and backslash.
 func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s

@@ -1,12 +1,11 @@
-// Package links keeps the links that follow devices.
+// Package links maintains the links that follow devices.
 //
-// The kubelet asks once in a pod's life what a container is to get and uses
-// the answer at every later start of it, and container runtimes resolve a
-// symbolic link in a device's host path at each start. So a container is
-// given <run-dir>/links/<ID>/<key>, which leads to whatever node the device
-// has now. The danger is the other way round: a link that outlives its device
-// would hand the next device of that name to the wrong container. Hence stale
-// links go first, whatever else happens.
+// The kubelet calls Allocate once in a pod's life and reuses the response at every
+// later start of a container, and container runtimes resolve a symbolic link in a
+// device's host path at each start. So a container is given <run-dir>/links/<ID>/<key>,
+// which points to the current node of the device. A stale link would inject the next
+// device with that name into the wrong container. Hence stale links are removed first,
+// in any case.
 package links
 
 import (
@@ -22,27 +21,26 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// tempPrefix begins the names of links that are being made. No ID or key
-// begins with a dot.
+// tempPrefix is the prefix of temporary links. No ID or key starts with a dot.
 const tempPrefix = ".new-"
 
-// Tree is the directory of all links, <run-dir>/links. It keeps nothing in
-// memory: what is on disk is the truth, and what was lost is made anew. One
-// caller at a time may change a tree; Path may be called at any time.
+// Tree is the directory of all links, <run-dir>/links. It has no state in memory: the
+// state is on disk, and missing links are made again. Only one caller at a time may
+// change a tree; Path is safe at any time.
 type Tree struct {
-	// Dir is an absolute path that means the same on the host.
+	// Dir is an absolute path that is the same on the host.
 	Dir string
 }
 
-// Link is one link: the node with this key of the device with this ID is at
-// Target, a path on the host such as "/dev/ttyUSB1".
+// Link is one link: the node with this key of the device with this ID is at Target, a
+// path on the host such as "/dev/ttyUSB1".
 type Link struct {
 	ID, Key, Target string
 }
 
-// For lists the links of an offer: one for each followed node, companions
-// included. An offer that is handed over by a CDI name has none, since its
-// CDI entry is what follows.
+// For lists the links of an offer: one for each followed node, companions included. An
+// offer that is injected by a CDI name has none, since its CDI entry follows the
+// device.
 func For(o device.Offer) []Link {
 	if o.CDI {
 		return nil
@@ -56,14 +54,13 @@ func For(o device.Offer) []Link {
 	return want
 }
 
-// Path is where the link of a node is, whether it exists or not.
+// Path is the path of the link of a node, whether it exists or not.
 func (t *Tree) Path(id, key string) string { return filepath.Join(t.Dir, id, key) }
 
-// Sync makes the tree hold the links in want, and those besides that it has and
-// keep wants; nil is none. All that is stale or leads elsewhere is removed before
-// any link is made, so that at no time two devices' links are mixed up; where all
-// links are right nothing is written. What can't be done does not stop the rest;
-// the error joins all failures.
+// Sync makes the tree contain the links in want, and existing ones that keep wants; nil
+// keeps none. It removes all stale and wrong links before it makes any, so that links
+// of two devices are never mixed up; it writes nothing if all links are right. A
+// failure does not stop the rest; the error joins all failures.
 func (t *Tree) Sync(want []Link, keep func(Link) bool) error {
 	targets, errs := group(want)
 	ids, err := entries(t.Dir)
@@ -86,7 +83,7 @@ func (t *Tree) Sync(want []Link, keep func(Link) bool) error {
 // Clean removes the whole tree.
 func (t *Tree) Clean() error { return remove(t.Dir) }
 
-// prune removes from the directory of a device what is neither among targets, by
+// prune removes from the directory of a device all links that are neither targets, by
 // key, nor kept, and the directory if nothing is left.
 func (t *Tree) prune(id string, targets map[string]string, keep func(Link) bool) error {
 	dir := filepath.Join(t.Dir, id)
@@ -115,8 +112,7 @@ func (t *Tree) prune(id string, targets map[string]string, keep func(Link) bool)
 	return errors.Join(errs...)
 }
 
-// make makes a link unless it is there already. It appears under its name in
-// one step: a runtime sees no link or a whole one.
+// make makes a link unless it exists, atomically.
 func (t *Tree) make(l Link) error {
 	path := t.Path(l.ID, l.Key)
 	if target, err := os.Readlink(path); err == nil && target == l.Target {
@@ -152,7 +148,7 @@ func remove(path string) error {
 	return nil
 }
 
-// entries lists a directory by name; one that is missing is empty.
+// entries lists a directory by name; a missing one is empty.
 func entries(dir string) ([]fs.DirEntry, error) {
 	list, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -161,8 +157,8 @@ func entries(dir string) ([]fs.DirEntry, error) {
 	return list, nil
 }
 
-// group sorts links into targets by ID and key. What can't be a link and what
-// is asked for twice with different targets is an error and has no entry.
+// group maps links to targets by ID and key. An invalid link, and one with several
+// targets, is an error and has no entry.
 func group(want []Link) (map[string]map[string]string, []error) {
 	byID := map[string]map[string]string{}
 	var errs []error
@@ -181,7 +177,7 @@ func group(want []Link) (map[string]map[string]string, []error) {
 			links[l.Key] = l.Target
 		case target != l.Target:
 			errs = append(errs, fmt.Errorf("--run-dir: link %q of device %q cannot lead to both %q and %q", l.Key, l.ID, target, l.Target))
-			links[l.Key] = "" // right is neither
+			links[l.Key] = "" // neither is right
 		}
 	}
 	return byID, errs
@@ -194,9 +190,8 @@ func sorted(want []Link) []Link {
 	})
 }
 
-// check refuses what would leave the tree. IDs and keys are safe by their
-// grammar; parts of them come from what a USB device says, so this is looked
-// at again where it matters.
+// check rejects links outside of the tree. IDs and keys are safe by their grammar, but
+// contain strings of USB devices, so this checks them again.
 func check(l Link) error {
 	if err := checkName(l.ID); err != nil {
 		return fmt.Errorf("--run-dir: %w", err)

@@ -26,8 +26,8 @@ func newTree(t *testing.T) *links.Tree {
 	return &links.Tree{Dir: filepath.Join(t.TempDir(), "run", "links")}
 }
 
-// look reads the whole tree: the target of each link, and what else there is.
-func look(t *testing.T, tree *links.Tree) map[string]string {
+// readTree reads the whole tree: the target of each link, and other files.
+func readTree(t *testing.T, tree *links.Tree) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	err := filepath.WalkDir(tree.Dir, func(path string, d fs.DirEntry, err error) error {
@@ -187,15 +187,15 @@ func TestSync(t *testing.T) {
 			} else if err == nil || !strings.Contains(err.Error(), tc.wantErr) {
 				t.Errorf("error = %v, want %q in it", err, tc.wantErr)
 			}
-			if diff := cmp.Diff(tc.tree, look(t, tree)); diff != "" {
+			if diff := cmp.Diff(tc.tree, readTree(t, tree)); diff != "" {
 				t.Errorf("tree (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// A tree that is right is left alone: directories that can't be written to
-// are no hindrance, and their times do not change.
+// A correct tree is not written: read-only directories do no harm, and modification
+// times stay.
 func TestSyncWritesNothingWhenRight(t *testing.T) {
 	t.Parallel()
 	tree := newTree(t)
@@ -216,7 +216,7 @@ func TestSyncWritesNothingWhenRight(t *testing.T) {
 	}
 }
 
-func TestSyncHeals(t *testing.T) {
+func TestSyncRepairs(t *testing.T) {
 	t.Parallel()
 	tree := newTree(t)
 	want := []links.Link{{dongle, tty, "/dev/ttyUSB0"}, {camera, "if00:video", "/dev/video0"}}
@@ -224,7 +224,7 @@ func TestSyncHeals(t *testing.T) {
 		must(t, tree.Sync(want, nil))
 		must(t, os.RemoveAll(lost))
 		must(t, tree.Sync(want, nil))
-		if diff := cmp.Diff(map[string]string{dongle + "/" + tty: "/dev/ttyUSB0", camera + "/if00:video": "/dev/video0"}, look(t, tree)); diff != "" {
+		if diff := cmp.Diff(map[string]string{dongle + "/" + tty: "/dev/ttyUSB0", camera + "/if00:video": "/dev/video0"}, readTree(t, tree)); diff != "" {
 			t.Errorf("after the loss of %s (-want +got):\n%s", lost, diff)
 		}
 	}
@@ -233,16 +233,16 @@ func TestSyncHeals(t *testing.T) {
 func TestClean(t *testing.T) {
 	t.Parallel()
 	tree := newTree(t)
-	must(t, tree.Clean()) // nothing is there yet
+	must(t, tree.Clean()) // nothing exists yet
 	must(t, tree.Sync([]links.Link{{dongle, tty, "/dev/ttyUSB0"}, {"fuse", "fuse", "/dev/fuse"}}, nil))
 	must(t, tree.Clean())
-	if have := look(t, tree); len(have) > 0 {
+	if have := readTree(t, tree); len(have) > 0 {
 		t.Errorf("links %v, want none", have)
 	}
 }
 
-// A device that can't be linked does not keep the others from it.
-func TestSyncGoesOn(t *testing.T) {
+// A device whose links fail does not affect the others.
+func TestSyncContinuesAfterFailures(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	blocked := filepath.Join(dir, "file")
@@ -254,12 +254,12 @@ func TestSyncGoesOn(t *testing.T) {
 	}
 
 	tree = newTree(t)
-	long := strings.Repeat("x", 300) // longer than a file name may be
+	long := strings.Repeat("x", 300) // longer than a file name
 	err = tree.Sync([]links.Link{{camera, long, "/dev/video0"}, {dongle, tty, "/dev/ttyUSB0"}}, nil)
 	if err == nil || !strings.Contains(err.Error(), "--run-dir") {
 		t.Errorf("error = %v, want --run-dir in it", err)
 	}
-	if diff := cmp.Diff(map[string]string{dongle + "/" + tty: "/dev/ttyUSB0"}, look(t, tree)); diff != "" {
+	if diff := cmp.Diff(map[string]string{dongle + "/" + tty: "/dev/ttyUSB0"}, readTree(t, tree)); diff != "" {
 		t.Errorf("tree (-want +got):\n%s", diff)
 	}
 }

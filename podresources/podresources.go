@@ -1,5 +1,5 @@
-// Package podresources asks the kubelet which devices are held, and by whom, over
-// its PodResources API. It keeps the latest answers, but no connection and no timer.
+// Package podresources queries the kubelet's PodResources API for the holders of
+// devices. It caches the latest responses, and keeps no connection and no timer.
 package podresources
 
 import (
@@ -22,22 +22,22 @@ import (
 )
 
 var (
-	// ErrUnavailable: the kubelet does not answer: its socket is absent, or
-	// nobody listens, or it has no such call. Who holds what is unknown.
-	ErrUnavailable = errors.New("the kubelet's PodResources API is not available")
-	// ErrBusy: the kubelet refuses to answer now, since it is asked too often:
-	// it allows 100 calls a second of all its clients together
-	// (pkg/kubelet/apis/podresources/constants.go). Ask again later.
+	// ErrUnavailable: the kubelet does not respond: its socket is missing, has no
+	// listener, or lacks the call. The holders are unknown.
+	ErrUnavailable = errors.New("the kubelet's PodResources API is unavailable")
+	// ErrBusy: the kubelet rejects the call, since its rate limit is exceeded: 100
+	// calls a second of all its clients together
+	// (pkg/kubelet/apis/podresources/constants.go). Retry later.
 	ErrBusy = errors.New("the kubelet's PodResources API is busy")
-	// ErrNoAnswer: the kubelet has not answered yet.
+	// ErrNoAnswer: the kubelet has not responded yet.
 	ErrNoAnswer = errors.New("the kubelet did not answer in time")
 )
 
 const (
-	// timeout is for one call; the kubelet answers in milliseconds.
+	// timeout is that of one call; the kubelet responds in milliseconds.
 	timeout = 2 * time.Second
-	// maxMessage is what is taken from the kubelet, as its own clients do it:
-	// the answer names every device of every container on the node.
+	// maxMessage is the maximum size of a response, like in the kubelet's own clients:
+	// it names every device of every container on the node.
 	maxMessage = 16 << 20
 )
 
@@ -46,13 +46,13 @@ type Holder struct {
 	Namespace, Pod, Container string
 }
 
-// Held are the holders by resource name and device ID; those of one device are
-// in the kubelet's order, each once. An init container that is not a sidecar is
-// not among them, since the kubelet does not list it, though it may hold devices
-// while it runs.
+// Held are the holders by resource name and device ID; those of one device are in the
+// kubelet's order, without duplicates. An init container that is not a sidecar is
+// missing, since the kubelet does not list it, though it may hold devices while it
+// runs.
 type Held map[string]map[string][]Holder
 
-// Client asks one kubelet. It is safe for concurrent use.
+// Client queries one kubelet. It is safe for concurrent use.
 type Client struct {
 	path        string
 	timeout     time.Duration
@@ -61,8 +61,8 @@ type Client struct {
 }
 
 // New returns a client of the kubelet's PodResources socket at path,
-// "/var/lib/kubelet/pod-resources/kubelet.sock". It connects for each call. now is
-// the clock of its answers, nil the real one.
+// "/var/lib/kubelet/pod-resources/kubelet.sock". It connects for each call. now is the
+// clock of its responses, nil the real one.
 func New(path string, now func() time.Time) *Client {
 	if now == nil {
 		now = time.Now
@@ -73,33 +73,33 @@ func New(path string, now func() time.Time) *Client {
 	return c
 }
 
-// Held returns the holders of every device as the kubelet gave them at since or
-// later, and when. Whoever asks meanwhile gets the same answer, which must not be
-// changed. The error is ErrUnavailable or ErrBusy where that is what it is, and
-// ErrNoAnswer if ctx ended before.
+// Held returns the holders of every device as reported by the kubelet at since or
+// later, and the time. Concurrent callers share a response, which must not be changed.
+// The error is ErrUnavailable or ErrBusy if that is the cause, and ErrNoAnswer if ctx
+// ended before.
 func (c *Client) Held(ctx context.Context, since time.Time) (Held, time.Time, error) {
 	return c.held.get(ctx, since)
 }
 
-// Allocatable returns the IDs that the kubelet could allocate, held or not, by
-// resource name, sorted; otherwise it is like Held.
+// Allocatable returns the IDs that the kubelet could allocate, held or not, by resource
+// name, sorted; otherwise it is like Held.
 func (c *Client) Allocatable(ctx context.Context, since time.Time) (map[string][]string, time.Time, error) {
 	return c.allocatable.get(ctx, since)
 }
 
-// cached is the latest answer to a call.
+// cached is the latest response to a call.
 type cached[T any] struct {
 	now  func() time.Time
 	call func(context.Context) (T, error)
 
 	mu      sync.Mutex
-	asked   time.Time // when the answer was asked for; zero is never
+	asked   time.Time // start of the call of the response; zero is never
 	answer  T
 	err     error
-	pending chan struct{} // closed when the call that is under way has returned
+	pending chan struct{} // closed when the running call has returned
 }
 
-// get returns an answer that was asked for at since or later.
+// get returns the response of a call at since or later.
 func (c *cached[T]) get(ctx context.Context, since time.Time) (answer T, asked time.Time, err error) {
 	for {
 		c.mu.Lock()
@@ -121,7 +121,7 @@ func (c *cached[T]) get(ctx context.Context, since time.Time) (answer T, asked t
 	}
 }
 
-// refresh calls the kubelet for all who wait.
+// refresh calls the kubelet on behalf of all waiters.
 func (c *cached[T]) refresh() {
 	asked := c.now()
 	answer, err := c.call(context.Background())
@@ -150,8 +150,8 @@ func (c *Client) list(ctx context.Context) (Held, error) {
 	return held, nil
 }
 
-// add notes that h holds devices. The kubelet has an entry for each NUMA node of
-// a device.
+// add records that h holds devices. The kubelet has an entry for each NUMA node of a
+// device.
 func (held Held) add(h Holder, devices []*podresourcesv1.ContainerDevices) {
 	for _, d := range devices {
 		ids := held[d.GetResourceName()]
@@ -167,8 +167,8 @@ func (held Held) add(h Holder, devices []*podresourcesv1.ContainerDevices) {
 	}
 }
 
-// Started is when the kubelet made its socket, which it does when it starts; zero
-// without one.
+// Started is when the kubelet made its socket, which it does at its start; zero without
+// one.
 func (c *Client) Started() time.Time {
 	var stat unix.Stat_t
 	if unix.Stat(c.path, &stat) != nil {
@@ -197,11 +197,11 @@ func (c *Client) listAllocatable(ctx context.Context) (map[string][]string, erro
 	return allocatable, nil
 }
 
-// call connects, makes one call and hangs up.
+// call connects, makes one call and disconnects.
 func (c *Client) call(ctx context.Context, name string, f func(context.Context, podresourcesv1.PodResourcesListerClient) error) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	// Connected by hand, the error says what is wrong with the socket.
+	// Dialed here, so that the error names the problem with the socket.
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", c.path)
 	if err != nil {

@@ -20,10 +20,10 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubelettest"
 )
 
-// newKubelet makes a kubelet that is down, and the path of its socket.
+// newKubelet returns a stopped kubelet, and the path of its socket.
 func newKubelet(t *testing.T) (*kubelettest.Kubelet, string) {
 	t.Helper()
-	// t.TempDir's paths are too long for sockets.
+	// Paths of t.TempDir are too long for sockets.
 	dir, err := os.MkdirTemp("", "gdp")
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// fakeLister answers as it is told.
+// fakeLister returns fixed responses.
 type fakeLister struct {
 	podresourcesv1.UnimplementedPodResourcesListerServer
 	wait    chan struct{}
@@ -177,7 +177,8 @@ func TestAllocatable(t *testing.T) {
 	}
 }
 
-// Longer than gRPC's 4 MiB, and shorter than what the kubelet's own clients take.
+// Longer than gRPC's default of 4 MiB, and shorter than the limit of the kubelet's own
+// clients.
 func TestLongAnswer(t *testing.T) {
 	t.Parallel()
 	f := &fakeLister{}
@@ -208,8 +209,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// Answers are shared by those who ask at the same time, or within what they
-// tolerate.
+// Callers share responses if they are concurrent or tolerate the age.
 func TestCachedAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -234,7 +234,7 @@ func TestCachedAnswers(t *testing.T) {
 		if _, _, err := c.get(late, start); err != ErrNoAnswer {
 			t.Errorf("%v; want %v", err, ErrNoAnswer)
 		}
-		group.Go(func() { // what is under way was asked too early
+		group.Go(func() { // the running call is too old
 			if n, _, err := c.get(t.Context(), start.Add(time.Second)); n != 2 || err != nil {
 				t.Errorf("%d, %v; want the second answer", n, err)
 			}

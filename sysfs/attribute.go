@@ -8,18 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxHops is how many links the path of an attribute may lead through, the
-// kernel's own limit (MAXSYMLINKS in include/linux/namei.h).
+// maxHops is the maximum number of links in the path of an attribute, the kernel's own
+// limit (MAXSYMLINKS in include/linux/namei.h).
 const maxHops = 40
 
-// FindAttribute returns the path of the attribute that name means below dir,
-// relative to the root. The name may have path elements, and in each the
-// wildcards "*", "?", "[a-z]" and "[!a-z]": the first path in sorted order
-// that is there counts. It may lead through links, "device/vendor", but not
-// out of the root; what it returns leads through none. ino is its inode, which no
-// attribute of another device has.
+// FindAttribute returns the path of the attribute name below dir, relative to the root.
+// The name may have path elements, with the wildcards "*", "?", "[a-z]" and "[!a-z]" in
+// each: the first existing path in sorted order wins. It may lead through links,
+// "device/vendor", but not out of the root; the result contains no links. ino is its
+// inode, which no attribute of another device has.
 //
-// Nothing is opened, so it never waits for a device.
+// It opens no file, so that it never waits for a device.
 func (fs FS) FindAttribute(dir, name string) (file string, ino uint64, found bool) {
 	elems := strings.Split(name, "/")
 	if slices.ContainsFunc(elems, func(e string) bool { return e == "" || e == "." || e == ".." }) {
@@ -48,15 +47,15 @@ func (fs FS) find(dir string, elems []string) (file string, ino uint64, found bo
 	return "", 0, false
 }
 
-// isNamingLink reports whether name is that of a link that is an attribute: it
-// says what the device has by the name of what it leads to. udev reads these
-// three so, too (sd_device_get_sysattr_value of systemd); others, such as the
-// link "device", are no attributes and hide none of the same name further up.
+// isNamingLink reports whether name is a link that is an attribute: the name of its
+// target is the value. udev treats these three the same (sd_device_get_sysattr_value of
+// systemd); others, such as the link "device", are no attributes and hide none of the
+// same name further up.
 func isNamingLink(name string) bool {
 	return name == "driver" || name == "subsystem" || name == "module"
 }
 
-// match returns what of a directory a name with or without wildcards means.
+// match lists the entries of a directory that match a name with or without wildcards.
 func (fs FS) match(dir, name string) []string {
 	if !strings.ContainsAny(name, `*?[\`) {
 		return []string{name}
@@ -74,8 +73,8 @@ func (fs FS) match(dir, name string) []string {
 	return names
 }
 
-// follow returns what dir/name leads to, by a path without links, its type and its
-// inode; type 0 is nothing, and what leads out of the root.
+// follow returns the target of dir/name, by a path without links, its type and its
+// inode; type 0 is a missing one or one outside of the root.
 func (fs FS) follow(dir, name string) (p string, kind uint32, ino uint64) {
 	at, rest := dir, name
 	for hops := 0; ; {
@@ -107,8 +106,7 @@ func (fs FS) follow(dir, name string) (p string, kind uint32, ino uint64) {
 	}
 }
 
-// lstat returns the type of what is at p as stat(2) says it, 0 for nothing, and its
-// inode.
+// lstat returns the type of p like stat(2), 0 if it is missing, and its inode.
 func (fs FS) lstat(p string) (kind uint32, ino uint64) {
 	var st unix.Stat_t
 	if retry(func() error { return unix.Lstat(fs.abs(p), &st) }) != nil {
@@ -117,14 +115,12 @@ func (fs FS) lstat(p string) (kind uint32, ino uint64) {
 	return st.Mode & unix.S_IFMT, st.Ino
 }
 
-// Attribute reads an attribute that somebody else names, by the path that
-// FindAttribute returned. It is as safe to print as any other and at most a
-// page long. The links driver, subsystem and module are read as the last
-// element of where they lead.
+// Attribute reads an attribute that the configuration names, by the path from
+// FindAttribute. The value is as safe to print as any other and at most a page long.
+// The links driver, subsystem and module are read as the last element of their targets.
 //
-// Whoever names it is to know what the kernel does when it is read. Some wait
-// for the device: it may take as long as it likes. An error that Gone knows
-// says that the attribute is no longer there.
+// The caller has to know what the kernel does when it is read: some attributes block
+// until the device responds. An error that Gone reports is a removed attribute.
 func (fs FS) Attribute(file string) (string, error) {
 	dir, name := path.Dir(file), path.Base(file)
 	if isNamingLink(name) {

@@ -46,7 +46,7 @@ func TestFindAttribute(t *testing.T) {
 		{card + "/class/x", "vendor_link", card + "/device"},
 		{card + "/class/x", "device/power/control", card + "/power/control"},
 
-		{card + "/class/x", "device", ""}, // a directory: the PCI function's is further up
+		{card + "/class/x", "device", ""}, // a directory: the parent PCI function's is further up
 		{card, "power", ""},
 		{card, "missing", ""},
 		{card, "missing/control", ""},
@@ -88,8 +88,8 @@ func TestAttribute(t *testing.T) {
 	}
 }
 
-// What is read by name is traced, with the links on the way: the trace alone is
-// a tree that reads the same.
+// A read by name is traced, with the links on its path: the trace is a tree that reads
+// the same.
 func TestTraceOfAttributes(t *testing.T) {
 	t.Parallel()
 	sys := tree(t, map[string]string{
@@ -133,8 +133,8 @@ func TestTraceOfAttributes(t *testing.T) {
 	}
 }
 
-// Whatever a name is and whatever links say, what is found is a file of the
-// tree and no link leads to it.
+// For any name and any links, the result is a file of the tree whose path contains no
+// link.
 func FuzzFindAttribute(f *testing.F) {
 	f.Add("a/b", "../x")
 	f.Add("l*/[!b]", "../../d/l/../..")

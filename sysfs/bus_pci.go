@@ -13,8 +13,8 @@ const pciDevices = "bus/pci/devices"
 // fs.ErrNotExist on a host without PCI.
 func (fs FS) PCI() ([]Entry, error) { return fs.entries(pciDevices) }
 
-// PCIAgain is PCI for a caller who knows some functions, by address: which of
-// them are there is read, but not where.
+// PCIAgain is PCI for a caller that knows some functions, by address: it reads which
+// exist, but not the directories of known ones.
 func (fs FS) PCIAgain(known map[string]Entry) ([]Entry, error) {
 	return fs.entriesAgain(pciDevices, known)
 }
@@ -26,7 +26,7 @@ type PCIIDs struct {
 	Vendor, Device, SubVendor, SubDevice, Class string
 }
 
-// PCIFunction is what the attributes of a PCI function say
+// PCIFunction are the attributes of a PCI function
 // (Documentation/ABI/testing/sysfs-bus-pci).
 type PCIFunction struct {
 	PCIIDs
@@ -35,8 +35,8 @@ type PCIFunction struct {
 	IOMMUGroup string
 }
 
-// PCIFunction reads the attributes of one function. It returns what could be
-// read along with the errors of the rest.
+// PCIFunction reads the attributes of one function. It returns the readable attributes
+// and the errors of the others.
 func (fs FS) PCIFunction(dir string) (PCIFunction, error) {
 	var f PCIFunction
 	var errs []error
@@ -68,20 +68,18 @@ func (fs FS) PCIFunction(dir string) (PCIFunction, error) {
 	return f, errors.Join(append(errs, err)...)
 }
 
-// PCIModalias returns the attribute that ghw takes the identifiers from.
+// PCIModalias returns the attribute from which ghw takes the identifiers.
 func (fs FS) PCIModalias(dir string) (string, error) { return fs.attr(dir, "modalias") }
 
-// PhysFn returns the address of the physical function of a virtual one, and
-// "" for everything else.
+// PhysFn returns the address of the physical function of a virtual one, otherwise "".
 func (fs FS) PhysFn(dir string) (string, error) { return fs.linkBase(dir, "physfn") }
 
-// TotalVFs returns how many virtual functions a physical function can have,
-// -1 where it is none.
+// TotalVFs returns the maximum number of virtual functions of a physical function,
+// otherwise -1.
 func (fs FS) TotalVFs(dir string) (int, error) { return fs.number(dir, "sriov_totalvfs") }
 
-// VirtFns returns the numbers of the virtual functions that a physical
-// function has now, by their address. The numbers are those of the links
-// virtfn0, virtfn1, …
+// VirtFns returns the numbers of the existing virtual functions of a physical function,
+// by address. The numbers are those of the links virtfn0, virtfn1, …
 func (fs FS) VirtFns(dir string) (map[string]int, error) {
 	names, err := fs.names(dir)
 	if err != nil {
@@ -107,9 +105,9 @@ func (fs FS) VirtFns(dir string) (map[string]int, error) {
 	return fns, errors.Join(errs...)
 }
 
-// ParsePCIModalias reads the identifiers from a modalias attribute such as
-// "pci:v000010DEd00001C82sv00001043sd00008613bc03sc00i00"
-// (pci_uevent in drivers/pci/pci-driver.c).
+// ParsePCIModalias parses the identifiers in a modalias attribute such as
+// "pci:v000010DEd00001C82sv00001043sd00008613bc03sc00i00" (pci_uevent in
+// drivers/pci/pci-driver.c).
 func ParsePCIModalias(s string) (PCIIDs, bool) {
 	rest, ok := strings.CutPrefix(s, "pci:")
 	if !ok {

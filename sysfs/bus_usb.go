@@ -14,8 +14,8 @@ const usbDevices = "bus/usb/devices"
 // each by name. The error wraps fs.ErrNotExist on a host without USB.
 func (fs FS) USB() (devices, interfaces []Entry, err error) { return fs.USBAgain(nil) }
 
-// USBAgain is USB for a caller who knows some devices and interfaces, by name:
-// which of them are there is read, but not where.
+// USBAgain is USB for a caller that knows some devices and interfaces, by name: it
+// reads which exist, but not the directories of known ones.
 func (fs FS) USBAgain(known map[string]Entry) (devices, interfaces []Entry, err error) {
 	all, err := fs.entriesAgain(usbDevices, known)
 	for _, e := range all {
@@ -28,11 +28,11 @@ func (fs FS) USBAgain(known map[string]Entry) (devices, interfaces []Entry, err 
 	return devices, interfaces, err
 }
 
-// USBDir returns the directory of a device by its name. The error is one that
-// Gone knows where there is none.
+// USBDir returns the directory of a device by its name. Gone reports the error of a
+// missing one.
 func (fs FS) USBDir(name string) (string, error) { return fs.device(usbDevices, name) }
 
-// USBDevice is what the attributes of a USB device say
+// USBDevice are the attributes of a USB device
 // (Documentation/ABI/testing/sysfs-bus-usb).
 type USBDevice struct {
 	Vendor, Product                   string // four hexadecimal digits
@@ -41,19 +41,18 @@ type USBDevice struct {
 	Speed                             string // Mbit/s
 }
 
-// USBDevice reads the attributes of one device. It returns what could be read
-// along with the errors of the rest, and an error that Gone knows where the
-// device went away meanwhile.
+// USBDevice reads the attributes of one device. It returns the readable attributes and
+// the errors of the others; Gone reports the error of a removed device.
 //
-// The kernel takes the device's lock to show serial, manufacturer and product
-// (usb_string_attr in drivers/usb/core/sysfs.c), and holds it while a driver
-// probes or a reset lasts: this can take seconds.
+// The kernel takes the device's lock for serial, manufacturer and product
+// (usb_string_attr in drivers/usb/core/sysfs.c), and holds it while a driver probes or
+// a reset lasts, which can take seconds.
 func (fs FS) USBDevice(dir string) (USBDevice, error) {
 	var d USBDevice
 	var errs []error
-	// idVendor comes last: the kernel removes it before the strings, so a
-	// device that still has it had its serial when that was read, and one
-	// without a serial has none. Half an identity would be another device's.
+	// idVendor comes last: the kernel removes it before the strings, so that a device
+	// that still has it had its serial when that was read, and an absent serial is
+	// really absent. Half an identity would be another device's.
 	for _, a := range []struct {
 		name string
 		to   *string
@@ -79,7 +78,7 @@ func (fs FS) USBDevice(dir string) (USBDevice, error) {
 }
 
 // USBNumber returns the device number of a device on its bus, which the kernel
-// counts up at each enumeration; empty where it can't be read.
+// increments at each enumeration; empty if it cannot be read.
 func (fs FS) USBNumber(dir string) string {
 	number, err := fs.attr(dir, "devnum")
 	if err != nil {
@@ -88,15 +87,15 @@ func (fs FS) USBNumber(dir string) string {
 	return number
 }
 
-// USBInterface is what the attributes of a USB interface say.
+// USBInterface are the attributes of a USB interface.
 type USBInterface struct {
 	Number int    // bInterfaceNumber
 	Class  string // bInterfaceClass, two hexadecimal digits
 	Driver string
 }
 
-// USBInterface reads the attributes of one interface. The error is one that
-// Gone knows where the interface went away.
+// USBInterface reads the attributes of one interface. Gone reports the error of a
+// removed one.
 func (fs FS) USBInterface(dir string) (USBInterface, error) {
 	var i USBInterface
 	class, classErr := fs.attr(dir, "bInterfaceClass")
@@ -113,7 +112,7 @@ func (fs FS) USBInterface(dir string) (USBInterface, error) {
 	return i, errors.Join(classErr, driverErr, err)
 }
 
-// parseInterfaceNumber reads bInterfaceNumber, which is hexadecimal ("0a").
+// parseInterfaceNumber parses bInterfaceNumber, which is hexadecimal ("0a").
 func parseInterfaceNumber(s string) (int, error) {
 	n, err := strconv.ParseUint(s, 16, 8)
 	if err != nil {

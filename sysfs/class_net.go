@@ -17,31 +17,30 @@ const classNet = "class/net"
 // without networking.
 func (fs FS) Nets() ([]Entry, error) { return fs.entries(classNet) }
 
-// NetInterface is what sysfs says of a network interface
+// NetInterface are the attributes of a network interface
 // (Documentation/ABI/testing/sysfs-class-net).
 type NetInterface struct {
 	// Type is the kind of link, a number of ARPHRD_* (include/uapi/linux/if_arp.h).
 	Type int
-	// DevPort and DevID number the interfaces of one device; drivers set the
-	// one or the other, 0 is what both are if they don't. -1 is unknown.
+	// DevPort and DevID number the interfaces of one device; drivers set one of them,
+	// and both default to 0. -1 is unknown.
 	DevPort, DevID int
-	// Driver of the device that the interface is of; "" for what has none.
+	// Driver of the interface's device; "" if it has none.
 	Driver string
-	// Master is the interface that this one is a part of, such as a bridge.
+	// Master is the interface that this one is a port of, such as a bridge.
 	Master string
-	// Uppers are the other interfaces that one with a device is below, such as
-	// its VLANs, by name.
+	// Uppers are the other interfaces above one with a device, such as its VLANs, by
+	// name.
 	Uppers []string
-	// Bridge and Bond say that a virtual interface is one.
+	// Bridge and Bond are set for such virtual interfaces.
 	Bridge, Bond bool
 }
 
-// NetInterface reads one interface. It returns what could be read along with
-// the errors of the rest, and an error that Gone knows where the interface
-// went away meanwhile.
+// NetInterface reads one interface. It returns the readable attributes and the errors
+// of the others; Gone reports the error of a removed interface.
 //
-// None of what it reads takes the lock of the network configuration, which
-// phys_port_name, speed and others wait for (net/core/net-sysfs.c).
+// It reads no attribute that takes the lock of the network configuration, like
+// phys_port_name, speed and others (net/core/net-sysfs.c).
 func (fs FS) NetInterface(dir string) (NetInterface, error) {
 	n := NetInterface{DevPort: -1, DevID: -1}
 	var errs [6]error
@@ -55,17 +54,17 @@ func (fs FS) NetInterface(dir string) (NetInterface, error) {
 	} else {
 		n.Bridge, n.Bond = fs.Exists(dir+"/bridge"), fs.Exists(dir+"/bonding")
 	}
-	// One that is being taken away says that its type is invalid (netdev_show).
+	// The type of an interface that is being removed is invalid (netdev_show).
 	if errs[0] == nil && n.Type < 0 || errors.Is(errs[0], unix.EINVAL) {
 		errs[0] = fmt.Errorf("type: %w", errGone)
 	}
 	return n, errors.Join(errs[:]...)
 }
 
-// netUppers returns what the links upper_* of an interface lead to, but for
-// its master, to which there is one, too (__netdev_adjacent_dev_insert in
-// net/core/dev.c). A node has hundreds of virtual interfaces and few with a
-// device, so that only their directories are listed.
+// netUppers returns the targets of the links upper_* of an interface, except for its
+// master, which has one too (__netdev_adjacent_dev_insert in net/core/dev.c). A node
+// has hundreds of virtual interfaces and few with a device, so that only the
+// directories of the latter are listed.
 func (fs FS) netUppers(dir, master string) ([]string, error) {
 	names, err := fs.names(dir)
 	var uppers []string
@@ -84,9 +83,9 @@ func (fs FS) netUppers(dir, master string) ([]string, error) {
 	return uppers, errors.Join(errs...)
 }
 
-// netDevice returns the device that an interface is of, "" for a virtual one.
-// Between the two is a directory of the class, "…/0000:3b:00.0/net/eth0"
-// (get_device_parent in drivers/base/core.c).
+// netDevice returns the device of an interface, "" for a virtual one. Between the two
+// is a directory of the class, "…/0000:3b:00.0/net/eth0" (get_device_parent in
+// drivers/base/core.c).
 func netDevice(dir string) string {
 	i := strings.LastIndex(dir, "/net/")
 	if i < 0 || dir[:i] == "devices/virtual" {
@@ -95,7 +94,7 @@ func netDevice(dir string) string {
 	return dir[:i]
 }
 
-// hexNumber reads an attribute that holds a number as "0x1f"; absent is -1.
+// hexNumber reads a number such as "0x1f" from an attribute; absent is -1.
 func (fs FS) hexNumber(dir, name string) (int, error) {
 	s, err := fs.attr(dir, name)
 	if s == "" {

@@ -4,16 +4,16 @@ import (
 	"strconv"
 )
 
-// The directories of device numbers. Every kobject with a device number has a
-// link there (device_create_sys_dev_entry in drivers/base/core.c), so they
-// know every node that the kernel knows, whatever its class.
+// The directories of device numbers. Every kobject with a device number has a link
+// there (device_create_sys_dev_entry in drivers/base/core.c), so that they contain
+// every node of the kernel, of any class.
 const (
 	devChar  = "dev/char"
 	devBlock = "dev/block"
 )
 
-// CharDev returns the device directory of a character device number, "" where
-// the kernel has no device of that number.
+// CharDev returns the device directory of a character device number, "" if the kernel
+// has none.
 func (fs FS) CharDev(major, minor uint32) (string, error) { return fs.devNumber(devChar, major, minor) }
 
 // BlockDev does the same for a block device number.

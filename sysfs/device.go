@@ -4,27 +4,25 @@ import (
 	"strings"
 )
 
-// Driver returns the name of the driver that is bound to the device, "" where
-// none is.
+// Driver returns the name of the driver bound to the device, "" if there is none.
 func (fs FS) Driver(dir string) (string, error) { return fs.linkBase(dir, "driver") }
 
 // Subsystem returns the name of the bus or class of the device: "tty",
 // "platform".
 func (fs FS) Subsystem(dir string) (string, error) { return fs.linkBase(dir, "subsystem") }
 
-// NUMANode returns the device's numa_node. It is -1 where the kernel does not
-// know one (Documentation/ABI/testing/sysfs-bus-pci) and where the device has
-// no such attribute.
+// NUMANode returns the device's numa_node. It is -1 if unknown to the kernel
+// (Documentation/ABI/testing/sysfs-bus-pci) and for a device without the attribute.
 func (fs FS) NUMANode(dir string) (int, error) { return fs.number(dir, "numa_node") }
 
-// Uevent is what a device's uevent file says of its node.
+// Uevent is the content of a device's uevent file.
 type Uevent struct {
 	DevName string // path of the node below /dev, "bus/usb/001/004"
 	DevType string // "usb_device", "disk", "partition"
 }
 
-// Uevent reads the uevent file of a device. Some kernels take the device's
-// lock for it, so it is not for every device of every scan.
+// Uevent reads the uevent file of a device. Some kernels take the device's lock for it,
+// so that scans must not read it for every device.
 func (fs FS) Uevent(dir string) (Uevent, error) {
 	var buf [maxAttr]byte
 	n, err := fs.read(dir, "uevent", buf[:])
@@ -34,8 +32,8 @@ func (fs FS) Uevent(dir string) (Uevent, error) {
 	return ParseUevent(string(buf[:n])), nil
 }
 
-// ParseUevent reads the lines KEY=VALUE of a uevent file; those that it does
-// not know, or can't read, are left out.
+// ParseUevent parses the lines KEY=VALUE of a uevent file, and ignores unknown and
+// invalid ones.
 func ParseUevent(text string) Uevent {
 	var u Uevent
 	for line := range strings.Lines(text) {

@@ -1,14 +1,12 @@
-// Package sysfs reads what the kernel says of devices below /sys: one file
-// for each kernel directory, reading apart from parsing, no policy.
+// Package sysfs reads attributes of devices below /sys: one file per kernel directory,
+// reading apart from parsing, no policy.
 //
-// Only attributes that have a function here are ever opened, and those that a
-// configuration names (FS.Attribute). That is what keeps a read from hanging or
-// from changing something: sysfs has files that wait for the device, that take
-// its lock, or that act when they are read.
-// A directory is named by its path relative to the root, "devices/pci0000:00",
-// which is also how the kernel names it in its events (without the leading
-// slash). An attribute that a device does not have is no error: it is read as
-// "", or as -1 where it is a number.
+// It opens only attributes that have a function here, and those that a configuration
+// names (FS.Attribute), so that no read hangs or has side effects: sysfs has files that
+// wait for the device, that take its lock, or that act when they are read. A directory
+// is given by its path relative to the root, "devices/pci0000:00", which is also its
+// name in uevents (without the leading slash). A missing attribute is no error: it is
+// read as "", or as -1 if it is a number.
 package sysfs
 
 import (
@@ -31,12 +29,12 @@ import (
 // FS reads one sysfs tree.
 type FS struct {
 	root   string
-	kernel bool    // it is the kernel's own, no recording
-	trace  *tracer // nil: nothing is kept
+	kernel bool    // the kernel's own, not a recording
+	trace  *tracer // nil does not record
 }
 
-// New returns the tree below root: "/sys", or where the host's is mounted, or
-// where a recorded one lies.
+// New returns the tree below root: "/sys", the mount point of the host's, or a
+// recording.
 func New(root string) FS {
 	var st unix.Statfs_t
 	err := retry(func() error { return unix.Statfs(root, &st) })
@@ -49,25 +47,25 @@ func (fs FS) Kernel() bool { return fs.kernel }
 // Root returns the directory of the tree.
 func (fs FS) Root() string { return fs.root }
 
-// maxAttr is how much of an attribute is read, in bytes. The kernel gives a
-// text attribute one page (Documentation/filesystems/sysfs.rst).
+// maxAttr is the maximum size of an attribute, in bytes. The kernel gives a text
+// attribute one page (Documentation/filesystems/sysfs.rst).
 const maxAttr = 4096
 
-// Entry is one symbolic link of a directory such as bus/pci/devices: the name
-// of a device and the directory it leads to.
+// Entry is one symbolic link of a directory such as bus/pci/devices: the name of a
+// device and its directory.
 type Entry struct {
 	Name string
 	Path string
-	// Ino is the inode of the link. The kernel makes the link when a device comes
-	// and counts the inodes (bus_add_device in drivers/base/bus.c, __kernfs_new_node
-	// in fs/kernfs/dir.c), over again after some billions of them at the earliest: the
-	// same inode is the same device, the next one in its place has another. It is 0
-	// where the tree is not the kernel's.
+	// Ino is the inode of the link. The kernel makes the link when a device is added
+	// and increments the inode number (bus_add_device in drivers/base/bus.c,
+	// __kernfs_new_node in fs/kernfs/dir.c), which wraps around after billions at the
+	// earliest: the same inode is the same device, and its successor has another one.
+	// It is 0 if the tree is not the kernel's.
 	Ino uint64
 }
 
-// Check returns an error unless the root looks like a sysfs tree. It tells a
-// host without devices from a root that is not there or not mounted.
+// Check returns an error unless the root is a sysfs tree. It distinguishes a host
+// without devices from a missing or unmounted root.
 func (fs FS) Check() error {
 	for _, dir := range []string{"devices", "dev"} {
 		fi, err := os.Stat(fs.abs(dir))
@@ -82,7 +80,7 @@ func (fs FS) Check() error {
 	return nil
 }
 
-// Exists reports whether the directory dir is there.
+// Exists reports whether the directory dir exists.
 func (fs FS) Exists(dir string) bool {
 	var st unix.Stat_t
 	if retry(func() error { return unix.Lstat(fs.abs(dir), &st) }) != nil {
@@ -92,21 +90,20 @@ func (fs FS) Exists(dir string) bool {
 	return true
 }
 
-// Gone reports whether err says that the device went away while it was read:
-// a removed directory gives ENOENT, an attribute that was open gives ENODEV
-// (kernfs_get_active in fs/kernfs/file.c).
+// Gone reports whether err is that of a device that was removed while it was read: a
+// removed directory gives ENOENT, an open attribute gives ENODEV (kernfs_get_active in
+// fs/kernfs/file.c).
 func Gone(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO)
 }
 
-// errGone is how a reader says that what it reads is no longer there.
+// errGone is the error of a removed device.
 const errGone = unix.ENODEV
 
 func (fs FS) abs(rel string) string { return fs.root + "/" + rel }
 
-// attr reads one attribute and returns it without its newline and without
-// control characters; absent is "". Errors are those of the kernel, with the
-// name of the attribute.
+// attr reads one attribute without its newline and control characters; absent is "".
+// Errors are those of the kernel, with the name of the attribute.
 func (fs FS) attr(dir, name string) (string, error) {
 	var buf [maxAttr]byte
 	n, err := fs.read(dir, name, buf[:])
@@ -119,7 +116,7 @@ func (fs FS) attr(dir, name string) (string, error) {
 	return clean(buf[:n]), nil
 }
 
-// number reads an attribute that holds a decimal number; absent is -1.
+// number reads a decimal number from an attribute; absent is -1.
 func (fs FS) number(dir, name string) (int, error) {
 	s, err := fs.attr(dir, name)
 	if s == "" {
@@ -132,8 +129,8 @@ func (fs FS) number(dir, name string) (int, error) {
 	return n, nil
 }
 
-// linkBase returns the last element of what the link dir/name points at,
-// which is how sysfs names drivers, subsystems and groups; absent is "".
+// linkBase returns the last element of the target of the link dir/name, by which sysfs
+// names drivers, subsystems and groups; absent is "".
 func (fs FS) linkBase(dir, name string) (string, error) {
 	var buf [unix.PathMax]byte
 	n, err := readlink(fs.root+"/"+dir+"/"+name, buf[:])
@@ -147,14 +144,14 @@ func (fs FS) linkBase(dir, name string) (string, error) {
 	return string(buf[bytes.LastIndexByte(buf[:n], '/')+1 : n]), nil
 }
 
-// entries reads a directory of links to devices, sorted by name. Links that
-// vanish meanwhile are left out, and what is no link, such as bonding_masters
-// in class/net; what can't be read is left out and said in the error. The
-// error wraps fs.ErrNotExist where the kernel does not have the directory.
+// entries reads a directory of links to devices, sorted by name. It ignores links that
+// vanish meanwhile and other files, such as bonding_masters in class/net; the error
+// reports unreadable ones. The error wraps fs.ErrNotExist if the kernel does not have
+// the directory.
 func (fs FS) entries(dir string) ([]Entry, error) { return fs.entriesAgain(dir, nil) }
 
-// entriesAgain is entries for a caller who knows where some of the names lead.
-// Their links are not read again, unless they are others now.
+// entriesAgain is entries for a caller that knows the targets of some names. Their
+// links are not read again unless their inodes changed.
 func (fs FS) entriesAgain(dir string, known map[string]Entry) ([]Entry, error) {
 	found, err := dirents.Read(fs.abs(dir))
 	if err != nil {
@@ -195,7 +192,7 @@ func (fs FS) names(dir string) ([]string, error) {
 	return names, err
 }
 
-// device returns the device directory that the link dir/name leads to.
+// device returns the target of the link dir/name, a device directory.
 func (fs FS) device(dir, name string) (string, error) {
 	var buf [unix.PathMax]byte
 	n, err := readlink(fs.root+"/"+dir+"/"+name, buf[:])
@@ -204,8 +201,8 @@ func (fs FS) device(dir, name string) (string, error) {
 	}
 	target := string(buf[:n])
 	p := strings.TrimLeft(target, "./")
-	// The kernel writes such links from the root down, "../../devices/…",
-	// without a link in between.
+	// The kernel writes such links relative to the root, "../../devices/…", without a
+	// link on the path.
 	if !strings.HasPrefix(p, "devices/") || strings.HasPrefix(target, "/") {
 		return "", fmt.Errorf("%s/%s: leads to %q, not below devices", dir, name, target)
 	}
@@ -224,9 +221,9 @@ func readlink(name string, buf []byte) (n int, err error) {
 	return n, err
 }
 
-// read reads the start of a file with three system calls. os.ReadFile makes
-// twice as many, and a scan reads some thousand attributes. One read is
-// enough: the kernel formats a text attribute as a whole.
+// read reads the start of a file with three system calls. os.ReadFile makes twice as
+// many, and a scan reads thousands of attributes. One read is sufficient: the kernel
+// formats a text attribute as a whole.
 func (fs FS) read(dir, name string, buf []byte) (int, error) {
 	var fd, n int
 	file := fs.root + "/" + dir + "/" + name
@@ -257,9 +254,9 @@ func retry(call func() error) error {
 	}
 }
 
-// clean makes an attribute safe to print and to use as a label: without its
-// last newline and without control characters, always valid UTF-8. Strings of
-// USB devices are whatever the device says.
+// clean makes an attribute safe to print and to use as a label: without its final
+// newline and control characters, always valid UTF-8. Strings of USB devices are
+// arbitrary.
 func clean(b []byte) string {
 	if n := len(b); n > 0 && b[n-1] == '\n' {
 		b = b[:n-1]

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree makes a sysfs tree: a value that starts with "-> " is a link, "dir" a
-// directory, everything else an attribute.
+// tree makes a sysfs tree: a value with the prefix "-> " is a link, "dir" a directory,
+// any other an attribute.
 func tree(t *testing.T, files map[string]string) FS {
 	t.Helper()
 	root := t.TempDir()
@@ -37,8 +37,8 @@ func tree(t *testing.T, files map[string]string) FS {
 	return New(root)
 }
 
-// On a kernel's sysfs a link that was made anew leads where it says, whatever its
-// name led to before.
+// On the kernel's sysfs a new link is read again, whatever the target of its
+// predecessor.
 func TestLinksAreKnownByTheirInodes(t *testing.T) {
 	t.Parallel()
 	sys := tree(t, map[string]string{"bus/pci/devices/0000:03:00.0": "-> ../../../devices/pci0000:00/0000:03:00.0"})
@@ -49,7 +49,7 @@ func TestLinksAreKnownByTheirInodes(t *testing.T) {
 	}
 	known := map[string]Entry{first[0].Name: first[0]}
 	link := sys.abs("bus/pci/devices/0000:03:00.0")
-	// Renamed over, so that the old inode is not free for the new link.
+	// Replaced by rename, so that the new link cannot reuse the inode.
 	for _, err := range []error{os.Symlink("../../../devices/pci0000:00/0000:00:1c.0/0000:03:00.0", link+".new"), os.Rename(link+".new", link)} {
 		if err != nil {
 			t.Fatal(err)

@@ -5,27 +5,26 @@ import (
 	"sync"
 )
 
-// Trace is what was read below a root, by path relative to it: enough for
-// whoever reads the same of a tree that has nothing else to read the same.
+// Trace is what was read below a root, by path relative to it: a tree with only these
+// files reads the same.
 type Trace struct {
 	// Attrs are the contents of attributes, as the kernel gave them.
 	Attrs map[string]string
-	// Links are what links say.
+	// Links are the targets of links.
 	Links map[string]string
-	// Dirs are directories that were found to be there. What else was in the
-	// lists of directories is not kept.
+	// Dirs are existing directories. Other entries of listed directories are not kept.
 	Dirs map[string]bool
 }
 
-// Trace returns a tree that keeps what is read of it from now on, and a
-// function that returns that. Both may be used by several goroutines.
+// Trace returns a tree that records its reads, and a function that returns the
+// recording. Both are safe for concurrent use.
 func (fs FS) Trace() (traced FS, trace func() Trace) {
 	t := &tracer{kept: Trace{Attrs: make(map[string]string), Links: make(map[string]string), Dirs: make(map[string]bool)}}
 	fs.trace = t
 	return fs, t.trace
 }
 
-// tracer collects a trace; nil collects nothing.
+// tracer records a trace; nil does not record.
 type tracer struct {
 	mu   sync.Mutex
 	kept Trace

@@ -1,13 +1,11 @@
-// Package topology works out which free devices to suggest to the kubelet and
-// which NUMA nodes they are on. It is pure: all that it knows is in its
-// arguments.
+// Package topology computes which free devices to prefer for a container, and their
+// NUMA nodes. It is pure.
 package topology
 
 import "slices"
 
-// union returns the NUMA nodes of several sets: sorted, each once, and none
-// negative, which is how the kernel says that a device is near to no node
-// more than to others. It is nil where nothing is left.
+// union returns the NUMA nodes of several sets: sorted, without duplicates and negative
+// ones, which stand for no node. It is nil if none is left.
 func union(sets ...[]int) []int {
 	var all []int
 	for _, set := range sets {
@@ -21,8 +19,7 @@ func union(sets ...[]int) []int {
 	return slices.Compact(all)
 }
 
-// missing returns the nodes of set that are not in nodes, both as Union
-// returns them.
+// missing returns the nodes of set that are not in nodes, both as returned by union.
 func missing(set, nodes []int) []int {
 	var out []int
 	for _, n := range set {

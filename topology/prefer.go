@@ -8,25 +8,25 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// The ways to choose among free devices, as the configuration names them.
+// The values of the key prefer.
 const (
 	NUMA   = "numa"
 	Spread = "spread"
 	Packed = "packed"
 )
 
-// Prefer returns which size of the available slots a container should get,
-// in the order of all. It answers GetPreferredAllocation: all is what the
-// resource lists, in its order, and the other arguments are the request's. It
-// never fails, since the kubelet lets the pod fail with it.
+// Prefer returns which size of the available slots a container should get, in the order
+// of all. It implements GetPreferredAllocation: all is the list of the resource, in its
+// order, and the other arguments are the request's. It never fails, since the kubelet
+// would fail the pod.
 //
-// The answer has the slots of must, the rest is from available; it is shorter
-// than size only where these are too few. The kubelet counts what it has
-// already chosen for the container into size, names it in must and drops it
-// from the answer, so must is answered whether or not available has it.
+// The result has the slots of must, the rest is from available; it is shorter than size
+// only if these are too few. The kubelet includes the slots that it has already chosen
+// in size, names them in must and drops them from the response, so that must is
+// returned whether available contains it or not.
 //
-// A second slot of hardware that the container has already is the last
-// resort, whatever is preferred: it brings the container nothing. Beyond that
+// A second slot of hardware that the container already has is the last resort in any
+// case, since it is of no use to the container. Otherwise
 //
 //   - numa spans as few NUMA nodes as possible, those of must first, and then
 //     takes the hardware of which the fewest slots are in use;
@@ -34,7 +34,7 @@ const (
 //   - packed takes the hardware of which the most slots are in use, so that
 //     whole devices stay free.
 //
-// Where that leaves a choice the order of all decides. An unknown way is numa.
+// Ties are broken by the order of all. An unknown value is numa.
 func Prefer(prefer string, all []device.Listed, available, must []string, size int) []string {
 	c := collect(all, available, must)
 	need := size - len(c.chosen)
@@ -57,20 +57,20 @@ func Prefer(prefer string, all []device.Listed, available, must []string, size i
 	return ids
 }
 
-// slot is a listed slot and its place in the list.
+// slot is a listed slot and its index in the list.
 type slot struct {
 	id   string
 	rank int
 }
 
-// hardware is the slots of one device.
+// hardware are the slots of one device.
 type hardware struct {
 	rank int    // of its first slot
-	free []slot // in the order of the list
-	used int    // how many are in use by others
-	mine int    // how many this container has or gets
+	free []slot // in list order
+	used int    // number in use by others
+	mine int    // number that this container has or gets
 	numa []int
-	// step in which its NUMA nodes were chosen, 0 for must's; only for numa.
+	// step in which its NUMA nodes were chosen, 0 for those of must; only for numa.
 	step   int
 	inside bool
 }
@@ -80,7 +80,7 @@ type choice struct {
 	chosen  []slot
 }
 
-// collect sorts the request by hardware.
+// collect groups the request by hardware.
 func collect(all []device.Listed, available, must []string) *choice {
 	const (
 		isFree = 1 + iota
@@ -126,14 +126,14 @@ func collect(all []device.Listed, available, must []string) *choice {
 	for _, cand := range all {
 		add(cand)
 	}
-	// The list may have changed since the kubelet last saw it.
+	// The list may have changed since the kubelet received it.
 	for _, id := range slices.SortedFunc(maps.Keys(state), device.CompareNatural) {
 		add(device.Listed{ID: id})
 	}
 	return c
 }
 
-// fresh returns how many devices have a free slot and none of this container.
+// fresh is the number of devices with a free slot and none of this container.
 func (c *choice) fresh() int {
 	n := 0
 	for _, d := range c.devices {
@@ -144,8 +144,8 @@ func (c *choice) fresh() int {
 	return n
 }
 
-// order takes need slots, one of each device before the second of any, and
-// among those the first by compare.
+// order takes need slots, one of each device before a second of any, ordered by
+// compare.
 func (c *choice) order(need int, compare func(a, b *hardware) int) {
 	free := slices.DeleteFunc(slices.Clone(c.devices), func(d *hardware) bool { return len(d.free) == 0 })
 	slices.SortFunc(free, func(a, b *hardware) int {
@@ -168,8 +168,7 @@ func leastUsed(a, b *hardware) int { return cmp.Compare(a.used, b.used) }
 
 func mostUsed(a, b *hardware) int { return cmp.Compare(b.used, a.used) }
 
-// nearest puts devices on chosen NUMA nodes first, in the order in which these
-// were chosen.
+// nearest puts devices on chosen NUMA nodes first, in the order of choice.
 func nearest(a, b *hardware) int {
 	if a.inside != b.inside {
 		if a.inside {
@@ -180,10 +179,9 @@ func nearest(a, b *hardware) int {
 	return cmp.Or(cmp.Compare(a.step, b.step), leastUsed(a, b))
 }
 
-// near chooses NUMA nodes until need fresh devices are on them, beginning
-// with those of must. Each step takes the set of nodes that brings most
-// devices for each node that it adds; that makes the fewest nodes wherever
-// devices have one node each or all the same ones.
+// near chooses NUMA nodes until need fresh devices are on them, starting with those of
+// must. Each step takes the set of nodes that adds most devices per added node; that is
+// optimal if devices have one node each or all the same ones.
 func (c *choice) near(need int) {
 	var nodes []int
 	for _, d := range c.devices {
@@ -207,7 +205,7 @@ func (c *choice) near(need int) {
 	}
 }
 
-// next returns the set of NUMA nodes to add, one of those that devices have.
+// next returns the set of NUMA nodes to add, one of those of the devices.
 func (c *choice) next(nodes []int, need int) []int {
 	var best offer
 	var tried [][]int
@@ -227,11 +225,11 @@ func (c *choice) next(nodes []int, need int) []int {
 	return best.set
 }
 
-// offer is what a set of NUMA nodes would bring.
+// offer is the gain of a set of NUMA nodes.
 type offer struct {
 	set     []int
-	devices int // that count towards the need
-	used    int // slots in use of those that would be taken
+	devices int // that count towards need
+	used    int // slots in use of those to take
 	spare   int // devices beyond the need
 }
 
@@ -253,9 +251,9 @@ func (c *choice) offer(nodes, set []int, need int) offer {
 	return o
 }
 
-// betterThan reports whether o is to be taken rather than p. Of those that
-// bring as much, the one with the least used devices is, then the one that
-// leaves the fewest over, so that large groups stay whole.
+// betterThan reports whether o is preferable to p. Of equal gains, the one with the
+// least used devices is, then the one with the fewest left over, so that large groups
+// stay whole.
 func (o offer) betterThan(p offer) bool {
 	return cmp.Or(
 		cmp.Compare(p.devices*len(o.set), o.devices*len(p.set)),

@@ -12,8 +12,8 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// machine makes the candidates of devices given as "name:slots@nodes", such
-// as "a:2@0" or "b:1@0,1" or "c:1".
+// machine makes candidates of devices given as "name:slots@nodes", such as "a:2@0" or
+// "b:1@0,1" or "c:1".
 func machine(t testing.TB, devices ...string) []device.Listed {
 	t.Helper()
 	var all []device.Listed
@@ -108,7 +108,7 @@ func TestPrefer(t *testing.T) {
 					available = append(available, c.ID)
 				}
 			}
-			// The kubelet sends sets.
+			// The kubelet sends unordered sets.
 			for range 5 {
 				rand.Shuffle(len(available), func(i, j int) { available[i], available[j] = available[j], available[i] })
 				got := Prefer(tt.prefer, all, available, words(tt.must), tt.size)
@@ -120,7 +120,7 @@ func TestPrefer(t *testing.T) {
 	}
 }
 
-func TestPreferKnowsSlotsThatAreNotListed(t *testing.T) {
+func TestPreferWithUnlistedSlots(t *testing.T) {
 	t.Parallel()
 	got := Prefer(Spread, nil, words("b::10 a::1 b::2 a"), nil, 3)
 	if diff := cmp.Diff(words("a a::1 b::2"), got); diff != "" {
@@ -128,9 +128,8 @@ func TestPreferKnowsSlotsThatAreNotListed(t *testing.T) {
 	}
 }
 
-// FuzzPrefer holds for any request: the answer is what the kubelet takes, it
-// gives as many devices as there are, and for numa no other answer is on
-// fewer nodes.
+// FuzzPrefer: for any request, the result is valid for the kubelet, has as many devices
+// as possible, and for numa no other result is on fewer nodes.
 func FuzzPrefer(f *testing.F) {
 	f.Add([]byte{0x11, 0x22, 0x31, 0x12}, []byte{1, 0, 2}, uint8(3), uint8(0))
 	f.Add([]byte{0x13, 0x23, 0x33}, []byte{2, 2, 2, 0, 0, 1}, uint8(4), uint8(1))
@@ -187,7 +186,7 @@ func FuzzPrefer(f *testing.F) {
 	})
 }
 
-// reach returns how many devices and NUMA nodes slots are on.
+// reach returns the number of devices and NUMA nodes of slots.
 func reach(all []device.Listed, ids []string) (devices, nodes int) {
 	found, sets := map[string]bool{}, [][]int{}
 	for _, c := range all {
@@ -199,8 +198,8 @@ func reach(all []device.Listed, ids []string) (devices, nodes int) {
 	return len(found), len(union(sets...))
 }
 
-// brute tries every set of devices: how many a container can get with size
-// slots, and on how few nodes these can be.
+// brute tries every set of devices: the maximum number of devices for size slots, and
+// the minimum number of their nodes.
 func brute(all []device.Listed, available, must []string, size int) (devices, nodes int) {
 	var names []string
 	slots, numa, needed := map[string]int{}, map[string][]int{}, map[string]int{}

@@ -1,5 +1,5 @@
-// Package atomicfile replaces files in one step: whoever reads one, also after a
-// power cut, finds the old content or the new.
+// Package atomicfile replaces files atomically: readers, also after a power failure,
+// find the old content or the new.
 package atomicfile
 
 import (
@@ -10,13 +10,13 @@ import (
 	"path/filepath"
 )
 
-// TempSuffix follows the name of a file in that of the temporary one beside it.
-// The name is fixed: a crash leaves at most one temporary file, which the next
-// Write replaces.
+// TempSuffix is appended to the name of a file for the temporary one next to it. The
+// name is fixed: a crash leaves at most one temporary file, which the next Write
+// replaces.
 const TempSuffix = ".tmp"
 
-// Write makes path a file with this content and mode, whatever the umask, and
-// syncs it and its directory. A file that has the content is not written. One
+// Write makes path a file with this content and mode, regardless of the umask, and
+// syncs it and its directory. It does not write a file that has the content. Only one
 // process at a time may write a file.
 func Write(path string, data []byte, mode fs.FileMode) error {
 	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, data) {
@@ -36,8 +36,8 @@ func Write(path string, data []byte, mode fs.FileMode) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// Remove removes the file at path, and the temporary one that a crash left
-// beside it. It is no error if there is none.
+// Remove removes the file at path, and a temporary one left by a crash. A missing file
+// is no error.
 func Remove(path string) error {
 	return errors.Join(remove(path), remove(path+TempSuffix))
 }
@@ -64,7 +64,7 @@ func writeSynced(path string, data []byte, mode fs.FileMode) error {
 	return errors.Join(err, f.Close())
 }
 
-// syncDir makes the names in a directory survive a power cut (fsync(2), NOTES).
+// syncDir makes the names in a directory durable (fsync(2), NOTES).
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

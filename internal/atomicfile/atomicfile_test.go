@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// checkFile checks content and mode of a file, and that nothing is beside it.
+// checkFile checks content and mode of a file, and that no other file is next to it.
 func checkFile(t *testing.T, path, content string, mode fs.FileMode) {
 	t.Helper()
 	got, err := os.ReadFile(path)
@@ -35,7 +35,7 @@ func TestWriteReplaces(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	write(t, path, "one", 0o600)
 	checkFile(t, path, "one", 0o600)
-	write(t, path, "two", 0o666) // more than a umask leaves
+	write(t, path, "two", 0o666) // more than the umask permits
 	checkFile(t, path, "two", 0o666)
 }
 
@@ -54,7 +54,7 @@ func TestWriteLeavesTheSameContent(t *testing.T) {
 	}
 }
 
-func TestWriteReplacesWhatACrashLeft(t *testing.T) {
+func TestWriteAfterACrash(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path+TempSuffix, []byte("half"), 0o644); err != nil {
@@ -64,11 +64,11 @@ func TestWriteReplacesWhatACrashLeft(t *testing.T) {
 	checkFile(t, path, "whole", 0o600)
 }
 
-func TestWriteThatFailsLeavesNothing(t *testing.T) {
+func TestFailedWriteLeavesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
-	if err := os.Mkdir(path, 0o700); err != nil { // no file can take its name
+	if err := os.Mkdir(path, 0o700); err != nil { // no file can replace it
 		t.Fatal(err)
 	}
 	if err := Write(path, []byte("x"), 0o600); err == nil {
@@ -90,7 +90,7 @@ func TestRemove(t *testing.T) {
 	if err := os.WriteFile(path+TempSuffix, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second time there is nothing
+	for range 2 { // the second time both are missing
 		if err := Remove(path); err != nil {
 			t.Error(err)
 		}

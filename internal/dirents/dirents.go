@@ -1,6 +1,5 @@
-// Package dirents lists directories with what the kernel says of their entries
-// along with the names: the inode and the type, neither of which takes a call of
-// its own.
+// Package dirents lists directories with the inodes and types of their entries, without
+// a system call per entry.
 package dirents
 
 import (
@@ -21,9 +20,9 @@ type Entry struct {
 	Type fs.FileMode
 }
 
-// Read lists dir in the order of the kernel, with an error as far as that got. It
-// does without the entry that os.Open makes in the runtime's poller for each file,
-// which is half of its system calls. The error is an *fs.PathError.
+// Read lists dir in kernel order; on an error, as far as it got. It avoids registering
+// the directory with the runtime's poller, like os.Open, which is half of the system
+// calls. The error is an *fs.PathError.
 func Read(dir string) ([]Entry, error) {
 	var fd int
 	err := retry(func() (err error) {
@@ -52,8 +51,8 @@ func Read(dir string) ([]Entry, error) {
 	}
 }
 
-// typed asks for the types of files that the file system did not say, and leaves
-// out what has gone.
+// typed reads the types of entries if the file system did not report them, and leaves
+// out removed ones.
 func typed(dir string, list []Entry) ([]Entry, error) {
 	kept := list[:0]
 	for _, e := range list {
@@ -72,8 +71,8 @@ func typed(dir string, list []Entry) ([]Entry, error) {
 	return kept, nil
 }
 
-// parse reads records of struct linux_dirent64 (getdents64(2)): inode, offset,
-// length of the record, type, name with a NUL at its end.
+// parse parses records of struct linux_dirent64 (getdents64(2)): inode, offset, length
+// of the record, type, NUL-terminated name.
 func parse(buf []byte, list []Entry) []Entry {
 	const lengthAt, typeAt, nameAt = 16, 18, 19
 	for len(buf) > nameAt {
@@ -83,7 +82,7 @@ func parse(buf []byte, list []Entry) []Entry {
 		}
 		name, _, _ := bytes.Cut(buf[nameAt:length], []byte{0})
 		ino := binary.NativeEndian.Uint64(buf)
-		// An inode of 0 is an entry that was removed.
+		// An inode of 0 is a removed entry.
 		if s := string(name); ino != 0 && s != "." && s != ".." {
 			list = append(list, Entry{Name: s, Ino: ino, Type: mode(buf[typeAt])})
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/dirents"
 )
 
-// What is read is what os.ReadDir and lstat say, of more entries than one call of
-// the kernel's returns, with names of all lengths.
+// The result equals that of os.ReadDir and lstat, for more entries than one system call
+// returns, with names of all lengths.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -1,5 +1,5 @@
-// Package slow bounds how long callers wait for calls that may block: in the kernel
-// while a driver probes a device, or for another process.
+// Package slow bounds the wait for calls that may block: in the kernel while a driver
+// probes a device, or on another process.
 package slow
 
 import (
@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Calls runs calls, at most one a key at a time. The zero value is ready to use. It may be
-// used by several goroutines.
+// Calls runs calls, at most one per key at a time. The zero value is ready to use. It
+// is safe for concurrent use.
 type Calls[K comparable, V any] struct {
-	// Late is called with the key of each call that ends after a caller gave it up;
-	// nil is nothing.
+	// Late is called with the key of each call that returns after a caller gave up; nil
+	// is ignored.
 	Late func(K)
 
 	mu      sync.Mutex
@@ -23,13 +23,13 @@ type call[V any] struct {
 	since  time.Time
 	done   chan struct{}
 	result V    // once done is closed
-	late   bool // a caller gave it up
+	late   bool // a caller gave up
 }
 
-// Do runs f, unless a call with that key is running, and waits until the call has run for
-// patience: whoever comes later waits no second time for one that blocks. It returns the
-// result, or false and how long the call has been running. A call that was given up goes
-// on.
+// Do runs f, unless a call with that key is running, and waits until the call has run
+// for patience: later callers do not wait again for one that blocks. It returns the
+// result, or false and how long the call has been running. An abandoned call keeps
+// running.
 func (c *Calls[K, V]) Do(ctx context.Context, key K, patience time.Duration, f func() V) (result V, running time.Duration, ok bool) {
 	r := c.start(key, f)
 	timer := time.NewTimer(patience - time.Since(r.since))

@@ -13,7 +13,7 @@ import (
 
 const patience = 50 * time.Millisecond
 
-// A call that blocks is given up, keeps nobody else waiting, and runs once.
+// A blocked call is abandoned, blocks no other caller, and runs once.
 func TestCallThatBlocks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestCallThatBlocks(t *testing.T) {
 	})
 }
 
-// Callers of one key share a call; a context ends the wait of its caller alone.
+// Callers of one key share a call; a context ends the wait of its caller only.
 func TestCallersShareACall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
