@@ -77,7 +77,7 @@ func TestStatusWithoutPodResources(t *testing.T) {
 	n.options.Paths.PodResources += ".other"
 	agent, _ := n.serve()
 	<-agent.Settled()
-	if s := agent.Status(t.Context()); !strings.Contains(s.HeldUnknown, "not available") || s.Resources[0].Slots.Held != nil {
+	if s := agent.Status(t.Context()); !strings.Contains(s.HeldUnknown, "is unavailable") || s.Resources[0].Slots.Held != nil {
 		t.Errorf("without a socket: %q, %+v", s.HeldUnknown, s.Resources)
 	}
 	for range 3 {
