@@ -58,13 +58,10 @@ func NewHostSpecs(owner string, dirs ...string) *HostSpecs {
 	return h
 }
 
-// Devices lists the CDI devices of all specs by name, as a container runtime
-// that reads them now resolves the names. What is wrong with one file is among
-// the errors, by path, and degrades its devices alone. A device that two files
-// of one directory describe is resolved by no runtime, whatever other
-// directories say, and is an error too. Specs of this program are left out.
-//
-// The results must not be changed: they are shared until a file changes.
+// Devices lists the CDI devices of all specs by name, as a container runtime that
+// reads them now resolves the names. An error is that of one file, or of a device in
+// two files of one directory, which no runtime resolves, and leaves the rest valid.
+// Specs of this program are left out. The results are shared and read-only.
 func (h *HostSpecs) Devices() ([]device.CDIDevice, []error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -83,7 +80,7 @@ func (h *HostSpecs) Has(name string) bool {
 // Kinds maps each kind of the specs to the path of a file that has it, other
 // installations of this program included. Of two devices with one name a runtime
 // takes neither, or that of the later directory, so these kinds must not be
-// written. The result must not be changed.
+// written. The result is read-only.
 func (h *HostSpecs) Kinds() map[string]string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -22,12 +22,12 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// Host tells whether what a container is about to get is there.
+// Host checks that what a container is about to get exists.
 type Host interface {
-	// Node returns why a runtime that opens path would not find the node: path is
-	// the node's own or that of its link.
+	// Node returns why a runtime that opens path, the node's own or that of its
+	// link, would not find the node.
 	Node(path string, n device.OfferedNode) error
-	// Exists returns why there is nothing at a path: the source of a mount, or the
+	// Exists returns why a path does not exist: the source of a mount, or the
 	// directory in /sys/class/net of an interface.
 	Exists(path string) error
 	// HasCDI reports whether a spec of the host has the CDI device with the
@@ -38,14 +38,14 @@ type Host interface {
 // Resource injects the devices of one resource. Safe for concurrent use.
 type Resource struct {
 	Name string
-	// Link is where the link of a followed node is; nil injects nodes by their
+	// Link returns the path of a followed node's link; nil injects nodes by their
 	// current paths.
 	Link func(id, key string) string
 	Host Host
 }
 
-// Injection is one listed device. What a container gets that has this device alone
-// is worked out once, for the first one that does.
+// Injection is one listed device. The response for a container that has this device
+// alone is built once, for the first such container.
 type Injection struct {
 	Offer *device.Offer
 
@@ -58,10 +58,10 @@ type Injection struct {
 // system.
 func (i *Injection) Blocks() bool { return len(i.Offer.Mounts)+len(i.Offer.CDIDevices) > 0 }
 
-// Respond returns what one container gets that was allocated these devices, in the
-// order of their IDs and each once. All that the response names is there; else the
-// error names the device, since the kubelet uses a response for as long as the pod
-// lives, and a runtime that misses the source of a mount makes a directory there.
+// Respond returns what one container gets that was allocated these devices, which are
+// sorted by ID and unique. Everything that the response names exists, else the error
+// names the device: the kubelet uses a response for as long as the pod lives, and a
+// runtime creates a directory for the missing source of a mount.
 func (r *Resource) Respond(devices []*Injection) (device.Response, error) {
 	var c *contents
 	var err error
@@ -95,18 +95,18 @@ type contents struct {
 	nets     map[string]source // by the interface's name in the container
 }
 
-// source is what something in a container comes from.
+// source is where a path or interface in a container comes from.
 type source struct{ id, host string }
 
-// need is something that must be on the host.
+// need is something that must exist on the host.
 type need struct {
 	id   string // of the device
 	kind string // "node", "mount", "interface", "CDI device"
-	name string // what the runtime looks for
+	name string // for the runtime: a path, an interface or a qualified name
 	node device.OfferedNode
 }
 
-// combine puts devices into one container.
+// combine builds what one container gets of several devices.
 func (r *Resource) combine(offers []device.Offer) (*contents, error) {
 	c := &contents{paths: map[string]source{}, nets: map[string]source{}}
 	for i, o := range offers {
@@ -188,7 +188,7 @@ func (r *Resource) add(c *contents, o device.Offer, vars variables) error {
 	return nil
 }
 
-// exists tells which optional mounts are there.
+// exists is for optional mounts.
 func (r *Resource) exists() func(hostPath string) error {
 	if r.Host == nil {
 		return nil
@@ -196,7 +196,7 @@ func (r *Resource) exists() func(hostPath string) error {
 	return r.Host.Exists
 }
 
-// addNet adds an interface that the device's CDI name moves into the container.
+// addNet adds an interface, which a CDI name moves into the container.
 func (c *contents) addNet(o device.Offer, n device.OfferedNet) error {
 	if !o.CDI {
 		return fmt.Errorf("interface %q: only a CDI name moves it", n.HostName)
@@ -214,8 +214,8 @@ func (c *contents) addNet(o device.Offer, n device.OfferedNet) error {
 	return nil
 }
 
-// take takes a path in the container. The same source again, such as the
-// companion of a second device, is given once. Two sources at one path are an
+// take reserves a path in the container. The same source again, such as the
+// companion of a second device, is injected once. Two sources at one path are an
 // error: kubelet and runtimes would keep one silently.
 func (c *contents) take(id, containerPath, host string) (again bool, err error) {
 	have, ok := c.paths[containerPath]
@@ -231,7 +231,7 @@ func (c *contents) take(id, containerPath, host string) (again bool, err error) 
 	return false, fmt.Errorf("would be at %q in the container, and so is device %q: ask for one, or give each a path of its own with ${index}, ${kernel} or a trailing %q", containerPath, have.id, "/")
 }
 
-// check returns what is not there of all that the container needs.
+// check returns what is missing on the host, with its device.
 func (c *contents) check(host Host) error {
 	for _, n := range c.needs {
 		var err error
@@ -256,16 +256,16 @@ func (c *contents) check(host Host) error {
 	return nil
 }
 
-// inSpec reports whether a device is injected by its CDI name. A device that may
-// bring nothing into a container, optional mounts at most, can't be in a spec (an
-// entry without edits makes the whole file invalid) and is injected plainly. This
-// must not depend on which mounts are there, or spec and response could disagree.
+// inSpec reports whether a device is injected by its CDI name. A device without
+// edits, or with optional mounts alone, can't be in a spec (an entry without edits
+// makes the whole file invalid) and is injected plainly. This must not depend on
+// which mounts exist, or spec and response could disagree.
 func inSpec(o device.Offer) bool {
 	return o.CDI && (len(o.Nodes)+len(o.Nets)+len(o.Hooks)+len(o.AdditionalGIDs) > 0 || o.Moved ||
 		slices.ContainsFunc(o.Mounts, func(m device.Mount) bool { return !m.Optional }))
 }
 
-// variables are those that depend on the container; nil has none.
+// variables are those that depend on the container; nil knows none.
 type variables func(name string) (value string, ok bool)
 
 // position has the variables of the device at index among count devices of one
@@ -282,11 +282,10 @@ func position(index, count int) variables {
 	}
 }
 
-// resolve returns an offer with nothing left open: paths and names in the container
-// are complete, and of the optional mounts those are left whose source exists finds
-// (nil: all). Interfaces that have moved into a container are left out: they stay in
-// the network namespace of its pod, and the runtime would look for them on the host
-// when the container restarts.
+// resolve completes paths and names in the container and drops optional mounts whose
+// source does not exist (exists may be nil). It also drops interfaces that have moved
+// into a container: they stay in the network namespace of its pod, where a runtime
+// does not find them when the container restarts.
 func resolve(o device.Offer, vars variables, exists func(hostPath string) error) (device.Offer, error) {
 	o.Nodes = slices.Clone(o.Nodes)
 	for i := range o.Nodes {
@@ -332,11 +331,10 @@ func complete(t device.Text, vars variables) (string, error) {
 	return t.String(), nil
 }
 
-// expand completes the environment or the annotations of a container. A key
-// that differs from device to device gives an entry for each. Where several
-// devices have one key, what their values name of the device is joined in the
-// order of IDs, and anything else is the same for all. at gives the variables of
-// the device at index among count.
+// expand completes the environment or the annotations of a container. A key that
+// differs between devices is an entry for each. A key that several devices share
+// joins the values that depend on the device, in the order of IDs; other values are
+// the same for all. at has the variables of the device at index among count.
 func expand(what string, offers []device.Offer, list func(device.Offer) []device.Entry, at func(index, count int) variables) (map[string]string, error) {
 	type joined struct {
 		from   int // place of the entry in its list

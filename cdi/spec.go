@@ -40,8 +40,8 @@ func qualifiedName(resource, id string) (string, error) {
 
 // Build makes the CDI spec of a resource, whose kind is the resource's name and
 // whose devices are the offers that are injected by name; nil if there are none.
-// exists tells which optional mounts are there; nil is all. left is why a device
-// has no entry, by ID; the spec is good without it.
+// exists, which may be nil, is for optional mounts. left is why a device has no entry,
+// by ID; the spec is valid without it.
 func Build(resource string, offers []device.Offer, exists func(hostPath string) error) (spec *Spec, left map[string]error) {
 	left = map[string]error{}
 	var devices []specs.Device
@@ -57,18 +57,17 @@ func Build(resource string, offers []device.Offer, exists func(hostPath string) 
 	return newSpec(resource, devices), left
 }
 
-// BuildAlone is Build for where the spec is all that a container gets, since no
-// kubelet asks Allocate: every offer is injected by name, its environment is in its
-// entry, and the entry AllDevices is all of them in one container; left says why
-// they can't be. CDI has no annotations of containers. A device whose own ID is
-// AllDevices is that entry.
+// BuildAlone is Build for hosts without a kubelet, where the spec is all that a
+// container gets: every offer is injected by name, its environment is in its entry,
+// and the entry AllDevices is all of them in one container, unless left has why not.
+// CDI has no annotations of containers. A device with the ID AllDevices is that entry.
 func BuildAlone(resource string, offers []device.Offer, exists func(hostPath string) error) (spec *Spec, left map[string]error) {
 	left = map[string]error{}
 	var devices []specs.Device
 	var good []device.Offer
 	for _, o := range offers {
 		if o.Problem != "" {
-			continue // that is why
+			continue
 		}
 		edits, err := editsAlone(o, exists)
 		if devices, err = appendEntry(devices, resource, o.ID, edits, err); err != nil {
@@ -88,8 +87,8 @@ func BuildAlone(resource string, offers []device.Offer, exists func(hostPath str
 }
 
 // newSpec is the spec of devices in the order of their names, each once; nil if
-// there are none. It has the lowest version that has all that it uses, which the
-// most runtimes can read.
+// there are none. Its version is the lowest that has all used fields, which most
+// runtimes can read.
 func newSpec(kind string, devices []specs.Device) *Spec {
 	if len(devices) == 0 {
 		return nil
@@ -97,12 +96,12 @@ func newSpec(kind string, devices []specs.Device) *Spec {
 	devices = slices.SortedStableFunc(slices.Values(devices), func(a, b specs.Device) int { return cmp.Compare(a.Name, b.Name) })
 	devices = slices.CompactFunc(devices, func(a, b specs.Device) bool { return a.Name == b.Name })
 	spec := &Spec{Kind: kind, Devices: devices}
-	spec.Version, _ = specs.MinimumRequiredVersion(spec) // there is one for whatever the types can hold
+	spec.Version, _ = specs.MinimumRequiredVersion(spec) // never fails
 	return spec
 }
 
-// appendEntry adds the entry of a device, checked as a runtime will check it. err
-// is that of its edits.
+// appendEntry adds the entry of a device if a runtime will accept it. err is that of
+// its edits.
 func appendEntry(devices []specs.Device, resource, name string, edits Edits, err error) ([]specs.Device, error) {
 	if err != nil {
 		return devices, err
@@ -120,9 +119,8 @@ func appendEntry(devices []specs.Device, resource, name string, edits Edits, err
 }
 
 // editsOf are the container edits of a device. A path that only an Allocate call
-// could complete is an error, since the spec is written before one comes. A node
-// has its numbers, so that the runtime need not find it; mounts have the options
-// that the CRI gives to those of an Allocate response.
+// could complete is an error. A node has its numbers, so that the runtime need not
+// find it; mounts have the options that the CRI gives to those of an Allocate response.
 func editsOf(o device.Offer, exists func(hostPath string) error) (Edits, error) {
 	o, err := resolve(o, nil, exists)
 	if err != nil {
@@ -184,14 +182,13 @@ func editsAlone(o device.Offer, exists func(hostPath string) error) (Edits, erro
 	if err != nil {
 		return Edits{}, err
 	}
-	// Where the device is among those of a container is not known.
+	// The position of the device in a container is not known.
 	env, err := expand("env", []device.Offer{o}, envOf, func(int, int) variables { return nil })
 	e.Env = environ(env)
 	return e, err
 }
 
-// editsOfAll are the edits of all devices in one container, of which each has its
-// own in entries.
+// editsOfAll are the edits of all devices in one container; entries are those of each.
 func editsOfAll(resource string, offers []device.Offer, entries []specs.Device) (all Edits, err error) {
 	offers = slices.SortedFunc(slices.Values(offers), func(a, b device.Offer) int { return cmp.Compare(a.ID, b.ID) })
 	together, err := (&Resource{Name: resource}).combine(offers)
@@ -210,8 +207,7 @@ func editsOfAll(resource string, offers []device.Offer, entries []specs.Device) 
 	return all, nil
 }
 
-// union appends what is not there yet: companions and what the configuration says
-// of every device are given once.
+// union appends elements that are not there yet, such as companions.
 func union[T any](have, more []T) []T {
 	for _, m := range more {
 		if !slices.ContainsFunc(have, func(h T) bool { return reflect.DeepEqual(h, m) }) {

@@ -20,10 +20,9 @@ import (
 	"github.com/generic-dp/generic-dp/internal/atomicfile"
 )
 
-// The names of spec files begin with filePrefix. Behind it is the mark of the
-// installation that owns the file, of markLen hexadecimal digits between
-// dashes, or nothing for the default one. What ends in fileSuffix is read by
-// runtimes.
+// The names of spec files begin with filePrefix, followed by the mark of the
+// installation that owns the file: markLen hexadecimal digits between dashes, or
+// nothing for the default one. Runtimes read files that end in fileSuffix.
 const (
 	filePrefix = "generic-dp_"
 	fileSuffix = ".json"
@@ -35,26 +34,23 @@ const (
 const maxFileName = 255 - len(atomicfile.TempSuffix)
 
 // Writer keeps the spec files of one installation in a directory that container
-// runtimes read. It keeps nothing in memory: what is on disk is the truth. Files of
-// others are never touched. One caller at a time may use a Writer.
+// runtimes read. It has no state but the disk, and leaves files of others alone. It
+// is for one goroutine.
 type Writer struct {
-	// Dir is where the host's /var/run/cdi is here. It is made when the first
-	// spec is written.
+	// Dir is the host's /var/run/cdi. It is made with the first spec.
 	Dir string
-	// Owner tells apart the installations on a host that share Dir: the names
-	// of their files have a mark that is made of it. Empty is the default
-	// installation, whose files have none. An owner's files are no other's to
-	// change, also where that one is gone for good.
+	// Owner distinguishes installations that share Dir, by a mark in the names of
+	// their files. Empty is the default installation, which has none. Files of
+	// another owner stay, even if it is gone for good.
 	Owner string
 }
 
-// Sync makes the directory hold exactly the specs in want (nil ones are
-// skipped), and besides them those entries that are there and that keep
-// wants, which is asked with the host paths of their nodes: of devices that are
-// still held though gone from the configuration. Files that lose or change an
-// entry are written before those that only gain, and one that can't be
-// written without a stale entry is removed. A file that would not change is
-// not written. What can't be done does not stop the rest.
+// Sync makes the directory hold exactly the specs in want, of which some may be nil,
+// and those existing entries that keep wants, given the host paths of their nodes: of
+// devices that are held though gone from the configuration. Files that lose or change
+// an entry are written before those that only gain; one that can't be written without
+// a stale entry is removed. Unchanged files are not written. An error does not stop
+// the rest.
 func (w *Writer) Sync(want []*Spec, keep func(kind, device string, hostPaths []string) bool) error {
 	names, err := w.names()
 	errs := []error{err}
@@ -90,7 +86,7 @@ func (w *Writer) Sync(want []*Spec, keep func(kind, device string, hostPaths []s
 	return errors.Join(errs...)
 }
 
-// Edits returns the edits that are written for a qualified name; nil is none.
+// Edits returns the edits that the files have for a qualified name; nil is none.
 func (w *Writer) Edits(qualified string) *Edits {
 	names, _ := w.names()
 	for _, name := range names {
@@ -121,7 +117,7 @@ func (w *Writer) Clean() (removed []string, err error) {
 	return removed, errors.Join(errs...)
 }
 
-// retain adds to spec, which may be nil, the entries of have that are to be kept.
+// retain adds to spec, which may be nil, the entries of have that keep wants.
 func retain(have, spec *Spec, keep func(kind, device string, hostPaths []string) bool) *Spec {
 	if have == nil || keep == nil {
 		return spec
@@ -147,7 +143,7 @@ func hostPaths(d specs.Device) []string {
 	return paths
 }
 
-// loses reports whether an entry of before is not in after as it was.
+// loses reports whether an entry of before is missing or different in after.
 func loses(before, after *Spec) bool {
 	now := map[string]specs.Device{}
 	for _, d := range after.Devices {
@@ -156,8 +152,8 @@ func loses(before, after *Spec) bool {
 	return slices.ContainsFunc(before.Devices, func(d specs.Device) bool { return !reflect.DeepEqual(now[d.Name], d) })
 }
 
-// names lists the files of the installation, also those that a crash left half
-// written, sorted.
+// names lists the files of the installation, sorted, including temporary ones that a
+// crash left.
 func (w *Writer) names() ([]string, error) {
 	entries, err := os.ReadDir(w.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -172,7 +168,7 @@ func (w *Writer) names() ([]string, error) {
 	return names, nil
 }
 
-// read returns the spec in a file; nil where it can't be read, as for a runtime.
+// read returns the spec in a file; nil if it is not valid.
 func (w *Writer) read(name string) *Spec {
 	data, err := os.ReadFile(filepath.Join(w.Dir, name))
 	spec := &Spec{}
@@ -182,8 +178,7 @@ func (w *Writer) read(name string) *Spec {
 	return spec
 }
 
-// write writes a spec file, readable for all, unless it has that content already:
-// equal specs have equal files.
+// write writes a spec file, readable for all, unless it has that content already.
 func (w *Writer) write(name string, spec *Spec) error {
 	data, err := json.MarshalIndent(spec, "", "  ")
 	if err == nil {
@@ -217,8 +212,8 @@ func (w *Writer) FileName(kind string) string {
 	return name
 }
 
-// prefix is what the names of an installation's files begin with. No kind
-// begins with a dash, so that one is not read as the mark.
+// prefix begins the names of an installation's files. No kind begins with a dash, so
+// that none is taken for a mark.
 func prefix(owner string) string {
 	if owner == "" {
 		return filePrefix
@@ -227,13 +222,12 @@ func prefix(owner string) string {
 	return filePrefix + "-" + hex.EncodeToString(sum[:markLen/2]) + "-"
 }
 
-// isOwn reports whether this program wrote the spec file of that name, for
-// whichever installation.
+// isOwn reports whether the name is that of a spec file of any installation.
 func isOwn(name string) bool {
 	return strings.HasPrefix(name, filePrefix) && strings.HasSuffix(name, fileSuffix)
 }
 
-// isOf reports whether the spec file of that name is the owner's.
+// isOf reports whether the name is that of a spec file of the owner.
 func isOf(owner, name string) bool {
 	return isOwn(name) && strings.HasPrefix(name, prefix(owner)) && (owner != "" || !strings.HasPrefix(name, filePrefix+"-"))
 }

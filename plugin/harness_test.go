@@ -304,3 +304,8 @@ func logsTo(r *records) *slog.Logger { return slog.New(r) }
 func claim(pod, container string) kubelettest.Claim {
 	return kubelettest.Claim{Namespace: "default", Pod: pod, Container: container, Resource: gpu}
 }
+
+func (p *Plugin) isRegistered() bool {
+	s, _ := p.Status()
+	return s.Registered
+}

@@ -19,7 +19,7 @@ func TestTwoInstances(t *testing.T) {
 		source := newSource(healthy("a", "b", "c", "d")...)
 		newcomer, _ := n.plugin(gpu, source)
 		n.waitRegistered(newcomer, true)
-		if !old.Registered() {
+		if !old.isRegistered() {
 			t.Error("the old instance is not registered any more")
 		}
 		n.must(n.WaitFor(n.ctx, func() bool { _, lists := n.Latest(gpu); return lists == 2 }))

@@ -187,7 +187,7 @@ func TestLongestList(t *testing.T) {
 	source := newSource(list...)
 	n.plugin(gpu, source, func(p *Plugin) { p.timing.window = 0 })
 	n.waitAllocatable(gpu, largest)
-	n.logs.wait(n.ctx, t, "list is larger than the kubelet takes: the last devices are left out")
+	n.logs.wait(n.ctx, t, "list is larger than the kubelet accepts: the last devices are left out")
 	source.set(healthy("a")...)
 	n.waitAllocatable(gpu, 1)
 	if got := n.Registrations(gpu); got != 1 {

@@ -7,9 +7,9 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// MaxMessage is the size in bytes of the longest list that the kubelet takes: it
+// MaxMessage is the size in bytes of the longest list that the kubelet accepts: it
 // keeps gRPC's default limit. It ends the stream of a longer one, and the
-// resource has no devices for good.
+// resource stays without devices.
 const MaxMessage = 4 << 20
 
 // MessageSize returns the size in bytes of list as it is sent to the kubelet
@@ -23,7 +23,7 @@ func MessageSize(list []device.Listed) int {
 	return size
 }
 
-// fitting returns the longest start of list that the kubelet takes.
+// fitting returns the longest start of list that the kubelet accepts.
 func fitting(list []device.Listed) []device.Listed {
 	size := 0
 	for i := range list {
@@ -68,7 +68,7 @@ func health(healthy bool) string {
 	return v1beta1.Unhealthy
 }
 
-// message is list as the kubelet is sent it.
+// message is list as the kubelet gets it.
 func message(list []device.Listed) *v1beta1.ListAndWatchResponse {
 	devices := make([]v1beta1.Device, len(list))
 	resp := &v1beta1.ListAndWatchResponse{Devices: make([]*v1beta1.Device, len(list))}
@@ -96,7 +96,7 @@ func topology(nodes []int) *v1beta1.TopologyInfo {
 	return t
 }
 
-// containerResponse is a response as the kubelet is sent it.
+// containerResponse is a response as the kubelet gets it.
 func containerResponse(r device.Response) *v1beta1.ContainerAllocateResponse {
 	resp := &v1beta1.ContainerAllocateResponse{Envs: r.Env, Annotations: r.Annotations}
 	for _, n := range r.Nodes {

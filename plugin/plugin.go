@@ -1,9 +1,8 @@
-// Package plugin is ONE resource before the kubelet: its gRPC server, its
-// ListAndWatch streams, its registration and re-registration. What there is to
-// list and to hand out comes from a Source; why devices are healthy or not is
-// not known here.
+// Package plugin serves ONE resource to the kubelet: gRPC server, ListAndWatch
+// streams, registration and re-registration. Lists and Allocate responses come from
+// a Source.
 //
-// Serve first, then register, is the one way that is safe on every kubelet:
+// Serving before registering is the only order that is safe on every kubelet:
 //
 //   - Every registration has a socket with a fresh name. Kubelets since 1.37
 //     tell plugin instances apart by socket path, and a second Register on a
@@ -11,11 +10,11 @@
 //   - No Register while an own ListAndWatch stream is alive. Kubelets up to 1.36
 //     know a plugin by its resource name alone: when any older stream ends they
 //     disconnect whatever registered last.
-//   - A stream that ends is never opened again by the kubelet, so its end means
-//     register anew, as do a new kubelet.sock and an own socket that is gone.
-//   - When an instance that registered later goes, as in an update that is taken
-//     back, kubelets up to 1.36 drop the resource and leave the older instance's
-//     stream open: the end of the later socket means register anew, too.
+//   - The kubelet never reopens a stream, so its end means re-registration, as do a
+//     new kubelet.sock and an own socket that is gone.
+//   - When an instance that registered later ends, as in a rollback, kubelets up to
+//     1.36 drop the resource and leave the older instance's stream open: the end of
+//     the later socket means re-registration, too.
 //   - Only a socket whose inode is the own one is ever unlinked.
 package plugin
 
@@ -29,35 +28,32 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// Source says what the kubelet is shown and what a container gets. Its methods
-// are called from several goroutines at once. One that panics fails the call it was
-// made for, and nothing else; so does an Allocate that blocks.
+// Source has the devices of a resource. Its methods are called concurrently. A panic
+// fails only the call it happens in, and so does an Allocate that blocks.
 type Source interface {
-	// Devices returns the latest list, which nobody changes any more, and a
-	// channel that is closed when a newer one is there.
+	// Devices returns the latest list, which is immutable, and a channel that is
+	// closed when there is a newer one.
 	Devices() (list []device.Listed, changed <-chan struct{})
-	// Allocate says what one container gets for the devices ids, which are sorted.
-	// One that is not listed or not healthy is an error. It may be asked again for
-	// the same ids: the containers of a pod share devices with its init containers.
+	// Allocate returns what one container gets for the devices ids, which are
+	// sorted. A device that is not listed or not healthy is an error. The same ids
+	// may come again: a pod's containers share devices with its init containers.
 	Allocate(ctx context.Context, ids []string) (device.Response, error)
-	// Blocks reports whether Allocate may block for these devices, so that it needs
-	// to be given up on.
+	// Blocks reports whether Allocate may block for these devices and needs a
+	// timeout.
 	Blocks(ids []string) bool
 	// Prefer chooses size of the available ids, those of must among them; none
 	// leaves the choice to the kubelet.
 	Prefer(available, must []string, size int) []string
 }
 
-// Hooks are told what happens, for metrics. A nil func is not called; the others
-// are called from several goroutines and must not block.
+// Hooks are for metrics. They may be nil, are called concurrently and must not
+// block.
 type Hooks struct {
 	// Registered: the kubelet accepted the resource and has its first list;
 	// took counts from the connection to the kubelet.
 	Registered func(cause Cause, took time.Duration)
 	// Refused: an attempt to register failed.
 	Refused func(err error)
-	// Listed: a list of so many devices was sent.
-	Listed func(devices int)
 	// Allocated: an Allocate call was answered, with err where it failed.
 	Allocated func(took time.Duration, err error)
 }
@@ -66,28 +62,28 @@ type Hooks struct {
 type Options struct {
 	// Resource is the full name, "example.com/gpu".
 	Resource string
-	// Watch is shared by all plugins of the process and says which directory
-	// the sockets are in. Whoever made it runs it.
+	// Watch follows the directory of the sockets. All plugins of the process share
+	// it; its maker runs it.
 	Watch *KubeletWatch
 	// Source of the devices.
 	Source Source
-	// Log gets what happens; nil discards it.
+	// Log may be nil, which discards.
 	Log *slog.Logger
 	// Hooks for metrics.
 	Hooks Hooks
 }
 
-// Status is how a resource stands with the kubelet.
+// Status is the state of a registration.
 type Status struct {
 	// Registered: the kubelet accepted the resource, has its first list and
 	// keeps the stream open.
 	Registered bool
-	// Reason is why it is not, in words for an administrator.
+	// Reason is why it is not, for an administrator.
 	Reason string
 }
 
-// registerWithin bounds a Register call, and with it how long after its socket
-// was made another instance can have registered.
+// registerWithin bounds a Register call, and with it the time from the creation of
+// another instance's socket to its registration.
 const registerWithin = 15 * time.Second
 
 // timing is what tests shorten.
@@ -95,7 +91,7 @@ type timing struct {
 	register time.Duration // for one Register call
 	stream   time.Duration // from an accepted Register to ListAndWatch
 	alone    time.Duration // from a newer instance's end to registering anew
-	probe    time.Duration // between looks whether a newer instance lives
+	probe    time.Duration // between checks whether a newer instance lives
 	hangUp   time.Duration // for the kubelet to close its connection
 	stop     time.Duration // for calls under way when the server ends
 	answer   time.Duration // for one Allocate or GetPreferredAllocation call
@@ -133,7 +129,7 @@ type Plugin struct {
 	changed chan struct{}
 }
 
-// New makes a Plugin; Run brings it to life.
+// New makes a Plugin; Run runs it.
 func New(o Options) *Plugin {
 	log := o.Log
 	if log == nil {
@@ -152,15 +148,15 @@ func New(o Options) *Plugin {
 }
 
 // Run serves and registers the resource until ctx is cancelled, which is no
-// error; it never gives up. On the way out streams end before the socket goes,
+// error; it never gives up. At the end streams end before the socket is removed,
 // so that the kubelet sees all devices Unhealthy at once.
 func (p *Plugin) Run(ctx context.Context) error {
 	p.setStatus(Status{Reason: "not registered yet"})
 	defer p.setStatus(Status{Reason: "stopped"})
 	var (
 		backoff backoff
-		tried   uint64                            // generation of kubelet.sock that was tried last
-		last    = registration{ended: CauseStart} // the one before this
+		tried   uint64                            // generation of kubelet.sock of the last attempt
+		last    = registration{ended: CauseStart} // the previous one
 	)
 	for ctx.Err() == nil {
 		kubelet, changed := p.watch.Kubelet()
@@ -196,7 +192,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 	return nil
 }
 
-// registered reports that the kubelet has the resource and its first list.
+// registered publishes that the kubelet has the resource and its first list.
 func (p *Plugin) registered(cause Cause, took time.Duration) {
 	p.setStatus(Status{Registered: true})
 	p.log.Info("registered", "reason", string(cause), "duration_seconds", took.Seconds())
@@ -205,11 +201,10 @@ func (p *Plugin) registered(cause Cause, took time.Duration) {
 	}
 }
 
-// refused reports once why there is no registration, and again when the reason
-// changes.
+// refused publishes and logs why there is no registration, once for each reason.
 func (p *Plugin) refused(r registration, delay time.Duration) {
 	if !r.connected {
-		// That is a kubelet which is down or just coming up.
+		// The kubelet is down or just starting.
 		if delay > retryFast && p.setStatus(Status{Reason: r.err.Error()}) {
 			p.log.Info("waiting for the kubelet", "reason", r.err)
 		}
@@ -218,8 +213,7 @@ func (p *Plugin) refused(r registration, delay time.Duration) {
 	if p.hooks.Refused != nil {
 		p.hooks.Refused(r.err)
 	}
-	// Every attempt has a socket of its own: its name would make each reason
-	// a new one.
+	// Every attempt has a fresh socket name, which would make each reason differ.
 	reason := r.err.Error()
 	if r.socket != "" {
 		reason = strings.ReplaceAll(reason, r.socket, "gdp-*.sock")
@@ -229,15 +223,8 @@ func (p *Plugin) refused(r registration, delay time.Duration) {
 	}
 }
 
-// Registered reports whether the kubelet accepted the resource, has its first
-// list and keeps the stream open.
-func (p *Plugin) Registered() bool {
-	s, _ := p.Status()
-	return s.Registered
-}
-
-// Status returns how the resource stands with the kubelet and a channel that is
-// closed when that changes.
+// Status returns the state of the registration and a channel that is closed when
+// that changes.
 func (p *Plugin) Status() (Status, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

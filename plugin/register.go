@@ -21,15 +21,15 @@ type Cause string
 // The causes of a registration.
 const (
 	CauseStart         Cause = "start"           // the first one
-	CauseKubelet       Cause = "kubelet_restart" // kubelet.sock was made anew
+	CauseKubelet       Cause = "kubelet_restart" // kubelet.sock is a new one
 	CauseStreamEnded   Cause = "stream_ended"    // the kubelet ended ListAndWatch
 	CauseSocketRemoved Cause = "socket_removed"  // the own socket is gone
-	CauseInstanceGone  Cause = "instance_gone"   // another instance registered later, and ended
+	CauseInstanceGone  Cause = "instance_gone"   // an instance that registered later ended
 	CauseNoStream      Cause = "no_stream"       // accepted, but ListAndWatch never came
 	CauseServerFailed  Cause = "server_failed"   // the own server stopped accepting
 )
 
-// words says what ended a registration.
+// words are for an administrator.
 func (c Cause) words() string {
 	switch c {
 	case CauseKubelet:
@@ -39,36 +39,34 @@ func (c Cause) words() string {
 	case CauseSocketRemoved:
 		return "the resource's own socket was removed"
 	case CauseInstanceGone:
-		return "another instance, which had registered later, is gone"
+		return "an instance that had registered later is gone"
 	case CauseNoStream:
-		return "the kubelet accepted the registration and then asked for no list"
+		return "the kubelet accepted the registration and opened no stream"
 	default:
 		return "the resource's own server failed"
 	}
 }
 
-// registration is one attempt, and how it, or what came of it, ended.
+// registration is the outcome of one attempt.
 type registration struct {
-	// ended is what ended a registration; err why there was none.
+	// ended is why the registration ended; err why there was none.
 	ended Cause
 	err   error
-	// connected: the kubelet took the connection.
+	// connected: the kubelet accepted the connection.
 	connected bool
-	// generation of the kubelet that was connected to; 0 where none was.
+	// generation of the kubelet's socket; 0 if there was no connection.
 	generation uint64
 	// socket is the name of the own socket.
 	socket string
-	// abandoned: the Register call was not answered when it ended. The kubelet
-	// may be about to undo it still, by the name of the resource, and with it
-	// whatever has that name by then.
+	// abandoned: the Register call had no answer yet. The kubelet may still undo
+	// it, by the name of the resource, and with it the next registration.
 	abandoned bool
-	// lived is how long the registration did.
-	lived time.Duration
+	lived     time.Duration
 }
 
-// register connects to the kubelet, serves on a fresh socket, registers it and stays
-// until that registration is over. When it returns the server is down, its
-// streams have ended and its socket is gone.
+// register connects to the kubelet, serves on a fresh socket, registers it and
+// returns when that registration has ended: the server is down, its streams have
+// ended and its socket is removed.
 //
 // The connection comes first: a kubelet that starts removes all sockets before
 // it makes its own, so a socket made after the connection is safe from it.
@@ -149,17 +147,19 @@ func (p *Plugin) register(ctx context.Context, last registration) (r registratio
 		case <-own.gone:
 			r.ended = CauseSocketRemoved
 			return r
-		case <-own.joined:
-			probe = time.After(p.timing.probe)
+		case <-own.changed:
+			if p.watch.newest(own) {
+				alone = time.After(p.timing.alone)
+			} else {
+				probe = time.After(p.timing.probe)
+			}
 		case <-probe:
-			// An instance that is killed tells nobody. This goes on for as long
+			// An instance that is killed makes no event. This goes on for as long
 			// as there is another one: the seconds of a rolling update.
 			p.watch.probe(own)
 			if probe = nil; !p.watch.newest(own) {
 				probe = time.After(p.timing.probe)
 			}
-		case <-own.left:
-			alone = time.After(p.timing.alone)
 		case <-alone:
 			if p.watch.newest(own) {
 				r.ended = CauseInstanceGone
@@ -178,8 +178,8 @@ func (p *Plugin) register(ctx context.Context, last registration) (r registratio
 	}
 }
 
-// kubeletConn is a connection to the kubelet. Plugins that register at the same
-// time share one.
+// kubeletConn is a connection to the kubelet, shared by all plugins that are
+// registering.
 type kubeletConn struct {
 	client     *grpc.ClientConn
 	conn       net.Conn
@@ -188,22 +188,23 @@ type kubeletConn struct {
 	closed     atomic.Bool // by either side
 }
 
-// errSpent is what a connection that ended is answered with.
+// errSpent ends calls on a connection that is closed: it is never dialled again.
 var errSpent = errors.New("the connection to the kubelet has ended")
 
-// connect returns the connection to the kubelet, which is there until release.
+// connect returns the connection to the kubelet, for use until release.
 func (w *KubeletWatch) connect(ctx context.Context) (*kubeletConn, error) {
 	w.connecting.Lock()
 	defer w.connecting.Unlock()
-	if kubelet, _ := w.look(); w.conn == nil || w.conn.closed.Load() || w.conn.generation != kubelet.Generation {
-		// By hand, since a gRPC client that is refused once waits for a second
-		// before it tries again.
+	w.check(kubeletSocket)
+	if kubelet, _ := w.Kubelet(); w.conn == nil || w.conn.closed.Load() || w.conn.generation != kubelet.Generation {
+		// Dialled here, since a gRPC client waits for a second after a refusal.
 		var d net.Dialer
 		conn, err := d.DialContext(ctx, "unix", w.socket)
 		if err != nil {
 			return nil, err
 		}
-		kubelet, _ = w.look() // the event for a new socket may still be on its way
+		w.check(kubeletSocket) // the event for a new one may still be on its way
+		kubelet, _ = w.Kubelet()
 		c := &kubeletConn{conn: conn, generation: kubelet.Generation}
 		if c.client, err = c.newClient(); err != nil {
 			_ = conn.Close()
@@ -215,7 +216,7 @@ func (w *KubeletWatch) connect(ctx context.Context) (*kubeletConn, error) {
 	return w.conn, nil
 }
 
-// release closes a connection when nobody uses it any more.
+// release closes a connection after its last use.
 func (w *KubeletWatch) release(c *kubeletConn) {
 	w.connecting.Lock()
 	defer w.connecting.Unlock()
@@ -246,9 +247,8 @@ func (c *kubeletConn) newClient() (*grpc.ClientConn, error) {
 	)
 }
 
-// register tells the kubelet that resource is served on the socket endpoint, a file
-// name in the kubelet's directory. The kubelet answers after it has connected to
-// that socket.
+// register registers a resource that is served on the socket endpoint, a file name
+// in the kubelet's directory. The kubelet answers after it has connected to it.
 func (c *kubeletConn) register(ctx context.Context, resource, endpoint string) error {
 	_, err := v1beta1.NewRegistrationClient(c.client).Register(ctx, &v1beta1.RegisterRequest{
 		Version:      v1beta1.Version,
@@ -256,17 +256,11 @@ func (c *kubeletConn) register(ctx context.Context, resource, endpoint string) e
 		ResourceName: resource,
 		Options:      pluginOptions(),
 	})
-	if s, ok := status.FromError(err); ok && err != nil {
-		return &refusal{s}
+	if err != nil {
+		return errors.New(status.Convert(err).Message())
 	}
-	return err
+	return nil
 }
-
-// refusal is a gRPC status as an administrator wants to read it.
-type refusal struct{ status *status.Status }
-
-func (r *refusal) Error() string              { return r.status.Message() }
-func (r *refusal) GRPCStatus() *status.Status { return r.status }
 
 // pluginOptions are the same for every resource. PreStartContainer would keep
 // containers from restarting while this program is down.
@@ -279,25 +273,25 @@ const (
 	// that counts as a failure: bind makes the file, listen comes after it.
 	// After a boot the first pods are admitted some 40 ms later.
 	fastWindow = 200 * time.Millisecond
-	// retryFast is the pause between attempts in that window, and after a
+	// retryFast is the delay between attempts in that window, and after a
 	// registration's end: the kubelet closes the connection a few instructions
-	// before it is done with the client.
+	// before it forgets the client.
 	retryFast = time.Millisecond
 	retryMin  = 10 * time.Millisecond
 	retryMax  = 5 * time.Second
-	// retryAbandoned is the pause after a Register call without an answer.
+	// retryAbandoned is the delay after a Register call without an answer.
 	retryAbandoned = 100 * time.Millisecond
-	// steady is how long a registration must live to count as a good one.
+	// steady is the lifetime that resets the backoff.
 	steady = 10 * time.Second
 )
 
-// backoff spaces out attempts to register: at once when there is reason to, slower
-// and slower when that does not help.
+// backoff spaces out attempts to register: the first is immediate, the delay after
+// each failure doubles.
 type backoff struct{ tries int }
 
 func (b *backoff) reset() { b.tries = 0 }
 
-// next is the pause after an attempt, made age after the kubelet's socket was.
+// next is the delay after an attempt; age is that of the kubelet's socket.
 func (b *backoff) next(r registration, age time.Duration) time.Duration {
 	if !r.connected && age < fastWindow {
 		return retryFast
@@ -316,7 +310,6 @@ func (b *backoff) next(r registration, age time.Duration) time.Duration {
 	if shift := b.tries - 2; shift < 10 {
 		d = min(d, retryMin<<shift)
 	}
-	// Several resources, and several instances in a rolling update, must not
-	// keep step.
+	// Jitter, for several resources, and instances in a rolling update.
 	return d - rand.N(d/4)
 }

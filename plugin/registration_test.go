@@ -43,7 +43,7 @@ func TestRegister(t *testing.T) {
 		if got := n.sockets(); len(got) > 0 {
 			t.Errorf("sockets after the end: %q", got)
 		}
-		if p.Registered() {
+		if p.isRegistered() {
 			t.Error("registered after the end")
 		}
 	})
@@ -321,7 +321,7 @@ func TestNoStream(t *testing.T) {
 		n.WithholdStreams(true)
 		p, _ := n.plugin(gpu, newSource(healthy("a")...), func(p *Plugin) { p.timing.stream = 20 * time.Millisecond })
 		n.must(n.WaitFor(n.ctx, func() bool { return n.Registrations(gpu) == 2 }))
-		if p.Registered() {
+		if p.isRegistered() {
 			t.Error("registered without a stream")
 		}
 		n.WithholdStreams(false)

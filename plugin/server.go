@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	// maxRequest is what the server takes: the kubelet names every free device in
-	// GetPreferredAllocation, those chosen already twice, and fails the pod when it
-	// can't.
+	// maxRequest is the largest request: the kubelet names every free device in
+	// GetPreferredAllocation, those chosen already twice, and fails the pod if the
+	// call fails.
 	maxRequest = 4 * MaxMessage
-	// readBuffer stays with every connection; longer messages are read past it.
+	// readBuffer is kept by every connection; longer messages bypass it.
 	readBuffer = 1 << 10
 	// writeBuffer is shared by all connections.
 	writeBuffer = 4 << 10
-	// window is the static flow control window. A dynamic one is measured by a ping
-	// for every message, which costs an Allocate call two more wake-ups.
+	// window is the flow control window. A dynamic one is measured by pings, which
+	// cost two wake-ups in each Allocate call.
 	window = 1 << 20
 )
 
@@ -77,14 +77,12 @@ func (p *Plugin) serve(listener net.Listener) *server {
 	return s
 }
 
-// stop ends the streams, lets calls under way finish for a while, and returns
-// when nothing is served any more. Streams go by their own signal: a graceful
-// stop waits for them for ever.
+// stop ends the streams, lets running calls finish for a while, and returns when
+// the server has ended. GracefulStop would wait for streams for ever.
 //
-// The kubelet answers a stream's end by closing the connection, and by then it is
-// about done with the client. One that registers before that is taken for the one
-// whose stream ended, by kubelets up to 1.36, and is dropped without a word: so
-// the kubelet is given time to hang up by itself.
+// At the end of a stream the kubelet closes the connection and forgets the client.
+// Kubelets up to 1.36 take a plugin that registers before that for the one whose
+// stream ended and drop it silently: they get time to hang up.
 func (s *server) stop() {
 	close(s.quit)
 	s.conns.wait(s.timing.hangUp)
@@ -104,8 +102,8 @@ func (s *server) PreStartContainer(context.Context, *v1beta1.PreStartContainerRe
 	return &v1beta1.PreStartContainerResponse{}, nil
 }
 
-// ListAndWatch sends the whole list at once and whenever it changes. The kubelet
-// never opens a second stream after this one ends, so its end ends the server.
+// ListAndWatch sends the whole list at once and after every change. The kubelet
+// never opens a second stream, so the end of this one ends the server.
 func (s *server) ListAndWatch(_ *v1beta1.Empty, stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse]) (err error) {
 	s.openedOnce.Do(func() { close(s.opened) })
 	defer s.endedOnce.Do(func() { close(s.ended) })
@@ -114,22 +112,22 @@ func (s *server) ListAndWatch(_ *v1beta1.Empty, stream grpc.ServerStreamingServe
 }
 
 // stream sends lists until the kubelet or the server ends it. A change is sent
-// at once, further ones together when the window has passed, and a list that
-// looks the same to the kubelet never.
+// at once, further ones together after the window, and a list that is equal for the
+// kubelet never.
 func (s *server) stream(stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse]) error {
 	var (
 		done   = stream.Context().Done()
 		sent   []device.Listed
 		first  = true
-		window <-chan time.Time // while it lasts, changes wait
-		short  bool             // the list is longer than the kubelet takes
+		window <-chan time.Time // during it, changes wait
+		short  bool             // the list is longer than the kubelet accepts
 	)
 	for {
 		all, changed := s.source.Devices()
 		list := fitting(all)
 		if cut := len(list) < len(all); cut != short {
 			if short = cut; cut {
-				s.log.Error("list is larger than the kubelet takes: the last devices are left out",
+				s.log.Error("list is larger than the kubelet accepts: the last devices are left out",
 					"slots", len(all), "bytes", MessageSize(all), "limit", MaxMessage)
 			}
 		}
@@ -138,9 +136,6 @@ func (s *server) stream(stream grpc.ServerStreamingServer[v1beta1.ListAndWatchRe
 				return err
 			}
 			s.listedOnce.Do(func() { close(s.listed) })
-			if s.hooks.Listed != nil {
-				s.hooks.Listed(len(list))
-			}
 			if !first {
 				window = time.After(s.timing.window)
 			}
@@ -167,9 +162,9 @@ func (s *server) stream(stream grpc.ServerStreamingServer[v1beta1.ListAndWatchRe
 	}
 }
 
-// Allocate answers every container of the request, or fails the request with
-// the device and the reason. It keeps nothing: the kubelet asks again for an
-// init container's devices, and never says when one is free.
+// Allocate responds for every container of the request, or fails with the device
+// and the reason. It keeps no state: the kubelet calls again for an init container's
+// devices, and there is no call that frees one.
 func (s *server) Allocate(ctx context.Context, req *v1beta1.AllocateRequest) (*v1beta1.AllocateResponse, error) {
 	began := time.Now()
 	resp := &v1beta1.AllocateResponse{}
@@ -192,7 +187,7 @@ func (s *server) Allocate(ctx context.Context, req *v1beta1.AllocateRequest) (*v
 	return resp, err
 }
 
-// allocate answers one container. The kubelet names devices in random order.
+// allocate responds for one container. The kubelet names devices in random order.
 func (p *Plugin) allocate(ctx context.Context, ids []string) (device.Response, error) {
 	if len(ids) == 0 {
 		return device.Response{}, nil
@@ -213,8 +208,8 @@ func (p *Plugin) allocate(ctx context.Context, ids []string) (device.Response, e
 	return ask(ctx)
 }
 
-// GetPreferredAllocation never fails, since that would fail the pod: where there
-// is no preference the answer is empty and the kubelet chooses.
+// GetPreferredAllocation never fails, since that would fail the pod: without a
+// preference the response is empty and the kubelet chooses.
 func (s *server) GetPreferredAllocation(ctx context.Context, req *v1beta1.PreferredAllocationRequest) (*v1beta1.PreferredAllocationResponse, error) {
 	resp := &v1beta1.PreferredAllocationResponse{}
 	for _, c := range req.GetContainerRequests() {
@@ -229,7 +224,7 @@ func (s *server) GetPreferredAllocation(ctx context.Context, req *v1beta1.Prefer
 	return resp, nil
 }
 
-// prefer asks the source and takes only an answer that the kubelet could use.
+// prefer returns the preference of the source if the kubelet can use it.
 func (p *Plugin) prefer(available, must []string, size int) (ids []string, err error) {
 	defer p.recover("GetPreferredAllocation", &err)
 	ids = p.source.Prefer(available, must, size)
@@ -257,9 +252,8 @@ func (p *Plugin) prefer(available, must []string, size int) (ids []string, err e
 	return ids, nil
 }
 
-// bounded runs f below a call of the kubelet and answers in time whatever f
-// does: the kubelet waits for Allocate and GetPreferredAllocation for ever, and
-// admits no other pod meanwhile.
+// bounded returns in time whatever f does: the kubelet waits for Allocate and
+// GetPreferredAllocation for ever, and admits no other pod meanwhile.
 func bounded[T any](ctx context.Context, p *Plugin, f func(context.Context) (T, error)) (value T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timing.answer)
 	defer cancel()
@@ -279,7 +273,7 @@ func bounded[T any](ctx context.Context, p *Plugin, f func(context.Context) (T, 
 	}
 }
 
-// recover makes an error of a panic below a call of the kubelet, and logs it.
+// recover logs a panic in a call of the kubelet and makes it the call's error.
 func (p *Plugin) recover(call string, err *error) {
 	if v := recover(); v != nil {
 		p.log.Error("panic", "call", call, "reason", fmt.Sprint(v), "stack", string(debug.Stack()))
@@ -287,7 +281,7 @@ func (p *Plugin) recover(call string, err *error) {
 	}
 }
 
-// connListener knows whether connections that it accepted are open.
+// connListener counts the open connections that it accepted.
 type connListener struct {
 	net.Listener
 	mu   sync.Mutex
@@ -333,8 +327,8 @@ func (l *connListener) wait(d time.Duration) {
 	}
 }
 
-// openConn is an open connection. The server closes one that the other side has
-// closed.
+// openConn reports when it is closed. The server closes a connection that the other
+// side has closed.
 type openConn struct {
 	net.Conn
 	closed func()

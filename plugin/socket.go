@@ -26,15 +26,14 @@ const (
 	sweepAge = time.Minute
 )
 
-// fileID tells a file from the next one under the same name: inodes are reused,
-// so the time of making is a part of it.
+// fileID tells a file from the next one with its name. Inodes are reused, hence the
+// creation time.
 type fileID struct {
 	dev, ino uint64
 	made     unix.Timespec
 }
 
-// identify returns the identity of the file at path, and false where it can't be
-// told, which is as good as none.
+// identify returns the identity of the file at path; false is as good as no file.
 func identify(path string) (fileID, bool) {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
@@ -43,8 +42,8 @@ func identify(path string) (fileID, bool) {
 	return fileID{dev: uint64(st.Dev), ino: st.Ino, made: st.Mtim}, true
 }
 
-// CheckDir reports whether sockets can have their place in dir, the kubelet's
-// device-plugins directory as it is seen here: a path may be too long for one.
+// CheckDir is an error if the paths of sockets in dir, the kubelet's device-plugins
+// directory, would be too long.
 func CheckDir(dir string) error {
 	if n := len(dir) + 1 + nameLength; n > maxSocketPath {
 		return fmt.Errorf("--kubelet-dir: %q: a socket there would have a path of %d bytes: at most %d are allowed, so the directory's path may have %d",
@@ -60,7 +59,7 @@ type ownSocket struct {
 	listener   *net.UnixListener
 }
 
-// listen makes a socket for resource in dir, under a name that was never there.
+// listen makes a socket for resource in dir, under a fresh name.
 func listen(dir, resource string) (*ownSocket, error) {
 	if err := CheckDir(dir); err != nil {
 		return nil, err
@@ -71,7 +70,7 @@ func listen(dir, resource string) (*ownSocket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a socket: %w", err)
 	}
-	// Go removes whatever is at the path when the listener closes.
+	// Closing would remove the path, whatever is there.
 	l.SetUnlinkOnClose(false)
 	id, ok := identify(path)
 	if !ok {
@@ -87,7 +86,7 @@ func (s *ownSocket) resource() string {
 	return r
 }
 
-// remove ends the socket and removes its file, unless that is another one's.
+// remove closes the socket and removes its file, unless that is another one's.
 func (s *ownSocket) remove() {
 	_ = s.listener.Close()
 	if id, ok := identify(s.path); ok && id == s.id {
@@ -95,9 +94,9 @@ func (s *ownSocket) remove() {
 	}
 }
 
-// socketName returns a fresh name of nameLength characters. It is no secret:
-// what is random of the kernel's is not asked for, since the kernel of a small
-// machine lets the first who asks after a boot wait for a second (random(4)).
+// socketName returns a fresh name of nameLength characters. It is no secret: the
+// kernel's random numbers are not used, since a small machine blocks their first
+// reader after a boot for a second (random(4)).
 func socketName(resource string) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(resource))
@@ -107,23 +106,18 @@ func socketName(resource string) string {
 // resourceOf returns the part of a socket's name that stands for the resource, and
 // false for a name that is not of the form.
 func resourceOf(name string) (string, bool) {
-	rest, ok := strings.CutPrefix(name, "gdp-")
-	resource, random, dash := strings.Cut(rest, "-")
-	random, sock := strings.CutSuffix(random, ".sock")
-	return resource, ok && dash && sock && hexDigits(resource, 8) && hexDigits(random, 16)
+	if len(name) != nameLength || name[:4] != "gdp-" || name[12] != '-' || name[29:] != ".sock" ||
+		strings.Trim(name[4:12]+name[13:29], "0123456789abcdef") != "" {
+		return "", false
+	}
+	return name[4:12], true
 }
 
-// hexDigits reports whether s is n hexadecimal digits as socketName writes them.
-func hexDigits(s string, n int) bool {
-	return len(s) == n && strings.Trim(s, "0123456789abcdef") == ""
-}
-
-// SweepSockets removes sockets in dir that an instance of this program left
-// behind when it was killed, and returns their names. Such a socket has a name
-// of this program's exact form, is older than a minute and refuses connections:
-// nobody can listen on it ever again, since that takes a new bind, which makes a
-// new file. A younger one may belong to an instance that starts beside this one
-// in a rolling update and has not come to listen yet.
+// SweepSockets removes sockets in dir that instances of this program left when they
+// were killed, and returns their names. Such a socket has a name of this program's
+// exact form, is older than a minute and refuses connections: it can't be listened on
+// again, since a new bind makes a new file. A more recent one may belong to an
+// instance that is just starting.
 func SweepSockets(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -151,7 +145,7 @@ func SweepSockets(dir string) ([]string, error) {
 	return removed, errors.Join(errs...)
 }
 
-// dead reports whether nobody listens on the socket at path.
+// dead reports whether the socket at path has no listener.
 func dead(path string) bool {
 	c, err := net.Dial("unix", path)
 	if err == nil {

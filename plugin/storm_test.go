@@ -183,7 +183,7 @@ func TestConcurrentUse(t *testing.T) {
 			for range 50 {
 				_, _ = n.Allocate(n.ctx, gpu, "a")
 				_, _ = n.Prefer(n.ctx, gpu, []string{"a", "b"}, nil, 1)
-				p.Registered()
+				p.isRegistered()
 			}
 		})
 	}

@@ -62,8 +62,8 @@ func TestWatchGenerations(t *testing.T) {
 	n.must(n.Start())
 	n.waitKubelet(true, 6)
 	for range 100 {
-		n.watch.look()
-		n.watch.lookAtAll()
+		n.watch.check(kubeletSocket)
+		n.watch.checkAll()
 	}
 	n.waitKubelet(true, 6)
 }

@@ -1,0 +1,321 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/generic-dp/generic-dp/internal/watch"
+)
+
+// kubeletSocket is the name of the kubelet's socket in its directory.
+const kubeletSocket = "kubelet.sock"
+
+// KubeletSocket is the state of the kubelet's socket.
+type KubeletSocket struct {
+	// Present: the file is there, which does not mean that anybody listens.
+	Present bool
+	// Generation counts the sockets seen so far: every start of the kubelet
+	// makes a new one. It is 0 before the first.
+	Generation uint64
+	// Since is when it was made, from the age of its file when it was first seen:
+	// a clock that is set later doesn't matter.
+	Since time.Time
+}
+
+// KubeletWatch follows the kubelet's directory for all plugins of the process: the
+// kubelet's socket, the plugins' own and those of other instances. There is one,
+// since a user has few inotify instances (fs.inotify.max_user_instances, 128). The
+// directory may come and go.
+type KubeletWatch struct {
+	dir, socket string
+	log         *slog.Logger
+	files       *watch.Watcher
+
+	bindToListen time.Duration // age from which a socket without a listener is dead
+
+	mu      sync.Mutex
+	kubelet KubeletSocket
+	id      fileID
+	changed chan struct{}
+	owned   map[string]*owned // by the socket's name
+	sockets map[string]bool   // of plugins, by name
+	dead    map[string]bool   // those of others that have no listener any more
+	missing bool              // the directory does not exist
+
+	connecting sync.Mutex
+	conn       *kubeletConn // that is in use; nil where none is
+}
+
+// NewKubeletWatch makes a watch of dir, the kubelet's device-plugins directory.
+// A nil log discards.
+func NewKubeletWatch(dir string, log *slog.Logger) *KubeletWatch {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	dir = filepath.Clean(dir)
+	return &KubeletWatch{
+		dir:    dir,
+		socket: filepath.Join(dir, kubeletSocket),
+		log:    log,
+		files: watch.New(watch.Options{
+			// A link may take the place of the directory, and the one above be moved.
+			Source: "kubelet directory", Events: watch.Names, Dirs: func() []string { return []string{dir, filepath.Dir(dir)} },
+			Resync: 2 * time.Minute, Poll: time.Second, Log: log,
+		}),
+		changed: make(chan struct{}),
+		owned:   map[string]*owned{},
+		sockets: map[string]bool{},
+		dead:    map[string]bool{},
+
+		bindToListen: time.Second,
+	}
+}
+
+// Kubelet returns the state of the kubelet's socket and a channel that is closed
+// when that changes.
+func (w *KubeletWatch) Kubelet() (KubeletSocket, <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.kubelet, w.changed
+}
+
+// Degraded reports whether inotify is unavailable, so that the directory is polled every
+// second.
+func (w *KubeletWatch) Degraded() bool { return w.files.Degraded() != nil }
+
+// Run follows the directory until ctx is cancelled, which is no error; it never
+// gives up.
+func (w *KubeletWatch) Run(ctx context.Context) error {
+	var files sync.WaitGroup
+	defer files.Wait()
+	files.Go(func() { _ = w.files.Run(ctx) }) // always nil
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.files.Changes():
+		}
+		names, all := w.files.Take()
+		if all {
+			w.checkAll()
+			continue
+		}
+		for _, name := range names {
+			w.check(name)
+		}
+	}
+}
+
+// checkAll checks every file in the directory, and whether newer instances are alive.
+func (w *KubeletWatch) checkAll() {
+	w.checkDir()
+	w.check(kubeletSocket)
+	entries, _ := os.ReadDir(w.dir) // an unreadable one is empty
+	names := map[string]bool{}
+	for _, e := range entries {
+		names[e.Name()] = true
+	}
+	w.mu.Lock()
+	for name := range w.sockets {
+		names[name] = true // it may be gone
+	}
+	owned := slices.Collect(maps.Values(w.owned))
+	w.mu.Unlock()
+	for name := range names {
+		w.check(name)
+	}
+	for _, o := range owned {
+		w.probe(o)
+	}
+}
+
+// checkDir logs when the directory goes and comes.
+func (w *KubeletWatch) checkDir() {
+	_, err := os.Stat(w.dir)
+	missing := errors.Is(err, fs.ErrNotExist)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case missing == w.missing:
+		return
+	case missing:
+		w.log.Warn("kubelet directory does not exist, waiting for it", "kubelet_dir", w.dir)
+	default:
+		w.log.Info("kubelet directory exists", "kubelet_dir", w.dir)
+	}
+	w.missing = missing
+}
+
+// check updates the state of a file in the directory: the kubelet's socket, a
+// plugin's own or that of another instance.
+func (w *KubeletWatch) check(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	id, present := identify(filepath.Join(w.dir, name))
+	if resource, ok := resourceOf(name); ok {
+		w.checkPlugin(name, resource, id, present)
+	} else if name == kubeletSocket && (present != w.kubelet.Present || present && id != w.id) {
+		w.checkKubelet(id, present)
+	}
+}
+
+func (w *KubeletWatch) checkKubelet(id fileID, present bool) {
+	if present {
+		w.id = id
+		now := time.Now()
+		age := max(0, now.Sub(time.Unix(0, id.made.Nano())))
+		w.kubelet = KubeletSocket{Present: true, Generation: w.kubelet.Generation + 1, Since: now.Add(-age)}
+		if w.kubelet.Generation > 1 {
+			w.log.Info("kubelet restarted", "socket", w.socket)
+		}
+	} else {
+		w.kubelet.Present = false
+		w.log.Info("kubelet socket removed", "socket", w.socket)
+	}
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+func (w *KubeletWatch) checkPlugin(name, resource string, id fileID, present bool) {
+	if present {
+		w.sockets[name] = true
+	} else {
+		delete(w.sockets, name)
+		delete(w.dead, name)
+	}
+	for _, o := range w.owned {
+		switch {
+		case name == o.socket.name:
+			if !present || id != o.socket.id {
+				close(o.gone)
+				delete(w.owned, name)
+			}
+		case resource != o.socket.resource():
+		case !present:
+			o.setNewer(name, false)
+		case w.dead[name]:
+		case id.made.Nano() > o.socket.id.made.Nano()-registerWithin.Nanoseconds():
+			o.setNewer(name, true)
+		}
+	}
+}
+
+// await returns when d has passed, or earlier when the kubelet's socket is gone
+// or not of that generation, or ctx is cancelled.
+func (w *KubeletWatch) await(ctx context.Context, generation uint64, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		kubelet, changed := w.Kubelet()
+		if !kubelet.Present || kubelet.Generation != generation {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		case <-changed:
+		}
+	}
+}
+
+// owned is a plugin's socket as the watch follows it.
+type owned struct {
+	socket *ownSocket
+	// gone is closed when the socket is.
+	gone chan struct{}
+	// newer are the sockets of the same resource that another instance, as in a
+	// rolling update, may have registered after this one. That is not the order
+	// in which they were made: an instance registers up to timing.register after
+	// it has made its socket.
+	newer map[string]bool
+	// changed has a value when newer has become empty, or is no longer.
+	changed chan struct{}
+}
+
+// own follows a plugin's socket until forget.
+func (w *KubeletWatch) own(s *ownSocket) *owned {
+	o := &owned{socket: s, gone: make(chan struct{}), newer: map[string]bool{}, changed: make(chan struct{}, 1)}
+	w.mu.Lock()
+	w.owned[s.name] = o
+	var others []string // their events came before
+	for name := range w.sockets {
+		if r, _ := resourceOf(name); r == s.resource() && name != s.name {
+			others = append(others, name)
+		}
+	}
+	w.mu.Unlock()
+	w.check(s.name)
+	for _, name := range others {
+		if w.listening(name) {
+			w.check(name)
+		}
+	}
+	return o
+}
+
+func (w *KubeletWatch) forget(o *owned) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.owned, o.socket.name)
+}
+
+// newest reports whether no newer socket of the same resource is known.
+func (w *KubeletWatch) newest(o *owned) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(o.newer) == 0
+}
+
+// setNewer adds or removes a newer socket.
+func (o *owned) setNewer(name string, present bool) {
+	before := len(o.newer)
+	if present {
+		o.newer[name] = true
+	} else {
+		delete(o.newer, name)
+	}
+	if (before == 0) != (len(o.newer) == 0) {
+		select {
+		case o.changed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// probe removes newer sockets without a listener: an instance that is killed leaves
+// its socket, and no event.
+func (w *KubeletWatch) probe(o *owned) {
+	w.mu.Lock()
+	names := slices.Collect(maps.Keys(o.newer))
+	w.mu.Unlock()
+	for _, name := range names {
+		if !w.listening(name) {
+			w.mu.Lock()
+			o.setNewer(name, false)
+			w.mu.Unlock()
+		}
+	}
+}
+
+// listening reports whether a socket in the directory has a listener. Without one it
+// is dead for good, unless it is so recent that it may be between bind and listen.
+func (w *KubeletWatch) listening(name string) bool {
+	path := filepath.Join(w.dir, name)
+	if id, ok := identify(path); !dead(path) || ok && time.Since(time.Unix(0, id.made.Nano())) < w.bindToListen {
+		return true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dead[name] = true
+	return false
+}
