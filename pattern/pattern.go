@@ -14,7 +14,6 @@ package pattern
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -100,26 +99,26 @@ func Parse(kind Kind, s string) (Pattern, error) {
 		return Pattern{}, errSyntax
 	case kind == Number && !strings.ContainsAny(s, meta):
 		return p.spans(s)
+	case kind == Hex || kind == HexPrefix:
+		s = without0x.Replace(strings.TrimPrefix(strings.ToLower(s), "0x"))
 	}
-	expanded, err := []string{s}, error(nil)
-	if strings.ContainsAny(s, `{}[\`) {
-		expanded, err = expand(unit.FindAllString(s, -1))
+	units, err := split(s)
+	if err != nil {
+		return Pattern{}, err
 	}
+	expanded, err := expand(units)
 	switch {
 	case err != nil:
 		return Pattern{}, err
 	case len(expanded) > maxAlternatives:
 		return Pattern{}, fmt.Errorf("stands for too many alternatives: want at most %d, or a list of patterns", maxAlternatives)
 	}
-	for _, written := range expanded {
-		if kind == Hex || kind == HexPrefix {
-			written = strings.ReplaceAll(strings.TrimPrefix(strings.ToLower(written), "0x"), ":0x", ":")
-		}
-		tokens, err := tokenize(kind, written)
+	for _, units := range expanded {
+		tokens, err := tokenize(kind, units)
 		if err != nil {
 			return Pattern{}, err
 		}
-		p.alternatives = append(p.alternatives, Alternative{written: written, kind: kind, tokens: tokens})
+		p.alternatives = append(p.alternatives, Alternative{written: strings.Join(units, ""), kind: kind, tokens: tokens})
 	}
 	return p, nil
 }
@@ -171,16 +170,43 @@ func Quote(s string) string {
 	return b.String()
 }
 
-// unit is a character, escaped or not, or a class; or what is left of one that
-// is not complete: "[" or "\".
-var unit = regexp.MustCompile(`(?s)\\.|\[[!^]?(?:\\.|[^\\\]])+\]|.`)
+// without0x drops "0x" where a number may begin.
+var without0x = strings.NewReplacer("{0x", "{", ",0x", ",", ":0x", ":")
+
+// split splits a pattern into units: runs of characters that stand for
+// themselves, escaped characters, classes, and single characters that mean
+// something.
+func split(s string) ([]string, error) {
+	units := make([]string, 0, 8)
+	for s != "" {
+		n := strings.IndexAny(s, meta+",/")
+		switch {
+		case n < 0:
+			n = len(s)
+		case n == 0:
+			_, n = char(s)
+		}
+		if s[0] == '[' {
+			for n < len(s) && s[n] != ']' {
+				_, size := char(s[n:])
+				n += size
+			}
+			n++ // the "]"
+		}
+		if n > len(s) || s[:n] == `\` || s[:n] == "[]" || s[:n] == "[!]" || s[:n] == "[^]" {
+			return nil, errSyntax
+		}
+		units, s = append(units, s[:n]), s[n:]
+	}
+	return units, nil
+}
 
 // expand writes out the alternatives of units. It stops soon after
 // maxAlternatives.
-func expand(units []string) ([]string, error) {
-	open := slices.IndexFunc(units, func(u string) bool { return u == "{" || u == "}" || u == "[" || u == `\` })
+func expand(units []string) ([][]string, error) {
+	open := slices.IndexFunc(units, func(u string) bool { return u == "{" || u == "}" })
 	if open < 0 {
-		return []string{strings.Join(units, "")}, nil
+		return [][]string{units}, nil
 	}
 	var branches [][]string
 	depth, start, end := 0, open+1, open
@@ -203,7 +229,7 @@ func expand(units []string) ([]string, error) {
 	if err != nil || len(tails) > maxAlternatives {
 		return tails, err
 	}
-	var all []string
+	var all [][]string
 	for _, b := range branches {
 		middles, err := expand(b)
 		if err != nil {
@@ -211,7 +237,7 @@ func expand(units []string) ([]string, error) {
 		}
 		for _, middle := range middles {
 			for _, tail := range tails {
-				all = append(all, strings.Join(units[:open], "")+middle+tail)
+				all = append(all, slices.Concat(units[:open], middle, tail))
 			}
 			if len(all) > maxAlternatives {
 				return all, nil
@@ -221,35 +247,28 @@ func expand(units []string) ([]string, error) {
 	return all, nil
 }
 
-// tokenize splits one of the alternatives of a pattern.
-func tokenize(kind Kind, s string) ([]token, error) {
+// tokenize makes tokens of the units of an alternative.
+func tokenize(kind Kind, units []string) ([]token, error) {
 	var tokens []token
-	var run string // of literal characters
+	run := "" // literal text
 	add := func(t token) {
 		if run != "" {
 			tokens = append(tokens, token{text: run})
 		}
 		tokens, run = append(tokens, t), ""
 	}
-	for s != "" {
-		if n := deepLength(s); kind == Path && n > 0 {
+	for i := 0; i < len(units); i++ {
+		switch u, n := units[i], deepLength(units[i:]); {
+		case kind == Path && n > 0:
 			add(token{kind: deep})
-			s = s[n:]
-			continue
-		}
-		if n := plain(s); n > 0 && kind != Number {
-			run += s[:n]
-			s = s[n:]
-			continue
-		}
-		u := unit.FindString(s)
-		s = s[len(u):]
-		switch {
+			i += n - 1
 		case u == "?":
 			add(token{kind: one, not: true})
 		case u == "*":
 			add(token{kind: star})
-			s = strings.TrimLeft(s, "*")
+			for i+1 < len(units) && units[i+1] == "*" {
+				i++
+			}
 		case u[0] == '[':
 			t, err := parseClass(u)
 			if err != nil {
@@ -260,11 +279,11 @@ func tokenize(kind Kind, s string) ([]token, error) {
 			}
 			add(t)
 		default:
-			r, _ := char(u)
-			if kind == Number && (r < '0' || r > '9') {
+			text := strings.TrimPrefix(u, `\`)
+			if kind == Number && strings.Trim(text, "0123456789") != "" {
 				return nil, errNotNumber
 			}
-			run += string(r)
+			run += text
 		}
 	}
 	if kind == HexPrefix {
@@ -275,28 +294,14 @@ func tokenize(kind Kind, s string) ([]token, error) {
 	return tokens, nil
 }
 
-// plain is how many characters s begins with that stand for themselves, but for
-// a "/" that is not the first, since "**" may follow it.
-func plain(s string) int {
-	if n := strings.IndexAny(s, meta); n == 0 {
-		return 0
-	} else if n > 0 {
-		s = s[:n]
-	}
-	if n := strings.IndexByte(s[1:], '/'); n >= 0 {
-		return n + 1
-	}
-	return len(s)
-}
-
-// deepLength is the length of "/**/" or a final "/**" that s begins with,
+// deepLength is how many units "/**/" or a final "/**" is that units begin with,
 // however often "**" is repeated.
-func deepLength(s string) int {
+func deepLength(units []string) int {
 	n := 0
-	for strings.HasPrefix(s[n:], "/**") && (len(s) == n+3 || s[n+3] == '/') {
+	for len(units) >= n+3 && units[n] == "/" && units[n+1] == "*" && units[n+2] == "*" && (len(units) == n+3 || units[n+3] == "/") {
 		n += 3
 	}
-	if n > 0 && n < len(s) {
+	if n > 0 && n < len(units) {
 		n++ // the "/" behind
 	}
 	return n
@@ -308,9 +313,6 @@ func parseClass(s string) (token, error) {
 	s = s[1 : len(s)-1]
 	if t.not = s[0] == '!' || s[0] == '^'; t.not {
 		s = s[1:]
-	}
-	if s == "" {
-		return t, errSyntax
 	}
 	for s != "" {
 		lo, n := char(s)
@@ -330,7 +332,10 @@ func parseClass(s string) (token, error) {
 // char is the character that s begins with, escaped or not, and how many bytes
 // it takes.
 func char(s string) (rune, int) {
-	escape := len(s) - len(strings.TrimPrefix(s, `\`))
+	escape := 0
+	if s[0] == '\\' {
+		escape = 1
+	}
 	r, n := utf8.DecodeRuneInString(s[escape:])
 	return r, escape + n
 }

@@ -81,9 +81,10 @@ func (v Values) first(s string, not bool) *Alternative {
 // Captures is what the wildcards stood for in a value that v matches, in
 // order: those of the first pattern that does. It is nil where none does.
 func (v Values) Captures(have string) []string {
-	have = v.kind.normal(have)
-	if a := v.first(have, false); a != nil {
-		return a.captures(have)
+	if have = v.kind.normal(have); have != "" {
+		if a := v.first(have, false); a != nil {
+			return a.captures(have)
+		}
 	}
 	return nil
 }
