@@ -10,28 +10,24 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// claims are what resources have, in the order of the configuration.
+// claims record the first resource, in file order, that claims something:
 //
-// Hardware that a resource offers as a device is claimed with all its nodes and
-// network interfaces, also those that the resource did not select: whoever
-// holds one of them would share the device. A node that a resource offers by
-// itself is claimed alone, and the rest of its hardware is free, but hardware is
-// no device of a later resource that would come with a node that is claimed: it
-// gets it whole or not at all. Functions of one IOMMU group that are bound to
-// VFIO are claimed together: whoever has one of them reaches the others.
-// Companions don't count. Mediated devices are hardware of their own beside
-// the function that they are parts of.
+//   - Hardware, if the resource offers it as a device: with all its nodes and
+//     network interfaces, selected or not, since they share the hardware.
+//   - A node that is offered by itself. The rest of its hardware stays free, but
+//     no later resource gets that hardware as a device with the claimed node.
+//   - The IOMMU group of functions that are bound to VFIO: one of them reaches
+//     the others.
 //
-// What is claimed by resources with shared = true, a resource with shared = true
-// gets, too.
+// Companions claim nothing. A mediated device is hardware of its own beside its
+// PCI function. A claim with shared = true does not exclude resources with
+// shared = true.
 type claims struct {
-	// owners are the first resources that claimed hardware, a node, or what
-	// candidate.other names; ids are those of IDs.
+	// owners of hardware, nodes and candidate.other, and of IDs.
 	owners map[any]*config.Resource
 	ids    map[string]*config.Resource
-	// functions says which resource first offers a PCI function, and which a
-	// mediated device of it. Drivers differ in whether that can be, so both are
-	// offered.
+	// functions are the first resources that offer a PCI function, or a mediated
+	// device of it. Some drivers support both at once, so both are offered.
 	functions map[functionUse]*config.Resource
 }
 
@@ -40,8 +36,8 @@ type functionUse struct {
 	mediated bool
 }
 
-// claim claims for r what it may have of what it selected, and returns that. What
-// it did not get is noted.
+// claim claims candidates for r and returns the claimed ones. Those of other
+// resources are noted.
 func (m *run) claim(r *config.Resource, found []candidate) []candidate {
 	denied := map[*config.Resource][]*candidate{} // by the resource that has it
 	var got []candidate
@@ -65,8 +61,8 @@ func (m *run) claim(r *config.Resource, found []candidate) []candidate {
 	return got
 }
 
-// owner is the resource that keeps r from having a device, since it has that
-// or one of its nodes; nil for none.
+// owner is the resource whose claim on a candidate or one of its nodes excludes
+// r; nil for none.
 func (c *claims) owner(r *config.Resource, found *candidate) *config.Resource {
 	has := func(what any) *config.Resource {
 		if owner := c.owners[what]; owner != r && owner != nil && !(owner.Shared && r.Shared) {
@@ -81,7 +77,7 @@ func (c *claims) owner(r *config.Resource, found *candidate) *config.Resource {
 	return owner
 }
 
-// claims are what a device takes from all others.
+// claims lists the things that a candidate excludes others from.
 func (c *candidate) claims() []any {
 	var all []any
 	switch {
@@ -96,8 +92,8 @@ func (c *candidate) claims() []any {
 	return all
 }
 
-// other names what a device takes that is neither hardware nor a node. What is
-// virtual belongs to its resource by its name.
+// other identifies a claim on something that is neither hardware nor a node. A
+// virtual device belongs to its resource by name.
 func (c *candidate) other() string {
 	switch {
 	case len(c.paths) > 0:
@@ -111,8 +107,8 @@ func (c *candidate) other() string {
 	return ""
 }
 
-// overlaps notes where one resource has a function, and another has parts of
-// it.
+// overlaps notes PCI functions that one resource offers as a whole and another
+// as mediated devices.
 func (m *run) overlaps(r *config.Resource, devices []candidate) {
 	var found []string
 	other, what := (*config.Resource)(nil), ""
@@ -146,7 +142,7 @@ func (m *run) overlaps(r *config.Resource, devices []candidate) {
 }
 
 // iommuGroup is the number of the IOMMU group that a device reaches through
-// VFIO, "" where it does not.
+// VFIO, "" for none.
 func (c *candidate) iommuGroup() string {
 	if len(c.groups) > 0 {
 		return c.groups[0].number
@@ -197,7 +193,7 @@ func describe(h *device.Hardware) string {
 	return "platform device " + h.Name
 }
 
-// andMore is the first of n things, in words.
+// andMore is "first and n-1 more".
 func andMore(first string, n int) string {
 	if n < 2 {
 		return first

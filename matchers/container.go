@@ -7,24 +7,17 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// What a container gets besides the nodes of a device: network interfaces,
-// mounts, companions and CDI devices.
-
-// addNet puts one of the device's network interfaces into the offer. It moves
-// into the container, which CDI alone can do; elsewhere it is there for
-// variables. One that can't be moved is in the offer all the same: where it were
-// missing it would seem to have moved.
+// addNet adds a network interface of the device, which moves into the container
+// by CDI; without CDI it only has variables. It is added even if it can't be
+// moved: a missing one would count as moved already.
 func (b *builder) addNet(p pick) {
 	if !b.offer.CDI {
 		return
 	}
 	host, name := p.node.Path, p.node.Path
 	if text := b.r.Container.NetName; len(text) > 0 {
-		found, err := b.single(text, b.c.of(p))
-		if err != nil {
-			b.problem("container.net_name of %s: %v", host, err)
-		} else {
-			name = found.String()
+		if found, ok := b.text("container.net_name of "+host, text, b.c.forNode(p)); ok {
+			name = found
 		}
 	}
 	if !device.ValidNetName(name) {
@@ -41,8 +34,7 @@ func (b *builder) addNet(p pick) {
 	b.offer.Nets = append(b.offer.Nets, device.OfferedNet{HostName: host, Key: b.keyOf(p.node), Name: name})
 }
 
-// addPath puts one of the paths into the offer that a match selected to be
-// mounted.
+// addPath adds the mount of a selected path.
 func (b *builder) addPath(p pathPick) {
 	what := "path of " + p.path + " in the container"
 	at, ok := b.inContainer(what, b.containerPath(p.match), p.path, &candidate{paths: []pathPick{p}})
@@ -54,38 +46,38 @@ func (b *builder) addPath(p pathPick) {
 	}
 }
 
-// addMount puts one of container.mounts into the offer.
+// addMount adds one of container.mounts.
 func (b *builder) addMount(m *config.Mount) {
-	host, err := b.path(m.HostPath, b.c)
-	if err != nil {
-		b.problem("host_path of a mount: %v", err)
-		return
-	}
-	at, ok := b.inContainer("container_path of mount "+host.String(), m.ContainerPath, host.String(), b.c)
+	path, ok := b.path("host_path of a mount", m.HostPath, b.c)
 	if !ok {
 		return
 	}
-	mount := device.Mount{HostPath: host.String(), ContainerPath: at.String(), ReadOnly: m.ReadOnly, Optional: m.Optional}
+	host := path.String()
+	at, ok := b.inContainer("container_path of mount "+host, m.ContainerPath, host, b.c)
+	if !ok {
+		return
+	}
+	mount := device.Mount{HostPath: host, ContainerPath: at.String(), ReadOnly: m.ReadOnly, Optional: m.Optional}
 	if !mount.Optional && !b.exists(mount.HostPath) {
 		b.problem("mount %s is missing", mount.HostPath)
 	}
 	b.mount(mount)
 }
 
-// mount adds a bind mount if it is allowed. Paths of the host that have
-// variables, or were found by a glob, are known here and nowhere before.
+// mount adds a bind mount if --allow covers it: host paths with variables or
+// wildcards are not known any earlier.
 func (b *builder) mount(m device.Mount) {
 	if !b.Allow.AllowsMount(m.HostPath) {
 		b.problem("mount %s is not allowed: want --allow=mount:%s or a directory above it", m.HostPath, m.HostPath)
 		return
 	}
-	if b.take(device.Literal(m.ContainerPath), part{source: "mount " + m.HostPath}) {
+	if b.reserve(device.Literal(m.ContainerPath), part{source: "mount " + m.HostPath}) {
 		b.offer.Mounts = append(b.offer.Mounts, m)
 	}
 }
 
-// addCompanion puts a companion into the offer. A glob has no variables: what it
-// selects is the same for all devices.
+// addCompanion adds a companion. A glob has no variables: it selects the same for
+// all devices.
 func (b *builder) addCompanion(c *config.Companion) {
 	if !c.Glob.Empty() {
 		found, ok := b.companions[c]
@@ -108,12 +100,11 @@ func (b *builder) addCompanion(c *config.Companion) {
 		}
 		return
 	}
-	text, err := b.path(c.Path, b.c)
-	if err != nil {
-		b.problem("path of a companion: %v", err)
+	path, ok := b.path("path of a companion", c.Path, b.c)
+	if !ok {
 		return
 	}
-	host := text.String()
+	host := path.String()
 	n := b.at(host)
 	switch {
 	case c.Mount:
@@ -130,8 +121,8 @@ func (b *builder) addCompanion(c *config.Companion) {
 	}
 }
 
-// companionNode adds a node, which keeps its own path where nothing is said
-// even if a link named it. One of the device's own nodes stays what it is.
+// companionNode adds a node. Its default path is its own, also if a link named
+// it. One of the device's own nodes is not added again.
 func (b *builder) companionNode(c *config.Companion, n *device.Node) {
 	at, ok := b.inContainer("container_path of companion "+n.Path, c.ContainerPath, n.Path, b.c)
 	if !ok {
@@ -141,7 +132,7 @@ func (b *builder) companionNode(c *config.Companion, n *device.Node) {
 		b.problem("companion %s is dangerous: %s; %s", n.Path, why, companionHint)
 		return
 	}
-	if b.take(at, part{n.Path, n}) {
+	if b.reserve(at, part{n.Path, n}) {
 		// Its whole ID, since keys are unique within one hardware only.
 		node := b.offered(n, b.nodeID(n, b.forms), at, c.Permissions)
 		node.Companion = true
@@ -155,19 +146,17 @@ func (b *builder) companionMount(c *config.Companion, host string) {
 	}
 }
 
-// addCDIDevices adds the CDI devices of the host that are passed along: the
-// one that the device is, and those of container.cdi_devices.
+// addCDIDevices adds CDI devices of the host: the device itself, and
+// container.cdi_devices.
 func (b *builder) addCDIDevices() {
 	if b.c.cdi != nil {
 		b.addCDIDevice(b.c.cdi)
 	}
 	for _, text := range b.r.Container.CDIDevices {
-		found, err := b.single(text, b.c)
-		if err != nil {
-			b.problem("container.cdi_devices: %v", err)
+		name, ok := b.text("container.cdi_devices", text, b.c)
+		if !ok {
 			continue
 		}
-		name := found.String()
 		i := slices.IndexFunc(b.CDIDevices, func(d device.CDIDevice) bool { return d.Name == name })
 		if i < 0 {
 			b.problem("container.cdi_devices: no CDI spec of the host has %q", name)

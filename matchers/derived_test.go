@@ -115,7 +115,7 @@ var onPlatform = bus{
 }
 
 // Whatever hangs below hardware is its own, at any depth: a match by hardware
-// alone hands over exactly these nodes, their keys are the same in the next
+// alone offers exactly these nodes, their keys are the same in the next
 // boot, and each of them has its hardware's ID when a glob alone selects it.
 func TestNodesBelowHardware(t *testing.T) {
 	t.Parallel()

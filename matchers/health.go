@@ -1,7 +1,6 @@
 package matchers
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -11,17 +10,7 @@ import (
 	"github.com/generic-dp/generic-dp/health"
 )
 
-// watchdogMajor and watchdogMinor are those of /dev/watchdog, which is of the
-// subsystem misc (Documentation/admin-guide/devices.txt).
-const (
-	watchdogMajor = 10
-	watchdogMinor = 130
-)
-
-const hostSys = "/sys/"
-
-// check is what the resource wants to have looked at of the device. What can't
-// be looked at is a problem of the offer.
+// check makes the health check of the device.
 func (b *builder) check() health.Check {
 	want := b.r.Health
 	if want == nil {
@@ -34,23 +23,24 @@ func (b *builder) check() health.Check {
 	dirs := b.c.attrDirs()
 	for _, list := range dirs {
 		for i := range list {
-			list[i] = hostSys + list[i]
+			list[i] = "/sys/" + list[i]
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(want.Attr)) {
 		c.Attrs = append(c.Attrs, health.Attr{Name: name, Dirs: dirs, Want: want.Attr[name]})
 	}
 	if len(want.TCP) > 0 {
-		address, err := b.address(want.TCP)
-		if err != nil {
-			b.problem("health.tcp: %v", err)
+		address, ok := b.text("health.tcp", want.TCP, b.c)
+		if err := config.CheckAddress(address); ok && err != nil {
+			b.problem("health.tcp: %q %v", address, err)
+		} else {
+			c.TCP = address
 		}
-		c.TCP = address
 	}
 	return c
 }
 
-// openable lists the device's own nodes, but for watchdogs.
+// openable lists the nodes to open: the device's own, but for watchdogs.
 func (b *builder) openable() []string {
 	var nodes []string
 	for _, p := range b.c.nodes() {
@@ -67,21 +57,9 @@ func (b *builder) openable() []string {
 }
 
 // watchdog reports whether opening a node starts the timer of a watchdog
-// (Documentation/watchdog/watchdog-api.rst).
+// (Documentation/watchdog/watchdog-api.rst). /dev/watchdog is of the subsystem
+// misc (Documentation/admin-guide/devices.txt).
 func watchdog(n *device.Node) bool {
 	return n.Subsystem == "watchdog" || strings.HasPrefix(n.Kernel, "watchdog") ||
-		n.Type == device.CharNode && n.Major == watchdogMajor && n.Minor == watchdogMinor
-}
-
-// address fills in HOST:PORT. Each variable must have one value.
-func (b *builder) address(t device.Text) (string, error) {
-	text, err := b.single(t, b.c)
-	if err != nil {
-		return "", err
-	}
-	address := text.String()
-	if err := config.CheckAddress(address); err != nil {
-		return "", fmt.Errorf("%q %w", address, err)
-	}
-	return address, nil
+		n.Type == device.CharNode && n.Major == 10 && n.Minor == 130
 }

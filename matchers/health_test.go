@@ -97,7 +97,7 @@ func TestChecksOfHardwareWithoutNodes(t *testing.T) {
 	}
 }
 
-// A node that no hardware has looks in its own directory alone; one that sysfs
+// A node without hardware has attributes in its own directory only; one that sysfs
 // does not know, nowhere.
 func TestChecksOfNodesWithoutHardware(t *testing.T) {
 	t.Parallel()
@@ -129,7 +129,7 @@ func TestWatchdogsAreNotOpened(t *testing.T) {
 			t.Errorf("%s: problems %q, checks %v", name, problems, got)
 		}
 		if got, problems := checked(t, snap, "match.glob = \"/dev/w*\"\nhealth.attr.timeout = \"*\""); len(got) != 1 {
-			t.Errorf("%s: attributes are not looked at: %q", name, problems)
+			t.Errorf("%s: attributes are not checked: %q", name, problems)
 		}
 	}
 	block := &device.Node{Path: "/dev/fd", Type: device.BlockNode, Kernel: "fd", Major: 10, Minor: 130, Interface: -1, Index: -1}

@@ -12,14 +12,13 @@ import (
 	"github.com/generic-dp/generic-dp/pattern"
 )
 
-// index answers questions about a host: from its snapshot, and from Host where
-// that holds no answer. What not every configuration asks for is made when it is
-// asked for, since every event pays for the rest.
+// index looks things up in a snapshot, and asks Host for the rest. What few
+// configurations need is indexed on first use: Match runs for every event.
 type index struct {
 	Options
 	snap *device.Snapshot
-	// names are the paths of nodes and of links to them, sorted; links are the
-	// paths of the links to a node.
+	// names are the paths of nodes and of links to them, sorted; links are those
+	// of the links to a node.
 	names []name
 	links map[*device.Node][]string
 
@@ -29,11 +28,11 @@ type index struct {
 	// keys of the nodes of hardware, and IDs of nodes.
 	keys map[*device.Hardware]map[*device.Node]string
 	ids  map[*device.Node]string
-	// picked are the nodes that the matches of a resource have selected.
+	// picked are the selected nodes of the current resource.
 	picked map[*device.Node]bool
 }
 
-// name is a path of a node, its own or that of a link to it.
+// name is the path of a node or of a link to it.
 type name struct {
 	path string
 	node *device.Node
@@ -66,8 +65,7 @@ func newIndex(snap *device.Snapshot, opts Options) *index {
 	return ix
 }
 
-// noHost is a host of which nothing but the snapshot is known: nothing has
-// attributes, and what is mounted is taken to be there.
+// noHost is the Host of Options without one: no attributes, and mounts exist.
 type noHost struct{}
 
 func (noHost) Attr(string, string) (string, bool) { return "", false }
@@ -77,14 +75,14 @@ func (noHost) InUse(*device.Node) string          { return "" }
 func (noHost) Exists(string) bool                 { return true }
 func (noHost) Glob(pattern.Values) []string       { return nil }
 
-// beginning lists the names that begin with a prefix.
+// beginning lists the names with a prefix.
 func (ix *index) beginning(prefix string) []name {
 	from := sort.Search(len(ix.names), func(i int) bool { return ix.names[i].path >= prefix })
 	n := sort.Search(len(ix.names)-from, func(i int) bool { return !strings.HasPrefix(ix.names[from+i].path, prefix) })
 	return ix.names[from : from+n]
 }
 
-// at is the node at a path, links included; nil for none.
+// at is the node at a path, which may be that of a link; nil for none.
 func (ix *index) at(path string) *device.Node {
 	if found := ix.beginning(path); len(found) > 0 && found[0].path == path {
 		return found[0].node
@@ -92,24 +90,23 @@ func (ix *index) at(path string) *device.Node {
 	return nil
 }
 
-// isDir reports whether a path is that of a directory below /dev, or "/dev".
+// isDir reports whether a path is /dev or a directory below.
 func (ix *index) isDir(path string) bool {
 	_, found := slices.BinarySearch(ix.snap.Dirs, path)
 	return found
 }
 
-// exists reports whether there is something at a path of the host.
+// exists reports whether a path of the host exists.
 func (ix *index) exists(path string) bool {
 	return ix.at(path) != nil || ix.isDir(path) || ix.Host.Exists(path)
 }
 
-// globbed yields the nodes that v selects by their paths or those of their
-// links, once for each of these.
+// globbed yields the nodes that a glob selects, once for each matching name.
 func (ix *index) globbed(v pattern.Values) iter.Seq[*device.Node] {
 	return func(yield func(*device.Node) bool) {
 		for _, prefix := range v.Prefixes() {
 			for _, n := range ix.beginning(prefix) {
-				if v.Match(n.path) && (!v.Negative() || ix.globHolds(v, n.node)) && !yield(n.node) {
+				if v.Match(n.path) && (!v.Negative() || ix.matchesGlob(v, n.node)) && !yield(n.node) {
 					return
 				}
 			}
@@ -117,7 +114,7 @@ func (ix *index) globbed(v pattern.Values) iter.Seq[*device.Node] {
 	}
 }
 
-// glob lists the nodes that v selects, each once.
+// glob lists the nodes that a glob selects, without repeats.
 func (ix *index) glob(v pattern.Values) []*device.Node {
 	var found []*device.Node
 	seen := map[*device.Node]bool{}
@@ -130,10 +127,9 @@ func (ix *index) glob(v pattern.Values) []*device.Node {
 	return found
 }
 
-// globHolds reports whether a glob selects a node: by its path, or by the
-// path of a link that leads to it. All its names count at once: a "!" pattern
-// that matches a link takes the node out.
-func (ix *index) globHolds(v pattern.Values, n *device.Node) bool {
+// matchesGlob reports whether a glob selects a node by any of its names. A "!"
+// pattern that matches one of them excludes the node.
+func (ix *index) matchesGlob(v pattern.Values, n *device.Node) bool {
 	links := ix.links[n]
 	if own := v.Match(n.Path); len(links) == 0 || own && !v.Negative() {
 		return own
@@ -141,8 +137,8 @@ func (ix *index) globHolds(v pattern.Values, n *device.Node) bool {
 	return v.Match(append(links[:len(links):len(links)], n.Path)...)
 }
 
-// captures is what the wildcards of a glob stood for where it selects a node:
-// in the node's own path if that matches, else in the first link that does.
+// captures is what the wildcards of a glob matched: in the path of a node, or
+// else in the first link to it.
 func (ix *index) captures(v pattern.Values, n *device.Node) []string {
 	for _, p := range append([]string{n.Path}, ix.links[n]...) {
 		if found := v.Captures(p); found != nil {
@@ -152,8 +148,9 @@ func (ix *index) captures(v pattern.Values, n *device.Node) []string {
 	return nil
 }
 
-// files lists what there is on the host that a glob selects, sorted. As in a shell, a wildcard stands for no name that begins
-// with a dot: what writes a file makes it under such a name first.
+// files lists the host paths that a glob selects, sorted. As in a shell, a
+// wildcard does not match a leading dot: programs write files under hidden names
+// and rename them.
 func (ix *index) files(v pattern.Values) []string {
 	found := slices.DeleteFunc(ix.Host.Glob(v), func(p string) bool {
 		return path.Base(p)[0] == '.' && !slices.ContainsFunc(v.Alternatives(), func(a pattern.Alternative) bool {
@@ -164,8 +161,8 @@ func (ix *index) files(v pattern.Values) []string {
 	return slices.Compact(found)
 }
 
-// attr is an attribute as the first of some directories of sysfs has it that
-// does, and driver their driver likewise.
+// attr is the attribute of the first of some sysfs directories that has it, and
+// driver likewise their driver.
 func (ix *index) attr(dirs []string, name string) string {
 	for _, dir := range dirs {
 		if value, found := ix.Host.Attr(dir, name); found {
@@ -184,10 +181,9 @@ func (ix *index) driver(dirs []string) string {
 	return ""
 }
 
-// sysDirs lists the directories of sysfs from a node up to its hardware,
-// relative as in a snapshot. Where the hardware is not above the node, as that
-// of an IOMMU group, it comes second. A node without hardware has its own
-// directory alone.
+// sysDirs lists the sysfs directories from a node up to its hardware. Hardware
+// that is not above the node, as that of an IOMMU group, comes second. A node
+// without hardware has its own directory only.
 func sysDirs(n *device.Node) []string {
 	var dirs []string
 	top, dir := hardwarePath(n.Hardware), n.SysPath
@@ -220,7 +216,7 @@ func functionsByName(snap *device.Snapshot) map[string]*device.Hardware {
 	return found
 }
 
-// functionsByGroup holds the functions of each IOMMU group by address, or its
+// functionsByGroup lists the functions of each IOMMU group by address, or its
 // mediated device.
 func functionsByGroup(snap *device.Snapshot) map[string][]*device.Hardware {
 	found := map[string][]*device.Hardware{}
@@ -235,7 +231,7 @@ func functionsByGroup(snap *device.Snapshot) map[string][]*device.Hardware {
 	return found
 }
 
-// key is the key of a node within its hardware, or its ID where it has none.
+// key is the key of a node within its hardware, or its ID without hardware.
 func (ix *index) key(n *device.Node) string {
 	h := n.Hardware
 	if h == nil {

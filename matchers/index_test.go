@@ -72,7 +72,7 @@ func offered(result matchers.Result) [][]string {
 	return all
 }
 
-// What a glob selects is found without looking at every path, and it is what
+// A glob selects without comparing every path, and it selects what
 // doublestar selects of all of them.
 func TestGlobSelectsAsDoublestar(t *testing.T) {
 	t.Parallel()

@@ -1,19 +1,19 @@
 // Package matchers turns a configuration and a snapshot of a host into the
-// devices that each resource offers. The result depends on these, on Options and
-// on what Host answers, and on nothing else: whatever asks, the service or a
-// command, gets the same answer, and a recorded machine can be asked anywhere.
+// devices that each resource offers. It is deterministic given these, Options
+// and the answers of Host, so that the service and all commands agree, and a
+// recorded machine is matched anywhere.
 //
 // Each active resource, in file order, goes through these steps:
 //
-//	select   what its matches select: nodes, hardware, interfaces, paths, CDI
-//	         devices (predicate.go, select.go, vfio.go)
-//	claim    what of it no earlier resource has (claims.go)
-//	combine  what is one device, by each and group_by (select.go), and of
-//	         which resource name (names.go)
-//	offer    what a device brings into a container, with every variable filled
-//	         in (offer.go, variables.go); what is refused (danger.go) or can't
-//	         be resolved is the problem of the offer
-//	note     what an administrator should know of it (notes.go)
+//	select   nodes, hardware, interfaces, paths and CDI devices, by its matches
+//	         (predicate.go, select.go, vfio.go)
+//	claim    those that no earlier resource has (claims.go)
+//	combine  into devices, by each and group_by (select.go), and by the name of
+//	         the resource (names.go)
+//	offer    nodes, mounts and environment of a device, with every variable
+//	         filled in (offer.go, container.go, variables.go); a device that is
+//	         dangerous (danger.go) or incomplete is offered with a Problem
+//	note     hints for the administrator (notes.go)
 package matchers
 
 import (
@@ -29,33 +29,32 @@ import (
 	"github.com/generic-dp/generic-dp/pattern"
 )
 
-// Options say what of a node a snapshot does not.
+// Options are what Match knows besides configuration and snapshot.
 type Options struct {
 	// NodeName is the name of the Kubernetes node; empty is unknown.
 	NodeName string
 	// Allow is what the configuration may ask for.
 	Allow config.Allow
-	// CDIDevices are those of the host's specs that this program has not
-	// written, by name.
+	// CDIDevices of the host's own specs, by name.
 	CDIDevices []device.CDIDevice
-	// Host answers the rest; nil is a host of which nothing else is known.
+	// Host reads the rest; nil is a host without attributes.
 	Host Host
 }
 
-// Host is what is read of a host only where a configuration asks for it. Paths
-// of sysfs are relative as in a snapshot, all others are those of the host.
+// Host reads what only some configurations need. Paths of sysfs are relative as
+// in a snapshot, all others are those of the host.
 type Host interface {
-	// Attr is an attribute of a directory of sysfs; the name may have wildcards,
-	// and the first that matches counts. found is false where there is none.
+	// Attr is an attribute of a directory of sysfs. The name may have wildcards:
+	// the first match counts.
 	Attr(dir, name string) (value string, found bool)
-	// Driver is the driver of a directory of sysfs, and CharDriver that of a
-	// major number of character devices; empty for none.
+	// Driver is the driver of a directory of sysfs, CharDriver that of a major
+	// number of character devices; empty for none.
 	Driver(dir string) string
 	CharDriver(major uint32) string
-	// InUse says what the host uses a network interface for, empty for nothing.
+	// InUse is what the host uses a network interface for, empty for nothing.
 	InUse(*device.Node) string
-	// Exists reports whether there is something at a path, and Glob lists what
-	// there is that a condition on paths selects.
+	// Exists reports whether a path exists. Glob lists the paths that a
+	// condition selects.
 	Exists(path string) bool
 	Glob(pattern.Values) []string
 }
@@ -70,34 +69,31 @@ type Result struct {
 	Notes []Note
 }
 
-// Offered is a resource and what it offers, sorted by ID. Offers with a
-// Problem are among them. A resource of the configuration whose name has
-// variables is as many of these as it has names, and one that is not active
-// is none.
+// Offered is an active resource with its offers, sorted by ID, also those with a
+// Problem. A resource whose name has variables is one of these for each name.
 type Offered struct {
 	Resource *config.Resource
 	// Name is complete, whatever variables the configuration has.
 	Name   string
 	Offers []device.Offer
-	// Checks decide whether an offer without a Problem is healthy, by its ID;
-	// empty where the resource has no health.
+	// Checks are the health checks of offers without a Problem, by ID; empty
+	// where the resource has no health.
 	Checks map[string]health.Check
 }
 
-// Note is something that an administrator should know about the
-// configuration on this host. Error says that it can't be what was meant.
+// Note is a hint about the configuration on this host. Error: it can't be what
+// was meant.
 type Note struct {
 	Place, Text, Hint string
 	Error             bool
 }
 
-// Match finds what each resource offers on the host. forms says by which of
-// its two IDs each USB device goes, see device.Forms; a nil forms will do
-// where no two devices have one serial.
+// Match finds the offers of each resource. forms has the form of the ID of each
+// USB device, see device.Forms; it may be nil where serial numbers are unique.
 //
-// A device goes to the first active resource that selects it, or to all of
-// them where they say shared. An ID is offered once; a node, too, but for
-// companions and what is shared.
+// A device goes to the first active resource that selects it, or to all that
+// have shared = true. Each ID is offered once, and so is each node, but for
+// companions and shared devices.
 func Match(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts Options) Result {
 	m := &run{
 		index: newIndex(snap, opts), forms: forms, names: map[string]*config.Resource{},
@@ -119,10 +115,10 @@ func Match(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts O
 type run struct {
 	*index
 	forms device.Forms
-	// names of resources, and by which they are taken.
+	// names that are in use, by resource.
 	names  map[string]*config.Resource
 	claims claims
-	// companions are what globs of companions select.
+	// companions are the results of globs of companions.
 	companions map[*config.Companion]found
 	result     Result
 }
@@ -133,7 +129,7 @@ type found struct {
 	paths []string
 }
 
-// match finds what an active resource offers.
+// match finds the offers of an active resource.
 func (m *run) match(r *config.Resource) {
 	m.directoryNotes(r)
 	found := m.candidates(r)
@@ -151,9 +147,9 @@ func (m *run) match(r *config.Resource) {
 	m.notes(r, devices, offers)
 }
 
-// offers makes what the devices of one name are offered as. An ID is offered
-// once: two USB devices may have one serial, with nobody having decided yet
-// which of them goes by it.
+// offers makes the offers of devices with one resource name. Duplicate IDs are
+// left out: two USB devices may have one serial number before ledger has decided
+// which of them keeps it.
 func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offered {
 	out := Offered{Resource: r, Name: name, Offers: make([]device.Offer, 0, len(devices)), Checks: map[string]health.Check{}}
 	for _, c := range devices {
@@ -172,15 +168,15 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 	return out
 }
 
-// inactive says why resources don't count on this host: their when does not
-// hold, or an earlier active one has their name. Names that variables make give
-// way to the others, wherever these stand: what a device says of itself must
-// not push a resource out.
+// inactive lists the resources that are not active on this host, with the
+// reason: their when does not hold, or an earlier resource has their name. Names
+// without variables take precedence, wherever they stand: hardware must not
+// displace a resource by the name that it makes.
 func (m *run) inactive(cfg *config.Config) map[*config.Resource]Note {
 	notes := map[*config.Resource]Note{}
 	for i := range cfg.Resources {
 		r := &cfg.Resources[i]
-		text, isError := m.unfulfilled(r.When)
+		text, isError := m.whyInactive(r.When)
 		first := m.names[r.Name]
 		switch {
 		case text != "":
@@ -201,9 +197,9 @@ func (m *run) inactive(cfg *config.Config) map[*config.Resource]Note {
 	return notes
 }
 
-// unfulfilled says why a when does not hold, "" where it does, and whether that
-// is an error.
-func (m *run) unfulfilled(when *config.When) (why string, isError bool) {
+// whyInactive is the reason why a when does not hold, "" if it does, and whether
+// that is an error.
+func (m *run) whyInactive(when *config.When) (why string, isError bool) {
 	switch {
 	case when == nil:
 		return "", false
@@ -214,7 +210,7 @@ func (m *run) unfulfilled(when *config.When) (why string, isError bool) {
 		return fmt.Sprintf("when.node_name: this is %q", m.NodeName), false
 	}
 	for _, p := range when.Exists {
-		switch there := m.somethingAt(p.Positive()); {
+		switch there := m.firstMatch(p.Positive()); {
 		case there == "" && !p.Negated():
 			return fmt.Sprintf("when.exists: nothing matches %q", p), false
 		case there != "" && p.Negated():
@@ -224,9 +220,9 @@ func (m *run) unfulfilled(when *config.When) (why string, isError bool) {
 	return "", false
 }
 
-// somethingAt returns the first path of the host that a glob matches. Below
-// /dev it is one of the snapshot: that is what changes are told of.
-func (m *run) somethingAt(v pattern.Values) string {
+// firstMatch returns the first path of the host that a glob matches; below /dev
+// it is one of the snapshot, whose changes are events.
+func (m *run) firstMatch(v pattern.Values) string {
 	if !strings.HasPrefix(v.Patterns()[0], "/dev/") {
 		for _, found := range m.Host.Glob(v) {
 			return found

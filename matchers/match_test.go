@@ -276,7 +276,7 @@ func TestClaims(t *testing.T) {
 			notes: []string{lack + whole},
 		},
 		{
-			name: "hardware is a device if the nodes that it hands over are free", a: `match.glob = "/dev/ttyUSB2"`, b: `match = { usb = { id = "0403:6010" }, glob = "/dev/ttyUSB3" }`,
+			name: "hardware is a device if its nodes are free", a: `match.glob = "/dev/ttyUSB2"`, b: `match = { usb = { id = "0403:6010" }, glob = "/dev/ttyUSB3" }`,
 			want: []string{"usb:0403:6010:port:0000:00:14.0:2.4 /dev/ttyUSB3"},
 		},
 		{

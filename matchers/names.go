@@ -12,15 +12,16 @@ import (
 )
 
 const (
-	// maxNames is how many names the variables of one may make: each is a
-	// server and a registration of its own.
+	// maxNames is how many names the variables of one may make: each is a server
+	// and a registration.
 	maxNames = 64
 	// maxName is how long a name may be behind its domain, as the API server
 	// wants it.
 	maxName = 63
 )
 
-// byName sorts the devices of a resource by its names; what is left out is noted.
+// byName groups the devices of a resource by name. Devices without a valid name
+// are left out and noted.
 func (m *run) byName(r *config.Resource, devices []candidate) map[string][]*candidate {
 	found := map[string][]*candidate{}
 	if len(r.NameText) == 0 {
@@ -58,7 +59,7 @@ func (m *run) byName(r *config.Resource, devices []candidate) map[string][]*cand
 	return found
 }
 
-// nameOf is the name of the resource that a device is of, with its domain.
+// nameOf is the name of the resource of a device, with its domain.
 func (m *run) nameOf(r *config.Resource, c *candidate) (string, error) {
 	if len(r.NameText) == 0 {
 		return r.Name, nil
@@ -75,15 +76,15 @@ func (m *run) nameOf(r *config.Resource, c *candidate) (string, error) {
 	return domainOf(r) + name, nil
 }
 
-// domainOf is what the names of a resource begin with, with its "/".
+// domainOf is the domain of a resource with a "/".
 func domainOf(r *config.Resource) string {
 	domain, _, _ := strings.Cut(r.Name, "/")
 	return domain + "/"
 }
 
-// legalName makes what is behind the domain of a resource's name of a text: at
-// most 63 letters, digits, "-", "_" and ".", of which letters and digits are
-// first and last. It is empty where there is neither.
+// legalName turns a text into the part of a resource name behind the domain: at
+// most 63 letters, digits, "-", "_" and ".", with a letter or digit first and
+// last. It is empty if none is left.
 func legalName(s string) string {
 	s = strings.TrimLeft(legalCharacters(s), "-_.")
 	return strings.TrimRight(s[:min(len(s), maxName)], "-_.")
@@ -99,9 +100,8 @@ func legalCharacters(s string) string {
 	}, s)
 }
 
-// Makes reports whether a complete name may be one that the variables in the
-// name of a resource make, on this host or another: a name that no device has
-// now is still that resource's.
+// Makes reports whether a complete name may result from the variables in the
+// name of a resource: a name without devices still belongs to it.
 func Makes(r *config.Resource, name string) bool {
 	rest, ok := strings.CutPrefix(name, domainOf(r))
 	if len(r.NameText) == 0 || !ok || rest == "" || legalName(rest) != rest {

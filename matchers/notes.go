@@ -10,19 +10,18 @@ import (
 	"github.com/generic-dp/generic-dp/pattern"
 )
 
-// note tells the administrator something; hint may be empty.
+// note adds a note; hint may be empty.
 func (m *run) note(place, hint, format string, args ...any) {
 	m.result.Notes = append(m.result.Notes, Note{Place: place, Hint: hint, Text: fmt.Sprintf(format, args...)})
 }
 
-// fault is a note of what can't be meant.
+// fault adds a note that is an error.
 func (m *run) fault(place, hint, format string, args ...any) {
 	m.note(place, hint, format, args...)
 	m.result.Notes[len(m.result.Notes)-1].Error = true
 }
 
-// directoryNotes reports the globs of a resource that name directories, which
-// select nothing: what is meant is what is in them.
+// directoryNotes reports the globs of a resource that match directories only.
 func (m *run) directoryNotes(r *config.Resource) {
 	for i := range r.Match {
 		if match := &r.Match[i]; !match.Mount {
@@ -39,8 +38,8 @@ func (m *run) directoryNotes(r *config.Resource) {
 	}
 }
 
-// directoryNote reports patterns that match directories and no node. "**"
-// matches directories on its way and is left out.
+// directoryNote reports patterns that match directories and no node, but for those
+// with "**", which match the directories that they lead through.
 func (m *run) directoryNote(place string, glob pattern.Values) {
 	for _, p := range glob.Parsed() {
 		if p.Negated() || strings.Contains(p.String(), "**") {
@@ -54,7 +53,7 @@ func (m *run) directoryNote(place string, glob pattern.Values) {
 	}
 }
 
-// notes says what an administrator should know of what a resource offers.
+// notes adds the notes about the devices and offers of a resource.
 func (m *run) notes(r *config.Resource, devices []candidate, offers []device.Offer) {
 	bad := slices.DeleteFunc(slices.Clone(offers), func(o device.Offer) bool { return o.Problem == "" })
 	if len(bad) > 0 {
@@ -97,14 +96,13 @@ func (m *run) notes(r *config.Resource, devices []candidate, offers []device.Off
 	}
 }
 
-// movesNet reports whether a device is a network interface that a match selects
-// as such.
+// movesNet reports whether a device is a network interface.
 func movesNet(c candidate) bool {
 	return len(c.picks) > 0 && c.picks[0].node.Net != nil && c.picks[0].match.Net != nil
 }
 
-// unites is the key by which devices of a resource are several things whose
-// members come and go, "" for none.
+// unites is the key by which a resource combines hardware that comes and goes into
+// one device, "" for none.
 func unites(r *config.Resource) string {
 	switch {
 	case r.GroupBy != "":
@@ -115,8 +113,7 @@ func unites(r *config.Resource) string {
 	return ""
 }
 
-// interfaceDirs are directories of nodes whose names programs expect to find,
-// and what the nodes are. A path that an administrator chose is none of them.
+// interfaceDirs are directories of nodes that programs find by their host names.
 var interfaceDirs = []struct{ dir, nodes string }{
 	{"/dev/bus/usb/", "USB bus nodes"},
 	{"/dev/vfio/", "VFIO nodes"},
@@ -125,9 +122,8 @@ var interfaceDirs = []struct{ dir, nodes string }{
 	{"/dev/snd/", "sound nodes"},
 }
 
-// namedNodes lists, for each kind, nodes that follow their hardware and are at a
-// path that is part of their interface. What vfio = true selects has a note of
-// its own.
+// namedNodes lists the nodes in interfaceDirs whose names may change while a
+// container has them, by kind. vfio = true has a note of its own.
 func namedNodes(offers []device.Offer, devices []candidate) []string {
 	vfio := slices.ContainsFunc(devices, func(c candidate) bool { return len(c.groups) > 0 })
 	var out []string
@@ -150,8 +146,8 @@ func namedNodes(offers []device.Offer, devices []candidate) []string {
 	return out
 }
 
-// sameGroup lists devices of a resource that reach one IOMMU group through
-// nodes of VFIO, by group, if there are several.
+// sameGroup lists, by IOMMU group, the devices of a resource that share its VFIO
+// nodes.
 func sameGroup(r *config.Resource, devices []candidate) [][]*candidate {
 	if r.Shared || unites(r) != "" {
 		return nil

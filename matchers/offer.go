@@ -17,13 +17,13 @@ type builder struct {
 	*run
 	r    *config.Resource
 	c    *candidate
-	name string // of the resource; it is not known to its own variables
+	name string // of the resource; empty while its variables are filled in
 	id   string
 
 	offer    device.Offer
 	problems []string
-	// taken says what of the offer is at which path in the container, and paths
-	// are those of the device's own: ${container_path}.
+	// taken are the nodes and mounts by path in the container, paths are those
+	// of the device's own: ${container_path}.
 	taken map[string]part
 	paths []device.Text
 }
@@ -40,10 +40,9 @@ func (m *run) builder(r *config.Resource, c *candidate, name string) *builder {
 	return b
 }
 
-// offer resolves everything about a device that does not depend on the
-// container that asks; name is that of the resource. What can't be resolved is
-// the offer's problem: it is listed, and the problem says why it can't be
-// allocated. Beside it is the check that decides whether it is healthy.
+// offer resolves everything about a device that does not depend on the container;
+// name is that of the resource. A device that can't be resolved is offered with a
+// Problem: it is listed, and can't be allocated.
 func (m *run) offer(r *config.Resource, c *candidate, name string) (device.Offer, health.Check) {
 	b := m.builder(r, c, name)
 	b.offer = device.Offer{
@@ -90,8 +89,8 @@ func (b *builder) problem(format string, args ...any) {
 	}
 }
 
-// identify names the device as its resource wants it. It is empty while the
-// name of the resource is not known and the ID is made of it.
+// identify makes the ID of the device. It is empty if the ID needs the name of the
+// resource, and that is not known yet.
 func (b *builder) identify() string {
 	c, form := b.c, b.forms.Of(b.c.hardware)
 	if b.r.Identity == config.IdentityPort {
@@ -122,8 +121,8 @@ func (b *builder) identify() string {
 	return id
 }
 
-// checkSerial says why a device does not go by the serial number that its
-// resource wants it to go by. It goes by its port then.
+// checkSerial reports a device without a usable serial number where the resource
+// has identity = "serial". Its ID is that of its port.
 func (b *builder) checkSerial() {
 	c, h := b.c, b.c.hardware
 	if b.r.Identity != config.IdentitySerial || c.pool || c.value != "" || c.single && len(c.picks) == 0 {
@@ -141,7 +140,7 @@ func (b *builder) checkSerial() {
 	}
 }
 
-// numa is the NUMA nodes to report of the device.
+// numa lists the NUMA nodes of the device to report.
 func (b *builder) numa() []int {
 	if !b.r.NUMA.Auto {
 		return slices.Clone(b.r.NUMA.Nodes)
@@ -156,9 +155,9 @@ func (b *builder) numa() []int {
 	return nodes
 }
 
-// addNode puts one of the device's own nodes into the offer.
+// addNode adds one of the device's own nodes.
 func (b *builder) addNode(p pick) {
-	at, ok := b.inContainer("path of "+p.node.Path+" in the container", b.containerPath(p.match), p.node.Path, b.c.of(p))
+	at, ok := b.inContainer("path of "+p.node.Path+" in the container", b.containerPath(p.match), p.node.Path, b.c.forNode(p))
 	if !ok {
 		return
 	}
@@ -166,14 +165,14 @@ func (b *builder) addNode(p pick) {
 		b.problem("%s is dangerous: %s; %s", p.node.Path, why, dangerousHint)
 		return
 	}
-	if b.take(at, part{p.node.Path, p.node}) {
+	if b.reserve(at, part{p.node.Path, p.node}) {
 		b.paths = append(b.paths, at)
 		b.offer.Nodes = append(b.offer.Nodes, b.offered(p.node, b.keyOf(p.node), at, b.permissions(p)))
 	}
 }
 
-// containerPath is where what a match selects goes in the container; empty is
-// where it is on the host.
+// containerPath is the path in the container of nodes and mounts of a match;
+// empty is the host path.
 func (b *builder) containerPath(m *config.Match) device.Text {
 	if len(m.ContainerPath) > 0 {
 		return m.ContainerPath
@@ -181,14 +180,13 @@ func (b *builder) containerPath(m *config.Match) device.Text {
 	return b.r.Container.Path
 }
 
-// permissions are what a container may do with one of the device's own nodes.
+// permissions are those of one of the device's own nodes.
 func (b *builder) permissions(p pick) string {
 	return cmp.Or(p.match.Permissions, b.r.Container.Permissions)
 }
 
-// keyOf names a node within its device. Where that is several functions of an
-// IOMMU group, other hardware that belongs together, or a pool, nodes have the
-// same keys within their own hardware.
+// keyOf names a node within its device. In a pool or a group, nodes of different
+// hardware may have the same key, so that they go by ID.
 func (b *builder) keyOf(n *device.Node) string {
 	united := b.c.pool || b.c.value != ""
 	if !united && (n.Hardware == b.c.hardware || len(b.c.groups) > 0 && isGroupNode(n)) {
@@ -197,16 +195,13 @@ func (b *builder) keyOf(n *device.Node) string {
 	return b.nodeID(n, b.forms)
 }
 
-// inContainer is where something goes in the container: its path on the host
-// where nothing is said, and below a path that ends with "/". What can't be
-// filled in is a problem of what.
+// inContainer is a path in the container: by default the host path, and below a
+// path that ends with "/".
 func (b *builder) inContainer(what string, text device.Text, hostPath string, of *candidate) (at device.Text, ok bool) {
 	if len(text) == 0 {
 		return device.Literal(hostPath), true
 	}
-	at, err := b.path(text, of)
-	if err != nil {
-		b.problem("%s: %v", what, err)
+	if at, ok = b.path(what, text, of); !ok {
 		return nil, false
 	}
 	if last := text[len(text)-1]; last.Var == "" && strings.HasSuffix(last.Literal, "/") {
@@ -215,10 +210,9 @@ func (b *builder) inContainer(what string, text device.Text, hostPath string, of
 	return at, true
 }
 
-// take takes a path in the container and reports whether it was free. The
-// same thing twice at one path is one; two things are a problem: kubelet and
-// runtimes would keep one of them and not tell.
-func (b *builder) take(at device.Text, p part) bool {
+// reserve reserves a path in the container and reports whether it was free. Two
+// things at one path are a problem: kubelet and runtimes silently keep one.
+func (b *builder) reserve(at device.Text, p part) bool {
 	place := at.String()
 	have, ok := b.taken[place]
 	switch {
@@ -226,13 +220,13 @@ func (b *builder) take(at device.Text, p part) bool {
 		b.taken[place] = p
 		return true
 	case have.source != p.source:
-		b.problem("%s and %s would both be at %s in the container%s", have.source, p.source, place, b.tellApart(have.node, p.node))
+		b.problem("%s and %s would both be at %s in the container%s", have.source, p.source, place, b.howToTellApart(have.node, p.node))
 	}
 	return false
 }
 
-// tellApart says how a match selects one of two nodes and not the other.
-func (ix *index) tellApart(a, b *device.Node) string {
+// howToTellApart suggests a selector for one of two nodes.
+func (ix *index) howToTellApart(a, b *device.Node) string {
 	if a == nil || b == nil {
 		return ""
 	}
@@ -256,8 +250,8 @@ func (ix *index) tellApart(a, b *device.Node) string {
 	return fmt.Sprintf(`: %s selects %s alone, and a path that ends with "/" keeps both`, selector, a.Path)
 }
 
-// entries fills in the environment or the annotations. There are as many as
-// the configuration has, whatever went wrong.
+// entries fills in environment or annotations. Their number is that of the
+// configuration, also with problems.
 func (b *builder) entries(what string, entries []device.Entry) []device.Entry {
 	var out []device.Entry
 	for _, e := range entries {
@@ -277,7 +271,7 @@ func (b *builder) entries(what string, entries []device.Entry) []device.Entry {
 	return out
 }
 
-// offered is a node as an offer has it.
+// offered makes the OfferedNode of a node.
 func (b *builder) offered(n *device.Node, key string, at device.Text, permissions string) device.OfferedNode {
 	return device.OfferedNode{
 		HostPath: n.Path, Type: n.Type, Major: n.Major, Minor: n.Minor,

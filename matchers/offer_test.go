@@ -160,7 +160,7 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-func TestTwins(t *testing.T) {
+func TestDuplicates(t *testing.T) {
 	t.Parallel()
 	snap := stick(nil)
 	first := snap.Hardware[1]

@@ -9,19 +9,18 @@ import (
 	"github.com/generic-dp/generic-dp/pattern"
 )
 
-// predicate is a match made ready to be asked many times.
+// predicate is a match, prepared for many comparisons.
 type predicate struct {
 	*config.Match
 	ix *index
-	// hardware are the conditions of the usb, pci and mdev tables on hardware as
-	// a whole, nets those on network interfaces.
+	// hardware are the conditions of usb, pci and mdev on hardware as a whole,
+	// nets those on network interfaces.
 	hardware, nets []condition
-	// number and class are what the usb table says of USB interfaces, pf what
-	// the pci table says of a physical function.
+	// number, class and pf are usb.interface, usb.interface_class and pci.pf.
 	number, class, pf pattern.Values
 }
 
-// condition is what a table says of one attribute.
+// condition is the wanted value of an attribute.
 type condition struct {
 	attribute *device.Attribute
 	values    pattern.Values
@@ -53,20 +52,19 @@ func (p *predicate) add(table string, conditions map[string]pattern.Values) {
 	}
 }
 
-// selectsNets reports whether the match selects network interfaces. With a glob
-// the net table is no more than a condition on the hardware of its nodes.
+// selectsNets reports whether the match selects network interfaces. With a glob,
+// net is only a condition on the hardware of the nodes.
 func (p *predicate) selectsNets() bool { return p.Net != nil && p.Glob.Empty() && !p.VFIO }
 
-// onlyNets reports whether the match selects nothing but network interfaces.
+// onlyNets reports whether it selects network interfaces only.
 func (p *predicate) onlyNets() bool {
 	return p.selectsNets() && p.USB == nil && p.PCI == nil && p.MDev == nil
 }
 
-// tablesHold reports whether hardware fulfils the usb, pci and mdev tables, but
-// for what they say of USB interfaces. Root hubs are part of their controllers
-// and fulfil none. With usb or mdev beside it the pci table is about the
-// function above the device.
-func (p *predicate) tablesHold(h *device.Hardware) bool {
+// matchesTables compares hardware with usb, pci and mdev, but for conditions on
+// USB interfaces. Root hubs are part of their controllers and never match. Beside
+// usb or mdev, pci is about the function above the device.
+func (p *predicate) matchesTables(h *device.Hardware) bool {
 	switch {
 	case p.USB != nil && (h.USB == nil || h.IsRootHub()):
 		return false
@@ -83,8 +81,8 @@ func (p *predicate) tablesHold(h *device.Hardware) bool {
 	return p.pf.Empty() || p.pf.Match(p.ix.physical(h.Function())...)
 }
 
-// physical names the physical function of a virtual one: by its address, and by
-// its network interfaces.
+// physical names the physical function of a virtual one: its address and its
+// network interfaces.
 func (ix *index) physical(vf *device.Hardware) []string {
 	names := []string{vf.PCI.PF}
 	if pf := ix.byName()[vf.PCI.PF]; pf != nil {
@@ -95,21 +93,21 @@ func (ix *index) physical(vf *device.Hardware) []string {
 	return names
 }
 
-// hardwareHolds is tablesHold, and hardware has a network interface as the net
-// table wants it.
-func (p *predicate) hardwareHolds(h *device.Hardware) bool {
-	return p.tablesHold(h) && (p.Net == nil || slices.ContainsFunc(h.Nets, p.netHolds))
+// matchesHardware is matchesTables and net: one of the network interfaces of the
+// hardware matches.
+func (p *predicate) matchesHardware(h *device.Hardware) bool {
+	return p.matchesTables(h) && (p.Net == nil || slices.ContainsFunc(h.Nets, p.matchesNet))
 }
 
-// netHolds reports whether a network interface fulfils the net table.
-func (p *predicate) netHolds(n *device.Node) bool {
+// matchesNet compares a network interface with net.
+func (p *predicate) matchesNet(n *device.Node) bool {
 	return n.Net != nil && !slices.ContainsFunc(p.nets, func(c condition) bool { return !c.values.Match(c.attribute.Net(n)) })
 }
 
-// interfaceHolds reports whether a node of h, or h itself where n is nil,
-// fulfils what the usb table says of USB interfaces. Where the table names both
-// number and class, it is the interface of that number whose class counts.
-func (p *predicate) interfaceHolds(h *device.Hardware, n *device.Node) bool {
+// matchesInterface compares the USB interfaces of a node, or of h where n is nil,
+// with usb.interface and usb.interface_class. With both, the class of that
+// interface counts.
+func (p *predicate) matchesInterface(h *device.Hardware, n *device.Node) bool {
 	if h == nil || p.number.Empty() && p.class.Empty() {
 		return true
 	}
@@ -124,14 +122,13 @@ func (p *predicate) interfaceHolds(h *device.Hardware, n *device.Node) bool {
 	return p.number.Match(numbers...) && p.class.Match(classes...)
 }
 
-// sysHolds reports whether directories of sysfs, nearest first, fulfil what the
-// match says of driver and attributes. It comes last: a read takes long beside
-// a comparison.
-func (p *predicate) sysHolds(dirs []string) bool {
-	return (p.Driver.Empty() || p.Driver.Match(p.ix.driver(dirs))) && p.attrsHold(dirs)
+// matchesSysfs compares directories of sysfs, nearest first, with driver and
+// attr. It comes last, since reads are slow.
+func (p *predicate) matchesSysfs(dirs []string) bool {
+	return (p.Driver.Empty() || p.Driver.Match(p.ix.driver(dirs))) && p.matchesAttrs(dirs)
 }
 
-func (p *predicate) attrsHold(dirs []string) bool {
+func (p *predicate) matchesAttrs(dirs []string) bool {
 	for name, v := range p.Attr {
 		if !v.Match(p.ix.attr(dirs, name)) {
 			return false
@@ -140,56 +137,57 @@ func (p *predicate) attrsHold(dirs []string) bool {
 	return true
 }
 
-// readsSysfs reports whether the match has conditions for sysHolds.
+// readsSysfs reports whether the match has driver or attr.
 func (p *predicate) readsSysfs() bool { return !p.Driver.Empty() || len(p.Attr) > 0 }
 
-// withoutNode reports whether hardware that fulfils the tables fulfils the rest
-// of the match, too, whatever nodes it has.
-func (p *predicate) withoutNode(h *device.Hardware) bool {
-	return p.interfaceHolds(h, nil) &&
+// matchesWithoutNode compares hardware that matches the tables with the rest of
+// the match, regardless of its nodes.
+func (p *predicate) matchesWithoutNode(h *device.Hardware) bool {
+	return p.matchesInterface(h, nil) &&
 		(p.Subsystem.Empty() || p.Subsystem.Match()) &&
-		p.sysHolds([]string{h.Path})
+		p.matchesSysfs([]string{h.Path})
 }
 
-// holdsWhole reports whether the match selects hardware as such.
-func (p *predicate) holdsWhole(h *device.Hardware) bool {
-	return p.NamesHardware() && p.Glob.Empty() && p.hardwareHolds(h) && p.withoutNode(h)
+// matchesWhole reports whether the match selects hardware, regardless of its
+// nodes.
+func (p *predicate) matchesWhole(h *device.Hardware) bool {
+	return p.NamesHardware() && p.Glob.Empty() && p.matchesHardware(h) && p.matchesWithoutNode(h)
 }
 
-// holds reports whether the match selects a node or a network interface.
-func (p *predicate) holds(n *device.Node) bool { return p.holdsOf(n, n.Hardware) }
+// matches reports whether the match selects a node or network interface.
+func (p *predicate) matches(n *device.Node) bool { return p.matchesAs(n, n.Hardware) }
 
-// holdsOf does so for one that is taken as one of h.
-func (p *predicate) holdsOf(n *device.Node, h *device.Hardware) bool {
-	return (p.Glob.Empty() || n.Net == nil && p.ix.globHolds(p.Glob, n)) && p.holdsBesideGlob(n, h)
+// matchesAs is matches for a node as one of h.
+func (p *predicate) matchesAs(n *device.Node, h *device.Hardware) bool {
+	return (p.Glob.Empty() || n.Net == nil && p.ix.matchesGlob(p.Glob, n)) && p.matchesExceptGlob(n, h)
 }
 
-// holdsBesideGlob does so where the glob holds. A network interface without
-// hardware fulfils no table but net.
-func (p *predicate) holdsBesideGlob(n *device.Node, h *device.Hardware) bool {
+// matchesExceptGlob is matchesAs for a node that the glob matches. A network
+// interface without hardware matches net only.
+func (p *predicate) matchesExceptGlob(n *device.Node, h *device.Hardware) bool {
 	switch {
-	case n.Net == nil && p.NamesHardware() && (h == nil || !p.hardwareHolds(h)):
+	case n.Net == nil && p.NamesHardware() && (h == nil || !p.matchesHardware(h)):
 		return false
-	case n.Net != nil && p.Net != nil && !p.netHolds(n):
+	case n.Net != nil && p.Net != nil && !p.matchesNet(n):
 		return false
-	case n.Net != nil && (p.USB != nil || p.PCI != nil || p.MDev != nil) && (h == nil || !p.tablesHold(h)):
+	case n.Net != nil && (p.USB != nil || p.PCI != nil || p.MDev != nil) && (h == nil || !p.matchesTables(h)):
 		return false
 	case p.VFIO && !isGroupNode(n) && !isFunctionNode(n):
 		return false
 	}
-	return p.restHolds(n)
+	return p.matchesNode(n)
 }
 
-// restHolds is the part of holds that is neither about the path of a node nor
-// about its hardware.
-func (p *predicate) restHolds(n *device.Node) bool {
-	return p.interfaceHolds(n.Hardware, n) &&
+// matchesNode compares a node with the conditions that are neither about its path
+// nor about its hardware.
+func (p *predicate) matchesNode(n *device.Node) bool {
+	return p.matchesInterface(n.Hardware, n) &&
 		(p.Subsystem.Empty() || p.Subsystem.Match(n.Subsystem)) &&
-		(!p.readsSysfs() || p.sysHolds(sysDirs(n)))
+		(!p.readsSysfs() || p.matchesSysfs(sysDirs(n)))
 }
 
-// holdsPath reports whether the match is nothing but a glob, and that selects a
-// path.
-func (p *predicate) holdsPath(host string) bool {
+// matchesPath reports whether the match has nothing but a glob, which matches a
+// host path.
+func (p *predicate) matchesPath(host string) bool {
 	return !p.Glob.Empty() && !p.NamesHardware() && p.Subsystem.Empty() && !p.readsSysfs() && p.Glob.Match(host)
 }

@@ -11,47 +11,45 @@ import (
 	"github.com/generic-dp/generic-dp/pattern"
 )
 
-// candidate is what a resource selects as one device, as long as nobody else has
-// it: hardware, which is nil for what has none, and nodes by path; or a path, a
-// CDI device or a virtual device.
+// candidate is what a resource selects as one device: nodes by path, with their
+// hardware if they have any; or a path, a CDI device or a virtual device.
 type candidate struct {
 	hardware *device.Hardware
 	picks    []pick
-	// single says that it is one node, whatever else its hardware has.
+	// single: one node, whatever else its hardware has.
 	single  bool
 	paths   []pathPick
 	cdi     *device.CDIDevice
 	virtual *config.Virtual
 	groups  []*group // none but for vfio = true
-	// united are all hardware of what is made of several things, in the order of
+	// united is the hardware of a device that combines several, in the order of
 	// the snapshot.
 	united []*device.Hardware
-	// pool says that this is everything that the resource selects, value that
-	// it is all hardware that has that value for the variable of group_by.
+	// pool: everything that the resource selects. value: all hardware with that
+	// value of the variable of group_by.
 	pool  bool
 	value string
-	// dangerous says that a match that selected it says so.
+	// dangerous: a match that selected it has dangerous = true.
 	dangerous bool
 }
 
-// pick is a node or network interface and the first match that selected it,
-// which says where it goes in the container.
+// pick is a selected node or network interface, and the first match that
+// selected it, which has its path in the container.
 type pick struct {
 	node  *device.Node
 	match *config.Match
-	// hardware whose device the node is part of: its own, but for nodes of an
-	// IOMMU group.
+	// hardware of the device that the node is part of: its own, but for nodes of
+	// an IOMMU group.
 	hardware *device.Hardware
 }
 
-// pathPick is a path of the host that is mounted, and the match that selected
-// it.
+// pathPick is a host path to mount, and the match that selected it.
 type pathPick struct {
 	path  string
 	match *config.Match
 }
 
-// members are all hardware of a device.
+// members is the hardware of a device.
 func (c *candidate) members() []*device.Hardware {
 	if c.united == nil && c.hardware != nil {
 		return []*device.Hardware{c.hardware}
@@ -59,12 +57,12 @@ func (c *candidate) members() []*device.Hardware {
 	return c.united
 }
 
-// nodes are the device nodes among what is picked.
+// nodes are the picks that are device nodes.
 func (c *candidate) nodes() []pick {
 	return slices.DeleteFunc(slices.Clone(c.picks), func(p pick) bool { return p.node.Net != nil })
 }
 
-// selection gathers what the matches of a resource select.
+// selection collects the candidates of a resource.
 type selection struct {
 	ix                *index
 	r                 *config.Resource
@@ -72,23 +70,23 @@ type selection struct {
 	picks             []pick
 	picked            map[*device.Node]bool // the index's, since many resources would grow one each
 	// whole is the hardware that is a device even without a node, and whether a
-	// match that selects it says dangerous.
+	// match that selects it has dangerous = true.
 	whole map[*device.Hardware]bool
-	// groups that matches with vfio = true select, by number.
+	// groups selected with vfio = true, by number.
 	groups map[string]*group
-	// others are devices that are no nodes.
+	// others are paths, CDI devices and virtual devices.
 	others []candidate
 }
 
-// candidates finds the devices of a resource, whoever else selects them, in the
-// order of the snapshot.
+// candidates finds the devices of a resource, also those that others claim, in
+// the order of the snapshot.
 //
 // A node is in if any match selects it, and out if any exclude does. Hardware
 // is a device if one of its nodes is left, or if it never had one selected
-// and a match without a glob matches it. Hardware that lacks a node of a
-// required match is no device, and neither is any of its nodes. What becomes
-// of a pool or of a group is found as the parts that other resources may
-// take: hardware where a match names it, single nodes otherwise.
+// and a match without a glob matches it. Hardware without a node of a required
+// match is no device, and neither is any of its nodes. A pool or a group is
+// found in parts, which other resources may claim: hardware where a match names
+// it, single nodes otherwise.
 func (ix *index) candidates(r *config.Resource) []candidate {
 	clear(ix.picked)
 	s := &selection{
@@ -150,12 +148,12 @@ func (ix *index) candidates(r *config.Resource) []candidate {
 
 func dangerousPick(p pick) bool { return p.match.Dangerous }
 
-// byHardware orders candidates as a snapshot does.
+// byHardware orders candidates by the sysfs path of their hardware.
 func byHardware(a, b candidate) int {
 	return strings.Compare(hardwarePath(a.hardware), hardwarePath(b.hardware))
 }
 
-// together reports whether nodes of one hardware are one device.
+// together reports whether the nodes of one hardware are one device.
 func (s *selection) together(picks []pick) bool {
 	switch s.r.Each {
 	case config.EachNode:
@@ -173,31 +171,32 @@ func (s *selection) pick(n *device.Node, m *config.Match) {
 	}
 }
 
-// addNodes selects nodes, of whatever hardware where the match names none.
+// addNodes selects nodes for a match with a glob, or without hardware.
 func (s *selection) addNodes(p *predicate) {
 	nodes := slices.Values(s.ix.snap.Nodes)
 	if !p.Glob.Empty() {
 		nodes = s.ix.globbed(p.Glob)
 	}
 	for n := range nodes {
-		if !s.picked[n] && p.holdsBesideGlob(n, n.Hardware) {
+		if !s.picked[n] && p.matchesExceptGlob(n, n.Hardware) {
 			s.pick(n, p.Match)
 		}
 	}
 }
 
-// addHardware selects hardware with all its nodes and network interfaces.
+// addHardware selects hardware with all its nodes and network interfaces, for a
+// match without a glob.
 func (s *selection) addHardware(p *predicate) {
 	for _, h := range s.ix.snap.Hardware {
-		if p.onlyNets() || !p.hardwareHolds(h) {
+		if p.onlyNets() || !p.matchesHardware(h) {
 			continue
 		}
-		if !p.selectsNets() && p.withoutNode(h) {
+		if !p.selectsNets() && p.matchesWithoutNode(h) {
 			s.whole[h] = s.whole[h] || p.Dangerous
 		}
 		for _, n := range h.Nodes {
-			// The node of an IOMMU group is that of its other functions too.
-			if (!isGroupNode(n) || h.MDev != nil) && !s.picked[n] && p.restHolds(n) {
+			// The node of an IOMMU group belongs to its other functions, too.
+			if (!isGroupNode(n) || h.MDev != nil) && !s.picked[n] && p.matchesNode(n) {
 				s.pick(n, p.Match)
 			}
 		}
@@ -206,26 +205,26 @@ func (s *selection) addHardware(p *predicate) {
 		return
 	}
 	for _, n := range s.ix.snap.Nets {
-		if p.holds(n) {
+		if p.matches(n) {
 			s.pick(n, p.Match)
 		}
 	}
 }
 
-// addPaths selects paths that are given as bind mounts. Device nodes are none:
-// a container may not open a node that is mounted into it.
+// addPaths selects paths to mount. Device nodes are left out: the container's
+// device cgroup denies opening a node that is only mounted.
 func (s *selection) addPaths(m *config.Match) {
 	for _, p := range s.ix.files(m.Glob) {
 		known := slices.ContainsFunc(s.others, func(o candidate) bool { return len(o.paths) > 0 && o.paths[0].path == p })
-		if known || s.ix.at(p) != nil || slices.ContainsFunc(s.excludes, func(e *predicate) bool { return e.holdsPath(p) }) {
+		if known || s.ix.at(p) != nil || slices.ContainsFunc(s.excludes, func(e *predicate) bool { return e.matchesPath(p) }) {
 			continue
 		}
 		s.others = append(s.others, candidate{single: true, paths: []pathPick{{p, m}}, dangerous: m.Dangerous})
 	}
 }
 
-// addCDI selects CDI devices of the host by their qualified names. The device
-// that many specs call "all" is every device, and no wildcard means that.
+// addCDI selects CDI devices of the host by qualified name. By convention the
+// device "all" is every device, which no wildcard means.
 func (s *selection) addCDI(m *config.Match) {
 	for i := range s.ix.CDIDevices {
 		d := &s.ix.CDIDevices[i]
@@ -250,48 +249,48 @@ func (s *selection) addVirtual(m *config.Match) {
 	}
 }
 
-// sortHardware puts hardware in the order of the snapshot, each once.
+// sortHardware sorts hardware as a snapshot does, without repeats.
 func sortHardware(hardware []*device.Hardware) []*device.Hardware {
 	slices.SortFunc(hardware, func(a, b *device.Hardware) int { return strings.Compare(a.Path, b.Path) })
 	return slices.Compact(hardware)
 }
 
-// exclude takes out what any exclude selects. Hardware that had a node
-// selected is a device by its nodes alone from here on.
+// exclude drops what any exclude selects. Hardware that had a node selected is a
+// device by its nodes alone from here on.
 func (s *selection) exclude() {
 	s.picks = slices.DeleteFunc(s.picks, func(p pick) bool {
 		delete(s.whole, p.node.Hardware)
-		return !p.match.VFIO && slices.ContainsFunc(s.excludes, func(e *predicate) bool { return e.holds(p.node) })
+		return !p.match.VFIO && slices.ContainsFunc(s.excludes, func(e *predicate) bool { return e.matches(p.node) })
 	})
 	maps.DeleteFunc(s.whole, func(h *device.Hardware, _ bool) bool {
-		return slices.ContainsFunc(s.excludes, func(e *predicate) bool { return e.holdsWhole(h) })
+		return slices.ContainsFunc(s.excludes, func(e *predicate) bool { return e.matchesWhole(h) })
 	})
 }
 
-// complete reports whether each required match has one of a device's nodes.
-// What is mounted belongs to no hardware.
+// complete reports whether each required match selects one of a device's nodes.
+// Mounts belong to no hardware.
 func (s *selection) complete(picks []pick) bool {
 	return !slices.ContainsFunc(s.matches, func(p *predicate) bool {
 		ofPool := s.r.Each == config.EachAll && !p.NamesHardware()
-		return p.Required && !p.Mount && !ofPool && !slices.ContainsFunc(picks, p.selected)
+		return p.Required && !p.Mount && !ofPool && !slices.ContainsFunc(picks, p.matchesPick)
 	})
 }
 
-// selected reports whether the match selects what was picked by any.
-func (p *predicate) selected(by pick) bool { return by.match == p.Match || p.holds(by.node) }
+// matchesPick reports whether the match selects a pick.
+func (p *predicate) matchesPick(by pick) bool { return by.match == p.Match || p.matches(by.node) }
 
-// lacksRequired reports whether a required match that names no hardware has
+// lacksRequired reports whether a required match without hardware selects
 // nothing of a pool.
 func (s *selection) lacksRequired(found []candidate) bool {
 	return slices.ContainsFunc(s.matches, func(p *predicate) bool {
 		return p.Required && !p.NamesHardware() && !slices.ContainsFunc(found, func(c candidate) bool {
-			return slices.ContainsFunc(c.picks, p.selected) || slices.ContainsFunc(c.paths, func(by pathPick) bool { return by.match == p.Match })
+			return slices.ContainsFunc(c.picks, p.matchesPick) || slices.ContainsFunc(c.paths, func(by pathPick) bool { return by.match == p.Match })
 		})
 	})
 }
 
-// combine makes devices of the parts that a resource got: one of all with
-// each = "all", one of all hardware that has the same value with group_by.
+// combine makes devices of the claimed parts: one of all with each = "all", and
+// with group_by one of all hardware with the same value.
 func (m *run) combine(r *config.Resource, parts []candidate) []candidate {
 	switch {
 	case len(parts) == 0:
@@ -321,7 +320,7 @@ func (m *run) combine(r *config.Resource, parts []candidate) []candidate {
 	return out
 }
 
-// groupValue is what hardware has for the variable of group_by, empty for none.
+// groupValue is the value of the variable of group_by, empty for none.
 func (m *run) groupValue(r *config.Resource, c *candidate) string {
 	if c.hardware == nil {
 		return ""
@@ -333,7 +332,7 @@ func (m *run) groupValue(r *config.Resource, c *candidate) string {
 	return value.String()
 }
 
-// merge is one device of several parts, with their nodes by path.
+// merge makes one device of several parts.
 func merge(parts []candidate) candidate {
 	var one candidate
 	for _, p := range parts {

@@ -11,14 +11,12 @@ import (
 	"github.com/generic-dp/generic-dp/pattern"
 )
 
-// Dirs lists the directories of the host, sorted, in which something may
-// appear or go that the configuration asks for with a glob or a path: what to
-// watch besides the kernel's events, which do not tell of links, of nodes made
-// by hand and of files. Of each pattern it is the directory that the pattern
-// names up to its first wildcard, or, below /dev, of whose directories here are
-// those that are there, the nearest one above and every one below it that the
-// pattern goes through. What a pattern goes through elsewhere is not known here,
-// and /sys tells of nothing.
+// Dirs lists the directories of the host to watch, sorted: those in which files,
+// links or nodes made by hand may appear or disappear that a glob or a path of
+// the configuration names. Uevents cover the nodes of the kernel only. Of each
+// glob it is the directory in front of the first wildcard. Below /dev, where here
+// lists the existing directories, it is the nearest one above, and all that the
+// glob leads through. There are no events below /sys.
 func Dirs(cfg *config.Config, here []string) []string {
 	w := dirWatch{here: here, dirs: map[string]bool{}}
 	for i := range cfg.Resources {
@@ -34,7 +32,7 @@ func Dirs(cfg *config.Config, here []string) []string {
 			w.addText(c.Path)
 		}
 		for _, m := range r.Container.Mounts {
-			if !m.Optional { // those are looked for when a container asks
+			if !m.Optional { // those are checked at Allocate
 				w.addText(m.HostPath)
 			}
 		}
@@ -44,11 +42,11 @@ func Dirs(cfg *config.Config, here []string) []string {
 
 // dirWatch gathers directories.
 type dirWatch struct {
-	here []string // directories of /dev that are there, sorted
+	here []string // existing directories of /dev, sorted
 	dirs map[string]bool
 }
 
-// addText adds where a path is, as far as it has no variables.
+// addText adds the directory of a path, up to its first variable.
 func (w *dirWatch) addText(t device.Text) {
 	if len(t) == 0 {
 		return
@@ -60,7 +58,7 @@ func (w *dirWatch) addText(t device.Text) {
 	}
 }
 
-// add adds where what patterns match may be, whether it is wanted or not.
+// add adds the directories of globs, with or without "!".
 func (w *dirWatch) add(patterns []pattern.Pattern) {
 	for _, p := range patterns {
 		for _, a := range p.Alternatives() {
@@ -79,8 +77,7 @@ func (w *dirWatch) add(patterns []pattern.Pattern) {
 	}
 }
 
-// addDir adds a directory, or of one below /dev the nearest above that is
-// there.
+// addDir adds a directory; below /dev the nearest existing one above.
 func (w *dirWatch) addDir(dir string) {
 	for strings.HasPrefix(dir, "/dev/") {
 		if _, found := slices.BinarySearch(w.here, dir); found {
@@ -88,14 +85,14 @@ func (w *dirWatch) addDir(dir string) {
 		}
 		dir = path.Dir(dir)
 	}
-	if !strings.HasPrefix(dir+"/", hostSys) {
+	if !strings.HasPrefix(dir+"/", "/sys/") {
 		w.dirs[dir] = true
 	}
 }
 
-// UsesNets reports whether a configuration looks at network interfaces. A
-// physical function that is not named by its address is named by an interface,
-// whose name has no colon (dev_valid_name in net/core/dev.c).
+// UsesNets reports whether a configuration needs network interfaces. A physical
+// function is named by its address or by an interface, whose name has no colon
+// (dev_valid_name in net/core/dev.c).
 func UsesNets(cfg *config.Config) bool {
 	named := func(pf string) bool { return !strings.Contains(pf, ":") }
 	net := func(m config.Match) bool { return m.Net != nil || slices.ContainsFunc(m.PCI["pf"].Patterns(), named) }
@@ -105,7 +102,7 @@ func UsesNets(cfg *config.Config) bool {
 	})
 }
 
-// UsesCDIDevices reports whether a configuration looks at CDI devices of the
+// UsesCDIDevices reports whether a configuration needs the CDI devices of the
 // host.
 func UsesCDIDevices(cfg *config.Config) bool {
 	return slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool {

@@ -12,7 +12,7 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// What is in front of names in ${attr:NAME} and ${var:NAME}.
+// Prefixes of names in ${attr:NAME} and ${var:NAME}.
 const (
 	attrPrefix = "attr:"
 	varPrefix  = "var:"
@@ -20,14 +20,14 @@ const (
 
 const noNodeName = "the name of the node is not known: want --node-name"
 
-// of is one of the nodes of a device, as a device of its own: what variables
-// stand for in the path of that node.
-func (c *candidate) of(p pick) *candidate {
+// forNode is a device with only one of its nodes, for the variables of that
+// node's path.
+func (c *candidate) forNode(p pick) *candidate {
 	return &candidate{picks: []pick{p}, hardware: p.hardware, groups: slices.DeleteFunc(slices.Clone(c.groups), func(g *group) bool { return g.hardware != p.hardware })}
 }
 
-// functions are the hardware of a device, and of an IOMMU group the functions
-// that are selected.
+// functions is the hardware of a device; of an IOMMU group, the selected
+// functions.
 func (c *candidate) functions() []*device.Hardware {
 	var all []*device.Hardware
 	for _, h := range c.members() {
@@ -41,9 +41,9 @@ func (c *candidate) functions() []*device.Hardware {
 	return all
 }
 
-// attrDirs lists for each node and network interface where its attributes may
-// be, nearest first. Those of VFIO are looked for in the directories of its
-// functions, and so are those of hardware without nodes.
+// attrDirs lists, for each node and network interface, the sysfs directories that
+// may have its attributes, nearest first. For VFIO, and for hardware without
+// nodes, they are those of the hardware.
 func (c *candidate) attrDirs() [][]string {
 	var all [][]string
 	for _, p := range c.picks {
@@ -59,8 +59,8 @@ func (c *candidate) attrDirs() [][]string {
 	return all
 }
 
-// interfaces are the network interfaces that ${net.KEY} is about: those of the
-// device, else those of its hardware that its matches want.
+// interfaces are the network interfaces of ${net.KEY}: those of the device, else
+// those of its hardware that its matches select.
 func (c *candidate) interfaces() []*device.Node {
 	var found []*device.Node
 	for _, p := range c.picks {
@@ -76,7 +76,7 @@ func (c *candidate) interfaces() []*device.Node {
 			if len(c.picks) == 0 || slices.ContainsFunc(c.picks, func(by pick) bool {
 				var p predicate
 				p.add("net", by.match.Net)
-				return p.netHolds(n)
+				return p.matchesNet(n)
 			}) {
 				found = append(found, n)
 			}
@@ -85,10 +85,9 @@ func (c *candidate) interfaces() []*device.Node {
 	return found
 }
 
-// joined fills in a name or value of the environment or of an annotation.
-// Where a variable has several values, as ${devnode} has for a device of
-// several nodes, they are joined with the separator, which is a comma where it
-// is empty.
+// joined fills in a name or value of environment or annotations. Several values,
+// as of ${devnode} for a device with several nodes, are joined with the separator,
+// by default a comma.
 func (b *builder) joined(t device.Text, separator string) (device.Text, error) {
 	return expand(t, func(name string) (device.Text, error) {
 		values, err := b.values(name, b.c)
@@ -106,8 +105,7 @@ func (b *builder) joined(t device.Text, separator string) (device.Text, error) {
 	})
 }
 
-// single fills in a text each of whose variables must have one value: of one of
-// the device's nodes, or of the device.
+// single fills in a text whose variables must have one value each.
 func (b *builder) single(t device.Text, of *candidate) (device.Text, error) {
 	return expand(t, func(name string) (device.Text, error) {
 		values, err := b.values(name, of)
@@ -121,34 +119,45 @@ func (b *builder) single(t device.Text, of *candidate) (device.Text, error) {
 	})
 }
 
-// path is single of a path. What hardware says of itself can't add elements to
-// it: anyone can make a USB stick whose serial number is "../../etc".
-func (b *builder) path(t device.Text, of *candidate) (device.Text, error) {
+// text is single, with an error as a problem of what.
+func (b *builder) text(what string, t device.Text, of *candidate) (string, bool) {
+	found, err := b.single(t, of)
+	if err != nil {
+		b.problem("%s: %v", what, err)
+	}
+	return found.String(), err == nil
+}
+
+// path is text for a path. Attributes of hardware must not add elements: a USB
+// stick may have the serial number "../../etc".
+func (b *builder) path(what string, t device.Text, of *candidate) (device.Text, bool) {
 	for _, name := range t.Vars() {
 		if _, isAttribute := device.FindAttribute(name); !isAttribute && !strings.HasPrefix(name, attrPrefix) {
 			continue
 		}
-		values, err := b.values(name, of)
-		if err != nil {
-			return nil, err
+		values, _ := b.values(name, of)
+		if len(values) != 1 {
+			continue
 		}
-		if v := values[0].String(); len(values) == 1 && (strings.Contains(v, "/") || strings.Trim(v, ".") == "") {
-			return nil, fmt.Errorf("${%s} is %q, which can't be part of a path", name, v)
+		if v := values[0].String(); strings.Contains(v, "/") || strings.Trim(v, ".") == "" {
+			b.problem("%s: ${%s} is %q, which can't be part of a path", what, name, v)
+			return nil, false
 		}
 	}
 	out, err := b.single(t, of)
 	if err != nil {
-		return nil, err
+		b.problem("%s: %v", what, err)
+		return nil, false
 	}
 	sample := strings.TrimSuffix(out.Expand(func(string) (string, bool) { return "0", true }).String(), "/")
 	if !strings.HasPrefix(sample, "/") || path.Clean(sample) != sample {
-		return nil, fmt.Errorf("%q is not a clean, absolute path", out)
+		b.problem("%s: %q is not a clean, absolute path", what, out)
+		return nil, false
 	}
-	return out, nil
+	return out, true
 }
 
-// expand fills in all variables of a text but those that depend on the
-// container.
+// expand fills in all variables that do not depend on the container.
 func expand(t device.Text, value func(name string) (device.Text, error)) (device.Text, error) {
 	out := make(device.Text, 0, len(t))
 	for _, p := range t {
@@ -165,12 +174,11 @@ func expand(t device.Text, value func(name string) (device.Text, error)) (device
 		}
 		out = append(out, v...)
 	}
-	// Joins literals that stand side by side.
+	// Joins adjacent literals.
 	return out.Expand(func(string) (string, bool) { return "", false }), nil
 }
 
-// values is what a variable stands for: one value or more, each once, or the
-// reason why it has none.
+// values lists the values of a variable without repeats, at least one.
 func (b *builder) values(name string, of *candidate) ([]device.Text, error) {
 	if name == "container_path" && len(b.paths) > 0 {
 		return b.paths, nil
@@ -188,8 +196,7 @@ func (b *builder) values(name string, of *candidate) ([]device.Text, error) {
 	return out, nil
 }
 
-// lookUp is what a variable stands for, and why it has no value where that is
-// so.
+// lookUp lists the values of a variable, and the reason if there is none.
 func (b *builder) lookUp(name string, of *candidate) (values []string, reason string) {
 	if n, err := strconv.Atoi(name); err == nil && n > 0 {
 		return b.wildcard(n, of), fmt.Sprintf("wildcard %d of the glob stands for nothing", n)
@@ -252,9 +259,9 @@ func (b *builder) lookUp(name string, of *candidate) (values []string, reason st
 	return nil, "it is not known"
 }
 
-// attributes is what the hardware of a device has for an attribute, and why it
-// has none. Those of USB interfaces are those of the device's nodes, or all
-// where no node has one.
+// attributes lists the values of an attribute, and the reason if there is none.
+// Of USB interfaces they are those of the device's nodes, or all if no node
+// belongs to one.
 func attributes(a *device.Attribute, of *candidate) (values []string, reason string) {
 	if a.Net != nil {
 		for _, n := range of.interfaces() {
@@ -281,7 +288,7 @@ func attributes(a *device.Attribute, of *candidate) (values []string, reason str
 	return values, lacks(functions[0], a)
 }
 
-// lacks says why hardware has no value for an attribute.
+// lacks is the reason why hardware has no value for an attribute.
 func lacks(h *device.Hardware, a *device.Attribute) string {
 	switch {
 	case a.Table == "usb" && h.USB == nil:
@@ -298,7 +305,7 @@ func lacks(h *device.Hardware, a *device.Attribute) string {
 	return describe(h) + " has no " + noun(a)
 }
 
-// noun is an attribute in words.
+// noun is the name of an attribute in prose.
 func noun(a *device.Attribute) string {
 	if a.Key == "serial" {
 		return "serial number"
@@ -306,7 +313,7 @@ func noun(a *device.Attribute) string {
 	return strings.ReplaceAll(a.Key, "_", " ")
 }
 
-// wildcard is what the n-th wildcard of the globs stood for.
+// wildcard lists what the n-th wildcard of the globs matched.
 func (b *builder) wildcard(n int, of *candidate) []string {
 	var values []string
 	add := func(found []string) {

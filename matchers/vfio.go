@@ -8,8 +8,8 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// The nodes that open the way to the nodes of VFIO: the container of groups
-// (vfio_container_init in drivers/vfio/container.c) and what binds the nodes of
+// The nodes through which VFIO is used: the container of groups
+// (vfio_container_init in drivers/vfio/container.c), and iommufd for the nodes of
 // functions (drivers/iommu/iommufd/main.c).
 const (
 	vfioContainer = "/dev/vfio/vfio"
@@ -22,9 +22,8 @@ const (
 func isGroupNode(n *device.Node) bool    { return n.Subsystem == "vfio" }
 func isFunctionNode(n *device.Node) bool { return n.Subsystem == "vfio-dev" }
 
-// vfioGroup is the IOMMU group whose number hardware has if VFIO gives it to
-// programs, "" for all else. A mediated device in a group always is:
-// no other driver puts one there (vfio_mdev and its likes).
+// vfioGroup is the IOMMU group of hardware that is bound to VFIO, "" for none. A
+// mediated device in a group always is: only VFIO drivers put one there.
 func vfioGroup(h *device.Hardware) string {
 	if h == nil || h.PCI != nil && !h.PCI.VFIO {
 		return ""
@@ -32,8 +31,8 @@ func vfioGroup(h *device.Hardware) string {
 	return h.IOMMUGroup()
 }
 
-// compareFunctions orders functions by address. A mediated device is in a
-// group of its own.
+// compareFunctions orders the hardware of an IOMMU group by address. A mediated
+// device has a group of its own.
 func compareFunctions(a, b *device.Hardware) int {
 	if a.PCI == nil || b.PCI == nil {
 		return strings.Compare(a.Path, b.Path)
@@ -41,20 +40,19 @@ func compareFunctions(a, b *device.Hardware) int {
 	return device.CompareNumber(a.PCI.Address, b.PCI.Address)
 }
 
-// group is what a resource selects of an IOMMU group with vfio = true: one
-// device, whatever it selects of the group otherwise.
+// group is the device that a resource makes of an IOMMU group with vfio = true.
 type group struct {
 	number string
 	// functions that are selected, by address.
 	functions []*device.Hardware
-	// hardware is the selected function with the lowest address, whose ID the
-	// device has. It may be one that is not bound to VFIO yet: in which order
-	// functions are bound is no reason for another ID.
+	// hardware has the ID of the device: the selected function with the lowest
+	// address, bound to VFIO or not, since the ID must not depend on the order in
+	// which functions are bound.
 	hardware *device.Hardware
 }
 
-// vfioNodes lists the VFIO nodes of a function: that of its group, which may
-// belong to another function of it, and its own.
+// vfioNodes lists the VFIO nodes of a function: that of its group, which another
+// function may own, and its own.
 func (ix *index) vfioNodes(h *device.Hardware) []*device.Node {
 	var nodes []*device.Node
 	for _, f := range ix.byGroup()[h.IOMMUGroup()] {
@@ -67,16 +65,16 @@ func (ix *index) vfioNodes(h *device.Hardware) []*device.Node {
 	return nodes
 }
 
-// addVFIO selects what a match with vfio = true does. What is excluded is
-// decided here, since the node of a group goes with each of its functions.
+// addVFIO selects for a match with vfio = true. Excludes apply here, since the node
+// of a group belongs to each of its functions.
 func (s *selection) addVFIO(p *predicate) {
 	for _, h := range s.ix.snap.Hardware {
-		if vfioGroup(h) == "" || !p.hardwareHolds(h) || !p.sysHolds([]string{h.Path}) {
+		if vfioGroup(h) == "" || !p.matchesHardware(h) || !p.matchesSysfs([]string{h.Path}) {
 			continue
 		}
 		selects := false
 		for _, n := range s.ix.vfioNodes(h) {
-			excluded := slices.ContainsFunc(s.excludes, func(e *predicate) bool { return e.holdsOf(n, h) })
+			excluded := slices.ContainsFunc(s.excludes, func(e *predicate) bool { return e.matchesAs(n, h) })
 			if !excluded && (p.Subsystem.Empty() || p.Subsystem.Match(n.Subsystem)) {
 				s.pick(n, p.Match)
 				selects = true
@@ -120,7 +118,7 @@ func (s *selection) unite() {
 	}
 }
 
-// groupOf returns the group whose device has the ID of h, if there is one.
+// groupOf lists the group whose device has the ID of h, if any.
 func (s *selection) groupOf(h *device.Hardware) []*group {
 	if g := s.groups[h.IOMMUGroup()]; g != nil && g.hardware == h {
 		return []*group{g}
@@ -128,27 +126,27 @@ func (s *selection) groupOf(h *device.Hardware) []*group {
 	return nil
 }
 
-// wouldSelect reports whether a match with vfio = true selects a function once
+// wouldSelect reports whether a match with vfio = true selects a function when
 // it is bound to VFIO.
 func (s *selection) wouldSelect(h *device.Hardware) bool {
-	if h.PCI == nil || h.PCI.IsBridge() || slices.ContainsFunc(s.excludes, func(e *predicate) bool { return !e.readsDriver() && e.holdsWhole(h) }) {
+	if h.PCI == nil || h.PCI.IsBridge() || slices.ContainsFunc(s.excludes, func(e *predicate) bool { return !e.dependsOnDriver() && e.matchesWhole(h) }) {
 		return false
 	}
-	return slices.ContainsFunc(s.matches, func(p *predicate) bool { return p.VFIO && p.holdsBound(h) })
+	return slices.ContainsFunc(s.matches, func(p *predicate) bool { return p.VFIO && p.matchesBound(h) })
 }
 
-// readsDriver reports whether a match depends on what a function is bound to.
-func (p *predicate) readsDriver() bool { return !p.PCI["driver"].Empty() || !p.Driver.Empty() }
+// dependsOnDriver reports whether a match has a condition on the driver.
+func (p *predicate) dependsOnDriver() bool { return !p.PCI["driver"].Empty() || !p.Driver.Empty() }
 
-// holdsBound is hardwareHolds without regard to the driver.
-func (p *predicate) holdsBound(h *device.Hardware) bool {
+// matchesBound is matchesHardware regardless of the driver.
+func (p *predicate) matchesBound(h *device.Hardware) bool {
 	bound := *p
 	bound.hardware = slices.DeleteFunc(slices.Clone(p.hardware), func(c condition) bool { return c.attribute.Name() == "pci.driver" })
-	return p.MDev == nil && bound.tablesHold(h) && p.attrsHold([]string{h.Path})
+	return p.MDev == nil && bound.matchesTables(h) && p.matchesAttrs([]string{h.Path})
 }
 
-// addVFIO adds what opens the way to the nodes of groups, with their
-// permissions, and says what is in the way of that.
+// addVFIO adds the VFIO container or iommufd, with the permissions of the VFIO
+// nodes, and reports groups that can't be used.
 func (b *builder) addVFIO() {
 	var ofGroup, ofFunctions bool
 	along := &config.Companion{}
@@ -177,7 +175,7 @@ func (b *builder) addVFIO() {
 	for _, g := range b.c.groups {
 		var bound []string
 		for _, h := range b.byGroup()[g.number] {
-			if h.PCI != nil && holdsGroup(h.PCI) {
+			if h.PCI != nil && blocksGroup(h.PCI) {
 				bound = append(bound, h.Name+" to "+h.PCI.Driver)
 			}
 		}
@@ -187,7 +185,7 @@ func (b *builder) addVFIO() {
 	}
 }
 
-// unitePermissions are those of a and those of b, in the order of "rwm".
+// unitePermissions is the union of permissions, in the order of "rwm".
 func unitePermissions(a, b string) string {
 	return strings.Map(func(p rune) rune {
 		if strings.ContainsRune(a+b, p) {
@@ -197,12 +195,11 @@ func unitePermissions(a, b string) string {
 	}, "rwm")
 }
 
-// holdsGroup reports whether a function keeps its IOMMU group from being used
-// through VFIO: it is bound to a driver that does DMA by itself
-// (iommu_group_claim_dma_owner in drivers/iommu/iommu.c). Drivers that leave
-// that alone are those of VFIO, of PCI ports and pci-stub; up to Linux 5.18 all
-// drivers of bridges counted as such.
-func holdsGroup(p *device.PCI) bool {
+// blocksGroup reports whether a function prevents VFIO from using its IOMMU group:
+// it is bound to a driver that does DMA (iommu_group_claim_dma_owner in
+// drivers/iommu/iommu.c). VFIO drivers, PCI port drivers and pci-stub don't, nor
+// did any bridge driver up to Linux 5.18.
+func blocksGroup(p *device.PCI) bool {
 	switch p.Driver {
 	case "", "pci-stub", "pcieport":
 		return false
@@ -210,8 +207,7 @@ func holdsGroup(p *device.PCI) bool {
 	return !p.VFIO && !p.IsBridge()
 }
 
-// vfioNotes says what an administrator should know of a resource's matches
-// with vfio = true on this host.
+// vfioNotes adds the notes about matches with vfio = true.
 func (m *run) vfioNotes(r *config.Resource, found []candidate) {
 	excludes := m.predicates(r.Exclude)
 	for _, p := range m.predicates(r.Match) {
@@ -220,8 +216,8 @@ func (m *run) vfioNotes(r *config.Resource, found []candidate) {
 		}
 		var unbound []string
 		for _, h := range m.snap.Hardware {
-			if h.PCI != nil && !h.PCI.VFIO && !h.PCI.IsBridge() && p.hardwareHolds(h) && p.sysHolds([]string{h.Path}) &&
-				!slices.ContainsFunc(excludes, func(e *predicate) bool { return e.holdsWhole(h) }) {
+			if h.PCI != nil && !h.PCI.VFIO && !h.PCI.IsBridge() && p.matchesHardware(h) && p.matchesSysfs([]string{h.Path}) &&
+				!slices.ContainsFunc(excludes, func(e *predicate) bool { return e.matchesWhole(h) }) {
 				unbound = append(unbound, h.Name)
 			}
 		}

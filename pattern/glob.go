@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// Glob lists the paths of the host that v, of kind Path, matches, sorted. here
-// says where a path of the host is found. Links in the part of a pattern
-// without wildcards are followed, and no others.
+// Glob lists the paths of the host that match v, which is of kind Path, sorted. here
+// maps host paths to where they are mounted. Links are followed in front of the
+// first wildcard only.
 func (v Values) Glob(here func(host string) string) []string {
 	var found []string
 	for _, a := range v.Alternatives() {
@@ -26,8 +26,7 @@ func (v Values) Glob(here func(host string) string) []string {
 	return slices.DeleteFunc(slices.Compact(found), func(p string) bool { return !v.Match(p) })
 }
 
-// below lists what is in a directory and in those below it that through
-// matches.
+// below lists the entries of a directory, and of those below that match through.
 func below(dir string, through Values, here func(string) string) []string {
 	entries, err := os.ReadDir(here(dir))
 	if err != nil {
@@ -44,9 +43,9 @@ func below(dir string, through Values, here func(string) string) []string {
 	return found
 }
 
-// Through matches the directories on the way to the paths that the alternative,
-// of kind Path, matches: "/dev" and "/dev/snd" of "/dev/snd/*", and all below
-// "/dev", too, of "/dev/**/card0".
+// Through matches the directories above the matches of an alternative of kind
+// Path: "/dev" and "/dev/snd" for "/dev/snd/*", and everything below "/dev" for
+// "/dev/**/card0".
 func (a Alternative) Through() Values {
 	p := Pattern{kind: Path}
 	add := func(i int, last token) {
@@ -65,8 +64,7 @@ func (a Alternative) Through() Values {
 	return NewValues(p)
 }
 
-// dir is the directory that everything is in or below that the alternative
-// matches, as far as it has no wildcards.
+// dir is the deepest directory without wildcards above all matches.
 func (a *Alternative) dir() string {
 	prefix := a.Prefix()
 	if len(a.tokens) > 1 && a.tokens[1].kind == deep {

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// normal is a value in the form that patterns are compared with.
+// normal brings a value into the form of the patterns.
 func (k Kind) normal(s string) string {
 	switch k {
 	case Path:
@@ -27,7 +27,7 @@ func (k Kind) normal(s string) string {
 // Match reports whether the alternative matches all of a value.
 func (a Alternative) Match(value string) bool { return a.matches(a.kind.normal(value)) }
 
-// matches is Match of a value in its normal form.
+// matches is Match of a value in normal form.
 func (a *Alternative) matches(s string) bool {
 	if a.span != nil {
 		n, err := strconv.ParseUint(s, 10, 31)
@@ -40,14 +40,14 @@ func (a *Alternative) matches(s string) bool {
 	if !strings.HasPrefix(s, prefix) {
 		return false
 	}
-	if len(a.tokens) == 2 && a.tokens[1].kind == star && a.tokens[0].kind == literal { // the usual one, without a loop
+	if len(a.tokens) == 2 && a.tokens[1].kind == star && a.tokens[0].kind == literal { // most patterns
 		return a.kind != Path || strings.IndexByte(s[len(prefix):], '/') < 0
 	}
 	return strings.Contains(s, a.lastLiteral()) && a.match(s, nil)
 }
 
-// lastLiteral is a text that everything has in it that the alternative matches:
-// looking for it first is much quicker than trying where wildcards lead.
+// lastLiteral is contained in every match. Searching for it first is faster than
+// trying the wildcards.
 func (a *Alternative) lastLiteral() string {
 	for _, t := range slices.Backward(a.tokens) {
 		if t.kind == literal {
@@ -57,17 +57,17 @@ func (a *Alternative) lastLiteral() string {
 	return ""
 }
 
-// taken is what a wildcard took of a text: s[from:to].
+// taken is the part of a text that a wildcard matches: s[from:to].
 type taken struct{ token, from, to int }
 
-// match reports whether the tokens match all of s. It goes from right to left,
-// so that the first wildcard takes as much as it can, and sets captured, unless
-// that is nil, to what each token took.
+// match reports whether the tokens match all of s, and stores the match of each
+// in captured unless that is nil. It goes from right to left, so that the first
+// wildcard is the greedy one.
 //
-// Where a token does not match, the nearest star to the right takes one
-// character more, or else the nearest "**" one element more. Those further to
-// the right need no second try, since what they could reach the nearer one can
-// reach, too: no pattern makes this take exponential time.
+// On a mismatch the nearest star to the right takes one character more, or else
+// the nearest "**" one element more. Wildcards further to the right need no
+// second try: whatever they could reach, the nearer one reaches, too. So the time
+// is polynomial.
 func (a *Alternative) match(s string, captured []string) bool {
 	const none = -1
 	lastStar, lastDeep := taken{token: none}, taken{token: none}
@@ -91,7 +91,7 @@ func (a *Alternative) match(s string, captured []string) bool {
 		case t.kind == deep:
 			lastStar, lastDeep = taken{token: none}, taken{i, from, end}
 		case t.kind == literal && a.kind == Path && strings.Contains(t.text, "/"):
-			lastStar.token = none // it is in an element that has matched
+			lastStar.token = none // its element has matched
 		}
 		if captured != nil {
 			captured[i] = s[from:end]
@@ -101,7 +101,7 @@ func (a *Alternative) match(s string, captured []string) bool {
 	return true
 }
 
-// least is where that begins which token i takes at least of the end of s.
+// least is the offset of the shortest match of token i at the end of s.
 func (a *Alternative) least(i int, s string) (from int, ok bool) {
 	switch t := &a.tokens[i]; t.kind {
 	case literal:
@@ -117,8 +117,7 @@ func (a *Alternative) least(i int, s string) (from int, ok bool) {
 	return len(s), true
 }
 
-// extend lets a star take one character more, and "**" one element more, where
-// it can.
+// extend lets a star take one character more, or "**" one element, if possible.
 func (a *Alternative) extend(t *taken, s string) bool {
 	from := strings.LastIndexByte(s[:t.from], '/')
 	if a.tokens[t.token].kind == star {
@@ -133,7 +132,7 @@ func (a *Alternative) extend(t *taken, s string) bool {
 	return from >= 0
 }
 
-// takes reports whether a class or "?" stands for a character.
+// takes reports whether a class or "?" matches a character.
 func (t *token) takes(r rune) bool {
 	in := false
 	for text := t.text; text != "" && !in; {
@@ -144,8 +143,7 @@ func (t *token) takes(r rune) bool {
 	return in != t.not
 }
 
-// captures lists what the wildcards stood for in s, which the alternative
-// matches, in order.
+// captures lists the matches of the wildcards in s, which the alternative matches.
 func (a *Alternative) captures(s string) []string {
 	captured := make([]string, len(a.tokens))
 	a.match(s, captured)
@@ -161,7 +159,7 @@ func (a *Alternative) captures(s string) []string {
 	return out
 }
 
-// Wildcards is how many wildcards the alternative has.
+// Wildcards is the number of wildcards.
 func (a Alternative) Wildcards() int {
 	n := 0
 	for _, t := range a.tokens {
@@ -172,10 +170,10 @@ func (a Alternative) Wildcards() int {
 	return n
 }
 
-// String is the alternative as it was written.
+// String is the alternative as written.
 func (a Alternative) String() string { return a.written }
 
-// Literal is the one text that an alternative without wildcards matches.
+// Literal is the only match of an alternative without wildcards.
 func (a Alternative) Literal() (text string, ok bool) {
 	switch {
 	case a.span != nil || len(a.tokens) > 1:
@@ -186,7 +184,7 @@ func (a Alternative) Literal() (text string, ok bool) {
 	return a.tokens[0].text, a.tokens[0].kind == literal
 }
 
-// Prefix is what everything that the alternative matches begins with.
+// Prefix is the literal prefix of every match.
 func (a Alternative) Prefix() string {
 	switch {
 	case len(a.tokens) > 0 && a.tokens[0].kind == literal:
@@ -197,8 +195,8 @@ func (a Alternative) Prefix() string {
 	return ""
 }
 
-// Shape is the alternative with "*" for every wildcard, to see the elements of
-// a path.
+// Shape is the alternative with "*" for every wildcard, and without escapes: the
+// elements of a path.
 func (a Alternative) Shape() string {
 	var b strings.Builder
 	for i, t := range a.tokens {
@@ -216,8 +214,8 @@ func (a Alternative) Shape() string {
 	return b.String()
 }
 
-// Fits reports whether the alternative may match a text of n characters, all of
-// them among chars. Of a HexPrefix it is the prefix that fits.
+// Fits reports whether the alternative may match n characters, all of them in
+// chars. A HexPrefix is taken as a Hex.
 func (a Alternative) Fits(n int, chars string) bool {
 	tokens, least, open := a.tokens, 0, false
 	if a.kind == HexPrefix {

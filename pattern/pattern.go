@@ -1,14 +1,13 @@
-// Package pattern is the pattern language of configurations. One engine says
-// what a pattern means, whatever it is matched against: serial numbers, IDs,
-// paths of device nodes or files of the host.
+// Package pattern is the pattern language of configurations: for serial numbers,
+// IDs, paths of device nodes, and files of the host.
 //
 //   - any text        ?  any character     [a-z] [!a-z]  a class
 //     {a,b}  alternatives    \  the next character as it is
 //
 // In a pattern of kind Path the wildcards stop at "/", and "**" as a whole
-// element stands for any number of elements: "/dev/**/video*" is
-// "/dev/video0" and "/dev/v4l/by-id/video1", and "/dev/snd/**" is "/dev/snd"
-// and everything below.
+// element matches any number of elements: "/dev/**/video*" matches "/dev/video0"
+// and "/dev/v4l/by-id/video1", and "/dev/snd/**" matches "/dev/snd" and everything
+// below.
 package pattern
 
 import (
@@ -20,15 +19,15 @@ import (
 	"unicode/utf8"
 )
 
-// Kind says how values are compared with a pattern.
+// Kind is how values are compared with a pattern.
 type Kind byte
 
 // The kinds. All but Path ignore space around patterns and values.
 const (
 	Text      Kind = iota
 	Path           // wildcards stop at "/", but for "**"
-	Hex            // a hexadecimal number, whatever its case, with or without "0x"
-	HexPrefix      // likewise; a pattern matches whatever begins as it does
+	Hex            // a hexadecimal number in any case, with or without "0x"
+	HexPrefix      // likewise; a pattern matches a prefix of the number
 	Number         // a decimal number; "0,2-7" is a list of ranges
 )
 
@@ -55,12 +54,12 @@ type Pattern struct {
 	alternatives []Alternative
 }
 
-// Alternative is one of the patterns that a pattern with {a,b} stands for.
+// Alternative is one of the patterns that {a,b} expands to.
 type Alternative struct {
 	written string
 	kind    Kind
 	tokens  []token
-	// span are the first and the last number of a range; nil for all else.
+	// span is the first and last number of a range, nil for everything else.
 	span *[2]uint64
 }
 
@@ -70,20 +69,20 @@ const (
 	literal tokenKind = iota // text
 	one                      // ? or [...]
 	star                     // *
-	deep                     // "/**/" stands for "/" or "/.../", at the end "/**" for "" or "/..."
+	deep                     // "/**/" matches "/" or "/.../"; "/**" at the end, "" or "/..."
 )
 
 // token is a run of literal characters or a wildcard.
 type token struct {
 	kind tokenKind
-	// not, of a class: it stands for all characters but these.
+	// not: a class of all characters but these.
 	not bool
-	// text of a literal; of a class, first and last character of each range.
+	// text of a literal; of a class, the first and last character of each range.
 	text string
 }
 
-// Parse reads a pattern; a leading "!" turns it around. The error says what
-// the pattern breaks, to be read behind the pattern: "is too long: ...".
+// Parse reads a pattern; a leading "!" negates it. The error reads on from the
+// pattern: "is too long: ...".
 func Parse(kind Kind, s string) (Pattern, error) {
 	p := Pattern{kind: kind, written: strings.TrimSpace(s)}
 	s = p.written
@@ -123,19 +122,19 @@ func Parse(kind Kind, s string) (Pattern, error) {
 	return p, nil
 }
 
-// String is the pattern as it was written, without space around it.
+// String is the pattern as written, without space around it.
 func (p Pattern) String() string { return p.written }
 
 // Negated reports whether the pattern has a leading "!".
 func (p Pattern) Negated() bool { return p.not }
 
-// Positive is the condition that the pattern is without its "!".
+// Positive is a condition of the pattern without its "!".
 func (p Pattern) Positive() Values {
 	p.written, p.not = strings.TrimSpace(strings.TrimPrefix(p.written, "!")), false
 	return NewValues(p)
 }
 
-// Alternatives lists what the pattern stands for, without regard to "!".
+// Alternatives lists the alternatives of the pattern, regardless of "!".
 func (p Pattern) Alternatives() []Alternative { return slices.Clone(p.alternatives) }
 
 // spans reads numbers and ranges with commas between them: "0,2-7".
@@ -155,10 +154,10 @@ func (p Pattern) spans(s string) (Pattern, error) {
 	return p, nil
 }
 
-// meta are the characters that mean something in a pattern.
+// meta are the special characters of patterns.
 const meta = `*?[]{}\`
 
-// Quote escapes s: as a pattern, or as part of one, it stands for itself.
+// Quote escapes s, so that it matches itself as a pattern or part of one.
 func Quote(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
@@ -170,12 +169,11 @@ func Quote(s string) string {
 	return b.String()
 }
 
-// without0x drops "0x" where a number may begin.
+// without0x drops "0x" at the beginning of numbers.
 var without0x = strings.NewReplacer("{0x", "{", ",0x", ",", ":0x", ":")
 
-// split splits a pattern into units: runs of characters that stand for
-// themselves, escaped characters, classes, and single characters that mean
-// something.
+// split splits a pattern into units: literal runs, escaped characters, classes,
+// and special characters.
 func split(s string) ([]string, error) {
 	units := make([]string, 0, 8)
 	for s != "" {
@@ -201,8 +199,7 @@ func split(s string) ([]string, error) {
 	return units, nil
 }
 
-// expand writes out the alternatives of units. It stops soon after
-// maxAlternatives.
+// expand expands {a,b}. It stops soon after maxAlternatives.
 func expand(units []string) ([][]string, error) {
 	open := slices.IndexFunc(units, func(u string) bool { return u == "{" || u == "}" })
 	if open < 0 {
@@ -294,8 +291,8 @@ func tokenize(kind Kind, units []string) ([]token, error) {
 	return tokens, nil
 }
 
-// deepLength is how many units "/**/" or a final "/**" is that units begin with,
-// however often "**" is repeated.
+// deepLength is the number of units of a leading "/**/" or final "/**", however
+// often "**" is repeated.
 func deepLength(units []string) int {
 	n := 0
 	for len(units) >= n+3 && units[n] == "/" && units[n+1] == "*" && units[n+2] == "*" && (len(units) == n+3 || units[n+3] == "/") {
@@ -329,8 +326,7 @@ func parseClass(s string) (token, error) {
 	return t, nil
 }
 
-// char is the character that s begins with, escaped or not, and how many bytes
-// it takes.
+// char is the first character of s, escaped or not, and its length in bytes.
 func char(s string) (rune, int) {
 	escape := 0
 	if s[0] == '\\' {

@@ -5,16 +5,15 @@ import (
 	"strings"
 )
 
-// Values is what a configuration wants of a value: a list of patterns, some of
-// which may have a leading "!". The zero Values is no condition. It is
-// immutable.
+// Values is a condition on a value: a list of patterns, some of them with a
+// leading "!". The zero Values is no condition. It is immutable.
 type Values struct {
 	kind               Kind
 	patterns           []Pattern
 	positive, negative bool // whether there are such patterns
 }
 
-// NewValues is the condition that patterns of one kind make.
+// NewValues is a condition of patterns of one kind.
 func NewValues(patterns ...Pattern) Values {
 	v := Values{patterns: patterns}
 	for _, p := range patterns {
@@ -31,7 +30,7 @@ func (v Values) Empty() bool { return len(v.patterns) == 0 }
 // Negative reports whether v has patterns with a leading "!".
 func (v Values) Negative() bool { return v.negative }
 
-// Patterns lists the patterns as the configuration has them, "!" included.
+// Patterns lists the patterns as written, "!" included.
 func (v Values) Patterns() []string {
 	var all []string
 	for _, p := range v.patterns {
@@ -43,13 +42,9 @@ func (v Values) Patterns() []string {
 // Parsed lists the patterns.
 func (v Values) Parsed() []Pattern { return slices.Clone(v.patterns) }
 
-// Match reports whether what a device has fulfils the condition: one of the
-// positive patterns matches, or there is none, and no negative one does. have
-// is empty where the device lacks the attribute, and empty strings in it do
-// not count: an absent attribute fulfils negative patterns only. It has
-// several values where the device has, such as the classes of its interfaces:
-// then a positive pattern holds if any value matches, and a negative one fails
-// if any does.
+// Match reports whether the values of a device match: any of them a positive
+// pattern, if there is one, and none of them a negative one. No value, or an
+// empty one, is an absent attribute, which matches negative patterns only.
 func (v Values) Match(have ...string) bool {
 	ok := !v.positive
 	for _, h := range have {
@@ -64,8 +59,8 @@ func (v Values) Match(have ...string) bool {
 	return ok
 }
 
-// first is the first alternative of the patterns with or without "!" that
-// matches s, which is normal.
+// first is the first alternative that matches s, which is in normal form, of the
+// patterns with or without "!".
 func (v Values) first(s string, not bool) *Alternative {
 	for i := range v.patterns {
 		p := &v.patterns[i]
@@ -78,8 +73,8 @@ func (v Values) first(s string, not bool) *Alternative {
 	return nil
 }
 
-// Captures is what the wildcards stood for in a value that v matches, in
-// order: those of the first pattern that does. It is nil where none does.
+// Captures lists the matches of the wildcards of the first pattern without "!"
+// that matches a value. It is nil if none does.
 func (v Values) Captures(have string) []string {
 	if have = v.kind.normal(have); have != "" {
 		if a := v.first(have, false); a != nil {
@@ -100,7 +95,7 @@ func (v Values) Alternatives() []Alternative {
 	return all
 }
 
-// Literal is the one text that v selects, if that is one without wildcards.
+// Literal is the only positive alternative, if it has no wildcards.
 func (v Values) Literal() (text string, ok bool) {
 	if all := v.Alternatives(); len(all) == 1 {
 		return all[0].Literal()
@@ -108,9 +103,8 @@ func (v Values) Literal() (text string, ok bool) {
 	return "", false
 }
 
-// Prefixes are sorted, and none begins with another: every value that matches
-// begins with one of them, so that a reader of sorted values finds the
-// candidates by binary search and sees none twice.
+// Prefixes lists the literal prefixes of all matches, sorted, and none a prefix of
+// another: for a binary search in sorted values.
 func (v Values) Prefixes() []string {
 	if !v.positive {
 		return []string{""}

@@ -97,8 +97,8 @@ func TestMountedPaths(t *testing.T) {
 	}
 }
 
-// What reaches a container by CDI, and what is left to the moment.
-func TestHandedOver(t *testing.T) {
+// What reaches a container by CDI only, and a node without a link.
+func TestContainerEdits(t *testing.T) {
 	t.Parallel()
 	snap, opts := scanned(t, rig(t))
 	gid, mode := uint32(44), uint32(0o660)
