@@ -8,44 +8,41 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// maxAbsent is how many serials are remembered of devices that are not there.
+// maxAbsent is how many serials of absent devices are remembered.
 const maxAbsent = 512
 
-// Decisions are what was decided about the serials of USB devices. They are
-// kept from boot to boot, or an ID could change by the order in which the
-// kernel finds two devices with one serial.
+// Decisions are the decisions about serials of USB devices. They persist over boots;
+// otherwise an ID could depend on the order in which the kernel detects two devices
+// with one serial.
 //
-// They hold one entry for each device with a usable serial that is there, and
-// for the last 512 that were: beyond that, what has been gone longest is
-// forgotten.
+// They have one entry for each present device with a usable serial, and for the last
+// 512 absent ones: beyond that, the longest absent is forgotten.
 type Decisions struct {
-	// Serials of devices that are there, sorted by ID, then those of absent ones,
-	// the last seen first.
+	// Serials of present devices, sorted by ID, then those of absent ones, the last
+	// seen first.
 	Serials []Serial `json:"serials,omitempty"`
 }
 
-// Serial is what was decided about one serial of one vendor and product.
+// Serial is the decision about one serial of one vendor and product.
 type Serial struct {
-	// ID that the serial makes, the serial form of device.HardwareID.
+	// ID with the serial, the serial form of device.HardwareID.
 	ID string `json:"id"`
-	// Place of the device that goes by the serial, see device.Place.
+	// Place of the device that has the serial ID, see device.Place.
 	Place string `json:"place"`
-	// Contested: two devices with the serial were there at once, so it names
-	// no thing any more but the device at Place.
+	// Contested: two devices with the serial were present at once, so that it
+	// identifies only the device at Place.
 	Contested bool `json:"contested,omitempty"`
 }
 
-// Identify decides for each USB device of a snapshot whether it goes by its
-// serial or by its port, and returns the decisions to be given to the next
-// call. Equal snapshots and decisions make equal results.
+// Identify decides for each USB device of a snapshot whether it has its serial ID or
+// its port ID, and returns the decisions for the next call. Equal snapshots and
+// decisions have equal results.
 //
-// A device without a usable serial goes by its port. A serial belongs to the
-// device that had it first, and to the first in natural order of the places
-// where several are seen for the first time. It moves along when its device
-// is put into another port. Once two devices with one serial have been there
-// at the same time that would be a guess, so from then on the one at the
-// owner's place goes by the serial and all others go by their ports, alone or
-// not.
+// A device without a usable serial has its port ID. A serial belongs to the device that
+// had it first, and to the first in natural order of the places if several are seen for
+// the first time. It follows its device to another port. Once two devices with one
+// serial have been present at the same time that would be a guess: from then on the one
+// at the owner's place has the serial ID and all others have port IDs, alone or not.
 func Identify(snap *device.Snapshot, prev Decisions) (device.Forms, Decisions) {
 	var hardware []*device.Hardware
 	if snap != nil {
@@ -91,14 +88,14 @@ func Identify(snap *device.Snapshot, prev Decisions) (device.Forms, Decisions) {
 	return forms, next
 }
 
-// decide returns which of the devices with one serial goes by it, nil for
-// none, and what is known of the serial from now on.
+// decide returns which of the devices with one serial has the serial ID, nil for none,
+// and the updated entry of the serial.
 func decide(s Serial, group []*device.Hardware) (Serial, *device.Hardware) {
-	if len(group) > 1 { // nearly none is, of thousands
+	if len(group) > 1 { // one device in nearly all of thousands of groups
 		group = slices.SortedFunc(slices.Values(group), func(a, b *device.Hardware) int {
 			p, q := device.Place(a), device.Place(b)
 			if (p == "") != (q == "") {
-				return -cmp.Compare(p, q) // a place that can be remembered goes first
+				return -cmp.Compare(p, q) // a place that can be remembered first
 			}
 			return cmp.Or(device.CompareNatural(p, q), device.CompareNatural(a.Path, b.Path))
 		})

@@ -12,7 +12,7 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// stick makes a USB serial adapter in a port of one controller.
+// stick returns a USB serial adapter in a port of one controller.
 func stick(serial, chain string) *device.Hardware {
 	return &device.Hardware{
 		Bus: device.USBBus, Name: "1-" + chain, Path: "devices/pci0000:00/0000:00:14.0/usb1/1-" + chain,
@@ -20,10 +20,10 @@ func stick(serial, chain string) *device.Hardware {
 	}
 }
 
-// ids returns the ID of each device by its port, as Identify decides.
+// ids returns the ID of each device by its port, with the decisions of Identify.
 func ids(t *testing.T, d *Decisions, present ...*device.Hardware) map[string]string {
 	t.Helper()
-	// What is decided must outlive a restart.
+	// Decisions must survive a restart.
 	text, err := json.Marshal(*d)
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestIdentifyRemembersNoBusNumbers(t *testing.T) {
 	}
 }
 
-func TestIdentifyKeepsThePlaceOfAnOwnerWhosePlaceIsUnknownForOnce(t *testing.T) {
+func TestIdentifyKeepsThePlaceOfAnOwnerWithoutOne(t *testing.T) {
 	t.Parallel()
 	lost := stick("A1B2C3", "2")
 	lost.USB.Controller = ""
@@ -162,7 +162,7 @@ func TestIdentifyKeepsThePlaceOfAnOwnerWhosePlaceIsUnknownForOnce(t *testing.T) 
 	}
 }
 
-func TestIdentifyTellsTwinsInTheTwoRootHubsOfAControllerApart(t *testing.T) {
+func TestIdentifyEqualSerialsInBothRootHubs(t *testing.T) {
 	t.Parallel()
 	fast := stick("A1B2C3", "1")
 	fast.USB.Speed = "5000"
@@ -186,7 +186,7 @@ func TestIdentifyLeavesOtherHardwareAlone(t *testing.T) {
 	}
 }
 
-func TestIdentifyForgetsWhatHasBeenGoneLongest(t *testing.T) {
+func TestIdentifyForgetsTheLongestAbsent(t *testing.T) {
 	t.Parallel()
 	var d Decisions
 	serial := func(i int) string { return fmt.Sprintf("X%04dY", i) }

@@ -12,9 +12,8 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// life plays random stories: three resources, five devices, containers that
-// come and go, restarts. What must hold at every step is checked against what
-// was shown before.
+// life plays random stories: three resources, five devices, containers that start and
+// end, restarts. Every step checks invariants against the previous output.
 type life struct {
 	t      *testing.T
 	state  State
@@ -22,11 +21,11 @@ type life struct {
 	start  time.Time
 	config []Resource           // with offers
 	held   map[string]string    // slot ID to resource
-	known  bool                 // whether held can be asked
+	known  bool                 // whether the holders are known
 	events map[string]time.Time // by hardware
-	pulled bool                 // the hardware of interfaces is gone
-	// shown are the slots of the last output, by resource and slot, and since
-	// when each has been Unhealthy; zero while it is Healthy.
+	pulled bool                 // the hardware of interfaces is removed
+	// shown are the slots of the last output, by resource and slot, and since when each
+	// has been Unhealthy; zero while it is Healthy.
 	shown map[[2]string]time.Time
 	out   Output
 }
@@ -55,10 +54,10 @@ func (l *life) act(op byte, arg int) {
 	r := &l.config[arg%len(l.config)]
 	id := fmt.Sprintf("d%d", arg/3%5)
 	at := slices.IndexFunc(r.Offers, func(o device.Offer) bool { return o.ID == id })
-	// Offers are replaced, never changed: the state holds those it was given.
+	// Offers are replaced, never changed: the state keeps them.
 	offers := slices.Clone(r.Offers)
 	switch op % 12 {
-	case 0, 1, 2: // plug or pull
+	case 0, 1, 2: // plug or unplug
 		switch {
 		case at >= 0:
 			r.Offers = slices.Delete(offers, at, at+1)
@@ -113,7 +112,7 @@ func (l *life) act(op byte, arg int) {
 	l.now = l.now.Add(steps[arg/8%len(steps)])
 }
 
-// step is Next and what must hold afterwards.
+// step calls Next and checks invariants.
 func (l *life) step() {
 	l.t.Helper()
 	in := Input{
@@ -121,7 +120,7 @@ func (l *life) step() {
 		Hardware: func(string) bool { return !l.pulled },
 	}
 	for _, r := range l.config {
-		// A resource with this reason is taken out of the configuration.
+		// A resource with this reason is removed from the configuration.
 		if r.Refuse == "" || r.Name != "c" {
 			in.Resources = append(in.Resources, r)
 		}
@@ -129,7 +128,7 @@ func (l *life) step() {
 	switch {
 	case l.known:
 		in.Held = Held{At: l.now, IDs: l.held}
-	case l.now.Sub(l.start) < 2*time.Minute: // the kubelet has just started, too
+	case l.now.Sub(l.start) < 2*time.Minute: // the kubelet has just started too
 		in.Held = Held{At: l.now, Partial: true}
 	}
 	l.state, l.out = l.state.Next(in)
@@ -194,8 +193,8 @@ func (l *life) offered(name, id string) bool {
 	})
 }
 
-// end lets all containers go and follows the wakes: then exactly what is
-// there must be listed, all of it Healthy.
+// end releases all containers and follows the wakes: then exactly the present devices
+// must be listed, all of them Healthy.
 func (l *life) end() {
 	l.t.Helper()
 	l.held, l.known = map[string]string{}, true
@@ -219,8 +218,8 @@ func (l *life) end() {
 	}
 	got := make(map[string]bool)
 	for key, since := range l.shown {
-		// A device of two resources stays with the one that had it first, and
-		// its number of slots is that one's.
+		// A device of two resources stays with the one that had it first, with that
+		// one's number of slots.
 		if base, _ := device.SplitSlot(key[1]); !l.offered(key[0], base) || !since.IsZero() {
 			l.t.Errorf("in the end %s of %s is listed", key[1], key[0])
 		}

@@ -34,14 +34,14 @@ func (t *transition) expire() {
 			rec.retired = kept
 			d.records[id] = rec
 			if rec.net.away() {
-				t.out.AskHeld = true // nothing else tells that a virtual interface ended with its pod
+				t.out.AskHeld = true // no event announces that a virtual interface ended with its pod
 			}
 		}
 	}
 }
 
-// mayLeave reports whether a slot, or the whole device for slot -1, may leave
-// the list, and sees to it that Next is called when it might.
+// mayLeave reports whether a slot, or the whole device for slot -1, may leave the list,
+// and otherwise requests a call of Next for when it may.
 func (t *transition) mayLeave(due time.Time, id string, slot int) bool {
 	if t.in.Now.Before(due) {
 		t.wake(due)
@@ -57,7 +57,7 @@ func (t *transition) mayLeave(due time.Time, id string, slot int) bool {
 	return !held
 }
 
-// claimWaiting lists the devices that another resource no longer has.
+// claimWaiting lists the devices that another resource has released.
 func (t *transition) claimWaiting() {
 	for _, d := range t.drafts {
 		for _, offer := range d.waiting {
@@ -75,15 +75,14 @@ func (t *transition) claimWaiting() {
 	}
 }
 
-// blockedBy returns the name of the resource for which d can't list a device
-// yet, empty where it can.
+// blockedBy returns the name of the resource because of which d cannot list a device
+// yet, empty if it can.
 func (t *transition) blockedBy(d *draft, id string) string {
 	switch owner := t.owner[id]; owner {
 	case d:
 		return ""
 	case nil:
-		// What the state does not know of may still be held through the name
-		// that it had before.
+		// A device without a record may still be held through its previous name.
 		var names []string
 		for _, h := range t.held[id] {
 			if h.resource != d.name {
@@ -99,7 +98,7 @@ func (t *transition) blockedBy(d *draft, id string) string {
 	}
 }
 
-// absent returns the record of a device that is not matched.
+// absent returns the record of an unmatched device.
 func (rec record) absent(now time.Time) record {
 	if rec.since.IsZero() {
 		rec.since = now
@@ -109,8 +108,7 @@ func (rec record) absent(now time.Time) record {
 	return rec
 }
 
-// retire returns which slots are listed beyond count, when there were before
-// slots up to now.
+// retire returns the slots listed beyond count, of up to before slots until now.
 func retire(retired []retiredSlot, before, count int, now time.Time) []retiredSlot {
 	var kept []retiredSlot
 	for slot := count; slot < before; slot++ {
@@ -131,7 +129,7 @@ func (t *transition) finish() (State, Output) {
 		refused := d.config.Refuse != ""
 		if len(d.records) == 0 && (refused || d.config.Derived && len(d.blocked) == 0) {
 			t.out.Changes = append(t.out.Changes, changes(d.last, ListedResource{Name: d.name})...)
-			continue // it ends
+			continue // the resource ends
 		}
 		d.registered = d.registered || !refused && len(d.records) > 0
 		listed := ListedResource{
@@ -144,14 +142,14 @@ func (t *transition) finish() (State, Output) {
 		t.out.Changes = append(t.out.Changes, changes(d.last, listed)...)
 		d.last = listed
 		next.resources = append(next.resources, d.resource)
-		// The caller may add what it knows of a device's health.
+		// The caller may add its own health of a device.
 		listed.Devices = slices.Clone(listed.Devices)
 		t.out.Resources = append(t.out.Resources, listed)
 	}
 	return next, t.out
 }
 
-// complete reports whether d has all that is remembered of it.
+// complete reports whether d has all its remembered devices.
 func (t *transition) complete(d *draft) bool {
 	deadline := t.in.Start.Add(completeAfter)
 	if d.config.Refuse != "" || !t.in.Now.Before(deadline) {
@@ -196,7 +194,7 @@ func (t *transition) entries(d *draft) []Entry {
 	return entries
 }
 
-// changes returns what differs between two lists of one resource.
+// changes returns the differences between two lists of one resource.
 func changes(before, after ListedResource) []Change {
 	was := make(map[string]Entry, len(before.Devices))
 	for _, e := range before.Devices {
@@ -216,7 +214,7 @@ func changes(before, after ListedResource) []Change {
 	return out
 }
 
-// Slots returns the slots of an entry as the kubelet is shown them.
+// Slots returns the slots of an entry as listed to the kubelet.
 func Slots(e Entry) []device.Listed {
 	slots := make([]device.Listed, 0, e.Offer.Slots+len(e.Retired))
 	l := device.Listed{Healthy: e.Healthy, Reason: e.Reason, NUMA: e.Offer.NUMA, Device: cmp.Or(e.Offer.Hardware, e.Offer.ID)}

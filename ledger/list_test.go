@@ -97,7 +97,7 @@ func TestDevicesAreListedInNaturalOrder(t *testing.T) {
 	}
 }
 
-func TestAQuietOutputHasNoChanges(t *testing.T) {
+func TestUnchangedOutputHasNoChanges(t *testing.T) {
 	t.Parallel()
 	r := res("r", dev("x", "a"))
 	h := newMachine(t).at(0, r)
@@ -126,7 +126,7 @@ func TestAQuietOutputHasNoChanges(t *testing.T) {
 	}
 }
 
-func TestWhatACallerAddsToAListIsNotRemembered(t *testing.T) {
+func TestCallerAdditionsAreNotRemembered(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("r", dev("x", "a")))
 	e := &h.out.Resources[0].Devices[0]
@@ -150,7 +150,7 @@ func TestSlotsOfAnEntry(t *testing.T) {
 	}
 }
 
-func TestWhatIsHeldAndNotRememberedIsListed(t *testing.T) {
+func TestHeldDeviceWithoutARecordIsListed(t *testing.T) {
 	t.Parallel()
 	held := Held{At: boot.Add(s), IDs: map[string]string{"x": "r", "y::2": "r", "z": "foreign", "bad id": "r"}}
 	state, _ := State{}.Next(Input{Now: boot, Start: boot, Resources: []Resource{res("r", dev("x", "a"))}})
@@ -164,7 +164,8 @@ func TestWhatIsHeldAndNotRememberedIsListed(t *testing.T) {
 	}
 }
 
-// A name that devices make ends with the last of them, unless one is still to come.
+// A resource whose name comes from devices ends with the last of them, unless one is
+// waiting.
 func TestADerivedResourceEndsWithItsDevices(t *testing.T) {
 	t.Parallel()
 	derived := func(name string, offers ...device.Offer) Resource {
@@ -183,7 +184,7 @@ func TestADerivedResourceEndsWithItsDevices(t *testing.T) {
 	h.at(s+m, derived("r", dev("x", "a"))).shows(list{"r": {"x": ok}})
 }
 
-// A check that fails makes a device Unhealthy, and nothing else: its offer stays.
+// A failed check makes a device Unhealthy, and nothing else: its offer stays.
 func TestAFailingCheck(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t)

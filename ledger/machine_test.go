@@ -12,22 +12,22 @@ import (
 
 var boot = time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 
-// machine drives a State through a story. Its clock starts at zero, when the
-// process starts; what is held is asked at every step unless silent.
+// machine drives a State through a story. Its clock starts at zero, when the process
+// starts; the holders are queried at every step unless silent.
 type machine struct {
-	t       *testing.T
-	state   State
-	out     Output
-	before  []ListedResource // of the output before
-	ended   []string         // resources that the last Next dropped
-	events  map[string]time.Duration
-	held    map[string]string
-	failing map[string]string // why checks fail, by ID
-	silent  bool
-	young   bool            // the kubelet has just started
-	asked   time.Duration   // when held was asked; now where it is negative
-	pulled  map[string]bool // hardware that is gone, by its sysfs path
-	unread  []device.Unread
+	t           *testing.T
+	state       State
+	out         Output
+	before      []ListedResource // of the previous output
+	ended       []string         // resources dropped by the last Next
+	events      map[string]time.Duration
+	held        map[string]string
+	failing     map[string]string // reasons of failed checks, by ID
+	silent      bool
+	justStarted bool            // the kubelet has just started
+	asked       time.Duration   // time of the query of holders; now if negative
+	pulled      map[string]bool // removed hardware, by its sysfs path
+	unread      []device.Unread
 }
 
 func newMachine(t *testing.T, remembered ...Remembered) *machine {
@@ -42,12 +42,12 @@ func (h *machine) lastEvent(hardware string) time.Time {
 	return time.Time{}
 }
 
-// at is Next at a time after the start.
+// at calls Next at a time after the start.
 func (h *machine) at(d time.Duration, resources ...Resource) *machine {
 	h.t.Helper()
 	in := Input{Now: boot.Add(d), Start: boot, Resources: resources, LastEvent: h.lastEvent, Hardware: func(path string) bool { return !h.pulled[path] }, Unread: h.unread, Failing: h.failing}
 	if !h.silent {
-		in.Held = Held{At: in.Now, Partial: h.young, IDs: h.held}
+		in.Held = Held{At: in.Now, Partial: h.justStarted, IDs: h.held}
 		if h.asked >= 0 {
 			in.Held.At = boot.Add(h.asked)
 		}
@@ -70,7 +70,7 @@ func (h *machine) at(d time.Duration, resources ...Resource) *machine {
 	return h
 }
 
-// list is what the kubelet is shown: health or reason by resource and slot.
+// list is the list for the kubelet: health or reason by resource and slot.
 type list map[string]map[string]string
 
 const ok = "Healthy"
@@ -116,8 +116,7 @@ func (h *machine) asks(want bool) *machine {
 	return h
 }
 
-// asksSince checks since when an answer is wanted at once; negative is that
-// none is.
+// asksSince checks since when an answer is urgent; negative is never.
 func (h *machine) asksSince(want time.Duration) *machine {
 	h.t.Helper()
 	got := h.out.AskSince.Sub(boot)
@@ -130,7 +129,7 @@ func (h *machine) asksSince(want time.Duration) *machine {
 	return h
 }
 
-// resource returns one of the output.
+// resource returns a resource of the output.
 func (h *machine) resource(name string) ListedResource {
 	h.t.Helper()
 	for _, res := range h.out.Resources {
@@ -142,18 +141,18 @@ func (h *machine) resource(name string) ListedResource {
 	return ListedResource{}
 }
 
-// changed reports whether a resource of the output differs from the one before.
+// changed reports whether a resource of the output differs from the previous one.
 func (h *machine) changed(name string) bool {
 	h.t.Helper()
 	return !slices.ContainsFunc(h.before, func(r ListedResource) bool { return r.Name == name && cmp.Equal(r, h.resource(name)) })
 }
 
-// res makes a resource that remembers a device for ten minutes.
+// res returns a resource that remembers a device for ten minutes.
 func res(name string, offers ...device.Offer) Resource {
 	return Resource{Name: name, Offers: offers, ForgetAfter: 10 * time.Minute}
 }
 
-// dev makes an offer of one slot with the nodes of the given keys.
+// dev returns an offer of one slot with nodes of the given keys.
 func dev(id string, keys ...string) device.Offer {
 	o := device.Offer{ID: id, Hardware: "devices/" + id, Slots: 1, NUMA: []int{0}}
 	for i, key := range keys {
@@ -162,8 +161,7 @@ func dev(id string, keys ...string) device.Offer {
 	return o
 }
 
-// iface makes an offer of one interface that moves, on hardware unless that is
-// empty.
+// iface returns an offer of one interface that moves, on hardware unless that is empty.
 func iface(id, hardware string) device.Offer {
 	return device.Offer{ID: id, Hardware: hardware, Slots: 1, CDI: true, Nets: []device.OfferedNet{{HostName: "if-" + id, Key: "net"}}}
 }

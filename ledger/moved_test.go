@@ -30,11 +30,11 @@ func (h *machine) holdsMoved(want bool) *machine {
 	return h
 }
 
-func TestAnInterfaceThatLeavesForItsContainerStaysHealthy(t *testing.T) {
+func TestMovedInterfaceStaysHealthy(t *testing.T) {
 	t.Parallel()
 	can := iface("x", "devices/x")
 	h := newMachine(t).at(0, res("r", can)).shows(list{"r": {"x": ok}}).asksSince(-1)
-	// What is known of before can't tell whether a container holds it now.
+	// The earlier answer cannot tell whether a container holds it now.
 	h.asked = 0
 	h.at(s, res("r")).holdsMoved(true).asksSince(s).wakes(6 * s)
 	h.held, h.asked = map[string]string{"x": "r"}, s
@@ -42,13 +42,13 @@ func TestAnInterfaceThatLeavesForItsContainerStaysHealthy(t *testing.T) {
 	if diff := cmp.Diff(can.Nets, h.entry().Offer.Nets); diff != "" || !h.entry().Offer.CDI {
 		t.Errorf("offer %+v (-want +got):\n%s", h.entry().Offer, diff)
 	}
-	// Nobody can be asked for a while.
+	// The holders are unknown for a while.
 	h.silent = true
 	h.at(m, res("r")).holdsMoved(true).asks(true).wakes(-1)
 	h.silent, h.asked = false, -1
 	h.at(20*m, res("r")).holdsMoved(true)
 
-	// The pod ends; the kernel brings the interface back.
+	// The pod ends, and the kernel returns the interface.
 	h.held = nil
 	h.at(21*m, res("r")).holdsMoved(false).asksSince(-1).wakes(31 * m)
 	h.at(21*m+s, res("r", can)).shows(list{"r": {"x": ok}}).asks(false).wakes(-1)
@@ -57,7 +57,7 @@ func TestAnInterfaceThatLeavesForItsContainerStaysHealthy(t *testing.T) {
 	}
 }
 
-func TestAnInterfaceThatComesBackBeforeThePodIsKnownToHaveEndedIsHealthy(t *testing.T) {
+func TestReturnedInterfaceIsHealthyBeforeThePodEnds(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("r", iface("x", "devices/x")))
 	h.held = map[string]string{"x": "r"}
@@ -68,7 +68,7 @@ func TestAnInterfaceThatComesBackBeforeThePodIsKnownToHaveEndedIsHealthy(t *test
 	h.at(2*m, res("r")).holdsMoved(true).asksSince(2 * m)
 }
 
-func TestAVirtualInterfaceEndsWithItsPod(t *testing.T) {
+func TestVirtualInterfaceEndsWithItsPod(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("r", iface("x", "")))
 	h.held = map[string]string{"x": "r"}
@@ -78,7 +78,7 @@ func TestAVirtualInterfaceEndsWithItsPod(t *testing.T) {
 	h.at(12*m, res("r")).shows(list{"r": {}})
 }
 
-func TestAnInterfaceThatNobodyHoldsIsGone(t *testing.T) {
+func TestUnheldInterfaceIsGone(t *testing.T) {
 	t.Parallel()
 	for name, held := range map[string]map[string]string{"nobody": nil, "through another resource": {"x": "other"}, "another device": {"y": "r"}} {
 		t.Run(name, func(t *testing.T) {
@@ -95,8 +95,8 @@ func TestAnInterfaceThatNobodyHoldsIsGone(t *testing.T) {
 	}
 }
 
-// A kubelet that was just started knows of few containers.
-func TestAnAnswerThatNobodyHoldsAnInterfaceMayBeWrong(t *testing.T) {
+// A kubelet that has just started knows few containers.
+func TestAnswerWithoutHolderMayBeWrong(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("r", iface("x", "devices/x")))
 	h.held = map[string]string{"x": "r"}
@@ -118,8 +118,8 @@ func TestAnAnswerThatNobodyHoldsAnInterfaceMayBeWrong(t *testing.T) {
 	}
 }
 
-// Containers run on while the kubelet is away.
-func TestWhatIsInAContainerStaysThereUntilTheKubeletAnswersARestartedProgram(t *testing.T) {
+// Containers keep running while the kubelet is down.
+func TestMovedInterfaceAwaitsTheKubeletAfterARestart(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("r", iface("x", "")))
 	h.held = map[string]string{"x": "r"}
@@ -132,7 +132,7 @@ func TestWhatIsInAContainerStaysThereUntilTheKubeletAnswersARestartedProgram(t *
 	next.at(21*m, res("r")).holdsMoved(false)
 }
 
-func TestAnAnswerIsWaitedForFiveSeconds(t *testing.T) {
+func TestAnswerIsAwaitedForFiveSeconds(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t)
 	h.silent = true
@@ -145,20 +145,20 @@ func TestAnAnswerIsWaitedForFiveSeconds(t *testing.T) {
 	h.at(7*s, res("r")).holdsMoved(true)
 }
 
-func TestPulledHardwareTakesItsInterfacesWithIt(t *testing.T) {
+func TestRemovedHardwareRemovesItsInterfaces(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("r", iface("x", "devices/x")))
 	h.held = map[string]string{"x": "r"}
 	h.at(s, res("r")).holdsMoved(true)
 	h.pulled["devices/x"] = true
 	h.at(2*s, res("r")).holdsMoved(false)
-	// Something else is put in its place.
+	// Another interface replaces it.
 	h.pulled = nil
 	h.at(3*s, res("r")).holdsMoved(false)
 	h.at(4*s, res("r", iface("x", "devices/x"))).shows(list{"r": {"x": ok}})
 }
 
-func TestADeviceKeepsItsNodesWhileItsInterfaceIsInAContainer(t *testing.T) {
+func TestDeviceKeepsItsNodesWhileItsInterfaceIsMoved(t *testing.T) {
 	t.Parallel()
 	card := dev("x", "uverbs", "umad")
 	whole := card
@@ -176,19 +176,19 @@ func TestADeviceKeepsItsNodesWhileItsInterfaceIsInAContainer(t *testing.T) {
 		t.Error("still counts as moved")
 	}
 
-	// What loses a node, too, is another device than it was.
+	// A device that also loses a node is a different device.
 	fewer := whole
 	fewer.Nets, fewer.Nodes = nil, whole.Nodes[:1]
 	h.at(2*m, grows(res("r", fewer))).shows(list{"r": {"x": ReasonSettling}})
 
-	// An interface that nobody took is none of the device's any more.
+	// An unmoved interface that is removed is no longer part of the device.
 	h = newMachine(t).at(0, grows(res("r", whole)))
 	less.Problem = ""
 	h.at(10*s, grows(res("r", less))).shows(list{"r": {"x": ReasonSettling}})
 	h.at(11*s, grows(res("r", less))).shows(list{"r": {"x": ok}})
 }
 
-func TestWhatIsInAContainerOutlivesARestart(t *testing.T) {
+func TestMovedInterfaceSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("r", iface("x", "devices/x")))
 	h.held = map[string]string{"x": "r"}
@@ -202,7 +202,7 @@ func TestWhatIsInAContainerOutlivesARestart(t *testing.T) {
 		boot   string
 		pulled bool
 		held   bool
-		want   []bool // at once, and when what is held is known
+		want   []bool // at once, and when the holders are known
 	}{
 		{"same boot", "a", false, true, []bool{true, true}},
 		{"its pod ended meanwhile", "a", false, false, []bool{true, false}},
@@ -231,7 +231,7 @@ func TestWhatIsInAContainerOutlivesARestart(t *testing.T) {
 	}
 }
 
-func TestAnInterfaceThatMovedWhileTheProgramWasDownIsInItsContainer(t *testing.T) {
+func TestInterfaceMovedWhileTheProgramWasDown(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("r", iface("x", "")))
 	next := newMachine(t)
@@ -240,23 +240,24 @@ func TestAnInterfaceThatMovedWhileTheProgramWasDownIsInItsContainer(t *testing.T
 	next.at(0, res("r")).holdsMoved(true).complete(true)
 }
 
-// What a kubelet names that was just started is held; what it does not name may be.
-func TestAKubeletThatWasJustStarted(t *testing.T) {
+// A kubelet that has just started reports held devices correctly; unreported ones may
+// be held.
+func TestKubeletThatHasJustStarted(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("r", iface("x", "devices/x")))
 	next := newMachine(t)
 	next.state = Persisted{Boot: "a", Resources: h.state.Remember()}.State("a")
-	next.young = true
+	next.justStarted = true
 	next.at(0, res("r")).holdsMoved(true).asks(true)
 	next.at(m, res("r")).holdsMoved(true)
 	next.held = map[string]string{"x": "r", "y": "r"}
 	next.at(m+s, res("r")).shows(list{"r": {"x": ok, "y": ReasonGone}})
 	next.held = nil
 	next.at(20*m, res("r")).shows(list{"r": {"x": ok, "y": ReasonGone}}).asks(true)
-	next.young = false
+	next.justStarted = false
 	next.at(21*m, res("r")).shows(list{"r": {"x": ReasonGone}})
 
-	h.young = true
+	h.justStarted = true
 	h.at(s, res("r")).holdsMoved(true).wakes(6 * s)
 	h.at(6*s, res("r")).holdsMoved(false).asks(true)
 	h.held = map[string]string{"x": "r"}

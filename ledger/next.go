@@ -10,28 +10,27 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// Next returns the state that follows from in, and what is to be listed.
+// Next returns the state that follows from in, and the output.
 //
-//   - A device is listed when it is matched, and Healthy unless its offer has
-//     a problem. One that just came or whose nodes changed settles first, if
-//     it has several nodes or may get more.
-//   - A device that goes, a slot that a lower count leaves over and a resource
-//     that is retired turn Unhealthy at once and leave the list later: after a
-//     minute at least, a device that is gone after ForgetAfter, and not while
-//     a container holds a slot of it.
-//   - A pool stays what it is while its members come and go, and settles only
-//     when it comes itself.
-//   - A device whose interfaces left the host for the container that holds it
-//     is Healthy and there, see netState.
-//   - What containers hold and nothing remembers, since the state was lost, is
-//     listed too: a kubelet shows a device that is missing from the list as
-//     Healthy.
-//   - A device that is matched for another resource leaves the old one like
-//     that too, and the new one lists it only then: an ID in two resources is
-//     more than kubelets up to 1.36 can tell apart, and what a container holds
-//     through one resource must not be given to another through the next.
+//   - A device is listed when it is matched, and Healthy unless its offer has a
+//     problem. A new one, or one whose nodes changed, settles first, if it has
+//     several nodes or may get more.
+//   - A removed device, a slot beyond a lowered count and a retired resource turn
+//     Unhealthy at once and leave the list later: after a minute at least, a
+//     removed device after ForgetAfter, and not while a container holds a slot of
+//     it.
+//   - A pool stays the same device while its members come and go, and settles
+//     only when it first appears.
+//   - A device whose interfaces moved into the container that holds it is Healthy
+//     and present, see netState.
+//   - A held device without a record, after a loss of the state, is listed too: a
+//     kubelet shows a device that is missing from the list as Healthy.
+//   - A device that is now matched for another resource leaves the old one in the
+//     same manner, and the new one lists it only then: kubelets up to 1.36 cannot
+//     distinguish an ID in two resources, and a device that a container holds
+//     through one resource must not be allocated through another.
 //
-// Equal states and inputs make equal results.
+// Equal states and inputs have equal results.
 func (s State) Next(in Input) (State, Output) {
 	t := s.open(in)
 	t.restoreOrphans()
@@ -47,7 +46,7 @@ type transition struct {
 	first  bool
 	drafts []*draft
 	owner  map[string]*draft // the resource that lists a device, by ID
-	// claimed has the resource that matches a device which another one lists.
+	// claimed has the resource that matches a device listed by another one.
 	claimed map[string]string
 	held    map[string][]heldSlot // by the ID of the device
 	out     Output
@@ -63,11 +62,11 @@ type draft struct {
 	resource
 	config  Resource
 	matched map[string]bool // by ID
-	waiting []device.Offer  // of devices that another resource lists
+	waiting []device.Offer  // of devices listed by another resource
 	blocked []Waiting
 }
 
-// open copies what changes and pairs it with its input.
+// open copies the mutable parts and pairs them with their input.
 func (s State) open(in Input) *transition {
 	t := &transition{
 		in: in, first: !s.started,
@@ -108,8 +107,7 @@ func (s State) open(in Input) *transition {
 	return t
 }
 
-// restoreOrphans makes records of devices that are held through a configured resource
-// and not remembered.
+// restoreOrphans makes records of held devices of a configured resource that have none.
 func (t *transition) restoreOrphans() {
 	for _, d := range t.drafts {
 		if d.config.Refuse != "" {
@@ -133,7 +131,7 @@ func (t *transition) restoreOrphans() {
 	}
 }
 
-// match brings offers and records together.
+// match pairs offers with records.
 func (t *transition) match() {
 	for _, d := range t.drafts {
 		if d.config.Refuse != "" {
@@ -161,7 +159,7 @@ func (t *transition) match() {
 	}
 }
 
-// unmatched returns the record of a device that is not matched for d.
+// unmatched returns the record of an unmatched device for d.
 func (t *transition) unmatched(d *draft, id string, rec record) record {
 	if d.config.Refuse == "" && t.claimed[id] == "" && t.inContainer(d, id, &rec) {
 		rec.offer = movedOffer(rec.offer)
@@ -175,8 +173,8 @@ func (t *transition) unmatched(d *draft, id string, rec record) record {
 	return rec.absent(t.in.Now)
 }
 
-// mayBeUnread reports whether a device may be hardware that could not be read yet. A USB
-// device may be in any port by now.
+// mayBeUnread reports whether a device may be unread hardware. A USB device may be in
+// any port by now.
 func (t *transition) mayBeUnread(id string) bool {
 	return slices.ContainsFunc(t.in.Unread, func(u device.Unread) bool {
 		name := u.Path[strings.LastIndexByte(u.Path, '/')+1:]
@@ -190,7 +188,7 @@ func (t *transition) list(d *draft, offer device.Offer) {
 	rec := d.records[offer.ID]
 	nodes := ownNodes(offer)
 	if rec.lacksNets(nodes) && t.inContainer(d, offer.ID, &rec) {
-		// What is matched without them is less than what the container got.
+		// An offer without the interfaces is less than the container got.
 		slots := offer.Slots
 		offer, nodes = movedOffer(rec.offer), rec.nodes
 		offer.Slots = slots
@@ -198,7 +196,7 @@ func (t *transition) list(d *draft, offer device.Offer) {
 		rec.net = netOf(offer)
 	}
 	keys := keysOf(nodes)
-	// It was there at the start, and is read only now.
+	// Present at the start, and only read now.
 	late := rec.unread && rec.begun.IsZero()
 	if came := !rec.present; came || !slices.Equal(nodes, rec.nodes) {
 		if came || !offer.Pool {
@@ -206,8 +204,8 @@ func (t *transition) list(d *draft, offer device.Offer) {
 		}
 		rec.changed = t.in.Now
 		if (t.first || late) && (offer.Pool || !slices.ContainsFunc(rec.keys, func(k string) bool { return !slices.Contains(keys, k) })) {
-			// It came before the program did. What is remembered is whole; of
-			// the rest only events say that it is still coming.
+			// Present before the program started. Remembered devices are complete; for
+			// others only events show that nodes are still being added.
 			rec.changed = time.Time{}
 			rec.settled = len(rec.keys) > 0
 		}
@@ -226,7 +224,7 @@ func (t *transition) list(d *draft, offer device.Offer) {
 	t.owner[offer.ID] = d
 }
 
-// settles returns when a device is whole if nothing more happens.
+// settles returns when a device is complete if no event follows.
 func (t *transition) settles(config Resource, rec record) time.Time {
 	grows := config.Grows && rec.offer.Hardware != "" || rec.offer.Pool
 	if len(rec.nodes) <= 1 && !grows {
@@ -277,24 +275,24 @@ func keysOf(nodes []node) []string {
 	return keys
 }
 
-// netState is where the network interfaces of a device are. A container
-// runtime moves them into the network namespace of the pod, and the host sees
-// them go as if they were pulled out. The kernel brings those of hardware back
-// when the namespace ends and destroys the others (default_device_exit_net in
-// net/core/dev.c), so a device that a container holds is where it should be:
+// netState is the state of the network interfaces of a device. A container runtime
+// moves them into the network namespace of the pod, which looks like a removal on the
+// host. When the namespace ends, the kernel returns those of hardware and destroys the
+// others (default_device_exit_net in net/core/dev.c). So a device that a container
+// holds is present:
 //
-//   - It is Healthy while its hardware is there and a container holds it. That
-//     is asked at once, and an answer is waited for as long as movedLimit; after
-//     a restart, without limit: containers run on while the kubelet is away.
-//   - One that nobody holds is gone, and so is one whose hardware is. For as
-//     long as it is listed the kubelet is asked again, which may not have known
-//     of its containers yet.
+//   - It is Healthy while its hardware is present and a container holds it. The
+//     holders are queried at once, and an answer is awaited for movedLimit; after
+//     a restart, without limit: containers keep running while the kubelet is
+//     down.
+//   - One without a holder is gone, as is one without its hardware. While it is
+//     listed the kubelet is queried again, since it may not have known its
+//     containers yet.
 type netState struct {
-	moves    bool   // interfaces of the device move into containers
-	hardware string // its sysfs path; empty where it has none
-	// left is when the interfaces left the host, zero while they are there. held
-	// says that an answer that was given since then named a container, or may
-	// have before a restart.
+	moves    bool   // its interfaces move into containers
+	hardware string // its sysfs path; empty if none
+	// left is when the interfaces left the host, zero while they are present. held is
+	// set if an answer since then named a container, or may have before a restart.
 	left time.Time
 	held bool
 }
@@ -302,7 +300,7 @@ type netState struct {
 // away reports whether interfaces of the device have left the host.
 func (n netState) away() bool { return n.moves && !n.left.IsZero() }
 
-// netOf returns the state of a device that is matched.
+// netOf returns the state of a matched device.
 func netOf(offer device.Offer) netState {
 	if len(offer.Nets) == 0 {
 		return netState{}
@@ -310,22 +308,22 @@ func netOf(offer device.Offer) netState {
 	return netState{moves: true, hardware: offer.Hardware}
 }
 
-// movedOffer returns the offer of a device whose interfaces are in a container.
-// What was wrong with it on the host is no longer seen.
+// movedOffer returns the offer of a device whose interfaces are in a container, without
+// problems found on the host.
 func movedOffer(offer device.Offer) device.Offer {
 	offer.Moved, offer.Problem = true, ""
 	return offer
 }
 
-// inContainer reports whether the interfaces of a device, which are not on the
-// host, are in the container that holds it.
+// inContainer reports whether the missing interfaces of a device are in the container
+// that holds it.
 func (t *transition) inContainer(d *draft, id string, rec *record) bool {
 	n := &rec.net
 	if !n.moves {
 		return false
 	}
 	if n.hardware != "" && t.in.Hardware != nil && !t.in.Hardware(n.hardware) {
-		// What is put in its place is another thing.
+		// A replacement is a different device.
 		*n = netState{}
 		return false
 	}
@@ -350,8 +348,8 @@ func (t *transition) inContainer(d *draft, id string, rec *record) bool {
 	return n.held
 }
 
-// lacksNets reports whether a device has lost nothing but interfaces, some at
-// least, if these are the nodes that it has now.
+// lacksNets reports whether a device with these nodes has lost only interfaces, at
+// least one.
 func (rec record) lacksNets(nodes []node) bool {
 	if !rec.net.moves || !rec.present || !rec.settled {
 		return false

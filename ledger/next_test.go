@@ -60,7 +60,7 @@ func TestADeviceWithoutNodesIsHealthyAtOnceIfItCannotGrow(t *testing.T) {
 	h.at(10*s, res("r", dev("x"))).shows(list{"r": {"x": ok}})
 }
 
-func TestWhatWasThereAtTheStartDoesNotSettle(t *testing.T) {
+func TestDevicePresentAtTheStartDoesNotSettle(t *testing.T) {
 	t.Parallel()
 	r := grows(res("r", dev("x", "a", "b")))
 	t.Run("no event seen", func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestADeviceWhoseNodesChangeSettlesAgain(t *testing.T) {
 	}
 }
 
-func TestHardwareThatIsNeverQuietSettlesAfterFiveSeconds(t *testing.T) {
+func TestHardwareWithContinualEventsSettlesAfterFiveSeconds(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("r"))
 	r := res("r", dev("x", "a", "b"))
@@ -161,14 +161,14 @@ func TestAProblemOfTheOfferMakesTheDeviceUnhealthy(t *testing.T) {
 		at(s, res("r", dev("x", "a"), dev("y", "a"))).shows(list{"r": {"x": ok, "y": ok}})
 }
 
-// pool makes an offer of everything that a resource selects.
+// pool returns an offer of everything that a resource selects.
 func pool(keys ...string) device.Offer {
 	o := dev("all:r", keys...)
 	o.Pool, o.Hardware = true, ""
 	return o
 }
 
-func TestAPoolSettlesWhenItComesAndNotWithItsMembers(t *testing.T) {
+func TestPoolSettlesOnceAndNotWithItsMembers(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("r"))
 	h.at(s, res("r", pool("a"))).shows(list{"r": {"all:r": ReasonSettling}}).wakes(s + 250*ms)
@@ -184,7 +184,7 @@ func TestAPoolSettlesWhenItComesAndNotWithItsMembers(t *testing.T) {
 	h.at(11*s, res("r", pool("a"))).shows(list{"r": {"all:r": ReasonSettling}})
 }
 
-func TestAPoolWhoseMembersAlwaysComeAndGoSettles(t *testing.T) {
+func TestPoolWithChangingMembersSettles(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("r"))
 	for i := range 50 {
@@ -193,14 +193,14 @@ func TestAPoolWhoseMembersAlwaysComeAndGoSettles(t *testing.T) {
 	h.at(6*s, res("r", pool("a"))).shows(list{"r": {"all:r": ok}})
 }
 
-func TestAPoolThatWasThereAtTheStartDoesNotSettle(t *testing.T) {
+func TestPoolPresentAtTheStartDoesNotSettle(t *testing.T) {
 	t.Parallel()
 	kept := remembered("r", "all:r")
 	kept.Devices[0].Nodes = []string{"a", "b"}
 	newMachine(t, kept).at(0, res("r", pool("b", "c"))).shows(list{"r": {"all:r": ok}}).wakes(-1)
 }
 
-func TestADeviceThatGoesIsUnhealthyAtOnceAndKeepsItsID(t *testing.T) {
+func TestRemovedDeviceIsUnhealthyAtOnceAndKeepsItsID(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("r", dev("x", "a"), dev("y", "a")))
 	h.at(s, res("r", dev("y", "a"))).shows(list{"r": {"x": ReasonGone, "y": ok}}).wakes(10*m + s)
@@ -215,7 +215,7 @@ func TestADeviceThatGoesIsUnhealthyAtOnceAndKeepsItsID(t *testing.T) {
 	h.at(10*m+s, res("r", dev("y", "a"))).shows(list{"r": {"y": ok}}).wakes(-1).asks(false)
 }
 
-func TestADeviceThatCannotBeReadYetIsNotGone(t *testing.T) {
+func TestUnreadDeviceIsNotGone(t *testing.T) {
 	t.Parallel()
 	const stick, bus = "usb:10c4:ea60:A1", "devices/pci0000:00/0000:00:14.0/usb1/"
 	r := grows(res("r", dev(stick, "a", "b")))
@@ -268,12 +268,12 @@ func TestADeviceThatCannotBeReadYetIsNotGone(t *testing.T) {
 	})
 }
 
-func TestADeviceThatComesBackIsHealthyByItself(t *testing.T) {
+func TestReturnedDeviceIsHealthy(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("r", dev("x", "a", "b"))).at(s, res("r"))
 	h.at(2*s, res("r", dev("x", "a", "b"))).shows(list{"r": {"x": ReasonSettling}})
 	h.at(3*s, res("r", dev("x", "a", "b"))).shows(list{"r": {"x": ok}}).wakes(-1)
-	// Its time starts anew when it goes again.
+	// Its time restarts with the next removal.
 	h.at(9*m, res("r")).wakes(19 * m)
 }
 
@@ -304,15 +304,14 @@ func TestUnknownCountsAsHeld(t *testing.T) {
 	h := newMachine(t).at(0, res("r", dev("x", "a"))).at(s, res("r"))
 	h.silent = true
 	h.at(30*m, res("r")).shows(gone).asks(true)
-	// An answer from before its time was up may not know of an Allocate call
-	// that was on its way.
+	// An earlier answer may not include an Allocate call in flight.
 	h.silent, h.asked = false, 10*m
 	h.at(31*m, res("r")).shows(gone).asks(true)
 	h.asked = 10*m + s
 	h.at(32*m, res("r")).shows(list{"r": {}})
 }
 
-func TestSlotsThatALowerCountLeavesOverRetire(t *testing.T) {
+func TestSlotsBeyondALoweredCountRetire(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("r", slots(dev("x", "a"), 4)))
 	h.shows(list{"r": {"x": ok, "x::1": ok, "x::2": ok, "x::3": ok}})
@@ -327,7 +326,7 @@ func TestSlotsThatALowerCountLeavesOverRetire(t *testing.T) {
 	h.at(5*m, less).shows(list{"r": {"x": ok, "x::1": ok}})
 }
 
-func TestADeviceThatMovesToAnotherResourceLeavesTheOldOneFirst(t *testing.T) {
+func TestDeviceLeavesTheOldResourceFirst(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("old", dev("x", "a"), dev("y", "a")), res("new"))
 	h.held = map[string]string{"x": "old"}
@@ -348,7 +347,7 @@ func TestADeviceOfTwoResourcesIsListedByTheFirst(t *testing.T) {
 	h.at(m, both[1], both[0]).shows(list{"a": {"x": ok}, "b": {}})
 }
 
-func TestWhatIsHeldThroughAnotherNameIsNotListed(t *testing.T) {
+func TestDeviceHeldThroughAnotherNameIsNotListed(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t)
 	h.held = map[string]string{"x::2": "r.old", "y": "r"}
@@ -361,7 +360,7 @@ func TestWhatIsHeldThroughAnotherNameIsNotListed(t *testing.T) {
 	h.at(s, r).shows(list{"r": {"x": ok, "y": ok}}).asks(false)
 }
 
-func TestARemovedResourceEndsOnceNothingOfItIsListed(t *testing.T) {
+func TestRemovedResourceEndsWithItsLastDevice(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("a", dev("x", "a")), res("b", dev("y", "a"), dev("z", "a")))
 	h.held = map[string]string{"z": "b"}
@@ -380,7 +379,7 @@ func TestARemovedResourceEndsOnceNothingOfItIsListed(t *testing.T) {
 	}
 }
 
-func TestAResourceThatComesBackIsListedAgain(t *testing.T) {
+func TestReturnedResourceIsListedAgain(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("r", dev("x", "a"))).at(s).shows(list{"r": {"x": ReasonRemoved}})
 	h.at(2*s, res("r", dev("x", "a"))).shows(list{"r": {"x": ok}}).wakes(-1)
@@ -413,7 +412,7 @@ func TestADeviceHasOneSlotAtLeast(t *testing.T) {
 	newMachine(t).at(0, res("r", slots(dev("x", "a"), 0))).shows(list{"r": {"x": ok}})
 }
 
-func TestAStateStaysWhatItIs(t *testing.T) {
+func TestStateIsImmutable(t *testing.T) {
 	t.Parallel()
 	input := func(d time.Duration, resources ...Resource) Input {
 		return Input{Now: boot.Add(d), Start: boot, Resources: resources, Held: Held{At: boot.Add(d)}}

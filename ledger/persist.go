@@ -19,32 +19,32 @@ import (
 const (
 	stateFile    = "state.json"
 	stateVersion = 1
-	// maxStateSize bounds the file in bytes: a device takes some 100, however
-	// many slots it has, and so does a node or a decision.
+	// maxStateSize is the maximum size of the file in bytes: a device takes some 100,
+	// for any number of slots, as does a node or a decision.
 	maxStateSize = 4 << 20
 )
 
-// Files are the names of what Save and Load may leave in a directory.
+// Files are the names of the files of Save and Load in a directory.
 func Files() []string {
 	return []string{stateFile, stateFile + ".bad", stateFile + atomicfile.TempSuffix}
 }
 
-// Persisted is all that outlives a restart.
+// Persisted is all state that survives a restart.
 type Persisted struct {
-	// Boot is the boot that it was written in, see State.
+	// Boot is the boot in which it was written, see State.
 	Boot      string       `json:"boot,omitempty"`
 	Decisions Decisions    `json:"decisions"`
 	Resources []Remembered `json:"resources,omitempty"`
 	Injected  Injected     `json:"injected,omitempty"`
 }
 
-// Injected are the nodes that links and CDI entries lead to: the ID of each
-// (device.NodeID), by the ID of the listed device and the path. They tell whether a
-// path still leads to what a container was given, also where the configuration, and
-// with it what the ID of the device is made of, has changed since.
+// Injected are the nodes that links and CDI entries point to: the ID of each
+// (device.NodeID), by the ID of the listed device and the path. They show whether a
+// path still points to the injected node, even if the configuration, and with it the ID
+// of the device, has changed since.
 type Injected map[string]map[string]string
 
-// Add takes down a node. One without an ID has no hardware and needs no memory.
+// Add records a node. One without an ID has no hardware and is not recorded.
 func (i Injected) Add(device, path, node string) {
 	if node == "" {
 		return
@@ -60,7 +60,7 @@ type stateText struct {
 	Persisted
 }
 
-// Equal reports whether p and q make the same file.
+// Equal reports whether p and q have the same file.
 func (p Persisted) Equal(q Persisted) bool {
 	a, errA := p.text()
 	b, errB := q.text()
@@ -75,9 +75,8 @@ func (p Persisted) text() ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// Load reads what Save has written to dir. A missing file is an empty
-// Persisted. So is one that can't be used, with an error; where it could be
-// read, but makes no sense, it is kept aside as state.json.bad.
+// Load reads the file that Save wrote to dir. A missing file is an empty Persisted, and
+// so is an unusable one, with an error; an invalid one is kept as state.json.bad.
 func Load(dir string) (Persisted, error) {
 	path := filepath.Join(dir, stateFile)
 	text, err := read(path)
@@ -90,13 +89,13 @@ func Load(dir string) (Persisted, error) {
 			return p, nil
 		}
 		if aside := os.Rename(path, path+".bad"); aside != nil {
-			err = errors.Join(err, fmt.Errorf("keeping it aside: %w", aside))
+			err = errors.Join(err, fmt.Errorf("keep it aside: %w", aside))
 		}
 	}
-	return Persisted{}, fmt.Errorf("reading the state: %q: %w", path, err)
+	return Persisted{}, fmt.Errorf("read the state: %q: %w", path, err)
 }
 
-// read reads a file, one byte more than its largest size at most.
+// read reads a file, up to one byte more than its maximum size.
 func read(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -120,9 +119,8 @@ func parse(text []byte) (Persisted, error) {
 	return s.Persisted, nil
 }
 
-// Save writes p to dir, which it makes where it is missing, so that a reader
-// finds the old file or the new one whatever happens. One process at a time
-// may save to a directory.
+// Save writes p to dir atomically, and makes dir if it is missing. Only one process at
+// a time may save to a directory.
 func Save(dir string, p Persisted) error {
 	path := filepath.Join(dir, stateFile)
 	text, err := p.text()
@@ -136,13 +134,13 @@ func Save(dir string, p Persisted) error {
 		err = atomicfile.Write(path, text, 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("writing the state: %q: %w", path, err)
+		return fmt.Errorf("write the state: %q: %w", path, err)
 	}
 	return nil
 }
 
-// Remembered is what of a resource outlives a restart: the kubelet's
-// checkpoint holds its devices, and the first list must have them all.
+// Remembered is the part of a resource that survives a restart: the kubelet's
+// checkpoint has its devices, and the first list must contain all of them.
 type Remembered struct {
 	Name    string             `json:"name"`
 	Devices []RememberedDevice `json:"devices"`
@@ -151,19 +149,18 @@ type Remembered struct {
 // RememberedDevice is a listed device.
 type RememberedDevice struct {
 	ID string `json:"id"`
-	// Slots up to the last one that is listed, retired ones included.
+	// Slots up to the last listed one, retired ones included.
 	Slots int      `json:"slots"`
 	NUMA  []int    `json:"numa,omitempty"`
 	Nodes []string `json:"nodes,omitempty"` // keys, sorted
-	// Moves says that its interfaces move into the container that holds it.
-	// Hardware is the sysfs path of what they belong to, if anything, in the
-	// boot that it was seen in.
+	// Moves is set if its interfaces move into the container that holds it. Hardware is
+	// the sysfs path of their hardware, if any, in the boot in which it was seen.
 	Moves    bool   `json:"moves,omitempty"`
 	Hardware string `json:"hardware,omitempty"`
 }
 
-// Remember returns what is to be kept of a state, by name and ID. There are no
-// times in it: clocks may be wrong while a machine boots.
+// Remember returns the state to persist, by name and ID. It contains no times: clocks
+// may be wrong during boot.
 func (s State) Remember() []Remembered {
 	var all []Remembered
 	for _, res := range s.resources {
@@ -185,7 +182,7 @@ func (s State) Remember() []Remembered {
 	return all
 }
 
-// Names lists the resources of which anything is listed, sorted.
+// Names lists the resources with listed devices, sorted.
 func (s State) Names() []string {
 	var names []string
 	for _, res := range s.resources {
@@ -197,9 +194,8 @@ func (s State) Names() []string {
 	return names
 }
 
-// State is Restore, for the boot with an ID that differs from boot to boot
-// (/proc/sys/kernel/random/boot_id); empty is unknown. What had moved into a
-// container before the machine booted has not.
+// State is Restore, for the boot with this ID (/proc/sys/kernel/random/boot_id); empty
+// is unknown. Interfaces that had moved before a reboot are back.
 func (p Persisted) State(boot string) State {
 	all := p.Resources
 	if boot == "" || boot != p.Boot {
@@ -215,9 +211,9 @@ func (p Persisted) State(boot string) State {
 	return Restore(all)
 }
 
-// Restore returns the state of a process that has just started: what is
-// remembered is listed, and gone until it is matched. Its time starts anew.
-// What can't have been listed is left out.
+// Restore returns the state of a process that has just started: remembered devices are
+// listed, and gone until they are matched. Their times restart. Invalid ones are left
+// out.
 func Restore(all []Remembered) State {
 	var s State
 	names, ids := make(map[string]bool), make(map[string]bool)

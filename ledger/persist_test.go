@@ -19,7 +19,7 @@ func full() Persisted {
 	}
 }
 
-func TestWhatIsSavedIsLoaded(t *testing.T) {
+func TestSaveAndLoad(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "made", "by", "save")
 	for _, p := range []Persisted{full(), {}} {
@@ -49,7 +49,7 @@ func TestWhatIsSavedIsLoaded(t *testing.T) {
 	}
 }
 
-func TestEqualTellsWhatHasToBeSaved(t *testing.T) {
+func TestEqualReportsWhetherToSave(t *testing.T) {
 	t.Parallel()
 	if full().Equal(Persisted{}) || !full().Equal(full()) {
 		t.Error("equality is wrong")
@@ -75,7 +75,7 @@ func TestAMissingStateIsEmpty(t *testing.T) {
 	}
 }
 
-func TestAStateThatMakesNoSenseIsKeptAside(t *testing.T) {
+func TestInvalidStateIsKeptAside(t *testing.T) {
 	t.Parallel()
 	good, err := full().text()
 	if err != nil {
@@ -119,7 +119,7 @@ func TestAStateThatMakesNoSenseIsKeptAside(t *testing.T) {
 	}
 }
 
-func TestAStateThatCannotBeReadIsAnError(t *testing.T) {
+func TestUnreadableStateIsAnError(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, stateFile), 0o700); err != nil {
@@ -164,7 +164,7 @@ func TestATooLargeStateIsNotSaved(t *testing.T) {
 	}
 }
 
-func TestRestoreLeavesOutWhatCannotHaveBeenListed(t *testing.T) {
+func TestRestoreLeavesOutInvalidDevices(t *testing.T) {
 	t.Parallel()
 	one := func(id string, slots int) RememberedDevice { return RememberedDevice{ID: id, Slots: slots} }
 	state := Restore([]Remembered{
@@ -180,7 +180,7 @@ func TestRestoreLeavesOutWhatCannotHaveBeenListed(t *testing.T) {
 	}
 }
 
-func TestARestartChangesNothingThatIsListed(t *testing.T) {
+func TestRestartKeepsTheList(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("r", slots(dev("x", "a"), 4), dev("y", "a"), dev("z", "a")))
 	less := res("r", slots(dev("x", "a"), 2), dev("y", "a"))

@@ -9,12 +9,12 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// refused is a resource that the configuration has, and that is not active.
+// refused is a configured resource that is inactive.
 func refused(name string) Resource {
 	return Resource{Name: name, ForgetAfter: 10 * time.Minute, Refuse: "its when does not hold"}
 }
 
-func TestAResourceThatIsActiveAgainTakesItsDevicesOver(t *testing.T) {
+func TestReactivatedResourceTakesItsDevices(t *testing.T) {
 	t.Parallel()
 	whole := res("r", slots(dev("x", "a"), 2), dev("y", "a"))
 	h := newMachine(t).at(0, whole)
@@ -23,7 +23,7 @@ func TestAResourceThatIsActiveAgainTakesItsDevicesOver(t *testing.T) {
 	h.at(s, refused("r")).shows(list{"r": {"x": inactive, "x::1": inactive, "y": inactive}}).registers(true)
 	h.at(30*s, whole).shows(list{"r": {"x": ok, "x::1": ok, "y": ok}}).registers(true).wakes(-1)
 
-	// It is active again after some of it has left.
+	// Active again after some of its devices have left.
 	h.at(m, refused("r")).at(3*m, refused("r")).shows(list{"r": {"x": inactive, "x::1": inactive}}).asks(true)
 	if len(h.ended) > 0 {
 		t.Errorf("ended %q while a device is held", h.ended)
@@ -34,7 +34,7 @@ func TestAResourceThatIsActiveAgainTakesItsDevicesOver(t *testing.T) {
 	}
 }
 
-func TestADeviceThatIsAwayWhenItsResourceIsActiveAgainIsGone(t *testing.T) {
+func TestAbsentDeviceOfAReactivatedResourceIsGone(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("r", dev("x", "a"), dev("y", "a")))
 	h.at(s, refused("r"))
@@ -59,8 +59,8 @@ func TestAnInactiveResourceLeavesItsDevicesToAnother(t *testing.T) {
 	h.at(8*m, back...).shows(list{"a": {"x": ok}, "b": {}})
 }
 
-// A name that devices made and none makes any more is fed without offers for
-// as long as it lists something.
+// A resource whose name comes from devices, without any now, is passed without offers
+// while it lists devices.
 func TestTheLastDeviceOfANameIsGoneAndNotRemoved(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("gpu-a", dev("x", "a")), res("gpu-b", dev("y", "a")))
@@ -96,7 +96,7 @@ func TestASharedDeviceIsListedByEachResource(t *testing.T) {
 	h := newMachine(t).at(0, shared("a", 2), shared("b", 1))
 	h.shows(list{"a": {"shared:example.com:a:x": ok, "shared:example.com:a:x::1": ok}, "b": {"shared:example.com:b:x": ok}})
 	h.held = map[string]string{"shared:example.com:b:x": "b"}
-	// What one of them does is nothing to the other.
+	// Changes of one do not affect the other.
 	h.at(s, shared("a", 2)).shows(list{
 		"a": {"shared:example.com:a:x": ok, "shared:example.com:a:x::1": ok},
 		"b": {"shared:example.com:b:x": ReasonRemoved},

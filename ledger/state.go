@@ -1,7 +1,6 @@
-// Package ledger keeps the life of devices: the form of a device's ID (Identify),
-// its health from the first list that has it to the last (State), and what of both
-// outlives a restart (Load, Save). Identify and State.Next are pure: all that they
-// know of the world is in their arguments, the time included.
+// Package ledger maintains the life of devices: the form of a device's ID (Identify),
+// its health from the first list to the last (State), and what persists of both (Load,
+// Save). Identify and State.Next are pure; the time is an argument.
 package ledger
 
 import (
@@ -10,9 +9,8 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// Reasons why a device is listed as Unhealthy, besides those that an offer
-// brings along. They are constant: a list changes when a device does, not
-// with the time.
+// Reasons of Unhealthy devices, in addition to those of offers. They are constant: a
+// list changes with a device, not with the time.
 const (
 	ReasonSettling    = "settling"
 	ReasonGone        = "device is gone"
@@ -23,119 +21,112 @@ const (
 )
 
 const (
-	// settleTime without an event makes a device complete: its drivers have
-	// bound and its nodes are there.
+	// settleTime without an event completes a device: its drivers are bound and its
+	// nodes exist.
 	settleTime = 250 * time.Millisecond
-	// settleLimit ends the wait for hardware that always has an event.
+	// settleLimit ends the wait for hardware with continual events.
 	settleLimit = 5 * time.Second
-	// leaveAfter is how long a slot is Unhealthy at least before it leaves
-	// the list. A kubelet that finds a device gone from the list at the end
-	// of an Allocate call for it panics, so that call must be over.
+	// leaveAfter is the minimum time that a slot is Unhealthy before it leaves the
+	// list. A kubelet panics if a device left the list when its Allocate call returns,
+	// so that the call must be over.
 	leaveAfter = time.Minute
-	// completeAfter is how long remembered devices are waited for.
+	// completeAfter is how long remembered devices are awaited.
 	completeAfter = 5 * time.Second
-	// movedLimit is how long a device whose interface left the host stays
-	// Healthy while nobody says whether a container holds it.
+	// movedLimit is how long a device whose interface left the host stays Healthy while
+	// its holder is unknown.
 	movedLimit = 5 * time.Second
 )
 
-// Input is all that Next looks at.
+// Input is the input of Next.
 type Input struct {
-	// Now, and when the process started, by one clock.
+	// Now, and the start of the process, by one clock.
 	Now, Start time.Time
-	// Resources of the configuration in file order, with what was matched.
-	// A resource that is no longer among them is retired.
+	// Resources of the configuration in file order, with their matches. A missing
+	// resource is retired.
 	Resources []Resource
 	Held      Held
-	// LastEvent returns the time of the last kernel event at or below a sysfs path, zero
-	// for long ago; nil is that for all.
+	// LastEvent returns the time of the last kernel event at or below a sysfs path,
+	// zero for long ago; nil is always zero.
 	LastEvent func(hardware string) time.Time
-	// Hardware reports whether there is hardware at a sysfs path; nil is
-	// everywhere.
+	// Hardware reports whether there is hardware at a sysfs path; nil is always true.
 	Hardware func(path string) bool
-	// Failing says why devices fail their health checks, by ID. Unlike a problem of
-	// an offer it changes nothing but the health.
+	// Failing are the reasons of failed health checks, by ID. Unlike a problem of an
+	// offer they affect only the health.
 	Failing map[string]string
-	// Unread is hardware that is there and could not be read yet: a device that is not
-	// matched may be one of it.
+	// Unread is present hardware that could not be read yet: an unmatched device may be
+	// part of it.
 	Unread []device.Unread
 }
 
-// Resource is one resource and what is matched for it now.
+// Resource is one resource with its current matches.
 type Resource struct {
 	Name   string
 	Offers []device.Offer
-	// Grows says that a device is its hardware with all selected nodes (each
-	// is "device"), so that one that has just come may have more in a moment.
+	// Grows is set if a device is its hardware with all selected nodes (each is
+	// "device"), so that a new one may get more nodes.
 	Grows bool
-	// ForgetAfter is how long a device that is gone stays listed; less than a
-	// minute is a minute.
+	// ForgetAfter is how long a removed device stays listed, at least a minute.
 	ForgetAfter time.Duration
-	// Derived says that devices make the name: the resource ends with the last of
-	// them. One that none makes any more is given without offers for as long as
-	// anything of it is listed: its devices are gone, and nobody removed it.
+	// Derived is set if the name comes from devices: the resource ends with the last of
+	// them. Without any it is passed without offers while it lists devices: they are
+	// removed, the resource is not.
 	Derived bool
-	// Refuse is why the whole resource is being retired; empty where it isn't.
-	// Offers don't count then.
+	// Refuse is why the whole resource is being retired; empty if it is not. Its offers
+	// are ignored.
 	Refuse string
 }
 
-// Held is which slots containers hold, as the kubelet says.
+// Held are the held slots, as reported by the kubelet.
 type Held struct {
-	// At is when it was asked; zero is never, and what is not known to be
-	// free counts as held. A slot leaves the list only by an answer that was
-	// given after its time was up, since an older one may not know of an
-	// Allocate call that was on its way.
+	// At is the time of the query; zero is never, and unknown slots count as held. A
+	// slot leaves the list only by an answer from after its time was up, since an older
+	// one may not include an Allocate call in flight.
 	At time.Time
-	// Partial says that there may be containers that the kubelet did not know of,
-	// as when it has just started: what it names is held, and nothing is free.
+	// Partial is set if the kubelet may not know all containers, since it has just
+	// started: reported slots are held, and no slot is free.
 	Partial bool
-	// IDs of slots and the resource that each is held through. Those of other
-	// programs' resources are left out.
+	// IDs of slots and the resources through which they are held, without those of
+	// other programs.
 	IDs map[string]string
 }
 
-// Output is what follows from an Input.
+// Output is the output of Next.
 type Output struct {
-	// Resources in the order of the configuration, then those being retired
-	// that are no longer in it, by name. One that has nothing left to list is no
-	// longer among them: its stream may end.
+	// Resources in the order of the configuration, then retiring ones that were removed
+	// from it, by name. One without listed devices is left out: its stream may end.
 	Resources []ListedResource
 	// Changes since the last output, for the log.
 	Changes []Change
-	// Wake is when Next must be called again if nothing happens before; zero
-	// where nothing changes with time alone.
+	// Wake is when Next must be called again without other input; zero if time alone
+	// changes nothing.
 	Wake time.Time
-	// AskHeld says that something only waits until no container holds it: ask what
-	// is held now and then, and call Next with the answer.
+	// AskHeld requests the holders now and then: something waits only until no
+	// container holds it.
 	AskHeld bool
-	// AskSince is set where that is urgent: ask at once unless it was asked then or
-	// later.
+	// AskSince requests the holders at once, unless they were queried then or later.
 	AskSince time.Time
 }
 
-// ListedResource is one resource as the kubelet is shown it.
+// ListedResource is a resource as listed to the kubelet.
 type ListedResource struct {
 	Name string
-	// Devices in natural order of their IDs, which are unique over all
-	// resources.
+	// Devices in natural order of their IDs, which are unique over all resources.
 	Devices []Entry
-	// Complete says that every device remembered from before the start is
-	// there, or that it was waited for long enough. The list is good before
-	// that: what is missing is on it as Unhealthy, and a kubelet that has no
-	// list refuses pods just like one whose list says so, those of the devices
-	// that are there included. What can wait for it is what starts a kubelet.
+	// Complete is set once every device remembered from before the start is present, or
+	// was awaited long enough. The list is valid before: missing devices are on it as
+	// Unhealthy, and a kubelet without a list rejects pods, including those of present
+	// devices. Only the start of a kubelet may wait for it.
 	Complete bool
-	// Register says that the kubelet has to know of the resource: a device is
-	// or was there. It stays until the resource has ended. A resource that is
-	// being retired is never registered for that.
+	// Register is set if the kubelet has to know the resource: a device is or was
+	// present. It stays set until the resource has ended. A retiring resource is not
+	// registered for that.
 	Register bool
-	// Waiting are devices that are matched, but not listed yet, since another
-	// resource has them on its list or a container holds them through it.
+	// Waiting are matched devices that are not listed yet, since another resource lists
+	// them or a container holds them through it.
 	Waiting []Waiting
 }
 
-// Waiting is a device that another resource still has.
+// Waiting is a device of another resource.
 type Waiting struct {
 	ID string
 	By string // the name of that resource
@@ -143,37 +134,35 @@ type Waiting struct {
 
 // Entry is one listed device.
 type Entry struct {
-	// Offer as it is matched now. Of a device that isn't matched any more
-	// only ID, Slots and NUMA are known. Of one whose interfaces are in a
-	// container (Moved) it is what was matched last; after a restart, too, only
-	// these are known.
+	// Offer is the current offer of a matched device. An unmatched one has only ID,
+	// Slots and NUMA. One whose interfaces are in a container (Moved) has its last
+	// offer, or only these fields after a restart.
 	Offer   device.Offer
 	Healthy bool
-	// Reason why it isn't, in words for an administrator.
+	// Reason of an Unhealthy device, for an administrator.
 	Reason string
-	// Present says that the device is matched now, or that it is not because
-	// its interfaces are in a container.
+	// Present is set if the device is matched, or its interfaces are in a container.
 	Present bool
-	// Unseen says that interfaces of the device are not on the host and that no
-	// container is known to hold it. A kubelet that was just started knows of
-	// few containers, so that this may be wrong, and is asked again.
+	// Unseen is set if interfaces of the device are not on the host and no container is
+	// known to hold it. A kubelet that has just started knows few containers, so that
+	// this may be wrong, and is queried again.
 	Unseen bool
 	// Retired are slots from Offer.Slots on that are still listed, sorted.
 	Retired []int
 }
 
-// Change is a device that turned up, changed its health or left.
+// Change is a new device, a changed health or a device that left.
 type Change struct {
 	Resource string
 	ID       string
 	Healthy  bool
 	Reason   string
-	// Left says that the device is no longer listed.
+	// Left is set if the device is no longer listed.
 	Left bool
 }
 
-// State is what is listed and since when. The zero State lists and remembers
-// nothing. States are values: Next leaves the one it is called on as it is.
+// State is the listed devices and their times. The zero State is empty. States are
+// values: Next does not modify its receiver.
 type State struct {
 	started   bool
 	resources []resource
@@ -183,7 +172,7 @@ type resource struct {
 	name       string
 	registered bool
 	records    map[string]record // by ID
-	// pending are IDs from before the start that have not been there since.
+	// pending are IDs from before the start that have not been present since.
 	pending map[string]bool
 	last    ListedResource
 }
@@ -192,28 +181,27 @@ type resource struct {
 type record struct {
 	offer   device.Offer
 	present bool
-	// unread says that it may be hardware that could not be read yet.
+	// unread is set if it may be unread hardware.
 	unread bool
-	// settled is reached once and lost when the nodes change or go. The wait
-	// began with begun, and changed is the last change that was seen here;
-	// zero for what was there at the start.
+	// settled is reached once and lost when the nodes change or leave. The wait started
+	// at begun, and changed is the last change seen; zero if present at the start.
 	settled        bool
 	begun, changed time.Time
-	// nodes of the device without companions. keys are their keys, kept while
-	// the device is away: it is whole when it has them again.
+	// nodes of the device without companions. keys are their keys, kept while the
+	// device is absent: it is complete when it has them again.
 	nodes []node
 	keys  []string
-	// since is when the device began to leave: when it went, moved or its
-	// resource was retired. Zero while it stays.
+	// since is when the device began to leave: by removal, by a move, or with its
+	// retired resource. Zero while it stays.
 	since   time.Time
 	retired []retiredSlot // by slot
 	net     netState
 }
 
-// node is what makes a node another one.
+// node is the identity of a node.
 type node struct {
 	key, path    string
-	net          bool // it is an interface, and path its name
+	net          bool // an interface, whose name is path
 	major, minor uint32
 }
 

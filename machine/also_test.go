@@ -14,8 +14,8 @@ import (
 	"github.com/generic-dp/generic-dp/machine"
 )
 
-// What is asked for by name while a host is recorded says the same in the
-// recording, and what could not be read is told.
+// Attributes read by name while a host is recorded are the same in the recording, and
+// unreadable ones are reported.
 func TestRecordedAttributes(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
@@ -78,7 +78,7 @@ func TestRecordedAttributes(t *testing.T) {
 		t.Error("the archive has what nobody asked for")
 	}
 	archive, got = again(machine.Options{Redact: true})
-	// What nobody has decided on is left out.
+	// Attributes on neither list are left out.
 	if diff := cmp.Diff([]string{"", "", "16", "", "Camera REDACTED1x", "0e", "SPX", "NPS1", "740f", "", "1", "amdgpu"}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -89,9 +89,9 @@ func TestRecordedAttributes(t *testing.T) {
 	}
 }
 
-// What the host uses interfaces for is recorded, and nothing else of /proc, as are the
-// drivers of nodes that sysfs does not know; a redacted recording has no address of a
-// network card.
+// Network routes and the names of interfaces are recorded, and nothing else of /proc
+// except for drivers of nodes without an entry in sysfs; a redacted recording has no
+// MAC address.
 func TestRecordedUse(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})

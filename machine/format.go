@@ -18,13 +18,13 @@ import (
 type entry struct {
 	name string // "sys/…", "dev/…" or "proc/…"
 	kind kind
-	text string // the content of a file; what a link says
+	text string // content of a file; target of a link
 }
 
 type kind byte
 
 const (
-	file  kind = iota // an attribute, or what stands for a node
+	file  kind = iota // an attribute, or a placeholder of a node
 	link              // a symbolic link
 	dir               // a directory
 	mount             // a directory with another file system
@@ -37,10 +37,10 @@ const (
 	mountText = "mount\n"
 )
 
-// nodeText is the content of a file that stands for a node.
+// nodeText is the content of the placeholder of a node.
 var nodeText = regexp.MustCompile(`^(char|block) [0-9]+:[0-9]+\n$`)
 
-// format writes an entry as a file of an archive.
+// format formats an entry as a file of an archive.
 func (e entry) format() txtar.File {
 	switch e.kind {
 	case link:
@@ -56,9 +56,8 @@ func (e entry) format() txtar.File {
 	return txtar.File{Name: token(e.name), Data: []byte(e.text)}
 }
 
-// parse reads an archive. What it returns can be written below one directory
-// and read from there, and neither leads out of it: links below sys stay
-// there, and nothing lies behind a link.
+// parse parses an archive. The result can be written and read below one directory:
+// links below sys stay there, and no file is below a link.
 func parse(archive []byte) ([]entry, error) {
 	var entries []entry
 	seen := make(map[string]kind)
@@ -76,22 +75,22 @@ func parse(archive []byte) ([]entry, error) {
 		entries = append(entries, e)
 	}
 	if entries == nil {
-		return nil, errors.New("no recorded machine: want txtar with files below sys and dev")
+		return nil, errors.New("not a recorded machine: want txtar with files below sys and dev")
 	}
 	return entries, nil
 }
 
-// place notes where an entry is, unless something is in its way.
+// place records the position of an entry, unless it conflicts with another one.
 func place(e entry, seen map[string]kind) error {
 	if k, known := seen[e.name]; known && (k != dir || e.kind != dir) {
-		return errors.New("is there twice")
+		return errors.New("occurs twice")
 	}
 	for above := path.Dir(e.name); above != "."; above = path.Dir(above) {
 		switch k, known := seen[above]; {
 		case known && k == link:
-			return fmt.Errorf("lies behind the link %q", above)
+			return fmt.Errorf("is below the link %q", above)
 		case known && k == file:
-			return fmt.Errorf("lies below %q, which is no directory", above)
+			return fmt.Errorf("is below %q, which is not a directory", above)
 		}
 	}
 	seen[e.name] = e.kind
@@ -115,7 +114,7 @@ func parseFile(f txtar.File) (entry, error) {
 		return entry{name, file, text}, cmp.Or(err, noContent(content))
 	}
 	if rest != "" {
-		return entry{}, fmt.Errorf("%q after the name is not understood: want %q or %q", rest, toTarget, toText)
+		return entry{}, fmt.Errorf("unexpected %q after the name: want %q or %q", rest, toTarget, toText)
 	}
 	if name, ok := strings.CutSuffix(name, "/"); ok {
 		if content == mountText {
@@ -128,12 +127,12 @@ func parseFile(f txtar.File) (entry, error) {
 
 func noContent(s string) error {
 	if strings.TrimSpace(s) != "" {
-		return fmt.Errorf("has the content %q: want none here", s)
+		return fmt.Errorf("has the content %q: want none", s)
 	}
 	return nil
 }
 
-// check refuses what a machine does not have.
+// check rejects entries that a machine cannot have.
 func (e entry) check() error {
 	inDev, inProc := strings.HasPrefix(e.name, "dev/"), strings.HasPrefix(e.name, "proc/")
 	if path.Clean(e.name) != e.name || strings.ContainsRune(e.name, 0) || !inDev && !inProc && !strings.HasPrefix(e.name, "sys/") {
@@ -141,9 +140,9 @@ func (e entry) check() error {
 	}
 	switch {
 	case inProc && e.kind != file:
-		return errors.New("no file: want nothing else below proc")
+		return errors.New("not a file: want only files below proc")
 	case e.kind == link && (e.text == "" || strings.ContainsRune(e.text, 0)):
-		return fmt.Errorf("no link can say %q", e.text)
+		return fmt.Errorf("%q cannot be a link target", e.text)
 	case e.kind == link && !inDev:
 		return e.checkTarget()
 	case e.kind == mount && !inDev:
@@ -154,9 +153,9 @@ func (e entry) check() error {
 	return nil
 }
 
-// checkTarget refuses a link that leads out of sys. The kernel goes up first
-// and then down (kernfs_get_target_path in fs/kernfs/symlink.c); going up
-// after a name that is itself a link would lead elsewhere than it looks.
+// checkTarget rejects a link out of sys. The kernel's targets go up first and then down
+// (kernfs_get_target_path in fs/kernfs/symlink.c); going up after a name that is itself
+// a link would lead elsewhere.
 func (e entry) checkTarget() error {
 	down := e.text
 	for strings.HasPrefix(down, "../") {
@@ -164,17 +163,17 @@ func (e entry) checkTarget() error {
 	}
 	inner := strings.HasPrefix(down, "..") || strings.Contains(down, "/..")
 	if path.IsAbs(e.text) || inner || !strings.HasPrefix(e.target(), "sys/") {
-		return fmt.Errorf("leads out of sys, to %q", e.text)
+		return fmt.Errorf("leads out of sys to %q", e.text)
 	}
 	return nil
 }
 
-// target is where a link below sys leads.
+// target is the target of a link below sys.
 func (e entry) target() string { return path.Join(path.Dir(e.name), e.text) }
 
-// token writes a name or a target so that it can't be misread.
+// token formats a name or a target unambiguously.
 func token(s string) string {
-	// What follows may complete a separator that s ends with all but a space of.
+	// What follows may complete a separator at the end of s.
 	if isPlain(s) && !strings.HasPrefix(s, `"`) && strings.TrimSpace(s) == s &&
 		!strings.Contains(s+" ", toTarget) && !strings.Contains(s+" ", toText) {
 		return s
@@ -182,12 +181,12 @@ func token(s string) string {
 	return strconv.Quote(s)
 }
 
-// cutToken reads the name at the start of a header.
+// cutToken parses the name at the start of a header.
 func cutToken(header string) (name, rest string, err error) {
 	if strings.HasPrefix(header, `"`) {
 		quoted, err := strconv.QuotedPrefix(header)
 		if err != nil {
-			return "", "", errors.New("its name is not a string of Go")
+			return "", "", errors.New("the name is not a Go string")
 		}
 		name, err = unquote(quoted)
 		return name, header[len(quoted):], err
@@ -204,18 +203,18 @@ func cutToken(header string) (name, rest string, err error) {
 func unquote(s string) (string, error) {
 	text, err := strconv.Unquote(s)
 	if err != nil {
-		return "", fmt.Errorf("%q is not a string of Go", s)
+		return "", fmt.Errorf("%q is not a Go string", s)
 	}
 	return text, nil
 }
 
-// isPlain reports whether s is one line that shows all that it is.
+// isPlain reports whether s is one line without invisible characters.
 func isPlain(s string) bool {
 	return utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }
 
-// isPlainText reports whether s can be the content of a file: lines that show
-// all that they are, none of which begins like the name of a file.
+// isPlainText reports whether s can be the content of a file: lines without invisible
+// characters, none of which starts like a header.
 func isPlainText(s string) bool {
 	if s != "" && !strings.HasSuffix(s, "\n") {
 		return false

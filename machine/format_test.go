@@ -10,7 +10,7 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// What is written is read as it was, whatever it is.
+// An archive of any content reads as it was written.
 func FuzzFormat(f *testing.F) {
 	f.Add("sys/devices/a/serial", byte(file), "A1\n-- dev/x --\n")
 	f.Add("dev/a -> b", byte(link), ` "c" = d`)
@@ -46,8 +46,8 @@ func FuzzFormat(f *testing.F) {
 	})
 }
 
-// Different serials get different placeholders, of the same length where the
-// number has room, and none that is taken for no serial.
+// Different serials get different placeholders, of the same length if the number fits,
+// and none that is a placeholder serial.
 func TestPlaceholders(t *testing.T) {
 	t.Parallel()
 	for _, shape := range []string{"xxx", "x-x-x", "xxxxxxxx", "xx:xx:xx:xx:xx:xx", " x x x", "xxxx:xx:xx.x", strings.Repeat("x", 200)} {

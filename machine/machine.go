@@ -1,11 +1,10 @@
-// Package machine keeps hosts as text: Record writes what a scan reads of a
-// host into one archive, and Unpack makes a tree of an archive that package
-// inventory reads like the host. A scan of the recording is equal to the scan
-// of the host, but for problems: what could not be read is not there, and the
-// head of the archive names it.
+// Package machine stores hosts as text: Record writes the reads of a scan into an
+// archive, and Unpack makes a tree from an archive that package inventory scans like
+// the host. A scan of the recording equals the scan of the host, except for problems:
+// unreadable files are missing, and the head of the archive names them.
 //
-// An archive is in txtar format (golang.org/x/tools/txtar): a head that says
-// what it is, and files, which are named
+// An archive is in txtar format (golang.org/x/tools/txtar): a head with a description,
+// and files, which are named
 //
 //	sys/devices/…/idVendor                    an attribute
 //	sys/bus/usb/devices/1-2 -> ../../../…     a symbolic link
@@ -15,12 +14,12 @@
 //	dev/pts/                                  "mount": another file system is mounted there
 //	proc/1/net/route                          lines of a file of /proc that matter
 //
-// A name or the target of a link that could be misread is written as a string
-// of Go, and so is the text of an attribute, in place of a content:
+// An ambiguous name or link target is written as a Go string, as is the text of such an
+// attribute, in place of a content:
 //
 //	sys/devices/…/serial = "\xff\n-- x --\n"
 //
-// so an archive is plain text, whatever devices say, and outlives being pasted.
+// so that an archive is plain text for any device, and survives copy and paste.
 package machine
 
 import "path/filepath"
@@ -28,11 +27,11 @@ import "path/filepath"
 // Tree is the directory of an unpacked machine.
 type Tree struct{ Root string }
 
-// Sysfs is where the machine's /sys is.
+// Sysfs is the path of the machine's /sys.
 func (t Tree) Sysfs() string { return filepath.Join(t.Root, "sys") }
 
-// Proc is where the machine's /proc is, beside its /sys. It may not exist.
+// Proc is the path of the machine's /proc, next to its /sys. It may not exist.
 func (t Tree) Proc() string { return filepath.Join(t.Root, "proc") }
 
-// Dev is where the machine's /dev is.
+// Dev is the path of the machine's /dev.
 func (t Tree) Dev() string { return filepath.Join(t.Root, "dev") }

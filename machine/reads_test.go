@@ -19,8 +19,8 @@ import (
 	"github.com/generic-dp/generic-dp/machine"
 )
 
-// Every attribute that a scan opens is recorded, and no other: others may
-// block, have effects, or be nobody's business.
+// Every attribute that a scan opens is recorded, and no other: others may block, have
+// side effects, or be confidential.
 func TestRecordedIsWhatIsRead(t *testing.T) {
 	t.Parallel()
 	for name, tree := range machines(t) {
@@ -72,7 +72,7 @@ func TestRecordedIsWhatIsRead(t *testing.T) {
 				}
 			}
 			for _, p := range slices.Sorted(maps.Keys(recorded)) {
-				// Those of PCI functions are read where ghw can't.
+				// Those of PCI functions are read where ghw fails.
 				if !opened[p] && !slices.Contains([]string{"class", "device", "subsystem_device", "subsystem_vendor", "vendor"}, filepath.Base(p)) {
 					t.Errorf("%s is recorded, and not read", p)
 				}

@@ -16,22 +16,19 @@ import (
 	"github.com/generic-dp/generic-dp/inventory"
 )
 
-// Options say what a recording is like.
+// Options are options of a recording.
 type Options struct {
-	// Head is what the archive begins with, in lines; what the scan could not
-	// read is told after it.
+	// Head is the start of the archive, in lines; problems of the scan follow it.
 	Head string
-	// Redact leaves out what identifies a single thing, see redaction.
+	// Redact leaves out identifying data, see redaction.
 	Redact bool
-	// Also is called with the snapshot of the host; what it reads of attributes
-	// is in the recording, too. That is how what a configuration asks for by
-	// name gets there. nil reads nothing.
+	// Also is called with the snapshot of the host; the attributes that it reads are
+	// recorded too: those that a configuration names. nil reads nothing.
 	Also func(snap *device.Snapshot, attrs *inventory.Attributes)
 }
 
-// Record scans a host and returns its archive, which Unpack takes: what the
-// scan reads, as it reads it. An error is that of the scan, or says what of
-// the host an archive can't hold.
+// Record scans a host and returns its archive, for Unpack: the reads of the scan. The
+// error is that of the scan, or names what an archive cannot contain.
 func Record(ctx context.Context, host inventory.Options, o Options) ([]byte, error) {
 	reading, err := inventory.Read(ctx, host, o.Also)
 	if err != nil {
@@ -55,7 +52,7 @@ func Record(ctx context.Context, host inventory.Options, o Options) ([]byte, err
 		return nil, fmt.Errorf("recording: %w", err)
 	}
 	if !slices.Equal(entries, again) {
-		return nil, errors.New("recording: the archive does not read as it was written")
+		return nil, errors.New("recording: the archive does not read back unchanged")
 	}
 	return archive, nil
 }
@@ -63,13 +60,13 @@ func Record(ctx context.Context, host inventory.Options, o Options) ([]byte, err
 // recorder collects the entries of an archive.
 type recorder struct {
 	*inventory.Reading
-	redact *redaction // nil: nothing is left out
+	redact *redaction // nil does not redact
 	byName map[string]entry
 }
 
 func (r *recorder) add(e entry) { r.byName[e.name] = e }
 
-// recordDev adds what lies below /dev.
+// recordDev adds the files below /dev.
 func (r *recorder) recordDev() {
 	at := func(p string) string { return r.redact.path(p)[1:] }
 	for _, d := range r.Snapshot.Dirs[1:] {
@@ -90,7 +87,7 @@ func (r *recorder) recordDev() {
 	}
 }
 
-// recordSysfs adds what was read of sysfs.
+// recordSysfs adds the reads of sysfs.
 func (r *recorder) recordSysfs() {
 	at := func(p string) string { return "sys/" + r.redact.sysfs(p) }
 	for d := range r.Sysfs.Dirs {
@@ -106,18 +103,17 @@ func (r *recorder) recordSysfs() {
 	}
 }
 
-// recordProc adds the lines of /proc that the scan made use of.
+// recordProc adds the used lines of /proc.
 func (r *recorder) recordProc() {
 	for p, lines := range r.Proc {
 		r.add(entry{name: "proc/" + p, text: r.redact.proc(lines)})
 	}
 }
 
-// entries returns all by name. Directories that have something in them need
-// no entry.
+// entries returns all entries by name. Directories with content need no entry.
 func (r *recorder) entries() []entry {
 	all := slices.Collect(maps.Values(r.byName))
-	// What is in a directory comes right after it.
+	// The content of a directory follows it.
 	slices.SortFunc(all, func(a, b entry) int {
 		return cmp.Compare(strings.ReplaceAll(a.name, "/", "\x00"), strings.ReplaceAll(b.name, "/", "\x00"))
 	})
@@ -130,7 +126,7 @@ func (r *recorder) entries() []entry {
 	return kept
 }
 
-// problems tells what the scan could not read.
+// problems lists what the scan could not read.
 func (r *recorder) problems() string {
 	if len(r.Snapshot.Problems) == 0 {
 		return ""

@@ -57,7 +57,7 @@ func machines(t testing.TB) map[string]machine.Tree {
 	return trees
 }
 
-// A scan of the recording is the scan of the host, and so is a recording.
+// A scan of the recording equals the scan of the host, and so does a recording of it.
 func TestRecordingIsTheHost(t *testing.T) {
 	t.Parallel()
 	for name, tree := range machines(t) {
@@ -80,7 +80,7 @@ func TestRecordingOfThisHost(t *testing.T) {
 	if _, err := inventory.New(inventory.Options{}).Scan(t.Context()); err != nil {
 		t.Skipf("this host can't be scanned: %v", err)
 	}
-	// What can't be read is not recorded, and devices come and go here.
+	// Unreadable devices are not recorded, and devices come and go here.
 	for tries := 0; ; tries++ {
 		before := scan(t, inventory.Options{})
 		got := scan(t, options(unpack(t, record(t, inventory.Options{}, machine.Options{}))))
@@ -96,8 +96,8 @@ func TestRecordingOfThisHost(t *testing.T) {
 	}
 }
 
-// Whatever a device or a file below /dev is called, the recording is plain
-// text and says the same.
+// For any name of a device or a file below /dev, the recording is plain text and
+// complete.
 func TestHostileHost(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
@@ -152,7 +152,7 @@ func TestHostileHost(t *testing.T) {
 	}
 }
 
-// What no archive can hold is an error that names it.
+// Content that an archive cannot hold is an error that names it.
 func TestNotRecordable(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
@@ -161,12 +161,12 @@ func TestNotRecordable(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := machine.Record(t.Context(), options(h.Tree), machine.Options{})
-	if err == nil || !strings.Contains(err.Error(), `driver -> /etc": leads out of sys, to "/etc"`) {
+	if err == nil || !strings.Contains(err.Error(), `driver -> /etc": leads out of sys to "/etc"`) {
 		t.Errorf("err = %v", err)
 	}
 }
 
-// Links may lead to what a scan does not walk.
+// Links may point to files that a scan does not walk.
 func TestMounts(t *testing.T) {
 	t.Parallel()
 	tree := unpack(t, []byte(`
@@ -195,8 +195,8 @@ mount
 	}
 }
 
-// What could not be read is not there, and the head says so.
-func TestProblemsAreTold(t *testing.T) {
+// Unreadable files are missing, and the head names them.
+func TestProblemsAreListed(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
 	dir := h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"})

@@ -16,30 +16,28 @@ import (
 	"github.com/generic-dp/generic-dp/inventory"
 )
 
-// redaction replaces what names a single thing:
+// redaction replaces identifying data:
 //
 //   - Serials of USB devices, by REDACTED1, REDACTED2, …: equal ones by equal
-//     ones, with the length and the punctuation of what they replace, on which
-//     the form of an ID depends. What makers leave in place of a serial stays,
-//     and what the kernel calls the serial of a root hub, the name of the
-//     device above it.
+//     ones, with the length and the punctuation of the original, on which the form
+//     of an ID depends. Placeholder serials stay, and so does the name of the
+//     controller, which is the serial of a root hub.
 //   - Names below /dev in directories of names made of serials, UUIDs and
-//     labels (by-id, by-uuid, …; not by-path), and those that hold a long
+//     labels (by-id, by-uuid, …; not by-path), and those that contain a long
 //     number or an address, by REDACTED-1, REDACTED-2, …
-//   - The serials wherever else they are in names below /dev and in the strings
-//     of USB devices.
-//   - Names of network interfaces that hold a MAC address ("enx…").
+//   - The serials in other names below /dev and in strings of USB devices.
+//   - Names of network interfaces that contain a MAC address ("enx…").
 //
-// Other paths of sysfs stay as they are. A nil redaction replaces nothing.
+// Other paths of sysfs stay. A nil redaction replaces nothing.
 type redaction struct {
-	serials map[string]string // placeholder by serial, without space around it
-	words   []word            // the serials as they are in names and strings, the longest first
-	names   map[string]string // new last element by path, of what lies below /dev
+	serials map[string]string // placeholder by serial, without white space around it
+	words   []word            // the serials as in names and strings, the longest first
+	names   map[string]string // new last element by path, for files below /dev
 	elems   map[string]string // new element of paths below /sys, by the old one
 	usb     map[string]*device.USB
 }
 
-// word is something to be replaced.
+// word is a text to replace.
 type word struct{ old, new string }
 
 func newRedaction(reading *inventory.Reading) *redaction {
@@ -69,7 +67,7 @@ func newRedaction(reading *inventory.Reading) *redaction {
 	return r
 }
 
-// rename fills in names. The kernel's own names are not made of any serial.
+// rename fills in names. Kernel names contain no serial.
 func (r *redaction) rename(reading *inventory.Reading) {
 	paths := slices.Concat(reading.Snapshot.Dirs[1:], reading.Mounts, slices.Collect(maps.Keys(reading.Links)))
 	taken := make(map[string]bool)
@@ -102,21 +100,21 @@ func (r *redaction) rename(reading *inventory.Reading) {
 	}
 }
 
-// longNumber is in names that are made of a UUID, a world wide name, a MAC
-// address, or the name of a target on a network. A PCI address and the address
-// in the name of a platform device are shorter.
+// longNumber matches names made of a UUID, a world wide name, a MAC address, or the
+// name of a network target. A PCI address and the address in the name of a platform
+// device are shorter.
 var longNumber = regexp.MustCompile(`(?i)[0-9a-f]{12}|([0-9a-f]{2}[:-]){5}[0-9a-f]{2}|iscsi|\b(iqn|eui|nqn)\.`)
 
-// identifies reports whether the name of a path below /dev says which thing
-// it is, not where or what.
+// identifies reports whether the name of a path below /dev identifies a single device,
+// as opposed to its location or kind.
 func identifies(p string) bool {
 	in, name := path.Base(path.Dir(p)), path.Base(p)
 	return strings.HasPrefix(in, "by-") && in != "by-path" && in != "by-diskseq" || longNumber.MatchString(name)
 }
 
-// placeholder is the n-th replacement: its letters and digits are in place of
-// those of the serial, RE:DA:CT:ED:12 for 00:11:22:AA:BB. It is longer than a
-// serial that has no room for the number.
+// placeholder is the n-th replacement: its letters and digits replace those of the
+// serial, RE:DA:CT:ED:12 for 00:11:22:AA:BB. It is longer than a serial that is too
+// short for the number.
 func placeholder(serial string, n int) string {
 	const word = "REDACTED"
 	number := strconv.Itoa(n)
@@ -140,14 +138,13 @@ func placeholder(serial string, n int) string {
 	}, serial)
 }
 
-// isShape reports whether a character of a serial says nothing of the thing.
+// isShape reports whether a character of a serial does not identify the device.
 func isShape(c rune) bool {
 	return c == ' ' || c == utf8.RuneError || c < unicode.MaxASCII && (unicode.IsPunct(c) || unicode.IsSymbol(c))
 }
 
-// udevName writes a string as udev does in the names of links: "_" for spaces
-// and for what is not safe there (udev_replace_whitespace and
-// udev_replace_chars of systemd).
+// udevName formats a string like udev in the names of links: "_" for spaces and unsafe
+// characters (udev_replace_whitespace and udev_replace_chars of systemd).
 func udevName(s string) string {
 	return strings.Map(func(c rune) rune {
 		if c > unicode.MaxASCII && c != utf8.RuneError || unicode.IsLetter(c) || unicode.IsDigit(c) || strings.ContainsRune("#+-.:=@_", c) {
@@ -157,7 +154,7 @@ func udevName(s string) string {
 	}, strings.Join(strings.Fields(s), "_"))
 }
 
-// text replaces what is to be replaced in a path below /dev or in words.
+// text redacts a path below /dev or a text.
 func (r *redaction) text(s string) string {
 	switch {
 	case r == nil:
@@ -168,8 +165,8 @@ func (r *redaction) text(s string) string {
 	return r.replace(s)
 }
 
-// replace replaces the serials in a text. A short one counts only if it is a
-// word: it may be a part of anything.
+// replace replaces the serials in a text. A short one is replaced only as a word, since
+// it may be a part of anything.
 func (r *redaction) replace(s string) string {
 	const short = 6
 	var b strings.Builder
@@ -190,7 +187,7 @@ func (r *redaction) replace(s string) string {
 	return b.String()
 }
 
-// path returns what a path below /dev is to be.
+// path returns the redacted path of a file below /dev.
 func (r *redaction) path(p string) string {
 	if r == nil || len(p) <= len("/dev") {
 		return p
@@ -202,8 +199,8 @@ func (r *redaction) path(p string) string {
 	return r.path(path.Dir(p)) + "/" + name
 }
 
-// target returns what a link is to say in place of target. It is an absolute
-// path where it has to change, which leads the same way.
+// target returns the redacted target of a link. It is an absolute path if it has to
+// change.
 func (r *redaction) target(link, target string) string {
 	if r == nil {
 		return target
@@ -221,9 +218,9 @@ func (r *redaction) target(link, target string) string {
 	return target
 }
 
-// plainAttrs are the attributes that say nothing of a single thing. What is
-// in neither list is left out: whoever makes the scan read another attribute
-// decides here what a redacted recording has of it.
+// plainAttrs are the attributes that identify no single device. Attributes on neither
+// list are left out: whoever adds an attribute to the scan decides here what a redacted
+// recording contains of it.
 var plainAttrs = []string{
 	"bDeviceClass", "bInterfaceClass", "bInterfaceNumber", "class", "dev_id", "dev_port", "device", "devnum", "idProduct", "idVendor", "index", "modalias", "numa_node",
 	"port_no", "port_number", "revision", "speed", "sriov_totalvfs", "subsystem_device", "subsystem_vendor", "type", "vendor",
@@ -236,11 +233,11 @@ var plainAttrs = []string{
 	"sriov_drivers_autoprobe", "sriov_numvfs", "state", "status", "timeout", "timestamp", "tx_lanes", "version",
 }
 
-// textAttrs are those that say what a thing is, in words of its maker or of
-// the administrator: a serial in them is replaced.
+// textAttrs are those that describe a device in words of its manufacturer or of the
+// administrator: serials in them are replaced.
 var textAttrs = []string{"compatible", "description", "id", "interface", "label", "model", "name", "product_name", "rev", "device_name", "device_type"}
 
-// attr returns what an attribute is to be, and false if it is to be left out.
+// attr returns the redacted content of an attribute, and false if it is left out.
 func (r *redaction) attr(p, text string) (string, bool) {
 	if r == nil {
 		return text, true
@@ -268,8 +265,7 @@ func (r *redaction) attr(p, text string) (string, bool) {
 	return "", false
 }
 
-// string returns text, or what is to be in place of it, if there is a serial
-// in what it says.
+// string returns text, or its replacement if it contains a serial.
 func (r *redaction) string(says, text string) string {
 	if other := r.replace(says); other != says {
 		return other + "\n"
@@ -277,8 +273,8 @@ func (r *redaction) string(says, text string) string {
 	return text
 }
 
-// nodeLines returns those lines of a uevent file that name the node: others
-// may hold serials (HID_UNIQ, POWER_SUPPLY_SERIAL_NUMBER).
+// nodeLines returns the lines of a uevent file that name the node: others may contain
+// serials (HID_UNIQ, POWER_SUPPLY_SERIAL_NUMBER).
 func nodeLines(uevent string) string {
 	var kept strings.Builder
 	for l := range strings.Lines(uevent) {

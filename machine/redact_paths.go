@@ -17,7 +17,7 @@ func (r *redaction) renameInSysfs(reading *inventory.Reading) {
 	}
 }
 
-// sysfs returns what a path below /sys, or the target of a link there, is to be.
+// sysfs returns the redacted path below /sys, or the redacted target of a link there.
 func (r *redaction) sysfs(p string) string {
 	if r == nil || len(r.elems) == 0 {
 		return p
@@ -29,8 +29,8 @@ func (r *redaction) sysfs(p string) string {
 	return strings.Join(elems, "/")
 }
 
-// elem is sysfs for one element: the name of an interface may be behind what
-// the name of a link says of it.
+// elem is sysfs for one element: the name of an interface may follow the kind of a
+// link.
 func (r *redaction) elem(e string) string {
 	name := strings.TrimPrefix(e, "upper_")
 	if other, ok := r.elems[name]; ok {
@@ -39,7 +39,7 @@ func (r *redaction) elem(e string) string {
 	return e
 }
 
-// proc returns what lines of a file below /proc are to be.
+// proc returns the redacted lines of a file below /proc.
 func (r *redaction) proc(lines string) string {
 	if r == nil {
 		return lines

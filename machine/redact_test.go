@@ -16,7 +16,7 @@ import (
 	"github.com/generic-dp/generic-dp/machine"
 )
 
-// serials of a host that are to go, without space around them.
+// serials of a host to remove, without white space around them.
 func serials(snap *device.Snapshot) []string {
 	var list []string
 	for _, h := range snap.Hardware {
@@ -28,14 +28,14 @@ func serials(snap *device.Snapshot) []string {
 	return slices.Compact(list)
 }
 
-// withoutSerials takes from a snapshot what redaction may change.
+// withoutSerials removes from a snapshot what redaction may change.
 func withoutSerials(snap *device.Snapshot) *device.Snapshot {
 	for _, h := range snap.Hardware {
 		if h.USB != nil {
 			h.USB.Serial, h.USB.Manufacturer, h.USB.ProductName = "", "", ""
 		}
 	}
-	// Links go by names that sort otherwise; where they lead stays.
+	// Links have names that sort differently; their targets stay.
 	slices.SortFunc(snap.Links, func(a, b device.Link) int { return strings.Compare(a.Node.Path, b.Node.Path) })
 	for i := range snap.Links {
 		snap.Links[i].Path = ""
@@ -52,7 +52,7 @@ func ids(snap *device.Snapshot) map[string]string {
 	return list
 }
 
-// isHashed reports whether an ID has a hash in place of what can't be in it.
+// isHashed reports whether an ID has a hash.
 func isHashed(id string) bool { return regexp.MustCompile(`-x[0-9a-z]{10}$`).MatchString(id) }
 
 func checkRedacted(t *testing.T, o inventory.Options) {
@@ -164,7 +164,7 @@ func TestRedactedSerials(t *testing.T) {
 	}
 }
 
-// A redacted recording that is redacted again is what it was.
+// Redacting a redacted recording changes nothing.
 func TestRedactedTwice(t *testing.T) {
 	t.Parallel()
 	for name, tree := range machines(t) {

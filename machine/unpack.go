@@ -10,10 +10,10 @@ import (
 	"github.com/generic-dp/generic-dp/inventory"
 )
 
-// Unpack writes a machine below dir, which is a directory without one. The
-// directories that links below sys lead to in bus, class, firmware and kernel
-// are made if the archive does not have them. Nothing is written outside dir,
-// whatever the archive says, and no scan of it is led outside.
+// Unpack writes a machine below dir, which must have none. The directories in bus,
+// class, firmware and kernel that links below sys point to are made if the archive
+// lacks them. For any archive, nothing is written outside dir, and no scan of it leaves
+// dir.
 func Unpack(dir string, archive []byte) error {
 	entries, err := parse(archive)
 	if err != nil {

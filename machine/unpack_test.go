@@ -16,34 +16,34 @@ func TestUnpackRefuses(t *testing.T) {
 	t.Parallel()
 	outside := t.TempDir()
 	for _, c := range []struct{ name, archive, want string }{
-		{"nothing", "", "no recorded machine"},
-		{"another text", "Dear maintainers,\n-- \n", "no recorded machine"},
+		{"nothing", "", "not a recorded machine"},
+		{"another text", "Dear maintainers,\n-- \n", "not a recorded machine"},
 		{"a path that leads out", "-- dev/../../x --\n", "not a path below sys, dev or proc"},
 		{"an absolute path", "-- /dev/x --\n", "not a path below sys, dev or proc"},
 		{"another tree", "-- etc/passwd --\n", "not a path below sys, dev or proc"},
 		{"a root", "-- dev/ --\n", "not a path below sys, dev or proc"},
 		{"a quoted path that leads out", "-- \"dev/../../x\" --\n", "not a path below sys, dev or proc"},
 		{"a NUL", `-- "dev/a\x00b" --`, "not a path below sys, dev or proc"},
-		{"half a string", `-- "dev/a --`, "its name is not a string of Go"},
-		{"half a text", `-- sys/a = "x --`, "is not a string of Go"},
-		{"a target that is no string", `-- dev/a -> "x --`, "is not a string of Go"},
-		{"more than a name", `-- "dev/a"b --`, `"b" after the name is not understood`},
-		{"no target", `-- dev/a -> "" --`, "no link can say"},
+		{"half a string", `-- "dev/a --`, "the name is not a Go string"},
+		{"half a text", `-- sys/a = "x --`, "is not a Go string"},
+		{"a target that is no string", `-- dev/a -> "x --`, "is not a Go string"},
+		{"more than a name", `-- "dev/a"b --`, `unexpected "b" after the name`},
+		{"no target", `-- dev/a -> "" --`, "cannot be a link target"},
 		{"a link with a content", "-- dev/a -> b --\nchar 1:3\n", "has the content"},
 		{"a directory with a content", "-- dev/a/ --\nchar 1:3\n", "has the content"},
 		{"a link out of sys", "-- sys/a -> ../../etc --\n", "leads out of sys"},
 		{"an absolute link in sys", "-- sys/a -> /etc --\n", "leads out of sys"},
 		{"a link to dev", "-- sys/a -> ../dev/x --\n", "leads out of sys"},
 		{"a link that goes up behind a link", "-- sys/devices/a/b/up -> ../../../devices --\n-- sys/devices/a/b/out -> up/../../../x --\n", "leads out of sys"},
-		{"a link in proc", "-- proc/self -> 1 --\n", "no file: want nothing else below proc"},
-		{"a directory in proc", "-- proc/1/ --\n", "no file: want nothing else below proc"},
+		{"a link in proc", "-- proc/self -> 1 --\n", "not a file: want only files below proc"},
+		{"a directory in proc", "-- proc/1/ --\n", "not a file: want only files below proc"},
 		{"a mount in sys", "-- sys/devices/ --\nmount\n", "below dev only"},
 		{"a node without a number", "-- dev/null --\nchar\n", "is not a node"},
 		{"a node of another kind", "-- dev/null --\nfifo 1:3\n", "is not a node"},
-		{"the same file twice", "-- sys/a --\n1\n-- sys/a --\n2\n", "is there twice"},
+		{"the same file twice", "-- sys/a --\n1\n-- sys/a --\n2\n", "occurs twice"},
 		{"a link in place of a directory", "-- sys/a/b --\n1\n-- sys/a -> devices --\n", "file exists"},
-		{"a file behind a link that leads out", "-- dev/out -> " + outside + " --\n-- dev/out/x --\nchar 1:3\n", `lies behind the link "dev/out"`},
-		{"a file below a file", "-- sys/a --\n1\n-- sys/a/b --\n2\n", `lies below "sys/a", which is no directory`},
+		{"a file behind a link that leads out", "-- dev/out -> " + outside + " --\n-- dev/out/x --\nchar 1:3\n", `is below the link "dev/out"`},
+		{"a file below a file", "-- sys/a --\n1\n-- sys/a/b --\n2\n", `is below "sys/a", which is not a directory`},
 		{"a name that is too long", "-- dev/" + strings.Repeat("x", 300) + "/ --\n", "file name too long"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestUnpackRefuses(t *testing.T) {
 	}
 }
 
-// hostile archives are well-formed, and try what they can.
+// hostile archives are well-formed attacks.
 func hostile() []string {
 	return []string{
 		"-- dev/x -> /etc/passwd --\n-- dev/y -> x/z --\n-- dev/z -> ../../../../etc --\n",
@@ -92,8 +92,8 @@ func TestHostileArchives(t *testing.T) {
 	}
 }
 
-// Whatever an archive says: nothing is written outside the directory, and no
-// link of sysfs leads there.
+// For any archive, nothing is written outside the directory, and no link of sysfs
+// points there.
 func FuzzUnpack(f *testing.F) {
 	for _, archive := range hostile() {
 		f.Add([]byte(archive))

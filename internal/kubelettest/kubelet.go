@@ -1,9 +1,8 @@
-// Package kubelettest is a stand-in for the kubelet, as far as a device plugin
-// can tell: the registration server, the client of every plugin, the count of
-// devices, admission of pods and the PodResources API, over real sockets in a
-// directory of choice. It does what the kubelet's device manager does
-// (k8s.io/kubernetes, pkg/kubelet/cm/devicemanager), faults included, and on
-// demand what goes wrong on nodes: restarts, refusals, streams that end.
+// Package kubelettest is a fake kubelet for device plugins: the registration server,
+// the client of every plugin, the count of devices, admission of pods and the
+// PodResources API, over real sockets in any directory. It behaves like the kubelet's
+// device manager (k8s.io/kubernetes, pkg/kubelet/cm/devicemanager), including its
+// faults, and simulates failures of nodes: restarts, rejections, streams that end.
 package kubelettest
 
 import (
@@ -26,75 +25,74 @@ import (
 // SocketName is the name of the kubelet's registration socket.
 const SocketName = "kubelet.sock"
 
-// Keying is how a kubelet tells the instances of one resource's plugin apart.
+// Keying is how a kubelet distinguishes the instances of one resource's plugin.
 type Keying string
 
 const (
-	// ByResource: not at all. When any stream of a resource ends, whatever
-	// plugin registered last is disconnected. Kubelets up to 1.36.
+	// ByResource: not at all. When any stream of a resource ends, the plugin that
+	// registered last is disconnected. Kubelets up to 1.36.
 	ByResource Keying = "resource"
-	// BySocket: by the path of their sockets. A second Register on a connected
-	// path is refused and loses track of the first. Kubelets since 1.37.
+	// BySocket: by the path of their sockets. A second Register on a connected path is
+	// rejected and drops the first. Kubelets since 1.37.
 	BySocket Keying = "socket"
 )
 
 // Options of a Kubelet.
 type Options struct {
-	// Dir is the device-plugins directory. It is made where it is missing.
+	// Dir is the device plugin directory. It is made if it is missing.
 	Dir string
-	// Keying is ByResource where it is empty.
+	// Keying defaults to ByResource.
 	Keying Keying
 	// PodResources is the path of the PodResources socket; empty is none.
 	PodResources string
-	// DialTimeout bounds the connection to a plugin that registers; 0 is the
-	// kubelet's 10 s.
+	// DialTimeout bounds the connection to a registering plugin; 0 is the kubelet's 10
+	// s.
 	DialTimeout time.Duration
-	// StopGrace is how long a resource whose plugin is gone is still counted;
-	// 0 is the kubelet's 5 min.
+	// StopGrace is how long a resource without a plugin is still counted; 0 is the
+	// kubelet's 5 min.
 	StopGrace time.Duration
-	// BeforeListen is called when kubelet.sock is bound and refuses connections
-	// still, BeforeDial when a plugin registers and is not connected to yet.
-	// Either may be nil.
+	// BeforeListen is called when kubelet.sock is bound and still refuses connections,
+	// BeforeDial when a plugin registers, before it is dialed. Either may be nil.
 	BeforeListen func()
 	BeforeDial   func(resource, endpoint string)
 }
 
-// Kubelet is the stand-in. What a kubelet keeps in its checkpoint outlives
-// restarts: the resources it has known and the pods it has admitted.
+// Kubelet is the fake kubelet. Like a checkpoint, its known resources and admitted pods
+// survive restarts.
 type Kubelet struct {
 	opts Options
 
 	mu        sync.Mutex
 	changed   chan struct{}
-	process   *process // nil while it is down
+	process   *process // nil while it is stopped
 	resources map[string]*resource
 	requests  []Request
 	admitted  map[Claim]*Admission
 	faults    faults
 }
 
-// faults are what the kubelet does wrong on demand.
+// faults are injected faults.
 type faults struct {
 	refuse     error
-	hang       chan struct{} // closed when Register may go on
+	hang       chan struct{} // closed when Register may continue
 	noStreams  bool
 	refusePods error
 }
 
-// process is one life of the kubelet.
+// process is one run of the kubelet.
 type process struct {
 	*Kubelet
 	v1beta1.UnimplementedRegistrationServer
 	podresourcesv1.UnimplementedPodResourcesListerServer
 	server *grpc.Server
 	wg     sync.WaitGroup
-	// clients by resource or socket, as Keying says. open are those with a
-	// connection, the newest last, replaced ones too.
+	// clients by resource or socket, according to Keying. open are the connected ones,
+	// including replaced ones, newest last.
 	clients map[string]*client
 	open    []*client
 }
 
-// New makes a Kubelet that is down.
+// New returns a stopped Kubelet.
 func New(o Options) *Kubelet {
 	if o.Keying == "" {
 		o.Keying = ByResource
@@ -111,9 +109,9 @@ func New(o Options) *Kubelet {
 // Socket is the path of the registration socket.
 func (k *Kubelet) Socket() string { return filepath.Join(k.opts.Dir, SocketName) }
 
-// Start brings the kubelet up, in the kubelet's order: all sockets in the
-// directory are removed, kubelet.sock is bound, and a little later it listens.
-// Resources of an earlier life have no devices until they register again.
+// Start starts the kubelet, in the kubelet's order: all sockets in the directory are
+// removed, kubelet.sock is bound, and a little later it listens. Resources of an
+// earlier run have no devices until they register again.
 func (k *Kubelet) Start() error {
 	p := &process{Kubelet: k, server: grpc.NewServer(grpc.WaitForHandlers(true)), clients: map[string]*client{}}
 	v1beta1.RegisterRegistrationServer(p.server, p)
@@ -151,7 +149,7 @@ func (k *Kubelet) listen() ([]net.Listener, error) {
 	return nil, err
 }
 
-// restart puts p, which may be nil, in the place of the process.
+// restart replaces the process by p, which may be nil.
 func (k *Kubelet) restart(p *process) (old *process) {
 	k.update(func() {
 		old, k.process = k.process, p
@@ -162,7 +160,7 @@ func (k *Kubelet) restart(p *process) (old *process) {
 	return old
 }
 
-// Kill ends the kubelet as a signal does: connections break, files stay.
+// Kill ends the kubelet like a signal: connections break, files stay.
 func (k *Kubelet) Kill() {
 	p := k.restart(nil)
 	if p == nil {
@@ -178,8 +176,8 @@ func (k *Kubelet) Kill() {
 	p.wg.Wait()
 }
 
-// Stop ends the kubelet in good order: plugins are disconnected and its own
-// sockets removed. Those of plugins stay until the next start.
+// Stop ends the kubelet gracefully: plugins are disconnected and its own sockets
+// removed. Those of plugins stay until the next start.
 func (k *Kubelet) Stop() {
 	k.Kill()
 	_ = os.Remove(k.Socket())
@@ -194,7 +192,7 @@ func (k *Kubelet) Restart() error {
 	return k.Start()
 }
 
-// removeSockets removes every socket in the directory, whoever made it.
+// removeSockets removes every socket in the directory, of any owner.
 func (k *Kubelet) removeSockets() error {
 	entries, err := os.ReadDir(k.opts.Dir)
 	for _, e := range entries {
@@ -208,8 +206,8 @@ func (k *Kubelet) removeSockets() error {
 	return err
 }
 
-// listen binds a socket, calls between where that is not nil, and listens. The
-// file stays when the listener closes.
+// listen binds a socket, calls between unless it is nil, and listens. The file stays
+// when the listener closes.
 func listen(path string, between func()) (net.Listener, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -234,8 +232,8 @@ func (k *Kubelet) RefuseWith(err error) {
 	k.update(func() { k.faults.refuse = err })
 }
 
-// HangRegister keeps Register calls from being answered, until it is called with
-// false, the call is cancelled or the kubelet ends.
+// HangRegister blocks Register calls until it is called with false, the call is
+// cancelled or the kubelet ends.
 func (k *Kubelet) HangRegister(hang bool) {
 	k.update(func() {
 		switch {
@@ -248,8 +246,8 @@ func (k *Kubelet) HangRegister(hang bool) {
 	})
 }
 
-// WithholdStreams makes the kubelet accept registrations and then open no
-// ListAndWatch stream.
+// WithholdStreams makes the kubelet accept registrations without opening a ListAndWatch
+// stream.
 func (k *Kubelet) WithholdStreams(withhold bool) {
 	k.update(func() { k.faults.noStreams = withhold })
 }
@@ -259,8 +257,8 @@ func (k *Kubelet) RefusePods(err error) {
 	k.update(func() { k.faults.refusePods = err })
 }
 
-// CutStream ends the newest ListAndWatch stream of a resource. Nothing else tells
-// the plugin, and no socket is touched.
+// CutStream ends the newest ListAndWatch stream of a resource. The plugin gets no other
+// notice, and no socket changes.
 func (k *Kubelet) CutStream(name string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -26,7 +26,7 @@ type fakePlugin struct {
 	name    string
 	server  *grpc.Server
 	devices []*v1beta1.Device
-	streams chan struct{} // one for each stream that ended
+	streams chan struct{} // one per ended stream
 	options error
 	prefer  []string
 }
@@ -92,7 +92,7 @@ type testKubelet struct {
 
 func start(t *testing.T, set ...func(*Options)) *testKubelet {
 	t.Helper()
-	// t.TempDir's paths are too long for sockets.
+	// Paths of t.TempDir are too long for sockets.
 	tmp, err := os.MkdirTemp("", "gdp")
 	if err != nil {
 		t.Fatal(err)
@@ -134,8 +134,8 @@ func (k *testKubelet) registerPlugin(p *fakePlugin) error {
 
 func keyed(by Keying) func(*Options) { return func(o *Options) { o.Keying = by } }
 
-// The fault that a plugin must live with: the old instance's end disconnects the
-// new one.
+// A fault that plugins must handle: the end of the old instance disconnects the new
+// one.
 func TestKeyedByResource(t *testing.T) {
 	t.Parallel()
 	k := start(t, keyed(ByResource))
@@ -179,8 +179,7 @@ func TestKeyedBySocket(t *testing.T) {
 	}
 }
 
-// The fault of a second Register on a connected socket: it is refused, and the
-// first is lost track of.
+// A second Register on a connected socket is rejected and drops the first.
 func TestKeyedBySocketTwice(t *testing.T) {
 	t.Parallel()
 	k := start(t, keyed(BySocket))
@@ -328,7 +327,7 @@ func TestAdmit(t *testing.T) {
 	k.must(err)
 }
 
-// The kubelet takes no list over 4 MiB, and drops who sends one.
+// The kubelet rejects lists over 4 MiB, and disconnects their senders.
 func TestLongList(t *testing.T) {
 	t.Parallel()
 	k := start(t)

@@ -17,20 +17,20 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// errDown is the error of a kubelet that is being stopped.
+// errDown is the error of a stopping kubelet.
 var errDown = errors.New("the kubelet is down")
 
 // Request is one Register call.
 type Request struct {
 	Resource, Endpoint string
 	At                 time.Time
-	// Answered says that it has an answer, which is Err.
+	// Answered is set once the call returned, with Err.
 	Answered bool
 	Err      error
 }
 
-// Register is the kubelet's side of a registration: it connects to the plugin
-// and asks for its options before it answers.
+// Register is the kubelet's side of a registration: it connects to the plugin and gets
+// its options before it responds.
 func (p *process) Register(ctx context.Context, req *v1beta1.RegisterRequest) (*v1beta1.Empty, error) {
 	var index int
 	p.update(func() {
@@ -71,7 +71,7 @@ func (p *process) register(ctx context.Context, req *v1beta1.RegisterRequest) er
 		return err
 	}
 	p.mu.Lock()
-	p.clients[p.key(c)] = c // before there is a connection
+	p.clients[p.key(c)] = c // before the connection
 	p.open = append(p.open, c)
 	p.mu.Unlock()
 	if p.opts.BeforeDial != nil {
@@ -87,8 +87,8 @@ func (p *process) register(ctx context.Context, req *v1beta1.RegisterRequest) er
 	return nil
 }
 
-// connect connects to a plugin and makes it the one that is asked for its
-// resource. The first list comes later.
+// connect connects to a plugin and makes it that of its resource. The first list comes
+// later.
 func (p *process) connect(ctx context.Context, c *client) (err error) {
 	if err := c.dial(ctx, p.opts.DialTimeout); err != nil {
 		return err
@@ -119,8 +119,8 @@ func (p *process) connect(ctx context.Context, c *client) (err error) {
 	return err
 }
 
-// follow receives lists until the stream ends, and then disconnects whoever is
-// found under the client's key, which with ByResource may be somebody else.
+// follow receives lists until the stream ends, and then disconnects the plugin with the
+// client's key, which with ByResource may be another one.
 func (p *process) follow(c *client) {
 	c.receive(func(resp *v1beta1.ListAndWatchResponse) {
 		p.update(func() {
@@ -132,8 +132,7 @@ func (p *process) follow(c *client) {
 	p.update(func() {
 		victim := p.clients[p.key(c)]
 		if victim == nil {
-			// The kubelet never closes the connection of a client that it
-			// has lost track of.
+			// The kubelet never closes the connection of a dropped client.
 			return
 		}
 		p.drop(victim)
@@ -143,7 +142,7 @@ func (p *process) follow(c *client) {
 	})
 }
 
-// key is what c is known by.
+// key is the key of c.
 func (p *process) key(c *client) string {
 	if p.opts.Keying == ByResource {
 		return c.resource
@@ -151,7 +150,7 @@ func (p *process) key(c *client) string {
 	return c.socket
 }
 
-// drop closes c and makes whoever has its key unknown.
+// drop closes c and removes the client with its key.
 func (p *process) drop(c *client) {
 	delete(p.clients, p.key(c))
 	p.open = slices.DeleteFunc(p.open, func(other *client) bool { return other == c })
@@ -165,7 +164,7 @@ type client struct {
 	api              v1beta1.DevicePluginClient
 	options          *v1beta1.DevicePluginOptions
 	stream           context.Context
-	cut              context.CancelFunc // ends the stream alone
+	cut              context.CancelFunc // ends only the stream
 }
 
 func newClient(resource, socket string) (*client, error) {
@@ -186,7 +185,7 @@ func newClient(resource, socket string) (*client, error) {
 	return c, nil
 }
 
-// dial connects, and keeps trying for d.
+// dial connects, and retries for d.
 func (c *client) dial(ctx context.Context, d time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
@@ -205,7 +204,7 @@ func (c *client) dial(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// receive opens the one stream of a client and takes lists until it ends.
+// receive opens the stream of a client and receives lists until it ends.
 func (c *client) receive(take func(*v1beta1.ListAndWatchResponse)) {
 	stream, err := c.api.ListAndWatch(c.stream, &v1beta1.Empty{})
 	for err == nil {
@@ -228,7 +227,7 @@ var (
 	nameForm   = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)
 )
 
-// extendedResource reports whether the kubelet takes name: the quota for it,
+// extendedResource reports whether the kubelet accepts name: the quota for it,
 // "requests." and name, must be a qualified name too.
 func extendedResource(name string) bool {
 	domain, rest, ok := strings.Cut(name, "/")

@@ -16,16 +16,16 @@ type Claim struct {
 	Resource                  string
 }
 
-// Admission is what a claim was answered with. The kubelet keeps it for the life
-// of the pod, over restarts, and never asks again.
+// Admission is the response to a claim. The kubelet keeps it for the life of the pod,
+// over restarts, and never calls Allocate again.
 type Admission struct {
 	IDs      []string
 	Response *v1beta1.ContainerAllocateResponse
 }
 
-// Admit gives n devices to a container as the kubelet does: of those that are
-// healthy and free the ones that the plugin prefers, and Allocate for them. A
-// claim that was admitted before has its old answer, without a call.
+// Admit allocates n devices to a container like the kubelet: those of the healthy and
+// free ones that the plugin prefers. A claim that was admitted before gets its old
+// response, without a call.
 func (k *Kubelet) Admit(ctx context.Context, c Claim, n int) (*Admission, error) {
 	k.mu.Lock()
 	if a := k.admitted[c]; a != nil {
@@ -66,13 +66,13 @@ func (k *Kubelet) Admit(ctx context.Context, c Claim, n int) (*Admission, error)
 	return a, nil
 }
 
-// Hold gives devices to a container without asking anybody: what the checkpoint
-// has of a pod that was admitted before.
+// Hold assigns devices to a container without a call: the checkpoint of an earlier
+// admission.
 func (k *Kubelet) Hold(c Claim, ids ...string) {
 	k.update(func() { k.admitted[c] = &Admission{IDs: ids, Response: &v1beta1.ContainerAllocateResponse{}} })
 }
 
-// Remove ends a pod: its devices are free again. No plugin is told.
+// Remove ends a pod and frees its devices. No plugin is notified.
 func (k *Kubelet) Remove(namespace, pod string) {
 	k.update(func() {
 		maps.DeleteFunc(k.admitted, func(c Claim, _ *Admission) bool {
@@ -81,7 +81,7 @@ func (k *Kubelet) Remove(namespace, pod string) {
 	})
 }
 
-// free returns the devices that can be given, sorted, and whether the plugin has
+// free returns the free healthy devices, sorted, and whether the plugin has
 // preferences.
 func (k *Kubelet) free(name string) (ids []string, preferring bool, err error) {
 	r := k.resources[name]
@@ -102,8 +102,8 @@ func (k *Kubelet) free(name string) (ids []string, preferring bool, err error) {
 	return slices.Sorted(maps.Keys(healthy)), r.plugin.options.GetGetPreferredAllocationAvailable(), nil
 }
 
-// Allocate calls the plugin's Allocate for one container, as the kubelet does:
-// without a deadline of its own. It keeps nothing.
+// Allocate calls the plugin's Allocate for one container, like the kubelet without a
+// deadline. It records nothing.
 func (k *Kubelet) Allocate(ctx context.Context, name string, ids ...string) (*v1beta1.AllocateResponse, error) {
 	api, err := k.plugin(name)
 	if err != nil {
@@ -114,8 +114,8 @@ func (k *Kubelet) Allocate(ctx context.Context, name string, ids ...string) (*v1
 	})
 }
 
-// Prefer calls the plugin's GetPreferredAllocation for one container and returns
-// its answer as it came.
+// Prefer calls the plugin's GetPreferredAllocation for one container and returns its
+// response unchanged.
 func (k *Kubelet) Prefer(ctx context.Context, name string, available, must []string, size int) ([]string, error) {
 	api, err := k.plugin(name)
 	if err != nil {
@@ -135,7 +135,7 @@ func (k *Kubelet) Prefer(ctx context.Context, name string, available, must []str
 	return resp.GetContainerResponses()[0].GetDeviceIDs(), nil
 }
 
-// plugin returns the plugin that is asked for a resource.
+// plugin returns the plugin of a resource.
 func (k *Kubelet) plugin(name string) (v1beta1.DevicePluginClient, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -149,7 +149,7 @@ func (k *Kubelet) plugin(name string) (v1beta1.DevicePluginClient, error) {
 	return r.plugin.api, nil
 }
 
-// List answers PodResources: every admitted pod with its devices.
+// List implements PodResources: every admitted pod with its devices.
 func (p *process) List(context.Context, *podresourcesv1.ListPodResourcesRequest) (*podresourcesv1.ListPodResourcesResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,8 +181,8 @@ func (p *process) GetAllocatableResources(context.Context, *podresourcesv1.Alloc
 	return resp, p.faults.refusePods
 }
 
-// containerDevices has an entry for each device and each of its NUMA nodes, as
-// the kubelet does it.
+// containerDevices has an entry for each device and each of its NUMA nodes, like the
+// kubelet.
 func (k *Kubelet) containerDevices(name string, ids []string) []*podresourcesv1.ContainerDevices {
 	var devices []*podresourcesv1.ContainerDevices
 	for _, id := range ids {

@@ -10,14 +10,14 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// maxHistory is how many lists of a resource are kept.
+// maxHistory is how many lists per resource are kept.
 const maxHistory = 1024
 
-// resource is what the kubelet knows of one resource.
+// resource is the kubelet's state of one resource.
 type resource struct {
-	plugin        *client   // that is asked for it
-	stopped       time.Time // when that was lost; zero is not yet
-	connected     []*client // everyone who offers it
+	plugin        *client   // in use
+	stopped       time.Time // when that was lost; zero if it was not
+	connected     []*client // all plugins of the resource
 	registrations int
 	devices       []*v1beta1.Device // the latest list
 	stale         bool              // all devices count as unhealthy
@@ -25,7 +25,7 @@ type resource struct {
 	received      int
 }
 
-// List is one list that a plugin sent.
+// List is a list that a plugin sent.
 type List struct {
 	// Socket is the path of the plugin's socket.
 	Socket  string
@@ -50,14 +50,14 @@ func (l List) ids(healthy bool) []string {
 	return ids
 }
 
-// Count is what the node's status says of a resource.
+// Count is a resource in the node's status.
 type Count struct {
 	// Known: the node's status has the resource.
 	Known                 bool
 	Capacity, Allocatable int
 }
 
-// forget leaves what a checkpoint keeps: the name.
+// forget keeps only what a checkpoint has: the name.
 func (r *resource) forget() {
 	r.plugin, r.stopped = nil, time.Now()
 	r.connected, r.devices = nil, nil
@@ -71,7 +71,7 @@ func (r *resource) find(socket string) *client {
 	return nil
 }
 
-// take takes a list, from whichever plugin: the last one to write wins.
+// take takes a list from any plugin: the last writer wins.
 func (r *resource) take(c *client, devices []*v1beta1.Device) {
 	r.devices, r.stale = devices, false
 	r.received++
@@ -81,7 +81,7 @@ func (r *resource) take(c *client, devices []*v1beta1.Device) {
 	}
 }
 
-// disconnect notes that c is lost.
+// disconnect records that c is lost.
 func (r *resource) disconnect(c *client, keying Keying) {
 	if keying == ByResource {
 		r.connected = nil
@@ -97,7 +97,7 @@ func (r *resource) disconnect(c *client, keying Keying) {
 	r.plugin = r.connected[0]
 }
 
-// update changes the state and tells everyone who waits.
+// update changes the state and wakes all waiters.
 func (k *Kubelet) update(f func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -106,16 +106,15 @@ func (k *Kubelet) update(f func()) {
 	k.changed = make(chan struct{})
 }
 
-// Changed returns a channel that is closed at the next change of whatever can be
-// asked of the kubelet.
+// Changed returns a channel that is closed at the next change of the kubelet's state.
 func (k *Kubelet) Changed() <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.changed
 }
 
-// WaitFor returns when condition holds, which is asked at once and after every
-// change. Its error is ctx's.
+// WaitFor returns when condition holds, which is called at once and after every change.
+// Its error is ctx's.
 func (k *Kubelet) WaitFor(ctx context.Context, condition func() bool) error {
 	for {
 		changed := k.Changed()
@@ -149,8 +148,8 @@ func (k *Kubelet) Resources() []string {
 	return slices.Sorted(maps.Keys(k.resources))
 }
 
-// Count returns what the node's status says of a resource. A resource whose
-// plugin is gone has its capacity until the grace period ends.
+// Count returns a resource's count in the node's status. A resource without a plugin
+// keeps its capacity until the grace period ends.
 func (k *Kubelet) Count(name string) (c Count) {
 	k.read(name, func(r *resource) {
 		if r.stopped.IsZero() || time.Since(r.stopped) <= k.opts.StopGrace {
@@ -171,7 +170,7 @@ func (r *resource) healthy() map[string]bool {
 	return ids
 }
 
-// numa returns the NUMA nodes of a device, none where it is not listed.
+// numa returns the NUMA nodes of a device, none if it is not listed.
 func (r *resource) numa(id string) []int64 {
 	var nodes []int64
 	if r == nil {
@@ -187,7 +186,7 @@ func (r *resource) numa(id string) []int64 {
 	return nodes
 }
 
-// read calls f with a resource that is known.
+// read calls f with a known resource.
 func (k *Kubelet) read(name string, f func(*resource)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -196,15 +195,14 @@ func (k *Kubelet) read(name string, f func(*resource)) {
 	}
 }
 
-// Lists returns the lists received for a resource, oldest first; of a great many
-// the latest.
+// Lists returns the lists received for a resource, oldest first, up to a limit.
 func (k *Kubelet) Lists(name string) (lists []List) {
 	k.read(name, func(r *resource) { lists = slices.Clone(r.lists) })
 	return lists
 }
 
-// Latest returns the latest list received for a resource, in whichever life of
-// the kubelet, and how many were received in all.
+// Latest returns the latest list received for a resource, in any run of the kubelet,
+// and how many were received in total.
 func (k *Kubelet) Latest(name string) (latest List, received int) {
 	k.read(name, func(r *resource) {
 		if received = r.received; received > 0 {
@@ -214,8 +212,7 @@ func (k *Kubelet) Latest(name string) (latest List, received int) {
 	return latest, received
 }
 
-// Connected returns the paths of the sockets at which a resource is offered now,
-// as far as the kubelet knows.
+// Connected returns the paths of the connected sockets of a resource.
 func (k *Kubelet) Connected(name string) (sockets []string) {
 	k.read(name, func(r *resource) {
 		for _, c := range r.connected {

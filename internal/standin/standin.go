@@ -1,6 +1,6 @@
-// Package standin is what `try` has in place of a kubelet: it accepts
-// registrations, follows lists and asks Allocate, over real sockets. Package
-// kubelettest is the one that behaves as a kubelet does, for tests.
+// Package standin is the kubelet of `try`: it accepts registrations, follows lists and
+// calls Allocate, over real sockets. Package kubelettest is a complete fake kubelet,
+// for tests.
 package standin
 
 import (
@@ -18,7 +18,7 @@ import (
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// Kubelet is the stand-in.
+// Kubelet is a minimal kubelet.
 type Kubelet struct {
 	v1beta1.UnimplementedRegistrationServer
 	podresourcesv1.UnimplementedPodResourcesListerServer
@@ -34,11 +34,11 @@ type Kubelet struct {
 // resource is a plugin and the latest list that it sent.
 type resource struct {
 	plugin *grpc.ClientConn
-	list   *v1beta1.ListAndWatchResponse // nil before the first one
+	list   *v1beta1.ListAndWatchResponse // nil before the first list
 }
 
-// Start serves registration in dir, the device-plugins directory, which is made, and
-// PodResources on the socket at podResources: no pod holds anything.
+// Start serves registration in the device plugin directory dir, which it makes, and
+// PodResources without holders on the socket at podResources.
 func Start(dir, podResources string) (*Kubelet, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (k *Kubelet) Register(_ context.Context, req *v1beta1.RegisterRequest) (*v1
 	return &v1beta1.Empty{}, nil
 }
 
-// List answers PodResources.
+// List implements PodResources.
 func (k *Kubelet) List(context.Context, *podresourcesv1.ListPodResourcesRequest) (*podresourcesv1.ListPodResourcesResponse, error) {
 	return &podresourcesv1.ListPodResourcesResponse{}, nil
 }
@@ -126,8 +126,8 @@ func (k *Kubelet) Devices(name string) (healthy []string, listed int, known bool
 	return healthy, len(list.GetDevices()), list != nil
 }
 
-// Allocate asks for the preferred one of these devices, and returns it and what a
-// container gets.
+// Allocate allocates the preferred one of these devices, and returns it and the
+// response.
 func (k *Kubelet) Allocate(ctx context.Context, name string, devices []string) (string, *v1beta1.ContainerAllocateResponse, error) {
 	slices.Sort(devices)
 	plugin := v1beta1.NewDevicePluginClient(k.get(name).plugin)
