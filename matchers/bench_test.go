@@ -74,57 +74,61 @@ func manyResources(each string, match func(i int) string) []byte {
 	return []byte(b.String())
 }
 
+// sticks4096 and disks4096 are hosts with 4,096 nodes.
+func sticks4096() *device.Snapshot { return crowd(2048) }
+func disks4096() *device.Snapshot  { return racks(4096) }
+
 // shapes are ways to select devices with 500 matches over 4,096 nodes.
 var shapes = []struct {
 	name  string
-	host  func(n int) *device.Snapshot
+	host  func() *device.Snapshot
 	each  string
 	match func(i int) string
 }{
-	{"id", crowd, plainContainer, func(i int) string {
+	{"id", sticks4096, plainContainer, func(i int) string {
 		return fmt.Sprintf(`usb = { id = "0403:%04x" }, glob = "/dev/ttyUSB*"`, 0x6000+i%64)
 	}},
-	{"serial", crowd, plainContainer, func(i int) string {
+	{"serial", sticks4096, plainContainer, func(i int) string {
 		return fmt.Sprintf(`usb = { serial = ["S%05dX", "S%05dX", "S%05dX"] }, glob = "/dev/ttyUSB*"`, 3*i, 3*i+1, 3*i+2)
 	}},
-	{"pattern", crowd, plainContainer, func(i int) string {
+	{"pattern", sticks4096, plainContainer, func(i int) string {
 		return fmt.Sprintf(`usb = { vendor = "04??", serial = "S%03d*" }, glob = "/dev/ttyUSB*"`, i)
 	}},
-	{"product", crowd, plainContainer, func(i int) string {
+	{"product", sticks4096, plainContainer, func(i int) string {
 		return fmt.Sprintf(`usb = { serial = "*%03dX" }, glob = "/dev/ttyUSB*"`, i%1000)
 	}},
-	{"literal", crowd, plainContainer, func(i int) string {
+	{"literal", sticks4096, plainContainer, func(i int) string {
 		return fmt.Sprintf(`glob = ["/dev/ttyUSB%05d", "/dev/ttyUSB%05d", "/dev/ttyUSB%05d"]`, 3*i, 3*i+1, 3*i+2)
 	}},
-	{"glob", crowd, plainContainer, func(i int) string { return fmt.Sprintf(`glob = "/dev/ttyUSB%03d*"`, i) }},
-	{"all", crowd, plainContainer, func(int) string { return `glob = "/dev/ttyUSB*"` }},
-	{"all-usb", crowd, plainContainer, func(int) string { return `usb = {}, glob = "/dev/ttyUSB*"` }},
-	{"first-wildcard", crowd, plainContainer, func(i int) string { return fmt.Sprintf(`glob = "/dev/*USB%03d[0-9][0-9]"`, i) }},
-	{"same-wildcard", crowd, plainContainer, func(int) string { return `glob = "/dev/*USB[0-9]"` }},
-	{"two-wildcards", crowd, plainContainer, func(i int) string { return fmt.Sprintf(`glob = "/dev/*USB*%03d"`, i%1000) }},
-	{"deep", crowd, plainContainer, func(i int) string { return fmt.Sprintf(`glob = "/dev/**/*USB%03d??"`, i) }},
-	{"link", crowd, plainContainer, func(i int) string { return fmt.Sprintf(`glob = "/dev/serial/by-id/usb-%03d*"`, i) }},
-	{"deep-link", crowd, plainContainer, func(i int) string { return fmt.Sprintf(`glob = "/dev/**/usb-%03d*"`, i) }},
-	{"link-of-usb", crowd, plainContainer, func(i int) string {
+	{"glob", sticks4096, plainContainer, func(i int) string { return fmt.Sprintf(`glob = "/dev/ttyUSB%03d*"`, i) }},
+	{"all", sticks4096, plainContainer, func(int) string { return `glob = "/dev/ttyUSB*"` }},
+	{"all-usb", sticks4096, plainContainer, func(int) string { return `usb = {}, glob = "/dev/ttyUSB*"` }},
+	{"first-wildcard", sticks4096, plainContainer, func(i int) string { return fmt.Sprintf(`glob = "/dev/*USB%03d[0-9][0-9]"`, i) }},
+	{"same-wildcard", sticks4096, plainContainer, func(int) string { return `glob = "/dev/*USB[0-9]"` }},
+	{"two-wildcards", sticks4096, plainContainer, func(i int) string { return fmt.Sprintf(`glob = "/dev/*USB*%03d"`, i%1000) }},
+	{"deep", sticks4096, plainContainer, func(i int) string { return fmt.Sprintf(`glob = "/dev/**/*USB%03d??"`, i) }},
+	{"link", sticks4096, plainContainer, func(i int) string { return fmt.Sprintf(`glob = "/dev/serial/by-id/usb-%03d*"`, i) }},
+	{"deep-link", sticks4096, plainContainer, func(i int) string { return fmt.Sprintf(`glob = "/dev/**/usb-%03d*"`, i) }},
+	{"link-of-usb", sticks4096, plainContainer, func(i int) string {
 		return fmt.Sprintf(`usb = { vendor = "0403" }, glob = "/dev/serial/by-id/usb-%03d*"`, i)
 	}},
-	{"capture", crowd, "container.env.NUMBER = \"${1}\"\n", func(i int) string { return fmt.Sprintf(`glob = "/dev/ttyUSB%03d*"`, i) }},
-	{"pci-class", racks, "container.env.ADDRESS = \"${pci.address}\"\n", func(i int) string {
+	{"capture", sticks4096, "container.env.NUMBER = \"${1}\"\n", func(i int) string { return fmt.Sprintf(`glob = "/dev/ttyUSB%03d*"`, i) }},
+	{"pci-class", disks4096, "container.env.ADDRESS = \"${pci.address}\"\n", func(i int) string {
 		return fmt.Sprintf(`pci = { class = "%02x%02x" }, glob = "/dev/nvme*"`, 1+i%16, i/16%16)
 	}},
-	{"pci-bus", racks, "container.env.ADDRESS = \"${pci.address}\"\n", func(i int) string {
+	{"pci-bus", disks4096, "container.env.ADDRESS = \"${pci.address}\"\n", func(i int) string {
 		return fmt.Sprintf(`pci = { class = "%02x", address = "%04x:*.%d" }, glob = "/dev/nvme*"`, 1+i%16, i/16%2, i/32%8)
 	}},
-	{"subsystem", crowd, plainContainer, func(i int) string {
+	{"subsystem", sticks4096, plainContainer, func(i int) string {
 		return fmt.Sprintf(`subsystem = "tty", usb = { serial = "S%03d*" }`, i)
 	}},
-	{"driver", crowd, plainContainer, func(i int) string {
+	{"driver", sticks4096, plainContainer, func(i int) string {
 		return fmt.Sprintf(`driver = "ftdi_sio", usb = { id = "0403:%04x" }`, 0x6000+i%64)
 	}},
-	{"attr", crowd, plainContainer, func(i int) string {
+	{"attr", sticks4096, plainContainer, func(i int) string {
 		return fmt.Sprintf(`attr = { "power/control" = "o*" }, glob = "/dev/ttyUSB%03d*"`, i)
 	}},
-	{"mixed", crowd, `with = [{ path = "/dev/fuse", optional = true }, { glob = "/dev/ttyUSB0000*", container_path = "/dev/along/" }]
+	{"mixed", sticks4096, `with = [{ path = "/dev/fuse", optional = true }, { glob = "/dev/ttyUSB0000*", container_path = "/dev/along/" }]
 exclude = [{ glob = "/dev/ttyUSB*7" }, { usb = { serial = "*99X" } }, { glob = "/dev/serial/by-id/*13" }]
 container.path = "/dev/serial/${usb.serial}"
 container.mounts = [{ host_path = "/dev/serial", container_path = "/by/${usb.port}" }]
@@ -145,7 +149,7 @@ container.env."WHAT_${index}" = "${usb.id}@${usb.path} is ${devnode} of ${resour
 func BenchmarkParseAndMatch(b *testing.B) {
 	for _, s := range shapes {
 		b.Run(s.name, func(b *testing.B) {
-			snap, text := s.host(2048), manyResources(s.each, s.match)
+			snap, text := s.host(), manyResources(s.each, s.match)
 			cpu := startCPU(b)
 			for b.Loop() {
 				cfg, err := config.Parse(config.File{Name: "test.toml", Data: text})

@@ -17,11 +17,8 @@ import (
 type index struct {
 	Options
 	snap *device.Snapshot
-	// names are the paths of nodes and of links to them, sorted; links are those
-	// of the links to a node.
-	names []name
-	links map[*device.Node][]string
 
+	links    func() map[*device.Node][]string   // paths of links, by node
 	byNumber func() map[number]*device.Node     // nodes that sysfs knows
 	byName   func() map[string]*device.Hardware // PCI functions, by address
 	byGroup  func() map[string][]*device.Hardware
@@ -32,18 +29,11 @@ type index struct {
 	picked map[*device.Node]bool
 }
 
-// name is the path of a node or of a link to it.
-type name struct {
-	path string
-	node *device.Node
-}
-
 func newIndex(snap *device.Snapshot, opts Options) *index {
 	ix := &index{
 		Options:  opts,
 		snap:     snap,
-		names:    make([]name, 0, len(snap.Nodes)+len(snap.Links)),
-		links:    make(map[*device.Node][]string, len(snap.Links)),
+		links:    sync.OnceValue(func() map[*device.Node][]string { return linksByNode(snap) }),
 		byNumber: sync.OnceValue(func() map[number]*device.Node { return newNumberIndex(snap) }),
 		byName:   sync.OnceValue(func() map[string]*device.Hardware { return functionsByName(snap) }),
 		byGroup:  sync.OnceValue(func() map[string][]*device.Hardware { return functionsByGroup(snap) }),
@@ -54,14 +44,6 @@ func newIndex(snap *device.Snapshot, opts Options) *index {
 	if ix.Host == nil {
 		ix.Host = noHost{}
 	}
-	for _, l := range snap.Links {
-		ix.names = append(ix.names, name{l.Path, l.Node})
-		ix.links[l.Node] = append(ix.links[l.Node], l.Path)
-	}
-	for _, n := range snap.Nodes {
-		ix.names = append(ix.names, name{n.Path, n})
-	}
-	slices.SortFunc(ix.names, func(a, b name) int { return strings.Compare(a.path, b.path) })
 	return ix
 }
 
@@ -75,17 +57,30 @@ func (noHost) InUse(*device.Node) string          { return "" }
 func (noHost) Exists(string) bool                 { return true }
 func (noHost) Glob(pattern.Values) []string       { return nil }
 
-// beginning lists the names with a prefix.
-func (ix *index) beginning(prefix string) []name {
-	from := sort.Search(len(ix.names), func(i int) bool { return ix.names[i].path >= prefix })
-	n := sort.Search(len(ix.names)-from, func(i int) bool { return !strings.HasPrefix(ix.names[from+i].path, prefix) })
-	return ix.names[from : from+n]
+// names yields the nodes and links whose paths have a prefix.
+func (ix *index) names(prefix string) iter.Seq2[string, *device.Node] {
+	return func(yield func(string, *device.Node) bool) {
+		nodes, links := ix.snap.Nodes, ix.snap.Links
+		for i := sort.Search(len(nodes), func(i int) bool { return nodes[i].Path >= prefix }); i < len(nodes) && strings.HasPrefix(nodes[i].Path, prefix); i++ {
+			if !yield(nodes[i].Path, nodes[i]) {
+				return
+			}
+		}
+		for i := sort.Search(len(links), func(i int) bool { return links[i].Path >= prefix }); i < len(links) && strings.HasPrefix(links[i].Path, prefix); i++ {
+			if !yield(links[i].Path, links[i].Node) {
+				return
+			}
+		}
+	}
 }
 
 // at is the node at a path, which may be that of a link; nil for none.
 func (ix *index) at(path string) *device.Node {
-	if found := ix.beginning(path); len(found) > 0 && found[0].path == path {
-		return found[0].node
+	if i, ok := slices.BinarySearchFunc(ix.snap.Nodes, path, func(n *device.Node, path string) int { return strings.Compare(n.Path, path) }); ok {
+		return ix.snap.Nodes[i]
+	}
+	if i, ok := slices.BinarySearchFunc(ix.snap.Links, path, func(l device.Link, path string) int { return strings.Compare(l.Path, path) }); ok {
+		return ix.snap.Links[i].Node
 	}
 	return nil
 }
@@ -105,8 +100,8 @@ func (ix *index) exists(path string) bool {
 func (ix *index) globbed(v pattern.Values) iter.Seq[*device.Node] {
 	return func(yield func(*device.Node) bool) {
 		for _, prefix := range v.Prefixes() {
-			for _, n := range ix.beginning(prefix) {
-				if v.Match(n.path) && (!v.Negative() || ix.matchesGlob(v, n.node)) && !yield(n.node) {
+			for path, n := range ix.names(prefix) {
+				if v.Match(path) && (!v.Negative() || ix.matchesGlob(v, n)) && !yield(n) {
 					return
 				}
 			}
@@ -130,17 +125,16 @@ func (ix *index) glob(v pattern.Values) []*device.Node {
 // matchesGlob reports whether a glob selects a node by any of its names. A "!"
 // pattern that matches one of them excludes the node.
 func (ix *index) matchesGlob(v pattern.Values, n *device.Node) bool {
-	links := ix.links[n]
-	if own := v.Match(n.Path); len(links) == 0 || own && !v.Negative() {
-		return own
+	if v.Match(n.Path) && !v.Negative() {
+		return true
 	}
-	return v.Match(append(links[:len(links):len(links)], n.Path)...)
+	return v.Match(append([]string{n.Path}, ix.links()[n]...)...)
 }
 
 // captures is what the wildcards of a glob matched: in the path of a node, or
 // else in the first link to it.
 func (ix *index) captures(v pattern.Values, n *device.Node) []string {
-	for _, p := range append([]string{n.Path}, ix.links[n]...) {
+	for _, p := range append([]string{n.Path}, ix.links()[n]...) {
 		if found := v.Captures(p); found != nil {
 			return found
 		}
@@ -204,6 +198,14 @@ func hardwarePath(h *device.Hardware) string {
 		return ""
 	}
 	return h.Path
+}
+
+func linksByNode(snap *device.Snapshot) map[*device.Node][]string {
+	found := make(map[*device.Node][]string, len(snap.Links))
+	for _, l := range snap.Links {
+		found[l.Node] = append(found[l.Node], l.Path)
+	}
+	return found
 }
 
 func functionsByName(snap *device.Snapshot) map[string]*device.Hardware {

@@ -96,7 +96,7 @@ type Note struct {
 // companions and shared devices.
 func Match(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts Options) Result {
 	m := &run{
-		index: newIndex(snap, opts), forms: forms, names: map[string]*config.Resource{},
+		index: newIndex(snap, opts), forms: forms, named: map[string]*config.Resource{},
 		claims: claims{map[any]*config.Resource{}, map[string]*config.Resource{}, map[functionUse]*config.Resource{}}, companions: map[*config.Companion]found{},
 	}
 	inactive := m.inactive(cfg)
@@ -115,8 +115,8 @@ func Match(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts O
 type run struct {
 	*index
 	forms device.Forms
-	// names that are in use, by resource.
-	names  map[string]*config.Resource
+	// named are the resources by name.
+	named  map[string]*config.Resource
 	claims claims
 	// companions are the results of globs of companions.
 	companions map[*config.Companion]found
@@ -135,11 +135,11 @@ func (m *run) match(r *config.Resource) {
 	found := m.candidates(r)
 	m.vfioNotes(r, found)
 	devices := m.combine(r, m.claim(r, found))
-	named := m.byName(r, devices)
+	byName := m.byName(r, devices)
 	var offers []device.Offer
-	for _, name := range slices.Sorted(maps.Keys(named)) {
-		m.names[name] = r
-		out := m.offers(r, name, named[name])
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		m.named[name] = r
+		out := m.offers(r, name, byName[name])
 		offers = append(offers, out.Offers...)
 		m.result.Resources = append(m.result.Resources, out)
 	}
@@ -177,7 +177,7 @@ func (m *run) inactive(cfg *config.Config) map[*config.Resource]Note {
 	for i := range cfg.Resources {
 		r := &cfg.Resources[i]
 		text, isError := m.whyInactive(r.When)
-		first := m.names[r.Name]
+		first := m.named[r.Name]
 		switch {
 		case text != "":
 			m.result.Inactive = append(m.result.Inactive, r)
@@ -191,7 +191,7 @@ func (m *run) inactive(cfg *config.Config) map[*config.Resource]Note {
 				Error: true,
 			}
 		default:
-			m.names[r.Name] = r
+			m.named[r.Name] = r
 		}
 	}
 	return notes
@@ -230,9 +230,9 @@ func (m *run) firstMatch(v pattern.Values) string {
 		return ""
 	}
 	for _, prefix := range v.Prefixes() {
-		for _, n := range m.beginning(prefix) {
-			if v.Match(n.path) {
-				return n.path
+		for path := range m.names(prefix) {
+			if v.Match(path) {
+				return path
 			}
 		}
 	}

@@ -31,7 +31,7 @@ func (m *run) byName(r *config.Resource, devices []candidate) map[string][]*cand
 	for i := range devices {
 		c := &devices[i]
 		name, err := m.nameOf(r, c)
-		if other := m.names[name]; err == nil && other != nil && other != r {
+		if other := m.named[name]; err == nil && other != nil && other != r {
 			err = fmt.Errorf("the name %q is that of %s", name, other.Place)
 		}
 		if err != nil {

@@ -242,8 +242,8 @@ func (ix *index) howToTellApart(a, b *device.Node) string {
 		selector = fmt.Sprintf(`usb.interface = "%d"`, a.Interface)
 	case stem != strings.TrimRight(b.Path, "0123456789"):
 		selector = fmt.Sprintf(`glob = %q`, stem+"*")
-	case len(ix.links[a]) > 0:
-		selector = fmt.Sprintf(`glob = %q`, ix.links[a][0])
+	case len(ix.links()[a]) > 0:
+		selector = fmt.Sprintf(`glob = %q`, ix.links()[a][0])
 	default:
 		return `: a path that ends with "/", or that has "${kernel}" in it, keeps both`
 	}
