@@ -7,7 +7,7 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 )
 
-// What is good for a kubelet need not be good for specs alone.
+// A configuration for a kubelet may be invalid for specs alone.
 func TestParseForCDI(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

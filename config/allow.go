@@ -11,8 +11,8 @@ import (
 	"github.com/generic-dp/generic-dp/pattern"
 )
 
-// Allow is what the author of the DaemonSet lets the author of the
-// configuration ask for (--allow). The zero Allow is nothing.
+// Allow are the privileges that the author of the DaemonSet grants to the author of the
+// configuration (--allow). The zero Allow is none.
 type Allow struct {
 	Hooks, Dangerous bool
 	// Mounts are the paths at or below which host paths may be mounted.
@@ -26,8 +26,8 @@ const (
 	allowMount     = "mount:"
 )
 
-// ParseAllow reads a list with commas such as "hooks,mount:/run/vendor"; an
-// empty one allows nothing.
+// ParseAllow parses a comma-separated list such as "hooks,mount:/run/vendor"; an empty
+// one grants nothing.
 func ParseAllow(s string) (Allow, error) {
 	var a Allow
 	if strings.TrimSpace(s) == "" {
@@ -54,7 +54,7 @@ func ParseAllow(s string) (Allow, error) {
 	return a, nil
 }
 
-// String is a as ParseAllow reads it.
+// String formats a for ParseAllow.
 func (a Allow) String() string {
 	var words []string
 	if a.Hooks {
@@ -69,14 +69,14 @@ func (a Allow) String() string {
 	return strings.Join(words, ",")
 }
 
-// AllowsMount reports whether a path of the host may be mounted: a clean one
-// at or below one of a.Mounts.
+// AllowsMount reports whether a clean path of the host may be mounted: it is at or
+// below one of a.Mounts.
 func (a Allow) AllowsMount(hostPath string) bool {
 	return path.Clean(hostPath) == hostPath && a.mayMount(hostPath, true)
 }
 
-// mayMount reports whether a path that begins with prefix, or is it where it
-// is whole, may be at or below one of a.Mounts.
+// mayMount reports whether a path that starts with prefix, or is prefix if whole is
+// set, may be at or below one of a.Mounts.
 func (a Allow) mayMount(prefix string, whole bool) bool {
 	return slices.ContainsFunc(a.Mounts, func(allowed string) bool {
 		dir := strings.TrimSuffix(allowed, "/") + "/"
@@ -84,23 +84,22 @@ func (a Allow) mayMount(prefix string, whole bool) bool {
 	})
 }
 
-// need is what a configuration asks for and the author of the DaemonSet may
-// refuse. The problem says where, and how to allow it.
+// need is a privilege that a configuration requests. The problem says where, and how to
+// grant it.
 type need struct {
 	Problem
 	allowed func(Allow) bool
 }
 
-// needs notes that v asks for what --allow has to have.
+// needs records that v requests a privilege.
 func (v value) needs(what, flag string, allowed func(Allow) bool) {
 	r := v.problem(what+" is not allowed: want it in --allow, which says what a configuration may ask for", "add "+flag+" to --allow")
 	r.allowed = allowed
 	v.w.needs = append(v.w.needs, r)
 }
 
-// needsMount notes that v asks to mount paths that begin with prefix, or prefix
-// itself where it is whole. What variables and wildcards lead to is asked of
-// AllowsMount.
+// needsMount records that v requests to mount paths that start with prefix, or prefix
+// itself if whole is set. AllowsMount checks the results of variables and wildcards.
 func (v value) needsMount(written, prefix string, whole bool) {
 	dir := prefix
 	if !whole {
@@ -109,7 +108,7 @@ func (v value) needsMount(written, prefix string, whole bool) {
 	v.needs("mounting "+quote(written), allowMount+cmp.Or(dir, "PATH"), func(a Allow) bool { return a.mayMount(prefix, whole) })
 }
 
-// needsMounts notes that v asks to mount whatever a glob selects.
+// needsMounts records that v requests to mount the files that a glob selects.
 func (v value) needsMounts(glob pattern.Values) {
 	for _, a := range glob.Alternatives() {
 		_, whole := a.Literal()
@@ -117,17 +116,16 @@ func (v value) needsMounts(glob pattern.Values) {
 	}
 }
 
-// needsMountOf notes that v asks to mount a path.
+// needsMountOf records that v requests to mount a path.
 func (v value) needsMountOf(path device.Text) {
 	if len(path) > 0 {
 		v.needsMount(path.String(), path[0].Literal, len(path.Vars()) == 0)
 	}
 }
 
-// Check returns what of the configuration is not allowed, as an error of type
-// Problems, or nil. Paths with variables or wildcards are among it where what
-// they begin with decides; else what they lead to is to be asked of
-// AllowsMount.
+// Check returns the requests of the configuration that are not allowed, as an error of
+// type Problems, or nil. It includes paths with variables or wildcards if their prefix
+// decides; otherwise AllowsMount has to check the results.
 func (c *Config) Check(a Allow) error {
 	var refused []Problem
 	for _, n := range c.needs {

@@ -130,7 +130,7 @@ match = { as = "mount", glob = ["/run/vendor/*.sock", "/run/one", "!/run/vendor/
 		`resource 1 ("gpu"): container.hooks | add hooks to --allow`,
 		`resource 2 ("socket"): match 1: glob | add mount:/run/one to --allow`,
 	}
-	// What begins with a variable, or with less than an allowed path, is decided
+	// A path that starts with a variable, or with less than an allowed path, is decided
 	// when it is complete.
 	if diff := cmp.Diff(some, places("mount:/usr/lib,mount:/opt/a,mount:/run/gpu-1,mount:/etc,mount:/run/vendor")); diff != "" {
 		t.Errorf("some allowed (-want +got):\n%s", diff)

@@ -8,7 +8,7 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 )
 
-// BenchmarkParse reads 200 resources with 2,000 matches.
+// BenchmarkParse parses 200 resources with 2,000 matches.
 func BenchmarkParse(b *testing.B) {
 	var text strings.Builder
 	text.WriteString("domain = \"example.com\"\n")

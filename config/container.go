@@ -10,7 +10,7 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// defaultPermissions of device nodes: mknod is nobody's business.
+// defaultPermissions of device nodes, without mknod.
 const defaultPermissions = "rw"
 
 // read binds the keys of container, with its defaults in c.
@@ -74,8 +74,8 @@ func readMount(v value) Mount {
 	return m
 }
 
-// entries binds a key to a table of environment variables or annotations, with keys
-// of the user's own; what is how messages call one.
+// entries binds a key to a table of environment variables or annotations with arbitrary
+// keys; what names an entry in messages.
 func (t *table) entries(name string, into *[]device.Entry, what string, keys role, help string) {
 	t.key(name, func() form {
 		entry := t.belowOwn(name, func(v value) { readEntry(v) })
@@ -102,7 +102,7 @@ func (v value) entries(what string, keys role) []device.Entry {
 	return out
 }
 
-// readEntry is a value of env or annotations that is more than a string.
+// readEntry reads a value of env or annotations that is a table.
 func readEntry(v value) (e device.Entry) {
 	v.read(func(t *table) {
 		t.text("value", &e.Value, entryValue, "the string for one device")
@@ -142,7 +142,7 @@ func (t *table) unixID(name string, into **uint32, help string) {
 
 var octalMode = regexp.MustCompile(`^0?[0-7]{3}$`)
 
-// mode is v as permission bits.
+// mode reads v as permission bits.
 func (v value) mode() (mode *uint32) {
 	const want = `three octal digits such as "0660"`
 	if n, ok := v.raw.(int64); ok {
@@ -161,7 +161,7 @@ func (v value) mode() (mode *uint32) {
 	return mode
 }
 
-// additionalGIDs is v as a list of groups, or one. The CDI library drops 0.
+// additionalGIDs reads v as a list of groups, or one. The CDI library drops 0.
 func (v value) additionalGIDs() (gids []uint32) {
 	for _, e := range v.items() {
 		gids = append(gids, uint32(e.integer(1, maxUnixID)))
@@ -169,7 +169,7 @@ func (v value) additionalGIDs() (gids []uint32) {
 	return gids
 }
 
-// cdiDevices is v as a name with variables or a list of them.
+// cdiDevices reads v as a name with variables or a list of them.
 func (v value) cdiDevices() (names []device.Text) {
 	for _, e := range v.items() {
 		if text := e.text(cdiDevice); text != nil {
@@ -179,11 +179,11 @@ func (v value) cdiDevices() (names []device.Text) {
 	return names
 }
 
-// hookNames are when a hook may run (OCI runtime specification, "POSIX-platform
+// hookNames are the stages of hooks (OCI runtime specification, "POSIX-platform
 // Hooks").
 var hookNames = []string{"prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"}
 
-// readHook reads the keys that the CDI specification has for hooks.
+// readHook reads the keys of hooks in the CDI specification.
 func readHook(v value) (h device.Hook) {
 	v.read(func(t *table) {
 		words(t, "hook_name", &h.Name, hookNames, "when it runs")
@@ -216,20 +216,20 @@ func (v value) hookEnv() []string {
 	return env
 }
 
-// asMount is the one value of as.
+// asMount is the only value of as.
 const asMount = "mount"
 
-// as binds a key that says that files and directories are meant.
+// as binds a key that selects files and directories instead of nodes.
 func (t *table) as(mount *bool, help string) {
 	t.key("as", func() form { return form{"enum": []string{asMount}} },
 		func(v value) { word(v, []string{asMount}); *mount = true }, help)
 }
 
-// readCompanion reads one of with.
+// readCompanion reads a companion of with.
 func readCompanion(v value) Companion {
 	c := Companion{Place: v.fullPlace(), ReadOnly: true, Permissions: defaultPermissions}
 	v.read(func(t *table) {
-		// as comes first: it decides what path and glob may be.
+		// as comes first: it determines the valid paths and globs.
 		t.as(&c.Mount, `"mount": files and directories, as bind mounts`)
 		path, glob := companionNode, nodeGlob
 		if c.Mount {

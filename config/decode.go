@@ -12,23 +12,23 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// source is the text of a file that is being read.
+// source is the text of a file being read.
 type source struct {
 	name string
 	text string
 	// order of the file in the configuration.
 	order int
-	// keys of the text; nil where it is not read.
+	// keys of the text; nil if it is not scanned.
 	keys *node
 }
 
-// utf8BOM is what some editors put before the text.
+// utf8BOM is written by some editors before the text.
 const utf8BOM = "\xef\xbb\xbf"
 
-// decode turns the text of a file into tables, or reports why it is none. All
-// else is left to the bindings of the keys: the library's own decoding into
-// structs takes keys in any letter case, hands integers to text parsers and
-// gives wrong positions inside arrays of tables.
+// decode decodes the text of a file into tables, or reports a syntax error. The
+// bindings of the keys do everything else: the library's decoding into structs accepts
+// keys in any letter case, passes integers to text parsers and reports wrong positions
+// inside arrays of tables.
 func (w *walk) decode(f File, order int) (*source, map[string]any) {
 	src := &source{name: f.Name, order: order}
 	fail := func(at int, text, hint string) (*source, map[string]any) {
@@ -61,16 +61,15 @@ func (w *walk) decode(f File, order int) (*source, map[string]any) {
 	return src, tables
 }
 
-// decodeResources decodes a text, each [[resource]] by itself: the library
-// (v1.6.0) goes by the dotted path of a key, whatever element of an array of
-// tables it is in, so that once one [[resource]] has written match as a list, the
-// dotted match.glob and match.usb.id of a later one overwrite each other. starts
-// are the offsets of the headers, start is where the part begins that err is
-// about.
+// decodeResources decodes a text, each [[resource]] separately: the library (v1.6.0)
+// tracks keys by dotted path, across elements of an array of tables, so that once one
+// [[resource]] has match as a list, the dotted match.glob and match.usb.id of a later
+// one overwrite each other. starts are the offsets of the headers, start is the offset
+// of the part that err is about.
 func decodeResources(text string, starts []int) (tables map[string]any, start int, err error) {
 	ends := append(slices.Clone(starts), len(text))
 	if len(starts) > 0 {
-		ends = ends[1:] // the first resource is decoded with what is above it
+		ends = ends[1:] // the first resource is decoded with the text above it
 	}
 	for _, end := range ends {
 		var part map[string]any
@@ -83,7 +82,7 @@ func decodeResources(text string, starts []int) (tables map[string]any, start in
 		case tables == nil:
 			tables = part
 		case !isList:
-			// Not TOML: resource is given in two forms. The library says it best.
+			// Not TOML: resource has two types. The library's message is best.
 			tables = nil
 			_, err := toml.Decode(text, &tables)
 			return tables, 0, err
@@ -122,7 +121,7 @@ func (n *node) lost(raw any) (first *node) {
 	return first
 }
 
-// syntaxHint knows what administrators mean by the usual slips.
+// syntaxHint returns a hint for common mistakes.
 func syntaxHint(message, text string, at int) string {
 	word := wordAt(text, at)
 	switch {
@@ -145,7 +144,7 @@ func syntaxHint(message, text string, at int) string {
 	return ""
 }
 
-// wordAt is the run of letters and digits around an offset.
+// wordAt returns the letters and digits around an offset.
 func wordAt(text string, at int) string {
 	start, end := at, at
 	for start > 0 && isWord(text[start-1]) {

@@ -11,9 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Where the library takes a text, the scan finds its keys, and nothing else;
-// and each resource by itself is what it is in the whole, unless the library
-// loses a key.
+// If the library accepts a text, the scan finds exactly its keys; and each resource
+// decodes separately like in the whole, unless the library loses a key.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		"a = 1\n[[resource]]\nx = \"[[resource]]\"\n[[ resource ]]\nx = '''\n[[resource]]\n'''\n",
@@ -40,7 +39,7 @@ func FuzzDecode(f *testing.F) {
 		case err != nil && wholeErr != nil:
 			return
 		case wholeErr != nil && strings.Contains(wholeErr.Error(), "already been defined"):
-			return // an unknown table may stand in several parts
+			return // an unknown table may have several parts
 		case err != nil || wholeErr != nil:
 			t.Fatalf("in parts: %v; whole: %v", err, wholeErr)
 		}
@@ -56,8 +55,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// decodedKeys lists the keys of what was decoded, with the elements of lists that are
-// tables or lists.
+// decodedKeys lists the decoded keys, with the elements of lists that are tables or
+// lists.
 func decodedKeys(above string, raw any) (keys []string) {
 	items, _ := elements(raw)
 	for i, item := range items {

@@ -7,8 +7,8 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 )
 
-// What one resource writes as a list another may write with dotted keys, and
-// whatever is in its strings and comments.
+// One resource may have a list where another has dotted keys, with any strings and
+// comments.
 func TestResourcesAreReadApart(t *testing.T) {
 	t.Parallel()
 	cfg := parse(t, `
@@ -59,8 +59,8 @@ path = "/dev/d"
 	}
 }
 
-// A key that the parser drops within one resource is said to be.
-func TestLostKeyIsSaid(t *testing.T) {
+// A key that the parser drops within one resource is reported.
+func TestLostKeyIsReported(t *testing.T) {
 	t.Parallel()
 	_, err := config.Parse(config.File{Name: "test.toml", Data: []byte(`
 domain = "example.com"
@@ -77,7 +77,7 @@ virtual.vars.host = "x"
 	}
 }
 
-// Positions count from the beginning of the file, whichever resource is wrong.
+// Positions are relative to the file for any resource.
 func TestPositionInLaterResource(t *testing.T) {
 	t.Parallel()
 	_, err := config.Parse(config.File{Name: "test.toml", Data: []byte("domain = \"example.com\"\n[[resource]]\nname = \"a\"\n[[resource]]\nname = b\n")})

@@ -15,8 +15,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden error texts of testdata/bad")
 
-// Every file or directory of testdata/bad is a configuration that is refused
-// with the text of the golden file beside it.
+// Every file or directory of testdata/bad is an invalid configuration, whose problems
+// are in the golden file next to it.
 func TestBad(t *testing.T) {
 	t.Parallel()
 	entries, err := os.ReadDir("testdata/bad")

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// minInterval: no check of a device takes longer than that.
+	// minInterval: no check of a device takes longer.
 	minInterval     = 5 * time.Second
 	defaultInterval = 30 * time.Second
-	// watchdogs is how the nodes of all watchdogs begin, the old /dev/watchdog
+	// watchdogs is the prefix of the nodes of all watchdogs, the legacy /dev/watchdog
 	// and those of the watchdog class (drivers/watchdog/watchdog_dev.c).
 	watchdogs = devDir + "watchdog"
 )
 
-// readHealth needs the matches of the resource, which are read before.
+// readHealth needs the matches of the resource, which are read first.
 func readHealth(v value, matches []Match) *Health {
 	h := &Health{Interval: defaultInterval}
 	before := v.w.found
@@ -40,10 +40,9 @@ func readHealth(v value, matches []Match) *Health {
 	return h
 }
 
-// refuseWatchdogs reports matches that can't but select watchdogs: opening one
-// starts its timer, and the host resets if nobody feeds it from then on
-// (Documentation/watchdog/watchdog-api.rst). What other patterns select is
-// looked at when it is there.
+// refuseWatchdogs reports matches that can only select watchdogs: opening one starts
+// its timer, and the host resets unless it is fed from then on
+// (Documentation/watchdog/watchdog-api.rst). Other selections are checked at run time.
 func (v value) refuseWatchdogs(matches []Match) {
 	for i := range matches {
 		m := &matches[i]
@@ -56,7 +55,7 @@ func (v value) refuseWatchdogs(matches []Match) {
 	}
 }
 
-// addressForm checks a TCP address, but for a port that is a variable.
+// addressForm checks a TCP address, except for a port that is a variable.
 func addressForm(written, sample string) (rule, hint string) {
 	if i := strings.LastIndexByte(sample, ':'); i >= 0 && !strings.HasSuffix(written, sample[i:]) {
 		sample = sample[:i] + ":1"
@@ -73,8 +72,8 @@ func addressForm(written, sample string) (rule, hint string) {
 	return err.Error() + `: want one such as "10.0.0.5:554" or "[fd00::5]:554"`, hint
 }
 
-// CheckAddress is an error unless address is HOST:PORT with a host and the
-// number of a port. It reads on from the address in quotes.
+// CheckAddress returns an error unless address is HOST:PORT with a host and a port
+// number. Its text continues the quoted address.
 func CheckAddress(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || host == "" || strings.ContainsFunc(host, notInHost) {
@@ -86,7 +85,7 @@ func CheckAddress(address string) error {
 	return nil
 }
 
-// notInHost is what neither a host name nor an address has in it.
+// notInHost are characters that neither a host name nor an address contains.
 func notInHost(r rune) bool {
 	return unicode.IsControl(r) || unicode.IsSpace(r) || strings.ContainsRune("/@?#[]", r)
 }

@@ -14,22 +14,22 @@ import (
 	"github.com/generic-dp/generic-dp/pattern"
 )
 
-// kind is a kind of value that patterns are compared with.
+// kind is a kind of values of patterns.
 type kind struct {
 	mode pattern.Kind
-	// want is what a value looks like, for messages.
+	// want describes the values, for messages.
 	want string
-	// bare says that TOML integers are accepted: numbers that are decimal by
-	// nature. Elsewhere 0x10de would become 4318.
+	// bare is set if TOML integers are accepted: decimal numbers. Elsewhere 0x10de
+	// would become 4318.
 	bare bool
-	// hex is how many digits an ID of this kind has where TOML integers are
-	// not accepted and a hint can say what was meant.
+	// hex is the number of digits of an ID of this kind if TOML integers are not
+	// accepted and a hint can suggest an ID.
 	hex int
-	// check returns what an alternative of a pattern breaks, or empty.
+	// check returns the rule that an alternative of a pattern violates, or empty.
 	check func(a pattern.Alternative) (rule, hint string)
 }
 
-// form is a value of the kind, or a list of them.
+// form is the form of a value of the kind, or a list of them.
 func (k kind) form() form {
 	if k.bare {
 		return oneOrMore(form{"type": []string{"string", "integer"}})
@@ -37,11 +37,11 @@ func (k kind) form() form {
 	return stringsForm()
 }
 
-// maxAllAlternatives is how many alternatives all patterns of a configuration
-// may stand for.
+// maxAllAlternatives is the maximum number of alternatives of all patterns of a
+// configuration.
 const maxAllAlternatives = 100_000
 
-// parse reads one pattern of the kind. The rule is empty, or what s breaks.
+// parse parses one pattern of the kind. The rule is empty, or the one that s violates.
 func (k kind) parse(s string) (p pattern.Pattern, rule, hint string) {
 	p, err := pattern.Parse(k.mode, s)
 	switch {
@@ -63,17 +63,17 @@ func (k kind) parse(s string) (p pattern.Pattern, rule, hint string) {
 	return p, rule, hint
 }
 
-// values is v as a condition of the kind: a string or a list of strings.
+// values reads v as a condition of the kind: a string or a list of strings.
 func (v value) values(k kind) pattern.Values { return pattern.NewValues(v.patterns(k)...) }
 
-// patterns is v as patterns of the kind: a string or a list of strings.
+// patterns reads v as patterns of the kind: a string or a list of strings.
 func (v value) patterns(k kind) []pattern.Pattern {
 	if v.isEmpty() {
 		v.report("an empty list: want "+k.want, "")
 	}
 	var out []pattern.Pattern
 	for _, e := range v.items() {
-		e.unnamed = e.index > 0 // the text says which of them
+		e.unnamed = e.index > 0 // the message names it
 		n, isInt := e.raw.(int64)
 		s, isString := e.raw.(string)
 		switch {
@@ -106,7 +106,7 @@ func (v value) patterns(k kind) []pattern.Pattern {
 	return out
 }
 
-// glob is v as one pattern of paths that selects.
+// glob reads v as one positive pattern of paths.
 func (v value) glob(k kind) (glob pattern.Values) {
 	v.checked(`a pattern such as "/dev/snd/*"`, func(s string) (rule, hint string) {
 		p, rule, hint := k.parse(s)
@@ -123,7 +123,7 @@ func (v value) glob(k kind) (glob pattern.Values) {
 	return glob
 }
 
-// intHint says how to write what a bare integer may have been.
+// intHint suggests how to write a bare integer.
 func (k kind) intHint(n int64) string {
 	if k.mode != pattern.Hex && k.mode != pattern.HexPrefix {
 		return fmt.Sprintf("write it in quotes: \"%d\"", n)
@@ -134,12 +134,12 @@ func (k kind) intHint(n int64) string {
 	return bareHint(n, fmt.Sprintf("%0*d", k.hex, n), fmt.Sprintf("%0*x", k.hex, n), "%#x", func(s string) bool { return len(s) == k.hex })
 }
 
-// anyText is text, whatever it is.
+// anyText accepts any text.
 var anyText = kind{want: "a string or a list of strings"}
 
 const hexDigits = "0123456789abcdef"
 
-// hexadecimal is numbers of so many hexadecimal digits, with ":" between them.
+// hexadecimal accepts numbers of this many hexadecimal digits, separated by ":".
 func hexadecimal(numbers, digits int, rule, want string) kind {
 	k := kind{mode: pattern.Hex, want: want}
 	if numbers == 1 {
@@ -164,7 +164,7 @@ func hexadecimal(numbers, digits int, rule, want string) kind {
 	return k
 }
 
-// leadingZeros is the hint for numbers whose leading zeros were left out.
+// leadingZeros is the hint for numbers without leading zeros.
 func leadingZeros(parts []string, digits int) string {
 	for i, s := range parts {
 		if s == "" || len(s) > digits || strings.Trim(s, hexDigits) != "" {
@@ -175,7 +175,7 @@ func leadingZeros(parts []string, digits int) string {
 	return didYouMean(strings.Join(parts, ":"))
 }
 
-// attributes of hardware, each with the kind of its values.
+// attributes are the attributes of hardware, with the kinds of their values.
 var attributes = attributeKinds()
 
 type attribute struct {
@@ -209,7 +209,7 @@ func attributeKinds() (all []attribute) {
 	return all
 }
 
-// pciClass is the beginning of a class code.
+// pciClass accepts a prefix of a class code.
 var pciClass = kind{
 	mode: pattern.HexPrefix, want: `two, four or six digits such as "03" or "0302"`, hex: 2,
 	check: func(a pattern.Alternative) (string, string) {
@@ -220,8 +220,8 @@ var pciClass = kind{
 	},
 }
 
-// address is domain, bus, device and what follows. Some controllers make domains of
-// more than four digits.
+// address accepts domain, bus, device and rest. Domains of some controllers have more
+// than four digits.
 func address(what, function, example string) kind {
 	shape := regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]` + function + "$")
 	want := fmt.Sprintf("one such as %q", example)
@@ -231,7 +231,7 @@ func address(what, function, example string) kind {
 			return "", ""
 		}
 		hint := ""
-		// As lspci prints it, and with the function that a slot lacks.
+		// The format of lspci, and a slot without a function.
 		for _, meant := range []string{"0000:" + s, strings.SplitN(s, ".", 2)[0]} {
 			if shape.MatchString(meant) {
 				hint = didYouMean(meant)
@@ -241,7 +241,7 @@ func address(what, function, example string) kind {
 	}}
 }
 
-// oneOf is one of a few words.
+// oneOf accepts one of some words.
 func oneOf(words []string) kind {
 	want := "one of " + list(words)
 	return kind{want: want, check: func(a pattern.Alternative) (string, string) {
@@ -252,11 +252,11 @@ func oneOf(words []string) kind {
 	}}
 }
 
-// devDir is where device nodes are. Paths are the host's, wherever its /dev
-// is mounted.
+// devDir is the directory of device nodes. Paths are the host's, wherever its /dev is
+// mounted.
 const devDir = "/dev/"
 
-// Kinds of paths. Only /dev and /sys are watched for what comes and goes (exists).
+// Kinds of paths. Only /dev and /sys are watched for changes (exists).
 var (
 	nodeGlob = kind{
 		mode: pattern.Path, want: `a path below /dev or a pattern such as "/dev/ttyUSB*", or a list of them`,
@@ -278,7 +278,7 @@ var (
 	}
 )
 
-// cdiName selects the host's CDI devices by their qualified names.
+// cdiName selects CDI devices of the host by their qualified names.
 var cdiName = kind{
 	want: `a qualified name or a pattern such as "nvidia.com/gpu=*", or a list of them`,
 	check: func(a pattern.Alternative) (rule, hint string) {

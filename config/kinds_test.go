@@ -12,7 +12,7 @@ import (
 	"github.com/generic-dp/generic-dp/pattern"
 )
 
-// peers is the configuration that has what other plugins offer.
+// peers is a configuration with the features of other plugins.
 func peers(t *testing.T) map[string]config.Resource {
 	t.Helper()
 	cfg, err := config.Load(filepath.Join("testdata", "good", "peers.toml"))
@@ -69,7 +69,7 @@ func TestGroups(t *testing.T) {
 	if r := resources["example.com/boards"]; r.Each != config.EachAll || !r.Shared {
 		t.Errorf("each = %q, shared = %v", r.Each, r.Shared)
 	}
-	// Nothing has to be said where grouping decides what one device is.
+	// each is not required where grouping defines a device.
 	mixed := parse(t, "[[resource]]\nname = 'a.b/c'\ngroup_by = 'usb.serial'\nmatch = [{ usb = {} }, { glob = '/dev/ttyUSB*' }]\n")
 	if r := mixed.Resources[0]; r.Each != config.EachDevice {
 		t.Errorf("each = %q", r.Each)

@@ -13,19 +13,19 @@ import (
 	"strings"
 )
 
-// MaxFileSize is how large one file may be, in bytes.
+// MaxFileSize is the maximum size of one file, in bytes.
 const MaxFileSize = 1 << 20
 
 // File is the text of one configuration file.
 type File struct {
-	// Name without directory, as messages give it.
+	// Name without directory, as in messages.
 	Name string
 	Data []byte
 }
 
-// Load reads the configuration at path: a file, or a directory whose *.toml
-// files are read in name order as one. What is wrong with the text is an
-// error of type Problems; that it can't be read is any other.
+// Load reads the configuration at path: a file, or a directory whose *.toml files are
+// read in name order as one. An invalid text is an error of type Problems; other errors
+// are read errors.
 func Load(path string) (*Config, error) {
 	files, err := Read(path)
 	if err != nil {
@@ -34,7 +34,7 @@ func Load(path string) (*Config, error) {
 	return Parse(files...)
 }
 
-// Read reads the text of the configuration at path, as Load does.
+// Read reads the text of the configuration at path, like Load.
 func Read(path string) ([]File, error) {
 	files, err := read(path)
 	if err != nil {
@@ -53,9 +53,9 @@ func read(path string) ([]File, error) {
 		return []File{f}, err
 	}
 
-	// A mounted ConfigMap is a directory of links into ..data, a link that
-	// the kubelet swaps in one step (k8s.io/kubernetes/pkg/volume/util,
-	// AtomicWriter). Reading below its target gives files of one version.
+	// A mounted ConfigMap is a directory of links into ..data, a link that the kubelet
+	// replaces atomically (k8s.io/kubernetes/pkg/volume/util, AtomicWriter). Reading
+	// below its target gives files of one version.
 	dir := path
 	if data, err := filepath.EvalSymlinks(filepath.Join(path, "..data")); err == nil {
 		dir = data
@@ -83,7 +83,7 @@ func read(path string) ([]File, error) {
 	return files, nil
 }
 
-// readFile reads no more than one byte above MaxFileSize: Parse reports it.
+// readFile reads at most one byte more than MaxFileSize, which Parse reports.
 func readFile(path string) (File, error) {
 	// Opening a FIFO would wait for a writer.
 	info, err := os.Stat(path)
@@ -105,8 +105,8 @@ func readFile(path string) (File, error) {
 	return File{Name: filepath.Base(path), Data: data}, nil
 }
 
-// hash is over names and texts with their lengths, so that no two different
-// sets of files run together into the same bytes.
+// hash covers names and texts with their lengths, so that different sets of files have
+// different input.
 func hash(files []File) string {
 	h := sha256.New()
 	for _, f := range files {

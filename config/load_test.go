@@ -67,8 +67,8 @@ func TestLoadFile(t *testing.T) {
 	}
 }
 
-// The files of a directory are one configuration: the domain of one is that
-// of all, and resources come in the order of file names.
+// The files of a directory are one configuration: the domain of one applies to all, and
+// resources are in the order of file names.
 func TestLoadDirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -89,9 +89,8 @@ func TestLoadDirectory(t *testing.T) {
 	}
 }
 
-// A mounted ConfigMap: files are links into ..data, a link to a directory
-// that the kubelet swaps. A link that is new or stale while it does so is not
-// read.
+// A mounted ConfigMap: files are links into ..data, a link to a directory that the
+// kubelet replaces. Its new and stale links are not read.
 func TestLoadConfigMap(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -10,7 +10,7 @@ import (
 	"github.com/generic-dp/generic-dp/pattern"
 )
 
-// hardware binds a key to a table that names hardware by its attributes.
+// hardware binds a key to a table of attributes of hardware.
 func (t *table) hardware(name string, into *map[string]pattern.Values, help string) {
 	t.table(name, func(v value) {
 		conditions := make(map[string]pattern.Values)
@@ -58,7 +58,7 @@ func readMatch(v value) Match {
 	m := Match{Place: v.fullPlace(), ReadOnly: true}
 	v.w.matches = append(v.w.matches, v)
 	v.read(func(t *table) {
-		// as comes first: it decides what glob and container_path may be.
+		// as comes first: it determines the valid globs and container paths.
 		t.as(&m.Mount, `"mount": files, sockets or directories that glob selects, as bind mounts`)
 		t.selectors(&m)
 		t.boolean("vfio", &m.VFIO,
@@ -90,7 +90,7 @@ func readMatch(v value) Match {
 	return m
 }
 
-// attributeKind is what the names of attributes may be.
+// attributeKind is the kind of the names of attributes.
 type attributeKind struct {
 	want string
 	wild bool // with wildcards
@@ -101,7 +101,7 @@ var (
 	wildAttribute  = attributeKind{want: `want one such as "index" or "rom*/VBNV"`, wild: true}
 )
 
-// attributes binds a key to a table of attributes and what they have to be.
+// attributes binds a key to a table of attributes and their wanted values.
 func (t *table) attributes(name string, into *map[string]pattern.Values, k attributeKind, help string) {
 	t.key(name, func() form { return ownKeys(stringsForm()) }, func(v value) { *into = v.attributes(k) }, help)
 }
@@ -113,8 +113,8 @@ func (v value) attributes(k attributeKind) map[string]pattern.Values {
 	attr := make(map[string]pattern.Values)
 	for name, e := range v.own(`such as { state = "enabled" }`) {
 		if above, ok := v.enclosing(name); ok && !v.around(above).has(name) {
-			// Kernels choose these names: "name" is a real one, and no misplaced key
-			// where the table around has its own.
+			// Names of attributes are chosen by the kernel: "name" is a real one, and
+			// not misplaced if the table around has its own.
 			v.misplaced(name, "the name of an attribute")
 		} else if rule, hint := k.check(name); rule != "" {
 			v.key(name).report(quote(name)+" "+rule, hint)
@@ -125,7 +125,7 @@ func (v value) attributes(k attributeKind) map[string]pattern.Values {
 	return attr
 }
 
-// check returns what the name of an attribute breaks, or empty.
+// check returns the rule that the name of an attribute violates, or empty.
 func (k attributeKind) check(name string) (rule, hint string) {
 	switch {
 	case strings.Contains(name, "${"):
@@ -150,7 +150,7 @@ func (k attributeKind) check(name string) (rule, hint string) {
 	return "", ""
 }
 
-// virtual is v as devices without hardware: names, tables, or a list of them.
+// virtual reads v as devices without hardware: names, tables, or a list of them.
 func (v value) virtual() (devices []Virtual) {
 	if v.isEmpty() {
 		v.report(`an empty list: want at least one device such as "lic-0"`, "")
@@ -181,7 +181,7 @@ func readVirtual(v value) (d Virtual) {
 	return d
 }
 
-// virtualName is v as the name of a virtual device, empty where it is none.
+// virtualName reads v as the name of a virtual device, empty if it is invalid.
 func (v value) virtualName() string {
 	return v.checked(`a name such as "lic-0"`, func(s string) (rule, hint string) {
 		if !nameInPart.MatchString(s) || len(s) > maxNamePart {
@@ -191,7 +191,7 @@ func (v value) virtualName() string {
 	})
 }
 
-// virtualVars is the table v of what ${var:NAME} stands for.
+// virtualVars reads the table v with the values of ${var:NAME}.
 func (v value) virtualVars() map[string]string {
 	vars := make(map[string]string)
 	for name, e := range v.own(`of strings such as { host = "10.0.0.5" }`) {

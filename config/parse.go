@@ -5,43 +5,42 @@ import (
 	"slices"
 )
 
-// Parse validates the text of files, which are one configuration, in the
-// order of their names. The error is of type Problems and has everything that
-// is wrong with all of them.
+// Parse validates the text of files, which are one configuration, in name order. The
+// error is of type Problems and has the problems of all files.
 func Parse(files ...File) (*Config, error) { return new(walk).parse(files) }
 
-// ParseForCDI is Parse for where CDI specs are all that containers get of this
-// program: as if every resource said container.cdi = true.
+// ParseForCDI is Parse for CDI specs without a kubelet: as if every resource had
+// container.cdi = true.
 func ParseForCDI(files ...File) (*Config, error) {
 	w := walk{allCDI: true}
 	return w.parse(files)
 }
 
-// walk is the state of reading one configuration: what was found wrong so far,
-// and what keys are compared with that stand elsewhere.
+// walk is the state of reading one configuration: the problems so far, and keys that
+// stand elsewhere.
 type walk struct {
 	reports []report
-	found   int      // reports, also those that are not kept
-	needs   []report // that --allow may make none
+	found   int      // reports, including dropped ones
+	needs   []report // that --allow may permit
 	// keys of the language; see language.
 	keys   []string
 	domain string
-	// undecided says that a missing domain is not worth a message: it may be
-	// in what could not be read, or was reported to be missing.
+	// undecided is set if a missing domain is not worth a message: it may be in an
+	// unreadable part, or was reported.
 	undecided bool
-	// allCDI injects every resource by CDI names, whatever it says.
+	// allCDI injects every resource by CDI names, regardless of container.cdi.
 	allCDI bool
-	// alternatives is how many patterns there are so far.
+	// alternatives is the number of patterns so far.
 	alternatives int
 	// listed are the hints that were given once.
 	listed []string
-	// texts are those with variables of the resource that is being read, and
-	// matches where its matches stand.
+	// texts are the texts with variables of the resource being read, and matches the
+	// positions of its matches.
 	texts   []textUse
 	matches []value
 }
 
-// once is a long hint the first time, then empty.
+// once returns a long hint the first time, then an empty one.
 func (w *walk) once(hint string) string {
 	if slices.Contains(w.listed, hint) {
 		return ""
@@ -56,8 +55,8 @@ func (w *walk) report(r report) {
 	}
 }
 
-// language lists the dotted keys of all tables but those in tables with keys of the
-// user's own: "resource.match.usb.id".
+// language lists the dotted keys of all tables except those in tables with arbitrary
+// keys: "resource.match.usb.id".
 func (w *walk) language() []string {
 	if w.keys == nil {
 		w.keys = *describe().keys
@@ -94,7 +93,7 @@ func (w *walk) parse(files []File) (*Config, error) {
 }
 
 // checkSameName reports that r has the name of another resource, unless when or
-// variables may tell them apart.
+// variables may distinguish them.
 func (v value) checkSameName(r, other *Resource) {
 	already := quote(r.Name) + " is already the name of " + other.Place
 	switch {
@@ -107,7 +106,7 @@ func (v value) checkSameName(r, other *Resource) {
 	}
 }
 
-// top is what one file has at its top level.
+// top is the top level of one file.
 type top struct {
 	domain    string
 	resources []value
@@ -122,7 +121,7 @@ func (f *top) bind(t *table) {
 		"something that pods can ask for. A device goes to the first active resource, in file order, that selects it")
 }
 
-// resources is v as [[resource]] tables, whose places have their names.
+// resources reads v as [[resource]] tables, with their names as places.
 func (v value) resources() []value {
 	if _, isList := elements(v.raw); !isList {
 		v.mistyped("a list of tables", "every resource begins with a line [[resource]]")
@@ -138,8 +137,8 @@ func (v value) resources() []value {
 	return out
 }
 
-// readTop reads the top level of all files, and returns their resources. The
-// domain may stand in any of the files, but is one for all.
+// readTop reads the top level of all files, and returns their resources. The domain may
+// be in any of the files, but applies to all.
 func (w *walk) readTop(files []File) (resources []value) {
 	domainFile := ""
 	for i, f := range files {
@@ -160,7 +159,7 @@ func (w *walk) readTop(files []File) (resources []value) {
 				`a resource of another domain has it in its name: "vendor.example/gpu"`)
 		}
 	}
-	// Whatever is missing may be in a file that could not be read.
+	// A missing key may be in an unreadable file.
 	w.undecided = w.found > 0
 	if len(resources) == 0 && !w.undecided {
 		all := &source{name: "configuration"}

@@ -22,7 +22,7 @@ func parse(t *testing.T, text string) *config.Config {
 	return cfg
 }
 
-// compareValues compares conditions by what was written.
+// compareValues compares conditions as written.
 var compareValues = cmp.Transformer("patterns", pattern.Values.Patterns)
 
 func lit(s string) device.Part  { return device.Part{Literal: s} }
@@ -199,7 +199,7 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-// Every file of testdata/good is accepted.
+// Every file of testdata/good is valid.
 func TestGood(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/good/*.toml")
@@ -213,7 +213,7 @@ func TestGood(t *testing.T) {
 	}
 }
 
-// A value or an error, never both, and no panic; what is accepted is complete.
+// A value or an error, never both, and no panic; a valid configuration is complete.
 func FuzzParse(f *testing.F) {
 	for _, pattern := range []string{"testdata/bad/*.toml", "testdata/good/*.toml", "reference.toml"} {
 		files, err := filepath.Glob(pattern)

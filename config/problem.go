@@ -8,22 +8,22 @@ import (
 	"unicode/utf8"
 )
 
-// Problem is one thing that is wrong with a configuration.
+// Problem is one problem of a configuration.
 type Problem struct {
-	// File, Line and Column of the key that it is about, both from 1, the
-	// column in characters. Empty and 0 where it is about no file or key.
+	// File, Line and Column of the key, from 1, the column in characters. Empty and 0
+	// for a problem without a file or key.
 	File         string
 	Line, Column int
-	// Place is resource and key: `resource 2 ("gpu"): count`; empty where it is
-	// the top level of a file.
+	// Place is resource and key: `resource 2 ("gpu"): count`; empty for the top level
+	// of a file.
 	Place string
-	// Text is what was found and what is allowed.
+	// Text is the value and the rule.
 	Text string
-	// Hint is how to repair it; empty where that is not known.
+	// Hint is how to fix it; empty if unknown.
 	Hint string
 }
 
-// Position is where the key stands: "gpu.toml:3:12", or as much of it as is known.
+// Position is the position of the key: "gpu.toml:3:12", as far as known.
 func (p Problem) Position() string {
 	if p.Line == 0 {
 		return p.File
@@ -31,7 +31,7 @@ func (p Problem) Position() string {
 	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
 }
 
-// Message is what is wrong: place and text.
+// Message is place and text.
 func (p Problem) Message() string {
 	if p.Place == "" {
 		return p.Text
@@ -39,7 +39,7 @@ func (p Problem) Message() string {
 	return p.Place + ": " + p.Text
 }
 
-// String is the problem as it is printed: a line, and one more for the hint.
+// String formats the problem: a line, and one more for the hint.
 func (p Problem) String() string {
 	s := p.Message()
 	if at := p.Position(); at != "" {
@@ -51,8 +51,8 @@ func (p Problem) String() string {
 	return s
 }
 
-// Problems is what is wrong with a configuration, in the order of its files
-// and their lines: at most 100 problems, then how many more there are.
+// Problems are the problems of a configuration, in order of files and lines: at most
+// 100, and the number of the others.
 type Problems []Problem
 
 // Error has a line for each problem, and one more for each hint.
@@ -64,29 +64,29 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// maxProblems is how many problems are reported, and maxFound how many are kept
-// to find the first of them.
+// maxProblems is how many problems are reported, and maxFound how many are kept to find
+// the first of them.
 const (
 	maxProblems = 100
 	maxFound    = 10_000
 )
 
-// report is a problem whose line is not known yet.
+// report is a problem whose line is not yet known.
 type report struct {
 	Problem
 	source *source
 	at     int // offset in its text
-	// hint makes the Hint of one that is reported, if that takes long.
+	// hint computes the Hint of a reported problem, if that is expensive.
 	hint func() string
-	// allowed says what of --allow makes it none; nil is nothing.
+	// allowed is the part of --allow that permits it; nil is none.
 	allowed func(Allow) bool
 }
 
-// noPosition is the offset of what is about a file as a whole.
+// noPosition is the offset of a problem of a whole file.
 const noPosition = -1
 
-// inOrder sorts reports by their place in the files, drops repeats and fills in
-// files, lines and columns.
+// inOrder sorts reports by position, drops duplicates and fills in files, lines and
+// columns.
 func inOrder(reports []report) []report {
 	slices.SortStableFunc(reports, func(a, b report) int {
 		return cmp.Or(cmp.Compare(a.source.order, b.source.order), cmp.Compare(a.at, b.at))
@@ -95,7 +95,7 @@ func inOrder(reports []report) []report {
 		return a.source == b.source && a.at == b.at && a.Problem == b.Problem
 	})
 	var before report
-	line, column := 1, 1 // of before
+	line, column := 1, 1 // of the previous
 	for i := range reports {
 		r := &reports[i]
 		r.File = r.source.name
@@ -116,7 +116,7 @@ func inOrder(reports []report) []report {
 	return reports
 }
 
-// problems is what was found wrong, as an error, or nil.
+// problems returns the problems as an error, or nil.
 func (w *walk) problems() error {
 	var first []Problem
 	for _, r := range inOrder(w.reports) {
@@ -131,7 +131,7 @@ func (w *walk) problems() error {
 	return problems(first, w.found)
 }
 
-// problems is an error with the first of n problems, nil where there are none.
+// problems is an error with the first of n problems, nil if there are none.
 func problems(first []Problem, n int) error {
 	if len(first) == 0 {
 		return nil
@@ -142,7 +142,7 @@ func problems(first []Problem, n int) error {
 	return Problems(first)
 }
 
-// digits is the length of the run of digits that s begins with.
+// digits is the number of leading digits of s.
 func digits(s string) int {
 	n := 0
 	for n < len(s) && isDigit(s[n]) {
@@ -151,11 +151,11 @@ func digits(s string) int {
 	return n
 }
 
-// longestQuote is how many bytes of a value a message repeats: a value may
-// be as long as its file, and many messages may name it.
+// longestQuote is how many bytes of a value a message repeats: a value may be as long
+// as its file, and many messages may contain it.
 const longestQuote = 80
 
-// quote writes s in quotes, shortened where it is long.
+// quote quotes s, shortened if it is long.
 func quote(s string) string {
 	if len(s) <= longestQuote {
 		return fmt.Sprintf("%q", s)
@@ -167,7 +167,7 @@ func quote(s string) string {
 	return fmt.Sprintf("%q...", s[:cut])
 }
 
-// list writes names in quotes with commas between them.
+// list quotes names, separated by commas.
 func list(names []string) string {
 	quoted := make([]string, len(names))
 	for i, n := range names {

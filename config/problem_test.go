@@ -9,7 +9,7 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 )
 
-// problemsOf are what is wrong with a text.
+// problemsOf returns the problems of a text.
 func problemsOf(t *testing.T, text string) config.Problems {
 	t.Helper()
 	_, err := config.Parse(config.File{Name: "test.toml", Data: []byte(text)})
@@ -20,9 +20,8 @@ func problemsOf(t *testing.T, text string) config.Problems {
 	return problems
 }
 
-// A problem is at the line and column of its key, however that is written. Each
-// text has "wrong" where the problem is expected, and nowhere else but in strings
-// and comments.
+// A problem has the line and column of its key in any notation. Each text has "wrong"
+// at the expected position, and elsewhere only in strings and comments.
 func TestPositions(t *testing.T) {
 	t.Parallel()
 	const head = "\xef\xbb\xbfdomain = \"example.com\"\n[[resource]]\nname = \"first\"\nmatch.glob = \"/dev/x\"\n[[resource]]\nname = \"x\"\neach = 'node'\n"
@@ -68,7 +67,7 @@ func TestPositions(t *testing.T) {
 	}
 }
 
-// What is missing is at the header of its table, and what a list holds at its
+// A missing key is reported at the header of its table, and an element of a list at the
 // element.
 func TestPositionsOfTables(t *testing.T) {
 	t.Parallel()
@@ -91,7 +90,7 @@ func TestPositionsOfTables(t *testing.T) {
 	}
 }
 
-// Other TOML parsers refuse what adds to an inline table; the library does not.
+// Other TOML parsers reject additions to an inline table; the library does not.
 func TestInlineTableIsWhole(t *testing.T) {
 	t.Parallel()
 	for _, more := range []string{"[resource.match.usb]\nid = '*'", "match.usb.id = '*'", "[resource.match]\nusb.id = '*'"} {
@@ -102,7 +101,7 @@ func TestInlineTableIsWhole(t *testing.T) {
 	}
 }
 
-// The first hundred problems are reported, and how many there are.
+// The first hundred problems are reported, and the total.
 func TestManyProblems(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// tablesOf lists the paths of the tables that a value of a form may be or hold.
+// tablesOf lists the paths of the tables that a value of a form may be or contain.
 func tablesOf(f form) (paths []string) {
 	if ref, ok := f["$ref"].(string); ok {
 		return []string{strings.TrimPrefix(ref, "#/definitions/")}
@@ -27,7 +27,7 @@ func tablesOf(f form) (paths []string) {
 	return paths
 }
 
-// helps are all keys of the language with what they mean: "resource.match.usb.id".
+// helps are all keys of the language with their help: "resource.match.usb.id".
 func helps() map[string]string {
 	language := describe()
 	all := make(map[string]string)
@@ -44,7 +44,7 @@ func helps() map[string]string {
 	return all
 }
 
-// The reference parses, so that no key in it is unknown, and has every key of
+// The reference is valid, so that it has no unknown key, and contains every key of
 // every table.
 func TestReferenceHasEveryKey(t *testing.T) {
 	t.Parallel()
@@ -57,8 +57,7 @@ func TestReferenceHasEveryKey(t *testing.T) {
 	}
 
 	known := helps()
-	// The tables of exclude are those of match, the values of annotations those
-	// of env.
+	// The tables of exclude are those of match, the values of annotations those of env.
 	maps.DeleteFunc(known, func(key, _ string) bool {
 		return strings.HasPrefix(key, "resource.exclude.") || strings.HasPrefix(key, "resource.container.annotations.")
 	})
@@ -80,7 +79,7 @@ func TestReferenceHasEveryKey(t *testing.T) {
 					seen[above+name] = true
 					visit(above+name+".", v)
 				} else {
-					visit(above, v) // a key of the user's own
+					visit(above, v) // an arbitrary key
 				}
 			}
 		}
@@ -91,7 +90,7 @@ func TestReferenceHasEveryKey(t *testing.T) {
 	}
 }
 
-// What the schema says of a key stands in the reference, too.
+// The schema's help of a key is in the reference.
 func TestReferenceHasEveryHelp(t *testing.T) {
 	t.Parallel()
 	var comments strings.Builder

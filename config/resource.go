@@ -18,7 +18,7 @@ const (
 	defaultForgetAfter = 10 * time.Minute
 )
 
-// matchHint is how to write a match.
+// matchHint shows how to write a match.
 const matchHint = `match.glob = "/dev/ttyUSB*" selects nodes by their paths`
 
 // readResource reads one [[resource]] and fills in its defaults.
@@ -39,7 +39,7 @@ func readResource(v value) Resource {
 		t.key("name", stringForm, func(v value) { v.resourceName(&r) },
 			"name of the resource, with another domain than the one above or without")
 		t.require("name", `one such as "gpu", or "vendor.example/gpu"`, "")
-		// names comes after name: it maps what that results in.
+		// names comes after name, whose results it maps.
 		t.key("names", stringTable, func(v value) { v.resourceNames(&r) },
 			"nicer names: what name results in, without domain, and the name to use instead")
 		t.integer("count", &r.Count, 1, maxCount, "slots: how many containers may hold one device at the same time")
@@ -62,7 +62,7 @@ func readResource(v value) Resource {
 		words(t, "register", &r.Register, []Register{RegisterWhenPresent, RegisterAlways}, "when the resource is registered with the kubelet")
 		t.duration("forget_after", &r.ForgetAfter, minForgetAfter, `"10m" or "1h30m"`,
 			"how long a device that is gone, and that no container holds, stays listed as Unhealthy")
-		// health comes after match: what is selected decides what can be opened.
+		// health comes after match: the selection determines what can be opened.
 		t.table("health", func(v value) { r.Health = readHealth(v, r.Match) }, "checks of each device beyond its presence")
 		t.table("container", func(v value) { r.Container.read(v) }, "what a container gets")
 	})
@@ -78,8 +78,7 @@ func readResource(v value) Resource {
 	return r
 }
 
-// The grammar of names, as the API server has it
-// (k8s.io/apimachinery/pkg/util/validation).
+// The grammar of names of the API server (k8s.io/apimachinery/pkg/util/validation).
 var (
 	subdomain  = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 	nameInPart = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)
@@ -87,14 +86,14 @@ var (
 
 const (
 	maxNamePart = 63
-	// maxSubdomain is that of Kubernetes; maxDomain leaves room for the
-	// "requests." that quota puts before a resource name, which has to be
-	// valid too (IsExtendedResourceName in k8s.io/kubernetes/pkg/apis/core).
+	// maxSubdomain is that of Kubernetes; maxDomain leaves room for the "requests."
+	// that quota prepends to a resource name, which has to be valid too
+	// (IsExtendedResourceName in k8s.io/kubernetes/pkg/apis/core).
 	maxSubdomain = 253
 	maxDomain    = maxSubdomain - len("requests.")
 )
 
-// checkDomain returns what the prefix of a resource name breaks, or empty.
+// checkDomain returns the rule that the prefix of a resource name violates, or empty.
 func checkDomain(domain string) (rule, hint string) {
 	switch {
 	case !subdomain.MatchString(domain):
@@ -109,8 +108,8 @@ func checkDomain(domain string) (rule, hint string) {
 	return "", ""
 }
 
-// checkNamePart returns what the part of a resource name after the domain
-// breaks, or empty.
+// checkNamePart returns the rule that the part of a resource name after the domain
+// violates, or empty.
 func checkNamePart(name string) string {
 	switch {
 	case !nameInPart.MatchString(name):
@@ -121,8 +120,8 @@ func checkNamePart(name string) string {
 	return ""
 }
 
-// checkKind returns what a resource name breaks as the kind of a CDI spec, or
-// empty: there vendor and class begin with a letter.
+// checkKind returns the rule that a resource name violates as the kind of a CDI spec,
+// or empty: there vendor and class start with a letter.
 func checkKind(domain, name string) string {
 	if parser.ValidateVendorName(domain) != nil || parser.ValidateClassName(name) != nil {
 		return "can't be the kind of a CDI spec: want domain and name to begin with a letter where container.cdi is true"
@@ -137,8 +136,8 @@ func (v value) resourceName(r *Resource) {
 	if !isString || text == nil && s != "" {
 		return
 	}
-	// The value of a variable is made legal later: a letter in its place leaves
-	// the literal parts to be checked.
+	// Values of variables are made valid later: a letter in place of each, so that the
+	// literal parts are checked.
 	domain, name, own := strings.Cut(sampleName(text), "/")
 	if !own {
 		domain, name = v.w.domain, domain
@@ -171,13 +170,13 @@ func (v value) resourceName(r *Resource) {
 	}
 }
 
-// sampleName is a name with a letter for each of its variables.
+// sampleName is a name with a letter in place of each variable.
 func sampleName(text device.Text) string {
 	return text.Expand(func(string) (string, bool) { return "x", true }).String()
 }
 
-// resourceNames reads what the variables of a name result in and the nicer
-// names for it.
+// resourceNames reads the table of results of a name with variables and their nicer
+// names.
 func (v value) resourceNames(r *Resource) {
 	if len(r.NameText) == 0 && r.Name != "" {
 		v.report("names without a variable in name: want one there", `name = "${pci.vendor}" gives each vendor a resource of its own`)
@@ -209,7 +208,7 @@ func (v value) resourceNames(r *Resource) {
 	}
 }
 
-// allResults is an expression for all that a text may result in.
+// allResults is an expression that matches all possible results of a text.
 func allResults(text device.Text) *regexp.Regexp {
 	e := ""
 	for _, p := range text {
@@ -226,7 +225,7 @@ func numaForm() form {
 	return form{"anyOf": []form{{"enum": []string{"auto", "none"}}, {"type": "array", "items": integerForm(0, math.MaxInt32)}}}
 }
 
-// numa is v as "auto", "none" or a list of NUMA nodes.
+// numa reads v as "auto", "none" or a list of NUMA nodes.
 func (v value) numa() NUMA {
 	items, isList := elements(v.raw)
 	_, isString := v.raw.(string)
@@ -251,7 +250,7 @@ func (v value) numa() NUMA {
 	return n
 }
 
-// groupVariable is v as a variable by whose value hardware is put together.
+// groupVariable reads v as a variable whose equal values group hardware.
 func (v value) groupVariable() string {
 	const want = `a variable such as "usb.serial" or "pci.slot"`
 	return v.checked(want, func(s string) (rule, hint string) {

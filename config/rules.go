@@ -8,10 +8,10 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// What the keys of a match or a resource can't be together.
+// Rules for combinations of the keys of a match or a resource.
 
-// noNode reports whether the match selects what is no node and no hardware:
-// one device each, whatever each says.
+// noNode reports whether the match selects neither nodes nor hardware: one device each,
+// regardless of each.
 func (m *Match) noNode() bool { return m.Mount || !m.CDIDevice.Empty() || m.Virtual != nil }
 
 // movesNet reports whether the match selects network interfaces themselves.
@@ -56,8 +56,8 @@ func (v value) checkMatch(m *Match) {
 	}
 }
 
-// hasUnknown reports whether the match v has a key that it can't have, which may
-// have been meant for what seems to be missing.
+// hasUnknown reports whether the match v has an unknown key, which may be a misspelled
+// required one.
 func (v value) hasUnknown() bool {
 	m, _ := v.raw.(map[string]any)
 	for name := range m {
@@ -68,8 +68,8 @@ func (v value) hasUnknown() bool {
 	return false
 }
 
-// wantAlone reports what stands beside a key that stands alone, or with the
-// allowed ones only.
+// wantAlone reports keys next to a key that must be alone, or with the allowed ones
+// only.
 func (v value) wantAlone(name, why string, allowed ...string) {
 	m, _ := v.raw.(map[string]any)
 	for k := range m {
@@ -79,8 +79,8 @@ func (v value) wantAlone(name, why string, allowed ...string) {
 	}
 }
 
-// defaultEach is device where every match names hardware and node where none
-// does; elsewhere the user has to say.
+// defaultEach is device if every match names hardware and node if none does; otherwise
+// each is required.
 func (v value) defaultEach(r *Resource) Each {
 	if v.has("group_by") {
 		return EachDevice
@@ -113,7 +113,7 @@ func (v value) checkResource(r *Resource) {
 	}
 }
 
-// checkEach reports matches that can't be one device by each or group_by.
+// checkEach reports matches that are incompatible with each or group_by.
 func (v value) checkEach(r *Resource) {
 	each, groupBy := v.child("each"), v.child("group_by")
 	if v.has("group_by") && v.has("each") {
@@ -159,8 +159,8 @@ func (v value) checkVirtual(r *Resource) {
 	}
 }
 
-// checkNets: an interface is in one network namespace, so that one container
-// alone can have it.
+// checkNets: an interface is in one network namespace, so that only one container can
+// have it.
 func (v value) checkNets(r *Resource) {
 	moved := slices.IndexFunc(r.Match, func(m Match) bool { return m.movesNet() })
 	why := fmt.Sprintf("since an interface moves into one container (net in match %d, container.cdi)", moved+1)
@@ -186,8 +186,8 @@ func (v value) checkPaths(r *Resource) {
 	default:
 		return
 	}
-	// fixed reports a text that is the same for all that a device has, and is no
-	// directory for it.
+	// fixed reports a text that is the same for all nodes of a device, and not a
+	// directory for them.
 	fixed := func(at value, text device.Text, what, hint string) {
 		if len(text) > 0 && !perDevice(text) && !strings.HasSuffix(text.String(), "/") {
 			at.report(quote(text.String())+" has no variable of the device with "+several+": want a "+what, hint)
@@ -204,8 +204,7 @@ func (v value) checkPaths(r *Resource) {
 	}
 }
 
-// checkCDI reports what only a CDI spec can say, and names that are no kind of
-// a spec.
+// checkCDI reports keys that need CDI, and names that cannot be the kind of a spec.
 func (v value) checkCDI(r *Resource) {
 	container := v.child("container")
 	if !r.Container.CDI {

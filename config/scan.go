@@ -7,11 +7,10 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// What a file may ask of the TOML parser, which writes out the full path of
-// every key, once for each part of the key, and again at every bracket, where
-// it recurses: a file of 1 MiB with deep brackets or many keys below a long one
-// would take minutes and gigabytes. The language needs a depth of 8 and a few
-// MiB at the most.
+// Limits of a file, for the TOML parser: it writes out the full path of every key, once
+// per part of the key, and again at every bracket, where it recurses: a file of 1 MiB
+// with deep brackets or many keys below a long one would take minutes and gigabytes.
+// The language needs a depth of 8 and a few MiB.
 const (
 	maxDepth   = 32
 	maxKeyWork = 16 << 20
@@ -23,25 +22,25 @@ type node struct {
 	at    int              // offset in the text
 	keys  map[string]*node // of a table
 	items []*node          // of a list: its elements, nil for those without keys
-	// elements are the offsets of what a list in brackets holds.
+	// elements are the offsets of the elements of a list in brackets.
 	elements []int32
-	// closed: the value of the key is complete, so that nothing else
-	// may add to it.
+	// closed is set if the value of the key is complete, so that nothing may be added
+	// to it.
 	closed bool
 }
 
-// scanner finds the keys of a text: the library tells the positions of syntax
-// errors only. It knows what a key, a header, a bracket, a string and a comment
-// are, and stops where the text is no TOML, or too much for the parser.
+// scanner finds the positions of the keys of a text: the library reports only those of
+// syntax errors. It knows keys, headers, brackets, strings and comments, and stops
+// where the text is not TOML, or too expensive for the parser.
 type scanner struct {
 	text string
-	i    int // offset of what is next
+	i    int // offset of the next byte
 	root *node
 	// resources are the offsets of the [[resource]] headers.
 	resources []int
 	depth     int // of open brackets
 	work      int // bytes that the parser writes for keys
-	// problem is why the text is refused whatever the parser says; at is where.
+	// problem is why the text is rejected in any case; at is its offset.
 	problem string
 	at      int
 }
@@ -62,11 +61,10 @@ func scan(text string) *scanner {
 	return s
 }
 
-// keyPath measures a key with everything above it.
+// keyPath is the size of a key with everything above it.
 type keyPath struct{ parts, length int }
 
-// size is what one copy of the path costs: its text and a string header for
-// each part.
+// size is the cost of one copy of the path: its text and a string header per part.
 func (p keyPath) size() int { return p.length + 16*p.parts }
 
 func (s *scanner) peek() byte {
@@ -76,7 +74,7 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// stop ends the scan: what follows is no TOML.
+// stop ends the scan: the rest is not TOML.
 func (s *scanner) stop() { s.i = len(s.text) }
 
 // refuse ends the scan with a problem.
@@ -118,7 +116,7 @@ func (s *scanner) until(characters string) {
 	}
 }
 
-// header reads [table] or [[list]] and returns the table that it opens.
+// header reads [table] or [[list]] and returns its table.
 func (s *scanner) header() (*node, keyPath) {
 	at, closing := s.i, "]"
 	if strings.HasPrefix(s.text[s.i:], "[[") {
@@ -185,14 +183,14 @@ func (s *scanner) key(n *node, above keyPath) (*node, keyPath) {
 	return n, p
 }
 
-// extended refuses what adds to an inline table, or to a value. TOML does not
-// have it, but the library takes it.
+// extended rejects additions to an inline table, or to a value. TOML forbids them, but
+// the library accepts them.
 func (s *scanner) extended(n *node, at int) {
 	line := strings.Count(s.text[:n.at], "\n") + 1
 	s.refuse(at, fmt.Sprintf("%s has its whole value in line %d: want all of its keys there", quote(n.name), line))
 }
 
-// child is the node of a key below n, a new one at an offset if there is none.
+// child is the node of a key below n, created at an offset if it is missing.
 func (n *node) child(name string, at int) *node {
 	c := n.keys[name]
 	if c == nil {
@@ -250,8 +248,7 @@ func (s *scanner) value(n *node, p keyPath) {
 	}
 }
 
-// brackets reads what is between brackets, separated by commas: element i with
-// read.
+// brackets reads the content of brackets, separated by commas: element i with read.
 func (s *scanner) brackets(p keyPath, closing byte, read func(i int)) {
 	if s.depth == maxDepth {
 		s.refuse(s.i, fmt.Sprintf("brackets more than %d deep: want fewer", maxDepth))
@@ -278,8 +275,8 @@ func (s *scanner) brackets(p keyPath, closing byte, read func(i int)) {
 	s.depth--
 }
 
-// skipString returns the offset after the string that begins at i. A string
-// on one line that is not closed ends with the line: no TOML.
+// skipString returns the offset after the string at i. An unclosed string on one line
+// ends with the line: not TOML.
 func skipString(text string, i int) int {
 	quote, triple := text[i:i+1], strings.Repeat(text[i:i+1], 3)
 	multi := strings.HasPrefix(text[i:], triple)

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// hostile are texts of about a size that are cheap to write and dear to
-// parse: those that the guard has to refuse, and those that take their time
-// in proportion to their size.
+// hostile are texts of a given size that are expensive to parse: those that the limits
+// must reject, and those whose cost is proportional to their size.
 func hostile(size int) (refused, bearable map[string]string) {
 	fill := func(head, line, tail string) string {
 		var b strings.Builder
@@ -61,8 +60,8 @@ func hostile(size int) (refused, bearable map[string]string) {
 	return refused, bearable
 }
 
-// No file costs more than a second for each MiB. Without the guard many of
-// these take minutes and gigabytes.
+// No file takes more than a second per MiB. Without the limits many of these take
+// minutes and gigabytes.
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	refused, bearable := hostile(MaxFileSize / 8)
@@ -77,7 +76,7 @@ func TestHostile(t *testing.T) {
 		if (cfg == nil) == (err == nil) {
 			t.Errorf("%s: both a value and an error, or neither", name)
 		}
-		// Generous: the race detector and a busy machine are slow.
+		// Generous for the race detector and a busy machine.
 		if took := time.Since(start); took > 20*time.Second {
 			t.Errorf("%s: %d bytes took %v", name, len(text), took)
 		}
@@ -115,7 +114,7 @@ func TestOverload(t *testing.T) {
 	}
 }
 
-// A large configuration of the usual kind is far from what the guard refuses.
+// A large, ordinary configuration is far from the limits.
 func TestLargeFile(t *testing.T) {
 	t.Parallel()
 	const resource = `

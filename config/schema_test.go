@@ -12,8 +12,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// compileSchema compiles what Schema writes, which has to be a schema of draft 4
-// itself.
+// compileSchema compiles the output of Schema, which must be a valid draft 4 schema.
 func compileSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	text, err := Schema()
@@ -38,7 +37,7 @@ func compileSchema(t *testing.T) *jsonschema.Schema {
 	return s
 }
 
-// tomlDocument is TOML as a validator of JSON takes it.
+// tomlDocument is TOML as input of a JSON validator.
 func tomlDocument(t *testing.T, text []byte) any {
 	t.Helper()
 	var tables map[string]any
@@ -56,7 +55,7 @@ func tomlDocument(t *testing.T, text []byte) any {
 	return document
 }
 
-// The schema accepts what the parser does.
+// The schema accepts valid configurations.
 func TestSchemaAccepts(t *testing.T) {
 	t.Parallel()
 	s := compileSchema(t)
@@ -75,8 +74,8 @@ func TestSchemaAccepts(t *testing.T) {
 	}
 }
 
-// The schema refuses unknown keys, keys in the wrong letter case and values of
-// the wrong type, whichever file has them.
+// The schema rejects unknown keys, keys in the wrong letter case and values of the
+// wrong type, in any file.
 func TestSchemaRefuses(t *testing.T) {
 	t.Parallel()
 	s := compileSchema(t)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// unknownHint says what may have been meant by a key that the table v does
-// not have: known are the keys that it has.
+// unknownHint suggests a key for one that the table v does not have: known are its
+// keys.
 func (v value) unknownHint(name string, known []string) string {
 	if lower := strings.ToLower(name); lower != name && slices.Contains(known, lower) {
 		return didYouMean(lower) + " keys are written in lower case"
@@ -47,8 +47,8 @@ func (v value) enclosing(name string) (path string, ok bool) {
 	return "", false
 }
 
-// misplaced reports whether name, a key of the user's own in the table v, is a key
-// of a table around it. want is what it has to be.
+// misplaced reports whether name, an arbitrary key in the table v, is a key of a table
+// around it. want describes valid names.
 func (v value) misplaced(name, want string) bool {
 	above, ok := v.enclosing(name)
 	if ok {
@@ -57,8 +57,8 @@ func (v value) misplaced(name, want string) bool {
 	return ok
 }
 
-// headerHint explains the trap of TOML's headers, after which a key of the
-// table above goes to the table v.
+// headerHint explains the pitfall of TOML's headers, after which a key of the table
+// above belongs to the table v.
 func (v value) headerHint(above string) string {
 	if above == "" {
 		return "write it above the first [[resource]]"
@@ -68,13 +68,12 @@ func (v value) headerHint(above string) string {
 		v.path(), table[strings.LastIndexByte(table, '.')+1:], table)
 }
 
-// below lists the dotted keys from v that end in name: of those that do, the
-// ones with the fewest parts.
+// below lists the dotted keys from v that end in name: those with the fewest parts.
 func (v value) below(name string) (dotted []string) {
 	above := strings.TrimPrefix(v.path()+".", ".")
 	for _, key := range v.w.language() {
 		key, ok := strings.CutPrefix(key, above)
-		// What an exclude has a match has too.
+		// The keys of exclude are those of match.
 		if !ok || !strings.HasSuffix(key, "."+name) || strings.HasPrefix(key, "exclude.") {
 			continue
 		}
@@ -91,7 +90,7 @@ func (v value) below(name string) (dotted []string) {
 	return dotted
 }
 
-// tableName is how messages call a table.
+// tableName names a table in messages.
 func tableName(path string) string {
 	if path == "" {
 		return "the top level"
@@ -107,8 +106,8 @@ func didYouMean(names ...string) string {
 	return "did you mean " + strings.Join(quoted, " or ") + "?"
 }
 
-// nearest is the name that a misspelt one may stand for, or empty: an edit
-// for each three letters of it may lie between them.
+// nearest is the name for which a misspelled one may stand, or empty: at most one edit
+// for each three letters.
 func nearest(name string, names []string) string {
 	best, edits := "", max(1, min(len(name)/3, 3))
 	for _, n := range names {
@@ -122,8 +121,8 @@ func nearest(name string, names []string) string {
 	return best
 }
 
-// distance is how many letters have to be added, dropped, replaced or swapped
-// with their neighbour to make b of a.
+// distance is the number of letters to add, drop, replace or swap with their neighbour
+// to turn a into b.
 func distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

@@ -13,15 +13,15 @@ import (
 	"github.com/generic-dp/generic-dp/pattern"
 )
 
-// table is a table whose keys are bound to what they fill: one that is read, or,
-// where describes is set, one that is described without a text.
+// table is a table whose keys are bound to fields: one that is read, or, if describes
+// is set, one that is described without a text.
 type table struct {
 	value
 	names []string // of its keys in the language
-	known int      // how many of the keys that it has are among them
+	known int      // number of its known keys
 }
 
-// read binds the keys of the table v, and reports keys that it does not have.
+// read binds the keys of the table v, and reports unknown keys.
 func (v value) read(bind func(t *table)) {
 	if v.describes != nil {
 		bind(&table{value: v})
@@ -46,8 +46,8 @@ func (v value) read(bind func(t *table)) {
 	}
 }
 
-// key binds a key to a function that reads it. form is what the JSON Schema says of
-// its value, help what it means.
+// key binds a key to a function that reads it. form is the JSON Schema of its value,
+// help its meaning.
 func (t *table) key(name string, form func() form, read func(v value), help string) {
 	t.names = append(t.names, name)
 	if t.describes != nil {
@@ -60,7 +60,7 @@ func (t *table) key(name string, form func() form, read func(v value), help stri
 	}
 }
 
-// require reports that the key is missing: want says what, hint how to write it.
+// require reports that the key is missing: want describes it, hint how to write it.
 func (t *table) require(name, want, hint string) {
 	if t.describes != nil {
 		t.describes.required = append(t.describes.required, name)
@@ -78,7 +78,7 @@ func (t *table) integer(name string, into *int, lo, hi int64, help string) {
 		func(v value) { *into = int(v.integer(lo, hi)) }, help)
 }
 
-// words binds a key whose value is one of a few words.
+// words binds a key whose value is one of some words.
 func words[T ~string](t *table, name string, into *T, words []T, help string) {
 	t.key(name, func() form { return form{"enum": words} }, func(v value) { *into = word(v, words) }, help)
 }
@@ -107,8 +107,8 @@ func (t *table) table(name string, read func(v value), help string) {
 	t.key(name, func() form { return t.below(name, read) }, read, help)
 }
 
-// tables binds a key that holds a table or a list of tables. main is the key
-// that a lone string may be meant for, or empty.
+// tables binds a key that contains a table or a list of tables. main is the key for
+// which a lone string may be meant, or empty.
 func tables[T any](t *table, name string, into *[]T, read func(v value) T, main, help string) {
 	t.key(name, func() form {
 		return oneOrMore(t.below(name, func(v value) { read(v) }))
@@ -119,23 +119,23 @@ func tables[T any](t *table, name string, into *[]T, read func(v value) T, main,
 	}, help)
 }
 
-// Reference is a configuration that has every key of the language, with its
-// default and its meaning as comments.
+// Reference is a configuration with every key of the language, with its default and its
+// meaning as comments.
 //
 //go:embed reference.toml
 var Reference string
 
-// form is what a value looks like, in the words of JSON Schema (draft 4, the
-// highest that the usual TOML editors know).
+// form is the form of a value, in JSON Schema (draft 4, the latest that common TOML
+// editors support).
 type form map[string]any
 
-// schema describes a table of the language: what its bindings say without a text.
+// schema describes a table of the language: its bindings without a text.
 type schema struct {
 	path       string // "resource.match"; empty at the top
 	properties map[string]form
 	required   []string
-	// keys of all tables that are described, "resource.match.glob", and the forms of
-	// the tables below the top by their paths.
+	// keys of all described tables, "resource.match.glob", and the forms of the tables
+	// below the top by their paths.
 	keys   *[]string
 	tables map[string]form
 }
@@ -152,16 +152,15 @@ func (s *schema) run(bind func(t *table)) {
 	bind(&table{value: value{w: new(walk), source: &source{keys: &node{}}, describes: s}})
 }
 
-// dotted is a key of the table from the top.
+// dotted is the path of a key of the table.
 func (s *schema) dotted(name string) string { return strings.TrimPrefix(s.path+"."+name, ".") }
 
-// below describes the table that a key holds, which read reads.
+// below describes the table that a key contains, which read reads.
 func (t *table) below(name string, read func(v value)) form {
 	return t.describes.table(name, t.describes.keys, read)
 }
 
-// belowOwn describes the tables that the user's own keys of a table hold: their
-// keys are suggested nowhere else.
+// belowOwn describes the tables below arbitrary keys: their keys are never suggested.
 func (t *table) belowOwn(name string, read func(v value)) form {
 	return t.describes.table(name, new([]string), read)
 }
@@ -189,7 +188,7 @@ func booleanForm() form { return form{"type": "boolean"} }
 // stringsForm is a string or a list of strings.
 func stringsForm() form { return oneOrMore(stringForm()) }
 
-// stringTable is a table of strings with keys of the user's own.
+// stringTable is a table of strings with arbitrary keys.
 func stringTable() form { return ownKeys(stringForm()) }
 
 func integerForm(lo, hi int64) form {
@@ -202,8 +201,8 @@ func oneOrMore(f form) form {
 
 func ownKeys(f form) form { return form{"type": "object", "additionalProperties": f} }
 
-// Schema is the language as JSON Schema, for editors: its keys, the types of
-// their values and what they mean. What it accepts may still break a rule.
+// Schema is the language as JSON Schema, for editors: its keys, the types of their
+// values and their help. A text that it accepts may still violate a rule.
 func Schema() ([]byte, error) {
 	language := describe()
 	root := language.form()

@@ -17,12 +17,12 @@ import (
 	"github.com/generic-dp/generic-dp/pattern"
 )
 
-// inText is what means something in a text: an escaped "${", a variable, or "${"
+// inText matches the special parts of a text: an escaped "${", a variable, or "${"
 // alone.
 var inText = regexp.MustCompile(`\$\$\{|\$\{([^${}]*)\}|\$\{`)
 
-// parseText splits a string with variables: ${name} is one, $${ is a literal
-// "${", any other $ is itself.
+// parseText parses a string with variables: ${name} is one, $${ is a literal "${", any
+// other $ is literal.
 func parseText(s string) (device.Text, error) {
 	var text device.Text
 	literal, end := "", 0
@@ -44,17 +44,17 @@ func parseText(s string) (device.Text, error) {
 	return append(text, device.Literal(literal+s[end:])...), nil
 }
 
-// variable is one that texts may have.
+// variable is a variable of texts.
 type variable struct {
 	name string
-	// sample stands for its value where the form of a text is checked.
+	// sample replaces its value where the form of a text is checked.
 	sample string
-	// device says that its value depends on the device, and single that no
-	// two devices have the same.
+	// device is set if its value depends on the device, and single if no two devices
+	// share it.
 	device, single bool
 }
 
-// Variables that mean something to the checks of texts.
+// Variables with a meaning for the checks of texts.
 const (
 	resourceVar      = "resource"
 	containerPathVar = "container_path"
@@ -63,10 +63,10 @@ const (
 	varPrefix        = "var:"
 )
 
-// nameVars are made from the name of the resource.
+// nameVars are derived from the name of the resource.
 var nameVars = []string{resourceVar, "RESOURCE", "RESOURCE_KUBEVIRT"}
 
-// variables in the order of suggestion, but for attr:NAME, var:NAME and the
+// variables in the order of suggestion, except for attr:NAME, var:NAME and the
 // wildcards of globs.
 var variables = allVariables()
 
@@ -104,7 +104,7 @@ func variableNames() (names []string) {
 	return append(names, "usb.KEY", "pci.KEY", "net.KEY", "mdev.KEY", "cdi.name", "cdi.device", "cdi.kind", attrPrefix+"NAME", varPrefix+"NAME", "1")
 }
 
-// variableNamed is the variable of a name; a number is a wildcard of the glob.
+// variableNamed finds a variable by name; a number is a wildcard of the glob.
 func variableNamed(name string) (variable, bool) {
 	if i := slices.IndexFunc(variables, func(v variable) bool { return v.name == name }); i >= 0 {
 		return variables[i], true
@@ -114,8 +114,8 @@ func variableNamed(name string) (variable, bool) {
 	return variable{name: name, sample: "x", device: true}, known
 }
 
-// checkVariable returns what the name of a variable breaks, as a sentence goes
-// on after it, or empty.
+// checkVariable returns the rule that the name of a variable violates, to be appended
+// to it, or empty.
 func (w *walk) checkVariable(name string) (rule, hint string) {
 	if attribute, ok := strings.CutPrefix(name, attrPrefix); ok {
 		return wildAttribute.check(attribute)
@@ -141,7 +141,7 @@ func (w *walk) checkVariable(name string) (rule, hint string) {
 
 const unknownVariable = "is an unknown variable"
 
-// wildcardNumber is n of the variable that is the n-th wildcard.
+// wildcardNumber is n for the variable of the n-th wildcard.
 func wildcardNumber(name string) (n int, ok bool) {
 	if digits(name) != len(name) || name == "" || name[0] == '0' {
 		return 0, false
@@ -158,21 +158,20 @@ func perDevice(text device.Text) bool {
 	})
 }
 
-// role is what a text with variables is for: which variables have a value
-// there, and what form the result must have.
+// role is the use of a text with variables: the variables with a value there, and the
+// form of the result.
 type role struct {
 	want string
-	// perContainer says that ${index} and ${count} are known: the text is
-	// completed for each container. noCDI: but not with container.cdi, where
-	// it is written to a spec before any container asks.
+	// perContainer: ${index} and ${count} are known, since the text is completed for
+	// each container. noCDI: but not with container.cdi, where it is written to a spec
+	// before an Allocate call.
 	perContainer, noCDI bool
-	// ownPath says that ${container_path} is known.
+	// ownPath: ${container_path} is known.
 	ownPath bool
-	// naming says that the text makes the name of the resource: what is made
-	// of that is not known.
+	// naming: the text makes the name of the resource, whose variables are unknown.
 	naming bool
-	// check returns what the text breaks: as it is written, and with samples
-	// for its variables.
+	// check returns the rule that the text violates: as written, and with samples for
+	// its variables.
 	check func(written, sample string) (rule, hint string)
 }
 
@@ -187,8 +186,7 @@ var (
 	annotationKey = role{want: "a string", perContainer: true, ownPath: true, check: annotationName}
 	envKey        = role{want: "a string", perContainer: true, ownPath: true, check: envName}
 	cdiDevice     = role{want: `a name such as "nvidia.com/gpu=0"`, check: qualifiedName}
-	// netName is written to a CDI spec before any container asks, and tcpAddress is
-	// used before.
+	// netName is written to a CDI spec, and tcpAddress used, before an Allocate call.
 	netName    = role{want: `a name such as "can0"`, check: interfaceName}
 	tcpAddress = role{want: `HOST:PORT such as "10.0.0.5:554"`, check: addressForm}
 )
@@ -201,7 +199,7 @@ type textUse struct {
 	role    role
 }
 
-// text is v as a text with variables, nil where it is none.
+// text reads v as a text with variables, nil if it is invalid.
 func (v value) text(r role) (text device.Text) {
 	v.checked(r.want, func(s string) (rule, hint string) {
 		parsed, err := parseText(s)
@@ -224,8 +222,8 @@ func (v value) text(r role) (text device.Text) {
 	return text
 }
 
-// checkTexts checks the texts of a resource. sound says that nothing else is
-// wrong with it, so that its globs can be relied on.
+// checkTexts checks the texts of a resource. sound is set if it has no other problem,
+// so that its globs are valid.
 func (v value) checkTexts(r *Resource, sound bool) {
 	for _, u := range v.w.texts {
 		if rule, hint := u.check(r, sound); rule != "" {
@@ -270,7 +268,7 @@ func (u *textUse) check(r *Resource, sound bool) (rule, hint string) {
 	return u.role.check(u.written, sample.String())
 }
 
-// checkWildcards returns why the n-th wildcard has no value everywhere.
+// checkWildcards returns why the n-th wildcard has no value in some match.
 func checkWildcards(n int, r *Resource) string {
 	fewer := func(a pattern.Alternative) bool { return a.Wildcards() < n }
 	for i := range r.Match {
@@ -281,8 +279,7 @@ func checkWildcards(n int, r *Resource) string {
 	return ""
 }
 
-// checkSource returns why a variable that one kind of match alone gives a
-// value has none.
+// checkSource returns why a variable of one kind of match has no value.
 func checkSource(name string, r *Resource) string {
 	if strings.HasPrefix(name, "cdi.") && !slices.ContainsFunc(r.Match, func(m Match) bool { return !m.CDIDevice.Empty() }) {
 		return fmt.Sprintf(`has "${%s}", but no match has cdi_device: want another variable`, name)
@@ -310,8 +307,7 @@ func checkSource(name string, r *Resource) string {
 	return fmt.Sprintf(`has "${%s}", but no virtual device has it: want one of %s`, name, list(slices.Compact(known)))
 }
 
-// pathOrDirectory is an absolute path, with a "/" at the end where it is a
-// directory to put nodes in.
+// pathOrDirectory is an absolute path, with a final "/" for a directory of nodes.
 func pathOrDirectory(written, sample string) (rule, hint string) {
 	if len(sample) > 1 && strings.HasSuffix(sample, "/") && strings.HasSuffix(written, "/") {
 		written, sample = written[:len(written)-1], sample[:len(sample)-1]
@@ -342,8 +338,7 @@ func pathBelowDev(written, sample string) (rule, hint string) {
 	return "is not below /dev: want the path of a device node", hint
 }
 
-// absolutePath checks a path as it is written, with samples for its variables or
-// wildcards.
+// absolutePath checks a path as written, with samples for its variables or wildcards.
 func absolutePath(written, sample string) (rule, hint string) {
 	switch {
 	case !strings.HasPrefix(sample, "/"):
@@ -361,8 +356,8 @@ func absolutePath(written, sample string) (rule, hint string) {
 	return "", ""
 }
 
-// interfaceName is the name of a network interface as the kernel takes it
-// (dev_valid_name in net/core/dev.c).
+// interfaceName is a valid name of a network interface (dev_valid_name in
+// net/core/dev.c).
 func interfaceName(_, sample string) (rule, hint string) {
 	switch {
 	case len(sample) > device.MaxNetName:
@@ -373,12 +368,12 @@ func interfaceName(_, sample string) (rule, hint string) {
 	return "", ""
 }
 
-// cdiDomain is that of the annotations in which runtimes find CDI devices
-// (pkg/cdi/annotations.go of the CDI library): one of them would inject what no
-// match selects.
+// cdiDomain is the domain of the annotations by which runtimes inject CDI devices
+// (pkg/cdi/annotations.go of the CDI library): such an annotation would inject a device
+// that no match selects.
 const cdiDomain = "cdi.k8s.io"
 
-// annotationName returns what the key of an annotation breaks, or empty.
+// annotationName returns the rule that the key of an annotation violates, or empty.
 func annotationName(_, key string) (rule, hint string) {
 	domain, name, ok := strings.Cut(key, "/")
 	if !ok {

@@ -64,7 +64,7 @@ func TestPerDevice(t *testing.T) {
 	}
 }
 
-// A text or an error, never both; and a text says what was written.
+// A text or an error, never both; and a text formats as written.
 func FuzzParseText(f *testing.F) {
 	for _, s := range []string{"", "${id}", "$${id}${1}$", "${", "${}", "a$b${usb.serial}/"} {
 		f.Add(s)

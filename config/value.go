@@ -12,29 +12,28 @@ import (
 	"time"
 )
 
-// value is one TOML value and where it stands. Names of places are made when
-// something is wrong there: most values are in order.
+// value is one TOML value and its position. Places are formatted for problems only:
+// most values are valid.
 type value struct {
 	w *walk
-	// above is the table or list that holds it; nil at the top of a file, which
+	// above is the table or list that contains it; nil at the top of a file, which
 	// source is then.
 	above  *value
 	source *source
-	// name is its key there, and index its number from 1 where it is an
-	// element of a list.
+	// name is its key there, and index its number from 1 in a list.
 	name  string
 	index int
-	// unnamed says that its place is that of what holds it: the name of a key
-	// itself, or one of several patterns.
+	// unnamed is set if its place is that of its container: the name of a key itself,
+	// or one of several patterns.
 	unnamed bool
-	// place is set where it does not follow from above.
+	// place is set if it does not follow from above.
 	place string
 	raw   any
-	// describes is set where there is no text: see schema.
+	// describes is set without a text: see schema.
 	describes *schema
 }
 
-// where is the place of v as messages give it.
+// where is the place of v in messages.
 func (v value) where() string {
 	if v.place != "" || v.above == nil {
 		return v.place
@@ -54,7 +53,7 @@ func (v value) where() string {
 	}
 }
 
-// find is the file of v and where v stands in it, or what is nearest above.
+// find returns the file of v and its position, or that of the nearest value above.
 func (v value) find() (*source, *node) {
 	if v.above == nil {
 		return v.source, v.source.keys
@@ -72,8 +71,7 @@ func (v value) find() (*source, *node) {
 	return src, n
 }
 
-// fullPlace is the place of v with its file, for messages about what it means
-// on a host.
+// fullPlace is the place of v with its file, for messages about its meaning on a host.
 func (v value) fullPlace() string {
 	src, _ := v.find()
 	return src.name + ": " + v.where()
@@ -90,7 +88,7 @@ func (v value) path() string {
 	return strings.TrimPrefix(v.above.path()+"."+v.name, ".")
 }
 
-// around is the table of a path that v is in.
+// around is the table of a path around v.
 func (v value) around(path string) value {
 	for v.path() != path {
 		v = *v.above
@@ -103,7 +101,7 @@ func (v value) child(name string) value {
 	return value{w: v.w, above: &v, name: name, raw: v.keys()[name]}
 }
 
-// keys of the table v, nil where it is none.
+// keys of the table v, nil if it is no table.
 func (v value) keys() map[string]any {
 	keys, _ := v.raw.(map[string]any)
 	return keys
@@ -114,7 +112,7 @@ func (v value) key(name string) value {
 	return value{w: v.w, above: &v, name: name, unnamed: true, raw: name}
 }
 
-// item is element i of the list v, the first being 0.
+// item is element i of the list v, from 0.
 func (v value) item(i int, raw any) value {
 	return value{w: v.w, above: &v, index: i + 1, raw: raw}
 }
@@ -125,8 +123,8 @@ func (v value) has(name string) bool {
 	return ok
 }
 
-// lacks reports whether the table v has a key in no letter case: a wrong one
-// is reported by itself.
+// lacks reports whether the table v lacks a key in any letter case: a wrong one is
+// reported elsewhere.
 func (v value) lacks(name string) bool {
 	for k := range v.keys() {
 		if strings.EqualFold(k, name) {
@@ -136,7 +134,7 @@ func (v value) lacks(name string) bool {
 	return true
 }
 
-// own iterates over the table v, whose keys are the user's own.
+// own iterates over the table v with arbitrary keys.
 func (v value) own(want string) iter.Seq2[string, value] {
 	if v.keys() == nil {
 		v.mistyped("a table "+want, "")
@@ -156,7 +154,7 @@ func (v value) isEmpty() bool {
 	return v.keys() != nil && len(v.keys()) == 0 || isList && len(items) == 0
 }
 
-// report notes a problem with v; hint may be empty.
+// report records a problem of v; hint may be empty.
 func (v value) report(text, hint string) { v.w.report(v.problem(text, hint)) }
 
 func (v value) problem(text, hint string) report {
@@ -171,7 +169,7 @@ func (v value) problem(text, hint string) report {
 // mistyped reports that v is of the wrong type.
 func (v value) mistyped(want, hint string) { v.report(found(v.raw)+": want "+want, hint) }
 
-// found says what a TOML value is.
+// found names the type of a TOML value.
 func found(raw any) string {
 	switch x := raw.(type) {
 	case string:
@@ -191,7 +189,7 @@ func found(raw any) string {
 	}
 }
 
-// elements of a list, whichever way TOML wrote it.
+// elements of a list in any TOML notation.
 func elements(raw any) (items []any, ok bool) {
 	switch x := raw.(type) {
 	case []any:
@@ -205,7 +203,7 @@ func elements(raw any) (items []any, ok bool) {
 	return nil, false
 }
 
-// items are the elements of v, where anything else is a list of one.
+// items are the elements of v, where any other value is a list of one.
 func (v value) items() []value {
 	raw, ok := elements(v.raw)
 	if !ok {
@@ -218,8 +216,8 @@ func (v value) items() []value {
 	return out
 }
 
-// tables is v as a list of tables, where one table is a list of one. main is
-// the key that a lone string may be meant for, or empty.
+// tables reads v as a list of tables, where one table is a list of one. main is the key
+// for which a lone string may be meant, or empty.
 func (v value) tables(main string) []value {
 	items, isList := elements(v.raw)
 	switch {
@@ -246,8 +244,8 @@ func tableHint(raw any, main string) string {
 	return ""
 }
 
-// string is v as a string. Without one it reports so and returns false, and so it
-// does with a NUL, which no environment, path and file of sysfs can hold.
+// string reads v as a string. It reports other types and strings with a NUL, which no
+// environment, path and file of sysfs can contain, and returns false.
 func (v value) string(want string) (string, bool) {
 	s, ok := v.raw.(string)
 	if !ok {
@@ -266,7 +264,7 @@ func (v value) string(want string) (string, bool) {
 	return s, ok
 }
 
-// checked is v as a string that breaks no rule, else empty.
+// checked reads v as a valid string, otherwise empty.
 func (v value) checked(want string, check func(s string) (rule, hint string)) string {
 	s, ok := v.string(want)
 	if !ok {
@@ -279,7 +277,7 @@ func (v value) checked(want string, check func(s string) (rule, hint string)) st
 	return s
 }
 
-// integer is v as an integer from lo to hi, else lo.
+// integer reads v as an integer from lo to hi, otherwise lo.
 func (v value) integer(lo, hi int64) int64 {
 	want := fmt.Sprintf("an integer from %d to %d", lo, hi)
 	if hi == math.MaxInt32 {
@@ -301,7 +299,7 @@ func (v value) integer(lo, hi int64) int64 {
 	return n
 }
 
-// boolean is v as a boolean, else false.
+// boolean reads v as a boolean, otherwise false.
 func (v value) boolean() bool {
 	b, ok := v.raw.(bool)
 	if !ok {
@@ -314,7 +312,7 @@ func (v value) boolean() bool {
 	return b
 }
 
-// word is v as one of a few words, else empty.
+// word reads v as one of some words, otherwise empty.
 func word[T ~string](v value, words []T) T {
 	names := make([]string, len(words))
 	for i, w := range words {
@@ -340,7 +338,7 @@ func word[T ~string](v value, words []T) T {
 	return ""
 }
 
-// duration is v as a duration of at least that long, such as the examples; else
+// duration reads v as a duration of at least least, such as the examples; otherwise
 // least.
 func (v value) duration(least time.Duration, examples string) time.Duration {
 	shortest := quote(strings.TrimSuffix(least.String(), "0s"))
@@ -364,7 +362,7 @@ func (v value) duration(least time.Duration, examples string) time.Duration {
 	return duration
 }
 
-// literal is v as a string without variables.
+// literal reads v as a string without variables.
 func (v value) literal(want string) (text string, ok bool) {
 	v.checked(want, func(s string) (rule, hint string) {
 		parsed, err := parseText(s)
@@ -380,7 +378,7 @@ func (v value) literal(want string) (text string, ok bool) {
 	return text, ok
 }
 
-// literals is v as a list of strings without variables, or one.
+// literals reads v as a list of strings without variables, or one.
 func (v value) literals(want string) (all []string) {
 	for _, e := range v.items() {
 		if s, ok := e.literal(want); ok {
@@ -390,9 +388,9 @@ func (v value) literals(want string) (all []string) {
 	return all
 }
 
-// bareHint says how to write what a bare integer may have been, since TOML takes
-// 0x10de and 4318 for the same: in decimal, and in the base whose prefix the form
-// has. valid says which of them can be meant.
+// bareHint suggests how to write a bare integer, since 0x10de and 4318 are the same in
+// TOML: in decimal, and in the base whose prefix the form has. valid reports which of
+// them may be meant.
 func bareHint(n int64, decimal, other, form string, valid func(string) bool) string {
 	switch {
 	case valid(decimal) && valid(other) && decimal != other:
@@ -405,7 +403,7 @@ func bareHint(n int64, decimal, other, form string, valid func(string) bool) str
 	return ""
 }
 
-// tomlKey writes a key as TOML does: in quotes where it has to be.
+// tomlKey formats a key like TOML, quoted if necessary.
 func tomlKey(name string) string {
 	if len(name) > longestQuote {
 		return quote(name)

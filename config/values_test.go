@@ -6,7 +6,7 @@ import (
 	"github.com/generic-dp/generic-dp/pattern"
 )
 
-// valuesOf reads a value of a kind and fails where it is refused.
+// valuesOf reads a valid value of a kind.
 func valuesOf(t *testing.T, k kind, raw any) pattern.Values {
 	t.Helper()
 	w := new(walk)
