@@ -128,14 +128,20 @@ func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostP
 	i.names.Store(names)
 }
 
+// resource injects the devices of the resource name.
+func (i *injector) resource(name string) cdi.Resource {
+	return cdi.Resource{Name: name, Link: i.links.Path, Host: hostCheck{i.paths, i.others}}
+}
+
 // spec is the CDI spec of a resource; nil is none. What can't be in it is among
 // the reasons.
 func (i *injector) spec(name string, offers []device.Offer, reasons map[string]error) *cdi.Spec {
-	build := cdi.Build
+	r := i.resource(name)
+	build := r.Build
 	if i.cdiOnly {
-		build = cdi.BuildAlone
+		build = r.BuildAlone
 	}
-	spec, left := build(name, offers, i.paths.missing)
+	spec, left := build(offers)
 	if err := left[cdi.AllDevices]; i.cdiOnly && err != nil { // as it should be for sticks at one path
 		i.log.Debug("CDI spec has no entry for all devices together", "resource", name, "reason", err)
 		delete(left, cdi.AllDevices)

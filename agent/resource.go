@@ -10,14 +10,77 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/ledger"
+	"github.com/generic-dp/generic-dp/plugin"
 	"github.com/generic-dp/generic-dp/topology"
 )
+
+// served is one resource with its plugin. It lives as long as the kubelet is shown
+// the resource, also while it is being retired.
+type served struct {
+	name     string
+	resource *resource
+	plugin   *plugin.Plugin // nil without a kubelet
+
+	// For the loop alone.
+	since time.Time // creation
+	shown bool      // a list was published
+	stop  context.CancelFunc
+	ended chan struct{} // closed when the plugin has ended; nil before it runs
+}
+
+func (a *Agent) newServed(name string, now time.Time) *served {
+	r := newResource(a.injector.resource(name), a.looks)
+	s := &served{name: name, resource: r, since: now}
+	if a.options.CDIOnly {
+		return s
+	}
+	hooks := plugin.Hooks{
+		Registered: func(cause plugin.Cause, _ time.Duration) {
+			a.metrics.CountRegistration(name, string(cause))
+			a.events.add(name, "", "registered ("+string(cause)+")")
+		},
+		Refused:   func(error) { a.metrics.CountRefusal(name) },
+		Allocated: func(took time.Duration, err error) { a.metrics.CountAllocation(name, took, err) },
+	}
+	s.plugin = plugin.New(plugin.Options{Resource: name, Watch: a.kubelet, Source: r, Log: a.log, Hooks: hooks})
+	return s
+}
+
+// show publishes what the ledger lists, and reports whether that changes the
+// kubelet's list. c is nil while the resource is being retired.
+func (s *served) show(c *config.Resource, listed ledger.ListedResource) bool {
+	var list []device.Listed
+	for _, e := range listed.Devices {
+		list = append(list, ledger.Slots(e)...)
+	}
+	prefer := ""
+	if c != nil {
+		prefer = string(c.Prefer)
+	}
+	return s.resource.publish(list, listed.Devices, prefer)
+}
+
+// ready is an error if the resource has devices and is not registered, unless it is
+// being retired.
+func (m member) ready() error {
+	list, _ := m.resource.Devices()
+	if m.plugin == nil || m.config == nil || len(list) == 0 && m.config.Register != config.RegisterAlways {
+		return nil
+	}
+	status, _ := m.plugin.Status()
+	if status.Registered {
+		return nil
+	}
+	return fmt.Errorf("resource %s is not registered: %s", m.name, status.Reason)
+}
 
 // resource is the source of a plugin: the latest state of one resource. The loop
 // publishes; any number of streams and calls read without a lock.
@@ -29,17 +92,11 @@ type resource struct {
 
 // published is one immutable state of a resource.
 type published struct {
-	list    []device.Listed
-	entries []ledger.Entry
-	devices map[string]*listed // by ID of slot 0
-	prefer  string             // as topology.Prefer takes it
-	changed chan struct{}      // closed when a newer list is there
-}
-
-// listed is one device of a published state.
-type listed struct {
-	*ledger.Entry
-	injection cdi.Injection
+	list       []device.Listed
+	entries    []ledger.Entry  // in natural order of their IDs
+	injections []cdi.Injection // of the entries
+	prefer     string          // for topology.Prefer
+	changed    chan struct{}   // closed when there is a newer list
 }
 
 func newResource(r cdi.Resource, looks looks) *resource {
@@ -52,12 +109,9 @@ func newResource(r cdi.Resource, looks looks) *resource {
 // A device that only moved to another node keeps the list, and no stream wakes.
 func (r *resource) publish(list []device.Listed, entries []ledger.Entry, prefer string) bool {
 	old := r.now.Load()
-	next := &published{list: list, entries: entries, devices: make(map[string]*listed, len(entries)), prefer: prefer, changed: old.changed}
-	devices := make([]listed, len(entries))
+	next := &published{list: list, entries: entries, injections: make([]cdi.Injection, len(entries)), prefer: prefer, changed: old.changed}
 	for i := range entries {
-		d := &devices[i]
-		d.Entry, d.injection.Offer = &entries[i], &entries[i].Offer
-		next.devices[d.Offer.ID] = d
+		next.injections[i].Offer = &entries[i].Offer
 	}
 	same := device.SameList(old.list, list)
 	if !same {
@@ -103,17 +157,18 @@ func (p *published) find(ids []string) ([]*cdi.Injection, error) {
 	devices := make([]*cdi.Injection, 0, len(ids))
 	for _, slotID := range ids {
 		id, slot := device.SplitSlot(slotID)
-		d := p.devices[id]
-		switch {
-		case d == nil || slot >= d.Offer.Slots && !slices.Contains(d.Retired, slot):
+		i, found := slices.BinarySearchFunc(p.entries, id, func(e ledger.Entry, id string) int { return device.CompareNatural(e.Offer.ID, id) })
+		if !found || slot >= p.entries[i].Offer.Slots && !slices.Contains(p.entries[i].Retired, slot) {
 			return nil, fmt.Errorf("device %q is not known: it was removed, or has another ID now", slotID)
-		case !d.Healthy:
-			return nil, fmt.Errorf("device %q is unhealthy: %s", slotID, d.Reason)
-		case slot >= d.Offer.Slots:
+		}
+		switch e := &p.entries[i]; {
+		case !e.Healthy:
+			return nil, fmt.Errorf("device %q is unhealthy: %s", slotID, e.Reason)
+		case slot >= e.Offer.Slots:
 			return nil, fmt.Errorf("device %q is unhealthy: %s", slotID, ledger.ReasonSlotRetired)
 		}
-		if !slices.Contains(devices, &d.injection) {
-			devices = append(devices, &d.injection)
+		if d := &p.injections[i]; !slices.Contains(devices, d) {
+			devices = append(devices, d)
 		}
 	}
 	slices.SortFunc(devices, func(a, b *cdi.Injection) int { return strings.Compare(a.Offer.ID, b.Offer.ID) })
@@ -126,21 +181,20 @@ func (r *resource) Prefer(available, must []string, size int) []string {
 	return topology.Prefer(p.prefer, p.list, available, must, size)
 }
 
-// hostCheck is where containers will look for what they are about to get.
+// hostCheck checks that what a container is about to get exists.
 type hostCheck struct {
-	Paths
+	paths Paths
 	specs *cdi.HostSpecs
 }
 
-// Exists returns why a path of the host is not there.
-func (h hostCheck) Exists(path string) error { return h.missing(path) }
+// Path returns why a path of the host does not exist.
+func (h hostCheck) Path(path string) error { return h.paths.missing(path) }
 
 // HasCDI reports whether the host has a CDI device.
 func (h hostCheck) HasCDI(name string) bool { return h.specs.Has(name) }
 
-// Node returns why a runtime that opens path would not find a node. Links are
-// followed as the host would follow them, one step: the program's own lead to a
-// node.
+// Node returns why a runtime that opens path, the node's own or that of its link,
+// would not find the node.
 func (h hostCheck) Node(path string, n device.OfferedNode) error {
 	if path != n.HostPath {
 		target, err := os.Readlink(path)
@@ -151,7 +205,7 @@ func (h hostCheck) Node(path string, n device.OfferedNode) error {
 			return fmt.Errorf("its link %s leads to %s, want %s", path, target, n.HostPath)
 		}
 	}
-	info, err := os.Lstat(h.local(n.HostPath))
+	info, err := os.Lstat(h.paths.local(n.HostPath))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("node %s is gone", n.HostPath)
@@ -166,4 +220,23 @@ func (h hostCheck) Node(path string, n device.OfferedNode) error {
 		return fmt.Errorf("node %s is now %d:%d, was %d:%d: another device took its name", n.HostPath, major, minor, n.Major, n.Minor)
 	}
 	return nil
+}
+
+// TooLarge lists the resources whose list the kubelet would refuse on the host of a
+// view.
+func TooLarge(view *View) []error {
+	var problems []error
+	for _, m := range view.Matched.Resources {
+		var list []device.Listed
+		for _, o := range m.Offers {
+			for slot := range o.Slots {
+				list = append(list, device.Listed{ID: device.SlotID(o.ID, slot), NUMA: o.NUMA})
+			}
+		}
+		if size := plugin.MessageSize(list); size > plugin.MaxMessage {
+			problems = append(problems, fmt.Errorf("%s: count: %d devices with %d slots each make a list of %d bytes: the kubelet accepts at most %d",
+				m.Resource.Place, len(m.Offers), m.Resource.Count, size, plugin.MaxMessage))
+		}
+	}
+	return problems
 }

@@ -40,10 +40,10 @@ func TestAllocateThatMayBlock(t *testing.T) {
 	t.Parallel()
 	r := newResource(cdi.Resource{Name: "example.com/gpu"}, nil)
 	offers := []device.Offer{
-		{ID: "node", Nodes: []device.OfferedNode{{HostPath: "/dev/gpu", Type: device.CharNode}}},
-		{ID: "mount", Mounts: []device.Mount{{HostPath: "/nfs", ContainerPath: "/nfs"}}},
 		{ID: "cdi", CDIDevices: []string{"nvidia.com/gpu=0"}},
+		{ID: "mount", Mounts: []device.Mount{{HostPath: "/nfs", ContainerPath: "/nfs"}}},
 		{ID: "net", CDI: true, Nets: []device.OfferedNet{{HostName: "can0"}}},
+		{ID: "node", Nodes: []device.OfferedNode{{HostPath: "/dev/gpu", Type: device.CharNode}}},
 	}
 	var entries []ledger.Entry
 	for _, o := range offers {
@@ -88,7 +88,7 @@ func TestPublishWakesStreamsForAnotherListOnly(t *testing.T) {
 				t.Errorf("step %d: no stream wakes", i)
 			}
 		}
-		if got := r.now.Load().devices["a"].Offer.Nodes[0].HostPath; got != step.path {
+		if got := r.now.Load().injections[0].Offer.Nodes[0].HostPath; got != step.path {
 			t.Errorf("step %d: published %q, want %q", i, got, step.path)
 		}
 	}

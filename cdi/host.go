@@ -28,16 +28,17 @@ type HostSpecs struct {
 	owner string
 	dirs  []string
 
-	mu       sync.Mutex
-	files    map[string]hostFile // by path
-	broken   []string            // unreadable directories, with the reason
-	devices  []device.CDIDevice
-	kinds    map[string]string
-	problems []error
+	mu         sync.Mutex
+	unreadable []error     // of directories
+	files      []*hostFile // in rising priority
+	devices    []device.CDIDevice
+	kinds      map[string]string
+	problems   []error // of files and devices
 }
 
 // hostFile is one spec file as it was read last.
 type hostFile struct {
+	path     string
 	info     fs.FileInfo
 	priority int
 	kind     string
@@ -66,7 +67,7 @@ func (h *HostSpecs) Devices() ([]device.CDIDevice, []error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.update()
-	return h.devices, h.problems
+	return h.devices, append(slices.Clip(h.unreadable), h.problems...)
 }
 
 // Has reports whether a runtime that reads the specs now finds the device
@@ -90,13 +91,12 @@ func (h *HostSpecs) Kinds() map[string]string {
 
 // update reads the files that changed.
 func (h *HostSpecs) update() {
-	files := map[string]hostFile{}
-	var broken []string
-	changed := h.files == nil
+	var files []*hostFile
+	h.unreadable = nil
 	for priority, dir := range h.dirs {
 		entries, err := os.ReadDir(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			broken = append(broken, fmt.Sprintf("CDI specs: %v", err))
+			h.unreadable = append(h.unreadable, fmt.Errorf("CDI specs: %w", err))
 		}
 		for _, e := range entries {
 			if !isSpec(e.Name()) || isOf(h.owner, e.Name()) {
@@ -107,53 +107,57 @@ func (h *HostSpecs) update() {
 			if err != nil || !info.Mode().IsRegular() {
 				continue // gone meanwhile, or ignored by runtimes
 			}
-			f, known := h.files[path]
-			if !known || !unchanged(f.info, info) {
-				f = readHostFile(path, info, priority)
-				changed = true
+			f := h.unchanged(path, info)
+			if f == nil {
+				f = &hostFile{path: path, info: info, priority: priority}
+				f.read()
 			}
-			files[path] = f
+			files = append(files, f)
 		}
 	}
-	if changed || len(files) != len(h.files) || !slices.Equal(broken, h.broken) {
-		h.files, h.broken = files, broken
+	if !slices.Equal(files, h.files) {
+		h.files = files
 		h.resolve()
 	}
 }
 
-// unchanged reports whether a file is the one that was read before. One that was
-// replaced by rename is another.
-func unchanged(a, b fs.FileInfo) bool {
-	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+// unchanged returns a file as it was read before; nil if it is another one, also by
+// rename.
+func (h *HostSpecs) unchanged(path string, info fs.FileInfo) *hostFile {
+	i := slices.IndexFunc(h.files, func(f *hostFile) bool {
+		return f.path == path && os.SameFile(f.info, info) && f.info.Size() == info.Size() && f.info.ModTime().Equal(info.ModTime())
+	})
+	if i < 0 {
+		return nil
+	}
+	return h.files[i]
 }
 
-// readHostFile is the only place that opens a spec of somebody else.
-func readHostFile(path string, info fs.FileInfo, priority int) hostFile {
-	f := hostFile{info: info, priority: priority}
-	spec, err := cdiapi.ReadSpec(path, priority)
+// read is the only place that opens a spec of somebody else.
+func (f *hostFile) read() {
+	spec, err := cdiapi.ReadSpec(f.path, f.priority)
 	if err == nil {
 		f.kind = spec.Kind
-	} else if data, err := os.ReadFile(path); err == nil {
+	} else if data, err := os.ReadFile(f.path); err == nil {
 		// Runtimes refuse it until its owner mends it: the kind stays taken.
 		if raw, err := cdiapi.ParseSpec(data); err == nil && raw != nil {
 			f.kind = raw.Kind
 		}
 	}
-	if isOwn(filepath.Base(path)) {
-		return f // another installation's: its devices are no devices of the host
+	if isOwn(filepath.Base(f.path)) {
+		return // another installation's: its devices are no devices of the host
 	}
 	if err != nil {
 		if inner := errors.Unwrap(err); inner != nil {
 			err = inner // the rest is the path
 		}
-		f.err = fmt.Errorf("CDI spec %q: %w", path, err)
-		return f
+		f.err = fmt.Errorf("CDI spec %q: %w", f.path, err)
+		return
 	}
 	for _, d := range spec.Devices {
 		nodes := append(cdiNodes(d.ContainerEdits.DeviceNodes, false), cdiNodes(spec.ContainerEdits.DeviceNodes, true)...)
 		f.devices = append(f.devices, device.CDIDevice{Name: spec.Kind + "=" + d.Name, Nodes: nodes})
 	}
-	return f
 }
 
 // cdiNodes are the device nodes that a spec gives. Runtimes take the number from the
@@ -177,43 +181,36 @@ func cdiNodes(edits []*specs.DeviceNode, common bool) []device.CDINode {
 // resolve works out which device each name stands for, as Cache.refresh of the
 // CDI library does, and which kinds are taken.
 func (h *HostSpecs) resolve() {
-	h.problems = nil
-	for _, text := range h.broken {
-		h.problems = append(h.problems, errors.New(text))
-	}
+	h.devices, h.kinds, h.problems = nil, map[string]string{}, nil
 	type resolved struct {
-		file     string
-		priority int
-		device   device.CDIDevice
+		file      *hostFile
+		device    device.CDIDevice
+		ambiguous bool
 	}
-	found := map[string]resolved{}
-	ambiguous := map[string]bool{}
-	h.kinds = map[string]string{}
-	paths := slices.SortedFunc(maps.Keys(h.files), func(a, b string) int {
-		return cmp.Or(cmp.Compare(h.files[a].priority, h.files[b].priority), cmp.Compare(a, b))
-	})
-	for _, path := range paths {
-		f := h.files[path]
+	found := map[string]*resolved{}
+	for _, f := range h.files {
 		if _, taken := h.kinds[f.kind]; f.kind != "" && !taken {
-			h.kinds[f.kind] = path
+			h.kinds[f.kind] = f.path
 		}
 		if f.err != nil {
 			h.problems = append(h.problems, f.err)
 		}
 		for _, d := range f.devices {
-			if other, ok := found[d.Name]; ok && other.priority == f.priority {
-				ambiguous[d.Name] = true
-				h.problems = append(h.problems, fmt.Errorf("CDI device %q is in %q and in %q: runtimes take neither", d.Name, other.file, path))
-				continue
+			r := found[d.Name]
+			switch {
+			case r == nil:
+				found[d.Name] = &resolved{file: f, device: d}
+			case r.file.priority == f.priority:
+				r.ambiguous = true
+				h.problems = append(h.problems, fmt.Errorf("CDI device %q is in %q and in %q: runtimes take neither", d.Name, r.file.path, f.path))
+			default:
+				r.file, r.device = f, d
 			}
-			found[d.Name] = resolved{path, f.priority, d}
 		}
 	}
-	h.devices = nil
-	for name, r := range found {
-		if !ambiguous[name] {
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		if r := found[name]; !r.ambiguous {
 			h.devices = append(h.devices, r.device)
 		}
 	}
-	slices.SortFunc(h.devices, func(a, b device.CDIDevice) int { return cmp.Compare(a.Name, b.Name) })
 }

@@ -217,7 +217,7 @@ func BenchmarkHostSpecs(b *testing.B) {
 	w := &cdi.Writer{Dir: dir, Owner: "x"}
 	offers := []device.Offer{gpu("a", "/dev/ttyUSB0")}
 	for _, kind := range []string{"example.com/a", "example.com/b", "example.com/c"} {
-		spec, _ := cdi.Build(kind, offers, nil)
+		spec, _ := (&cdi.Resource{Name: kind, Host: fakeHost{}}).Build(offers)
 		if err := w.Sync([]*specs.Spec{spec}, func(string, string, []string) bool { return true }); err != nil {
 			b.Fatal(err)
 		}

@@ -27,9 +27,9 @@ type Host interface {
 	// Node returns why a runtime that opens path, the node's own or that of its
 	// link, would not find the node.
 	Node(path string, n device.OfferedNode) error
-	// Exists returns why a path does not exist: the source of a mount, or the
+	// Path returns why a path does not exist: the source of a mount, or the
 	// directory in /sys/class/net of an interface.
-	Exists(path string) error
+	Path(path string) error
 	// HasCDI reports whether a spec of the host has the CDI device with the
 	// qualified name.
 	HasCDI(name string) bool
@@ -91,11 +91,10 @@ func isOptional(m device.Mount) bool { return m.Optional }
 type contents struct {
 	response device.Response
 	needs    []need
-	paths    map[string]source // by path in the container
-	nets     map[string]source // by the interface's name in the container
+	taken    map[string]source // by path in the container, or name of an interface
 }
 
-// source is where a path or interface in a container comes from.
+// source is where something in a container comes from.
 type source struct{ id, host string }
 
 // need is something that must exist on the host.
@@ -108,7 +107,7 @@ type need struct {
 
 // combine builds what one container gets of several devices.
 func (r *Resource) combine(offers []device.Offer) (*contents, error) {
-	c := &contents{paths: map[string]source{}, nets: map[string]source{}}
+	c := &contents{taken: map[string]source{}}
 	for i, o := range offers {
 		if err := r.add(c, o, position(i, len(offers))); err != nil {
 			return nil, fmt.Errorf("device %q: %w", o.ID, err)
@@ -140,7 +139,7 @@ func (r *Resource) add(c *contents, o device.Offer, vars variables) error {
 		}
 		c.response.CDI = append(c.response.CDI, name)
 	}
-	o, err := resolve(o, vars, r.exists())
+	o, err := r.resolve(o, vars)
 	if err != nil {
 		return err
 	}
@@ -188,28 +187,17 @@ func (r *Resource) add(c *contents, o device.Offer, vars variables) error {
 	return nil
 }
 
-// exists is for optional mounts.
-func (r *Resource) exists() func(hostPath string) error {
-	if r.Host == nil {
-		return nil
-	}
-	return r.Host.Exists
-}
-
 // addNet adds an interface, which a CDI name moves into the container.
 func (c *contents) addNet(o device.Offer, n device.OfferedNet) error {
 	if !o.CDI {
 		return fmt.Errorf("interface %q: only a CDI name moves it", n.HostName)
 	}
-	if have, ok := c.nets[n.Name]; ok {
-		return fmt.Errorf("would bring interface %q into the container, and so does device %q: ask for one, or give each a name of its own with a variable such as ${net.name} in net_name", n.Name, have.id)
-	}
-	for _, have := range c.nets {
-		if have.host == n.HostName {
-			return fmt.Errorf("would bring interface %q into the container, and so does device %q", n.HostName, have.id)
+	for _, key := range []string{"interface " + n.Name, "host's interface " + n.HostName} {
+		if have, ok := c.taken[key]; ok {
+			return fmt.Errorf("would bring %s into the container, and so does device %q: ask for one, or give each a name of its own with a variable such as ${net.name} in net_name", key, have.id)
 		}
+		c.taken[key] = source{id: o.ID}
 	}
-	c.nets[n.Name] = source{o.ID, n.HostName}
 	c.needs = append(c.needs, need{id: o.ID, kind: "interface", name: n.HostName})
 	return nil
 }
@@ -218,10 +206,10 @@ func (c *contents) addNet(o device.Offer, n device.OfferedNet) error {
 // companion of a second device, is injected once. Two sources at one path are an
 // error: kubelet and runtimes would keep one silently.
 func (c *contents) take(id, containerPath, host string) (again bool, err error) {
-	have, ok := c.paths[containerPath]
+	have, ok := c.taken[containerPath]
 	switch {
 	case !ok:
-		c.paths[containerPath] = source{id, host}
+		c.taken[containerPath] = source{id, host}
 		return false, nil
 	case have.host == host:
 		return true, nil
@@ -241,13 +229,13 @@ func (c *contents) check(host Host) error {
 				return fmt.Errorf("device %q: %w", n.id, err)
 			}
 		case "interface":
-			err = host.Exists("/sys/class/net/" + n.name)
+			err = host.Path("/sys/class/net/" + n.name)
 		case "CDI device":
 			if !host.HasCDI(n.name) {
 				err = errors.New("no spec of the host has it")
 			}
 		default:
-			err = host.Exists(n.name)
+			err = host.Path(n.name)
 		}
 		if err != nil {
 			return fmt.Errorf("device %q: %s %q: %w", n.id, n.kind, n.name, err)
@@ -283,10 +271,10 @@ func position(index, count int) variables {
 }
 
 // resolve completes paths and names in the container and drops optional mounts whose
-// source does not exist (exists may be nil). It also drops interfaces that have moved
-// into a container: they stay in the network namespace of its pod, where a runtime
-// does not find them when the container restarts.
-func resolve(o device.Offer, vars variables, exists func(hostPath string) error) (device.Offer, error) {
+// source does not exist. It also drops interfaces that have moved into a container:
+// they stay in the network namespace of its pod, where a runtime does not find them
+// when the container restarts.
+func (r *Resource) resolve(o device.Offer, vars variables) (device.Offer, error) {
 	o.Nodes = slices.Clone(o.Nodes)
 	for i := range o.Nodes {
 		n := &o.Nodes[i]
@@ -311,7 +299,7 @@ func resolve(o device.Offer, vars variables, exists func(hostPath string) error)
 	mounts := o.Mounts
 	o.Mounts = nil
 	for _, m := range mounts {
-		if m.Optional && exists != nil && exists(m.HostPath) != nil {
+		if m.Optional && r.Host.Path(m.HostPath) != nil {
 			continue
 		}
 		m.ContainerPath = path.Clean(m.ContainerPath)

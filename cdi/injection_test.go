@@ -55,28 +55,23 @@ func linkPath(id, key string) string { return "/run/generic-dp/links/" + id + "/
 
 var errMissing = errors.New("no such file or directory")
 
-// missing finds all paths but these.
-func missing(paths ...string) func(string) error {
-	return func(p string) error {
-		if slices.Contains(paths, p) {
-			return errMissing
-		}
-		return nil
-	}
-}
-
 // fakeHost has everything but what is missing.
 type fakeHost struct{ missing []string }
 
-func (h fakeHost) Exists(path string) error { return missing(h.missing...)(path) }
+func (h fakeHost) Path(path string) error {
+	if slices.Contains(h.missing, path) {
+		return errMissing
+	}
+	return nil
+}
 
 func (h fakeHost) HasCDI(name string) bool { return !slices.Contains(h.missing, name) }
 
 func (h fakeHost) Node(path string, n device.OfferedNode) error {
-	if path != n.HostPath && h.Exists(path) != nil {
+	if path != n.HostPath && h.Path(path) != nil {
 		return fmt.Errorf("link %q: %w", path, errMissing)
 	}
-	if err := h.Exists(n.HostPath); err != nil {
+	if err := h.Path(n.HostPath); err != nil {
 		return fmt.Errorf("node %q: %w", n.HostPath, err)
 	}
 	return nil
@@ -275,7 +270,7 @@ func TestRespond(t *testing.T) {
 				{ID: "a", CDI: true, Nets: []device.OfferedNet{{HostName: "can0", Name: "can"}}},
 				{ID: "b", CDI: true, Nets: []device.OfferedNet{{HostName: "can1", Name: "can"}}},
 			},
-			wantErr: []string{`device "b"`, `interface "can"`, `device "a"`, "net_name"},
+			wantErr: []string{`device "b"`, "interface can", `device "a"`, "net_name"},
 		},
 		{
 			name: "one interface of two devices",
@@ -283,7 +278,7 @@ func TestRespond(t *testing.T) {
 				{ID: "a", CDI: true, Nets: []device.OfferedNet{{HostName: "can0", Name: "x"}}},
 				{ID: "b", CDI: true, Nets: []device.OfferedNet{{HostName: "can0", Name: "y"}}},
 			},
-			wantErr: []string{`device "b"`, `interface "can0"`, `device "a"`},
+			wantErr: []string{`device "b"`, "interface can0", `device "a"`},
 		},
 		{
 			name:    "two interfaces of one device with one name",

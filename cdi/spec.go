@@ -38,30 +38,29 @@ func qualifiedName(resource, id string) (string, error) {
 	return name, nil
 }
 
-// Build makes the CDI spec of a resource, whose kind is the resource's name and
-// whose devices are the offers that are injected by name; nil if there are none.
-// exists, which may be nil, is for optional mounts. left is why a device has no entry,
-// by ID; the spec is valid without it.
-func Build(resource string, offers []device.Offer, exists func(hostPath string) error) (spec *Spec, left map[string]error) {
+// Build makes the CDI spec of the resource, whose kind is the resource's name and
+// whose devices are the offers that are injected by name; nil if there are none. left
+// is why a device has no entry, by ID; the spec is valid without it.
+func (r *Resource) Build(offers []device.Offer) (spec *Spec, left map[string]error) {
 	left = map[string]error{}
 	var devices []specs.Device
 	for _, o := range offers {
 		if !inSpec(o) || o.Problem != "" {
 			continue
 		}
-		edits, err := editsOf(o, exists)
-		if devices, err = appendEntry(devices, resource, o.ID, edits, err); err != nil {
+		edits, err := r.edits(o)
+		if devices, err = r.appendEntry(devices, o.ID, edits, err); err != nil {
 			left[o.ID] = err
 		}
 	}
-	return newSpec(resource, devices), left
+	return newSpec(r.Name, devices), left
 }
 
 // BuildAlone is Build for hosts without a kubelet, where the spec is all that a
 // container gets: every offer is injected by name, its environment is in its entry,
 // and the entry AllDevices is all of them in one container, unless left has why not.
 // CDI has no annotations of containers. A device with the ID AllDevices is that entry.
-func BuildAlone(resource string, offers []device.Offer, exists func(hostPath string) error) (spec *Spec, left map[string]error) {
+func (r *Resource) BuildAlone(offers []device.Offer) (spec *Spec, left map[string]error) {
 	left = map[string]error{}
 	var devices []specs.Device
 	var good []device.Offer
@@ -69,8 +68,8 @@ func BuildAlone(resource string, offers []device.Offer, exists func(hostPath str
 		if o.Problem != "" {
 			continue
 		}
-		edits, err := editsAlone(o, exists)
-		if devices, err = appendEntry(devices, resource, o.ID, edits, err); err != nil {
+		edits, err := r.editsAlone(o)
+		if devices, err = r.appendEntry(devices, o.ID, edits, err); err != nil {
 			left[o.ID] = err
 			continue
 		}
@@ -78,12 +77,12 @@ func BuildAlone(resource string, offers []device.Offer, exists func(hostPath str
 	}
 	named := slices.ContainsFunc(good, func(o device.Offer) bool { return o.ID == AllDevices })
 	if len(good) > 0 && !named {
-		edits, err := editsOfAll(resource, good, devices)
-		if devices, err = appendEntry(devices, resource, AllDevices, edits, err); err != nil {
+		edits, err := r.editsOfAll(good, devices)
+		if devices, err = r.appendEntry(devices, AllDevices, edits, err); err != nil {
 			left[AllDevices] = err
 		}
 	}
-	return newSpec(resource, devices), left
+	return newSpec(r.Name, devices), left
 }
 
 // newSpec is the spec of devices in the order of their names, each once; nil if
@@ -102,11 +101,11 @@ func newSpec(kind string, devices []specs.Device) *Spec {
 
 // appendEntry adds the entry of a device if a runtime will accept it. err is that of
 // its edits.
-func appendEntry(devices []specs.Device, resource, name string, edits Edits, err error) ([]specs.Device, error) {
+func (r *Resource) appendEntry(devices []specs.Device, name string, edits Edits, err error) ([]specs.Device, error) {
 	if err != nil {
 		return devices, err
 	}
-	if _, err := qualifiedName(resource, name); err != nil {
+	if _, err := qualifiedName(r.Name, name); err != nil {
 		return devices, err
 	}
 	if reflect.DeepEqual(edits, Edits{}) {
@@ -118,11 +117,11 @@ func appendEntry(devices []specs.Device, resource, name string, edits Edits, err
 	return append(devices, specs.Device{Name: name, ContainerEdits: edits}), nil
 }
 
-// editsOf are the container edits of a device. A path that only an Allocate call
+// edits are the container edits of a device. A path that only an Allocate call
 // could complete is an error. A node has its numbers, so that the runtime need not
 // find it; mounts have the options that the CRI gives to those of an Allocate response.
-func editsOf(o device.Offer, exists func(hostPath string) error) (Edits, error) {
-	o, err := resolve(o, nil, exists)
+func (r *Resource) edits(o device.Offer) (Edits, error) {
+	o, err := r.resolve(o, nil)
 	if err != nil {
 		return Edits{}, err
 	}
@@ -174,11 +173,11 @@ func editsOf(o device.Offer, exists func(hostPath string) error) (Edits, error) 
 }
 
 // editsAlone are the edits of a device with its environment.
-func editsAlone(o device.Offer, exists func(hostPath string) error) (Edits, error) {
+func (r *Resource) editsAlone(o device.Offer) (Edits, error) {
 	if len(o.CDIDevices) > 0 {
 		return Edits{}, fmt.Errorf("a CDI spec can't pass along CDI device %q of the host: ask the container runtime for that name", o.CDIDevices[0])
 	}
-	e, err := editsOf(o, exists)
+	e, err := r.edits(o)
 	if err != nil {
 		return Edits{}, err
 	}
@@ -189,13 +188,13 @@ func editsAlone(o device.Offer, exists func(hostPath string) error) (Edits, erro
 }
 
 // editsOfAll are the edits of all devices in one container; entries are those of each.
-func editsOfAll(resource string, offers []device.Offer, entries []specs.Device) (all Edits, err error) {
+func (r *Resource) editsOfAll(offers []device.Offer, entries []specs.Device) (all Edits, err error) {
 	offers = slices.SortedFunc(slices.Values(offers), func(a, b device.Offer) int { return cmp.Compare(a.ID, b.ID) })
-	together, err := (&Resource{Name: resource}).combine(offers)
+	together, err := r.combine(offers)
 	if err != nil {
 		return Edits{}, err
 	}
-	for _, d := range newSpec(resource, entries).Devices {
+	for _, d := range newSpec(r.Name, entries).Devices {
 		e := d.ContainerEdits
 		all.DeviceNodes = union(all.DeviceNodes, e.DeviceNodes)
 		all.NetDevices = union(all.NetDevices, e.NetDevices)

@@ -86,7 +86,7 @@ func TestBuild(t *testing.T) {
 			if tc.kind == "" {
 				tc.kind = "example.com/gpu"
 			}
-			spec, left := cdi.Build(tc.kind, tc.offers, nil)
+			spec, left := (&cdi.Resource{Name: tc.kind, Host: fakeHost{}}).Build(tc.offers)
 			if tc.wantErr == "" && len(left) > 0 || tc.wantErr != "" && (left["a"] == nil && left["a/b"] == nil || !strings.Contains(fmt.Sprint(left), tc.wantErr)) {
 				t.Errorf("left = %v, want %q in it", left, tc.wantErr)
 			}

@@ -30,7 +30,7 @@ func gpu(id, host string) device.Offer {
 
 func build(t *testing.T, kind string, offers ...device.Offer) *specs.Spec {
 	t.Helper()
-	spec, left := cdi.Build(kind, offers, nil)
+	spec, left := (&cdi.Resource{Name: kind, Host: fakeHost{}}).Build(offers)
 	if len(left) > 0 {
 		t.Fatal(left)
 	}
@@ -98,7 +98,7 @@ func TestWhatIsWrittenResolves(t *testing.T) {
 			{HostPath: "/opt/gone", ContainerPath: "/gone", Optional: true},
 		},
 	}
-	spec, _ := cdi.Build("example.com/gpu", []device.Offer{offer}, missing("/opt/gone"))
+	spec, _ := (&cdi.Resource{Name: "example.com/gpu", Host: fakeHost{[]string{"/opt/gone"}}}).Build([]device.Offer{offer})
 	if spec.Version != "0.5.0" {
 		t.Errorf("version = %q, want 0.5.0, the lowest with host paths", spec.Version)
 	}
