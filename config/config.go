@@ -56,6 +56,8 @@ type Resource struct {
 	Exclude []Match
 	Count   int
 	Each    Each
+	// Variables are the names of all variables of the resource, with repeats.
+	Variables []string
 	// GroupBy is the variable ("pci.slot") whose equal values group hardware to one
 	// device; empty for none. Each is EachDevice then.
 	GroupBy string

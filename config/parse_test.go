@@ -107,6 +107,7 @@ mounts = [{ host_path = "/run/${id}", container_path = "/run/x", read_only = fal
 		NUMA:        config.NUMA{Nodes: []int{0, 1}},
 		Identity:    config.IdentityPort,
 		Register:    config.RegisterAlways,
+		Variables:   []string{"1", "index", "numa", "index", "pci.address", "resource", "id"},
 		ForgetAfter: 90 * time.Minute,
 		With: []config.Companion{
 			{

@@ -75,6 +75,9 @@ func readResource(v value) Resource {
 	}
 	v.checkResource(&r)
 	v.checkTexts(&r, v.w.found == before)
+	if r.GroupBy != "" {
+		r.Variables = append(r.Variables, r.GroupBy)
+	}
 	return r
 }
 

@@ -226,6 +226,7 @@ func (v value) text(r role) (text device.Text) {
 // so that its globs are valid.
 func (v value) checkTexts(r *Resource, sound bool) {
 	for _, u := range v.w.texts {
+		r.Variables = append(r.Variables, u.text.Vars()...)
 		if rule, hint := u.check(r, sound); rule != "" {
 			u.at.report(quote(u.written)+" "+rule, hint)
 		}

@@ -98,7 +98,7 @@ func UsesNets(cfg *config.Config) bool {
 	net := func(m config.Match) bool { return m.Net != nil || slices.ContainsFunc(m.PCI["pf"].Patterns(), named) }
 	variable := func(name string) bool { return strings.HasPrefix(name, "net.") }
 	return slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool {
-		return slices.ContainsFunc(r.Match, net) || slices.ContainsFunc(r.Exclude, net) || slices.ContainsFunc(variables(&r), variable)
+		return slices.ContainsFunc(r.Match, net) || slices.ContainsFunc(r.Exclude, net) || slices.ContainsFunc(r.Variables, variable)
 	})
 }
 
@@ -109,30 +109,4 @@ func UsesCDIDevices(cfg *config.Config) bool {
 		return len(r.Container.CDIDevices) > 0 ||
 			slices.ContainsFunc(r.Match, func(m config.Match) bool { return !m.CDIDevice.Empty() })
 	})
-}
-
-// variables lists the names of all variables of a resource.
-func variables(r *config.Resource) []string {
-	c := &r.Container
-	texts := append([]device.Text{r.NameText, c.Path, c.NetName}, c.CDIDevices...)
-	for _, m := range c.Mounts {
-		texts = append(texts, m.HostPath, m.ContainerPath)
-	}
-	for _, e := range slices.Concat(c.Env, c.Annotations) {
-		texts = append(texts, e.Key, e.Value)
-	}
-	for _, m := range r.Match {
-		texts = append(texts, m.ContainerPath)
-	}
-	for _, w := range r.With {
-		texts = append(texts, w.Path, w.ContainerPath)
-	}
-	if r.Health != nil {
-		texts = append(texts, r.Health.TCP)
-	}
-	names := []string{r.GroupBy}
-	for _, t := range texts {
-		names = append(names, t.Vars()...)
-	}
-	return names
 }
