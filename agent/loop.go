@@ -4,11 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"runtime"
-	"runtime/debug"
-	rtmetrics "runtime/metrics"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -39,7 +35,6 @@ type loop struct {
 	held    holdings
 	prober  *health.Prober
 	limiter limiter
-	garbage *collector
 
 	writer bool                     // the lock is held: links, specs and state are ours to write
 	locked <-chan struct{}          // closed when it is, after the other instance has ended
@@ -54,7 +49,7 @@ func newLoop(a *Agent, group *errgroup.Group) *loop {
 	l := &loop{
 		Agent: a, group: group, start: a.now(),
 		held:   holdings{answers: make(chan ledger.Held, 1)},
-		prober: health.New(a.options.Paths.local), garbage: newCollector(),
+		prober: health.New(a.options.Paths.local),
 		ending: map[string]chan struct{}{}, timer: time.NewTimer(retryAfter),
 	}
 	l.held.reset(l.start) // an earlier instance may have served another configuration
@@ -81,7 +76,6 @@ const byEvents metrics.ScanReason = "events"
 // cancelled.
 func (l *loop) run(ctx context.Context) error {
 	defer l.timer.Stop()
-	defer l.garbage.stop()
 	l.watchSpecs = sync.OnceFunc(func() {
 		l.group.Go(func() error { return l.specFiles.Run(ctx) })
 	})
@@ -110,7 +104,6 @@ func (l *loop) run(ctx context.Context) error {
 		if !wake.IsZero() {
 			l.timer.Reset(wake.Sub(l.now()))
 		}
-		l.garbage.passed()
 	}
 }
 
@@ -245,51 +238,6 @@ func (l *limiter) delay(now time.Time) time.Duration {
 	paid := l.ended.Add((l.debt - burst) * (limitFactor - 1))
 	return min(max(0, paid.Sub(now), l.lastUpdate.Add(sendDelay).Sub(now)), maxDelay)
 }
-
-// collector collects garbage while nothing happens, so that the runtime seldom does in
-// a pass, which it would delay by 20 ms on a small machine.
-type collector struct {
-	timer  *time.Timer
-	passes atomic.Int32 // since the last collection
-}
-
-const (
-	// idle is how long after the last pass garbage is collected.
-	idle = 250 * time.Millisecond
-	// storm is how many passes are one. After it the memory goes back to the host,
-	// too, which a single device would have to get from there again.
-	storm = 50
-)
-
-func newCollector() *collector {
-	c := &collector{}
-	c.timer = time.AfterFunc(idle, c.collect)
-	return c
-}
-
-// passed makes a collection due.
-func (c *collector) passed() {
-	c.passes.Add(1)
-	c.timer.Reset(idle)
-}
-
-// collect leaves what a few passes allocate, since a collection wakes all threads.
-func (c *collector) collect() {
-	heap := []rtmetrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/goal:bytes"}}
-	rtmetrics.Read(heap)
-	allocated, live, goal := heap[0].Value.Uint64(), heap[1].Value.Uint64(), heap[2].Value.Uint64()
-	switch {
-	case c.passes.Load() > storm:
-		debug.FreeOSMemory()
-	case allocated > live+(goal-live)/4:
-		runtime.GC()
-	default:
-		return
-	}
-	c.passes.Store(0)
-}
-
-func (c *collector) stop() { c.timer.Stop() }
 
 // earlier is the first of two times that are not zero.
 func earlier(a, b time.Time) time.Time {

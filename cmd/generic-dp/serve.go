@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
@@ -102,7 +100,6 @@ func serve(ctx context.Context, options agent.Options) error {
 	var helpers sync.WaitGroup
 	helpers.Go(func() { reloadOnHangup(ctx, a, hangups) })
 	helpers.Go(func() { notifySystemd(ctx, a.Settled()) })
-	helpers.Go(func() { trimMemory(ctx, a.Settled()) })
 	err = a.Run(ctx)
 	stop()
 	helpers.Wait()
@@ -130,22 +127,4 @@ func notifySystemd(ctx context.Context, settled <-chan struct{}) {
 	case <-ctx.Done():
 	}
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
-}
-
-// trimMemory returns the memory of the start to the host once everything is served. The
-// heap of some 2 MB is collected at half the usual growth, at negligible cost.
-func trimMemory(ctx context.Context, settled <-chan struct{}) {
-	debug.SetGCPercent(50)
-	select {
-	case <-settled:
-	case <-ctx.Done():
-		return
-	}
-	served := time.NewTimer(time.Second) // registration must not wait for this
-	defer served.Stop()
-	select {
-	case <-served.C:
-		debug.FreeOSMemory()
-	case <-ctx.Done():
-	}
 }
