@@ -77,7 +77,7 @@ func readMatch(v value) Match {
 		t.boolean("read_only", &m.ReadOnly, "whether a mount is read-only")
 		t.boolean("required", &m.Required, "whether hardware without a node of this match is no device")
 		t.boolean("dangerous", &m.Dangerous,
-			"whether a device of this match, and what comes along with it (with, cdi_devices), may be one that reaches the host itself")
+			"whether devices of this match, their companions (with) and cdi_devices may be dangerous, that is, give access to the host itself")
 	})
 	if m.Mount {
 		v.child("glob").needsMounts(m.Glob)

@@ -118,7 +118,7 @@ func (f *top) bind(t *table) {
 	t.key("resource", func() form {
 		return form{"type": "array", "items": t.below("resource", func(v value) { readResource(v) })}
 	}, func(v value) { f.resources = v.resources() },
-		"something that pods can ask for. A device goes to the first active resource, in file order, that selects it")
+		"a resource that pods can request. A device goes to the first active resource, in file order, that selects it")
 }
 
 // resources reads v as [[resource]] tables, with their names as places.

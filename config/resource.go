@@ -37,27 +37,27 @@ func readResource(v value) Resource {
 	before := v.w.found
 	v.read(func(t *table) {
 		t.key("name", stringForm, func(v value) { v.resourceName(&r) },
-			"name of the resource, with another domain than the one above or without")
+			"name of the resource, optionally with another domain than the one above")
 		t.require("name", `one such as "gpu", or "vendor.example/gpu"`, "")
 		// names comes after name, whose results it maps.
 		t.key("names", stringTable, func(v value) { v.resourceNames(&r) },
 			"nicer names: what name results in, without domain, and the name to use instead")
-		t.integer("count", &r.Count, 1, maxCount, "slots: how many containers may hold one device at the same time")
+		t.integer("count", &r.Count, 1, maxCount, "number of slots of each device: how many containers may hold it at the same time")
 		tables(t, "match", &r.Match, readMatch, "glob",
 			"device nodes and hardware: a table, or a list of tables of which any may select a node")
 		t.require("match", "at least one", matchHint)
 		tables(t, "exclude", &r.Exclude, readExclude, "glob", "device nodes and hardware to leave out")
 		words(t, "each", &r.Each, []Each{EachDevice, EachNode, EachAll},
-			`what one device is: "device" is the hardware with all its selected nodes, "node" is every node by itself, "all" is everything together`)
+			`what one device is: "device" is the hardware with all its selected nodes, "node" is each single node, "all" is everything together`)
 		t.key("group_by", stringForm, func(v value) { r.GroupBy = v.groupVariable() },
 			"variable, without ${}: hardware with the same value is one device")
-		t.boolean("shared", &r.Shared, "whether other resources may offer the same device: each that selects it has to say so")
-		t.table("when", func(v value) { r.When = readWhen(v) }, "when the resource is active: all that is set has to hold")
+		t.boolean("shared", &r.Shared, "whether other resources may offer the same device: all that select it must set shared")
+		t.table("when", func(v value) { r.When = readWhen(v) }, "when the resource is active: all set conditions must hold")
 		tables(t, "with", &r.With, readCompanion, "path",
-			"companions: nodes or paths given along with every device, once in a container")
+			"companions: nodes or paths injected along with every device, once per container")
 		words(t, "prefer", &r.Prefer, []Prefer{PreferNUMA, PreferPacked, PreferSpread}, "which free devices to suggest to the kubelet")
 		t.key("numa", numaForm, func(v value) { r.NUMA = v.numa() },
-			`NUMA nodes to report: "auto" is what the hardware says, "none" is none, or a list such as [0, 1]`)
+			`NUMA nodes to report: "auto" is those of the hardware, "none" is none, or a list such as [0, 1]`)
 		words(t, "identity", &r.Identity, []Identity{IdentityAuto, IdentitySerial, IdentityPort}, "what the ID of a USB device is made of")
 		words(t, "register", &r.Register, []Register{RegisterWhenPresent, RegisterAlways}, "when the resource is registered with the kubelet")
 		t.duration("forget_after", &r.ForgetAfter, minForgetAfter, `"10m" or "1h30m"`,
