@@ -134,7 +134,7 @@ func (b *builder) companionNode(c *config.Companion, n *device.Node) {
 	}
 	if b.reserve(at, part{n.Path, n}) {
 		// Its whole ID, since keys are unique within one hardware only.
-		node := b.offered(n, b.nodeID(n, b.forms), at, c.Permissions)
+		node := b.offered(n, b.nodeID(n), at, c.Permissions)
 		node.Companion = true
 		b.offer.Nodes = append(b.offer.Nodes, node)
 	}

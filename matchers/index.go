@@ -18,10 +18,10 @@ type index struct {
 	Options
 	snap *device.Snapshot
 
-	links    func() map[*device.Node][]string   // paths of links, by node
-	byNumber func() map[number]*device.Node     // nodes that sysfs knows
-	byName   func() map[string]*device.Hardware // PCI functions, by address
-	byGroup  func() map[string][]*device.Hardware
+	links     func() map[*device.Node][]string     // paths of links, by node
+	byNumber  func() map[number]*device.Node       // nodes that sysfs knows
+	byAddress func() map[string]*device.Hardware   // PCI functions
+	byGroup   func() map[string][]*device.Hardware // functions, by IOMMU group
 	// keys of the nodes of hardware, and IDs of nodes.
 	keys map[*device.Hardware]map[*device.Node]string
 	ids  map[*device.Node]string
@@ -31,15 +31,15 @@ type index struct {
 
 func newIndex(snap *device.Snapshot, opts Options) *index {
 	ix := &index{
-		Options:  opts,
-		snap:     snap,
-		links:    sync.OnceValue(func() map[*device.Node][]string { return linksByNode(snap) }),
-		byNumber: sync.OnceValue(func() map[number]*device.Node { return newNumberIndex(snap) }),
-		byName:   sync.OnceValue(func() map[string]*device.Hardware { return functionsByName(snap) }),
-		byGroup:  sync.OnceValue(func() map[string][]*device.Hardware { return functionsByGroup(snap) }),
-		keys:     map[*device.Hardware]map[*device.Node]string{},
-		ids:      map[*device.Node]string{},
-		picked:   map[*device.Node]bool{},
+		Options:   opts,
+		snap:      snap,
+		links:     sync.OnceValue(func() map[*device.Node][]string { return linksByNode(snap) }),
+		byNumber:  sync.OnceValue(func() map[number]*device.Node { return newNumberIndex(snap) }),
+		byAddress: sync.OnceValue(func() map[string]*device.Hardware { return functionsByAddress(snap) }),
+		byGroup:   sync.OnceValue(func() map[string][]*device.Hardware { return functionsByGroup(snap) }),
+		keys:      map[*device.Hardware]map[*device.Node]string{},
+		ids:       map[*device.Node]string{},
+		picked:    map[*device.Node]bool{},
 	}
 	if ix.Host == nil {
 		ix.Host = noHost{}
@@ -57,17 +57,25 @@ func (noHost) InUse(*device.Node) string          { return "" }
 func (noHost) Exists(string) bool                 { return true }
 func (noHost) Glob(pattern.Values) []string       { return nil }
 
-// names yields the nodes and links whose paths have a prefix.
+// beginning is the part of a list, sorted by path, whose paths have a prefix.
+func beginning[T any](list []T, path func(T) string, prefix string) []T {
+	list = list[sort.Search(len(list), func(i int) bool { return path(list[i]) >= prefix }):]
+	return list[:sort.Search(len(list), func(i int) bool { return !strings.HasPrefix(path(list[i]), prefix) })]
+}
+
+func nodePath(n *device.Node) string { return n.Path }
+func linkPath(l device.Link) string  { return l.Path }
+
+// names yields the nodes whose path has a prefix, or that of a link to them.
 func (ix *index) names(prefix string) iter.Seq2[string, *device.Node] {
 	return func(yield func(string, *device.Node) bool) {
-		nodes, links := ix.snap.Nodes, ix.snap.Links
-		for i := sort.Search(len(nodes), func(i int) bool { return nodes[i].Path >= prefix }); i < len(nodes) && strings.HasPrefix(nodes[i].Path, prefix); i++ {
-			if !yield(nodes[i].Path, nodes[i]) {
+		for _, n := range beginning(ix.snap.Nodes, nodePath, prefix) {
+			if !yield(n.Path, n) {
 				return
 			}
 		}
-		for i := sort.Search(len(links), func(i int) bool { return links[i].Path >= prefix }); i < len(links) && strings.HasPrefix(links[i].Path, prefix); i++ {
-			if !yield(links[i].Path, links[i].Node) {
+		for _, l := range beginning(ix.snap.Links, linkPath, prefix) {
+			if !yield(l.Path, l.Node) {
 				return
 			}
 		}
@@ -76,11 +84,11 @@ func (ix *index) names(prefix string) iter.Seq2[string, *device.Node] {
 
 // at is the node at a path, which may be that of a link; nil for none.
 func (ix *index) at(path string) *device.Node {
-	if i, ok := slices.BinarySearchFunc(ix.snap.Nodes, path, func(n *device.Node, path string) int { return strings.Compare(n.Path, path) }); ok {
-		return ix.snap.Nodes[i]
+	if found := beginning(ix.snap.Nodes, nodePath, path); len(found) > 0 && found[0].Path == path {
+		return found[0]
 	}
-	if i, ok := slices.BinarySearchFunc(ix.snap.Links, path, func(l device.Link, path string) int { return strings.Compare(l.Path, path) }); ok {
-		return ix.snap.Links[i].Node
+	if found := beginning(ix.snap.Links, linkPath, path); len(found) > 0 && found[0].Path == path {
+		return found[0].Node
 	}
 	return nil
 }
@@ -208,7 +216,7 @@ func linksByNode(snap *device.Snapshot) map[*device.Node][]string {
 	return found
 }
 
-func functionsByName(snap *device.Snapshot) map[string]*device.Hardware {
+func functionsByAddress(snap *device.Snapshot) map[string]*device.Hardware {
 	found := map[string]*device.Hardware{}
 	for _, h := range snap.Hardware {
 		if h.PCI != nil {
@@ -243,14 +251,4 @@ func (ix *index) key(n *device.Node) string {
 		ix.keys[h] = device.NodeKeys(h)
 	}
 	return ix.keys[h][n]
-}
-
-// nodeID is the whole ID of a node.
-func (ix *index) nodeID(n *device.Node, forms device.Forms) string {
-	id, ok := ix.ids[n]
-	if !ok {
-		id = device.NodeID(n, forms.Of(n.Hardware))
-		ix.ids[n] = id
-	}
-	return id
 }

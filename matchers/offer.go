@@ -192,7 +192,17 @@ func (b *builder) keyOf(n *device.Node) string {
 	if !united && (n.Hardware == b.c.hardware || len(b.c.groups) > 0 && isGroupNode(n)) {
 		return b.key(n)
 	}
-	return b.nodeID(n, b.forms)
+	return b.nodeID(n)
+}
+
+// nodeID is the whole ID of a node.
+func (m *run) nodeID(n *device.Node) string {
+	id, ok := m.ids[n]
+	if !ok {
+		id = device.NodeID(n, m.forms.Of(n.Hardware))
+		m.ids[n] = id
+	}
+	return id
 }
 
 // inContainer is a path in the container: by default the host path, and below a

@@ -85,7 +85,7 @@ func (p *predicate) matchesTables(h *device.Hardware) bool {
 // network interfaces.
 func (ix *index) physical(vf *device.Hardware) []string {
 	names := []string{vf.PCI.PF}
-	if pf := ix.byName()[vf.PCI.PF]; pf != nil {
+	if pf := ix.byAddress()[vf.PCI.PF]; pf != nil {
 		for _, n := range pf.Nets {
 			names = append(names, n.Path)
 		}
