@@ -10,7 +10,7 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// stick is a device at a path, with a variable of its own and one of all.
+// stick is a device at a path, with a variable of the device and a constant one.
 func stick(id, host, path string) device.Offer {
 	return device.Offer{ID: id, CDI: true, Nodes: []device.OfferedNode{ttyNode(host, path), kfd()},
 		Env: []device.Entry{perDevice("SERIAL", id), entry("KIND", "stick")}}
@@ -21,7 +21,7 @@ func TestBuildAlone(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		offers []device.Offer
-		// want is by entry the paths of nodes, then the environment.
+		// want are the paths of nodes, then the environment, by entry.
 		want map[string][]string
 		left map[string]string
 	}{

@@ -17,13 +17,12 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// StaticDir holds the CDI specs of a host that no program generates. Runtimes
-// read it besides the directory of generated ones.
+// StaticDir is the directory of CDI specs that no program generates. Runtimes read it
+// in addition to the directory of generated ones.
 const StaticDir = cdiapi.DefaultStaticDir
 
-// HostSpecs are the CDI specs of others on the host. A file is read when it is
-// new or has changed; where none has, each call costs a stat for each file.
-// Safe for concurrent use.
+// HostSpecs are the foreign CDI specs on the host. A file is read when it is new or has
+// changed; otherwise each call costs a stat per file. Safe for concurrent use.
 type HostSpecs struct {
 	owner string
 	dirs  []string
@@ -36,7 +35,7 @@ type HostSpecs struct {
 	problems   []error // of files and devices
 }
 
-// hostFile is one spec file as it was read last.
+// hostFile is one spec file as last read.
 type hostFile struct {
 	path     string
 	info     fs.FileInfo
@@ -59,10 +58,10 @@ func NewHostSpecs(owner string, dirs ...string) *HostSpecs {
 	return h
 }
 
-// Devices lists the CDI devices of all specs by name, as a container runtime that
-// reads them now resolves the names. An error is that of one file, or of a device in
-// two files of one directory, which no runtime resolves, and leaves the rest valid.
-// Specs of this program are left out. The results are shared and read-only.
+// Devices lists the CDI devices of all specs by name, as a container runtime currently
+// resolves the names. An error is that of one file, or of a device in two files of one
+// directory, which no runtime resolves, and leaves the rest valid. Specs of this
+// program are left out. The results are shared and read-only.
 func (h *HostSpecs) Devices() ([]device.CDIDevice, []error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -70,8 +69,7 @@ func (h *HostSpecs) Devices() ([]device.CDIDevice, []error) {
 	return h.devices, append(slices.Clip(h.unreadable), h.problems...)
 }
 
-// Has reports whether a runtime that reads the specs now finds the device
-// with the qualified name.
+// Has reports whether a runtime currently resolves the qualified name.
 func (h *HostSpecs) Has(name string) bool {
 	devices, _ := h.Devices()
 	_, found := slices.BinarySearchFunc(devices, name, func(d device.CDIDevice, name string) int { return cmp.Compare(d.Name, name) })
@@ -105,7 +103,7 @@ func (h *HostSpecs) update() {
 			path := filepath.Join(dir, e.Name())
 			info, err := os.Stat(path)
 			if err != nil || !info.Mode().IsRegular() {
-				continue // gone meanwhile, or ignored by runtimes
+				continue // removed meanwhile, or ignored by runtimes
 			}
 			f := h.unchanged(path, info)
 			if f == nil {
@@ -121,7 +119,7 @@ func (h *HostSpecs) update() {
 	}
 }
 
-// unchanged returns a file as it was read before; nil if it is another one, also by
+// unchanged returns a file as read before; nil if it is another one, also after a
 // rename.
 func (h *HostSpecs) unchanged(path string, info fs.FileInfo) *hostFile {
 	i := slices.IndexFunc(h.files, func(f *hostFile) bool {
@@ -133,13 +131,13 @@ func (h *HostSpecs) unchanged(path string, info fs.FileInfo) *hostFile {
 	return h.files[i]
 }
 
-// read is the only place that opens a spec of somebody else.
+// read is the only place that opens a foreign spec.
 func (f *hostFile) read() {
 	spec, err := cdiapi.ReadSpec(f.path, f.priority)
 	if err == nil {
 		f.kind = spec.Kind
 	} else if data, err := os.ReadFile(f.path); err == nil {
-		// Runtimes refuse it until its owner mends it: the kind stays taken.
+		// Runtimes reject it until its owner repairs it: the kind stays taken.
 		if raw, err := cdiapi.ParseSpec(data); err == nil && raw != nil {
 			f.kind = raw.Kind
 		}
@@ -160,9 +158,8 @@ func (f *hostFile) read() {
 	}
 }
 
-// cdiNodes are the device nodes that a spec gives. Runtimes take the number from the
-// host's node where the spec leaves it out (DeviceNode.fillMissingInfo of the CDI
-// library).
+// cdiNodes are the device nodes of a spec. Runtimes use the number of the host's node
+// if the spec has none (DeviceNode.fillMissingInfo of the CDI library).
 func cdiNodes(edits []*specs.DeviceNode, common bool) []device.CDINode {
 	var nodes []device.CDINode
 	for _, e := range edits {
@@ -178,8 +175,8 @@ func cdiNodes(edits []*specs.DeviceNode, common bool) []device.CDINode {
 	return nodes
 }
 
-// resolve works out which device each name stands for, as Cache.refresh of the
-// CDI library does, and which kinds are taken.
+// resolve resolves the name of each device, like Cache.refresh of the CDI library, and
+// collects the taken kinds.
 func (h *HostSpecs) resolve() {
 	h.devices, h.kinds, h.problems = nil, map[string]string{}, nil
 	type resolved struct {

@@ -1,12 +1,12 @@
-// Package cdi turns offers into what a container gets, in the terms of the
-// Container Device Interface. A device is injected in one of two ways: plainly,
-// by the nodes and mounts of an Allocate response, or by a qualified name that the
-// runtime looks up in a CDI spec at every start of the container. Both resolve an
-// offer by the same function and cannot disagree.
+// Package cdi converts offers to injections, in the terms of the Container Device
+// Interface. A device is injected either by the nodes and mounts of an Allocate
+// response, or by a qualified name that the runtime looks up in a CDI spec at every
+// start of the container. Both resolve an offer with the same function and cannot
+// disagree.
 //
-// A stale spec entry would give the next device of that number to the wrong
-// container: entries of devices that went away go first, and a file that can't be
-// rewritten without them is removed.
+// A stale spec entry would inject the next device with that number into the wrong
+// container: entries of removed devices are removed first, and a file that cannot be
+// rewritten without them is deleted.
 package cdi
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// Host checks that what a container is about to get exists.
+// Host checks that everything to inject exists.
 type Host interface {
 	// Node returns why a runtime that opens path, the node's own or that of its
 	// link, would not find the node.
@@ -58,10 +58,10 @@ type Injection struct {
 // system.
 func (i *Injection) Blocks() bool { return len(i.Offer.Mounts)+len(i.Offer.CDIDevices) > 0 }
 
-// Respond returns what one container gets that was allocated these devices, which are
-// sorted by ID and unique. Everything that the response names exists, else the error
-// names the device: the kubelet uses a response for as long as the pod lives, and a
-// runtime creates a directory for the missing source of a mount.
+// Respond returns the response for one container with these devices, which are sorted
+// by ID and unique. Everything that the response names exists, else the error names the
+// device: the kubelet uses a response for the life of the pod, and a runtime creates a
+// directory for the missing source of a mount.
 func (r *Resource) Respond(devices []*Injection) (device.Response, error) {
 	var c *contents
 	var err error
@@ -87,14 +87,14 @@ func (r *Resource) Respond(devices []*Injection) (device.Response, error) {
 
 func isOptional(m device.Mount) bool { return m.Optional }
 
-// contents are what one container gets.
+// contents are the contents of a response.
 type contents struct {
 	response device.Response
 	needs    []need
 	taken    map[string]source // by path in the container, or name of an interface
 }
 
-// source is where something in a container comes from.
+// source is the source of something in a container.
 type source struct{ id, host string }
 
 // need is something that must exist on the host.
@@ -105,7 +105,7 @@ type need struct {
 	node device.OfferedNode
 }
 
-// combine builds what one container gets of several devices.
+// combine combines several devices for one container.
 func (r *Resource) combine(offers []device.Offer) (*contents, error) {
 	c := &contents{taken: map[string]source{}}
 	for i, o := range offers {
@@ -132,7 +132,7 @@ func (r *Resource) add(c *contents, o device.Offer, vars variables) error {
 	}
 	byName := inSpec(o)
 	if byName {
-		vars = nil // the spec was written without
+		vars = nil // the spec was written without them
 		name, err := qualifiedName(r.Name, o.ID)
 		if err != nil {
 			return err
@@ -244,16 +244,16 @@ func (c *contents) check(host Host) error {
 	return nil
 }
 
-// inSpec reports whether a device is injected by its CDI name. A device without
-// edits, or with optional mounts alone, can't be in a spec (an entry without edits
-// makes the whole file invalid) and is injected plainly. This must not depend on
-// which mounts exist, or spec and response could disagree.
+// inSpec reports whether a device is injected by its CDI name. A device without edits,
+// or with optional mounts only, can't be in a spec (an entry without edits makes the
+// whole file invalid) and is injected directly. This must not depend on which mounts
+// exist, or spec and response could disagree.
 func inSpec(o device.Offer) bool {
 	return o.CDI && (len(o.Nodes)+len(o.Nets)+len(o.Hooks)+len(o.AdditionalGIDs) > 0 || o.Moved ||
 		slices.ContainsFunc(o.Mounts, func(m device.Mount) bool { return !m.Optional }))
 }
 
-// variables are those that depend on the container; nil knows none.
+// variables are the variables that depend on the container; nil knows none.
 type variables func(name string) (value string, ok bool)
 
 // position has the variables of the device at index among count devices of one

@@ -15,7 +15,7 @@ import (
 
 const resource = "example.com/zigbee"
 
-// text parses what a test writes as a configuration would.
+// text parses a text like the configuration.
 func text(s string) device.Text {
 	var t device.Text
 	for s != "" {
@@ -55,7 +55,7 @@ func linkPath(id, key string) string { return "/run/generic-dp/links/" + id + "/
 
 var errMissing = errors.New("no such file or directory")
 
-// fakeHost has everything but what is missing.
+// fakeHost has everything except for what is missing.
 type fakeHost struct{ missing []string }
 
 func (h fakeHost) Path(path string) error {
@@ -343,7 +343,7 @@ func TestRespond(t *testing.T) {
 	}
 }
 
-// respond asks twice, as for an init container and the pod's own.
+// respond calls Respond twice, as for an init container and the main container.
 func respond(r *cdi.Resource, offers ...device.Offer) (device.Response, error) {
 	offers = slices.SortedFunc(slices.Values(offers), func(a, b device.Offer) int { return strings.Compare(a.ID, b.ID) })
 	offers = slices.CompactFunc(offers, func(a, b device.Offer) bool { return a.ID == b.ID })
@@ -364,8 +364,7 @@ func TestRespondWithoutLinks(t *testing.T) {
 	}
 }
 
-// What a device brings is worked out once; whether it is there is asked for each
-// container.
+// A response is built once; the existence of its parts is checked for each container.
 func TestRespondChecksEachTime(t *testing.T) {
 	t.Parallel()
 	offer := device.Offer{ID: "a", Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "")},

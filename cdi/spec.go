@@ -16,20 +16,20 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// Spec is one CDI spec: the content of one file. Edits are what it adds to a
-// container for one of its devices.
+// Spec is one CDI spec: the content of one file. Edits are the container edits of one
+// of its devices.
 type (
 	Spec  = specs.Spec
 	Edits = specs.ContainerEdits
 )
 
-// AllDevices is the name of the entry that is all devices of a resource at once,
-// as other makers of CDI specs call it: "example.com/zigbee=all".
+// AllDevices is the name of the entry with all devices of a resource, like in other CDI
+// specs: "example.com/zigbee=all".
 const AllDevices = "all"
 
-// qualifiedName is the name that a container runtime is given for a device,
-// "example.com/gpu=0000:3b:00.0". It is an error if that can't be one, such
-// as that of a resource whose name begins with a digit.
+// qualifiedName is the CDI name of a device for container runtimes,
+// "example.com/gpu=0000:3b:00.0". It is an error if that is invalid, such as for a
+// resource whose name starts with a digit.
 func qualifiedName(resource, id string) (string, error) {
 	name := resource + "=" + id
 	if _, _, _, err := parser.ParseQualifiedName(name); err != nil {
@@ -56,10 +56,10 @@ func (r *Resource) Build(offers []device.Offer) (spec *Spec, left map[string]err
 	return newSpec(r.Name, devices), left
 }
 
-// BuildAlone is Build for hosts without a kubelet, where the spec is all that a
-// container gets: every offer is injected by name, its environment is in its entry,
-// and the entry AllDevices is all of them in one container, unless left has why not.
-// CDI has no annotations of containers. A device with the ID AllDevices is that entry.
+// BuildAlone is Build for hosts without a kubelet, where a container gets only the
+// spec: every offer is injected by name, its environment is in its entry, and the entry
+// AllDevices is all of them in one container, unless left has why not. CDI has no
+// annotations of containers. A device with the ID AllDevices is that entry.
 func (r *Resource) BuildAlone(offers []device.Offer) (spec *Spec, left map[string]error) {
 	left = map[string]error{}
 	var devices []specs.Device
@@ -85,8 +85,8 @@ func (r *Resource) BuildAlone(offers []device.Offer) (spec *Spec, left map[strin
 	return newSpec(r.Name, devices), left
 }
 
-// newSpec is the spec of devices in the order of their names, each once; nil if
-// there are none. Its version is the lowest that has all used fields, which most
+// newSpec is the spec of devices in the order of their names, without duplicates; nil
+// if there are none. Its version is the lowest that has all used fields, which most
 // runtimes can read.
 func newSpec(kind string, devices []specs.Device) *Spec {
 	if len(devices) == 0 {
@@ -206,7 +206,7 @@ func (r *Resource) editsOfAll(offers []device.Offer, entries []specs.Device) (al
 	return all, nil
 }
 
-// union appends elements that are not there yet, such as companions.
+// union appends elements that are missing, such as companions.
 func union[T any](have, more []T) []T {
 	for _, m := range more {
 		if !slices.ContainsFunc(have, func(h T) bool { return reflect.DeepEqual(h, m) }) {
@@ -216,7 +216,7 @@ func union[T any](have, more []T) []T {
 	return have
 }
 
-// environ lists variables as CDI writes them, sorted.
+// environ formats variables for CDI, sorted.
 func environ(env map[string]string) []string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(env)) {

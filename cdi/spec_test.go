@@ -15,8 +15,8 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// What is injected by name is what would be injected plainly.
-func TestBothWaysAgree(t *testing.T) {
+// The edits of a CDI name equal the direct injection.
+func TestInjectionsAgree(t *testing.T) {
 	t.Parallel()
 	offer := device.Offer{ID: "a", CDI: true,
 		Nodes:  []device.OfferedNode{ttyNode("/dev/ttyUSB3", "/dev/zigbee"), kfd()},
@@ -128,7 +128,8 @@ func TestFileName(t *testing.T) {
 	}
 }
 
-// Kinds of others, of other installations too, and of specs that runtimes refuse.
+// Kinds of foreign specs, including those of other installations and of specs that
+// runtimes reject.
 func TestKinds(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t)
@@ -159,8 +160,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// Kinds are asked for in each reconcile, before anything is published: a file
-// that has not changed must not be parsed again.
+// Kinds are used in each reconcile, before anything is published: an unchanged file
+// must not be parsed again.
 func TestKindsReadOnlyWhatChanged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

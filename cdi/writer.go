@@ -20,7 +20,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/atomicfile"
 )
 
-// The names of spec files begin with filePrefix, followed by the mark of the
+// The names of spec files start with filePrefix, followed by the mark of the
 // installation that owns the file: markLen hexadecimal digits between dashes, or
 // nothing for the default one. Runtimes read files that end in fileSuffix.
 const (
@@ -29,28 +29,27 @@ const (
 	markLen    = 8
 )
 
-// maxFileName is the longest name of a file in bytes (NAME_MAX in
-// include/uapi/linux/limits.h), and of the temporary one beside it.
+// maxFileName is the maximum length of the name of a file in bytes (NAME_MAX in
+// include/uapi/linux/limits.h), including the temporary one.
 const maxFileName = 255 - len(atomicfile.TempSuffix)
 
-// Writer keeps the spec files of one installation in a directory that container
-// runtimes read. It has no state but the disk, and leaves files of others alone. It
-// is for one goroutine.
+// Writer maintains the spec files of one installation in a directory that container
+// runtimes read. Its only state is the disk, and it ignores foreign files. It is for
+// one goroutine.
 type Writer struct {
 	// Dir is the host's /var/run/cdi. It is made with the first spec.
 	Dir string
-	// Owner distinguishes installations that share Dir, by a mark in the names of
-	// their files. Empty is the default installation, which has none. Files of
-	// another owner stay, even if it is gone for good.
+	// Owner distinguishes installations that share Dir, by a mark in the names of their
+	// files. Empty is the default installation, which has none. Files of another owner
+	// always stay.
 	Owner string
 }
 
 // Sync makes the directory hold exactly the specs in want, of which some may be nil,
 // and those existing entries that keep wants, given the host paths of their nodes: of
-// devices that are held though gone from the configuration. Files that lose or change
-// an entry are written before those that only gain; one that can't be written without
-// a stale entry is removed. Unchanged files are not written. An error does not stop
-// the rest.
+// held devices that are no longer configured. Files that lose or change an entry are
+// written before those that only gain; one that can't be written without a stale entry
+// is removed. Unchanged files are not written. An error does not stop the rest.
 func (w *Writer) Sync(want []*Spec, keep func(kind, device string, hostPaths []string) bool) error {
 	names, err := w.names()
 	errs := []error{err}
@@ -63,7 +62,7 @@ func (w *Writer) Sync(want []*Spec, keep func(kind, device string, hostPaths []s
 	for _, name := range names {
 		have := w.read(name)
 		if have != nil && w.FileName(have.Kind) != name {
-			have = nil // another's content in a file of ours
+			have = nil // another content in an own file
 		}
 		spec := retain(have, next[name], keep)
 		delete(next, name)
@@ -75,7 +74,7 @@ func (w *Writer) Sync(want []*Spec, keep func(kind, device string, hostPaths []s
 			next[name] = spec
 			continue
 		}
-		// A container that can't start is better than one with another's device.
+		// A container that can't start is better than one with a wrong device.
 		if err := w.write(name, spec); err != nil {
 			errs = append(errs, err, w.remove(name))
 		}
@@ -86,7 +85,7 @@ func (w *Writer) Sync(want []*Spec, keep func(kind, device string, hostPaths []s
 	return errors.Join(errs...)
 }
 
-// Edits returns the edits that the files have for a qualified name; nil is none.
+// Edits returns the edits of a qualified name in the files; nil is none.
 func (w *Writer) Edits(qualified string) *Edits {
 	names, _ := w.names()
 	for _, name := range names {
@@ -152,8 +151,8 @@ func loses(before, after *Spec) bool {
 	return slices.ContainsFunc(before.Devices, func(d specs.Device) bool { return !reflect.DeepEqual(now[d.Name], d) })
 }
 
-// names lists the files of the installation, sorted, including temporary ones that a
-// crash left.
+// names lists the files of the installation, sorted, including temporary ones left by a
+// crash.
 func (w *Writer) names() ([]string, error) {
 	entries, err := os.ReadDir(w.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -178,7 +177,7 @@ func (w *Writer) read(name string) *Spec {
 	return spec
 }
 
-// write writes a spec file, readable for all, unless it has that content already.
+// write writes a spec file, readable for all, unless it already has that content.
 func (w *Writer) write(name string, spec *Spec) error {
 	data, err := json.MarshalIndent(spec, "", "  ")
 	if err == nil {
@@ -200,9 +199,8 @@ func (w *Writer) remove(name string) error {
 	return nil
 }
 
-// FileName is the name of the spec file of a kind,
-// "generic-dp_example.com_gpu.json". A kind that is too long for a file name is
-// named by its hash.
+// FileName is the name of the spec file of a kind, "generic-dp_example.com_gpu.json". A
+// kind that is too long for a file name is replaced by its hash.
 func (w *Writer) FileName(kind string) string {
 	name := prefix(w.Owner) + strings.ReplaceAll(kind, "/", "_") + fileSuffix
 	if len(name) > maxFileName {
@@ -212,8 +210,8 @@ func (w *Writer) FileName(kind string) string {
 	return name
 }
 
-// prefix begins the names of an installation's files. No kind begins with a dash, so
-// that none is taken for a mark.
+// prefix is the prefix of an installation's files. No kind starts with a dash, so that
+// none is ambiguous with a mark.
 func prefix(owner string) string {
 	if owner == "" {
 		return filePrefix

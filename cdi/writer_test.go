@@ -37,7 +37,7 @@ func build(t *testing.T, kind string, offers ...device.Offer) *specs.Spec {
 	return spec
 }
 
-// inject resolves names as a container runtime does.
+// inject resolves names like a container runtime.
 func inject(t *testing.T, dir string, names ...string) (*oci.Spec, error) {
 	t.Helper()
 	cache, err := cdiapi.NewCache(cdiapi.WithSpecDirs(dir), cdiapi.WithAutoRefresh(false))
@@ -50,8 +50,7 @@ func inject(t *testing.T, dir string, names ...string) (*oci.Spec, error) {
 	return spec, err
 }
 
-// resolved lists what the names of kinds resolve to now: host device numbers
-// by qualified name.
+// resolved lists the resolved names of kinds: host device numbers by qualified name.
 func resolved(t *testing.T, dir string, names ...string) map[string]int64 {
 	t.Helper()
 	found := map[string]int64{}
@@ -166,8 +165,8 @@ func TestAllThatOnlyCDIBringsReachesTheContainer(t *testing.T) {
 		t.Errorf("container (-want +got):\n%s", diff)
 	}
 
-	// Once the interface is in the container, a restart of that must not look
-	// for it on the host.
+	// Once the interface is in the container, a restart of the container must not
+	// require it on the host.
 	offer.Moved = true
 	must(t, w.Sync([]*specs.Spec{build(t, "example.com/rdma", offer)}, nil))
 	got, err = inject(t, w.Dir, "example.com/rdma=0000:18:00.0")
@@ -289,8 +288,8 @@ func TestSyncWritesNothingWhenRight(t *testing.T) {
 	}
 }
 
-// Files of others stay, whatever is done; what a crash or a foreign hand left
-// under our names goes.
+// Foreign files always stay; files with own names from a crash or of others are
+// removed.
 func TestOnlyOurFiles(t *testing.T) {
 	t.Parallel()
 	foreign := []string{"example.com-a.yaml", "generic-dp.json", "spec.123.tmp"}
@@ -334,14 +333,14 @@ func TestOnlyOurFiles(t *testing.T) {
 }
 
 // Several installations may share a directory.
-func TestInstallationsLeaveEachOthersFilesAlone(t *testing.T) {
+func TestInstallationsKeepForeignFiles(t *testing.T) {
 	t.Parallel()
 	first := newWriter(t)
 	second, third := &cdi.Writer{Dir: first.Dir, Owner: "/run/second"}, &cdi.Writer{Dir: first.Dir, Owner: "/run/third"}
 	all := map[*cdi.Writer]string{first: "example.com/a", second: "example.com/b", third: "example.com/c"}
 	for w, kind := range all {
 		must(t, w.Sync([]*specs.Spec{build(t, kind, gpu("x", "/dev/ttyUSB0"))}, nil))
-		// What a crash left over.
+		// Left by a crash.
 		must(t, os.WriteFile(filepath.Join(w.Dir, w.FileName("1")+".tmp"), nil, 0o600))
 	}
 	left := 6
@@ -373,7 +372,7 @@ func TestWriteErrors(t *testing.T) {
 		t.Errorf("error = %v, want --cdi-dir and the path in it", err)
 	}
 
-	// One kind that can't be written does not keep the others from it.
+	// A kind that fails does not affect the others.
 	w = newWriter(t)
 	must(t, os.MkdirAll(filepath.Join(w.Dir, w.FileName("example.com/a"), "x"), 0o755))
 	err = w.Sync([]*specs.Spec{build(t, "example.com/a", gpu("x", "/dev/ttyUSB0")), build(t, "example.com/b", gpu("z", "/dev/ttyUSB1"))}, nil)

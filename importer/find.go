@@ -19,8 +19,8 @@ type source struct {
 	key string
 }
 
-// find lists the configurations in a value: itself, those in the text that it
-// is, or those of a manifest. key is that of the ConfigMap that holds it.
+// find lists the configurations in a value: itself, those in its text, or those of a
+// manifest. key is the key of the ConfigMap that contains it.
 func (v value) find(key string) (sources []source) {
 	if v.scalar() {
 		for _, document := range v.documents() {

@@ -90,8 +90,8 @@ type expander struct {
 	differences []string
 }
 
-// expansion is one of the globs that an expression stands for, and whether it
-// is anchored to the begin and the end of the path.
+// expansion is one of the globs of an expression, and whether it is anchored to the
+// start and the end of the path.
 type expansion struct {
 	glob       string
 	begin, end bool
@@ -99,8 +99,8 @@ type expansion struct {
 
 func (e *expander) differs(text string) { e.differences = addOnce(e.differences, text) }
 
-// globs lists the globs of an expression. expanded says that there are too many,
-// or that each is a resource: wildcards in directories are a part of its name.
+// globs lists the globs of an expression. expanded is set if there are too many, or if
+// each is a resource: wildcards in directories are a part of its name.
 func (e *expander) globs(tree *syntax.Regexp) (globs []string, expanded bool) {
 	all := e.expand(tree)
 	for _, x := range all {
@@ -189,7 +189,7 @@ func (e *expander) join(heads, tails []expansion) (all []expansion) {
 	return all
 }
 
-// repeat expands x* and x+, which stand for x at least 0 times or once.
+// repeat expands x* and x+: x at least 0 times or once.
 func (e *expander) repeat(x *syntax.Regexp, least int) (all []expansion) {
 	once := e.expand(x)
 	times := []expansion{{}}

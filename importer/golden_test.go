@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the results in testdata/golden")
 
-// The files of an archive in testdata/golden beside the input.
+// The files of an archive in testdata/golden in addition to the input.
 const (
 	wantTOML     = "want.toml"
 	wantWarnings = "want.warnings"
@@ -218,7 +218,7 @@ spec:
 	}
 }
 
-// An input is refused or becomes a valid configuration.
+// An input is rejected or becomes a valid configuration.
 func FuzzConvert(f *testing.F) {
 	files, err := filepath.Glob("testdata/golden/*.txtar")
 	if err != nil {

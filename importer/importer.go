@@ -2,13 +2,13 @@
 // this program: squat's generic-device-plugin, smarter-device-manager and the
 // SR-IOV network device plugin.
 //
-// A conversion has four steps, each in files of its own:
+// A conversion has four steps, each in separate files:
 //
 //   - find: the configurations in the input, which may be a file of the plugin
 //     or a Kubernetes manifest (ConfigMap, DaemonSet and other objects with
 //     containers)
 //   - squat, smarter, sriov: decode those of one format into resources
-//   - resource: the resources as data, whatever the format
+//   - resource: the resources as data, for all formats
 //   - toml: write them
 //
 // The result offers the same devices under the same resource names, as far as
@@ -164,7 +164,7 @@ type conversion struct {
 	mounts        []string // that --allow has to name
 }
 
-// problem is an error at a line of the input, 0 where it concerns all of it.
+// problem is an error at a line of the input, 0 if it concerns all of it.
 type problem struct {
 	line int
 	text string
@@ -186,8 +186,8 @@ func addOnce(list []string, s string) []string {
 	return append(list, s)
 }
 
-// setDomain sets the domain of names that have none: the one of the options,
-// the one of the input, or the plugin's default with a comment.
+// setDomain sets the domain of names without one: the one of the options, the one of
+// the input, or the plugin's default with a comment.
 func (c *conversion) setDomain(configured, otherwise, comment string) {
 	c.defaultDomain = cmp.Or(c.options.Domain, configured)
 	if c.defaultDomain == "" {
@@ -206,17 +206,17 @@ var (
 	namePart  = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
 )
 
-// checkDomain returns the rule that a domain breaks, or empty.
+// checkDomain returns the rule that a domain violates, or empty.
 func checkDomain(domain string) string {
-	const longest = 253 - len("requests.") // quotas name it so
+	const longest = 253 - len("requests.") // quotas are named like this
 	if !subdomain.MatchString(domain) || len(domain) > longest || strings.HasSuffix(domain, "kubernetes.io") || strings.HasPrefix(domain, "requests.") {
 		return `is no domain of a resource: want a DNS subdomain such as "example.com"`
 	}
 	return ""
 }
 
-// checkName returns the rule that the name of a resource behind its domain
-// breaks, or empty.
+// checkName returns the rule that the name of a resource after its domain violates, or
+// empty.
 func checkName(name string) string {
 	if !namePart.MatchString(name) {
 		return `is no name of a resource: want at most 63 letters, digits, "-", "_" and ".", beginning and ending with a letter or digit`

@@ -13,8 +13,7 @@ import (
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
-// squatConfig is the configuration of generic-device-plugin as its own
-// decoder has it.
+// squatConfig is the configuration of generic-device-plugin like in its own decoder.
 type squatConfig struct {
 	Domain  string
 	Devices []struct {
@@ -124,8 +123,8 @@ func globbed(snap *device.Snapshot, pattern string) (found []string) {
 	return found
 }
 
-// below is the nodes that a path stands for, with their paths in the
-// container: itself, where a link leads to, or all in a directory.
+// below are the nodes of a path, with their paths in the container: itself, the target
+// of a link, or all in a directory.
 func below(snap *device.Snapshot, p string) map[string]string {
 	nodes := map[string]string{}
 	for _, l := range snap.Links {
@@ -141,8 +140,8 @@ func below(snap *device.Snapshot, p string) map[string]string {
 	return nodes
 }
 
-// The import offers what generic-device-plugin offers: the same names, with the
-// same nodes at the same paths.
+// The import offers the devices of generic-device-plugin: the same names, with the same
+// nodes at the same paths.
 func TestSquatOffersTheSame(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ name, machine, devices string }{

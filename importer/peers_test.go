@@ -28,7 +28,7 @@ func scan(t *testing.T, tree sysfstest.Tree) (*device.Snapshot, matchers.Options
 	return snap, matchers.Options{NodeName: "worker-1", Host: host{s.Attributes()}}
 }
 
-// host has what a scan can read, and all files that are asked for.
+// host has everything that a scan can read, and all files that are requested.
 type host struct{ *inventory.Attributes }
 
 func (host) Exists(string) bool           { return true }
@@ -52,7 +52,7 @@ func offered(t *testing.T, input string, snap *device.Snapshot, opts matchers.Op
 	if err != nil {
 		t.Fatalf("%v\n%s", err, result.TOML)
 	}
-	// Peers offer what is dangerous without being asked.
+	// Peers offer dangerous devices unconditionally.
 	opts.Allow.Dangerous = true
 	for _, r := range cfg.Resources {
 		for i := range r.Match {
@@ -95,9 +95,9 @@ func line(name string, slots int, nodes []string) string {
 	return fmt.Sprintf("%s: %d x %s", name, slots, strings.Join(nodes, " "))
 }
 
-// The import offers what smarter-device-manager offers, under the same names:
-// each path below /dev that an expression is found in is a resource
-// (findDevicesPattern in its main.go).
+// The import offers the devices of smarter-device-manager, under the same names: each
+// path below /dev that an expression matches is a resource (findDevicesPattern in its
+// main.go).
 func TestSmarterOffersTheSame(t *testing.T) {
 	t.Parallel()
 	const input = `
@@ -150,9 +150,9 @@ func TestSmarterOffersTheSame(t *testing.T) {
 	}
 }
 
-// The import offers what sriov-network-device-plugin offers, under the same
-// names: each function in the first pool that selects it, without physical
-// functions that have virtual ones.
+// The import offers the devices of sriov-network-device-plugin, under the same names:
+// each function in the first pool that selects it, without physical functions that have
+// virtual ones.
 func TestSRIOVOffersTheSame(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})

@@ -68,7 +68,7 @@ type companion struct {
 	ContainerPath string `toml:"container_path"`
 }
 
-// joined is the value of a variable that has an element for each device.
+// joined is the value of a variable with an element for each device.
 type joined struct {
 	Value  string `toml:"value"`
 	Prefix string `toml:"prefix"`
@@ -100,8 +100,8 @@ func (r *resource) setCount(at value, count int) {
 // escapeVariables is a text without variables.
 func escapeVariables(s string) string { return strings.ReplaceAll(s, "${", "$${") }
 
-// shareOverlaps lets resources share devices that several of them may select,
-// if either may be shared: the other plugins count each resource by itself.
+// shareOverlaps lets resources share devices that several of them may select, if either
+// may be shared: the other plugins count each resource separately.
 func (c *conversion) shareOverlaps(mayShare func(*resource) bool) {
 	selections := make([][]selection, len(c.resources))
 	for i, a := range c.resources {
@@ -118,9 +118,9 @@ func (c *conversion) shareOverlaps(mayShare func(*resource) bool) {
 	}
 }
 
-// selection is what a glob of a match selects.
+// selection is the set of nodes that a glob of a match selects.
 type selection struct {
-	prefix     string // in front of the first wildcard
+	prefix     string // before the first wildcard
 	fixed      bool   // there is none
 	class      string // of nodeClasses
 	whole      bool   // all nodes of the hardware are selected
@@ -158,8 +158,8 @@ var nodeClasses = []nodeClass{
 	{"/dev/uinput", ""}, {"/dev/uhid", ""}, {"/dev/dma_heap/", ""}, {"/dev/vfio/vfio", ""}, {"", "other"},
 }
 
-// overlap reports whether two resources may select the same device: the same
-// node, or nodes of hardware that one of them selects whole. It errs to yes.
+// overlap reports whether two resources may select the same device: the same node, or
+// nodes of hardware that one of them selects whole. It errs on the side of yes.
 func overlap(a, b []selection) bool {
 	for _, s := range a {
 		for _, t := range b {
@@ -174,8 +174,8 @@ func overlap(a, b []selection) bool {
 	return false
 }
 
-// directories of /dev that hold nodes. As a device, a directory means all nodes
-// below it to container runtimes; a glob has to say so.
+// directories of /dev that hold nodes. Container runtimes take a directory as a device
+// for all nodes below it; a glob has to be explicit.
 var directories = []string{
 	"/dev/block", "/dev/bus", "/dev/bus/usb", "/dev/char", "/dev/cpu", "/dev/disk", "/dev/dma_heap", "/dev/dri", "/dev/dvb",
 	"/dev/infiniband", "/dev/input", "/dev/mapper", "/dev/net", "/dev/serial", "/dev/snd", "/dev/usb", "/dev/v4l", "/dev/vfio",

@@ -85,8 +85,8 @@ var nameVariable = regexp.MustCompile(`\$\{[a-z0-9]+\}`)
 
 const kernelName = "${kernel}"
 
-// smarterResources makes a resource of the globs whose nodes have names of one
-// form, but one of each path where none of them has wildcards.
+// smarterResources makes a resource of the globs whose nodes have names of one form, or
+// one of each path if none of them has wildcards.
 func smarterResources(v value, globs []string) (resources []*resource) {
 	var forms []string
 	byForm := make(map[string][]pattern.Alternative)

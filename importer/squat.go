@@ -19,9 +19,8 @@ const squatDomain = "squat.ai"
 // squatName is what generic-device-plugin accepts as the name of a device.
 var squatName = regexp.MustCompile(`^[a-z0-9][-a-z0-9]*[a-z0-9]$`)
 
-// squatGroup is a kind of device of a resource, which is called a device: the
-// n-th nodes of its paths are the n-th of them, or everything that usb matches
-// is one.
+// squatGroup is a group of a resource, which is called a device: the n-th nodes of its
+// paths are the n-th device, or everything that usb matches is one.
 type squatGroup struct {
 	at    value
 	count int
@@ -88,7 +87,7 @@ func (c *conversion) squat(sources []source) {
 	}
 }
 
-// readSquatDevice decodes a device; flag says that it is the value of a flag.
+// readSquatDevice decodes a device; flag is set for the value of a flag.
 func readSquatDevice(v value, flag bool) (name string, groups []squatGroup) {
 	var d struct {
 		Name   string
@@ -191,8 +190,8 @@ func readSquatUSB(v value, flag bool) (u squatUSB) {
 	return u
 }
 
-// squatID is the four digits of an ID. One without quotes is a number to YAML,
-// and not the one that it looks like: 0403 is octal.
+// squatID returns the four digits of an ID. One without quotes is a number in YAML,
+// with another value: 0403 is octal.
 func (v value) squatID(text string, flag bool) string {
 	n, err := strconv.ParseUint(strings.TrimPrefix(strings.ToLower(text), "0x"), 16, 16)
 	if err != nil {
@@ -255,7 +254,7 @@ func (p squatPath) as() (as string, readOnly *bool) {
 	return "", nil
 }
 
-// squatForm says what a device of a group is.
+// squatForm is the kind of device of a group.
 type squatForm string
 
 const (
@@ -283,8 +282,8 @@ func (g squatGroup) form() squatForm {
 	return hardwareForm
 }
 
-// alike reports whether two groups of several paths are the same kind of thing
-// at other paths.
+// alike reports whether two groups of several paths are the same kind of device at
+// other paths.
 func (g squatGroup) alike(other squatGroup) bool {
 	return len(g.paths) > 1 && slices.EqualFunc(g.paths, other.paths, func(p, q squatPath) bool {
 		return !p.mount && !q.mount && p.Permissions == q.Permissions && p.Optional == q.Optional &&
@@ -373,8 +372,8 @@ func (r *resource) addUSB(u squatUSB) {
 	r.Match = append(r.Match, m)
 }
 
-// addPath selects the nodes of a path, in the match before where they differ in
-// the glob alone.
+// addPath selects the nodes of a path, in the previous match if they differ only in the
+// glob.
 func (r *resource) addPath(device value, p squatPath, required bool) {
 	m := match{Permissions: p.Permissions, ContainerPath: p.containerPath(), Required: required}
 	if m.As, m.ReadOnly = p.as(); p.mount {
@@ -398,7 +397,7 @@ func (r *resource) addPath(device value, p squatPath, required bool) {
 	r.Match = append(r.Match, m)
 }
 
-// addCompanion adds a path that every device gets.
+// addCompanion adds a path that accompanies every device.
 func (r *resource) addCompanion(device value, p squatPath) {
 	w := companion{Path: escapeVariables(p.host), ContainerPath: p.containerPath(), Optional: p.Optional}
 	if p.directory() {

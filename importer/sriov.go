@@ -31,10 +31,10 @@ type sriovPool struct {
 	at    value
 	oneOf []sriovSelector   // Selectors
 	info  map[string]string // the AdditionalInfo of all devices
-	node  string            // that it is for, where a ConfigMap has a key for each
+	node  string            // of the node, if a ConfigMap has a key for each
 }
 
-// sriovSelector selects functions: all that is set must hold.
+// sriovSelector selects functions: all set conditions must hold.
 type sriovSelector struct {
 	Vendors, Devices, Drivers               []string
 	PCIAddresses, ACPIIndexes               []string
@@ -178,7 +178,7 @@ func readSRIOVSelector(v value) sriovSelector {
 	return s
 }
 
-// sriovKind is what a container gets of a function.
+// sriovKind is the kind of injection of a function.
 type sriovKind string
 
 const (
@@ -236,7 +236,7 @@ func (c *conversion) sriovResource(p sriovPool) {
 var linkClasses = map[string]string{"ether": "0200", "infiniband": "0207"}
 
 // matches of a selector: one for each kind, and for each physical function with
-// ranges of its own. They select too much where a condition is untestable.
+// different ranges. They select too much if a condition is untestable.
 func (s sriovSelector) matches(r *resource, p sriovPool, kinds map[sriovKind]bool) (matches []match, untestable string) {
 	switch {
 	case len(s.DDPProfiles) > 0:
@@ -298,8 +298,8 @@ func (s sriovSelector) matches(r *resource, p sriovPool, kinds map[sriovKind]boo
 	return matches, untestable
 }
 
-// driversOf are patterns of the drivers of a selector that make a kind of
-// function. It is not ok where none does.
+// driversOf are patterns of the drivers of a selector that make a kind of function. It
+// is not ok if none does.
 func (s sriovSelector) driversOf(kind sriovKind) (drivers []string, ok bool) {
 	switch {
 	case s.VDPAType != "":
@@ -354,7 +354,7 @@ func quoteAll(values []string) (quoted []string) {
 	return quoted
 }
 
-// addSRIOVCompanions adds the nodes that selectors ask for beside the
+// addSRIOVCompanions adds the nodes that selectors request in addition to the
 // function's.
 func (r *resource) addSRIOVCompanions(p sriovPool) {
 	add := func(wants func(sriovSelector) bool, what string, paths ...string) {
@@ -400,7 +400,7 @@ func (r *resource) addSRIOVVariables(p sriovPool, name string, kinds map[sriovKi
 	}
 	text, err := json.Marshal(info)
 	if err != nil {
-		panic(err) // a map of strings always has a JSON
+		panic(err) // a map of strings always encodes
 	}
 	name = "PCIDEVICE_" + strings.ToUpper(strings.NewReplacer("/", "_", ".", "_").Replace(name))
 	if legal := strings.ReplaceAll(name, "-", "_"); legal != name {

@@ -75,9 +75,9 @@ func keysOf(table reflect.Value) (keys []key) {
 	return keys
 }
 
-// lines writes a key a line, and tables as dotted keys. Those of lists are
-// inline, since the TOML library loses dotted keys below a key that an earlier
-// [[resource]] has as a list, and those behind pointers.
+// lines writes one key per line, and tables as dotted keys. Tables in lists are inline,
+// since the TOML library loses dotted keys below a key that an earlier [[resource]] has
+// as a list, and those behind pointers.
 func lines(prefix string, table reflect.Value) string {
 	var b strings.Builder
 	for _, k := range keysOf(table) {

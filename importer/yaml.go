@@ -21,8 +21,7 @@ import (
 type value struct {
 	*yaml.Node
 	c *conversion
-	// parent and key are how messages name it: `device 2 ("fuse"): group 1: `
-	// and `count`.
+	// parent and key name it in messages: `device 2 ("fuse"): group 1: ` and `count`.
 	parent, key string
 }
 
@@ -38,7 +37,7 @@ func (c *conversion) parse(text, place string, linesBefore int) (documents []val
 		if err == nil {
 			err = prepare(&n, linesBefore)
 		}
-		if err == nil { // find anchors that contain themselves, and aliases without end
+		if err == nil { // find anchors that contain themselves, and endless aliases
 			err = n.Decode(new(any))
 		}
 		if err != nil && !errors.As(err, new(*yaml.TypeError)) {
@@ -68,7 +67,7 @@ func prepare(n *yaml.Node, linesBefore int) error {
 	return nil
 }
 
-// resolve returns the node that an alias stands for.
+// resolve returns the target of an alias.
 func resolve(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias
@@ -89,16 +88,16 @@ func (c *conversion) syntaxError(err error, place string, linesBefore int) {
 	v.report("invalid YAML: %s", text)
 }
 
-// documents decodes the YAML text that a scalar holds.
+// documents decodes the YAML text in a scalar.
 func (v value) documents() []value {
 	before := v.Line - 1
 	if v.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
-		before++ // the text begins on the next line
+		before++ // the text starts on the next line
 	}
 	return v.c.parse(v.Value, v.place(), before)
 }
 
-// place is what messages about the value begin with.
+// place is the start of messages about the value.
 func (v value) place() string {
 	if v.key == "" {
 		return v.parent
@@ -194,7 +193,7 @@ func (v value) items() []value {
 	return items
 }
 
-// named is the n-th of its kind under its own name, if it has one.
+// named is the n-th of its kind, with its name if it has one.
 func (v value) named(kind string, n int) value {
 	v.key = fmt.Sprintf("%s %d", kind, n)
 	for _, key := range []string{"name", "resourceName", "devicematch"} {
@@ -233,8 +232,7 @@ func (v value) decode(into any) (ok bool) {
 	return true
 }
 
-// set sets what a pointer leads to: a string, []string, int, bool, []value or
-// value.
+// set sets the target of a pointer: a string, []string, int, bool, []value or value.
 func (v value) set(into any) {
 	switch into := into.(type) {
 	case *value:
