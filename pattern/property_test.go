@@ -94,7 +94,7 @@ func TestMatchesAsOthersDo(t *testing.T) {
 			matched[by]++
 		}
 	}
-	for range 100_000 {
+	for range 30_000 {
 		p := words(7, "a", "b", "é", "/", "/", "*", "*", "/**/", "?", "[ab]", "[!a]", "[!a-é]", "ab")
 		s := words(7, "a", "b", "é", "/", "ab", "a/b", "世")
 		v := values(t, pattern.Text, p)
@@ -140,7 +140,7 @@ func TestMatchesAsOthersDo(t *testing.T) {
 		check("doublestar", p, s, true, v.Match(s), doublestarSays)
 	}
 	for by, n := range matched {
-		if n < 1000 {
+		if n < 300 {
 			t.Errorf("%s: %d matched: want enough of them for the test to tell anything", by, n)
 		}
 	}
