@@ -11,6 +11,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/matchers"
 	"github.com/generic-dp/generic-dp/pattern"
@@ -81,7 +82,7 @@ func TestGlobSelectsAsDoublestar(t *testing.T) {
 	for range 100 {
 		snap := tree(rng)
 		var globs [][]string
-		var text strings.Builder
+		cfg := &config.Config{}
 		for len(globs) < 20 {
 			var patterns []string
 			for range 1 + rng.IntN(3) {
@@ -98,9 +99,19 @@ func TestGlobSelectsAsDoublestar(t *testing.T) {
 				patterns[2] = "!" + patterns[2]
 			}
 			globs = append(globs, patterns)
-			fmt.Fprintf(&text, "[[resource]]\nname = \"r%d\"\nshared = true\nmatch.glob = [\"%s\"]\n", len(globs), strings.Join(patterns, `", "`))
+			var parsed []pattern.Pattern
+			for _, written := range patterns {
+				p, err := pattern.Parse(pattern.Path, written)
+				if err != nil {
+					t.Fatal(err)
+				}
+				parsed = append(parsed, p)
+			}
+			cfg.Resources = append(cfg.Resources, config.Resource{
+				Name: fmt.Sprintf("example.com/r%d", len(globs)), Shared: true, Each: config.EachNode, Match: []config.Match{{Glob: pattern.NewValues(parsed...)}},
+			})
 		}
-		got := offered(matchers.Match(parse(t, text.String()), snap, nil, matchers.Options{}))
+		got := offered(matchers.Match(cfg, snap, nil, matchers.Options{}))
 		for i, patterns := range globs {
 			want := []string{}
 			for _, n := range snap.Nodes {
