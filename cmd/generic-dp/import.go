@@ -36,11 +36,20 @@ in a ConfigMap or in the arguments of a container; - is standard input.`,
 			if o.Format = importer.Format(from); !slices.Contains(importer.Formats(), o.Format) {
 				return usageError{fmt.Errorf("--from: unknown format %q: want auto, squat, smarter or sriov", from)}
 			}
-			file, data, err := readInput(cmd, args[0])
-			if err != nil {
-				return err
+			name, in := "standard input", cmd.InOrStdin()
+			if args[0] != "-" {
+				file, err := os.Open(args[0])
+				if err != nil {
+					return err
+				}
+				defer file.Close()
+				name, in = args[0], file
 			}
-			return convert(cmd, file, data, o)
+			data, err := io.ReadAll(io.LimitReader(in, maxImport))
+			if err != nil {
+				return fmt.Errorf("read %s: %w", name, err)
+			}
+			return convert(cmd, name, data, o)
 		},
 	}
 	cmd.Flags().StringVar(&from, "from", from, "format of FILE: squat, smarter, sriov or auto")
@@ -50,26 +59,6 @@ in a ConfigMap or in the arguments of a container; - is standard input.`,
 
 // maxImport is the size limit of an input, in bytes.
 const maxImport = 16 << 20
-
-// readInput reads a file or standard input.
-func readInput(cmd *cobra.Command, file string) (name string, data []byte, err error) {
-	in := cmd.InOrStdin()
-	if file == "-" {
-		file = "standard input"
-	} else {
-		f, err := os.Open(file)
-		if err != nil {
-			return "", nil, err
-		}
-		defer f.Close()
-		in = f
-	}
-	data, err = io.ReadAll(io.LimitReader(in, maxImport))
-	if err != nil {
-		return "", nil, fmt.Errorf("read %s: %w", file, err)
-	}
-	return file, data, nil
-}
 
 // convert prints the converted input, after validating it: a conversion that does not
 // load is a bug.

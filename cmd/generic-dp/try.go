@@ -24,31 +24,30 @@ import (
 	"github.com/generic-dp/generic-dp/metrics"
 )
 
-// tryFor is how long try waits for the first lists and for an answer: far
-// more than a host takes, so that only something broken reaches it.
+// tryFor is the timeout of the first lists, far longer than a working host needs.
 const tryFor = 20 * time.Second
 
 func newTry(f *flags) *cobra.Command {
 	var once bool
 	cmd := &cobra.Command{
 		Use:   "try",
-		Short: "run the whole thing on this host without a kubelet, and show what happens",
-		Long: `try runs everything that serve does, against a stand-in for the kubelet inside
-this process, over real sockets in a temporary directory. It prints each
-resource, its devices and what a container would get, then shows what changes
-until it is stopped. It needs no privilege beyond reading /sys and /dev.`,
+		Short: "run serve against a fake kubelet and show the result",
+		Long: `try runs serve against a fake kubelet inside this process, over real sockets in
+a temporary directory. It prints each resource, its devices and what a
+container would get, then changes until it is stopped. It needs no privileges
+except for reading /sys and /dev.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return try(cmd.Context(), f, once, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().AddFlagSet(f.pick("allow"))
-	cmd.Flags().BoolVar(&once, "once", false, "end after the first lists")
+	cmd.Flags().BoolVar(&once, "once", false, "exit after the first lists")
 	return cmd
 }
 
 func try(ctx context.Context, f *flags, once bool, stdout, stderr io.Writer) (err error) {
-	// A broken file is what try is to find: no last good copy stands in here.
+	// try reports a broken configuration: there is no last good one.
 	if _, err := f.load(f.config); err != nil {
 		return err
 	}
@@ -83,14 +82,14 @@ func try(ctx context.Context, f *flags, once bool, stdout, stderr io.Writer) (er
 	return group.Wait()
 }
 
-// tryOptions are those of serving, with everything that is written below dir.
-// Only warnings are logged: what happens is printed.
+// tryOptions are the options of serve, with all written files below dir. Only warnings
+// are logged: try prints the rest.
 func tryOptions(f *flags, dir string, stderr io.Writer) agent.Options {
 	quiet := *f
 	quiet.level = max(f.level, slog.LevelWarn)
 	options := quiet.options(stderr)
 	options.Listen = ""
-	// The names are short: a socket's path has at most 107 bytes.
+	// Short names: socket paths have at most 107 bytes.
 	options.Paths.KubeletDir = filepath.Join(dir, "kubelet")
 	options.Paths.PodResources = filepath.Join(dir, "pods.sock")
 	options.Paths.RunDir = filepath.Join(dir, "run")
@@ -102,18 +101,15 @@ func tryOptions(f *flags, dir string, stderr io.Writer) agent.Options {
 	return options
 }
 
-// trial prints what the stand-in for the kubelet is shown.
+// trial prints the lists and responses that the fake kubelet gets.
 type trial struct {
 	agent   *agent.Agent
 	kubelet *standin.Kubelet
 	own     *cdi.Writer
 	foreign *cdi.HostSpecs
 	out     io.Writer
-	shown   map[string]line // by resource and ID
+	shown   map[string]string // health, reason and nodes as last printed, by resource and ID
 }
-
-// line is what was printed last of a device.
-type line struct{ resource, id, health, reason, host string }
 
 func (t *trial) show(ctx context.Context, once bool) error {
 	if err := t.settle(ctx); err != nil {
@@ -126,7 +122,7 @@ func (t *trial) show(ctx context.Context, once bool) error {
 		return nil
 	}
 	t.printf("\nwatching for changes; stop with Ctrl-C\n")
-	t.shown = t.lines()
+	t.shown = t.devices(t.agent.Names()...)
 	for {
 		changed := t.kubelet.Changed()
 		t.changes()
@@ -140,8 +136,7 @@ func (t *trial) show(ctx context.Context, once bool) error {
 
 func (t *trial) printf(format string, args ...any) { fmt.Fprintf(t.out, format, args...) }
 
-// settle waits until the stand-in has every list of the agent and nothing is about
-// to change by itself.
+// settle waits until the fake kubelet has every list of the agent.
 func (t *trial) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, tryFor)
 	defer cancel()
@@ -166,31 +161,32 @@ func (t *trial) settle(ctx context.Context) error {
 	}
 }
 
-// resource prints one resource, its devices and what a container would get.
+// resource prints a resource, its devices and what a container would get.
 func (t *trial) resource(ctx context.Context, name string) {
 	t.printf("%s: %s", name, count(len(t.agent.Entries(name)), "device"))
 	healthy, slots, known := t.kubelet.Devices(name)
 	if known {
 		t.printf(", allocatable %d of %s\n", len(healthy), count(slots, "slot"))
 	} else {
-		t.printf(" on this host; registers when its first device is there\n")
+		t.printf(" on this host; registers with its first device\n")
 	}
-	for _, l := range t.linesOf(name) {
-		t.printf("  %s\n", l)
+	devices := t.devices(name)
+	for _, e := range t.agent.Entries(name) {
+		t.printf("  %s  %s\n", e.Offer.ID, devices[name+" "+e.Offer.ID])
 	}
 	if len(healthy) == 0 {
 		return
 	}
 	id, r, err := t.kubelet.Allocate(ctx, name, healthy)
 	if err != nil {
-		t.printf("  a container that asks for 1 is refused: %v\n", err)
+		t.printf("  a container that requests 1 is rejected: %v\n", err)
 		return
 	}
-	t.printf("  a container that asks for 1 gets %s with\n", id)
+	t.printf("  a container that requests 1 gets %s with\n", id)
 	for _, d := range r.GetDevices() {
 		node := d.GetHostPath()
 		if target, err := os.Readlink(node); err == nil {
-			node = target + " (by a link that follows it)"
+			node = target + " (by a link that follows the device)"
 		}
 		t.printf("    node        %s at %s (%s)\n", node, d.GetContainerPath(), d.GetPermissions())
 	}
@@ -256,54 +252,41 @@ func (t *trial) cdiDevice(name string) {
 	}
 }
 
-// changes prints what differs from what was printed last.
+// changes prints the differences to the devices printed last.
 func (t *trial) changes() {
-	now := t.lines()
+	now, stamp := t.devices(t.agent.Names()...), time.Now().Format("15:04:05.000")
 	for _, key := range slices.Sorted(maps.Keys(now)) {
-		l, old := now[key], t.shown[key]
-		switch {
-		case old == line{}:
-			t.printf("%s new      %s %s\n", stamp(), l.resource, l)
-		case l != old:
-			t.printf("%s changed  %s %s\n", stamp(), l.resource, l)
+		switch shown, known := t.shown[key]; {
+		case !known:
+			t.printf("%s new      %s  %s\n", stamp, key, now[key])
+		case shown != now[key]:
+			t.printf("%s changed  %s  %s\n", stamp, key, now[key])
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(t.shown)) {
 		if _, still := now[key]; !still {
-			t.printf("%s left     %s %s\n", stamp(), t.shown[key].resource, t.shown[key].id)
+			t.printf("%s left     %s\n", stamp, key)
 		}
 	}
 	t.shown = now
 }
 
-func stamp() string { return time.Now().Format("15:04:05.000") }
-
-func (t *trial) lines() map[string]line {
-	all := map[string]line{}
-	for _, name := range t.agent.Names() {
-		for _, l := range t.linesOf(name) {
-			all[name+" "+l.id] = l
+// devices describes the devices of resources: health, reason and nodes, by resource and
+// ID.
+func (t *trial) devices(resources ...string) map[string]string {
+	all := map[string]string{}
+	for _, name := range resources {
+		for _, e := range t.agent.Entries(name) {
+			d := metrics.NewDevice(e.Offer, e.Healthy, e.Reason)
+			text := d.Health
+			if d.Reason != "" {
+				text += " (" + d.Reason + ")"
+			}
+			if host := d.Host(); len(host) > 0 {
+				text += "  " + strings.Join(host, " ")
+			}
+			all[name+" "+d.ID] = text
 		}
 	}
 	return all
-}
-
-func (t *trial) linesOf(name string) []line {
-	var lines []line
-	for _, e := range t.agent.Entries(name) {
-		d := metrics.NewDevice(e.Offer, e.Healthy, e.Reason)
-		lines = append(lines, line{name, d.ID, d.Health, d.Reason, strings.Join(d.Host(), ",")})
-	}
-	return lines
-}
-
-func (l line) String() string {
-	s := l.id + "  " + l.health
-	if l.reason != "" {
-		s += " (" + l.reason + ")"
-	}
-	if l.host != "" {
-		s += "  " + strings.ReplaceAll(l.host, ",", " ")
-	}
-	return s
 }
