@@ -16,10 +16,10 @@ const module = "github.com/generic-dp/generic-dp/"
 // as ARCHITECTURE.md draws it.
 var allowed = map[string][]string{
 	"device":               {},
-	"sysfs":                {"internal/dirents"},
+	"sysfs":                {"device", "internal/dirents"},
 	"pattern":              {},
 	"config":               {"device", "pattern"},
-	"inventory":            {"sysfs", "device", "internal/atomicfile", "internal/dirents", "internal/slow", "internal/watch"},
+	"inventory":            {"sysfs", "device", "internal/dirents", "internal/slow", "internal/watch"},
 	"health":               {},
 	"matchers":             {"config", "device", "health", "pattern"},
 	"ledger":               {"device", "internal/atomicfile"},

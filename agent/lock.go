@@ -114,7 +114,7 @@ func Clean(p Paths) (removed []string, err error) {
 	}
 	specs, err := p.specWriter().Clean()
 	removed, errs = append(removed, specs...), append(errs, err)
-	for _, name := range append(ledger.Files(), lastGoodName, lastGoodName+atomicfile.TempSuffix, knownUSBName, knownUSBName+atomicfile.TempSuffix) {
+	for _, name := range append(ledger.Files(), lastGoodName, lastGoodName+atomicfile.TempSuffix) {
 		if path := filepath.Join(p.StateDir, name); present(path) {
 			note(path, os.Remove(path))
 		}

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -80,8 +79,8 @@ func (l *loop) run(ctx context.Context) error {
 		l.group.Go(func() error { return l.specFiles.Run(ctx) })
 	})
 	l.memory.restore(l.options.Paths.StateDir, l.log)
-	if err := l.scanner.LoadUSB(filepath.Join(l.memory.dir, knownUSBName), l.memory.boot); err != nil {
-		l.log.Warn("saved USB devices can't be used: each is read again", "reason", err)
+	if l.memory.boot != "" && l.memory.boot == l.memory.saved.Boot {
+		l.scanner.RestoreUSB(l.memory.saved.USB)
 	}
 	l.injector.injected = l.memory.saved.Injected
 	if err := l.elect(ctx); err != nil {

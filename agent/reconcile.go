@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -143,9 +142,6 @@ func (l *loop) settle(out ledger.Output) {
 	}
 }
 
-// knownUSBName is the file of the USB devices that were read in this boot.
-const knownUSBName = "usb.json"
-
 // memory is what outlives a restart.
 type memory struct {
 	dir       string
@@ -174,16 +170,13 @@ func (l *loop) save(v *View, out ledger.Output) {
 	}
 	m := &l.memory
 	l.injector.remember(v, out)
-	now := ledger.Persisted{Boot: m.boot, Decisions: m.decisions, Resources: m.state.Remember(), Injected: l.injector.injected}
+	now := ledger.Persisted{Boot: m.boot, Decisions: m.decisions, Resources: m.state.Remember(), Injected: l.injector.injected, USB: l.scanner.KnownUSB()}
 	if !now.Equal(m.saved) {
 		err := ledger.Save(m.dir, now)
 		if err == nil {
 			m.saved = now
 		}
 		l.warnStateDir("state", err, "state can't be saved: identity decisions are lost at the next start")
-	}
-	if err := l.scanner.SaveUSB(filepath.Join(m.dir, knownUSBName), m.boot); err != nil {
-		l.warnStateDir("usb devices", err, "USB devices can't be saved: the next start waits for each to be read")
 	}
 	if m.unkept != nil {
 		err := l.source.keep(m.unkept)

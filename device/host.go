@@ -150,6 +150,14 @@ type USB struct {
 	Interfaces []USBInterface
 }
 
+// KnownUSB is a USB device that was read. It is the same one until the next boot as long as
+// the link of the device on the bus has the same inode, and the device its number.
+type KnownUSB struct {
+	Inode  uint64 `json:"inode"` // 0 where that tells nothing
+	Number string `json:"devnum"`
+	USB    USB    `json:"usb"` // its own attributes, without Port, Controller, Chain and Interfaces
+}
+
 // USBInterface is one interface of the active configuration.
 type USBInterface struct {
 	Number int    // bInterfaceNumber

@@ -1,10 +1,14 @@
 package inventory
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,15 +29,14 @@ type Attributes struct {
 	sysfs sysfs.FS
 	proc  proc
 	slow  *slowAttributes
-
-	scanned
+	of    scanned
 
 	mu          sync.Mutex // held by a read: who asks for the same waits for it
 	attrs       map[attribute]attributeValue
 	drivers     map[string]string // by directory
 	usedNets    map[string]string // why, by name; nil: not read yet
 	charDrivers map[uint32]string // by major number; nil: not read yet
-	problems    []device.Problem
+	problems    problems
 	unread      map[string]bool // hardware
 }
 
@@ -50,7 +53,7 @@ func (s *Scanner) Attributes() *Attributes {
 	defer s.mu.Unlock()
 	s.attrs.next()
 	return &Attributes{
-		sysfs: s.sysfs, proc: s.proc, slow: &s.attrs, scanned: s.last,
+		sysfs: s.sysfs, proc: s.proc, slow: &s.attrs, of: s.last,
 		attrs: make(map[attribute]attributeValue), drivers: make(map[string]string), unread: make(map[string]bool),
 	}
 }
@@ -90,16 +93,9 @@ func (a *Attributes) read(dir, name string) attributeValue {
 		// It has gone, or says that it has no value now: the speed of an
 		// interface that is down, the temperature of what is asleep.
 	default:
-		a.problem(file, err)
+		a.problems.add(file, err)
 	}
 	return attributeValue{}
-}
-
-func (a *Attributes) problem(subject string, err error) {
-	p := device.Problem{Subject: subject, Reason: reason(err)}
-	if !slices.Contains(a.problems, p) {
-		a.problems = append(a.problems, p)
-	}
 }
 
 // InUse says what the host itself uses a network interface for, in words for an
@@ -131,7 +127,7 @@ func (a *Attributes) CharDriver(major uint32) string {
 // has those of the nodes that sysfs does not know.
 func (a *Attributes) readCharDrivers() map[uint32]string {
 	recorded := make(map[uint32]bool)
-	for _, n := range a.nodes {
+	for _, n := range a.of.Nodes {
 		if n.Type == device.CharNode && n.SysPath == "" {
 			recorded[n.Major] = true
 		}
@@ -158,9 +154,7 @@ func (a *Attributes) readCharDrivers() map[uint32]string {
 		}
 		return ""
 	})
-	if err != nil {
-		a.problem("/proc/devices", err)
-	}
+	a.problems.add("/proc/devices", err)
 	return drivers
 }
 
@@ -178,9 +172,7 @@ func (a *Attributes) Driver(dir string) string {
 		return driver
 	}
 	driver, err := a.sysfs.Driver(dir)
-	if err != nil && !sysfs.Gone(err) {
-		a.problem(dir, err)
-	}
+	a.problems.add(dir, err)
 	a.drivers[dir] = driver
 	return driver
 }
@@ -261,4 +253,47 @@ func (s *slowAttributes) read(file string, ino uint64, read func(string) (string
 		return v.text, late, nil
 	}
 	return "", late, errSlow
+}
+
+const hostSysfs = "/sys"
+
+// procOf returns the /proc that belongs to a sysfs: this kernel's for this kernel's
+// own, and the directory beside it for every other, such as that of a recorded machine,
+// of which the running host says nothing.
+func procOf(root string) string {
+	if root == hostSysfs || sysfs.New(root).Kernel() {
+		return "/proc"
+	}
+	return filepath.Join(filepath.Dir(filepath.Clean(root)), "proc")
+}
+
+// proc reads files below /proc that have one record a line.
+type proc struct {
+	root string
+	kept map[string]string // for a recording: lines that were made use of, by file; nil keeps none
+}
+
+// each calls use for every line of a file, which returns what of the line matters
+// to the scan, as a line that another scan takes for the same: the rest is
+// nobody's business and in no recording. A file that is not there has no lines.
+func (p proc) each(file string, use func(line []byte) (matters string)) error {
+	f, err := os.Open(filepath.Join(p.root, file))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var kept strings.Builder
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if line := use(lines.Bytes()); line != "" && p.kept != nil {
+			kept.WriteString(line + "\n")
+		}
+	}
+	if kept.Len() > 0 {
+		p.kept[file] = kept.String()
+	}
+	return lines.Err()
 }

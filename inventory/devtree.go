@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,10 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"slices"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -24,16 +28,16 @@ type devTree struct {
 	root      string // the directory that is the host's /dev
 	fsID      uint64 // the file system it is on
 	unique    bool   // which gives no inode twice
-	clock     unix.Timespec
+	clock     int64  // of the kernel's file systems, as the walk began
 	recording bool
-	known     map[string]*devDir // what was read of directories, by path
+	cache     map[string]*devDir // by path
 	nodes     map[string]*device.Node
 	ids       map[string]nodeID // of nodes, by path
 	links     map[string]string // what a link says, not where it leads
 	isDir     map[string]bool
 	dirs      []string
 	mounts    []string // directories on another file system
-	problems  []device.Problem
+	problems  problems
 }
 
 // devDir is one directory as it was read. Whatever comes, goes or is replaced
@@ -43,10 +47,11 @@ type devDir struct {
 	modified unix.Timespec
 	settled  bool // nothing can have changed without another time
 	nodes    []devNode
-	links    []device.Link // without their nodes
-	targets  []string      // what the links say
+	links    []devLink
 	dirs     []string
 }
+
+type devLink struct{ path, target string }
 
 // devNode is a node as it was found.
 type devNode struct {
@@ -59,14 +64,14 @@ type devNode struct {
 // nodeID tells a node from others that had its path before.
 type nodeID struct {
 	ino     uint64
-	changed unix.Timespec
+	changed int64
 }
 
 // walkDev reads the tree below root. It follows no links and stays on one
 // file system: what is mounted below /dev (pts, shm, mqueue, hugepages) holds
 // no devices of the host, and can be large or slow. The directories of the
-// result are those that were walked. Those that are as they are known to be
-// are not read again; known is brought up to date.
+// result are those that were walked. Those that are as the cache has them are
+// not read again.
 func walkDev(ctx context.Context, root string, known map[string]*devDir) (*devTree, error) {
 	nodes, links := 0, 0 // as many as there were
 	for _, d := range known {
@@ -74,7 +79,7 @@ func walkDev(ctx context.Context, root string, known map[string]*devDir) (*devTr
 	}
 	t := &devTree{
 		root:  root,
-		known: known,
+		cache: known,
 		nodes: make(map[string]*device.Node, nodes),
 		ids:   make(map[string]nodeID, nodes),
 		links: make(map[string]string, links),
@@ -84,9 +89,11 @@ func walkDev(ctx context.Context, root string, known map[string]*devDir) (*devTr
 	// directory that was modified before this moment has another time after
 	// the next change, and one whose time is not past yet may change
 	// without that, since the clock goes on with the tick only (4 ms).
-	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &t.clock); err != nil {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now); err != nil {
 		return nil, fmt.Errorf("reading the clock: %w", err)
 	}
+	t.clock = unix.TimespecToNsec(now)
 	var st unix.Stat_t
 	if err := unix.Stat(root, &st); err != nil {
 		return nil, fmt.Errorf("reading the device nodes: %q: %w", root, err)
@@ -108,10 +115,7 @@ func walkDev(ctx context.Context, root string, known map[string]*devDir) (*devTr
 // in mm/shmem.c, get_next_ino in fs/inode.c); file systems on disks take what is free.
 func neverReusesInodes(path string) bool {
 	var st unix.Statfs_t
-	if unix.Statfs(path, &st) != nil {
-		return false
-	}
-	return uint32(st.Type) == unix.TMPFS_MAGIC || uint32(st.Type) == unix.RAMFS_MAGIC
+	return unix.Statfs(path, &st) == nil && (uint32(st.Type) == unix.TMPFS_MAGIC || uint32(st.Type) == unix.RAMFS_MAGIC)
 }
 
 // here returns where a path of the host is.
@@ -123,13 +127,13 @@ func (t *devTree) marked(dir string) bool {
 	return err == nil
 }
 
-// walk takes in one directory and those below it. Only /dev itself and the end
+// walk adds one directory and those below it. Only /dev itself and the end
 // of ctx are errors; another directory that can't be read is a problem.
 func (t *devTree) walk(ctx context.Context, dir string, st *unix.Stat_t) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	d := t.known[dir]
+	d := t.cache[dir]
 	if d == nil || !d.settled || d.ino != st.Ino || d.modified != st.Mtim {
 		var err error
 		if d, err = t.read(dir, st); d == nil {
@@ -141,8 +145,8 @@ func (t *devTree) walk(ctx context.Context, dir string, st *unix.Stat_t) error {
 	for _, n := range d.nodes {
 		t.addNode(n)
 	}
-	for i, l := range d.links {
-		t.links[l.Path] = d.targets[i]
+	for _, l := range d.links {
+		t.links[l.path] = l.target
 	}
 	for _, p := range d.dirs {
 		var st unix.Stat_t
@@ -161,25 +165,15 @@ func (t *devTree) walk(ctx context.Context, dir string, st *unix.Stat_t) error {
 	return nil
 }
 
-// nodesIn are the nodes that a directory is known to have had, by path, if their
-// inodes tell them from others.
-func (t *devTree) nodesIn(dir string) map[string]devNode {
-	d := t.known[dir]
-	if d == nil || !t.unique {
-		return nil
-	}
-	nodes := make(map[string]devNode, len(d.nodes))
-	for _, n := range d.nodes {
-		nodes[n.path] = n
-	}
-	return nodes
-}
-
-// read reads one directory, and takes it down. It returns nil for one that has
-// gone.
+// read reads one directory into the cache. It returns nil for one that has gone.
 func (t *devTree) read(dir string, st *unix.Stat_t) (*devDir, error) {
-	was := t.nodesIn(dir)
-	delete(t.known, dir)
+	was := make(map[string]devNode)
+	if known := t.cache[dir]; known != nil && t.unique {
+		for _, n := range known.nodes {
+			was[n.path] = n
+		}
+	}
+	delete(t.cache, dir)
 	entries, err := dirents.Read(t.here(dir))
 	if err != nil && dir == hostDev {
 		return nil, err
@@ -188,38 +182,32 @@ func (t *devTree) read(dir string, st *unix.Stat_t) (*devDir, error) {
 		return nil, nil
 	}
 	before := len(t.problems)
-	if err != nil {
-		t.problem(dir, err)
-	}
+	t.problem(dir, err)
 	d := &devDir{ino: st.Ino, modified: st.Mtim}
 	for _, e := range entries {
 		p := dir + "/" + e.Name
-		switch e.Type {
-		case fs.ModeDir:
+		switch {
+		case e.Type == fs.ModeDir:
 			d.dirs = append(d.dirs, p)
-		case fs.ModeSymlink:
+		case e.Type == fs.ModeSymlink:
 			target, err := os.Readlink(t.here(p))
 			if err != nil {
 				t.problem(p, err)
 				continue
 			}
-			d.links, d.targets = append(d.links, device.Link{Path: p}), append(d.targets, target)
-		case fs.ModeDevice, fs.ModeDevice | fs.ModeCharDevice, 0:
-			if e.Type == 0 && !t.recording {
-				continue
+			d.links = append(d.links, devLink{p, target})
+		case e.Type&fs.ModeDevice != 0, e.Type == 0 && t.recording:
+			n, ok := was[p]
+			if !ok || n.id.ino != e.Ino {
+				n, _, ok = t.stat(p)
 			}
-			if n, ok := was[p]; ok && n.id.ino == e.Ino {
-				d.nodes = append(d.nodes, n)
-				continue
-			}
-			if n, _, ok := t.stat(p); ok {
+			if ok {
 				d.nodes = append(d.nodes, n)
 			}
 		}
 	}
-	whole := len(t.problems) == before
-	d.settled = whole && unix.TimespecToNsec(st.Mtim) < unix.TimespecToNsec(t.clock)
-	t.known[dir] = d
+	d.settled = len(t.problems) == before && unix.TimespecToNsec(st.Mtim) < t.clock
+	t.cache[dir] = d
 	return d, nil
 }
 
@@ -233,7 +221,7 @@ func (t *devTree) stat(p string) (n devNode, mode uint32, ok bool) {
 	mode = st.Mode & unix.S_IFMT
 	n = devNode{
 		path: p, major: unix.Major(uint64(st.Rdev)), minor: unix.Minor(uint64(st.Rdev)),
-		id: nodeID{ino: st.Ino, changed: st.Ctim},
+		id: nodeID{ino: st.Ino, changed: unix.TimespecToNsec(st.Ctim)},
 	}
 	switch {
 	case mode == unix.S_IFCHR:
@@ -251,8 +239,7 @@ func (t *devTree) stat(p string) (n devNode, mode uint32, ok bool) {
 
 // still reports whether n is there as it was read.
 func (t *devTree) still(n *device.Node) bool {
-	now := &devTree{root: t.root, recording: t.recording}
-	got, _, ok := now.stat(n.Path)
+	got, _, ok := (&devTree{root: t.root, recording: t.recording}).stat(n.Path)
 	return ok && got.kind == n.Type && got.major == n.Major && got.minor == n.Minor
 }
 
@@ -268,9 +255,15 @@ func (t *devTree) readRecorded(p string) (kind device.NodeType, major, minor uin
 	n, err := f.Read(text[:])
 	if err != nil && err != io.EOF {
 		t.problem(p, err)
-		return 0, 0, 0, false
 	}
 	return parseRecordedNode(string(text[:n]))
+}
+
+// problem adds an error. That something is no directory any more is no problem.
+func (t *devTree) problem(p string, err error) {
+	if !errors.Is(err, unix.ENOTDIR) {
+		t.problems.add(p, err)
+	}
 }
 
 func (t *devTree) addNode(n devNode) {
@@ -280,9 +273,114 @@ func (t *devTree) addNode(n devNode) {
 	t.ids[n.path] = n.id
 }
 
-// problem notes what can't be read; what has gone is none.
-func (t *devTree) problem(p string, err error) {
-	if !notExist(err) && !errors.Is(err, unix.ENOTDIR) {
-		t.problems = append(t.problems, device.Problem{Subject: p, Reason: reason(err)})
+// maxLinks is how many links one path may lead through, the kernel's own
+// limit (MAXSYMLINKS in include/linux/namei.h).
+const maxLinks = 40
+
+// sortedNodes returns the nodes by path, with those that only a link leads to
+// (on another file system below /dev, such as pts).
+func (t *devTree) sortedNodes() []*device.Node {
+	for p := range t.links {
+		t.resolve(p)
 	}
+	nodes := slices.AppendSeq(make([]*device.Node, 0, len(t.nodes)), maps.Values(t.nodes))
+	slices.SortFunc(nodes, func(a, b *device.Node) int { return cmp.Compare(a.Path, b.Path) })
+	return nodes
+}
+
+// linksTo returns by path the links that lead to one of nodes.
+func (t *devTree) linksTo(nodes []*device.Node) []device.Link {
+	var links []device.Link
+	for p := range t.links {
+		n := t.resolve(p)
+		if n == nil {
+			continue
+		}
+		_, kept := slices.BinarySearchFunc(nodes, n.Path, func(n *device.Node, p string) int { return cmp.Compare(n.Path, p) })
+		if kept {
+			links = append(links, device.Link{Path: p, Node: n})
+		}
+	}
+	slices.SortFunc(links, func(a, b device.Link) int { return cmp.Compare(a.Path, b.Path) })
+	return links
+}
+
+// resolve returns the node that a path below /dev leads to, as the host sees
+// it: "/dev/pts/3" in a link is a path of the host, wherever its /dev is
+// mounted here. It is nil for what leads out of /dev, nowhere or in a circle.
+func (t *devTree) resolve(p string) *device.Node {
+	at, rest := "/", p
+	for hops := 0; rest != ""; {
+		elem, after, _ := strings.Cut(rest, "/")
+		rest = after
+		switch elem {
+		case "", ".":
+			continue
+		case "..":
+			at = path.Dir(at)
+			continue
+		}
+		next := path.Join(at, elem)
+		if at == "/" && next != hostDev {
+			return nil
+		}
+		t.visit(next)
+		if target, ok := t.links[next]; ok {
+			if hops++; hops > maxLinks {
+				return nil
+			}
+			if strings.HasPrefix(target, "/") {
+				at = "/"
+			}
+			rest = target + "/" + rest
+			continue
+		}
+		if n := t.nodes[next]; n != nil {
+			if strings.Trim(rest, "/") != "" {
+				return nil
+			}
+			return n
+		}
+		if !t.isDir[next] {
+			return nil
+		}
+		at = next
+	}
+	return nil
+}
+
+// visit adds p if the walk did not, since it is on another file system.
+func (t *devTree) visit(p string) {
+	_, isLink := t.links[p]
+	if isLink || t.isDir[p] || t.nodes[p] != nil {
+		return
+	}
+	n, mode, ok := t.stat(p)
+	if ok {
+		t.addNode(n)
+	}
+	switch mode {
+	case unix.S_IFDIR:
+		t.isDir[p] = true
+	case unix.S_IFLNK:
+		if target, err := os.Readlink(t.here(p)); err == nil {
+			t.links[p] = target
+		}
+	}
+}
+
+// parseRecordedNode reads the content of a file that stands for a node.
+func parseRecordedNode(s string) (kind device.NodeType, major, minor uint32, ok bool) {
+	word, number, _ := strings.Cut(strings.TrimSuffix(s, "\n"), " ")
+	a, b, _ := strings.Cut(number, ":")
+	x, errX := strconv.ParseUint(a, 10, 32)
+	y, errY := strconv.ParseUint(b, 10, 32)
+	switch {
+	case errX != nil || errY != nil:
+	case word == "char":
+		return device.CharNode, uint32(x), uint32(y), true
+	case word == "block":
+		return device.BlockNode, uint32(x), uint32(y), true
+	}
+	return 0, 0, 0, false
 }

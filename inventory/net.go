@@ -17,9 +17,7 @@ func (c *scan) readNets() []*device.Node {
 	if notExist(err) {
 		return nil
 	}
-	if err != nil {
-		c.problem("class/net", err)
-	}
+	c.problems.add("class/net", err)
 	var nets []*device.Node
 	c.netInterfaces = make(map[string]sysfs.NetInterface, len(entries))
 	for _, e := range entries {
@@ -30,9 +28,7 @@ func (c *scan) readNets() []*device.Node {
 		if sysfs.Gone(err) {
 			continue
 		}
-		if err != nil {
-			c.problem(e.Path, err)
-		}
+		c.problems.add(e.Path, err)
 		n := &device.Node{
 			Path: e.Name, Type: device.NetInterface, Kernel: e.Name, SysPath: e.Path, Subsystem: "net", Interface: -1, Index: -1,
 			Net: &device.Net{Driver: i.Driver, Type: linkType(i.Type)},
@@ -49,9 +45,9 @@ func (c *scan) readNets() []*device.Node {
 // of another one, the way of a default route.
 func (a *Attributes) netUse() map[string]string {
 	used := make(map[string]string)
-	routes := a.defaultRoutes(a.nets)
-	for _, n := range a.nets {
-		if why := partOf(a.netInterfaces[n.Path], a.netInterfaces); why != "" {
+	routes := a.defaultRoutes(a.of.Nets)
+	for _, n := range a.of.Nets {
+		if why := partOf(a.of.netInterfaces[n.Path], a.of.netInterfaces); why != "" {
 			used[n.Path] = why
 		} else if routes[n.Path] {
 			used[n.Path] = "the way of the default route"
@@ -66,7 +62,7 @@ func (c *scan) ownNet(n *device.Node, i sysfs.NetInterface) bool {
 	bus, dir := c.busDevice(n.SysPath)
 	h := c.hardware[dir]
 	if dir != "" && h == nil {
-		c.leftOut(n.SysPath, bus, dir)
+		c.leaveOut(n.SysPath, bus, dir)
 		return false
 	}
 	if h == nil {

@@ -4,12 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/sysfs"
 )
 
 // number is what the kernel knows a node by.
@@ -25,12 +23,7 @@ type number struct {
 // gave out (DEVNAME) is the node of the hardware, and the others are nodes
 // without hardware: a copy made by hand does not follow the device. Where
 // none of them has that path, all are nodes of the hardware.
-//
-// A node that sysfs does not know may be one that has just gone: the kernel
-// takes the node away before its number (device_del in drivers/base/core.c).
-// Where it has not, its number is asked for once more, since the next device may
-// have got both meanwhile.
-func (c *scan) locate(nodes []*device.Node, tree *devTree) []*device.Node {
+func (c *scan) locate(nodes []*device.Node) []*device.Node {
 	first := make(map[number]*device.Node, len(nodes))
 	copies := make(map[number][]*device.Node) // first and all others of its number
 	for _, n := range nodes {
@@ -46,43 +39,12 @@ func (c *scan) locate(nodes []*device.Node, tree *devTree) []*device.Node {
 	}
 	kept := nodes[:0]
 	for _, n := range nodes {
-		id := tree.ids[n.Path]
-		if known, ok := c.mem.places[n.Path]; ok && known.id == id {
-			n.Kernel, n.SysPath, n.Subsystem = base(known.sysPath), known.sysPath, known.subsystem
+		if c.locateNode(n) {
 			kept = append(kept, n)
-			continue
-		}
-		delete(c.mem.places, n.Path)
-		dir, err := c.nodeDir(n)
-		if dir == "" && err == nil {
-			if !tree.still(n) {
-				continue
-			}
-			dir, err = c.nodeDir(n)
-		}
-		if err != nil {
-			c.problem(n.Path, err)
-		}
-		if dir == "" {
-			kept = append(kept, n)
-			continue
-		}
-		subsystem, err := c.sysfs.Subsystem(dir)
-		if err != nil && !sysfs.Gone(err) {
-			c.problem(dir, err)
-		}
-		if subsystem == "" && !c.sysfs.Exists(dir) {
-			continue
-		}
-		n.Kernel, n.SysPath, n.Subsystem = base(dir), dir, subsystem
-		kept = append(kept, n)
-		// A node made in its place within the same tick could have its inode.
-		if err == nil && subsystem != "" && unix.TimespecToNsec(id.changed) < unix.TimespecToNsec(tree.clock) {
-			c.mem.places[n.Path] = place{id: id, sysPath: dir, subsystem: subsystem}
 		}
 	}
-	if len(c.mem.places) > len(kept) {
-		maps.DeleteFunc(c.mem.places, func(p string, _ place) bool { _, ok := tree.ids[p]; return !ok })
+	if len(c.cache.places) > len(kept) {
+		maps.DeleteFunc(c.cache.places, func(p string, _ place) bool { _, ok := c.tree.ids[p]; return !ok })
 	}
 	for _, same := range copies {
 		if same[0].SysPath != "" {
@@ -90,6 +52,43 @@ func (c *scan) locate(nodes []*device.Node, tree *devTree) []*device.Node {
 		}
 	}
 	return kept
+}
+
+// locateNode is locate for one node, and reports false for one that has gone.
+//
+// A node that sysfs does not know may be one that has just gone: the kernel
+// takes the node away before its number (device_del in drivers/base/core.c).
+// Where it has not, its number is looked up once more, since the next device may
+// have got both meanwhile.
+func (c *scan) locateNode(n *device.Node) bool {
+	id := c.tree.ids[n.Path]
+	if known, ok := c.cache.places[n.Path]; ok && known.id == id {
+		n.Kernel, n.SysPath, n.Subsystem = base(known.sysPath), known.sysPath, known.subsystem
+		return true
+	}
+	delete(c.cache.places, n.Path)
+	dir, err := c.nodeDir(n)
+	if dir == "" && err == nil {
+		if !c.tree.still(n) {
+			return false
+		}
+		dir, err = c.nodeDir(n)
+	}
+	c.problems.add(n.Path, err)
+	if dir == "" {
+		return true
+	}
+	subsystem, err := c.sysfs.Subsystem(dir)
+	c.problems.add(dir, err)
+	if subsystem == "" && !c.sysfs.Exists(dir) {
+		return false
+	}
+	n.Kernel, n.SysPath, n.Subsystem = base(dir), dir, subsystem
+	// A node made in its place within the same tick could have its inode.
+	if err == nil && subsystem != "" && id.changed < c.tree.clock {
+		c.cache.places[n.Path] = place{id: id, sysPath: dir, subsystem: subsystem}
+	}
+	return true
 }
 
 func (c *scan) nodeDir(n *device.Node) (string, error) {
@@ -101,23 +100,14 @@ func (c *scan) nodeDir(n *device.Node) (string, error) {
 
 // dropCopies takes from sysfs the nodes that are not the kernel's own.
 func (c *scan) dropCopies(same []*device.Node) {
-	name, err := recall(c.mem.devNames, same[0].SysPath, func(dir string) (string, error) {
-		u, err := c.sysfs.Uevent(dir)
-		return u.DevName, err
-	})
-	if err != nil {
-		if !sysfs.Gone(err) {
-			c.problem(same[0].SysPath, err)
-		}
+	name, err := c.cache.devNames.get(same[0].SysPath, c.sysfs.DevName)
+	c.problems.add(same[0].SysPath, err)
+	isOwn := func(n *device.Node) bool { return n.Path == hostDev+"/"+name }
+	if err != nil || !slices.ContainsFunc(same, isOwn) {
 		return
 	}
-	own := hostDev + "/" + name
-	found := false
 	for _, n := range same {
-		found = found || n.Path == own
-	}
-	for _, n := range same {
-		if found && n.Path != own {
+		if !isOwn(n) {
 			n.Kernel, n.SysPath, n.Subsystem = base(n.Path), "", ""
 		}
 	}
@@ -134,18 +124,17 @@ func (c *scan) own(nodes []*device.Node) []*device.Node {
 			continue
 		}
 		bus, dir := c.busDevice(n.SysPath)
-		if dir != "" && c.hardware[dir] == nil {
+		h := c.hardware[dir]
+		switch {
+		case dir != "" && h == nil:
 			// Whatever is above it does not own the node: a stick's node is
 			// not the hub's.
-			c.doubt = c.doubt || !c.whole && c.moved(n)
-			c.leftOut(n.Path, bus, dir)
+			c.misfit = c.misfit || !c.full && c.moved(n)
+			c.leaveOut(n.Path, bus, dir)
 			continue
-		}
-		h := c.hardware[dir]
-		if h != nil && c.interfaceGone(n, h) {
+		case h != nil && c.interfaceGone(n, h):
 			continue
-		}
-		if h == nil {
+		case h == nil:
 			h = groups[vfioGroup(n)]
 		}
 		if h == nil {
@@ -161,11 +150,12 @@ func (c *scan) own(nodes []*device.Node) []*device.Node {
 	return kept
 }
 
-// leftOut notes that something is left out since its hardware is not known,
-// unless that has gone, or is known to be missing.
-func (c *scan) leftOut(subject string, bus device.Bus, hardware string) {
-	if !slices.Contains(c.noBus, bus) && !c.slow[hardware] && c.sysfs.Exists(hardware) {
-		c.problem(subject, fmt.Errorf("left out, since its %s device %q could not be read", bus, base(hardware)))
+// leaveOut notes that something is left out since its hardware is not known,
+// unless that has gone, is unread, or is known to be missing.
+func (c *scan) leaveOut(subject string, bus device.Bus, hardware string) {
+	_, unread := c.unread[hardware]
+	if !unread && !slices.Contains(c.noBus, bus) && c.sysfs.Exists(hardware) {
+		c.problems.add(subject, fmt.Errorf("left out, since its %s device %q could not be read", bus, base(hardware)))
 	}
 }
 
@@ -179,15 +169,11 @@ func (c *scan) interfaceGone(n *device.Node, h *device.Hardware) bool {
 		return false
 	}
 	name, _, _ := strings.Cut(below, "/")
-	if !strings.Contains(name, ":") {
-		return false
-	}
 	_, known := c.interfaces[h.Path+"/"+name]
-	return !known
+	return !known && strings.Contains(name, ":")
 }
 
-// moved reports whether the place of a node, which may be remembered, is
-// another one now.
+// moved reports whether the place of a node, which may be cached, is another one now.
 func (c *scan) moved(n *device.Node) bool {
 	dir, err := c.nodeDir(n)
 	return err == nil && dir != n.SysPath
@@ -205,15 +191,64 @@ func (c *scan) place(n *device.Node) {
 	switch n.Subsystem {
 	case "tty":
 		// …/ttyUSB0/tty/ttyUSB0: the port is the device above the class.
-		n.Index, err = recall(c.mem.indexes, up(up(n.SysPath)), c.sysfs.PortNumber)
+		n.Index, err = c.cache.indexes.get(up(up(n.SysPath)), c.sysfs.PortNumber)
 	case "video4linux":
-		n.Index, err = recall(c.mem.indexes, n.SysPath, c.sysfs.VideoIndex)
+		n.Index, err = c.cache.indexes.get(n.SysPath, c.sysfs.VideoIndex)
 	case "block", "bsg", "scsi_generic", "scsi_tape", "scsi_changer":
 		n.Index, err = c.scsiIndex(n)
 	}
-	if err != nil && !sysfs.Gone(err) {
-		c.problem(n.SysPath, err)
+	c.problems.add(n.SysPath, err)
+}
+
+// scsiIndex returns the place of a SCSI device at its controller, -1 for what
+// is none. Names don't say it: the letters of disks are given out in the order
+// in which the disks answer. The address in the path,
+// ".../target6:0:1/6:0:1:2", has the number of the host, which the kernel
+// counts over the machine, channel, target and LUN. Each port of an ATA
+// controller is a host of its own, and knows its number.
+//
+// The index of target 1, LUN 2 is 1002; the port of an ATA controller is added,
+// from 0. So it is the LUN for USB sticks and the port for ATA disks.
+func (c *scan) scsiIndex(n *device.Node) (int, error) {
+	ata := ""
+	for rest := n.SysPath[len(n.Hardware.Path):]; rest != ""; {
+		var name string
+		name, rest, _ = strings.Cut(strings.TrimPrefix(rest, "/"), "/")
+		if number, ok := strings.CutPrefix(name, "ata"); ok && isDigits(number) {
+			ata = n.SysPath[:len(n.SysPath)-len(rest)-1]
+		}
+		target, lun, ok := scsiAddress(name)
+		if !ok {
+			continue
+		}
+		port := 0
+		if ata != "" {
+			var err error
+			if port, err = c.cache.indexes.get(ata, c.sysfs.ATAPort); port < 1 {
+				return -1, err
+			}
+			port--
+		}
+		return 1000*target + lun + port, nil
 	}
+	return -1, nil
+}
+
+// scsiAddress takes target and LUN out of the name of a SCSI device,
+// "6:0:1:2". What would not fit into an index is none: disks of large arrays.
+func scsiAddress(name string) (target, lun int, ok bool) {
+	parts := strings.Split(name, ":")
+	if len(parts) != 4 {
+		return 0, 0, false
+	}
+	for _, p := range parts {
+		if !isDigits(p) {
+			return 0, 0, false
+		}
+	}
+	target, err := strconv.Atoi(parts[2])
+	lun, lunErr := strconv.Atoi(parts[3])
+	return target, lun, err == nil && lunErr == nil && target < 1000 && lun < 1000
 }
 
 // platform returns the nearest platform device above a node that belongs to
@@ -231,10 +266,8 @@ func (c *scan) platform(node string) *device.Hardware {
 		if h := c.hardware[dir]; h != nil && !isCounted(dir) {
 			return h
 		}
-		subsystem, err := recall(c.mem.subsystems, dir, c.sysfs.Subsystem)
-		if err != nil && !sysfs.Gone(err) {
-			c.problem(dir, err)
-		}
+		subsystem, err := c.cache.subsystems.get(dir, c.sysfs.Subsystem)
+		c.problems.add(dir, err)
 		switch {
 		case subsystem != "platform" && subsystem != "amba":
 		case !isCounted(dir):

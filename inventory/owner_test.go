@@ -17,9 +17,9 @@ func TestNodeThatGoesDuringAScanIsNoNodeWithoutHardware(t *testing.T) {
 		if still {
 			must(t, os.WriteFile(dev+"/ttyUSB1", []byte("char 188:1\n"), 0o644))
 		}
-		c := &scan{sysfs: sysfs.New(t.TempDir()), mem: newMemory()}
+		c := &scan{sysfs: sysfs.New(t.TempDir()), cache: newCache(), tree: &devTree{root: dev, recording: true}}
 		node := &device.Node{Path: "/dev/ttyUSB1", Type: device.CharNode, Major: 188, Minor: 1, Kernel: "ttyUSB1"}
-		kept := c.locate([]*device.Node{node}, &devTree{root: dev, recording: true})
+		kept := c.locate([]*device.Node{node})
 		if got := len(kept) == 1; got != still {
 			t.Errorf("still there %t: kept %t", still, got)
 		}

@@ -1,47 +1,60 @@
 package inventory
 
 import (
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/jaypipes/ghw"
+	"golang.org/x/sys/unix"
+
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/sysfs"
 )
 
-// readPCI adds every PCI function of the host. What ghw knows comes from ghw;
-// the rest, and every function that ghw left out, comes from sysfs.
+// readPCI adds every PCI function of the host. In a full scan what ghw knows comes from
+// ghw; the rest, every function that ghw left out, and those that came or were bound
+// since come from sysfs: one is cheaper read by itself than by ghw, which reads them all.
 func (s *Scanner) readPCI(c *scan) {
-	entries, err := s.sysfs.PCIAgain(c.mem.pciDirs)
+	entries, err := s.sysfs.PCI(c.cache.onPCI)
 	if notExist(err) {
 		return
 	}
-	if err != nil {
-		c.problem("bus/pci/devices", err)
-		if entries == nil {
-			c.noBus = append(c.noBus, device.PCIBus)
-		}
+	c.problems.add("bus/pci/devices", err)
+	if entries == nil && err != nil {
+		c.noBus = append(c.noBus, device.PCIBus)
 	}
-	// One function that came or was bound is cheaper read by itself than by
-	// ghw, which reads them all.
 	var found map[string]*device.PCI
-	if c.whole && len(entries) > 0 {
+	if c.full && len(entries) > 0 {
 		found, entries = s.askGHW(entries)
 	}
-	came, went := nowOnBus(c.mem.pciDirs, entries)
-	if !c.whole {
-		c.mem.forget(came)
+	came, went := updateBus(c.cache.onPCI, entries)
+	if !c.full {
+		c.cache.drop(came)
 		if went {
-			c.mem.forgetVirtual()
+			c.cache.dropVirtual()
 		}
+	}
+	read := func(dir string) (device.PCI, error) {
+		if p := found[base(dir)]; p != nil {
+			return *p, nil
+		}
+		p, err := c.sysfs.PCIFunction(dir)
+		if !c.sysfs.Exists(dir) {
+			err = unix.ENODEV
+		}
+		return p, err
 	}
 	fns := make(map[string]*device.Hardware, len(entries))
 	for _, e := range entries {
-		p, ok := c.mem.pci[e.Path]
-		if !ok {
-			if p, ok = c.pciFunction(e, found[e.Name]); !ok {
-				continue
-			}
+		p, err := c.cache.pci.get(e.Path, read)
+		if sysfs.Gone(err) {
+			continue
 		}
-		h := &device.Hardware{Bus: device.PCIBus, Path: e.Path, Name: e.Name, NUMA: -1, PCI: &p}
-		c.hardware[e.Path] = h
-		fns[e.Name] = h
+		c.problems.add(e.Path, err)
+		fns[e.Name] = &device.Hardware{Bus: device.PCIBus, Path: e.Path, Name: e.Name, NUMA: -1, PCI: &p}
+		c.hardware[e.Path] = fns[e.Name]
 	}
 	c.virtualFunctions(fns)
 }
@@ -57,7 +70,7 @@ func (s *Scanner) askGHW(entries []sysfs.Entry) (map[string]*device.PCI, []sysfs
 	if err == nil && len(found) == len(entries) {
 		return found, entries
 	}
-	if again, listErr := s.sysfs.PCI(); listErr == nil {
+	if again, listErr := s.sysfs.PCI(nil); listErr == nil {
 		entries = again
 	}
 	found, err = s.ghw(s.sysfs.Root())
@@ -71,45 +84,23 @@ func (s *Scanner) askGHW(entries []sysfs.Entry) (map[string]*device.PCI, []sysfs
 	return found, entries
 }
 
-// pciFunction returns what ghw found of a function, or reads it without ghw. It
-// reports false for one that has gone.
-func (c *scan) pciFunction(e sysfs.Entry, found *device.PCI) (device.PCI, bool) {
-	if found != nil {
-		c.mem.pci[e.Path] = *found
-		return *found, true
-	}
-	f, err := c.sysfs.PCIFunction(e.Path)
-	if !c.sysfs.Exists(e.Path) {
-		return device.PCI{}, false
-	}
-	p := device.PCI{
-		Address: e.Name, Vendor: f.Vendor, Device: f.Device, SubVendor: f.SubVendor, SubDevice: f.SubDevice,
-		Class: f.Class, Revision: f.Revision, Driver: f.Driver, IOMMUGroup: f.IOMMUGroup,
-	}
-	if err != nil {
-		c.problem(e.Path, err)
-	} else {
-		c.mem.pci[e.Path] = p
-	}
-	return p, true
-}
-
 // virtualFunctions fills in SRIOV, PF and VF, none of which ghw has.
 func (c *scan) virtualFunctions(fns map[string]*device.Hardware) {
 	vfs := make(map[string][]*device.PCI)
 	for _, h := range fns {
 		p := h.PCI
 		p.SRIOV, p.VF = "none", -1
-		v, err := recall(c.mem.virtual, h.Path, c.virtual)
-		switch {
-		case v.pf != "":
-			p.SRIOV, p.PF = "vf", v.pf
-			vfs[v.pf] = append(vfs[v.pf], p)
-		case v.total > 0:
-			p.SRIOV = "pf"
+		pf, err := c.cache.physFns.get(h.Path, c.sysfs.PhysFn)
+		c.problems.add(h.Path, err)
+		if pf != "" {
+			p.SRIOV, p.PF = "vf", pf
+			vfs[pf] = append(vfs[pf], p)
+			continue
 		}
-		if err != nil && !sysfs.Gone(err) {
-			c.problem(h.Path, err)
+		canHaveVFs, err := c.cache.hasVFs.get(h.Path, c.canHaveVFs)
+		c.problems.add(h.Path, err)
+		if canHaveVFs {
+			p.SRIOV = "pf"
 		}
 	}
 	for pf, list := range vfs {
@@ -118,10 +109,8 @@ func (c *scan) virtualFunctions(fns map[string]*device.Hardware) {
 			continue
 		}
 		h.PCI.SRIOV = "pf"
-		numbers, err := recall(c.mem.virtFns, h.Path, c.sysfs.VirtFns)
-		if err != nil && !sysfs.Gone(err) {
-			c.problem(h.Path, err)
-		}
+		numbers, err := c.cache.virtFns.get(h.Path, c.sysfs.VirtFns)
+		c.problems.add(h.Path, err)
 		for _, p := range list {
 			if n, ok := numbers[p.Address]; ok {
 				p.VF = n
@@ -130,12 +119,78 @@ func (c *scan) virtualFunctions(fns map[string]*device.Hardware) {
 	}
 }
 
-// virtual reads what a function says of virtual functions.
-func (c *scan) virtual(dir string) (virtual, error) {
-	pf, err := c.sysfs.PhysFn(dir)
-	if err != nil || pf != "" {
-		return virtual{pf: pf, total: -1}, err
+func (c *scan) canHaveVFs(dir string) (bool, error) {
+	n, err := c.sysfs.TotalVFs(dir)
+	return n > 0, err
+}
+
+// withoutPCINames keeps ghw from looking for a database of PCI names, unless
+// the environment names one.
+//
+// ghw v0.26 reads the database anew at each call, 12 MB of garbage and 25 ms,
+// and fails on a host that has none; names are nothing that a scan needs. Its
+// option for a database of the caller's own is not looked at, so the variable
+// is the only way, and the environment the only place: it is the process's,
+// and children inherit it.
+func withoutPCINames() {
+	const key = "PCIDB_PATH"
+	if os.Getenv(key) == "" {
+		// It fails for malformed keys and values only.
+		_ = os.Setenv(key, os.DevNull)
 	}
-	total, err := c.sysfs.TotalVFs(dir)
-	return virtual{total: total}, err
+}
+
+// ghwPCI asks ghw for the PCI functions below a sysfs root, by address. The
+// package ghw itself is imported, not its pkg/pci alone, since the options
+// are of a type that lives in an internal package.
+//
+// Nothing of ghw's answer is kept: a device leads to the whole database. A
+// panic is an error: pcidb has one for a malformed database.
+func ghwPCI(root string) (found map[string]*device.PCI, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			found, err = nil, fmt.Errorf("ghw panics: %v", p)
+		}
+	}()
+	info, err := ghw.PCI(
+		ghw.WithChroot("/"),
+		ghw.WithPathOverrides(ghw.PathOverrides{"/sys": root}),
+		// The topology is 200 files more, and its answer is left out on
+		// hosts of one node; numa_node says it all.
+		ghw.WithDisableTopology(),
+		ghw.WithDisableTools(),
+		ghw.WithLogger(slog.New(slog.DiscardHandler)),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("ghw: %w", err)
+	}
+	found = make(map[string]*device.PCI, len(info.Devices))
+	for _, d := range info.Devices {
+		// ghw looks a subsystem up without its vendor and answers another
+		// vendor's; the modalias says what the device says.
+		subVendor, subDevice := subsystemIDs(d.Modalias)
+		found[strings.Clone(d.Address)] = &device.PCI{
+			Address:    strings.Clone(d.Address),
+			Vendor:     strings.Clone(d.Vendor.ID),
+			Device:     strings.Clone(d.Product.ID),
+			SubVendor:  subVendor,
+			SubDevice:  subDevice,
+			Class:      d.Class.ID + d.Subclass.ID + d.ProgrammingInterface.ID,
+			Revision:   strings.TrimPrefix(strings.Clone(d.Revision), "0x"),
+			Driver:     strings.Clone(d.Driver),
+			IOMMUGroup: strings.Clone(d.IOMMUGroup),
+		}
+	}
+	return found, nil
+}
+
+// subsystemIDs takes those of the subsystem from a modalias such as
+// "pci:v000010DEd00001C82sv00001043sd00008613bc03sc00i00" (pci_uevent in
+// drivers/pci/pci-driver.c); empty is another form.
+func subsystemIDs(modalias string) (vendor, device string) {
+	const form = "pci:v........d........sv........sd........"
+	if len(modalias) < len(form) || modalias[22:24] != "sv" || modalias[32:34] != "sd" {
+		return "", ""
+	}
+	return strings.ToLower(modalias[28:32]), strings.ToLower(modalias[38:42])
 }

@@ -20,7 +20,7 @@ func TestAskGHWTwice(t *testing.T) {
 	must(t, os.Symlink("../../../devices/pci0000:00/0000:00:02.0", root+"/bus/pci/devices/0000:00:02.0"))
 	var log bytes.Buffer
 	s := New(Options{Sysfs: root, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	entries, err := s.sysfs.PCI()
+	entries, err := s.sysfs.PCI(nil)
 	must(t, err)
 
 	all := map[string]*device.PCI{"0000:00:02.0": {Vendor: "8086"}}
@@ -45,5 +45,17 @@ func TestAskGHWTwice(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "no database"); n != 1 {
 		t.Errorf("said %d times; want once:\n%s", n, log.String())
+	}
+}
+
+func TestSubsystemIDs(t *testing.T) {
+	t.Parallel()
+	for modalias, want := range map[string][2]string{
+		"pci:v000010DEd00001C82sv00001043sd00008613bc03sc00i02": {"1043", "8613"},
+		"": {}, "pci:v000010DEd00001C82": {}, "usb:v1D6Bp0002d0515dc09dsc00dp01ic09isc00ip00in00": {},
+	} {
+		if vendor, device := subsystemIDs(modalias); vendor != want[0] || device != want[1] {
+			t.Errorf("%q: %q, %q; want %q", modalias, vendor, device, want)
+		}
 	}
 }

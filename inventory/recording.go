@@ -3,8 +3,6 @@ package inventory
 import (
 	"context"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/generic-dp/generic-dp/device"
@@ -43,20 +41,21 @@ type Reading struct {
 func Read(ctx context.Context, o Options, also func(*device.Snapshot, *Attributes)) (*Reading, error) {
 	s := New(o)
 	traced, trace := s.sysfs.Trace()
-	s.proc.trace = &procTrace{kept: make(map[string]string)}
+	s.proc.kept = make(map[string]string)
 	s.sysfs = traced
-	snap, tree, err := s.scan(ctx)
+	c, err := s.scan(ctx, nil)
 	// A recording can't be scanned again: what is being set up is waited for.
-	for end := time.Now().Add(time.Second); err == nil && len(snap.Unread) > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(time.Second); err == nil && len(c.snapshot.Unread) > 0 && time.Now().Before(end); {
 		select {
 		case <-ctx.Done():
 		case <-time.After(slowAfter):
 		}
-		snap, tree, err = s.scan(ctx)
+		c, err = s.scan(ctx, nil)
 	}
 	if err != nil {
 		return nil, err
 	}
+	snap := c.snapshot
 	// ghw reads by itself, and another scan may have to do without it.
 	for _, h := range snap.Hardware {
 		if h.PCI != nil {
@@ -77,29 +76,6 @@ func Read(ctx context.Context, o Options, also func(*device.Snapshot, *Attribute
 		also(snap, attrs)
 	}
 	snap.Problems = append(snap.Problems, attrs.Problems()...)
-	slices.Sort(tree.mounts)
-	return &Reading{Snapshot: snap, Sysfs: trace(), Proc: s.proc.trace.lines(), Links: tree.links, Mounts: tree.mounts}, nil
-}
-
-// parseRecordedNode reads the content of a file that stands for a node.
-func parseRecordedNode(s string) (kind device.NodeType, major, minor uint32, ok bool) {
-	word, number, _ := strings.Cut(strings.TrimSuffix(s, "\n"), " ")
-	switch word {
-	case "char":
-		kind = device.CharNode
-	case "block":
-		kind = device.BlockNode
-	default:
-		return 0, 0, 0, false
-	}
-	a, b, _ := strings.Cut(number, ":")
-	x, err := strconv.ParseUint(a, 10, 32)
-	if err != nil {
-		return 0, 0, 0, false
-	}
-	y, err := strconv.ParseUint(b, 10, 32)
-	if err != nil {
-		return 0, 0, 0, false
-	}
-	return kind, uint32(x), uint32(y), true
+	slices.Sort(c.tree.mounts)
+	return &Reading{Snapshot: snap, Sysfs: trace(), Proc: s.proc.kept, Links: c.tree.links, Mounts: c.tree.mounts}, nil
 }

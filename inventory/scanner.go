@@ -1,10 +1,11 @@
 // Package inventory turns what ghw, sysfs and /dev say into one immutable
-// snapshot of the host, and says when it is time to look again.
+// snapshot of the host, and says when it is time to scan again.
 //
 // A Scanner reads, a Watcher waits; they know nothing of each other and
 // nothing of what the snapshot is for. A scan either is complete but for what
-// Snapshot.Problems names and what it was told to leave out, or it is an error: a
-// host whose /sys or /dev can't be read is never shown as a host without devices.
+// Snapshot.Problems and Snapshot.Unread name and what it was asked to leave out, or it is
+// an error: a host whose /sys or /dev can't be read is never shown as a host without
+// devices.
 package inventory
 
 import (
@@ -14,6 +15,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,24 +45,35 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+const (
+	// settling is how long after an event of a device each update reads it anew.
+	// Some things are made after the event that should announce them: a driver that
+	// fails to probe a new device is shown as its driver until it has failed, and
+	// there is no event of that (really_probe in drivers/base/dd.c).
+	settling = 2 * time.Second
+	// recent is how long before the first scan the creation of a node counts as an
+	// event: well over the time that devices settle for.
+	recent = time.Second
+)
+
 // Scanner reads snapshots of one host. It may be used by several goroutines;
 // their scans are done one after the other.
 type Scanner struct {
-	mu      sync.Mutex // held by a scan
 	sysfs   sysfs.FS
 	proc    proc
 	dev     string
 	log     *slog.Logger
-	ghwOnce sync.Once // said in the log that ghw can't be used
+	ghw     func(root string) (map[string]*device.PCI, error)
+	ghwOnce sync.Once // a failure of ghw is logged
 	usb     usbReader
 	attrs   slowAttributes
-	memory  *memory              // of what was read; nil before the first scan
-	last    scanned              // by the last scan
-	noNets  bool                 // network interfaces are left out
-	events  map[string]time.Time // the last of each sysfs path, of the last seconds
-	scanned bool                 // there was a scan
-	answers chan struct{}        // holds one: a device has answered late
-	ghw     func(root string) (map[string]*device.PCI, error)
+	answers chan struct{} // capacity 1: a device has answered late
+
+	mu     sync.Mutex           // held by a scan
+	cache  *cache               // nil before the first scan
+	last   scanned              // empty before the first scan
+	noNets bool                 // network interfaces are left out
+	events map[string]time.Time // the last of each sysfs path, of the last seconds
 }
 
 // New returns a Scanner. It sets PCIDB_PATH for the whole process unless it
@@ -74,17 +87,14 @@ func New(o Options) *Scanner {
 	if abs, err := filepath.Abs(root); err == nil {
 		root = abs
 	}
-	s := &Scanner{sysfs: sysfs.New(root), proc: proc{root: procOf(root)}, dev: o.Dev, log: o.Log, events: make(map[string]time.Time), answers: make(chan struct{}, 1), ghw: ghwPCI}
+	s := &Scanner{
+		sysfs: sysfs.New(root), proc: proc{root: procOf(root)}, dev: o.Dev, log: o.Log, ghw: ghwPCI,
+		answers: make(chan struct{}, 1), events: make(map[string]time.Time),
+	}
 	s.usb.read = s.usbDevice
 	s.usb.number = func(dir string) string { return s.sysfs.USBNumber(dir) }
 	s.usb.calls.Late = func(usbLink) { poke(s.answers) }
 	return s
-}
-
-// scanned is what Attributes have of a scan.
-type scanned struct {
-	nodes, nets   []*device.Node
-	netInterfaces map[string]sysfs.NetInterface // by name
 }
 
 // LeaveOutNets says whether the next scans are to leave out network interfaces,
@@ -100,110 +110,164 @@ func (s *Scanner) LeaveOutNets(leaveOut bool) {
 // ctx has ended; whatever else fails is one of Snapshot.Problems. Devices that come
 // or go meanwhile are in the snapshot or not, but never in part.
 func (s *Scanner) Scan(ctx context.Context) (*device.Snapshot, error) {
-	snap, _, err := s.scan(ctx)
-	return snap, err
+	return s.Update(ctx, Batch{All: true})
 }
 
-// scan returns the tree of device nodes along.
-func (s *Scanner) scan(ctx context.Context) (*device.Snapshot, *devTree, error) {
+// Update returns what Scan does, and reads only what the batch makes stale of what was
+// read before. Everything is read again where the batch says All, where there was no
+// scan before, and where the cache does not fit what is read. No batch that was taken
+// may be left out.
+func (s *Scanner) Update(ctx context.Context, b Batch) (*device.Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c, tree, err := s.all(ctx)
-	if err != nil {
-		return nil, nil, err
+	now := time.Now()
+	maps.DeleteFunc(s.events, func(_ string, at time.Time) bool { return now.Sub(at) > settling })
+	for _, p := range b.Paths {
+		s.events[p] = b.At
+		if b.At.IsZero() {
+			s.events[p] = now
+		}
 	}
-	return c.snapshot, tree, nil
+	if s.cache != nil && !b.All && len(s.events) <= maxPaths {
+		s.cache.drop(slices.Collect(maps.Keys(s.events)))
+		c, err := s.scan(ctx, s.cache)
+		if err != nil || !c.misfit {
+			return c.snapshot, err
+		}
+		s.log.Debug("the cache does not fit what is read of the host: reading everything")
+	}
+	c, err := s.scan(ctx, nil)
+	return c.snapshot, err
 }
 
-// read reads what is not remembered; whole says that nothing is.
-func (s *Scanner) read(ctx context.Context, m *memory, whole bool) (*scan, *devTree, error) {
+// scanned is what is kept of a scan.
+type scanned struct {
+	*device.Snapshot
+	netInterfaces map[string]sysfs.NetInterface // by name
+}
+
+// scan reads what is not cached: everything, if that is nil. Only a scan that ends without
+// an error and that the cache fits has a snapshot. The lock is held.
+func (s *Scanner) scan(ctx context.Context, cached *cache) (*scan, error) {
+	c := &scan{
+		sysfs:      s.sysfs,
+		cache:      cached,
+		hardware:   make(map[string]*device.Hardware),
+		interfaces: make(map[string]int),
+		unread:     make(map[string]device.Unread),
+		numa:       make(map[string]int),
+	}
+	if cached == nil {
+		c.cache, c.full = newCache(), true
+	}
+	s.cache = nil // until it is known to be whole
 	if err := s.sysfs.Check(); err != nil {
-		return nil, nil, err
+		return c, err
 	}
 	// Nodes are read before the buses. The kernel puts a device on its bus
 	// before its nodes are made and takes the nodes away first, so that a
 	// node whose hardware is not on the bus afterwards is one that has gone.
-	tree, err := walkDev(ctx, s.dev, m.dirs)
+	tree, err := walkDev(ctx, s.dev, c.cache.dirs)
 	if err != nil {
-		return nil, nil, err
+		return c, err
 	}
-	c := &scan{
-		sysfs:      s.sysfs,
-		mem:        m,
-		whole:      whole,
-		hardware:   make(map[string]*device.Hardware),
-		interfaces: make(map[string]int),
-		numa:       make(map[string]int),
-		problems:   tree.problems,
-		slow:       make(map[string]bool),
-	}
-	nodes := c.locate(tree.sortedNodes(), tree)
+	c.tree, c.problems = tree, tree.problems
+	nodes := c.locate(tree.sortedNodes())
 	s.readPCI(c)
-	if err := s.readUSB(ctx, c); err != nil {
-		return nil, nil, err
-	}
-	c.readMDev()
+	s.readUSB(ctx, c)
+	c.readMDevs()
 	nodes = c.own(nodes)
 	var nets []*device.Node
 	if !s.noNets {
 		nets = c.readNets()
 	}
+	if err := ctx.Err(); err != nil {
+		return c, fmt.Errorf("scanning the host: %w", err)
+	}
+	if c.misfit {
+		return c, nil
+	}
+	hardware := c.finish()
+	slices.SortFunc(c.problems, func(a, b device.Problem) int {
+		return cmp.Or(cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.Reason, b.Reason))
+	})
 	c.snapshot = &device.Snapshot{
 		Nodes:    nodes,
 		Nets:     nets,
-		Links:    tree.resolveLinks(nodes),
+		Links:    tree.linksTo(nodes),
 		Dirs:     tree.dirs,
-		Hardware: c.finish(),
+		Hardware: hardware,
 		Problems: c.problems,
-		Unread:   c.unread,
+		Unread:   slices.SortedFunc(maps.Values(c.unread), func(a, b device.Unread) int { return cmp.Compare(a.Path, b.Path) }),
 	}
-	slices.SortFunc(c.unread, func(a, b device.Unread) int { return cmp.Compare(a.Path, b.Path) })
-	slices.SortFunc(c.snapshot.Problems, func(a, b device.Problem) int {
-		return cmp.Or(cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.Reason, b.Reason))
-	})
-	if err := ctx.Err(); err != nil {
-		return nil, nil, fmt.Errorf("scanning the host: %w", err)
+	if s.last.Snapshot == nil && !tree.recording {
+		s.addRecentNodes(nodes, tree.ids, time.Now())
 	}
-	s.last = scanned{nodes, nets, c.netInterfaces}
-	return c, tree, nil
+	s.last, s.cache = scanned{c.snapshot, c.netInterfaces}, c.cache
+	return c, nil
 }
 
-// scan is one scan under way.
+// addRecentNodes counts nodes that were made shortly before the first scan as events of
+// their hardware, which nobody listened to: a driver may be about to make the next node.
+// A write to a node and another owner look the same.
+func (s *Scanner) addRecentNodes(nodes []*device.Node, ids map[string]nodeID, now time.Time) {
+	for _, n := range nodes {
+		age := now.Sub(time.Unix(0, ids[n.Path].changed))
+		if n.Hardware == nil || age < 0 || age > recent {
+			continue
+		}
+		// By the clock that a change of the time leaves alone.
+		if made := now.Add(-age); made.After(s.events[n.Hardware.Path]) {
+			s.events[n.Hardware.Path] = made
+		}
+	}
+}
+
+// LastEvent returns when the kernel announced a change of the hardware at a sysfs path or
+// of anything below it last; zero is not in the last two seconds. Nodes that were made
+// shortly before the first scan count as events.
+func (s *Scanner) LastEvent(hardware string) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var last time.Time
+	for p, at := range s.events {
+		if at.After(last) && (p == hardware || strings.HasPrefix(p, hardware+"/")) {
+			last = at
+		}
+	}
+	return last
+}
+
+// Answered returns a channel that has a value when a device could be read that was unread
+// in a scan: an update shows it. It is for one reader.
+func (s *Scanner) Answered() <-chan struct{} { return s.answers }
+
+// scan is one scan.
 type scan struct {
 	sysfs         sysfs.FS
-	mem           *memory
-	whole         bool // nothing was remembered
-	doubt         bool // what was remembered does not fit what was read
+	tree          *devTree
+	cache         *cache
+	full          bool // nothing was cached
+	misfit        bool // the cache does not fit what was read
 	snapshot      *device.Snapshot
-	hardware      map[string]*device.Hardware // by path
-	mdevs         []string                    // paths of those that are mediated devices
-	interfaces    map[string]int              // number of a USB interface by path, -1 where it can't be read
-	slow          map[string]bool             // USB devices that could not be read yet, by path
-	unread        []device.Unread
+	hardware      map[string]*device.Hardware   // by path
+	mdevs         []string                      // paths of those that are mediated devices
+	interfaces    map[string]int                // number of a USB interface by path, -1 where it can't be read
+	unread        map[string]device.Unread      // USB devices by path
 	numa          map[string]int                // by path, as far as it was needed
 	noBus         []device.Bus                  // buses that could not be listed
 	netInterfaces map[string]sysfs.NetInterface // by name
-	problems      []device.Problem
-}
-
-func (c *scan) problem(subject string, err error) {
-	c.problems = append(c.problems, device.Problem{Subject: subject, Reason: reason(err)})
+	problems      problems
 }
 
 // finish completes the hardware that was found and returns it by path.
 func (c *scan) finish() []*device.Hardware {
-	list := make([]*device.Hardware, 0, len(c.hardware))
-	for _, h := range c.hardware {
-		list = append(list, h)
-	}
+	list := slices.AppendSeq(make([]*device.Hardware, 0, len(c.hardware)), maps.Values(c.hardware))
 	slices.SortFunc(list, func(a, b *device.Hardware) int { return cmp.Compare(a.Path, b.Path) })
 	for _, h := range list {
 		h.NUMA = c.numaAt(h.Path)
-		for dir := up(h.Path); dir != ""; dir = up(dir) {
-			if above := c.hardware[dir]; above != nil {
-				h.Parent = above
-				break
-			}
+		for dir := up(h.Path); dir != "" && h.Parent == nil; dir = up(dir) {
+			h.Parent = c.hardware[dir]
 		}
 	}
 	return list
@@ -222,10 +286,8 @@ func (c *scan) numaAt(dir string) int {
 	n := -1
 	if h := c.hardware[dir]; h == nil || h.Bus != device.USBBus {
 		var err error
-		n, err = recall(c.mem.numa, dir, c.sysfs.NUMANode)
-		if err != nil && !sysfs.Gone(err) {
-			c.problem(dir, err)
-		}
+		n, err = c.cache.numa.get(dir, c.sysfs.NUMANode)
+		c.problems.add(dir, err)
 	}
 	if n < 0 {
 		n = c.numaAt(up(dir))
@@ -245,6 +307,16 @@ func up(dir string) string {
 
 // base returns the last element of a path.
 func base(p string) string { return p[strings.LastIndexByte(p, '/')+1:] }
+
+// problems are what could not be read.
+type problems []device.Problem
+
+// add adds an error. That something has gone is no problem.
+func (p *problems) add(subject string, err error) {
+	if err != nil && !sysfs.Gone(err) {
+		*p = append(*p, device.Problem{Subject: subject, Reason: reason(err)})
+	}
+}
 
 // reason is an error in one line, without the path that its subject says.
 func reason(err error) string {

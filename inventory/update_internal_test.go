@@ -4,33 +4,27 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/generic-dp/generic-dp/device"
 )
 
 // A node that was made a moment before the first scan says that its hardware is still
-// coming; an old one, one of a clock that was set back, and a file of a recording say
-// nothing.
+// coming; an old one, and one of a clock that was set back, say nothing.
 func TestRecentNodes(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	for _, c := range []struct {
-		name      string
-		age       time.Duration
-		recording bool
-		known     bool
-	}{
-		{"recent", recent / 2, false, true}, {"old", 2 * recent, false, false}, {"of the future", -recent, false, false}, {"of a recording", recent / 2, true, false},
-	} {
+		name  string
+		age   time.Duration
+		known bool
+	}{{"recent", recent / 2, true}, {"old", 2 * recent, false}, {"of the future", -recent, false}} {
 		h := &device.Hardware{Path: "devices/a"}
 		nodes := []*device.Node{{Path: "/dev/x", Hardware: h}, {Path: "/dev/older", Hardware: h}, {Path: "/dev/null"}}
-		tree := &devTree{recording: c.recording, ids: map[string]nodeID{}}
+		ids := map[string]nodeID{}
 		for i, n := range nodes {
-			tree.ids[n.Path] = nodeID{changed: unix.NsecToTimespec(now.Add(-c.age - time.Duration(i)*recent/4).UnixNano())}
+			ids[n.Path] = nodeID{changed: now.Add(-c.age - time.Duration(i)*recent/4).UnixNano()}
 		}
 		s := New(Options{Sysfs: t.TempDir()})
-		s.addRecentNodes(nodes, tree, now)
+		s.addRecentNodes(nodes, ids, now)
 		want := time.Time{}
 		if c.known {
 			want = now.Add(-c.age)

@@ -35,22 +35,20 @@ var (
 // readUSB adds every USB device of the host. It comes from sysfs: ghw's list
 // of USB devices (v0.26) has neither the kernel's name nor serial, bus or
 // device number, so it can't say which node belongs to which device.
-func (s *Scanner) readUSB(ctx context.Context, c *scan) error {
-	entries, interfaces, err := s.sysfs.USBAgain(c.mem.usbDirs)
+func (s *Scanner) readUSB(ctx context.Context, c *scan) {
+	entries, interfaces, err := s.sysfs.USB(c.cache.onUSB)
 	if notExist(err) {
-		return nil
+		return
 	}
-	if err != nil {
-		c.problem("bus/usb/devices", err)
-		if entries == nil {
-			c.noBus = append(c.noBus, device.USBBus)
-		}
-	} else {
+	c.problems.add("bus/usb/devices", err)
+	if err == nil {
 		s.usb.forgetOthers(entries)
+	} else if entries == nil {
+		c.noBus = append(c.noBus, device.USBBus)
 	}
-	came, _ := nowOnBus(c.mem.usbDirs, entries, interfaces)
+	came, _ := updateBus(c.cache.onUSB, entries, interfaces)
 	patience := slowAfter
-	if !c.whole {
+	if !c.full {
 		patience = slowUpdate
 	}
 	results := make([]usbResult, len(entries))
@@ -60,77 +58,65 @@ func (s *Scanner) readUSB(ctx context.Context, c *scan) error {
 			came = append(came, e.Path)
 		}
 	}
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("scanning the usb devices: %w", err)
-	}
-	if !c.whole {
-		c.mem.forget(came)
+	if !c.full {
+		c.cache.drop(came)
 	}
 	for i, e := range entries {
-		d, err := results[i].device, results[i].err
+		err := results[i].err
 		switch {
 		case sysfs.Gone(err):
-			c.doubt = c.doubt || s.usbMoved(c, e)
+			c.misfit = c.misfit || s.usbMoved(c, e)
 			continue
 		case err == errSlow, err == errHangs:
-			c.slow[e.Path] = true
-			c.unread = append(c.unread, device.Unread{Path: e.Path, New: results[i].replaces})
+			c.unread[e.Path] = device.Unread{Path: e.Path, New: results[i].replaces}
 			if err == errHangs {
-				c.problem(e.Path, err)
+				c.problems.add(e.Path, err)
 			}
 			continue
-		case err != nil:
-			c.problem(e.Path, err)
 		}
-		u := &device.USB{
-			Vendor: d.Vendor, Product: d.Product, Serial: d.Serial, Manufacturer: d.Manufacturer,
-			ProductName: d.ProductName, Class: d.Class, Speed: d.Speed, Port: e.Name,
-		}
+		c.problems.add(e.Path, err)
+		u := *results[i].device
+		u.Port = e.Name
 		u.Controller, u.Chain = usbPlace(e.Path, e.Name)
-		c.hardware[e.Path] = &device.Hardware{Bus: device.USBBus, Path: e.Path, Name: e.Name, NUMA: -1, USB: u}
+		c.hardware[e.Path] = &device.Hardware{Bus: device.USBBus, Path: e.Path, Name: e.Name, NUMA: -1, USB: &u}
 	}
-	s.readUSBInterfaces(c, interfaces)
-	return nil
-}
-
-func (s *Scanner) readUSBInterfaces(c *scan, interfaces []sysfs.Entry) {
 	for _, e := range interfaces {
 		h := c.hardware[up(e.Path)]
 		if h == nil || h.USB == nil {
 			continue
 		}
-		i, err := recall(c.mem.interfaces, e.Path, s.sysfs.USBInterface)
+		i, err := c.cache.interfaces.get(e.Path, s.sysfs.USBInterface)
 		if sysfs.Gone(err) {
 			continue
 		}
+		c.problems.add(e.Path, err)
 		if err != nil {
-			c.problem(e.Path, err)
 			c.interfaces[e.Path] = -1
 			continue
 		}
 		c.interfaces[e.Path] = i.Number
-		h.USB.Interfaces = append(h.USB.Interfaces, device.USBInterface{Number: i.Number, Class: i.Class, Driver: i.Driver})
+		h.USB.Interfaces = append(h.USB.Interfaces, i)
 	}
 }
 
 // usbMoved reports whether a device that is not where it was remembered to be is
 // somewhere else now, under the same name.
 func (s *Scanner) usbMoved(c *scan, e sysfs.Entry) bool {
-	delete(c.mem.usbDirs, e.Name)
+	delete(c.cache.onUSB, e.Name)
 	dir, err := s.sysfs.USBDir(e.Name)
-	return !c.whole && err == nil && dir != e.Path
+	return !c.full && err == nil && dir != e.Path
 }
 
 // usbDevice reads a device that is on the bus. The kernel puts it there when it
 // has all its attributes (device_add in drivers/base/core.c); one that is about
 // to come may have some of them, and would be taken for a device without serial.
-func (s *Scanner) usbDevice(dir string) (sysfs.USBDevice, error) {
+func (s *Scanner) usbDevice(dir string) (device.USB, error) {
 	now, err := s.sysfs.USBDir(base(dir))
 	if err != nil {
-		return sysfs.USBDevice{}, err
+		return device.USB{}, err
 	}
 	if now != dir {
-		return sysfs.USBDevice{}, fmt.Errorf("is elsewhere now: %w", unix.ENODEV)
+		return device.USB{}, fmt.Errorf("is elsewhere now: %w", unix.ENODEV)
 	}
 	return s.sysfs.USBDevice(dir)
 }
@@ -164,16 +150,18 @@ func usbPlace(dir, name string) (controller, chain string) {
 // device stays true for as long as its link, or without that its number, is the same,
 // also over a restart (KnownUSB), so that only new devices are ever waited for.
 type usbReader struct {
-	read func(dir string) (sysfs.USBDevice, error)
+	read func(dir string) (device.USB, error)
 	// number is the devnum of a device, which the kernel shows without the lock and
 	// counts up at each enumeration; empty where there is none. It tells devices apart
 	// where the inodes of their links do not.
 	number func(dir string) string
 	calls  slow.Calls[usbLink, usbResult]
 
-	mu      sync.Mutex
-	known   map[string]KnownUSB // by directory
-	changed bool                // known is not what was saved
+	mu    sync.Mutex
+	known map[string]device.KnownUSB // by directory
+	// restored are those that were read by an earlier process, and have not been compared
+	// with the host yet.
+	restored map[string]bool
 }
 
 // usbLink is a device on the bus: its directory and the inode of its link.
@@ -183,8 +171,8 @@ type usbLink struct {
 }
 
 type usbResult struct {
-	device sysfs.USBDevice
-	known  bool // it was read before
+	device *device.USB // not nil where err is, or says that a part could not be read
+	known  bool        // it was read before
 	// replaces says that another device was read in this place before.
 	replaces bool
 	err      error
@@ -193,7 +181,7 @@ type usbResult struct {
 // device returns what is known of a device, or reads it.
 func (r *usbReader) device(ctx context.Context, e sysfs.Entry, patience time.Duration) usbResult {
 	if d := r.lookup(e); d != nil {
-		return usbResult{device: *d, known: true}
+		return usbResult{device: d, known: true}
 	}
 	result, running, ok := r.calls.Do(ctx, usbLink{e.Path, e.Ino}, patience, func() usbResult { return r.readNew(e) })
 	switch {
@@ -205,33 +193,31 @@ func (r *usbReader) device(ctx context.Context, e sysfs.Entry, patience time.Dur
 	return usbResult{err: errHangs, replaces: r.replaces(e.Path)}
 }
 
+// lookup returns what is known of a device, nil for nothing. The number of a device is
+// read where the inode does not decide alone: without one, and once after a restart.
+func (r *usbReader) lookup(e sysfs.Entry) *device.USB {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k, ok := r.known[e.Path]
+	if !ok || k.Inode != e.Ino || (r.restored[e.Path] || e.Ino == 0) && k.Number != r.number(e.Path) {
+		return nil
+	}
+	delete(r.restored, e.Path)
+	return &k.USB
+}
+
 // replaces reports whether another device than that in dir now was read there by this
 // process.
 func (r *usbReader) replaces(dir string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	k, ok := r.known[dir]
-	return ok && !k.restored
-}
-
-// lookup returns what is known of a device, nil for nothing.
-func (r *usbReader) lookup(e sysfs.Entry) *sysfs.USBDevice {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	k, ok := r.known[e.Path]
-	if !ok || k.Ino != e.Ino || (k.restored || e.Ino == 0) && k.Number != r.number(e.Path) {
-		return nil
-	}
-	if k.restored {
-		k.restored = false
-		r.known[e.Path] = k
-	}
-	return &k.Device
+	_, known := r.known[dir]
+	return known && !r.restored[dir]
 }
 
 func (r *usbReader) readNew(e sysfs.Entry) usbResult {
 	number := r.number(e.Path)
-	d, err := r.read(e.Path)
+	u, err := r.read(e.Path)
 	if err == nil && r.number(e.Path) != number {
 		// Half of it is one device's and half the next one's.
 		err = fmt.Errorf("another device came into its place: %w", unix.ENODEV)
@@ -240,12 +226,12 @@ func (r *usbReader) readNew(e sysfs.Entry) usbResult {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if r.known == nil {
-			r.known = make(map[string]KnownUSB)
+			r.known = make(map[string]device.KnownUSB)
 		}
-		r.known[e.Path] = KnownUSB{Ino: e.Ino, Number: number, Device: d}
-		r.changed = true
+		r.known[e.Path] = device.KnownUSB{Inode: e.Ino, Number: number, USB: u}
+		delete(r.restored, e.Path)
 	}
-	return usbResult{device: d, err: err}
+	return usbResult{device: &u, err: err}
 }
 
 // forgetOthers drops what is known of devices that are not among entries.
@@ -259,7 +245,24 @@ func (r *usbReader) forgetOthers(entries []sysfs.Entry) {
 	for _, e := range entries {
 		here[e.Path] = true
 	}
-	before := len(r.known)
-	maps.DeleteFunc(r.known, func(dir string, _ KnownUSB) bool { return !here[dir] })
-	r.changed = r.changed || len(r.known) != before
+	maps.DeleteFunc(r.known, func(dir string, _ device.KnownUSB) bool { return !here[dir] })
+}
+
+// KnownUSB returns the USB devices that were read, by sysfs path, for RestoreUSB.
+func (s *Scanner) KnownUSB() map[string]device.KnownUSB {
+	s.usb.mu.Lock()
+	defer s.usb.mu.Unlock()
+	return maps.Clone(s.usb.known)
+}
+
+// RestoreUSB takes over the USB devices that an earlier process has read in the same boot:
+// those that are still there need not be read again, which may take longer than a pod is
+// waited for. It is to be called before the first scan.
+func (s *Scanner) RestoreUSB(known map[string]device.KnownUSB) {
+	s.usb.mu.Lock()
+	defer s.usb.mu.Unlock()
+	s.usb.known, s.usb.restored = maps.Clone(known), make(map[string]bool, len(known))
+	for dir := range known {
+		s.usb.restored[dir] = true
+	}
 }

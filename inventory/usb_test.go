@@ -1,16 +1,12 @@
 package inventory
 
 import (
-	"bytes"
-	"os"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/sysfs"
 )
 
@@ -29,12 +25,12 @@ func TestUSBDeviceThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := make(chan struct{})
 		var reads, late atomic.Int32
-		r := &usbReader{number: devnum("7"), read: func(dir string) (sysfs.USBDevice, error) {
+		r := &usbReader{number: devnum("7"), read: func(dir string) (device.USB, error) {
 			if dir == "1-2" {
 				reads.Add(1)
 				<-hangs
 			}
-			return sysfs.USBDevice{Serial: "of " + dir}, nil
+			return device.USB{Serial: "of " + dir}, nil
 		}}
 		r.calls.Late = func(usbLink) { late.Add(1) }
 		check := func(scan string, wantTime time.Duration, wantErr error) {
@@ -78,9 +74,9 @@ func TestUSBDeviceIsReadOnceANumber(t *testing.T) {
 	t.Parallel()
 	number, reads := "7", 0
 	r := &usbReader{
-		read: func(string) (sysfs.USBDevice, error) {
+		read: func(string) (device.USB, error) {
 			reads++
-			return sysfs.USBDevice{Serial: "of " + number}, nil
+			return device.USB{Serial: "of " + number}, nil
 		},
 		number: func(string) string { return number },
 	}
@@ -109,9 +105,9 @@ func TestUSBDeviceIsReadOnceALink(t *testing.T) {
 	t.Parallel()
 	reads, numbers := 0, 0
 	r := &usbReader{
-		read: func(string) (sysfs.USBDevice, error) {
+		read: func(string) (device.USB, error) {
 			reads++
-			return sysfs.USBDevice{Serial: "A1"}, nil
+			return device.USB{Serial: "A1"}, nil
 		},
 		number: func(string) string {
 			numbers++
@@ -138,44 +134,36 @@ func TestUSBDeviceIsReadOnceALink(t *testing.T) {
 // and says that they may be the ones that it knew.
 func TestKnownUSBDevicesOutliveTheProcess(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "usb.json")
 	link := sysfs.Entry{Name: "1-1", Path: "1-1", Ino: 71}
 	first := &Scanner{}
 	first.usb.number = devnum("7")
-	first.usb.read = func(string) (sysfs.USBDevice, error) {
-		return sysfs.USBDevice{Vendor: "0403", Product: "6001", Serial: "A1", Speed: "12"}, nil
+	first.usb.read = func(string) (device.USB, error) {
+		return device.USB{Vendor: "0403", Product: "6001", Serial: "A1", Speed: "12"}, nil
 	}
 	want := first.usb.device(t.Context(), link, time.Minute)
-	if err := first.SaveUSB(file, "boot"); err != nil || want.known {
-		t.Fatal(want, err)
-	}
-	if info, err := os.Stat(file); err != nil || info.Mode() != 0o600 {
-		t.Errorf("%v, %v; want a file that its owner alone reads", info, err)
+	known := first.KnownUSB()
+	if want.known || len(known) != 1 {
+		t.Fatal(want, known)
 	}
 	for _, c := range []struct {
-		name, boot, number string
-		ino                uint64
-		known              bool
-	}{
-		{"the same", "boot", "7", 71, true}, {"another boot", "other", "7", 71, false}, {"an unknown boot", "", "7", 71, false},
-		{"another inode", "boot", "7", 72, false}, {"another number", "boot", "8", 71, false},
-	} {
+		name, number string
+		ino          uint64
+		known        bool
+	}{{"the same", "7", 71, true}, {"another inode", "7", 72, false}, {"another number", "8", 71, false}} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := &Scanner{}
 				s.usb.number = devnum(c.number)
-				s.usb.read = func(string) (sysfs.USBDevice, error) {
+				s.usb.read = func(string) (device.USB, error) {
 					time.Sleep(300 * time.Millisecond)
-					return sysfs.USBDevice{Serial: "B2"}, nil
+					return device.USB{Serial: "B2"}, nil
 				}
-				if err := s.LoadUSB(file, c.boot); err != nil {
-					t.Fatal(err)
-				}
+				s.RestoreUSB(known)
 				e := link
 				e.Ino = c.ino
 				got := s.usb.device(t.Context(), e, slowAfter)
-				if c.known && (!got.known || got.device != want.device) || !c.known && (got.err != errSlow || got.replaces) {
+				if c.known && (!got.known || got.device.Serial != "A1") || !c.known && (got.err != errSlow || got.replaces) {
 					t.Errorf("%+v", got)
 				}
 				time.Sleep(time.Second)
@@ -189,42 +177,9 @@ func TestKnownUSBDevicesOutliveTheProcess(t *testing.T) {
 			})
 		})
 	}
-	if err := first.SaveUSB(filepath.Join(file, "unwritable"), "boot"); err != nil {
-		t.Errorf("nothing changed, and it is written: %v", err)
-	}
 	first.usb.forgetOthers(nil)
-	if err := first.SaveUSB(filepath.Join(file, "unwritable"), "boot"); err == nil {
-		t.Error("no error for a file that can't be written")
-	}
-	none := filepath.Join(t.TempDir(), "usb.json")
-	if err := first.SaveUSB(none, "boot"); err != nil {
-		t.Fatal(err)
-	}
-	last := &Scanner{}
-	if err := last.LoadUSB(none, "boot"); err != nil || len(last.usb.known) > 0 {
-		t.Errorf("%v, %v; want nothing", last.usb.known, err)
-	}
-}
-
-func TestKnownUSBFileThatIsNone(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	fifo := filepath.Join(dir, "fifo")
-	if err := unix.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	text := filepath.Join(dir, "text")
-	if err := os.WriteFile(text, []byte("{\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	large := filepath.Join(dir, "large")
-	if err := os.WriteFile(large, bytes.Repeat([]byte(" "), maxKnownUSB+1), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for file, ok := range map[string]bool{filepath.Join(dir, "missing"): true, fifo: false, dir: false, text: false, large: false} {
-		if err := new(Scanner).LoadUSB(file, "boot"); (err == nil) != ok {
-			t.Errorf("%s: %v", file, err)
-		}
+	if known := first.KnownUSB(); len(known) > 0 {
+		t.Errorf("%v; want nothing", known)
 	}
 }
 

@@ -84,3 +84,37 @@ func vfioOwner(group []*device.Hardware) *device.Hardware {
 		return device.CompareNumber(a.Name, b.Name)
 	})
 }
+
+// readMDevs adds the mediated devices of the host. What they are parts of is
+// above them in sysfs, so that finish finds it like any other parent.
+func (c *scan) readMDevs() {
+	entries, err := c.sysfs.MDevs()
+	if notExist(err) {
+		return
+	}
+	c.problems.add("bus/mdev/devices", err)
+	for _, e := range entries {
+		m, err := c.sysfs.MDev(e.Path)
+		if !c.sysfs.Exists(e.Path) {
+			continue
+		}
+		c.problems.add(e.Path, err)
+		c.hardware[e.Path] = &device.Hardware{Bus: device.MDevBus, Path: e.Path, Name: e.Name, NUMA: -1, MDev: &m}
+		c.mdevs = append(c.mdevs, e.Path)
+	}
+}
+
+// busDevice returns the device of a bus that owns what is at dir: the nearest
+// mediated device, else what the function busDevice finds. The names of
+// mediated devices do not say what they are, so those that have gone are not
+// known.
+func (c *scan) busDevice(dir string) (bus device.Bus, found string) {
+	if len(c.mdevs) > 0 {
+		for d := dir; d != ""; d = up(d) {
+			if h := c.hardware[d]; h != nil && h.MDev != nil {
+				return device.MDevBus, d
+			}
+		}
+	}
+	return busDevice(dir)
+}

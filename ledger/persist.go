@@ -36,6 +36,8 @@ type Persisted struct {
 	Decisions Decisions    `json:"decisions"`
 	Resources []Remembered `json:"resources,omitempty"`
 	Injected  Injected     `json:"injected,omitempty"`
+	// USB are the USB devices that were read in this boot, by sysfs path.
+	USB map[string]device.KnownUSB `json:"usb,omitempty"`
 }
 
 // Injected are the nodes that links and CDI entries point to: the ID of each

@@ -1,49 +1,97 @@
 package sysfs
 
 import (
+	"errors"
+	"path"
+	"strconv"
 	"strings"
+
+	"github.com/generic-dp/generic-dp/device"
 )
 
-// Driver returns the name of the driver bound to the device, "" if there is none.
+// CharDev returns the device directory of a character device number, "" if the kernel
+// has none. Every kobject with a device number has a link below dev
+// (device_create_sys_dev_entry in drivers/base/core.c), of any class.
+func (fs FS) CharDev(major, minor uint32) (string, error) {
+	return fs.devNumber("dev/char", major, minor)
+}
+
+// BlockDev does the same for a block device number.
+func (fs FS) BlockDev(major, minor uint32) (string, error) {
+	return fs.devNumber("dev/block", major, minor)
+}
+
+func (fs FS) devNumber(dir string, major, minor uint32) (string, error) {
+	var buf [24]byte
+	b := strconv.AppendUint(buf[:0], uint64(major), 10)
+	b = append(b, ':')
+	b = strconv.AppendUint(b, uint64(minor), 10)
+	p, err := fs.device(dir, string(b))
+	if Gone(err) {
+		return "", nil
+	}
+	return p, err
+}
+
+// Driver returns the name of the driver that is bound to the device, "" if none is.
 func (fs FS) Driver(dir string) (string, error) { return fs.linkBase(dir, "driver") }
 
 // Subsystem returns the name of the bus or class of the device: "tty",
 // "platform".
 func (fs FS) Subsystem(dir string) (string, error) { return fs.linkBase(dir, "subsystem") }
 
-// NUMANode returns the device's numa_node. It is -1 if unknown to the kernel
-// (Documentation/ABI/testing/sysfs-bus-pci) and for a device without the attribute.
+// NUMANode returns the device's numa_node, -1 if the kernel does not know it
+// (Documentation/ABI/testing/sysfs-bus-pci) or the device has no such attribute.
 func (fs FS) NUMANode(dir string) (int, error) { return fs.number(dir, "numa_node") }
 
-// Uevent is the content of a device's uevent file.
-type Uevent struct {
-	DevName string // path of the node below /dev, "bus/usb/001/004"
-	DevType string // "usb_device", "disk", "partition"
+// PortNumber returns the number of a port of bus/usb-serial at its adapter, from 0
+// (port_number_show in drivers/usb/serial/bus.c), and -1 for other devices.
+func (fs FS) PortNumber(dir string) (int, error) { return fs.number(dir, "port_number") }
+
+// VideoIndex returns the number of a node of class/video4linux at its device, from 0
+// (index_show in drivers/media/v4l2-core/v4l2-dev.c), and -1 for other devices.
+func (fs FS) VideoIndex(dir string) (int, error) { return fs.number(dir, "index") }
+
+// ATAPort returns the number of an ATA port at its controller, from 1
+// (drivers/ata/libata-transport.c); dir is that of the port, ".../ata4", whose own
+// number counts over the machine. It is -1 if unknown.
+func (fs FS) ATAPort(dir string) (int, error) {
+	return fs.number(dir+"/ata_port/"+path.Base(dir), "port_no")
 }
 
-// Uevent reads the uevent file of a device. Some kernels take the device's lock for it,
-// so that scans must not read it for every device.
-func (fs FS) Uevent(dir string) (Uevent, error) {
+// DevName returns the path below /dev that the kernel gave the node of a
+// device, "bus/usb/001/004". Some kernels take the device's lock for it, so it
+// is not for every device of every scan.
+func (fs FS) DevName(dir string) (string, error) {
 	var buf [maxAttr]byte
 	n, err := fs.read(dir, "uevent", buf[:])
-	if err != nil {
-		return Uevent{}, err
-	}
-	return ParseUevent(string(buf[:n])), nil
+	return devName(string(buf[:n])), err
 }
 
-// ParseUevent parses the lines KEY=VALUE of a uevent file, and ignores unknown and
-// invalid ones.
-func ParseUevent(text string) Uevent {
-	var u Uevent
-	for line := range strings.Lines(text) {
-		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
-		switch key {
-		case "DEVNAME":
-			u.DevName = clean([]byte(value))
-		case "DEVTYPE":
-			u.DevType = clean([]byte(value))
+func devName(uevent string) string {
+	for line := range strings.Lines(uevent) {
+		if name, ok := strings.CutPrefix(line, "DEVNAME="); ok {
+			return clean([]byte(name))
 		}
 	}
-	return u
+	return ""
+}
+
+// MDevs lists the mediated devices of the host by UUID. The error wraps
+// fs.ErrNotExist on a host without them.
+func (fs FS) MDevs() ([]Entry, error) { return fs.entries("bus/mdev/devices", nil) }
+
+// MDev reads one mediated device
+// (Documentation/driver-api/vfio-mediated-device.rst). It returns the readable
+// attributes and the errors of the others.
+func (fs FS) MDev(dir string) (device.MDev, error) {
+	m := device.MDev{UUID: path.Base(dir)}
+	var typeErr, nameErr, groupErr error
+	if m.Type, typeErr = fs.linkBase(dir, "mdev_type"); m.Type != "" {
+		// Types are in the parent device (create_mdev_supported_type in
+		// drivers/vfio/mdev/mdev_sysfs.c).
+		m.Name, nameErr = fs.attr(path.Dir(dir)+"/mdev_supported_types/"+m.Type, "name")
+	}
+	m.IOMMUGroup, groupErr = fs.linkBase(dir, "iommu_group")
+	return m, errors.Join(typeErr, nameErr, groupErr)
 }

@@ -1,5 +1,4 @@
-// Package sysfs reads attributes of devices below /sys: one file per kernel directory,
-// reading apart from parsing, no policy.
+// Package sysfs reads attributes of devices below /sys, without policy.
 //
 // It opens only attributes that have a function here, and those that a configuration
 // names (FS.Attribute), so that no read hangs or has side effects: sysfs has files that
@@ -144,15 +143,11 @@ func (fs FS) linkBase(dir, name string) (string, error) {
 	return string(buf[bytes.LastIndexByte(buf[:n], '/')+1 : n]), nil
 }
 
-// entries reads a directory of links to devices, sorted by name. It ignores links that
-// vanish meanwhile and other files, such as bonding_masters in class/net; the error
-// reports unreadable ones. The error wraps fs.ErrNotExist if the kernel does not have
-// the directory.
-func (fs FS) entries(dir string) ([]Entry, error) { return fs.entriesAgain(dir, nil) }
-
-// entriesAgain is entries for a caller that knows the targets of some names. Their
-// links are not read again unless their inodes changed.
-func (fs FS) entriesAgain(dir string, known map[string]Entry) ([]Entry, error) {
+// entries reads a directory of links to devices, sorted by name. Links of known names are
+// not read again unless their inodes changed. It ignores links that vanish meanwhile and
+// other files, such as bonding_masters in class/net; the error reports unreadable ones.
+// The error wraps fs.ErrNotExist if the kernel does not have the directory.
+func (fs FS) entries(dir string, known map[string]Entry) ([]Entry, error) {
 	found, err := dirents.Read(fs.abs(dir))
 	if err != nil {
 		return nil, err

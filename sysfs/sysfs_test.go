@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/device"
 )
 
 // tree makes a sysfs tree: a value with the prefix "-> " is a link, "dir" a directory,
@@ -43,7 +45,7 @@ func TestLinksAreKnownByTheirInodes(t *testing.T) {
 	t.Parallel()
 	sys := tree(t, map[string]string{"bus/pci/devices/0000:03:00.0": "-> ../../../devices/pci0000:00/0000:03:00.0"})
 	sys.kernel = true
-	first, err := sys.PCI()
+	first, err := sys.PCI(nil)
 	if err != nil || len(first) != 1 || first[0].Ino == 0 {
 		t.Fatal(first, err)
 	}
@@ -55,7 +57,7 @@ func TestLinksAreKnownByTheirInodes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	second, err := sys.PCIAgain(known)
+	second, err := sys.PCI(known)
 	want := "devices/pci0000:00/0000:00:1c.0/0000:03:00.0"
 	if err != nil || len(second) != 1 || second[0].Path != want || second[0].Ino == first[0].Ino {
 		t.Errorf("%+v, %v; want %s, and another inode than that of %+v", second, err, want, first)
@@ -99,7 +101,7 @@ func TestAbsentIsNoError(t *testing.T) {
 	if s, err := sys.CharDev(188, 0); s != "" || err != nil {
 		t.Errorf("CharDev = %q, %v; want none", s, err)
 	}
-	if _, err := sys.PCI(); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := sys.PCI(nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("PCI without the bus: %v; want one that wraps fs.ErrNotExist", err)
 	}
 }
@@ -142,7 +144,7 @@ func TestEntries(t *testing.T) {
 		"bus/usb/devices/9-9":     "-> ../../../../etc",
 		"bus/usb/devices/9-8":     "-> /devices/x",
 	})
-	devices, interfaces, err := sys.USB()
+	devices, interfaces, err := sys.USB(nil)
 	wantDevices := []Entry{
 		{Name: "1-2", Path: "devices/pci0000:00/0000:00:14.0/usb1/1-2"},
 		{Name: "usb1", Path: "devices/pci0000:00/0000:00:14.0/usb1"},
@@ -170,9 +172,9 @@ func TestUSBDevice(t *testing.T) {
 		"devices/bad/idVendor":   "10c4\n", "devices/bad/speed": "dir",
 	})
 	got, err := sys.USBDevice("devices/a")
-	want := USBDevice{Vendor: "10c4", Product: "ea60", Serial: "0001", Class: "ff", Speed: "12"}
-	if err != nil || got != want {
-		t.Errorf("USBDevice = %+v, %v; want %+v", got, err, want)
+	want := device.USB{Vendor: "10c4", Product: "ea60", Serial: "0001", Class: "ff", Speed: "12"}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("USBDevice: %v\n%s", err, diff)
 	}
 	if _, err := sys.USBDevice("devices/half"); !Gone(err) {
 		t.Errorf("a device that lost its idVendor: %v; want gone", err)
@@ -191,7 +193,7 @@ func TestUSBInterface(t *testing.T) {
 		"devices/c/bInterfaceClass":  "0e\n",
 	})
 	got, err := sys.USBInterface("devices/a")
-	if want := (USBInterface{Number: 31, Class: "0e", Driver: "uvcvideo"}); err != nil || got != want {
+	if want := (device.USBInterface{Number: 31, Class: "0e", Driver: "uvcvideo"}); err != nil || got != want {
 		t.Errorf("USBInterface = %+v, %v; want %+v", got, err, want)
 	}
 	if _, err := sys.USBInterface("devices/b"); err == nil || Gone(err) {
@@ -211,7 +213,7 @@ func TestPCIFunction(t *testing.T) {
 		"devices/pf/virtfn0": "-> ../0000:3b:02.0", "devices/pf/virtfn12": "-> ../0000:3b:03.4", "devices/pf/virtfnx": "-> ../x",
 	})
 	got, err := sys.PCIFunction("devices/a")
-	want := PCIFunction{PCIIDs: PCIIDs{"8086", "154c", "1028", "0000", "020000"}, Revision: "02", IOMMUGroup: "87"}
+	want := device.PCI{Address: "a", Vendor: "8086", Device: "154c", SubVendor: "1028", SubDevice: "0000", Class: "020000", Revision: "02", IOMMUGroup: "87"}
 	if err != nil || got != want {
 		t.Errorf("PCIFunction = %+v, %v; want %+v", got, err, want)
 	}
@@ -243,15 +245,15 @@ func TestDevNumbers(t *testing.T) {
 	}
 }
 
-func TestUevent(t *testing.T) {
+func TestDevName(t *testing.T) {
 	t.Parallel()
 	sys := tree(t, map[string]string{"devices/a/uevent": "MAJOR=189\nMINOR=1\nDEVNAME=bus/usb/001/002\nDEVTYPE=usb_device\nodd line\n"})
-	got, err := sys.Uevent("devices/a")
-	if want := (Uevent{DevName: "bus/usb/001/002", DevType: "usb_device"}); err != nil || got != want {
-		t.Errorf("Uevent = %+v, %v; want %+v", got, err, want)
+	got, err := sys.DevName("devices/a")
+	if want := "bus/usb/001/002"; err != nil || got != want {
+		t.Errorf("DevName = %q, %v; want %q", got, err, want)
 	}
-	if _, err := sys.Uevent("devices/b"); !Gone(err) {
-		t.Errorf("Uevent of nothing: %v; want gone", err)
+	if _, err := sys.DevName("devices/b"); !Gone(err) {
+		t.Errorf("DevName of nothing: %v; want gone", err)
 	}
 }
 
@@ -272,42 +274,12 @@ func TestIndexAttributes(t *testing.T) {
 	}
 }
 
-func TestParsePCIModalias(t *testing.T) {
-	t.Parallel()
-	got, ok := ParsePCIModalias("pci:v000010DEd00001C82sv00001043sd00008613bc03sc00i02")
-	if want := (PCIIDs{"10de", "1c82", "1043", "8613", "030002"}); !ok || got != want {
-		t.Errorf("ParsePCIModalias = %+v, %v; want %+v", got, ok, want)
-	}
-	for _, bad := range []string{
-		"", "pci:", "usb:v1D6Bp0002", "pci:v000010DEd00001C82sv00001043sd00008613bc03sc00i", "pci:v000010DXd00001C82sv00001043sd00008613bc03sc00i02",
-	} {
-		if got, ok := ParsePCIModalias(bad); ok || got != (PCIIDs{}) {
-			t.Errorf("ParsePCIModalias(%q) = %+v, %v; want none", bad, got, ok)
-		}
-	}
-}
-
-func FuzzParsePCIModalias(f *testing.F) {
-	f.Add("pci:v000010DEd00001C82sv00001043sd00008613bc03sc00i02")
-	f.Add("pci:v0000")
-	f.Fuzz(func(t *testing.T, s string) {
-		ids, ok := ParsePCIModalias(s)
-		if !ok && ids != (PCIIDs{}) {
-			t.Errorf("both a value and a refusal: %+v", ids)
-		}
-		if ok && (len(ids.Vendor) != 4 || len(ids.Class) != 6 || !isHex(ids.Vendor+ids.Device+ids.SubVendor+ids.SubDevice+ids.Class)) {
-			t.Errorf("not identifiers: %+v", ids)
-		}
-	})
-}
-
-func FuzzParseUevent(f *testing.F) {
+func FuzzDevName(f *testing.F) {
 	f.Add("MAJOR=189\nDEVNAME=bus/usb/001/002\n")
 	f.Add("DEVNAME=\xff\x00\n=\n")
 	f.Fuzz(func(t *testing.T, s string) {
-		u := ParseUevent(s)
-		if strings.ContainsAny(u.DevName+u.DevType, "\n\x00") {
-			t.Errorf("control characters: %+v", u)
+		if name := devName(s); strings.ContainsAny(name, "\n\x00") {
+			t.Errorf("control characters: %q", name)
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 
 // A device that took another one's place on a bus, and one that went somewhere
 // else, have come.
-func TestNowOnBus(t *testing.T) {
+func TestUpdateBus(t *testing.T) {
 	t.Parallel()
 	known := map[string]sysfs.Entry{}
 	a, b := sysfs.Entry{Name: "a", Path: "devices/a", Ino: 1}, sysfs.Entry{Name: "b", Path: "devices/b", Ino: 2}
@@ -27,7 +27,7 @@ func TestNowOnBus(t *testing.T) {
 		{[]sysfs.Entry{anew}, nil, true},
 		{[]sysfs.Entry{anew, b}, []string{"devices/b"}, false},
 	} {
-		if came, went := nowOnBus(known, step.list); !slices.Equal(came, step.came) || went != step.went {
+		if came, went := updateBus(known, step.list); !slices.Equal(came, step.came) || went != step.went {
 			t.Errorf("step %d: %q came, others went: %t; want %q, %t", i, came, went, step.came, step.went)
 		}
 	}

@@ -10,12 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const classNet = "class/net"
-
 // Nets lists the network interfaces by name: those of the network namespace
 // in which this sysfs was mounted. The error wraps fs.ErrNotExist on a kernel
 // without networking.
-func (fs FS) Nets() ([]Entry, error) { return fs.entries(classNet) }
+func (fs FS) Nets() ([]Entry, error) { return fs.entries("class/net", nil) }
 
 // NetInterface are the attributes of a network interface
 // (Documentation/ABI/testing/sysfs-class-net).

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/device"
 )
 
 func TestNets(t *testing.T) {
@@ -80,10 +82,10 @@ func TestMDev(t *testing.T) {
 		t.Error(diff, err)
 	}
 	got, err := sys.MDev(card + "/uuid-1")
-	if want := (MDev{Type: "nvidia-222", Name: "GRID T4-1Q", IOMMUGroup: "12"}); got != want || err != nil {
+	if want := (device.MDev{UUID: "uuid-1", Type: "nvidia-222", Name: "GRID T4-1Q", IOMMUGroup: "12"}); got != want || err != nil {
 		t.Errorf("MDev = %+v, %v; want %+v", got, err, want)
 	}
-	if got, err := sys.MDev(card + "/uuid-2"); got != (MDev{}) || err != nil {
+	if got, err := sys.MDev(card + "/uuid-2"); got != (device.MDev{UUID: "uuid-2"}) || err != nil {
 		t.Errorf("MDev = %+v, %v; want nothing", got, err)
 	}
 }
