@@ -3,9 +3,11 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -116,8 +118,13 @@ func (w *Watcher) follow(ctx context.Context, source Source) error {
 	reader.Go(func() { failed <- read(ctx, source, events) })
 
 	watches := &dirs{source: source}
+	select {
+	case <-w.refresh: // what Dirs returned before it is asked for the first time
+	default:
+	}
+	w.syncAll(watches)
 	interval := w.interval()
-	resync := time.NewTimer(0) // the first signal
+	resync := time.NewTimer(interval)
 	defer resync.Stop()
 	quiet := time.NewTimer(0)
 	quiet.Stop()
@@ -140,12 +147,8 @@ func (w *Watcher) follow(ctx context.Context, source Source) error {
 			w.add(change{all: w.sync(watches)})
 			signal(w.changes)
 		case <-resync.C:
-			w.sync(watches)
-			w.add(change{all: true})
-			signal(w.changes)
-			if interval > 0 {
-				resync.Reset(interval)
-			}
+			w.syncAll(watches)
+			resync.Reset(interval)
 		}
 		if !c.empty() {
 			w.add(c)
@@ -156,9 +159,7 @@ func (w *Watcher) follow(ctx context.Context, source Source) error {
 		}
 		if now := w.interval(); now != interval {
 			interval = now
-			if resync.Stop(); interval > 0 {
-				resync.Reset(interval)
-			}
+			resync.Reset(interval)
 		}
 	}
 }
@@ -182,11 +183,18 @@ func (w *Watcher) sync(watches *dirs) bool {
 	return added
 }
 
+// syncAll watches the directories, and signals that anything may have changed.
+func (w *Watcher) syncAll(watches *dirs) {
+	w.sync(watches)
+	w.add(change{all: true})
+	signal(w.changes)
+}
+
 func (w *Watcher) interval() time.Duration {
 	if w.Degraded() != nil {
 		return w.Poll
 	}
-	return w.Resync
+	return cmp.Or(w.Resync, math.MaxInt64)
 }
 
 func (w *Watcher) setDegraded(err error) {
