@@ -97,9 +97,9 @@ func (c *scan) virtualFunctions(fns map[string]*device.Hardware) {
 			vfs[pf] = append(vfs[pf], p)
 			continue
 		}
-		canHaveVFs, err := c.cache.hasVFs.get(h.Path, c.canHaveVFs)
+		hasVFs, err := c.cache.hasVFs.get(h.Path, c.sysfs.HasVFs)
 		c.problems.add(h.Path, err)
-		if canHaveVFs {
+		if hasVFs {
 			p.SRIOV = "pf"
 		}
 	}
@@ -117,11 +117,6 @@ func (c *scan) virtualFunctions(fns map[string]*device.Hardware) {
 			}
 		}
 	}
-}
-
-func (c *scan) canHaveVFs(dir string) (bool, error) {
-	n, err := c.sysfs.TotalVFs(dir)
-	return n > 0, err
 }
 
 // withoutPCINames keeps ghw from looking for a database of PCI names, unless

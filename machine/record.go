@@ -1,3 +1,25 @@
+// Package machine stores hosts as text: Record writes the reads of a scan into an
+// archive, and Unpack makes a tree from an archive that package inventory scans like
+// the host. A scan of the recording equals the scan of the host, except for problems:
+// unreadable files are missing, and the head of the archive names them.
+//
+// An archive is in txtar format (golang.org/x/tools/txtar): a head with a description,
+// and files, which are named
+//
+//	sys/devices/…/idVendor                    an attribute
+//	sys/bus/usb/devices/1-2 -> ../../../…     a symbolic link
+//	dev/ttyUSB0                               a node: "char 188:0" or "block 8:0"
+//	dev/serial/by-id/usb-x -> ../../ttyUSB0   a symbolic link
+//	dev/snd/                                  an empty directory
+//	dev/pts/                                  "mount": another file system is mounted there
+//	proc/1/net/route                          lines of a file of /proc that matter
+//
+// An ambiguous name or link target is written as a Go string, as is the text of such an
+// attribute, in place of a content:
+//
+//	sys/devices/…/serial = "\xff\n-- x --\n"
+//
+// so that an archive is plain text for any device, and survives copy and paste.
 package machine
 
 import (
@@ -6,6 +28,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +38,18 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/inventory"
 )
+
+// Tree is the directory of an unpacked machine.
+type Tree struct{ Root string }
+
+// Sysfs is the path of the machine's /sys.
+func (t Tree) Sysfs() string { return filepath.Join(t.Root, "sys") }
+
+// Proc is the path of the machine's /proc, next to its /sys. It may not exist.
+func (t Tree) Proc() string { return filepath.Join(t.Root, "proc") }
+
+// Dev is the path of the machine's /dev.
+func (t Tree) Dev() string { return filepath.Join(t.Root, "dev") }
 
 // Options are options of a recording.
 type Options struct {
@@ -34,15 +69,12 @@ func Record(ctx context.Context, host inventory.Options, o Options) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	r := &recorder{Reading: reading, byName: make(map[string]entry)}
+	var redact *redaction // nil does not redact
 	if o.Redact {
-		r.redact = newRedaction(reading)
+		redact = newRedaction(reading)
 	}
-	r.recordDev()
-	r.recordSysfs()
-	r.recordProc()
-	entries := r.entries()
-	ar := &txtar.Archive{Comment: []byte(o.Head + r.problems())}
+	entries := record(reading, redact)
+	ar := &txtar.Archive{Comment: []byte(o.Head + problems(reading, redact))}
 	for _, e := range entries {
 		ar.Files = append(ar.Files, e.format())
 	}
@@ -57,66 +89,45 @@ func Record(ctx context.Context, host inventory.Options, o Options) ([]byte, err
 	return archive, nil
 }
 
-// recorder collects the entries of an archive.
-type recorder struct {
-	*inventory.Reading
-	redact *redaction // nil does not redact
-	byName map[string]entry
-}
-
-func (r *recorder) add(e entry) { r.byName[e.name] = e }
-
-// recordDev adds the files below /dev.
-func (r *recorder) recordDev() {
-	at := func(p string) string { return r.redact.path(p)[1:] }
+// record returns the reads of a scan by name.
+func record(r *inventory.Reading, redact *redaction) []entry {
+	byName := make(map[string]entry)
+	add := func(e entry) { byName[e.name] = e }
+	below := func(p string) string { return redact.path(p)[1:] }
 	for _, d := range r.Snapshot.Dirs[1:] {
-		r.add(entry{name: at(d), kind: dir})
+		add(entry{name: below(d), kind: dir})
 	}
 	for _, d := range r.Mounts {
-		r.add(entry{name: at(d), kind: mount})
+		add(entry{name: below(d), kind: mount})
 	}
 	for p, target := range r.Links {
-		r.add(entry{name: at(p), kind: link, text: r.redact.target(p, target)})
+		add(entry{name: below(p), kind: link, text: redact.target(p, target)})
 	}
 	for _, n := range r.Snapshot.Nodes {
 		word := "char"
 		if n.Type == device.BlockNode {
 			word = "block"
 		}
-		r.add(entry{name: at(n.Path), text: fmt.Sprintf("%s %d:%d\n", word, n.Major, n.Minor)})
+		add(entry{name: below(n.Path), text: fmt.Sprintf("%s %d:%d\n", word, n.Major, n.Minor)})
 	}
-}
-
-// recordSysfs adds the reads of sysfs.
-func (r *recorder) recordSysfs() {
-	at := func(p string) string { return "sys/" + r.redact.sysfs(p) }
+	sys := func(p string) string { return "sys/" + redact.sysfs(p) }
 	for d := range r.Sysfs.Dirs {
-		r.add(entry{name: at(d), kind: dir})
+		add(entry{name: sys(d), kind: dir})
 	}
 	for p, target := range r.Sysfs.Links {
-		r.add(entry{name: at(p), kind: link, text: r.redact.sysfs(target)})
+		add(entry{name: sys(p), kind: link, text: redact.sysfs(target)})
 	}
 	for p, text := range r.Sysfs.Attrs {
-		if text, ok := r.redact.attr(p, text); ok {
-			r.add(entry{name: at(p), text: text})
+		if text, ok := redact.attr(p, text); ok {
+			add(entry{name: sys(p), text: text})
 		}
 	}
-}
-
-// recordProc adds the used lines of /proc.
-func (r *recorder) recordProc() {
 	for p, lines := range r.Proc {
-		r.add(entry{name: "proc/" + p, text: r.redact.proc(lines)})
+		add(entry{name: "proc/" + p, text: redact.proc(lines)})
 	}
-}
-
-// entries returns all entries by name. Directories with content need no entry.
-func (r *recorder) entries() []entry {
-	all := slices.Collect(maps.Values(r.byName))
-	// The content of a directory follows it.
-	slices.SortFunc(all, func(a, b entry) int {
-		return cmp.Compare(strings.ReplaceAll(a.name, "/", "\x00"), strings.ReplaceAll(b.name, "/", "\x00"))
-	})
+	// The content of a directory follows it, and one with content needs no entry.
+	key := func(e entry) string { return strings.ReplaceAll(e.name, "/", "\x00") }
+	all := slices.SortedFunc(maps.Values(byName), func(a, b entry) int { return cmp.Compare(key(a), key(b)) })
 	kept := all[:0]
 	for i, e := range all {
 		if e.kind != dir || i+1 == len(all) || !strings.HasPrefix(all[i+1].name, e.name+"/") {
@@ -127,14 +138,14 @@ func (r *recorder) entries() []entry {
 }
 
 // problems lists what the scan could not read.
-func (r *recorder) problems() string {
+func problems(r *inventory.Reading, redact *redaction) string {
 	if len(r.Snapshot.Problems) == 0 {
 		return ""
 	}
 	var b strings.Builder
 	b.WriteString("What could not be read, and is not here:\n")
 	for _, p := range r.Snapshot.Problems {
-		fmt.Fprintf(&b, "  %s: %s\n", shown(r.redact.text(r.redact.sysfs(p.Subject))), shown(r.redact.text(p.Reason)))
+		fmt.Fprintf(&b, "  %s: %s\n", shown(redact.text(redact.sysfs(p.Subject))), shown(redact.text(p.Reason)))
 	}
 	b.WriteString("\n")
 	return b.String()

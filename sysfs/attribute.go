@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/internal/dirents"
 )
 
 // maxHops is the maximum number of links in the path of an attribute, the kernel's own
@@ -109,7 +111,7 @@ func (fs FS) follow(dir, name string) (p string, kind uint32, ino uint64) {
 // lstat returns the type of p like stat(2), 0 if it is missing, and its inode.
 func (fs FS) lstat(p string) (kind uint32, ino uint64) {
 	var st unix.Stat_t
-	if retry(func() error { return unix.Lstat(fs.abs(p), &st) }) != nil {
+	if dirents.Retry(func() error { return unix.Lstat(fs.abs(p), &st) }) != nil {
 		return 0, 0
 	}
 	return st.Mode & unix.S_IFMT, st.Ino

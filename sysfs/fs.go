@@ -36,7 +36,7 @@ type FS struct {
 // recording.
 func New(root string) FS {
 	var st unix.Statfs_t
-	err := retry(func() error { return unix.Statfs(root, &st) })
+	err := dirents.Retry(func() error { return unix.Statfs(root, &st) })
 	return FS{root: root, kernel: err == nil && uint32(st.Type) == unix.SYSFS_MAGIC}
 }
 
@@ -67,11 +67,9 @@ type Entry struct {
 // without devices from a missing or unmounted root.
 func (fs FS) Check() error {
 	for _, dir := range []string{"devices", "dev"} {
-		fi, err := os.Stat(fs.abs(dir))
-		if err != nil {
+		if fi, err := os.Stat(fs.abs(dir)); err != nil {
 			return fmt.Errorf("%q is not a sysfs tree: %w", fs.root, err)
-		}
-		if !fi.IsDir() {
+		} else if !fi.IsDir() {
 			return fmt.Errorf("%q is not a sysfs tree: %q is not a directory", fs.root, dir)
 		}
 		fs.trace.dir(dir)
@@ -82,7 +80,7 @@ func (fs FS) Check() error {
 // Exists reports whether the directory dir exists.
 func (fs FS) Exists(dir string) bool {
 	var st unix.Stat_t
-	if retry(func() error { return unix.Lstat(fs.abs(dir), &st) }) != nil {
+	if dirents.Retry(func() error { return unix.Lstat(fs.abs(dir), &st) }) != nil {
 		return false
 	}
 	fs.trace.dir(dir)
@@ -209,7 +207,7 @@ func (fs FS) device(dir, name string) (string, error) {
 }
 
 func readlink(name string, buf []byte) (n int, err error) {
-	err = retry(func() (err error) {
+	err = dirents.Retry(func() (err error) {
 		n, err = unix.Readlink(name, buf)
 		return err
 	})
@@ -222,7 +220,7 @@ func readlink(name string, buf []byte) (n int, err error) {
 func (fs FS) read(dir, name string, buf []byte) (int, error) {
 	var fd, n int
 	file := fs.root + "/" + dir + "/" + name
-	err := retry(func() (err error) {
+	err := dirents.Retry(func() (err error) {
 		fd, err = unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 		return err
 	})
@@ -230,7 +228,7 @@ func (fs FS) read(dir, name string, buf []byte) (int, error) {
 		return 0, err
 	}
 	defer unix.Close(fd)
-	err = retry(func() (err error) {
+	err = dirents.Retry(func() (err error) {
 		n, err = unix.Read(fd, buf)
 		return err
 	})
@@ -239,14 +237,6 @@ func (fs FS) read(dir, name string, buf []byte) (int, error) {
 	}
 	fs.trace.attr(dir, name, buf[:n])
 	return n, nil
-}
-
-func retry(call func() error) error {
-	for {
-		if err := call(); err != unix.EINTR {
-			return err
-		}
-	}
 }
 
 // clean makes an attribute safe to print and to use as a label: without its final

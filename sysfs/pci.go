@@ -52,9 +52,11 @@ func (fs FS) PCIModalias(dir string) (string, error) { return fs.attr(dir, "moda
 // PhysFn returns the address of the physical function of a virtual one, otherwise "".
 func (fs FS) PhysFn(dir string) (string, error) { return fs.linkBase(dir, "physfn") }
 
-// TotalVFs returns the maximum number of virtual functions of a physical function,
-// otherwise -1.
-func (fs FS) TotalVFs(dir string) (int, error) { return fs.number(dir, "sriov_totalvfs") }
+// HasVFs reports whether a function is a physical one that can have virtual functions.
+func (fs FS) HasVFs(dir string) (bool, error) {
+	n, err := fs.number(dir, "sriov_totalvfs")
+	return n > 0, err
+}
 
 // VirtFns returns the numbers of the existing virtual functions of a physical function,
 // by address. The numbers are those of the links virtfn0, virtfn1, …

@@ -25,7 +25,7 @@ type Entry struct {
 // calls. The error is an *fs.PathError.
 func Read(dir string) ([]Entry, error) {
 	var fd int
-	err := retry(func() (err error) {
+	err := Retry(func() (err error) {
 		fd, err = unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		return err
 	})
@@ -37,7 +37,7 @@ func Read(dir string) ([]Entry, error) {
 	var buf [8192]byte
 	for {
 		var n int
-		err := retry(func() (err error) {
+		err := Retry(func() (err error) {
 			n, err = unix.ReadDirent(fd, buf[:])
 			return err
 		})
@@ -111,7 +111,8 @@ func mode(t byte) fs.FileMode {
 	return fs.ModeIrregular
 }
 
-func retry(call func() error) error {
+// Retry repeats a system call that a signal interrupts.
+func Retry(call func() error) error {
 	for {
 		if err := call(); err != unix.EINTR {
 			return err
