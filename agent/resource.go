@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -205,18 +204,17 @@ func (h hostCheck) Node(path string, n device.OfferedNode) error {
 			return fmt.Errorf("its link %s leads to %s, want %s", path, target, n.HostPath)
 		}
 	}
-	info, err := os.Lstat(h.paths.local(n.HostPath))
-	switch {
+	var stat unix.Stat_t
+	switch err := unix.Lstat(h.paths.local(n.HostPath), &stat); {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("node %s is gone", n.HostPath)
 	case err != nil:
 		return fmt.Errorf("node %s: %w", n.HostPath, err)
 	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || info.Mode()&fs.ModeDevice == 0 {
+	if kind := stat.Mode & unix.S_IFMT; kind != unix.S_IFCHR && kind != unix.S_IFBLK {
 		return nil // a recorded machine has files in place of nodes
 	}
-	if major, minor := unix.Major(stat.Rdev), unix.Minor(stat.Rdev); major != n.Major || minor != n.Minor {
+	if major, minor := unix.Major(uint64(stat.Rdev)), unix.Minor(uint64(stat.Rdev)); major != n.Major || minor != n.Minor {
 		return fmt.Errorf("node %s is now %d:%d, was %d:%d: another device took its name", n.HostPath, major, minor, n.Major, n.Minor)
 	}
 	return nil

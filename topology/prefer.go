@@ -1,8 +1,11 @@
+// Package topology computes which free devices to prefer for a container, and their
+// NUMA nodes. It is pure.
 package topology
 
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/generic-dp/generic-dp/device"
@@ -36,7 +39,7 @@ const (
 //
 // Ties are broken by the order of all. An unknown value is numa.
 func Prefer(prefer string, all []device.Listed, available, must []string, size int) []string {
-	c := collect(all, available, must)
+	c := newChoice(all, available, must)
 	need := size - len(c.chosen)
 	if need > 0 {
 		switch prefer {
@@ -45,43 +48,43 @@ func Prefer(prefer string, all []device.Listed, available, must []string, size i
 		case Packed:
 			c.order(need, mostUsed)
 		default:
-			c.near(min(need, c.fresh()))
+			c.near(need)
 			c.order(need, nearest)
 		}
 	}
-	slices.SortFunc(c.chosen, func(a, b slot) int { return cmp.Compare(a.rank, b.rank) })
-	ids := make([]string, 0, len(c.chosen))
-	for _, s := range c.chosen {
-		ids = append(ids, s.id)
+	slices.Sort(c.chosen)
+	ids := make([]string, len(c.chosen))
+	for n, i := range c.chosen {
+		ids[n] = c.list[i].ID
 	}
 	return ids
 }
 
-// slot is a listed slot and its index in the list.
-type slot struct {
-	id   string
-	rank int
-}
-
-// hardware are the slots of one device.
-type hardware struct {
-	rank int    // of its first slot
-	free []slot // in list order
-	used int    // number in use by others
-	mine int    // number that this container has or gets
-	numa []int
-	// step in which its NUMA nodes were chosen, 0 for those of must; only for numa.
-	step   int
-	inside bool
-}
-
+// choice is the state of one request.
 type choice struct {
-	devices []*hardware // those with free slots or slots of must
-	chosen  []slot
+	list    []device.Listed
+	devices []*hardware
+	chosen  []int // indexes of the list
 }
 
-// collect groups the request by hardware.
-func collect(all []device.Listed, available, must []string) *choice {
+// hardware is the slots of one device.
+type hardware struct {
+	first int   // index of its first slot in the list
+	free  []int // indexes
+	used  int   // slots in use by others
+	mine  int   // slots of this container
+	numa  []int
+	// step in which its NUMA nodes were chosen, 0 for those of must; outside before.
+	step int
+}
+
+const outside = math.MaxInt
+
+// fresh reports whether the device has a free slot and none of this container.
+func (d *hardware) fresh() bool { return d.mine == 0 && len(d.free) > 0 }
+
+// newChoice sorts the request by hardware.
+func newChoice(all []device.Listed, available, must []string) *choice {
 	const (
 		isFree = 1 + iota
 		isMine
@@ -93,55 +96,40 @@ func collect(all []device.Listed, available, must []string) *choice {
 	for _, id := range must {
 		state[id] = isMine
 	}
-	c := &choice{}
+	c := &choice{list: slices.Clip(all)}
 	byName := make(map[string]*hardware)
-	rank := 0
-	add := func(cand device.Listed) {
-		name := cand.Device
-		if name == "" {
-			name, _ = device.SplitSlot(cand.ID)
-		}
-		d := byName[name]
+	add := func(i int) {
+		l := &c.list[i]
+		d := byName[l.Device]
 		if d == nil {
-			d = &hardware{rank: rank}
-			byName[name] = d
+			d = &hardware{first: i, step: outside}
+			byName[l.Device] = d
 			c.devices = append(c.devices, d)
 		}
-		if len(cand.NUMA) > 0 && !slices.Equal(cand.NUMA, d.numa) {
-			d.numa = union(d.numa, cand.NUMA)
+		if len(l.NUMA) > 0 && !slices.Equal(l.NUMA, d.numa) {
+			d.numa = union(d.numa, l.NUMA)
 		}
-		s := slot{cand.ID, rank}
-		rank++
-		switch state[cand.ID] {
+		switch state[l.ID] {
 		case isFree:
-			d.free = append(d.free, s)
+			d.free = append(d.free, i)
 		case isMine:
 			d.mine++
-			c.chosen = append(c.chosen, s)
+			c.chosen = append(c.chosen, i)
 		default:
 			d.used++
 		}
-		delete(state, cand.ID)
+		delete(state, l.ID)
 	}
-	for _, cand := range all {
-		add(cand)
+	for i := range all {
+		add(i)
 	}
-	// The list may have changed since the kubelet received it.
+	// The list may have changed since the kubelet got it.
 	for _, id := range slices.SortedFunc(maps.Keys(state), device.CompareNatural) {
-		add(device.Listed{ID: id})
+		base, _ := device.SplitSlot(id)
+		c.list = append(c.list, device.Listed{ID: id, Device: base})
+		add(len(c.list) - 1)
 	}
 	return c
-}
-
-// fresh is the number of devices with a free slot and none of this container.
-func (c *choice) fresh() int {
-	n := 0
-	for _, d := range c.devices {
-		if d.mine == 0 && len(d.free) > 0 {
-			n++
-		}
-	}
-	return n
 }
 
 // order takes need slots, one of each device before a second of any, ordered by
@@ -149,7 +137,7 @@ func (c *choice) fresh() int {
 func (c *choice) order(need int, compare func(a, b *hardware) int) {
 	free := slices.DeleteFunc(slices.Clone(c.devices), func(d *hardware) bool { return len(d.free) == 0 })
 	slices.SortFunc(free, func(a, b *hardware) int {
-		return cmp.Or(compare(a, b), cmp.Compare(a.rank, b.rank))
+		return cmp.Or(compare(a, b), cmp.Compare(a.first, b.first))
 	})
 	for round := 0; need > 0 && len(free) > 0; round++ {
 		for _, d := range free {
@@ -169,31 +157,28 @@ func leastUsed(a, b *hardware) int { return cmp.Compare(a.used, b.used) }
 func mostUsed(a, b *hardware) int { return cmp.Compare(b.used, a.used) }
 
 // nearest puts devices on chosen NUMA nodes first, in the order of choice.
-func nearest(a, b *hardware) int {
-	if a.inside != b.inside {
-		if a.inside {
-			return -1
-		}
-		return 1
-	}
-	return cmp.Or(cmp.Compare(a.step, b.step), leastUsed(a, b))
-}
+func nearest(a, b *hardware) int { return cmp.Or(cmp.Compare(a.step, b.step), leastUsed(a, b)) }
 
 // near chooses NUMA nodes until need fresh devices are on them, starting with those of
 // must. Each step takes the set of nodes that adds most devices per added node; that is
 // optimal if devices have one node each or all the same ones.
 func (c *choice) near(need int) {
 	var nodes []int
+	fresh := 0
 	for _, d := range c.devices {
 		if d.mine > 0 {
 			nodes = union(nodes, d.numa)
 		}
+		if d.fresh() {
+			fresh++
+		}
 	}
+	need = min(need, fresh)
 	for step := 0; ; step++ {
 		for _, d := range c.devices {
-			if !d.inside && len(missing(d.numa, nodes)) == 0 {
-				d.inside, d.step = true, step
-				if d.mine == 0 && len(d.free) > 0 {
+			if d.step == outside && len(missing(d.numa, nodes)) == 0 {
+				d.step = step
+				if d.fresh() {
 					need--
 				}
 			}
@@ -210,7 +195,7 @@ func (c *choice) next(nodes []int, need int) []int {
 	var best offer
 	var tried [][]int
 	for _, d := range c.devices {
-		if d.inside || d.mine > 0 || len(d.free) == 0 {
+		if d.step != outside || !d.fresh() {
 			continue
 		}
 		set := missing(d.numa, nodes)
@@ -238,7 +223,7 @@ func (c *choice) offer(nodes, set []int, need int) offer {
 	with := union(nodes, set)
 	var used []int
 	for _, d := range c.devices {
-		if !d.inside && d.mine == 0 && len(d.free) > 0 && len(missing(d.numa, with)) == 0 {
+		if d.step == outside && d.fresh() && len(missing(d.numa, with)) == 0 {
 			used = append(used, d.used)
 		}
 	}
@@ -260,4 +245,30 @@ func (o offer) betterThan(p offer) bool {
 		cmp.Compare(o.used, p.used),
 		cmp.Compare(o.spare, p.spare),
 	) < 0
+}
+
+// union returns the NUMA nodes of several sets: sorted, without duplicates and negative
+// ones, which stand for no node. It is nil if none is left.
+func union(sets ...[]int) []int {
+	var all []int
+	for _, set := range sets {
+		for _, n := range set {
+			if n >= 0 {
+				all = append(all, n)
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// missing returns the nodes of set that are not in nodes, both as returned by union.
+func missing(set, nodes []int) []int {
+	var out []int
+	for _, n := range set {
+		if _, ok := slices.BinarySearch(nodes, n); !ok {
+			out = append(out, n)
+		}
+	}
+	return out
 }

@@ -82,7 +82,7 @@ func TestPrefer(t *testing.T) {
 		{"spread: each hardware once", Spread, shared, "", "", 3, "a b c"},
 		{"spread: second slots last", Spread, shared, "a", "", 5, "a::1 b b::1 c c::1"},
 		{"spread: not what must has", Spread, shared, "b", "a", 2, "a c"},
-		{"spread: does not look at nodes", Spread, two, "a", "", 2, "b c"},
+		{"spread: ignores nodes", Spread, two, "a", "", 2, "b c"},
 
 		{"packed: hardware that is in use", Packed, shared, "b", "", 1, "b::1"},
 		{"packed: the most used first", Packed, shared, "b c c::1", "", 2, "b::1 c::2"},
@@ -91,7 +91,7 @@ func TestPrefer(t *testing.T) {
 		{"packed: two slots where there is nothing else", Packed, []string{"a:3"}, "a", "", 2, "a::1 a::2"},
 		{"packed: not what must has", Packed, shared, "b", "b::1", 2, "a b::1"},
 
-		{"an unknown way is numa", "nearest", two, "", "", 3, "c d e"},
+		{"an unknown value is numa", "nearest", two, "", "", 3, "c d e"},
 		{"must alone is enough", NUMA, two, "", "a c", 2, "a c"},
 		{"must has more than was asked", Spread, two, "", "a c d", 2, "a c d"},
 		{"must is not available any more", NUMA, two, "a", "a", 2, "a b"},
