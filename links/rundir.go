@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"strconv"
 	"strings"
 )
 
@@ -81,21 +80,5 @@ func sameEnd(a, b string) bool {
 	return a == "/" || strings.HasSuffix(b, a) || strings.HasSuffix(a, b)
 }
 
-// unescape decodes the \ooo of mountinfo: space, tab, newline and backslash.
-func unescape(s string) string {
-	if !strings.Contains(s, `\`) {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+4 <= len(s) {
-			if c, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(c))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
-}
+// unescape undoes what the kernel escapes in mountinfo (mangle in fs/proc_namespace.c).
+var unescape = strings.NewReplacer(`\011`, "\t", `\012`, "\n", `\040`, " ", `\043`, "#", `\134`, `\`).Replace

@@ -9,10 +9,10 @@
 package links
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -62,7 +62,7 @@ func (t *Tree) Path(id, key string) string { return filepath.Join(t.Dir, id, key
 // of two devices are never mixed up; it writes nothing if all links are right. A
 // failure does not stop the rest; the error joins all failures.
 func (t *Tree) Sync(want []Link, keep func(Link) bool) error {
-	targets, errs := group(want)
+	missing, errs := group(want)
 	ids, err := entries(t.Dir)
 	errs = append(errs, err)
 	for _, id := range ids {
@@ -70,11 +70,11 @@ func (t *Tree) Sync(want []Link, keep func(Link) bool) error {
 			errs = append(errs, remove(filepath.Join(t.Dir, id.Name())))
 			continue
 		}
-		errs = append(errs, t.prune(id.Name(), targets[id.Name()], keep))
+		errs = append(errs, t.prune(id.Name(), missing[id.Name()], keep))
 	}
-	for _, l := range sorted(want) {
-		if targets[l.ID][l.Key] == l.Target && l.Target != "" {
-			errs = append(errs, t.make(l))
+	for _, id := range slices.Sorted(maps.Keys(missing)) {
+		for _, key := range slices.Sorted(maps.Keys(missing[id])) {
+			errs = append(errs, t.make(Link{id, key, missing[id][key]}))
 		}
 	}
 	return errors.Join(errs...)
@@ -83,23 +83,22 @@ func (t *Tree) Sync(want []Link, keep func(Link) bool) error {
 // Clean removes the whole tree.
 func (t *Tree) Clean() error { return remove(t.Dir) }
 
-// prune removes from the directory of a device all links that are neither targets, by
-// key, nor kept, and the directory if nothing is left.
-func (t *Tree) prune(id string, targets map[string]string, keep func(Link) bool) error {
+// prune removes from the directory of a device what is neither wanted nor kept, and
+// the directory if nothing is left. Of wanted, targets by key, it deletes the links
+// that are right.
+func (t *Tree) prune(id string, wanted map[string]string, keep func(Link) bool) error {
 	dir := filepath.Join(t.Dir, id)
-	var errs []error
-	used := len(targets) > 0
 	have, err := entries(dir)
-	if err != nil && used {
-		return err
-	}
+	errs := []error{err}
+	used := len(wanted) > 0
 	for _, e := range have {
 		l := Link{ID: id, Key: e.Name()}
 		target, err := os.Readlink(t.Path(l.ID, l.Key))
 		l.Target = target
-		wanted, configured := targets[l.Key]
+		want, configured := wanted[l.Key]
 		switch {
-		case err == nil && configured && wanted == target:
+		case err == nil && configured && want == target:
+			delete(wanted, l.Key)
 		case err == nil && !configured && keep != nil && check(l) == nil && keep(l):
 			used = true
 		default:
@@ -115,27 +114,16 @@ func (t *Tree) prune(id string, targets map[string]string, keep func(Link) bool)
 // make makes a link unless it exists, atomically.
 func (t *Tree) make(l Link) error {
 	path := t.Path(l.ID, l.Key)
-	if target, err := os.Readlink(path); err == nil && target == l.Target {
-		return nil
-	}
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("--run-dir: %w", err)
-	}
-	temp := filepath.Join(dir, tempPrefix+l.Key)
-	err := os.Symlink(l.Target, temp)
-	if errors.Is(err, fs.ErrExist) { // left over from a crash
-		if err = os.Remove(temp); err == nil {
-			err = os.Symlink(l.Target, temp)
-		}
+	temp := t.Path(l.ID, tempPrefix+l.Key)
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = os.Symlink(l.Target, temp)
 	}
 	if err == nil {
-		if err = os.Rename(temp, path); err != nil {
-			_ = os.Remove(temp) // the next Sync removes it too
-		}
+		err = os.Rename(temp, path)
 	}
 	if err != nil {
-		return fmt.Errorf("--run-dir: %w", err)
+		return fmt.Errorf("--run-dir: %w", errors.Join(err, os.RemoveAll(temp)))
 	}
 	return nil
 }
@@ -162,52 +150,39 @@ func entries(dir string) ([]fs.DirEntry, error) {
 func group(want []Link) (map[string]map[string]string, []error) {
 	byID := map[string]map[string]string{}
 	var errs []error
+	var conflicts []Link
 	for _, l := range want {
 		if err := check(l); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		links := byID[l.ID]
-		if links == nil {
-			links = map[string]string{}
-			byID[l.ID] = links
+		if byID[l.ID] == nil {
+			byID[l.ID] = map[string]string{}
 		}
-		switch target, ok := links[l.Key]; {
-		case !ok:
-			links[l.Key] = l.Target
-		case target != l.Target:
+		if target, ok := byID[l.ID][l.Key]; ok && target != l.Target {
 			errs = append(errs, fmt.Errorf("--run-dir: link %q of device %q cannot lead to both %q and %q", l.Key, l.ID, target, l.Target))
-			links[l.Key] = "" // neither is right
+			conflicts = append(conflicts, l)
+			continue
 		}
+		byID[l.ID][l.Key] = l.Target
+	}
+	for _, l := range conflicts {
+		delete(byID[l.ID], l.Key)
 	}
 	return byID, errs
 }
 
-// sorted returns links by ID and key.
-func sorted(want []Link) []Link {
-	return slices.SortedFunc(slices.Values(want), func(a, b Link) int {
-		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Key, b.Key))
-	})
-}
-
-// check rejects links outside of the tree. IDs and keys are safe by their grammar, but
-// contain strings of USB devices, so this checks them again.
+// check refuses what would leave the tree. IDs and keys are safe by their
+// grammar; parts of them come from what a USB device says, so they are checked
+// again where it matters.
 func check(l Link) error {
-	if err := checkName(l.ID); err != nil {
-		return fmt.Errorf("--run-dir: %w", err)
-	}
-	if err := checkName(l.Key); err != nil {
-		return fmt.Errorf("--run-dir: device %q: %w", l.ID, err)
+	for _, name := range []string{l.ID, l.Key} {
+		if name == "" || strings.HasPrefix(name, ".") || strings.ContainsAny(name, "/\x00") {
+			return fmt.Errorf("--run-dir: device %q: %q cannot name a link: want a name without \"/\" that does not begin with a dot", l.ID, name)
+		}
 	}
 	if !filepath.IsAbs(l.Target) {
 		return fmt.Errorf("--run-dir: device %q: link %q: target %q is not an absolute path", l.ID, l.Key, l.Target)
-	}
-	return nil
-}
-
-func checkName(name string) error {
-	if name == "" || strings.HasPrefix(name, ".") || strings.ContainsAny(name, "/\x00") {
-		return fmt.Errorf("%q cannot name a link: want a name without %q that does not begin with a dot", name, "/")
 	}
 	return nil
 }

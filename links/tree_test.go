@@ -151,7 +151,7 @@ func TestSync(t *testing.T) {
 			name:    "slash in an ID",
 			want:    []links.Link{{"../../etc", tty, "/dev/ttyUSB0"}, {dongle, tty, "/dev/ttyUSB0"}},
 			tree:    map[string]string{dongle + "/" + tty: "/dev/ttyUSB0"},
-			wantErr: `--run-dir: "../../etc" cannot name a link`,
+			wantErr: `--run-dir: device "../../etc": "../../etc" cannot name a link`,
 		},
 		{
 			name:    "dots as a key",
@@ -277,7 +277,7 @@ func TestFor(t *testing.T) {
 	}
 	offer.CDI = true
 	if have := links.For(offer); have != nil {
-		t.Errorf("links of an offer handed over by CDI = %v, want none", have)
+		t.Errorf("links of an offer injected by CDI = %v, want none", have)
 	}
 }
 
