@@ -53,14 +53,14 @@ type Agent struct {
 	// The host.
 	scanner   *inventory.Scanner
 	watcher   *inventory.Watcher
-	looks     looks
+	rescans   rescanRequests
 	specFiles *watch.Watcher // the CDI specs of others
 	usesSpecs atomic.Bool    // the configuration refers to them
 
 	// The configuration. The one that is served is the loop's alone once it runs.
-	source source
 	reader *configReader
 	config *config.Config
+	loaded atomic.Pointer[metrics.Config]
 
 	// The kubelet and containers.
 	kubelet  *plugin.KubeletWatch
@@ -72,12 +72,11 @@ type Agent struct {
 	listener  net.Listener
 	metrics   *metrics.Metrics // nil where nobody listens
 	started   time.Time
-	loaded    atomic.Pointer[loaded]
 	problems  *problems
 	events    events
-	heldError heldError
+	heldError atomic.Value              // a string: why held devices are unknown, that was logged
 	busy      atomic.Pointer[time.Time] // since when the loop is; nil while it waits
-	settled   chan struct{}             // closed after the first pass
+	settled   chan struct{}             // closed when nothing is about to change by itself
 }
 
 // New loads the configuration and prepares everything that can fail before
@@ -90,20 +89,19 @@ func New(options Options) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{
-		options: options, log: options.Log, now: time.Now, started: time.Now(), settled: make(chan struct{}), looks: make(looks),
-		source:   source{path: options.Config, stateDir: options.Paths.StateDir, cdiDir: options.Paths.CDIDir, allow: options.Allow, cdiOnly: options.CDIOnly, inPod: options.InPod},
+		options: options, log: options.Log, now: time.Now, started: time.Now(), settled: make(chan struct{}), rescans: make(rescanRequests),
 		problems: &problems{log: options.Log},
 	}
-	cfg, first, err := a.source.load()
+	cfg, first, err := options.loadConfig()
 	if err != nil {
 		return nil, err
 	}
 	a.config = cfg
-	a.loaded.Store(&loaded{hash: cfg.Hash, at: time.Now(), generation: 1, broken: first.err})
+	a.loaded.Store(&metrics.Config{Path: options.Config, Hash: cfg.Hash, Loaded: time.Now(), Generation: 1, Broken: first.err, Problems: split(first.err)})
 	if first.err != nil {
 		logBroken(a.log, options.Config, first.err)
 	}
-	a.reader = newConfigReader(a.source, first, a.log)
+	a.reader = newConfigReader(options, first)
 	if a.lock, err = openLock(options.Paths.RunDir); err != nil {
 		return nil, fmt.Errorf("--run-dir: %w", err)
 	}
@@ -143,6 +141,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		group.Go(func() error { return a.kubelet.Run(ctx) })
 	}
 	group.Go(func() error { return a.watcher.Run(ctx) })
+	group.Go(func() error { return a.reader.files.Run(ctx) })
 	group.Go(func() error { return a.reader.run(ctx) })
 	group.Go(func() error { return loop.run(ctx) })
 	return group.Wait()
@@ -167,23 +166,65 @@ func (a *Agent) Settled() <-chan struct{} { return a.settled }
 // Reload reads the configuration again at once, as a change on disk does.
 func (a *Agent) Reload() { a.reader.request() }
 
-// manifest says by flag what of the DaemonSet it is given by, and the value of the
-// chart that makes it.
-var manifest = map[string]string{
-	"config":      `volume "config" of the DaemonSet: the ConfigMap wants a key that ends in .toml; config or existingConfigMap in the chart's values`,
-	"kubelet-dir": `volume "device-plugins" of the DaemonSet, paths.devicePlugins in the chart's values, is the kubelet's directory on the host`,
-	"run-dir":     `volume "run" of the DaemonSet, paths.run in the chart's values, is a hostPath that can be written, at the same path in the pod`,
-	"state-dir":   `volume "state" of the DaemonSet, paths.state in the chart's values, is a hostPath that can be written`,
-	"cdi-dir":     `volume "cdi" of the DaemonSet: cdi.enabled = true in the chart's values mounts cdi.directory, which container.cdi needs`,
-	"listen":      `argument --listen and port "metrics" of the DaemonSet, listen.port in the chart's values: with hostNetwork the port has to be free on the node`,
+// Once makes the CDI specs of what is there, as Run does for Options.CDIOnly,
+// and ends when nothing is about to change by itself. It returns the qualified
+// names that a container can ask for.
+func (a *Agent) Once(ctx context.Context) (names []string, err error) {
+	mine, err := a.lock.try()
+	if err != nil {
+		return nil, err
+	}
+	if !mine {
+		return nil, errServing(a.options.Paths)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-a.settled:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	if err := a.Run(ctx); err != nil {
+		return nil, err
+	}
+	made := a.injector.names.Load()
+	if made == nil {
+		return nil, errNotScanned
+	}
+	return made.names, made.err
 }
 
-// hints are for a program that runs in no pod.
-var hints = map[string]string{
-	"config":      "write one, or name another file or directory with --config; generic-dp check reports what is wrong with it",
-	"kubelet-dir": "it is where the kubelet keeps kubelet.sock; distributions may have it elsewhere, such as /var/snap/microk8s/common/var/lib/kubelet/device-plugins",
-	"cdi-dir":     "container.cdi needs a directory that container runtimes read CDI specs from, /var/run/cdi or /etc/cdi as a rule",
-	"listen":      "another instance may be serving: generic-dp status asks it; --listen names another address, and an empty one is none",
+// hints say by flag what to change: in a pod, where nobody sets flags, the part of
+// the DaemonSet that it comes from and the value of the chart that makes it.
+var hints = map[string]struct{ pod, host string }{
+	"config": {
+		pod:  `volume "config" of the DaemonSet: the ConfigMap wants a key that ends in .toml; config or existingConfigMap in the chart's values`,
+		host: "write one, or name another file or directory with --config; generic-dp check reports what is wrong with it",
+	},
+	"kubelet-dir": {
+		pod:  `volume "device-plugins" of the DaemonSet, paths.devicePlugins in the chart's values, is the kubelet's directory on the host`,
+		host: "it is where the kubelet keeps kubelet.sock; distributions may have it elsewhere, such as /var/snap/microk8s/common/var/lib/kubelet/device-plugins",
+	},
+	"run-dir":   {pod: `volume "run" of the DaemonSet, paths.run in the chart's values, is a hostPath that can be written, at the same path in the pod`},
+	"state-dir": {pod: `volume "state" of the DaemonSet, paths.state in the chart's values, is a hostPath that can be written`},
+	"cdi-dir": {
+		pod:  `volume "cdi" of the DaemonSet: cdi.enabled = true in the chart's values mounts cdi.directory, which container.cdi needs`,
+		host: "container.cdi needs a directory that container runtimes read CDI specs from, /var/run/cdi or /etc/cdi as a rule",
+	},
+	"listen": {
+		pod:  `argument --listen and port "metrics" of the DaemonSet, listen.port in the chart's values: with hostNetwork the port has to be free on the node`,
+		host: "another instance may be serving: generic-dp status asks it; --listen names another address, and an empty one is none",
+	},
+}
+
+// hint is what to change about a flag; empty is unknown.
+func (o Options) hint(flag string) string {
+	if o.InPod {
+		return hints[flag].pod
+	}
+	return hints[flag].host
 }
 
 // hinted is an error with what to do about it on a line of its own.
@@ -195,21 +236,13 @@ type hinted struct {
 func (h hinted) Error() string { return h.error.Error() + "\n  hint: " + h.hint }
 func (h hinted) Unwrap() error { return h.error }
 
-// withHint adds to an error about a flag what to change: in a pod the part of the
-// manifest, since nobody sets flags there.
-func withHint(err error, flag string, inPod bool) error {
-	hint := hintFor(flag, inPod)
+// withHint adds the hint of a flag to an error about it.
+func (o Options) withHint(err error, flag string) error {
+	hint := o.hint(flag)
 	if err == nil || hint == "" {
 		return err
 	}
 	return hinted{err, hint}
-}
-
-func hintFor(flag string, inPod bool) string {
-	if inPod {
-		return manifest[flag]
-	}
-	return hints[flag]
 }
 
 // prepare checks and makes what nothing can be served without. A state directory
@@ -217,7 +250,7 @@ func hintFor(flag string, inPod bool) string {
 func (o Options) prepare() error {
 	p := o.Paths
 	if err := writable("run-dir", p.RunDir); err != nil {
-		return withHint(err, "run-dir", o.InPod)
+		return o.withHint(err, "run-dir")
 	}
 	if o.CDIOnly {
 		return nil
@@ -227,14 +260,14 @@ func (o Options) prepare() error {
 	}
 	if _, err := os.Stat(p.KubeletDir); o.InPod && errors.Is(err, fs.ErrNotExist) {
 		// What is not mounted now never will be.
-		return withHint(fmt.Errorf("--kubelet-dir: %w", err), "kubelet-dir", o.InPod)
+		return o.withHint(fmt.Errorf("--kubelet-dir: %w", err), "kubelet-dir")
 	}
 	mounts, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
 		return nil // no proc, no containers
 	}
 	defer mounts.Close()
-	return withHint(links.CheckRunDir(p.RunDir, mounts, o.InPod), "run-dir", o.InPod)
+	return o.withHint(links.CheckRunDir(p.RunDir, mounts, o.InPod), "run-dir")
 }
 
 // listen takes the address of metrics and status.
@@ -244,7 +277,7 @@ func (a *Agent) listen() (err error) {
 	}
 	a.listener, err = metrics.Listen(a.options.Listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return withHint(err, "listen", a.options.InPod)
+		return a.options.withHint(err, "listen")
 	}
 	if err == nil {
 		a.metrics = metrics.New(a)

@@ -52,12 +52,12 @@ func TestErrorsSayWhatToChange(t *testing.T) {
 		{"run directory of the pod's own", "--run-dir: ", with(func(p *Paths) { p.RunDir = ownDir(t) }), "paths.run", ""},
 		{"run directory", "--run-dir: ", with(func(p *Paths) { p.RunDir = file + "/x" }), "paths.run", "not a directory"},
 		{"CDI directory", "--cdi-dir: ", func(inPod bool) error {
-			_, err := source{cdiDir: file + "/cdi", inPod: inPod}.check([]config.File{{Name: "c.toml", Data: []byte(
+			_, err := Options{Paths: Paths{CDIDir: file + "/cdi"}, InPod: inPod}.checkConfig([]config.File{{Name: "c.toml", Data: []byte(
 				"domain = \"example.com\"\n[[resource]]\nname = \"x\"\nmatch.glob = \"/dev/x\"\ncontainer.cdi = true\n")}})
 			return err
 		}, "cdi.enabled = true", "/etc/cdi"},
 		{"ConfigMap without a key", "--config: ", func(inPod bool) error {
-			_, err := source{path: empty, inPod: inPod}.read()
+			_, err := Options{Config: empty, InPod: inPod}.readConfig()
 			return err
 		}, "existingConfigMap", "generic-dp check"},
 		{"port", "--listen: ", func(inPod bool) error {

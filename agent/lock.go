@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -45,26 +44,20 @@ func (l *lock) try() (bool, error) {
 	}
 }
 
-// wait returns when the lock is taken. flock can't be interrupted, so a
-// cancelled wait leaves its goroutine to end with the process; only serve,
-// which ends then, waits.
-func (l *lock) wait(ctx context.Context) error {
-	done := make(chan error, 1)
+// wait returns a channel that is closed when the lock is taken. flock can't be
+// interrupted: its goroutine ends with the process at the latest.
+func (l *lock) wait() <-chan struct{} {
+	taken := make(chan struct{})
 	go func() {
-		for {
-			err := unix.Flock(int(l.file.Fd()), unix.LOCK_EX)
-			if err != unix.EINTR {
-				done <- err
-				return
-			}
+		err := error(unix.EINTR)
+		for err == unix.EINTR {
+			err = unix.Flock(int(l.file.Fd()), unix.LOCK_EX)
+		}
+		if err == nil {
+			close(taken)
 		}
 	}()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case err := <-done:
-		return err
-	}
+	return taken
 }
 
 func (l *lock) close() error { return l.file.Close() }
@@ -82,6 +75,11 @@ func writable(flag, dir string) error {
 	return os.Remove(probe.Name())
 }
 
+// errServing is why a command refuses.
+func errServing(p Paths) error {
+	return fmt.Errorf("an instance is serving: it holds %s", filepath.Join(p.RunDir, lockName))
+}
+
 // Clean removes what serving leaves behind: links, CDI specs, state, and
 // sockets that nobody serves. It refuses while an instance is serving. The
 // directories themselves stay: they may be mounts.
@@ -97,7 +95,7 @@ func Clean(p Paths) (removed []string, err error) {
 			return nil, err
 		}
 		if !mine {
-			return nil, fmt.Errorf("an instance is serving: it holds %s", filepath.Join(p.RunDir, lockName))
+			return nil, errServing(p)
 		}
 	}
 	var errs []error

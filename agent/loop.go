@@ -38,7 +38,7 @@ type loop struct {
 	writer bool                     // the lock is held: links, specs and state are ours to write
 	locked <-chan struct{}          // closed when it is, after the other instance has ended
 	calm   bool                     // settled is closed
-	ending map[string]chan struct{} // by resource: closed when its plugin has ended
+	ended  map[string]chan struct{} // by resource: closed when its last plugin has ended
 
 	timer      *time.Timer // when to reconcile without a trigger
 	watchSpecs func()      // starts the watch of CDI specs, once
@@ -49,7 +49,7 @@ func newLoop(a *Agent, group *errgroup.Group) *loop {
 		Agent: a, group: group, start: a.now(),
 		held:   holdings{answers: make(chan ledger.Held, 1)},
 		prober: health.New(a.options.Paths.local),
-		ending: map[string]chan struct{}{}, timer: time.NewTimer(retryAfter),
+		ended:  map[string]chan struct{}{}, timer: time.NewTimer(retryAfter),
 	}
 	l.held.reset(l.start) // an earlier instance may have served another configuration
 	if a.reader.last.err == nil {
@@ -83,7 +83,7 @@ func (l *loop) run(ctx context.Context) error {
 		l.scanner.RestoreUSB(l.memory.saved.USB)
 	}
 	l.injector.injected = l.memory.saved.Injected
-	if err := l.elect(ctx); err != nil {
+	if err := l.elect(); err != nil {
 		return err
 	}
 	l.group.Go(func() error { return l.prober.Run(ctx) })
@@ -117,7 +117,7 @@ func (l *loop) next(ctx context.Context) (trigger, bool) {
 		return trigger{limited: true}, true
 	case <-l.scanner.Answered():
 		return trigger{scan: metrics.ScanRetry}, true
-	case done := <-l.looks:
+	case done := <-l.rescans:
 		return trigger{scan: metrics.ScanAllocate, done: done}, true
 	case <-l.timer.C:
 		if l.host.snapshot == nil || l.again || l.scanErr != nil {
@@ -175,18 +175,12 @@ func (l *loop) lacksNets() bool { return matchers.UsesNets(l.config) && !l.host.
 
 // elect takes the lock, or waits in the background until the other instance has
 // released it.
-func (l *loop) elect(ctx context.Context) (err error) {
+func (l *loop) elect() (err error) {
 	if l.writer, err = l.lock.try(); err != nil || l.writer {
 		return err
 	}
 	l.log.Info("another instance writes links, specs and state: waiting for it to end", "run_dir", l.options.Paths.RunDir)
-	locked := make(chan struct{})
-	l.locked = locked
-	go func() {
-		if l.lock.wait(ctx) == nil {
-			close(locked)
-		}
-	}()
+	l.locked = l.lock.wait()
 	return nil
 }
 

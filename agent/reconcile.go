@@ -138,7 +138,7 @@ func (l *loop) settle(out ledger.Output) {
 	close(l.settled)
 	if kubelet, _ := l.kubelet.Kubelet(); !kubelet.Present && !l.options.CDIOnly {
 		l.log.Info("waiting for the kubelet: its socket does not exist yet", "kubelet_dir", l.options.Paths.KubeletDir,
-			"hint", hintFor("kubelet-dir", l.options.InPod))
+			"hint", l.options.hint("kubelet-dir"))
 	}
 }
 
@@ -179,7 +179,7 @@ func (l *loop) save(v *View, out ledger.Output) {
 		l.warnStateDir("state", err, "state can't be saved: identity decisions are lost at the next start")
 	}
 	if m.unkept != nil {
-		err := l.source.keep(m.unkept)
+		err := l.options.keepConfig(m.unkept)
 		if err == nil {
 			m.unkept = nil
 		}
@@ -189,7 +189,7 @@ func (l *loop) save(v *View, out ledger.Output) {
 
 func (l *loop) warnStateDir(subject string, err error, message string) {
 	if err != nil {
-		l.problems.warn(subject, fmt.Sprintf("--state-dir: %v", err), message, "hint", hintFor("state-dir", l.options.InPod))
+		l.problems.warn(subject, fmt.Sprintf("--state-dir: %v", err), message, "hint", l.options.hint("state-dir"))
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/generic-dp/generic-dp/config"
@@ -31,16 +30,6 @@ type keptFile struct {
 	Text string `json:"text"`
 }
 
-// source is where the configuration comes from and what it may ask for.
-type source struct {
-	path     string // file or directory
-	stateDir string // where the last good copy is
-	cdiDir   string
-	allow    config.Allow
-	cdiOnly  bool // see Options
-	inPod    bool
-}
-
 // reading is one reading of the configuration on disk: it is in order, or err
 // says what is wrong.
 type reading struct {
@@ -50,55 +39,55 @@ type reading struct {
 	requested bool // by a person, who wants to hear of it whatever it is
 }
 
-// read reads the text of the configuration.
-func (s source) read() ([]config.File, error) {
-	files, err := config.Read(s.path)
+// readConfig reads the text of the configuration.
+func (o Options) readConfig() ([]config.File, error) {
+	files, err := config.Read(o.Config)
 	if err != nil {
-		return nil, withHint(fmt.Errorf("--config: %w", err), "config", s.inPod)
+		return nil, o.withHint(fmt.Errorf("--config: %w", err), "config")
 	}
 	return files, nil
 }
 
-// check is what every configuration has to pass before it is served, the last
+// checkConfig is what every configuration has to pass before it is served, the last
 // good one too: what was allowed to it may be so no longer.
-func (s source) check(files []config.File) (*config.Config, error) {
+func (o Options) checkConfig(files []config.File) (*config.Config, error) {
 	parse := config.Parse
-	if s.cdiOnly {
+	if o.CDIOnly {
 		parse = config.ParseForCDI
 	}
 	cfg, err := parse(files...)
 	if err != nil {
 		return nil, err
 	}
-	if err := cfg.Check(s.allow); err != nil {
+	if err := cfg.Check(o.Allow); err != nil {
 		return nil, err
 	}
 	if slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool { return r.Container.CDI }) {
-		if err := writable("cdi-dir", s.cdiDir); err != nil {
-			return nil, withHint(err, "cdi-dir", s.inPod)
+		if err := writable("cdi-dir", o.Paths.CDIDir); err != nil {
+			return nil, o.withHint(err, "cdi-dir")
 		}
 	}
 	return cfg, nil
 }
 
-// load returns the configuration to serve from the start. If the one on disk is
+// loadConfig returns the configuration to serve from the start. If the one on disk is
 // broken and a last good copy is kept, that is served in its place: a running node
 // does not lose its devices to a typing error, not even over a restart.
-func (s source) load() (cfg *config.Config, first reading, err error) {
-	if first.files, first.err = s.read(); first.err == nil {
-		first.config, first.err = s.check(first.files)
+func (o Options) loadConfig() (cfg *config.Config, first reading, err error) {
+	if first.files, first.err = o.readConfig(); first.err == nil {
+		first.config, first.err = o.checkConfig(first.files)
 	}
 	if first.err == nil {
 		return first.config, first, nil
 	}
-	if kept, err := s.lastGood(); err == nil {
+	if kept, err := o.lastGood(); err == nil {
 		return kept, first, nil
 	}
 	return nil, first, first.err
 }
 
-func (s source) lastGood() (*config.Config, error) {
-	data, err := os.ReadFile(filepath.Join(s.stateDir, lastGoodName))
+func (o Options) lastGood() (*config.Config, error) {
+	data, err := os.ReadFile(filepath.Join(o.Paths.StateDir, lastGoodName))
 	if err != nil {
 		return nil, err
 	}
@@ -110,11 +99,11 @@ func (s source) lastGood() (*config.Config, error) {
 	for i, k := range kept {
 		files[i] = config.File{Name: k.Name, Data: []byte(k.Text)}
 	}
-	return s.check(files)
+	return o.checkConfig(files)
 }
 
-// keep makes files the last good copy.
-func (s source) keep(files []config.File) error {
+// keepConfig makes files the last good copy.
+func (o Options) keepConfig(files []config.File) error {
 	kept := make([]keptFile, len(files))
 	for i, f := range files {
 		kept[i] = keptFile{f.Name, string(f.Data)}
@@ -123,20 +112,32 @@ func (s source) keep(files []config.File) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(s.stateDir, 0o755); err != nil {
+	if err := os.MkdirAll(o.Paths.StateDir, 0o755); err != nil {
 		return fmt.Errorf("--state-dir: %w", err)
 	}
-	if err := atomicfile.Write(filepath.Join(s.stateDir, lastGoodName), data, 0o600); err != nil {
+	if err := atomicfile.Write(filepath.Join(o.Paths.StateDir, lastGoodName), data, 0o600); err != nil {
 		return fmt.Errorf("--state-dir: %w", err)
 	}
 	return nil
+}
+
+// newFileWatch watches files that people and programs edit: the configuration, the CDI
+// specs of others. They are written in place, renamed into place, or are links that are
+// swapped, so what is watched are the directories that a path leads through. Whoever
+// writes several files, or removes one and makes it anew, is done when nothing happens
+// for a moment.
+func newFileWatch(source string, dirs func() []string, log *slog.Logger) *watch.Watcher {
+	return watch.New(watch.Options{
+		Source: source, Events: watch.Names | watch.Attributes | watch.Writes, Dirs: dirs,
+		Quiet: 100 * time.Millisecond, Resync: 10 * time.Minute, Poll: time.Minute, Log: log,
+	})
 }
 
 // configReader reads the configuration whenever it may have changed, and passes on
 // what differs. Reading and checking are done here, so that a slow disk delays no
 // device.
 type configReader struct {
-	source   source
+	options  Options
 	files    *watch.Watcher
 	requests chan struct{} // capacity 1
 	readings chan reading
@@ -144,21 +145,23 @@ type configReader struct {
 }
 
 // newConfigReader makes one for what was read first.
-func newConfigReader(s source, first reading, log *slog.Logger) *configReader {
+func newConfigReader(o Options, first reading) *configReader {
 	return &configReader{
-		source: s, files: newFileWatch("configuration", func() []string { return configDirs(s.path) }, log),
+		options: o, files: newFileWatch("configuration", func() []string { return configDirs(o.Config) }, o.Log),
 		requests: make(chan struct{}, 1), readings: make(chan reading), last: first,
 	}
 }
 
 // request has the configuration read at once.
-func (r *configReader) request() { poke(r.requests) }
+func (r *configReader) request() {
+	select {
+	case r.requests <- struct{}{}:
+	default: // one is pending
+	}
+}
 
 // run reads until ctx is cancelled.
 func (r *configReader) run(ctx context.Context) error {
-	var files sync.WaitGroup
-	defer files.Wait()
-	files.Go(func() { _ = r.files.Run(ctx) }) // always nil
 	for {
 		var next reading
 		select {
@@ -168,12 +171,12 @@ func (r *configReader) run(ctx context.Context) error {
 		case <-r.requests:
 			next.requested = true
 		}
-		next.files, next.err = r.source.read()
+		next.files, next.err = r.options.readConfig()
 		if next.err == nil {
 			if !next.requested && r.last.err == nil && slices.EqualFunc(next.files, r.last.files, sameFile) {
 				continue
 			}
-			next.config, next.err = r.source.check(next.files)
+			next.config, next.err = r.options.checkConfig(next.files)
 		}
 		if !next.requested && next.err != nil && r.last.err != nil && next.err.Error() == r.last.err.Error() {
 			continue // broken in the same way
@@ -189,38 +192,29 @@ func (r *configReader) run(ctx context.Context) error {
 
 func sameFile(a, b config.File) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) }
 
-// loaded is what came of the configuration last.
-type loaded struct {
-	hash string    // of what is served
-	at   time.Time // when that was loaded
-	// generation counts what was served, from 1.
-	generation int
-	broken     error // why it is not what is on disk; nil where it is
-}
-
 // reload takes in a reading: one that is broken changes nothing but what is said
 // about it, one that differs is served from now on.
 func (l *loop) reload(r reading) {
 	was := l.loaded.Load()
 	now := *was
-	now.broken = r.err
+	now.Broken, now.Problems = r.err, split(r.err)
 	l.metrics.CountLoad(r.err)
-	path := l.options.Config
+	log := l.log.With("config", now.Path)
 	switch {
 	case r.err != nil:
-		logBroken(l.log, path, r.err)
+		logBroken(l.log, now.Path, r.err)
 		l.events.add("", "", "the configuration on disk is broken")
-	case r.config.Hash != was.hash:
-		now.hash, now.at, now.generation = r.config.Hash, l.now(), was.generation+1
+	case r.config.Hash != was.Hash:
+		now.Hash, now.Loaded, now.Generation = r.config.Hash, l.now(), was.Generation+1
 		l.config = r.config
-		l.held.reset(now.at)
+		l.held.reset(now.Loaded)
 		l.watch()
 		l.events.add("", "", "another configuration is served")
-		l.log.Info("configuration loaded", "config", path, "resources", len(r.config.Resources), "hash", r.config.Hash)
-	case was.broken != nil:
-		l.log.Info("configuration is in order again and has not changed", "config", path, "hash", was.hash)
+		log.Info("configuration loaded", "resources", len(r.config.Resources), "hash", now.Hash)
+	case was.Broken != nil:
+		log.Info("configuration is in order again and has not changed", "hash", now.Hash)
 	default:
-		l.log.Info("configuration has not changed", "config", path, "hash", was.hash)
+		log.Info("configuration has not changed", "hash", now.Hash)
 	}
 	l.loaded.Store(&now)
 	if r.err == nil {

@@ -396,6 +396,11 @@ func (h hangingLog) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
+func (h hangingLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	h.Handler = h.Handler.WithAttrs(attrs)
+	return h
+}
+
 // A loop that a reload keeps busy is seen, or nobody would restart a program that
 // hangs there.
 func TestReloadCountsAsBusy(t *testing.T) {
@@ -407,7 +412,11 @@ func TestReloadCountsAsBusy(t *testing.T) {
 	a, _ := n.serve()
 	n.untilListed("example.com/r", []string{"r-a"}, nil)
 	n.configure(parts("r count = 2"))
-	<-log.reached
+	select {
+	case <-log.reached:
+	case <-time.After(limit):
+		t.Fatal("the reload was not reached")
+	}
 	if !a.Busy() {
 		t.Error("a loop that hangs in a reload is idle")
 	}

@@ -36,7 +36,7 @@ type served struct {
 }
 
 func (a *Agent) newServed(name string, now time.Time) *served {
-	r := newResource(a.injector.resource(name), a.looks)
+	r := newResource(a.injector.resource(name), a.rescans)
 	s := &served{name: name, resource: r, since: now}
 	if a.options.CDIOnly {
 		return s
@@ -85,8 +85,8 @@ func (m member) ready() error {
 // publishes; any number of streams and calls read without a lock.
 type resource struct {
 	cdi.Resource
-	looks looks
-	now   atomic.Pointer[published]
+	rescans rescanRequests
+	now     atomic.Pointer[published]
 }
 
 // published is one immutable state of a resource.
@@ -98,8 +98,8 @@ type published struct {
 	changed    chan struct{}   // closed when there is a newer list
 }
 
-func newResource(r cdi.Resource, looks looks) *resource {
-	res := &resource{Resource: r, looks: looks}
+func newResource(r cdi.Resource, rescans rescanRequests) *resource {
+	res := &resource{Resource: r, rescans: rescans}
 	res.now.Store(&published{changed: make(chan struct{})})
 	return res
 }
@@ -133,14 +133,14 @@ func (r *resource) Devices() ([]device.Listed, <-chan struct{}) {
 // Blocks reports whether Allocate may block.
 func (r *resource) Blocks(ids []string) bool {
 	devices, err := r.now.Load().find(ids)
-	return err == nil && slices.ContainsFunc(devices, func(d *cdi.Injection) bool { return d.Blocks() || quietlyUsed(*d.Offer) })
+	return err == nil && slices.ContainsFunc(devices, func(d *cdi.Injection) bool { return d.Blocks() || needsRescan(*d.Offer) })
 }
 
 // Allocate returns what a container gets that holds these slots.
 func (r *resource) Allocate(ctx context.Context, ids []string) (device.Response, error) {
 	devices, err := r.now.Load().find(ids)
-	if err == nil && slices.ContainsFunc(devices, func(d *cdi.Injection) bool { return quietlyUsed(*d.Offer) }) {
-		if err = r.looks.wait(ctx); err == nil {
+	if err == nil && slices.ContainsFunc(devices, func(d *cdi.Injection) bool { return needsRescan(*d.Offer) }) {
+		if err = r.rescans.wait(ctx); err == nil {
 			devices, err = r.now.Load().find(ids)
 		}
 	}
@@ -219,6 +219,38 @@ func (h hostCheck) Node(path string, n device.OfferedNode) error {
 	}
 	return nil
 }
+
+// rescanLimit is how long Allocate waits for a scan. The kubelet waits for as long as
+// Allocate takes, and starts no other pod meanwhile.
+const rescanLimit = 500 * time.Millisecond
+
+// rescanRequests are requests for a scan. Each is closed when its outcome is published.
+type rescanRequests chan chan struct{}
+
+// wait requests a scan and returns when its outcome is published.
+func (q rescanRequests) wait(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, rescanLimit)
+	defer cancel()
+	done := make(chan struct{})
+	select {
+	case q <- done:
+	case <-ctx.Done():
+		return errTooSlow
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return errTooSlow
+	}
+}
+
+var errTooSlow = errors.New("the host was not scanned in time: it may use the device itself")
+
+// needsRescan reports whether the host may have begun to use the device: no event
+// announces that an interface becomes a port of a bridge, or that a route leads
+// through it.
+func needsRescan(o device.Offer) bool { return len(o.Nets) > 0 }
 
 // TooLarge lists the resources whose list the kubelet would refuse on the host of a
 // view.

@@ -15,10 +15,7 @@ import (
 // set is what is served at one moment: the resources in the order of the
 // configuration, then those that are being retired. It is immutable: the loop
 // makes a new one, and whoever asks reads the one that is there.
-type set struct {
-	members []member
-	byName  map[string]*served
-}
+type set []member
 
 // member is a resource of a set. config is nil while it is being retired.
 type member struct {
@@ -27,31 +24,37 @@ type member struct {
 }
 
 // find returns the resource with a name; nil is none.
-func (s *set) find(name string) *served {
-	if s == nil {
-		return nil
+func (s set) find(name string) *served {
+	if i := slices.IndexFunc(s, func(m member) bool { return m.name == name }); i >= 0 {
+		return s[i].served
 	}
-	return s.byName[name]
+	return nil
 }
 
-// follow returns the set of what is listed, with the resources of s that still
-// are: s itself where nothing is another one.
-func (s *set) follow(listed []ledger.ListedResource, configs map[string]*config.Resource, fresh func(name string) *served) *set {
-	if s != nil && slices.EqualFunc(s.members, listed, func(m member, r ledger.ListedResource) bool {
-		return m.name == r.Name && m.config == configs[r.Name]
-	}) {
-		return s
+// members are the resources that are served now.
+func (a *Agent) members() set {
+	if s := a.serving.Load(); s != nil {
+		return *s
 	}
-	next := &set{byName: make(map[string]*served, len(listed))}
-	for _, r := range listed {
-		m := s.find(r.Name)
-		if m == nil {
-			m = fresh(r.Name)
-		}
-		next.members = append(next.members, member{m, configs[r.Name]})
-		next.byName[r.Name] = m
+	return nil
+}
+
+// Names lists the resources in the order of the configuration, then those that
+// are being retired.
+func (a *Agent) Names() []string {
+	var names []string
+	for _, m := range a.members() {
+		names = append(names, m.name)
 	}
-	return next
+	return names
+}
+
+// Entries lists the devices of a resource as they are now, by ID.
+func (a *Agent) Entries(name string) []ledger.Entry {
+	if s := a.members().find(name); s != nil {
+		return s.resource.now.Load().entries
+	}
+	return nil
 }
 
 // firstResults is how long the first list of a resource waits for the first
@@ -64,10 +67,16 @@ const firstResults = 100 * time.Millisecond
 // resource is made when it is first listed and ends when it no longer is. The
 // result is when lists that wait for first results are due; zero is none.
 func (l *loop) publish(ctx context.Context, listed []ledger.ListedResource, configs map[string]*config.Resource, now time.Time) (due time.Time) {
-	old := l.serving.Load()
-	fresh := old.follow(listed, configs, func(name string) *served { return l.newServed(name, now) })
-	l.serving.Store(fresh)
-	for i, m := range fresh.members {
+	old := l.members()
+	next := make(set, len(listed))
+	for i, r := range listed {
+		next[i] = member{old.find(r.Name), configs[r.Name]}
+		if next[i].served == nil {
+			next[i].served = l.newServed(r.Name, now)
+		}
+	}
+	l.serving.Store(&next)
+	for i, m := range next {
 		if at := m.awaits(listed[i], now); !at.IsZero() {
 			due = earlier(due, at)
 			continue
@@ -77,25 +86,14 @@ func (l *loop) publish(ctx context.Context, listed []ledger.ListedResource, conf
 			l.limiter.lastUpdate = time.Now()
 		}
 		if m.plugin != nil && m.ended == nil && (listed[i].Register || m.config != nil && m.config.Register == config.RegisterAlways) {
-			m.start(ctx, l.group, l.ending[m.name], l.metrics.Forget)
-			delete(l.ending, m.name)
+			m.start(ctx, l.group, l.ended[m.name], l.metrics.Forget)
 		}
 	}
-	for name, ended := range l.ending {
-		select {
-		case <-ended:
-			delete(l.ending, name)
-		default:
-		}
-	}
-	if old == nil || old == fresh {
-		return due
-	}
-	for _, m := range old.members {
-		if fresh.find(m.name) == nil && m.ended != nil {
+	for _, m := range old {
+		if m.ended != nil && next.find(m.name) == nil {
 			l.log.Info("resource is no longer offered", "resource", m.name)
 			m.stop()
-			l.ending[m.name] = m.ended
+			l.ended[m.name] = m.ended
 		}
 	}
 	return due
@@ -132,30 +130,4 @@ func (s *served) start(ctx context.Context, group *errgroup.Group, before <-chan
 		forget(s.name)
 		return err
 	})
-}
-
-// Names lists the resources in the order of the configuration, then those that
-// are being retired.
-func (a *Agent) Names() []string {
-	var names []string
-	for _, m := range a.members() {
-		names = append(names, m.name)
-	}
-	return names
-}
-
-// Entries lists the devices of a resource as they are now, by ID.
-func (a *Agent) Entries(name string) []ledger.Entry {
-	s := a.serving.Load().find(name)
-	if s == nil {
-		return nil
-	}
-	return s.resource.now.Load().entries
-}
-
-func (a *Agent) members() []member {
-	if s := a.serving.Load(); s != nil {
-		return slices.Clone(s.members)
-	}
-	return nil
 }
