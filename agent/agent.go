@@ -34,10 +34,9 @@ type Options struct {
 	Paths    Paths
 	NodeName string
 	Listen   string // address of metrics and probes; empty for none
-	// CDIOnly: there is no kubelet. Every resource is injected by CDI specs that are
-	// kept current, for whoever starts containers.
+	// CDIOnly: there is no kubelet. Every resource is injected by CDI specs.
 	CDIOnly bool
-	// InPod: what an administrator has to change is in the manifest.
+	// InPod: hints name the manifest instead of flags.
 	InPod   bool
 	Version string
 	Log     *slog.Logger // nil discards
@@ -76,11 +75,11 @@ type Agent struct {
 	events    events
 	heldError atomic.Value              // a string: why held devices are unknown, that was logged
 	busy      atomic.Pointer[time.Time] // since when the loop is; nil while it waits
-	settled   chan struct{}             // closed when nothing is about to change by itself
+	settled   chan struct{}             // see Settled
 }
 
-// New loads the configuration and prepares everything that can fail before
-// the first device is served. Its errors name the flag to change.
+// New loads the configuration and prepares everything that can fail before the first
+// device is served. Its errors name the flag to change.
 func New(options Options) (*Agent, error) {
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
@@ -147,8 +146,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// sweep removes sockets that killed instances left. A kubelet directory that
-// is not there has none, and is waited for elsewhere.
+// sweep removes the sockets of killed instances. A missing kubelet directory has none,
+// and the plugins wait for it.
 func (a *Agent) sweep() {
 	swept, err := plugin.SweepSockets(a.options.Paths.KubeletDir)
 	if len(swept) > 0 {
@@ -159,16 +158,15 @@ func (a *Agent) sweep() {
 	}
 }
 
-// Settled is closed when the host was scanned and nothing is about to change by
-// itself.
+// Settled is closed when the host was scanned and nothing is about to change without
+// an event.
 func (a *Agent) Settled() <-chan struct{} { return a.settled }
 
 // Reload reads the configuration again at once, as a change on disk does.
 func (a *Agent) Reload() { a.reader.request() }
 
-// Once makes the CDI specs of what is there, as Run does for Options.CDIOnly,
-// and ends when nothing is about to change by itself. It returns the qualified
-// names that a container can ask for.
+// Once makes the CDI specs of the present devices, as Run does for Options.CDIOnly,
+// and returns their qualified names when they have settled.
 func (a *Agent) Once(ctx context.Context) (names []string, err error) {
 	mine, err := a.lock.try()
 	if err != nil {
@@ -227,7 +225,7 @@ func (o Options) hint(flag string) string {
 	return hints[flag].host
 }
 
-// hinted is an error with what to do about it on a line of its own.
+// hinted is an error with a hint on a line of its own.
 type hinted struct {
 	error
 	hint string
@@ -245,8 +243,8 @@ func (o Options) withHint(err error, flag string) error {
 	return hinted{err, hint}
 }
 
-// prepare checks and makes what nothing can be served without. A state directory
-// that can't be written is none of that, see loop.save.
+// prepare checks and makes what serving requires, which a writable state directory is
+// not, see loop.save.
 func (o Options) prepare() error {
 	p := o.Paths
 	if err := writable("run-dir", p.RunDir); err != nil {
@@ -259,7 +257,7 @@ func (o Options) prepare() error {
 		return err
 	}
 	if _, err := os.Stat(p.KubeletDir); o.InPod && errors.Is(err, fs.ErrNotExist) {
-		// What is not mounted now never will be.
+		// A volume that is not mounted now never will be.
 		return o.withHint(fmt.Errorf("--kubelet-dir: %w", err), "kubelet-dir")
 	}
 	mounts, err := os.Open("/proc/self/mountinfo")

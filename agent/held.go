@@ -11,29 +11,30 @@ import (
 )
 
 const (
-	// askEvery is the least time between two questions to the kubelet while
-	// something only waits until it is no longer held.
+	// askEvery is how often the kubelet is asked while something waits until no
+	// container holds it: no event announces that.
 	askEvery = time.Minute
-	// knowsPodsAfter is how long after its start the kubelet is taken to know of
-	// all pods: it learns of them from the API server, one by one, and has none
-	// at first whatever runs on the node.
+	// knowsPodsAfter is how long a kubelet may lack pods after its start: it gets
+	// them from the API server, one by one, and has none at first whatever runs on
+	// the node.
 	knowsPodsAfter = time.Minute
-	// retainFor is how long at least links and CDI entries stay after the
-	// configuration has changed: a container that was admitted before may not be
-	// among those yet that the kubelet knows to hold something.
+	// retainFor is how long links and CDI entries stay at least after a change of the
+	// configuration: the kubelet may not list the devices of a container yet that
+	// was admitted just before.
 	retainFor = time.Minute
 )
 
-// holdings is what the loop knows of held slots.
+// holdings are the held slots as far as known.
 type holdings struct {
 	ledger.Held                  // the latest answer
-	switched    time.Time        // when the configuration was switched
-	asked       time.Time        // the latest question since then; zero is none
-	asking      bool             // it is not answered yet
+	switched    time.Time        // when the configuration changed
+	asked       time.Time        // when the kubelet was asked last since then; zero is never
+	asking      bool             // it has not answered yet
 	answers     chan ledger.Held // capacity 1
 }
 
-// receive takes an answer, unless it was asked for before the switch.
+// receive stores an answer, unless the kubelet was asked before the configuration
+// changed.
 func (h *holdings) receive(answer ledger.Held) {
 	h.asking = false
 	if answer.At.IsZero() || !answer.At.Before(h.switched) {
@@ -41,12 +42,12 @@ func (h *holdings) receive(answer ledger.Held) {
 	}
 }
 
-// reset makes what is known too old: containers may hold what they were given by
-// another configuration.
+// reset makes the latest answer too old: containers may hold what another
+// configuration gave them.
 func (h *holdings) reset(now time.Time) { h.switched, h.asked = now, time.Time{} }
 
-// mayBeHeld reports whether a container may hold a slot of a device that it was
-// given before the switch.
+// mayBeHeld reports whether a container may hold a slot that it got before the
+// configuration changed.
 func (h *holdings) mayBeHeld() func(id string) bool {
 	if h.Partial || h.At.Before(h.switched.Add(retainFor)) {
 		return func(string) bool { return true }
@@ -59,15 +60,15 @@ func (h *holdings) mayBeHeld() func(id string) bool {
 	return func(id string) bool { return held[id] }
 }
 
-// due is when to ask the kubelet; zero is never. retained says that something is
-// kept that the configuration does not ask for.
+// due is when to ask the kubelet; zero is never. retained says that links or CDI
+// entries are retained.
 func (h *holdings) due(now time.Time, out ledger.Output, retained bool) time.Time {
 	switch {
 	case h.asking:
 		return time.Time{}
 	case h.asked.IsZero() || h.asked.Before(out.AskSince):
-		// The first question has no reason: there may be something held that
-		// nothing remembers.
+		// The first time without a reason: containers may hold devices that no
+		// state remembers.
 		return now
 	case out.AskHeld || retained || h.Partial:
 		return h.asked.Add(askEvery)
@@ -76,7 +77,7 @@ func (h *holdings) due(now time.Time, out ledger.Output, retained bool) time.Tim
 	}
 }
 
-// askHeld asks the kubelet what is held where that is due, and returns when it is.
+// askHeld asks the kubelet for held slots if that is due, and returns when it will be.
 func (l *loop) askHeld(ctx context.Context, now time.Time, out ledger.Output) time.Time {
 	if l.options.CDIOnly {
 		return time.Time{}
@@ -97,8 +98,8 @@ func (l *loop) askHeld(ctx context.Context, now time.Time, out ledger.Output) ti
 	return time.Time{}
 }
 
-// ours tells the resources that are this program's, or may be: those that are
-// listed, and those that the variables of a name can make.
+// ours reports which resources are, or may be, this program's: the listed ones, and
+// those whose names a configured template can make.
 func (l *loop) ours(out ledger.Output) func(name string) bool {
 	names, cfg := map[string]bool{}, l.config
 	for _, r := range out.Resources {
@@ -109,7 +110,7 @@ func (l *loop) ours(out ledger.Output) func(name string) bool {
 	}
 }
 
-// listHeld asks the kubelet which slots of our resources containers hold now.
+// listHeld asks the kubelet for the held slots of our resources.
 func (a *Agent) listHeld(ctx context.Context, now time.Time, ours func(resource string) bool) (ledger.Held, error) {
 	list, at, err := a.pods.Held(ctx, now)
 	if err != nil {
@@ -128,10 +129,9 @@ func (a *Agent) listHeld(ctx context.Context, now time.Time, ours func(resource 
 	return held, nil
 }
 
-// mayLackPods reports whether a kubelet that was asked at that time may not know
-// of all pods. Of its two sockets the one that answered was made first; when that
-// of plugins was made is known without regard to a clock that is set while the
-// machine boots.
+// mayLackPods reports whether a kubelet that was asked at that time may lack pods. It
+// makes the socket of this API before that of plugins; when it made the latter is known
+// even if the clock was set while the machine booted.
 func (a *Agent) mayLackPods(at time.Time) bool {
 	recent := func(started time.Time) bool { return at.Before(started.Add(knowsPodsAfter)) }
 	if started := a.pods.Started(); recent(started) && !started.After(at) {

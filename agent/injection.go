@@ -18,7 +18,7 @@ import (
 // linksName is the directory of links in the run directory.
 const linksName = "links"
 
-// injector keeps what containers find devices by, links and CDI specs, in line
+// injector keeps links and CDI specs, by which containers find their devices, in line
 // with the host.
 type injector struct {
 	paths    Paths
@@ -31,9 +31,9 @@ type injector struct {
 	others *cdi.HostSpecs
 	names  atomic.Pointer[cdiNames] // nil before the first sync
 
-	injected ledger.Injected // what links and CDI entries lead to
-	retained ledger.Injected // that of those which the configuration does not ask for
-	retains  bool            // there are any
+	injected ledger.Injected // the targets of links and CDI entries
+	retained ledger.Injected // the targets of retained ones
+	retains  bool            // some are retained
 }
 
 func newInjector(o Options, p *problems) *injector {
@@ -43,8 +43,8 @@ func newInjector(o Options, p *problems) *injector {
 	}
 }
 
-// cdiNames are the qualified names of what is in the CDI specs, those of one
-// resource by device, and why some may be missing.
+// cdiNames are the qualified names in the CDI specs, by resource and device, and why
+// some may be missing.
 type cdiNames struct {
 	names []string
 	err   error
@@ -56,9 +56,9 @@ type failures struct {
 	retry   bool // something may succeed without an event
 }
 
-// sync makes links and CDI specs those of what is present: what leads to a device
-// that went is removed before anything else is made. mayBeHeld is what decides on
-// those that the configuration does not ask for.
+// sync makes links and CDI specs for the present devices. Stale ones are removed
+// before any is made; those that are not configured are retained where mayBeHeld says
+// that a container may need them.
 func (i *injector) sync(v *View, out ledger.Output, mayBeHeld func(id string) bool) failures {
 	failed := failures{reasons: map[string]error{}}
 	if i.cdiOnly {
@@ -150,18 +150,18 @@ func (i *injector) spec(name string, offers []device.Offer, reasons map[string]e
 	return spec
 }
 
-// retention decides which links and CDI entries stay that the configuration does
-// not ask for: a container finds its device at its next start only by what it was
-// given when it was admitted. They stay while a container may hold the device and
-// every node that they lead to is still the one that it was.
+// retention decides which links and CDI entries stay although they are not configured:
+// a restarting container finds its device only by what it got when it was admitted.
+// They stay while a container may hold the device and every target is the node that it
+// was when it was injected.
 type retention struct {
 	view *View
-	// mayBeHeld has listed devices. inPod has the CDI entries of devices whose
-	// interfaces are not on the host, by kind and ID: nobody sees where they are.
+	// mayBeHeld has the listed devices. inPod has the CDI entries of devices whose
+	// interfaces are in a container, where they can't be seen, by kind and ID.
 	mayBeHeld map[string]bool
 	inPod     map[[2]string]bool
 	injected  ledger.Injected
-	kept      ledger.Injected // what stays leads to these
+	kept      ledger.Injected // the targets of what stays
 	any       bool            // something stays
 }
 
@@ -202,21 +202,21 @@ func (r *retention) keep(id string, hostPaths ...string) bool {
 }
 
 // unchanged reports whether the node at a path is the one that was injected for a
-// device. A node without hardware is known by its name alone.
+// device. A node without hardware is identified by its path alone.
 func (r *retention) unchanged(id, path string) bool {
 	n := r.view.node(path)
 	switch {
 	case n == nil || n.Hardware == nil:
 		return n != nil
-	case r.injected[id] == nil: // the state of a version that did not remember nodes
+	case r.injected[id] == nil: // saved by a version that did not remember nodes
 		form := r.view.Forms[n.Hardware]
 		return id == device.HardwareID(n.Hardware, form) || id == device.NodeID(n, form)
 	}
 	return r.injected[id][path] == nodeID(r.view, path)
 }
 
-// nodeID names the node at a path, whatever the kernel calls it; it is empty for
-// one without hardware, which has no other name.
+// nodeID returns the ID of the node at a path, whatever the kernel calls it; empty
+// without hardware.
 func nodeID(v *View, path string) string {
 	n := v.node(path)
 	if n == nil || n.Hardware == nil {
@@ -225,8 +225,8 @@ func nodeID(v *View, path string) string {
 	return device.NodeID(n, v.Forms[n.Hardware])
 }
 
-// remember takes down which nodes are injected, for retention after the
-// configuration has changed or the program was restarted.
+// remember notes the targets of links and CDI entries, for retention after a change of
+// the configuration or a restart.
 func (i *injector) remember(v *View, out ledger.Output) {
 	next := ledger.Injected{}
 	for _, r := range out.Resources {

@@ -14,14 +14,13 @@ import (
 	"github.com/generic-dp/generic-dp/plugin"
 )
 
-// lockName is the file in the run directory that elects the one instance
-// that writes links, CDI specs and state. During a rolling update two
-// instances run: the newcomer serves and registers, and inherits the lock
-// when the other ends.
+// lockName is the file in the run directory that elects the instance that writes
+// links, CDI specs and state. During a rolling update two instances run: the new one
+// serves and registers, and gets the lock when the old one ends.
 const lockName = "lock"
 
-// lock is an flock(2) on a file: the kernel lets go of it when the process
-// ends, however it ends.
+// lock is an flock(2) on a file: the kernel releases it when the process ends, however
+// it ends.
 type lock struct{ file *os.File }
 
 func openLock(dir string) (*lock, error) {
@@ -62,7 +61,7 @@ func (l *lock) wait() <-chan struct{} {
 
 func (l *lock) close() error { return l.file.Close() }
 
-// writable is an error that names the flag if dir can't be made or written.
+// writable returns an error that names the flag if dir can't be made or written.
 func writable(flag, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("--%s: %w", flag, err)
@@ -80,9 +79,9 @@ func errServing(p Paths) error {
 	return fmt.Errorf("an instance is serving: it holds %s", filepath.Join(p.RunDir, lockName))
 }
 
-// Clean removes what serving leaves behind: links, CDI specs, state, and
-// sockets that nobody serves. It refuses while an instance is serving. The
-// directories themselves stay: they may be mounts.
+// Clean removes what serving leaves behind: links, CDI specs, state, and stale sockets.
+// It refuses while an instance is serving. The directories themselves stay, since they
+// may be mounts.
 func Clean(p Paths) (removed []string, err error) {
 	if _, err := os.Stat(p.RunDir); err == nil {
 		lock, err := openLock(p.RunDir)

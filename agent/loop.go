@@ -14,8 +14,7 @@ import (
 	"github.com/generic-dp/generic-dp/metrics"
 )
 
-// retryAfter is when a failed scan is repeated, or one in which an attribute did
-// not answer.
+// retryAfter is when a scan is repeated that failed or in which a read timed out.
 const retryAfter = time.Second
 
 // loop is the one goroutine that scans the host and changes anything: all its
@@ -26,8 +25,8 @@ type loop struct {
 	start time.Time
 
 	host    scanned
-	scanErr error // the last scan failed: what events announced is not seen yet
-	again   bool  // an attribute did not answer in time
+	scanErr error // of the last scan: announced changes are pending
+	again   bool  // a read timed out
 	watched watched
 
 	memory  memory
@@ -36,7 +35,7 @@ type loop struct {
 	limiter limiter
 
 	writer bool                     // the lock is held: links, specs and state are ours to write
-	locked <-chan struct{}          // closed when it is, after the other instance has ended
+	locked <-chan struct{}          // closed when the other instance has ended
 	calm   bool                     // settled is closed
 	ended  map[string]chan struct{} // by resource: closed when its last plugin has ended
 
@@ -60,19 +59,19 @@ func newLoop(a *Agent, group *errgroup.Group) *loop {
 
 // trigger is what starts a pass of the loop.
 type trigger struct {
-	scan    metrics.ScanReason // why to scan the host before; empty: it is not
-	limited bool               // it may come in storms, see limiter
+	scan    metrics.ScanReason // why to scan the host first; empty is no scan
+	limited bool               // subject to the limiter
 	reading *reading           // of the configuration
 	held    *ledger.Held       // an answer of the kubelet
-	done    chan<- struct{}    // closed when the outcome is published
+	done    chan<- struct{}    // to close when the outcome is published
 	locked  bool               // the other instance has ended
 }
 
-// byEvents stands for the reason that the batch of events gives.
+// byEvents stands for a reason that the batch of events determines.
 const byEvents metrics.ScanReason = "events"
 
-// run runs a pass at once, and another whenever something changed, until ctx is
-// cancelled.
+// run runs a pass for each trigger until ctx is cancelled. The first scan is requested
+// by the watcher, when its watches are in place.
 func (l *loop) run(ctx context.Context) error {
 	defer l.timer.Stop()
 	l.watchSpecs = sync.OnceFunc(func() {
@@ -106,7 +105,7 @@ func (l *loop) run(ctx context.Context) error {
 	}
 }
 
-// next waits for a trigger; none is there when ctx has ended.
+// next waits for a trigger, or the end of ctx.
 func (l *loop) next(ctx context.Context) (trigger, bool) {
 	select {
 	case <-ctx.Done():
@@ -128,15 +127,14 @@ func (l *loop) next(ctx context.Context) (trigger, bool) {
 		return trigger{held: &held}, true
 	case r := <-l.reader.readings:
 		return trigger{reading: &r}, true
-	case <-l.specFiles.Changes(): // they are read whenever they are needed
+	case <-l.specFiles.Changes(): // reconcile reads them
 		return trigger{}, true
 	case <-l.locked:
 		return trigger{locked: true}, true
 	}
 }
 
-// pass does what a trigger asks for and returns when to run again without one;
-// zero is never.
+// pass handles a trigger and returns when to run again without one; zero is never.
 func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 	defer l.problems.endPass()
 	switch {
@@ -184,8 +182,8 @@ func (l *loop) elect() (err error) {
 	return nil
 }
 
-// inherit makes this instance the one that writes, with what the other one has
-// written since this one started.
+// inherit makes this instance the writer, with the state that the other one has saved
+// since this one started.
 func (l *loop) inherit() {
 	l.locked, l.writer = nil, true
 	if saved, err := ledger.Load(l.memory.dir); err == nil {
@@ -195,38 +193,36 @@ func (l *loop) inherit() {
 }
 
 const (
-	// A device that is plugged in causes a handful of events within some
-	// milliseconds. Each is handled at once while the passes together took less
-	// than burst. A storm of events gets a share of a core: a pass that took 1 ms
-	// is paid off in limitFactor ms, and until then the next one is delayed, so
-	// that it handles all that happened meanwhile. maxDelay is for a pass that the
-	// kernel kept waiting.
+	// A plugged device causes a handful of events within milliseconds, which are
+	// handled at once while the debt is below burst. A storm of events gets a share
+	// of a core: a pass of 1 ms is paid off in limitFactor ms, and the next one is
+	// delayed until then and handles all events together. maxDelay bounds that after
+	// a pass that the kernel blocked.
 	burst       = 250 * time.Millisecond
 	limitFactor = 4
 	maxDelay    = 100 * time.Millisecond
 
-	// sendDelay is the delay after an update for the kubelet. The kernel goes on
-	// with events of a device whose node was found already, and on a machine with
-	// one CPU a scan for them would delay the update, in this process and in the
-	// kubelet's.
+	// sendDelay is the delay of the pass after a changed list. The kernel goes on to
+	// announce a device whose node was found already, and on a machine with one CPU
+	// a scan for that would delay the list, here and in the kubelet.
 	sendDelay = 2 * time.Millisecond
 )
 
-// limiter delays passes, so that a single event is handled at once and a storm of
-// them never costs more than a quarter of a core.
+// limiter delays passes, so that single events are handled at once and storms of them
+// cost a quarter of a core at most.
 type limiter struct {
-	debt       time.Duration // what passes took that is not paid off
-	ended      time.Time     // the last pass
-	lastUpdate time.Time     // when the kubelet was sent something
+	debt       time.Duration // run time that is not paid off
+	ended      time.Time     // end of the last pass
+	lastUpdate time.Time     // when a list changed last
 }
 
-// record takes down that a pass, which ends now, took this long.
+// record records the run time of a pass that ends now.
 func (l *limiter) record(now time.Time, took time.Duration) {
 	l.debt = max(0, l.debt-now.Add(-took).Sub(l.ended)/(limitFactor-1)) + took
 	l.ended = now
 }
 
-// delay is how long to delay the next pass.
+// delay returns by how much to delay the next pass.
 func (l *limiter) delay(now time.Time) time.Duration {
 	paid := l.ended.Add((l.debt - burst) * (limitFactor - 1))
 	return min(max(0, paid.Sub(now), l.lastUpdate.Add(sendDelay).Sub(now)), maxDelay)
@@ -240,7 +236,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// sleep waits for d, which may be negative, or until ctx is cancelled.
+// sleep sleeps for d and reports whether ctx has not ended.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return true

@@ -10,23 +10,22 @@ import (
 	"github.com/generic-dp/generic-dp/pattern"
 )
 
-// Paths are the host's directories and sockets as they are seen here. In a
-// pod the host's /dev is mounted elsewhere; what the kubelet is told are the
-// host's own paths always.
+// Paths are the host's directories and sockets as mounted here. In a pod the host's
+// /dev is mounted elsewhere; the kubelet always gets the host's own paths.
 type Paths struct {
 	KubeletDir   string // where the kubelet's and the plugins' sockets are
 	PodResources string // the socket of the kubelet's PodResources API
 	Sysfs        string // the host's /sys
 	Dev          string // the host's /dev
 	RunDir       string // links that follow devices; the same path on the host
-	StateDir     string // what has to outlive a restart
+	StateDir     string // state that outlives a restart
 	CDIDir       string // CDI spec files
-	// SpecDirs are where the host's CDI specs are, in rising priority; none
-	// are the usual place of those that nobody generates, and CDIDir.
+	// SpecDirs are the directories of CDI specs, in rising priority; nil is
+	// cdi.StaticDir and CDIDir.
 	SpecDirs []string
 }
 
-// DefaultPaths are those of a host without a container around the program.
+// DefaultPaths are the paths outside of a container.
 func DefaultPaths() Paths {
 	return Paths{
 		KubeletDir:   "/var/lib/kubelet/device-plugins",
@@ -47,7 +46,7 @@ func (p Paths) specDirs() []string {
 	return []string{cdi.StaticDir, p.CDIDir}
 }
 
-// Inventory are the options of whoever reads this host.
+// Inventory are the options of a scan of this host.
 func (p Paths) Inventory(log *slog.Logger) inventory.Options {
 	return inventory.Options{Sysfs: p.Sysfs, Dev: p.Dev, Log: log}
 }
@@ -86,8 +85,8 @@ func (p Paths) local(host string) string {
 // pod that has the host's /dev mounted elsewhere has a root of its own.
 func (p Paths) seesHost() bool { return p.Dev == "/dev" }
 
-// missing is an error if a path of the host is not there. Where the path
-// can't be looked at from here it is taken to be.
+// missing returns an error if a path of the host does not exist. One that can't be
+// checked from here is taken to exist.
 func (p Paths) missing(host string) error {
 	here := p.local(host)
 	if here == host && !p.seesHost() && !strings.HasPrefix(host, p.RunDir+"/") {
@@ -100,8 +99,8 @@ func (p Paths) missing(host string) error {
 	return err
 }
 
-// recorded reports whether this is a recording of a host, which of its /sys
-// has what a scan reads, and nothing else that a container may want.
+// recorded reports whether this is a recording of a host, whose /sys has only what a
+// scan reads.
 func (p Paths) recorded() bool {
 	_, err := os.Lstat(p.Dev + "/" + inventory.RecordingMarker)
 	return err == nil

@@ -15,20 +15,19 @@ import (
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
-// injectionRetry is when links and specs that could not be made are tried again:
-// no event tells that a disk has room again.
+// injectionRetry is when failed links and specs are retried: no event announces that
+// a file system has space again.
 const injectionRetry = 10 * time.Second
 
 // reasonInactive is why a configured resource is retired.
 const reasonInactive = "resource is not active on this node: its when does not hold"
 
-// reconcile brings what containers and the kubelet get in line with the last scan,
-// and returns when to do so again without a trigger; zero is never.
+// reconcile brings links, CDI specs and lists in line with the last scan, and returns
+// when to do so again without a trigger; zero is never.
 //
-// The order is the promise: what leads to a device that is gone is removed first,
-// then what leads to the others is made, and only then is anything published. State
-// is saved last: the disk must not delay the kubelet, and a crash in between costs
-// the memory of milliseconds.
+// The order is a promise: links and CDI entries of a device that is gone are removed
+// first, then those of the others are made, and only then anything is published. State
+// is saved last: the disk must not delay the kubelet.
 func (l *loop) reconcile(ctx context.Context) (wake time.Time) {
 	now := l.now()
 	v := view(l.config, l.host, l.injector.others, l.memory.decisions, l.options)
@@ -47,11 +46,11 @@ func (l *loop) reconcile(ctx context.Context) (wake time.Time) {
 	return wake
 }
 
-// advance gives the ledger what is matched now. It returns what to list, and the
+// advance gives the matched devices to the ledger. It returns what to list, and the
 // configuration of the resources that are not being retired, by name.
 func (l *loop) advance(now time.Time, v *View) (ledger.Output, map[string]*config.Resource) {
 	if l.options.CDIOnly {
-		// Nobody says who holds what: an entry goes when its device does.
+		// Holders can't be known: an entry goes when its device does.
 		l.held.Held = ledger.Held{At: now}
 	}
 	resources, configs := l.inputs(v)
@@ -63,11 +62,9 @@ func (l *loop) advance(now time.Time, v *View) (ledger.Output, map[string]*confi
 	return out, configs
 }
 
-// inputs are what the ledger is to know of each resource, and the configuration of
-// those that are not being retired, by name. Besides what was matched these are the
-// names that no device has now: of resources that are not active, so that the reason
-// is the right one, and of devices that may come back, since variables may make a
-// name for a device only.
+// inputs returns the resources for the ledger, and the configuration of those that are
+// not being retired, by name. Besides the matched ones these are inactive resources, so
+// that the reason is right, and derived names without a device, which may come back.
 func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*config.Resource) {
 	configs = map[string]*config.Resource{}
 	add := func(name string, c *config.Resource, in ledger.Resource) {
@@ -84,8 +81,8 @@ func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*co
 			inputs = append(inputs, ledger.Resource{Name: c.Name, Refuse: reasonInactive})
 		}
 	}
-	// What only the kubelet knows of a name is not enough: another program's may be
-	// one that the variables can make, too.
+	// Not those that only the kubelet knows: another program's name may match the
+	// template, too.
 	for _, name := range l.memory.state.Names() {
 		if configs[name] != nil {
 			continue
@@ -105,10 +102,10 @@ func makes(c *config.Resource, name string) bool {
 	return len(c.NameText) > 0 && matchers.Makes(c, name)
 }
 
-// inject makes links and CDI specs, and a device that can't be injected Unhealthy.
+// inject makes links and CDI specs, and devices that can't be injected Unhealthy.
 func (l *loop) inject(v *View, out ledger.Output) failures {
 	if !l.writer {
-		return failures{} // the other instance does; Allocate checks before it answers
+		return failures{} // the other instance does; Allocate checks before it responds
 	}
 	failed := l.injector.sync(v, out, l.held.mayBeHeld())
 	for _, listed := range out.Resources {
@@ -121,8 +118,7 @@ func (l *loop) inject(v *View, out ledger.Output) failures {
 	return failed
 }
 
-// settle signals that the first scan is reconciled and that nothing is about to
-// change by itself.
+// settle closes Settled when it is time.
 func (l *loop) settle(out ledger.Output) {
 	if l.calm {
 		return
@@ -149,7 +145,7 @@ type memory struct {
 	saved     ledger.Persisted
 	state     ledger.State
 	decisions ledger.Decisions
-	unkept    []config.File // a configuration in order of which there is no copy yet
+	unkept    []config.File // a valid configuration that is not the last good copy yet
 }
 
 // restore reads what an earlier instance saved.
@@ -162,8 +158,8 @@ func (m *memory) restore(dir string, log *slog.Logger) {
 	m.state, m.decisions = saved.State(m.boot), saved.Decisions
 }
 
-// save writes what an instance after this one has to know. A state directory that
-// can't be written costs that, and nothing else.
+// save saves the state for the next instance. If the state directory can't be written,
+// that is lost and nothing else.
 func (l *loop) save(v *View, out ledger.Output) {
 	if !l.writer {
 		return
@@ -193,8 +189,7 @@ func (l *loop) warnStateDir(subject string, err error, message string) {
 	}
 }
 
-// bootID tells one boot of the kernel from another; it is empty where that is
-// unknown (random(4)).
+// bootID identifies this boot of the kernel (random(4)); empty is unknown.
 func bootID() string {
 	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(id))

@@ -24,19 +24,18 @@ import (
 // configuration that was in order. One file, so that it is replaced in one step.
 const lastGoodName = "last-good-config.json"
 
-// keptFile is one file of the copy: text, so that it can be read in need.
+// keptFile is one file of the copy, as readable text.
 type keptFile struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
 }
 
-// reading is one reading of the configuration on disk: it is in order, or err
-// says what is wrong.
+// reading is the configuration on disk, or why it is broken.
 type reading struct {
 	config    *config.Config
 	files     []config.File
 	err       error
-	requested bool // by a person, who wants to hear of it whatever it is
+	requested bool // by a signal: log the result in any case
 }
 
 // readConfig reads the text of the configuration.
@@ -48,8 +47,8 @@ func (o Options) readConfig() ([]config.File, error) {
 	return files, nil
 }
 
-// checkConfig is what every configuration has to pass before it is served, the last
-// good one too: what was allowed to it may be so no longer.
+// checkConfig parses and checks a configuration, the last good copy too: --allow may
+// have changed.
 func (o Options) checkConfig(files []config.File) (*config.Config, error) {
 	parse := config.Parse
 	if o.CDIOnly {
@@ -70,9 +69,8 @@ func (o Options) checkConfig(files []config.File) (*config.Config, error) {
 	return cfg, nil
 }
 
-// loadConfig returns the configuration to serve from the start. If the one on disk is
-// broken and a last good copy is kept, that is served in its place: a running node
-// does not lose its devices to a typing error, not even over a restart.
+// loadConfig returns the configuration to start with. If the one on disk is broken, it
+// is the last good copy: a node does not lose its devices to a typo and a restart.
 func (o Options) loadConfig() (cfg *config.Config, first reading, err error) {
 	if first.files, first.err = o.readConfig(); first.err == nil {
 		first.config, first.err = o.checkConfig(first.files)
@@ -102,7 +100,7 @@ func (o Options) lastGood() (*config.Config, error) {
 	return o.checkConfig(files)
 }
 
-// keepConfig makes files the last good copy.
+// keepConfig saves files as the last good copy.
 func (o Options) keepConfig(files []config.File) error {
 	kept := make([]keptFile, len(files))
 	for i, f := range files {
@@ -122,10 +120,9 @@ func (o Options) keepConfig(files []config.File) error {
 }
 
 // newFileWatch watches files that people and programs edit: the configuration, the CDI
-// specs of others. They are written in place, renamed into place, or are links that are
-// swapped, so what is watched are the directories that a path leads through. Whoever
-// writes several files, or removes one and makes it anew, is done when nothing happens
-// for a moment.
+// specs of others. They are written in place, renamed into place, or behind symbolic
+// links that are replaced, so the directories on their paths are watched. An edit of
+// several steps has ended when there is no event for a moment.
 func newFileWatch(source string, dirs func() []string, log *slog.Logger) *watch.Watcher {
 	return watch.New(watch.Options{
 		Source: source, Events: watch.Names | watch.Attributes | watch.Writes, Dirs: dirs,
@@ -133,18 +130,17 @@ func newFileWatch(source string, dirs func() []string, log *slog.Logger) *watch.
 	})
 }
 
-// configReader reads the configuration whenever it may have changed, and passes on
-// what differs. Reading and checking are done here, so that a slow disk delays no
-// device.
+// configReader reads the configuration whenever it may have changed, and passes it on if
+// it has. It is a goroutine of its own, so that a slow disk delays no device.
 type configReader struct {
 	options  Options
 	files    *watch.Watcher
 	requests chan struct{} // capacity 1
 	readings chan reading
-	last     reading // what was passed on last
+	last     reading // passed on last
 }
 
-// newConfigReader makes one for what was read first.
+// newConfigReader returns a reader that knows the first reading.
 func newConfigReader(o Options, first reading) *configReader {
 	return &configReader{
 		options: o, files: newFileWatch("configuration", func() []string { return configDirs(o.Config) }, o.Log),
@@ -152,7 +148,7 @@ func newConfigReader(o Options, first reading) *configReader {
 	}
 }
 
-// request has the configuration read at once.
+// request requests a reading.
 func (r *configReader) request() {
 	select {
 	case r.requests <- struct{}{}:
@@ -192,8 +188,8 @@ func (r *configReader) run(ctx context.Context) error {
 
 func sameFile(a, b config.File) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) }
 
-// reload takes in a reading: one that is broken changes nothing but what is said
-// about it, one that differs is served from now on.
+// reload handles a reading: a broken one is reported only, one that differs is served
+// from now on.
 func (l *loop) reload(r reading) {
 	was := l.loaded.Load()
 	now := *was
@@ -222,8 +218,7 @@ func (l *loop) reload(r reading) {
 	}
 }
 
-// logBroken says every problem of a broken configuration on a line of its own,
-// with its hint.
+// logBroken logs every problem of a broken configuration on a line of its own.
 func logBroken(log *slog.Logger, path string, broken error) {
 	log.Error("configuration is broken: the last good one is served", "config", path)
 	var problems config.Problems
@@ -246,11 +241,10 @@ func logBroken(log *slog.Logger, path string, broken error) {
 // maxLinks is how many symbolic links a path may lead through (path_resolution(7)).
 const maxLinks = 40
 
-// symlinkDirs are the directories in which a change can make something else of a
-// path: the one that it is in, and each that has a link on the way there. In a
-// mounted ConfigMap "config.toml" is a link to "..data/config.toml", and "..data"
-// one to a directory that is replaced by the next (k8s.io/kubernetes,
-// pkg/volume/util, AtomicWriter).
+// symlinkDirs are the directories in which a change can make a path lead elsewhere: its
+// own, and those of the symbolic links on the path. In a mounted ConfigMap
+// "config.toml" is a link to "..data/config.toml", and "..data" one to a directory
+// that is replaced as a whole (k8s.io/kubernetes, pkg/volume/util, AtomicWriter).
 type symlinkDirs map[string]bool
 
 // configDirs are the directories to watch for a configuration at path.
@@ -267,8 +261,7 @@ func configDirs(path string) []string {
 	return slices.Sorted(maps.Keys(dirs))
 }
 
-// add adds the directories of one path. What is not there is a directory
-// that may come.
+// add adds the directories of one path; a missing one may be created.
 func (t symlinkDirs) add(path string) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -292,7 +285,7 @@ func (t symlinkDirs) add(path string) {
 			links++
 			target, err := os.Readlink(here)
 			if err != nil {
-				return // it is gone, and dir tells what comes
+				return // removed; dir is watched
 			}
 			if filepath.IsAbs(target) {
 				dir = "/"

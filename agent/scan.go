@@ -17,18 +17,17 @@ import (
 	"github.com/generic-dp/generic-dp/metrics"
 )
 
-// netsResync is how often everything is scanned where network interfaces matter
-// and no event announces them.
+// netsResync is how often everything is scanned where network interfaces are used and
+// no event announces them.
 const netsResync = time.Minute
 
-// View is what a configuration finds on a host at one moment.
+// View is what a configuration matches on a scanned host.
 type View struct {
 	Snapshot  *device.Snapshot
 	Forms     device.Forms
 	Matched   matchers.Result
 	Decisions ledger.Decisions
-	// Problems are what could not be read, that the configuration speaks of or
-	// that every scan reads.
+	// Problems are failed reads: of every scan, and of what the configuration uses.
 	Problems []device.Problem
 
 	unread []device.Unread
@@ -48,7 +47,7 @@ type matchersHost struct {
 	Paths
 }
 
-// view matches a scan: the one way in which every command does it.
+// view matches a scan, for every command alike.
 func view(cfg *config.Config, s scanned, specs *cdi.HostSpecs, prev ledger.Decisions, o Options) *View {
 	forms, decisions := ledger.Identify(s.snapshot, prev)
 	options := matchers.Options{
@@ -104,8 +103,8 @@ func (v *View) checks() map[string]health.Check {
 // probeFor is how long a command waits for health checks.
 const probeFor = 2 * time.Second
 
-// Probe runs every health check of the configuration once, for two seconds at the
-// most, and makes what fails a problem of its offer.
+// Probe runs every health check once, for probeFor at most, and makes failures problems
+// of their offers.
 func (v *View) Probe(ctx context.Context, paths Paths) {
 	reasons := health.Once(ctx, paths.local, v.checks(), probeFor)
 	for _, m := range v.Matched.Resources {
@@ -123,8 +122,8 @@ const (
 	scanEvery = 250 * time.Millisecond
 )
 
-// Scan scans the host once and matches it. The identity decisions of a serving
-// instance are heeded where they can be read, so that both show the same IDs.
+// Scan scans the host once and matches it, with the identity decisions of a serving
+// instance if readable, so that both show the same IDs.
 func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
 	scanner := inventory.New(o.Paths.Inventory(o.Log))
 	persisted, err := ledger.Load(o.Paths.StateDir)
@@ -152,8 +151,8 @@ func Record(cfg *config.Config, o Options) func(*device.Snapshot, *inventory.Att
 	}
 }
 
-// scan scans the host. One that fails leaves the last snapshot in place, since it
-// does not show a host without devices, and is repeated.
+// scan scans the host. A failed scan is no host without devices: the last snapshot
+// stays, and the scan is repeated.
 func (l *loop) scan(ctx context.Context, reason metrics.ScanReason) {
 	batch := l.watcher.Take()
 	nets := matchers.UsesNets(l.config)
@@ -169,7 +168,7 @@ func (l *loop) scan(ctx context.Context, reason metrics.ScanReason) {
 	l.watch()
 }
 
-// reasonOf is the reason of a scan that events requested.
+// reasonOf returns the reason of a scan, which the batch determines if events did.
 func reasonOf(b inventory.Batch, reason metrics.ScanReason) metrics.ScanReason {
 	switch {
 	case reason != byEvents:
@@ -183,8 +182,8 @@ func reasonOf(b inventory.Batch, reason metrics.ScanReason) metrics.ScanReason {
 	}
 }
 
-// watched are the directories that a configuration wants watched on a host: finding
-// them takes milliseconds where there are many patterns.
+// watched are the directories to watch for a configuration on a host, which take
+// milliseconds to compute from many patterns.
 type watched struct {
 	config *config.Config
 	below  []string // the directories below /dev
@@ -197,7 +196,7 @@ func (l *loop) watch() {
 		if w := l.watched; w.config != l.config || !slices.Equal(w.below, snap.Dirs) {
 			l.watched = watched{l.config, snap.Dirs, matchers.Dirs(l.config, snap.Dirs)}
 		}
-		// Even if they are the same: a path may lead to another directory by now.
+		// Even if unchanged: a path may lead to another directory by now.
 		l.watcher.SetDirs(l.watched.dirs)
 		resync := time.Duration(0)
 		if l.host.nets && inventory.ForeignNets(snap) {

@@ -12,9 +12,8 @@ import (
 	"github.com/generic-dp/generic-dp/ledger"
 )
 
-// set is what is served at one moment: the resources in the order of the
-// configuration, then those that are being retired. It is immutable: the loop
-// makes a new one, and whoever asks reads the one that is there.
+// set is the served resources, in the order of the configuration, then those that are
+// being retired. It is immutable: the loop replaces it as a whole.
 type set []member
 
 // member is a resource of a set. config is nil while it is being retired.
@@ -39,8 +38,7 @@ func (a *Agent) members() set {
 	return nil
 }
 
-// Names lists the resources in the order of the configuration, then those that
-// are being retired.
+// Names lists the served resources, those that are being retired last.
 func (a *Agent) Names() []string {
 	var names []string
 	for _, m := range a.members() {
@@ -49,7 +47,7 @@ func (a *Agent) Names() []string {
 	return names
 }
 
-// Entries lists the devices of a resource as they are now, by ID.
+// Entries lists the devices of a resource, by ID.
 func (a *Agent) Entries(name string) []ledger.Entry {
 	if s := a.members().find(name); s != nil {
 		return s.resource.now.Load().entries
@@ -63,9 +61,9 @@ func (a *Agent) Entries(name string) []ledger.Entry {
 // A check that hangs costs the other devices no more than this.
 const firstResults = 100 * time.Millisecond
 
-// publish makes the set that of what the ledger lists and publishes each list. A
-// resource is made when it is first listed and ends when it no longer is. The
-// result is when lists that wait for first results are due; zero is none.
+// publish publishes the list of each resource. A resource is made when the ledger first
+// lists it and ends when it no longer does. The result is when lists that wait for the
+// first results of checks are due; zero is none.
 func (l *loop) publish(ctx context.Context, listed []ledger.ListedResource, configs map[string]*config.Resource, now time.Time) (due time.Time) {
 	old := l.members()
 	next := make(set, len(listed))
@@ -99,8 +97,8 @@ func (l *loop) publish(ctx context.Context, listed []ledger.ListedResource, conf
 	return due
 }
 
-// awaits returns until when the first list of a resource waits for the first result
-// of a check; zero is not at all.
+// awaits returns until when the first list of a resource waits for the first results of
+// checks; zero is not at all.
 func (s *served) awaits(listed ledger.ListedResource, now time.Time) time.Time {
 	until := s.since.Add(firstResults)
 	if s.shown || !now.Before(until) || !slices.ContainsFunc(listed.Devices, func(e ledger.Entry) bool { return e.Reason == health.ReasonPending }) {
@@ -109,8 +107,8 @@ func (s *served) awaits(listed ledger.ListedResource, now time.Time) time.Time {
 	return until
 }
 
-// start runs the plugin until stop, once the one of this name that ended before, if
-// any, has: two at once would be two live streams.
+// start runs the plugin until stop, once the last one of this name has ended: two at
+// once would be two live streams.
 func (s *served) start(ctx context.Context, group *errgroup.Group, before <-chan struct{}, forget func(resource string)) {
 	own, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})

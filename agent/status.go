@@ -21,16 +21,15 @@ import (
 	"github.com/generic-dp/generic-dp/podresources"
 )
 
-// errNotScanned is why nothing is ready that has just started.
+// errNotScanned is the state until the first scan.
 var errNotScanned = errors.New("the host was not scanned yet")
 
-// stuckAfter is how long the loop may be busy with one pass before it counts as
-// stuck. Scanning a host takes milliseconds, and whatever is known to hang has a
-// limit of its own.
+// stuckAfter is how long one pass of the loop may take before it counts as stuck. It
+// takes milliseconds, and everything that is known to hang has its own timeout.
 const stuckAfter = 2 * time.Minute
 
-// Alive is nil when the host was scanned and the loop is not stuck. It does not
-// depend on the kubelet.
+// Alive is nil when the host was scanned and the loop is not stuck, whatever the
+// kubelet does.
 func (a *Agent) Alive() error {
 	if a.serving.Load() == nil {
 		return errNotScanned
@@ -60,15 +59,14 @@ func (a *Agent) Ready() error {
 func (a *Agent) Config() metrics.Config { return *a.loaded.Load() }
 
 const (
-	// holdersFor is how long an answer of the kubelet is good for who wants to see
-	// it: it answers 100 calls a second of all its clients together.
+	// holdersFor is how old the kubelet's answer on a status page may be: it accepts
+	// 100 calls a second from all clients together.
 	holdersFor = 3 * time.Second
-	// holdersWait is how long whoever asks waits for one: a scrape must not hang
-	// with the kubelet.
+	// holdersWait is how long a scrape waits for the kubelet.
 	holdersWait = 500 * time.Millisecond
 )
 
-// Status is all that people see of the moment.
+// Status is the current state for the status page and metrics.
 func (a *Agent) Status(ctx context.Context) metrics.Status {
 	s := metrics.Status{
 		Version: a.options.Version, NodeName: a.options.NodeName, Command: "serve", Started: a.started,
@@ -88,7 +86,7 @@ func (a *Agent) Status(ctx context.Context) metrics.Status {
 		var err error
 		if held, _, err = a.pods.Held(ctx, since); err != nil {
 			s.HeldUnknown = err.Error()
-		} else { // older kubelets may have this switched off
+		} else { // disabled in some kubelets
 			allocatable, _, _ = a.pods.Allocatable(ctx, since)
 		}
 		if old := a.heldError.Swap(s.HeldUnknown); err != nil && old != s.HeldUnknown {
@@ -101,8 +99,7 @@ func (a *Agent) Status(ctx context.Context) metrics.Status {
 	return s
 }
 
-// status is the state of one resource; held and allocatable are nil where the
-// kubelet does not say.
+// status is the state of one resource; held and allocatable are nil where unknown.
 func (m member) status(held podresources.Held, allocatable map[string][]string) metrics.Resource {
 	r := metrics.Resource{Name: m.name, Retired: m.config == nil, Devices: []metrics.Device{}}
 	if m.plugin != nil {
@@ -163,7 +160,7 @@ func (a *Agent) degraded() []metrics.Problem {
 	return missing
 }
 
-// split is an error line by line, each with its hint; no error is none.
+// split returns the lines of an error, each with its hint.
 func split(err error) []string {
 	list := []string{}
 	if err == nil {
@@ -180,15 +177,15 @@ func split(err error) []string {
 	return list
 }
 
-// problems are what is wrong now. Each is reported in every pass of the loop for
-// as long as it lasts, and logged in the first.
+// problems are the current problems. Each pass of the loop reports those that it meets;
+// one is logged in the first pass that does.
 type problems struct {
 	log       *slog.Logger
 	last, now map[metrics.Problem]bool
 	published atomic.Pointer[[]metrics.Problem] // of the last pass
 }
 
-// warn reports a problem; details are logged with it.
+// warn reports a problem; details are for the log.
 func (p *problems) warn(subject, reason, message string, details ...any) {
 	problem := metrics.Problem{Subject: subject, Reason: reason}
 	if !p.last[problem] && !p.now[problem] {
@@ -218,7 +215,7 @@ func (p *problems) endPass() {
 	p.last, p.now = p.now, nil
 }
 
-// latest are the problems of the last pass, sorted.
+// latest returns the problems of the last pass, sorted.
 func (p *problems) latest() []metrics.Problem {
 	list := []metrics.Problem{}
 	if published := p.published.Load(); published != nil {
@@ -250,7 +247,7 @@ func (l *loop) report(v *View, out ledger.Output, failed map[string]error) {
 	}
 }
 
-// reportChange logs that a device turned up, changed its health or left.
+// reportChange logs that a device was added, changed its health or left.
 func (l *loop) reportChange(c ledger.Change, failed error) {
 	log := l.log.With("resource", c.Resource, "id", c.ID)
 	event := metrics.Unhealthy + ": " + c.Reason
@@ -266,18 +263,18 @@ func (l *loop) reportChange(c ledger.Change, failed error) {
 	default:
 		level := slog.LevelInfo
 		if c.Reason == health.ReasonPending {
-			level = slog.LevelDebug // the result is about to come
+			level = slog.LevelDebug // for milliseconds
 		}
 		log.Log(context.Background(), level, "device can't be used now", "health", metrics.Unhealthy, "reason", c.Reason)
 	}
 	l.events.add(c.Resource, c.ID, event)
 }
 
-// maxEvents is how many events the status page shows: a hub with ten devices that
-// is pulled and plugged in again makes some sixty.
+// maxEvents is how many events the status page shows: a replugged hub with ten devices
+// causes some sixty.
 const maxEvents = 100
 
-// events are the latest things that happened.
+// events are the latest events.
 type events struct {
 	mu   sync.Mutex
 	list []metrics.Event // oldest first
@@ -293,7 +290,7 @@ func (e *events) add(resource, id, what string) {
 	e.list = append(e.list, metrics.Event{Time: time.Now(), Resource: resource, ID: id, What: what})
 }
 
-// latest are the events, oldest first.
+// latest returns the events, oldest first.
 func (e *events) latest() []metrics.Event {
 	e.mu.Lock()
 	defer e.mu.Unlock()
