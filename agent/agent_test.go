@@ -17,7 +17,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
 )
 
-// limit is how long anything may take that a test waits for.
+// limit is the timeout of everything that a test waits for.
 const limit = 20 * time.Second
 
 // node is one Kubernetes node: a host whose devices come and go, a kubelet,
@@ -167,8 +167,8 @@ func stick(port, serial, tty string) sysfstest.USB {
 	}
 }
 
-// The first device has gone and another has its name; the first comes back
-// under another name: it keeps its ID, and its link leads to itself or nowhere.
+// A device goes and another one gets its name; the first comes back under another name:
+// it keeps its ID, and its link leads to it or does not exist.
 func TestLinkFollowsTheDevice(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, zigbee)
@@ -204,7 +204,7 @@ func TestLinkFollowsTheDevice(t *testing.T) {
 	}
 	r := resp.GetContainerResponses()[0]
 	if d := r.GetDevices()[0]; d.GetContainerPath() != "/dev/zigbee" || !strings.HasSuffix(d.GetHostPath(), "/links/"+a+"/"+key) {
-		t.Errorf("Allocate hands over %v, want the link at /dev/zigbee", d)
+		t.Errorf("Allocate injects %v, want the link at /dev/zigbee", d)
 	}
 	if got := r.GetEnvs()["SERIAL"]; got != "AAAA1111" {
 		t.Errorf("env SERIAL is %q, want AAAA1111", got)
@@ -246,7 +246,7 @@ func TestCDISpecFollowsTheDevice(t *testing.T) {
 	}
 }
 
-// What was listed before a restart is listed after it, although it is away.
+// A device that is gone is listed after a restart, too.
 func TestRestartRemembers(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, zigbee)
@@ -271,8 +271,7 @@ func TestRestartRemembers(t *testing.T) {
 	}
 }
 
-// What a container holds is listed although nothing remembers it: the state
-// was lost and the device is away.
+// A held device is listed although the state was lost and the device is gone.
 func TestHeldDeviceIsListedWithoutState(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, zigbee+"register = \"always\"\n")
@@ -308,8 +307,8 @@ func TestBrokenConfigurationKeepsTheLastGoodOne(t *testing.T) {
 	}
 }
 
-// During a rolling update two instances serve; the newcomer writes links and
-// state from the moment that the other ends.
+// During a rolling update two instances serve; the new one writes links and state from
+// the end of the other.
 func TestNewcomerInheritsTheLock(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, zigbee)

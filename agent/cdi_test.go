@@ -12,7 +12,7 @@ import (
 	"github.com/generic-dp/generic-dp/agent"
 )
 
-// newHost is a node without a kubelet, on which nobody needs to say cdi = true.
+// newHost is a node without a kubelet, where container.cdi is implied.
 func newHost(t *testing.T, text string) *node {
 	t.Helper()
 	n := newNode(t, text)
@@ -30,7 +30,7 @@ func TestSpecsWithoutAKubelet(t *testing.T) {
 	const first, second, kind = "usb:10c4:ea60:AAAA1111", "usb:10c4:ea60:BBBB2222", "example.com/zigbee"
 	n := newHost(t, zigbee)
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	// What an instance with a kubelet left leads nowhere any more.
+	// A link of a former instance with a kubelet.
 	stale := filepath.Join(n.options.Paths.RunDir, "links", first, "if00:ttyUSB")
 	if err := os.MkdirAll(filepath.Dir(stale), 0o755); err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func TestSpecsWithoutAKubelet(t *testing.T) {
 		t.Errorf("Ready: %v", err)
 	}
 	if _, err := os.Lstat(stale); err == nil {
-		t.Error("a link is left that nobody follows")
+		t.Error("a stale link is left")
 	}
 	if _, err := os.Lstat(n.options.Paths.KubeletDir); err == nil {
 		t.Error("the kubelet's directory was made")
@@ -82,7 +82,7 @@ func TestSpecsWithoutAKubelet(t *testing.T) {
 	n.eventually("the end of the problem", func() bool { return len(a.Status(t.Context()).Problems) == 0 })
 	stop()
 	if n.spec("example.com/other") == "" {
-		t.Error("the spec went with the program")
+		t.Error("the spec was removed at the end")
 	}
 }
 

@@ -23,9 +23,9 @@ match = { usb = { id = "10c4:ea60" }, glob = "/dev/ttyUSB*" }
 container.cdi = true
 `
 
-// Resources come with the devices that make their names. One whose device goes
-// stays with it on its list, over a restart too, and ends with it.
-func TestNamesThatDevicesMake(t *testing.T) {
+// A resource with a derived name starts with its first device. It lists the device while
+// that is gone, over a restart too, and ends with it.
+func TestDerivedNames(t *testing.T) {
 	t.Parallel()
 	const first, second, idA, idB = "example.com/stick-AAAA1111", "example.com/second", "usb:10c4:ea60:AAAA1111", "usb:10c4:ea60:BBBB2222"
 	n := newNode(t, bySerial+"forget_after = \"30m\"\n")
@@ -56,7 +56,7 @@ func TestNamesThatDevicesMake(t *testing.T) {
 	stop()
 	a, _ = n.serveBy(&c)
 	n.until("the second registration", func() bool { return n.kubelet.Registrations(first) == 2 })
-	n.eventually("the device that is away", func() bool { return reasons(a, second)[idB] == "device is gone" })
+	n.eventually("the device that is gone", func() bool { return reasons(a, second)[idB] == "device is gone" })
 	c.forward(20 * time.Minute)
 	a.Reload()
 	n.eventually("an answer", func() bool { return strings.Contains(n.log.String(), "has not changed") })
@@ -76,8 +76,8 @@ func TestNamesThatDevicesMake(t *testing.T) {
 	n.until("the resource that is back", func() bool { return n.kubelet.Count(second).Allocatable == 1 })
 }
 
-// A resource is retired while its when does not hold, and another one of its name
-// takes its place.
+// A resource is retired while its when does not hold, and another one with its name
+// replaces it.
 func TestWhenDecidesWhatIsServed(t *testing.T) {
 	t.Parallel()
 	const resource = "example.com/r"
@@ -115,7 +115,7 @@ match.glob = "/dev/only-*"
 	if got := n.kubelet.Resources(); !slices.Equal(got, []string{resource}) {
 		t.Errorf("registered %v, want the active one", got)
 	}
-	heard := n.heard(resource)
+	before := n.messages(resource)
 	flag := n.host.AddNode("", sysfstest.Node{Name: "flag0", Subsystem: "misc"})
 	n.untilListed("example.com/only", []string{"only-a"}, nil)
 	if got := which(); got != "flagged" {
@@ -129,14 +129,14 @@ match.glob = "/dev/only-*"
 	if got := which(); got != "plain" {
 		t.Errorf("without the flag again: %s", got)
 	}
-	if got := n.heard(resource); got != heard {
-		t.Errorf("the kubelet heard %s, want %s", got, heard)
+	if got := n.messages(resource); got != before {
+		t.Errorf("the kubelet got %s, want %s", got, before)
 	}
 }
 
-// What --allow does not have is not served, neither by an edit nor by a last good
-// copy from a time when it had.
-func TestAllowIsHeeded(t *testing.T) {
+// A configuration that --allow does not permit is not served, neither after an edit nor
+// as a last good copy from before.
+func TestAllow(t *testing.T) {
 	t.Parallel()
 	mounts := parts("r") + "container.mounts = [{ host_path = \"/run/vendor/x\", container_path = \"/x\", optional = true }]\n"
 	n := newNode(t, parts("r"))
@@ -163,8 +163,7 @@ func TestAllowIsHeeded(t *testing.T) {
 	}
 }
 
-// CDI devices of the host come and go with the specs of others, however those are
-// written.
+// CDI devices of the host come and go with foreign specs, however these are written.
 func TestCDIDevicesOfTheHost(t *testing.T) {
 	t.Parallel()
 	const resource = "example.com/gpu"
@@ -206,9 +205,8 @@ func TestCDIDevicesOfTheHost(t *testing.T) {
 	n.untilListed(resource, []string{"cdi:vendor.com:gpu:1"}, []string{"cdi:vendor.com:gpu:0"})
 }
 
-// What containers hold through a name that the variables can make is not on that
-// account this program's: another plugin may serve it.
-func TestNamesOfOthersAreLeftAlone(t *testing.T) {
+// A held resource whose name the template matches may be another plugin's.
+func TestForeignResourceIsNotServed(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "domain = \"example.com\"\n[[resource]]\nname = \"${kernel}\"\nmatch.glob = \"/dev/r-*\"\n")
 	n.addNodes("r-a")

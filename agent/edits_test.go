@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Whatever way an edit comes, it is noticed.
+// Every kind of edit is noticed.
 func TestEditsAreNoticed(t *testing.T) {
 	t.Parallel()
 	write := func(t *testing.T, path, text string) {

@@ -34,8 +34,7 @@ func (n *node) setAttr(dir, name, value string) {
 	}
 }
 
-// untilReason waits for the reason of a device, which the kubelet is not told:
-// there is no message to wait for.
+// untilReason waits for the reason of a device, which the kubelet does not get.
 func (n *node) untilReason(a *agent.Agent, resource, id, want string) {
 	n.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -56,9 +55,8 @@ func reasons(a *agent.Agent, resource string) map[string]string {
 	return found
 }
 
-// An attribute turns, and turns back: the device is Unhealthy with that reason,
-// keeps what leads to it, so that a container that holds it can restart, and is
-// Healthy again by itself.
+// While an attribute is wrong, the device is Unhealthy with that reason, and keeps its
+// links and CDI entries, so that the container that holds it can restart.
 func TestADeviceIsUnhealthyWhileItsCheckFails(t *testing.T) {
 	t.Parallel()
 	for _, cdi := range []bool{false, true} {
@@ -83,7 +81,7 @@ func testCheckThatFails(t *testing.T, cdi bool) {
 		n.untilListed(resource, nil, []string{stickID})
 		n.untilReason(a, resource, stickID, failed)
 		if !leads() {
-			t.Error("nothing leads to a device that fails a check")
+			t.Error("the link of a device that fails a check is gone")
 		}
 		if _, err := n.kubelet.Allocate(context.Background(), resource, stickID); err == nil || !strings.Contains(err.Error(), failed) {
 			t.Errorf("Allocate of a device that fails a check: %v, want %q", err, failed)
@@ -91,14 +89,14 @@ func testCheckThatFails(t *testing.T, cdi bool) {
 		n.setAttr(dir, "authorized", "1")
 		n.untilListed(resource, []string{stickID}, nil)
 		if !leads() {
-			t.Error("nothing leads to a device that is healthy")
+			t.Error("the link of a healthy device is gone")
 		}
 		n.setAttr(dir, "authorized", "0")
 	}
 }
 
-// A check that does not answer keeps nobody waiting: the other device of the
-// resource, which passes, is offered meanwhile.
+// A check that does not answer delays nothing: the other device of the resource, which
+// passes, is offered meanwhile.
 func TestACheckThatHangsKeepsNobodyWaiting(t *testing.T) {
 	t.Parallel()
 	good, err := net.Listen("tcp", "127.91.7.1:0")
@@ -122,7 +120,7 @@ func TestACheckThatHangsKeepsNobodyWaiting(t *testing.T) {
 	n.untilReason(a, resource, hangs, fmt.Sprintf("tcp 127.91.7.2:%d: does not answer", port))
 }
 
-// deaf is a listener that drops whoever wants to connect: its queue is full.
+// deaf is a listener whose queue is full: connections are not accepted.
 func deaf(t *testing.T, address [4]byte, port int) {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

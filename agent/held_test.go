@@ -9,9 +9,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubelettest"
 )
 
-// A kubelet that was just started has no pods yet: that it names none is no reason
-// to take a device for free.
-func TestKubeletThatWasJustStarted(t *testing.T) {
+// A kubelet that has just started lacks pods: a device that it does not name may be held.
+func TestKubeletThatHasJustStarted(t *testing.T) {
 	t.Parallel()
 	const resource = "example.com/zigbee"
 	n := newNode(t, zigbee)

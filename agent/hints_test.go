@@ -10,9 +10,9 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 )
 
-// An error names the flag and what to do; in a pod, where nobody sets flags, what
-// of the manifest gives it and the value of the chart.
-func TestErrorsSayWhatToChange(t *testing.T) {
+// An error names the flag, and has a hint; in a pod that names the part of the manifest
+// and the value of the chart.
+func TestErrorsHaveHints(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file, empty := filepath.Join(dir, "file"), filepath.Join(dir, "empty")
@@ -27,17 +27,7 @@ func TestErrorsSayWhatToChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	// Where temporary files are on a file system of their own, as tests are run, that
-	// could be the host's: the one that has the sources is not.
-	own, err := os.MkdirTemp(".", ".run-*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(own) })
-	if own, err = filepath.Abs(own); err != nil {
-		t.Fatal(err)
-	}
-	good := Paths{RunDir: own, KubeletDir: empty}
+	good := Paths{RunDir: ownDir(t), KubeletDir: empty}
 	with := func(change func(*Paths)) func(bool) error {
 		p := good
 		change(&p)
@@ -49,7 +39,7 @@ func TestErrorsSayWhatToChange(t *testing.T) {
 		pod, host  string // what the error has; host is empty where there is none
 	}{
 		{"no kubelet directory", "--kubelet-dir: ", with(func(p *Paths) { p.KubeletDir += "/none" }), "paths.devicePlugins", ""},
-		{"run directory of the pod's own", "--run-dir: ", with(func(p *Paths) { p.RunDir = ownDir(t) }), "paths.run", ""},
+		{"run directory of the pod's own", "--run-dir: ", with(func(*Paths) {}), "paths.run", ""},
 		{"run directory", "--run-dir: ", with(func(p *Paths) { p.RunDir = file + "/x" }), "paths.run", "not a directory"},
 		{"CDI directory", "--cdi-dir: ", func(inPod bool) error {
 			_, err := Options{Paths: Paths{CDIDir: file + "/cdi"}, InPod: inPod}.checkConfig([]config.File{{Name: "c.toml", Data: []byte(
@@ -77,13 +67,17 @@ func TestErrorsSayWhatToChange(t *testing.T) {
 	}
 }
 
-// ownDir is a directory on no mount but that of the root directory.
+// ownDir is a directory that does not look like the host's: it is beside the sources,
+// since temporary directories may be on a mount of their own.
 func ownDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "gdp") // TMPDIR may be a mount
+	dir, err := os.MkdirTemp(".", ".run-*")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if dir, err = filepath.Abs(dir); err != nil {
+		t.Fatal(err)
+	}
 	return dir
 }

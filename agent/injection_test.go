@@ -12,9 +12,9 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
 )
 
-// A container finds its device at its next start by what it was given when it was
-// admitted, also when the configuration has devices handed over another way since.
-func TestWhatContainersHoldStaysWhenTheWayChanges(t *testing.T) {
+// A restarting container finds its device by the link or CDI name that it got when it was
+// admitted, even if the configuration has switched from one to the other since.
+func TestHeldDeviceKeepsItsInjectionWhenCDIIsSwitched(t *testing.T) {
 	t.Parallel()
 	const resource, key = "example.com/zigbee", "if00:ttyUSB"
 	for _, cdiFirst := range []bool{false, true} {
@@ -31,9 +31,9 @@ func TestWhatContainersHoldStaysWhenTheWayChanges(t *testing.T) {
 		n.untilListed(resource, []string{stickID}, nil)
 		n.kubelet.Hold(kubelettest.Claim{Namespace: "d", Pod: "p", Container: "c", Resource: resource}, stickID)
 		n.configure(text[!cdiFirst])
-		n.eventually("the other way", leads[!cdiFirst])
+		n.eventually("the new injection", leads[!cdiFirst])
 		if !leads[cdiFirst]() {
-			t.Errorf("cdi %t: the way that a container was given is gone", cdiFirst)
+			t.Errorf("cdi %t: the injection that a container got is gone", cdiFirst)
 		}
 		c.forward(2 * time.Minute)
 		a.Reload()
@@ -42,19 +42,19 @@ func TestWhatContainersHoldStaysWhenTheWayChanges(t *testing.T) {
 		a, _ = n.serveBy(&c)
 		<-a.Settled()
 		if !leads[cdiFirst]() || !leads[!cdiFirst]() {
-			t.Errorf("cdi %t: after a restart a way is gone", cdiFirst)
+			t.Errorf("cdi %t: after a restart an injection is gone", cdiFirst)
 		}
 		n.kubelet.Remove("d", "p")
 		c.forward(2 * time.Minute)
 		n.addNodes("any") // an event
-		n.eventually("the end of the old way", func() bool { return !leads[cdiFirst]() })
+		n.eventually("the end of the old injection", func() bool { return !leads[cdiFirst]() })
 		if !leads[!cdiFirst]() {
-			t.Errorf("cdi %t: the new way is gone, too", cdiFirst)
+			t.Errorf("cdi %t: the new injection is gone, too", cdiFirst)
 		}
 	}
 }
 
-// What led to a device that moved while nobody looked leads to another one's node.
+// The link of a device that moved while the program was down leads to another device.
 func TestRetiredDeviceThatMovedMeanwhile(t *testing.T) {
 	t.Parallel()
 	for _, cdi := range []string{"", "container.cdi = true\n"} {
@@ -80,8 +80,8 @@ func TestRetiredDeviceThatMovedMeanwhile(t *testing.T) {
 	}
 }
 
-// The node of an IOMMU group belongs to the first of its functions, and leads to
-// the second as well, which was the device.
+// The node of an IOMMU group belongs to its first function, also if the device is the
+// second one.
 func TestRetiredFunctionOfAnIOMMUGroup(t *testing.T) {
 	t.Parallel()
 	const resource, id = "example.com/sound", "0000:01:00.1"
@@ -107,9 +107,9 @@ func TestRetiredFunctionOfAnIOMMUGroup(t *testing.T) {
 	}
 }
 
-// A chart upgrade restarts the program and changes the configuration at once. What
-// a container holds keeps its links and CDI entries, whatever its ID is made of and
-// whatever the configuration has for it now, until nobody holds it.
+// A chart upgrade restarts the program and changes the configuration at once. A held
+// device keeps its links and CDI entries, whatever its ID is made of and however it is
+// configured now, until it is free.
 func TestHeldDeviceKeepsItsInjectionOverAnUpgrade(t *testing.T) {
 	t.Parallel()
 	const resource = "example.com/zigbee"
@@ -164,7 +164,7 @@ func TestHeldDeviceKeepsItsInjectionOverAnUpgrade(t *testing.T) {
 				}
 				a, _ = n.serveBy(&c)
 				n.kubelet.Remove("d", "p")
-				n.eventually("the end of what nobody holds", func() bool {
+				n.eventually("the end of a free device", func() bool {
 					c.forward(2 * time.Minute)
 					a.Reload()
 					return injected() == 0
@@ -174,8 +174,7 @@ func TestHeldDeviceKeepsItsInjectionOverAnUpgrade(t *testing.T) {
 	}
 }
 
-// The state of the version before does not say which nodes are injected: the device
-// is known by its own ID.
+// The former version did not save the injected nodes: the device is identified by its ID.
 func TestRetentionWithoutRememberedNodes(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, zigbee)

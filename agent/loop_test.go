@@ -73,8 +73,7 @@ func TestLimiterAfterAnUpdate(t *testing.T) {
 	}
 }
 
-// A loop that waits is alive however long nothing happens; one that is busy for
-// minutes is not.
+// An idle loop is alive forever; one that is busy for minutes is not.
 func TestAlive(t *testing.T) {
 	t.Parallel()
 	a := &Agent{}
@@ -94,8 +93,8 @@ func TestAlive(t *testing.T) {
 	}
 }
 
-// The first list of a resource waits for the first results, not for long, and
-// no other list waits.
+// The first list of a resource waits for the first results of checks, but not for long,
+// and no other list does.
 func TestFirstListAwaitsResults(t *testing.T) {
 	t.Parallel()
 	since := time.Now()

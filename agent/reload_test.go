@@ -17,8 +17,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
 )
 
-// parts is a configuration with a resource for each of the names, of the nodes
-// that begin with it; what follows a space in a name are further keys.
+// parts is a configuration with a resource for each name, of the nodes with that prefix;
+// after a space in a name follow further keys.
 func parts(names ...string) string {
 	var b strings.Builder
 	b.WriteString("domain = \"example.com\"\n")
@@ -36,7 +36,7 @@ func (n *node) addNodes(names ...string) {
 	}
 }
 
-// eventually waits for what makes no message to the kubelet.
+// eventually waits for a condition of which the kubelet gets no message.
 func (n *node) eventually(what string, condition func() bool) {
 	n.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -48,15 +48,14 @@ func (n *node) eventually(what string, condition func() bool) {
 	}
 }
 
-// heard is what the kubelet has heard of a resource: nothing may be added to it
-// by what is none of the resource's business.
-func (n *node) heard(resource string) string {
+// messages describes what the kubelet has received of a resource.
+func (n *node) messages(resource string) string {
 	_, lists := n.kubelet.Latest(resource)
 	return fmt.Sprint(lists, " lists, sockets ", n.kubelet.Connected(resource), ", registrations ", n.kubelet.Registrations(resource))
 }
 
-// Of a hundred resources one is edited: its socket stays and its list is another
-// one, and the streams of all others see nothing.
+// One of a hundred resources is edited: its socket stays and its list changes, and the
+// streams of all others get nothing.
 func TestReloadConcernsWhatChangedAlone(t *testing.T) {
 	t.Parallel()
 	var names []string
@@ -72,7 +71,7 @@ func TestReloadConcernsWhatChangedAlone(t *testing.T) {
 	for _, name := range names {
 		n.untilListed("example.com/"+name, []string{name + "-a", name + "-b"}, nil)
 		n.until("registration", func() bool { return n.kubelet.Count("example.com/"+name).Allocatable == 2 })
-		before[name] = n.heard("example.com/" + name)
+		before[name] = n.messages("example.com/" + name)
 	}
 	sockets := n.kubelet.Connected("example.com/r42")
 	hash := a.Config().Hash
@@ -85,7 +84,7 @@ func TestReloadConcernsWhatChangedAlone(t *testing.T) {
 	if a.Config().Hash == hash {
 		t.Error("the hash is still that of the first configuration")
 	}
-	// The order, a comment, and what a container gets are no news either.
+	// The order, a comment, and what a container gets change no list.
 	slices.Reverse(names)
 	n.configure("# mine\n" + strings.ReplaceAll(parts(names...), "match.", "container.env.A = \"b\"\nmatch."))
 	n.eventually("the third configuration", func() bool {
@@ -93,14 +92,14 @@ func TestReloadConcernsWhatChangedAlone(t *testing.T) {
 		return err == nil && resp.GetContainerResponses()[0].GetEnvs()["A"] == "b"
 	})
 	for name, want := range before {
-		if got := n.heard("example.com/" + name); got != want && name != "r42" {
+		if got := n.messages("example.com/" + name); got != want && name != "r42" {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}
 }
 
-// Another configuration may speak of another directory, in which no event but that
-// of the directory tells of what somebody makes by hand.
+// A new configuration may refer to another directory, whose manually made nodes only
+// inotify announces.
 func TestReloadWatchesOtherDirectories(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, parts("r"))
@@ -113,9 +112,9 @@ func TestReloadWatchesOtherDirectories(t *testing.T) {
 	n.untilListed("example.com/s", []string{"by-hand:s-a", "by-hand:s-b"}, nil)
 }
 
-// A configuration may ask for what none before it did, and nobody has looked at:
-// no event comes to its aid.
-func TestReloadLooksAtInterfaces(t *testing.T) {
+// A configuration is the first to use network interfaces, which were not scanned before:
+// no event triggers a scan.
+func TestReloadScansInterfaces(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, parts("r"))
 	n.addNodes("r-a")
@@ -137,15 +136,15 @@ container.path = "/dev/x/"
 	n.untilListed("example.com/net", []string{"0000:03:00.0"}, nil)
 }
 
-// A broken file changes nothing, is told of once with each problem, and it is
-// told when it is in order again, whatever it says then.
+// A broken file changes nothing and is logged once with each problem; so is the file that
+// replaces it.
 func TestBrokenEditChangesNothing(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, parts("r"))
 	n.addNodes("r-a")
 	a, stop := n.serve()
 	n.untilListed("example.com/r", []string{"r-a"}, nil)
-	first, heard := a.Config(), n.heard("example.com/r")
+	first, before := a.Config(), n.messages("example.com/r")
 
 	const broken = "domain = \"example.com\"\n[[resource]]\nnaem = \"r\"\ncount = 0\n"
 	n.configure(broken)
@@ -154,7 +153,7 @@ func TestBrokenEditChangesNothing(t *testing.T) {
 	a.Reload()
 	n.eventually("an answer to the question", func() bool { return strings.Count(n.log.String(), "configuration is broken") == 2 })
 	if log := n.log.String(); strings.Count(log, `unknown key \"naem\"`) != 2 || strings.Count(log, "count") < 2 || strings.Count(log, ".toml:3:1") != 2 {
-		t.Error("want every problem in the log with its position, and once more where somebody asked")
+		t.Error("want every problem in the log with its position, and again on request")
 	}
 	if got := a.Config(); got.Hash != first.Hash || !got.Loaded.Equal(first.Loaded) || got.Broken == nil {
 		t.Errorf("configuration %+v, want that of before and why it is not the one on disk", got)
@@ -170,11 +169,11 @@ func TestBrokenEditChangesNothing(t *testing.T) {
 	n.configure(parts("r")) // touched
 	a.Reload()
 	n.eventually("an answer to the question", func() bool { return strings.Contains(n.log.String(), "has not changed") })
-	if got := n.heard("example.com/r"); got != heard {
-		t.Errorf("the kubelet heard %s, want %s", got, heard)
+	if got := n.messages("example.com/r"); got != before {
+		t.Errorf("the kubelet got %s, want %s", got, before)
 	}
 
-	// What was taken over is what a restart with a broken one serves.
+	// The last good one survives a restart with a broken one.
 	n.configure(parts("r count = 2"))
 	n.untilListed("example.com/r", []string{"r-a", "r-a::1"}, nil)
 	n.configure(broken)
@@ -193,7 +192,7 @@ func TestBrokenEditChangesNothing(t *testing.T) {
 	}
 }
 
-// clock is the real one, put forward by hand.
+// clock is the real one, which a test can advance.
 type clock struct{ ahead atomic.Int64 }
 
 func (c *clock) now() time.Time           { return time.Now().Add(time.Duration(c.ahead.Load())) }
@@ -209,9 +208,8 @@ func (n *node) serveBy(c *clock) (a *agent.Agent, stop func()) {
 	return a, n.run(a)
 }
 
-// A resource that is removed is retired: all Unhealthy at once and Allocate
-// refused, then gone with its socket, but not while it is held; back meanwhile, it
-// goes on as if nothing had been.
+// A removed resource is retired: all Unhealthy at once and Allocate refused, then its
+// socket is removed, but not while it is held. If it is back meanwhile, it continues.
 func TestRemovedResourceIsRetired(t *testing.T) {
 	t.Parallel()
 	const gone = "example.com/gone"
@@ -223,7 +221,7 @@ func TestRemovedResourceIsRetired(t *testing.T) {
 	n.until("registrations", func() bool {
 		return n.kubelet.Count(gone).Allocatable == 2 && n.kubelet.Count("example.com/stays").Allocatable == 1
 	})
-	sockets, stays := n.kubelet.Connected(gone), n.heard("example.com/stays")
+	sockets, stays := n.kubelet.Connected(gone), n.messages("example.com/stays")
 	claim := kubelettest.Claim{Namespace: "default", Pod: "p", Container: "c", Resource: gone}
 	n.kubelet.Hold(claim, "gone-b")
 
@@ -262,7 +260,7 @@ func TestRemovedResourceIsRetired(t *testing.T) {
 			t.Error("the kubelet was sent an empty list")
 		}
 	}
-	if got := n.heard("example.com/stays"); got != stays {
+	if got := n.messages("example.com/stays"); got != stays {
 		t.Errorf("the other resource: %s, want %s", got, stays)
 	}
 
@@ -271,8 +269,8 @@ func TestRemovedResourceIsRetired(t *testing.T) {
 	n.until("the second registration", func() bool { return n.kubelet.Count(gone).Allocatable == 2 })
 }
 
-// A resource that never had a device ends at once, and comes back as often as one
-// likes: there are never two sockets of one name.
+// A resource that never had a device ends at once, and may come back any time: there are
+// never two sockets of one name.
 func TestResourceEndsAndComesBack(t *testing.T) {
 	t.Parallel()
 	const always = "example.com/always"
@@ -294,8 +292,8 @@ func TestResourceEndsAndComesBack(t *testing.T) {
 	n.until("registration", func() bool { return len(n.kubelet.Connected(always)) == 1 })
 }
 
-// A device that another resource has now stays Unhealthy on the list of the first
-// one until it is free.
+// A device that another resource selects now stays Unhealthy on the list of the first one
+// until it is free.
 func TestDeviceMovesToAnotherResource(t *testing.T) {
 	t.Parallel()
 	config := func(first string) string {
@@ -320,8 +318,7 @@ func TestDeviceMovesToAnotherResource(t *testing.T) {
 	n.untilListed("example.com/one", []string{"x-a"}, nil)
 }
 
-// A configuration that asks for a CDI directory which can't be written is not
-// served.
+// A configuration that needs a CDI directory which can't be written is not served.
 func TestReloadChecksTheCDIDirectory(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, zigbee)
@@ -344,8 +341,8 @@ func TestReloadChecksTheCDIDirectory(t *testing.T) {
 	}
 }
 
-// A state directory that can't be written costs what an instance after this one would
-// have known, and nothing now: that is said once, and shown for as long as it lasts.
+// Without a writable state directory the state is lost, and nothing else: that is logged
+// once, and a problem for as long as it lasts.
 func TestStateDirectoryThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, parts("r"))
@@ -382,7 +379,7 @@ func TestStateDirectoryThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// hangingLog hangs where a configuration is loaded.
+// hangingLog blocks the record of a loaded configuration.
 type hangingLog struct {
 	slog.Handler
 	reached, hang chan struct{}
@@ -401,8 +398,7 @@ func (h hangingLog) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return h
 }
 
-// A loop that a reload keeps busy is seen, or nobody would restart a program that
-// hangs there.
+// A reload that hangs makes the loop busy, so that a probe finds it.
 func TestReloadCountsAsBusy(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, parts("r"))

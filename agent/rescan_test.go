@@ -1,14 +1,16 @@
 package agent_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/generic-dp/generic-dp/internal/sysfstest"
 )
 
-// Nothing tells that a host can be read again: what events told of meanwhile is
-// seen nevertheless.
+// No event announces that a host can be scanned again: a failed scan is repeated.
 func TestScanThatFailedIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, parts("r"))
@@ -32,7 +34,7 @@ func TestScanThatFailedIsTriedAgain(t *testing.T) {
 	}
 	n.eventually("a scan that fails", scanFails)
 	if list, _ := n.kubelet.Latest("example.com/r"); strings.Join(list.Healthy(), " ") != "r-a" {
-		t.Errorf("healthy: %q, want what was seen last", list.Healthy())
+		t.Errorf("healthy: %q, want the last snapshot", list.Healthy())
 	}
 	if err := os.Rename(away, n.host.Sysfs()); err != nil {
 		t.Fatal(err)
@@ -40,9 +42,8 @@ func TestScanThatFailedIsTriedAgain(t *testing.T) {
 	n.eventually("a scan", func() bool { return !scanFails() })
 }
 
-// A USB device whose directory is the one that was read before the restart is that device,
-// and not read again: reading it may take longer than a pod is waited for. One that is
-// plugged in again is another.
+// After a restart a USB device with the same directory is the same device, without reading
+// it again, which may take longer than a pod waits. A replugged one is another.
 func TestUSBDeviceIsKnownAfterARestart(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, zigbee)
@@ -64,4 +65,40 @@ func TestUSBDeviceIsKnownAfterARestart(t *testing.T) {
 	n.host.AddUSB(stick("1-1", "BBBB2222", "ttyUSB0"))
 	n.serve()
 	n.untilListed("example.com/zigbee", []string{strings.Replace(stickID, "AAAA1111", "BBBB2222", 1)}, []string{stickID})
+}
+
+// No event announces that an interface has become a port of a bridge: Allocate finds out,
+// and then the list changes.
+func TestWhatTheHostBeganToUseIsNotInjected(t *testing.T) {
+	t.Parallel()
+	const port = "example.com/port"
+	n := newNode(t, `domain = "example.com"
+[[resource]]
+name = "port"
+match.net.name = "eth*"
+container.cdi = true
+`)
+	n.host.AddNet("", sysfstest.Net{Name: "br0", Bridge: true})
+	card := n.host.AddPCI(sysfstest.PCI{Address: "0000:03:00.0", Vendor: "8086", Device: "1533", Class: "020000", Driver: "igb"})
+	eth1 := n.host.AddNet(card, sysfstest.Net{Name: "eth1"})
+	n.serve()
+	n.until("list of "+port, func() bool {
+		list, _ := n.kubelet.Latest(port)
+		return len(list.Healthy()) == 1
+	})
+	list, _ := n.kubelet.Latest(port)
+	id := list.Healthy()[0]
+	if _, err := n.kubelet.Allocate(context.Background(), port, id); err != nil {
+		t.Error(err)
+	}
+
+	master := filepath.Join(n.host.Sysfs(), eth1, "master")
+	if err := os.Symlink("../../../../virtual/net/br0", master); err != nil {
+		t.Fatal(err)
+	}
+	const why = "it is a port of bridge br0"
+	if _, err := n.kubelet.Allocate(context.Background(), port, id); err == nil || !strings.Contains(err.Error(), why) {
+		t.Errorf("%v, want an error with %q", err, why)
+	}
+	n.untilListed(port, nil, []string{id})
 }
