@@ -196,7 +196,7 @@ func TestHostSpecsFollowTheFiles(t *testing.T) {
 	write(specFile("nvidia.com/gpu", "/dev/nvidia", "0"))
 	first, _ := host.Devices()
 	if again, _ := host.Devices(); &first[0] != &again[0] {
-		t.Error("the list is made anew though nothing changed")
+		t.Error("another list, though nothing changed")
 	}
 }
 

@@ -284,7 +284,7 @@ func TestSyncWritesNothingWhenRight(t *testing.T) {
 	after, err := os.Stat(path)
 	must(t, err)
 	if !os.SameFile(before, after) {
-		t.Error("a file that did not change was written anew")
+		t.Error("a file that did not change was written again")
 	}
 }
 

@@ -17,7 +17,7 @@ func percentiles(b *testing.B, took []time.Duration) {
 }
 
 // From the moment when kubelet.sock appears, bound but not listening, to the
-// first list at the kubelet: what a static pod's life hangs on after a boot.
+// first list at the kubelet: it decides whether a static pod starts after a boot.
 func BenchmarkKubeletRestart(b *testing.B) {
 	var appeared time.Time
 	n := newNode(b, func(o *kubeletOptions) {

@@ -294,7 +294,7 @@ func (r *records) wait(ctx context.Context, t testing.TB, message string) {
 		select {
 		case <-more:
 		case <-ctx.Done():
-			t.Fatalf("nobody logged %q", message)
+			t.Fatalf("%q was not logged", message)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func TestTwoInstances(t *testing.T) {
 	})
 }
 
-// An update that is taken back: kubelets up to 1.36 say nothing to the old
+// A rollback: kubelets up to 1.36 say nothing to the old
 // instance when they drop the resource with the newcomer.
 func TestNewcomerGoesAgain(t *testing.T) {
 	t.Parallel()
@@ -75,7 +75,7 @@ func TestNewcomerGoesAgain(t *testing.T) {
 	})
 }
 
-// One that is killed leaves its socket, and nothing tells of it.
+// An instance that is killed leaves its socket, and no event.
 func TestNewcomerIsKilled(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

@@ -34,13 +34,13 @@ func TestRestartStorm(t *testing.T) {
 		n.waitAllocatable(gpu, 1)
 		for i := range 10 {
 			switch i % 3 {
-			case 0: // at its leisure
+			case 0: // slowly
 				n.must(n.Restart())
 				n.waitAllocatable(gpu, 1)
 			case 1: // in a hurry
 				n.must(n.Restart())
 				n.must(n.Restart())
-			case 2: // in good order
+			case 2: // cleanly
 				n.Stop()
 				n.must(n.Start())
 			}
@@ -117,7 +117,7 @@ func resources(t *testing.T) (goroutines, files int) {
 }
 
 // settle waits until there are no more goroutines and files than allowed:
-// connections end a moment after whoever closes them.
+// connections end a moment after they are closed.
 func settle(t *testing.T, ctx context.Context, what string, goroutines, files int) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)

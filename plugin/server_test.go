@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -242,6 +243,50 @@ func TestManyStreams(t *testing.T) {
 		group.Wait()
 		for _, f := range streams {
 			f.check(t, "0s a", "0s b")
+		}
+	})
+}
+
+// pipes is a listener whose connections are pipes.
+type pipes struct{ net.Listener }
+
+func (pipes) Accept() (net.Conn, error) {
+	c, _ := net.Pipe()
+	return c, nil
+}
+
+func TestWaitForHangUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newConnListener(pipes{})
+		began := time.Now()
+		l.wait(time.Hour) // no connection
+		var conns []net.Conn
+		for range 3 {
+			c, err := l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			conns = append(conns, c)
+		}
+		_ = conns[0].Close()
+		_ = conns[0].Close() // counts once
+		if took := time.Since(began); took != 0 {
+			t.Errorf("waited %s without a connection", took)
+		}
+		l.wait(time.Minute)
+		if took := time.Since(began); took != time.Minute {
+			t.Errorf("gave up after %s, want %s", took, time.Minute)
+		}
+		for _, c := range conns[1:] {
+			go func() {
+				time.Sleep(time.Second)
+				_ = c.Close()
+			}()
+		}
+		l.wait(time.Hour)
+		if took := time.Since(began); took != time.Minute+time.Second {
+			t.Errorf("waited %s after the last one hung up", took-time.Minute-time.Second)
 		}
 	})
 }
