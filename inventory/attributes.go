@@ -21,20 +21,20 @@ import (
 	"github.com/generic-dp/generic-dp/sysfs"
 )
 
-// Attributes reads what a configuration may ask for and no scan reads: attributes
-// of sysfs by name, drivers, and network interfaces that the host itself uses. It is
-// made for one snapshot: a value is read once, so that all who ask get one answer. It
-// may be used by several goroutines.
+// Attributes reads data that a configuration requests and no scan reads: sysfs
+// attributes by name, drivers, and network interfaces in use by the host. It is for one
+// snapshot: a value is read once, so that all callers get the same. Safe for concurrent
+// use.
 type Attributes struct {
 	sysfs sysfs.FS
 	proc  proc
 	slow  *slowAttributes
 	of    scanned
 
-	mu          sync.Mutex // held by a read: who asks for the same waits for it
+	mu          sync.Mutex // held by a read: callers for the same value wait for it
 	attrs       map[attribute]attributeValue
 	drivers     map[string]string // by directory
-	usedNets    map[string]string // why, by name; nil: not read yet
+	usedNets    map[string]string // reason by name; nil: not read yet
 	charDrivers map[uint32]string // by major number; nil: not read yet
 	problems    problems
 	unread      map[string]bool // hardware
@@ -47,7 +47,7 @@ type attributeValue struct {
 	found bool
 }
 
-// Attributes returns a reader for the snapshot that was scanned last.
+// Attributes returns a reader for the latest snapshot.
 func (s *Scanner) Attributes() *Attributes {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,11 +58,10 @@ func (s *Scanner) Attributes() *Attributes {
 	}
 }
 
-// Attr returns an attribute of a device directory, without its newline. Its
-// name is a path below the directory, which may have wildcards: the first in
-// sorted order counts (sysfs.FS.FindAttribute). One that can't be read in 50 ms has the
-// value of the snapshot before. found is false where there is none, and where it can't
-// be read.
+// Attr returns an attribute of a device directory, without its newline. Its name is a
+// path below the directory, which may have wildcards: the first in sorted order wins
+// (sysfs.FS.FindAttribute). One that can't be read in 50 ms has the value of the
+// previous snapshot. found is false if it is missing or unreadable.
 func (a *Attributes) Attr(dir, name string) (value string, found bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -90,16 +89,16 @@ func (a *Attributes) read(dir, name string) attributeValue {
 		return attributeValue{value, true}
 	case err == errSlow:
 	case sysfs.Gone(err), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENODATA):
-		// It has gone, or says that it has no value now: the speed of an
-		// interface that is down, the temperature of what is asleep.
+		// Removed, or without a current value: the speed of an interface that is down,
+		// the temperature of a sleeping device.
 	default:
 		a.problems.add(file, err)
 	}
 	return attributeValue{}
 }
 
-// InUse says what the host itself uses a network interface for, in words for an
-// administrator: "a port of bridge br0". It is empty for nothing, and for nodes.
+// InUse returns what the host itself uses a network interface for, for an
+// administrator: "a port of bridge br0". It is empty for none, and for nodes.
 func (a *Attributes) InUse(n *device.Node) string {
 	if n.Type != device.NetInterface {
 		return ""
@@ -112,7 +111,7 @@ func (a *Attributes) InUse(n *device.Node) string {
 	return a.usedNets[n.Path]
 }
 
-// CharDriver returns the driver that has a major number of character devices, "" where
+// CharDriver returns the driver that has a major number of character devices, "" if
 // none has.
 func (a *Attributes) CharDriver(major uint32) string {
 	a.mu.Lock()
@@ -124,7 +123,7 @@ func (a *Attributes) CharDriver(major uint32) string {
 }
 
 // readCharDrivers reads the drivers of character devices by major number. A recording
-// has those of the nodes that sysfs does not know.
+// has those of nodes without an entry in sysfs.
 func (a *Attributes) readCharDrivers() map[uint32]string {
 	recorded := make(map[uint32]bool)
 	for _, n := range a.of.Nodes {
@@ -162,8 +161,8 @@ func (a *Attributes) readCharDrivers() map[uint32]string {
 // fs/char_dev.c, devinfo_show in fs/proc/devices.c).
 const charDevices = "Character devices:"
 
-// Driver returns the name of the driver that is bound to the device of a
-// directory, "" where none is.
+// Driver returns the name of the driver bound to the device of a directory, "" if there
+// is none.
 func (a *Attributes) Driver(dir string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -177,16 +176,15 @@ func (a *Attributes) Driver(dir string) string {
 	return driver
 }
 
-// Problems returns what could not be read so far, and why.
+// Problems returns the failed reads so far.
 func (a *Attributes) Problems() []device.Problem {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.problems)
 }
 
-// Unread returns the hardware that has an attribute which could not be read in time, by
-// path: the next scan may read it. One that could not be read the time before either is
-// not among them.
+// Unread returns the hardware with attributes that timed out, by path: the next scan
+// may read them. An attribute that also timed out the time before is not included.
 func (a *Attributes) Unread() []device.Unread {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -197,14 +195,14 @@ func (a *Attributes) Unread() []device.Unread {
 	return list
 }
 
-// slowAttributes reads attributes that may wait for their device.
+// slowAttributes reads attributes that may block until their device responds.
 type slowAttributes struct {
 	calls slow.Calls[string, textResult]
 
 	mu     sync.Mutex
-	silent map[string]bool // files that could not be read in time when they were last asked for
-	// values are those that were read since the last call of next, by file, and before
-	// those of the time between the calls before.
+	silent map[string]bool // files whose last read timed out
+	// values are those read since the last call of next, by file, and previous those of
+	// the interval before.
 	values, before map[string]fileValue
 }
 
@@ -213,22 +211,21 @@ type textResult struct {
 	err  error
 }
 
-// fileValue is the value of an attribute. Another file in its place has another inode.
+// fileValue is the value of an attribute. A replacement of its file has another inode.
 type fileValue struct {
 	ino  uint64
 	text string
 }
 
-// next begins a new reading of attributes.
+// next starts a new interval.
 func (s *slowAttributes) next() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.values, s.before = make(map[string]fileValue), s.values
 }
 
-// read returns the text of an attribute. Where it can't be read in time it returns the
-// text of the reading before, or errSlow where there is none; late says so where that did
-// not happen the time before, too.
+// read returns the text of an attribute. If it times out it returns the previous text,
+// or errSlow without one; late is set if it did not time out the time before too.
 func (s *slowAttributes) read(file string, ino uint64, read func(string) (string, error)) (text string, late bool, err error) {
 	result, _, ok := s.calls.Do(context.Background(), file, slowAfter, func() textResult {
 		text, err := read(file)
@@ -258,8 +255,7 @@ func (s *slowAttributes) read(file string, ino uint64, read func(string) (string
 const hostSysfs = "/sys"
 
 // procOf returns the /proc that belongs to a sysfs: this kernel's for this kernel's
-// own, and the directory beside it for every other, such as that of a recorded machine,
-// of which the running host says nothing.
+// own, and the directory next to it for any other, such as that of a recorded machine.
 func procOf(root string) string {
 	if root == hostSysfs || sysfs.New(root).Kernel() {
 		return "/proc"
@@ -267,15 +263,15 @@ func procOf(root string) string {
 	return filepath.Join(filepath.Dir(filepath.Clean(root)), "proc")
 }
 
-// proc reads files below /proc that have one record a line.
+// proc reads files below /proc with one record per line.
 type proc struct {
 	root string
-	kept map[string]string // for a recording: lines that were made use of, by file; nil keeps none
+	kept map[string]string // for a recording: used lines by file; nil does not record
 }
 
-// each calls use for every line of a file, which returns what of the line matters
-// to the scan, as a line that another scan takes for the same: the rest is
-// nobody's business and in no recording. A file that is not there has no lines.
+// each calls use for every line of a file, which returns the part of the line that
+// matters to the scan, as a line with the same meaning: the rest is left out of
+// recordings. A missing file has no lines.
 func (p proc) each(file string, use func(line []byte) (matters string)) error {
 	f, err := os.Open(filepath.Join(p.root, file))
 	if errors.Is(err, fs.ErrNotExist) {

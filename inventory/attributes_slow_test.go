@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A file that blocks is given up after the time, and has the value that it had when it was
-// read before; another file in its place has none.
+// A blocked read is abandoned after the timeout, and the file keeps its previous value;
+// another file in its place has none.
 func TestSlowAttributes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestSlowAttributes(t *testing.T) {
 		}
 		close(release)
 		synctest.Wait()
-		// One that is never read in time asks for no further scan.
+		// A file that always times out requests no further scan.
 		late := func(string) (string, error) { time.Sleep(2 * slowAfter); return "late", nil }
 		check("a", 1, late, "", false, errSlow, slowAfter)
 		time.Sleep(2 * slowAfter)

@@ -23,7 +23,7 @@ func writeAttr(t *testing.T, tree sysfstest.Tree, file, text string) {
 	}
 }
 
-// What was read for one snapshot stays what it was, and the next one reads anew.
+// The values of one snapshot do not change, and the next one reads again.
 func TestAttributes(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
@@ -61,7 +61,7 @@ func TestAttributes(t *testing.T) {
 	}
 }
 
-// Many may ask at once.
+// Concurrent callers.
 func TestAttributesAtOnce(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
@@ -84,10 +84,10 @@ func TestAttributesAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// An attribute of this kernel that can't be read is no attribute, and said.
+// An unreadable attribute of this kernel is absent, and reported.
 func TestUnreadableAttribute(t *testing.T) {
 	t.Parallel()
-	const file = "bus/platform/drivers_probe" // may only be written
+	const file = "bus/platform/drivers_probe" // write-only
 	if _, err := os.ReadFile("/sys/" + file); err == nil {
 		t.Skip("it can be read here")
 	}

@@ -49,11 +49,11 @@ func BenchmarkScan(b *testing.B) {
 	}
 }
 
-// BenchmarkUpdate is what follows one event on the host of BenchmarkScan.
+// BenchmarkUpdate is the scan after one event on the host of BenchmarkScan.
 func BenchmarkUpdate(b *testing.B) {
 	for _, c := range []struct {
 		name string
-		do   func(h *sysfstest.Host) // not counted
+		do   func(h *sysfstest.Host) // not measured
 	}{
 		{"nothing", func(*sysfstest.Host) {}},
 		{"node", func(h *sysfstest.Host) {

@@ -7,14 +7,14 @@ import (
 	"github.com/generic-dp/generic-dp/sysfs"
 )
 
-// cache is what earlier scans read and nothing has made stale since. Two things keep it
-// true: the kernel announces every device that comes, goes or is bound, and drop takes
-// out what was read of that device and of all below it; and each scan still reads which
-// devices are on a bus, with the inodes of their links, and which directories of nodes
-// have changed, so that a device that took another one's place is never shown with the
-// other one's readings, whatever events are yet to come.
+// cache are the results of earlier scans that are still valid. Two mechanisms keep it
+// valid: the kernel announces every device that is added, removed or bound, and drop
+// removes the results of that device and of everything below it; and each scan still
+// reads which devices are on a bus, with the inodes of their links, and which
+// directories of nodes have changed, so that a replaced device never has the results of
+// its predecessor, even before the events arrive.
 //
-// Only what was read without an error is kept.
+// Only results of successful reads are cached.
 type cache struct {
 	dirs   map[string]*devDir // directories of device nodes, by path on the host
 	places map[string]place   // of nodes, by path on the host
@@ -32,10 +32,10 @@ type cache struct {
 	devNames   memo[string]
 }
 
-// memo is what was read of directories in sysfs.
+// memo are the results for directories in sysfs.
 type memo[V any] map[string]V
 
-// get returns what is known of a directory, or reads it.
+// get returns the cached result for a directory, or reads it.
 func (m memo[V]) get(dir string, read func(string) (V, error)) (V, error) {
 	if v, ok := m[dir]; ok {
 		return v, nil
@@ -51,7 +51,7 @@ func (m memo[V]) drop(covered func(dir string) bool) {
 	maps.DeleteFunc(m, func(dir string, _ V) bool { return covered(dir) })
 }
 
-// place is where in sysfs a node is.
+// place is the directory of a node in sysfs.
 type place struct {
 	id                 nodeID
 	sysPath, subsystem string
@@ -67,7 +67,7 @@ func newCache() *cache {
 	}
 }
 
-// drop drops what is known of the devices that have these directories, and of all that is
+// drop drops the results for the devices with these directories, and for everything
 // below them.
 func (c *cache) drop(dirs []string) {
 	if len(dirs) == 0 {
@@ -77,10 +77,10 @@ func (c *cache) drop(dirs []string) {
 	for _, dir := range dirs {
 		stale[dir] = true
 		if bus, of := busDevice(dir); bus == device.PCIBus && of == dir {
-			// Functions know of each other: the links between a physical
-			// function and its virtual ones are made after the event of the
-			// latter, and announced by an event of the former (sriov_enable and
-			// sriov_numvfs_store in drivers/pci).
+			// Functions refer to each other: the links between a physical function and
+			// its virtual ones are made after the event of the latter, and announced by
+			// an event of the former (sriov_enable and sriov_numvfs_store in
+			// drivers/pci).
 			c.dropVirtual()
 		}
 	}
@@ -109,8 +109,8 @@ func (c *cache) dropVirtual() {
 	clear(c.virtFns)
 }
 
-// updateBus takes down where the devices of a bus are. It returns the directories of those
-// that were not there before, and whether others have gone.
+// updateBus records the directories of the devices of a bus. It returns the new
+// directories, and whether others have gone.
 func updateBus(known map[string]sysfs.Entry, lists ...[]sysfs.Entry) (came []string, went bool) {
 	n := 0
 	for _, list := range lists {

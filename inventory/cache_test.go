@@ -7,8 +7,7 @@ import (
 	"github.com/generic-dp/generic-dp/sysfs"
 )
 
-// A device that took another one's place on a bus, and one that went somewhere
-// else, have come.
+// A device that replaced another one on a bus, and one that moved, are new.
 func TestUpdateBus(t *testing.T) {
 	t.Parallel()
 	known := map[string]sysfs.Entry{}

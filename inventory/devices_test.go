@@ -22,8 +22,8 @@ func findHardware(s *device.Snapshot, name string) *device.Hardware {
 	return nil
 }
 
-// replace makes an attribute unreadable (by a directory in its place) or,
-// with absent, takes it away.
+// replace makes an attribute unreadable (by a directory in its place) or, with absent,
+// removes it.
 func replace(t *testing.T, tree sysfstest.Tree, attr string, absent bool) {
 	t.Helper()
 	file := filepath.Join(tree.Sysfs(), attr)
@@ -41,7 +41,7 @@ func replace(t *testing.T, tree sysfstest.Tree, attr string, absent bool) {
 const server = "../testdata/machines/server-two-socket.txtar"
 const desktop = "../testdata/machines/desktop-xhci.txtar"
 
-// One device that ghw can't read makes it answer with no device at all.
+// With one unreadable device ghw returns no device at all.
 func TestPCIWithoutModalias(t *testing.T) {
 	t.Parallel()
 	tree := sysfstest.Load(t, server)
@@ -54,7 +54,7 @@ func TestPCIWithoutModalias(t *testing.T) {
 	}
 }
 
-func TestPCIAddressThatGHWDoesNotKnow(t *testing.T) {
+func TestPCIAddressUnknownToGHW(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
 	h.AddPCI(sysfstest.PCI{
@@ -73,7 +73,7 @@ func TestPCIAddressThatGHWDoesNotKnow(t *testing.T) {
 	}
 }
 
-// A database of names that pcidb panics on (v1.1.1) costs the names only.
+// A database of names on which pcidb panics (v1.1.1) affects only the names.
 func TestPanicInGHW(t *testing.T) {
 	tree := sysfstest.Load(t, server)
 	want := scan(t, tree)
@@ -113,8 +113,8 @@ func TestUnreadableAttributesDegradeTheirDevice(t *testing.T) {
 	}
 }
 
-// A device that goes while it is read leaves with its nodes: they are not
-// shown as nodes of the hub that it was plugged into.
+// A device that is removed while it is read is left out with its nodes: they are not
+// attributed to its hub.
 func TestDeviceGoesDuringTheScan(t *testing.T) {
 	t.Parallel()
 	const stick = "devices/pci0000:00/0000:00:14.0/usb1/1-2/1-2.1"
@@ -149,7 +149,7 @@ func TestDeviceGoesDuringTheScan(t *testing.T) {
 	}
 }
 
-func TestDeviceThatIsNotOnItsBus(t *testing.T) {
+func TestDeviceMissingOnItsBus(t *testing.T) {
 	t.Parallel()
 	tree := sysfstest.Load(t, desktop)
 	if err := os.Remove(filepath.Join(tree.Sysfs(), "bus/usb/devices/1-5")); err != nil {
@@ -219,7 +219,7 @@ func TestVirtualFunctionNumbers(t *testing.T) {
 	}
 }
 
-// What a snapshot says of PCI devices is what ghw says, where ghw says it.
+// The PCI devices of a snapshot equal those of ghw, where ghw has them.
 func TestPCIComesFromGHW(t *testing.T) {
 	t.Parallel()
 	tree := sysfstest.Load(t, server)

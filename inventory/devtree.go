@@ -22,30 +22,30 @@ import (
 
 const hostDev = "/dev"
 
-// devTree is what lies below a directory of device nodes. All paths are the
-// host's, wherever that directory is here.
+// devTree is the tree of a directory of device nodes. All paths are the host's,
+// wherever that directory is mounted.
 type devTree struct {
 	root      string // the directory that is the host's /dev
 	fsID      uint64 // the file system it is on
-	unique    bool   // which gives no inode twice
-	clock     int64  // of the kernel's file systems, as the walk began
+	unique    bool   // which never reuses inodes
+	clock     int64  // of the kernel's file systems, at the start of the walk
 	recording bool
 	cache     map[string]*devDir // by path
 	nodes     map[string]*device.Node
 	ids       map[string]nodeID // of nodes, by path
-	links     map[string]string // what a link says, not where it leads
+	links     map[string]string // target of a link, unresolved
 	isDir     map[string]bool
 	dirs      []string
 	mounts    []string // directories on another file system
 	problems  problems
 }
 
-// devDir is one directory as it was read. Whatever comes, goes or is replaced
-// in it changes its time of modification.
+// devDir is a directory as read. Any change of its entries changes its modification
+// time.
 type devDir struct {
 	ino      uint64
 	modified unix.Timespec
-	settled  bool // nothing can have changed without another time
+	settled  bool // any later change has another time
 	nodes    []devNode
 	links    []devLink
 	dirs     []string
@@ -53,7 +53,7 @@ type devDir struct {
 
 type devLink struct{ path, target string }
 
-// devNode is a node as it was found.
+// devNode is a node as read.
 type devNode struct {
 	path         string
 	kind         device.NodeType
@@ -61,19 +61,18 @@ type devNode struct {
 	id           nodeID
 }
 
-// nodeID tells a node from others that had its path before.
+// nodeID distinguishes a node from predecessors with its path.
 type nodeID struct {
 	ino     uint64
 	changed int64
 }
 
-// walkDev reads the tree below root. It follows no links and stays on one
-// file system: what is mounted below /dev (pts, shm, mqueue, hugepages) holds
-// no devices of the host, and can be large or slow. The directories of the
-// result are those that were walked. Those that are as the cache has them are
-// not read again.
+// walkDev reads the tree below root. It follows no links and stays on one file system:
+// file systems below /dev (pts, shm, mqueue, hugepages) have no devices of the host,
+// and can be large or slow. The directories of the result are those that were walked.
+// Unchanged cached ones are not read again.
 func walkDev(ctx context.Context, root string, known map[string]*devDir) (*devTree, error) {
-	nodes, links := 0, 0 // as many as there were
+	nodes, links := 0, 0 // as in the previous scan
 	for _, d := range known {
 		nodes, links = nodes+len(d.nodes), links+len(d.links)
 	}
@@ -85,50 +84,49 @@ func walkDev(ctx context.Context, root string, known map[string]*devDir) (*devTr
 		links: make(map[string]string, links),
 		isDir: make(map[string]bool),
 	}
-	// The clock that file systems take their times from. It is read first: a
-	// directory that was modified before this moment has another time after
-	// the next change, and one whose time is not past yet may change
-	// without that, since the clock goes on with the tick only (4 ms).
+	// The clock of file systems. It is read first: a directory modified before this
+	// time gets another time with the next change; one whose time is not past yet may
+	// change without that, since the clock advances only with the tick (4 ms).
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now); err != nil {
-		return nil, fmt.Errorf("reading the clock: %w", err)
+		return nil, fmt.Errorf("read the clock: %w", err)
 	}
 	t.clock = unix.TimespecToNsec(now)
 	var st unix.Stat_t
 	if err := unix.Stat(root, &st); err != nil {
-		return nil, fmt.Errorf("reading the device nodes: %q: %w", root, err)
+		return nil, fmt.Errorf("read the device nodes: %q: %w", root, err)
 	}
 	t.fsID = uint64(st.Dev)
 	t.recording = t.marked(hostDev)
 	t.unique = !t.recording && neverReusesInodes(root)
 	if err := t.walk(ctx, hostDev, &st); err != nil {
-		return nil, fmt.Errorf("reading the device nodes: %w", err)
+		return nil, fmt.Errorf("read the device nodes: %w", err)
 	}
 	slices.Sort(t.dirs)
 	maps.DeleteFunc(known, func(dir string, _ *devDir) bool { return !t.isDir[dir] })
 	return t, nil
 }
 
-// neverReusesInodes reports whether a file system gives no inode a second time, or
-// after some billions of others: what has the same name and inode is the same file
-// then. tmpfs and ramfs count them, of which a devtmpfs is one (shmem_reserve_inode
-// in mm/shmem.c, get_next_ino in fs/inode.c); file systems on disks take what is free.
+// neverReusesInodes reports whether a file system reuses no inode number, at least for
+// billions of files: then the same name and inode is the same file. tmpfs and ramfs
+// count them, and a devtmpfs is one of these (shmem_reserve_inode in mm/shmem.c,
+// get_next_ino in fs/inode.c); file systems on disks use free numbers.
 func neverReusesInodes(path string) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(path, &st) == nil && (uint32(st.Type) == unix.TMPFS_MAGIC || uint32(st.Type) == unix.RAMFS_MAGIC)
 }
 
-// here returns where a path of the host is.
+// here returns the local path of a path of the host.
 func (t *devTree) here(p string) string { return t.root + p[len(hostDev):] }
 
-// marked reports whether a directory has the file of recordings.
+// marked reports whether a directory has the marker of recordings.
 func (t *devTree) marked(dir string) bool {
 	_, err := os.Lstat(t.here(dir) + "/" + RecordingMarker)
 	return err == nil
 }
 
-// walk adds one directory and those below it. Only /dev itself and the end
-// of ctx are errors; another directory that can't be read is a problem.
+// walk adds a directory and its subdirectories. Only failures of /dev itself and a
+// cancelled ctx are errors; another unreadable directory is a problem.
 func (t *devTree) walk(ctx context.Context, dir string, st *unix.Stat_t) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -165,7 +163,7 @@ func (t *devTree) walk(ctx context.Context, dir string, st *unix.Stat_t) error {
 	return nil
 }
 
-// read reads one directory into the cache. It returns nil for one that has gone.
+// read reads one directory into the cache. It returns nil for a removed one.
 func (t *devTree) read(dir string, st *unix.Stat_t) (*devDir, error) {
 	was := make(map[string]devNode)
 	if known := t.cache[dir]; known != nil && t.unique {
@@ -211,7 +209,7 @@ func (t *devTree) read(dir string, st *unix.Stat_t) (*devDir, error) {
 	return d, nil
 }
 
-// stat returns the node that p is, and what p is otherwise.
+// stat returns the node p, or the type of p.
 func (t *devTree) stat(p string) (n devNode, mode uint32, ok bool) {
 	var st unix.Stat_t
 	if err := unix.Lstat(t.here(p), &st); err != nil {
@@ -237,13 +235,13 @@ func (t *devTree) stat(p string) (n devNode, mode uint32, ok bool) {
 	return n, mode, true
 }
 
-// still reports whether n is there as it was read.
+// still reports whether n exists as read.
 func (t *devTree) still(n *device.Node) bool {
 	got, _, ok := (&devTree{root: t.root, recording: t.recording}).stat(n.Path)
 	return ok && got.kind == n.Type && got.major == n.Major && got.minor == n.Minor
 }
 
-// readRecorded returns the node that p stands for, if it is a file that does.
+// readRecorded returns the node for which the file p stands, if it does.
 func (t *devTree) readRecorded(p string) (kind device.NodeType, major, minor uint32, ok bool) {
 	f, err := os.Open(t.here(p))
 	if err != nil {
@@ -259,7 +257,7 @@ func (t *devTree) readRecorded(p string) (kind device.NodeType, major, minor uin
 	return parseRecordedNode(string(text[:n]))
 }
 
-// problem adds an error. That something is no directory any more is no problem.
+// problem adds an error, unless it is that something is no longer a directory.
 func (t *devTree) problem(p string, err error) {
 	if !errors.Is(err, unix.ENOTDIR) {
 		t.problems.add(p, err)
@@ -273,12 +271,12 @@ func (t *devTree) addNode(n devNode) {
 	t.ids[n.path] = n.id
 }
 
-// maxLinks is how many links one path may lead through, the kernel's own
-// limit (MAXSYMLINKS in include/linux/namei.h).
+// maxLinks is the maximum number of links in a path, the kernel's own limit
+// (MAXSYMLINKS in include/linux/namei.h).
 const maxLinks = 40
 
-// sortedNodes returns the nodes by path, with those that only a link leads to
-// (on another file system below /dev, such as pts).
+// sortedNodes returns the nodes by path, with those that only a link points to (on
+// another file system below /dev, such as pts).
 func (t *devTree) sortedNodes() []*device.Node {
 	for p := range t.links {
 		t.resolve(p)
@@ -288,7 +286,7 @@ func (t *devTree) sortedNodes() []*device.Node {
 	return nodes
 }
 
-// linksTo returns by path the links that lead to one of nodes.
+// linksTo returns the links to nodes, by path.
 func (t *devTree) linksTo(nodes []*device.Node) []device.Link {
 	var links []device.Link
 	for p := range t.links {
@@ -305,9 +303,9 @@ func (t *devTree) linksTo(nodes []*device.Node) []device.Link {
 	return links
 }
 
-// resolve returns the node that a path below /dev leads to, as the host sees
-// it: "/dev/pts/3" in a link is a path of the host, wherever its /dev is
-// mounted here. It is nil for what leads out of /dev, nowhere or in a circle.
+// resolve returns the target node of a path below /dev, as the host resolves it:
+// "/dev/pts/3" in a link is a path of the host, wherever its /dev is mounted. It is nil
+// if the target is outside of /dev, missing or a loop.
 func (t *devTree) resolve(p string) *device.Node {
 	at, rest := "/", p
 	for hops := 0; rest != ""; {
@@ -369,7 +367,7 @@ func (t *devTree) visit(p string) {
 	}
 }
 
-// parseRecordedNode reads the content of a file that stands for a node.
+// parseRecordedNode parses the content of a file that stands for a node.
 func parseRecordedNode(s string) (kind device.NodeType, major, minor uint32, ok bool) {
 	word, number, _ := strings.Cut(strings.TrimSuffix(s, "\n"), " ")
 	a, b, _ := strings.Cut(number, ":")

@@ -65,7 +65,7 @@ func TestScanErrors(t *testing.T) {
 	}
 }
 
-func TestLinksAreResolvedAsTheHostSeesThem(t *testing.T) {
+func TestLinksAreResolvedLikeOnTheHost(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
 	h.AddNode("", fuse())
@@ -126,7 +126,7 @@ func TestLongChainOfLinks(t *testing.T) {
 	for i := 39; i >= 0; i-- {
 		h.AddLink("link"+string(rune('0'+i/10))+string(rune('0'+i%10)), "link"+string(rune('0'+(i+1)/10))+string(rune('0'+(i+1)%10)))
 	}
-	// The kernel refuses link00, with its 41 links, and takes link01.
+	// The kernel rejects link00, with its 41 links, and resolves link01.
 	if n := len(scan(t, h.Tree).Links); n != 40 {
 		t.Errorf("%d links lead to the node; want 40", n)
 	}
@@ -197,7 +197,7 @@ func TestUnreadableDirectoryDegradesItself(t *testing.T) {
 	if err := os.Chmod(filepath.Join(h.Dev(), "secret"), 0); err != nil {
 		t.Fatal(err)
 	}
-	// The directory of the test may be its user's alone.
+	// The directory of the test may be accessible to its user only.
 	if err := os.Chmod(filepath.Dir(h.Root), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -211,8 +211,8 @@ func TestUnreadableDirectoryDegradesItself(t *testing.T) {
 	}
 }
 
-// asNobody takes from root what lets it read every directory, until the test
-// ends. It holds for the thread of the test.
+// asNobody drops root's privilege to read every directory, until the test ends. It
+// affects the thread of the test.
 func asNobody(t *testing.T) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -257,8 +257,8 @@ func TestCopiesOfANode(t *testing.T) {
 		t.Errorf("the hardware has %d nodes; want 1", len(snap.Hardware[0].Nodes))
 	}
 
-	// Without the kernel's own node, as below a /dev that someone made by
-	// hand, all are the hardware's.
+	// Without the kernel's node, as below a manually populated /dev, all belong to the
+	// hardware.
 	if err := os.Remove(filepath.Join(h.Dev(), "dri/card0")); err != nil {
 		t.Fatal(err)
 	}

@@ -2,10 +2,10 @@ package inventory
 
 import "github.com/generic-dp/generic-dp/device"
 
-// GHWPCI is for tests that compare ghw's part with the whole.
+// GHWPCI is for tests that compare ghw's result with the whole.
 var GHWPCI = ghwPCI
 
-// HangUSB makes the USB device of a directory answer when until is closed.
+// HangUSB blocks the reads of the USB device of a directory until until is closed.
 func (s *Scanner) HangUSB(dir string, until <-chan struct{}) {
 	read := s.usb.read
 	s.usb.read = func(d string) (device.USB, error) {

@@ -20,7 +20,7 @@ import (
 	"github.com/generic-dp/generic-dp/inventory"
 )
 
-// watch runs a watcher for the rest of the test, from its first batch on.
+// watch runs a watcher until the end of the test, starting with its first batch.
 func watch(t *testing.T, o inventory.WatchOptions) *inventory.Watcher {
 	t.Helper()
 	w := inventory.NewWatcher(o)
@@ -30,7 +30,7 @@ func watch(t *testing.T, o inventory.WatchOptions) *inventory.Watcher {
 	return w
 }
 
-// goes has run go on for the rest of the test.
+// goes runs run until the end of the test.
 func goes(t *testing.T, run func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -44,7 +44,7 @@ func goes(t *testing.T, run func(context.Context) error) {
 	})
 }
 
-// until takes batches until done says that it has seen enough.
+// until takes batches until done returns true.
 func until(t *testing.T, w *inventory.Watcher, what string, done func(inventory.Batch) bool) {
 	t.Helper()
 	deadline := time.After(20 * time.Second)
@@ -60,7 +60,7 @@ func until(t *testing.T, w *inventory.Watcher, what string, done func(inventory.
 	}
 }
 
-// loopDevice makes a loop device that nobody uses.
+// loopDevice makes an unused loop device.
 func loopDevice(t *testing.T) (number int, remove func()) {
 	t.Helper()
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
@@ -80,7 +80,7 @@ func loopDevice(t *testing.T) (number int, remove func()) {
 		}
 	}
 	remove = sync.OnceFunc(func() {
-		// Somebody may have it open, to look what it is.
+		// Another process may have it open, to probe it.
 		for {
 			err := unix.IoctlSetInt(fd, unix.LOOP_CTL_REMOVE, number)
 			if err == nil {
@@ -96,8 +96,8 @@ func loopDevice(t *testing.T) (number int, remove func()) {
 	return number, remove
 }
 
-// On a real host a device that comes and goes is told by the kernel and by
-// /dev, and the scan that follows sees it.
+// On a real host an added or removed device is announced by the kernel and by /dev, and
+// found by the next scan.
 func TestLoopDeviceOnThisHost(t *testing.T) {
 	t.Parallel()
 	w := watch(t, inventory.WatchOptions{})
@@ -148,8 +148,8 @@ func TestLoopDeviceOnThisHost(t *testing.T) {
 	})
 }
 
-// A scan during and after a storm is never wrong: whatever comes and goes, a
-// node has the hardware that it belongs to, and the last scan is the truth.
+// A scan during and after a storm is never wrong: a node always has its own hardware,
+// and the last scan is complete.
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
@@ -185,7 +185,7 @@ func TestStorm(t *testing.T) {
 	scans := 0
 	check := func() {
 		b := w.Take()
-		// The kernel would tell of these.
+		// The kernel would announce these.
 		b.Paths = append(b.Paths, h.Uevents()...)
 		snap, err := s.Update(t.Context(), b)
 		if err != nil {
@@ -207,8 +207,7 @@ func TestStorm(t *testing.T) {
 			ended = true
 		}
 	}
-	// What happened last has been noticed, or is now: no scan is asked for
-	// that no event led to.
+	// The last change has been found, or is now: no scan is requested without an event.
 	truth := func() bool {
 		for p, is := range plugged {
 			path := fmt.Sprintf("/dev/ttyUSB%d", p)

@@ -9,8 +9,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
 )
 
-// A mediated device owns its nodes and interfaces, not the function that it is
-// a part of, which is not bound to VFIO for its sake.
+// A mediated device owns its nodes and interfaces, not its parent function, which does
+// not count as bound to VFIO for that.
 func TestMDev(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
@@ -24,7 +24,7 @@ func TestMDev(t *testing.T) {
 		UUID: uuid, Type: "nvidia-222", Name: "GRID T4-1B", IOMMUGroup: "112",
 		Nodes: []sysfstest.Node{{Name: "vfio/devices/vfio0", Subsystem: "vfio-dev"}},
 	})
-	// The kernel's sample has no device above it, and a type without a name.
+	// The kernel's sample has no parent device, and a type without a name.
 	h.AddMDev("devices/virtual/mtty/mtty", sysfstest.MDev{UUID: "83b8f4f2-509f-382f-3c1e-e6bfe0fa1002", Type: "mtty-1", IOMMUGroup: "113"})
 	h.AddMDev(gpu, sysfstest.MDev{UUID: "83b8f4f2-509f-382f-3c1e-e6bfe0fa1003", Type: "nvidia-222", Name: "GRID T4-1B"})
 	for _, group := range []string{"112", "113", "40"} {
@@ -58,7 +58,7 @@ func TestMDev(t *testing.T) {
 	}
 }
 
-// The cdev of a mediated device says nothing of the function above it.
+// The cdev of a mediated device does not affect its parent function.
 func TestMDevDoesNotBindItsParent(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})

@@ -10,8 +10,8 @@ import (
 	"github.com/generic-dp/generic-dp/sysfs"
 )
 
-// readNets returns the network interfaces of the host, by name, and gives each
-// piece of hardware its own.
+// readNets returns the network interfaces of the host, by name, and assigns them to
+// their hardware.
 func (c *scan) readNets() []*device.Node {
 	entries, err := c.sysfs.Nets()
 	if notExist(err) {
@@ -41,8 +41,8 @@ func (c *scan) readNets() []*device.Node {
 	return nets
 }
 
-// netUse says of network interfaces what the host itself uses them for: a part
-// of another one, the way of a default route.
+// netUse determines what the host itself uses network interfaces for: a port of another
+// one, the interface of a default route.
 func (a *Attributes) netUse() map[string]string {
 	used := make(map[string]string)
 	routes := a.defaultRoutes(a.of.Nets)
@@ -56,8 +56,8 @@ func (a *Attributes) netUse() map[string]string {
 	return used
 }
 
-// ownNet gives an interface its hardware, as own does with nodes, and reports
-// false if it is to be left out, since its hardware has gone or is not known.
+// ownNet assigns an interface to its hardware, like own for nodes, and reports false if
+// it is to be left out, since its hardware has gone or is unknown.
 func (c *scan) ownNet(n *device.Node, i sysfs.NetInterface) bool {
 	bus, dir := c.busDevice(n.SysPath)
 	h := c.hardware[dir]
@@ -76,15 +76,15 @@ func (c *scan) ownNet(n *device.Node, i sysfs.NetInterface) bool {
 	c.place(n)
 	n.Index = i.DevPort
 	if i.DevPort <= 0 && i.DevID > 0 {
-		// What drivers set before there was dev_port, some to this day: those
-		// of CAN cards with several channels.
+		// Some drivers still set this instead of dev_port: those of CAN cards with
+		// several channels.
 		n.Index = i.DevID
 	}
 	return true
 }
 
-// partOf says what the host has made an interface a part of, or what it is
-// that has others as parts. all are the interfaces of the host by name.
+// partOf returns the interface that the host made an interface a port of, or the kind
+// of one with ports. all are the interfaces of the host by name.
 func partOf(i sysfs.NetInterface, all map[string]sysfs.NetInterface) string {
 	switch {
 	case i.Master != "" && all[i.Master].Bridge:
@@ -103,9 +103,9 @@ func partOf(i sysfs.NetInterface, all map[string]sysfs.NetInterface) string {
 	return ""
 }
 
-// linkType is the name of a kind of link: that of the constant ARPHRD_* in
-// lower case, one for the three of IEEE 802.11, and the number for those that
-// are not here (include/uapi/linux/if_arp.h).
+// linkType is the name of a kind of link: that of the constant ARPHRD_* in lower case,
+// one for the three of IEEE 802.11, and the number for others
+// (include/uapi/linux/if_arp.h).
 func linkType(n int) string {
 	switch n {
 	case 1:
@@ -140,14 +140,12 @@ func linkType(n int) string {
 	return strconv.Itoa(n)
 }
 
-// defaultRoutes returns the interfaces that a default route leads through, by
-// name; nothing is said where it can't be known.
+// defaultRoutes returns the interfaces of default routes, by name; none if unknown.
 //
-// /proc shows the network namespace of a process, and sysfs that in which it
-// was mounted, which need not be the same: a pod with an eth0 of its own may be
-// shown the host's /sys. They are taken for the same if each interface with
-// hardware that sysfs has is known to the process, too, and there is one: a
-// pod's network has none of them, or no others.
+// /proc shows the network namespace of a process, and sysfs that in which it was
+// mounted, which may differ: a pod with its own eth0 may have the host's /sys. They
+// count as the same if the process also has each interface with hardware in sysfs, and
+// there is one: a pod's network has none of them, or no others.
 func (a *Attributes) defaultRoutes(nets []*device.Node) map[string]bool {
 	var hardware []*device.Node
 	for _, n := range nets {
@@ -158,7 +156,7 @@ func (a *Attributes) defaultRoutes(nets []*device.Node) map[string]bool {
 	if len(hardware) == 0 {
 		return nil
 	}
-	// The first process of a host, or of a container; else our own.
+	// The first process of a host, or of a container; otherwise this one.
 	for _, process := range []string{"1", "self"} {
 		if routes := a.defaultRoutesOf(process, hardware); routes != nil {
 			return routes
@@ -167,8 +165,8 @@ func (a *Attributes) defaultRoutes(nets []*device.Node) map[string]bool {
 	return nil
 }
 
-// defaultRoutesOf returns the default routes of a process, and nil if it does
-// not have these interfaces. Files that it may not read say nothing.
+// defaultRoutesOf returns the default routes of a process, and nil if it does not have
+// these interfaces or the files are unreadable.
 func (a *Attributes) defaultRoutesOf(process string, nets []*device.Node) map[string]bool {
 	wanted := make(map[string]bool, len(nets))
 	for _, n := range nets {
@@ -185,7 +183,7 @@ func (a *Attributes) defaultRoutesOf(process string, nets []*device.Node) map[st
 		return name + ":"
 	})
 	for _, n := range nets {
-		// What has gone since is no difference.
+		// One that has gone since is no difference.
 		if !known[n.Path] && a.sysfs.Exists(n.SysPath) {
 			return nil
 		}
@@ -217,9 +215,9 @@ const (
 	routeReject = 0x0200
 )
 
-// defaultIPv4 returns the interface of a line of /proc/net/route if it is that
-// of a default route: interface, destination, gateway, flags, references, use,
-// metric, mask (fib_route_seq_show in net/ipv4/fib_trie.c).
+// defaultIPv4 returns the interface of a line of /proc/net/route if it is a default
+// route: interface, destination, gateway, flags, references, use, metric, mask
+// (fib_route_seq_show in net/ipv4/fib_trie.c).
 func defaultIPv4(line string) string {
 	f := strings.Fields(line)
 	if len(f) < 8 || f[1] != "00000000" || f[7] != "00000000" || !leads(f[3]) {
@@ -239,17 +237,17 @@ func defaultIPv6(line string) string {
 	return f[9]
 }
 
-// leads reports whether the flags of a route say that it leads anywhere.
+// leads reports whether the flags are those of a usable route.
 func leads(flags string) bool {
 	n, err := strconv.ParseUint(flags, 16, 32)
 	return err == nil && n&(routeUp|routeReject) == routeUp
 }
 
-// ForeignNets reports whether a snapshot has network interfaces that are not
-// those of this process: its sysfs shows another network namespace, as in a pod
-// that is given the host's /sys. The kernel tells of an interface in its own
-// namespace only (net_namespace in net/core/net-sysfs.c, kobject_uevent_net_broadcast
-// in lib/kobject_uevent.c), so that nothing tells of those.
+// ForeignNets reports whether a snapshot has network interfaces of another network
+// namespace than that of this process, as in a pod with the host's /sys. The kernel
+// announces an interface in its own namespace only (net_namespace in
+// net/core/net-sysfs.c, kobject_uevent_net_broadcast in lib/kobject_uevent.c), so that
+// their changes cause no events.
 func ForeignNets(s *device.Snapshot) bool {
 	if len(s.Nets) == 0 {
 		return false

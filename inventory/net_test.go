@@ -17,7 +17,7 @@ import (
 	"github.com/generic-dp/generic-dp/sysfs"
 )
 
-// uses are the reasons of the interfaces that have one, by name.
+// uses are the non-empty uses of interfaces, by name.
 func uses(s *device.Snapshot, attrs *inventory.Attributes) map[string]string {
 	use := make(map[string]string)
 	for _, n := range s.Nets {
@@ -37,7 +37,7 @@ func findNet(s *device.Snapshot, name string) *device.Node {
 	return nil
 }
 
-// nets writes the interfaces of a snapshot, one a line.
+// nets formats the interfaces of a snapshot, one per line.
 func nets(s *device.Snapshot) string {
 	var b strings.Builder
 	for _, n := range s.Nets {
@@ -63,7 +63,7 @@ func TestNets(t *testing.T) {
 		{Class: "ff", Driver: "ftdi_sio", Nodes: []sysfstest.Node{sysfstest.SerialPort("ttyUSB0", 0)}},
 	}})
 	mac := h.AddPlatform(sysfstest.Platform{Path: "soc/fd580000.ethernet", Driver: "bcmgenet"})
-	// Virtio devices are PCI functions with a device of their own below.
+	// Virtio devices are PCI functions with a child device.
 	h.AddNet(h.AddPCI(sysfstest.PCI{Address: "0000:00:03.0", Vendor: "1af4", Device: "1041", Class: "020000", Driver: "virtio-pci"})+"/virtio2", sysfstest.Net{Name: "ens3"})
 	h.AddNet(stick+"/1-2:1.0", sysfstest.Net{Name: "can3", Type: 280, DevPort: 1, DevID: 1})
 	h.AddNet(stick+"/1-2:1.0", sysfstest.Net{Name: "can2", Type: 280})
@@ -108,7 +108,7 @@ vcan0: can "" of nothing, interface -1, index -1
 	}
 }
 
-// An interface of a device that has gone, or can't be read, is not the hub's.
+// An interface of a removed or unreadable device does not belong to the hub.
 func TestNetWithoutItsDevice(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
@@ -144,9 +144,9 @@ func TestNetInUse(t *testing.T) {
 	h.AddNet("", sysfstest.Net{Name: "eth3.7", Lower: "eth3"})
 	h.AddNet("", sysfstest.Net{Name: "eth3.5", Lower: "eth3"})
 	const table = "Iface Destination Gateway Flags RefCnt Use Metric Mask\n" +
-		"eth4 00000000 0102A8C0 0003 0 0 100 00000000\n" + // the way out
+		"eth4 00000000 0102A8C0 0003 0 0 100 00000000\n" + // the default route
 		"eth5 00000000 0002A8C0 0001 0 0 0 00FFFFFF\n" + // a network
-		"eth6 00000000 00000000 0201 0 0 0 00000000\n" // what is refused
+		"eth6 00000000 00000000 0201 0 0 0 00000000\n" // a reject route
 	devices := func(names string) string {
 		return "Inter-| Receive\n face | bytes\n" + strings.ReplaceAll(" "+names, " ", ":   0 1\n    ")[len(":   0 1\n"):] + ": 0 0\n"
 	}
@@ -182,8 +182,7 @@ func TestNetInUse(t *testing.T) {
 	check("the namespace of the first process")
 }
 
-// A name in the table of routes that is another namespace's says nothing of a
-// virtual interface of that name.
+// The routes of another namespace do not affect a virtual interface with the same name.
 func TestDefaultRouteOfAPod(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
@@ -196,8 +195,8 @@ func TestDefaultRouteOfAPod(t *testing.T) {
 	}
 }
 
-// ip runs a command of ip(8), which makes interfaces of the host; the test is
-// skipped where that is refused.
+// ip runs a command of ip(8) that makes interfaces of the host; the test is skipped if
+// that is denied.
 func ip(t *testing.T, args string) {
 	t.Helper()
 	out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput()
@@ -206,7 +205,8 @@ func ip(t *testing.T, args string) {
 	}
 }
 
-// On a real host virtual interfaces that come, join a bridge and go are seen.
+// On a real host virtual interfaces are found when they are added, join a bridge and
+// are removed.
 func TestNetsOfThisHost(t *testing.T) {
 	t.Parallel()
 	suffix := fmt.Sprint(rand.IntN(100000))
@@ -256,8 +256,8 @@ func TestNetsOfThisHost(t *testing.T) {
 	}
 }
 
-// The kernel gives no link of sysfs the inode of one that was there before, which
-// is how a device is told from the next one of its name.
+// The kernel never reuses the inode of a sysfs link, which distinguishes a device from
+// its successor with the same name.
 func TestInodesAreNotReused(t *testing.T) {
 	t.Parallel()
 	tree := sysfs.New("/sys")
@@ -279,7 +279,7 @@ func TestInodesAreNotReused(t *testing.T) {
 	}
 }
 
-// The running host's /proc says nothing of a recorded host.
+// The /proc of the running host does not apply to a recorded host.
 func TestRecordedHostHasItsOwnProc(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
@@ -299,9 +299,9 @@ func TestRecordedHostHasItsOwnProc(t *testing.T) {
 	}
 }
 
-// An adapter that is being set up is unread. That its node and its interface are left
-// out meanwhile is no problem.
-func TestAdapterThatIsBeingSetUp(t *testing.T) {
+// An adapter that is still enumerating is unread. Leaving out its node and its
+// interface meanwhile is no problem.
+func TestEnumeratingAdapterIsUnread(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
 	h.AddRootHub(h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"}), 1, "480")
@@ -324,9 +324,9 @@ func TestAdapterThatIsBeingSetUp(t *testing.T) {
 	}
 }
 
-// A device that was read stays what it is, however long it would take to read it again.
-// What comes into its place is another device, which is not the one that is missing.
-func TestDeviceThatWasReadIsNotReadAgain(t *testing.T) {
+// A device that was read keeps its attributes, however slow another read would be. A
+// device that replaces it is a different one.
+func TestKnownDeviceIsNotReadAgain(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
 	h.AddRootHub(h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"}), 1, "480")

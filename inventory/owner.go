@@ -10,22 +10,21 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// number is what the kernel knows a node by.
+// number is a device number.
 type number struct {
 	kind         device.NodeType
 	major, minor uint32
 }
 
-// locate finds the directory of each node in sysfs, by its device number, and
-// returns the nodes without those that have gone.
+// locate finds the directory of each node in sysfs, by its device number, and returns
+// the nodes without removed ones.
 //
-// Where several nodes have one number, the one whose path the kernel itself
-// gave out (DEVNAME) is the node of the hardware, and the others are nodes
-// without hardware: a copy made by hand does not follow the device. Where
-// none of them has that path, all are nodes of the hardware.
+// If several nodes have one number, the one with the kernel's path (DEVNAME) is the
+// node of the hardware, and the others are nodes without hardware: a copy made by hand
+// does not follow the device. If none has that path, all are nodes of the hardware.
 func (c *scan) locate(nodes []*device.Node) []*device.Node {
 	first := make(map[number]*device.Node, len(nodes))
-	copies := make(map[number][]*device.Node) // first and all others of its number
+	copies := make(map[number][]*device.Node) // the first and all others with its number
 	for _, n := range nodes {
 		k := number{n.Type, n.Major, n.Minor}
 		switch f := first[k]; {
@@ -54,12 +53,11 @@ func (c *scan) locate(nodes []*device.Node) []*device.Node {
 	return kept
 }
 
-// locateNode is locate for one node, and reports false for one that has gone.
+// locateNode is locate for one node, and reports false for a removed one.
 //
-// A node that sysfs does not know may be one that has just gone: the kernel
-// takes the node away before its number (device_del in drivers/base/core.c).
-// Where it has not, its number is looked up once more, since the next device may
-// have got both meanwhile.
+// A node without an entry in sysfs may have just been removed: the kernel removes the
+// node before its number (device_del in drivers/base/core.c). If it still exists, its
+// number is looked up again, since the next device may have reused both meanwhile.
 func (c *scan) locateNode(n *device.Node) bool {
 	id := c.tree.ids[n.Path]
 	if known, ok := c.cache.places[n.Path]; ok && known.id == id {
@@ -84,7 +82,7 @@ func (c *scan) locateNode(n *device.Node) bool {
 		return false
 	}
 	n.Kernel, n.SysPath, n.Subsystem = base(dir), dir, subsystem
-	// A node made in its place within the same tick could have its inode.
+	// A node that replaced it within the same tick could have its inode.
 	if err == nil && subsystem != "" && id.changed < c.tree.clock {
 		c.cache.places[n.Path] = place{id: id, sysPath: dir, subsystem: subsystem}
 	}
@@ -98,7 +96,7 @@ func (c *scan) nodeDir(n *device.Node) (string, error) {
 	return c.sysfs.CharDev(n.Major, n.Minor)
 }
 
-// dropCopies takes from sysfs the nodes that are not the kernel's own.
+// dropCopies removes from sysfs the nodes that are not the kernel's own.
 func (c *scan) dropCopies(same []*device.Node) {
 	name, err := c.cache.devNames.get(same[0].SysPath, c.sysfs.DevName)
 	c.problems.add(same[0].SysPath, err)
@@ -113,8 +111,8 @@ func (c *scan) dropCopies(same []*device.Node) {
 	}
 }
 
-// own gives each node its hardware, once all hardware of the buses is known,
-// and returns the nodes without those whose hardware has gone.
+// own assigns each node to its hardware, once all hardware of the buses is known, and
+// returns the nodes without those whose hardware has gone.
 func (c *scan) own(nodes []*device.Node) []*device.Node {
 	groups := c.vfioGroups(nodes)
 	kept := nodes[:0]
@@ -127,8 +125,7 @@ func (c *scan) own(nodes []*device.Node) []*device.Node {
 		h := c.hardware[dir]
 		switch {
 		case dir != "" && h == nil:
-			// Whatever is above it does not own the node: a stick's node is
-			// not the hub's.
+			// No ancestor owns the node instead: a stick's node is not the hub's.
 			c.misfit = c.misfit || !c.full && c.moved(n)
 			c.leaveOut(n.Path, bus, dir)
 			continue
@@ -150,8 +147,8 @@ func (c *scan) own(nodes []*device.Node) []*device.Node {
 	return kept
 }
 
-// leaveOut notes that something is left out since its hardware is not known,
-// unless that has gone, is unread, or is known to be missing.
+// leaveOut reports that something is left out since its hardware is unknown, unless
+// that has gone, is unread, or is reported as missing.
 func (c *scan) leaveOut(subject string, bus device.Bus, hardware string) {
 	_, unread := c.unread[hardware]
 	if !unread && !slices.Contains(c.noBus, bus) && c.sysfs.Exists(hardware) {
@@ -159,10 +156,10 @@ func (c *scan) leaveOut(subject string, bus device.Bus, hardware string) {
 	}
 }
 
-// interfaceGone reports whether a node is one of a USB interface that has gone
-// since the node was read: a device that is pulled loses its interfaces first
-// (usb_disconnect in drivers/usb/core/hub.c). Without its interface it would
-// look like another node.
+// interfaceGone reports whether a node belongs to a USB interface that was removed
+// since the node was read: an unplugged device loses its interfaces first
+// (usb_disconnect in drivers/usb/core/hub.c). Without its interface it would be a
+// different node.
 func (c *scan) interfaceGone(n *device.Node, h *device.Hardware) bool {
 	below, ok := strings.CutPrefix(n.SysPath, h.Path+"/")
 	if !ok || h.USB == nil {
@@ -173,13 +170,13 @@ func (c *scan) interfaceGone(n *device.Node, h *device.Hardware) bool {
 	return !known && strings.Contains(name, ":")
 }
 
-// moved reports whether the place of a node, which may be cached, is another one now.
+// moved reports whether the cached sysfs directory of a node has changed.
 func (c *scan) moved(n *device.Node) bool {
 	dir, err := c.nodeDir(n)
 	return err == nil && dir != n.SysPath
 }
 
-// place says where below its hardware a node is.
+// place determines the position of a node below its hardware.
 func (c *scan) place(n *device.Node) {
 	for dir := n.SysPath; dir != "" && dir != n.Hardware.Path; dir = up(dir) {
 		if number, ok := c.interfaces[dir]; ok {
@@ -190,7 +187,7 @@ func (c *scan) place(n *device.Node) {
 	var err error
 	switch n.Subsystem {
 	case "tty":
-		// …/ttyUSB0/tty/ttyUSB0: the port is the device above the class.
+		// …/ttyUSB0/tty/ttyUSB0: the port is the parent of the class device.
 		n.Index, err = c.cache.indexes.get(up(up(n.SysPath)), c.sysfs.PortNumber)
 	case "video4linux":
 		n.Index, err = c.cache.indexes.get(n.SysPath, c.sysfs.VideoIndex)
@@ -200,15 +197,14 @@ func (c *scan) place(n *device.Node) {
 	c.problems.add(n.SysPath, err)
 }
 
-// scsiIndex returns the place of a SCSI device at its controller, -1 for what
-// is none. Names don't say it: the letters of disks are given out in the order
-// in which the disks answer. The address in the path,
-// ".../target6:0:1/6:0:1:2", has the number of the host, which the kernel
-// counts over the machine, channel, target and LUN. Each port of an ATA
-// controller is a host of its own, and knows its number.
+// scsiIndex returns the position of a SCSI device at its controller, -1 for other
+// devices. Names do not contain it: the letters of disks are assigned in the order in
+// which the disks respond. The address in the path, ".../target6:0:1/6:0:1:2", has the
+// number of the host, which the kernel counts over the machine, channel, target and
+// LUN. Each port of an ATA controller is a separate host, and knows its number.
 //
-// The index of target 1, LUN 2 is 1002; the port of an ATA controller is added,
-// from 0. So it is the LUN for USB sticks and the port for ATA disks.
+// The index of target 1, LUN 2 is 1002; the port of an ATA controller is added, from 0.
+// So it is the LUN for USB sticks and the port for ATA disks.
 func (c *scan) scsiIndex(n *device.Node) (int, error) {
 	ata := ""
 	for rest := n.SysPath[len(n.Hardware.Path):]; rest != ""; {
@@ -234,8 +230,8 @@ func (c *scan) scsiIndex(n *device.Node) (int, error) {
 	return -1, nil
 }
 
-// scsiAddress takes target and LUN out of the name of a SCSI device,
-// "6:0:1:2". What would not fit into an index is none: disks of large arrays.
+// scsiAddress parses target and LUN in the name of a SCSI device, "6:0:1:2". Numbers
+// that do not fit into an index are rejected: disks of large arrays.
 func scsiAddress(name string) (target, lun int, ok bool) {
 	parts := strings.Split(name, ":")
 	if len(parts) != 4 {
@@ -251,12 +247,11 @@ func scsiAddress(name string) (target, lun int, ok bool) {
 	return target, lun, err == nil && lunErr == nil && target < 1000 && lun < 1000
 }
 
-// platform returns the nearest platform device above a node that belongs to
-// no bus with hardware of its own, nil where there is none, as for virtual
-// devices. Devices of the AMBA bus count as platform devices: the firmware's
-// table describes both alike, and it is the driver that decides which of them
-// the UART of a Raspberry Pi is. A device that only counts those that drivers
-// make (isCounted) is a part of the one above it.
+// platform returns the nearest platform device above a node whose ancestors are on no
+// other bus, nil if there is none, as for virtual devices. Devices of the AMBA bus
+// count as platform devices: the firmware's table describes both alike, and the driver
+// decides which of them the UART of a Raspberry Pi is. A device with a counted name
+// (isCounted) is a part of its parent.
 func (c *scan) platform(node string) *device.Hardware {
 	if strings.HasPrefix(node, "devices/virtual/") {
 		return nil
@@ -291,18 +286,18 @@ func (c *scan) addPlatform(dir string) *device.Hardware {
 	return h
 }
 
-// isCounted reports whether a platform device has its number from the order in
-// which drivers made such devices, "xhci-hcd.1.auto" (PLATFORM_DEVID_AUTO in
-// drivers/base/platform.c): the next boot may count otherwise.
+// isCounted reports whether the name of a platform device contains a number in the
+// order in which drivers made such devices, "xhci-hcd.1.auto" (PLATFORM_DEVID_AUTO in
+// drivers/base/platform.c), which may differ in the next boot.
 func isCounted(dir string) bool { return strings.HasSuffix(dir, ".auto") }
 
-// busDevice returns the directory of the nearest USB device at or above dir,
-// else that of the nearest PCI function, as their names say it: USB devices
-// lie in each other's directories from the root hub on (usb1/1-2/1-2.4), PCI
-// functions from the host bridge on (pci0000:00/0000:00:1c.0/0000:02:00.0).
-// It needs nothing but the path, so it also finds what has gone meanwhile.
+// busDevice returns the directory of the nearest USB device at or above dir, otherwise
+// that of the nearest PCI function, by their names: USB devices are nested from the
+// root hub on (usb1/1-2/1-2.4), PCI functions from the host bridge on
+// (pci0000:00/0000:00:1c.0/0000:02:00.0). It needs only the path, so that it also finds
+// removed ones.
 func busDevice(dir string) (bus device.Bus, found string) {
-	prev := ""     // the directory name before the one at hand
+	prev := ""     // the previous element
 	inPCI := false // prev is a PCI host bridge or function
 	inUSB := false // prev is a USB device
 	for start := 0; start < len(dir); {
@@ -327,15 +322,15 @@ func busDevice(dir string) (bus device.Bus, found string) {
 	return bus, found
 }
 
-// isRootHub reports whether name is that of a root hub: "usb1"
-// (usb_alloc_dev in drivers/usb/core/usb.c names them all).
+// isRootHub reports whether name is that of a root hub: "usb1" (named by usb_alloc_dev
+// in drivers/usb/core/usb.c).
 func isRootHub(name string) bool {
 	n, ok := strings.CutPrefix(name, "usb")
 	return ok && isDigits(n)
 }
 
-// isUSBChild reports whether name is a USB device in a port of the hub that
-// parent names: "1-2" below "usb1", "1-2.4" below "1-2".
+// isUSBChild reports whether name is a USB device in a port of the hub parent: "1-2"
+// below "usb1", "1-2.4" below "1-2".
 func isUSBChild(parent, name string) bool {
 	prefix := parent + "."
 	if n, ok := strings.CutPrefix(parent, "usb"); ok {

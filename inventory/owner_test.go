@@ -8,9 +8,9 @@ import (
 	"github.com/generic-dp/generic-dp/sysfs"
 )
 
-// A node whose number sysfs does not know is kept only if it is there still:
-// the kernel takes a node away before its number.
-func TestNodeThatGoesDuringAScanIsNoNodeWithoutHardware(t *testing.T) {
+// A node without its number in sysfs is kept only if it still exists: the kernel
+// removes a node before its number.
+func TestNodeRemovedDuringAScanIsLeftOut(t *testing.T) {
 	t.Parallel()
 	for _, still := range []bool{true, false} {
 		dev := t.TempDir()

@@ -13,9 +13,9 @@ import (
 	"github.com/generic-dp/generic-dp/sysfs"
 )
 
-// readPCI adds every PCI function of the host. In a full scan what ghw knows comes from
-// ghw; the rest, every function that ghw left out, and those that came or were bound
-// since come from sysfs: one is cheaper read by itself than by ghw, which reads them all.
+// readPCI adds every PCI function of the host. A full scan uses ghw; functions that ghw
+// left out, and those added or bound since, are read from sysfs: for a single one that
+// is cheaper than ghw, which reads all.
 func (s *Scanner) readPCI(c *scan) {
 	entries, err := s.sysfs.PCI(c.cache.onPCI)
 	if notExist(err) {
@@ -59,12 +59,12 @@ func (s *Scanner) readPCI(c *scan) {
 	c.virtualFunctions(fns)
 }
 
-// askGHW returns what ghw says of the functions, by address, and the list of
-// functions that it is to be compared with.
+// askGHW returns the functions of ghw, by address, and the list of functions to compare
+// them with.
 //
-// ghw v0.26 answers "no devices" without an error when one of them can't be
-// read, as happens to each scan that meets a device on its way out. So its
-// answer is compared with the directory, and asked for once more.
+// ghw v0.26 returns "no devices" without an error if one of them is unreadable, as in
+// each scan that meets a device being removed. So its result is compared with the
+// directory, and requested once more.
 func (s *Scanner) askGHW(entries []sysfs.Entry) (map[string]*device.PCI, []sysfs.Entry) {
 	found, err := s.ghw(s.sysfs.Root())
 	if err == nil && len(found) == len(entries) {
@@ -76,15 +76,15 @@ func (s *Scanner) askGHW(entries []sysfs.Entry) (map[string]*device.PCI, []sysfs
 	found, err = s.ghw(s.sysfs.Root())
 	if err != nil {
 		s.ghwOnce.Do(func() {
-			s.log.Warn("ghw can't read the pci devices, reading sysfs instead", "error", err)
+			s.log.Warn("ghw can't read the PCI devices: reading sysfs instead", "error", err)
 		})
 	} else if len(found) != len(entries) {
-		s.log.Debug("ghw left out pci devices, reading them from sysfs", "found", len(found), "devices", len(entries))
+		s.log.Debug("ghw left out PCI devices: reading them from sysfs", "found", len(found), "devices", len(entries))
 	}
 	return found, entries
 }
 
-// virtualFunctions fills in SRIOV, PF and VF, none of which ghw has.
+// virtualFunctions fills in SRIOV, PF and VF, which ghw lacks.
 func (c *scan) virtualFunctions(fns map[string]*device.Hardware) {
 	vfs := make(map[string][]*device.PCI)
 	for _, h := range fns {
@@ -119,28 +119,26 @@ func (c *scan) virtualFunctions(fns map[string]*device.Hardware) {
 	}
 }
 
-// withoutPCINames keeps ghw from looking for a database of PCI names, unless
-// the environment names one.
+// withoutPCINames keeps ghw from reading a database of PCI names, unless the
+// environment names one.
 //
-// ghw v0.26 reads the database anew at each call, 12 MB of garbage and 25 ms,
-// and fails on a host that has none; names are nothing that a scan needs. Its
-// option for a database of the caller's own is not looked at, so the variable
-// is the only way, and the environment the only place: it is the process's,
-// and children inherit it.
+// ghw v0.26 reads the database at each call, 12 MB of garbage and 25 ms, and fails on a
+// host without one; scans need no names. It ignores its option for a caller's database,
+// so that the variable is the only means; it affects the process and its children.
 func withoutPCINames() {
 	const key = "PCIDB_PATH"
 	if os.Getenv(key) == "" {
-		// It fails for malformed keys and values only.
+		// It fails only for malformed keys and values.
 		_ = os.Setenv(key, os.DevNull)
 	}
 }
 
-// ghwPCI asks ghw for the PCI functions below a sysfs root, by address. The
-// package ghw itself is imported, not its pkg/pci alone, since the options
-// are of a type that lives in an internal package.
+// ghwPCI returns the PCI functions of ghw below a sysfs root, by address. It imports
+// the package ghw, not only its pkg/pci, since the options are of a type in an internal
+// package.
 //
-// Nothing of ghw's answer is kept: a device leads to the whole database. A
-// panic is an error: pcidb has one for a malformed database.
+// Nothing of ghw's result is retained: a device references the whole database. A panic
+// is an error: pcidb panics on a malformed database.
 func ghwPCI(root string) (found map[string]*device.PCI, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -150,8 +148,8 @@ func ghwPCI(root string) (found map[string]*device.PCI, err error) {
 	info, err := ghw.PCI(
 		ghw.WithChroot("/"),
 		ghw.WithPathOverrides(ghw.PathOverrides{"/sys": root}),
-		// The topology is 200 files more, and its answer is left out on
-		// hosts of one node; numa_node says it all.
+		// The topology costs 200 more files and is left out on hosts with one node;
+		// numa_node has it.
 		ghw.WithDisableTopology(),
 		ghw.WithDisableTools(),
 		ghw.WithLogger(slog.New(slog.DiscardHandler)),
@@ -161,8 +159,8 @@ func ghwPCI(root string) (found map[string]*device.PCI, err error) {
 	}
 	found = make(map[string]*device.PCI, len(info.Devices))
 	for _, d := range info.Devices {
-		// ghw looks a subsystem up without its vendor and answers another
-		// vendor's; the modalias says what the device says.
+		// ghw looks up a subsystem without its vendor and returns another vendor's; the
+		// modalias has the IDs of the device.
 		subVendor, subDevice := subsystemIDs(d.Modalias)
 		found[strings.Clone(d.Address)] = &device.PCI{
 			Address:    strings.Clone(d.Address),
@@ -179,9 +177,9 @@ func ghwPCI(root string) (found map[string]*device.PCI, err error) {
 	return found, nil
 }
 
-// subsystemIDs takes those of the subsystem from a modalias such as
+// subsystemIDs parses the subsystem IDs in a modalias such as
 // "pci:v000010DEd00001C82sv00001043sd00008613bc03sc00i00" (pci_uevent in
-// drivers/pci/pci-driver.c); empty is another form.
+// drivers/pci/pci-driver.c); empty for another format.
 func subsystemIDs(modalias string) (vendor, device string) {
 	const form = "pci:v........d........sv........sd........"
 	if len(modalias) < len(form) || modalias[22:24] != "sv" || modalias[32:34] != "sd" {

@@ -11,8 +11,8 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// ghw is asked once more when its answer is short, and given up when it fails;
-// what is wrong is said once.
+// ghw is called once more if its result is short, and given up if it fails; the problem
+// is logged once.
 func TestAskGHWTwice(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

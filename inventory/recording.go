@@ -11,40 +11,39 @@ import (
 
 // RecordingMarker is the name of the file at the root of a recorded /dev.
 //
-// A recorded machine can be read by any user, also where mknod(2) is refused:
-// below a directory with this file a regular file whose content is
-// "char 188:0" or "block 8:0" (one line) stands for the node. Without the
-// file, as on every real host, a regular file below /dev is never a node.
+// A recorded machine can be read by any user, also where mknod(2) is denied: below a
+// directory with this file a regular file whose content is "char 188:0" or "block 8:0"
+// (one line) stands for the node. Without the marker, as on every real host, a regular
+// file below /dev is never a node.
 //
-// Further down it says that another file system is mounted on its directory.
-// A scan does not enter that, but links may lead there.
+// In a subdirectory it marks the mount point of another file system. A scan does not
+// enter that, but links may point there.
 const RecordingMarker = ".generic-dp-recording"
 
-// Reading is a snapshot and all that was read for it.
+// Reading is a snapshot and all reads of its scan.
 type Reading struct {
 	Snapshot *device.Snapshot
-	// Sysfs is what was read below /sys.
+	// Sysfs are the reads below /sys.
 	Sysfs sysfs.Trace
-	// Proc has of each file below /proc the lines that matter to the scan.
+	// Proc are the lines of each file below /proc that matter to the scan.
 	Proc map[string]string
-	// Links says by path what each link below /dev says that was seen,
-	// wherever it leads.
+	// Links are the unresolved targets of all links below /dev, by path.
 	Links map[string]string
 	// Mounts by path: directories below /dev on another file system.
 	Mounts []string
 }
 
-// Read scans a host for a recording. Another scan that reads the same has the
-// same snapshot, but for its problems: they are what could not be read.
+// Read scans a host for a recording. A scan of the same reads has the same snapshot,
+// except for its problems, the failed reads.
 //
-// What also reads of attributes is in the recording, too; nil reads none.
+// The reads of also are recorded too; nil reads nothing.
 func Read(ctx context.Context, o Options, also func(*device.Snapshot, *Attributes)) (*Reading, error) {
 	s := New(o)
 	traced, trace := s.sysfs.Trace()
 	s.proc.kept = make(map[string]string)
 	s.sysfs = traced
 	c, err := s.scan(ctx, nil)
-	// A recording can't be scanned again: what is being set up is waited for.
+	// A recording can't be scanned again: unread devices are awaited.
 	for end := time.Now().Add(time.Second); err == nil && len(c.snapshot.Unread) > 0 && time.Now().Before(end); {
 		select {
 		case <-ctx.Done():
@@ -56,7 +55,7 @@ func Read(ctx context.Context, o Options, also func(*device.Snapshot, *Attribute
 		return nil, err
 	}
 	snap := c.snapshot
-	// ghw reads by itself, and another scan may have to do without it.
+	// ghw reads sysfs separately, and another scan may have to do without it.
 	for _, h := range snap.Hardware {
 		if h.PCI != nil {
 			_, _ = traced.PCIModalias(h.Path)

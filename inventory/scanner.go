@@ -1,11 +1,10 @@
-// Package inventory turns what ghw, sysfs and /dev say into one immutable
-// snapshot of the host, and says when it is time to scan again.
+// Package inventory scans ghw, sysfs and /dev into immutable snapshots of the host, and
+// signals when to scan again.
 //
-// A Scanner reads, a Watcher waits; they know nothing of each other and
-// nothing of what the snapshot is for. A scan either is complete but for what
-// Snapshot.Problems and Snapshot.Unread name and what it was asked to leave out, or it is
-// an error: a host whose /sys or /dev can't be read is never shown as a host without
-// devices.
+// A Scanner reads, a Watcher waits; they are independent of each other and of the use
+// of snapshots. A scan is complete except for Snapshot.Problems, Snapshot.Unread and
+// what it was told to leave out, or it is an error: a host with an unreadable /sys or
+// /dev is never shown as a host without devices.
 package inventory
 
 import (
@@ -27,12 +26,12 @@ import (
 	"github.com/generic-dp/generic-dp/sysfs"
 )
 
-// Options say where a host's trees are.
+// Options are the locations of a host's trees.
 type Options struct {
-	// Sysfs is the root of sysfs, Dev the directory of device nodes; empty is
-	// "/sys" and "/dev". Whatever they are, a snapshot speaks of /dev.
+	// Sysfs is the root of sysfs, Dev the directory of device nodes; empty is "/sys"
+	// and "/dev". The paths of a snapshot are always below /dev.
 	Sysfs, Dev string
-	// Log gets what an administrator should know; nil is discarded.
+	// Log gets messages for an administrator; nil is discarded.
 	Log *slog.Logger
 }
 
@@ -46,18 +45,18 @@ func (o Options) withDefaults() Options {
 }
 
 const (
-	// settling is how long after an event of a device each update reads it anew.
-	// Some things are made after the event that should announce them: a driver that
-	// fails to probe a new device is shown as its driver until it has failed, and
-	// there is no event of that (really_probe in drivers/base/dd.c).
+	// settling is how long after an event of a device each update reads it again. Some
+	// changes follow the event that should announce them: a driver that fails to probe
+	// a new device is shown as its driver until it has failed, which causes no event
+	// (really_probe in drivers/base/dd.c).
 	settling = 2 * time.Second
 	// recent is how long before the first scan the creation of a node counts as an
-	// event: well over the time that devices settle for.
+	// event: well over the settling time of devices.
 	recent = time.Second
 )
 
-// Scanner reads snapshots of one host. It may be used by several goroutines;
-// their scans are done one after the other.
+// Scanner makes snapshots of one host. It is safe for concurrent use; scans are
+// serialized.
 type Scanner struct {
 	sysfs   sysfs.FS
 	proc    proc
@@ -67,23 +66,23 @@ type Scanner struct {
 	ghwOnce sync.Once // a failure of ghw is logged
 	usb     usbReader
 	attrs   slowAttributes
-	answers chan struct{} // capacity 1: a device has answered late
+	answers chan struct{} // capacity 1: a slow read has returned
 
 	mu     sync.Mutex           // held by a scan
 	cache  *cache               // nil before the first scan
 	last   scanned              // empty before the first scan
 	noNets bool                 // network interfaces are left out
-	events map[string]time.Time // the last of each sysfs path, of the last seconds
+	events map[string]time.Time // the last of each sysfs path, of recent seconds
 }
 
-// New returns a Scanner. It sets PCIDB_PATH for the whole process unless it
-// is set, see withoutPCINames.
+// New returns a Scanner. It sets PCIDB_PATH for the whole process unless it is set, see
+// withoutPCINames.
 func New(o Options) *Scanner {
 	o = o.withDefaults()
 	withoutPCINames()
 	root := o.Sysfs
-	// ghw joins the path to a root of its own, which only an absolute one
-	// survives. It fails only where there is no working directory.
+	// ghw joins the path to another root, which only an absolute one survives. It fails
+	// only without a working directory.
 	if abs, err := filepath.Abs(root); err == nil {
 		root = abs
 	}
@@ -97,26 +96,25 @@ func New(o Options) *Scanner {
 	return s
 }
 
-// LeaveOutNets says whether the next scans are to leave out network interfaces,
-// of which a node with many containers has hundreds, each of them some ten files.
+// LeaveOutNets sets whether the next scans leave out network interfaces, of which a
+// node with many containers has hundreds, with some ten files each.
 func (s *Scanner) LeaveOutNets(leaveOut bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.noNets = leaveOut
 }
 
-// Scan reads the host, all of it but what LeaveOutNets says. The error says that
-// nothing is known of the host, because its sysfs or /dev can't be read at all or
-// ctx has ended; whatever else fails is one of Snapshot.Problems. Devices that come
-// or go meanwhile are in the snapshot or not, but never in part.
+// Scan scans the whole host, except for LeaveOutNets. The error means that nothing is
+// known of the host, because its sysfs or /dev is unreadable or ctx has ended; other
+// failures are Snapshot.Problems. Devices that come or go meanwhile are in the snapshot
+// or not, but never in part.
 func (s *Scanner) Scan(ctx context.Context) (*device.Snapshot, error) {
 	return s.Update(ctx, Batch{All: true})
 }
 
-// Update returns what Scan does, and reads only what the batch makes stale of what was
-// read before. Everything is read again where the batch says All, where there was no
-// scan before, and where the cache does not fit what is read. No batch that was taken
-// may be left out.
+// Update returns the result of Scan, but reads only what the batch invalidates. It
+// reads everything if the batch says All, for the first scan, and if the cache is
+// inconsistent. No taken batch may be omitted.
 func (s *Scanner) Update(ctx context.Context, b Batch) (*device.Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +132,7 @@ func (s *Scanner) Update(ctx context.Context, b Batch) (*device.Snapshot, error)
 		if err != nil || !c.misfit {
 			return c.snapshot, err
 		}
-		s.log.Debug("the cache does not fit what is read of the host: reading everything")
+		s.log.Debug("the cache is inconsistent with the host: full scan")
 	}
 	c, err := s.scan(ctx, nil)
 	return c.snapshot, err
@@ -146,8 +144,8 @@ type scanned struct {
 	netInterfaces map[string]sysfs.NetInterface // by name
 }
 
-// scan reads what is not cached: everything, if that is nil. Only a scan that ends without
-// an error and that the cache fits has a snapshot. The lock is held.
+// scan reads what is not cached: everything, if that is nil. Only a scan without an
+// error and with a consistent cache has a snapshot. The lock is held.
 func (s *Scanner) scan(ctx context.Context, cached *cache) (*scan, error) {
 	c := &scan{
 		sysfs:      s.sysfs,
@@ -160,13 +158,13 @@ func (s *Scanner) scan(ctx context.Context, cached *cache) (*scan, error) {
 	if cached == nil {
 		c.cache, c.full = newCache(), true
 	}
-	s.cache = nil // until it is known to be whole
+	s.cache = nil // until it is complete
 	if err := s.sysfs.Check(); err != nil {
 		return c, err
 	}
-	// Nodes are read before the buses. The kernel puts a device on its bus
-	// before its nodes are made and takes the nodes away first, so that a
-	// node whose hardware is not on the bus afterwards is one that has gone.
+	// Nodes are read before the buses. The kernel adds a device to its bus before its
+	// nodes and removes the nodes first, so that a node whose hardware is not on the
+	// bus afterwards has gone.
 	tree, err := walkDev(ctx, s.dev, c.cache.dirs)
 	if err != nil {
 		return c, err
@@ -182,7 +180,7 @@ func (s *Scanner) scan(ctx context.Context, cached *cache) (*scan, error) {
 		nets = c.readNets()
 	}
 	if err := ctx.Err(); err != nil {
-		return c, fmt.Errorf("scanning the host: %w", err)
+		return c, fmt.Errorf("scan the host: %w", err)
 	}
 	if c.misfit {
 		return c, nil
@@ -207,25 +205,25 @@ func (s *Scanner) scan(ctx context.Context, cached *cache) (*scan, error) {
 	return c, nil
 }
 
-// addRecentNodes counts nodes that were made shortly before the first scan as events of
-// their hardware, which nobody listened to: a driver may be about to make the next node.
-// A write to a node and another owner look the same.
+// addRecentNodes counts nodes made shortly before the first scan as events of their
+// hardware: a driver may be about to make the next node. A write to a node and another
+// owner are indistinguishable from that.
 func (s *Scanner) addRecentNodes(nodes []*device.Node, ids map[string]nodeID, now time.Time) {
 	for _, n := range nodes {
 		age := now.Sub(time.Unix(0, ids[n.Path].changed))
 		if n.Hardware == nil || age < 0 || age > recent {
 			continue
 		}
-		// By the clock that a change of the time leaves alone.
+		// By the monotonic clock, which ignores changes of the time.
 		if made := now.Add(-age); made.After(s.events[n.Hardware.Path]) {
 			s.events[n.Hardware.Path] = made
 		}
 	}
 }
 
-// LastEvent returns when the kernel announced a change of the hardware at a sysfs path or
-// of anything below it last; zero is not in the last two seconds. Nodes that were made
-// shortly before the first scan count as events.
+// LastEvent returns when the kernel last announced a change of the hardware at a sysfs
+// path or of anything below it; zero is not in the last two seconds. Nodes made shortly
+// before the first scan count as events.
 func (s *Scanner) LastEvent(hardware string) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,8 +236,8 @@ func (s *Scanner) LastEvent(hardware string) time.Time {
 	return last
 }
 
-// Answered returns a channel that has a value when a device could be read that was unread
-// in a scan: an update shows it. It is for one reader.
+// Answered returns a channel that has a value when a device that was unread in a scan
+// could be read: an update shows it. It is for one reader.
 func (s *Scanner) Answered() <-chan struct{} { return s.answers }
 
 // scan is one scan.
@@ -247,20 +245,20 @@ type scan struct {
 	sysfs         sysfs.FS
 	tree          *devTree
 	cache         *cache
-	full          bool // nothing was cached
-	misfit        bool // the cache does not fit what was read
+	full          bool // without a cache
+	misfit        bool // the cache is inconsistent with the host
 	snapshot      *device.Snapshot
 	hardware      map[string]*device.Hardware   // by path
-	mdevs         []string                      // paths of those that are mediated devices
-	interfaces    map[string]int                // number of a USB interface by path, -1 where it can't be read
+	mdevs         []string                      // paths of mediated devices
+	interfaces    map[string]int                // number of a USB interface by path, -1 if unreadable
 	unread        map[string]device.Unread      // USB devices by path
-	numa          map[string]int                // by path, as far as it was needed
+	numa          map[string]int                // by path, as far as needed
 	noBus         []device.Bus                  // buses that could not be listed
 	netInterfaces map[string]sysfs.NetInterface // by name
 	problems      problems
 }
 
-// finish completes the hardware that was found and returns it by path.
+// finish completes the hardware and returns it by path.
 func (c *scan) finish() []*device.Hardware {
 	list := slices.AppendSeq(make([]*device.Hardware, 0, len(c.hardware)), maps.Values(c.hardware))
 	slices.SortFunc(list, func(a, b *device.Hardware) int { return cmp.Compare(a.Path, b.Path) })
@@ -273,9 +271,8 @@ func (c *scan) finish() []*device.Hardware {
 	return list
 }
 
-// numaAt returns the NUMA node of dir or of the nearest directory above that
-// has one. USB devices have none of their own, and the kernel says -1 for
-// what it does not know.
+// numaAt returns the NUMA node of dir or of its nearest ancestor that has one. USB
+// devices have none, and -1 is unknown to the kernel.
 func (c *scan) numaAt(dir string) int {
 	if dir == "" {
 		return -1
@@ -296,7 +293,7 @@ func (c *scan) numaAt(dir string) int {
 	return n
 }
 
-// up returns the directory above a device directory, "" above the topmost.
+// up returns the parent of a device directory, "" above the topmost.
 func up(dir string) string {
 	i := strings.LastIndexByte(dir, '/')
 	if i <= len("devices") {
@@ -308,17 +305,17 @@ func up(dir string) string {
 // base returns the last element of a path.
 func base(p string) string { return p[strings.LastIndexByte(p, '/')+1:] }
 
-// problems are what could not be read.
+// problems are failed reads.
 type problems []device.Problem
 
-// add adds an error. That something has gone is no problem.
+// add adds an error, unless it is that of a removed file.
 func (p *problems) add(subject string, err error) {
 	if err != nil && !sysfs.Gone(err) {
 		*p = append(*p, device.Problem{Subject: subject, Reason: reason(err)})
 	}
 }
 
-// reason is an error in one line, without the path that its subject says.
+// reason formats an error as one line, without the path of its subject.
 func reason(err error) string {
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		return pe.Op + ": " + pe.Err.Error()
@@ -326,5 +323,5 @@ func reason(err error) string {
 	return strings.ReplaceAll(err.Error(), "\n", "; ")
 }
 
-// notExist reports whether the kernel does not have what was looked for.
+// notExist reports whether the kernel does not have a file.
 func notExist(err error) bool { return errors.Is(err, os.ErrNotExist) }

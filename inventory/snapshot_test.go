@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// scan reads a host.
+// scan scans a host.
 func scan(t testing.TB, tree sysfstest.Tree) *device.Snapshot {
 	t.Helper()
 	snap, _ := look(t, tree)
@@ -31,7 +31,7 @@ func look(t testing.TB, tree sysfstest.Tree) (*device.Snapshot, *inventory.Attri
 	return snap, s.Attributes()
 }
 
-// noProblems fails the test if the scan met any.
+// noProblems fails the test if the scan has problems.
 func noProblems(t testing.TB, snap *device.Snapshot) {
 	t.Helper()
 	for _, p := range snap.Problems {
@@ -39,7 +39,7 @@ func noProblems(t testing.TB, snap *device.Snapshot) {
 	}
 }
 
-// dump writes a snapshot for people: one line for each thing.
+// dump formats a snapshot for people, one line per item.
 func dump(s *device.Snapshot, attrs *inventory.Attributes) string {
 	var b strings.Builder
 	for _, h := range s.Hardware {

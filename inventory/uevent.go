@@ -13,37 +13,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelEvents are the events of the kernel that could matter. next returns
-// the path of the device relative to the root of sysfs, or errLost, after
-// which it goes on.
+// kernelEvents are the relevant uevents. next returns the path of the device relative
+// to the root of sysfs, or errLost, after which it continues.
 type kernelEvents interface {
 	next() (devpath string, err error)
 	Close() error
 }
 
-// errLost says that the kernel dropped events, since they came faster than
-// they were read.
+// errLost means that the kernel dropped events, since they came faster than they were
+// read.
 var errLost = errors.New("events were lost")
 
 const (
-	// ueventBuffer holds one event with room to spare: the kernel's own
-	// limit is 2 KiB (UEVENT_BUFFER_SIZE in include/linux/kobject.h).
+	// ueventBuffer has room for more than one event: the kernel's own limit is 2 KiB
+	// (UEVENT_BUFFER_SIZE in include/linux/kobject.h).
 	ueventBuffer = 16 << 10
-	// ueventQueue is asked for as the socket's queue; the kernel gives as
-	// much of it as net.core.rmem_max allows. What it has by default is full
-	// after some 250 events.
+	// ueventQueue is the requested queue of the socket, limited by net.core.rmem_max.
+	// The default is full after some 250 events.
 	ueventQueue = 4 << 20
-	// credentials is the size of what SO_PASSCRED adds to a message.
+	// credentials is the size of the control message of SO_PASSCRED.
 	credentials = unix.SizeofCmsghdr + unix.SizeofUcred
-	// kernelGroup is the multicast group on which the kernel speaks; group 2
-	// is udev's.
+	// kernelGroup is the multicast group of the kernel; group 2 is udev's.
 	kernelGroup = 1
 )
 
-// uevents is a socket of NETLINK_KOBJECT_UEVENT. It needs no capability, and
-// works in a network namespace of its own, but not in a user namespace of its
-// own: the kernel speaks to the namespaces that belong to the initial user
-// namespace (uevent_net_broadcast in lib/kobject_uevent.c).
+// uevents is a socket of NETLINK_KOBJECT_UEVENT. It needs no capability, and works in
+// another network namespace, but not in another user namespace: the kernel sends to the
+// namespaces that belong to the initial user namespace (uevent_net_broadcast in
+// lib/kobject_uevent.c).
 type uevents struct {
 	file *os.File
 	conn syscall.RawConn
@@ -53,33 +50,33 @@ type uevents struct {
 
 func openUevents() (*uevents, error) {
 	if users, err := os.ReadFile("/proc/self/uid_map"); err == nil && ownUsers(string(users)) {
-		return nil, errors.New("the kernel tells a user namespace of its own nothing")
+		return nil, errors.New("the kernel sends no events to this user namespace")
 	}
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
 	if err != nil {
-		return nil, fmt.Errorf("opening a netlink socket: %w", err)
+		return nil, fmt.Errorf("open a netlink socket: %w", err)
 	}
 	// A smaller queue still works.
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, ueventQueue)
 	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: kernelGroup}); err != nil {
 		unix.Close(fd)
-		return nil, fmt.Errorf("binding a netlink socket: %w", err)
+		return nil, fmt.Errorf("bind a netlink socket: %w", err)
 	}
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
 		unix.Close(fd)
-		return nil, fmt.Errorf("asking a netlink socket for credentials: %w", err)
+		return nil, fmt.Errorf("request credentials on a netlink socket: %w", err)
 	}
 	file := os.NewFile(uintptr(fd), "uevents")
 	conn, err := file.SyscallConn()
 	if err != nil {
 		file.Close()
-		return nil, fmt.Errorf("polling a netlink socket: %w", err)
+		return nil, fmt.Errorf("poll a netlink socket: %w", err)
 	}
 	return &uevents{file: file, conn: conn}, nil
 }
 
-// ownUsers reports whether a uid_map is that of a user namespace other than the
-// initial one, which maps all there are to themselves (user_namespaces(7)).
+// ownUsers reports whether a uid_map is that of a user namespace other than the initial
+// one, which maps all users to themselves (user_namespaces(7)).
 func ownUsers(uidMap string) bool {
 	return !slices.Equal(strings.Fields(uidMap), []string{"0", "0", "4294967295"})
 }
@@ -93,7 +90,7 @@ func (s *uevents) next() (string, error) {
 			return "", errLost
 		}
 		if err != nil {
-			return "", fmt.Errorf("reading a netlink socket: %w", err)
+			return "", fmt.Errorf("read a netlink socket: %w", err)
 		}
 		if !m.fromKernel(s.oob[:]) {
 			continue
@@ -102,10 +99,10 @@ func (s *uevents) next() (string, error) {
 		switch {
 		case !ok || !u.matters():
 		case u.action == "move" && u.subsystem != "net":
-			// All below it has moved along, and its old place is told of
+			// Everything below it has moved along, and its old path is announced
 			// nowhere. It is rare: a serial port of Bluetooth that connects
-			// (net/bluetooth/rfcomm/tty.c). Interfaces are renamed all the
-			// time, and nothing of them is remembered.
+			// (net/bluetooth/rfcomm/tty.c). Interfaces are often renamed, but not
+			// cached.
 			return "", errLost
 		default:
 			return strings.Clone(u.devpath[1:]), nil
@@ -113,7 +110,7 @@ func (s *uevents) next() (string, error) {
 	}
 }
 
-// message says what was received with a message.
+// message is the origin of a received message.
 type message struct {
 	size, credentials, flags int
 	from                     unix.Sockaddr
@@ -131,12 +128,12 @@ func (s *uevents) receive() (m message, err error) {
 	return m, errors.Join(pollErr, err)
 }
 
-// fromKernel reports whether a message came from the kernel. Any process that
-// has CAP_NET_ADMIN may send to the group. The kernel fills in the sender's
-// port, and 0 is its own: nobody else can have it (netlink_autobind and
-// netlink_insert in net/netlink/af_netlink.c). It fills in the credentials,
-// too, in which it is process 0 of user 0; those of a process in another PID
-// namespace may say that as well, so that they alone decide nothing.
+// fromKernel reports whether a message came from the kernel. Any process with
+// CAP_NET_ADMIN may send to the group. The kernel fills in the sender's port, and 0 is
+// its own: no process can have it (netlink_autobind and netlink_insert in
+// net/netlink/af_netlink.c). It also fills in the credentials, with process 0 of user 0
+// for itself; those of a process in another PID namespace may be the same, so that they
+// are not sufficient.
 func (m message) fromKernel(oob []byte) bool {
 	if nl, ok := m.from.(*unix.SockaddrNetlink); !ok || nl.Pid != 0 || m.flags&unix.MSG_CTRUNC != 0 {
 		return false
@@ -152,14 +149,14 @@ func (m message) fromKernel(oob []byte) bool {
 // uevent is one event of the kernel.
 type uevent struct {
 	action    string // "add", "remove", "change", "move", "bind", "unbind", …
-	devpath   string // path below the root of sysfs, with a slash in front
+	devpath   string // path below the root of sysfs, with a leading slash
 	subsystem string
 }
 
-// parseUevent reads an event as the kernel writes it: "add@/devices/…", then
-// KEY=VALUE, each ended by a NUL, of which SEQNUM is the last that is always
-// there (kobject_uevent_env in lib/kobject_uevent.c). It reports false for
-// everything else, such as what udev sends and what has been cut.
+// parseUevent parses an event of the kernel: "add@/devices/…", then KEY=VALUE, each
+// terminated by a NUL, of which SEQNUM is the last that is always present
+// (kobject_uevent_env in lib/kobject_uevent.c). It reports false for others, such as
+// messages of udev and truncated ones.
 func parseUevent(msg []byte) (uevent, bool) {
 	head, rest, ok := bytes.Cut(msg, []byte{0})
 	if !ok || msg[len(msg)-1] != 0 {
@@ -186,20 +183,19 @@ func parseUevent(msg []byte) (uevent, bool) {
 			numbered = isDigits(value)
 		}
 	}
-	// Other values are whatever a device says of itself.
+	// Other values are arbitrary strings of a device.
 	if !ok || !numbered || !utf8.ValidString(u.action+u.devpath+u.subsystem) {
 		return uevent{}, false
 	}
 	return u, true
 }
 
-// matters reports whether an event can change a snapshot. All that a snapshot
-// shows is a device, and all devices are below /devices; modules, drivers,
-// file systems and, on older kernels, the caches of every new container
-// (/kernel/slab) are not. Of the devices these subsystems are left out, since
-// they have neither nodes nor drivers and are loud: "bdi" comes with every
-// mount, "queues" several times with every network interface, and a battery
-// tells its charge each minute.
+// matters reports whether an event can change a snapshot. A snapshot contains only
+// devices, which are below /devices; modules, drivers, file systems and, on older
+// kernels, the caches of every new container (/kernel/slab) are not. Events of these
+// subsystems are ignored, since they have neither nodes nor drivers and are frequent:
+// "bdi" with every mount, "queues" several times with every network interface, and a
+// battery reports its charge each minute.
 func (u uevent) matters() bool {
 	if !strings.HasPrefix(u.devpath, "/devices/") {
 		return false

@@ -104,7 +104,7 @@ func TestOwnUsers(t *testing.T) {
 	}
 }
 
-// Port and credentials are both the kernel's, or it is not its message.
+// Only a message with both the port and the credentials of the kernel is the kernel's.
 func TestFromKernel(t *testing.T) {
 	t.Parallel()
 	kernel := &unix.SockaddrNetlink{Family: unix.AF_NETLINK}
@@ -132,7 +132,7 @@ func TestFromKernel(t *testing.T) {
 	}
 }
 
-// What a process sends to the kernel's group is no event, however it looks.
+// A message of a process to the kernel's group is no event, whatever its content.
 func TestForgedEventIsIgnored(t *testing.T) {
 	t.Parallel()
 	s, err := openUevents()

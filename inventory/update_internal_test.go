@@ -7,8 +7,8 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// A node that was made a moment before the first scan says that its hardware is still
-// coming; an old one, and one of a clock that was set back, say nothing.
+// A node made shortly before the first scan is an event of its hardware; an old one,
+// and one of a clock that was set back, are not.
 func TestRecentNodes(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -23,7 +23,7 @@ type changing struct {
 	t      *testing.T
 	rand   *rand.Rand
 	turn   int
-	made   int               // so many names were given out
+	made   int               // number of names given out
 	pci    map[string]string // directories by address
 	usb    map[string]string // by port
 	others []string          // directories of platform and virtual devices
@@ -41,10 +41,10 @@ func newChanging(t *testing.T, seed uint64, o sysfstest.HostOptions) *changing {
 	return c
 }
 
-// one returns an element of a list, which has one.
+// one returns a random element of a list.
 func one[T any](c *changing, list ...T) T { return list[c.rand.IntN(len(list))] }
 
-// name returns a name that nothing has yet.
+// name returns an unused name.
 func (c *changing) name(prefix string) string {
 	c.made++
 	return fmt.Sprint(prefix, c.made)
@@ -58,7 +58,7 @@ func (c *changing) numa() *int {
 func (c *changing) plugPCI() {
 	address := fmt.Sprintf("0000:%02x:00.%d", 0x10+c.rand.IntN(3), c.rand.IntN(2))
 	if c.pci[address] != "" {
-		// The virtual functions go first.
+		// Virtual functions are removed first.
 		for _, a := range []string{address[:len(address)-1] + "1", address} {
 			if c.pci[a] != "" {
 				c.Remove(c.pci[a])
@@ -82,7 +82,7 @@ func (c *changing) plugPCI() {
 	c.pci[address] = c.AddPCI(p)
 }
 
-// plugUSB pulls what is in a port, or plugs something in, or does both.
+// plugUSB unplugs the device in a port, or plugs one in, or both.
 func (c *changing) plugUSB() {
 	port := fmt.Sprintf("%d-%d", 1+c.rand.IntN(2), 1+c.rand.IntN(3))
 	if c.usb[port] != "" {
@@ -96,7 +96,7 @@ func (c *changing) plugUSB() {
 		Port: port, Vendor: "0403", Product: one(c, "6001", "6011"), Serial: c.name("S"), ProductName: one(c, "", "FT232R"),
 	}
 	for i := range c.rand.IntN(3) {
-		// Names and numbers are given anew as soon as they are free.
+		// Free names and numbers are reused at once.
 		free := i
 		for ; ; free++ {
 			if _, err := os.Lstat(filepath.Join(c.Dev(), fmt.Sprint("ttyUSB", free))); err != nil {
@@ -168,7 +168,7 @@ func (c *changing) file() {
 	target := "/dev/" + one(c, "ttyUSB0", "dri", "link", "hidraw1-1", "nothing")
 	err := os.Symlink(target, name)
 	if filepath.Base(name) == "copy" {
-		// It appears with its content, as a node does.
+		// The content appears at once, like that of a node.
 		err = os.Remove(name)
 		if err == nil {
 			err = os.WriteFile(name+".new", []byte("char 188:0\n"), 0o644)
@@ -192,7 +192,7 @@ func sortedValues(m map[string]string) []string {
 	return list
 }
 
-// updated returns what an update shows once no device is waited for.
+// updated returns the result of updates once no device is awaited.
 func updated(t *testing.T, s *inventory.Scanner, b inventory.Batch) *device.Snapshot {
 	t.Helper()
 	for {
@@ -208,7 +208,7 @@ func updated(t *testing.T, s *inventory.Scanner, b inventory.Batch) *device.Snap
 	}
 }
 
-// same fails the test if an update shows another host than a scan of it all.
+// same fails the test if an update differs from a full scan.
 func (c *changing) same(s *inventory.Scanner, b inventory.Batch) {
 	c.t.Helper()
 	got := updated(c.t, s, b)
@@ -217,8 +217,8 @@ func (c *changing) same(s *inventory.Scanner, b inventory.Batch) {
 	}
 }
 
-// Whatever comes, goes and is bound: what is read by and by is what is there.
-func TestUpdateShowsWhatAScanDoes(t *testing.T) {
+// For random changes an incremental scan equals a full scan.
+func TestUpdateEqualsScan(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -235,8 +235,8 @@ func TestUpdateShowsWhatAScanDoes(t *testing.T) {
 	}
 }
 
-// Another device in the same place is never shown as the one before, even if
-// the events of both have yet to be read.
+// A device never has the data of its predecessor in the same place, even before the
+// events of both are read.
 func TestUpdateAheadOfTheEvents(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(4) {
@@ -254,7 +254,7 @@ func TestUpdateAheadOfTheEvents(t *testing.T) {
 	}
 }
 
-// A memory that does not fit is not what is shown.
+// An inconsistent cache is not shown.
 func TestUpdateAfterAFailedScan(t *testing.T) {
 	t.Parallel()
 	c := newChanging(t, 1, sysfstest.HostOptions{})
@@ -274,9 +274,9 @@ func TestUpdateAfterAFailedScan(t *testing.T) {
 	c.same(s, inventory.Batch{})
 }
 
-// A device that is pulled loses its interfaces before itself: a node that was
-// read just before has gone with its own, and is no node of the device alone.
-func TestNodeOfAnInterfaceThatHasGone(t *testing.T) {
+// An unplugged device loses its interfaces first: a node read just before has gone with
+// its interface, and does not belong to the device alone.
+func TestNodeOfARemovedInterface(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
 	h.AddRootHub(h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"}), 1, "480")
@@ -302,8 +302,8 @@ func TestNodeOfAnInterfaceThatHasGone(t *testing.T) {
 	}
 }
 
-// A device that gets the name and the number of another one's node, which is
-// there without it, has the node before the kernel tells of either.
+// A device may reuse the name and the number of another one's node, which has gone,
+// before the kernel announces either.
 func TestNodeOfAnotherDevice(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
@@ -313,7 +313,7 @@ func TestNodeOfAnotherDevice(t *testing.T) {
 	s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
 	for range 3 {
 		dir := h.AddNode(first, card)
-		// What is younger than the clock of file systems is not remembered.
+		// A directory modified within the current clock tick is not cached.
 		made, now := lastChange(t, filepath.Join(h.Dev(), card.Name)), unix.Timespec{}
 		for now.Nano() <= made {
 			if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now); err != nil {
@@ -344,8 +344,8 @@ func lastChange(t *testing.T, name string) int64 {
 	return st.Ctim.Nano()
 }
 
-// A node that took another one's name has its own number, though no event came.
-func TestNodeThatTookAName(t *testing.T) {
+// A node that took the name of another one has its own number, even before an event.
+func TestNodeThatReusesAName(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("/dev/shm", "inventory")
 	if err != nil {
@@ -389,7 +389,7 @@ func TestNodeThatTookAName(t *testing.T) {
 	want(8)
 }
 
-// Nodes of tmpfs, as those of /dev are.
+// Nodes of tmpfs, like those of /dev.
 func TestUpdateOfRealNodes(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("/dev/shm", "inventory")

@@ -16,14 +16,14 @@ import (
 	"github.com/generic-dp/generic-dp/sysfs"
 )
 
-// The kernel holds the lock of a new device until its drivers are bound, some
-// 100 ms as a rule.
+// The kernel holds the lock of a new device until its drivers are bound, typically some
+// 100 ms.
 const (
-	// slowAfter is how long a full scan waits for one read, and slowUpdate how long an
-	// incremental scan waits for a USB device: the next scan follows when it answers.
+	// slowAfter is the timeout of one read in a full scan, and slowUpdate that of a USB
+	// device in an incremental scan: the next scan follows when it responds.
 	slowAfter  = 50 * time.Millisecond
 	slowUpdate = 5 * time.Millisecond
-	// hangsAfter is when a device that can't be read is a problem.
+	// hangsAfter is when an unreadable device becomes a problem.
 	hangsAfter = time.Second
 )
 
@@ -32,9 +32,9 @@ var (
 	errHangs = errors.New("can't be read: its driver or a reset holds its lock")
 )
 
-// readUSB adds every USB device of the host. It comes from sysfs: ghw's list
-// of USB devices (v0.26) has neither the kernel's name nor serial, bus or
-// device number, so it can't say which node belongs to which device.
+// readUSB adds every USB device of the host. It reads sysfs: ghw's list of USB devices
+// (v0.26) has neither the kernel's name nor serial, bus or device number, so that it
+// can't relate nodes to devices.
 func (s *Scanner) readUSB(ctx context.Context, c *scan) {
 	entries, interfaces, err := s.sysfs.USB(c.cache.onUSB)
 	if notExist(err) {
@@ -99,33 +99,32 @@ func (s *Scanner) readUSB(ctx context.Context, c *scan) {
 	}
 }
 
-// usbMoved reports whether a device that is not where it was remembered to be is
-// somewhere else now, under the same name.
+// usbMoved reports whether a device has another directory than the cached one, with the
+// same name.
 func (s *Scanner) usbMoved(c *scan, e sysfs.Entry) bool {
 	delete(c.cache.onUSB, e.Name)
 	dir, err := s.sysfs.USBDir(e.Name)
 	return !c.full && err == nil && dir != e.Path
 }
 
-// usbDevice reads a device that is on the bus. The kernel puts it there when it
-// has all its attributes (device_add in drivers/base/core.c); one that is about
-// to come may have some of them, and would be taken for a device without serial.
+// usbDevice reads a device that is on the bus. The kernel adds it there when it has all
+// its attributes (device_add in drivers/base/core.c); before, it may have some of them,
+// and would be a device without serial.
 func (s *Scanner) usbDevice(dir string) (device.USB, error) {
 	now, err := s.sysfs.USBDir(base(dir))
 	if err != nil {
 		return device.USB{}, err
 	}
 	if now != dir {
-		return device.USB{}, fmt.Errorf("is elsewhere now: %w", unix.ENODEV)
+		return device.USB{}, fmt.Errorf("has moved: %w", unix.ENODEV)
 	}
 	return s.sysfs.USBDevice(dir)
 }
 
-// usbPlace returns the name of the host controller that a USB device is
-// plugged in below, a PCI address or the name of a platform device, and the
-// ports on the way to it: "1.4" of "1-1.4", "" for a root hub. An xHCI that
-// the driver of a dual-role controller made (dwc3_host_init) goes by the name
-// of that controller.
+// usbPlace returns the name of the host controller of a USB device, a PCI address or
+// the name of a platform device, and the chain of ports: "1.4" of "1-1.4", "" for a
+// root hub. An xHCI made by the driver of a dual-role controller (dwc3_host_init) has
+// the name of that controller.
 func usbPlace(dir, name string) (controller, chain string) {
 	for d := dir; d != ""; d = up(d) {
 		if !isRootHub(base(d)) {
@@ -144,23 +143,22 @@ func usbPlace(dir, name string) (controller, chain string) {
 	return controller, chain
 }
 
-// usbReader reads USB devices, each of which may block in the kernel for as long as a
-// driver probes it or a reset lasts, and for ever if its driver hangs. Nobody waits for
-// one that does, neither the rest of the scan nor the next scans. What was read of a
-// device stays true for as long as its link, or without that its number, is the same,
-// also over a restart (KnownUSB), so that only new devices are ever waited for.
+// usbReader reads USB devices, each of which may block in the kernel while a driver
+// probes it or a reset lasts, and forever if its driver hangs. Neither the rest of the
+// scan nor later scans wait for a blocked one. The data of a device is valid as long as
+// its link, or without inodes its number, is the same, also over a restart (KnownUSB),
+// so that only new devices are ever awaited.
 type usbReader struct {
 	read func(dir string) (device.USB, error)
 	// number is the devnum of a device, which the kernel shows without the lock and
-	// counts up at each enumeration; empty where there is none. It tells devices apart
+	// increments at each enumeration; empty if there is none. It distinguishes devices
 	// where the inodes of their links do not.
 	number func(dir string) string
 	calls  slow.Calls[usbLink, usbResult]
 
 	mu    sync.Mutex
 	known map[string]device.KnownUSB // by directory
-	// restored are those that were read by an earlier process, and have not been compared
-	// with the host yet.
+	// restored are those read by an earlier process, not yet compared with the host.
 	restored map[string]bool
 }
 
@@ -171,14 +169,14 @@ type usbLink struct {
 }
 
 type usbResult struct {
-	device *device.USB // not nil where err is, or says that a part could not be read
-	known  bool        // it was read before
-	// replaces says that another device was read in this place before.
+	device *device.USB // nil only with err; err may also be about a part
+	known  bool        // read before
+	// replaces is set if another device was read in this place before.
 	replaces bool
 	err      error
 }
 
-// device returns what is known of a device, or reads it.
+// device returns the cached device, or reads it.
 func (r *usbReader) device(ctx context.Context, e sysfs.Entry, patience time.Duration) usbResult {
 	if d := r.lookup(e); d != nil {
 		return usbResult{device: d, known: true}
@@ -193,8 +191,8 @@ func (r *usbReader) device(ctx context.Context, e sysfs.Entry, patience time.Dur
 	return usbResult{err: errHangs, replaces: r.replaces(e.Path)}
 }
 
-// lookup returns what is known of a device, nil for nothing. The number of a device is
-// read where the inode does not decide alone: without one, and once after a restart.
+// lookup returns the cached device, nil for none. The number of a device is read if the
+// inode is not sufficient: without one, and once after a restart.
 func (r *usbReader) lookup(e sysfs.Entry) *device.USB {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -206,8 +204,8 @@ func (r *usbReader) lookup(e sysfs.Entry) *device.USB {
 	return &k.USB
 }
 
-// replaces reports whether another device than that in dir now was read there by this
-// process.
+// replaces reports whether this process read another device than the current one in
+// dir.
 func (r *usbReader) replaces(dir string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -219,8 +217,8 @@ func (r *usbReader) readNew(e sysfs.Entry) usbResult {
 	number := r.number(e.Path)
 	u, err := r.read(e.Path)
 	if err == nil && r.number(e.Path) != number {
-		// Half of it is one device's and half the next one's.
-		err = fmt.Errorf("another device came into its place: %w", unix.ENODEV)
+		// One part is of one device and another of the next.
+		err = fmt.Errorf("was replaced by another device: %w", unix.ENODEV)
 	}
 	if err == nil && (number != "" || e.Ino != 0) {
 		r.mu.Lock()
@@ -234,7 +232,7 @@ func (r *usbReader) readNew(e sysfs.Entry) usbResult {
 	return usbResult{device: &u, err: err}
 }
 
-// forgetOthers drops what is known of devices that are not among entries.
+// forgetOthers drops devices that are not among entries.
 func (r *usbReader) forgetOthers(entries []sysfs.Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -248,16 +246,16 @@ func (r *usbReader) forgetOthers(entries []sysfs.Entry) {
 	maps.DeleteFunc(r.known, func(dir string, _ device.KnownUSB) bool { return !here[dir] })
 }
 
-// KnownUSB returns the USB devices that were read, by sysfs path, for RestoreUSB.
+// KnownUSB returns the USB devices read so far, by sysfs path, for RestoreUSB.
 func (s *Scanner) KnownUSB() map[string]device.KnownUSB {
 	s.usb.mu.Lock()
 	defer s.usb.mu.Unlock()
 	return maps.Clone(s.usb.known)
 }
 
-// RestoreUSB takes over the USB devices that an earlier process has read in the same boot:
-// those that are still there need not be read again, which may take longer than a pod is
-// waited for. It is to be called before the first scan.
+// RestoreUSB restores the USB devices read by an earlier process in the same boot:
+// unchanged ones need not be read again, which may take longer than a pod waits. Call
+// it before the first scan.
 func (s *Scanner) RestoreUSB(known map[string]device.KnownUSB) {
 	s.usb.mu.Lock()
 	defer s.usb.mu.Unlock()

@@ -18,8 +18,8 @@ func usbEntries(names ...string) []sysfs.Entry {
 	return list
 }
 
-// A device whose lock is held is left unread, and the others are read. It is waited for
-// once, whether it hangs or not; its answer is signalled.
+// A locked device is left unread, and the others are read. It is awaited once, whether
+// it hangs or not; its response is signalled.
 func TestUSBDeviceThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -68,9 +68,9 @@ func TestUSBDeviceThatDoesNotAnswer(t *testing.T) {
 
 func devnum(n string) func(string) string { return func(string) string { return n } }
 
-// A device that is known is not read again while it has its number, so that a reset of
-// it keeps nobody waiting; a new number is a new device.
-func TestUSBDeviceIsReadOnceANumber(t *testing.T) {
+// A known device is not read again while it has its number, so that a reset of it
+// blocks nothing; a new number is a new device.
+func TestUSBDeviceIsReadOncePerNumber(t *testing.T) {
 	t.Parallel()
 	number, reads := "7", 0
 	r := &usbReader{
@@ -99,9 +99,9 @@ func TestUSBDeviceIsReadOnceANumber(t *testing.T) {
 	}
 }
 
-// On a kernel's sysfs the inode of its link says that a device is the same, and no
-// number is read.
-func TestUSBDeviceIsReadOnceALink(t *testing.T) {
+// On the kernel's sysfs the inode of its link identifies a device, and no number is
+// read.
+func TestUSBDeviceIsReadOncePerLink(t *testing.T) {
 	t.Parallel()
 	reads, numbers := 0, 0
 	r := &usbReader{
@@ -111,7 +111,7 @@ func TestUSBDeviceIsReadOnceALink(t *testing.T) {
 		},
 		number: func(string) string {
 			numbers++
-			return "7" // what the next device gets when the numbers are all used up
+			return "7" // of the next device after a wraparound
 		},
 	}
 	for _, step := range []struct {
@@ -129,10 +129,10 @@ func TestUSBDeviceIsReadOnceALink(t *testing.T) {
 	}
 }
 
-// A process that starts again in the same boot knows the devices that are still there,
-// however long they take to be read; it reads those that have another inode or number,
-// and says that they may be the ones that it knew.
-func TestKnownUSBDevicesOutliveTheProcess(t *testing.T) {
+// A process restarted in the same boot knows the present devices, however slow they are
+// to read; it reads those with another inode or number, and reports that they may be
+// the known ones.
+func TestKnownUSBDevicesSurviveARestart(t *testing.T) {
 	t.Parallel()
 	link := sysfs.Entry{Name: "1-1", Path: "1-1", Ino: 71}
 	first := &Scanner{}
@@ -168,7 +168,7 @@ func TestKnownUSBDevicesOutliveTheProcess(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 				if c.known {
-					// Once it is known to be the one, a number that is used again says nothing.
+					// Once it is verified, a reused number does not matter.
 					s.usb.number = devnum("8")
 				}
 				if got := s.usb.device(t.Context(), e, slowAfter); !got.known {

@@ -7,12 +7,12 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// The node of an IOMMU group is a virtual device, "devices/virtual/vfio/12",
-// or "noiommu-12" where there is no IOMMU (vfio_create_group in
-// drivers/vfio/group.c): its path does not lead to the functions of the group.
+// The node of an IOMMU group is a virtual device, "devices/virtual/vfio/12", or
+// "noiommu-12" without an IOMMU (vfio_create_group in drivers/vfio/group.c): its path
+// does not lead to the functions of the group.
 const vfioGroupDir = "devices/virtual/vfio/"
 
-// vfioGroup returns the IOMMU group whose node n is, "" for other nodes.
+// vfioGroup returns the IOMMU group of the node n, "" for other nodes.
 func vfioGroup(n *device.Node) string {
 	name, ok := strings.CutPrefix(n.SysPath, vfioGroupDir)
 	if !ok {
@@ -21,10 +21,10 @@ func vfioGroup(n *device.Node) string {
 	return strings.TrimPrefix(name, "noiommu-")
 }
 
-// vfioGroups fills in which functions are bound to VFIO and returns by IOMMU
-// group the function that the group's node belongs to: of those bound to VFIO
-// the one with the lowest address, or of all where none is known to be, as
-// while the last one is being unbound. A mediated device has a group of its own.
+// vfioGroups fills in which functions are bound to VFIO and returns the owner of the
+// node by IOMMU group: of the functions bound to VFIO the one with the lowest address,
+// or of all if none is known to be, as while the last one is being unbound. A mediated
+// device has its own group.
 func (c *scan) vfioGroups(nodes []*device.Node) map[string]*device.Hardware {
 	members := make(map[string][]*device.Hardware)
 	for _, n := range nodes {
@@ -41,8 +41,8 @@ func (c *scan) vfioGroups(nodes []*device.Node) map[string]*device.Hardware {
 		if h.PCI == nil {
 			continue
 		}
-		// "mlx5_vfio_pci", "hisi-acc-vfio-pci": drivers/vfio/pci has one for
-		// each kind of hardware whose state it can carry to another host.
+		// "mlx5_vfio_pci", "hisi-acc-vfio-pci": drivers/vfio/pci has one for each kind
+		// of hardware whose state it can migrate.
 		if strings.HasSuffix(strings.ReplaceAll(h.PCI.Driver, "-", "_"), "vfio_pci") {
 			h.PCI.VFIO = true
 		}
@@ -69,8 +69,8 @@ func vfioOwner(group []*device.Hardware) *device.Hardware {
 	if len(group) == 0 {
 		return nil
 	}
-	// A group of one whose node is there can't be for another function, even
-	// if its driver has a name of its own, as that of NVIDIA's virtual GPUs.
+	// The node of a group with one function can't be for another one, even if its
+	// driver has an unknown name, like that of NVIDIA's virtual GPUs.
 	if len(group) == 1 && group[0].PCI.Driver != "" {
 		group[0].PCI.VFIO = true
 	}
@@ -85,8 +85,8 @@ func vfioOwner(group []*device.Hardware) *device.Hardware {
 	})
 }
 
-// readMDevs adds the mediated devices of the host. What they are parts of is
-// above them in sysfs, so that finish finds it like any other parent.
+// readMDevs adds the mediated devices of the host. Their parents are above them in
+// sysfs, so that finish finds them like any other parent.
 func (c *scan) readMDevs() {
 	entries, err := c.sysfs.MDevs()
 	if notExist(err) {
@@ -104,10 +104,9 @@ func (c *scan) readMDevs() {
 	}
 }
 
-// busDevice returns the device of a bus that owns what is at dir: the nearest
-// mediated device, else what the function busDevice finds. The names of
-// mediated devices do not say what they are, so those that have gone are not
-// known.
+// busDevice returns the device of a bus that owns dir: the nearest mediated device,
+// otherwise the result of the function busDevice. The names of mediated devices do not
+// identify them as such, so that removed ones are unknown.
 func (c *scan) busDevice(dir string) (bus device.Bus, found string) {
 	if len(c.mdevs) > 0 {
 		for d := dir; d != ""; d = up(d) {

@@ -18,7 +18,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/watch"
 )
 
-// fakeKernel gives out what a test puts in.
+// fakeKernel has the events of a test.
 type fakeKernel struct {
 	events chan string
 	errs   chan error
@@ -42,7 +42,7 @@ func (k *fakeKernel) next() (string, error) {
 
 func (k *fakeKernel) Close() error { close(k.closed); return nil }
 
-// fakeFiles has every directory but those that are missing.
+// fakeFiles has every directory except for missing ones.
 type fakeFiles struct {
 	events chan []watch.Event
 	closed chan struct{}
@@ -87,8 +87,7 @@ func (f *fakeFiles) Next() ([]watch.Event, error) {
 
 func (f *fakeFiles) Close() error { close(f.closed); return nil }
 
-// start runs a watcher with fakes for the rest of the test, and takes the
-// batch that says it is in place.
+// start runs a watcher with fakes until the end of the test, and takes its first batch.
 func start(t *testing.T, w *Watcher) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -196,7 +195,7 @@ func takePaths(w *Watcher) []string {
 	return w.Take().Paths
 }
 
-func TestIdleButForTheTimer(t *testing.T) {
+func TestIdleExceptForTheTimer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, _, _ := fakeWatcher(WatchOptions{})
@@ -228,7 +227,7 @@ func TestMissingSources(t *testing.T) {
 		}
 		f.setRefuse(errors.New("no space"))
 		start(t, w)
-		want := []string{`file events: watching "/dev": no space`, "kernel events: refused"}
+		want := []string{`file events: watch "/dev": no space`, "kernel events: refused"}
 		if diff := cmp.Diff(want, w.Degraded()); diff != "" {
 			t.Error(diff)
 		}
@@ -239,7 +238,7 @@ func TestMissingSources(t *testing.T) {
 			if d := time.Since(began); d != want || !w.Take().All {
 				t.Errorf("a full scan after %v; want %v", d, want)
 			}
-			waiting(w) // both sources may ask for it
+			waiting(w) // both sources may request it
 		}
 		next(degradedResync)
 		f.setRefuse(nil)
@@ -289,7 +288,7 @@ func TestDirsBelowDevAreWatchedWhereTheyAre(t *testing.T) {
 	})
 }
 
-// What no event announces is scanned each minute, and no more often.
+// Changes without an event are scanned each minute, and no more often.
 func TestSetResync(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -309,7 +308,7 @@ func TestSetResync(t *testing.T) {
 	})
 }
 
-// Without the kernel's events no batch is the whole truth.
+// Without uevents every batch says All.
 func TestWithoutKernelEventsABatchSaysAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -44,8 +44,7 @@ func TestAwaitedDirectoryOutsideDev(t *testing.T) {
 	run := t.TempDir()
 	w.SetDirs([]string{run + "/a/b/c"})
 	start(t, w)
-	// Its neighbours are nobody's business: were they noticed, the first
-	// batch would say so before the directory is there.
+	// Other entries are ignored: otherwise the first batch would precede the directory.
 	must(t, os.WriteFile(run+"/neighbour", nil, 0o644))
 	must(t, os.MkdirAll(run+"/a/b/c", 0o755))
 	await(t, w, "directory")

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// defaultResync is the time between full scans without an event: a net below what
-	// no event announces, such as a driver that makes a node without one.
+	// defaultResync is the time between full scans without an event: a safety net for
+	// changes without an event, such as a driver that makes a node without one.
 	defaultResync = 10 * time.Minute
-	// degradedResync is the same while a source of events is missing.
+	// degradedResync is the same while an event source is missing.
 	degradedResync = time.Minute
-	// maxPaths is how many paths a batch holds. A hub with ten devices that
-	// is pulled makes some two hundred events.
+	// maxPaths is the maximum number of paths of a batch. Unplugging a hub with ten
+	// devices makes some two hundred events.
 	maxPaths = 1024
 )
 
@@ -29,52 +29,50 @@ const (
 type WatchOptions struct {
 	// Dev is the directory of device nodes; empty is "/dev".
 	Dev string
-	// Resync is the time between two batches that say All without an event,
-	// until SetResync says another; 0 is 10 minutes.
+	// Resync is the time between two batches that say All without an event, until
+	// SetResync changes it; 0 is 10 minutes.
 	Resync time.Duration
-	// Log gets what an administrator should know; nil is discarded.
+	// Log gets messages for an administrator; nil is discarded.
 	Log *slog.Logger
 }
 
-// Batch is everything that happened since the last one was taken.
+// Batch are the events since the last batch was taken.
 type Batch struct {
-	// All says that anything may have changed, whatever Paths says: events were
-	// lost, or too many, or are missing, or a full scan is due.
+	// All is set if anything may have changed, regardless of Paths: events were lost,
+	// or too many, or are missing, or a full scan is due.
 	All bool
-	// Names says that names below /dev or in one of the watched directories
-	// changed.
+	// Names is set if names below /dev or in one of the watched directories changed.
 	Names bool
 	// Paths of the devices that the kernel announced, relative to the root of
 	// sysfs, sorted.
 	Paths []string
-	// At is when the latest event came in; zero if there was none.
+	// At is the time of the latest event; zero if there was none.
 	At time.Time
 }
 
-// Watcher says when a host may have changed. It has three sources, and goes on
-// with what is left of them: events of the kernel, which know all of sysfs but
-// neither the names that udev makes nor what mknod(1) does; inotify on
-// directories, which knows names only; and a slow timer. While nothing happens
-// it does nothing.
+// Watcher signals when a host may have changed. It has three sources, and continues
+// with the available ones: uevents, which cover all of sysfs but neither the names that
+// udev makes nor mknod(1); inotify on directories, which covers names only; and a slow
+// timer. Without events it is idle.
 type Watcher struct {
 	dev        string
 	log        *slog.Logger
 	openKernel func() (kernelEvents, error)
 	files      *watch.Watcher
 
-	changes  chan struct{} // capacity 1: a batch is waiting
-	resynced chan struct{} // capacity 1: resync is another
+	changes  chan struct{} // capacity 1: a batch is pending
+	resynced chan struct{} // capacity 1: resync has changed
 
 	mu      sync.Mutex
 	resync  time.Duration
-	lastAll time.Time // when a batch that says All was requested last
+	lastAll time.Time // when a batch that says All was last requested
 	batch   Batch     // without Paths
 	paths   map[string]bool
-	dirs    []string // of the host, besides /dev
-	deaf    error    // why there are no kernel events
+	dirs    []string // of the host, in addition to /dev
+	deaf    error    // why there are no uevents
 }
 
-// NewWatcher returns a Watcher that watches nothing until it runs.
+// NewWatcher returns a Watcher that is idle until it runs.
 func NewWatcher(o WatchOptions) *Watcher {
 	base := Options{Dev: o.Dev, Log: o.Log}.withDefaults()
 	w := &Watcher{
@@ -90,17 +88,17 @@ func NewWatcher(o WatchOptions) *Watcher {
 	return w
 }
 
-// Changes returns a channel that has a value when a batch is waiting to be
-// taken. It is for one reader.
+// Changes returns a channel that has a value when a batch is pending. It is for one
+// reader.
 func (w *Watcher) Changes() <-chan struct{} { return w.changes }
 
-// Take returns the batch that is waiting, an empty one if there is none.
-// However long it is put off, it stays of bounded size.
+// Take returns the pending batch, an empty one if there is none. Its size is bounded,
+// however late it is taken.
 func (w *Watcher) Take() Batch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	b := w.batch
-	// Without the events of the kernel Paths never is the whole truth.
+	// Without uevents Paths is never complete.
 	b.All = b.All || w.deaf != nil
 	for p := range w.paths {
 		b.Paths = append(b.Paths, p)
@@ -111,10 +109,10 @@ func (w *Watcher) Take() Batch {
 	return b
 }
 
-// SetDirs sets the directories to watch besides /dev, by their path on the host. What
-// does not exist yet is waited for in the nearest directory above it. A new watch makes a
-// batch that says Names, so that nothing is missed between the scan that named the
-// directory and its watch.
+// SetDirs sets the directories to watch in addition to /dev, by their path on the host.
+// A missing one is awaited in its nearest existing ancestor. A new watch makes a batch
+// that says Names, so that nothing is missed between the scan that named the directory
+// and its watch.
 func (w *Watcher) SetDirs(dirs []string) {
 	clean := make([]string, 0, len(dirs))
 	for _, d := range dirs {
@@ -127,8 +125,8 @@ func (w *Watcher) SetDirs(dirs []string) {
 	w.files.Refresh()
 }
 
-// watchedDirs are the directories to watch as they are mounted here. Only /dev is
-// elsewhere; others are at their own path or not at all.
+// watchedDirs are the directories to watch as mounted here. Only /dev is elsewhere;
+// others have their own path or are missing.
 func (w *Watcher) watchedDirs() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -144,8 +142,8 @@ func (w *Watcher) watchedDirs() []string {
 	return list
 }
 
-// Degraded says which sources of events are missing and why, sorted; none is
-// the normal case. Without one of them there is a full scan each minute.
+// Degraded lists the missing event sources and why, sorted. Without one of them there
+// is a full scan each minute.
 func (w *Watcher) Degraded() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -160,8 +158,8 @@ func (w *Watcher) Degraded() []string {
 }
 
 // SetResync sets the time between full scans without an event: a minute at least, 10
-// minutes if d is 0. It is for what no event announces, such as the interfaces of a
-// network namespace that is not our own (ForeignNets).
+// minutes if d is 0. It is for changes without an event, such as interfaces of another
+// network namespace (ForeignNets).
 func (w *Watcher) SetResync(d time.Duration) {
 	w.mu.Lock()
 	w.resync = max(cmp.Or(d, defaultResync), degradedResync)
@@ -169,8 +167,8 @@ func (w *Watcher) SetResync(d time.Duration) {
 	poke(w.resynced)
 }
 
-// Run watches until ctx ends, and returns nil then. The first batch says All
-// and comes once the watches are in place: a scan after it misses nothing.
+// Run watches until ctx ends, and returns nil then. The first batch says All and comes
+// once the watches exist: a scan after it misses nothing.
 func (w *Watcher) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -212,8 +210,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
-// followKernel reads the events of the kernel until ctx ends. It calls opened once it has
-// tried to open them.
+// followKernel reads uevents until ctx ends. It calls opened once it has tried to open
+// them.
 func (w *Watcher) followKernel(ctx context.Context, opened func()) {
 	for first := true; ; first = false {
 		k, err := w.openKernel()
@@ -269,7 +267,7 @@ func (w *Watcher) requestAll() {
 	poke(w.changes)
 }
 
-// add adds events to the batch that is waiting.
+// add adds events to the pending batch.
 func (w *Watcher) add(b Batch) {
 	w.mu.Lock()
 	w.batch.All, w.batch.Names, w.batch.At = w.batch.All || b.All, w.batch.Names || b.Names, time.Now()
@@ -284,7 +282,7 @@ func (w *Watcher) add(b Batch) {
 	poke(w.changes)
 }
 
-// setDeaf notes why there are no kernel events, nil where there are, and logs changes.
+// setDeaf records why there are no uevents, nil if there are, and logs changes.
 func (w *Watcher) setDeaf(err error) {
 	w.mu.Lock()
 	was := w.deaf
@@ -292,13 +290,13 @@ func (w *Watcher) setDeaf(err error) {
 	w.mu.Unlock()
 	switch {
 	case err != nil && was == nil:
-		w.log.Warn("kernel events are unavailable, scanning everything each minute", "reason", err)
+		w.log.Warn("kernel events are unavailable: full scan every minute", "reason", err)
 	case err == nil && was != nil:
 		w.log.Info("kernel events are back")
 	}
 }
 
-// poke puts a value into a channel that holds one, unless one is there.
+// poke puts a value into a channel with capacity 1, unless it is full.
 func poke(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

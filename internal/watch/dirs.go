@@ -9,31 +9,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dirs keeps watches on directories that may come and go. Its watches are of
-// directories, not of paths: whatever moves or removes one makes a sync
-// necessary. It is for one goroutine.
+// dirs keeps watches on directories that may come and go. A watch is on a directory,
+// not on a path: any move or removal requires a sync. It is for one goroutine.
 type dirs struct {
 	source  Source
 	watched map[int]*watched
 }
 
-// watched is why a directory is watched.
+// watched is what to watch in a directory.
 type watched struct {
-	whole bool            // everything in it counts
-	names map[string]bool // or only that one of these appears
+	whole bool            // every entry
+	names map[string]bool // or only that one of these is created
 }
 
-// sync makes the watches those of list, and reports whether there is a
-// directory now that was not watched before. A directory that is missing is
-// waited for in the nearest one above it. The error names the first directory
-// that can't be watched; the others are.
+// sync makes the watches those of list, and reports whether a directory exists now that
+// was not watched before. A missing directory is awaited in its nearest existing
+// ancestor. The error names the first directory that can't be watched; the others are.
 func (d *dirs) sync(list []string) (added bool, err error) {
 	fresh := make(map[int]*watched, len(list))
 	for _, dir := range list {
 		wd, addErr := d.add(dir, fresh)
 		if addErr != nil {
 			if err == nil {
-				err = fmt.Errorf("watching %q: %w", dir, addErr)
+				err = fmt.Errorf("watch %q: %w", dir, addErr)
 			}
 			continue
 		}
@@ -50,12 +48,11 @@ func (d *dirs) sync(list []string) (added bool, err error) {
 	return added, err
 }
 
-// add watches dir or the nearest directory above it.
+// add watches dir or its nearest existing ancestor.
 func (d *dirs) add(dir string, fresh map[int]*watched) (int, error) {
 	missing := ""
-	// What is missing may appear before the directory above it is watched,
-	// so it is tried once more then. Something that comes and goes faster
-	// than that makes an event.
+	// The missing directory may be created before its ancestor is watched, so it is
+	// tried once more then. Faster changes cause an event.
 	tries := 0
 	for p := dir; ; {
 		wd, err := d.source.Add(p)
@@ -84,7 +81,7 @@ func (d *dirs) add(dir string, fresh map[int]*watched) (int, error) {
 	}
 }
 
-// change is what events are about.
+// change is what some events mean.
 type change struct {
 	names []string // of entries of the directories
 	all   bool     // anything may have changed
@@ -93,7 +90,7 @@ type change struct {
 
 func (c change) empty() bool { return len(c.names) == 0 && !c.all }
 
-// handle returns what events are about.
+// handle interprets an event.
 func (d *dirs) handle(events []Event) (c change) {
 	for _, e := range events {
 		if e.Mask&unix.IN_Q_OVERFLOW != 0 {
@@ -105,7 +102,7 @@ func (d *dirs) handle(events []Event) (c change) {
 			continue
 		}
 		if e.Mask&(unix.IN_DELETE_SELF|unix.IN_MOVE_SELF|unix.IN_UNMOUNT|unix.IN_IGNORED) != 0 {
-			// The watch may still be on a directory that is elsewhere now.
+			// The watch may still be on a directory that was moved.
 			d.source.Remove(e.WD)
 			delete(d.watched, e.WD)
 			c.all, c.moved = c.all || w.whole, true

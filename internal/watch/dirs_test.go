@@ -15,7 +15,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// step reads what inotify has and says what it means.
+// step reads and interprets pending events.
 type step struct {
 	t *testing.T
 	d *dirs
@@ -85,7 +85,7 @@ func TestDirectoriesThatComeAndGo(t *testing.T) {
 	s.expect("after that", true, false)
 }
 
-// lateDir makes a directory just before the one above it is watched.
+// lateDir creates a directory just before its parent is watched.
 type lateDir struct {
 	*instance
 	above, dir string
@@ -100,7 +100,7 @@ func (l lateDir) Add(dir string) (int, error) {
 	return l.instance.Add(dir)
 }
 
-func TestDirectoryThatAppearsWhileItIsLookedFor(t *testing.T) {
+func TestDirectoryCreatedBeforeItsWatch(t *testing.T) {
 	t.Parallel()
 	dev := t.TempDir()
 	n, err := openInstance(Names | Attributes)
@@ -130,8 +130,8 @@ func TestFileInPlaceOfADirectory(t *testing.T) {
 	s.sync("replaced", list, true)
 }
 
-// Writes to what is in a watched directory wake nobody.
-func TestWritesAreNoEvents(t *testing.T) {
+// Writes to files in a watched directory cause no wakeup.
+func TestWritesCauseNoEvents(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	f, err := os.Create(dir + "/tty")
@@ -157,7 +157,7 @@ func TestWritesAreNoEvents(t *testing.T) {
 	}
 }
 
-// Whoever asks for writes is told when one is done, and of nothing before.
+// Watchers of writes are notified after a write, and of nothing before.
 func TestWrites(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

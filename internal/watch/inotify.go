@@ -9,29 +9,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Events of the entries of a directory, one or several. There is no
-// IN_MODIFY and no IN_ACCESS: in /dev each write to a terminal or to /dev/null
-// would be an event (before Linux 6.11, where fsnotify stopped to tell of special
-// files).
+// Events of the entries of a directory, one or several. There is no IN_MODIFY and no
+// IN_ACCESS: in /dev each write to a terminal or to /dev/null would be an event (before
+// Linux 6.11, where fsnotify stopped reporting special files).
 const (
-	// Names: entries of a directory come and go.
+	// Names: entries of a directory are created, removed or renamed.
 	Names = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO
-	// Attributes: one gets another mode or owner.
+	// Attributes: an entry gets another mode or owner.
 	Attributes = unix.IN_ATTRIB
-	// Writes: a file that was open for writing was closed. While somebody
-	// still writes there is nothing worth reading.
+	// Writes: a file that was open for writing was closed. Before that, reading it
+	// makes no sense.
 	Writes = unix.IN_CLOSE_WRITE
 
-	// always is what following a directory takes.
+	// always are the events required to follow a directory.
 	always = unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
 )
 
 // Source is a source of events: inotify.
 type Source interface {
-	// Add watches a directory and returns its number, the same one for the
+	// Add watches a directory and returns the watch descriptor, the same one for the
 	// same directory.
 	Add(dir string) (wd int, err error)
-	// Remove ends the watch with that number, if there still is one.
+	// Remove ends the watch with that descriptor, if it still exists.
 	Remove(wd int)
 	// Next waits for events. Close makes it return an error.
 	Next() ([]Event, error)
@@ -42,7 +41,7 @@ type Source interface {
 type Event struct {
 	WD   int
 	Mask uint32
-	Name string // in the directory; empty where it is the directory itself
+	Name string // in the directory; empty for the directory itself
 }
 
 // instance is an inotify instance. A user has few of them
@@ -67,19 +66,19 @@ func (n *instance) Close() error { return n.file.Close() }
 func (n *instance) Add(dir string) (int, error) { return unix.InotifyAddWatch(n.fd, dir, n.mask) }
 
 func (n *instance) Remove(wd int) {
-	// It fails for a watch that the kernel has removed already.
+	// It fails for a watch that the kernel has already removed.
 	_, _ = unix.InotifyRmWatch(n.fd, uint32(wd))
 }
 
 func (n *instance) Next() ([]Event, error) {
 	size, err := n.file.Read(n.buf[:])
 	if err != nil {
-		return nil, fmt.Errorf("reading inotify: %w", err)
+		return nil, fmt.Errorf("read inotify: %w", err)
 	}
 	return parse(n.buf[:size]), nil
 }
 
-// parse reads the events of one read, up to one that is cut.
+// parse parses the events of one read, up to a truncated one.
 func parse(b []byte) []Event {
 	var events []Event
 	for len(b) >= unix.SizeofInotifyEvent {

@@ -13,21 +13,20 @@ import (
 	"time"
 )
 
-// Options say what a Watcher watches, and how often.
+// Options are options of a Watcher.
 type Options struct {
-	// Source is what is watched, as the log and the status name it.
+	// Source names the directories in the log and the status.
 	Source string
 	// Events are Names, Attributes and Writes, one or several.
 	Events uint32
-	// Dirs returns the directories. It is asked before each signal, since what the
-	// signal is about may lead to others.
+	// Dirs returns the directories. It is called before each signal, since changes may
+	// lead to other directories.
 	Dirs func() []string
-	// Quiet delays a signal until that long after the last event, and by ten times that
-	// at most; zero does not.
+	// Quiet delays a signal until this time has passed since the last event, at most
+	// ten times as long; zero does not.
 	Quiet time.Duration
-	// Resync is the time between signals without an event, zero for ever: a directory
-	// further up may be moved, and no event says so. Poll is the same where inotify is
-	// unavailable.
+	// Resync is the time between signals without an event, zero for never: the move of
+	// an ancestor causes no event. Poll is the same where inotify is unavailable.
 	Resync, Poll time.Duration
 	// Log gets one message when inotify becomes unavailable, and one when it is back.
 	Log *slog.Logger
@@ -43,14 +42,14 @@ type Watcher struct {
 
 	mu       sync.Mutex
 	degraded error
-	names    map[string]bool // of entries, that Take has not returned
+	names    map[string]bool // of changed entries since Take
 	all      bool
 }
 
 // maxNames is how many names Take returns.
 const maxNames = 1024
 
-// New returns a Watcher that watches nothing until it runs.
+// New returns a Watcher that is idle until it runs.
 func New(o Options) *Watcher {
 	if o.Open == nil {
 		o.Open = func(events uint32) (Source, error) { return openInstance(events) }
@@ -58,12 +57,12 @@ func New(o Options) *Watcher {
 	return &Watcher{Options: o, changes: make(chan struct{}, 1), refresh: make(chan struct{}, 1), names: make(map[string]bool)}
 }
 
-// Changes returns a channel that has a value when something may have changed. The first
-// is there when the watches are. It is for one reader.
+// Changes returns a channel that has a value when something may have changed, first
+// when the watches exist. It is for one reader.
 func (w *Watcher) Changes() <-chan struct{} { return w.changes }
 
-// Take returns the names of the entries of directories that events were of since the last
-// Take; all says that others may have changed, too.
+// Take returns the names of the changed entries since the last Take; all is set if
+// others may have changed too.
 func (w *Watcher) Take() (names []string, all bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,10 +72,10 @@ func (w *Watcher) Take() (names []string, all bool) {
 	return names, all
 }
 
-// Refresh says that Dirs returns others than before.
+// Refresh announces that Dirs changed.
 func (w *Watcher) Refresh() { signal(w.refresh) }
 
-// Degraded returns why directories are polled, nil where they are watched.
+// Degraded returns why directories are polled, nil if they are watched.
 func (w *Watcher) Degraded() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,7 +118,7 @@ func (w *Watcher) follow(ctx context.Context, source Source) error {
 
 	watches := &dirs{source: source}
 	select {
-	case <-w.refresh: // what Dirs returned before it is asked for the first time
+	case <-w.refresh: // read before its first call
 	default:
 	}
 	w.syncAll(watches)
@@ -128,7 +127,7 @@ func (w *Watcher) follow(ctx context.Context, source Source) error {
 	defer resync.Stop()
 	quiet := time.NewTimer(0)
 	quiet.Stop()
-	var since time.Time // of the first event that was not signalled
+	var since time.Time // of the first unsignalled event
 	for {
 		var c change
 		select {
@@ -164,7 +163,7 @@ func (w *Watcher) follow(ctx context.Context, source Source) error {
 	}
 }
 
-// add adds to what Take returns.
+// add adds to the result of Take.
 func (w *Watcher) add(c change) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -204,13 +203,13 @@ func (w *Watcher) setDegraded(err error) {
 	w.mu.Unlock()
 	switch {
 	case err != nil && was == nil:
-		w.Log.Warn("directories can't be watched, polling them", "source", w.Source, "interval", w.Poll, "reason", err)
+		w.Log.Warn("directories can't be watched: polling them", "source", w.Source, "interval", w.Poll, "reason", err)
 	case err == nil && was != nil:
 		w.Log.Info("directories are watched again", "source", w.Source)
 	}
 }
 
-// read passes the events of a source on until that is closed.
+// read forwards the events of a source until that is closed.
 func read(ctx context.Context, source Source, to chan<- []Event) error {
 	for {
 		events, err := source.Next()

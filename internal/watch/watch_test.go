@@ -19,7 +19,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/watch"
 )
 
-// source has every directory, and gives out what a test puts in.
+// source has every directory, and the events of a test.
 type source struct {
 	events chan []watch.Event
 	errs   chan error
@@ -70,7 +70,8 @@ func (s *source) Close() error { close(s.closed); return nil }
 // named is an event of an entry of the first directory.
 var named = []watch.Event{{WD: 1, Mask: unix.IN_CREATE, Name: "x"}}
 
-// run runs a watcher of a source for the rest of the test, from its first signal on.
+// run runs a watcher of a source until the end of the test, starting with its first
+// signal.
 func run(t *testing.T, o watch.Options) *watch.Watcher {
 	t.Helper()
 	if o.Log == nil {
@@ -93,7 +94,7 @@ func run(t *testing.T, o watch.Options) *watch.Watcher {
 	return w
 }
 
-// after is how long a signal took that is waited for.
+// after is how long an awaited signal took.
 func after(w *watch.Watcher) time.Duration {
 	began := time.Now()
 	<-w.Changes()
@@ -150,7 +151,7 @@ func TestSignals(t *testing.T) {
 	})
 }
 
-// Events are signalled once there are none for a while, or that ten times.
+// Events are signalled after a quiet period, or after ten times that period.
 func TestQuiet(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -173,7 +174,7 @@ func TestQuiet(t *testing.T) {
 	})
 }
 
-// Directories are asked for before each signal, and when others are announced.
+// Dirs is called before each signal, and on Refresh.
 func TestOtherDirectories(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -208,7 +209,8 @@ func TestOtherDirectories(t *testing.T) {
 	})
 }
 
-// Without inotify directories are polled, which is said once, as is its end.
+// Without inotify directories are polled. The log has one message at the start and one
+// at the end of that.
 func TestPolling(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -232,7 +234,7 @@ func TestPolling(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		if err := w.Degraded(); err == nil || err.Error() != `watching "/dir": no space` {
+		if err := w.Degraded(); err == nil || err.Error() != `watch "/dir": no space` {
 			t.Errorf("degraded: %v", err)
 		}
 		s.setRefuse(nil)
