@@ -9,7 +9,7 @@ COPY . .
 # The same flags as `make build`: no paths, no build IDs that differ between
 # machines, so that equal sources give equal bytes. `make dockerfile` compares them.
 RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags grpcnotrace -gcflags all=-l \
-      -ldflags "-s -w -buildid= -X main.version=${VERSION}" \
+      -ldflags "-s -w -buildid= -funcalign=8 -X main.version=${VERSION}" \
       -o /generic-dp ./cmd/generic-dp
 
 FROM scratch

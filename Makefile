@@ -7,10 +7,10 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # grpcnotrace leaves golang.org/x/net/trace out of the binary, and with it
 # html/template, which would keep the linker from dropping unused methods.
 TAGS    := grpcnotrace
-# Without inlining the binary is 1.1 MB smaller, most of which is resident memory
-# on every node; it starts some 3 ms later.
+# Nearly all of a small binary is resident, on every node. Without inlining it is 1.2 MB
+# smaller and starts some 3 ms later; functions aligned to 8 bytes instead of 32 save 0.2 MB.
 GCFLAGS := all=-l
-LDFLAGS := -s -w -buildid= -X main.version=$(VERSION)
+LDFLAGS := -s -w -buildid= -funcalign=8 -X main.version=$(VERSION)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 FUZZ ?= 10000x

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -207,8 +208,9 @@ func (p *problems) warnError(subject string, err error, message string, details 
 // endPass publishes the problems of a pass for the status page.
 func (p *problems) endPass() {
 	if p.published.Load() == nil || !maps.Equal(p.last, p.now) {
-		list := slices.SortedFunc(maps.Keys(p.now), func(a, b metrics.Problem) int {
-			return cmp.Or(cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.Reason, b.Reason))
+		list := slices.Collect(maps.Keys(p.now))
+		sort.Slice(list, func(i, j int) bool {
+			return cmp.Or(cmp.Compare(list[i].Subject, list[j].Subject), cmp.Compare(list[i].Reason, list[j].Reason)) < 0
 		})
 		p.published.Store(&list)
 	}

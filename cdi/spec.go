@@ -1,13 +1,13 @@
 package cdi
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"reflect"
 	"slices"
+	"sort"
 
 	cdiapi "tags.cncf.io/container-device-interface/pkg/cdi"
 	"tags.cncf.io/container-device-interface/pkg/parser"
@@ -92,7 +92,8 @@ func newSpec(kind string, devices []specs.Device) *Spec {
 	if len(devices) == 0 {
 		return nil
 	}
-	devices = slices.SortedStableFunc(slices.Values(devices), func(a, b specs.Device) int { return cmp.Compare(a.Name, b.Name) })
+	devices = slices.Clone(devices)
+	sort.SliceStable(devices, func(i, j int) bool { return devices[i].Name < devices[j].Name })
 	devices = slices.CompactFunc(devices, func(a, b specs.Device) bool { return a.Name == b.Name })
 	spec := &Spec{Kind: kind, Devices: devices}
 	spec.Version, _ = specs.MinimumRequiredVersion(spec) // never fails
@@ -189,7 +190,8 @@ func (r *Resource) editsAlone(o device.Offer) (Edits, error) {
 
 // editsOfAll are the edits of all devices in one container; entries are those of each.
 func (r *Resource) editsOfAll(offers []device.Offer, entries []specs.Device) (all Edits, err error) {
-	offers = slices.SortedFunc(slices.Values(offers), func(a, b device.Offer) int { return cmp.Compare(a.ID, b.ID) })
+	offers = slices.Clone(offers)
+	sort.Slice(offers, func(i, j int) bool { return offers[i].ID < offers[j].ID })
 	together, err := r.combine(offers)
 	if err != nil {
 		return Edits{}, err

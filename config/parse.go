@@ -1,8 +1,8 @@
 package config
 
 import (
-	"cmp"
 	"slices"
+	"sort"
 )
 
 // Parse validates the text of files, which are one configuration, in name order. The
@@ -65,9 +65,8 @@ func (w *walk) language() []string {
 }
 
 func (w *walk) parse(files []File) (*Config, error) {
-	files = slices.SortedStableFunc(slices.Values(files), func(a, b File) int {
-		return cmp.Compare(a.Name, b.Name)
-	})
+	files = slices.Clone(files)
+	sort.SliceStable(files, func(i, j int) bool { return files[i].Name < files[j].Name })
 	cfg := &Config{Hash: hash(files)}
 	for _, f := range files {
 		cfg.Files = append(cfg.Files, f.Name)

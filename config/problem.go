@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 	"unicode/utf8"
 )
@@ -88,8 +89,9 @@ const noPosition = -1
 // inOrder sorts reports by position, drops duplicates and fills in files, lines and
 // columns.
 func inOrder(reports []report) []report {
-	slices.SortStableFunc(reports, func(a, b report) int {
-		return cmp.Or(cmp.Compare(a.source.order, b.source.order), cmp.Compare(a.at, b.at))
+	sort.SliceStable(reports, func(i, j int) bool {
+		a, b := &reports[i], &reports[j]
+		return cmp.Or(cmp.Compare(a.source.order, b.source.order), cmp.Compare(a.at, b.at)) < 0
 	})
 	reports = slices.CompactFunc(reports, func(a, b report) bool {
 		return a.source == b.source && a.at == b.at && a.Problem == b.Problem

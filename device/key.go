@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"path"
-	"slices"
+	"sort"
 	"strconv"
 	"strings"
 )
@@ -40,7 +40,8 @@ func NodeKeys(h *Hardware) map[*Node]string {
 	for _, n := range h.Nets {
 		names = append(names, splitNet(n))
 	}
-	slices.SortFunc(names, func(a, b kernelName) int {
+	sort.Slice(names, func(i, j int) bool {
+		a, b := &names[i], &names[j]
 		return cmp.Or(
 			cmp.Compare(a.kind, b.kind),
 			cmp.Compare(a.node.Interface, b.node.Interface),
@@ -50,7 +51,7 @@ func NodeKeys(h *Hardware) map[*Node]string {
 			cmp.Compare(a.suffix, b.suffix),
 			cmp.Compare(a.copies(), b.copies()),
 			cmp.Compare(a.node.Path, b.node.Path),
-		)
+		) < 0
 	})
 	keys := make(map[*Node]string, len(names))
 	taken := make(map[string]bool, len(names))

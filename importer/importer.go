@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"sort"
 	"strings"
 )
 
@@ -107,7 +108,7 @@ func Convert(file string, data []byte, o Options) (*Result, error) {
 		c.problem(0, strings.Join(append([]string{"nothing in it can be imported"}, c.warnings...), "\n"))
 	}
 	if len(c.problems) > 0 {
-		slices.SortStableFunc(c.problems, func(a, b problem) int { return cmp.Compare(a.line, b.line) })
+		sort.SliceStable(c.problems, func(i, j int) bool { return c.problems[i].line < c.problems[j].line })
 		var all Problems
 		for _, p := range c.problems {
 			all = append(all, p.text)

@@ -7,7 +7,7 @@ import (
 	"io"
 	"reflect"
 	"regexp"
-	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"unicode"
@@ -160,8 +160,9 @@ func (v value) fields() (fields []value, err error) {
 			fields = append(fields, f)
 		}
 	}
-	slices.SortFunc(fields, func(a, b value) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.key, b.key))
+	sort.Slice(fields, func(i, j int) bool {
+		a, b := &fields[i], &fields[j]
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.key, b.key)) < 0
 	})
 	return fields, err
 }

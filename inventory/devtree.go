@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -299,7 +300,7 @@ func (t *devTree) linksTo(nodes []*device.Node) []device.Link {
 			links = append(links, device.Link{Path: p, Node: n})
 		}
 	}
-	slices.SortFunc(links, func(a, b device.Link) int { return cmp.Compare(a.Path, b.Path) })
+	sort.Slice(links, func(i, j int) bool { return links[i].Path < links[j].Path })
 	return links
 }
 

@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -186,8 +187,9 @@ func (s *Scanner) scan(ctx context.Context, cached *cache) (*scan, error) {
 		return c, nil
 	}
 	hardware := c.finish()
-	slices.SortFunc(c.problems, func(a, b device.Problem) int {
-		return cmp.Or(cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.Reason, b.Reason))
+	sort.Slice(c.problems, func(i, j int) bool {
+		a, b := c.problems[i], c.problems[j]
+		return cmp.Or(cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.Reason, b.Reason)) < 0
 	})
 	c.snapshot = &device.Snapshot{
 		Nodes:    nodes,
@@ -196,8 +198,10 @@ func (s *Scanner) scan(ctx context.Context, cached *cache) (*scan, error) {
 		Dirs:     tree.dirs,
 		Hardware: hardware,
 		Problems: c.problems,
-		Unread:   slices.SortedFunc(maps.Values(c.unread), func(a, b device.Unread) int { return cmp.Compare(a.Path, b.Path) }),
+		Unread:   slices.Collect(maps.Values(c.unread)),
 	}
+	unread := c.snapshot.Unread
+	sort.Slice(unread, func(i, j int) bool { return unread[i].Path < unread[j].Path })
 	if s.last.Snapshot == nil && !tree.recording {
 		s.addRecentNodes(nodes, tree.ids, time.Now())
 	}

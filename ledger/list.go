@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/generic-dp/generic-dp/device"
@@ -71,7 +72,7 @@ func (t *transition) claimWaiting() {
 			}
 			d.blocked = append(d.blocked, Waiting{ID: offer.ID, By: by})
 		}
-		slices.SortFunc(d.blocked, func(a, b Waiting) int { return device.CompareNatural(a.ID, b.ID) })
+		sort.Slice(d.blocked, func(i, j int) bool { return device.CompareNatural(d.blocked[i].ID, d.blocked[j].ID) < 0 })
 	}
 }
 

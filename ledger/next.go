@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -261,8 +262,8 @@ func ownNodes(offer device.Offer) []node {
 	for _, n := range offer.Nets {
 		nodes = append(nodes, node{key: n.Key, path: n.HostName, net: true})
 	}
-	slices.SortFunc(nodes, func(a, b node) int {
-		return cmp.Or(strings.Compare(a.key, b.key), strings.Compare(a.path, b.path))
+	sort.Slice(nodes, func(i, j int) bool {
+		return cmp.Or(strings.Compare(nodes[i].key, nodes[j].key), strings.Compare(nodes[i].path, nodes[j].path)) < 0
 	})
 	return nodes
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/internal/atomicfile"
@@ -180,7 +181,7 @@ func (s State) Remember() []Remembered {
 		}
 		all = append(all, kept)
 	}
-	slices.SortFunc(all, func(a, b Remembered) int { return device.CompareNatural(a.Name, b.Name) })
+	sort.Slice(all, func(i, j int) bool { return device.CompareNatural(all[i].Name, all[j].Name) < 0 })
 	return all
 }
 

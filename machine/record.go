@@ -23,13 +23,13 @@
 package machine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -127,7 +127,8 @@ func record(r *inventory.Reading, redact *redaction) []entry {
 	}
 	// The content of a directory follows it, and one with content needs no entry.
 	key := func(e entry) string { return strings.ReplaceAll(e.name, "/", "\x00") }
-	all := slices.SortedFunc(maps.Values(byName), func(a, b entry) int { return cmp.Compare(key(a), key(b)) })
+	all := slices.Collect(maps.Values(byName))
+	sort.Slice(all, func(i, j int) bool { return key(all[i]) < key(all[j]) })
 	kept := all[:0]
 	for i, e := range all {
 		if e.kind != dir || i+1 == len(all) || !strings.HasPrefix(all[i+1].name, e.name+"/") {

@@ -17,10 +17,10 @@
 package matchers
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
@@ -164,7 +164,7 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 			out.Checks[o.ID] = check
 		}
 	}
-	slices.SortFunc(out.Offers, func(a, b device.Offer) int { return cmp.Compare(a.ID, b.ID) })
+	sort.Slice(out.Offers, func(i, j int) bool { return out.Offers[i].ID < out.Offers[j].ID })
 	return out
 }
 

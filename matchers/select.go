@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
@@ -113,8 +114,9 @@ func (ix *index) candidates(r *config.Resource) []candidate {
 	s.unite()
 
 	found := make([]candidate, 0, len(s.picks)+len(s.whole)+len(s.others))
-	slices.SortFunc(s.picks, func(a, b pick) int {
-		return cmp.Or(strings.Compare(hardwarePath(a.hardware), hardwarePath(b.hardware)), strings.Compare(a.node.Path, b.node.Path))
+	sort.Slice(s.picks, func(i, j int) bool {
+		a, b := &s.picks[i], &s.picks[j]
+		return cmp.Or(strings.Compare(hardwarePath(a.hardware), hardwarePath(b.hardware)), strings.Compare(a.node.Path, b.node.Path)) < 0
 	})
 	for rest := s.picks; len(rest) > 0; {
 		h, n := rest[0].hardware, 1
@@ -138,7 +140,7 @@ func (ix *index) candidates(r *config.Resource) []candidate {
 			found = append(found, candidate{hardware: h, dangerous: dangerous})
 		}
 	}
-	slices.SortStableFunc(found, byHardware)
+	sortByHardware(found)
 	found = append(found, s.others...)
 	if r.Each == config.EachAll && s.lacksRequired(found) {
 		return nil
@@ -148,9 +150,9 @@ func (ix *index) candidates(r *config.Resource) []candidate {
 
 func dangerousPick(p pick) bool { return p.match.Dangerous }
 
-// byHardware orders candidates by the sysfs path of their hardware.
-func byHardware(a, b candidate) int {
-	return strings.Compare(hardwarePath(a.hardware), hardwarePath(b.hardware))
+// sortByHardware sorts candidates by the sysfs path of their hardware.
+func sortByHardware(list []candidate) {
+	sort.SliceStable(list, func(i, j int) bool { return hardwarePath(list[i].hardware) < hardwarePath(list[j].hardware) })
 }
 
 // together reports whether the nodes of one hardware are one device.
@@ -316,7 +318,7 @@ func (m *run) combine(r *config.Resource, parts []candidate) []candidate {
 		one.value, one.hardware = value, list[0].hardware
 		out = append(out, one)
 	}
-	slices.SortStableFunc(out, byHardware)
+	sortByHardware(out)
 	return out
 }
 
@@ -343,7 +345,7 @@ func merge(parts []candidate) candidate {
 		one.dangerous = one.dangerous || p.dangerous
 	}
 	one.united = sortHardware(one.united)
-	slices.SortFunc(one.picks, func(a, b pick) int { return strings.Compare(a.node.Path, b.node.Path) })
-	slices.SortFunc(one.paths, func(a, b pathPick) int { return strings.Compare(a.path, b.path) })
+	sort.Slice(one.picks, func(i, j int) bool { return one.picks[i].node.Path < one.picks[j].node.Path })
+	sort.Slice(one.paths, func(i, j int) bool { return one.paths[i].path < one.paths[j].path })
 	return one
 }

@@ -10,12 +10,11 @@ package sysfs
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path"
-	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"unicode"
@@ -171,7 +170,7 @@ func (fs FS) entries(dir string, known map[string]Entry) ([]Entry, error) {
 		}
 		list = append(list, e)
 	}
-	slices.SortFunc(list, func(a, b Entry) int { return cmp.Compare(a.Name, b.Name) })
+	sort.Slice(list, func(i, j int) bool { return list[i].Name < list[j].Name })
 	return list, errors.Join(errs...)
 }
 
