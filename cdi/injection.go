@@ -77,7 +77,7 @@ func (r *Resource) Respond(devices []*Injection) (device.Response, error) {
 		c, err = r.combine(offers)
 	}
 	if err == nil {
-		err = c.check(r.Host)
+		err = r.check(c.offers)
 	}
 	if err != nil {
 		return device.Response{}, err
@@ -87,23 +87,15 @@ func (r *Resource) Respond(devices []*Injection) (device.Response, error) {
 
 func isOptional(m device.Mount) bool { return m.Optional }
 
-// contents are the contents of a response.
+// contents are what one container gets of some devices.
 type contents struct {
 	response device.Response
-	needs    []need
+	offers   []device.Offer    // resolved
 	taken    map[string]source // by path in the container, or name of an interface
 }
 
 // source is the source of something in a container.
 type source struct{ id, host string }
-
-// need is something that must exist on the host.
-type need struct {
-	id   string // of the device
-	kind string // "node", "mount", "interface", "CDI device"
-	name string // for the runtime: a path, an interface or a qualified name
-	node device.OfferedNode
-}
 
 // combine combines several devices for one container.
 func (r *Resource) combine(offers []device.Offer) (*contents, error) {
@@ -143,21 +135,14 @@ func (r *Resource) add(c *contents, o device.Offer, vars variables) error {
 	if err != nil {
 		return err
 	}
+	c.offers = append(c.offers, o)
 	for _, n := range o.Nodes {
 		again, err := c.take(o.ID, n.Path.String(), n.HostPath)
 		if err != nil {
 			return err
 		}
-		if again {
-			continue
-		}
-		host := n.HostPath
-		if !byName && n.Follow && r.Link != nil {
-			host = r.Link(o.ID, n.Key)
-		}
-		c.needs = append(c.needs, need{o.ID, "node", host, n})
-		if !byName {
-			c.response.Nodes = append(c.response.Nodes, device.InjectedNode{HostPath: host, ContainerPath: n.Path.String(), Permissions: n.Permissions})
+		if !again && !byName {
+			c.response.Nodes = append(c.response.Nodes, device.InjectedNode{HostPath: r.nodePath(o, n), ContainerPath: n.Path.String(), Permissions: n.Permissions})
 		}
 	}
 	for _, n := range o.Nets {
@@ -170,21 +155,24 @@ func (r *Resource) add(c *contents, o device.Offer, vars variables) error {
 		if err != nil {
 			return err
 		}
-		if again {
-			continue
-		}
-		c.needs = append(c.needs, need{id: o.ID, kind: "mount", name: m.HostPath})
-		if !byName {
+		if !again && !byName {
 			c.response.Mounts = append(c.response.Mounts, m)
 		}
 	}
 	for _, name := range o.CDIDevices {
-		c.needs = append(c.needs, need{id: o.ID, kind: "CDI device", name: name})
 		if !slices.Contains(c.response.CDI, name) {
 			c.response.CDI = append(c.response.CDI, name)
 		}
 	}
 	return nil
+}
+
+// nodePath is the path of a node for the runtime.
+func (r *Resource) nodePath(o device.Offer, n device.OfferedNode) string {
+	if n.Follow && r.Link != nil && !inSpec(o) {
+		return r.Link(o.ID, n.Key)
+	}
+	return n.HostPath
 }
 
 // addNet adds an interface, which a CDI name moves into the container.
@@ -198,7 +186,6 @@ func (c *contents) addNet(o device.Offer, n device.OfferedNet) error {
 		}
 		c.taken[key] = source{id: o.ID}
 	}
-	c.needs = append(c.needs, need{id: o.ID, kind: "interface", name: n.HostName})
 	return nil
 }
 
@@ -219,26 +206,28 @@ func (c *contents) take(id, containerPath, host string) (again bool, err error) 
 	return false, fmt.Errorf("would be at %q in the container, and so is device %q: ask for one, or give each a path of its own with ${index}, ${kernel} or a trailing %q", containerPath, have.id, "/")
 }
 
-// check returns what is missing on the host, with its device.
-func (c *contents) check(host Host) error {
-	for _, n := range c.needs {
-		var err error
-		switch n.kind {
-		case "node":
-			if err = host.Node(n.name, n.node); err != nil {
-				return fmt.Errorf("device %q: %w", n.id, err)
+// check is an error for the first missing thing that resolved offers need on the host.
+func (r *Resource) check(offers []device.Offer) error {
+	for _, o := range offers {
+		for _, n := range o.Nodes {
+			if err := r.Host.Node(r.nodePath(o, n), n); err != nil {
+				return fmt.Errorf("device %q: %w", o.ID, err)
 			}
-		case "interface":
-			err = host.Path("/sys/class/net/" + n.name)
-		case "CDI device":
-			if !host.HasCDI(n.name) {
-				err = errors.New("no spec of the host has it")
-			}
-		default:
-			err = host.Path(n.name)
 		}
-		if err != nil {
-			return fmt.Errorf("device %q: %s %q: %w", n.id, n.kind, n.name, err)
+		for _, n := range o.Nets {
+			if err := r.Host.Path("/sys/class/net/" + n.HostName); err != nil {
+				return fmt.Errorf("device %q: interface %q: %w", o.ID, n.HostName, err)
+			}
+		}
+		for _, m := range o.Mounts {
+			if err := r.Host.Path(m.HostPath); err != nil {
+				return fmt.Errorf("device %q: mount %q: %w", o.ID, m.HostPath, err)
+			}
+		}
+		for _, name := range o.CDIDevices {
+			if !r.Host.HasCDI(name) {
+				return fmt.Errorf("device %q: CDI device %q: no spec of the host has it", o.ID, name)
+			}
 		}
 	}
 	return nil
