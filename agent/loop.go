@@ -24,10 +24,10 @@ type loop struct {
 	group *errgroup.Group
 	start time.Time
 
-	host    scanned
-	scanErr error // of the last scan: announced changes are pending
-	again   bool  // a read timed out
-	watched watched
+	host     scanned
+	scanErr  error // of the last scan: announced changes are pending
+	timedOut bool  // a read of the last scan timed out
+	watched  watched
 
 	memory  memory
 	held    holdings
@@ -77,11 +77,7 @@ func (l *loop) run(ctx context.Context) error {
 	l.watchSpecs = sync.OnceFunc(func() {
 		l.group.Go(func() error { return l.specFiles.Run(ctx) })
 	})
-	l.memory.restore(l.options.Paths.StateDir, l.log)
-	if l.memory.boot != "" && l.memory.boot == l.memory.saved.Boot {
-		l.scanner.RestoreUSB(l.memory.saved.USB)
-	}
-	l.injector.injected = l.memory.saved.Injected
+	l.restore()
 	if err := l.elect(); err != nil {
 		return err
 	}
@@ -119,7 +115,7 @@ func (l *loop) next(ctx context.Context) (trigger, bool) {
 	case done := <-l.rescans:
 		return trigger{scan: metrics.ScanAllocate, done: done}, true
 	case <-l.timer.C:
-		if l.host.snapshot == nil || l.again || l.scanErr != nil {
+		if l.host.snapshot == nil || l.timedOut || l.scanErr != nil {
 			return trigger{scan: metrics.ScanRetry}, true
 		}
 		return trigger{}, true
@@ -161,7 +157,7 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 	if t.done != nil && l.scanErr == nil {
 		close(t.done)
 	}
-	if l.again || l.scanErr != nil {
+	if l.timedOut || l.scanErr != nil {
 		wake = earlier(wake, l.now().Add(retryAfter))
 	}
 	return wake
@@ -182,12 +178,12 @@ func (l *loop) elect() (err error) {
 	return nil
 }
 
-// inherit makes this instance the writer, with the state that the other one has saved
-// since this one started.
+// inherit makes this instance the writer, also of links and CDI entries that the other
+// one has made since this one started.
 func (l *loop) inherit() {
 	l.locked, l.writer = nil, true
 	if saved, err := ledger.Load(l.memory.dir); err == nil {
-		l.memory.saved, l.injector.injected = saved, saved.Injected
+		l.injector.injected = saved.Injected
 	}
 	l.log.Info("this instance writes links, specs and state now", "run_dir", l.options.Paths.RunDir)
 }

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -31,7 +30,7 @@ const reasonInactive = "resource is not active on this node: its when does not h
 func (l *loop) reconcile(ctx context.Context) (wake time.Time) {
 	now := l.now()
 	v := view(l.config, l.host, l.injector.others, l.memory.decisions, l.options)
-	l.memory.decisions, l.again = v.Decisions, v.again
+	l.memory.decisions, l.timedOut = v.Decisions, v.timedOut
 	l.prober.Set(v.checks())
 	out, configs := l.advance(now, v)
 	failed := l.inject(v, out)
@@ -138,24 +137,29 @@ func (l *loop) settle(out ledger.Output) {
 	}
 }
 
-// memory is what outlives a restart.
+// memory is the state that outlives a restart.
 type memory struct {
 	dir       string
-	boot      string // identity of this boot of the kernel
-	saved     ledger.Persisted
+	boot      string // see bootID
 	state     ledger.State
 	decisions ledger.Decisions
 	unkept    []config.File // a valid configuration that is not the last good copy yet
 }
 
 // restore reads what an earlier instance saved.
-func (m *memory) restore(dir string, log *slog.Logger) {
+func (l *loop) restore() {
+	dir := l.options.Paths.StateDir
 	saved, err := ledger.Load(dir)
 	if err != nil {
-		log.Error("state can't be read: starting without it", "state_dir", dir, "err", err)
+		l.log.Error("state can't be read: starting without it", "state_dir", dir, "err", err)
 	}
-	m.dir, m.boot, m.saved = dir, bootID(), saved
-	m.state, m.decisions = saved.State(m.boot), saved.Decisions
+	boot := bootID()
+	l.memory.dir, l.memory.boot = dir, boot
+	l.memory.state, l.memory.decisions = saved.State(boot), saved.Decisions
+	l.injector.injected = saved.Injected
+	if boot != "" && boot == saved.Boot {
+		l.scanner.RestoreUSB(saved.USB)
+	}
 }
 
 // save saves the state for the next instance. If the state directory can't be written,
@@ -166,14 +170,10 @@ func (l *loop) save(v *View, out ledger.Output) {
 	}
 	m := &l.memory
 	l.injector.remember(v, out)
-	now := ledger.Persisted{Boot: m.boot, Decisions: m.decisions, Resources: m.state.Remember(), Injected: l.injector.injected, USB: l.scanner.KnownUSB()}
-	if !now.Equal(m.saved) {
-		err := ledger.Save(m.dir, now)
-		if err == nil {
-			m.saved = now
-		}
-		l.warnStateDir("state", err, "state can't be saved: identity decisions are lost at the next start")
-	}
+	err := ledger.Save(m.dir, ledger.Persisted{
+		Boot: m.boot, Decisions: m.decisions, Resources: m.state.Remember(), Injected: l.injector.injected, USB: l.scanner.KnownUSB(),
+	})
+	l.warnStateDir("state", err, "state can't be saved: identity decisions are lost at the next start")
 	if m.unkept != nil {
 		err := l.options.keepConfig(m.unkept)
 		if err == nil {

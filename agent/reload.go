@@ -261,42 +261,31 @@ func configDirs(path string) []string {
 	return slices.Sorted(maps.Keys(dirs))
 }
 
-// add adds the directories of one path; a missing one may be created.
+// add adds the directories of one path, which may not exist yet.
 func (t symlinkDirs) add(path string) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return // no working directory
 	}
-	dir, rest := "/", strings.TrimPrefix(path, "/")
-	for links := 0; rest != "" && links <= maxLinks; {
+	dir, rest := "/", path
+	for links := 0; rest != ""; {
 		var name string
 		name, rest, _ = strings.Cut(rest, "/")
-		if name == "" || name == "." {
+		here := filepath.Join(dir, name)
+		target, err := os.Readlink(here)
+		if err != nil || links == maxLinks {
+			dir = here // no link
 			continue
 		}
-		here := filepath.Join(dir, name)
-		info, err := os.Lstat(here)
-		switch {
-		case err != nil:
-			t[filepath.Dir(filepath.Join(here, rest))] = true
-			return
-		case info.Mode()&fs.ModeSymlink != 0:
-			t[dir] = true
-			links++
-			target, err := os.Readlink(here)
-			if err != nil {
-				return // removed; dir is watched
-			}
-			if filepath.IsAbs(target) {
-				dir = "/"
-			}
-			rest = target + "/" + rest
-		case info.IsDir():
-			dir = here
-		default:
-			t[dir] = true // a file
-			return
+		t[dir] = true
+		links++
+		if filepath.IsAbs(target) {
+			dir = "/"
 		}
+		rest = target + "/" + rest
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		dir = filepath.Dir(dir)
 	}
 	t[dir] = true
 }

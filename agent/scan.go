@@ -30,8 +30,8 @@ type View struct {
 	// Problems are failed reads: of every scan, and of what the configuration uses.
 	Problems []device.Problem
 
-	unread []device.Unread
-	again  bool // an attribute could not be read in time: scan again soon
+	unread   []device.Unread
+	timedOut bool // a read of an attribute
 }
 
 // scanned is a scan of a host.
@@ -67,7 +67,7 @@ func view(cfg *config.Config, s scanned, specs *cdi.HostSpecs, prev ledger.Decis
 	return &View{
 		Snapshot: s.snapshot, Forms: forms, Matched: matched, Decisions: decisions,
 		Problems: append(slices.Clip(problems), s.attrs.Problems()...),
-		unread:   append(unread, s.snapshot.Unread...), again: len(unread) > 0,
+		unread:   append(unread, s.snapshot.Unread...), timedOut: len(unread) > 0,
 	}
 }
 

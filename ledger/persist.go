@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -63,13 +62,6 @@ type stateText struct {
 	Persisted
 }
 
-// Equal reports whether p and q have the same file.
-func (p Persisted) Equal(q Persisted) bool {
-	a, errA := p.text()
-	b, errB := q.text()
-	return errA == nil && errB == nil && bytes.Equal(a, b)
-}
-
 func (p Persisted) text() ([]byte, error) {
 	text, err := json.Marshal(stateText{stateVersion, p})
 	if err != nil {
@@ -122,8 +114,8 @@ func parse(text []byte) (Persisted, error) {
 	return s.Persisted, nil
 }
 
-// Save writes p to dir atomically, and makes dir if it is missing. Only one process at
-// a time may save to a directory.
+// Save writes p to dir, which it makes if missing, atomically and only if it differs.
+// One process at a time may save to a directory.
 func Save(dir string, p Persisted) error {
 	path := filepath.Join(dir, stateFile)
 	text, err := p.text()
