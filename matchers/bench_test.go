@@ -145,7 +145,7 @@ container.env."WHAT_${index}" = "${usb.id}@${usb.path} is ${devnode} of ${resour
 	}},
 }
 
-// BenchmarkParseAndMatch is what a new configuration costs.
+// BenchmarkParseAndMatch measures a new configuration.
 func BenchmarkParseAndMatch(b *testing.B) {
 	for _, s := range shapes {
 		b.Run(s.name, func(b *testing.B) {
@@ -163,13 +163,13 @@ func BenchmarkParseAndMatch(b *testing.B) {
 	}
 }
 
-// sysfsOptions answer what matches ask of sysfs, as a cache does that has it.
+// sysfsOptions return the attributes of sysfs like a cache.
 var sysfsOptions = matchers.Options{Host: &fakeHost{
 	attr:   func(dir, _ string) (string, bool) { return "on", !strings.HasSuffix(dir, "/tty") },
 	driver: func(string) string { return "ftdi_sio" },
 }}
 
-// BenchmarkParse is the part of it that reads the text.
+// BenchmarkParse measures only the parsing.
 func BenchmarkParse(b *testing.B) {
 	for _, s := range shapes {
 		b.Run(s.name, func(b *testing.B) {
@@ -185,8 +185,8 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
-// BenchmarkView is what every event of the kernel costs: identities and
-// matching, for the usual configuration on a large host.
+// BenchmarkView measures a uevent: identities and matching, for a typical configuration
+// on a large host.
 func BenchmarkView(b *testing.B) {
 	const few = `domain = "example.com"
 [[resource]]
@@ -237,8 +237,8 @@ match = { pci = { vendor = "8086", class = "03" }, glob = "/dev/dri/*" }
 	}
 }
 
-// startCPU measures the CPU time of the process, which on a busy machine says
-// more than the clock does. The function it returns reports it.
+// startCPU measures the CPU time of the process, which is more precise than the clock
+// on a busy machine. The returned function reports it.
 func startCPU(b *testing.B) (report func()) {
 	b.ReportAllocs()
 	used := func() time.Duration {

@@ -19,9 +19,8 @@ import (
 //   - The IOMMU group of functions that are bound to VFIO: one of them reaches
 //     the others.
 //
-// Companions claim nothing. A mediated device is hardware of its own beside its
-// PCI function. A claim with shared = true does not exclude resources with
-// shared = true.
+// Companions claim nothing. A mediated device is separate hardware from its PCI
+// function. A claim with shared = true does not exclude resources with shared = true.
 type claims struct {
 	// owners of hardware, nodes and candidate.other, and of IDs.
 	owners map[any]*config.Resource

@@ -63,7 +63,7 @@ container.mounts = { host_path = "/opt/fw", container_path = "/opt/fw" }`, want:
 	}
 }
 
-// A companion is followed like any node, under a key of its own.
+// A companion is followed like any node, with its own key.
 func TestCompanionFollows(t *testing.T) {
 	t.Parallel()
 	o := offers(t, machine(t, desktop), `

@@ -12,10 +12,10 @@ import (
 
 const dangerousHint = "dangerous = true in its match, and --allow=dangerous, allow it"
 
-// companionHint is dangerousHint for what comes along with a device.
+// companionHint is dangerousHint for companions and CDI devices.
 const companionHint = "dangerous = true in the match of its device, and --allow=dangerous, allow it"
 
-// What a dangerous node does, as a reason says it.
+// The effects of dangerous nodes, for reasons.
 const (
 	memory     = "reads and writes the memory of the host"
 	storage    = "commands storage"
@@ -29,7 +29,7 @@ const (
 
 // class is a kind of character node.
 type class struct {
-	is string // what it does
+	is string // its effect
 	// device is what sysfs knows by the number of such a node, "SUBSYSTEM NAME", a pattern.
 	device string
 	// driver is the major number's driver in /proc/devices and the minor number, likewise,
@@ -38,15 +38,15 @@ type class struct {
 	driver string
 }
 
-// dangerous are the character nodes that give away the host: whoever is root in a
-// container, without any capability, reads or changes with them what the host or its
-// firmware runs. So is every block device. The list goes by kernel sources, those of
-// Linux 6.12 where nothing else is said, and by Documentation/admin-guide/devices.txt.
+// dangerous are the character nodes that give access to the host: root in a container,
+// without any capability, reads or changes the software or firmware of the host with
+// them. So is every block device. The list is based on kernel sources, those of Linux
+// 6.12 unless noted, and on Documentation/admin-guide/devices.txt.
 //
-// Judged, and not dangerous: cpuid, which is read-only; tapes, media that no host runs
-// from; TPMs, which hold keys and measurements; KVM, vhost, SEV and TDX, which serve
-// guests; VFIO and iommufd, as long as there is an IOMMU; I²C, SPI and GPIO, whose
-// flash memory is below mtd.
+// Reviewed, and not dangerous: cpuid, which is read-only; tapes, media that no host
+// runs from; TPMs, which hold keys and measurements; KVM, vhost, SEV and TDX, which
+// serve guests; VFIO and iommufd, as long as there is an IOMMU; I²C, SPI and GPIO,
+// whose flash memory is below mtd.
 var dangerous = []class{
 	{memory, "mem mem", "mem 1"},          // drivers/char/mem.c
 	{memory, "mem kmem", "mem 2"},         // the same, until Linux 5.12
@@ -120,7 +120,7 @@ var dangerous = []class{
 	{dma, "uio *", "uio *"},         // drivers/uio/uio.c
 }
 
-// number is what the kernel knows a node by.
+// number is a device number.
 type number struct {
 	kind         device.NodeType
 	major, minor uint32
@@ -128,8 +128,8 @@ type number struct {
 
 func numberOf(n *device.Node) number { return number{n.Type, n.Major, n.Minor} }
 
-// newNumberIndex holds the nodes that sysfs knows by their numbers: a copy that somebody
-// made of one leads to the same device.
+// newNumberIndex indexes the nodes in sysfs by number: a copy made by hand has the same
+// device.
 func newNumberIndex(snap *device.Snapshot) map[number]*device.Node {
 	nodes := make(map[number]*device.Node, len(snap.Nodes))
 	for _, n := range snap.Nodes {
@@ -140,8 +140,8 @@ func newNumberIndex(snap *device.Snapshot) map[number]*device.Node {
 	return nodes
 }
 
-// danger says why a node gives a container the host, "" where it does not. It judges
-// the device that the kernel has for the number, whatever the node is called.
+// danger returns why a node gives a container access to the host, "" if it does not. It
+// judges the kernel's device with the number, not the name of the node.
 func (b *builder) danger(n *device.Node) string {
 	switch n.Type {
 	case device.BlockNode:
@@ -167,13 +167,13 @@ func (b *builder) danger(n *device.Node) string {
 // theirs is opened (Documentation/admin-guide/devices.txt).
 var fixedDrivers = map[uint32]string{1: "mem", 10: "misc", 21: "sg", 90: "mtd", 162: "raw", 202: "cpu/msr"}
 
-// unknownDanger judges a node whose number sysfs does not know.
+// unknownDanger judges a node without an entry in sysfs.
 func (b *builder) unknownDanger(n *device.Node) string {
 	driver := cmp.Or(b.Host.CharDriver(n.Major), fixedDrivers[n.Major])
 	return dangerOf(fmt.Sprintf("%s %d", driver, n.Minor), func(c class) string { return c.driver })
 }
 
-// dangerOf says why a device is dangerous that has this name in a column of dangerous.
+// dangerOf returns why a device with this name in a column of dangerous is dangerous.
 func dangerOf(name string, column func(class) string) string {
 	for _, c := range dangerous {
 		if ok, _ := path.Match(column(c), name); ok {
@@ -186,8 +186,9 @@ func dangerOf(name string, column func(class) string) string {
 // massStorage is the class of USB interfaces that have disks.
 const massStorage = "08"
 
-// usbDisk names the disk of a USB device whose own node n is, which takes the driver
-// from it and commands it in its place. A device without a disk may be about to get it.
+// usbDisk names the disk of a USB device with the bus node n, through which a container
+// can detach the driver and command the disk. A device without a disk may be about to
+// get one.
 func usbDisk(n *device.Node) string {
 	h := n.Hardware
 	if h == nil || h.USB == nil || n.SysPath != h.Path {
@@ -204,7 +205,7 @@ func usbDisk(n *device.Node) string {
 	return ""
 }
 
-// cdiDanger says which node of a CDI device of the host is dangerous, and why.
+// cdiDanger returns the dangerous node of a CDI device of the host, and why.
 func (b *builder) cdiDanger(d *device.CDIDevice) string {
 	for _, n := range d.Nodes {
 		node := &device.Node{Path: n.Path, Type: n.Type, Major: n.Major, Minor: n.Minor}
@@ -221,11 +222,11 @@ func (b *builder) cdiDanger(d *device.CDIDevice) string {
 	return ""
 }
 
-// mayBeDangerous reports whether what a match selects may be dangerous.
+// mayBeDangerous reports whether devices of a match may be dangerous.
 func (b *builder) mayBeDangerous(m *config.Match) bool {
 	return m.Dangerous && b.Allow.Dangerous
 }
 
-// companionsMayBeDangerous reports whether what comes along with the device may be
-// dangerous: a match that selected the device says so.
+// companionsMayBeDangerous reports whether companions and CDI devices may be dangerous:
+// a match that selected the device permits it.
 func (b *builder) companionsMayBeDangerous() bool { return b.c.dangerous && b.Allow.Dangerous }

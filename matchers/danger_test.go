@@ -15,10 +15,10 @@ import (
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
-// refused is what the reason of a dangerous device ends with.
+// refused is the end of the reason of a dangerous device.
 const refused = "; dangerous = true in its match, and --allow=dangerous, allow it"
 
-// judged is why each node of a host is dangerous, by path; empty where it is not.
+// judged are the reasons of the nodes of a host, by path; empty if not dangerous.
 func judged(t *testing.T, h *sysfstest.Host, toml string) map[string]string {
 	t.Helper()
 	snap, opts := scanned(t, h)
@@ -38,7 +38,7 @@ func judged(t *testing.T, h *sysfstest.Host, toml string) map[string]string {
 
 const everyNode = `match.glob = "/dev/**"` + "\neach = \"node\""
 
-// What a node is goes by what the kernel has for its number, not by its name.
+// Nodes are judged by the kernel's device with their number, not by name.
 func TestDangerousClasses(t *testing.T) {
 	t.Parallel()
 	const (
@@ -54,7 +54,7 @@ func TestDangerousClasses(t *testing.T) {
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
 	want := map[string]string{}
 	for path := range judged(t, h, everyNode) {
-		want[path] = "" // what every host has
+		want[path] = "" // present on every host
 	}
 	for is, devices := range map[string][]string{
 		memory: {"mem mem", "mem kmem", "mem port", "mem oldmem", "misc crash", "misc snapshot", "misc hpet", "misc vmmon", "misc vboxdrvu", "misc opal-prd",
@@ -89,8 +89,8 @@ func TestDangerousClasses(t *testing.T) {
 	}
 }
 
-// A node that was made by hand is what the kernel has for its number, and what sysfs
-// does not know goes by the driver of its major number.
+// A node made by hand is the kernel's device with its number; without an entry in sysfs
+// it is judged by the driver of its major number.
 func TestDangerByNumber(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
@@ -105,7 +105,7 @@ func TestDangerByNumber(t *testing.T) {
 	want["/dev/sg0"] = fmt.Sprintf(commands, "scsi_generic sg0")
 	for node, is := range map[string][2]string{
 		"char 21:0":   {commands, "scsi_generic sg0"},
-		"char 21:1":   {commands, "sg 1"}, // a disk that comes later
+		"char 21:1":   {commands, "sg 1"}, // a disk added later
 		"block 259:7": {"it is a block device"},
 		"char 10:229": {}, "char 10:200": {}, "char 195:0": {}, "char 189:1": {}, "char 246:0": {},
 		"char 1:1":    {"it reads and writes the memory of the host (%s)", "mem 1"},
@@ -135,8 +135,8 @@ func TestDangerByNumber(t *testing.T) {
 	}
 }
 
-// The bus node of a USB disk commands it in place of its driver; that of the hub above
-// does not.
+// The bus node of a USB disk commands it in place of its driver; that of its hub does
+// not.
 func TestDangerOfUSBDisks(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
@@ -157,7 +157,7 @@ func TestDangerOfUSBDisks(t *testing.T) {
 	}
 }
 
-// What allows a dangerous device, and what comes along with it.
+// dangerous = true permits a dangerous device, its companions and its CDI devices.
 func TestDangerAllowed(t *testing.T) {
 	t.Parallel()
 	const (
@@ -213,7 +213,7 @@ func TestDangerAllowed(t *testing.T) {
 	})
 }
 
-// Recordings that were made before /proc/devices was read have fixed numbers, too.
+// Recordings without /proc/devices have the fixed numbers.
 func TestDangerWithoutProc(t *testing.T) {
 	t.Parallel()
 	snap := &device.Snapshot{Nodes: []*device.Node{{Path: "/dev/x", Type: device.CharNode, Major: 1, Minor: 1, Kernel: "x", Interface: -1, Index: -1}}}

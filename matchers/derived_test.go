@@ -14,28 +14,28 @@ import (
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
-// class is a kind of nodes that hang below hardware, and where they do.
+// class is a kind of nodes below hardware, with their directories.
 type class struct {
 	name  string
 	nodes []derived
-	// attrs are attributes of devices on the way, relative to the hardware.
+	// attrs are attributes of devices between them, relative to the hardware.
 	attrs map[string]string
-	// virtual are nodes of the same kind that belong to no hardware, with their
-	// directories below devices/virtual; key is their ID.
+	// virtual are nodes of the same kind without hardware, with their directories below
+	// devices/virtual; key is their ID.
 	virtual []derived
 }
 
-// derived is a node: its path below /dev, its directory below the hardware's,
-// its subsystem and the key that it has to have. {0}, {1} are what the kernel
-// counts over the machine, {a}, {b} letters of disks.
+// derived is a node: its path below /dev, its directory below the hardware's, its
+// subsystem and its expected key. {0}, {1} are kernel counters over the machine, {a},
+// {b} letters of disks.
 type derived struct {
 	name, dir, subsystem, key string
 	block                     bool
 }
 
-// The kernel's counters: as they are, in another boot, and of other hardware
-// that is there at the same time. Numbers keep their order and cross ten;
-// letters are given out in the order in which disks answer.
+// The kernel's counters: in this boot, in another boot, and of other hardware present
+// at the same time. Numbers keep their order and cross ten; letters are in the order in
+// which disks respond.
 var (
 	thisBoot = strings.NewReplacer("{0}", "0", "{1}", "1", "{2}", "2", "{a}", "a", "{b}", "b", "{c}", "c")
 	nextBoot = strings.NewReplacer("{0}", "8", "{1}", "9", "{2}", "10", "{a}", "aa", "{b}", "z", "{c}", "y")
@@ -59,14 +59,14 @@ func (c class) put(h *sysfstest.Host, hardware string, counters *strings.Replace
 	}
 }
 
-// bus is what hardware a class is tried on.
+// bus is the hardware for the test of a class.
 type bus struct {
-	// add puts the hardware that is meant on the host, or another one.
+	// add adds the tested hardware to the host, or another one.
 	add func(h *sysfstest.Host, c class, counters *strings.Replacer, other bool)
-	// toml selects the hardware with all its nodes, whose paths are given.
+	// toml selects the hardware with all its nodes, given by path.
 	toml func(paths []string) string
 	id   string
-	// own are nodes that the hardware has whatever the class is, with keys.
+	// own are nodes that the hardware has for any class, with keys.
 	own map[string]string
 }
 
@@ -86,7 +86,7 @@ var onUSB = bus{
 	add: func(h *sysfstest.Host, c class, counters *strings.Replacer, other bool) {
 		u := sysfstest.USB{Port: "1-4", Vendor: "1d0f", Product: "0001", Serial: "A1B2C3"}
 		if other {
-			// A hub owns none of what hangs below the devices in it.
+			// A hub owns no nodes of the devices in it.
 			h.AddRootHub(h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"}), 1, "480")
 			h.AddUSB(sysfstest.USB{Port: "1-3", Vendor: "1d0f", Product: "0001", Serial: "HUB123", Class: "09"})
 			u.Port, u.Product = "1-3.1", "0002"
@@ -101,7 +101,7 @@ var onUSB = bus{
 	own:  map[string]string{"/dev/bus/usb/001/004": "bus"},
 }
 
-// Nothing matches platform devices but their nodes.
+// Platform devices can be matched only by their nodes.
 var onPlatform = bus{
 	add: func(h *sysfstest.Host, c class, counters *strings.Replacer, other bool) {
 		if !other {
@@ -114,9 +114,9 @@ var onPlatform = bus{
 	id: "platform:fe201000.thing",
 }
 
-// Whatever hangs below hardware is its own, at any depth: a match by hardware
-// alone offers exactly these nodes, their keys are the same in the next
-// boot, and each of them has its hardware's ID when a glob alone selects it.
+// Hardware owns all nodes below it, at any depth: a match by hardware alone offers
+// exactly these nodes, their keys are the same in the next boot, and each of them has
+// its hardware's ID when only a glob selects it.
 func TestNodesBelowHardware(t *testing.T) {
 	t.Parallel()
 	for _, on := range []struct {
@@ -183,7 +183,7 @@ func byGlob(t *testing.T, snap *device.Snapshot, p, id string) {
 	}
 }
 
-// The same on a machine as a kernel shows it.
+// The same on recorded machines.
 func TestRecordedNodesBelowHardware(t *testing.T) {
 	t.Parallel()
 	snap := machine(t, "qemu-q35-nodes")
@@ -222,9 +222,9 @@ func TestRecordedNodesBelowHardware(t *testing.T) {
 	}
 }
 
-// The two root hubs of an xHCI controller, for USB 2 and for SuperSpeed, share
-// its directory and count their ports from 1 each: where neither of two
-// devices has a serial number, their places still differ.
+// The two root hubs of an xHCI controller, for USB 2 and for SuperSpeed, share its
+// directory and number their ports from 1 each: the places of two devices without a
+// serial number still differ.
 func TestBothRootHubsOfOneController(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -237,8 +237,8 @@ func TestBothRootHubsOfOneController(t *testing.T) {
 		{"platform", "fe980000.usb", func(h *sysfstest.Host) string {
 			return h.AddPlatform(sysfstest.Platform{Path: "soc/fe980000.usb", Driver: "xhci-hcd"})
 		}},
-		// dwc3 makes a platform device for its xHCI, whose number depends on
-		// what was probed before.
+		// dwc3 makes a platform device for its xHCI, whose number depends on the order
+		// of probing.
 		{"dual-role controller on a platform", "fe900000.usb", func(h *sysfstest.Host) string {
 			h.AddPlatform(sysfstest.Platform{Path: "soc/fe900000.usb", Driver: "dwc3"})
 			return h.AddPlatform(sysfstest.Platform{Path: "soc/fe900000.usb/xhci-hcd.3.auto", Driver: "xhci-hcd"})
@@ -252,8 +252,8 @@ func TestBothRootHubsOfOneController(t *testing.T) {
 			t.Parallel()
 			h := sysfstest.NewHost(t, sysfstest.HostOptions{})
 			controller := tc.add(h)
-			// A USB 3 hub is a device at both, with the devices in it below
-			// the one that they are as fast as.
+			// A USB 3 hub is a device at both, with its devices below the one of their
+			// speed.
 			for bus, speed := range map[string]string{"1": "480", "2": "5000"} {
 				h.AddRootHub(controller, int(bus[0]-'0'), speed)
 				h.AddUSB(sysfstest.USB{Port: bus + "-1", Vendor: "05e3", Product: "0612", Class: "09", Speed: speed})

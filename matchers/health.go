@@ -40,7 +40,7 @@ func (b *builder) check() health.Check {
 	return c
 }
 
-// openable lists the nodes to open: the device's own, but for watchdogs.
+// openable lists the nodes to open: the device's own, except for watchdogs.
 func (b *builder) openable() []string {
 	var nodes []string
 	for _, p := range b.c.nodes() {

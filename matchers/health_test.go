@@ -34,7 +34,7 @@ var stickDirs = []string{
 	stickPath + "/1-2:1.0/ttyUSB0/tty/ttyUSB0", stickPath + "/1-2:1.0/ttyUSB0/tty", stickPath + "/1-2:1.0/ttyUSB0", stickPath + "/1-2:1.0", stickPath,
 }
 
-// compareWant compares conditions by what was written.
+// compareWant compares conditions as written.
 var compareWant = cmp.Transformer("patterns", func(c health.Condition) []string { return c.Patterns() })
 
 func TestChecks(t *testing.T) {
@@ -97,8 +97,8 @@ func TestChecksOfHardwareWithoutNodes(t *testing.T) {
 	}
 }
 
-// A node without hardware has attributes in its own directory only; one that sysfs
-// does not know, nowhere.
+// A node without hardware has attributes only in its own directory; one without an
+// entry in sysfs has none.
 func TestChecksOfNodesWithoutHardware(t *testing.T) {
 	t.Parallel()
 	snap := &device.Snapshot{Dirs: []string{"/dev"}, Nodes: []*device.Node{
@@ -113,7 +113,7 @@ func TestChecksOfNodesWithoutHardware(t *testing.T) {
 	}
 }
 
-// A watchdog is not opened, however it is called and selected.
+// A watchdog is not opened, for any name and selection.
 func TestWatchdogsAreNotOpened(t *testing.T) {
 	t.Parallel()
 	for name, n := range map[string]device.Node{
@@ -138,7 +138,7 @@ func TestWatchdogsAreNotOpened(t *testing.T) {
 	}
 }
 
-// What can't be filled in is a problem of that device, and it is not checked.
+// An address that cannot be completed is a problem of its device, which is not checked.
 func TestCheckedAddresses(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ tcp, want string }{

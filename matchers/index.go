@@ -12,14 +12,14 @@ import (
 	"github.com/generic-dp/generic-dp/pattern"
 )
 
-// index looks things up in a snapshot, and asks Host for the rest. What few
-// configurations need is indexed on first use: Match runs for every event.
+// index is an index of a snapshot, and queries Host for the rest. Parts that few
+// configurations need are built on first use: Match runs for every event.
 type index struct {
 	Options
 	snap *device.Snapshot
 
 	links     func() map[*device.Node][]string     // paths of links, by node
-	byNumber  func() map[number]*device.Node       // nodes that sysfs knows
+	byNumber  func() map[number]*device.Node       // nodes in sysfs
 	byAddress func() map[string]*device.Hardware   // PCI functions
 	byGroup   func() map[string][]*device.Hardware // functions, by IOMMU group
 	// keys of the nodes of hardware, and IDs of nodes.

@@ -29,11 +29,11 @@ import (
 	"github.com/generic-dp/generic-dp/pattern"
 )
 
-// Options are what Match knows besides configuration and snapshot.
+// Options are the other inputs of Match.
 type Options struct {
 	// NodeName is the name of the Kubernetes node; empty is unknown.
 	NodeName string
-	// Allow is what the configuration may ask for.
+	// Allow are the privileges of the configuration.
 	Allow config.Allow
 	// CDIDevices of the host's own specs, by name.
 	CDIDevices []device.CDIDevice
@@ -41,8 +41,8 @@ type Options struct {
 	Host Host
 }
 
-// Host reads what only some configurations need. Paths of sysfs are relative as
-// in a snapshot, all others are those of the host.
+// Host reads data that only some configurations need. Paths of sysfs are relative as in
+// a snapshot, all others are those of the host.
 type Host interface {
 	// Attr is an attribute of a directory of sysfs. The name may have wildcards:
 	// the first match counts.
@@ -51,7 +51,7 @@ type Host interface {
 	// number of character devices; empty for none.
 	Driver(dir string) string
 	CharDriver(major uint32) string
-	// InUse is what the host uses a network interface for, empty for nothing.
+	// InUse is the use of a network interface by the host, empty for none.
 	InUse(*device.Node) string
 	// Exists reports whether a path exists. Glob lists the paths that a
 	// condition selects.
@@ -59,7 +59,7 @@ type Host interface {
 	Glob(pattern.Values) []string
 }
 
-// Result is what a configuration makes of a host.
+// Result is the result of Match.
 type Result struct {
 	// Resources in the order of the configuration, also those without offers.
 	Resources []Offered
@@ -73,7 +73,7 @@ type Result struct {
 // Problem. A resource whose name has variables is one of these for each name.
 type Offered struct {
 	Resource *config.Resource
-	// Name is complete, whatever variables the configuration has.
+	// Name is complete.
 	Name   string
 	Offers []device.Offer
 	// Checks are the health checks of offers without a Problem, by ID; empty
@@ -81,8 +81,7 @@ type Offered struct {
 	Checks map[string]health.Check
 }
 
-// Note is a hint about the configuration on this host. Error: it can't be what
-// was meant.
+// Note is a hint about the configuration on this host. Error: it is a mistake.
 type Note struct {
 	Place, Text, Hint string
 	Error             bool

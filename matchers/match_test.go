@@ -16,7 +16,7 @@ import (
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
-// The machines of testdata/machines that tests ask.
+// The machines of testdata/machines in tests.
 const (
 	desktop = "desktop-xhci"
 	pi      = "raspberry-pi-4"
@@ -28,14 +28,14 @@ func machine(t testing.TB, name string) *device.Snapshot {
 	return scan(t, sysfstest.Load(t, filepath.Join("..", "testdata", "machines", name+".txtar")))
 }
 
-// scan reads a host without problems.
+// scan scans a host without problems.
 func scan(t testing.TB, tree sysfstest.Tree) *device.Snapshot {
 	t.Helper()
 	snap, _ := scanner(t, tree)
 	return snap
 }
 
-// scanner reads a host without problems, and returns what it was read with.
+// scanner scans a host without problems, and also returns the scanner.
 func scanner(t testing.TB, tree sysfstest.Tree) (*device.Snapshot, *inventory.Scanner) {
 	t.Helper()
 	snap, s := sysfstest.Scan(t, inventory.Options{Sysfs: tree.Sysfs(), Dev: tree.Dev()})
@@ -45,8 +45,8 @@ func scanner(t testing.TB, tree sysfstest.Tree) (*device.Snapshot, *inventory.Sc
 	return snap, s
 }
 
-// parse reads the resources of a configuration; each begins with a line
-// "[[resource]]", which may be left out where there is one.
+// parse parses the resources of a configuration; each starts with a line
+// "[[resource]]", which is optional for a single one.
 func parse(t testing.TB, toml string) *config.Config {
 	t.Helper()
 	if !strings.Contains(toml, "[[resource]]") {
@@ -59,7 +59,7 @@ func parse(t testing.TB, toml string) *config.Config {
 	return cfg
 }
 
-// say writes an offer as one line:
+// say formats an offer as one line:
 //
 //	ID node[>path in the container][:permissions] +companion net name[>name in the container] mount host>path cdi name !problem
 func say(o device.Offer) string {
@@ -104,10 +104,10 @@ func sayAll(offers []device.Offer) []string {
 	return lines
 }
 
-// anything allows all that a configuration may ask for.
+// anything grants all privileges.
 var anything = config.Allow{Dangerous: true, Mounts: []string{"/"}}
 
-// dangerously has every match of a configuration say dangerous.
+// dangerously sets dangerous in every match of a configuration.
 func dangerously(cfg *config.Config) *config.Config {
 	for _, r := range cfg.Resources {
 		for i := range r.Match {
@@ -117,7 +117,7 @@ func dangerously(cfg *config.Config) *config.Config {
 	return cfg
 }
 
-// offers asks for the first resource of a configuration.
+// offers returns the offers of the first resource of a configuration.
 func offers(t testing.TB, snap *device.Snapshot, toml string) []device.Offer {
 	t.Helper()
 	return matchers.Match(dangerously(parse(t, toml)), snap, nil, matchers.Options{Allow: anything}).Resources[0].Offers
@@ -312,8 +312,8 @@ func sayNotes(notes []matchers.Note) []string {
 	return lines
 }
 
-// Whatever the configuration, no node is offered twice, no ID is, and the
-// same question has the same answer.
+// For any configuration, no node and no ID is offered twice, and the result is
+// reproducible.
 func TestOfferedOnce(t *testing.T) {
 	t.Parallel()
 	cfg := parse(t, `

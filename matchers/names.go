@@ -12,11 +12,10 @@ import (
 )
 
 const (
-	// maxNames is how many names the variables of one may make: each is a server
-	// and a registration.
+	// maxNames is the maximum number of names that the variables of one may make: each
+	// is a server and a registration.
 	maxNames = 64
-	// maxName is how long a name may be behind its domain, as the API server
-	// wants it.
+	// maxName is the maximum length of a name after its domain in the API server.
 	maxName = 63
 )
 
@@ -82,9 +81,9 @@ func domainOf(r *config.Resource) string {
 	return domain + "/"
 }
 
-// legalName turns a text into the part of a resource name behind the domain: at
-// most 63 letters, digits, "-", "_" and ".", with a letter or digit first and
-// last. It is empty if none is left.
+// legalName makes the part of a resource name after the domain: at most 63 letters,
+// digits, "-", "_" and ".", with a letter or digit first and last. It is empty if none
+// is left.
 func legalName(s string) string {
 	s = strings.TrimLeft(legalCharacters(s), "-_.")
 	return strings.TrimRight(s[:min(len(s), maxName)], "-_.")

@@ -11,7 +11,7 @@ import (
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
-// named begins a resource whose name has variables.
+// named is the head of a resource whose name has variables.
 func named(name string, lines ...string) string {
 	return "[[resource]]\nname = \"" + name + "\"\n" + strings.Join(lines, "\n") + "\n"
 }

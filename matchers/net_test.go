@@ -11,7 +11,7 @@ const (
 	canA = "usb:1d50:606f:CAN-A-77"
 	canB = "usb:1d50:606f:CAN-B-78"
 	cdi  = "\ncontainer.cdi = true\n"
-	// stays is what is said of an interface that no container gets.
+	// stays is the reason of an interface that no container gets.
 	stays = " without container.cdi: it stays on the host, and a container gets nothing of it"
 )
 
@@ -84,7 +84,7 @@ match = { pci = { vendor = "15b3" }, net = {} }`,
 	})
 }
 
-// A virtual function is found by the name of its physical one's interface, too.
+// A virtual function is also selected by the interface name of its physical one.
 func TestPhysicalFunctionByInterface(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})

@@ -38,8 +38,8 @@ func (m *run) directoryNotes(r *config.Resource) {
 	}
 }
 
-// directoryNote reports patterns that match directories and no node, but for those
-// with "**", which match the directories that they lead through.
+// directoryNote reports patterns that match directories and no node, except for those
+// with "**", which match the directories on their path.
 func (m *run) directoryNote(place string, glob pattern.Values) {
 	for _, p := range glob.Parsed() {
 		if p.Negated() || strings.Contains(p.String(), "**") {
@@ -122,8 +122,8 @@ var interfaceDirs = []struct{ dir, nodes string }{
 	{"/dev/snd/", "sound nodes"},
 }
 
-// namedNodes lists the nodes in interfaceDirs whose names may change while a
-// container has them, by kind. vfio = true has a note of its own.
+// namedNodes lists the nodes in interfaceDirs whose names may change while a container
+// has them, by kind. vfio = true has a separate note.
 func namedNodes(offers []device.Offer, devices []candidate) []string {
 	vfio := slices.ContainsFunc(devices, func(c candidate) bool { return len(c.groups) > 0 })
 	var out []string

@@ -72,7 +72,7 @@ func TestDirs(t *testing.T) {
 	}
 }
 
-// Names that are part of an interface are not worth a link to what they were.
+// Programs that depend on names get no old name through a link.
 func TestNamedNodes(t *testing.T) {
 	t.Parallel()
 	const why = " without container.cdi: programs find these nodes by their names, and a container that restarts when the numbers in them have changed finds them at the names of before"

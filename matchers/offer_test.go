@@ -11,8 +11,7 @@ import (
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
-// stick is a host with one USB stick behind a controller, with what a test
-// makes of it: sticks that say strange things are cheap.
+// stick is a host with one USB stick behind a controller, modified by a test.
 func stick(change func(h *device.Hardware)) *device.Snapshot {
 	pci := &device.Hardware{Bus: device.PCIBus, Path: "devices/pci0000:00/0000:00:14.0", Name: "0000:00:14.0", NUMA: 1,
 		PCI: &device.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330", SRIOV: "none", VF: -1}}
@@ -63,7 +62,7 @@ container.mounts = [{ host_path = "/opt/${pci.id}", container_path = "/opt/fw", 
 		got[i].Hardware = ""
 		for j := range got[i].Nodes {
 			if n := &got[i].Nodes[j]; n.Companion {
-				n.Major = 234 // one that the kernel gives out
+				n.Major = 234 // a number of a real class
 				n.Minor = 0
 			}
 		}

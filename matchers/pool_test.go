@@ -79,8 +79,8 @@ container.cdi = true
 	})
 }
 
-// A pool is the same device whatever its members are, on the NUMA nodes of all
-// of them, and each of its nodes has a key of its own.
+// A pool is the same device for any members, on the NUMA nodes of all of them, and each
+// of its nodes has a unique key.
 func TestPoolOffer(t *testing.T) {
 	t.Parallel()
 	snap, opts := scanned(t, rig(t))

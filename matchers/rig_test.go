@@ -15,7 +15,7 @@ import (
 	"github.com/generic-dp/generic-dp/sysfs"
 )
 
-// rig is a host with something of each kind that matches tell apart:
+// rig is a host with a device of each kind that matches distinguish:
 //
 //	0000:00:17.0  disks sda and sdb
 //	0000:3b:00.0  a network card with two interfaces and an RDMA node, on NUMA node 1
@@ -72,13 +72,12 @@ func rig(t testing.TB) *sysfstest.Host {
 	return h
 }
 
-// scanned is a host as matching sees it, with what it reads beside the
-// snapshot.
+// scanned is a host for matching: its snapshot and the data read in addition.
 func scanned(t testing.TB, h *sysfstest.Host) (*device.Snapshot, matchers.Options) {
 	t.Helper()
 	snap, s := scanner(t, h.Tree)
 	attrs, fs := s.Attributes(), sysfs.New(h.Sysfs())
-	// Read without the limits of inventory, which a busy machine reaches.
+	// Read without the timeouts of inventory, which a busy machine exceeds.
 	attr := func(dir, name string) (string, bool) {
 		file, _, _ := fs.FindAttribute(dir, name)
 		value, err := fs.Attribute(file)
@@ -95,7 +94,7 @@ func scanned(t testing.TB, h *sysfstest.Host) (*device.Snapshot, matchers.Option
 		}}
 }
 
-// fakeHost is a host that answers by functions; what is nil, it knows nothing of.
+// fakeHost is a host made of functions; nil functions return nothing.
 type fakeHost struct {
 	attr       func(dir, name string) (string, bool)
 	driver     func(dir string) string
@@ -156,13 +155,13 @@ func files(paths ...string) func(pattern.Values) []string {
 	}
 }
 
-// story is a configuration, and what becomes of it on the rig.
+// story is a configuration with its expected result on the rig.
 type story struct {
 	name string
 	toml string
 	opts func(o *matchers.Options)
 	want []string // "name: offer", without domain
-	// notes, errors first by "error: "; nil where they are no part of the story
+	// notes, errors first by "error: "; nil if they are not compared
 	notes []string
 }
 
@@ -200,8 +199,8 @@ func tell(t *testing.T, stories []story) {
 	}
 }
 
-// Whatever is selected by whom, on a host with everything: a node, an interface
-// and an ID are offered once, and the same question has the same answer.
+// For any selection, on a host with everything: a node, an interface and an ID are
+// offered once, and the result is reproducible.
 func TestEverythingIsOfferedOnce(t *testing.T) {
 	t.Parallel()
 	snap, opts := scanned(t, rig(t))

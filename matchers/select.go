@@ -17,7 +17,7 @@ import (
 type candidate struct {
 	hardware *device.Hardware
 	picks    []pick
-	// single: one node, whatever else its hardware has.
+	// single: one node, without the rest of its hardware.
 	single  bool
 	paths   []pathPick
 	cdi     *device.CDIDevice
@@ -39,8 +39,8 @@ type candidate struct {
 type pick struct {
 	node  *device.Node
 	match *config.Match
-	// hardware of the device that the node is part of: its own, but for nodes of
-	// an IOMMU group.
+	// hardware of the device that the node is part of: its own, except for nodes of an
+	// IOMMU group.
 	hardware *device.Hardware
 }
 
@@ -225,8 +225,8 @@ func (s *selection) addPaths(m *config.Match) {
 	}
 }
 
-// addCDI selects CDI devices of the host by qualified name. By convention the
-// device "all" is every device, which no wildcard means.
+// addCDI selects CDI devices of the host by qualified name. By convention the device
+// "all" is every device, so that no wildcard matches it.
 func (s *selection) addCDI(m *config.Match) {
 	for i := range s.ix.CDIDevices {
 		d := &s.ix.CDIDevices[i]
@@ -257,8 +257,8 @@ func sortHardware(hardware []*device.Hardware) []*device.Hardware {
 	return slices.Compact(hardware)
 }
 
-// exclude drops what any exclude selects. Hardware that had a node selected is a
-// device by its nodes alone from here on.
+// exclude drops what any exclude selects. Hardware with a selected node is a device
+// only by its nodes from here on.
 func (s *selection) exclude() {
 	s.picks = slices.DeleteFunc(s.picks, func(p pick) bool {
 		delete(s.whole, p.node.Hardware)

@@ -97,7 +97,7 @@ func TestMountedPaths(t *testing.T) {
 	}
 }
 
-// What reaches a container by CDI only, and a node without a link.
+// Edits that require CDI, and a node without a link.
 func TestContainerEdits(t *testing.T) {
 	t.Parallel()
 	snap, opts := scanned(t, rig(t))

@@ -19,7 +19,7 @@ func TestVariables(t *testing.T) {
 	)
 	for _, tc := range []struct {
 		match, text string
-		want        string // a problem where it begins with "!"
+		want        string // a problem if it starts with "!"
 	}{
 		{one, "${id}", "usb:0403:6001:A10K5XYZ"},
 		{one, "${index}/${count}", "${index}/${count}"},
@@ -70,8 +70,8 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// Every key that the language has for matches is a variable, and both mean
-// the same: hardware is selected by what its variable stands for.
+// Every key of matches is a variable with the same meaning: hardware is selected by the
+// value of its variable.
 func TestMatchesAndVariablesAgree(t *testing.T) {
 	t.Parallel()
 	ask := func(bus, key string, h *device.Hardware) {
@@ -109,7 +109,7 @@ func TestMatchesAndVariablesAgree(t *testing.T) {
 	}
 }
 
-// What a stick says of itself goes into paths, but not further.
+// Strings of a stick are inserted into paths without adding elements.
 func TestHostileSerial(t *testing.T) {
 	t.Parallel()
 	const toml = `

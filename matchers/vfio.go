@@ -31,8 +31,8 @@ func vfioGroup(h *device.Hardware) string {
 	return h.IOMMUGroup()
 }
 
-// compareFunctions orders the hardware of an IOMMU group by address. A mediated
-// device has a group of its own.
+// compareFunctions orders the hardware of an IOMMU group by address. A mediated device
+// has its own group.
 func compareFunctions(a, b *device.Hardware) int {
 	if a.PCI == nil || b.PCI == nil {
 		return strings.Compare(a.Path, b.Path)
@@ -195,10 +195,10 @@ func unitePermissions(a, b string) string {
 	}, "rwm")
 }
 
-// blocksGroup reports whether a function prevents VFIO from using its IOMMU group:
-// it is bound to a driver that does DMA (iommu_group_claim_dma_owner in
-// drivers/iommu/iommu.c). VFIO drivers, PCI port drivers and pci-stub don't, nor
-// did any bridge driver up to Linux 5.18.
+// blocksGroup reports whether a function prevents VFIO from using its IOMMU group: it
+// is bound to a driver that does DMA (iommu_group_claim_dma_owner in
+// drivers/iommu/iommu.c). VFIO drivers, PCI port drivers and pci-stub don't, nor did
+// any bridge driver up to Linux 5.18.
 func blocksGroup(p *device.PCI) bool {
 	switch p.Driver {
 	case "", "pci-stub", "pcieport":

@@ -13,8 +13,8 @@ import (
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
-// card is a host whose graphics card is one IOMMU group of two functions,
-// with the port above it: the drivers of both, and what else there is.
+// card is a host whose graphics card is one IOMMU group of two functions, below a port:
+// the drivers of both, and other properties.
 type card struct {
 	video, audio string // drivers
 	port         string // likewise; empty is "pcieport"
@@ -87,7 +87,7 @@ func TestVFIO(t *testing.T) {
 		{"no container", card{video: vfio, audio: vfio, noContainer: true}, whole, []string{"0000:01:00.0 /dev/vfio/12 !/dev/vfio/vfio is missing: is the module vfio loaded?"}},
 		{"no iommu", card{video: vfio, noIOMMU: true}, whole, []string{"0000:01:00.0 +/dev/vfio/vfio !/dev/vfio/noiommu-12 is dangerous: it gives a device without IOMMU, whose DMA reaches all memory (vfio noiommu-12); dangerous = true in its match, and --allow=dangerous, allow it"}},
 
-		// What of a group is selected.
+		// Selected parts of a group.
 		{"the second function alone", card{video: vfio, audio: vfio, functions: 1, iommufd: true}, `match = { pci = { id = "10de:1aef" }, vfio = true }`,
 			[]string{"0000:01:00.1 /dev/vfio/12 /dev/vfio/devices/vfio1 +/dev/vfio/vfio +/dev/iommu"}},
 		{"a bridge gives no ID", card{video: vfio, audio: vfio}, `match = { pci = { driver = "*" }, vfio = true }`, []string{"0000:01:00.0 /dev/vfio/12 +/dev/vfio/vfio"}},
@@ -100,7 +100,7 @@ func TestVFIO(t *testing.T) {
 			[]string{"0000:01:00.0 /dev/vfio/12 +/dev/vfio/vfio"}},
 		{"required", card{video: "nouveau", audio: "snd_hda_intel"}, `match = [{ pci = { vendor = "10de" } }, { pci = { vendor = "10de" }, vfio = true, required = true }]`, nil},
 
-		// Who else is in the group.
+		// Other functions of the group.
 		{"not viable", card{video: vfio, audio: "snd_hda_intel"}, bound,
 			[]string{"0000:01:00.0 /dev/vfio/12 +/dev/vfio/vfio !IOMMU group 12 is not viable: functions are bound to drivers of the host: 0000:01:00.1 to snd_hda_intel"}},
 		{"not viable, whatever is selected", card{video: "nouveau", audio: vfio}, `match = { pci = { id = "10de:1aef" }, vfio = true }`,
@@ -115,7 +115,7 @@ func TestVFIO(t *testing.T) {
 			[]string{"0000:01:00.0 /dev/vfio/12>/dev/vfio/gpu:rwm +/dev/vfio/vfio:rwm"}},
 		{"the container as a companion too", card{video: vfio, audio: vfio}, whole + "\n" + `with = { path = "/dev/vfio/vfio" }`, []string{"0000:01:00.0 /dev/vfio/12 +/dev/vfio/vfio"}},
 
-		// By glob, a node has the ID of the function that it belongs to.
+		// By glob, a node has the ID of its function.
 		{"group by glob", card{video: vfio, audio: vfio}, `match.glob = "/dev/vfio/[0-9]*"`, []string{"0000:01:00.0:vfio /dev/vfio/12"}},
 		{"group by glob, by the function that is bound", card{video: "nouveau", audio: vfio}, `match.glob = "/dev/vfio/*"`,
 			[]string{"0000:01:00.1:vfio /dev/vfio/12", "vfio:vfio /dev/vfio/vfio"}},
@@ -137,8 +137,8 @@ func TestVFIO(t *testing.T) {
 	}
 }
 
-// Numbers of groups and functions are those of this boot: nothing that
-// outlives it is made of them.
+// Numbers of groups and functions are those of this boot: nothing persistent contains
+// them.
 func TestVFIONextBoot(t *testing.T) {
 	t.Parallel()
 	want := []string{"vfio follows", "vfio-dev follows", "0000:01:00.1:vfio-dev follows", "vfio:vfio", "iommu"}
@@ -164,8 +164,8 @@ func TestVFIONextBoot(t *testing.T) {
 	}
 }
 
-// Many functions are a group each; a driver may have a name of its own, as
-// that of virtual GPUs: a group with a node and one function is that one's.
+// Many functions are a group each; a driver may have an unknown name, like that of
+// virtual GPUs: a group with a node and one function belongs to that function.
 func TestVFIOVirtualFunctions(t *testing.T) {
 	t.Parallel()
 	snap := machine(t, server)
@@ -185,7 +185,7 @@ container.cdi = true`), snap, nil, matchers.Options{})
 	h.AddPCI(sysfstest.PCI{Address: "0000:41:00.4", Vendor: "10de", Device: "26b9", Class: "030200", Driver: "nvidia", IOMMUGroup: "40"})
 	h.AddNode("", sysfstest.Node{Name: "vfio/40", Subsystem: "vfio"})
 	h.AddNode("", sysfstest.Node{Name: "vfio/vfio", Subsystem: "misc"})
-	// The group of a mediated device has no function of its own.
+	// The group of a mediated device has no function.
 	h.AddNode("", sysfstest.Node{Name: "vfio/41", Subsystem: "vfio"})
 	snap = scan(t, h.Tree)
 	if diff := cmp.Diff([]string{"0000:41:00.4 /dev/vfio/40 +/dev/vfio/vfio"}, sayAll(offers(t, snap, `match = { pci = {}, vfio = true }`))); diff != "" {
@@ -196,7 +196,7 @@ container.cdi = true`), snap, nil, matchers.Options{})
 	}
 }
 
-// A group goes to the first resource that reaches it, in whichever way.
+// A group goes to the first resource that reaches it in any manner.
 func TestVFIOGroupIsOfferedOnce(t *testing.T) {
 	t.Parallel()
 	snap := card{video: vfio, audio: vfio, functions: 1, iommufd: true}.scan(t)
@@ -228,8 +228,8 @@ func TestVFIOGroupIsOfferedOnce(t *testing.T) {
 	}
 }
 
-// What a driver of the host has is no matter of the group's.
-func TestVFIOLeavesTheHostItsFunctions(t *testing.T) {
+// Functions bound to a host driver do not belong to the group's device.
+func TestVFIOLeavesHostFunctions(t *testing.T) {
 	t.Parallel()
 	snap := card{video: vfio, audio: "snd_hda_intel"}.scan(t)
 	cfg := parse(t, "[[resource]]\nname = \"a\"\n"+bound+"\n[[resource]]\nname = \"b\"\nmatch.pci = { class = \"04\" }\n")

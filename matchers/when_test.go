@@ -102,7 +102,7 @@ func TestShared(t *testing.T) {
 	})
 }
 
-// Who has one function of an IOMMU group reaches the others.
+// A container with one function of an IOMMU group reaches the others.
 func TestSharedGroup(t *testing.T) {
 	t.Parallel()
 	snap := card{video: vfio, audio: vfio, functions: 1, iommufd: true}.scan(t)

@@ -8,8 +8,8 @@ import (
 )
 
 // Glob lists the paths of the host that match v, which is of kind Path, sorted. here
-// maps host paths to where they are mounted. Links are followed in front of the
-// first wildcard only.
+// maps host paths to their mount points. Links are followed only before the first
+// wildcard.
 func (v Values) Glob(here func(host string) string) []string {
 	var found []string
 	for _, a := range v.Alternatives() {

@@ -37,7 +37,7 @@ func TestGlob(t *testing.T) {
 		{"/**/card", "/dev/snd/by-path/card"},
 		{"/run/*/x.sock", "/run/a/x.sock /run/b/x.sock"}, // no link is followed
 		{"/run/**/x.sock", "/run/a/x.sock /run/b/c/x.sock /run/b/x.sock"},
-		{"/run/link/*", "/run/link/.hidden /run/link/c /run/link/x.sock"}, // but in what has no wildcards
+		{"/run/link/*", "/run/link/.hidden /run/link/c /run/link/x.sock"}, // except before the wildcards
 		{"/run/link/**", "/run/link /run/link/.hidden /run/link/c /run/link/c/x.sock /run/link/x.sock"},
 		{"/run/a/*", "/run/a/gone /run/a/loop /run/a/x.sock"},
 		{"/run/{a,b}/x* /run/b/x.sock !/run/a/*", "/run/b/x.sock"},

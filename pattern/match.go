@@ -64,10 +64,9 @@ type taken struct{ token, from, to int }
 // in captured unless that is nil. It goes from right to left, so that the first
 // wildcard is the greedy one.
 //
-// On a mismatch the nearest star to the right takes one character more, or else
-// the nearest "**" one element more. Wildcards further to the right need no
-// second try: whatever they could reach, the nearer one reaches, too. So the time
-// is polynomial.
+// On a mismatch the nearest star to the right takes one character more, or else the
+// nearest "**" one element more. Wildcards further to the right need no second attempt:
+// the nearer one reaches everything that they could. So the time is polynomial.
 func (a *Alternative) match(s string, captured []string) bool {
 	const none = -1
 	lastStar, lastDeep := taken{token: none}, taken{token: none}
@@ -214,8 +213,8 @@ func (a Alternative) Shape() string {
 	return b.String()
 }
 
-// Fits reports whether the alternative may match n characters, all of them in
-// chars. A HexPrefix is taken as a Hex.
+// Fits reports whether the alternative may match n characters, all of them in chars. A
+// HexPrefix counts as a Hex.
 func (a Alternative) Fits(n int, chars string) bool {
 	tokens, least, open := a.tokens, 0, false
 	if a.kind == HexPrefix {

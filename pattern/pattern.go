@@ -25,7 +25,7 @@ type Kind byte
 // The kinds. All but Path ignore space around patterns and values.
 const (
 	Text      Kind = iota
-	Path           // wildcards stop at "/", but for "**"
+	Path           // wildcards stop at "/", except for "**"
 	Hex            // a hexadecimal number in any case, with or without "0x"
 	HexPrefix      // likewise; a pattern matches a prefix of the number
 	Number         // a decimal number; "0,2-7" is a list of ranges
@@ -81,7 +81,7 @@ type token struct {
 	text string
 }
 
-// Parse reads a pattern; a leading "!" negates it. The error reads on from the
+// Parse parses a pattern; a leading "!" negates it. The text of the error continues the
 // pattern: "is too long: ...".
 func Parse(kind Kind, s string) (Pattern, error) {
 	p := Pattern{kind: kind, written: strings.TrimSpace(s)}
@@ -122,7 +122,7 @@ func Parse(kind Kind, s string) (Pattern, error) {
 	return p, nil
 }
 
-// String is the pattern as written, without space around it.
+// String is the pattern as written, without white space around it.
 func (p Pattern) String() string { return p.written }
 
 // Negated reports whether the pattern has a leading "!".
@@ -137,7 +137,7 @@ func (p Pattern) Positive() Values {
 // Alternatives lists the alternatives of the pattern, regardless of "!".
 func (p Pattern) Alternatives() []Alternative { return slices.Clone(p.alternatives) }
 
-// spans reads numbers and ranges with commas between them: "0,2-7".
+// spans parses comma-separated numbers and ranges: "0,2-7".
 func (p Pattern) spans(s string) (Pattern, error) {
 	for part := range strings.SplitSeq(s, ",") {
 		first, last, ranged := strings.Cut(part, "-")
@@ -291,20 +291,20 @@ func tokenize(kind Kind, units []string) ([]token, error) {
 	return tokens, nil
 }
 
-// deepLength is the number of units of a leading "/**/" or final "/**", however
-// often "**" is repeated.
+// deepLength is the number of units of a leading "/**/" or final "/**", for any
+// repetition of "**".
 func deepLength(units []string) int {
 	n := 0
 	for len(units) >= n+3 && units[n] == "/" && units[n+1] == "*" && units[n+2] == "*" && (len(units) == n+3 || units[n+3] == "/") {
 		n += 3
 	}
 	if n > 0 && n < len(units) {
-		n++ // the "/" behind
+		n++ // the "/" after it
 	}
 	return n
 }
 
-// parseClass reads "[...]".
+// parseClass parses "[...]".
 func parseClass(s string) (token, error) {
 	t := token{kind: one}
 	s = s[1 : len(s)-1]

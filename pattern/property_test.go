@@ -14,9 +14,8 @@ import (
 	"github.com/generic-dp/generic-dp/pattern"
 )
 
-// simple is the meaning of a pattern without braces and escapes, as plainly as
-// it can be said: each wildcard takes as much as it can, and less as long as
-// what is behind does not match. captured is what each took.
+// simple is the plain meaning of a pattern without braces and escapes: each wildcard
+// takes as much as it can, and less until the rest matches. captured is what each took.
 func simple(p, s string, isPath bool) (captured []string, ok bool) {
 	try := func(n int, took, rest string) bool {
 		if more, found := simple(p[n:], rest, isPath); found {
@@ -73,9 +72,8 @@ func simple(p, s string, isPath bool) (captured []string, ok bool) {
 	return captured, ok
 }
 
-// Patterns match what the plain meaning says, and what doublestar says where
-// both mean the same.
-func TestMatchesAsOthersDo(t *testing.T) {
+// Patterns match according to the plain meaning, and to doublestar where both agree.
+func TestMatchesLikeOthers(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
 	words := func(most int, from ...string) string {
@@ -121,8 +119,8 @@ func TestMatchesAsOthersDo(t *testing.T) {
 			t.Errorf("%q matches %q, but leads not through its directory", p, s)
 		}
 
-		// To doublestar a negated class matches "/", and "**" means something else
-		// where it is the last element or no whole one.
+		// In doublestar a negated class matches "/", and "**" has another meaning as
+		// the last element or as a part of one.
 		p = path.Clean("/" + words(7, "a", "b", "é", "/", "/", "*", "*", "/**/", "?", "[ab]", "{a,b*}", "{a,/b{*,?}}", `\*`, `\a`, "ab"))
 		if s == "/" || strings.Count(p, "{") > 4 {
 			continue
@@ -146,8 +144,8 @@ func TestMatchesAsOthersDo(t *testing.T) {
 	}
 }
 
-// Parse takes what doublestar does, but for what is said of classes, and a
-// pattern that it takes can be asked anything.
+// Parse accepts the patterns of doublestar, except for some classes, and every method
+// works for an accepted pattern.
 func FuzzParse(f *testing.F) {
 	f.Add("/dev/{tty,a{b,c}}[!0-9a]?*", "/dev/ttyx12")
 	f.Add("/dev/**/v*", "/dev/a/b/v1")
