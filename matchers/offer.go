@@ -230,13 +230,13 @@ func (b *builder) reserve(at device.Text, p part) bool {
 		b.taken[place] = p
 		return true
 	case have.source != p.source:
-		b.problem("%s and %s would both be at %s in the container%s", have.source, p.source, place, b.howToTellApart(have.node, p.node))
+		b.problem("%s and %s would both be at %s in the container%s", have.source, p.source, place, b.distinguishingSelector(have.node, p.node))
 	}
 	return false
 }
 
-// howToTellApart suggests a selector for one of two nodes.
-func (ix *index) howToTellApart(a, b *device.Node) string {
+// distinguishingSelector suggests a selector for one of two nodes.
+func (ix *index) distinguishingSelector(a, b *device.Node) string {
 	if a == nil || b == nil {
 		return ""
 	}
