@@ -69,7 +69,7 @@ type Agent struct {
 
 	// The status page and probes.
 	listener  net.Listener
-	metrics   *metrics.Metrics // nil where nobody listens
+	metrics   *metrics.Metrics // nil without a listener
 	started   time.Time
 	problems  *problems
 	events    events

@@ -307,9 +307,9 @@ func TestBrokenConfigurationKeepsTheLastGoodOne(t *testing.T) {
 	}
 }
 
-// During a rolling update two instances serve; the new one writes links and state from
-// the end of the other.
-func TestNewcomerInheritsTheLock(t *testing.T) {
+// During a rolling update two instances serve; the new one writes links and state once
+// the old one has ended.
+func TestNewInstanceInheritsTheLock(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, zigbee)
 	n.addBus()

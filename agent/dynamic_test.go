@@ -78,7 +78,7 @@ func TestDerivedNames(t *testing.T) {
 
 // A resource is retired while its when does not hold, and another one with its name
 // replaces it.
-func TestWhenDecidesWhatIsServed(t *testing.T) {
+func TestWhen(t *testing.T) {
 	t.Parallel()
 	const resource = "example.com/r"
 	n := newNode(t, `

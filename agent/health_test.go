@@ -95,8 +95,8 @@ func testCheckThatFails(t *testing.T, cdi bool) {
 	}
 }
 
-// A check that does not answer delays nothing: the other device of the resource, which
-// passes, is offered meanwhile.
+// A hung check delays nothing: the other device of the resource, which passes, is
+// listed meanwhile.
 func TestACheckThatHangsKeepsNobodyWaiting(t *testing.T) {
 	t.Parallel()
 	good, err := net.Listen("tcp", "127.91.7.1:0")

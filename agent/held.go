@@ -11,12 +11,11 @@ import (
 )
 
 const (
-	// askEvery is how often the kubelet is asked while something waits until no
-	// container holds it: no event announces that.
+	// askEvery is how often the holders are queried while something waits until no
+	// container holds it, which causes no event.
 	askEvery = time.Minute
-	// knowsPodsAfter is how long a kubelet may lack pods after its start: it gets
-	// them from the API server, one by one, and has none at first whatever runs on
-	// the node.
+	// knowsPodsAfter is how long a kubelet may lack pods after its start: it gets them
+	// from the API server, one by one, and has none at first.
 	knowsPodsAfter = time.Minute
 	// retainFor is how long links and CDI entries stay at least after a change of the
 	// configuration: the kubelet may not list the devices of a container yet that
@@ -28,13 +27,12 @@ const (
 type holdings struct {
 	ledger.Held                  // the latest answer
 	switched    time.Time        // when the configuration changed
-	asked       time.Time        // when the kubelet was asked last since then; zero is never
+	asked       time.Time        // time of the last query since then; zero is never
 	asking      bool             // it has not answered yet
 	answers     chan ledger.Held // capacity 1
 }
 
-// receive stores an answer, unless the kubelet was asked before the configuration
-// changed.
+// receive stores an answer, unless the query precedes the change of the configuration.
 func (h *holdings) receive(answer ledger.Held) {
 	h.asking = false
 	if answer.At.IsZero() || !answer.At.Before(h.switched) {
@@ -60,7 +58,7 @@ func (h *holdings) mayBeHeld() func(id string) bool {
 	return func(id string) bool { return held[id] }
 }
 
-// due is when to ask the kubelet; zero is never. retained says that links or CDI
+// due is when to query the kubelet; zero is never. retained is set if links or CDI
 // entries are retained.
 func (h *holdings) due(now time.Time, out ledger.Output, retained bool) time.Time {
 	switch {
@@ -77,7 +75,8 @@ func (h *holdings) due(now time.Time, out ledger.Output, retained bool) time.Tim
 	}
 }
 
-// askHeld asks the kubelet for held slots if that is due, and returns when it will be.
+// askHeld queries the kubelet for held slots if that is due, and returns when it will
+// be.
 func (l *loop) askHeld(ctx context.Context, now time.Time, out ledger.Output) time.Time {
 	if l.options.CDIOnly {
 		return time.Time{}
@@ -110,7 +109,7 @@ func (l *loop) ours(out ledger.Output) func(name string) bool {
 	}
 }
 
-// listHeld asks the kubelet for the held slots of our resources.
+// listHeld queries the kubelet for the held slots of our resources.
 func (a *Agent) listHeld(ctx context.Context, now time.Time, ours func(resource string) bool) (ledger.Held, error) {
 	list, at, err := a.pods.Held(ctx, now)
 	if err != nil {
@@ -129,9 +128,9 @@ func (a *Agent) listHeld(ctx context.Context, now time.Time, ours func(resource 
 	return held, nil
 }
 
-// mayLackPods reports whether a kubelet that was asked at that time may lack pods. It
-// makes the socket of this API before that of plugins; when it made the latter is known
-// even if the clock was set while the machine booted.
+// mayLackPods reports whether a kubelet may have lacked pods at the time of a query. It
+// makes the socket of this API before that of plugins; the age of the latter is known
+// even if the clock was set during boot.
 func (a *Agent) mayLackPods(at time.Time) bool {
 	recent := func(started time.Time) bool { return at.Before(started.Add(knowsPodsAfter)) }
 	if started := a.pods.Started(); recent(started) && !started.After(at) {

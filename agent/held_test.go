@@ -9,7 +9,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubelettest"
 )
 
-// A kubelet that has just started lacks pods: a device that it does not name may be held.
+// A kubelet that has just started lacks pods: an unreported device may be held.
 func TestKubeletThatHasJustStarted(t *testing.T) {
 	t.Parallel()
 	const resource = "example.com/zigbee"

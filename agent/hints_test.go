@@ -67,8 +67,8 @@ func TestErrorsHaveHints(t *testing.T) {
 	}
 }
 
-// ownDir is a directory that does not look like the host's: it is beside the sources,
-// since temporary directories may be on a mount of their own.
+// ownDir is a directory that does not look like the host's: it is next to the sources,
+// since temporary directories may be on a separate mount.
 func ownDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(".", ".run-*")

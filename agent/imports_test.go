@@ -40,9 +40,9 @@ var allowed = map[string][]string{
 	"internal/sysfstest":   {"machine", "inventory", "sysfs", "device"},
 }
 
-// only lists who may import what matters to one side alone.
+// only lists the only importers of some packages.
 var only = map[string][]string{
-	module + "internal/kubelettest": {}, // tests alone
+	module + "internal/kubelettest": {}, // only tests
 	"github.com/BurntSushi/toml":    {"config"},
 	"github.com/jaypipes/ghw":       {"inventory"},
 	"k8s.io/kubelet":                {"plugin", "podresources", "internal/kubelettest", "internal/standin"},

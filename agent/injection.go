@@ -133,8 +133,8 @@ func (i *injector) resource(name string) cdi.Resource {
 	return cdi.Resource{Name: name, Link: i.links.Path, Host: hostCheck{i.paths, i.others}}
 }
 
-// spec is the CDI spec of a resource; nil is none. What can't be in it is among
-// the reasons.
+// spec is the CDI spec of a resource; nil is none. Devices that can't be in it are
+// among the reasons.
 func (i *injector) spec(name string, offers []device.Offer, reasons map[string]error) *cdi.Spec {
 	r := i.resource(name)
 	build := r.Build
@@ -151,9 +151,9 @@ func (i *injector) spec(name string, offers []device.Offer, reasons map[string]e
 }
 
 // retention decides which links and CDI entries stay although they are not configured:
-// a restarting container finds its device only by what it got when it was admitted.
-// They stay while a container may hold the device and every target is the node that it
-// was when it was injected.
+// a restarting container finds its device only by the injection of its admission. They
+// stay while a container may hold the device and every target is still the injected
+// node.
 type retention struct {
 	view *View
 	// mayBeHeld has the listed devices. inPod has the CDI entries of devices whose
@@ -202,21 +202,21 @@ func (r *retention) keep(id string, hostPaths ...string) bool {
 }
 
 // unchanged reports whether the node at a path is the one that was injected for a
-// device. A node without hardware is identified by its path alone.
+// device. A node without hardware is identified by its path.
 func (r *retention) unchanged(id, path string) bool {
 	n := r.view.node(path)
 	switch {
 	case n == nil || n.Hardware == nil:
 		return n != nil
-	case r.injected[id] == nil: // saved by a version that did not remember nodes
+	case r.injected[id] == nil: // saved by a version without injected nodes
 		form := r.view.Forms[n.Hardware]
 		return id == device.HardwareID(n.Hardware, form) || id == device.NodeID(n, form)
 	}
 	return r.injected[id][path] == nodeID(r.view, path)
 }
 
-// nodeID returns the ID of the node at a path, whatever the kernel calls it; empty
-// without hardware.
+// nodeID returns the ID of the node at a path, for any kernel name; empty without
+// hardware.
 func nodeID(v *View, path string) string {
 	n := v.node(path)
 	if n == nil || n.Hardware == nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
 )
 
-// A restarting container finds its device by the link or CDI name that it got when it was
-// admitted, even if the configuration has switched from one to the other since.
+// A restarting container finds its device by the link or CDI name of its admission,
+// even if the configuration has switched from one to the other since.
 func TestHeldDeviceKeepsItsInjectionWhenCDIIsSwitched(t *testing.T) {
 	t.Parallel()
 	const resource, key = "example.com/zigbee", "if00:ttyUSB"
@@ -108,8 +108,8 @@ func TestRetiredFunctionOfAnIOMMUGroup(t *testing.T) {
 }
 
 // A chart upgrade restarts the program and changes the configuration at once. A held
-// device keeps its links and CDI entries, whatever its ID is made of and however it is
-// configured now, until it is free.
+// device keeps its links and CDI entries, for any form of its ID and any new
+// configuration, until it is free.
 func TestHeldDeviceKeepsItsInjectionOverAnUpgrade(t *testing.T) {
 	t.Parallel()
 	const resource = "example.com/zigbee"

@@ -19,8 +19,8 @@ import (
 // serves and registers, and gets the lock when the old one ends.
 const lockName = "lock"
 
-// lock is an flock(2) on a file: the kernel releases it when the process ends, however
-// it ends.
+// lock is an flock(2) on a file: the kernel releases it when the process ends in any
+// manner.
 type lock struct{ file *os.File }
 
 func openLock(dir string) (*lock, error) {
@@ -31,7 +31,7 @@ func openLock(dir string) (*lock, error) {
 	return &lock{file: f}, nil
 }
 
-// try takes the lock if nobody holds it.
+// try takes the lock if it is free.
 func (l *lock) try() (bool, error) {
 	switch err := unix.Flock(int(l.file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err {
 	case nil:
@@ -79,7 +79,7 @@ func errServing(p Paths) error {
 	return fmt.Errorf("an instance is serving: it holds %s", filepath.Join(p.RunDir, lockName))
 }
 
-// Clean removes what serving leaves behind: links, CDI specs, state, and stale sockets.
+// Clean removes the leftovers of serving: links, CDI specs, state, and stale sockets.
 // It refuses while an instance is serving. The directories themselves stay, since they
 // may be mounts.
 func Clean(p Paths) (removed []string, err error) {

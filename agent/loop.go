@@ -232,7 +232,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// sleep sleeps for d and reports whether ctx has not ended.
+// sleep sleeps for d and reports whether ctx is still active.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return true

@@ -13,7 +13,7 @@ func TestLimiter(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name        string
-		pass, every time.Duration // what a pass takes; the time between events
+		pass, every time.Duration // run time of a pass; time between events
 		passes      int           // at most
 		share       float64       // of a core, at most
 		worst       time.Duration // delay

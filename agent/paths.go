@@ -38,7 +38,7 @@ func DefaultPaths() Paths {
 	}
 }
 
-// specDirs are where CDI specs are.
+// specDirs are the directories of CDI specs.
 func (p Paths) specDirs() []string {
 	if len(p.SpecDirs) > 0 {
 		return p.SpecDirs
@@ -57,8 +57,8 @@ func (p Paths) hostSpecs() *cdi.HostSpecs { return cdi.NewHostSpecs(p.specOwner(
 // specWriter writes this installation's CDI specs.
 func (p Paths) specWriter() *cdi.Writer { return &cdi.Writer{Dir: p.CDIDir, Owner: p.specOwner()} }
 
-// specOwner marks the CDI specs of this installation. One with another run
-// directory is another installation, whose files are left alone.
+// specOwner marks the CDI specs of this installation. One with another run directory is
+// another installation, whose files stay.
 func (p Paths) specOwner() string {
 	if p.RunDir == DefaultPaths().RunDir {
 		return ""
@@ -81,12 +81,12 @@ func (p Paths) local(host string) string {
 	return host
 }
 
-// seesHost reports whether paths outside /dev and /sys are the host's too. A
-// pod that has the host's /dev mounted elsewhere has a root of its own.
+// seesHost reports whether paths outside /dev and /sys are the host's too. A pod with
+// the host's /dev at another path has its own root.
 func (p Paths) seesHost() bool { return p.Dev == "/dev" }
 
 // missing returns an error if a path of the host does not exist. One that can't be
-// checked from here is taken to exist.
+// checked from here is assumed to exist.
 func (p Paths) missing(host string) error {
 	here := p.local(host)
 	if here == host && !p.seesHost() && !strings.HasPrefix(host, p.RunDir+"/") {
@@ -106,7 +106,7 @@ func (p Paths) recorded() bool {
 	return err == nil
 }
 
-// Exists reports whether a path of the host is there.
+// Exists reports whether a path of the host exists.
 func (p Paths) Exists(host string) bool { return p.missing(host) == nil }
 
 // Glob lists the paths of the host that a condition on paths selects.

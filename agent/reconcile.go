@@ -143,7 +143,7 @@ type memory struct {
 	boot      string // see bootID
 	state     ledger.State
 	decisions ledger.Decisions
-	unkept    []config.File // a valid configuration that is not the last good copy yet
+	unkept    []config.File // a valid configuration that is not yet saved as the last good one
 }
 
 // restore reads what an earlier instance saved.
@@ -162,8 +162,8 @@ func (l *loop) restore() {
 	}
 }
 
-// save saves the state for the next instance. If the state directory can't be written,
-// that is lost and nothing else.
+// save saves the state for the next instance. If the state directory is not writable,
+// only the state is lost.
 func (l *loop) save(v *View, out ledger.Output) {
 	if !l.writer {
 		return

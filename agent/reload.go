@@ -20,8 +20,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/watch"
 )
 
-// lastGoodName is the file in the state directory that keeps the text of the last
-// configuration that was in order. One file, so that it is replaced in one step.
+// lastGoodName is the file in the state directory with the text of the last good
+// configuration. It is one file, so that it is replaced atomically.
 const lastGoodName = "last-good-config.json"
 
 // keptFile is one file of the copy, as readable text.
@@ -47,8 +47,8 @@ func (o Options) readConfig() ([]config.File, error) {
 	return files, nil
 }
 
-// checkConfig parses and checks a configuration, the last good copy too: --allow may
-// have changed.
+// checkConfig parses and checks a configuration, including the last good one: --allow
+// may have changed.
 func (o Options) checkConfig(files []config.File) (*config.Config, error) {
 	parse := config.Parse
 	if o.CDIOnly {
@@ -70,7 +70,7 @@ func (o Options) checkConfig(files []config.File) (*config.Config, error) {
 }
 
 // loadConfig returns the configuration to start with. If the one on disk is broken, it
-// is the last good copy: a node does not lose its devices to a typo and a restart.
+// is the last good one: a node does not lose its devices to a typo and a restart.
 func (o Options) loadConfig() (cfg *config.Config, first reading, err error) {
 	if first.files, first.err = o.readConfig(); first.err == nil {
 		first.config, first.err = o.checkConfig(first.files)
@@ -100,7 +100,7 @@ func (o Options) lastGood() (*config.Config, error) {
 	return o.checkConfig(files)
 }
 
-// keepConfig saves files as the last good copy.
+// keepConfig saves files as the last good configuration.
 func (o Options) keepConfig(files []config.File) error {
 	kept := make([]keptFile, len(files))
 	for i, f := range files {
@@ -119,10 +119,10 @@ func (o Options) keepConfig(files []config.File) error {
 	return nil
 }
 
-// newFileWatch watches files that people and programs edit: the configuration, the CDI
-// specs of others. They are written in place, renamed into place, or behind symbolic
-// links that are replaced, so the directories on their paths are watched. An edit of
-// several steps has ended when there is no event for a moment.
+// newFileWatch watches files edited by people and programs: the configuration, foreign
+// CDI specs. They are written in place, renamed into place, or behind symbolic links
+// that are replaced, so that the directories on their paths are watched. An edit in
+// several steps is complete after a short time without an event.
 func newFileWatch(source string, dirs func() []string, log *slog.Logger) *watch.Watcher {
 	return watch.New(watch.Options{
 		Source: source, Events: watch.Names | watch.Attributes | watch.Writes, Dirs: dirs,
@@ -130,8 +130,8 @@ func newFileWatch(source string, dirs func() []string, log *slog.Logger) *watch.
 	})
 }
 
-// configReader reads the configuration whenever it may have changed, and passes it on if
-// it has. It is a goroutine of its own, so that a slow disk delays no device.
+// configReader reads the configuration whenever it may have changed, and passes on
+// changes. It runs in a separate goroutine, so that a slow disk delays no device.
 type configReader struct {
 	options  Options
 	files    *watch.Watcher
@@ -188,7 +188,7 @@ func (r *configReader) run(ctx context.Context) error {
 
 func sameFile(a, b config.File) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) }
 
-// reload handles a reading: a broken one is reported only, one that differs is served
+// reload handles a reading: a broken one is only reported, a different one is served
 // from now on.
 func (l *loop) reload(r reading) {
 	was := l.loaded.Load()
@@ -218,7 +218,7 @@ func (l *loop) reload(r reading) {
 	}
 }
 
-// logBroken logs every problem of a broken configuration on a line of its own.
+// logBroken logs every problem of a broken configuration on a separate line.
 func logBroken(log *slog.Logger, path string, broken error) {
 	log.Error("configuration is broken: the last good one is served", "config", path)
 	var problems config.Problems

@@ -55,8 +55,8 @@ func (n *node) messages(resource string) string {
 }
 
 // One of a hundred resources is edited: its socket stays and its list changes, and the
-// streams of all others get nothing.
-func TestReloadConcernsWhatChangedAlone(t *testing.T) {
+// streams of all others get no message.
+func TestReloadAffectsOnlyChanges(t *testing.T) {
 	t.Parallel()
 	var names []string
 	for i := range 100 {
@@ -136,8 +136,8 @@ container.path = "/dev/x/"
 	n.untilListed("example.com/net", []string{"0000:03:00.0"}, nil)
 }
 
-// A broken file changes nothing and is logged once with each problem; so is the file that
-// replaces it.
+// A broken file changes nothing and is logged once with each problem; so is its
+// replacement.
 func TestBrokenEditChangesNothing(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, parts("r"))
@@ -208,8 +208,8 @@ func (n *node) serveBy(c *clock) (a *agent.Agent, stop func()) {
 	return a, n.run(a)
 }
 
-// A removed resource is retired: all Unhealthy at once and Allocate refused, then its
-// socket is removed, but not while it is held. If it is back meanwhile, it continues.
+// A removed resource is retired: all Unhealthy at once and Allocate rejected, then its
+// socket is removed, but not while it is held. If it returns meanwhile, it continues.
 func TestRemovedResourceIsRetired(t *testing.T) {
 	t.Parallel()
 	const gone = "example.com/gone"
@@ -269,8 +269,8 @@ func TestRemovedResourceIsRetired(t *testing.T) {
 	n.until("the second registration", func() bool { return n.kubelet.Count(gone).Allocatable == 2 })
 }
 
-// A resource that never had a device ends at once, and may come back any time: there are
-// never two sockets of one name.
+// A resource that never had a device ends at once, and may return at any time: two
+// sockets of one name never exist at once.
 func TestResourceEndsAndComesBack(t *testing.T) {
 	t.Parallel()
 	const always = "example.com/always"
@@ -283,7 +283,7 @@ func TestResourceEndsAndComesBack(t *testing.T) {
 		a.Reload()
 		if i%2 == 0 {
 			n.until("its end", func() bool { return len(n.kubelet.Connected(always)) == 0 })
-		} else { // it is wanted again before the kubelet has let go of it
+		} else { // it is wanted again before the kubelet has released it
 			n.eventually("the new configuration", func() bool { return strings.Count(n.log.String(), "no longer offered") == i+1 })
 		}
 		n.configure(parts("always register = \"always\"", "stays"))
@@ -341,9 +341,9 @@ func TestReloadChecksTheCDIDirectory(t *testing.T) {
 	}
 }
 
-// Without a writable state directory the state is lost, and nothing else: that is logged
-// once, and a problem for as long as it lasts.
-func TestStateDirectoryThatCannotBeWritten(t *testing.T) {
+// Without a writable state directory only the state is lost: that is logged once, and a
+// problem while it lasts.
+func TestUnwritableStateDirectory(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, parts("r"))
 	n.addNodes("r-a")

@@ -10,8 +10,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
 )
 
-// No event announces that a host can be scanned again: a failed scan is repeated.
-func TestScanThatFailedIsTriedAgain(t *testing.T) {
+// A failed scan is repeated without an event.
+func TestFailedScanIsRepeated(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, parts("r"))
 	n.addNodes("r-a")
@@ -67,8 +67,8 @@ func TestUSBDeviceIsKnownAfterARestart(t *testing.T) {
 	n.untilListed("example.com/zigbee", []string{strings.Replace(stickID, "AAAA1111", "BBBB2222", 1)}, []string{stickID})
 }
 
-// No event announces that an interface has become a port of a bridge: Allocate finds out,
-// and then the list changes.
+// No event announces that an interface has become a port of a bridge: Allocate detects
+// it, and then the list changes.
 func TestWhatTheHostBeganToUseIsNotInjected(t *testing.T) {
 	t.Parallel()
 	const port = "example.com/port"

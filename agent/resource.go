@@ -21,8 +21,8 @@ import (
 	"github.com/generic-dp/generic-dp/topology"
 )
 
-// served is one resource with its plugin. It lives as long as the kubelet is shown
-// the resource, also while it is being retired.
+// served is one resource with its plugin. It lives as long as the resource is listed to
+// the kubelet, including retirement.
 type served struct {
 	name     string
 	resource *resource
@@ -104,8 +104,8 @@ func newResource(r cdi.Resource, rescans rescanRequests) *resource {
 	return res
 }
 
-// publish replaces the state and reports whether the kubelet is shown another list.
-// A device that only moved to another node keeps the list, and no stream wakes.
+// publish replaces the state and reports whether the list for the kubelet changed. A
+// device that only moved to another node keeps the list, and no stream wakes.
 func (r *resource) publish(list []device.Listed, entries []ledger.Entry, prefer string) bool {
 	old := r.now.Load()
 	next := &published{list: list, entries: entries, injections: make([]cdi.Injection, len(entries)), prefer: prefer, changed: old.changed}
@@ -123,8 +123,7 @@ func (r *resource) publish(list []device.Listed, entries []ledger.Entry, prefer 
 	return !same
 }
 
-// Devices is the latest list and a channel that is closed when it is no
-// longer the latest.
+// Devices is the latest list and a channel that is closed when a newer one exists.
 func (r *resource) Devices() ([]device.Listed, <-chan struct{}) {
 	p := r.now.Load()
 	return p.list, p.changed
@@ -136,7 +135,7 @@ func (r *resource) Blocks(ids []string) bool {
 	return err == nil && slices.ContainsFunc(devices, func(d *cdi.Injection) bool { return d.Blocks() || needsRescan(*d.Offer) })
 }
 
-// Allocate returns what a container gets that holds these slots.
+// Allocate returns the response for a container with these slots.
 func (r *resource) Allocate(ctx context.Context, ids []string) (device.Response, error) {
 	devices, err := r.now.Load().find(ids)
 	if err == nil && slices.ContainsFunc(devices, func(d *cdi.Injection) bool { return needsRescan(*d.Offer) }) {
@@ -151,7 +150,7 @@ func (r *resource) Allocate(ctx context.Context, ids []string) (device.Response,
 }
 
 // find returns the devices of slots in the order of their IDs, or an error for the
-// first slot that is not listed or not healthy.
+// first slot that is unlisted or unhealthy.
 func (p *published) find(ids []string) ([]*cdi.Injection, error) {
 	devices := make([]*cdi.Injection, 0, len(ids))
 	for _, slotID := range ids {
@@ -180,7 +179,7 @@ func (r *resource) Prefer(available, must []string, size int) []string {
 	return topology.Prefer(p.prefer, p.list, available, must, size)
 }
 
-// hostCheck checks that what a container is about to get exists.
+// hostCheck checks that everything to inject exists.
 type hostCheck struct {
 	paths Paths
 	specs *cdi.HostSpecs
@@ -220,8 +219,8 @@ func (h hostCheck) Node(path string, n device.OfferedNode) error {
 	return nil
 }
 
-// rescanLimit is how long Allocate waits for a scan. The kubelet waits for as long as
-// Allocate takes, and starts no other pod meanwhile.
+// rescanLimit is how long Allocate waits for a scan. The kubelet waits for Allocate
+// without a timeout, and admits no other pod meanwhile.
 const rescanLimit = 500 * time.Millisecond
 
 // rescanRequests are requests for a scan. Each is closed when its outcome is published.
@@ -247,12 +246,11 @@ func (q rescanRequests) wait(ctx context.Context) error {
 
 var errTooSlow = errors.New("the host was not scanned in time: it may use the device itself")
 
-// needsRescan reports whether the host may have begun to use the device: no event
-// announces that an interface becomes a port of a bridge, or that a route leads
-// through it.
+// needsRescan reports whether the host may have started to use the device: no event
+// announces that an interface becomes a port of a bridge, or that a route uses it.
 func needsRescan(o device.Offer) bool { return len(o.Nets) > 0 }
 
-// TooLarge lists the resources whose list the kubelet would refuse on the host of a
+// TooLarge lists the resources whose list the kubelet would reject on the host of a
 // view.
 func TooLarge(view *View) []error {
 	var problems []error

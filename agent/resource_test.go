@@ -35,8 +35,8 @@ func TestAllocateOnlyWhatIsListedAndHealthy(t *testing.T) {
 	}
 }
 
-// What may be on a remote file system, and what waits for a scan, is given up on.
-func TestAllocateThatMayBlock(t *testing.T) {
+// A call to a remote file system, or a wait for a scan, is abandoned after a timeout.
+func TestBlockingAllocate(t *testing.T) {
 	t.Parallel()
 	r := newResource(cdi.Resource{Name: "example.com/gpu"}, nil)
 	offers := []device.Offer{

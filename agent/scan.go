@@ -41,13 +41,13 @@ type scanned struct {
 	nets     bool // network interfaces were scanned, too
 }
 
-// matchersHost answers what matching asks of a host besides the snapshot.
+// matchersHost provides host data for matching in addition to the snapshot.
 type matchersHost struct {
 	*inventory.Attributes
 	Paths
 }
 
-// view matches a scan, for every command alike.
+// view matches a scan, for every command.
 func view(cfg *config.Config, s scanned, specs *cdi.HostSpecs, prev ledger.Decisions, o Options) *View {
 	forms, decisions := ledger.Identify(s.snapshot, prev)
 	options := matchers.Options{
@@ -116,7 +116,7 @@ func (v *View) Probe(ctx context.Context, paths Paths) {
 	}
 }
 
-// Scan waits scanFor for devices that are being set up, and scans every scanEvery.
+// Scan waits scanFor for unread devices, and scans every scanEvery.
 const (
 	scanFor   = 2 * time.Second
 	scanEvery = 250 * time.Millisecond
@@ -143,16 +143,16 @@ func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
 	}
 }
 
-// Record returns what to pass to package machine for a recording that has what
-// a configuration reads of a host, besides what every scan does.
+// Record returns the reads of a configuration, for package machine to record in
+// addition to the scan.
 func Record(cfg *config.Config, o Options) func(*device.Snapshot, *inventory.Attributes) {
 	return func(snap *device.Snapshot, attrs *inventory.Attributes) {
 		view(cfg, scanned{snap, attrs, true}, o.Paths.hostSpecs(), ledger.Decisions{}, o)
 	}
 }
 
-// scan scans the host. A failed scan is no host without devices: the last snapshot
-// stays, and the scan is repeated.
+// scan scans the host. A failed scan does not mean a host without devices: the last
+// snapshot stays, and the scan is repeated.
 func (l *loop) scan(ctx context.Context, reason metrics.ScanReason) {
 	batch := l.watcher.Take()
 	nets := matchers.UsesNets(l.config)
@@ -213,8 +213,8 @@ func (l *loop) watch() {
 	}
 }
 
-// specDirs are the directories of CDI specs to watch: specs are written in place,
-// too, which the watch of /dev does not see.
+// specDirs are the directories of CDI specs to watch: specs are written in place too,
+// which the watch of /dev does not cover.
 func (a *Agent) specDirs() []string {
 	if !a.usesSpecs.Load() {
 		return nil

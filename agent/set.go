@@ -30,7 +30,7 @@ func (s set) find(name string) *served {
 	return nil
 }
 
-// members are the resources that are served now.
+// members are the served resources.
 func (a *Agent) members() set {
 	if s := a.serving.Load(); s != nil {
 		return *s
@@ -55,10 +55,10 @@ func (a *Agent) Entries(name string) []ledger.Entry {
 	return nil
 }
 
-// firstResults is how long the first list of a resource waits for the first
-// results of health checks: most come in a millisecond, and a list without them
-// would have all devices Unhealthy for that moment whenever the program is updated.
-// A check that hangs costs the other devices no more than this.
+// firstResults is how long the first list of a resource waits for the first results of
+// health checks: most come in a millisecond, and a list without them would briefly make
+// all devices Unhealthy with every update of the program. A hung check delays the other
+// devices no longer than this.
 const firstResults = 100 * time.Millisecond
 
 // publish publishes the list of each resource. A resource is made when the ledger first
@@ -98,7 +98,7 @@ func (l *loop) publish(ctx context.Context, listed []ledger.ListedResource, conf
 }
 
 // awaits returns until when the first list of a resource waits for the first results of
-// checks; zero is not at all.
+// checks; zero if it does not.
 func (s *served) awaits(listed ledger.ListedResource, now time.Time) time.Time {
 	until := s.since.Add(firstResults)
 	if s.shown || !now.Before(until) || !slices.ContainsFunc(listed.Devices, func(e ledger.Entry) bool { return e.Reason == health.ReasonPending }) {

@@ -26,11 +26,11 @@ import (
 var errNotScanned = errors.New("the host was not scanned yet")
 
 // stuckAfter is how long one pass of the loop may take before it counts as stuck. It
-// takes milliseconds, and everything that is known to hang has its own timeout.
+// takes milliseconds, and all operations that may hang have timeouts.
 const stuckAfter = 2 * time.Minute
 
-// Alive is nil when the host was scanned and the loop is not stuck, whatever the
-// kubelet does.
+// Alive is nil when the host was scanned and the loop is not stuck, with or without a
+// kubelet.
 func (a *Agent) Alive() error {
 	if a.serving.Load() == nil {
 		return errNotScanned
@@ -56,7 +56,7 @@ func (a *Agent) Ready() error {
 	return errors.Join(missing...)
 }
 
-// Config says which configuration is served, and why it is not the one on disk.
+// Config returns the served configuration, and why it is not the one on disk.
 func (a *Agent) Config() metrics.Config { return *a.loaded.Load() }
 
 const (

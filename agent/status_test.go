@@ -69,8 +69,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// A kubelet that never answers delays the status for a moment, a missing one does not, and
-// neither is an error.
+// A hung kubelet delays the status briefly, a missing one does not, and neither is an
+// error.
 func TestStatusWithoutPodResources(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, zigbee)

@@ -12,9 +12,9 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
 )
 
-// The configuration changes all the time, sometimes half written, while devices come and
-// go and pods are admitted: no device leaves a list within the minute that a kubelet
-// needs, no list is empty, and in the end the last configuration is served.
+// The configuration changes all the time, sometimes half written, while devices come
+// and go and pods are admitted: no device leaves a list within the minute that a
+// kubelet needs, no list is empty, and in the end the last configuration is served.
 func TestStormOfReloads(t *testing.T) {
 	t.Parallel()
 	texts := []string{

@@ -174,7 +174,7 @@ func TestIdentifyEqualSerialsInBothRootHubs(t *testing.T) {
 	}
 }
 
-func TestIdentifyLeavesOtherHardwareAlone(t *testing.T) {
+func TestIdentifyIgnoresOtherHardware(t *testing.T) {
 	t.Parallel()
 	card := &device.Hardware{Bus: device.PCIBus, Name: "0000:3b:00.0", PCI: &device.PCI{Address: "0000:3b:00.0"}}
 	forms, next := Identify(&device.Snapshot{Hardware: []*device.Hardware{card}}, Decisions{})

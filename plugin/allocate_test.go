@@ -50,8 +50,8 @@ func TestAllocate(t *testing.T) {
 		}, nil
 	}
 	s := testServer(source, Hooks{}, nil)
-	// Random order, a repeat, a second container; twice, as for an init
-	// container and the pod's own.
+	// Random order, a duplicate, a second container; twice, as for an init container
+	// and the main container.
 	for range 2 {
 		resp, err := s.Allocate(t.Context(), request([]string{"c", "a", "c"}, []string{"b"}, nil))
 		if err != nil {
@@ -103,7 +103,7 @@ func TestAllocateErrors(t *testing.T) {
 		logs := &records{}
 		var hooked error
 		s := testServer(source, Hooks{Allocated: func(_ time.Duration, err error) { hooked = err }}, logs)
-		// One bad container fails the request, whatever the others are.
+		// One invalid container fails the request.
 		_, err := s.Allocate(t.Context(), request([]string{"a"}, tt.ids))
 		if got := status.Code(err); got != tt.code {
 			t.Errorf("%q: code: got %s, want %s", tt.ids, got, tt.code)
@@ -127,7 +127,7 @@ func TestAllocateNeverWaits(t *testing.T) {
 		source := newSource(healthy("a")...)
 		source.blocks = true
 		source.allocate = func(context.Context, []string) (device.Response, error) {
-			<-stuck // whatever its context says
+			<-stuck // ignores its context
 			return device.Response{}, nil
 		}
 		source.prefer = func([]string, []string, int) []string {
@@ -203,7 +203,7 @@ func TestGetPreferredAllocation(t *testing.T) {
 	}
 }
 
-// Over the socket: a pod's containers, and what is asked besides.
+// Over the socket: a pod's containers, and the other calls.
 func TestAdmission(t *testing.T) {
 	t.Parallel()
 	n := newNode(t).up()

@@ -48,7 +48,7 @@ func BenchmarkStreamEnded(b *testing.B) {
 		n.must(n.WaitFor(n.ctx, func() bool { _, now := n.Latest(gpu); return now > before }))
 		list, _ := n.Latest(gpu)
 		took = append(took, list.At.Sub(began))
-		// A registration that lives is what comes before in life.
+		// A live registration precedes a restart in practice.
 		b.StopTimer()
 		n.must(n.Restart())
 		n.waitAllocatable(gpu, 1)
@@ -80,7 +80,7 @@ func BenchmarkAllocate(b *testing.B) {
 	}
 }
 
-// From nothing to the first lists of two resources, the kubelet being up.
+// From the start of two resources to their first lists, with a running kubelet.
 func BenchmarkStart(b *testing.B) {
 	n := newNode(b)
 	n.must(n.Start())

@@ -70,7 +70,7 @@ func (s *fakeSource) Prefer(available, must []string, size int) []string {
 	return nil
 }
 
-// healthy lists devices that are.
+// healthy lists healthy devices.
 func healthy(ids ...string) []device.Listed {
 	var list []device.Listed
 	for _, id := range ids {
@@ -252,7 +252,7 @@ func (n *node) sockets() []string {
 	return names
 }
 
-// checkRequests fails unless every registration was for a socket of its own.
+// checkRequests fails unless every registration had a unique socket.
 func (n *node) checkRequests(resource string) {
 	n.t.Helper()
 	var seen []string

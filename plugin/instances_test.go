@@ -9,7 +9,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubelettest"
 )
 
-// A rolling update: the newcomer serves beside the old instance, which then goes.
+// A rolling update: the new instance serves beside the old one, which then ends.
 func TestTwoInstances(t *testing.T) {
 	t.Parallel()
 	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
@@ -17,8 +17,8 @@ func TestTwoInstances(t *testing.T) {
 		old, stopOld := n.plugin(gpu, newSource(healthy("a", "b", "c", "d")...))
 		n.waitRegistered(old, true)
 		source := newSource(healthy("a", "b", "c", "d")...)
-		newcomer, _ := n.plugin(gpu, source)
-		n.waitRegistered(newcomer, true)
+		newer, _ := n.plugin(gpu, source)
+		n.waitRegistered(newer, true)
 		if !old.isRegistered() {
 			t.Error("the old instance is not registered any more")
 		}
@@ -36,7 +36,7 @@ func TestTwoInstances(t *testing.T) {
 		stopOld()
 		source.set(healthy("a", "b", "c")...)
 		n.waitAllocatable(gpu, 3)
-		n.waitRegistered(newcomer, true)
+		n.waitRegistered(newer, true)
 		stopWatching()
 		<-watched
 		o := kubeletOptions{}
@@ -46,13 +46,13 @@ func TestTwoInstances(t *testing.T) {
 		}
 		n.checkRequests(gpu)
 		if got := n.sockets(); len(got) != 1 {
-			t.Errorf("sockets: got %q, want the newcomer's", got)
+			t.Errorf("sockets: got %q, want the newer's", got)
 		}
 	})
 }
 
-// A rollback: kubelets up to 1.36 say nothing to the old
-// instance when they drop the resource with the newcomer.
+// A rollback: kubelets up to 1.36 do not notify the old instance when they drop the
+// resource with the new one.
 func TestNewcomerGoesAgain(t *testing.T) {
 	t.Parallel()
 	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
@@ -61,13 +61,13 @@ func TestNewcomerGoesAgain(t *testing.T) {
 		source := newSource(healthy("a")...)
 		old, _ := n.plugin(gpu, source, hasty)
 		n.waitRegistered(old, true)
-		newcomer, stop := n.plugin(gpu, newSource(healthy("a")...), hasty)
-		n.waitRegistered(newcomer, true)
+		newer, stop := n.plugin(gpu, newSource(healthy("a")...), hasty)
+		n.waitRegistered(newer, true)
 		stop()
 		n.waitAllocatable(gpu, 1)
 		source.set(healthy("a", "b")...)
 		n.waitAllocatable(gpu, 2)
-		// On older kubelets the list alone comes through, not Allocate.
+		// On older kubelets only the list arrives, not Allocate.
 		n.must(n.WaitFor(n.ctx, func() bool {
 			_, err := n.Allocate(n.ctx, gpu, "a")
 			return err == nil
@@ -76,16 +76,16 @@ func TestNewcomerGoesAgain(t *testing.T) {
 }
 
 // An instance that is killed leaves its socket, and no event.
-func TestNewcomerIsKilled(t *testing.T) {
+func TestNewInstanceIsKilled(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.watch.files.Resync = 20 * time.Millisecond
 	n.up()
 	p, _ := n.plugin(gpu, newSource(healthy("a")...), func(p *Plugin) { p.timing.alone = time.Millisecond })
 	n.waitRegistered(p, true)
-	newcomer, err := listen(n.dir, gpu)
+	newer, err := listen(n.dir, gpu)
 	n.must(err)
-	n.must(newcomer.listener.Close())
+	n.must(newer.listener.Close())
 	n.must(n.WaitFor(n.ctx, func() bool { return n.Registrations(gpu) == 2 }))
 	n.waitAllocatable(gpu, 1)
 }

@@ -20,13 +20,13 @@ const kubeletSocket = "kubelet.sock"
 
 // KubeletSocket is the state of the kubelet's socket.
 type KubeletSocket struct {
-	// Present: the file is there, which does not mean that anybody listens.
+	// Present: the file exists, possibly without a listener.
 	Present bool
 	// Generation counts the sockets seen so far: every start of the kubelet
 	// makes a new one. It is 0 before the first.
 	Generation uint64
-	// Since is when it was made, from the age of its file when it was first seen:
-	// a clock that is set later doesn't matter.
+	// Since is when it was made, by the age of its file when it was first seen: later
+	// changes of the clock do not matter.
 	Since time.Time
 }
 
@@ -47,7 +47,7 @@ type KubeletWatch struct {
 	changed chan struct{}
 	owned   map[string]*owned // by the socket's name
 	sockets map[string]bool   // of plugins, by name
-	dead    map[string]bool   // those of others that have no listener any more
+	dead    map[string]bool   // foreign ones without a listener
 	missing bool              // the directory does not exist
 
 	connecting sync.Mutex
@@ -66,7 +66,7 @@ func NewKubeletWatch(dir string, log *slog.Logger) *KubeletWatch {
 		socket: filepath.Join(dir, kubeletSocket),
 		log:    log,
 		files: watch.New(watch.Options{
-			// A link may take the place of the directory, and the one above be moved.
+			// The directory may be replaced by a link, and its parent moved.
 			Source: "kubelet directory", Events: watch.Names, Dirs: func() []string { return []string{dir, filepath.Dir(dir)} },
 			Resync: 2 * time.Minute, Poll: time.Second, Log: log,
 		}),
@@ -125,7 +125,7 @@ func (w *KubeletWatch) checkAll() {
 	}
 	w.mu.Lock()
 	for name := range w.sockets {
-		names[name] = true // it may be gone
+		names[name] = true // it may have been removed
 	}
 	owned := slices.Collect(maps.Values(w.owned))
 	w.mu.Unlock()
@@ -137,7 +137,7 @@ func (w *KubeletWatch) checkAll() {
 	}
 }
 
-// checkDir logs when the directory goes and comes.
+// checkDir logs when the directory disappears and reappears.
 func (w *KubeletWatch) checkDir() {
 	_, err := os.Stat(w.dir)
 	missing := errors.Is(err, fs.ErrNotExist)
@@ -208,8 +208,8 @@ func (w *KubeletWatch) checkPlugin(name, resource string, id fileID, present boo
 	}
 }
 
-// await returns when d has passed, or earlier when the kubelet's socket is gone
-// or not of that generation, or ctx is cancelled.
+// await returns when d has passed, or earlier when the kubelet's socket is gone or has
+// another generation, or ctx is cancelled.
 func (w *KubeletWatch) await(ctx context.Context, generation uint64, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -228,7 +228,7 @@ func (w *KubeletWatch) await(ctx context.Context, generation uint64, d time.Dura
 	}
 }
 
-// owned is a plugin's socket as the watch follows it.
+// owned is a plugin's socket in the watch.
 type owned struct {
 	socket *ownSocket
 	// gone is closed when the socket is.
@@ -238,7 +238,7 @@ type owned struct {
 	// in which they were made: an instance registers up to timing.register after
 	// it has made its socket.
 	newer map[string]bool
-	// changed has a value when newer has become empty, or is no longer.
+	// changed has a value when newer has become empty or non-empty.
 	changed chan struct{}
 }
 
@@ -307,8 +307,8 @@ func (w *KubeletWatch) probe(o *owned) {
 	}
 }
 
-// listening reports whether a socket in the directory has a listener. Without one it
-// is dead for good, unless it is so recent that it may be between bind and listen.
+// listening reports whether a socket in the directory has a listener. Without one it is
+// dead permanently, unless it is so recent that it may be between bind and listen.
 func (w *KubeletWatch) listening(name string) bool {
 	path := filepath.Join(w.dir, name)
 	if id, ok := identify(path); !dead(path) || ok && time.Since(time.Unix(0, id.made.Nano())) < w.bindToListen {

@@ -58,7 +58,7 @@ func TestWatchGenerations(t *testing.T) {
 		n.Stop()
 		n.waitKubelet(false, i+1)
 	}
-	// What is already there is one generation, however it is learnt.
+	// An existing socket is one generation, however it is detected.
 	n.must(n.Start())
 	n.waitKubelet(true, 6)
 	for range 100 {
@@ -68,7 +68,7 @@ func TestWatchGenerations(t *testing.T) {
 	n.waitKubelet(true, 6)
 }
 
-// A kubelet that was there first is as old as its socket.
+// A kubelet that started first is as old as its socket.
 func TestWatchTellsTheAgeOfTheKubelet(t *testing.T) {
 	t.Parallel()
 	for _, age := range []time.Duration{0, time.Hour, -time.Hour} { // the last by a clock that was set back
@@ -92,13 +92,13 @@ func TestWatchFollowsTheDirectory(t *testing.T) {
 	n.must(n.Start())
 	n.waitKubelet(true, 1)
 	n.Kill()
-	// The directory above goes with it, and comes back.
+	// Its parent is removed with it, and returns.
 	n.must(os.Rename(above, above+".old"))
 	t.Cleanup(func() { _ = os.RemoveAll(above + ".old") })
 	n.waitKubelet(false, 1)
 	n.must(n.Start())
 	n.waitKubelet(true, 2)
-	// A link in its place, and the link turned to another directory.
+	// Replaced by a link, whose target then changes.
 	n.must(os.Rename(n.dir, n.dir+".1"))
 	n.must(os.Symlink(n.dir+".1", n.dir))
 	n.must(n.Restart())
@@ -166,7 +166,7 @@ func TestWatchSeesSocketsGo(t *testing.T) {
 	// Replaced by another one under its name.
 	n.must(os.Rename(s.path, s.path+".old"))
 	<-o.gone
-	// One that went before anyone asked.
+	// One that was removed before the call.
 	o = n.watch.own(s)
 	<-o.gone
 	n.watch.forget(o)

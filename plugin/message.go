@@ -68,7 +68,7 @@ func health(healthy bool) string {
 	return v1beta1.Unhealthy
 }
 
-// message is list as the kubelet gets it.
+// message is list in the kubelet's API.
 func message(list []device.Listed) *v1beta1.ListAndWatchResponse {
 	devices := make([]v1beta1.Device, len(list))
 	resp := &v1beta1.ListAndWatchResponse{Devices: make([]*v1beta1.Device, len(list))}
@@ -80,8 +80,8 @@ func message(list []device.Listed) *v1beta1.ListAndWatchResponse {
 	return resp
 }
 
-// topology is nil where no NUMA node is known: that is "no preference". A node
-// that does not exist, such as -1, would be a hint that nothing can satisfy.
+// topology is nil if no NUMA node is known: "no preference". A missing node, such as
+// -1, would be a hint that cannot be satisfied.
 func topology(nodes []int) *v1beta1.TopologyInfo {
 	var t *v1beta1.TopologyInfo
 	for _, id := range nodes {
@@ -96,7 +96,7 @@ func topology(nodes []int) *v1beta1.TopologyInfo {
 	return t
 }
 
-// containerResponse is a response as the kubelet gets it.
+// containerResponse is a response in the kubelet's API.
 func containerResponse(r device.Response) *v1beta1.ContainerAllocateResponse {
 	resp := &v1beta1.ContainerAllocateResponse{Envs: r.Env, Annotations: r.Annotations}
 	for _, n := range r.Nodes {

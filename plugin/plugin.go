@@ -90,10 +90,10 @@ const registerWithin = 15 * time.Second
 type timing struct {
 	register time.Duration // for one Register call
 	stream   time.Duration // from an accepted Register to ListAndWatch
-	alone    time.Duration // from a newer instance's end to registering anew
+	alone    time.Duration // from a newer instance's end to re-registration
 	probe    time.Duration // between checks whether a newer instance lives
 	hangUp   time.Duration // for the kubelet to close its connection
-	stop     time.Duration // for calls under way when the server ends
+	stop     time.Duration // for running calls when the server ends
 	answer   time.Duration // for one Allocate or GetPreferredAllocation call
 	window   time.Duration // between two changes of a list
 }

@@ -34,7 +34,7 @@ func TestRegister(t *testing.T) {
 		}
 		n.checkRequests(gpu)
 
-		// A clean end: allocatable falls at once, capacity stays, no file does.
+		// A clean end: allocatable drops at once, capacity and files stay.
 		stop()
 		n.waitAllocatable(gpu, 0)
 		if got := n.Count(gpu).Capacity; got != 3 {
@@ -124,7 +124,7 @@ func TestSocketBoundButNotListening(t *testing.T) {
 			if id, ok := identify(n.Socket()); !ok || !dead(n.Socket()) {
 				t.Errorf("want a socket that refuses connections, have %v", id)
 			}
-			// What a busy machine can put between bind and listen.
+			// A busy machine may take this long between bind and listen.
 			<-time.After(30 * time.Millisecond)
 		}
 	}).run()
@@ -180,7 +180,7 @@ func TestPluginRestart(t *testing.T) {
 	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
 		n := newNode(t, keying).up()
 		source := newSource(healthy("a", "b")...)
-		// What a plugin that was killed leaves.
+		// Left by a killed plugin.
 		stale, err := listen(n.dir, gpu)
 		n.must(err)
 		n.must(stale.listener.Close())
@@ -313,7 +313,7 @@ func TestStopWhileRegistering(t *testing.T) {
 	}
 }
 
-// The kubelet accepts, and then never asks for the list.
+// The kubelet accepts, and then never opens ListAndWatch.
 func TestNoStream(t *testing.T) {
 	t.Parallel()
 	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
@@ -343,7 +343,7 @@ func TestKubeletDiesBeforeTheStream(t *testing.T) {
 	n.waitAllocatable(gpu, 1)
 }
 
-// The kubelet's socket may go for a while without the kubelet.
+// The kubelet's socket may disappear for a while without the kubelet.
 func TestKubeletSocketRemoved(t *testing.T) {
 	t.Parallel()
 	n := newNode(t).up()
@@ -360,7 +360,7 @@ func TestKubeletSocketRemoved(t *testing.T) {
 	}
 }
 
-func TestDirectoryMadeAnew(t *testing.T) {
+func TestDirectoryRecreated(t *testing.T) {
 	t.Parallel()
 	n := newNode(t).up()
 	p, _ := n.plugin(gpu, newSource(healthy("a")...))
@@ -373,7 +373,7 @@ func TestDirectoryMadeAnew(t *testing.T) {
 		n.waitAllocatable(gpu, 1)
 		n.waitRegistered(p, true)
 	}
-	// Renamed and made anew: the watch must not stay with the old one.
+	// Renamed and recreated: the watch must not stay with the old one.
 	n.Kill()
 	n.must(os.Rename(n.dir, n.dir+".old"))
 	n.must(n.Start())

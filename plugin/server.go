@@ -58,7 +58,7 @@ func newServer(p *Plugin) *server {
 	}
 }
 
-// serve answers the kubelet on a socket until stop.
+// serve serves the kubelet on a socket until stop.
 func (p *Plugin) serve(listener net.Listener) *server {
 	s := newServer(p)
 	s.conns = newConnListener(listener)
@@ -81,8 +81,8 @@ func (p *Plugin) serve(listener net.Listener) *server {
 // the server has ended. GracefulStop would wait for streams for ever.
 //
 // At the end of a stream the kubelet closes the connection and forgets the client.
-// Kubelets up to 1.36 take a plugin that registers before that for the one whose
-// stream ended and drop it silently: they get time to hang up.
+// Kubelets up to 1.36 confuse a plugin that registers before that with the one whose
+// stream ended, and drop it silently: they get time to disconnect.
 func (s *server) stop() {
 	close(s.quit)
 	s.conns.wait(s.timing.hangUp)
@@ -97,7 +97,7 @@ func (s *server) GetDevicePluginOptions(context.Context, *v1beta1.Empty) (*v1bet
 	return pluginOptions(), nil
 }
 
-// PreStartContainer is not asked for; it is answered all the same.
+// PreStartContainer is not requested; it succeeds nevertheless.
 func (s *server) PreStartContainer(context.Context, *v1beta1.PreStartContainerRequest) (*v1beta1.PreStartContainerResponse, error) {
 	return &v1beta1.PreStartContainerResponse{}, nil
 }
@@ -252,8 +252,8 @@ func (p *Plugin) prefer(available, must []string, size int) (ids []string, err e
 	return ids, nil
 }
 
-// bounded returns in time whatever f does: the kubelet waits for Allocate and
-// GetPreferredAllocation for ever, and admits no other pod meanwhile.
+// bounded returns in time even if f hangs: the kubelet waits for Allocate and
+// GetPreferredAllocation without a timeout, and admits no other pod meanwhile.
 func bounded[T any](ctx context.Context, p *Plugin, f func(context.Context) (T, error)) (value T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timing.answer)
 	defer cancel()

@@ -179,8 +179,8 @@ func largeList(n int) []device.Listed {
 // largest is how many devices of largeList fit.
 const largest = MaxMessage / 27
 
-// A list is cut where the kubelet would refuse it: it ends the stream of a longer
-// one, and the resource has no devices for good.
+// A list is cut to the kubelet's limit: it would end the stream of a longer one, and
+// the resource would stay without devices.
 func TestLongestList(t *testing.T) {
 	t.Parallel()
 	list := largeList(largest + 1)
@@ -204,8 +204,8 @@ func TestLongestList(t *testing.T) {
 	}
 }
 
-// A device that becomes Unhealthy makes the list longer: that must not push
-// another one off it.
+// A device that becomes Unhealthy makes the list longer, which must not push another
+// one off it.
 func TestHealthDoesNotChangeWhatFits(t *testing.T) {
 	t.Parallel()
 	// As many as fit while all of them are Healthy.

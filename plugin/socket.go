@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// maxSocketPath is what sun_path holds besides its final NUL (unix(7)).
+	// maxSocketPath is the capacity of sun_path without its final NUL (unix(7)).
 	maxSocketPath = 107
 	// nameLength is the length of every socket name, "gdp-", 8 digits of the
 	// resource, "-", 16 random ones, ".sock".
@@ -26,8 +26,8 @@ const (
 	sweepAge = time.Minute
 )
 
-// fileID tells a file from the next one with its name. Inodes are reused, hence the
-// creation time.
+// fileID distinguishes a file from its successors with its name. Inodes are reused,
+// hence the creation time.
 type fileID struct {
 	dev, ino uint64
 	made     unix.Timespec
@@ -70,7 +70,7 @@ func listen(dir, resource string) (*ownSocket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a socket: %w", err)
 	}
-	// Closing would remove the path, whatever is there.
+	// Closing would remove any file at the path.
 	l.SetUnlinkOnClose(false)
 	id, ok := identify(path)
 	if !ok {
@@ -80,13 +80,13 @@ func listen(dir, resource string) (*ownSocket, error) {
 	return &ownSocket{name: name, path: path, id: id, listener: l}, nil
 }
 
-// resource is the part of the name that stands for the resource.
+// resource is the part of the name that identifies the resource.
 func (s *ownSocket) resource() string {
 	r, _ := resourceOf(s.name)
 	return r
 }
 
-// remove closes the socket and removes its file, unless that is another one's.
+// remove closes the socket and removes its file, unless it was replaced.
 func (s *ownSocket) remove() {
 	_ = s.listener.Close()
 	if id, ok := identify(s.path); ok && id == s.id {
@@ -94,17 +94,17 @@ func (s *ownSocket) remove() {
 	}
 }
 
-// socketName returns a fresh name of nameLength characters. It is no secret: the
-// kernel's random numbers are not used, since a small machine blocks their first
-// reader after a boot for a second (random(4)).
+// socketName returns a fresh name of nameLength characters. It is not secret: the
+// kernel's random numbers are not used, since they block their first reader on a small
+// machine for a second after boot (random(4)).
 func socketName(resource string) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(resource))
 	return fmt.Sprintf("gdp-%08x-%016x.sock", h.Sum32(), rand.Uint64())
 }
 
-// resourceOf returns the part of a socket's name that stands for the resource, and
-// false for a name that is not of the form.
+// resourceOf returns the part of a socket's name that identifies the resource, and
+// false for a name of another form.
 func resourceOf(name string) (string, bool) {
 	if len(name) != nameLength || name[:4] != "gdp-" || name[12] != '-' || name[29:] != ".sock" ||
 		strings.Trim(name[4:12]+name[13:29], "0123456789abcdef") != "" {
@@ -113,11 +113,11 @@ func resourceOf(name string) (string, bool) {
 	return name[4:12], true
 }
 
-// SweepSockets removes sockets in dir that instances of this program left when they
-// were killed, and returns their names. Such a socket has a name of this program's
-// exact form, is older than a minute and refuses connections: it can't be listened on
-// again, since a new bind makes a new file. A more recent one may belong to an
-// instance that is just starting.
+// SweepSockets removes sockets in dir that killed instances of this program left, and
+// returns their names. Such a socket has a name of this program's exact form, is older
+// than a minute and refuses connections: it can't be listened on again, since a new
+// bind makes a new file. A more recent one may belong to an instance that is just
+// starting.
 func SweepSockets(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -41,7 +41,7 @@ func TestCheckDir(t *testing.T) {
 	}
 }
 
-// The longest directory that CheckDir lets through must do.
+// The longest directory that CheckDir accepts must work.
 func TestLongestDir(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -96,11 +96,11 @@ func TestSweepSockets(t *testing.T) {
 	dead := add(socketName(gpu), false, old)
 	keep := []string{
 		add(socketName(gpu), true, old),             // served
-		add(socketName(gpu), false, time.Now()),     // may not have come to listen yet
-		add("nvidia-gpu.sock", false, old),          // somebody else's
-		add("gdp-ZXhhbXBsZQ-1.sock", false, old),    // likewise
-		add("gdp-0123abcd-xyz.sock", false, old),    // not quite ours
-		add(socketName(gpu)+"x", false, old),        // likewise
+		add(socketName(gpu), false, time.Now()),     // may not listen yet
+		add("nvidia-gpu.sock", false, old),          // foreign
+		add("gdp-ZXhhbXBsZQ-1.sock", false, old),    // foreign
+		add("gdp-0123abcd-xyz.sock", false, old),    // another form
+		add(socketName(gpu)+"x", false, old),        // another form
 		filepath.Base(socketName(gpu) + ".regular"), // no socket
 	}
 	n.must(os.WriteFile(filepath.Join(n.dir, keep[6]), nil, 0o600))

@@ -14,8 +14,8 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// Every change must be seen after any number of kubelet restarts, whichever way
-// they went, and no two of the plugin's sockets may ever be there at once.
+// Every change must be seen after any number and kind of kubelet restarts, and two of
+// the plugin's sockets must never exist at once.
 func TestRestartStorm(t *testing.T) {
 	t.Parallel()
 	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
@@ -57,9 +57,9 @@ func TestRestartStorm(t *testing.T) {
 	})
 }
 
-// Whatever happens in whatever order, the end is a registered plugin with its
-// latest list.
-func TestRandomTroubles(t *testing.T) {
+// After any sequence of failures the result is a registered plugin with its latest
+// list.
+func TestRandomFailures(t *testing.T) {
 	t.Parallel()
 	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
 		n := newNode(t, keying).up()
@@ -94,7 +94,7 @@ func TestRandomTroubles(t *testing.T) {
 		source.set(healthy("x", "y", "z")...)
 		n.waitAllocatable(gpu, 3)
 		n.waitRegistered(p, true)
-		// The last trouble may come to light only now.
+		// The last failure may be detected only now.
 		err := n.WaitFor(n.ctx, func() bool {
 			_, err := n.Allocate(n.ctx, gpu, "x", "y")
 			return err == nil && len(n.sockets()) == 1
@@ -116,8 +116,8 @@ func resources(t *testing.T) (goroutines, files int) {
 	return runtime.NumGoroutine(), len(entries)
 }
 
-// settle waits until there are no more goroutines and files than allowed:
-// connections end a moment after they are closed.
+// settle waits until there are no more goroutines and files than allowed: connections
+// end shortly after they are closed.
 func settle(t *testing.T, ctx context.Context, what string, goroutines, files int) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -137,12 +137,12 @@ func settle(t *testing.T, ctx context.Context, what string, goroutines, files in
 	}
 }
 
-// Not parallel: it counts what the whole process has.
+// Not parallel: it counts resources of the whole process.
 func TestNothingLeaks(t *testing.T) {
 	n := newNode(t)
 	ctx, cancel := context.WithTimeout(n.ctx, 20*time.Second)
 	defer cancel()
-	// The first use of the network poller opens files for good.
+	// The first use of the network poller opens permanent files.
 	n.must(n.Start())
 	n.Stop()
 	g0, f0 := resources(t)

@@ -110,7 +110,7 @@ func TestLastStateOfAStormWins(t *testing.T) {
 }
 
 // A broken device of one resource does not affect others.
-func TestOneBrokenResourceLeavesTheOthersAlone(t *testing.T) {
+func TestBrokenResourceDoesNotAffectOthers(t *testing.T) {
 	const broken = "example.com/broken"
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0", "valve0")
