@@ -21,7 +21,7 @@ func TestParseForCDI(t *testing.T) {
 		cfg, err := config.ParseForCDI(file)
 		switch {
 		case want == "" && (err != nil || !cfg.Resources[0].Container.CDI):
-			t.Errorf("%s: %v, want that it is handed over by name", text, err)
+			t.Errorf("%s: %v, want that it is injected by name", text, err)
 		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}

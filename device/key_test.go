@@ -163,7 +163,7 @@ func TestKeysOfInterfacesDoNotNameThem(t *testing.T) {
 	}{
 		{"another name", []netLeaf{{"eth0", "", -1, 0}}, []netLeaf{{"enp24s0", "", -1, 0}}, []string{"net"}},
 		{"two ports in another order", []netLeaf{{"eth0", "", -1, 0}, {"eth1", "", -1, 1}}, []netLeaf{{"lan9", "", -1, 0}, {"lan2", "", -1, 1}}, []string{"net", "net.1"}},
-		{"the first port is away", []netLeaf{{"eth1", "", -1, 1}}, []netLeaf{{"eth0", "", -1, 1}}, []string{"net.1"}},
+		{"the first port is absent", []netLeaf{{"eth1", "", -1, 1}}, []netLeaf{{"eth0", "", -1, 1}}, []string{"net.1"}},
 		{"two devices below it with one index", []netLeaf{{"eth0", "virtio1/", -1, 0}, {"eth1", "virtio2/", -1, 0}}, []netLeaf{{"z", "virtio1/", -1, 0}, {"a", "virtio2/", -1, 0}}, []string{"net", "net.1"}},
 		{"crossing ten", []netLeaf{{"lan9", "", -1, 0}, {"lan10", "", -1, 0}}, []netLeaf{{"lan8", "", -1, 0}, {"lan9", "", -1, 0}}, []string{"net", "net.1"}},
 		{"USB interfaces", []netLeaf{{"wwan0", "", 4, 0}, {"wwan1", "", 8, 0}}, []netLeaf{{"wwan3", "", 4, 0}, {"wwan2", "", 8, 0}}, []string{"if04:net", "if08:net"}},

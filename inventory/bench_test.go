@@ -79,9 +79,9 @@ func BenchmarkUpdate(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
 				c.do(h)
-				told := h.Uevents()
+				uevents := h.Uevents()
 				b.StartTimer()
-				snap, err := s.Update(b.Context(), inventory.Batch{Names: true, Paths: told})
+				snap, err := s.Update(b.Context(), inventory.Batch{Names: true, Paths: uevents})
 				for err == nil && len(snap.Unread) > 0 {
 					<-s.Answered()
 					snap, err = s.Update(b.Context(), inventory.Batch{})

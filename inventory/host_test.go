@@ -121,15 +121,15 @@ func TestLoopDeviceOnThisHost(t *testing.T) {
 	name := "loop" + strconv.Itoa(number)
 	sysPath := "devices/virtual/block/" + name
 	// Other devices may come and go meanwhile.
-	told, named := false, false
+	announced, named := false, false
 	note := func(b inventory.Batch) {
-		told = told || slices.Contains(b.Paths, sysPath)
+		announced = announced || slices.Contains(b.Paths, sysPath)
 		named = named || b.Names
 	}
 	until(t, w, "the new device", func(b inventory.Batch) bool {
 		note(b)
 		here := seen("/dev/"+name, b) != nil
-		return told && named && here
+		return announced && named && here
 	})
 	n := seen("/dev/"+name, inventory.Batch{})
 	want := &device.Node{
@@ -139,12 +139,12 @@ func TestLoopDeviceOnThisHost(t *testing.T) {
 	if diff := cmp.Diff(want, n); diff != "" {
 		t.Error(diff)
 	}
-	told, named = false, false
+	announced, named = false, false
 	remove()
 	until(t, w, "the removal", func(b inventory.Batch) bool {
 		note(b)
 		gone := seen("/dev/"+name, b) == nil
-		return told && named && gone
+		return announced && named && gone
 	})
 }
 

@@ -213,7 +213,7 @@ func (c *changing) same(s *inventory.Scanner, b inventory.Batch) {
 	c.t.Helper()
 	got := updated(c.t, s, b)
 	if diff := cmp.Diff(scan(c.t, c.Tree), got); diff != "" {
-		c.t.Fatalf("turn %d, told %q: an update differs from a scan:\n%s", c.turn, b.Paths, diff)
+		c.t.Fatalf("step %d, uevents %q: an update differs from a scan:\n%s", c.turn, b.Paths, diff)
 	}
 }
 

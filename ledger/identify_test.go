@@ -39,7 +39,7 @@ func ids(t *testing.T, d *Decisions, present ...*device.Hardware) map[string]str
 		t.Error("the order of the devices decides")
 	}
 	if again, againNext := Identify(&device.Snapshot{Hardware: present}, next); !cmp.Equal(forms, again) || !cmp.Equal(next, againNext) {
-		t.Error("a second look at the same devices decides otherwise")
+		t.Error("a second call for the same devices differs")
 	}
 	*d = next
 	got := make(map[string]string)
@@ -106,7 +106,7 @@ func TestIdentify(t *testing.T) {
 			{"a third port", alone("3"), map[string]string{"3": port("3")}},
 			{"owner back beside it", []*device.Hardware{stick(s, "1"), stick(s, "3")}, map[string]string{"1": s, "3": port("3")}},
 		}},
-		{"two appear elsewhere while the owner is away", []step{
+		{"two appear elsewhere while the owner is absent", []step{
 			{"alone", alone("1"), map[string]string{"1": s}},
 			{"two others", []*device.Hardware{stick(s, "2"), stick(s, "3")}, map[string]string{"2": port("2"), "3": port("3")}},
 			{"owner back", alone("1"), map[string]string{"1": s}},

@@ -23,7 +23,7 @@ func TestCheckRunDir(t *testing.T) {
 		{name: "a file system of its own on the host", mountinfo: rootfs + "700 600 8:5 / /run/generic-dp rw - ext4 /dev/sda5 rw\n"},
 		{name: "trailing slash", dir: dir + "/", mountinfo: rootfs + "700 600 0:23 /generic-dp /run/generic-dp rw - tmpfs tmpfs rw\n"},
 		{name: "space in the path", dir: "/run/generic dp", mountinfo: rootfs + `700 600 0:23 /generic\040dp /run/generic\040dp rw - tmpfs tmpfs rw` + "\n"},
-		{name: "on the host nothing is looked at", mountinfo: rootfs, onHost: true},
+		{name: "on the host nothing is checked", mountinfo: rootfs, onHost: true},
 
 		{name: "no mount", mountinfo: rootfs, wantErr: "it is not a mount"},
 		{name: "no mounts at all", mountinfo: "", wantErr: "it is not a mount"},

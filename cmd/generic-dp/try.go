@@ -85,9 +85,9 @@ func try(ctx context.Context, f *flags, once bool, stdout, stderr io.Writer) (er
 // tryOptions are the options of serve, with all written files below dir. Only warnings
 // are logged: try prints the rest.
 func tryOptions(f *flags, dir string, stderr io.Writer) agent.Options {
-	quiet := *f
-	quiet.level = max(f.level, slog.LevelWarn)
-	options := quiet.options(stderr)
+	warnings := *f
+	warnings.level = max(f.level, slog.LevelWarn)
+	options := warnings.options(stderr)
 	options.Listen = ""
 	// Short names: socket paths have at most 107 bytes.
 	options.Paths.KubeletDir = filepath.Join(dir, "kubelet")

@@ -132,7 +132,7 @@ func checkImage(t *testing.T, img v1.Image, binary string) {
 	}
 }
 
-// checkSBOM looks for what the binary is known to be made of.
+// checkSBOM checks for known components of the binary.
 func checkSBOM(t *testing.T, file string) {
 	t.Helper()
 	f, err := os.Open(file)
