@@ -31,7 +31,7 @@ run: build ## try the quickstart configuration on this host, without a kubelet
 test: ## unit tests with the race detector; fuzz targets with their known inputs
 	@shm=$$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1); parent=$${TMPDIR:-/tmp}; \
 	if [ "$${shm:-0}" -gt 4000000 ]; then parent=/dev/shm; fi; \
-	dir=$$(mktemp -d -p "$$parent"); trap 'rm -rf "$$dir"' EXIT; \
+	dir=$$(mktemp -d -p "$$parent"); chmod 755 "$$dir"; trap 'rm -rf "$$dir"' EXIT; \
 	TMPDIR=$$dir $(GO) test -race -tags $(TAGS) ./...
 
 fuzz: ## every fuzz target for some thousand new inputs: what it finds is new, whatever changed
