@@ -28,11 +28,12 @@ run: build ## try the quickstart configuration on this host, without a kubelet
 
 # Tests make many small files, and binaries of 40 MB each, which takes most of the time on a
 # disk: they are kept in memory where there is enough. A container has 64 MiB of it as a rule.
+# And each process with the race detector sleeps for a second on exit, unless told otherwise.
 test: ## unit tests with the race detector; fuzz targets with their known inputs
 	@shm=$$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1); parent=$${TMPDIR:-/tmp}; \
 	if [ "$${shm:-0}" -gt 4000000 ]; then parent=/dev/shm; fi; \
 	dir=$$(mktemp -d -p "$$parent"); chmod 755 "$$dir"; trap 'rm -rf "$$dir"' EXIT; \
-	TMPDIR=$$dir $(GO) test -race -tags $(TAGS) ./...
+	GORACE=atexit_sleep_ms=20 TMPDIR=$$dir $(GO) test -race -tags $(TAGS) ./...
 
 fuzz: ## every fuzz target for some thousand new inputs: what it finds is new, whatever changed
 	hack/fuzz.sh $(FUZZ)
