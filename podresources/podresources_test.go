@@ -134,6 +134,7 @@ func (f *fakeLister) GetAllocatableResources(ctx context.Context, _ *podresource
 		select {
 		case <-f.wait:
 		case <-ctx.Done():
+			return nil, ctx.Err() // the client's own deadline may come later
 		}
 	}
 	return &podresourcesv1.AllocatableResourcesResponse{Devices: f.devices}, nil
