@@ -205,8 +205,11 @@ var hints = map[string]struct{ pod, host string }{
 		pod:  `volume "device-plugins" of the DaemonSet, paths.devicePlugins in the chart's values, is the kubelet's directory on the host`,
 		host: "it is where the kubelet keeps kubelet.sock; distributions may have it elsewhere, such as /var/snap/microk8s/common/var/lib/kubelet/device-plugins",
 	},
-	"run-dir":   {pod: `volume "run" of the DaemonSet, paths.run in the chart's values, is a hostPath that can be written, at the same path in the pod`},
-	"state-dir": {pod: `volume "state" of the DaemonSet, paths.state in the chart's values, is a hostPath that can be written`},
+	"run-dir": {pod: `volume "run" of the DaemonSet, paths.run in the chart's values, is a hostPath that can be written, at the same path in the pod`},
+	"state-dir": {
+		pod:  `volume "state" of the DaemonSet, paths.state in the chart's values, is a hostPath that can be written`,
+		host: "make room in the directory and make it writable, or name another one with --state-dir; it is tried again with the next change",
+	},
 	"cdi-dir": {
 		pod:  `volume "cdi" of the DaemonSet: cdi.enabled = true in the chart's values mounts cdi.directory, which container.cdi needs`,
 		host: "container.cdi needs a directory that container runtimes read CDI specs from, /var/run/cdi or /etc/cdi as a rule",

@@ -111,12 +111,9 @@ func (o Options) keepConfig(files []config.File) error {
 		return err
 	}
 	if err := os.MkdirAll(o.Paths.StateDir, 0o755); err != nil {
-		return fmt.Errorf("--state-dir: %w", err)
+		return err
 	}
-	if err := atomicfile.Write(filepath.Join(o.Paths.StateDir, lastGoodName), data, 0o600); err != nil {
-		return fmt.Errorf("--state-dir: %w", err)
-	}
-	return nil
+	return atomicfile.Write(filepath.Join(o.Paths.StateDir, lastGoodName), data, 0o600)
 }
 
 // newFileWatch watches files edited by people and programs: the configuration, foreign

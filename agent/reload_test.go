@@ -369,6 +369,9 @@ func TestUnwritableStateDirectory(t *testing.T) {
 	if got := strings.Count(n.log.String(), "level=WARN"); got != 2 {
 		t.Errorf("%d warnings, want one for each", got)
 	}
+	if log := n.log.String(); strings.Contains(log, `hint=""`) || strings.Contains(log, "--state-dir: --state-dir") {
+		t.Errorf("want a hint, and the flag once:\n%s", log)
+	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
