@@ -9,13 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
 	"strings"
 	"time"
-
-	"github.com/prometheus/common/expfmt"
 )
 
 // State is the state of the running program. Its methods must not block; Status may
@@ -120,17 +119,11 @@ func (m *Metrics) statusPage(w http.ResponseWriter, r *http.Request) {
 
 // scrape writes all metrics in the text format, which every scraper accepts.
 func (m *Metrics) scrape(w http.ResponseWriter, _ *http.Request) {
-	families, err := m.registry.Gather()
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	format := expfmt.NewFormat(expfmt.TypeTextPlain)
-	w.Header().Set("Content-Type", string(format))
-	encoder := expfmt.NewEncoder(w, format)
-	for _, f := range families {
-		if err := encoder.Encode(f); err != nil {
-			return // the scraper has gone
-		}
-	}
+	all := m.gauges()
+	m.mu.Lock()
+	maps.Copy(all, m.counted)
+	text := all.text()
+	m.mu.Unlock()
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	_, _ = w.Write(text) // the scraper has gone
 }

@@ -3,9 +3,8 @@ package metrics
 import (
 	"context"
 	"runtime"
+	"sync"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // The names of the metrics. Labels are named like the configuration keys, the log
@@ -52,88 +51,78 @@ const (
 	ScanConfig   ScanReason = "config"   // a new configuration needs what was not scanned
 )
 
-// counters are all counters, with their labels.
-var counters = []struct {
-	name, help string
-	labels     []string
-}{
-	{ConfigLoadsTotal, "Configuration loads, the one at start included, by result: ok or error.", []string{"result"}},
-	{RegistrationsTotal, "Registrations accepted by the kubelet, by reason.", []string{"resource", "reason"}},
-	{RefusalsTotal, "Failed registration attempts.", []string{"resource"}},
-	{AllocationsTotal, "Allocate calls by result: ok or error.", []string{"resource", "result"}},
-	{ScansTotal, "Scans of the host by reason: uevent, names, all, retry, allocate or config.", []string{"reason"}},
-	{ScanFailuresTotal, "Failed scans; the last snapshot stays in use.", nil},
-	{UeventsTotal, "Devices announced by uevents, once per scan.", nil},
+// counted are the metrics that are counted as things happen; labels are in
+// alphabetical order.
+var counted = map[string]family{
+	ConfigLoadsTotal:   {kind: "counter", help: "Configuration loads, the one at start included, by result: ok or error.", labels: []string{"result"}},
+	RegistrationsTotal: {kind: "counter", help: "Registrations accepted by the kubelet, by reason.", labels: []string{"reason", "resource"}},
+	RefusalsTotal:      {kind: "counter", help: "Failed registration attempts.", labels: []string{"resource"}},
+	AllocationsTotal:   {kind: "counter", help: "Allocate calls by result: ok or error.", labels: []string{"resource", "result"}},
+	ScansTotal:         {kind: "counter", help: "Scans of the host by reason: uevent, names, all, retry, allocate or config.", labels: []string{"reason"}},
+	ScanFailuresTotal:  {kind: "counter", help: "Failed scans; the last snapshot stays in use."},
+	UeventsTotal:       {kind: "counter", help: "Devices announced by uevents, once per scan."},
+	AllocationSeconds: {kind: "histogram", help: "Duration of Allocate calls.", labels: []string{"resource"},
+		bounds: []float64{.0005, .001, .005, .01, .05, .1, .5, 1}},
+	ScanSeconds: {kind: "histogram", help: "Duration of scans of the host.", bounds: []float64{.001, .005, .01, .05, .1, .5, 1}},
 }
 
 // Metrics counts events and serves them with the gauges of a State. A nil *Metrics
 // counts nothing.
 type Metrics struct {
-	state      State
-	registry   *prometheus.Registry
-	counters   map[string]*prometheus.CounterVec
-	allocation *prometheus.HistogramVec
-	scan       prometheus.Histogram
+	state State
+
+	mu      sync.Mutex
+	counted exposition
 }
 
 // New returns the metrics of a process that serves state.
 func New(state State) *Metrics {
-	m := &Metrics{
-		state:    state,
-		registry: prometheus.NewRegistry(),
-		counters: map[string]*prometheus.CounterVec{},
-		allocation: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: AllocationSeconds, Help: "Duration of Allocate calls.", Buckets: []float64{.0005, .001, .005, .01, .05, .1, .5, 1},
-		}, []string{"resource"}),
-		scan: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: ScanSeconds, Help: "Duration of scans of the host.", Buckets: []float64{.001, .005, .01, .05, .1, .5, 1},
-		}),
-	}
-	for _, c := range counters {
-		m.counters[c.name] = prometheus.NewCounterVec(prometheus.CounterOpts{Name: c.name, Help: c.help}, c.labels)
-		m.registry.MustRegister(m.counters[c.name])
-		if len(c.labels) == 0 {
-			m.count(c.name, 0) // present from the start
+	m := &Metrics{state: state, counted: exposition{}}
+	for name, f := range counted {
+		f := m.counted.family(name, f)
+		if len(f.labels) == 0 {
+			f.sample() // present from the start
 		}
 	}
-	m.registry.MustRegister(m.allocation, m.scan, gauges{state})
 	return m
 }
 
-func (m *Metrics) count(name string, n int, labels ...string) {
-	if m != nil {
-		m.counters[name].WithLabelValues(labels...).Add(float64(n))
+// add adds to a counter, or observes a value of a histogram.
+func (m *Metrics) add(name string, value float64, labels ...string) {
+	if m == nil {
+		return
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.counted[name].sample(labels...).add(value, m.counted[name].bounds)
 }
 
 // CountLoad counts a load of the configuration; err is set if it is broken.
-func (m *Metrics) CountLoad(err error) { m.count(ConfigLoadsTotal, 1, result(err)) }
+func (m *Metrics) CountLoad(err error) { m.add(ConfigLoadsTotal, 1, result(err)) }
 
 // CountRegistration counts a registration that the kubelet accepted.
 func (m *Metrics) CountRegistration(resource, reason string) {
-	m.count(RegistrationsTotal, 1, resource, reason)
+	m.add(RegistrationsTotal, 1, reason, resource)
 }
 
 // CountRefusal counts a failed registration.
-func (m *Metrics) CountRefusal(resource string) { m.count(RefusalsTotal, 1, resource) }
+func (m *Metrics) CountRefusal(resource string) { m.add(RefusalsTotal, 1, resource) }
 
 // CountAllocation counts an Allocate call.
 func (m *Metrics) CountAllocation(resource string, took time.Duration, err error) {
-	m.count(AllocationsTotal, 1, resource, result(err))
-	if m != nil {
-		m.allocation.WithLabelValues(resource).Observe(took.Seconds())
-	}
+	m.add(AllocationsTotal, 1, resource, result(err))
+	m.add(AllocationSeconds, took.Seconds(), resource)
 }
 
 // CountScan counts a scan of the host: its reason, the devices that uevents
 // announced, and its duration or failure.
 func (m *Metrics) CountScan(reason ScanReason, uevents int, took time.Duration, err error) {
-	m.count(ScansTotal, 1, string(reason))
-	m.count(UeventsTotal, uevents)
+	m.add(ScansTotal, 1, string(reason))
+	m.add(UeventsTotal, float64(uevents))
 	if err != nil {
-		m.count(ScanFailuresTotal, 1)
-	} else if m != nil {
-		m.scan.Observe(took.Seconds())
+		m.add(ScanFailuresTotal, 1)
+	} else {
+		m.add(ScanSeconds, took.Seconds())
 	}
 }
 
@@ -142,10 +131,11 @@ func (m *Metrics) Forget(resource string) {
 	if m == nil {
 		return
 	}
-	for _, c := range m.counters {
-		c.DeletePartialMatch(prometheus.Labels{"resource": resource})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, f := range m.counted {
+		f.forget("resource", resource)
 	}
-	m.allocation.DeletePartialMatch(prometheus.Labels{"resource": resource})
 }
 
 func result(err error) string {
@@ -155,23 +145,17 @@ func result(err error) string {
 	return "ok"
 }
 
-// gauges reads the state at scrape time. As an unchecked collector it declares each
-// family where it is set.
-type gauges struct{ state State }
-
-func (gauges) Describe(chan<- *prometheus.Desc) {}
-
-func (g gauges) Collect(ch chan<- prometheus.Metric) {
+// gauges reads the state at scrape time.
+func (m *Metrics) gauges() exposition {
+	all := exposition{}
 	type set func(v float64, labels ...string)
-	family := func(t prometheus.ValueType, name, help string, labels ...string) set {
-		desc := prometheus.NewDesc(name, help, labels, nil)
-		return func(v float64, values ...string) { ch <- prometheus.MustNewConstMetric(desc, t, v, values...) }
+	metric := func(kind, name, help string, labels []string) set {
+		f := all.family(name, family{kind: kind, help: help, labels: labels})
+		return func(v float64, values ...string) { f.sample(values...).value = v }
 	}
-	gauge := func(name, help string, labels ...string) set {
-		return family(prometheus.GaugeValue, name, help, labels...)
-	}
-	s := g.state.Status(context.Background()) // it does not block for long
-	gauge(BuildInfo, "Build information; always 1.", "version", "goversion")(1, s.Version, runtime.Version())
+	gauge := func(name, help string, labels ...string) set { return metric("gauge", name, help, labels) }
+	s := m.state.Status(context.Background()) // it does not block for long
+	gauge(BuildInfo, "Build information; always 1.", "goversion", "version")(1, runtime.Version(), s.Version)
 	gauge(Ready, "1 if every resource with devices is registered, or its CDI specs are written.")(number(len(s.NotReady) == 0))
 	gauge(Problems, "Current problems on this host; the log and the status page list them.")(float64(len(s.Problems)))
 	gauge(ConfigInfo, "Hash of the served configuration; always 1.", "hash")(1, s.Config.Hash)
@@ -183,8 +167,8 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	for _, d := range s.Degraded {
 		degraded(1, d.Subject)
 	}
-	devices := gauge(Devices, "Devices by health.", "resource", "health")
-	slots := gauge(SlotsByHealth, "Slots of devices as listed to the kubelet, by health.", "resource", "health")
+	devices := gauge(Devices, "Devices by health.", "health", "resource")
+	slots := gauge(SlotsByHealth, "Slots of devices as listed to the kubelet, by health.", "health", "resource")
 	known := func(name, help string) func(n *int, resource string) {
 		set := gauge(name, help+"; absent without the PodResources API.", "resource")
 		return func(n *int, resource string) {
@@ -196,21 +180,21 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	slotsHeld := known(SlotsHeld, "Slots that containers hold")
 	slotsFree := known(SlotsFree, "Healthy slots that no container holds")
 	slotsAllocatable := known(SlotsAllocatable, "Slots that the kubelet reports as allocatable, held or not")
-	held := gauge(Held, "Slot that a container holds; always 1.", "resource", "id", "namespace", "pod", "container")
+	held := gauge(Held, "Slot that a container holds; always 1.", "container", "id", "namespace", "pod", "resource")
 	registered := gauge(Registered, "1 if the resource is registered and its ListAndWatch stream is open.", "resource")
 	for _, r := range s.Resources {
 		health := map[string]int{Healthy: 0, Unhealthy: 0}
 		for _, d := range r.Devices {
 			health[d.Health]++
 			for _, h := range d.Held {
-				held(1, r.Name, h.ID, h.Namespace, h.Pod, h.Container)
+				held(1, h.Container, h.ID, h.Namespace, h.Pod, r.Name)
 			}
 		}
 		for h, n := range health {
-			devices(float64(n), r.Name, h)
+			devices(float64(n), h, r.Name)
 		}
-		slots(float64(r.Slots.Healthy), r.Name, Healthy)
-		slots(float64(r.Slots.Unhealthy), r.Name, Unhealthy)
+		slots(float64(r.Slots.Healthy), Healthy, r.Name)
+		slots(float64(r.Slots.Unhealthy), Unhealthy, r.Name)
 		slotsHeld(r.Slots.Held, r.Name)
 		slotsFree(r.Slots.Free, r.Name)
 		slotsAllocatable(r.Slots.Allocatable, r.Name)
@@ -219,8 +203,9 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	if s.Kubelet != nil {
-		family(prometheus.CounterValue, KubeletRestartsTotal, "Restarts of the kubelet since the start.")(float64(s.Kubelet.Restarts))
+		metric("counter", KubeletRestartsTotal, "Restarts of the kubelet since the start.", nil)(float64(s.Kubelet.Restarts))
 	}
+	return all
 }
 
 func number(b bool) float64 {
