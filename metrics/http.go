@@ -4,12 +4,12 @@
 package metrics
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -29,31 +29,72 @@ type State interface {
 	Status(ctx context.Context) Status
 }
 
-// Listen opens the listener, so that an unusable address fails before anything is
-// served.
-func Listen(address string) (net.Listener, error) {
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("--listen: %w", err)
+// turnTime is how long a request waits until those before it are answered.
+const turnTime = 5 * time.Second
+
+// serve answers the request of a connection.
+func (m *Metrics) serve(ctx context.Context, c net.Conn) {
+	header := &io.LimitedReader{R: c, N: maxHeader}
+	r, err := http.ReadRequest(bufio.NewReader(header))
+	w := &response{Response: http.Response{
+		StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Request: r, Close: true,
+		Header: http.Header{"Content-Type": {"text/plain; charset=utf-8"}},
+	}}
+	switch {
+	case header.N == 0:
+		w.fail(http.StatusRequestHeaderFieldsTooLarge, "the header is longer than 8 KiB")
+	case err != nil:
+		w.fail(http.StatusBadRequest, err.Error())
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		w.fail(http.StatusMethodNotAllowed, "want GET")
+	case r.URL.Path == "/healthz":
+		w.probe(m.state.Alive(), "")
+	case r.URL.Path == "/readyz":
+		w.probe(m.state.Ready(), m.warning())
+	case r.URL.Path == "/metrics", r.URL.Path == "/status.json", r.URL.Path == "/":
+		// One at a time, until it is sent: a response may have megabytes.
+		select {
+		case m.turn <- struct{}{}:
+			defer func() { <-m.turn }()
+			m.status(ctx, w, c.RemoteAddr())
+		case <-time.After(turnTime):
+			w.Header.Set("Retry-After", "1")
+			w.fail(http.StatusServiceUnavailable, "another request is being answered")
+		case <-ctx.Done():
+			return
+		}
+	default:
+		w.fail(http.StatusNotFound, "want /, /metrics, /status.json, /healthz or /readyz")
 	}
-	return l, nil
+	w.send(c)
 }
 
-// Serve serves requests on l until ctx is cancelled.
-func (m *Metrics) Serve(ctx context.Context, l net.Listener) error {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, m.state.Alive(), "") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, m.state.Ready(), m.warning()) })
-	mux.HandleFunc("GET /metrics", m.scrape)
-	mux.HandleFunc("GET /status.json", private(m.statusJSON))
-	mux.HandleFunc("GET /{$}", private(m.statusPage))
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("--listen: %w", err)
+// response is a response with its body.
+type response struct {
+	http.Response
+	body bytes.Buffer
+}
+
+func (w *response) fail(status int, reason string) {
+	w.StatusCode = status
+	fmt.Fprintf(&w.body, "%d: %s\n", status, reason)
+}
+
+func (w *response) probe(err error, warning string) {
+	text := "ok"
+	if err != nil {
+		w.StatusCode = http.StatusServiceUnavailable
+		text = err.Error()
 	}
-	return nil
+	w.body.WriteString(text + "\n" + warning)
+}
+
+// send sends the response. Errors mean that the client has gone.
+func (w *response) send(c net.Conn) {
+	w.ContentLength, w.Body = int64(w.body.Len()), io.NopCloser(&w.body)
+	out := bufio.NewWriter(c)
+	_ = w.Write(out)
+	_ = out.Flush()
 }
 
 // warning is added to the body of /readyz. It leaves out the problems themselves:
@@ -65,65 +106,51 @@ func (m *Metrics) warning() string {
 	return "warning: the configuration on disk is broken, the last good one is served: see the log\n"
 }
 
-func answer(w http.ResponseWriter, err error, warning string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	text := "ok"
-	if err != nil {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		text = err.Error()
+// status writes what is made of a Status.
+func (m *Metrics) status(ctx context.Context, w *response, from net.Addr) {
+	if w.Request.URL.Path == "/metrics" {
+		m.scrape(w, m.state.Status(ctx))
+		return
 	}
-	_, _ = io.WriteString(w, text+"\n"+warning)
-}
-
-// private serves loopback clients only, kubectl port-forward included: the status
-// names serials and pods. It checks the Host header against DNS rebinding in a
-// browser, and refuses other loopback addresses, from which proxies in the pod forward
-// foreign requests (127.0.0.6 is Istio's).
-func private(f http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		from, err := netip.ParseAddrPort(r.RemoteAddr)
-		host := r.Host
-		if h, _, err := net.SplitHostPort(host); err == nil {
-			host = h
-		}
-		if err != nil || !isLoopback(from.Addr()) || !isLoopbackName(host) {
-			http.Error(w, "403: the status names serials and pods and is served on 127.0.0.1 only: use kubectl port-forward", http.StatusForbidden)
-			return
-		}
-		f(w, r)
+	if !private(from, w.Request.Host) {
+		w.fail(http.StatusForbidden, "the status names serials and pods and is served on 127.0.0.1 only: use kubectl port-forward")
+		return
 	}
-}
-
-func isLoopback(a netip.Addr) bool {
-	return a.Unmap() == netip.AddrFrom4([4]byte{127, 0, 0, 1}) || a == netip.IPv6Loopback()
-}
-
-func isLoopbackName(host string) bool {
-	a, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return host == "localhost" || err == nil && a.Unmap().IsLoopback()
-}
-
-func (m *Metrics) statusJSON(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	enc := json.NewEncoder(w)
+	s := m.state.Status(ctx)
+	if w.Request.URL.Path == "/" {
+		w.Header.Set("Content-Type", "text/html; charset=utf-8")
+		w.Header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+		w.Header.Set("Cache-Control", "no-store")
+		writePage(&w.body, s, time.Now())
+		return
+	}
+	w.Header.Set("Content-Type", "application/json")
+	enc := json.NewEncoder(&w.body)
 	enc.SetIndent("", "  ")
-	_ = enc.Encode(m.state.Status(r.Context())) // the client has gone
+	if err := enc.Encode(s); err != nil {
+		w.fail(http.StatusInternalServerError, err.Error())
+	}
 }
 
-func (m *Metrics) statusPage(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-	w.Header().Set("Cache-Control", "no-store")
-	_ = writePage(w, m.state.Status(r.Context()), time.Now()) // the client has gone
+// private reports whether a client may have the status, which names serials and pods:
+// it is for loopback, kubectl port-forward included. The Host header is checked against
+// DNS rebinding in a browser. From other loopback addresses proxies in the pod forward
+// foreign requests (127.0.0.6 is Istio's).
+func private(from net.Addr, host string) bool {
+	client := addressOf(from)
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	name, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return (client == netip.AddrFrom4([4]byte{127, 0, 0, 1}) || client == netip.IPv6Loopback()) &&
+		(host == "localhost" || err == nil && name.Unmap().IsLoopback())
 }
 
 // scrape writes all metrics in the text format, which every scraper accepts.
-func (m *Metrics) scrape(w http.ResponseWriter, _ *http.Request) {
-	all := m.gauges()
+func (m *Metrics) scrape(w *response, s Status) {
+	w.Header.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	w.body.Write(gauges(s).text())
 	m.mu.Lock()
-	maps.Copy(all, m.counted)
-	text := all.text()
-	m.mu.Unlock()
-	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	_, _ = w.Write(text) // the scraper has gone
+	defer m.mu.Unlock()
+	w.body.Write(m.counted.text())
 }

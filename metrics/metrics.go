@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"context"
 	"runtime"
 	"sync"
 	"time"
@@ -70,6 +69,7 @@ var counted = map[string]family{
 // counts nothing.
 type Metrics struct {
 	state State
+	turn  chan struct{} // held while a Status is rendered and sent
 
 	mu      sync.Mutex
 	counted exposition
@@ -77,7 +77,7 @@ type Metrics struct {
 
 // New returns the metrics of a process that serves state.
 func New(state State) *Metrics {
-	m := &Metrics{state: state, counted: exposition{}}
+	m := &Metrics{state: state, turn: make(chan struct{}, 1), counted: exposition{}}
 	for name, f := range counted {
 		f := m.counted.family(name, f)
 		if len(f.labels) == 0 {
@@ -145,8 +145,8 @@ func result(err error) string {
 	return "ok"
 }
 
-// gauges reads the state at scrape time.
-func (m *Metrics) gauges() exposition {
+// gauges are the metrics of a Status.
+func gauges(s Status) exposition {
 	all := exposition{}
 	type set func(v float64, labels ...string)
 	metric := func(kind, name, help string, labels []string) set {
@@ -154,7 +154,6 @@ func (m *Metrics) gauges() exposition {
 		return func(v float64, values ...string) { f.sample(values...).value = v }
 	}
 	gauge := func(name, help string, labels ...string) set { return metric("gauge", name, help, labels) }
-	s := m.state.Status(context.Background()) // it does not block for long
 	gauge(BuildInfo, "Build information; always 1.", "goversion", "version")(1, runtime.Version(), s.Version)
 	gauge(Ready, "1 if every resource with devices is registered, or its CDI specs are written.")(number(len(s.NotReady) == 0))
 	gauge(Problems, "Current problems on this host; the log and the status page list them.")(float64(len(s.Problems)))

@@ -77,7 +77,7 @@ type server struct {
 	address string
 }
 
-func newServer(t *testing.T, s *state) *server {
+func newServer(t *testing.T, s metrics.State) *server {
 	t.Helper()
 	l, err := metrics.Listen("127.0.0.1:0")
 	if err != nil {

@@ -1,9 +1,9 @@
 package metrics
 
 import (
+	"bytes"
 	"fmt"
 	"html"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,13 +26,13 @@ thead th:nth-child(1){width:24%}thead th:nth-child(2){width:9%}thead th:nth-chil
 .log thead th{width:auto}`
 
 // page builds HTML by hand: html/template adds 2.6 MB to the binary.
-type page struct{ strings.Builder }
+type page struct{ *bytes.Buffer }
 
 // text writes escaped text.
-func (p *page) text(s string) { p.WriteString(html.EscapeString(s)) }
+func (p page) text(s string) { p.WriteString(html.EscapeString(s)) }
 
 // tag writes an element with escaped lines of text; open is its name and attributes.
-func (p *page) tag(open string, lines ...string) {
+func (p page) tag(open string, lines ...string) {
 	name, _, _ := strings.Cut(open, " ")
 	p.WriteString("<" + open + ">")
 	for i, line := range lines {
@@ -45,7 +45,7 @@ func (p *page) tag(open string, lines ...string) {
 }
 
 // table begins a table with a note next to its caption; end ends it.
-func (p *page) table(class, caption, note string, columns []string) (end func()) {
+func (p page) table(class, caption, note string, columns []string) (end func()) {
 	// A scrollable region has to be reachable by keyboard.
 	p.WriteString(`<div class="` + class + `" role="region" tabindex="0" aria-label="` + html.EscapeString(caption) + `"><table><caption>`)
 	p.text(caption + " ")
@@ -59,8 +59,8 @@ func (p *page) table(class, caption, note string, columns []string) (end func())
 }
 
 // writePage writes the status page.
-func writePage(w io.Writer, s Status, now time.Time) error {
-	p := &page{}
+func writePage(w *bytes.Buffer, s Status, now time.Time) {
+	p := page{w}
 	title := "generic-dp"
 	if s.NodeName != "" {
 		title += " on " + s.NodeName
@@ -91,12 +91,10 @@ func writePage(w io.Writer, s Status, now time.Time) error {
 	p.tag("h2", "Events")
 	p.events(s.Events)
 	p.WriteString(`<p class="soft">For programs: <a href="/status.json">/status.json</a>, <a href="/metrics">/metrics</a></p></main></body></html>` + "\n")
-	_, err := io.WriteString(w, p.String())
-	return err
 }
 
 // summary writes the state of the process and its configuration.
-func (p *page) summary(s Status, now time.Time) {
+func (p page) summary(s Status, now time.Time) {
 	p.WriteString("<p>")
 	if len(s.NotReady) == 0 {
 		p.tag(`strong class="good"`, "Ready.")
@@ -119,7 +117,7 @@ func (p *page) summary(s Status, now time.Time) {
 }
 
 // resource writes the table of one resource.
-func (p *page) resource(r Resource, s Status) {
+func (p page) resource(r Resource, s Status) {
 	note := "1 slot"
 	if n := r.Slots.Healthy + r.Slots.Unhealthy; n != 1 {
 		note = fmt.Sprintf("%d slots", n)
@@ -169,7 +167,7 @@ func (p *page) resource(r Resource, s Status) {
 }
 
 // events writes the table of events, newest first.
-func (p *page) events(events []Event) {
+func (p page) events(events []Event) {
 	if len(events) == 0 {
 		p.tag(`p class="soft"`, "None yet.")
 		return

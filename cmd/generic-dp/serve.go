@@ -88,6 +88,7 @@ device cannot restart. clean refuses to run while an instance serves.`,
 
 // serve runs an agent until ctx is cancelled.
 func serve(ctx context.Context, options agent.Options) error {
+	limitMemory()
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP) // before New: an early one must not end the process
 	defer signal.Stop(hangups)

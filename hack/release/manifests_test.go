@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 )
 
@@ -38,7 +41,7 @@ func TestChartVariants(t *testing.T) {
 	t.Parallel()
 	variants := map[string]string{
 		"default": "",
-		"everything": `{cdi: {enabled: true}, hostSys: true, allow: ["hooks", "mount:/opt"], networkPolicy: {enabled: true}, podMonitor: {enabled: true},
+		"everything": `{cdi: {enabled: true}, hostSys: true, allow: ["hooks", "mount:/opt"], networkPolicy: {scrapers: [{podSelector: {}}], egress: [{to: [{ipBlock: {cidr: 10.0.0.0/8}}]}]}, podMonitor: {enabled: true},
 			prometheusRule: {enabled: true}, namespace: {create: true}, selinuxType: container_device_plugin_t, imagePullSecrets: [{name: x}], podAnnotations: {a: b}, podLabels: {c: d}}`,
 		"open nodes":       `{openNodes: true}`,
 		"no pod resources": `{paths: {podResources: ""}}`,
@@ -77,6 +80,38 @@ func TestChartVariants(t *testing.T) {
 				t.Errorf("%d DaemonSets, want 1", daemonSets)
 			}
 		})
+	}
+}
+
+// By default the network policy lets only probes and scrapers in, and health.tcp out.
+func TestNetworkPolicy(t *testing.T) {
+	t.Parallel()
+	for values, want := range map[string]networkingv1.NetworkPolicySpec{
+		"": {PolicyTypes: []networkingv1.PolicyType{"Ingress"}, Ingress: []networkingv1.NetworkPolicyIngressRule{{
+			Ports: []networkingv1.NetworkPolicyPort{{Port: new(intstr.FromInt32(9418))}},
+			From: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{
+				MatchLabels: map[string]string{"kubernetes.io/metadata.name": "monitoring"}}}},
+		}}},
+		"networkPolicy: {scrapers: [], egress: []}": {PolicyTypes: []networkingv1.PolicyType{"Ingress", "Egress"}},
+	} {
+		var with map[string]any
+		if err := yaml.Unmarshal([]byte(values), &with); err != nil {
+			t.Fatal(err)
+		}
+		rendered, err := source.render(with)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, doc, _ := strings.Cut(string(rendered), "kind: NetworkPolicy\n")
+		doc, _, _ = strings.Cut(doc, "---\n")
+		var have networkingv1.NetworkPolicy
+		if err := yaml.Unmarshal([]byte(doc), &have); err != nil {
+			t.Fatal(err)
+		}
+		have.Spec.PodSelector = metav1.LabelSelector{}
+		if !reflect.DeepEqual(have.Spec, want) {
+			t.Errorf("%q: %+v, want %+v", values, have.Spec, want)
+		}
 	}
 }
 

@@ -1,0 +1,148 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Everybody who reaches the listener may be hostile. These bounds keep its memory below
+// 16 MiB whatever clients do, and its files below 70.
+const (
+	maxConns  = 64
+	maxHeader = 8 << 10
+	// connTime is from accept to close, for one request.
+	connTime = 10 * time.Second
+	// sendBuffer and receiveBuffer are the kernel's memory for a connection, which
+	// counts as the container's.
+	sendBuffer    = 64 << 10
+	receiveBuffer = maxHeader
+)
+
+// Listen opens the listener, so that an unusable address fails before anything is
+// served.
+func Listen(address string) (net.Listener, error) {
+	config := net.ListenConfig{KeepAlive: -1, Control: func(_, _ string, c syscall.RawConn) (err error) {
+		controlErr := c.Control(func(fd uintptr) {
+			err = errors.Join( // inherited by connections
+				unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, sendBuffer),
+				unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer),
+			)
+		})
+		return errors.Join(err, controlErr)
+	}}
+	l, err := config.Listen(context.Background(), "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("--listen: %w", err)
+	}
+	return l, nil
+}
+
+// Serve serves requests on l until ctx is cancelled, one a connection. It is not an
+// http.Server, which keeps a connection with an oversized header or an unread body for
+// half a second, even if it is closed meanwhile: 64 of them would keep probes out.
+func (m *Metrics) Serve(ctx context.Context, l net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	open := conns{}
+	open.changed.L = &open.mu
+	defer open.handlers.Wait()
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+	for {
+		c, err := l.Accept()
+		switch {
+		case err == nil:
+			open.serve(ctx, c.(*net.TCPConn), m.serve)
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return fmt.Errorf("--listen: %w", err)
+		default: // such as too many open files, which pass
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}
+}
+
+// conns are the open connections. For one more than maxConns, the oldest one of the
+// address that has the most is closed: neither connections that stay open nor a flood
+// from another address than the kubelet's keep a probe out.
+type conns struct {
+	mu       sync.Mutex
+	changed  sync.Cond
+	oldest   []*conn // first
+	handlers sync.WaitGroup
+}
+
+type conn struct {
+	from  netip.Addr
+	close context.CancelFunc
+}
+
+// serve has a connection handled and closes it then, or when ctx ends. It waits for the
+// handler of a connection that it closed for this one, which bounds memory as well.
+func (s *conns) serve(ctx context.Context, c *net.TCPConn, handle func(context.Context, net.Conn)) {
+	ctx, cancel := context.WithCancel(ctx)
+	this := &conn{from: addressOf(c.RemoteAddr()), close: cancel}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.oldest) == maxConns {
+		s.excess().close()
+	}
+	for len(s.oldest) == maxConns {
+		s.changed.Wait()
+	}
+	s.oldest = append(s.oldest, this)
+	s.handlers.Go(func() {
+		defer s.remove(this)
+		defer cancel()
+		defer c.Close()
+		defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+		_ = c.SetDeadline(time.Now().Add(connTime))
+		// Closing resets the connection: otherwise the kernel keeps for minutes what the
+		// client does not read.
+		_ = c.SetLinger(0)
+		handle(ctx, c)
+		// A client closes the connection when it has read everything.
+		_ = c.CloseWrite()
+		_, _ = io.Copy(io.Discard, c)
+	})
+}
+
+func (s *conns) remove(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(s.oldest, c)
+	s.oldest = slices.Delete(s.oldest, i, i+1)
+	s.changed.Signal()
+}
+
+// excess returns the oldest connection of the address that has the most.
+func (s *conns) excess() (most *conn) {
+	count := map[netip.Addr]int{}
+	for _, c := range s.oldest {
+		count[c.from]++
+	}
+	for _, c := range s.oldest {
+		if most == nil || count[c.from] > count[most.from] {
+			most = c
+		}
+	}
+	return most
+}
+
+func addressOf(a net.Addr) netip.Addr {
+	tcp, _ := a.(*net.TCPAddr)
+	return tcp.AddrPort().Addr().Unmap()
+}

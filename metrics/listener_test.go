@@ -1,0 +1,155 @@
+package metrics_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/metrics"
+)
+
+// dial connects from a loopback address and sends text, which the server may refuse to
+// receive.
+func (s *server) dial(from, text string) net.Conn {
+	s.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	c, err := d.DialContext(s.Context(), "tcp", s.address)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = c.Close() })
+	_ = c.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = io.WriteString(c, text)
+	return c
+}
+
+const (
+	half = "GET /healthz HTTP/1.1\r\nHost: a\r\n"
+	rest = "\r\n"
+)
+
+// Connections that stay open keep no probe out.
+func TestProbesDuringFlood(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"that send nothing":        "",
+		"that send half a request": half,
+		"that read nothing":        "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n",
+		"with an oversized header": "GET /metrics HTTP/1.1\r\nX: " + strings.Repeat("x", 64<<10),
+		"with an unread body":      "GET /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n" + strings.Repeat("x", 64<<10),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t, &state{})
+			for range 5 {
+				for range 100 {
+					s.dial("127.0.0.1", text)
+				}
+				began := time.Now()
+				if resp, _ := s.get("/healthz", ""); resp.StatusCode != http.StatusOK {
+					t.Errorf("/healthz: %s", resp.Status)
+				}
+				// A connection lives for 10 s: the probe did not wait for its end.
+				if took := time.Since(began); took > 5*time.Second {
+					t.Errorf("/healthz took %s", took)
+				}
+			}
+		})
+	}
+}
+
+// Of the connections above 64 the oldest ones of the address with the most are closed.
+func TestExcessConnections(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, &state{})
+	probe := s.dial("127.0.0.2", half)
+	var flood []net.Conn
+	for range 300 {
+		flood = append(flood, s.dial("127.0.0.3", half))
+	}
+	for i, c := range flood[:300-64] {
+		if n, err := c.Read(make([]byte, 1)); err == nil {
+			t.Errorf("connection %d: %d bytes, want it closed", i, n)
+		}
+	}
+	for name, c := range map[string]net.Conn{"probe": probe, "newest": flood[299]} {
+		_, _ = io.WriteString(c, rest)
+		if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.StatusCode != http.StatusOK {
+			t.Errorf("%s: %v %v", name, resp, err)
+		}
+	}
+}
+
+func TestRefusedRequests(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, &state{})
+	for text, want := range map[string]int{
+		"GET /healthz HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("x", 7<<10) + "\r\n\r\n":   http.StatusOK,
+		"GET /healthz HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("x", 900<<10) + "\r\n\r\n": http.StatusRequestHeaderFieldsTooLarge,
+		"HEAD /healthz HTTP/1.0\r\n\r\n":                                     http.StatusOK,
+		"POST /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nabcd": http.StatusMethodNotAllowed,
+		"GET /secret HTTP/1.1\r\nHost: a\r\n\r\n":                            http.StatusNotFound,
+		"GET / HTTP/1.1\r\n\r\n":                                             http.StatusForbidden,
+		"\x16\x03\x01\r\n\r\n":                                               http.StatusBadRequest,
+	} {
+		resp, err := http.ReadResponse(bufio.NewReader(s.dial("127.0.0.1", text)), nil)
+		if err != nil || resp.StatusCode != want {
+			t.Errorf("%.40q: %v %v, want %d", text, resp, err, want)
+		}
+	}
+}
+
+// slowState waits in Status.
+type slowState struct {
+	state
+	asked, answer chan struct{}
+}
+
+func (s *slowState) Status(ctx context.Context) metrics.Status {
+	s.asked <- struct{}{}
+	select {
+	case <-s.answer:
+	case <-ctx.Done():
+	}
+	return s.state.Status(ctx)
+}
+
+// Scrapes are answered one at a time, which holds up no probe.
+func TestOneScrapeAtATime(t *testing.T) {
+	t.Parallel()
+	slow := &slowState{asked: make(chan struct{}), answer: make(chan struct{})}
+	s := newServer(t, slow)
+	const scrape = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
+	var scrapes []net.Conn
+	for range 3 {
+		scrapes = append(scrapes, s.dial("127.0.0.1", scrape))
+	}
+	<-slow.asked // one of the scrapes
+	if resp, _ := s.get("/healthz", ""); resp.StatusCode != http.StatusOK {
+		t.Errorf("/healthz: %s", resp.Status)
+	}
+	statuses := make(chan string, 3)
+	for _, c := range scrapes {
+		go func() {
+			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil {
+				statuses <- err.Error()
+				return
+			}
+			statuses <- resp.Status + resp.Header.Get("Retry-After")
+		}()
+	}
+	const refused = "503 Service Unavailable1"
+	if a, b := <-statuses, <-statuses; a != refused || b != refused {
+		t.Errorf("waiting scrapes: %q, %q, want %q", a, b, refused)
+	}
+	close(slow.answer)
+	if got := <-statuses; got != "200 OK" {
+		t.Errorf("scrape: %q", got)
+	}
+}
