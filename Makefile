@@ -7,9 +7,11 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # grpcnotrace leaves golang.org/x/net/trace out of the binary, and with it
 # html/template, which would keep the linker from dropping unused methods.
 TAGS    := grpcnotrace
-# Nearly all of a small binary is resident, on every node. Without inlining it is 1.2 MB
-# smaller and starts some 3 ms later; functions aligned to 8 bytes instead of 32 save 0.2 MB.
-GCFLAGS := all=-l
+# Nearly all of a small binary is resident, on every node: without inlining it is 1.2 MB
+# smaller. A tenth of that buys back what an Allocate call and the start spend most of
+# their time in. Functions aligned to 8 bytes instead of 32 save 0.2 MB.
+INLINED := runtime internal/... google.golang.org/grpc/... golang.org/x/net/...
+GCFLAGS := -gcflags=all=-l $(INLINED:%=-gcflags=%=)
 LDFLAGS := -s -w -buildid= -funcalign=8 -X main.version=$(VERSION)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -21,7 +23,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## the static binary, in bin/generic-dp
-	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -gcflags '$(GCFLAGS)' -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/generic-dp
+	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) $(GCFLAGS) -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/generic-dp
 
 run: build ## try the quickstart configuration on this host, without a kubelet
 	$(BIN) try --once --config examples/configs/quickstart.toml

@@ -25,11 +25,14 @@ const (
 	maxRequest = 4 * MaxMessage
 	// readBuffer is kept by every connection; longer messages bypass it.
 	readBuffer = 1 << 10
-	// writeBuffer is shared by all connections.
+	// writeBuffer is what a connection has while it writes.
 	writeBuffer = 4 << 10
 	// window is the flow control window. A dynamic one is measured by pings, which
 	// cost two wake-ups in each Allocate call.
 	window = 1 << 20
+	// workers answer calls on stacks that have grown already. A stream keeps one of
+	// them.
+	workers = 2
 )
 
 // server is the gRPC server of one registration: one socket, never used again.
@@ -65,9 +68,11 @@ func (p *Plugin) serve(listener net.Listener) *server {
 	s.grpc = grpc.NewServer(
 		grpc.ReadBufferSize(readBuffer),
 		grpc.WriteBufferSize(writeBuffer),
+		grpc.SharedWriteBuffer(true),
 		grpc.StaticStreamWindowSize(window),
 		grpc.StaticConnWindowSize(window),
 		grpc.MaxRecvMsgSize(maxRequest),
+		grpc.NumStreamWorkers(workers),
 	)
 	v1beta1.RegisterDevicePluginServer(s.grpc, s)
 	go func() {
