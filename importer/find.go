@@ -1,7 +1,7 @@
 package importer
 
 import (
-	"regexp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -15,107 +15,208 @@ type source struct {
 	// device is set where it is a single device of generic-device-plugin, the
 	// value of a --device flag.
 	device bool
-	// key of the ConfigMap that holds it, if any.
-	key string
+	// path is where it was found: "spec.values.config", empty for a whole document; file
+	// is its last element.
+	path, file string
+	in         *workload
 }
 
-// find lists the configurations in a value: itself, those in its text, or those of a
-// manifest. key is the key of the ConfigMap that contains it.
-func (v value) find(key string) (sources []source) {
-	if v.scalar() {
-		for _, document := range v.documents() {
-			if !document.scalar() {
-				sources = append(sources, document.find(key)...)
-			}
-		}
-		return sources
+// workload is what a manifest says of a plugin beside its configuration.
+type workload struct {
+	domain, prefix, config string   // flags
+	tag                    string   // of its image
+	node                   string   // that it runs on
+	labels                 []string // of the nodes that it runs on
+}
+
+// lastApplied is an annotation of kubectl: the object once more.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// walk finds the configurations in a value at a path of the input: in the values of
+// charts, in objects of the Kubernetes API, in arguments, and in the text of any of them.
+func (c *conversion) walk(v value, path string, in *workload) {
+	if format, device := v.detect(); format != Auto {
+		c.found(source{value: v, format: format, device: device, path: path, in: in})
+		return
 	}
-	if v.has("apiVersion") && v.has("kind") {
-		return v.findInObject(v.get("kind").Value)
-	}
-	format, device := v.detect()
-	switch config := v.get("config"); {
-	case format != Auto:
-		return []source{{v, format, device, key}}
+	switch {
+	case v.scalar():
+		c.walkText(v, path, in)
 	case v.list():
-		sources = findInArgs(v.items())
-		for _, e := range v.items() {
-			if format, device := e.detect(); device {
-				sources = append(sources, source{e, format, device, key})
+		c.walkList(v.items(), path, in)
+	case v.mapping():
+		if name := v.get("metadata").get("name"); v.has("kind") && name.scalar() {
+			path = v.get("kind").Value + "/" + name.Value + " "
+		} else if path != "" {
+			path += "."
+		}
+		in = c.enter(v, in)
+		fields, _ := v.fields()
+		for _, f := range fields {
+			switch {
+			case f.key == lastApplied:
+			case f.key == "command" && f.list(): // continued in args
+				c.walkList(append(f.items(), v.get("args").items()...), path+"args", in)
+			case f.key != "args" || !v.get("command").list():
+				c.walk(f, path+f.key, in)
 			}
 		}
-	case config.Node != nil: // the values of a chart
-		sources = config.find(key)
 	}
-	if forced := v.c.options.Format; len(sources) == 0 && forced != Auto && !v.null() {
-		sources = []source{{v, forced, false, key}}
+}
+
+// walkList searches a list, which may be a command line.
+func (c *conversion) walkList(items []value, path string, in *workload) {
+	args := c.walkArgs(items, path, in)
+	for i, e := range items {
+		if !slices.Contains(args, i) {
+			c.walk(e, path, in)
+		}
 	}
-	return sources
+}
+
+// found adds a configuration. Messages about it begin at its top.
+func (c *conversion) found(s source) {
+	s.file, s.parent, s.key = s.key, "", ""
+	c.sources = append(c.sources, s)
 }
 
 // detect returns the format of a configuration, Auto if it is none, and whether
 // it is a single device of generic-device-plugin.
 func (v value) detect() (format Format, device bool) {
+	holds := func(list value, key string) bool {
+		return list.list() && slices.ContainsFunc(list.Content, func(n *yaml.Node) bool { return v.child(n, "").has(key) })
+	}
 	switch {
-	case v.has("resourceList"):
+	case v.list():
+		if holds(v, "devicematch") {
+			return Smarter, false
+		}
+	case !v.mapping():
+	case v.get("resourceList").list():
 		return SRIOV, false
-	case v.has("devices") || v.has("device"):
+	case holds(v.get("devices"), "groups") || holds(v.get("device"), "groups"):
 		return Squat, false
-	case v.has("name") && v.has("groups"):
+	case v.get("name").scalar() && (holds(v.get("groups"), "paths") || holds(v.get("groups"), "usb")):
 		return Squat, true
-	case v.list() && slices.ContainsFunc(v.Content, func(n *yaml.Node) bool { return v.child(n, "").has("devicematch") }):
-		return Smarter, false
 	}
 	return Auto, false
 }
 
-// mentionsDevices finds texts that may be a configuration: a ConfigMap also
-// holds files that are not YAML.
-var mentionsDevices = regexp.MustCompile(`(?i)resourceList|device|groups`)
+// mentions are words of which a text has one if it may be a configuration: manifests
+// also hold files that are no YAML.
+var mentions = []string{"resourcelist", "devicematch", "groups"}
 
-// findInObject searches an object of the Kubernetes API.
-func (v value) findInObject(kind string) (sources []source) {
-	switch {
-	case strings.HasSuffix(kind, "List"):
-		for _, e := range v.get("items").items() {
-			sources = append(sources, e.find("")...)
+// walkText searches a text: YAML or JSON, or an assignment of it, as in the literals
+// of a ConfigMap generator.
+func (c *conversion) walkText(v value, path string, in *workload) {
+	lower := strings.ToLower(v.Value)
+	if !strings.ContainsAny(v.Value, ":{") || !slices.ContainsFunc(mentions, func(m string) bool { return strings.Contains(lower, m) }) {
+		return
+	}
+	if name, text, ok := strings.Cut(v.Value, "="); ok && matches(`[\w.-]+`, name) {
+		v.key = name
+		c.walkText(v.with(text), path+"."+name, in)
+		return
+	}
+	for _, document := range v.documents() {
+		if !document.scalar() {
+			document.key = v.key
+			c.walk(document, path, in)
 		}
-	case kind == "ConfigMap":
-		data, _ := v.get("data").fields()
-		for _, f := range data {
-			if f.scalar() && mentionsDevices.MatchString(f.Value) {
-				sources = append(sources, f.find(f.key)...)
-			}
+	}
+}
+
+// unrendered reports a line of a template, which only its program can fill in.
+func (c *conversion) unrendered(line int, text string) {
+	c.problem(line, fmt.Sprintf("line %d: %.80q is a template: import what it renders, such as the output of helm template", line, strings.TrimSpace(text)))
+}
+
+// templateIn reports the first line of a template in a text, if any.
+func (c *conversion) templateIn(text string, linesBefore int) bool {
+	for i, line := range strings.Split(text, "\n") {
+		if strings.Contains(line, "{{") && !strings.HasPrefix(strings.TrimSpace(line), "#") {
+			c.unrendered(linesBefore+1+i, line)
+			return true
 		}
-	default:
-		spec := v.get("spec")
-		if template := spec.get("template").get("spec"); template.Node != nil {
-			spec = template
+	}
+	return false
+}
+
+// template reports whether a value has text of a template, and reports that.
+func (v value) template() bool {
+	if v.Kind == yaml.ScalarNode && strings.Contains(v.Value, "{{") {
+		v.c.unrendered(v.Line, v.Value)
+		return true
+	}
+	return slices.ContainsFunc(v.Content, func(n *yaml.Node) bool { return v.child(n, "").template() })
+}
+
+// with is the value with another text.
+func (v value) with(text string) value {
+	node := *v.Node
+	node.Value = text
+	v.Node = &node
+	return v
+}
+
+// enter returns what a mapping adds to the workload that it is in: image, environment
+// and selected nodes of a container, a pod or the values of a chart.
+func (c *conversion) enter(v value, in *workload) *workload {
+	w := *in
+	image := v.get("image")
+	name := image.string()
+	if image.mapping() {
+		name = image.get("repository").string() + ":" + image.get("tag").string()
+	}
+	if strings.Contains(name, "/generic-device-plugin") {
+		w.tag = imageTag(name)
+	}
+	env := v.get("env")
+	for _, e := range append(env.items(), env) {
+		// generic-device-plugin reads each of its flags from the environment, too.
+		if e.get("name").string() == "DOMAIN" {
+			w.domain = e.get("value").string()
+		} else if domain := e.get("DOMAIN"); domain.scalar() {
+			w.domain = domain.Value
 		}
-		for _, list := range []string{"initContainers", "containers"} {
-			for _, c := range spec.get(list).items() {
-				sources = append(sources, c.findInContainer()...)
+	}
+	for _, pod := range []value{v, v.get("pod"), v.get("defaultPodOptions")} {
+		if labels, _ := pod.get("nodeSelector").fields(); len(labels) > 0 {
+			w.node, w.labels = "", nil
+			for _, l := range labels {
+				if l.key == "kubernetes.io/hostname" {
+					w.node = l.string()
+				} else {
+					w.labels = append(w.labels, l.key+"="+l.string())
+				}
 			}
 		}
 	}
-	return sources
-}
-
-// findInContainer searches the arguments and the environment of a container.
-func (v value) findInContainer() []source {
-	sources := findInArgs(append(v.get("command").items(), v.get("args").items()...))
-	// generic-device-plugin reads each of its flags from the environment, too.
-	for _, e := range v.get("env").items() {
-		if name, domain := e.get("name"), e.get("value"); len(sources) > 0 && v.c.domain == "" && name.scalar() && name.Value == "DOMAIN" && domain.scalar() {
-			v.c.domain = domain.Value
-		}
+	if w.tag == in.tag && w.domain == in.domain && w.node == in.node && slices.Equal(w.labels, in.labels) && !v.has("args") && !v.has("command") {
+		return in
 	}
-	return sources
+	c.workloads = append(c.workloads, &w)
+	return &w
 }
 
-// findInArgs searches a command line: --device holds a configuration, --domain
-// and --resource-prefix are about one.
-func findInArgs(args []value) (sources []source) {
+// string is the text of a scalar, else empty.
+func (v value) string() string {
+	if v.scalar() {
+		return v.Value
+	}
+	return ""
+}
+
+// imageTag is the tag of an image, without its digest.
+func imageTag(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	_, tag, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
+	return tag
+}
+
+// walkArgs searches a command line: --device holds a configuration, --domain
+// and --resource-prefix are about one. It returns the indices of what it read.
+func (c *conversion) walkArgs(args []value, path string, in *workload) (read []int) {
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
 		if !arg.scalar() {
@@ -123,29 +224,55 @@ func findInArgs(args []value) (sources []source) {
 		}
 		name, text, hasValue := strings.Cut(arg.Value, "=")
 		flag := strings.TrimLeft(name, "-")
-		if flag == name || !slices.Contains([]string{"device", "domain", "resource-prefix"}, flag) {
+		if flag == name || !slices.Contains([]string{"device", "domain", "resource-prefix", "config", "config-file"}, flag) {
 			continue
 		}
+		read = append(read, i)
 		if !hasValue {
 			if i++; i >= len(args) || !args[i].scalar() {
 				arg.report("%s without a value", name)
-				return sources
+				return read
 			}
 			arg, text = args[i], args[i].Value
+			read = append(read, i)
 		}
 		switch flag {
 		case "domain":
-			arg.c.domain = text
+			in.domain = text
 		case "resource-prefix":
-			arg.c.prefix = text
+			in.prefix = text
+		case "config", "config-file":
+			in.config = text
 		case "device":
-			node := *arg.Node
-			node.Value = text
-			arg.Node = &node
-			for _, document := range arg.documents() {
-				sources = append(sources, source{document, Squat, true, ""})
+			for _, document := range arg.with(text).documents() {
+				c.found(source{value: document, format: Squat, device: true, path: path, in: in})
 			}
 		}
 	}
-	return sources
+	return read
+}
+
+// first returns what the first workload that has any says.
+func (c *conversion) first(get func(*workload) string) string {
+	for _, w := range c.workloads {
+		if found := get(w); found != "" {
+			return found
+		}
+	}
+	return ""
+}
+
+// foundIn says where the configurations were found.
+func foundIn(sources []source) string {
+	var places []string
+	for _, s := range sources {
+		if s.path != "" {
+			places = addOnce(places, s.path)
+		}
+	}
+	const most = 8
+	if n := len(places); n > most {
+		places = append(places[:most], fmt.Sprintf("%d more places", n-most))
+	}
+	return strings.Join(places, ", ")
 }

@@ -27,7 +27,7 @@ func wildDirectory(a pattern.Alternative) bool {
 }
 
 // goGlobToken finds what is different in patterns of path.Match.
-var goGlobToken = regexp.MustCompile(`(?s)\\.|\[(\\.|[^\\\]])*\]|[{}]|\*+`)
+const goGlobToken = `(?s)\\.|\[(\\.|[^\\\]])*\]|[{}]|\*+`
 
 // fromGoGlob converts a pattern of path.Match: classes are negated by "^",
 // braces are literal, and "**" is "*".
@@ -38,7 +38,7 @@ func fromGoGlob(glob string) (a pattern.Alternative, err error) {
 	if _, err := path.Match(glob, ""); err != nil {
 		return a, fmt.Errorf(`%q is not a pattern: want every [...] closed, and a character after every \`, glob)
 	}
-	return parseGlob(goGlobToken.ReplaceAllStringFunc(glob, func(token string) string {
+	return parseGlob(regexp.MustCompile(goGlobToken).ReplaceAllStringFunc(glob, func(token string) string {
 		switch {
 		case token[0] == '*':
 			return "*"
@@ -102,7 +102,7 @@ func (e *expander) differs(text string) { e.differences = addOnce(e.differences,
 // globs lists the globs of an expression. expanded is set if there are too many, or if
 // each is a resource: wildcards in directories are a part of its name.
 func (e *expander) globs(tree *syntax.Regexp) (globs []string, expanded bool) {
-	all := e.expand(tree)
+	all, stars := e.expand(tree), regexp.MustCompile(stars)
 	for _, x := range all {
 		if !x.begin {
 			x.glob = "*" + x.glob
@@ -123,7 +123,7 @@ func (e *expander) globs(tree *syntax.Regexp) (globs []string, expanded bool) {
 }
 
 // stars finds "**", which crosses directories.
-var stars = regexp.MustCompile(`(?s)(\\.)|(\*)\**`)
+const stars = `(?s)(\\.)|(\*)\**`
 
 // expand lists the expansions of an expression without counted repetition.
 func (e *expander) expand(re *syntax.Regexp) (all []expansion) {

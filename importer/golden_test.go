@@ -123,6 +123,7 @@ spec:
 			name: "squat: nothing that can be imported", in: "devices: [{name: app, groups: [{paths: [{path: /run/app}]}]}]",
 			want: []string{
 				`in: nothing in it can be imported`,
+				`in: The domain "devic.es" is a guess: the default was "squat.ai" before version 0.2.0 and is "devic.es" since. Set the one that pods request, or import with --domain.`,
 				`in: device 1 ("app"): group 1: path 1: not imported: "/run/app" as a device: device nodes are below /dev`,
 				`in: device 1 ("app"): not imported: no paths and no usb to select`,
 			},
@@ -192,8 +193,20 @@ spec:
 		{name: "an anchor that contains itself", in: "a: &a [*a]\n", want: []string{`in: line 1: invalid YAML: anchor 'a' value contains itself`}},
 		{name: "a long mapping", in: "a: {" + strings.Repeat("a: 1,", 1001) + "}\n", want: []string{`in: line 1: invalid YAML: more than 1000 keys`}},
 		{
-			name: "two formats", in: "- devicematch: ^fuse$\n---\nresourceList: []\n",
-			want: []string{`in: line 3: is a configuration of sriov-network-device-plugin: want smarter-device-manager only`},
+			name: "a Helm template", in: "kind: ConfigMap\ndata:\n  # {{ a comment }}\n  conf.yaml: |\n    {{- toYaml .Values.config | nindent 4 }}\n",
+			want: []string{`in: line 5: "{{- toYaml .Values.config | nindent 4 }}" is a template: import what it renders, such as the output of helm template`},
+		},
+		{
+			name: "a template in a text", in: "data:\n  conf.yaml: |\n    - devicematch: ^fuse$\n      nummaxdevices: {{ .Values.max }}\n",
+			want: []string{`in: line 4: "nummaxdevices: {{ .Values.max }}" is a template: import what it renders, such as the output of helm template`},
+		},
+		{
+			name: "a template in a value", in: "devices:\n- name: '{{ name }}'\n  groups: [{paths: [{path: /dev/fuse}]}]\n",
+			want: []string{`in: line 2: "{{ name }}" is a template: import what it renders, such as the output of helm template`},
+		},
+		{
+			name: "a file elsewhere", in: "containers: [{args: [--config=/config/config.yaml]}]",
+			want: []string{`in: no configuration of generic-device-plugin, smarter-device-manager or sriov-network-device-plugin found: the arguments name the file /config/config.yaml, import that`},
 		},
 		{
 			name: "another format than requested", format: importer.Squat, in: "- devicematch: ^fuse$\n",

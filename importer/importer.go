@@ -98,12 +98,19 @@ func Convert(file string, data []byte, o Options) (*Result, error) {
 	if len(data) > maxInput {
 		return nil, Problems{fmt.Sprintf("%s: is too long: want at most %d bytes", file, maxInput)}
 	}
-	c := &conversion{file: file, options: o}
-	var sources []source
-	for _, document := range c.parse(string(data), "", 0) {
-		sources = append(sources, document.find("")...)
+	c := &conversion{file: file, options: o, text: string(data)}
+	documents := c.parse(c.text, "", 0)
+	for _, document := range documents {
+		c.walk(document, "", &workload{})
 	}
-	c.convert(sources)
+	if len(c.sources) == 0 && o.Format != Auto {
+		for _, document := range documents {
+			if !document.null() {
+				c.found(source{value: document, format: o.Format, in: &workload{}})
+			}
+		}
+	}
+	c.convert()
 	if len(c.problems) == 0 && !slices.ContainsFunc(c.resources, func(r *resource) bool { return !r.disabled }) {
 		c.problem(0, strings.Join(append([]string{"nothing in it can be imported"}, c.warnings...), "\n"))
 	}
@@ -118,44 +125,63 @@ func Convert(file string, data []byte, o Options) (*Result, error) {
 	return &Result{TOML: c.toml(), Warnings: c.warnings}, nil
 }
 
-// convert fills in the resources from configurations, all of one format.
-func (c *conversion) convert(sources []source) {
-	if len(sources) == 0 {
-		if len(c.problems) == 0 {
-			c.problem(0, "no configuration of "+c.options.Format.plugin()+" found")
+// convert fills in the resources from the configurations.
+func (c *conversion) convert() {
+	if len(c.sources) == 0 {
+		if len(c.problems) == 0 && !c.templateIn(c.text, 0) {
+			hint := ""
+			if file := c.first(func(w *workload) string { return w.config }); file != "" {
+				hint = ": the arguments name the file " + file + ", import that"
+			}
+			c.problem(0, "no configuration of "+c.options.Format.plugin()+" found"+hint)
 		}
 		return
 	}
-	format := c.options.Format
-	if format == Auto {
-		format = sources[0].format
-	}
-	for _, s := range sources {
-		if s.format != format {
-			s.report("is a configuration of %s: want %s only", s.format.plugin(), format.plugin())
+	for _, s := range c.sources {
+		if forced := c.options.Format; forced != Auto && s.format != forced {
+			s.report("is a configuration of %s: want %s only", s.format.plugin(), forced.plugin())
+			return
+		}
+		if s.template() {
 			return
 		}
 	}
-	c.comment(fmt.Sprintf("Imported from %s, a configuration of %s.", c.file, format.plugin()))
-	switch format {
-	case Squat:
-		c.squat(sources)
-	case Smarter:
-		c.smarter(sources)
-	case SRIOV:
-		c.sriov(sources)
+	for _, format := range Formats()[1:] {
+		var sources []source
+		for _, s := range c.sources {
+			if s.format == format {
+				sources = append(sources, s)
+			}
+		}
+		if len(sources) == 0 {
+			continue
+		}
+		place := ""
+		if places := foundIn(sources); places != "" {
+			place = " (" + places + ")"
+		}
+		c.comment(fmt.Sprintf("Imported from %s%s, a configuration of %s.", c.file, place, format.plugin()))
+		switch format {
+		case Squat:
+			c.squat(sources)
+		case Smarter:
+			c.smarter(sources)
+		case SRIOV:
+			c.sriov(sources)
+		}
 	}
+	c.finish()
 }
 
 // conversion is the state of one conversion.
 type conversion struct {
-	file     string
-	options  Options
-	problems []problem
-	warnings []string
+	file, text string // of the input
+	options    Options
+	problems   []problem
+	warnings   []string
 
-	// domain and prefix are the flags of these names in a manifest.
-	domain, prefix string
+	sources   []source
+	workloads []*workload
 
 	// The result: comments in front of all resources, the domain of those whose
 	// names have none, and the resources.
@@ -187,30 +213,39 @@ func addOnce(list []string, s string) []string {
 	return append(list, s)
 }
 
-// setDomain sets the domain of names without one: the one of the options, the one of
-// the input, or the plugin's default with a comment.
-func (c *conversion) setDomain(configured, otherwise, comment string) {
-	c.defaultDomain = cmp.Or(c.options.Domain, configured)
-	if c.defaultDomain == "" {
-		c.comment(comment)
-		c.defaultDomain = otherwise
+// checkedDomain is the domain of names without one: that of the options, or the
+// configured one.
+func (c *conversion) checkedDomain(configured string) string {
+	domain := cmp.Or(c.options.Domain, configured)
+	if rule := checkDomain(domain); rule != "" {
+		c.problem(0, fmt.Sprintf("the domain %q %s", domain, rule))
 	}
-	if rule := checkDomain(c.defaultDomain); rule != "" {
-		c.problem(0, fmt.Sprintf("the domain %q %s", c.defaultDomain, rule))
-	}
+	return domain
+}
+
+// guess comments on what the input leaves open, and warns.
+func (c *conversion) guess(text string) {
+	c.comment(text)
+	c.warnings = addOnce(c.warnings, c.file+": "+text)
 }
 
 // The domain of an extended resource, and its name, as the API server accepts
 // them.
-var (
-	subdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
-	namePart  = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
+const (
+	subdomain = `[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*`
+	namePart  = `[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?`
 )
+
+// matches reports whether all of a text matches an expression. Expressions are compiled
+// where they are used, since no other command needs them.
+func matches(expression, text string) bool {
+	return regexp.MustCompile(`^(?:` + expression + `)$`).MatchString(text)
+}
 
 // checkDomain returns the rule that a domain violates, or empty.
 func checkDomain(domain string) string {
 	const longest = 253 - len("requests.") // quotas are named like this
-	if !subdomain.MatchString(domain) || len(domain) > longest || strings.HasSuffix(domain, "kubernetes.io") || strings.HasPrefix(domain, "requests.") {
+	if !matches(subdomain, domain) || len(domain) > longest || strings.HasSuffix(domain, "kubernetes.io") || strings.HasPrefix(domain, "requests.") {
 		return `is no domain of a resource: want a DNS subdomain such as "example.com"`
 	}
 	return ""
@@ -219,7 +254,7 @@ func checkDomain(domain string) string {
 // checkName returns the rule that the name of a resource after its domain violates, or
 // empty.
 func checkName(name string) string {
-	if !namePart.MatchString(name) {
+	if !matches(namePart, name) {
 		return `is no name of a resource: want at most 63 letters, digits, "-", "_" and ".", beginning and ending with a letter or digit`
 	}
 	return ""

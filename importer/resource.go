@@ -2,8 +2,11 @@ package importer
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
 // resource is one [[resource]] of the result. Fields with a tag are keys of the
@@ -11,6 +14,10 @@ import (
 type resource struct {
 	comments []string
 	disabled bool // written as a comment
+	// mayShare allows other resources to have the same devices: the other plugin counts
+	// the slots of each of its resources separately.
+	mayShare bool
+	in       *workload
 
 	Name string `toml:"name"`
 	When struct {
@@ -100,14 +107,61 @@ func (r *resource) setCount(at value, count int) {
 // escapeVariables is a text without variables.
 func escapeVariables(s string) string { return strings.ReplaceAll(s, "${", "$${") }
 
+// add adds a resource of a workload.
+func (c *conversion) add(r *resource, in *workload) {
+	r.in = in
+	if in.node != "" && r.When.NodeName == "" {
+		r.When.NodeName = pattern.Quote(in.node)
+		c.comment("The names of nodes need the flag --node-name.")
+	}
+	if len(in.labels) > 0 {
+		c.comment("Deploy generic-dp to the nodes of the other plugin, those with " + strings.Join(in.labels, ", ") + ".")
+	}
+	c.resources = append(c.resources, r)
+}
+
+// finish settles what concerns several resources: their common domain, names that
+// several have, and devices that several select.
+func (c *conversion) finish() {
+	for i, r := range c.resources {
+		for _, other := range c.resources[:i] {
+			apart := r.When.NodeName != other.When.NodeName && r.When.NodeName != "" && other.When.NodeName != ""
+			if other.Name == r.Name && !strings.Contains(r.Name, "${") && !other.disabled && !apart {
+				r.disabled = true
+				if text := lines("", reflect.ValueOf(*r)); text != lines("", reflect.ValueOf(*other)) {
+					r.warn(c, "not imported: another workload has this name above: put this resource into the configuration of those nodes only")
+				}
+				break
+			}
+		}
+	}
+	c.resources = slices.DeleteFunc(c.resources, func(r *resource) bool { return r.disabled && len(r.comments) == 0 })
+	c.shareOverlaps()
+	for _, r := range c.resources {
+		domain, name, _ := strings.Cut(r.Name, "/")
+		if c.defaultDomain == "" {
+			c.defaultDomain = domain
+		}
+		if domain == c.defaultDomain {
+			r.Name = name
+		}
+	}
+}
+
+// warn records a difference of the resource as a whole.
+func (r *resource) warn(c *conversion, text string) {
+	c.warnings = addOnce(c.warnings, fmt.Sprintf("%s: %s: %s", c.file, r.Name, text))
+	r.comment(text)
+}
+
 // shareOverlaps lets resources share devices that several of them may select, if either
-// may be shared: the other plugins count each resource separately.
-func (c *conversion) shareOverlaps(mayShare func(*resource) bool) {
+// may be shared.
+func (c *conversion) shareOverlaps() {
 	selections := make([][]selection, len(c.resources))
 	for i, a := range c.resources {
 		selections[i] = a.selections()
 		for k, b := range c.resources[:i] {
-			if !mayShare(a) && !mayShare(b) || !overlap(selections[i], selections[k]) {
+			if a.disabled || b.disabled || !a.mayShare && !b.mayShare || !overlap(selections[i], selections[k]) {
 				continue
 			}
 			for _, r := range []*resource{a, b} {

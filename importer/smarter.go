@@ -17,22 +17,19 @@ const smarterDomain = "smarter-devices"
 // expression matches is a resource, named after its path below /dev with "_"
 // for "/" (sanitizeName in its main.go).
 func (c *conversion) smarter(sources []source) {
-	var entries []value
+	n := 0
+	domain := c.checkedDomain(smarterDomain)
 	for _, s := range sources {
 		var list []value
 		s.set(&list)
-		entries = append(entries, list...)
+		for _, e := range list {
+			n++
+			c.smarterEntry(e.named("entry", n), domain+"/", s.in)
+		}
 	}
-	c.defaultDomain = smarterDomain
-	for i, e := range entries {
-		c.smarterEntry(e.named("entry", i+1))
-	}
-	// A directory is a resource beside those of the nodes in it. Two entries for
-	// one node give it the same name, and the first one gets it.
-	c.shareOverlaps(func(r *resource) bool { return r.Each == "all" })
 }
 
-func (c *conversion) smarterEntry(v value) {
+func (c *conversion) smarterEntry(v value, domain string, in *workload) {
 	var e struct {
 		DeviceMatch   string
 		NumMaxDevices int
@@ -58,13 +55,14 @@ func (c *conversion) smarterEntry(v value) {
 	case len(globs) == 0:
 		v.differs("%s", differences[0])
 	}
+	nameVariable := regexp.MustCompile(`\$\{[a-z0-9]+\}`)
 	for _, r := range smarterResources(v, globs) {
-		fixed := !nameVariable.MatchString(r.Name)
 		if rule := checkName(nameVariable.ReplaceAllString(r.Name, "x")); rule != "" {
 			v.differs("not imported: %.80q %s", r.Name, rule)
 			continue
 		}
-		if fixed && slices.ContainsFunc(c.resources, func(o *resource) bool { return o.Name == r.Name }) {
+		fixed := !strings.Contains(r.Name, "${")
+		if fixed && slices.ContainsFunc(c.resources, func(o *resource) bool { return o.Name == domain+r.Name && o.in == in }) {
 			v.differs("not imported: %q is selected by an earlier entry, too", r.Name)
 			continue
 		}
@@ -75,14 +73,15 @@ func (c *conversion) smarterEntry(v value) {
 			r.differs(v, "%s", d)
 		}
 		r.setCount(v, e.NumMaxDevices)
-		c.resources = append(c.resources, r)
+		// A directory is a resource beside those of the nodes in it. Two entries for
+		// one node give it the same name, and the first one gets it.
+		r.mayShare = r.Each == "all"
+		r.Name = domain + r.Name
+		c.add(r, in)
 	}
 }
 
-// nameVariable is a variable that stands for a part of a name, and kernelName
-// the one for the last element of a path.
-var nameVariable = regexp.MustCompile(`\$\{[a-z0-9]+\}`)
-
+// kernelName is the variable for the last element of a path.
 const kernelName = "${kernel}"
 
 // smarterResources makes a resource of the globs whose nodes have names of one form, or

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,11 +12,8 @@ import (
 	"github.com/generic-dp/generic-dp/pattern"
 )
 
-// squatDomain is the default domain of generic-device-plugin before 0.2.0.
-const squatDomain = "squat.ai"
-
 // squatName is what generic-device-plugin accepts as the name of a device.
-var squatName = regexp.MustCompile(`^[a-z0-9][-a-z0-9]*[a-z0-9]$`)
+const squatName = `[a-z0-9][-a-z0-9]*[a-z0-9]`
 
 // squatGroup is a group of a resource, which is called a device: the n-th nodes of its
 // paths are the n-th device, or everything that usb matches is one.
@@ -42,49 +38,81 @@ type squatUSB struct{ Vendor, Product, Serial string }
 
 // squat converts configurations of generic-device-plugin.
 func (c *conversion) squat(sources []source) {
-	var devices []source
+	n := 0
+	names := make(map[string]*workload)
 	for _, s := range sources {
-		if s.device {
-			devices = append(devices, s)
-			continue
-		}
-		var config struct {
-			Devices, Device                   []value
-			Domain                            string
-			PluginDirectory, Listen, LogLevel value
-			Config, Version                   value
-		}
-		s.decode(&config)
-		c.domain = cmp.Or(config.Domain, c.domain)
-		for _, v := range append(config.Devices, config.Device...) {
-			devices = append(devices, source{value: v})
-		}
-		for i, v := range []value{config.PluginDirectory, config.Listen, config.LogLevel} {
-			if flags := []string{"--kubelet-dir", "--listen", "--log-level"}; v.Node != nil {
-				s.differs("not imported: %s = %s: use the flag %s", v.key, v.what(), flags[i])
+		devices, domain := []value{s.value}, ""
+		if !s.device {
+			var config struct {
+				Devices, Device                           []value
+				Domain                                    string
+				PluginDirectory, Listen, LogLevel, Status value
+				Config, Version                           value
+			}
+			s.decode(&config)
+			devices, domain = append(config.Devices, config.Device...), config.Domain
+			for i, v := range []value{config.PluginDirectory, config.Listen, config.LogLevel} {
+				if flags := []string{"--kubelet-dir", "--listen", "--log-level"}; v.Node != nil {
+					s.differs("not imported: %s = %s: use the flag %s", v.key, v.what(), flags[i])
+				}
 			}
 		}
+		domain = c.squatDomain(s, domain, devices)
+		for _, d := range devices {
+			n++
+			v := d.named("device", n)
+			name, groups := readSquatDevice(v, s.device)
+			if in, ok := names[domain+"/"+name]; ok && in == s.in {
+				v.report("%q is the name of two devices: want unique names", name)
+			}
+			names[domain+"/"+name] = s.in
+			c.squatResources(v, domain+"/"+name, groups, s.in)
+		}
 	}
-	c.setDomain(c.domain, squatDomain,
-		`The default domain was "squat.ai" before version 0.2.0 and is "devic.es" since: set the one that pods request, or import with --domain.`)
-	if len(devices) == 0 {
+	if n == 0 {
 		c.problem(0, "no devices: want at least one")
 	}
-	names := make(map[string]bool)
-	for i, s := range devices {
-		v := s.named("device", i+1)
-		name, groups := readSquatDevice(v, s.device)
-		if names[name] {
-			v.report("%q is the name of two devices: want unique names", name)
-		}
-		names[name] = true
-		c.squatResources(v, name, groups)
-	}
-	c.shareOverlaps(func(*resource) bool { return true })
 	if len(c.mounts) > 0 {
 		slices.Sort(c.mounts)
 		c.comment("The mounts need the flag --allow=" + strings.Join(c.mounts, ","))
 	}
+}
+
+// The default domains of generic-device-plugin: before 0.2.0, and since.
+const oldSquatDomain, newSquatDomain = "squat.ai", "devic.es"
+
+// squatDomain is the domain of the devices of a configuration: the flag, else what the
+// file says, else the default of the version, which only tags of releases tell.
+func (c *conversion) squatDomain(s source, configured string, devices []value) string {
+	found := cmp.Or(s.in.domain, configured, c.first(func(w *workload) string { return w.domain }))
+	if found != "" || c.options.Domain != "" {
+		return c.checkedDomain(found)
+	}
+	if s.path == "genericDevicePlugin" {
+		return c.checkedDomain("device.microshift.io")
+	}
+	tag := cmp.Or(s.in.tag, c.first(func(w *workload) string { return w.tag }))
+	switch release := `([a-z0-9]+-)?v?`; {
+	case matches(release+`0\.[01](\..*)?`, tag):
+		return oldSquatDomain
+	case matches(release+`[0-9]+\.[0-9]+(\..*)?`, tag):
+		return newSquatDomain
+	}
+	// What pods request is in the manifests beside it, as a rule.
+	for _, d := range devices {
+		for _, domain := range []string{oldSquatDomain, newSquatDomain} {
+			if name := d.get("name").string(); name != "" && strings.Contains(c.text, domain+"/"+name) {
+				return domain
+			}
+		}
+	}
+	guess := newSquatDomain
+	if matches(`([a-z0-9]+-)?[0-9a-f]{7,40}`, tag) { // a commit: builds of releases came with 0.1.0
+		guess = oldSquatDomain
+	}
+	c.guess(fmt.Sprintf("The domain %q is a guess: the default was %q before version 0.2.0 and is %q since. Set the one that pods request, or import with --domain.",
+		guess, oldSquatDomain, newSquatDomain))
+	return guess
 }
 
 // readSquatDevice decodes a device; flag is set for the value of a flag.
@@ -100,7 +128,7 @@ func readSquatDevice(v value, flag bool) (name string, groups []squatGroup) {
 	switch {
 	case d.Name == "":
 		v.report("no name: want one")
-	case !squatName.MatchString(d.Name):
+	case !matches(squatName, d.Name):
 		v.get("name").report(`%q is no name of a device: want at least two lower-case letters, digits and "-", beginning and ending with a letter or digit`, d.Name)
 	case checkName(d.Name) != "":
 		v.get("name").report("%q %s", d.Name, checkName(d.Name))
@@ -293,7 +321,7 @@ func (g squatGroup) alike(other squatGroup) bool {
 
 // squatResources makes the resources of a device: one for each form of group,
 // as far as groups of a form can be one.
-func (c *conversion) squatResources(device value, name string, groups []squatGroup) {
+func (c *conversion) squatResources(device value, name string, groups []squatGroup, in *workload) {
 	var parts [][]squatGroup
 	for _, g := range groups {
 		form := g.form()
@@ -306,14 +334,14 @@ func (c *conversion) squatResources(device value, name string, groups []squatGro
 		parts[i] = append(parts[i], g)
 	}
 	for i, part := range parts {
-		r := &resource{Name: name}
+		r := &resource{Name: name, mayShare: true}
 		if i > 0 {
 			r.Name = fmt.Sprintf("%s-%d", name, i+1)
-			r.differs(device, "differs: %s becomes the resource %q, since it forms devices differently", part[0].at.key, r.Name)
+			r.differs(device, "differs: %s becomes the resource %q, since it forms devices differently", part[0].at.key, path.Base(r.Name))
 		}
 		r.addGroups(device, part)
 		r.hoist()
-		c.resources = append(c.resources, r)
+		c.add(r, in)
 	}
 }
 

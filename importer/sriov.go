@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -48,48 +47,44 @@ type sriovSelector struct {
 
 // sriov converts configurations of sriov-network-device-plugin.
 func (c *conversion) sriov(sources []source) {
-	var pools []sriovPool
-	needsDomain := false
+	n := 0
+	names := make(map[string]*workload)
 	for _, s := range sources {
 		var config struct{ ResourceList []value }
 		if s.decode(&config) && len(config.ResourceList) == 0 {
 			s.report("no resourceList: want at least one resource")
 		}
 		for _, e := range config.ResourceList {
-			p := readSRIOVPool(e.named("resource", len(pools)+1))
-			if len(sources) > 1 {
-				p.node = s.key
+			n++
+			p := readSRIOVPool(e.named("resource", n))
+			// A ConfigMap may have a file for each node.
+			if len(sources) > 1 && !matches(`.*\.(json|ya?ml|conf)|`, s.file) {
+				p.node = s.file
+				c.comment("The keys of the ConfigMap are taken as node names: generic-dp needs --node-name.")
 			}
-			pools = append(pools, p)
-			needsDomain = needsDomain || p.ResourcePrefix == ""
-		}
-	}
-	if needsDomain {
-		c.setDomain(c.prefix, sriovDomain,
-			`The default domain is "intel.com", and --resource-prefix sets another: set the one that pods request, or import with --domain.`)
-	}
-	if len(sources) > 1 {
-		c.comment("The keys of the ConfigMap are taken as node names: generic-dp needs --node-name.")
-	}
-	names := make(map[string]bool)
-	for _, p := range pools {
-		name := c.sriovName(p)
-		if names[p.node+"/"+name] {
-			p.at.report("%q is the name of two resources: want unique names", name)
-		}
-		names[p.node+"/"+name] = true
-		if len(c.problems) == 0 {
-			c.sriovResource(p)
+			if p.ResourcePrefix == "" {
+				p.ResourcePrefix = c.sriovDomain(s.in)
+			}
+			name := p.ResourcePrefix + "/" + p.ResourceName
+			if in, ok := names[p.node+"/"+name]; ok && in == s.in {
+				p.at.report("%q is the name of two resources: want unique names", name)
+			}
+			names[p.node+"/"+name] = s.in
+			if len(c.problems) == 0 {
+				c.sriovResource(p, s.in)
+			}
 		}
 	}
 }
 
-// sriovName is the name of a resource with its domain.
-func (c *conversion) sriovName(p sriovPool) string {
-	if p.ResourcePrefix == "" {
-		return c.defaultDomain + "/" + p.ResourceName
+// sriovDomain is the domain of resources without resourcePrefix.
+func (c *conversion) sriovDomain(in *workload) string {
+	prefix := cmp.Or(c.options.Domain, in.prefix, c.first(func(w *workload) string { return w.prefix }))
+	if prefix == "" {
+		prefix = sriovDomain
+		c.comment(`The default domain is "intel.com", and --resource-prefix sets another: set the one that pods request, or import with --domain.`)
 	}
-	return p.ResourcePrefix + "/" + p.ResourceName
+	return c.checkedDomain(prefix)
 }
 
 func readSRIOVPool(v value) sriovPool {
@@ -136,10 +131,9 @@ func readSRIOVPool(v value) sriovPool {
 }
 
 // The forms of values in selectors.
-var (
-	fourHex    = regexp.MustCompile(`^[0-9a-f]{4}$`)
-	pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
-)
+func isFourHex(s string) bool { return matches(`[0-9a-f]{4}`, s) }
+
+func isPCIAddress(s string) bool { return matches(`[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]`, s) }
 
 // isPFRange reports whether a text is a physical function, with or without the
 // numbers of virtual ones: "ens1f0#0,2-7".
@@ -164,9 +158,9 @@ func readSRIOVSelector(v value) sriovSelector {
 			}
 		}
 	}
-	check("vendors", s.Vendors, fourHex.MatchString, "four hexadecimal digits")
-	check("devices", s.Devices, fourHex.MatchString, "four hexadecimal digits")
-	check("pciAddresses", s.PCIAddresses, pciAddress.MatchString, `an address such as "0000:3b:02.1"`)
+	check("vendors", s.Vendors, isFourHex, "four hexadecimal digits")
+	check("devices", s.Devices, isFourHex, "four hexadecimal digits")
+	check("pciAddresses", s.PCIAddresses, isPCIAddress, `an address such as "0000:3b:02.1"`)
 	check("pfNames", s.PFNames, isPFRange, `a network interface, with or without virtual functions: "ens1f0#0,2-7"`)
 	check("rootDevices", s.RootDevices, isPFRange, `a PCI address, with or without virtual functions: "0000:3b:00.0#0,2-7"`)
 	if s.VDPAType != "" && s.VDPAType != "vhost" && s.VDPAType != "virtio" {
@@ -194,16 +188,13 @@ var kindOfDriver = map[string]sriovKind{"vfio-pci": vfioKind, "uio": uioKind, "i
 
 // sriovResource makes the resource of a pool. One that can't be imported is
 // disabled.
-func (c *conversion) sriovResource(p sriovPool) {
-	r := &resource{Name: p.ResourceName}
-	c.resources = append(c.resources, r)
-	if p.ResourcePrefix != "" {
-		r.Name = p.ResourcePrefix + "/" + p.ResourceName
-	}
+func (c *conversion) sriovResource(p sriovPool, in *workload) {
+	r := &resource{Name: p.ResourcePrefix + "/" + p.ResourceName}
 	if p.ExcludeTopology {
 		r.Numa = "none"
 	}
 	r.When.NodeName = pattern.Quote(p.node)
+	c.add(r, in)
 	if p.DeviceType == sriovAux {
 		r.differs(p.at, "not imported: auxiliary devices (subfunctions): only their PCI function is known")
 		r.disabled, r.Match = true, []match{{PCI: pciMatch{Class: []string{"02"}}}}
@@ -225,7 +216,7 @@ func (c *conversion) sriovResource(p sriovPool) {
 		r.disabled, r.Match = true, left
 	}
 	r.addSRIOVCompanions(p)
-	r.addSRIOVVariables(p, c.sriovName(p), kinds)
+	r.addSRIOVVariables(p, r.Name, kinds)
 	if p.DeviceType == sriovNet && !r.disabled {
 		c.comment(`sriov-network-device-plugin skips the interface of the host's default route: exclude it with "!ADDRESS" in pci.address.`)
 		c.comment("Device IDs are PCI addresses as before, for Multus and CNI plugins; device information files (/var/run/k8s.cni.cncf.io/devinfo) are not written.")

@@ -28,6 +28,8 @@ type value struct {
 // parse decodes the YAML documents of a text at a place of the input, after
 // some lines of it.
 func (c *conversion) parse(text, place string, linesBefore int) (documents []value) {
+	// JSON may be indented by tabs, which YAML does not accept.
+	text = regexp.MustCompile(`(?m)^[ \t]+`).ReplaceAllStringFunc(text, func(indent string) string { return strings.ReplaceAll(indent, "\t", " ") })
 	for dec := yaml.NewDecoder(strings.NewReader(text)); ; {
 		var n yaml.Node
 		err := dec.Decode(&n)
@@ -41,7 +43,7 @@ func (c *conversion) parse(text, place string, linesBefore int) (documents []val
 			err = n.Decode(new(any))
 		}
 		if err != nil && !errors.As(err, new(*yaml.TypeError)) {
-			c.syntaxError(err, place, linesBefore)
+			c.syntaxError(err, text, place, linesBefore)
 			return nil
 		}
 		if n.Kind == yaml.DocumentNode && len(n.Content) == 1 {
@@ -76,16 +78,19 @@ func resolve(n *yaml.Node) *yaml.Node {
 }
 
 // linePrefix is the position in messages of the library.
-var linePrefix = regexp.MustCompile(`^line (\d+): `)
+const linePrefix = `^line (\d+): `
 
-func (c *conversion) syntaxError(err error, place string, linesBefore int) {
+func (c *conversion) syntaxError(err error, text, place string, linesBefore int) {
 	v := value{Node: &yaml.Node{Line: linesBefore + 1}, c: c, parent: place}
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	if m := linePrefix.FindStringSubmatch(text); m != nil {
-		line, _ := strconv.Atoi(m[1])
-		v.Line, text = linesBefore+line, text[len(m[0]):]
+	if c.templateIn(text, linesBefore) {
+		return
 	}
-	v.report("invalid YAML: %s", text)
+	message := strings.TrimPrefix(err.Error(), "yaml: ")
+	if m := regexp.MustCompile(linePrefix).FindStringSubmatch(message); m != nil {
+		line, _ := strconv.Atoi(m[1])
+		v.Line, message = linesBefore+line, message[len(m[0]):]
+	}
+	v.report("invalid YAML: %s", message)
 }
 
 // documents decodes the YAML text in a scalar.
@@ -153,7 +158,7 @@ func (v value) fields() (fields []value, err error) {
 	var nodes map[string]yaml.Node
 	err = v.Decode(&nodes)
 	if types := new(yaml.TypeError); errors.As(err, &types) {
-		err = errors.New(linePrefix.ReplaceAllString(types.Errors[0], ""))
+		err = errors.New(regexp.MustCompile(linePrefix).ReplaceAllString(types.Errors[0], ""))
 	}
 	for key, n := range nodes {
 		if f := v.child(&n, key); !f.null() {

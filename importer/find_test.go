@@ -1,0 +1,229 @@
+package importer_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/importer"
+)
+
+// indent puts a text below a key, each line n columns to the right.
+func indent(n int, text string) string {
+	return strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n"+strings.Repeat(" ", n))
+}
+
+// A configuration is found wherever it is in the tree, in texts too. The head says where.
+func TestFind(t *testing.T) {
+	t.Parallel()
+	const device = `
+name: tun
+groups:
+- count: 9
+  paths: [{path: /dev/net/tun}]
+`
+	const devices = `
+devices:
+- name: tun
+  groups:
+  - count: 9
+    paths: [{path: /dev/net/tun}]
+`
+	const list = "- {devicematch: ^net/tun$, nummaxdevices: 9}"
+	for _, test := range []struct{ name, in, place, resource string }{
+		{"arguments of a Flux HelmRelease", `
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: gdp}
+spec:
+  values:
+    controllers:
+      gdp:
+        containers:
+          app:
+            image: {repository: ghcr.io/squat/generic-device-plugin, tag: 0.2.0@sha256:0123}
+            args:
+            - --device
+            - |
+              ` + indent(14, device), "HelmRelease/gdp spec.values.controllers.gdp.containers.app.args", "devic.es/tun"},
+		{"ConfigMaps of a Flux HelmRelease", `
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: gdp}
+spec:
+  values:
+    controllers: {gdp: {containers: {app: {image: {repository: ghcr.io/squat/generic-device-plugin, tag: 0.1.0}}}}}
+    configMaps:
+      config:
+        data:
+          config.yaml: |
+            ` + indent(12, devices), "HelmRelease/gdp spec.values.configMaps.config.data.config.yaml", "squat.ai/tun"},
+		{"helm.values of an Argo CD Application", `
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata: {name: gdp}
+spec:
+  source:
+    helm:
+      values: |
+        image: {repository: ghcr.io/squat/generic-device-plugin, tag: v0.2.1}
+        config: |
+          ` + indent(10, devices), "Application/gdp spec.source.helm.values.config", "devic.es/tun"},
+		{"helm.valuesObject of an Argo CD Application", `
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata: {name: smarter}
+spec:
+  source:
+    helm:
+      valuesObject:
+        config:
+        ` + indent(8, list), "Application/smarter spec.source.helm.valuesObject.config", "smarter-devices/net_tun"},
+		{"values of a chart", `
+gdp:
+  image: {repository: ghcr.io/squat/generic-device-plugin, tag: arm64-0.2.0}
+  config:
+    data: |
+      ` + indent(6, devices), "gdp.config.data", "devic.es/tun"},
+		{"MicroShift", "genericDevicePlugin:\n  status: Enabled\n  " + indent(2, devices), "genericDevicePlugin", "device.microshift.io/tun"},
+		{"Kustomize patch in a text", `
+kind: Kustomization
+patches:
+- target: {kind: DaemonSet}
+  patch: |
+    - op: replace
+      path: /spec/template/spec/containers/0/args
+      value:
+      - --domain=example.com
+      - --device
+      - |
+        ` + indent(8, device), "patches.patch.value", "example.com/tun"},
+		{"Kustomize generator", `
+configMapGenerator:
+- name: smarter
+  literals:
+  - |-
+    conf.yaml=` + indent(4, list), "configMapGenerator.literals.conf.yaml", "smarter-devices/net_tun"},
+		{"Ansible variables", `
+- hosts: all
+  vars:
+    smarter_config:
+    ` + indent(4, list), "vars.smarter_config", "smarter-devices/net_tun"},
+		{"Ansible tasks, with lists of groups that are others", `
+- name: user
+  user: {name: app, groups: [video, render]}
+- name: plugin
+  k8s:
+    definition:
+      kind: ConfigMap
+      metadata: {name: smarter}
+      data:
+        conf.yaml: |
+          ` + indent(10, list), "ConfigMap/smarter data.conf.yaml", "smarter-devices/net_tun"},
+		{"a ConfigMap as kubectl prints it", `
+kind: ConfigMap
+metadata:
+  name: smarter
+  annotations:
+    kubectl.kubernetes.io/last-applied-configuration: '{"data": {"conf.yaml": "- {devicematch: ^net/tun$, nummaxdevices: 9}"}, "kind": "ConfigMap"}'
+data:
+  conf.yaml: |
+    ` + indent(4, list), "ConfigMap/smarter data.conf.yaml", "smarter-devices/net_tun"},
+		{"a name in pods beside it", devices + "---\nspec: {containers: [{resources: {limits: {squat.ai/tun: 1}}}]}", "", "squat.ai/tun"},
+		{"JSON with tabs", "{\n\t\"devices\": [\n\t\t{\"name\": \"tun\", \"groups\": [{\"count\": 9, \"paths\": [{\"path\": \"/dev/net/tun\"}]}]}],\n\t\"domain\": \"example.com\"}", "", "example.com/tun"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			result, err := importer.Convert("in", []byte(test.in), importer.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg, err := config.Parse(config.File{Name: "imported.toml", Data: result.TOML})
+			if err != nil {
+				t.Fatalf("%v\n%s", err, result.TOML)
+			}
+			if len(cfg.Resources) != 1 || cfg.Resources[0].Name != test.resource || cfg.Resources[0].Count != 9 || len(result.Warnings) != 0 {
+				t.Errorf("want %s with 9 slots and no warning:\n%s%s", test.resource, result.TOML, result.Warnings)
+			}
+			head, _, _ := strings.Cut(string(result.TOML), "\n\n")
+			place := " (" + test.place + ")"
+			if test.place == "" {
+				place = ""
+			}
+			if got := strings.ReplaceAll(head, "\n#  ", ""); !strings.HasPrefix(got, "# Imported from in"+place+", a configuration of ") {
+				t.Errorf("want the place %q in:\n%s", test.place, head)
+			}
+		})
+	}
+}
+
+// The domain is what the version of the image has by default. A guess is a warning.
+func TestDefaultDomain(t *testing.T) {
+	t.Parallel()
+	for image, want := range map[string]string{
+		"ghcr.io/squat/generic-device-plugin:0.1.0":                     "squat.ai",
+		"ghcr.io/squat/generic-device-plugin:v0.1":                      "squat.ai",
+		"squat/generic-device-plugin:0.2.0@sha256:66c8":                 "devic.es",
+		"registry:5000/squat/generic-device-plugin:amd64-1.10.2":        "devic.es",
+		"squat/generic-device-plugin:36bfc606bba2064de6ede0ff2764cbb52": "squat.ai guessed",
+		"squat/generic-device-plugin:amd64-a3d6f47":                     "squat.ai guessed",
+		"squat/generic-device-plugin:latest@sha256:dc19":                "devic.es guessed",
+		"squat/generic-device-plugin":                                   "devic.es guessed",
+		"example.com/other:0.1.0":                                       "devic.es guessed",
+	} {
+		in := "spec:\n  containers:\n  - image: " + image + "\n    args: ['--device={name: tun, groups: [{paths: [{path: /dev/net/tun}]}]}']\n"
+		result, err := importer.Convert("in", []byte(in), importer.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		domain, guess := strings.CutSuffix(want, " guessed")
+		if !strings.Contains(string(result.TOML), "domain = \""+domain+"\"\n") || (len(result.Warnings) == 1) != guess {
+			t.Errorf("%s: want %s:\n%s%s", image, want, result.TOML, result.Warnings)
+		}
+	}
+}
+
+// Two workloads with one name: both if they are on nodes with names, else the second is
+// left to the reader; once if they are the same.
+func TestTwoWorkloads(t *testing.T) {
+	t.Parallel()
+	workload := func(selector, count string) string {
+		return `
+kind: DaemonSet
+spec:
+  template:
+    spec:
+      nodeSelector: {` + selector + `}
+      containers:
+      - args: [--domain=example.com, --device, '{name: gpu, groups: [{count: ` + count + `, paths: [{path: /dev/dri}]}]}']
+---`
+	}
+	for _, test := range []struct {
+		name, in string
+		want     []string
+		warnings int
+	}{
+		{"names of nodes", workload("kubernetes.io/hostname: a", "4") + workload("kubernetes.io/hostname: b", "2"), []string{"\ncount = 4", "\nwhen.node_name = \"a\"", "\ncount = 2", "\nwhen.node_name = \"b\""}, 0},
+		{"labels", workload("gpu: big", "4") + workload("gpu: small", "2"), []string{"\ncount = 4", "\n# count = 2", "# Deploy generic-dp to the nodes of the other plugin, those with gpu=small."}, 1},
+		{"the same", workload("gpu: big", "4") + workload("gpu: small", "4"), []string{"\ncount = 4"}, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			result, err := importer.Convert("in", []byte(test.in), importer.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := config.Parse(config.File{Name: "imported.toml", Data: result.TOML}); err != nil {
+				t.Errorf("%v\n%s", err, result.TOML)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(string(result.TOML), want) {
+					t.Errorf("want %q in:\n%s", want, result.TOML)
+				}
+			}
+			if len(result.Warnings) != test.warnings {
+				t.Errorf("want %d warnings: %s", test.warnings, result.Warnings)
+			}
+		})
+	}
+}
