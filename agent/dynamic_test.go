@@ -170,6 +170,7 @@ func TestCDIDevicesOfTheHost(t *testing.T) {
 	n := newNode(t, "domain = \"example.com\"\n[[resource]]\nname = \"gpu\"\nmatch.cdi_device = \"vendor.com/gpu=*\"\n")
 	dir := t.TempDir()
 	n.options.Paths.SpecDirs = []string{dir}
+	n.options.Allow.CDI = []string{"vendor.com/*"}
 	n.addNodes("gpu0", "gpu1")
 	spec := func(devices ...string) string {
 		var list []string

@@ -79,6 +79,7 @@ match.net.name = "eth*"
 container.cdi = true
 `)
 	n.host.AddNet("", sysfstest.Net{Name: "br0", Bridge: true})
+	n.options.Allow.Net = true
 	card := n.host.AddPCI(sysfstest.PCI{Address: "0000:03:00.0", Vendor: "8086", Device: "1533", Class: "020000", Driver: "igb"})
 	eth1 := n.host.AddNet(card, sysfstest.Net{Name: "eth1"})
 	n.serve()

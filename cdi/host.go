@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	cdiapi "tags.cncf.io/container-device-interface/pkg/cdi"
@@ -142,8 +143,8 @@ func (f *hostFile) read() {
 			f.kind = raw.Kind
 		}
 	}
-	if isOwn(filepath.Base(f.path)) {
-		return // another installation's: its devices are no devices of the host
+	if isOwn(filepath.Base(f.path)) || hasUUID(filepath.Base(f.path)) {
+		return // another installation's, or of a claim: its devices are no devices of the host
 	}
 	if err != nil {
 		if inner := errors.Unwrap(err); inner != nil {
@@ -153,9 +154,36 @@ func (f *hostFile) read() {
 		return
 	}
 	for _, d := range spec.Devices {
+		if ofClaim(spec.Kind, d.Name) {
+			continue
+		}
 		nodes := append(cdiNodes(d.ContainerEdits.DeviceNodes, false), cdiNodes(spec.ContainerEdits.DeviceNodes, true)...)
 		f.devices = append(f.devices, device.CDIDevice{Name: spec.Kind + "=" + d.Name, Nodes: nodes})
 	}
+}
+
+// ofClaim reports whether a DRA driver or another device plugin made a device for pods
+// that ask itself for it: by convention its vendor begins with "k8s.", or its name has the
+// UID of a claim (DRAPlugin in k8s.io/dynamic-resource-allocation/kubeletplugin). NVIDIA's
+// GPUs have a UUID behind a prefix.
+func ofClaim(kind, name string) bool {
+	gpu := strings.HasPrefix(name, "GPU-") || strings.HasPrefix(name, "MIG-")
+	return strings.HasPrefix(kind, "k8s.") || !gpu && hasUUID(name)
+}
+
+// hasUUID reports whether s contains a UUID.
+func hasUUID(s string) bool {
+	const form = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
+	for at := range max(0, len(s)-len(form)+1) {
+		n := 0
+		for n < len(form) && (s[at+n] == '-') == (form[n] == '-') && strings.IndexByte("0123456789abcdefABCDEF-", s[at+n]) >= 0 {
+			n++
+		}
+		if n == len(form) {
+			return true
+		}
+	}
+	return false
 }
 
 // cdiNodes are the device nodes of a spec. Runtimes use the number of the host's node

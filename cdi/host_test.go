@@ -230,3 +230,24 @@ func BenchmarkHostSpecs(b *testing.B) {
 		host.Devices()
 	}
 }
+
+// Devices that a DRA driver, or another device plugin, made for pods of its own are no
+// devices of the host.
+func TestClaims(t *testing.T) {
+	t.Parallel()
+	etc, run := hostDirs(t, map[string]string{
+		"run/k8s.gpu.example.com-gpu_2f5a1c3e-52a4-4d5a-9b0c-3f1d2e4a5b6c.yaml":          specFile("k8s.gpu.example.com/gpu", "/dev/x", "2f5a1c3e-52a4-4d5a-9b0c-3f1d2e4a5b6c-gpu-0"),
+		"run/example.com-device_2f5a1c3e-52a4-4d5a-9b0c-3f1d2e4a5b6d.yaml":               specFile("example.com/device", "/dev/y", "plain"),
+		"run/gpu.example.com_metadata_2f5a1c3e-52a4-4d5a-9b0c-3f1d2e4a5b6c_request.json": specFile("gpu.example.com/metadata", "/dev/z", "one"),
+		"run/intel.com-gpu.yaml": specFile("intel.com/gpu", "/dev/w", "0000-00-02-0", "claim-2f5a1c3e-52a4-4d5a-9b0c-3f1d2e4a5b6c-a"),
+		"run/nvidia.yaml":        specFile("nvidia.com/gpu", "/dev/nvidia", "GPU-2f5a1c3e-52a4-4d5a-9b0c-3f1d2e4a5b6c"),
+	})
+	found, errs := cdi.NewHostSpecs("", etc, run).Devices()
+	var got []string
+	for _, d := range found {
+		got = append(got, d.Name)
+	}
+	if diff := cmp.Diff([]string{"intel.com/gpu=0000-00-02-0", "nvidia.com/gpu=GPU-2f5a1c3e-52a4-4d5a-9b0c-3f1d2e4a5b6c"}, got); diff != "" || errs != nil {
+		t.Error(diff, errs)
+	}
+}

@@ -12,67 +12,108 @@ import (
 )
 
 // Allow are the privileges that the author of the DaemonSet grants to the author of the
-// configuration (--allow). The zero Allow is none.
+// configuration (--allow, --domains). The zero Allow is none, and any domain.
 type Allow struct {
-	Hooks, Dangerous bool
-	// Mounts are the paths at or below which host paths may be mounted.
-	Mounts []string
+	Hooks, Dangerous, Net, Env bool
+	// Mounts are the paths at or below which host paths may be mounted, CDI the patterns
+	// of the kinds of CDI devices of other specs.
+	Mounts, CDI []string
+	// Domains of resource names; empty is any.
+	Domains []string
 }
 
 // The words of --allow.
 const (
+	allowAll       = "all"
 	allowHooks     = "hooks"
 	allowDangerous = "dangerous"
+	allowNet       = "net"
+	allowEnv       = "env"
 	allowMount     = "mount:"
+	allowCDI       = "cdi:"
 )
+
+// words are the privileges without an argument.
+func (a *Allow) words() map[string]*bool {
+	return map[string]*bool{allowHooks: &a.Hooks, allowDangerous: &a.Dangerous, allowNet: &a.Net, allowEnv: &a.Env}
+}
 
 // ParseAllow parses a comma-separated list such as "hooks,mount:/run/vendor"; an empty
 // one grants nothing.
 func ParseAllow(s string) (Allow, error) {
 	var a Allow
-	if strings.TrimSpace(s) == "" {
-		return a, nil
+	err := a.Set(s)
+	return a, err
+}
+
+// Set adds the privileges of such a list, or returns an error and adds none.
+func (a *Allow) Set(list string) error {
+	if strings.TrimSpace(list) == "" {
+		return nil
 	}
-	for word := range strings.SplitSeq(s, ",") {
-		word = strings.TrimSpace(word)
-		prefix, isMount := strings.CutPrefix(word, allowMount)
-		switch {
-		case word == allowHooks:
-			a.Hooks = true
-		case word == allowDangerous:
-			a.Dangerous = true
-		case isMount && (!strings.HasPrefix(prefix, "/") || path.Clean(prefix) != prefix):
-			return Allow{}, fmt.Errorf("%q is not an absolute, clean path: want one such as %q", word, allowMount+"/run/vendor")
-		case isMount:
-			a.Mounts = append(a.Mounts, prefix)
-		default:
-			return Allow{}, fmt.Errorf("%q is not understood: want %q, %q or %q and a path", word, allowHooks, allowDangerous, allowMount)
+	more := *a
+	more.Mounts, more.CDI = slices.Clone(a.Mounts), slices.Clone(a.CDI)
+	for word := range strings.SplitSeq(list, ",") {
+		if err := more.add(strings.TrimSpace(word)); err != nil {
+			return err
 		}
 	}
-	slices.Sort(a.Mounts)
-	a.Mounts = slices.Compact(a.Mounts)
-	return a, nil
+	for _, list := range []*[]string{&more.Mounts, &more.CDI} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+	*a = more
+	return nil
+}
+
+func (a *Allow) add(word string) error {
+	dir, isMount := strings.CutPrefix(word, allowMount)
+	kind, isCDI := strings.CutPrefix(word, allowCDI)
+	switch on := a.words()[word]; {
+	case word == allowAll:
+		return a.Set("hooks,dangerous,net,env,mount:/,cdi:*")
+	case on != nil:
+		*on = true
+	case isMount && (!strings.HasPrefix(dir, "/") || path.Clean(dir) != dir):
+		return fmt.Errorf("%q is not an absolute, clean path: want one such as %q", word, allowMount+"/run/vendor")
+	case isMount:
+		a.Mounts = append(a.Mounts, dir)
+	case isCDI:
+		if p, err := pattern.Parse(pattern.Text, kind); err != nil || p.Negated() {
+			return fmt.Errorf("%q is not the kind of CDI devices: want one such as %q, or a pattern", word, allowCDI+"nvidia.com/gpu")
+		}
+		a.CDI = append(a.CDI, kind)
+	default:
+		return fmt.Errorf("%q is not understood: want all, hooks, dangerous, net, env, %sPATH or %sKIND", word, allowMount, allowCDI)
+	}
+	return nil
 }
 
 // String formats a for ParseAllow.
 func (a Allow) String() string {
 	var words []string
-	if a.Hooks {
-		words = append(words, allowHooks)
-	}
-	if a.Dangerous {
-		words = append(words, allowDangerous)
+	all := a.words()
+	for _, word := range []string{allowHooks, allowDangerous, allowNet, allowEnv} {
+		if *all[word] {
+			words = append(words, word)
+		}
 	}
 	for _, p := range a.Mounts {
 		words = append(words, allowMount+p)
 	}
+	for _, kind := range a.CDI {
+		words = append(words, allowCDI+kind)
+	}
 	return strings.Join(words, ",")
 }
 
-// AllowsMount reports whether a clean path of the host may be mounted: it is at or
+// CheckMount returns an error unless a clean path of the host may be mounted: it is at or
 // below one of a.Mounts.
-func (a Allow) AllowsMount(hostPath string) bool {
-	return path.Clean(hostPath) == hostPath && a.mayMount(hostPath, true)
+func (a Allow) CheckMount(hostPath string) error {
+	if path.Clean(hostPath) == hostPath && a.mayMount(hostPath, true) {
+		return nil
+	}
+	return notAllowed("mount "+hostPath, allowMount+hostPath+" or a directory above it")
 }
 
 // mayMount reports whether a path that starts with prefix, or is prefix if whole is
@@ -84,6 +125,35 @@ func (a Allow) mayMount(prefix string, whole bool) bool {
 	})
 }
 
+// CheckCDI returns an error unless a CDI device of another spec may be used.
+func (a Allow) CheckCDI(name string) error {
+	kind, _, _ := strings.Cut(name, "=")
+	if a.mayUse(kind) {
+		return nil
+	}
+	return notAllowed("CDI device "+name, allowCDI+kind)
+}
+
+func (a Allow) mayUse(kind string) bool {
+	return slices.ContainsFunc(a.CDI, func(allowed string) bool {
+		p, err := pattern.Parse(pattern.Text, allowed)
+		return err == nil && p.Positive().Match(kind)
+	})
+}
+
+// CheckEnv returns an error unless a container may have an environment variable.
+func (a Allow) CheckEnv(name device.Text) error {
+	if by := interpretedKey(environment, name); by != "" && !a.Env {
+		return notAllowed(fmt.Sprintf("environment variable %q, which %s reads,", name, by), allowEnv)
+	}
+	return nil
+}
+
+// notAllowed is the error of what only a device tells.
+func notAllowed(what, word string) error {
+	return fmt.Errorf("%s is not allowed: want --allow=%s", what, word)
+}
+
 // need is a privilege that a configuration requests. The problem says where, and how to
 // grant it.
 type need struct {
@@ -92,14 +162,25 @@ type need struct {
 }
 
 // needs records that v requests a privilege.
-func (v value) needs(what, flag string, allowed func(Allow) bool) {
-	r := v.problem(what+" is not allowed: want it in --allow, which says what a configuration may ask for", "add "+flag+" to --allow")
+func (v value) needs(what, word string, allowed func(Allow) bool) {
+	v.needsFlag(what, word, "--allow", "want it in --allow, which says what a configuration may ask for", allowed)
+}
+
+func (v value) needsFlag(what, word, flag, want string, allowed func(Allow) bool) {
+	r := v.problem(what+" is not allowed: "+want, "add "+word+" to "+flag)
 	r.allowed = allowed
 	v.w.needs = append(v.w.needs, r)
 }
 
+// needsDomain records that v, the name of a resource, has a domain.
+func (v value) needsDomain(domain string) {
+	v.needsFlag("the domain "+quote(domain), domain, "--domains", "want one of --domains", func(a Allow) bool {
+		return len(a.Domains) == 0 || slices.Contains(a.Domains, domain)
+	})
+}
+
 // needsMount records that v requests to mount paths that start with prefix, or prefix
-// itself if whole is set. AllowsMount checks the results of variables and wildcards.
+// itself if whole is set. CheckMount checks the results of variables and wildcards.
 func (v value) needsMount(written, prefix string, whole bool) {
 	dir := prefix
 	if !whole {
@@ -123,9 +204,19 @@ func (v value) needsMountOf(path device.Text) {
 	}
 }
 
+// needsCDI records that v requests CDI devices of other specs, whose names start with
+// prefix. CheckCDI checks the results of variables and wildcards.
+func (v value) needsCDI(written, prefix string) {
+	if kind, _, known := strings.Cut(prefix, "="); known {
+		v.needs("CDI device "+quote(written), allowCDI+kind, func(a Allow) bool { return a.mayUse(kind) })
+	} else {
+		v.needs("CDI device "+quote(written), allowCDI+"KIND", func(a Allow) bool { return len(a.CDI) > 0 })
+	}
+}
+
 // Check returns the requests of the configuration that are not allowed, as an error of
-// type Problems, or nil. It includes paths with variables or wildcards if their prefix
-// decides; otherwise AllowsMount has to check the results.
+// type Problems, or nil. Of names with variables or wildcards it decides by their prefix;
+// otherwise CheckMount, CheckCDI and CheckEnv have to check the results.
 func (c *Config) Check(a Allow) error {
 	var refused []Problem
 	for _, n := range c.needs {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/device"
 )
 
 func TestParseAllow(t *testing.T) {
@@ -22,6 +23,8 @@ func TestParseAllow(t *testing.T) {
 		{"hooks", config.Allow{Hooks: true}, "hooks"},
 		{"mount:/run/b, dangerous ,mount:/a,hooks,mount:/run/b", config.Allow{Hooks: true, Dangerous: true, Mounts: []string{"/a", "/run/b"}}, "hooks,dangerous,mount:/a,mount:/run/b"},
 		{"mount:/", config.Allow{Mounts: []string{"/"}}, "mount:/"},
+		{"net,cdi:nvidia.com/gpu,env,cdi:*.example/*", config.Allow{Net: true, Env: true, CDI: []string{"*.example/*", "nvidia.com/gpu"}}, "net,env,cdi:*.example/*,cdi:nvidia.com/gpu"},
+		{"all", config.Allow{Hooks: true, Dangerous: true, Net: true, Env: true, Mounts: []string{"/"}, CDI: []string{"*"}}, "hooks,dangerous,net,env,mount:/,cdi:*"},
 	}
 	for _, tt := range tests {
 		got, err := config.ParseAllow(tt.in)
@@ -37,6 +40,7 @@ func TestParseAllow(t *testing.T) {
 	}
 	for in, want := range map[string]string{
 		"hook": `"hook" is not understood`, "hooks,": `"" is not understood`, "mount": `"mount" is not understood`, "Hooks": `"Hooks" is not understood`,
+		"cdi:": "not the kind of CDI devices", "cdi:[": "not the kind of CDI devices", "cdi:!a/b": "not the kind of CDI devices", "net:eth0": `"net:eth0" is not understood`,
 		"mount:": "not an absolute, clean path", "mount:run": "not an absolute, clean path", "mount:/run/": "not an absolute, clean path", "hooks,mount:/run/../etc": "not an absolute, clean path",
 	} {
 		got, err := config.ParseAllow(in)
@@ -46,21 +50,21 @@ func TestParseAllow(t *testing.T) {
 	}
 }
 
-func TestAllowsMount(t *testing.T) {
+func TestCheckMount(t *testing.T) {
 	t.Parallel()
 	allow := config.Allow{Mounts: []string{"/opt/vendor", "/run/a.sock"}}
 	for path, want := range map[string]bool{
 		"/opt/vendor": true, "/opt/vendor/lib/x.so": true, "/run/a.sock": true,
 		"/opt/vendor2": false, "/opt": false, "/": false, "/run/a.sock2": false, "/opt/vendor/../../etc": false, "/opt/vendor/": false, "opt/vendor": false, "": false,
 	} {
-		if got := allow.AllowsMount(path); got != want {
-			t.Errorf("AllowsMount(%q) = %v, want %v", path, got, want)
+		if got := allow.CheckMount(path) == nil; got != want {
+			t.Errorf("CheckMount(%q) = %v, want %v", path, got, want)
 		}
 	}
-	if !(config.Allow{Mounts: []string{"/"}}).AllowsMount("/etc/passwd") {
+	if (config.Allow{Mounts: []string{"/"}}).CheckMount("/etc/passwd") != nil {
 		t.Error("mount:/ does not allow everything")
 	}
-	if (config.Allow{}).AllowsMount("/etc/passwd") {
+	if (config.Allow{}).CheckMount("/etc/passwd") == nil {
 		t.Error("nothing allows something")
 	}
 }
@@ -85,6 +89,17 @@ container.mounts = [{ host_path = "/etc/vendor", container_path = "/etc/vendor" 
 [[resource]]
 name = "socket"
 match = { as = "mount", glob = ["/run/vendor/*.sock", "/run/one", "!/run/vendor/x"] }
+[[resource]]
+name = "other.example/port"
+match.net.type = "ether"
+container.cdi = true
+container.cdi_devices = ["other.example/nic=${id}", "x${numa}.example/x=${id}"]
+container.env.LD_AUDIT = "x"
+container.env."PYTHON${id}" = "x"
+container.env."X${id}" = "x"
+[[resource]]
+name = "cdi"
+match.cdi_device = ["nvidia.com/gpu=GPU-*", "*/gpu=0", "!nvidia.com/x=*"]
 `)
 	places := func(allow string) []string {
 		t.Helper()
@@ -117,11 +132,18 @@ match = { as = "mount", glob = ["/run/vendor/*.sock", "/run/one", "!/run/vendor/
 		`resource 1 ("gpu"): container.mounts 1: host_path | add mount:/etc/vendor to --allow`,
 		`resource 2 ("socket"): match 1: glob | add mount:/run/vendor to --allow`,
 		`resource 2 ("socket"): match 1: glob | add mount:/run/one to --allow`,
+		`resource 3 ("other.example/port"): match 1: net | add net to --allow`,
+		`resource 3 ("other.example/port"): container.cdi_devices 1 | add cdi:other.example/nic to --allow`,
+		`resource 3 ("other.example/port"): container.cdi_devices 2 | add cdi:KIND to --allow`,
+		`resource 3 ("other.example/port"): container.env | add env to --allow`,
+		`resource 3 ("other.example/port"): container.env | add env to --allow`,
+		`resource 4 ("cdi"): match 1: cdi_device | add cdi:nvidia.com/gpu to --allow`,
+		`resource 4 ("cdi"): match 1: cdi_device | add cdi:KIND to --allow`,
 	}
 	if diff := cmp.Diff(all, places("")); diff != "" {
 		t.Errorf("nothing allowed (-want +got):\n%s", diff)
 	}
-	if got := places("hooks,dangerous,mount:/"); got != nil {
+	if got := places("all"); got != nil {
 		t.Errorf("everything allowed: %q", got)
 	}
 	some := []string{
@@ -132,14 +154,80 @@ match = { as = "mount", glob = ["/run/vendor/*.sock", "/run/one", "!/run/vendor/
 	}
 	// A path that starts with a variable, or with less than an allowed path, is decided
 	// when it is complete.
-	if diff := cmp.Diff(some, places("mount:/usr/lib,mount:/opt/a,mount:/run/gpu-1,mount:/etc,mount:/run/vendor")); diff != "" {
+	if diff := cmp.Diff(some, places("net,env,cdi:other.*,cdi:nvidia.com/gpu,mount:/usr/lib,mount:/opt/a,mount:/run/gpu-1,mount:/etc,mount:/run/vendor")); diff != "" {
 		t.Errorf("some allowed (-want +got):\n%s", diff)
 	}
 
-	err := cfg.Check(config.Allow{Hooks: true, Dangerous: true, Mounts: []string{"/usr", "/opt", "/run"}})
+	err := cfg.Check(config.Allow{Hooks: true, Dangerous: true, Net: true, Env: true, Mounts: []string{"/usr", "/opt", "/run"}, CDI: []string{"*"}})
 	want := `test.toml:15:23: resource 1 ("gpu"): container.mounts 1: host_path: mounting "/etc/vendor" is not allowed: want it in --allow, which says what a configuration may ask for
   hint: add mount:/etc/vendor to --allow`
 	if err == nil || err.Error() != want {
 		t.Errorf("Check() = %v, want %s", err, want)
+	}
+}
+
+func TestCheckDomains(t *testing.T) {
+	t.Parallel()
+	cfg := parse(t, "domain = \"home.lan\"\n[[resource]]\nname = \"a\"\nmatch.glob = \"/dev/a\"\n[[resource]]\nname = \"nvidia.com/gpu-${kernel}\"\nmatch.glob = \"/dev/b\"\n")
+	for want, domains := range map[string][]string{
+		"": {"nvidia.com", "home.lan"},
+		`test.toml:6:1: resource 2 ("nvidia.com/gpu-${kernel}"): name: the domain "nvidia.com" is not allowed: want one of --domains` + "\n  hint: add nvidia.com to --domains": {"home.lan"},
+		`test.toml:3:1: resource 1 ("a"): name: the domain "home.lan" is not allowed: want one of --domains` + "\n  hint: add home.lan to --domains":                            {"nvidia.com"},
+	} {
+		got := ""
+		if err := cfg.Check(config.Allow{Domains: domains}); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%q: %q, want %q", domains, got, want)
+		}
+	}
+	if err := cfg.Check(config.Allow{}); err != nil {
+		t.Errorf("any domain: %v", err)
+	}
+}
+
+// What is interpreted is found in what comes out, whatever numbers a container adds.
+func TestInterpreted(t *testing.T) {
+	t.Parallel()
+	index := device.Part{Var: device.IndexVar}
+	key := func(before, after string) device.Text {
+		return append(append(device.Literal(before), index), device.Literal(after)...)
+	}
+	for _, key := range []device.Text{
+		device.Literal("cdi.k8s.io/devices"), device.Literal("io.kubernetes.cri-o.Devices"), device.Literal("devices.crio.io"), device.Literal("seccomp-profile.crio.io/x"),
+		device.Literal("seccomp-profile.kubernetes.cri-o.io"), device.Literal("io.containerd.runc.v2.group"), device.Literal("containerd.io/restart.loguri"), device.Literal("devices.nri.io/pod"),
+		device.Literal("io.katacontainers.config.hypervisor.path"), device.Literal("dev.gvisor.flag.network"), device.Literal("run.oci.hooks.stdout"), device.Literal("org.systemd.property.X"),
+		device.Literal("io.containers.trace-syscall"), device.Literal("rdt.resources.beta.kubernetes.io/pod"), key("cdi.k", "s.io/devices"), key("cdi.k8s.io/", ""),
+	} {
+		if config.CheckAnnotation(key) == nil {
+			t.Errorf("annotation %s may be set", key)
+		}
+	}
+	for _, key := range []device.Text{
+		device.Literal("example.com/cdi"), device.Literal("myk8s.io/x"), device.Literal("cdi"), device.Literal("com.intel.fpga.mode"), device.Literal("x/cdi.k8s.io"), key("example.com/", ""),
+	} {
+		if err := config.CheckAnnotation(key); err != nil {
+			t.Error(err)
+		}
+	}
+	var none config.Allow
+	for _, name := range []device.Text{
+		device.Literal("LD_PRELOAD"), device.Literal("BASH_ENV"), device.Literal("ENV"), device.Literal("PYTHONPATH"), device.Literal("PYTHONSTARTUP"), device.Literal("NODE_OPTIONS"),
+		device.Literal("PERL5LIB"), device.Literal("RUBYOPT"), device.Literal("GCONV_PATH"), device.Literal("PATH"), device.Literal("NVIDIA_VISIBLE_DEVICES"), key("LD_", ""), key("PERL", "LIB"),
+	} {
+		if none.CheckEnv(name) == nil {
+			t.Errorf("variable %s may be set", name)
+		}
+		if err := (config.Allow{Env: true}).CheckEnv(name); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, name := range []device.Text{
+		device.Literal("NODE_NAME"), device.Literal("ENV2"), device.Literal("ZIGBEE_PATH"), device.Literal("CUDA_VISIBLE_DEVICES"), device.Literal("ld_preload"), key("GPU", ""),
+	} {
+		if err := none.CheckEnv(name); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -95,7 +95,11 @@ func (v value) entries(what string, keys role) []device.Entry {
 		} else if entry.Value = e.text(entryValue); entry.Value == nil && e.raw != "" {
 			continue
 		}
-		entry.Key = v.key(name).text(keys)
+		key := v.key(name)
+		entry.Key = key.text(keys)
+		if by := interpretedBy(environment, sample(entry.Key), false); by != "" && v.name == "env" {
+			key.needs("environment variable "+quote(name)+", which "+by+" reads,", allowEnv, func(a Allow) bool { return a.Env })
+		}
 		entry.PerDevice = perDevice(entry.Value)
 		out = append(out, entry)
 	}
@@ -173,6 +177,7 @@ func (v value) additionalGIDs() (gids []uint32) {
 func (v value) cdiDevices() (names []device.Text) {
 	for _, e := range v.items() {
 		if text := e.text(cdiDevice); text != nil {
+			e.needsCDI(text.String(), text[0].Literal)
 			names = append(names, text)
 		}
 	}

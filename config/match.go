@@ -82,6 +82,9 @@ func readMatch(v value) Match {
 	if m.Mount {
 		v.child("glob").needsMounts(m.Glob)
 	}
+	for _, a := range m.CDIDevice.Alternatives() {
+		v.child("cdi_device").needsCDI(a.String(), a.Prefix())
+	}
 	m.ReadOnly = m.ReadOnly && m.Mount
 	if m.Dangerous {
 		v.child("dangerous").needs("a device that reaches the host itself", allowDangerous, func(a Allow) bool { return a.Dangerous })

@@ -240,7 +240,10 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		everything := config.Allow{Hooks: true, Dangerous: true, Mounts: []string{"/"}}
+		everything, err := config.ParseAllow("all")
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := cfg.Check(everything); err != nil {
 			t.Errorf("everything is allowed, but %v", err)
 		}

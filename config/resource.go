@@ -167,6 +167,7 @@ func (v value) resourceName(r *Resource) {
 		}
 		return
 	}
+	v.needsDomain(domain)
 	r.Name = domain + "/" + text.String()
 	if len(text.Vars()) > 0 {
 		r.NameText = text

@@ -172,6 +172,8 @@ func (v value) checkNets(r *Resource) {
 		v.child("count").report(fmt.Sprintf("%d: want 1, %s", r.Count, why), "")
 	case r.Shared:
 		v.child("shared").report("true: want false, "+why, "")
+	default:
+		v.w.matches[moved].child("net").needs("moving network interfaces of the host", allowNet, func(a Allow) bool { return a.Net })
 	}
 }
 

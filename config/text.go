@@ -262,11 +262,15 @@ func (u *textUse) check(r *Resource, sound bool) (rule, hint string) {
 	if u.role.check == nil {
 		return "", ""
 	}
-	sample := u.text.Expand(func(name string) (string, bool) {
+	return u.role.check(u.written, sample(u.text))
+}
+
+// sample is a text with samples for its variables.
+func sample(text device.Text) string {
+	return text.Expand(func(name string) (string, bool) {
 		v, known := variableNamed(name)
 		return v.sample, known
-	})
-	return u.role.check(u.written, sample.String())
+	}).String()
 }
 
 // checkWildcards returns why the n-th wildcard has no value in some match.
@@ -369,11 +373,6 @@ func interfaceName(_, sample string) (rule, hint string) {
 	return "", ""
 }
 
-// cdiDomain is the domain of the annotations by which runtimes inject CDI devices
-// (pkg/cdi/annotations.go of the CDI library): such an annotation would inject a device
-// that no match selects.
-const cdiDomain = "cdi.k8s.io"
-
 // annotationName returns the rule that the key of an annotation violates, or empty.
 func annotationName(_, key string) (rule, hint string) {
 	domain, name, ok := strings.Cut(key, "/")
@@ -383,8 +382,11 @@ func annotationName(_, key string) (rule, hint string) {
 	if !subdomain.MatchString(domain) || len(domain) > maxSubdomain || !nameInPart.MatchString(name) || len(name) > maxNamePart {
 		return `is not the key of an annotation: want one such as "example.com/name", at most 63 characters after the domain`, ""
 	}
-	if domain == cdiDomain {
-		return "is read by runtimes as a list of CDI devices: want another domain", "container.cdi_devices passes CDI devices along"
+	if by := interpretedBy(annotations, key, false); by != "" {
+		if strings.HasPrefix(key, "cdi.k8s.io/") {
+			hint = "container.cdi_devices passes CDI devices along"
+		}
+		return "is interpreted by " + by + ": want a domain of your own", hint
 	}
 	return "", ""
 }

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -120,12 +121,28 @@ func TestEveryExampleHasAStory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	allowed := map[string]string{}
 	for _, file := range files {
-		stories[readStory(t, file).head["config"]] = true
+		head := readStory(t, file).head
+		stories[head["config"]] = true
+		allowed[head["config"]] = head["allow"]
 	}
 	err = filepath.WalkDir("configs", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && !stories[d.Name()] {
 			t.Errorf("%s has no story in testdata", path)
+		}
+		if err != nil || d.IsDir() {
+			return err
+		}
+		// The head says what the story needs.
+		text, err := os.ReadFile(path)
+		var needs []string
+		for _, flag := range regexp.MustCompile(`--allow=[^\s;)]*[^\s;).,]`).FindAllString(string(text), -1) {
+			needs = append(needs, strings.TrimPrefix(flag, "--allow="))
+		}
+		want, _ := config.ParseAllow(allowed[d.Name()])
+		if have, bad := config.ParseAllow(strings.Join(needs, ",")); bad != nil || have.String() != want.String() {
+			t.Errorf("%s says that it needs --allow=%s, %v; its story has %s", path, have, bad, want)
 		}
 		return err
 	})

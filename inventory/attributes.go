@@ -34,7 +34,8 @@ type Attributes struct {
 	mu          sync.Mutex // held by a read: callers for the same value wait for it
 	attrs       map[attribute]attributeValue
 	drivers     map[string]string // by directory
-	usedNets    map[string]string // reason by name; nil: not read yet
+	pairs       map[string]sysfs.NetPair
+	traffic     *traffic          // nil: not read yet
 	charDrivers map[uint32]string // by major number; nil: not read yet
 	problems    problems
 	unread      map[string]bool // hardware
@@ -54,7 +55,7 @@ func (s *Scanner) Attributes() *Attributes {
 	s.attrs.next()
 	return &Attributes{
 		sysfs: s.sysfs, proc: s.proc, slow: &s.attrs, of: s.last,
-		attrs: make(map[attribute]attributeValue), drivers: make(map[string]string), unread: make(map[string]bool),
+		attrs: make(map[attribute]attributeValue), drivers: make(map[string]string), unread: make(map[string]bool), pairs: make(map[string]sysfs.NetPair),
 	}
 }
 
@@ -105,10 +106,7 @@ func (a *Attributes) InUse(n *device.Node) string {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.usedNets == nil {
-		a.usedNets = a.netUse()
-	}
-	return a.usedNets[n.Path]
+	return a.netUse(n)
 }
 
 // CharDriver returns the driver that has a major number of character devices, "" if
@@ -252,13 +250,16 @@ func (s *slowAttributes) read(file string, ino uint64, read func(string) (string
 	return "", late, errSlow
 }
 
-const hostSysfs = "/sys"
+const (
+	hostSysfs = "/sys"
+	hostProc  = "/proc"
+)
 
 // procOf returns the /proc that belongs to a sysfs: this kernel's for this kernel's
 // own, and the directory next to it for any other, such as that of a recorded machine.
 func procOf(root string) string {
 	if root == hostSysfs || sysfs.New(root).Kernel() {
-		return "/proc"
+		return hostProc
 	}
 	return filepath.Join(filepath.Dir(filepath.Clean(root)), "proc")
 }

@@ -2,7 +2,10 @@ package inventory
 
 import (
 	"bytes"
+	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -41,19 +44,49 @@ func (c *scan) readNets() []*device.Node {
 	return nets
 }
 
-// netUse determines what the host itself uses network interfaces for: a port of another
-// one, the interface of a default route.
-func (a *Attributes) netUse() map[string]string {
-	used := make(map[string]string)
-	routes := a.defaultRoutes(a.of.Nets)
-	for _, n := range a.of.Nets {
-		if why := partOf(a.of.netInterfaces[n.Path], a.of.netInterfaces); why != "" {
-			used[n.Path] = why
-		} else if routes[n.Path] {
-			used[n.Path] = "the way of the default route"
-		}
+// netUse returns what the host itself uses a network interface for, "" for nothing: it is
+// part of another one, the end of a pair with the other end in another network namespace,
+// that is, in a pod, or it has routes or addresses. Where these are unknown, an interface
+// that is up counts as used; one of CAN has none.
+func (a *Attributes) netUse(n *device.Node) string {
+	if why := partOf(a.of.netInterfaces[n.Path], a.of.netInterfaces); why != "" {
+		return why
 	}
-	return used
+	pair := a.netPair(n)
+	if pair.Other > 0 && pair.Other != pair.Index && !slices.ContainsFunc(a.of.Nets, func(o *device.Node) bool {
+		other := a.netPair(o)
+		return other.Index == pair.Other && other.Other == pair.Index
+	}) {
+		return "one end of a pair, whose other end is in another network namespace"
+	}
+	if a.traffic == nil {
+		t := a.readTraffic()
+		a.traffic = &t
+	}
+	switch {
+	case a.traffic.routes[n.Path]:
+		return "the way of a route"
+	case a.traffic.addresses[n.Path]:
+		return "an interface with an address"
+	case !a.traffic.known && pair.Up && n.Net.Type != "can":
+		return "up, and its addresses can't be read in the network namespace of this program"
+	}
+	return ""
+}
+
+func (a *Attributes) netPair(n *device.Node) sysfs.NetPair {
+	p, known := a.pairs[n.Path]
+	if !known {
+		p = a.sysfs.NetPair(n.SysPath)
+		a.pairs[n.Path] = p
+	}
+	return p
+}
+
+// traffic are the interfaces with routes and addresses, by name.
+type traffic struct {
+	routes, addresses map[string]bool
+	known             bool
 }
 
 // ownNet assigns an interface to its hardware, like own for nodes, and reports false if
@@ -140,34 +173,39 @@ func linkType(n int) string {
 	return strconv.Itoa(n)
 }
 
-// defaultRoutes returns the interfaces of default routes, by name; none if unknown.
+// readTraffic reads the routes and addresses of the host.
 //
 // /proc shows the network namespace of a process, and sysfs that in which it was
 // mounted, which may differ: a pod with its own eth0 may have the host's /sys. They
 // count as the same if the process also has each interface with hardware in sysfs, and
 // there is one: a pod's network has none of them, or no others.
-func (a *Attributes) defaultRoutes(nets []*device.Node) map[string]bool {
+func (a *Attributes) readTraffic() traffic {
 	var hardware []*device.Node
-	for _, n := range nets {
+	for _, n := range a.of.Nets {
 		if n.Hardware != nil {
 			hardware = append(hardware, n)
 		}
 	}
+	t := traffic{routes: make(map[string]bool), addresses: make(map[string]bool)}
 	if len(hardware) == 0 {
-		return nil
+		return t
 	}
 	// The first process of a host, or of a container; otherwise this one.
 	for _, process := range []string{"1", "self"} {
-		if routes := a.defaultRoutesOf(process, hardware); routes != nil {
-			return routes
+		if a.hasNets(process, hardware) {
+			a.readRoutes(process, t.routes)
+			t.known = true
+			break
 		}
 	}
-	return nil
+	if a.hasNets("self", hardware) {
+		a.readAddresses(t.addresses)
+	}
+	return t
 }
 
-// defaultRoutesOf returns the default routes of a process, and nil if it does not have
-// these interfaces or the files are unreadable.
-func (a *Attributes) defaultRoutesOf(process string, nets []*device.Node) map[string]bool {
+// hasNets reports whether a process has these interfaces.
+func (a *Attributes) hasNets(process string, nets []*device.Node) bool {
 	wanted := make(map[string]bool, len(nets))
 	for _, n := range nets {
 		wanted[n.Path] = true
@@ -182,31 +220,55 @@ func (a *Attributes) defaultRoutesOf(process string, nets []*device.Node) map[st
 		}
 		return name + ":"
 	})
-	for _, n := range nets {
-		// One that has gone since is no difference.
-		if !known[n.Path] && a.sysfs.Exists(n.SysPath) {
-			return nil
+	// One that has gone since is no difference.
+	return !slices.ContainsFunc(nets, func(n *device.Node) bool { return !known[n.Path] && a.sysfs.Exists(n.SysPath) })
+}
+
+// readRoutes adds the interfaces of the routes of a process. A recording has the names.
+func (a *Attributes) readRoutes(process string, routes map[string]bool) {
+	read := func(file string, iface func(fields []string) string, line string) {
+		_ = a.proc.each(process+file, func(text []byte) string {
+			name := iface(strings.Fields(string(text)))
+			if name == "" || routes[name] {
+				return ""
+			}
+			routes[name] = true
+			return fmt.Sprintf(line, name)
+		})
+	}
+	none := strings.Repeat("0", 32)
+	read("/net/route", routeIPv4, "%s 00000000 00000000 0001 0 0 0 00000000")
+	read("/net/ipv6_route", routeIPv6, none+" 00 "+none+" 00 "+none+" 0 0 0 0001 %s")
+}
+
+// addressFile has the names of interfaces with an address in a recording: netlink has
+// them on a host, since /proc has no IPv4 addresses by interface.
+const addressFile = "self/net/addresses"
+
+// readAddresses adds the interfaces with an address. One of IPv6 that every interface gets
+// by itself (link-local) does not count.
+func (a *Attributes) readAddresses(addresses map[string]bool) {
+	if a.proc.root != hostProc {
+		_ = a.proc.each(addressFile, func(line []byte) string {
+			addresses[string(line)] = true
+			return string(line)
+		})
+		return
+	}
+	list, err := net.Interfaces()
+	a.problems.add("network interfaces", err)
+	for _, i := range list {
+		found, err := i.Addrs()
+		if err == nil && slices.ContainsFunc(found, func(addr net.Addr) bool {
+			prefix, ok := addr.(*net.IPNet)
+			return ok && !prefix.IP.IsLinkLocalUnicast()
+		}) {
+			addresses[i.Name] = true
 		}
 	}
-	routes := make(map[string]bool)
-	_ = a.proc.each(process+"/net/route", func(line []byte) string {
-		name := defaultIPv4(string(line))
-		if name == "" {
-			return ""
-		}
-		routes[name] = true
-		return name + " 00000000 00000000 0001 0 0 0 00000000"
-	})
-	_ = a.proc.each(process+"/net/ipv6_route", func(line []byte) string {
-		name := defaultIPv6(string(line))
-		if name == "" {
-			return ""
-		}
-		routes[name] = true
-		none := strings.Repeat("0", 32)
-		return strings.Join([]string{none, "00", none, "00", none, "0 0 0 0001", name}, " ")
-	})
-	return routes
+	if a.proc.kept != nil && len(addresses) > 0 {
+		a.proc.kept[addressFile] = strings.Join(slices.Sorted(maps.Keys(addresses)), "\n") + "\n"
+	}
 }
 
 // Flags of routes (include/uapi/linux/route.h).
@@ -215,23 +277,21 @@ const (
 	routeReject = 0x0200
 )
 
-// defaultIPv4 returns the interface of a line of /proc/net/route if it is a default
-// route: interface, destination, gateway, flags, references, use, metric, mask
+// routeIPv4 returns the interface of a line of /proc/net/route if it is a usable route:
+// interface, destination, gateway, flags, references, use, metric, mask
 // (fib_route_seq_show in net/ipv4/fib_trie.c).
-func defaultIPv4(line string) string {
-	f := strings.Fields(line)
-	if len(f) < 8 || f[1] != "00000000" || f[7] != "00000000" || !leads(f[3]) {
+func routeIPv4(f []string) string {
+	if len(f) < 8 || !leads(f[3]) {
 		return ""
 	}
 	return f[0]
 }
 
-// defaultIPv6 does the same for /proc/net/ipv6_route: destination and its
-// length, source and its length, next hop, metric, references, use, flags,
-// interface (rt6_info_dump in net/ipv6/route.c).
-func defaultIPv6(line string) string {
-	f := strings.Fields(line)
-	if len(f) < 10 || strings.Trim(f[0]+f[1], "0") != "" || !leads(f[8]) {
+// routeIPv6 does the same for /proc/net/ipv6_route: destination and its length, source and
+// its length, next hop, metric, references, use, flags, interface (rt6_info_dump in
+// net/ipv6/route.c). Every interface that is up has those of fe80::/10 and ff00::/8.
+func routeIPv6(f []string) string {
+	if len(f) < 10 || strings.HasPrefix(f[0], "fe8") || strings.HasPrefix(f[0], "ff") || !leads(f[8]) {
 		return ""
 	}
 	return f[9]

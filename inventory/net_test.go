@@ -137,7 +137,8 @@ func TestNetInUse(t *testing.T) {
 		h.AddNet("", n)
 	}
 	for _, n := range []sysfstest.Net{
-		{Name: "eth0", Master: "br0"}, {Name: "eth1", Master: "bond0"}, {Name: "eth2", Master: "ovs-system"}, {Name: "eth3"}, {Name: "eth4"}, {Name: "eth5"}, {Name: "eth6"},
+		{Name: "eth0", Master: "br0"}, {Name: "eth1", Master: "bond0"}, {Name: "eth2", Master: "ovs-system"}, {Name: "eth3"}, {Name: "eth4"}, {Name: "eth5", Up: true}, {Name: "eth6"},
+		{Name: "can0", Type: 280, Up: true},
 	} {
 		h.AddNet(card, n)
 	}
@@ -145,12 +146,11 @@ func TestNetInUse(t *testing.T) {
 	h.AddNet("", sysfstest.Net{Name: "eth3.5", Lower: "eth3"})
 	const table = "Iface Destination Gateway Flags RefCnt Use Metric Mask\n" +
 		"eth4 00000000 0102A8C0 0003 0 0 100 00000000\n" + // the default route
-		"eth5 00000000 0002A8C0 0001 0 0 0 00FFFFFF\n" + // a network
 		"eth6 00000000 00000000 0201 0 0 0 00000000\n" // a reject route
 	devices := func(names string) string {
 		return "Inter-| Receive\n face | bytes\n" + strings.ReplaceAll(" "+names, " ", ":   0 1\n    ")[len(":   0 1\n"):] + ": 0 0\n"
 	}
-	const all = "lo eth0 eth1 eth2 eth3 eth4 eth5 eth6 br0"
+	const all = "lo eth0 eth1 eth2 eth3 eth4 eth5 eth6 can0 br0"
 	ipv6 := strings.Repeat("0", 32) + " 00 " + strings.Repeat("0", 32) + " 00 fe800000000000000000000000000001 00000400 00000001 00000000 00450003     eth5\n"
 	got := func() map[string]string {
 		t.Helper()
@@ -161,6 +161,7 @@ func TestNetInUse(t *testing.T) {
 	want := map[string]string{
 		"br0": "a bridge", "bond0": "a bond", "veth1": "a port of bridge br0", "eth0": "a port of bridge br0", "eth1": "a member of bond0",
 		"eth2": "a part of ovs-system", "eth3": "the link below eth3.5, eth3.7",
+		"eth5": "up, and its addresses can't be read in the network namespace of this program",
 	}
 	check := func(what string) {
 		t.Helper()
@@ -175,11 +176,33 @@ func TestNetInUse(t *testing.T) {
 	h.WriteProc("self/net/route", table)
 	h.WriteProc("self/net/ipv6_route", ipv6)
 	h.WriteProc("self/net/dev", devices(all))
-	want["eth4"], want["eth5"] = "the way of the default route", "the way of the default route"
+	h.WriteProc("self/net/addresses", "eth6\neth3.7\n") // netlink's, in a recording
+	want["eth4"], want["eth5"] = "the way of a route", "the way of a route"
+	want["eth6"], want["eth3.7"] = "an interface with an address", "an interface with an address"
 	check("our own namespace")
 	h.WriteProc("1/net/dev", devices(all))
 	delete(want, "eth5")
 	check("the namespace of the first process")
+}
+
+// The other end of a pair is found by its number; the host ends of the pairs of pods, whose
+// other ends have numbers in other namespaces, are in use.
+func TestPairsInUse(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	for _, n := range []sysfstest.Net{
+		{Name: "a", Index: 5, Other: 6}, {Name: "b", Index: 6, Other: 5}, // a pair
+		{Name: "pod1", Index: 7, Other: 2}, {Name: "pod2", Index: 8, Other: 5}, {Name: "pod3", Index: 9, Other: 7},
+		{Name: "dummy", Index: 10, Other: 10}, {Name: "tunnel", Index: 11, Other: 0},
+		{Name: "vlan", Index: 12, Other: 10, Lower: "dummy"},
+	} {
+		h.AddNet("", n)
+	}
+	const pod = "one end of a pair, whose other end is in another network namespace"
+	snap, attrs := look(t, h.Tree)
+	if diff := cmp.Diff(map[string]string{"pod1": pod, "pod2": pod, "pod3": pod}, uses(snap, attrs)); diff != "" {
+		t.Error(diff)
+	}
 }
 
 // The routes of another namespace do not affect a virtual interface with the same name.
@@ -245,6 +268,14 @@ func TestNetsOfThisHost(t *testing.T) {
 		}
 	}
 	use("alone", map[string]string{link: "", peer: ""})
+	t.Run("address", func(t *testing.T) {
+		if snap := host(); !slices.ContainsFunc(snap.Nets, func(n *device.Node) bool { return n.Hardware != nil }) {
+			t.Skip("an interface with hardware tells whether this is the namespace of sysfs")
+		}
+		ip(t, "address add 192.0.2.1/32 dev "+link)
+		use("with an address", map[string]string{link: "an interface with an address", peer: ""})
+		ip(t, "address del 192.0.2.1/32 dev "+link)
+	})
 	t.Run("bridge", func(t *testing.T) {
 		ip(t, "link add "+bridge+" type bridge")
 		ip(t, "link set "+link+" master "+bridge)

@@ -222,7 +222,8 @@ func (r *redaction) target(link, target string) string {
 // list are left out: whoever adds an attribute to the scan decides here what a redacted
 // recording contains of it.
 var plainAttrs = []string{
-	"bDeviceClass", "bInterfaceClass", "bInterfaceNumber", "class", "dev_id", "dev_port", "device", "devnum", "idProduct", "idVendor", "index", "modalias", "numa_node",
+	"bDeviceClass", "bInterfaceClass", "bInterfaceNumber", "class", "dev_id", "dev_port", "device", "devnum", "flags", "idProduct", "idVendor", "ifindex", "iflink",
+	"index", "modalias", "numa_node",
 	"port_no", "port_number", "revision", "speed", "sriov_totalvfs", "subsystem_device", "subsystem_vendor", "type", "vendor",
 	// No scan reads these; configurations do.
 	"VBNV", "afu_id", "authorized", "bConfigurationValue", "bDeviceProtocol", "bDeviceSubClass", "bInterfaceProtocol", "bInterfaceSubClass", "bMaxPower",
@@ -310,7 +311,7 @@ func (r *redaction) sysfs(p string) string {
 // elem is sysfs for one element: the name of an interface may follow the kind of a
 // link.
 func (r *redaction) elem(e string) string {
-	name := strings.TrimPrefix(e, "upper_")
+	name := strings.TrimPrefix(strings.TrimPrefix(e, "upper_"), "lower_")
 	if other, ok := r.elems[name]; ok {
 		return strings.TrimSuffix(e, name) + other
 	}

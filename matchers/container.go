@@ -23,8 +23,8 @@ func (b *builder) addNet(p pick) {
 	if !device.ValidNetName(name) {
 		b.problem("container.net_name of %s: %q is no name of a network interface: want 1 to 15 characters without space, %q and %q", host, name, "/", ":")
 	}
-	if why := b.Host.InUse(p.node); why != "" && !b.mayBeDangerous(p.match) {
-		b.problem("%s is dangerous to move: it is %s; %s", host, why, dangerousHint)
+	if why := b.Host.InUse(p.node); why != "" {
+		b.problem("%s is in use, and never moved: it is %s", host, why)
 	}
 	for _, other := range b.offer.Nets {
 		if other.Name == name {
@@ -67,8 +67,8 @@ func (b *builder) addMount(m *config.Mount) {
 // mount adds a bind mount if --allow covers it: host paths with variables or
 // wildcards are not known any earlier.
 func (b *builder) mount(m device.Mount) {
-	if !b.Allow.AllowsMount(m.HostPath) {
-		b.problem("mount %s is not allowed: want --allow=mount:%s or a directory above it", m.HostPath, m.HostPath)
+	if err := b.Allow.CheckMount(m.HostPath); err != nil {
+		b.problem("%v", err)
 		return
 	}
 	if b.reserve(device.Literal(m.ContainerPath), part{source: "mount " + m.HostPath}) {
@@ -129,7 +129,7 @@ func (b *builder) companionNode(c *config.Companion, n *device.Node) {
 		return
 	}
 	if why := b.danger(n); why != "" && !b.companionsMayBeDangerous() {
-		b.problem("companion %s is dangerous: %s; %s", n.Path, why, companionHint)
+		b.dangerous("companion "+n.Path, why, "the match of its device")
 		return
 	}
 	if b.reserve(at, part{n.Path, n}) {
@@ -169,8 +169,12 @@ func (b *builder) addCDIDevices() {
 }
 
 func (b *builder) addCDIDevice(d *device.CDIDevice) {
+	if err := b.Allow.CheckCDI(d.Name); err != nil {
+		b.problem("%v", err)
+		return
+	}
 	if why := b.cdiDanger(d); why != "" && !b.companionsMayBeDangerous() {
-		b.problem("CDI device %s is dangerous: %s; %s", d.Name, why, dangerousHint)
+		b.dangerous("CDI device "+d.Name, why, "its match")
 		return
 	}
 	b.offer.CDIDevices = append(b.offer.CDIDevices, d.Name)

@@ -10,11 +10,6 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-const dangerousHint = "dangerous = true in its match, and --allow=dangerous, allow it"
-
-// companionHint is dangerousHint for companions and CDI devices.
-const companionHint = "dangerous = true in the match of its device, and --allow=dangerous, allow it"
-
 // The effects of dangerous nodes, for reasons.
 const (
 	memory     = "reads and writes the memory of the host"
@@ -220,6 +215,11 @@ func (b *builder) cdiDanger(d *device.CDIDevice) string {
 		}
 	}
 	return ""
+}
+
+// dangerous reports that something is dangerous, and where to permit it.
+func (b *builder) dangerous(what, why, match string) {
+	b.problem("%s is dangerous: %s: want dangerous = true in %s, and --allow=dangerous", what, why, match)
 }
 
 // mayBeDangerous reports whether devices of a match may be dangerous.

@@ -16,7 +16,7 @@ import (
 )
 
 // refused is the end of the reason of a dangerous device.
-const refused = "; dangerous = true in its match, and --allow=dangerous, allow it"
+const refused = ": want dangerous = true in its match, and --allow=dangerous"
 
 // judged are the reasons of the nodes of a host, by path; empty if not dangerous.
 func judged(t *testing.T, h *sysfstest.Host, toml string) map[string]string {
@@ -163,7 +163,7 @@ func TestDangerAllowed(t *testing.T) {
 	const (
 		mem   = "is dangerous: it reads and writes the memory of the host (mem mem)"
 		block = "is dangerous: it is a block device"
-		along = "; dangerous = true in the match of its device, and --allow=dangerous, allow it"
+		along = ": want dangerous = true in the match of its device, and --allow=dangerous"
 	)
 	allowed := func(o *matchers.Options) { o.Allow.Dangerous = true }
 	cdiOf := func(nodes ...device.CDINode) func(o *matchers.Options) {

@@ -105,7 +105,7 @@ func sayAll(offers []device.Offer) []string {
 }
 
 // anything grants all privileges.
-var anything = config.Allow{Dangerous: true, Mounts: []string{"/"}}
+var anything = config.Allow{Dangerous: true, Env: true, Mounts: []string{"/"}, CDI: []string{"*"}}
 
 // dangerously sets dangerous in every match of a configuration.
 func dangerously(cfg *config.Config) *config.Config {

@@ -47,16 +47,16 @@ func TestNetworkInterfaces(t *testing.T) {
 		{name: "a name that the kernel does not take", toml: `match.net = { name = "can0" }` + "\ncontainer.net_name = \"can-${usb.serial}-${net.type}\"" + cdi,
 			want: []string{`x: ` + canA + ` net can0>can-CAN-A-77-can !container.net_name of can0: "can-CAN-A-77-can" is no name of a network interface: want 1 to 15 characters without space, "/" and ":"`}},
 		{name: "in use", toml: `match.net = { name = "ens1f1" }` + cdi,
-			want: []string{"x: 0000:3b:00.1 net ens1f1 !ens1f1 is dangerous to move: it is a port of bridge br0; dangerous = true in its match, and --allow=dangerous, allow it"}},
+			want: []string{"x: 0000:3b:00.1 net ens1f1 !ens1f1 is in use, and never moved: it is a port of bridge br0"}},
 		{name: "one of two in use", toml: `match.net = { name = "ens1f*" }` + cdi,
-			want: []string{"x: 0000:3b:00.0 net ens1f0 net ens1f0p1", "x: 0000:3b:00.1 net ens1f1 !ens1f1 is dangerous to move: it is a port of bridge br0; dangerous = true in its match, and --allow=dangerous, allow it"},
+			want: []string{"x: 0000:3b:00.0 net ens1f0 net ens1f0p1", "x: 0000:3b:00.1 net ens1f1 !ens1f1 is in use, and never moved: it is a port of bridge br0"},
 			notes: []string{
-				`test.toml: resource 1 ("x"): device "0000:3b:00.1" can't be allocated: ens1f1 is dangerous to move: it is a port of bridge br0; dangerous = true in its match, and --allow=dangerous, allow it`,
+				`test.toml: resource 1 ("x"): device "0000:3b:00.1" can't be allocated: ens1f1 is in use, and never moved: it is a port of bridge br0`,
 				`test.toml: resource 1 ("x"): network interface ens1f0 moves into its container: the host is without it until the pod ends, and a container that restarts within the pod finds it as long as this program runs`,
 			}},
 		{name: "in use and not moved", toml: `match.net = { name = "ens1f1" }`, want: []string{"x: 0000:3b:00.1"}},
 		{name: "in use and wanted", toml: `match = { net = { name = "ens1f1" }, dangerous = true }` + cdi, opts: func(o *matchers.Options) { o.Allow.Dangerous = true },
-			want: []string{"x: 0000:3b:00.1 net ens1f1"}},
+			want: []string{"x: 0000:3b:00.1 net ens1f1 !ens1f1 is in use, and never moved: it is a port of bridge br0"}},
 		{name: "nothing is offered by two", toml: `
 [[resource]]
 name = "port1"

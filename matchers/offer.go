@@ -76,8 +76,8 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) (device.Offer
 		b.addMount(&r.Container.Mounts[i])
 	}
 	b.addCDIDevices()
-	b.offer.Env = b.entries("container.env", r.Container.Env)
-	b.offer.Annotations = b.entries("container.annotations", r.Container.Annotations)
+	b.offer.Env = b.entries("container.env", r.Container.Env, b.Allow.CheckEnv)
+	b.offer.Annotations = b.entries("container.annotations", r.Container.Annotations, config.CheckAnnotation)
 	check := b.check()
 	b.offer.Problem = strings.Join(b.problems, "; ")
 	return b.offer, check
@@ -162,7 +162,7 @@ func (b *builder) addNode(p pick) {
 		return
 	}
 	if why := b.danger(p.node); why != "" && !b.mayBeDangerous(p.match) {
-		b.problem("%s is dangerous: %s; %s", p.node.Path, why, dangerousHint)
+		b.dangerous(p.node.Path, why, "its match")
 		return
 	}
 	if b.reserve(at, part{p.node.Path, p.node}) {
@@ -262,7 +262,7 @@ func (ix *index) distinguishingSelector(a, b *device.Node) string {
 
 // entries fills in environment or annotations. Their number is that of the
 // configuration, also with problems.
-func (b *builder) entries(what string, entries []device.Entry) []device.Entry {
+func (b *builder) entries(what string, entries []device.Entry, check func(key device.Text) error) []device.Entry {
 	var out []device.Entry
 	for _, e := range entries {
 		key, err := b.joined(e.Key, "")
@@ -270,6 +270,8 @@ func (b *builder) entries(what string, entries []device.Entry) []device.Entry {
 			b.problem("%s: %v", what, err)
 		} else if strings.Contains(key.String(), "=") {
 			b.problem("%s: %q can't be a name", what, key)
+		} else if err := check(key); err != nil {
+			b.problem("%s: %v", what, err)
 		}
 		value, err := b.joined(e.Value, e.Separator)
 		if err != nil {

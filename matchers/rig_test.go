@@ -86,7 +86,7 @@ func scanned(t testing.TB, h *sysfstest.Host) (*device.Snapshot, matchers.Option
 	glob := func(v pattern.Values) []string {
 		return v.Glob(func(path string) string { return h.Dev() + strings.TrimPrefix(path, "/dev") })
 	}
-	return snap, matchers.Options{NodeName: "worker-1", Host: &fakeHost{attr: attr, driver: attrs.Driver, inUse: attrs.InUse, charDriver: attrs.CharDriver, glob: glob}, Allow: config.Allow{Mounts: []string{"/opt", "/run"}},
+	return snap, matchers.Options{NodeName: "worker-1", Host: &fakeHost{attr: attr, driver: attrs.Driver, inUse: attrs.InUse, charDriver: attrs.CharDriver, glob: glob}, Allow: config.Allow{Mounts: []string{"/opt", "/run"}, CDI: []string{"*"}},
 		CDIDevices: []device.CDIDevice{
 			{Name: "nvidia.com/gpu=0", Nodes: []device.CDINode{{Path: "/dev/dri/renderD128"}}},
 			{Name: "nvidia.com/gpu=1"},

@@ -149,12 +149,16 @@ func (b *builder) path(what string, t device.Text, of *candidate) (device.Text, 
 		b.problem("%s: %v", what, err)
 		return nil, false
 	}
-	sample := strings.TrimSuffix(out.Expand(func(string) (string, bool) { return "0", true }).String(), "/")
-	if !strings.HasPrefix(sample, "/") || path.Clean(sample) != sample {
+	if s := strings.TrimSuffix(sample(out), "/"); !strings.HasPrefix(s, "/") || path.Clean(s) != s {
 		b.problem("%s: %q is not a clean, absolute path", what, out)
 		return nil, false
 	}
 	return out, true
+}
+
+// sample is a text with a number for what only a container tells.
+func sample(t device.Text) string {
+	return t.Expand(func(string) (string, bool) { return "0", true }).String()
 }
 
 // expand fills in all variables that do not depend on the container.

@@ -34,6 +34,31 @@ type NetInterface struct {
 	Bridge, Bond bool
 }
 
+// NetPair is the number of an interface in its network namespace, and of the other end
+// if it is one end of a pair of virtual interfaces; -1 is unknown, and no pair has both
+// equal. Up is whether it is.
+type NetPair struct {
+	Index, Other int
+	Up           bool
+}
+
+// NetPair reads the attributes of one interface, which take no lock either. An interface
+// with a lower one in this namespace, such as a VLAN, is no pair.
+func (fs FS) NetPair(dir string) NetPair {
+	p := NetPair{Other: -1}
+	p.Index, _ = fs.number(dir, "ifindex")
+	flags, _ := fs.hexNumber(dir, "flags")
+	p.Up = flags > 0 && flags&unix.IFF_UP != 0
+	if netDevice(dir) != "" {
+		return p
+	}
+	names, _ := fs.names(dir)
+	if !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "lower_") }) {
+		p.Other, _ = fs.number(dir, "iflink")
+	}
+	return p
+}
+
 // NetInterface reads one interface. It returns the readable attributes and the errors
 // of the others; Gone reports the error of a removed interface.
 //

@@ -33,7 +33,7 @@ func newCheck(f *flags) *cobra.Command {
 			return bad
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("allow"))
+	cmd.Flags().AddFlagSet(f.pick("allow", "domains"))
 	return cmd
 }
 

@@ -74,7 +74,7 @@ func newDevices(f *flags) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("allow"))
+	cmd.Flags().AddFlagSet(f.pick("allow", "domains"))
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json")
 	return cmd
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -37,7 +38,8 @@ func newFlags() *flags {
 	path(&f.paths.RunDir, "run-dir", "links that follow devices; in a pod, mounted from the host at the same path")
 	path(&f.paths.CDIDir, "cdi-dir", "directory for CDI specs")
 	f.all.StringVar(&f.listen, "listen", "127.0.0.1:9418", "address of the status page, /metrics, /healthz and /readyz; empty for none")
-	f.all.Var(&allowValue{&f.allow}, "allow", "privileges of the configuration: a list of hooks, dangerous, mount:/prefix (default none)")
+	f.all.Var(allowValue{&f.allow}, "allow", "privileges of the configuration: a list of hooks, dangerous, net, env, mount:/prefix, cdi:KIND, or all (default none)")
+	f.all.Var((*domains)(&f.allow.Domains), "domains", "domains that the configuration may use in names of resources: a list (default any)")
 	f.all.StringVar(&f.nodeName, "node-name", os.Getenv("NODE_NAME"), "name of this node, for ${node_name} (default $NODE_NAME)")
 	f.all.Var(&f.format, "log-format", "text or json")
 	f.all.TextVar(&f.level, "log-level", slog.LevelInfo, "debug, info, warn or error")
@@ -105,14 +107,18 @@ func (*logFormat) Type() string { return "string" }
 // allowValue is the value of --allow. Repeated flags add up.
 type allowValue struct{ *config.Allow }
 
-func (v allowValue) Set(text string) error {
-	more, err := config.ParseAllow(text)
-	if err != nil {
-		return err
+func (allowValue) Type() string { return "list" }
+
+// domains is the value of --domains. Repeated flags add up.
+type domains []string
+
+func (d *domains) Set(text string) error {
+	for domain := range strings.SplitSeq(text, ",") {
+		*d = append(*d, strings.TrimSpace(domain))
 	}
-	v.Hooks, v.Dangerous = v.Hooks || more.Hooks, v.Dangerous || more.Dangerous
-	v.Mounts = append(v.Mounts, more.Mounts...)
 	return nil
 }
 
-func (allowValue) Type() string { return "list" }
+func (d *domains) String() string { return strings.Join(*d, ",") }
+
+func (*domains) Type() string { return "list" }

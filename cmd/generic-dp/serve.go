@@ -23,7 +23,7 @@ func newServe(f *flags) *cobra.Command {
 			return serve(cmd.Context(), f.options(cmd.ErrOrStderr()))
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("kubelet-dir", "pod-resources", "run-dir", "cdi-dir", "listen", "allow"))
+	cmd.Flags().AddFlagSet(f.pick("kubelet-dir", "pod-resources", "run-dir", "cdi-dir", "listen", "allow", "domains"))
 	return cmd
 }
 
@@ -61,7 +61,7 @@ CDI has no annotations.`,
 			return err
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("run-dir", "cdi-dir", "listen", "allow"))
+	cmd.Flags().AddFlagSet(f.pick("run-dir", "cdi-dir", "listen", "allow", "domains"))
 	cmd.Flags().BoolVar(&once, "once", false, "write the specs of present devices, print their names, and exit")
 	return cmd
 }

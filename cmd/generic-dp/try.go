@@ -41,7 +41,7 @@ except for reading /sys and /dev.`,
 			return try(cmd.Context(), f, once, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("allow"))
+	cmd.Flags().AddFlagSet(f.pick("allow", "domains"))
 	cmd.Flags().BoolVar(&once, "once", false, "exit after the first lists")
 	return cmd
 }

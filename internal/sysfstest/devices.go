@@ -238,6 +238,9 @@ type Net struct {
 	// Master is the interface that it is a port of, Lower the one below it; both
 	// must exist.
 	Master, Lower string
+	// Index and Other are the numbers of both ends of a pair; 0 has no such attributes.
+	Index, Other int
+	Up           bool
 }
 
 // AddNet adds a network interface to the device with the directory dir, or a virtual
@@ -251,6 +254,12 @@ func (h *Host) AddNet(dir string, n Net) string {
 		"type": strconv.Itoa(cmp.Or(n.Type, 1)), "dev_port": strconv.Itoa(n.DevPort), "dev_id": fmt.Sprintf("0x%x", n.DevID),
 		"address": "02:00:00:00:00:01",
 	})
+	if n.Index > 0 {
+		h.attrs(own, map[string]string{"ifindex": strconv.Itoa(n.Index), "iflink": strconv.Itoa(n.Other)})
+	}
+	if n.Up {
+		h.attrs(own, map[string]string{"flags": "0x1003"})
+	}
 	for name, is := range map[string]bool{"bridge": n.Bridge, "bonding": n.Bond} {
 		if is {
 			h.check(os.MkdirAll(filepath.Join(h.Sysfs(), own, name), 0o755))

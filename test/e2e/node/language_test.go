@@ -141,7 +141,7 @@ name = "gpu"
 count = 2
 match.cdi_device = "vendor.example/gpu=*"
 container.env.GPU = "${cdi.device} of ${cdi.kind}"
-`)
+`, "--allow=cdi:vendor.example/gpu")
 	n.plugin.WaitLog(t, limit, "starting")
 	describe(0)
 	n.Kubelet.WaitAllocatable(t, resource, 2)
