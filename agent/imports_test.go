@@ -30,6 +30,7 @@ var allowed = map[string][]string{
 	"podresources":         {"device"},
 	"metrics":              {"device"},
 	"importer":             {"pattern"},
+	"catalog":              {"device", "matchers", "pattern"},
 	"internal/kubelettest": {},
 	"internal/standin":     {},
 	"internal/atomicfile":  {},

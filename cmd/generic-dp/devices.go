@@ -1,17 +1,17 @@
 package main
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/generic-dp/generic-dp/agent"
+	"github.com/generic-dp/generic-dp/catalog"
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/matchers"
 	"github.com/generic-dp/generic-dp/metrics"
@@ -37,16 +37,23 @@ type deviceReport struct {
 }
 
 func newDevices(f *flags) *cobra.Command {
-	var output string
+	var all bool
+	var output *string
 	cmd := &cobra.Command{
 		Use:   "devices",
-		Short: "list the devices that the configuration selects on this host",
-		Args:  noArgs,
+		Short: "list the devices that the configuration selects on this host, or all hardware",
+		Long: `devices lists the devices that the configuration selects on this host. -o wide
+names all nodes of each.
+
+With --all it lists all hardware instead, with the names that the devices report
+and those of pci.ids and usb.ids where the host has them, and which resource has
+it: "free" is what no resource selects. This needs no configuration.`,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "table" && output != "json" {
-				return usageError{fmt.Errorf("-o: unknown format %q: want table or json", output)}
-			}
 			cfg, err := f.load(f.config)
+			if all {
+				cfg, err = f.loadIfAny(cmd)
+			}
 			if err != nil {
 				return err
 			}
@@ -54,15 +61,17 @@ func newDevices(f *flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			view.Probe(cmd.Context(), f.paths)
+			var report reporter
+			if all {
+				report = newInventory(f, view)
+			} else {
+				view.Probe(cmd.Context(), f.paths)
+				report = newReport(cfg, view)
+			}
 			for _, p := range view.Problems {
 				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: %s\n", p.Subject, p.Reason)
 			}
-			write := report.table
-			if output == "json" {
-				write = report.json
-			}
-			if err := write(newReport(cfg, view), cmd.OutOrStdout()); err != nil {
+			if err := write(cmd, *output, report); err != nil {
 				return err
 			}
 			for _, n := range view.Matched.Notes {
@@ -74,8 +83,9 @@ func newDevices(f *flags) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("allow", "domains"))
-	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	cmd.Flags().AddFlagSet(f.pick("allow", "domains", "hwdata"))
+	cmd.Flags().BoolVar(&all, "all", false, "all hardware of this host, with or without a configuration")
+	output = outputFlag(cmd, "table", "wide", "json", "yaml")
 	return cmd
 }
 
@@ -104,20 +114,13 @@ func newReport(cfg *config.Config, view *agent.View) report {
 	return r
 }
 
-func (r report) json(w io.Writer) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(r)
-}
-
 // table writes one line per device, and one for a resource without devices, with the
 // reason.
-func (r report) table(w io.Writer) error {
-	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tab, "RESOURCE\tID\tSLOTS\tHEALTH\tNUMA\tNODES\tREASON")
+func (r report) table(w io.Writer, wide bool) error {
+	tab := newTable(w, "RESOURCE", "ID", "SLOTS", "HEALTH", "NUMA", "NODES", "REASON")
 	for _, resource := range r.Resources {
 		for _, d := range resource.Devices {
-			row(tab, resource.Name, d.ID, strconv.Itoa(d.Slots), d.Health, joinInts(d.NUMA), strings.Join(d.Host(), ","), d.Reason)
+			tab.row(resource.Name, d.ID, strconv.Itoa(d.Slots), d.Health, joinInts(d.NUMA), shorten(d.Host(), wide), d.Reason)
 		}
 		if len(resource.Devices) == 0 {
 			reason := "no device matches on this host"
@@ -127,8 +130,50 @@ func (r report) table(w io.Writer) error {
 			case !resource.Active:
 				reason = "inactive on this node: when does not hold"
 			}
-			row(tab, resource.Name, "", "", "", "", "", reason)
+			tab.row(resource.Name, "", "", "", "", "", reason)
 		}
 	}
 	return tab.Flush()
+}
+
+// inventoryReport is the output of `devices --all`.
+type inventoryReport struct {
+	Devices []catalog.Device `json:"devices"`
+}
+
+func newInventory(f *flags, view *agent.View) inventoryReport {
+	return inventoryReport{catalog.List(view.Snapshot, view.Matched, catalog.ReadNames(view.Snapshot, f.hwdata))}
+}
+
+// table writes one line per device; with wide, also what identifies it.
+func (r inventoryReport) table(w io.Writer, wide bool) error {
+	line := func(cells, more []string) []string {
+		if wide {
+			cells = append(cells, more...)
+		}
+		return cells
+	}
+	tab := newTable(w, line([]string{"DEVICE", "KIND", "ID", "NAME", "DRIVER", "NUMA", "NODES", "RESOURCE"}, []string{"DEVICE ID", "SERIAL", "CLASS", "USB.PATH"})...)
+	for _, d := range r.Devices {
+		var resources, ids []string
+		for _, o := range d.Offers {
+			ids = append(ids, o.ID)
+			if !slices.Contains(resources, o.Resource) {
+				resources = append(resources, o.Resource)
+			}
+		}
+		tab.row(line([]string{
+			d.Name, d.Kind, d.ID, strings.TrimSpace(d.Vendor + " " + strings.TrimPrefix(d.Product, d.Vendor+" ")), d.Driver, joinInts(d.NUMA),
+			shorten(slices.Concat(d.Nodes, d.Interfaces), wide), cmp.Or(strings.Join(resources, ","), "free"),
+		}, []string{strings.Join(ids, ","), d.Serial, d.Class, d.Path})...)
+	}
+	return tab.Flush()
+}
+
+// shorten joins a list of names: the first three, unless wide.
+func shorten(names []string, wide bool) string {
+	if few := 3; !wide && len(names) > few {
+		names = append(names[:few:few], fmt.Sprintf("+%d", len(names)-few))
+	}
+	return strings.Join(names, ",")
 }

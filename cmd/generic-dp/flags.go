@@ -2,14 +2,18 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/generic-dp/generic-dp/agent"
+	"github.com/generic-dp/generic-dp/catalog"
 	"github.com/generic-dp/generic-dp/config"
 )
 
@@ -21,13 +25,14 @@ type flags struct {
 	nodeName string
 	allow    config.Allow
 	listen   string
-	format   logFormat
-	level    slog.Level
+	format   string
+	level    string
+	hwdata   []string
 	unpacked string // directory of a recording that replaces the host
 }
 
 func newFlags() *flags {
-	f := &flags{all: pflag.NewFlagSet("", pflag.ContinueOnError), paths: agent.DefaultPaths(), format: "text"}
+	f := &flags{all: pflag.NewFlagSet("", pflag.ContinueOnError), paths: agent.DefaultPaths(), format: "text", level: "info"}
 	path := func(p *string, name, usage string) { f.all.StringVar(p, name, *p, usage) }
 	f.all.StringVar(&f.config, "config", "/etc/generic-dp", "configuration: a TOML file, or a directory of *.toml files read as one")
 	path(&f.paths.Sysfs, "sysfs", "sysfs of the host, or a recording made by snapshot")
@@ -41,8 +46,9 @@ func newFlags() *flags {
 	f.all.Var(allowValue{&f.allow}, "allow", "privileges of the configuration: a list of hooks, dangerous, net, env, mount:/prefix, cdi:KIND, or all (default none)")
 	f.all.Var((*domains)(&f.allow.Domains), "domains", "domains that the configuration may use in names of resources: a list (default any)")
 	f.all.StringVar(&f.nodeName, "node-name", os.Getenv("NODE_NAME"), "name of this node, for ${node_name} (default $NODE_NAME)")
-	f.all.Var(&f.format, "log-format", "text or json")
-	f.all.TextVar(&f.level, "log-level", slog.LevelInfo, "debug, info, warn or error")
+	f.all.Var(word{&f.format, []string{"text", "json"}}, "log-format", "text or json")
+	f.all.Var(word{&f.level, []string{"debug", "info", "warn", "error"}}, "log-level", "debug, info, warn or error")
+	f.all.StringSliceVar(&f.hwdata, "hwdata", catalog.Dirs, "directories of pci.ids and usb.ids, for names of hardware")
 	return f
 }
 
@@ -67,6 +73,18 @@ func (f *flags) load(path string) (*config.Config, error) {
 	return cfg, nil
 }
 
+// loadIfAny is load of --config, or an empty configuration where the default has none.
+func (f *flags) loadIfAny(cmd *cobra.Command) (*config.Config, error) {
+	cfg, err := f.load(f.config)
+	if err != nil && !cmd.Flags().Changed("config") {
+		if !errors.Is(err, fs.ErrNotExist) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "warning: without the configuration: %v\n", err)
+		}
+		return &config.Config{}, nil
+	}
+	return cfg, err
+}
+
 // options returns the options of an agent that logs to w.
 func (f *flags) options(w io.Writer) agent.Options {
 	return agent.Options{
@@ -82,27 +100,14 @@ func (f *flags) options(w io.Writer) agent.Options {
 }
 
 func (f *flags) logger(w io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: f.level}
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(f.level)) // one of its words
+	options := &slog.HandlerOptions{Level: level}
 	if f.format == "json" {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}
 	return slog.New(slog.NewTextHandler(w, options))
 }
-
-// logFormat is the value of --log-format.
-type logFormat string
-
-func (l *logFormat) Set(text string) error {
-	if text != "text" && text != "json" {
-		return errors.New("want text or json")
-	}
-	*l = logFormat(text)
-	return nil
-}
-
-func (l *logFormat) String() string { return string(*l) }
-
-func (*logFormat) Type() string { return "string" }
 
 // allowValue is the value of --allow. Repeated flags add up.
 type allowValue struct{ *config.Allow }

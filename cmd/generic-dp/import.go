@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -33,9 +32,7 @@ in a ConfigMap or in the arguments of a container; - is standard input.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if o.Format = importer.Format(from); !slices.Contains(importer.Formats(), o.Format) {
-				return usageError{fmt.Errorf("--from: unknown format %q: want auto, squat, smarter or sriov", from)}
-			}
+			o.Format = importer.Format(from)
 			name, in := "standard input", cmd.InOrStdin()
 			if args[0] != "-" {
 				file, err := os.Open(args[0])
@@ -52,7 +49,11 @@ in a ConfigMap or in the arguments of a container; - is standard input.`,
 			return convert(cmd, name, data, o)
 		},
 	}
-	cmd.Flags().StringVar(&from, "from", from, "format of FILE: squat, smarter, sriov or auto")
+	var formats []string
+	for _, f := range importer.Formats() {
+		formats = append(formats, string(f))
+	}
+	cmd.Flags().Var(word{&from, formats}, "from", "format of FILE: squat, smarter, sriov or auto")
 	cmd.Flags().StringVar(&o.Domain, "domain", "", "domain of resource names (default that of FILE or of the other plugin)")
 	return cmd
 }

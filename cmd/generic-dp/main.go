@@ -75,6 +75,7 @@ serves.`,
 	root.Flags().AddFlagSet(serve.Flags())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(serve, newCDI(f), newStatus(f), newCheck(f), newDevices(f), newTry(f), newSnapshot(f), newClean(f), newImport(), newSchema(), newVersion())
+	complete(root)
 	return root
 }
 

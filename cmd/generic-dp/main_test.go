@@ -36,6 +36,7 @@ func TestScripts(t *testing.T) {
 			// Socket paths have at most 107 bytes.
 			e.Setenv("TMPDIR", os.TempDir())
 			e.Setenv("EXAMPLES", examples)
+			e.Setenv("MACHINES", machines)
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -100,38 +99,22 @@ func printStatus(w io.Writer, s metrics.Status) error {
 		fmt.Fprintf(w, "Holders are unknown: %s\n", s.HeldUnknown)
 	}
 	fmt.Fprintln(w)
-	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tab, "RESOURCE\tID\tSLOTS\tHEALTH\tNUMA\tNODES\tHELD BY\tREASON")
+	tab := newTable(w, "RESOURCE", "ID", "SLOTS", "HEALTH", "NUMA", "NODES", "HELD BY", "REASON")
 	for _, r := range s.Resources {
 		for _, d := range r.Devices {
-			row(tab, r.Name, d.ID, strconv.Itoa(d.Slots), d.Health, joinInts(d.NUMA), strings.Join(d.Host(), ","), strings.Join(d.Holders(), ","), d.Reason)
+			tab.row(r.Name, d.ID, strconv.Itoa(d.Slots), d.Health, joinInts(d.NUMA), strings.Join(d.Host(), ","), strings.Join(d.Holders(), ","), d.Reason)
 		}
 		if len(r.Devices) == 0 {
-			row(tab, r.Name, "", "", "", "", "", "", "no device matches on this host")
+			tab.row(r.Name, "", "", "", "", "", "", "no device matches on this host")
 		}
 	}
 	if err := tab.Flush(); err != nil || len(s.Events) == 0 {
 		return err
 	}
 	fmt.Fprintln(w)
-	tab = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tab, "TIME\tRESOURCE\tID\tEVENT")
+	tab = newTable(w, "TIME", "RESOURCE", "ID", "EVENT")
 	for _, e := range s.Events {
-		row(tab, e.Time.UTC().Format(time.DateTime), e.Resource, e.ID, e.What)
+		tab.row(e.Time.UTC().Format(time.DateTime), e.Resource, e.ID, e.What)
 	}
 	return tab.Flush()
-}
-
-// row writes a line of a table, with a dash in place of an empty cell.
-func row(w io.Writer, cells ...string) {
-	for i, cell := range cells {
-		if cell == "" {
-			cells[i] = "-"
-		}
-	}
-	fmt.Fprintln(w, strings.Join(cells, "\t"))
-}
-
-func joinInts(list []int) string {
-	return strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ","), "[]")
 }

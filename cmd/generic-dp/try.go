@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -86,7 +85,9 @@ func try(ctx context.Context, f *flags, once bool, stdout, stderr io.Writer) (er
 // are logged: try prints the rest.
 func tryOptions(f *flags, dir string, stderr io.Writer) agent.Options {
 	warnings := *f
-	warnings.level = max(f.level, slog.LevelWarn)
+	if warnings.level != "error" {
+		warnings.level = "warn"
+	}
 	options := warnings.options(stderr)
 	options.Listen = ""
 	// Short names: socket paths have at most 107 bytes.
