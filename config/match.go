@@ -36,7 +36,7 @@ func (t *table) selectors(m *Match) {
 		glob = mountGlob
 	}
 	t.values("glob", &m.Glob, glob, "paths of device nodes on the host, below /dev")
-	t.hardware("usb", &m.USB, "USB device that the node belongs to: match.usb = {} is any")
+	t.hardware("usb", &m.USB, "USB device that the node belongs to: match.usb = {} is any but a root hub")
 	t.hardware("pci", &m.PCI, "PCI function that the node belongs to: match.pci = {} is any")
 	t.hardware("net", &m.Net, "network interfaces: match.net = {} is any")
 	t.hardware("mdev", &m.MDev, "mediated devices, parts of a PCI function: match.mdev = {} is any")

@@ -62,6 +62,14 @@ func field(s string) string {
 	return replaced(s, s)
 }
 
+// acpiField is field, but keeps the name of an ACPI device.
+func acpiField(s string) string {
+	if isACPIName(s) {
+		return s
+	}
+	return field(s)
+}
+
 // fit cuts an ID to limit characters, which is more than partLen.
 func fit(id string, limit int) string {
 	if len(id) <= limit {

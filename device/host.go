@@ -242,6 +242,19 @@ type Node struct {
 	// position of a SCSI device at its controller, dev_port of a network interface),
 	// otherwise -1.
 	Index int
+	// Part tells the node from others of its class below its hardware by what the device
+	// is, for classes that the kernel numbers in probing order: "SMO9210-00.lsm6dsm",
+	// "mux-70.i2c-0". Empty if nothing does, or nothing has to.
+	Part string
+	// Namespace is the identifier of the NVMe namespace of the node (wwid), if no
+	// single controller identifies it. It takes precedence in the ID.
+	Namespace string
+	// NUMA is the NUMA node of a node without hardware, of a memory device for example;
+	// empty is unknown.
+	NUMA []int
+	// Formerly is the hardware of the node in the version before, where its ID may have
+	// been another: one without a bus is none.
+	Formerly *Hardware
 	// Net is set if Type is NetInterface.
 	Net *Net
 }

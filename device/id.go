@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 )
 
@@ -15,6 +16,7 @@ import (
 //	usb:10c4:ea60:port:0000:00:14.0:1.2 a USB device by its location
 //	platform:fe201000.serial            a platform device: its name
 //	mdev:<UUID>                         a mediated device
+//	nvme:<wwid>:nvme                    a namespace that several NVMe controllers lead to
 //	<hardware>:<key>                    a node or network interface of hardware, see NodeKeys
 //	net:tun                             a node without hardware: its path below /dev
 //	netif:vcan0                         a network interface without hardware: its name
@@ -57,10 +59,16 @@ func (f Forms) Of(h *Hardware) Form {
 	if form, ok := f[h]; ok {
 		return form
 	}
-	if h != nil && h.USB != nil && !PlaceholderSerial(h.USB.Serial) {
+	if h != nil && h.HasSerial() {
 		return SerialForm
 	}
 	return PortForm
+}
+
+// HasSerial reports whether h has a serial that identifies it. The serial of a root hub
+// is the name of its controller, unless the kernel counts such names.
+func (h *Hardware) HasSerial() bool {
+	return h.USB != nil && !PlaceholderSerial(h.USB.Serial) && (!h.IsRootHub() || h.USB.Serial == h.USB.Controller)
 }
 
 // HardwareID returns the ID of hardware, at most MaxID characters. A USB device without
@@ -106,10 +114,7 @@ func hardwareName(h *Hardware, f Form) string {
 		}
 		return "mdev:" + field(h.Name)
 	}
-	if isACPIName(h.Name) {
-		return "platform:" + h.Name
-	}
-	return "platform:" + field(h.Name)
+	return "platform:" + acpiField(h.Name)
 }
 
 // Place names the location of a USB device, the same in every boot: its host controller
@@ -123,8 +128,8 @@ func Place(h *Hardware) string {
 	}
 	u := h.USB
 	controller := u.Controller
-	if !IsPCIAddress(controller) && !isACPIName(controller) {
-		controller = field(controller)
+	if !IsPCIAddress(controller) {
+		controller = acpiField(controller)
 	}
 	chain := u.Chain
 	if chain == "" || chain == "0" {
@@ -155,6 +160,11 @@ func superSpeed(speed string) bool {
 // below /dev, or the interface's name.
 func NodeID(n *Node, f Form) string {
 	switch {
+	case n.Namespace != "":
+		k := splitKernel(n)
+		// The number of a namespace depends on which others there are.
+		key := k.prefix + strings.TrimLeft(strings.TrimPrefix(k.suffix, "n"), decimal)
+		return fit("nvme:"+field(n.Namespace), MaxID-1-len(key)) + ":" + key
 	case n.Hardware != nil:
 	case n.Type == NetInterface:
 		return fit("netif:"+field(n.Path), MaxID)
@@ -221,7 +231,7 @@ func reserved(parts []string) bool {
 	switch parts[0] {
 	case "usb", "pci", "platform":
 		return true
-	case "all", "group", "cdi", "virtual", "shared", "path", "netif", "mdev":
+	case "all", "group", "cdi", "virtual", "shared", "path", "netif", "mdev", "nvme":
 		return len(parts) > 1
 	}
 	return len(parts) >= 3 && IsPCIAddress(strings.Join(parts[:3], ":"))
@@ -296,10 +306,13 @@ func listName(s, separator string) string {
 //
 //   - fewer than three characters: "", "0", "1.0"
 //   - one character repeated: "00000000", "ffffff", "00:00:00:00:00:00"
-//   - zeros and a final one: "0001", "00000001"
+//   - zeros and a final one, repeatedly: "0001", "00000001", "001000001"
 //   - counting up from 0, 1 or a, decimal, hexadecimal or by letters, repeatedly:
 //     "123456", "0123456789ABCDEF", "12345678901234567890", "ABCDEFGH"
+//   - the same with each character repeated, and one more: "AAAABBBBCCCC1"
 //   - counting down to 0 or 1: "87654321", "9876543210"
+//   - a date before one of these, or before a number that ends in five zeros:
+//     "200901010001", "20100201396000000"
 //   - a PCI address, which the kernel gives its root hubs: "0000:00:14.0"
 //   - words for a missing serial: "None", "N/A", "Default string",
 //     "Serial Number", "To be filled by O.E.M."
@@ -326,11 +339,28 @@ func PlaceholderSerial(s string) bool {
 			break
 		}
 	}
+	return isPattern(s)
+}
+
+// isPattern reports whether s follows one of the rules without words.
+func isPattern(s string) bool {
 	runes := []rune(s)
 	return len(runes) < 3 ||
 		strings.Trim(s, string(runes[0])) == "" ||
-		strings.TrimLeft(s, "0") == "1" ||
-		counts(s)
+		s[0] == '0' && strings.HasSuffix(s, "1") && strings.Trim(s, "01") == "" && !strings.Contains(s, "11") ||
+		counts(s) || countsRepeated(runes) || countsRepeated(runes[:len(runes)-1]) ||
+		dated(s)
+}
+
+// dated reports whether s is a date of a product and nothing that tells its devices apart.
+func dated(s string) bool {
+	const layout = "20060102"
+	if len(s) < len(layout) {
+		return false
+	}
+	date, err := time.Parse(layout, s[:len(layout)])
+	rest := s[len(layout):]
+	return err == nil && date.Year() >= 1990 && date.Year() < 2060 && (strings.HasSuffix(rest, "00000") || isPattern(rest))
 }
 
 // noSerial holds the words, reduced to their letters and digits.
@@ -357,4 +387,10 @@ func counts(s string) bool {
 		}
 	}
 	return false
+}
+
+// countsRepeated reports whether s counts with each character repeated.
+func countsRepeated(s []rune) bool {
+	once := slices.Compact(slices.Clone(s))
+	return len(once) >= 3 && len(once)*2 <= len(s) && counts(string(once))
 }

@@ -206,6 +206,22 @@ func goldenIDs() []id {
 	owned("socket", PathID("/var/run/docker.sock"))
 	owned("hidden directory", PathID("/opt/.cache"))
 	owned("slot of a pool", SlotID(PoolID("example.com/cameras"), 12))
+	bus := withNodes(platform("30a20000.i2c"), leaf{"i2c-2", "i2c-dev", -1, -1}, leaf{"i2c-3", "i2c-dev", -1, -1}, leaf{"gpiochip1", "gpio", -1, -1})
+	bus.Nodes[1].Part = "mux-70.i2c-0"
+	nodes("buses of a board", bus, PortForm)
+	sensors := withNodes(platform("AMDI0010:00"), leaf{"iio:device0", "iio", -1, -1}, leaf{"iio:device1", "iio", -1, -1}, leaf{"iio:device2", "iio", -1, -1})
+	sensors.Nodes[0].Part, sensors.Nodes[1].Part, sensors.Nodes[2].Part = "SMO9210-00.lsm6dsm", "accel_3d", "accel_3d"
+	nodes("sensors", sensors, PortForm)
+	nodes("disk of a channel", withNodes(platform("0.0.1234"), leaf{"dasdb", "block", -1, -1}, leaf{"dasdb1", "block", -1, -1}), PortForm)
+	shared := withNodes(pci("0000:02:00.0"), leaf{"nvme0n1", "block", -1, -1}, leaf{"nvme0n1p2", "block", -1, -1}, leaf{"ng0n1", "nvme-generic", -1, -1})
+	for _, n := range shared.Nodes {
+		n.Namespace = "uuid.6f9a2c1e-58d0-4b7e-9a43-0d2b8c6e1f70"
+	}
+	nodes("namespace of two controllers", shared, PortForm)
+	shared.Nodes = shared.Nodes[1:2]
+	shared.Nodes[0].Namespace = "nvme.144d-53354e4b4e4730523330303030-53414d53554e47-00000001"
+	nodes("namespace without an identifier of its own", shared, PortForm)
+	bare("/dev/nvme/x")
 	return ids
 }
 

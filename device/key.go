@@ -23,6 +23,8 @@ const maxKey = 32
 //     over the whole machine: ttyUSB3 is "ttyUSB", renderD128 "renderD",
 //     pcmC1D0p "pcmCD0p", sdb2 "sd2". Its prefix is the USB interface, if any, in
 //     two hexadecimal digits: "if00:ttyUSB".
+//   - What a node is (Node.Part) follows, if it is known: "iio:SMO9210-00.lsm6dsm",
+//     "i2c:mux-70.i2c-0".
 //   - Further nodes with the same name in the same interface get ".1", ".2": the
 //     kernel's index (Node.Index) if there is one. The others get the free
 //     numbers, in natural order of the kernel's names.
@@ -32,10 +34,17 @@ const maxKey = 32
 //     devices below their hardware, then of their names.
 //
 // Keys are in the grammar of IDs, at most 32 characters.
-func NodeKeys(h *Hardware) map[*Node]string {
+func NodeKeys(h *Hardware) map[*Node]string { return nodeKeys(h, false) }
+
+// nodeKeys returns the keys of NodeKeys, or those of the version before.
+func nodeKeys(h *Hardware, former bool) map[*Node]string {
 	names := make([]kernelName, 0, len(h.Nodes)+len(h.Nets))
 	for _, n := range h.Nodes {
-		names = append(names, splitKernel(n))
+		k := splitKernel(n)
+		if k.former = former; !former {
+			k.part = n.Part
+		}
+		names = append(names, k)
 	}
 	for _, n := range h.Nets {
 		names = append(names, splitNet(n))
@@ -46,6 +55,7 @@ func NodeKeys(h *Hardware) map[*Node]string {
 			cmp.Compare(a.kind, b.kind),
 			cmp.Compare(a.node.Interface, b.node.Interface),
 			cmp.Compare(a.prefix, b.prefix),
+			cmp.Compare(a.part, b.part),
 			CompareNatural(a.parent, b.parent),
 			CompareNumber(a.counter, b.counter),
 			cmp.Compare(a.suffix, b.suffix),
@@ -84,6 +94,8 @@ type kernelName struct {
 	node                    *Node
 	kind                    nameKind
 	prefix, counter, suffix string
+	part                    string // of the node; empty in the version before
+	former                  bool   // key of the version before
 	// parent is the sysfs directory of a network interface. The kernel has no lasting
 	// number for it: counter only distinguishes interfaces.
 	parent string
@@ -109,7 +121,7 @@ func (k kernelName) copies() int {
 }
 
 func (k kernelName) sameFamily(other kernelName) bool {
-	return k.kind != busName && k.kind == other.kind && k.node.Interface == other.node.Interface && k.prefix == other.prefix
+	return k.kind != busName && k.kind == other.kind && k.node.Interface == other.node.Interface && k.prefix == other.prefix && k.part == other.part
 }
 
 // numberFamily numbers the counters of one family: nodes of one interface with one
@@ -164,7 +176,13 @@ func (k kernelName) key(bus Bus, number int) string {
 		// Names of vfio groups and the like are only a number.
 		stem = k.node.Subsystem
 	}
-	name := nameField(stem)
+	name := ""
+	if k.part != "" {
+		class, _, _ := strings.Cut(stem, ":") // "iio:device"
+		name = nameField(class) + ":" + field(k.part)
+	} else {
+		name = nameField(stem)
+	}
 	interfaced := bus == USBBus && k.node.Interface >= 0
 	if name == "bus" && bus == USBBus && !interfaced {
 		name = replaced(name, name)
@@ -187,6 +205,9 @@ func (k kernelName) probed() bool {
 	switch k.node.Subsystem {
 	case "drm", "sound", "video4linux", "media", "input", "hidraw", "iio", "dvb", "cec", "lirc", "bsg", "scsi_generic":
 		return true
+	case "i2c-dev", "gpio":
+		// Aliases are optional.
+		return !k.former
 	case "block":
 		_, to := diskLetters(k.node.Kernel)
 		return to > 0
@@ -270,9 +291,9 @@ func firstNumber(name string) (from, to int) {
 }
 
 // diskLetters returns the position of the letters that number the disks of the SCSI,
-// IDE, virtio and Xen drivers, and zeros for other names.
+// IDE, virtio, Xen and DASD drivers, and zeros for other names.
 func diskLetters(name string) (from, to int) {
-	for _, driver := range []string{"sd", "hd", "vd", "xvd"} {
+	for _, driver := range []string{"sd", "hd", "vd", "xvd", "dasd"} {
 		rest, ok := strings.CutPrefix(name, driver)
 		letters := strings.TrimRight(rest, decimal)
 		if ok && consists(letters, lower) {

@@ -10,6 +10,9 @@ import (
 type Offer struct {
 	// ID of slot 0; SlotID gives those of the others.
 	ID string
+	// Former is the ID that the version before gave the device, empty if it is the
+	// same: a container may hold it by that.
+	Former string
 	// Hardware is the sysfs path of its hardware, for spreading over hardware and for
 	// settling; empty if there is none.
 	Hardware string

@@ -30,6 +30,9 @@ type cache struct {
 	numa       memo[int]
 	indexes    memo[int]
 	devNames   memo[string]
+	firmware   memo[string]
+	labels     memo[string]
+	wwids      memo[string]
 }
 
 // memo are the results for directories in sysfs.
@@ -64,6 +67,7 @@ func newCache() *cache {
 		pci: make(memo[device.PCI]), physFns: make(memo[string]), hasVFs: make(memo[bool]), virtFns: make(memo[map[string]int]),
 		interfaces: make(memo[device.USBInterface]),
 		subsystems: make(memo[string]), numa: make(memo[int]), indexes: make(memo[int]), devNames: make(memo[string]),
+		firmware: make(memo[string]), labels: make(memo[string]), wwids: make(memo[string]),
 	}
 }
 
@@ -101,6 +105,9 @@ func (c *cache) drop(dirs []string) {
 	c.numa.drop(covered)
 	c.indexes.drop(covered)
 	c.devNames.drop(covered)
+	c.firmware.drop(covered)
+	c.labels.drop(covered)
+	c.wwids.drop(covered)
 }
 
 func (c *cache) dropVirtual() {

@@ -135,6 +135,9 @@ func (c *scan) own(nodes []*device.Node) []*device.Node {
 			h = groups[vfioGroup(n)]
 		}
 		if h == nil {
+			h = c.namespace(n)
+		}
+		if h == nil {
 			h = c.platform(n.SysPath)
 		}
 		if h != nil {
@@ -176,8 +179,12 @@ func (c *scan) moved(n *device.Node) bool {
 	return err == nil && dir != n.SysPath
 }
 
-// place determines the position of a node below its hardware.
+// place determines the position of a node below its hardware. Nodes of IOMMU groups and
+// of NVMe subsystems are elsewhere.
 func (c *scan) place(n *device.Node) {
+	if !strings.HasPrefix(n.SysPath, n.Hardware.Path) {
+		return
+	}
 	for dir := n.SysPath; dir != "" && dir != n.Hardware.Path; dir = up(dir) {
 		if number, ok := c.interfaces[dir]; ok {
 			n.Interface = number
@@ -247,50 +254,6 @@ func scsiAddress(name string) (target, lun int, ok bool) {
 	return target, lun, err == nil && lunErr == nil && target < 1000 && lun < 1000
 }
 
-// platform returns the nearest platform device above a node whose ancestors are on no
-// other bus, nil if there is none, as for virtual devices. Devices of the AMBA bus
-// count as platform devices: the firmware's table describes both alike, and the driver
-// decides which of them the UART of a Raspberry Pi is. A device with a counted name
-// (isCounted) is a part of its parent.
-func (c *scan) platform(node string) *device.Hardware {
-	if strings.HasPrefix(node, "devices/virtual/") {
-		return nil
-	}
-	counted := ""
-	for dir := up(node); dir != ""; dir = up(dir) {
-		if h := c.hardware[dir]; h != nil && !isCounted(dir) {
-			return h
-		}
-		subsystem, err := c.cache.subsystems.get(dir, c.sysfs.Subsystem)
-		c.problems.add(dir, err)
-		switch {
-		case subsystem != "platform" && subsystem != "amba":
-		case !isCounted(dir):
-			return c.addPlatform(dir)
-		case counted == "":
-			counted = dir
-		}
-	}
-	if counted == "" {
-		return nil
-	}
-	return c.addPlatform(counted)
-}
-
-func (c *scan) addPlatform(dir string) *device.Hardware {
-	h := c.hardware[dir]
-	if h == nil {
-		h = &device.Hardware{Bus: device.PlatformBus, Path: dir, Name: base(dir), NUMA: -1}
-		c.hardware[dir] = h
-	}
-	return h
-}
-
-// isCounted reports whether the name of a platform device contains a number in the
-// order in which drivers made such devices, "xhci-hcd.1.auto" (PLATFORM_DEVID_AUTO in
-// drivers/base/platform.c), which may differ in the next boot.
-func isCounted(dir string) bool { return strings.HasSuffix(dir, ".auto") }
-
 // busDevice returns the directory of the nearest USB device at or above dir, otherwise
 // that of the nearest PCI function, by their names: USB devices are nested from the
 // root hub on (usb1/1-2/1-2.4), PCI functions from the host bridge on
@@ -309,6 +272,10 @@ func busDevice(dir string) (bus device.Bus, found string) {
 		isUSB := isRootHub(name) || inUSB && isUSBChild(prev, name)
 		isPCI := inPCI && device.IsPCIAddress(name)
 		switch {
+		case prev == "net":
+			// The name of a network interface is arbitrary, and usb0 by default for some
+			// drivers (usbnet_probe in drivers/net/usb/usbnet.c).
+			return bus, found
 		case isUSB:
 			bus, found = device.USBBus, dir[:end]
 		case isPCI && bus != device.USBBus:

@@ -3,6 +3,7 @@ package inventory
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/generic-dp/generic-dp/device"
@@ -69,6 +70,10 @@ func Read(ctx context.Context, o Options, also func(*device.Snapshot, *Attribute
 	for _, n := range snap.Nodes {
 		if n.Type == device.CharNode && n.SysPath == "" {
 			attrs.CharDriver(n.Major)
+		}
+		// A match asks for the driver of any device from the node up to its hardware.
+		for dir := n.SysPath; n.Hardware != nil && strings.HasPrefix(dir, n.Hardware.Path); dir = up(dir) {
+			attrs.Driver(dir)
 		}
 	}
 	if also != nil {

@@ -187,6 +187,17 @@ func (s *Scanner) scan(ctx context.Context, cached *cache) (*scan, error) {
 		return c, nil
 	}
 	hardware := c.finish()
+	for _, n := range nodes {
+		// Memory devices have their NUMA node below the device of the firmware's table.
+		if h := n.Hardware; n.SysPath != "" && (h == nil || h.Bus == device.PlatformBus && h.NUMA < 0) && !strings.HasPrefix(n.SysPath, "devices/virtual/") {
+			if numa := c.numaAt(up(n.SysPath)); numa >= 0 {
+				n.NUMA = []int{numa}
+			}
+		}
+		if n.Hardware == nil && n.Namespace != "" {
+			n.Formerly = &device.Hardware{}
+		}
+	}
 	sort.Slice(c.problems, func(i, j int) bool {
 		a, b := c.problems[i], c.problems[j]
 		return cmp.Or(cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.Reason, b.Reason)) < 0
@@ -267,6 +278,8 @@ func (c *scan) finish() []*device.Hardware {
 	list := slices.AppendSeq(make([]*device.Hardware, 0, len(c.hardware)), maps.Values(c.hardware))
 	slices.SortFunc(list, func(a, b *device.Hardware) int { return cmp.Compare(a.Path, b.Path) })
 	for _, h := range list {
+		c.parts(h)
+		c.formerly(h)
 		h.NUMA = c.numaAt(h.Path)
 		for dir := up(h.Path); dir != "" && h.Parent == nil; dir = up(dir) {
 			h.Parent = c.hardware[dir]

@@ -123,17 +123,17 @@ func (s *Scanner) usbDevice(dir string) (device.USB, error) {
 
 // usbPlace returns the name of the host controller of a USB device, a PCI address or
 // the name of a platform device, and the chain of ports: "1.4" of "1-1.4", "" for a
-// root hub. An xHCI made by the driver of a dual-role controller (dwc3_host_init) has
-// the name of that controller.
+// root hub. A controller with a counted name, made by the driver of a dual-role
+// controller (dwc3_host_init, ci_hdrc_add_device), goes by the name of that.
 func usbPlace(dir, name string) (controller, chain string) {
 	for d := dir; d != ""; d = up(d) {
 		if !isRootHub(base(d)) {
 			continue
 		}
 		controller = base(up(d))
-		for above := up(d); above != ""; above = up(above) {
-			if !isCounted(above) {
-				controller = base(above)
+		for above := up(d); up(above) != ""; above = up(above) {
+			if name := base(above); device.IsPCIAddress(name) || !isCounted(name) {
+				controller = name
 				break
 			}
 		}

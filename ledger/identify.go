@@ -44,6 +44,10 @@ type Serial struct {
 // serial have been present at the same time that would be a guess: from then on the one
 // at the owner's place has the serial ID and all others have port IDs, alone or not.
 func Identify(snap *device.Snapshot, prev Decisions) (device.Forms, Decisions) {
+	known := make(map[string]Serial, len(prev.Serials))
+	for _, s := range prev.Serials {
+		known[s.ID] = s
+	}
 	var hardware []*device.Hardware
 	if snap != nil {
 		hardware = snap.Hardware
@@ -53,16 +57,15 @@ func Identify(snap *device.Snapshot, prev Decisions) (device.Forms, Decisions) {
 	for _, h := range hardware {
 		switch {
 		case h.Bus != device.USBBus:
-		case h.USB == nil || device.PlaceholderSerial(h.USB.Serial):
-			forms[h] = device.PortForm
 		default:
 			id := device.HardwareID(h, device.SerialForm)
-			groups[id] = append(groups[id], h)
+			// A version before may have taken a placeholder for a serial: the ID stays.
+			if _, accepted := known[id]; h.HasSerial() || accepted && !h.IsRootHub() {
+				groups[id] = append(groups[id], h)
+			} else {
+				forms[h] = device.PortForm
+			}
 		}
-	}
-	known := make(map[string]Serial, len(prev.Serials))
-	for _, s := range prev.Serials {
-		known[s.ID] = s
 	}
 	next := Decisions{Serials: make([]Serial, 0, len(groups))}
 	for _, id := range slices.Sorted(maps.Keys(groups)) {

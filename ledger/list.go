@@ -17,7 +17,7 @@ func (t *transition) expire() {
 		for id, rec := range d.records {
 			if !rec.since.IsZero() {
 				after := leaveAfter
-				if d.config.Refuse == "" && t.claimed[id] == "" {
+				if d.config.Refuse == "" && t.claimed[id] == "" && rec.now == "" {
 					after = max(after, d.config.ForgetAfter)
 				}
 				if t.mayLeave(rec.since.Add(after), id, -1) {
@@ -62,7 +62,7 @@ func (t *transition) mayLeave(due time.Time, id string, slot int) bool {
 func (t *transition) claimWaiting() {
 	for _, d := range t.drafts {
 		for _, offer := range d.waiting {
-			by := t.blockedBy(d, offer.ID)
+			by := t.blockedBy(d, offer)
 			if by == "" {
 				t.list(d, offer)
 				continue
@@ -78,11 +78,12 @@ func (t *transition) claimWaiting() {
 
 // blockedBy returns the name of the resource because of which d cannot list a device
 // yet, empty if it can.
-func (t *transition) blockedBy(d *draft, id string) string {
-	switch owner := t.owner[id]; owner {
-	case d:
+func (t *transition) blockedBy(d *draft, offer device.Offer) string {
+	id := offer.ID
+	switch owner := cmp.Or(t.owner[id], t.owner[offer.Former]); {
+	case owner == d && t.owner[id] == d:
 		return ""
-	case nil:
+	case owner == nil:
 		// A device without a record may still be held through its previous name.
 		var names []string
 		for _, h := range t.held[id] {
@@ -175,6 +176,8 @@ func (t *transition) entries(d *draft) []Entry {
 		switch {
 		case !rec.present && t.claimed[id] != "":
 			e.Reason = reasonClaimed + t.claimed[id]
+		case !rec.present && rec.now != "":
+			e.Reason = reasonRenamed + rec.now
 		case d.config.Refuse != "":
 			e.Reason = d.config.Refuse
 		case !rec.present && rec.unread:
@@ -184,7 +187,7 @@ func (t *transition) entries(d *draft) []Entry {
 		case !rec.settled:
 			e.Reason = ReasonSettling
 		default:
-			e.Reason = cmp.Or(rec.offer.Problem, t.in.Failing[id])
+			e.Reason = cmp.Or(rec.offer.Problem, t.in.Failing[id], t.in.Failing[rec.now])
 		}
 		e.Healthy = e.Reason == ""
 		for _, s := range rec.retired {

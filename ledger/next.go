@@ -62,8 +62,9 @@ type heldSlot struct {
 type draft struct {
 	resource
 	config  Resource
-	matched map[string]bool // by ID
-	waiting []device.Offer  // of devices listed by another resource
+	former  map[string]string // the ID of the version before, by the current one
+	matched map[string]bool   // by ID
+	waiting []device.Offer    // of devices listed by another resource
 	blocked []Waiting
 }
 
@@ -89,9 +90,12 @@ func (s State) open(in Input) *transition {
 			res.records = make(map[string]record)
 		}
 		res.pending = maps.Clone(res.pending)
-		d := &draft{resource: res, config: config, matched: make(map[string]bool, len(config.Offers))}
-		for id := range res.records {
+		d := &draft{resource: res, config: config, former: make(map[string]string), matched: make(map[string]bool, len(config.Offers))}
+		for id, rec := range res.records {
 			t.owner[id] = d
+			if rec.now != "" {
+				d.former[rec.now] = id
+			}
 		}
 		t.drafts = append(t.drafts, d)
 	}
@@ -140,9 +144,10 @@ func (t *transition) match() {
 		}
 		seen := make(map[string]bool, len(d.config.Offers))
 		for _, offer := range d.config.Offers {
+			t.keepFormer(d, &offer)
 			switch id := offer.ID; {
 			case seen[id]:
-			case t.blockedBy(d, id) == "":
+			case t.blockedBy(d, offer) == "":
 				t.list(d, offer)
 			default:
 				d.waiting = append(d.waiting, offer)
@@ -157,6 +162,27 @@ func (t *transition) match() {
 				d.records[id] = t.unmatched(d, id, rec)
 			}
 		}
+	}
+}
+
+// keepFormer lists a device by the ID that the version before gave it, while a container
+// may hold it by that. Otherwise that ID leaves the list, and the device follows. The
+// former ID is that of this boot: later ones may have it for another device, so that the
+// record has the ID of this version.
+func (t *transition) keepFormer(d *draft, offer *device.Offer) {
+	if former := d.former[offer.ID]; former != "" {
+		offer.Former = former
+	}
+	rec, ok := d.records[offer.Former]
+	if _, listed := d.records[offer.ID]; !ok || listed || rec.now != "" && rec.now != offer.ID {
+		offer.Former = ""
+		return
+	}
+	rec.now = offer.ID
+	d.records[offer.Former] = rec
+	t.out.AskHeld = true
+	if t.in.Held.At.IsZero() || t.in.Held.Partial || len(t.held[offer.Former]) > 0 {
+		offer.ID, offer.Former = offer.Former, ""
 	}
 }
 

@@ -148,6 +148,8 @@ type RememberedDevice struct {
 	Slots int      `json:"slots"`
 	NUMA  []int    `json:"numa,omitempty"`
 	Nodes []string `json:"nodes,omitempty"` // keys, sorted
+	// Now is the ID in this version of a device that keeps the one of the version before.
+	Now string `json:"now,omitempty"`
 	// Moves is set if its interfaces move into the container that holds it. Hardware is
 	// the sysfs path of their hardware, if any, in the boot in which it was seen.
 	Moves    bool   `json:"moves,omitempty"`
@@ -169,7 +171,7 @@ func (s State) Remember() []Remembered {
 			if n := len(rec.retired); n > 0 {
 				slots = rec.retired[n-1].slot + 1
 			}
-			kept.Devices = append(kept.Devices, RememberedDevice{ID: id, Slots: slots, NUMA: rec.offer.NUMA, Nodes: rec.keys, Moves: rec.net.moves, Hardware: rec.net.hardware})
+			kept.Devices = append(kept.Devices, RememberedDevice{ID: id, Slots: slots, NUMA: rec.offer.NUMA, Nodes: rec.keys, Now: rec.now, Moves: rec.net.moves, Hardware: rec.net.hardware})
 		}
 		all = append(all, kept)
 	}
@@ -224,7 +226,7 @@ func Restore(all []Remembered) State {
 				continue
 			}
 			ids[d.ID] = true
-			res.records[d.ID] = record{offer: device.Offer{ID: d.ID, Slots: d.Slots, NUMA: d.NUMA}, keys: d.Nodes, net: netState{moves: d.Moves, hardware: d.Hardware, held: d.Moves}}
+			res.records[d.ID] = record{offer: device.Offer{ID: d.ID, Slots: d.Slots, NUMA: d.NUMA}, keys: d.Nodes, now: d.Now, net: netState{moves: d.Moves, hardware: d.Hardware, held: d.Moves}}
 			res.pending[d.ID] = true
 		}
 		if len(res.records) > 0 {

@@ -18,6 +18,7 @@ const (
 	ReasonSlotRetired = "slot retired: count was lowered"
 	ReasonRemoved     = "resource was removed from the configuration"
 	reasonClaimed     = "now offered by " // and the name of the resource
+	reasonRenamed     = "listed anew as " // and the ID
 )
 
 const (
@@ -191,6 +192,9 @@ type record struct {
 	// device is absent: it is complete when it has them again.
 	nodes []node
 	keys  []string
+	// now is the ID that the device has in this version, where the record has the one of
+	// the version before: it keeps that while a container may hold it.
+	now string
 	// since is when the device began to leave: by removal, by a move, or with its
 	// retired resource. Zero while it stays.
 	since   time.Time

@@ -73,7 +73,14 @@ func Record(ctx context.Context, host inventory.Options, o Options) ([]byte, err
 	if o.Redact {
 		redact = newRedaction(reading)
 	}
-	entries := record(reading, redact)
+	entries := slices.DeleteFunc(record(reading, redact), func(e entry) bool {
+		err := e.check()
+		if e.kind != link || err == nil {
+			return false
+		}
+		reading.Snapshot.Problems = append(reading.Snapshot.Problems, device.Problem{Subject: e.name, Reason: "left out: " + err.Error()})
+		return true
+	})
 	ar := &txtar.Archive{Comment: []byte(o.Head + problems(reading, redact))}
 	for _, e := range entries {
 		ar.Files = append(ar.Files, e.format())

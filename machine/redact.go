@@ -21,7 +21,8 @@ import (
 //   - Serials of USB devices, by REDACTED1, REDACTED2, …: equal ones by equal
 //     ones, with the length and the punctuation of the original, on which the form
 //     of an ID depends. Placeholder serials stay, and so does the name of the
-//     controller, which is the serial of a root hub.
+//     controller, which is the serial of a root hub. Likewise the identifiers of NVMe
+//     namespaces.
 //   - Names below /dev in directories of names made of serials, UUIDs and
 //     labels (by-id, by-uuid, …; not by-path), and those that contain a long
 //     number or an address, by REDACTED-1, REDACTED-2, …
@@ -50,6 +51,11 @@ func newRedaction(reading *inventory.Reading) *redaction {
 		serial := strings.TrimSpace(h.USB.Serial)
 		if _, known := r.serials[serial]; !known && !device.PlaceholderSerial(serial) && serial != path.Base(path.Dir(h.Path)) {
 			r.serials[serial] = placeholder(serial, len(r.serials)+1)
+		}
+	}
+	for _, n := range reading.Snapshot.Nodes {
+		if _, known := r.serials[n.Namespace]; !known && n.Namespace != "" {
+			r.serials[n.Namespace] = placeholder(n.Namespace, len(r.serials)+1)
 		}
 	}
 	longestFirst := slices.SortedFunc(maps.Keys(r.serials), func(a, b string) int {
@@ -236,7 +242,7 @@ var plainAttrs = []string{
 
 // textAttrs are those that describe a device in words of its manufacturer or of the
 // administrator: serials in them are replaced.
-var textAttrs = []string{"compatible", "description", "id", "interface", "label", "model", "name", "product_name", "rev", "device_name", "device_type"}
+var textAttrs = []string{"compatible", "description", "id", "interface", "label", "model", "name", "product_name", "rev", "device_name", "device_type", "path", "wwid"}
 
 // attr returns the redacted content of an attribute, and false if it is left out.
 func (r *redaction) attr(p, text string) (string, bool) {

@@ -24,6 +24,11 @@ func serials(snap *device.Snapshot) []string {
 			list = append(list, strings.TrimSpace(h.USB.Serial))
 		}
 	}
+	for _, n := range snap.Nodes {
+		if n.Namespace != "" {
+			list = append(list, n.Namespace)
+		}
+	}
 	slices.Sort(list)
 	return slices.Compact(list)
 }
@@ -34,6 +39,9 @@ func withoutSerials(snap *device.Snapshot) *device.Snapshot {
 		if h.USB != nil {
 			h.USB.Serial, h.USB.Manufacturer, h.USB.ProductName = "", "", ""
 		}
+	}
+	for _, n := range snap.Nodes {
+		n.Namespace = ""
 	}
 	// Links have names that sort differently; their targets stay.
 	slices.SortFunc(snap.Links, func(a, b device.Link) int { return strings.Compare(a.Node.Path, b.Node.Path) })

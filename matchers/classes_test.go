@@ -282,8 +282,6 @@ var platformClasses = []class{
 		name: "buses",
 		nodes: []derived{
 			{"spidev0.1", "spi_master/spi0/spi0.1/spidev/spidev0.1", "spidev", "spidev0.1", false},
-			{"gpiochip0", "gpiochip0", "gpio", "gpiochip0", false},
-			{"i2c-1", "i2c-1/i2c-dev/i2c-1", "i2c-dev", "i2c-1", false},
 			{"ttyAMA0", "tty/ttyAMA0", "tty", "ttyAMA0", false},
 			{"ttyAMA1", "fe201000.thing:0/fe201000.thing:0.0/tty/ttyAMA1", "tty", "ttyAMA1", false},
 			{"mtd0", "mtd/mtd0", "mtd", "mtd0", false},
@@ -308,6 +306,8 @@ var platformClasses = []class{
 			{"snd/controlC{0}", "sound/card{0}/controlC{0}", "sound", "controlC", false},
 			{"input/event{0}", "input/input{1}/event{0}", "input", "event", false},
 			{"iio:device{0}", "i2c-1/1-0076/iio:device{0}", "iio", "iio_device-xainu69qaca", false},
+			{"gpiochip{0}", "gpiochip{0}", "gpio", "gpiochip", false},
+			{"i2c-{0}", "i2c-{0}/i2c-dev/i2c-{0}", "i2c-dev", "i2c", false},
 			{"cec{0}", "cec{0}", "cec", "cec", false},
 		},
 		attrs: map[string]string{"video4linux/video{0}/index": "0", "video4linux/video{1}/index": "1"},

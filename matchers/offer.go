@@ -19,6 +19,8 @@ type builder struct {
 	c    *candidate
 	name string // of the resource; empty while its variables are filled in
 	id   string
+	// former is the ID that the version before gave it, empty if that is the same.
+	former string
 
 	offer    device.Offer
 	problems []string
@@ -36,7 +38,7 @@ type part struct {
 
 func (m *run) builder(r *config.Resource, c *candidate, name string) *builder {
 	b := &builder{run: m, r: r, c: c, name: name, taken: map[string]part{}}
-	b.id = b.identify()
+	b.id, b.former = b.identify()
 	return b
 }
 
@@ -47,6 +49,7 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) (device.Offer
 	b := m.builder(r, c, name)
 	b.offer = device.Offer{
 		ID:       b.id,
+		Former:   b.former,
 		Hardware: hardwarePath(c.hardware),
 		Slots:    max(r.Count, 1),
 		Pool:     c.pool,
@@ -89,21 +92,20 @@ func (b *builder) problem(format string, args ...any) {
 	}
 }
 
-// identify makes the ID of the device. It is empty if the ID needs the name of the
-// resource, and that is not known yet.
-func (b *builder) identify() string {
+// identify makes the ID of the device, and that of the version before if it is another
+// one. The ID is empty if it needs the name of the resource, and that is not known yet.
+func (b *builder) identify() (id, former string) {
 	c, form := b.c, b.forms.Of(b.c.hardware)
 	if b.r.Identity == config.IdentityPort {
 		form = device.PortForm
 	}
-	id := ""
 	switch {
 	case (c.pool || c.virtual != nil) && b.name == "":
-		return ""
+		return "", ""
 	case c.pool:
-		return device.PoolID(b.name)
+		return device.PoolID(b.name), ""
 	case c.virtual != nil:
-		return device.VirtualID(b.name, c.virtual.Name)
+		return device.VirtualID(b.name, c.virtual.Name), ""
 	case c.value != "":
 		id = device.GroupID(b.r.GroupBy, c.value)
 	case c.cdi != nil:
@@ -111,14 +113,17 @@ func (b *builder) identify() string {
 	case len(c.paths) > 0:
 		id = device.PathID(c.paths[0].path)
 	case c.single:
-		id = device.NodeID(c.picks[0].node, form)
+		id, former = device.NodeID(c.picks[0].node, form), device.FormerNodeID(c.picks[0].node, form)
 	default:
-		id = device.HardwareID(c.hardware, form)
+		id, former = device.HardwareID(c.hardware, form), device.FormerHardwareID(c.hardware, form)
 	}
 	if b.r.Shared && b.name != "" {
 		id = device.SharedID(b.name, id)
+		if former != "" {
+			former = device.SharedID(b.name, former)
+		}
 	}
-	return id
+	return id, former
 }
 
 // checkSerial reports a device without a usable serial number where the resource
@@ -146,9 +151,17 @@ func (b *builder) numa() []int {
 		return slices.Clone(b.r.NUMA.Nodes)
 	}
 	var nodes []int
+	add := func(node int) {
+		if node >= 0 && !slices.Contains(nodes, node) {
+			nodes = append(nodes, node)
+		}
+	}
 	for _, h := range b.c.members() {
-		if h.NUMA >= 0 && !slices.Contains(nodes, h.NUMA) {
-			nodes = append(nodes, h.NUMA)
+		add(h.NUMA)
+	}
+	for _, p := range b.c.picks {
+		for _, node := range p.node.NUMA {
+			add(node)
 		}
 	}
 	slices.Sort(nodes)

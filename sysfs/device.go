@@ -59,6 +59,55 @@ func (fs FS) ATAPort(dir string) (int, error) {
 	return fs.number(dir+"/ata_port/"+path.Base(dir), "port_no")
 }
 
+// FirmwareNode returns the description of a device in the tables of the firmware: the
+// path in a device tree, "soc/i2c@7e804000", or the name of an ACPI device,
+// "SMO9210:00", or its path if that name is counted; "" if there is none
+// (Documentation/ABI/testing/sysfs-firmware-ofw and sysfs-bus-acpi).
+func (fs FS) FirmwareNode(dir string) (string, error) {
+	target, err := fs.link(dir, "of_node")
+	if _, node, ok := strings.Cut(target, "/devicetree/base/"); ok || err != nil {
+		return node, err
+	}
+	name, err := fs.linkBase(dir, "firmware_node")
+	if strings.HasPrefix(name, "device:") {
+		name, err = fs.attr(dir+"/firmware_node", "path")
+	}
+	return strings.TrimPrefix(name, `\`), err
+}
+
+// Label returns the name of a device of a class that has one: the label that the firmware
+// gives it, otherwise the name that its driver gives it; "" if there is none.
+func (fs FS) Label(dir string) (string, error) {
+	label, err := fs.attr(dir, "label")
+	if label != "" || err != nil {
+		return label, err
+	}
+	return fs.attr(dir, "name")
+}
+
+// NVMeControllers lists the directories of the controllers that lead to the namespaces
+// of an NVMe subsystem (nvme_init_subsystem in drivers/nvme/host/core.c).
+func (fs FS) NVMeControllers(subsystem string) ([]string, error) {
+	names, err := fs.names(subsystem)
+	errs := []error{err}
+	var dirs []string
+	for _, name := range names {
+		if number, ok := strings.CutPrefix(name, "nvme"); !ok || strings.Trim(number, "0123456789") != "" {
+			continue
+		}
+		target, err := fs.link(subsystem, name)
+		if target != "" {
+			dirs = append(dirs, path.Join(subsystem, target))
+		}
+		errs = append(errs, err)
+	}
+	return dirs, errors.Join(errs...)
+}
+
+// WWID returns the identifier of an NVMe namespace: its UUID, NGUID or EUI-64, or what
+// stands in for them (wwid_show in drivers/nvme/host/sysfs.c).
+func (fs FS) WWID(dir string) (string, error) { return fs.attr(dir, "wwid") }
+
 // DevName returns the path below /dev that the kernel gave the node of a
 // device, "bus/usb/001/004". Some kernels take the device's lock for it, so it
 // is not for every device of every scan.

@@ -9,7 +9,6 @@
 package sysfs
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -128,6 +127,12 @@ func (fs FS) number(dir, name string) (int, error) {
 // linkBase returns the last element of the target of the link dir/name, by which sysfs
 // names drivers, subsystems and groups; absent is "".
 func (fs FS) linkBase(dir, name string) (string, error) {
+	target, err := fs.link(dir, name)
+	return target[strings.LastIndexByte(target, '/')+1:], err
+}
+
+// link returns the target of the link dir/name as written; absent is "".
+func (fs FS) link(dir, name string) (string, error) {
 	var buf [unix.PathMax]byte
 	n, err := readlink(fs.root+"/"+dir+"/"+name, buf[:])
 	if err == unix.ENOENT || err == unix.ENOTDIR || err == unix.EINVAL {
@@ -137,7 +142,7 @@ func (fs FS) linkBase(dir, name string) (string, error) {
 		return "", fmt.Errorf("%s: %w", name, err)
 	}
 	fs.trace.link(dir, name, buf[:n])
-	return string(buf[bytes.LastIndexByte(buf[:n], '/')+1 : n]), nil
+	return string(buf[:n]), nil
 }
 
 // entries reads a directory of links to devices, sorted by name. Links of known names are

@@ -20,6 +20,8 @@ import (
 var version = "unknown"
 
 func main() {
+	// A write to a closed pipe is an error, so that temporary files are removed.
+	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
@@ -45,7 +47,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	switch {
 	case err == nil:
 		return 0
-	case errors.Is(err, errReported):
+	case errors.Is(err, errReported), errors.Is(err, syscall.EPIPE):
 		return 1
 	case errors.As(err, new(usageError)):
 		fmt.Fprintf(stderr, "error: %v\n  hint: see %s --help\n", err, cmd.CommandPath())

@@ -1,0 +1,50 @@
+package device
+
+// FormerNodeID returns the ID that the version before gave n, empty if it is the same.
+func FormerNodeID(n *Node, f Form) string {
+	was := n.Formerly
+	if was == nil {
+		return ""
+	}
+	former := NodeID(&Node{Path: n.Path, Type: n.Type}, f)
+	if was.Bus != "" {
+		key := nodeKeys(was, true)[n]
+		former = fit(hardwareName(was, formerForm(was, f)), MaxID-1-len(key)) + ":" + key
+	}
+	if former == NodeID(n, f) {
+		return ""
+	}
+	return former
+}
+
+// FormerHardwareID returns the ID that the version before gave the device that is h now,
+// empty if it is the same, or h was several.
+func FormerHardwareID(h *Hardware, f Form) string {
+	var was *Hardware
+	for i, n := range h.Nodes {
+		if i > 0 && n.Formerly != was {
+			return ""
+		}
+		was = n.Formerly
+	}
+	switch {
+	case was == nil || h.Bus == PCIBus:
+		return ""
+	case was.Bus == "" && len(h.Nodes) == 1:
+		return FormerNodeID(h.Nodes[0], f)
+	}
+	former := HardwareID(was, formerForm(was, f))
+	if was.Bus == "" || former == HardwareID(h, f) {
+		return ""
+	}
+	return former
+}
+
+// formerForm is the form of the version before: a root hub had the name of its
+// controller for a serial.
+func formerForm(was *Hardware, f Form) Form {
+	if was.IsRootHub() && !PlaceholderSerial(was.USB.Serial) {
+		return SerialForm
+	}
+	return f
+}

@@ -1,0 +1,118 @@
+package inventory
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/device"
+)
+
+// firmwareBuses are the buses whose devices the firmware, the hypervisor or the
+// channel subsystem describes and names: they count as platform devices. The driver
+// decides on which of the first two the UART of a Raspberry Pi is.
+var firmwareBuses = []string{"platform", "amba", "pnp", "ccw", "vio", "vmbus", "xen"}
+
+// platform returns the nearest platform device above a node whose ancestors are on no
+// other bus, nil if there is none, as for virtual devices. One with a counted name is a
+// part of its parent.
+func (c *scan) platform(node string) *device.Hardware {
+	if strings.HasPrefix(node, "devices/virtual/") {
+		return nil
+	}
+	counted := ""
+	for dir := up(node); dir != ""; dir = up(dir) {
+		subsystem, err := c.cache.subsystems.get(dir, c.sysfs.Subsystem)
+		c.problems.add(dir, err)
+		switch {
+		case !slices.Contains(firmwareBuses, subsystem):
+		case subsystem != "platform" || !isCounted(base(dir)):
+			return c.addPlatform(dir, subsystem)
+		case counted == "":
+			counted = dir
+		}
+	}
+	if counted == "" {
+		return nil
+	}
+	return c.addPlatform(counted, "platform")
+}
+
+func (c *scan) addPlatform(dir, subsystem string) *device.Hardware {
+	h := c.hardware[dir]
+	if h == nil {
+		h = &device.Hardware{Bus: device.PlatformBus, Path: dir, Name: base(dir), NUMA: -1}
+		if subsystem == "pnp" {
+			// The kernel counts PNP devices, and ACPI names them.
+			h.Name = cmp.Or(c.firmwareNode(dir), h.Name)
+		}
+		c.hardware[dir] = h
+	}
+	return h
+}
+
+// isCounted reports whether the name of a platform device ends with a number that its
+// driver gave it, "ci_hdrc.0", or the kernel, "xhci-hcd.1.auto" (platform_device_add in
+// drivers/base/platform.c). They count such devices in the order in which they make them,
+// which may differ in the next boot; the firmware's tables have addresses in front.
+func isCounted(name string) bool {
+	number := name[strings.LastIndexByte(name, '.')+1:]
+	return number == "auto" || number != name && isDigits(number)
+}
+
+// parts determines what the nodes of hardware are, in classes that may have several
+// below one hardware and are numbered in probing order: the part of the hardware in the
+// tables of the firmware, and the name of a sensor. A bus without either is told apart
+// from others by the name of its adapter.
+func (c *scan) parts(h *device.Hardware) {
+	buses := 0
+	for _, n := range h.Nodes {
+		if n.Subsystem == "i2c-dev" {
+			buses++
+		}
+	}
+	for _, n := range h.Nodes {
+		var named bool
+		switch n.Subsystem {
+		case "iio":
+			named = true
+		case "i2c-dev":
+			// The name of an adapter on USB has the number of the device.
+			named = buses > 1 && h.Bus != device.USBBus
+		case "gpio":
+		default:
+			continue
+		}
+		n.Part = c.part(n, named)
+	}
+}
+
+func (c *scan) part(n *device.Node, named bool) string {
+	own, node := c.firmwareNode(n.Hardware.Path), ""
+	for dir := n.SysPath; node == "" && dir != n.Hardware.Path; dir = up(dir) {
+		node = c.firmwareNode(dir)
+	}
+	var parts []string
+	if node != "" && node != own {
+		parts = append(parts, strings.TrimPrefix(node, own+"/"))
+	}
+	if named && (node == "" || n.Subsystem == "iio") {
+		label, err := c.cache.labels.get(n.SysPath, c.sysfs.Label)
+		c.problems.add(n.SysPath, err)
+		// The name of a multiplexed bus starts with that of the bus above
+		// (i2c_mux_add_adapter in drivers/i2c/i2c-mux.c).
+		if label = strings.TrimPrefix(label, base(up(up(up(n.SysPath))))+"-"); label != "" {
+			parts = append(parts, label)
+		}
+	}
+	return partName.Replace(strings.Join(parts, "."))
+}
+
+func (c *scan) firmwareNode(dir string) string {
+	node, err := c.cache.firmware.get(dir, c.sysfs.FirmwareNode)
+	c.problems.add(dir, err)
+	return node
+}
+
+// partName replaces what is frequent in such names and not in the grammar of IDs.
+var partName = strings.NewReplacer("@", "-", ":", "-", "/", ".", " ", "-", "(", "", ")", "")
