@@ -17,7 +17,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 FUZZ ?= 10000x
 
-.PHONY: help build run test fuzz lint bench e2e-deps e2e e2e-vm e2e-cluster image packages manifests release-test dockerfile clean
+.PHONY: help build run test adversary fuzz lint bench e2e-deps e2e e2e-vm e2e-cluster image packages manifests release-test dockerfile clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,13 +37,17 @@ test: ## unit tests with the race detector; fuzz targets with their known inputs
 	dir=$$(mktemp -d -p "$$parent"); chmod 755 "$$dir"; trap 'rm -rf "$$dir"' EXIT; \
 	GORACE=atexit_sleep_ms=20 TMPDIR=$$dir $(GO) test -race -tags $(TAGS) ./...
 
+adversary: build ## attacks on the built program, within the memory limit of the DaemonSet; needs root
+	GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -tags $(TAGS),adversary ./test/adversary
+
 fuzz: ## every fuzz target for some thousand new inputs: what it finds is new, whatever changed
 	hack/fuzz.sh $(FUZZ)
 
 lint: ## gofmt, go vet, staticcheck, file length
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$bad" ]; then echo "not gofmt'd: $$bad"; exit 1; fi
 	$(GO) vet -tags $(TAGS) ./...
-	$(GO) run $(STATICCHECK) -tags $(TAGS) ./...
+	$(GO) vet -tags $(TAGS),adversary ./test/adversary
+	$(GO) run $(STATICCHECK) -tags $(TAGS),adversary ./...
 	cd hack/release && $(GO) vet ./...
 	cd test/e2e && CGO_ENABLED=0 $(GO) vet ./... && CGO_ENABLED=0 $(GO) vet -tags cluster ./cluster
 	cd test/e2e/vm && CGO_ENABLED=0 $(GO) vet ./...

@@ -52,10 +52,13 @@ func Listen(address string) (net.Listener, error) {
 // half a second, even if it is closed meanwhile: 64 of them would keep probes out.
 func (m *Metrics) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
-	open := conns{}
-	open.changed.L = &open.mu
-	defer open.handlers.Wait()
-	defer cancel()
+	open := conns{handlers: make(chan struct{}, 2*maxConns)}
+	defer func() { // when all have ended
+		cancel()
+		for range cap(open.handlers) {
+			open.handlers <- struct{}{}
+		}
+	}()
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 	for {
 		c, err := l.Accept()
@@ -79,10 +82,12 @@ func (m *Metrics) Serve(ctx context.Context, l net.Listener) error {
 // address that has the most is closed: neither connections that stay open nor a flood
 // from another address than the kubelet's keep a probe out.
 type conns struct {
-	mu       sync.Mutex
-	changed  sync.Cond
-	oldest   []*conn // first
-	handlers sync.WaitGroup
+	// handlers has an element for each handler that runs, those of closed connections
+	// included, which end at once unless they render a response: that is one at most.
+	handlers chan struct{}
+
+	mu     sync.Mutex
+	oldest []*conn // first
 }
 
 type conn struct {
@@ -90,21 +95,14 @@ type conn struct {
 	close context.CancelFunc
 }
 
-// serve has a connection handled and closes it then, or when ctx ends. It waits for the
-// handler of a connection that it closed for this one, which bounds memory as well.
+// serve has a connection handled and closes it then, or when ctx ends.
 func (s *conns) serve(ctx context.Context, c *net.TCPConn, handle func(context.Context, net.Conn)) {
+	s.handlers <- struct{}{}
 	ctx, cancel := context.WithCancel(ctx)
 	this := &conn{from: addressOf(c.RemoteAddr()), close: cancel}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.oldest) == maxConns {
-		s.excess().close()
-	}
-	for len(s.oldest) == maxConns {
-		s.changed.Wait()
-	}
-	s.oldest = append(s.oldest, this)
-	s.handlers.Go(func() {
+	s.add(this)
+	go func() {
+		defer func() { <-s.handlers }()
 		defer s.remove(this)
 		defer cancel()
 		defer c.Close()
@@ -116,27 +114,38 @@ func (s *conns) serve(ctx context.Context, c *net.TCPConn, handle func(context.C
 		handle(ctx, c)
 		// A client closes the connection when it has read everything.
 		_ = c.CloseWrite()
-		_, _ = io.Copy(io.Discard, c)
-	})
+		_, _ = io.CopyN(io.Discard, c, maxHeader)
+	}()
+}
+
+func (s *conns) add(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.oldest) == maxConns {
+		i := s.excess()
+		s.oldest[i].close()
+		s.oldest = slices.Delete(s.oldest, i, i+1)
+	}
+	s.oldest = append(s.oldest, c)
 }
 
 func (s *conns) remove(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.Index(s.oldest, c)
-	s.oldest = slices.Delete(s.oldest, i, i+1)
-	s.changed.Signal()
+	if i := slices.Index(s.oldest, c); i >= 0 {
+		s.oldest = slices.Delete(s.oldest, i, i+1)
+	}
 }
 
-// excess returns the oldest connection of the address that has the most.
-func (s *conns) excess() (most *conn) {
+// excess is the index of the oldest connection of the address that has the most.
+func (s *conns) excess() (most int) {
 	count := map[netip.Addr]int{}
 	for _, c := range s.oldest {
 		count[c.from]++
 	}
-	for _, c := range s.oldest {
-		if most == nil || count[c.from] > count[most.from] {
-			most = c
+	for i, c := range s.oldest {
+		if count[c.from] > count[s.oldest[most].from] {
+			most = i
 		}
 	}
 	return most

@@ -1,0 +1,312 @@
+//go:build adversary
+
+// Package adversary attacks the built program: through its listener, its configuration
+// and the files that it reads. It runs in a cgroup with the memory limit of the
+// DaemonSet, against a fake kubelet. No attack ends it, makes it hang, or takes away a
+// resource that has nothing to do with it. See docs/security.md.
+package adversary
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/internal/kubelettest"
+	"github.com/generic-dp/generic-dp/internal/sysfstest"
+)
+
+const (
+	// good is a resource that has nothing to do with the attacks.
+	good       = "example.com/good"
+	goodConfig = `
+domain = "example.com"
+[[resource]]
+name = "good"
+match.glob = "/dev/good"
+`
+	// answerTime bounds the answer of the program to the kubelet and to probes. The
+	// kubelet waits for ten seconds, and a probe is repeated; this machine is busy.
+	answerTime = 5 * time.Second
+	// startTime bounds the start, and the reload of a configuration.
+	startTime = 30 * time.Second
+	// stopTime is the grace period of the DaemonSet.
+	stopTime = 5 * time.Second
+)
+
+// node is a host with a kubelet and the program.
+type node struct {
+	testing.TB
+	dir     string // short: a socket's path has at most 107 bytes
+	host    *sysfstest.Host
+	kubelet *kubelettest.Kubelet
+	address string // of the listener
+	args    []string
+	limits  string // shell commands before the program starts
+
+	group  *cgroup
+	cmd    *exec.Cmd
+	exited chan error
+
+	mu      sync.Mutex
+	log     []string
+	changed chan struct{}
+}
+
+// newNode makes a node with the device of the good resource; nothing runs yet.
+func newNode(t *testing.T) *node {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "gdp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	n := &node{TB: t, dir: dir, address: l.Addr().String(), host: sysfstest.NewHost(t, sysfstest.HostOptions{RealNodes: true}), changed: make(chan struct{})}
+	n.host.AddNode("", sysfstest.Node{Name: "good", Subsystem: "misc", Major: 10, Minor: 229})
+	for _, d := range []string{"config", "state", "cdi", "run"} {
+		n.must(os.Mkdir(n.path(d), 0o755))
+	}
+	n.configure(goodConfig)
+	n.kubelet = kubelettest.New(kubelettest.Options{Dir: n.path("k"), PodResources: n.path("pods.sock")})
+	n.must(n.kubelet.Start())
+	t.Cleanup(n.kubelet.Stop)
+	return n
+}
+
+func (n *node) must(err error) {
+	n.Helper()
+	if err != nil {
+		n.Fatal(err)
+	}
+}
+
+func (n *node) path(elements ...string) string {
+	return filepath.Join(append([]string{n.dir}, elements...)...)
+}
+
+func (n *node) configFile() string { return n.path("config", "config.toml") }
+
+// configure replaces the configuration as the kubelet replaces a ConfigMap: at once.
+func (n *node) configure(text string) {
+	n.Helper()
+	n.must(os.WriteFile(n.path("next"), []byte(text), 0o644))
+	n.must(os.Rename(n.path("next"), n.configFile()))
+}
+
+// start starts the program.
+func (n *node) start() {
+	n.Helper()
+	n.group = newCgroup(n.TB)
+	argv := append([]string{binary(n.TB), "serve", "--config", n.path("config"), "--dev", n.host.Dev(), "--sysfs", n.host.Sysfs(),
+		"--kubelet-dir", n.path("k"), "--pod-resources", n.path("pods.sock"), "--run-dir", n.path("run"), "--state-dir", n.path("state"),
+		"--cdi-dir", n.path("cdi"), "--listen", n.address}, n.args...)
+	n.cmd = exec.Command("/bin/sh", append([]string{"-c", n.limits + `echo $$ > "$0" && exec "$@"`, n.group.procs()}, argv...)...)
+	r, w, err := os.Pipe()
+	n.must(err)
+	n.cmd.Stdout, n.cmd.Stderr = w, w
+	n.must(n.cmd.Start())
+	_ = w.Close()
+	go n.follow(r)
+	exited, cmd := make(chan error, 1), n.cmd
+	n.exited = exited
+	go func() { exited <- cmd.Wait() }()
+	n.Cleanup(func() { _ = cmd.Process.Kill() })
+}
+
+// follow reads the log.
+func (n *node) follow(r io.ReadCloser) {
+	defer r.Close()
+	lines := bufio.NewReader(r)
+	for {
+		line, err := lines.ReadString('\n')
+		n.mu.Lock()
+		n.log = append(n.log, line)
+		close(n.changed)
+		n.changed = make(chan struct{})
+		n.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// The ends of a reload, as they are logged.
+const (
+	accepted = "configuration loaded"
+	refused  = "configuration is broken"
+)
+
+// reload edits the configuration and returns how that ends.
+func (n *node) reload(text string) string {
+	n.Helper()
+	end := n.reloadAfter(func() { n.configure(text) })
+	n.served()
+	return end
+}
+
+// reloadAfter returns how a reload ends that a change leads to.
+func (n *node) reloadAfter(change func()) string {
+	n.Helper()
+	n.logged(0, "registered")
+	n.mu.Lock()
+	from := len(n.log)
+	n.mu.Unlock()
+	change()
+	return n.logged(from, accepted, refused)
+}
+
+// logged waits for one of these texts in a line of the log, after the first from lines.
+func (n *node) logged(from int, texts ...string) string {
+	n.Helper()
+	deadline := time.After(startTime)
+	for {
+		n.mu.Lock()
+		changed, lines := n.changed, n.log
+		n.mu.Unlock()
+		for _, line := range lines[from:] {
+			for _, text := range texts {
+				if strings.Contains(line, text) {
+					return text
+				}
+			}
+		}
+		select {
+		case <-changed:
+		case err := <-n.exited:
+			n.exited <- err
+			n.fatal("the program ended: %v", err)
+		case <-deadline:
+			n.fatal("nothing of %q was logged", texts)
+		}
+	}
+}
+
+// fatal ends the test with the end of the log.
+func (n *node) fatal(format string, args ...any) {
+	n.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var text strings.Builder
+	for _, line := range n.log[max(0, len(n.log)-20):] {
+		fmt.Fprintf(&text, "%.300s\n", strings.TrimSpace(line))
+	}
+	n.Fatalf("%s\noom kills: %d, peak %.1f MiB\n%s", fmt.Sprintf(format, args...), n.group.kills(), n.group.peak(), text.String())
+}
+
+// served returns when the good resource is allocatable.
+func (n *node) served() {
+	n.Helper()
+	ctx, cancel := context.WithTimeout(n.Context(), startTime)
+	defer cancel()
+	go func() {
+		select {
+		case err := <-n.exited:
+			n.exited <- err
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	if n.kubelet.WaitAllocatable(ctx, good, 1) != nil {
+		n.fatal("the good resource is not served")
+	}
+	n.serves()
+}
+
+// serves checks that the program answers the kubelet and its probes.
+func (n *node) serves() {
+	n.Helper()
+	ctx, cancel := context.WithTimeout(n.Context(), answerTime)
+	defer cancel()
+	if _, err := n.kubelet.Allocate(ctx, good, "good"); err != nil {
+		n.fatal("Allocate of the good resource: %v", err)
+	}
+	if text, err := n.get(ctx, "/healthz"); err != nil || text != "ok\n" {
+		n.fatal("/healthz: %q %v", text, err)
+	}
+	if _, err := n.get(ctx, "/readyz"); err != nil { // another resource may be unready
+		n.fatal("/readyz: %v", err)
+	}
+}
+
+// get reads a page like a probe, with a connection for it.
+func (n *node) get(ctx context.Context, path string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.address+path, nil)
+	if err != nil {
+		return "", err
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return string(text), err
+}
+
+// stop ends the program as the kubelet does, and checks that it was not killed before.
+func (n *node) stop() {
+	n.Helper()
+	n.must(n.cmd.Process.Signal(syscall.SIGTERM))
+	select {
+	case err := <-n.exited:
+		if err != nil {
+			n.fatal("the program ended: %v", err)
+		}
+	case <-time.After(stopTime):
+		n.fatal("the program does not end within %s", stopTime)
+	}
+	if kills := n.group.kills(); kills > 0 {
+		n.fatal("%d OOM kills", kills)
+	}
+	n.Logf("peak %.1f MiB", n.group.peak())
+}
+
+// kill ends the program with SIGKILL.
+func (n *node) kill() {
+	n.Helper()
+	n.must(n.cmd.Process.Kill())
+	<-n.exited
+}
+
+// command runs a subcommand, which has to end.
+func (n *node) command(args ...string) (string, error) {
+	n.Helper()
+	ctx, cancel := context.WithTimeout(n.Context(), startTime)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, binary(n.TB), args...).CombinedOutput()
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		n.Fatalf("%q does not end within %s", args, startTime)
+	}
+	return string(out), err
+}
+
+// binary is the program under test.
+func binary(t testing.TB) string {
+	t.Helper()
+	path := os.Getenv("GENERIC_DP_BIN")
+	if path == "" {
+		path = "../../bin/generic-dp"
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

@@ -1,0 +1,115 @@
+//go:build adversary
+
+package adversary
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// cgroup is a control group with the memory limit of the DaemonSet, of version 2 or 1.
+type cgroup struct {
+	testing.TB
+	dir string
+	v2  bool
+}
+
+func newCgroup(t testing.TB) *cgroup {
+	t.Helper()
+	g := &cgroup{TB: t}
+	root := "/sys/fs/cgroup/memory"
+	if controllers, err := os.ReadFile("/sys/fs/cgroup/cgroup.controllers"); err == nil && strings.Contains(string(controllers), "memory") {
+		root, g.v2 = "/sys/fs/cgroup", true
+		_ = os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("+memory"), 0)
+	}
+	dir, err := os.MkdirTemp(root, "generic-dp-adversary-")
+	if err != nil {
+		t.Fatalf("no cgroup for memory can be made: %v", err)
+	}
+	g.dir = dir
+	t.Cleanup(g.remove)
+	if g.v2 {
+		g.write("memory.max", memoryLimit(t))
+		_ = os.WriteFile(filepath.Join(g.dir, "memory.swap.max"), []byte("0"), 0)
+	} else {
+		g.write("memory.limit_in_bytes", memoryLimit(t))
+	}
+	return g
+}
+
+// memoryLimit is that of the DaemonSet.
+func memoryLimit(t testing.TB) string {
+	t.Helper()
+	manifest, err := os.ReadFile("../../deploy/generic-dp.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`limits:\n +memory: (\d+)Mi\n`).FindSubmatch(manifest)
+	if m == nil {
+		t.Fatal("deploy/generic-dp.yaml has no memory limit in Mi")
+	}
+	return string(m[1]) + "M"
+}
+
+func (g *cgroup) procs() string { return filepath.Join(g.dir, "cgroup.procs") }
+
+func (g *cgroup) write(file, text string) {
+	g.Helper()
+	if err := os.WriteFile(filepath.Join(g.dir, file), []byte(text), 0); err != nil {
+		g.Fatal(err)
+	}
+}
+
+func (g *cgroup) read(file string) string {
+	text, err := os.ReadFile(filepath.Join(g.dir, file))
+	if err != nil {
+		g.Error(err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// peak is the most memory that was used, in MiB.
+func (g *cgroup) peak() float64 {
+	file := "memory.max_usage_in_bytes"
+	if g.v2 {
+		file = "memory.peak"
+	}
+	n, err := strconv.ParseFloat(g.read(file), 64)
+	if err != nil {
+		g.Error(err)
+	}
+	return n / (1 << 20)
+}
+
+// kills is the number of OOM kills.
+func (g *cgroup) kills() (n int) {
+	file := "memory.oom_control"
+	if g.v2 {
+		file = "memory.events"
+	}
+	_, rest, _ := strings.Cut(g.read(file), "oom_kill ")
+	if _, err := fmt.Sscan(rest, &n); err != nil {
+		g.Errorf("%s: %v", file, err)
+	}
+	return n
+}
+
+// remove removes the cgroup when the kernel has removed its last process.
+func (g *cgroup) remove() {
+	for end := time.Now().Add(answerTime); ; {
+		err := os.Remove(g.dir)
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			g.Error(err)
+			return
+		}
+	}
+}

@@ -1,0 +1,68 @@
+//go:build adversary
+
+package adversary
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/generic-dp/generic-dp/internal/sysfstest"
+)
+
+// repeat joins n texts.
+func repeat(n int, format string) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, strings.ReplaceAll(format, "%", "%[1]d"), i)
+	}
+	return b.String()
+}
+
+// Who writes the ConfigMap takes no resource away with it: what is too large is refused,
+// and what is served leaves the others alone.
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"150,000 unknown variables":         resourceWith(`container.env.A = "` + strings.Repeat("${i}", 150_000) + `"`),
+		"64,000 alternatives":               resourceWith(`match.glob = [` + strings.Repeat(`"/dev/{`+strings.Repeat("a,", 62)+`b}",`, 1000) + `]`),
+		"a pattern of 500 kB":               resourceWith(`match.glob = "/dev/` + strings.Repeat("*t", 250_000) + `"`),
+		"1,000 searches of /sys":            resourceWith(`when.exists = [` + strings.Repeat(`"/sys/**/**/**/x",`, 1000) + "]\nmatch.glob = \"/dev/x\""),
+		"a list in a list, 500,000 times":   "a = " + strings.Repeat("[", 500_000),
+		"closed lists, 400,000 times":       "a = " + strings.Repeat("[", 400_000) + strings.Repeat("]", 400_000),
+		"a table in a table, 100,000 times": "a = " + strings.Repeat("{a=", 100_000) + "1" + strings.Repeat("}", 100_000),
+		"a key of 400,000 parts":            strings.Repeat("a.", 400_000) + "a = 1",
+		"a header of 400,000 parts":         "[" + strings.Repeat("a.", 400_000) + "a]",
+		"100,000 values of a type":          resourceWith("match.glob = [" + strings.Repeat("1,", 100_000) + "]"),
+		"10,000 environment variables":      resourceWith("match.virtual = \"d\"\n" + repeat(10_000, "container.env.E% = \"${id}\"\n")),
+		"not UTF-8":                         "\xff\xfe\x00",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			for i := range 66 {
+				n.host.AddNode("", sysfstest.Node{Name: fmt.Sprintf("tty%d", i), Subsystem: "tty", Major: 4, Minor: uint32(i)})
+			}
+			n.start()
+			n.served()
+			n.reload(goodConfig + text)
+			n.reload(goodConfig + "# edited\n")
+			n.configure(goodConfig + text)
+			n.stop()
+			n.start() // with the hostile configuration from the start, and a good copy
+			n.served()
+			n.stop()
+			if out, err := n.command("check", "--config", n.configFile()); len(out) > 64<<10 {
+				t.Errorf("check: %d bytes, %v", len(out), err)
+			}
+		})
+	}
+}
+
+// resourceWith is a resource with these keys.
+func resourceWith(keys string) string {
+	if !strings.Contains(keys, "match.") {
+		keys += "\nmatch.glob = \"/dev/tty*\""
+	}
+	return "\n[[resource]]\nname = \"hostile\"\n" + keys + "\n"
+}

@@ -1,0 +1,136 @@
+//go:build adversary
+
+package adversary
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// replacements are what stands in a file's place.
+var replacements = map[string]func(path string) error{
+	"a FIFO":                func(path string) error { return unix.Mkfifo(path, 0o644) },
+	"a link to /dev/zero":   func(path string) error { return os.Symlink("/dev/zero", path) },
+	"a link to itself":      func(path string) error { return os.Symlink(path, path) },
+	"a directory":           func(path string) error { return os.Mkdir(path, 0o755) },
+	"a socket":              func(path string) error { _, err := net.Listen("unix", path); return err },
+	"3 GiB of nothing":      func(path string) error { return sparse(path, 3<<30) },
+	"lists in lists":        func(path string) error { return os.WriteFile(path, []byte(strings.Repeat("[", 1<<20)), 0o644) },
+	"objects in objects":    func(path string) error { return os.WriteFile(path, []byte(strings.Repeat(`{"a":`, 200_000)), 0o644) },
+	"a file without a byte": func(path string) error { return os.WriteFile(path, nil, 0o644) },
+}
+
+func sparse(path string, size int64) error {
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		return err
+	}
+	return os.Truncate(path, size)
+}
+
+// A configuration that is no file is broken: the last good one is served.
+func TestConfigurationFile(t *testing.T) {
+	t.Parallel()
+	for _, place := range []string{"config/config.toml", "config/z.toml"} {
+		for name, put := range replacements {
+			t.Run(place+" is "+name, func(t *testing.T) {
+				t.Parallel()
+				n := newNode(t)
+				n.start()
+				n.served()
+				if replace := func() { n.replace(place, put) }; place == "config/z.toml" && name == "a directory" {
+					replace() // none of its files
+				} else if end := n.reloadAfter(replace); end == accepted && name != "a file without a byte" {
+					t.Error(end)
+				}
+				n.served()
+				n.stop()
+				n.start()
+				n.served()
+				_, _ = n.command("check", "--config", n.path("config"))
+				n.must(os.RemoveAll(n.path(place)))
+				n.reload(goodConfig + "# edited")
+				n.stop()
+			})
+		}
+	}
+}
+
+// replace puts something else in the place of a file.
+func (n *node) replace(place string, put func(string) error) {
+	n.Helper()
+	n.must(os.RemoveAll(n.path("next")))
+	n.must(put(n.path("next")))
+	n.must(os.RemoveAll(n.path(place)))
+	n.must(os.Rename(n.path("next"), n.path(place)))
+}
+
+// A state directory that can't be written or read costs no device.
+func TestStateDirectory(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]func(n *node){
+		"full": func(n *node) {
+			n.mount("size=16k")
+			for i := range 100 {
+				_ = os.WriteFile(n.path("state", fmt.Sprint(i)), make([]byte, 4096), 0o644)
+			}
+		},
+		"without inodes": func(n *node) {
+			n.mount("nr_inodes=3")
+			for i := range 3 {
+				_ = os.WriteFile(n.path("state", fmt.Sprint(i)), nil, 0o644)
+			}
+		},
+		"read-only": func(n *node) {
+			n.mount("size=16k")
+			n.must(unix.Mount("", n.path("state"), "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+		},
+		"a file": func(n *node) {
+			n.must(os.Remove(n.path("state")))
+			n.must(os.WriteFile(n.path("state"), nil, 0o644))
+		},
+		"a FIFO": func(n *node) {
+			n.must(os.Remove(n.path("state")))
+			n.must(unix.Mkfifo(n.path("state"), 0o644))
+		},
+		"full of files": func(n *node) {
+			for i := range 20_000 {
+				n.must(os.WriteFile(n.path("state", fmt.Sprint(i, ".tmp")), nil, 0o644))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			prepare(n)
+			n.start()
+			n.served()
+			n.reload(goodConfig + "# edited")
+			n.stop()
+		})
+	}
+}
+
+// mount makes the state directory a file system of its own.
+func (n *node) mount(options string) {
+	n.Helper()
+	dir := n.path("state")
+	n.must(unix.Mount("tmpfs", dir, "tmpfs", 0, options))
+	n.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+}
+
+// What other plugins leave in the kubelet's directory keeps nobody from serving.
+func TestKubeletDirectory(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	for i, put := range []string{"a FIFO", "a link to /dev/zero", "a socket", "a directory"} {
+		n.must(replacements[put](n.path("k", fmt.Sprintf("gdp-00000000-%016x.sock", i))))
+	}
+	n.start()
+	n.served()
+	n.stop()
+}

@@ -1,0 +1,126 @@
+//go:build adversary
+
+package adversary
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/internal/kubelettest"
+)
+
+const (
+	// hostileConns are open at a time.
+	hostileConns = 600
+	// floodMemory is what the program may use of its limit meanwhile, in MiB.
+	floodMemory = 40
+
+	request = "GET /metrics HTTP/1.1\r\nHost: a\r\n"
+)
+
+// flood is a number of connections from one address.
+type flood struct {
+	text  string        // what each sends; it reads nothing
+	pause time.Duration // how long it stays
+	conns int64
+}
+
+var floods = map[string]flood{
+	"idle":               {"", time.Second, 2000},
+	"closed at once":     {"", 0, 20_000},
+	"half a request":     {request, time.Second, 2000},
+	"900 kB of a header": {request + "X: " + strings.Repeat("x", 900<<10), time.Second, 2000},
+	"many headers":       {request + strings.Repeat("a: b\r\n", 1<<16) + "\r\n", time.Second, 2000},
+	"nothing is read":    {request + "\r\n", time.Second, 2000},
+	"an endless body":    {"GET /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n" + strings.Repeat("x", 1<<20), time.Second, 2000},
+	"pipelined requests": {strings.Repeat(request+"\r\n", 1<<12), time.Second, 2000},
+}
+
+// floodEnv makes the test binary flood an address: a process of its own, so that it does
+// not slow down the kubelet.
+const floodEnv = "GENERIC_DP_FLOOD"
+
+func TestMain(m *testing.M) {
+	if name, address, ok := strings.Cut(os.Getenv(floodEnv), "@"); ok {
+		floods[name].run(address)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func (f flood) run(address string) {
+	d := net.Dialer{Timeout: time.Second, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	var made atomic.Int64
+	var conns sync.WaitGroup
+	for range hostileConns {
+		conns.Go(func() {
+			for made.Add(1) <= f.conns {
+				c, err := d.Dial("tcp", address)
+				if err != nil {
+					continue
+				}
+				_ = c.SetDeadline(time.Now().Add(time.Second))
+				_, _ = io.WriteString(c, f.text)
+				time.Sleep(f.pause)
+				_ = c.(*net.TCPConn).SetLinger(0) // leaves no port in TIME_WAIT
+				_ = c.Close()
+			}
+		})
+	}
+	conns.Wait()
+}
+
+// Nobody who reaches the listener ends the program, takes its files or keeps probes out.
+func TestListener(t *testing.T) {
+	for name := range floods {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			// A page that does not fit into the buffers of a socket.
+			n.configure(goodConfig + resourceWith("count = 5000\nmatch.virtual = \"d\""))
+			n.limits = "ulimit -n 1024; "
+			n.start()
+			n.served()
+			for i := range 5000 {
+				n.kubelet.Hold(kubelettest.Claim{Namespace: "default", Pod: fmt.Sprint("pod-", i), Container: "main", Resource: "example.com/hostile"},
+					fmt.Sprintf("virtual:example.com:hostile:d::%d", i))
+			}
+			for page := ""; len(page) < 1<<18; { // when the kubelet has named the holders
+				var err error
+				page, err = n.get(t.Context(), "/metrics")
+				n.must(err)
+			}
+			attack := exec.Command(os.Args[0])
+			attack.Env = append(os.Environ(), floodEnv+"="+name+"@"+n.address)
+			n.must(attack.Start())
+			ended, cancel := context.WithCancel(context.Background())
+			go func() {
+				defer cancel()
+				_ = attack.Wait()
+			}()
+			registrations := n.kubelet.Registrations(good)
+			for i := 0; ended.Err() == nil || i < 3; i++ {
+				n.serves()
+				if i == 1 { // a new registration needs files
+					n.must(n.kubelet.Restart())
+					n.served()
+				}
+			}
+			if got := n.kubelet.Registrations(good); got <= registrations {
+				t.Errorf("%d registrations, want more than %d", got, registrations)
+			}
+			n.stop()
+			if peak := n.group.peak(); peak > floodMemory {
+				t.Errorf("peak %.1f MiB, want at most %d", peak, floodMemory)
+			}
+		})
+	}
+}

@@ -1,0 +1,111 @@
+//go:build adversary
+
+package adversary
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/generic-dp/generic-dp/internal/sysfstest"
+)
+
+// Who writes the ConfigMap is not root on the nodes: no container gets what only
+// --allow grants, however the configuration spells it.
+func TestGrants(t *testing.T) {
+	t.Parallel()
+	for name, config := range map[string]string{
+		"CDI devices by an annotation": resourceWith(`match.virtual = "d"
+container.annotations."cdi.k8s.io/devices" = "nvidia.com/gpu=all"`),
+		"a disk":                 resourceWith(`match.glob = "/dev/disk"`),
+		"a disk by a link":       resourceWith(`match.glob = "/dev/by-id/disk"`),
+		"a disk as a mount":      resourceWith("match.as = \"mount\"\nmatch.glob = \"/dev/disk\""),
+		"a disk as a companion":  resourceWith("match.virtual = \"d\"\nwith = { path = \"/dev/disk\" }"),
+		"a disk by path":         resourceWith("match.virtual = \"d\"\nwith = { path = \"/dev/../dev/disk\" }"),
+		"memory":                 resourceWith(`match.glob = "/dev/mem"`),
+		"memory by another name": resourceWith(`match.glob = "/dev/harmless"`),
+		"the root as a mount":    resourceWith("match.virtual = \"d\"\ncontainer.mounts = { host_path = \"/\", container_path = \"/host\" }"),
+		"a hook":                 resourceWith("match.virtual = \"d\"\ncontainer.cdi = true\ncontainer.hooks = { hook_name = \"prestart\", path = \"/bin/sh\" }"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			n.host.AddNode("", sysfstest.Node{Name: "disk", Subsystem: "block", Block: true, Major: 8})
+			n.host.AddLink("by-id/disk", "../disk")
+			n.host.AddNode("", sysfstest.Node{Name: "mem", Subsystem: "mem", Major: 1, Minor: 1})
+			n.must(unix.Mknod(filepath.Join(n.host.Dev(), "harmless"), unix.S_IFCHR|0o600, int(unix.Mkdev(1, 1))))
+			n.must(os.WriteFile(n.path("cdi", "vendor.json"), []byte(`{"cdiVersion": "0.6.0", "kind": "vendor.example/evil", "devices": [
+{"name": "disk", "containerEdits": {"deviceNodes": [{"path": "/dev/vda", "hostPath": "`+n.host.Dev()+`/disk"}]}},
+{"name": "root", "containerEdits": {"mounts": [{"hostPath": "/", "containerPath": "/host"}]}},
+{"name": "hook", "containerEdits": {"hooks": [{"hookName": "prestart", "path": "/bin/sh"}]}}]}`), 0o644))
+			n.start()
+			n.served()
+			if n.reload(goodConfig+config) == refused {
+				n.stop()
+				return
+			}
+			const hostile = "example.com/hostile"
+			ctx, cancel := context.WithTimeout(t.Context(), startTime)
+			defer cancel()
+			n.must(n.kubelet.WaitFor(ctx, func() bool { _, lists := n.kubelet.Latest(hostile); return lists > 0 }))
+			list, _ := n.kubelet.Latest(hostile)
+			for _, d := range list.Devices {
+				response, err := n.kubelet.Allocate(ctx, hostile, d.ID)
+				if err == nil && given(response) {
+					t.Errorf("a container gets %v", response)
+				}
+			}
+			specs, _ := os.ReadFile(n.path("cdi", "generic-dp_example.com_hostile.json"))
+			if strings.Contains(string(specs), "/bin/sh") {
+				t.Errorf("spec: %s", specs)
+			}
+			n.stop()
+		})
+	}
+}
+
+// given reports whether a response contains anything.
+func given(r *v1beta1.AllocateResponse) bool {
+	for _, c := range r.ContainerResponses {
+		if len(c.Devices)+len(c.Mounts)+len(c.CdiDevices)+len(c.Annotations)+len(c.Envs) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// A kill at any moment of a reload costs nothing: neither the new configuration nor the
+// last good one, and what is half written is not kept.
+func TestKilledWhileReloading(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.start()
+	n.served()
+	for i := range 15 {
+		n.configure(goodConfig + fmt.Sprintf("[[resource]]\nname = \"r%d\"\nmatch.virtual = \"d\"\n", i))
+		time.Sleep(time.Duration(i) * time.Millisecond) // another moment each time
+		n.kill()
+		if i%2 == 0 {
+			n.configure("what was written is lost")
+		}
+		n.start()
+		n.served()
+	}
+	n.stop()
+	for _, dir := range []string{"state", "cdi", "run", "k"} {
+		entries, err := os.ReadDir(n.path(dir))
+		n.must(err)
+		for _, e := range entries {
+			if strings.HasSuffix(e.Name(), ".tmp") {
+				t.Errorf("%s/%s stays", dir, e.Name())
+			}
+		}
+	}
+}
