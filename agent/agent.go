@@ -48,6 +48,7 @@ type Agent struct {
 	log     *slog.Logger
 	now     func() time.Time // for the life of devices
 	lock    *lock
+	writer  bool // the lock is held: links, specs and state are ours to write. The loop's alone
 
 	// The host.
 	scanner   *inventory.Scanner
@@ -80,7 +81,7 @@ type Agent struct {
 
 // New loads the configuration and prepares everything that can fail before the first
 // device is served. Its errors name the flag to change.
-func New(options Options) (*Agent, error) {
+func New(options Options) (_ *Agent, err error) {
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
 	}
@@ -91,20 +92,27 @@ func New(options Options) (*Agent, error) {
 		options: options, log: options.Log, now: time.Now, started: time.Now(), settled: make(chan struct{}), rescans: make(rescanRequests),
 		problems: &problems{log: options.Log},
 	}
-	cfg, first, err := options.loadConfig()
-	if err != nil {
+	if a.lock, err = openLock(options.Paths.RunDir); err != nil {
+		return nil, fmt.Errorf("--run-dir: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = a.lock.close()
+		}
+	}()
+	if a.writer, err = a.lock.try(); err != nil {
 		return nil, err
 	}
-	a.config = cfg
+	if a.reader, a.config, err = newConfigReader(options, a.writer); err != nil {
+		return nil, err
+	}
+	cfg, first := a.config, a.reader.last
 	a.loaded.Store(&metrics.Config{Path: options.Config, Hash: cfg.Hash, Loaded: time.Now(), Generation: 1, Broken: first.err, Problems: split(first.err)})
 	if first.err != nil {
 		logBroken(a.log, options.Config, first.err)
 	}
-	a.reader = newConfigReader(options, first)
-	if a.lock, err = openLock(options.Paths.RunDir); err != nil {
-		return nil, fmt.Errorf("--run-dir: %w", err)
-	}
 	if err := a.listen(); err != nil {
+		a.reader.trials.stop()
 		return nil, err
 	}
 	a.metrics.CountLoad(first.err)
@@ -128,6 +136,7 @@ func (a *Agent) build() {
 // containers that restart meanwhile.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.lock.close()
+	defer a.reader.trials.stop()
 	a.log.Info("starting", "version", a.options.Version, "config", a.options.Config, "resources", len(a.config.Resources))
 	defer a.log.Info("stopped")
 	group, ctx := errgroup.WithContext(ctx)
@@ -168,11 +177,7 @@ func (a *Agent) Reload() { a.reader.request() }
 // Once makes the CDI specs of the present devices, as Run does for Options.CDIOnly,
 // and returns their qualified names when they have settled.
 func (a *Agent) Once(ctx context.Context) (names []string, err error) {
-	mine, err := a.lock.try()
-	if err != nil {
-		return nil, err
-	}
-	if !mine {
+	if !a.writer {
 		return nil, errServing(a.options.Paths)
 	}
 	ctx, cancel := context.WithCancel(ctx)

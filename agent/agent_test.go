@@ -349,10 +349,9 @@ func TestNewNamesTheFlag(t *testing.T) {
 	}
 	for flag, change := range map[string]func(*agent.Options){
 		"--run-dir": func(o *agent.Options) { o.Paths.RunDir = filepath.Join(file, "run") },
-		"--cdi-dir": func(o *agent.Options) { o.Paths.CDIDir = filepath.Join(file, "cdi") },
 		"--listen":  func(o *agent.Options) { o.Listen = "256.0.0.1:1" },
 	} {
-		n := newNode(t, zigbee+"container.cdi = true\n")
+		n := newNode(t, zigbee)
 		change(&n.options)
 		if _, err := agent.New(n.options); err == nil || !strings.Contains(err.Error(), flag) {
 			t.Errorf("New: %v, want an error that names %s", err, flag)

@@ -22,7 +22,8 @@ const linksName = "links"
 // with the host.
 type injector struct {
 	paths    Paths
-	cdiOnly  bool // see Options
+	cdiOnly  bool   // see Options
+	hint     string // what to change if specs can't be written
 	log      *slog.Logger
 	problems *problems
 
@@ -38,7 +39,7 @@ type injector struct {
 
 func newInjector(o Options, p *problems) *injector {
 	return &injector{
-		paths: o.Paths, cdiOnly: o.CDIOnly, log: o.Log, problems: p,
+		paths: o.Paths, cdiOnly: o.CDIOnly, hint: o.hint("cdi-dir"), log: o.Log, problems: p,
 		links: &links.Tree{Dir: filepath.Join(o.Paths.RunDir, linksName)}, specs: o.Paths.specWriter(), others: o.Paths.hostSpecs(),
 	}
 }
@@ -114,15 +115,18 @@ func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostP
 		}
 	}
 	err := i.specs.Sync(specs, keep)
-	i.problems.warnError("specs", err, "CDI specs are out of date")
+	i.problems.warnError("specs", err, "CDI specs are out of date", "hint", i.hint)
 	names := &cdiNames{err: err}
 	for _, spec := range specs {
 		for _, d := range spec.Devices {
 			names.names = append(names.names, spec.Kind+"="+d.Name)
-			if err != nil {
-				failed.reasons[d.Name] = errors.New("its CDI spec below --cdi-dir can't be written")
-				failed.retry = true
-			}
+		}
+		if err == nil {
+			continue
+		}
+		for _, id := range i.specs.Missing(spec) {
+			failed.reasons[id] = errors.New("its CDI spec below --cdi-dir can't be written")
+			failed.retry = true
 		}
 	}
 	i.names.Store(names)

@@ -66,12 +66,10 @@ func writable(flag, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("--%s: %w", flag, err)
 	}
-	probe, err := os.CreateTemp(dir, ".probe-*")
-	if err != nil {
+	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
 		return fmt.Errorf("--%s: %s can't be written: %w", flag, dir, err)
 	}
-	_ = probe.Close()
-	return os.Remove(probe.Name())
+	return nil
 }
 
 // errServing is why a command refuses.
@@ -111,7 +109,7 @@ func Clean(p Paths) (removed []string, err error) {
 	}
 	specs, err := p.specWriter().Clean()
 	removed, errs = append(removed, specs...), append(errs, err)
-	for _, name := range append(ledger.Files(), lastGoodName, lastGoodName+atomicfile.TempSuffix) {
+	for _, name := range stateFiles() {
 		if path := filepath.Join(p.StateDir, name); present(path) {
 			note(path, os.Remove(path))
 		}
@@ -127,6 +125,11 @@ func Clean(p Paths) (removed []string, err error) {
 		note(path, os.Remove(path))
 	}
 	return removed, errors.Join(errs...)
+}
+
+// stateFiles are the names of all files in the state directory.
+func stateFiles() []string {
+	return append(ledger.Files(), lastGoodName, lastGoodName+atomicfile.TempSuffix, trialName, trialName+atomicfile.TempSuffix)
 }
 
 func present(path string) bool {

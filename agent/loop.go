@@ -34,11 +34,11 @@ type loop struct {
 	prober  *health.Prober
 	limiter limiter
 
-	writer bool                     // the lock is held: links, specs and state are ours to write
 	locked <-chan struct{}          // closed when the other instance has ended
 	calm   bool                     // settled is closed
 	ended  map[string]chan struct{} // by resource: closed when its last plugin has ended
 
+	retryAt    time.Time   // when to try a configuration again; zero is never
 	timer      *time.Timer // when to reconcile without a trigger
 	watchSpecs func()      // starts the watch of CDI specs, once
 }
@@ -51,9 +51,7 @@ func newLoop(a *Agent, group *errgroup.Group) *loop {
 		ended:  map[string]chan struct{}{}, timer: time.NewTimer(retryAfter),
 	}
 	l.held.reset(l.start) // an earlier instance may have served another configuration
-	if a.reader.last.err == nil {
-		l.memory.unkept = a.reader.last.files
-	}
+	l.try(a.reader.last)
 	return l
 }
 
@@ -77,15 +75,18 @@ func (l *loop) run(ctx context.Context) error {
 	l.watchSpecs = sync.OnceFunc(func() {
 		l.group.Go(func() error { return l.specFiles.Run(ctx) })
 	})
-	l.restore()
-	if err := l.elect(); err != nil {
-		return err
+	if !l.writer {
+		l.log.Info("another instance writes links, specs and state: waiting for it to end", "run_dir", l.options.Paths.RunDir)
+		l.locked = l.lock.wait()
 	}
+	l.restore()
 	l.group.Go(func() error { return l.prober.Run(ctx) })
 	for {
 		l.busy.Store(nil)
 		t, ok := l.next(ctx)
 		if !ok || t.limited && !sleep(ctx, l.limiter.delay(time.Now())) {
+			l.endTrial()
+			l.keepConfig()
 			return nil
 		}
 		began := time.Now()
@@ -167,21 +168,11 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 // scan left out.
 func (l *loop) lacksNets() bool { return matchers.UsesNets(l.config) && !l.host.nets }
 
-// elect takes the lock, or waits in the background until the other instance has
-// released it.
-func (l *loop) elect() (err error) {
-	if l.writer, err = l.lock.try(); err != nil || l.writer {
-		return err
-	}
-	l.log.Info("another instance writes links, specs and state: waiting for it to end", "run_dir", l.options.Paths.RunDir)
-	l.locked = l.lock.wait()
-	return nil
-}
-
 // inherit makes this instance the writer, also of links and CDI entries that the other
 // one has made since this one started.
 func (l *loop) inherit() {
 	l.locked, l.writer = nil, true
+	l.reader.trials.inherit()
 	if saved, err := ledger.Load(l.memory.dir); err == nil {
 		l.injector.injected = saved.Injected
 	}

@@ -37,8 +37,9 @@ func (l *loop) reconcile(ctx context.Context) (wake time.Time) {
 	shown := l.publish(ctx, out.Resources, configs, now)
 	l.report(v, out, failed.reasons)
 	l.settle(out)
+	wake = earlier(earlier(out.Wake, shown), l.followTrial(now))
 	l.save(v, out)
-	wake = earlier(earlier(out.Wake, shown), l.askHeld(ctx, now, out))
+	wake = earlier(wake, l.askHeld(ctx, now, out))
 	if failed.retry {
 		wake = earlier(wake, now.Add(injectionRetry))
 	}
@@ -143,15 +144,25 @@ type memory struct {
 	boot      string // see bootID
 	state     ledger.State
 	decisions ledger.Decisions
-	unkept    []config.File // a valid configuration that is not yet saved as the last good one
+	trial     *reading      // a configuration that is not the last good one yet
+	provenAt  time.Time     // when it is; zero until it is published
+	unkept    []config.File // the last good one, not saved yet
 }
 
 // restore reads what an earlier instance saved.
 func (l *loop) restore() {
 	dir := l.options.Paths.StateDir
 	saved, err := ledger.Load(dir)
-	if err != nil {
+	switch {
+	case err != nil:
 		l.log.Error("state can't be read: starting without it", "state_dir", dir, "err", err)
+	case saved.Later:
+		l.log.Warn("state is of a later version: it is kept, and used as far as it is understood", "state_dir", dir)
+	}
+	if (err != nil || saved.Later) && l.writer {
+		if err := ledger.SetAside(dir, saved.Later); err != nil {
+			l.log.Error("state can't be kept aside", "state_dir", dir, "err", err)
+		}
 	}
 	boot := bootID()
 	l.memory.dir, l.memory.boot = dir, boot
@@ -174,7 +185,12 @@ func (l *loop) save(v *View, out ledger.Output) {
 		Boot: m.boot, Decisions: m.decisions, Resources: m.state.Remember(), Injected: l.injector.injected, USB: l.scanner.KnownUSB(),
 	})
 	l.warnStateDir("state", err, "state can't be saved: identity decisions are lost at the next start")
-	if m.unkept != nil {
+	l.keepConfig()
+}
+
+// keepConfig saves the last good configuration.
+func (l *loop) keepConfig() {
+	if m := &l.memory; m.unkept != nil {
 		err := l.options.keepConfig(m.unkept)
 		if err == nil {
 			m.unkept = nil

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,10 +31,19 @@ type keptFile struct {
 
 // reading is the configuration on disk, or why it is broken.
 type reading struct {
-	config    *config.Config
-	files     []config.File
-	err       error
-	requested bool // by a signal: log the result in any case
+	config *config.Config
+	files  []config.File
+	hash   string // of the files; empty if they can't be read
+	trial  bool   // it is not the last good one
+	err    error
+}
+
+// same reports whether a configuration is the same text, or broken in the same way.
+func (r reading) same(other reading) bool {
+	if r.err == nil || other.err == nil {
+		return r.err == nil && other.err == nil && r.hash == other.hash
+	}
+	return r.err.Error() == other.err.Error()
 }
 
 // readConfig reads the text of the configuration.
@@ -61,31 +69,12 @@ func (o Options) checkConfig(files []config.File) (*config.Config, error) {
 	if err := cfg.Check(o.Allow); err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool { return r.Container.CDI }) {
-		if err := writable("cdi-dir", o.Paths.CDIDir); err != nil {
-			return nil, o.withHint(err, "cdi-dir")
-		}
-	}
 	return cfg, nil
 }
 
-// loadConfig returns the configuration to start with. If the one on disk is broken, it
-// is the last good one: a node does not lose its devices to a typo and a restart.
-func (o Options) loadConfig() (cfg *config.Config, first reading, err error) {
-	if first.files, first.err = o.readConfig(); first.err == nil {
-		first.config, first.err = o.checkConfig(first.files)
-	}
-	if first.err == nil {
-		return first.config, first, nil
-	}
-	if kept, err := o.lastGood(); err == nil {
-		return kept, first, nil
-	}
-	return nil, first, first.err
-}
-
-func (o Options) lastGood() (*config.Config, error) {
-	data, err := os.ReadFile(filepath.Join(o.Paths.StateDir, lastGoodName))
+// lastGood reads the copy of the last good configuration.
+func (o Options) lastGood() ([]config.File, error) {
+	data, err := atomicfile.Read(filepath.Join(o.Paths.StateDir, lastGoodName), atomicfile.MaxSize)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +86,7 @@ func (o Options) lastGood() (*config.Config, error) {
 	for i, k := range kept {
 		files[i] = config.File{Name: k.Name, Data: []byte(k.Text)}
 	}
-	return o.checkConfig(files)
+	return files, nil
 }
 
 // keepConfig saves files as the last good configuration.
@@ -134,15 +123,53 @@ type configReader struct {
 	files    *watch.Watcher
 	requests chan struct{} // capacity 1
 	readings chan reading
+	trials   *trials
 	last     reading // passed on last
 }
 
-// newConfigReader returns a reader that knows the first reading.
-func newConfigReader(o Options, first reading) *configReader {
-	return &configReader{
+// newConfigReader returns a reader, and the configuration to start with. If the one on
+// disk is broken, it is the last good one: a node does not lose its devices to a typo and
+// a restart.
+func newConfigReader(o Options, writer bool) (*configReader, *config.Config, error) {
+	good, _ := o.lastGood() // as good as none
+	r := &configReader{
 		options: o, files: newFileWatch("configuration", func() []string { return configDirs(o.Config) }, o.Log),
-		requests: make(chan struct{}, 1), readings: make(chan reading), last: first,
+		requests: make(chan struct{}, 1), readings: make(chan reading), trials: newTrials(o.Paths.StateDir, writer, good),
 	}
+	if r.last = r.load(false); r.last.err == nil {
+		return r, r.last.config, nil
+	}
+	if good != nil {
+		if cfg, err := o.checkConfig(good); err == nil {
+			return r, cfg, nil
+		}
+	}
+	if errors.As(r.last.err, new(diedError)) {
+		r.last = r.load(true)
+	}
+	return r, r.last.config, r.last.err
+}
+
+// load reads and checks the configuration on disk. One that the program did not survive
+// is tried only if that is requested.
+func (r *configReader) load(requested bool) (next reading) {
+	if next.files, next.err = r.options.readConfig(); next.err != nil {
+		return next
+	}
+	next.hash = config.Hash(next.files)
+	if !requested {
+		if r.last.err == nil && next.hash == r.last.hash {
+			return r.last
+		}
+		if next.err = r.trials.check(next.hash); next.err != nil {
+			return next
+		}
+	}
+	next.trial = r.trials.begin(next.hash)
+	if next.config, next.err = r.options.checkConfig(next.files); next.err != nil {
+		r.trials.broken(next.hash)
+	}
+	return next
 }
 
 // request requests a reading.
@@ -156,23 +183,17 @@ func (r *configReader) request() {
 // run reads until ctx is cancelled.
 func (r *configReader) run(ctx context.Context) error {
 	for {
-		var next reading
+		requested := false
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-r.files.Changes():
 		case <-r.requests:
-			next.requested = true
+			requested = true
 		}
-		next.files, next.err = r.options.readConfig()
-		if next.err == nil {
-			if !next.requested && r.last.err == nil && slices.EqualFunc(next.files, r.last.files, sameFile) {
-				continue
-			}
-			next.config, next.err = r.options.checkConfig(next.files)
-		}
-		if !next.requested && next.err != nil && r.last.err != nil && next.err.Error() == r.last.err.Error() {
-			continue // broken in the same way
+		next := r.load(requested)
+		if !requested && next.same(r.last) {
+			continue
 		}
 		r.last = next
 		select {
@@ -182,8 +203,6 @@ func (r *configReader) run(ctx context.Context) error {
 		}
 	}
 }
-
-func sameFile(a, b config.File) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) }
 
 // reload handles a reading: a broken one is only reported, a different one is served
 // from now on.
@@ -210,9 +229,7 @@ func (l *loop) reload(r reading) {
 		log.Info("configuration has not changed", "hash", now.Hash)
 	}
 	l.loaded.Store(&now)
-	if r.err == nil {
-		l.memory.unkept = r.files
-	}
+	l.try(r)
 }
 
 // logBroken logs every problem of a broken configuration on a separate line.

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/agent"
+	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/kubelettest"
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
 )
@@ -318,26 +320,83 @@ func TestDeviceMovesToAnotherResource(t *testing.T) {
 	n.untilListed("example.com/one", []string{"x-a"}, nil)
 }
 
-// A configuration that needs a CDI directory which can't be written is not served.
-func TestReloadChecksTheCDIDirectory(t *testing.T) {
+// Without a writable CDI directory an edit is carried out for all devices that need none.
+func TestEditWithoutACDIDirectory(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, zigbee)
-	n.addBus()
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	n := newNode(t, parts("r", "s"))
+	n.addNodes("r-a", "s-a")
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	n.options.Paths.CDIDir = filepath.Join(file, "cdi")
 	a, _ := n.serve()
-	n.untilListed("example.com/zigbee", []string{stickID}, nil)
-	n.configure(zigbee + "container.cdi = true\n")
-	n.eventually("the problem", func() bool { return a.Config().Broken != nil })
-	if err := a.Config().Broken; !strings.Contains(err.Error(), "--cdi-dir") {
-		t.Errorf("%v, want an error that names --cdi-dir", err)
+	n.untilListed("example.com/r", []string{"r-a"}, nil)
+	n.untilListed("example.com/s", []string{"s-a"}, nil)
+	n.configure(parts("r container.cdi = true", "s count = 2"))
+	n.untilListed("example.com/r", nil, []string{"r-a"})
+	n.untilListed("example.com/s", []string{"s-a", "s-a::1"}, nil)
+	if err := a.Config().Broken; err != nil {
+		t.Errorf("the configuration is broken: %v", err)
 	}
-	if got := n.linkOf(stickID, "if00:ttyUSB"); got != "/dev/ttyUSB0" {
-		t.Errorf("link leads to %q", got)
+	if log := n.log.String(); !strings.Contains(log, "--cdi-dir: ") || !strings.Contains(log, "hint=\"container.cdi needs a directory") {
+		t.Errorf("log lacks the flag or the hint:\n%s", log)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	n.addNodes("r-b")
+	n.untilListed("example.com/r", []string{"r-a", "r-b"}, nil)
+}
+
+// A spec that can't be written makes only the devices Unhealthy that its file lacks.
+func TestOneCDISpecThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, parts("r container.cdi = true", "s container.cdi = true"))
+	n.addNodes("r-a", "s-a")
+	w := cdi.Writer{Dir: n.options.Paths.CDIDir, Owner: n.options.Paths.RunDir}
+	if err := os.MkdirAll(filepath.Join(w.Dir, w.FileName("example.com/s"), "full"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	n.serve()
+	n.untilListed("example.com/r", []string{"r-a"}, nil)
+	n.untilListed("example.com/s", nil, []string{"s-a"})
+	// Now the temporary file of r: what the file has stays Healthy.
+	if err := os.MkdirAll(filepath.Join(w.Dir, w.FileName("example.com/r")+".tmp", "full"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	n.addNodes("r-b")
+	n.untilListed("example.com/r", []string{"r-a"}, []string{"r-b"})
+}
+
+// A configuration that the program did not survive is tried again after a while.
+func TestTriedAgain(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, parts("r"))
+	n.addNodes("r-a")
+	_, stop := n.serve()
+	n.untilListed("example.com/r", []string{"r-a"}, nil)
+	stop()
+	text := parts("r count = 2")
+	n.configure(text)
+	mark := fmt.Sprintf(`{"hash":%q,"tries":2}`, config.Hash([]config.File{{Name: "config.toml", Data: []byte(text)}}))
+	if err := os.WriteFile(filepath.Join(n.options.Paths.StateDir, "config-trial.json"), []byte(mark), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := &clock{}
+	a, _ := n.serveBy(c)
+	n.until("the second registration", func() bool { return n.kubelet.Registrations("example.com/r") == 2 })
+	c.forward(19 * time.Minute)
+	n.addNodes("r-b")
+	n.untilListed("example.com/r", []string{"r-a", "r-b"}, nil)
+	if err := a.Config().Broken; err == nil || !strings.Contains(err.Error(), "(2 times)") || !strings.Contains(err.Error(), "after 20m0s") {
+		t.Errorf("broken: %v", err)
+	}
+	c.forward(2 * time.Minute)
+	n.addNodes("r-c")
+	n.untilListed("example.com/r", []string{"r-a", "r-a::1", "r-b", "r-b::1", "r-c", "r-c::1"}, nil)
+	if err := a.Config().Broken; err != nil {
+		t.Errorf("broken: %v", err)
 	}
 }
 
@@ -352,7 +411,8 @@ func TestUnwritableStateDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.options.Paths.StateDir = filepath.Join(file, "state")
-	a, _ := n.serve()
+	c := &clock{}
+	a, _ := n.serveBy(c)
 	n.untilListed("example.com/r", []string{"r-a"}, nil)
 	n.addNodes("r-b")
 	n.untilListed("example.com/r", []string{"r-a", "r-b"}, nil)
@@ -365,6 +425,8 @@ func TestUnwritableStateDirectory(t *testing.T) {
 		}
 		return strings.Join(list, ", ")
 	}
+	c.forward(time.Minute)
+	n.addNodes("other")
 	n.eventually("both problems", func() bool { return subjects() == "last good configuration, state" })
 	if got := strings.Count(n.log.String(), "level=WARN"); got != 2 {
 		t.Errorf("%d warnings, want one for each", got)

@@ -16,6 +16,7 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/atomicfile"
 )
 
 // StaticDir is the directory of CDI specs that no program generates. Runtimes read it
@@ -45,6 +46,10 @@ type hostFile struct {
 	devices  []device.CDIDevice
 	err      error
 }
+
+// maxForeign is the maximum size of a foreign spec in bytes: one for a hundred GPUs has
+// a fifth of it.
+const maxForeign = 1 << 20
 
 // NewHostSpecs returns the specs in dirs that are not owner's, see Writer. A
 // directory has precedence over those before it, as for a container runtime,
@@ -134,13 +139,16 @@ func (h *HostSpecs) unchanged(path string, info fs.FileInfo) *hostFile {
 
 // read is the only place that opens a foreign spec.
 func (f *hostFile) read() {
-	spec, err := cdiapi.ReadSpec(f.path, f.priority)
+	var spec *cdiapi.Spec
+	data, err := atomicfile.Read(f.path, maxForeign)
 	if err == nil {
-		f.kind = spec.Kind
-	} else if data, err := os.ReadFile(f.path); err == nil {
-		// Runtimes reject it until its owner repairs it: the kind stays taken.
-		if raw, err := cdiapi.ParseSpec(data); err == nil && raw != nil {
+		var raw *specs.Spec
+		if raw, err = cdiapi.ParseSpec(data); raw != nil {
+			// Runtimes reject an invalid one until its owner repairs it: the kind stays taken.
 			f.kind = raw.Kind
+			spec, err = cdiapi.ReadSpec(f.path, f.priority) // the library validates files only
+		} else if err == nil {
+			err = errors.New("no spec in it")
 		}
 	}
 	if isOwn(filepath.Base(f.path)) || hasUUID(filepath.Base(f.path)) {

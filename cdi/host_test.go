@@ -1,12 +1,14 @@
 package cdi_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 	cdiapi "tags.cncf.io/container-device-interface/pkg/cdi"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
@@ -116,9 +118,9 @@ devices:
 			},
 			want: []device.CDIDevice{{Name: "nvidia.com/gpu=0", Nodes: []device.CDINode{{Path: "/dev/nvidia0"}}}},
 			wantErr: []string{
-				`CDI spec "ETC/broken.yaml": failed to unmarshal CDI Spec: yaml: `,
+				`CDI spec "ETC/broken.yaml": yaml: `,
 				`CDI spec "ETC/empty.yaml": invalid spec, no devices`,
-				`CDI spec "ETC/unknown.yaml": failed to unmarshal CDI Spec: yaml: `,
+				`CDI spec "ETC/unknown.yaml": yaml: `,
 				`CDI spec "ETC/version.json": invalid version "9.0.0"`,
 			},
 		},
@@ -162,6 +164,37 @@ devices:
 				t.Error("finds a device that is in no spec")
 			}
 		})
+	}
+}
+
+// What is no small regular file is not opened: a FIFO would block, and the rest fill the
+// memory. Neither is it opened under a name of this program.
+func TestOnlySmallRegularFilesAreRead(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"x.json", "generic-dp_example.com_x.json"} {
+		etc, run := hostDirs(t, map[string]string{"etc/good.yaml": specFile("example.com/good", "/dev/g", "0")})
+		must(t, unix.Mkfifo(filepath.Join(run, name), 0o600))
+		must(t, os.Symlink("/dev/zero", filepath.Join(run, "0"+name)))
+		must(t, os.Symlink("/proc/kmsg", filepath.Join(run, "1"+name)))
+		must(t, os.WriteFile(filepath.Join(run, "2"+name), nil, 0o600))
+		must(t, os.WriteFile(filepath.Join(run, "3"+name), []byte("null"), 0o600))
+		must(t, os.Truncate(filepath.Join(run, "2"+name), 3<<30))
+		h := cdi.NewHostSpecs("", etc, run)
+		if !h.Has("example.com/good=0") {
+			t.Error("a good spec is missing")
+		}
+		_, errs := h.Devices()
+		if text := fmt.Sprint(errs); !strings.Contains(text, "3221225472 bytes: want at most 1048576") || len(errs) != 3 {
+			t.Errorf("errors %v, want those of three files", errs)
+		}
+		w := &cdi.Writer{Dir: run}
+		if e := w.Edits("example.com/x=0"); e != nil {
+			t.Errorf("edits %v", e)
+		}
+		must(t, w.Sync([]*cdi.Spec{{Version: "0.5.0", Kind: "example.com/x", Devices: []specs.Device{{Name: "0", ContainerEdits: specs.ContainerEdits{Env: []string{"X=1"}}}}}}, nil))
+		if w.Edits("example.com/x=0") == nil {
+			t.Error("the FIFO was not replaced")
+		}
 	}
 }
 

@@ -85,6 +85,28 @@ func (w *Writer) Sync(want []*Spec, keep func(kind, device string, hostPaths []s
 	return errors.Join(errs...)
 }
 
+// Missing lists the entries of a spec that its file does not have, after a failed Sync.
+func (w *Writer) Missing(spec *Spec) []string {
+	have := map[string]string{}
+	if s := w.read(w.FileName(spec.Kind)); s != nil && s.Kind == spec.Kind {
+		for _, d := range s.Devices {
+			have[d.Name] = text(d)
+		}
+	}
+	var missing []string
+	for _, d := range spec.Devices {
+		if have[d.Name] != text(d) {
+			missing = append(missing, d.Name)
+		}
+	}
+	return missing
+}
+
+func text(d specs.Device) string {
+	data, _ := json.Marshal(d) // it has been in a file, or will be
+	return string(data)
+}
+
 // Edits returns the edits of a qualified name in the files; nil is none.
 func (w *Writer) Edits(qualified string) *Edits {
 	names, _ := w.names()
@@ -169,7 +191,7 @@ func (w *Writer) names() ([]string, error) {
 
 // read returns the spec in a file; nil if it is not valid.
 func (w *Writer) read(name string) *Spec {
-	data, err := os.ReadFile(filepath.Join(w.Dir, name))
+	data, err := atomicfile.Read(filepath.Join(w.Dir, name), atomicfile.MaxSize)
 	spec := &Spec{}
 	if err != nil || json.Unmarshal(data, spec) != nil || spec.Kind == "" || len(spec.Devices) == 0 {
 		return nil

@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -34,10 +33,6 @@ func (w *walk) decode(f File, order int) (*source, map[string]any) {
 	fail := func(at int, text, hint string) (*source, map[string]any) {
 		w.report(report{source: src, at: at, Problem: Problem{Text: text, Hint: hint}})
 		return src, nil
-	}
-	if len(f.Data) > MaxFileSize {
-		return fail(noPosition, fmt.Sprintf("larger than %d bytes: want at most 1 MiB", MaxFileSize),
-			"a configuration may be a directory of several *.toml files")
 	}
 	src.text = strings.TrimPrefix(string(f.Data), utf8BOM)
 	s := scan(src.text)

@@ -6,11 +6,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/generic-dp/generic-dp/internal/atomicfile"
 )
 
 // MaxFileSize is the maximum size of one file, in bytes.
@@ -83,31 +84,14 @@ func read(path string) ([]File, error) {
 	return files, nil
 }
 
-// readFile reads at most one byte more than MaxFileSize, which Parse reports.
 func readFile(path string) (File, error) {
-	// Opening a FIFO would wait for a writer.
-	info, err := os.Stat(path)
-	if err != nil {
-		return File{}, err
-	}
-	if !info.Mode().IsRegular() {
-		return File{}, fmt.Errorf("%s: not a regular file", path)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return File{}, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, MaxFileSize+1))
-	if err != nil {
-		return File{}, err
-	}
-	return File{Name: filepath.Base(path), Data: data}, nil
+	data, err := atomicfile.Read(path, MaxFileSize)
+	return File{Name: filepath.Base(path), Data: data}, err
 }
 
-// hash covers names and texts with their lengths, so that different sets of files have
-// different input.
-func hash(files []File) string {
+// Hash is that of a configuration with these files. It covers names and texts with
+// their lengths, so that different sets of files have different input.
+func Hash(files []File) string {
 	h := sha256.New()
 	for _, f := range files {
 		for _, part := range [][]byte{[]byte(f.Name), f.Data} {

@@ -67,7 +67,7 @@ func (w *walk) language() []string {
 func (w *walk) parse(files []File) (*Config, error) {
 	files = slices.Clone(files)
 	sort.SliceStable(files, func(i, j int) bool { return files[i].Name < files[j].Name })
-	cfg := &Config{Hash: hash(files)}
+	cfg := &Config{Hash: Hash(files)}
 	for _, f := range files {
 		cfg.Files = append(cfg.Files, f.Name)
 	}

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"strings"
@@ -18,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/internal/atomicfile"
 )
 
 // Check is the check of one device. All of it must hold.
@@ -52,6 +55,9 @@ type Condition interface {
 
 const (
 	noAnswer = "does not answer"
+	// maxValue is the maximum size of an attribute in bytes. Some files of sysfs are the
+	// memory of a device.
+	maxValue = 64 << 10
 	// longestValue is how many bytes of an attribute a reason repeats.
 	longestValue = 80
 	// dialTimeout is shorter than the timeout of a check, so that the reason can
@@ -156,7 +162,7 @@ func (h host) attr(a Attr) string {
 			if passed[file] {
 				break
 			}
-			value, err := os.ReadFile(h.local(file))
+			value, err := atomicfile.Read(h.local(file), maxValue)
 			switch {
 			case errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR):
 				continue
@@ -222,11 +228,15 @@ func tcpReason(err error) string {
 	return errorText(err)
 }
 
-// errorText is the kernel's part of an error.
+// errorText is an error without the path.
 func errorText(err error) string {
 	var errno syscall.Errno
-	if errors.As(err, &errno) {
+	var file *fs.PathError
+	switch {
+	case errors.As(err, &errno):
 		return errno.Error()
+	case errors.As(err, &file):
+		return file.Err.Error()
 	}
 	return err.Error()
 }

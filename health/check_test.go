@@ -129,7 +129,7 @@ func TestAttr(t *testing.T) {
 		{"empty", [][]string{tty}, oneOf{"x"}, `attr empty is "": want "x"`},
 		{"quoted", [][]string{tty}, oneOf{"x"}, `attr quoted is "a\x00\"b": want "x"`},
 		{"long", [][]string{tty}, oneOf{"x"}, `attr long is "` + strings.Repeat("ä", 40) + `"...: want "x"`},
-		{"directory", [][]string{tty}, oneOf{"x"}, "attr directory: is a directory"},
+		{"directory", [][]string{tty}, oneOf{"x"}, "attr directory: not a regular file"},
 	} {
 		c := Check{Attrs: []Attr{{Name: tc.name, Dirs: tc.dirs, Want: tc.want}}}
 		if got := Once(t.Context(), below(dir), map[string]Check{"x": c}, 10*s); got["x"] != tc.says {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -19,14 +18,13 @@ import (
 const (
 	stateFile    = "state.json"
 	stateVersion = 1
-	// maxStateSize is the maximum size of the file in bytes: a device takes some 100,
-	// for any number of slots, as does a node or a decision.
-	maxStateSize = 4 << 20
+	badFile      = stateFile + ".bad"
+	laterFile    = stateFile + ".later"
 )
 
-// Files are the names of the files of Save and Load in a directory.
+// Files are the names of the files of Save and SetAside in a directory.
 func Files() []string {
-	return []string{stateFile, stateFile + ".bad", stateFile + atomicfile.TempSuffix}
+	return []string{stateFile, stateFile + atomicfile.TempSuffix, badFile, laterFile, laterFile + atomicfile.TempSuffix}
 }
 
 // Persisted is all state that survives a restart.
@@ -38,6 +36,9 @@ type Persisted struct {
 	Injected  Injected     `json:"injected,omitempty"`
 	// USB are the USB devices that were read in this boot, by sysfs path.
 	USB map[string]device.KnownUSB `json:"usb,omitempty"`
+	// Later is set if a later version of the program wrote it: this is the part that
+	// is understood.
+	Later bool `json:"-"`
 }
 
 // Injected are the nodes that links and CDI entries point to: the ID of each
@@ -71,47 +72,51 @@ func (p Persisted) text() ([]byte, error) {
 }
 
 // Load reads the file that Save wrote to dir. A missing file is an empty Persisted, and
-// so is an unusable one, with an error; an invalid one is kept as state.json.bad.
+// so is an unusable one, with an error.
 func Load(dir string) (Persisted, error) {
 	path := filepath.Join(dir, stateFile)
-	text, err := read(path)
+	text, err := atomicfile.Read(path, atomicfile.MaxSize)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Persisted{}, nil
 	}
 	var p Persisted
 	if err == nil {
-		if p, err = parse(text); err == nil {
-			return p, nil
-		}
-		if aside := os.Rename(path, path+".bad"); aside != nil {
-			err = errors.Join(err, fmt.Errorf("keep it aside: %w", aside))
-		}
+		p, err = parse(text)
 	}
-	return Persisted{}, fmt.Errorf("read the state: %q: %w", path, err)
-}
-
-// read reads a file, up to one byte more than its maximum size.
-func read(path string) ([]byte, error) {
-	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return Persisted{}, fmt.Errorf("read the state: %q: %w", path, err)
 	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxStateSize+1))
+	return p, nil
 }
 
 func parse(text []byte) (Persisted, error) {
-	if len(text) > maxStateSize {
-		return Persisted{}, fmt.Errorf("more than %d bytes", maxStateSize)
-	}
 	var s stateText
-	if err := json.Unmarshal(text, &s); err != nil {
-		return Persisted{}, err
+	err := json.Unmarshal(text, &s)
+	var mistyped *json.UnmarshalTypeError // what has another type is left out
+	switch s.Later = s.Version > stateVersion; {
+	case s.Later && (err == nil || errors.As(err, &mistyped)):
+		return s.Persisted, nil
+	case err == nil && s.Version == stateVersion:
+		return s.Persisted, nil
+	case err == nil:
+		err = fmt.Errorf("version %d: want %d", s.Version, stateVersion)
 	}
-	if s.Version != stateVersion {
-		return Persisted{}, fmt.Errorf("version %d: want %d", s.Version, stateVersion)
+	return Persisted{}, err
+}
+
+// SetAside keeps a file that Load could not read, or of a later version, from the next
+// Save, as state.json.bad or state.json.later.
+func SetAside(dir string, later bool) error {
+	path := filepath.Join(dir, stateFile)
+	if !later {
+		return os.Rename(path, filepath.Join(dir, badFile))
 	}
-	return s.Persisted, nil
+	// The original stays: the program may die before the next Save.
+	text, err := atomicfile.Read(path, atomicfile.MaxSize)
+	if err == nil {
+		err = atomicfile.Write(filepath.Join(dir, laterFile), text, 0o600)
+	}
+	return err
 }
 
 // Save writes p to dir, which it makes if missing, atomically and only if it differs.
@@ -119,9 +124,6 @@ func parse(text []byte) (Persisted, error) {
 func Save(dir string, p Persisted) error {
 	path := filepath.Join(dir, stateFile)
 	text, err := p.text()
-	if err == nil && len(text) > maxStateSize {
-		err = fmt.Errorf("%d bytes: want at most %d", len(text), maxStateSize)
-	}
 	if err == nil {
 		err = os.MkdirAll(dir, 0o700)
 	}

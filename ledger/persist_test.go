@@ -1,14 +1,17 @@
 package ledger
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/atomicfile"
 )
 
 func full() Persisted {
@@ -91,10 +94,9 @@ func TestInvalidStateIsKeptAside(t *testing.T) {
 		{"cut off", string(good[:len(good)/2]), "unexpected end"},
 		{"zeros", strings.Repeat("\x00", 100), "invalid character"},
 		{"followed by more", string(good) + "{}", "after top-level value"},
-		{"of a later version", strings.Replace(string(good), `"version":1`, `"version":2`, 1), "version 2: want 1"},
 		{"without a version", "{}", "version 0: want 1"},
 		{"of other types", `{"version":1,"resources":{"a":1}}`, "cannot unmarshal"},
-		{"too large", string(good) + strings.Repeat(" ", maxStateSize), "more than"},
+		{"too large", string(good) + strings.Repeat(" ", atomicfile.MaxSize), "want at most"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -111,6 +113,9 @@ func TestInvalidStateIsKeptAside(t *testing.T) {
 			if !cmp.Equal(got, Persisted{}) {
 				t.Errorf("loaded %+v", got)
 			}
+			if err := SetAside(dir, false); err != nil {
+				t.Error(err)
+			}
 			if text, err := os.ReadFile(path + ".bad"); err != nil || string(text) != tt.text {
 				t.Errorf("not kept aside: %v", err)
 			}
@@ -124,20 +129,57 @@ func TestInvalidStateIsKeptAside(t *testing.T) {
 	}
 }
 
-func TestUnreadableStateIsAnError(t *testing.T) {
+// A downgrade: what this version understands is used, and the whole is kept.
+func TestStateOfALaterVersion(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, stateFile), 0o700); err != nil {
+	good, err := full().text()
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(dir); err == nil {
-		t.Error("a directory is loaded")
+	text := strings.Replace(string(good), `"version":1`, `"version":2,"boot":7,"new":{"a":[1]}`, 1)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, stateFile), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	if err := Save(dir, full()); err == nil {
-		t.Error("a directory is replaced")
+	want := full()
+	want.Later = true
+	for range 2 { // the first time the program died before Save
+		got, err := Load(dir)
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%v (-want +got):\n%s", err, diff)
+		}
+		if err := SetAside(dir, got.Later); err != nil {
+			t.Error(err)
+		}
 	}
-	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
-		t.Errorf("left behind: %v", entries)
+	if err := Save(dir, full()); err != nil {
+		t.Error(err)
+	}
+	if kept, err := os.ReadFile(filepath.Join(dir, laterFile)); err != nil || string(kept) != text {
+		t.Errorf("kept aside: %q, %v", kept, err)
+	}
+}
+
+// What is in the file's place blocks nothing, and is kept where it may matter.
+func TestStateIsNoFile(t *testing.T) {
+	t.Parallel()
+	for name, create := range map[string]func(path string) error{
+		"directory": func(path string) error { return os.MkdirAll(filepath.Join(path, "full"), 0o700) },
+		"FIFO":      func(path string) error { return unix.Mkfifo(path, 0o600) },
+	} {
+		dir := t.TempDir()
+		if err := create(filepath.Join(dir, stateFile)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := errors.Join(SetAside(dir, false), Save(dir, full())); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got, err := Load(dir); err != nil || !cmp.Equal(got, full()) {
+			t.Errorf("%s: loaded %+v, %v", name, got, err)
+		}
 	}
 }
 
@@ -161,7 +203,7 @@ func TestATooLargeStateIsNotSaved(t *testing.T) {
 	if err := Save(dir, full()); err != nil {
 		t.Fatal(err)
 	}
-	if err := Save(dir, Persisted{Resources: []Remembered{{Name: strings.Repeat("x", maxStateSize)}}}); err == nil {
+	if err := Save(dir, Persisted{Resources: []Remembered{{Name: strings.Repeat("x", atomicfile.MaxSize)}}}); err == nil {
 		t.Error("saved")
 	}
 	if got, err := Load(dir); err != nil || !cmp.Equal(got, full()) {

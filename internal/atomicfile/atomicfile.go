@@ -1,33 +1,88 @@
-// Package atomicfile replaces files atomically: readers, also after a power failure,
-// find the old content or the new.
+// Package atomicfile reads small regular files, and replaces them atomically: readers,
+// also after a power failure, find the old content or the new.
 package atomicfile
 
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 )
+
+// MaxSize is the maximum size of a file that Write makes, in bytes.
+const MaxSize = 8 << 20
 
 // TempSuffix is appended to the name of a file for the temporary one next to it. The
 // name is fixed: a crash leaves at most one temporary file, which the next Write
 // replaces.
 const TempSuffix = ".tmp"
 
+// Read reads a regular file, or a link to one, of at most limit bytes. Anything else may
+// block, never end, or act when it is opened, and is an error. The size is that of
+// stat(2): 0 for the files of procfs, of which some block, too.
+func Read(path string, limit int64) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err == nil {
+		err = check(path, info, limit)
+	}
+	if err != nil {
+		return nil, err
+	}
+	// Replaced by a FIFO meanwhile, it must not wait for a writer.
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err = f.Stat(); err == nil {
+		err = check(path, info, limit)
+	}
+	if err != nil {
+		return nil, err
+	}
+	data := make([]byte, info.Size())
+	n, err := io.ReadFull(f, data)
+	if err == io.EOF || err == io.ErrUnexpectedEOF { // truncated meanwhile
+		err = nil
+	}
+	return data[:n], err
+}
+
+func check(path string, info fs.FileInfo, limit int64) error {
+	switch {
+	case !info.Mode().IsRegular():
+		return &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
+	case info.Size() > limit:
+		return &fs.PathError{Op: "read", Path: path, Err: tooLarge(info.Size(), limit)}
+	}
+	return nil
+}
+
+func tooLarge(size, limit int64) error { return fmt.Errorf("%d bytes: want at most %d", size, limit) }
+
 // Write makes path a file with this content and mode, regardless of the umask, and
-// syncs it and its directory. It does not write a file that has the content. Only one
-// process at a time may write a file.
+// syncs it and its directory. It does not write a file that has the content. It
+// replaces anything but a directory with files. Only one process at a time may write a
+// file.
 func Write(path string, data []byte, mode fs.FileMode) error {
-	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, data) {
-		return nil
+	if len(data) > MaxSize {
+		return &fs.PathError{Op: "write", Path: path, Err: tooLarge(int64(len(data)), MaxSize)}
 	}
 	temp := path + TempSuffix
 	if err := remove(temp); err != nil {
 		return err
 	}
+	if have, err := Read(path, int64(len(data))); err == nil && bytes.Equal(have, data) {
+		return nil
+	}
 	err := writeSynced(temp, data, mode)
 	if err == nil {
+		_ = unix.Rmdir(path) // fails for a file
 		err = os.Rename(temp, path)
 	}
 	if err != nil {

@@ -1,10 +1,14 @@
 package atomicfile
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // checkFile checks content and mode of a file, and that no other file is next to it.
@@ -47,7 +51,11 @@ func TestWriteLeavesTheSameContent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(path+TempSuffix, nil, 0o600); err != nil { // of a crash
+		t.Fatal(err)
+	}
 	write(t, path, "one", 0o600)
+	checkFile(t, path, "one", 0o600)
 	after, err := os.Stat(path)
 	if err != nil || !os.SameFile(before, after) {
 		t.Errorf("the file was replaced: %v", err)
@@ -68,7 +76,7 @@ func TestFailedWriteLeavesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
-	if err := os.Mkdir(path, 0o700); err != nil { // no file can replace it
+	if err := os.MkdirAll(filepath.Join(path, "full"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := Write(path, []byte("x"), 0o600); err == nil {
@@ -79,6 +87,61 @@ func TestFailedWriteLeavesNothing(t *testing.T) {
 	}
 	if err := Write(filepath.Join(dir, "missing", "file"), nil, 0o600); err == nil {
 		t.Error("no error without a directory")
+	}
+}
+
+func TestRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	write(t, in("file"), "text", 0o600)
+	write(t, in("empty"), "", 0o600)
+	large, err := os.Create(in("large"))
+	if err == nil {
+		err = large.Truncate(3 << 30)
+	}
+	for link, to := range map[string]string{"link": "file", "zero": "/dev/zero", "messages": "/proc/kmsg"} {
+		err = errors.Join(err, os.Symlink(to, in(link)))
+	}
+	if err := errors.Join(err, unix.Mkfifo(in("fifo"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"file": "text", "link": "text", "empty": "", "messages": "",
+		"large": "3221225472 bytes: want at most 4", "fifo": "not a regular file", "zero": "not a regular file", ".": "not a regular file",
+		"missing": "no such file",
+	} {
+		got, err := Read(in(name), 4)
+		if err != nil {
+			got = []byte(err.Error())
+		}
+		if (err != nil || string(got) != want) && (err == nil || !strings.Contains(string(got), want) || !strings.Contains(string(got), dir)) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if _, err := Read(in("file"), 3); err == nil {
+		t.Error("a file of 4 bytes was read where 3 are permitted")
+	}
+}
+
+// Something else in the file's place is replaced, and read by nobody.
+func TestWriteReplacesAnything(t *testing.T) {
+	t.Parallel()
+	for name, make := range map[string]func(path string) error{
+		"fifo":      func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"directory": func(path string) error { return os.Mkdir(path, 0o700) },
+		"endless":   func(path string) error { return os.Symlink("/dev/zero", path) },
+		"large":     func(path string) error { return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 3<<30)) },
+	} {
+		path := filepath.Join(t.TempDir(), name)
+		if err := make(path); err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, "text", 0o600)
+		checkFile(t, path, "text", 0o600)
+	}
+	if err := Write(filepath.Join(t.TempDir(), "file"), make([]byte, MaxSize+1), 0o600); err == nil || !strings.Contains(err.Error(), "8388609 bytes: want at most 8388608") {
+		t.Errorf("a file that is too large: %v", err)
 	}
 }
 

@@ -1,0 +1,329 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/internal/kubelettest"
+	"github.com/generic-dp/generic-dp/internal/sysfstest"
+)
+
+const killLimit = 30 * time.Second
+
+// victim is an instance of the program that a test kills.
+type victim struct {
+	*testing.T
+	dir     string
+	flags   []string
+	kubelet *kubelettest.Kubelet
+	cmd     *exec.Cmd
+
+	mu  sync.Mutex
+	log strings.Builder
+}
+
+func newVictim(t *testing.T) *victim {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "gdp") // a socket's path has at most 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	v := &victim{T: t, dir: dir, flags: []string{
+		"serve", "--listen", "", "--config", dir + "/c.toml", "--sysfs", host.Sysfs(), "--dev", host.Dev(), "--kubelet-dir", dir + "/kubelet",
+		"--pod-resources", dir + "/pods.sock", "--run-dir", dir + "/run", "--state-dir", dir + "/state", "--cdi-dir", dir + "/cdi",
+	}}
+	v.kubelet = kubelettest.New(kubelettest.Options{Dir: dir + "/kubelet", PodResources: dir + "/pods.sock"})
+	if err := v.kubelet.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if v.cmd != nil {
+			v.end(syscall.SIGKILL)
+		}
+		v.kubelet.Stop()
+		_ = os.RemoveAll(dir)
+		if t.Failed() {
+			t.Log(v.log.String())
+		}
+	})
+	return v
+}
+
+// configure makes a configuration of a device with count slots.
+func (v *victim) configure(count int) {
+	v.Helper()
+	text := fmt.Sprintf("domain = \"example.com\"\n[[resource]]\nname = \"x\"\ncount = %d\nmatch.virtual = [\"a\"]\ncontainer.env.X = \"1\"\n", count)
+	if err := os.WriteFile(v.dir+"/c.toml", []byte(text), 0o600); err != nil {
+		v.Fatal(err)
+	}
+}
+
+func (v *victim) start() {
+	v.Helper()
+	v.cmd = exec.Command("generic-dp", v.flags...)
+	v.cmd.Env = append(os.Environ(), "KUBERNETES_SERVICE_HOST=")
+	out, err := v.cmd.StderrPipe()
+	if err == nil {
+		err = v.cmd.Start()
+	}
+	if err != nil {
+		v.Fatal(err)
+	}
+	go func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			v.mu.Lock()
+			v.log.WriteString(lines.Text() + "\n")
+			v.mu.Unlock()
+		}
+	}()
+}
+
+// end ends the instance by a signal and forgets its log.
+func (v *victim) end(signal syscall.Signal) {
+	v.Helper()
+	_ = v.cmd.Process.Signal(signal)
+	if err := v.cmd.Wait(); signal == syscall.SIGTERM && err != nil {
+		v.Errorf("it ended with %v:\n%s", err, v.logged())
+	}
+	v.cmd = nil
+	v.mu.Lock()
+	v.log.Reset()
+	v.mu.Unlock()
+}
+
+func (v *victim) logged() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.log.String()
+}
+
+// listed waits for a list with a number of slots from an instance that is registered.
+func (v *victim) listed(slots int) {
+	v.Helper()
+	ctx, cancel := context.WithTimeout(v.Context(), killLimit)
+	defer cancel()
+	if err := v.kubelet.WaitFor(ctx, func() bool {
+		list, _ := v.kubelet.Latest("example.com/x")
+		return len(v.kubelet.Connected("example.com/x")) == 1 && len(list.Healthy()) == slots
+	}); err != nil {
+		v.Fatalf("a list of %d: %v:\n%s", slots, err, v.logged())
+	}
+}
+
+func (v *victim) eventually(what string, condition func() bool) {
+	v.Helper()
+	tick := time.NewTicker(200 * time.Microsecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(killLimit); !condition(); <-tick.C {
+		if time.Now().After(deadline) {
+			v.Fatalf("%s: not within %s:\n%s", what, killLimit, v.logged())
+		}
+	}
+}
+
+func (v *victim) marked() bool {
+	_, err := os.Stat(v.dir + "/state/config-trial.json")
+	return err == nil
+}
+
+const died = "the program died while it tried this configuration"
+
+// A configuration during whose trial the program is killed is not tried again by the
+// next start, but by an edit and on request.
+func TestKilledDuringATrial(t *testing.T) {
+	t.Parallel()
+	for name, point := range map[string]func(v *victim){
+		"before the text is parsed": func(v *victim) {
+			v.configure(2)
+			v.eventually("the mark", v.marked)
+		},
+		"after the switch": func(v *victim) {
+			v.configure(2)
+			v.eventually("the switch", func() bool { return strings.Contains(v.logged(), "configuration loaded") })
+		},
+		"when the list is sent": func(v *victim) {
+			v.configure(2)
+			v.listed(2)
+		},
+		"at start": func(v *victim) {
+			v.end(syscall.SIGKILL)
+			v.configure(2)
+			v.start()
+			v.eventually("the mark", v.marked)
+		},
+		"after the start": func(v *victim) {
+			v.end(syscall.SIGTERM)
+			v.configure(2)
+			v.start()
+			v.listed(2)
+		},
+		"during a broken edit": func(v *victim) {
+			v.configure(2)
+			v.listed(2)
+			if err := os.WriteFile(v.dir+"/c.toml", []byte("["), 0o600); err != nil {
+				v.Fatal(err)
+			}
+			v.eventually("the problem", func() bool { return strings.Contains(v.logged(), "configuration is broken") })
+			v.end(syscall.SIGKILL)
+			v.configure(2)
+			v.start()
+			v.listed(1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := newVictim(t)
+			v.configure(1)
+			v.start()
+			v.listed(1)
+			v.end(syscall.SIGTERM) // makes it the last good one
+			v.start()
+			v.listed(1)
+			if v.marked() {
+				t.Error("the last good one is marked")
+			}
+			point(v)
+			v.end(syscall.SIGKILL)
+
+			for range 2 { // it stays that way
+				v.start()
+				v.listed(1)
+				v.eventually("the reason", func() bool { return strings.Contains(v.logged(), died) })
+				v.end(syscall.SIGKILL)
+			}
+			v.start()
+			v.listed(1)
+			_ = v.cmd.Process.Signal(syscall.SIGHUP)
+			v.listed(2)
+			v.end(syscall.SIGKILL)
+			v.start()
+			v.listed(1)
+			v.eventually("the count", func() bool { return strings.Contains(v.logged(), "(2 times)") })
+			v.configure(3)
+			v.listed(3)
+			v.end(syscall.SIGTERM) // survived
+			if v.marked() {
+				t.Error("a mark is left after a good end")
+			}
+			v.start()
+			v.listed(3)
+			v.end(syscall.SIGKILL)
+			v.start()
+			v.listed(3)
+		})
+	}
+}
+
+// After ten seconds a configuration has proven itself.
+func TestKilledAfterATrial(t *testing.T) {
+	t.Parallel()
+	v := newVictim(t)
+	v.configure(1)
+	v.start()
+	v.listed(1)
+	v.end(syscall.SIGTERM)
+	v.start()
+	v.configure(2)
+	v.listed(2)
+	if !v.marked() {
+		t.Error("a new configuration is not marked")
+	}
+	v.eventually("the end of the trial", func() bool { return !v.marked() })
+	v.end(syscall.SIGKILL)
+	v.start()
+	v.listed(2)
+	v.end(syscall.SIGKILL)
+	if err := os.WriteFile(v.dir+"/c.toml", []byte("["), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	v.start()
+	v.listed(2)
+}
+
+// Without a good one there is nothing to go back to, and the first start may be cut off
+// at any time.
+func TestKilledDuringTheFirstStart(t *testing.T) {
+	t.Parallel()
+	v := newVictim(t)
+	v.configure(2)
+	for range 2 {
+		v.start()
+		v.listed(2)
+		v.end(syscall.SIGKILL)
+	}
+}
+
+// No file can keep the program from serving: neither in the place of its state, nor in
+// the directory of CDI specs. SIGTERM ends it.
+func TestServesWhateverTheFiles(t *testing.T) {
+	t.Parallel()
+	for name, make := range map[string]func(path string) error{
+		"FIFO":      func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"endless":   func(path string) error { return os.Symlink("/dev/zero", path) },
+		"messages":  func(path string) error { return os.Symlink("/proc/kmsg", path) },
+		"directory": func(path string) error { return os.MkdirAll(path+"/full", 0o700) },
+		"large": func(path string) error {
+			f, err := os.Create(path)
+			if err == nil {
+				err = f.Truncate(3 << 30)
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := newVictim(t)
+			v.configure(1)
+			for _, path := range []string{
+				"state/state.json", "state/state.json.tmp", "state/last-good-config.json", "state/config-trial.json",
+				"cdi/generic-dp_x.json", "cdi/x.json", "cdi/x.yaml",
+			} {
+				path = filepath.Join(v.dir, path)
+				if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := make(path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for count := range 2 {
+				v.configure(count + 1)
+				v.start()
+				v.listed(count + 1)
+				v.end(syscall.SIGTERM)
+			}
+			if err := os.Remove(v.dir + "/c.toml"); err != nil {
+				t.Fatal(err)
+			}
+			if err := make(v.dir + "/c.toml"); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), killLimit)
+			defer cancel()
+			text, err := exec.CommandContext(ctx, "generic-dp", "check", "--config", v.dir+"/c.toml").CombinedOutput()
+			if err == nil || ctx.Err() != nil || !slices.ContainsFunc([]string{"not a regular file", "want at most", "no resource", "no *.toml file"}, func(want string) bool {
+				return strings.Contains(string(text), want)
+			}) {
+				t.Errorf("check: %v: %s", err, text)
+			}
+			if name == "directory" { // its files are in the way, and stay
+				return
+			}
+			v.start() // with the last good one
+			v.listed(2)
+		})
+	}
+}
