@@ -10,7 +10,7 @@ import (
 
 // source is a configuration in the input.
 type source struct {
-	value
+	*value
 	format Format
 	// device is set where it is a single device of generic-device-plugin, the
 	// value of a --device flag.
@@ -34,7 +34,7 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
 // walk finds the configurations in a value at a path of the input: in the values of
 // charts, in objects of the Kubernetes API, in arguments, and in the text of any of them.
-func (c *conversion) walk(v value, path string, in *workload) {
+func (c *conversion) walk(v *value, path string, in *workload) {
 	if format, device := v.detect(); format != Auto {
 		c.found(source{value: v, format: format, device: device, path: path, in: in})
 		return
@@ -65,7 +65,7 @@ func (c *conversion) walk(v value, path string, in *workload) {
 }
 
 // walkList searches a list, which may be a command line.
-func (c *conversion) walkList(items []value, path string, in *workload) {
+func (c *conversion) walkList(items []*value, path string, in *workload) {
 	args := c.walkArgs(items, path, in)
 	for i, e := range items {
 		if !slices.Contains(args, i) {
@@ -76,14 +76,15 @@ func (c *conversion) walkList(items []value, path string, in *workload) {
 
 // found adds a configuration. Messages about it begin at its top.
 func (c *conversion) found(s source) {
-	s.file, s.parent, s.key = s.key, "", ""
+	s.file = s.key
+	s.value = &value{Node: s.Node, c: c}
 	c.sources = append(c.sources, s)
 }
 
 // detect returns the format of a configuration, Auto if it is none, and whether
 // it is a single device of generic-device-plugin.
-func (v value) detect() (format Format, device bool) {
-	holds := func(list value, key string) bool {
+func (v *value) detect() (format Format, device bool) {
+	holds := func(list *value, key string) bool {
 		return list.list() && slices.ContainsFunc(list.Content, func(n *yaml.Node) bool { return v.child(n, "").has(key) })
 	}
 	switch {
@@ -108,14 +109,15 @@ var mentions = []string{"resourcelist", "devicematch", "groups"}
 
 // walkText searches a text: YAML or JSON, or an assignment of it, as in the literals
 // of a ConfigMap generator.
-func (c *conversion) walkText(v value, path string, in *workload) {
+func (c *conversion) walkText(v *value, path string, in *workload) {
 	lower := strings.ToLower(v.Value)
 	if !strings.ContainsAny(v.Value, ":{") || !slices.ContainsFunc(mentions, func(m string) bool { return strings.Contains(lower, m) }) {
 		return
 	}
 	if name, text, ok := strings.Cut(v.Value, "="); ok && matches(`[\w.-]+`, name) {
+		v = v.with(text)
 		v.key = name
-		c.walkText(v.with(text), path+"."+name, in)
+		c.walkText(v, path+"."+name, in)
 		return
 	}
 	for _, document := range v.documents() {
@@ -143,7 +145,7 @@ func (c *conversion) templateIn(text string, linesBefore int) bool {
 }
 
 // template reports whether a value has text of a template, and reports that.
-func (v value) template() bool {
+func (v *value) template() bool {
 	if v.Kind == yaml.ScalarNode && strings.Contains(v.Value, "{{") {
 		v.c.unrendered(v.Line, v.Value)
 		return true
@@ -152,16 +154,15 @@ func (v value) template() bool {
 }
 
 // with is the value with another text.
-func (v value) with(text string) value {
-	node := *v.Node
-	node.Value = text
-	v.Node = &node
-	return v
+func (v *value) with(text string) *value {
+	node, copied := *v.Node, *v
+	node.Value, copied.Node = text, &node
+	return &copied
 }
 
 // enter returns what a mapping adds to the workload that it is in: image, environment
 // and selected nodes of a container, a pod or the values of a chart.
-func (c *conversion) enter(v value, in *workload) *workload {
+func (c *conversion) enter(v *value, in *workload) *workload {
 	w := *in
 	image := v.get("image")
 	name := image.string()
@@ -180,7 +181,7 @@ func (c *conversion) enter(v value, in *workload) *workload {
 			w.domain = domain.Value
 		}
 	}
-	for _, pod := range []value{v, v.get("pod"), v.get("defaultPodOptions")} {
+	for _, pod := range []*value{v, v.get("pod"), v.get("defaultPodOptions")} {
 		if labels, _ := pod.get("nodeSelector").fields(); len(labels) > 0 {
 			w.node, w.labels = "", nil
 			for _, l := range labels {
@@ -200,7 +201,7 @@ func (c *conversion) enter(v value, in *workload) *workload {
 }
 
 // string is the text of a scalar, else empty.
-func (v value) string() string {
+func (v *value) string() string {
 	if v.scalar() {
 		return v.Value
 	}
@@ -216,7 +217,7 @@ func imageTag(image string) string {
 
 // walkArgs searches a command line: --device holds a configuration, --domain
 // and --resource-prefix are about one. It returns the indices of what it read.
-func (c *conversion) walkArgs(args []value, path string, in *workload) (read []int) {
+func (c *conversion) walkArgs(args []*value, path string, in *workload) (read []int) {
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
 		if !arg.scalar() {

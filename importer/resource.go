@@ -83,7 +83,7 @@ type joined struct {
 }
 
 // differs records a difference that concerns the resource.
-func (r *resource) differs(at value, format string, args ...any) {
+func (r *resource) differs(at *value, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	at.warn(text)
 	r.comment(text)
@@ -93,7 +93,7 @@ func (r *resource) differs(at value, format string, args ...any) {
 func (r *resource) comment(text string) { r.comments = addOnce(r.comments, text) }
 
 // setCount sets the count of the value at.
-func (r *resource) setCount(at value, count int) {
+func (r *resource) setCount(at *value, count int) {
 	const most = 10_000
 	if count > most {
 		r.differs(at, "differs: count %d is imported as the maximum of %d", count, most)

@@ -20,7 +20,7 @@ func (c *conversion) smarter(sources []source) {
 	n := 0
 	domain := c.checkedDomain(smarterDomain)
 	for _, s := range sources {
-		var list []value
+		var list []*value
 		s.set(&list)
 		for _, e := range list {
 			n++
@@ -29,7 +29,7 @@ func (c *conversion) smarter(sources []source) {
 	}
 }
 
-func (c *conversion) smarterEntry(v value, domain string, in *workload) {
+func (c *conversion) smarterEntry(v *value, domain string, in *workload) {
 	var e struct {
 		DeviceMatch   string
 		NumMaxDevices int
@@ -86,7 +86,7 @@ const kernelName = "${kernel}"
 
 // smarterResources makes a resource of the globs whose nodes have names of one form, or
 // one of each path if none of them has wildcards.
-func smarterResources(v value, globs []string) (resources []*resource) {
+func smarterResources(v *value, globs []string) (resources []*resource) {
 	var forms []string
 	byForm := make(map[string][]pattern.Alternative)
 	wild := make(map[string]bool)

@@ -18,7 +18,7 @@ const squatName = `[a-z0-9][-a-z0-9]*[a-z0-9]`
 // squatGroup is a group of a resource, which is called a device: the n-th nodes of its
 // paths are the n-th device, or everything that usb matches is one.
 type squatGroup struct {
-	at    value
+	at    *value
 	count int
 	paths []squatPath
 	usb   []squatUSB
@@ -41,18 +41,18 @@ func (c *conversion) squat(sources []source) {
 	n := 0
 	names := make(map[string]*workload)
 	for _, s := range sources {
-		devices, domain := []value{s.value}, ""
+		devices, domain := []*value{s.value}, ""
 		if !s.device {
 			var config struct {
-				Devices, Device                           []value
+				Devices, Device                           []*value
 				Domain                                    string
-				PluginDirectory, Listen, LogLevel, Status value
-				Config, Version                           value
+				PluginDirectory, Listen, LogLevel, Status *value
+				Config, Version                           *value
 			}
 			s.decode(&config)
 			devices, domain = append(config.Devices, config.Device...), config.Domain
-			for i, v := range []value{config.PluginDirectory, config.Listen, config.LogLevel} {
-				if flags := []string{"--kubelet-dir", "--listen", "--log-level"}; v.Node != nil {
+			for i, v := range []*value{config.PluginDirectory, config.Listen, config.LogLevel} {
+				if flags := []string{"--kubelet-dir", "--listen", "--log-level"}; v != nil {
 					s.differs("not imported: %s = %s: use the flag %s", v.key, v.what(), flags[i])
 				}
 			}
@@ -83,7 +83,7 @@ const oldSquatDomain, newSquatDomain = "squat.ai", "devic.es"
 
 // squatDomain is the domain of the devices of a configuration: the flag, else what the
 // file says, else the default of the version, which only tags of releases tell.
-func (c *conversion) squatDomain(s source, configured string, devices []value) string {
+func (c *conversion) squatDomain(s source, configured string, devices []*value) string {
 	found := cmp.Or(s.in.domain, configured, c.first(func(w *workload) string { return w.domain }))
 	if found != "" || c.options.Domain != "" {
 		return c.checkedDomain(found)
@@ -116,11 +116,11 @@ func (c *conversion) squatDomain(s source, configured string, devices []value) s
 }
 
 // readSquatDevice decodes a device; flag is set for the value of a flag.
-func readSquatDevice(v value, flag bool) (name string, groups []squatGroup) {
+func readSquatDevice(v *value, flag bool) (name string, groups []squatGroup) {
 	var d struct {
 		Name   string
-		Count  value
-		Groups []value
+		Count  *value
+		Groups []*value
 	}
 	if !v.decode(&d) {
 		return "", nil
@@ -133,7 +133,7 @@ func readSquatDevice(v value, flag bool) (name string, groups []squatGroup) {
 	case checkName(d.Name) != "":
 		v.get("name").report("%q %s", d.Name, checkName(d.Name))
 	}
-	if d.Count.Node != nil {
+	if d.Count != nil {
 		v.differs(`not imported: "count" beside "groups" has no effect: it belongs in each group`)
 	}
 	for _, e := range d.Groups {
@@ -147,10 +147,10 @@ func readSquatDevice(v value, flag bool) (name string, groups []squatGroup) {
 	return d.Name, groups
 }
 
-func readSquatGroup(v value, flag bool) squatGroup {
+func readSquatGroup(v *value, flag bool) squatGroup {
 	var g struct {
 		Count      int
-		Paths, USB []value
+		Paths, USB []*value
 	}
 	v.decode(&g)
 	group := squatGroup{at: v, count: max(g.Count, 1)}
@@ -171,7 +171,7 @@ func readSquatGroup(v value, flag bool) squatGroup {
 	return group
 }
 
-func readSquatPath(v value) squatPath {
+func readSquatPath(v *value) squatPath {
 	p := squatPath{Permissions: "mrw", Type: "Device", Limit: 1}
 	if !v.decode(&p) {
 		return p
@@ -206,7 +206,7 @@ func readSquatPath(v value) squatPath {
 	return p
 }
 
-func readSquatUSB(v value, flag bool) (u squatUSB) {
+func readSquatUSB(v *value, flag bool) (u squatUSB) {
 	if !v.decode(&u) {
 		return u
 	}
@@ -220,7 +220,7 @@ func readSquatUSB(v value, flag bool) (u squatUSB) {
 
 // squatID returns the four digits of an ID. One without quotes is a number in YAML,
 // with another value: 0403 is octal.
-func (v value) squatID(text string, flag bool) string {
+func (v *value) squatID(text string, flag bool) string {
 	n, err := strconv.ParseUint(strings.TrimPrefix(strings.ToLower(text), "0x"), 16, 16)
 	if err != nil {
 		v.report(`%q is not a hexadecimal ID: want four digits such as "10c4"`, text)
@@ -321,7 +321,7 @@ func (g squatGroup) alike(other squatGroup) bool {
 
 // squatResources makes the resources of a device: one for each form of group,
 // as far as groups of a form can be one.
-func (c *conversion) squatResources(device value, name string, groups []squatGroup, in *workload) {
+func (c *conversion) squatResources(device *value, name string, groups []squatGroup, in *workload) {
 	var parts [][]squatGroup
 	for _, g := range groups {
 		form := g.form()
@@ -346,7 +346,7 @@ func (c *conversion) squatResources(device value, name string, groups []squatGro
 }
 
 // addGroups sets what the resource of a device selects.
-func (r *resource) addGroups(device value, groups []squatGroup) {
+func (r *resource) addGroups(device *value, groups []squatGroup) {
 	form := groups[0].form()
 	if form == poolForm && len(groups) > 1 {
 		form = hardwareForm
@@ -402,7 +402,7 @@ func (r *resource) addUSB(u squatUSB) {
 
 // addPath selects the nodes of a path, in the previous match if they differ only in the
 // glob.
-func (r *resource) addPath(device value, p squatPath, required bool) {
+func (r *resource) addPath(device *value, p squatPath, required bool) {
 	m := match{Permissions: p.Permissions, ContainerPath: p.containerPath(), Required: required}
 	if m.As, m.ReadOnly = p.as(); p.mount {
 		m.Permissions = ""
@@ -426,7 +426,7 @@ func (r *resource) addPath(device value, p squatPath, required bool) {
 }
 
 // addCompanion adds a path that accompanies every device.
-func (r *resource) addCompanion(device value, p squatPath) {
+func (r *resource) addCompanion(device *value, p squatPath) {
 	w := companion{Path: escapeVariables(p.host), ContainerPath: p.containerPath(), Optional: p.Optional}
 	if p.directory() {
 		w.Path, w.Glob = "", p.nodes()

@@ -25,9 +25,9 @@ const (
 type sriovPool struct {
 	ResourcePrefix, ResourceName, DeviceType string
 	ExcludeTopology                          bool
-	Selectors, AdditionalInfo                value
+	Selectors, AdditionalInfo                *value
 
-	at    value
+	at    *value
 	oneOf []sriovSelector   // Selectors
 	info  map[string]string // the AdditionalInfo of all devices
 	node  string            // of the node, if a ConfigMap has a key for each
@@ -42,7 +42,7 @@ type sriovSelector struct {
 	VDPAType                                string
 	IsRDMA, NeedVhostNet                    bool
 
-	at value
+	at *value
 }
 
 // sriov converts configurations of sriov-network-device-plugin.
@@ -50,7 +50,7 @@ func (c *conversion) sriov(sources []source) {
 	n := 0
 	names := make(map[string]*workload)
 	for _, s := range sources {
-		var config struct{ ResourceList []value }
+		var config struct{ ResourceList []*value }
 		if s.decode(&config) && len(config.ResourceList) == 0 {
 			s.report("no resourceList: want at least one resource")
 		}
@@ -87,7 +87,7 @@ func (c *conversion) sriovDomain(in *workload) string {
 	return c.checkedDomain(prefix)
 }
 
-func readSRIOVPool(v value) sriovPool {
+func readSRIOVPool(v *value) sriovPool {
 	p := sriovPool{at: v, DeviceType: sriovNet}
 	if !v.decode(&p) {
 		return p
@@ -108,8 +108,8 @@ func readSRIOVPool(v value) sriovPool {
 	switch {
 	case selectors.mapping():
 		selectors.key = "selector"
-		list = []value{selectors}
-	case selectors.Node != nil && !selectors.list():
+		list = []*value{selectors}
+	case selectors != nil && !selectors.list():
 		selectors.report("%s: want a selector or a list of them", selectors.what())
 	case len(list) == 0:
 		v.report("no selectors: want at least one")
@@ -117,7 +117,7 @@ func readSRIOVPool(v value) sriovPool {
 	for _, s := range list {
 		p.oneOf = append(p.oneOf, readSRIOVSelector(s))
 	}
-	if info := p.AdditionalInfo; info.Node != nil {
+	if info := p.AdditionalInfo; info != nil {
 		var byAddress map[string]map[string]string
 		if info.Decode(&byAddress) != nil {
 			info.report(`want keys and strings for PCI addresses and "*"`)
@@ -143,7 +143,7 @@ func isPFRange(s string) bool {
 	return pf != "" && (!ranged || err == nil && strings.Trim(vfs, "0123456789,-") == "")
 }
 
-func readSRIOVSelector(v value) sriovSelector {
+func readSRIOVSelector(v *value) sriovSelector {
 	s := sriovSelector{at: v}
 	v.decode(&s)
 	for _, list := range [][]string{s.Vendors, s.Devices, s.PCIAddresses} {

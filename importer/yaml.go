@@ -16,8 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// value is a YAML node and its place in the input. The zero value is an absent
-// one.
+// value is a YAML node and its place in the input; nil is an absent one.
 type value struct {
 	*yaml.Node
 	c *conversion
@@ -27,7 +26,7 @@ type value struct {
 
 // parse decodes the YAML documents of a text at a place of the input, after
 // some lines of it.
-func (c *conversion) parse(text, place string, linesBefore int) (documents []value) {
+func (c *conversion) parse(text, place string, linesBefore int) (documents []*value) {
 	// JSON may be indented by tabs, which YAML does not accept.
 	text = regexp.MustCompile(`(?m)^[ \t]+`).ReplaceAllStringFunc(text, func(indent string) string { return strings.ReplaceAll(indent, "\t", " ") })
 	for dec := yaml.NewDecoder(strings.NewReader(text)); ; {
@@ -47,7 +46,7 @@ func (c *conversion) parse(text, place string, linesBefore int) (documents []val
 			return nil
 		}
 		if n.Kind == yaml.DocumentNode && len(n.Content) == 1 {
-			documents = append(documents, value{Node: resolve(n.Content[0]), c: c})
+			documents = append(documents, &value{Node: resolve(n.Content[0]), c: c})
 		}
 	}
 }
@@ -81,7 +80,7 @@ func resolve(n *yaml.Node) *yaml.Node {
 const linePrefix = `^line (\d+): `
 
 func (c *conversion) syntaxError(err error, text, place string, linesBefore int) {
-	v := value{Node: &yaml.Node{Line: linesBefore + 1}, c: c, parent: place}
+	v := &value{Node: &yaml.Node{Line: linesBefore + 1}, c: c, parent: place}
 	if c.templateIn(text, linesBefore) {
 		return
 	}
@@ -94,7 +93,7 @@ func (c *conversion) syntaxError(err error, text, place string, linesBefore int)
 }
 
 // documents decodes the YAML text in a scalar.
-func (v value) documents() []value {
+func (v *value) documents() []*value {
 	before := v.Line - 1
 	if v.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
 		before++ // the text starts on the next line
@@ -103,7 +102,7 @@ func (v value) documents() []value {
 }
 
 // place is the start of messages about the value.
-func (v value) place() string {
+func (v *value) place() string {
 	if v.key == "" {
 		return v.parent
 	}
@@ -111,28 +110,28 @@ func (v value) place() string {
 }
 
 // child is a value below v.
-func (v value) child(n *yaml.Node, key string) value {
-	return value{Node: resolve(n), c: v.c, parent: v.place(), key: key}
+func (v *value) child(n *yaml.Node, key string) *value {
+	return &value{Node: resolve(n), c: v.c, parent: v.place(), key: key}
 }
 
 // report records an error.
-func (v value) report(format string, args ...any) {
+func (v *value) report(format string, args ...any) {
 	v.c.problem(v.Line, fmt.Sprintf("line %d: ", v.Line)+v.place()+fmt.Sprintf(format, args...))
 }
 
 // differs records a difference that concerns no single resource.
-func (v value) differs(format string, args ...any) {
+func (v *value) differs(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	v.warn(text)
 	v.c.comment(v.place() + text)
 }
 
-func (v value) warn(text string) {
+func (v *value) warn(text string) {
 	v.c.warnings = addOnce(v.c.warnings, v.c.file+": "+v.place()+text)
 }
 
 // what describes the value in messages.
-func (v value) what() string {
+func (v *value) what() string {
 	switch {
 	case v.null():
 		return "null"
@@ -144,14 +143,14 @@ func (v value) what() string {
 	return strconv.Quote(v.Value)
 }
 
-func (v value) null() bool    { return v.Node == nil || v.ShortTag() == "!!null" }
-func (v value) scalar() bool  { return !v.null() && v.Kind == yaml.ScalarNode }
-func (v value) mapping() bool { return v.Node != nil && v.Kind == yaml.MappingNode }
-func (v value) list() bool    { return v.Node != nil && v.Kind == yaml.SequenceNode }
+func (v *value) null() bool    { return v == nil || v.ShortTag() == "!!null" }
+func (v *value) scalar() bool  { return !v.null() && v.Kind == yaml.ScalarNode }
+func (v *value) mapping() bool { return v != nil && v.Kind == yaml.MappingNode }
+func (v *value) list() bool    { return v != nil && v.Kind == yaml.SequenceNode }
 
 // fields lists the values of a mapping in the order of the input, merged ones
 // ("<<") included, null ones not.
-func (v value) fields() (fields []value, err error) {
+func (v *value) fields() (fields []*value, err error) {
 	if !v.mapping() {
 		return nil, fmt.Errorf("%s: want a mapping", v.what())
 	}
@@ -166,41 +165,43 @@ func (v value) fields() (fields []value, err error) {
 		}
 	}
 	sort.Slice(fields, func(i, j int) bool {
-		a, b := &fields[i], &fields[j]
+		a, b := fields[i], fields[j]
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.key, b.key)) < 0
 	})
 	return fields, err
 }
 
 // get returns the value of a key in any case.
-func (v value) get(key string) value {
+func (v *value) get(key string) *value {
 	fields, _ := v.fields()
 	for _, f := range fields {
 		if strings.EqualFold(f.key, key) {
 			return f
 		}
 	}
-	return value{}
+	return nil
 }
 
 // has reports whether the value is a mapping with a key.
-func (v value) has(key string) bool { return v.get(key).Node != nil }
+func (v *value) has(key string) bool { return v.get(key) != nil }
 
 // items lists the elements of a list: those of "devices" are "device 1 ("fuse")".
-func (v value) items() []value {
+func (v *value) items() []*value {
 	if !v.list() {
 		return nil
 	}
 	element := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(v.key), "s"), "list")
-	items := make([]value, len(v.Content))
+	items := make([]*value, len(v.Content))
 	for i, n := range v.Content {
-		items[i] = value{Node: resolve(n), c: v.c, parent: v.parent}.named(cmp.Or(element, "item"), i+1)
+		items[i] = (&value{Node: resolve(n), c: v.c, parent: v.parent}).named(cmp.Or(element, "item"), i+1)
 	}
 	return items
 }
 
 // named is the n-th of its kind, with its name if it has one.
-func (v value) named(kind string, n int) value {
+func (v *value) named(kind string, n int) *value {
+	copied := *v
+	v = &copied
 	v.key = fmt.Sprintf("%s %d", kind, n)
 	for _, key := range []string{"name", "resourceName", "devicematch"} {
 		if name := v.get(key); name.scalar() {
@@ -213,7 +214,7 @@ func (v value) named(kind string, n int) value {
 // decode reads a mapping into a struct, as Go's JSON decoder does: the keys are
 // the names of its exported fields in any case, here without "-". Unknown keys
 // are a difference.
-func (v value) decode(into any) (ok bool) {
+func (v *value) decode(into any) (ok bool) {
 	fields, err := v.fields()
 	if err != nil {
 		v.report("%s", err)
@@ -238,12 +239,12 @@ func (v value) decode(into any) (ok bool) {
 	return true
 }
 
-// set sets the target of a pointer: a string, []string, int, bool, []value or value.
-func (v value) set(into any) {
+// set sets the target of a pointer: a string, []string, int, bool, []*value or value.
+func (v *value) set(into any) {
 	switch into := into.(type) {
-	case *value:
+	case **value:
 		*into = v
-	case *[]value:
+	case *[]*value:
 		if *into = v.items(); !v.list() {
 			v.report("%s: want a list", v.what())
 		}
@@ -270,7 +271,7 @@ func (v value) set(into any) {
 }
 
 // decodePlain decodes a scalar as if it had no quotes.
-func (v value) decodePlain(into any) bool {
+func (v *value) decodePlain(into any) bool {
 	plain := yaml.Node{Kind: yaml.ScalarNode, Value: v.Value}
 	return v.scalar() && plain.Decode(into) == nil
 }
@@ -281,7 +282,7 @@ const maxText = 256
 
 // text is a string, or any scalar as it is written, without space around it.
 // Empty is not set, as in the other plugins.
-func (v value) text() string {
+func (v *value) text() string {
 	text := strings.TrimSpace(v.Value)
 	switch {
 	case !v.scalar():
