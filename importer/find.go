@@ -95,6 +95,14 @@ func (v *value) detect() (format Format, device bool) {
 	case !v.mapping():
 	case v.get("resourceList").list():
 		return SRIOV, false
+	case v.get("configList").list():
+		return RDMA, false
+	case v.get("pciHostDevices").list() || v.get("mediatedDevices").list() || holds(v.get("usb"), "selectors") || v.get("usbHostDevices").list():
+		return KubeVirt, false
+	case strings.HasPrefix(v.get("apiVersion").string(), akriDomain+"/") && v.get("kind").string() == "Configuration", v.get("discoveryDetails").get("udevRules").list():
+		return Akri, false
+	case v.get("sharing").has("timeSlicing") || v.get("sharing").has("mps") || v.get("flags").has("migStrategy"):
+		return NVIDIA, false
 	case holds(v.get("devices"), "groups") || holds(v.get("device"), "groups"):
 		return Squat, false
 	case v.get("name").scalar() && (holds(v.get("groups"), "paths") || holds(v.get("groups"), "usb")):
@@ -105,7 +113,7 @@ func (v *value) detect() (format Format, device bool) {
 
 // mentions are words of which a text has one if it may be a configuration: manifests
 // also hold files that are no YAML.
-var mentions = []string{"resourcelist", "devicematch", "groups"}
+var mentions = []string{"resourcelist", "devicematch", "groups", "configlist", "hostdevices", "akri.sh", "udevrules", "sharing", "migstrategy"}
 
 // walkText searches a text: YAML or JSON, or an assignment of it, as in the literals
 // of a ConfigMap generator.
@@ -133,10 +141,13 @@ func (c *conversion) unrendered(line int, text string) {
 	c.problem(line, fmt.Sprintf("line %d: %.80q is a template: import what it renders, such as the output of helm template", line, strings.TrimSpace(text)))
 }
 
+// isTemplate finds actions of templates, but not the {{PLACEHOLDER}} of Akri.
+func isTemplate(text string) bool { return matches(`(?s).*\{(\{-?[ .$]|%).*`, text) }
+
 // templateIn reports the first line of a template in a text, if any.
 func (c *conversion) templateIn(text string, linesBefore int) bool {
 	for i, line := range strings.Split(text, "\n") {
-		if strings.Contains(line, "{{") && !strings.HasPrefix(strings.TrimSpace(line), "#") {
+		if isTemplate(line) && !strings.HasPrefix(strings.TrimSpace(line), "#") {
 			c.unrendered(linesBefore+1+i, line)
 			return true
 		}
@@ -146,7 +157,7 @@ func (c *conversion) templateIn(text string, linesBefore int) bool {
 
 // template reports whether a value has text of a template, and reports that.
 func (v *value) template() bool {
-	if v.Kind == yaml.ScalarNode && strings.Contains(v.Value, "{{") {
+	if v.Kind == yaml.ScalarNode && isTemplate(v.Value) {
 		v.c.unrendered(v.Line, v.Value)
 		return true
 	}

@@ -41,22 +41,48 @@ const (
 	Smarter Format = "smarter"
 	// SRIOV is k8snetworkplumbingwg/sriov-network-device-plugin.
 	SRIOV Format = "sriov"
+	// RDMA is Mellanox/k8s-rdma-shared-dev-plugin.
+	RDMA Format = "rdma"
+	// KubeVirt is permittedHostDevices of KubeVirt.
+	KubeVirt Format = "kubevirt"
+	// Akri is a Configuration of project-akri/akri.
+	Akri Format = "akri"
+	// NVIDIA is NVIDIA/k8s-device-plugin.
+	NVIDIA Format = "nvidia"
 )
 
+// formats are those that can be detected, with the names of the plugins.
+var formats = []struct {
+	Format
+	plugin  string
+	convert func(*conversion, []source)
+}{
+	{Squat, "generic-device-plugin", (*conversion).squat},
+	{Smarter, "smarter-device-manager", (*conversion).smarter},
+	{SRIOV, "sriov-network-device-plugin", (*conversion).sriov},
+	{RDMA, "k8s-rdma-shared-dev-plugin", (*conversion).rdma},
+	{KubeVirt, "KubeVirt", (*conversion).kubeVirt},
+	{Akri, "Akri", (*conversion).akri},
+	{NVIDIA, "NVIDIA's device plugin", (*conversion).nvidia},
+}
+
 // Formats lists the values of Options.Format.
-func Formats() []Format { return []Format{Auto, Squat, Smarter, SRIOV} }
+func Formats() []Format {
+	all := []Format{Auto}
+	for _, f := range formats {
+		all = append(all, f.Format)
+	}
+	return all
+}
 
 // plugin is the name of the plugin.
 func (f Format) plugin() string {
-	switch f {
-	case Squat:
-		return "generic-device-plugin"
-	case Smarter:
-		return "smarter-device-manager"
-	case SRIOV:
-		return "sriov-network-device-plugin"
+	for _, known := range formats {
+		if known.Format == f {
+			return known.plugin
+		}
 	}
-	return "generic-device-plugin, smarter-device-manager or sriov-network-device-plugin"
+	return "a device plugin that import knows"
 }
 
 // Options of a conversion.
@@ -146,10 +172,10 @@ func (c *conversion) convert() {
 			return
 		}
 	}
-	for _, format := range Formats()[1:] {
+	for _, format := range formats {
 		var sources []source
 		for _, s := range c.sources {
-			if s.format == format {
+			if s.format == format.Format {
 				sources = append(sources, s)
 			}
 		}
@@ -160,15 +186,8 @@ func (c *conversion) convert() {
 		if places := foundIn(sources); places != "" {
 			place = " (" + places + ")"
 		}
-		c.comment(fmt.Sprintf("Imported from %s%s, a configuration of %s.", c.file, place, format.plugin()))
-		switch format {
-		case Squat:
-			c.squat(sources)
-		case Smarter:
-			c.smarter(sources)
-		case SRIOV:
-			c.sriov(sources)
-		}
+		c.comment(fmt.Sprintf("Imported from %s%s, a configuration of %s.", c.file, place, format.plugin))
+		format.convert(c, sources)
 	}
 	c.finish()
 }

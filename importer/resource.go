@@ -2,6 +2,7 @@ package importer
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -32,20 +33,22 @@ type resource struct {
 	Container struct {
 		Path        string         `toml:"path"`
 		Permissions string         `toml:"permissions"`
+		CDI         bool           `toml:"cdi"`
+		Owner       map[string]any `toml:"owner"`
 		Env         map[string]any `toml:"env"`
 	} `toml:"container"`
 }
 
 type match struct {
-	USB struct {
-		ID     string `toml:"id"`
-		Serial string `toml:"serial"`
-	} `toml:"usb"`
-	PCI  pciMatch `toml:"pci"`
-	Attr struct {
-		AcpiIndex []string `toml:"acpi_index"`
-		NumVFs    string   `toml:"sriov_numvfs"`
-	} `toml:"attr"`
+	USB       usbMatch       `toml:"usb"`
+	PCI       pciMatch       `toml:"pci"`
+	Net       netMatch       `toml:"net"`
+	Mdev      mdevMatch      `toml:"mdev"`
+	CDIDevice string         `toml:"cdi_device"`
+	Subsystem []string       `toml:"subsystem"`
+	Driver    []string       `toml:"driver"`
+	Attr      map[string]any `toml:"attr"`
+
 	VFIO          bool     `toml:"vfio"`
 	Glob          []string `toml:"glob"`
 	As            string   `toml:"as"`
@@ -55,7 +58,37 @@ type match struct {
 	Required      bool     `toml:"required"`
 }
 
+// attr adds a condition on a sysfs attribute.
+func (m *match) attr(name string, values ...string) {
+	if len(values) > 0 {
+		m.Attr = maps.Clone(m.Attr)
+		if m.Attr == nil {
+			m.Attr = make(map[string]any)
+		}
+		m.Attr[name] = values
+	}
+}
+
+type usbMatch struct {
+	ID           string   `toml:"id"`
+	Vendor       []string `toml:"vendor"`
+	Product      []string `toml:"product"`
+	Serial       []string `toml:"serial"`
+	Manufacturer []string `toml:"manufacturer"`
+	ProductName  []string `toml:"product_name"`
+}
+
+type netMatch struct {
+	Name []string `toml:"name"`
+	Type []string `toml:"type"`
+}
+
+type mdevMatch struct {
+	Name string `toml:"name"`
+}
+
 type pciMatch struct {
+	ID      string   `toml:"id"`
 	Class   []string `toml:"class"`
 	Vendor  []string `toml:"vendor"`
 	Device  []string `toml:"device"`
@@ -129,7 +162,7 @@ func (c *conversion) finish() {
 			if other.Name == r.Name && !strings.Contains(r.Name, "${") && !other.disabled && !apart {
 				r.disabled = true
 				if text := lines("", reflect.ValueOf(*r)); text != lines("", reflect.ValueOf(*other)) {
-					r.warn(c, "not imported: another workload has this name above: put this resource into the configuration of those nodes only")
+					r.warn(c, "not imported: another configuration has this name above: put this resource into a file for its own nodes only")
 				}
 				break
 			}
@@ -187,7 +220,7 @@ func (r *resource) selections() (all []selection) {
 			continue
 		}
 		for _, g := range m.Glob {
-			s := selection{id: m.USB.ID, serial: m.USB.Serial}
+			s := selection{id: m.USB.ID, serial: strings.Join(m.USB.Serial, "")}
 			s.whole = r.Each == "device" || r.Each == "all" && s.id != ""
 			if a, err := parseGlob(g); err == nil {
 				_, s.fixed = a.Literal()

@@ -396,7 +396,10 @@ func (r *resource) addGroups(device *value, groups []squatGroup) {
 // addUSB selects the bus nodes of USB devices.
 func (r *resource) addUSB(u squatUSB) {
 	m := match{Glob: []string{"/dev/bus/usb/**"}, Permissions: "rw"}
-	m.USB.ID, m.USB.Serial = u.Vendor+":"+u.Product, pattern.Quote(u.Serial)
+	m.USB.ID = u.Vendor + ":" + u.Product
+	if u.Serial != "" {
+		m.USB.Serial = []string{pattern.Quote(u.Serial)}
+	}
 	r.Match = append(r.Match, m)
 }
 

@@ -238,7 +238,7 @@ func (s sriovSelector) matches(r *resource, p sriovPool, kinds map[sriovKind]boo
 		untestable = `vdpaType "virtio", whose interfaces have no nodes`
 	}
 	common := match{PCI: pciMatch{Vendor: s.Vendors, Device: s.Devices, Address: s.PCIAddresses}}
-	common.Attr.AcpiIndex = quoteAll(s.ACPIIndexes)
+	common.attr("acpi_index", quoteAll(s.ACPIIndexes)...)
 	switch {
 	case p.DeviceType == sriovAccelerator:
 		common.PCI.Class = []string{"12"}
@@ -268,7 +268,7 @@ func (s sriovSelector) matches(r *resource, p sriovPool, kinds map[sriovKind]boo
 			m.PCI.Driver, m.PCI.PF, m.PCI.VF = drivers, pf.PF, pf.VF
 			if p.DeviceType == sriovNet && len(pf.PF) == 0 {
 				// sriov-network-device-plugin skips physical functions with virtual ones.
-				m.Attr.NumVFs = "![1-9]*"
+				m.attr("sriov_numvfs", "![1-9]*")
 			}
 			switch kind {
 			case vfioKind:

@@ -63,7 +63,11 @@ type key struct {
 func keysOf(table reflect.Value) (keys []key) {
 	if m, ok := table.Interface().(map[string]any); ok {
 		for _, name := range slices.Sorted(maps.Keys(m)) {
-			keys = append(keys, key{name, reflect.ValueOf(m[name])})
+			value := reflect.ValueOf(m[name])
+			if !matches(`[A-Za-z0-9_-]+`, name) {
+				name = quote(name)
+			}
+			keys = append(keys, key{name, value})
 		}
 		return keys
 	}

@@ -1,0 +1,185 @@
+package importer
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+)
+
+// akriDomain is the domain of all resources of Akri.
+const akriDomain = "akri.sh"
+
+// akri converts Configurations of Akri, or the values of its chart, that discover
+// devices by rules of udev.
+func (c *conversion) akri(sources []source) {
+	c.comment("Not imported from Akri: brokers, services, the properties of instances, and the hash of the instance in names of variables.")
+	domain := c.checkedDomain(akriDomain)
+	for n, s := range sources {
+		spec, name := s.get("spec"), s.get("metadata").get("name").string()
+		if spec == nil {
+			spec, name = s.value, s.get("name").string()
+		}
+		if name == "" {
+			name = "akri-udev" // the chart's
+		}
+		v := (&value{Node: s.Node, c: c}).named("configuration", n+1)
+		if rule := checkName(name); rule != "" {
+			v.report("%q %s", name, rule)
+			continue
+		}
+		handler := spec.get("discoveryHandler")
+		if kind := handler.get("name").string(); kind != "" && kind != "udev" {
+			v.differs("not imported: devices in the network, discovered by %q: list them as virtual", kind)
+			continue
+		}
+		details := handler.get("discoveryDetails")
+		if details == nil {
+			details = spec.get("discoveryDetails")
+		}
+		if details == nil {
+			details = spec.get("protocol").get("udev")
+		}
+		if documents := details.documents(); details.scalar() && len(documents) == 1 {
+			details = documents[0]
+		}
+		r := &resource{Name: domain + "/" + name, mayShare: true, Each: "node"}
+		r.akriRules(v, details)
+		capacity := 1
+		if n := spec.get("capacity"); n != nil {
+			n.set(&capacity)
+		}
+		r.setCount(v, capacity)
+		r.Container.Env = map[string]any{}
+		properties, _ := spec.get("brokerProperties").fields()
+		for _, p := range properties {
+			r.Container.Env[p.key] = escapeVariables(p.text())
+		}
+		if r.Each == "node" {
+			r.Container.Env["UDEV_DEVNODE"] = "${container_path}"
+			r.Container.Env["UDEV_DEVNODE_${index}"] = "${container_path}"
+		}
+		c.add(r, s.in)
+	}
+}
+
+// akriRules sets what the rules select. Without those that no match can express the
+// resource would select too much: it is disabled.
+func (r *resource) akriRules(v, details *value) {
+	var d struct {
+		UdevRules      []string
+		GroupRecursive bool
+		Permissions    string
+	}
+	if details == nil {
+		v.report("no discoveryDetails: want udevRules")
+		return
+	}
+	details.decode(&d)
+	r.Container.Permissions = "rwm"
+	if matches(`r?w?m?`, d.Permissions) && d.Permissions != "" {
+		r.Container.Permissions = d.Permissions
+	}
+	if d.GroupRecursive {
+		r.Each = "device"
+		r.comment("groupRecursive: all nodes of the same hardware are a device")
+	}
+	var left []match
+	for _, rule := range d.UdevRules {
+		m, untestable := akriMatch(rule)
+		switch {
+		case untestable != "":
+			r.differs(v, "not imported: %s in the rule %s; without it this match would select too much: %s", untestable, rule, inline(reflect.ValueOf(m)))
+			left = append(left, m)
+		default:
+			if d.GroupRecursive && reflect.ValueOf(m.USB).IsZero() && reflect.ValueOf(m.PCI).IsZero() {
+				r.differs(v, "differs: nodes without hardware are no device with groupRecursive")
+			}
+			r.Match = append(r.Match, m)
+		}
+	}
+	if len(r.Match) == 0 {
+		r.disabled, r.Match = true, left
+	}
+}
+
+// udevFilter is a filter of a rule: its key, the name in {}, the operator and the value.
+const udevFilter = `([A-Z]+)(?:\{([^}]*)\})?\s*(==|!=|[-+:]?=)\s*"([^"]*)"`
+
+// akriMatch converts a rule. Values are regular expressions of the whole text.
+func akriMatch(rule string) (m match, untestable string) {
+	for _, f := range regexp.MustCompile(udevFilter).FindAllStringSubmatch(rule, -1) {
+		key, name, op := f[1], f[2], f[3]
+		globs, _, err := fromRegexp("^(?:" + f[4] + ")$")
+		if err != nil || len(globs) == 0 {
+			untestable = f[0]
+		}
+		not := ""
+		switch op {
+		case "==":
+		case "!=":
+			not = "!"
+		default:
+			continue // an action
+		}
+		var values []string
+		for _, g := range globs {
+			values = append(values, not+strings.TrimPrefix(g, "/dev/"))
+		}
+		if name != "" {
+			key += " " + name
+		}
+		switch key {
+		case "KERNEL", "ENV DEVNAME":
+			for i, value := range values {
+				values[i] = not + "/dev/**/" + strings.TrimPrefix(strings.TrimPrefix(value, not), "/dev/")
+				if key != "KERNEL" {
+					values[i] = strings.Replace(values[i], "**/", "", 1)
+				}
+			}
+			if not != "" {
+				values = append([]string{"/dev/**"}, values...)
+			}
+			m.Glob = append(m.Glob, values...)
+		case "SUBSYSTEM":
+			m.Subsystem = append(m.Subsystem, values...)
+		case "DRIVER", "DRIVERS", "ENV ID_USB_DRIVER":
+			m.Driver = append(m.Driver, values...)
+		case "ATTRS idVendor", "ATTR idVendor", "ENV ID_VENDOR_ID":
+			m.USB.Vendor = append(m.USB.Vendor, values...)
+		case "ATTRS idProduct", "ATTR idProduct", "ENV ID_MODEL_ID":
+			m.USB.Product = append(m.USB.Product, values...)
+		case "ATTRS serial", "ATTR serial", "ENV ID_SERIAL_SHORT":
+			m.USB.Serial = append(m.USB.Serial, values...)
+		case "ATTRS manufacturer", "ATTR manufacturer":
+			m.USB.Manufacturer = append(m.USB.Manufacturer, values...)
+		case "ATTRS product", "ATTR product":
+			m.USB.ProductName = append(m.USB.ProductName, values...)
+		case "ENV ID_V4L_CAPABILITIES":
+			if strings.Contains(f[4], "capture") {
+				m.attr("index", "0") // the node of a camera that captures
+			} else {
+				untestable = f[0]
+			}
+		case "SUBSYSTEMS":
+			switch f[4] {
+			case "usb":
+				m.USB.Vendor = append(m.USB.Vendor, "*")
+			case "pci":
+				m.PCI.Vendor = append(m.PCI.Vendor, "*")
+			default:
+				untestable = f[0]
+			}
+		default:
+			if !strings.HasPrefix(key, "ATTR") {
+				untestable = f[0]
+				break
+			}
+			m.attr(name, values...)
+		}
+	}
+	if reflect.ValueOf(m).IsZero() && untestable == "" {
+		untestable = fmt.Sprintf("no filter that Akri knows (%q)", rule)
+	}
+	return m, untestable
+}

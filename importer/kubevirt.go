@@ -1,0 +1,82 @@
+package importer
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/pattern"
+)
+
+// kubeVirt converts permittedHostDevices of KubeVirt, and of the HyperConverged operator.
+func (c *conversion) kubeVirt(sources []source) {
+	c.comment("KubeVirt offers these devices itself until its configuration has externalResourceProvider: true for each of them.")
+	c.comment("container.cdi needs --cdi-dir. As before, functions have to be bound to vfio-pci, and mediated devices to exist.")
+	for _, s := range sources {
+		var config struct{ PCIHostDevices, MediatedDevices, USB, USBHostDevices []*value }
+		s.decode(&config)
+		for _, e := range config.PCIHostDevices {
+			c.kubeVirtDevice(e, s.in, "PCI_RESOURCE_", "${pci.address}")
+		}
+		for _, e := range config.MediatedDevices {
+			c.kubeVirtDevice(e, s.in, "MDEV_PCI_RESOURCE_", "${mdev.uuid}")
+		}
+		for _, e := range append(config.USB, config.USBHostDevices...) {
+			c.kubeVirtDevice(e, s.in, "USB_RESOURCE_", "${attr:busnum}:${attr:devnum}")
+		}
+	}
+}
+
+// kubeVirtDevice converts an entry. virt-launcher finds the device by a variable.
+func (c *conversion) kubeVirtDevice(v *value, in *workload, variable, content string) {
+	var e struct {
+		ResourceName, PCIVendorSelector, PCIDeviceSelector, MdevNameSelector string
+		Selectors                                                            []*value
+		ExternalResourceProvider, Disabled                                   bool
+	}
+	if !v.decode(&e) {
+		return
+	}
+	domain, name, ok := strings.Cut(e.ResourceName, "/")
+	switch {
+	case !ok || checkDomain(domain) != "" || checkName(name) != "":
+		v.report(`resourceName: %q: want a name with its domain, such as "example.com/gpu"`, e.ResourceName)
+		return
+	case e.Disabled:
+		v.differs("not imported: disabled")
+		return
+	}
+	r := &resource{Name: e.ResourceName}
+	r.Container.CDI, r.Container.Permissions = true, "rwm"
+	r.Container.Env = map[string]any{variable + "${RESOURCE_KUBEVIRT}": content}
+	if e.ExternalResourceProvider {
+		r.differs(v, "differs: externalResourceProvider: another plugin offers this already: keep one of them")
+	}
+	switch id := cmp.Or(e.PCIVendorSelector, e.PCIDeviceSelector); {
+	case id != "":
+		if !matches(`(?i)[0-9a-f]{4}:[0-9a-f]{4}`, id) {
+			v.report("%q: want vendor and device, such as \"10de:1eb8\"", id)
+		}
+		r.Match = []match{{PCI: pciMatch{ID: strings.ToLower(id), Driver: []string{"vfio-pci"}}, VFIO: true}}
+	case e.MdevNameSelector != "":
+		// KubeVirt compares names without their spaces, which it writes as "_".
+		name := strings.NewReplacer(" ", "?", "_", "?").Replace(pattern.Quote(e.MdevNameSelector))
+		r.Match = []match{{Mdev: mdevMatch{name}, VFIO: true}}
+	default:
+		for _, s := range e.Selectors {
+			r.addUSB(readSquatUSB(s, false))
+		}
+		if len(r.Match) == 0 {
+			v.report("no selectors: want at least one")
+			return
+		}
+		r.Container.Owner = map[string]any{"uid": 107, "gid": 107} // QEMU in virt-launcher
+		for i := range r.Match {
+			r.Match[i].Permissions, r.Match[i].Required = "", len(r.Match) > 1
+		}
+		if r.Each = "node"; len(r.Match) > 1 {
+			r.Each = "all"
+			r.differs(v, "differs: all that the selectors select is one device; KubeVirt makes sets with one of each")
+		}
+	}
+	c.add(r, in)
+}
