@@ -5,6 +5,7 @@ import (
 	"path"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -90,6 +91,12 @@ type expander struct {
 	differences []string
 }
 
+// Wildcards that also match "/", until the directories that they may stand for are known.
+const (
+	crossOne  = "\ue000"
+	crossStar = "\ue001"
+)
+
 // expansion is one of the globs of an expression, and whether it is anchored to the
 // start and the end of the path.
 type expansion struct {
@@ -105,25 +112,61 @@ func (e *expander) globs(tree *syntax.Regexp) (globs []string, expanded bool) {
 	all, stars := e.expand(tree), regexp.MustCompile(stars)
 	for _, x := range all {
 		if !x.begin {
-			x.glob = "*" + x.glob
+			x.glob = crossStar + x.glob
 		}
 		if !x.end {
-			x.glob += "*"
+			x.glob += crossStar
 		}
-		if !x.begin || !x.end {
-			e.differs("differs: without ^ or $ the expression matched anywhere in a path; here it matches names directly below /dev")
+		for _, glob := range cross("/dev/" + stars.ReplaceAllString(x.glob, "$1$2$3")) {
+			if a, err := parseGlob(glob); err == nil && wildDirectory(a) && !strings.ContainsAny(x.glob, crossStar+crossOne) {
+				expanded = true
+			}
+			globs = addOnce(globs, glob)
 		}
-		glob := "/dev/" + stars.ReplaceAllString(x.glob, "$1$2")
-		if a, err := parseGlob(glob); err == nil && wildDirectory(a) {
-			expanded = true
-		}
-		globs = addOnce(globs, glob)
+	}
+	if len(globs) > maxGlobs {
+		e.tooMany = true
 	}
 	return globs, expanded || e.tooMany
 }
 
-// stars finds "**", which crosses directories.
-const stars = `(?s)(\\.)|(\*)\**`
+// cross resolves the wildcards of a glob that match "/" too: to those that do not, alone
+// and with the directories of /dev that they may stand for.
+func cross(glob string) (all []string) {
+	if before, after, found := strings.Cut(glob, crossOne); found {
+		all = cross(before + "?" + after)
+		if isDirectory(before) {
+			all = append(all, cross(before+"/"+after)...)
+		}
+		return all
+	}
+	before, after, found := strings.Cut(glob, crossStar)
+	if !found {
+		return []string{glob}
+	}
+	if dir, ok := strings.CutSuffix(before, "/"); !ok || !isDirectory(dir) || slices.Contains(directories, dir) { // else without nodes
+		all = cross(before + "*" + after)
+	}
+	if before == "/dev/" {
+		for _, dirs := range []string{"*/", "*/*/", "*/*/*/"} {
+			all = append(all, cross(before+dirs+"*"+after)...)
+		}
+		return all
+	}
+	a, err := parseGlob(before)
+	for _, d := range directories {
+		for i := len(d); err == nil && i > len("/dev/"); i-- {
+			if a.Match(d[:i]) {
+				all = append(all, cross(before+regexp.MustCompile("[0-9]+").ReplaceAllString(d[i:], "*")+"/*"+after)...)
+				break
+			}
+		}
+	}
+	return all
+}
+
+// stars finds "**", which crosses directories, and several that are as good as one.
+const stars = `(?s)(\\.)|\**(` + crossStar + `)[*` + crossStar + `]*|(\*)\**`
 
 // expand lists the expansions of an expression without counted repetition.
 func (e *expander) expand(re *syntax.Regexp) (all []expansion) {
@@ -146,8 +189,7 @@ func (e *expander) expand(re *syntax.Regexp) (all []expansion) {
 		e.differs("not imported: a part of the expression that matches nothing")
 		return nil
 	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
-		e.differs(`differs: "." also matched "/"; here nodes in subdirectories are not selected`)
-		return []expansion{{glob: "?"}}
+		return []expansion{{glob: crossOne}}
 	case syntax.OpCapture:
 		return e.expand(re.Sub[0])
 	case syntax.OpConcat:
@@ -193,8 +235,17 @@ func (e *expander) join(heads, tails []expansion) (all []expansion) {
 func (e *expander) repeat(x *syntax.Regexp, least int) (all []expansion) {
 	once := e.expand(x)
 	times := []expansion{{}}
+	if !slices.ContainsFunc(once, func(x expansion) bool { return x.glob != "" }) { // anchors
+		if least == 0 {
+			return times
+		}
+		return once
+	}
 	if least == 1 {
 		times = once
+	}
+	if len(once) == 1 && once[0].glob == crossOne {
+		return e.join(times, []expansion{{glob: crossStar}})
 	}
 	if anything := len(once) == 1 && once[0].glob == "?"; anything || e.loose {
 		if !anything {

@@ -206,16 +206,16 @@ spec:
 		},
 		{
 			name: "a file elsewhere", in: "containers: [{args: [--config=/config/config.yaml]}]",
-			want: []string{`in: no configuration of generic-device-plugin, smarter-device-manager or sriov-network-device-plugin found: the arguments name the file /config/config.yaml, import that`},
+			want: []string{`in: no configuration of a device plugin that import knows found: the arguments name the file /config/config.yaml, import that`},
 		},
 		{
 			name: "another format than requested", format: importer.Squat, in: "- devicematch: ^fuse$\n",
 			want: []string{`in: line 1: is a configuration of smarter-device-manager: want generic-device-plugin only`},
 		},
 		{name: "not YAML", in: "a: [1\nb", want: []string{`in: line 2: invalid YAML: did not find expected ',' or ']'`}},
-		{name: "nothing", in: "a: 1\n", want: []string{`in: no configuration of generic-device-plugin, smarter-device-manager or sriov-network-device-plugin found`}},
+		{name: "nothing", in: "a: 1\n", want: []string{`in: no configuration of a device plugin that import knows found`}},
 		{name: "empty", in: "", format: importer.SRIOV, want: []string{`in: no configuration of sriov-network-device-plugin found`}},
-		{name: "no format", format: "akri", want: []string{`unknown format "akri": want one of ["auto" "squat" "smarter" "sriov"]`}},
+		{name: "no format", format: "intel", want: []string{`unknown format "intel": want one of ["auto" "squat" "smarter" "sriov" "rdma" "kubevirt" "akri" "nvidia"]`}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

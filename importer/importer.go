@@ -1,13 +1,11 @@
 // Package importer converts configurations of other device plugins to one of
-// this program: squat's generic-device-plugin, smarter-device-manager and the
-// SR-IOV network device plugin.
+// this program: those of formats.
 //
 // A conversion has four steps, each in separate files:
 //
-//   - find: the configurations in the input, which may be a file of the plugin
-//     or a Kubernetes manifest (ConfigMap, DaemonSet and other objects with
-//     containers)
-//   - squat, smarter, sriov: decode those of one format into resources
+//   - find: the configurations in the input, anywhere in its tree
+//   - squat, smarter, sriov, rdma, kubevirt, akri, nvidia: decode those of one
+//     format into resources
 //   - resource: the resources as data, for all formats
 //   - toml: write them
 //

@@ -7,21 +7,25 @@ func (c *conversion) nvidia(sources []source) {
 	c.comment("GPUs are those of a CDI specification: nvidia-ctk cdi generate --device-name-strategy=uuid. The containers need no NVIDIA runtime.")
 	c.comment("Not imported: health from XID errors, and flags other than migStrategy.")
 	for _, s := range sources {
+		r := &resource{Name: c.checkedDomain("nvidia.com") + "/gpu", Match: []match{{CDIDevice: "nvidia.com/gpu=GPU-*"}}}
+		if s.file != "" && len(sources) > 1 {
+			r.comment("For nodes with the label nvidia.com/device-plugin.config=" + s.file + ".")
+		}
 		var config struct {
 			Flags, Resources, Sharing, Version, Imex, Health *value
 		}
 		s.decode(&config)
 		if mig := config.Flags.get("migStrategy").string(); mig != "" && mig != "none" {
-			s.differs("not imported: flags: migStrategy = %q: MIG devices are MIG-* in cdi_device", mig)
+			r.differs(s.value, "not imported: flags: migStrategy = %q: MIG devices are MIG-* in cdi_device", mig)
 		}
 		if config.Resources != nil {
-			s.differs("not imported: resources: other names of GPUs")
+			r.differs(s.value, "not imported: resources: other names of GPUs")
 		}
 		counts := map[string]int{}
 		strategy := config.Sharing.get("timeSlicing")
 		if mps := config.Sharing.get("mps"); mps != nil {
 			strategy = mps
-			s.differs("differs: without MPS: containers share a GPU as with timeSlicing, without limits of memory and threads")
+			r.differs(s.value, "differs: without MPS: containers share a GPU as with timeSlicing, without limits of memory and threads")
 		}
 		var sharing struct {
 			RenameByDefault, FailRequestsGreaterThanOne bool
@@ -31,7 +35,7 @@ func (c *conversion) nvidia(sources []source) {
 			strategy.decode(&sharing)
 		}
 		if sharing.FailRequestsGreaterThanOne {
-			s.differs("not imported: failRequestsGreaterThanOne: a container may get several slots, of one GPU too")
+			r.differs(s.value, "not imported: failRequestsGreaterThanOne: a container may get several slots, of one GPU too")
 		}
 		suffix := ""
 		if sharing.RenameByDefault {
@@ -48,18 +52,14 @@ func (c *conversion) nvidia(sources []source) {
 			name := strings.TrimPrefix(shared.Name, "nvidia.com/")
 			counts[name] = shared.Replicas
 			if name != "gpu" {
-				e.differs("not imported: CDI names of MIG devices have no profile: list those of %q in cdi_device", name)
+				r.differs(e, "not imported: CDI names of MIG devices have no profile: list those of %q in cdi_device", name)
 			}
 		}
-		r := &resource{Name: c.checkedDomain("nvidia.com") + "/gpu", Match: []match{{CDIDevice: "nvidia.com/gpu=GPU-*"}}}
 		if counts["gpu"] > 1 {
 			r.Name += suffix
 		}
 		r.Container.Env = map[string]any{"NVIDIA_VISIBLE_DEVICES": "${cdi.device}"}
 		r.setCount(s.value, counts["gpu"])
-		if s.file != "" && len(sources) > 1 {
-			r.comment("For nodes with the label nvidia.com/device-plugin.config=" + s.file + ".")
-		}
 		c.add(r, s.in)
 	}
 }

@@ -150,6 +150,37 @@ func TestSmarterOffersTheSame(t *testing.T) {
 	}
 }
 
+// Patterns cross directories, and links of udev give names.
+func TestSmarterNames(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	controller := h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330", Driver: "xhci_hcd"})
+	h.AddRootHub(controller, 1, "480")
+	h.AddUSB(sysfstest.USB{Port: "1-1", Vendor: "0658", Product: "0200", Interfaces: []sysfstest.Interface{{Class: "02", Nodes: []sysfstest.Node{{Name: "ttyUSB0", Subsystem: "tty"}}}}})
+	h.AddNode("", sysfstest.Node{Name: "net/tun", Subsystem: "misc"})
+	h.AddNode("", sysfstest.Node{Name: "spidev0.0", Subsystem: "spidev"})
+	h.AddNode("", sysfstest.Node{Name: "dvb/adapter0/frontend0", Subsystem: "dvb"})
+	h.AddLink("ttyUSB-Z-Stick-Gen5", "ttyUSB0")
+	snap, opts := scan(t, h.Tree)
+	for expression, want := range map[string][]string{
+		`^ttyUSB.*$`:    {"ttyUSB-Z-Stick-Gen5: 1 x /dev/ttyUSB0:rw", "ttyUSB0: 1 x /dev/ttyUSB0:rw"},
+		`ttyUSB`:        {"ttyUSB0: 1 x /dev/ttyUSB0:rw"},
+		`^bus.*$`:       {"bus_usb_001_001: 1 x /dev/bus/usb/001/001:rw", "bus_usb_001_002: 1 x /dev/bus/usb/001/002:rw"},
+		`^*tun$`:        {"net_tun: 1 x /dev/net/tun:rw"},
+		`^spidev0\.0$`:  {"spidev0_0: 1 x /dev/spidev0.0:rw"},
+		`^dvb/.*$`:      {"dvb_adapter0_frontend0: 1 x /dev/dvb/adapter0/frontend0:rw"},
+		`^dvb/adapter0`: {"dvb_adapter0_frontend0: 1 x /dev/dvb/adapter0/frontend0:rw"},
+	} {
+		got := offered(t, "[{devicematch: '"+expression+"', nummaxdevices: 1}]", snap, opts)
+		for i := range want {
+			want[i] = "smarter-devices/" + want[i]
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: (-smarter-device-manager +imported):\n%s", expression, diff)
+		}
+	}
+}
+
 // The import offers the devices of sriov-network-device-plugin, under the same names:
 // each function in the first pool that selects it, without physical functions that have
 // virtual ones.

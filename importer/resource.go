@@ -260,10 +260,3 @@ func overlap(a, b []selection) bool {
 	}
 	return false
 }
-
-// directories of /dev that hold nodes. Container runtimes take a directory as a device
-// for all nodes below it; a glob has to be explicit.
-var directories = []string{
-	"/dev/block", "/dev/bus", "/dev/bus/usb", "/dev/char", "/dev/cpu", "/dev/disk", "/dev/dma_heap", "/dev/dri", "/dev/dvb",
-	"/dev/infiniband", "/dev/input", "/dev/mapper", "/dev/net", "/dev/serial", "/dev/snd", "/dev/usb", "/dev/v4l", "/dev/vfio",
-}

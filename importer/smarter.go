@@ -67,7 +67,7 @@ func (c *conversion) smarterEntry(v *value, domain string, in *workload) {
 			continue
 		}
 		if strings.Contains(r.Name, kernelName) {
-			c.comment("A symlink that an expression matches has the name of the node that it points to.")
+			c.comment("A symlink that an expression matches has the name of the node that it points to, unless it has a resource of its own below.")
 		}
 		for _, d := range differences {
 			r.differs(v, "%s", d)
@@ -75,7 +75,7 @@ func (c *conversion) smarterEntry(v *value, domain string, in *workload) {
 		r.setCount(v, e.NumMaxDevices)
 		// A directory is a resource beside those of the nodes in it. Two entries for
 		// one node give it the same name, and the first one gets it.
-		r.mayShare = r.Each == "all"
+		r.mayShare = r.Each == "all" || strings.HasSuffix(r.Match[0].Glob[0], linkSuffix)
 		r.Name = domain + r.Name
 		c.add(r, in)
 	}
@@ -90,7 +90,7 @@ func smarterResources(v *value, globs []string) (resources []*resource) {
 	var forms []string
 	byForm := make(map[string][]pattern.Alternative)
 	wild := make(map[string]bool)
-	for _, g := range globs {
+	for _, g := range splitNumbers(globs) {
 		a, err := parseGlob(g)
 		switch {
 		case path.Clean(g) != g || !strings.HasPrefix(g, "/dev/"):
@@ -123,36 +123,65 @@ func smarterResources(v *value, globs []string) (resources []*resource) {
 	return resources
 }
 
-// smarterForm is the name of the nodes of a glob, with variables for wildcards.
-func smarterForm(a pattern.Alternative) string {
-	if host, _ := a.Literal(); slices.Contains(directories, host) {
-		return host
-	}
-	if !wildDirectory(a) {
-		prefix := strings.TrimPrefix(a.Prefix(), "/dev/")
-		dir := prefix[:strings.LastIndex(prefix, "/")+1]
-		return escapeVariables(strings.ReplaceAll(dir, "/", "_")) + kernelName
-	}
-	name, wildcards := "", 0
-	for _, r := range strings.TrimPrefix(a.Shape(), "/dev/") {
-		switch r {
-		case '/':
-			name += "_"
-		case '*':
-			wildcards++
-			name += fmt.Sprintf("${%d}", wildcards)
-		default:
-			name += string(r)
+// splitNumbers splits names that end in a wildcard into those of the kernel and those of
+// links: a node that has both is a resource of either name.
+func splitNumbers(globs []string) (all []string) {
+	for _, g := range globs {
+		name, star := strings.CutSuffix(g, "*")
+		if !star || strings.ContainsAny(path.Base(name), `*?[\`) || strings.HasSuffix(name, "/") {
+			all = addOnce(all, g)
+			continue
+		}
+		if !isDirectory(name) {
+			all = addOnce(all, name)
+		}
+		for _, suffix := range []string{"?", "[0-9]*", linkSuffix} {
+			all = addOnce(all, name+suffix)
 		}
 	}
-	return name
+	return all
+}
+
+// linkSuffix is the end of names that the kernel does not give.
+const linkSuffix = "[!0-9]?*"
+
+// smarterForm is the name of the nodes of a glob, with variables for the wildcards of
+// directories, which are never empty, and for the name of the node or of a link to it.
+func smarterForm(a pattern.Alternative) string {
+	if host, _ := a.Literal(); isDirectory(host) {
+		return host
+	}
+	shape := strings.TrimPrefix(a.Shape(), "/dev/")
+	dir, last := shape[:strings.LastIndex(shape, "/")+1], path.Base(a.String())
+	whole := strings.HasSuffix(last, linkSuffix) || strings.Contains(dir, "*") && (last == "*" || !strings.Contains(last, "*"))
+	if whole {
+		dir = shape
+	}
+	name, wildcards := "", 0
+	for _, r := range dir {
+		if r == '*' {
+			wildcards++
+			name += fmt.Sprintf("${%d}", wildcards)
+		} else {
+			name += smarterName(string(r))
+		}
+	}
+	if whole {
+		return name
+	}
+	return name + kernelName
+}
+
+// smarterName is a path in the name of a resource (sanitizeName in its main.go).
+func smarterName(path string) string {
+	return regexp.MustCompile(`[^A-Za-z0-9_-]`).ReplaceAllString(path, "_")
 }
 
 // smarterPath is the resource of a path without wildcards.
 func smarterPath(a pattern.Alternative) *resource {
 	host, _ := a.Literal()
-	r := &resource{Name: strings.ReplaceAll(strings.TrimPrefix(host, "/dev/"), "/", "_")}
-	if slices.Contains(directories, host) {
+	r := &resource{Name: smarterName(strings.TrimPrefix(host, "/dev/"))}
+	if isDirectory(host) {
 		r.Each, r.Match = "all", []match{{Glob: []string{host + "/**"}}}
 	} else {
 		r.Container.Path, r.Match = escapeVariables(host), []match{{Glob: []string{a.String()}}}

@@ -248,7 +248,7 @@ func (v *value) squatID(text string, flag bool) string {
 }
 
 // directory reports whether the path is a directory of nodes.
-func (p squatPath) directory() bool { return !p.mount && slices.Contains(directories, p.host) }
+func (p squatPath) directory() bool { return !p.mount && isDirectory(p.host) }
 
 // nodes is the glob of the nodes of a path.
 func (p squatPath) nodes() string {

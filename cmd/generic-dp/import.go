@@ -23,8 +23,12 @@ func newImport() *cobra.Command {
 warnings name everything that has no equivalent.
 
 FILE is a configuration of generic-device-plugin (squat), smarter-device-manager
-(smarter) or sriov-network-device-plugin (sriov), or a manifest that contains one
-in a ConfigMap or in the arguments of a container; - is standard input.`,
+(smarter), sriov-network-device-plugin (sriov) or k8s-rdma-shared-dev-plugin (rdma),
+permittedHostDevices of KubeVirt (kubevirt), a Configuration of Akri with rules of
+udev (akri), or sharing of NVIDIA's device plugin (nvidia); or YAML that contains one
+anywhere, in texts too: a ConfigMap, the arguments of a container, values of a Helm
+chart, Flux and Argo CD objects, patches and variables, but no unrendered templates;
+- is standard input.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usageError{errors.New("want one FILE, or - for standard input")}
@@ -53,7 +57,7 @@ in a ConfigMap or in the arguments of a container; - is standard input.`,
 	for _, f := range importer.Formats() {
 		formats = append(formats, string(f))
 	}
-	cmd.Flags().Var(word{&from, formats}, "from", "format of FILE: squat, smarter, sriov or auto")
+	cmd.Flags().Var(word{&from, formats}, "from", "format of FILE: "+strings.Join(formats, ", "))
 	cmd.Flags().StringVar(&o.Domain, "domain", "", "domain of resource names (default that of FILE or of the other plugin)")
 	return cmd
 }
