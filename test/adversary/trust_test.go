@@ -24,15 +24,28 @@ func TestGrants(t *testing.T) {
 	for name, config := range map[string]string{
 		"CDI devices by an annotation": resourceWith(`match.virtual = "d"
 container.annotations."cdi.k8s.io/devices" = "nvidia.com/gpu=all"`),
-		"a disk":                 resourceWith(`match.glob = "/dev/disk"`),
-		"a disk by a link":       resourceWith(`match.glob = "/dev/by-id/disk"`),
-		"a disk as a mount":      resourceWith("match.as = \"mount\"\nmatch.glob = \"/dev/disk\""),
-		"a disk as a companion":  resourceWith("match.virtual = \"d\"\nwith = { path = \"/dev/disk\" }"),
-		"a disk by path":         resourceWith("match.virtual = \"d\"\nwith = { path = \"/dev/../dev/disk\" }"),
-		"memory":                 resourceWith(`match.glob = "/dev/mem"`),
-		"memory by another name": resourceWith(`match.glob = "/dev/harmless"`),
-		"the root as a mount":    resourceWith("match.virtual = \"d\"\ncontainer.mounts = { host_path = \"/\", container_path = \"/host\" }"),
-		"a hook":                 resourceWith("match.virtual = \"d\"\ncontainer.cdi = true\ncontainer.hooks = { hook_name = \"prestart\", path = \"/bin/sh\" }"),
+		"CDI devices by a variable of an annotation's name": resourceWith(`match.virtual = { name = "d", vars = { dom = "cdi.k8s.io" } }
+container.annotations."${var:dom}/devices" = "nvidia.com/gpu=all"`),
+		"an annotation for CRI-O by a variable": resourceWith(`match.virtual = { name = "d", vars = { dom = "io.kubernetes.cri-o" } }
+container.annotations."${var:dom}.Devices" = "/dev/sda"`),
+		"an annotation for containerd by a variable": resourceWith(`match.virtual = { name = "d", vars = { dom = "io.containerd" } }
+container.annotations."${var:dom}.rdt-class" = "x"`),
+		"the loader by a variable": resourceWith(`match.virtual = { name = "d", vars = { n = "PRELOAD" } }
+container.env."LD_${var:n}" = "/x.so"`),
+		"a shell's start file":       resourceWith("match.virtual = \"d\"\ncontainer.env.BASH_ENV = \"/x\""),
+		"a disk":                     resourceWith(`match.glob = "/dev/disk"`),
+		"a disk by a link":           resourceWith(`match.glob = "/dev/by-id/disk"`),
+		"a disk as a mount":          resourceWith("match.as = \"mount\"\nmatch.glob = \"/dev/disk\""),
+		"a disk as a companion":      resourceWith("match.virtual = \"d\"\nwith = { path = \"/dev/disk\" }"),
+		"a disk by path":             resourceWith("match.virtual = \"d\"\nwith = { path = \"/dev/../dev/disk\" }"),
+		"memory":                     resourceWith(`match.glob = "/dev/mem"`),
+		"memory by another name":     resourceWith(`match.glob = "/dev/harmless"`),
+		"the root as a mount":        resourceWith("match.virtual = \"d\"\ncontainer.mounts = { host_path = \"/\", container_path = \"/host\" }"),
+		"a hook":                     resourceWith("match.virtual = \"d\"\ncontainer.cdi = true\ncontainer.hooks = { hook_name = \"prestart\", path = \"/bin/sh\" }"),
+		"a foreign spec with a disk": resourceWith(`match.cdi_device = "vendor.example/evil=disk"`),
+		"a foreign spec with /":      resourceWith(`match.cdi_device = "vendor.example/evil=root"`),
+		"a foreign spec with a hook": resourceWith(`match.cdi_device = "vendor.example/evil=hook"`),
+		"foreign devices beside":     resourceWith("match.virtual = \"d\"\ncontainer.cdi_devices = [\"vendor.example/evil=root\"]"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
