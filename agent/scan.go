@@ -32,7 +32,12 @@ type View struct {
 
 	unread   []device.Unread
 	timedOut bool // a read of an attribute
+
+	with func(*config.Config) *View // see With
 }
+
+// With returns what another configuration matches on the host of a view of Scan.
+func (v *View) With(cfg *config.Config) *View { return v.with(cfg) }
 
 // scanned is a scan of a host.
 type scanned struct {
@@ -136,7 +141,11 @@ func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
 		if err != nil {
 			return nil, err
 		}
-		v := view(cfg, scanned{snap, scanner.Attributes(), true}, specs, persisted.Decisions, o)
+		with := func(cfg *config.Config) *View {
+			return view(cfg, scanned{snap, scanner.Attributes(), true}, specs, persisted.Decisions, o)
+		}
+		v := with(cfg)
+		v.with = with
 		if len(v.unread) == 0 || !time.Now().Before(deadline) || !sleep(ctx, scanEvery) {
 			return v, nil
 		}

@@ -16,32 +16,35 @@ type kind struct {
 	pci   []string // prefixes of classes
 	usb   []string // classes of interfaces
 	// resource is the name of a resource for pods, empty where hardware of this kind
-	// serves the host itself. path is that of a node in the container.
+	// serves the host itself. path is that of its only node in a container.
 	resource, path string
-	// with are companions, as in a configuration.
-	with string
+	with           []companion
 }
+
+// companion is a node to inject along with hardware of a vendor, of any if it is empty.
+type companion struct{ vendor, path string }
 
 var kinds = []kind{
 	{name: "hub", usb: []string{"09"}},
 	{name: "bridge", pci: []string{"06"}},
-	{name: "camera", nodes: []string{"/dev/video*"}, usb: []string{"0e"}, resource: "camera"},
+	{name: "camera", nodes: []string{"/dev/video*"}, usb: []string{"0e"}, resource: "camera", path: "/dev/video0"},
 	{name: "DVB receiver", nodes: []string{"/dev/dvb/*/*"}, resource: "dvb"},
-	{name: "serial adapter", nodes: []string{"/dev/ttyUSB*", "/dev/ttyACM*"}, resource: "serial", path: "/dev/ttyUSB0"},
+	{name: "serial adapter", nodes: []string{"/dev/ttyUSB*", "/dev/ttyACM*"}, resource: "serial", path: "/dev/serial"},
 	{
 		name: "accelerator", pci: []string{"12"}, resource: "accelerator",
-		nodes: []string{"/dev/accel/accel*", "/dev/apex_*", "/dev/hailo*", "/dev/dlb*", "/dev/dsa/*", "/dev/iax/*", "/dev/dfl-port.*", "/dev/xfpga/*"},
+		nodes: []string{"/dev/accel/accel*", "/dev/apex_*", "/dev/hailo*", "/dev/dlb*", "/dev/dsa/*", "/dev/iax/*", "/dev/dfl-port.*", "/dev/ama_transcoder*", "/dev/sfc_char*"},
 	},
 	{
 		name: "GPU", nodes: []string{"/dev/nvidia[0-9]*"}, resource: "gpu",
-		with: `[{ path = "/dev/nvidiactl" }, { path = "/dev/nvidia-uvm", optional = true }, { path = "/dev/nvidia-uvm-tools", optional = true }]`,
+		with: []companion{{"", "/dev/nvidiactl"}, {"", "/dev/nvidia-uvm"}, {"", "/dev/nvidia-uvm-tools"}, {"", "/dev/nvidia-modeset"}},
 	},
-	{name: "GPU", nodes: []string{"/dev/dri/*"}, pci: []string{"03"}, resource: "gpu", with: `{ path = "/dev/kfd", optional = true }`},
+	{name: "GPU", nodes: []string{"/dev/dri/renderD*"}, resource: "gpu", with: []companion{{"1002", "/dev/kfd"}}},
+	{name: "display", nodes: []string{"/dev/dri/*"}, pci: []string{"03"}},
 	{
 		name: "sound card", nodes: []string{"/dev/snd/*"}, pci: []string{"0401", "0403"}, usb: []string{"01"}, resource: "sound",
-		with: `{ path = "/dev/snd/timer", optional = true }`,
+		with: []companion{{"", "/dev/snd/timer"}, {"", "/dev/snd/seq"}},
 	},
-	{name: "RDMA adapter", nodes: []string{"/dev/infiniband/uverbs*"}, resource: "rdma", with: `{ path = "/dev/infiniband/rdma_cm", optional = true }`},
+	{name: "RDMA adapter", nodes: []string{"/dev/infiniband/*"}, resource: "rdma", with: []companion{{"", "/dev/infiniband/rdma_cm"}}},
 	{name: "smart card reader", usb: []string{"0b"}, resource: "card-reader"},
 	{name: "storage", pci: []string{"01"}, usb: []string{"08"}},
 	{name: "network", pci: []string{"02"}, usb: []string{"02"}},

@@ -1,0 +1,326 @@
+package catalog
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/device"
+)
+
+// Resource is a [[resource]] for an administrator to start with.
+type Resource struct {
+	Name string // without the domain
+	// Comment says what it selects on this host.
+	Comment []string
+	// Lines are its keys but for the name.
+	Lines []string
+}
+
+// Text is the resource in TOML.
+func (r Resource) Text() string {
+	var b strings.Builder
+	for _, line := range r.Comment {
+		fmt.Fprintf(&b, "# %s\n", strings.ToValidUTF8(line, "?"))
+	}
+	fmt.Fprintf(&b, "[[resource]]\nname = %q\n%s\n", r.Name, strings.Join(r.Lines, "\n"))
+	return b.String()
+}
+
+// group is hardware of one kind that one match selects by its identity.
+type group struct {
+	name, path string // see kind
+	kind       string
+	table      string   // the lines that select it, such as match.usb.id = "10c4:ea60"
+	globs      []string // of its nodes, none for VFIO and network interfaces
+	lines      []string // further keys
+	members    []*device.Hardware
+	single     bool // one device was asked for
+}
+
+// Starter lists resources for what a host has and pods may want: not its disks,
+// bridges and keyboards.
+func Starter(snap *device.Snapshot, names Names) []Resource {
+	var groups []*group
+	for _, h := range snap.Hardware {
+		g := groupOf(snap, h)
+		if g == nil || g.name == "" {
+			continue
+		}
+		same := func(have *group) bool { return have.name == g.name && have.table == g.table }
+		if i := slices.IndexFunc(groups, same); i >= 0 {
+			groups[i].add(g)
+		} else {
+			groups = append(groups, g)
+		}
+	}
+	slices.SortStableFunc(groups, func(a, b *group) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.table, b.table)) })
+	var out []Resource
+	for _, g := range groups {
+		r := g.resource(names)
+		if slices.ContainsFunc(groups, func(other *group) bool { return other != g && other.name == g.name }) {
+			vendor, product := ids(g.members[0])
+			r.Name += "-" + cmp.Or(strings.Trim(vendor+"-"+product, "-"), strconv.Itoa(len(out)))
+		}
+		for n := 2; slices.ContainsFunc(out, func(other Resource) bool { return other.Name == r.Name }); n++ {
+			r.Name = strings.TrimSuffix(r.Name, "-"+strconv.Itoa(n-1)) + "-" + strconv.Itoa(n)
+		}
+		out = append(out, r)
+	}
+	for _, s := range shared {
+		var found []string
+		for _, n := range snap.Nodes {
+			if matches(n.Path, s.glob) {
+				found = append(found, n.Path)
+			}
+		}
+		if len(found) == 0 {
+			continue
+		}
+		r := Resource{Name: s.resource, Comment: []string{s.name + ": " + strings.Join(found, " ")}, Lines: []string{"match.glob = " + strconv.Quote(s.glob)}}
+		if s.count != "1" {
+			r.Comment = append(r.Comment, "Containers share it: count is how many may have it at once.")
+			r.Lines = append([]string{"count = " + s.count}, r.Lines...)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// For is the resource for one device, hardware or a node that may be nil.
+func For(snap *device.Snapshot, names Names, h *device.Hardware, n *device.Node) Resource {
+	if h == nil || h.Bus == device.PlatformBus {
+		r := Resource{Name: slug(strings.ToLower(strings.TrimRight(n.Kernel, "0123456789"))), Comment: []string{n.Path}, Lines: []string{"match.glob = " + strconv.Quote(n.Path)}}
+		for _, s := range shared {
+			if matches(n.Path, s.glob) {
+				r.Name, r.Comment[0] = s.resource, s.name+": "+n.Path
+				if s.count != "1" {
+					r.Lines = append([]string{"count = " + s.count}, r.Lines...)
+				}
+			}
+		}
+		return r
+	}
+	g := groupOf(snap, h)
+	if g == nil {
+		g = &group{kind: string(h.Bus) + " device", table: identity(h), members: []*device.Hardware{h}}
+	}
+	g.single = true
+	more := identifying(snap, h)
+	if n != nil && n.Net == nil && !strings.HasPrefix(n.Path, "/dev/vfio/") {
+		// Other nodes of the hardware stay out.
+		stem := n.Path[:len(strings.TrimRight(n.Path, "0123456789"))] + "*"
+		if strings.HasPrefix(n.Path, "/dev/bus/usb/") {
+			stem = busNodes
+		}
+		g.globs, g.lines = []string{stem}, nil
+		alike := nodesOf(h, g.globs)
+		differ := func(value func(*device.Node) int) bool {
+			return value(n) >= 0 && !slices.ContainsFunc(alike, func(o *device.Node) bool { return o != n && value(o) == value(n) })
+		}
+		switch {
+		case len(alike) == 1:
+		case h.USB != nil && differ(func(o *device.Node) int { return o.Interface }):
+			more = append(more, fmt.Sprintf("interface = %d", n.Interface))
+		case n.Subsystem == "video4linux" && differ(func(o *device.Node) int { return o.Index }):
+			g.lines = append(g.lines, indexLine+strconv.Itoa(n.Index)+`"`)
+		default:
+			g.globs = []string{n.Path}
+		}
+	}
+	g.table = identity(h, more...)
+	g.name = cmp.Or(g.name, slug(strings.ToLower(g.kind)))
+	return g.resource(names)
+}
+
+// identifying are conditions for one device where others of its model are there: its
+// serial number if it is one, else its place.
+func identifying(snap *device.Snapshot, h *device.Hardware) []string {
+	vendor, product := ids(h)
+	serial := attribute(h, "usb.serial")
+	twins, namesakes := 0, 0
+	for _, other := range snap.Hardware {
+		if v, p := ids(other); other != h && other.Bus == h.Bus && v == vendor && p == product {
+			twins++
+			if attribute(other, "usb.serial") == serial {
+				namesakes++
+			}
+		}
+	}
+	switch {
+	case h.USB != nil && namesakes == 0 && plain(serial) && !device.PlaceholderSerial(serial):
+		return []string{fmt.Sprintf("serial = %q", serial)}
+	case twins == 0:
+		return nil
+	case h.USB != nil:
+		return []string{fmt.Sprintf("path = %q", attribute(h, "usb.path"))}
+	case h.PCI != nil:
+		return []string{fmt.Sprintf("address = %q", h.PCI.Address)}
+	}
+	return []string{fmt.Sprintf("uuid = %q", attribute(h, "mdev.uuid"))}
+}
+
+// plain reports whether a value stands for itself as a pattern.
+func plain(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return !('a' <= r|0x20 && r|0x20 <= 'z' || '0' <= r && r <= '9' || strings.ContainsRune("-_.:", r))
+	})
+}
+
+const (
+	busNodes  = "/dev/bus/usb/*/*"
+	indexLine = `match.attr.index = "`
+)
+
+// groupOf is the group of hardware by itself, nil where nothing of it could be injected.
+func groupOf(snap *device.Snapshot, h *device.Hardware) *group {
+	g := &group{table: identity(h), members: []*device.Hardware{h}}
+	can := func(n *device.Node) bool { return n.Net.Type == "can" }
+	k := kindOf(h)
+	switch {
+	case h.IsRootHub():
+		return nil
+	case h.MDev != nil:
+		g.name, g.kind, g.lines = "mdev", "mediated device", []string{"match.vfio = true"}
+		return g
+	case h.PCI != nil && h.PCI.VFIO:
+		g.name, g.kind, g.lines = "vfio", "function for virtual machines and DPDK", []string{"match.vfio = true"}
+		g.table = identity(h, fmt.Sprintf("driver = %q", h.PCI.Driver))
+		return g
+	case h.Bus == device.PlatformBus:
+		return nil
+	case slices.ContainsFunc(h.Nets, can):
+		g.name, g.kind, g.lines = "can", "CAN interface", []string{`match.net.type = "can"`, `each = "node"`, "container.cdi = true"}
+		return g
+	case h.PCI != nil && h.PCI.SRIOV == "vf" && len(h.Nets) > 0 && len(h.Nodes) == 0:
+		g.name, g.kind, g.lines = "vf", "virtual function", []string{"match.net = {}", "container.cdi = true"}
+		g.table = identity(h, `sriov = "vf"`)
+		return g
+	case k == nil:
+		return nil
+	}
+	g.name, g.path, g.kind, g.globs = k.resource, k.path, k.name, k.nodes
+	if len(nodesOf(h, g.globs)) == 0 {
+		g.path, g.globs = "", []string{busNodes}
+		for _, other := range kinds {
+			if h.USB == nil && other.resource != "" {
+				g.globs = append(g.globs, other.nodes...)
+			}
+		}
+	}
+	found := nodesOf(h, g.globs)
+	if len(found) == 0 {
+		return nil
+	}
+	first := func(n *device.Node) bool { return n.Subsystem == "video4linux" && n.Index == 0 }
+	if rest := slices.DeleteFunc(slices.Clone(found), func(n *device.Node) bool { return !first(n) }); len(rest) == 1 && len(found) > 1 {
+		g.lines = append(g.lines, indexLine+`0"`)
+	} else if len(found) > 1 && k.name == "serial adapter" {
+		g.lines = append(g.lines, `each = "node"`)
+	} else if len(found) > 1 {
+		g.path = ""
+	}
+	var with []string
+	vendor, _ := ids(h)
+	for _, c := range k.with {
+		if (c.vendor == "" || c.vendor == vendor) && slices.ContainsFunc(snap.Nodes, func(n *device.Node) bool { return n.Path == c.path }) {
+			with = append(with, fmt.Sprintf("{ path = %q }", c.path))
+		}
+	}
+	if len(with) > 0 {
+		g.lines = append(g.lines, "with = ["+strings.Join(with, ", ")+"]")
+	}
+	return g
+}
+
+// add adds hardware with the same identity. Where one needs a key, all get it.
+func (g *group) add(other *group) {
+	g.members = append(g.members, other.members...)
+	for _, line := range other.lines {
+		if !slices.Contains(g.lines, line) {
+			g.lines = append(g.lines, line)
+		}
+	}
+	if other.path == "" {
+		g.path = ""
+	}
+	for _, glob := range other.globs {
+		if !slices.Contains(g.globs, glob) {
+			g.globs = append(g.globs, glob)
+		}
+	}
+}
+
+// identity are the lines that select hardware by what it is.
+func identity(h *device.Hardware, more ...string) string {
+	table, key, value := string(h.Bus), "id", ""
+	switch {
+	case h.USB != nil:
+		value = attribute(h, "usb.id")
+	case h.PCI != nil:
+		value = attribute(h, "pci.id")
+	case h.MDev != nil:
+		key, value = "type", h.MDev.Type
+	}
+	lines := fmt.Sprintf("match.%s.%s = %q", table, key, value)
+	for _, condition := range more {
+		lines += fmt.Sprintf("\nmatch.%s.%s", table, condition)
+	}
+	return lines
+}
+
+func nodesOf(h *device.Hardware, globs []string) []*device.Node {
+	return slices.DeleteFunc(slices.Clone(h.Nodes), func(n *device.Node) bool { return !matches(n.Path, globs...) })
+}
+
+func (g *group) resource(names Names) Resource {
+	r := Resource{Name: g.name, Lines: []string{g.table}}
+	vendor, product := names.Of(g.members[0])
+	r.Comment = append(r.Comment, strings.Join(strings.Fields(g.kind+" "+vendor+" "+strings.TrimPrefix(product, vendor+" ")), " "))
+	var globs []string
+	for _, h := range g.members {
+		text := h.Name
+		if s := attribute(h, "usb.serial"); s != "" {
+			text += ", serial " + s
+		}
+		if found := nodesOf(h, g.globs); len(found) > 0 {
+			text += ": " + strings.Join(paths(found), " ")
+		}
+		for _, n := range h.Nets {
+			text += " " + n.Path
+		}
+		r.Comment = append(r.Comment, "  "+text)
+	}
+	for _, glob := range g.globs {
+		if slices.ContainsFunc(g.members, func(h *device.Hardware) bool { return len(nodesOf(h, []string{glob})) > 0 }) {
+			globs = append(globs, strconv.Quote(glob))
+		}
+	}
+	switch len(globs) {
+	case 0:
+	case 1:
+		r.Lines = append(r.Lines, "match.glob = "+globs[0])
+	default:
+		r.Lines = append(r.Lines, "match.glob = ["+strings.Join(globs, ", ")+"]")
+	}
+	r.Lines = append(r.Lines, g.lines...)
+	if g.path != "" {
+		r.Lines = append(r.Lines, fmt.Sprintf("container.path = %q", g.path))
+	}
+	if len(g.members) > 1 && !g.single {
+		r.Comment = append(r.Comment, "Pods get any of these: init DEVICE writes a resource for one of them.")
+	}
+	return r
+}
+
+// slug makes a name of letters, digits and "-".
+func slug(s string) string {
+	return cmp.Or(strings.Trim(strings.Map(func(r rune) rune {
+		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' {
+			return r
+		}
+		return '-'
+	}, s), "-"), "device")
+}

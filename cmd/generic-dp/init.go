@@ -1,0 +1,194 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/generic-dp/generic-dp/agent"
+	"github.com/generic-dp/generic-dp/catalog"
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/device"
+)
+
+func newInit(f *flags) *cobra.Command {
+	domain := "example.com"
+	cmd := &cobra.Command{
+		Use:   "init [DEVICE]",
+		Short: "write a configuration for the devices of this host, or for one of them",
+		Long: `init prints a commented configuration for what it finds on this host and pods
+may want: adapters, cameras, GPUs, accelerators, virtual functions, ... Each
+resource selects its devices by what they are.
+
+With DEVICE it prints one resource for that device alone: a path below /dev, a
+device ID, a PCI address, a USB port such as 1-1.4, or a network interface.
+
+  generic-dp init > /etc/generic-dp/config.toml
+  generic-dp init /dev/ttyUSB0`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usageError{errors.New("want one DEVICE at most")}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			view, err := f.view(cmd.Context(), &config.Config{})
+			if err != nil {
+				return err
+			}
+			names := catalog.ReadNames(view.Snapshot, f.hwdata)
+			if len(args) == 0 {
+				text, _, err := f.starter(view, domain, catalog.Starter(view.Snapshot, names))
+				if err == nil {
+					_, err = fmt.Fprint(cmd.OutOrStdout(), text)
+				}
+				return err
+			}
+			found, err := findDevice(view, args[0])
+			if err != nil {
+				return err
+			}
+			text, broken, err := f.starter(view, domain, []catalog.Resource{catalog.For(view.Snapshot, names, found.hardware, found.node)})
+			if err == nil && broken != "" {
+				err = fmt.Errorf("%s can't be offered: %s", args[0], broken)
+			}
+			if err == nil {
+				_, err = fmt.Fprint(cmd.OutOrStdout(), text)
+			}
+			return err
+		},
+	}
+	cmd.Flags().AddFlagSet(f.pick("allow", "domains", "hwdata"))
+	cmd.Flags().StringVar(&domain, "domain", domain, "domain of resource names: one of yours")
+	return cmd
+}
+
+const starterHead = `# Devices of this host for pods, written by generic-dp init.
+#
+# Remove what is not for pods, and give names that say what a device is for. The first
+# resource that selects a device gets it.
+#   generic-dp check FILE          reports mistakes
+#   generic-dp try --config FILE   shows what a container would get
+
+# Pods request DOMAIN/NAME: take a domain of yours.
+`
+
+// starter is the text of a configuration with some resources. Those that do not work on
+// this host are comments; broken is why the last of them does not.
+func (f *flags) starter(view *agent.View, domain string, resources []catalog.Resource) (text, broken string, err error) {
+	compose := func(why map[string]string) string {
+		var b strings.Builder
+		if len(resources) > 1 {
+			b.WriteString(starterHead)
+		}
+		fmt.Fprintf(&b, "domain = %q\n", domain)
+		for _, r := range resources {
+			text := r.Text()
+			if broken = why[domain+"/"+r.Name]; broken != "" {
+				text = "# Left out: " + broken + "\n" + strings.ReplaceAll("\n"+strings.TrimSuffix(text, "\n"), "\n", "\n#")[1:] + "\n"
+				text = strings.ReplaceAll(text, "\n##", "\n#")
+			}
+			b.WriteString("\n" + text)
+		}
+		return b.String()
+	}
+	text = compose(nil)
+	if len(resources) == 0 {
+		return text, "", errors.New("nothing on this host that pods may want: generic-dp devices --all lists all hardware")
+	}
+	cfg, err := config.Parse(config.File{Name: "config.toml", Data: []byte(text)})
+	if err != nil {
+		return "", "", fmt.Errorf("--domain: %w", err)
+	}
+	why := map[string]string{}
+	var problems config.Problems
+	errors.As(cfg.Check(f.allow), &problems)
+	for i, r := range resources {
+		for _, p := range problems {
+			if strings.HasPrefix(p.Place, fmt.Sprintf("resource %d (", i+1)) {
+				why[domain+"/"+r.Name] = p.Text
+			}
+		}
+	}
+	matched := view.With(cfg).Matched
+	for _, m := range matched.Resources {
+		if len(m.Offers) == 0 {
+			why[m.Name] = "another resource has its devices"
+		}
+		for _, o := range m.Offers {
+			if o.Problem != "" {
+				why[m.Name] = o.Problem
+			}
+		}
+		for _, n := range matched.Notes {
+			if n.Error && strings.HasPrefix(n.Place, m.Resource.Place) {
+				why[m.Name] = n.Text
+			}
+		}
+	}
+	if len(why) == 0 {
+		return text, "", nil
+	}
+	return compose(why), broken, nil
+}
+
+// found is hardware, or one of its nodes or a node without hardware.
+type found struct {
+	hardware *device.Hardware
+	node     *device.Node
+}
+
+// findDevice finds what an administrator names: a path, a device ID, a PCI address, a
+// port or a network interface.
+func findDevice(view *agent.View, name string) (found, error) {
+	snap := view.Snapshot
+	for _, l := range snap.Links {
+		if l.Path == name {
+			return found{l.Node.Hardware, l.Node}, nil
+		}
+	}
+	nodes := slices.Concat(snap.Nodes, snap.Nets)
+	for _, n := range nodes {
+		if n.Path == name || device.NodeID(n, view.Forms.Of(n.Hardware)) == name {
+			return found{n.Hardware, n}, nil
+		}
+	}
+	var same []*device.Hardware
+	for _, h := range snap.Hardware {
+		usb, _ := device.FindAttribute("usb.id")
+		pci, _ := device.FindAttribute("pci.id")
+		switch {
+		case h.Name == name, h.Name == "0000:"+name, device.HardwareID(h, view.Forms.Of(h)) == name, h.USB != nil && h.USB.Serial == name && name != "":
+			return found{hardware: h}, nil
+		case !h.IsRootHub() && (h.USB != nil && usb.Hardware(h) == name || h.PCI != nil && pci.Hardware(h) == name):
+			same = append(same, h)
+		}
+	}
+	kernel := slices.IndexFunc(nodes, func(n *device.Node) bool { return n.Kernel == name })
+	switch {
+	case kernel >= 0 && len(same) == 0:
+		return found{nodes[kernel].Hardware, nodes[kernel]}, nil
+	case len(same) == 1:
+		return found{hardware: same[0]}, nil
+	case len(same) > 1:
+		var names []string
+		for _, h := range same {
+			names = append(names, h.Name)
+		}
+		return found{}, fmt.Errorf("%d devices are %q: want one of %s", len(same), name, strings.Join(names, ", "))
+	}
+	hint := "generic-dp devices --all lists all hardware"
+	if path.IsAbs(name) {
+		for _, n := range snap.Nodes {
+			if stem := strings.TrimRight(n.Path, "0123456789"); stem == strings.TrimRight(name, "0123456789") {
+				hint = "there is " + n.Path
+				break
+			}
+		}
+	}
+	return found{}, fmt.Errorf("no device %q on this host\n  hint: %s", name, hint)
+}

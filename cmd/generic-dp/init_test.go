@@ -1,0 +1,147 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/generic-dp/generic-dp/catalog"
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/device"
+)
+
+func recordings(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("../../testdata/machines/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("recorded machines: %v, %v", files, err)
+	}
+	return files
+}
+
+// command runs a command that must succeed, and returns its output.
+func command(t *testing.T, args ...string) string {
+	t.Helper()
+	var out, stderr strings.Builder
+	if code := run(t.Context(), args, &out, &stderr); code != 0 {
+		t.Fatalf("%s: status %d: %s\n%s", strings.Join(args, " "), code, stderr.String(), out.String())
+	}
+	return out.String()
+}
+
+// What init writes for any machine passes check, and try offers every device in it.
+func TestInitIsOffered(t *testing.T) {
+	t.Parallel()
+	for _, machine := range recordings(t) {
+		for _, allow := range []string{"--allow=dangerous", "--allow=net"} {
+			t.Run(filepath.Base(machine)+allow, func(t *testing.T) {
+				t.Parallel()
+				initIsOffered(t, "--sysfs", machine, allow, "--config", filepath.Join(t.TempDir(), "config.toml"))
+			})
+		}
+	}
+}
+
+func initIsOffered(t *testing.T, host ...string) {
+	t.Helper()
+	file := host[len(host)-1]
+	on := func(args ...string) string { return command(t, append(args, host...)...) }
+	var out, stderr strings.Builder
+	if run(t.Context(), append([]string{"init"}, host...), &out, &stderr) != 0 && strings.Contains(stderr.String(), "nothing on this host that pods may want") {
+		t.Skip("a host for storage alone")
+	}
+	text := on("init", "--hwdata", "nowhere")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	on("check")
+	var r report
+	if err := json.Unmarshal([]byte(on("devices", "-o", "json")), &r); err != nil {
+		t.Fatal(err)
+	}
+	for _, resource := range r.Resources {
+		if len(resource.Devices) == 0 {
+			t.Errorf("%s offers nothing\n%s", resource.Name, text)
+		}
+	}
+	tried := on("try", "--once")
+	for _, m := range regexp.MustCompile(`allocatable (\d+) of (\d+)`).FindAllStringSubmatch(tried, -1) {
+		if m[1] != m[2] {
+			t.Errorf("%s\n%s", tried, text)
+		}
+	}
+	if strings.Contains(tried, "is rejected") || strings.Contains(tried, "0 devices") {
+		t.Errorf("%s\n%s", tried, text)
+	}
+}
+
+// What init writes for one device, by any of its names, offers that device, or says why
+// none can be offered.
+func TestInitOfEveryDevice(t *testing.T) {
+	t.Parallel()
+	offered := 0
+	for _, machine := range recordings(t) {
+		f := newFlags()
+		f.paths.Sysfs = machine
+		cmd, _, err := newRoot(f).Find([]string{"devices"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.unpack(cmd); err != nil {
+			t.Fatal(err)
+		}
+		view, err := f.view(t.Context(), &config.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := map[string]string{} // the path that must be offered, by name
+		for _, h := range view.Snapshot.Hardware {
+			if !h.IsRootHub() && h.Bus != device.PlatformBus {
+				names[h.Name] = h.Path
+			}
+		}
+		for _, n := range view.Snapshot.Nodes {
+			names[n.Path] = n.Path
+		}
+		for name, want := range names {
+			got, err := findDevice(view, name)
+			if err != nil {
+				t.Errorf("%s: %s: %v", machine, name, err)
+				continue
+			}
+			text, broken, err := f.starter(view, "example.com", []catalog.Resource{catalog.For(view.Snapshot, nil, got.hardware, got.node)})
+			if err != nil {
+				t.Errorf("%s: %s: %v\n%s", machine, name, err, text)
+				continue
+			}
+			if broken != "" {
+				continue
+			}
+			cfg, err := config.Parse(config.File{Name: "one.toml", Data: []byte(text)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			offers := view.With(cfg).Matched.Resources[0].Offers
+			others := 0
+			for _, o := range offers {
+				if o.Hardware != want && !slices.ContainsFunc(o.Nodes, func(n device.OfferedNode) bool { return n.HostPath == want }) {
+					others++
+				}
+			}
+			if len(offers) == 0 || others > 0 {
+				t.Errorf("%s: init %s offers %d devices, %d of them others:\n%s", machine, name, len(offers), others, text)
+			}
+			offered++
+		}
+		if err := f.close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if offered < 100 {
+		t.Errorf("%d devices can be offered: want hundreds", offered)
+	}
+}
