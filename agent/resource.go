@@ -249,22 +249,3 @@ var errTooSlow = errors.New("the host was not scanned in time: it may use the de
 // needsRescan reports whether the host may have started to use the device: no event
 // announces that an interface becomes a port of a bridge, or that a route uses it.
 func needsRescan(o device.Offer) bool { return len(o.Nets) > 0 }
-
-// TooLarge lists the resources whose list the kubelet would reject on the host of a
-// view.
-func TooLarge(view *View) []error {
-	var problems []error
-	for _, m := range view.Matched.Resources {
-		var list []device.Listed
-		for _, o := range m.Offers {
-			for slot := range o.Slots {
-				list = append(list, device.Listed{ID: device.SlotID(o.ID, slot), NUMA: o.NUMA})
-			}
-		}
-		if size := plugin.MessageSize(list); size > plugin.MaxMessage {
-			problems = append(problems, fmt.Errorf("%s: count: %d devices with %d slots each make a list of %d bytes: the kubelet accepts at most %d",
-				m.Resource.Place, len(m.Offers), m.Resource.Count, size, plugin.MaxMessage))
-		}
-	}
-	return problems
-}

@@ -35,7 +35,8 @@ func (w *walk) decode(f File, order int) (*source, map[string]any) {
 		return src, nil
 	}
 	src.text = strings.TrimPrefix(string(f.Data), utf8BOM)
-	s := scan(src.text)
+	s := scan(src.text, w.nodes)
+	w.nodes = s.nodes
 	if s.problem != "" {
 		return fail(s.at, s.problem, "")
 	}

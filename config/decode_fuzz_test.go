@@ -28,7 +28,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		scanned := scan(s)
+		scanned := scan(s, 0)
 		if scanned.problem != "" {
 			t.Skip()
 		}

@@ -37,10 +37,6 @@ func (k kind) form() form {
 	return stringsForm()
 }
 
-// maxAllAlternatives is the maximum number of alternatives of all patterns of a
-// configuration.
-const maxAllAlternatives = 100_000
-
 // parse parses one pattern of the kind. The rule is empty, or the one that s violates.
 func (k kind) parse(s string) (p pattern.Pattern, rule, hint string) {
 	p, err := pattern.Parse(k.mode, s)

@@ -14,9 +14,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/atomicfile"
 )
 
-// MaxFileSize is the maximum size of one file, in bytes.
-const MaxFileSize = 1 << 20
-
 // File is the text of one configuration file.
 type File struct {
 	// Name without directory, as in messages.
@@ -68,6 +65,7 @@ func read(path string) ([]File, error) {
 		return nil, err
 	}
 	var files []File
+	size := 0
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") || filepath.Ext(e.Name()) != ".toml" {
 			continue
@@ -75,6 +73,9 @@ func read(path string) ([]File, error) {
 		f, err := readFile(filepath.Join(dir, e.Name()))
 		if err != nil {
 			return nil, err
+		}
+		if size += len(f.Data); size > maxSize {
+			return nil, fmt.Errorf("%s: larger than %d bytes in all: want at most 2 MiB", path, maxSize)
 		}
 		files = append(files, f)
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -158,7 +159,12 @@ func (v value) virtual() (devices []Virtual) {
 	if v.isEmpty() {
 		v.report(`an empty list: want at least one device such as "lic-0"`, "")
 	}
-	for _, e := range v.items() {
+	items := v.items()
+	if v.w.virtual += len(items); v.w.virtual > maxVirtual {
+		v.report(fmt.Sprintf("%d virtual devices: want at most %d in a configuration", v.w.virtual, maxVirtual), "")
+		return nil
+	}
+	for _, e := range items {
 		var d Virtual
 		switch e.raw.(type) {
 		case string:

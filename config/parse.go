@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"slices"
 	"sort"
 )
@@ -30,8 +31,9 @@ type walk struct {
 	undecided bool
 	// allCDI injects every resource by CDI names, regardless of container.cdi.
 	allCDI bool
-	// alternatives is the number of patterns so far.
-	alternatives int
+	// nodes, alternatives, resources and virtual are the numbers of keys and tables, of
+	// patterns, of resources and of virtual devices so far.
+	nodes, alternatives, resources, virtual int
 	// listed are the hints that were given once.
 	listed []string
 	// texts are the texts with variables of the resource being read, and matches the
@@ -120,6 +122,8 @@ func (f *top) bind(t *table) {
 		"a resource that pods can request. A device goes to the first active resource, in file order, that selects it")
 }
 
+var tooManyResources = fmt.Sprintf("more than %d resources: want fewer", maxResources)
+
 // resources reads v as [[resource]] tables, with their names as places.
 func (v value) resources() []value {
 	if _, isList := elements(v.raw); !isList {
@@ -127,6 +131,10 @@ func (v value) resources() []value {
 		return nil
 	}
 	out := v.tables("")
+	if v.w.resources += len(out); v.w.resources > maxResources {
+		v.report(tooManyResources, "")
+		return nil
+	}
 	for i := range out {
 		r := &out[i]
 		if name, ok := r.child("name").raw.(string); ok {

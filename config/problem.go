@@ -65,13 +65,6 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// maxProblems is how many problems are reported, and maxFound how many are kept to find
-// the first of them.
-const (
-	maxProblems = 100
-	maxFound    = 10_000
-)
-
 // report is a problem whose line is not yet known.
 type report struct {
 	Problem

@@ -39,14 +39,16 @@ type scanner struct {
 	// resources are the offsets of the [[resource]] headers.
 	resources []int
 	depth     int // of open brackets
+	nodes     int // keys and tables so far
 	work      int // bytes that the parser writes for keys
 	// problem is why the text is rejected in any case; at is its offset.
 	problem string
 	at      int
 }
 
-func scan(text string) *scanner {
-	s := &scanner{text: text, root: &node{}}
+// scan scans a text after others with this many nodes.
+func scan(text string, nodes int) *scanner {
+	s := &scanner{text: text, root: &node{}, nodes: nodes}
 	table, path := s.root, keyPath{}
 	for s.space(true); s.i < len(s.text); s.space(true) {
 		if s.peek() == '[' {
@@ -92,6 +94,14 @@ func (s *scanner) charge(bytes int) {
 	}
 }
 
+// node makes the node of a key or an element.
+func (s *scanner) node(name string, at int) *node {
+	if s.nodes++; s.nodes > maxKeys {
+		s.refuse(at, fmt.Sprintf("more than %d keys and tables in a configuration: want fewer", maxKeys))
+	}
+	return &node{name: name, at: at}
+}
+
 // space skips white space, with lines also comments and ends of lines.
 func (s *scanner) space(lines bool) {
 	for ; s.i < len(s.text); s.i++ {
@@ -126,9 +136,11 @@ func (s *scanner) header() (*node, keyPath) {
 	n, p := s.key(s.root, keyPath{})
 	if closing == "]]" {
 		if n == s.root.keys["resource"] {
-			s.resources = append(s.resources, at)
+			if s.resources = append(s.resources, at); len(s.resources) > maxResources {
+				s.refuse(at, tooManyResources)
+			}
 		}
-		item := &node{name: n.name, at: at}
+		item := s.node(n.name, at)
 		n.items = append(n.items, item)
 		n = item
 	}
@@ -164,7 +176,7 @@ func (s *scanner) key(n *node, above keyPath) (*node, keyPath) {
 			return n, above
 		}
 		own.length += s.i - at
-		n = n.child(name, at)
+		n = s.child(n, name, at)
 		s.space(false)
 		if s.peek() != '.' {
 			break
@@ -191,10 +203,10 @@ func (s *scanner) extended(n *node, at int) {
 }
 
 // child is the node of a key below n, created at an offset if it is missing.
-func (n *node) child(name string, at int) *node {
+func (s *scanner) child(n *node, name string, at int) *node {
 	c := n.keys[name]
 	if c == nil {
-		c = &node{name: name, at: at}
+		c = s.node(name, at)
 		if n.keys == nil {
 			n.keys = make(map[string]*node)
 		}
@@ -234,8 +246,9 @@ func (s *scanner) value(n *node, p keyPath) {
 		n.items, n.elements = nil, nil
 		s.brackets(p, ']', func(i int) {
 			n.elements = append(n.elements, int32(s.i))
-			element := &node{name: n.name, at: s.i}
+			element := n // of no interest
 			if c := s.peek(); c == '{' || c == '[' {
+				element = s.node(n.name, s.i)
 				n.items = append(n.items, make([]*node, i-len(n.items))...)
 				n.items = append(n.items, element)
 			}

@@ -66,7 +66,7 @@ func TestHostile(t *testing.T) {
 	t.Parallel()
 	refused, bearable := hostile(MaxFileSize / 8)
 	for name, text := range refused {
-		if scan(text).problem == "" {
+		if scan(text, 0).problem == "" {
 			t.Errorf("%s: not refused", name)
 		}
 	}
@@ -105,7 +105,7 @@ func TestOverload(t *testing.T) {
 	}
 	for _, tt := range tests {
 		got := ""
-		if s := scan(tt.text); s.problem != "" {
+		if s := scan(tt.text, 0); s.problem != "" {
 			got = inOrder([]report{{Problem: Problem{Text: s.problem}, source: &source{name: "f", text: tt.text}, at: s.at}})[0].String()
 		}
 		if got != tt.want {
@@ -136,8 +136,8 @@ container.annotations."example.com/zigbee" = "${id}"
 		}
 		return b.String(), n
 	}
-	full, _ := text(MaxFileSize)
-	if s := scan(full); s.problem != "" {
+	full, _ := text(MaxFileSize / 4)
+	if s := scan(full, 0); s.problem != "" {
 		t.Error(s.problem)
 	}
 	part, n := text(MaxFileSize / 16)

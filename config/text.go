@@ -17,31 +17,41 @@ import (
 	"github.com/generic-dp/generic-dp/pattern"
 )
 
-// inText matches the special parts of a text: an escaped "${", a variable, or "${"
-// alone.
-var inText = regexp.MustCompile(`\$\$\{|\$\{([^${}]*)\}|\$\{`)
-
 // parseText parses a string with variables: ${name} is one, $${ is a literal "${", any
 // other $ is literal.
 func parseText(s string) (device.Text, error) {
-	var text device.Text
-	literal, end := "", 0
-	for _, at := range inText.FindAllStringSubmatchIndex(s, -1) {
-		literal += s[end:at[0]]
-		end = at[1]
-		switch found := s[at[0]:at[1]]; found {
-		case "$${":
-			literal += "${"
-		case "${":
-			return nil, errors.New(`has a variable that is not closed: want "${name}", or "$${" for a literal "${"`)
-		case "${}":
-			return nil, errors.New(`has a variable without a name: want "${name}", or "$${" for a literal "${"`)
-		default:
-			text = append(append(text, device.Literal(literal)...), device.Part{Var: s[at[2]:at[3]]})
-			literal = ""
-		}
+	const escape = `, or "$${" for a literal "${"`
+	if len(s) > maxText {
+		return nil, fmt.Errorf("is too long: want at most %d bytes", maxText)
 	}
-	return append(text, device.Literal(literal+s[end:])...), nil
+	if strings.Count(s, "${") > maxVariables {
+		return nil, fmt.Errorf("has too many variables: want at most %d", maxVariables)
+	}
+	var text device.Text
+	var literal strings.Builder
+	for s != "" {
+		before, rest, found := strings.Cut(s, "${")
+		if before, escaped := strings.CutSuffix(before, "$"); escaped && found {
+			literal.WriteString(before + "${")
+			s = rest
+			continue
+		}
+		literal.WriteString(before)
+		if s = rest; !found {
+			break
+		}
+		name, rest, closed := strings.Cut(rest, "}")
+		switch {
+		case !closed || strings.ContainsAny(name, "${"):
+			return nil, errors.New(`has a variable that is not closed: want "${name}"` + escape)
+		case name == "":
+			return nil, errors.New(`has a variable without a name: want "${name}"` + escape)
+		}
+		text = append(append(text, device.Literal(literal.String())...), device.Part{Var: name})
+		literal.Reset()
+		s = rest
+	}
+	return append(text, device.Literal(literal.String())...), nil
 }
 
 // variable is a variable of texts.

@@ -180,24 +180,22 @@ func (t Text) Expand(value func(name string) (string, bool)) Text {
 		return t[:1:1]
 	}
 	var out Text
-	for _, p := range t {
-		if p.Var != "" {
-			v, ok := value(p.Var)
-			if !ok {
-				out = append(out, p)
-				continue
-			}
-			p = Part{Literal: v}
-		}
-		if p.Literal == "" {
-			continue
-		}
-		if n := len(out); n > 0 && out[n-1].Var == "" {
-			out[n-1].Literal += p.Literal
-			continue
-		}
-		out = append(out, p)
+	var literal strings.Builder
+	end := func() {
+		out = append(out, Literal(literal.String())...)
+		literal.Reset()
 	}
+	for _, p := range t {
+		v, ok := p.Literal, true
+		if p.Var != "" {
+			v, ok = value(p.Var)
+		}
+		if literal.WriteString(v); !ok {
+			end()
+			out = append(out, p)
+		}
+	}
+	end()
 	return out
 }
 

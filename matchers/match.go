@@ -97,6 +97,7 @@ func Match(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts O
 	m := &run{
 		index: newIndex(snap, opts), forms: forms, named: map[string]*config.Resource{},
 		claims: claims{map[any]*config.Resource{}, map[string]*config.Resource{}, map[functionUse]*config.Resource{}}, companions: map[*config.Companion]found{},
+		memory: maxMemory,
 	}
 	inactive := m.inactive(cfg)
 	for i := range cfg.Resources {
@@ -120,6 +121,8 @@ type run struct {
 	// companions are the results of globs of companions.
 	companions map[*config.Companion]found
 	result     Result
+	// memory is how much of maxMemory is left.
+	memory int
 }
 
 // found is nodes, or paths to mount.
@@ -137,6 +140,10 @@ func (m *run) match(r *config.Resource) {
 	byName := m.byName(r, devices)
 	var offers []device.Offer
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		if m.memory/2 < resourceMemory {
+			m.tooMuch(r, "resource "+name, resourceMemory)
+			continue
+		}
 		m.named[name] = r
 		out := m.offers(r, name, byName[name])
 		offers = append(offers, out.Offers...)
@@ -150,9 +157,16 @@ func (m *run) match(r *config.Resource) {
 // left out: two USB devices may have one serial number before ledger has decided
 // which of them keeps it.
 func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offered {
-	out := Offered{Resource: r, Name: name, Offers: make([]device.Offer, 0, len(devices)), Checks: map[string]health.Check{}}
+	out := Offered{Resource: r, Name: name, Checks: map[string]health.Check{}}
+	used, left := resourceMemory, []*candidate(nil)
 	for _, c := range devices {
+		needs := memoryOf(r, c)
+		if used+needs > m.memory/2 {
+			left = append(left, c)
+			continue
+		}
 		o, check := m.offer(r, c, name)
+		used += needs + built(r, &o)
 		if m.claims.ids[o.ID] != nil {
 			m.fault(r.Place, "", "%s is left out: another device has its ID %q", c.describe(), o.ID)
 			continue
@@ -162,6 +176,9 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 		if r.Health != nil && o.Problem == "" {
 			out.Checks[o.ID] = check
 		}
+	}
+	if m.memory -= used; len(left) > 0 {
+		m.tooMuch(r, fmt.Sprintf("%s of %d devices, each of which", andMore(left[0].describe(), len(left)), len(devices)), memoryOf(r, left[0]))
 	}
 	sort.Slice(out.Offers, func(i, j int) bool { return out.Offers[i].ID < out.Offers[j].ID })
 	return out

@@ -28,6 +28,7 @@ type builder struct {
 	// of the device's own: ${container_path}.
 	taken map[string]part
 	paths []device.Text
+	texts int // length of environment and annotations
 }
 
 // part is a node or a mount of an offer; node is nil for a mount.
@@ -278,6 +279,11 @@ func (ix *index) distinguishingSelector(a, b *device.Node) string {
 func (b *builder) entries(what string, entries []device.Entry, check func(key device.Text) error) []device.Entry {
 	var out []device.Entry
 	for _, e := range entries {
+		if b.texts > maxTexts {
+			b.problem("%s: longer than %d bytes in all: want shorter values", what, maxTexts)
+			out = append(out, device.Entry{})
+			continue
+		}
 		key, err := b.joined(e.Key, "")
 		if err != nil {
 			b.problem("%s: %v", what, err)
@@ -290,6 +296,7 @@ func (b *builder) entries(what string, entries []device.Entry, check func(key de
 		if err != nil {
 			b.problem("%s.%s: %v", what, e.Key, err)
 		}
+		b.texts += textSize(key) + textSize(value)
 		e.Key, e.Value = key, value
 		out = append(out, e)
 	}

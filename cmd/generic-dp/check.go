@@ -54,17 +54,13 @@ func check(cmd *cobra.Command, f *flags, path string) error {
 	if err != nil {
 		return err
 	}
-	tooLarge := agent.TooLarge(view)
-	bad := len(tooLarge) > 0
+	bad := false
 	for _, n := range view.Matched.Notes {
 		w, kind := stdout, "note: "
 		if n.Error {
 			w, kind, bad = stderr, "", true
 		}
 		printNote(w, kind, n)
-	}
-	for _, problem := range tooLarge {
-		fmt.Fprintln(stderr, problem)
 	}
 	if bad {
 		return errReported
