@@ -184,7 +184,7 @@ func TestScrapeEscapesLabels(t *testing.T) {
 	s := newServer(t, &state{})
 	s.CountRegistration("example.com/gpu", "a\"b\\c\nd\xff")
 	_, body := s.get("/metrics", "")
-	if want := metrics.RegistrationsTotal + `{reason="a\"b\\c\nd` + "\uFFFD" + `",resource="example.com/gpu"} 1` + "\n"; !strings.Contains(body, want) {
+	if want := `generic_dp_registrations_total{reason="a\"b\\c\nd` + "\uFFFD" + `",resource="example.com/gpu"} 1` + "\n"; !strings.Contains(body, want) {
 		t.Errorf("/metrics lacks %q in\n%s", want, body)
 	}
 	if _, err := promlint.New(strings.NewReader(body)).Lint(); err != nil {
@@ -197,7 +197,7 @@ func TestScrapeWithoutHolders(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, &state{unknown: "no socket"})
 	_, body := s.get("/metrics", "")
-	for _, name := range []string{metrics.Held, metrics.SlotsHeld, metrics.SlotsFree, metrics.SlotsAllocatable} {
+	for _, name := range []string{"generic_dp_held", "generic_dp_slots_held", "generic_dp_slots_free", "generic_dp_slots_allocatable"} {
 		if strings.Contains(body, name+"{") {
 			t.Errorf("/metrics has %s", name)
 		}
