@@ -42,11 +42,11 @@ func (a *Agent) newServed(name string, now time.Time) *served {
 		return s
 	}
 	hooks := plugin.Hooks{
-		Registered: func(cause plugin.Cause, _ time.Duration) {
+		Registered: func(cause plugin.Cause) {
 			a.metrics.CountRegistration(name, string(cause))
 			a.events.add(name, "", "registered ("+string(cause)+")")
 		},
-		Refused:   func(error) { a.metrics.CountRefusal(name) },
+		Refused:   func() { a.metrics.CountRefusal(name) },
 		Allocated: func(took time.Duration, err error) { a.metrics.CountAllocation(name, took, err) },
 	}
 	s.plugin = plugin.New(plugin.Options{Resource: name, Watch: a.kubelet, Source: r, Log: a.log, Hooks: hooks})

@@ -55,7 +55,7 @@ type Injection struct {
 }
 
 // Blocks reports whether Respond may block: mounts and specs may be on a remote file
-// system.
+// system. Nodes and links are not: they are below /dev and in the run directory.
 func (i *Injection) Blocks() bool { return len(i.Offer.Mounts)+len(i.Offer.CDIDevices) > 0 }
 
 // Respond returns the response for one container with these devices, which are sorted

@@ -20,7 +20,7 @@ import (
 
 // testServer is called directly, without a socket.
 func testServer(source Source, h Hooks, logs *records) *server {
-	o := Options{Resource: gpu, Watch: NewKubeletWatch("/", nil), Source: source, Hooks: h}
+	o := Options{Resource: gpu, Watch: NewKubeletWatch("/", discard), Source: source, Log: discard, Hooks: h}
 	if logs != nil {
 		o.Log = logsTo(logs)
 	}

@@ -87,7 +87,7 @@ func BenchmarkStart(b *testing.B) {
 	var took []time.Duration
 	for b.Loop() {
 		began := time.Now()
-		n.watch = NewKubeletWatch(n.dir, nil)
+		n.watch = NewKubeletWatch(n.dir, discard)
 		stopWatch := n.background(n.watch.Run)
 		_, stop1 := n.plugin(gpu, newSource(healthy("a")...))
 		_, stop2 := n.plugin("example.com/fuse", newSource(healthy("b")...))

@@ -299,6 +299,9 @@ func (r *records) wait(ctx context.Context, t testing.TB, message string) {
 	}
 }
 
+// discard is for tests that read no log.
+var discard = slog.New(slog.DiscardHandler)
+
 func logsTo(r *records) *slog.Logger { return slog.New(r) }
 
 func claim(pod, container string) kubelettest.Claim {

@@ -55,11 +55,7 @@ type KubeletWatch struct {
 }
 
 // NewKubeletWatch makes a watch of dir, the kubelet's device-plugins directory.
-// A nil log discards.
 func NewKubeletWatch(dir string, log *slog.Logger) *KubeletWatch {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
 	dir = filepath.Clean(dir)
 	return &KubeletWatch{
 		dir:    dir,

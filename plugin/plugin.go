@@ -49,11 +49,10 @@ type Source interface {
 // Hooks are for metrics. They may be nil, are called concurrently and must not
 // block.
 type Hooks struct {
-	// Registered: the kubelet accepted the resource and has its first list;
-	// took counts from the connection to the kubelet.
-	Registered func(cause Cause, took time.Duration)
+	// Registered: the kubelet accepted the resource and has its first list.
+	Registered func(cause Cause)
 	// Refused: an attempt to register failed.
-	Refused func(err error)
+	Refused func()
 	// Allocated: an Allocate call was answered, with err where it failed.
 	Allocated func(took time.Duration, err error)
 }
@@ -67,8 +66,7 @@ type Options struct {
 	Watch *KubeletWatch
 	// Source of the devices.
 	Source Source
-	// Log may be nil, which discards.
-	Log *slog.Logger
+	Log    *slog.Logger
 	// Hooks for metrics.
 	Hooks Hooks
 }
@@ -131,15 +129,11 @@ type Plugin struct {
 
 // New makes a Plugin; Run runs it.
 func New(o Options) *Plugin {
-	log := o.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
 	return &Plugin{
 		resource: o.Resource,
 		watch:    o.Watch,
 		source:   o.Source,
-		log:      log.With("resource", o.Resource),
+		log:      o.Log.With("resource", o.Resource),
 		hooks:    o.Hooks,
 		timing:   defaultTiming(),
 		status:   Status{Reason: "not started"},
@@ -197,7 +191,7 @@ func (p *Plugin) registered(cause Cause, took time.Duration) {
 	p.setStatus(Status{Registered: true})
 	p.log.Info("registered", "reason", string(cause), "duration_seconds", took.Seconds())
 	if p.hooks.Registered != nil {
-		p.hooks.Registered(cause, took)
+		p.hooks.Registered(cause)
 	}
 }
 
@@ -211,7 +205,7 @@ func (p *Plugin) refused(r registration, delay time.Duration) {
 		return
 	}
 	if p.hooks.Refused != nil {
-		p.hooks.Refused(r.err)
+		p.hooks.Refused()
 	}
 	// Every attempt has a fresh socket name, which would make each reason differ.
 	reason := r.err.Error()

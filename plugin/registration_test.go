@@ -54,13 +54,8 @@ func TestRegisterCause(t *testing.T) {
 	n := newNode(t).up()
 	causes := make(chan Cause, 10)
 	p := New(Options{Resource: gpu, Watch: n.watch, Source: newSource(healthy("a")...), Hooks: Hooks{
-		Registered: func(c Cause, took time.Duration) {
-			if took <= 0 {
-				t.Errorf("registered in %s", took)
-			}
-			causes <- c
-		},
-	}})
+		Registered: func(c Cause) { causes <- c },
+	}, Log: discard})
 	n.background(p.Run)
 	steps := []struct {
 		do   func()
@@ -236,7 +231,7 @@ func TestRefusal(t *testing.T) {
 	n.RefuseWith(errors.New("not today"))
 	var refused atomic.Int64
 	p, _ := n.plugin(gpu, newSource(healthy("a")...), func(p *Plugin) {
-		p.hooks.Refused = func(error) { refused.Add(1) }
+		p.hooks.Refused = func() { refused.Add(1) }
 	})
 	n.waitReason(p, func(r string) bool { return r == "register: not today" })
 	n.must(n.WaitFor(n.ctx, func() bool { return len(n.Requests(gpu)) >= 4 }))

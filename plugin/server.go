@@ -207,7 +207,7 @@ func (p *Plugin) allocate(ctx context.Context, ids []string) (device.Response, e
 		}
 		return r, err
 	}
-	if p.source.Blocks(ids) {
+	if p.source.Blocks(ids) { // a timeout costs each call a sixth more
 		return bounded(ctx, p, ask)
 	}
 	return ask(ctx)
