@@ -76,6 +76,7 @@ type Agent struct {
 	events    events
 	heldError atomic.Value              // a string: why held devices are unknown, that was logged
 	busy      atomic.Pointer[time.Time] // since when the loop is; nil while it waits
+	explain   atomic.Pointer[explainer] // nil before the first pass
 	settled   chan struct{}             // see Settled
 }
 

@@ -34,6 +34,7 @@ func (l *loop) reconcile(ctx context.Context) (wake time.Time) {
 	l.prober.Set(v.checks())
 	out, configs := l.advance(now, v)
 	failed := l.inject(v, out)
+	l.explain.Store(newExplainer(l.config, v))
 	shown := l.publish(ctx, out.Resources, configs, now)
 	l.report(v, out, failed.reasons)
 	l.settle(out)

@@ -33,11 +33,23 @@ type View struct {
 	unread   []device.Unread
 	timedOut bool // a read of an attribute
 
-	with func(*config.Config) *View // see With
+	options matchers.Options
+	with    func(*config.Config) *View // see With
 }
 
 // With returns what another configuration matches on the host of a view of Scan.
 func (v *View) With(cfg *config.Config) *View { return v.with(cfg) }
+
+// Explain explains the resources of a configuration on the host of the view, see
+// matchers.Explain.
+func (v *View) Explain(cfg *config.Config, h *device.Hardware, n *device.Node) []matchers.Explanation {
+	return matchers.Explain(cfg, v.Snapshot, v.Forms, v.options, h, n)
+}
+
+// Variables lists the variables of hardware or a node, see matchers.Variables.
+func (v *View) Variables(h *device.Hardware, n *device.Node) []matchers.Variable {
+	return matchers.Variables(v.Snapshot, v.Forms, v.options, h, n)
+}
 
 // scanned is a scan of a host.
 type scanned struct {
@@ -73,6 +85,7 @@ func view(cfg *config.Config, s scanned, specs *cdi.HostSpecs, prev ledger.Decis
 		Snapshot: s.snapshot, Forms: forms, Matched: matched, Decisions: decisions,
 		Problems: append(slices.Clip(problems), s.attrs.Problems()...),
 		unread:   append(unread, s.snapshot.Unread...), timedOut: len(unread) > 0,
+		options: options,
 	}
 }
 

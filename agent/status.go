@@ -14,10 +14,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/health"
 	"github.com/generic-dp/generic-dp/internal/watch"
 	"github.com/generic-dp/generic-dp/ledger"
+	"github.com/generic-dp/generic-dp/matchers"
 	"github.com/generic-dp/generic-dp/metrics"
 	"github.com/generic-dp/generic-dp/podresources"
 )
@@ -95,9 +97,34 @@ func (a *Agent) Status(ctx context.Context) metrics.Status {
 		}
 	}
 	for _, m := range a.members() {
-		s.Resources = append(s.Resources, m.status(held, allocatable))
+		r := m.status(held, allocatable)
+		if explain := a.explain.Load(); len(r.Devices) == 0 && explain != nil {
+			r.NoDevices = explain.reason(m.config)
+		}
+		s.Resources = append(s.Resources, r)
 	}
 	return s
+}
+
+// explainer says why resources have no devices, when somebody asks.
+type explainer struct {
+	config *config.Config
+	all    func() []matchers.Explanation
+}
+
+func newExplainer(cfg *config.Config, v *View) *explainer {
+	host := &View{Snapshot: v.Snapshot, Forms: v.Forms, options: v.options} // without what was matched
+	return &explainer{cfg, sync.OnceValue(func() []matchers.Explanation { return host.Explain(cfg, nil, nil) })}
+}
+
+// reason is why a resource has no devices, empty for one that is not configured.
+func (e *explainer) reason(c *config.Resource) string {
+	for i := range e.config.Resources {
+		if &e.config.Resources[i] == c {
+			return e.all()[i].Reason
+		}
+	}
+	return ""
 }
 
 // status is the state of one resource; held and allocatable are nil where unknown.

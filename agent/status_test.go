@@ -35,6 +35,9 @@ func TestStatus(t *testing.T) {
 	if r.Slots.Healthy != 4 || *r.Slots.Held != 1 || *r.Slots.Free != 3 || *r.Slots.Allocatable != 4 || !r.Registered || len(r.Devices) != 2 {
 		t.Errorf("resource: %+v, held %d, free %d, allocatable %d", r, *r.Slots.Held, *r.Slots.Free, *r.Slots.Allocatable)
 	}
+	if none := s.Resources[1].NoDevices; none != `glob "/dev/none*" fits nothing` || r.NoDevices != "" {
+		t.Errorf("no devices: %q and %q", none, r.NoDevices)
+	}
 	d := r.Devices[0]
 	if d.ID != a || d.Health != metrics.Healthy || d.Slots != 2 || !slices.Equal(d.Nodes, []string{"/dev/ttyUSB0"}) ||
 		!slices.Equal(d.Held, []metrics.Holder{{ID: a + "::1", Namespace: "default", Pod: "p", Container: "c"}}) {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
 // unknownHint suggests a key for one that the table v does not have: known are its
@@ -13,7 +15,7 @@ func (v value) unknownHint(name string, known []string) string {
 		return didYouMean(lower) + " keys are written in lower case"
 	}
 	n := nearest(name, known)
-	if n != "" && distance(name, n) == 1 {
+	if n != "" && pattern.Distance(name, n) == 1 {
 		return didYouMean(n)
 	}
 	if above, ok := v.enclosing(name); ok {
@@ -114,33 +116,9 @@ func nearest(name string, names []string) string {
 		if d := len(n) - len(name); d > edits || -d > edits {
 			continue
 		}
-		if e := distance(name, n); e <= edits && (best == "" || e < edits) {
+		if e := pattern.Distance(name, n); e <= edits && (best == "" || e < edits) {
 			best, edits = n, e
 		}
 	}
 	return best
-}
-
-// distance is the number of letters to add, drop, replace or swap with their neighbour
-// to turn a into b.
-func distance(a, b string) int {
-	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		before, last, row = last, row, before
-	}
-	return last[len(b)]
 }

@@ -14,6 +14,8 @@
 //	         filled in (offer.go, container.go, variables.go); a device that is
 //	         dangerous (danger.go) or incomplete is offered with a Problem
 //	note     hints for the administrator (notes.go)
+//
+// Explain says why, by the same predicates (explain.go).
 package matchers
 
 import (
@@ -94,12 +96,22 @@ type Note struct {
 // have shared = true. Each ID is offered once, and so is each node, but for
 // companions and shared devices.
 func Match(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts Options) Result {
-	m := &run{
+	m := newRun(snap, forms, opts)
+	m.matchAll(cfg)
+	return m.result
+}
+
+func newRun(snap *device.Snapshot, forms device.Forms, opts Options) *run {
+	return &run{
 		index: newIndex(snap, opts), forms: forms, named: map[string]*config.Resource{},
 		claims: claims{map[any]*config.Resource{}, map[string]*config.Resource{}, map[functionUse]*config.Resource{}}, companions: map[*config.Companion]found{},
 		memory: maxMemory,
 	}
-	inactive := m.inactive(cfg)
+}
+
+// matchAll matches every resource, and returns why some are inactive.
+func (m *run) matchAll(cfg *config.Config) (inactive map[*config.Resource]Note) {
+	inactive = m.inactive(cfg)
 	for i := range cfg.Resources {
 		r := &cfg.Resources[i]
 		if note, ok := inactive[r]; ok {
@@ -108,7 +120,7 @@ func Match(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts O
 			m.match(r)
 		}
 	}
-	return m.result
+	return inactive
 }
 
 // run is one Match.

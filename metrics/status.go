@@ -61,7 +61,8 @@ type Resource struct {
 	// open; otherwise Reason says why not. Always false without a kubelet.
 	Registered bool     `json:"registered"`
 	Reason     string   `json:"reason"`
-	Retired    bool     `json:"retired"` // no longer configured
+	Retired    bool     `json:"retired"`    // no longer configured
+	NoDevices  string   `json:"no_devices"` // why there are none; empty where there are some
 	Slots      Slots    `json:"slots"`
 	Devices    []Device `json:"devices"`
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/generic-dp/generic-dp/agent"
 	"github.com/generic-dp/generic-dp/catalog"
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/matchers"
 	"github.com/generic-dp/generic-dp/metrics"
 )
 
@@ -25,9 +24,8 @@ type report struct {
 type resourceReport struct {
 	Name    string         `json:"name"`
 	Active  bool           `json:"active"` // when holds on this node
+	Reason  string         `json:"reason"` // why there are none, or others have some
 	Devices []deviceReport `json:"devices"`
-
-	broken bool // left out because of an error
 }
 
 // deviceReport is a device without its holders, which only the kubelet knows.
@@ -93,10 +91,10 @@ it: "free" is what no resource selects. This needs no configuration.`,
 // in its name is listed once for each resulting name, or as written without any.
 func newReport(cfg *config.Config, view *agent.View) report {
 	r := report{Resources: []resourceReport{}}
+	why := view.Explain(cfg, nil, nil)
 	for i := range cfg.Resources {
 		c, before := &cfg.Resources[i], len(r.Resources)
-		resource := resourceReport{Name: c.Name, Active: !slices.Contains(view.Matched.Inactive, c), Devices: []deviceReport{}}
-		resource.broken = slices.ContainsFunc(view.Matched.Notes, func(n matchers.Note) bool { return n.Error && strings.HasPrefix(n.Place, c.Place) })
+		resource := resourceReport{Name: c.Name, Reason: why[i].Reason, Active: !slices.Contains(view.Matched.Inactive, c), Devices: []deviceReport{}}
 		for _, m := range view.Matched.Resources {
 			if m.Resource != c {
 				continue
@@ -123,14 +121,7 @@ func (r report) table(w io.Writer, wide bool) error {
 			tab.row(resource.Name, d.ID, strconv.Itoa(d.Slots), d.Health, joinInts(d.NUMA), shorten(d.Host(), wide), d.Reason)
 		}
 		if len(resource.Devices) == 0 {
-			reason := "no device matches on this host"
-			switch {
-			case resource.broken:
-				reason = "left out: see generic-dp check"
-			case !resource.Active:
-				reason = "inactive on this node: when does not hold"
-			}
-			tab.row(resource.Name, "", "", "", "", "", reason)
+			tab.row(resource.Name, "", "", "", "", "", resource.Reason)
 		}
 	}
 	return tab.Flush()

@@ -85,19 +85,7 @@ func TestInitOfEveryDevice(t *testing.T) {
 	t.Parallel()
 	offered := 0
 	for _, machine := range recordings(t) {
-		f := newFlags()
-		f.paths.Sysfs = machine
-		cmd, _, err := newRoot(f).Find([]string{"devices"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := f.unpack(cmd); err != nil {
-			t.Fatal(err)
-		}
-		view, err := f.view(t.Context(), &config.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		f, view := recorded(t, machine)
 		names := map[string]string{} // the path that must be offered, by name
 		for _, h := range view.Snapshot.Hardware {
 			if !h.IsRootHub() && h.Bus != device.PlatformBus {
@@ -136,9 +124,6 @@ func TestInitOfEveryDevice(t *testing.T) {
 				t.Errorf("%s: init %s offers %d devices, %d of them others:\n%s", machine, name, len(offers), others, text)
 			}
 			offered++
-		}
-		if err := f.close(); err != nil {
-			t.Error(err)
 		}
 	}
 	if offered < 100 {

@@ -73,7 +73,7 @@ type reporter interface {
 
 // write writes a report in the format of -o.
 func write(cmd *cobra.Command, format string, report reporter) error {
-	if format == "table" || format == "wide" {
+	if format != "json" && format != "yaml" {
 		return report.table(cmd.OutOrStdout(), format == "wide")
 	}
 	return encode(cmd.OutOrStdout(), format, report)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -105,7 +106,7 @@ func printStatus(w io.Writer, s metrics.Status) error {
 			tab.row(r.Name, d.ID, strconv.Itoa(d.Slots), d.Health, joinInts(d.NUMA), strings.Join(d.Host(), ","), strings.Join(d.Holders(), ","), d.Reason)
 		}
 		if len(r.Devices) == 0 {
-			tab.row(r.Name, "", "", "", "", "", "", "no device matches on this host")
+			tab.row(r.Name, "", "", "", "", "", "", cmp.Or(r.NoDevices, "no device matches on this host"))
 		}
 	}
 	if err := tab.Flush(); err != nil || len(s.Events) == 0 {

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/generic-dp/generic-dp/catalog"
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/matchers"
+)
+
+// explainReport is the output of explain.
+type explainReport struct {
+	// Device is set where a device is explained.
+	Device    *catalog.Device        `json:"device,omitempty"`
+	Variables []matchers.Variable    `json:"variables"`
+	Resources []matchers.Explanation `json:"resources"`
+}
+
+func newExplain(f *flags) *cobra.Command {
+	var output *string
+	cmd := &cobra.Command{
+		Use:   "explain DEVICE|RESOURCE",
+		Short: "say why a device or a resource is offered or not, condition by condition",
+		Long: `explain applies the conditions of a resource one after the other, and says how
+much each of them leaves, and what comes nearest to one that fits nothing.
+
+With a device it does so for each resource and that device, and lists the
+variables that the device has values for. DEVICE is a path below /dev, a device
+ID, a PCI address, a USB port such as 1-1.4, or a network interface; RESOURCE
+is a name, with or without its domain.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError{errors.New("want one DEVICE or RESOURCE")}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := f.loadIfAny(cmd)
+			if err != nil {
+				return err
+			}
+			view, err := f.view(cmd.Context(), cfg)
+			if err != nil {
+				return err
+			}
+			report := explainReport{Variables: []matchers.Variable{}}
+			named := func(name string) bool { return name == args[0] || strings.HasSuffix(name, "/"+args[0]) }
+			made := slices.IndexFunc(view.Matched.Resources, func(o matchers.Offered) bool { return named(o.Name) })
+			if made >= 0 || slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool { return named(r.Name) }) {
+				for i, e := range view.Explain(cfg, nil, nil) {
+					if r := &cfg.Resources[i]; named(r.Name) || made >= 0 && view.Matched.Resources[made].Resource == r {
+						report.Resources = append(report.Resources, e)
+					}
+				}
+				return write(cmd, *output, report)
+			}
+			found, err := findDevice(view, args[0])
+			if err != nil {
+				return fmt.Errorf("%w\n  hint: nor is there a resource of that name", err)
+			}
+			report.Resources = append([]matchers.Explanation{}, view.Explain(cfg, found.hardware, found.node)...)
+			report.Variables = view.Variables(found.hardware, found.node)
+			for _, d := range newInventory(f, view).Devices {
+				if found.hardware != nil && d.Name == found.hardware.Name || found.node != nil && slices.Contains(d.Nodes, found.node.Path) {
+					report.Device = &d
+				}
+			}
+			return write(cmd, *output, report)
+		},
+	}
+	cmd.Flags().AddFlagSet(f.pick("allow", "domains", "hwdata"))
+	output = outputFlag(cmd, "text", "json", "yaml")
+	return cmd
+}
+
+func (r explainReport) table(w io.Writer, _ bool) error {
+	if d := r.Device; d != nil {
+		fmt.Fprintln(w, strings.Join(strings.Fields(strings.Join([]string{d.Name, d.Kind, d.ID, d.Vendor, d.Product}, " ")), " "))
+		for _, v := range r.Variables {
+			fmt.Fprintf(w, "  %-24s %s\n", v.Name, v.Value)
+		}
+	}
+	for _, e := range r.Resources {
+		offered := fmt.Sprintf("offers %s", count(len(e.Offered), "device"))
+		switch {
+		case r.Device != nil && len(e.Offered) > 0:
+			offered = "offers it"
+		case len(e.Offered) == 0:
+			offered = "no"
+			if r.Device == nil {
+				offered = "no device"
+			}
+		}
+		fmt.Fprintf(w, "%s: %s\n", e.Resource, strings.TrimSuffix(offered+": "+e.Reason, ": "))
+		for _, id := range e.Offered {
+			fmt.Fprintf(w, "  %s\n", id)
+		}
+		for _, m := range e.Matches {
+			fmt.Fprintf(w, "  %s\n", m.Place)
+			for _, c := range m.Conditions {
+				fits := fmt.Sprint(c.Fits)
+				if c.Fits == 0 {
+					fits = strings.TrimSuffix("none: "+c.Nearest, ": ")
+				}
+				fmt.Fprintf(w, "    %-20s %-20s %s\n", c.Key, cmp.Or(c.Want, "any"), fits)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/generic-dp/generic-dp/agent"
+	"github.com/generic-dp/generic-dp/config"
+)
+
+// recorded scans a recorded machine.
+func recorded(t *testing.T, machine string) (*flags, *agent.View) {
+	t.Helper()
+	f := newFlags()
+	f.paths.Sysfs = machine
+	cmd, _, err := newRoot(f).Find([]string{"devices"})
+	if err == nil {
+		err = f.unpack(cmd)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := f.all.Set("allow", "all"); err != nil {
+		t.Fatal(err)
+	}
+	view, err := f.view(t.Context(), &config.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, view
+}
+
+// On every machine, each example is explained as it is matched: a resource has a reason
+// exactly if something is missing, and the devices that are offered.
+func TestExplainAgreesWithMatching(t *testing.T) {
+	t.Parallel()
+	examples, err := filepath.Glob("../../examples/configs/*.toml")
+	if err != nil || len(examples) == 0 {
+		t.Fatalf("examples: %v, %v", examples, err)
+	}
+	offers, reasons := 0, 0
+	for _, machine := range recordings(t) {
+		_, host := recorded(t, machine)
+		for _, example := range examples {
+			cfg, err := config.Load(example)
+			if err != nil {
+				t.Fatal(err)
+			}
+			view := host.With(cfg)
+			for i, e := range view.Explain(cfg, nil, nil) {
+				offered := 0
+				for _, m := range view.Matched.Resources {
+					if m.Resource == &cfg.Resources[i] {
+						offered += len(m.Offers)
+					}
+				}
+				selected := 0
+				for _, m := range e.Matches {
+					selected += len(m.Selected)
+				}
+				switch {
+				case len(e.Offered) != offered:
+					t.Errorf("%s: %s: %s: explained are %d devices, offered %d", machine, example, e.Resource, len(e.Offered), offered)
+				case offered == 0 && e.Reason == "":
+					t.Errorf("%s: %s: %s: no device, and no reason", machine, example, e.Resource)
+				case offered > 0 && selected == 0:
+					t.Errorf("%s: %s: %s offers %d devices, and no match is said to select anything: %+v", machine, example, e.Resource, offered, e.Matches)
+				}
+				offers += offered
+				if e.Reason != "" {
+					reasons++
+				}
+			}
+		}
+	}
+	if offers < 100 || reasons < 100 {
+		t.Errorf("%d offers and %d reasons: want hundreds", offers, reasons)
+	}
+}
