@@ -212,6 +212,18 @@ func TestSRIOVOffersTheSame(t *testing.T) {
 	h.AddPCI(sysfstest.PCI{Address: "0000:5e:00.0", Vendor: "15b3", Device: "1017", Class: "020700", Driver: "mlx5_core", Nodes: []sysfstest.Node{
 		{Name: "infiniband/uverbs0", Subsystem: "infiniband_verbs"}, {Name: "infiniband/umad0", Subsystem: "infiniband_mad"}, {Name: "ptp0", Subsystem: "ptp"},
 	}})
+	// The class of a port does not say what it is set to; functions with vfio-pci have no
+	// interface, but their physical one has.
+	for i, link := range []int{1, 32} {
+		address := fmt.Sprintf("0000:d8:00.%d", i)
+		port := h.AddPCI(sysfstest.PCI{Address: address, Vendor: "15b3", Device: "101b", Class: "020700", Driver: "mlx5_core", TotalVFs: 4})
+		h.AddNet(port, sysfstest.Net{Name: fmt.Sprintf("port%d", i), Type: link})
+		h.AddPCI(sysfstest.PCI{
+			Address: fmt.Sprintf("0000:d8:01.%d", i), Vendor: "15b3", Device: "101c", Class: "020700", Driver: "vfio-pci",
+			IOMMUGroup: fmt.Sprint(95 + i), PF: address, VF: 0,
+		})
+		h.AddNode("", sysfstest.Node{Name: fmt.Sprintf("vfio/%d", 95+i), Subsystem: "vfio"})
+	}
 	h.AddPCI(sysfstest.PCI{Address: "0000:af:00.0", Vendor: "8086", Device: "0d90", Class: "120000", Driver: "dfl-pci"})
 	snap, opts := scan(t, h.Tree)
 
@@ -247,6 +259,13 @@ func TestSRIOVOffersTheSame(t *testing.T) {
 		{
 			"rdma", `[{"resourceName": "hca", "selectors": {"vendors": ["15b3", "8086"], "linkTypes": ["infiniband"], "isRdma": true}}]`,
 			[]string{"intel.com/hca: 0000:5e:00.0 [/dev/infiniband/umad0 /dev/infiniband/uverbs0 /dev/infiniband/rdma_cm]"},
+		},
+		{
+			"links", `[{"resourceName": "eth", "selectors": {"devices": ["101b", "101c"], "linkTypes": ["ether"]}}, {"resourceName": "ib", "selectors": {"devices": ["101b", "101c"], "linkTypes": ["infiniband"]}}]`,
+			[]string{
+				"intel.com/eth: 0000:d8:00.0 []", "intel.com/eth: 0000:d8:01.0 [/dev/vfio/95 /dev/vfio/vfio]",
+				"intel.com/ib: 0000:d8:00.1 []", "intel.com/ib: 0000:d8:01.1 [/dev/vfio/96 /dev/vfio/vfio]",
+			},
 		},
 		{
 			"accelerators", `[{"resourceName": "fpga", "deviceType": "accelerator", "selectors": {"drivers": ["dfl-pci"]}}, {"resourceName": "nic", "selectors": {"drivers": ["dfl-pci"]}}]`,

@@ -223,8 +223,8 @@ func (c *conversion) sriovResource(p sriovPool, in *workload) {
 	}
 }
 
-// linkClasses are the PCI classes of linkTypes.
-var linkClasses = map[string]string{"ether": "0200", "infiniband": "0207"}
+// linkTypes are types of network interfaces, by their number (ARPHRD in the kernel).
+var linkTypes = map[string]string{"ether": "1", "infiniband": "32"}
 
 // matches of a selector: one for each kind, and for each physical function with
 // different ranges. They select too much if a condition is untestable.
@@ -239,23 +239,24 @@ func (s sriovSelector) matches(r *resource, p sriovPool, kinds map[sriovKind]boo
 	}
 	common := match{PCI: pciMatch{Vendor: s.Vendors, Device: s.Devices, Address: s.PCIAddresses}}
 	common.attr("acpi_index", quoteAll(s.ACPIIndexes)...)
+	common.PCI.Class = []string{"02"}
 	switch {
 	case p.DeviceType == sriovAccelerator:
 		common.PCI.Class = []string{"12"}
 	case len(s.LinkTypes) > 0:
-		for _, t := range s.LinkTypes {
-			if class := linkClasses[t]; class != "" {
-				common.PCI.Class = append(common.PCI.Class, class)
-			} else {
-				r.differs(s.at, `not imported: linkTypes %q: want "ether" or "infiniband"`, t)
+		// An interface that is in a pod has no type to be seen: others are excluded.
+		var others []string
+		for name, number := range linkTypes {
+			if !slices.Contains(s.LinkTypes, name) {
+				others = append(others, "!"+number)
 			}
 		}
-		r.differs(s.at, "differs: linkTypes are tested on the PCI class, not on the network interface, which is absent while a pod has it")
-	}
-	if len(common.PCI.Class) == 0 {
-		if common.PCI.Class = []string{"02"}; len(s.LinkTypes) > 0 {
-			untestable = cmp.Or(untestable, fmt.Sprintf("linkTypes %q without a PCI class", s.LinkTypes))
+		if len(others) == len(linkTypes) {
+			untestable = cmp.Or(untestable, fmt.Sprintf(`linkTypes %q: want "ether" or "infiniband"`, s.LinkTypes))
+			break
 		}
+		common.attr("net/*/type", others...)
+		common.attr("physfn/net/*/type", others...)
 	}
 	for _, kind := range []sriovKind{vfioKind, uioKind, kernelKind, rdmaKind, vdpaKind} {
 		drivers, ok := s.driversOf(kind)
