@@ -99,6 +99,8 @@ type Result struct {
 	// Warnings are the differences, one line each with file and place. The
 	// comments of TOML have the same text.
 	Warnings []string
+
+	before []func(*Host) []Device
 }
 
 // Problems are all errors of an input, sorted by line: one line each with file,
@@ -146,7 +148,7 @@ func Convert(file string, data []byte, o Options) (*Result, error) {
 		}
 		return nil, all
 	}
-	return &Result{TOML: c.toml(), Warnings: c.warnings}, nil
+	return &Result{TOML: c.toml(), Warnings: c.warnings, before: c.before}, nil
 }
 
 // convert fills in the resources from the configurations.
@@ -206,6 +208,7 @@ type conversion struct {
 	defaultDomain string
 	resources     []*resource
 	mounts        []string // that --allow has to name
+	before        []func(*Host) []Device
 }
 
 // problem is an error at a line of the input, 0 if it concerns all of it.

@@ -56,6 +56,7 @@ func (c *conversion) smarterEntry(v *value, domain string, in *workload) {
 		v.differs("%s", differences[0])
 	}
 	nameVariable := regexp.MustCompile(`\$\{[a-z0-9]+\}`)
+	c.before = append(c.before, smarterBefore(domain, e.DeviceMatch, e.NumMaxDevices))
 	for _, r := range smarterResources(v, globs) {
 		if rule := checkName(nameVariable.ReplaceAllString(r.Name, "x")); rule != "" {
 			v.differs("not imported: %.80q %s", r.Name, rule)

@@ -324,6 +324,7 @@ func (g squatGroup) alike(other squatGroup) bool {
 func (c *conversion) squatResources(device *value, name string, groups []squatGroup, in *workload) {
 	var parts [][]squatGroup
 	for _, g := range groups {
+		c.before = append(c.before, g.before(name))
 		form := g.form()
 		i := slices.IndexFunc(parts, func(p []squatGroup) bool {
 			return p[0].form() == form && (form == nodeForm || form == poolForm && p[0].alike(g))

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,8 +15,9 @@ import (
 	"github.com/generic-dp/generic-dp/importer"
 )
 
-func newImport() *cobra.Command {
+func newImport(f *flags) *cobra.Command {
 	o := importer.Options{Format: importer.Auto}
+	check := false
 	from := string(o.Format)
 	cmd := &cobra.Command{
 		Use:   "import FILE",
@@ -50,7 +53,11 @@ chart, Flux and Argo CD objects, patches and variables, but no unrendered templa
 			if err != nil {
 				return fmt.Errorf("read %s: %w", name, err)
 			}
-			return convert(cmd, name, data, o)
+			cfg, result, err := convert(cmd, name, data, o)
+			if err != nil || !check {
+				return err
+			}
+			return f.compare(cmd.Context(), cmd.ErrOrStderr(), cfg, result)
 		},
 	}
 	var formats []string
@@ -58,6 +65,7 @@ chart, Flux and Argo CD objects, patches and variables, but no unrendered templa
 		formats = append(formats, string(f))
 	}
 	cmd.Flags().Var(word{&from, formats}, "from", "format of FILE: "+strings.Join(formats, ", "))
+	cmd.Flags().BoolVar(&check, "check", false, "list the devices of this host, or of --sysfs, that the result offers, and where the other plugin differs")
 	cmd.Flags().StringVar(&o.Domain, "domain", "", "domain of resource names (default that of FILE or of the other plugin)")
 	return cmd
 }
@@ -67,18 +75,76 @@ const maxImport = 16 << 20
 
 // convert prints the converted input, after validating it: a conversion that does not
 // load is a bug.
-func convert(cmd *cobra.Command, file string, data []byte, o importer.Options) error {
+func convert(cmd *cobra.Command, file string, data []byte, o importer.Options) (*config.Config, *importer.Result, error) {
 	result, err := importer.Convert(file, data, o)
 	if err != nil {
 		fmt.Fprintln(cmd.ErrOrStderr(), strings.TrimRight(err.Error(), "\n"))
-		return errReported
+		return nil, nil, errReported
 	}
-	if _, err := config.Parse(config.File{Name: "imported.toml", Data: result.TOML}); err != nil {
-		return fmt.Errorf("the conversion of %s is invalid, which is a bug of generic-dp: please report it with that file\n%w\n%s", file, err, result.TOML)
+	cfg, err := config.Parse(config.File{Name: "imported.toml", Data: result.TOML})
+	if err != nil {
+		return nil, nil, fmt.Errorf("the conversion of %s is invalid, which is a bug of generic-dp: please report it with that file\n%w\n%s", file, err, result.TOML)
 	}
 	for _, w := range result.Warnings {
 		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", w)
 	}
 	_, err = cmd.OutOrStdout().Write(result.TOML)
-	return err
+	return cfg, result, err
+}
+
+// compare lists what the converted configuration offers on this host, and what only one of
+// it and the other plugin does. Standard output is for the configuration.
+func (f *flags) compare(ctx context.Context, w io.Writer, cfg *config.Config, result *importer.Result) error {
+	view, err := f.view(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	for _, n := range view.Matched.Notes {
+		printNote(w, "note: ", n)
+	}
+	if err := newReport(cfg, view).table(w, false); err != nil {
+		return err
+	}
+	before := result.Before(importer.NewHost(view.Snapshot))
+	if len(before) == 0 {
+		return nil
+	}
+	change := make(map[string]int) // +1 for each device that is new, -1 for each that was
+	var names []string
+	add := func(d importer.Device, by int) {
+		slices.Sort(d.Nodes)
+		name := fmt.Sprintf("%s: %s with %s", d.Resource, strings.Join(d.Nodes, ","), count(d.Slots, "slot"))
+		if _, known := change[name]; !known {
+			names = append(names, name)
+		}
+		change[name] += by
+	}
+	for _, d := range before {
+		add(d, -1)
+	}
+	for _, m := range view.Matched.Resources {
+		for _, o := range m.Offers {
+			d := importer.Device{Resource: m.Name, Slots: o.Slots}
+			for _, n := range o.Nodes {
+				d.Nodes = append(d.Nodes, importer.NodeText(n.HostPath, n.Path.String()))
+			}
+			add(d, 1)
+		}
+	}
+	differ := 0
+	for _, name := range names {
+		switch {
+		case change[name] < 0:
+			fmt.Fprintln(w, "only before: "+name)
+		case change[name] > 0:
+			fmt.Fprintln(w, "only now: "+name)
+		default:
+			continue
+		}
+		differ++
+	}
+	if differ == 0 {
+		fmt.Fprintln(w, "the other plugin offers the same devices on this host")
+	}
+	return nil
 }
