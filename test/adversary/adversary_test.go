@@ -244,6 +244,23 @@ func (n *node) serves() {
 	}
 }
 
+// ready returns when all resources are registered.
+func (n *node) ready() {
+	n.Helper()
+	ctx, cancel := context.WithTimeout(n.Context(), startTime)
+	defer cancel()
+	for {
+		text, err := n.get(ctx, "/readyz")
+		if strings.HasPrefix(text, "ok\n") {
+			break
+		}
+		if ctx.Err() != nil {
+			n.fatal("not ready: %s %v", text, err)
+		}
+	}
+	n.serves()
+}
+
 // get reads a page like a probe, with a connection for it.
 func (n *node) get(ctx context.Context, path string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.address+path, nil)

@@ -98,22 +98,8 @@ func TestListener(t *testing.T) {
 				page, err = n.get(t.Context(), "/metrics")
 				n.must(err)
 			}
-			attack := exec.Command(os.Args[0])
-			attack.Env = append(os.Environ(), floodEnv+"="+name+"@"+n.address)
-			n.must(attack.Start())
-			ended, cancel := context.WithCancel(context.Background())
-			go func() {
-				defer cancel()
-				_ = attack.Wait()
-			}()
 			registrations := n.kubelet.Registrations(good)
-			for i := 0; ended.Err() == nil || i < 3; i++ {
-				n.serves()
-				if i == 1 { // a new registration needs files
-					n.must(n.kubelet.Restart())
-					n.served()
-				}
-			}
+			n.flooded(name)
 			if got := n.kubelet.Registrations(good); got <= registrations {
 				t.Errorf("%d registrations, want more than %d", got, registrations)
 			}
@@ -123,4 +109,35 @@ func TestListener(t *testing.T) {
 			}
 		})
 	}
+}
+
+// flooded checks that the program serves while it is flooded.
+func (n *node) flooded(name string) {
+	n.Helper()
+	attack := exec.Command(os.Args[0])
+	attack.Env = append(os.Environ(), floodEnv+"="+name+"@"+n.address)
+	n.must(attack.Start())
+	ended, cancel := context.WithCancel(context.Background())
+	go func() {
+		defer cancel()
+		_ = attack.Wait()
+	}()
+	for i := 0; ended.Err() == nil || i < 3; i++ {
+		n.serves()
+		if i == 1 { // a new registration needs files
+			n.must(n.kubelet.Restart())
+			n.served()
+		}
+	}
+}
+
+// Neither with the largest configuration that is served.
+func TestListenerAndConfig(t *testing.T) {
+	n := newNode(t)
+	n.configure(goodConfig + manySlots)
+	n.start()
+	n.served()
+	n.ready()
+	n.flooded("nothing is read")
+	n.stop()
 }

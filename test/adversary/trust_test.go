@@ -101,6 +101,12 @@ func TestKilledWhileReloading(t *testing.T) {
 	n := newNode(t)
 	n.start()
 	n.served()
+	for { // the first configuration has a copy soon after it is served
+		if _, err := os.Stat(n.path("state", "last-good-config.json")); err == nil {
+			break
+		}
+		n.serves()
+	}
 	for i := range 15 {
 		n.configure(goodConfig + fmt.Sprintf("[[resource]]\nname = \"r%d\"\nmatch.virtual = \"d\"\n", i))
 		time.Sleep(time.Duration(i) * time.Millisecond) // another moment each time
