@@ -224,5 +224,5 @@ func (c *Config) Check(a Allow) error {
 			refused = append(refused, n.Problem)
 		}
 	}
-	return problems(refused[:min(len(refused), maxProblems)], len(refused))
+	return problems(refused, len(refused))
 }

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -144,17 +143,20 @@ func (t *table) unixID(name string, into **uint32, help string) {
 	}, help)
 }
 
-var octalMode = regexp.MustCompile(`^0?[0-7]{3}$`)
+// isMode reports whether s is the number of permission bits.
+func isMode(s string) bool {
+	return consists(strings.TrimPrefix(s, "0"), "01234567") && (len(s) == 3 || len(s) == 4 && s[0] == '0')
+}
 
 // mode reads v as permission bits.
 func (v value) mode() (mode *uint32) {
 	const want = `three octal digits such as "0660"`
 	if n, ok := v.raw.(int64); ok {
-		v.mistyped(want, bareHint(n, fmt.Sprintf("0%03d", n), fmt.Sprintf("0%03o", n), "%O", octalMode.MatchString))
+		v.mistyped(want, bareHint(n, fmt.Sprintf("0%03d", n), fmt.Sprintf("0%03o", n), "%O", isMode))
 		return nil
 	}
 	v.checked(want, func(s string) (rule, hint string) {
-		if !octalMode.MatchString(s) {
+		if !isMode(s) {
 			return "is not a mode: want " + want, ""
 		}
 		bits, _ := strconv.ParseUint(s, 8, 32)

@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -192,9 +191,9 @@ func attributeKinds() (all []attribute) {
 		case device.ClassValue:
 			k = pciClass
 		case device.AddressValue:
-			k = address("a PCI address", `\.[0-7]`, a.Example)
+			k = address("a PCI address", true, a.Example)
 		case device.SlotValue:
-			k = address("a PCI slot", "", a.Example)
+			k = address("a PCI slot", false, a.Example)
 		case device.NumberValue:
 			k = kind{mode: pattern.Number, bare: true, want: `a number, or numbers and ranges such as "0,2-7"`}
 		case device.WordValue:
@@ -216,20 +215,26 @@ var pciClass = kind{
 	},
 }
 
-// address accepts domain, bus, device and rest. Domains of some controllers have more
-// than four digits.
-func address(what, function, example string) kind {
-	shape := regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]` + function + "$")
+// address accepts domain, bus, device and, of a function, its number. Domains of some
+// controllers have more than four digits.
+func address(what string, function bool, example string) kind {
+	fits := func(s string) bool {
+		domain, rest, _ := strings.Cut(s, ":")
+		bus, rest, _ := strings.Cut(rest, ":")
+		slot, number, has := strings.Cut(rest, ".")
+		return consists(domain+bus+slot, hexDigits) && 4 <= len(domain) && len(domain) <= 8 && len(bus) == 2 && len(slot) == 2 && slot[0] <= '1' &&
+			has == function && (!has || len(number) == 1 && consists(number, "01234567"))
+	}
 	want := fmt.Sprintf("one such as %q", example)
 	return kind{mode: pattern.Hex, want: want, check: func(a pattern.Alternative) (string, string) {
 		s, whole := a.Literal()
-		if !whole || shape.MatchString(s) {
+		if !whole || fits(s) {
 			return "", ""
 		}
 		hint := ""
 		// The format of lspci, and a slot without a function.
 		for _, meant := range []string{"0000:" + s, strings.SplitN(s, ".", 2)[0]} {
-			if shape.MatchString(meant) {
+			if fits(meant) {
 				hint = didYouMean(meant)
 			}
 		}

@@ -193,7 +193,7 @@ func readVirtual(v value) (d Virtual) {
 // virtualName reads v as the name of a virtual device, empty if it is invalid.
 func (v value) virtualName() string {
 	return v.checked(`a name such as "lic-0"`, func(s string) (rule, hint string) {
-		if !nameInPart.MatchString(s) || len(s) > maxNamePart {
+		if !isName(s) || len(s) > maxNamePart {
 			rule = `is not the name of a device: want letters, digits, "-", "_" and ".", beginning and ending with a letter or digit, at most 63`
 		}
 		return rule, ""
@@ -204,7 +204,7 @@ func (v value) virtualName() string {
 func (v value) virtualVars() map[string]string {
 	vars := make(map[string]string)
 	for name, e := range v.own(`of strings such as { host = "10.0.0.5" }`) {
-		if !nameInPart.MatchString(name) {
+		if !isName(name) {
 			v.key(name).report(quote(name)+` is not the name of a variable: want letters, digits, "-", "_" and "."`, "")
 		} else if s, ok := e.literal("a string"); ok {
 			vars[name] = s

@@ -84,7 +84,11 @@ func (w *walk) parse(files []File) (*Config, error) {
 		}
 		cfg.Resources = append(cfg.Resources, r)
 	}
-	if err := w.problems(); err != nil {
+	var found []Problem
+	for _, r := range inOrder(w.reports) {
+		found = append(found, r.Problem)
+	}
+	if err := problems(found, w.found); err != nil {
 		return nil, err
 	}
 	for _, r := range inOrder(w.needs) {

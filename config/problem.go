@@ -70,8 +70,6 @@ type report struct {
 	Problem
 	source *source
 	at     int // offset in its text
-	// hint computes the Hint of a reported problem, if that is expensive.
-	hint func() string
 	// allowed is the part of --allow that permits it; nil is none.
 	allowed func(Allow) bool
 }
@@ -111,30 +109,15 @@ func inOrder(reports []report) []report {
 	return reports
 }
 
-// problems returns the problems as an error, or nil.
-func (w *walk) problems() error {
-	var first []Problem
-	for _, r := range inOrder(w.reports) {
-		if len(first) == maxProblems {
-			break
-		}
-		if r.hint != nil {
-			r.Hint = r.hint()
-		}
-		first = append(first, r.Problem)
-	}
-	return problems(first, w.found)
-}
-
 // problems is an error with the first of n problems, nil if there are none.
-func problems(first []Problem, n int) error {
-	if len(first) == 0 {
+func problems(list []Problem, n int) error {
+	if n == 0 {
 		return nil
 	}
-	if len(first) == maxProblems && n > maxProblems {
-		first = append(first, Problem{Text: fmt.Sprintf("%d problems in all: the first %d are reported", n, maxProblems)})
+	if len(list) > maxProblems {
+		list = append(list[:maxProblems:maxProblems], Problem{Text: fmt.Sprintf("%d problems in all: the first %d are reported", n, maxProblems)})
 	}
-	return Problems(first)
+	return Problems(list)
 }
 
 // digits is the number of leading digits of s.

@@ -2,7 +2,6 @@ package config
 
 import (
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/parser"
 
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
 const (
@@ -81,11 +81,25 @@ func readResource(v value) Resource {
 	return r
 }
 
-// The grammar of names of the API server (k8s.io/apimachinery/pkg/util/validation).
-var (
-	subdomain  = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
-	nameInPart = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)
+const (
+	lower = "abcdefghijklmnopqrstuvwxyz0123456789"
+	alnum = lower + "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 )
+
+// consists reports whether s is not empty and has only these characters.
+func consists(s, characters string) bool { return s != "" && strings.Trim(s, characters) == "" }
+
+// isName reports whether s is a name of the API server without a domain, of any length:
+// letters and digits around letters, digits, "-", "_" and "."
+// (k8s.io/apimachinery/pkg/util/validation).
+func isName(s string) bool { return consists(s, alnum+"-_.") && strings.Trim(s, "-_.") == s }
+
+// isSubdomain reports whether s is a DNS subdomain, likewise.
+func isSubdomain(s string) bool {
+	return !slices.ContainsFunc(strings.Split(s, "."), func(label string) bool {
+		return !consists(label, lower+"-") || strings.Trim(label, "-") != label
+	})
+}
 
 const (
 	maxNamePart = 63
@@ -99,7 +113,7 @@ const (
 // checkDomain returns the rule that the prefix of a resource name violates, or empty.
 func checkDomain(domain string) (rule, hint string) {
 	switch {
-	case !subdomain.MatchString(domain):
+	case !isSubdomain(domain):
 		return `is not a DNS subdomain: want lower-case letters, digits, "-" and ".", such as "example.com"`, ""
 	case len(domain) > maxDomain:
 		return "is too long for the domain of a resource: want at most 244 characters", ""
@@ -115,7 +129,7 @@ func checkDomain(domain string) (rule, hint string) {
 // violates, or empty.
 func checkNamePart(name string) string {
 	switch {
-	case !nameInPart.MatchString(name):
+	case !isName(name):
 		return `is not a resource name: want letters, digits, "-", "_" and ".", beginning and ending with a letter or digit`
 	case len(name) > maxNamePart:
 		return "is too long for a resource name: want at most 63 characters after the domain"
@@ -200,7 +214,7 @@ func (v value) resourceNames(r *Resource) {
 			e.report(quote(name)+" "+rule, "")
 			continue
 		}
-		if r.Name != "" && !results.MatchString(result) {
+		if r.Name != "" && !results.Match(result) {
 			hint := ""
 			if vars := r.NameText.Vars(); len(vars) == 1 && result != "" {
 				hint = didYouMean(r.NameText.Expand(func(string) (string, bool) { return result, true }).String())
@@ -212,16 +226,16 @@ func (v value) resourceNames(r *Resource) {
 	}
 }
 
-// allResults is an expression that matches all possible results of a text.
-func allResults(text device.Text) *regexp.Regexp {
-	e := ""
-	for _, p := range text {
-		e += regexp.QuoteMeta(p.Literal)
-		if p.Var != "" {
-			e += ".*"
+// allResults is a condition that all possible results of a text meet.
+func allResults(text device.Text) pattern.Values {
+	p := ""
+	for _, part := range text {
+		if p += pattern.Quote(part.Literal); part.Var != "" {
+			p += "*"
 		}
 	}
-	return regexp.MustCompile("(?s)^" + e + "$")
+	all, _ := pattern.Parse(pattern.Text, p) // of no name is none
+	return pattern.NewValues(all)
 }
 
 // numaForm is "auto", "none" or a list of NUMA nodes.

@@ -39,9 +39,11 @@ func (v value) read(bind func(t *table)) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(keys)) {
 		if !slices.Contains(t.names, name) {
-			r := v.key(name).problem("unknown key "+quote(name), "")
-			r.hint = func() string { return v.unknownHint(name, t.names) }
-			v.w.report(r)
+			hint := ""
+			if v.w.found < maxFound { // it takes time
+				hint = v.unknownHint(name, t.names)
+			}
+			v.key(name).report("unknown key "+quote(name), hint)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -389,7 +388,7 @@ func annotationName(_, key string) (rule, hint string) {
 	if !ok {
 		domain, name = "x", key
 	}
-	if !subdomain.MatchString(domain) || len(domain) > maxSubdomain || !nameInPart.MatchString(name) || len(name) > maxNamePart {
+	if !isSubdomain(domain) || len(domain) > maxSubdomain || !isName(name) || len(name) > maxNamePart {
 		return `is not the key of an annotation: want one such as "example.com/name", at most 63 characters after the domain`, ""
 	}
 	if by := interpretedBy(annotations, key, false); by != "" {
@@ -401,10 +400,8 @@ func annotationName(_, key string) (rule, hint string) {
 	return "", ""
 }
 
-var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-
 func envName(written, sample string) (rule, hint string) {
-	if identifier.MatchString(sample) {
+	if consists(sample, alnum+"_") && !isDigit(sample[0]) {
 		return "", ""
 	}
 	if strings.Contains(written, "${"+resourceVar+"}") {

@@ -147,7 +147,7 @@ type found struct {
 func (m *run) match(r *config.Resource) {
 	m.directoryNotes(r)
 	found := m.candidates(r)
-	m.vfioNotes(r, found)
+	m.vfioNotes(r)
 	devices := m.combine(r, m.claim(r, found))
 	byName := m.byName(r, devices)
 	var offers []device.Offer

@@ -87,7 +87,7 @@ func (m *run) notes(r *config.Resource, devices []candidate, offers []device.Off
 		m.note(r.Place, "container.cdi = true moves it into the container",
 			"network interface %s without container.cdi: it stays on the host, and a container gets nothing of it", devices[i].picks[0].node.Path)
 	}
-	for _, text := range namedNodes(offers, devices) {
+	for _, text := range namedNodes(offers) {
 		m.note(r.Place, "container.cdi = true", "%s without container.cdi: programs find these nodes by their names, and a container that restarts when the numbers in them have changed finds them at the names of before", text)
 	}
 	follows := func(n device.OfferedNode) bool { return n.Follow && !n.Companion }
@@ -123,14 +123,10 @@ var interfaceDirs = []struct{ dir, nodes string }{
 }
 
 // namedNodes lists the nodes in interfaceDirs whose names may change while a container
-// has them, by kind. vfio = true has a separate note.
-func namedNodes(offers []device.Offer, devices []candidate) []string {
-	vfio := slices.ContainsFunc(devices, func(c candidate) bool { return len(c.groups) > 0 })
+// has them, by kind.
+func namedNodes(offers []device.Offer) []string {
 	var out []string
 	for _, kind := range interfaceDirs {
-		if vfio && kind.dir == "/dev/vfio/" {
-			continue
-		}
 		var nodes []string
 		for _, o := range offers {
 			for _, n := range o.Nodes {

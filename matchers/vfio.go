@@ -208,7 +208,7 @@ func blocksGroup(p *device.PCI) bool {
 }
 
 // vfioNotes adds the notes about matches with vfio = true.
-func (m *run) vfioNotes(r *config.Resource, found []candidate) {
+func (m *run) vfioNotes(r *config.Resource) {
 	excludes := m.predicates(r.Exclude)
 	for _, p := range m.predicates(r.Match) {
 		if !p.VFIO {
@@ -226,8 +226,5 @@ func (m *run) vfioNotes(r *config.Resource, found []candidate) {
 			m.note(p.Place, `driver = "vfio-pci" in pci says that only those are meant which are`,
 				"no VFIO nodes, since not bound to vfio-pci: PCI function %s", andMore(unbound[0], len(unbound)))
 		}
-	}
-	if !r.Container.CDI && slices.ContainsFunc(found, func(c candidate) bool { return len(c.groups) > 0 }) {
-		m.note(r.Place, "container.cdi = true", "vfio without container.cdi: after a reboot a container may find the nodes of VFIO under numbers that are no longer theirs")
 	}
 }
