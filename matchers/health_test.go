@@ -144,7 +144,7 @@ func TestCheckedAddresses(t *testing.T) {
 	for _, tc := range []struct{ tcp, want string }{
 		{"10.0.0.5:554", ""},
 		{"${kernel}:554", ""},
-		{"${usb.manufacturer}:554", "health.tcp: ${usb.manufacturer} has no value: USB device 1-2 has no manufacturer"},
+		{"${usb.manufacturer}:554", "health.tcp: ${usb.manufacturer} has no value for USB device 1-2"},
 		{"${id}:554", `health.tcp: "usb:10c4:ea60:A1B2C3:554" is not HOST:PORT`},
 		{"${devnode}:554", `health.tcp: "/dev/ttyUSB0:554" is not HOST:PORT`},
 	} {

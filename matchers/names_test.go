@@ -33,8 +33,8 @@ func TestNames(t *testing.T) {
 			"d-dev-bus-usb-001-002: " + canA + " /dev/bus/usb/001/002", "d-dev-bus-usb-001-003: " + canB + " /dev/bus/usb/001/003"}},
 		{name: "the ends are letters and digits", toml: named("${attr:bDeviceProtocol}${attr:idVendor}x.${usb.manufacturer}", sticks),
 			opts: func(o *matchers.Options) { host(o).attr = func(string, string) (string, bool) { return "(_a", true } },
-			notes: []string{`error: test.toml: resource 1 ("${attr:bDeviceProtocol}${attr:idVendor}x.${usb.manufacturer}"): left out: USB device 1-1: name "example.com/${attr:bDeviceProtocol}${attr:idVendor}x.${usb.manufacturer}": ${usb.manufacturer} has no value: USB device 1-1 has no manufacturer ()`,
-				`error: test.toml: resource 1 ("${attr:bDeviceProtocol}${attr:idVendor}x.${usb.manufacturer}"): left out: USB device 1-2: name "example.com/${attr:bDeviceProtocol}${attr:idVendor}x.${usb.manufacturer}": ${usb.manufacturer} has no value: USB device 1-2 has no manufacturer ()`}},
+			notes: []string{`error: test.toml: resource 1 ("${attr:bDeviceProtocol}${attr:idVendor}x.${usb.manufacturer}"): left out: USB device 1-1: name "example.com/${attr:bDeviceProtocol}${attr:idVendor}x.${usb.manufacturer}": ${usb.manufacturer} has no value for USB device 1-1 ()`,
+				`error: test.toml: resource 1 ("${attr:bDeviceProtocol}${attr:idVendor}x.${usb.manufacturer}"): left out: USB device 1-2: name "example.com/${attr:bDeviceProtocol}${attr:idVendor}x.${usb.manufacturer}": ${usb.manufacturer} has no value for USB device 1-2 ()`}},
 		{name: "trimmed", toml: named("${attr:x}", sticks), opts: func(o *matchers.Options) { host(o).attr = func(string, string) (string, bool) { return "(_a%", true } },
 			want: []string{"a: " + canA + " /dev/bus/usb/001/002", "a: " + canB + " /dev/bus/usb/001/003"}},
 		{name: "cut", toml: named("a-${attr:x}", sticks), opts: func(o *matchers.Options) {

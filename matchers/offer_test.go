@@ -105,7 +105,7 @@ container.path = "/dev/x"`, []string{`usb:046d:082d:2B5D3F1F /dev/video0>/dev/x 
 		{"two nodes that only links tell apart at one path", `match = { pci = { class = "0106" }, glob = "/dev/sda*" }
 container.path = "/dev/x"`, []string{`0000:00:17.0 /dev/sda>/dev/x !/dev/sda and /dev/sda1 would both be at /dev/x in the container: glob = "/dev/disk/by-id/ata-Samsung_SSD_860_EVO_500GB_S3Z1NB0K123456A" selects /dev/sda alone, and a path that ends with "/" keeps both`}},
 		{"no value", `match = { usb = { id = "0403:6010" }, glob = "/dev/ttyUSB2" }
-container.path = "/dev/${usb.serial}"`, []string{`usb:0403:6010:port:0000:00:14.0:2.4 !path of /dev/ttyUSB2 in the container: ${usb.serial} has no value: USB device 1-2.4 ("Dual RS232-HS") has no serial number`}},
+container.path = "/dev/${usb.serial}"`, []string{`usb:0403:6010:port:0000:00:14.0:2.4 !path of /dev/ttyUSB2 in the container: ${usb.serial} has no value for USB device 1-2.4 ("Dual RS232-HS")`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -22,7 +22,7 @@ func TestCDIDevices(t *testing.T) {
 			want: []string{"x: cdi:nvidia.com:gpu:0 mount /opt/nvidia.com/gpu/0>/opt/nvidia.com/gpu=0 cdi nvidia.com/gpu=0"}},
 		{name: "what its nodes belong to", toml: "match.cdi_device = \"nvidia.com/gpu=*\"\nwith = { path = \"/opt/${pci.device}-${numa}\", as = \"mount\" }", want: []string{
 			"x: cdi:nvidia.com:gpu:0 mount /opt/2235-0>/opt/2235-0 cdi nvidia.com/gpu=0",
-			"x: cdi:nvidia.com:gpu:1 cdi nvidia.com/gpu=1 !path of a companion: ${pci.device} has no value: the device has no hardware",
+			"x: cdi:nvidia.com:gpu:1 cdi nvidia.com/gpu=1 !path of a companion: ${pci.device} has no value for CDI device nvidia.com/gpu=1",
 		}},
 		{name: "a device goes to the first", toml: `
 [[resource]]
@@ -35,7 +35,7 @@ match.cdi_device = "nvidia.com/gpu=*"`, want: []string{"a: cdi:nvidia.com:gpu:1 
 		{name: "passed along", toml: "match = { usb = { serial = \"CAN-B*\" }, glob = \"/dev/ttyACM*\" }\ncontainer.cdi_devices = [\"nvidia.com/gpu=${usb.interface}\", \"nvidia.com/gpu=all\", \"nvidia.com/gpu=0\"]",
 			want: []string{"x: " + canB + " /dev/ttyACM0 cdi nvidia.com/gpu=0 cdi nvidia.com/gpu=all"}},
 		{name: "passed along and missing", toml: "match = { usb = { serial = \"CAN-B*\" }, glob = \"/dev/ttyACM*\" }\ncontainer.cdi_devices = [\"nvidia.com/gpu=${usb.serial}\", \"a/b=${usb.manufacturer}\"]",
-			want: []string{"x: " + canB + ` /dev/ttyACM0 !container.cdi_devices: no CDI spec of the host has "nvidia.com/gpu=CAN-B-78"; container.cdi_devices: ${usb.manufacturer} has no value: USB device 1-2 has no manufacturer`}},
+			want: []string{"x: " + canB + ` /dev/ttyACM0 !container.cdi_devices: no CDI spec of the host has "nvidia.com/gpu=CAN-B-78"; container.cdi_devices: ${usb.manufacturer} has no value for USB device 1-2`}},
 	})
 }
 
@@ -47,7 +47,7 @@ func TestVirtual(t *testing.T) {
 			notes: []string{`test.toml: resource 1 ("x"): match 1: virtual without when: every node that runs this configuration offers it`}},
 		{name: "variables", toml: "match.virtual = [{ name = \"door\", vars = { host = \"10.0.0.5\" } }, { name = \"gate\", vars = { host = \"10.0.0.6\", opt = \"x\" } }]\nwhen.node_name = \"*\"\nwith = { path = \"/opt/${virtual}/${var:host}/${var:opt}\", as = \"mount\" }",
 			want: []string{
-				`x: virtual:example.com:x:door !path of a companion: ${var:opt} has no value: virtual device "door" has none of that name in its vars`,
+				`x: virtual:example.com:x:door !path of a companion: ${var:opt} has no value for virtual device "door"`,
 				"x: virtual:example.com:x:gate mount /opt/gate/10.0.0.6/x>/opt/gate/10.0.0.6/x",
 			}},
 		{name: "names with variables", toml: named("cam-${virtual}", "match.virtual = [\"a\", \"b\"]", "when.node_name = \"*\""), want: []string{"cam-a: virtual:example.com:cam-a:a", "cam-b: virtual:example.com:cam-b:b"}},

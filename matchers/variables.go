@@ -187,97 +187,87 @@ func (b *builder) values(name string, of *candidate) ([]device.Text, error) {
 	if name == "container_path" && len(b.paths) > 0 {
 		return b.paths, nil
 	}
-	values, reason := b.lookUp(name, of)
+	values := b.lookUp(name, of)
 	var out []device.Text
 	for i, v := range values {
 		if v != "" && !slices.Contains(values[:i], v) {
 			out = append(out, device.Literal(v))
 		}
 	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("${%s} has no value: %s", name, reason)
+	switch {
+	case len(out) > 0:
+		return out, nil
+	case name == "node_name":
+		return nil, fmt.Errorf("${%s} has no value: %s", name, noNodeName)
 	}
-	return out, nil
+	return nil, fmt.Errorf("${%s} has no value for %s", name, b.c.describe())
 }
 
-// lookUp lists the values of a variable, and the reason if there is none.
-func (b *builder) lookUp(name string, of *candidate) (values []string, reason string) {
+// lookUp lists the values of a variable.
+func (b *builder) lookUp(name string, of *candidate) (values []string) {
 	if n, err := strconv.Atoi(name); err == nil && n > 0 {
-		return b.wildcard(n, of), fmt.Sprintf("wildcard %d of the glob stands for nothing", n)
+		return b.wildcard(n, of)
 	}
 	if attr, ok := strings.CutPrefix(name, attrPrefix); ok {
 		for _, dirs := range of.attrDirs() {
 			values = append(values, b.attr(dirs, attr))
 		}
-		return values, "the device has no such attribute in sysfs"
-	}
-	if key, ok := strings.CutPrefix(name, varPrefix); ok {
-		if b.c.virtual == nil {
-			return nil, "the device is not virtual"
-		}
-		return []string{b.c.virtual.Vars[key]}, fmt.Sprintf("virtual device %q has none of that name in its vars", b.c.virtual.Name)
+		return values
 	}
 	if a, ok := device.FindAttribute(name); ok {
 		return attributes(a, of)
 	}
-	switch table, key, _ := strings.Cut(name, "."); table {
+	if v := b.c.virtual; v != nil {
+		key, isVar := strings.CutPrefix(name, varPrefix)
+		switch {
+		case isVar:
+			return []string{v.Vars[key]}
+		case name == "virtual":
+			return []string{v.Name}
+		}
+	}
+	if b.c.cdi != nil && strings.HasPrefix(name, "cdi.") {
+		kind, id, _ := strings.Cut(b.c.cdi.Name, "=")
+		return []string{map[string]string{"cdi.name": b.c.cdi.Name, "cdi.kind": kind, "cdi.device": id}[name]}
+	}
+	switch name {
 	case "id":
-		return []string{b.id}, "it is made of the name"
+		return []string{b.id}
 	case "resource":
-		return []string{b.name}, "it is made of the name"
+		return []string{b.name}
 	case "RESOURCE":
-		return []string{strings.NewReplacer("/", "_", ".", "_", "-", "_").Replace(strings.ToUpper(b.name))}, "it is made of the name"
+		return []string{strings.NewReplacer("/", "_", ".", "_", "-", "_").Replace(strings.ToUpper(b.name))}
 	case "RESOURCE_KUBEVIRT":
-		return []string{strings.NewReplacer("/", "_", ".", "_").Replace(strings.ToUpper(b.name))}, "it is made of the name"
+		return []string{strings.NewReplacer("/", "_", ".", "_").Replace(strings.ToUpper(b.name))}
 	case "node_name":
-		return []string{b.NodeName}, noNodeName
+		return []string{b.NodeName}
 	case "numa":
 		for _, n := range b.numa() {
 			values = append(values, strconv.Itoa(n))
 		}
-		return []string{strings.Join(values, ",")}, "no NUMA node is reported"
-	case "devnode":
+		return []string{strings.Join(values, ",")}
+	case "devnode", "kernel":
 		for _, p := range of.nodes() {
-			values = append(values, p.node.Path)
+			if name == "devnode" {
+				values = append(values, p.node.Path)
+			} else {
+				values = append(values, p.node.Kernel)
+			}
 		}
-		return values, "the device has no node"
-	case "kernel":
-		for _, p := range of.nodes() {
-			values = append(values, p.node.Kernel)
-		}
-		return values, "the device has no node"
-	case "container_path":
-		return nil, "the device has no node"
-	case "virtual":
-		if b.c.virtual == nil {
-			return nil, "the device is not virtual"
-		}
-		return []string{b.c.virtual.Name}, ""
-	case "cdi":
-		if b.c.cdi == nil {
-			return nil, "the device is none of CDI"
-		}
-		kind, id, _ := strings.Cut(b.c.cdi.Name, "=")
-		return []string{map[string]string{"name": b.c.cdi.Name, "kind": kind, "device": id}[key]}, ""
 	}
-	return nil, "it is not known"
+	return values
 }
 
-// attributes lists the values of an attribute, and the reason if there is none.
-// Of USB interfaces they are those of the device's nodes, or all if no node
-// belongs to one.
-func attributes(a *device.Attribute, of *candidate) (values []string, reason string) {
+// attributes lists the values of an attribute. Of USB interfaces they are those of the
+// device's nodes, or all if no node belongs to one.
+func attributes(a *device.Attribute, of *candidate) (values []string) {
 	if a.Net != nil {
 		for _, n := range of.interfaces() {
 			values = append(values, a.Of(nil, n)...)
 		}
-		return values, "the device has no network interface that says its " + noun(a)
+		return values
 	}
-	functions := of.functions()
-	if len(functions) == 0 {
-		return nil, "the device has no hardware"
-	}
-	for _, h := range functions {
+	for _, h := range of.functions() {
 		var found []string
 		for _, p := range of.picks {
 			if a.Interface != nil && p.node.Hardware == h && p.node.Interface >= 0 {
@@ -289,32 +279,7 @@ func attributes(a *device.Attribute, of *candidate) (values []string, reason str
 		}
 		values = append(values, found...)
 	}
-	return values, lacks(functions[0], a)
-}
-
-// lacks is the reason why hardware has no value for an attribute.
-func lacks(h *device.Hardware, a *device.Attribute) string {
-	switch {
-	case a.Table == "usb" && h.USB == nil:
-		return describe(h) + " is no USB device"
-	case a.Interface != nil:
-		return describe(h) + " has no such interface"
-	case a.Table == "mdev" && h.MDev == nil:
-		return describe(h) + " is no mediated device"
-	case a.Table == "pci" && h.Function() == nil:
-		return describe(h) + " is not on a PCI bus"
-	case a.Table == "pci":
-		h = h.Function()
-	}
-	return describe(h) + " has no " + noun(a)
-}
-
-// noun is the name of an attribute in prose.
-func noun(a *device.Attribute) string {
-	if a.Key == "serial" {
-		return "serial number"
-	}
-	return strings.ReplaceAll(a.Key, "_", " ")
+	return values
 }
 
 // wildcard lists what the n-th wildcard of the globs matched.

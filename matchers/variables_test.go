@@ -39,11 +39,11 @@ func TestVariables(t *testing.T) {
 		{gpu, "${pci.iommu_group} ${pci.sriov}", "0 none"},
 		{gpu, "$${x}", "${x}"},
 
-		{two, "${usb.serial}", `!container.env.X: ${usb.serial} has no value: USB device 1-2.4 ("Dual RS232-HS") has no serial number`},
-		{gpu, "${usb.serial}", "!container.env.X: ${usb.serial} has no value: PCI function 0000:00:02.0 is no USB device"},
-		{gpu, "${pci.pf}", "!container.env.X: ${pci.pf} has no value: PCI function 0000:00:02.0 has no pf"},
-		{gpu, "${numa}", "!container.env.X: ${numa} has no value: no NUMA node is reported"},
-		{fuse, "${pci.address}", "!container.env.X: ${pci.address} has no value: the device has no hardware"},
+		{two, "${usb.serial}", `!container.env.X: ${usb.serial} has no value for USB device 1-2.4 ("Dual RS232-HS")`},
+		{gpu, "${usb.serial}", "!container.env.X: ${usb.serial} has no value for PCI function 0000:00:02.0"},
+		{gpu, "${pci.pf}", "!container.env.X: ${pci.pf} has no value for PCI function 0000:00:02.0"},
+		{gpu, "${numa}", "!container.env.X: ${numa} has no value for PCI function 0000:00:02.0"},
+		{fuse, "${pci.address}", "!container.env.X: ${pci.address} has no value for /dev/fuse"},
 	} {
 		t.Run(tc.match+" "+tc.text, func(t *testing.T) {
 			t.Parallel()
