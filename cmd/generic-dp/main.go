@@ -76,7 +76,7 @@ serves.`,
 	root.PersistentFlags().AddFlagSet(f.pick("config", "sysfs", "dev", "state-dir", "node-name", "log-format", "log-level"))
 	root.Flags().AddFlagSet(serve.Flags())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(serve, newCDI(f), newStatus(f), newCheck(f), newDevices(f), newInit(f), newExplain(f), newTry(f), newSnapshot(f), newClean(f), newImport(f), newSchema(), newVersion())
+	root.AddCommand(serve, newCDI(f), newStatus(f), newCheck(f), newDevices(f), newInit(f), newExplain(f), newTry(f), newAllocate(f), newSnapshot(f), newClean(f), newImport(f), newSchema(), newVersion())
 	complete(root)
 	return root
 }

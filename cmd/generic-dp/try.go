@@ -37,15 +37,25 @@ container would get, then changes until it is stopped. It needs no privileges
 except for reading /sys and /dev.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return try(cmd.Context(), f, once, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			listen := ""
+			if cmd.Flags().Changed("listen") {
+				listen = f.listen
+			}
+			return try(cmd.Context(), f, listen, cmd.OutOrStdout(), cmd.ErrOrStderr(), func(ctx context.Context, t *trial) error {
+				if listen != "" {
+					t.printf("status page: http://%s/\n", listen)
+				}
+				return t.show(ctx, once)
+			})
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("allow", "domains"))
+	cmd.Flags().AddFlagSet(f.pick("allow", "domains", "listen"))
 	cmd.Flags().BoolVar(&once, "once", false, "exit after the first lists")
 	return cmd
 }
 
-func try(ctx context.Context, f *flags, once bool, stdout, stderr io.Writer) (err error) {
+// try runs serve against a fake kubelet while use does.
+func try(ctx context.Context, f *flags, listen string, stdout, stderr io.Writer, use func(context.Context, *trial) error) (err error) {
 	// try reports a broken configuration: there is no last good one.
 	if _, err := f.load(f.config); err != nil {
 		return err
@@ -56,6 +66,7 @@ func try(ctx context.Context, f *flags, once bool, stdout, stderr io.Writer) (er
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	options := tryOptions(f, dir, stderr)
+	options.Listen = listen
 	kubelet, err := standin.Start(options.Paths.KubeletDir, options.Paths.PodResources)
 	if err != nil {
 		return err
@@ -70,13 +81,14 @@ func try(ctx context.Context, f *flags, once bool, stdout, stderr io.Writer) (er
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return a.Run(ctx) })
 	group.Go(func() error {
-		if once {
-			defer stop()
-		}
+		defer stop()
 		p := options.Paths
-		t := trial{agent: a, kubelet: kubelet, out: stdout,
+		t := &trial{agent: a, kubelet: kubelet, paths: p, out: stdout,
 			own: &cdi.Writer{Dir: p.CDIDir, Owner: p.RunDir}, foreign: cdi.NewHostSpecs(p.RunDir, p.SpecDirs...)}
-		return t.show(ctx, once)
+		if err := t.settle(ctx); err != nil {
+			return err
+		}
+		return use(ctx, t)
 	})
 	return group.Wait()
 }
@@ -89,7 +101,6 @@ func tryOptions(f *flags, dir string, stderr io.Writer) agent.Options {
 		warnings.level = "warn"
 	}
 	options := warnings.options(stderr)
-	options.Listen = ""
 	// Short names: socket paths have at most 107 bytes.
 	options.Paths.KubeletDir = filepath.Join(dir, "kubelet")
 	options.Paths.PodResources = filepath.Join(dir, "pods.sock")
@@ -106,6 +117,7 @@ func tryOptions(f *flags, dir string, stderr io.Writer) agent.Options {
 type trial struct {
 	agent   *agent.Agent
 	kubelet *standin.Kubelet
+	paths   agent.Paths
 	own     *cdi.Writer
 	foreign *cdi.HostSpecs
 	out     io.Writer
@@ -113,9 +125,6 @@ type trial struct {
 }
 
 func (t *trial) show(ctx context.Context, once bool) error {
-	if err := t.settle(ctx); err != nil {
-		return err
-	}
 	for _, name := range t.agent.Names() {
 		t.resource(ctx, name)
 	}
@@ -178,12 +187,17 @@ func (t *trial) resource(ctx context.Context, name string) {
 	if len(healthy) == 0 {
 		return
 	}
-	id, r, err := t.kubelet.Allocate(ctx, name, healthy)
+	ids, r, err := t.kubelet.Allocate(ctx, name, healthy, 1)
 	if err != nil {
 		t.printf("  a container that requests 1 is rejected: %v\n", err)
 		return
 	}
-	t.printf("  a container that requests 1 gets %s with\n", id)
+	t.printf("  a container that requests 1 gets %s with\n", ids[0])
+	t.response(r)
+}
+
+// response prints what a container gets.
+func (t *trial) response(r *standin.Response) {
 	for _, d := range r.GetDevices() {
 		node := d.GetHostPath()
 		if target, err := os.Readlink(node); err == nil {

@@ -37,6 +37,9 @@ type resource struct {
 	list   *v1beta1.ListAndWatchResponse // nil before the first list
 }
 
+// Response is what one container gets.
+type Response = v1beta1.ContainerAllocateResponse
+
 // Start serves registration in the device plugin directory dir, which it makes, and
 // PodResources without holders on the socket at podResources.
 func Start(dir, podResources string) (*Kubelet, error) {
@@ -126,27 +129,27 @@ func (k *Kubelet) Devices(name string) (healthy []string, listed int, known bool
 	return healthy, len(list.GetDevices()), list != nil
 }
 
-// Allocate allocates the preferred one of these devices, and returns it and the
-// response.
-func (k *Kubelet) Allocate(ctx context.Context, name string, devices []string) (string, *v1beta1.ContainerAllocateResponse, error) {
+// Allocate allocates some of these devices as a kubelet does, by preference, and returns
+// them and the response.
+func (k *Kubelet) Allocate(ctx context.Context, name string, devices []string, size int) ([]string, *Response, error) {
 	slices.Sort(devices)
 	plugin := v1beta1.NewDevicePluginClient(k.get(name).plugin)
 	preferred, err := plugin.GetPreferredAllocation(ctx, &v1beta1.PreferredAllocationRequest{
-		ContainerRequests: []*v1beta1.ContainerPreferredAllocationRequest{{AvailableDeviceIDs: devices, AllocationSize: 1}},
+		ContainerRequests: []*v1beta1.ContainerPreferredAllocationRequest{{AvailableDeviceIDs: devices, AllocationSize: int32(size)}},
 	})
 	if err != nil {
-		return "", nil, fmt.Errorf("GetPreferredAllocation: %w", err)
+		return nil, nil, fmt.Errorf("GetPreferredAllocation: %w", err)
 	}
-	id := devices[0]
-	if c := preferred.GetContainerResponses(); len(c) == 1 && len(c[0].GetDeviceIDs()) > 0 {
-		id = c[0].GetDeviceIDs()[0]
+	ids := devices[:size]
+	if c := preferred.GetContainerResponses(); len(c) == 1 && len(c[0].GetDeviceIDs()) == size {
+		ids = c[0].GetDeviceIDs()
 	}
-	resp, err := plugin.Allocate(ctx, &v1beta1.AllocateRequest{ContainerRequests: []*v1beta1.ContainerAllocateRequest{{DevicesIds: []string{id}}}})
+	resp, err := plugin.Allocate(ctx, &v1beta1.AllocateRequest{ContainerRequests: []*v1beta1.ContainerAllocateRequest{{DevicesIds: ids}}})
 	if err != nil {
-		return id, nil, err
+		return ids, nil, err
 	}
 	if len(resp.GetContainerResponses()) != 1 {
-		return id, nil, fmt.Errorf("the response to Allocate is for %d containers, want 1", len(resp.GetContainerResponses()))
+		return ids, nil, fmt.Errorf("the response to Allocate is for %d containers, want 1", len(resp.GetContainerResponses()))
 	}
-	return id, resp.GetContainerResponses()[0], nil
+	return ids, resp.GetContainerResponses()[0], nil
 }

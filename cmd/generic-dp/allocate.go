@@ -1,0 +1,224 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/generic-dp/generic-dp/agent"
+	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/standin"
+)
+
+func newAllocate(f *flags) *cobra.Command {
+	var output *string
+	cmd := &cobra.Command{
+		Use:   "allocate RESOURCE[=N]",
+		Short: "show what a container that requests N devices of a resource would get",
+		Long: `allocate runs the configuration against a fake kubelet like try, requests N
+devices (default 1), and prints what the container would get: as text, as the
+answer to the kubelet (json, yaml), as a CDI spec with these devices (cdi), or
+as arguments of podman run (podman).
+
+  eval podman run --rm $(generic-dp allocate -o podman zigbee) alpine ls /dev`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError{errors.New("want one RESOURCE or RESOURCE=N")}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, number, given := strings.Cut(args[0], "=")
+			size, err := strconv.Atoi(number)
+			if given && (err != nil || size < 1) {
+				return usageError{fmt.Errorf("%q is not a number of devices: want RESOURCE=1 or more", number)}
+			}
+			size = max(size, 1)
+			var text strings.Builder // printed when try has ended: it may fail
+			err = try(cmd.Context(), f, "", &text, cmd.ErrOrStderr(), func(ctx context.Context, t *trial) error {
+				return t.allocate(ctx, f, name, size, *output)
+			})
+			if err == nil {
+				_, err = io.WriteString(cmd.OutOrStdout(), text.String())
+			}
+			return err
+		},
+	}
+	cmd.Flags().AddFlagSet(f.pick("allow", "domains", "run-dir"))
+	output = outputFlag(cmd, "text", "json", "yaml", "cdi", "podman")
+	return cmd
+}
+
+// allocate prints what a container with some devices of a resource gets.
+func (t *trial) allocate(ctx context.Context, f *flags, name string, size int, output string) error {
+	names := t.agent.Names()
+	i := slices.IndexFunc(names, func(n string) bool { return n == name || strings.HasSuffix(n, "/"+name) })
+	if i < 0 {
+		return fmt.Errorf("no resource %q: want %s", name, orList(names))
+	}
+	name = names[i]
+	healthy, listed, _ := t.kubelet.Devices(name)
+	if len(healthy) < size {
+		return fmt.Errorf("%s: allocatable %d of %s, want %d\n  hint: generic-dp explain %s says why", name, len(healthy), count(listed, "slot"), size, name)
+	}
+	ids, r, err := t.kubelet.Allocate(ctx, name, healthy, size)
+	if err != nil {
+		return fmt.Errorf("a container that requests %d is rejected: %w", size, err)
+	}
+	switch output {
+	case "json", "yaml":
+		return encode(t.out, output, t.answer(r, f.paths.RunDir))
+	case "cdi":
+		return t.spec(ctx, f, name, ids)
+	case "podman":
+		return t.podman(r)
+	}
+	t.printf("%s\n", strings.Join(ids, "\n"))
+	t.response(r)
+	return nil
+}
+
+// answer is a response with the names of the device plugin API.
+type answer struct {
+	Devices     []answerDevice    `json:"devices"`
+	Mounts      []answerMount     `json:"mounts"`
+	Envs        map[string]string `json:"envs"`
+	Annotations map[string]string `json:"annotations"`
+	CDIDevices  []answerCDI       `json:"cdi_devices"`
+}
+
+type answerDevice struct {
+	ContainerPath string `json:"container_path"`
+	HostPath      string `json:"host_path"`
+	Permissions   string `json:"permissions"`
+}
+
+type answerMount struct {
+	ContainerPath string `json:"container_path"`
+	HostPath      string `json:"host_path"`
+	ReadOnly      bool   `json:"read_only"`
+}
+
+type answerCDI struct {
+	Name string `json:"name"`
+}
+
+// answer is the response with links below runDir, where serve has them.
+func (t *trial) answer(r *standin.Response, runDir string) answer {
+	a := answer{Devices: []answerDevice{}, Mounts: []answerMount{}, Envs: map[string]string{}, Annotations: map[string]string{}, CDIDevices: []answerCDI{}}
+	for _, d := range r.GetDevices() {
+		host := d.GetHostPath()
+		if link, ok := strings.CutPrefix(host, t.paths.RunDir); ok {
+			host = runDir + link
+		}
+		a.Devices = append(a.Devices, answerDevice{d.GetContainerPath(), host, d.GetPermissions()})
+	}
+	for _, m := range r.GetMounts() {
+		a.Mounts = append(a.Mounts, answerMount{m.GetContainerPath(), m.GetHostPath(), m.GetReadOnly()})
+	}
+	maps.Copy(a.Envs, r.GetEnvs())
+	maps.Copy(a.Annotations, r.GetAnnotations())
+	for _, c := range r.GetCdiDevices() {
+		a.CDIDevices = append(a.CDIDevices, answerCDI{c.GetName()})
+	}
+	return a
+}
+
+// spec prints the CDI spec that the command cdi writes, with some devices only.
+func (t *trial) spec(ctx context.Context, f *flags, name string, ids []string) error {
+	options := tryOptions(f, filepath.Join(filepath.Dir(t.paths.RunDir), "alone"), io.Discard)
+	options.CDIOnly = true
+	a, err := agent.New(options)
+	if err != nil {
+		return err
+	}
+	if _, err := a.Once(ctx); err != nil {
+		return err
+	}
+	own := &cdi.Writer{Dir: options.Paths.CDIDir, Owner: options.Paths.RunDir}
+	text, err := os.ReadFile(filepath.Join(own.Dir, own.FileName(name)))
+	if err != nil {
+		return fmt.Errorf("%s has no CDI spec: %w", name, err)
+	}
+	var spec cdi.Spec
+	if err := json.Unmarshal(text, &spec); err != nil {
+		return err
+	}
+	all := spec.Devices
+	spec.Devices = nil
+	for _, d := range all {
+		if slices.ContainsFunc(ids, func(slot string) bool { id, _ := device.SplitSlot(slot); return id == d.Name }) {
+			spec.Devices = append(spec.Devices, d)
+		}
+	}
+	return encode(t.out, "json", spec)
+}
+
+// podman prints a response as arguments of podman run.
+func (t *trial) podman(r *standin.Response) error {
+	var args []string
+	for _, d := range r.GetDevices() {
+		host := d.GetHostPath()
+		if target, err := os.Readlink(host); err == nil {
+			host = target // the link is gone when this ends
+		}
+		args = append(args, "--device", host+":"+d.GetContainerPath()+":"+d.GetPermissions())
+	}
+	for _, m := range r.GetMounts() {
+		args = append(args, "--volume", m.GetHostPath()+":"+m.GetContainerPath()+map[bool]string{true: ":ro"}[m.GetReadOnly()])
+	}
+	for _, c := range r.GetCdiDevices() {
+		edits := t.own.Edits(c.GetName())
+		if edits == nil { // of another spec
+			args = append(args, "--device", c.GetName())
+			continue
+		}
+		if len(edits.Hooks)+len(edits.NetDevices) > 0 {
+			return fmt.Errorf("%s has hooks or network interfaces, which only its spec brings: generic-dp cdi --once writes it, for podman run --device %s", c.GetName(), c.GetName())
+		}
+		for _, n := range edits.DeviceNodes {
+			args = append(args, "--device", cmp.Or(n.HostPath, n.Path)+":"+n.Path+":"+n.Permissions)
+		}
+		for _, m := range edits.Mounts {
+			args = append(args, "--volume", m.HostPath+":"+m.ContainerPath+map[bool]string{true: ":ro"}[slices.Contains(m.Options, "ro")])
+		}
+		for _, e := range edits.Env {
+			args = append(args, "--env", e)
+		}
+		for _, id := range edits.AdditionalGIDs {
+			args = append(args, "--group-add", strconv.Itoa(int(id)))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.GetEnvs())) {
+		args = append(args, "--env", name+"="+r.GetEnvs()[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.GetAnnotations())) {
+		args = append(args, "--annotation", name+"="+r.GetAnnotations()[name])
+	}
+	for i := 0; i < len(args); i += 2 {
+		t.printf("%s=%s\n", args[i], shellQuote(args[i+1]))
+	}
+	return nil
+}
+
+// shellQuote quotes an argument for a shell where it has to be.
+func shellQuote(s string) string {
+	if s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return !('a' <= r|0x20 && r|0x20 <= 'z' || '0' <= r && r <= '9' || strings.ContainsRune("-_./:=,@%+", r))
+	}) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
