@@ -219,10 +219,16 @@ func (v *value) string() string {
 	return ""
 }
 
-// imageTag is the tag of an image, without its digest.
+// imageTag is the tag of an image; a digest leaves only its "@".
 func imageTag(image string) string {
-	image, _, _ = strings.Cut(image, "@")
-	_, tag, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
+	image, _, pinned := strings.Cut(image, "@")
+	_, tag, tagged := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
+	switch {
+	case pinned:
+		return tag + "@"
+	case !tagged:
+		return "latest"
+	}
 	return tag
 }
 

@@ -167,9 +167,10 @@ func TestDefaultDomain(t *testing.T) {
 		"registry:5000/squat/generic-device-plugin:amd64-1.10.2":        "devic.es",
 		"squat/generic-device-plugin:36bfc606bba2064de6ede0ff2764cbb52": "squat.ai guessed",
 		"squat/generic-device-plugin:amd64-a3d6f47":                     "squat.ai guessed",
-		"squat/generic-device-plugin:latest@sha256:dc19":                "devic.es guessed",
+		"squat/generic-device-plugin:latest":                            "devic.es guessed",
+		"squat/generic-device-plugin:latest@sha256:dc19":                "squat.ai guessed",
 		"squat/generic-device-plugin":                                   "devic.es guessed",
-		"example.com/other:0.1.0":                                       "devic.es guessed",
+		"example.com/other:0.2.0":                                       "squat.ai guessed",
 	} {
 		in := "spec:\n  containers:\n  - image: " + image + "\n    args: ['--device={name: tun, groups: [{paths: [{path: /dev/net/tun}]}]}']\n"
 		result, err := importer.Convert("in", []byte(in), importer.Options{})

@@ -123,7 +123,7 @@ spec:
 			name: "squat: nothing that can be imported", in: "devices: [{name: app, groups: [{paths: [{path: /run/app}]}]}]",
 			want: []string{
 				`in: nothing in it can be imported`,
-				`in: The domain "devic.es" is a guess: the default was "squat.ai" before version 0.2.0 and is "devic.es" since. Set the one that pods request, or import with --domain.`,
+				`in: The domain "squat.ai" is a guess: the default was "squat.ai" before version 0.2.0 and is "devic.es" since. Set the one that pods request, or import with --domain.`,
 				`in: device 1 ("app"): group 1: path 1: not imported: "/run/app" as a device: device nodes are below /dev`,
 				`in: device 1 ("app"): not imported: no paths and no usb to select`,
 			},

@@ -154,12 +154,13 @@ func Convert(file string, data []byte, o Options) (*Result, error) {
 // convert fills in the resources from the configurations.
 func (c *conversion) convert() {
 	if len(c.sources) == 0 {
-		if len(c.problems) == 0 && !c.templateIn(c.text, 0) {
-			hint := ""
-			if file := c.first(func(w *workload) string { return w.config }); file != "" {
-				hint = ": the arguments name the file " + file + ", import that"
-			}
-			c.problem(0, "no configuration of "+c.options.Format.plugin()+" found"+hint)
+		file := c.first(func(w *workload) string { return w.config })
+		switch none := "no configuration of " + c.options.Format.plugin() + " found"; {
+		case len(c.problems) > 0:
+		case file != "":
+			c.problem(0, none+": the arguments name the file "+file+", import that")
+		case !c.templateIn(c.text, 0):
+			c.problem(0, none)
 		}
 		return
 	}

@@ -93,9 +93,9 @@ func (c *conversion) squatDomain(s source, configured string, devices []*value) 
 	}
 	tag := cmp.Or(s.in.tag, c.first(func(w *workload) string { return w.tag }))
 	switch release := `([a-z0-9]+-)?v?`; {
-	case matches(release+`0\.[01](\..*)?`, tag):
+	case matches(release+`0\.[01](\..*)?@?`, tag):
 		return oldSquatDomain
-	case matches(release+`[0-9]+\.[0-9]+(\..*)?`, tag):
+	case matches(release+`[0-9]+\.[0-9]+(\..*)?@?`, tag):
 		return newSquatDomain
 	}
 	// What pods request is in the manifests beside it, as a rule.
@@ -106,9 +106,9 @@ func (c *conversion) squatDomain(s source, configured string, devices []*value) 
 			}
 		}
 	}
-	guess := newSquatDomain
-	if matches(`([a-z0-9]+-)?[0-9a-f]{7,40}`, tag) { // a commit: builds of releases came with 0.1.0
-		guess = oldSquatDomain
+	guess := oldSquatDomain // releases came late: most configurations are older
+	if tag == "latest" {
+		guess = newSquatDomain
 	}
 	c.guess(fmt.Sprintf("The domain %q is a guess: the default was %q before version 0.2.0 and is %q since. Set the one that pods request, or import with --domain.",
 		guess, oldSquatDomain, newSquatDomain))
