@@ -129,57 +129,57 @@ func akriMatch(rule string) (m match, untestable string) {
 		if name != "" {
 			key += " " + name
 		}
-		switch key {
-		case "KERNEL", "ENV DEVNAME":
-			for i, value := range values {
-				values[i] = not + "/dev/**/" + strings.TrimPrefix(strings.TrimPrefix(value, not), "/dev/")
-				if key != "KERNEL" {
-					values[i] = strings.Replace(values[i], "**/", "", 1)
-				}
+		if list := m.udevKey(key); list != nil {
+			*list = append(*list, values...)
+			continue
+		}
+		switch {
+		case key == "KERNEL" || key == "ENV DEVNAME":
+			anywhere := "/dev/**/"
+			if key != "KERNEL" {
+				anywhere = "/dev/"
 			}
 			if not != "" {
-				values = append([]string{"/dev/**"}, values...)
+				m.Glob = append(m.Glob, "/dev/**")
 			}
-			m.Glob = append(m.Glob, values...)
-		case "SUBSYSTEM":
-			m.Subsystem = append(m.Subsystem, values...)
-		case "DRIVER", "DRIVERS", "ENV ID_USB_DRIVER":
-			m.Driver = append(m.Driver, values...)
-		case "ATTRS idVendor", "ATTR idVendor", "ENV ID_VENDOR_ID":
-			m.USB.Vendor = append(m.USB.Vendor, values...)
-		case "ATTRS idProduct", "ATTR idProduct", "ENV ID_MODEL_ID":
-			m.USB.Product = append(m.USB.Product, values...)
-		case "ATTRS serial", "ATTR serial", "ENV ID_SERIAL_SHORT":
-			m.USB.Serial = append(m.USB.Serial, values...)
-		case "ATTRS manufacturer", "ATTR manufacturer":
-			m.USB.Manufacturer = append(m.USB.Manufacturer, values...)
-		case "ATTRS product", "ATTR product":
-			m.USB.ProductName = append(m.USB.ProductName, values...)
-		case "ENV ID_V4L_CAPABILITIES":
-			if strings.Contains(f[4], "capture") {
-				m.attr("index", "0") // the node of a camera that captures
-			} else {
-				untestable = f[0]
+			for _, g := range globs {
+				m.Glob = append(m.Glob, not+anywhere+strings.TrimPrefix(strings.TrimPrefix(g, "/dev/"), "/dev/"))
 			}
-		case "SUBSYSTEMS":
-			switch f[4] {
-			case "usb":
-				m.USB.Vendor = append(m.USB.Vendor, "*")
-			case "pci":
-				m.PCI.Vendor = append(m.PCI.Vendor, "*")
-			default:
-				untestable = f[0]
-			}
-		default:
-			if !strings.HasPrefix(key, "ATTR") {
-				untestable = f[0]
-				break
-			}
+		case key == "ENV ID_V4L_CAPABILITIES" && strings.Contains(f[4], "capture"):
+			m.attr("index", "0") // the node of a camera that captures
+		case key == "SUBSYSTEMS" && f[4] == "usb":
+			m.USB.Vendor = append(m.USB.Vendor, "*")
+		case key == "SUBSYSTEMS" && f[4] == "pci":
+			m.PCI.Vendor = append(m.PCI.Vendor, "*")
+		case strings.HasPrefix(key, "ATTR"):
 			m.attr(name, values...)
+		default:
+			untestable = f[0]
 		}
 	}
 	if reflect.ValueOf(m).IsZero() && untestable == "" {
 		untestable = fmt.Sprintf("no filter that Akri knows (%q)", rule)
 	}
 	return m, untestable
+}
+
+// udevKey is the condition for a key of udev, nil if there is none.
+func (m *match) udevKey(key string) *[]string {
+	switch key {
+	case "SUBSYSTEM":
+		return &m.Subsystem
+	case "DRIVER", "DRIVERS", "ENV ID_USB_DRIVER":
+		return &m.Driver
+	case "ATTRS idVendor", "ATTR idVendor", "ENV ID_VENDOR_ID":
+		return &m.USB.Vendor
+	case "ATTRS idProduct", "ATTR idProduct", "ENV ID_MODEL_ID":
+		return &m.USB.Product
+	case "ATTRS serial", "ATTR serial", "ENV ID_SERIAL_SHORT":
+		return &m.USB.Serial
+	case "ATTRS manufacturer", "ATTR manufacturer":
+		return &m.USB.Manufacturer
+	case "ATTRS product", "ATTR product":
+		return &m.USB.ProductName
+	}
+	return nil
 }

@@ -171,6 +171,11 @@ func (c *conversion) finish() {
 	c.resources = slices.DeleteFunc(c.resources, func(r *resource) bool { return r.disabled && len(r.comments) == 0 })
 	c.shareOverlaps()
 	for _, r := range c.resources {
+		for _, m := range r.Match {
+			if slices.ContainsFunc(m.Glob, func(glob string) bool { return matches(dangerous, glob) }) {
+				r.warn(c, "differs: disks, memory and the like need dangerous = true in their match, and --allow=dangerous")
+			}
+		}
 		domain, name, _ := strings.Cut(r.Name, "/")
 		if c.defaultDomain == "" {
 			c.defaultDomain = domain
@@ -180,6 +185,10 @@ func (c *conversion) finish() {
 		}
 	}
 }
+
+// dangerous are names of nodes that give access to the host itself, for a warning: what
+// is dangerous is decided on the host, by number and subsystem.
+const dangerous = `/dev/((sd|vd|hd|xvd)[a-z*?[].*|(nvme|mmcblk|loop|nbd|dm-|md|sr|sg|mtd|ipmi|mei)[0-9*?[].*|(mapper|disk|block|cpu|zvol)/.*|mem|kmem|port)`
 
 // warn records a difference of the resource as a whole.
 func (r *resource) warn(c *conversion, text string) {
