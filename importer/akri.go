@@ -80,23 +80,21 @@ func (r *resource) akriRules(v, details *value) {
 	if matches(`r?w?m?`, d.Permissions) && d.Permissions != "" {
 		r.Container.Permissions = d.Permissions
 	}
-	if d.GroupRecursive {
-		r.Each = "device"
-		r.comment("groupRecursive: all nodes of the same hardware are a device")
-	}
 	var left []match
 	for _, rule := range d.UdevRules {
 		m, untestable := akriMatch(rule)
-		switch {
-		case untestable != "":
+		if untestable != "" {
 			r.differs(v, "not imported: %s in the rule %s; without it this match would select too much: %s", untestable, rule, inline(reflect.ValueOf(m)))
 			left = append(left, m)
-		default:
-			if d.GroupRecursive && reflect.ValueOf(m.USB).IsZero() && reflect.ValueOf(m.PCI).IsZero() {
-				r.differs(v, "differs: nodes without hardware are no device with groupRecursive")
-			}
-			r.Match = append(r.Match, m)
+			continue
 		}
+		r.Match = append(r.Match, m)
+		if d.GroupRecursive && len(m.Glob)+len(m.Subsystem) == 0 {
+			r.Each = "device"
+		}
+	}
+	if r.Each == "device" {
+		r.differs(v, "differs: with groupRecursive all nodes of the same hardware are a device, and UDEV_DEVNODE is not set: its nodes have their names of the host")
 	}
 	if len(r.Match) == 0 {
 		r.disabled, r.Match = true, left

@@ -86,6 +86,9 @@ gdp:
     data: |
       ` + indent(6, devices), "gdp.config.data", "devic.es/tun"},
 		{"MicroShift", "genericDevicePlugin:\n  status: Enabled\n  " + indent(2, devices), "genericDevicePlugin", "device.microshift.io/tun"},
+		{"MicroShift with USB devices", `
+genericDevicePlugin:
+  devices: [{name: key, groups: [{count: 9, usbs: [{vendor: "1050", product: "0407", serial: "1"}]}]}]`, "genericDevicePlugin", "device.microshift.io/key"},
 		{"Kustomize patch in a text", `
 kind: Kustomization
 patches:

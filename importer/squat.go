@@ -149,10 +149,11 @@ func readSquatDevice(v *value, flag bool) (name string, groups []squatGroup) {
 
 func readSquatGroup(v *value, flag bool) squatGroup {
 	var g struct {
-		Count      int
-		Paths, USB []*value
+		Count            int
+		Paths, USB, USBs []*value // MicroShift has usbs
 	}
 	v.decode(&g)
+	g.USB = append(g.USB, g.USBs...)
 	group := squatGroup{at: v, count: max(g.Count, 1)}
 	for _, e := range g.Paths {
 		p := readSquatPath(e)

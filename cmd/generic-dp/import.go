@@ -124,6 +124,9 @@ func (f *flags) compare(ctx context.Context, w io.Writer, cfg *config.Config, re
 	}
 	for _, m := range view.Matched.Resources {
 		for _, o := range m.Offers {
+			if o.Problem != "" {
+				continue // in the list above
+			}
 			d := importer.Device{Resource: m.Name, Slots: o.Slots}
 			for _, n := range o.Nodes {
 				d.Nodes = append(d.Nodes, importer.NodeText(n.HostPath, n.Path.String()))
