@@ -2,12 +2,13 @@ package inventory
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
-	"maps"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/sysfs"
@@ -66,7 +67,7 @@ func (a *Attributes) netUse(n *device.Node) string {
 	switch {
 	case a.traffic.routes[n.Path]:
 		return "the way of a route"
-	case a.traffic.addresses[n.Path]:
+	case a.hasAddress(n.Path, pair.Index):
 		return "an interface with an address"
 	case !a.traffic.known && pair.Up && n.Net.Type != "can":
 		return "up, and its addresses can't be read in the network namespace of this program"
@@ -83,9 +84,10 @@ func (a *Attributes) netPair(n *device.Node) sysfs.NetPair {
 	return p
 }
 
-// traffic are the interfaces with routes and addresses, by name.
+// traffic are the interfaces with routes and addresses, by name, or by number.
 type traffic struct {
 	routes, addresses map[string]bool
+	indexes           map[int]bool
 	known             bool
 }
 
@@ -186,7 +188,7 @@ func (a *Attributes) readTraffic() traffic {
 			hardware = append(hardware, n)
 		}
 	}
-	t := traffic{routes: make(map[string]bool), addresses: make(map[string]bool)}
+	t := traffic{routes: make(map[string]bool), addresses: make(map[string]bool), indexes: make(map[int]bool)}
 	if len(hardware) == 0 {
 		return t
 	}
@@ -194,13 +196,10 @@ func (a *Attributes) readTraffic() traffic {
 	for _, process := range []string{"1", "self"} {
 		if a.hasNets(process, hardware) {
 			a.readRoutes(process, t.routes)
-			t.known = true
 			break
 		}
 	}
-	if a.hasNets("self", hardware) {
-		a.readAddresses(t.addresses)
-	}
+	t.known = a.hasNets("self", hardware) && a.readAddresses(&t) == nil
 	return t
 }
 
@@ -245,30 +244,38 @@ func (a *Attributes) readRoutes(process string, routes map[string]bool) {
 // them on a host, since /proc has no IPv4 addresses by interface.
 const addressFile = "self/net/addresses"
 
-// readAddresses adds the interfaces with an address. One of IPv6 that every interface gets
-// by itself (link-local) does not count.
-func (a *Attributes) readAddresses(addresses map[string]bool) {
+// readAddresses reads the interfaces with an address, in one dump for all.
+func (a *Attributes) readAddresses(t *traffic) error {
 	if a.proc.root != hostProc {
-		_ = a.proc.each(addressFile, func(line []byte) string {
-			addresses[string(line)] = true
+		return a.proc.each(addressFile, func(line []byte) string {
+			t.addresses[string(line)] = true
 			return string(line)
 		})
-		return
 	}
-	list, err := net.Interfaces()
-	a.problems.add("network interfaces", err)
-	for _, i := range list {
-		found, err := i.Addrs()
-		if err == nil && slices.ContainsFunc(found, func(addr net.Addr) bool {
-			prefix, ok := addr.(*net.IPNet)
-			return ok && !prefix.IP.IsLinkLocalUnicast()
-		}) {
-			addresses[i.Name] = true
+	dump, err := syscall.NetlinkRIB(syscall.RTM_GETADDR, syscall.AF_UNSPEC)
+	if err != nil {
+		return err
+	}
+	messages, err := syscall.ParseNetlinkMessage(dump)
+	for _, m := range messages {
+		// ifaddrmsg: family, length of the prefix, flags, scope, index. The scope of the
+		// addresses that interfaces get by themselves is the link.
+		if m.Header.Type == syscall.RTM_NEWADDR && len(m.Data) >= syscall.SizeofIfAddrmsg && m.Data[3] < syscall.RT_SCOPE_LINK {
+			t.indexes[int(binary.NativeEndian.Uint32(m.Data[4:]))] = true
 		}
 	}
-	if a.proc.kept != nil && len(addresses) > 0 {
-		a.proc.kept[addressFile] = strings.Join(slices.Sorted(maps.Keys(addresses)), "\n") + "\n"
+	return err
+}
+
+// hasAddress reports whether an interface with a number has an address.
+func (a *Attributes) hasAddress(name string, index int) bool {
+	if a.traffic.indexes[index] && !a.traffic.addresses[name] {
+		a.traffic.addresses[name] = true
+		if a.proc.kept != nil {
+			a.proc.kept[addressFile] += name + "\n"
+		}
 	}
+	return a.traffic.addresses[name]
 }
 
 // Flags of routes (include/uapi/linux/route.h).
