@@ -51,7 +51,7 @@ var only = map[string][]string{
 	"google.golang.org/grpc":        {"plugin", "podresources", "internal/kubelettest", "internal/standin"},
 	"github.com/spf13/cobra":        {"cmd/generic-dp"},
 	"github.com/coreos/go-systemd":  {"cmd/generic-dp"},
-	"go.yaml.in/yaml":               {"importer"},
+	"go.yaml.in/yaml":               {"cdi", "importer"},
 	"github.com/bmatcuk/doublestar": {},
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"go.yaml.in/yaml/v3"
 	cdiapi "tags.cncf.io/container-device-interface/pkg/cdi"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
@@ -47,9 +48,14 @@ type hostFile struct {
 	err      error
 }
 
-// maxForeign is the maximum size of a foreign spec in bytes: one for a hundred GPUs has
-// a fifth of it.
-const maxForeign = 1 << 20
+const (
+	// maxForeign is the maximum size of a foreign spec in bytes. One for eight GPUs in
+	// 56 parts has a third of it; the YAML library takes a hundred times as much.
+	maxForeign = 256 << 10
+	// maxKeys is the maximum number of keys in a mapping. The YAML library compares
+	// them in pairs.
+	maxKeys = 1000
+)
 
 // NewHostSpecs returns the specs in dirs that are not owner's, see Writer. A
 // directory has precedence over those before it, as for a container runtime,
@@ -142,6 +148,9 @@ func (f *hostFile) read() {
 	var spec *cdiapi.Spec
 	data, err := atomicfile.Read(f.path, maxForeign)
 	if err == nil {
+		err = bearable(data)
+	}
+	if err == nil {
 		var raw *specs.Spec
 		if raw, err = cdiapi.ParseSpec(data); raw != nil {
 			// Runtimes reject an invalid one until its owner repairs it: the kind stays taken.
@@ -192,6 +201,32 @@ func hasUUID(s string) bool {
 		}
 	}
 	return false
+}
+
+// bearable returns an error for a text that the YAML library would take minutes and
+// gigabytes to reject: it reports each pair of equal keys.
+func bearable(data []byte) error {
+	var text yaml.Node
+	if err := yaml.Unmarshal(data, &text); err != nil {
+		return err
+	}
+	return checkKeys(&text)
+}
+
+func checkKeys(n *yaml.Node) error {
+	seen := map[string]bool{}
+	for i, child := range n.Content {
+		if n.Kind == yaml.MappingNode && i%2 == 0 {
+			if seen[child.Value] || len(seen) == maxKeys {
+				return fmt.Errorf("yaml: line %d: key %q is there twice, or is one of more than %d", child.Line, child.Value, maxKeys)
+			}
+			seen[child.Value] = true
+		}
+		if err := checkKeys(child); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // cdiNodes are the device nodes of a spec. Runtimes use the number of the host's node

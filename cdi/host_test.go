@@ -167,6 +167,27 @@ devices:
 	}
 }
 
+// A file can't keep the program from its work: the YAML library needs 17 s and 5 GiB for
+// these 16 kB.
+func TestSpecsThatAreTooMuchWork(t *testing.T) {
+	t.Parallel()
+	keys := ""
+	for i := range 2000 {
+		keys += fmt.Sprintf("k%d: x, ", i)
+	}
+	for text, want := range map[string]string{
+		"{" + strings.Repeat("a:,", 5000) + "}":                             `line 1: key "a:" is there twice`,
+		"kind: a.b/c\nannotations: {" + keys + "}\n":                        `line 2: key "k1000" is there twice, or is one of more than 1000`,
+		"kind: a.b/c\n---\n{" + strings.Repeat("a:,", 5000) + "}":           "invalid version",
+		"kind: &k a.b/c\nx: &x [*k]\ny: [" + strings.Repeat("*x,", 9) + "]": "not found in type",
+	} {
+		etc, run := hostDirs(t, map[string]string{"etc/x.yaml": text})
+		if _, errs := cdi.NewHostSpecs("", etc, run).Devices(); len(errs) != 1 || !strings.Contains(errs[0].Error(), want) {
+			t.Errorf("%.40q: %v, want %q", text, errs, want)
+		}
+	}
+}
+
 // What is no small regular file is not opened: a FIFO would block, and the rest fill the
 // memory. Neither is it opened under a name of this program.
 func TestOnlySmallRegularFilesAreRead(t *testing.T) {
@@ -184,7 +205,7 @@ func TestOnlySmallRegularFilesAreRead(t *testing.T) {
 			t.Error("a good spec is missing")
 		}
 		_, errs := h.Devices()
-		if text := fmt.Sprint(errs); !strings.Contains(text, "3221225472 bytes: want at most 1048576") || len(errs) != 3 {
+		if text := fmt.Sprint(errs); !strings.Contains(text, "3221225472 bytes: want at most 262144") || len(errs) != 3 {
 			t.Errorf("errors %v, want those of three files", errs)
 		}
 		w := &cdi.Writer{Dir: run}
