@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/health"
+	"github.com/generic-dp/generic-dp/internal/atomicfile"
 	"github.com/generic-dp/generic-dp/ledger"
 	"github.com/generic-dp/generic-dp/matchers"
 )
@@ -166,6 +168,9 @@ func (l *loop) restore() {
 		}
 	}
 	boot := bootID()
+	if l.writer { // that of a dead instance
+		_ = os.Remove(filepath.Join(dir, lastGoodName+atomicfile.TempSuffix))
+	}
 	l.memory.dir, l.memory.boot = dir, boot
 	l.memory.state, l.memory.decisions = saved.State(boot), saved.Decisions
 	l.injector.injected = saved.Injected

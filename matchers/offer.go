@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
@@ -237,6 +238,9 @@ func (b *builder) inContainer(what string, text device.Text, hostPath string, of
 // reserve reserves a path in the container and reports whether it was free. Two
 // things at one path are a problem: kubelet and runtimes silently keep one.
 func (b *builder) reserve(at device.Text, p part) bool {
+	if !utf8.ValidString(p.source) {
+		b.problem("the path %q is not UTF-8: the kubelet takes no other", p.source)
+	}
 	place := at.String()
 	have, ok := b.taken[place]
 	switch {
@@ -295,6 +299,8 @@ func (b *builder) entries(what string, entries []device.Entry, check func(key de
 		value, err := b.joined(e.Value, e.Separator)
 		if err != nil {
 			b.problem("%s.%s: %v", what, e.Key, err)
+		} else if !utf8.ValidString(value.String()) {
+			b.problem("%s.%s: %q is not UTF-8: the kubelet takes no other", what, e.Key, value)
 		}
 		b.texts += textSize(key) + textSize(value)
 		e.Key, e.Value = key, value

@@ -12,6 +12,9 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 )
@@ -40,8 +43,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	f := newFlags()
 	root := newRoot(f)
 	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
+	root.SetOut(printable{stdout})
+	root.SetErr(printable{stderr})
 	cmd, err := root.ExecuteContextC(ctx)
 	err = errors.Join(err, f.close())
 	switch {
@@ -50,11 +53,40 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case errors.Is(err, errReported), errors.Is(err, syscall.EPIPE):
 		return 1
 	case errors.As(err, new(usageError)):
-		fmt.Fprintf(stderr, "error: %v\n  hint: see %s --help\n", err, cmd.CommandPath())
+		fmt.Fprintf(cmd.ErrOrStderr(), "error: %v\n  hint: see %s --help\n", err, cmd.CommandPath())
 		return 2
 	}
-	fmt.Fprintf(stderr, "error: %s\n", strings.TrimRight(err.Error(), "\n"))
+	fmt.Fprintf(cmd.ErrOrStderr(), "error: %s\n", strings.TrimRight(err.Error(), "\n"))
 	return 1
+}
+
+// printable escapes what a terminal may interpret: names of nodes and serials are what a
+// device or a container says. The escapes of valid text are also those of JSON.
+type printable struct{ io.Writer }
+
+func (p printable) Write(text []byte) (int, error) {
+	if _, err := io.WriteString(p.Writer, escape(string(text), "\n\t")); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
+
+// escape escapes all that is not printable, but for some characters.
+func escape(text, except string) string {
+	var out []byte
+	for i, r := range text {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(text[i:], string(r)):
+			out = fmt.Appendf(out, `\x%02x`, text[i])
+		case unicode.IsPrint(r) || strings.ContainsRune(except, r):
+			out = utf8.AppendRune(out, r)
+		default:
+			for _, unit := range utf16.AppendRune(nil, r) {
+				out = fmt.Appendf(out, `\u%04x`, unit)
+			}
+		}
+	}
+	return string(out)
 }
 
 func newRoot(f *flags) *cobra.Command {

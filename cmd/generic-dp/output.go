@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -176,9 +177,7 @@ func newTable(w io.Writer, head ...string) table {
 
 func (t table) row(cells ...string) {
 	for i, cell := range cells {
-		if cell == "" {
-			cells[i] = "-"
-		}
+		cells[i] = cmp.Or(escape(cell, ""), "-")
 	}
 	fmt.Fprintln(t, strings.Join(cells, "\t"))
 }

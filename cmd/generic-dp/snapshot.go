@@ -53,7 +53,7 @@ other names and manufacturer strings stay: review the file before sharing it.`,
 				return err
 			}
 			if args[0] == "-" {
-				_, err = cmd.OutOrStdout().Write(archive)
+				_, err = cmd.OutOrStdout().(printable).Writer.Write(archive)
 				return err
 			}
 			return writePrivate(args[0], archive)
