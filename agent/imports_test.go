@@ -29,7 +29,7 @@ var allowed = map[string][]string{
 	"plugin":               {"internal/watch", "device"},
 	"podresources":         {"device"},
 	"metrics":              {"device"},
-	"importer":             {"pattern"},
+	"importer":             {"device", "pattern"},
 	"catalog":              {"device", "matchers", "pattern"},
 	"internal/kubelettest": {},
 	"internal/standin":     {},
