@@ -16,9 +16,9 @@ import (
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
-// injectionRetry is when failed links and specs are retried: no event announces that
+// writeRetry is when failed links, specs and state are written again: no event announces that
 // a file system has space again.
-const injectionRetry = 10 * time.Second
+const writeRetry = 10 * time.Second
 
 // reasonInactive is why a configured resource is retired.
 const reasonInactive = "resource is not active on this node: its when does not hold"
@@ -41,10 +41,10 @@ func (l *loop) reconcile(ctx context.Context) (wake time.Time) {
 	l.report(v, out, failed.reasons)
 	l.settle(out)
 	wake = earlier(earlier(out.Wake, shown), l.followTrial(now))
-	l.save(v, out)
+	saved := l.save(v, out)
 	wake = earlier(wake, l.askHeld(ctx, now, out))
-	if failed.retry {
-		wake = earlier(wake, now.Add(injectionRetry))
+	if failed.retry || !saved {
+		wake = earlier(wake, now.Add(writeRetry))
 	}
 	return wake
 }
@@ -181,9 +181,9 @@ func (l *loop) restore() {
 
 // save saves the state for the next instance. If the state directory is not writable,
 // only the state is lost.
-func (l *loop) save(v *View, out ledger.Output) {
+func (l *loop) save(v *View, out ledger.Output) (saved bool) {
 	if !l.writer {
-		return
+		return true
 	}
 	m := &l.memory
 	l.injector.remember(v, out)
@@ -192,6 +192,7 @@ func (l *loop) save(v *View, out ledger.Output) {
 	})
 	l.warnStateDir("state", err, "state can't be saved: identity decisions are lost at the next start")
 	l.keepConfig()
+	return err == nil && l.memory.unkept == nil
 }
 
 // keepConfig saves the last good configuration.
