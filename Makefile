@@ -17,7 +17,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 FUZZ ?= 10000x
 
-.PHONY: help build run test adversary fuzz lint bench e2e-deps e2e e2e-vm e2e-cluster image packages manifests release-test dockerfile clean
+.PHONY: help build run test adversary model soak fuzz lint bench e2e-deps e2e e2e-vm e2e-cluster image packages manifests release-test dockerfile clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,17 @@ lint: ## gofmt, go vet, staticcheck, file length
 
 bench: build ## benchmarks: scan, matching, Allocate, registration; then the whole process
 	GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -run '^$$' -tags $(TAGS) -bench . -benchmem ./...
+
+# Full and read-only directories are file systems of the test: a mount namespace, where it
+# may have one, takes them away with the test.
+MODEL = run=; if unshare -m true 2>/dev/null; then run="unshare -m"; fi; \
+	GENERIC_DP_BIN=$(CURDIR)/$(BIN) $$run $(GO) test -count=1 -tags $(TAGS) -timeout 0 ./test/model -v
+
+model: build ## a minute of random events against a model that knows the truth; SEED repeats one
+	$(MODEL) -duration 1m -seed $(or $(SEED),0)
+
+soak: build ## the same for DURATION, 4h unless it is set, with waits in which devices leave lists
+	$(MODEL) -duration $(or $(DURATION),4h) -seed $(or $(SEED),0) -nodes 16 -waits
 
 e2e-deps: ## what the end-to-end tests need: Debian packages, kubelet, containerd, runc
 	test/e2e/deps.sh

@@ -1,0 +1,215 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/internal/kubelettest"
+)
+
+// world is one node with everything that a script may touch, and what must hold of it.
+type world struct {
+	dir     string
+	hw      *hardware
+	kubelet *kubelettest.Kubelet
+	up      bool     // the kubelet
+	program *program // nil while it does not run
+
+	config  configuration // the served one
+	trial   trial
+	edits   int
+	broken  bool // the file on disk
+	mounted bool
+	faulty  map[string]string // how, by directory
+	claims  []claim
+	pods    int
+	orphans map[string]bool // sockets of killed programs
+	truth   truth
+	deep    bool // "wait": devices may leave lists
+}
+
+// claim is a slot that a pod holds.
+type claim struct {
+	kubelettest.Claim
+	id    string
+	thing string // that was behind the ID
+	moves int    // of the thing, at that time
+	path  string // of a link; empty if it was given otherwise
+	sure  bool   // the program has saved what it was given
+}
+
+// newWorld returns a node with a running kubelet.
+func newWorld(t testing.TB, dir string, s script) (*world, error) {
+	w := &world{dir: dir, faulty: map[string]string{}, orphans: map[string]bool{}, config: newConfiguration(), truth: newTruth()}
+	for _, name := range []string{"host", "config", "state", "run", "cdi"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.mount(); err != nil {
+		return nil, err
+	}
+	w.hw = newHardware(t, filepath.Join(dir, "host"))
+	if err := w.configure(); err != nil {
+		return nil, err
+	}
+	keying := kubelettest.ByResource
+	if slices.Contains(s, "kubelet by socket") {
+		keying = kubelettest.BySocket
+	}
+	w.kubelet = kubelettest.New(kubelettest.Options{
+		Dir: filepath.Join(dir, "k"), PodResources: filepath.Join(dir, "pods.sock"), Keying: keying, StopGrace: time.Hour,
+	})
+	w.up = true
+	return w, w.kubelet.Start()
+}
+
+func (w *world) close() {
+	if w.program != nil {
+		w.program.kill()
+	}
+	w.kubelet.Stop()
+	w.unmount()
+	_ = os.RemoveAll(w.dir)
+}
+
+// do carries out one line. Its errors are those of the test itself.
+func (w *world) do(line string) error {
+	f := append(strings.Fields(strings.TrimPrefix(line, "+")), "", "", "")
+	switch verb, object := f[0], f[1]; verb + " " + object {
+	case "break config", "touch config":
+		w.broken = verb == "break" && w.program != nil // none can start without a good one
+		return w.configure()
+	case "restart kubelet", "start kubelet":
+		if verb == "start" && w.up {
+			return nil
+		}
+		w.up = true
+		w.orphans = map[string]bool{}
+		return w.kubelet.Restart()
+	case "stop kubelet":
+		w.up = false
+		w.kubelet.Stop()
+	case "forget kubelet":
+		for _, c := range w.claims {
+			w.kubelet.Remove(c.Namespace, c.Pod)
+		}
+		w.claims, w.up = nil, true
+		w.orphans = map[string]bool{}
+		return w.kubelet.Restart()
+	case "refuse pods":
+		w.kubelet.RefusePods(errors.New("refused by the script"))
+	case "answer pods":
+		w.kubelet.RefusePods(nil)
+	case "start program":
+		if w.program != nil {
+			return nil
+		}
+		if w.broken && (w.trial.good == nil || w.trial.unknown || w.truth.unsaved) {
+			w.broken = false // it would not start
+			if err := w.configure(); err != nil {
+				return err
+			}
+		}
+		w.config = w.trial.begins(w.config, w.broken)
+		return w.start()
+	case "stop program":
+		if w.program != nil {
+			return w.stop()
+		}
+	case "kill program":
+		if w.program != nil {
+			w.kill()
+		}
+	case "kubelet by": // see newWorld
+	default:
+		return w.doMore(verb, object, f[2:])
+	}
+	return nil
+}
+
+func (w *world) doMore(verb, object string, rest []string) error {
+	switch verb {
+	case "plug":
+		place, _ := strconv.Atoi(rest[0])
+		number, _ := strconv.Atoi(rest[1])
+		if things[object].nodes == 0 || place < 1 || place > 8 {
+			return fmt.Errorf("want plug THING PLACE NUMBER")
+		}
+		w.hw.plug(object, place, number)
+	case "pull":
+		w.hw.pull(object)
+	case "swap":
+		w.hw.swap(object, rest[0])
+	case "edit":
+		return w.edit(object, rest[0], rest[1])
+	case "admit":
+		return w.admit(object)
+	case "release":
+		if len(w.claims) > 0 {
+			w.kubelet.Remove(w.claims[0].Namespace, w.claims[0].Pod)
+			w.claims = w.claims[1:]
+		}
+	case "cut":
+		w.cut(w.config.full(object))
+	case "fill", "lock":
+		return w.spoil(verb, object)
+	case "free":
+		for dir := range w.faulty {
+			if err := w.heal(dir); err != nil {
+				return err
+			}
+		}
+	case "wait":
+		w.deep = true
+		d, err := time.ParseDuration(object)
+		time.Sleep(d)
+		return err
+	default:
+		return fmt.Errorf("unknown line %q", verb)
+	}
+	return nil
+}
+
+// cut ends a stream and waits until the kubelet has noticed.
+func (w *world) cut(name string) {
+	before := w.kubelet.Connected(name)
+	if len(before) == 0 {
+		return
+	}
+	w.kubelet.CutStream(name)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_ = w.kubelet.WaitFor(ctx, func() bool { return !slices.Equal(w.kubelet.Connected(name), before) })
+}
+
+// admit makes a pod with one slot, if one is free.
+func (w *world) admit(resource string) error {
+	if !w.up || w.program == nil || w.config.of[resource].removed {
+		return nil
+	}
+	w.pods++
+	c := claim{Claim: kubelettest.Claim{Namespace: "ns", Pod: fmt.Sprint("pod-", w.pods), Container: "c", Resource: w.config.full(resource)}}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	a, err := w.kubelet.Admit(ctx, c.Claim, 1)
+	if err != nil {
+		return ctx.Err() // none is free, or it is gone: settle says whether it should be there
+	}
+	c.id = a.IDs[0]
+	for _, d := range a.Response.Devices {
+		if strings.HasPrefix(d.HostPath, filepath.Join(w.dir, "run")) {
+			c.path = d.HostPath
+		}
+	}
+	w.claims = append(w.claims, c)
+	return nil
+}
