@@ -3,95 +3,123 @@ package inventory_test
 import (
 	"fmt"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
 	"github.com/generic-dp/generic-dp/inventory"
 )
 
-// largeHost has 256 PCI functions and 64 USB devices with a serial port each.
-func largeHost(t testing.TB) *sysfstest.Host {
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
-	numa := 1
-	for i := range 16 {
-		bridge := h.AddPCI(sysfstest.PCI{
-			Address: fmt.Sprintf("0000:%02x:00.0", 16*i), Vendor: "8086", Device: "2030", Class: "060400", Driver: "pcieport", NUMA: &numa,
-		})
-		for j := 1; j < 16; j++ {
-			h.AddPCI(sysfstest.PCI{
-				Address: fmt.Sprintf("0000:%02x:00.0", 16*i+j), Below: bridge, Vendor: "1002", Device: "740f", Class: "038000",
-				Driver: "amdgpu", IOMMUGroup: fmt.Sprint(16*i + j), NUMA: &numa,
-				Nodes: []sysfstest.Node{{Name: fmt.Sprintf("dri/renderD%d", 16*i+j), Subsystem: "drm"}},
-			})
+// host has 256 PCI functions and 64 USB devices with a serial port each, for each PCI
+// domain. Half of the functions have a node.
+func host(t testing.TB, domains int) *sysfstest.Host {
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{RealNodes: true})
+	for d := range domains {
+		numa := d % 2
+		address := func(bus int) string { return fmt.Sprintf("%04x:%02x:00.0", d, bus) }
+		for i := range 16 {
+			bridge := h.AddPCI(sysfstest.PCI{Address: address(16 * i), Vendor: "8086", Device: "2030", Class: "060400", Driver: "pcieport", NUMA: &numa})
+			for j := 1; j < 16; j++ {
+				p := sysfstest.PCI{
+					Address: address(16*i + j), Below: bridge, Vendor: "1002", Device: "740f", Class: "038000",
+					Driver: "amdgpu", IOMMUGroup: fmt.Sprint(256*d + 16*i + j), NUMA: &numa,
+				}
+				if j%2 == 1 {
+					p.Nodes = []sysfstest.Node{{Name: fmt.Sprintf("dri/renderD%d", 256*d+16*i+j), Subsystem: "drm"}}
+				}
+				h.AddPCI(p)
+			}
 		}
-	}
-	h.AddRootHub("devices/pci0000:00/0000:00:00.0/0000:01:00.0", 1, "480")
-	for i := range 63 {
-		port := fmt.Sprintf("1-%d", i+1)
-		h.AddUSB(sysfstest.USB{
-			Port: port, Vendor: "0403", Product: "6001", Serial: fmt.Sprintf("A%d", i), Manufacturer: "FTDI", ProductName: "FT232R",
-			Interfaces: []sysfstest.Interface{{
-				Class: "ff", Driver: "ftdi_sio", Nodes: []sysfstest.Node{sysfstest.SerialPort(fmt.Sprintf("ttyUSB%d", i), 0)},
-			}},
-		})
+		h.AddRootHub(fmt.Sprintf("devices/pci%04x:00/%s/%s", d, address(0), address(1)), d+1, "480")
+		for i := range 63 {
+			h.AddUSB(serialStick(d, i))
+		}
 	}
 	return h
 }
 
-func BenchmarkScan(b *testing.B) {
-	h := largeHost(b)
-	s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
-	b.ReportAllocs()
-	for b.Loop() {
-		snap, err := s.Scan(b.Context())
-		if err != nil || len(snap.Hardware) != 256+64 || len(snap.Problems) > 0 {
-			b.Fatal(err, len(snap.Hardware), snap.Problems)
-		}
+func serialStick(domain, i int) sysfstest.USB {
+	return sysfstest.USB{
+		Port: fmt.Sprintf("%d-%d", domain+1, i+1), Vendor: "0403", Product: "6001", Serial: fmt.Sprintf("A%d", 64*domain+i), Manufacturer: "FTDI", ProductName: "FT232R",
+		Interfaces: []sysfstest.Interface{{
+			Class: "ff", Driver: "ftdi_sio", Nodes: []sysfstest.Node{sysfstest.SerialPort(fmt.Sprintf("ttyUSB%d", 64*domain+i), 0)},
+		}},
 	}
 }
 
-// BenchmarkUpdate is the scan after one event on the host of BenchmarkScan.
-func BenchmarkUpdate(b *testing.B) {
-	for _, c := range []struct {
-		name string
-		do   func(h *sysfstest.Host) // not measured
-	}{
-		{"nothing", func(*sysfstest.Host) {}},
-		{"node", func(h *sysfstest.Host) {
-			h.Remove(h.AddNode("", sysfstest.Node{Name: "fuse", Subsystem: "misc", Major: 10, Minor: 229}))
-		}},
-		{"usb", func(h *sysfstest.Host) {
-			h.RemoveUSB("1-7")
-			h.AddUSB(sysfstest.USB{
-				Port: "1-7", Vendor: "0403", Product: "6001", Serial: "A6",
-				Interfaces: []sysfstest.Interface{{Class: "ff", Driver: "ftdi_sio", Nodes: []sysfstest.Node{sysfstest.SerialPort("ttyUSB6", 0)}}},
-			})
-		}},
-		{"pci", func(h *sysfstest.Host) { h.Bind("pci", "devices/pci0000:f0/0000:f0:00.0/0000:ff:00.0", "vfio-pci") }},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			h := largeHost(b)
-			h.Uevents()
-			s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
-			if _, err := s.Scan(b.Context()); err != nil {
-				b.Fatal(err)
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				b.StopTimer()
-				c.do(h)
-				uevents := h.Uevents()
-				b.StartTimer()
-				snap, err := s.Update(b.Context(), inventory.Batch{Names: true, Paths: uevents})
-				for err == nil && len(snap.Unread) > 0 {
-					<-s.Answered()
-					snap, err = s.Update(b.Context(), inventory.Batch{})
-				}
-				if err != nil || len(snap.Hardware) != 256+64 || len(snap.Problems) > 0 {
-					b.Fatal(err, len(snap.Hardware), snap.Problems)
-				}
-			}
-		})
+// sizes are the domains of a large server and of the largest host.
+var sizes = map[string]int{"large": 1, "huge": 16}
+
+// sized runs a benchmark on a host of each size, which is made once: the huge one takes
+// half a minute.
+func sized(b *testing.B, run func(b *testing.B, h *sysfstest.Host, hardware int)) {
+	for size, domains := range sizes {
+		b.Run(size, func(b *testing.B) { run(b, host(b, domains), domains*(256+64)) })
 	}
+}
+
+// cpu is the CPU time of this process, which other processes disturb less than the
+// time of day.
+func cpu() time.Duration {
+	var u unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func BenchmarkScan(b *testing.B) {
+	sized(b, func(b *testing.B, h *sysfstest.Host, hardware int) {
+		s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
+		scan := func(b *testing.B, batch inventory.Batch) {
+			snap, err := s.Update(b.Context(), batch)
+			for err == nil && len(snap.Unread) > 0 {
+				<-s.Answered()
+				snap, err = s.Update(b.Context(), inventory.Batch{})
+			}
+			if err != nil || len(snap.Hardware) != hardware || len(snap.Problems) > 0 {
+				b.Fatal(err, len(snap.Hardware), snap.Problems)
+			}
+		}
+		b.Run("full", func(b *testing.B) {
+			b.ReportAllocs()
+			before := cpu()
+			for b.Loop() {
+				scan(b, inventory.Batch{All: true})
+			}
+			b.ReportMetric(float64((cpu()-before).Nanoseconds())/float64(b.N), "cpu-ns/op")
+		})
+		// The scan after one event.
+		for _, c := range []struct {
+			name string
+			do   func() // not measured
+		}{
+			{"nothing", func() {}},
+			{"node", func() {
+				h.Remove(h.AddNode("", sysfstest.Node{Name: "fuse", Subsystem: "misc", Major: 10, Minor: 229}))
+			}},
+			{"usb", func() {
+				h.RemoveUSB("1-7")
+				h.AddUSB(serialStick(0, 6))
+			}},
+			{"pci", func() { h.Bind("pci", "devices/pci0000:00/0000:f0:00.0/0000:ff:00.0", "vfio-pci") }},
+		} {
+			h.Uevents()
+			b.Run(c.name, func(b *testing.B) {
+				b.ReportAllocs()
+				var used time.Duration
+				for b.Loop() {
+					b.StopTimer()
+					c.do()
+					uevents := h.Uevents()
+					b.StartTimer()
+					before := cpu()
+					scan(b, inventory.Batch{Names: true, Paths: uevents})
+					used += cpu() - before
+				}
+				b.ReportMetric(float64(used.Nanoseconds())/float64(b.N), "cpu-ns/op")
+			})
+		}
+	})
 }
 
 func BenchmarkScanThisHost(b *testing.B) {

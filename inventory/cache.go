@@ -20,54 +20,60 @@ type cache struct {
 	places map[string]place   // of nodes, by path on the host
 	// onPCI and onUSB are the devices on a bus, by name.
 	onPCI, onUSB map[string]sysfs.Entry
-
-	pci        memo[device.PCI]
-	physFns    memo[string]
-	hasVFs     memo[bool]
-	virtFns    memo[map[string]int]
-	interfaces memo[device.USBInterface]
-	subsystems memo[string]
-	numa       memo[int]
-	indexes    memo[int]
-	devNames   memo[string]
-	firmware   memo[string]
-	labels     memo[string]
-	wwids      memo[string]
+	facts        map[string]*facts // by directory in sysfs
 }
 
-// memo are the results for directories in sysfs.
-type memo[V any] map[string]V
+// facts are the results for one directory; nil is not read yet.
+type facts struct {
+	pci       *device.PCI
+	physFn    *string
+	hasVFs    *bool
+	virtFns   *map[string]int
+	usb       *device.USBInterface
+	subsystem *string
+	numa      *int
+	index     *int
+	devName   *string
+	firmware  *string
+	label     *string
+	wwid      *string
+}
 
-// get returns the cached result for a directory, or reads it.
-func (m memo[V]) get(dir string, read func(string) (V, error)) (V, error) {
-	if v, ok := m[dir]; ok {
-		return v, nil
+// of returns the facts of a directory.
+func (c *cache) of(dir string) *facts {
+	f := c.facts[dir]
+	if f == nil {
+		f = new(facts)
+		c.facts[dir] = f
+	}
+	return f
+}
+
+// cached returns a cached result for a directory, or reads it.
+func cached[V any](known **V, dir string, read func(string) (V, error)) (V, error) {
+	if *known != nil {
+		return **known, nil
 	}
 	v, err := read(dir)
 	if err == nil {
-		m[dir] = v
+		*known = &v
 	}
 	return v, err
 }
 
-func (m memo[V]) drop(covered func(dir string) bool) {
-	maps.DeleteFunc(m, func(dir string, _ V) bool { return covered(dir) })
-}
-
-// place is the directory of a node in sysfs.
+// place is the directory of a node in sysfs, and that of the device on a bus which owns
+// it.
 type place struct {
 	id                 nodeID
 	sysPath, subsystem string
+	bus                device.Bus
+	owner              string
 }
 
 func newCache() *cache {
 	return &cache{
 		dirs: make(map[string]*devDir), places: make(map[string]place),
-		onPCI: make(map[string]sysfs.Entry), onUSB: make(map[string]sysfs.Entry),
-		pci: make(memo[device.PCI]), physFns: make(memo[string]), hasVFs: make(memo[bool]), virtFns: make(memo[map[string]int]),
-		interfaces: make(memo[device.USBInterface]),
-		subsystems: make(memo[string]), numa: make(memo[int]), indexes: make(memo[int]), devNames: make(memo[string]),
-		firmware: make(memo[string]), labels: make(memo[string]), wwids: make(memo[string]),
+		onPCI: make(map[string]sysfs.Entry), onUSB: make(map[string]sysfs.Entry), facts: make(map[string]*facts),
 	}
 }
 
@@ -80,11 +86,13 @@ func (c *cache) drop(dirs []string) {
 	stale := make(map[string]bool, len(dirs))
 	for _, dir := range dirs {
 		stale[dir] = true
-		if bus, of := busDevice(dir); bus == device.PCIBus && of == dir {
-			// Functions refer to each other: the links between a physical function and
-			// its virtual ones are made after the event of the latter, and announced by
-			// an event of the former (sriov_enable and sriov_numvfs_store in
-			// drivers/pci).
+		if bus, of := busDevice(dir); bus != device.PCIBus || of != dir {
+			continue
+		}
+		// Functions refer to each other: the links between a physical function and its
+		// virtual ones are made after the event of the latter, and announced by an event
+		// of the former (sriov_enable and sriov_numvfs_store in drivers/pci).
+		if f := c.facts[dir]; f == nil || f.hasVFs == nil || *f.hasVFs {
 			c.dropVirtual()
 		}
 	}
@@ -99,26 +107,17 @@ func (c *cache) drop(dirs []string) {
 	maps.DeleteFunc(c.places, func(_ string, p place) bool { return covered(p.sysPath) })
 	maps.DeleteFunc(c.onPCI, func(_ string, e sysfs.Entry) bool { return covered(e.Path) })
 	maps.DeleteFunc(c.onUSB, func(_ string, e sysfs.Entry) bool { return covered(e.Path) })
-	c.pci.drop(covered)
-	c.interfaces.drop(covered)
-	c.subsystems.drop(covered)
-	c.numa.drop(covered)
-	c.indexes.drop(covered)
-	c.devNames.drop(covered)
-	c.firmware.drop(covered)
-	c.labels.drop(covered)
-	c.wwids.drop(covered)
+	maps.DeleteFunc(c.facts, func(dir string, _ *facts) bool { return covered(dir) })
 }
 
 func (c *cache) dropVirtual() {
-	clear(c.physFns)
-	clear(c.hasVFs)
-	clear(c.virtFns)
+	for _, f := range c.facts {
+		f.physFn, f.virtFns = nil, nil
+	}
 }
 
-// updateBus records the directories of the devices of a bus. It returns the new
-// directories, and whether others have gone.
-func updateBus(known map[string]sysfs.Entry, lists ...[]sysfs.Entry) (came []string, went bool) {
+// updateBus records the directories of the devices of a bus, and returns the new ones.
+func updateBus(known map[string]sysfs.Entry, lists ...[]sysfs.Entry) (came []string) {
 	n := 0
 	for _, list := range lists {
 		n += len(list)
@@ -130,7 +129,7 @@ func updateBus(known map[string]sysfs.Entry, lists ...[]sysfs.Entry) (came []str
 		}
 	}
 	if len(known) == n {
-		return came, false
+		return came
 	}
 	here := make(map[string]bool, n)
 	for _, list := range lists {
@@ -139,5 +138,5 @@ func updateBus(known map[string]sysfs.Entry, lists ...[]sysfs.Entry) (came []str
 		}
 	}
 	maps.DeleteFunc(known, func(name string, _ sysfs.Entry) bool { return !here[name] })
-	return came, true
+	return came
 }

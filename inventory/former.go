@@ -51,7 +51,7 @@ func (c *scan) formerly(h *device.Hardware) {
 func (c *scan) formerPlatform(node string) string {
 	counted := ""
 	for dir := up(node); dir != ""; dir = up(dir) {
-		subsystem, _ := c.cache.subsystems.get(dir, c.sysfs.Subsystem) // platform reports errors
+		subsystem, _ := cached(&c.cache.of(dir).subsystem, dir, c.sysfs.Subsystem) // platform reports errors
 		switch {
 		case subsystem != "platform" && subsystem != "amba":
 		case !strings.HasSuffix(dir, ".auto"):

@@ -42,7 +42,7 @@ func (c *scan) namespace(n *device.Node) *device.Hardware {
 		} else if number, ok := strings.CutPrefix(n.Kernel, "ng"); ok {
 			disk = above + "/nvme" + number
 		}
-		wwid, err := c.cache.wwids.get(disk, c.sysfs.WWID)
+		wwid, err := cached(&c.cache.of(disk).wwid, disk, c.sysfs.WWID)
 		c.problems.add(n.SysPath, err)
 		n.Namespace = wwid
 	}

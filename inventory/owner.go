@@ -84,7 +84,8 @@ func (c *scan) locateNode(n *device.Node) bool {
 	n.Kernel, n.SysPath, n.Subsystem = base(dir), dir, subsystem
 	// A node that replaced it within the same tick could have its inode.
 	if err == nil && subsystem != "" && id.changed < c.tree.clock {
-		c.cache.places[n.Path] = place{id: id, sysPath: dir, subsystem: subsystem}
+		bus, owner := busDevice(dir)
+		c.cache.places[n.Path] = place{id: id, sysPath: dir, subsystem: subsystem, bus: bus, owner: owner}
 	}
 	return true
 }
@@ -98,7 +99,7 @@ func (c *scan) nodeDir(n *device.Node) (string, error) {
 
 // dropCopies removes from sysfs the nodes that are not the kernel's own.
 func (c *scan) dropCopies(same []*device.Node) {
-	name, err := c.cache.devNames.get(same[0].SysPath, c.sysfs.DevName)
+	name, err := cached(&c.cache.of(same[0].SysPath).devName, same[0].SysPath, c.sysfs.DevName)
 	c.problems.add(same[0].SysPath, err)
 	isOwn := func(n *device.Node) bool { return n.Path == hostDev+"/"+name }
 	if err != nil || !slices.ContainsFunc(same, isOwn) {
@@ -121,7 +122,11 @@ func (c *scan) own(nodes []*device.Node) []*device.Node {
 			kept = append(kept, n)
 			continue
 		}
-		bus, dir := c.busDevice(n.SysPath)
+		at := c.cache.places[n.Path]
+		if at.sysPath == "" || len(c.mdevs) > 0 {
+			at.bus, at.owner = c.busDevice(n.SysPath)
+		}
+		bus, dir := at.bus, at.owner
 		h := c.hardware[dir]
 		switch {
 		case dir != "" && h == nil:
@@ -195,9 +200,9 @@ func (c *scan) place(n *device.Node) {
 	switch n.Subsystem {
 	case "tty":
 		// …/ttyUSB0/tty/ttyUSB0: the port is the parent of the class device.
-		n.Index, err = c.cache.indexes.get(up(up(n.SysPath)), c.sysfs.PortNumber)
+		n.Index, err = cached(&c.cache.of(up(up(n.SysPath))).index, up(up(n.SysPath)), c.sysfs.PortNumber)
 	case "video4linux":
-		n.Index, err = c.cache.indexes.get(n.SysPath, c.sysfs.VideoIndex)
+		n.Index, err = cached(&c.cache.of(n.SysPath).index, n.SysPath, c.sysfs.VideoIndex)
 	case "block", "bsg", "scsi_generic", "scsi_tape", "scsi_changer":
 		n.Index, err = c.scsiIndex(n)
 	}
@@ -227,7 +232,7 @@ func (c *scan) scsiIndex(n *device.Node) (int, error) {
 		port := 0
 		if ata != "" {
 			var err error
-			if port, err = c.cache.indexes.get(ata, c.sysfs.ATAPort); port < 1 {
+			if port, err = cached(&c.cache.of(ata).index, ata, c.sysfs.ATAPort); port < 1 {
 				return -1, err
 			}
 			port--

@@ -13,28 +13,62 @@ import (
 	"github.com/generic-dp/generic-dp/sysfs"
 )
 
-// readPCI adds every PCI function of the host. A full scan uses ghw; functions that ghw
-// left out, and those added or bound since, are read from sysfs: for a single one that
-// is cheaper than ghw, which reads all.
-func (s *Scanner) readPCI(c *scan) {
+// listPCI lists the PCI functions of the host.
+func (s *Scanner) listPCI(c *scan) []sysfs.Entry {
 	entries, err := s.sysfs.PCI(c.cache.onPCI)
 	if notExist(err) {
-		return
+		return nil
 	}
 	c.problems.add("bus/pci/devices", err)
 	if entries == nil && err != nil {
 		c.noBus = append(c.noBus, device.PCIBus)
 	}
+	if came := updateBus(c.cache.onPCI, entries); !c.full {
+		c.cache.drop(came)
+	}
+	return entries
+}
+
+// ghwAnswer is the result of ghw: functions by address.
+type ghwAnswer struct {
+	found map[string]*device.PCI
+	err   error
+}
+
+// askGHW asks ghw, while the scan reads the rest. A function that is exchanged meanwhile
+// causes an event.
+func (s *Scanner) askGHW() <-chan ghwAnswer {
+	answer := make(chan ghwAnswer, 1)
+	go func() {
+		found, err := s.ghw(s.sysfs.Root())
+		answer <- ghwAnswer{found, err}
+	}()
+	return answer
+}
+
+// readPCI adds every PCI function of the host. A full scan uses ghw; functions that ghw
+// left out, and those added or bound since, are read from sysfs: for a single one that
+// is cheaper than ghw, which reads all.
+//
+// ghw v0.26 returns "no devices" without an error if one of them is unreadable, as in
+// each scan that meets a device being removed. So its result is compared with the
+// directory, and requested once more.
+func (s *Scanner) readPCI(c *scan, entries []sysfs.Entry, answer <-chan ghwAnswer) {
 	var found map[string]*device.PCI
 	if c.full && len(entries) > 0 {
-		found, entries = s.askGHW(entries)
-	}
-	came, went := updateBus(c.cache.onPCI, entries)
-	if !c.full {
-		c.cache.drop(came)
-		if went {
-			c.cache.dropVirtual()
+		a := <-answer
+		if a.err != nil || len(a.found) != len(entries) {
+			entries = s.listPCI(c)
+			a = <-s.askGHW()
 		}
+		if a.err != nil {
+			s.ghwOnce.Do(func() {
+				s.log.Warn("ghw can't read the PCI devices: reading sysfs instead", "error", a.err)
+			})
+		} else if len(a.found) != len(entries) {
+			s.log.Debug("ghw left out PCI devices: reading them from sysfs", "found", len(a.found), "devices", len(entries))
+		}
+		found = a.found
 	}
 	read := func(dir string) (device.PCI, error) {
 		if p := found[base(dir)]; p != nil {
@@ -48,7 +82,7 @@ func (s *Scanner) readPCI(c *scan) {
 	}
 	fns := make(map[string]*device.Hardware, len(entries))
 	for _, e := range entries {
-		p, err := c.cache.pci.get(e.Path, read)
+		p, err := cached(&c.cache.of(e.Path).pci, e.Path, read)
 		if sysfs.Gone(err) {
 			continue
 		}
@@ -59,62 +93,38 @@ func (s *Scanner) readPCI(c *scan) {
 	c.virtualFunctions(fns)
 }
 
-// askGHW returns the functions of ghw, by address, and the list of functions to compare
-// them with.
-//
-// ghw v0.26 returns "no devices" without an error if one of them is unreadable, as in
-// each scan that meets a device being removed. So its result is compared with the
-// directory, and requested once more.
-func (s *Scanner) askGHW(entries []sysfs.Entry) (map[string]*device.PCI, []sysfs.Entry) {
-	found, err := s.ghw(s.sysfs.Root())
-	if err == nil && len(found) == len(entries) {
-		return found, entries
-	}
-	if again, listErr := s.sysfs.PCI(nil); listErr == nil {
-		entries = again
-	}
-	found, err = s.ghw(s.sysfs.Root())
-	if err != nil {
-		s.ghwOnce.Do(func() {
-			s.log.Warn("ghw can't read the PCI devices: reading sysfs instead", "error", err)
-		})
-	} else if len(found) != len(entries) {
-		s.log.Debug("ghw left out PCI devices: reading them from sysfs", "found", len(found), "devices", len(entries))
-	}
-	return found, entries
-}
-
 // virtualFunctions fills in SRIOV, PF and VF, which ghw lacks.
 func (c *scan) virtualFunctions(fns map[string]*device.Hardware) {
-	vfs := make(map[string][]*device.PCI)
+	any := false
 	for _, h := range fns {
-		p := h.PCI
-		p.SRIOV, p.VF = "none", -1
-		pf, err := c.cache.physFns.get(h.Path, c.sysfs.PhysFn)
-		c.problems.add(h.Path, err)
-		if pf != "" {
-			p.SRIOV, p.PF = "vf", pf
-			vfs[pf] = append(vfs[pf], p)
-			continue
-		}
-		hasVFs, err := c.cache.hasVFs.get(h.Path, c.sysfs.HasVFs)
+		h.PCI.SRIOV, h.PCI.VF = "none", -1
+		hasVFs, err := cached(&c.cache.of(h.Path).hasVFs, h.Path, c.sysfs.HasVFs)
 		c.problems.add(h.Path, err)
 		if hasVFs {
-			p.SRIOV = "pf"
+			h.PCI.SRIOV, any = "pf", true
 		}
 	}
-	for pf, list := range vfs {
-		h := fns[pf]
-		if h == nil {
+	if !any {
+		return
+	}
+	for _, h := range fns {
+		if h.PCI.SRIOV == "pf" {
 			continue
 		}
-		h.PCI.SRIOV = "pf"
-		numbers, err := c.cache.virtFns.get(h.Path, c.sysfs.VirtFns)
+		address, err := cached(&c.cache.of(h.Path).physFn, h.Path, c.sysfs.PhysFn)
 		c.problems.add(h.Path, err)
-		for _, p := range list {
-			if n, ok := numbers[p.Address]; ok {
-				p.VF = n
-			}
+		if address == "" {
+			continue
+		}
+		h.PCI.SRIOV, h.PCI.PF = "vf", address
+		pf := fns[address]
+		if pf == nil {
+			continue
+		}
+		numbers, err := cached(&c.cache.of(pf.Path).virtFns, pf.Path, c.sysfs.VirtFns)
+		c.problems.add(pf.Path, err)
+		if n, ok := numbers[h.PCI.Address]; ok {
+			h.PCI.VF = n
 		}
 	}
 }

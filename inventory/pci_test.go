@@ -16,32 +16,37 @@ import (
 func TestAskGHWTwice(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	must(t, os.MkdirAll(root+"/bus/pci/devices", 0o755))
-	must(t, os.Symlink("../../../devices/pci0000:00/0000:00:02.0", root+"/bus/pci/devices/0000:00:02.0"))
+	const dir = "devices/pci0000:00/0000:00:02.0"
+	for _, d := range []string{"/bus/pci/devices", "/dev", "/" + dir} {
+		must(t, os.MkdirAll(root+d, 0o755))
+	}
+	must(t, os.WriteFile(root+"/"+dir+"/vendor", []byte("0x8086\n"), 0o644))
+	must(t, os.Symlink("../../../"+dir, root+"/bus/pci/devices/0000:00:02.0"))
 	var log bytes.Buffer
-	s := New(Options{Sysfs: root, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	entries, err := s.sysfs.PCI(nil)
-	must(t, err)
-
-	all := map[string]*device.PCI{"0000:00:02.0": {Vendor: "8086"}}
+	s := New(Options{Sysfs: root, Dev: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil))})
 	asked := 0
+	scan := func(vendor string, asks int) {
+		t.Helper()
+		asked = 0
+		snap, err := s.Scan(t.Context())
+		must(t, err)
+		if len(snap.Hardware) != 1 || snap.Hardware[0].PCI.Vendor != vendor || asked != asks {
+			t.Errorf("hardware %+v, asked %d times; want vendor %s and %d", snap.Hardware, asked, vendor, asks)
+		}
+	}
+	all := map[string]*device.PCI{"0000:00:02.0": {Address: "0000:00:02.0", Vendor: "10de"}}
 	s.ghw = func(string) (map[string]*device.PCI, error) {
 		if asked++; asked == 1 {
 			return nil, nil
 		}
 		return all, nil
 	}
-	if found, _ := s.askGHW(entries); len(found) != 1 || asked != 2 {
-		t.Errorf("found %v, asked %d times; want all, and twice", found, asked)
-	}
-	if found, _ := s.askGHW(entries); len(found) != 1 || asked != 3 {
-		t.Errorf("found %v, asked %d times; want all, and once more", found, asked)
-	}
-	s.ghw = func(string) (map[string]*device.PCI, error) { return nil, errors.New("no database") }
+	scan("10de", 2)
+	s.ghw = func(string) (map[string]*device.PCI, error) { asked++; return all, nil }
+	scan("10de", 1)
+	s.ghw = func(string) (map[string]*device.PCI, error) { asked++; return nil, errors.New("no database") }
 	for range 3 {
-		if found, left := s.askGHW(entries); found != nil || len(left) != 1 {
-			t.Errorf("found %v, to compare with %v; want nothing, and the list", found, left)
-		}
+		scan("8086", 2)
 	}
 	if n := strings.Count(log.String(), "no database"); n != 1 {
 		t.Errorf("said %d times; want once:\n%s", n, log.String())

@@ -22,7 +22,7 @@ func (c *scan) platform(node string) *device.Hardware {
 	}
 	counted := ""
 	for dir := up(node); dir != ""; dir = up(dir) {
-		subsystem, err := c.cache.subsystems.get(dir, c.sysfs.Subsystem)
+		subsystem, err := cached(&c.cache.of(dir).subsystem, dir, c.sysfs.Subsystem)
 		c.problems.add(dir, err)
 		switch {
 		case !slices.Contains(firmwareBuses, subsystem):
@@ -97,7 +97,7 @@ func (c *scan) part(n *device.Node, named bool) string {
 		parts = append(parts, strings.TrimPrefix(node, own+"/"))
 	}
 	if named && (node == "" || n.Subsystem == "iio") {
-		label, err := c.cache.labels.get(n.SysPath, c.sysfs.Label)
+		label, err := cached(&c.cache.of(n.SysPath).label, n.SysPath, c.sysfs.Label)
 		c.problems.add(n.SysPath, err)
 		// The name of a multiplexed bus starts with that of the bus above
 		// (i2c_mux_add_adapter in drivers/i2c/i2c-mux.c).
@@ -109,7 +109,7 @@ func (c *scan) part(n *device.Node, named bool) string {
 }
 
 func (c *scan) firmwareNode(dir string) string {
-	node, err := c.cache.firmware.get(dir, c.sysfs.FirmwareNode)
+	node, err := cached(&c.cache.of(dir).firmware, dir, c.sysfs.FirmwareNode)
 	c.problems.add(dir, err)
 	return node
 }

@@ -147,21 +147,25 @@ type scanned struct {
 
 // scan reads what is not cached: everything, if that is nil. Only a scan without an
 // error and with a consistent cache has a snapshot. The lock is held.
-func (s *Scanner) scan(ctx context.Context, cached *cache) (*scan, error) {
+func (s *Scanner) scan(ctx context.Context, known *cache) (*scan, error) {
 	c := &scan{
 		sysfs:      s.sysfs,
-		cache:      cached,
+		cache:      known,
 		hardware:   make(map[string]*device.Hardware),
 		interfaces: make(map[string]int),
 		unread:     make(map[string]device.Unread),
 		numa:       make(map[string]int),
 	}
-	if cached == nil {
+	if known == nil {
 		c.cache, c.full = newCache(), true
 	}
 	s.cache = nil // until it is complete
+	var ghw <-chan ghwAnswer
 	if err := s.sysfs.Check(); err != nil {
 		return c, err
+	}
+	if c.full {
+		ghw = s.askGHW()
 	}
 	// Nodes are read before the buses. The kernel adds a device to its bus before its
 	// nodes and removes the nodes first, so that a node whose hardware is not on the
@@ -172,8 +176,9 @@ func (s *Scanner) scan(ctx context.Context, cached *cache) (*scan, error) {
 	}
 	c.tree, c.problems = tree, tree.problems
 	nodes := c.locate(tree.sortedNodes())
-	s.readPCI(c)
+	functions := s.listPCI(c)
 	s.readUSB(ctx, c)
+	s.readPCI(c, functions, ghw)
 	c.readMDevs()
 	nodes = c.own(nodes)
 	var nets []*device.Node
@@ -300,7 +305,7 @@ func (c *scan) numaAt(dir string) int {
 	n := -1
 	if h := c.hardware[dir]; h == nil || h.Bus != device.USBBus {
 		var err error
-		n, err = c.cache.numa.get(dir, c.sysfs.NUMANode)
+		n, err = cached(&c.cache.of(dir).numa, dir, c.sysfs.NUMANode)
 		c.problems.add(dir, err)
 	}
 	if n < 0 {

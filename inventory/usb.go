@@ -46,7 +46,7 @@ func (s *Scanner) readUSB(ctx context.Context, c *scan) {
 	} else if entries == nil {
 		c.noBus = append(c.noBus, device.USBBus)
 	}
-	came, _ := updateBus(c.cache.onUSB, entries, interfaces)
+	came := updateBus(c.cache.onUSB, entries, interfaces)
 	patience := slowAfter
 	if !c.full {
 		patience = slowUpdate
@@ -85,7 +85,7 @@ func (s *Scanner) readUSB(ctx context.Context, c *scan) {
 		if h == nil || h.USB == nil {
 			continue
 		}
-		i, err := c.cache.interfaces.get(e.Path, s.sysfs.USBInterface)
+		i, err := cached(&c.cache.of(e.Path).usb, e.Path, s.sysfs.USBInterface)
 		if sysfs.Gone(err) {
 			continue
 		}

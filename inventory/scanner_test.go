@@ -1,0 +1,98 @@
+package inventory
+
+import (
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/sysfs"
+)
+
+// A node without its number in sysfs is kept only if it still exists: the kernel
+// removes a node before its number.
+func TestNodeRemovedDuringAScanIsLeftOut(t *testing.T) {
+	t.Parallel()
+	for _, still := range []bool{true, false} {
+		dev := t.TempDir()
+		if still {
+			must(t, os.WriteFile(dev+"/ttyUSB1", []byte("char 188:1\n"), 0o644))
+		}
+		c := &scan{sysfs: sysfs.New(t.TempDir()), cache: newCache(), tree: &devTree{root: dev, recording: true}}
+		node := &device.Node{Path: "/dev/ttyUSB1", Type: device.CharNode, Major: 188, Minor: 1, Kernel: "ttyUSB1"}
+		kept := c.locate([]*device.Node{node})
+		if got := len(kept) == 1; got != still {
+			t.Errorf("still there %t: kept %t", still, got)
+		}
+	}
+}
+
+func TestSCSIAddress(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string][2]int{
+		"0:0:0:0": {0, 0}, "6:0:1:2": {1, 2}, "12:2:999:999": {999, 999},
+	} {
+		if target, lun, ok := scsiAddress(name); !ok || [2]int{target, lun} != want {
+			t.Errorf("scsiAddress(%q) = %d, %d, %v; want %v", name, target, lun, ok, want)
+		}
+	}
+	for _, name := range []string{"", "host0", "target0:0:0", "0:0:0", "0:0:0:0:0", "0:0:0:x", "0:0:1000:0", "0:0:0:16385", "0:0:99999999999999999999:0", "0003:046D:C31C.0001", "0000:05:00.0:0.0"} {
+		if target, lun, ok := scsiAddress(name); ok {
+			t.Errorf("scsiAddress(%q) = %d, %d; want none", name, target, lun)
+		}
+	}
+}
+
+// A device that replaced another one on a bus, and one that moved, are new.
+func TestUpdateBus(t *testing.T) {
+	t.Parallel()
+	known := map[string]sysfs.Entry{}
+	a, b := sysfs.Entry{Name: "a", Path: "devices/a", Ino: 1}, sysfs.Entry{Name: "b", Path: "devices/b", Ino: 2}
+	anew, moved := a, b
+	anew.Ino, moved.Path = 3, "devices/c"
+	for i, step := range []struct {
+		list []sysfs.Entry
+		came []string
+	}{
+		{[]sysfs.Entry{a, b}, []string{"devices/a", "devices/b"}},
+		{[]sysfs.Entry{a, b}, nil},
+		{[]sysfs.Entry{anew, b}, []string{"devices/a"}},
+		{[]sysfs.Entry{anew, moved}, []string{"devices/c"}},
+		{[]sysfs.Entry{anew}, nil},
+		{[]sysfs.Entry{anew, b}, []string{"devices/b"}},
+	} {
+		came := updateBus(known, step.list)
+		if !slices.Equal(came, step.came) || len(known) != len(step.list) {
+			t.Errorf("step %d: %q came, %d known; want %q", i, came, len(known), step.came)
+		}
+	}
+}
+
+// A node made shortly before the first scan is an event of its hardware; an old one,
+// and one of a clock that was set back, are not.
+func TestRecentNodes(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for _, c := range []struct {
+		name  string
+		age   time.Duration
+		known bool
+	}{{"recent", recent / 2, true}, {"old", 2 * recent, false}, {"of the future", -recent, false}} {
+		h := &device.Hardware{Path: "devices/a"}
+		nodes := []*device.Node{{Path: "/dev/x", Hardware: h}, {Path: "/dev/older", Hardware: h}, {Path: "/dev/null"}}
+		ids := map[string]nodeID{}
+		for i, n := range nodes {
+			ids[n.Path] = nodeID{changed: now.Add(-c.age - time.Duration(i)*recent/4).UnixNano()}
+		}
+		s := New(Options{Sysfs: t.TempDir()})
+		s.addRecentNodes(nodes, ids, now)
+		want := time.Time{}
+		if c.known {
+			want = now.Add(-c.age)
+		}
+		if got := s.LastEvent("devices/a"); !got.Equal(want) || len(s.events) > 1 {
+			t.Errorf("%s: %v; want %v, of %v", c.name, got, want, s.events)
+		}
+	}
+}
