@@ -40,7 +40,7 @@ type injector struct {
 func newInjector(o Options, p *problems) *injector {
 	return &injector{
 		paths: o.Paths, cdiOnly: o.CDIOnly, hint: o.hint("cdi-dir"), log: o.Log, problems: p,
-		links: &links.Tree{Dir: filepath.Join(o.Paths.RunDir, linksName)}, specs: o.Paths.specWriter(), others: o.Paths.hostSpecs(),
+		links: &links.Tree{Dir: filepath.Join(o.Paths.RunDir, linksName)}, specs: o.Paths.SpecWriter(), others: o.Paths.HostSpecs(),
 	}
 }
 

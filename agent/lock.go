@@ -77,6 +77,20 @@ func errServing(p Paths) error {
 	return fmt.Errorf("an instance is serving: it holds %s", filepath.Join(p.RunDir, lockName))
 }
 
+// Serving reports whether an instance is serving with these paths.
+func Serving(p Paths) bool {
+	if !present(filepath.Join(p.RunDir, lockName)) {
+		return false
+	}
+	lock, err := openLock(p.RunDir)
+	if err != nil {
+		return false
+	}
+	defer lock.close()
+	mine, err := lock.try()
+	return err == nil && !mine
+}
+
 // Clean removes the leftovers of serving: links, CDI specs, state, and stale sockets.
 // It refuses while an instance is serving. The directories themselves stay, since they
 // may be mounts.
@@ -107,7 +121,7 @@ func Clean(p Paths) (removed []string, err error) {
 	if present(tree.Dir) {
 		note(tree.Dir, tree.Clean())
 	}
-	specs, err := p.specWriter().Clean()
+	specs, err := p.SpecWriter().Clean()
 	removed, errs = append(removed, specs...), append(errs, err)
 	for _, name := range stateFiles() {
 		if path := filepath.Join(p.StateDir, name); present(path) {

@@ -51,11 +51,11 @@ func (p Paths) Inventory(log *slog.Logger) inventory.Options {
 	return inventory.Options{Sysfs: p.Sysfs, Dev: p.Dev, Log: log}
 }
 
-// hostSpecs reads the CDI specs that are not this program's.
-func (p Paths) hostSpecs() *cdi.HostSpecs { return cdi.NewHostSpecs(p.specOwner(), p.specDirs()...) }
+// HostSpecs reads the CDI specs that are not this program's.
+func (p Paths) HostSpecs() *cdi.HostSpecs { return cdi.NewHostSpecs(p.specOwner(), p.specDirs()...) }
 
-// specWriter writes this installation's CDI specs.
-func (p Paths) specWriter() *cdi.Writer { return &cdi.Writer{Dir: p.CDIDir, Owner: p.specOwner()} }
+// SpecWriter writes this installation's CDI specs.
+func (p Paths) SpecWriter() *cdi.Writer { return &cdi.Writer{Dir: p.CDIDir, Owner: p.specOwner()} }
 
 // specOwner marks the CDI specs of this installation. One with another run directory is
 // another installation, whose files stay.

@@ -148,7 +148,7 @@ func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
 	if err != nil {
 		persisted = ledger.Persisted{}
 	}
-	specs := o.Paths.hostSpecs()
+	specs := o.Paths.HostSpecs()
 	for deadline := time.Now().Add(scanFor); ; {
 		snap, err := scanner.Scan(ctx)
 		if err != nil {
@@ -169,7 +169,7 @@ func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
 // addition to the scan.
 func Record(cfg *config.Config, o Options) func(*device.Snapshot, *inventory.Attributes) {
 	return func(snap *device.Snapshot, attrs *inventory.Attributes) {
-		view(cfg, scanned{snap, attrs, true}, o.Paths.hostSpecs(), ledger.Decisions{}, o)
+		view(cfg, scanned{snap, attrs, true}, o.Paths.HostSpecs(), ledger.Decisions{}, o)
 	}
 }
 

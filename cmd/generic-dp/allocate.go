@@ -147,7 +147,7 @@ func (t *trial) spec(ctx context.Context, f *flags, name string, ids []string) e
 	if _, err := a.Once(ctx); err != nil {
 		return err
 	}
-	own := &cdi.Writer{Dir: options.Paths.CDIDir, Owner: options.Paths.RunDir}
+	own := options.Paths.SpecWriter()
 	text, err := os.ReadFile(filepath.Join(own.Dir, own.FileName(name)))
 	if err != nil {
 		return fmt.Errorf("%s has no CDI spec: %w", name, err)

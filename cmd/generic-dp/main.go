@@ -108,7 +108,10 @@ serves.`,
 	root.PersistentFlags().AddFlagSet(f.pick("config", "sysfs", "dev", "state-dir", "node-name", "log-format", "log-level"))
 	root.Flags().AddFlagSet(serve.Flags())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(serve, newCDI(f), newStatus(f), newCheck(f), newDevices(f), newInit(f), newExplain(f), newTry(f), newAllocate(f), newSnapshot(f), newClean(f), newImport(f), newSchema(), newVersion())
+	root.AddCommand(
+		newDevices(f), newInit(f), newCheck(f), newExplain(f), newTry(f), newAllocate(f), newImport(f), newSchema(),
+		serve, newCDI(f), newStatus(f), newDoctor(f), newSnapshot(f), newClean(f), newVersion(),
+	)
 	complete(root)
 	return root
 }

@@ -84,7 +84,7 @@ func try(ctx context.Context, f *flags, listen string, stdout, stderr io.Writer,
 		defer stop()
 		p := options.Paths
 		t := &trial{agent: a, kubelet: kubelet, paths: p, out: stdout,
-			own: &cdi.Writer{Dir: p.CDIDir, Owner: p.RunDir}, foreign: cdi.NewHostSpecs(p.RunDir, p.SpecDirs...)}
+			own: p.SpecWriter(), foreign: p.HostSpecs()}
 		if err := t.settle(ctx); err != nil {
 			return err
 		}

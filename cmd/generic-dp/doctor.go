@@ -1,0 +1,287 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/agent"
+	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/podresources"
+)
+
+// finding is one thing that doctor looks at.
+type finding struct {
+	Check  string `json:"check"`
+	Status string `json:"status"` // ok, warning or problem
+	Text   string `json:"text"`
+	Fix    string `json:"fix"` // a command or an edit; empty where nothing is to be done
+}
+
+// doctor collects findings.
+type doctor struct {
+	Findings []finding `json:"findings"`
+	flags    *flags
+	root     string // of the host's /etc, /proc and /run
+}
+
+func newDoctor(f *flags) *cobra.Command {
+	d := doctor{flags: f, Findings: []finding{}}
+	var output *string
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "check what serving needs on this host, with the command that mends it",
+		Long: `doctor checks the kubelet's directory and sockets, the container runtime and its
+CDI support, SELinux, inotify limits, other plugins with the resources of the
+configuration, and leftovers of earlier runs. It changes nothing. The exit
+status is 1 if there is a problem; warnings may be meant. In a pod, mount the
+host's root and name it with --root.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d.examine(cmd.Context())
+			if err := write(cmd, *output, d); err != nil {
+				return err
+			}
+			if slices.ContainsFunc(d.Findings, func(f finding) bool { return f.Status == "problem" }) {
+				return errReported
+			}
+			return nil
+		},
+	}
+	cmd.Flags().AddFlagSet(f.pick("kubelet-dir", "pod-resources", "run-dir", "cdi-dir", "allow", "domains"))
+	cmd.Flags().StringVar(&d.root, "root", "/", "root directory of the host, for its /etc, /proc and /run")
+	output = outputFlag(cmd, "text", "json", "yaml")
+	return cmd
+}
+
+func (d doctor) table(w io.Writer, _ bool) error {
+	for _, f := range d.Findings {
+		fmt.Fprintf(w, "%-8s %-14s %s\n", f.Status, f.Check, f.Text)
+		if f.Fix != "" {
+			fmt.Fprintf(w, "%-23s fix: %s\n", "", f.Fix)
+		}
+	}
+	return nil
+}
+
+func (d *doctor) add(status, check, fix, format string, args ...any) {
+	d.Findings = append(d.Findings, finding{check, status, fmt.Sprintf(format, args...), fix})
+}
+
+// examine looks at everything.
+func (d *doctor) examine(ctx context.Context) {
+	cfg := d.configuration(ctx)
+	paths := d.flags.paths
+	serving := agent.Serving(paths)
+	d.kubelet(paths)
+	d.others(ctx, paths, cfg, serving)
+	d.runtime(paths, cfg)
+	d.seLinux(paths)
+	d.inotify()
+	for _, dir := range []struct{ flag, path string }{{"run-dir", paths.RunDir}, {"state-dir", paths.StateDir}, {"cdi-dir", paths.CDIDir}} {
+		d.writable(dir.flag, dir.path)
+	}
+	d.leftovers(paths, serving)
+}
+
+// configuration returns the configuration, empty if it has problems.
+func (d *doctor) configuration(ctx context.Context) *config.Config {
+	const name = "configuration"
+	cfg, err := d.flags.load(d.flags.config)
+	if err != nil {
+		fix := "generic-dp check " + d.flags.config
+		if errors.Is(err, fs.ErrNotExist) {
+			fix = fmt.Sprintf("mkdir -p %[1]s && generic-dp init > %[1]s/config.toml", d.flags.config)
+		}
+		first, _, _ := strings.Cut(err.Error(), "\n")
+		d.add("problem", name, fix, "%s", first)
+		return &config.Config{}
+	}
+	view, err := d.flags.view(ctx, cfg)
+	if err != nil {
+		d.add("problem", "host", "", "%v", err)
+		return cfg
+	}
+	devices, empty := 0, []string{}
+	for _, m := range view.Matched.Resources {
+		if devices += len(m.Offers); len(m.Offers) == 0 {
+			empty = append(empty, m.Name)
+		}
+	}
+	d.add("ok", name, "", "%s, %s", count(len(cfg.Resources), "resource"), count(devices, "device"))
+	for _, name := range empty {
+		d.add("warning", "devices", "generic-dp explain "+name, "%s has none on this host", name)
+	}
+	for _, p := range view.Problems {
+		d.add("warning", "host", "", "%s: %s", p.Subject, p.Reason)
+	}
+	return cfg
+}
+
+// dial reports whether something listens on a socket.
+func dial(path string) error {
+	conn, err := net.DialTimeout("unix", path, time.Second)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// otherKubelets are the directories of distributions that keep the kubelet elsewhere.
+var otherKubelets = []string{"/var/lib/k0s/kubelet", "/var/snap/microk8s/common/var/lib/kubelet", "/var/lib/rancher/k3s/agent/kubelet"}
+
+func (d *doctor) kubelet(p agent.Paths) {
+	socket := filepath.Join(p.KubeletDir, "kubelet.sock")
+	switch err := dial(socket); {
+	case err == nil:
+		d.add("ok", "kubelet", "", "%s answers", socket)
+	case errors.Is(err, fs.ErrNotExist):
+		fix := "systemctl start kubelet"
+		for _, dir := range otherKubelets {
+			if _, err := os.Stat(filepath.Join(d.root, dir, "device-plugins")); err == nil {
+				fix = fmt.Sprintf("--kubelet-dir %s/device-plugins --pod-resources %s/pod-resources/kubelet.sock", dir, dir)
+			}
+		}
+		d.add("problem", "kubelet", fix, "no socket %s", socket)
+	default:
+		d.add("problem", "kubelet", "systemctl restart kubelet", "%s: %v", socket, errors.Unwrap(err))
+	}
+	if err := dial(p.PodResources); err != nil {
+		d.add("warning", "pod resources", "name the socket with --pod-resources", "%s: holders of devices are unknown: %v", p.PodResources, err)
+		return
+	}
+	d.add("ok", "pod resources", "", "%s answers", p.PodResources)
+}
+
+// others finds who else has the resources or the CDI kinds of the configuration.
+func (d *doctor) others(ctx context.Context, p agent.Paths, cfg *config.Config, serving bool) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	listed, _, err := podresources.New(p.PodResources, nil).Allocatable(ctx, time.Time{})
+	kinds := p.HostSpecs().Kinds()
+	for _, r := range cfg.Resources {
+		if len(listed[r.Name]) > 0 && err == nil && !serving {
+			d.add("problem", "other plugins", "remove that plugin, or rename the resource", "%s is offered by another plugin: the last one that registers has it", r.Name)
+		}
+		if file, taken := kinds[r.Name]; taken {
+			d.add("problem", "CDI kind", "rm "+file, "%s is that of %s too", r.Name, file)
+		}
+	}
+}
+
+// runtimes are the sockets and configuration files of container runtimes.
+var runtimes = []struct{ name, socket, config string }{
+	{"containerd", "/run/containerd/containerd.sock", "/etc/containerd/config.toml"},
+	{"containerd of k3s", "/run/k3s/containerd/containerd.sock", "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"},
+	{"CRI-O", "/run/crio/crio.sock", "/etc/crio/crio.conf"},
+}
+
+func (d *doctor) runtime(p agent.Paths, cfg *config.Config) {
+	usesCDI := slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool { return r.Container.CDI })
+	found := false
+	for _, r := range runtimes {
+		if _, err := os.Stat(filepath.Join(d.root, r.socket)); err != nil {
+			continue
+		}
+		found = true
+		text, _ := os.ReadFile(filepath.Join(d.root, r.config))
+		settings := strings.Join(strings.Fields(string(text)), "")
+		switch {
+		case strings.Contains(settings, "enable_cdi=false"):
+			status := "warning"
+			if usesCDI {
+				status = "problem"
+			}
+			d.add(status, "runtime", fmt.Sprintf("set enable_cdi = true in %s, and restart the runtime", r.config), "%s does not resolve CDI names", r.name)
+		case strings.Contains(settings, "version=2") && !strings.Contains(settings, "enable_cdi=true") && usesCDI:
+			d.add("warning", "runtime", fmt.Sprintf("set enable_cdi = true in %s, and restart the runtime", r.config), "%s before 2.0 resolves CDI names if told to", r.name)
+		default:
+			d.add("ok", "runtime", "", "%s", r.name)
+		}
+	}
+	if !found {
+		d.add("warning", "runtime", "in a pod: mount the host's root, and name it with --root", "no container runtime found")
+	}
+	if dir := filepath.Clean(p.CDIDir); usesCDI && !slices.Contains([]string{"/var/run/cdi", "/run/cdi", cdi.StaticDir}, dir) {
+		d.add("warning", "CDI directory", "--cdi-dir /var/run/cdi", "runtimes read %s only if told to", dir)
+	}
+}
+
+func (d *doctor) seLinux(p agent.Paths) {
+	read := func(name string) string {
+		text, _ := os.ReadFile(filepath.Join(p.Sysfs, "fs/selinux", name))
+		return strings.TrimSpace(string(text))
+	}
+	switch {
+	case read("enforce") != "1":
+		d.add("ok", "SELinux", "", "not enforcing")
+	case strings.HasPrefix(read("booleans/container_use_devices"), "1"):
+		d.add("ok", "SELinux", "", "enforcing, containers may use devices")
+	default:
+		d.add("warning", "SELinux", "setsebool -P container_use_devices 1", "enforcing: containers without a type of their own can't open devices")
+	}
+}
+
+// inotify makes an instance, of which a user has few.
+func (d *doctor) inotify() {
+	const fix = "sysctl -w fs.inotify.max_user_instances=1024 fs.inotify.max_user_watches=524288"
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+	if err != nil {
+		d.add("problem", "inotify", fix, "%v: changes are noticed by a scan every minute only", err)
+		return
+	}
+	defer unix.Close(fd)
+	if _, err := unix.InotifyAddWatch(fd, d.flags.paths.Dev, unix.IN_CREATE); errors.Is(err, syscall.ENOSPC) {
+		d.add("problem", "inotify", fix, "all watches are in use: changes are noticed by a scan every minute only")
+		return
+	}
+	d.add("ok", "inotify", "", "instances and watches are left")
+}
+
+func (d *doctor) writable(flag, dir string) {
+	parent := dir
+	for {
+		err := unix.Access(parent, unix.W_OK|unix.X_OK)
+		switch up := filepath.Dir(parent); {
+		case err == nil:
+			d.add("ok", flag, "", "%s", dir)
+			return
+		case errors.Is(err, fs.ErrNotExist) && up != parent:
+			parent = up
+		default:
+			d.add("problem", flag, "run as root, or name another directory with --"+flag, "%s can't be written: %v", parent, err)
+			return
+		}
+	}
+}
+
+// leftovers are links and specs that no instance keeps.
+func (d *doctor) leftovers(p agent.Paths, serving bool) {
+	if serving {
+		d.add("ok", "instance", "", "one is serving")
+		return
+	}
+	var left []string
+	for _, glob := range []string{filepath.Join(p.RunDir, "links", "*"), filepath.Join(p.CDIDir, "generic-dp_*")} {
+		found, _ := filepath.Glob(glob)
+		left = append(left, found...)
+	}
+	if len(left) == 0 {
+		d.add("ok", "leftovers", "", "none")
+		return
+	}
+	d.add("warning", "leftovers", "generic-dp clean, unless generic-dp serve starts again", "no instance is serving, and %s left: %s", count(len(left), "link or spec"), left[0])
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/generic-dp/generic-dp/internal/kubelettest"
+	"github.com/generic-dp/generic-dp/machine"
+)
+
+// diagnose runs doctor on a node, and returns the findings by check, and the status.
+func diagnose(t *testing.T, dir string) (map[string]finding, int) {
+	t.Helper()
+	if _, err := os.Stat(dir + "/machine"); err != nil { // a recording would have no CDI specs of this host
+		archive, err := os.ReadFile("../../testdata/machines/desktop-xhci.txtar")
+		if err == nil {
+			err = machine.Unpack(dir+"/machine", archive)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out, stderr strings.Builder
+	code := run(t.Context(), []string{
+		"doctor", "-o", "json", "--root", dir, "--sysfs", dir + "/machine/sys", "--dev", dir + "/machine/dev", "--config", dir + "/config.toml",
+		"--kubelet-dir", dir + "/kubelet", "--pod-resources", dir + "/pods.sock", "--run-dir", dir + "/run/dp", "--state-dir", dir + "/state", "--cdi-dir", dir + "/cdi",
+	}, &out, &stderr)
+	var d doctor
+	if err := json.Unmarshal([]byte(out.String()), &d); err != nil {
+		t.Fatalf("%v: %s\n%s", err, stderr.String(), out.String())
+	}
+	found := map[string]finding{}
+	for _, f := range d.Findings {
+		found[f.Check] = f
+	}
+	return found, code
+}
+
+func place(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	place(t, dir+"/config.toml", "domain = \"example.com\"\n[[resource]]\nname = \"serial\"\nmatch.glob = \"/dev/ttyUSB*\"\ncontainer.cdi = true\n[[resource]]\nname = \"none\"\nmatch.glob = \"/dev/none\"\n")
+	place(t, dir+"/run/containerd/containerd.sock", "")
+	place(t, dir+"/etc/containerd/config.toml", "version = 2\n")
+	kubelet := kubelettest.New(kubelettest.Options{Dir: dir + "/kubelet", PodResources: dir + "/pods.sock"})
+	if err := kubelet.Start(); err != nil {
+		t.Fatal(err)
+	}
+	found, code := diagnose(t, dir)
+	for check, want := range map[string]string{
+		"configuration": "ok", "kubelet": "ok", "pod resources": "ok", "devices": "warning", "runtime": "warning", "leftovers": "ok",
+		"run-dir": "ok", "state-dir": "ok", "cdi-dir": "ok", "CDI directory": "warning",
+	} {
+		if f := found[check]; f.Status != want {
+			t.Errorf("%s: %+v, want %s", check, f, want)
+		}
+	}
+	if code != 0 || !strings.HasPrefix(found["runtime"].Fix, "set enable_cdi = true in ") || found["devices"].Fix != "generic-dp explain example.com/none" {
+		t.Errorf("status %d, %+v", code, found)
+	}
+
+	// Everything at once.
+	kubelet.Stop()
+	place(t, dir+"/etc/containerd/config.toml", "[plugins.'io.containerd.cri.v1.runtime']\n  enable_cdi = false\n")
+	place(t, dir+"/cdi/other.json", `{"cdiVersion": "0.5.0", "kind": "example.com/serial", "devices": [{"name": "x", "containerEdits": {"env": ["A=b"]}}]}`)
+	place(t, dir+"/run/dp/links/usb:1/x", "")
+	found, code = diagnose(t, dir)
+	for check, want := range map[string]string{"kubelet": "problem", "pod resources": "warning", "runtime": "problem", "CDI kind": "problem", "leftovers": "warning"} {
+		if f := found[check]; f.Status != want || f.Fix == "" {
+			t.Errorf("%s: %+v, want %s", check, f, want)
+		}
+	}
+	if code != 1 {
+		t.Errorf("status %d, want 1: %+v", code, found)
+	}
+	if err := os.Remove(dir + "/config.toml"); err != nil {
+		t.Fatal(err)
+	}
+	if found, _ = diagnose(t, dir); !strings.Contains(found["configuration"].Fix, "generic-dp init > ") {
+		t.Errorf("without a configuration: %+v", found["configuration"])
+	}
+}
+
+// A resource that the kubelet has, while no instance serves, is another plugin's.
+func TestDoctorFindsOtherPlugins(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	place(t, dir+"/config.toml", "domain = \"example.com\"\n[[resource]]\nname = \"serial\"\nmatch.glob = \"/dev/ttyUSB*\"\n")
+	kubelet := kubelettest.New(kubelettest.Options{Dir: dir + "/kubelet", PodResources: dir + "/pods.sock"})
+	if err := kubelet.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer kubelet.Stop()
+	f, _ := recorded(t, "../../testdata/machines/desktop-xhci.txtar")
+	f.config = dir + "/config.toml"
+	f.paths.KubeletDir, f.paths.PodResources, f.paths.RunDir, f.paths.StateDir = dir+"/kubelet", dir+"/pods.sock", dir+"/other", dir+"/state"
+	options := f.options(new(strings.Builder))
+	options.Listen = ""
+	served := make(chan error, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() { served <- serve(ctx, options) }()
+	if err := kubelet.WaitAllocatable(t.Context(), "example.com/serial", 4); err != nil {
+		t.Fatal(err)
+	}
+	found, code := diagnose(t, dir)
+	if code != 1 || found["other plugins"].Status != "problem" {
+		t.Errorf("status %d: %+v", code, found)
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
