@@ -109,7 +109,7 @@ serves.`,
 	root.Flags().AddFlagSet(serve.Flags())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
-		newDevices(f), newInit(f), newCheck(f), newExplain(f), newTry(f), newAllocate(f), newImport(f), newSchema(),
+		newDevices(f), newInit(f), newCheck(f), newExplain(f), newTry(f), newAllocate(f), newDiff(f), newImport(f), newSchema(),
 		serve, newCDI(f), newStatus(f), newDoctor(f), newSnapshot(f), newClean(f), newVersion(),
 	)
 	complete(root)

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/generic-dp/generic-dp/agent"
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/metrics"
+	"github.com/generic-dp/generic-dp/podresources"
+)
+
+// change is one effect of an edit. Of a new device the old resource is empty, of one
+// that is gone the new one.
+type change struct {
+	Change string           `json:"change"` // added, removed, moved, renamed, slots or contents
+	Old    entry            `json:"old"`
+	New    entry            `json:"new"`
+	Held   []metrics.Holder `json:"held"` // by these containers, which can't restart with it
+}
+
+// entry is a device of a resource, as it is listed.
+type entry struct {
+	Resource string `json:"resource"`
+	ID       string `json:"id"`
+	Slots    int    `json:"slots"`
+}
+
+// changesReport is the output of diff.
+type changesReport struct {
+	Changes     []change `json:"changes"`
+	HeldUnknown string   `json:"held_unknown"` // why holders are unknown; empty where they are known
+}
+
+func newDiff(f *flags) *cobra.Command {
+	var output *string
+	cmd := &cobra.Command{
+		Use:   "diff OLD NEW",
+		Short: "show what another configuration would change on this host, and for which pods",
+		Long: `diff compares what two configurations offer on this host, or on a recorded one:
+devices that come, go or move to another resource, IDs that change, and what a
+container would get. Containers that hold a device come from the instance at
+--listen, or else from the kubelet: they keep it while they run.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return usageError{errors.New("want two configurations, OLD and NEW")}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			old, err := f.load(args[0])
+			if err != nil {
+				return err
+			}
+			next, err := f.load(args[1])
+			if err != nil {
+				return err
+			}
+			view, err := f.view(cmd.Context(), old)
+			if err != nil {
+				return err
+			}
+			holders, err := f.holders(cmd.Context())
+			report := changesReport{Changes: compare(view, view.With(next), holders)}
+			if err != nil {
+				report.HeldUnknown = err.Error()
+			}
+			return write(cmd, *output, report)
+		},
+	}
+	cmd.Flags().AddFlagSet(f.pick("allow", "domains", "listen", "pod-resources"))
+	output = outputFlag(cmd, "table", "json", "yaml")
+	return cmd
+}
+
+// offered is a device with its resource.
+type offered struct {
+	entry
+	offer *device.Offer
+}
+
+// things lists the offers of a view by their hardware, or by ID without any.
+func things(v *agent.View) map[string][]offered {
+	found := map[string][]offered{}
+	for _, m := range v.Matched.Resources {
+		for i := range m.Offers {
+			o := &m.Offers[i]
+			key := cmp.Or(o.Hardware, o.ID)
+			found[key] = append(found[key], offered{entry{m.Name, o.ID, o.Slots}, o})
+		}
+	}
+	return found
+}
+
+// compare lists the changes between two views of one host, those of pods first.
+func compare(before, after *agent.View, holders map[[2]string][]metrics.Holder) []change {
+	list := []change{}
+	add := func(what string, old, next entry) {
+		c := change{Change: what, Old: old, New: next, Held: []metrics.Holder{}}
+		for _, h := range holders[[2]string{old.Resource, old.ID}] {
+			if _, slot := device.SplitSlot(h.ID); what != "contents" && (what != "slots" || slot >= next.Slots) {
+				c.Held = append(c.Held, h)
+			}
+		}
+		list = append(list, c)
+	}
+	is, was := things(after), things(before)
+	// What has its ID in its resource in both is compared first: its nodes may differ.
+	kept := map[entry]*device.Offer{}
+	forget := func(o entry) entry { o.Slots = 0; return o }
+	for _, list := range is {
+		for _, o := range list {
+			kept[forget(o.entry)] = o.offer
+		}
+	}
+	gone := map[string][]offered{}
+	for key, list := range was {
+		for _, o := range list {
+			next := kept[forget(o.entry)]
+			switch {
+			case next == nil:
+				gone[key] = append(gone[key], o)
+				continue
+			case next.Slots != o.Slots:
+				add("slots", o.entry, entry{o.Resource, o.ID, next.Slots})
+			case !reflect.DeepEqual(next, o.offer):
+				add("contents", o.entry, o.entry)
+			}
+			delete(kept, forget(o.entry))
+		}
+	}
+	for key, list := range is {
+		for _, o := range list {
+			if kept[forget(o.entry)] == nil {
+				continue
+			}
+			switch left := gone[key]; {
+			case len(left) == 0:
+				add("added", entry{}, o.entry)
+				continue
+			case left[0].Resource == o.Resource:
+				add("renamed", left[0].entry, o.entry)
+			default:
+				add("moved", left[0].entry, o.entry)
+			}
+			gone[key] = gone[key][1:]
+		}
+	}
+	for _, list := range gone {
+		for _, o := range list {
+			add("removed", o.entry, entry{})
+		}
+	}
+	sort.Slice(list, func(i, j int) bool {
+		a, b := &list[i], &list[j]
+		return cmp.Or(len(b.Held)-len(a.Held), cmp.Compare(cmp.Or(a.Old.Resource, a.New.Resource), cmp.Or(b.Old.Resource, b.New.Resource)),
+			device.CompareNatural(cmp.Or(a.Old.ID, a.New.ID), cmp.Or(b.Old.ID, b.New.ID))) < 0
+	})
+	return list
+}
+
+// holders are the holders of devices by resource and ID, from a running instance or the
+// kubelet. Those of a recording are unknown.
+func (f *flags) holders(ctx context.Context) (map[[2]string][]metrics.Holder, error) {
+	all := map[[2]string][]metrics.Holder{}
+	if f.unpacked != "" && !f.all.Changed("listen") && !f.all.Changed("pod-resources") {
+		return all, errors.New("a recording has no pods")
+	}
+	if body, err := f.fetchStatus(ctx); err == nil {
+		var s metrics.Status
+		if err := json.Unmarshal(body, &s); err == nil && s.HeldUnknown == "" {
+			for _, r := range s.Resources {
+				for _, d := range r.Devices {
+					all[[2]string{r.Name, d.ID}] = d.Held
+				}
+			}
+			return all, nil
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, statusLimit)
+	defer cancel()
+	held, _, err := podresources.New(f.paths.PodResources, nil).Held(ctx, time.Time{})
+	for resource, devices := range held {
+		for slot, by := range devices {
+			id, _ := device.SplitSlot(slot)
+			for _, h := range by {
+				all[[2]string{resource, id}] = append(all[[2]string{resource, id}], metrics.Holder{ID: slot, Namespace: h.Namespace, Pod: h.Pod, Container: h.Container})
+			}
+		}
+	}
+	return all, err
+}
+
+func (r changesReport) table(w io.Writer, _ bool) error {
+	if len(r.Changes) == 0 {
+		_, err := fmt.Fprintln(w, "no change on this host")
+		return err
+	}
+	tab := newTable(w, "CHANGE", "RESOURCE", "ID", "NEW", "HELD BY")
+	for _, c := range r.Changes {
+		becomes := ""
+		switch c.Change {
+		case "added":
+			c.Old = c.New
+		case "moved":
+			becomes = c.New.Resource
+			if c.New.ID != c.Old.ID {
+				becomes += " " + c.New.ID
+			}
+		case "renamed":
+			becomes = c.New.ID
+		case "slots":
+			becomes = strconv.Itoa(c.Old.Slots) + " to " + strconv.Itoa(c.New.Slots)
+		}
+		held := metrics.Device{ID: c.Old.ID, Held: c.Held}
+		tab.row(c.Change, c.Old.Resource, c.Old.ID, becomes, strings.Join(held.Holders(), ","))
+	}
+	if err := tab.Flush(); err != nil || r.HeldUnknown == "" {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "Holders are unknown: %s\n", r.HeldUnknown)
+	return err
+}

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/generic-dp/generic-dp/internal/kubelettest"
+)
+
+// diff names the containers that hold what an edit takes away, and no others.
+func TestDiffNamesHolders(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	kubelet := kubelettest.New(kubelettest.Options{Dir: dir + "/kubelet", PodResources: dir + "/pods.sock"})
+	if err := kubelet.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer kubelet.Stop()
+	const stick, other = "usb:0403:6001:A10K5XYZ", "usb:10c4:ea60:port:0000:00:14.0:2.3"
+	kubelet.Hold(kubelettest.Claim{Namespace: "default", Pod: "p", Container: "c", Resource: "example.com/serial"}, stick, other+"::1")
+	kubelet.Hold(kubelettest.Claim{Namespace: "default", Pod: "q", Container: "c", Resource: "example.com/serial"}, other)
+	const head = "domain = \"example.com\"\n[[resource]]\nname = "
+	place(t, dir+"/old.toml", head+`"serial"`+"\ncount = 2\nmatch = { usb = {}, glob = \"/dev/ttyUSB*\" }\n")
+	place(t, dir+"/new.toml", head+`"ftdi"`+"\nmatch.usb.vendor = \"0403\"\n"+"[[resource]]\nname = \"serial\"\nmatch = { usb = {}, glob = \"/dev/ttyUSB*\" }\n")
+	text := command(t, "diff", dir+"/old.toml", dir+"/new.toml", "--sysfs", "../../testdata/machines/desktop-xhci.txtar",
+		"--listen", "127.0.0.1:1", "--pod-resources", dir+"/pods.sock", "-o", "json") // tcpmux: nobody
+	var r changesReport
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		t.Fatal(err)
+	}
+	held := map[string]string{}
+	for _, c := range r.Changes {
+		held[c.Change+" "+c.Old.ID] = ""
+		for _, h := range c.Held {
+			held[c.Change+" "+c.Old.ID] += h.Pod + " " + h.ID
+		}
+	}
+	if r.HeldUnknown != "" || held["moved "+stick] != "p "+stick || held["slots "+other] != "p "+other+"::1" {
+		t.Errorf("held: %v, %q\n%s", held, r.HeldUnknown, text)
+	}
+}
