@@ -9,14 +9,11 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
-// Everybody who reaches the listener may be hostile. These bounds keep its memory below
-// 16 MiB whatever clients do, and its files below 70.
+// Whoever reaches the listener may be hostile. These bound memory and files, whatever
+// clients do: some 10 MiB, most of it buffers of the kernel, and 65 files.
 const (
 	maxConns  = 64
 	maxHeader = 8 << 10
@@ -31,15 +28,7 @@ const (
 // Listen opens the listener, so that an unusable address fails before anything is
 // served.
 func Listen(address string) (net.Listener, error) {
-	config := net.ListenConfig{KeepAlive: -1, Control: func(_, _ string, c syscall.RawConn) (err error) {
-		controlErr := c.Control(func(fd uintptr) {
-			err = errors.Join( // inherited by connections
-				unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, sendBuffer),
-				unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer),
-			)
-		})
-		return errors.Join(err, controlErr)
-	}}
+	config := net.ListenConfig{KeepAlive: -1} // no connection is idle for long
 	l, err := config.Listen(context.Background(), "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("--listen: %w", err)
@@ -108,6 +97,8 @@ func (s *conns) serve(ctx context.Context, c *net.TCPConn, handle func(context.C
 		defer c.Close()
 		defer context.AfterFunc(ctx, func() { _ = c.Close() })()
 		_ = c.SetDeadline(time.Now().Add(connTime))
+		_ = c.SetReadBuffer(receiveBuffer)
+		_ = c.SetWriteBuffer(sendBuffer)
 		// Closing resets the connection: otherwise the kernel keeps for minutes what the
 		// client does not read.
 		_ = c.SetLinger(0)

@@ -45,7 +45,9 @@ func (r *release) render(values map[string]any) ([]byte, error) {
 		return nil, err
 	}
 	options := chartutil.ReleaseOptions{Name: "generic-dp", Namespace: "generic-dp", IsInstall: true}
-	all, err := chartutil.ToRenderValues(chart, values, options, chartutil.DefaultCapabilities)
+	kubernetes := *chartutil.DefaultCapabilities
+	kubernetes.KubeVersion = chartutil.KubeVersion{Version: "v1.30.0", Major: "1", Minor: "30"} // or later
+	all, err := chartutil.ToRenderValues(chart, values, options, &kubernetes)
 	if err != nil {
 		return nil, fmt.Errorf("values: %w", err)
 	}

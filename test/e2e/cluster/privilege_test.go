@@ -132,7 +132,7 @@ func whatItMay(t *testing.T, c *cluster.Cluster, pod v1.Pod) {
 	root := c.ProcessRoot(t, "/generic-dp")
 	writes := []string{}
 	for _, m := range root {
-		if m.Writable && m.OnDisk {
+		if m.Writable && (m.OnDisk || strings.HasPrefix(m.Path, "/host/")) {
 			writes = append(writes, m.Path)
 		}
 	}
