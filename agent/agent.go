@@ -256,7 +256,7 @@ func (o Options) withHint(err error, flag string) error {
 // not, see loop.save.
 func (o Options) prepare() error {
 	p := o.Paths
-	if err := writable("run-dir", p.RunDir); err != nil {
+	if err := makeRunDir(p.RunDir); err != nil {
 		return o.withHint(err, "run-dir")
 	}
 	if o.CDIOnly {

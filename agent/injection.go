@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -57,6 +56,11 @@ type failures struct {
 	retry   bool // something may succeed without an event
 }
 
+// add adds a failure that may end without an event.
+func (f *failures) add(id, format string, args ...any) {
+	f.reasons[id], f.retry = fmt.Errorf(format, args...), true
+}
+
 // sync makes links and CDI specs for the present devices. Stale ones are removed
 // before any is made; those that are not configured are retained where mayBeHeld says
 // that a container may need them.
@@ -81,8 +85,7 @@ func (i *injector) sync(v *View, out ledger.Output, mayBeHeld func(id string) bo
 		i.problems.warnError("links", err, "links are out of date")
 		for _, link := range want {
 			if target, err := os.Readlink(i.links.Path(link.ID, link.Key)); err != nil || target != link.Target {
-				failed.reasons[link.ID] = errors.New("its link below --run-dir can't be made")
-				failed.retry = true
+				failed.add(link.ID, "its link below --run-dir can't be made")
 			}
 		}
 	}
@@ -93,6 +96,7 @@ func (i *injector) sync(v *View, out ledger.Output, mayBeHeld func(id string) bo
 // syncSpecs does the CDI half.
 func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostPaths []string) bool, failed *failures) {
 	var specs []*cdi.Spec
+	kinds := i.others.Kinds()
 	for _, r := range out.Resources {
 		var offers []device.Offer
 		for _, e := range r.Devices {
@@ -103,14 +107,20 @@ func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostP
 		if len(offers) == 0 {
 			continue
 		}
-		if file, taken := i.others.Kinds()[r.Name]; taken {
+		if file, taken := kinds[r.Name]; taken {
 			for _, o := range offers {
-				failed.reasons[o.ID] = fmt.Errorf("CDI kind %q is taken by %s", r.Name, file)
+				failed.add(o.ID, "CDI kind %q is taken by %s", r.Name, file)
 			}
-			failed.retry = true
 			continue
 		}
-		if spec := i.spec(r.Name, offers, failed.reasons); spec != nil {
+		resource := i.resource(r.Name)
+		spec, left := resource.Build(offers)
+		if err := left[cdi.AllDevices]; i.cdiOnly && err != nil { // as it should be for sticks at one path
+			i.log.Debug("CDI spec has no entry for all devices together", "resource", r.Name, "reason", err)
+			delete(left, cdi.AllDevices)
+		}
+		maps.Copy(failed.reasons, left)
+		if spec != nil {
 			specs = append(specs, spec)
 		}
 	}
@@ -125,8 +135,7 @@ func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostP
 			continue
 		}
 		for _, id := range i.specs.Missing(spec) {
-			failed.reasons[id] = errors.New("its CDI spec below --cdi-dir can't be written")
-			failed.retry = true
+			failed.add(id, "its CDI spec below --cdi-dir can't be written")
 		}
 	}
 	i.names.Store(names)
@@ -134,24 +143,7 @@ func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostP
 
 // resource injects the devices of the resource name.
 func (i *injector) resource(name string) cdi.Resource {
-	return cdi.Resource{Name: name, Link: i.links.Path, Host: hostCheck{i.paths, i.others}}
-}
-
-// spec is the CDI spec of a resource; nil is none. Devices that can't be in it are
-// among the reasons.
-func (i *injector) spec(name string, offers []device.Offer, reasons map[string]error) *cdi.Spec {
-	r := i.resource(name)
-	build := r.Build
-	if i.cdiOnly {
-		build = r.BuildAlone
-	}
-	spec, left := build(offers)
-	if err := left[cdi.AllDevices]; i.cdiOnly && err != nil { // as it should be for sticks at one path
-		i.log.Debug("CDI spec has no entry for all devices together", "resource", name, "reason", err)
-		delete(left, cdi.AllDevices)
-	}
-	maps.Copy(reasons, left)
-	return spec
+	return cdi.Resource{Name: name, Link: i.links.Path, Host: hostCheck{i.paths, i.others}, Alone: i.cdiOnly}
 }
 
 // retention decides which links and CDI entries stay although they are not configured:

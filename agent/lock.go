@@ -61,13 +61,13 @@ func (l *lock) wait() <-chan struct{} {
 
 func (l *lock) close() error { return l.file.Close() }
 
-// writable returns an error that names the flag if dir can't be made or written.
-func writable(flag, dir string) error {
+// makeRunDir makes the run directory, and returns an error if that can't be written.
+func makeRunDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("--%s: %w", flag, err)
+		return fmt.Errorf("--run-dir: %w", err)
 	}
 	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
-		return fmt.Errorf("--%s: %s can't be written: %w", flag, dir, err)
+		return fmt.Errorf("--run-dir: %s can't be written: %w", dir, err)
 	}
 	return nil
 }

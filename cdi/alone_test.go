@@ -81,7 +81,7 @@ func TestBuildAlone(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			spec, left := (&cdi.Resource{Name: resource, Host: fakeHost{}}).BuildAlone(tc.offers)
+			spec, left := (&cdi.Resource{Name: resource, Host: fakeHost{}, Alone: true}).Build(tc.offers)
 			var got map[string][]string
 			if spec != nil {
 				got = map[string][]string{}

@@ -42,6 +42,8 @@ type Resource struct {
 	// current paths.
 	Link func(id, key string) string
 	Host Host
+	// Alone: there is no kubelet, so that a container gets only the CDI spec.
+	Alone bool
 }
 
 // Injection is one listed device. The response for a container that has this device

@@ -41,34 +41,20 @@ func qualifiedName(resource, id string) (string, error) {
 // Build makes the CDI spec of the resource, whose kind is the resource's name and
 // whose devices are the offers that are injected by name; nil if there are none. left
 // is why a device has no entry, by ID; the spec is valid without it.
+//
+// If the resource is Alone, every offer is injected by name, its environment is in its
+// entry, and the entry AllDevices is all of them in one container, unless left has why
+// not. CDI has no annotations of containers. A device with the ID AllDevices is that
+// entry.
 func (r *Resource) Build(offers []device.Offer) (spec *Spec, left map[string]error) {
-	left = map[string]error{}
-	var devices []specs.Device
-	for _, o := range offers {
-		if !inSpec(o) || o.Problem != "" {
-			continue
-		}
-		edits, err := r.edits(o)
-		if devices, err = r.appendEntry(devices, o.ID, edits, err); err != nil {
-			left[o.ID] = err
-		}
-	}
-	return newSpec(r.Name, devices), left
-}
-
-// BuildAlone is Build for hosts without a kubelet, where a container gets only the
-// spec: every offer is injected by name, its environment is in its entry, and the entry
-// AllDevices is all of them in one container, unless left has why not. CDI has no
-// annotations of containers. A device with the ID AllDevices is that entry.
-func (r *Resource) BuildAlone(offers []device.Offer) (spec *Spec, left map[string]error) {
 	left = map[string]error{}
 	var devices []specs.Device
 	var good []device.Offer
 	for _, o := range offers {
-		if o.Problem != "" {
+		if o.Problem != "" || !r.Alone && !inSpec(o) {
 			continue
 		}
-		edits, err := r.editsAlone(o)
+		edits, err := r.edits(o)
 		if devices, err = r.appendEntry(devices, o.ID, edits, err); err != nil {
 			left[o.ID] = err
 			continue
@@ -76,7 +62,7 @@ func (r *Resource) BuildAlone(offers []device.Offer) (spec *Spec, left map[strin
 		good = append(good, o)
 	}
 	named := slices.ContainsFunc(good, func(o device.Offer) bool { return o.ID == AllDevices })
-	if len(good) > 0 && !named {
+	if r.Alone && len(good) > 0 && !named {
 		edits, err := r.editsOfAll(good, devices)
 		if devices, err = r.appendEntry(devices, AllDevices, edits, err); err != nil {
 			left[AllDevices] = err
@@ -127,6 +113,17 @@ func (r *Resource) edits(o device.Offer) (Edits, error) {
 		return Edits{}, err
 	}
 	e := Edits{AdditionalGIDs: o.AdditionalGIDs}
+	if r.Alone {
+		if len(o.CDIDevices) > 0 {
+			return Edits{}, fmt.Errorf("a CDI spec can't pass along CDI device %q of the host: ask the container runtime for that name", o.CDIDevices[0])
+		}
+		// The position of the device in a container is not known.
+		env, err := expand("env", []device.Offer{o}, envOf, func(int, int) variables { return nil })
+		if err != nil {
+			return Edits{}, err
+		}
+		e.Env = environ(env)
+	}
 	for _, n := range o.Nodes {
 		node := &specs.DeviceNode{
 			Path:        n.Path.String(),
@@ -171,21 +168,6 @@ func (r *Resource) edits(o device.Offer) (Edits, error) {
 		e.AdditionalGIDs = []uint32{0}
 	}
 	return e, nil
-}
-
-// editsAlone are the edits of a device with its environment.
-func (r *Resource) editsAlone(o device.Offer) (Edits, error) {
-	if len(o.CDIDevices) > 0 {
-		return Edits{}, fmt.Errorf("a CDI spec can't pass along CDI device %q of the host: ask the container runtime for that name", o.CDIDevices[0])
-	}
-	e, err := r.edits(o)
-	if err != nil {
-		return Edits{}, err
-	}
-	// The position of the device in a container is not known.
-	env, err := expand("env", []device.Offer{o}, envOf, func(int, int) variables { return nil })
-	e.Env = environ(env)
-	return e, err
 }
 
 // editsOfAll are the edits of all devices in one container; entries are those of each.

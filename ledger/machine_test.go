@@ -32,7 +32,7 @@ type machine struct {
 
 func newMachine(t *testing.T, remembered ...Remembered) *machine {
 	t.Helper()
-	return &machine{t: t, state: Restore(remembered), events: map[string]time.Duration{}, asked: -1, pulled: map[string]bool{}}
+	return &machine{t: t, state: restore(remembered), events: map[string]time.Duration{}, asked: -1, pulled: map[string]bool{}}
 }
 
 func (h *machine) lastEvent(hardware string) time.Time {
@@ -182,4 +182,9 @@ func remembered(resource string, ids ...string) Remembered {
 func grows(r Resource) Resource {
 	r.Grows = true
 	return r
+}
+
+// restore is the state after a restart in the same boot.
+func restore(remembered []Remembered) State {
+	return Persisted{Boot: "x", Resources: remembered}.State("x")
 }

@@ -418,7 +418,7 @@ func TestStateIsImmutable(t *testing.T) {
 		return Input{Now: boot.Add(d), Start: boot, Resources: resources, Held: Held{At: boot.Add(d)}}
 	}
 	both := res("r", slots(dev("x", "a"), 2), dev("y", "a"))
-	first, _ := Restore([]Remembered{remembered("r", "x", "y")}).Next(input(0, res("r", slots(dev("x", "a"), 2))))
+	first, _ := restore([]Remembered{remembered("r", "x", "y")}).Next(input(0, res("r", slots(dev("x", "a"), 2))))
 	_, want := first.Next(input(s, res("r", slots(dev("x", "a"), 2))))
 	kept := first.Remember()
 	for _, in := range []Input{input(s, both), input(s), input(20 * m), input(m, res("r", dev("x", "a")))} {

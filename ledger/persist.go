@@ -193,30 +193,15 @@ func (s State) Names() []string {
 	return names
 }
 
-// State is Restore, for the boot with this ID (/proc/sys/kernel/random/boot_id); empty
-// is unknown. Interfaces that had moved before a reboot are back.
+// State returns the state of a process that has just started, in the boot with this ID
+// (/proc/sys/kernel/random/boot_id; empty is unknown): remembered devices are listed,
+// and gone until they are matched. Their times restart. Interfaces that had moved before
+// a reboot are back. Invalid devices are left out.
 func (p Persisted) State(boot string) State {
-	all := p.Resources
-	if boot == "" || boot != p.Boot {
-		all = make([]Remembered, 0, len(p.Resources))
-		for _, kept := range p.Resources {
-			kept.Devices = slices.Clone(kept.Devices)
-			for i := range kept.Devices {
-				kept.Devices[i].Moves, kept.Devices[i].Hardware = false, ""
-			}
-			all = append(all, kept)
-		}
-	}
-	return Restore(all)
-}
-
-// Restore returns the state of a process that has just started: remembered devices are
-// listed, and gone until they are matched. Their times restart. Invalid ones are left
-// out.
-func Restore(all []Remembered) State {
+	rebooted := boot == "" || boot != p.Boot
 	var s State
 	names, ids := make(map[string]bool), make(map[string]bool)
-	for _, kept := range all {
+	for _, kept := range p.Resources {
 		if kept.Name == "" || names[kept.Name] {
 			continue
 		}
@@ -228,6 +213,9 @@ func Restore(all []Remembered) State {
 				continue
 			}
 			ids[d.ID] = true
+			if rebooted {
+				d.Moves, d.Hardware = false, ""
+			}
 			res.records[d.ID] = record{offer: device.Offer{ID: d.ID, Slots: d.Slots, NUMA: d.NUMA}, keys: d.Nodes, now: d.Now, net: netState{moves: d.Moves, hardware: d.Hardware, held: d.Moves}}
 			res.pending[d.ID] = true
 		}
