@@ -50,6 +50,7 @@ func (c *conversion) sriov(sources []source) {
 	n := 0
 	names := make(map[string]*workload)
 	for _, s := range sources {
+		var pools []sriovPool
 		var config struct{ ResourceList []*value }
 		if s.decode(&config) && len(config.ResourceList) == 0 {
 			s.report("no resourceList: want at least one resource")
@@ -73,7 +74,9 @@ func (c *conversion) sriov(sources []source) {
 			if len(c.problems) == 0 {
 				c.sriovResource(p, s.in)
 			}
+			pools = append(pools, p)
 		}
+		c.before = append(c.before, sriovBefore(pools))
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,15 +112,18 @@ func (f *flags) compare(ctx context.Context, w io.Writer, cfg *config.Config, re
 	}
 	change := make(map[string]int) // +1 for each device that is new, -1 for each that was
 	var names []string
+	functions := make(map[string]bool) // resources of PCI functions
 	add := func(d importer.Device, by int) {
 		slices.Sort(d.Nodes)
-		name := fmt.Sprintf("%s: %s with %s", d.Resource, strings.Join(d.Nodes, ","), count(d.Slots, "slot"))
+		what := cmp.Or(d.Function, strings.Join(d.Nodes, ","))
+		name := fmt.Sprintf("%s: %s with %s", d.Resource, what, count(d.Slots, "slot"))
 		if _, known := change[name]; !known {
 			names = append(names, name)
 		}
 		change[name] += by
 	}
 	for _, d := range before {
+		functions[d.Resource] = d.Function != ""
 		add(d, -1)
 	}
 	for _, m := range view.Matched.Resources {
@@ -128,6 +132,9 @@ func (f *flags) compare(ctx context.Context, w io.Writer, cfg *config.Config, re
 				continue // in the list above
 			}
 			d := importer.Device{Resource: m.Name, Slots: o.Slots}
+			if functions[m.Name] {
+				d.Function = o.ID
+			}
 			for _, n := range o.Nodes {
 				d.Nodes = append(d.Nodes, importer.NodeText(n.HostPath, n.Path.String()))
 			}
