@@ -117,7 +117,7 @@ func (e *expander) globs(tree *syntax.Regexp) (globs []string, expanded bool) {
 		if !x.end {
 			x.glob += crossStar
 		}
-		for _, glob := range cross("/dev/" + stars.ReplaceAllString(x.glob, "$1$2$3")) {
+		for _, glob := range cross("/dev/" + e.limitCross(stars.ReplaceAllString(x.glob, "$1$2$3"))) {
 			if a, err := parseGlob(glob); err == nil && wildDirectory(a) && !strings.ContainsAny(x.glob, crossStar+crossOne) {
 				expanded = true
 			}
@@ -128,6 +128,18 @@ func (e *expander) globs(tree *syntax.Regexp) (globs []string, expanded bool) {
 		e.tooMany = true
 	}
 	return globs, expanded || e.tooMany
+}
+
+// limitCross leaves the first and the last of the wildcards that match "/", since each
+// multiplies the globs.
+func (e *expander) limitCross(glob string) string {
+	before, rest, _ := strings.Cut(glob, crossStar)
+	last := strings.LastIndex(rest, crossStar)
+	if last < 0 || !strings.Contains(rest[:last], crossStar) {
+		return glob
+	}
+	e.differs(`differs: only the first and the last of several ".*" match "/"`)
+	return before + crossStar + strings.ReplaceAll(rest[:last], crossStar, "*") + rest[last:]
 }
 
 // cross resolves the wildcards of a glob that match "/" too: to those that do not, alone

@@ -248,6 +248,8 @@ func FuzzConvert(f *testing.F) {
 		`[{devicematch: "(?i)^[\x00-\x{10ffff}]{0,9}|a**$", nummaxdevices: 1}]`,
 		`{name: ab, groups: [{paths: [{path: '/dev/\[{}[\]^-a]?'}]}]}`,
 		"a: &a {<<: *a, name: x, groups: *a}",
+		"[{devicematch: '.*a.*b.*c.*d.*e.*f.*g.*h.*i', nummaxdevices: 2}]",
+		"{akri: {discoveryDetails: {udevRules: ['KERNEL==\"a.*\", ATTR{b}!=\"[\"']}}}",
 		"[{devicematch: '^snd/()?$', nummaxdevices: 2}, {devicematch: '^snd/(a|)$', nummaxdevices: 2}, {devicematch: '^(a|){2}$', nummaxdevices: 2}]",
 	} {
 		f.Add(s)
