@@ -84,9 +84,10 @@ type Offered struct {
 }
 
 // Note is a hint about the configuration on this host. Error: it is a mistake.
+// OfNode: only on a node whose name is not known; a command may run elsewhere.
 type Note struct {
 	Place, Text, Hint string
-	Error             bool
+	Error, OfNode     bool
 }
 
 // Match finds the offers of each resource. forms has the form of the ID of each
@@ -209,7 +210,7 @@ func (m *run) inactive(cfg *config.Config) map[*config.Resource]Note {
 		switch {
 		case text != "":
 			m.result.Inactive = append(m.result.Inactive, r)
-			notes[r] = Note{Place: r.Place, Text: "not active here: " + text, Error: isError}
+			notes[r] = Note{Place: r.Place, Text: "not active here: " + text, Error: isError, OfNode: isError}
 		case len(r.NameText) > 0:
 		case first != nil:
 			notes[r] = Note{

@@ -28,7 +28,7 @@ func newAllocate(f *flags) *cobra.Command {
 		Use:   "allocate RESOURCE[=N]",
 		Short: "show what a container that requests N devices of a resource would get",
 		Long: `allocate runs the configuration against a fake kubelet like try, requests N
-devices (default 1), and prints what the container would get: as text, as the
+devices (default 1), and prints what the container would get: as text (table), as the
 answer to the kubelet (json, yaml), as a CDI spec with these devices (cdi), or
 as arguments of podman run (podman).
 
@@ -57,7 +57,7 @@ as arguments of podman run (podman).
 		},
 	}
 	cmd.Flags().AddFlagSet(f.pick("allow", "domains", "run-dir"))
-	output = outputFlag(cmd, "text", "json", "yaml", "cdi", "podman")
+	output = outputFlag(cmd, "table", "json", "yaml", "cdi", "podman")
 	return cmd
 }
 

@@ -63,7 +63,7 @@ host's root and name it with --root.`,
 	}
 	cmd.Flags().AddFlagSet(f.pick("kubelet-dir", "pod-resources", "run-dir", "cdi-dir", "allow", "domains"))
 	cmd.Flags().StringVar(&d.root, "root", "/", "root directory of the host, for its /etc, /proc and /run")
-	output = outputFlag(cmd, "text", "json", "yaml")
+	output = outputFlag(cmd, "table", "json", "yaml")
 	return cmd
 }
 

@@ -76,7 +76,7 @@ is a name, with or without its domain.`,
 		},
 	}
 	cmd.Flags().AddFlagSet(f.pick("allow", "domains", "hwdata"))
-	output = outputFlag(cmd, "text", "json", "yaml")
+	output = outputFlag(cmd, "table", "json", "yaml")
 	return cmd
 }
 

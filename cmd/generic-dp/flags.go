@@ -29,6 +29,8 @@ type flags struct {
 	level    string
 	hwdata   []string
 	unpacked string // directory of a recording that replaces the host
+	stdin    io.Reader
+	piped    *config.File // the configuration from standard input, once it is read
 }
 
 func newFlags() *flags {
@@ -63,7 +65,7 @@ func (f *flags) pick(names ...string) *pflag.FlagSet {
 
 // load loads the configuration at path and validates it like serve does.
 func (f *flags) load(path string) (*config.Config, error) {
-	cfg, err := config.Load(path)
+	cfg, err := f.parse(path)
 	if err != nil {
 		return nil, err
 	}
@@ -71,6 +73,21 @@ func (f *flags) load(path string) (*config.Config, error) {
 		return nil, err
 	}
 	return cfg, nil
+}
+
+// parse loads the configuration at path; "-" is standard input.
+func (f *flags) parse(path string) (*config.Config, error) {
+	if path != "-" {
+		return config.Load(path)
+	}
+	if f.piped == nil {
+		text, err := io.ReadAll(io.LimitReader(f.stdin, maxImport))
+		if err != nil {
+			return nil, fmt.Errorf("read standard input: %w", err)
+		}
+		f.piped = &config.File{Name: "standard input", Data: text}
+	}
+	return config.Parse(*f.piped)
 }
 
 // loadIfAny is load of --config, or an empty configuration where the default has none.

@@ -90,34 +90,39 @@ func escape(text, except string) string {
 }
 
 func newRoot(f *flags) *cobra.Command {
-	serve := newServe(f)
 	root := &cobra.Command{
 		Use:   "generic-dp",
 		Short: "generic Kubernetes device plugin, configured in TOML",
 		Long: `generic-dp is a generic Kubernetes device plugin, configured in TOML. It finds
 host devices by path, USB or PCI identity, advertises them to the kubelet as
-extended resources, and injects them into containers. Without a subcommand it
-serves.`,
-		Args:              noArgs,
-		RunE:              serve.RunE,
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return f.unpack(cmd) },
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		Version:           version,
+extended resources, and injects them into containers: generic-dp serve.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().NFlag() > 0 { // a unit of an older version must not end with success
+				return usageError{errors.New("no command: want one such as serve")}
+			}
+			return cmd.Help()
+		},
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			f.stdin = cmd.InOrStdin()
+			return f.unpack(cmd)
+		},
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Version:       version,
 	}
 	root.PersistentFlags().AddFlagSet(f.pick("config", "sysfs", "dev", "state-dir", "node-name", "log-format", "log-level"))
-	root.Flags().AddFlagSet(serve.Flags())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
 		newDevices(f), newInit(f), newCheck(f), newExplain(f), newTry(f), newAllocate(f), newDiff(f), newImport(f), newSchema(),
-		serve, newCDI(f), newStatus(f), newDoctor(f), newSnapshot(f), newClean(f), newVersion(),
+		newServe(f), newCDI(f), newStatus(f), newDoctor(f), newSnapshot(f), newClean(f), newVersion(),
 	)
 	complete(root)
 	return root
 }
 
 func newVersion() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "print the version",
 		Args:  noArgs,
@@ -126,6 +131,17 @@ func newVersion() *cobra.Command {
 			return err
 		},
 	}
+	return withoutFlags(cmd)
+}
+
+// withoutFlags leaves the flags of all commands out of the help of one that uses none. A
+// template of our own would link text/template, and with it 2 MB of unused methods.
+func withoutFlags(cmd *cobra.Command) *cobra.Command {
+	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "Usage:\n  %s\n", cmd.CommandPath())
+		return err
+	})
+	return cmd
 }
 
 // noArgs rejects arguments; of the root command they are unknown subcommands.
@@ -134,6 +150,10 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	case len(args) == 0:
 		return nil
 	case cmd == cmd.Root():
+		cmd.SuggestionsMinimumDistance = 2
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			return usageError{fmt.Errorf("unknown command %q: did you mean %s?", args[0], orList(near))}
+		}
 		return usageError{fmt.Errorf("unknown command %q", args[0])}
 	}
 	return usageError{fmt.Errorf("unexpected argument %q", args[0])}

@@ -17,7 +17,7 @@ import (
 func newServe(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "advertise devices to the kubelet until stopped (the default)",
+		Short: "advertise devices to the kubelet until stopped",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return serve(cmd.Context(), f.options(cmd.ErrOrStderr()))

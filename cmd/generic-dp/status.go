@@ -9,6 +9,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"syscall"
@@ -24,7 +26,8 @@ import (
 const statusLimit = 5 * time.Second
 
 func newStatus(f *flags) *cobra.Command {
-	var asJSON bool
+	var asJSON bool // the flag of before -o
+	var output *string
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "show the devices of a running instance, their health and their holders",
@@ -36,19 +39,23 @@ cluster: kubectl exec POD -- /generic-dp status`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				_, err = cmd.OutOrStdout().Write(body)
-				return err
-			}
 			var s metrics.Status
 			if err := json.Unmarshal(body, &s); err != nil {
 				return fmt.Errorf("--listen: no generic-dp answers at %s: %w", f.listen, err)
+			}
+			if asJSON {
+				*output = "json"
+			}
+			if *output == "json" || *output == "yaml" {
+				return encode(cmd.OutOrStdout(), *output, json.RawMessage(body)) // of another version, too
 			}
 			return printStatus(cmd.OutOrStdout(), s)
 		},
 	}
 	cmd.Flags().AddFlagSet(f.pick("listen"))
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	_ = cmd.Flags().MarkHidden("json")
+	output = outputFlag(cmd, "table", "json", "yaml")
 	return cmd
 }
 
@@ -94,28 +101,133 @@ func printStatus(w io.Writer, s metrics.Status) error {
 	fmt.Fprintf(w, "generic-dp %s, %s, %s since %s\n", s.Version, state, s.Command, s.Started.UTC().Format(time.DateTime))
 	fmt.Fprintf(w, "configuration %s, generation %d, loaded %s\n", s.Config.Path, s.Config.Generation, s.Config.Loaded.UTC().Format(time.DateTime))
 	for _, alert := range s.Alerts() {
-		fmt.Fprintf(w, "%s:\n  %s\n", alert.Heading, strings.Join(alert.Lines, "\n  "))
+		fmt.Fprintf(w, "%s:\n", alert.Heading)
+		for _, line := range repeated(alert.Lines) {
+			wrap(w, "  ", line)
+		}
 	}
 	if s.HeldUnknown != "" {
 		fmt.Fprintf(w, "Holders are unknown: %s\n", s.HeldUnknown)
 	}
-	fmt.Fprintln(w)
-	tab := newTable(w, "RESOURCE", "ID", "SLOTS", "HEALTH", "NUMA", "NODES", "HELD BY", "REASON")
-	for _, r := range s.Resources {
+	for _, r := range problemsFirst(s.Resources) {
+		fmt.Fprintln(w)
+		wrap(w, "", r.Name+": "+summary(r))
 		for _, d := range r.Devices {
-			tab.row(r.Name, d.ID, strconv.Itoa(d.Slots), d.Health, joinInts(d.NUMA), strings.Join(d.Host(), ","), strings.Join(d.Holders(), ","), d.Reason)
+			used := "?"
+			if s.HeldUnknown == "" {
+				used = strconv.Itoa(len(d.Held))
+			}
+			wrap(w, "  ", fmt.Sprintf("%s, %s/%d used: %s", d.Health, used, d.Slots, d.ID))
+			wrap(w, "    ", d.Reason)
+			wrap(w, "    ", strings.Join(d.Host(), " "))
+			if len(d.NUMA) > 0 {
+				wrap(w, "    ", "NUMA "+joinInts(d.NUMA))
+			}
+			var holders []string
+			for _, h := range d.Held {
+				holders = append(holders, "held by "+h.Namespace+"/"+h.Pod+"/"+h.Container)
+			}
+			for _, line := range repeated(holders) {
+				wrap(w, "    ", line)
+			}
 		}
 		if len(r.Devices) == 0 {
-			tab.row(r.Name, "", "", "", "", "", "", cmp.Or(r.NoDevices, "no device matches on this host"))
+			wrap(w, "  ", cmp.Or(r.NoDevices, "no device matches on this host"))
 		}
 	}
-	if err := tab.Flush(); err != nil || len(s.Events) == 0 {
-		return err
+	if len(s.Events) == 0 {
+		return nil
 	}
 	fmt.Fprintln(w)
-	tab = newTable(w, "TIME", "RESOURCE", "ID", "EVENT")
+	var lines []string
 	for _, e := range s.Events {
-		tab.row(e.Time.UTC().Format(time.DateTime), e.Resource, e.ID, e.What)
+		lines = append(lines, strings.Join(strings.Fields(strings.Join([]string{e.Time.UTC().Format(time.DateTime), e.Resource, e.ID, e.What}, " ")), " "))
 	}
-	return tab.Flush()
+	for _, line := range repeated(lines) {
+		wrap(w, "", line)
+	}
+	return nil
+}
+
+// problemsFirst sorts resources and their devices: those that need an administrator
+// come first, else they stay in order.
+func problemsFirst(resources []metrics.Resource) []metrics.Resource {
+	unhealthy := func(d metrics.Device) bool { return d.Health != metrics.Healthy }
+	rank := func(r metrics.Resource) int {
+		switch {
+		case slices.ContainsFunc(r.Devices, unhealthy), !r.Registered && len(r.Devices) > 0:
+			return 0
+		case len(r.Devices) > 0:
+			return 1
+		}
+		return 2
+	}
+	sorted := slices.Clone(resources)
+	sort.SliceStable(sorted, func(i, j int) bool { return rank(sorted[i]) < rank(sorted[j]) })
+	for i := range sorted {
+		devices := slices.Clone(sorted[i].Devices)
+		sort.SliceStable(devices, func(i, j int) bool { return unhealthy(devices[i]) && !unhealthy(devices[j]) })
+		sorted[i].Devices = devices
+	}
+	return sorted
+}
+
+// summary is a resource in a few words.
+func summary(r metrics.Resource) string {
+	if len(r.Devices) == 0 {
+		return "no device"
+	}
+	slots := r.Slots.Healthy + r.Slots.Unhealthy
+	words := []string{fmt.Sprintf("%s, %s", count(len(r.Devices), "device"), count(slots, "slot"))}
+	if r.Slots.Held != nil {
+		words[0] = fmt.Sprintf("%d/%d used", *r.Slots.Held, slots)
+	}
+	if r.Slots.Unhealthy > 0 {
+		words = append(words, fmt.Sprintf("%d unhealthy", r.Slots.Unhealthy))
+	}
+	if r.Retired {
+		words = append(words, "no longer configured")
+	}
+	return strings.Join(words, ", ")
+}
+
+// repeated folds equal lines in a row to one: "... x3". Times count as equal.
+func repeated(lines []string) []string {
+	var out []string
+	text := func(line string) string {
+		if _, err := time.Parse(time.DateTime, line[:min(len(line), len(time.DateTime))]); err == nil {
+			return line[len(time.DateTime):]
+		}
+		return line
+	}
+	for i := 0; i < len(lines); {
+		n := 1
+		for i+n < len(lines) && text(lines[i+n]) == text(lines[i]) {
+			n++
+		}
+		line := lines[i+n-1] // the latest
+		if n > 1 {
+			line += " x" + strconv.Itoa(n)
+		}
+		out, i = append(out, line), i+n
+	}
+	return out
+}
+
+// columns is the width of a terminal that everybody has.
+const columns = 80
+
+// wrap writes words in lines of at most 80 columns, unless one word is longer.
+func wrap(w io.Writer, indent, text string) {
+	line, next := "", indent+"  "
+	for _, word := range strings.Fields(text) {
+		if line != "" && len(indent)+len(line)+1+len(word) > columns {
+			fmt.Fprintln(w, indent+line)
+			line, indent = "", next
+		}
+		line = strings.TrimPrefix(line+" "+word, " ")
+	}
+	if line != "" {
+		fmt.Fprintln(w, indent+line)
+	}
 }

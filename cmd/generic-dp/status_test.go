@@ -24,13 +24,22 @@ func (instance) Status(context.Context) metrics.Status {
 		Config:   metrics.Config{Path: "/etc/generic-dp", Generation: 1, Loaded: at},
 		NotReady: []string{"resource example.com/b is not registered: refused"},
 		Resources: []metrics.Resource{
-			{Name: "example.com/a", Devices: []metrics.Device{
+			{Name: "example.com/b", NoDevices: `usb.id "10c4:ea61" fits nothing: nearest 10c4:ea60 on /dev/ttyUSB1, a long way down`},
+			{Name: "example.com/c", Registered: true, Slots: metrics.Slots{Healthy: 4, Held: new(3)}, Devices: []metrics.Device{
+				{ID: "fuse", Health: metrics.Healthy, Slots: 4, Nodes: []string{"/dev/fuse"}, Held: []metrics.Holder{
+					{ID: "fuse", Namespace: "d", Pod: "p", Container: "c"}, {ID: "fuse::1", Namespace: "d", Pod: "p", Container: "c"}, {ID: "fuse::3", Namespace: "d", Pod: "q", Container: "c"},
+				}},
+			}},
+			{Name: "example.com/a", Slots: metrics.Slots{Healthy: 2, Unhealthy: 2, Held: new(1)}, Devices: []metrics.Device{
 				{ID: "usb:1", Health: metrics.Healthy, Slots: 2, NUMA: []int{0, 1}, Nodes: []string{"/dev/ttyUSB0"}, Held: []metrics.Holder{{ID: "usb:1::1", Namespace: "d", Pod: "p", Container: "c"}}},
 				{ID: "usb:22", Health: metrics.Unhealthy, Slots: 2, Reason: "device is gone"},
 			}},
-			{Name: "example.com/b"},
 		},
-		Events: []metrics.Event{{Time: at, Resource: "example.com/a", ID: "usb:22", What: "Unhealthy: device is gone"}},
+		Events: []metrics.Event{
+			{Time: at, Resource: "example.com/a", ID: "usb:22", What: "Unhealthy: device is gone"},
+			{Time: at, Resource: "example.com/a", What: "registered (start)"},
+			{Time: at.Add(time.Second), Resource: "example.com/a", What: "registered (start)"},
+		},
 	}
 }
 
@@ -39,13 +48,26 @@ configuration /etc/generic-dp, generation 1, loaded 2026-11-20 12:00:00
 Not ready:
   resource example.com/b is not registered: refused
 
-RESOURCE       ID      SLOTS  HEALTH     NUMA  NODES         HELD BY         REASON
-example.com/a  usb:1   2      Healthy    0,1   /dev/ttyUSB0  d/p/c (slot 1)  -
-example.com/a  usb:22  2      Unhealthy  -     -             -               device is gone
-example.com/b  -       -      -          -     -             -               no device matches on this host
+example.com/a: 1/4 used, 2 unhealthy
+  Unhealthy, 0/2 used: usb:22
+    device is gone
+  Healthy, 1/2 used: usb:1
+    /dev/ttyUSB0
+    NUMA 0,1
+    held by d/p/c
 
-TIME                 RESOURCE       ID      EVENT
-2026-11-20 12:00:00  example.com/a  usb:22  Unhealthy: device is gone
+example.com/c: 3/4 used
+  Healthy, 3/4 used: fuse
+    /dev/fuse
+    held by d/p/c x2
+    held by d/q/c
+
+example.com/b: no device
+  usb.id "10c4:ea61" fits nothing: nearest 10c4:ea60 on /dev/ttyUSB1, a long way
+    down
+
+2026-11-20 12:00:00 example.com/a usb:22 Unhealthy: device is gone
+2026-11-20 12:00:01 example.com/a registered (start) x2
 `
 
 func TestStatus(t *testing.T) {
@@ -70,9 +92,12 @@ func TestStatus(t *testing.T) {
 	}
 	var out, stderr strings.Builder
 	var s metrics.Status
-	if code := run(t.Context(), []string{"status", "--json", "--listen", ":" + port}, &out, &stderr); code != 0 ||
-		json.Unmarshal([]byte(out.String()), &s) != nil || len(s.Resources) != 2 {
-		t.Errorf("status --json: %d %s\n%s", code, stderr.String(), out.String())
+	for _, format := range []string{"--json", "-ojson"} {
+		out.Reset()
+		if code := run(t.Context(), []string{"status", format, "--listen", ":" + port}, &out, &stderr); code != 0 ||
+			json.Unmarshal([]byte(out.String()), &s) != nil || len(s.Resources) != 3 {
+			t.Errorf("status %s: %d %s\n%s", format, code, stderr.String(), out.String())
+		}
 	}
 }
 

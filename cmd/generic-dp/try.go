@@ -67,6 +67,12 @@ func try(ctx context.Context, f *flags, listen string, stdout, stderr io.Writer,
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	options := tryOptions(f, dir, stderr)
 	options.Listen = listen
+	if f.piped != nil { // the agent reads it again
+		options.Config = filepath.Join(dir, "standard input")
+		if err := os.WriteFile(options.Config, f.piped.Data, 0o600); err != nil {
+			return err
+		}
+	}
 	kubelet, err := standin.Start(options.Paths.KubeletDir, options.Paths.PodResources)
 	if err != nil {
 		return err
@@ -101,6 +107,7 @@ func tryOptions(f *flags, dir string, stderr io.Writer) agent.Options {
 		warnings.level = "warn"
 	}
 	options := warnings.options(stderr)
+	options.InPod = false // what is checked there is about directories of the host
 	// Short names: socket paths have at most 107 bytes.
 	options.Paths.KubeletDir = filepath.Join(dir, "kubelet")
 	options.Paths.PodResources = filepath.Join(dir, "pods.sock")
