@@ -13,7 +13,7 @@ import (
 func (c *scan) formerly(h *device.Hardware) {
 	switch h.Bus {
 	case device.USBBus:
-		controller := formerController(h.Path)
+		controller := usbController(h.Path, formerlyCounted)
 		if h.USB.Controller == controller && (h.HasSerial() || !h.IsRootHub()) {
 			return
 		}
@@ -25,7 +25,7 @@ func (c *scan) formerly(h *device.Hardware) {
 	case device.PlatformBus:
 		owners := map[string]*device.Hardware{"": {}}
 		for _, n := range slices.Concat(h.Nodes, h.Nets) {
-			dir := c.formerPlatform(n.SysPath)
+			dir, _ := c.platformDir(n.SysPath, formerBuses, formerlyCounted)
 			if owners[dir] == nil {
 				owners[dir] = &device.Hardware{Bus: device.PlatformBus, Path: dir, Name: base(dir)}
 			}
@@ -47,30 +47,7 @@ func (c *scan) formerly(h *device.Hardware) {
 	}
 }
 
-// formerPlatform is platform of the version before.
-func (c *scan) formerPlatform(node string) string {
-	counted := ""
-	for dir := up(node); dir != ""; dir = up(dir) {
-		subsystem, _ := cached(&c.cache.of(dir).subsystem, dir, c.sysfs.Subsystem) // platform reports errors
-		switch {
-		case subsystem != "platform" && subsystem != "amba":
-		case !strings.HasSuffix(dir, ".auto"):
-			return dir
-		case counted == "":
-			counted = dir
-		}
-	}
-	return counted
-}
+// formerBuses and formerlyCounted are firmwareBuses and isCounted of the version before.
+var formerBuses = []string{"platform", "amba"}
 
-// formerController is the controller of usbPlace of the version before.
-func formerController(dir string) string {
-	for !isRootHub(base(dir)) {
-		dir = up(dir)
-	}
-	controller := up(dir)
-	for strings.HasSuffix(controller, ".auto") {
-		controller = up(controller)
-	}
-	return base(controller)
-}
+func formerlyCounted(name string) bool { return strings.HasSuffix(name, ".auto") }

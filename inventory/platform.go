@@ -13,42 +13,42 @@ import (
 // decides on which of the first two the UART of a Raspberry Pi is.
 var firmwareBuses = []string{"platform", "amba", "pnp", "ccw", "vio", "vmbus", "xen"}
 
-// platform returns the nearest platform device above a node whose ancestors are on no
-// other bus, nil if there is none, as for virtual devices. One with a counted name is a
-// part of its parent.
+// platform returns the platform device that owns a node whose ancestors are on no other
+// bus, nil if there is none, as for virtual devices.
 func (c *scan) platform(node string) *device.Hardware {
-	if strings.HasPrefix(node, "devices/virtual/") {
-		return nil
+	dir, subsystem := c.platformDir(node, firmwareBuses, isCounted)
+	h := c.hardware[dir]
+	if h != nil || dir == "" {
+		return h
 	}
-	counted := ""
+	h = &device.Hardware{Bus: device.PlatformBus, Path: dir, Name: base(dir), NUMA: -1}
+	if subsystem == "pnp" {
+		// The kernel counts PNP devices, and ACPI names them.
+		h.Name = cmp.Or(c.firmwareNode(dir), h.Name)
+	}
+	c.hardware[dir] = h
+	return h
+}
+
+// platformDir returns the nearest device above a node that is on one of the buses. One
+// with a counted name is a part of its parent.
+func (c *scan) platformDir(node string, buses []string, counted func(name string) bool) (dir, subsystem string) {
+	if strings.HasPrefix(node, "devices/virtual/") {
+		return "", ""
+	}
+	part := ""
 	for dir := up(node); dir != ""; dir = up(dir) {
 		subsystem, err := cached(&c.cache.of(dir).subsystem, dir, c.sysfs.Subsystem)
 		c.problems.add(dir, err)
 		switch {
-		case !slices.Contains(firmwareBuses, subsystem):
-		case subsystem != "platform" || !isCounted(base(dir)):
-			return c.addPlatform(dir, subsystem)
-		case counted == "":
-			counted = dir
+		case !slices.Contains(buses, subsystem):
+		case subsystem != "platform" || !counted(base(dir)):
+			return dir, subsystem
+		case part == "":
+			part = dir
 		}
 	}
-	if counted == "" {
-		return nil
-	}
-	return c.addPlatform(counted, "platform")
-}
-
-func (c *scan) addPlatform(dir, subsystem string) *device.Hardware {
-	h := c.hardware[dir]
-	if h == nil {
-		h = &device.Hardware{Bus: device.PlatformBus, Path: dir, Name: base(dir), NUMA: -1}
-		if subsystem == "pnp" {
-			// The kernel counts PNP devices, and ACPI names them.
-			h.Name = cmp.Or(c.firmwareNode(dir), h.Name)
-		}
-		c.hardware[dir] = h
-	}
-	return h
+	return part, "platform"
 }
 
 // isCounted reports whether the name of a platform device ends with a number that its

@@ -154,7 +154,6 @@ func (s *Scanner) scan(ctx context.Context, known *cache) (*scan, error) {
 		hardware:   make(map[string]*device.Hardware),
 		interfaces: make(map[string]int),
 		unread:     make(map[string]device.Unread),
-		numa:       make(map[string]int),
 	}
 	if known == nil {
 		c.cache, c.full = newCache(), true
@@ -213,7 +212,7 @@ func (s *Scanner) scan(ctx context.Context, known *cache) (*scan, error) {
 		Links:    tree.linksTo(nodes),
 		Dirs:     tree.dirs,
 		Hardware: hardware,
-		Problems: c.problems,
+		Problems: slices.Compact(c.problems), // one read may serve several devices
 		Unread:   slices.Collect(maps.Values(c.unread)),
 	}
 	unread := c.snapshot.Unread
@@ -272,7 +271,6 @@ type scan struct {
 	mdevs         []string                      // paths of mediated devices
 	interfaces    map[string]int                // number of a USB interface by path, -1 if unreadable
 	unread        map[string]device.Unread      // USB devices by path
-	numa          map[string]int                // by path, as far as needed
 	noBus         []device.Bus                  // buses that could not be listed
 	netInterfaces map[string]sysfs.NetInterface // by name
 	problems      problems
@@ -299,20 +297,14 @@ func (c *scan) numaAt(dir string) int {
 	if dir == "" {
 		return -1
 	}
-	if n, ok := c.numa[dir]; ok {
-		return n
-	}
-	n := -1
 	if h := c.hardware[dir]; h == nil || h.Bus != device.USBBus {
-		var err error
-		n, err = cached(&c.cache.of(dir).numa, dir, c.sysfs.NUMANode)
+		n, err := cached(&c.cache.of(dir).numa, dir, c.sysfs.NUMANode)
 		c.problems.add(dir, err)
+		if n >= 0 {
+			return n
+		}
 	}
-	if n < 0 {
-		n = c.numaAt(up(dir))
-	}
-	c.numa[dir] = n
-	return n
+	return c.numaAt(up(dir))
 }
 
 // up returns the parent of a device directory, "" above the topmost.

@@ -77,7 +77,9 @@ func (s *Scanner) readUSB(ctx context.Context, c *scan) {
 		c.problems.add(e.Path, err)
 		u := *results[i].device
 		u.Port = e.Name
-		u.Controller, u.Chain = usbPlace(e.Path, e.Name)
+		u.Controller = usbController(e.Path, isCounted)
+		// The ports: "1.4" of "1-1.4", "" for a root hub.
+		_, u.Chain, _ = strings.Cut(e.Name, "-")
 		c.hardware[e.Path] = &device.Hardware{Bus: device.USBBus, Path: e.Path, Name: e.Name, NUMA: -1, USB: &u}
 	}
 	for _, e := range interfaces {
@@ -121,26 +123,22 @@ func (s *Scanner) usbDevice(dir string) (device.USB, error) {
 	return s.sysfs.USBDevice(dir)
 }
 
-// usbPlace returns the name of the host controller of a USB device, a PCI address or
-// the name of a platform device, and the chain of ports: "1.4" of "1-1.4", "" for a
-// root hub. A controller with a counted name, made by the driver of a dual-role
-// controller (dwc3_host_init, ci_hdrc_add_device), goes by the name of that.
-func usbPlace(dir, name string) (controller, chain string) {
-	for d := dir; d != ""; d = up(d) {
-		if !isRootHub(base(d)) {
-			continue
+// usbController returns the name of the host controller of a USB device, a PCI address or
+// the name of a platform device. A controller with a counted name, made by the driver of
+// a dual-role controller (dwc3_host_init, ci_hdrc_add_device), goes by the name of that.
+func usbController(dir string, counted func(name string) bool) string {
+	for !isRootHub(base(dir)) {
+		if dir = up(dir); dir == "" {
+			return ""
 		}
-		controller = base(up(d))
-		for above := up(d); up(above) != ""; above = up(above) {
-			if name := base(above); device.IsPCIAddress(name) || !isCounted(name) {
-				controller = name
-				break
-			}
-		}
-		break
 	}
-	_, chain, _ = strings.Cut(name, "-")
-	return controller, chain
+	controller := up(dir)
+	for dir = controller; up(dir) != ""; dir = up(dir) {
+		if name := base(dir); device.IsPCIAddress(name) || !counted(name) {
+			return name
+		}
+	}
+	return base(controller)
 }
 
 // usbReader reads USB devices, each of which may block in the kernel while a driver
