@@ -23,7 +23,7 @@ func newSnapshot(f *flags) *cobra.Command {
 		Long: `snapshot records what generic-dp reads below /sys and /dev of this host in a
 text file ("-" is standard output). Other commands take the file in place of a
 host (--sysfs FILE) and print there what they print here. From /proc it takes
-the names of network interfaces, the interface of the default route, and the
+the names of network interfaces and which have routes or addresses, and the
 drivers of nodes without an entry in sysfs. If there is a configuration at
 --config, the attributes that it names (attr) are recorded too.
 
