@@ -170,7 +170,7 @@ func (m *run) match(r *config.Resource) {
 // left out: two USB devices may have one serial number before ledger has decided
 // which of them keeps it.
 func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offered {
-	out := Offered{Resource: r, Name: name, Checks: map[string]health.Check{}}
+	out := Offered{Resource: r, Name: name, Offers: make([]device.Offer, 0, len(devices)), Checks: map[string]health.Check{}}
 	used, left := resourceMemory, []*candidate(nil)
 	for _, c := range devices {
 		needs := memoryOf(r, c)
