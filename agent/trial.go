@@ -88,13 +88,14 @@ func (t *trials) check(hash string) error {
 func (t *trials) begin(hash string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.before, t.current = t.current, trial{}
 	if hash != t.good && t.good != "" { // else there is nothing to go back to
-		t.before, t.current = t.current, trial{hash, 1}
+		t.current = trial{hash, 1}
 		if hash == t.died.Hash {
 			t.current.Tries += t.died.Tries
 		}
-		t.write()
 	}
+	t.write()
 	return hash != t.good
 }
 

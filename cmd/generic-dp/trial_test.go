@@ -241,6 +241,13 @@ func TestKilledAfterATrial(t *testing.T) {
 	if !v.marked() {
 		t.Error("a new configuration is not marked")
 	}
+	v.configure(1) // back to the last good one
+	v.listed(1)
+	if v.marked() {
+		t.Error("the last good one is marked, or the one before it")
+	}
+	v.configure(2)
+	v.listed(2)
 	v.eventually("the end of the trial", func() bool { return !v.marked() })
 	v.end(syscall.SIGKILL)
 	v.start()

@@ -74,13 +74,14 @@ func Write(path string, data []byte, mode fs.FileMode) error {
 		return &fs.PathError{Op: "write", Path: path, Err: tooLarge(int64(len(data)), MaxSize)}
 	}
 	temp := path + TempSuffix
-	if err := remove(temp); err != nil {
-		return err
-	}
+	err := remove(temp) // fails in a read-only file system, where all may be right
 	if have, err := Read(path, int64(len(data))); err == nil && bytes.Equal(have, data) {
 		return nil
 	}
-	err := writeSynced(temp, data, mode)
+	if err != nil {
+		return err
+	}
+	err = writeSynced(temp, data, mode)
 	if err == nil {
 		_ = unix.Rmdir(path) // fails for a file
 		err = os.Rename(temp, path)

@@ -60,6 +60,10 @@ func TestWriteLeavesTheSameContent(t *testing.T) {
 	if err != nil || !os.SameFile(before, after) {
 		t.Errorf("the file was replaced: %v", err)
 	}
+	if err := os.MkdirAll(filepath.Join(path+TempSuffix, "full"), 0o700); err != nil { // nothing can be written
+		t.Fatal(err)
+	}
+	write(t, path, "one", 0o600)
 }
 
 func TestWriteAfterACrash(t *testing.T) {
