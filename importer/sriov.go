@@ -149,11 +149,7 @@ func isPFRange(s string) bool {
 func readSRIOVSelector(v *value) sriovSelector {
 	s := sriovSelector{at: v}
 	v.decode(&s)
-	for _, list := range [][]string{s.Vendors, s.Devices, s.PCIAddresses} {
-		for i, e := range list {
-			list[i] = strings.TrimPrefix(strings.ToLower(e), "0x")
-		}
-	}
+	s.Vendors, s.Devices, s.PCIAddresses = trim0x(s.Vendors), trim0x(s.Devices), trim0x(s.PCIAddresses)
 	check := func(key string, list []string, valid func(string) bool, want string) {
 		for _, e := range list {
 			if !valid(e) {
