@@ -31,7 +31,7 @@ func built(r *config.Resource, o *device.Offer) int {
 	n := partMemory * max(0, len(o.Nodes)+len(o.Mounts)-len(r.With)-len(r.Container.Mounts))
 	for _, list := range [][]device.Entry{o.Env, o.Annotations} {
 		for _, e := range list {
-			n += textSize(e.Key) + textSize(e.Value)
+			n += 2 * (textSize(e.Key) + textSize(e.Value)) // and what was listed before
 		}
 	}
 	return n
