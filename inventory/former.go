@@ -11,20 +11,19 @@ import (
 // version gave nodes to platform and AMBA devices only, or else to none, and took only
 // names that end with ".auto" for counted ones.
 func (c *scan) formerly(h *device.Hardware) {
-	switch h.Bus {
-	case device.USBBus:
+	was := h
+	if h.Bus == device.USBBus {
 		controller := usbController(h.Path, formerlyCounted)
-		if h.USB.Controller == controller && (h.HasSerial() || !h.IsRootHub()) {
-			return
+		if h.USB.Controller != controller || h.IsRootHub() && !h.HasSerial() {
+			other, u := *h, *h.USB
+			u.Controller, other.USB = controller, &u
+			was = &other
 		}
-		was, u := *h, *h.USB
-		was.USB, u.Controller = &u, controller
-		for _, n := range h.Nodes {
-			n.Formerly = &was
-		}
-	case device.PlatformBus:
-		owners := map[string]*device.Hardware{"": {}}
-		for _, n := range slices.Concat(h.Nodes, h.Nets) {
+	}
+	owners := map[string]*device.Hardware{"": {}} // by directory
+	for _, n := range slices.Concat(h.Nodes, h.Nets) {
+		switch {
+		case h.Bus == device.PlatformBus:
 			dir, _ := c.platformDir(n.SysPath, formerBuses, formerlyCounted)
 			if owners[dir] == nil {
 				owners[dir] = &device.Hardware{Bus: device.PlatformBus, Path: dir, Name: base(dir)}
@@ -35,14 +34,10 @@ func (c *scan) formerly(h *device.Hardware) {
 			} else {
 				n.Formerly.Nets = append(n.Formerly.Nets, n)
 			}
-		}
-	default:
-		for _, n := range h.Nodes {
-			if n.Part != "" {
-				n.Formerly = h
-			} else if strings.HasPrefix(n.SysPath, nvmeVirtual) {
-				n.Formerly = &device.Hardware{}
-			}
+		case strings.HasPrefix(n.SysPath, nvmeVirtual):
+			n.Formerly = owners[""]
+		case was != h || n.Part != "":
+			n.Formerly = was
 		}
 	}
 }

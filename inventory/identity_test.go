@@ -101,6 +101,22 @@ usb0 usb:18d1:4ee3:8A2X0KJ3T:if00:net`,
 	}
 }
 
+// The sensors of a hub on USB have no firmware, and their devices have counted names.
+func TestSensorsOnUSB(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h.AddRootHub(h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"}), 1, "480")
+	dir := "0003:0483:5710.0001/HID-SENSOR-200073.1.auto/iio:device0"
+	h.AddUSB(sysfstest.USB{Port: "1-1", Vendor: "0483", Product: "5710", Serial: "A6X0", Interfaces: []sysfstest.Interface{{Class: "03", Nodes: []sysfstest.Node{
+		{Name: "iio:device0", Subsystem: "iio", Dir: dir, Attrs: map[string]string{dir + "/name": "accel_3d"}},
+	}}}})
+	n := findNode(t, scan(t, h.Tree), "/dev/iio:device0")
+	id, former := device.NodeID(n, device.SerialForm), device.FormerNodeID(n, device.SerialForm)
+	if id != "usb:0483:5710:A6X0:if00:iio:accel_3d" || former != "usb:0483:5710:A6X0:if00:iio_device-xainu69qaca" {
+		t.Errorf("ID %s, formerly %s", id, former)
+	}
+}
+
 // In another boot the kernel numbers everything otherwise.
 func TestIdentitiesOverABoot(t *testing.T) {
 	t.Parallel()

@@ -89,7 +89,7 @@ func (c *scan) parts(h *device.Hardware) {
 
 func (c *scan) part(n *device.Node, named bool) string {
 	own, node := c.firmwareNode(n.Hardware.Path), ""
-	for dir := n.SysPath; node == "" && dir != n.Hardware.Path; dir = up(dir) {
+	for dir := n.SysPath; node == "" && dir != "" && dir != n.Hardware.Path; dir = up(dir) {
 		node = c.firmwareNode(dir)
 	}
 	var parts []string

@@ -190,18 +190,7 @@ func (s *Scanner) scan(ctx context.Context, known *cache) (*scan, error) {
 	if c.misfit {
 		return c, nil
 	}
-	hardware := c.finish()
-	for _, n := range nodes {
-		// Memory devices have their NUMA node below the device of the firmware's table.
-		if h := n.Hardware; n.SysPath != "" && (h == nil || h.Bus == device.PlatformBus && h.NUMA < 0) && !strings.HasPrefix(n.SysPath, "devices/virtual/") {
-			if numa := c.numaAt(up(n.SysPath)); numa >= 0 {
-				n.NUMA = []int{numa}
-			}
-		}
-		if n.Hardware == nil && n.Namespace != "" {
-			n.Formerly = &device.Hardware{}
-		}
-	}
+	hardware := c.finish(nodes)
 	sort.Slice(c.problems, func(i, j int) bool {
 		a, b := c.problems[i], c.problems[j]
 		return cmp.Or(cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.Reason, b.Reason)) < 0
@@ -276,8 +265,8 @@ type scan struct {
 	problems      problems
 }
 
-// finish completes the hardware and returns it by path.
-func (c *scan) finish() []*device.Hardware {
+// finish completes the nodes and the hardware, and returns the latter by path.
+func (c *scan) finish(nodes []*device.Node) []*device.Hardware {
 	list := slices.AppendSeq(make([]*device.Hardware, 0, len(c.hardware)), maps.Values(c.hardware))
 	slices.SortFunc(list, func(a, b *device.Hardware) int { return cmp.Compare(a.Path, b.Path) })
 	for _, h := range list {
@@ -286,6 +275,20 @@ func (c *scan) finish() []*device.Hardware {
 		h.NUMA = c.numaAt(h.Path)
 		for dir := up(h.Path); dir != "" && h.Parent == nil; dir = up(dir) {
 			h.Parent = c.hardware[dir]
+		}
+	}
+	for _, n := range nodes {
+		if n.Hardware == nil && n.Namespace != "" {
+			n.Formerly = &device.Hardware{}
+		}
+		if n.SysPath == "" || strings.HasPrefix(n.SysPath, "devices/virtual/") {
+			continue
+		}
+		// Memory devices have their NUMA node below the device of the firmware's table.
+		if h := n.Hardware; h == nil || h.Bus == device.PlatformBus && h.NUMA < 0 {
+			if numa := c.numaAt(up(n.SysPath)); numa >= 0 {
+				n.NUMA = []int{numa}
+			}
 		}
 	}
 	return list
