@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 
 	"github.com/generic-dp/generic-dp/cdi"
@@ -204,6 +205,9 @@ func (r *retention) unchanged(id, path string) bool {
 	switch {
 	case n == nil || n.Hardware == nil:
 		return n != nil
+	case strings.HasPrefix(id, "usb:") && strings.Contains(id, ":port:") &&
+		id != device.HardwareID(n.Hardware, device.PortForm) && id != device.NodeID(n, device.PortForm):
+		return false // the device is now in another port, and listed with that one's ID
 	case r.injected[id] == nil: // saved by a version without injected nodes
 		form := r.view.Forms[n.Hardware]
 		return id == device.HardwareID(n.Hardware, form) || id == device.NodeID(n, form)
