@@ -181,7 +181,7 @@ func (w *world) targets() error {
 		switch {
 		case thing == "":
 			return fmt.Errorf("%s leads to %s, which is gone", t.by, t.node)
-		case !slices.Contains(w.ids(thing), t.id):
+		case !slices.Contains(w.formerIDs(thing), t.id):
 			return fmt.Errorf("%s leads to %s, which is %s (%v) now", t.by, t.node, thing, w.ids(thing))
 		}
 	}
@@ -207,7 +207,7 @@ func (w *world) order() error {
 			list, _ := w.injected()
 			for _, t := range list {
 				thing := w.hw.owner[t.node]
-				if thing != "" && slices.Contains(w.ids(thing), id) && !slices.Contains(w.ids(thing), t.id) {
+				if thing != "" && slices.Contains(w.ids(thing), id) && !slices.Contains(w.formerIDs(thing), t.id) {
 					return fmt.Errorf("%s is listed as healthy while %s still leads to its node %s", id, t.by, t.node)
 				}
 			}

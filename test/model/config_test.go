@@ -24,6 +24,7 @@ type settings struct {
 	name    string
 	count   int
 	inject  string
+	port    bool // USB devices are known by their port, whatever their serial
 }
 
 func newConfiguration() configuration {
@@ -55,6 +56,9 @@ func (c configuration) text() string {
 		case "widget":
 			text += `match.glob = "/dev/widget*"` + "\n"
 		}
+		if s.port {
+			text += "identity = \"port\"\n"
+		}
 		switch s.inject {
 		case "cdi":
 			text += "container.cdi = true\n"
@@ -85,6 +89,13 @@ func (w *world) edit(resource, key, value string) error {
 		s.count, _ = strconv.Atoi(value)
 	case "inject":
 		s.inject = value
+	case "identity":
+		s.port = value == "port"
+		for i, c := range w.claims {
+			if c.Resource == w.config.full(resource) {
+				w.claims[i].thing = unknown // who edits this offers it anew, with another ID
+			}
+		}
 	case "name":
 		s.name = strings.TrimSuffix(resource+"-"+value, "-0")
 	case "remove", "add":

@@ -191,7 +191,7 @@ var twinsUnknown = twins{contested: maybe}
 
 // observes reports whether the kubelet's view shows all that the program sees.
 func (w *world) observes() bool {
-	return w.up && w.program != nil && !w.config.of["serial"].removed && len(w.faulty) == 0 && !w.uncertain() && len(w.truth.names) <= 4
+	return w.up && w.program != nil && !w.config.of["serial"].removed && !w.config.of["serial"].port && len(w.faulty) == 0 && !w.uncertain() && len(w.truth.names) <= 4
 }
 
 func (w *world) wait(line string) *violation {

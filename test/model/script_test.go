@@ -26,6 +26,7 @@ var shapes = []struct {
 	{3, "edit {resource} count {count}"},
 	{5, "edit {resource} inject {inject}"}, // link, cdi or node
 	{3, "edit {resource} name {name}"},
+	{3, "edit {usb} identity {identity}"},
 	{2, "edit {resource} remove"},
 	{3, "edit {resource} add"},
 	{2, "break config"}, // until the next edit
@@ -52,6 +53,8 @@ var words = map[string][]string{
 	"{count}":    {"1", "2", "3"},
 	"{inject}":   {"link", "cdi", "node"},
 	"{name}":     {"0", "1"},
+	"{usb}":      {"serial", "dual"},
+	"{identity}": {"auto", "port"},
 	"{place}":    {"1", "2", "3", "4", "5", "6", "7", "8"},
 	"{number}":   {"0", "0", "1", "2", "3", "4"},
 	"{dir}":      {"state", "run", "cdi"},

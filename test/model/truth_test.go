@@ -96,7 +96,7 @@ func (w *world) ids(name string) []string {
 		return []string{p.place}
 	case th.resource == "widget":
 		return []string{p.nodes[0]}
-	case th.serial == "":
+	case th.serial == "" || w.config.of[th.resource].port:
 		return []string{portID(w.hw, name)}
 	case th.serial != twin:
 		return []string{serialID(name)}
@@ -113,6 +113,18 @@ func (w *world) ids(name string) []string {
 	default:
 		return port
 	}
+}
+
+// formerIDs are those that a thing may have had in the same place with another identity.
+func (w *world) formerIDs(name string) []string {
+	ids := w.ids(name)
+	if th := things[name]; th.usb != "" {
+		ids = append(ids, portID(w.hw, name))
+		if th.serial != "" {
+			ids = append(ids, serialID(name))
+		}
+	}
+	return ids
 }
 
 func serialID(name string) string { return "usb:" + things[name].usb + ":" + things[name].serial }
@@ -168,6 +180,9 @@ func (w *world) view() error {
 	}
 	return nil
 }
+
+// unknown is the thing behind an ID where the model does not follow it.
+const unknown = "unknown"
 
 // uncertain reports whether it is not known which configuration the program serves.
 func (w *world) uncertain() bool { return w.truth.pending || w.trial.unclear }
@@ -301,7 +316,8 @@ func (w *world) learn() {
 	w.trial.quiet(w.config)
 	t := &w.truth
 	hasty := t.dirty
-	t.dirty, t.plugs, t.healed, t.cut, t.before = false, 0, false, false, map[string]bool{}
+	t.dirty, t.plugs, t.cut, t.before = false, 0, false, map[string]bool{}
+	t.healed = t.healed && !w.up // not all could be checked
 	t.unsaved = w.faulty["state"] != ""
 	for name := range t.names {
 		slots, _ := w.healthy(name)
@@ -318,7 +334,7 @@ func (w *world) learn() {
 	for i := range w.claims {
 		c := &w.claims[i]
 		if c.thing == "" {
-			c.thing = "unknown" // it may have moved already, or is one of the twins
+			c.thing = unknown // it may have moved already, or is one of the twins
 			for _, name := range thingNames {
 				if !hasty && w.hw.at[name].dir != "" && slices.Equal(w.ids(name), []string{base(c.id)}) {
 					c.thing, c.moves = name, w.hw.moves[name]
