@@ -40,7 +40,7 @@ func diagnose(t *testing.T, dir string) (map[string]finding, int) {
 	return found, code
 }
 
-func place(t *testing.T, file, text string) {
+func place(t testing.TB, file, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		t.Fatal(err)
