@@ -60,18 +60,24 @@ var kinds = []kind{
 	{name: "vendor-specific", usb: []string{"ff", "fe"}, resource: "usb"},
 }
 
+// sharedKind is a kind of nodes that go by their names.
+type sharedKind struct {
+	name, glob, resource string
+	count                int
+}
+
 // shared are nodes that many containers may have at once, or that no hardware tells
 // apart.
-var shared = []struct{ name, glob, resource, count string }{
-	{"virtualization", "/dev/kvm", "kvm", "100"},
-	{"file systems", "/dev/fuse", "fuse", "100"},
-	{"tunnels", "/dev/net/tun", "tun", "100"},
-	{"virtual networks", "/dev/vhost-net", "vhost-net", "100"},
-	{"virtual sockets", "/dev/vhost-vsock", "vhost-vsock", "100"},
-	{"SGX enclaves", "/dev/sgx_enclave", "sgx", "100"},
-	{"TPM", "/dev/tpmrm0", "tpm", "64"},
-	{"GPIO", "/dev/gpiochip*", "gpio", "1"},
-	{"SPI", "/dev/spidev*", "spi", "1"},
+var shared = []sharedKind{
+	{"virtualization", "/dev/kvm", "kvm", 100},
+	{"file systems", "/dev/fuse", "fuse", 100},
+	{"tunnels", "/dev/net/tun", "tun", 100},
+	{"virtual networks", "/dev/vhost-net", "vhost-net", 100},
+	{"virtual sockets", "/dev/vhost-vsock", "vhost-vsock", 100},
+	{"SGX enclaves", "/dev/sgx_enclave", "sgx", 100},
+	{"TPM", "/dev/tpmrm0", "tpm", 64},
+	{"GPIO", "/dev/gpiochip*", "gpio", 1},
+	{"SPI", "/dev/spidev*", "spi", 1},
 }
 
 // matches reports whether a path fits one of some globs of the tables above.

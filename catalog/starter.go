@@ -76,32 +76,47 @@ func Starter(snap *device.Snapshot, names Names) []Resource {
 				found = append(found, n.Path)
 			}
 		}
-		if len(found) == 0 {
-			continue
+		if len(found) > 0 {
+			out = append(out, s.starter(s.glob, found...))
 		}
-		r := Resource{Name: s.resource, Comment: []string{s.name + ": " + strings.Join(found, " ")}, Lines: []string{"match.glob = " + strconv.Quote(s.glob)}}
-		if s.count != "1" {
-			r.Comment = append(r.Comment, "Containers share it: count is how many may have it at once.")
-			r.Lines = append([]string{"count = " + s.count}, r.Lines...)
-		}
-		out = append(out, r)
 	}
 	return out
 }
 
-// For is the resource for one device, hardware or a node that may be nil.
+// starter is the resource for nodes that a glob selects.
+func (s *sharedKind) starter(glob string, found ...string) Resource {
+	r := Resource{Name: s.resource, Comment: []string{s.name + ": " + strings.Join(found, " ")}, Lines: []string{"match.glob = " + strconv.Quote(glob)}}
+	if s.count > 1 {
+		r.Comment = append(r.Comment, "Containers share it: count is how many may have it at once.")
+		r.Lines = append([]string{"count = " + strconv.Itoa(s.count)}, r.Lines...)
+	}
+	return r
+}
+
+// For is the resource for one device: hardware, or a node or network interface, which
+// may be nil.
 func For(snap *device.Snapshot, names Names, h *device.Hardware, n *device.Node) Resource {
-	if h == nil || h.Bus == device.PlatformBus {
-		r := Resource{Name: slug(strings.ToLower(strings.TrimRight(n.Kernel, "0123456789"))), Comment: []string{n.Path}, Lines: []string{"match.glob = " + strconv.Quote(n.Path)}}
-		for _, s := range shared {
-			if matches(n.Path, s.glob) {
-				r.Name, r.Comment[0] = s.resource, s.name+": "+n.Path
-				if s.count != "1" {
-					r.Lines = append([]string{"count = " + s.count}, r.Lines...)
-				}
-			}
+	if bare := h == nil || h.Bus == device.PlatformBus; bare && n == nil && len(h.Nodes) > 0 {
+		n = h.Nodes[0]
+	} else if bare && n == nil {
+		n = h.Nets[0] // it would not be in the snapshot without either
+	}
+	if n != nil && n.Net != nil {
+		r := Resource{Name: slug(n.Path), Comment: []string{"network interface " + n.Path}, Lines: []string{fmt.Sprintf("match.net.name = %q", n.Path), "container.cdi = true"}}
+		if h != nil && h.Bus != device.PlatformBus {
+			r.Lines = append([]string{identity(h)}, r.Lines...)
 		}
 		return r
+	}
+	if h == nil || h.Bus == device.PlatformBus {
+		name := slug(strings.ToLower(strings.TrimRight(n.Kernel, "0123456789")))
+		of := sharedKind{name: kindName(nil, n), resource: name, count: 1}
+		for _, s := range shared {
+			if matches(n.Path, s.glob) {
+				of = s
+			}
+		}
+		return of.starter(n.Path, n.Path)
 	}
 	g := groupOf(snap, h)
 	if g == nil {

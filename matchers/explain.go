@@ -84,7 +84,7 @@ func (s subject) String() string {
 // subjects are what a match chooses from.
 func (m *run) subjects(match *config.Match, h *device.Hardware, n *device.Node) []subject {
 	var all []subject
-	whole := match.NamesHardware() && match.Glob.Empty() && match.Net == nil
+	whole := match.NamesHardware() && match.Glob.Empty() && (match.Net == nil || match.VFIO)
 	for _, o := range m.snap.Hardware {
 		if whole && !o.IsRootHub() && (h == nil && n == nil || o == h) {
 			all = append(all, subject{o, nil})
@@ -303,7 +303,7 @@ func (m *run) value(key string, s subject) string {
 	case "driver":
 		return m.driver(dirs)
 	case "vfio":
-		if s.hardware.PCI != nil {
+		if s.hardware != nil && s.hardware.PCI != nil {
 			return "driver " + s.hardware.PCI.Driver
 		}
 	case "pci.pf":

@@ -47,7 +47,7 @@ func BenchmarkCommands(b *testing.B) {
 			for b.Loop() {
 				execute(args...)
 			}
-			b.ReportMetric(float64((cpuTime(b) - before).Microseconds())/1000/float64(b.N), "cpu-ms/op")
+			b.ReportMetric(float64((cpuTime(b)-before).Microseconds())/1000/float64(b.N), "cpu-ms/op")
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/generic-dp/generic-dp/agent"
+	"github.com/generic-dp/generic-dp/catalog"
 	"github.com/generic-dp/generic-dp/config"
 )
 
@@ -80,5 +81,54 @@ func TestExplainAgreesWithMatching(t *testing.T) {
 	}
 	if offers < 100 || reasons < 100 {
 		t.Errorf("%d offers and %d reasons: want hundreds", offers, reasons)
+	}
+}
+
+// A device is explained by each resource of all examples without contradiction: it is
+// offered by those that are said to, and by no other.
+func TestExplainEveryDevice(t *testing.T) {
+	t.Parallel()
+	examples, err := filepath.Glob("../../examples/configs/*.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := &config.Config{}
+	for _, example := range examples {
+		cfg, err := config.Load(example)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Resources = append(all.Resources, cfg.Resources...)
+	}
+	explained := 0
+	for _, machine := range recordings(t) {
+		_, host := recorded(t, machine)
+		view := host.With(all)
+		for _, d := range catalog.List(view.Snapshot, view.Matched, nil) {
+			if d.Bus == "" || len(d.Nodes) == 0 {
+				continue
+			}
+			got, err := findDevice(view, d.Nodes[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			offered := map[string]bool{}
+			for _, o := range d.Offers {
+				offered[o.ID] = true
+			}
+			for _, e := range view.Explain(all, got.hardware, nil) {
+				for _, id := range e.Offered {
+					if explained++; !offered[id] {
+						t.Errorf("%s: %s: %s is said to offer %s: want one of %v", machine, d.Name, e.Resource, id, d.Offers)
+					}
+				}
+				if len(e.Offered) == 0 && e.Reason == "" {
+					t.Errorf("%s: %s: %s does not offer it, and no reason", machine, d.Name, e.Resource)
+				}
+			}
+		}
+	}
+	if explained < 50 {
+		t.Errorf("%d devices are offered: want dozens", explained)
 	}
 }

@@ -88,11 +88,14 @@ func TestInitOfEveryDevice(t *testing.T) {
 		f, view := recorded(t, machine)
 		names := map[string]string{} // the path that must be offered, by name
 		for _, h := range view.Snapshot.Hardware {
-			if !h.IsRootHub() && h.Bus != device.PlatformBus {
+			if !h.IsRootHub() {
 				names[h.Name] = h.Path
 			}
 		}
 		for _, n := range view.Snapshot.Nodes {
+			names[n.Path] = n.Path
+		}
+		for _, n := range view.Snapshot.Nets {
 			names[n.Path] = n.Path
 		}
 		for name, want := range names {
@@ -116,7 +119,8 @@ func TestInitOfEveryDevice(t *testing.T) {
 			offers := view.With(cfg).Matched.Resources[0].Offers
 			others := 0
 			for _, o := range offers {
-				if o.Hardware != want && !slices.ContainsFunc(o.Nodes, func(n device.OfferedNode) bool { return n.HostPath == want }) {
+				if o.Hardware != want && !slices.ContainsFunc(o.Nodes, func(n device.OfferedNode) bool { return n.HostPath == want }) &&
+					!slices.ContainsFunc(o.Nets, func(n device.OfferedNet) bool { return n.HostName == want }) {
 					others++
 				}
 			}

@@ -22,7 +22,7 @@ type word struct {
 }
 
 func (w word) Set(text string) error {
-	if !slices.Contains(w.words, text) {
+	if text = strings.ToLower(text); !slices.Contains(w.words, text) { // log/slog writes levels in capitals
 		return errors.New("want " + orList(w.words))
 	}
 	*w.value = text
