@@ -206,3 +206,19 @@ func TestIdentifyForgetsTheLongestAbsent(t *testing.T) {
 		}
 	}
 }
+
+// A serial that a version before accepted, and that counts as a placeholder now, stays.
+func TestAcceptedSerialStays(t *testing.T) {
+	t.Parallel()
+	h := &device.Hardware{Bus: device.USBBus, Path: "devices/usb1/1-1", Name: "1-1", USB: &device.USB{
+		Vendor: "046b", Product: "ff20", Serial: "AAAABBBBCCCC1", Controller: "0000:00:14.0", Chain: "1", Speed: "480",
+	}}
+	snap := &device.Snapshot{Hardware: []*device.Hardware{h}}
+	if forms, next := Identify(snap, Decisions{}); forms.Of(h) != device.PortForm || len(next.Serials) > 0 {
+		t.Errorf("form %s, decisions %+v", forms.Of(h), next)
+	}
+	prev := Decisions{Serials: []Serial{{ID: "usb:046b:ff20:AAAABBBBCCCC1", Place: "0000:00:14.0:1"}}}
+	if forms, next := Identify(snap, prev); forms.Of(h) != device.SerialForm || len(next.Serials) != 1 {
+		t.Errorf("form %s, decisions %+v", forms.Of(h), next)
+	}
+}
