@@ -10,7 +10,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
 )
 
-// repeat joins n texts.
+// repeat joins n texts, each with its number in the place of %.
 func repeat(n int, format string) string {
 	var b strings.Builder
 	for i := range n {

@@ -30,7 +30,7 @@ const (
 // flood is a number of connections from one address.
 type flood struct {
 	text  string        // what each sends; it reads nothing
-	pause time.Duration // how long it stays
+	pause time.Duration // how long it stays open, as a client does
 	conns int64
 }
 
