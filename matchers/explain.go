@@ -265,7 +265,7 @@ func (m *run) nearest(p *predicate, key string, want pattern.Values, all, rest [
 		for _, a := range want.Alternatives() {
 			edits = min(edits, pattern.Distance(have, a.Shape()))
 		}
-		if !want.Empty() && (want.Match(strings.ToLower(have)) || want.Match(strings.ToUpper(have))) {
+		if len(want.Alternatives()) > 0 && (want.Match(strings.ToLower(have)) || want.Match(strings.ToUpper(have))) {
 			edits, but = 0, ", which differs in letter case"
 		}
 		if !narrowed && edits > max(1, len(have)/4) || found != "" && edits >= best {

