@@ -46,7 +46,7 @@ func Starter(snap *device.Snapshot, names Names) []Resource {
 	var groups []*group
 	for _, h := range snap.Hardware {
 		g := groupOf(snap, h)
-		if g == nil || g.name == "" {
+		if g == nil || g.name == "" || isSibling(snap, h) {
 			continue
 		}
 		same := func(have *group) bool { return have.name == g.name && have.table == g.table }
@@ -81,6 +81,14 @@ func Starter(snap *device.Snapshot, names Names) []Resource {
 		}
 	}
 	return out
+}
+
+// isSibling reports whether the IOMMU group of a function comes with another one: the
+// sound of a GPU that is bound to VFIO with it.
+func isSibling(snap *device.Snapshot, h *device.Hardware) bool {
+	return h.PCI != nil && h.PCI.VFIO && slices.ContainsFunc(snap.Hardware, func(o *device.Hardware) bool {
+		return o.PCI != nil && o.PCI.VFIO && o.PCI.IOMMUGroup == h.PCI.IOMMUGroup && o.PCI.Address < h.PCI.Address && attribute(o, "pci.id") != attribute(h, "pci.id")
+	})
 }
 
 // starter is the resource for nodes that a glob selects.
@@ -293,6 +301,9 @@ func nodesOf(h *device.Hardware, globs []string) []*device.Node {
 func (g *group) resource(names Names) Resource {
 	r := Resource{Name: g.name, Lines: []string{g.table}}
 	vendor, product := names.Of(g.members[0])
+	if vendor+product == "" {
+		product = attribute(g.members[0], "pci.id")
+	}
 	r.Comment = append(r.Comment, strings.Join(strings.Fields(g.kind+" "+vendor+" "+strings.TrimPrefix(product, vendor+" ")), " "))
 	var globs []string
 	for _, h := range g.members {
