@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -33,12 +32,7 @@ answer to the kubelet (json, yaml), as a CDI spec with these devices (cdi), or
 as arguments of podman run (podman).
 
   eval podman run --rm $(generic-dp allocate -o podman zigbee) alpine ls /dev`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usageError{errors.New("want one RESOURCE or RESOURCE=N")}
-			}
-			return nil
-		},
+		Args: wantArgs(1, 1, "want one RESOURCE or RESOURCE=N"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, number, given := strings.Cut(args[0], "=")
 			size, err := strconv.Atoi(number)
@@ -64,7 +58,7 @@ as arguments of podman run (podman).
 // allocate prints what a container with some devices of a resource gets.
 func (t *trial) allocate(ctx context.Context, f *flags, name string, size int, output string) error {
 	names := t.agent.Names()
-	i := slices.IndexFunc(names, func(n string) bool { return n == name || strings.HasSuffix(n, "/"+name) })
+	i := slices.IndexFunc(names, func(n string) bool { return isNamed(n, name) })
 	if i < 0 {
 		return fmt.Errorf("no resource %q: want %s", name, orList(names))
 	}

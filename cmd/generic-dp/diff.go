@@ -52,12 +52,7 @@ func newDiff(f *flags) *cobra.Command {
 devices that come, go or move to another resource, IDs that change, and what a
 container would get. Containers that hold a device come from the instance at
 --listen, or else from the kubelet: they keep it while they run.`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 2 {
-				return usageError{errors.New("want two configurations, OLD and NEW")}
-			}
-			return nil
-		},
+		Args: wantArgs(2, 2, "want two configurations, OLD and NEW"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			old, err := f.load(args[0])
 			if err != nil {

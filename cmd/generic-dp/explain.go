@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -35,12 +34,7 @@ With a device it does so for each resource and that device, and lists the
 variables that the device has values for. DEVICE is a path below /dev, a device
 ID, a PCI address, a USB port such as 1-1.4, or a network interface; RESOURCE
 is a name, with or without its domain.`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usageError{errors.New("want one DEVICE or RESOURCE")}
-			}
-			return nil
-		},
+		Args: wantArgs(1, 1, "want one DEVICE or RESOURCE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := f.loadIfAny(cmd)
 			if err != nil {
@@ -51,11 +45,10 @@ is a name, with or without its domain.`,
 				return err
 			}
 			report := explainReport{Variables: []matchers.Variable{}}
-			named := func(name string) bool { return name == args[0] || strings.HasSuffix(name, "/"+args[0]) }
-			made := slices.IndexFunc(view.Matched.Resources, func(o matchers.Offered) bool { return named(o.Name) })
-			if made >= 0 || slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool { return named(r.Name) }) {
+			made := slices.IndexFunc(view.Matched.Resources, func(o matchers.Offered) bool { return isNamed(o.Name, args[0]) })
+			if made >= 0 || slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool { return isNamed(r.Name, args[0]) }) {
 				for i, e := range view.Explain(cfg, nil, nil) {
-					if r := &cfg.Resources[i]; named(r.Name) || made >= 0 && view.Matched.Resources[made].Resource == r {
+					if r := &cfg.Resources[i]; isNamed(r.Name, args[0]) || made >= 0 && view.Matched.Resources[made].Resource == r {
 						report.Resources = append(report.Resources, e)
 					}
 				}
@@ -67,8 +60,9 @@ is a name, with or without its domain.`,
 			}
 			report.Resources = append([]matchers.Explanation{}, view.Explain(cfg, found.hardware, found.node)...)
 			report.Variables = view.Variables(found.hardware, found.node)
+			report.Device = &catalog.Device{Name: args[0]} // a root hub is not among all
 			for _, d := range newInventory(f, view).Devices {
-				if found.hardware != nil && d.Name == found.hardware.Name || found.node != nil && slices.Contains(d.Nodes, found.node.Path) {
+				if found.hardware != nil && d.Name == found.hardware.Name || found.node != nil && slices.Contains(slices.Concat(d.Nodes, d.Interfaces), found.node.Path) {
 					report.Device = &d
 				}
 			}
@@ -78,6 +72,12 @@ is a name, with or without its domain.`,
 	cmd.Flags().AddFlagSet(f.pick("allow", "domains", "hwdata"))
 	output = outputFlag(cmd, "table", "json", "yaml")
 	return cmd
+}
+
+// isNamed reports whether an administrator means a resource by a name, with or without
+// its domain.
+func isNamed(resource, name string) bool {
+	return resource == name || strings.HasSuffix(resource, "/"+name)
 }
 
 func (r explainReport) table(w io.Writer, _ bool) error {

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -33,12 +32,7 @@ udev (akri), or sharing of NVIDIA's device plugin (nvidia); or YAML that contain
 anywhere, in texts too: a ConfigMap, the arguments of a container, values of a Helm
 chart, Flux and Argo CD objects, patches and variables, but no unrendered templates;
 - is standard input.`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usageError{errors.New("want one FILE, or - for standard input")}
-			}
-			return nil
-		},
+		Args: wantArgs(1, 1, "want one FILE, or - for standard input"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Format = importer.Format(from)
 			name, in := "standard input", cmd.InOrStdin()

@@ -29,12 +29,7 @@ device ID, a PCI address, a USB port such as 1-1.4, or a network interface.
 
   generic-dp init > /etc/generic-dp/config.toml
   generic-dp init /dev/ttyUSB0`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return usageError{errors.New("want one DEVICE at most")}
-			}
-			return nil
-		},
+		Args: wantArgs(0, 1, "want one DEVICE at most"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			view, err := f.view(cmd.Context(), &config.Config{})
 			if err != nil {
@@ -114,11 +109,13 @@ func (f *flags) starter(view *agent.View, domain string, resources []catalog.Res
 			}
 		}
 	}
+	for i, e := range view.Explain(cfg, nil, nil) {
+		if len(e.Offered) == 0 && why[domain+"/"+resources[i].Name] == "" {
+			why[domain+"/"+resources[i].Name] = e.Reason
+		}
+	}
 	matched := view.With(cfg).Matched
 	for _, m := range matched.Resources {
-		if len(m.Offers) == 0 {
-			why[m.Name] = "another resource has its devices"
-		}
 		for _, o := range m.Offers {
 			if o.Problem != "" {
 				why[m.Name] = o.Problem

@@ -158,3 +158,13 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	}
 	return usageError{fmt.Errorf("unexpected argument %q", args[0])}
 }
+
+// wantArgs rejects numbers of arguments below least or above most.
+func wantArgs(least, most int, want string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return usageError{errors.New(want)}
+		}
+		return nil
+	}
+}

@@ -32,12 +32,7 @@ labels (/dev/disk/by-id/...), and interface names made of addresses. Equal
 serials stay equal and IDs stay distinct. Of the attributes that the
 configuration names, only known harmless ones are kept. Kernel release, paths,
 other names and manufacturer strings stay: review the file before sharing it.`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usageError{errors.New("want one FILE, or - for standard output")}
-			}
-			return nil
-		},
+		Args: wantArgs(1, 1, "want one FILE, or - for standard output"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options := machine.Options{Head: f.snapshotHead(redact), Redact: redact}
 			// The configuration is optional unless given: the host alone is useful too.
