@@ -58,7 +58,7 @@ func TestScripts(t *testing.T) {
 				}
 			}
 			if v := run(t, s); v != nil {
-				t.Errorf("after line %d, %q: %v", v.step+1, s[v.step], v)
+				t.Errorf("after line %d, %q: %v\n%s", v.step+1, s[v.step], v, v.log)
 			}
 		})
 	}
@@ -96,7 +96,7 @@ func TestRandom(t *testing.T) {
 				}
 				t.Errorf("script %d of seed %d: after line %d, %q: %v", n, *seed, v.step+1, s[v.step], v)
 				s, v = shrink(s, v, time.Now().Add(*shrinks), func(s script) *violation { return run(t, s) })
-				t.Errorf("a short script that fails: after line %d: %v\n%s", v.step+1, v, s)
+				t.Errorf("a short script that fails, to save as testdata/NAME.txt: after line %d: %v\n%sThe program's log:\n%s", v.step+1, v, s, v.log)
 			}
 		})
 	}
@@ -118,9 +118,7 @@ func run(t *testing.T, s script) *violation {
 	defer w.close()
 	fail := func(v *violation, at int) *violation {
 		v.step = at
-		if log, err := os.ReadFile(filepath.Join(dir, "log")); err == nil {
-			_ = os.WriteFile(filepath.Join(os.TempDir(), "model-failure.log"), log, 0o600)
-		}
+		v.log, _ = os.ReadFile(filepath.Join(dir, "log"))
 		return v
 	}
 	for i, line := range s {

@@ -134,6 +134,7 @@ type violation struct {
 	step int // the index of its line
 	rule string
 	what string
+	log  []byte // of the program
 }
 
 func (v *violation) Error() string { return fmt.Sprintf("%s: %s", v.rule, v.what) }
