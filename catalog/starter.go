@@ -2,10 +2,12 @@ package catalog
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/generic-dp/generic-dp/device"
 )
@@ -22,8 +24,13 @@ type Resource struct {
 // Text is the resource in TOML.
 func (r Resource) Text() string {
 	var b strings.Builder
-	for _, line := range r.Comment {
-		fmt.Fprintf(&b, "# %s\n", strings.ToValidUTF8(line, "?"))
+	for _, line := range r.Comment { // has names that devices and pods make up
+		b.WriteString("# " + strings.Map(func(r rune) rune {
+			if !unicode.IsPrint(r) {
+				return '?'
+			}
+			return r
+		}, strings.ToValidUTF8(line, "?")) + "\n")
 	}
 	fmt.Fprintf(&b, "[[resource]]\nname = %q\n%s\n", r.Name, strings.Join(r.Lines, "\n"))
 	return b.String()
@@ -93,7 +100,7 @@ func isSibling(snap *device.Snapshot, h *device.Hardware) bool {
 
 // starter is the resource for nodes that a glob selects.
 func (s *sharedKind) starter(glob string, found ...string) Resource {
-	r := Resource{Name: s.resource, Comment: []string{s.name + ": " + strings.Join(found, " ")}, Lines: []string{"match.glob = " + strconv.Quote(glob)}}
+	r := Resource{Name: s.resource, Comment: []string{s.name + ": " + strings.Join(found, " ")}, Lines: []string{"match.glob = " + quote(glob)}}
 	if s.count > 1 {
 		r.Comment = append(r.Comment, "Containers share it: count is how many may have it at once.")
 		r.Lines = append([]string{"count = " + strconv.Itoa(s.count)}, r.Lines...)
@@ -110,7 +117,7 @@ func For(snap *device.Snapshot, names Names, h *device.Hardware, n *device.Node)
 		n = h.Nets[0] // it would not be in the snapshot without either
 	}
 	if n != nil && n.Net != nil {
-		r := Resource{Name: slug(n.Path), Comment: []string{"network interface " + n.Path}, Lines: []string{fmt.Sprintf("match.net.name = %q", n.Path), "container.cdi = true"}}
+		r := Resource{Name: slug(n.Path), Comment: []string{"network interface " + n.Path}, Lines: []string{"match.net.name = " + quote(n.Path), "container.cdi = true"}}
 		if h != nil && h.Bus != device.PlatformBus {
 			r.Lines = append([]string{identity(h)}, r.Lines...)
 		}
@@ -321,7 +328,7 @@ func (g *group) resource(names Names) Resource {
 	}
 	for _, glob := range g.globs {
 		if slices.ContainsFunc(g.members, func(h *device.Hardware) bool { return len(nodesOf(h, []string{glob})) > 0 }) {
-			globs = append(globs, strconv.Quote(glob))
+			globs = append(globs, quote(glob))
 		}
 	}
 	switch len(globs) {
@@ -339,6 +346,12 @@ func (g *group) resource(names Names) Resource {
 		r.Comment = append(r.Comment, "Pods get any of these: init DEVICE writes a resource for one of them.")
 	}
 	return r
+}
+
+// quote makes a basic string of TOML, which has the escapes of JSON.
+func quote(s string) string {
+	text, _ := json.Marshal(s) // a string has an encoding
+	return string(text)
 }
 
 // slug makes a name of letters, digits and "-".

@@ -12,6 +12,7 @@ import (
 	"github.com/generic-dp/generic-dp/catalog"
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/sysfstest"
 )
 
 func recordings(t *testing.T) []string {
@@ -135,5 +136,35 @@ func TestInitOfEveryDevice(t *testing.T) {
 	}
 	if offered < 100 {
 		t.Errorf("%d devices can be offered: want hundreds", offered)
+	}
+}
+
+// Names that a device or a pod makes up stay comments and strings.
+func TestInitOfHostileNames(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330", Driver: "xhci_hcd"})
+	h.AddRootHub("devices/pci0000:00/0000:00:14.0", 1, "480")
+	const evil = "x\n[[resource]]\nname = \"evil\"\nmatch.glob = \"/dev/mem\"\n#\x1b[2J\u202e"
+	h.AddUSB(sysfstest.USB{
+		Port: "1-1", Vendor: "10c4", Product: "ea60", Serial: `"` + evil, Manufacturer: evil, ProductName: evil,
+		Interfaces: []sysfstest.Interface{{Class: "ff", Driver: "cp210x", Nodes: []sysfstest.Node{sysfstest.SerialPort("ttyUSB0", 0)}}},
+	})
+	h.AddNode("", sysfstest.Node{Name: "gpiochip0\n[[resource]]\n", Subsystem: "gpio", Major: 254, Minor: 1})
+	host := []string{"--sysfs", h.Sysfs(), "--dev", h.Dev(), "--state-dir", t.TempDir(), "--config", filepath.Join(t.TempDir(), "none.toml")}
+	for _, args := range [][]string{{"init"}, {"init", "/dev/ttyUSB0"}, {"init", "1-1"}} {
+		text := command(t, append(args, host...)...)
+		cfg, err := config.Parse(config.File{Name: "c.toml", Data: []byte(text)})
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, text)
+		}
+		for _, r := range cfg.Resources {
+			if r.Name != "example.com/serial" && r.Name != "example.com/gpio" {
+				t.Errorf("%v: resource %q\n%s", args, r.Name, text)
+			}
+		}
+		if strings.ContainsAny(text, "\x1b\u202e") {
+			t.Errorf("%v prints %q", args, text)
+		}
 	}
 }
