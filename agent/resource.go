@@ -60,11 +60,11 @@ func (s *served) show(c *config.Resource, listed ledger.ListedResource) bool {
 	for _, e := range listed.Devices {
 		list = append(list, ledger.Slots(e)...)
 	}
-	prefer := ""
+	var p preferences
 	if c != nil {
-		prefer = string(c.Prefer)
+		p = preferences{string(c.Prefer), c.Container.MaxPerContainer}
 	}
-	return s.resource.publish(list, listed.Devices, prefer)
+	return s.resource.publish(list, listed.Devices, p)
 }
 
 // ready is an error if the resource has devices and is not registered, unless it is
@@ -94,8 +94,14 @@ type published struct {
 	list       []device.Listed
 	entries    []ledger.Entry  // in natural order of their IDs
 	injections []cdi.Injection // of the entries
-	prefer     string          // for topology.Prefer
-	changed    chan struct{}   // closed when there is a newer list
+	preferences
+	changed chan struct{} // closed when there is a newer list
+}
+
+// preferences are the settings of a resource that decide about the slots of a container.
+type preferences struct {
+	prefer          string // for topology.Prefer
+	maxPerContainer int    // slots of one device; 0 is any
 }
 
 func newResource(r cdi.Resource, rescans rescanRequests) *resource {
@@ -106,9 +112,9 @@ func newResource(r cdi.Resource, rescans rescanRequests) *resource {
 
 // publish replaces the state and reports whether the list for the kubelet changed. A
 // device that only moved to another node keeps the list, and no stream wakes.
-func (r *resource) publish(list []device.Listed, entries []ledger.Entry, prefer string) bool {
+func (r *resource) publish(list []device.Listed, entries []ledger.Entry, preferences preferences) bool {
 	old := r.now.Load()
-	next := &published{list: list, entries: entries, injections: make([]cdi.Injection, len(entries)), prefer: prefer, changed: old.changed}
+	next := &published{list: list, entries: entries, injections: make([]cdi.Injection, len(entries)), preferences: preferences, changed: old.changed}
 	for i := range entries {
 		next.injections[i].Offer = &entries[i].Offer
 	}
@@ -153,6 +159,7 @@ func (r *resource) Allocate(ctx context.Context, ids []string) (device.Response,
 // first slot that is unlisted or unhealthy.
 func (p *published) find(ids []string) ([]*cdi.Injection, error) {
 	devices := make([]*cdi.Injection, 0, len(ids))
+	slots := make(map[string]int)
 	for _, slotID := range ids {
 		id, slot := device.SplitSlot(slotID)
 		i, found := slices.BinarySearchFunc(p.entries, id, func(e ledger.Entry, id string) int { return device.CompareNatural(e.Offer.ID, id) })
@@ -165,8 +172,10 @@ func (p *published) find(ids []string) ([]*cdi.Injection, error) {
 		case slot >= e.Offer.Slots:
 			return nil, fmt.Errorf("device %q is unhealthy: %s", slotID, ledger.ReasonSlotRetired)
 		}
-		if d := &p.injections[i]; !slices.Contains(devices, d) {
-			devices = append(devices, d)
+		if slots[id]++; slots[id] == 1 {
+			devices = append(devices, &p.injections[i])
+		} else if p.maxPerContainer > 0 && slots[id] > p.maxPerContainer {
+			return nil, fmt.Errorf("device %q: more of its slots for one container than container.max_per_container = %d", id, p.maxPerContainer)
 		}
 	}
 	slices.SortFunc(devices, func(a, b *cdi.Injection) int { return strings.Compare(a.Offer.ID, b.Offer.ID) })

@@ -19,7 +19,7 @@ func TestAllocateOnlyWhatIsListedAndHealthy(t *testing.T) {
 		{Offer: offer("a"), Healthy: true, Retired: []int{3}},
 		{Offer: offer("b"), Reason: "unplugged"},
 		{Offer: offer("c"), Healthy: true},
-	}, "")
+	}, preferences{})
 	for _, tc := range []struct{ ids, env, wantErr string }{
 		{ids: "a", env: "a"},
 		{ids: "c a a::1", env: "a,c"},
@@ -31,6 +31,27 @@ func TestAllocateOnlyWhatIsListedAndHealthy(t *testing.T) {
 		got, err := r.Allocate(t.Context(), strings.Fields(tc.ids))
 		if got.Env["GPU"] != tc.env || (err == nil) != (tc.wantErr == "") || err != nil && !strings.Contains(err.Error(), tc.wantErr) {
 			t.Errorf("%s: %v, %v; want %s or %q", tc.ids, got, err, tc.env, tc.wantErr)
+		}
+	}
+}
+
+func TestMaxPerContainer(t *testing.T) {
+	t.Parallel()
+	r := newResource(cdi.Resource{Name: "example.com/gpu"}, nil)
+	entries := []ledger.Entry{{Offer: device.Offer{ID: "a", Slots: 4}, Healthy: true}, {Offer: device.Offer{ID: "b", Slots: 4}, Healthy: true}}
+	for _, tc := range []struct {
+		limit        int
+		ids, wantErr string
+	}{
+		{0, "a a::1 a::2", ""},
+		{1, "a b", ""},
+		{1, "b a::3 a", `device "a": more of its slots for one container than container.max_per_container = 1`},
+		{2, "a a::1 b::1 b", ""},
+		{2, "b a a::1 a::3", `device "a": more of its slots for one container than container.max_per_container = 2`},
+	} {
+		r.publish(nil, entries, preferences{maxPerContainer: tc.limit})
+		if _, err := r.Allocate(t.Context(), strings.Fields(tc.ids)); (err == nil) != (tc.wantErr == "") || err != nil && err.Error() != tc.wantErr {
+			t.Errorf("%d, %s: %v; want %q", tc.limit, tc.ids, err, tc.wantErr)
 		}
 	}
 }
@@ -50,7 +71,7 @@ func TestBlockingAllocate(t *testing.T) {
 		o.Slots = 1
 		entries = append(entries, ledger.Entry{Offer: o, Healthy: true})
 	}
-	r.publish(nil, entries, "")
+	r.publish(nil, entries, preferences{})
 	for _, o := range offers {
 		if got := r.Blocks([]string{o.ID}); got != (o.ID != "node") {
 			t.Errorf("%s: Blocks = %t", o.ID, got)
@@ -75,7 +96,7 @@ func TestPublishWakesStreamsForAnotherListOnly(t *testing.T) {
 	}{{"/dev/a", true, true}, {"/dev/b", true, false}, {"/dev/b", false, true}} {
 		_, changed := r.Devices()
 		entries := entry(step.path, step.healthy)
-		if got := r.publish(ledger.Slots(entries[0]), entries, ""); got != step.want {
+		if got := r.publish(ledger.Slots(entries[0]), entries, preferences{}); got != step.want {
 			t.Errorf("step %d: publish = %t", i, got)
 		}
 		select {

@@ -48,8 +48,10 @@ type Resource struct {
 	Name     string
 	NameText device.Text
 	// Names maps the results of a name with variables to nicer names, both without the
-	// domain.
-	Names map[string]string
+	// domain. NamePatterns are its keys with wildcards, in file order, for results that
+	// are no keys.
+	Names        map[string]string
+	NamePatterns []NamePattern
 	// Place names it in messages: `gpu.toml: resource 2 ("gpu")`.
 	Place   string
 	Match   []Match
@@ -73,6 +75,14 @@ type Resource struct {
 	// Health is nil without health checks.
 	Health    *Health
 	Container Container
+}
+
+// NamePattern is a pattern of results of a name with variables, and the nicer name.
+type NamePattern struct {
+	Result pattern.Values
+	Name   string
+
+	at int // position in the file
 }
 
 // Each defines what one device is.
@@ -225,6 +235,8 @@ type Container struct {
 	NetName        device.Text
 	Hooks          []device.Hook
 	AdditionalGIDs []uint32
+	// MaxPerContainer is how many slots of one device one container may get; 0 is any.
+	MaxPerContainer int
 }
 
 // Mount is one of container.mounts; variables are allowed in both paths.

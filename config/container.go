@@ -34,6 +34,7 @@ func (c *Container) read(v value) {
 		t.key("additional_gids", func() form { return oneOrMore(integerForm(1, maxUnixID)) },
 			func(v value) { c.AdditionalGIDs = v.additionalGIDs() },
 			"additional groups of the container's processes, by number; needs container.cdi")
+		t.integer("max_per_container", &c.MaxPerContainer, 1, maxCount, "how many slots of one device one container may get")
 	})
 	if len(c.Hooks) > 0 {
 		v.child("hooks").needs("running programs as root on the host", allowHooks, func(a Allow) bool { return a.Hooks })

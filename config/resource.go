@@ -3,6 +3,7 @@ package config
 import (
 	"math"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -41,7 +42,7 @@ func readResource(v value) Resource {
 		t.require("name", `one such as "gpu", or "vendor.example/gpu"`, "")
 		// names comes after name, whose results it maps.
 		t.key("names", stringTable, func(v value) { v.resourceNames(&r) },
-			"nicer names: what name results in, without domain, and the name to use instead")
+			"nicer names: what name results in, without domain, or a pattern of it, and the name to use instead")
 		t.integer("count", &r.Count, 1, maxCount, "number of slots of each device: how many containers may hold it at the same time")
 		tables(t, "match", &r.Match, readMatch, "glob",
 			"device nodes and hardware: a table, or a list of tables of which any may select a node")
@@ -214,7 +215,15 @@ func (v value) resourceNames(r *Resource) {
 			e.report(quote(name)+" "+rule, "")
 			continue
 		}
-		if r.Name != "" && !results.Match(result) {
+		if strings.ContainsAny(result, `*?[{\`) {
+			key := v.key(result)
+			p := key.values(anyText)
+			if p.Negative() {
+				key.report(quote(result)+` begins with "!": want a pattern that selects`, "")
+			}
+			_, n := key.find()
+			r.NamePatterns = append(r.NamePatterns, NamePattern{p, name, n.at})
+		} else if r.Name != "" && !results.Match(result) {
 			hint := ""
 			if vars := r.NameText.Vars(); len(vars) == 1 && result != "" {
 				hint = didYouMean(r.NameText.Expand(func(string) (string, bool) { return result, true }).String())
@@ -224,6 +233,7 @@ func (v value) resourceNames(r *Resource) {
 		}
 		r.Names[result] = name
 	}
+	sort.Slice(r.NamePatterns, func(i, j int) bool { return r.NamePatterns[i].at < r.NamePatterns[j].at })
 }
 
 // allResults is a condition that all possible results of a text meet.

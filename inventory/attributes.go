@@ -32,7 +32,7 @@ type Attributes struct {
 	of    scanned
 
 	mu          sync.Mutex // held by a read: callers for the same value wait for it
-	attrs       map[attribute]attributeValue
+	attrs       map[attribute][]string
 	drivers     map[string]string // by directory
 	pairs       map[string]sysfs.NetPair
 	traffic     *traffic          // nil: not read yet
@@ -43,11 +43,6 @@ type Attributes struct {
 
 type attribute struct{ dir, name string }
 
-type attributeValue struct {
-	value string
-	found bool
-}
-
 // Attributes returns a reader for the latest snapshot.
 func (s *Scanner) Attributes() *Attributes {
 	s.mu.Lock()
@@ -55,47 +50,47 @@ func (s *Scanner) Attributes() *Attributes {
 	s.attrs.next()
 	return &Attributes{
 		sysfs: s.sysfs, proc: s.proc, slow: &s.attrs, of: s.last,
-		attrs: make(map[attribute]attributeValue), drivers: make(map[string]string), unread: make(map[string]bool), pairs: make(map[string]sysfs.NetPair),
+		attrs: make(map[attribute][]string), drivers: make(map[string]string), unread: make(map[string]bool), pairs: make(map[string]sysfs.NetPair),
 	}
 }
 
-// Attr returns an attribute of a device directory, without its newline. Its name is a
-// path below the directory, which may have wildcards: the first in sorted order wins
-// (sysfs.FS.FindAttribute). One that can't be read in 50 ms has the value of the
-// previous snapshot. found is false if it is missing or unreadable.
-func (a *Attributes) Attr(dir, name string) (value string, found bool) {
+// Attr returns the values of an attribute of a device directory, without newlines: nil if
+// it is missing or unreadable. Its name is a path below the directory, which may have
+// wildcards and so find several files (sysfs.FS.FindAttributes). One that can't be read in
+// 50 ms has the value of the previous snapshot.
+func (a *Attributes) Attr(dir, name string) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	k := attribute{dir, name}
-	v, known := a.attrs[k]
+	values, known := a.attrs[k]
 	if !known {
-		v = a.read(dir, name)
-		a.attrs[k] = v
+		for _, file := range a.sysfs.FindAttributes(dir, name) {
+			if value, ok := a.read(dir, file); ok {
+				values = append(values, value)
+			}
+		}
+		a.attrs[k] = values
 	}
-	return v.value, v.found
+	return values
 }
 
-func (a *Attributes) read(dir, name string) attributeValue {
-	file, ino, found := a.sysfs.FindAttribute(dir, name)
-	if !found {
-		return attributeValue{}
-	}
-	value, late, err := a.slow.read(file, ino, a.sysfs.Attribute)
+func (a *Attributes) read(dir string, file sysfs.File) (value string, ok bool) {
+	value, late, err := a.slow.read(file.Path, file.Ino, a.sysfs.Attribute)
 	if late {
 		_, hardware := busDevice(dir)
 		a.unread[cmp.Or(hardware, dir)] = true
 	}
 	switch {
 	case err == nil:
-		return attributeValue{value, true}
+		return value, true
 	case err == errSlow:
 	case sysfs.Gone(err), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENODATA):
 		// Removed, or without a current value: the speed of an interface that is down,
 		// the temperature of a sleeping device.
 	default:
-		a.problems.add(file, err)
+		a.problems.add(file.Path, err)
 	}
-	return attributeValue{}
+	return "", false
 }
 
 // InUse returns what the host itself uses a network interface for, for an

@@ -49,8 +49,7 @@ func TestRecordedAttributes(t *testing.T) {
 	}
 	read := func(attrs *inventory.Attributes) (values []string) {
 		for _, a := range asked {
-			value, _ := attrs.Attr(a[0], a[1])
-			values = append(values, value)
+			values = append(values, strings.Join(attrs.Attr(a[0], a[1]), " "))
 		}
 		return append(values, attrs.Driver(card))
 	}

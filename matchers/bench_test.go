@@ -165,7 +165,12 @@ func BenchmarkParseAndMatch(b *testing.B) {
 
 // sysfsOptions return the attributes of sysfs like a cache.
 var sysfsOptions = matchers.Options{Host: &fakeHost{
-	attr:   func(dir, _ string) (string, bool) { return "on", !strings.HasSuffix(dir, "/tty") },
+	attr: func(dir, _ string) []string {
+		if strings.HasSuffix(dir, "/tty") {
+			return nil
+		}
+		return []string{"on"}
+	},
 	driver: func(string) string { return "ftdi_sio" },
 }}
 

@@ -1,6 +1,7 @@
 package matchers
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -291,7 +292,7 @@ func (m *run) value(key string, s subject) string {
 		dirs = sysDirs(s.node)
 	}
 	if name, ok := strings.CutPrefix(key, "attr."); ok {
-		return m.attr(dirs, name)
+		return cmp.Or(m.attr(dirs, name)...)
 	}
 	switch key {
 	case "glob":

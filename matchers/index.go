@@ -50,12 +50,12 @@ func newIndex(snap *device.Snapshot, opts Options) *index {
 // noHost is the Host of Options without one: no attributes, and mounts exist.
 type noHost struct{}
 
-func (noHost) Attr(string, string) (string, bool) { return "", false }
-func (noHost) Driver(string) string               { return "" }
-func (noHost) CharDriver(uint32) string           { return "" }
-func (noHost) InUse(*device.Node) string          { return "" }
-func (noHost) Exists(string) bool                 { return true }
-func (noHost) Glob(pattern.Values) []string       { return nil }
+func (noHost) Attr(string, string) []string { return nil }
+func (noHost) Driver(string) string         { return "" }
+func (noHost) CharDriver(uint32) string     { return "" }
+func (noHost) InUse(*device.Node) string    { return "" }
+func (noHost) Exists(string) bool           { return true }
+func (noHost) Glob(pattern.Values) []string { return nil }
 
 // beginning is the part of a list, sorted by path, whose paths have a prefix.
 func beginning[T any](list []T, path func(T) string, prefix string) []T {
@@ -163,15 +163,15 @@ func (ix *index) files(v pattern.Values) []string {
 	return slices.Compact(found)
 }
 
-// attr is the attribute of the first of some sysfs directories that has it, and
-// driver likewise their driver.
-func (ix *index) attr(dirs []string, name string) string {
+// attr lists the values of an attribute of the first of some sysfs directories that has
+// it, and driver is likewise their driver.
+func (ix *index) attr(dirs []string, name string) []string {
 	for _, dir := range dirs {
-		if value, found := ix.Host.Attr(dir, name); found {
-			return strings.TrimSpace(value)
+		if values := ix.Host.Attr(dir, name); values != nil {
+			return values
 		}
 	}
-	return ""
+	return nil
 }
 
 func (ix *index) driver(dirs []string) string {

@@ -46,9 +46,9 @@ type Options struct {
 // Host reads data that only some configurations need. Paths of sysfs are relative as in
 // a snapshot, all others are those of the host.
 type Host interface {
-	// Attr is an attribute of a directory of sysfs. The name may have wildcards:
-	// the first match counts.
-	Attr(dir, name string) (value string, found bool)
+	// Attr is an attribute of a directory of sysfs, nil for none. The name may have
+	// wildcards, and so several values.
+	Attr(dir, name string) []string
 	// Driver is the driver of a directory of sysfs, CharDriver that of a major
 	// number of character devices; empty for none.
 	Driver(dir string) string

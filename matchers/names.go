@@ -1,7 +1,6 @@
 package matchers
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -68,11 +67,23 @@ func (m *run) nameOf(r *config.Resource, c *candidate) (string, error) {
 		return "", fmt.Errorf("name %q: %w", r.Name, err)
 	}
 	value := text.String()
-	name := legalName(cmp.Or(r.Names[value], value))
+	name := legalName(nicerName(r, value))
 	if name == "" {
 		return "", fmt.Errorf("name %q: nothing is left of %q that a name may have", r.Name, value)
 	}
 	return domainOf(r) + name, nil
+}
+
+// nicerName is the name to use instead of a result, which may be the result itself.
+func nicerName(r *config.Resource, result string) string {
+	name, known := r.Names[result]
+	for i := 0; !known && i < len(r.NamePatterns); i++ {
+		name, known = r.NamePatterns[i].Name, r.NamePatterns[i].Result.Match(result)
+	}
+	if known {
+		return name
+	}
+	return result
 }
 
 // domainOf is the domain of a resource with a "/".

@@ -130,7 +130,7 @@ func (p *predicate) matchesSysfs(dirs []string) bool {
 
 func (p *predicate) matchesAttrs(dirs []string) bool {
 	for name, v := range p.Attr {
-		if !v.Match(p.ix.attr(dirs, name)) {
+		if !v.Match(p.ix.attr(dirs, name)...) {
 			return false
 		}
 	}

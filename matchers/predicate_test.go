@@ -23,6 +23,18 @@ func TestSubsystemDriverAttr(t *testing.T) {
 		{name: "the nearest decides", toml: `match = { glob = "/dev/ttyACM*", attr = { bInterfaceClass = "ff", bDeviceClass = "00", uevent = "!MAJOR=*" } }`},
 		{name: "an absent attribute", toml: `match = { subsystem = ["tty", "drm"], attr = { current_compute_partition = "!*" } }`, want: []string{"x: " + canB + ":if00:ttyACM /dev/ttyACM0"}},
 		{name: "wildcards in names", toml: `match = { usb = {}, glob = "/dev/bus/usb/**", attr = { "1-2:1.*/bInterfaceClass" = "ff" } }` + cdi, want: []string{"x: " + canB + " /dev/bus/usb/001/003"}},
+		{name: "any of several files", toml: `match = { glob = "/dev/dri/*", attr = { "card*-*/status" = "connected" } }` + cdi,
+			opts: func(o *matchers.Options) {
+				host(o).attr = func(string, string) []string { return []string{"", "disconnected", "connected"} }
+			}, want: []string{"x: 0000:41:00.0:renderD /dev/dri/renderD128"}},
+		{name: "none of several files", toml: `match = { glob = "/dev/dri/*", attr = { "card*-*/status" = ["*", "!connected"] } }` + cdi,
+			opts: func(o *matchers.Options) {
+				host(o).attr = func(string, string) []string { return []string{"", "disconnected", "connected"} }
+			}},
+		{name: "a variable of several files", toml: `match = { glob = "/dev/dri/*" }` + cdi + `container.path = "/dev/${attr:card*-*/status}"`,
+			opts: func(o *matchers.Options) {
+				host(o).attr = func(string, string) []string { return []string{"", "disconnected", "connected"} }
+			}, want: []string{"x: 0000:41:00.0:renderD /dev/dri/renderD128>/dev/disconnected"}},
 		{name: "of hardware", toml: `match = { pci = {}, attr = { vendor = "0x15b3" } }` + cdi, want: []string{"x: 0000:3b:00.0 /dev/infiniband/uverbs0", "x: 0000:3b:00.1"}},
 		{name: "of mediated devices, whose nodes are elsewhere", toml: `match = { mdev = {}, vfio = true, attr = { "mdev_type/name" = "A40-1Q" } }` + cdi, want: []string{"x: mdev:" + small + " /dev/vfio/30 +/dev/vfio/vfio"}},
 		{name: "excluded", toml: "match.usb = {}\nexclude = [{ subsystem = \"usb\" }, { attr = { serial = \"CAN-A*\" } }]", want: []string{"x: " + canB + " /dev/ttyACM0"}},
@@ -30,7 +42,7 @@ func TestSubsystemDriverAttr(t *testing.T) {
 		{name: "variables", toml: `match = { usb = { serial = "CAN-B*" } }` + "\ncontainer.path = \"/dev/x-${attr:bInterfaceClass}/\"" + cdi + "container.env.A = \"${attr:idVendor} ${attr:1-2:1.0/bInterfaceClass}\"",
 			want: []string{"x: " + canB + " /dev/ttyACM0>/dev/x-ff/ttyACM0 !path of /dev/bus/usb/001/003 in the container: ${attr:bInterfaceClass} has no value for USB device 1-2"}},
 		{name: "hostile", toml: `match = { usb = { serial = "CAN-B*" }, glob = "/dev/ttyACM*" }` + "\ncontainer.path = \"/dev/${attr:product}\"", opts: func(o *matchers.Options) {
-			host(o).attr = func(string, string) (string, bool) { return "../../etc", true }
+			host(o).attr = func(string, string) []string { return []string{"../../etc"} }
 		}, want: []string{"x: " + canB + ` !path of /dev/ttyACM0 in the container: ${attr:product} is "../../etc", which can't be part of a path`}},
 		{name: "variables of mediated devices", toml: `match = { mdev = { type = "*-222" }, vfio = true }` + cdi + "container.env.A = \"${attr:mdev_type/name}\"\ncontainer.path = \"/dev/${attr:mdev_type/name}/\"",
 			want: []string{"x: mdev:" + small + " /dev/vfio/30>/dev/A40-1Q/30 +/dev/vfio/vfio"}},

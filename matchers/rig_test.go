@@ -78,10 +78,14 @@ func scanned(t testing.TB, h *sysfstest.Host) (*device.Snapshot, matchers.Option
 	snap, s := scanner(t, h.Tree)
 	attrs, fs := s.Attributes(), sysfs.New(h.Sysfs())
 	// Read without the timeouts of inventory, which a busy machine exceeds.
-	attr := func(dir, name string) (string, bool) {
-		file, _, _ := fs.FindAttribute(dir, name)
-		value, err := fs.Attribute(file)
-		return value, err == nil
+	attr := func(dir, name string) []string {
+		var values []string
+		for _, file := range fs.FindAttributes(dir, name) {
+			if value, err := fs.Attribute(file.Path); err == nil {
+				values = append(values, value)
+			}
+		}
+		return values
 	}
 	glob := func(v pattern.Values) []string {
 		return v.Glob(func(path string) string { return h.Dev() + strings.TrimPrefix(path, "/dev") })
@@ -96,7 +100,7 @@ func scanned(t testing.TB, h *sysfstest.Host) (*device.Snapshot, matchers.Option
 
 // fakeHost is a host made of functions; nil functions return nothing.
 type fakeHost struct {
-	attr       func(dir, name string) (string, bool)
+	attr       func(dir, name string) []string
 	driver     func(dir string) string
 	charDriver func(major uint32) string
 	inUse      func(*device.Node) string
@@ -104,9 +108,9 @@ type fakeHost struct {
 	glob       func(pattern.Values) []string
 }
 
-func (h *fakeHost) Attr(dir, name string) (string, bool) {
+func (h *fakeHost) Attr(dir, name string) []string {
 	if h.attr == nil {
-		return "", false
+		return nil
 	}
 	return h.attr(dir, name)
 }

@@ -210,7 +210,7 @@ func (b *builder) lookUp(name string, of *candidate) (values []string) {
 	}
 	if attr, ok := strings.CutPrefix(name, attrPrefix); ok {
 		for _, dirs := range of.attrDirs() {
-			values = append(values, b.attr(dirs, attr))
+			values = append(values, strings.TrimSpace(cmp.Or(b.attr(dirs, attr)...)))
 		}
 		return values
 	}

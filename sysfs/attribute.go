@@ -14,39 +14,50 @@ import (
 // limit (MAXSYMLINKS in include/linux/namei.h).
 const maxHops = 40
 
-// FindAttribute returns the path of the attribute name below dir, relative to the root.
-// The name may have path elements, with the wildcards "*", "?", "[a-z]" and "[!a-z]" in
-// each: the first existing path in sorted order wins. It may lead through links,
-// "device/vendor", but not out of the root; the result contains no links. ino is its
-// inode, which no attribute of another device has.
-//
-// It opens no file, so that it never waits for a device.
-func (fs FS) FindAttribute(dir, name string) (file string, ino uint64, found bool) {
-	elems := strings.Split(name, "/")
-	if slices.ContainsFunc(elems, func(e string) bool { return e == "" || e == "." || e == ".." }) {
-		return "", 0, false
-	}
-	return fs.find(dir, elems)
+// maxFiles is the maximum number of files that a name with wildcards finds.
+const maxFiles = 64
+
+// File is the file of an attribute: its path relative to the root, and its inode, which
+// no attribute of another device has.
+type File struct {
+	Path string
+	Ino  uint64
 }
 
-func (fs FS) find(dir string, elems []string) (file string, ino uint64, found bool) {
+// FindAttributes returns the files of the attribute name below dir. The name may have
+// path elements, with the wildcards "*", "?", "[a-z]" and "[!a-z]" in each: the result is
+// in sorted order. It may lead through links, "device/vendor", but not out of the root;
+// the result contains no links.
+//
+// It opens no file, so that it never waits for a device.
+func (fs FS) FindAttributes(dir, name string) []File {
+	elems := strings.Split(name, "/")
+	if slices.ContainsFunc(elems, func(e string) bool { return e == "" || e == "." || e == ".." }) {
+		return nil
+	}
+	return fs.find(nil, dir, elems)
+}
+
+func (fs FS) find(found []File, dir string, elems []string) []File {
 	for _, name := range fs.match(dir, elems[0]) {
+		if len(found) == maxFiles {
+			break
+		}
 		if len(elems) == 1 && isNamingLink(name) {
 			if kind, ino := fs.lstat(dir + "/" + name); kind == unix.S_IFLNK {
-				return dir + "/" + name, ino, true
+				found = append(found, File{dir + "/" + name, ino})
+				continue
 			}
 		}
 		p, kind, ino := fs.follow(dir, name)
 		switch {
 		case len(elems) == 1 && kind == unix.S_IFREG:
-			return p, ino, true
+			found = append(found, File{p, ino})
 		case len(elems) > 1 && kind == unix.S_IFDIR:
-			if file, ino, found := fs.find(p, elems[1:]); found {
-				return file, ino, true
-			}
+			found = fs.find(found, p, elems[1:])
 		}
 	}
-	return "", 0, false
+	return found
 }
 
 // isNamingLink reports whether name is a link that is an attribute: the name of its
@@ -118,7 +129,7 @@ func (fs FS) lstat(p string) (kind uint32, ino uint64) {
 }
 
 // Attribute reads an attribute that the configuration names, by the path from
-// FindAttribute. The value is as safe to print as any other and at most a page long.
+// FindAttributes. The value is as safe to print as any other and at most a page long.
 // The links driver, subsystem and module are read as the last element of their targets.
 //
 // The caller has to know what the kernel does when it is read: some attributes block

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestFindAttribute(t *testing.T) {
+func TestFindAttributes(t *testing.T) {
 	t.Parallel()
 	const card = "devices/pci0000:00/0000:03:00.0"
 	sys := tree(t, map[string]string{
@@ -36,9 +36,9 @@ func TestFindAttribute(t *testing.T) {
 	for _, c := range []struct{ dir, name, want string }{
 		{card, "device", card + "/device"},
 		{card, "power/control", card + "/power/control"},
-		{card, "rom*/VBNV", card + "/rom2/VBNV"},
+		{card, "rom*/VBNV", card + "/rom2/VBNV " + card + "/rom3/VBNV"},
 		{card, "rom[!2]/VBNV", card + "/rom3/VBNV"},
-		{card, "rom?/VB*", card + "/rom2/VBNV"},
+		{card, "rom?/VB*", card + "/rom2/VBNV " + card + "/rom3/VBNV"},
 		{card, "dr?ver", card + "/driver"},
 		{card, "driver", card + "/driver"},
 		{card, "of_node/compatible", "firmware/devicetree/real/gpu@0/compatible"},
@@ -65,9 +65,12 @@ func TestFindAttribute(t *testing.T) {
 		{card, "passwd", ""},
 		{"devices/missing", "device", ""},
 	} {
-		got, _, found := sys.FindAttribute(c.dir, c.name)
-		if got != c.want || found != (c.want != "") {
-			t.Errorf("FindAttribute(%q, %q) = %q, %v; want %q", c.dir, c.name, got, found, c.want)
+		var got []string
+		for _, file := range sys.FindAttributes(c.dir, c.name) {
+			got = append(got, file.Path)
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("FindAttributes(%q, %q) = %q; want %q", c.dir, c.name, got, c.want)
 		}
 	}
 }
@@ -100,15 +103,13 @@ func TestTraceOfAttributes(t *testing.T) {
 	read := func(fs FS) string {
 		var all []string
 		for _, c := range [][2]string{{"devices/b/class/x", "device/rom*/VBNV"}, {"devices/a", "driver"}, {"devices/a", "missing"}} {
-			file, _, found := fs.FindAttribute(c[0], c[1])
-			value := ""
-			if found {
-				var err error
-				if value, err = fs.Attribute(file); err != nil {
+			for _, file := range fs.FindAttributes(c[0], c[1]) {
+				value, err := fs.Attribute(file.Path)
+				if err != nil {
 					t.Error(err)
 				}
+				all = append(all, file.Path+"="+value)
 			}
-			all = append(all, file+"="+value)
 		}
 		return strings.Join(all, "\n")
 	}
@@ -135,7 +136,7 @@ func TestTraceOfAttributes(t *testing.T) {
 
 // For any name and any links, the result is a file of the tree whose path contains no
 // link.
-func FuzzFindAttribute(f *testing.F) {
+func FuzzFindAttributes(f *testing.F) {
 	f.Add("a/b", "../x")
 	f.Add("l*/[!b]", "../../d/l/../..")
 	f.Add("driver", "/etc/passwd")
@@ -155,15 +156,12 @@ func FuzzFindAttribute(f *testing.F) {
 			t.Skip("no link can say that")
 		}
 		sys := New(filepath.Join(root, "tree"))
-		file, _, found := sys.FindAttribute("d", name)
-		if !found {
-			return
-		}
-		real, err := filepath.EvalSymlinks(filepath.Join(root, "tree", file))
-		kind, _ := sys.lstat(file)
-		isLink := kind == unix.S_IFLNK
-		if !isLink && (err != nil || real != filepath.Join(root, "tree", file)) {
-			t.Errorf("FindAttribute(%q) = %q, which is %q, %v", name, file, real, err)
+		for _, file := range sys.FindAttributes("d", name) {
+			real, err := filepath.EvalSymlinks(filepath.Join(root, "tree", file.Path))
+			kind, _ := sys.lstat(file.Path)
+			if kind != unix.S_IFLNK && (err != nil || real != filepath.Join(root, "tree", file.Path)) {
+				t.Errorf("FindAttributes(%q) = %q, which is %q, %v", name, file.Path, real, err)
+			}
 		}
 	})
 }
