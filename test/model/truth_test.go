@@ -75,8 +75,9 @@ func (t *twins) seen(hw *hardware, healthy func(id string) bool) {
 		}
 	}
 	owner := ""
-	for _, name := range here {
-		if healthy(serial) && !healthy(portID(hw, name)) {
+	for i, name := range here {
+		// Of two the other one has to be there with its port: lists change in steps.
+		if healthy(serial) && (len(here) == 1 && !healthy(portID(hw, name)) || len(here) == 2 && healthy(portID(hw, here[1-i]))) {
 			owner = hw.at[name].place
 		}
 	}
