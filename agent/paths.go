@@ -109,5 +109,5 @@ func (p Paths) recorded() bool {
 // Exists reports whether a path of the host exists.
 func (p Paths) Exists(host string) bool { return p.missing(host) == nil }
 
-// Glob lists the paths of the host that a condition on paths selects.
-func (p Paths) Glob(v pattern.Values) []string { return v.Glob(p.local) }
+// Glob lists the paths of the host that a condition on paths selects, see pattern.
+func (p Paths) Glob(v pattern.Values, entries *int) []string { return v.Glob(p.local, entries) }

@@ -31,8 +31,8 @@ func scan(t *testing.T, tree sysfstest.Tree) (*device.Snapshot, matchers.Options
 // host has everything that a scan can read, and all files that are requested.
 type host struct{ *inventory.Attributes }
 
-func (host) Exists(string) bool           { return true }
-func (host) Glob(pattern.Values) []string { return nil }
+func (host) Exists(string) bool                 { return true }
+func (host) Glob(pattern.Values, *int) []string { return nil }
 
 func recorded(t *testing.T, name string) *device.Snapshot {
 	t.Helper()

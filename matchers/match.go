@@ -58,7 +58,7 @@ type Host interface {
 	// Exists reports whether a path exists. Glob lists the paths that a
 	// condition selects.
 	Exists(path string) bool
-	Glob(pattern.Values) []string
+	Glob(v pattern.Values, entries *int) []string
 }
 
 // Result is the result of Match.
@@ -147,6 +147,7 @@ type found struct {
 // match finds the offers of an active resource.
 func (m *run) match(r *config.Resource) {
 	m.directoryNotes(r)
+	m.givenUp = false
 	found := m.candidates(r)
 	m.vfioNotes(r)
 	devices := m.combine(r, m.claim(r, found))
@@ -161,6 +162,9 @@ func (m *run) match(r *config.Resource) {
 		out := m.offers(r, name, byName[name])
 		offers = append(offers, out.Offers...)
 		m.result.Resources = append(m.result.Resources, out)
+	}
+	if m.givenUp {
+		m.fault(r.Place, "", "paths may be missing: %s", givenUp)
 	}
 	m.overlaps(r, devices)
 	m.notes(r, devices, offers)
@@ -239,7 +243,10 @@ func (m *run) whyInactive(when *config.When) (why string, isError bool) {
 		return fmt.Sprintf("when.node_name: this is %q", m.NodeName), false
 	}
 	for _, p := range when.Exists {
+		m.givenUp = false
 		switch there := m.firstMatch(p.Positive()); {
+		case there == "" && m.givenUp:
+			return fmt.Sprintf("when.exists: no time to search for %q: %s", p, givenUp), true
 		case there == "" && !p.Negated():
 			return fmt.Sprintf("when.exists: nothing matches %q", p), false
 		case there != "" && p.Negated():
@@ -253,7 +260,7 @@ func (m *run) whyInactive(when *config.When) (why string, isError bool) {
 // it is one of the snapshot, whose changes are events.
 func (m *run) firstMatch(v pattern.Values) string {
 	if !strings.HasPrefix(v.Patterns()[0], "/dev/") {
-		for _, found := range m.Host.Glob(v) {
+		for _, found := range m.search(v) {
 			return found
 		}
 		return ""

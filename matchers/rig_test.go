@@ -87,8 +87,8 @@ func scanned(t testing.TB, h *sysfstest.Host) (*device.Snapshot, matchers.Option
 		}
 		return values
 	}
-	glob := func(v pattern.Values) []string {
-		return v.Glob(func(path string) string { return h.Dev() + strings.TrimPrefix(path, "/dev") })
+	glob := func(v pattern.Values, entries *int) []string {
+		return v.Glob(func(path string) string { return h.Dev() + strings.TrimPrefix(path, "/dev") }, entries)
 	}
 	return snap, matchers.Options{NodeName: "worker-1", Host: &fakeHost{attr: attr, driver: attrs.Driver, inUse: attrs.InUse, charDriver: attrs.CharDriver, glob: glob}, Allow: config.Allow{Mounts: []string{"/opt", "/run"}, CDI: []string{"*"}},
 		CDIDevices: []device.CDIDevice{
@@ -105,7 +105,7 @@ type fakeHost struct {
 	charDriver func(major uint32) string
 	inUse      func(*device.Node) string
 	exists     func(path string) bool
-	glob       func(pattern.Values) []string
+	glob       func(v pattern.Values, entries *int) []string
 }
 
 func (h *fakeHost) Attr(dir, name string) []string {
@@ -138,11 +138,11 @@ func (h *fakeHost) InUse(n *device.Node) string {
 
 func (h *fakeHost) Exists(path string) bool { return h.exists == nil || h.exists(path) }
 
-func (h *fakeHost) Glob(v pattern.Values) []string {
+func (h *fakeHost) Glob(v pattern.Values, entries *int) []string {
 	if h.glob == nil {
 		return nil
 	}
-	return h.glob(v)
+	return h.glob(v, entries)
 }
 
 // host is a copy of the options' host, to be changed.
@@ -153,8 +153,9 @@ func host(o *matchers.Options) *fakeHost {
 }
 
 // files is the glob of a host with files at some paths.
-func files(paths ...string) func(pattern.Values) []string {
-	return func(v pattern.Values) []string {
+func files(paths ...string) func(pattern.Values, *int) []string {
+	return func(v pattern.Values, entries *int) []string {
+		*entries -= min(*entries, len(paths))
 		return slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return !v.Match(p) })
 	}
 }

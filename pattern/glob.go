@@ -9,35 +9,50 @@ import (
 
 // Glob lists the paths of the host that match v, which is of kind Path, sorted. here
 // maps host paths to their mount points. Links are followed only before the first
-// wildcard.
-func (v Values) Glob(here func(host string) string) []string {
+// wildcard. It reads at most *entries entries of directories and subtracts what it read:
+// if that is 0 afterwards, the list may lack paths.
+func (v Values) Glob(here func(host string) string, entries *int) []string {
 	var found []string
 	for _, a := range v.Alternatives() {
 		dir, whole := a.Literal()
 		if !whole {
 			dir = a.dir()
-			found = append(found, below(dir, a.Through(), here)...)
+			s := search{v, a.Through(), here, entries}
+			found = s.below(found, dir)
 		}
-		if _, err := os.Lstat(here(dir)); err == nil {
+		if _, err := os.Lstat(here(dir)); err == nil && v.Match(dir) {
 			found = append(found, dir)
 		}
 	}
 	slices.Sort(found)
-	return slices.DeleteFunc(slices.Compact(found), func(p string) bool { return !v.Match(p) })
+	return slices.Compact(found)
 }
 
-// below lists the entries of a directory, and of those below that match through.
-func below(dir string, through Values, here func(string) string) []string {
-	entries, err := os.ReadDir(here(dir))
-	if err != nil {
-		return nil
+// search is a search for the paths of one alternative.
+type search struct {
+	of      Values
+	through Values // the directories to read
+	here    func(host string) string
+	entries *int
+}
+
+// below adds the matches below a directory.
+func (s search) below(found []string, dir string) []string {
+	if *s.entries <= 0 {
+		return found
 	}
-	var found []string
+	entries, err := os.ReadDir(s.here(dir))
+	if err != nil {
+		return found
+	}
+	*s.entries = max(0, *s.entries-len(entries))
 	for _, e := range entries {
 		p := path.Join(dir, e.Name())
-		found = append(found, p)
-		if e.Type()&fs.ModeDir != 0 && through.Match(p) {
-			found = append(found, below(p, through, here)...)
+		if s.of.Match(p) {
+			found = append(found, p)
+		}
+		if e.Type()&fs.ModeDir != 0 && s.through.Match(p) {
+			found = s.below(found, p)
 		}
 	}
 	return found

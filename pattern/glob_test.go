@@ -43,10 +43,25 @@ func TestGlob(t *testing.T) {
 		{"/run/{a,b}/x* /run/b/x.sock !/run/a/*", "/run/b/x.sock"},
 		{"/nothing/*", ""},
 	} {
-		got := strings.Join(values(t, pattern.Path, strings.Fields(tt.patterns)...).Glob(here), " ")
+		got := strings.Join(values(t, pattern.Path, strings.Fields(tt.patterns)...).Glob(here, new(1000)), " ")
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.patterns, diff)
 		}
+	}
+}
+
+func TestGlobIsBounded(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	for _, dir := range []string{"a/b/c", "d/e"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v, entries := values(t, pattern.Path, "/**"), 3
+	got := v.Glob(func(host string) string { return root + host }, &entries)
+	if want := []string{"/", "/a", "/a/b", "/d"}; !cmp.Equal(got, want) || entries != 0 {
+		t.Errorf("got %q and %d left, want %q and 0", got, entries, want)
 	}
 }
 

@@ -91,3 +91,15 @@ func resourceWith(keys string) string {
 	}
 	return "\n[[resource]]\nname = \"hostile\"\n" + keys + "\n"
 }
+
+// Conditions that search all of /sys hold up nothing.
+func TestSearches(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.args = []string{"--sysfs", "/sys"}
+	n.start()
+	n.served()
+	n.reload(goodConfig + resourceWith(`when.exists = [`+repeat(900, `"!/sys/**/%/**/x", `)+`]`))
+	n.served()
+	n.stop()
+}
