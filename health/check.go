@@ -91,36 +91,33 @@ func (a *attempt) timedOut() string {
 	return noAnswer
 }
 
+// begin sets the step in progress.
+func (a *attempt) begin(step string) string {
+	a.step.Store(&step)
+	return step
+}
+
 // run returns the first reason why a check fails; empty if it passes.
 func (h host) run(ctx context.Context, c Check, a *attempt) string {
-	type step struct {
-		name string
-		test func() string
-	}
-	var steps []step
 	for _, node := range c.Open {
-		steps = append(steps, step{"open " + node, func() string { return colon(openReason(h.open(h.local(node)))) }})
+		step := a.begin("open " + node)
+		if reason := openReason(h.open(h.local(node))); reason != "" {
+			return step + ": " + reason
+		}
 	}
 	for _, attr := range c.Attrs {
-		steps = append(steps, step{"attr " + attr.Name, func() string { return h.attr(attr) }})
+		step := a.begin("attr " + attr.Name)
+		if reason := h.attr(attr); reason != "" {
+			return step + reason
+		}
 	}
 	if c.TCP != "" {
-		steps = append(steps, step{"tcp " + c.TCP, func() string { return colon(tcpReason(h.dial(ctx, c.TCP))) }})
-	}
-	for _, s := range steps {
-		a.step.Store(&s.name)
-		if reason := s.test(); reason != "" {
-			return s.name + reason
+		step := a.begin("tcp " + c.TCP)
+		if reason := tcpReason(h.dial(ctx, c.TCP)); reason != "" {
+			return step + ": " + reason
 		}
 	}
 	return ""
-}
-
-func colon(reason string) string {
-	if reason == "" {
-		return ""
-	}
-	return ": " + reason
 }
 
 // openNode opens and closes a node. It waits for no carrier and no writer, acquires no

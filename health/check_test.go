@@ -187,7 +187,7 @@ func TestTCP(t *testing.T) {
 	l := listen(t, loopback)
 	address := l.Addr().String()
 	ask := func() string {
-		return Once(t.Context(), nil, map[string]Check{"x": {TCP: address}}, 10*s)["x"]
+		return Once(t.Context(), below(""), map[string]Check{"x": {TCP: address}}, 10*s)["x"]
 	}
 	if got := ask(); got != "" {
 		t.Errorf("an address that listens: %q", got)
@@ -234,7 +234,7 @@ func TestTCPReason(t *testing.T) {
 func TestOnceEndsWhileDialHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := newHost(func(path string) string { return path })
+		h := newHost(below(""))
 		h.dial = func(ctx context.Context, _ string) error {
 			<-ctx.Done()
 			return fmt.Errorf("dial: %w", ctx.Err())

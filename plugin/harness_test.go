@@ -17,6 +17,8 @@ import (
 
 const gpu = "example.com/gpu"
 
+var noHooks = Hooks{Registered: func(Cause) {}, Refused: func() {}, Allocated: func(time.Duration, error) {}}
+
 // fakeSource is a Source whose list is set by hand.
 type fakeSource struct {
 	allocate func(ctx context.Context, ids []string) (device.Response, error)
@@ -186,7 +188,7 @@ func (n *node) background(f func(context.Context) error) (stop func()) {
 // plugin runs a plugin; set changes it first.
 func (n *node) plugin(resource string, source Source, set ...func(*Plugin)) (p *Plugin, stop func()) {
 	n.t.Helper()
-	p = New(Options{Resource: resource, Watch: n.watch, Source: source, Log: slog.New(n.logs)})
+	p = New(Options{Resource: resource, Watch: n.watch, Source: source, Log: slog.New(n.logs), Hooks: noHooks})
 	for _, f := range set {
 		f(p)
 	}

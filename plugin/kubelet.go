@@ -15,8 +15,12 @@ import (
 	"github.com/generic-dp/generic-dp/internal/watch"
 )
 
-// kubeletSocket is the name of the kubelet's socket in its directory.
-const kubeletSocket = "kubelet.sock"
+const (
+	// kubeletSocket is the name of the kubelet's socket in its directory.
+	kubeletSocket = "kubelet.sock"
+	// bindToListen is the age from which a socket without a listener is dead.
+	bindToListen = time.Second
+)
 
 // KubeletSocket is the state of the kubelet's socket.
 type KubeletSocket struct {
@@ -38,8 +42,6 @@ type KubeletWatch struct {
 	dir, socket string
 	log         *slog.Logger
 	files       *watch.Watcher
-
-	bindToListen time.Duration // age from which a socket without a listener is dead
 
 	mu      sync.Mutex
 	kubelet KubeletSocket
@@ -70,8 +72,6 @@ func NewKubeletWatch(dir string, log *slog.Logger) *KubeletWatch {
 		owned:   map[string]*owned{},
 		sockets: map[string]bool{},
 		dead:    map[string]bool{},
-
-		bindToListen: time.Second,
 	}
 }
 
@@ -231,7 +231,7 @@ type owned struct {
 	gone chan struct{}
 	// newer are the sockets of the same resource that another instance, as in a
 	// rolling update, may have registered after this one. That is not the order
-	// in which they were made: an instance registers up to timing.register after
+	// in which they were made: an instance registers up to registerWithin after
 	// it has made its socket.
 	newer map[string]bool
 	// changed has a value when newer has become empty or non-empty.
@@ -307,7 +307,7 @@ func (w *KubeletWatch) probe(o *owned) {
 // dead permanently, unless it is so recent that it may be between bind and listen.
 func (w *KubeletWatch) listening(name string) bool {
 	path := filepath.Join(w.dir, name)
-	if id, ok := identify(path); !dead(path) || ok && time.Since(time.Unix(0, id.made.Nano())) < w.bindToListen {
+	if id, ok := identify(path); !dead(path) || ok && time.Since(time.Unix(0, id.made.Nano())) < bindToListen {
 		return true
 	}
 	w.mu.Lock()

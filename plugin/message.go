@@ -12,10 +12,10 @@ import (
 // resource stays without devices.
 const MaxMessage = 4 << 20
 
-// MessageSize returns the size in bytes of list as it is sent to the kubelet
+// messageSize returns the size in bytes of list as it is sent to the kubelet
 // while every device is Unhealthy, the longer of the two words: a list that fits
 // once fits whatever happens to its devices.
-func MessageSize(list []device.Listed) int {
+func messageSize(list []device.Listed) int {
 	size := 0
 	for i := range list {
 		size += deviceSize(&list[i])

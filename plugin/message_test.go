@@ -47,7 +47,7 @@ func TestMessageSize(t *testing.T) {
 		lists = append(lists, list)
 	}
 	for _, list := range lists {
-		got := MessageSize(list)
+		got := messageSize(list)
 		for i := range list {
 			list[i].Healthy = false
 		}
@@ -92,7 +92,7 @@ func TestTopology(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	t.Parallel()
-	s := testServer(newSource(), Hooks{}, nil)
+	s := testServer(newSource(), nil)
 	o, err := s.GetDevicePluginOptions(t.Context(), &v1beta1.Empty{})
 	if err != nil || o.PreStartRequired || !o.GetPreferredAllocationAvailable {
 		t.Errorf("options: got %v, %v", o, err)

@@ -21,7 +21,6 @@ package plugin
 import (
 	"context"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -46,8 +45,7 @@ type Source interface {
 	Prefer(available, must []string, size int) []string
 }
 
-// Hooks are for metrics. They may be nil, are called concurrently and must not
-// block.
+// Hooks are for metrics. They are called concurrently and must not block.
 type Hooks struct {
 	// Registered: the kubelet accepted the resource and has its first list.
 	Registered func(cause Cause)
@@ -80,47 +78,35 @@ type Status struct {
 	Reason string
 }
 
-// registerWithin bounds a Register call, and with it the time from the creation of
-// another instance's socket to its registration.
-const registerWithin = 15 * time.Second
+const (
+	// registerWithin bounds a Register call, and with it the time from the creation of
+	// another instance's socket to its registration. The kubelet holds the call for up
+	// to 10 s while it dials back (pkg/kubelet/cm/devicemanager/plugin/v1beta1/client.go).
+	registerWithin = 15 * time.Second
+	// answerWithin bounds Allocate and GetPreferredAllocation, which the kubelet calls
+	// without a deadline while no other pod is admitted.
+	answerWithin = 900 * time.Millisecond
+	// probeEvery is the time between checks whether a newer instance lives.
+	probeEvery = time.Second
+	// The server waits hangUpWithin for the kubelet to close its connection, then
+	// stopWithin for running calls.
+	hangUpWithin = 100 * time.Millisecond
+	stopWithin   = time.Second
+)
 
 // timing is what tests shorten.
 type timing struct {
-	register time.Duration // for one Register call
-	stream   time.Duration // from an accepted Register to ListAndWatch
-	alone    time.Duration // from a newer instance's end to re-registration
-	probe    time.Duration // between checks whether a newer instance lives
-	hangUp   time.Duration // for the kubelet to close its connection
-	stop     time.Duration // for running calls when the server ends
-	answer   time.Duration // for one Allocate or GetPreferredAllocation call
-	window   time.Duration // between two changes of a list
-}
-
-// The kubelet holds Register for up to 10 s while it dials back
-// (pkg/kubelet/cm/devicemanager/plugin/v1beta1/client.go), and calls Allocate
-// without a deadline while no other pod is admitted: an answer comes within a
-// second. It writes its whole checkpoint for every list, hence the window.
-func defaultTiming() timing {
-	return timing{
-		register: registerWithin,
-		stream:   5 * time.Second,
-		alone:    time.Second,
-		probe:    time.Second,
-		hangUp:   100 * time.Millisecond,
-		stop:     time.Second,
-		answer:   900 * time.Millisecond,
-		window:   50 * time.Millisecond,
-	}
+	stream time.Duration // from an accepted Register to ListAndWatch
+	alone  time.Duration // from a newer instance's end to re-registration
+	// window is the time between two changes of a list: the kubelet writes its whole
+	// checkpoint for each.
+	window time.Duration
 }
 
 // Plugin offers one resource to the kubelet.
 type Plugin struct {
-	resource string
-	watch    *KubeletWatch
-	source   Source
-	log      *slog.Logger
-	hooks    Hooks
-	timing   timing
+	Options
+	timing timing
 
 	mu      sync.Mutex
 	status  Status
@@ -129,15 +115,12 @@ type Plugin struct {
 
 // New makes a Plugin; Run runs it.
 func New(o Options) *Plugin {
+	o.Log = o.Log.With("resource", o.Resource)
 	return &Plugin{
-		resource: o.Resource,
-		watch:    o.Watch,
-		source:   o.Source,
-		log:      o.Log.With("resource", o.Resource),
-		hooks:    o.Hooks,
-		timing:   defaultTiming(),
-		status:   Status{Reason: "not started"},
-		changed:  make(chan struct{}),
+		Options: o,
+		timing:  timing{stream: 5 * time.Second, alone: time.Second, window: 50 * time.Millisecond},
+		status:  Status{Reason: "not started"},
+		changed: make(chan struct{}),
 	}
 }
 
@@ -153,7 +136,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 		last    = registration{ended: CauseStart} // the previous one
 	)
 	for ctx.Err() == nil {
-		kubelet, changed := p.watch.Kubelet()
+		kubelet, changed := p.Watch.Kubelet()
 		if !kubelet.Present {
 			p.setStatus(Status{Reason: "the kubelet's socket does not exist"})
 			select {
@@ -179,9 +162,9 @@ func (p *Plugin) Run(ctx context.Context) error {
 		} else {
 			last = r
 			p.setStatus(Status{Reason: r.ended.words()})
-			p.log.Info("registration ended", "reason", string(r.ended))
+			p.Log.Info("registration ended", "reason", string(r.ended))
 		}
-		p.watch.await(ctx, tried, delay)
+		p.Watch.await(ctx, tried, delay)
 	}
 	return nil
 }
@@ -189,10 +172,8 @@ func (p *Plugin) Run(ctx context.Context) error {
 // registered publishes that the kubelet has the resource and its first list.
 func (p *Plugin) registered(cause Cause, took time.Duration) {
 	p.setStatus(Status{Registered: true})
-	p.log.Info("registered", "reason", string(cause), "duration_seconds", took.Seconds())
-	if p.hooks.Registered != nil {
-		p.hooks.Registered(cause)
-	}
+	p.Log.Info("registered", "reason", string(cause), "duration_seconds", took.Seconds())
+	p.Hooks.Registered(cause)
 }
 
 // refused publishes and logs why there is no registration, once for each reason.
@@ -200,20 +181,14 @@ func (p *Plugin) refused(r registration, delay time.Duration) {
 	if !r.connected {
 		// The kubelet is down or just starting.
 		if delay > retryFast && p.setStatus(Status{Reason: r.err.Error()}) {
-			p.log.Info("waiting for the kubelet", "reason", r.err)
+			p.Log.Info("waiting for the kubelet", "reason", r.err)
 		}
 		return
 	}
-	if p.hooks.Refused != nil {
-		p.hooks.Refused()
-	}
-	// Every attempt has a fresh socket name, which would make each reason differ.
+	p.Hooks.Refused()
 	reason := r.err.Error()
-	if r.socket != "" {
-		reason = strings.ReplaceAll(reason, r.socket, "gdp-*.sock")
-	}
 	if p.setStatus(Status{Reason: reason}) {
-		p.log.Warn("registration failed", "reason", reason)
+		p.Log.Warn("registration failed", "reason", reason)
 	}
 }
 

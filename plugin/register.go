@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -56,8 +57,6 @@ type registration struct {
 	connected bool
 	// generation of the kubelet's socket; 0 if there was no connection.
 	generation uint64
-	// socket is the name of the own socket.
-	socket string
 	// abandoned: the Register call had no answer yet. The kubelet may still undo
 	// it, by the name of the resource, and with it the next registration.
 	abandoned bool
@@ -72,7 +71,7 @@ type registration struct {
 // it makes its own, so a socket made after the connection is safe from it.
 func (p *Plugin) register(ctx context.Context, last registration) (r registration) {
 	began := time.Now()
-	conn, err := p.watch.connect(ctx)
+	conn, err := p.Watch.connect(ctx)
 	if err != nil {
 		r.err = fmt.Errorf("connect to the kubelet: %w", err)
 		return r
@@ -83,24 +82,23 @@ func (p *Plugin) register(ctx context.Context, last registration) (r registratio
 		cause = CauseKubelet
 	}
 
-	socket, err := listen(p.watch.dir, p.resource)
+	socket, err := listen(p.Watch.dir, p.Resource)
 	if err != nil {
-		p.watch.release(conn)
+		p.Watch.release(conn)
 		r.err = err
 		return r
 	}
 	defer socket.remove()
-	r.socket = socket.name
-	own := p.watch.own(socket)
-	defer p.watch.forget(own)
+	own := p.Watch.own(socket)
+	defer p.Watch.forget(own)
 	s := p.serve(socket.listener)
 	defer s.stop()
 
-	registering, cancel := context.WithTimeout(ctx, p.timing.register)
+	registering, cancel := context.WithTimeout(ctx, registerWithin)
 	answer := make(chan error, 1)
 	go func() {
-		err := conn.register(registering, p.resource, socket.name)
-		p.watch.release(conn)
+		err := conn.register(registering, p.Resource, socket.name)
+		p.Watch.release(conn)
 		answer <- err
 		cancel() // no timer fires in a registration that lives
 	}()
@@ -116,7 +114,7 @@ func (p *Plugin) register(ctx context.Context, last registration) (r registratio
 	var patience, alone, probe <-chan time.Time
 	opened, listed := s.opened, s.listed
 	for {
-		kubelet, changed := p.watch.Kubelet()
+		kubelet, changed := p.Watch.Kubelet()
 		if kubelet.Present && kubelet.Generation != r.generation {
 			r.ended = CauseKubelet
 			return r
@@ -127,7 +125,8 @@ func (p *Plugin) register(ctx context.Context, last registration) (r registratio
 		case err := <-answer:
 			answered = true
 			if err != nil {
-				r.err = fmt.Errorf("register: %w", err)
+				// Every attempt has a fresh socket name, which would make each reason differ.
+				r.err = errors.New("register: " + strings.ReplaceAll(err.Error(), socket.name, "gdp-*.sock"))
 				return r
 			}
 			answer = nil
@@ -148,25 +147,25 @@ func (p *Plugin) register(ctx context.Context, last registration) (r registratio
 			r.ended = CauseSocketRemoved
 			return r
 		case <-own.changed:
-			if p.watch.newest(own) {
+			if p.Watch.newest(own) {
 				alone = time.After(p.timing.alone)
 			} else {
-				probe = time.After(p.timing.probe)
+				probe = time.After(probeEvery)
 			}
 		case <-probe:
 			// An instance that is killed makes no event. This goes on for as long
 			// as there is another one: the seconds of a rolling update.
-			p.watch.probe(own)
-			if probe = nil; !p.watch.newest(own) {
-				probe = time.After(p.timing.probe)
+			p.Watch.probe(own)
+			if probe = nil; !p.Watch.newest(own) {
+				probe = time.After(probeEvery)
 			}
 		case <-alone:
-			if p.watch.newest(own) {
+			if p.Watch.newest(own) {
 				r.ended = CauseInstanceGone
 				return r
 			}
 		case <-s.served:
-			p.log.Warn("server failed", "reason", s.err)
+			p.Log.Warn("server failed", "reason", s.err)
 			r.ended = CauseServerFailed
 			return r
 		case <-changed:

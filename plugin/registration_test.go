@@ -53,9 +53,8 @@ func TestRegisterCause(t *testing.T) {
 	t.Parallel()
 	n := newNode(t).up()
 	causes := make(chan Cause, 10)
-	p := New(Options{Resource: gpu, Watch: n.watch, Source: newSource(healthy("a")...), Hooks: Hooks{
-		Registered: func(c Cause) { causes <- c },
-	}, Log: discard})
+	p := New(Options{Resource: gpu, Watch: n.watch, Source: newSource(healthy("a")...), Hooks: noHooks, Log: discard})
+	p.Hooks.Registered = func(c Cause) { causes <- c }
 	n.background(p.Run)
 	steps := []struct {
 		do   func()
@@ -231,7 +230,7 @@ func TestRefusal(t *testing.T) {
 	n.RefuseWith(errors.New("not today"))
 	var refused atomic.Int64
 	p, _ := n.plugin(gpu, newSource(healthy("a")...), func(p *Plugin) {
-		p.hooks.Refused = func() { refused.Add(1) }
+		p.Hooks.Refused = func() { refused.Add(1) }
 	})
 	n.waitReason(p, func(r string) bool { return r == "register: not today" })
 	n.must(n.WaitFor(n.ctx, func() bool { return len(n.Requests(gpu)) >= 4 }))

@@ -90,8 +90,8 @@ func (p *Plugin) serve(listener net.Listener) *server {
 // stream ended, and drop it silently: they get time to disconnect.
 func (s *server) stop() {
 	close(s.quit)
-	s.conns.wait(s.timing.hangUp)
-	timer := time.AfterFunc(s.timing.stop, s.grpc.Stop)
+	s.conns.wait(hangUpWithin)
+	timer := time.AfterFunc(stopWithin, s.grpc.Stop)
 	defer timer.Stop()
 	s.grpc.GracefulStop()
 	<-s.served
@@ -121,22 +121,21 @@ func (s *server) ListAndWatch(_ *v1beta1.Empty, stream grpc.ServerStreamingServe
 // kubelet never.
 func (s *server) stream(stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse]) error {
 	var (
-		done   = stream.Context().Done()
 		sent   []device.Listed
 		first  = true
 		window <-chan time.Time // during it, changes wait
 		short  bool             // the list is longer than the kubelet accepts
 	)
 	for {
-		all, changed := s.source.Devices()
+		all, changed := s.Source.Devices()
 		list := fitting(all)
 		if cut := len(list) < len(all); cut != short {
 			if short = cut; cut {
-				s.log.Error("list is larger than the kubelet accepts: the last devices are left out",
-					"slots", len(all), "bytes", MessageSize(all), "limit", MaxMessage)
+				s.Log.Error("list is larger than the kubelet accepts: the last devices are left out",
+					"slots", len(all), "bytes", messageSize(all), "limit", MaxMessage)
 			}
 		}
-		if first || !device.SameList(sent, list) {
+		if window == nil && (first || !device.SameList(sent, list)) {
 			if err := stream.Send(message(list)); err != nil {
 				return err
 			}
@@ -146,20 +145,14 @@ func (s *server) stream(stream grpc.ServerStreamingServer[v1beta1.ListAndWatchRe
 			}
 			first, sent = false, list
 		}
+		if window != nil {
+			changed = nil
+		}
 		select {
 		case <-changed:
-		case <-done:
-			return stream.Context().Err()
-		case <-s.quit:
-			return nil
-		}
-		if window == nil {
-			continue
-		}
-		select {
 		case <-window:
 			window = nil
-		case <-done:
+		case <-stream.Context().Done():
 			return stream.Context().Err()
 		case <-s.quit:
 			return nil
@@ -183,11 +176,9 @@ func (s *server) Allocate(ctx context.Context, req *v1beta1.AllocateRequest) (*v
 		resp.ContainerResponses = append(resp.ContainerResponses, containerResponse(r))
 	}
 	took := time.Since(began)
-	if s.hooks.Allocated != nil {
-		s.hooks.Allocated(took, err)
-	}
+	s.Hooks.Allocated(took, err)
 	if err != nil {
-		s.log.Warn("allocation refused", "reason", status.Convert(err).Message(), "duration_seconds", took.Seconds())
+		s.Log.Warn("allocation refused", "reason", status.Convert(err).Message(), "duration_seconds", took.Seconds())
 	}
 	return resp, err
 }
@@ -202,65 +193,39 @@ func (p *Plugin) allocate(ctx context.Context, ids []string) (device.Response, e
 	ids = slices.Compact(ids)
 	ask := func(ctx context.Context) (r device.Response, err error) {
 		defer p.recover("Allocate", &err)
-		if r, err = p.source.Allocate(ctx, ids); err != nil {
-			err = status.Errorf(codes.FailedPrecondition, "resource %q: %v", p.resource, err)
+		if r, err = p.Source.Allocate(ctx, ids); err != nil {
+			err = status.Errorf(codes.FailedPrecondition, "resource %q: %v", p.Resource, err)
 		}
 		return r, err
 	}
-	if p.source.Blocks(ids) { // a timeout costs each call a sixth more
+	if p.Source.Blocks(ids) { // a timeout costs each call a sixth more
 		return bounded(ctx, p, ask)
 	}
 	return ask(ctx)
 }
 
 // GetPreferredAllocation never fails, since that would fail the pod: without a
-// preference the response is empty and the kubelet chooses.
+// preference the response is empty and the kubelet chooses. It drops what is not
+// available, and fills up what is too few.
 func (s *server) GetPreferredAllocation(ctx context.Context, req *v1beta1.PreferredAllocationRequest) (*v1beta1.PreferredAllocationResponse, error) {
 	resp := &v1beta1.PreferredAllocationResponse{}
 	for _, c := range req.GetContainerRequests() {
-		ids, err := bounded(ctx, s.Plugin, func(context.Context) ([]string, error) {
-			return s.prefer(c.GetAvailableDeviceIDs(), c.GetMustIncludeDeviceIDs(), int(c.GetAllocationSize()))
+		ids, err := bounded(ctx, s.Plugin, func(context.Context) (ids []string, err error) {
+			defer s.recover("GetPreferredAllocation", &err)
+			return s.Source.Prefer(c.GetAvailableDeviceIDs(), c.GetMustIncludeDeviceIDs(), int(c.GetAllocationSize())), nil
 		})
 		if err != nil {
-			s.log.Error("preferred allocation not used", "reason", err)
+			s.Log.Error("preferred allocation not used", "reason", err)
 		}
 		resp.ContainerResponses = append(resp.ContainerResponses, &v1beta1.ContainerPreferredAllocationResponse{DeviceIDs: ids})
 	}
 	return resp, nil
 }
 
-// prefer returns the preference of the source if the kubelet can use it.
-func (p *Plugin) prefer(available, must []string, size int) (ids []string, err error) {
-	defer p.recover("GetPreferredAllocation", &err)
-	ids = p.source.Prefer(available, must, size)
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	chosen := make(map[string]bool, len(ids))
-	for _, id := range ids {
-		chosen[id] = true
-	}
-	switch {
-	case len(chosen) != len(ids):
-		return nil, errors.New("a device is in it twice")
-	case len(ids) > size:
-		return nil, fmt.Errorf("it has %d devices where %d are wanted", len(ids), size)
-	case slices.ContainsFunc(must, func(id string) bool { return !chosen[id] }):
-		return nil, errors.New("a device that must be in it is not")
-	}
-	for _, id := range slices.Concat(available, must) {
-		delete(chosen, id)
-	}
-	if len(chosen) > 0 {
-		return nil, errors.New("it has a device that is not available")
-	}
-	return ids, nil
-}
-
 // bounded returns in time even if f hangs: the kubelet waits for Allocate and
 // GetPreferredAllocation without a timeout, and admits no other pod meanwhile.
 func bounded[T any](ctx context.Context, p *Plugin, f func(context.Context) (T, error)) (value T, err error) {
-	ctx, cancel := context.WithTimeout(ctx, p.timing.answer)
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	done := make(chan func() (T, error), 1)
 	go func() {
@@ -272,7 +237,7 @@ func bounded[T any](ctx context.Context, p *Plugin, f func(context.Context) (T, 
 		return answer()
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return value, status.Errorf(codes.DeadlineExceeded, "resource %q: no answer within %s", p.resource, p.timing.answer)
+			return value, status.Errorf(codes.DeadlineExceeded, "resource %q: no answer within %s", p.Resource, answerWithin)
 		}
 		return value, status.FromContextError(ctx.Err()).Err()
 	}
@@ -281,8 +246,8 @@ func bounded[T any](ctx context.Context, p *Plugin, f func(context.Context) (T, 
 // recover logs a panic in a call of the kubelet and makes it the call's error.
 func (p *Plugin) recover(call string, err *error) {
 	if v := recover(); v != nil {
-		p.log.Error("panic", "call", call, "reason", fmt.Sprint(v), "stack", string(debug.Stack()))
-		*err = status.Errorf(codes.Internal, "resource %q: internal error: panic: %v", p.resource, v)
+		p.Log.Error("panic", "call", call, "reason", fmt.Sprint(v), "stack", string(debug.Stack()))
+		*err = status.Errorf(codes.Internal, "resource %q: internal error: panic: %v", p.Resource, v)
 	}
 }
 

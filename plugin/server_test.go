@@ -53,7 +53,7 @@ func watchList(t *testing.T, source Source) *fakeStream {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	f := &fakeStream{ctx: ctx, began: time.Now()}
-	s := testServer(source, Hooks{}, nil)
+	s := testServer(source, nil)
 	done := make(chan error, 1)
 	go func() { done <- s.ListAndWatch(nil, f) }()
 	t.Cleanup(func() {
@@ -129,7 +129,7 @@ func TestStreamOfAnEmptyList(t *testing.T) {
 func TestStreamEndsWithTheSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := testServer(newSource(healthy("a")...), Hooks{}, nil)
+		s := testServer(newSource(healthy("a")...), nil)
 		done := make(chan error, 2)
 		for range 2 {
 			go func() { done <- s.ListAndWatch(nil, &fakeStream{ctx: t.Context()}) }()
@@ -152,7 +152,7 @@ func (panicSource) Devices() ([]device.Listed, <-chan struct{}) { panic("no list
 func TestStreamPanic(t *testing.T) {
 	t.Parallel()
 	logs := &records{}
-	s := testServer(panicSource{newSource()}, Hooks{}, logs)
+	s := testServer(panicSource{newSource()}, logs)
 	if err := s.ListAndWatch(nil, &fakeStream{ctx: t.Context()}); err == nil {
 		t.Error("want an error")
 	}
@@ -227,7 +227,7 @@ func TestManyStreams(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		source := newSource(healthy("a")...)
-		s := testServer(source, Hooks{}, nil)
+		s := testServer(source, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		var streams []*fakeStream
 		var group sync.WaitGroup

@@ -68,14 +68,15 @@ func listen(dir, resource string) (*ownSocket, error) {
 	path := filepath.Join(dir, name)
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
-		return nil, fmt.Errorf("make a socket: %w", err)
+		// Without the path, whose random part would make each reason differ.
+		return nil, fmt.Errorf("make a socket in %q: %w", dir, errors.Unwrap(err))
 	}
 	// Closing would remove any file at the path.
 	l.SetUnlinkOnClose(false)
 	id, ok := identify(path)
 	if !ok {
 		_ = l.Close()
-		return nil, fmt.Errorf("make a socket: %q was removed at once", path)
+		return nil, fmt.Errorf("make a socket in %q: it was removed at once", dir)
 	}
 	return &ownSocket{name: name, path: path, id: id, listener: l}, nil
 }

@@ -41,6 +41,17 @@ func TestCheckDir(t *testing.T) {
 	}
 }
 
+// A reason that differs with every attempt would be logged with every attempt.
+func TestListenFailsAlike(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "missing")
+	_, first := listen(dir, gpu)
+	_, second := listen(dir, gpu)
+	if first == nil || second == nil || first.Error() != second.Error() || !strings.Contains(first.Error(), dir) {
+		t.Errorf("errors of two attempts: %v, %v, want the same one with the directory", first, second)
+	}
+}
+
 // The longest directory that CheckDir accepts must work.
 func TestLongestDir(t *testing.T) {
 	t.Parallel()

@@ -6,32 +6,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-var (
-	// ErrUnavailable: the kubelet does not respond: its socket is missing, has no
-	// listener, or lacks the call. The holders are unknown.
-	ErrUnavailable = errors.New("the kubelet's PodResources API is unavailable")
-	// ErrBusy: the kubelet rejects the call, since its rate limit is exceeded: 100
-	// calls a second of all its clients together
-	// (pkg/kubelet/apis/podresources/constants.go). Retry later.
-	ErrBusy = errors.New("the kubelet's PodResources API is busy")
-	// ErrNoAnswer: the kubelet has not responded yet.
-	ErrNoAnswer = errors.New("the kubelet did not answer in time")
-)
+var errNoAnswer = errors.New("the kubelet did not answer in time")
 
 const (
 	// timeout is that of one call; the kubelet responds in milliseconds.
@@ -55,7 +41,6 @@ type Held map[string]map[string][]Holder
 // Client queries one kubelet. It is safe for concurrent use.
 type Client struct {
 	path        string
-	timeout     time.Duration
 	held        cached[Held]
 	allocatable cached[map[string][]string]
 }
@@ -67,7 +52,7 @@ func New(path string, now func() time.Time) *Client {
 	if now == nil {
 		now = time.Now
 	}
-	c := &Client{path: path, timeout: timeout}
+	c := &Client{path: path}
 	c.held = cached[Held]{now: now, call: c.list}
 	c.allocatable = cached[map[string][]string]{now: now, call: c.listAllocatable}
 	return c
@@ -75,8 +60,6 @@ func New(path string, now func() time.Time) *Client {
 
 // Held returns the holders of every device as reported by the kubelet at since or
 // later, and the time. Concurrent callers share a response, which must not be changed.
-// The error is ErrUnavailable or ErrBusy if that is the cause, and ErrNoAnswer if ctx
-// ended before.
 func (c *Client) Held(ctx context.Context, since time.Time) (Held, time.Time, error) {
 	return c.held.get(ctx, since)
 }
@@ -116,15 +99,20 @@ func (c *cached[T]) get(ctx context.Context, since time.Time) (answer T, asked t
 		select {
 		case <-pending:
 		case <-ctx.Done():
-			return answer, asked, ErrNoAnswer
+			return answer, asked, errNoAnswer
 		}
 	}
 }
 
 // refresh calls the kubelet on behalf of all waiters.
 func (c *cached[T]) refresh() {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
 	asked := c.now()
-	answer, err := c.call(context.Background())
+	answer, err := c.call(ctx)
+	if err != nil {
+		err = fmt.Errorf("the kubelet's PodResources API is unavailable: %w", err)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked, c.answer, c.err = asked, answer, err
@@ -199,16 +187,11 @@ func (c *Client) listAllocatable(ctx context.Context) (map[string][]string, erro
 
 // call connects, makes one call and disconnects.
 func (c *Client) call(ctx context.Context, name string, f func(context.Context, podresourcesv1.PodResourcesListerClient) error) error {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
 	// Dialed here, so that the error names the problem with the socket.
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", c.path)
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
-			return fmt.Errorf("%w: %w", ErrUnavailable, err)
-		}
-		return fmt.Errorf("pod resources: %w", err)
+		return err
 	}
 	defer conn.Close()
 	conns := make(chan net.Conn, 1)
@@ -228,18 +211,11 @@ func (c *Client) call(ctx context.Context, name string, f func(context.Context, 
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
 	)
 	if err != nil {
-		return fmt.Errorf("pod resources: %w", err)
+		return err
 	}
 	defer client.Close()
-	err = f(ctx, podresourcesv1.NewPodResourcesListerClient(client))
-	switch status.Code(err) {
-	case codes.OK:
-		return nil
-	case codes.Unavailable, codes.Unimplemented:
-		return fmt.Errorf("%w: %s: %w", ErrUnavailable, name, err)
-	case codes.ResourceExhausted:
-		return fmt.Errorf("%w: %s: %w", ErrBusy, name, err)
-	default:
-		return fmt.Errorf("pod resources: %s: %w", name, err)
+	if err = f(ctx, podresourcesv1.NewPodResourcesListerClient(client)); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -84,11 +85,12 @@ func TestUnavailable(t *testing.T) {
 	c := New(path, nil)
 	check := func(when string) {
 		t.Helper()
-		if held, err := c.list(t.Context()); !errors.Is(err, ErrUnavailable) || held != nil {
-			t.Errorf("%s: got %v, %v, want ErrUnavailable", when, held, err)
+		const want = "PodResources API is unavailable: "
+		if held, _, err := c.Held(t.Context(), time.Now()); err == nil || !strings.Contains(err.Error(), want) || held != nil {
+			t.Errorf("%s: got %v, %v, want %q", when, held, err, want)
 		}
-		if ids, err := c.listAllocatable(t.Context()); !errors.Is(err, ErrUnavailable) || ids != nil {
-			t.Errorf("%s: got %v, %v, want ErrUnavailable", when, ids, err)
+		if ids, _, err := c.Allocatable(t.Context(), time.Now()); err == nil || !strings.Contains(err.Error(), want) || ids != nil {
+			t.Errorf("%s: got %v, %v, want %q", when, ids, err, want)
 		}
 	}
 	check("absent socket")
@@ -107,19 +109,8 @@ func TestUnavailable(t *testing.T) {
 	}
 	k.RefusePods(status.Error(codes.Unimplemented, "no such call"))
 	check("no such call")
-}
-
-func TestBusy(t *testing.T) {
-	t.Parallel()
-	k, c := up(t)
 	k.RefusePods(status.Error(codes.ResourceExhausted, "rejected by rate limit"))
-	if _, err := c.list(t.Context()); !errors.Is(err, ErrBusy) {
-		t.Errorf("got %v, want ErrBusy", err)
-	}
-	k.RefusePods(status.Error(codes.Internal, "oops"))
-	if _, err := c.list(t.Context()); err == nil || errors.Is(err, ErrBusy) || errors.Is(err, ErrUnavailable) {
-		t.Errorf("got %v, want an error of no kind", err)
-	}
+	check("rate limit")
 }
 
 // fakeLister returns fixed responses.
@@ -187,7 +178,6 @@ func TestLongAnswer(t *testing.T) {
 		f.devices = append(f.devices, &podresourcesv1.ContainerDevices{ResourceName: "example.com/gpu", DeviceIds: []string{"0000:00:00.0"}})
 	}
 	c := serve(t, f)
-	c.timeout = time.Minute
 	if _, err := c.listAllocatable(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -198,12 +188,12 @@ func TestTimeout(t *testing.T) {
 	wait := make(chan struct{})
 	c := serve(t, &fakeLister{wait: wait})
 	defer close(wait)
-	c.timeout = 10 * time.Millisecond
-	if _, err := c.listAllocatable(t.Context()); status.Code(err) != codes.DeadlineExceeded {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := c.listAllocatable(ctx); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("got %v, want a deadline exceeded", err)
 	}
-	c.timeout = timeout
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel = context.WithCancel(t.Context())
 	cancel()
 	if _, err := c.listAllocatable(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want cancelled", err)
@@ -232,8 +222,8 @@ func TestCachedAnswers(t *testing.T) {
 		time.Sleep(time.Second)
 		late, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, _, err := c.get(late, start); err != ErrNoAnswer {
-			t.Errorf("%v; want %v", err, ErrNoAnswer)
+		if _, _, err := c.get(late, start); err != errNoAnswer {
+			t.Errorf("%v; want %v", err, errNoAnswer)
 		}
 		group.Go(func() { // the running call is too old
 			if n, _, err := c.get(t.Context(), start.Add(time.Second)); n != 2 || err != nil {
