@@ -26,7 +26,7 @@ func (w *world) settle() *violation {
 	if w.truth.healed {
 		budget += 11 * time.Second // nothing announces that a disk has space again
 	}
-	budget += min(5*time.Second, 10*time.Millisecond<<w.truth.ends) // backoff of registrations
+	budget += min(5*time.Second, 10*time.Millisecond<<min(w.truth.ends, 9)) // backoff of registrations
 	if w.truth.cut {
 		budget += 5 * time.Second // how long a stream is awaited: the kubelet may end one before it is open
 	}
