@@ -102,10 +102,10 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// The README has every flag with its default and its usage text.
-func TestReadmeDocumentsFlags(t *testing.T) {
+// docs/flags.md has every flag with its default and its usage text.
+func TestDocsOfFlags(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("../../README.md")
+	page, err := os.ReadFile("../../docs/flags.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,8 +114,8 @@ func TestReadmeDocumentsFlags(t *testing.T) {
 		if !special {
 			byDefault = strings.ToLower(f.DefValue)
 		}
-		if want := fmt.Sprintf("\n| `--%s` | `%s` | %s", f.Name, byDefault, usage); !strings.Contains(string(readme), want) {
-			t.Errorf("README.md lacks %q", want)
+		if want := fmt.Sprintf("\n| `--%s` | `%s` | %s", f.Name, byDefault, usage); !strings.Contains(string(page), want) {
+			t.Errorf("docs/flags.md lacks %q", want)
 		}
 	})
 }

@@ -46,6 +46,7 @@ func (r *release) pack(p platform, format, binary string) (string, error) {
 		{Source: script("generic-dp-cdi.service"), Destination: "/usr/lib/systemd/system/generic-dp-cdi.service", FileInfo: &files.ContentFileInfo{Mode: 0o644}},
 		{Destination: "/etc/generic-dp", Type: files.TypeDir, FileInfo: &files.ContentFileInfo{Mode: 0o755}},
 		{Source: filepath.Join(r.source, "README.md"), Destination: "/usr/share/doc/generic-dp/README.md", Type: files.TypeRPMDoc},
+		{Source: filepath.Join(r.source, "docs"), Destination: "/usr/share/doc/generic-dp/docs", Type: files.TypeTree},
 		{Source: filepath.Join(r.source, "LICENSE"), Destination: "/usr/share/doc/generic-dp/copyright", Type: files.TypeRPMLicense},
 		{Source: filepath.Join(r.source, "config", "reference.toml"), Destination: "/usr/share/doc/generic-dp/reference.toml", Type: files.TypeRPMDoc},
 		{Source: filepath.Join(r.source, "examples", "configs"), Destination: "/usr/share/doc/generic-dp/examples", Type: files.TypeTree},
