@@ -29,7 +29,7 @@ const repository = "../.."
 // TestDocs runs what the pages show: a reader gets what is written there.
 //
 //   - Commands of ```console and ```sh blocks: generic-dp runs on the recorded machine of
-//     the page, in one directory for each page, and output after "$ COMMAND" is compared;
+//     the page, in one directory for each page, and output after "$ COMMAND" is compared, up to "...";
 //     of other programs the paths, names and values are. Flags in the text exist.
 //   - ```toml is a configuration that passes check with the --allow, --domains and
 //     --node-name of its comments and not without, and has a device for each resource.
@@ -202,6 +202,9 @@ func (p *page) runCommands(b *block) {
 		var lines []string
 		if output = strings.TrimRight(output, "\n"); output != "" {
 			lines = strings.Split(output, "\n")
+		}
+		if shown := len(want) - 1; shown >= 0 && want[shown] == "..." && shown <= len(lines) {
+			lines = append(lines[:shown:shown], "...")
 		}
 		if !slices.Equal(lines, want) && !*update {
 			p.errorf(first, "%s prints\n%s\nwant\n%s\nor -update", command, strings.Join(lines, "\n"), strings.Join(want, "\n"))
