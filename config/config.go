@@ -112,6 +112,7 @@ const (
 	IdentityAuto   Identity = "auto"
 	IdentitySerial Identity = "serial"
 	IdentityPort   Identity = "port"
+	IdentityName   Identity = "name"
 )
 
 // Register defines when a resource is registered.

@@ -59,7 +59,8 @@ func readResource(v value) Resource {
 		words(t, "prefer", &r.Prefer, []Prefer{PreferNUMA, PreferPacked, PreferSpread}, "which free devices to suggest to the kubelet")
 		t.key("numa", numaForm, func(v value) { r.NUMA = v.numa() },
 			`NUMA nodes to report: "auto" is those of the hardware, "none" is none, or a list such as [0, 1]`)
-		words(t, "identity", &r.Identity, []Identity{IdentityAuto, IdentitySerial, IdentityPort}, "what the ID of a USB device is made of")
+		words(t, "identity", &r.Identity, []Identity{IdentityAuto, IdentitySerial, IdentityPort, IdentityName},
+			"what the ID of a USB device or a CDI device is made of")
 		words(t, "register", &r.Register, []Register{RegisterWhenPresent, RegisterAlways}, "when the resource is registered with the kubelet")
 		t.duration("forget_after", &r.ForgetAfter, minForgetAfter, `"10m" or "1h30m"`,
 			"how long a device that is gone, and that no container holds, stays listed as Unhealthy")

@@ -70,6 +70,7 @@ const (
 	virtualVar       = "virtual"
 	attrPrefix       = "attr:"
 	varPrefix        = "var:"
+	devnodePrefix    = "devnode:"
 )
 
 // nameVars are derived from the name of the resource.
@@ -110,13 +111,16 @@ func variableNames() (names []string) {
 			names = append(names, v.name)
 		}
 	}
-	return append(names, "usb.KEY", "pci.KEY", "net.KEY", "mdev.KEY", "cdi.name", "cdi.device", "cdi.kind", attrPrefix+"NAME", varPrefix+"NAME", "1")
+	return append(names, "usb.KEY", "pci.KEY", "net.KEY", "mdev.KEY", "cdi.name", "cdi.device", "cdi.kind", attrPrefix+"NAME", varPrefix+"NAME", devnodePrefix+"GLOB", "1")
 }
 
 // variableNamed finds a variable by name; a number is a wildcard of the glob.
 func variableNamed(name string) (variable, bool) {
 	if i := slices.IndexFunc(variables, func(v variable) bool { return v.name == name }); i >= 0 {
 		return variables[i], true
+	}
+	if strings.HasPrefix(name, devnodePrefix) {
+		return variable{name: name, sample: "/dev/x", device: true, single: true}, true
 	}
 	_, numbered := wildcardNumber(name)
 	known := numbered || strings.HasPrefix(name, attrPrefix) || strings.HasPrefix(name, varPrefix)
@@ -128,6 +132,10 @@ func variableNamed(name string) (variable, bool) {
 func (w *walk) checkVariable(name string) (rule, hint string) {
 	if attribute, ok := strings.CutPrefix(name, attrPrefix); ok {
 		return wildAttribute.check(attribute)
+	}
+	if glob, ok := strings.CutPrefix(name, devnodePrefix); ok {
+		_, rule, hint = nodeGlob.parse(glob)
+		return rule, hint
 	}
 	if _, ok := variableNamed(name); ok {
 		return "", ""

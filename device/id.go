@@ -263,6 +263,12 @@ func CDIDeviceID(name string) string {
 	return fit("cdi:"+qualified(kind)+":"+listName(id, ":"), MaxID)
 }
 
+// CDIDeviceName is the ID of a CDI device by its name alone: "GPU-4cf8db2d-...".
+func CDIDeviceName(name string) string {
+	_, id, _ := strings.Cut(name, "=")
+	return fit(listName(id, ":"), MaxID)
+}
+
 // VirtualID is the ID of a device of a resource that has no hardware.
 func VirtualID(resource, name string) string {
 	return fit("virtual:"+qualified(resource)+":"+field(name), MaxID)

@@ -222,6 +222,7 @@ func goldenIDs() []id {
 	shared.Nodes[0].Namespace = "nvme.144d-53354e4b4e4730523330303030-53414d53554e47-00000001"
 	nodes("namespace without an identifier of its own", shared, PortForm)
 	bare("/dev/nvme/x")
+	owned("CDI device, name", CDIDeviceName("nvidia.com/gpu=GPU-4cf8db2d-06c0-7d70-1a51-e59b25b2c16c"))
 	return ids
 }
 

@@ -111,7 +111,11 @@ func (b *builder) identify() (id, former string) {
 	case c.value != "":
 		id = device.GroupID(b.r.GroupBy, c.value)
 	case c.cdi != nil:
-		id = device.CDIDeviceID(c.cdi.Name)
+		// Either may be held by the other ID, since before an edit of identity.
+		id, former = device.CDIDeviceID(c.cdi.Name), device.CDIDeviceName(c.cdi.Name)
+		if b.r.Identity == config.IdentityName {
+			id, former = former, id
+		}
 	case len(c.paths) > 0:
 		id = device.PathID(c.paths[0].path)
 	case c.single:

@@ -44,6 +44,8 @@ func TestSubsystemDriverAttr(t *testing.T) {
 		{name: "hostile", toml: `match = { usb = { serial = "CAN-B*" }, glob = "/dev/ttyACM*" }` + "\ncontainer.path = \"/dev/${attr:product}\"", opts: func(o *matchers.Options) {
 			host(o).attr = func(string, string) []string { return []string{"../../etc"} }
 		}, want: []string{"x: " + canB + ` !path of /dev/ttyACM0 in the container: ${attr:product} is "../../etc", which can't be part of a path`}},
+		{name: "no node with that path", toml: `match = { usb = { serial = "CAN-B*" } }` + cdi + "container.env.B = \"${devnode:/dev/x}\"",
+			want: []string{"x: " + canB + " /dev/bus/usb/001/003 /dev/ttyACM0 !container.env.B: ${devnode:/dev/x} has no value for USB device 1-2"}},
 		{name: "variables of mediated devices", toml: `match = { mdev = { type = "*-222" }, vfio = true }` + cdi + "container.env.A = \"${attr:mdev_type/name}\"\ncontainer.path = \"/dev/${attr:mdev_type/name}/\"",
 			want: []string{"x: mdev:" + small + " /dev/vfio/30>/dev/A40-1Q/30 +/dev/vfio/vfio"}},
 	})

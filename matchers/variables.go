@@ -10,12 +10,14 @@ import (
 	"unicode"
 
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
-// Prefixes of names in ${attr:NAME} and ${var:NAME}.
+// Prefixes of names in ${attr:NAME}, ${var:NAME} and ${devnode:GLOB}.
 const (
-	attrPrefix = "attr:"
-	varPrefix  = "var:"
+	attrPrefix    = "attr:"
+	varPrefix     = "var:"
+	devnodePrefix = "devnode:"
 )
 
 const noNodeName = "the name of the node is not known: want --node-name"
@@ -211,6 +213,15 @@ func (b *builder) lookUp(name string, of *candidate) (values []string) {
 	if attr, ok := strings.CutPrefix(name, attrPrefix); ok {
 		for _, dirs := range of.attrDirs() {
 			values = append(values, strings.TrimSpace(cmp.Or(b.attr(dirs, attr)...)))
+		}
+		return values
+	}
+	if text, ok := strings.CutPrefix(name, devnodePrefix); ok {
+		glob, _ := pattern.Parse(pattern.Path, text) // checked by config
+		for _, p := range of.nodes() {
+			if b.matchesGlob(glob.Positive(), p.node) {
+				values = append(values, p.node.Path)
+			}
 		}
 		return values
 	}
