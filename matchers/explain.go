@@ -1,9 +1,7 @@
 package matchers
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -69,101 +67,80 @@ func Explain(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts
 	return all
 }
 
-// subject is what a match selects: a node with its hardware, or hardware as a whole.
-type subject struct {
+// target is what a match selects: a node with its hardware, or hardware as a whole.
+type target struct {
 	hardware *device.Hardware
 	node     *device.Node
 }
 
-func (s subject) String() string {
-	if s.node != nil {
-		return s.node.Path
+func (t target) String() string {
+	if t.node != nil {
+		return t.node.Path
 	}
-	return s.hardware.Name
+	return t.hardware.Name
 }
 
-// subjects are what a match chooses from.
-func (m *run) subjects(match *config.Match, h *device.Hardware, n *device.Node) []subject {
-	var all []subject
+// targets are what a match chooses from.
+func (m *run) targets(match *config.Match, h *device.Hardware, n *device.Node) []target {
+	var all []target
 	whole := match.NamesHardware() && match.Glob.Empty() && (match.Net == nil || match.VFIO)
 	for _, o := range m.snap.Hardware {
 		if whole && !o.IsRootHub() && (h == nil && n == nil || o == h) {
-			all = append(all, subject{o, nil})
+			all = append(all, target{o, nil})
 		}
 	}
 	for _, o := range slices.Concat(m.snap.Nodes, m.snap.Nets) {
 		if !whole && (n == nil || o == n) && (h == nil || o.Hardware == h) && (o.Net == nil || match.Net != nil) {
-			all = append(all, subject{o.Hardware, o})
+			all = append(all, target{o.Hardware, o})
 		}
 	}
 	return all
 }
 
-// selects reports whether a match selects a subject.
-func (p *predicate) selects(s subject) bool {
-	if s.node != nil {
-		return p.matches(s.node)
+// selects reports whether a match selects a target.
+func (p *predicate) selects(t target) bool {
+	if t.node != nil {
+		return p.matches(t.node)
 	}
-	return (!p.VFIO || vfioGroup(s.hardware) != "") && p.matchesHardware(s.hardware) &&
-		(p.matchesWithoutNode(s.hardware) || slices.ContainsFunc(s.hardware.Nodes, p.matchesNode))
+	return (!p.VFIO || vfioGroup(t.hardware) != "") && p.matchesHardware(t.hardware) &&
+		(p.matchesWithoutNode(t.hardware) || slices.ContainsFunc(t.hardware.Nodes, p.matchesNode))
 }
 
-// parts are the conditions of a match, each as a match of its own. Empty tables stay,
-// since they say what a match is about.
-func parts(match *config.Match) (keys []string, values []pattern.Values, each []config.Match) {
-	bare := config.Match{Place: match.Place}
-	table := func(of map[string]pattern.Values) map[string]pattern.Values {
-		if of == nil {
-			return nil
+// single is a condition of a match, and a match that has no other.
+type single struct {
+	condition
+	*predicate
+}
+
+// singles are the conditions of a match. Their tables, also empty ones, say what it is
+// about.
+func (p *predicate) singles() (all []single) {
+	add := func(c condition, m config.Match, conditions ...condition) {
+		all = append(all, single{c, &predicate{&m, p.ix, conditions}})
+	}
+	if !p.Glob.Empty() {
+		path := func(_ *device.Hardware, n *device.Node) []string { return []string{n.Path} }
+		add(condition{key: "glob", want: p.Glob, values: path}, config.Match{Glob: p.Glob})
+	}
+	bare := *p.Match
+	bare.Glob, bare.VFIO = pattern.Values{}, false
+	for _, name := range []string{"usb", "pci", "mdev", "net"} {
+		if t := table(p.Match, name); t != nil && len(t) == 0 {
+			add(condition{key: name}, bare)
 		}
-		return map[string]pattern.Values{}
 	}
-	add := func(key string, v pattern.Values, set func(*config.Match)) {
-		one := bare
-		one.USB, one.PCI, one.Net, one.MDev = table(match.USB), table(match.PCI), table(match.Net), table(match.MDev)
-		set(&one)
-		keys, values, each = append(keys, key), append(values, v), append(each, one)
+	for _, c := range p.conditions {
+		add(c, bare, c)
 	}
-	if !match.Glob.Empty() {
-		add("glob", match.Glob, func(one *config.Match) {
-			one.USB, one.PCI, one.Net, one.MDev, one.Glob = nil, nil, nil, nil, match.Glob
-		})
-	}
-	for _, t := range []struct {
-		name string
-		of   map[string]pattern.Values
-		into func(*config.Match) map[string]pattern.Values
-	}{
-		{"usb", match.USB, func(m *config.Match) map[string]pattern.Values { return m.USB }},
-		{"pci", match.PCI, func(m *config.Match) map[string]pattern.Values { return m.PCI }},
-		{"mdev", match.MDev, func(m *config.Match) map[string]pattern.Values { return m.MDev }},
-		{"net", match.Net, func(m *config.Match) map[string]pattern.Values { return m.Net }},
-	} {
-		if t.of != nil && len(t.of) == 0 {
-			add(t.name, pattern.Values{}, func(*config.Match) {})
-		}
-		for _, a := range device.Attributes() {
-			if v := t.of[a.Key]; a.Table == t.name && !v.Empty() {
-				add(a.Name(), v, func(one *config.Match) { t.into(one)[a.Key] = v })
+	if bare.VFIO = p.VFIO; p.VFIO {
+		add(condition{key: "vfio", values: func(h *device.Hardware, _ *device.Node) []string {
+			if h == nil || h.PCI == nil {
+				return nil
 			}
-		}
+			return []string{"driver " + h.PCI.Driver}
+		}}, bare)
 	}
-	if match.VFIO {
-		add("vfio", pattern.Values{}, func(one *config.Match) { one.VFIO = true })
-	}
-	if !match.Subsystem.Empty() {
-		add("subsystem", match.Subsystem, func(one *config.Match) { one.Subsystem = match.Subsystem })
-	}
-	// Those that read sysfs come last: only what fits otherwise is asked.
-	if !match.Driver.Empty() {
-		add("driver", match.Driver, func(one *config.Match) { one.Driver = match.Driver })
-	}
-	for _, name := range slices.Sorted(maps.Keys(match.Attr)) {
-		add("attr."+name, match.Attr[name], func(one *config.Match) {
-			one.Attr = map[string]pattern.Values{name: match.Attr[name]}
-		})
-	}
-	return keys, values, each
+	return all
 }
 
 // outcome applies the conditions of a match one after the other. One that fits nothing
@@ -182,38 +159,31 @@ func (m *run) outcome(r *config.Resource, match *config.Match, h *device.Hardwar
 		}
 		return out, failed
 	}
-	keys, values, each := parts(match)
-	all := m.subjects(match, h, n)
+	p := m.predicate(match)
+	all := m.targets(match, h, n)
 	one := h != nil || n != nil
 	rest, narrowed := all, one
-	fits := make([][]subject, len(each))
-	for i, p := range m.predicates(each) {
-		for _, s := range rest {
-			if p.selects(s) {
-				fits[i] = append(fits[i], s)
-			}
-		}
-		if len(fits[i]) == 0 {
+	singles := p.singles()
+	for _, c := range singles {
+		fitting := slices.DeleteFunc(slices.Clone(rest), func(t target) bool { return !c.selects(t) })
+		out.Conditions = append(out.Conditions, Condition{Key: c.key, Want: wanted(c.want), Fits: len(fitting)})
+		if len(fitting) == 0 {
 			failed++
-			continue
+		} else {
+			rest, narrowed = fitting, true
 		}
-		narrowed = true
-		rest = fits[i]
 	}
-	for i, p := range m.predicates(each) {
-		c := Condition{Key: keys[i], Want: wanted(values[i]), Fits: len(fits[i])}
-		if len(fits[i]) == 0 {
-			c.Nearest = m.nearest(p, keys[i], values[i], all, rest, one, narrowed)
+	for i, c := range singles {
+		if out.Conditions[i].Fits == 0 {
+			out.Conditions[i].Nearest = c.nearest(all, rest, one, narrowed)
 		}
-		out.Conditions = append(out.Conditions, c)
 	}
 	if failed > 0 {
 		return out, failed
 	}
-	p := m.predicates([]config.Match{*match})[0]
-	for _, s := range rest {
-		if p.selects(s) {
-			out.Selected = append(out.Selected, s.String())
+	for _, t := range rest {
+		if p.selects(t) {
+			out.Selected = append(out.Selected, t.String())
 		}
 	}
 	if len(out.Selected) == 0 { // such as interface and interface_class, of two interfaces
@@ -248,75 +218,42 @@ func wanted(v pattern.Values) string {
 // nearest is what comes nearest to a condition: among the rest, which fits all others;
 // else something that fits it and not the others. one: a single device is explained.
 // narrowed: the rest fits some condition, so that even what is far off is of interest.
-func (m *run) nearest(p *predicate, key string, want pattern.Values, all, rest []subject, one, narrowed bool) string {
-	if !p.readsSysfs() {
-		for _, s := range all {
-			if p.selects(s) && (s.node == nil || !strings.HasPrefix(s.node.Path, "/dev/bus/")) {
-				return fmt.Sprintf("it fits %s, which another condition leaves out", s)
+func (p single) nearest(all, rest []target, one, narrowed bool) string {
+	if p.about != sysfsDir {
+		for _, t := range all {
+			if p.selects(t) && (t.node == nil || !strings.HasPrefix(t.node.Path, "/dev/bus/")) {
+				return fmt.Sprintf("it fits %s, which another condition leaves out", t)
 			}
 		}
 	}
+	if p.values == nil || p.about == sysfsDir && !narrowed {
+		return ""
+	}
 	best, found := 0, ""
-	for _, s := range rest {
-		have := m.value(key, s)
-		if have == "" || p.readsSysfs() && !narrowed {
-			continue
-		}
-		edits, but := 1<<10, ""
-		for _, a := range want.Alternatives() {
-			edits = min(edits, pattern.Distance(have, a.Shape()))
-		}
-		if len(want.Alternatives()) > 0 && (want.Match(strings.ToLower(have)) || want.Match(strings.ToUpper(have))) {
-			edits, but = 0, ", which differs in letter case"
-		}
-		if !narrowed && edits > max(1, len(have)/4) || found != "" && edits >= best {
-			continue
-		}
-		best, found = edits, have+but
-		switch {
-		case one:
-			found = "it has " + found
-		case s.String() == have:
-			found = "nearest " + found
-		default:
-			found = "nearest " + have + " on " + s.String() + but
+	for _, t := range rest {
+		for _, have := range p.values(t.hardware, t.node) {
+			edits, but := 1<<10, ""
+			for _, a := range p.want.Alternatives() {
+				edits = min(edits, pattern.Distance(have, a.Shape()))
+			}
+			if !p.want.Empty() && (p.want.Match(strings.ToLower(have)) || p.want.Match(strings.ToUpper(have))) {
+				edits, but = 0, ", which differs in letter case"
+			}
+			if have == "" || !narrowed && edits > max(1, len(have)/4) || found != "" && edits >= best {
+				continue
+			}
+			best, found = edits, have+but
+			switch {
+			case one:
+				found = "it has " + found
+			case t.String() == have:
+				found = "nearest " + found
+			default:
+				found = "nearest " + have + " on " + t.String() + but
+			}
 		}
 	}
 	return found
-}
-
-// value is the value of a subject for a condition.
-func (m *run) value(key string, s subject) string {
-	dirs := []string{hardwarePath(s.hardware)}
-	if s.node != nil {
-		dirs = sysDirs(s.node)
-	}
-	if name, ok := strings.CutPrefix(key, "attr."); ok {
-		return cmp.Or(m.attr(dirs, name)...)
-	}
-	switch key {
-	case "glob":
-		return s.node.Path
-	case "subsystem":
-		if s.node != nil {
-			return s.node.Subsystem
-		}
-	case "driver":
-		return m.driver(dirs)
-	case "vfio":
-		if s.hardware != nil && s.hardware.PCI != nil {
-			return "driver " + s.hardware.PCI.Driver
-		}
-	case "pci.pf":
-		if f := s.hardware.Function(); f != nil {
-			return strings.Join(m.physical(f), ",")
-		}
-	default:
-		if a, ok := device.FindAttribute(key); ok {
-			return strings.Join(a.Of(s.hardware, s.node), ",")
-		}
-	}
-	return ""
 }
 
 // concerns reports whether a candidate has the hardware or node that is explained.
@@ -413,12 +350,12 @@ type Variable struct {
 // whatever the resource.
 func Variables(snap *device.Snapshot, forms device.Forms, opts Options, h *device.Hardware, n *device.Node) []Variable {
 	m := newRun(snap, forms, opts)
-	c := &candidate{hardware: h}
+	c, anything := &candidate{hardware: h}, m.predicate(&config.Match{})
 	if n != nil {
-		c.picks, c.single = []pick{{node: n, match: &config.Match{}, hardware: h}}, h == nil
+		c.picks, c.single = []pick{{node: n, match: anything, hardware: h}}, h == nil
 	} else {
 		for _, n := range h.Nodes {
-			c.picks = append(c.picks, pick{node: n, match: &config.Match{}, hardware: h})
+			c.picks = append(c.picks, pick{node: n, match: anything, hardware: h})
 		}
 	}
 	b := m.builder(&config.Resource{NUMA: config.NUMA{Auto: true}}, c, "")

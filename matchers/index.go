@@ -16,7 +16,8 @@ import (
 // configurations need are built on first use: Match runs for every event.
 type index struct {
 	Options
-	snap *device.Snapshot
+	snap       *device.Snapshot
+	attributes []device.Attribute
 
 	links     func() map[*device.Node][]string     // paths of links, by node
 	byNumber  func() map[number]*device.Node       // nodes in sysfs
@@ -41,16 +42,17 @@ const givenUp = "the searches for paths of a configuration read 400,000 entries 
 
 func newIndex(snap *device.Snapshot, opts Options) *index {
 	ix := &index{
-		Options:   opts,
-		snap:      snap,
-		links:     sync.OnceValue(func() map[*device.Node][]string { return linksByNode(snap) }),
-		byNumber:  sync.OnceValue(func() map[number]*device.Node { return newNumberIndex(snap) }),
-		byAddress: sync.OnceValue(func() map[string]*device.Hardware { return functionsByAddress(snap) }),
-		byGroup:   sync.OnceValue(func() map[string][]*device.Hardware { return functionsByGroup(snap) }),
-		keys:      map[*device.Hardware]map[*device.Node]string{},
-		ids:       map[*device.Node]string{},
-		picked:    map[*device.Node]bool{},
-		entries:   maxEntries,
+		Options:    opts,
+		snap:       snap,
+		attributes: device.Attributes(),
+		links:      sync.OnceValue(func() map[*device.Node][]string { return linksByNode(snap) }),
+		byNumber:   sync.OnceValue(func() map[number]*device.Node { return newNumberIndex(snap) }),
+		byAddress:  sync.OnceValue(func() map[string]*device.Hardware { return functionsByAddress(snap) }),
+		byGroup:    sync.OnceValue(func() map[string][]*device.Hardware { return functionsByGroup(snap) }),
+		keys:       map[*device.Hardware]map[*device.Node]string{},
+		ids:        map[*device.Node]string{},
+		picked:     map[*device.Node]bool{},
+		entries:    maxEntries,
 	}
 	if ix.Host == nil {
 		ix.Host = noHost{}

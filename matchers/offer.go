@@ -176,11 +176,11 @@ func (b *builder) numa() []int {
 
 // addNode adds one of the device's own nodes.
 func (b *builder) addNode(p pick) {
-	at, ok := b.inContainer("path of "+p.node.Path+" in the container", b.containerPath(p.match), p.node.Path, b.c.forNode(p))
+	at, ok := b.inContainer("path of "+p.node.Path+" in the container", b.containerPath(p.match.Match), p.node.Path, b.c.forNode(p))
 	if !ok {
 		return
 	}
-	if why := b.danger(p.node); why != "" && !b.mayBeDangerous(p.match) {
+	if why := b.danger(p.node); why != "" && !b.mayBeDangerous(p.match.Match) {
 		b.dangerous(p.node.Path, why, "its match")
 		return
 	}

@@ -1,6 +1,7 @@
 package matchers
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 
@@ -9,47 +10,142 @@ import (
 	"github.com/generic-dp/generic-dp/pattern"
 )
 
-// predicate is a match, prepared for many comparisons.
+// predicate is a match whose conditions have to hold one by one, as Explain shows them.
 type predicate struct {
 	*config.Match
-	ix *index
-	// hardware are the conditions of usb, pci and mdev on hardware as a whole,
-	// nets those on network interfaces.
-	hardware, nets []condition
-	// number, class and pf are usb.interface, usb.interface_class and pci.pf.
-	number, class, pf pattern.Values
+	ix         *index
+	conditions []condition
 }
 
-// condition is the wanted value of an attribute.
+// condition is a condition of a match, but for glob and vfio.
 type condition struct {
-	attribute *device.Attribute
-	values    pattern.Values
+	about subject
+	key   string // "usb.id"
+	want  pattern.Values
+	// values are those of hardware, or of a node of it unless that is nil. hardware, if
+	// set, is the only value, and spares a list.
+	values   func(*device.Hardware, *device.Node) []string
+	hardware func(*device.Hardware) string
 }
+
+// subject is what a condition is about.
+type subject byte
+
+const (
+	wholeHardware subject = iota
+	netInterface
+	anyNode  // of hardware without nodes, the hardware
+	sysfsDir // likewise; last, since reads are slow
+)
 
 func (ix *index) predicates(matches []config.Match) []*predicate {
 	out := make([]*predicate, len(matches))
 	for i := range matches {
-		m := &matches[i]
-		out[i] = &predicate{Match: m, ix: ix, number: m.USB["interface"], class: m.USB["interface_class"], pf: m.PCI["pf"]}
-		out[i].add("usb", m.USB)
-		out[i].add("pci", m.PCI)
-		out[i].add("mdev", m.MDev)
-		out[i].add("net", m.Net)
+		out[i] = ix.predicate(&matches[i])
 	}
 	return out
 }
 
-// add adds the conditions of a table.
-func (p *predicate) add(table string, conditions map[string]pattern.Values) {
-	for key, v := range conditions {
-		switch a, ok := device.FindAttribute(table + "." + key); {
-		case !ok || a.Interface != nil || a.Name() == "pci.pf":
+func (ix *index) predicate(m *config.Match) *predicate {
+	p := &predicate{Match: m, ix: ix}
+	for i := range ix.attributes {
+		a := &ix.attributes[i]
+		want := table(m, a.Table)[a.Key]
+		if want.Empty() {
+			continue
+		}
+		c := condition{key: a.Name(), want: want, values: a.Of, hardware: a.Hardware}
+		switch {
+		case c.key == "usb.interface_class":
+			c.about, c.values = anyNode, interfaceClasses(m.USB["interface"])
+		case c.key == "pci.pf":
+			c.values, c.hardware = ix.physical, nil
+		case a.Interface != nil:
+			c.about = anyNode
 		case a.Net != nil:
-			p.nets = append(p.nets, condition{a, v})
-		default:
-			p.hardware = append(p.hardware, condition{a, v})
+			c.about = netInterface
+		}
+		p.conditions = append(p.conditions, c)
+	}
+	add := func(about subject, key string, want pattern.Values, values func(*device.Hardware, *device.Node) []string) {
+		if !want.Empty() {
+			p.conditions = append(p.conditions, condition{about: about, key: key, want: want, values: values})
 		}
 	}
+	add(anyNode, "subsystem", m.Subsystem, func(_ *device.Hardware, n *device.Node) []string {
+		if n == nil {
+			return nil
+		}
+		return []string{n.Subsystem}
+	})
+	add(sysfsDir, "driver", m.Driver, func(h *device.Hardware, n *device.Node) []string { return []string{ix.driver(dirsOf(h, n))} })
+	for _, name := range slices.Sorted(maps.Keys(m.Attr)) {
+		add(sysfsDir, "attr."+name, m.Attr[name], func(h *device.Hardware, n *device.Node) []string { return ix.attr(dirsOf(h, n), name) })
+	}
+	return p
+}
+
+// table is the table of a match with the conditions on attributes of this name.
+func table(m *config.Match, name string) map[string]pattern.Values {
+	switch name {
+	case "usb":
+		return m.USB
+	case "pci":
+		return m.PCI
+	case "net":
+		return m.Net
+	}
+	return m.MDev
+}
+
+// fits reports whether hardware, or a node of it unless that is nil, fits all conditions
+// about a subject.
+func (p *predicate) fits(about subject, h *device.Hardware, n *device.Node) bool {
+	for i := range p.conditions {
+		switch c := &p.conditions[i]; {
+		case c.about != about:
+		case c.hardware != nil && !c.want.Match(c.hardware(h)), c.hardware == nil && !c.want.Match(c.values(h, n)...):
+			return false
+		}
+	}
+	return true
+}
+
+// interfaceClasses are the classes of the USB interfaces whose number fits.
+func interfaceClasses(number pattern.Values) func(*device.Hardware, *device.Node) []string {
+	return func(h *device.Hardware, n *device.Node) (classes []string) {
+		if h == nil {
+			return nil
+		}
+		for _, i := range h.InterfacesOf(n) {
+			if number.Match(strconv.Itoa(i.Number)) {
+				classes = append(classes, i.Class)
+			}
+		}
+		return classes
+	}
+}
+
+// physical names the physical function of a virtual one: its address and its network
+// interfaces.
+func (ix *index) physical(h *device.Hardware, _ *device.Node) (names []string) {
+	if vf := h.Function(); vf != nil {
+		names = append(names, vf.PCI.PF)
+		if pf := ix.byAddress()[vf.PCI.PF]; pf != nil {
+			for _, n := range pf.Nets {
+				names = append(names, n.Path)
+			}
+		}
+	}
+	return names
+}
+
+// dirsOf lists the sysfs directories of a node, or of hardware, nearest first.
+func dirsOf(h *device.Hardware, n *device.Node) []string {
+	if n == nil {
+		return []string{h.Path}
+	}
+	return sysDirs(n)
 }
 
 // selectsNets reports whether the match selects network interfaces. With a glob,
@@ -73,24 +169,7 @@ func (p *predicate) matchesTables(h *device.Hardware) bool {
 	case p.PCI != nil && (h.Function() == nil || h.PCI == nil && p.USB == nil && p.MDev == nil):
 		return false
 	}
-	for i := range p.hardware {
-		if c := &p.hardware[i]; !c.values.Match(c.attribute.Hardware(h)) {
-			return false
-		}
-	}
-	return p.pf.Empty() || p.pf.Match(p.ix.physical(h.Function())...)
-}
-
-// physical names the physical function of a virtual one: its address and its
-// network interfaces.
-func (ix *index) physical(vf *device.Hardware) []string {
-	names := []string{vf.PCI.PF}
-	if pf := ix.byAddress()[vf.PCI.PF]; pf != nil {
-		for _, n := range pf.Nets {
-			names = append(names, n.Path)
-		}
-	}
-	return names
+	return p.fits(wholeHardware, h, nil)
 }
 
 // matchesHardware is matchesTables and net: one of the network interfaces of the
@@ -101,40 +180,7 @@ func (p *predicate) matchesHardware(h *device.Hardware) bool {
 
 // matchesNet compares a network interface with net.
 func (p *predicate) matchesNet(n *device.Node) bool {
-	return n.Net != nil && !slices.ContainsFunc(p.nets, func(c condition) bool { return !c.values.Match(c.attribute.Net(n)) })
-}
-
-// matchesInterface compares the USB interfaces of a node, or of h where n is nil,
-// with usb.interface and usb.interface_class. With both, the class of that
-// interface counts.
-func (p *predicate) matchesInterface(h *device.Hardware, n *device.Node) bool {
-	if h == nil || p.number.Empty() && p.class.Empty() {
-		return true
-	}
-	var numbers, classes []string
-	for _, i := range h.InterfacesOf(n) {
-		number := strconv.Itoa(i.Number)
-		numbers = append(numbers, number)
-		if p.number.Match(number) {
-			classes = append(classes, i.Class)
-		}
-	}
-	return p.number.Match(numbers...) && p.class.Match(classes...)
-}
-
-// matchesSysfs compares directories of sysfs, nearest first, with driver and
-// attr. It comes last, since reads are slow.
-func (p *predicate) matchesSysfs(dirs []string) bool {
-	return (p.Driver.Empty() || p.Driver.Match(p.ix.driver(dirs))) && p.matchesAttrs(dirs)
-}
-
-func (p *predicate) matchesAttrs(dirs []string) bool {
-	for name, v := range p.Attr {
-		if !v.Match(p.ix.attr(dirs, name)...) {
-			return false
-		}
-	}
-	return true
+	return n.Net != nil && p.fits(netInterface, nil, n)
 }
 
 // readsSysfs reports whether the match has driver or attr.
@@ -143,9 +189,7 @@ func (p *predicate) readsSysfs() bool { return !p.Driver.Empty() || len(p.Attr) 
 // matchesWithoutNode compares hardware that matches the tables with the rest of
 // the match, regardless of its nodes.
 func (p *predicate) matchesWithoutNode(h *device.Hardware) bool {
-	return p.matchesInterface(h, nil) &&
-		(p.Subsystem.Empty() || p.Subsystem.Match()) &&
-		p.matchesSysfs([]string{h.Path})
+	return p.fits(anyNode, h, nil) && p.fits(sysfsDir, h, nil)
 }
 
 // matchesWhole reports whether the match selects hardware, regardless of its
@@ -181,9 +225,7 @@ func (p *predicate) matchesExceptGlob(n *device.Node, h *device.Hardware) bool {
 // matchesNode compares a node with the conditions that are neither about its path
 // nor about its hardware.
 func (p *predicate) matchesNode(n *device.Node) bool {
-	return p.matchesInterface(n.Hardware, n) &&
-		(p.Subsystem.Empty() || p.Subsystem.Match(n.Subsystem)) &&
-		(!p.readsSysfs() || p.matchesSysfs(sysDirs(n)))
+	return p.fits(anyNode, n.Hardware, n) && p.fits(sysfsDir, n.Hardware, n)
 }
 
 // matchesPath reports whether the match has nothing but a glob, which matches a

@@ -38,7 +38,7 @@ type candidate struct {
 // selected it, which has its path in the container.
 type pick struct {
 	node  *device.Node
-	match *config.Match
+	match *predicate
 	// hardware of the device that the node is part of: its own, except for nodes of an
 	// IOMMU group.
 	hardware *device.Hardware
@@ -166,10 +166,10 @@ func (s *selection) together(picks []pick) bool {
 	return true
 }
 
-func (s *selection) pick(n *device.Node, m *config.Match) {
+func (s *selection) pick(n *device.Node, p *predicate) {
 	if !s.picked[n] {
 		s.picked[n] = true
-		s.picks = append(s.picks, pick{node: n, match: m, hardware: n.Hardware})
+		s.picks = append(s.picks, pick{node: n, match: p, hardware: n.Hardware})
 	}
 }
 
@@ -181,7 +181,7 @@ func (s *selection) addNodes(p *predicate) {
 	}
 	for n := range nodes {
 		if !s.picked[n] && p.matchesExceptGlob(n, n.Hardware) {
-			s.pick(n, p.Match)
+			s.pick(n, p)
 		}
 	}
 }
@@ -199,7 +199,7 @@ func (s *selection) addHardware(p *predicate) {
 		for _, n := range h.Nodes {
 			// The node of an IOMMU group belongs to its other functions, too.
 			if (!isGroupNode(n) || h.MDev != nil) && !s.picked[n] && p.matchesNode(n) {
-				s.pick(n, p.Match)
+				s.pick(n, p)
 			}
 		}
 	}
@@ -208,7 +208,7 @@ func (s *selection) addHardware(p *predicate) {
 	}
 	for _, n := range s.ix.snap.Nets {
 		if p.matches(n) {
-			s.pick(n, p.Match)
+			s.pick(n, p)
 		}
 	}
 }
@@ -279,7 +279,7 @@ func (s *selection) complete(picks []pick) bool {
 }
 
 // matchesPick reports whether the match selects a pick.
-func (p *predicate) matchesPick(by pick) bool { return by.match == p.Match || p.matches(by.node) }
+func (p *predicate) matchesPick(by pick) bool { return by.match == p || p.matches(by.node) }
 
 // lacksRequired reports whether a required match without hardware selects
 // nothing of a pool.

@@ -75,11 +75,7 @@ func (c *candidate) interfaces() []*device.Node {
 	}
 	for _, h := range c.functions() {
 		for _, n := range h.Nets {
-			if len(c.picks) == 0 || slices.ContainsFunc(c.picks, func(by pick) bool {
-				var p predicate
-				p.add("net", by.match.Net)
-				return p.matchesNet(n)
-			}) {
+			if len(c.picks) == 0 || slices.ContainsFunc(c.picks, func(by pick) bool { return by.match.matchesNet(n) }) {
 				found = append(found, n)
 			}
 		}

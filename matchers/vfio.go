@@ -69,14 +69,14 @@ func (ix *index) vfioNodes(h *device.Hardware) []*device.Node {
 // of a group belongs to each of its functions.
 func (s *selection) addVFIO(p *predicate) {
 	for _, h := range s.ix.snap.Hardware {
-		if vfioGroup(h) == "" || !p.matchesHardware(h) || !p.matchesSysfs([]string{h.Path}) {
+		if vfioGroup(h) == "" || !p.matchesHardware(h) || !p.fits(sysfsDir, h, nil) {
 			continue
 		}
 		selects := false
 		for _, n := range s.ix.vfioNodes(h) {
 			excluded := slices.ContainsFunc(s.excludes, func(e *predicate) bool { return e.matchesAs(n, h) })
-			if !excluded && (p.Subsystem.Empty() || p.Subsystem.Match(n.Subsystem)) {
-				s.pick(n, p.Match)
+			if !excluded && p.fits(anyNode, h, n) {
+				s.pick(n, p)
 				selects = true
 			}
 		}
@@ -141,8 +141,8 @@ func (p *predicate) dependsOnDriver() bool { return !p.PCI["driver"].Empty() || 
 // matchesBound is matchesHardware regardless of the driver.
 func (p *predicate) matchesBound(h *device.Hardware) bool {
 	bound := *p
-	bound.hardware = slices.DeleteFunc(slices.Clone(p.hardware), func(c condition) bool { return c.attribute.Name() == "pci.driver" })
-	return p.MDev == nil && bound.matchesTables(h) && p.matchesAttrs([]string{h.Path})
+	bound.conditions = slices.DeleteFunc(slices.Clone(p.conditions), func(c condition) bool { return c.key == "pci.driver" || c.key == "driver" })
+	return p.MDev == nil && bound.matchesTables(h) && bound.fits(sysfsDir, h, nil)
 }
 
 // addVFIO adds the VFIO container or iommufd, with the permissions of the VFIO
@@ -216,7 +216,7 @@ func (m *run) vfioNotes(r *config.Resource) {
 		}
 		var unbound []string
 		for _, h := range m.snap.Hardware {
-			if h.PCI != nil && !h.PCI.VFIO && !h.PCI.IsBridge() && p.matchesHardware(h) && p.matchesSysfs([]string{h.Path}) &&
+			if h.PCI != nil && !h.PCI.VFIO && !h.PCI.IsBridge() && p.matchesHardware(h) && p.fits(sysfsDir, h, nil) &&
 				!slices.ContainsFunc(excludes, func(e *predicate) bool { return e.matchesWhole(h) }) {
 				unbound = append(unbound, h.Name)
 			}
