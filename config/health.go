@@ -3,26 +3,19 @@ package config
 import (
 	"errors"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
-
-	"github.com/generic-dp/generic-dp/pattern"
 )
 
 const (
 	// minInterval: no check of a device takes longer.
 	minInterval     = 5 * time.Second
 	defaultInterval = 30 * time.Second
-	// watchdogs is the prefix of the nodes of all watchdogs, the legacy /dev/watchdog
-	// and those of the watchdog class (drivers/watchdog/watchdog_dev.c).
-	watchdogs = devDir + "watchdog"
 )
 
-// readHealth needs the matches of the resource, which are read first.
-func readHealth(v value, matches []Match) *Health {
+func readHealth(v value) *Health {
 	h := &Health{Interval: defaultInterval}
 	before := v.w.found
 	v.read(func(t *table) {
@@ -34,25 +27,7 @@ func readHealth(v value, matches []Match) *Health {
 	if sound := v.w.found == before; sound && !h.Open && v.lacks("attr") && v.lacks("tcp") {
 		v.report("checks nothing: want at least one of open, attr and tcp", "health.open = true checks that the nodes can be opened")
 	}
-	if h.Open {
-		v.child("open").refuseWatchdogs(matches)
-	}
 	return h
-}
-
-// refuseWatchdogs reports matches that can only select watchdogs: opening one starts
-// its timer, and the host resets unless it is fed from then on
-// (Documentation/watchdog/watchdog-api.rst). Other selections are checked at run time.
-func (v value) refuseWatchdogs(matches []Match) {
-	for i := range matches {
-		m := &matches[i]
-		byPath := slices.ContainsFunc(m.Glob.Alternatives(), func(a pattern.Alternative) bool { return strings.HasPrefix(a.Prefix(), watchdogs) })
-		subsystem, _ := m.Subsystem.Literal()
-		if !m.Mount && (byPath || subsystem == "watchdog") {
-			v.report("match "+strconv.Itoa(i+1)+" selects watchdogs, and opening one arms it: the host resets if nobody feeds it: want open for other devices only",
-				`health.attr reads the state of a watchdog without opening it`)
-		}
-	}
 }
 
 // addressForm checks a TCP address, except for a port that is a variable.

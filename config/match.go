@@ -50,14 +50,16 @@ func (t *table) selectors(m *Match) {
 
 func readExclude(v value) Match {
 	m := Match{Place: v.fullPlace()}
+	before := v.w.found
 	v.read(func(t *table) { t.selectors(&m) })
-	v.checkMatch(&m)
+	v.checkMatch(&m, v.w.found == before)
 	return m
 }
 
 func readMatch(v value) Match {
 	m := Match{Place: v.fullPlace(), ReadOnly: true}
 	v.w.matches = append(v.w.matches, v)
+	before := v.w.found
 	v.read(func(t *table) {
 		// as comes first: it determines the valid globs and container paths.
 		t.as(&m.Mount, `"mount": files, sockets or directories that glob selects, as bind mounts`)
@@ -90,7 +92,7 @@ func readMatch(v value) Match {
 	if m.Dangerous {
 		v.child("dangerous").needs("a device that reaches the host itself", allowDangerous, func(a Allow) bool { return a.Dangerous })
 	}
-	v.checkMatch(&m)
+	v.checkMatch(&m, v.w.found == before)
 	return m
 }
 

@@ -64,8 +64,7 @@ func readResource(v value) Resource {
 		words(t, "register", &r.Register, []Register{RegisterWhenPresent, RegisterAlways}, "when the resource is registered with the kubelet")
 		t.duration("forget_after", &r.ForgetAfter, minForgetAfter, `"10m" or "1h30m"`,
 			"how long a device that is gone, and that no container holds, stays listed as Unhealthy")
-		// health comes after match: the selection determines what can be opened.
-		t.table("health", func(v value) { r.Health = readHealth(v, r.Match) }, "checks of each device beyond its presence")
+		t.table("health", func(v value) { r.Health = readHealth(v) }, "checks of each device beyond its presence")
 		t.table("container", func(v value) { r.Container.read(v) }, "what a container gets")
 	})
 	if m := v.child("match"); m.isEmpty() && len(r.Match) == 0 && v.has("match") {

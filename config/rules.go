@@ -17,7 +17,9 @@ func (m *Match) noNode() bool { return m.Mount || !m.CDIDevice.Empty() || m.Virt
 // movesNet reports whether the match selects network interfaces themselves.
 func (m *Match) movesNet() bool { return m.Net != nil && m.Glob.Empty() && !m.VFIO }
 
-func (v value) checkMatch(m *Match) {
+// checkMatch checks a match. sound is set if it has no problem so far: an unknown key may
+// be a misspelled one that selects.
+func (v value) checkMatch(m *Match, sound bool) {
 	switch {
 	case v.has("cdi_device"):
 		v.wantAlone("cdi_device", "nothing else is known of the devices of CDI specs", "dangerous")
@@ -46,7 +48,7 @@ func (v value) checkMatch(m *Match) {
 		vfio.report("true with usb: want it with pci or mdev alone", "a USB device has no VFIO nodes")
 	case m.VFIO && m.Net != nil:
 		vfio.report("true with net: want it with pci or mdev alone", "a function that is bound to VFIO is no network interface of the host")
-	case !v.has("glob") && !m.NamesHardware() && !v.has("subsystem") && !v.has("driver") && !v.has("attr") && !v.hasUnknown():
+	case !v.has("glob") && !m.NamesHardware() && !v.has("subsystem") && !v.has("driver") && !v.has("attr") && sound:
 		v.report("selects everything: want at least one of glob, usb, pci, net, mdev, subsystem, driver and attr", "usb = {} is any USB device")
 	}
 	for _, other := range []string{"usb", "net"} {
@@ -54,18 +56,6 @@ func (v value) checkMatch(m *Match) {
 			v.child("mdev").report("with "+other+": want one of them", "a mediated device is below a PCI function and has nothing below itself: only pci may be beside it")
 		}
 	}
-}
-
-// hasUnknown reports whether the match v has an unknown key, which may be a misspelled
-// required one.
-func (v value) hasUnknown() bool {
-	m, _ := v.raw.(map[string]any)
-	for name := range m {
-		if !slices.Contains(v.w.language(), "resource.match."+name) {
-			return true
-		}
-	}
-	return false
 }
 
 // wantAlone reports keys next to a key that must be alone, or with the allowed ones

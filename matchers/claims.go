@@ -22,14 +22,13 @@ import (
 // Companions claim nothing. A mediated device is separate hardware from its PCI
 // function. A claim with shared = true does not exclude resources with shared = true.
 type claims struct {
-	// owners of hardware, nodes and candidate.other, and of IDs.
+	// owners of hardware, nodes and candidate.other, of each functionUse, and of IDs.
 	owners map[any]*config.Resource
 	ids    map[string]*config.Resource
-	// functions are the first resources that offer a PCI function, or a mediated
-	// device of it. Some drivers support both at once, so both are offered.
-	functions map[functionUse]*config.Resource
 }
 
+// functionUse is a PCI function as a whole, or by its mediated devices. Some drivers
+// support both at once, so both are offered.
 type functionUse struct {
 	function *device.Hardware
 	mediated bool
@@ -110,26 +109,25 @@ func (c *candidate) other() string {
 // as mediated devices.
 func (m *run) overlaps(r *config.Resource, devices []candidate) {
 	var found []string
-	other, what := (*config.Resource)(nil), ""
+	var other *config.Resource
+	what := ""
 	for _, c := range devices {
 		for _, h := range c.members() {
-			use := functionUse{h, false}
+			use, offered := functionUse{h, false}, "mediated devices of it"
 			if h.MDev != nil {
-				use = functionUse{h.Parent, true}
+				use, offered = functionUse{h.Parent, true}, "the PCI function that it is a part of"
 			} else if h.PCI == nil {
 				continue
 			}
-			if m.claims.functions[use] == nil {
-				m.claims.functions[use] = r
+			if m.claims.owners[use] == nil {
+				m.claims.owners[use] = r
 			}
-			owner := m.claims.functions[functionUse{use.function, !use.mediated}]
+			owner := m.claims.owners[functionUse{use.function, !use.mediated}]
 			if owner == nil || owner == r || owner.Shared && r.Shared || other != nil && other != owner {
 				continue
 			}
-			if other = owner; what == "" && use.mediated {
-				what = "the PCI function that it is a part of"
-			} else if what == "" {
-				what = "mediated devices of it"
+			if other == nil {
+				other, what = owner, offered
 			}
 			found = append(found, describe(h))
 		}

@@ -128,11 +128,7 @@ func (b *builder) companionNode(c *config.Companion, n *device.Node) {
 	if !ok {
 		return
 	}
-	if why := b.danger(n); why != "" && !b.companionsMayBeDangerous() {
-		b.dangerous("companion "+n.Path, why, "the match of its device")
-		return
-	}
-	if b.reserve(at, part{n.Path, n}) {
+	if b.permits("companion "+n.Path, b.danger(n), b.c.dangerous, "the match of its device") && b.reserve(at, part{n.Path, n}) {
 		// Its whole ID, since keys are unique within one hardware only.
 		node := b.offered(n, b.nodeID(n), at, c.Permissions)
 		node.Companion = true
@@ -173,9 +169,7 @@ func (b *builder) addCDIDevice(d *device.CDIDevice) {
 		b.problem("%v", err)
 		return
 	}
-	if why := b.cdiDanger(d); why != "" && !b.companionsMayBeDangerous() {
-		b.dangerous("CDI device "+d.Name, why, "its match")
-		return
+	if b.permits("CDI device "+d.Name, b.cdiDanger(d), b.c.dangerous, "its match") {
+		b.offer.CDIDevices = append(b.offer.CDIDevices, d.Name)
 	}
-	b.offer.CDIDevices = append(b.offer.CDIDevices, d.Name)
 }

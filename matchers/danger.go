@@ -6,7 +6,6 @@ import (
 	"path"
 	"slices"
 
-	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
 )
 
@@ -217,16 +216,12 @@ func (b *builder) cdiDanger(d *device.CDIDevice) string {
 	return ""
 }
 
-// dangerous reports that something is dangerous, and where to permit it.
-func (b *builder) dangerous(what, why, match string) {
-	b.problem("%s is dangerous: %s: want dangerous = true in %s, and --allow=dangerous", what, why, match)
+// permits reports whether something that is dangerous, or is not if why is empty, may be
+// injected; a problem says where to permit it.
+func (b *builder) permits(what, why string, permitted bool, match string) bool {
+	ok := why == "" || permitted && b.Allow.Dangerous
+	if !ok {
+		b.problem("%s is dangerous: %s: want dangerous = true in %s, and --allow=dangerous", what, why, match)
+	}
+	return ok
 }
-
-// mayBeDangerous reports whether devices of a match may be dangerous.
-func (b *builder) mayBeDangerous(m *config.Match) bool {
-	return m.Dangerous && b.Allow.Dangerous
-}
-
-// companionsMayBeDangerous reports whether companions and CDI devices may be dangerous:
-// a match that selected the device permits it.
-func (b *builder) companionsMayBeDangerous() bool { return b.c.dangerous && b.Allow.Dangerous }

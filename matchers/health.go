@@ -45,7 +45,7 @@ func (b *builder) openable() []string {
 	var nodes []string
 	for _, p := range b.c.nodes() {
 		if watchdog(p.node) {
-			b.problem("health.open would arm the watchdog %s, and the host resets if nobody feeds it", p.node.Path)
+			b.problem("health.open would arm the watchdog %s, and the host resets if nobody feeds it: want health.attr, which does not open it", p.node.Path)
 			continue
 		}
 		nodes = append(nodes, p.node.Path)

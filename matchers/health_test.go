@@ -124,7 +124,7 @@ func TestWatchdogsAreNotOpened(t *testing.T) {
 		n.Type, n.Interface, n.Index = device.CharNode, -1, -1
 		snap := &device.Snapshot{Nodes: []*device.Node{&n}, Dirs: []string{"/dev"}}
 		got, problems := checked(t, snap, "match.glob = \"/dev/w*\"\nhealth.open = true")
-		want := "health.open would arm the watchdog " + n.Path + ", and the host resets if nobody feeds it"
+		want := "health.open would arm the watchdog " + n.Path + ", and the host resets if nobody feeds it: want health.attr, which does not open it"
 		if id := strings.TrimPrefix(n.Path, "/dev/"); problems[id] != want || len(got) != 0 {
 			t.Errorf("%s: problems %q, checks %v", name, problems, got)
 		}

@@ -105,7 +105,7 @@ func Match(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts O
 func newRun(snap *device.Snapshot, forms device.Forms, opts Options) *run {
 	return &run{
 		index: newIndex(snap, opts), forms: forms, named: map[string]*config.Resource{},
-		claims: claims{map[any]*config.Resource{}, map[string]*config.Resource{}, map[functionUse]*config.Resource{}}, companions: map[*config.Companion]found{},
+		claims: claims{map[any]*config.Resource{}, map[string]*config.Resource{}}, companions: map[*config.Companion]found{},
 		memory: maxMemory,
 	}
 }

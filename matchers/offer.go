@@ -180,11 +180,7 @@ func (b *builder) addNode(p pick) {
 	if !ok {
 		return
 	}
-	if why := b.danger(p.node); why != "" && !b.mayBeDangerous(p.match.Match) {
-		b.dangerous(p.node.Path, why, "its match")
-		return
-	}
-	if b.reserve(at, part{p.node.Path, p.node}) {
+	if b.permits(p.node.Path, b.danger(p.node), p.match.Dangerous, "its match") && b.reserve(at, part{p.node.Path, p.node}) {
 		b.paths = append(b.paths, at)
 		b.offer.Nodes = append(b.offer.Nodes, b.offered(p.node, b.keyOf(p.node), at, b.permissions(p)))
 	}
