@@ -13,8 +13,8 @@ import (
 // others are the commands of the pages that need a cluster, a host's services or a
 // network. Nothing of them runs, but what they name exists.
 var others = []string{
-	"apt-get install", "chcon", "ctr", "helm install", "helm uninstall", "helm upgrade", "kubectl apply", "kubectl delete", "kubectl describe", "kubectl exec", "kubectl get",
-	"kubectl label", "kubectl logs", "kubectl patch", "kubectl port-forward", "kubectl rollout", "make", "mkdir", "podman run", "stat", "systemctl",
+	"apt-get install", "chcon", "cp", "ctr", "helm install", "helm uninstall", "helm upgrade", "kubectl apply", "kubectl delete", "kubectl describe", "kubectl exec", "kubectl get",
+	"kubectl label", "kubectl logs", "kubectl patch", "kubectl port-forward", "kubectl rollout", "make", "podman run", "stat", "systemctl",
 }
 
 var (

@@ -29,8 +29,9 @@ const repository = "../.."
 // TestDocs runs what the pages show: a reader gets what is written there.
 //
 //   - Commands of ```console and ```sh blocks: generic-dp runs on the recorded machine of
-//     the page, in one directory for each page, and output after "$ COMMAND" is compared, up to "...";
-//     of other programs the paths, names and values are. Flags in the text exist.
+//     the page, in one directory for each page, and output after "$ COMMAND" is compared,
+//     up to "..."; of other programs the paths, names and values are. Flags in the text
+//     exist.
 //   - ```toml is a configuration that passes check with the --allow, --domains and
 //     --node-name of its comments and not without, and has a device for each resource.
 //   - ```yaml is an object whose resources a configuration of its section or page
@@ -45,7 +46,7 @@ func TestDocs(t *testing.T) {
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("pages: %v, %v", pages, err)
 	}
-	for _, name := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"} {
+	for _, name := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", ".github/ISSUE_TEMPLATE/bug.yml", ".github/ISSUE_TEMPLATE/device.yml"} {
 		pages = append(pages, filepath.Join(repository, name))
 	}
 	for _, file := range pages {
@@ -169,7 +170,6 @@ func (p *page) run(b *block) {
 		}
 	case "sh", "console":
 		p.runCommands(b)
-	case "text": // what another program prints
 	default:
 		p.errorf(b.first-1, "a block of %q, which is not checked", b.language)
 	}
