@@ -8,6 +8,7 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/ledger"
+	"github.com/generic-dp/generic-dp/matchers"
 )
 
 const (
@@ -105,7 +106,7 @@ func (l *loop) ours(out ledger.Output) func(name string) bool {
 		names[r.Name] = true
 	}
 	return func(name string) bool {
-		return names[name] || slices.ContainsFunc(cfg.Resources, func(c config.Resource) bool { return makes(&c, name) })
+		return names[name] || slices.ContainsFunc(cfg.Resources, func(c config.Resource) bool { return matchers.Makes(&c, name) })
 	}
 }
 

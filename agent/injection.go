@@ -32,9 +32,10 @@ type injector struct {
 	others *cdi.HostSpecs
 	names  atomic.Pointer[cdiNames] // nil before the first sync
 
-	injected ledger.Injected // the targets of links and CDI entries
-	retained ledger.Injected // the targets of retained ones
-	retains  bool            // some are retained
+	// injected are the targets of links and CDI entries, for retention after a change of
+	// the configuration or a restart.
+	injected ledger.Injected
+	retains  bool // some are retained
 }
 
 func newInjector(o Options, p *problems) *injector {
@@ -67,22 +68,25 @@ func (f *failures) add(id, format string, args ...any) {
 // that a container may need them.
 func (i *injector) sync(v *View, out ledger.Output, mayBeHeld func(id string) bool) failures {
 	failed := failures{reasons: map[string]error{}}
-	if i.cdiOnly {
-		i.syncSpecs(out, nil, &failed)
-		i.problems.warnError("links", i.links.Sync(nil, nil), "links of an earlier instance can't be removed")
-		return failed
+	r := newRetention(v, out, i.injected, mayBeHeld)
+	keepLink, keepEntry := r.keepLink, r.keepEntry
+	if i.cdiOnly { // an entry goes when its device does
+		keepLink, keepEntry = nil, nil
 	}
 	var want []links.Link
-	for _, r := range out.Resources {
-		for _, e := range r.Devices {
-			if e.Present {
-				want = append(want, links.For(e.Offer)...)
+	for _, res := range out.Resources {
+		for _, e := range res.Devices {
+			if !e.Present {
+				continue
+			}
+			want = append(want, links.For(e.Offer)...)
+			for _, n := range e.Offer.Nodes {
+				r.next.Add(e.Offer.ID, n.HostPath, nodeID(v, n.HostPath))
 			}
 		}
 	}
-	r := newRetention(v, out, i.injected, mayBeHeld)
-	i.syncSpecs(out, r.keepEntry, &failed)
-	if err := i.links.Sync(want, r.keepLink); err != nil {
+	i.syncSpecs(out, keepEntry, &failed)
+	if err := i.links.Sync(want, keepLink); err != nil {
 		i.problems.warnError("links", err, "links are out of date")
 		for _, link := range want {
 			if target, err := os.Readlink(i.links.Path(link.ID, link.Key)); err != nil || target != link.Target {
@@ -90,7 +94,7 @@ func (i *injector) sync(v *View, out ledger.Output, mayBeHeld func(id string) bo
 			}
 		}
 	}
-	i.retained, i.retains = r.kept, r.any
+	i.injected, i.retains = r.next, r.any
 	return failed
 }
 
@@ -158,12 +162,12 @@ type retention struct {
 	mayBeHeld map[string]bool
 	inPod     map[[2]string]bool
 	injected  ledger.Injected
-	kept      ledger.Injected // the targets of what stays
+	next      ledger.Injected // the targets from now on
 	any       bool            // something stays
 }
 
 func newRetention(v *View, out ledger.Output, injected ledger.Injected, mayBeHeld func(id string) bool) *retention {
-	r := &retention{view: v, mayBeHeld: map[string]bool{}, inPod: map[[2]string]bool{}, injected: injected, kept: ledger.Injected{}}
+	r := &retention{view: v, mayBeHeld: map[string]bool{}, inPod: map[[2]string]bool{}, injected: injected, next: ledger.Injected{}}
 	for _, res := range out.Resources {
 		for _, e := range res.Devices {
 			if id := e.Offer.ID; e.Offer.Moved || e.Unseen {
@@ -193,7 +197,7 @@ func (r *retention) keep(id string, hostPaths ...string) bool {
 	}
 	r.any = true
 	for _, path := range hostPaths {
-		r.kept.Add(id, path, nodeID(r.view, path))
+		r.next.Add(id, path, nodeID(r.view, path))
 	}
 	return true
 }
@@ -223,26 +227,4 @@ func nodeID(v *View, path string) string {
 		return ""
 	}
 	return device.NodeID(n, v.Forms[n.Hardware])
-}
-
-// remember notes the targets of links and CDI entries, for retention after a change of
-// the configuration or a restart.
-func (i *injector) remember(v *View, out ledger.Output) {
-	next := ledger.Injected{}
-	for _, r := range out.Resources {
-		for _, e := range r.Devices {
-			if !e.Present {
-				continue
-			}
-			for _, n := range e.Offer.Nodes {
-				next.Add(e.Offer.ID, n.HostPath, nodeID(v, n.HostPath))
-			}
-		}
-	}
-	for id, nodes := range i.retained {
-		for path, node := range nodes {
-			next.Add(id, path, node)
-		}
-	}
-	i.injected = next
 }

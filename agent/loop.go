@@ -173,7 +173,7 @@ func (l *loop) lacksNets() bool { return matchers.UsesNets(l.config) && !l.host.
 func (l *loop) inherit() {
 	l.locked, l.writer = nil, true
 	l.reader.trials.inherit()
-	if saved, err := ledger.Load(l.memory.dir); err == nil {
+	if saved, err := ledger.Load(l.options.Paths.StateDir); err == nil {
 		l.injector.injected = saved.Injected
 	}
 	l.log.Info("this instance writes links, specs and state now", "run_dir", l.options.Paths.RunDir)

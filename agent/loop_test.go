@@ -112,7 +112,7 @@ func TestFirstListAwaitsResults(t *testing.T) {
 		"the time is up":        {devices: []ledger.Entry{pending}, after: firstResults},
 		"listed before":         {devices: []ledger.Entry{healthy, pending}, shown: true},
 	} {
-		s := &served{since: since, shown: tc.shown}
+		s := &resource{since: since, shown: tc.shown}
 		until := s.awaits(ledger.ListedResource{Name: "x", Devices: tc.devices}, since.Add(tc.after))
 		if want := since.Add(firstResults); tc.want != until.Equal(want) || !tc.want && !until.IsZero() {
 			t.Errorf("%s: awaits until %v, want %t", name, until, tc.want)

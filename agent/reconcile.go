@@ -34,24 +34,6 @@ func (l *loop) reconcile(ctx context.Context) (wake time.Time) {
 	v := view(l.config, l.host, l.injector.others, l.memory.decisions, l.options)
 	l.memory.decisions, l.timedOut = v.Decisions, v.timedOut
 	l.prober.Set(v.checks())
-	out, configs := l.advance(now, v)
-	failed := l.inject(v, out)
-	l.explain.Store(newExplainer(l.config, v))
-	shown := l.publish(ctx, out.Resources, configs, now)
-	l.report(v, out, failed.reasons)
-	l.settle(out)
-	wake = earlier(earlier(out.Wake, shown), l.followTrial(now))
-	saved := l.save(v, out)
-	wake = earlier(wake, l.askHeld(ctx, now, out))
-	if failed.retry || !saved {
-		wake = earlier(wake, now.Add(writeRetry))
-	}
-	return wake
-}
-
-// advance gives the matched devices to the ledger. It returns what to list, and the
-// configuration of the resources that are not being retired, by name.
-func (l *loop) advance(now time.Time, v *View) (ledger.Output, map[string]*config.Resource) {
 	if l.options.CDIOnly {
 		// Holders can't be known: an entry goes when its device does.
 		l.held.Held = ledger.Held{At: now}
@@ -62,7 +44,18 @@ func (l *loop) advance(now time.Time, v *View) (ledger.Output, map[string]*confi
 		Failing: l.prober.Results(), Resources: resources,
 	})
 	l.memory.state = state
-	return out, configs
+	failed := l.inject(v, out)
+	l.explain.Store(newExplainer(l.config, v))
+	shown := l.publish(ctx, out.Resources, configs, now)
+	l.report(v, out, failed.reasons)
+	l.settle(out)
+	wake = earlier(earlier(out.Wake, shown), l.followTrial(now))
+	saved := l.save()
+	wake = earlier(wake, l.askHeld(ctx, now, out))
+	if failed.retry || !saved {
+		wake = earlier(wake, now.Add(writeRetry))
+	}
+	return wake
 }
 
 // inputs returns the resources for the ledger, and the configuration of those that are
@@ -91,18 +84,13 @@ func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*co
 			continue
 		}
 		for i := range l.config.Resources {
-			if c := &l.config.Resources[i]; makes(c, name) && !slices.Contains(v.Matched.Inactive, c) {
+			if c := &l.config.Resources[i]; matchers.Makes(c, name) && !slices.Contains(v.Matched.Inactive, c) {
 				add(name, c, ledger.Resource{})
 				break
 			}
 		}
 	}
 	return inputs, configs
-}
-
-// makes reports whether the variables of a resource's name can make name.
-func makes(c *config.Resource, name string) bool {
-	return len(c.NameText) > 0 && matchers.Makes(c, name)
 }
 
 // inject makes links and CDI specs, and devices that can't be injected Unhealthy.
@@ -143,7 +131,6 @@ func (l *loop) settle(out ledger.Output) {
 
 // memory is the state that outlives a restart.
 type memory struct {
-	dir       string
 	boot      string // see bootID
 	state     ledger.State
 	decisions ledger.Decisions
@@ -171,8 +158,7 @@ func (l *loop) restore() {
 	if l.writer { // that of a dead instance
 		_ = os.Remove(filepath.Join(dir, lastGoodName+atomicfile.TempSuffix))
 	}
-	l.memory.dir, l.memory.boot = dir, boot
-	l.memory.state, l.memory.decisions = saved.State(boot), saved.Decisions
+	l.memory = memory{boot: boot, state: saved.State(boot), decisions: saved.Decisions, trial: l.memory.trial}
 	l.injector.injected = saved.Injected
 	if boot != "" && boot == saved.Boot {
 		l.scanner.RestoreUSB(saved.USB)
@@ -181,13 +167,12 @@ func (l *loop) restore() {
 
 // save saves the state for the next instance. If the state directory is not writable,
 // only the state is lost.
-func (l *loop) save(v *View, out ledger.Output) (saved bool) {
+func (l *loop) save() (saved bool) {
 	if !l.writer {
 		return true
 	}
 	m := &l.memory
-	l.injector.remember(v, out)
-	err := ledger.Save(m.dir, ledger.Persisted{
+	err := ledger.Save(l.options.Paths.StateDir, ledger.Persisted{
 		Boot: m.boot, Decisions: m.decisions, Resources: m.state.Remember(), Injected: l.injector.injected, USB: l.scanner.KnownUSB(),
 	})
 	l.warnStateDir("state", err, "state can't be saved: identity decisions are lost at the next start")

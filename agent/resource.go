@@ -21,72 +21,20 @@ import (
 	"github.com/generic-dp/generic-dp/topology"
 )
 
-// served is one resource with its plugin. It lives as long as the resource is listed to
-// the kubelet, including retirement.
-type served struct {
-	name     string
-	resource *resource
-	plugin   *plugin.Plugin // nil without a kubelet
+// resource is one resource with its plugin, of which it is the source. It lives as long
+// as it is listed to the kubelet, including retirement. The loop publishes the latest
+// state; any number of streams and calls read it without a lock.
+type resource struct {
+	cdi.Resource
+	rescans rescanRequests
+	now     atomic.Pointer[published]
+	plugin  *plugin.Plugin // nil without a kubelet
 
 	// For the loop alone.
 	since time.Time // creation
 	shown bool      // a list was published
 	stop  context.CancelFunc
 	ended chan struct{} // closed when the plugin has ended; nil before it runs
-}
-
-func (a *Agent) newServed(name string, now time.Time) *served {
-	r := newResource(a.injector.resource(name), a.rescans)
-	s := &served{name: name, resource: r, since: now}
-	if a.options.CDIOnly {
-		return s
-	}
-	hooks := plugin.Hooks{
-		Registered: func(cause plugin.Cause) {
-			a.metrics.CountRegistration(name, string(cause))
-			a.events.add(name, "", "registered ("+string(cause)+")")
-		},
-		Refused:   func() { a.metrics.CountRefusal(name) },
-		Allocated: func(took time.Duration, err error) { a.metrics.CountAllocation(name, took, err) },
-	}
-	s.plugin = plugin.New(plugin.Options{Resource: name, Watch: a.kubelet, Source: r, Log: a.log, Hooks: hooks})
-	return s
-}
-
-// show publishes what the ledger lists, and reports whether that changes the
-// kubelet's list. c is nil while the resource is being retired.
-func (s *served) show(c *config.Resource, listed ledger.ListedResource) bool {
-	var list []device.Listed
-	for _, e := range listed.Devices {
-		list = append(list, ledger.Slots(e)...)
-	}
-	var p preferences
-	if c != nil {
-		p = preferences{string(c.Prefer), c.Container.MaxPerContainer}
-	}
-	return s.resource.publish(list, listed.Devices, p)
-}
-
-// ready is an error if the resource has devices and is not registered, unless it is
-// being retired.
-func (m member) ready() error {
-	list, _ := m.resource.Devices()
-	if m.plugin == nil || m.config == nil || len(list) == 0 && m.config.Register != config.RegisterAlways {
-		return nil
-	}
-	status, _ := m.plugin.Status()
-	if status.Registered {
-		return nil
-	}
-	return fmt.Errorf("resource %s is not registered: %s", m.name, status.Reason)
-}
-
-// resource is the source of a plugin: the latest state of one resource. The loop
-// publishes; any number of streams and calls read without a lock.
-type resource struct {
-	cdi.Resource
-	rescans rescanRequests
-	now     atomic.Pointer[published]
 }
 
 // published is one immutable state of a resource.
@@ -110,15 +58,48 @@ func newResource(r cdi.Resource, rescans rescanRequests) *resource {
 	return res
 }
 
+// addResource makes a resource that the ledger lists for the first time.
+func (a *Agent) addResource(name string, now time.Time) *resource {
+	r := newResource(a.injector.resource(name), a.rescans)
+	r.since = now
+	if a.options.CDIOnly {
+		return r
+	}
+	hooks := plugin.Hooks{
+		Registered: func(cause plugin.Cause) {
+			a.metrics.CountRegistration(name, string(cause))
+			a.events.add(name, "", "registered ("+string(cause)+")")
+		},
+		Refused:   func() { a.metrics.CountRefusal(name) },
+		Allocated: func(took time.Duration, err error) { a.metrics.CountAllocation(name, took, err) },
+	}
+	r.plugin = plugin.New(plugin.Options{Resource: name, Watch: a.kubelet, Source: r, Log: a.log, Hooks: hooks})
+	return r
+}
+
+// ready is an error if the resource has devices and is not registered, unless it is
+// being retired.
+func (m member) ready() error {
+	if m.plugin == nil || m.config == nil || len(m.now.Load().list) == 0 && m.config.Register != config.RegisterAlways {
+		return nil
+	}
+	status, _ := m.plugin.Status()
+	if status.Registered {
+		return nil
+	}
+	return fmt.Errorf("resource %s is not registered: %s", m.Name, status.Reason)
+}
+
 // publish replaces the state and reports whether the list for the kubelet changed. A
 // device that only moved to another node keeps the list, and no stream wakes.
-func (r *resource) publish(list []device.Listed, entries []ledger.Entry, preferences preferences) bool {
+func (r *resource) publish(entries []ledger.Entry, p preferences) bool {
 	old := r.now.Load()
-	next := &published{list: list, entries: entries, injections: make([]cdi.Injection, len(entries)), preferences: preferences, changed: old.changed}
+	next := &published{entries: entries, injections: make([]cdi.Injection, len(entries)), preferences: p, changed: old.changed}
 	for i := range entries {
 		next.injections[i].Offer = &entries[i].Offer
+		next.list = append(next.list, ledger.Slots(entries[i])...)
 	}
-	same := device.SameList(old.list, list)
+	same := device.SameList(old.list, next.list)
 	if !same {
 		next.changed = make(chan struct{})
 	}

@@ -15,7 +15,7 @@ func TestAllocateOnlyWhatIsListedAndHealthy(t *testing.T) {
 	offer := func(id string) device.Offer {
 		return device.Offer{ID: id, Slots: 2, Env: []device.Entry{{Key: device.Literal("GPU"), Value: device.Literal(id), PerDevice: true}}}
 	}
-	r.publish(nil, []ledger.Entry{
+	r.publish([]ledger.Entry{
 		{Offer: offer("a"), Healthy: true, Retired: []int{3}},
 		{Offer: offer("b"), Reason: "unplugged"},
 		{Offer: offer("c"), Healthy: true},
@@ -49,7 +49,7 @@ func TestMaxPerContainer(t *testing.T) {
 		{2, "a a::1 b::1 b", ""},
 		{2, "b a a::1 a::3", `device "a": more of its slots for one container than container.max_per_container = 2`},
 	} {
-		r.publish(nil, entries, preferences{maxPerContainer: tc.limit})
+		r.publish(entries, preferences{maxPerContainer: tc.limit})
 		if _, err := r.Allocate(t.Context(), strings.Fields(tc.ids)); (err == nil) != (tc.wantErr == "") || err != nil && err.Error() != tc.wantErr {
 			t.Errorf("%d, %s: %v; want %q", tc.limit, tc.ids, err, tc.wantErr)
 		}
@@ -71,7 +71,7 @@ func TestBlockingAllocate(t *testing.T) {
 		o.Slots = 1
 		entries = append(entries, ledger.Entry{Offer: o, Healthy: true})
 	}
-	r.publish(nil, entries, preferences{})
+	r.publish(entries, preferences{})
 	for _, o := range offers {
 		if got := r.Blocks([]string{o.ID}); got != (o.ID != "node") {
 			t.Errorf("%s: Blocks = %t", o.ID, got)
@@ -96,7 +96,7 @@ func TestPublishWakesStreamsForAnotherListOnly(t *testing.T) {
 	}{{"/dev/a", true, true}, {"/dev/b", true, false}, {"/dev/b", false, true}} {
 		_, changed := r.Devices()
 		entries := entry(step.path, step.healthy)
-		if got := r.publish(ledger.Slots(entries[0]), entries, preferences{}); got != step.want {
+		if got := r.publish(entries, preferences{}); got != step.want {
 			t.Errorf("step %d: publish = %t", i, got)
 		}
 		select {

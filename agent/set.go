@@ -18,14 +18,14 @@ type set []member
 
 // member is a resource of a set. config is nil while it is being retired.
 type member struct {
-	*served
+	*resource
 	config *config.Resource
 }
 
 // find returns the resource with a name; nil is none.
-func (s set) find(name string) *served {
-	if i := slices.IndexFunc(s, func(m member) bool { return m.name == name }); i >= 0 {
-		return s[i].served
+func (s set) find(name string) *resource {
+	if i := slices.IndexFunc(s, func(m member) bool { return m.Name == name }); i >= 0 {
+		return s[i].resource
 	}
 	return nil
 }
@@ -42,15 +42,15 @@ func (a *Agent) members() set {
 func (a *Agent) Names() []string {
 	var names []string
 	for _, m := range a.members() {
-		names = append(names, m.name)
+		names = append(names, m.Name)
 	}
 	return names
 }
 
 // Entries lists the devices of a resource, by ID.
 func (a *Agent) Entries(name string) []ledger.Entry {
-	if s := a.members().find(name); s != nil {
-		return s.resource.now.Load().entries
+	if r := a.members().find(name); r != nil {
+		return r.now.Load().entries
 	}
 	return nil
 }
@@ -69,8 +69,8 @@ func (l *loop) publish(ctx context.Context, listed []ledger.ListedResource, conf
 	next := make(set, len(listed))
 	for i, r := range listed {
 		next[i] = member{old.find(r.Name), configs[r.Name]}
-		if next[i].served == nil {
-			next[i].served = l.newServed(r.Name, now)
+		if next[i].resource == nil {
+			next[i].resource = l.addResource(r.Name, now)
 		}
 	}
 	l.serving.Store(&next)
@@ -80,18 +80,22 @@ func (l *loop) publish(ctx context.Context, listed []ledger.ListedResource, conf
 			continue
 		}
 		m.shown = true
-		if m.show(m.config, listed[i]) {
+		var p preferences
+		if m.config != nil {
+			p = preferences{string(m.config.Prefer), m.config.Container.MaxPerContainer}
+		}
+		if m.publish(listed[i].Devices, p) {
 			l.limiter.lastUpdate = time.Now()
 		}
 		if m.plugin != nil && m.ended == nil && (listed[i].Register || m.config != nil && m.config.Register == config.RegisterAlways) {
-			m.start(ctx, l.group, l.ended[m.name], l.metrics.Forget)
+			m.start(ctx, l.group, l.ended[m.Name], l.metrics.Forget)
 		}
 	}
 	for _, m := range old {
-		if m.ended != nil && next.find(m.name) == nil {
-			l.log.Info("resource is no longer offered", "resource", m.name)
+		if m.ended != nil && next.find(m.Name) == nil {
+			l.log.Info("resource is no longer offered", "resource", m.Name)
 			m.stop()
-			l.ended[m.name] = m.ended
+			l.ended[m.Name] = m.ended
 		}
 	}
 	return due
@@ -99,9 +103,9 @@ func (l *loop) publish(ctx context.Context, listed []ledger.ListedResource, conf
 
 // awaits returns until when the first list of a resource waits for the first results of
 // checks; zero if it does not.
-func (s *served) awaits(listed ledger.ListedResource, now time.Time) time.Time {
-	until := s.since.Add(firstResults)
-	if s.shown || !now.Before(until) || !slices.ContainsFunc(listed.Devices, func(e ledger.Entry) bool { return e.Reason == health.ReasonPending }) {
+func (r *resource) awaits(listed ledger.ListedResource, now time.Time) time.Time {
+	until := r.since.Add(firstResults)
+	if r.shown || !now.Before(until) || !slices.ContainsFunc(listed.Devices, func(e ledger.Entry) bool { return e.Reason == health.ReasonPending }) {
 		return time.Time{}
 	}
 	return until
@@ -109,10 +113,10 @@ func (s *served) awaits(listed ledger.ListedResource, now time.Time) time.Time {
 
 // start runs the plugin until stop, once the last one of this name has ended: two at
 // once would be two live streams.
-func (s *served) start(ctx context.Context, group *errgroup.Group, before <-chan struct{}, forget func(resource string)) {
+func (r *resource) start(ctx context.Context, group *errgroup.Group, before <-chan struct{}, forget func(resource string)) {
 	own, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
-	s.stop, s.ended = stop, ended
+	r.stop, r.ended = stop, ended
 	group.Go(func() error {
 		defer close(ended)
 		defer stop()
@@ -124,8 +128,8 @@ func (s *served) start(ctx context.Context, group *errgroup.Group, before <-chan
 				return nil
 			}
 		}
-		err := s.plugin.Run(own)
-		forget(s.name)
+		err := r.plugin.Run(own)
+		forget(r.Name)
 		return err
 	})
 }

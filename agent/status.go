@@ -129,23 +129,23 @@ func (e *explainer) reason(c *config.Resource) string {
 
 // status is the state of one resource; held and allocatable are nil where unknown.
 func (m member) status(held podresources.Held, allocatable map[string][]string) metrics.Resource {
-	r := metrics.Resource{Name: m.name, Retired: m.config == nil, Devices: []metrics.Device{}}
+	r := metrics.Resource{Name: m.Name, Retired: m.config == nil, Devices: []metrics.Device{}}
 	if m.plugin != nil {
 		status, _ := m.plugin.Status()
 		r.Registered, r.Reason = status.Registered, status.Reason
 	}
 	slots, free := 0, 0
-	holders := held[m.name]
+	holders := held[m.Name]
 	if held != nil {
 		r.Slots.Held, r.Slots.Free = &slots, &free
 	}
 	if allocatable != nil {
-		count := len(allocatable[m.name])
+		count := len(allocatable[m.Name])
 		r.Slots.Allocatable = &count
 	}
-	list, _ := m.resource.Devices()
+	now := m.now.Load()
 	byDevice := map[string][]metrics.Holder{}
-	for _, l := range list {
+	for _, l := range now.list {
 		if l.Healthy {
 			r.Slots.Healthy++
 		} else {
@@ -162,7 +162,7 @@ func (m member) status(held podresources.Held, allocatable map[string][]string) 
 			free++
 		}
 	}
-	for _, e := range m.resource.now.Load().entries {
+	for _, e := range now.entries {
 		d := metrics.NewDevice(e.Offer, e.Healthy, e.Reason)
 		d.Held = append(d.Held, byDevice[d.ID]...)
 		r.Devices = append(r.Devices, d)
