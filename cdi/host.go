@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -160,7 +161,7 @@ func (f *hostFile) read() {
 			err = errors.New("no spec in it")
 		}
 	}
-	if isOwn(filepath.Base(f.path)) || hasUUID(filepath.Base(f.path)) {
+	if isOwn(filepath.Base(f.path)) || uuid().MatchString(filepath.Base(f.path)) {
 		return // another installation's, or of a claim: its devices are no devices of the host
 	}
 	if err != nil {
@@ -185,23 +186,13 @@ func (f *hostFile) read() {
 // GPUs have a UUID behind a prefix.
 func ofClaim(kind, name string) bool {
 	gpu := strings.HasPrefix(name, "GPU-") || strings.HasPrefix(name, "MIG-")
-	return strings.HasPrefix(kind, "k8s.") || !gpu && hasUUID(name)
+	return strings.HasPrefix(kind, "k8s.") || !gpu && uuid().MatchString(name)
 }
 
-// hasUUID reports whether s contains a UUID.
-func hasUUID(s string) bool {
-	const form = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
-	for at := range max(0, len(s)-len(form)+1) {
-		n := 0
-		for n < len(form) && (s[at+n] == '-') == (form[n] == '-') && strings.IndexByte("0123456789abcdefABCDEF-", s[at+n]) >= 0 {
-			n++
-		}
-		if n == len(form) {
-			return true
-		}
-	}
-	return false
-}
+// uuid matches a text that contains a UUID.
+var uuid = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile("(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+})
 
 // bearable returns an error for a text that the YAML library would take minutes and
 // gigabytes to reject: it reports each pair of equal keys.

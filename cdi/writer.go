@@ -61,9 +61,6 @@ func (w *Writer) Sync(want []*Spec, keep func(kind, device string, hostPaths []s
 	}
 	for _, name := range names {
 		have := w.read(name)
-		if have != nil && w.FileName(have.Kind) != name {
-			have = nil // another content in an own file
-		}
 		spec := retain(have, next[name], keep)
 		delete(next, name)
 		if spec == nil {
@@ -88,7 +85,7 @@ func (w *Writer) Sync(want []*Spec, keep func(kind, device string, hostPaths []s
 // Missing lists the entries of a spec that its file does not have, after a failed Sync.
 func (w *Writer) Missing(spec *Spec) []string {
 	have := map[string]string{}
-	if s := w.read(w.FileName(spec.Kind)); s != nil && s.Kind == spec.Kind {
+	if s := w.read(w.FileName(spec.Kind)); s != nil {
 		for _, d := range s.Devices {
 			have[d.Name] = text(d)
 		}
@@ -107,18 +104,13 @@ func text(d specs.Device) string {
 	return string(data)
 }
 
-// Edits returns the edits of a qualified name in the files; nil is none.
+// Edits returns the edits of a qualified name; nil is none.
 func (w *Writer) Edits(qualified string) *Edits {
-	names, _ := w.names()
-	for _, name := range names {
-		spec := w.read(name)
-		if spec == nil {
-			continue
-		}
-		for i := range spec.Devices {
-			if spec.Kind+"="+spec.Devices[i].Name == qualified {
-				return &spec.Devices[i].ContainerEdits
-			}
+	kind, device, _ := strings.Cut(qualified, "=")
+	spec := w.read(w.FileName(kind))
+	for i := 0; spec != nil && i < len(spec.Devices); i++ {
+		if spec.Devices[i].Name == device {
+			return &spec.Devices[i].ContainerEdits
 		}
 	}
 	return nil
@@ -189,11 +181,11 @@ func (w *Writer) names() ([]string, error) {
 	return names, nil
 }
 
-// read returns the spec in a file; nil if it is not valid.
+// read returns the spec in a file; nil if it is not valid, or belongs in another one.
 func (w *Writer) read(name string) *Spec {
 	data, err := atomicfile.Read(filepath.Join(w.Dir, name), atomicfile.MaxSize)
 	spec := &Spec{}
-	if err != nil || json.Unmarshal(data, spec) != nil || spec.Kind == "" || len(spec.Devices) == 0 {
+	if err != nil || json.Unmarshal(data, spec) != nil || w.FileName(spec.Kind) != name || len(spec.Devices) == 0 {
 		return nil
 	}
 	return spec

@@ -48,23 +48,18 @@ func Identify(snap *device.Snapshot, prev Decisions) (device.Forms, Decisions) {
 	for _, s := range prev.Serials {
 		known[s.ID] = s
 	}
-	var hardware []*device.Hardware
-	if snap != nil {
-		hardware = snap.Hardware
-	}
-	forms := make(device.Forms, len(hardware))
-	groups := make(map[string][]*device.Hardware, len(hardware))
-	for _, h := range hardware {
-		switch {
-		case h.Bus != device.USBBus:
-		default:
-			id := device.HardwareID(h, device.SerialForm)
-			// A version before may have taken a placeholder for a serial: the ID stays.
-			if _, accepted := known[id]; h.HasSerial() || accepted && !h.IsRootHub() {
-				groups[id] = append(groups[id], h)
-			} else {
-				forms[h] = device.PortForm
-			}
+	forms := make(device.Forms, len(snap.Hardware))
+	groups := make(map[string][]*device.Hardware, len(snap.Hardware))
+	for _, h := range snap.Hardware {
+		if h.Bus != device.USBBus {
+			continue
+		}
+		id := device.HardwareID(h, device.SerialForm)
+		// A version before may have taken a placeholder for a serial: the ID stays.
+		if _, accepted := known[id]; h.HasSerial() || accepted && !h.IsRootHub() {
+			groups[id] = append(groups[id], h)
+		} else {
+			forms[h] = device.PortForm
 		}
 	}
 	next := Decisions{Serials: make([]Serial, 0, len(groups))}

@@ -181,9 +181,6 @@ func TestIdentifyIgnoresOtherHardware(t *testing.T) {
 	if len(forms) != 0 || len(next.Serials) != 0 {
 		t.Errorf("forms %v, decisions %v", forms, next)
 	}
-	if forms, next := Identify(nil, Decisions{}); len(forms) != 0 || len(next.Serials) != 0 {
-		t.Errorf("no snapshot: forms %v, decisions %v", forms, next)
-	}
 }
 
 func TestIdentifyForgetsTheLongestAbsent(t *testing.T) {

@@ -130,42 +130,39 @@ func (t *transition) finish() (State, Output) {
 	for _, d := range t.drafts {
 		refused := d.config.Refuse != ""
 		if len(d.records) == 0 && (refused || d.config.Derived && len(d.blocked) == 0) {
-			t.out.Changes = append(t.out.Changes, changes(d.last, ListedResource{Name: d.name})...)
+			t.out.Changes = append(t.out.Changes, changes(d.name, d.last, nil)...)
 			continue // the resource ends
 		}
 		d.registered = d.registered || !refused && len(d.records) > 0
-		listed := ListedResource{
+		entries := t.entries(d)
+		t.out.Changes = append(t.out.Changes, changes(d.name, d.last, entries)...)
+		t.out.Resources = append(t.out.Resources, ListedResource{
 			Name:     d.name,
-			Devices:  t.entries(d),
+			Devices:  slices.Clone(entries), // the caller may add its own health of a device
 			Complete: t.complete(d),
 			Register: d.registered,
 			Waiting:  d.blocked,
-		}
-		t.out.Changes = append(t.out.Changes, changes(d.last, listed)...)
-		d.last = listed
+		})
+		d.last = entries
 		next.resources = append(next.resources, d.resource)
-		// The caller may add its own health of a device.
-		listed.Devices = slices.Clone(listed.Devices)
-		t.out.Resources = append(t.out.Resources, listed)
 	}
 	return next, t.out
 }
 
 // complete reports whether d has all its remembered devices.
 func (t *transition) complete(d *draft) bool {
+	complete := true
 	deadline := t.in.Start.Add(completeAfter)
-	if d.config.Refuse != "" || !t.in.Now.Before(deadline) {
-		d.pending = nil
+	awaited := d.config.Refuse == "" && t.in.Now.Before(deadline)
+	for id, rec := range d.records {
+		rec.pending = rec.pending && awaited && !(rec.present && rec.settled) && t.claimed[id] == ""
+		d.records[id] = rec
+		complete = complete && !rec.pending
 	}
-	for id := range d.pending {
-		if rec := d.records[id]; rec.present && rec.settled || t.claimed[id] != "" {
-			delete(d.pending, id)
-		}
-	}
-	if len(d.pending) > 0 {
+	if !complete {
 		t.wake(deadline)
 	}
-	return len(d.pending) == 0
+	return complete
 }
 
 func (t *transition) entries(d *draft) []Entry {
@@ -199,21 +196,21 @@ func (t *transition) entries(d *draft) []Entry {
 }
 
 // changes returns the differences between two lists of one resource.
-func changes(before, after ListedResource) []Change {
-	was := make(map[string]Entry, len(before.Devices))
-	for _, e := range before.Devices {
+func changes(resource string, before, after []Entry) []Change {
+	was := make(map[string]Entry, len(before))
+	for _, e := range before {
 		was[e.Offer.ID] = e
 	}
 	var out []Change
-	for _, e := range after.Devices {
+	for _, e := range after {
 		old, known := was[e.Offer.ID]
 		delete(was, e.Offer.ID)
 		if !known || old.Healthy != e.Healthy || old.Reason != e.Reason {
-			out = append(out, Change{Resource: after.Name, ID: e.Offer.ID, Healthy: e.Healthy, Reason: e.Reason})
+			out = append(out, Change{Resource: resource, ID: e.Offer.ID, Healthy: e.Healthy, Reason: e.Reason})
 		}
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(was), device.CompareNatural) {
-		out = append(out, Change{Resource: after.Name, ID: id, Reason: was[id].Reason, Left: true})
+		out = append(out, Change{Resource: resource, ID: id, Reason: was[id].Reason, Left: true})
 	}
 	return out
 }

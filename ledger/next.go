@@ -63,7 +63,7 @@ type draft struct {
 	resource
 	config  Resource
 	former  map[string]string // the ID of the version before, by the current one
-	matched map[string]bool   // by ID
+	matched map[string]bool   // by ID, waiting ones included
 	waiting []device.Offer    // of devices listed by another resource
 	blocked []Waiting
 }
@@ -89,7 +89,6 @@ func (s State) open(in Input) *transition {
 		if res.records = maps.Clone(res.records); res.records == nil {
 			res.records = make(map[string]record)
 		}
-		res.pending = maps.Clone(res.pending)
 		d := &draft{resource: res, config: config, former: make(map[string]string), matched: make(map[string]bool, len(config.Offers))}
 		for id, rec := range res.records {
 			t.owner[id] = d
@@ -142,18 +141,17 @@ func (t *transition) match() {
 		if d.config.Refuse != "" {
 			continue
 		}
-		seen := make(map[string]bool, len(d.config.Offers))
 		for _, offer := range d.config.Offers {
 			t.keepFormer(d, &offer)
 			switch id := offer.ID; {
-			case seen[id]:
+			case d.matched[id]:
 			case t.blockedBy(d, offer) == "":
 				t.list(d, offer)
 			default:
 				d.waiting = append(d.waiting, offer)
 				t.claimed[id] = cmp.Or(t.claimed[id], d.name)
 			}
-			seen[offer.ID] = true
+			d.matched[offer.ID] = true
 		}
 	}
 	for _, d := range t.drafts {
@@ -247,7 +245,6 @@ func (t *transition) list(d *draft, offer device.Offer) {
 		}
 	}
 	d.records[offer.ID] = rec
-	d.matched[offer.ID] = true
 	t.owner[offer.ID] = d
 }
 

@@ -206,7 +206,7 @@ func (p Persisted) State(boot string) State {
 			continue
 		}
 		names[kept.Name] = true
-		res := resource{name: kept.Name, records: make(map[string]record), pending: make(map[string]bool)}
+		res := resource{name: kept.Name, records: make(map[string]record)}
 		for _, d := range kept.Devices {
 			negative := slices.ContainsFunc(d.NUMA, func(n int) bool { return n < 0 })
 			if !device.ValidID(d.ID) || ids[d.ID] || d.Slots < 1 || d.Slots > device.MaxSlots || negative {
@@ -216,8 +216,7 @@ func (p Persisted) State(boot string) State {
 			if rebooted {
 				d.Moves, d.Hardware = false, ""
 			}
-			res.records[d.ID] = record{offer: device.Offer{ID: d.ID, Slots: d.Slots, NUMA: d.NUMA}, keys: d.Nodes, now: d.Now, net: netState{moves: d.Moves, hardware: d.Hardware, held: d.Moves}}
-			res.pending[d.ID] = true
+			res.records[d.ID] = record{pending: true, offer: device.Offer{ID: d.ID, Slots: d.Slots, NUMA: d.NUMA}, keys: d.Nodes, now: d.Now, net: netState{moves: d.Moves, hardware: d.Hardware, held: d.Moves}}
 		}
 		if len(res.records) > 0 {
 			s.resources = append(s.resources, res)

@@ -173,15 +173,15 @@ type resource struct {
 	name       string
 	registered bool
 	records    map[string]record // by ID
-	// pending are IDs from before the start that have not been present since.
-	pending map[string]bool
-	last    ListedResource
+	last       []Entry
 }
 
 // record is the life of one device.
 type record struct {
 	offer   device.Offer
 	present bool
+	// pending is set if it was listed before the start and has not been present since.
+	pending bool
 	// unread is set if it may be unread hardware.
 	unread bool
 	// settled is reached once and lost when the nodes change or leave. The wait started
