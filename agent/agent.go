@@ -117,19 +117,14 @@ func New(options Options) (_ *Agent, err error) {
 		return nil, err
 	}
 	a.metrics.CountLoad(first.err)
-	a.build()
-	return a, nil
-}
-
-// build makes the parts; none of them runs yet.
-func (a *Agent) build() {
-	p := a.options.Paths
+	p := options.Paths
 	a.scanner = inventory.New(p.Inventory(a.log))
 	a.watcher = inventory.NewWatcher(inventory.WatchOptions{Dev: p.Dev, Log: a.log})
 	a.specFiles = newFileWatch("CDI specs", a.specDirs, a.log)
 	a.kubelet = plugin.NewKubeletWatch(p.KubeletDir, a.log)
 	a.pods = podresources.New(p.PodResources, func() time.Time { return a.now() })
-	a.injector = newInjector(a.options, a.problems)
+	a.injector = newInjector(options, a.problems)
+	return a, nil
 }
 
 // Run serves until ctx is cancelled: then streams end, sockets are removed,

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -175,7 +174,7 @@ func (l *loop) save() (saved bool) {
 	err := ledger.Save(l.options.Paths.StateDir, ledger.Persisted{
 		Boot: m.boot, Decisions: m.decisions, Resources: m.state.Remember(), Injected: l.injector.injected, USB: l.scanner.KnownUSB(),
 	})
-	l.warnStateDir("state", err, "state can't be saved: identity decisions are lost at the next start")
+	l.problems.warnError("state", err, "state can't be saved: identity decisions are lost at the next start", "hint", l.options.hint("state-dir"))
 	l.keepConfig()
 	return err == nil && l.memory.unkept == nil
 }
@@ -187,13 +186,8 @@ func (l *loop) keepConfig() {
 		if err == nil {
 			m.unkept = nil
 		}
-		l.warnStateDir("last good configuration", err, "the configuration can't be copied: a broken one at the next start has no replacement")
-	}
-}
-
-func (l *loop) warnStateDir(subject string, err error, message string) {
-	if err != nil {
-		l.problems.warn(subject, fmt.Sprintf("--state-dir: %v", err), message, "hint", l.options.hint("state-dir"))
+		l.problems.warnError("last good configuration", err, "the configuration can't be copied: a broken one at the next start has no replacement",
+			"hint", l.options.hint("state-dir"))
 	}
 }
 

@@ -46,15 +46,6 @@ func (r reading) same(other reading) bool {
 	return r.err.Error() == other.err.Error()
 }
 
-// readConfig reads the text of the configuration.
-func (o Options) readConfig() ([]config.File, error) {
-	files, err := config.Read(o.Config)
-	if err != nil {
-		return nil, o.withHint(fmt.Errorf("--config: %w", err), "config")
-	}
-	return files, nil
-}
-
 // checkConfig parses and checks a configuration, including the last good one: --allow
 // may have changed.
 func (o Options) checkConfig(files []config.File) (*config.Config, error) {
@@ -96,13 +87,16 @@ func (o Options) keepConfig(files []config.File) error {
 		kept[i] = keptFile{f.Name, string(f.Data)}
 	}
 	data, err := json.MarshalIndent(kept, "", "  ")
+	if err == nil {
+		err = os.MkdirAll(o.Paths.StateDir, 0o700)
+	}
+	if err == nil {
+		err = atomicfile.Write(filepath.Join(o.Paths.StateDir, lastGoodName), data, 0o600)
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("--state-dir: %w", err)
 	}
-	if err := os.MkdirAll(o.Paths.StateDir, 0o755); err != nil {
-		return err
-	}
-	return atomicfile.Write(filepath.Join(o.Paths.StateDir, lastGoodName), data, 0o600)
+	return nil
 }
 
 // newFileWatch watches files edited by people and programs: the configuration, foreign
@@ -153,7 +147,8 @@ func newConfigReader(o Options, writer bool) (*configReader, *config.Config, err
 // load reads and checks the configuration on disk. One that the program did not survive
 // is tried only if that is requested.
 func (r *configReader) load(requested bool) (next reading) {
-	if next.files, next.err = r.options.readConfig(); next.err != nil {
+	if next.files, next.err = config.Read(r.options.Config); next.err != nil {
+		next.err = r.options.withHint(fmt.Errorf("--config: %w", next.err), "config")
 		return next
 	}
 	next.hash = config.Hash(next.files)
@@ -165,9 +160,10 @@ func (r *configReader) load(requested bool) (next reading) {
 			return next
 		}
 	}
-	next.trial = r.trials.begin(next.hash)
+	var undo func()
+	next.trial, undo = r.trials.begin(next.hash)
 	if next.config, next.err = r.options.checkConfig(next.files); next.err != nil {
-		r.trials.broken(next.hash)
+		undo()
 	}
 	return next
 }

@@ -56,7 +56,6 @@ type trials struct {
 	good    string // hash of the last good configuration
 	died    trial  // the program did not survive it
 	current trial  // being tried
-	before  trial  // being tried before that one, and still served if that is broken
 }
 
 // newTrials reads what an earlier instance left. While another one runs, the file may be
@@ -84,11 +83,12 @@ func (t *trials) check(hash string) error {
 }
 
 // begin marks a configuration that is about to be tried, and reports whether it is not
-// the last good one.
-func (t *trials) begin(hash string) bool {
+// the last good one. If it turns out to be broken, undo lets the trial before go on.
+func (t *trials) begin(hash string) (isTrial bool, undo func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.before, t.current = t.current, trial{}
+	before := t.current
+	t.current = trial{}
 	if hash != t.good && t.good != "" { // else there is nothing to go back to
 		t.current = trial{hash, 1}
 		if hash == t.died.Hash {
@@ -96,7 +96,14 @@ func (t *trials) begin(hash string) bool {
 		}
 	}
 	t.write()
-	return hash != t.good
+	return hash != t.good, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.current = before; before.Hash == t.good {
+			t.current = trial{} // passed meanwhile
+		}
+		t.write()
+	}
 }
 
 // stop ends any trial: the program ends by itself.
@@ -112,23 +119,14 @@ func (t *trials) inherit() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.writer = true
-}
-
-// broken ends the trial that has begun last: the one before goes on.
-func (t *trials) broken(hash string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.current.Hash == hash {
-		t.current = t.before
-		t.write()
-	}
+	t.write()
 }
 
 // passed makes a configuration the last good one. Another trial may have begun.
 func (t *trials) passed(hash string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.good, t.died, t.before = hash, trial{}, trial{}
+	t.good, t.died = hash, trial{}
 	if t.current.Hash == hash {
 		t.current = trial{}
 	}

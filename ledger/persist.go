@@ -131,7 +131,7 @@ func Save(dir string, p Persisted) error {
 		err = atomicfile.Write(path, text, 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("write the state: %q: %w", path, err)
+		return fmt.Errorf("--state-dir: write the state: %q: %w", path, err)
 	}
 	return nil
 }

@@ -260,6 +260,37 @@ func TestKilledAfterATrial(t *testing.T) {
 	v.listed(2)
 }
 
+// A configuration that comes with a new instance, as in a rolling update, is marked once
+// the state directory is that instance's.
+func TestKilledAfterARollingUpdate(t *testing.T) {
+	t.Parallel()
+	v := newVictim(t)
+	v.configure(1)
+	v.start()
+	v.listed(1)
+	v.end(syscall.SIGTERM)
+	v.start()
+	v.listed(1)
+	old := v.cmd
+	text, err := os.ReadFile(v.dir + "/c.toml")
+	if err == nil {
+		err = os.WriteFile(v.dir+"/new.toml", []byte(strings.Replace(string(text), "count = 1", "count = 2", 1)), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.flags[slices.Index(v.flags, v.dir+"/c.toml")] = v.dir + "/new.toml"
+	v.start()
+	v.eventually("the new instance", func() bool { return strings.Contains(v.logged(), "waiting for it to end") })
+	_ = old.Process.Signal(syscall.SIGTERM)
+	_ = old.Wait()
+	v.eventually("the lock", func() bool { return strings.Contains(v.logged(), "this instance writes") })
+	v.end(syscall.SIGKILL)
+	v.start()
+	v.listed(1)
+	v.eventually("the reason", func() bool { return strings.Contains(v.logged(), died) })
+}
+
 // Without a good one there is nothing to go back to, and the first start may be cut off
 // at any time.
 func TestKilledDuringTheFirstStart(t *testing.T) {
