@@ -82,7 +82,6 @@ type page struct {
 
 // section is the part below one heading.
 type section struct {
-	title   string
 	text    []string // without blocks
 	offered []string // resources of its configurations
 }
@@ -125,7 +124,7 @@ func readPage(t *testing.T, file string) *page {
 			b.language, b.first, b.section = strings.TrimPrefix(line, "```"), i+1, len(p.sections)-1
 			p.blocks, open, next.file = append(p.blocks, &b), &b, ""
 		case strings.HasPrefix(line, "#"):
-			p.sections = append(p.sections, section{title: strings.TrimSpace(strings.TrimLeft(line, "#"))})
+			p.sections = append(p.sections, section{})
 		case m != nil && m[1] == "machine":
 			next.machine = m[2]
 		case m != nil:
