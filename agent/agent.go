@@ -229,22 +229,13 @@ func (o Options) hint(flag string) string {
 	return hints[flag].host
 }
 
-// hinted is an error with a hint on a line of its own.
-type hinted struct {
-	error
-	hint string
-}
-
-func (h hinted) Error() string { return h.error.Error() + "\n  hint: " + h.hint }
-func (h hinted) Unwrap() error { return h.error }
-
-// withHint adds the hint of a flag to an error about it.
+// withHint adds the hint of a flag to an error about it, on a line of its own.
 func (o Options) withHint(err error, flag string) error {
 	hint := o.hint(flag)
 	if err == nil || hint == "" {
 		return err
 	}
-	return hinted{err, hint}
+	return fmt.Errorf("%w\n  hint: %s", err, hint)
 }
 
 // prepare checks and makes what serving requires, which a writable state directory is

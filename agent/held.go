@@ -112,7 +112,7 @@ func (l *loop) ours(out ledger.Output) func(name string) bool {
 
 // listHeld queries the kubelet for the held slots of our resources.
 func (a *Agent) listHeld(ctx context.Context, now time.Time, ours func(resource string) bool) (ledger.Held, error) {
-	list, at, err := a.pods.Held(ctx, now)
+	list, at, err := a.pods.Holders(ctx, now)
 	if err != nil {
 		return ledger.Held{}, err
 	}

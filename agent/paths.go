@@ -66,17 +66,13 @@ func (p Paths) specOwner() string {
 	return p.RunDir
 }
 
-// mounts are the parts of the host that may be mounted elsewhere here.
-func (p Paths) mounts() [2]struct{ host, here string } {
-	return [2]struct{ host, here string }{{"/dev", p.Dev}, {"/sys", p.Sysfs}}
-}
-
-// local is where a path of the host is found here.
+// local is where a path of the host is found here: /dev and /sys may be mounted elsewhere.
 func (p Paths) local(host string) string {
-	for _, m := range p.mounts() {
-		if rest, ok := strings.CutPrefix(host, m.host); ok && (rest == "" || rest[0] == '/') {
-			return m.here + rest
-		}
+	if rest, ok := strings.CutPrefix(host, "/dev"); ok && (rest == "" || rest[0] == '/') {
+		return p.Dev + rest
+	}
+	if rest, ok := strings.CutPrefix(host, "/sys"); ok && (rest == "" || rest[0] == '/') {
+		return p.Sysfs + rest
 	}
 	return host
 }

@@ -76,7 +76,7 @@ func (a *Agent) Status(ctx context.Context) metrics.Status {
 		NotReady: split(a.Ready()), Config: a.Config(),
 		Degraded: a.degraded(), Problems: a.problems.latest(), Resources: []metrics.Resource{}, Events: a.events.latest(),
 	}
-	var held podresources.Held
+	var held podresources.Holders
 	var allocatable map[string][]string
 	if a.options.CDIOnly {
 		s.Command, s.HeldUnknown = "cdi", "there is no kubelet to ask"
@@ -87,7 +87,7 @@ func (a *Agent) Status(ctx context.Context) metrics.Status {
 		defer cancel()
 		since := a.now().Add(-holdersFor)
 		var err error
-		if held, _, err = a.pods.Held(ctx, since); err != nil {
+		if held, _, err = a.pods.Holders(ctx, since); err != nil {
 			s.HeldUnknown = err.Error()
 		} else { // disabled in some kubelets
 			allocatable, _, _ = a.pods.Allocatable(ctx, since)
@@ -128,7 +128,7 @@ func (e *explainer) reason(c *config.Resource) string {
 }
 
 // status is the state of one resource; held and allocatable are nil where unknown.
-func (m member) status(held podresources.Held, allocatable map[string][]string) metrics.Resource {
+func (m member) status(held podresources.Holders, allocatable map[string][]string) metrics.Resource {
 	r := metrics.Resource{Name: m.Name, Retired: m.config == nil, Devices: []metrics.Device{}}
 	if m.plugin != nil {
 		status, _ := m.plugin.Status()
@@ -177,10 +177,7 @@ func (a *Agent) degraded() []metrics.Problem {
 		source, reason, _ := strings.Cut(d, ":")
 		missing = append(missing, metrics.Problem{Subject: source, Reason: strings.TrimSpace(reason)})
 	}
-	if a.kubelet.Degraded() {
-		missing = append(missing, metrics.Problem{Subject: "kubelet directory", Reason: "inotify is unavailable"})
-	}
-	for _, w := range []*watch.Watcher{a.reader.files, a.specFiles} {
+	for _, w := range []*watch.Watcher{a.kubelet.Files, a.reader.files, a.specFiles} {
 		if err := w.Degraded(); err != nil {
 			missing = append(missing, metrics.Problem{Subject: w.Source, Reason: err.Error()})
 		}

@@ -55,16 +55,19 @@ func (r *Resource) Build(offers []device.Offer) (spec *Spec, left map[string]err
 			continue
 		}
 		edits, err := r.edits(o)
-		if devices, err = r.appendEntry(devices, o.ID, edits, err); err != nil {
+		if err != nil {
 			left[o.ID] = err
 			continue
 		}
+		devices = append(devices, specs.Device{Name: o.ID, ContainerEdits: edits})
 		good = append(good, o)
 	}
 	named := slices.ContainsFunc(good, func(o device.Offer) bool { return o.ID == AllDevices })
 	if r.Alone && len(good) > 0 && !named {
 		edits, err := r.editsOfAll(good, devices)
-		if devices, err = r.appendEntry(devices, AllDevices, edits, err); err != nil {
+		if err == nil {
+			devices = append(devices, specs.Device{Name: AllDevices, ContainerEdits: edits})
+		} else {
 			left[AllDevices] = err
 		}
 	}
@@ -86,22 +89,18 @@ func newSpec(kind string, devices []specs.Device) *Spec {
 	return spec
 }
 
-// appendEntry adds the entry of a device if a runtime will accept it. err is that of
-// its edits.
-func (r *Resource) appendEntry(devices []specs.Device, name string, edits Edits, err error) ([]specs.Device, error) {
-	if err != nil {
-		return devices, err
-	}
+// checkEntry returns why a runtime would not accept an entry.
+func (r *Resource) checkEntry(name string, edits Edits) error {
 	if _, err := qualifiedName(r.Name, name); err != nil {
-		return devices, err
+		return err
 	}
 	if reflect.DeepEqual(edits, Edits{}) {
-		return devices, errors.New("brings nothing into a container")
+		return errors.New("brings nothing into a container")
 	}
 	if err := (&cdiapi.ContainerEdits{ContainerEdits: &edits}).Validate(); err != nil {
-		return devices, fmt.Errorf("no edits for CDI: %w", err)
+		return fmt.Errorf("no edits for CDI: %w", err)
 	}
-	return append(devices, specs.Device{Name: name, ContainerEdits: edits}), nil
+	return nil
 }
 
 // edits are the container edits of a device. A path that only an Allocate call
@@ -167,7 +166,7 @@ func (r *Resource) edits(o device.Offer) (Edits, error) {
 		// An entry must have edits. Runtimes skip the group 0.
 		e.AdditionalGIDs = []uint32{0}
 	}
-	return e, nil
+	return e, r.checkEntry(o.ID, e)
 }
 
 // editsOfAll are the edits of all devices in one container; entries are those of each.
@@ -187,7 +186,7 @@ func (r *Resource) editsOfAll(offers []device.Offer, entries []specs.Device) (al
 		all.AdditionalGIDs = union(all.AdditionalGIDs, e.AdditionalGIDs)
 	}
 	all.Env = environ(together.response.Env)
-	return all, nil
+	return all, r.checkEntry(AllDevices, all)
 }
 
 // union appends elements that are missing, such as companions.

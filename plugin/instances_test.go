@@ -79,7 +79,7 @@ func TestNewcomerGoesAgain(t *testing.T) {
 func TestNewInstanceIsKilled(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.watch.files.Resync = 20 * time.Millisecond
+	n.watch.Files.Resync = 20 * time.Millisecond
 	n.up()
 	p, _ := n.plugin(gpu, newSource(healthy("a")...), func(p *Plugin) { p.timing.alone = time.Millisecond })
 	n.waitRegistered(p, true)

@@ -41,7 +41,7 @@ type KubeletSocket struct {
 type KubeletWatch struct {
 	dir, socket string
 	log         *slog.Logger
-	files       *watch.Watcher
+	Files       *watch.Watcher // of the directory; Run runs it
 
 	mu      sync.Mutex
 	kubelet KubeletSocket
@@ -63,7 +63,7 @@ func NewKubeletWatch(dir string, log *slog.Logger) *KubeletWatch {
 		dir:    dir,
 		socket: filepath.Join(dir, kubeletSocket),
 		log:    log,
-		files: watch.New(watch.Options{
+		Files: watch.New(watch.Options{
 			// The directory may be replaced by a link, and its parent moved.
 			Source: "kubelet directory", Events: watch.Names, Dirs: func() []string { return []string{dir, filepath.Dir(dir)} },
 			Resync: 2 * time.Minute, Poll: time.Second, Log: log,
@@ -83,23 +83,19 @@ func (w *KubeletWatch) Kubelet() (KubeletSocket, <-chan struct{}) {
 	return w.kubelet, w.changed
 }
 
-// Degraded reports whether inotify is unavailable, so that the directory is polled every
-// second.
-func (w *KubeletWatch) Degraded() bool { return w.files.Degraded() != nil }
-
 // Run follows the directory until ctx is cancelled, which is no error; it never
 // gives up.
 func (w *KubeletWatch) Run(ctx context.Context) error {
 	var files sync.WaitGroup
 	defer files.Wait()
-	files.Go(func() { _ = w.files.Run(ctx) }) // always nil
+	files.Go(func() { _ = w.Files.Run(ctx) }) // always nil
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-w.files.Changes():
+		case <-w.Files.Changes():
 		}
-		names, all := w.files.Take()
+		names, all := w.Files.Take()
 		if all {
 			w.checkAll()
 			continue

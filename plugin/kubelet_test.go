@@ -114,15 +114,15 @@ func TestWatchFollowsTheDirectory(t *testing.T) {
 func TestWatchWithoutInotify(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.watch.files.Open = func(uint32) (watch.Source, error) {
+	n.watch.Files.Open = func(uint32) (watch.Source, error) {
 		return nil, &os.SyscallError{Syscall: "inotify_init1", Err: syscall.EMFILE}
 	}
-	n.watch.files.Poll = 2 * time.Millisecond
+	n.watch.Files.Poll = 2 * time.Millisecond
 	n.run()
 	p, _ := n.plugin(gpu, newSource(healthy("a")...))
 	n.must(n.Start())
 	n.waitAllocatable(gpu, 1)
-	if !n.watch.Degraded() {
+	if n.watch.Files.Degraded() == nil {
 		t.Error("not degraded")
 	}
 	n.must(n.Restart())
@@ -140,17 +140,17 @@ func TestWatchGetsInotifyBack(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	tries := 0
-	open := n.watch.files.Open
-	n.watch.files.Open = func(events uint32) (watch.Source, error) {
+	open := n.watch.Files.Open
+	n.watch.Files.Open = func(events uint32) (watch.Source, error) {
 		if tries++; tries < 3 {
 			return nil, errors.New("too many")
 		}
 		return open(events)
 	}
-	n.watch.files.Poll = time.Millisecond
+	n.watch.Files.Poll = time.Millisecond
 	n.run()
 	n.logs.wait(n.ctx, t, "directories are watched again")
-	if n.watch.Degraded() {
+	if n.watch.Files.Degraded() != nil {
 		t.Error("still degraded")
 	}
 }

@@ -32,16 +32,16 @@ type Holder struct {
 	Namespace, Pod, Container string
 }
 
-// Held are the holders by resource name and device ID; those of one device are in the
+// Holders are the holders by resource name and device ID; those of one device are in the
 // kubelet's order, without duplicates. An init container that is not a sidecar is
 // missing, since the kubelet does not list it, though it may hold devices while it
 // runs.
-type Held map[string]map[string][]Holder
+type Holders map[string]map[string][]Holder
 
 // Client queries one kubelet. It is safe for concurrent use.
 type Client struct {
 	path        string
-	held        cached[Held]
+	held        cached[Holders]
 	allocatable cached[map[string][]string]
 }
 
@@ -53,19 +53,19 @@ func New(path string, now func() time.Time) *Client {
 		now = time.Now
 	}
 	c := &Client{path: path}
-	c.held = cached[Held]{now: now, call: c.list}
+	c.held = cached[Holders]{now: now, call: c.list}
 	c.allocatable = cached[map[string][]string]{now: now, call: c.listAllocatable}
 	return c
 }
 
-// Held returns the holders of every device as reported by the kubelet at since or
+// Holders returns the holders of every device as reported by the kubelet at since or
 // later, and the time. Concurrent callers share a response, which must not be changed.
-func (c *Client) Held(ctx context.Context, since time.Time) (Held, time.Time, error) {
+func (c *Client) Holders(ctx context.Context, since time.Time) (Holders, time.Time, error) {
 	return c.held.get(ctx, since)
 }
 
 // Allocatable returns the IDs that the kubelet could allocate, held or not, by resource
-// name, sorted; otherwise it is like Held.
+// name, sorted; otherwise it is like Holders.
 func (c *Client) Allocatable(ctx context.Context, since time.Time) (map[string][]string, time.Time, error) {
 	return c.allocatable.get(ctx, since)
 }
@@ -121,8 +121,8 @@ func (c *cached[T]) refresh() {
 }
 
 // list returns the holders of every device.
-func (c *Client) list(ctx context.Context) (Held, error) {
-	held := Held{}
+func (c *Client) list(ctx context.Context) (Holders, error) {
+	held := Holders{}
 	err := c.call(ctx, "List", func(ctx context.Context, api podresourcesv1.PodResourcesListerClient) error {
 		resp, err := api.List(ctx, &podresourcesv1.ListPodResourcesRequest{})
 		for _, pod := range resp.GetPodResources() {
@@ -140,7 +140,7 @@ func (c *Client) list(ctx context.Context) (Held, error) {
 
 // add records that h holds devices. The kubelet has an entry for each NUMA node of a
 // device.
-func (held Held) add(h Holder, devices []*podresourcesv1.ContainerDevices) {
+func (held Holders) add(h Holder, devices []*podresourcesv1.ContainerDevices) {
 	for _, d := range devices {
 		ids := held[d.GetResourceName()]
 		if ids == nil {

@@ -59,7 +59,7 @@ func TestList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Held{
+	want := Holders{
 		"example.com/gpu": {
 			"a": {{"ns", "p", "c"}, {"ns", "p", "sidecar"}},
 			"b": {{"ns", "p", "c"}},
@@ -74,7 +74,7 @@ func TestList(t *testing.T) {
 	if held, err = c.list(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(Held{"example.com/gpu": {"c": {{"ns", "q", "c"}}}}, held); diff != "" {
+	if diff := cmp.Diff(Holders{"example.com/gpu": {"c": {{"ns", "q", "c"}}}}, held); diff != "" {
 		t.Errorf("held (-want +got):\n%s", diff)
 	}
 }
@@ -86,7 +86,7 @@ func TestUnavailable(t *testing.T) {
 	check := func(when string) {
 		t.Helper()
 		const want = "PodResources API is unavailable: "
-		if held, _, err := c.Held(t.Context(), time.Now()); err == nil || !strings.Contains(err.Error(), want) || held != nil {
+		if held, _, err := c.Holders(t.Context(), time.Now()); err == nil || !strings.Contains(err.Error(), want) || held != nil {
 			t.Errorf("%s: got %v, %v, want %q", when, held, err, want)
 		}
 		if ids, _, err := c.Allocatable(t.Context(), time.Now()); err == nil || !strings.Contains(err.Error(), want) || ids != nil {

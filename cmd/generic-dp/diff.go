@@ -185,7 +185,7 @@ func (f *flags) holders(ctx context.Context) (map[[2]string][]metrics.Holder, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, statusLimit)
 	defer cancel()
-	held, _, err := podresources.New(f.paths.PodResources, nil).Held(ctx, time.Time{})
+	held, _, err := podresources.New(f.paths.PodResources, nil).Holders(ctx, time.Time{})
 	for resource, devices := range held {
 		for slot, by := range devices {
 			id, _ := device.SplitSlot(slot)
