@@ -151,6 +151,42 @@ func TestEveryExampleHasAStory(t *testing.T) {
 	}
 }
 
+// Every row of docs/replaces.md names an example, and every example that says in its head
+// that it is like a plugin is there.
+func TestReplaces(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/replaces.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	linked := map[string]bool{}
+	link := regexp.MustCompile(`\]\(\.\./examples/(configs/[a-z-]+\.toml)\)`)
+	for line := range strings.Lines(string(page)) {
+		found := link.FindStringSubmatch(line)
+		if row := strings.HasPrefix(line, "| ") && !strings.HasPrefix(line, "| plugin"); row && found == nil {
+			t.Errorf("no example in %q", line)
+		} else if row {
+			linked[found[1]] = true
+		}
+	}
+	for file := range linked {
+		if _, err := os.Stat(file); err != nil {
+			t.Error(err)
+		}
+	}
+	files, err := filepath.Glob("configs/*.toml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("examples: %v, %v", files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		head, _, _ := strings.Cut(string(text), "\n[[resource]]")
+		if err != nil || regexp.MustCompile(`(?i)replacement for|\bplugin`).MatchString(head) && !linked[file] {
+			t.Errorf("%s is like a plugin, and docs/replaces.md lacks it: %v", file, err)
+		}
+	}
+}
+
 // node is a machine that serves an example.
 type node struct {
 	*testing.T
