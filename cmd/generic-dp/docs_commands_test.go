@@ -113,8 +113,9 @@ func (p *page) checkValue(line int, path string) {
 		p.t.Fatal(err)
 	}
 	for key := range strings.SplitSeq(strings.ReplaceAll(path, `\.`, "\x00"), ".") {
-		values, ok := value.(map[string]any)
+		values, _ := value.(map[string]any)
 		key = strings.ReplaceAll(key, "\x00", ".")
+		ok := false
 		if value, ok = values[key]; !ok && !strings.HasSuffix(key, ".toml") {
 			p.errorf(line, "the chart has no value %s", path)
 			return
