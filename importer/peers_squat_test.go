@@ -10,7 +10,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/matchers"
 )
 
 // squatConfig is the configuration of generic-device-plugin like in its own decoder.
@@ -203,13 +202,13 @@ func TestSquatOffersTheSame(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			snap := recorded(t, test.machine)
+			snap, opts := recorded(t, test.machine)
 			input := "domain: example.com\ndevices:" + test.devices
 			want := squatOffers(t, input, snap)
 			if len(want) == 0 {
 				t.Fatal("nothing is offered")
 			}
-			if diff := cmp.Diff(want, offered(t, input, snap, matchers.Options{})); diff != "" {
+			if diff := cmp.Diff(want, offered(t, input, snap, opts)); diff != "" {
 				t.Errorf("(-generic-device-plugin +imported):\n%s", diff)
 			}
 		})

@@ -34,10 +34,9 @@ type host struct{ *inventory.Attributes }
 func (host) Exists(string) bool                 { return true }
 func (host) Glob(pattern.Values, *int) []string { return nil }
 
-func recorded(t *testing.T, name string) *device.Snapshot {
+func recorded(t *testing.T, name string) (*device.Snapshot, matchers.Options) {
 	t.Helper()
-	snap, _ := scan(t, sysfstest.Load(t, filepath.Join("..", "testdata", "machines", name+".txtar")))
-	return snap
+	return scan(t, sysfstest.Load(t, filepath.Join("..", "testdata", "machines", name+".txtar")))
 }
 
 // offered lists the devices of an imported configuration, sorted: "name: slots x
@@ -126,7 +125,7 @@ func TestSmarterOffersTheSame(t *testing.T) {
 	for _, machine := range []string{"desktop-xhci", "raspberry-pi-4", "server-two-socket"} {
 		t.Run(machine, func(t *testing.T) {
 			t.Parallel()
-			snap := recorded(t, machine)
+			snap, opts := recorded(t, machine)
 			var want []string
 			for _, e := range entries {
 				expression := regexp.MustCompile(e.DeviceMatch)
@@ -143,7 +142,7 @@ func TestSmarterOffersTheSame(t *testing.T) {
 				}
 			}
 			slices.Sort(want)
-			if diff := cmp.Diff(want, offered(t, input, snap, matchers.Options{})); diff != "" {
+			if diff := cmp.Diff(want, offered(t, input, snap, opts)); diff != "" {
 				t.Errorf("(-smarter-device-manager +imported):\n%s", diff)
 			}
 		})

@@ -235,7 +235,7 @@ match = { pci = { vendor = "8086", class = "03" }, glob = "/dev/dri/*" }
 			cpu := startCPU(b)
 			forms, _ := ledger.Identify(snap, ledger.Decisions{})
 			for b.Loop() {
-				matchers.Match(cfg, snap, forms, matchers.Options{})
+				matchers.Match(cfg, snap, forms, matchers.Options{Host: &fakeHost{}})
 			}
 			cpu()
 		})

@@ -13,12 +13,12 @@ func TestCompanions(t *testing.T) {
 	t.Parallel()
 	snaps := map[string]*device.Snapshot{desktop: machine(t, desktop), server: machine(t, server)}
 	const fuse = "match.glob = \"/dev/fuse\"\n"
-	gone := matchers.Options{Host: &fakeHost{exists: func(string) bool { return false }}}
-	globs := matchers.Options{Host: &fakeHost{glob: files("/opt/b", "/opt/a")}}
+	gone := fakeHost{exists: func(string) bool { return false }}
+	globs := fakeHost{glob: files("/opt/b", "/opt/a")}
 	for _, tc := range []struct {
 		name, toml string
 		machine    string
-		opts       matchers.Options
+		host       fakeHost
 		want       []string
 	}{
 		{name: "node", toml: fuse + `with = { path = "/dev/net/tun", permissions = "rwm" }`, want: []string{"fuse /dev/fuse +/dev/net/tun:rwm"}},
@@ -36,12 +36,12 @@ with = { glob = "/dev/snd/*C1*" }`, want: []string{"usb:046d:082d:2B5D3F1F /dev/
 		{name: "several values", toml: `match = { usb = { id = "0403:6010" }, glob = "/dev/ttyUSB*" }
 with = { path = "/dev/snd/controlC${1}", optional = true }`, want: []string{`usb:0403:6010:port:0000:00:14.0:2.4 /dev/ttyUSB2 /dev/ttyUSB3 !path of a companion: ${1} has several values: "2" and "3"`}},
 		{name: "mount", toml: fuse + `with = { path = "/run/x.sock", as = "mount" }`, want: []string{"fuse /dev/fuse mount /run/x.sock>/run/x.sock"}},
-		{name: "mount missing", toml: fuse + `with = { path = "/run/x.sock", as = "mount" }`, opts: gone, want: []string{"fuse /dev/fuse mount /run/x.sock>/run/x.sock !companion /run/x.sock is missing"}},
-		{name: "mount missing and optional", toml: fuse + `with = { path = "/run/x.sock", as = "mount", optional = true }`, opts: gone, want: []string{"fuse /dev/fuse mount /run/x.sock>/run/x.sock"}},
-		{name: "mount of a directory below /dev", toml: fuse + `with = { path = "/dev/dri/by-path", as = "mount" }`, opts: gone, want: []string{"fuse /dev/fuse mount /dev/dri/by-path>/dev/dri/by-path"}},
-		{name: "mount by glob", toml: fuse + `with = { glob = "/opt/*", as = "mount", container_path = "/fw/" }`, opts: globs, want: []string{"fuse /dev/fuse mount /opt/a>/fw/a mount /opt/b>/fw/b"}},
-		{name: "mount by glob below /dev", opts: matchers.Options{Host: &fakeHost{glob: files("/dev/dri/by-path")}}, toml: fuse + `with = { glob = "/dev/dri/by-*", as = "mount" }`, want: []string{"fuse /dev/fuse mount /dev/dri/by-path>/dev/dri/by-path"}},
-		{name: "mounts", toml: fuse + `container.mounts = [{ host_path = "/opt/fw", container_path = "/fw" }, { host_path = "/opt/x", container_path = "/x", optional = true }]`, opts: gone,
+		{name: "mount missing", toml: fuse + `with = { path = "/run/x.sock", as = "mount" }`, host: gone, want: []string{"fuse /dev/fuse mount /run/x.sock>/run/x.sock !companion /run/x.sock is missing"}},
+		{name: "mount missing and optional", toml: fuse + `with = { path = "/run/x.sock", as = "mount", optional = true }`, host: gone, want: []string{"fuse /dev/fuse mount /run/x.sock>/run/x.sock"}},
+		{name: "mount of a directory below /dev", toml: fuse + `with = { path = "/dev/dri/by-path", as = "mount" }`, host: gone, want: []string{"fuse /dev/fuse mount /dev/dri/by-path>/dev/dri/by-path"}},
+		{name: "mount by glob", toml: fuse + `with = { glob = "/opt/*", as = "mount", container_path = "/fw/" }`, host: globs, want: []string{"fuse /dev/fuse mount /opt/a>/fw/a mount /opt/b>/fw/b"}},
+		{name: "mount by glob below /dev", host: fakeHost{glob: files("/dev/dri/by-path")}, toml: fuse + `with = { glob = "/dev/dri/by-*", as = "mount" }`, want: []string{"fuse /dev/fuse mount /dev/dri/by-path>/dev/dri/by-path"}},
+		{name: "mounts", toml: fuse + `container.mounts = [{ host_path = "/opt/fw", container_path = "/fw" }, { host_path = "/opt/x", container_path = "/x", optional = true }]`, host: gone,
 			want: []string{"fuse /dev/fuse mount /opt/fw>/fw mount /opt/x>/x !mount /opt/fw is missing"}},
 		{name: "the same mount twice is one", toml: fuse + `with = { path = "/opt/fw", as = "mount" }
 container.mounts = { host_path = "/opt/fw", container_path = "/opt/fw" }`, want: []string{"fuse /dev/fuse mount /opt/fw>/opt/fw"}},
@@ -54,8 +54,7 @@ container.mounts = { host_path = "/opt/fw", container_path = "/opt/fw" }`, want:
 			if tc.machine != "" {
 				snap = snaps[tc.machine]
 			}
-			tc.opts.Allow = anything
-			got := matchers.Match(parse(t, tc.toml), snap, nil, tc.opts).Resources[0].Offers
+			got := matchers.Match(parse(t, tc.toml), snap, nil, matchers.Options{Host: &tc.host, Allow: anything}).Resources[0].Offers
 			if diff := cmp.Diff(tc.want, sayAll(got)); diff != "" {
 				t.Errorf("offers (-want +got):\n%s", diff)
 			}

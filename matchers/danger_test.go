@@ -217,7 +217,7 @@ func TestDangerAllowed(t *testing.T) {
 func TestDangerWithoutProc(t *testing.T) {
 	t.Parallel()
 	snap := &device.Snapshot{Nodes: []*device.Node{{Path: "/dev/x", Type: device.CharNode, Major: 1, Minor: 1, Kernel: "x", Interface: -1, Index: -1}}}
-	offers := matchers.Match(parse(t, `match.glob = "/dev/x"`), snap, nil, matchers.Options{Allow: config.Allow{}}).Resources[0].Offers
+	offers := matchers.Match(parse(t, `match.glob = "/dev/x"`), snap, nil, matchers.Options{Host: &fakeHost{}, Allow: config.Allow{}}).Resources[0].Offers
 	if want := "/dev/x is dangerous: it reads and writes the memory of the host (mem 1)" + refused; len(offers) != 1 || offers[0].Problem != want {
 		t.Errorf("%+v; want %q", offers, want)
 	}

@@ -266,7 +266,7 @@ func TestBothRootHubsOfOneController(t *testing.T) {
 			if diff := cmp.Diff(want, sayAll(offers(t, snap, `match = { usb = { id = "0bda:8153" }, glob = "/dev/hidraw*" }`))); diff != "" {
 				t.Errorf("offers (-want +got):\n%s", diff)
 			}
-			result := matchers.Match(parse(t, `match.usb = { class = "09" }`), snap, nil, matchers.Options{})
+			result := matchers.Match(parse(t, `match.usb = { class = "09" }`), snap, nil, matchers.Options{Host: &fakeHost{}})
 			want = []string{"usb:05e3:0612:port:" + tc.controller + ":1 /dev/bus/usb/001/002", "usb:05e3:0612:port:" + tc.controller + ":ss1 /dev/bus/usb/002/002"}
 			if diff := cmp.Diff(want, sayAll(result.Resources[0].Offers)); diff != "" {
 				t.Errorf("hubs (-want +got):\n%s", diff)

@@ -17,7 +17,7 @@ import (
 // offers, by ID.
 func checked(t *testing.T, snap *device.Snapshot, toml string) (checks map[string]health.Check, problems map[string]string) {
 	t.Helper()
-	m := matchers.Match(parse(t, toml), snap, nil, matchers.Options{NodeName: "worker-1", Allow: anything}).Resources[0]
+	m := matchers.Match(parse(t, toml), snap, nil, matchers.Options{Host: &fakeHost{}, NodeName: "worker-1", Allow: anything}).Resources[0]
 	problems = map[string]string{}
 	for _, o := range m.Offers {
 		problems[o.ID] = o.Problem
@@ -156,7 +156,7 @@ func TestCheckedAddresses(t *testing.T) {
 			cfg = parse(t, "match = { usb = {}, glob = \"/dev/ttyUSB*\" }\nhealth.tcp = \"x:1\"")
 			cfg.Resources[0].Health.TCP = device.Text{{Var: "devnode"}, {Literal: ":554"}}
 		}
-		m := matchers.Match(cfg, snap, nil, matchers.Options{}).Resources[0]
+		m := matchers.Match(cfg, snap, nil, matchers.Options{Host: &fakeHost{}}).Resources[0]
 		if got := m.Offers[0].Problem; got != tc.want || len(m.Checks) == 1 != (tc.want == "") {
 			t.Errorf("%s: problem %q, want %q; checks %v", tc.tcp, got, tc.want, m.Checks)
 		}

@@ -41,7 +41,7 @@ const maxEntries = 400_000
 const givenUp = "the searches for paths of a configuration read 400,000 entries of directories"
 
 func newIndex(snap *device.Snapshot, opts Options) *index {
-	ix := &index{
+	return &index{
 		Options:    opts,
 		snap:       snap,
 		attributes: device.Attributes(),
@@ -54,21 +54,7 @@ func newIndex(snap *device.Snapshot, opts Options) *index {
 		picked:     map[*device.Node]bool{},
 		entries:    maxEntries,
 	}
-	if ix.Host == nil {
-		ix.Host = noHost{}
-	}
-	return ix
 }
-
-// noHost is the Host of Options without one: no attributes, and mounts exist.
-type noHost struct{}
-
-func (noHost) Attr(string, string) []string       { return nil }
-func (noHost) Driver(string) string               { return "" }
-func (noHost) CharDriver(uint32) string           { return "" }
-func (noHost) InUse(*device.Node) string          { return "" }
-func (noHost) Exists(string) bool                 { return true }
-func (noHost) Glob(pattern.Values, *int) []string { return nil }
 
 // beginning is the part of a list, sorted by path, whose paths have a prefix.
 func beginning[T any](list []T, path func(T) string, prefix string) []T {

@@ -111,7 +111,7 @@ func TestGlobSelectsAsDoublestar(t *testing.T) {
 				Name: fmt.Sprintf("example.com/r%d", len(globs)), Shared: true, Each: config.EachNode, Match: []config.Match{{Glob: pattern.NewValues(parsed...)}},
 			})
 		}
-		got := offered(matchers.Match(cfg, snap, nil, matchers.Options{}))
+		got := offered(matchers.Match(cfg, snap, nil, matchers.Options{Host: &fakeHost{}}))
 		for i, patterns := range globs {
 			want := []string{}
 			for _, n := range snap.Nodes {

@@ -39,7 +39,7 @@ type Options struct {
 	Allow config.Allow
 	// CDIDevices of the host's own specs, by name.
 	CDIDevices []device.CDIDevice
-	// Host reads the rest; nil is a host without attributes.
+	// Host reads the rest.
 	Host Host
 }
 

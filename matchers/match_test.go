@@ -120,7 +120,7 @@ func dangerously(cfg *config.Config) *config.Config {
 // offers returns the offers of the first resource of a configuration.
 func offers(t testing.TB, snap *device.Snapshot, toml string) []device.Offer {
 	t.Helper()
-	return matchers.Match(dangerously(parse(t, toml)), snap, nil, matchers.Options{Allow: anything}).Resources[0].Offers
+	return matchers.Match(dangerously(parse(t, toml)), snap, nil, matchers.Options{Host: &fakeHost{}, Allow: anything}).Resources[0].Offers
 }
 
 func TestMatch(t *testing.T) {
@@ -221,7 +221,7 @@ exclude.glob = "/dev/dri/renderD128"`, want: []string{"0000:d8:00.0:card /dev/dr
 			if tc.machine != "" {
 				snap = snaps[tc.machine]
 			}
-			result := matchers.Match(dangerously(parse(t, tc.toml+"\ncontainer.cdi = true")), snap, nil, matchers.Options{Allow: anything})
+			result := matchers.Match(dangerously(parse(t, tc.toml+"\ncontainer.cdi = true")), snap, nil, matchers.Options{Host: &fakeHost{}, Allow: anything})
 			if diff := cmp.Diff(tc.want, sayAll(result.Resources[0].Offers)); diff != "" {
 				t.Errorf("offers (-want +got):\n%s", diff)
 			}
@@ -286,7 +286,7 @@ func TestClaims(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			result := matchers.Match(parse(t, resource("a", tc.a)+resource("b", tc.b)), snap, nil, matchers.Options{})
+			result := matchers.Match(parse(t, resource("a", tc.a)+resource("b", tc.b)), snap, nil, matchers.Options{Host: &fakeHost{}})
 			if len(result.Resources[0].Offers) == 0 {
 				t.Error("the first resource offers nothing")
 			}
@@ -343,7 +343,7 @@ match.glob = "/dev/**"
 `)
 	for _, name := range []string{desktop, pi, server} {
 		snap := machine(t, name)
-		result := matchers.Match(cfg, snap, nil, matchers.Options{})
+		result := matchers.Match(cfg, snap, nil, matchers.Options{Host: &fakeHost{}})
 		ids, nodes := map[string]string{}, map[string]string{}
 		for _, m := range result.Resources {
 			if !slices.IsSortedFunc(m.Offers, func(a, b device.Offer) int { return strings.Compare(a.ID, b.ID) }) {
@@ -369,7 +369,7 @@ match.glob = "/dev/**"
 			t.Errorf("%s: %d of %d nodes are offered", name, len(nodes), len(snap.Nodes))
 		}
 		for range 3 {
-			if diff := cmp.Diff(result, matchers.Match(cfg, snap, nil, matchers.Options{}), cmp.Comparer(func(a, b *config.Resource) bool { return a == b })); diff != "" {
+			if diff := cmp.Diff(result, matchers.Match(cfg, snap, nil, matchers.Options{Host: &fakeHost{}}), cmp.Comparer(func(a, b *config.Resource) bool { return a == b })); diff != "" {
 				t.Fatalf("%s: another answer (-first +second):\n%s", name, diff)
 			}
 		}

@@ -42,7 +42,7 @@ func TestMemory(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			result := matchers.Match(parse(t, "[[resource]]\nname = \"first\"\n"+tc.toml+"[[resource]]\nname = \"last\"\n"+virtual("last", 1)), &device.Snapshot{}, nil, matchers.Options{NodeName: "n"})
+			result := matchers.Match(parse(t, "[[resource]]\nname = \"first\"\n"+tc.toml+"[[resource]]\nname = \"last\"\n"+virtual("last", 1)), &device.Snapshot{}, nil, matchers.Options{Host: &fakeHost{}, NodeName: "n"})
 			slots, last := 0, false
 			for _, r := range result.Resources {
 				last = last || r.Name == "example.com/last"

@@ -68,7 +68,7 @@ func TestTooManyNames(t *testing.T) {
 	for i := range 66 {
 		snap.Nodes = append(snap.Nodes, &device.Node{Path: fmt.Sprintf("/dev/tty%02d", i), Type: device.CharNode, Major: 4, Minor: uint32(i), Kernel: fmt.Sprintf("tty%02d", i), Interface: -1, Index: -1})
 	}
-	result := matchers.Match(parse(t, named("t-${1}", `match.glob = "/dev/tty*"`)), snap, nil, matchers.Options{})
+	result := matchers.Match(parse(t, named("t-${1}", `match.glob = "/dev/tty*"`)), snap, nil, matchers.Options{Host: &fakeHost{}})
 	if n := len(result.Resources); n != 64 || result.Resources[63].Name != "example.com/t-63" {
 		t.Errorf("%d names", n)
 	}

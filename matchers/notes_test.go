@@ -30,7 +30,7 @@ func TestDirectoryNotes(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			result := matchers.Match(dangerously(parse(t, tc.toml+"\ncontainer.cdi = true")), snap, nil, matchers.Options{Allow: anything})
+			result := matchers.Match(dangerously(parse(t, tc.toml+"\ncontainer.cdi = true")), snap, nil, matchers.Options{Host: &fakeHost{}, Allow: anything})
 			if diff := cmp.Diff(tc.want, sayNotes(result.Notes)); diff != "" {
 				t.Errorf("notes (-want +got):\n%s", diff)
 			}
@@ -96,7 +96,7 @@ func TestNamedNodes(t *testing.T) {
 			for _, text := range tc.want {
 				want = append(want, `test.toml: resource 1 ("x"): `+text+why)
 			}
-			if diff := cmp.Diff(want, sayNotes(matchers.Match(parse(t, tc.toml), snap, nil, matchers.Options{}).Notes)); diff != "" {
+			if diff := cmp.Diff(want, sayNotes(matchers.Match(parse(t, tc.toml), snap, nil, matchers.Options{Host: &fakeHost{}}).Notes)); diff != "" {
 				t.Errorf("notes (-want +got):\n%s", diff)
 			}
 		})

@@ -142,7 +142,7 @@ func TestIdentity(t *testing.T) {
 				forms[snap.Hardware[1]] = tc.form
 			}
 			cfg := parse(t, "identity = \""+tc.identity+"\"\nmatch = { usb = {}, glob = \"/dev/ttyUSB*\" }")
-			o := matchers.Match(cfg, snap, forms, matchers.Options{}).Resources[0].Offers[0]
+			o := matchers.Match(cfg, snap, forms, matchers.Options{Host: &fakeHost{}}).Resources[0].Offers[0]
 			o.Nodes = nil
 			if got := say(o); got != tc.want {
 				t.Errorf("got  %s\nwant %s", got, tc.want)
@@ -172,12 +172,12 @@ func TestDuplicates(t *testing.T) {
 
 	// Decided: both are offered.
 	forms := device.Forms{first: device.SerialForm, second: device.PortForm}
-	result := matchers.Match(cfg, snap, forms, matchers.Options{})
+	result := matchers.Match(cfg, snap, forms, matchers.Options{Host: &fakeHost{}})
 	if diff := cmp.Diff([]string{"usb:10c4:ea60:A1B2C3 /dev/ttyUSB0", "usb:10c4:ea60:port:0000:00:14.0:3"}, sayAll(result.Resources[0].Offers)); diff != "" {
 		t.Errorf("decided (-want +got):\n%s", diff)
 	}
 	// Undecided: one ID is one device.
-	result = matchers.Match(cfg, snap, nil, matchers.Options{})
+	result = matchers.Match(cfg, snap, nil, matchers.Options{Host: &fakeHost{}})
 	if diff := cmp.Diff([]string{"usb:10c4:ea60:A1B2C3 /dev/ttyUSB0"}, sayAll(result.Resources[0].Offers)); diff != "" {
 		t.Errorf("undecided (-want +got):\n%s", diff)
 	}
@@ -216,7 +216,7 @@ func TestInterpretedKeys(t *testing.T) {
 		devices + `container.env."${var:lib}" = "x"`:                                                                                   `container.env: environment variable "LD_PRELOAD", which the loader reads, is not allowed: want --allow=env`,
 		`match.virtual = ["b", { name = "a", vars = { k = "cdi.k" } }]` + "\ncontainer.annotations.\"${var:k}${index}s.io/x\" = \"y\"": `container.annotations: "cdi.k${index}s.io/x" is interpreted by Kubernetes and CDI: want a domain of your own`,
 	} {
-		offers := matchers.Match(parse(t, toml), &device.Snapshot{}, nil, matchers.Options{}).Resources[0].Offers
+		offers := matchers.Match(parse(t, toml), &device.Snapshot{}, nil, matchers.Options{Host: &fakeHost{}}).Resources[0].Offers
 		if len(offers) != 2 || offers[0].Problem != want || strings.Contains(offers[1].Problem, "want") {
 			t.Errorf("%s: %q, %q; want %q and none", toml, offers[0].Problem, offers[1].Problem, want)
 		}
@@ -226,7 +226,7 @@ func TestInterpretedKeys(t *testing.T) {
 // A wildcard may select kinds that are not allowed.
 func TestForeignKinds(t *testing.T) {
 	t.Parallel()
-	opts := matchers.Options{CDIDevices: []device.CDIDevice{{Name: "a.example/gpu=0"}, {Name: "b.example/gpu=0"}}, Allow: config.Allow{CDI: []string{"a.*"}}}
+	opts := matchers.Options{Host: &fakeHost{}, CDIDevices: []device.CDIDevice{{Name: "a.example/gpu=0"}, {Name: "b.example/gpu=0"}}, Allow: config.Allow{CDI: []string{"a.*"}}}
 	offers := matchers.Match(parse(t, `match.cdi_device = "*/gpu=*"`), &device.Snapshot{}, nil, opts).Resources[0].Offers
 	if len(offers) != 2 || offers[0].Problem != "" || offers[1].Problem != "CDI device b.example/gpu=0 is not allowed: want --allow=cdi:b.example/gpu" {
 		t.Errorf("%+v", offers)
@@ -237,7 +237,7 @@ func TestForeignKinds(t *testing.T) {
 func TestIdentityOfCDIDevices(t *testing.T) {
 	t.Parallel()
 	const uuid, long = "GPU-9a41e0c3-52d7-4b86-8e1f-77c0d2b6f9a8", "cdi:nvidia.com:gpu:GPU-9a41e0c3-52d7-4b86-8e1-xe5h5gc4m3t"
-	opts := matchers.Options{CDIDevices: []device.CDIDevice{{Name: "nvidia.com/gpu=" + uuid}}, Allow: config.Allow{CDI: []string{"nvidia.com/gpu"}}}
+	opts := matchers.Options{Host: &fakeHost{}, CDIDevices: []device.CDIDevice{{Name: "nvidia.com/gpu=" + uuid}}, Allow: config.Allow{CDI: []string{"nvidia.com/gpu"}}}
 	for identity, want := range map[string][2]string{"auto": {long, uuid}, "name": {uuid, long}} {
 		o := matchers.Match(parse(t, "identity = \""+identity+"\"\nmatch.cdi_device = \"nvidia.com/gpu=*\""), &device.Snapshot{}, nil, opts).Resources[0].Offers[0]
 		if got := [2]string{o.ID, o.Former}; got != want {

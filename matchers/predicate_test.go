@@ -38,7 +38,7 @@ func TestSubsystemDriverAttr(t *testing.T) {
 		{name: "of hardware", toml: `match = { pci = {}, attr = { vendor = "0x15b3" } }` + cdi, want: []string{"x: 0000:3b:00.0 /dev/infiniband/uverbs0", "x: 0000:3b:00.1"}},
 		{name: "of mediated devices, whose nodes are elsewhere", toml: `match = { mdev = {}, vfio = true, attr = { "mdev_type/name" = "A40-1Q" } }` + cdi, want: []string{"x: mdev:" + small + " /dev/vfio/30 +/dev/vfio/vfio"}},
 		{name: "excluded", toml: "match.usb = {}\nexclude = [{ subsystem = \"usb\" }, { attr = { serial = \"CAN-A*\" } }]", want: []string{"x: " + canB + " /dev/ttyACM0"}},
-		{name: "nothing to ask", toml: `match = { pci = {}, attr = { vendor = "0x15b3" } }`, opts: func(o *matchers.Options) { o.Host = nil }},
+		{name: "nothing to ask", toml: `match = { pci = {}, attr = { vendor = "0x15b3" } }`, opts: func(o *matchers.Options) { o.Host = &fakeHost{} }},
 		{name: "variables", toml: `match = { usb = { serial = "CAN-B*" } }` + "\ncontainer.path = \"/dev/x-${attr:bInterfaceClass}/\"" + cdi + "container.env.A = \"${attr:idVendor} ${attr:1-2:1.0/bInterfaceClass}\"",
 			want: []string{"x: " + canB + " /dev/ttyACM0>/dev/x-ff/ttyACM0 !path of /dev/bus/usb/001/003 in the container: ${attr:bInterfaceClass} has no value for USB device 1-2"}},
 		{name: "hostile", toml: `match = { usb = { serial = "CAN-B*" }, glob = "/dev/ttyACM*" }` + "\ncontainer.path = \"/dev/${attr:product}\"", opts: func(o *matchers.Options) {

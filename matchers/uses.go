@@ -51,11 +51,11 @@ func (w *dirWatch) addText(t device.Text) {
 	if len(t) == 0 {
 		return
 	}
-	if fixed, _, open := strings.Cut(t.String(), "${"); open {
-		w.addDir(path.Dir(fixed + "x"))
-	} else {
-		w.addDir(path.Dir(fixed))
+	fixed, _, open := strings.Cut(t.String(), "${")
+	if open {
+		fixed += "x"
 	}
+	w.addDir(path.Dir(fixed))
 }
 
 // add adds the directories of globs, with or without "!".

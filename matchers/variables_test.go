@@ -48,7 +48,7 @@ func TestVariables(t *testing.T) {
 		t.Run(tc.match+" "+tc.text, func(t *testing.T) {
 			t.Parallel()
 			cfg := parse(t, "[[resource]]\nname = \"x-y\"\ncontainer.path = \"/dev/at${index}/\"\n"+tc.match+"\ncontainer.env.X = \""+tc.text+"\"")
-			o := matchers.Match(cfg, snap, nil, matchers.Options{NodeName: "worker-1"}).Resources[0].Offers[0]
+			o := matchers.Match(cfg, snap, nil, matchers.Options{Host: &fakeHost{}, NodeName: "worker-1"}).Resources[0].Offers[0]
 			if problem, ok := strings.CutPrefix(tc.want, "!"); ok {
 				if o.Problem != problem {
 					t.Errorf("problem = %q, want %q", o.Problem, problem)
@@ -64,7 +64,7 @@ func TestVariables(t *testing.T) {
 		})
 	}
 	cfg := parse(t, "match.pci = { address = \"0000:00:1f.3\" }\nexclude.glob = \"/dev/snd/pcm*\"\ncontainer.env.X = \"${node_name}\"")
-	o := matchers.Match(cfg, snap, nil, matchers.Options{}).Resources[0].Offers[0]
+	o := matchers.Match(cfg, snap, nil, matchers.Options{Host: &fakeHost{}}).Resources[0].Offers[0]
 	if want := "container.env.X: ${node_name} has no value: the name of the node is not known: want --node-name"; o.Problem != want {
 		t.Errorf("problem = %q, want %q", o.Problem, want)
 	}

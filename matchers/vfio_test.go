@@ -129,7 +129,7 @@ func TestVFIO(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			result := matchers.Match(parse(t, tc.toml+"\ncontainer.cdi = true"), tc.card.scan(t), nil, matchers.Options{})
+			result := matchers.Match(parse(t, tc.toml+"\ncontainer.cdi = true"), tc.card.scan(t), nil, matchers.Options{Host: &fakeHost{}})
 			if diff := cmp.Diff(tc.want, sayAll(result.Resources[0].Offers)); diff != "" {
 				t.Errorf("offers (-want +got):\n%s", diff)
 			}
@@ -171,7 +171,7 @@ func TestVFIOVirtualFunctions(t *testing.T) {
 	snap := machine(t, server)
 	result := matchers.Match(parse(t, `
 match = { pci = { sriov = "vf" }, vfio = true }
-container.cdi = true`), snap, nil, matchers.Options{})
+container.cdi = true`), snap, nil, matchers.Options{Host: &fakeHost{}})
 	want := []string{"0000:3b:02.2 /dev/vfio/89 +/dev/vfio/vfio", "0000:3b:02.3 /dev/vfio/90 +/dev/vfio/vfio"}
 	if diff := cmp.Diff(want, sayAll(result.Resources[0].Offers)); diff != "" {
 		t.Errorf("offers (-want +got):\n%s", diff)
@@ -213,7 +213,7 @@ func TestVFIOGroupIsOfferedOnce(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			cfg := parse(t, "[[resource]]\nname = \"a\"\ncontainer.cdi = true\n"+tc.a+"\n[[resource]]\nname = \"b\"\ncontainer.cdi = true\n"+tc.b+"\n")
-			result := matchers.Match(cfg, snap, nil, matchers.Options{})
+			result := matchers.Match(cfg, snap, nil, matchers.Options{Host: &fakeHost{}})
 			if n := len(result.Resources[0].Offers); n != 1 {
 				t.Errorf("the first resource offers %q", sayAll(result.Resources[0].Offers))
 			}
@@ -233,7 +233,7 @@ func TestVFIOLeavesHostFunctions(t *testing.T) {
 	t.Parallel()
 	snap := card{video: vfio, audio: "snd_hda_intel"}.scan(t)
 	cfg := parse(t, "[[resource]]\nname = \"a\"\n"+bound+"\n[[resource]]\nname = \"b\"\nmatch.pci = { class = \"04\" }\n")
-	result := matchers.Match(cfg, snap, nil, matchers.Options{})
+	result := matchers.Match(cfg, snap, nil, matchers.Options{Host: &fakeHost{}})
 	if diff := cmp.Diff([]string{"0000:01:00.1"}, sayAll(result.Resources[1].Offers)); diff != "" {
 		t.Errorf("the second resource (-want +got):\n%s", diff)
 	}

@@ -110,11 +110,11 @@ func TestSharedGroup(t *testing.T) {
 	snap := card{video: vfio, audio: vfio, functions: 1, iommufd: true}.scan(t)
 	const video, audio = `match = { pci = { id = "10de:2204" }, vfio = true }`, `match = { pci = { id = "10de:1aef" }, vfio = true }`
 	cfg := parse(t, "[[resource]]\nname = \"a\"\nshared = true\ncontainer.cdi = true\n"+video+"\n[[resource]]\nname = \"b\"\nshared = true\ncontainer.cdi = true\n"+audio+"\n")
-	result := matchers.Match(cfg, snap, nil, matchers.Options{})
+	result := matchers.Match(cfg, snap, nil, matchers.Options{Host: &fakeHost{}})
 	if diff := cmp.Diff([]string{"shared:example.com:b:0000:01:00.1 /dev/vfio/12 /dev/vfio/devices/vfio1 +/dev/vfio/vfio +/dev/iommu"}, sayAll(result.Resources[1].Offers)); diff != "" || len(result.Notes) > 0 {
 		t.Errorf("notes %q, offers (-want +got):\n%s", sayNotes(result.Notes), diff)
 	}
-	result = matchers.Match(parse(t, "container.cdi = true\nmatch = { pci = { vendor = \"10de\" } }"), snap, nil, matchers.Options{})
+	result = matchers.Match(parse(t, "container.cdi = true\nmatch = { pci = { vendor = \"10de\" } }"), snap, nil, matchers.Options{Host: &fakeHost{}})
 	want := []string{`test.toml: resource 1 ("x"): PCI function 0000:01:00.0 of IOMMU group 12 and PCI function 0000:01:00.1 of IOMMU group 12 can't be used by two containers at once, since one of them has the whole group`}
 	if diff := cmp.Diff(want, sayNotes(result.Notes)); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
