@@ -184,6 +184,10 @@ func (m *Match) NamesHardware() bool {
 	return m.USB != nil || m.PCI != nil || m.Net != nil || m.MDev != nil
 }
 
+// SelectsNets reports whether the match selects network interfaces themselves. With a glob,
+// net is only a condition on the hardware of the nodes.
+func (m *Match) SelectsNets() bool { return m.Net != nil && m.Glob.Empty() && !m.VFIO }
+
 // Virtual is one device without hardware.
 type Virtual struct {
 	Name string

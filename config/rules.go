@@ -14,9 +14,6 @@ import (
 // regardless of each.
 func (m *Match) noNode() bool { return m.Mount || !m.CDIDevice.Empty() || m.Virtual != nil }
 
-// movesNet reports whether the match selects network interfaces themselves.
-func (m *Match) movesNet() bool { return m.Net != nil && m.Glob.Empty() && !m.VFIO }
-
 // checkMatch checks a match. sound is set if it has no problem so far: an unknown key may
 // be a misspelled one that selects.
 func (v value) checkMatch(m *Match, sound bool) {
@@ -152,7 +149,7 @@ func (v value) checkVirtual(r *Resource) {
 // checkNets: an interface is in one network namespace, so that only one container can
 // have it.
 func (v value) checkNets(r *Resource) {
-	moved := slices.IndexFunc(r.Match, func(m Match) bool { return m.movesNet() })
+	moved := slices.IndexFunc(r.Match, func(m Match) bool { return m.SelectsNets() })
 	why := fmt.Sprintf("since an interface moves into one container (net in match %d, container.cdi)", moved+1)
 	switch container := v.child("container"); {
 	case moved < 0 && container.has("net_name"):

@@ -63,8 +63,7 @@ func (c *conversion) akri(sources []source) {
 	}
 }
 
-// akriRules sets what the rules select. Without those that no match can express the
-// resource would select too much: it is disabled.
+// akriRules sets what the rules select.
 func (r *resource) akriRules(v, details *value) {
 	var d struct {
 		UdevRules      []string
@@ -80,24 +79,18 @@ func (r *resource) akriRules(v, details *value) {
 	if matches(`r?w?m?`, d.Permissions) && d.Permissions != "" {
 		r.Container.Permissions = d.Permissions
 	}
-	var left []match
 	for _, rule := range d.UdevRules {
 		m, untestable := akriMatch(rule)
 		if untestable != "" {
-			r.differs(v, "not imported: %s in the rule %s; without it this match would select too much: %s", untestable, rule, inline(reflect.ValueOf(m)))
-			left = append(left, m)
-			continue
+			untestable += " in the rule " + rule
 		}
-		r.Match = append(r.Match, m)
-		if d.GroupRecursive && len(m.Glob)+len(m.Subsystem) == 0 {
+		r.addMatches(v, untestable, m)
+		if untestable == "" && d.GroupRecursive && len(m.Glob)+len(m.Subsystem) == 0 {
 			r.Each = "device"
 		}
 	}
 	if r.Each == "device" {
 		r.differs(v, "differs: with groupRecursive all nodes of the same hardware are a device, and UDEV_DEVNODE is not set: its nodes have their names of the host")
-	}
-	if len(r.Match) == 0 {
-		r.disabled, r.Match = true, left
 	}
 }
 

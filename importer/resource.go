@@ -15,6 +15,8 @@ import (
 type resource struct {
 	comments []string
 	disabled bool // written as a comment
+	// left are matches that would select too much: a resource without others is disabled.
+	left []match
 	// mayShare allows other resources to have the same devices: the other plugin counts
 	// the slots of each of its resources separately.
 	mayShare bool
@@ -125,6 +127,18 @@ func (r *resource) differs(at *value, format string, args ...any) {
 // comment adds a comment in front of the resource, once.
 func (r *resource) comment(text string) { r.comments = addOnce(r.comments, text) }
 
+// addMatches adds the matches of a rule, but for one with a condition that no match
+// expresses.
+func (r *resource) addMatches(at *value, untestable string, matches ...match) {
+	if untestable == "" {
+		r.Match = append(r.Match, matches...)
+		return
+	}
+	written := strings.Join(elements(reflect.ValueOf(matches)), ", ")
+	r.differs(at, "not imported: %s; without it this match would select too much: %s", untestable, written)
+	r.left = append(r.left, matches...)
+}
+
 // setCount sets the count of the value at.
 func (r *resource) setCount(at *value, count int) {
 	const most = 10_000
@@ -157,6 +171,9 @@ func (c *conversion) add(r *resource, in *workload) {
 // several have, and devices that several select.
 func (c *conversion) finish() {
 	for i, r := range c.resources {
+		if len(r.Match) == 0 {
+			r.disabled, r.Match = true, r.left
+		}
 		for _, other := range c.resources[:i] {
 			apart := r.When.NodeName != other.When.NodeName && r.When.NodeName != "" && other.When.NodeName != ""
 			if other.Name == r.Name && !strings.Contains(r.Name, "${") && !other.disabled && !apart {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -200,23 +199,13 @@ func (c *conversion) sriovResource(p sriovPool, in *workload) {
 		return
 	}
 	kinds := make(map[sriovKind]bool)
-	var left []match
 	for _, s := range p.oneOf {
 		matches, untestable := s.matches(r, p, kinds)
-		if untestable == "" {
-			r.Match = append(r.Match, matches...)
-			continue
-		}
-		written := strings.Join(elements(reflect.ValueOf(matches)), ", ")
-		r.differs(s.at, "not imported: %s; without it this match would select too much: %s", untestable, written)
-		left = append(left, matches...)
-	}
-	if len(r.Match) == 0 {
-		r.disabled, r.Match = true, left
+		r.addMatches(s.at, untestable, matches...)
 	}
 	r.addSRIOVCompanions(p)
 	r.addSRIOVVariables(p, r.Name, kinds)
-	if p.DeviceType == sriovNet && !r.disabled {
+	if p.DeviceType == sriovNet && len(r.Match) > 0 {
 		c.comment(`sriov-network-device-plugin skips the interface of the host's default route: exclude it with "!ADDRESS" in pci.address.`)
 		c.comment("Device IDs are PCI addresses as before, for Multus and CNI plugins; device information files (/var/run/k8s.cni.cncf.io/devinfo) are not written.")
 	}

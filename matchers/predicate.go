@@ -56,8 +56,8 @@ func (ix *index) predicate(m *config.Match) *predicate {
 		}
 		c := condition{key: a.Name(), want: want, values: a.Of, hardware: a.Hardware}
 		switch {
-		case c.key == "usb.interface_class":
-			c.about, c.values = anyNode, interfaceClasses(m.USB["interface"])
+		case c.key == "usb.interface_class" && !m.USB["interface"].Empty():
+			c.about, c.values = anyNode, interfaceClasses(m.USB["interface"], a.Of)
 		case c.key == "pci.pf":
 			c.values, c.hardware = ix.physical, nil
 		case a.Interface != nil:
@@ -111,16 +111,19 @@ func (p *predicate) fits(about subject, h *device.Hardware, n *device.Node) bool
 	return true
 }
 
-// interfaceClasses are the classes of the USB interfaces whose number fits.
-func interfaceClasses(number pattern.Values) func(*device.Hardware, *device.Node) []string {
+// interfaceClasses are the classes of the USB interfaces whose number fits, of all if none
+// does: that is for usb.interface to tell.
+func interfaceClasses(number pattern.Values, all func(*device.Hardware, *device.Node) []string) func(*device.Hardware, *device.Node) []string {
 	return func(h *device.Hardware, n *device.Node) (classes []string) {
-		if h == nil {
-			return nil
-		}
-		for _, i := range h.InterfacesOf(n) {
-			if number.Match(strconv.Itoa(i.Number)) {
-				classes = append(classes, i.Class)
+		if h != nil {
+			for _, i := range h.InterfacesOf(n) {
+				if number.Match(strconv.Itoa(i.Number)) {
+					classes = append(classes, i.Class)
+				}
 			}
+		}
+		if classes == nil {
+			return all(h, n)
 		}
 		return classes
 	}
@@ -148,13 +151,9 @@ func dirsOf(h *device.Hardware, n *device.Node) []string {
 	return sysDirs(n)
 }
 
-// selectsNets reports whether the match selects network interfaces. With a glob,
-// net is only a condition on the hardware of the nodes.
-func (p *predicate) selectsNets() bool { return p.Net != nil && p.Glob.Empty() && !p.VFIO }
-
 // onlyNets reports whether it selects network interfaces only.
 func (p *predicate) onlyNets() bool {
-	return p.selectsNets() && p.USB == nil && p.PCI == nil && p.MDev == nil
+	return p.SelectsNets() && p.USB == nil && p.PCI == nil && p.MDev == nil
 }
 
 // matchesTables compares hardware with usb, pci and mdev, but for conditions on

@@ -193,7 +193,7 @@ func (s *selection) addHardware(p *predicate) {
 		if p.onlyNets() || !p.matchesHardware(h) {
 			continue
 		}
-		if !p.selectsNets() && p.matchesWithoutNode(h) {
+		if !p.SelectsNets() && p.matchesWithoutNode(h) {
 			s.whole[h] = s.whole[h] || p.Dangerous
 		}
 		for _, n := range h.Nodes {
@@ -203,7 +203,7 @@ func (s *selection) addHardware(p *predicate) {
 			}
 		}
 	}
-	if !p.selectsNets() {
+	if !p.SelectsNets() {
 		return
 	}
 	for _, n := range s.ix.snap.Nets {
