@@ -7,7 +7,7 @@ func (c *conversion) nvidia(sources []source) {
 	c.comment("GPUs are those of a CDI specification: nvidia-ctk cdi generate --device-name-strategy=uuid. The containers need no NVIDIA runtime.")
 	c.comment("Not imported: health from XID errors, and flags other than migStrategy.")
 	for _, s := range sources {
-		r := &resource{Name: c.checkedDomain("nvidia.com") + "/gpu", Match: []match{{CDIDevice: "nvidia.com/gpu=GPU-*"}}}
+		r := &resource{Name: c.checkedDomain("nvidia.com") + "/gpu", Identity: "name", Match: []match{{CDIDevice: "nvidia.com/gpu=GPU-*"}}}
 		if s.file != "" && len(sources) > 1 {
 			r.comment("For nodes with the label nvidia.com/device-plugin.config=" + s.file + ".")
 		}
@@ -32,10 +32,12 @@ func (c *conversion) nvidia(sources []source) {
 			Resources                                   []*value
 		}
 		if strategy != nil {
+			sharing.FailRequestsGreaterThanOne = config.Sharing.get("mps") != nil // the default of each strategy
 			strategy.decode(&sharing)
 		}
 		if sharing.FailRequestsGreaterThanOne {
-			r.differs(s.value, "not imported: failRequestsGreaterThanOne: a container may get several slots, of one GPU too")
+			r.differs(s.value, "differs: failRequestsGreaterThanOne: a container may get one slot of each of several GPUs")
+			r.Container.MaxPerContainer = 1
 		}
 		suffix := ""
 		if sharing.RenameByDefault {

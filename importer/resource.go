@@ -30,6 +30,7 @@ type resource struct {
 	Each      string      `toml:"each"`
 	Shared    bool        `toml:"shared"`
 	Numa      string      `toml:"numa"`
+	Identity  string      `toml:"identity"`
 	Match     []match     `toml:"match"`
 	With      []companion `toml:"with"`
 	Container struct {
@@ -38,6 +39,8 @@ type resource struct {
 		CDI         bool           `toml:"cdi"`
 		Owner       map[string]any `toml:"owner"`
 		Env         map[string]any `toml:"env"`
+
+		MaxPerContainer int `toml:"max_per_container"`
 	} `toml:"container"`
 }
 

@@ -245,3 +245,13 @@ func TestIdentityOfCDIDevices(t *testing.T) {
 		}
 	}
 }
+
+// CDI devices of two kinds with one name have one ID with identity = "name".
+func TestOneNameOfTwoCDIDevices(t *testing.T) {
+	t.Parallel()
+	opts := matchers.Options{CDIDevices: []device.CDIDevice{{Name: "a.example/gpu=0"}, {Name: "b.example/gpu=0"}}, Allow: config.Allow{CDI: []string{"*"}}}
+	m := matchers.Match(parse(t, "identity = \"name\"\nmatch.cdi_device = \"*/gpu=*\""), &device.Snapshot{}, nil, opts)
+	if offers := m.Resources[0].Offers; len(offers) != 1 || offers[0].ID != "0" || len(m.Notes) != 1 || !m.Notes[0].Error {
+		t.Errorf("offers %+v, notes %+v", offers, m.Notes)
+	}
+}
