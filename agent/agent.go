@@ -91,7 +91,7 @@ func New(options Options) (_ *Agent, err error) {
 	}
 	a := &Agent{
 		options: options, log: options.Log, now: time.Now, started: time.Now(), settled: make(chan struct{}), rescans: make(rescanRequests),
-		problems: &problems{log: options.Log},
+		problems: newProblems(options.Log),
 	}
 	if a.lock, err = openLock(options.Paths.RunDir); err != nil {
 		return nil, fmt.Errorf("--run-dir: %w", err)

@@ -86,7 +86,7 @@ func (l *loop) run(ctx context.Context) error {
 		t, ok := l.next(ctx)
 		if !ok || t.limited && !sleep(ctx, l.limiter.delay(time.Now())) {
 			l.endTrial()
-			l.keepConfig()
+			l.saveConfig()
 			return nil
 		}
 		began := time.Now()

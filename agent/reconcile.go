@@ -135,7 +135,7 @@ type memory struct {
 	decisions ledger.Decisions
 	trial     *reading      // a configuration that is not the last good one yet
 	provenAt  time.Time     // when it is; zero until it is published
-	unkept    []config.File // the last good one, not saved yet
+	unsaved   []config.File // the last good one, not saved yet
 }
 
 // restore reads what an earlier instance saved.
@@ -175,16 +175,16 @@ func (l *loop) save() (saved bool) {
 		Boot: m.boot, Decisions: m.decisions, Resources: m.state.Remember(), Injected: l.injector.injected, USB: l.scanner.KnownUSB(),
 	})
 	l.problems.warnError("state", err, "state can't be saved: identity decisions are lost at the next start", "hint", l.options.hint("state-dir"))
-	l.keepConfig()
-	return err == nil && l.memory.unkept == nil
+	l.saveConfig()
+	return err == nil && l.memory.unsaved == nil
 }
 
-// keepConfig saves the last good configuration.
-func (l *loop) keepConfig() {
-	if m := &l.memory; m.unkept != nil {
-		err := l.options.keepConfig(m.unkept)
+// saveConfig saves the last good configuration.
+func (l *loop) saveConfig() {
+	if m := &l.memory; m.unsaved != nil {
+		err := l.options.saveLastGood(m.unsaved)
 		if err == nil {
-			m.unkept = nil
+			m.unsaved = nil
 		}
 		l.problems.warnError("last good configuration", err, "the configuration can't be copied: a broken one at the next start has no replacement",
 			"hint", l.options.hint("state-dir"))

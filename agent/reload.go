@@ -23,8 +23,8 @@ import (
 // configuration. It is one file, so that it is replaced atomically.
 const lastGoodName = "last-good-config.json"
 
-// keptFile is one file of the copy, as readable text.
-type keptFile struct {
+// savedFile is one file of the copy, as readable text.
+type savedFile struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
 }
@@ -69,24 +69,24 @@ func (o Options) lastGood() ([]config.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	var kept []keptFile
-	if err := json.Unmarshal(data, &kept); err != nil {
+	var saved []savedFile
+	if err := json.Unmarshal(data, &saved); err != nil {
 		return nil, fmt.Errorf("%s: %w", lastGoodName, err)
 	}
-	files := make([]config.File, len(kept))
-	for i, k := range kept {
+	files := make([]config.File, len(saved))
+	for i, k := range saved {
 		files[i] = config.File{Name: k.Name, Data: []byte(k.Text)}
 	}
 	return files, nil
 }
 
-// keepConfig saves files as the last good configuration.
-func (o Options) keepConfig(files []config.File) error {
-	kept := make([]keptFile, len(files))
+// saveLastGood saves files as the last good configuration.
+func (o Options) saveLastGood(files []config.File) error {
+	saved := make([]savedFile, len(files))
 	for i, f := range files {
-		kept[i] = keptFile{f.Name, string(f.Data)}
+		saved[i] = savedFile{f.Name, string(f.Data)}
 	}
-	data, err := json.MarshalIndent(kept, "", "  ")
+	data, err := json.MarshalIndent(saved, "", "  ")
 	if err == nil {
 		err = os.MkdirAll(o.Paths.StateDir, 0o700)
 	}

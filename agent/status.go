@@ -74,7 +74,7 @@ func (a *Agent) Status(ctx context.Context) metrics.Status {
 	s := metrics.Status{
 		Version: a.options.Version, NodeName: a.options.NodeName, Command: "serve", Started: a.started,
 		NotReady: split(a.Ready()), Config: a.Config(),
-		Degraded: a.degraded(), Problems: a.problems.latest(), Resources: []metrics.Resource{}, Events: a.events.latest(),
+		Degraded: a.degraded(), Problems: *a.problems.published.Load(), Resources: []metrics.Resource{}, Events: a.events.latest(),
 	}
 	var held podresources.Holders
 	var allocatable map[string][]string
@@ -207,7 +207,13 @@ func split(err error) []string {
 type problems struct {
 	log       *slog.Logger
 	last, now map[metrics.Problem]bool
-	published atomic.Pointer[[]metrics.Problem] // of the last pass
+	published atomic.Pointer[[]metrics.Problem] // of the last pass, sorted
+}
+
+func newProblems(log *slog.Logger) *problems {
+	p := &problems{log: log, now: map[metrics.Problem]bool{}}
+	p.published.Store(&[]metrics.Problem{})
+	return p
 }
 
 // warn reports a problem; details are for the log.
@@ -215,9 +221,6 @@ func (p *problems) warn(subject, reason, message string, details ...any) {
 	problem := metrics.Problem{Subject: subject, Reason: reason}
 	if !p.last[problem] && !p.now[problem] {
 		p.log.Warn(message, append([]any{"subject", subject, "reason", reason}, details...)...)
-	}
-	if p.now == nil {
-		p.now = map[metrics.Problem]bool{}
 	}
 	p.now[problem] = true
 }
@@ -231,23 +234,14 @@ func (p *problems) warnError(subject string, err error, message string, details 
 
 // endPass publishes the problems of a pass for the status page.
 func (p *problems) endPass() {
-	if p.published.Load() == nil || !maps.Equal(p.last, p.now) {
-		list := slices.Collect(maps.Keys(p.now))
+	if !maps.Equal(p.last, p.now) {
+		list := slices.AppendSeq([]metrics.Problem{}, maps.Keys(p.now))
 		sort.Slice(list, func(i, j int) bool {
 			return cmp.Or(cmp.Compare(list[i].Subject, list[j].Subject), cmp.Compare(list[i].Reason, list[j].Reason)) < 0
 		})
 		p.published.Store(&list)
 	}
-	p.last, p.now = p.now, nil
-}
-
-// latest returns the problems of the last pass, sorted.
-func (p *problems) latest() []metrics.Problem {
-	list := []metrics.Problem{}
-	if published := p.published.Load(); published != nil {
-		list = append(list, *published...)
-	}
-	return list
+	p.last, p.now = p.now, map[metrics.Problem]bool{}
 }
 
 // report reports the problems of a pass and logs what changed.

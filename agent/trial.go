@@ -191,5 +191,5 @@ func (l *loop) endTrial() {
 		return
 	}
 	l.reader.trials.passed(m.trial.hash)
-	m.unkept, m.trial, m.provenAt = m.trial.files, nil, time.Time{}
+	m.unsaved, m.trial, m.provenAt = m.trial.files, nil, time.Time{}
 }

@@ -93,7 +93,7 @@ func isOptional(m device.Mount) bool { return m.Optional }
 type contents struct {
 	response device.Response
 	offers   []device.Offer    // resolved
-	taken    map[string]source // by path in the container, or name of an interface
+	taken    map[string]source // by path in the container, or name of an interface; nil once complete
 }
 
 // source is the source of something in a container.
@@ -107,6 +107,7 @@ func (r *Resource) combine(offers []device.Offer) (*contents, error) {
 			return nil, fmt.Errorf("device %q: %w", o.ID, err)
 		}
 	}
+	c.taken = nil // the rest may be kept for as long as the device is listed
 	var err error
 	if c.response.Env, err = expand("env", offers, envOf, position); err == nil {
 		c.response.Annotations, err = expand("annotations", offers, annotationsOf, position)
