@@ -135,7 +135,7 @@ type memory struct {
 	decisions ledger.Decisions
 	trial     *reading      // a configuration that is not the last good one yet
 	provenAt  time.Time     // when it is; zero until it is published
-	unsaved   []config.File // the last good one, not saved yet
+	unsaved   []config.File // the last good one, until it is saved
 }
 
 // restore reads what an earlier instance saved.

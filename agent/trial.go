@@ -16,6 +16,7 @@ import (
 // being tried, by the hash of its text. It exists from before the text is parsed until
 // the configuration is the last good one, and stays if the program dies meanwhile: a
 // configuration that takes too much memory would be tried for ever.
+// An instance that waits for the one before to end writes it then.
 const trialName = "config-trial.json"
 
 const (
