@@ -1,6 +1,6 @@
 // Command release builds the release artifacts of generic-dp: an OCI image for several
-// platforms, packages for Debian and RPM, their bills of materials, and the plain manifest
-// of the Helm chart. It needs only the Go toolchain, and its output is reproducible.
+// platforms, packages for Debian and RPM, their bills of materials, and what
+// is made from the Helm chart: the plain manifest and the table of values. It needs only the Go toolchain, and its output is reproducible.
 package main
 
 import (

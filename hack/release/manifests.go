@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,39 +20,75 @@ const manifestName = "generic-dp.yaml"
 
 // manifestHead is the comment at the start of the plain manifest.
 const manifestHead = `# Everything for "kubectl apply -f": the chart in helm/generic-dp with its default
-# values and a namespace of its own. "make manifests" writes it; edit the chart.
+# values and a namespace of its own, for Kubernetes 1.30 or later. "make manifests" writes
+# it; edit the chart.
 `
+
+// helmLabels are lines of labels that claim an object for Helm.
+var helmLabels = regexp.MustCompile(`(?m)^ +(app\.kubernetes\.io/managed-by|helm\.sh/chart): .*\n`)
 
 // trailing is white space that templates leave at the ends of lines.
 var trailing = regexp.MustCompile(`(?m)[ \t]+$`)
 
 // order is the order in which kinds are applied.
-var order = []string{"namespace.yaml", "configmap.yaml", "daemonset.yaml"}
+var order = []string{"namespace.yaml", "serviceaccount.yaml", "configmap.yaml", "daemonset.yaml"}
 
-// manifests writes the plain manifest from the chart.
+// plainValues are the values of the plain manifest.
+var plainValues = map[string]any{"namespace": map[string]any{"create": true}}
+
+// manifests writes what is made from the chart.
 func (r *release) manifests() ([]string, error) {
-	text, err := r.render(map[string]any{"namespace": map[string]any{"create": true}})
+	made, err := r.fromChart()
 	if err != nil {
 		return nil, err
 	}
-	file := filepath.Join(r.source, "deploy", manifestName)
-	return []string{file}, os.WriteFile(file, text, 0o644)
+	for file, text := range made {
+		if err := os.WriteFile(file, text, 0o644); err != nil {
+			return nil, err
+		}
+	}
+	return slices.Sorted(maps.Keys(made)), nil
+}
+
+// fromChart returns the files that are made from the chart: the plain manifest, the same as
+// a base for Kustomize, and the chart's README with its table of values.
+func (r *release) fromChart() (map[string][]byte, error) {
+	manifest, err := r.render(plainValues)
+	if err != nil {
+		return nil, err
+	}
+	readme, err := r.readme()
+	deploy := filepath.Join(r.source, "deploy")
+	return map[string][]byte{
+		filepath.Join(deploy, manifestName):                      manifest,
+		filepath.Join(deploy, "kustomize", "base", manifestName): manifest,
+		r.chart(readmeName):                                      readme,
+	}, err
+}
+
+// chart is the path of a file of the chart.
+func (r *release) chart(name string) string {
+	return filepath.Join(r.source, "deploy", "helm", "generic-dp", name)
+}
+
+// templates renders the chart's templates with these values for a release of this name in
+// the namespace generic-dp.
+func (r *release) templates(name string, values map[string]any) (map[string]string, error) {
+	chart, err := loader.Load(r.chart(""))
+	if err != nil {
+		return nil, err
+	}
+	options := chartutil.ReleaseOptions{Name: name, Namespace: "generic-dp", IsInstall: true}
+	all, err := chartutil.ToRenderValues(chart, values, options, nil)
+	if err != nil {
+		return nil, fmt.Errorf("values: %w", err)
+	}
+	return engine.Render(chart, all)
 }
 
 // render renders the chart with these values into one file.
 func (r *release) render(values map[string]any) ([]byte, error) {
-	chart, err := loader.Load(filepath.Join(r.source, "deploy", "helm", "generic-dp"))
-	if err != nil {
-		return nil, err
-	}
-	options := chartutil.ReleaseOptions{Name: "generic-dp", Namespace: "generic-dp", IsInstall: true}
-	kubernetes := *chartutil.DefaultCapabilities
-	kubernetes.KubeVersion = chartutil.KubeVersion{Version: "v1.30.0", Major: "1", Minor: "30"} // or later
-	all, err := chartutil.ToRenderValues(chart, values, options, &kubernetes)
-	if err != nil {
-		return nil, fmt.Errorf("values: %w", err)
-	}
-	rendered, err := engine.Render(chart, all)
+	rendered, err := r.templates("generic-dp", values)
 	if err != nil {
 		return nil, err
 	}
@@ -73,11 +110,10 @@ func (r *release) render(values map[string]any) ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteString(manifestHead)
 	for _, name := range names {
-		// It is applied without Helm.
-		fmt.Fprintf(&out, "---\n%s\n", strings.ReplaceAll(byName[name], "\n    app.kubernetes.io/managed-by: Helm", ""))
+		fmt.Fprintf(&out, "---\n%s\n", byName[name])
 	}
-	text := strings.ReplaceAll(out.String(), "\n        app.kubernetes.io/managed-by: Helm", "")
-	return []byte(trailing.ReplaceAllString(text, "")), nil
+	// It is applied without Helm.
+	return trailing.ReplaceAll(helmLabels.ReplaceAll(out.Bytes(), nil), nil), nil
 }
 
 func rank(name string) int {

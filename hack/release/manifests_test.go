@@ -19,19 +19,21 @@ import (
 
 var source = release{source: "../.."}
 
-// The plain manifest is the rendered chart.
-func TestManifestIsTheChart(t *testing.T) {
+// The plain manifest is the rendered chart, and the chart's README has its values.
+func TestMadeFromChart(t *testing.T) {
 	t.Parallel()
-	want, err := source.render(map[string]any{"namespace": map[string]any{"create": true}})
+	made, err := source.fromChart()
 	if err != nil {
 		t.Fatal(err)
 	}
-	have, err := os.ReadFile(filepath.Join(source.source, "deploy", manifestName))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(have, want) {
-		t.Errorf("deploy/%s differs from the chart: run make manifests", manifestName)
+	for file, want := range made {
+		have, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(have, want) {
+			t.Errorf("%s differs from the chart: run make manifests", file)
+		}
 	}
 }
 
@@ -42,7 +44,12 @@ func TestChartVariants(t *testing.T) {
 	variants := map[string]string{
 		"default": "",
 		"everything": `{cdi: {enabled: true}, hostSys: true, allow: ["hooks", "net", "cdi:nvidia.com/*", "mount:/opt"], domains: ["home.example"], networkPolicy: {scrapers: [{podSelector: {}}], egress: [{to: [{ipBlock: {cidr: 10.0.0.0/8}}]}]}, podMonitor: {enabled: true},
-			prometheusRule: {enabled: true}, namespace: {create: true}, selinuxType: container_device_plugin_t, imagePullSecrets: [{name: x}], podAnnotations: {a: b}, podLabels: {c: d}}`,
+			prometheusRule: {enabled: true}, namespace: {create: true}, selinuxType: container_device_plugin_t, imagePullSecrets: [{name: x}], podAnnotations: {a: b}, podLabels: {c: d},
+			nameOverride: dp, fullnameOverride: devices, namespaceOverride: hardware, commonLabels: {team: edge}, daemonSetAnnotations: {e: f}, revisionHistoryLimit: 0,
+			serviceAccount: {create: true, annotations: {g: h}}, podSecurityContext: {fsGroup: 7}, probes: {startup: null, liveness: {periodSeconds: 9}},
+			image: {registry: "", digest: "sha256:0000000000000000000000000000000000000000000000000000000000000000"}, config: {10-mine.toml: ""}, defaultConfig: true,
+			extraArgs: [--pod-resources-timeout=1s], extraEnv: [{name: A, value: "1"}], extraVolumes: [{name: extra, emptyDir: {}}],
+			extraVolumeMounts: [{name: extra, mountPath: /extra, readOnly: true}]}`,
 		"open nodes":       `{openNodes: true}`,
 		"no pod resources": `{paths: {podResources: ""}}`,
 		"own ConfigMap":    `{existingConfigMap: mine}`,
@@ -135,6 +142,8 @@ func decode(t *testing.T, doc string) *appsv1.DaemonSet {
 		into = daemonSet
 	case "Namespace":
 		into = &corev1.Namespace{}
+	case "ServiceAccount":
+		into = &corev1.ServiceAccount{}
 	case "ConfigMap":
 		into = &corev1.ConfigMap{}
 	case "NetworkPolicy":
@@ -200,6 +209,13 @@ func TestChartRefuses(t *testing.T) {
 		`{paths: {run: run/generic-dp}}`:   "paths.run",
 		`{allow: ["root"]}`:                "allow",
 		`{config: {generic-dp_tmol: ""}}`:  "generic-dp_tmol",
+		`{defaultConfig: "no"}`:            "defaultConfig",
+		`{image: {digest: sha256:0}}`:      "image.digest",
+		`{fullnameOverride: A_B}`:          "fullnameOverride",
+		`{probes: {startup: 3}}`:           "probes.startup",
+		`{commonLabels: {a: 1}}`:           "commonLabels",
+		`{serviceAccount: {token: true}}`:  "serviceAccount",
+		`{extraArgs: [serve]}`:             "extraArgs",
 		`{log: {level: loud}}`:             "log.level",
 		`{cdi: {enable: true}}`:            "cdi",
 		`{podMonitor: {enabled: "false"}}`: "podMonitor.enabled",
