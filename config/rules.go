@@ -92,6 +92,9 @@ func (v value) checkResource(r *Resource) {
 	v.checkNets(r)
 	v.checkPaths(r)
 	v.checkCDI(r)
+	if r.Identity == IdentityName && len(r.Match) > 0 && !slices.ContainsFunc(r.Match, func(m Match) bool { return !m.CDIDevice.Empty() }) {
+		v.child("identity").report(`"name" without cdi_device: only the ID of a CDI device is made of its name`, "")
+	}
 	if r.Register == RegisterAlways && len(r.NameText) > 0 {
 		v.child("register").report(`"always" with a variable in name: want "when-present", since a name is known with its first device`, "")
 	}

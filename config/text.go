@@ -134,7 +134,10 @@ func (w *walk) checkVariable(name string) (rule, hint string) {
 		return wildAttribute.check(attribute)
 	}
 	if glob, ok := strings.CutPrefix(name, devnodePrefix); ok {
-		_, rule, hint = nodeGlob.parse(glob)
+		p, rule, hint := nodeGlob.parse(glob)
+		if p.Negated() {
+			return `begins with "!": want a pattern that selects`, ""
+		}
 		return rule, hint
 	}
 	if _, ok := variableNamed(name); ok {
