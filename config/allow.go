@@ -38,15 +38,8 @@ func (a *Allow) words() map[string]*bool {
 	return map[string]*bool{allowHooks: &a.Hooks, allowDangerous: &a.Dangerous, allowNet: &a.Net, allowEnv: &a.Env}
 }
 
-// ParseAllow parses a comma-separated list such as "hooks,mount:/run/vendor"; an empty
-// one grants nothing.
-func ParseAllow(s string) (Allow, error) {
-	var a Allow
-	err := a.Set(s)
-	return a, err
-}
-
-// Set adds the privileges of such a list, or returns an error and adds none.
+// Set adds the privileges of a comma-separated list such as "hooks,mount:/run/vendor", or
+// returns an error and adds none.
 func (a *Allow) Set(list string) error {
 	if strings.TrimSpace(list) == "" {
 		return nil
@@ -89,7 +82,7 @@ func (a *Allow) add(word string) error {
 	return nil
 }
 
-// String formats a for ParseAllow.
+// String formats a for Set.
 func (a Allow) String() string {
 	var words []string
 	all := a.words()

@@ -11,7 +11,12 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-func TestParseAllow(t *testing.T) {
+func parseAllow(list string) (a config.Allow, err error) {
+	err = a.Set(list)
+	return a, err
+}
+
+func TestAllowSet(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		in      string
@@ -27,12 +32,12 @@ func TestParseAllow(t *testing.T) {
 		{"all", config.Allow{Hooks: true, Dangerous: true, Net: true, Env: true, Mounts: []string{"/"}, CDI: []string{"*"}}, "hooks,dangerous,net,env,mount:/,cdi:*"},
 	}
 	for _, tt := range tests {
-		got, err := config.ParseAllow(tt.in)
+		got, err := parseAllow(tt.in)
 		if err != nil {
-			t.Errorf("ParseAllow(%q): %v", tt.in, err)
+			t.Errorf("Set(%q): %v", tt.in, err)
 		}
 		if diff := cmp.Diff(tt.want, got); diff != "" {
-			t.Errorf("ParseAllow(%q) (-want +got):\n%s", tt.in, diff)
+			t.Errorf("Set(%q) (-want +got):\n%s", tt.in, diff)
 		}
 		if got.String() != tt.written {
 			t.Errorf("String() = %q, want %q", got.String(), tt.written)
@@ -43,9 +48,9 @@ func TestParseAllow(t *testing.T) {
 		"cdi:": "not the kind of CDI devices", "cdi:[": "not the kind of CDI devices", "cdi:!a/b": "not the kind of CDI devices", "net:eth0": `"net:eth0" is not understood`,
 		"mount:": "not an absolute, clean path", "mount:run": "not an absolute, clean path", "mount:/run/": "not an absolute, clean path", "hooks,mount:/run/../etc": "not an absolute, clean path",
 	} {
-		got, err := config.ParseAllow(in)
+		got, err := parseAllow(in)
 		if err == nil || !strings.Contains(err.Error(), want) || got.String() != "" {
-			t.Errorf("ParseAllow(%q) = %v, %v, want an error with %q", in, got, err, want)
+			t.Errorf("Set(%q) = %v, %v, want an error with %q", in, got, err, want)
 		}
 	}
 }
@@ -103,7 +108,7 @@ match.cdi_device = ["nvidia.com/gpu=GPU-*", "*/gpu=0", "!nvidia.com/x=*"]
 `)
 	places := func(allow string) []string {
 		t.Helper()
-		a, err := config.ParseAllow(allow)
+		a, err := parseAllow(allow)
 		if err != nil {
 			t.Fatal(err)
 		}

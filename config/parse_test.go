@@ -240,7 +240,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		everything, err := config.ParseAllow("all")
+		everything, err := parseAllow("all")
 		if err != nil {
 			t.Fatal(err)
 		}

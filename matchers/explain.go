@@ -100,10 +100,10 @@ func (m *run) targets(match *config.Match, h *device.Hardware, n *device.Node) [
 // selects reports whether a match selects a target.
 func (p *predicate) selects(t target) bool {
 	if t.node != nil {
-		return p.matches(t.node)
+		return p.matches(t.node, t.hardware)
 	}
 	return (!p.VFIO || vfioGroup(t.hardware) != "") && p.matchesHardware(t.hardware) &&
-		(p.matchesWithoutNode(t.hardware) || slices.ContainsFunc(t.hardware.Nodes, p.matchesNode))
+		(p.matchesNode(t.hardware, nil) || slices.ContainsFunc(t.hardware.Nodes, func(n *device.Node) bool { return p.matchesNode(n.Hardware, n) }))
 }
 
 // single is a condition of a match, and a match that has no other.

@@ -182,30 +182,18 @@ func (p *predicate) matchesNet(n *device.Node) bool {
 	return n.Net != nil && p.fits(netInterface, nil, n)
 }
 
-// readsSysfs reports whether the match has driver or attr.
-func (p *predicate) readsSysfs() bool { return !p.Driver.Empty() || len(p.Attr) > 0 }
-
-// matchesWithoutNode compares hardware that matches the tables with the rest of
-// the match, regardless of its nodes.
-func (p *predicate) matchesWithoutNode(h *device.Hardware) bool {
-	return p.fits(anyNode, h, nil) && p.fits(sysfsDir, h, nil)
-}
-
 // matchesWhole reports whether the match selects hardware, regardless of its
 // nodes.
 func (p *predicate) matchesWhole(h *device.Hardware) bool {
-	return p.NamesHardware() && p.Glob.Empty() && p.matchesHardware(h) && p.matchesWithoutNode(h)
+	return p.NamesHardware() && p.Glob.Empty() && p.matchesHardware(h) && p.matchesNode(h, nil)
 }
 
-// matches reports whether the match selects a node or network interface.
-func (p *predicate) matches(n *device.Node) bool { return p.matchesAs(n, n.Hardware) }
-
-// matchesAs is matches for a node as one of h.
-func (p *predicate) matchesAs(n *device.Node, h *device.Hardware) bool {
+// matches reports whether the match selects a node or network interface, as one of h.
+func (p *predicate) matches(n *device.Node, h *device.Hardware) bool {
 	return (p.Glob.Empty() || n.Net == nil && p.ix.matchesGlob(p.Glob, n)) && p.matchesExceptGlob(n, h)
 }
 
-// matchesExceptGlob is matchesAs for a node that the glob matches. A network
+// matchesExceptGlob is matches for a node that the glob matches. A network
 // interface without hardware matches net only.
 func (p *predicate) matchesExceptGlob(n *device.Node, h *device.Hardware) bool {
 	switch {
@@ -218,17 +206,17 @@ func (p *predicate) matchesExceptGlob(n *device.Node, h *device.Hardware) bool {
 	case p.VFIO && !isGroupNode(n) && !isFunctionNode(n):
 		return false
 	}
-	return p.matchesNode(n)
+	return p.matchesNode(n.Hardware, n)
 }
 
-// matchesNode compares a node with the conditions that are neither about its path
-// nor about its hardware.
-func (p *predicate) matchesNode(n *device.Node) bool {
-	return p.fits(anyNode, n.Hardware, n) && p.fits(sysfsDir, n.Hardware, n)
+// matchesNode compares a node of hardware with the conditions that are neither about its
+// path nor about its hardware; without n it is the hardware, regardless of its nodes.
+func (p *predicate) matchesNode(h *device.Hardware, n *device.Node) bool {
+	return p.fits(anyNode, h, n) && p.fits(sysfsDir, h, n)
 }
 
 // matchesPath reports whether the match has nothing but a glob, which matches a
 // host path.
 func (p *predicate) matchesPath(host string) bool {
-	return !p.Glob.Empty() && !p.NamesHardware() && p.Subsystem.Empty() && !p.readsSysfs() && p.Glob.Match(host)
+	return !p.Glob.Empty() && !p.NamesHardware() && len(p.conditions) == 0 && p.Glob.Match(host)
 }

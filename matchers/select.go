@@ -193,12 +193,12 @@ func (s *selection) addHardware(p *predicate) {
 		if p.onlyNets() || !p.matchesHardware(h) {
 			continue
 		}
-		if !p.SelectsNets() && p.matchesWithoutNode(h) {
+		if !p.SelectsNets() && p.matchesNode(h, nil) {
 			s.whole[h] = s.whole[h] || p.Dangerous
 		}
 		for _, n := range h.Nodes {
 			// The node of an IOMMU group belongs to its other functions, too.
-			if (!isGroupNode(n) || h.MDev != nil) && !s.picked[n] && p.matchesNode(n) {
+			if (!isGroupNode(n) || h.MDev != nil) && !s.picked[n] && p.matchesNode(n.Hardware, n) {
 				s.pick(n, p)
 			}
 		}
@@ -207,7 +207,7 @@ func (s *selection) addHardware(p *predicate) {
 		return
 	}
 	for _, n := range s.ix.snap.Nets {
-		if p.matches(n) {
+		if p.matches(n, n.Hardware) {
 			s.pick(n, p)
 		}
 	}
@@ -262,7 +262,7 @@ func sortHardware(hardware []*device.Hardware) []*device.Hardware {
 func (s *selection) exclude() {
 	s.picks = slices.DeleteFunc(s.picks, func(p pick) bool {
 		delete(s.whole, p.node.Hardware)
-		return !p.match.VFIO && slices.ContainsFunc(s.excludes, func(e *predicate) bool { return e.matches(p.node) })
+		return !p.match.VFIO && slices.ContainsFunc(s.excludes, func(e *predicate) bool { return e.matches(p.node, p.node.Hardware) })
 	})
 	maps.DeleteFunc(s.whole, func(h *device.Hardware, _ bool) bool {
 		return slices.ContainsFunc(s.excludes, func(e *predicate) bool { return e.matchesWhole(h) })
@@ -279,7 +279,9 @@ func (s *selection) complete(picks []pick) bool {
 }
 
 // matchesPick reports whether the match selects a pick.
-func (p *predicate) matchesPick(by pick) bool { return by.match == p || p.matches(by.node) }
+func (p *predicate) matchesPick(by pick) bool {
+	return by.match == p || p.matches(by.node, by.node.Hardware)
+}
 
 // lacksRequired reports whether a required match without hardware selects
 // nothing of a pool.

@@ -74,7 +74,7 @@ func (s *selection) addVFIO(p *predicate) {
 		}
 		selects := false
 		for _, n := range s.ix.vfioNodes(h) {
-			excluded := slices.ContainsFunc(s.excludes, func(e *predicate) bool { return e.matchesAs(n, h) })
+			excluded := slices.ContainsFunc(s.excludes, func(e *predicate) bool { return e.matches(n, h) })
 			if !excluded && p.fits(anyNode, h, n) {
 				s.pick(n, p)
 				selects = true
