@@ -1,6 +1,7 @@
 package config
 
 import (
+	_ "embed"
 	"maps"
 	"slices"
 	"strings"
@@ -9,6 +10,12 @@ import (
 	"github.com/BurntSushi/toml"
 	"github.com/google/go-cmp/cmp"
 )
+
+// reference is a configuration with every key of the language, with its default and its
+// meaning as comments.
+//
+//go:embed reference.toml
+var reference string
 
 // tablesOf lists the paths of the tables that a value of a form may be or contain.
 func tablesOf(f form) (paths []string) {
@@ -48,7 +55,7 @@ func helps() map[string]string {
 // every table.
 func TestReferenceHasEveryKey(t *testing.T) {
 	t.Parallel()
-	cfg, err := Parse(File{Name: "reference.toml", Data: []byte(Reference)})
+	cfg, err := Parse(File{Name: "reference.toml", Data: []byte(reference)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +69,7 @@ func TestReferenceHasEveryKey(t *testing.T) {
 		return strings.HasPrefix(key, "resource.exclude.") || strings.HasPrefix(key, "resource.container.annotations.")
 	})
 	var raw map[string]any
-	if _, err := toml.Decode(Reference, &raw); err != nil {
+	if _, err := toml.Decode(reference, &raw); err != nil {
 		t.Fatal(err)
 	}
 	seen := make(map[string]bool)
@@ -94,7 +101,7 @@ func TestReferenceHasEveryKey(t *testing.T) {
 func TestReferenceHasEveryHelp(t *testing.T) {
 	t.Parallel()
 	var comments strings.Builder
-	for line := range strings.Lines(Reference) {
+	for line := range strings.Lines(reference) {
 		if _, comment, ok := strings.Cut(line, "# "); ok {
 			comments.WriteString(comment + " ")
 		}
@@ -111,7 +118,7 @@ func TestReferenceHasEveryHelp(t *testing.T) {
 func TestReferenceHasEveryVariable(t *testing.T) {
 	t.Parallel()
 	for _, name := range variableNames() {
-		if !strings.Contains(Reference, "${"+name+"}") {
+		if !strings.Contains(reference, "${"+name+"}") {
 			t.Errorf("no ${%s}", name)
 		}
 	}

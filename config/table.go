@@ -1,7 +1,6 @@
 package config
 
 import (
-	_ "embed"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -120,12 +119,6 @@ func tables[T any](t *table, name string, into *[]T, read func(v value) T, main,
 		}
 	}, help)
 }
-
-// Reference is a configuration with every key of the language, with its default and its
-// meaning as comments.
-//
-//go:embed reference.toml
-var Reference string
 
 // form is the form of a value, in JSON Schema (draft 4, the latest that common TOML
 // editors support).
