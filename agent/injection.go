@@ -2,7 +2,6 @@ package agent
 
 import (
 	"fmt"
-	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -21,10 +20,7 @@ const linksName = "links"
 // injector keeps links and CDI specs, by which containers find their devices, in line
 // with the host.
 type injector struct {
-	paths    Paths
-	cdiOnly  bool   // see Options
-	hint     string // what to change if specs can't be written
-	log      *slog.Logger
+	options  Options
 	problems *problems
 
 	links  *links.Tree
@@ -40,7 +36,7 @@ type injector struct {
 
 func newInjector(o Options, p *problems) *injector {
 	return &injector{
-		paths: o.Paths, cdiOnly: o.CDIOnly, hint: o.hint("cdi-dir"), log: o.Log, problems: p,
+		options: o, problems: p,
 		links: &links.Tree{Dir: filepath.Join(o.Paths.RunDir, linksName)}, specs: o.Paths.SpecWriter(), others: o.Paths.HostSpecs(),
 	}
 }
@@ -70,7 +66,7 @@ func (i *injector) sync(v *View, out ledger.Output, mayBeHeld func(id string) bo
 	failed := failures{reasons: map[string]error{}}
 	r := newRetention(v, out, i.injected, mayBeHeld)
 	keepLink, keepEntry := r.keepLink, r.keepEntry
-	if i.cdiOnly { // an entry goes when its device does
+	if i.options.CDIOnly { // an entry goes when its device does
 		keepLink, keepEntry = nil, nil
 	}
 	var want []links.Link
@@ -120,8 +116,8 @@ func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostP
 		}
 		resource := i.resource(r.Name)
 		spec, left := resource.Build(offers)
-		if err := left[cdi.AllDevices]; i.cdiOnly && err != nil { // as it should be for sticks at one path
-			i.log.Debug("CDI spec has no entry for all devices together", "resource", r.Name, "reason", err)
+		if err := left[cdi.AllDevices]; i.options.CDIOnly && err != nil { // as it should be for sticks at one path
+			i.options.Log.Debug("CDI spec has no entry for all devices together", "resource", r.Name, "reason", err)
 			delete(left, cdi.AllDevices)
 		}
 		maps.Copy(failed.reasons, left)
@@ -130,7 +126,7 @@ func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostP
 		}
 	}
 	err := i.specs.Sync(specs, keep)
-	i.problems.warnError("specs", err, "CDI specs are out of date", "hint", i.hint)
+	i.problems.warnError("specs", err, "CDI specs are out of date", "hint", i.options.hint("cdi-dir"))
 	names := &cdiNames{err: err}
 	for _, spec := range specs {
 		for _, d := range spec.Devices {
@@ -148,7 +144,7 @@ func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostP
 
 // resource injects the devices of the resource name.
 func (i *injector) resource(name string) cdi.Resource {
-	return cdi.Resource{Name: name, Link: i.links.Path, Host: hostCheck{i.paths, i.others}, Alone: i.cdiOnly}
+	return cdi.Resource{Name: name, Link: i.links.Path, Host: hostCheck{i.options.Paths, i.others}, Alone: i.options.CDIOnly}
 }
 
 // retention decides which links and CDI entries stay although they are not configured:
@@ -158,20 +154,20 @@ func (i *injector) resource(name string) cdi.Resource {
 type retention struct {
 	view *View
 	// mayBeHeld has the listed devices. inPod has the CDI entries of devices whose
-	// interfaces are in a container, where they can't be seen, by kind and ID.
+	// interfaces are in a container, where they can't be seen: the kind by ID.
 	mayBeHeld map[string]bool
-	inPod     map[[2]string]bool
+	inPod     map[string]string
 	injected  ledger.Injected
 	next      ledger.Injected // the targets from now on
 	any       bool            // something stays
 }
 
 func newRetention(v *View, out ledger.Output, injected ledger.Injected, mayBeHeld func(id string) bool) *retention {
-	r := &retention{view: v, mayBeHeld: map[string]bool{}, inPod: map[[2]string]bool{}, injected: injected, next: ledger.Injected{}}
+	r := &retention{view: v, mayBeHeld: map[string]bool{}, inPod: map[string]string{}, injected: injected, next: ledger.Injected{}}
 	for _, res := range out.Resources {
 		for _, e := range res.Devices {
 			if id := e.Offer.ID; e.Offer.Moved || e.Unseen {
-				r.inPod[[2]string{res.Name, id}] = true
+				r.inPod[id] = res.Name
 			} else {
 				r.mayBeHeld[id] = mayBeHeld(id)
 			}
@@ -183,7 +179,7 @@ func newRetention(v *View, out ledger.Output, injected ledger.Injected, mayBeHel
 func (r *retention) keepLink(l links.Link) bool { return r.keep(l.ID, l.Target) }
 
 func (r *retention) keepEntry(kind, id string, hostPaths []string) bool {
-	return r.inPod[[2]string{kind, id}] || r.keep(id, hostPaths...)
+	return r.inPod[id] == kind || r.keep(id, hostPaths...)
 }
 
 func (r *retention) keep(id string, hostPaths ...string) bool {

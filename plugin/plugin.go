@@ -161,7 +161,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 			p.refused(r, delay)
 		} else {
 			last = r
-			p.setStatus(Status{Reason: r.ended.words()})
+			p.setStatus(Status{Reason: causeReasons[r.ended]})
 			p.Log.Info("registration ended", "reason", string(r.ended))
 		}
 		p.Watch.await(ctx, tried, delay)

@@ -30,22 +30,14 @@ const (
 	CauseServerFailed  Cause = "server_failed"   // the own server stopped accepting
 )
 
-// words are for an administrator.
-func (c Cause) words() string {
-	switch c {
-	case CauseKubelet:
-		return "the kubelet was restarted"
-	case CauseStreamEnded:
-		return "the kubelet ended the stream"
-	case CauseSocketRemoved:
-		return "the resource's own socket was removed"
-	case CauseInstanceGone:
-		return "an instance that had registered later is gone"
-	case CauseNoStream:
-		return "the kubelet accepted the registration and opened no stream"
-	default:
-		return "the resource's own server failed"
-	}
+// causeReasons are the ends of a registration for an administrator.
+var causeReasons = map[Cause]string{
+	CauseKubelet:       "the kubelet was restarted",
+	CauseStreamEnded:   "the kubelet ended the stream",
+	CauseSocketRemoved: "the resource's own socket was removed",
+	CauseInstanceGone:  "an instance that had registered later is gone",
+	CauseNoStream:      "the kubelet accepted the registration and opened no stream",
+	CauseServerFailed:  "the resource's own server failed",
 }
 
 // registration is the outcome of one attempt.
