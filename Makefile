@@ -98,7 +98,7 @@ image: ## an OCI image for amd64, arm64 and arm/v7, in dist, with its bill of ma
 packages: ## .deb and .rpm packages, in dist
 	$(RELEASE) packages
 
-manifests: ## deploy/generic-dp.yaml from the Helm chart
+manifests: ## what is made from the Helm chart: plain manifest, Kustomize base, the README's values
 	$(RELEASE) manifests
 
 release-test: ## what is published: chart, manifest, image; with GENERIC_DP_INSTALL=1 the .deb is installed and removed

@@ -136,11 +136,11 @@ func TestChartImage(t *testing.T) {
 // What is added to the container and the labels arrives.
 func TestChartAdditions(t *testing.T) {
 	t.Parallel()
-	d := install[appsv1.DaemonSet](t, "generic-dp", "daemonset.yaml", `{extraArgs: [--scan-interval=1m], extraEnv: [{name: A, value: b}], commonLabels: {team: edge},
+	d := install[appsv1.DaemonSet](t, "generic-dp", "daemonset.yaml", `{extraArgs: [--node-name=edge], extraEnv: [{name: A, value: b}], commonLabels: {team: edge},
 		podLabels: {team: lab}, daemonSetAnnotations: {a: b}, podSecurityContext: {fsGroup: 7}, probes: {startup: null, readiness: {periodSeconds: 9}}}`)
 	pod := d.Spec.Template.Spec
 	c := pod.Containers[0]
-	if c.Args[len(c.Args)-1] != "--scan-interval=1m" || c.Env[len(c.Env)-1].Name != "A" {
+	if c.Args[len(c.Args)-1] != "--node-name=edge" || c.Env[len(c.Env)-1].Name != "A" {
 		t.Errorf("args %q, env %v", c.Args, c.Env)
 	}
 	if d.Labels["team"] != "edge" || d.Spec.Template.Labels["team"] != "lab" || d.Spec.Selector.MatchLabels["team"] != "" || d.Annotations["a"] != "b" {

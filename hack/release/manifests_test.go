@@ -48,7 +48,7 @@ func TestChartVariants(t *testing.T) {
 			nameOverride: dp, fullnameOverride: devices, namespaceOverride: hardware, commonLabels: {team: edge}, daemonSetAnnotations: {e: f}, revisionHistoryLimit: 0,
 			serviceAccount: {create: true, annotations: {g: h}}, podSecurityContext: {fsGroup: 7}, probes: {startup: null, liveness: {periodSeconds: 9}},
 			image: {registry: "", digest: "sha256:0000000000000000000000000000000000000000000000000000000000000000"}, config: {10-mine.toml: ""}, defaultConfig: true,
-			extraArgs: [--pod-resources-timeout=1s], extraEnv: [{name: A, value: "1"}], extraVolumes: [{name: extra, emptyDir: {}}],
+			extraArgs: [--node-name=edge], extraEnv: [{name: A, value: "1"}], extraVolumes: [{name: extra, emptyDir: {}}],
 			extraVolumeMounts: [{name: extra, mountPath: /extra, readOnly: true}]}`,
 		"open nodes":       `{openNodes: true}`,
 		"no pod resources": `{paths: {podResources: ""}}`,
