@@ -73,6 +73,11 @@ func (i *injector) sync(v *View, out ledger.Output, mayBeHeld func(id string) bo
 	for _, res := range out.Resources {
 		for _, e := range res.Devices {
 			if !e.Present {
+				for path := range i.injected[e.Offer.ID] {
+					if r.unchanged(e.Offer.ID, path) {
+						r.next.Add(e.Offer.ID, path, nodeID(v, path))
+					}
+				}
 				continue
 			}
 			want = append(want, links.For(e.Offer)...)
@@ -92,6 +97,43 @@ func (i *injector) sync(v *View, out ledger.Output, mayBeHeld func(id string) bo
 	}
 	i.injected, i.retains = r.next, r.any
 	return failed
+}
+
+// successors are the offers with a node of a device that was listed with another ID, which
+// is no longer offered, and that ID: an edit of identity, each or group_by may have changed
+// it.
+func (i *injector) successors(v *View) map[string]string {
+	if i.options.CDIOnly { // there are no holders
+		return nil
+	}
+	offered := map[string]bool{}
+	for _, m := range v.Matched.Resources {
+		for _, o := range m.Offers {
+			offered[o.ID] = true
+		}
+	}
+	before := map[string]string{} // by node
+	for id, nodes := range i.injected {
+		if !offered[id] {
+			for _, node := range nodes {
+				before[node] = id
+			}
+		}
+	}
+	if len(before) == 0 {
+		return nil
+	}
+	found := map[string]string{}
+	for _, m := range v.Matched.Resources {
+		for _, o := range m.Offers {
+			for _, n := range o.Nodes {
+				if id := before[nodeID(v, n.HostPath)]; id != "" && !n.Companion {
+					found[o.ID] = id
+				}
+			}
+		}
+	}
+	return found
 }
 
 // syncSpecs does the CDI half.

@@ -40,7 +40,7 @@ func (l *loop) reconcile(ctx context.Context) (wake time.Time) {
 	resources, configs := l.inputs(v)
 	state, out := l.memory.state.Next(ledger.Input{
 		Now: now, Start: l.start, Held: l.held.Held, LastEvent: l.scanner.LastEvent, Hardware: v.hasHardware, Unread: v.unread,
-		Failing: l.prober.Results(), Resources: resources,
+		Failing: l.prober.Results(), Resources: resources, Successors: l.injector.successors(v),
 	})
 	l.memory.state = state
 	failed := l.inject(v, out)

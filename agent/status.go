@@ -259,7 +259,7 @@ func (l *loop) report(v *View, out ledger.Output, failed map[string]error) {
 	}
 	for _, r := range out.Resources {
 		for _, w := range r.Waiting {
-			l.problems.warn(w.ID, "still listed by "+w.By, "device is not listed yet: another resource still has it")
+			l.problems.warn(w.ID, "still listed by "+w.By, "device is not listed yet: it is listed by another resource or with another ID")
 		}
 	}
 	for _, c := range out.Changes {

@@ -77,10 +77,10 @@ func (t *transition) claimWaiting() {
 }
 
 // blockedBy returns the name of the resource because of which d cannot list a device
-// yet, empty if it can.
+// yet, empty if it can. That is d itself where the device is listed with another ID.
 func (t *transition) blockedBy(d *draft, offer device.Offer) string {
 	id := offer.ID
-	switch owner := cmp.Or(t.owner[id], t.owner[offer.Former]); {
+	switch owner := cmp.Or(t.owner[id], t.owner[offer.Former], t.owner[t.in.Successors[id]]); {
 	case owner == d && t.owner[id] == d:
 		return ""
 	case owner == nil:

@@ -54,6 +54,9 @@ type Input struct {
 	// Failing are the reasons of failed health checks, by ID. Unlike a problem of an
 	// offer they affect only the health.
 	Failing map[string]string
+	// Successors are offers of hardware that is listed with another ID, and that ID: it
+	// leaves the list first, since a container may hold it.
+	Successors map[string]string
 	// Unread is present hardware that could not be read yet: an unmatched device may be
 	// part of it.
 	Unread []device.Unread
@@ -123,11 +126,11 @@ type ListedResource struct {
 	// registered for that.
 	Register bool
 	// Waiting are matched devices that are not listed yet, since another resource lists
-	// them or a container holds them through it.
+	// them, or their resource with another ID, or a container holds them so.
 	Waiting []Waiting
 }
 
-// Waiting is a device of another resource.
+// Waiting is a device that is listed otherwise.
 type Waiting struct {
 	ID string
 	By string // the name of that resource

@@ -91,11 +91,6 @@ func (w *world) edit(resource, key, value string) error {
 		s.inject = value
 	case "identity":
 		s.port = value == "port"
-		for i, c := range w.claims {
-			if c.Resource == w.config.full(resource) {
-				w.claims[i].thing = unknown // who edits this offers it anew, with another ID
-			}
-		}
 	case "name":
 		s.name = strings.TrimSuffix(resource+"-"+value, "-0")
 	case "remove", "add":

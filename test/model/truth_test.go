@@ -210,7 +210,7 @@ func (w *world) compare(name, resource string, slots []string) error {
 		ids := w.ids(thing)
 		i := slices.IndexFunc(ids, func(id string) bool { _, ok := left[id]; return ok })
 		plugged++
-		former, sure := w.formerly(name, resource, ids)
+		former, sure := w.formerly(name, resource, thing, ids)
 		switch {
 		case i < 0 && !spoiled && !former:
 			return fmt.Errorf("%s: %s is plugged and none of %v is healthy", name, thing, ids)
@@ -230,9 +230,14 @@ func (w *world) compare(name, resource string, slots []string) error {
 	return nil
 }
 
-// formerly reports whether a device may still be listed, or is for sure, under another
-// name that its resource had.
-func (w *world) formerly(name, resource string, ids []string) (former, sure bool) {
+// formerly reports whether a device may still be listed with another ID, or under another
+// name that its resource had, and whether the latter is for sure.
+func (w *world) formerly(name, resource, thing string, ids []string) (former, sure bool) {
+	list, _ := w.kubelet.Latest(name)
+	isFormer, isNow := isOneOf(w.formerIDs(thing)), isOneOf(ids)
+	for _, d := range list.Devices {
+		former = former || isFormer(d) && !isNow(d)
+	}
 	for other, r := range w.truth.names {
 		if r != resource || other == name {
 			continue
