@@ -96,7 +96,7 @@ func TestDoctor(t *testing.T) {
 }
 
 // A resource that the kubelet has, while no instance serves, is another plugin's.
-func TestDoctorFindsOtherPlugins(t *testing.T) {
+func TestOtherPlugins(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	place(t, dir+"/config.toml", "domain = \"example.com\"\n[[resource]]\nname = \"serial\"\nmatch.glob = \"/dev/ttyUSB*\"\n")
@@ -113,9 +113,12 @@ func TestDoctorFindsOtherPlugins(t *testing.T) {
 	served := make(chan error, 1)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	go func() { served <- serve(ctx, options) }()
-	if err := kubelet.WaitAllocatable(t.Context(), "example.com/serial", 4); err != nil {
-		t.Fatal(err)
+	go func() {
+		defer stop() // ends the wait if it fails
+		served <- serve(ctx, options)
+	}()
+	if err := kubelet.WaitAllocatable(ctx, "example.com/serial", 4); err != nil {
+		t.Fatal(err, <-served)
 	}
 	found, code := diagnose(t, dir)
 	if code != 1 || found["other plugins"].Status != "problem" {
