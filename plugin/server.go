@@ -68,7 +68,6 @@ func (p *Plugin) serve(listener net.Listener) *server {
 	s.grpc = grpc.NewServer(
 		grpc.ReadBufferSize(readBuffer),
 		grpc.WriteBufferSize(writeBuffer),
-		grpc.SharedWriteBuffer(true),
 		grpc.StaticStreamWindowSize(window),
 		grpc.StaticConnWindowSize(window),
 		grpc.MaxRecvMsgSize(maxRequest),
