@@ -131,6 +131,8 @@ func syntaxHint(message, text string, at int) string {
 		return `is a "]" missing above?`
 	case word == "":
 		return ""
+	case strings.EqualFold(word, "true"), strings.EqualFold(word, "false"):
+		return didYouMean(strings.ToLower(word))
 	case strings.HasPrefix(message, "expected value"),
 		strings.Contains(message, "leading zeroes"),
 		strings.Contains(message, "to end with a newline") && at > 0 && isDigit(text[at-1]),

@@ -14,6 +14,9 @@ func (v value) unknownHint(name string, known []string) string {
 	if lower := strings.ToLower(name); lower != name && slices.Contains(known, lower) {
 		return didYouMean(lower) + " keys are written in lower case"
 	}
+	if n := keyElsewhere(name); slices.Contains(known, n) {
+		return didYouMean(n)
+	}
 	n := nearest(name, known)
 	if n != "" && pattern.Distance(name, n) == 1 {
 		return didYouMean(n)
@@ -36,6 +39,24 @@ func (v value) unknownHint(name string, known []string) string {
 		}
 	}
 	return v.w.once("the keys here are " + list(known))
+}
+
+// keyElsewhere is the key that means what a name means in sysfs, in Kubernetes or in other
+// device plugins; empty for none.
+func keyElsewhere(name string) string {
+	switch strings.ToLower(name) {
+	case "path", "paths", "devicematch":
+		return "glob"
+	case "pid", "idproduct":
+		return "product"
+	case "vid", "idvendor":
+		return "vendor"
+	case "replicas", "maxdevices", "nummaxdevices":
+		return "count"
+	case "resourcename", "resource":
+		return "name"
+	}
+	return ""
 }
 
 // enclosing is the path of the nearest table around v that has a key.
