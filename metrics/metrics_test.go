@@ -271,24 +271,3 @@ func TestStatusOnLoopbackOnly(t *testing.T) {
 		}
 	}
 }
-
-func TestPage(t *testing.T) {
-	t.Parallel()
-	s := newServer(t, &state{broken: errors.New(`unknown key "<script>"`)})
-	resp, body := s.get("/", "")
-	for _, want := range []string{
-		`<html lang="en">`, `name="viewport"`, "prefers-color-scheme", "<title>generic-dp on worker-1</title>",
-		"<caption>example.com/gpu", `<th scope="col">Health</th>`, `<th scope="row" class="code">usb:1:2:&lt;A&amp;B&gt;</th>`,
-		"/dev/ttyUSB0", "default/p/main (slot 1)", "0, 1", "device is gone", "4 slots, 1 held, 2 free, registered", "unknown key &#34;&lt;script&gt;&#34;", "no netlink", "unreadable",
-	} {
-		if !strings.Contains(body, want) {
-			t.Errorf("the page lacks %q", want)
-		}
-	}
-	if strings.Contains(body, "<script") {
-		t.Error("the page has a script")
-	}
-	if got := resp.Header.Get("Content-Type"); got != "text/html; charset=utf-8" {
-		t.Errorf("Content-Type %q", got)
-	}
-}

@@ -2,6 +2,8 @@ package metrics
 
 import (
 	"bytes"
+	"cmp"
+	_ "embed"
 	"fmt"
 	"html"
 	"slices"
@@ -10,20 +12,18 @@ import (
 	"time"
 )
 
-// style follows the reader's colour scheme; wide tables scroll sideways.
-const style = `:root{color-scheme:light dark;--line:#c8ccd0;--soft:#59636e;--bad:#b3261e;--good:#1a6b2f}
-@media(prefers-color-scheme:dark){:root{--line:#3d444d;--soft:#9aa4ae;--bad:#ff8a80;--good:#7ddb93}}
-body{font:15px/1.5 system-ui,sans-serif;margin:1.5rem auto;padding:0 1rem;max-width:80rem}
-h1{font-size:1.4rem;margin:0}h2{font-size:1.1rem;margin:2rem 0 .5rem}
-p{margin:.25rem 0}.soft{color:var(--soft)}.bad{color:var(--bad)}.good{color:var(--good)}
-.wide{overflow-x:auto;margin-bottom:1.25rem}table{border-collapse:collapse;width:100%}
-caption{text-align:left;font-weight:600;padding:.25rem 0}caption span{font-weight:400}
-th,td{text-align:left;vertical-align:top;padding:.25rem .75rem .25rem 0;border-bottom:1px solid var(--line)}
-thead th{color:var(--soft);font-weight:600}tbody th{font-weight:400}
-code,td,tbody th{font-variant-numeric:tabular-nums}code,.code{font-family:ui-monospace,monospace;font-size:.9em}
-p code,li{overflow-wrap:anywhere}td.n,.code{white-space:nowrap}
-thead th:nth-child(1){width:24%}thead th:nth-child(2){width:9%}thead th:nth-child(3),thead th:nth-child(4){width:6%}thead th:nth-child(5){width:20%}
-.log thead th{width:auto}`
+// style follows the reader's colour scheme. On narrow screens each row is a card.
+//
+//go:embed page.css
+var style string
+
+const (
+	// maxPage ends lists of devices and resources, so that a page takes little memory.
+	maxPage = 512 << 10
+	// maxLines are shown of a list in a cell, maxOpen devices of a resource are unfolded
+	// for the reader: more would hide what comes next.
+	maxLines, maxOpen = 8, 50
+)
 
 // page builds HTML by hand: html/template adds 2.6 MB to the binary.
 type page struct{ *bytes.Buffer }
@@ -39,23 +39,13 @@ func (p page) tag(open string, lines ...string) {
 		if i > 0 {
 			p.WriteString("<br>")
 		}
+		if i == maxLines {
+			p.text(fmt.Sprintf("and %d more", len(lines)-i))
+			break
+		}
 		p.text(line)
 	}
 	p.WriteString("</" + name + ">")
-}
-
-// table begins a table with a note next to its caption; end ends it.
-func (p page) table(class, caption, note string, columns []string) (end func()) {
-	// A scrollable region has to be reachable by keyboard.
-	p.WriteString(`<div class="` + class + `" role="region" tabindex="0" aria-label="` + html.EscapeString(caption) + `"><table><caption>`)
-	p.text(caption + " ")
-	p.tag(`span class="soft"`, note)
-	p.WriteString("</caption><thead><tr>")
-	for _, c := range columns {
-		p.tag(`th scope="col"`, c)
-	}
-	p.WriteString("</tr></thead><tbody>\n")
-	return func() { p.WriteString("</tbody></table></div>\n") }
 }
 
 // writePage writes the status page.
@@ -72,36 +62,33 @@ func writePage(w *bytes.Buffer, s Status, now time.Time) {
 	p.summary(s, now)
 	for _, section := range s.Alerts() {
 		p.tag(`h2 class="bad"`, section.Heading)
-		p.WriteString("<ul>")
-		for _, line := range section.Lines {
-			p.tag("li", line)
-		}
-		p.WriteString("</ul>\n")
+		p.tag("p", section.Lines...)
 	}
+	p.WriteString("\n")
 	p.tag("h2", "Resources")
-	if s.HeldUnknown != "" {
-		p.tag(`p class="soft"`, "Holders are unknown: "+s.HeldUnknown)
-	}
-	for _, r := range s.Resources {
-		p.resource(r, s)
-	}
-	if len(s.Resources) == 0 {
-		p.tag(`p class="soft"`, "None yet.")
-	}
+	p.resources(s)
+	p.WriteString("<details><summary>")
 	p.tag("h2", "Events")
-	p.events(s.Events)
-	p.WriteString(`<p class="soft">For programs: <a href="/status.json">/status.json</a>, <a href="/metrics">/metrics</a></p></main></body></html>` + "\n")
+	p.tag(`span class="soft"`, fmt.Sprintf(" the latest %d, newest first", len(s.Events)))
+	p.WriteString("</summary><ol>\n")
+	for _, e := range slices.Backward(s.Events) {
+		p.tag("li", strings.Join([]string{stamp(e.Time), e.Resource, e.ID, e.What}, " "))
+	}
+	p.WriteString("</ol></details>\n" + `<p class="soft">Everything, for programs: <a href="/status.json">/status.json</a>, <a href="/metrics">/metrics</a></p></main></body></html>` + "\n")
 }
 
-// summary writes the state of the process and its configuration.
+// summary writes the state of the process and its configuration, and counts slots.
 func (p page) summary(s Status, now time.Time) {
 	p.WriteString("<p>")
 	if len(s.NotReady) == 0 {
-		p.tag(`strong class="good"`, "Ready.")
+		p.tag(`strong class="good"`, "Ready")
 	} else {
-		p.tag(`strong class="bad"`, "Not ready.")
+		p.tag(`strong class="bad"`, "Not ready")
 	}
-	p.text(fmt.Sprintf(" Version %s, %s, uptime %s.", s.Version, s.Command, now.Sub(s.Started).Round(time.Second)))
+	// A page that reloads itself would fold the rows that somebody reads.
+	p.text(" as of " + stamp(now) + " UTC. ")
+	p.WriteString(`<a href="/">Refresh</a></p>` + "\n<p>")
+	p.text(fmt.Sprintf("Version %s, %s, uptime %s.", s.Version, s.Command, now.Sub(s.Started).Round(time.Second)))
 	switch {
 	case s.Kubelet == nil:
 	case !s.Kubelet.Present:
@@ -113,75 +100,145 @@ func (p page) summary(s Status, now time.Time) {
 	p.tag("code", s.Config.Path)
 	p.text(fmt.Sprintf(", generation %d, loaded %s, hash ", s.Config.Generation, stamp(s.Config.Loaded)))
 	p.tag("code", s.Config.Hash[:min(12, len(s.Config.Hash))])
-	p.WriteString("</p>\n")
+	p.WriteString("</p>\n<dl>")
+	names, counts := []string{"Slots", "Healthy", "Unhealthy", "Held", "Free"}, [5]int{}
+	for _, r := range s.Resources {
+		counts[0] += r.Slots.Healthy + r.Slots.Unhealthy
+		counts[1] += r.Slots.Healthy
+		counts[2] += r.Slots.Unhealthy
+		if r.Slots.Held != nil {
+			counts[3] += *r.Slots.Held
+			counts[4] += *r.Slots.Free
+		}
+	}
+	if s.HeldUnknown != "" {
+		names = names[:3]
+	}
+	for i, name := range names {
+		dd := "dd"
+		if name == Unhealthy && counts[i] > 0 {
+			dd = `dd class="bad"`
+		}
+		p.WriteString("<div>")
+		p.tag("dt", name)
+		p.tag(dd, strconv.Itoa(counts[i]))
+		p.WriteString("</div>")
+	}
+	p.WriteString("</dl>\n")
+	if s.HeldUnknown != "" {
+		p.tag(`p class="soft"`, "Holders are unknown: "+s.HeldUnknown)
+	}
 }
 
-// resource writes the table of one resource.
+// resources writes the table of resources, each with a row that unfolds its devices.
+// Those without devices are together in the last one.
+func (p page) resources(s Status) {
+	if len(s.Resources) == 0 {
+		p.tag(`p class="soft"`, "None yet.")
+		return
+	}
+	p.WriteString("<table><thead><tr>")
+	for _, c := range []string{"Resource, ID", "Health", "Slots", "Held", "NUMA", "Nodes", "Reason"} {
+		p.tag(`th scope="col"`, c)
+	}
+	p.WriteString("</tr></thead>\n")
+	s.ProblemsFirst()
+	present := len(s.Resources)
+	if i := slices.IndexFunc(s.Resources, func(r Resource) bool { return len(r.Devices) == 0 }); i >= 0 {
+		present = i
+	}
+	for i, r := range s.Resources[:present] {
+		if p.full(present-i, "resources") {
+			break
+		}
+		p.resource(r, s)
+	}
+	if absent := s.Resources[present:]; len(absent) > 0 {
+		p.group("", fmt.Sprintf("%d without a device", len(absent)), present == 0)
+		p.WriteString("<td colspan=\"6\"></td></tr>\n")
+		for i, r := range absent {
+			if p.full(len(absent)-i, "resources") {
+				break
+			}
+			p.WriteString("<tr>")
+			p.tag(`th scope="row"`, r.Name)
+			p.tag(`td colspan="6"`, cmp.Or(r.NoDevices, "no device matches on this host"))
+			p.WriteString("</tr>\n")
+		}
+		p.WriteString("</tbody>")
+	}
+	p.WriteString("</table>\n")
+}
+
+// full reports whether the page is full, and then writes how much is left out.
+func (p page) full(left int, of string) bool {
+	if p.Len() < maxPage {
+		return false
+	}
+	p.WriteString("<tr>")
+	p.tag(`td colspan="7"`, fmt.Sprintf("%d more %s: see /status.json", left, of))
+	p.WriteString("</tr>\n")
+	return true
+}
+
+// group begins rows that unfold below the first.
+func (p page) group(class, name string, open bool) {
+	details := "<details>"
+	if open {
+		details = "<details open>"
+	}
+	p.WriteString(`<tbody><tr class="` + class + `"><th scope="rowgroup">` + details)
+	p.tag("summary", name)
+	p.WriteString("</details></th>")
+}
+
+// cells ends a row with what follows its name.
+func (p page) cells(cells ...[]string) {
+	for _, lines := range cells {
+		p.tag("td", lines...)
+	}
+	p.WriteString("</tr>\n")
+}
+
+// resource writes a resource with its devices, of which the unhealthy ones are first.
 func (p page) resource(r Resource, s Status) {
-	note := "1 slot"
-	if n := r.Slots.Healthy + r.Slots.Unhealthy; n != 1 {
-		note = fmt.Sprintf("%d slots", n)
+	unhealthy := slices.IndexFunc(r.Devices, func(d Device) bool { return d.Health == Healthy })
+	if unhealthy < 0 {
+		unhealthy = len(r.Devices)
+	}
+	class, health, devices, held := "good", Healthy, "1 device", "?"
+	if unhealthy > 0 {
+		class, health = "bad", fmt.Sprintf("%d of %d %s", unhealthy, len(r.Devices), Unhealthy)
+	}
+	if n := len(r.Devices); n > 1 {
+		devices = fmt.Sprintf("%d devices", n)
 	}
 	if r.Slots.Held != nil {
-		note += fmt.Sprintf(", %d held, %d free", *r.Slots.Held, *r.Slots.Free)
+		held = fmt.Sprintf("%d, %d free", *r.Slots.Held, *r.Slots.Free)
 	}
-	switch {
-	case s.Kubelet == nil || len(r.Devices) == 0 && !r.Registered:
-	case r.Registered:
-		note += ", registered"
-	default:
-		note += ", not registered: " + r.Reason
+	var reasons []string
+	if s.Kubelet != nil && !r.Registered {
+		reasons = append(reasons, "not registered: "+r.Reason)
 	}
 	if r.Retired {
-		note += ", retiring: no longer configured"
+		reasons = append(reasons, "retiring: no longer configured")
 	}
-	columns, holders := []string{"ID", "Health", "Slots", "NUMA", "On the host"}, s.Kubelet != nil && s.HeldUnknown == ""
-	if holders {
-		columns = append(columns, "Held by")
-	}
-	columns = append(columns, "Reason")
-	end := p.table("wide", r.Name, note, columns)
-	defer end()
-	for _, d := range r.Devices {
+	p.group(class, r.Name, unhealthy > 0 && len(r.Devices) <= maxOpen)
+	p.cells([]string{health}, []string{strconv.Itoa(r.Slots.Healthy + r.Slots.Unhealthy)}, []string{held}, nil, []string{devices}, reasons)
+	for i, d := range r.Devices {
+		if p.full(len(r.Devices)-i, "devices") {
+			break
+		}
 		class := "good"
 		if d.Health != Healthy {
 			class = "bad"
 		}
-		p.WriteString("<tr>")
-		p.tag(`th scope="row" class="code"`, d.ID)
-		p.tag(`td class="n `+class+`"`, d.Health)
-		p.tag(`td class="n"`, strconv.Itoa(d.Slots))
-		p.tag(`td class="n"`, strings.Trim(strings.ReplaceAll(fmt.Sprint(d.NUMA), " ", ", "), "[]"))
-		p.tag(`td class="code"`, d.Host()...)
-		if holders {
-			p.tag(`td class="code"`, d.Holders()...)
-		}
-		p.tag("td", d.Reason)
-		p.WriteString("</tr>\n")
+		p.WriteString(`<tr class="` + class + `">`)
+		p.tag(`th scope="row"`, d.ID)
+		numa := strings.Trim(strings.ReplaceAll(fmt.Sprint(d.NUMA), " ", ", "), "[]")
+		p.cells([]string{d.Health}, []string{strconv.Itoa(d.Slots)}, d.Holders(), []string{numa}, d.Host(), []string{d.Reason})
 	}
-	if len(r.Devices) == 0 {
-		p.WriteString("<tr>")
-		p.tag(`td class="soft" colspan="`+strconv.Itoa(len(columns))+`"`, "No device matches on this host.")
-		p.WriteString("</tr>")
-	}
-}
-
-// events writes the table of events, newest first.
-func (p page) events(events []Event) {
-	if len(events) == 0 {
-		p.tag(`p class="soft"`, "None yet.")
-		return
-	}
-	end := p.table("wide log", "Latest events", "newest first, times in UTC", []string{"Time", "Resource", "ID", "Event"})
-	defer end()
-	for _, e := range slices.Backward(events) {
-		p.WriteString("<tr>")
-		p.tag(`td class="n"`, stamp(e.Time))
-		p.tag("td", e.Resource)
-		p.tag(`td class="code"`, e.ID)
-		p.tag("td", e.What)
-		p.WriteString("</tr>\n")
-	}
+	p.WriteString("</tbody>\n")
 }
 
 // stamp formats a time to the second, in UTC.

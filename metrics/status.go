@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -160,6 +161,25 @@ func (d *Device) Holders() []string {
 		all = append(all, text)
 	}
 	return all
+}
+
+// ProblemsFirst sorts resources and their devices: those that need an administrator
+// come first, resources without devices last, else they stay in order.
+func (s *Status) ProblemsFirst() {
+	unhealthy := func(d Device) bool { return d.Health != Healthy }
+	rank := func(r Resource) int {
+		switch {
+		case len(r.Devices) == 0:
+			return 2
+		case slices.ContainsFunc(r.Devices, unhealthy), s.Kubelet != nil && !r.Registered:
+			return 0
+		}
+		return 1
+	}
+	sort.SliceStable(s.Resources, func(i, j int) bool { return rank(s.Resources[i]) < rank(s.Resources[j]) })
+	for _, r := range s.Resources {
+		sort.SliceStable(r.Devices, func(i, j int) bool { return unhealthy(r.Devices[i]) && !unhealthy(r.Devices[j]) })
+	}
 }
 
 // Alert is a heading with the lines below it.

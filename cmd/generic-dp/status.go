@@ -9,8 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"syscall"
@@ -109,7 +107,8 @@ func printStatus(w io.Writer, s metrics.Status) error {
 	if s.HeldUnknown != "" {
 		fmt.Fprintf(w, "Holders are unknown: %s\n", s.HeldUnknown)
 	}
-	for _, r := range problemsFirst(s.Resources) {
+	s.ProblemsFirst()
+	for _, r := range s.Resources {
 		fmt.Fprintln(w)
 		wrap(w, "", r.Name+": "+summary(r))
 		for _, d := range r.Devices {
@@ -147,29 +146,6 @@ func printStatus(w io.Writer, s metrics.Status) error {
 		wrap(w, "", line)
 	}
 	return nil
-}
-
-// problemsFirst sorts resources and their devices: those that need an administrator
-// come first, else they stay in order.
-func problemsFirst(resources []metrics.Resource) []metrics.Resource {
-	unhealthy := func(d metrics.Device) bool { return d.Health != metrics.Healthy }
-	rank := func(r metrics.Resource) int {
-		switch {
-		case slices.ContainsFunc(r.Devices, unhealthy), !r.Registered && len(r.Devices) > 0:
-			return 0
-		case len(r.Devices) > 0:
-			return 1
-		}
-		return 2
-	}
-	sorted := slices.Clone(resources)
-	sort.SliceStable(sorted, func(i, j int) bool { return rank(sorted[i]) < rank(sorted[j]) })
-	for i := range sorted {
-		devices := slices.Clone(sorted[i].Devices)
-		sort.SliceStable(devices, func(i, j int) bool { return unhealthy(devices[i]) && !unhealthy(devices[j]) })
-		sorted[i].Devices = devices
-	}
-	return sorted
 }
 
 // summary is a resource in a few words.

@@ -1,0 +1,144 @@
+package metrics_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/generic-dp/generic-dp/metrics"
+)
+
+var update = flag.Bool("update", false, "write testdata/page.golden")
+
+// shown is a program with this status.
+type shown struct {
+	state
+	status metrics.Status
+}
+
+func (s *shown) Status(context.Context) metrics.Status { return s.status }
+
+// page is the status page without its style.
+func page(t *testing.T, s metrics.Status) string {
+	t.Helper()
+	resp, body := newServer(t, &shown{status: s}).get("/", "")
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/html; charset=utf-8" ||
+		resp.Header.Get("Content-Security-Policy") != "default-src 'none'; style-src 'unsafe-inline'" {
+		t.Errorf("%s %v", resp.Status, resp.Header)
+	}
+	before, rest, _ := strings.Cut(body, "<style>")
+	_, after, ok := strings.Cut(rest, "</style>")
+	if !ok {
+		t.Fatalf("the page has no style: %s", body)
+	}
+	return before + after
+}
+
+// counts are slots that are not held, by health.
+func counts(healthy, unhealthy int) metrics.Slots {
+	held := 0
+	return metrics.Slots{Healthy: healthy, Unhealthy: unhealthy, Held: &held, Free: &healthy}
+}
+
+var volatile = regexp.MustCompile(`as of [-0-9: ]{19}|uptime [0-9hms.]+`)
+
+// Problems come first and are unfolded, resources without devices come last.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	s := (&state{broken: errors.New(`unknown key "<script>"`)}).Status(t.Context())
+	s.Resources = append([]metrics.Resource{
+		{Name: "example.com/absent", NoDevices: `glob "/dev/none*" fits nothing`},
+		{Name: "example.com/late", Reason: "refused", Slots: counts(1, 0), Devices: []metrics.Device{{ID: "c", Health: metrics.Healthy, Slots: 1}}},
+		{Name: "example.com/serial", Registered: true, Slots: counts(2, 0), Devices: []metrics.Device{
+			{ID: "d", Health: metrics.Healthy, Slots: 1, Nodes: []string{"/dev/d0", "/dev/d1"}}, {ID: "e", Health: metrics.Healthy, Slots: 1},
+		}},
+		{Name: "example.com/old", Retired: true},
+	}, s.Resources...)
+	got := volatile.ReplaceAllString(page(t, s), "TIME")
+	if *update {
+		if err := os.WriteFile("testdata/page.golden", []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile("testdata/page.golden")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("the page differs from testdata/page.golden, see -update (-want +got):\n%s", diff)
+	}
+}
+
+// Each text of a status is on the page, escaped.
+func TestPageEscapes(t *testing.T) {
+	t.Parallel()
+	n := 0
+	evil := func() string {
+		n++
+		return fmt.Sprintf(`%d<b onclick="x">&'`, n)
+	}
+	problem := func() []metrics.Problem { return []metrics.Problem{{Subject: evil(), Reason: evil()}} }
+	device := func(health string) metrics.Device {
+		return metrics.Device{
+			ID: evil(), Health: health, Reason: evil(), Nodes: []string{evil()}, Interfaces: []string{evil()}, CDIDevices: []string{evil()},
+			Held: []metrics.Holder{{Namespace: evil(), Pod: evil(), Container: evil()}},
+		}
+	}
+	s := metrics.Status{
+		Version: evil(), NodeName: evil(), Command: evil(), NotReady: []string{evil()}, Kubelet: &metrics.Kubelet{},
+		Config:   metrics.Config{Path: evil(), Hash: "", Problems: []string{evil()}},
+		Degraded: problem(), Problems: problem(), HeldUnknown: evil(),
+		Resources: []metrics.Resource{
+			{Name: evil(), Reason: evil(), Devices: []metrics.Device{device(metrics.Healthy), device(metrics.Unhealthy)}},
+			{Name: evil(), Registered: true, Devices: []metrics.Device{{Health: metrics.Healthy, Mounts: []string{evil()}}}},
+			{Name: evil(), NoDevices: evil()},
+		},
+		Events: []metrics.Event{{Resource: evil(), ID: evil(), What: evil()}},
+	}
+	got := page(t, s)
+	if strings.Contains(got, "<b") && strings.Contains(strings.ReplaceAll(got, "<body", ""), "<b ") || strings.Contains(got, `onclick="`) {
+		t.Errorf("a text is not escaped:\n%s", got)
+	}
+	for i := range n {
+		if want := fmt.Sprintf("%d&lt;b onclick=&#34;x&#34;&gt;&amp;&#39;", i+1); !strings.Contains(got, want) {
+			t.Errorf("the page lacks text %d", i+1)
+		}
+	}
+}
+
+// However much there is to show, the page stays small and says what it leaves out; the
+// strip counts all, and problems are shown before it is full.
+func TestPageIsBounded(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 200)
+	many := metrics.Resource{Name: "example.com/many", Registered: true, Slots: counts(4999, 1)}
+	for i := range 5000 {
+		many.Devices = append(many.Devices, metrics.Device{ID: fmt.Sprint(long, i), Health: metrics.Healthy, Slots: 1, Nodes: strings.Fields(strings.Repeat(long+" ", 50))})
+	}
+	many.Devices[4999].Health = metrics.Unhealthy
+	many.Devices[4999].Reason = "device is gone"
+	s := metrics.Status{Started: time.Now(), Resources: []metrics.Resource{many, {Name: "example.com/next", Registered: true, Devices: many.Devices[:1]}, {Name: "example.com/none"}}}
+	for range 100 {
+		s.NotReady = append(s.NotReady, long)
+	}
+	got := page(t, s)
+	if len(got) > 600<<10 {
+		t.Errorf("the page has %d bytes", len(got))
+	}
+	for _, want := range []string{
+		"and 92 more", "and 42 more", "more devices: see /status.json", "1 more resources: see /status.json", "1 of 5000 Unhealthy", "device is gone", "<dt>Healthy</dt><dd>4999</dd>",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+}
