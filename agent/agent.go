@@ -132,7 +132,6 @@ func New(options Options) (_ *Agent, err error) {
 // containers that restart meanwhile.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.lock.close()
-	defer a.reader.trials.stop()
 	a.log.Info("starting", "version", a.options.Version, "config", a.options.Config, "resources", len(a.config.Resources))
 	defer a.log.Info("stopped")
 	group, ctx := errgroup.WithContext(ctx)
@@ -148,7 +147,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	group.Go(func() error { return a.reader.files.Run(ctx) })
 	group.Go(func() error { return a.reader.run(ctx) })
 	group.Go(func() error { return loop.run(ctx) })
-	return group.Wait()
+	err := group.Wait()
+	a.reader.trials.stop()
+	loop.saveConfig()
+	return err
 }
 
 // sweep removes the sockets of killed instances. A missing kubelet directory has none,

@@ -38,7 +38,6 @@ type loop struct {
 	calm   bool                     // settled is closed
 	ended  map[string]chan struct{} // by resource: closed when its last plugin has ended
 
-	retryAt    time.Time   // when to try a configuration again; zero is never
 	timer      *time.Timer // when to reconcile without a trigger
 	watchSpecs func()      // starts the watch of CDI specs, once
 }
@@ -51,7 +50,7 @@ func newLoop(a *Agent, group *errgroup.Group) *loop {
 		ended:  map[string]chan struct{}{}, timer: time.NewTimer(retryAfter),
 	}
 	l.held.reset(l.start) // an earlier instance may have served another configuration
-	l.try(a.reader.last)
+	a.reader.trials.serve(a.reader.last, l.start)
 	return l
 }
 
@@ -85,8 +84,6 @@ func (l *loop) run(ctx context.Context) error {
 		l.busy.Store(nil)
 		t, ok := l.next(ctx)
 		if !ok || t.limited && !sleep(ctx, l.limiter.delay(time.Now())) {
-			l.endTrial()
-			l.saveConfig()
 			return nil
 		}
 		began := time.Now()

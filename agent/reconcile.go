@@ -48,7 +48,11 @@ func (l *loop) reconcile(ctx context.Context) (wake time.Time) {
 	shown := l.publish(ctx, out.Resources, configs, now)
 	l.report(v, out, failed.reasons)
 	l.settle(out)
-	wake = earlier(earlier(out.Wake, shown), l.followTrial(now))
+	retry, tried := l.reader.trials.follow(now)
+	if retry {
+		l.reader.request()
+	}
+	wake = earlier(earlier(out.Wake, shown), tried)
 	saved := l.save()
 	wake = earlier(wake, l.askHeld(ctx, now, out))
 	if failed.retry || !saved {
@@ -133,9 +137,6 @@ type memory struct {
 	boot      string // see bootID
 	state     ledger.State
 	decisions ledger.Decisions
-	trial     *reading      // a configuration that is not the last good one yet
-	provenAt  time.Time     // when it is; zero until it is published
-	unsaved   []config.File // the last good one, until it is saved
 }
 
 // restore reads what an earlier instance saved.
@@ -157,7 +158,7 @@ func (l *loop) restore() {
 	if l.writer { // that of a dead instance
 		_ = os.Remove(filepath.Join(dir, lastGoodName+atomicfile.TempSuffix))
 	}
-	l.memory = memory{boot: boot, state: saved.State(boot), decisions: saved.Decisions, trial: l.memory.trial}
+	l.memory = memory{boot: boot, state: saved.State(boot), decisions: saved.Decisions}
 	l.injector.injected = saved.Injected
 	if boot != "" && boot == saved.Boot {
 		l.scanner.RestoreUSB(saved.USB)
@@ -175,20 +176,15 @@ func (l *loop) save() (saved bool) {
 		Boot: m.boot, Decisions: m.decisions, Resources: m.state.Remember(), Injected: l.injector.injected, USB: l.scanner.KnownUSB(),
 	})
 	l.problems.warnError("state", err, "state can't be saved: identity decisions are lost at the next start", "hint", l.options.hint("state-dir"))
-	l.saveConfig()
-	return err == nil && l.memory.unsaved == nil
+	return l.saveConfig() && err == nil
 }
 
 // saveConfig saves the last good configuration.
-func (l *loop) saveConfig() {
-	if m := &l.memory; m.unsaved != nil {
-		err := l.options.saveLastGood(m.unsaved)
-		if err == nil {
-			m.unsaved = nil
-		}
-		l.problems.warnError("last good configuration", err, "the configuration can't be copied: a broken one at the next start has no replacement",
-			"hint", l.options.hint("state-dir"))
-	}
+func (l *loop) saveConfig() (saved bool) {
+	err := l.reader.trials.save(l.options)
+	l.problems.warnError("last good configuration", err, "the configuration can't be copied: a broken one at the next start has no replacement",
+		"hint", l.options.hint("state-dir"))
+	return err == nil
 }
 
 // bootID identifies this boot of the kernel (random(4)); empty is unknown.

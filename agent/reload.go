@@ -34,7 +34,6 @@ type reading struct {
 	config *config.Config
 	files  []config.File
 	hash   string // of the files; empty if they can't be read
-	trial  bool   // it is not the last good one
 	err    error
 }
 
@@ -160,8 +159,7 @@ func (r *configReader) load(requested bool) (next reading) {
 			return next
 		}
 	}
-	var undo func()
-	next.trial, undo = r.trials.begin(next.hash)
+	undo := r.trials.begin(next.hash)
 	if next.config, next.err = r.options.checkConfig(next.files); next.err != nil {
 		undo()
 	}
@@ -225,7 +223,7 @@ func (l *loop) reload(r reading) {
 		log.Info("configuration has not changed", "hash", now.Hash)
 	}
 	l.loaded.Store(&now)
-	l.try(r)
+	l.reader.trials.serve(r, l.now())
 }
 
 // logBroken logs every problem of a broken configuration on a separate line.

@@ -48,15 +48,22 @@ func (e diedError) Error() string {
 		e.Tries, e.delay())
 }
 
-// trials keeps the file. It is safe for concurrent use.
+// trials is what was tried, is tried and is to be tried: by the reader of the
+// configuration, which asks before it parses one, and by the loop, which serves it. It is
+// safe for concurrent use.
 type trials struct {
 	path string
 
-	mu      sync.Mutex
-	writer  bool   // the state directory is ours to write
-	good    string // hash of the last good configuration
-	died    trial  // the program did not survive it
-	current trial  // being tried
+	mu     sync.Mutex
+	writer bool   // the state directory is ours to write
+	good   string // hash of the last good configuration
+	died   trial  // the program did not survive it
+	marked trial  // parsed or served, and not the last good one yet
+
+	served   reading       // while it is not the last good one
+	provenAt time.Time     // when it will be; zero until it is published
+	retryAt  time.Time     // when to try died again; zero is never
+	unsaved  []config.File // the last good one, until it is saved
 }
 
 // newTrials reads what an earlier instance left. While another one runs, the file may be
@@ -83,35 +90,83 @@ func (t *trials) check(hash string) error {
 	return nil
 }
 
-// begin marks a configuration that is about to be tried, and reports whether it is not
-// the last good one. If it turns out to be broken, undo lets the trial before go on.
-func (t *trials) begin(hash string) (isTrial bool, undo func()) {
+// begin marks a configuration that is about to be parsed. If it turns out to be broken,
+// undo lets the trial before go on.
+func (t *trials) begin(hash string) (undo func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	before := t.current
-	t.current = trial{}
+	before := t.marked
+	t.marked = trial{}
 	if hash != t.good && t.good != "" { // else there is nothing to go back to
-		t.current = trial{hash, 1}
+		t.marked = trial{hash, 1}
 		if hash == t.died.Hash {
-			t.current.Tries += t.died.Tries
+			t.marked.Tries += t.died.Tries
 		}
 	}
 	t.write()
-	return hash != t.good, func() {
+	return func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		if t.current = before; before.Hash == t.good {
-			t.current = trial{} // passed meanwhile
+		if t.marked = before; before.Hash == t.good {
+			t.marked = trial{} // passed meanwhile
 		}
 		t.write()
 	}
 }
 
-// stop ends any trial: the program ends by itself.
+// serve follows a reading, which is served from now on unless it is broken.
+func (t *trials) serve(r reading, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.retryAt = time.Time{}
+	if died := (diedError{}); errors.As(r.err, &died) {
+		t.retryAt = now.Add(died.delay())
+	}
+	if r.err != nil {
+		return // the trial goes on
+	}
+	t.served, t.provenAt = reading{}, time.Time{}
+	if r.hash != t.good {
+		t.served = r
+	}
+}
+
+// follow is called when all lists are published. It ends a trial when it is time, and
+// reports whether to begin another one, and when to be called again; zero is never.
+func (t *trials) follow(now time.Time) (retry bool, wake time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if retry = !t.retryAt.IsZero() && !now.Before(t.retryAt); retry {
+		t.retryAt = time.Time{}
+	}
+	switch {
+	case t.served.config == nil || !t.writer:
+	case t.provenAt.IsZero():
+		t.provenAt = now.Add(trialTime)
+	case !now.Before(t.provenAt):
+		t.pass()
+	}
+	return retry, earlier(t.retryAt, t.provenAt)
+}
+
+// pass makes the served configuration the last good one. Another one may be parsed.
+func (t *trials) pass() {
+	if t.marked.Hash == t.served.hash {
+		t.marked = trial{}
+	}
+	t.good, t.died, t.unsaved = t.served.hash, trial{}, t.served.files
+	t.served, t.provenAt = reading{}, time.Time{}
+	t.write()
+}
+
+// stop ends all trials: the program ends by itself.
 func (t *trials) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.current = trial{}
+	if !t.provenAt.IsZero() {
+		t.pass()
+	}
+	t.marked = trial{}
 	t.write()
 }
 
@@ -123,24 +178,13 @@ func (t *trials) inherit() {
 	t.write()
 }
 
-// passed makes a configuration the last good one. Another trial may have begun.
-func (t *trials) passed(hash string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.good, t.died = hash, trial{}
-	if t.current.Hash == hash {
-		t.current = trial{}
-	}
-	t.write()
-}
-
 // write makes the file what is to be remembered. It fails where state can't be saved,
 // which is reported there.
 func (t *trials) write() {
 	if !t.writer {
 		return
 	}
-	next := t.current
+	next := t.marked
 	if next.Hash == "" {
 		next = t.died
 	}
@@ -152,45 +196,16 @@ func (t *trials) write() {
 	_ = atomicfile.Write(t.path, data, 0o600)
 }
 
-// try follows a reading that may be a trial.
-func (l *loop) try(r reading) {
-	l.retryAt = time.Time{}
-	if died := (diedError{}); errors.As(r.err, &died) {
-		l.retryAt = l.now().Add(died.delay())
+// save saves the last good configuration unless it is.
+func (t *trials) save(o Options) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.unsaved == nil {
+		return nil
 	}
-	if r.err != nil {
-		return // the trial goes on
+	err := o.saveLastGood(t.unsaved)
+	if err == nil {
+		t.unsaved = nil
 	}
-	l.memory.trial, l.memory.provenAt = nil, time.Time{}
-	if r.trial {
-		l.memory.trial = &r
-	}
-}
-
-// followTrial ends a trial, or begins another one, when it is time. It is called when
-// all lists are published, and returns when to be called again; zero is never.
-func (l *loop) followTrial(now time.Time) (wake time.Time) {
-	m := &l.memory
-	if !l.retryAt.IsZero() && !now.Before(l.retryAt) {
-		l.retryAt = time.Time{}
-		l.reader.request()
-	}
-	switch {
-	case m.trial == nil || !l.writer:
-	case m.provenAt.IsZero():
-		m.provenAt = now.Add(trialTime)
-	case !now.Before(m.provenAt):
-		l.endTrial()
-	}
-	return earlier(l.retryAt, m.provenAt)
-}
-
-// endTrial makes the configuration that is tried the last good one, if it was published.
-func (l *loop) endTrial() {
-	m := &l.memory
-	if m.provenAt.IsZero() {
-		return
-	}
-	l.reader.trials.passed(m.trial.hash)
-	m.unsaved, m.trial, m.provenAt = m.trial.files, nil, time.Time{}
+	return err
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/generic-dp/generic-dp/podresources"
 )
 
-// finding is one thing that doctor looks at.
+// finding is the result of one check.
 type finding struct {
 	Check  string `json:"check"`
 	Status string `json:"status"` // ok, warning or problem
@@ -81,7 +81,7 @@ func (d *doctor) add(status, check, fix, format string, args ...any) {
 	d.Findings = append(d.Findings, finding{check, status, fmt.Sprintf(format, args...), fix})
 }
 
-// examine looks at everything.
+// examine runs all checks.
 func (d *doctor) examine(ctx context.Context) {
 	cfg := d.configuration(ctx)
 	paths := d.flags.paths

@@ -62,6 +62,17 @@ func newVictim(t *testing.T) *victim {
 	return v
 }
 
+// newServed is a victim that serves a last good configuration of one slot.
+func newServed(t *testing.T) *victim {
+	t.Helper()
+	v := newVictim(t)
+	v.configure(1)
+	v.serve(1)
+	v.end(syscall.SIGTERM)
+	v.serve(1)
+	return v
+}
+
 // configure makes a configuration of a device with count slots.
 func (v *victim) configure(count int) {
 	v.Helper()
@@ -89,6 +100,13 @@ func (v *victim) start() {
 			v.mu.Unlock()
 		}
 	}()
+}
+
+// serve starts an instance and waits for its list with a number of slots.
+func (v *victim) serve(slots int) {
+	v.Helper()
+	v.start()
+	v.listed(slots)
 }
 
 // end ends the instance by a signal and forgets its log.
@@ -167,8 +185,7 @@ func TestKilledDuringATrial(t *testing.T) {
 		"after the start": func(v *victim) {
 			v.end(syscall.SIGTERM)
 			v.configure(2)
-			v.start()
-			v.listed(2)
+			v.serve(2)
 		},
 		"during a broken edit": func(v *victim) {
 			v.configure(2)
@@ -179,19 +196,12 @@ func TestKilledDuringATrial(t *testing.T) {
 			v.eventually("the problem", func() bool { return strings.Contains(v.logged(), "configuration is broken") })
 			v.end(syscall.SIGKILL)
 			v.configure(2)
-			v.start()
-			v.listed(1)
+			v.serve(1)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			v := newVictim(t)
-			v.configure(1)
-			v.start()
-			v.listed(1)
-			v.end(syscall.SIGTERM) // makes it the last good one
-			v.start()
-			v.listed(1)
+			v := newServed(t)
 			if v.marked() {
 				t.Error("the last good one is marked")
 			}
@@ -199,18 +209,15 @@ func TestKilledDuringATrial(t *testing.T) {
 			v.end(syscall.SIGKILL)
 
 			for range 2 { // it stays that way
-				v.start()
-				v.listed(1)
+				v.serve(1)
 				v.eventually("the reason", func() bool { return strings.Contains(v.logged(), died) })
 				v.end(syscall.SIGKILL)
 			}
-			v.start()
-			v.listed(1)
+			v.serve(1)
 			_ = v.cmd.Process.Signal(syscall.SIGHUP)
 			v.listed(2)
 			v.end(syscall.SIGKILL)
-			v.start()
-			v.listed(1)
+			v.serve(1)
 			v.eventually("the count", func() bool { return strings.Contains(v.logged(), "(2 times)") })
 			v.configure(3)
 			v.listed(3)
@@ -218,11 +225,9 @@ func TestKilledDuringATrial(t *testing.T) {
 			if v.marked() {
 				t.Error("a mark is left after a good end")
 			}
-			v.start()
-			v.listed(3)
+			v.serve(3)
 			v.end(syscall.SIGKILL)
-			v.start()
-			v.listed(3)
+			v.serve(3)
 		})
 	}
 }
@@ -230,12 +235,7 @@ func TestKilledDuringATrial(t *testing.T) {
 // After ten seconds a configuration has proven itself.
 func TestKilledAfterATrial(t *testing.T) {
 	t.Parallel()
-	v := newVictim(t)
-	v.configure(1)
-	v.start()
-	v.listed(1)
-	v.end(syscall.SIGTERM)
-	v.start()
+	v := newServed(t)
 	v.configure(2)
 	v.listed(2)
 	if !v.marked() {
@@ -250,27 +250,19 @@ func TestKilledAfterATrial(t *testing.T) {
 	v.listed(2)
 	v.eventually("the end of the trial", func() bool { return !v.marked() })
 	v.end(syscall.SIGKILL)
-	v.start()
-	v.listed(2)
+	v.serve(2)
 	v.end(syscall.SIGKILL)
 	if err := os.WriteFile(v.dir+"/c.toml", []byte("["), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	v.start()
-	v.listed(2)
+	v.serve(2)
 }
 
 // A configuration that comes with a new instance, as in a rolling update, is marked once
 // the state directory is that instance's.
 func TestKilledAfterARollingUpdate(t *testing.T) {
 	t.Parallel()
-	v := newVictim(t)
-	v.configure(1)
-	v.start()
-	v.listed(1)
-	v.end(syscall.SIGTERM)
-	v.start()
-	v.listed(1)
+	v := newServed(t)
 	old := v.cmd
 	text, err := os.ReadFile(v.dir + "/c.toml")
 	if err == nil {
@@ -286,8 +278,7 @@ func TestKilledAfterARollingUpdate(t *testing.T) {
 	_ = old.Wait()
 	v.eventually("the lock", func() bool { return strings.Contains(v.logged(), "this instance writes") })
 	v.end(syscall.SIGKILL)
-	v.start()
-	v.listed(1)
+	v.serve(1)
 	v.eventually("the reason", func() bool { return strings.Contains(v.logged(), died) })
 }
 
@@ -298,8 +289,7 @@ func TestKilledDuringTheFirstStart(t *testing.T) {
 	v := newVictim(t)
 	v.configure(2)
 	for range 2 {
-		v.start()
-		v.listed(2)
+		v.serve(2)
 		v.end(syscall.SIGKILL)
 	}
 }
@@ -339,8 +329,7 @@ func TestServesWhateverTheFiles(t *testing.T) {
 			}
 			for count := range 2 {
 				v.configure(count + 1)
-				v.start()
-				v.listed(count + 1)
+				v.serve(count + 1)
 				v.end(syscall.SIGTERM)
 			}
 			if err := os.Remove(v.dir + "/c.toml"); err != nil {
@@ -360,8 +349,7 @@ func TestServesWhateverTheFiles(t *testing.T) {
 			if name == "directory" { // its files are in the way, and stay
 				return
 			}
-			v.start() // with the last good one
-			v.listed(2)
+			v.serve(2) // with the last good one
 		})
 	}
 }

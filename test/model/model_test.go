@@ -25,7 +25,7 @@ var (
 	lines    = flag.Int("lines", 40, "lines of a script")
 	parallel = flag.Int("nodes", 4, "how many nodes at once")
 	waits    = flag.Bool("waits", false, "let minutes pass in scripts")
-	shrinks  = flag.Duration("shrink", 3*time.Minute, "how long to look for a shorter script")
+	shrinks  = flag.Duration("shrink", 3*time.Minute, "how long to shrink a failing script")
 
 	binary = os.Getenv("GENERIC_DP_BIN")
 )
