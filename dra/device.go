@@ -1,0 +1,125 @@
+// Package dra serves devices by dynamic resource allocation: it publishes them as the
+// ResourceSlices of the node.
+package dra
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"strings"
+	"time"
+)
+
+// Driver is the name of the driver: in ResourceSlices and claims, of its sockets, and the
+// domain of its attributes and taints.
+const Driver = "generic-dp.github.io"
+
+// State is the health of a Device.
+type State byte
+
+// The states. The scheduler gives only healthy devices to pods.
+const (
+	Healthy State = iota
+	Settling
+	Unhealthy
+	// Gone is a device that is away, but stays listed.
+	Gone
+)
+
+// Device is one device of one resource to publish.
+type Device struct {
+	Resource, ID string
+	// Attributes by name, in the driver's domain unless the name has one, such as
+	// "resource.kubernetes.io/pciBusID". The attributes resource, id and
+	// resource.kubernetes.io/numaNode come from the other fields. Empty ones are left out.
+	Attributes map[string]string
+	// NUMA nodes, sorted.
+	NUMA []int
+	// Slots is the number of containers that may hold the device at once.
+	Slots int
+
+	State  State
+	Reason string
+	// Since is the beginning of State.
+	Since time.Time
+	// EvictAfter is the time from Since until pods lose a device that is Gone; if
+	// negative they never do.
+	EvictAfter time.Duration
+}
+
+// Name is the name of the device in the node's pool.
+func (d *Device) Name() string { return DeviceName(d.ID) }
+
+// MaxAttributes is the maximum number of Attributes of a Device: the API allows 32
+// attributes and capacities, of which resource, id, numaNode and slots are the driver's.
+const MaxAttributes = 28
+
+const (
+	// maxLabel is the maximum length of a DNS label.
+	maxLabel = 63
+	// maxValue is the maximum length of the value of an attribute.
+	maxValue = 64
+	lower    = "abcdefghijklmnopqrstuvwxyz0123456789"
+)
+
+// DeviceName returns the name of a device as DNS label: its ID with "-" for ":" and "--"
+// for ".". An ID that this would make ambiguous, or too long, is replaced by its readable
+// part and a hash. IDs are unique over all resources, so that the resource's name is not
+// part of it: a device that moves to another resource stays the same device to the
+// scheduler, and has one holder.
+func DeviceName(id string) string {
+	name := strings.NewReplacer(":", "-", ".", "--").Replace(id)
+	exact := len(name) <= maxLabel && id != "" && !hashed(id)
+	separated := true
+	for _, c := range id {
+		letter := strings.ContainsRune(lower, c)
+		exact = exact && (letter || !separated && (c == ':' || c == '.'))
+		separated = !letter
+	}
+	if exact && !separated {
+		return name
+	}
+	name = strings.Map(func(c rune) rune {
+		if strings.ContainsRune(lower+"-", c) {
+			return c
+		}
+		return '-'
+	}, strings.ToLower(name))
+	return cut(strings.Trim(name, "-"), maxLabel-hashLen) + hash(id)
+}
+
+// The hash at the end of a name: a mark, and characters of five bits each.
+const (
+	hashMark = "-x"
+	hashLen  = len(hashMark) + 10
+)
+
+func hash(exact string) string {
+	sum := sha256.Sum256([]byte(exact))
+	return hashMark + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:])[:hashLen-len(hashMark)])
+}
+
+// hashed reports whether the name of an ID would end like a hash.
+func hashed(id string) bool {
+	i := len(id) - hashLen
+	return i >= 0 && id[i+1] == hashMark[1] && (id[i] == ':' || id[i] == '.')
+}
+
+// cut returns at most the first n bytes of s, ending with a letter or digit if it can.
+func cut(s string, n int) string {
+	if len(s) > n {
+		s = s[:n]
+	}
+	if s = strings.TrimRight(s, "-"); s == "" {
+		return "x"
+	}
+	return s
+}
+
+// value returns the value of an attribute: what is longer than the API allows is cut and
+// gets a hash.
+func value(s string) string {
+	if len(s) <= maxValue {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxValue-hashLen], "") + hash(s)
+}
