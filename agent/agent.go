@@ -55,7 +55,7 @@ type Agent struct {
 	watcher   *inventory.Watcher
 	rescans   rescanRequests
 	specFiles *watch.Watcher // the CDI specs of others
-	usesSpecs atomic.Bool    // the configuration refers to them
+	usesSpecs atomic.Bool    // they decide about a device
 
 	// The configuration. The one that is served is the loop's alone once it runs.
 	reader *configReader

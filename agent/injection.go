@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -32,6 +33,7 @@ type injector struct {
 	// the configuration or a restart.
 	injected ledger.Injected
 	retains  bool // some are retained
+	taken    bool // a kind to write is in a foreign spec
 }
 
 func newInjector(o Options, p *problems) *injector {
@@ -48,22 +50,11 @@ type cdiNames struct {
 	err   error
 }
 
-// failures are why devices can't be injected, by ID.
-type failures struct {
-	reasons map[string]error
-	retry   bool // something may succeed without an event
-}
-
-// add adds a failure that may end without an event.
-func (f *failures) add(id, format string, args ...any) {
-	f.reasons[id], f.retry = fmt.Errorf(format, args...), true
-}
-
 // sync makes links and CDI specs for the present devices. Stale ones are removed
 // before any is made; those that are not configured are retained where mayBeHeld says
-// that a container may need them.
-func (i *injector) sync(v *View, out ledger.Output, mayBeHeld func(id string) bool) failures {
-	failed := failures{reasons: map[string]error{}}
+// that a container may need them. failed is why devices can't be injected, by ID; err is
+// what can't be written, which may end without an event.
+func (i *injector) sync(v *View, out ledger.Output, mayBeHeld func(id string) bool) (failed map[string]error, err error) {
 	r := newRetention(v, out, i.injected, mayBeHeld)
 	keepLink, keepEntry := r.keepLink, r.keepEntry
 	if i.options.CDIOnly { // an entry goes when its device does
@@ -86,17 +77,18 @@ func (i *injector) sync(v *View, out ledger.Output, mayBeHeld func(id string) bo
 			}
 		}
 	}
-	i.syncSpecs(out, keepEntry, &failed)
-	if err := i.links.Sync(want, keepLink); err != nil {
-		i.problems.warnError("links", err, "links are out of date")
+	failed, specsErr := i.syncSpecs(out, keepEntry)
+	linksErr := i.links.Sync(want, keepLink)
+	if linksErr != nil {
+		i.problems.warnError("links", linksErr, "links are out of date")
 		for _, link := range want {
 			if target, err := os.Readlink(i.links.Path(link.ID, link.Key)); err != nil || target != link.Target {
-				failed.add(link.ID, "its link below --run-dir can't be made")
+				failed[link.ID] = errors.New("its link below --run-dir can't be made")
 			}
 		}
 	}
 	i.injected, i.retains = r.next, r.any
-	return failed
+	return failed, errors.Join(specsErr, linksErr)
 }
 
 // successors are the offers with a node of a device that was listed with another ID, which
@@ -137,7 +129,8 @@ func (i *injector) successors(v *View) map[string]string {
 }
 
 // syncSpecs does the CDI half.
-func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostPaths []string) bool, failed *failures) {
+func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostPaths []string) bool) (failed map[string]error, err error) {
+	failed, i.taken = map[string]error{}, false
 	var specs []*cdi.Spec
 	kinds := i.others.Kinds()
 	for _, r := range out.Resources {
@@ -151,8 +144,9 @@ func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostP
 			continue
 		}
 		if file, taken := kinds[r.Name]; taken {
+			i.taken = true
 			for _, o := range offers {
-				failed.add(o.ID, "CDI kind %q is taken by %s", r.Name, file)
+				failed[o.ID] = fmt.Errorf("CDI kind %q is taken by %s", r.Name, file)
 			}
 			continue
 		}
@@ -162,12 +156,12 @@ func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostP
 			i.options.Log.Debug("CDI spec has no entry for all devices together", "resource", r.Name, "reason", err)
 			delete(left, cdi.AllDevices)
 		}
-		maps.Copy(failed.reasons, left)
+		maps.Copy(failed, left)
 		if spec != nil {
 			specs = append(specs, spec)
 		}
 	}
-	err := i.specs.Sync(specs, keep)
+	err = i.specs.Sync(specs, keep)
 	i.problems.warnError("specs", err, "CDI specs are out of date", "hint", i.options.hint("cdi-dir"))
 	names := &cdiNames{err: err}
 	for _, spec := range specs {
@@ -178,10 +172,11 @@ func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostP
 			continue
 		}
 		for _, id := range i.specs.Missing(spec) {
-			failed.add(id, "its CDI spec below --cdi-dir can't be written")
+			failed[id] = errors.New("its CDI spec below --cdi-dir can't be written")
 		}
 	}
 	i.names.Store(names)
+	return failed, err
 }
 
 // resource injects the devices of the resource name.

@@ -39,7 +39,8 @@ type loop struct {
 	ended  map[string]chan struct{} // by resource: closed when its last plugin has ended
 
 	timer      *time.Timer // when to reconcile without a trigger
-	watchSpecs func()      // starts the watch of CDI specs, once
+	retry      writeRetry
+	watchSpecs func() // starts the watch of CDI specs, once
 }
 
 func newLoop(a *Agent, group *errgroup.Group) *loop {

@@ -119,3 +119,28 @@ func TestFirstListAwaitsResults(t *testing.T) {
 		}
 	}
 }
+
+// A disk that stays full wakes the loop ever more rarely, whatever else does.
+func TestWriteRetry(t *testing.T) {
+	t.Parallel()
+	var r writeRetry
+	start := time.Unix(0, 0)
+	now, wakes := start, 0
+	for ; now.Before(start.Add(24 * time.Hour)); wakes++ {
+		r.record(now, true)
+		at := r.at
+		if r.record(now.Add(time.Millisecond), true); r.at != at {
+			t.Fatalf("a pass meanwhile moved the next try from %v to %v", at, r.at)
+		}
+		if d := at.Sub(now); d < 10*time.Second || d > 10*time.Minute {
+			t.Fatalf("try %d follows after %v", wakes, d)
+		}
+		now = at
+	}
+	if wakes > 150 {
+		t.Errorf("%d tries a day", wakes)
+	}
+	if r.record(now, false); !r.at.IsZero() {
+		t.Errorf("all is written, and tried again at %v", r.at)
+	}
+}

@@ -15,9 +15,30 @@ import (
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
-// writeRetry is when failed links, specs and state are written again: no event announces that
-// a file system has space again.
-const writeRetry = 10 * time.Second
+// Failed links, specs and state are written again after firstRetry, twice as long after
+// every further time, up to lastRetry: no event announces that a file system has space
+// again.
+const (
+	firstRetry = 10 * time.Second
+	lastRetry  = 10 * time.Minute
+)
+
+// writeRetry is when to write again; zero is never.
+type writeRetry struct {
+	at    time.Time
+	delay time.Duration
+}
+
+// record records whether all was written. A failure before it is time changes nothing.
+func (r *writeRetry) record(now time.Time, failed bool) {
+	switch {
+	case !failed:
+		*r = writeRetry{}
+	case !now.Before(r.at):
+		r.delay = min(max(firstRetry, 2*r.delay), lastRetry)
+		r.at = now.Add(r.delay)
+	}
+}
 
 // reasonInactive is why a configured resource is retired.
 const reasonInactive = "resource is not active on this node: its when does not hold"
@@ -43,10 +64,11 @@ func (l *loop) reconcile(ctx context.Context) (wake time.Time) {
 		Failing: l.prober.Results(), Resources: resources, Successors: l.injector.successors(v),
 	})
 	l.memory.state = state
-	failed := l.inject(v, out)
+	failed, unwritten := l.inject(v, out)
+	l.followSpecs()
 	l.explain.Store(newExplainer(l.config, v))
 	shown := l.publish(ctx, out.Resources, configs, now)
-	l.report(v, out, failed.reasons)
+	l.report(v, out, failed)
 	l.settle(out)
 	retry, tried := l.reader.trials.follow(now)
 	if retry {
@@ -54,11 +76,8 @@ func (l *loop) reconcile(ctx context.Context) (wake time.Time) {
 	}
 	wake = earlier(earlier(out.Wake, shown), tried)
 	saved := l.save()
-	wake = earlier(wake, l.askHeld(ctx, now, out))
-	if failed.retry || !saved {
-		wake = earlier(wake, now.Add(writeRetry))
-	}
-	return wake
+	l.retry.record(now, unwritten != nil || !saved)
+	return earlier(earlier(wake, l.askHeld(ctx, now, out)), l.retry.at)
 }
 
 // inputs returns the resources for the ledger, and the configuration of those that are
@@ -96,20 +115,21 @@ func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*co
 	return inputs, configs
 }
 
-// inject makes links and CDI specs, and devices that can't be injected Unhealthy.
-func (l *loop) inject(v *View, out ledger.Output) failures {
+// inject makes links and CDI specs, and devices that can't be injected Unhealthy. The
+// results are those of injector.sync.
+func (l *loop) inject(v *View, out ledger.Output) (failed map[string]error, err error) {
 	if !l.writer {
-		return failures{} // the other instance does; Allocate checks before it responds
+		return nil, nil // the other instance does; Allocate checks before it responds
 	}
-	failed := l.injector.sync(v, out, l.held.mayBeHeld())
+	failed, err = l.injector.sync(v, out, l.held.mayBeHeld())
 	for _, listed := range out.Resources {
 		for i := range listed.Devices {
-			if e := &listed.Devices[i]; e.Healthy && failed.reasons[e.Offer.ID] != nil {
-				e.Healthy, e.Reason = false, failed.reasons[e.Offer.ID].Error()
+			if e := &listed.Devices[i]; e.Healthy && failed[e.Offer.ID] != nil {
+				e.Healthy, e.Reason = false, failed[e.Offer.ID].Error()
 			}
 		}
 	}
-	return failed
+	return failed, err
 }
 
 // settle closes Settled when it is time.

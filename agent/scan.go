@@ -212,21 +212,28 @@ type watched struct {
 	dirs   []string
 }
 
-// watch follows the directories and CDI specs that the configuration refers to.
+// watch follows the directories that the configuration refers to.
 func (l *loop) watch() {
-	if snap := l.host.snapshot; snap != nil {
-		if w := l.watched; w.config != l.config || !slices.Equal(w.below, snap.Dirs) {
-			l.watched = watched{l.config, snap.Dirs, matchers.Dirs(l.config, snap.Dirs)}
-		}
-		// Even if unchanged: a path may lead to another directory by now.
-		l.watcher.SetDirs(l.watched.dirs)
-		resync := time.Duration(0)
-		if l.host.nets && inventory.ForeignNets(snap) {
-			resync = netsResync
-		}
-		l.watcher.SetResync(resync)
+	snap := l.host.snapshot
+	if snap == nil {
+		return
 	}
-	uses := matchers.UsesCDIDevices(l.config)
+	if w := l.watched; w.config != l.config || !slices.Equal(w.below, snap.Dirs) {
+		l.watched = watched{l.config, snap.Dirs, matchers.Dirs(l.config, snap.Dirs)}
+	}
+	// Even if unchanged: a path may lead to another directory by now.
+	l.watcher.SetDirs(l.watched.dirs)
+	resync := time.Duration(0)
+	if l.host.nets && inventory.ForeignNets(snap) {
+		resync = netsResync
+	}
+	l.watcher.SetResync(resync)
+}
+
+// followSpecs follows the CDI specs of others while they decide about a device: one
+// that the configuration refers to, or one whose kind they have taken.
+func (l *loop) followSpecs() {
+	uses := matchers.UsesCDIDevices(l.config) || l.injector.taken
 	if l.usesSpecs.Swap(uses) != uses {
 		l.specFiles.Refresh()
 	}
