@@ -245,9 +245,6 @@ func (r *retention) unchanged(id, path string) bool {
 	case strings.HasPrefix(id, "usb:") && strings.Contains(id, ":port:") &&
 		id != device.HardwareID(n.Hardware, device.PortForm) && id != device.NodeID(n, device.PortForm):
 		return false // the device is now in another port, and listed with that one's ID
-	case r.injected[id] == nil: // saved by a version without injected nodes
-		form := r.view.Forms[n.Hardware]
-		return id == device.HardwareID(n.Hardware, form) || id == device.NodeID(n, form)
 	}
 	return r.injected[id][path] == nodeID(r.view, path)
 }

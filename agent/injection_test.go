@@ -2,7 +2,6 @@ package agent_test
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -171,39 +170,6 @@ func TestHeldDeviceKeepsItsInjectionOverAnUpgrade(t *testing.T) {
 				})
 			})
 		}
-	}
-}
-
-// The former version did not save the injected nodes: the device is identified by its ID.
-func TestRetentionWithoutRememberedNodes(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, zigbee)
-	n.addBus()
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	_, stop := n.serve()
-	n.untilListed("example.com/zigbee", []string{stickID}, nil)
-	stop()
-	path := filepath.Join(n.options.Paths.StateDir, "state.json")
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var state map[string]any
-	if err := json.Unmarshal(data, &state); err != nil || state["injected"] == nil {
-		t.Fatalf("state %s: %v", data, err)
-	}
-	delete(state, "injected")
-	if data, err = json.Marshal(state); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	n.configure(parts("other"))
-	a, _ := n.serve()
-	n.eventually("the device as Unhealthy", func() bool { return reasons(a, "example.com/zigbee")[stickID] != "" })
-	if got := n.linkOf(stickID, "if00:ttyUSB"); got != "/dev/ttyUSB0" {
-		t.Errorf("link leads to %q, want /dev/ttyUSB0", got)
 	}
 }
 

@@ -59,10 +59,8 @@ func newLoop(a *Agent, group *errgroup.Group) *loop {
 type trigger struct {
 	scan    metrics.ScanReason // why to scan the host first; empty is no scan
 	limited bool               // subject to the limiter
-	reading *reading           // of the configuration
-	held    *ledger.Held       // an answer of the kubelet
+	apply   func()             // what it brings; nil is nothing
 	done    chan<- struct{}    // to close when the outcome is published
-	locked  bool               // the other instance has ended
 }
 
 // byEvents stands for a reason that the batch of events determines.
@@ -119,29 +117,24 @@ func (l *loop) next(ctx context.Context) (trigger, bool) {
 		}
 		return trigger{}, true
 	case held := <-l.held.answers:
-		return trigger{held: &held}, true
+		return trigger{apply: func() { l.held.receive(held) }}, true
 	case r := <-l.reader.readings:
-		return trigger{reading: &r}, true
+		return trigger{apply: func() { l.reload(r) }}, true
 	case <-l.specFiles.Changes(): // reconcile reads them
 		return trigger{}, true
 	case <-l.locked:
-		return trigger{locked: true}, true
+		return trigger{apply: l.inherit}, true
 	}
 }
 
 // pass handles a trigger and returns when to run again without one; zero is never.
 func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 	defer l.problems.endPass()
-	switch {
-	case t.held != nil:
-		l.held.receive(*t.held)
-	case t.reading != nil:
-		l.reload(*t.reading)
-		if l.lacksNets() {
-			t.scan = metrics.ScanConfig
-		}
-	case t.locked:
-		l.inherit()
+	if t.apply != nil {
+		t.apply()
+	}
+	if t.scan == "" && l.lacksNets() {
+		t.scan = metrics.ScanConfig
 	}
 	if t.scan != "" {
 		l.scan(ctx, t.scan)
