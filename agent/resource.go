@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"strings"
+	"sort"
 	"sync/atomic"
 	"time"
 
@@ -39,9 +39,8 @@ type resource struct {
 
 // published is one immutable state of a resource.
 type published struct {
-	list       []device.Listed
-	entries    []ledger.Entry  // in natural order of their IDs
-	injections []cdi.Injection // of the entries
+	list    []device.Listed
+	entries []ledger.Entry // in natural order of their IDs
 	preferences
 	changed chan struct{} // closed when there is a newer list
 }
@@ -94,10 +93,9 @@ func (m member) ready() error {
 // device that only moved to another node keeps the list, and no stream wakes.
 func (r *resource) publish(entries []ledger.Entry, p preferences) bool {
 	old := r.now.Load()
-	next := &published{entries: entries, injections: make([]cdi.Injection, len(entries)), preferences: p, changed: old.changed}
-	for i := range entries {
-		next.injections[i].Offer = &entries[i].Offer
-		next.list = append(next.list, ledger.Slots(entries[i])...)
+	next := &published{entries: entries, preferences: p, changed: old.changed}
+	for _, e := range entries {
+		next.list = append(next.list, ledger.Slots(e)...)
 	}
 	same := device.SameList(old.list, next.list)
 	if !same {
@@ -118,28 +116,28 @@ func (r *resource) Devices() ([]device.Listed, <-chan struct{}) {
 
 // Blocks reports whether Allocate may block.
 func (r *resource) Blocks(ids []string) bool {
-	devices, err := r.now.Load().find(ids)
-	return err == nil && slices.ContainsFunc(devices, func(d *cdi.Injection) bool { return d.Blocks() || needsRescan(*d.Offer) })
+	offers, err := r.now.Load().find(ids)
+	return err == nil && slices.ContainsFunc(offers, func(o device.Offer) bool { return cdi.Blocks(o) || needsRescan(o) })
 }
 
 // Allocate returns the response for a container with these slots.
 func (r *resource) Allocate(ctx context.Context, ids []string) (device.Response, error) {
-	devices, err := r.now.Load().find(ids)
-	if err == nil && slices.ContainsFunc(devices, func(d *cdi.Injection) bool { return needsRescan(*d.Offer) }) {
+	offers, err := r.now.Load().find(ids)
+	if err == nil && slices.ContainsFunc(offers, needsRescan) {
 		if err = r.rescans.wait(ctx); err == nil {
-			devices, err = r.now.Load().find(ids)
+			offers, err = r.now.Load().find(ids)
 		}
 	}
 	if err != nil {
 		return device.Response{}, err
 	}
-	return r.Respond(devices)
+	return r.Respond(offers)
 }
 
-// find returns the devices of slots in the order of their IDs, or an error for the
+// find returns the offers of slots in the order of their IDs, or an error for the
 // first slot that is unlisted or unhealthy.
-func (p *published) find(ids []string) ([]*cdi.Injection, error) {
-	devices := make([]*cdi.Injection, 0, len(ids))
+func (p *published) find(ids []string) ([]device.Offer, error) {
+	offers := make([]device.Offer, 0, len(ids))
 	slots := make(map[string]int)
 	for _, slotID := range ids {
 		id, slot := device.SplitSlot(slotID)
@@ -154,13 +152,13 @@ func (p *published) find(ids []string) ([]*cdi.Injection, error) {
 			return nil, fmt.Errorf("device %q is unhealthy: %s", slotID, ledger.ReasonSlotRetired)
 		}
 		if slots[id]++; slots[id] == 1 {
-			devices = append(devices, &p.injections[i])
+			offers = append(offers, p.entries[i].Offer)
 		} else if p.maxPerContainer > 0 && slots[id] > p.maxPerContainer {
 			return nil, fmt.Errorf("device %q: more of its slots for one container than container.max_per_container = %d", id, p.maxPerContainer)
 		}
 	}
-	slices.SortFunc(devices, func(a, b *cdi.Injection) int { return strings.Compare(a.Offer.ID, b.Offer.ID) })
-	return devices, nil
+	sort.Slice(offers, func(i, j int) bool { return offers[i].ID < offers[j].ID })
+	return offers, nil
 }
 
 // Prefer suggests which of the available slots to take.

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -48,7 +47,8 @@ type Writer struct {
 // Sync makes the directory hold exactly the specs in want, and those existing entries
 // that keep wants, given the host paths of their nodes: of held devices that are no
 // longer configured. Files that lose or change an entry are written before those that
-// only gain; one that can't be written without a stale entry is removed. Unchanged files are not written. An error does not stop the rest.
+// only gain; one that can't be written without a stale entry is removed. Unchanged files
+// are not written. An error does not stop the rest.
 func (w *Writer) Sync(want []*Spec, keep func(kind, device string, hostPaths []string) bool) error {
 	names, err := w.names()
 	errs := []error{err}
@@ -64,7 +64,7 @@ func (w *Writer) Sync(want []*Spec, keep func(kind, device string, hostPaths []s
 			errs = append(errs, w.remove(name))
 			continue
 		}
-		if have != nil && !loses(have, spec) {
+		if have != nil && len(lost(have, spec)) == 0 {
 			next[name] = spec
 			continue
 		}
@@ -81,24 +81,7 @@ func (w *Writer) Sync(want []*Spec, keep func(kind, device string, hostPaths []s
 
 // Missing lists the entries of a spec that its file does not have, after a failed Sync.
 func (w *Writer) Missing(spec *Spec) []string {
-	have := map[string]string{}
-	if s := w.read(w.FileName(spec.Kind)); s != nil {
-		for _, d := range s.Devices {
-			have[d.Name] = text(d)
-		}
-	}
-	var missing []string
-	for _, d := range spec.Devices {
-		if have[d.Name] != text(d) {
-			missing = append(missing, d.Name)
-		}
-	}
-	return missing
-}
-
-func text(d specs.Device) string {
-	data, _ := json.Marshal(d) // it has been in a file, or will be
-	return string(data)
+	return lost(spec, w.read(w.FileName(spec.Kind)))
 }
 
 // Edits returns the edits of a qualified name; nil is none.
@@ -153,13 +136,23 @@ func hostPaths(d specs.Device) []string {
 	return paths
 }
 
-// loses reports whether an entry of before is missing or different in after.
-func loses(before, after *Spec) bool {
-	now := map[string]specs.Device{}
-	for _, d := range after.Devices {
-		now[d.Name] = d
+// lost lists the entries of before that are missing or different in after, which may be
+// nil.
+func lost(before, after *Spec) (names []string) {
+	text := func(d specs.Device) string {
+		data, _ := json.Marshal(d) // it has been in a file, or will be
+		return string(data)
 	}
-	return slices.ContainsFunc(before.Devices, func(d specs.Device) bool { return !reflect.DeepEqual(now[d.Name], d) })
+	now := map[string]string{}
+	for i := 0; after != nil && i < len(after.Devices); i++ {
+		now[after.Devices[i].Name] = text(after.Devices[i])
+	}
+	for _, d := range before.Devices {
+		if now[d.Name] != text(d) {
+			names = append(names, d.Name)
+		}
+	}
+	return names
 }
 
 // names lists the files of the installation, sorted, including temporary ones left by a
