@@ -214,7 +214,7 @@ var hints = map[string]struct{ pod, host string }{
 		host: "make room in the directory and make it writable, or name another one with --state-dir; it is tried again with the next change",
 	},
 	"cdi-dir": {
-		pod:  `volume "cdi" of the DaemonSet: cdi.enabled = true in the chart's values mounts cdi.directory, which container.cdi needs`,
+		pod:  `volume "cdi" of the DaemonSet: cdi.enabled in the chart's values mounts cdi.directory, which container.cdi needs`,
 		host: "container.cdi needs a directory that container runtimes read CDI specs from, /var/run/cdi or /etc/cdi as a rule",
 	},
 	"listen": {

@@ -78,6 +78,7 @@ func (i *injector) sync(v *View, out ledger.Output, mayBeHeld func(id string) bo
 		}
 	}
 	failed, specsErr := i.syncSpecs(out, keepEntry)
+	linksOnly(out, failed)
 	linksErr := i.links.Sync(want, keepLink)
 	if linksErr != nil {
 		i.problems.warnError("links", linksErr, "links are out of date")
@@ -128,6 +129,19 @@ func (i *injector) successors(v *View) map[string]string {
 	return found
 }
 
+// linksOnly gives no CDI name to devices that also have links where there may be no entry:
+// to those that failed, whose failures it removes, or to all if failed is nil.
+func linksOnly(out ledger.Output, failed map[string]error) {
+	for _, r := range out.Resources {
+		for i := range r.Devices {
+			if o := &r.Devices[i].Offer; o.AlsoCDI && (failed == nil || failed[o.ID] != nil) {
+				o.AlsoCDI = false
+				delete(failed, o.ID)
+			}
+		}
+	}
+}
+
 // syncSpecs does the CDI half.
 func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostPaths []string) bool) (failed map[string]error, err error) {
 	failed, i.taken = map[string]error{}, false
@@ -136,7 +150,7 @@ func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostP
 	for _, r := range out.Resources {
 		var offers []device.Offer
 		for _, e := range r.Devices {
-			if e.Present && e.Offer.CDI {
+			if e.Present && (e.Offer.CDI || e.Offer.AlsoCDI) {
 				offers = append(offers, e.Offer)
 			}
 		}

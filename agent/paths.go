@@ -57,6 +57,13 @@ func (p Paths) HostSpecs() *cdi.HostSpecs { return cdi.NewHostSpecs(p.specOwner(
 // SpecWriter writes this installation's CDI specs.
 func (p Paths) SpecWriter() *cdi.Writer { return &cdi.Writer{Dir: p.CDIDir, Owner: p.specOwner()} }
 
+// WritesCDI reports whether the directory of CDI specs is there: in a pod it is mounted
+// where the runtime resolves CDI names. A recording stands for such a node.
+func (p Paths) WritesCDI() bool {
+	info, err := os.Stat(p.CDIDir)
+	return err == nil && info.IsDir() || p.recorded()
+}
+
 // specOwner marks the CDI specs of this installation. One with another run directory is
 // another installation, whose files stay.
 func (p Paths) specOwner() string {

@@ -119,6 +119,7 @@ func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*co
 // results are those of injector.sync.
 func (l *loop) inject(v *View, out ledger.Output) (failed map[string]error, err error) {
 	if !l.writer {
+		linksOnly(out, nil)
 		return nil, nil // the other instance does; Allocate checks before it responds
 	}
 	failed, err = l.injector.sync(v, out, l.held.mayBeHeld())

@@ -68,7 +68,7 @@ type matchersHost struct {
 func view(cfg *config.Config, s scanned, specs *cdi.HostSpecs, prev ledger.Decisions, o Options) *View {
 	forms, decisions := ledger.Identify(s.snapshot, prev)
 	options := matchers.Options{
-		NodeName: o.NodeName, Allow: o.Allow,
+		NodeName: o.NodeName, Allow: o.Allow, CDI: o.Paths.WritesCDI(),
 		Host: matchersHost{s.attrs, o.Paths},
 	}
 	problems := s.snapshot.Problems

@@ -102,6 +102,8 @@ func (r *Resource) add(c *contents, o device.Offer, vars variables) error {
 	byName := inSpec(o)
 	if byName {
 		vars = nil // the spec was written without them
+	}
+	if byName || o.AlsoCDI {
 		name, err := qualifiedName(r.Name, o.ID)
 		if err != nil {
 			return err

@@ -51,7 +51,7 @@ func (r *Resource) Build(offers []device.Offer) (spec *Spec, left map[string]err
 	var devices []specs.Device
 	var good []device.Offer
 	for _, o := range offers {
-		if o.Problem != "" || !r.Alone && !inSpec(o) {
+		if o.Problem != "" || !r.Alone && !o.AlsoCDI && !inSpec(o) {
 			continue
 		}
 		edits, err := r.edits(o)
@@ -107,6 +107,9 @@ func (r *Resource) checkEntry(name string, edits Edits) error {
 // could complete is an error. A node has its numbers, so that the runtime need not
 // find it; mounts have the options that the CRI gives to those of an Allocate response.
 func (r *Resource) edits(o device.Offer) (Edits, error) {
+	if o.AlsoCDI {
+		o.Mounts = nil // those of the response do
+	}
 	o, err := r.resolve(o, nil)
 	if err != nil {
 		return Edits{}, err

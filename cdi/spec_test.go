@@ -38,6 +38,35 @@ func TestInjectionsAgree(t *testing.T) {
 	}
 }
 
+// A device that is injected both ways has the same nodes in its entry, and nothing that an
+// Allocate call gives once.
+func TestBuildBesideLinks(t *testing.T) {
+	t.Parallel()
+	offer := device.Offer{ID: "a", AlsoCDI: true,
+		Nodes:  []device.OfferedNode{ttyNode("/dev/ttyUSB3", "/dev/ttyUSB3")},
+		Mounts: []device.Mount{{HostPath: "/opt/fw", ContainerPath: "/fw", ReadOnly: true}},
+	}
+	edits := build(t, resource, offer).Devices[0].ContainerEdits
+	if len(edits.DeviceNodes) != 1 || edits.DeviceNodes[0].HostPath != "/dev/ttyUSB3" || len(edits.Mounts) != 0 {
+		t.Errorf("entry = %+v, want the node alone", edits)
+	}
+	got, err := respond(&cdi.Resource{Name: resource, Link: linkPath, Host: fakeHost{}}, offer)
+	must(t, err)
+	want := device.Response{
+		Nodes:  []device.InjectedNode{{HostPath: linkPath("a", "if00:ttyUSB"), ContainerPath: "/dev/ttyUSB3", Permissions: "rw"}},
+		Mounts: offer.Mounts, CDI: []string{resource + "=a"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("response (-want +got):\n%s", diff)
+	}
+	// ${index} is not known when a spec is written: the links do.
+	offer.Nodes = append(offer.Nodes, ttyNode("/dev/ttyUSB4", "/dev/tty-${index}"))
+	spec, left := (&cdi.Resource{Name: resource, Host: fakeHost{}}).Build([]device.Offer{offer})
+	if spec != nil || left["a"] == nil {
+		t.Errorf("spec = %v, left out: %v, want it left out", spec, left)
+	}
+}
+
 func TestBuild(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

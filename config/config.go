@@ -229,7 +229,9 @@ type Container struct {
 	Env         []device.Entry
 	Annotations []device.Entry
 	Mounts      []Mount
-	CDI         bool
+	// CDI injects devices by CDI names instead of nodes and mounts; AutoCDI adds the name
+	// where programs find nodes by names that a link can't follow.
+	CDI, AutoCDI bool
 	// CDIDevices are qualified names of the host's CDI devices.
 	CDIDevices []device.Text
 	// NoFollow injects nodes by their current paths.

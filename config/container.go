@@ -21,24 +21,39 @@ func (c *Container) read(v value) {
 		t.entries("env", &c.Env, "an environment variable", envKey, "environment variables of the container, by name")
 		t.entries("annotations", &c.Annotations, "an annotation", annotationKey, "annotations of the container, by key")
 		tables(t, "mounts", &c.Mounts, readMount, "", "bind mounts")
-		t.boolean("cdi", &c.CDI, "whether to inject devices by the name of a generated CDI spec, instead of nodes and mounts")
+		t.key("cdi", func() form { return form{"anyOf": []form{booleanForm(), {"enum": []string{autoCDI}}}} },
+			func(v value) { c.CDI, c.AutoCDI = v.cdi() },
+			"whether to inject devices by the name of a generated CDI spec, instead of nodes and mounts")
 		t.key("cdi_devices", stringsForm, func(v value) { c.CDIDevices = v.cdiDevices() },
 			"names of CDI devices of other specs on the host to pass along with every device")
-		t.key("follow", booleanForm, func(v value) { c.NoFollow = !v.boolean() },
+		t.key("follow", booleanForm, func(v value) { c.NoFollow = !v.boolean("true or false") },
 			"whether the kubelet gets a link that follows the device to its node after a replug")
-		t.table("owner", func(v value) { c.Owner = readOwner(v) }, "owner of the nodes in the container; needs container.cdi")
+		t.table("owner", func(v value) { c.Owner = readOwner(v) }, "owner of the nodes in the container; needs CDI")
 		t.text("net_name", &c.NetName, netName,
-			"name of a network interface in the container, at most 15 characters; needs container.cdi")
+			"name of a network interface in the container, at most 15 characters; needs CDI")
 		tables(t, "hooks", &c.Hooks, readHook, "",
 			"hooks, programs of the host that the runtime runs")
 		t.key("additional_gids", func() form { return oneOrMore(integerForm(1, maxUnixID)) },
 			func(v value) { c.AdditionalGIDs = v.additionalGIDs() },
-			"additional groups of the container's processes, by number; needs container.cdi")
+			"additional groups of the container's processes, by number; needs CDI")
 		t.integer("max_per_container", &c.MaxPerContainer, 1, maxCount, "how many slots of one device one container may get")
 	})
+	if c.AutoCDI && (c.Owner != nil || len(c.NetName)+len(c.Hooks)+len(c.AdditionalGIDs) > 0) {
+		c.CDI, c.AutoCDI = true, false
+	}
 	if len(c.Hooks) > 0 {
 		v.child("hooks").needs("running programs as root on the host", allowHooks, func(a Allow) bool { return a.Hooks })
 	}
+}
+
+const autoCDI = "auto"
+
+// cdi reads v as true, false or "auto".
+func (v value) cdi() (always, auto bool) {
+	if v.raw == autoCDI {
+		return false, true
+	}
+	return v.boolean(`true, false or "auto"`), false
 }
 
 // permissions binds a key to some of "rwm", in that order.

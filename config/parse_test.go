@@ -56,6 +56,7 @@ container.mounts = { host_path = "/a", container_path = "/b" }
 		}},
 		Container: config.Container{
 			Permissions: "rw",
+			AutoCDI:     true,
 			Mounts:      []config.Mount{{HostPath: device.Literal("/a"), ContainerPath: device.Literal("/b"), ReadOnly: true}},
 		},
 	}}

@@ -32,7 +32,7 @@ func readResource(v value) Resource {
 		Register:    RegisterWhenPresent,
 		Prefer:      PreferNUMA,
 		ForgetAfter: defaultForgetAfter,
-		Container:   Container{Permissions: defaultPermissions},
+		Container:   Container{Permissions: defaultPermissions, AutoCDI: true},
 	}
 	v.w.texts, v.w.matches = nil, nil
 	before := v.w.found
@@ -70,7 +70,9 @@ func readResource(v value) Resource {
 	if m := v.child("match"); m.isEmpty() && len(r.Match) == 0 && v.has("match") {
 		m.report("an empty list: want at least one match", matchHint)
 	}
-	r.Container.CDI = r.Container.CDI || v.w.allCDI
+	if v.w.allCDI {
+		r.Container.CDI, r.Container.AutoCDI = true, false
+	}
 	if v.lacks("each") {
 		r.Each = v.defaultEach(&r)
 	}

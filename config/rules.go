@@ -202,7 +202,7 @@ func (v value) checkCDI(r *Resource) {
 	if !r.Container.CDI {
 		for _, name := range []string{"owner", "net_name", "hooks", "additional_gids"} {
 			if container.has(name) {
-				container.child(name).report("needs a CDI spec: want container.cdi = true", "")
+				container.child(name).report("needs a CDI spec, and container.cdi is false: want true or \"auto\"", "")
 			}
 		}
 		return

@@ -71,7 +71,7 @@ func (t *table) require(name, want, hint string) {
 }
 
 func (t *table) boolean(name string, into *bool, help string) {
-	t.key(name, booleanForm, func(v value) { *into = v.boolean() }, help)
+	t.key(name, booleanForm, func(v value) { *into = v.boolean("true or false") }, help)
 }
 
 func (t *table) integer(name string, into *int, lo, hi int64, help string) {

@@ -299,15 +299,15 @@ func (v value) integer(lo, hi int64) int64 {
 	return n
 }
 
-// boolean reads v as a boolean, otherwise false.
-func (v value) boolean() bool {
+// boolean reads v as a boolean, otherwise false; want describes the valid values.
+func (v value) boolean(want string) bool {
 	b, ok := v.raw.(bool)
 	if !ok {
 		hint := ""
 		if s, _ := v.raw.(string); s == "true" || s == "false" {
 			hint = "write it without quotes: " + s
 		}
-		v.mistyped("true or false", hint)
+		v.mistyped(want, hint)
 	}
 	return b
 }

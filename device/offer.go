@@ -42,6 +42,9 @@ type Offer struct {
 	// CDI is set if the device is injected by its qualified CDI name instead of raw
 	// nodes and mounts.
 	CDI bool
+	// AlsoCDI is set if its nodes are injected by its CDI name as well, under their
+	// current names: a runtime without CDI ignores the name, so that the links stay.
+	AlsoCDI bool
 	// Owner, Hooks and AdditionalGIDs require CDI.
 	Owner          *Owner
 	Hooks          []Hook

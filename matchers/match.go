@@ -39,6 +39,8 @@ type Options struct {
 	Allow config.Allow
 	// CDIDevices of the host's own specs, by name.
 	CDIDevices []device.CDIDevice
+	// CDI is set if CDI specs can be written.
+	CDI bool
 	// Host reads the rest.
 	Host Host
 }

@@ -88,7 +88,11 @@ func (m *run) notes(r *config.Resource, devices []candidate, offers []device.Off
 			"network interface %s without container.cdi: it stays on the host, and a container gets nothing of it", devices[i].picks[0].node.Path)
 	}
 	for _, text := range namedNodes(offers) {
-		m.note(r.Place, "container.cdi = true", "%s without container.cdi: programs find these nodes by their names, and a container that restarts when the numbers in them have changed finds them at the names of before", text)
+		hint := "container.cdi = true"
+		if r.Container.AutoCDI {
+			hint = "container.cdi is \"auto\", for which --cdi-dir has to exist"
+		}
+		m.note(r.Place, hint, "%s without container.cdi: programs find these nodes by their names, and a container that restarts when the numbers in them have changed finds them at the names of before", text)
 	}
 	follows := func(n device.OfferedNode) bool { return n.Follow && !n.Companion }
 	if united := unites(r); united != "" && slices.ContainsFunc(offers, func(o device.Offer) bool { return slices.ContainsFunc(o.Nodes, follows) }) {
@@ -122,15 +126,31 @@ var interfaceDirs = []struct{ dir, nodes string }{
 	{"/dev/snd/", "sound nodes"},
 }
 
-// namedNodes lists the nodes in interfaceDirs whose names may change while a container
-// has them, by kind.
+// isInterface reports whether the name of a node is what programs find it by, and may
+// change while a container has it.
+func isInterface(n device.OfferedNode) bool { return interfaceOf(n) != "" }
+
+// interfaceOf is the kind of such a node, "" for others.
+func interfaceOf(n device.OfferedNode) string {
+	if !n.Follow || n.Companion || n.Path.String() != n.HostPath {
+		return ""
+	}
+	for _, kind := range interfaceDirs {
+		if strings.HasPrefix(n.HostPath, kind.dir) {
+			return kind.nodes
+		}
+	}
+	return ""
+}
+
+// namedNodes lists the nodes in interfaceDirs that only a link follows, by kind.
 func namedNodes(offers []device.Offer) []string {
 	var out []string
 	for _, kind := range interfaceDirs {
 		var nodes []string
 		for _, o := range offers {
 			for _, n := range o.Nodes {
-				if n.Follow && !n.Companion && strings.HasPrefix(n.HostPath, kind.dir) && n.Path.String() == n.HostPath {
+				if !o.AlsoCDI && interfaceOf(n) == kind.nodes {
 					nodes = append(nodes, n.HostPath)
 				}
 			}

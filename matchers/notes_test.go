@@ -87,6 +87,7 @@ func TestNamedNodes(t *testing.T) {
 		{"in a directory that is the host's", "match.glob = \"/dev/dri/card*\"\ncontainer.path = \"/dev/dri/\"", []string{"DRM nodes (/dev/dri/card0)"}},
 		{"serial ports", `match.glob = "/dev/ttyUSB*"`, nil},
 		{"by cdi", "match.glob = \"/dev/dri/card*\"\ncontainer.cdi = true", nil},
+		{"without cdi", "match.glob = \"/dev/dri/card*\"\ncontainer.cdi = false", []string{"DRM nodes (/dev/dri/card0)"}},
 		{"not followed", "match.glob = \"/dev/dri/card*\"\ncontainer.follow = false", nil},
 		{"companions", "match.glob = \"/dev/fuse\"\nwith = { glob = \"/dev/dri/card*\" }", nil},
 	} {
@@ -98,6 +99,18 @@ func TestNamedNodes(t *testing.T) {
 			}
 			if diff := cmp.Diff(want, sayNotes(matchers.Match(parse(t, tc.toml), snap, nil, matchers.Options{Host: &fakeHost{}}).Notes)); diff != "" {
 				t.Errorf("notes (-want +got):\n%s", diff)
+			}
+			// With a directory for specs "auto" adds their CDI names.
+			also := want != nil && tc.name != "without cdi"
+			result := matchers.Match(parse(t, tc.toml), snap, nil, matchers.Options{Host: &fakeHost{}, CDI: true})
+			if also {
+				want = nil
+			}
+			if diff := cmp.Diff(want, sayNotes(result.Notes)); diff != "" {
+				t.Errorf("notes with CDI (-want +got):\n%s", diff)
+			}
+			if got := result.Resources[0].Offers[0].AlsoCDI; got != also {
+				t.Errorf("AlsoCDI = %t, want %t", got, also)
 			}
 		})
 	}

@@ -80,6 +80,7 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) (device.Offer
 	for i := range r.Container.Mounts {
 		b.addMount(&r.Container.Mounts[i])
 	}
+	b.offer.AlsoCDI = b.CDI && r.Container.AutoCDI && slices.ContainsFunc(b.offer.Nodes, isInterface)
 	b.addCDIDevices()
 	b.offer.Env = b.entries("container.env", r.Container.Env, b.Allow.CheckEnv)
 	b.offer.Annotations = b.entries("container.annotations", r.Container.Annotations, config.CheckAnnotation)

@@ -183,7 +183,10 @@ func (t *trial) podman(r *standin.Response) error {
 			return fmt.Errorf("%s has hooks or network interfaces, which only its spec brings: generic-dp cdi --once writes it, for podman run --device %s", c.GetName(), c.GetName())
 		}
 		for _, n := range edits.DeviceNodes {
-			args = append(args, "--device", cmp.Or(n.HostPath, n.Path)+":"+n.Path+":"+n.Permissions)
+			// The response may have it, too.
+			if node := cmp.Or(n.HostPath, n.Path) + ":" + n.Path + ":" + n.Permissions; !slices.Contains(args, node) {
+				args = append(args, "--device", node)
+			}
 		}
 		for _, m := range edits.Mounts {
 			args = append(args, "--volume", m.HostPath+":"+m.ContainerPath+map[bool]string{true: ":ro"}[slices.Contains(m.Options, "ro")])

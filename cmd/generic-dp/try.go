@@ -66,6 +66,11 @@ func try(ctx context.Context, f *flags, listen string, stdout, stderr io.Writer,
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	options := tryOptions(f, dir, stderr)
+	if f.paths.WritesCDI() {
+		if err := os.Mkdir(options.Paths.CDIDir, 0o700); err != nil {
+			return err
+		}
+	}
 	options.Listen = listen
 	if f.piped != nil { // the agent reads it again
 		options.Config = filepath.Join(dir, "standard input")
