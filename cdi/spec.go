@@ -105,7 +105,7 @@ func (r *Resource) checkEntry(name string, edits Edits) error {
 
 // edits are the container edits of a device. A path that only an Allocate call
 // could complete is an error. A node has its numbers, so that the runtime need not
-// find it; mounts have the options that the CRI gives to those of an Allocate response.
+// find it.
 func (r *Resource) edits(o device.Offer) (Edits, error) {
 	if o.AlsoCDI {
 		o.Mounts = nil // those of the response do
@@ -147,17 +147,7 @@ func (r *Resource) edits(o device.Offer) (Edits, error) {
 	for _, n := range o.Nets {
 		e.NetDevices = append(e.NetDevices, &specs.LinuxNetDevice{HostInterfaceName: n.HostName, Name: n.Name})
 	}
-	for _, m := range o.Mounts {
-		access := "rw"
-		if m.ReadOnly {
-			access = "ro"
-		}
-		e.Mounts = append(e.Mounts, &specs.Mount{
-			HostPath:      m.HostPath,
-			ContainerPath: m.ContainerPath,
-			Options:       []string{"rbind", "rprivate", access},
-		})
-	}
+	e.Mounts = bindMounts(o.Mounts)
 	for _, h := range o.Hooks {
 		hook := &specs.Hook{HookName: h.Name, Path: h.Path, Args: h.Args, Env: h.Env}
 		if h.Timeout > 0 {
@@ -170,6 +160,23 @@ func (r *Resource) edits(o device.Offer) (Edits, error) {
 		e.AdditionalGIDs = []uint32{0}
 	}
 	return e, r.checkEntry(o.ID, e)
+}
+
+// bindMounts are mounts with the options that the CRI gives to those of an Allocate
+// response.
+func bindMounts(mounts []device.Mount) (binds []*specs.Mount) {
+	for _, m := range mounts {
+		access := "rw"
+		if m.ReadOnly {
+			access = "ro"
+		}
+		binds = append(binds, &specs.Mount{
+			HostPath:      m.HostPath,
+			ContainerPath: m.ContainerPath,
+			Options:       []string{"rbind", "rprivate", access},
+		})
+	}
+	return binds
 }
 
 // editsOfAll are the edits of all devices in one container; entries are those of each.

@@ -44,11 +44,11 @@ type Writer struct {
 	Owner string
 }
 
-// Sync makes the directory hold exactly the specs in want, and those existing entries
-// that keep wants, given the host paths of their nodes: of held devices that are no
-// longer configured. Files that lose or change an entry are written before those that
-// only gain; one that can't be written without a stale entry is removed. Unchanged files
-// are not written. An error does not stop the rest.
+// Sync makes the directory hold exactly the specs in want, claims aside, and those
+// existing entries that keep wants, given the host paths of their nodes: of held devices
+// that are no longer configured. Files that lose or change an entry are written before
+// those that only gain; one that can't be written without a stale entry is removed.
+// Unchanged files are not written. An error does not stop the rest.
 func (w *Writer) Sync(want []*Spec, keep func(kind, device string, hostPaths []string) bool) error {
 	names, err := w.names()
 	errs := []error{err}
@@ -57,6 +57,9 @@ func (w *Writer) Sync(want []*Spec, keep func(kind, device string, hostPaths []s
 		next[w.FileName(s.Kind)] = s
 	}
 	for _, name := range names {
+		if w.isClaim(name) {
+			continue // WriteClaim's
+		}
 		have := w.read(name)
 		spec := retain(have, next[name], keep)
 		delete(next, name)

@@ -1,0 +1,128 @@
+package cdi
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/generic-dp/generic-dp/device"
+)
+
+// Claim is a prepared resource claim: who holds which devices, and what its containers
+// get that depends on all devices of a request together. It is one spec file, which is
+// there from preparation until its undoing.
+type Claim struct {
+	Namespace, Name, UID string
+	Requests             []Request
+}
+
+// Request is a request of a claim, for one container as a rule.
+type Request struct {
+	Name string
+	// Devices are the IDs of its devices, sorted, with repeats for several slots.
+	Devices []string
+	Env     map[string]string
+	Mounts  []device.Mount
+}
+
+const (
+	// claimKind and the UID are the kind of a claim's spec.
+	claimKind = "generic-dp.github.io/claim-"
+	// Annotations of a claim's spec, which only this program reads.
+	namespaceKey = "generic-dp.github.io/namespace"
+	nameKey      = "generic-dp.github.io/name"
+	devicesKey   = "generic-dp.github.io/devices"
+)
+
+// Holds is the number of slots of a device that the claim holds.
+func (c Claim) Holds(id string) int {
+	n := 0
+	for _, r := range c.Requests {
+		for _, d := range r.Devices {
+			if d == id {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// CDIName is the qualified name that gives a container the edits of a request; empty if
+// it has none. The spec format has no slash for a subrequest, and a DNS label no dot.
+func (c Claim) CDIName(r Request) string {
+	if len(r.Env)+len(r.Mounts) == 0 {
+		return ""
+	}
+	return claimKind + c.UID + "=" + strings.ReplaceAll(r.Name, "/", ".")
+}
+
+// WriteClaim writes the file of a claim.
+func (w *Writer) WriteClaim(c Claim) error {
+	if !validUID(c.UID) {
+		return fmt.Errorf("UID %q: want letters, digits and dashes", c.UID)
+	}
+	spec := &Spec{Kind: claimKind + c.UID, Annotations: map[string]string{namespaceKey: c.Namespace, nameKey: c.Name}}
+	for _, r := range c.Requests {
+		d := specs.Device{
+			Name:           strings.ReplaceAll(r.Name, "/", "."),
+			Annotations:    map[string]string{devicesKey: strings.Join(r.Devices, ",")},
+			ContainerEdits: Edits{Env: environ(r.Env), Mounts: bindMounts(r.Mounts)},
+		}
+		if c.CDIName(r) == "" {
+			// Runtimes reject a spec with an entry without edits. No container gets these.
+			d.ContainerEdits.Env = []string{"GENERIC_DP_CLAIM=" + c.UID}
+		}
+		spec.Devices = append(spec.Devices, d)
+	}
+	spec.Version, _ = specs.MinimumRequiredVersion(spec) // never fails
+	return w.write(w.FileName(spec.Kind), spec)
+}
+
+// Claims reads all claims, in the order of their UIDs. Of a file that can't be read it
+// is unknown who holds what, which is an error and leaves out that claim.
+func (w *Writer) Claims() (claims []Claim, err error) {
+	names, err := w.names()
+	errs := []error{err}
+	for _, name := range names {
+		if !w.isClaim(name) {
+			continue
+		}
+		spec := w.read(name)
+		if spec == nil {
+			if _, err := os.Lstat(filepath.Join(w.Dir, name)); err == nil { // or a temporary file of a crash
+				errs = append(errs, fmt.Errorf("--cdi-dir: %s is no spec of a claim", name))
+			}
+			continue
+		}
+		c := Claim{UID: strings.TrimPrefix(spec.Kind, claimKind), Namespace: spec.Annotations[namespaceKey], Name: spec.Annotations[nameKey]}
+		for _, d := range spec.Devices {
+			c.Requests = append(c.Requests, Request{Name: strings.ReplaceAll(d.Name, ".", "/"), Devices: strings.Split(d.Annotations[devicesKey], ",")})
+		}
+		claims = append(claims, c)
+	}
+	return claims, errors.Join(errs...)
+}
+
+// RemoveClaim removes the file of a claim. A missing one is no error.
+func (w *Writer) RemoveClaim(uid string) error {
+	if !validUID(uid) {
+		return nil
+	}
+	return w.remove(w.FileName(claimKind + uid))
+}
+
+// isClaim reports whether a file of the installation is that of a claim.
+func (w *Writer) isClaim(name string) bool {
+	return strings.HasPrefix(name, strings.TrimSuffix(w.FileName(claimKind), fileSuffix))
+}
+
+// validUID reports whether a UID of an object can be part of a kind and of a file's name.
+func validUID(uid string) bool {
+	return uid != "" && len(uid) <= 64 && !strings.ContainsFunc(uid, func(c rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-", c)
+	})
+}

@@ -1,0 +1,99 @@
+package cdi_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	cdiapi "tags.cncf.io/container-device-interface/pkg/cdi"
+
+	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/device"
+)
+
+func TestClaim(t *testing.T) {
+	t.Parallel()
+	w := &cdi.Writer{Dir: t.TempDir(), Owner: "/run/other"}
+	c := cdi.Claim{Namespace: "lab", Name: "sticks", UID: "0f6c1d2e-0000-4000-8000-00000000000a", Requests: []cdi.Request{
+		{Name: "two", Devices: []string{"usb:10c4:ea60:A1", "usb:10c4:ea60:B2"}, Env: map[string]string{"SERIAL": "A1,B2"}, Mounts: []device.Mount{{HostPath: "/etc/a", ContainerPath: "/a", ReadOnly: true}}},
+		{Name: "gpu/small", Devices: []string{"fuse", "fuse"}},
+	}}
+	if err := w.WriteClaim(c); err != nil {
+		t.Fatal(err)
+	}
+	claims, err := w.Claims()
+	want := c
+	want.Requests = []cdi.Request{{Name: "two", Devices: c.Requests[0].Devices}, {Name: "gpu/small", Devices: c.Requests[1].Devices}}
+	if diff := cmp.Diff([]cdi.Claim{want}, claims); err != nil || diff != "" {
+		t.Errorf("claims: %v\n%s", err, diff)
+	}
+	if n := claims[0].Holds("fuse"); n != 2 {
+		t.Errorf("the claim holds %d slots of fuse, want 2", n)
+	}
+
+	// A runtime resolves the name of the request that brings something.
+	cache, err := cdiapi.NewCache(cdiapi.WithSpecDirs(w.Dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if errs := cache.GetErrors(); len(errs) > 0 {
+		t.Errorf("runtimes reject the spec: %v", errs)
+	}
+	name := c.CDIName(c.Requests[0])
+	if d := cache.GetDevice(name); d == nil {
+		t.Errorf("no CDI device %q, have %q", name, cache.ListDevices())
+	} else if diff := cmp.Diff([]string{"SERIAL=A1,B2"}, d.ContainerEdits.Env); diff != "" || d.ContainerEdits.Mounts[0].HostPath != "/etc/a" {
+		t.Errorf("edits of %q: %v, %s", name, d.ContainerEdits, diff)
+	}
+	if name := c.CDIName(c.Requests[1]); name != "" {
+		t.Errorf("a request without edits has the CDI name %q", name)
+	}
+
+	// Neither other specs nor their cleaning take it away, and it is no device of the host.
+	if err := w.Sync(nil, nil); err != nil {
+		t.Error(err)
+	}
+	if have, err := w.Claims(); len(have) != 1 {
+		t.Errorf("after Sync there are %d claims, %v", len(have), err)
+	}
+	if devices, errs := cdi.NewHostSpecs("", w.Dir).Devices(); len(devices)+len(errs) > 0 {
+		t.Errorf("the claim is a device of the host: %v, %v", devices, errs)
+	}
+	for range 2 {
+		if err := w.RemoveClaim(c.UID); err != nil {
+			t.Error(err)
+		}
+	}
+	if have, err := w.Claims(); len(have) > 0 || err != nil {
+		t.Errorf("after its removal there are %v, %v", have, err)
+	}
+}
+
+// What is no name of a file is refused, and a spoilt file is no claim that holds nothing.
+func TestClaimFaults(t *testing.T) {
+	t.Parallel()
+	w := &cdi.Writer{Dir: t.TempDir()}
+	for _, uid := range []string{"", "../x", "a/b", strings.Repeat("a", 65)} {
+		if err := w.WriteClaim(cdi.Claim{UID: uid, Requests: []cdi.Request{{Name: "a", Devices: []string{"d"}}}}); err == nil {
+			t.Errorf("UID %q was taken", uid)
+		}
+		if err := w.RemoveClaim(uid); err != nil {
+			t.Errorf("remove UID %q: %v", uid, err)
+		}
+	}
+	path := filepath.Join(w.Dir, w.FileName("generic-dp.github.io/claim-77"))
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if have, err := w.Claims(); err == nil || len(have) > 0 {
+		t.Errorf("a spoilt file is %v, %v", have, err)
+	}
+	if err := w.Sync(nil, nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Errorf("Sync removed it: %v", err)
+	}
+}
