@@ -83,9 +83,9 @@ func TestNewInstanceIsKilled(t *testing.T) {
 	n.up()
 	p, _ := n.plugin(gpu, newSource(healthy("a")...), func(p *Plugin) { p.timing.alone = time.Millisecond })
 	n.waitRegistered(p, true)
-	newer, err := listen(n.dir, gpu)
+	newer, err := Listen(n.dir, gpu)
 	n.must(err)
-	n.must(newer.listener.Close())
+	n.must(newer.Listener.Close())
 	n.must(n.WaitFor(n.ctx, func() bool { return n.Registrations(gpu) == 2 }))
 	n.waitAllocatable(gpu, 1)
 }

@@ -222,7 +222,7 @@ func (w *KubeletWatch) await(ctx context.Context, generation uint64, d time.Dura
 
 // owned is a plugin's socket in the watch.
 type owned struct {
-	socket *ownSocket
+	socket *Socket
 	// gone is closed when the socket is.
 	gone chan struct{}
 	// newer are the sockets of the same resource that another instance, as in a
@@ -235,7 +235,7 @@ type owned struct {
 }
 
 // own follows a plugin's socket until forget.
-func (w *KubeletWatch) own(s *ownSocket) *owned {
+func (w *KubeletWatch) own(s *Socket) *owned {
 	o := &owned{socket: s, gone: make(chan struct{}), newer: map[string]bool{}, changed: make(chan struct{}, 1)}
 	w.mu.Lock()
 	w.owned[s.name] = o

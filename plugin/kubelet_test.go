@@ -159,12 +159,12 @@ func TestWatchSeesSocketsGo(t *testing.T) {
 	t.Parallel()
 	n := newNode(t).up()
 	n.waitKubelet(true, 1)
-	s, err := listen(n.dir, gpu)
+	s, err := Listen(n.dir, gpu)
 	n.must(err)
-	defer s.remove()
+	defer s.Remove()
 	o := n.watch.own(s)
 	// Replaced by another one under its name.
-	n.must(os.Rename(s.path, s.path+".old"))
+	n.must(os.Rename(s.Path, s.Path+".old"))
 	<-o.gone
 	// One that was removed before the call.
 	o = n.watch.own(s)

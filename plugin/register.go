@@ -74,16 +74,16 @@ func (p *Plugin) register(ctx context.Context, last registration) (r registratio
 		cause = CauseKubelet
 	}
 
-	socket, err := listen(p.Watch.dir, p.Resource)
+	socket, err := Listen(p.Watch.dir, p.Resource)
 	if err != nil {
 		p.Watch.release(conn)
 		r.err = err
 		return r
 	}
-	defer socket.remove()
+	defer socket.Remove()
 	own := p.Watch.own(socket)
 	defer p.Watch.forget(own)
-	s := p.serve(socket.listener)
+	s := p.serve(socket.Listener)
 	defer s.stop()
 
 	registering, cancel := context.WithTimeout(ctx, registerWithin)

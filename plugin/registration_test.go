@@ -175,9 +175,9 @@ func TestPluginRestart(t *testing.T) {
 		n := newNode(t, keying).up()
 		source := newSource(healthy("a", "b")...)
 		// Left by a killed plugin.
-		stale, err := listen(n.dir, gpu)
+		stale, err := Listen(n.dir, gpu)
 		n.must(err)
-		n.must(stale.listener.Close())
+		n.must(stale.Listener.Close())
 
 		_, stop := n.plugin(gpu, source)
 		n.waitAllocatable(gpu, 2)

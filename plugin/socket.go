@@ -52,15 +52,16 @@ func CheckDir(dir string) error {
 	return nil
 }
 
-// ownSocket is a listening socket in the kubelet's directory.
-type ownSocket struct {
-	name, path string
-	id         fileID
-	listener   *net.UnixListener
+// Socket is a listening socket in a directory of the kubelet.
+type Socket struct {
+	Path     string
+	Listener *net.UnixListener
+	name     string
+	id       fileID
 }
 
-// listen makes a socket for resource in dir, under a fresh name.
-func listen(dir, resource string) (*ownSocket, error) {
+// Listen makes a socket for resource in dir, under a fresh name.
+func Listen(dir, resource string) (*Socket, error) {
 	if err := CheckDir(dir); err != nil {
 		return nil, err
 	}
@@ -78,20 +79,26 @@ func listen(dir, resource string) (*ownSocket, error) {
 		_ = l.Close()
 		return nil, fmt.Errorf("make a socket in %q: it was removed at once", dir)
 	}
-	return &ownSocket{name: name, path: path, id: id, listener: l}, nil
+	return &Socket{Path: path, Listener: l, name: name, id: id}, nil
 }
 
 // resource is the part of the name that identifies the resource.
-func (s *ownSocket) resource() string {
+func (s *Socket) resource() string {
 	r, _ := resourceOf(s.name)
 	return r
 }
 
-// remove closes the socket and removes its file, unless it was replaced.
-func (s *ownSocket) remove() {
-	_ = s.listener.Close()
-	if id, ok := identify(s.path); ok && id == s.id {
-		_ = os.Remove(s.path)
+// Present reports whether the socket's file is there.
+func (s *Socket) Present() bool {
+	id, ok := identify(s.Path)
+	return ok && id == s.id
+}
+
+// Remove closes the socket and removes its file, unless it was replaced.
+func (s *Socket) Remove() {
+	_ = s.Listener.Close()
+	if s.Present() {
+		_ = os.Remove(s.Path)
 	}
 }
 

@@ -45,8 +45,8 @@ func TestCheckDir(t *testing.T) {
 func TestListenFailsAlike(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "missing")
-	_, first := listen(dir, gpu)
-	_, second := listen(dir, gpu)
+	_, first := Listen(dir, gpu)
+	_, second := Listen(dir, gpu)
 	if first == nil || second == nil || first.Error() != second.Error() || !strings.Contains(first.Error(), dir) {
 		t.Errorf("errors of two attempts: %v, %v, want the same one with the directory", first, second)
 	}
@@ -60,29 +60,29 @@ func TestLongestDir(t *testing.T) {
 	dir := filepath.Join(above, strings.Repeat("d", maxSocketPath-nameLength-1-len(above)-1))
 	n.must(CheckDir(dir))
 	n.must(os.Mkdir(dir, 0o750))
-	s, err := listen(dir, gpu)
+	s, err := Listen(dir, gpu)
 	n.must(err)
-	s.remove()
+	s.Remove()
 }
 
 func TestRemoveOnlyOwnSocket(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.must(os.Mkdir(n.dir, 0o750))
-	s, err := listen(n.dir, gpu)
+	s, err := Listen(n.dir, gpu)
 	n.must(err)
-	n.must(os.Remove(s.path))
-	other, err := net.Listen("unix", s.path)
+	n.must(os.Remove(s.Path))
+	other, err := net.Listen("unix", s.Path)
 	n.must(err)
 	defer other.Close()
-	s.remove()
-	if _, err := os.Lstat(s.path); err != nil {
+	s.Remove()
+	if _, err := os.Lstat(s.Path); err != nil {
 		t.Errorf("another one's socket was removed: %v", err)
 	}
-	s, err = listen(n.dir, gpu)
+	s, err = Listen(n.dir, gpu)
 	n.must(err)
-	s.remove()
-	if _, err := os.Lstat(s.path); err == nil {
+	s.Remove()
+	if _, err := os.Lstat(s.Path); err == nil {
 		t.Error("the own socket is still there")
 	}
 }

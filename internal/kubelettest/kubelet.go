@@ -1,11 +1,12 @@
-// Package kubelettest is a fake kubelet for device plugins: the registration server,
-// the client of every plugin, the count of devices, admission of pods and the
-// PodResources API, over real sockets in any directory. It behaves like the kubelet's
+// Package kubelettest is a fake kubelet for device plugins and DRA drivers: the
+// registration server, the client of every plugin, the count of devices, admission of
+// pods, claims and the PodResources API, over real sockets in any directory. It behaves like the kubelet's
 // device manager (k8s.io/kubernetes, pkg/kubelet/cm/devicemanager), including its
 // faults, and simulates failures of nodes: restarts, rejections, streams that end.
 package kubelettest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -45,6 +46,10 @@ type Options struct {
 	Keying Keying
 	// PodResources is the path of the PodResources socket; empty is none.
 	PodResources string
+	// Registry is the directory of the sockets of DRA drivers; empty is a kubelet without
+	// DRA. FormerDRA: it speaks v1beta1 with them, and v1alpha1 of health.
+	Registry  string
+	FormerDRA bool
 	// DialTimeout bounds the connection to a registering plugin; 0 is the kubelet's 10
 	// s.
 	DialTimeout time.Duration
@@ -68,6 +73,8 @@ type Kubelet struct {
 	resources map[string]*resource
 	requests  []Request
 	admitted  map[Claim]*Admission
+	claims    map[string]*preparedClaim // by UID
+	drivers   []*driver                 // registered ones, newest last
 	faults    faults
 }
 
@@ -86,6 +93,7 @@ type process struct {
 	podresourcesv1.UnimplementedPodResourcesListerServer
 	server *grpc.Server
 	wg     sync.WaitGroup
+	stop   context.CancelFunc
 	// clients by resource or socket, according to Keying. open are the connected ones,
 	// including replaced ones, newest last.
 	clients map[string]*client
@@ -103,7 +111,7 @@ func New(o Options) *Kubelet {
 	if o.StopGrace == 0 {
 		o.StopGrace = 5 * time.Minute
 	}
-	return &Kubelet{opts: o, changed: make(chan struct{}), resources: map[string]*resource{}, admitted: map[Claim]*Admission{}}
+	return &Kubelet{opts: o, changed: make(chan struct{}), resources: map[string]*resource{}, admitted: map[Claim]*Admission{}, claims: map[string]*preparedClaim{}}
 }
 
 // Socket is the path of the registration socket.
@@ -120,9 +128,14 @@ func (k *Kubelet) Start() error {
 	if err != nil {
 		return fmt.Errorf("start kubelet: %w", err)
 	}
+	ctx, stop := context.WithCancel(context.Background())
+	p.stop = stop
 	k.restart(p)
 	for _, l := range listeners {
 		p.wg.Go(func() { _ = p.server.Serve(l) })
+	}
+	if k.opts.Registry != "" {
+		p.wg.Go(func() { p.followRegistry(ctx) })
 	}
 	return nil
 }
@@ -152,7 +165,7 @@ func (k *Kubelet) listen() ([]net.Listener, error) {
 // restart replaces the process by p, which may be nil.
 func (k *Kubelet) restart(p *process) (old *process) {
 	k.update(func() {
-		old, k.process = k.process, p
+		old, k.process, k.drivers = k.process, p, nil
 		for _, r := range k.resources {
 			r.forget()
 		}
@@ -166,6 +179,7 @@ func (k *Kubelet) Kill() {
 	if p == nil {
 		return
 	}
+	p.stop()
 	p.server.Stop()
 	p.mu.Lock()
 	open := slices.Clone(p.open)

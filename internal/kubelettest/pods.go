@@ -167,6 +167,7 @@ func (p *process) List(context.Context, *podresourcesv1.ListPodResourcesRequest)
 		}
 		container.Devices = append(container.Devices, p.containerDevices(c.Resource, p.admitted[c].IDs)...)
 	}
+	resp.PodResources = append(resp.PodResources, p.dynamicResources()...)
 	return resp, p.faults.refusePods
 }
 

@@ -1,0 +1,311 @@
+package dra_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	health "k8s.io/kubelet/pkg/apis/dra-health/v1"
+	claims "k8s.io/kubelet/pkg/apis/dra/v1"
+
+	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/dra"
+	"github.com/generic-dp/generic-dp/internal/kubelettest"
+)
+
+func claim(name string) kubelettest.ResourceClaim {
+	return kubelettest.ResourceClaim{Namespace: "lab", Name: name, UID: "uid-" + name, Pod: "pod-" + name, Container: "main"}
+}
+
+// result is one allocated device of a claim.
+func result(request, device string) string {
+	return `{"request":"` + request + `","driver":"` + dra.Driver + `","pool":"n1","device":"` + device + `"}`
+}
+
+func results(list ...string) string { return `{"results":[` + strings.Join(list, ",") + `]}` }
+
+// A driver is registered before and after the start of the kubelet, and tells health with
+// its reason, over both versions of the services.
+func TestRegistration(t *testing.T) {
+	t.Parallel()
+	for _, former := range []bool{false, true} {
+		b := newBed(t, kubelettest.Options{FormerDRA: former})
+		s, stop := b.serve()
+		b.untilDrivers(1)
+		b.until("status", func() bool { return s.Status().Registered })
+		b.until("health", func() bool {
+			h := b.kubelet.DeviceHealth(dra.Driver, "n1/usb-2")
+			return h.GetHealth() == health.HealthStatus_HEALTHY && h.GetHealthCheckTimeoutSeconds() > 1e6
+		})
+		gone := stick("usb:2")
+		gone.State, gone.Reason = dra.Gone, "device is gone"
+		b.sticks.set(stick("usb:1"), gone)
+		b.until("health after the loss", func() bool {
+			h := b.kubelet.DeviceHealth(dra.Driver, "n1/usb-2")
+			return h.GetHealth() == health.HealthStatus_UNHEALTHY && h.GetMessage() == "device is gone"
+		})
+
+		b.api.set(claim("a"), results(result("one", "usb-1")))
+		if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("a")); err != nil {
+			t.Errorf("former %v: %v", former, err)
+		}
+		b.kubelet.Kill()
+		b.until("status without a kubelet", func() bool { return !s.Status().Registered })
+		if err := b.kubelet.Start(); err != nil {
+			t.Fatal(err)
+		}
+		b.untilDrivers(1)
+		b.until("status", func() bool { return s.Status().Registered })
+		stop()
+		b.untilDrivers(0)
+		if left, _ := os.ReadDir(b.options.Registry); len(left) > 0 {
+			t.Errorf("left in the registry: %v", left)
+		}
+	}
+}
+
+// The registry comes later, and somebody removes the socket.
+func TestSocketIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, kubelettest.Options{})
+	if err := os.Remove(b.options.Registry); err != nil {
+		t.Fatal(err)
+	}
+	s, _ := b.serve()
+	b.until("problem", func() bool {
+		return strings.Contains(s.Problem(), "--plugins-registry: "+b.options.Registry+" does not exist")
+	})
+	if err := os.Mkdir(b.options.Registry, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	b.untilDrivers(1)
+	b.until("no problem", func() bool { return s.Problem() == "" })
+	entries, err := os.ReadDir(b.options.Registry)
+	if err != nil || len(entries) != 1 {
+		t.Fatalf("registry: %v, %v", entries, err)
+	}
+	if err := os.Remove(b.options.Registry + "/" + entries[0].Name()); err != nil {
+		t.Fatal(err)
+	}
+	b.until("another socket", func() bool {
+		now, _ := os.ReadDir(b.options.Registry)
+		return len(now) == 1 && now[0].Name() != entries[0].Name() && s.Status().Registered
+	})
+}
+
+// A kubelet that can't use the driver says why.
+func TestRefusedRegistration(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, kubelettest.Options{})
+	b.kubelet.RefuseWith(errors.New("no handler registered for plugin type: DRAPlugin"))
+	s, _ := b.serve()
+	b.until("problem", func() bool {
+		return strings.Contains(s.Problem(), "no handler registered") && !s.Status().Registered && s.Status().Reason == s.Problem()
+	})
+}
+
+// An update starts the new instance before the old one ends: at every moment one of them is
+// registered, and what one prepared the other releases.
+func TestTwoInstances(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, kubelettest.Options{})
+	_, stop := b.serve()
+	b.untilDrivers(1)
+	b.api.set(claim("a"), results(result("one", "usb-1")))
+	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("a")); err != nil {
+		t.Fatal(err)
+	}
+	b.serve()
+	b.untilDrivers(2)
+	stop()
+	b.untilDrivers(1)
+	if err := b.kubelet.UnprepareClaim(t.Context(), claim("a").UID); err != nil {
+		t.Error(err)
+	}
+	if left, err := b.claims.Claims(); len(left) > 0 || err != nil {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+func TestPrepare(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, kubelettest.Options{})
+	shared := stick("fuse")
+	shared.Slots = 3
+	plain := stick("plain")
+	b.sticks.set(stick("usb:1"), stick("usb:2"), shared, plain)
+	b.serve()
+	b.untilDrivers(1)
+
+	// Two devices of one request are one environment, which the claim's own name brings.
+	c := claim("a")
+	share := `{"request":"three","driver":"` + dra.Driver + `","pool":"n1","device":"fuse","shareID":"s1"}`
+	foreign := `{"request":"four","driver":"gpu.nvidia.com","pool":"n1","device":"gpu-0"}`
+	b.api.set(c, results(result("two", "usb-1"), result("one", "plain"), result("two", "usb-2"), share, foreign))
+	own := cdi.Claim{UID: c.UID}
+	s1 := "s1"
+	want := []*claims.Device{
+		{RequestNames: []string{"two"}, PoolName: "n1", DeviceName: "usb-1", CdiDeviceIds: []string{"example.com/zigbee=usb:1", "example.com/zigbee=usb:2", own.CDIName(cdi.Request{Name: "two", Env: map[string]string{"": ""}})}},
+		{RequestNames: []string{"two"}, PoolName: "n1", DeviceName: "usb-2"},
+		{RequestNames: []string{"one"}, PoolName: "n1", DeviceName: "plain", CdiDeviceIds: []string{"example.com/zigbee=plain"}},
+		{RequestNames: []string{"three"}, PoolName: "n1", DeviceName: "fuse", ShareId: &s1, CdiDeviceIds: []string{"example.com/zigbee=fuse", own.CDIName(cdi.Request{Name: "three", Env: map[string]string{"": ""}})}},
+	}
+	for range 2 { // idempotent
+		got, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same := cmp.Comparer(func(a, b *claims.Device) bool {
+			return cmp.Equal(a.RequestNames, b.RequestNames) && a.DeviceName == b.DeviceName && a.PoolName == b.PoolName && cmp.Equal(a.CdiDeviceIds, b.CdiDeviceIds) && cmp.Equal(a.ShareId, b.ShareId)
+		})
+		if diff := cmp.Diff(want, got, same); diff != "" {
+			t.Errorf("devices: %s", diff)
+		}
+	}
+	if e := b.claims.Edits(want[0].CdiDeviceIds[2]); e == nil || len(e.Env) != 1 || e.Env[0] != "IDS=usb:1,usb:2" {
+		t.Errorf("edits of the claim: %v", e)
+	}
+
+	// The scheduler gave a device away twice: the last line of defence.
+	other := claim("b")
+	b.api.set(other, results(result("one", "usb-2")))
+	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, other); err == nil || !strings.Contains(err.Error(), `claim lab/b: device "usb:2": held by claim lab/a`) {
+		t.Errorf("a device twice: %v", err)
+	}
+	// Two shares of three are free.
+	b.api.set(other, results(result("one", "fuse"), result("two", "fuse")))
+	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, other); err != nil {
+		t.Error(err)
+	}
+	third := claim("c")
+	b.api.set(third, results(result("one", "fuse")))
+	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, third); err == nil || !strings.Contains(err.Error(), "lab/a, lab/b") {
+		t.Errorf("a fourth of three: %v", err)
+	}
+
+	for _, uid := range []string{c.UID, c.UID, "uid-never"} {
+		if err := b.kubelet.UnprepareClaim(t.Context(), uid); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, third); err != nil {
+		t.Errorf("after the release: %v", err)
+	}
+}
+
+// A claim that is gone without a release holds nothing any more.
+func TestClaimOfALostCheckpoint(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, kubelettest.Options{})
+	s, _ := b.serve()
+	b.untilDrivers(1)
+	for _, name := range []string{"a", "b"} {
+		b.api.set(claim(name), results(result("one", "usb-"+map[string]string{"a": "1", "b": "2"}[name])))
+		if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := claim("c")
+	b.api.set(c, results(result("one", "usb-1")))
+	b.api.remove(claim("a"))
+	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, c); err != nil {
+		t.Error(err)
+	}
+	if s.Sweep(t.Context(), func(_, name string) bool { return false }) {
+		t.Error("claims that exist were swept")
+	}
+	b.api.remove(claim("b"))
+	b.api.fail(errors.New("connection refused"))
+	if s.Sweep(t.Context(), func(_, name string) bool { return false }) {
+		t.Error("a claim was swept without an answer of the API server")
+	}
+	b.api.fail(nil)
+	if s.Sweep(t.Context(), func(_, name string) bool { return name == "b" }) {
+		t.Error("a claim that the kubelet knows was swept")
+	}
+	if !s.Sweep(t.Context(), func(_, name string) bool { return false }) {
+		t.Error("a claim that does not exist was not swept")
+	}
+	left, err := b.claims.Claims()
+	if err != nil || len(left) != 1 || left[0].Name != "c" {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+func TestRefusedClaims(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, kubelettest.Options{})
+	b.serve()
+	b.untilDrivers(1)
+	c := claim("a")
+	pool := strings.Replace(result("one", "usb-1"), "n1", "n2", 1)
+	for what, test := range map[string]struct{ allocation, want string }{
+		"no allocation":    {"", "is not allocated"},
+		"nothing of ours":  {results(`{"request":"a","driver":"x.example.com","pool":"n1","device":"d"}`), "has no device of " + dra.Driver},
+		"another node":     {results(pool), `device "usb-1" is of node n2, not of this one (n1)`},
+		"unknown device":   {results(result("one", "usb-9")), `request one: device "usb-9" is not served by DRA`},
+		"parameters":       {`{"config":[{"opaque":{"driver":"` + dra.Driver + `","parameters":{}}}],"results":[` + result("one", "usb-1") + `]}`, "has parameters for " + dra.Driver},
+		"other parameters": {`{"config":[{"opaque":{"driver":"gpu.nvidia.com","parameters":{}}}],"results":[` + result("one", "usb-1") + `]}`, ""},
+	} {
+		b.api.set(c, test.allocation)
+		_, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, c)
+		switch {
+		case test.want == "" && err != nil:
+			t.Errorf("%s: %v", what, err)
+		case test.want != "" && (err == nil || !strings.HasPrefix(err.Error(), "claim lab/a: ") || !strings.Contains(err.Error(), test.want)):
+			t.Errorf("%s: %v, want %q", what, err, test.want)
+		}
+		if err := b.kubelet.UnprepareClaim(t.Context(), c.UID); err != nil {
+			t.Error(err)
+		}
+	}
+	again := c
+	again.UID = "uid-other"
+	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, again); err == nil || !strings.Contains(err.Error(), "is another one now") {
+		t.Errorf("another UID: %v", err)
+	}
+	b.api.remove(c)
+	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, c); err == nil || !strings.Contains(err.Error(), "can't be read") {
+		t.Errorf("a claim that is gone: %v", err)
+	}
+	if left, _ := b.claims.Claims(); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// What hangs or panics fails its own claim, within a second.
+func TestPrepareAlwaysAnswers(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, kubelettest.Options{})
+	b.serve()
+	b.untilDrivers(1)
+	b.api.set(claim("a"), results(result("one", "usb-1")))
+	hang := make(chan struct{})
+	b.sticks.setInject(func(context.Context) error { <-hang; return nil })
+	for range 2 { // the second waits for the first
+		if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("a")); err == nil || !strings.Contains(err.Error(), "no answer within") {
+			t.Errorf("a call that never ends: %v", err)
+		}
+	}
+	close(hang)
+	b.sticks.setInject(func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	began := time.Now()
+	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("a")); err == nil || time.Since(began) > limit/2 {
+		t.Errorf("a call that hangs: %v after %s", err, time.Since(began))
+	}
+	b.sticks.setInject(func(context.Context) error { panic("oh") })
+	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("a")); err == nil || !strings.Contains(err.Error(), "oh") {
+		t.Errorf("a panic: %v", err)
+	}
+	b.sticks.setInject(nil)
+	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("a")); err != nil {
+		t.Error(err)
+	}
+}

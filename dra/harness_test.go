@@ -1,0 +1,205 @@
+package dra_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/dra"
+	"github.com/generic-dp/generic-dp/internal/kubeapi"
+	"github.com/generic-dp/generic-dp/internal/kubelettest"
+)
+
+// limit is the timeout of everything that a test waits for.
+const limit = 20 * time.Second
+
+// claimAPI is an API server with claims alone.
+type claimAPI struct {
+	mu     sync.Mutex
+	claims map[string]string // JSON, by path
+	err    error
+}
+
+func (a *claimAPI) Get(_ context.Context, path string, into any) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	text, ok := a.claims[path]
+	switch {
+	case a.err != nil:
+		return a.err
+	case !ok:
+		return &kubeapi.Error{Method: http.MethodGet, Path: path, Code: http.StatusNotFound, Reason: "NotFound", Message: "not found"}
+	}
+	return json.Unmarshal([]byte(text), into)
+}
+
+func (a *claimAPI) fail(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.err = err
+}
+
+// set makes a claim with an allocation, which is JSON; empty is none.
+func (a *claimAPI) set(c kubelettest.ResourceClaim, allocation string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if allocation != "" {
+		allocation = fmt.Sprintf(`"allocation":{"devices":%s}`, allocation)
+	}
+	a.claims[fmt.Sprintf("/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s", c.Namespace, c.Name)] =
+		fmt.Sprintf(`{"metadata":{"uid":%q},"status":{%s}}`, c.UID, allocation)
+}
+
+func (a *claimAPI) remove(c kubelettest.ResourceClaim) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.claims, fmt.Sprintf("/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s", c.Namespace, c.Name))
+}
+
+// sticks is a Source with sticks, by name.
+type sticks struct {
+	mu      sync.Mutex
+	devices []dra.Device
+	changed chan struct{}
+	inject  func(ctx context.Context) error // before each Inject; may be nil
+}
+
+func (s *sticks) set(devices ...dra.Device) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.devices = devices
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *sticks) setInject(inject func(ctx context.Context) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inject = inject
+}
+
+func (s *sticks) Devices() ([]dra.Device, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.devices, s.changed
+}
+
+func (s *sticks) Inject(ctx context.Context, names []string) (r device.Response, ids []string, slots []int, err error) {
+	s.mu.Lock()
+	inject := s.inject
+	s.mu.Unlock()
+	if inject != nil {
+		if err := inject(ctx); err != nil {
+			return r, nil, nil, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var serials []string
+	for _, name := range names {
+		found := false
+		for _, d := range s.devices {
+			if found = d.Name() == name; !found {
+				continue
+			}
+			if d.State != dra.Healthy {
+				return r, nil, nil, fmt.Errorf("device %q is unhealthy: %s", d.ID, d.Reason)
+			}
+			ids, slots = append(ids, d.ID), append(slots, d.Slots)
+			r.CDI = append(r.CDI, d.Resource+"="+d.ID)
+			serials = append(serials, d.ID)
+			break
+		}
+		if !found {
+			return r, nil, nil, fmt.Errorf("device %q is not served by DRA", name)
+		}
+	}
+	if serials[0] != "plain" {
+		r.Env = map[string]string{"IDS": strings.Join(serials, ",")}
+	}
+	return r, ids, slots, nil
+}
+
+// bed is a kubelet, an API server and a driver.
+type bed struct {
+	*testing.T
+	kubelet *kubelettest.Kubelet
+	options dra.ServerOptions
+	api     *claimAPI
+	sticks  *sticks
+	claims  *cdi.Writer
+}
+
+func stick(id string) dra.Device {
+	return dra.Device{Resource: "example.com/zigbee", ID: id, Slots: 1}
+}
+
+func newBed(t *testing.T, o kubelettest.Options) *bed {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "dra") // a socket's path has at most 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	o.Dir, o.Registry = filepath.Join(dir, "kubelet"), filepath.Join(dir, "registry")
+	if err := os.Mkdir(o.Registry, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	b := &bed{
+		T: t, kubelet: kubelettest.New(o), api: &claimAPI{claims: map[string]string{}},
+		sticks: &sticks{changed: make(chan struct{})}, claims: &cdi.Writer{Dir: filepath.Join(dir, "cdi")},
+	}
+	b.sticks.set(stick("usb:1"), stick("usb:2"))
+	b.options = dra.ServerOptions{Registry: o.Registry, Node: "n1", API: b.api, Claims: b.claims, Source: b.sticks, Log: slog.New(slog.DiscardHandler)}
+	if err := b.kubelet.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.kubelet.Stop)
+	return b
+}
+
+// serve runs an instance until stop.
+func (b *bed) serve() (s *dra.Server, stop func()) {
+	b.Helper()
+	s = dra.NewServer(b.options)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			b.Errorf("Run: %v", err)
+		}
+	})
+	b.Cleanup(stop)
+	return s, stop
+}
+
+func (b *bed) until(what string, condition func() bool) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	for !condition() {
+		select {
+		case <-ctx.Done():
+			b.Fatalf("%s: not within %s", what, limit)
+		case <-b.kubelet.Changed():
+		case <-time.After(5 * time.Millisecond): // of the driver's own state
+		}
+	}
+}
+
+func (b *bed) untilDrivers(n int) {
+	b.Helper()
+	b.until(fmt.Sprintf("%d registered drivers", n), func() bool { return b.kubelet.Drivers(dra.Driver) == n })
+}

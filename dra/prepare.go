@@ -1,0 +1,250 @@
+package dra
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	claims "k8s.io/kubelet/pkg/apis/dra/v1"
+
+	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/internal/kubeapi"
+)
+
+// answerWithin bounds the preparation of a claim.
+const answerWithin = 900 * time.Millisecond
+
+// resourceClaim is a ResourceClaim of resource.k8s.io/v1, as far as it is used.
+type resourceClaim struct {
+	Metadata struct {
+		UID string `json:"uid"`
+	} `json:"metadata"`
+	Status struct {
+		Allocation *struct {
+			Devices struct {
+				Results []allocated `json:"results"`
+				Config  []struct {
+					Opaque *struct {
+						Driver string `json:"driver"`
+					} `json:"opaque"`
+				} `json:"config"`
+			} `json:"devices"`
+		} `json:"allocation"`
+	} `json:"status"`
+}
+
+// allocated is one device of a claim, or a share of one.
+type allocated struct {
+	Request string  `json:"request"`
+	Driver  string  `json:"driver"`
+	Pool    string  `json:"pool"`
+	Device  string  `json:"device"`
+	ShareID *string `json:"shareID"`
+}
+
+// NodePrepareResources prepares claims, each by itself. It keeps no state but the files of
+// claims: the kubelet calls again for a claim after its own restart, and for each sandbox.
+func (s *service) NodePrepareResources(ctx context.Context, req *claims.NodePrepareResourcesRequest) (*claims.NodePrepareResourcesResponse, error) {
+	resp := &claims.NodePrepareResourcesResponse{Claims: map[string]*claims.NodePrepareResourceResponse{}}
+	for _, c := range req.GetClaims() {
+		began := time.Now()
+		answer := &claims.NodePrepareResourceResponse{}
+		var err error
+		answer.Devices, err = s.bounded(ctx, func(ctx context.Context) ([]*claims.Device, error) { return s.prepare(ctx, c) })
+		took := time.Since(began)
+		if err != nil {
+			answer.Error = fmt.Sprintf("claim %s/%s: %v", c.GetNamespace(), c.GetName(), err)
+			s.Log.Warn("claim not prepared", "claim", c.GetNamespace()+"/"+c.GetName(), "reason", err, "duration_seconds", took.Seconds())
+		}
+		if s.Prepared != nil {
+			s.Prepared(took, err)
+		}
+		resp.Claims[c.GetUid()] = answer
+	}
+	return resp, nil
+}
+
+// NodeUnprepareResources forgets claims. A claim that is not prepared is no error.
+func (s *service) NodeUnprepareResources(ctx context.Context, req *claims.NodeUnprepareResourcesRequest) (*claims.NodeUnprepareResourcesResponse, error) {
+	resp := &claims.NodeUnprepareResourcesResponse{Claims: map[string]*claims.NodeUnprepareResourceResponse{}}
+	for _, c := range req.GetClaims() {
+		answer := &claims.NodeUnprepareResourceResponse{}
+		_, err := s.bounded(ctx, func(context.Context) ([]*claims.Device, error) { return nil, s.Claims.RemoveClaim(c.GetUid()) })
+		if err != nil {
+			answer.Error = fmt.Sprintf("claim %s/%s: %v", c.GetNamespace(), c.GetName(), err)
+			s.Log.Warn("claim not released", "claim", c.GetNamespace()+"/"+c.GetName(), "reason", err)
+		}
+		resp.Claims[c.GetUid()] = answer
+	}
+	return resp, nil
+}
+
+// bounded runs f, one at a time, and returns in time even if it hangs: then the next ones
+// fail until it ends.
+func (d *Server) bounded(ctx context.Context, f func(context.Context) ([]*claims.Device, error)) (devices []*claims.Device, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	type answer struct {
+		devices []*claims.Device
+		err     error
+	}
+	done := make(chan answer, 1)
+	select {
+	case d.preparing <- struct{}{}:
+		go func() {
+			var a answer
+			defer func() { <-d.preparing; done <- a }()
+			defer d.recover("claim", &a.err)
+			a.devices, a.err = f(ctx)
+		}()
+	case <-ctx.Done():
+	}
+	select {
+	case a := <-done:
+		return a.devices, a.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("no answer within %s", answerWithin)
+	}
+}
+
+func (d *Server) prepare(ctx context.Context, c *claims.Claim) ([]*claims.Device, error) {
+	results, err := d.allocation(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	claim := cdi.Claim{Namespace: c.GetNamespace(), Name: c.GetName(), UID: c.GetUid()}
+	var devices []*claims.Device
+	slots := map[string]int{} // by ID
+	for len(results) > 0 {
+		name := results[0].Request
+		var names []string
+		first := len(devices)
+		results = slices.DeleteFunc(results, func(r allocated) bool {
+			if r.Request != name {
+				return false
+			}
+			names = append(names, r.Device)
+			devices = append(devices, &claims.Device{RequestNames: []string{name}, PoolName: r.Pool, DeviceName: r.Device, ShareId: r.ShareID})
+			return true
+		})
+		r, ids, most, err := d.Source.Inject(ctx, names)
+		if err != nil {
+			return nil, fmt.Errorf("request %s: %w", name, err)
+		}
+		for i, id := range ids {
+			slots[id] = most[i]
+		}
+		slices.Sort(ids)
+		request := cdi.Request{Name: name, Devices: ids, Env: r.Env, Mounts: r.Mounts}
+		claim.Requests = append(claim.Requests, request)
+		// A container gets all devices of its request, and with the first of them all names.
+		devices[first].CdiDeviceIds = r.CDI
+		if name := claim.CDIName(request); name != "" {
+			devices[first].CdiDeviceIds = append(slices.Clip(r.CDI), name)
+		}
+	}
+	if err := d.free(ctx, claim, slots); err != nil {
+		return nil, err
+	}
+	return devices, d.Claims.WriteClaim(claim)
+}
+
+// allocation returns the devices of a claim that are this driver's.
+func (d *Server) allocation(ctx context.Context, c *claims.Claim) ([]allocated, error) {
+	object, err := d.get(ctx, c.GetNamespace(), c.GetName())
+	switch {
+	case err != nil:
+		return nil, err
+	case object.Metadata.UID != c.GetUid():
+		return nil, fmt.Errorf("is another one now: its UID is %s, not %s", object.Metadata.UID, c.GetUid())
+	case object.Status.Allocation == nil:
+		return nil, errors.New("is not allocated")
+	}
+	found := object.Status.Allocation.Devices
+	for _, config := range found.Config {
+		if config.Opaque != nil && config.Opaque.Driver == Driver {
+			return nil, fmt.Errorf("has parameters for %s, which knows none: remove config.opaque from the claim or its DeviceClass", Driver)
+		}
+	}
+	ours := slices.DeleteFunc(found.Results, func(r allocated) bool { return r.Driver != Driver })
+	for _, r := range ours {
+		if r.Pool != d.Node {
+			return nil, fmt.Errorf("device %q is of node %s, not of this one (%s)", r.Device, r.Pool, d.Node)
+		}
+	}
+	if len(ours) == 0 {
+		return nil, fmt.Errorf("has no device of %s", Driver)
+	}
+	return ours, nil
+}
+
+func (d *Server) get(ctx context.Context, namespace, name string) (*resourceClaim, error) {
+	object := new(resourceClaim)
+	path := "/apis/resource.k8s.io/v1/namespaces/" + url.PathEscape(namespace) + "/resourceclaims/" + url.PathEscape(name)
+	if err := d.API.Get(ctx, path, object); err != nil {
+		return nil, fmt.Errorf("can't be read: %w", err)
+	}
+	return object, nil
+}
+
+// free is an error if other claims hold a device of the claim, beyond its slots: the
+// scheduler gives no device away twice, but for a fault.
+func (d *Server) free(ctx context.Context, claim cdi.Claim, slots map[string]int) error {
+	others, err := d.Claims.Claims()
+	if err != nil {
+		return err
+	}
+	for _, id := range slices.Sorted(maps.Keys(slots)) {
+		held := claim.Holds(id)
+		var holders []string
+		for _, other := range others {
+			if n := other.Holds(id); n > 0 && other.UID != claim.UID {
+				if d.ended(ctx, other) {
+					continue
+				}
+				held += n
+				holders = append(holders, other.Namespace+"/"+other.Name)
+			}
+		}
+		if held > slots[id] {
+			if len(holders) == 0 {
+				return fmt.Errorf("device %q: %d of its slots, it has %d", id, held, slots[id])
+			}
+			return fmt.Errorf("device %q: held by claim %s", id, strings.Join(holders, ", "))
+		}
+	}
+	return nil
+}
+
+// Sweep removes the files of claims that do not exist any more, but for those that the
+// kubelet knows. It reports whether there were some.
+func (d *Server) Sweep(ctx context.Context, known func(namespace, name string) bool) bool {
+	all, _ := d.Claims.Claims() // unreadable ones stay
+	swept := false
+	for _, c := range all {
+		if !known(c.Namespace, c.Name) && d.ended(ctx, c) {
+			swept = true
+		}
+	}
+	return swept
+}
+
+// ended reports whether a claim does not exist any more or is not allocated, and then
+// removes its file: a kubelet that lost its own state does not release it.
+func (d *Server) ended(ctx context.Context, c cdi.Claim) bool {
+	object, err := d.get(ctx, c.Namespace, c.Name)
+	switch {
+	case kubeapi.Code(err) == http.StatusNotFound:
+	case err == nil && (object.Metadata.UID != c.UID || object.Status.Allocation == nil):
+	default:
+		return false
+	}
+	d.Log.Info("claim does not exist any more: its file is removed", "claim", c.Namespace+"/"+c.Name, "uid", c.UID)
+	return d.Claims.RemoveClaim(c.UID) == nil
+}
