@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -44,13 +45,16 @@ func (c *conversion) akri(sources []source) {
 			details = documents[0]
 		}
 		r := &resource{Name: domain + "/" + name, mayShare: true, Each: "node"}
+		r.Container.Env = map[string]any{}
 		r.akriRules(v, details)
+		for _, p := range handler.get("discoveryProperties").items() {
+			r.akriProperty(v, p.get("name").string(), p.get("value").string())
+		}
 		capacity := 1
 		if n := spec.get("capacity"); n != nil {
 			n.set(&capacity)
 		}
 		r.setCount(v, capacity)
-		r.Container.Env = map[string]any{}
 		properties, _ := spec.get("brokerProperties").fields()
 		for _, p := range properties {
 			r.Container.Env[p.key] = escapeVariables(p.text())
@@ -60,6 +64,24 @@ func (c *conversion) akri(sources []source) {
 			r.Container.Env["UDEV_DEVNODE_${index}"] = "${container_path}"
 		}
 		c.add(r, s.in)
+	}
+}
+
+// akriProperty sets what a property of the discovery asks for: what KubeVirt needs to pass a
+// device to a virtual machine.
+func (r *resource) akriProperty(v *value, name, content string) {
+	pci := func(m match) bool { return !reflect.ValueOf(m.PCI).IsZero() }
+	switch {
+	case name == "vfioPassthrough" && content == "true" && slices.ContainsFunc(r.Match, pci):
+		for i := range r.Match {
+			r.Match[i].VFIO = true
+		}
+	case name == "devicePluginResourceName" && slices.ContainsFunc(r.Match, pci):
+		r.Container.Env["PCI_RESOURCE_${RESOURCE_KUBEVIRT}"] = "${pci.address}"
+	case name == "devicePluginResourceName":
+		r.Container.Env["USB_RESOURCE_${RESOURCE_KUBEVIRT}"] = "${attr:busnum}:${attr:devnum}"
+	case name != "vfioPassthrough":
+		r.differs(v, "not imported: the property %q of the discovery", name)
 	}
 }
 
@@ -85,12 +107,13 @@ func (r *resource) akriRules(v, details *value) {
 			untestable += " in the rule " + rule
 		}
 		r.addMatches(v, untestable, m)
-		if untestable == "" && d.GroupRecursive && len(m.Glob)+len(m.Subsystem) == 0 {
+		whole := d.GroupRecursive || !reflect.ValueOf(m.PCI).IsZero()
+		if untestable == "" && whole && len(m.Glob)+len(m.Subsystem) == 0 {
 			r.Each = "device"
 		}
 	}
 	if r.Each == "device" {
-		r.differs(v, "differs: with groupRecursive all nodes of the same hardware are a device, and UDEV_DEVNODE is not set: its nodes have their names of the host")
+		r.differs(v, "differs: all nodes of the same hardware are a device, with their names of the host, and UDEV_DEVNODE is not set")
 	}
 }
 
@@ -99,6 +122,7 @@ const udevFilter = `([A-Z]+)(?:\{([^}]*)\})?\s*(==|!=|[-+:]?=)\s*"([^"]*)"`
 
 // akriMatch converts a rule. Values are regular expressions of the whole text.
 func akriMatch(rule string) (m match, untestable string) {
+	ofPCI := matches(`.*SUBSYSTEMS?\s*==\s*"pci".*`, rule)
 	for _, f := range regexp.MustCompile(udevFilter).FindAllStringSubmatch(rule, -1) {
 		key, name, op := f[1], f[2], f[3]
 		globs, _, err := fromRegexp("^(?:" + f[4] + ")$")
@@ -120,6 +144,14 @@ func akriMatch(rule string) (m match, untestable string) {
 		if name != "" {
 			key += " " + name
 		}
+		if ofPCI && strings.HasPrefix(key, "ATTR") {
+			key = "PCI " + name
+			for i := range values {
+				values[i] = strings.Replace(values[i], "0x", "", 1)
+			}
+		} else if ofPCI && strings.HasPrefix(key, "SUBSYSTEM") {
+			continue
+		}
 		if list := m.udevKey(key); list != nil {
 			*list = append(*list, values...)
 			continue
@@ -140,13 +172,14 @@ func akriMatch(rule string) (m match, untestable string) {
 			m.attr("index", "0") // the node of a camera that captures
 		case key == "SUBSYSTEMS" && f[4] == "usb":
 			m.USB.Vendor = append(m.USB.Vendor, "*")
-		case key == "SUBSYSTEMS" && f[4] == "pci":
-			m.PCI.Vendor = append(m.PCI.Vendor, "*")
-		case strings.HasPrefix(key, "ATTR"):
+		case strings.HasPrefix(key, "ATTR"), strings.HasPrefix(key, "PCI "):
 			m.attr(name, values...)
 		default:
 			untestable = f[0]
 		}
+	}
+	if ofPCI && reflect.ValueOf(m.PCI).IsZero() {
+		m.PCI.Vendor = []string{"*"}
 	}
 	if reflect.ValueOf(m).IsZero() && untestable == "" {
 		untestable = fmt.Sprintf("no filter that Akri knows (%q)", rule)
@@ -157,6 +190,12 @@ func akriMatch(rule string) (m match, untestable string) {
 // udevKey is the condition for a key of udev, nil if there is none.
 func (m *match) udevKey(key string) *[]string {
 	switch key {
+	case "PCI vendor":
+		return &m.PCI.Vendor
+	case "PCI device":
+		return &m.PCI.Device
+	case "PCI class":
+		return &m.PCI.Class
 	case "SUBSYSTEM":
 		return &m.Subsystem
 	case "DRIVER", "DRIVERS", "ENV ID_USB_DRIVER":

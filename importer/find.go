@@ -1,7 +1,9 @@
 package importer
 
 import (
+	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -35,6 +37,7 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 // walk finds the configurations in a value at a path of the input: in the values of
 // charts, in objects of the Kubernetes API, in arguments, and in the text of any of them.
 func (c *conversion) walk(v *value, path string, in *workload) {
+	in = c.enter(v, in)
 	if format, device := v.detect(); format != Auto {
 		c.found(source{value: v, format: format, device: device, path: path, in: in})
 		return
@@ -50,7 +53,6 @@ func (c *conversion) walk(v *value, path string, in *workload) {
 		} else if path != "" {
 			path += "."
 		}
-		in = c.enter(v, in)
 		fields, _ := v.fields()
 		for _, f := range fields {
 			switch {
@@ -88,10 +90,10 @@ func (v *value) detect() (format Format, device bool) {
 		return list.list() && slices.ContainsFunc(list.Content, func(n *yaml.Node) bool { return v.child(n, "").has(key) })
 	}
 	switch {
-	case v.list():
-		if holds(v, "devicematch") {
-			return Smarter, false
-		}
+	case holds(v, "devicematch"):
+		return Smarter, false
+	case v.key == "devices" && holds(v, "groups"): // the other keys are a chart's
+		return Squat, false
 	case !v.mapping():
 	case v.get("resourceList").list():
 		return SRIOV, false
@@ -103,7 +105,7 @@ func (v *value) detect() (format Format, device bool) {
 		return Akri, false
 	case v.get("sharing").has("timeSlicing") || v.get("sharing").has("mps") || v.get("flags").has("migStrategy"):
 		return NVIDIA, false
-	case holds(v.get("devices"), "groups") || holds(v.get("device"), "groups"):
+	case (holds(v.get("devices"), "groups") || holds(v.get("device"), "groups")) && !v.has("image"):
 		return Squat, false
 	case v.get("name").scalar() && (holds(v.get("groups"), "paths") || holds(v.get("groups"), "usb")):
 		return Squat, true
@@ -115,11 +117,22 @@ func (v *value) detect() (format Format, device bool) {
 // also hold files that are no YAML.
 var mentions = []string{"resourcelist", "devicematch", "groups", "configlist", "hostdevices", "akri.sh", "udevrules", "sharing", "migstrategy"}
 
-// walkText searches a text: YAML or JSON, or an assignment of it, as in the literals
-// of a ConfigMap generator.
+// flagWords are a flag of a command line and its value, which may be in quotes.
+const flagWords = `(--[a-z-]+)[= ]('[^']*'|"(?:\\.|[^"\\])*"|[^\s'"]+)`
+
+// walkText searches a text: a command line, YAML or JSON, or an assignment of it, as in
+// the literals of a ConfigMap generator.
 func (c *conversion) walkText(v *value, path string, in *workload) {
 	lower := strings.ToLower(v.Value)
 	if !strings.ContainsAny(v.Value, ":{") || !slices.ContainsFunc(mentions, func(m string) bool { return strings.Contains(lower, m) }) {
+		return
+	}
+	if before, _, ok := strings.Cut(v.Value, "--device"); ok && !strings.ContainsAny(before, ":{") && !strings.HasPrefix(v.Value, "- ") {
+		var args []*value
+		for _, m := range regexp.MustCompile(flagWords).FindAllStringSubmatch(v.Value, -1) {
+			args = append(args, v.with(m[1]), v.with(strings.ReplaceAll(strings.Trim(m[2], `'"`), `\"`, `"`)))
+		}
+		c.walkArgs(args, path, in)
 		return
 	}
 	if name, text, ok := strings.Cut(v.Value, "="); ok && matches(`[\w.-]+`, name) {
@@ -177,8 +190,8 @@ func (c *conversion) enter(v *value, in *workload) *workload {
 	w := *in
 	image := v.get("image")
 	name := image.string()
-	if image.mapping() {
-		name = image.get("repository").string() + ":" + image.get("tag").string()
+	if image.mapping() { // without its repository it is the chart's
+		name = cmp.Or(image.get("repository").string(), "/generic-device-plugin") + ":" + image.get("tag").string()
 	}
 	if strings.Contains(name, "/generic-device-plugin") {
 		w.tag = imageTag(name)

@@ -133,6 +133,74 @@ data:
   conf.yaml: |
     ` + indent(4, list), "ConfigMap/smarter data.conf.yaml", "smarter-devices/net_tun"},
 		{"a name in pods beside it", devices + "---\nspec: {containers: [{resources: {limits: {squat.ai/tun: 1}}}]}", "", "squat.ai/tun"},
+		{"inline manifests of a Talos machine", `
+machine: {type: worker, kernel: {modules: [{name: tun}]}}
+cluster:
+  inlineManifests:
+  - name: gdp
+    contents: |
+      ---
+      kind: DaemonSet
+      metadata: {name: gdp}
+      spec:
+        template:
+          spec:
+            containers:
+            - image: ghcr.io/squat/generic-device-plugin:0.2.1
+              args: [--device, "{name: tun, groups: [{count: 9, paths: [{path: /dev/net/tun}]}]}"]`, "DaemonSet/gdp spec.template.spec.containers.args", "devic.es/tun"},
+		{"charts of a k0s cluster", `
+kind: ClusterConfig
+metadata: {name: k0s}
+spec:
+  extensions:
+    helm:
+      charts:
+      - name: smarter
+        values: |
+          config:
+          ` + indent(10, list), "ClusterConfig/k0s spec.extensions.helm.charts.values.config", "smarter-devices/net_tun"},
+		{"a HelmChart of k3s, without the image's repository", `
+kind: HelmChart
+metadata: {name: gdp}
+spec:
+  valuesContent: |-
+    image: {tag: "0.2.0"}
+    config:
+      data: |
+        ` + indent(8, devices), "HelmChart/gdp spec.valuesContent.config.data", "devic.es/tun"},
+		{"devices beside other values of a chart", `
+image: {repository: ghcr.io/squat/generic-device-plugin, tag: 0.2.0, pullPolicy: Always}
+args: [--log-level=info, --domain, lab.example]
+` + devices, "devices", "lab.example/tun"},
+		{"a chart with a name of its own for the domain", "deviceDomain: devic.es\nconfig:\n  data: |\n    " + indent(4, devices), "config.data", "devic.es/tun"},
+		{"Terraform in JSON", `{"resource": {"kubernetes_daemonset": {"gdp": {"spec": {"template": {"spec": {"container": [{
+			"image": "squat/generic-device-plugin:0.1.1",
+			"args": ["--device", "name: tun\ngroups:\n- count: 9\n  paths:\n  - path: /dev/net/tun\n"]}]}}}}}}}`,
+			"resource.kubernetes_daemonset.gdp.spec.template.spec.container.args", "squat.ai/tun"},
+		{"the state of Pulumi, which has everything twice", `{"deployment": {"resources": [{
+			"inputs": {"data": {"c.json": "{\"configList\": [{\"resourceName\": \"tun\", \"rdmaHcaMax\": 9, \"devices\": [\"eth1\"]}]}"}},
+			"outputs": {"data": {"c.json": "{\"configList\": [{\"resourceName\": \"tun\", \"rdmaHcaMax\": 9, \"devices\": [\"eth1\"]}]}"}}}]}}`,
+			"deployment.resources.inputs.data.c.json, deployment.resources.outputs.data.c.json", "rdma/tun"},
+		{"a service of Docker Compose", `
+services:
+  gdp:
+    image: squat/generic-device-plugin:0.2.0
+    command: [--domain=lab.example, '--device={"name": "tun", "groups": [{"count": 9, "paths": [{"path": "/dev/net/tun"}]}]}']`,
+			"services.gdp.args", "lab.example/tun"},
+		{"a command line", `
+services:
+  gdp:
+    command: --domain lab.example --log-level=info --device '{"name":"tun","groups":[{"count":9,"paths":[{"path":"/dev/net/tun"}]}]}'`,
+			"services.gdp.command", "lab.example/tun"},
+		{"a script", `
+containers:
+- image: squat/generic-device-plugin:0.2.0
+  command: [sh, -c]
+  args:
+  - |
+    set -e
+    exec generic-device-plugin --device="{\"name\":\"tun\",\"groups\":[{\"count\":9,\"paths\":[{\"path\":\"/dev/net/tun\"}]}]}" --listen :9000`,
+			"containers.args", "devic.es/tun"},
 		{"JSON with tabs", "{\n\t\"devices\": [\n\t\t{\"name\": \"tun\", \"groups\": [{\"count\": 9, \"paths\": [{\"path\": \"/dev/net/tun\"}]}]}],\n\t\"domain\": \"example.com\"}", "", "example.com/tun"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -209,6 +277,7 @@ spec:
 	}{
 		{"names of nodes", workload("kubernetes.io/hostname: a", "4") + workload("kubernetes.io/hostname: b", "2"), []string{"\ncount = 4", "\nwhen.node_name = \"a\"", "\ncount = 2", "\nwhen.node_name = \"b\""}, 0},
 		{"labels", workload("gpu: big", "4") + workload("gpu: small", "2"), []string{"\ncount = 4", "\n# count = 2", "# Deploy generic-dp to the nodes of the other plugin, those with gpu=small."}, 1},
+		{"a name twice in one", "domain: example.com\ndevices:\n- {name: gpu, groups: [{paths: [{path: /dev/kfd}]}]}\n- {name: gpu, groups: [{paths: [{path: /dev/fuse}]}]}\n", []string{"\nmatch.glob = \"/dev/kfd\"", "\n# match.glob = \"/dev/fuse\""}, 1},
 		{"the same", workload("gpu: big", "4") + workload("gpu: small", "4"), []string{"\ncount = 4"}, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {

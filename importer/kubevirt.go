@@ -2,6 +2,7 @@ package importer
 
 import (
 	"cmp"
+	"reflect"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/pattern"
@@ -63,7 +64,9 @@ func (c *conversion) kubeVirtDevice(v *value, in *workload, variable, content st
 		r.Match = []match{{Mdev: mdevMatch{name}, VFIO: true}}
 	default:
 		for _, s := range e.Selectors {
-			r.addUSB(readSquatUSB(s, false))
+			if u := readSquatUSB(s, false); u.Product != "" {
+				r.addUSB(u)
+			}
 		}
 		if len(r.Match) == 0 {
 			v.report("no selectors: want at least one")
@@ -76,6 +79,13 @@ func (c *conversion) kubeVirtDevice(v *value, in *workload, variable, content st
 		if r.Each = "node"; len(r.Match) > 1 {
 			r.Each = "all"
 			r.differs(v, "differs: all that the selectors select is one device; KubeVirt makes sets with one of each")
+		}
+	}
+	for _, o := range c.resources { // entries of one name are one resource
+		if o.Name == r.Name && o.in == in && o.Each == r.Each && r.Each != "all" && reflect.DeepEqual(o.Container, r.Container) {
+			o.Match = append(o.Match, r.Match...)
+			o.comments = append(o.comments, r.comments...)
+			return
 		}
 	}
 	c.add(r, in)

@@ -208,9 +208,12 @@ func TestSRIOVOffersTheSame(t *testing.T) {
 	h.AddNode("", sysfstest.Node{Name: "vhost-net", Subsystem: "misc"})
 	h.AddNode("", sysfstest.Node{Name: "net/tun", Subsystem: "misc"})
 	h.AddNode("", sysfstest.Node{Name: "infiniband/rdma_cm", Subsystem: "misc"})
-	h.AddPCI(sysfstest.PCI{Address: "0000:5e:00.0", Vendor: "15b3", Device: "1017", Class: "020700", Driver: "mlx5_core", Nodes: []sysfstest.Node{
+	hca := h.AddPCI(sysfstest.PCI{Address: "0000:5e:00.0", Vendor: "15b3", Device: "1017", Class: "020700", Driver: "mlx5_core", Nodes: []sysfstest.Node{
 		{Name: "infiniband/uverbs0", Subsystem: "infiniband_verbs"}, {Name: "infiniband/umad0", Subsystem: "infiniband_mad"}, {Name: "ptp0", Subsystem: "ptp"},
 	}})
+	if err := os.WriteFile(filepath.Join(h.Sysfs(), hca, "infiniband_verbs/uverbs0/ibdev"), []byte("mlx5_0\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	// The class of a port does not say what it is set to; functions with vfio-pci have no
 	// interface, but their physical one has.
 	for i, link := range []int{1, 32} {

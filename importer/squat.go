@@ -39,10 +39,11 @@ type squatUSB struct{ Vendor, Product, Serial string }
 // squat converts configurations of generic-device-plugin.
 func (c *conversion) squat(sources []source) {
 	n := 0
-	names := make(map[string]*workload)
 	for _, s := range sources {
 		devices, domain := []*value{s.value}, ""
-		if !s.device {
+		if s.list() {
+			devices = s.items()
+		} else if !s.device {
 			var config struct {
 				Devices, Device                           []*value
 				Domain                                    string
@@ -57,15 +58,11 @@ func (c *conversion) squat(sources []source) {
 				}
 			}
 		}
-		domain = c.squatDomain(s, domain, devices)
+		domain = c.squatDomain(s, domain)
 		for _, d := range devices {
 			n++
 			v := d.named("device", n)
 			name, groups := readSquatDevice(v, s.device)
-			if in, ok := names[domain+"/"+name]; ok && in == s.in {
-				v.report("%q is the name of two devices: want unique names", name)
-			}
-			names[domain+"/"+name] = s.in
 			c.squatResources(v, domain+"/"+name, groups, s.in)
 		}
 	}
@@ -83,7 +80,7 @@ const oldSquatDomain, newSquatDomain = "squat.ai", "devic.es"
 
 // squatDomain is the domain of the devices of a configuration: the flag, else what the
 // file says, else the default of the version, which only tags of releases tell.
-func (c *conversion) squatDomain(s source, configured string, devices []*value) string {
+func (c *conversion) squatDomain(s source, configured string) string {
 	found := cmp.Or(s.in.domain, configured, c.first(func(w *workload) string { return w.domain }))
 	if found != "" || c.options.Domain != "" {
 		return c.checkedDomain(found)
@@ -99,12 +96,11 @@ func (c *conversion) squatDomain(s source, configured string, devices []*value) 
 		return newSquatDomain
 	}
 	// What pods request is in the manifests beside it, as a rule.
-	for _, d := range devices {
-		for _, domain := range []string{oldSquatDomain, newSquatDomain} {
-			if name := d.get("name").string(); name != "" && strings.Contains(c.text, domain+"/"+name) {
-				return domain
-			}
+	if old := strings.Contains(c.text, oldSquatDomain); old != strings.Contains(c.text, newSquatDomain) {
+		if old {
+			return oldSquatDomain
 		}
+		return newSquatDomain
 	}
 	guess := oldSquatDomain // releases came late: most configurations are older
 	if tag == "latest" {
@@ -164,7 +160,9 @@ func readSquatGroup(v *value, flag bool) squatGroup {
 		group.paths = append(group.paths, p)
 	}
 	for _, e := range g.USB {
-		group.usb = append(group.usb, readSquatUSB(e, flag))
+		if u := readSquatUSB(e, flag); u.Product != "" {
+			group.usb = append(group.usb, u)
+		}
 	}
 	if len(g.Paths) > 0 && len(g.USB) > 0 {
 		v.report("both paths and usb: want one of them")
@@ -212,8 +210,8 @@ func readSquatUSB(v *value, flag bool) (u squatUSB) {
 		return u
 	}
 	if u.Vendor == "" || u.Product == "" {
-		v.report("without vendor or product: want both, as four hexadecimal digits")
-		return u
+		v.differs("not imported: without vendor or product it selects nothing: want both, as four hexadecimal digits")
+		return squatUSB{}
 	}
 	u.Vendor, u.Product = v.get("vendor").squatID(u.Vendor, flag), v.get("product").squatID(u.Product, flag)
 	return u

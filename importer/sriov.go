@@ -47,7 +47,6 @@ type sriovSelector struct {
 // sriov converts configurations of sriov-network-device-plugin.
 func (c *conversion) sriov(sources []source) {
 	n := 0
-	names := make(map[string]*workload)
 	for _, s := range sources {
 		var pools []sriovPool
 		var config struct{ ResourceList []*value }
@@ -65,11 +64,6 @@ func (c *conversion) sriov(sources []source) {
 			if p.ResourcePrefix == "" {
 				p.ResourcePrefix = c.sriovDomain(s.in)
 			}
-			name := p.ResourcePrefix + "/" + p.ResourceName
-			if in, ok := names[p.node+"/"+name]; ok && in == s.in {
-				p.at.report("%q is the name of two resources: want unique names", name)
-			}
-			names[p.node+"/"+name] = s.in
 			if len(c.problems) == 0 {
 				c.sriovResource(p, s.in)
 			}
@@ -203,9 +197,15 @@ func (c *conversion) sriovResource(p sriovPool, in *workload) {
 		matches, untestable := s.matches(r, p, kinds)
 		r.addMatches(s.at, untestable, matches...)
 	}
+	if len(r.Match) == 0 {
+		return
+	}
+	if kinds[kernelKind] {
+		r.differs(p.at, "differs: device nodes of a function, such as those of RDMA or a PTP clock, are injected, too")
+	}
 	r.addSRIOVCompanions(p)
 	r.addSRIOVVariables(p, r.Name, kinds)
-	if p.DeviceType == sriovNet && len(r.Match) > 0 {
+	if p.DeviceType == sriovNet {
 		c.comment(`sriov-network-device-plugin skips the interface of the host's default route: exclude it with "!ADDRESS" in pci.address.`)
 		c.comment("Device IDs are PCI addresses as before, for Multus and CNI plugins; device information files (/var/run/k8s.cni.cncf.io/devinfo) are not written.")
 	}
@@ -219,7 +219,7 @@ var linkTypes = map[string]string{"ether": "1", "infiniband": "32"}
 func (s sriovSelector) matches(r *resource, p sriovPool, kinds map[sriovKind]bool) (matches []match, untestable string) {
 	switch {
 	case len(s.DDPProfiles) > 0:
-		untestable = fmt.Sprintf("ddpProfiles %q, which only devlink tells", s.DDPProfiles)
+		untestable = fmt.Sprintf("ddpProfiles %q, which sysfs does not tell (pf or address selects functions with a profile)", s.DDPProfiles)
 	case len(s.PKeys) > 0:
 		untestable = fmt.Sprintf("pKeys %q, the partition keys of InfiniBand", s.PKeys)
 	case s.VDPAType == "virtio":
@@ -269,8 +269,6 @@ func (s sriovSelector) matches(r *resource, p sriovPool, kinds map[sriovKind]boo
 				m.Glob = []string{"/dev/vhost-vdpa-*"}
 			case uioKind:
 				m.Glob = []string{"/dev/uio*"}
-			case kernelKind:
-				r.differs(p.at, "differs: device nodes of a function, such as those of RDMA or a PTP clock, are injected, too")
 			}
 			matches = append(matches, m)
 		}
@@ -376,7 +374,8 @@ func (r *resource) addSRIOVVariables(p sriovPool, name string, kinds map[sriovKi
 	case kinds[vdpaKind]:
 		info["vdpa"] = map[string]string{"mount": "${devnode}"}
 	case kinds[rdmaKind]:
-		r.differs(p.at, "not imported: the names of RDMA devices in the _INFO variable")
+		info["rdma"] = map[string]string{"rdma_cm": "/dev/infiniband/rdma_cm", "rdma_dev": "${attr:infiniband_verbs/uverbs*/ibdev}", "uverbs": "${devnode:/dev/infiniband/uverbs*}"}
+		r.differs(p.at, "not imported: umad and issm in the _INFO variable, which not every card has")
 	}
 	text, err := json.Marshal(info)
 	if err != nil {
