@@ -1,8 +1,6 @@
 package plugin
 
 import (
-	"math/bits"
-
 	"github.com/generic-dp/generic-dp/device"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
@@ -12,54 +10,23 @@ import (
 // resource stays without devices.
 const MaxMessage = 4 << 20
 
-// messageSize returns the size in bytes of list as it is sent to the kubelet
-// while every device is Unhealthy, the longer of the two words: a list that fits
-// once fits whatever happens to its devices.
-func messageSize(list []device.Listed) int {
-	size := 0
-	for i := range list {
-		size += deviceSize(&list[i])
-	}
-	return size
-}
-
 // fitting returns the longest start of list that the kubelet accepts.
 func fitting(list []device.Listed) []device.Listed {
 	size := 0
 	for i := range list {
-		if size += deviceSize(&list[i]); size > MaxMessage {
+		if size += maxSize(&list[i]); size > MaxMessage {
 			return list[:i]
 		}
 	}
 	return list
 }
 
-// deviceSize is the size of one device in a list.
-func deviceSize(d *device.Listed) int {
-	n := field(len(v1beta1.Unhealthy))
-	if d.ID != "" {
-		n += field(len(d.ID))
-	}
-	nodes := 0
-	for _, id := range d.NUMA {
-		switch {
-		case id > 0:
-			nodes += field(1 + varint(id))
-		case id == 0: // a zero is left out of its message
-			nodes += field(0)
-		}
-	}
-	if nodes > 0 {
-		n += field(nodes)
-	}
-	return field(n)
+// maxSize is at least the size in bytes of a device in a list while it is Unhealthy, the
+// longer of the two words: a list that fits once fits whatever happens to its devices. A
+// field has up to three bytes besides its value.
+func maxSize(d *device.Listed) int {
+	return 3 + 3 + len(d.ID) + 2 + len(v1beta1.Unhealthy) + 9*len(d.NUMA)
 }
-
-// field is the size of a protobuf field of n bytes whose number is below 16.
-func field(n int) int { return 1 + varint(n) + n }
-
-// varint is the size of n as protobuf writes it: seven bits a byte.
-func varint(n int) int { return (bits.Len64(uint64(n)|1) + 6) / 7 }
 
 func health(healthy bool) string {
 	if healthy {

@@ -26,7 +26,7 @@ const (
 	CauseStreamEnded   Cause = "stream_ended"    // the kubelet ended ListAndWatch
 	CauseSocketRemoved Cause = "socket_removed"  // the own socket is gone
 	CauseInstanceGone  Cause = "instance_gone"   // an instance that registered later ended
-	CauseNoStream      Cause = "no_stream"       // accepted, but ListAndWatch never came
+	CauseNoStream      Cause = "no_stream"       // accepted, but ListAndWatch did not come
 	CauseServerFailed  Cause = "server_failed"   // the own server stopped accepting
 )
 
@@ -103,7 +103,10 @@ func (p *Plugin) register(ctx context.Context, last registration) (r registratio
 		r.lived = time.Since(began)
 	}()
 
-	var patience, alone, probe <-chan time.Time
+	var (
+		patience, alone, probe <-chan time.Time
+		hungUp                 <-chan struct{} // before the stream
+	)
 	opened, listed := s.opened, s.listed
 	for {
 		kubelet, changed := p.Watch.Kubelet()
@@ -124,9 +127,15 @@ func (p *Plugin) register(ctx context.Context, last registration) (r registratio
 			answer = nil
 			if opened != nil {
 				patience = time.After(p.timing.stream)
+				if s.asked.Load() { // by the connection that the stream comes on
+					hungUp = s.conns.unused()
+				}
 			}
 		case <-opened:
-			opened, patience = nil, nil
+			opened, patience, hungUp = nil, nil, nil
+		case <-hungUp:
+			r.ended = CauseNoStream
+			return r
 		case <-listed:
 			listed = nil
 		case <-patience:

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -321,6 +322,24 @@ func TestNoStream(t *testing.T) {
 		n.WithholdStreams(false)
 		n.waitAllocatable(gpu, 1)
 		n.waitRegistered(p, true)
+		n.checkRequests(gpu)
+	})
+}
+
+// The kubelet accepts, and disconnects before it opens ListAndWatch: kubelets up to 1.36 do
+// where the stream of an older instance ends meanwhile.
+func TestDisconnectedBeforeTheStream(t *testing.T) {
+	t.Parallel()
+	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
+		var n *node
+		cut := sync.OnceFunc(func() { n.CutStream(gpu) })
+		n = newNode(t, keying, func(o *kubeletOptions) { o.BeforeDial = func(string, string) { cut() } }).up()
+		p, _ := n.plugin(gpu, newSource(healthy("a")...), func(p *Plugin) { p.timing.stream = time.Hour })
+		n.waitAllocatable(gpu, 1)
+		n.waitRegistered(p, true)
+		if got := n.Registrations(gpu); got != 2 {
+			t.Errorf("registrations: got %d, want 2", got)
+		}
 		n.checkRequests(gpu)
 	})
 }

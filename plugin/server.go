@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -46,6 +47,7 @@ type server struct {
 	served chan struct{} // closed: the server accepts no more, for err
 	err    error
 
+	asked                             atomic.Bool   // the kubelet has got the options
 	opened, listed, ended             chan struct{} // closed by the first stream
 	openedOnce, listedOnce, endedOnce sync.Once
 }
@@ -89,7 +91,10 @@ func (p *Plugin) serve(listener net.Listener) *server {
 // stream ended, and drop it silently: they get time to disconnect.
 func (s *server) stop() {
 	close(s.quit)
-	s.conns.wait(hangUpWithin)
+	select {
+	case <-s.conns.unused():
+	case <-time.After(hangUpWithin):
+	}
 	timer := time.AfterFunc(stopWithin, s.grpc.Stop)
 	defer timer.Stop()
 	s.grpc.GracefulStop()
@@ -98,6 +103,7 @@ func (s *server) stop() {
 
 // GetDevicePluginOptions never fails: the registration would.
 func (s *server) GetDevicePluginOptions(context.Context, *v1beta1.Empty) (*v1beta1.DevicePluginOptions, error) {
+	s.asked.Store(true)
 	return pluginOptions(), nil
 }
 
@@ -131,7 +137,7 @@ func (s *server) stream(stream grpc.ServerStreamingServer[v1beta1.ListAndWatchRe
 		if cut := len(list) < len(all); cut != short {
 			if short = cut; cut {
 				s.Log.Error("list is larger than the kubelet accepts: the last devices are left out",
-					"slots", len(all), "bytes", messageSize(all), "limit", MaxMessage)
+					"slots", len(all), "listed", len(list), "limit", MaxMessage)
 			}
 		}
 		if window == nil && (first || !device.SameList(sent, list)) {
@@ -285,15 +291,11 @@ func (l *connListener) closed() {
 	}
 }
 
-// wait returns when no connection is open, or d has passed.
-func (l *connListener) wait(d time.Duration) {
+// unused returns a channel that is closed when the open connections have been closed.
+func (l *connListener) unused() <-chan struct{} {
 	l.mu.Lock()
-	idle := l.idle
-	l.mu.Unlock()
-	select {
-	case <-idle:
-	case <-time.After(d):
-	}
+	defer l.mu.Unlock()
+	return l.idle
 }
 
 // openConn reports when it is closed. The server closes a connection that the other

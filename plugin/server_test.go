@@ -167,7 +167,7 @@ func TestStreamPanic(t *testing.T) {
 }
 
 // largeList is a list of n devices that take 27 bytes each while they are
-// Unhealthy, two less while they are Healthy.
+// Unhealthy, two less while they are Healthy, and two more by maxSize.
 func largeList(n int) []device.Listed {
 	list := make([]device.Listed, 0, n)
 	for i := range n {
@@ -177,7 +177,7 @@ func largeList(n int) []device.Listed {
 }
 
 // largest is how many devices of largeList fit.
-const largest = MaxMessage / 27
+const largest = MaxMessage / 29
 
 // A list is cut to the kubelet's limit: it would end the stream of a longer one, and
 // the resource would stay without devices.
@@ -260,7 +260,13 @@ func TestWaitForHangUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newConnListener(pipes{})
 		began := time.Now()
-		l.wait(time.Hour) // no connection
+		wait := func(d time.Duration) {
+			select {
+			case <-l.unused():
+			case <-time.After(d):
+			}
+		}
+		wait(time.Hour) // no connection
 		var conns []net.Conn
 		for range 3 {
 			c, err := l.Accept()
@@ -274,7 +280,7 @@ func TestWaitForHangUp(t *testing.T) {
 		if took := time.Since(began); took != 0 {
 			t.Errorf("waited %s without a connection", took)
 		}
-		l.wait(time.Minute)
+		wait(time.Minute)
 		if took := time.Since(began); took != time.Minute {
 			t.Errorf("gave up after %s, want %s", took, time.Minute)
 		}
@@ -284,7 +290,7 @@ func TestWaitForHangUp(t *testing.T) {
 				_ = c.Close()
 			}()
 		}
-		l.wait(time.Hour)
+		wait(time.Hour)
 		if took := time.Since(began); took != time.Minute+time.Second {
 			t.Errorf("waited %s after the last one hung up", took-time.Minute-time.Second)
 		}
