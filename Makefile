@@ -16,10 +16,11 @@ INLINED := runtime internal/... google.golang.org/grpc/... golang.org/x/net/...
 GCFLAGS := -gcflags=all=-l $(INLINED:%=-gcflags=%=)
 LDFLAGS := -s -w -buildid= -funcalign=8 -X main.version=$(VERSION)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+ACTIONLINT  := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 FUZZ ?= 10000x
 
-.PHONY: help build run test adversary model soak fuzz lint bench e2e-deps e2e e2e-vm e2e-cluster image packages manifests release-test dockerfile clean
+.PHONY: help build run test adversary model soak fuzz lint bench e2e-deps e2e e2e-vm e2e-cluster image packages release publish manifests release-test dockerfile clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,11 +46,12 @@ adversary: build ## attacks on the built program, within the memory limit of the
 fuzz: ## every fuzz target for some thousand new inputs: what it finds is new, whatever changed
 	hack/fuzz.sh $(FUZZ)
 
-lint: ## gofmt, go vet, staticcheck, file length
+lint: ## gofmt, go vet, staticcheck, actionlint, file length
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$bad" ]; then echo "not gofmt'd: $$bad"; exit 1; fi
 	$(GO) vet -tags $(TAGS) ./...
 	$(GO) vet -tags $(TAGS),adversary ./test/adversary
 	$(GO) run $(STATICCHECK) -tags $(TAGS),adversary ./...
+	$(GO) run $(ACTIONLINT) -shellcheck=
 	cd hack/release && $(GO) vet ./...
 	cd test/e2e && CGO_ENABLED=0 $(GO) vet ./... && CGO_ENABLED=0 $(GO) vet -tags cluster ./cluster
 	cd test/e2e/vm && CGO_ENABLED=0 $(GO) vet ./...
@@ -84,22 +86,28 @@ CHART_VERSION = $(shell sed -n 's/^appVersion: //p' deploy/helm/generic-dp/Chart
 
 e2e-cluster: build ## deploy/ and the chart on a real cluster; updates on the next minor version of the kubelet
 	test/e2e/deps.sh --cluster --next
-	cd hack/release && $(GO) run . -version $(CHART_VERSION) -out ../../dist/e2e image
+	$(RELEASE) -version $(CHART_VERSION) -out dist/e2e all
 	cd test/e2e && CGO_ENABLED=0 GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -vet=off -tags cluster ./cluster
 	cd test/e2e && CGO_ENABLED=0 GENERIC_DP_BIN=$(CURDIR)/$(BIN) GENERIC_DP_E2E_NEXT=1 $(GO) test -count=1 -vet=off -run TestRollout/v1.37 ./node
 
 # OUT is where what is published goes.
 OUT     ?= $(CURDIR)/dist
-RELEASE := cd hack/release && $(GO) run . -version $(VERSION) -out $(OUT)
+RELEASE  = $(GO) build -C hack/release -o ../../dist/release . && dist/release -source .
 
 image: ## an OCI image for amd64, arm64 and arm/v7, in dist, with its bill of materials
-	$(RELEASE) image
+	$(RELEASE) -version $(VERSION) -out $(OUT) image
 
 packages: ## .deb and .rpm packages, in dist
-	$(RELEASE) packages
+	$(RELEASE) -version $(VERSION) -out $(OUT) packages
+
+release: ## everything that a release consists of, with checksums, in dist; VERSION is that of the chart
+	$(RELEASE) -version $(VERSION) -out $(OUT) all
+
+publish: ## push the image and the chart of "make release" to REGISTRY, and print their digests
+	@$(RELEASE) -version $(VERSION) -out $(OUT) publish $(REGISTRY)
 
 manifests: ## what is made from the Helm chart: plain manifest, Kustomize base, the README's values
-	$(RELEASE) manifests
+	$(RELEASE) -version $(VERSION) -out $(OUT) manifests
 
 release-test: ## what is published: chart, manifest, image; with GENERIC_DP_INSTALL=1 the .deb is installed and removed
 	cd hack/release && $(GO) test -count=1 ./...

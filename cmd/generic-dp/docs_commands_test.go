@@ -13,8 +13,8 @@ import (
 // others are the commands of the pages that need a cluster, a host's services or a
 // network. Nothing of them runs, but what they name exists.
 var others = []string{
-	"apt-get install", "chcon", "cp", "ctr", "helm install", "helm uninstall", "helm upgrade", "kubectl apply", "kubectl delete", "kubectl describe", "kubectl exec", "kubectl get",
-	"kubectl label", "kubectl logs", "kubectl patch", "kubectl port-forward", "kubectl rollout", "make", "podman run", "stat", "systemctl",
+	"apt-get install", "chcon", "cosign verify", "cosign verify-blob", "cp", "ctr", "gh attestation", "helm install", "helm uninstall", "helm upgrade", "kubectl apply", "kubectl delete", "kubectl describe", "kubectl exec", "kubectl get",
+	"kubectl label", "kubectl logs", "kubectl patch", "kubectl port-forward", "kubectl rollout", "make", "podman run", "sha256sum", "stat", "systemctl",
 }
 
 var (
@@ -26,7 +26,7 @@ var (
 // checkOther checks a command of another program.
 func (p *page) checkOther(b *block, line int, words []string) {
 	verb := words[0]
-	if slices.Contains([]string{"apt-get", "helm", "kubectl", "podman"}, verb) {
+	if slices.Contains([]string{"apt-get", "cosign", "gh", "helm", "kubectl", "podman"}, verb) {
 		for i := 1; i < len(words); i++ {
 			if words[i] == "-n" || words[i] == "--namespace" {
 				i++

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"archive/tar"
 	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -18,8 +16,14 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// imageName is the name of the image in manifests.
-const imageName = "ghcr.io/generic-dp/generic-dp"
+const (
+	// imageName is the name of the image in manifests.
+	imageName = "ghcr.io/" + imagePath
+	imagePath = "generic-dp/generic-dp"
+)
+
+// imageArchive is the file of the image in the output directory.
+const imageArchive = "generic-dp-image.tar"
 
 // image builds an OCI image for all platforms as an archive of an OCI image layout
 // (image-spec, image-layout.md), which skopeo, podman and containerd read, and its bill of
@@ -46,7 +50,7 @@ func (r *release) image(ctx context.Context) ([]string, error) {
 	if err := writeSBOM(sbom, r.version, files); err != nil {
 		return nil, err
 	}
-	archive := filepath.Join(r.out, "generic-dp-image.tar")
+	archive := filepath.Join(r.out, imageArchive)
 	if err := r.writeLayout(archive, index); err != nil {
 		return nil, err
 	}
@@ -63,12 +67,16 @@ func variant(p platform) string {
 // platformImage contains the binary only. It runs as uid 0 without capabilities: the
 // kubelet's sockets belong to root.
 func (r *release) platformImage(p platform, binary string) (v1.Image, error) {
-	content, err := tarOf(binary)
+	data, err := os.ReadFile(binary)
 	if err != nil {
 		return nil, err
 	}
+	var archive bytes.Buffer
+	if err := writeTar(&archive, []file{{"generic-dp", 0o755, data}}); err != nil {
+		return nil, err
+	}
 	layer, err := tarball.LayerFromOpener(
-		func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil },
+		func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive.Bytes())), nil },
 		tarball.WithMediaType(types.OCILayer),
 	)
 	if err != nil {
@@ -102,27 +110,6 @@ func rootFS(img v1.Image) v1.RootFS {
 	return config.RootFS
 }
 
-// tarOf is a reproducible archive of the binary.
-func tarOf(binary string) ([]byte, error) {
-	data, err := os.ReadFile(binary)
-	if err != nil {
-		return nil, err
-	}
-	var buf bytes.Buffer
-	w := tar.NewWriter(&buf)
-	header := &tar.Header{Name: "generic-dp", Mode: 0o755, Size: int64(len(data)), ModTime: time.Unix(0, 0), Format: tar.FormatUSTAR}
-	if err := w.WriteHeader(header); err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(data); err != nil {
-		return nil, err
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return buf.Bytes(), nil
-}
-
 // writeLayout writes an image index as an archive of an OCI layout, annotated with the
 // name that the manifests use.
 func (r *release) writeLayout(archive string, index v1.ImageIndex) error {
@@ -142,41 +129,16 @@ func (r *release) writeLayout(archive string, index v1.ImageIndex) error {
 	if err != nil {
 		return err
 	}
-	return tarDir(archive, dir)
-}
-
-// tarDir archives a directory reproducibly: files in name order, without times and
-// owners.
-func tarDir(archive, dir string) error {
+	files, err := readDir(dir, "")
+	if err != nil {
+		return err
+	}
 	out, err := os.Create(archive)
 	if err != nil {
 		return err
 	}
 	defer out.Close()
-	w := tar.NewWriter(out)
-	err = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		name, err := filepath.Rel(dir, path)
-		if err != nil {
-			return err
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		header := &tar.Header{Name: filepath.ToSlash(name), Mode: 0o644, Size: int64(len(data)), ModTime: time.Unix(0, 0), Format: tar.FormatUSTAR}
-		if err := w.WriteHeader(header); err != nil {
-			return err
-		}
-		_, err = w.Write(data)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if err := w.Close(); err != nil {
+	if err := writeTar(out, files); err != nil {
 		return err
 	}
 	return out.Close()

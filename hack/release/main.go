@@ -1,16 +1,20 @@
 // Command release builds the release artifacts of generic-dp: an OCI image for several
-// platforms, packages for Debian and RPM, their bills of materials, and what
-// is made from the Helm chart: the plain manifest and the table of values. It needs only the Go toolchain, and its output is reproducible.
+// platforms, packages for Debian and RPM, the Helm chart, their checksums and bill of
+// materials, and what is made from the chart: the plain manifest and the table of values.
+// It needs only the Go toolchain, and its output is reproducible.
 package main
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 )
 
 func main() {
@@ -21,8 +25,6 @@ func main() {
 		os.Exit(1)
 	}
 }
-
-const commands = "image|packages|manifests"
 
 // release is the input and output of a build.
 type release struct {
@@ -35,7 +37,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("release", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Usage = func() {
-		fmt.Fprintln(stderr, "usage: release [flags] "+commands)
+		fmt.Fprintln(stderr, "usage: release [flags] image|packages|chart|all|manifests|publish REGISTRY")
 		flags.PrintDefaults()
 	}
 	var r release
@@ -45,24 +47,27 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if flags.NArg() != 1 {
-		flags.Usage()
-		return fmt.Errorf("want one of %s, got %q", commands, flags.Args())
-	}
 	if err := os.MkdirAll(r.out, 0o755); err != nil {
 		return err
 	}
 	var files []string
 	var err error
-	switch what := flags.Arg(0); what {
-	case "image":
+	switch what := flags.Args(); {
+	case slices.Equal(what, []string{"image"}):
 		files, err = r.image(ctx)
-	case "packages":
+	case slices.Equal(what, []string{"packages"}):
 		files, err = r.packages(ctx)
-	case "manifests":
+	case slices.Equal(what, []string{"chart"}):
+		files, err = r.packChart()
+	case slices.Equal(what, []string{"all"}):
+		files, err = r.all(ctx)
+	case slices.Equal(what, []string{"manifests"}):
 		files, err = r.manifests()
+	case len(what) == 2 && what[0] == "publish":
+		return r.publish(ctx, what[1], stdout)
 	default:
-		return fmt.Errorf("want one of %s, got %q", commands, what)
+		flags.Usage()
+		return fmt.Errorf("unknown command %q", what)
 	}
 	if err != nil {
 		return err
@@ -75,4 +80,34 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprintf(stdout, "%-52s %6.1f MB\n", filepath.Base(f), float64(info.Size())/1e6)
 	}
 	return nil
+}
+
+// sumsName is the file with the digests of all others, as sha256sum writes it.
+const sumsName = "SHA256SUMS"
+
+// all builds everything that a release consists of.
+func (r *release) all(ctx context.Context) ([]string, error) {
+	image, err := r.image(ctx)
+	if err != nil {
+		return nil, err
+	}
+	packages, err := r.packages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	chart, err := r.packChart()
+	if err != nil {
+		return nil, err
+	}
+	files := slices.Concat(image, packages, chart)
+	var sums bytes.Buffer
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(data), filepath.Base(f))
+	}
+	file := filepath.Join(r.out, sumsName)
+	return append(files, file), os.WriteFile(file, sums.Bytes(), 0o644)
 }

@@ -18,9 +18,18 @@ import (
 // formats of packages, as named by nfpm.
 var formats = []string{"deb", "rpm"}
 
-// packages builds packages for nodes and edge machines: the binary, the systemd units and
-// the documentation. The administrator enables a unit.
+// packages builds packages for nodes and edge machines: the binary, the systemd units,
+// the man page, completions and the documentation. The administrator enables a unit.
 func (r *release) packages(ctx context.Context) ([]string, error) {
+	dir, err := os.MkdirTemp("", "generic-dp-manual-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	manual, err := r.manual(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
 	var made []string
 	for _, p := range platforms {
 		binary, err := r.build(ctx, p)
@@ -28,7 +37,7 @@ func (r *release) packages(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 		for _, format := range formats {
-			file, err := r.pack(p, format, binary)
+			file, err := r.pack(p, format, binary, manual)
 			if err != nil {
 				return nil, fmt.Errorf("%s for %s: %w", format, p, err)
 			}
@@ -38,7 +47,7 @@ func (r *release) packages(ctx context.Context) ([]string, error) {
 	return made, nil
 }
 
-func (r *release) pack(p platform, format, binary string) (string, error) {
+func (r *release) pack(p platform, format, binary string, manual map[string]string) (string, error) {
 	script := func(name string) string { return filepath.Join(r.source, "deploy", "systemd", name) }
 	contents := files.Contents{
 		{Source: binary, Destination: "/usr/bin/generic-dp", FileInfo: &files.ContentFileInfo{Mode: 0o755}},
@@ -50,6 +59,12 @@ func (r *release) pack(p platform, format, binary string) (string, error) {
 		{Source: filepath.Join(r.source, "LICENSE"), Destination: "/usr/share/doc/generic-dp/copyright", Type: files.TypeRPMLicense},
 		{Source: filepath.Join(r.source, "config", "reference.toml"), Destination: "/usr/share/doc/generic-dp/reference.toml", Type: files.TypeRPMDoc},
 		{Source: filepath.Join(r.source, "examples", "configs"), Destination: "/usr/share/doc/generic-dp/examples", Type: files.TypeTree},
+	}
+	for source, target := range manual {
+		if format == "rpm" {
+			target = strings.Replace(target, "zsh/vendor-completions", "zsh/site-functions", 1)
+		}
+		contents = append(contents, &files.Content{Source: source, Destination: target, FileInfo: &files.ContentFileInfo{Mode: 0o644}})
 	}
 	if format == "deb" {
 		// Types that only RPM distinguishes are plain files to dpkg.

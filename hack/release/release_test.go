@@ -3,8 +3,6 @@ package main
 import (
 	"archive/tar"
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"io"
 	"os"
@@ -17,46 +15,142 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
 )
 
 // maxImage is the maximum size of one platform's image, compressed, in bytes.
 const maxImage = 20 << 20
 
-// The image of each platform contains only the static binary, is small, and reproducible.
-func TestImage(t *testing.T) {
+// Two builds in two directories are equal byte for byte, and hold what they should.
+func TestRelease(t *testing.T) {
 	t.Parallel()
-	var digests []string
+	version := chartVersion(t)
+	var sums []string
+	var out string
 	for range 2 {
-		out := t.TempDir()
-		r := release{source: "../..", out: out, version: "v0.0.1-test"}
-		files, err := r.image(t.Context())
+		dir := t.TempDir()
+		copySource(t, dir)
+		out = t.TempDir()
+		r := release{source: dir, out: out, version: version}
+		files, err := r.all(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		archive := filepath.Join(out, "generic-dp-image.tar")
-		if !slices.Contains(files, archive) {
-			t.Fatalf("files: %v, want %s among them", files, archive)
-		}
-		data, err := os.ReadFile(archive)
+		text, err := os.ReadFile(filepath.Join(out, sumsName))
 		if err != nil {
 			t.Fatal(err)
 		}
-		sum := sha256.Sum256(data)
-		digests = append(digests, hex.EncodeToString(sum[:]))
-		if len(digests) == 1 {
-			checkImages(t, out, archive)
-			checkSBOM(t, filepath.Join(out, "generic-dp.cdx.json"))
+		if lines := strings.Count(string(text), "\n"); lines != len(files)-1 {
+			t.Errorf("%d checksums of %d files", lines, len(files)-1)
 		}
+		sums = append(sums, string(text))
 	}
-	if digests[0] != digests[1] {
-		t.Errorf("two builds differ: %v", digests)
+	if sums[0] != sums[1] {
+		t.Errorf("two builds differ:\n%s\n%s", sums[0], sums[1])
+	}
+	command(t, "sh", "-c", "cd "+out+" && sha256sum --check --strict "+sumsName)
+	t.Run("image", func(t *testing.T) { checkImages(t, out, filepath.Join(out, imageArchive), version) })
+	t.Run("bill of materials", func(t *testing.T) { checkSBOM(t, out) })
+	t.Run("chart", func(t *testing.T) { checkChart(t, out, version) })
+	t.Run("packages", func(t *testing.T) { checkPackages(t, out) })
+	t.Run("another version than the chart's", func(t *testing.T) {
+		r := release{source: "../..", out: t.TempDir(), version: version + "-rc.1"}
+		if files, err := r.packChart(); err == nil || !strings.Contains(err.Error(), "Chart.yaml") {
+			t.Errorf("%v, %v, want an error that names Chart.yaml", files, err)
+		}
+	})
+}
+
+// chartVersion is the version that the chart installs.
+func chartVersion(t *testing.T) string {
+	chart, err := loader.Load(source.chart(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chart.AppVersion()
+}
+
+// copySource copies the files of the repository, with other times.
+func copySource(t *testing.T, dir string) {
+	t.Helper()
+	command(t, "sh", "-c", "cd ../.. && git ls-files -z --cached --others --exclude-standard --deduplicate | xargs -0 cp --parents -t "+dir)
+}
+
+// command returns the output of a command that succeeds.
+func command(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	text, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %v: %v\n%s", name, args, err, text)
+	}
+	return string(text)
+}
+
+// Helm reads the archive as it reads the directory.
+func checkChart(t *testing.T, out, version string) {
+	t.Helper()
+	packed, err := loader.Load((&release{out: out, version: version}).chartArchive())
+	if err != nil {
+		t.Fatal(err)
+	}
+	unpacked, err := loader.Load(source.chart(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := func(files []*chart.File) (names []string) {
+		for _, f := range files {
+			names = append(names, f.Name)
+		}
+		return slices.Sorted(slices.Values(names))
+	}
+	if have, want := names(packed.Raw), names(unpacked.Raw); !slices.Equal(have, want) || len(want) == 0 {
+		t.Errorf("the archive has %q, want %q", have, want)
 	}
 }
 
-func checkImages(t *testing.T, out, archive string) {
+// checkPackages checks that the man page and the completions know all commands.
+func checkPackages(t *testing.T, out string) {
+	t.Helper()
+	if _, err := exec.LookPath("dpkg-deb"); err != nil {
+		t.Skip("dpkg-deb is not installed: ", err)
+	}
+	dir := t.TempDir()
+	debs, err := filepath.Glob(filepath.Join(out, "*_"+strings.TrimSpace(command(t, "dpkg", "--print-architecture"))+".deb"))
+	if err != nil || len(debs) != 1 {
+		t.Fatalf("packages %q, %v", debs, err)
+	}
+	command(t, "dpkg-deb", "--extract", debs[0], dir)
+	page, err := os.ReadFile(filepath.Join(dir, "usr/share/man/man1/generic-dp.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{".SS serve\n", ".SS init\n", ".SS explain\n", `.B \-\-kubelet\-dir string` + "\n", `.B \-\-config string` + "\n"} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("the man page lacks %q", want)
+		}
+	}
+	for shell, path := range completions {
+		text, err := os.ReadFile(filepath.Join(dir, path))
+		if err != nil || !strings.Contains(string(text), "generic-dp") {
+			t.Errorf("completion of %s: %v", shell, err)
+		}
+	}
+	completed := command(t, "bash", "-c", `PATH=`+dir+`/usr/bin:$PATH; . `+filepath.Join(dir, completions["bash"])+`
+		_get_comp_words_by_ref() { words=(generic-dp expl); cword=1 cur=expl prev=generic-dp; }
+		COMP_LINE="generic-dp expl" COMP_POINT=15 COMP_WORDS=(generic-dp expl) COMP_CWORD=1
+		__start_generic-dp 2>/dev/null; printf "%s\n" "${COMPREPLY[@]}"`)
+	if !strings.HasPrefix(completed, "explain") {
+		t.Errorf("generic-dp expl is completed to %q", completed)
+	}
+}
+
+func checkImages(t *testing.T, out, archive, version string) {
 	t.Helper()
 	dir := t.TempDir()
-	untar(t, archive, dir)
+	if err := untar(archive, dir); err != nil {
+		t.Fatal(err)
+	}
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +159,7 @@ func checkImages(t *testing.T, out, archive string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(top.Manifests) != 1 || top.Manifests[0].Annotations["io.containerd.image.name"] != imageName+":v0.0.1-test" {
+	if len(top.Manifests) != 1 || top.Manifests[0].Annotations["io.containerd.image.name"] != imageName+":"+version {
 		t.Fatalf("index: %+v", top.Manifests)
 	}
 	images, err := index.ImageIndex(top.Manifests[0].Digest)
@@ -132,10 +226,10 @@ func checkImage(t *testing.T, img v1.Image, binary string) {
 	}
 }
 
-// checkSBOM checks for known components of the binary.
-func checkSBOM(t *testing.T, file string) {
+// checkSBOM compares the bill of materials with what the Go command says of the binaries.
+func checkSBOM(t *testing.T, out string) {
 	t.Helper()
-	f, err := os.Open(file)
+	f, err := os.Open(filepath.Join(out, "generic-dp.cdx.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,46 +238,30 @@ func checkSBOM(t *testing.T, file string) {
 	if err := cdx.NewBOMDecoder(f, cdx.BOMFileFormatJSON).Decode(&bom); err != nil {
 		t.Fatal(err)
 	}
-	names := map[string]bool{}
+	listed := map[string]bool{}
 	for _, c := range *bom.Components {
-		names[c.Name] = c.Version != ""
+		listed[c.Name+" "+c.Version] = true
 	}
-	for _, want := range []string{
-		"stdlib", "google.golang.org/grpc", "k8s.io/kubelet", "github.com/BurntSushi/toml",
-		"tags.cncf.io/container-device-interface", "github.com/jaypipes/ghw", "generic-dp-linux-amd64",
-	} {
-		if !names[want] {
-			t.Errorf("the bill of materials lacks %s", want)
+	modules := 0
+	for _, p := range platforms {
+		binary := "generic-dp-linux-" + p.String()
+		text := command(t, "go", "version", "-m", filepath.Join(out, binary))
+		_, goVersion, _ := strings.Cut(strings.SplitN(text, "\n", 2)[0], ": go")
+		want := []string{binary + " " + bom.Metadata.Component.Version, "stdlib " + goVersion}
+		for line := range strings.Lines(text) {
+			if fields := strings.Fields(line); fields[0] == "dep" {
+				want = append(want, fields[1]+" "+fields[2])
+				modules++
+			}
+		}
+		for _, component := range want {
+			if !listed[component] {
+				t.Errorf("the bill of materials lacks %s of %s", component, binary)
+			}
 		}
 	}
-}
-
-func untar(t *testing.T, archive, dir string) {
-	t.Helper()
-	f, err := os.Open(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for r := tar.NewReader(f); ; {
-		header, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		file := filepath.Join(dir, header.Name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+	if modules < 10*len(platforms) {
+		t.Errorf("go version -m lists %d modules", modules)
 	}
 }
 
@@ -214,31 +292,23 @@ func TestInstall(t *testing.T) {
 	if _, err := r.packages(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	command := func(name string, args ...string) string {
-		t.Helper()
-		text, err := exec.Command(name, args...).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s %v: %v\n%s", name, args, err, text)
-		}
-		return string(text)
-	}
-	arch := strings.TrimSpace(command("dpkg", "--print-architecture"))
-	command("dpkg", "-i", filepath.Join(out, "generic-dp_0.0.1.test_"+arch+".deb"))
+	arch := strings.TrimSpace(command(t, "dpkg", "--print-architecture"))
+	command(t, "dpkg", "-i", filepath.Join(out, "generic-dp_0.0.1.test_"+arch+".deb"))
 	t.Cleanup(func() { _ = exec.Command("dpkg", "-P", "generic-dp").Run() })
-	if text := command("/usr/bin/generic-dp", "version"); text != "generic-dp v0.0.1-test\n" {
+	if text := command(t, "/usr/bin/generic-dp", "version"); text != "generic-dp v0.0.1-test\n" {
 		t.Errorf("version: %q", text)
 	}
 	for _, unit := range []string{"generic-dp.service", "generic-dp-cdi.service"} {
-		text := command("systemd-analyze", "verify", "--man=no", "/usr/lib/systemd/system/"+unit)
+		text := command(t, "systemd-analyze", "verify", "--man=no", "/usr/lib/systemd/system/"+unit)
 		if strings.Contains(text, "generic-dp") {
 			t.Errorf("systemd-analyze verify %s: %s", unit, text)
 		}
-		text = command("systemd-analyze", "security", "--offline=true", "--threshold=30", "--no-pager", "/usr/lib/systemd/system/"+unit)
+		text = command(t, "systemd-analyze", "security", "--offline=true", "--threshold=30", "--no-pager", "/usr/lib/systemd/system/"+unit)
 		if !strings.Contains(text, " OK ") {
 			t.Errorf("systemd-analyze security %s: want OK or better\n%s", unit, text)
 		}
 	}
-	command("dpkg", "-P", "generic-dp")
+	command(t, "dpkg", "-P", "generic-dp")
 	for _, gone := range []string{"/usr/bin/generic-dp", "/usr/lib/systemd/system/generic-dp.service", "/usr/share/doc/generic-dp", "/etc/generic-dp"} {
 		if _, err := os.Lstat(gone); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s is still there: %v", gone, err)

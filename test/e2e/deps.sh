@@ -5,7 +5,7 @@
 #
 #   deps.sh            install and build what is missing, say nothing if all is there
 #   deps.sh --cluster  and a control plane: etcd, kube-apiserver,
-#                      kube-controller-manager, kube-scheduler, kubectl, helm
+#                      kube-controller-manager, kube-scheduler, kubectl, helm, cosign
 #   deps.sh --next     and kubelet-1.37, the kubelet of the next minor version
 #   deps.sh --bin      print the directory of the binaries and do nothing else
 #
@@ -26,7 +26,7 @@ for arg; do
 		echo "$bin"
 		exit
 		;;
-	--cluster) tools+=(kube-apiserver kube-controller-manager kube-scheduler kubectl) others=(etcd helm) ;;
+	--cluster) tools+=(kube-apiserver kube-controller-manager kube-scheduler kubectl) others=(etcd helm cosign) ;;
 	--next) next=(kubelet-1.37) ;;
 	*)
 		echo "usage: deps.sh [--bin] [--cluster] [--next]" >&2
@@ -127,6 +127,7 @@ for tool in "${others[@]}"; do
 	case $tool in
 	etcd) module=go.etcd.io/etcd/server/v3 main=$module ;;
 	helm) module=helm.sh/helm/v3 main=$module/cmd/helm ;;
+	cosign) module=github.com/sigstore/cosign/v3 main=$module/cmd/cosign ;;
 	esac
 	CGO_ENABLED=0 build "$tool" "$(version "$tool" "$module")" "$tool" -ldflags '-s -w' "$main"
 done

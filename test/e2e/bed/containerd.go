@@ -31,7 +31,8 @@ type Containerd struct {
 // configuration is containerd's:
 //
 //   - The native snapshotter copies files: no overlay file system is needed, so
-//     that a bed works on any root file system of a CI machine.
+//     that a bed works on any root file system of a CI machine. The transfer
+//     service would pull for the default one.
 //   - The sandbox image is pinned: the kubelet would collect it, and there is no
 //     registry.
 //   - AppArmor profiles would need securityfs. OOM scores below the test's own
@@ -47,6 +48,7 @@ address = %[2]q
 
 [plugins.'io.containerd.cri.v1.images']
 snapshotter = "native"
+use_local_image_pull = true
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
 sandbox = %[3]q
 

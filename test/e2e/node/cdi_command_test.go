@@ -71,7 +71,7 @@ func (n *node) cdi(t testing.TB, config string) {
 		t.Fatal(err)
 	}
 	n.Start(t, process.Spec{Name: "cdi", Argv: []string{
-		product.Binary(t), "cdi", "--config", file, "--sysfs", n.sysfs(), "--cdi-dir", cdiDir,
+		product.Binary(t), "cdi", "--config", file, "--sysfs", n.Sysfs(), "--cdi-dir", cdiDir,
 		"--run-dir", filepath.Join(n.Dir, "cdi-run"), "--state-dir", filepath.Join(n.Dir, "cdi-state"), "--listen", "",
 	}})
 	n.waitSpec(t, "", true)

@@ -55,7 +55,7 @@ type node struct {
 func newNode(t testing.TB) *node {
 	t.Helper()
 	b := bed.New(t, bed.Options{})
-	return &node{Bed: b, Host: hardware(t, b)}
+	return &node{Bed: b, Host: b.Hardware(t)}
 }
 
 // serve starts the program, with additional flags.
@@ -64,7 +64,7 @@ func (n *node) serve(t testing.TB, config string, args ...string) {
 	n.served = time.Now()
 	n.plugin = n.Plugin(t, product.Spec{
 		Config: domain + config,
-		Args:   append([]string{"--sysfs", n.sysfs(), "--log-level", "debug", "--node-name", "bed"}, args...),
+		Args:   append([]string{"--sysfs", n.Sysfs(), "--log-level", "debug", "--node-name", "bed"}, args...),
 	})
 }
 

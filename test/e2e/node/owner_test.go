@@ -49,7 +49,7 @@ func TestOwner(t *testing.T) {
 			n.Kubelet.WaitAllocatable(t, resource, 1)
 			p := n.run(t, as(bed.Workload(c.name, resource, 1), 1000, 1000))
 			r := p.Report(t, "main")
-			wantNode(t, r, path, common["null"])
+			wantNode(t, r, path, number{1, 3})
 			if got, _ := r.Node(path); got.Mode != c.mode || got.UID != c.uid || got.GID != c.gid {
 				t.Errorf("node in the container: %+v, want mode %s of %d:%d", got, c.mode, c.uid, c.gid)
 			}

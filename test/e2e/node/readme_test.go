@@ -75,7 +75,7 @@ func TestQuickstart(t *testing.T) {
 	for i := range 3 {
 		pod := n.run(t, bed.Workload(fmt.Sprintf("quickstart-%d", i), resource, 1))
 		r := pod.Report(t, "main")
-		wantNode(t, r, "/dev/quickstart", common["null"])
+		wantNode(t, r, "/dev/quickstart", number{1, 3})
 		if r.Env["QUICKSTART_DEVICE"] != "/dev/quickstart" {
 			t.Errorf("environment: %v", r.Env)
 		}

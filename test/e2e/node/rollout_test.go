@@ -64,7 +64,7 @@ func TestRollout(t *testing.T) {
 					t.Skipf("%s is not set: %s is built by deps.sh --next only, since that takes minutes", nextEnv, c.program)
 				}
 				b := bed.New(t, bed.Options{Program: c.program})
-				n := &node{Bed: b, Host: hardware(t, b)}
+				n := &node{Bed: b, Host: b.Hardware(t)}
 				n.logged(t, time.Time{}, "Kubelet version", `kubeletVersion="`+c.version+".")
 				polls, missed, away := rollouts(t, n, end)
 				t.Logf("%d of %d polls missed a resource; unavailable, by the kubelet's log: %v", missed, polls, away)
@@ -150,7 +150,7 @@ func (n *node) instance(t *testing.T, config string, i int) *product.Plugin {
 	p := n.Plugin(t, product.Spec{
 		Name:   fmt.Sprintf("plugin-%d", i),
 		Config: config,
-		Args:   []string{"--sysfs", n.sysfs(), "--log-level", "debug", "--listen", address},
+		Args:   []string{"--sysfs", n.Sysfs(), "--log-level", "debug", "--listen", address},
 	})
 	client := http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,

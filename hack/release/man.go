@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// completions are where Debian's shells read completion scripts, by shell.
+var completions = map[string]string{
+	"bash": "/usr/share/bash-completion/completions/generic-dp",
+	"zsh":  "/usr/share/zsh/vendor-completions/_generic-dp",
+	"fish": "/usr/share/fish/vendor_completions.d/generic-dp.fish",
+}
+
+// manual writes the man page and the completion scripts, which the program itself knows,
+// and returns where each file is installed.
+func (r *release) manual(ctx context.Context, dir string) (map[string]string, error) {
+	i := slices.IndexFunc(platforms, func(p platform) bool { return p.arch == runtime.GOARCH })
+	if i < 0 {
+		return nil, fmt.Errorf("no platform for %s, which would run the program", runtime.GOARCH)
+	}
+	binary, err := r.build(ctx, platforms[i])
+	if err != nil {
+		return nil, err
+	}
+	run := func(args ...string) (string, error) {
+		text, err := exec.CommandContext(ctx, binary, args...).Output()
+		if err != nil {
+			return "", fmt.Errorf("generic-dp %s: %w", strings.Join(args, " "), err)
+		}
+		return string(text), nil
+	}
+	installed := map[string]string{}
+	write := func(name, text, target string) error {
+		file := filepath.Join(dir, name)
+		installed[file] = target
+		return os.WriteFile(file, []byte(text), 0o644)
+	}
+	for shell, target := range completions {
+		text, err := run("completion", shell)
+		if err == nil {
+			err = write(shell, text, target)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	page, err := manPage(r.version, run)
+	if err == nil {
+		err = write("generic-dp.1", page, "/usr/share/man/man1/generic-dp.1")
+	}
+	return installed, err
+}
+
+var (
+	commandLine = regexp.MustCompile(`(?m)^  ([a-z]+) +\S.*$`)
+	flagLine    = regexp.MustCompile(`^ {2,6}((?:-\w, )?--[a-z-]+(?: \w+)?) {2,}(\S.*)$`)
+)
+
+// manPage is one page for all commands, made of what their --help prints.
+func manPage(version string, run func(args ...string) (string, error)) (string, error) {
+	help, err := run("--help")
+	if err != nil {
+		return "", err
+	}
+	var page bytes.Buffer
+	fmt.Fprintf(&page, ".TH GENERIC-DP 1 \"\" \"generic-dp %s\" \"User Commands\"\n.SH NAME\ngeneric-dp \\- generic Kubernetes device plugin, configured in TOML\n", roff(version))
+	fmt.Fprintf(&page, ".SH SYNOPSIS\n.B generic-dp\n.I command\n.RI [ flags ]\n.SH DESCRIPTION\n")
+	_, list, _ := strings.Cut(help, "\nAvailable Commands:\n")
+	list, _, _ = strings.Cut(list, "\n\n")
+	help, _, _ = strings.Cut(help, "\nUse \"generic-dp [command]")
+	section(&page, help)
+	fmt.Fprintf(&page, ".SH COMMANDS\n")
+	for _, m := range commandLine.FindAllStringSubmatch(list, -1) {
+		if m[1] == "help" || m[1] == "completion" {
+			continue
+		}
+		text, err := run(m[1], "--help")
+		if err != nil {
+			return "", err
+		}
+		// The flags of all commands are in the description.
+		text, _, _ = strings.Cut(text, "\nGlobal Flags:")
+		fmt.Fprintf(&page, ".SS %s\n", m[1])
+		section(&page, text)
+	}
+	fmt.Fprintf(&page, ".SH FILES\n.TP\n.I /etc/generic-dp/*.toml\nthe configuration; /usr/share/doc/generic-dp/reference.toml has every key\n.SH SEE ALSO\n/usr/share/doc/generic-dp/README.md\n")
+	return page.String(), nil
+}
+
+// section writes the text of a help as it is, but for flags, whose lines are long.
+func section(page *bytes.Buffer, help string) {
+	fmt.Fprintln(page, ".nf")
+	for line := range strings.SplitSeq(strings.TrimSpace(help), "\n") {
+		if m := flagLine.FindStringSubmatch(line); m != nil {
+			fmt.Fprintf(page, ".fi\n.TP\n.B %s\n%s\n.nf\n", roff(m[1]), roff(m[2]))
+			continue
+		}
+		if line == "" {
+			line = ".PP" // ends a list of flags, too
+		} else {
+			line = roff(line)
+		}
+		fmt.Fprintln(page, line)
+	}
+	fmt.Fprintln(page, ".fi")
+}
+
+// roff escapes what roff interprets in a line.
+func roff(line string) string {
+	line = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(line)
+	if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {
+		line = `\&` + line
+	}
+	return line
+}

@@ -1,0 +1,176 @@
+//go:build cluster
+
+package cluster_test
+
+import (
+	"io"
+	stdlog "log"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/generic-dp/generic-dp/test/e2e/bed"
+	"github.com/generic-dp/generic-dp/test/e2e/cluster"
+	"github.com/generic-dp/generic-dp/test/e2e/fixture"
+	"github.com/generic-dp/generic-dp/test/e2e/product"
+)
+
+// TestRelease is the first hour with a release: it is published to a registry and
+// signed, and installed from there with the configuration that init writes on a host with
+// a stick. Nothing of it is edited but the name.
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	c := cluster.New(t)
+	host := c.Hardware(t)
+	stick := fixture.Stick{Port: "1-1", ID: "10c4:ea60", Serial: "A1B2C3", TTY: "ttyUSB0"}
+	host.Plug(stick)
+	address := serveRegistry(t, c)
+	version := appVersion(t)
+	run := func(program string, args ...string) string {
+		t.Helper()
+		out, err := c.Try("", program, args...)
+		if err != nil {
+			t.Fatalf("%s %v: %v\n%s", filepath.Base(program), args, err, out)
+		}
+		return out
+	}
+
+	published := run(cluster.Repository("dist", "release"), "-out", cluster.Repository("dist", "e2e"), "-version", version, "publish", address)
+	found := regexp.MustCompile(`^image=(\S+)\nchart=(\S+)\n$`).FindStringSubmatch(published)
+	if found == nil {
+		t.Fatalf("published %q", published)
+	}
+	image, chart := found[1], found[2]
+	checkSignatures(t, c, image, chart)
+
+	dir := t.TempDir()
+	config := strings.Replace(run(product.Binary(t), "init", "--sysfs", c.Sysfs()), `name = "serial"`, `name = "zigbee"`, 1)
+	file := filepath.Join(dir, "generic-dp.toml")
+	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	// The kernel's /sys has no stick: that of the fixture takes its place.
+	values, err := yaml.Marshal(map[string]any{
+		"image":             map[string]any{"registry": address},
+		"extraArgs":         []string{"--sysfs=/fixture/sys"},
+		"extraVolumes":      []v1.Volume{{Name: "fixture", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: c.Sysfs()}}}},
+		"extraVolumeMounts": []v1.VolumeMount{{Name: "fixture", MountPath: "/fixture/sys", ReadOnly: true}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	valuesFile := filepath.Join(dir, "values.yaml")
+	if err := os.WriteFile(valuesFile, values, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	repository, _, _ := strings.Cut(chart, "@")
+	c.Helm(t, "install", name, "oci://"+repository, "--plain-http", "--version", strings.TrimPrefix(version, "v"),
+		"--namespace", namespace, "--create-namespace", "--values", valuesFile, "--set-file", `config.10-generic-dp\.toml=`+file)
+	pods := c.WaitDaemonSet(t, namespace, name)
+	if id := pods[0].Status.ContainerStatuses[0].ImageID; !strings.HasSuffix(id, image[strings.Index(image, "@"):]) {
+		t.Errorf("the pod runs %s, want %s", id, image)
+	}
+	c.WaitResource(t, "example.com/zigbee", 1)
+
+	pod := bed.Workload("holder", "example.com/zigbee", 1)
+	pod.Spec.RestartPolicy = v1.RestartPolicyNever
+	pod.Spec.Containers[0].Command = []string{"/tool", "inspect", "/dev"}
+	c.Apply(t, pod)
+	waitSucceeded(t, c, pod.Name)
+	logs, err := filepath.Glob(c.Dir + "/pods/*_holder_*/main/0.log")
+	if err != nil || len(logs) != 1 {
+		t.Fatalf("logs %q, %v", logs, err)
+	}
+	report, err := os.ReadFile(logs[0])
+	if err != nil || !strings.Contains(string(report), `"/dev/serial"`) {
+		t.Errorf("the container has not /dev/serial: %v\n%s", err, report)
+	}
+}
+
+func appVersion(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(cluster.Repository("deploy", "helm", "generic-dp", "Chart.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var chart struct{ AppVersion string }
+	if err := yaml.Unmarshal(text, &chart); err != nil {
+		t.Fatal(err)
+	}
+	return chart.AppVersion
+}
+
+// serveRegistry serves a registry in this process, on the loopback device of the cluster.
+func serveRegistry(t *testing.T, c *cluster.Cluster) string {
+	t.Helper()
+	var listener net.Listener
+	err := c.Do(func() (err error) {
+		listener, err = net.Listen("tcp", "127.0.0.1:5000")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: registry.New(registry.Logger(stdlog.New(io.Discard, "", 0)), registry.WithReferrersSupport(true))}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { server.Close() })
+	return listener.Addr().String()
+}
+
+// checkSignatures signs as the workflow of a release does, but with a key instead of its
+// identity, and without the public log.
+func checkSignatures(t *testing.T, c *cluster.Cluster, refs ...string) {
+	t.Helper()
+	dir := t.TempDir()
+	cosign := func(args ...string) (string, error) {
+		return c.Try("", "/usr/bin/env", append([]string{"-C", dir, "COSIGN_PASSWORD=", c.Tool("cosign")}, args...)...)
+	}
+	must := func(text string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+	}
+	must(cosign("generate-key-pair"))
+	sums, err := os.ReadFile(cluster.Repository("dist", "e2e", "SHA256SUMS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "SHA256SUMS"), sums, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	sign := append([]string{"-C", dir, "COSIGN_PASSWORD=", "PATH=" + filepath.Dir(c.Tool("cosign")) + ":" + os.Getenv("PATH"),
+		"COSIGN_FLAGS=--key cosign.key --use-signing-config=false --tlog-upload=false",
+		cluster.Repository("hack", "sign.sh"), "SHA256SUMS"}, refs...)
+	must(c.Try("", "/usr/bin/env", sign...))
+	verify := func(key, ref string) (string, error) {
+		return cosign("verify", "--key", key, "--insecure-ignore-tlog", ref)
+	}
+	for _, ref := range refs {
+		must(verify("cosign.pub", ref))
+	}
+	verifyBlob := func() (string, error) {
+		return cosign("verify-blob", "--key", "cosign.pub", "--insecure-ignore-tlog", "--bundle", "SHA256SUMS.sigstore.json", "SHA256SUMS")
+	}
+	must(verifyBlob())
+	if err := os.WriteFile(filepath.Join(dir, "SHA256SUMS"), append(sums, '\n'), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := verifyBlob(); err == nil {
+		t.Errorf("changed checksums are verified: %s", text)
+	}
+	must(cosign("generate-key-pair", "--output-key-prefix", "other"))
+	for _, ref := range refs {
+		if text, err := verify("other.pub", ref); err == nil {
+			t.Errorf("%s is verified with another key: %s", ref, text)
+		}
+	}
+}
