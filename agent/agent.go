@@ -66,6 +66,7 @@ type Agent struct {
 	kubelet  *plugin.KubeletWatch
 	pods     *podresources.Client
 	injector *injector
+	health   *healthDirs
 	serving  atomic.Pointer[set] // nil before the first pass
 
 	// The status page and probes.
@@ -123,7 +124,8 @@ func New(options Options) (_ *Agent, err error) {
 	a.specFiles = newFileWatch("CDI specs", a.specDirs, a.log)
 	a.kubelet = plugin.NewKubeletWatch(p.KubeletDir, a.log)
 	a.pods = podresources.New(p.PodResources, func() time.Time { return a.now() })
-	a.injector = newInjector(options, a.problems)
+	a.health = newHealthDirs(p, func() time.Time { return a.now() })
+	a.injector = newInjector(options, a.problems, a.health.want)
 	return a, nil
 }
 
@@ -178,6 +180,7 @@ func (a *Agent) Once(ctx context.Context) (names []string, err error) {
 	if !a.writer {
 		return nil, errServing(a.options.Paths)
 	}
+	a.injector.health = nil // nobody would keep them current
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {

@@ -9,6 +9,7 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/ledger"
 	"github.com/generic-dp/generic-dp/matchers"
+	"github.com/generic-dp/generic-dp/podresources"
 )
 
 const (
@@ -116,13 +117,22 @@ func (a *Agent) listHeld(ctx context.Context, now time.Time, ours func(resource 
 	if err != nil {
 		return ledger.Held{}, err
 	}
-	held := ledger.Held{At: at, Partial: a.mayLackPods(at), IDs: map[string]string{}}
+	held := ledger.Held{At: at, Partial: a.mayLackPods(at), IDs: map[string]string{}, Sets: map[string]bool{}}
 	for name, ids := range list {
 		if !ours(name) {
 			continue
 		}
-		for id := range ids {
-			held.IDs[id] = name
+		sets := map[podresources.Holder][]string{}
+		for slot, holders := range ids {
+			held.IDs[slot] = name
+			id, _ := device.SplitSlot(slot)
+			for _, h := range holders {
+				sets[h] = append(sets[h], id)
+			}
+		}
+		for _, set := range sets {
+			slices.Sort(set)
+			held.Sets[setName(slices.Compact(set))] = true
 		}
 	}
 	a.log.Debug("held devices are known", "slots", len(held.IDs), "partial", held.Partial)

@@ -28,6 +28,8 @@ type injector struct {
 	specs  *cdi.Writer
 	others *cdi.HostSpecs
 	names  atomic.Pointer[cdiNames] // nil before the first sync
+	// health is healthDirs.want; nil without health directories.
+	health func(ids []string) string
 
 	// injected are the targets of links and CDI entries, for retention after a change of
 	// the configuration or a restart.
@@ -36,10 +38,10 @@ type injector struct {
 	taken    bool // a kind to write is in a foreign spec
 }
 
-func newInjector(o Options, p *problems) *injector {
+func newInjector(o Options, p *problems, health func(ids []string) string) *injector {
 	return &injector{
 		options: o, problems: p,
-		links: &links.Tree{Dir: filepath.Join(o.Paths.RunDir, linksName)}, specs: o.Paths.SpecWriter(), others: o.Paths.HostSpecs(),
+		links: &links.Tree{Dir: filepath.Join(o.Paths.RunDir, linksName)}, specs: o.Paths.SpecWriter(), others: o.Paths.HostSpecs(), health: health,
 	}
 }
 
@@ -195,7 +197,7 @@ func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostP
 
 // resource injects the devices of the resource name.
 func (i *injector) resource(name string) cdi.Resource {
-	return cdi.Resource{Name: name, Link: i.links.Path, Host: hostCheck{i.options.Paths, i.others}, Alone: i.options.CDIOnly}
+	return cdi.Resource{Name: name, Link: i.links.Path, Host: hostCheck{i.options.Paths, i.others}, Alone: i.options.CDIOnly, HealthDir: i.health}
 }
 
 // retention decides which links and CDI entries stay although they are not configured:

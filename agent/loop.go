@@ -122,6 +122,8 @@ func (l *loop) next(ctx context.Context) (trigger, bool) {
 		return trigger{apply: func() { l.reload(r) }}, true
 	case <-l.specFiles.Changes(): // reconcile reads them
 		return trigger{}, true
+	case <-l.health.made: // reconcile saves it
+		return trigger{}, true
 	case <-l.locked:
 		return trigger{apply: l.inherit}, true
 	}
@@ -166,6 +168,7 @@ func (l *loop) inherit() {
 	l.reader.trials.inherit()
 	if saved, err := ledger.Load(l.options.Paths.StateDir); err == nil {
 		l.injector.injected = saved.Injected
+		l.health.restore(saved.Health, l.memory.boot != saved.Boot, true)
 	}
 	l.log.Info("this instance writes links, specs and state now", "run_dir", l.options.Paths.RunDir)
 }

@@ -46,9 +46,9 @@ const reasonInactive = "resource is not active on this node: its when does not h
 // reconcile brings links, CDI specs and lists in line with the last scan, and returns
 // when to do so again without a trigger; zero is never.
 //
-// The order is a promise: links and CDI entries of a device that is gone are removed
-// first, then those of the others are made, and only then anything is published. State
-// is saved last: the disk must not delay the kubelet.
+// The order is a promise: links and CDI entries of a device that is gone, and healthy in
+// its health directories, are removed first, then those of the others are made, and only
+// then anything is published. State is saved last: the disk must not delay the kubelet.
 func (l *loop) reconcile(ctx context.Context) (wake time.Time) {
 	now := l.now()
 	v := view(l.config, l.host, l.injector.others, l.memory.decisions, l.options)
@@ -65,18 +65,20 @@ func (l *loop) reconcile(ctx context.Context) (wake time.Time) {
 	})
 	l.memory.state = state
 	failed, unwritten := l.inject(v, out)
+	l.withdrawHealth(out)
 	l.followSpecs()
 	l.explain.Store(newExplainer(l.config, v))
 	shown := l.publish(ctx, out.Resources, configs, now)
+	held, unshown := l.showHealth(&out)
 	l.report(v, out, failed)
 	l.settle(out)
 	retry, tried := l.reader.trials.follow(now)
 	if retry {
 		l.reader.request()
 	}
-	wake = earlier(earlier(out.Wake, shown), tried)
+	wake = earlier(earlier(earlier(out.Wake, shown), tried), held)
 	saved := l.save()
-	l.retry.record(now, unwritten != nil || !saved)
+	l.retry.record(now, unwritten != nil || unshown != nil || !saved)
 	return earlier(earlier(wake, l.askHeld(ctx, now, out)), l.retry.at)
 }
 
@@ -181,6 +183,7 @@ func (l *loop) restore() {
 	}
 	l.memory = memory{boot: boot, state: saved.State(boot), decisions: saved.Decisions}
 	l.injector.injected = saved.Injected
+	l.health.restore(saved.Health, boot != saved.Boot, l.writer)
 	if boot != "" && boot == saved.Boot {
 		l.scanner.RestoreUSB(saved.USB)
 	}
@@ -194,7 +197,7 @@ func (l *loop) save() (saved bool) {
 	}
 	m := &l.memory
 	err := ledger.Save(l.options.Paths.StateDir, ledger.Persisted{
-		Boot: m.boot, Decisions: m.decisions, Resources: m.state.Remember(), Injected: l.injector.injected, USB: l.scanner.KnownUSB(),
+		Boot: m.boot, Decisions: m.decisions, Resources: m.state.Remember(), Injected: l.injector.injected, Health: l.health.save(), USB: l.scanner.KnownUSB(),
 	})
 	l.problems.warnError("state", err, "state can't be saved: identity decisions are lost at the next start", "hint", l.options.hint("state-dir"))
 	return l.saveConfig() && err == nil

@@ -27,6 +27,7 @@ import (
 type resource struct {
 	cdi.Resource
 	rescans rescanRequests
+	health  *healthDirs
 	now     atomic.Pointer[published]
 	plugin  *plugin.Plugin // nil without a kubelet
 
@@ -60,7 +61,7 @@ func newResource(r cdi.Resource, rescans rescanRequests) *resource {
 // addResource makes a resource that the ledger lists for the first time.
 func (a *Agent) addResource(name string, now time.Time) *resource {
 	r := newResource(a.injector.resource(name), a.rescans)
-	r.since = now
+	r.since, r.health = now, a.health
 	if a.options.CDIOnly {
 		return r
 	}
@@ -131,7 +132,11 @@ func (r *resource) Allocate(ctx context.Context, ids []string) (device.Response,
 	if err != nil {
 		return device.Response{}, err
 	}
-	return r.Respond(offers)
+	response, err := r.Respond(offers)
+	if err == nil && offers[0].HealthDir != "" {
+		err = r.addHealthDir(&response, offers, ids)
+	}
+	return response, err
 }
 
 // find returns the offers of slots in the order of their IDs, or an error for the

@@ -41,8 +41,11 @@ type Resource struct {
 	// current paths.
 	Link func(id, key string) string
 	Host Host
-	// Alone: there is no kubelet, so that a container gets only the CDI spec.
-	Alone bool
+	// Alone: there is no kubelet, so that a container gets only the CDI spec. HealthDir
+	// is the directory on the host that says whether the devices with these sorted IDs
+	// are healthy; an Allocate response has it from its caller.
+	Alone     bool
+	HealthDir func(ids []string) string
 }
 
 // Blocks reports whether Respond may block for an offer: mounts and specs may be on a
@@ -136,6 +139,11 @@ func (r *Resource) add(c *contents, o device.Offer, vars variables) error {
 		}
 		if !again && !byName {
 			c.response.Mounts = append(c.response.Mounts, m)
+		}
+	}
+	if o.HealthDir != "" {
+		if _, err := c.take(o.ID, o.HealthDir, "container.health_dir"); err != nil {
+			return err
 		}
 	}
 	for _, name := range o.CDIDevices {

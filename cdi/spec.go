@@ -71,7 +71,31 @@ func (r *Resource) Build(offers []device.Offer) (spec *Spec, left map[string]err
 			left[AllDevices] = err
 		}
 	}
+	if r.Alone && r.HealthDir != nil {
+		r.addHealth(devices, good)
+	}
 	return newSpec(r.Name, devices), left
+}
+
+// addHealth adds the health directories of the devices to their entries. offers are those
+// of the entries, but for AllDevices, which is all of them.
+func (r *Resource) addHealth(devices []specs.Device, offers []device.Offer) {
+	var ids []string
+	for _, o := range offers {
+		ids = append(ids, o.ID)
+	}
+	slices.Sort(ids)
+	for i := range devices {
+		d, own := &devices[i], ids
+		if i < len(offers) {
+			own = []string{d.Name}
+		}
+		if dir := offers[0].HealthDir; dir != "" {
+			d.ContainerEdits.Mounts = append(d.ContainerEdits.Mounts, &specs.Mount{
+				HostPath: r.HealthDir(own), ContainerPath: dir, Options: []string{"rbind", "rprivate", "ro"},
+			})
+		}
+	}
 }
 
 // newSpec is the spec of devices in the order of their names, without duplicates; nil

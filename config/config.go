@@ -244,6 +244,11 @@ type Container struct {
 	AdditionalGIDs []uint32
 	// MaxPerContainer is how many slots of one device one container may get; 0 is any.
 	MaxPerContainer int
+	// HealthDir is the path in the container of the directory that says whether its
+	// devices are healthy; empty is none. HealthHold is how long it says that they are
+	// not after a loss, at least.
+	HealthDir  string
+	HealthHold time.Duration
 }
 
 // Mount is one of container.mounts; variables are allowed in both paths.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/generic-dp/generic-dp/device"
 )
@@ -37,9 +38,18 @@ func (c *Container) read(v value) {
 			func(v value) { c.AdditionalGIDs = v.additionalGIDs() },
 			"additional groups of the container's processes, by number; needs CDI")
 		t.integer("max_per_container", &c.MaxPerContainer, 1, maxCount, "how many slots of one device one container may get")
+		t.key("health_dir", stringForm, func(v value) { c.HealthDir = v.absolute(`a path such as "/run/device"`) },
+			"path of a read-only directory with the file healthy, which exists while all devices of the container are healthy and where they were")
+		t.duration("health_hold", &c.HealthHold, time.Second, `"30s" or "1m"`, "how long that file stays away at least after a device went or moved")
 	})
 	if c.AutoCDI && (c.Owner != nil || len(c.NetName)+len(c.Hooks)+len(c.AdditionalGIDs) > 0) {
 		c.CDI, c.AutoCDI = true, false
+	}
+	switch {
+	case v.has("health_hold") && !v.has("health_dir"):
+		v.child("health_hold").report("without health_dir: want both", `health_dir = "/run/device" is a directory in the container`)
+	case c.HealthDir != "" && c.HealthHold == 0:
+		c.HealthHold = defaultHealthHold
 	}
 	if len(c.Hooks) > 0 {
 		v.child("hooks").needs("running programs as root on the host", allowHooks, func(a Allow) bool { return a.Hooks })
@@ -211,7 +221,7 @@ func readHook(v value) (h device.Hook) {
 	v.read(func(t *table) {
 		words(t, "hook_name", &h.Name, hookNames, "when it runs")
 		t.require("hook_name", `when it runs, such as "createContainer"`, "")
-		t.key("path", stringForm, func(v value) { h.Path = v.hookPath() }, "absolute path of the program on the host")
+		t.key("path", stringForm, func(v value) { h.Path = v.absolute(`a path such as "/usr/bin/nvidia-ctk"`) }, "absolute path of the program on the host")
 		t.require("path", "the program on the host", "")
 		t.key("args", stringsForm, func(v value) { h.Args = v.literals("a string or a list of strings") },
 			"its arguments, the name of the program first")
@@ -221,8 +231,9 @@ func readHook(v value) (h device.Hook) {
 	return h
 }
 
-func (v value) hookPath() string {
-	s, ok := v.literal(`a path such as "/usr/bin/nvidia-ctk"`)
+// absolute reads v as an absolute path without variables.
+func (v value) absolute(want string) string {
+	s, ok := v.literal(want)
 	if rule, _ := absolutePath(s, s); ok && rule != "" {
 		v.report(quote(s)+" "+rule, "")
 	}

@@ -17,6 +17,8 @@ const (
 	maxCount           = 10000
 	minForgetAfter     = time.Minute
 	defaultForgetAfter = 10 * time.Minute
+	// defaultHealthHold is longer than a liveness probe with usual settings takes to fail.
+	defaultHealthHold = 30 * time.Second
 )
 
 // matchHint shows how to write a match.

@@ -3,6 +3,7 @@ package device
 import (
 	"slices"
 	"strings"
+	"time"
 )
 
 // Offer is one device of one resource: a matched device with its ID, where everything
@@ -49,6 +50,11 @@ type Offer struct {
 	Owner          *Owner
 	Hooks          []Hook
 	AdditionalGIDs []uint32
+	// HealthDir is the path in the container of the directory that says whether its
+	// devices are healthy; empty is none. It says that they are not for HealthHold after
+	// a loss.
+	HealthDir  string
+	HealthHold time.Duration
 	// Problem is why the device cannot be injected, for an administrator; empty if it
 	// can.
 	Problem string

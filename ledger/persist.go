@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sort"
+	"time"
 
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/internal/atomicfile"
@@ -34,6 +35,8 @@ type Persisted struct {
 	Decisions Decisions    `json:"decisions"`
 	Resources []Remembered `json:"resources,omitempty"`
 	Injected  Injected     `json:"injected,omitempty"`
+	// Health are the sets of devices of containers with a health directory, by its name.
+	Health map[string]HealthSet `json:"health,omitempty"`
 	// USB are the USB devices that were read in this boot, by sysfs path.
 	USB map[string]device.KnownUSB `json:"usb,omitempty"`
 	// Later is set if a later version of the program wrote it: this is the part that
@@ -56,6 +59,19 @@ func (i Injected) Add(device, path, node string) {
 		i[device] = map[string]string{}
 	}
 	i[device][path] = node
+}
+
+// HealthSet is what is known of the devices of a container.
+type HealthSet struct {
+	IDs []string `json:"ids"`
+	// Hold is how long the set is unhealthy after a loss, at least.
+	Hold time.Duration `json:"hold"`
+	// Nodes identify the nodes that a container may have got in this boot, by the ID of
+	// the device and the path. Healthy is whether all devices were healthy last, and Lost
+	// when one went or moved; zero is never.
+	Nodes   map[string]map[string]string `json:"nodes,omitempty"`
+	Healthy bool                         `json:"healthy,omitempty"`
+	Lost    time.Time                    `json:"lost,omitzero"`
 }
 
 type stateText struct {

@@ -59,6 +59,7 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) (device.Offer
 		CDI:      r.Container.CDI,
 		Owner:    r.Container.Owner,
 		Hooks:    r.Container.Hooks, AdditionalGIDs: r.Container.AdditionalGIDs,
+		HealthDir: r.Container.HealthDir, HealthHold: r.Container.HealthHold,
 	}
 	b.checkSerial()
 	for _, p := range c.picks {

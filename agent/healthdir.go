@@ -1,0 +1,371 @@
+package agent
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/health"
+	"github.com/generic-dp/generic-dp/ledger"
+)
+
+const (
+	// healthName is the directory of health directories in the run directory.
+	healthName = "health"
+	// healthyName is the file in each of them.
+	healthyName = "healthy"
+)
+
+// healthDirs maintains a directory for each set of devices that a container got, which
+// the container sees: healthy is in it while all of them are healthy and where they
+// were. A directory is never made anew while a container may have it, which would go on
+// to see the old one.
+type healthDirs struct {
+	dir   string
+	local func(host string) string
+	now   func() time.Time
+	// made has a value after a new set, which the loop saves.
+	made chan struct{}
+
+	mu   sync.Mutex
+	sets map[string]*healthSet // by the name of the directory
+	// newest is when a set was made last; zero is never.
+	newest time.Time
+}
+
+type healthSet struct {
+	ledger.HealthSet
+	made   time.Time // or read after a start
+	wanted bool      // a CDI spec has it
+}
+
+func newHealthDirs(p Paths, now func() time.Time) *healthDirs {
+	return &healthDirs{
+		dir: filepath.Join(p.RunDir, healthName), local: p.local, now: now,
+		made: make(chan struct{}, 1), sets: map[string]*healthSet{},
+	}
+}
+
+// setName names the directory of a set, from which setOf reads the IDs again: they are
+// known after a loss of the state, too. A set with too long a name has a hash.
+func setName(ids []string) string {
+	name := strings.Join(ids, ",")
+	if len(name) > unix.NAME_MAX {
+		sum := sha256.Sum256([]byte(name))
+		name = "=" + hex.EncodeToString(sum[:])
+	}
+	return name
+}
+
+// setOf returns the IDs in the name of a directory; nil is none.
+func setOf(name string) []string {
+	ids := strings.Split(name, ",")
+	if slices.ContainsFunc(ids, func(id string) bool { return !device.ValidID(id) }) {
+		return nil
+	}
+	return ids
+}
+
+// path is that of the directory of a set of sorted IDs.
+func (h *healthDirs) path(ids []string) string { return filepath.Join(h.dir, setName(ids)) }
+
+// restore adds the sets of an earlier instance, or those of the instance that this one
+// succeeds. After a reboot every container has started anew. owns is set if there is no
+// other instance.
+func (h *healthDirs) restore(saved map[string]ledger.HealthSet, rebooted, owns bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.now()
+	for name, s := range saved {
+		if have := h.sets[name]; have != nil {
+			if s.Lost.After(have.Lost) {
+				have.Lost = s.Lost
+			}
+			continue
+		}
+		if setName(s.IDs) != name {
+			continue
+		}
+		if rebooted {
+			s.Nodes, s.Healthy, s.Lost = nil, false, time.Time{}
+		}
+		if s.Lost.After(now) { // the clock was set
+			s.Lost = now
+		}
+		h.sets[name] = &healthSet{HealthSet: s, made: now}
+	}
+	entries, _ := os.ReadDir(h.dir)
+	for _, e := range entries {
+		name := e.Name()
+		ids := setOf(name)
+		switch {
+		case h.sets[name] != nil:
+		case ids != nil:
+			s := &healthSet{HealthSet: ledger.HealthSet{IDs: ids, Healthy: h.exists(name)}, made: now}
+			if !s.Healthy {
+				s.Lost = now
+			}
+			h.sets[name] = s
+		case owns:
+			_ = os.RemoveAll(filepath.Join(h.dir, name))
+		}
+	}
+}
+
+// save returns the sets for the next instance.
+func (h *healthDirs) save() map[string]ledger.HealthSet {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := make(map[string]ledger.HealthSet, len(h.sets))
+	for name, s := range h.sets {
+		all[name] = s.HealthSet
+	}
+	return all
+}
+
+// add makes the directory for a container with these devices, which listed confirms to be
+// healthy, and returns its path. One that exists stays as it is.
+func (h *healthDirs) add(offers []device.Offer, listed func() error) (path string, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	// The loop may have published a loss meanwhile, and does not know this set.
+	if err := listed(); err != nil {
+		return "", err
+	}
+	s := &healthSet{HealthSet: ledger.HealthSet{Hold: offers[0].HealthHold, Nodes: map[string]map[string]string{}, Healthy: true}, made: h.now()}
+	for i := range offers {
+		s.IDs = append(s.IDs, offers[i].ID)
+		s.Nodes[offers[i].ID], _ = h.nodes(&offers[i])
+	}
+	name := setName(s.IDs)
+	path = filepath.Join(h.dir, name)
+	if have := h.sets[name]; have != nil {
+		have.made = s.made // for another container
+		return path, h.mkdir(name)
+	}
+	if err := errors.Join(h.mkdir(name), h.make(name)); err != nil {
+		return "", err
+	}
+	h.sets[name], h.newest = s, s.made
+	select {
+	case h.made <- struct{}{}:
+	default:
+	}
+	return path, nil
+}
+
+// want makes the set of a CDI spec, and returns the path of its directory.
+func (h *healthDirs) want(ids []string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	name := setName(ids)
+	if h.sets[name] == nil {
+		h.sets[name] = &healthSet{HealthSet: ledger.HealthSet{IDs: slices.Clone(ids)}, made: h.now()}
+	}
+	h.sets[name].wanted = true
+	return filepath.Join(h.dir, name)
+}
+
+// sync brings the directories in line with the listed devices, and returns when to do so
+// again; zero is never. Without makes it only removes: that comes before the loss is
+// published.
+func (h *healthDirs) sync(listed []ledger.ListedResource, makes bool) (wake time.Time, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.sets) == 0 {
+		return time.Time{}, nil
+	}
+	entries := map[string]*ledger.Entry{}
+	for _, r := range listed {
+		for i := range r.Devices {
+			entries[r.Devices[i].Offer.ID] = &r.Devices[i]
+		}
+	}
+	now := h.now()
+	var errs []error
+	for name, s := range h.sets {
+		h.update(s, entries, now)
+		due := s.Lost.Add(s.Hold)
+		switch held := !s.Lost.IsZero() && now.Before(due); {
+		case !s.Healthy || held:
+			err := os.Remove(filepath.Join(h.dir, name, healthyName))
+			if !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
+			if s.Healthy {
+				wake = earlier(wake, due)
+			}
+		case makes:
+			s.Lost = time.Time{}
+			errs = append(errs, errors.Join(h.mkdir(name), h.make(name)))
+		}
+	}
+	return wake, errors.Join(errs...)
+}
+
+// update records the state of a set's devices.
+func (h *healthDirs) update(s *healthSet, entries map[string]*ledger.Entry, now time.Time) {
+	moved, healthy, was := false, true, s.Healthy
+	nodes := make(map[string]map[string]string, len(s.IDs))
+	for _, id := range s.IDs {
+		before := s.Nodes[id]
+		here := map[string]string{}
+		for path, node := range before {
+			if h.node(path) == node {
+				here[path] = node
+			}
+		}
+		moved = moved || len(here) < len(before)
+		if e := entries[id]; e != nil && e.Present {
+			var there bool
+			here, there = h.nodes(&e.Offer)
+			healthy = healthy && there && (e.Healthy || was && e.Reason == health.ReasonPending)
+			if e.Offer.HealthDir != "" {
+				s.Hold = e.Offer.HealthHold
+			}
+		} else {
+			// The configuration may have retired a device that is where it was.
+			if len(here) < len(before) {
+				here = nil
+			}
+			healthy = healthy && len(here) > 0
+		}
+		nodes[id] = here
+	}
+	s.Nodes, s.Healthy = nodes, healthy
+	if moved || was && !healthy {
+		s.Lost = now
+	}
+}
+
+// sweep removes the sets that no container has, and returns when the holders have to be
+// known to sweep the others: nothing tells that a pod has ended, so that a new set is the
+// reason to ask. Without a kubelet those stay whose devices are listed.
+func (h *healthDirs) sweep(held ledger.Held, listed []ledger.ListedResource, alone bool) (ask time.Time, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.sets) == 0 {
+		return time.Time{}, nil
+	}
+	lists := map[string]bool{}
+	for _, r := range listed {
+		for i := range r.Devices {
+			lists[r.Devices[i].Offer.ID] = true
+		}
+	}
+	now := h.now()
+	var errs []error
+	for name, s := range h.sets {
+		used := held.Sets[name] || held.Partial || held.At.Before(s.made.Add(retainFor))
+		if alone {
+			used = s.wanted || !slices.ContainsFunc(s.IDs, func(id string) bool { return !lists[id] })
+		}
+		if !used {
+			errs = append(errs, os.RemoveAll(filepath.Join(h.dir, name)))
+			delete(h.sets, name)
+			continue
+		}
+		s.wanted = false
+		if !alone && !now.Before(s.made.Add(retainFor)) {
+			ask = h.newest
+		}
+	}
+	return ask, errors.Join(errs...)
+}
+
+// nodes identifies the nodes of a device by path, and reports whether all are there.
+func (h *healthDirs) nodes(o *device.Offer) (nodes map[string]string, all bool) {
+	nodes, all = map[string]string{}, true
+	for _, n := range o.Nodes {
+		if node := h.node(n.HostPath); node != "" {
+			nodes[n.HostPath] = node
+		} else {
+			all = false
+		}
+	}
+	return nodes, all
+}
+
+// node identifies the node at a path; empty if there is none. A node that the kernel made
+// anew, which a container with the old one can't use, has another inode.
+func (h *healthDirs) node(path string) string {
+	var stat unix.Stat_t
+	if unix.Lstat(h.local(path), &stat) != nil {
+		return ""
+	}
+	return fmt.Sprintf("%d:%d %d", unix.Major(uint64(stat.Rdev)), unix.Minor(uint64(stat.Rdev)), stat.Ino)
+}
+
+// mkdir makes a directory that any user of a container may enter.
+func (h *healthDirs) mkdir(name string) error {
+	dir := filepath.Join(h.dir, name)
+	err := os.Mkdir(dir, 0o755)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err == nil {
+		err = os.Chmod(dir, 0o755) // regardless of the umask
+	}
+	return err
+}
+
+func (h *healthDirs) make(name string) error {
+	if h.exists(name) {
+		return nil
+	}
+	return os.WriteFile(filepath.Join(h.dir, name, healthyName), nil, 0o444)
+}
+
+// exists reports whether a directory says that its set is healthy.
+func (h *healthDirs) exists(name string) bool {
+	_, err := os.Lstat(filepath.Join(h.dir, name, healthyName))
+	return err == nil
+}
+
+// withdrawHealth removes healthy where a device went or moved, before that is published.
+func (l *loop) withdrawHealth(out ledger.Output) {
+	_, _ = l.health.sync(out.Resources, false) // showHealth repeats and reports what fails
+}
+
+// showHealth makes healthy where all devices are back and the hold is over, and returns
+// when the next hold is over; zero is never.
+func (l *loop) showHealth(out *ledger.Output) (wake time.Time, err error) {
+	wake, err = l.health.sync(out.Resources, l.writer)
+	if l.writer {
+		ask, unswept := l.health.sweep(l.held.Held, out.Resources, l.options.CDIOnly)
+		if ask.After(out.AskSince) {
+			out.AskSince = ask
+		}
+		err = errors.Join(err, unswept)
+	}
+	l.problems.warnError("health directories", err, "health directories are out of date")
+	return wake, err
+}
+
+// addHealthDir adds the health directory to the response for a container with these slots.
+func (r *resource) addHealthDir(response *device.Response, offers []device.Offer, slots []string) error {
+	path, err := r.health.add(offers, func() error {
+		_, err := r.now.Load().find(slots)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("container.health_dir: %w", err)
+	}
+	mount := device.Mount{HostPath: path, ContainerPath: offers[0].HealthDir, ReadOnly: true}
+	response.Mounts = append(slices.Clip(response.Mounts), mount)
+	return nil
+}
