@@ -33,6 +33,7 @@ var allowed = map[string][]string{
 	"importer":             {"device", "pattern"},
 	"catalog":              {"device", "matchers", "pattern"},
 	"internal/kubeapi":     {},
+	"internal/kubeapitest": {"internal/kubeapi"},
 	"internal/kubelettest": {},
 	"internal/standin":     {},
 	"internal/atomicfile":  {},
@@ -46,6 +47,7 @@ var allowed = map[string][]string{
 // only lists the only importers of some packages.
 var only = map[string][]string{
 	module + "internal/kubelettest": {}, // only tests
+	module + "internal/kubeapitest": {},
 	"github.com/BurntSushi/toml":    {"config"},
 	"github.com/jaypipes/ghw":       {"inventory"},
 	"k8s.io/kubelet":                {"dra", "plugin", "podresources", "internal/kubelettest", "internal/standin"},

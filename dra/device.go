@@ -44,10 +44,9 @@ type Device struct {
 	// EvictAfter is the time from Since until pods lose a device that is Gone; if
 	// negative they never do.
 	EvictAfter time.Duration
-}
 
-// Name is the name of the device in the node's pool.
-func (d *Device) Name() string { return DeviceName(d.ID) }
+	name string // once it is sorted
+}
 
 // MaxAttributes is the maximum number of Attributes of a Device: the API allows 32
 // attributes and capacities, of which resource, id, numaNode and slots are the driver's.

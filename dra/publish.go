@@ -2,7 +2,13 @@ package dra
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
 
 	"github.com/generic-dp/generic-dp/internal/kubeapi"
 )
@@ -13,30 +19,219 @@ type Options struct {
 	API *kubeapi.Client
 	// Node is the name of the node.
 	Node string
-	// Changed is called when Problem has changed; it must not block.
+	// Changed is called when Problem has changed; it must not block. May be nil.
 	Changed func()
 	Log     *slog.Logger
+}
+
+// timing is what tests shorten.
+type timing struct {
+	// jitter is the maximum delay of a list: all nodes may start, or lose the API server,
+	// at once.
+	jitter time.Duration
+	// retry and maxRetry bound the time between failed attempts.
+	retry, maxRetry time.Duration
+	// refill is the time between writes in a storm, which begins after burst writes: a
+	// device that is plugged again is gone, settling and healthy within a second.
+	refill time.Duration
+	burst  int
 }
 
 // Publisher keeps the ResourceSlices of the node equal to its devices. Only one instance
 // on a node may Run.
 type Publisher struct {
 	Options
+	timing timing
+	wake   chan struct{} // of one element: there are new devices
+	node   *nodeSlices   // of the goroutine of Run
+
+	mu      sync.Mutex
+	devices []Device
+	set     bool
+	problem string
 }
 
 // NewPublisher makes a Publisher; Run runs it.
-func NewPublisher(o Options) *Publisher { return &Publisher{Options: o} }
+func NewPublisher(o Options) *Publisher {
+	return &Publisher{
+		Options: o,
+		timing: timing{
+			jitter: time.Second,
+			retry:  time.Second, maxRetry: 30 * time.Second,
+			refill: time.Second, burst: 4,
+		},
+		wake: make(chan struct{}, 1),
+		node: newNodeSlices(o.API, o.Node),
+	}
+}
 
 // Set replaces the devices. It never blocks.
-func (p *Publisher) Set([]Device) {}
+func (p *Publisher) Set(devices []Device) {
+	p.mu.Lock()
+	p.devices, p.set = append([]Device(nil), devices...), true
+	p.mu.Unlock()
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
 
-// Problem is why the devices are not published and what to change, for an administrator;
-// empty if they are, or if there is nothing to change, as while the API server is away.
-func (p *Publisher) Problem() string { return "" }
+// Problem is why the devices are not published and what to change, for an administrator.
+// It is empty if there is nothing to change, as while the API server is away.
+func (p *Publisher) Problem() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.problem
+}
 
 // Run publishes until ctx is cancelled, which is no error; slices stay. Nothing is
 // published before the first Set.
 func (p *Publisher) Run(ctx context.Context) error {
-	<-ctx.Done()
-	return nil
+	var (
+		budget = bucket{timing: &p.timing}
+		delay  = rand.N(p.timing.jitter)
+		failed time.Duration // the delay of the last of consecutive failures
+		logged bool
+	)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(delay):
+		}
+		worked, err := p.session(ctx, &budget)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if worked {
+			failed, logged = 0, false
+		}
+		// The server ends a watch after some half an hour, or if it is too far behind.
+		if err == nil || worked && kubeapi.Code(err) == http.StatusGone {
+			delay = rand.N(p.timing.jitter)
+			continue
+		}
+		failed = min(max(2*failed, p.timing.retry), p.timing.maxRetry)
+		delay = failed/2 + rand.N(failed)
+		if !logged {
+			p.Log.Warn("publishing devices failed, trying again", "error", err)
+			logged = true
+		}
+		p.setProblem(problem(err))
+	}
+}
+
+// session lists the node's slices, then writes what differs and follows what others
+// change, until the watch ends or a request fails. Whatever the failure, the next session
+// begins with what the server has. It worked if everything was written.
+func (p *Publisher) session(ctx context.Context, budget *bucket) (worked bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	defer cancel()
+	version, err := p.node.list(ctx)
+	if err != nil {
+		return false, err
+	}
+	var (
+		events = make(chan event)
+		ended  = make(chan error, 1)
+		timer  = time.NewTimer(0)
+		next   time.Time // of the next write, if there is one
+	)
+	defer timer.Stop()
+	watch.Go(func() { ended <- p.node.watch(ctx, version, events) })
+	for dirty := true; ; {
+		if wait := budget.wait(time.Now()); dirty && wait > 0 {
+			next = time.Now().Add(wait)
+		} else if dirty {
+			dirty = false
+			if next, err = p.write(ctx, budget); err != nil {
+				return worked, err
+			}
+			worked = true
+			p.setProblem("")
+		}
+		var due <-chan time.Time
+		if !next.IsZero() {
+			timer.Reset(time.Until(next))
+			due = timer.C
+		}
+		select {
+		case <-ctx.Done():
+			return worked, nil
+		case err := <-ended:
+			return worked, err
+		case e := <-events:
+			dirty = p.node.apply(e) || dirty
+		case <-p.wake:
+			dirty = true
+		case <-due:
+			dirty = true
+		}
+	}
+}
+
+// write writes what differs, and returns when devices change by themselves.
+func (p *Publisher) write(ctx context.Context, budget *bucket) (next time.Time, err error) {
+	p.mu.Lock()
+	devices, set := p.devices, p.set
+	p.mu.Unlock()
+	if !set {
+		return next, nil
+	}
+	wrote, next, err := p.node.write(ctx, sorted(devices), time.Now())
+	if wrote > 0 {
+		budget.spend(time.Now())
+		p.Log.Debug("published", "devices", len(devices), "slices", wrote, "generation", p.node.generation)
+	}
+	return next, err
+}
+
+func (p *Publisher) setProblem(text string) {
+	p.mu.Lock()
+	changed := p.problem != text
+	p.problem = text
+	p.mu.Unlock()
+	if changed && p.Changed != nil {
+		p.Changed()
+	}
+}
+
+// problem is what an administrator has to do about err; empty if it may pass by itself.
+func problem(err error) string {
+	var noNode *nodeError
+	switch code := kubeapi.Code(err); {
+	case errors.Is(err, fs.ErrNotExist):
+		return "no service account token: set dra.enabled in the chart, or add the component deploy/kustomize/dra: " + err.Error()
+	case code == http.StatusUnauthorized:
+		return "the API server does not accept the token of the service account: " + err.Error()
+	case code == http.StatusForbidden:
+		return "the service account has no right: set dra.enabled in the chart, or add the component deploy/kustomize/dra: " + err.Error()
+	case code == http.StatusNotFound && errors.As(err, &noNode):
+		return "the API server does not know this node, see --node-name: " + err.Error()
+	case code == http.StatusNotFound:
+		return `the API server has no resource.k8s.io/v1: use Kubernetes 1.34 or later, or api = "device-plugin": ` + err.Error()
+	case code == http.StatusBadRequest || code == http.StatusUnprocessableEntity:
+		return err.Error()
+	}
+	return ""
+}
+
+// bucket limits writes: burst at once, then one per refill.
+type bucket struct {
+	*timing
+	full time.Time // when it will be full again
+}
+
+// wait is the time until the next write, at most 0 if that is now.
+func (b *bucket) wait(now time.Time) time.Duration {
+	return max(b.full.Sub(now), 0) - time.Duration(b.burst-1)*b.refill
+}
+
+func (b *bucket) spend(now time.Time) {
+	if b.full.Before(now) {
+		b.full = now
+	}
+	b.full = b.full.Add(b.refill)
 }

@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -26,21 +27,18 @@ const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount"
 type Config struct {
 	// Server is the URL of the API server, "https://10.96.0.1:443".
 	Server string
-	// CA and Token are files. The token is read again when it rotates.
+	// CA and Token are files. Both are read again when they rotate.
 	CA, Token string
 }
 
-// InCluster returns the configuration of a pod with a service account's token.
-func InCluster() (Config, error) {
+// InCluster is the configuration of a pod with a service account's token.
+func InCluster() Config {
 	host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
-	if host == "" || port == "" {
-		return Config{}, errors.New("not in a pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set")
-	}
 	return Config{
 		Server: "https://" + net.JoinHostPort(host, port),
 		CA:     serviceAccount + "/ca.crt",
 		Token:  serviceAccount + "/token",
-	}, nil
+	}
 }
 
 // Error is the answer of the API server to a request that failed.
@@ -54,7 +52,8 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s %s: %d %s: %s", e.Method, e.Path, e.Code, e.Reason, e.Message)
+	path, _, _ := strings.Cut(e.Path, "?")
+	return fmt.Sprintf("%s %s: %d %s: %s", e.Method, path, e.Code, e.Reason, e.Message)
 }
 
 // Code returns the HTTP status of an Error, or 0 if err is another error.
@@ -69,7 +68,10 @@ func Code(err error) int {
 // Client is a client of one API server. Its methods may be called concurrently.
 type Client struct {
 	config Config
-	http   *http.Client
+
+	mu   sync.Mutex
+	ca   []byte
+	http *http.Client // for ca; nil before the first request
 }
 
 const (
@@ -79,24 +81,41 @@ const (
 	maxAnswer = 16 << 20
 )
 
-// New makes a Client. It connects with the first request.
-func New(c Config) (*Client, error) {
-	ca, err := os.ReadFile(c.CA)
+// New makes a Client. Files are read, and the server is connected to, with the first
+// request.
+func New(c Config) *Client { return &Client{config: c} }
+
+// client returns a client that trusts the CA file as it is now.
+func (c *Client) client() (*http.Client, error) {
+	ca, err := os.ReadFile(c.config.CA)
 	if err != nil {
 		return nil, err
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.http != nil && bytes.Equal(ca, c.ca) {
+		return c.http, nil
+	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(ca) {
-		return nil, fmt.Errorf("%s: no certificate in PEM format", c.CA)
+		return nil, fmt.Errorf("%s: no certificate in PEM format", c.config.CA)
 	}
-	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 15 * time.Second, Count: 3}}
-	return &Client{config: c, http: &http.Client{Transport: &http.Transport{
-		DialContext:           dialer.DialContext,
+	if c.http != nil {
+		c.http.CloseIdleConnections()
+	}
+	// The kernel notices a server that is gone while a watch waits; the process sleeps.
+	keepAlive := net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 15 * time.Second, Count: 3}
+	c.ca = ca
+	c.http = &http.Client{Transport: &http.Transport{
+		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAliveConfig: keepAlive}).DialContext,
 		TLSClientConfig:       &tls.Config{RootCAs: roots},
 		TLSHandshakeTimeout:   10 * time.Second,
 		ResponseHeaderTimeout: answerWithin,
 		IdleConnTimeout:       90 * time.Second,
-	}}}, nil
+		WriteBufferSize:       4 << 10,
+		ReadBufferSize:        4 << 10,
+	}}
+	return c.http, nil
 }
 
 // Get reads the object or list at path, which may have a query.
@@ -109,7 +128,7 @@ func (c *Client) Create(ctx context.Context, path string, object, into any) erro
 	return c.do(ctx, http.MethodPost, path, object, into)
 }
 
-// Update replaces the object at path.
+// Update replaces the object at path; into may be nil.
 func (c *Client) Update(ctx context.Context, path string, object, into any) error {
 	return c.do(ctx, http.MethodPut, path, object, into)
 }
@@ -121,13 +140,12 @@ func (c *Client) Delete(ctx context.Context, path string) error {
 
 // Event is one event of a watch.
 type Event struct {
-	Type   string // ADDED, MODIFIED, DELETED, BOOKMARK
+	Type   string // ADDED, MODIFIED, DELETED
 	Object json.RawMessage
 }
 
-// Watch calls event for each event of the collection at path, a path whose query has
-// watch=1, until the server ends the stream, which is no error, ctx is cancelled or event
-// fails.
+// Watch calls event for each event of the collection at path, whose query has watch=1,
+// until the server ends the stream, which is no error, ctx is cancelled or event fails.
 func (c *Client) Watch(ctx context.Context, path string, event func(Event) error) error {
 	resp, err := c.send(ctx, http.MethodGet, path, nil)
 	if err != nil {
@@ -159,17 +177,23 @@ func (c *Client) do(ctx context.Context, method, path string, object, into any) 
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
+	if err != nil || into == nil {
 		return err
-	}
-	if into == nil {
-		return nil
 	}
 	return json.Unmarshal(body, into)
 }
 
 // send returns the response to a request that succeeded.
 func (c *Client) send(ctx context.Context, method, path string, object any) (*http.Response, error) {
+	client, err := c.client()
+	if err != nil {
+		return nil, err
+	}
+	// The kubelet replaces the file when four fifths of the token's life are over.
+	token, err := os.ReadFile(c.config.Token)
+	if err != nil {
+		return nil, err
+	}
 	var body io.Reader
 	if object != nil {
 		text, err := json.Marshal(object)
@@ -182,17 +206,12 @@ func (c *Client) send(ctx context.Context, method, path string, object any) (*ht
 	if err != nil {
 		return nil, err
 	}
-	// The kubelet replaces the file when four fifths of the token's life are over.
-	token, err := os.ReadFile(c.config.Token)
-	if err != nil {
-		return nil, err
-	}
 	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
 	req.Header.Set("Accept", "application/json")
 	if object != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	resp, err := c.http.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +226,7 @@ func (c *Client) send(ctx context.Context, method, path string, object any) (*ht
 	return nil, failure(method, path, resp.StatusCode, text)
 }
 
-// failure is the Error of a Status object, or of what a proxy sent in place of one.
+// failure is the Error of a Status object, or of the answer of a proxy.
 func failure(method, path string, code int, text []byte) *Error {
 	e := &Error{Method: method, Path: path, Code: code}
 	var status struct {
@@ -217,7 +236,7 @@ func failure(method, path string, code int, text []byte) *Error {
 	if json.Unmarshal(text, &status) == nil && status.Code != 0 {
 		e.Code, e.Reason, e.Message = status.Code, status.Reason, status.Message
 	} else {
-		e.Message = strings.TrimSpace(string(text))
+		e.Reason, e.Message = http.StatusText(code), strings.TrimSpace(string(text))
 	}
 	return e
 }

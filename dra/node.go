@@ -1,0 +1,266 @@
+package dra
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/generic-dp/generic-dp/internal/kubeapi"
+)
+
+const slicesPath = "/apis/resource.k8s.io/v1/resourceslices"
+
+// nodeSlices are the slices of a node: those of the API server, and those to have.
+//
+// All are one pool. Consumers ignore slices that do not have its highest generation, and
+// allocate no device of a pool that lacks one of that. A device stays in its slice, so
+// that each slice can be updated by itself, in the same generation; where their number
+// changes all are written with the next one, and no device is allocatable in between.
+type nodeSlices struct {
+	api  *kubeapi.Client
+	name string
+	// uid of the node; empty is unknown.
+	uid string
+	// stored has the slices of the API server, by name.
+	stored     map[string]*stored
+	layout     layout
+	count      int
+	generation int64
+}
+
+// stored is a slice of the API server.
+type stored struct {
+	version uint64
+	spec    sum
+	// sent is the spec that was last written, and got what the server made of it: it
+	// drops the fields of disabled features.
+	sent, got sum
+}
+
+// has reports whether the server has want, as far as it can.
+func (s *stored) has(want sum) bool {
+	return s.spec == want || s.sent == want && s.got == s.spec
+}
+
+func newNodeSlices(api *kubeapi.Client, name string) *nodeSlices {
+	return &nodeSlices{api: api, name: name, stored: map[string]*stored{}, layout: layout{}}
+}
+
+// object is a slice from the API server.
+type object struct {
+	Metadata metadata        `json:"metadata"`
+	Spec     json.RawMessage `json:"spec"`
+}
+
+// event is one change of a slice by anybody.
+type event struct {
+	object
+	deleted bool
+}
+
+// selector selects the node's slices of this driver, so that a node never sees more.
+func (n *nodeSlices) selector() string {
+	return slicesPath + "?fieldSelector=" + url.QueryEscape("spec.nodeName="+n.name+",spec.driver="+Driver)
+}
+
+// list reads all slices, and returns the version to watch from.
+func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
+	var list struct {
+		Metadata metadata
+		Items    []object
+	}
+	if err := n.api.Get(ctx, n.selector(), &list); err != nil {
+		return "", err
+	}
+	known := n.stored
+	n.stored = map[string]*stored{}
+	specs := map[string]sliceSpec{}
+	for _, o := range list.Items {
+		if s := known[o.Metadata.Name]; s != nil {
+			n.stored[o.Metadata.Name] = s
+		}
+		specs[o.Metadata.Name] = n.store(o)
+	}
+	if n.count == 0 {
+		n.adopt(specs)
+	}
+	return list.Metadata.ResourceVersion, nil
+}
+
+// adopt takes over the layout of the instance before.
+func (n *nodeSlices) adopt(specs map[string]sliceSpec) {
+	for {
+		spec, ok := specs[sliceName(n.name, n.count)]
+		if !ok {
+			return
+		}
+		for _, d := range spec.Devices {
+			n.layout[d.Name] = n.count
+		}
+		n.count++
+	}
+}
+
+// watch sends the changes since version until the watch ends.
+func (n *nodeSlices) watch(ctx context.Context, version string, events chan<- event) error {
+	return n.api.Watch(ctx, n.selector()+"&watch=1&resourceVersion="+url.QueryEscape(version), func(e kubeapi.Event) error {
+		out := event{deleted: e.Type == "DELETED"}
+		if err := json.Unmarshal(e.Object, &out.object); err != nil {
+			return err
+		}
+		select {
+		case events <- out:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+}
+
+// apply reports whether e is a change by somebody else. Events are late: resource
+// versions are ordered, and those of own writes are known.
+func (n *nodeSlices) apply(e event) bool {
+	name := e.Metadata.Name
+	s := n.stored[name]
+	if s != nil && version(e.object) <= s.version {
+		return false
+	}
+	if e.deleted {
+		delete(n.stored, name)
+		n.uid = "" // with the node, the garbage collector deletes its slices
+		return s != nil
+	}
+	if s == nil {
+		n.store(e.object)
+		return true
+	}
+	before := s.spec
+	n.store(e.object)
+	return s.spec != before
+}
+
+// store remembers a slice of the server.
+func (n *nodeSlices) store(o object) sliceSpec {
+	s := n.stored[o.Metadata.Name]
+	if s == nil {
+		s = &stored{}
+		n.stored[o.Metadata.Name] = s
+	}
+	s.version = version(o)
+	var spec sliceSpec
+	err := json.Unmarshal(o.Spec, &spec)
+	s.spec = spec.sum()
+	// A field that is never written is an edit, too.
+	strict := json.NewDecoder(bytes.NewReader(o.Spec))
+	strict.DisallowUnknownFields()
+	if err != nil || strict.Decode(new(sliceSpec)) != nil {
+		s.spec = sha256.Sum256(o.Spec)
+	}
+	n.generation = max(n.generation, spec.Pool.Generation)
+	return spec
+}
+
+func version(o object) uint64 {
+	v, _ := strconv.ParseUint(o.Metadata.ResourceVersion, 10, 64)
+	return v
+}
+
+// write makes the server's slices equal to devices, which are sorted, and returns how
+// many were written, and when devices change by themselves.
+func (n *nodeSlices) write(ctx context.Context, devices []Device, now time.Time) (wrote int, next time.Time, err error) {
+	count := n.layout.update(devices, n.count)
+	if count != n.count {
+		n.count = count
+		n.generation++
+	}
+	specs := make([]sliceSpec, count)
+	for i := range specs {
+		specs[i] = sliceSpec{
+			Driver:   Driver,
+			Pool:     pool{Name: n.name, Generation: n.generation, ResourceSliceCount: count},
+			NodeName: n.name,
+		}
+	}
+	for i := range devices {
+		out, change := devices[i].published(now)
+		if !change.IsZero() && (next.IsZero() || change.Before(next)) {
+			next = change
+		}
+		spec := &specs[n.layout[out.Name]]
+		spec.Devices = append(spec.Devices, out)
+	}
+	wanted := make(map[string]bool, count)
+	for i := range specs {
+		name := sliceName(n.name, i)
+		wanted[name] = true
+		if s := n.stored[name]; s != nil && s.has(specs[i].sum()) {
+			continue
+		}
+		if err := n.put(ctx, name, specs[i]); err != nil {
+			return wrote, next, err
+		}
+		wrote++
+	}
+	for name := range n.stored {
+		if wanted[name] {
+			continue
+		}
+		if err := n.api.Delete(ctx, slicesPath+"/"+name); err != nil && kubeapi.Code(err) != http.StatusNotFound {
+			return wrote, next, err
+		}
+		delete(n.stored, name)
+		wrote++
+	}
+	return wrote, next, nil
+}
+
+// put creates or replaces a slice, whatever version the server has.
+func (n *nodeSlices) put(ctx context.Context, name string, spec sliceSpec) error {
+	if err := n.lookup(ctx); err != nil {
+		return err
+	}
+	out := slice{
+		APIVersion: "resource.k8s.io/v1", Kind: "ResourceSlice",
+		Metadata: metadata{Name: name, OwnerReferences: []ownerReference{{
+			APIVersion: "v1", Kind: "Node", Name: n.name, UID: n.uid, Controller: true,
+		}}},
+		Spec: spec,
+	}
+	var in object
+	var err error
+	if n.stored[name] == nil {
+		err = n.api.Create(ctx, slicesPath, out, &in)
+	} else {
+		err = n.api.Update(ctx, slicesPath+"/"+name, out, &in)
+	}
+	if err != nil {
+		return err
+	}
+	n.store(in)
+	s := n.stored[name]
+	s.sent, s.got = spec.sum(), s.spec
+	return nil
+}
+
+// nodeError is a failure to read the node.
+type nodeError struct{ error }
+
+func (e *nodeError) Unwrap() error { return e.error }
+
+// lookup finds the UID of the node, which owns the slices.
+func (n *nodeSlices) lookup(ctx context.Context) error {
+	if n.uid != "" {
+		return nil
+	}
+	var node struct{ Metadata metadata }
+	if err := n.api.Get(ctx, "/api/v1/nodes/"+n.name, &node); err != nil {
+		return &nodeError{err}
+	}
+	n.uid = node.Metadata.UID
+	return nil
+}

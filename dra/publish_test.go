@@ -1,0 +1,544 @@
+package dra
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/internal/kubeapi"
+	"github.com/generic-dp/generic-dp/internal/kubeapitest"
+)
+
+const testNode = "node-1"
+
+// published is a Publisher that runs against a stand-in.
+type published struct {
+	*Publisher
+	t      testing.TB
+	server *kubeapitest.Server
+	stop   func()
+	// changed has an element after Problem has changed.
+	changed chan struct{}
+}
+
+// start starts a Publisher that retries fast.
+func start(t testing.TB, server *kubeapitest.Server) *published {
+	p := &published{t: t, server: server, changed: make(chan struct{}, 1)}
+	p.Publisher = NewPublisher(Options{
+		API: kubeapi.New(server.Config), Node: testNode, Log: slog.New(slog.DiscardHandler),
+		Changed: func() {
+			select {
+			case p.changed <- struct{}{}:
+			default:
+			}
+		},
+	})
+	p.timing = timing{jitter: time.Millisecond, retry: 5 * time.Millisecond, maxRetry: 20 * time.Millisecond, refill: 10 * time.Millisecond, burst: 4}
+	p.run()
+	return p
+}
+
+func (p *published) run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := p.Run(ctx); err != nil {
+			p.t.Error(err)
+		}
+	})
+	p.stop = sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+	})
+	p.t.Cleanup(p.stop)
+}
+
+func newServer(t testing.TB) *kubeapitest.Server {
+	s := kubeapitest.New(t)
+	s.Put("/api/v1/nodes/"+testNode, kubeapitest.Object{"metadata": kubeapitest.Object{"uid": "node-uid"}})
+	return s
+}
+
+// until waits until the server's slices satisfy ok.
+func (p *published) until(what string, ok func([]slice) bool) []slice {
+	p.t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		changed := p.server.Changed()
+		all := p.slices()
+		if ok(all) {
+			return all
+		}
+		select {
+		case <-changed:
+		case <-p.changed:
+		case <-deadline:
+			text, _ := json.Marshal(all)
+			p.t.Fatalf("not %s: %s; problem %q", what, text, p.Problem())
+		}
+	}
+}
+
+// slices are the server's, by name.
+func (p *published) slices() []slice {
+	p.t.Helper()
+	objects := p.server.Objects(slicesPath)
+	var out []slice
+	for _, path := range slices.Sorted(maps.Keys(objects)) {
+		text, err := json.Marshal(objects[path])
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		var s slice
+		if err := json.Unmarshal(text, &s); err != nil {
+			p.t.Fatal(err)
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// has reports whether slices are one whole pool with exactly the devices of these IDs.
+func has(ids ...string) func([]slice) bool {
+	slices.Sort(ids)
+	return func(all []slice) bool {
+		var found []string
+		for _, s := range all {
+			if s.Spec.Pool != (pool{Name: testNode, Generation: all[0].Spec.Pool.Generation, ResourceSliceCount: len(all)}) {
+				return false
+			}
+			for _, d := range s.Spec.Devices {
+				found = append(found, *d.Attributes["id"].String)
+			}
+		}
+		slices.Sort(found)
+		return slices.Equal(found, ids)
+	}
+}
+
+func devices(ids ...string) []Device {
+	var out []Device
+	for _, id := range ids {
+		out = append(out, Device{Resource: "example.com/a", ID: id, Slots: 1})
+	}
+	return out
+}
+
+func numbered(n int) (ids []string) {
+	for i := range n {
+		ids = append(ids, "d"+strconv.Itoa(i))
+	}
+	return ids
+}
+
+// writes are the requests that changed something, or tried to.
+func writes(s *kubeapitest.Server) (out []kubeapitest.Request) {
+	for _, r := range s.Requests() {
+		if r.Method != http.MethodGet {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func TestPublishesDevices(t *testing.T) {
+	t.Parallel()
+	p := start(t, newServer(t))
+	p.Set(devices("a", "b"))
+	all := p.until("published", has("a", "b"))
+	want := slice{
+		APIVersion: "resource.k8s.io/v1", Kind: "ResourceSlice",
+		Metadata: metadata{
+			Name: "node-1-generic-dp.github.io-0", UID: all[0].Metadata.UID, ResourceVersion: all[0].Metadata.ResourceVersion,
+			OwnerReferences: []ownerReference{{APIVersion: "v1", Kind: "Node", Name: testNode, UID: "node-uid", Controller: true}},
+		},
+		Spec: all[0].Spec,
+	}
+	if fmt.Sprint(all[0]) != fmt.Sprint(want) {
+		t.Errorf("got %+v, want %+v", all[0], want)
+	}
+	p.Set(devices("b"))
+	p.until("without a", has("b"))
+	p.Set(nil)
+	p.until("empty", func(all []slice) bool { return len(all) == 0 })
+	p.Set(devices("a"))
+	p.until("back", has("a"))
+	for _, r := range p.server.Requests() {
+		if r.Path == slicesPath && r.Method == http.MethodGet && !strings.Contains(r.Query, "spec.nodeName%3Dnode-1%2Cspec.driver%3D"+Driver) {
+			t.Errorf("GET %s?%s is not for this node and driver alone", r.Path, r.Query)
+		}
+	}
+}
+
+func TestRestartKeepsSlices(t *testing.T) {
+	t.Parallel()
+	p := start(t, newServer(t))
+	p.Set(devices("a"))
+	p.until("published", has("a"))
+	p.stop()
+	before := len(writes(p.server))
+
+	second := start(t, p.server)
+	second.until("watched", func([]slice) bool {
+		requests := p.server.Requests()
+		return strings.Contains(requests[len(requests)-1].Query, "watch=1")
+	})
+	second.Set(devices("a"))
+	second.Set(devices("a", "b"))
+	second.until("published", has("a", "b"))
+	if after := writes(p.server); len(after) != before+1 {
+		t.Errorf("%d writes, want one: %v", len(after)-before, after[before:])
+	}
+}
+
+func TestOneDeviceIsOneWrite(t *testing.T) {
+	t.Parallel()
+	p := start(t, newServer(t))
+	ids := numbered(200)
+	all := devices(ids...)
+	p.Set(all)
+	first := p.until("published", has(ids...))
+	if len(first) != 4 {
+		t.Fatalf("%d slices, want 4 of 64 devices at most", len(first))
+	}
+	before := len(writes(p.server))
+	all[77].State = Unhealthy
+	p.Set(all)
+	p.until("tainted", func(all []slice) bool {
+		for _, s := range all {
+			for _, d := range s.Spec.Devices {
+				if d.Name == "d77" && len(d.Taints) == 1 && d.Taints[0].Effect == "NoSchedule" {
+					return has(ids...)(all)
+				}
+			}
+		}
+		return false
+	})
+	if now := writes(p.server); len(now) != before+1 {
+		t.Errorf("%d writes, want 1", len(now)-before)
+	}
+	// A device that goes leaves a gap for the next one; no other device moves.
+	p.Set(devices(append(ids[1:], "new")...))
+	after := p.until("replaced", has(append(ids[1:], "new")...))
+	for i := range after {
+		if after[i].Spec.Pool.Generation != first[i].Spec.Pool.Generation || len(after[i].Spec.Devices) != len(first[i].Spec.Devices) {
+			t.Errorf("slice %d: %d devices of generation %d, want %d of %d", i, len(after[i].Spec.Devices), after[i].Spec.Pool.Generation,
+				len(first[i].Spec.Devices), first[i].Spec.Pool.Generation)
+		}
+	}
+}
+
+func TestGenerationGrowsWithTheNumberOfSlices(t *testing.T) {
+	t.Parallel()
+	p := start(t, newServer(t))
+	last := int64(0)
+	for _, n := range []int{1, 64, 65, 128, 129, 64, 3} {
+		p.Set(devices(numbered(n)...))
+		all := p.until("published", has(numbered(n)...))
+		generation := all[0].Spec.Pool.Generation
+		if generation < last || len(all) != (n+63)/64 {
+			t.Errorf("%d devices: %d slices of generation %d, want %d of at least %d", n, len(all), generation, (n+63)/64, last)
+		}
+		last = generation
+	}
+	// The next instance goes on from there.
+	p.stop()
+	p = start(t, p.server)
+	p.Set(devices(numbered(100)...))
+	all := p.until("published", has(numbered(100)...))
+	if got := all[0].Spec.Pool.Generation; got != last+1 {
+		t.Errorf("generation %d after a restart, want %d", got, last+1)
+	}
+}
+
+func TestOthersChangesAreUndone(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*kubeapitest.Server, map[string]kubeapitest.Object){
+		"one deleted": func(s *kubeapitest.Server, all map[string]kubeapitest.Object) {
+			s.Delete(slices.Sorted(maps.Keys(all))[0])
+		},
+		"all deleted": func(s *kubeapitest.Server, all map[string]kubeapitest.Object) {
+			for path := range all {
+				s.Delete(path)
+			}
+		},
+		"device edited": func(s *kubeapitest.Server, all map[string]kubeapitest.Object) {
+			for path, o := range all {
+				o["spec"].(kubeapitest.Object)["devices"].([]any)[0].(kubeapitest.Object)["name"] = "other"
+				s.Put(path, o)
+			}
+		},
+		"unknown field": func(s *kubeapitest.Server, all map[string]kubeapitest.Object) {
+			for path, o := range all {
+				o["spec"].(kubeapitest.Object)["allNodes"] = true
+				s.Put(path, o)
+			}
+		},
+		"generation raised": func(s *kubeapitest.Server, all map[string]kubeapitest.Object) {
+			path := slices.Sorted(maps.Keys(all))[0]
+			all[path]["spec"].(kubeapitest.Object)["pool"].(kubeapitest.Object)["generation"] = 99
+			s.Put(path, all[path])
+		},
+		"foreign slice": func(s *kubeapitest.Server, all map[string]kubeapitest.Object) {
+			for _, o := range all {
+				o["metadata"].(kubeapitest.Object)["name"] = "foreign"
+				s.Put(slicesPath+"/foreign", o)
+				break
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := start(t, newServer(t))
+			ids := numbered(70)
+			p.Set(devices(ids...))
+			p.until("published", has(ids...))
+			before := len(writes(p.server))
+			// A copy: the server's own objects are immutable.
+			var copied map[string]kubeapitest.Object
+			text, _ := json.Marshal(p.server.Objects(slicesPath))
+			if err := json.Unmarshal(text, &copied); err != nil {
+				t.Fatal(err)
+			}
+			change(p.server, copied)
+			p.until("undone", func(all []slice) bool {
+				text, _ := json.Marshal(p.server.Objects(slicesPath))
+				return len(writes(p.server)) > before && has(ids...)(all) && !bytes.Contains(text, []byte("allNodes"))
+			})
+		})
+	}
+}
+
+func TestSlicesReturnWithTheNode(t *testing.T) {
+	t.Parallel()
+	p := start(t, newServer(t))
+	p.Set(devices("a"))
+	all := p.until("published", has("a"))
+	p.server.Put("/api/v1/nodes/"+testNode, kubeapitest.Object{})
+	p.server.Delete("/api/v1/nodes/" + testNode)
+	p.server.Put("/api/v1/nodes/"+testNode, kubeapitest.Object{"metadata": kubeapitest.Object{"uid": "another"}})
+	p.server.Delete(slicesPath + "/" + all[0].Metadata.Name)
+	all = p.until("back", has("a"))
+	if got := all[0].Metadata.OwnerReferences[0].UID; got != "another" {
+		t.Errorf("owned by %q, want the new node", got)
+	}
+}
+
+func TestDroppedFieldsAreNotWrittenForEver(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.Mutate(func(o kubeapitest.Object) {
+		spec, _ := o["spec"].(kubeapitest.Object)
+		list, _ := spec["devices"].([]any)
+		for _, d := range list {
+			delete(d.(kubeapitest.Object), "taints")
+		}
+	})
+	p := start(t, s)
+	all := devices("a")
+	all[0].State = Unhealthy
+	p.Set(all)
+	p.until("published", has("a"))
+	p.Set(append(all, devices("b")...))
+	p.until("published", has("a", "b"))
+	s.EndWatches() // the next session compares everything again
+	p.Set(append(all, devices("b", "c")...))
+	p.until("published", has("a", "b", "c"))
+	if got := writes(s); len(got) != 3 {
+		t.Errorf("%d writes, want 3: %v", len(got), got)
+	}
+}
+
+func TestAPIServerAway(t *testing.T) {
+	t.Parallel()
+	p := start(t, newServer(t))
+	p.Set(devices("a"))
+	p.until("published", has("a"))
+	p.server.Stop()
+	p.Set(devices("a", "b"))
+	p.Set(devices("b", "c"))
+	p.server.Start()
+	p.until("caught up", has("b", "c"))
+	if got := p.Problem(); got != "" {
+		t.Errorf("problem %q of an API server that was away, want none", got)
+	}
+}
+
+func TestWatchEnds(t *testing.T) {
+	t.Parallel()
+	p := start(t, newServer(t))
+	p.Set(devices("a"))
+	p.until("published", has("a"))
+	for i, end := range []func(){p.server.EndWatches, func() { p.server.Compact(); p.server.EndWatches() }, p.server.Compact} {
+		end()
+		id := "n" + strconv.Itoa(i)
+		p.Set(devices(id))
+		all := p.until("published", has(id))
+		p.server.Delete(slicesPath + "/" + all[0].Metadata.Name)
+		p.until("back", has(id))
+	}
+}
+
+func TestTokenRotates(t *testing.T) {
+	t.Parallel()
+	p := start(t, newServer(t))
+	p.Set(devices("a"))
+	p.until("published", has("a"))
+	p.server.Rotate("second")
+	p.Set(devices("b"))
+	p.until("refused", func([]slice) bool { return strings.Contains(p.Problem(), "does not accept the token") })
+	if err := os.WriteFile(p.server.Config.Token, []byte("second"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.until("published", has("b"))
+	p.until("healed", func([]slice) bool { return p.Problem() == "" })
+}
+
+func TestProblems(t *testing.T) {
+	t.Parallel()
+	list := func(r *http.Request) bool { return r.URL.Path == slicesPath && r.Method == http.MethodGet }
+	create := func(r *http.Request) bool { return r.Method == http.MethodPost }
+	node := func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/api/v1/nodes/") }
+	for name, test := range map[string]struct {
+		of   func(*http.Request) bool
+		code int
+		want string
+	}{
+		"old server":     {list, 404, "1.34"},
+		"no list":        {list, 403, "dra.enabled"},
+		"no create":      {create, 403, "dra.enabled"},
+		"no node right":  {node, 403, "dra.enabled"},
+		"no node":        {node, 404, "--node-name"},
+		"invalid device": {create, 422, "422"},
+		"conflict":       {create, 409, ""},
+		"overload":       {list, 429, ""},
+		"failure":        {create, 500, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t)
+			s.Fault(func(r *http.Request) int {
+				if test.of(r) {
+					return test.code
+				}
+				return 0
+			})
+			p := start(t, s)
+			p.Set(devices("a"))
+			failed := func() (n int) {
+				for _, r := range s.Requests() {
+					if r.Code == test.code {
+						n++
+					}
+				}
+				return n
+			}
+			p.until("failed", func([]slice) bool { return failed() > 2 })
+			if got := p.Problem(); !strings.Contains(got, test.want) || test.want == "" && got != "" {
+				t.Errorf("problem %q, want %q in it", got, test.want)
+			}
+			s.Fault(nil)
+			p.until("published", has("a"))
+			p.until("healed", func([]slice) bool { return p.Problem() == "" })
+		})
+	}
+}
+
+func TestNoToken(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	if err := os.Remove(s.Config.Token); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, s)
+	p.until("noticed", func([]slice) bool {
+		return strings.Contains(p.Problem(), "dra.enabled") && strings.Contains(p.Problem(), s.Config.Token)
+	})
+}
+
+func TestStormIsCoalesced(t *testing.T) {
+	t.Parallel()
+	p := start(t, newServer(t))
+	p.stop()
+	p.timing.refill = time.Hour
+	p.run()
+	for i := range p.timing.burst {
+		ids := numbered(1 + i)
+		p.Set(devices(ids...))
+		p.until("published", has(ids...))
+	}
+	for i := range 1000 {
+		p.Set(devices(numbered(1 + i)...))
+	}
+	p.server.EndWatches()
+	p.until("watched again", func([]slice) bool {
+		watches := 0
+		for _, r := range p.server.Requests() {
+			if strings.Contains(r.Query, "watch=1") {
+				watches++
+			}
+		}
+		return watches == 2
+	})
+	if got := len(writes(p.server)); got != p.timing.burst {
+		t.Errorf("%d writes, want %d", got, p.timing.burst)
+	}
+}
+
+func TestBucket(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_000_000, 0)
+	b := bucket{timing: &timing{refill: time.Second, burst: 4}}
+	count := 0
+	for range 1000 { // ten seconds of changes every 10 ms
+		if b.wait(now) <= 0 {
+			b.spend(now)
+			count++
+		}
+		now = now.Add(10 * time.Millisecond)
+	}
+	if count != 4+9 {
+		t.Errorf("%d writes in 10 s, want the burst of 4 and one a second", count)
+	}
+	if b.wait(now.Add(time.Minute)) > 0 {
+		t.Error("a write after a quiet minute waits")
+	}
+}
+
+func TestGraceEnds(t *testing.T) {
+	t.Parallel()
+	p := start(t, newServer(t))
+	all := devices("never", "now", "soon")
+	for i := range all {
+		all[i].State, all[i].Since = Gone, time.Now()
+	}
+	all[0].EvictAfter, all[2].EvictAfter = -1, 300*time.Millisecond
+	p.Set(all)
+	effects := func(want ...string) func([]slice) bool {
+		return func(all []slice) bool {
+			var got []string
+			for _, s := range all {
+				for _, d := range s.Spec.Devices {
+					for _, t := range d.Taints {
+						got = append(got, t.Effect)
+					}
+				}
+			}
+			return slices.Equal(got, want)
+		}
+	}
+	p.until("grace", effects(noSchedule, noExecute, noSchedule))
+	// Own writes come back as events, and do not keep the end from being noticed.
+	p.until("end of grace", effects(noSchedule, noExecute, noExecute))
+}

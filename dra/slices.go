@@ -1,0 +1,243 @@
+package dra
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The fields of resource.k8s.io/v1 that are used, with the names of the API.
+
+type slice struct {
+	APIVersion string    `json:"apiVersion,omitempty"`
+	Kind       string    `json:"kind,omitempty"`
+	Metadata   metadata  `json:"metadata"`
+	Spec       sliceSpec `json:"spec"`
+}
+
+type metadata struct {
+	Name            string           `json:"name,omitempty"`
+	UID             string           `json:"uid,omitempty"`
+	ResourceVersion string           `json:"resourceVersion,omitempty"`
+	OwnerReferences []ownerReference `json:"ownerReferences,omitempty"`
+}
+
+type ownerReference struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
+	UID        string `json:"uid"`
+	Controller bool   `json:"controller"`
+}
+
+type sliceSpec struct {
+	Driver   string        `json:"driver"`
+	Pool     pool          `json:"pool"`
+	NodeName string        `json:"nodeName"`
+	Devices  []sliceDevice `json:"devices"`
+}
+
+type pool struct {
+	Name               string `json:"name"`
+	Generation         int64  `json:"generation"`
+	ResourceSliceCount int    `json:"resourceSliceCount"`
+}
+
+type sliceDevice struct {
+	Name                     string               `json:"name"`
+	Attributes               map[string]attribute `json:"attributes,omitempty"`
+	Capacity                 map[string]capacity  `json:"capacity,omitempty"`
+	Taints                   []taint              `json:"taints,omitempty"`
+	AllowMultipleAllocations bool                 `json:"allowMultipleAllocations,omitempty"`
+}
+
+type attribute struct {
+	String *string `json:"string,omitempty"`
+	Int    *int    `json:"int,omitempty"`
+}
+
+type capacity struct {
+	Value         string         `json:"value"`
+	RequestPolicy *requestPolicy `json:"requestPolicy,omitempty"`
+}
+
+type requestPolicy struct {
+	Default     string   `json:"default"`
+	ValidValues []string `json:"validValues"`
+}
+
+type taint struct {
+	Key       string    `json:"key"`
+	Value     string    `json:"value"`
+	Effect    string    `json:"effect"`
+	TimeAdded time.Time `json:"timeAdded"`
+}
+
+// Names and values that the API defines.
+const (
+	numaNode   = "resource.kubernetes.io/numaNode"
+	noSchedule = "NoSchedule"
+	noExecute  = "NoExecute"
+)
+
+// TaintKey is the key of the taint of a device that is not healthy; its value is the
+// state.
+const TaintKey = Driver + "/unhealthy"
+
+var taintValues = map[State]string{Settling: "settling", Unhealthy: "unhealthy", Gone: "gone"}
+
+// published returns d as entry of a ResourceSlice, and the time at which that changes
+// by itself, if it does.
+func (d *Device) published(now time.Time) (out sliceDevice, next time.Time) {
+	out = sliceDevice{Name: d.name, Attributes: map[string]attribute{}}
+	set := func(name, text string) {
+		if text != "" {
+			text = value(text)
+			out.Attributes[name] = attribute{String: &text}
+		}
+	}
+	for name, text := range d.Attributes {
+		set(name, text)
+	}
+	set("resource", d.Resource)
+	set("id", d.ID)
+	// A device of several nodes has no value that constraints could compare.
+	if len(d.NUMA) == 1 {
+		out.Attributes[numaNode] = attribute{Int: &d.NUMA[0]}
+	}
+	if d.Slots > 1 {
+		out.AllowMultipleAllocations = true
+		out.Capacity = map[string]capacity{"slots": {
+			Value:         quantity(d.Slots),
+			RequestPolicy: &requestPolicy{Default: "1", ValidValues: []string{"1"}},
+		}}
+	}
+	if d.State == Healthy {
+		return out, next
+	}
+	t := taint{Key: TaintKey, Value: taintValues[d.State], Effect: noSchedule, TimeAdded: d.Since}
+	if d.State == Gone && d.EvictAfter >= 0 {
+		if evict := d.Since.Add(d.EvictAfter); evict.After(now) {
+			next = evict
+		} else {
+			t.Effect, t.TimeAdded = noExecute, evict
+		}
+	}
+	t.TimeAdded = t.TimeAdded.UTC().Truncate(time.Second) // the precision of the API
+	out.Taints = []taint{t}
+	return out, next
+}
+
+// quantity formats n as the API server does (resource.Quantity), for the n of slots.
+func quantity(n int) string {
+	if n%1000 == 0 {
+		return strconv.Itoa(n/1000) + "k"
+	}
+	return strconv.Itoa(n)
+}
+
+// maxDevices is the maximum number of devices of a slice in which any has a taint. Every
+// device may get one.
+const maxDevices = 64
+
+// layout is which slice has which devices, by name. A device stays in its slice, so that
+// a change of it is a write of one slice.
+type layout map[string]int
+
+// update adds and removes devices, sorted by name, and returns the number of slices.
+// Where that changes, every slice has to be written anyway, and all are filled anew.
+func (l layout) update(devices []Device, count int) int {
+	used := make([]int, count)
+	listed := make(map[string]bool, len(devices))
+	for i := range devices {
+		listed[devices[i].name] = true
+	}
+	for name, i := range l {
+		if !listed[name] || i >= count || used[i] == maxDevices {
+			delete(l, name)
+		} else {
+			used[i]++
+		}
+	}
+	room := 0
+	for i := range devices {
+		name := devices[i].name
+		if _, ok := l[name]; ok {
+			continue
+		}
+		for room < count && used[room] == maxDevices {
+			room++
+		}
+		if room == count {
+			return l.fill(devices)
+		}
+		l[name] = room
+		used[room]++
+	}
+	for _, n := range used {
+		if n == 0 {
+			return l.fill(devices)
+		}
+	}
+	return count
+}
+
+func (l layout) fill(devices []Device) int {
+	for i := range devices {
+		l[devices[i].name] = i / maxDevices
+	}
+	return (len(devices) + maxDevices - 1) / maxDevices
+}
+
+// sorted returns the devices by name, each name once. While a device moves from one
+// resource to another both have it; the healthier one is published.
+func sorted(devices []Device) []Device {
+	out := append([]Device(nil), devices...)
+	for i := range out {
+		out[i].name = DeviceName(out[i].ID)
+	}
+	sort.Slice(out, func(i, j int) bool {
+		a, b := &out[i], &out[j]
+		if a.ID != b.ID {
+			return a.name < b.name
+		}
+		if a.State != b.State {
+			return a.State < b.State
+		}
+		return a.Resource < b.Resource
+	})
+	n := 0
+	for i := range out {
+		if n == 0 || out[i].ID != out[n-1].ID {
+			out[n] = out[i]
+			n++
+		}
+	}
+	return out[:n]
+}
+
+// sliceName is the name of slice i of a node: one that another node cannot have.
+func sliceName(node string, i int) string {
+	suffix := "-" + Driver + "-" + strconv.Itoa(i)
+	if len(node)+len(suffix) > maxName {
+		node = strings.TrimRight(node[:maxName-len(suffix)-hashLen], "-.") + hash(node)
+	}
+	return node + suffix
+}
+
+// maxName is the maximum length of the name of an object, a DNS subdomain.
+const maxName = 253
+
+// sum identifies the text of a spec, of which only this is kept.
+type sum [sha256.Size]byte
+
+func (s *sliceSpec) sum() sum {
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // a struct of strings and numbers
+	}
+	return sha256.Sum256(text)
+}
