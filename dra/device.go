@@ -48,6 +48,9 @@ type Device struct {
 	name string // once it is sorted
 }
 
+// Name is the name of the device in the node's pool.
+func (d *Device) Name() string { return DeviceName(d.ID) }
+
 // MaxAttributes is the maximum number of Attributes of a Device: the API allows 32
 // attributes and capacities, of which resource, id, numaNode and slots are the driver's.
 const MaxAttributes = 28

@@ -197,7 +197,7 @@ func (l layout) fill(devices []Device) int {
 func sorted(devices []Device) []Device {
 	out := append([]Device(nil), devices...)
 	for i := range out {
-		out[i].name = DeviceName(out[i].ID)
+		out[i].name = out[i].Name()
 	}
 	sort.Slice(out, func(i, j int) bool {
 		a, b := &out[i], &out[j]
