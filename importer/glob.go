@@ -27,6 +27,17 @@ func wildDirectory(a pattern.Alternative) bool {
 	return strings.Contains(a.Shape()[len(a.Prefix()):], "/")
 }
 
+// captured is a shape with the variables of what its wildcards matched, between literals.
+func captured(shape string, literal func(string) string) (text string) {
+	for i, part := range strings.Split(shape, "*") {
+		if i > 0 {
+			text += fmt.Sprintf("${%d}", i)
+		}
+		text += literal(part)
+	}
+	return text
+}
+
 // goGlobToken finds what is different in patterns of path.Match.
 const goGlobToken = `(?s)\\.|\[(\\.|[^\\\]])*\]|[{}]|\*+`
 

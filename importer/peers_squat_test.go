@@ -154,6 +154,8 @@ func TestSquatOffersTheSame(t *testing.T) {
   groups: [{count: 3, paths: [{path: "/dev/video*", mountPath: /dev/cameras/}]}]
 - name: keyboard
   groups: [{paths: [{path: /dev/input/by-id/usb-Logitech_USB_Keyboard-event-kbd}]}]
+- name: ftdi
+  groups: [{paths: [{path: "/dev/serial/by-id/usb-FTDI_Dual*-if0?-port0"}]}]
 - name: fuse
   groups: [{count: 100, paths: [{path: /dev/fuse, mountPath: /dev/fuse0}]}]`},
 		{"directory, shared with a group of several paths", "desktop-xhci", `

@@ -1,7 +1,6 @@
 package importer
 
 import (
-	"fmt"
 	"path"
 	"regexp"
 	"slices"
@@ -158,15 +157,7 @@ func smarterForm(a pattern.Alternative) string {
 	if whole {
 		dir = shape
 	}
-	name, wildcards := "", 0
-	for _, r := range dir {
-		if r == '*' {
-			wildcards++
-			name += fmt.Sprintf("${%d}", wildcards)
-		} else {
-			name += smarterName(string(r))
-		}
-	}
+	name := captured(dir, smarterName)
 	if whole {
 		return name
 	}

@@ -30,8 +30,9 @@ type squatPath struct {
 	Limit                              int
 
 	mount bool
-	// glob is the path in the language, and host the path if it has no wildcards.
-	glob, host string
+	// glob is the path in the language, host the path if it has no wildcards, and captured
+	// what it matched.
+	glob, host, captured string
 }
 
 type squatUSB struct{ Vendor, Product, Serial string }
@@ -193,7 +194,7 @@ func readSquatPath(v *value) squatPath {
 	} else if a, err := fromGoGlob(p.Path); err != nil {
 		v.get("path").report("%v", err)
 	} else {
-		p.glob = a.String()
+		p.glob, p.captured = a.String(), captured(a.Shape(), escapeVariables)
 		p.host, _ = a.Literal()
 		if p.mount {
 			v.c.mounts = addOnce(v.c.mounts, "mount:"+cmp.Or(p.host, path.Dir(a.Prefix()+"x")))
@@ -262,6 +263,9 @@ func (p squatPath) nodes() string {
 func (p squatPath) containerPath() string {
 	at := p.MountPath
 	switch {
+	case at == "" && strings.Contains(p.Path, "/by-") && p.host == "":
+		// What matches are links, whose names a container needs: the kernel's change.
+		return p.captured
 	case at == "" && !p.directory():
 		at = p.host
 	case p.host != "" && strings.HasSuffix(at, "/"):
@@ -340,6 +344,7 @@ func (c *conversion) squatResources(device *value, name string, groups []squatGr
 			r.differs(device, "differs: %s becomes the resource %q, since it forms devices differently", part[0].at.key, path.Base(r.Name))
 		}
 		r.addGroups(device, part)
+		r.dropCaptured(device)
 		r.hoist()
 		c.add(r, in)
 	}
@@ -387,7 +392,7 @@ func (r *resource) addGroups(device *value, groups []squatGroup) {
 					m.ContainerPath = ""
 				}
 			default:
-				r.addPath(device, p, !p.Optional && (form == hardwareForm || form == poolForm && len(g.paths) > 1))
+				r.addPath(p, !p.Optional && (form == hardwareForm || form == poolForm && len(g.paths) > 1))
 			}
 		}
 	}
@@ -405,15 +410,13 @@ func (r *resource) addUSB(u squatUSB) {
 
 // addPath selects the nodes of a path, in the previous match if they differ only in the
 // glob.
-func (r *resource) addPath(device *value, p squatPath, required bool) {
+func (r *resource) addPath(p squatPath, required bool) {
 	m := match{Permissions: p.Permissions, ContainerPath: p.containerPath(), Required: required}
 	if m.As, m.ReadOnly = p.as(); p.mount {
 		m.Permissions = ""
 		if m.ContainerPath == escapeVariables(p.host) {
 			m.ContainerPath = ""
 		}
-	} else if m.ContainerPath == "" && strings.Contains(p.Path, "/by-") {
-		r.differs(device, "differs: nodes of the symlinks %q have the kernel's names in the container", p.Path)
 	}
 	if n := len(r.Match); n > 0 && (r.Each == "" || r.Each == "node") {
 		last := r.Match[n-1]
@@ -443,6 +446,29 @@ func (r *resource) addCompanion(device *value, p squatPath) {
 	r.With = append(r.With, w)
 	if !p.Optional {
 		r.differs(device, "differs: limit %d of %q: here every device gets it", p.Limit, p.Path)
+	}
+}
+
+// dropCaptured removes the names of links where not every glob of the resource has as many
+// wildcards, as the language wants.
+func (r *resource) dropCaptured(device *value) {
+	var shapes []string
+	for _, m := range r.Match {
+		for _, g := range m.Glob {
+			if a, err := parseGlob(g); err == nil {
+				shapes = append(shapes, a.Shape())
+			}
+		}
+	}
+	wildcards := func(shape string) int { return strings.Count(shape, "*") }
+	if !slices.ContainsFunc(shapes, func(s string) bool { return wildcards(s) != wildcards(shapes[0]) }) {
+		return
+	}
+	for i, m := range r.Match {
+		if strings.Contains(strings.ReplaceAll(m.ContainerPath, "$${", ""), "${") {
+			r.Match[i].ContainerPath = ""
+			r.differs(device, "differs: nodes of the symlinks %q have the kernel's names in the container", m.Glob[0])
+		}
 	}
 }
 
