@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/dirents"
 	"github.com/generic-dp/generic-dp/internal/slow"
 	"github.com/generic-dp/generic-dp/sysfs"
 )
@@ -253,7 +254,7 @@ const (
 // procOf returns the /proc that belongs to a sysfs: this kernel's for this kernel's
 // own, and the directory next to it for any other, such as that of a recorded machine.
 func procOf(root string) string {
-	if root == hostSysfs || sysfs.New(root).Kernel() {
+	if root == hostSysfs || dirents.FSType(root) == unix.SYSFS_MAGIC {
 		return hostProc
 	}
 	return filepath.Join(filepath.Dir(filepath.Clean(root)), "proc")

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/sysfs"
@@ -16,8 +17,7 @@ import (
 //
 // Only results of successful reads are cached.
 type cache struct {
-	dirs   map[string]*devDir // directories of device nodes, by path on the host
-	places map[string]place   // of nodes, by path on the host
+	dirs map[string]*devDir // directories of device nodes, by path on the host
 	// onPCI and onUSB are the devices on a bus, by name.
 	onPCI, onUSB map[string]sysfs.Entry
 	facts        map[string]*facts // by directory in sysfs
@@ -61,19 +61,9 @@ func cached[V any](known **V, dir string, read func(string) (V, error)) (V, erro
 	return v, err
 }
 
-// place is the directory of a node in sysfs, and that of the device on a bus which owns
-// it.
-type place struct {
-	id                 nodeID
-	sysPath, subsystem string
-	bus                device.Bus
-	owner              string
-}
-
 func newCache() *cache {
 	return &cache{
-		dirs: make(map[string]*devDir), places: make(map[string]place),
-		onPCI: make(map[string]sysfs.Entry), onUSB: make(map[string]sysfs.Entry), facts: make(map[string]*facts),
+		dirs: make(map[string]*devDir), onPCI: make(map[string]sysfs.Entry), onUSB: make(map[string]sysfs.Entry), facts: make(map[string]*facts),
 	}
 }
 
@@ -84,8 +74,12 @@ func (c *cache) drop(dirs []string) {
 		return
 	}
 	stale := make(map[string]bool, len(dirs))
+	var lengths []int // of few paths, compared with the directories
 	for _, dir := range dirs {
 		stale[dir] = true
+		if !slices.Contains(lengths, len(dir)) {
+			lengths = append(lengths, len(dir))
+		}
 		if bus, of := busDevice(dir); bus != device.PCIBus || of != dir {
 			continue
 		}
@@ -97,14 +91,20 @@ func (c *cache) drop(dirs []string) {
 		}
 	}
 	covered := func(dir string) bool {
-		for ; dir != ""; dir = up(dir) {
-			if stale[dir] {
+		for _, n := range lengths {
+			if n <= len(dir) && (n == len(dir) || dir[n] == '/') && stale[dir[:n]] {
 				return true
 			}
 		}
 		return false
 	}
-	maps.DeleteFunc(c.places, func(_ string, p place) bool { return covered(p.sysPath) })
+	for _, d := range c.dirs {
+		for _, n := range d.nodes {
+			if covered(n.place.sysPath) {
+				n.place = place{}
+			}
+		}
+	}
 	maps.DeleteFunc(c.onPCI, func(_ string, e sysfs.Entry) bool { return covered(e.Path) })
 	maps.DeleteFunc(c.onUSB, func(_ string, e sysfs.Entry) bool { return covered(e.Path) })
 	maps.DeleteFunc(c.facts, func(dir string, _ *facts) bool { return covered(dir) })

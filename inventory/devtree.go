@@ -28,13 +28,12 @@ const hostDev = "/dev"
 type devTree struct {
 	root      string // the directory that is the host's /dev
 	fsID      uint64 // the file system it is on
-	unique    bool   // which never reuses inodes
+	unique    bool   // which counts inodes
 	clock     int64  // of the kernel's file systems, at the start of the walk
 	recording bool
 	cache     map[string]*devDir // by path
-	nodes     map[string]*device.Node
-	ids       map[string]nodeID // of nodes, by path
-	links     map[string]string // target of a link, unresolved
+	nodes     map[string]*node   // by path
+	links     map[string]string  // target of a link, unresolved
 	isDir     map[string]bool
 	dirs      []string
 	mounts    []string // directories on another file system
@@ -47,25 +46,36 @@ type devDir struct {
 	ino      uint64
 	modified unix.Timespec
 	settled  bool // any later change has another time
-	nodes    []devNode
+	nodes    []*devNode
 	links    []devLink
 	dirs     []string
 }
 
 type devLink struct{ path, target string }
 
-// devNode is a node as read.
+// node is a node of a scan, and what is cached of it.
+type node struct {
+	device.Node
+	read *devNode
+}
+
+// devNode is a node as read. The inode and the time of its last change distinguish it
+// from predecessors with its path.
 type devNode struct {
 	path         string
 	kind         device.NodeType
 	major, minor uint32
-	id           nodeID
+	ino          uint64
+	changed      int64
+	place        place
 }
 
-// nodeID distinguishes a node from predecessors with its path.
-type nodeID struct {
-	ino     uint64
-	changed int64
+// place is the directory of a node in sysfs, and that of the device on a bus which owns
+// it. It is empty if it is not known or not valid any more.
+type place struct {
+	sysPath, subsystem string
+	bus                device.Bus
+	owner              string
 }
 
 // walkDev reads the tree below root. It follows no links and stays on one file system:
@@ -80,8 +90,7 @@ func walkDev(ctx context.Context, root string, known map[string]*devDir) (*devTr
 	t := &devTree{
 		root:  root,
 		cache: known,
-		nodes: make(map[string]*device.Node, nodes),
-		ids:   make(map[string]nodeID, nodes),
+		nodes: make(map[string]*node, nodes),
 		links: make(map[string]string, links),
 		isDir: make(map[string]bool),
 	}
@@ -99,22 +108,13 @@ func walkDev(ctx context.Context, root string, known map[string]*devDir) (*devTr
 	}
 	t.fsID = uint64(st.Dev)
 	t.recording = t.marked(hostDev)
-	t.unique = !t.recording && neverReusesInodes(root)
+	t.unique = !t.recording && dirents.CountsInodes(root)
 	if err := t.walk(ctx, hostDev, &st); err != nil {
 		return nil, fmt.Errorf("read the device nodes: %w", err)
 	}
 	slices.Sort(t.dirs)
 	maps.DeleteFunc(known, func(dir string, _ *devDir) bool { return !t.isDir[dir] })
 	return t, nil
-}
-
-// neverReusesInodes reports whether a file system reuses no inode number, at least for
-// billions of files: then the same name and inode is the same file. tmpfs and ramfs
-// count them, and a devtmpfs is one of these (shmem_reserve_inode in mm/shmem.c,
-// get_next_ino in fs/inode.c); file systems on disks use free numbers.
-func neverReusesInodes(path string) bool {
-	var st unix.Statfs_t
-	return unix.Statfs(path, &st) == nil && (uint32(st.Type) == unix.TMPFS_MAGIC || uint32(st.Type) == unix.RAMFS_MAGIC)
 }
 
 // here returns the local path of a path of the host.
@@ -166,8 +166,8 @@ func (t *devTree) walk(ctx context.Context, dir string, st *unix.Stat_t) error {
 
 // read reads one directory into the cache. It returns nil for a removed one.
 func (t *devTree) read(dir string, st *unix.Stat_t) (*devDir, error) {
-	was := make(map[string]devNode)
-	if known := t.cache[dir]; known != nil && t.unique {
+	was := make(map[string]*devNode)
+	if known := t.cache[dir]; known != nil {
 		for _, n := range known.nodes {
 			was[n.path] = n
 		}
@@ -196,13 +196,17 @@ func (t *devTree) read(dir string, st *unix.Stat_t) (*devDir, error) {
 			}
 			d.links = append(d.links, devLink{p, target})
 		case e.Type&fs.ModeDevice != 0, e.Type == 0 && t.recording:
-			n, ok := was[p]
-			if !ok || n.id.ino != e.Ino {
-				n, _, ok = t.stat(p)
+			n, known := was[p]
+			if !known || n.ino != e.Ino || !t.unique {
+				now, _, ok := t.stat(p)
+				if !ok {
+					continue
+				}
+				if !known || !now.same(n) {
+					n = &now
+				}
 			}
-			if ok {
-				d.nodes = append(d.nodes, n)
-			}
+			d.nodes = append(d.nodes, n)
 		}
 	}
 	d.settled = len(t.problems) == before && unix.TimespecToNsec(st.Mtim) < t.clock
@@ -220,7 +224,7 @@ func (t *devTree) stat(p string) (n devNode, mode uint32, ok bool) {
 	mode = st.Mode & unix.S_IFMT
 	n = devNode{
 		path: p, major: unix.Major(uint64(st.Rdev)), minor: unix.Minor(uint64(st.Rdev)),
-		id: nodeID{ino: st.Ino, changed: unix.TimespecToNsec(st.Ctim)},
+		ino: st.Ino, changed: unix.TimespecToNsec(st.Ctim),
 	}
 	switch {
 	case mode == unix.S_IFCHR:
@@ -236,8 +240,14 @@ func (t *devTree) stat(p string) (n devNode, mode uint32, ok bool) {
 	return n, mode, true
 }
 
-// still reports whether n exists as read.
-func (t *devTree) still(n *device.Node) bool {
+// same reports whether n is the node that was read before at its path.
+func (n devNode) same(was *devNode) bool {
+	n.place = was.place
+	return n == *was
+}
+
+// still reports whether a node with the number of n exists.
+func (t *devTree) still(n *node) bool {
 	got, _, ok := (&devTree{root: t.root, recording: t.recording}).stat(n.Path)
 	return ok && got.kind == n.Type && got.major == n.Major && got.minor == n.Minor
 }
@@ -265,11 +275,10 @@ func (t *devTree) problem(p string, err error) {
 	}
 }
 
-func (t *devTree) addNode(n devNode) {
-	t.nodes[n.path] = &device.Node{
+func (t *devTree) addNode(n *devNode) {
+	t.nodes[n.path] = &node{read: n, Node: device.Node{
 		Path: n.path, Type: n.kind, Major: n.major, Minor: n.minor, Kernel: base(n.path), Interface: -1, Index: -1,
-	}
-	t.ids[n.path] = n.id
+	}}
 }
 
 // maxLinks is the maximum number of links in a path, the kernel's own limit
@@ -278,12 +287,12 @@ const maxLinks = 40
 
 // sortedNodes returns the nodes by path, with those that only a link points to (on
 // another file system below /dev, such as pts).
-func (t *devTree) sortedNodes() []*device.Node {
+func (t *devTree) sortedNodes() []*node {
 	for p := range t.links {
 		t.resolve(p)
 	}
-	nodes := slices.AppendSeq(make([]*device.Node, 0, len(t.nodes)), maps.Values(t.nodes))
-	slices.SortFunc(nodes, func(a, b *device.Node) int { return cmp.Compare(a.Path, b.Path) })
+	nodes := slices.AppendSeq(make([]*node, 0, len(t.nodes)), maps.Values(t.nodes))
+	sort.Slice(nodes, func(i, j int) bool { return nodes[i].Path < nodes[j].Path })
 	return nodes
 }
 
@@ -338,7 +347,7 @@ func (t *devTree) resolve(p string) *device.Node {
 			if strings.Trim(rest, "/") != "" {
 				return nil
 			}
-			return n
+			return &n.Node
 		}
 		if !t.isDir[next] {
 			return nil
@@ -356,7 +365,7 @@ func (t *devTree) visit(p string) {
 	}
 	n, mode, ok := t.stat(p)
 	if ok {
-		t.addNode(n)
+		t.addNode(&n)
 	}
 	switch mode {
 	case unix.S_IFDIR:

@@ -10,7 +10,7 @@ import (
 // formerly fills in what the version before took for the hardware of the nodes of h. That
 // version gave nodes to platform and AMBA devices only, or else to none, and took only
 // names that end with ".auto" for counted ones.
-func (c *scan) formerly(h *device.Hardware) {
+func (c *scan) formerly(h, none *device.Hardware) {
 	was := h
 	if h.Bus == device.USBBus {
 		controller := usbController(h.Path, formerlyCounted)
@@ -20,24 +20,33 @@ func (c *scan) formerly(h *device.Hardware) {
 			was = &other
 		}
 	}
+	if h.Bus == device.PlatformBus {
+		c.formerlyPlatform(h)
+		return
+	}
+	for _, nodes := range [][]*device.Node{h.Nodes, h.Nets} {
+		for _, n := range nodes {
+			if strings.HasPrefix(n.SysPath, nvmeVirtual) {
+				n.Formerly = none
+			} else if was != h || n.Part != "" {
+				n.Formerly = was
+			}
+		}
+	}
+}
+
+func (c *scan) formerlyPlatform(h *device.Hardware) {
 	owners := map[string]*device.Hardware{"": {}} // by directory
 	for _, n := range slices.Concat(h.Nodes, h.Nets) {
-		switch {
-		case h.Bus == device.PlatformBus:
-			dir, _ := c.platformDir(n.SysPath, formerBuses, formerlyCounted)
-			if owners[dir] == nil {
-				owners[dir] = &device.Hardware{Bus: device.PlatformBus, Path: dir, Name: base(dir)}
-			}
-			n.Formerly = owners[dir]
-			if n.Type != device.NetInterface {
-				n.Formerly.Nodes = append(n.Formerly.Nodes, n)
-			} else {
-				n.Formerly.Nets = append(n.Formerly.Nets, n)
-			}
-		case strings.HasPrefix(n.SysPath, nvmeVirtual):
-			n.Formerly = owners[""]
-		case was != h || n.Part != "":
-			n.Formerly = was
+		dir, _ := c.platformDir(n.SysPath, formerBuses, formerlyCounted)
+		if owners[dir] == nil {
+			owners[dir] = &device.Hardware{Bus: device.PlatformBus, Path: dir, Name: base(dir)}
+		}
+		n.Formerly = owners[dir]
+		if n.Type != device.NetInterface {
+			n.Formerly.Nodes = append(n.Formerly.Nodes, n)
+		} else {
+			n.Formerly.Nets = append(n.Formerly.Nets, n)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,16 +21,16 @@ type number struct {
 // If several nodes have one number, the one with the kernel's path (DEVNAME) is the
 // node of the hardware, and the others are nodes without hardware: a copy made by hand
 // does not follow the device. If none has that path, all are nodes of the hardware.
-func (c *scan) locate(nodes []*device.Node) []*device.Node {
-	first := make(map[number]*device.Node, len(nodes))
-	copies := make(map[number][]*device.Node) // the first and all others with its number
+func (c *scan) locate(nodes []*node) []*node {
+	first := make(map[number]*node, len(nodes))
+	copies := make(map[number][]*node) // the first and all others with its number
 	for _, n := range nodes {
 		k := number{n.Type, n.Major, n.Minor}
 		switch f := first[k]; {
 		case f == nil:
 			first[k] = n
 		case copies[k] == nil:
-			copies[k] = []*device.Node{f, n}
+			copies[k] = []*node{f, n}
 		default:
 			copies[k] = append(copies[k], n)
 		}
@@ -41,9 +40,6 @@ func (c *scan) locate(nodes []*device.Node) []*device.Node {
 		if c.locateNode(n) {
 			kept = append(kept, n)
 		}
-	}
-	if len(c.cache.places) > len(kept) {
-		maps.DeleteFunc(c.cache.places, func(p string, _ place) bool { _, ok := c.tree.ids[p]; return !ok })
 	}
 	for _, same := range copies {
 		if same[0].SysPath != "" {
@@ -58,13 +54,11 @@ func (c *scan) locate(nodes []*device.Node) []*device.Node {
 // A node without an entry in sysfs may have just been removed: the kernel removes the
 // node before its number (device_del in drivers/base/core.c). If it still exists, its
 // number is looked up again, since the next device may have reused both meanwhile.
-func (c *scan) locateNode(n *device.Node) bool {
-	id := c.tree.ids[n.Path]
-	if known, ok := c.cache.places[n.Path]; ok && known.id == id {
+func (c *scan) locateNode(n *node) bool {
+	if known := &n.read.place; known.sysPath != "" {
 		n.Kernel, n.SysPath, n.Subsystem = base(known.sysPath), known.sysPath, known.subsystem
 		return true
 	}
-	delete(c.cache.places, n.Path)
 	dir, err := c.nodeDir(n)
 	if dir == "" && err == nil {
 		if !c.tree.still(n) {
@@ -83,14 +77,14 @@ func (c *scan) locateNode(n *device.Node) bool {
 	}
 	n.Kernel, n.SysPath, n.Subsystem = base(dir), dir, subsystem
 	// A node that replaced it within the same tick could have its inode.
-	if err == nil && subsystem != "" && id.changed < c.tree.clock {
+	if err == nil && subsystem != "" && n.read.changed < c.tree.clock {
 		bus, owner := busDevice(dir)
-		c.cache.places[n.Path] = place{id: id, sysPath: dir, subsystem: subsystem, bus: bus, owner: owner}
+		n.read.place = place{sysPath: dir, subsystem: subsystem, bus: bus, owner: owner}
 	}
 	return true
 }
 
-func (c *scan) nodeDir(n *device.Node) (string, error) {
+func (c *scan) nodeDir(n *node) (string, error) {
 	if n.Type == device.BlockNode {
 		return c.sysfs.BlockDev(n.Major, n.Minor)
 	}
@@ -98,10 +92,10 @@ func (c *scan) nodeDir(n *device.Node) (string, error) {
 }
 
 // dropCopies removes from sysfs the nodes that are not the kernel's own.
-func (c *scan) dropCopies(same []*device.Node) {
+func (c *scan) dropCopies(same []*node) {
 	name, err := cached(&c.cache.of(same[0].SysPath).devName, same[0].SysPath, c.sysfs.DevName)
 	c.problems.add(same[0].SysPath, err)
-	isOwn := func(n *device.Node) bool { return n.Path == hostDev+"/"+name }
+	isOwn := func(n *node) bool { return n.Path == hostDev+"/"+name }
 	if err != nil || !slices.ContainsFunc(same, isOwn) {
 		return
 	}
@@ -114,15 +108,15 @@ func (c *scan) dropCopies(same []*device.Node) {
 
 // own assigns each node to its hardware, once all hardware of the buses is known, and
 // returns the nodes without those whose hardware has gone.
-func (c *scan) own(nodes []*device.Node) []*device.Node {
+func (c *scan) own(nodes []*node) []*device.Node {
 	groups := c.vfioGroups(nodes)
-	kept := nodes[:0]
-	for _, n := range nodes {
+	kept := make([]*device.Node, 0, len(nodes))
+	for _, found := range nodes {
+		n, at := &found.Node, found.read.place
 		if n.SysPath == "" {
 			kept = append(kept, n)
 			continue
 		}
-		at := c.cache.places[n.Path]
 		if at.sysPath == "" || len(c.mdevs) > 0 {
 			at.bus, at.owner = c.busDevice(n.SysPath)
 		}
@@ -131,13 +125,13 @@ func (c *scan) own(nodes []*device.Node) []*device.Node {
 		switch {
 		case dir != "" && h == nil:
 			// No ancestor owns the node instead: a stick's node is not the hub's.
-			c.misfit = c.misfit || !c.full && c.moved(n)
+			c.misfit = c.misfit || !c.full && c.moved(found)
 			c.leaveOut(n.Path, bus, dir)
 			continue
 		case h != nil && c.interfaceGone(n, h):
 			continue
 		case h == nil:
-			h = groups[vfioGroup(n)]
+			h = groups[vfioGroup(n.SysPath)]
 		}
 		if h == nil {
 			h = c.namespace(n)
@@ -174,12 +168,15 @@ func (c *scan) interfaceGone(n *device.Node, h *device.Hardware) bool {
 		return false
 	}
 	name, _, _ := strings.Cut(below, "/")
-	_, known := c.interfaces[h.Path+"/"+name]
-	return !known && strings.Contains(name, ":")
+	if !strings.Contains(name, ":") {
+		return false
+	}
+	_, known := c.interfaces[n.SysPath[:len(h.Path)+1+len(name)]]
+	return !known
 }
 
 // moved reports whether the cached sysfs directory of a node has changed.
-func (c *scan) moved(n *device.Node) bool {
+func (c *scan) moved(n *node) bool {
 	dir, err := c.nodeDir(n)
 	return err == nil && dir != n.SysPath
 }

@@ -80,34 +80,32 @@ func (s *Scanner) readPCI(c *scan, entries []sysfs.Entry, answer <-chan ghwAnswe
 		}
 		return p, err
 	}
-	fns := make(map[string]*device.Hardware, len(entries))
+	first := len(c.list)
+	pfs := make(map[string]*device.Hardware) // by address
 	for _, e := range entries {
-		p, err := cached(&c.cache.of(e.Path).pci, e.Path, read)
+		f := c.cache.of(e.Path)
+		p, err := cached(&f.pci, e.Path, read)
 		if sysfs.Gone(err) {
 			continue
 		}
 		c.problems.add(e.Path, err)
-		fns[e.Name] = &device.Hardware{Bus: device.PCIBus, Path: e.Path, Name: e.Name, NUMA: -1, PCI: &p}
-		c.hardware[e.Path] = fns[e.Name]
-	}
-	c.virtualFunctions(fns)
-}
-
-// virtualFunctions fills in SRIOV, PF and VF, which ghw lacks.
-func (c *scan) virtualFunctions(fns map[string]*device.Hardware) {
-	any := false
-	for _, h := range fns {
-		h.PCI.SRIOV, h.PCI.VF = "none", -1
-		hasVFs, err := cached(&c.cache.of(h.Path).hasVFs, h.Path, c.sysfs.HasVFs)
-		c.problems.add(h.Path, err)
+		h := &device.Hardware{Bus: device.PCIBus, Path: e.Path, Name: e.Name, NUMA: -1, PCI: &p}
+		c.add(h)
+		p.SRIOV, p.VF = "none", -1
+		hasVFs, err := cached(&f.hasVFs, e.Path, c.sysfs.HasVFs)
+		c.problems.add(e.Path, err)
 		if hasVFs {
-			h.PCI.SRIOV, any = "pf", true
+			p.SRIOV, pfs[e.Name] = "pf", h
 		}
 	}
-	if !any {
-		return
+	if len(pfs) > 0 {
+		c.virtualFunctions(c.list[first:], pfs)
 	}
-	for _, h := range fns {
+}
+
+// virtualFunctions fills in PF and VF, which ghw lacks like SRIOV.
+func (c *scan) virtualFunctions(functions []*device.Hardware, pfs map[string]*device.Hardware) {
+	for _, h := range functions {
 		if h.PCI.SRIOV == "pf" {
 			continue
 		}
@@ -117,7 +115,7 @@ func (c *scan) virtualFunctions(fns map[string]*device.Hardware) {
 			continue
 		}
 		h.PCI.SRIOV, h.PCI.PF = "vf", address
-		pf := fns[address]
+		pf := pfs[address]
 		if pf == nil {
 			continue
 		}

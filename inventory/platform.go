@@ -26,7 +26,7 @@ func (c *scan) platform(node string) *device.Hardware {
 		// The kernel counts PNP devices, and ACPI names them.
 		h.Name = cmp.Or(c.firmwareNode(dir), h.Name)
 	}
-	c.hardware[dir] = h
+	c.add(h)
 	return h
 }
 

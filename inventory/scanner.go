@@ -148,15 +148,19 @@ type scanned struct {
 // scan reads what is not cached: everything, if that is nil. Only a scan without an
 // error and with a consistent cache has a snapshot. The lock is held.
 func (s *Scanner) scan(ctx context.Context, known *cache) (*scan, error) {
+	full := known == nil
+	if full {
+		known = newCache()
+	}
+	size := len(known.onPCI) + len(known.onUSB)
 	c := &scan{
 		sysfs:      s.sysfs,
 		cache:      known,
-		hardware:   make(map[string]*device.Hardware),
+		full:       full,
+		hardware:   make(map[string]*device.Hardware, size),
+		list:       make([]*device.Hardware, 0, size),
 		interfaces: make(map[string]int),
 		unread:     make(map[string]device.Unread),
-	}
-	if known == nil {
-		c.cache, c.full = newCache(), true
 	}
 	s.cache = nil // until it is complete
 	var ghw <-chan ghwAnswer
@@ -174,12 +178,12 @@ func (s *Scanner) scan(ctx context.Context, known *cache) (*scan, error) {
 		return c, err
 	}
 	c.tree, c.problems = tree, tree.problems
-	nodes := c.locate(tree.sortedNodes())
+	located := c.locate(tree.sortedNodes())
 	functions := s.listPCI(c)
 	s.readUSB(ctx, c)
 	s.readPCI(c, functions, ghw)
 	c.readMDevs()
-	nodes = c.own(nodes)
+	nodes := c.own(located)
 	var nets []*device.Node
 	if !s.noNets {
 		nets = c.readNets()
@@ -190,7 +194,7 @@ func (s *Scanner) scan(ctx context.Context, known *cache) (*scan, error) {
 	if c.misfit {
 		return c, nil
 	}
-	hardware := c.finish(nodes)
+	c.finish(nodes)
 	sort.Slice(c.problems, func(i, j int) bool {
 		a, b := c.problems[i], c.problems[j]
 		return cmp.Or(cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.Reason, b.Reason)) < 0
@@ -200,14 +204,14 @@ func (s *Scanner) scan(ctx context.Context, known *cache) (*scan, error) {
 		Nets:     nets,
 		Links:    tree.linksTo(nodes),
 		Dirs:     tree.dirs,
-		Hardware: hardware,
+		Hardware: c.list,
 		Problems: slices.Compact(c.problems), // one read may serve several devices
 		Unread:   slices.Collect(maps.Values(c.unread)),
 	}
 	unread := c.snapshot.Unread
 	sort.Slice(unread, func(i, j int) bool { return unread[i].Path < unread[j].Path })
 	if s.last.Snapshot == nil && !tree.recording {
-		s.addRecentNodes(nodes, tree.ids, time.Now())
+		s.addRecentNodes(located, time.Now())
 	}
 	s.last, s.cache = scanned{c.snapshot, c.netInterfaces}, c.cache
 	return c, nil
@@ -216,9 +220,9 @@ func (s *Scanner) scan(ctx context.Context, known *cache) (*scan, error) {
 // addRecentNodes counts nodes made shortly before the first scan as events of their
 // hardware: a driver may be about to make the next node. A write to a node and another
 // owner are indistinguishable from that.
-func (s *Scanner) addRecentNodes(nodes []*device.Node, ids map[string]nodeID, now time.Time) {
+func (s *Scanner) addRecentNodes(nodes []*node, now time.Time) {
 	for _, n := range nodes {
-		age := now.Sub(time.Unix(0, ids[n.Path].changed))
+		age := now.Sub(time.Unix(0, n.read.changed))
 		if n.Hardware == nil || age < 0 || age > recent {
 			continue
 		}
@@ -257,6 +261,7 @@ type scan struct {
 	misfit        bool // the cache is inconsistent with the host
 	snapshot      *device.Snapshot
 	hardware      map[string]*device.Hardware   // by path
+	list          []*device.Hardware            // of hardware, in no order
 	mdevs         []string                      // paths of mediated devices
 	interfaces    map[string]int                // number of a USB interface by path, -1 if unreadable
 	unread        map[string]device.Unread      // USB devices by path
@@ -265,13 +270,18 @@ type scan struct {
 	problems      problems
 }
 
-// finish completes the nodes and the hardware, and returns the latter by path.
-func (c *scan) finish(nodes []*device.Node) []*device.Hardware {
-	list := slices.AppendSeq(make([]*device.Hardware, 0, len(c.hardware)), maps.Values(c.hardware))
-	slices.SortFunc(list, func(a, b *device.Hardware) int { return cmp.Compare(a.Path, b.Path) })
-	for _, h := range list {
+func (c *scan) add(h *device.Hardware) {
+	c.hardware[h.Path] = h
+	c.list = append(c.list, h)
+}
+
+// finish completes the nodes and the hardware, and sorts the latter by path.
+func (c *scan) finish(nodes []*device.Node) {
+	sort.Slice(c.list, func(i, j int) bool { return c.list[i].Path < c.list[j].Path })
+	none := &device.Hardware{}
+	for _, h := range c.list {
 		c.parts(h)
-		c.formerly(h)
+		c.formerly(h, none)
 		h.NUMA = c.numaAt(h.Path)
 		for dir := up(h.Path); dir != "" && h.Parent == nil; dir = up(dir) {
 			h.Parent = c.hardware[dir]
@@ -279,7 +289,7 @@ func (c *scan) finish(nodes []*device.Node) []*device.Hardware {
 	}
 	for _, n := range nodes {
 		if n.Hardware == nil && n.Namespace != "" {
-			n.Formerly = &device.Hardware{}
+			n.Formerly = none
 		}
 		if n.SysPath == "" || strings.HasPrefix(n.SysPath, "devices/virtual/") {
 			continue
@@ -291,7 +301,6 @@ func (c *scan) finish(nodes []*device.Node) []*device.Hardware {
 			}
 		}
 	}
-	return list
 }
 
 // numaAt returns the NUMA node of dir or of its nearest ancestor that has one. USB

@@ -20,8 +20,9 @@ func TestNodeRemovedDuringAScanIsLeftOut(t *testing.T) {
 			must(t, os.WriteFile(dev+"/ttyUSB1", []byte("char 188:1\n"), 0o644))
 		}
 		c := &scan{sysfs: sysfs.New(t.TempDir()), cache: newCache(), tree: &devTree{root: dev, recording: true}}
-		node := &device.Node{Path: "/dev/ttyUSB1", Type: device.CharNode, Major: 188, Minor: 1, Kernel: "ttyUSB1"}
-		kept := c.locate([]*device.Node{node})
+		c.tree.nodes = make(map[string]*node)
+		c.tree.addNode(&devNode{path: "/dev/ttyUSB1", kind: device.CharNode, major: 188, minor: 1})
+		kept := c.locate(c.tree.sortedNodes())
 		if got := len(kept) == 1; got != still {
 			t.Errorf("still there %t: kept %t", still, got)
 		}
@@ -80,13 +81,13 @@ func TestRecentNodes(t *testing.T) {
 		known bool
 	}{{"recent", recent / 2, true}, {"old", 2 * recent, false}, {"of the future", -recent, false}} {
 		h := &device.Hardware{Path: "devices/a"}
-		nodes := []*device.Node{{Path: "/dev/x", Hardware: h}, {Path: "/dev/older", Hardware: h}, {Path: "/dev/null"}}
-		ids := map[string]nodeID{}
-		for i, n := range nodes {
-			ids[n.Path] = nodeID{changed: now.Add(-c.age - time.Duration(i)*recent/4).UnixNano()}
+		var nodes []*node
+		for i, h := range []*device.Hardware{h, h, nil} {
+			made := now.Add(-c.age - time.Duration(i)*recent/4).UnixNano()
+			nodes = append(nodes, &node{device.Node{Hardware: h}, &devNode{changed: made}})
 		}
 		s := New(Options{Sysfs: t.TempDir()})
-		s.addRecentNodes(nodes, ids, now)
+		s.addRecentNodes(nodes, now)
 		want := time.Time{}
 		if c.known {
 			want = now.Add(-c.age)

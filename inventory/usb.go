@@ -80,7 +80,7 @@ func (s *Scanner) readUSB(ctx context.Context, c *scan) {
 		u.Controller = usbController(e.Path, isCounted)
 		// The ports: "1.4" of "1-1.4", "" for a root hub.
 		_, u.Chain, _ = strings.Cut(e.Name, "-")
-		c.hardware[e.Path] = &device.Hardware{Bus: device.USBBus, Path: e.Path, Name: e.Name, NUMA: -1, USB: &u}
+		c.add(&device.Hardware{Bus: device.USBBus, Path: e.Path, Name: e.Name, NUMA: -1, USB: &u})
 	}
 	for _, e := range interfaces {
 		h := c.hardware[up(e.Path)]

@@ -12,9 +12,9 @@ import (
 // does not lead to the functions of the group.
 const vfioGroupDir = "devices/virtual/vfio/"
 
-// vfioGroup returns the IOMMU group of the node n, "" for other nodes.
-func vfioGroup(n *device.Node) string {
-	name, ok := strings.CutPrefix(n.SysPath, vfioGroupDir)
+// vfioGroup returns the IOMMU group of the node with a directory, "" for other nodes.
+func vfioGroup(sysPath string) string {
+	name, ok := strings.CutPrefix(sysPath, vfioGroupDir)
 	if !ok {
 		return ""
 	}
@@ -25,10 +25,10 @@ func vfioGroup(n *device.Node) string {
 // node by IOMMU group: of the functions bound to VFIO the one with the lowest address,
 // or of all if none is known to be, as while the last one is being unbound. A mediated
 // device has its own group.
-func (c *scan) vfioGroups(nodes []*device.Node) map[string]*device.Hardware {
+func (c *scan) vfioGroups(nodes []*node) map[string]*device.Hardware {
 	members := make(map[string][]*device.Hardware)
 	for _, n := range nodes {
-		if group := vfioGroup(n); group != "" {
+		if group := vfioGroup(n.SysPath); group != "" {
 			members[group] = nil
 		}
 		if n.Subsystem == "vfio-dev" {
@@ -43,7 +43,7 @@ func (c *scan) vfioGroups(nodes []*device.Node) map[string]*device.Hardware {
 		}
 		// "mlx5_vfio_pci", "hisi-acc-vfio-pci": drivers/vfio/pci has one for each kind
 		// of hardware whose state it can migrate.
-		if strings.HasSuffix(strings.ReplaceAll(h.PCI.Driver, "-", "_"), "vfio_pci") {
+		if d := h.PCI.Driver; strings.HasSuffix(d, "vfio_pci") || strings.HasSuffix(d, "vfio-pci") {
 			h.PCI.VFIO = true
 		}
 		if list, ok := members[h.PCI.IOMMUGroup]; ok && h.PCI.IOMMUGroup != "" {
@@ -99,7 +99,7 @@ func (c *scan) readMDevs() {
 			continue
 		}
 		c.problems.add(e.Path, err)
-		c.hardware[e.Path] = &device.Hardware{Bus: device.MDevBus, Path: e.Path, Name: e.Name, NUMA: -1, MDev: &m}
+		c.add(&device.Hardware{Bus: device.MDevBus, Path: e.Path, Name: e.Name, NUMA: -1, MDev: &m})
 		c.mdevs = append(c.mdevs, e.Path)
 	}
 }

@@ -26,20 +26,15 @@ import (
 // FS reads one sysfs tree.
 type FS struct {
 	root   string
-	kernel bool    // the kernel's own, not a recording
+	inodes bool    // identify files
 	trace  *tracer // nil does not record
 }
 
 // New returns the tree below root: "/sys", the mount point of the host's, or a
 // recording.
 func New(root string) FS {
-	var st unix.Statfs_t
-	err := dirents.Retry(func() error { return unix.Statfs(root, &st) })
-	return FS{root: root, kernel: err == nil && uint32(st.Type) == unix.SYSFS_MAGIC}
+	return FS{root: root, inodes: dirents.CountsInodes(root)}
 }
-
-// Kernel reports whether the tree is the kernel's own.
-func (fs FS) Kernel() bool { return fs.kernel }
 
 // Root returns the directory of the tree.
 func (fs FS) Root() string { return fs.root }
@@ -54,10 +49,8 @@ type Entry struct {
 	Name string
 	Path string
 	// Ino is the inode of the link. The kernel makes the link when a device is added
-	// and increments the inode number (bus_add_device in drivers/base/bus.c,
-	// __kernfs_new_node in fs/kernfs/dir.c), which wraps around after billions at the
-	// earliest: the same inode is the same device, and its successor has another one.
-	// It is 0 if the tree is not the kernel's.
+	// (bus_add_device in drivers/base/bus.c): the same inode is the same device, and its
+	// successor has another one. It is 0 in a tree whose file system reuses inodes.
 	Ino uint64
 }
 
@@ -158,13 +151,14 @@ func (fs FS) entries(dir string, known map[string]Entry) ([]Entry, error) {
 	var errs []error
 	for _, f := range found {
 		e := Entry{Name: f.Name}
-		if fs.kernel {
+		if fs.inodes {
 			e.Ino = f.Ino
 		}
 		if k, ok := known[f.Name]; ok && k.Ino == e.Ino {
 			list = append(list, k)
 			continue
 		}
+		e.Name = strings.Clone(e.Name)
 		e.Path, err = fs.device(dir, f.Name)
 		if Gone(err) || errors.Is(err, unix.EINVAL) {
 			continue
