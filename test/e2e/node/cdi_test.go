@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/generic-dp/generic-dp/test/e2e/bed"
+	"github.com/generic-dp/generic-dp/test/e2e/fixture"
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
@@ -98,6 +100,32 @@ func TestCDISpec(t *testing.T) {
 	})
 	if _, err := os.Stat(others); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestCDIBesideLinks restarts a container whose device has another name since. Programs find
+// such nodes by name: by CDI the container has the new one, by its link still the old one.
+func TestCDIBesideLinks(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	card := fixture.PCI{Address: "0000:3b:00.0", ID: "8086:56c0", NUMA: -1, Node: "dri/renderD128"}
+	n.AddPCI(card)
+	n.serve(t, "[[resource]]\nname = \"gpu\"\nmatch = { pci.id = \"8086:56c0\", glob = \"/dev/dri/*\" }\n")
+	n.Kubelet.WaitAllocatable(t, "example.com/gpu", 1)
+	pod := n.run(t, bed.Workload("mine", "example.com/gpu", 1))
+	wantNode(t, pod.Inspect(t, "main", "/dev/dri"), "/dev/dri/renderD128", n.numberOf(t, "dri/renderD128"))
+
+	n.RemovePCI(card.Address)
+	n.Kubelet.WaitAllocatable(t, "example.com/gpu", 0)
+	card.Node = "dri/renderD129"
+	n.AddPCI(card)
+	n.Kubelet.WaitAllocatable(t, "example.com/gpu", 1)
+	r := restart(t, pod, 1)
+	for _, path := range []string{"/dev/dri/renderD128", "/dev/dri/renderD129"} {
+		wantNode(t, r, path, n.numberOf(t, "dri/renderD129"))
+	}
+	if got := n.allocations(t, "example.com/gpu"); got != 1 {
+		t.Errorf("%d calls of Allocate, want 1", got)
 	}
 }
 
