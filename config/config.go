@@ -37,6 +37,8 @@ type Config struct {
 	Files []string
 	// Hash of the text of all files: equal hashes are equal configurations.
 	Hash string
+	// Notes are about what is valid and better written otherwise, in file order.
+	Notes []Problem
 	// needs are the requested privileges, in file order.
 	needs []need
 }

@@ -21,7 +21,7 @@ func (c *Container) read(v value) {
 		t.permissions(&c.Permissions, `what a container may do with nodes: some of "r" (read), "w" (write) and "m" (mknod)`)
 		t.entries("env", &c.Env, "an environment variable", envKey, "environment variables of the container, by name")
 		t.entries("annotations", &c.Annotations, "an annotation", annotationKey, "annotations of the container, by key")
-		tables(t, "mounts", &c.Mounts, readMount, "", "bind mounts")
+		tables(t, "mounts", &c.Mounts, readMount, "host_path", "bind mounts")
 		t.key("cdi", func() form { return form{"anyOf": []form{booleanForm(), {"enum": []string{autoCDI}}}} },
 			func(v value) { c.CDI, c.AutoCDI = v.cdi() },
 			"whether to inject devices by the name of a generated CDI spec, instead of nodes and mounts")
@@ -269,23 +269,36 @@ func readCompanion(v value) Companion {
 		if c.Mount {
 			path, glob = mountPath, mountGlob
 		}
-		t.text("path", &c.Path, path, "path of a device node, or of what to mount")
-		t.key("glob", stringForm, func(v value) { c.Glob = v.glob(glob) }, "one pattern without variables, instead of path")
+		t.text("path", &c.Path, path, "path of a device node")
+		t.text("host_path", &c.Path, path, "path of what to mount")
+		t.key("glob", stringForm, func(v value) { c.Glob = v.glob(glob) }, "one pattern without variables, instead of either")
 		t.text("container_path", &c.ContainerPath, companionPath,
 			`path in the container; a "/" at the end is a directory for it`)
 		t.boolean("optional", &c.Optional, "whether a device without it is Healthy")
 		t.permissions(&c.Permissions, "permissions of a device node")
 		t.boolean("read_only", &c.ReadOnly, "whether a mount is read-only")
 	})
-	switch path, glob := v.child("path"), v.child("glob"); {
-	case v.has("path") && v.has("glob"):
-		v.report("both path and glob: want one of them", "")
-	case !v.has("path") && !v.has("glob"):
-		v.report("neither path nor glob: want one of them", "")
-	case c.Mount && !c.Glob.Empty():
-		glob.needsMounts(c.Glob)
+	host := "path"
+	switch {
+	case c.Mount && (v.has("host_path") || !v.has("path")):
+		host = "host_path"
 	case c.Mount:
-		path.needsMountOf(c.Path)
+		v.child(host).note("a mount has host_path instead, as in container.mounts; path is understood for now", "")
+	case v.has("host_path"):
+		v.child("host_path").report(`a device node has path instead: want path, or as = "mount"`, "")
+		return c
+	}
+	switch {
+	case v.has("path") && v.has("host_path"):
+		v.report("both path and host_path: want host_path", "")
+	case v.has(host) && v.has("glob"):
+		v.report("both "+host+" and glob: want one of them", "")
+	case !v.has(host) && !v.has("glob"):
+		v.report("neither "+host+" nor glob: want one of them", "")
+	case c.Mount && !c.Glob.Empty():
+		v.child("glob").needsMounts(c.Glob)
+	case c.Mount:
+		v.child(host).needsMountOf(c.Path)
 	}
 	if c.Mount && v.has("permissions") {
 		v.child("permissions").report("a mount has no permissions: want read_only", "")

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -120,7 +121,9 @@ func (n *node) lost(raw any) (first *node) {
 // syntaxHint returns a hint for common mistakes.
 func syntaxHint(message, text string, at int) string {
 	word := wordAt(text, at)
-	switch {
+	switch typographic, _ := utf8.DecodeRuneInString(text[at:]); {
+	case strings.ContainsRune("“”„‟‘’«»", typographic):
+		return fmt.Sprintf("%q is a typographic quote: write \" or '", typographic)
 	case strings.Contains(message, "but got ':'"):
 		return `a key is followed by "=": is this YAML?`
 	case strings.Contains(message, "cannot be used as an array"):

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -159,6 +160,36 @@ func hexadecimal(numbers, digits int, rule, want string) kind {
 	return k
 }
 
+// hinted adds what a name in place of the ID may mean.
+func (k kind) hinted(a device.Attribute) kind {
+	check := k.check
+	switch a.Name() {
+	case "usb.vendor", "usb.product":
+		k.check = func(a pattern.Alternative) (rule, hint string) {
+			name, whole := a.Literal()
+			if rule, hint = check(a); rule != "" && whole && strings.Trim(name, hexDigits) != "" {
+				hint = cmp.Or(hint, "usb.manufacturer and usb.product_name select by the names that a device reports; generic-dp devices --all has its IDs")
+			}
+			return rule, hint
+		}
+	case "pci.vendor":
+		k.check = func(a pattern.Alternative) (rule, hint string) {
+			if rule, hint = check(a); vendorIDs[a.String()] != "" {
+				hint = didYouMean(vendorIDs[a.String()])
+			}
+			return rule, hint
+		}
+	}
+	return k
+}
+
+// vendorIDs are the PCI IDs of vendors that people write by name; pci.ids is not on every
+// host.
+var vendorIDs = map[string]string{
+	"intel": "8086", "nvidia": "10de", "amd": "1002", "ati": "1002", "mellanox": "15b3", "broadcom": "14e4",
+	"samsung": "144d", "xilinx": "10ee", "solarflare": "1924",
+}
+
 // leadingZeros is the hint for numbers without leading zeros.
 func leadingZeros(parts []string, digits int) string {
 	for i, s := range parts {
@@ -199,7 +230,7 @@ func attributeKinds() (all []attribute) {
 		case device.WordValue:
 			k = oneOf(a.Words)
 		}
-		all = append(all, attribute{a, k})
+		all = append(all, attribute{a, k.hinted(a)})
 	}
 	return all
 }

@@ -23,6 +23,7 @@ type walk struct {
 	reports []report
 	found   int      // reports, including dropped ones
 	needs   []report // that --allow may permit
+	notes   []report
 	// keys of the language; see language.
 	keys   []string
 	domain string
@@ -90,6 +91,9 @@ func (w *walk) parse(files []File) (*Config, error) {
 	}
 	if err := problems(found, w.found); err != nil {
 		return nil, err
+	}
+	for _, r := range inOrder(w.notes) {
+		cfg.Notes = append(cfg.Notes, r.Problem)
 	}
 	for _, r := range inOrder(w.needs) {
 		cfg.needs = append(cfg.needs, need{r.Problem, r.allowed})

@@ -55,6 +55,10 @@ func keyElsewhere(name string) string {
 		return "count"
 	case "resourcename", "resource":
 		return "name"
+	case "source", "src":
+		return "host_path"
+	case "mountpath", "target", "destination", "dst":
+		return "container_path"
 	}
 	return ""
 }
@@ -134,6 +138,10 @@ func didYouMean(names ...string) string {
 func nearest(name string, names []string) string {
 	best, edits := "", max(1, min(len(name)/3, 3))
 	for _, n := range names {
+		if rest, cut := strings.CutPrefix(n, name); cut && len(name) > 2 && !strings.Contains(rest, ".") {
+			best, edits = n, 1
+			continue
+		}
 		if d := len(n) - len(name); d > edits || -d > edits {
 			continue
 		}

@@ -157,6 +157,9 @@ func (v value) isEmpty() bool {
 // report records a problem of v; hint may be empty.
 func (v value) report(text, hint string) { v.w.report(v.problem(text, hint)) }
 
+// note records what is better written otherwise.
+func (v value) note(text, hint string) { v.w.notes = append(v.w.notes, v.problem(text, hint)) }
+
 func (v value) problem(text, hint string) report {
 	src, n := v.find()
 	at := n.at
@@ -238,10 +241,20 @@ func (v value) tables(main string) []value {
 }
 
 func tableHint(raw any, main string) string {
-	if s, ok := raw.(string); ok && main != "" {
-		return fmt.Sprintf("write { %s = %s }", main, quote(s))
+	s, ok := raw.(string)
+	if !ok || main == "" {
+		return ""
 	}
-	return ""
+	more := ""
+	if main == "host_path" { // HOST[:CONTAINER[:ro|rw]], as for docker
+		parts := strings.Split(s, ":")
+		s = parts[0]
+		more = ", container_path = " + quote(parts[min(1, len(parts)-1)])
+		if len(parts) > 2 {
+			more += fmt.Sprintf(", read_only = %t", !strings.Contains(parts[2], "rw"))
+		}
+	}
+	return fmt.Sprintf("write { %s = %s%s }", main, quote(s), more)
 }
 
 // string reads v as a string. It reports other types and strings with a NUL, which no

@@ -105,6 +105,7 @@ type pciMatch struct {
 
 type companion struct {
 	Path          string `toml:"path"`
+	HostPath      string `toml:"host_path"`
 	Glob          string `toml:"glob"`
 	As            string `toml:"as"`
 	ReadOnly      *bool  `toml:"read_only"`

@@ -440,7 +440,10 @@ func (r *resource) addCompanion(device *value, p squatPath) {
 	if w.ContainerPath == w.Path {
 		w.ContainerPath = ""
 	}
-	if w.As, w.ReadOnly = p.as(); !p.mount && p.Permissions != "rw" {
+	if w.As, w.ReadOnly = p.as(); p.mount {
+		w.Path, w.HostPath = "", w.Path
+	}
+	if !p.mount && p.Permissions != "rw" {
 		w.Permissions = p.Permissions
 	}
 	r.With = append(r.With, w)

@@ -101,6 +101,9 @@ func (f *flags) check(ctx context.Context, path string) (checkedFile, error) {
 	if err != nil {
 		return file, err
 	}
+	for _, p := range cfg.Notes {
+		file.Notes = append(file.Notes, problem{p.File, p.Line, p.Column, p.Place, p.Text, p.Hint, "note: " + p.String()})
+	}
 	for _, n := range view.Matched.Notes {
 		p := problem{Place: n.Place, Text: n.Text, Hint: n.Hint}
 		var line strings.Builder
