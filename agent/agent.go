@@ -220,6 +220,10 @@ var hints = map[string]struct{ pod, host string }{
 		pod:  `volume "cdi" of the DaemonSet: cdi.enabled in the chart's values mounts cdi.directory, which container.cdi needs`,
 		host: "container.cdi needs a directory that container runtimes read CDI specs from, /var/run/cdi or /etc/cdi as a rule",
 	},
+	"nfd-dir": {
+		pod:  `volume "nfd" of the DaemonSet: nfd.directory in the chart's values is a hostPath that can be written`,
+		host: "it is the features.d that Node Feature Discovery reads, and exists",
+	},
 	"listen": {
 		pod:  `argument --listen and port "metrics" of the DaemonSet, listen.port in the chart's values: with hostNetwork the port has to be free on the node`,
 		host: "another instance may be serving: generic-dp status asks it; --listen names another address, and an empty one is none",

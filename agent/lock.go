@@ -91,7 +91,7 @@ func Serving(p Paths) bool {
 	return err == nil && !mine
 }
 
-// Clean removes the leftovers of serving: links, CDI specs, state, and stale sockets.
+// Clean removes the leftovers of serving: links, CDI specs, state, labels, and stale sockets.
 // It refuses while an instance is serving. The directories themselves stay, since they
 // may be mounts.
 func Clean(p Paths) (removed []string, err error) {
@@ -137,6 +137,9 @@ func Clean(p Paths) (removed []string, err error) {
 			removed = append(removed, filepath.Join(p.KubeletDir, name))
 		}
 		errs = append(errs, err)
+	}
+	if path, _ := featureFiles(p.NFDDir); p.NFDDir != "" && present(path) {
+		note(path, removeFeatureFile(p.NFDDir))
 	}
 	if path := filepath.Join(p.RunDir, lockName); present(path) {
 		note(path, os.Remove(path))

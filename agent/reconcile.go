@@ -77,8 +77,8 @@ func (l *loop) reconcile(ctx context.Context) (wake time.Time) {
 		l.reader.request()
 	}
 	wake = earlier(earlier(earlier(out.Wake, shown), tried), held)
-	saved := l.save()
-	l.retry.record(now, unwritten != nil || unshown != nil || !saved)
+	saved, labelled := l.save(), l.writeFeatures()
+	l.retry.record(now, unwritten != nil || unshown != nil || !saved || !labelled)
 	return earlier(earlier(wake, l.askHeld(ctx, now, out)), l.retry.at)
 }
 

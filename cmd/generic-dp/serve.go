@@ -23,7 +23,7 @@ func newServe(f *flags) *cobra.Command {
 			return serve(cmd.Context(), f.options(cmd.ErrOrStderr()))
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("kubelet-dir", "pod-resources", "run-dir", "cdi-dir", "listen", "allow", "domains"))
+	cmd.Flags().AddFlagSet(f.pick("kubelet-dir", "pod-resources", "run-dir", "cdi-dir", "nfd-dir", "listen", "allow", "domains"))
 	return cmd
 }
 
@@ -61,7 +61,7 @@ CDI has no annotations.`,
 			return err
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("run-dir", "cdi-dir", "listen", "allow", "domains"))
+	cmd.Flags().AddFlagSet(f.pick("run-dir", "cdi-dir", "nfd-dir", "listen", "allow", "domains"))
 	cmd.Flags().BoolVar(&once, "once", false, "write the specs of present devices, print their names, and exit")
 	return cmd
 }
@@ -82,7 +82,7 @@ device cannot restart. clean refuses to run while an instance serves.`,
 			return err
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("kubelet-dir", "run-dir", "cdi-dir"))
+	cmd.Flags().AddFlagSet(f.pick("kubelet-dir", "run-dir", "cdi-dir", "nfd-dir"))
 	return cmd
 }
 

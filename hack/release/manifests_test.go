@@ -43,7 +43,7 @@ func TestChartVariants(t *testing.T) {
 	t.Parallel()
 	variants := map[string]string{
 		"default": "",
-		"everything": `{cdi: {enabled: true}, hostSys: true, allow: ["hooks", "net", "cdi:nvidia.com/*", "mount:/opt"], domains: ["home.example"], networkPolicy: {scrapers: [{podSelector: {}}], egress: [{to: [{ipBlock: {cidr: 10.0.0.0/8}}]}]}, podMonitor: {enabled: true},
+		"everything": `{cdi: {enabled: true}, nfd: {enabled: true}, hostSys: true, allow: ["hooks", "net", "cdi:nvidia.com/*", "mount:/opt"], domains: ["home.example"], networkPolicy: {scrapers: [{podSelector: {}}], egress: [{to: [{ipBlock: {cidr: 10.0.0.0/8}}]}]}, podMonitor: {enabled: true},
 			prometheusRule: {enabled: true}, namespace: {create: true}, selinuxType: container_device_plugin_t, imagePullSecrets: [{name: x}], podAnnotations: {a: b}, podLabels: {c: d},
 			nameOverride: dp, fullnameOverride: devices, namespaceOverride: hardware, commonLabels: {team: edge}, daemonSetAnnotations: {e: f}, revisionHistoryLimit: 0,
 			serviceAccount: {create: true, annotations: {g: h}}, podSecurityContext: {fsGroup: 7}, probes: {startup: null, liveness: {periodSeconds: 9}},
@@ -188,7 +188,7 @@ func checkDaemonSet(t *testing.T, d *appsv1.DaemonSet) {
 		}
 	}
 	for _, m := range c.VolumeMounts {
-		writes := slices.Contains([]string{"device-plugins", "run", "state", "cdi"}, m.Name)
+		writes := slices.Contains([]string{"device-plugins", "run", "state", "cdi", "nfd"}, m.Name)
 		if m.ReadOnly == writes {
 			t.Errorf("mount %s: read-only is %v", m.Name, m.ReadOnly)
 		}
