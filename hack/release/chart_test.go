@@ -237,12 +237,44 @@ func TestOverlays(t *testing.T) {
 	}
 	var overlays []string
 	for _, e := range entries {
-		if e.Name() != "base" {
+		if e.Name() != "base" && e.Name() != "dra" {
 			overlays = append(overlays, e.Name())
 		}
 	}
 	if !slices.Equal(overlays, distributions) {
 		t.Errorf("overlays %q, distributions %q", overlays, distributions)
+	}
+}
+
+// The component for the DRA driver makes of the base what the chart renders.
+func TestDRAComponent(t *testing.T) {
+	t.Parallel()
+	values := map[string]any{"dra": map[string]any{"enabled": true}}
+	maps.Copy(values, plainValues)
+	rendered, err := source.render(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(source.source, "deploy", "kustomize"))); err != nil {
+		t.Fatal(err)
+	}
+	own := filepath.Join(dir, "own")
+	if err := os.Mkdir(own, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const text = "resources: [../base]\ncomponents: [../dra]\n"
+	if err := os.WriteFile(filepath.Join(own, "kustomization.yaml"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	have, want := kustomize(t, own), objects(t, string(rendered))
+	if !reflect.DeepEqual(have, want) {
+		have, _ := json.MarshalIndent(have, "", " ")
+		want, _ := json.MarshalIndent(want, "", " ")
+		t.Errorf("the component makes\n%s\nthe chart renders\n%s", have, want)
+	}
+	if pod := want["DaemonSet"].(map[string]any)["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any); pod["automountServiceAccountToken"] != true {
+		t.Errorf("no token is mounted: %v", pod)
 	}
 }
 

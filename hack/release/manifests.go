@@ -51,9 +51,14 @@ func (r *release) manifests() ([]string, error) {
 }
 
 // fromChart returns the files that are made from the chart: the plain manifest, the same as
-// a base for Kustomize, and the chart's README with its table of values.
+// a base for Kustomize, the rights of the DRA driver as a component for it, and the chart's
+// README with its table of values.
 func (r *release) fromChart() (map[string][]byte, error) {
 	manifest, err := r.render(plainValues)
+	if err != nil {
+		return nil, err
+	}
+	rights, err := r.rights()
 	if err != nil {
 		return nil, err
 	}
@@ -62,8 +67,23 @@ func (r *release) fromChart() (map[string][]byte, error) {
 	return map[string][]byte{
 		filepath.Join(deploy, manifestName):                      manifest,
 		filepath.Join(deploy, "kustomize", "base", manifestName): manifest,
-		r.chart(readmeName):                                      readme,
+		filepath.Join(deploy, "kustomize", "dra", "rights.yaml"): rights,
+		r.chart(readmeName): readme,
 	}, err
+}
+
+// rights renders the service account of the DRA driver and its rights.
+func (r *release) rights() ([]byte, error) {
+	rendered, err := r.templates("generic-dp", map[string]any{"dra": map[string]any{"enabled": true}})
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	out.WriteString("# The chart's own, which \"make manifests\" writes; edit the chart.\n")
+	for _, name := range []string{"serviceaccount.yaml", "dra.yaml"} {
+		fmt.Fprintf(&out, "---\n%s\n", strings.TrimSpace(rendered["generic-dp/templates/"+name]))
+	}
+	return trailing.ReplaceAll(helmLabels.ReplaceAll(out.Bytes(), nil), nil), nil
 }
 
 // chart is the path of a file of the chart.

@@ -30,12 +30,23 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "generic-dp.configMap" -}}
 {{ .Values.existingConfigMap | default (include "generic-dp.fullname" .) }}
 {{- end }}
+{{- /* Not empty if a service account is created. */ -}}
+{{- define "generic-dp.createServiceAccount" -}}
+{{- if or .Values.serviceAccount.create (and .Values.dra.enabled (not .Values.serviceAccount.name)) }}true{{ end }}
+{{- end }}
 {{- define "generic-dp.serviceAccount" -}}
-{{- if .Values.serviceAccount.create -}}
+{{- if include "generic-dp.createServiceAccount" . -}}
 {{ .Values.serviceAccount.name | default (include "generic-dp.fullname" .) }}
 {{- else -}}
 {{ .Values.serviceAccount.name }}
 {{- end }}
+{{- end }}
+{{- /* The name of a resource's DeviceClass, as "generic-dp classes" has it. */ -}}
+{{- define "generic-dp.deviceClass" -}}
+{{- $parts := splitn "/" 2 . -}}
+{{- $name := $parts._1 | lower | replace "_" "-" | replace "." "-" -}}
+{{- if ne $name $parts._1 }}{{ $name = printf "%s-%s" $name (sha256sum . | trunc 10) }}{{ end -}}
+{{ $name }}.{{ $parts._0 }}
 {{- end }}
 {{- define "generic-dp.image" -}}
 {{- with .Values.image -}}
