@@ -144,7 +144,9 @@ func ownersOf(result matchers.Result) owners {
 	for _, m := range result.Resources {
 		for _, o := range m.Offers {
 			offer := Offer{m.Name, o.ID}
-			found[o.Hardware] = append(found[o.Hardware], offer)
+			for _, path := range append(o.Members, o.Hardware) {
+				found[path] = append(found[path], offer)
+			}
 			for _, n := range o.Nodes {
 				if !n.Companion {
 					found[n.HostPath] = append(found[n.HostPath], offer)

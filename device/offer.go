@@ -17,6 +17,10 @@ type Offer struct {
 	// Hardware is the sysfs path of its hardware, for spreading over hardware and for
 	// settling; empty if there is none.
 	Hardware string
+	// Product is the name that its hardware reports; empty if it reports none.
+	Product string
+	// Members are the sysfs paths of all its hardware, where a pool or a group unites some.
+	Members []string
 	// Slots is the number of slots: how many containers may hold the device at once, at
 	// least 1.
 	Slots int

@@ -19,6 +19,8 @@ type Explanation struct {
 	// Reason is why nothing, or nothing else, is offered; empty if nothing is missing.
 	Reason  string         `json:"reason"`
 	Matches []MatchOutcome `json:"matches"`
+	// Variables of the resource, with their values for the device that is explained.
+	Variables []Variable `json:"variables,omitempty"`
 }
 
 // MatchOutcome is what a match selects.
@@ -313,6 +315,9 @@ func (m *run) explain(r *config.Resource, e *Explanation, h *device.Hardware, n 
 			}
 		}
 	}
+	if len(e.Offered) > 0 && (h != nil || n != nil) {
+		e.Variables = m.variablesOf(r, h, n)
+	}
 	switch {
 	case len(taken) > 0:
 		e.Reason = owner.Name + " has " + andMore(taken[0], len(taken))
@@ -335,7 +340,7 @@ func (m *run) explain(r *config.Resource, e *Explanation, h *device.Hardware, n 
 
 // offers reports whether an offer has something of a candidate.
 func offers(o device.Offer, c *candidate) bool {
-	return c.hardware != nil && o.Hardware == c.hardware.Path || slices.ContainsFunc(o.Nodes, func(n device.OfferedNode) bool {
+	return c.hardware != nil && (o.Hardware == c.hardware.Path || slices.Contains(o.Members, c.hardware.Path)) || slices.ContainsFunc(o.Nodes, func(n device.OfferedNode) bool {
 		return !n.Companion && slices.ContainsFunc(c.picks, func(p pick) bool { return p.node.Path == n.HostPath })
 	})
 }
@@ -344,6 +349,32 @@ func offers(o device.Offer, c *candidate) bool {
 type Variable struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
+}
+
+// variablesOf lists the variables that a resource uses, and those that it makes, with their
+// values for its device with some hardware or a node.
+func (m *run) variablesOf(r *config.Resource, h *device.Hardware, n *device.Node) (all []Variable) {
+	devices := m.combine(r, m.claim(r, m.candidates(r)))
+	for name, list := range m.byName(r, devices) {
+		for _, c := range list {
+			if c.concerns(h, n) {
+				names := append([]string{"id", "resource", "container_path"}, r.Variables...)
+				all = append(all, m.offer(r, c, name).table(names)...)
+			}
+		}
+	}
+	return all
+}
+
+// table lists the values of variables that do not depend on the container.
+func (b *builder) table(names []string) (all []Variable) {
+	for i, name := range names {
+		value, err := b.joined(device.Text{{Var: name}}, " ")
+		if err == nil && len(value.Vars()) == 0 && slices.Index(names, name) == i {
+			all = append(all, Variable{"${" + name + "}", value.String()})
+		}
+	}
+	return all
 }
 
 // Variables lists the variables of hardware, or of a node of it, that have a value
@@ -363,11 +394,5 @@ func Variables(snap *device.Snapshot, forms device.Forms, opts Options, h *devic
 	for _, a := range device.Attributes() {
 		names = append(names, a.Name())
 	}
-	var all []Variable
-	for _, name := range names {
-		if value, err := b.joined(device.Text{{Var: name}}, " "); err == nil {
-			all = append(all, Variable{"${" + name + "}", value.String()})
-		}
-	}
-	return all
+	return b.table(names)
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // check makes the health check of the device.
-func (b *builder) check() health.Check {
+func (b *builder) healthCheck() health.Check {
 	want := b.r.Health
 	if want == nil {
 		return health.Check{}

@@ -184,7 +184,8 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 			left = append(left, c)
 			continue
 		}
-		o, check := m.offer(r, c, name)
+		b := m.offer(r, c, name)
+		o := b.offer
 		used += needs + built(r, &o)
 		if m.claims.ids[o.ID] != nil {
 			m.fault(r.Place, "", "%s is left out: another device has its ID %q", c.describe(), o.ID)
@@ -193,7 +194,7 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 		m.claims.ids[o.ID] = r
 		out.Offers = append(out.Offers, o)
 		if r.Health != nil && o.Problem == "" {
-			out.Checks[o.ID] = check
+			out.Checks[o.ID] = b.check
 		}
 	}
 	if m.memory -= used; len(left) > 0 {

@@ -24,6 +24,7 @@ type builder struct {
 	former string
 
 	offer    device.Offer
+	check    health.Check
 	problems []string
 	// taken are the nodes and mounts by path in the container, paths are those
 	// of the device's own: ${container_path}.
@@ -47,7 +48,7 @@ func (m *run) builder(r *config.Resource, c *candidate, name string) *builder {
 // offer resolves everything about a device that does not depend on the container;
 // name is that of the resource. A device that can't be resolved is offered with a
 // Problem: it is listed, and can't be allocated.
-func (m *run) offer(r *config.Resource, c *candidate, name string) (device.Offer, health.Check) {
+func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 	b := m.builder(r, c, name)
 	b.offer = device.Offer{
 		ID:       b.id,
@@ -60,6 +61,12 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) (device.Offer
 		Owner:    r.Container.Owner,
 		Hooks:    r.Container.Hooks, AdditionalGIDs: r.Container.AdditionalGIDs,
 		HealthDir: r.Container.HealthDir, HealthHold: r.Container.HealthHold,
+	}
+	if h := c.hardware; h != nil && h.USB != nil {
+		b.offer.Product = strings.TrimSpace(h.USB.ProductName)
+	}
+	for _, h := range c.united {
+		b.offer.Members = append(b.offer.Members, h.Path)
 	}
 	b.checkSerial()
 	for _, p := range c.picks {
@@ -85,9 +92,9 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) (device.Offer
 	b.addCDIDevices()
 	b.offer.Env = b.entries("container.env", r.Container.Env, b.Allow.CheckEnv)
 	b.offer.Annotations = b.entries("container.annotations", r.Container.Annotations, config.CheckAnnotation)
-	check := b.check()
+	b.check = b.healthCheck()
 	b.offer.Problem = strings.Join(b.problems, "; ")
-	return b.offer, check
+	return b
 }
 
 func (b *builder) problem(format string, args ...any) {

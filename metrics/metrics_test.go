@@ -51,7 +51,7 @@ func (s *state) Status(context.Context) metrics.Status {
 		Name: "example.com/gpu", Registered: true,
 		Slots: metrics.Slots{Healthy: 3, Unhealthy: 1, Held: &held, Free: &free, Allocatable: &allocatable},
 		Devices: []metrics.Device{
-			{ID: "usb:1:2:<A&B>", Health: metrics.Healthy, Slots: 3, NUMA: []int{0, 1}, Nodes: []string{"/dev/ttyUSB0"},
+			{ID: "usb:1:2:<A&B>", Product: "A & B", Health: metrics.Healthy, Slots: 3, NUMA: []int{0, 1}, Nodes: []string{"/dev/ttyUSB0"},
 				Held: []metrics.Holder{{ID: "usb:1:2:<A&B>::1", Namespace: "default", Pod: "p", Container: "main"}}},
 			{ID: "b", Health: metrics.Unhealthy, Reason: "device is gone", Slots: 1},
 		},

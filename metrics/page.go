@@ -225,7 +225,7 @@ func (p page) resource(r Resource, s Status) {
 			break
 		}
 		p.WriteString(`<tr class="` + d.Health + `">`)
-		p.tag(`th scope="row"`, d.ID)
+		p.tag(`th scope="row"`, slices.DeleteFunc([]string{d.ID, d.Product}, func(s string) bool { return s == "" })...)
 		numa := strings.Trim(strings.ReplaceAll(fmt.Sprint(d.NUMA), " ", ", "), "[]")
 		p.cells([]string{d.Health}, []string{strconv.Itoa(d.Slots)}, d.Holders(), []string{numa}, d.Host(), []string{d.Reason})
 	}

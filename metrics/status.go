@@ -82,11 +82,12 @@ type Slots struct {
 
 // Device is a device of a resource.
 type Device struct {
-	ID     string `json:"id"`
-	Health string `json:"health"` // Healthy or Unhealthy
-	Reason string `json:"reason"`
-	Slots  int    `json:"slots"`
-	NUMA   []int  `json:"numa"`
+	ID      string `json:"id"`
+	Product string `json:"product"` // as the device reports it
+	Health  string `json:"health"`  // Healthy or Unhealthy
+	Reason  string `json:"reason"`
+	Slots   int    `json:"slots"`
+	NUMA    []int  `json:"numa"`
 	// What is injected into a container, by its name on the host.
 	Nodes      []string `json:"nodes"`
 	Interfaces []string `json:"interfaces"`
@@ -121,7 +122,7 @@ type Event struct {
 // NewDevice returns the state of an offered device that no container holds.
 func NewDevice(o device.Offer, healthy bool, reason string) Device {
 	d := Device{
-		ID: o.ID, Health: Unhealthy, Reason: reason, Slots: o.Slots, NUMA: append([]int{}, o.NUMA...),
+		ID: o.ID, Product: o.Product, Health: Unhealthy, Reason: reason, Slots: o.Slots, NUMA: append([]int{}, o.NUMA...),
 		Nodes: []string{}, Interfaces: []string{}, CDIDevices: append([]string{}, o.CDIDevices...), Mounts: []string{},
 		Held: []Holder{},
 	}

@@ -32,7 +32,8 @@ answer to the kubelet (json, yaml), as a CDI spec with these devices (cdi), or
 as arguments of podman run (podman).
 
   eval podman run --rm $(generic-dp allocate -o podman zigbee) alpine ls /dev`,
-		Args: wantArgs(1, 1, "want one RESOURCE or RESOURCE=N"),
+		Args:              wantArgs(1, 1, "want one RESOURCE or RESOURCE=N"),
+		ValidArgsFunction: f.completeResources,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, number, given := strings.Cut(args[0], "=")
 			size, err := strconv.Atoi(number)

@@ -166,13 +166,16 @@ func compare(before, after *agent.View, holders map[[2]string][]metrics.Holder) 
 }
 
 // holders are the holders of devices by resource and ID, from a running instance or the
-// kubelet. Those of a recording are unknown.
+// kubelet. For a recording neither is asked that is not named: it is another host.
 func (f *flags) holders(ctx context.Context) (map[[2]string][]metrics.Holder, error) {
 	all := map[[2]string][]metrics.Holder{}
-	if f.unpacked != "" && !f.all.Changed("listen") && !f.all.Changed("pod-resources") {
-		return all, errors.New("a recording has no pods")
+	asked := func(flag string) bool { return f.unpacked == "" || f.all.Changed(flag) }
+	var body []byte
+	err := errors.New("a recording has no pods")
+	if asked("listen") {
+		body, err = f.fetchStatus(ctx)
 	}
-	if body, err := f.fetchStatus(ctx); err == nil {
+	if err == nil {
 		var s metrics.Status
 		if err := json.Unmarshal(body, &s); err == nil && s.HeldUnknown == "" {
 			for _, r := range s.Resources {
@@ -182,6 +185,9 @@ func (f *flags) holders(ctx context.Context) (map[[2]string][]metrics.Holder, er
 			}
 			return all, nil
 		}
+	}
+	if !asked("pod-resources") {
+		return all, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, statusLimit)
 	defer cancel()

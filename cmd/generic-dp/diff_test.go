@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/generic-dp/generic-dp/internal/kubelettest"
@@ -24,6 +25,10 @@ func TestDiffNamesHolders(t *testing.T) {
 	place(t, dir+"/new.toml", head+`"ftdi"`+"\nmatch.usb.vendor = \"0403\"\n"+"[[resource]]\nname = \"serial\"\nmatch = { usb = {}, glob = \"/dev/ttyUSB*\" }\n")
 	text := command(t, "diff", dir+"/old.toml", dir+"/new.toml", "--sysfs", "../../testdata/machines/desktop-xhci.txtar",
 		"--listen", "127.0.0.1:1", "--pod-resources", dir+"/pods.sock", "-o", "json") // tcpmux: nobody
+	// Only who is named is asked: the kubelet of this host has nothing of a recording.
+	if text := command(t, "diff", dir+"/old.toml", dir+"/new.toml", "--sysfs", "../../testdata/machines/desktop-xhci.txtar", "--listen", "127.0.0.1:1"); !strings.Contains(text, "Holders are unknown: ") || strings.Contains(text, ".sock") {
+		t.Errorf("a recording, and an instance that does not answer:\n%s", text)
+	}
 	var r changesReport
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		t.Fatal(err)

@@ -34,7 +34,8 @@ With a device it does so for each resource and that device, and lists the
 variables that the device has values for. DEVICE is a path below /dev, a device
 ID, a PCI address, a USB port such as 1-1.4, or a network interface; RESOURCE
 is a name, with or without its domain.`,
-		Args: wantArgs(1, 1, "want one DEVICE or RESOURCE"),
+		Args:              wantArgs(1, 1, "want one DEVICE or RESOURCE"),
+		ValidArgsFunction: f.completeResources,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := f.loadIfAny(cmd)
 			if err != nil {
@@ -101,6 +102,11 @@ func (r explainReport) table(w io.Writer, _ bool) error {
 		fmt.Fprintf(w, "%s: %s\n", e.Resource, strings.TrimSuffix(offered+": "+e.Reason, ": "))
 		for _, id := range e.Offered {
 			fmt.Fprintf(w, "  %s\n", id)
+		}
+		for _, v := range e.Variables {
+			if !slices.Contains(r.Variables, v) {
+				fmt.Fprintf(w, "  %-24s %s\n", v.Name, v.Value)
+			}
 		}
 		for _, m := range e.Matches {
 			fmt.Fprintf(w, "  %s\n", m.Place)

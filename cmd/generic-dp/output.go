@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/generic-dp/generic-dp/config"
 )
 
 // word is the value of a flag that has one of some words.
@@ -65,6 +67,24 @@ func complete(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		complete(sub)
 	}
+}
+
+// completeResources completes the names of the configuration's resources, without their
+// domain. Others are devices, or are made from hardware.
+func (f *flags) completeResources(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	cfg, err := config.Load(f.config)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	for _, r := range cfg.Resources {
+		if _, name, _ := strings.Cut(r.Name, "/"); len(r.NameText) == 0 {
+			names = append(names, name)
+		}
+	}
+	return names, cobra.ShellCompDirectiveDefault
 }
 
 // reporter is what a command reports: data, and a table of it for people.
