@@ -30,6 +30,7 @@ var allowed = map[string][]string{
 	"dra":                  {"cdi", "device", "internal/kubeapi", "internal/watch", "plugin"},
 	"podresources":         {"device"},
 	"metrics":              {"device"},
+	"evict":                {"internal/kubeapi"},
 	"importer":             {"device", "pattern"},
 	"catalog":              {"device", "matchers", "pattern"},
 	"internal/kubeapi":     {},

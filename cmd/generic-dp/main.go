@@ -115,7 +115,7 @@ extended resources, and injects them into containers: generic-dp serve.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
 		newDevices(f), newInit(f), newCheck(f), newExplain(f), newTry(f), newAllocate(f), newDiff(f), newImport(f), newSchema(),
-		newServe(f), newCDI(f), newStatus(f), newDoctor(f), newSnapshot(f), newClean(f), newVersion(),
+		newServe(f), newCDI(f), newStatus(f), newDoctor(f), newSnapshot(f), newClean(f), newEvict(f), newVersion(),
 	)
 	complete(root)
 	return root

@@ -237,7 +237,7 @@ func TestOverlays(t *testing.T) {
 	}
 	var overlays []string
 	for _, e := range entries {
-		if e.Name() != "base" && e.Name() != "dra" {
+		if e.Name() != "base" && e.Name() != "dra" && e.Name() != "evict" {
 			overlays = append(overlays, e.Name())
 		}
 	}
@@ -246,35 +246,38 @@ func TestOverlays(t *testing.T) {
 	}
 }
 
-// The component for the DRA driver makes of the base what the chart renders.
-func TestDRAComponent(t *testing.T) {
+// A component makes of the base what the chart renders.
+func TestComponents(t *testing.T) {
 	t.Parallel()
-	values := map[string]any{"dra": map[string]any{"enabled": true}}
-	maps.Copy(values, plainValues)
-	rendered, err := source.render(values)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join(source.source, "deploy", "kustomize"))); err != nil {
-		t.Fatal(err)
-	}
-	own := filepath.Join(dir, "own")
-	if err := os.Mkdir(own, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	const text = "resources: [../base]\ncomponents: [../dra]\n"
-	if err := os.WriteFile(filepath.Join(own, "kustomization.yaml"), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	have, want := kustomize(t, own), objects(t, string(rendered))
-	if !reflect.DeepEqual(have, want) {
-		have, _ := json.MarshalIndent(have, "", " ")
-		want, _ := json.MarshalIndent(want, "", " ")
-		t.Errorf("the component makes\n%s\nthe chart renders\n%s", have, want)
-	}
-	if pod := want["DaemonSet"].(map[string]any)["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any); pod["automountServiceAccountToken"] != true {
-		t.Errorf("no token is mounted: %v", pod)
+	for _, name := range []string{"dra", "evict"} {
+		values := map[string]any{name: map[string]any{"enabled": true}}
+		maps.Copy(values, plainValues)
+		rendered, err := source.render(values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS(filepath.Join(source.source, "deploy", "kustomize"))); err != nil {
+			t.Fatal(err)
+		}
+		own := filepath.Join(dir, "own")
+		if err := os.Mkdir(own, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		text := "resources: [../base]\ncomponents: [../" + name + "]\n"
+		if err := os.WriteFile(filepath.Join(own, "kustomization.yaml"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		have, want := kustomize(t, own), objects(t, string(rendered))
+		if !reflect.DeepEqual(have, want) {
+			have, _ := json.MarshalIndent(have, "", " ")
+			want, _ := json.MarshalIndent(want, "", " ")
+			t.Errorf("component %s makes\n%s\nthe chart renders\n%s", name, have, want)
+		}
+		pod := want["DaemonSet"].(map[string]any)["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
+		if token := name == "dra"; pod["automountServiceAccountToken"] != token {
+			t.Errorf("component %s: a token is mounted in the DaemonSet's pods: %v, want %t", name, pod["automountServiceAccountToken"], token)
+		}
 	}
 }
 

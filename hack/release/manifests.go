@@ -51,36 +51,40 @@ func (r *release) manifests() ([]string, error) {
 }
 
 // fromChart returns the files that are made from the chart: the plain manifest, the same as
-// a base for Kustomize, the rights of the DRA driver as a component for it, and the chart's
-// README with its table of values.
+// a base for Kustomize, components for it, and the chart's README with its table of values.
 func (r *release) fromChart() (map[string][]byte, error) {
 	manifest, err := r.render(plainValues)
 	if err != nil {
 		return nil, err
 	}
-	rights, err := r.rights()
+	rights, err := r.part("dra", "serviceaccount.yaml", "dra.yaml")
+	if err != nil {
+		return nil, err
+	}
+	evict, err := r.part("evict", "evict.yaml")
 	if err != nil {
 		return nil, err
 	}
 	readme, err := r.readme()
 	deploy := filepath.Join(r.source, "deploy")
 	return map[string][]byte{
-		filepath.Join(deploy, manifestName):                      manifest,
-		filepath.Join(deploy, "kustomize", "base", manifestName): manifest,
-		filepath.Join(deploy, "kustomize", "dra", "rights.yaml"): rights,
+		filepath.Join(deploy, manifestName):                       manifest,
+		filepath.Join(deploy, "kustomize", "base", manifestName):  manifest,
+		filepath.Join(deploy, "kustomize", "dra", "rights.yaml"):  rights,
+		filepath.Join(deploy, "kustomize", "evict", "evict.yaml"): evict,
 		r.chart(readmeName): readme,
 	}, err
 }
 
-// rights renders the service account of the DRA driver and its rights.
-func (r *release) rights() ([]byte, error) {
-	rendered, err := r.templates("generic-dp", map[string]any{"dra": map[string]any{"enabled": true}})
+// part renders some templates with one part of the chart enabled, for a component.
+func (r *release) part(name string, templates ...string) ([]byte, error) {
+	rendered, err := r.templates("generic-dp", map[string]any{name: map[string]any{"enabled": true}})
 	if err != nil {
 		return nil, err
 	}
 	var out bytes.Buffer
 	out.WriteString("# The chart's own, which \"make manifests\" writes; edit the chart.\n")
-	for _, name := range []string{"serviceaccount.yaml", "dra.yaml"} {
+	for _, name := range templates {
 		fmt.Fprintf(&out, "---\n%s\n", strings.TrimSpace(rendered["generic-dp/templates/"+name]))
 	}
 	return trailing.ReplaceAll(helmLabels.ReplaceAll(out.Bytes(), nil), nil), nil

@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
@@ -50,6 +51,7 @@ func TestChartVariants(t *testing.T) {
 			image: {registry: "", digest: "sha256:0000000000000000000000000000000000000000000000000000000000000000"}, config: {10-mine.toml: ""}, defaultConfig: true,
 			extraArgs: [--node-name=edge], extraEnv: [{name: A, value: "1"}], extraVolumes: [{name: extra, emptyDir: {}}],
 			extraVolumeMounts: [{name: extra, mountPath: /extra, readOnly: true}]}`,
+		"evict":            `{evict: {enabled: true, optIn: true, after: 1m30s, perMinute: 1}, fullnameOverride: devices, commonLabels: {team: edge}, imagePullSecrets: [{name: x}]}`,
 		"open nodes":       `{openNodes: true}`,
 		"no pod resources": `{paths: {podResources: ""}}`,
 		"own ConfigMap":    `{existingConfigMap: mine}`,
@@ -146,6 +148,12 @@ func decode(t *testing.T, doc string) *appsv1.DaemonSet {
 		into = &corev1.ServiceAccount{}
 	case "ConfigMap":
 		into = &corev1.ConfigMap{}
+	case "Deployment":
+		into = &appsv1.Deployment{}
+	case "ClusterRole":
+		into = &rbacv1.ClusterRole{}
+	case "ClusterRoleBinding":
+		into = &rbacv1.ClusterRoleBinding{}
 	case "NetworkPolicy":
 		into = &networkingv1.NetworkPolicy{}
 	case "PodMonitor", "PrometheusRule":

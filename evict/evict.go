@@ -1,0 +1,295 @@
+// Package evict evicts pods whose devices are Unhealthy, so that they are scheduled anew
+// where there is a healthy one. It reads allocatedResourcesStatus of pods, which kubelets
+// since 1.36 fill in from the health that any device plugin or DRA driver reports.
+//
+// One instance is enough, and two would only make each eviction twice, of which the API
+// server refuses the second: there is no leader election.
+package evict
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/generic-dp/generic-dp/internal/kubeapi"
+)
+
+// Options say which pods are evicted, and when.
+type Options struct {
+	// After is how long a device is Unhealthy without a break before.
+	After time.Duration
+	// PerMinute limits the evictions.
+	PerMinute int
+	// OptIn: only pods with the Annotation "true".
+	OptIn bool
+	Log   *slog.Logger
+}
+
+// maxReconnect is the longest time between two watches.
+const maxReconnect = 30 * time.Second
+
+// evicter is one run.
+type evicter struct {
+	Options
+	api     *kubeapi.Client
+	changed chan struct{} // capacity 1: a pod changed
+
+	mu      sync.Mutex
+	tracker *tracker
+}
+
+// Run evicts pods until ctx is cancelled.
+func Run(ctx context.Context, api *kubeapi.Client, o Options) error {
+	e := &evicter{Options: o, api: api, changed: make(chan struct{}, 1), tracker: newTracker(o.After, o.PerMinute)}
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() { e.watch(ctx) })
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		e.mu.Lock()
+		p, wake := e.tracker.next(time.Now())
+		e.mu.Unlock()
+		if p != nil {
+			e.evict(ctx, p)
+			if ctx.Err() == nil {
+				continue
+			}
+		}
+		timer.Stop()
+		if !wake.IsZero() {
+			timer.Reset(time.Until(wake))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-e.changed:
+		case <-timer.C:
+		}
+	}
+}
+
+// watch keeps the tracker up to date.
+func (e *evicter) watch(ctx context.Context) {
+	version, delay := "", time.Second
+	for ctx.Err() == nil {
+		w := &watch{evicter: e, version: version}
+		err := e.api.Watch(ctx, w.path(), w.event)
+		if w.version != version {
+			version, delay = w.version, time.Second
+		}
+		if kubeapi.Code(err) == http.StatusGone {
+			version = "" // list them again
+		}
+		if err != nil && ctx.Err() == nil {
+			e.Log.Warn("pods can't be watched", "err", err, "retry_after", delay)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(delay + rand.N(delay)):
+		}
+		delay = min(2*delay, maxReconnect)
+	}
+}
+
+// watch is one stream of changes.
+type watch struct {
+	*evicter
+	version string          // to go on from; empty is to begin with all pods
+	listed  map[string]bool // the UIDs of these
+}
+
+// path is that of a watch which begins with all pods, one at a time, or goes on from a
+// version. Pods that have ended hold no device.
+func (w *watch) path() string {
+	query := url.Values{"watch": {"1"}, "allowWatchBookmarks": {"true"}, "fieldSelector": {"status.phase!=Succeeded,status.phase!=Failed"}}
+	if w.version == "" {
+		w.listed = map[string]bool{}
+		query.Set("sendInitialEvents", "true")
+		query.Set("resourceVersionMatch", "NotOlderThan")
+	} else {
+		query.Set("resourceVersion", w.version)
+	}
+	return "/api/v1/pods?" + query.Encode()
+}
+
+// event handles one event.
+func (w *watch) event(event kubeapi.Event) error {
+	var o podObject
+	if err := json.Unmarshal(event.Object, &o); err != nil {
+		return err
+	}
+	m := &o.Metadata
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case event.Type == "BOOKMARK" && w.listed != nil && m.Annotations["k8s.io/initial-events-end"] == "true":
+		for uid := range w.tracker.pods {
+			if !w.listed[uid] {
+				delete(w.tracker.pods, uid)
+			}
+		}
+		w.listed = nil
+	case event.Type == "BOOKMARK":
+	default:
+		devices, message := o.unhealthy(w.OptIn)
+		if event.Type == "DELETED" {
+			devices = nil
+		}
+		if len(devices) > 0 && w.listed != nil {
+			w.listed[m.UID] = true
+		}
+		known := w.tracker.pods[m.UID]
+		if len(devices) == 0 && known == nil {
+			break
+		}
+		w.tracker.set(time.Now(), &pod{namespace: m.Namespace, name: m.Name, uid: m.UID, message: message}, devices)
+		switch {
+		case known == nil:
+			w.Log.Info("pod has unhealthy devices", "namespace", m.Namespace, "pod", m.Name, "devices", names(devices), "reason", message)
+		case len(devices) == 0 && event.Type != "DELETED" && m.DeletionTimestamp == "":
+			w.Log.Info("pod has no unhealthy device any more", "namespace", m.Namespace, "pod", m.Name)
+		}
+		select {
+		case w.changed <- struct{}{}:
+		default:
+		}
+	}
+	if w.listed == nil { // before the end of the list versions are in no order
+		w.version = m.ResourceVersion
+	}
+	return nil
+}
+
+// names lists devices for people.
+func names(devices []device) string {
+	var list []string
+	for _, d := range devices {
+		list = append(list, d.resource+" "+d.id)
+	}
+	slices.Sort(list)
+	return strings.Join(list, ", ")
+}
+
+// eviction is that of policy/v1. The UID keeps it from a later pod with the name.
+type eviction struct {
+	APIVersion    string        `json:"apiVersion"`
+	Kind          string        `json:"kind"`
+	Metadata      metadata      `json:"metadata"`
+	DeleteOptions deleteOptions `json:"deleteOptions"`
+}
+
+type metadata struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+type deleteOptions struct {
+	Preconditions struct {
+		UID string `json:"uid"`
+	} `json:"preconditions"`
+}
+
+// evict evicts a pod, or puts that off.
+func (e *evicter) evict(ctx context.Context, p *pod) {
+	body := eviction{APIVersion: "policy/v1", Kind: "Eviction", Metadata: metadata{p.namespace, p.name}}
+	body.DeleteOptions.Preconditions.UID = p.uid
+	err := e.api.Create(ctx, "/api/v1/namespaces/"+p.namespace+"/pods/"+p.name+"/eviction", body, nil)
+	if ctx.Err() != nil {
+		return
+	}
+	log := e.Log.With("namespace", p.namespace, "pod", p.name)
+	e.mu.Lock()
+	now := time.Now()
+	devices, first := make([]device, 0, len(p.unhealthy)), p.tries == 0
+	var since time.Time
+	for d, at := range p.unhealthy {
+		devices = append(devices, d)
+		if since.IsZero() || at.Before(since) {
+			since = at
+		}
+	}
+	// The watch may have replaced the pod meanwhile.
+	if current := e.tracker.pods[p.uid]; current != nil {
+		p = current
+	}
+	code := kubeapi.Code(err)
+	switch {
+	case err == nil:
+		e.tracker.succeeded(now, p)
+	case code == http.StatusNotFound:
+		delete(e.tracker.pods, p.uid)
+	default:
+		e.tracker.failed(now, p)
+	}
+	retryAt := p.retryAt
+	e.mu.Unlock()
+
+	why := fmt.Sprintf("%s has been Unhealthy for %s", names(devices), now.Sub(since).Round(time.Second))
+	if p.message != "" {
+		why += " (" + p.message + ")"
+	}
+	switch {
+	case err == nil:
+		log.Info("evicted", "devices", names(devices), "reason", p.message)
+		e.report(ctx, p, "Evicted", why)
+	case code == http.StatusNotFound:
+	case code == http.StatusTooManyRequests:
+		log.Info("can't be evicted yet", "err", err, "retry_at", retryAt)
+		if first {
+			e.report(ctx, p, "EvictionBlocked", why+"; it can't be evicted yet: "+err.Error())
+		}
+	default:
+		log.Warn("can't be evicted", "err", err, "retry_at", retryAt)
+	}
+}
+
+// podEvent is an Event of v1.
+type podEvent struct {
+	APIVersion     string    `json:"apiVersion"`
+	Kind           string    `json:"kind"`
+	Metadata       metadata  `json:"metadata"`
+	InvolvedObject object    `json:"involvedObject"`
+	Type           string    `json:"type"`
+	Reason         string    `json:"reason"`
+	Message        string    `json:"message"`
+	Source         source    `json:"source"`
+	FirstTimestamp time.Time `json:"firstTimestamp"`
+	LastTimestamp  time.Time `json:"lastTimestamp"`
+	Count          int       `json:"count"`
+}
+
+type object struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace"`
+	Name       string `json:"name"`
+	UID        string `json:"uid"`
+}
+
+type source struct {
+	Component string `json:"component"`
+}
+
+// report makes an Event on a pod. An eviction without one is still right.
+func (e *evicter) report(ctx context.Context, p *pod, reason, message string) {
+	const maxMessage = 1000 // the API takes 1024 bytes
+	now := time.Now().UTC().Truncate(time.Second)
+	err := e.api.Create(ctx, "/api/v1/namespaces/"+p.namespace+"/events", podEvent{
+		APIVersion: "v1", Kind: "Event", Metadata: metadata{p.namespace, fmt.Sprintf("%.200s.%x", p.name, time.Now().UnixNano())},
+		InvolvedObject: object{"v1", "Pod", p.namespace, p.name, p.uid},
+		Type:           "Warning", Reason: reason, Message: message[:min(len(message), maxMessage)],
+		Source: source{"generic-dp-evict"}, FirstTimestamp: now, LastTimestamp: now, Count: 1,
+	}, nil)
+	if err != nil && ctx.Err() == nil {
+		e.Log.Warn("event can't be made", "namespace", p.namespace, "pod", p.name, "err", err)
+	}
+}

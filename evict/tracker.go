@@ -1,0 +1,123 @@
+package evict
+
+import (
+	"time"
+)
+
+const (
+	// cooldown is how long a device evicts no second pod: one that flaps more slowly than
+	// Options.After would have its next pod evicted, too.
+	cooldown = 10 * time.Minute
+	// An eviction that fails is tried again after firstRetry, then after twice as long
+	// each time, up to maxRetry.
+	firstRetry = 5 * time.Second
+	maxRetry   = 5 * time.Minute
+)
+
+// device is a device as the kubelet reports it: slots of one device are several.
+type device struct{ node, resource, id string }
+
+// pod is a pod with Unhealthy devices.
+type pod struct {
+	namespace, name, uid string
+	// unhealthy is since when each device is, and message the kubelet's about one of them.
+	unhealthy map[device]time.Time
+	message   string
+	tries     int       // failed evictions
+	retryAt   time.Time // zero before the first
+	evicted   bool
+}
+
+// tracker decides which pod is to be evicted, and when. It has the pods with Unhealthy
+// devices only, by UID.
+type tracker struct {
+	after     time.Duration
+	perMinute int
+	pods      map[string]*pod
+	evicted   map[device]time.Time // during the cooldown
+	recent    []time.Time          // evictions of the last minute
+}
+
+func newTracker(after time.Duration, perMinute int) *tracker {
+	return &tracker{after: after, perMinute: perMinute, pods: map[string]*pod{}, evicted: map[device]time.Time{}}
+}
+
+// set records the Unhealthy devices of a pod as they are now; without any it is forgotten.
+func (t *tracker) set(now time.Time, p *pod, unhealthy []device) {
+	before := t.pods[p.uid]
+	if len(unhealthy) == 0 {
+		delete(t.pods, p.uid)
+		return
+	}
+	if before != nil {
+		p.tries, p.retryAt, p.evicted = before.tries, before.retryAt, before.evicted
+	}
+	p.unhealthy = map[device]time.Time{}
+	for _, d := range unhealthy {
+		p.unhealthy[d] = now
+		if before != nil && !before.unhealthy[d].IsZero() {
+			p.unhealthy[d] = before.unhealthy[d]
+		}
+	}
+	t.pods[p.uid] = p
+}
+
+// next returns a pod that is to be evicted now, or when to ask again; zero is not before
+// the next change.
+func (t *tracker) next(now time.Time) (ready *pod, wake time.Time) {
+	for d, at := range t.evicted {
+		if now.Sub(at) >= cooldown {
+			delete(t.evicted, d)
+		}
+	}
+	for len(t.recent) > 0 && now.Sub(t.recent[0]) >= time.Minute {
+		t.recent = t.recent[1:]
+	}
+	for _, p := range t.pods {
+		if p.evicted {
+			continue
+		}
+		if due := t.due(p); wake.IsZero() || due.Before(wake) {
+			ready, wake = p, due
+		}
+	}
+	switch {
+	case ready == nil || now.Before(wake):
+		return nil, wake
+	case len(t.recent) >= t.perMinute:
+		return nil, t.recent[0].Add(time.Minute)
+	}
+	return ready, time.Time{}
+}
+
+// due is when a pod is to be evicted, if nothing changes.
+func (t *tracker) due(p *pod) (due time.Time) {
+	for d, since := range p.unhealthy {
+		at := since.Add(t.after)
+		if last, ok := t.evicted[d]; ok && at.Before(last.Add(cooldown)) {
+			at = last.Add(cooldown)
+		}
+		if due.IsZero() || at.Before(due) {
+			due = at
+		}
+	}
+	if due.Before(p.retryAt) {
+		due = p.retryAt
+	}
+	return due
+}
+
+// succeeded records the eviction of a pod, which is then terminating.
+func (t *tracker) succeeded(now time.Time, p *pod) {
+	p.evicted = true
+	t.recent = append(t.recent, now)
+	for d := range p.unhealthy {
+		t.evicted[d] = now
+	}
+}
+
+// failed records an eviction that is to be tried again.
+func (t *tracker) failed(now time.Time, p *pod) {
+	p.retryAt = now.Add(min(firstRetry<<min(p.tries, 10), maxRetry))
+	p.tries++
+}
