@@ -20,7 +20,7 @@ ACTIONLINT  := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 FUZZ ?= 10000x
 
-.PHONY: help build run test adversary model soak fuzz lint bench e2e-deps e2e e2e-vm e2e-cluster image packages release publish manifests release-test dockerfile clean
+.PHONY: help build run test adversary model soak fuzz lint bench e2e-deps e2e e2e-vm e2e-cluster image packages release publish manifests release-test pictures dockerfile clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -111,6 +111,10 @@ manifests: ## what is made from the Helm chart: plain manifest, Kustomize base, 
 
 release-test: ## what is published: chart, manifest, image; with GENERIC_DP_INSTALL=1 the .deb is installed and removed
 	cd hack/release && $(GO) test -count=1 ./...
+
+pictures: ## the pictures in docs, from an emulated machine and a browser; needs root
+	$(MAKE) build VERSION=$(CHART_VERSION)
+	hack/pictures.sh
 
 dockerfile: ## build the Dockerfile without a registry and compare it with make image; needs root
 	VERSION=$(VERSION) hack/dockerfile.sh

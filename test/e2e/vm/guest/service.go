@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -124,6 +126,28 @@ func (g *Guest) Run(r wire.Run, out *wire.Output) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w: %s", strings.Join(r.Args, " "), err, stderr.String())
 	}
+	return nil
+}
+
+// Page returns the status page. net/http would double the size of this program.
+func (g *Guest) Page(_ wire.None, html *string) error {
+	conn, err := net.Dial("tcp", "127.0.0.1:9418")
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := fmt.Fprint(conn, "GET / HTTP/1.0\r\nHost: localhost\r\n\r\n"); err != nil {
+		return err
+	}
+	answer, err := io.ReadAll(conn)
+	if err != nil {
+		return err
+	}
+	head, body, ok := strings.Cut(string(answer), "\r\n\r\n")
+	if !ok || !strings.Contains(head, " 200 ") {
+		return fmt.Errorf("the status page answers %q", head)
+	}
+	*html = body
 	return nil
 }
 
