@@ -83,7 +83,7 @@ func (m member) ready() error {
 	if m.plugin == nil || m.config == nil || len(m.now.Load().list) == 0 && m.config.Register != config.RegisterAlways {
 		return nil
 	}
-	status, _ := m.plugin.Status()
+	status := m.plugin.Status()
 	if status.Registered {
 		return nil
 	}

@@ -90,7 +90,7 @@ func (a *Agent) Status(ctx context.Context) metrics.Status {
 		if held, _, err = a.pods.Holders(ctx, since); err != nil {
 			s.HeldUnknown = err.Error()
 		} else { // disabled in some kubelets
-			allocatable, _, _ = a.pods.Allocatable(ctx, since)
+			allocatable, _ = a.pods.Allocatable(ctx, since)
 		}
 		if old := a.heldError.Swap(s.HeldUnknown); err != nil && old != s.HeldUnknown {
 			a.log.Info("held devices are unknown: metrics and status omit them", "reason", err)
@@ -131,7 +131,7 @@ func (e *explainer) reason(c *config.Resource) string {
 func (m member) status(held podresources.Holders, allocatable map[string][]string) metrics.Resource {
 	r := metrics.Resource{Name: m.Name, Retired: m.config == nil, Devices: []metrics.Device{}}
 	if m.plugin != nil {
-		status, _ := m.plugin.Status()
+		status := m.plugin.Status()
 		r.Registered, r.Reason = status.Registered, status.Reason
 	}
 	slots, free := 0, 0

@@ -221,16 +221,16 @@ func (t *transition) list(d *draft, offer device.Offer) {
 		rec.net = netOf(offer)
 	}
 	keys := keysOf(nodes)
-	// Present at the start, and only read now.
-	late := rec.unread && rec.begun.IsZero()
+	// Present before the program started, and possibly read only now.
+	early := rec.begun.IsZero() && (t.first || rec.unread)
 	if came := !rec.present; came || !slices.Equal(nodes, rec.nodes) {
 		if came || !offer.Pool {
 			rec.settled, rec.begun = false, t.in.Now
 		}
 		rec.changed = t.in.Now
-		if (t.first || late) && (offer.Pool || !slices.ContainsFunc(rec.keys, func(k string) bool { return !slices.Contains(keys, k) })) {
-			// Present before the program started. Remembered devices are complete; for
-			// others only events show that nodes are still being added.
+		if early && (offer.Pool || !slices.ContainsFunc(rec.keys, func(k string) bool { return !slices.Contains(keys, k) })) {
+			// A remembered device is complete; for another one only events show that
+			// nodes are still being added.
 			rec.changed = time.Time{}
 			rec.settled = len(rec.keys) > 0
 		}
@@ -255,7 +255,7 @@ func (t *transition) settles(config Resource, rec record) time.Time {
 		return t.in.Now
 	}
 	last := rec.changed
-	if t.in.LastEvent != nil && rec.offer.Hardware != "" {
+	if rec.offer.Hardware != "" {
 		if event := t.in.LastEvent(rec.offer.Hardware); event.After(last) {
 			last = event
 		}
@@ -346,7 +346,7 @@ func (t *transition) inContainer(d *draft, id string, rec *record) bool {
 	if !n.moves {
 		return false
 	}
-	if n.hardware != "" && t.in.Hardware != nil && !t.in.Hardware(n.hardware) {
+	if n.hardware != "" && !t.in.Hardware(n.hardware) {
 		// A replacement is a different device.
 		*n = netState{}
 		return false

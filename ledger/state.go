@@ -47,9 +47,9 @@ type Input struct {
 	Resources []Resource
 	Held      Held
 	// LastEvent returns the time of the last kernel event at or below a sysfs path,
-	// zero for long ago; nil is always zero.
+	// zero for long ago.
 	LastEvent func(hardware string) time.Time
-	// Hardware reports whether there is hardware at a sysfs path; nil is always true.
+	// Hardware reports whether there is hardware at a sysfs path.
 	Hardware func(path string) bool
 	// Failing are the reasons of failed health checks, by ID. Unlike a problem of an
 	// offer they affect only the health.

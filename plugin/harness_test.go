@@ -208,36 +208,33 @@ func (n *node) waitAllocatable(resource string, count int) {
 	n.must(n.WaitAllocatable(n.ctx, resource, count))
 }
 
-// waitRegistered waits for a plugin's own view.
-func (n *node) waitRegistered(p *Plugin, want bool) {
+// waitStatus waits for a plugin's own view.
+func (n *node) waitStatus(p *Plugin, want func(Status) bool) Status {
 	n.t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
 	for {
-		s, changed := p.Status()
-		if s.Registered == want {
-			return
+		s := p.Status()
+		if want(s) {
+			return s
 		}
 		select {
-		case <-changed:
+		case <-tick.C:
 		case <-n.ctx.Done():
-			n.t.Fatalf("registered: want %v, have %+v", want, s)
+			n.t.Fatalf("status: have %+v", s)
 		}
 	}
+}
+
+func (n *node) waitRegistered(p *Plugin, want bool) {
+	n.t.Helper()
+	n.waitStatus(p, func(s Status) bool { return s.Registered == want })
 }
 
 // waitReason waits for a plugin to say why it is not registered.
 func (n *node) waitReason(p *Plugin, want func(reason string) bool) string {
 	n.t.Helper()
-	for {
-		s, changed := p.Status()
-		if want(s.Reason) {
-			return s.Reason
-		}
-		select {
-		case <-changed:
-		case <-n.ctx.Done():
-			n.t.Fatalf("status: have %+v", s)
-		}
-	}
+	return n.waitStatus(p, func(s Status) bool { return want(s.Reason) }).Reason
 }
 
 // sockets lists the names of plugins' sockets in the directory.
@@ -310,7 +307,4 @@ func claim(pod, container string) kubelettest.Claim {
 	return kubelettest.Claim{Namespace: "default", Pod: pod, Container: container, Resource: gpu}
 }
 
-func (p *Plugin) isRegistered() bool {
-	s, _ := p.Status()
-	return s.Registered
-}
+func (p *Plugin) isRegistered() bool { return p.Status().Registered }

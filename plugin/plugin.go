@@ -108,9 +108,8 @@ type Plugin struct {
 	Options
 	timing timing
 
-	mu      sync.Mutex
-	status  Status
-	changed chan struct{}
+	mu     sync.Mutex
+	status Status
 }
 
 // New makes a Plugin; Run runs it.
@@ -120,7 +119,6 @@ func New(o Options) *Plugin {
 		Options: o,
 		timing:  timing{stream: 5 * time.Second, alone: time.Second, window: 50 * time.Millisecond},
 		status:  Status{Reason: "not started"},
-		changed: make(chan struct{}),
 	}
 }
 
@@ -192,23 +190,18 @@ func (p *Plugin) refused(r registration, delay time.Duration) {
 	}
 }
 
-// Status returns the state of the registration and a channel that is closed when
-// that changes.
-func (p *Plugin) Status() (Status, <-chan struct{}) {
+// Status returns the state of the registration.
+func (p *Plugin) Status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.status, p.changed
+	return p.status
 }
 
 // setStatus publishes s and reports whether it differs from what was published.
 func (p *Plugin) setStatus(s Status) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.status == s {
-		return false
-	}
+	changed := p.status != s
 	p.status = s
-	close(p.changed)
-	p.changed = make(chan struct{})
-	return true
+	return changed
 }

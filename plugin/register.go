@@ -11,9 +11,10 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/generic-dp/generic-dp/internal/dialed"
 )
 
 // Cause is why a resource was registered.
@@ -188,16 +189,12 @@ type kubeletConn struct {
 	closed     atomic.Bool // by either side
 }
 
-// errSpent ends calls on a connection that is closed: it is never dialled again.
-var errSpent = errors.New("the connection to the kubelet has ended")
-
 // connect returns the connection to the kubelet, for use until release.
 func (w *KubeletWatch) connect(ctx context.Context) (*kubeletConn, error) {
 	w.connecting.Lock()
 	defer w.connecting.Unlock()
 	w.check(kubeletSocket)
 	if kubelet, _ := w.Kubelet(); w.conn == nil || w.conn.closed.Load() || w.conn.generation != kubelet.Generation {
-		// Dialled here, since a gRPC client waits for a second after a refusal.
 		var d net.Dialer
 		conn, err := d.DialContext(ctx, "unix", w.socket)
 		if err != nil {
@@ -206,7 +203,9 @@ func (w *KubeletWatch) connect(ctx context.Context) (*kubeletConn, error) {
 		w.check(kubeletSocket) // the event for a new one may still be on its way
 		kubelet, _ = w.Kubelet()
 		c := &kubeletConn{conn: conn, generation: kubelet.Generation}
-		if c.client, err = c.newClient(); err != nil {
+		c.client, err = dialed.Client(&openConn{conn, func() { c.closed.Store(true) }},
+			grpc.WithReadBufferSize(readBuffer), grpc.WithWriteBufferSize(writeBuffer))
+		if err != nil {
 			_ = conn.Close()
 			return nil, err
 		}
@@ -228,23 +227,6 @@ func (w *KubeletWatch) release(c *kubeletConn) {
 	}
 	_ = c.client.Close()
 	_ = c.conn.Close()
-}
-
-func (c *kubeletConn) newClient() (*grpc.ClientConn, error) {
-	var used atomic.Bool
-	return grpc.NewClient("passthrough:///kubelet",
-		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
-			if used.Swap(true) {
-				return nil, errSpent
-			}
-			return &openConn{c.conn, func() { c.closed.Store(true) }}, nil
-		}),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithAuthority("localhost"),
-		grpc.WithNoProxy(),
-		grpc.WithReadBufferSize(readBuffer),
-		grpc.WithWriteBufferSize(writeBuffer),
-	)
 }
 
 // register registers a resource that is served on the socket endpoint, a file name

@@ -13,8 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/generic-dp/generic-dp/internal/dialed"
 )
 
 var errNoAnswer = errors.New("the kubelet did not answer in time")
@@ -66,8 +67,9 @@ func (c *Client) Holders(ctx context.Context, since time.Time) (Holders, time.Ti
 
 // Allocatable returns the IDs that the kubelet could allocate, held or not, by resource
 // name, sorted; otherwise it is like Holders.
-func (c *Client) Allocatable(ctx context.Context, since time.Time) (map[string][]string, time.Time, error) {
-	return c.allocatable.get(ctx, since)
+func (c *Client) Allocatable(ctx context.Context, since time.Time) (map[string][]string, error) {
+	allocatable, _, err := c.allocatable.get(ctx, since)
+	return allocatable, err
 }
 
 // cached is the latest response to a call.
@@ -187,29 +189,13 @@ func (c *Client) listAllocatable(ctx context.Context) (map[string][]string, erro
 
 // call connects, makes one call and disconnects.
 func (c *Client) call(ctx context.Context, name string, f func(context.Context, podresourcesv1.PodResourcesListerClient) error) error {
-	// Dialed here, so that the error names the problem with the socket.
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", c.path)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	conns := make(chan net.Conn, 1)
-	conns <- conn
-	client, err := grpc.NewClient("passthrough:///kubelet",
-		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
-			select {
-			case conn := <-conns:
-				return conn, nil
-			default:
-				return nil, errors.New("the connection has ended")
-			}
-		}),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithAuthority("localhost"),
-		grpc.WithNoProxy(),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
-	)
+	client, err := dialed.Client(conn, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func TestUnavailable(t *testing.T) {
 		if held, _, err := c.Holders(t.Context(), time.Now()); err == nil || !strings.Contains(err.Error(), want) || held != nil {
 			t.Errorf("%s: got %v, %v, want %q", when, held, err, want)
 		}
-		if ids, _, err := c.Allocatable(t.Context(), time.Now()); err == nil || !strings.Contains(err.Error(), want) || ids != nil {
+		if ids, err := c.Allocatable(t.Context(), time.Now()); err == nil || !strings.Contains(err.Error(), want) || ids != nil {
 			t.Errorf("%s: got %v, %v, want %q", when, ids, err, want)
 		}
 	}

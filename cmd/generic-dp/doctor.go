@@ -170,7 +170,7 @@ func (d *doctor) kubelet(p agent.Paths) {
 func (d *doctor) others(ctx context.Context, p agent.Paths, cfg *config.Config, serving bool) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	listed, _, err := podresources.New(p.PodResources, nil).Allocatable(ctx, time.Time{})
+	listed, err := podresources.New(p.PodResources, nil).Allocatable(ctx, time.Time{})
 	kinds := p.HostSpecs().Kinds()
 	for _, r := range cfg.Resources {
 		if len(listed[r.Name]) > 0 && err == nil && !serving {

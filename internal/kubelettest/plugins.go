@@ -23,10 +23,7 @@ var errDown = errors.New("the kubelet is down")
 // Request is one Register call.
 type Request struct {
 	Resource, Endpoint string
-	At                 time.Time
-	// Answered is set once the call returned, with Err.
-	Answered bool
-	Err      error
+	Answered           bool
 }
 
 // Register is the kubelet's side of a registration: it connects to the plugin and gets
@@ -35,10 +32,10 @@ func (p *process) Register(ctx context.Context, req *v1beta1.RegisterRequest) (*
 	var index int
 	p.update(func() {
 		index = len(p.requests)
-		p.requests = append(p.requests, Request{Resource: req.GetResourceName(), Endpoint: req.GetEndpoint(), At: time.Now()})
+		p.requests = append(p.requests, Request{Resource: req.GetResourceName(), Endpoint: req.GetEndpoint()})
 	})
 	err := p.register(ctx, req)
-	p.update(func() { p.requests[index].Answered, p.requests[index].Err = true, err })
+	p.update(func() { p.requests[index].Answered = true })
 	if err != nil {
 		return nil, err
 	}
