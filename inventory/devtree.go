@@ -173,45 +173,46 @@ func (t *devTree) read(dir string, st *unix.Stat_t) (*devDir, error) {
 		}
 	}
 	delete(t.cache, dir)
-	entries, err := dirents.Read(t.here(dir))
+	before := len(t.problems)
+	d := &devDir{ino: st.Ino, modified: st.Mtim}
+	err := dirents.Read(t.here(dir), func(e dirents.Entry) { t.readEntry(d, dir+"/"+e.Name, e, was) })
 	if err != nil && dir == hostDev {
 		return nil, err
 	}
 	if notExist(err) {
 		return nil, nil
 	}
-	before := len(t.problems)
 	t.problem(dir, err)
-	d := &devDir{ino: st.Ino, modified: st.Mtim}
-	for _, e := range entries {
-		p := dir + "/" + e.Name
-		switch {
-		case e.Type == fs.ModeDir:
-			d.dirs = append(d.dirs, p)
-		case e.Type == fs.ModeSymlink:
-			target, err := os.Readlink(t.here(p))
-			if err != nil {
-				t.problem(p, err)
-				continue
-			}
-			d.links = append(d.links, devLink{p, target})
-		case e.Type&fs.ModeDevice != 0, e.Type == 0 && t.recording:
-			n, known := was[p]
-			if !known || n.ino != e.Ino || !t.unique {
-				now, _, ok := t.stat(p)
-				if !ok {
-					continue
-				}
-				if !known || !now.same(n) {
-					n = &now
-				}
-			}
-			d.nodes = append(d.nodes, n)
-		}
-	}
 	d.settled = len(t.problems) == before && unix.TimespecToNsec(st.Mtim) < t.clock
 	t.cache[dir] = d
 	return d, nil
+}
+
+// readEntry adds the entry with path p, of which was are the earlier nodes.
+func (t *devTree) readEntry(d *devDir, p string, e dirents.Entry, was map[string]*devNode) {
+	switch {
+	case e.Type == fs.ModeDir:
+		d.dirs = append(d.dirs, p)
+	case e.Type == fs.ModeSymlink:
+		target, err := os.Readlink(t.here(p))
+		if err != nil {
+			t.problem(p, err)
+			return
+		}
+		d.links = append(d.links, devLink{p, target})
+	case e.Type&fs.ModeDevice != 0, e.Type == 0 && t.recording:
+		n, known := was[p]
+		if !known || n.ino != e.Ino || !t.unique {
+			now, _, ok := t.stat(p)
+			if !ok {
+				return
+			}
+			if !known || !now.same(n) {
+				n = &now
+			}
+		}
+		d.nodes = append(d.nodes, n)
+	}
 }
 
 // stat returns the node p, or the type of p.

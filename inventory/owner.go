@@ -163,16 +163,12 @@ func (c *scan) leaveOut(subject string, bus device.Bus, hardware string) {
 // (usb_disconnect in drivers/usb/core/hub.c). Without its interface it would be a
 // different node.
 func (c *scan) interfaceGone(n *device.Node, h *device.Hardware) bool {
-	below, ok := strings.CutPrefix(n.SysPath, h.Path+"/")
-	if !ok || h.USB == nil {
+	if h.USB == nil || len(n.SysPath) <= len(h.Path) {
 		return false
 	}
-	name, _, _ := strings.Cut(below, "/")
-	if !strings.Contains(name, ":") {
-		return false
-	}
+	name, _, _ := strings.Cut(n.SysPath[len(h.Path)+1:], "/")
 	_, known := c.interfaces[n.SysPath[:len(h.Path)+1+len(name)]]
-	return !known
+	return !known && strings.Contains(name, ":")
 }
 
 // moved reports whether the cached sysfs directory of a node has changed.

@@ -56,6 +56,11 @@ func (s *Scanner) askGHW() <-chan ghwAnswer {
 func (s *Scanner) readPCI(c *scan, entries []sysfs.Entry, answer <-chan ghwAnswer) {
 	var found map[string]*device.PCI
 	if c.full && len(entries) > 0 {
+		// What ghw does not read is read meanwhile.
+		for _, e := range entries {
+			_, _ = cached(&c.cache.of(e.Path).hasVFs, e.Path, c.sysfs.HasVFs)
+			c.numaAt(e.Path)
+		}
 		a := <-answer
 		if a.err != nil || len(a.found) != len(entries) {
 			entries = s.listPCI(c)
@@ -91,7 +96,7 @@ func (s *Scanner) readPCI(c *scan, entries []sysfs.Entry, answer <-chan ghwAnswe
 		c.problems.add(e.Path, err)
 		h := &device.Hardware{Bus: device.PCIBus, Path: e.Path, Name: e.Name, NUMA: -1, PCI: &p}
 		c.add(h)
-		p.SRIOV, p.VF = "none", -1
+		p.SRIOV, p.VF, p.VFIO = "none", -1, isVFIO(p.Driver)
 		hasVFs, err := cached(&f.hasVFs, e.Path, c.sysfs.HasVFs)
 		c.problems.add(e.Path, err)
 		if hasVFs {

@@ -21,7 +21,13 @@ func vfioGroup(sysPath string) string {
 	return strings.TrimPrefix(name, "noiommu-")
 }
 
-// vfioGroups fills in which functions are bound to VFIO and returns the owner of the
+// isVFIO reports whether a driver is of VFIO: "mlx5_vfio_pci", "hisi-acc-vfio-pci".
+// drivers/vfio/pci has one for each kind of hardware whose state it can migrate.
+func isVFIO(driver string) bool {
+	return strings.HasSuffix(driver, "vfio_pci") || strings.HasSuffix(driver, "vfio-pci")
+}
+
+// vfioGroups fills in which functions are used by VFIO and returns the owner of the
 // node by IOMMU group: of the functions bound to VFIO the one with the lowest address,
 // or of all if none is known to be, as while the last one is being unbound. A mediated
 // device has its own group.
@@ -37,20 +43,18 @@ func (c *scan) vfioGroups(nodes []*node) map[string]*device.Hardware {
 			}
 		}
 	}
-	for _, h := range c.hardware {
-		if h.PCI == nil {
+	owners := make(map[string]*device.Hardware, len(members))
+	if len(members) == 0 {
+		return owners
+	}
+	for _, h := range c.list {
+		if h.PCI == nil || h.PCI.IOMMUGroup == "" {
 			continue
 		}
-		// "mlx5_vfio_pci", "hisi-acc-vfio-pci": drivers/vfio/pci has one for each kind
-		// of hardware whose state it can migrate.
-		if d := h.PCI.Driver; strings.HasSuffix(d, "vfio_pci") || strings.HasSuffix(d, "vfio-pci") {
-			h.PCI.VFIO = true
-		}
-		if list, ok := members[h.PCI.IOMMUGroup]; ok && h.PCI.IOMMUGroup != "" {
+		if list, ok := members[h.PCI.IOMMUGroup]; ok {
 			members[h.PCI.IOMMUGroup] = append(list, h)
 		}
 	}
-	owners := make(map[string]*device.Hardware, len(members))
 	for _, dir := range c.mdevs {
 		if h := c.hardware[dir]; h.MDev.IOMMUGroup != "" {
 			owners[h.MDev.IOMMUGroup] = h

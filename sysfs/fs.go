@@ -143,31 +143,29 @@ func (fs FS) link(dir, name string) (string, error) {
 // other files, such as bonding_masters in class/net; the error reports unreadable ones.
 // The error wraps fs.ErrNotExist if the kernel does not have the directory.
 func (fs FS) entries(dir string, known map[string]Entry) ([]Entry, error) {
-	found, err := dirents.Read(fs.abs(dir))
-	if err != nil {
-		return nil, err
-	}
-	list := make([]Entry, 0, len(found))
+	list := make([]Entry, 0, len(known))
 	var errs []error
-	for _, f := range found {
+	err := dirents.Read(fs.abs(dir), func(f dirents.Entry) {
 		e := Entry{Name: f.Name}
 		if fs.inodes {
 			e.Ino = f.Ino
 		}
 		if k, ok := known[f.Name]; ok && k.Ino == e.Ino {
 			list = append(list, k)
-			continue
+			return
 		}
+		var err error
 		e.Name = strings.Clone(e.Name)
 		e.Path, err = fs.device(dir, f.Name)
-		if Gone(err) || errors.Is(err, unix.EINVAL) {
-			continue
-		}
-		if err != nil {
+		switch {
+		case err == nil:
+			list = append(list, e)
+		case !Gone(err) && !errors.Is(err, unix.EINVAL):
 			errs = append(errs, err)
-			continue
 		}
-		list = append(list, e)
+	})
+	if err != nil {
+		return nil, err
 	}
 	sort.Slice(list, func(i, j int) bool { return list[i].Name < list[j].Name })
 	return list, errors.Join(errs...)
@@ -175,11 +173,8 @@ func (fs FS) entries(dir string, known map[string]Entry) ([]Entry, error) {
 
 // names lists a directory.
 func (fs FS) names(dir string) ([]string, error) {
-	found, err := dirents.Read(fs.abs(dir))
-	names := make([]string, 0, len(found))
-	for _, f := range found {
-		names = append(names, f.Name)
-	}
+	var names []string
+	err := dirents.Read(fs.abs(dir), func(f dirents.Entry) { names = append(names, f.Name) })
 	return names, err
 }
 

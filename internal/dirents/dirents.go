@@ -20,21 +20,20 @@ type Entry struct {
 	Type fs.FileMode
 }
 
-// Read lists dir in kernel order; on an error, as far as it got. The names of some
-// hundred entries share one allocation. It avoids registering
-// the directory with the runtime's poller, like os.Open, which is half of the system
-// calls. The error is an *fs.PathError.
-func Read(dir string) ([]Entry, error) {
+// Read calls each for the entries of dir, in kernel order; on an error, for those before.
+// The names of some hundred entries share one allocation. It avoids registering the
+// directory with the runtime's poller, like os.Open, which is half of the system calls.
+// The error is an *fs.PathError.
+func Read(dir string, each func(Entry)) error {
 	var fd int
 	err := Retry(func() (err error) {
 		fd, err = unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		return err
 	})
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
+		return &os.PathError{Op: "open", Path: dir, Err: err}
 	}
 	defer unix.Close(fd)
-	var list []Entry
 	var buf [8192]byte
 	for {
 		var n int
@@ -43,54 +42,48 @@ func Read(dir string) ([]Entry, error) {
 			return err
 		})
 		if err != nil {
-			return list, &os.PathError{Op: "readdirent", Path: dir, Err: err}
+			return &os.PathError{Op: "readdirent", Path: dir, Err: err}
 		}
 		if n <= 0 {
-			return typed(dir, list)
+			return nil
 		}
-		list = parse(buf[:n], list)
-	}
-}
-
-// typed reads the types of entries if the file system did not report them, and leaves
-// out removed ones.
-func typed(dir string, list []Entry) ([]Entry, error) {
-	kept := list[:0]
-	for _, e := range list {
-		if e.Type == fs.ModeIrregular {
-			info, err := os.Lstat(dir + "/" + e.Name)
-			if errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-			if err != nil {
-				return kept, err
-			}
-			e.Type = info.Mode().Type()
+		if err := parse(dir, buf[:n], each); err != nil {
+			return err
 		}
-		kept = append(kept, e)
 	}
-	return kept, nil
 }
 
 // parse parses records of struct linux_dirent64 (getdents64(2)): inode, offset, length
-// of the record, type, NUL-terminated name.
-func parse(buf []byte, list []Entry) []Entry {
+// of the record, type, NUL-terminated name. It reads the types that the file system does
+// not report, and leaves out entries that were removed meanwhile.
+func parse(dir string, buf []byte, each func(Entry)) error {
 	const lengthAt, typeAt, nameAt = 16, 18, 19
 	names := string(buf)
 	for len(buf) > nameAt {
 		length := int(binary.NativeEndian.Uint16(buf[lengthAt:]))
 		if length <= nameAt || length > len(buf) {
-			return list
+			return nil
 		}
 		name, _, _ := strings.Cut(names[nameAt:length], "\x00")
-		ino := binary.NativeEndian.Uint64(buf)
-		// An inode of 0 is a removed entry.
-		if ino != 0 && name != "." && name != ".." {
-			list = append(list, Entry{Name: name, Ino: ino, Type: mode(buf[typeAt])})
-		}
+		e := Entry{Name: name, Ino: binary.NativeEndian.Uint64(buf), Type: mode(buf[typeAt])}
 		buf, names = buf[length:], names[length:]
+		// An inode of 0 is a removed entry.
+		if e.Ino == 0 || name == "." || name == ".." {
+			continue
+		}
+		if e.Type == fs.ModeIrregular {
+			info, err := os.Lstat(dir + "/" + name)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			e.Type = info.Mode().Type()
+		}
+		each(e)
 	}
-	return list
+	return nil
 }
 
 func mode(t byte) fs.FileMode {

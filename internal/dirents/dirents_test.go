@@ -17,6 +17,11 @@ import (
 	"github.com/generic-dp/generic-dp/internal/dirents"
 )
 
+func read(dir string) (list []dirents.Entry, err error) {
+	err = dirents.Read(dir, func(e dirents.Entry) { list = append(list, e) })
+	return list, err
+}
+
 // The result equals that of os.ReadDir and lstat, for more entries than one system call
 // returns, with names of all lengths.
 func TestRead(t *testing.T) {
@@ -49,7 +54,7 @@ func TestRead(t *testing.T) {
 			}
 			want = append(want, dirents.Entry{Name: e.Name(), Ino: st.Ino, Type: e.Type()})
 		}
-		got, err := dirents.Read(dir)
+		got, err := read(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +72,7 @@ func TestReadErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]error{file: unix.ENOTDIR, file + "x": fs.ErrNotExist} {
-		list, err := dirents.Read(path)
+		list, err := read(path)
 		if pe, ok := errors.AsType[*fs.PathError](err); !ok || !errors.Is(err, want) || pe.Path != path || list != nil {
 			t.Errorf("%s: %v, %v; want %v", path, list, err, want)
 		}
