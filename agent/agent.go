@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/kubeapi"
 	"github.com/generic-dp/generic-dp/internal/watch"
 	"github.com/generic-dp/generic-dp/inventory"
 	"github.com/generic-dp/generic-dp/links"
@@ -36,6 +38,10 @@ type Options struct {
 	Listen   string // address of metrics and probes; empty for none
 	// CDIOnly: there is no kubelet. Every resource is injected by CDI specs.
 	CDIOnly bool
+	// NoDRA: every resource is offered as device plugin.
+	NoDRA bool
+	// KubeAPI is the API server for DRA; nil is that of the pod.
+	KubeAPI *kubeapi.Config
 	// InPod: hints name the manifest instead of flags.
 	InPod   bool
 	Version string
@@ -48,6 +54,7 @@ type Agent struct {
 	log     *slog.Logger
 	now     func() time.Time // for the life of devices
 	lock    *lock
+	served  bool // an instance served in this boot
 	writer  bool // the lock is held: links, specs and state are ours to write. The loop's alone
 
 	// The host.
@@ -65,6 +72,7 @@ type Agent struct {
 	// The kubelet and containers.
 	kubelet  *plugin.KubeletWatch
 	pods     *podresources.Client
+	dra      *draDriver
 	injector *injector
 	health   *healthDirs
 	serving  atomic.Pointer[set] // nil before the first pass
@@ -94,6 +102,7 @@ func New(options Options) (_ *Agent, err error) {
 		options: options, log: options.Log, now: time.Now, started: time.Now(), settled: make(chan struct{}), rescans: make(rescanRequests),
 		problems: newProblems(options.Log),
 	}
+	a.served = present(filepath.Join(options.Paths.RunDir, lockName))
 	if a.lock, err = openLock(options.Paths.RunDir); err != nil {
 		return nil, fmt.Errorf("--run-dir: %w", err)
 	}
@@ -125,6 +134,7 @@ func New(options Options) (_ *Agent, err error) {
 	a.kubelet = plugin.NewKubeletWatch(p.KubeletDir, a.log)
 	a.pods = podresources.New(p.PodResources, func() time.Time { return a.now() })
 	a.health = newHealthDirs(p, func() time.Time { return a.now() })
+	a.dra = newDRADriver(a)
 	a.injector = newInjector(options, a.problems, a.health.want)
 	return a, nil
 }

@@ -3,10 +3,13 @@ package agent
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/dra"
 	"github.com/generic-dp/generic-dp/ledger"
 	"github.com/generic-dp/generic-dp/matchers"
 	"github.com/generic-dp/generic-dp/podresources"
@@ -90,7 +93,7 @@ func (l *loop) askHeld(ctx context.Context, now time.Time, out ledger.Output) ti
 	l.held.asking, l.held.asked = true, now
 	ours, answers := l.ours(out), l.held.answers
 	go func() {
-		held, err := l.listHeld(ctx, now, ours)
+		held, err := l.listHeld(ctx, now, ours, out)
 		if err != nil {
 			l.log.Debug("held devices are unknown and count as held", "pod_resources", l.options.Paths.PodResources, "err", err)
 		}
@@ -104,20 +107,37 @@ func (l *loop) askHeld(ctx context.Context, now time.Time, out ledger.Output) ti
 func (l *loop) ours(out ledger.Output) func(name string) bool {
 	names, cfg := map[string]bool{}, l.config
 	for _, r := range out.Resources {
-		names[r.Name] = true
+		name, _ := nameOf(r.Name)
+		names[name] = true
 	}
 	return func(name string) bool {
 		return names[name] || slices.ContainsFunc(cfg.Resources, func(c config.Resource) bool { return matchers.Makes(&c, name) })
 	}
 }
 
-// listHeld queries the kubelet for the held slots of our resources.
-func (a *Agent) listHeld(ctx context.Context, now time.Time, ours func(resource string) bool) (ledger.Held, error) {
+// listHeld queries the kubelet for the held slots of our resources. What claims hold is
+// known without it.
+func (a *Agent) listHeld(ctx context.Context, now time.Time, ours func(resource string) bool, out ledger.Output) (ledger.Held, error) {
+	held := ledger.Held{IDs: map[string]string{}, Sets: map[string]bool{}}
 	list, at, err := a.pods.Holders(ctx, now)
 	if err != nil {
-		return ledger.Held{}, err
+		a.addClaims(&held, a.claims(), nil, out)
+		return held, err
 	}
-	held := ledger.Held{At: at, Partial: a.mayLackPods(at), IDs: map[string]string{}, Sets: map[string]bool{}}
+	held.At, held.Partial = at, a.mayLackPods(at)
+	claims, listed := a.claims(), list[dra.Driver]
+	if server := a.dra.server.Load(); server != nil && !held.Partial {
+		known := func(c cdi.Claim) bool {
+			return slices.ContainsFunc(c.Devices(), func(d string) bool {
+				_, id, _ := strings.Cut(d, "=")
+				return len(listed[dra.DeviceName(id)]) > 0
+			})
+		}
+		if server.Sweep(ctx, known) {
+			claims = a.claims()
+		}
+	}
+	a.addClaims(&held, claims, listed, out)
 	for name, ids := range list {
 		if !ours(name) {
 			continue

@@ -159,17 +159,18 @@ func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostP
 		if len(offers) == 0 {
 			continue
 		}
-		if file, taken := kinds[r.Name]; taken {
+		name, _ := nameOf(r.Name)
+		if file, taken := kinds[name]; taken {
 			i.taken = true
 			for _, o := range offers {
-				failed[o.ID] = fmt.Errorf("CDI kind %q is taken by %s", r.Name, file)
+				failed[o.ID] = fmt.Errorf("CDI kind %q is taken by %s", name, file)
 			}
 			continue
 		}
-		resource := i.resource(r.Name)
+		resource := i.resource(name)
 		spec, left := resource.Build(offers)
 		if err := left[cdi.AllDevices]; i.options.CDIOnly && err != nil { // as it should be for sticks at one path
-			i.options.Log.Debug("CDI spec has no entry for all devices together", "resource", r.Name, "reason", err)
+			i.options.Log.Debug("CDI spec has no entry for all devices together", "resource", name, "reason", err)
 			delete(left, cdi.AllDevices)
 		}
 		maps.Copy(failed, left)
@@ -218,9 +219,10 @@ type retention struct {
 func newRetention(v *View, out ledger.Output, injected ledger.Injected, mayBeHeld func(id string) bool) *retention {
 	r := &retention{view: v, mayBeHeld: map[string]bool{}, inPod: map[string]string{}, injected: injected, next: ledger.Injected{}}
 	for _, res := range out.Resources {
+		kind, _ := nameOf(res.Name)
 		for _, e := range res.Devices {
 			if id := e.Offer.ID; e.Offer.Moved || e.Unseen {
-				r.inPod[id] = res.Name
+				r.inPod[id] = kind
 			} else {
 				r.mayBeHeld[id] = mayBeHeld(id)
 			}

@@ -124,6 +124,8 @@ func (l *loop) next(ctx context.Context) (trigger, bool) {
 		return trigger{}, true
 	case <-l.health.made: // reconcile saves it
 		return trigger{}, true
+	case <-l.dra.changed:
+		return trigger{}, true
 	case <-l.locked:
 		return trigger{apply: l.inherit}, true
 	}

@@ -14,6 +14,7 @@ import (
 // /dev is mounted elsewhere; the kubelet always gets the host's own paths.
 type Paths struct {
 	KubeletDir   string // where the kubelet's and the plugins' sockets are
+	Registry     string // where the kubelet looks for DRA drivers
 	PodResources string // the socket of the kubelet's PodResources API
 	Sysfs        string // the host's /sys
 	Dev          string // the host's /dev
@@ -30,6 +31,7 @@ type Paths struct {
 func DefaultPaths() Paths {
 	return Paths{
 		KubeletDir:   "/var/lib/kubelet/device-plugins",
+		Registry:     "/var/lib/kubelet/plugins_registry",
 		PodResources: "/var/lib/kubelet/pod-resources/kubelet.sock",
 		Sysfs:        "/sys",
 		Dev:          "/dev",

@@ -64,11 +64,13 @@ func (l *loop) reconcile(ctx context.Context) (wake time.Time) {
 		Failing: l.prober.Results(), Resources: resources, Successors: l.injector.successors(v),
 	})
 	l.memory.state = state
+	l.runDRA(ctx, out)
 	failed, unwritten := l.inject(v, out)
 	l.withdrawHealth(out)
 	l.followSpecs()
 	l.explain.Store(newExplainer(l.config, v))
 	shown := l.publish(ctx, out.Resources, configs, now)
+	l.publishDRA(now)
 	held, unshown := l.showHealth(&out)
 	l.report(v, out, failed)
 	l.settle(out)
@@ -88,7 +90,10 @@ func (l *loop) reconcile(ctx context.Context) (wake time.Time) {
 func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*config.Resource) {
 	configs = map[string]*config.Resource{}
 	add := func(name string, c *config.Resource, in ledger.Resource) {
+		name = l.options.keyOf(name, c)
 		configs[name] = c
+		_, byDRA := nameOf(name)
+		in.AwaitHeld = byDRA && l.memory.lost
 		in.Name, in.Grows, in.ForgetAfter = name, c.Each == config.EachDevice, c.ForgetAfter
 		in.Derived = len(c.NameText) > 0
 		inputs = append(inputs, in)
@@ -97,18 +102,19 @@ func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*co
 		add(m.Name, m.Resource, ledger.Resource{Offers: m.Offers})
 	}
 	for _, c := range v.Matched.Inactive {
-		if len(c.NameText) == 0 && configs[c.Name] == nil {
-			inputs = append(inputs, ledger.Resource{Name: c.Name, Refuse: reasonInactive})
+		if key := l.options.keyOf(c.Name, c); len(c.NameText) == 0 && configs[key] == nil {
+			inputs = append(inputs, ledger.Resource{Name: key, Refuse: reasonInactive})
 		}
 	}
 	// Not those that only the kubelet knows: another program's name may match the
 	// template, too.
-	for _, name := range l.memory.state.Names() {
-		if configs[name] != nil {
+	for _, key := range l.memory.state.Names() {
+		if configs[key] != nil {
 			continue
 		}
+		name, _ := nameOf(key)
 		for i := range l.config.Resources {
-			if c := &l.config.Resources[i]; matchers.Makes(c, name) && !slices.Contains(v.Matched.Inactive, c) {
+			if c := &l.config.Resources[i]; matchers.Makes(c, name) && l.options.keyOf(name, c) == key && !slices.Contains(v.Matched.Inactive, c) {
 				add(name, c, ledger.Resource{})
 				break
 			}
@@ -120,11 +126,13 @@ func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*co
 // inject makes links and CDI specs, and devices that can't be injected Unhealthy. The
 // results are those of injector.sync.
 func (l *loop) inject(v *View, out ledger.Output) (failed map[string]error, err error) {
-	if !l.writer {
-		linksOnly(out, nil)
-		return nil, nil // the other instance does; Allocate checks before it responds
+	if l.writer {
+		failed, err = l.injector.sync(v, out, l.held.mayBeHeld())
+	} else {
+		linksOnly(out, nil) // the other instance does; Allocate checks before it responds
+		failed = map[string]error{}
 	}
-	failed, err = l.injector.sync(v, out, l.held.mayBeHeld())
+	l.dra.fail(out, failed)
 	for _, listed := range out.Resources {
 		for i := range listed.Devices {
 			if e := &listed.Devices[i]; e.Healthy && failed[e.Offer.ID] != nil {
@@ -160,6 +168,7 @@ type memory struct {
 	boot      string // see bootID
 	state     ledger.State
 	decisions ledger.Decisions
+	lost      bool // an earlier instance served, and nothing of it is saved
 }
 
 // restore reads what an earlier instance saved.
@@ -181,7 +190,11 @@ func (l *loop) restore() {
 	if l.writer { // that of a dead instance
 		_ = os.Remove(filepath.Join(dir, lastGoodName+atomicfile.TempSuffix))
 	}
-	l.memory = memory{boot: boot, state: saved.State(boot), decisions: saved.Decisions}
+	l.memory = memory{boot: boot, state: saved.State(boot), decisions: saved.Decisions, lost: saved.Boot == "" && l.served}
+	if !l.options.CDIOnly && !l.options.NoDRA {
+		l.held.Held = ledger.Held{IDs: map[string]string{}, Sets: map[string]bool{}}
+		l.addClaims(&l.held.Held, l.claims(), nil, ledger.Output{})
+	}
 	l.injector.injected = saved.Injected
 	l.health.restore(saved.Health, boot != saved.Boot, l.writer)
 	if boot != "" && boot == saved.Boot {

@@ -26,10 +26,12 @@ import (
 // state; any number of streams and calls read it without a lock.
 type resource struct {
 	cdi.Resource
+	key     string     // its name in the ledger
+	dra     *draDriver // nil for a device plugin
 	rescans rescanRequests
 	health  *healthDirs
 	now     atomic.Pointer[published]
-	plugin  *plugin.Plugin // nil without a kubelet
+	plugin  *plugin.Plugin // nil without a kubelet, and by DRA
 
 	// For the loop alone.
 	since time.Time // creation
@@ -59,10 +61,15 @@ func newResource(r cdi.Resource, rescans rescanRequests) *resource {
 }
 
 // addResource makes a resource that the ledger lists for the first time.
-func (a *Agent) addResource(name string, now time.Time) *resource {
+func (a *Agent) addResource(key string, now time.Time) *resource {
+	name, byDRA := nameOf(key)
 	r := newResource(a.injector.resource(name), a.rescans)
-	r.since, r.health = now, a.health
-	if a.options.CDIOnly {
+	r.key, r.since, r.health = key, now, a.health
+	switch {
+	case byDRA:
+		r.dra = a.dra
+		return r
+	case a.options.CDIOnly:
 		return r
 	}
 	hooks := plugin.Hooks{
@@ -80,14 +87,22 @@ func (a *Agent) addResource(name string, now time.Time) *resource {
 // ready is an error if the resource has devices and is not registered, unless it is
 // being retired.
 func (m member) ready() error {
-	if m.plugin == nil || m.config == nil || len(m.now.Load().list) == 0 && m.config.Register != config.RegisterAlways {
+	if m.plugin == nil && m.dra == nil || m.config == nil || len(m.now.Load().list) == 0 && m.config.Register != config.RegisterAlways {
 		return nil
 	}
-	status := m.plugin.Status()
+	status := m.registration()
 	if status.Registered {
 		return nil
 	}
 	return fmt.Errorf("resource %s is not registered: %s", m.Name, status.Reason)
+}
+
+// registration is the state of the registration with the kubelet.
+func (r *resource) registration() plugin.Status {
+	if r.dra != nil {
+		return r.dra.Status()
+	}
+	return r.plugin.Status()
 }
 
 // publish replaces the state and reports whether the list for the kubelet changed. A

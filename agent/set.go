@@ -22,9 +22,9 @@ type member struct {
 	config *config.Resource
 }
 
-// find returns the resource with a name; nil is none.
-func (s set) find(name string) *resource {
-	if i := slices.IndexFunc(s, func(m member) bool { return m.Name == name }); i >= 0 {
+// find returns the resource with a name in the ledger; nil is none.
+func (s set) find(key string) *resource {
+	if i := slices.IndexFunc(s, func(m member) bool { return m.key == key }); i >= 0 {
 		return s[i].resource
 	}
 	return nil
@@ -49,8 +49,10 @@ func (a *Agent) Names() []string {
 
 // Entries lists the devices of a resource, by ID.
 func (a *Agent) Entries(name string) []ledger.Entry {
-	if r := a.members().find(name); r != nil {
-		return r.now.Load().entries
+	for _, key := range []string{name, name + draSuffix} {
+		if r := a.members().find(key); r != nil {
+			return r.now.Load().entries
+		}
 	}
 	return nil
 }
@@ -92,7 +94,7 @@ func (l *loop) publish(ctx context.Context, listed []ledger.ListedResource, conf
 		}
 	}
 	for _, m := range old {
-		if m.ended != nil && next.find(m.Name) == nil {
+		if m.ended != nil && next.find(m.key) == nil {
 			l.log.Info("resource is no longer offered", "resource", m.Name)
 			m.stop()
 			l.ended[m.Name] = m.ended

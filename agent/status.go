@@ -129,13 +129,18 @@ func (e *explainer) reason(c *config.Resource) string {
 
 // status is the state of one resource; held and allocatable are nil where unknown.
 func (m member) status(held podresources.Holders, allocatable map[string][]string) metrics.Resource {
-	r := metrics.Resource{Name: m.Name, Retired: m.config == nil, Devices: []metrics.Device{}}
-	if m.plugin != nil {
-		status := m.plugin.Status()
+	r := metrics.Resource{Name: m.Name, API: string(config.APIDevicePlugin), Retired: m.config == nil, Devices: []metrics.Device{}}
+	now := m.now.Load()
+	holders := held[m.Name]
+	if m.plugin != nil || m.dra != nil {
+		status := m.registration()
 		r.Registered, r.Reason = status.Registered, status.Reason
 	}
+	if m.dra != nil {
+		r.API = string(config.APIDRA)
+		holders, allocatable = m.dra.holders(m.Name, now.entries, held), nil
+	}
 	slots, free := 0, 0
-	holders := held[m.Name]
 	if held != nil {
 		r.Slots.Held, r.Slots.Free = &slots, &free
 	}
@@ -143,7 +148,6 @@ func (m member) status(held podresources.Holders, allocatable map[string][]strin
 		count := len(allocatable[m.Name])
 		r.Slots.Allocatable = &count
 	}
-	now := m.now.Load()
 	byDevice := map[string][]metrics.Holder{}
 	for _, l := range now.list {
 		if l.Healthy {

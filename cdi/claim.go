@@ -23,7 +23,7 @@ type Claim struct {
 // Request is a request of a claim, for one container as a rule.
 type Request struct {
 	Name string
-	// Devices are the IDs of its devices, sorted, with repeats for several slots.
+	// Devices are "RESOURCE=ID", sorted, with repeats for several slots.
 	Devices []string
 	Env     map[string]string
 	Mounts  []device.Mount
@@ -38,17 +38,12 @@ const (
 	devicesKey   = "generic-dp.github.io/devices"
 )
 
-// Holds is the number of slots of a device that the claim holds.
-func (c Claim) Holds(id string) int {
-	n := 0
+// Devices are those of all requests.
+func (c Claim) Devices() (all []string) {
 	for _, r := range c.Requests {
-		for _, d := range r.Devices {
-			if d == id {
-				n++
-			}
-		}
+		all = append(all, r.Devices...)
 	}
-	return n
+	return all
 }
 
 // CDIName is the qualified name that gives a container the edits of a request; empty if

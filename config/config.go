@@ -67,11 +67,17 @@ type Resource struct {
 	GroupBy string
 	Shared  bool
 	// When is nil if the resource is always active.
-	When        *When
-	With        []Companion
-	NUMA        NUMA
-	Identity    Identity
-	Register    Register
+	When     *When
+	With     []Companion
+	NUMA     NUMA
+	Identity Identity
+	Register Register
+	// API is by which devices are offered. Attributes are those of a device for claims, and
+	// EvictAfter is how long it is gone before its pods are evicted, negative for never; both
+	// are for APIDRA, where devices are injected by CDI names always.
+	API         API
+	Attributes  []Attribute
+	EvictAfter  time.Duration
 	Prefer      Prefer
 	ForgetAfter time.Duration
 	// Health is nil without health checks.
@@ -104,6 +110,21 @@ type When struct {
 	// Exists are globs below /dev or /sys, each of which must match a file; with a "!",
 	// none.
 	Exists []pattern.Pattern
+}
+
+// API is by which of the kubelet's APIs devices are offered.
+type API string
+
+// APIDevicePlugin is the default.
+const (
+	APIDevicePlugin API = "device-plugin"
+	APIDRA          API = "dra"
+)
+
+// Attribute is an attribute of a device for claims.
+type Attribute struct {
+	Name  string
+	Value device.Text
 }
 
 // Identity selects the form of IDs.

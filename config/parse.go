@@ -27,6 +27,7 @@ type walk struct {
 	// keys of the language; see language.
 	keys   []string
 	domain string
+	api    API // of resources that set none
 	// undecided is set if a missing domain is not worth a message: it may be in an
 	// unreadable part, or was reported.
 	undecided bool
@@ -118,12 +119,14 @@ func (v value) checkSameName(r, other *Resource) {
 // top is the top level of one file.
 type top struct {
 	domain    string
+	api       API
 	resources []value
 }
 
 func (f *top) bind(t *table) {
 	t.key("domain", stringForm, func(v value) { f.domain = v.checked(`a domain such as "example.com"`, checkDomain) },
 		"prefix of every resource name that has none: a DNS subdomain of your own, one for the whole configuration")
+	words(t, "api", &f.api, apis, "by which API of the kubelet resources are offered that set none")
 	t.key("resource", func() form {
 		return form{"type": "array", "items": t.below("resource", func(v value) { readResource(v) })}
 	}, func(v value) { f.resources = v.resources() },
@@ -152,10 +155,10 @@ func (v value) resources() []value {
 	return out
 }
 
-// readTop reads the top level of all files, and returns their resources. The domain may
-// be in any of the files, but applies to all.
+// readTop reads the top level of all files, and returns their resources. The domain and
+// api may be in any of the files, but apply to all.
 func (w *walk) readTop(files []File) (resources []value) {
-	domainFile := ""
+	domainFile, apiFile := "", ""
 	for i, f := range files {
 		src, tables := w.decode(f, i)
 		if tables == nil {
@@ -165,6 +168,14 @@ func (w *walk) readTop(files []File) (resources []value) {
 		v := value{w: w, source: src, raw: tables}
 		v.read(t.bind)
 		resources = append(resources, t.resources...)
+		switch {
+		case t.api == "" || t.api == w.api:
+		case w.api == "":
+			w.api, apiFile = t.api, f.Name
+		default:
+			v.child("api").report(quote(string(t.api))+" differs from that of "+apiFile+": want one default for the whole configuration",
+				"a resource may set its own api")
+		}
 		switch {
 		case t.domain == "" || t.domain == w.domain:
 		case w.domain == "":

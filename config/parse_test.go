@@ -3,6 +3,7 @@ package config_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,6 +49,8 @@ container.mounts = { host_path = "/a", container_path = "/b" }
 		NUMA:        config.NUMA{Auto: true},
 		Identity:    config.IdentityAuto,
 		Register:    config.RegisterWhenPresent,
+		API:         config.APIDevicePlugin,
+		EvictAfter:  5 * time.Minute,
 		Prefer:      config.PreferNUMA,
 		ForgetAfter: 10 * time.Minute,
 		With: []config.Companion{{
@@ -77,6 +80,9 @@ numa = [1, 0, 1]
 identity = "port"
 register = "always"
 forget_after = "1h30m"
+api = "device-plugin"
+attributes = { place = "rack-${numa}", x = "" }
+evict_after = "never"
 match = [
   { pci = { vendor = "1002", class = ["03", "!0380"] }, glob = "/dev/dri/card*", container_path = "/dev/gpu/", permissions = "wr", required = true },
   { glob = "/dev/accel*" },
@@ -108,7 +114,10 @@ mounts = [{ host_path = "/run/${id}", container_path = "/run/x", read_only = fal
 		NUMA:        config.NUMA{Nodes: []int{0, 1}},
 		Identity:    config.IdentityPort,
 		Register:    config.RegisterAlways,
-		Variables:   []string{"1", "index", "numa", "index", "pci.address", "resource", "id"},
+		API:         config.APIDevicePlugin,
+		Attributes:  []config.Attribute{{Name: "place", Value: device.Text{lit("rack-"), vars("numa")}}, {Name: "x"}},
+		EvictAfter:  -1,
+		Variables:   []string{"1", "numa", "index", "numa", "index", "pci.address", "resource", "id"},
 		ForgetAfter: 90 * time.Minute,
 		With: []config.Companion{
 			{
@@ -254,4 +263,25 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// The api of the top is for resources that set none, whichever file it is in; DRA injects
+// by CDI names.
+func TestAPI(t *testing.T) {
+	t.Parallel()
+	a := config.File{Name: "a.toml", Data: []byte("[[resource]]\nname = 'x.example/a'\nmatch.glob = '/dev/a'\n[[resource]]\nname = 'x.example/b'\nmatch.glob = '/dev/b'\napi = 'device-plugin'\n")}
+	cfg, err := config.Parse(a, config.File{Name: "z.toml", Data: []byte("api = 'dra'\n")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := cfg.Resources[0]; r.API != config.APIDRA || !r.Container.CDI || r.Container.AutoCDI {
+		t.Errorf("a resource without api: %q, cdi %v", r.API, r.Container.CDI)
+	}
+	if r := cfg.Resources[1]; r.API != config.APIDevicePlugin || r.Container.CDI {
+		t.Errorf("a resource with its own api: %q, cdi %v", r.API, r.Container.CDI)
+	}
+	_, err = config.Parse(a, config.File{Name: "y.toml", Data: []byte("api = 'device-plugin'\n")}, config.File{Name: "z.toml", Data: []byte("api = 'dra'\n")})
+	if err == nil || !strings.Contains(err.Error(), `"dra" differs from that of y.toml`) {
+		t.Errorf("two defaults: %v", err)
+	}
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"sort"
@@ -32,6 +33,8 @@ func readResource(v value) Resource {
 		NUMA:        NUMA{Auto: true},
 		Identity:    IdentityAuto,
 		Register:    RegisterWhenPresent,
+		API:         cmp.Or(v.w.api, APIDevicePlugin),
+		EvictAfter:  defaultEvictAfter,
 		Prefer:      PreferNUMA,
 		ForgetAfter: defaultForgetAfter,
 		Container:   Container{Permissions: defaultPermissions, AutoCDI: true},
@@ -64,6 +67,11 @@ func readResource(v value) Resource {
 		words(t, "identity", &r.Identity, []Identity{IdentityAuto, IdentitySerial, IdentityPort, IdentityName},
 			"what the ID of a USB device or a CDI device is made of")
 		words(t, "register", &r.Register, []Register{RegisterWhenPresent, RegisterAlways}, "when the resource is registered with the kubelet")
+		words(t, "api", &r.API, apis, "by which API of the kubelet the resource is offered")
+		t.key("attributes", stringTable, func(v value) { r.Attributes = v.claimAttributes() },
+			"with dra: attributes of each device by which claims select")
+		t.key("evict_after", stringForm, func(v value) { r.EvictAfter = v.evictAfter() },
+			"with dra: how long a device is gone before pods with a claim to it are evicted")
 		t.duration("forget_after", &r.ForgetAfter, minForgetAfter, `"10m" or "1h30m"`,
 			"how long a device that is gone, and that no container holds, stays listed as Unhealthy")
 		t.table("health", func(v value) { r.Health = readHealth(v) }, "checks of each device beyond its presence")
@@ -72,7 +80,7 @@ func readResource(v value) Resource {
 	if m := v.child("match"); m.isEmpty() && len(r.Match) == 0 && v.has("match") {
 		m.report("an empty list: want at least one match", matchHint)
 	}
-	if v.w.allCDI {
+	if v.w.allCDI || r.API == APIDRA { // which has no other injection
 		r.Container.CDI, r.Container.AutoCDI = true, false
 	}
 	if v.lacks("each") {

@@ -207,8 +207,9 @@ var (
 	envKey        = role{want: "a string", perContainer: true, ownPath: true, check: envName}
 	cdiDevice     = role{want: `a name such as "nvidia.com/gpu=0"`, check: qualifiedName}
 	// netName is written to a CDI spec, and tcpAddress used, before an Allocate call.
-	netName    = role{want: `a name such as "can0"`, check: interfaceName}
-	tcpAddress = role{want: `HOST:PORT such as "10.0.0.5:554"`, check: addressForm}
+	attributeValue = role{want: "a string"}
+	netName        = role{want: `a name such as "can0"`, check: interfaceName}
+	tcpAddress     = role{want: `HOST:PORT such as "10.0.0.5:554"`, check: addressForm}
 )
 
 // textUse is a text that is checked when its whole resource is known.

@@ -44,6 +44,8 @@ type Offer struct {
 	// offer of a resource.
 	Env         []Entry
 	Annotations []Entry
+	// Attributes by name, by which claims select; nil without DRA.
+	Attributes map[string]string
 	// CDI is set if the device is injected by its qualified CDI name instead of raw
 	// nodes and mounts.
 	CDI bool

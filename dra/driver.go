@@ -29,10 +29,10 @@ import (
 // call that it happens in.
 type Source interface {
 	// Inject returns what one container gets for devices of this driver, by their names
-	// in the pool, with repeats for several slots. Everything that it names exists. ids
-	// are the IDs of the devices in the same order, and slots their numbers of slots. A
-	// device that is not served by DRA now, or not healthy, is an error.
-	Inject(ctx context.Context, names []string) (r device.Response, ids []string, slots []int, err error)
+	// in the pool, with repeats for several slots. Everything that it names exists. devices
+	// are "RESOURCE=ID" in the same order, and slots their numbers of slots. A device that is
+	// not offered by DRA now, or not healthy, is an error.
+	Inject(ctx context.Context, names []string) (r device.Response, devices []string, slots []int, err error)
 	// Devices returns all devices, and a channel that is closed when there is something
 	// new. Both are for the health stream.
 	Devices() (list []Device, changed <-chan struct{})
@@ -146,7 +146,7 @@ func (d *Server) Run(ctx context.Context) error {
 			err = fmt.Errorf("%s does not exist", d.Registry)
 		}
 		d.update(func() plugin.Status {
-			d.problem = fmt.Sprintf("--plugins-registry: %v", err)
+			d.problem = fmt.Sprintf("--plugins-registry: %v: set dra.enabled in the chart, which mounts it, or name the kubelet's", err)
 			return plugin.Status{Reason: d.problem}
 		})
 		select {

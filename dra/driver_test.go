@@ -173,7 +173,7 @@ func TestPrepare(t *testing.T) {
 	// The scheduler gave a device away twice: the last line of defence.
 	other := claim("b")
 	b.api.set(other, results(result("one", "usb-2")))
-	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, other); err == nil || !strings.Contains(err.Error(), `claim lab/b: device "usb:2": held by claim lab/a`) {
+	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, other); err == nil || !strings.Contains(err.Error(), `claim lab/b: device "example.com/zigbee=usb:2": held by claim lab/a`) {
 		t.Errorf("a device twice: %v", err)
 	}
 	// Two shares of three are free.
@@ -215,19 +215,19 @@ func TestClaimOfALostCheckpoint(t *testing.T) {
 	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, c); err != nil {
 		t.Error(err)
 	}
-	if s.Sweep(t.Context(), func(_, name string) bool { return false }) {
+	if s.Sweep(t.Context(), func(cdi.Claim) bool { return false }) {
 		t.Error("claims that exist were swept")
 	}
 	b.api.remove(claim("b"))
 	b.api.fail(errors.New("connection refused"))
-	if s.Sweep(t.Context(), func(_, name string) bool { return false }) {
+	if s.Sweep(t.Context(), func(cdi.Claim) bool { return false }) {
 		t.Error("a claim was swept without an answer of the API server")
 	}
 	b.api.fail(nil)
-	if s.Sweep(t.Context(), func(_, name string) bool { return name == "b" }) {
+	if s.Sweep(t.Context(), func(c cdi.Claim) bool { return c.Name == "b" }) {
 		t.Error("a claim that the kubelet knows was swept")
 	}
-	if !s.Sweep(t.Context(), func(_, name string) bool { return false }) {
+	if !s.Sweep(t.Context(), func(cdi.Claim) bool { return false }) {
 		t.Error("a claim that does not exist was not swept")
 	}
 	left, err := b.claims.Claims()
@@ -247,7 +247,7 @@ func TestRefusedClaims(t *testing.T) {
 		"no allocation":    {"", "is not allocated"},
 		"nothing of ours":  {results(`{"request":"a","driver":"x.example.com","pool":"n1","device":"d"}`), "has no device of " + dra.Driver},
 		"another node":     {results(pool), `device "usb-1" is of node n2, not of this one (n1)`},
-		"unknown device":   {results(result("one", "usb-9")), `request one: device "usb-9" is not served by DRA`},
+		"unknown device":   {results(result("one", "usb-9")), `request one: device "usb-9" is not offered by DRA`},
 		"parameters":       {`{"config":[{"opaque":{"driver":"` + dra.Driver + `","parameters":{}}}],"results":[` + result("one", "usb-1") + `]}`, "has parameters for " + dra.Driver},
 		"other parameters": {`{"config":[{"opaque":{"driver":"gpu.nvidia.com","parameters":{}}}],"results":[` + result("one", "usb-1") + `]}`, ""},
 	} {

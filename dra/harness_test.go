@@ -115,13 +115,13 @@ func (s *sticks) Inject(ctx context.Context, names []string) (r device.Response,
 			if d.State != dra.Healthy {
 				return r, nil, nil, fmt.Errorf("device %q is unhealthy: %s", d.ID, d.Reason)
 			}
-			ids, slots = append(ids, d.ID), append(slots, d.Slots)
+			ids, slots = append(ids, d.Resource+"="+d.ID), append(slots, d.Slots)
 			r.CDI = append(r.CDI, d.Resource+"="+d.ID)
 			serials = append(serials, d.ID)
 			break
 		}
 		if !found {
-			return r, nil, nil, fmt.Errorf("device %q is not served by DRA", name)
+			return r, nil, nil, fmt.Errorf("device %q is not offered by DRA", name)
 		}
 	}
 	if serials[0] != "plain" {

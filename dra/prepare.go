@@ -201,10 +201,10 @@ func (d *Server) free(ctx context.Context, claim cdi.Claim, slots map[string]int
 		return err
 	}
 	for _, id := range slices.Sorted(maps.Keys(slots)) {
-		held := claim.Holds(id)
+		held := holds(claim, id)
 		var holders []string
 		for _, other := range others {
-			if n := other.Holds(id); n > 0 && other.UID != claim.UID {
+			if n := holds(other, id); n > 0 && other.UID != claim.UID {
 				if d.ended(ctx, other) {
 					continue
 				}
@@ -222,13 +222,18 @@ func (d *Server) free(ctx context.Context, claim cdi.Claim, slots map[string]int
 	return nil
 }
 
+// holds is the number of slots of a device that a claim holds.
+func holds(c cdi.Claim, device string) int {
+	return len(slices.DeleteFunc(c.Devices(), func(d string) bool { return d != device }))
+}
+
 // Sweep removes the files of claims that do not exist any more, but for those that the
 // kubelet knows. It reports whether there were some.
-func (d *Server) Sweep(ctx context.Context, known func(namespace, name string) bool) bool {
+func (d *Server) Sweep(ctx context.Context, known func(cdi.Claim) bool) bool {
 	all, _ := d.Claims.Claims() // unreadable ones stay
 	swept := false
 	for _, c := range all {
-		if !known(c.Namespace, c.Name) && d.ended(ctx, c) {
+		if !known(c) && d.ended(ctx, c) {
 			swept = true
 		}
 	}

@@ -91,10 +91,13 @@ func (t *transition) blockedBy(d *draft, offer device.Offer) string {
 				names = append(names, h.resource)
 			}
 		}
-		if len(names) == 0 {
-			return ""
+		switch {
+		case len(names) > 0:
+			return slices.Min(names)
+		case d.config.AwaitHeld && (t.in.Held.At.IsZero() || t.in.Held.Partial):
+			return unknownHolder
 		}
-		return slices.Min(names)
+		return ""
 	default:
 		return owner.name
 	}

@@ -444,3 +444,21 @@ func BenchmarkNext(b *testing.B) {
 		state, _ = state.Next(in)
 	}
 }
+
+// Without a record nobody knows through which of the kubelet's APIs a device is held.
+func TestADeviceAwaitsItsHolders(t *testing.T) {
+	t.Parallel()
+	dra := res("zigbee by claim", dev("x", "tty"))
+	dra.AwaitHeld = true
+	h := newMachine(t)
+	h.silent = true
+	h.at(0, dra).shows(list{"zigbee by claim": {}}).asks(true)
+	h.silent, h.justStarted = false, true
+	h.at(time.Second, dra).shows(list{"zigbee by claim": {}}).asks(true)
+	h.justStarted, h.held = false, map[string]string{"x": "zigbee"}
+	h.at(2*time.Second, dra).shows(list{"zigbee by claim": {}}).asks(true)
+	h.held = nil
+	h.at(3*time.Second, dra).shows(list{"zigbee by claim": {"x": ok}}).asks(false)
+	h.silent = true
+	h.at(4*time.Second, dra).shows(list{"zigbee by claim": {"x": ok}})
+}

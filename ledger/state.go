@@ -19,6 +19,7 @@ const (
 	ReasonRemoved     = "resource was removed from the configuration"
 	reasonClaimed     = "now offered by " // and the name of the resource
 	reasonRenamed     = "listed anew as " // and the ID
+	unknownHolder     = "a container that the kubelet did not report yet"
 )
 
 const (
@@ -75,6 +76,9 @@ type Resource struct {
 	// them. Without any it is passed without offers while it lists devices: they are
 	// removed, the resource is not.
 	Derived bool
+	// AwaitHeld is set if a device without a record waits until the holders are known,
+	// since it may be held through another resource. Without, it is listed at once.
+	AwaitHeld bool
 	// Refuse is why the whole resource is being retired; empty if it is not. Its offers
 	// are ignored.
 	Refuse string

@@ -76,6 +76,7 @@ func (m *run) notes(r *config.Resource, devices []candidate, offers []device.Off
 		m.note(r.Place, "vfio = true makes one device of them", "%s and %s can't be used by two containers at once, since one of them has the whole group",
 			list[0].describe(), andMore(list[1].describe(), len(list)-1))
 	}
+	m.annotationNote(r)
 	if r.Container.CDI {
 		if i := slices.IndexFunc(offers, func(o device.Offer) bool { return len(o.Nets) > 0 && o.Problem == "" }); i >= 0 {
 			m.note(r.Place, "", "network interface %s moves into its container: the host is without it until the pod ends, and a container that restarts within the pod finds it as long as this program runs",

@@ -92,6 +92,9 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 	b.addCDIDevices()
 	b.offer.Env = b.entries("container.env", r.Container.Env, b.Allow.CheckEnv)
 	b.offer.Annotations = b.entries("container.annotations", r.Container.Annotations, config.CheckAnnotation)
+	if r.API == config.APIDRA {
+		b.offer.Attributes = b.attributes()
+	}
 	b.check = b.healthCheck()
 	b.offer.Problem = strings.Join(b.problems, "; ")
 	return b

@@ -58,8 +58,10 @@ type Problem struct {
 // Resource is the state of a resource.
 type Resource struct {
 	Name string `json:"name"`
+	// API is "device-plugin" or "dra".
+	API string `json:"api"`
 	// Registered: the kubelet accepted the resource and its ListAndWatch stream is
-	// open; otherwise Reason says why not. Always false without a kubelet.
+	// open, or the DRA driver; otherwise Reason says why not. Always false without a kubelet.
 	Registered bool     `json:"registered"`
 	Reason     string   `json:"reason"`
 	Retired    bool     `json:"retired"`    // no longer configured

@@ -33,8 +33,9 @@ type Holder struct {
 	Namespace, Pod, Container string
 }
 
-// Holders are the holders by resource name and device ID; those of one device are in the
-// kubelet's order, without duplicates. An init container that is not a sidecar is
+// Holders are the holders by resource name and device ID; those with claims by the name of
+// the DRA driver, which is no resource's, and that of the device in its pool. Those of one
+// device are in the kubelet's order, without duplicates. An init container that is not a sidecar is
 // missing, since the kubelet does not list it, though it may hold devices while it
 // runs.
 type Holders map[string]map[string][]Holder
@@ -129,7 +130,17 @@ func (c *Client) list(ctx context.Context) (Holders, error) {
 		resp, err := api.List(ctx, &podresourcesv1.ListPodResourcesRequest{})
 		for _, pod := range resp.GetPodResources() {
 			for _, container := range pod.GetContainers() {
-				held.add(Holder{pod.GetNamespace(), pod.GetName(), container.GetName()}, container.GetDevices())
+				h := Holder{pod.GetNamespace(), pod.GetName(), container.GetName()}
+				for _, d := range container.GetDevices() {
+					for _, id := range d.GetDeviceIds() {
+						held.add(d.GetResourceName(), id, h)
+					}
+				}
+				for _, claim := range container.GetDynamicResources() {
+					for _, d := range claim.GetClaimResources() {
+						held.add(d.GetDriverName(), d.GetDeviceName(), h)
+					}
+				}
 			}
 		}
 		return err
@@ -140,20 +151,16 @@ func (c *Client) list(ctx context.Context) (Holders, error) {
 	return held, nil
 }
 
-// add records that h holds devices. The kubelet has an entry for each NUMA node of a
-// device.
-func (held Holders) add(h Holder, devices []*podresourcesv1.ContainerDevices) {
-	for _, d := range devices {
-		ids := held[d.GetResourceName()]
-		if ids == nil {
-			ids = map[string][]Holder{}
-			held[d.GetResourceName()] = ids
-		}
-		for _, id := range d.GetDeviceIds() {
-			if !slices.Contains(ids[id], h) {
-				ids[id] = append(ids[id], h)
-			}
-		}
+// add records that h holds a device. The kubelet has an entry for each NUMA node of a
+// device, and for each share.
+func (held Holders) add(name, id string, h Holder) {
+	ids := held[name]
+	if ids == nil {
+		ids = map[string][]Holder{}
+		held[name] = ids
+	}
+	if !slices.Contains(ids[id], h) {
+		ids[id] = append(ids[id], h)
 	}
 }
 

@@ -41,6 +41,7 @@ func newFlags() *flags {
 	path(&f.paths.Dev, "dev", "/dev of the host")
 	path(&f.paths.StateDir, "state-dir", "state that survives restarts: identity decisions, the last good configuration")
 	path(&f.paths.KubeletDir, "kubelet-dir", "the kubelet's device plugin directory, with its sockets")
+	path(&f.paths.Registry, "plugins-registry", "the kubelet's directory of plugin registration sockets, for api = \"dra\"")
 	path(&f.paths.PodResources, "pod-resources", "socket of the kubelet's PodResources API, which reports the holders of devices")
 	path(&f.paths.RunDir, "run-dir", "links that follow devices; in a pod, mounted from the host at the same path")
 	path(&f.paths.CDIDir, "cdi-dir", "directory for CDI specs")

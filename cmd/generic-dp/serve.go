@@ -23,7 +23,7 @@ func newServe(f *flags) *cobra.Command {
 			return serve(cmd.Context(), f.options(cmd.ErrOrStderr()))
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("kubelet-dir", "pod-resources", "run-dir", "cdi-dir", "nfd-dir", "listen", "allow", "domains"))
+	cmd.Flags().AddFlagSet(f.pick("kubelet-dir", "plugins-registry", "pod-resources", "run-dir", "cdi-dir", "nfd-dir", "listen", "allow", "domains"))
 	return cmd
 }
 

@@ -112,6 +112,7 @@ func tryOptions(f *flags, dir string, stderr io.Writer) agent.Options {
 		warnings.level = "warn"
 	}
 	options := warnings.options(stderr)
+	options.NoDRA = true  // there is no API server
 	options.InPod = false // what is checked there is about directories of the host
 	// Short names: socket paths have at most 107 bytes.
 	options.Paths.KubeletDir = filepath.Join(dir, "kubelet")

@@ -209,7 +209,11 @@ func (k *Kubelet) PrepareClaim(ctx context.Context, name string, c ResourceClaim
 	}
 	req := &claims.NodePrepareResourcesRequest{Claims: []*claims.Claim{{Namespace: c.Namespace, Name: c.Name, Uid: c.UID}}}
 	// Like the kubelet, which records that it is about to.
-	k.update(func() { k.claims[c.UID] = &preparedClaim{ResourceClaim: c, driver: name} })
+	k.update(func() {
+		if k.claims[c.UID] == nil {
+			k.claims[c.UID] = &preparedClaim{ResourceClaim: c, driver: name}
+		}
+	})
 	resp := &claims.NodePrepareResourcesResponse{}
 	if err := d.call(ctx, "NodePrepareResources", req, resp); err != nil {
 		return nil, err

@@ -1,0 +1,329 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/dra"
+	"github.com/generic-dp/generic-dp/health"
+	"github.com/generic-dp/generic-dp/internal/kubeapi"
+	"github.com/generic-dp/generic-dp/ledger"
+	"github.com/generic-dp/generic-dp/plugin"
+	"github.com/generic-dp/generic-dp/podresources"
+)
+
+// draSuffix is behind the name of a resource in the ledger while DRA offers it: to the
+// ledger a device moves between the kubelet's APIs as it moves between resources, when no
+// container holds it.
+const draSuffix = " (dra)"
+
+// keyOf is the name of a resource in the ledger.
+func (o Options) keyOf(name string, c *config.Resource) string {
+	if c.API == config.APIDRA && !o.NoDRA && !o.CDIOnly {
+		return name + draSuffix
+	}
+	return name
+}
+
+// nameOf is the name of a resource by that in the ledger.
+func nameOf(key string) (name string, byDRA bool) { return strings.CutSuffix(key, draSuffix) }
+
+// draDriver offers devices by dynamic resource allocation. Nothing of it runs until a
+// resource or a prepared claim needs it; then it does until the end.
+type draDriver struct {
+	*Agent
+	changed chan struct{} // capacity 1: a problem or the registration changed
+
+	server atomic.Pointer[dra.Server] // nil before the start
+
+	// For the loop alone.
+	publisher *dra.Publisher // nil if another instance publishes
+	api       *kubeapi.Client
+	times     map[string]draState
+
+	mu    sync.Mutex
+	list  []dra.Device
+	newer chan struct{} // closed when there is a newer list
+}
+
+// draState is what a device was published as last, by ID.
+type draState struct {
+	device dra.Device
+	since  time.Time
+}
+
+func newDRADriver(a *Agent) *draDriver {
+	return &draDriver{Agent: a, changed: make(chan struct{}, 1), newer: make(chan struct{}), times: map[string]draState{}}
+}
+
+// runDRA starts what serves claims, and what publishes devices if this instance is the
+// writer.
+func (l *loop) runDRA(ctx context.Context, out ledger.Output) {
+	d := l.dra
+	if d.server.Load() == nil {
+		byDRA := func(name string) bool { return strings.HasSuffix(name, draSuffix) }
+		if !slices.ContainsFunc(out.Resources, func(r ledger.ListedResource) bool { return byDRA(r.Name) }) &&
+			!slices.ContainsFunc(slices.Collect(maps.Values(l.held.IDs)), byDRA) {
+			return
+		}
+		d.start(ctx, l.group.Go)
+	}
+	if l.writer && d.publisher == nil {
+		d.publisher = dra.NewPublisher(dra.Options{API: d.api, Node: l.options.NodeName, Changed: d.signal, Log: l.log})
+		l.group.Go(func() error { return d.publisher.Run(ctx) })
+		// The kubelet forgets all health when the stream of the other instance ends.
+		d.publish(d.list, true)
+	}
+}
+
+func (d *draDriver) signal() {
+	select {
+	case d.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (d *draDriver) start(ctx context.Context, run func(func() error)) {
+	where := d.options.KubeAPI
+	if where == nil {
+		in := kubeapi.InCluster()
+		where = &in
+	}
+	d.api = kubeapi.New(*where)
+	server := dra.NewServer(dra.ServerOptions{
+		Registry: d.options.Paths.Registry, Node: d.options.NodeName, API: d.api, Claims: d.injector.specs, Source: d, Changed: d.signal, Log: d.log,
+		Prepared: func(took time.Duration, err error) { d.metrics.CountAllocation(dra.Driver, took, err) },
+	})
+	d.server.Store(server)
+	run(func() error { return server.Run(ctx) })
+}
+
+// Status is the state of the registration.
+func (d *draDriver) Status() plugin.Status {
+	if server := d.server.Load(); server != nil {
+		return server.Status()
+	}
+	return plugin.Status{Reason: "the driver has not started yet"}
+}
+
+// holders are those of the slots of a resource, as far as the kubelet listed them.
+func (d *draDriver) holders(resource string, entries []ledger.Entry, held podresources.Holders) map[string][]podresources.Holder {
+	bySlot := map[string][]podresources.Holder{}
+	for _, e := range entries {
+		for i, h := range held[dra.Driver][dra.DeviceName(e.Offer.ID)] {
+			slot := device.SlotID(e.Offer.ID, min(i, e.Offer.Slots-1)) // claims have no numbers of slots
+			bySlot[slot] = append(bySlot[slot], h)
+		}
+	}
+	return bySlot
+}
+
+// problem is why no device can be offered, and what to change.
+func (d *draDriver) problem() string {
+	const cant = `api = "dra" can't be served: `
+	switch problem := d.server.Load().Problem(); {
+	case d.options.NodeName == "":
+		return cant + "the name of the node is not known: set --node-name"
+	case d.options.Paths.CDIDir == "":
+		return cant + "devices are injected by CDI names: set --cdi-dir"
+	case problem != "":
+		return cant + problem
+	case d.publisher != nil && d.publisher.Problem() != "":
+		return cant + d.publisher.Problem()
+	}
+	return ""
+}
+
+// fail adds why devices can't be offered by DRA, by ID.
+func (d *draDriver) fail(out ledger.Output, failed map[string]error) {
+	if d.server.Load() == nil {
+		return
+	}
+	problem := d.problem()
+	if problem == "" {
+		return
+	}
+	for _, r := range out.Resources {
+		for _, e := range r.Devices {
+			if strings.HasSuffix(r.Name, draSuffix) {
+				failed[e.Offer.ID] = errors.New(problem)
+			}
+		}
+	}
+}
+
+// publishDRA publishes the devices that DRA offers.
+func (l *loop) publishDRA(now time.Time) {
+	d := l.dra
+	if d.server.Load() == nil {
+		return
+	}
+	var list []dra.Device
+	times := map[string]draState{}
+	for _, m := range l.members() {
+		if m.dra == nil {
+			continue
+		}
+		for _, e := range m.now.Load().entries {
+			v := dra.Device{
+				Resource: m.Name, ID: e.Offer.ID, Attributes: e.Offer.Attributes, NUMA: e.Offer.NUMA, Slots: e.Offer.Slots,
+				State: stateOf(e), Reason: e.Reason, Since: now, EvictAfter: -1,
+			}
+			if m.config != nil {
+				v.EvictAfter = m.config.EvictAfter
+			}
+			if was, ok := d.times[v.ID]; ok {
+				if v.Attributes == nil { // it is gone
+					v.Attributes = was.device.Attributes
+				}
+				if was.device.State == v.State {
+					v.Since = was.since
+				}
+			}
+			times[v.ID] = draState{v, v.Since}
+			list = append(list, v)
+		}
+	}
+	d.times = times
+	d.publish(list, false)
+}
+
+func stateOf(e ledger.Entry) dra.State {
+	switch {
+	case e.Healthy:
+		return dra.Healthy
+	case e.Reason == ledger.ReasonGone:
+		return dra.Gone
+	case e.Reason == ledger.ReasonSettling, e.Reason == health.ReasonPending, e.Reason == ledger.ReasonUnread:
+		return dra.Settling
+	}
+	return dra.Unhealthy
+}
+
+// publish replaces the list, if it differs or is to be sent again.
+func (d *draDriver) publish(list []dra.Device, again bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !again && reflect.DeepEqual(d.list, list) {
+		return
+	}
+	d.list = list
+	close(d.newer)
+	d.newer = make(chan struct{})
+	if d.publisher != nil {
+		d.publisher.Set(list)
+	}
+}
+
+// Devices implements dra.Source.
+func (d *draDriver) Devices() ([]dra.Device, <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.list, d.newer
+}
+
+// Inject implements dra.Source.
+func (d *draDriver) Inject(ctx context.Context, names []string) (r device.Response, devices []string, slots []int, err error) {
+	all := d.members()
+	ids := map[*resource][]string{}
+	var order []*resource
+	for _, name := range names {
+		m, e := all.byDeviceName(name)
+		if m == nil {
+			return r, nil, nil, fmt.Errorf("device %q is not offered by DRA now", name)
+		}
+		if ids[m] == nil {
+			order = append(order, m)
+		}
+		ids[m] = append(ids[m], e.Offer.ID)
+		devices, slots = append(devices, m.Name+"="+e.Offer.ID), append(slots, e.Offer.Slots)
+	}
+	r.Env = map[string]string{}
+	for _, m := range order {
+		one, err := m.Allocate(ctx, ids[m])
+		if err != nil {
+			return r, nil, nil, err
+		}
+		for _, name := range one.CDI {
+			if kind, _, _ := strings.Cut(name, "="); kind == m.Name && d.injector.specs.Edits(name) == nil {
+				return r, nil, nil, fmt.Errorf("device %q: its CDI spec below --cdi-dir does not have it", name)
+			}
+		}
+		for _, key := range slices.Sorted(maps.Keys(one.Env)) {
+			if have, twice := r.Env[key]; twice && have != one.Env[key] {
+				return r, nil, nil, fmt.Errorf("environment variable %s is of two resources in one request: %s has it, and one before", key, m.Name)
+			}
+			r.Env[key] = one.Env[key]
+		}
+		r.CDI, r.Mounts = append(r.CDI, one.CDI...), append(r.Mounts, one.Mounts...)
+	}
+	return r, devices, slots, nil
+}
+
+// addClaims adds what claims hold: the prepared ones, and those that the kubelet lists by
+// the names of devices.
+func (a *Agent) addClaims(held *ledger.Held, claims []cdi.Claim, listed map[string][]podresources.Holder, out ledger.Output) {
+	for _, c := range claims {
+		for _, r := range c.Requests {
+			sets := map[string][]string{}
+			for _, d := range r.Devices {
+				name, id, _ := strings.Cut(d, "=")
+				held.IDs[id] = name + draSuffix
+				sets[name] = append(sets[name], id)
+			}
+			for _, ids := range sets {
+				held.Sets[setName(slices.Compact(ids))] = true
+			}
+		}
+	}
+	if len(listed) == 0 {
+		return
+	}
+	add := func(key, id string) {
+		name, _ := nameOf(key)
+		if held.IDs[id] == "" && len(listed[dra.DeviceName(id)]) > 0 {
+			held.IDs[id] = name + draSuffix
+		}
+	}
+	for _, r := range out.Resources {
+		for _, e := range r.Devices {
+			add(r.Name, e.Offer.ID)
+		}
+		for _, w := range r.Waiting {
+			add(r.Name, w.ID)
+		}
+	}
+}
+
+// claims are the prepared ones. Those in files that can't be read are left out, and
+// reported.
+func (a *Agent) claims() []cdi.Claim {
+	claims, err := a.injector.specs.Claims()
+	if err != nil {
+		a.log.Warn("prepared claims can't be read", "cdi_dir", a.options.Paths.CDIDir, "err", err)
+	}
+	return claims
+}
+
+// byDeviceName returns the resource and the device with a name in the node's pool.
+func (s set) byDeviceName(name string) (*resource, ledger.Entry) {
+	for _, m := range s {
+		for _, e := range m.now.Load().entries {
+			if m.dra != nil && dra.DeviceName(e.Offer.ID) == name {
+				return m.resource, e
+			}
+		}
+	}
+	return nil, ledger.Entry{}
+}

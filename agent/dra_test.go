@@ -1,0 +1,204 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	claims "k8s.io/kubelet/pkg/apis/dra/v1"
+
+	"github.com/generic-dp/generic-dp/agent"
+	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/dra"
+	"github.com/generic-dp/generic-dp/internal/kubeapitest"
+	"github.com/generic-dp/generic-dp/internal/kubelettest"
+)
+
+// byClaim is a node with an API server, whose kubelet has DRA.
+func byClaim(t *testing.T, text string) (*node, *kubeapitest.Server) {
+	t.Helper()
+	n := newNode(t, text)
+	n.kubelet.Stop()
+	paths := &n.options.Paths
+	paths.Registry = filepath.Join(filepath.Dir(paths.KubeletDir), "registry")
+	if err := os.Mkdir(paths.Registry, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	n.kubelet = kubelettest.New(kubelettest.Options{Dir: paths.KubeletDir, PodResources: paths.PodResources, Registry: paths.Registry})
+	if err := n.kubelet.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.kubelet.Stop)
+	api := kubeapitest.New(t)
+	api.Put("/api/v1/nodes/n1", kubeapitest.Object{"metadata": kubeapitest.Object{"name": "n1"}})
+	n.options.KubeAPI, n.options.NodeName = &api.Config, "n1"
+	return n, api
+}
+
+// published are the devices in slices, by name: the effects of their taints.
+func published(api *kubeapitest.Server) map[string]string {
+	all := map[string]string{}
+	for _, slice := range api.Objects("/apis/resource.k8s.io/v1/resourceslices") {
+		devices, _ := slice["spec"].(kubeapitest.Object)["devices"].([]any)
+		for _, d := range devices {
+			effects := []string{}
+			taints, _ := d.(kubeapitest.Object)["taints"].([]any)
+			for _, taint := range taints {
+				effects = append(effects, taint.(kubeapitest.Object)["effect"].(string))
+			}
+			all[d.(kubeapitest.Object)["name"].(string)] = strings.Join(effects, ",")
+		}
+	}
+	return all
+}
+
+func (n *node) untilPublished(api *kubeapitest.Server, want map[string]string) {
+	n.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	for !cmp.Equal(want, published(api)) {
+		select {
+		case <-ctx.Done():
+			n.Fatalf("published: %v, want %v", published(api), want)
+		case <-api.Changed():
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// allocate makes a claim with these devices.
+func allocate(api *kubeapitest.Server, name string, devices ...string) kubelettest.ResourceClaim {
+	c := kubelettest.ResourceClaim{Namespace: "lab", Name: name, UID: "uid-" + name, Pod: "pod-" + name, Container: "main"}
+	results := []any{}
+	for _, d := range devices {
+		results = append(results, kubeapitest.Object{"request": "r", "driver": dra.Driver, "pool": "n1", "device": d})
+	}
+	api.Put("/apis/resource.k8s.io/v1/namespaces/lab/resourceclaims/"+name, kubeapitest.Object{
+		"metadata": kubeapitest.Object{"name": name, "uid": c.UID},
+		"status":   kubeapitest.Object{"allocation": kubeapitest.Object{"devices": kubeapitest.Object{"results": results}}},
+	})
+	return c
+}
+
+// names are the CDI names of prepared devices.
+func names(devices []*claims.Device) (all []string) {
+	for _, d := range devices {
+		all = append(all, d.GetCdiDeviceIds()...)
+	}
+	return all
+}
+
+func (n *node) edits(name string) *cdi.Edits {
+	w := n.options.Paths.SpecWriter()
+	return w.Edits(name)
+}
+
+const zigbeeByClaim = "api = \"dra\"\n" + zigbee
+
+// A pod's claim is prepared with the device's CDI name and the environment of the request;
+// after a replug the name leads to the new node.
+func TestByClaim(t *testing.T) {
+	t.Parallel()
+	n, api := byClaim(t, zigbeeByClaim)
+	n.addBus()
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
+	a, _ := n.serve()
+	const id = "usb:10c4:ea60:AAAA1111"
+	all := []string{dra.DeviceName(id), dra.DeviceName("usb:10c4:ea60:BBBB2222")}
+	n.untilPublished(api, map[string]string{all[0]: "", all[1]: ""})
+	n.until("registration", func() bool { return n.kubelet.Drivers(dra.Driver) == 1 })
+	if n.kubelet.Count("example.com/zigbee").Known {
+		t.Error("the resource is a device plugin's, too")
+	}
+	for _, d := range api.Objects("/apis/resource.k8s.io/v1/resourceslices") {
+		text := fmt.Sprint(d)
+		for _, want := range []string{"AAAA1111", "10c4", "0000:00:14.0:1", "cp210x"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("no attribute %q in %s", want, text)
+			}
+		}
+	}
+
+	devices, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, allocate(api, "a", all[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := names(devices)
+	if len(got) != 2 || got[0] != "example.com/zigbee=usb:10c4:ea60:BBBB2222" {
+		t.Fatalf("CDI names: %q", got)
+	}
+	if e := n.edits(got[0]); e == nil || len(e.DeviceNodes) != 1 || e.DeviceNodes[0].HostPath != "/dev/ttyUSB1" || e.DeviceNodes[0].Path != "/dev/zigbee" || len(e.Env) > 0 {
+		t.Errorf("edits of the device: %+v", e)
+	}
+	if e := n.edits(got[1]); e == nil || !slices.Equal(e.Env, []string{"SERIAL=BBBB2222"}) {
+		t.Errorf("edits of the claim: %+v", e)
+	}
+
+	// Gone: healthy nowhere; back at another place: the same name.
+	n.host.RemoveUSB("1-2")
+	n.untilPublished(api, map[string]string{all[0]: "", all[1]: "NoSchedule"})
+	if e := n.edits(got[0]); e != nil {
+		t.Errorf("the entry of a device that is gone: %+v", e)
+	}
+	n.until("health", func() bool {
+		return n.kubelet.DeviceHealth(dra.Driver, "n1/"+all[1]).GetMessage() == "device is gone"
+	})
+	if _, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, allocate(api, "a", all[1])); err == nil || !strings.Contains(err.Error(), `device "usb:10c4:ea60:BBBB2222" is unhealthy: device is gone`) {
+		t.Errorf("a device that is gone was prepared: %v", err)
+	}
+	n.host.AddUSB(stick("1-3", "BBBB2222", "ttyUSB7"))
+	n.untilPublished(api, map[string]string{all[0]: "", all[1]: ""})
+	if e := n.edits(got[0]); e == nil || e.DeviceNodes[0].HostPath != "/dev/ttyUSB7" {
+		t.Errorf("edits after the replug: %+v", e)
+	}
+
+	// What the page shows.
+	n.eventually("holders", func() bool {
+		r := a.Status(t.Context()).Resources[0]
+		return slices.Equal(r.Devices[1].Holders(), []string{"lab/pod-a/main"}) && *r.Slots.Held == 1 && *r.Slots.Free == 1
+	})
+	s := a.Status(t.Context())
+	r := s.Resources[0]
+	if r.Name != "example.com/zigbee" || r.API != "dra" || !r.Registered || len(s.NotReady) > 0 || len(s.Resources) != 1 {
+		t.Errorf("status: %+v, not ready: %v", r, s.NotReady)
+	}
+}
+
+// Without its part of the manifest a resource says what is missing, and others are served.
+func TestByClaimWithoutRights(t *testing.T) {
+	t.Parallel()
+	text := "domain = \"example.com\"\n[[resource]]\nname = \"stick\"\napi = \"dra\"\nmatch = { usb = { id = \"10c4:ea60\" }, glob = \"/dev/ttyUSB*\" }\n" +
+		"[[resource]]\nname = \"fuse\"\nmatch.virtual = [\"x\"]\n"
+	for what, test := range map[string]struct {
+		change func(o *agent.Options)
+		want   string
+	}{
+		"no token":    {func(o *agent.Options) { o.KubeAPI.Token += ".none" }, "set dra.enabled"},
+		"no node":     {func(o *agent.Options) { o.NodeName = "" }, "--node-name"},
+		"no registry": {func(o *agent.Options) { o.Paths.Registry += ".none" }, "--plugins-registry"},
+		"no CDI":      {func(o *agent.Options) { o.Paths.CDIDir = "" }, "--cdi-dir"},
+	} {
+		n, api := byClaim(t, text)
+		own := api.Config
+		n.options.KubeAPI = &own
+		test.change(&n.options)
+		n.addBus()
+		n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+		a, _ := n.serve()
+		n.eventually(what, func() bool {
+			e := a.Entries("example.com/stick")
+			return len(e) == 1 && !e[0].Healthy && strings.Contains(e[0].Reason, test.want)
+		})
+		n.untilListed("example.com/fuse", []string{"virtual:example.com:fuse:x"}, nil)
+		if devices := published(api); what != "no registry" && len(devices) > 0 {
+			t.Errorf("%s: published %v", what, devices)
+		}
+	}
+}
