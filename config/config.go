@@ -22,6 +22,7 @@
 package config
 
 import (
+	"slices"
 	"time"
 
 	"github.com/generic-dp/generic-dp/device"
@@ -170,12 +171,9 @@ type Match struct {
 	Place string
 	// Glob patterns of node paths; empty is no condition.
 	Glob pattern.Values
-	// USB and PCI are the conditions by key ("vendor", "id"); nil if the table is
-	// absent. An empty, non-nil map selects the bus.
-	USB  map[string]pattern.Values
-	PCI  map[string]pattern.Values
-	Net  map[string]pattern.Values
-	MDev map[string]pattern.Values
+	// Hardware are the conditions on attributes, by table ("usb") and key ("vendor"). An
+	// empty table selects all that has such attributes.
+	Hardware map[string]map[string]pattern.Values
 	// Subsystem and Driver of the node, see device.Node and matchers.
 	Subsystem, Driver pattern.Values
 	// Attr are conditions on sysfs attributes by their relative names, which may have
@@ -203,13 +201,16 @@ type Match struct {
 }
 
 // NamesHardware reports whether the match has a usb, pci, net or mdev table.
-func (m *Match) NamesHardware() bool {
-	return m.USB != nil || m.PCI != nil || m.Net != nil || m.MDev != nil
+func (m *Match) NamesHardware() bool { return len(m.Hardware) > 0 }
+
+// Has reports whether the match has one of these tables.
+func (m *Match) Has(tables ...string) bool {
+	return slices.ContainsFunc(tables, func(t string) bool { return m.Hardware[t] != nil })
 }
 
 // SelectsNets reports whether the match selects network interfaces themselves. With a glob,
 // net is only a condition on the hardware of the nodes.
-func (m *Match) SelectsNets() bool { return m.Net != nil && m.Glob.Empty() && !m.VFIO }
+func (m *Match) SelectsNets() bool { return m.Has("net") && m.Glob.Empty() && !m.VFIO }
 
 // Virtual is one device without hardware.
 type Virtual struct {

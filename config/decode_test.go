@@ -48,7 +48,7 @@ path = "/dev/d"
 	if len(a.Match) != 2 || a.Match[1].Permissions != "r" {
 		t.Errorf("a: %+v", a.Match)
 	}
-	if m := b.Match[0]; m.Glob.Empty() || m.USB["id"].Empty() || len(m.USB["serial"].Patterns()) != 2 {
+	if m := b.Match[0]; m.Glob.Empty() || m.Hardware["usb"]["id"].Empty() || len(m.Hardware["usb"]["serial"].Patterns()) != 2 {
 		t.Errorf("b: %+v", b.Match)
 	}
 	if len(b.Container.Env) != 2 || len(b.Container.Mounts) != 1 || b.Container.Mounts[0].ContainerPath.String() != "/d" {

@@ -12,10 +12,13 @@ import (
 )
 
 // hardware binds a key to a table of attributes of hardware.
-func (t *table) hardware(name string, into *map[string]pattern.Values, help string) {
+func (t *table) hardware(name string, m *Match, help string) {
 	t.table(name, func(v value) {
 		conditions := make(map[string]pattern.Values)
-		*into = conditions
+		if m.Hardware == nil {
+			m.Hardware = make(map[string]map[string]pattern.Values)
+		}
+		m.Hardware[name] = conditions
 		if _, hasID := device.FindAttribute(name + ".id"); hasID && v.keys() == nil && v.describes == nil {
 			v.mistyped("a table", tableHint(v.raw, "id"))
 			return
@@ -37,10 +40,10 @@ func (t *table) selectors(m *Match) {
 		glob = mountGlob
 	}
 	t.values("glob", &m.Glob, glob, "paths of device nodes on the host, below /dev")
-	t.hardware("usb", &m.USB, "USB device that the node belongs to: match.usb = {} is any but a root hub")
-	t.hardware("pci", &m.PCI, "PCI function that the node belongs to: match.pci = {} is any")
-	t.hardware("net", &m.Net, "network interfaces: match.net = {} is any")
-	t.hardware("mdev", &m.MDev, "mediated devices, parts of a PCI function: match.mdev = {} is any")
+	t.hardware("usb", m, "USB device that the node belongs to: match.usb = {} is any but a root hub")
+	t.hardware("pci", m, "PCI function that the node belongs to: match.pci = {} is any")
+	t.hardware("net", m, "network interfaces: match.net = {} is any")
+	t.hardware("mdev", m, "mediated devices, parts of a PCI function: match.mdev = {} is any")
 	t.values("subsystem", &m.Subsystem, anyText, `kernel subsystem of the node, such as "tty", "video4linux" or "block"`)
 	t.values("driver", &m.Driver, anyText,
 		"driver of the node: of the nearest sysfs directory above it that has one, up to its hardware")

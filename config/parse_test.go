@@ -150,16 +150,16 @@ mounts = [{ host_path = "/run/${id}", container_path = "/run/x", read_only = fal
 	if !first.NamesHardware() || !first.Required || first.Permissions != "rw" || first.ContainerPath.String() != "/dev/gpu/" {
 		t.Errorf("match 1 = %+v", first)
 	}
-	if !first.PCI["vendor"].Match("1002") || !first.PCI["class"].Match("030000") || first.PCI["class"].Match("038000") || first.USB != nil {
-		t.Errorf("match 1: pci = %+v", first.PCI)
+	if !first.Hardware["pci"]["vendor"].Match("1002") || !first.Hardware["pci"]["class"].Match("030000") || first.Hardware["pci"]["class"].Match("038000") || first.Has("usb") {
+		t.Errorf("match 1: pci = %+v", first.Hardware)
 	}
-	if !first.PCI["device"].Empty() || !first.PCI["device"].Match() {
+	if !first.Hardware["pci"]["device"].Empty() || !first.Hardware["pci"]["device"].Match() {
 		t.Error("a key that is absent is a condition")
 	}
 	if match[1].NamesHardware() || !match[1].Glob.Match("/dev/accel0") {
 		t.Errorf("match 2 = %+v", match[1])
 	}
-	if e := exclude[0]; e.PCI == nil || len(e.PCI) != 0 || !e.USB["interface"].Match("2") {
+	if e := exclude[0]; !e.Has("pci") || len(e.Hardware["pci"]) != 0 || !e.Hardware["usb"]["interface"].Match("2") {
 		t.Errorf("exclude 1 = %+v", e)
 	}
 }

@@ -37,19 +37,19 @@ func (v value) checkMatch(m *Match, sound bool) {
 		v.refuseReadOnlyNode(m.Mount)
 	}
 	switch vfio := v.child("vfio"); {
-	case m.VFIO && m.PCI == nil && m.MDev == nil:
+	case m.VFIO && !m.Has("pci", "mdev"):
 		vfio.report("true without pci or mdev: want one of them", "pci = {} is any PCI function")
 	case m.VFIO && v.has("glob"):
 		vfio.report("true with glob: want one of them", "vfio = true selects the VFIO nodes of the functions, whatever their numbers are")
-	case m.VFIO && m.USB != nil:
+	case m.VFIO && m.Has("usb"):
 		vfio.report("true with usb: want it with pci or mdev alone", "a USB device has no VFIO nodes")
-	case m.VFIO && m.Net != nil:
+	case m.VFIO && m.Has("net"):
 		vfio.report("true with net: want it with pci or mdev alone", "a function that is bound to VFIO is no network interface of the host")
 	case !v.has("glob") && !m.NamesHardware() && !v.has("subsystem") && !v.has("driver") && !v.has("attr") && sound:
 		v.report("selects everything: want at least one of glob, usb, pci, net, mdev, subsystem, driver and attr", "usb = {} is any USB device")
 	}
 	for _, other := range []string{"usb", "net"} {
-		if m.MDev != nil && v.has(other) {
+		if m.Has("mdev") && v.has(other) {
 			v.child("mdev").report("with "+other+": want one of them", "a mediated device is below a PCI function and has nothing below itself: only pci may be beside it")
 		}
 	}

@@ -85,14 +85,14 @@ func (t target) String() string {
 // targets are what a match chooses from.
 func (m *run) targets(match *config.Match, h *device.Hardware, n *device.Node) []target {
 	var all []target
-	whole := match.NamesHardware() && match.Glob.Empty() && (match.Net == nil || match.VFIO)
+	whole := match.NamesHardware() && match.Glob.Empty() && (!match.Has("net") || match.VFIO)
 	for _, o := range m.snap.Hardware {
 		if whole && !o.IsRootHub() && (h == nil && n == nil || o == h) {
 			all = append(all, target{o, nil})
 		}
 	}
 	for _, o := range slices.Concat(m.snap.Nodes, m.snap.Nets) {
-		if !whole && (n == nil || o == n) && (h == nil || o.Hardware == h) && (o.Net == nil || match.Net != nil) {
+		if !whole && (n == nil || o == n) && (h == nil || o.Hardware == h) && (o.Net == nil || match.Has("net")) {
 			all = append(all, target{o.Hardware, o})
 		}
 	}
@@ -118,7 +118,7 @@ type single struct {
 // about.
 func (p *predicate) singles() (all []single) {
 	add := func(c condition, m config.Match, conditions ...condition) {
-		all = append(all, single{c, &predicate{&m, p.ix, conditions}})
+		all = append(all, single{c, newPredicate(p.ix, &m, conditions...)})
 	}
 	if !p.Glob.Empty() {
 		path := func(_ *device.Hardware, n *device.Node) []string { return []string{n.Path} }
@@ -127,7 +127,7 @@ func (p *predicate) singles() (all []single) {
 	bare := *p.Match
 	bare.Glob, bare.VFIO = pattern.Values{}, false
 	for _, name := range []string{"usb", "pci", "mdev", "net"} {
-		if t := table(p.Match, name); t != nil && len(t) == 0 {
+		if t := p.Hardware[name]; t != nil && len(t) == 0 {
 			add(condition{key: name}, bare)
 		}
 	}

@@ -103,7 +103,7 @@ func (m *run) notes(r *config.Resource, devices []candidate, offers []device.Off
 
 // movesNet reports whether a device is a network interface.
 func movesNet(c candidate) bool {
-	return len(c.picks) > 0 && c.picks[0].node.Net != nil && c.picks[0].match.Net != nil
+	return len(c.picks) > 0 && c.picks[0].node.Net != nil && c.picks[0].match.Has("net")
 }
 
 // unites is the key by which a resource combines hardware that comes and goes into

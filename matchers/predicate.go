@@ -13,8 +13,13 @@ import (
 // predicate is a match whose conditions have to hold one by one, as Explain shows them.
 type predicate struct {
 	*config.Match
-	ix         *index
-	conditions []condition
+	ix                  *index
+	conditions          []condition
+	usb, pci, net, mdev bool // it has these tables
+}
+
+func newPredicate(ix *index, m *config.Match, conditions ...condition) *predicate {
+	return &predicate{m, ix, conditions, m.Has("usb"), m.Has("pci"), m.Has("net"), m.Has("mdev")}
 }
 
 // condition is a condition of a match, but for glob and vfio.
@@ -47,17 +52,17 @@ func (ix *index) predicates(matches []config.Match) []*predicate {
 }
 
 func (ix *index) predicate(m *config.Match) *predicate {
-	p := &predicate{Match: m, ix: ix}
+	p := newPredicate(ix, m)
 	for i := range ix.attributes {
 		a := &ix.attributes[i]
-		want := table(m, a.Table)[a.Key]
+		want := m.Hardware[a.Table][a.Key]
 		if want.Empty() {
 			continue
 		}
 		c := condition{key: a.Name(), want: want, values: a.Of, hardware: a.Hardware}
 		switch {
-		case c.key == "usb.interface_class" && !m.USB["interface"].Empty():
-			c.about, c.values = anyNode, interfaceClasses(m.USB["interface"], a.Of)
+		case c.key == "usb.interface_class" && !m.Hardware["usb"]["interface"].Empty():
+			c.about, c.values = anyNode, interfaceClasses(m.Hardware["usb"]["interface"], a.Of)
 		case c.key == "pci.pf":
 			c.values, c.hardware = ix.physical, nil
 		case a.Interface != nil:
@@ -83,19 +88,6 @@ func (ix *index) predicate(m *config.Match) *predicate {
 		add(sysfsDir, "attr."+name, m.Attr[name], func(h *device.Hardware, n *device.Node) []string { return ix.attr(dirsOf(h, n), name) })
 	}
 	return p
-}
-
-// table is the table of a match with the conditions on attributes of this name.
-func table(m *config.Match, name string) map[string]pattern.Values {
-	switch name {
-	case "usb":
-		return m.USB
-	case "pci":
-		return m.PCI
-	case "net":
-		return m.Net
-	}
-	return m.MDev
 }
 
 // fits reports whether hardware, or a node of it unless that is nil, fits all conditions
@@ -153,7 +145,7 @@ func dirsOf(h *device.Hardware, n *device.Node) []string {
 
 // onlyNets reports whether it selects network interfaces only.
 func (p *predicate) onlyNets() bool {
-	return p.SelectsNets() && p.USB == nil && p.PCI == nil && p.MDev == nil
+	return p.SelectsNets() && !p.usb && !p.pci && !p.mdev
 }
 
 // matchesTables compares hardware with usb, pci and mdev, but for conditions on
@@ -161,11 +153,11 @@ func (p *predicate) onlyNets() bool {
 // usb or mdev, pci is about the function above the device.
 func (p *predicate) matchesTables(h *device.Hardware) bool {
 	switch {
-	case p.USB != nil && (h.USB == nil || h.IsRootHub()):
+	case p.usb && (h.USB == nil || h.IsRootHub()):
 		return false
-	case p.MDev != nil && h.MDev == nil:
+	case p.mdev && h.MDev == nil:
 		return false
-	case p.PCI != nil && (h.Function() == nil || h.PCI == nil && p.USB == nil && p.MDev == nil):
+	case p.pci && (h.Function() == nil || h.PCI == nil && !p.usb && !p.mdev):
 		return false
 	}
 	return p.fits(wholeHardware, h, nil)
@@ -174,7 +166,7 @@ func (p *predicate) matchesTables(h *device.Hardware) bool {
 // matchesHardware is matchesTables and net: one of the network interfaces of the
 // hardware matches.
 func (p *predicate) matchesHardware(h *device.Hardware) bool {
-	return p.matchesTables(h) && (p.Net == nil || slices.ContainsFunc(h.Nets, p.matchesNet))
+	return p.matchesTables(h) && (!p.net || slices.ContainsFunc(h.Nets, p.matchesNet))
 }
 
 // matchesNet compares a network interface with net.
@@ -199,9 +191,9 @@ func (p *predicate) matchesExceptGlob(n *device.Node, h *device.Hardware) bool {
 	switch {
 	case n.Net == nil && p.NamesHardware() && (h == nil || !p.matchesHardware(h)):
 		return false
-	case n.Net != nil && p.Net != nil && !p.matchesNet(n):
+	case n.Net != nil && p.net && !p.matchesNet(n):
 		return false
-	case n.Net != nil && (p.USB != nil || p.PCI != nil || p.MDev != nil) && (h == nil || !p.matchesTables(h)):
+	case n.Net != nil && (p.usb || p.pci || p.mdev) && (h == nil || !p.matchesTables(h)):
 		return false
 	case p.VFIO && !isGroupNode(n) && !isFunctionNode(n):
 		return false

@@ -136,13 +136,13 @@ func (s *selection) wouldSelect(h *device.Hardware) bool {
 }
 
 // dependsOnDriver reports whether a match has a condition on the driver.
-func (p *predicate) dependsOnDriver() bool { return !p.PCI["driver"].Empty() || !p.Driver.Empty() }
+func (p *predicate) dependsOnDriver() bool { return !p.Hardware["pci"]["driver"].Empty() || !p.Driver.Empty() }
 
 // matchesBound is matchesHardware regardless of the driver.
 func (p *predicate) matchesBound(h *device.Hardware) bool {
 	bound := *p
 	bound.conditions = slices.DeleteFunc(slices.Clone(p.conditions), func(c condition) bool { return c.key == "pci.driver" || c.key == "driver" })
-	return p.MDev == nil && bound.matchesTables(h) && bound.fits(sysfsDir, h, nil)
+	return !p.mdev && bound.matchesTables(h) && bound.fits(sysfsDir, h, nil)
 }
 
 // addVFIO adds the VFIO container or iommufd, with the permissions of the VFIO
