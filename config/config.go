@@ -252,7 +252,8 @@ type Container struct {
 	Permissions string
 	Env         []device.Entry
 	Annotations []device.Entry
-	Mounts      []Mount
+	// Mounts are companions, too.
+	Mounts []Companion
 	// CDI injects devices by CDI names instead of nodes and mounts; AutoCDI adds the name
 	// where programs find nodes by names that a link can't follow.
 	CDI, AutoCDI bool
@@ -273,11 +274,4 @@ type Container struct {
 	// not after a loss, at least.
 	HealthDir  string
 	HealthHold time.Duration
-}
-
-// Mount is one of container.mounts; variables are allowed in both paths.
-type Mount struct {
-	HostPath, ContainerPath device.Text
-	ReadOnly                bool
-	Optional                bool
 }

@@ -84,18 +84,18 @@ func (t *table) permissions(into *string, help string) {
 	}, help)
 }
 
-func readMount(v value) Mount {
+func readMount(v value) Companion {
 	const want = "host_path and container_path"
-	m := Mount{ReadOnly: true}
+	m := Companion{Place: v.fullPlace(), Mount: true, ReadOnly: true}
 	v.read(func(t *table) {
-		t.text("host_path", &m.HostPath, mountPath, "absolute path on the host")
+		t.text("host_path", &m.Path, mountPath, "absolute path on the host")
 		t.require("host_path", want, "")
 		t.text("container_path", &m.ContainerPath, mountPath, "absolute path in the container")
 		t.require("container_path", want, "")
 		t.boolean("read_only", &m.ReadOnly, "whether a mount is read-only")
 		t.boolean("optional", &m.Optional, "whether to leave it out while host_path is missing")
 	})
-	v.child("host_path").needsMountOf(m.HostPath)
+	v.child("host_path").needsMountOf(m.Path)
 	return m
 }
 

@@ -60,7 +60,7 @@ container.mounts = { host_path = "/a", container_path = "/b" }
 		Container: config.Container{
 			Permissions: "rw",
 			AutoCDI:     true,
-			Mounts:      []config.Mount{{HostPath: device.Literal("/a"), ContainerPath: device.Literal("/b"), ReadOnly: true}},
+			Mounts:      []config.Companion{{Place: `test.toml: resource 1 ("fuse"): container.mounts 1`, Mount: true, Path: device.Literal("/a"), ContainerPath: device.Literal("/b"), ReadOnly: true}},
 		},
 	}}
 	if diff := cmp.Diff(want, cfg.Resources, compareValues); diff != "" {
@@ -135,8 +135,9 @@ mounts = [{ host_path = "/run/${id}", container_path = "/run/x", read_only = fal
 				{Key: device.Literal("C")},
 			},
 			Annotations: []device.Entry{{Key: device.Literal("example.com/n"), Value: device.Text{vars("resource")}}},
-			Mounts: []config.Mount{{
-				HostPath: device.Text{lit("/run/"), vars("id")}, ContainerPath: device.Literal("/run/x"), Optional: true,
+			Mounts: []config.Companion{{
+				Place: r.Place + ": container.mounts 1", Mount: true,
+				Path: device.Text{lit("/run/"), vars("id")}, ContainerPath: device.Literal("/run/x"), Optional: true,
 			}},
 		},
 	}

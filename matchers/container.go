@@ -46,24 +46,6 @@ func (b *builder) addPath(p pathPick) {
 	}
 }
 
-// addMount adds one of container.mounts.
-func (b *builder) addMount(m *config.Mount) {
-	path, ok := b.path("host_path of a mount", m.HostPath, b.c)
-	if !ok {
-		return
-	}
-	host := path.String()
-	at, ok := b.inContainer("container_path of mount "+host, m.ContainerPath, host, b.c)
-	if !ok {
-		return
-	}
-	mount := device.Mount{HostPath: host, ContainerPath: at.String(), ReadOnly: m.ReadOnly, Optional: m.Optional}
-	if !mount.Optional && !b.exists(mount.HostPath) {
-		b.problem("mount %s is missing", mount.HostPath)
-	}
-	b.mount(mount)
-}
-
 // mount adds a bind mount if --allow covers it: host paths with variables or
 // wildcards are not known any earlier.
 func (b *builder) mount(m device.Mount) {
@@ -79,6 +61,10 @@ func (b *builder) mount(m device.Mount) {
 // addCompanion adds a companion. A glob has no variables: it selects the same for
 // all devices.
 func (b *builder) addCompanion(c *config.Companion) {
+	what := "companion"
+	if c.Mount {
+		what = "mount"
+	}
 	if !c.Glob.Empty() {
 		found, ok := b.companions[c]
 		switch {
@@ -90,7 +76,7 @@ func (b *builder) addCompanion(c *config.Companion) {
 		}
 		b.companions[c] = found
 		if len(found.nodes)+len(found.paths) == 0 && !c.Optional {
-			b.problem("companion %s is missing: nothing matches", c.Glob.Patterns()[0])
+			b.problem("%s %s is missing: nothing matches", what, c.Glob.Patterns()[0])
 		}
 		for _, n := range found.nodes {
 			b.companionNode(c, n)
@@ -100,7 +86,7 @@ func (b *builder) addCompanion(c *config.Companion) {
 		}
 		return
 	}
-	path, ok := b.path("path of a companion", c.Path, b.c)
+	path, ok := b.path("path of a "+what, c.Path, b.c)
 	if !ok {
 		return
 	}
@@ -109,7 +95,7 @@ func (b *builder) addCompanion(c *config.Companion) {
 	switch {
 	case c.Mount:
 		if !c.Optional && !b.exists(host) {
-			b.problem("companion %s is missing", host)
+			b.problem("%s %s is missing", what, host)
 		}
 		b.companionMount(c, host)
 	case n != nil:
@@ -117,7 +103,7 @@ func (b *builder) addCompanion(c *config.Companion) {
 	case b.isDir(host):
 		b.problem(`companion %s is a directory: as = "mount" gives directories, glob = %q the nodes in it`, host, host+"/*")
 	case !c.Optional:
-		b.problem("companion %s is missing", host)
+		b.problem("%s %s is missing", what, host)
 	}
 }
 
@@ -137,7 +123,7 @@ func (b *builder) companionNode(c *config.Companion, n *device.Node) {
 }
 
 func (b *builder) companionMount(c *config.Companion, host string) {
-	if at, ok := b.inContainer("container_path of companion "+host, c.ContainerPath, host, b.c); ok {
+	if at, ok := b.inContainer("container_path of mount "+host, c.ContainerPath, host, b.c); ok {
 		b.mount(device.Mount{HostPath: host, ContainerPath: at.String(), ReadOnly: c.ReadOnly, Optional: c.Optional})
 	}
 }

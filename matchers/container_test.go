@@ -36,7 +36,7 @@ with = { glob = "/dev/snd/*C1*" }`, want: []string{"usb:046d:082d:2B5D3F1F /dev/
 		{name: "several values", toml: `match = { usb = { id = "0403:6010" }, glob = "/dev/ttyUSB*" }
 with = { path = "/dev/snd/controlC${1}", optional = true }`, want: []string{`usb:0403:6010:port:0000:00:14.0:2.4 /dev/ttyUSB2 /dev/ttyUSB3 !path of a companion: ${1} has several values: "2" and "3"`}},
 		{name: "mount", toml: fuse + `with = { path = "/run/x.sock", as = "mount" }`, want: []string{"fuse /dev/fuse mount /run/x.sock>/run/x.sock"}},
-		{name: "mount missing", toml: fuse + `with = { path = "/run/x.sock", as = "mount" }`, host: gone, want: []string{"fuse /dev/fuse mount /run/x.sock>/run/x.sock !companion /run/x.sock is missing"}},
+		{name: "mount missing", toml: fuse + `with = { path = "/run/x.sock", as = "mount" }`, host: gone, want: []string{"fuse /dev/fuse mount /run/x.sock>/run/x.sock !mount /run/x.sock is missing"}},
 		{name: "mount missing and optional", toml: fuse + `with = { path = "/run/x.sock", as = "mount", optional = true }`, host: gone, want: []string{"fuse /dev/fuse mount /run/x.sock>/run/x.sock"}},
 		{name: "mount of a directory below /dev", toml: fuse + `with = { path = "/dev/dri/by-path", as = "mount" }`, host: gone, want: []string{"fuse /dev/fuse mount /dev/dri/by-path>/dev/dri/by-path"}},
 		{name: "mount by glob", toml: fuse + `with = { glob = "/opt/*", as = "mount", container_path = "/fw/" }`, host: globs, want: []string{"fuse /dev/fuse mount /opt/a>/fw/a mount /opt/b>/fw/b"}},

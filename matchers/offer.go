@@ -86,7 +86,7 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 		b.addCompanion(&r.With[i])
 	}
 	for i := range r.Container.Mounts {
-		b.addMount(&r.Container.Mounts[i])
+		b.addCompanion(&r.Container.Mounts[i])
 	}
 	b.offer.AlsoCDI = b.CDI && r.Container.AutoCDI && slices.ContainsFunc(b.offer.Nodes, isInterface)
 	b.addCDIDevices()

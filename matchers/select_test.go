@@ -22,7 +22,7 @@ func TestCDIDevices(t *testing.T) {
 			want: []string{"x: cdi:nvidia.com:gpu:0 mount /opt/nvidia.com/gpu/0>/opt/nvidia.com/gpu=0 cdi nvidia.com/gpu=0"}},
 		{name: "what its nodes belong to", toml: "match.cdi_device = \"nvidia.com/gpu=*\"\nwith = { path = \"/opt/${pci.device}-${numa}\", as = \"mount\" }", want: []string{
 			"x: cdi:nvidia.com:gpu:0 mount /opt/2235-0>/opt/2235-0 cdi nvidia.com/gpu=0",
-			"x: cdi:nvidia.com:gpu:1 cdi nvidia.com/gpu=1 !path of a companion: ${pci.device} has no value for CDI device nvidia.com/gpu=1",
+			"x: cdi:nvidia.com:gpu:1 cdi nvidia.com/gpu=1 !path of a mount: ${pci.device} has no value for CDI device nvidia.com/gpu=1",
 		}},
 		{name: "a device goes to the first", toml: `
 [[resource]]
@@ -47,7 +47,7 @@ func TestVirtual(t *testing.T) {
 			notes: []string{`test.toml: resource 1 ("x"): match 1: virtual without when: every node that runs this configuration offers it`}},
 		{name: "variables", toml: "match.virtual = [{ name = \"door\", vars = { host = \"10.0.0.5\" } }, { name = \"gate\", vars = { host = \"10.0.0.6\", opt = \"x\" } }]\nwhen.node_name = \"*\"\nwith = { path = \"/opt/${virtual}/${var:host}/${var:opt}\", as = \"mount\" }",
 			want: []string{
-				`x: virtual:example.com:x:door !path of a companion: ${var:opt} has no value for virtual device "door"`,
+				`x: virtual:example.com:x:door !path of a mount: ${var:opt} has no value for virtual device "door"`,
 				"x: virtual:example.com:x:gate mount /opt/gate/10.0.0.6/x>/opt/gate/10.0.0.6/x",
 			}},
 		{name: "names with variables", toml: named("cam-${virtual}", "match.virtual = [\"a\", \"b\"]", "when.node_name = \"*\""), want: []string{"cam-a: virtual:example.com:cam-a:a", "cam-b: virtual:example.com:cam-b:b"}},

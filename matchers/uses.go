@@ -27,13 +27,10 @@ func Dirs(cfg *config.Config, here []string) []string {
 		if r.When != nil {
 			w.add(r.When.Exists)
 		}
-		for _, c := range r.With {
+		for _, c := range slices.Concat(r.With, r.Container.Mounts) {
 			w.add(c.Glob.Parsed())
-			w.addText(c.Path)
-		}
-		for _, m := range r.Container.Mounts {
-			if !m.Optional { // those are checked at Allocate
-				w.addText(m.HostPath)
+			if !c.Mount || !c.Optional { // those are checked at Allocate
+				w.addText(c.Path)
 			}
 		}
 	}
