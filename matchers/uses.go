@@ -92,7 +92,9 @@ func (w *dirWatch) addDir(dir string) {
 // (dev_valid_name in net/core/dev.c).
 func UsesNets(cfg *config.Config) bool {
 	named := func(pf string) bool { return !strings.Contains(pf, ":") }
-	net := func(m config.Match) bool { return m.Has("net") || slices.ContainsFunc(m.Hardware["pci"]["pf"].Patterns(), named) }
+	net := func(m config.Match) bool {
+		return m.Has("net") || slices.ContainsFunc(m.Hardware["pci"]["pf"].Patterns(), named)
+	}
 	variable := func(name string) bool { return strings.HasPrefix(name, "net.") }
 	return slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool {
 		return slices.ContainsFunc(r.Match, net) || slices.ContainsFunc(r.Exclude, net) || slices.ContainsFunc(r.Variables, variable)

@@ -136,7 +136,9 @@ func (s *selection) wouldSelect(h *device.Hardware) bool {
 }
 
 // dependsOnDriver reports whether a match has a condition on the driver.
-func (p *predicate) dependsOnDriver() bool { return !p.Hardware["pci"]["driver"].Empty() || !p.Driver.Empty() }
+func (p *predicate) dependsOnDriver() bool {
+	return !p.Hardware["pci"]["driver"].Empty() || !p.Driver.Empty()
+}
 
 // matchesBound is matchesHardware regardless of the driver.
 func (p *predicate) matchesBound(h *device.Hardware) bool {
