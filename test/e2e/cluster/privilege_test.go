@@ -47,6 +47,7 @@ func TestLeastPrivilege(t *testing.T) {
 	c.Kubectl(t, "", "apply", "-f", cluster.Repository("deploy", "generic-dp.yaml"))
 	pods := c.WaitDaemonSet(t, namespace, name)
 	whatItMay(t, c, pods[0])
+	configure(t, c, held+byCDI)
 
 	// Without it the program exits or fails, and names the flag, and thereby the line
 	// of the manifest, at fault.
@@ -57,9 +58,13 @@ func TestLeastPrivilege(t *testing.T) {
 		"run":            "--run-dir",
 		"state":          "--state-dir",
 		"pod-resources":  "pod_resources",
+		"cdi":            "--cdi-dir",
 	}
 	whole := daemonSet(t)
 	for _, mount := range whole.Spec.Template.Spec.Containers[0].VolumeMounts {
+		if mount.Name == "cdi-static" {
+			continue // specs of others, for configurations that name their devices
+		}
 		want, ok := missed[mount.Name]
 		if !ok {
 			t.Errorf("the mount %s is needed by nothing that is known here", mount.Name)
@@ -85,6 +90,14 @@ func TestLeastPrivilege(t *testing.T) {
 		})
 	}
 }
+
+// byCDI is a resource that needs CDI specs.
+const byCDI = `
+[[resource]]
+name = "specified"
+match.glob = "/dev/zero"
+container.cdi = true
+`
 
 // allLogs is the log of all existing pods of the program.
 func allLogs(t *testing.T, c *cluster.Cluster) string {
@@ -137,7 +150,7 @@ func whatItMay(t *testing.T, c *cluster.Cluster, pod v1.Pod) {
 		}
 	}
 	slices.Sort(writes)
-	if want := []string{"/dev/termination-log", "/etc/hosts", "/run/generic-dp", "/var/lib/generic-dp", "/var/lib/kubelet/device-plugins"}; !slices.Equal(writes, want) {
+	if want := []string{"/dev/termination-log", "/etc/hosts", "/run/generic-dp", "/var/lib/generic-dp", "/var/lib/kubelet/device-plugins", "/var/run/cdi"}; !slices.Equal(writes, want) {
 		t.Errorf("it may write to %v, want %v", writes, want)
 	}
 }
