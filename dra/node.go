@@ -170,15 +170,15 @@ func version(o object) uint64 {
 	return v
 }
 
-// write makes the server's slices equal to devices, which are sorted, and returns how
-// many were written, and when devices change by themselves.
-func (n *nodeSlices) write(ctx context.Context, devices []Device, now time.Time) (wrote int, next time.Time, err error) {
+// specs are the slices to have for devices, which are sorted, and when that changes by
+// itself.
+func (n *nodeSlices) specs(devices []Device, now time.Time) (specs []sliceSpec, next time.Time) {
 	count := n.layout.update(devices, n.count)
 	if count != n.count {
 		n.count = count
 		n.generation++
 	}
-	specs := make([]sliceSpec, count)
+	specs = make([]sliceSpec, count)
 	for i := range specs {
 		specs[i] = sliceSpec{
 			Driver:   Driver,
@@ -194,15 +194,20 @@ func (n *nodeSlices) write(ctx context.Context, devices []Device, now time.Time)
 		spec := &specs[n.layout[out.Name]]
 		spec.Devices = append(spec.Devices, out)
 	}
-	wanted := make(map[string]bool, count)
+	return specs, next
+}
+
+// write makes the server's slices equal to specs, and returns how many were written.
+func (n *nodeSlices) write(ctx context.Context, specs []sliceSpec) (wrote int, err error) {
+	wanted := make(map[string]bool, len(specs))
 	for i := range specs {
 		name := sliceName(n.name, i)
 		wanted[name] = true
 		if s := n.stored[name]; s != nil && s.has(specs[i].sum()) {
 			continue
 		}
-		if err := n.put(ctx, name, specs[i]); err != nil {
-			return wrote, next, err
+		if err := n.put(ctx, i, specs[i]); err != nil {
+			return wrote, err
 		}
 		wrote++
 	}
@@ -211,26 +216,32 @@ func (n *nodeSlices) write(ctx context.Context, devices []Device, now time.Time)
 			continue
 		}
 		if err := n.api.Delete(ctx, slicesPath+"/"+name); err != nil && kubeapi.Code(err) != http.StatusNotFound {
-			return wrote, next, err
+			return wrote, err
 		}
 		delete(n.stored, name)
 		wrote++
 	}
-	return wrote, next, nil
+	return wrote, nil
 }
 
-// put creates or replaces a slice, whatever version the server has.
-func (n *nodeSlices) put(ctx context.Context, name string, spec sliceSpec) error {
-	if err := n.lookup(ctx); err != nil {
-		return err
-	}
-	out := slice{
+// object is slice i of the node.
+func (n *nodeSlices) object(i int, spec sliceSpec) slice {
+	return slice{
 		APIVersion: "resource.k8s.io/v1", Kind: "ResourceSlice",
-		Metadata: metadata{Name: name, OwnerReferences: []ownerReference{{
+		Metadata: metadata{Name: sliceName(n.name, i), OwnerReferences: []ownerReference{{
 			APIVersion: "v1", Kind: "Node", Name: n.name, UID: n.uid, Controller: true,
 		}}},
 		Spec: spec,
 	}
+}
+
+// put creates or replaces slice i, whatever version the server has.
+func (n *nodeSlices) put(ctx context.Context, i int, spec sliceSpec) error {
+	if err := n.lookup(ctx); err != nil {
+		return err
+	}
+	out := n.object(i, spec)
+	name := out.Metadata.Name
 	var in object
 	var err error
 	if n.stored[name] == nil {

@@ -56,7 +56,7 @@ func NewPublisher(o Options) *Publisher {
 	return &Publisher{
 		Options: o,
 		timing: timing{
-			jitter: time.Second,
+			jitter: 3 * time.Second,
 			retry:  time.Second, maxRetry: 30 * time.Second,
 			refill: time.Second, burst: 4,
 		},
@@ -180,7 +180,8 @@ func (p *Publisher) write(ctx context.Context, budget *bucket) (next time.Time, 
 	if !set {
 		return next, nil
 	}
-	wrote, next, err := p.node.write(ctx, sorted(devices), time.Now())
+	specs, next := p.node.specs(sorted(devices), time.Now())
+	wrote, err := p.node.write(ctx, specs)
 	if wrote > 0 {
 		budget.spend(time.Now())
 		p.Log.Debug("published", "devices", len(devices), "slices", wrote, "generation", p.node.generation)

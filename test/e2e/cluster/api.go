@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -113,4 +114,14 @@ func (c *Cluster) Try(input, program string, args ...string) (string, error) {
 		err = cmd.Wait()
 	}
 	return out.String(), err
+}
+
+// ClientArgs are the flags of a client with all rights, for programs in the bed.
+func (c *Cluster) ClientArgs(t testing.TB) []string {
+	t.Helper()
+	return []string{
+		"-server=https://" + address,
+		"-ca=" + filepath.Join(c.dir, "certificates", "apiserver.crt"),
+		"-admin=" + c.write(t, "admin.token", token),
+	}
 }

@@ -45,7 +45,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "generic-dp.deviceClass" -}}
 {{- $parts := splitn "/" 2 . -}}
 {{- $name := $parts._1 | lower | replace "_" "-" | replace "." "-" -}}
-{{- if ne $name $parts._1 }}{{ $name = printf "%s-%s" $name (sha256sum . | trunc 10) }}{{ end -}}
+{{- if ne $name $parts._1 }}{{ $name = printf "%s-%s" ($name | trunc 52 | trimSuffix "-") (sha256sum . | trunc 10) }}{{ end -}}
 {{ $name }}.{{ $parts._0 }}
 {{- end }}
 {{- define "generic-dp.image" -}}

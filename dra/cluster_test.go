@@ -1,0 +1,303 @@
+//go:build cluster
+
+package dra
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/internal/kubeapi"
+)
+
+// The tests of this file run against a real API server and scheduler, with the service
+// account of the chart: test/e2e/cluster starts them.
+var (
+	serverURL = flag.String("server", "", "URL of an API server")
+	caFile    = flag.String("ca", "", "its CA certificates")
+	adminFile = flag.String("admin", "", "token of an administrator")
+	simulated = flag.Int("nodes", 20, "nodes of TestClusterLoad")
+)
+
+const namespace = "generic-dp"
+
+type anyObject = map[string]any
+
+// cluster is what an administrator sees.
+type cluster struct {
+	t testing.TB
+	*kubeapi.Client
+	log slog.Level
+}
+
+func newCluster(t testing.TB) *cluster {
+	if *serverURL == "" {
+		t.Skip("needs the flag -server")
+	}
+	return &cluster{t: t, Client: kubeapi.New(kubeapi.Config{Server: *serverURL, CA: *caFile, Token: *adminFile})}
+}
+
+func (c *cluster) create(path string, o anyObject) (out anyObject) {
+	c.t.Helper()
+	if err := c.Create(c.t.Context(), path, o, &out); err != nil && kubeapi.Code(err) != http.StatusConflict {
+		c.t.Fatal(err)
+	}
+	return out
+}
+
+// class creates the DeviceClass of a resource.
+func (c *cluster) class(resource string) {
+	c.t.Helper()
+	_, expression, _ := strings.Cut(Class(resource), "expression: ")
+	c.create("/apis/resource.k8s.io/v1/deviceclasses", anyObject{
+		"metadata": anyObject{"name": ClassName(resource)},
+		"spec": anyObject{
+			"extendedResourceName": resource,
+			"selectors":            []any{anyObject{"cel": anyObject{"expression": strings.TrimSpace(expression)}}},
+		},
+	})
+}
+
+// node makes a node, a pod of the service account on it, and a client with its token.
+func (c *cluster) node(name string) *kubeapi.Client {
+	c.t.Helper()
+	meta := anyObject{"name": name, "labels": anyObject{"kubernetes.io/hostname": name}}
+	c.create("/api/v1/nodes", anyObject{"metadata": meta})
+	status := anyObject{
+		"metadata": meta,
+		"status": anyObject{
+			"allocatable": anyObject{"cpu": "8", "memory": "8Gi", "pods": "110"},
+			"capacity":    anyObject{"cpu": "8", "memory": "8Gi", "pods": "110"},
+			"conditions":  []any{anyObject{"type": "Ready", "status": "True", "lastHeartbeatTime": time.Now().UTC().Format(time.RFC3339)}},
+		},
+	}
+	if err := c.Update(c.t.Context(), "/api/v1/nodes/"+name+"/status", status, nil); err != nil {
+		c.t.Fatal(err)
+	}
+	pod := "driver-" + name
+	c.create("/api/v1/namespaces/"+namespace+"/pods", anyObject{
+		"metadata": anyObject{"name": pod},
+		"spec": anyObject{
+			"nodeName": name, "serviceAccountName": namespace,
+			"tolerations": []any{anyObject{"operator": "Exists"}},
+			"containers":  []any{anyObject{"name": "c", "image": "none"}},
+		},
+	})
+	token := c.create("/api/v1/namespaces/"+namespace+"/serviceaccounts/"+namespace+"/token", anyObject{
+		"spec": anyObject{"boundObjectRef": anyObject{"kind": "Pod", "apiVersion": "v1", "name": pod}},
+	})
+	file := filepath.Join(c.t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(token["status"].(anyObject)["token"].(string)), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+	return kubeapi.New(kubeapi.Config{Server: *serverURL, CA: *caFile, Token: file})
+}
+
+// publish runs a Publisher.
+func (c *cluster) publish(api *kubeapi.Client, node string) *Publisher {
+	p := NewPublisher(Options{API: api, Node: node, Log: slog.New(slog.NewTextHandler(c.t.Output(), &slog.HandlerOptions{Level: c.log}))})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = p.Run(ctx) })
+	c.t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return p
+}
+
+// slices are those of a node.
+func (c *cluster) slices(node string) []slice {
+	c.t.Helper()
+	var list struct{ Items []slice }
+	if err := c.Get(c.t.Context(), newNodeSlices(nil, node).selector(), &list); err != nil {
+		c.t.Fatal(err)
+	}
+	return list.Items
+}
+
+// until polls: the API has no event for each of the conditions of these tests.
+func (c *cluster) until(what string, ok func() bool) {
+	c.t.Helper()
+	for deadline := time.Now().Add(time.Minute); !ok(); {
+		if time.Now().After(deadline) {
+			c.t.Fatalf("not %s", what)
+		}
+		select {
+		case <-c.t.Context().Done():
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func (c *cluster) untilHas(node string, ids ...string) []slice {
+	c.t.Helper()
+	slices.Sort(ids)
+	var all []slice
+	c.until(fmt.Sprintf("published %d devices", len(ids)), func() bool {
+		all = c.slices(node)
+		var got []string
+		for _, s := range all {
+			for _, d := range s.Spec.Devices {
+				got = append(got, *d.Attributes["id"].String)
+			}
+		}
+		slices.Sort(got)
+		return slices.Equal(got, ids)
+	})
+	return all
+}
+
+func TestClusterNames(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	p := c.publish(c.node("names"), "names")
+	ids := []string{"usb:10c4:ea60:A1B2C3", "usb:10c4:ea60:a1b2c3", "0000:3b:00.0", "net:tun", "group:usb.serial:Ä", strings.Repeat("a", 57), "a_b.c-d"}
+	for i := range 200 {
+		ids = append(ids, fmt.Sprintf("usb:0403:6001:FT%05d", i))
+	}
+	all := devices(ids...)
+	for i := range all {
+		all[i].Attributes = map[string]string{
+			"serial": strings.Repeat("S", 70), "vendor": "10c4", "port": "ü ☃", "Upper_case": "x",
+			"resource.kubernetes.io/pciBusID": "0000:3b:00.0", "resource.kubernetes.io/pcieRoot": "pci0000:00",
+		}
+		all[i].NUMA = []int{1}
+		all[i].State, all[i].Since, all[i].EvictAfter = State(i%4), time.Now(), time.Duration(i%2*2-1)*time.Hour
+		all[i].Slots = 1 + i%3*1000
+	}
+	p.Set(all)
+	stored := c.untilHas("names", ids...)
+	if p.Problem() != "" || len(stored) != 4 {
+		t.Errorf("%d slices, problem %q, want 4 and none", len(stored), p.Problem())
+	}
+	// The server keeps all of it.
+	for _, s := range stored {
+		for _, d := range s.Spec.Devices {
+			if len(d.Attributes) != 9 {
+				t.Errorf("%s: attributes %v", d.Name, slices.Collect(maps.Keys(d.Attributes)))
+			}
+		}
+	}
+	again := NewPublisher(p.Options)
+	if _, err := again.node.list(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// After a restart, what is as it should be is not written again.
+	specs, _ := again.node.specs(sorted(all), time.Now())
+	if wrote, err := again.node.write(t.Context(), specs); err != nil || wrote > 0 {
+		t.Errorf("a restart writes %d slices: %v", wrote, err)
+	}
+}
+
+// A node's token writes the slices of that node, and no other.
+func TestClusterOwnSlicesOnly(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	mine, theirs := c.node("mine"), c.node("theirs")
+	c.publish(theirs, "theirs").Set(devices("b"))
+	c.untilHas("theirs", "b")
+
+	p := c.publish(mine, "theirs")
+	p.Set(devices("a"))
+	const want = "a pod on node mine may write the ResourceSlices of that node only"
+	c.until("denied: "+want, func() bool { return strings.Contains(p.Problem(), want) })
+	s := c.slices("theirs")[0]
+	if err := mine.Delete(t.Context(), slicesPath+"/"+s.Metadata.Name); kubeapi.Code(err) != http.StatusUnprocessableEntity && kubeapi.Code(err) != http.StatusForbidden {
+		t.Errorf("deletion of another node's slice: %v, want it denied", err)
+	}
+	foreign := anyObject{
+		"metadata": anyObject{"name": "foreign"},
+		"spec":     anyObject{"driver": "other.example.com", "nodeName": "mine", "pool": anyObject{"name": "mine", "generation": 1, "resourceSliceCount": 1}},
+	}
+	if err := mine.Create(t.Context(), slicesPath, foreign, nil); err == nil || !strings.Contains(err.Error(), "only the ResourceSlices of driver") {
+		t.Errorf("creation of another driver's slice: %v, want it denied", err)
+	}
+	c.untilHas("theirs", "b")
+	c.publish(mine, "mine").Set(devices("a"))
+	c.untilHas("mine", "a")
+	// The token has no other right.
+	for _, path := range []string{"/api/v1/pods", "/api/v1/nodes", "/api/v1/secrets", "/apis/resource.k8s.io/v1/resourceclaims", "/apis/resource.k8s.io/v1/deviceclasses"} {
+		if err := mine.Get(t.Context(), path, nil); kubeapi.Code(err) != http.StatusForbidden {
+			t.Errorf("list of %s: %v, want it forbidden", path, err)
+		}
+	}
+}
+
+func TestClusterDeletedSlicesReturn(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	p := c.publish(c.node("deleted"), "deleted")
+	ids := numbered(100)
+	p.Set(devices(ids...))
+	all := c.untilHas("deleted", ids...)
+	for _, s := range all {
+		if err := c.Delete(t.Context(), slicesPath+"/"+s.Metadata.Name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	began := time.Now()
+	c.until("back", func() bool {
+		now := c.slices("deleted")
+		return len(now) == 2 && now[0].Metadata.UID != all[0].Metadata.UID && now[1].Metadata.UID != all[1].Metadata.UID
+	})
+	t.Logf("deleted slices are back after %v", time.Since(began).Round(time.Millisecond))
+}
+
+// TestClusterLatency is the time from a plug to the slice in another client's watch.
+func TestClusterLatency(t *testing.T) {
+	c := newCluster(t)
+	api := c.node("latency")
+	p := c.publish(api, "latency")
+	p.Set(devices("first"))
+	c.untilHas("latency", "first")
+	var list struct{ Metadata metadata }
+	selector := newNodeSlices(nil, "latency").selector()
+	if err := c.Get(t.Context(), selector, &list); err != nil {
+		t.Fatal(err)
+	}
+	seen := make(chan sliceSpec, 10)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		_ = c.Watch(ctx, selector+"&watch=1&resourceVersion="+list.Metadata.ResourceVersion, func(e kubeapi.Event) error {
+			var s slice
+			if err := json.Unmarshal(e.Object, &s); err != nil {
+				return err
+			}
+			seen <- s.Spec
+			return nil
+		})
+	}()
+	var took []time.Duration
+	for i := range 30 {
+		<-time.After(1100 * time.Millisecond) // quiet
+		began := time.Now()
+		p.Set(devices("first", fmt.Sprint("d", i)))
+		select {
+		case s := <-seen:
+			if *s.Devices[0].Attributes["id"].String != fmt.Sprint("d", i) {
+				t.Fatalf("unexpected %+v", s)
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatal("not published")
+		}
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	t.Logf("plug to slice: p50 %v, p90 %v, max %v", took[15], took[27], took[29])
+	if p50 := took[15]; p50 > 50*time.Millisecond {
+		t.Errorf("p50 is %v, want at most 50 ms", p50)
+	}
+}

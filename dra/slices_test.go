@@ -1,0 +1,112 @@
+package dra
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// golden compares got with a file that the end-to-end tests and those of the chart hold
+// against the API of Kubernetes.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s: got\n%s\nwant\n%s", file, got, want)
+	}
+}
+
+// The slice has every field that is ever written.
+func TestSliceIsGolden(t *testing.T) {
+	t.Parallel()
+	since := time.Date(2026, 10, 1, 12, 0, 0, 123456789, time.FixedZone("", 3600))
+	n := newNodeSlices(nil, "node-1")
+	n.uid, n.generation = "11111111-2222-3333-4444-555555555555", 7
+	list := []Device{
+		{
+			Resource: "example.com/serial", ID: "usb:10c4:ea60:A1B2C3", Slots: 1, NUMA: []int{1},
+			Attributes: map[string]string{"serial": "A1B2C3", "vendor": "10c4", "empty": "", "resource.kubernetes.io/pciBusID": "0000:00:14.0"},
+		},
+		{Resource: "example.com/fuse", ID: "fuse", Slots: 1000},
+		{Resource: "example.com/serial", ID: "settling", Slots: 1, State: Settling, Since: since, NUMA: []int{0, 1}},
+		{Resource: "example.com/serial", ID: "unhealthy", Slots: 1, State: Unhealthy, Since: since},
+		{Resource: "example.com/serial", ID: "gone", Slots: 1, State: Gone, Since: since, EvictAfter: time.Minute},
+		{Resource: "example.com/serial", ID: "evicted", Slots: 1, State: Gone, Since: since, EvictAfter: time.Second},
+		{Resource: "example.com/other", ID: "evicted", Slots: 1, State: Gone, Since: since, EvictAfter: -1},
+	}
+	specs, next := n.specs(sorted(list), since.Add(time.Second))
+	if want := since.Add(time.Minute); !next.Equal(want) {
+		t.Errorf("the next change is at %v, want %v", next, want)
+	}
+	text, err := json.MarshalIndent(n.object(0, specs[0]), "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "slice.json", append(text, '\n'))
+	var back slice
+	if err := json.Unmarshal(text, &back); err != nil {
+		t.Fatal(err)
+	}
+	if back.Spec.sum() != specs[0].sum() {
+		t.Error("a slice that was read differs from the one that was written")
+	}
+}
+
+func TestClassesAreGolden(t *testing.T) {
+	t.Parallel()
+	var all []string
+	for _, resource := range []string{"example.com/zigbee", "example.com/Zig_bee", "a.example.com/v1.5", "example.com/" + strings.Repeat("A.", 25) + "B"} {
+		all = append(all, Class(resource))
+	}
+	golden(t, "classes.yaml", []byte(strings.Join(all, "---\n")))
+}
+
+func TestClassNamesDiffer(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	for _, resource := range []string{
+		"a.b/c", "b/c.a", "b/c-a", "b/C.A", "b/C-a", "a.b/C", "example.com/" + strings.Repeat("a", 63), "example.com/" + strings.Repeat("A", 63),
+	} {
+		name := ClassName(resource)
+		for _, l := range strings.Split(name, ".") {
+			if len(l) == 0 || len(l) > 63 || strings.Trim(l, "-") != l {
+				t.Errorf("%s: class %s", resource, name)
+			}
+		}
+		if other := seen[name]; other != "" {
+			t.Errorf("%s and %s are both %s", resource, other, name)
+		}
+		seen[name] = resource
+	}
+}
+
+func TestSliceNamesDiffer(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a", 63) + "." + strings.Repeat("b", 63) + "." + strings.Repeat("c", 63) + "." + strings.Repeat("d", 59)
+	seen := map[string]bool{}
+	for _, node := range []string{"a", "a-" + Driver + "-0", long, long[:251] + "e", long[:226]} {
+		for i := range 12 {
+			name := sliceName(node, i)
+			if seen[name] || len(name) > maxName {
+				t.Errorf("slice %d of %s: %s", i, node, name)
+			}
+			seen[name] = true
+		}
+	}
+}

@@ -1,0 +1,33 @@
+//go:build cluster
+
+package cluster_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/generic-dp/generic-dp/test/e2e/cluster"
+)
+
+// TestSlices runs the tests of package dra that need an API server and a scheduler, with
+// the rights of the component.
+func TestSlices(t *testing.T) {
+	t.Parallel()
+	c := cluster.New(t)
+	c.Kubectl(t, "", "create", "namespace", namespace)
+	c.Kubectl(t, "", "apply", "-f", cluster.Repository("deploy", "kustomize", "dra", "rights.yaml"))
+	tests := filepath.Join(t.TempDir(), "dra.test")
+	build := exec.Command("go", "test", "-c", "-tags", "grpcnotrace,cluster", "-o", tests, "./dra")
+	build.Dir = cluster.Repository()
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	text, err := c.Try("", tests, append([]string{"-test.v", "-test.run=TestCluster"}, c.ClientArgs(t)...)...)
+	t.Logf("%s", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,58 @@
+// Package resourceapi holds what the program writes to the API server against the types
+// of Kubernetes, which the program does not import.
+package resourceapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	resourceapi "k8s.io/api/resource/v1"
+	"sigs.k8s.io/yaml"
+)
+
+func golden(t *testing.T, name string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "dra", "testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// roundTrip decodes a golden document strictly, and expects to encode to the same.
+func roundTrip(t *testing.T, text []byte, into any) {
+	t.Helper()
+	if err := yaml.UnmarshalStrict(text, into); err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := json.Marshal(into)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var have, want map[string]any
+	if err := json.Unmarshal(encoded, &have); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(text, &want); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(have, want) {
+		t.Errorf("the types of Kubernetes make of it\n%s\nof\n%s", encoded, text)
+	}
+}
+
+func TestResourceSlice(t *testing.T) {
+	t.Parallel()
+	roundTrip(t, golden(t, "slice.json"), &resourceapi.ResourceSlice{})
+}
+
+func TestDeviceClasses(t *testing.T) {
+	t.Parallel()
+	for _, text := range bytes.Split(golden(t, "classes.yaml"), []byte("---\n")) {
+		roundTrip(t, text, &resourceapi.DeviceClass{})
+	}
+}
