@@ -1,0 +1,76 @@
+package node_test
+
+import (
+	"errors"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/generic-dp/generic-dp/test/e2e/bed"
+)
+
+// TestLivenessProbe restarts the container of a static pod in place when its adapter moved
+// or went, by the file in its health directory. It finds its adapter, or waits for it.
+func TestLivenessProbe(t *testing.T) {
+	t.Parallel()
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			mine := adapter("1-1", "A1B2C3D4", 0)
+			n.Plug(mine.Stick)
+			n.serve(t, zigbees+way+"container.health_dir = \"/run/device\"\ncontainer.health_hold = \"8s\"\n")
+			n.Kubelet.WaitAllocatable(t, zigbee, 1)
+			workload := bed.Workload("mine", zigbee, 1)
+			user := int64(1000)
+			workload.Spec.Containers[0].SecurityContext = &v1.SecurityContext{RunAsUser: &user}
+			workload.Spec.Containers[0].LivenessProbe = &v1.Probe{
+				ProbeHandler:  v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"/tool", "open", "/run/device/healthy", "r"}}},
+				PeriodSeconds: 1, FailureThreshold: 5, TimeoutSeconds: 2,
+			}
+			pod := n.run(t, workload)
+			r := pod.Report(t, "main")
+			wantNode(t, r, "/dev/zigbee", mine.number())
+			if m, ok := r.Mount("/run/device"); !ok || !m.ReadOnly {
+				t.Errorf("mount at /run/device: %+v, %t, want a read-only one", m, ok)
+			}
+
+			// Another node of the same adapter, before anybody could look.
+			n.Unplug(mine.Port)
+			mine = adapter("1-2", mine.Serial, 1)
+			n.Plug(mine.Stick)
+			pod.WaitRestarted(t, "main", 1)
+			wantNode(t, pod.Inspect(t, "main", "/dev"), "/dev/zigbee", mine.number())
+
+			n.Kubelet.WaitAllocatable(t, zigbee, 1)
+			n.Unplug(mine.Port)
+			why := map[string]string{"link": "no such file or directory", "cdi": "unresolvable CDI devices"}[name]
+			t.Logf("the container waits: %s", waitStuck(t, pod, why))
+			before := restarts(t, pod)
+			mine = adapter("1-3", mine.Serial, 2)
+			n.Plug(mine.Stick)
+			pod.WaitRunning(t)
+			wantNode(t, pod.Inspect(t, "main", "/dev"), "/dev/zigbee", mine.number())
+			pod.Wait(t, "healthy", func(*v1.Pod) error {
+				_, stderr, code := pod.Exec(t, "main", "/tool", "open", "/run/device/healthy", "r")
+				if code != 0 {
+					return errors.New(stderr)
+				}
+				return nil
+			})
+			t.Logf("restarts: %d before the adapter was back, %d after", before, restarts(t, pod))
+			if got := n.allocations(t, zigbee); got != 1 {
+				t.Errorf("%d calls of Allocate, want 1", got)
+			}
+		})
+	}
+}
+
+func restarts(t *testing.T, p *bed.Pod) int32 {
+	t.Helper()
+	status, err := p.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status.Status.ContainerStatuses[0].RestartCount
+}
