@@ -11,6 +11,8 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -33,6 +35,8 @@ const (
 	// namespace.
 	address     = "127.0.0.1:6443"
 	nodeAddress = "10.20.0.1"
+	// service is the API server's address for pods: that of the Service kubernetes.
+	service = "10.96.0.1"
 	// token is the administrator's. It is of no use outside of a bed.
 	token = "admin"
 )
@@ -134,9 +138,53 @@ func (c *Cluster) startPlane(t testing.TB) {
 	})
 	c.run(t, "kube-controller-manager", "--kubeconfig", c.kubeconfig, "--leader-elect=false",
 		"--service-account-private-key-file", file("service-account.key"), "--use-service-account-credentials=false",
+		"--root-ca-file", file("certificates/apiserver.crt"), // of pods
 		// Detects a rebooted node within a second.
 		"--node-monitor-period", "1s", "--node-monitor-grace-period", "10s")
 	c.run(t, "kube-scheduler", "--kubeconfig", c.kubeconfig, "--leader-elect=false")
+}
+
+// ServePods lets pods connect to the API server as in a cluster with kube-proxy.
+func (c *Cluster) ServePods(t testing.TB) {
+	t.Helper()
+	c.Run(t, "ip", "address", "add", service+"/32", "dev", "node")
+	var listener net.Listener
+	err := c.Do(func() (err error) {
+		listener, err = net.Listen("tcp", service+":443")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			pod, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go c.connect(pod)
+		}
+	}()
+}
+
+// connect copies between a pod and the API server until one of them ends.
+func (c *Cluster) connect(pod net.Conn) {
+	defer pod.Close()
+	var server net.Conn
+	err := c.Do(func() (err error) {
+		server, err = net.Dial("tcp", address)
+		return err
+	})
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	go func() {
+		defer pod.Close()
+		_, _ = io.Copy(pod, server)
+	}()
+	_, _ = io.Copy(server, pod)
 }
 
 func (c *Cluster) run(t testing.TB, program string, args ...string) {

@@ -1,0 +1,179 @@
+//go:build cluster
+
+package cluster_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/generic-dp/generic-dp/test/e2e/cluster"
+	"github.com/generic-dp/generic-dp/test/e2e/wait"
+)
+
+const (
+	stick      = "example.com/stick"
+	evictAfter = 5 * time.Second
+)
+
+// sticks selects nodes that a test makes and removes.
+const sticks = `
+domain = "example.com"
+[[resource]]
+name = "stick"
+match.glob = "/dev/%s-*"
+container.path = "/dev/stick"
+`
+
+// TestEvict has two equal sticks, of which one is held, and pulled: its pod leaves, and its
+// successor has the other one. A disruption budget is honoured, and a stick that flaps
+// evicts nobody.
+func TestEvict(t *testing.T) {
+	t.Parallel()
+	c := cluster.New(t)
+	c.ImportProduct(t)
+	c.ServePods(t)
+	prefix := "generic-dp-" + filepath.Base(c.Dir)
+	plug := func(id string) { c.Mknod(t, "/dev/"+prefix+"-"+id, 240, uint32(id[0])) }
+	pull := func(id string) { _ = os.Remove("/dev/" + prefix + "-" + id) }
+	t.Cleanup(func() { pull("a"); pull("b") })
+	plug("a")
+	values, err := yaml.Marshal(map[string]any{
+		"config": map[string]string{"10-test.toml": fmt.Sprintf(sticks, prefix)},
+		"evict":  map[string]any{"enabled": true, "after": evictAfter.String()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(file, values, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c.Helm(t, "install", name, cluster.Repository("deploy", "helm", "generic-dp"), "--namespace", namespace, "--create-namespace", "--values", file)
+	c.WaitDaemonSet(t, namespace, name)
+	c.WaitResource(t, stick, 1)
+	evicter := waitEvicter(t, c)
+
+	c.Apply(t, cluster.Deployment("holder", stick, 1))
+	first := c.WaitPods(t, "holder", 1, 0)[0]
+	plug("b")
+	c.WaitResource(t, stick, 2)
+	t.Run("flapping", func(t *testing.T) {
+		for range 10 {
+			pull("a")
+			c.WaitResource(t, stick, 1)
+			plug("a")
+			c.WaitResource(t, stick, 2)
+		}
+		if now := c.WaitPods(t, "holder", 1, 0)[0]; now.UID != first.UID {
+			t.Errorf("pod %s was evicted", first.Name)
+		}
+	})
+	t.Run("pulled", func(t *testing.T) {
+		budget := intstr.FromInt32(1)
+		c.Apply(t, &policyv1.PodDisruptionBudget{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},
+			ObjectMeta: metav1.ObjectMeta{Name: "holder", Namespace: metav1.NamespaceDefault},
+			Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &budget, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "holder"}}},
+		})
+		pull("a")
+		waitEvent(t, c, "EvictionBlocked", first.Name)
+		c.Kubectl(t, "", "delete", "poddisruptionbudget", "holder")
+		message := waitEvent(t, c, "Evicted", first.Name)
+		if !strings.HasPrefix(message, stick+" "+prefix+"-a has been Unhealthy for ") {
+			t.Errorf("event %q, want the device and how long", message)
+		}
+		t.Logf("event: %s", message)
+		second := c.WaitPods(t, "holder", 1, 0)[0]
+		if second.UID == first.UID {
+			t.Fatal("the same pod runs")
+		}
+		first = second
+	})
+	t.Run("a second after", func(t *testing.T) {
+		plug("a")
+		c.WaitResource(t, stick, 2)
+		pull("b")
+		waitEvent(t, c, "Evicted", first.Name)
+		c.WaitPods(t, "holder", 1, 0)
+		var seen, evicted time.Time
+		for line := range strings.Lines(evicterLog(t, c, evicter)) {
+			at, _ := time.Parse(time.RFC3339, strings.TrimPrefix(strings.Fields(line)[0], "time="))
+			switch {
+			case !strings.Contains(line, first.Name):
+			case strings.Contains(line, "pod has unhealthy devices"):
+				seen = at
+			case strings.Contains(line, "msg=evicted"):
+				evicted = at
+			}
+		}
+		late := evicted.Sub(seen) - evictAfter
+		t.Logf("evicted %s after --after", late)
+		if late < 0 || late > time.Second {
+			t.Errorf("evicted %s after --after, want at most a second", late)
+		}
+	})
+}
+
+// waitEvicter waits until the Deployment's pod watches, and returns it.
+func waitEvicter(t *testing.T, c *cluster.Cluster) (pod v1.Pod) {
+	t.Helper()
+	wait.Until(t, limit, "Deployment of evict", func() error {
+		pods, err := c.Pods(namespace, "app.kubernetes.io/name=generic-dp-evict")
+		switch {
+		case err != nil:
+			return err
+		case len(pods) != 1 || len(pods[0].Status.ContainerStatuses) == 0 || !pods[0].Status.ContainerStatuses[0].Ready:
+			return fmt.Errorf("%d pods, not ready", len(pods))
+		}
+		pod = pods[0]
+		return nil
+	})
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(evicterLog(t, c, pod))
+		}
+	})
+	return pod
+}
+
+func evicterLog(t *testing.T, c *cluster.Cluster, pod v1.Pod) string {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("%s/pods/%s_%s_%s/evict/0.log", c.Dir, pod.Namespace, pod.Name, pod.UID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines strings.Builder
+	for line := range strings.Lines(string(text)) { // "TIME stderr F ..."
+		if _, rest, ok := strings.Cut(line, " F "); ok {
+			lines.WriteString(rest)
+		}
+	}
+	return lines.String()
+}
+
+// waitEvent waits for an Event on a pod, and returns its message.
+func waitEvent(t *testing.T, c *cluster.Cluster, reason, pod string) (message string) {
+	t.Helper()
+	wait.Until(t, limit, "event "+reason+" of "+pod, func() error {
+		list, err := cluster.Get[v1.EventList](c, "/api/v1/namespaces/"+metav1.NamespaceDefault+"/events?fieldSelector=involvedObject.name="+pod+",reason="+reason)
+		if err == nil && len(list.Items) == 0 {
+			err = errors.New("none")
+		}
+		if err == nil {
+			message = list.Items[0].Message
+		}
+		return err
+	})
+	return message
+}
