@@ -18,7 +18,7 @@ const (
 	maxCount           = 10000
 	minForgetAfter     = time.Minute
 	defaultForgetAfter = 10 * time.Minute
-	// defaultHealthHold is longer than a liveness probe with usual settings takes to fail.
+	// defaultHealthHold is what the probe of examples/pods fails within.
 	defaultHealthHold = 30 * time.Second
 )
 

@@ -138,6 +138,7 @@ func (w *watch) event(event kubeapi.Event) error {
 			}
 		}
 		w.listed = nil
+		w.Log.Info("watching pods")
 	case event.Type == "BOOKMARK":
 	default:
 		devices, message := o.unhealthy(w.OptIn)

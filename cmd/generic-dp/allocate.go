@@ -110,18 +110,21 @@ type answerCDI struct {
 	Name string `json:"name"`
 }
 
-// answer is the response with links below runDir, where serve has them.
+// answer is the response with links and health directories below runDir, where serve has
+// them.
 func (t *trial) answer(r *standin.Response, runDir string) answer {
 	a := answer{Devices: []answerDevice{}, Mounts: []answerMount{}, Envs: map[string]string{}, Annotations: map[string]string{}, CDIDevices: []answerCDI{}}
-	for _, d := range r.GetDevices() {
-		host := d.GetHostPath()
-		if link, ok := strings.CutPrefix(host, t.paths.RunDir); ok {
-			host = runDir + link
+	host := func(path string) string {
+		if own, ok := strings.CutPrefix(path, t.paths.RunDir); ok {
+			return runDir + own
 		}
-		a.Devices = append(a.Devices, answerDevice{d.GetContainerPath(), host, d.GetPermissions()})
+		return path
+	}
+	for _, d := range r.GetDevices() {
+		a.Devices = append(a.Devices, answerDevice{d.GetContainerPath(), host(d.GetHostPath()), d.GetPermissions()})
 	}
 	for _, m := range r.GetMounts() {
-		a.Mounts = append(a.Mounts, answerMount{m.GetContainerPath(), m.GetHostPath(), m.GetReadOnly()})
+		a.Mounts = append(a.Mounts, answerMount{m.GetContainerPath(), host(m.GetHostPath()), m.GetReadOnly()})
 	}
 	maps.Copy(a.Envs, r.GetEnvs())
 	maps.Copy(a.Annotations, r.GetAnnotations())
@@ -172,6 +175,9 @@ func (t *trial) podman(r *standin.Response) error {
 		args = append(args, "--device", host+":"+d.GetContainerPath()+":"+d.GetPermissions())
 	}
 	for _, m := range r.GetMounts() {
+		if strings.HasPrefix(m.GetHostPath(), t.paths.RunDir+"/") {
+			continue // nobody keeps a health directory without serve
+		}
 		args = append(args, "--volume", m.GetHostPath()+":"+m.GetContainerPath()+map[bool]string{true: ":ro"}[m.GetReadOnly()])
 	}
 	for _, c := range r.GetCdiDevices() {

@@ -268,14 +268,14 @@ func (d *doctor) writable(flag, dir string) {
 	}
 }
 
-// leftovers are links and specs that no instance keeps.
+// leftovers are links, health directories and specs that no instance keeps.
 func (d *doctor) leftovers(p agent.Paths, serving bool) {
 	if serving {
 		d.add("ok", "instance", "", "one is serving")
 		return
 	}
 	var left []string
-	for _, glob := range []string{filepath.Join(p.RunDir, "links", "*"), filepath.Join(p.CDIDir, "generic-dp_*")} {
+	for _, glob := range []string{filepath.Join(p.RunDir, "links", "*"), filepath.Join(p.RunDir, "health", "*"), filepath.Join(p.CDIDir, "generic-dp_*")} {
 		found, _ := filepath.Glob(glob)
 		left = append(left, found...)
 	}

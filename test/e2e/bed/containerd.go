@@ -66,12 +66,12 @@ runtime_type = "io.containerd.runc.v2"
 BinaryName = %[7]q
 `
 
-// network gives a pod a veth pair and an address.
+// network gives a pod a veth pair and an address, and a route to services.
 const network = `{
   "cniVersion": "1.0.0",
   "name": "bed",
   "plugins": [
-    {"type": "ptp", "ipam": {"type": "host-local", "subnet": "10.244.0.0/24"}}
+    {"type": "ptp", "ipam": {"type": "host-local", "subnet": "10.244.0.0/24", "routes": [{"dst": "10.96.0.0/24"}]}}
   ]
 }
 `

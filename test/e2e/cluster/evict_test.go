@@ -137,6 +137,9 @@ func waitEvicter(t *testing.T, c *cluster.Cluster) (pod v1.Pod) {
 			return fmt.Errorf("%d pods, not ready", len(pods))
 		}
 		pod = pods[0]
+		if text := evicterLog(t, c, pod); !strings.Contains(text, "watching pods") {
+			return fmt.Errorf("log:\n%s", text)
+		}
 		return nil
 	})
 	t.Cleanup(func() {

@@ -1,0 +1,61 @@
+package examples_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/generic-dp/generic-dp/config"
+)
+
+// The probes of pods that follow their device fit the default of container.health_hold: the
+// liveness probe fails before it is over, and the startup probe no sooner than that.
+func TestProbesFitTheHold(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "config.toml")
+	text := "domain = \"example.com\"\n[[resource]]\nname = \"zigbee\"\nmatch.glob = \"/dev/ttyUSB*\"\ncontainer.health_dir = \"/run/device\"\n"
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Load(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	container := cfg.Resources[0].Container
+	type probe struct {
+		Exec   struct{ Command []string }
+		Period int `yaml:"periodSeconds"`
+		Fails  int `yaml:"failureThreshold"`
+	}
+	var pod struct {
+		Spec struct {
+			Containers []struct {
+				Startup  probe `yaml:"startupProbe"`
+				Liveness probe `yaml:"livenessProbe"`
+			}
+		}
+	}
+	manifest, err := os.ReadFile("pods/follow.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(manifest, &pod); err != nil {
+		t.Fatal(err)
+	}
+	c := pod.Spec.Containers[0]
+	hold := int(container.HealthHold.Seconds())
+	if most := c.Liveness.Period*c.Liveness.Fails + 1; most >= hold || most < 10 {
+		t.Errorf("the liveness probe fails within %d s, want less than %d s", most, hold)
+	}
+	if least := c.Startup.Period * (c.Startup.Fails - 1); least <= hold {
+		t.Errorf("the startup probe fails after %d s, want more than %d s", least, hold)
+	}
+	for _, p := range []probe{c.Startup, c.Liveness} {
+		if got := strings.Join(p.Exec.Command, " "); got != "test -f "+container.HealthDir+"/healthy" {
+			t.Errorf("a probe runs %q", got)
+		}
+	}
+}
