@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -278,27 +279,24 @@ func readCompanion(v value) Companion {
 		t.permissions(&c.Permissions, "permissions of a device node")
 		t.boolean("read_only", &c.ReadOnly, "whether a mount is read-only")
 	})
-	host := "path"
+	given := slices.DeleteFunc([]string{"host_path", "path", "glob"}, func(key string) bool { return !v.has(key) })
 	switch {
-	case c.Mount && (v.has("host_path") || !v.has("path")):
-		host = "host_path"
-	case c.Mount:
-		v.child(host).note("a mount has host_path instead, as in container.mounts; path is understood for now", "")
-	case v.has("host_path"):
+	case len(given) == 0 && c.Mount:
+		v.report("neither host_path nor glob: want one of them", "")
+	case len(given) == 0:
+		v.report("neither path nor glob: want one of them", "")
+	case len(given) > 1:
+		v.report("both "+given[0]+" and "+given[1]+": want one of them", "")
+	case !c.Mount && given[0] == "host_path":
 		v.child("host_path").report(`a device node has path instead: want path, or as = "mount"`, "")
-		return c
-	}
-	switch {
-	case v.has("path") && v.has("host_path"):
-		v.report("both path and host_path: want host_path", "")
-	case v.has(host) && v.has("glob"):
-		v.report("both "+host+" and glob: want one of them", "")
-	case !v.has(host) && !v.has("glob"):
-		v.report("neither "+host+" nor glob: want one of them", "")
-	case c.Mount && !c.Glob.Empty():
+	case !c.Mount:
+	case given[0] == "glob":
 		v.child("glob").needsMounts(c.Glob)
-	case c.Mount:
-		v.child(host).needsMountOf(c.Path)
+	default:
+		v.child(given[0]).needsMountOf(c.Path)
+		if given[0] == "path" {
+			v.child("path").note("a mount has host_path instead, as in container.mounts; path is understood for now", "")
+		}
 	}
 	if c.Mount && v.has("permissions") {
 		v.child("permissions").report("a mount has no permissions: want read_only", "")

@@ -9,19 +9,20 @@ import (
 	"unicode/utf8"
 )
 
-// Problem is one problem of a configuration.
+// Problem is one problem of a configuration. The names of its JSON fields are an API.
 type Problem struct {
 	// File, Line and Column of the key, from 1, the column in characters. Empty and 0
 	// for a problem without a file or key.
-	File         string
-	Line, Column int
+	File   string `json:"file"`
+	Line   int    `json:"line"`
+	Column int    `json:"column"`
 	// Place is resource and key: `resource 2 ("gpu"): count`; empty for the top level
 	// of a file.
-	Place string
+	Place string `json:"place"`
 	// Text is the value and the rule.
-	Text string
+	Text string `json:"text"`
 	// Hint is how to fix it; empty if unknown.
-	Hint string
+	Hint string `json:"hint"`
 }
 
 // Position is the position of the key: "gpu.toml:3:12", as far as known.

@@ -88,8 +88,8 @@ type Offered struct {
 // Note is a hint about the configuration on this host. Error: it is a mistake.
 // OfNode: only on a node whose name is not known; a command may run elsewhere.
 type Note struct {
-	Place, Text, Hint string
-	Error, OfNode     bool
+	config.Problem
+	Error, OfNode bool
 }
 
 // Match finds the offers of each resource. forms has the form of the ID of each
@@ -217,15 +217,14 @@ func (m *run) inactive(cfg *config.Config) map[*config.Resource]Note {
 		switch {
 		case text != "":
 			m.result.Inactive = append(m.result.Inactive, r)
-			notes[r] = Note{Place: r.Place, Text: "not active here: " + text, Error: isError, OfNode: isError}
+			notes[r] = Note{config.Problem{Place: r.Place, Text: "not active here: " + text}, isError, isError}
 		case len(r.NameText) > 0:
 		case first != nil:
-			notes[r] = Note{
+			notes[r] = Note{Error: true, Problem: config.Problem{
 				Place: r.Place,
 				Text:  fmt.Sprintf("left out: %s has the same name and is active here, too", first.Place),
 				Hint:  "at most one resource of a name may be active on a node: when tells them apart",
-				Error: true,
-			}
+			}}
 		default:
 			m.named[r.Name] = r
 		}

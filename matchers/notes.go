@@ -12,7 +12,7 @@ import (
 
 // note adds a note; hint may be empty.
 func (m *run) note(place, hint, format string, args ...any) {
-	m.result.Notes = append(m.result.Notes, Note{Place: place, Hint: hint, Text: fmt.Sprintf(format, args...)})
+	m.result.Notes = append(m.result.Notes, Note{Problem: config.Problem{Place: place, Hint: hint, Text: fmt.Sprintf(format, args...)}})
 }
 
 // fault adds a note that is an error.

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/generic-dp/generic-dp/agent"
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/matchers"
 )
 
 // checkReport is the output of `check -o json`.
@@ -21,24 +19,13 @@ type checkReport struct {
 
 // checkedFile is the result for one configuration.
 type checkedFile struct {
-	Path      string    `json:"path"`
-	OK        bool      `json:"ok"`
-	Resources int       `json:"resources"`
-	Devices   int       `json:"devices"` // on this host
-	Problems  []problem `json:"problems"`
-	Notes     []problem `json:"notes"`
-}
-
-// problem is a mistake, or a note. Line and column are 0 where only this host shows it.
-type problem struct {
-	File   string `json:"file"`
-	Line   int    `json:"line"`
-	Column int    `json:"column"`
-	Place  string `json:"place"`
-	Text   string `json:"text"`
-	Hint   string `json:"hint"`
-
-	line string // as printed
+	Path      string `json:"path"`
+	OK        bool   `json:"ok"`
+	Resources int    `json:"resources"`
+	Devices   int    `json:"devices"` // on this host
+	// Line and column are 0 where only this host shows it.
+	Problems []config.Problem `json:"problems"`
+	Notes    []config.Problem `json:"notes"`
 }
 
 func newCheck(f *flags) *cobra.Command {
@@ -85,13 +72,11 @@ all problems, and says what they select on this host.`,
 
 // check validates one configuration.
 func (f *flags) check(ctx context.Context, path string) (checkedFile, error) {
-	file := checkedFile{Path: path, Problems: []problem{}, Notes: []problem{}}
+	file := checkedFile{Path: path, Problems: []config.Problem{}, Notes: []config.Problem{}}
 	cfg, err := f.load(path)
 	var problems config.Problems
 	if errors.As(err, &problems) {
-		for _, p := range problems {
-			file.Problems = append(file.Problems, problem{p.File, p.Line, p.Column, p.Place, p.Text, p.Hint, p.String()})
-		}
+		file.Problems = problems
 		return file, nil
 	}
 	if err != nil {
@@ -101,21 +86,13 @@ func (f *flags) check(ctx context.Context, path string) (checkedFile, error) {
 	if err != nil {
 		return file, err
 	}
-	for _, p := range cfg.Notes {
-		file.Notes = append(file.Notes, problem{p.File, p.Line, p.Column, p.Place, p.Text, p.Hint, "note: " + p.String()})
-	}
+	file.Notes = append(file.Notes, cfg.Notes...)
 	for _, n := range view.Matched.Notes {
-		p := problem{Place: n.Place, Text: n.Text, Hint: n.Hint}
-		var line strings.Builder
 		if n.Error && !n.OfNode {
-			printNote(&line, "", n)
-			p.line = strings.TrimSuffix(line.String(), "\n")
-			file.Problems = append(file.Problems, p)
-			continue
+			file.Problems = append(file.Problems, n.Problem)
+		} else {
+			file.Notes = append(file.Notes, n.Problem)
 		}
-		printNote(&line, "note: ", n)
-		p.line = strings.TrimSuffix(line.String(), "\n")
-		file.Notes = append(file.Notes, p)
 	}
 	for _, m := range view.Matched.Resources {
 		file.Devices += len(m.Offers)
@@ -127,10 +104,10 @@ func (f *flags) check(ctx context.Context, path string) (checkedFile, error) {
 // print writes problems to stderr, and the rest to stdout.
 func (c checkedFile) print(stdout, stderr io.Writer) (err error) {
 	for _, n := range c.Notes {
-		fmt.Fprintln(stdout, n.line)
+		fmt.Fprintf(stdout, "note: %s\n", n)
 	}
 	for _, p := range c.Problems {
-		fmt.Fprintln(stderr, p.line)
+		fmt.Fprintln(stderr, p)
 	}
 	if c.OK {
 		_, err = fmt.Fprintf(stdout, "%s: ok: %s, %s on this host\n", c.Path, count(c.Resources, "resource"), count(c.Devices, "device"))
@@ -142,14 +119,6 @@ func (c checkedFile) print(stdout, stderr io.Writer) (err error) {
 // serving instance if readable, so that both show the same IDs.
 func (f *flags) view(ctx context.Context, cfg *config.Config) (*agent.View, error) {
 	return agent.Scan(ctx, cfg, f.options(io.Discard))
-}
-
-// printNote prints a note, with its hint on a separate line.
-func printNote(w io.Writer, kind string, n matchers.Note) {
-	fmt.Fprintf(w, "%s%s: %s\n", kind, n.Place, n.Text)
-	if n.Hint != "" {
-		fmt.Fprintf(w, "  hint: %s\n", n.Hint)
-	}
 }
 
 func count(n int, noun string) string {

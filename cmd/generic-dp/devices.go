@@ -74,7 +74,7 @@ it: "free" is what no resource selects. This needs no configuration.`,
 			}
 			for _, n := range view.Matched.Notes {
 				if n.Error {
-					printNote(cmd.ErrOrStderr(), "", n)
+					fmt.Fprintln(cmd.ErrOrStderr(), n)
 					err = errReported
 				}
 			}

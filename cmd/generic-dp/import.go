@@ -95,7 +95,7 @@ func (f *flags) compare(ctx context.Context, w io.Writer, cfg *config.Config, re
 		return err
 	}
 	for _, n := range view.Matched.Notes {
-		printNote(w, "note: ", n)
+		fmt.Fprintf(w, "note: %s\n", n)
 	}
 	if err := newReport(cfg, view).table(w, false); err != nil {
 		return err
