@@ -15,7 +15,7 @@ const akriDomain = "akri.sh"
 // devices by rules of udev.
 func (c *conversion) akri(sources []source) {
 	c.comment("Not imported from Akri: brokers, services, the properties of instances, and the hash of the instance in names of variables.")
-	domain := c.checkedDomain(akriDomain)
+	domain := c.domainOr(akriDomain)
 	for n, s := range sources {
 		spec, name := s.get("spec"), s.get("metadata").get("name").string()
 		if spec == nil {
@@ -25,10 +25,6 @@ func (c *conversion) akri(sources []source) {
 			name = "akri-udev" // the chart's
 		}
 		v := (&value{Node: s.Node, c: c}).named("configuration", n+1)
-		if rule := checkName(name); rule != "" {
-			v.report("%q %s", name, rule)
-			continue
-		}
 		handler := spec.get("discoveryHandler")
 		if kind := handler.get("name").string(); kind != "" && kind != "udev" {
 			v.differs("not imported: devices in the network, discovered by %q: list them as virtual", kind)
@@ -63,7 +59,7 @@ func (c *conversion) akri(sources []source) {
 			r.Container.Env["UDEV_DEVNODE"] = "${container_path}"
 			r.Container.Env["UDEV_DEVNODE_${index}"] = "${container_path}"
 		}
-		c.add(r, s.in)
+		c.add(v, r, s.in)
 	}
 }
 

@@ -113,7 +113,7 @@ func TestProblems(t *testing.T) {
 		},
 		{
 			name: "squat: domain", in: "domain: Squat\ndevices: [{name: fuse, groups: [{paths: [{path: /dev/fuse}]}]}]",
-			want: []string{`in: the domain "Squat" is no domain of a resource: want a DNS subdomain such as "example.com"`},
+			want: []string{`in: line 2: device 1 ("fuse"): "Squat" is no domain of a resource: want a DNS subdomain such as "example.com"`},
 		},
 		{
 			name: "squat: a flag without a value", in: "[--device]",
@@ -136,9 +136,8 @@ func TestProblems(t *testing.T) {
 {"resourceName": "n"},
 {"resourceName": "n", "resourceName": "m", "selectors": {}}]}`,
 			want: []string{
-				`in: line 2: resource 1 ("a b"): resourceName: "a b" is no name of a resource: want at most 63 letters, digits, "-", "_" and ".", beginning and ending with a letter or digit`,
-				`in: line 2: resource 1 ("a b"): resourcePrefix: "x_y" is no domain of a resource: want a DNS subdomain such as "example.com"`,
 				`in: line 2: resource 1 ("a b"): deviceType: "gpu": want one of ["netDevice" "accelerator" "auxNetDevice"]`,
+				`in: line 2: resource 1 ("a b"): "x_y" is no domain of a resource: want a DNS subdomain such as "example.com"`,
 				`in: line 3: resource 1 ("a b"): selector 1: vendors: "8086": want a list of strings`,
 				`in: line 4: resource 1 ("a b"): selector 2: devices: "x": want four hexadecimal digits`,
 				`in: line 4: resource 1 ("a b"): selector 2: pciAddresses: "3b:00.0": want an address such as "0000:3b:02.1"`,
@@ -146,6 +145,14 @@ func TestProblems(t *testing.T) {
 				`in: line 4: resource 1 ("a b"): selector 2: both isRdma and vdpaType: want one of them`,
 				`in: line 5: resource 2 ("n"): no selectors: want at least one`,
 				`in: line 6: resource 3: mapping key "resourceName" already defined at line 6`,
+			},
+		},
+		{
+			name: "rdma", in: `{"configList": [{"resourcePrefix": "x_y", "resourceName": "a", "rdmaHcaMax": 1},
+{"resourceName": "-", "rdmaHcaMax": 1}]}`,
+			want: []string{
+				`in: line 1: resource 1 ("a"): "x_y" is no domain of a resource: want a DNS subdomain such as "example.com"`,
+				`in: line 2: resource 2 ("-"): "-" is no name of a resource: want at most 63 letters, digits, "-", "_" and ".", beginning and ending with a letter or digit`,
 			},
 		},
 		{name: "sriov: no resources", in: `{"resourceList": []}`, want: []string{`in: line 1: no resourceList: want at least one resource`}},

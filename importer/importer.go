@@ -234,14 +234,9 @@ func addOnce(list []string, s string) []string {
 	return append(list, s)
 }
 
-// checkedDomain is the domain of names without one: that of the options, or the
-// configured one.
-func (c *conversion) checkedDomain(configured string) string {
-	domain := cmp.Or(c.options.Domain, configured)
-	if rule := checkDomain(domain); rule != "" {
-		c.problem(0, fmt.Sprintf("the domain %q %s", domain, rule))
-	}
-	return domain
+// domainOr is the domain of names without one: that of the options, or the configured one.
+func (c *conversion) domainOr(configured string) string {
+	return cmp.Or(c.options.Domain, configured)
 }
 
 // guess comments on what the input leaves open, and warns.
@@ -263,20 +258,16 @@ func matches(expression, text string) bool {
 	return regexp.MustCompile(`^(?:` + expression + `)$`).MatchString(text)
 }
 
-// checkDomain returns the rule that a domain violates, or empty.
-func checkDomain(domain string) string {
+// checkName returns the rule that the name of a resource violates, or empty. Variables in
+// it stand for anything.
+func checkName(full string) string {
+	domain, name, _ := strings.Cut(regexp.MustCompile(`\$\{[a-z0-9]+\}`).ReplaceAllString(full, "x"), "/")
 	const longest = 253 - len("requests.") // quotas are named like this
-	if !matches(subdomain, domain) || len(domain) > longest || strings.HasSuffix(domain, "kubernetes.io") || strings.HasPrefix(domain, "requests.") {
-		return `is no domain of a resource: want a DNS subdomain such as "example.com"`
-	}
-	return ""
-}
-
-// checkName returns the rule that the name of a resource after its domain violates, or
-// empty.
-func checkName(name string) string {
-	if !matches(namePart, name) {
-		return `is no name of a resource: want at most 63 letters, digits, "-", "_" and ".", beginning and ending with a letter or digit`
+	switch {
+	case !matches(subdomain, domain) || len(domain) > longest || strings.HasSuffix(domain, "kubernetes.io") || strings.HasPrefix(domain, "requests."):
+		return fmt.Sprintf(`%q is no domain of a resource: want a DNS subdomain such as "example.com"`, domain)
+	case !matches(namePart, name):
+		return fmt.Sprintf(`%.80q is no name of a resource: want at most 63 letters, digits, "-", "_" and ".", beginning and ending with a letter or digit`, name)
 	}
 	return ""
 }

@@ -37,12 +37,7 @@ func (c *conversion) kubeVirtDevice(v *value, in *workload, variable, content st
 	if !v.decode(&e) {
 		return
 	}
-	domain, name, ok := strings.Cut(e.ResourceName, "/")
-	switch {
-	case !ok || checkDomain(domain) != "" || checkName(name) != "":
-		v.report(`resourceName: %q: want a name with its domain, such as "example.com/gpu"`, e.ResourceName)
-		return
-	case e.Disabled:
+	if e.Disabled {
 		v.differs("not imported: disabled")
 		return
 	}
@@ -88,5 +83,5 @@ func (c *conversion) kubeVirtDevice(v *value, in *workload, variable, content st
 			return
 		}
 	}
-	c.add(r, in)
+	c.add(v, r, in)
 }

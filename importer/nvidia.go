@@ -7,7 +7,7 @@ func (c *conversion) nvidia(sources []source) {
 	c.comment("GPUs are those of a CDI specification: nvidia-ctk cdi generate --device-name-strategy=uuid. The containers need no NVIDIA runtime.")
 	c.comment("Not imported: health from XID errors, and flags other than migStrategy.")
 	for _, s := range sources {
-		r := &resource{Name: c.checkedDomain("nvidia.com") + "/gpu", Identity: "name", Match: []match{{CDIDevice: "nvidia.com/gpu=GPU-*"}}}
+		r := &resource{Name: c.domainOr("nvidia.com") + "/gpu", Identity: "name", Match: []match{{CDIDevice: "nvidia.com/gpu=GPU-*"}}}
 		if s.file != "" && len(sources) > 1 {
 			r.comment("For nodes with the label nvidia.com/device-plugin.config=" + s.file + ".")
 		}
@@ -62,6 +62,6 @@ func (c *conversion) nvidia(sources []source) {
 		}
 		r.Container.Env = map[string]any{"NVIDIA_VISIBLE_DEVICES": "${cdi.device}"}
 		r.setCount(s.value, counts["gpu"])
-		c.add(r, s.in)
+		c.add(s.value, r, s.in)
 	}
 }

@@ -33,10 +33,7 @@ func (c *conversion) rdmaResource(v *value, in *workload) {
 		return
 	}
 	if e.ResourcePrefix == "" {
-		e.ResourcePrefix = c.checkedDomain(rdmaDomain)
-	}
-	if rule := checkName(e.ResourceName); rule != "" {
-		v.report("resourceName: %q %s", e.ResourceName, rule)
+		e.ResourcePrefix = c.domainOr(rdmaDomain)
 	}
 	var s struct{ Vendors, DeviceIDs, Drivers, IfNames, LinkTypes []string }
 	if e.Selectors != nil {
@@ -53,7 +50,7 @@ func (c *conversion) rdmaResource(v *value, in *workload) {
 	r.With = []companion{{Path: "/dev/infiniband/rdma_cm", Permissions: "rwm"}}
 	r.Container.Permissions = "rwm"
 	r.setCount(v, e.RDMAHCAMax)
-	c.add(r, in)
+	c.add(v, r, in)
 }
 
 // trim0x is a list of hexadecimal IDs as the language has them.

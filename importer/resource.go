@@ -158,8 +158,11 @@ func (r *resource) setCount(at *value, count int) {
 // escapeVariables is a text without variables.
 func escapeVariables(s string) string { return strings.ReplaceAll(s, "${", "$${") }
 
-// add adds a resource of a workload.
-func (c *conversion) add(r *resource, in *workload) {
+// add adds a resource of a workload, that of the value at.
+func (c *conversion) add(at *value, r *resource, in *workload) {
+	if rule := checkName(r.Name); rule != "" {
+		at.report("%s", rule)
+	}
 	r.in = in
 	if in.node != "" && r.When.NodeName == "" {
 		r.When.NodeName = pattern.Quote(in.node)

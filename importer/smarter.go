@@ -17,7 +17,7 @@ const smarterDomain = "smarter-devices"
 // for "/" (sanitizeName in its main.go).
 func (c *conversion) smarter(sources []source) {
 	n := 0
-	domain := c.checkedDomain(smarterDomain)
+	domain := c.domainOr(smarterDomain)
 	for _, s := range sources {
 		var list []*value
 		s.set(&list)
@@ -54,11 +54,10 @@ func (c *conversion) smarterEntry(v *value, domain string, in *workload) {
 	case len(globs) == 0:
 		v.differs("%s", differences[0])
 	}
-	nameVariable := regexp.MustCompile(`\$\{[a-z0-9]+\}`)
 	c.before = append(c.before, smarterBefore(domain, e.DeviceMatch, e.NumMaxDevices))
 	for _, r := range smarterResources(v, globs) {
-		if rule := checkName(nameVariable.ReplaceAllString(r.Name, "x")); rule != "" {
-			v.differs("not imported: %.80q %s", r.Name, rule)
+		if rule := checkName(domain + r.Name); rule != "" {
+			v.differs("not imported: %s", rule)
 			continue
 		}
 		fixed := !strings.Contains(r.Name, "${")
@@ -77,7 +76,7 @@ func (c *conversion) smarterEntry(v *value, domain string, in *workload) {
 		// one node give it the same name, and the first one gets it.
 		r.mayShare = r.Each == "all" || strings.HasSuffix(r.Match[0].Glob[0], linkSuffix)
 		r.Name = domain + r.Name
-		c.add(r, in)
+		c.add(v, r, in)
 	}
 }
 

@@ -84,10 +84,10 @@ const oldSquatDomain, newSquatDomain = "squat.ai", "devic.es"
 func (c *conversion) squatDomain(s source, configured string) string {
 	found := cmp.Or(s.in.domain, configured, c.first(func(w *workload) string { return w.domain }))
 	if found != "" || c.options.Domain != "" {
-		return c.checkedDomain(found)
+		return c.domainOr(found)
 	}
 	if s.path == "genericDevicePlugin" {
-		return c.checkedDomain("device.microshift.io")
+		return c.domainOr("device.microshift.io")
 	}
 	tag := cmp.Or(s.in.tag, c.first(func(w *workload) string { return w.tag }))
 	switch release := `([a-z0-9]+-)?v?`; {
@@ -127,8 +127,6 @@ func readSquatDevice(v *value, flag bool) (name string, groups []squatGroup) {
 		v.report("no name: want one")
 	case !matches(squatName, d.Name):
 		v.get("name").report(`%q is no name of a device: want at least two lower-case letters, digits and "-", beginning and ending with a letter or digit`, d.Name)
-	case checkName(d.Name) != "":
-		v.get("name").report("%q %s", d.Name, checkName(d.Name))
 	}
 	if d.Count != nil {
 		v.differs(`not imported: "count" beside "groups" has no effect: it belongs in each group`)
@@ -346,7 +344,7 @@ func (c *conversion) squatResources(device *value, name string, groups []squatGr
 		r.addGroups(device, part)
 		r.dropCaptured(device)
 		r.hoist()
-		c.add(r, in)
+		c.add(device, r, in)
 	}
 }
 

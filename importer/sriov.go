@@ -56,6 +56,9 @@ func (c *conversion) sriov(sources []source) {
 		for _, e := range config.ResourceList {
 			n++
 			p := readSRIOVPool(e.named("resource", n))
+			if p.ResourceName == "" {
+				continue // reported
+			}
 			// A ConfigMap may have a file for each node.
 			if len(sources) > 1 && !matches(`.*\.(json|ya?ml|conf)|`, s.file) {
 				p.node = s.file
@@ -64,9 +67,7 @@ func (c *conversion) sriov(sources []source) {
 			if p.ResourcePrefix == "" {
 				p.ResourcePrefix = c.sriovDomain(s.in)
 			}
-			if len(c.problems) == 0 {
-				c.sriovResource(p, s.in)
-			}
+			c.sriovResource(p, s.in)
 			pools = append(pools, p)
 		}
 		c.before = append(c.before, sriovBefore(pools))
@@ -80,7 +81,7 @@ func (c *conversion) sriovDomain(in *workload) string {
 		prefix = sriovDomain
 		c.comment(`The default domain is "intel.com", and --resource-prefix sets another: set the one that pods request, or import with --domain.`)
 	}
-	return c.checkedDomain(prefix)
+	return c.domainOr(prefix)
 }
 
 func readSRIOVPool(v *value) sriovPool {
@@ -90,11 +91,6 @@ func readSRIOVPool(v *value) sriovPool {
 	}
 	if p.ResourceName == "" {
 		v.report("no resourceName: want one")
-	} else if rule := checkName(p.ResourceName); rule != "" {
-		v.get("resourceName").report("%q %s", p.ResourceName, rule)
-	}
-	if rule := checkDomain(p.ResourcePrefix); p.ResourcePrefix != "" && rule != "" {
-		v.get("resourcePrefix").report("%q %s", p.ResourcePrefix, rule)
 	}
 	if types := []string{sriovNet, sriovAccelerator, sriovAux}; !slices.Contains(types, p.DeviceType) {
 		v.get("deviceType").report("%q: want one of %q", p.DeviceType, types)
@@ -186,7 +182,7 @@ func (c *conversion) sriovResource(p sriovPool, in *workload) {
 		r.Numa = "none"
 	}
 	r.When.NodeName = pattern.Quote(p.node)
-	c.add(r, in)
+	c.add(p.at, r, in)
 	if p.DeviceType == sriovAux {
 		r.differs(p.at, "not imported: auxiliary devices (subfunctions): only their PCI function is known")
 		r.disabled, r.Match = true, []match{{PCI: pciMatch{Class: []string{"02"}}}}
