@@ -77,9 +77,6 @@ func setOf(name string) []string {
 	return ids
 }
 
-// path is that of the directory of a set of sorted IDs.
-func (h *healthDirs) path(ids []string) string { return filepath.Join(h.dir, setName(ids)) }
-
 // restore adds the sets of an earlier instance, or those of the instance that this one
 // succeeds. After a reboot every container has started anew. owns is set if there is no
 // other instance.

@@ -108,17 +108,6 @@ func (s *server) put(name, health string, annotations map[string]string) {
 	s.notify()
 }
 
-func (s *server) delete(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.version++
-	p := s.pods[name]
-	delete(s.pods, name)
-	p["metadata"].(map[string]any)["resourceVersion"] = fmt.Sprint(s.version)
-	s.log = append(s.log, map[string]any{"type": "DELETED", "object": p})
-	s.notify()
-}
-
 // cut ends all watches. Those that go on have to list all pods again if gone is set.
 func (s *server) cut(gone bool) {
 	s.mu.Lock()
