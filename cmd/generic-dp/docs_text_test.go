@@ -173,7 +173,6 @@ func TestDocsOfVersions(t *testing.T) {
 	for _, version := range []struct{ file, pattern, text string }{
 		{"go.mod", `(?m)^go (\d+\.\d+)`, "Go %s "},
 		{"deploy/helm/generic-dp/Chart.yaml", `(?m)^kubeVersion: ">=(\d+\.\d+)`, "Kubernetes %s or later"},
-		{"deploy/helm/generic-dp/Chart.yaml", `(?m)^appVersion: (\S+)`, "make image VERSION=%s\n"},
 	} {
 		text, err := os.ReadFile(filepath.Join(repository, version.file))
 		if err != nil {
@@ -186,5 +185,37 @@ func TestDocsOfVersions(t *testing.T) {
 		if want := fmt.Sprintf(version.text, m[1]); !strings.Contains(string(readme), want) {
 			t.Errorf("README.md lacks %q, as in %s", want, version.file)
 		}
+	}
+}
+
+// ownVersion is a version of this program in a command.
+var ownVersion = regexp.MustCompile(`(?:VERSION=|/generic-dp:|refs/tags/|\?ref=|--version |generic-dp_)v?(\d+\.\d+\.\d+)`)
+
+// Commands name the version that the chart installs, which a tag releases.
+func TestDocsOfReleases(t *testing.T) {
+	t.Parallel()
+	read := func(file string) string {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	chart := repository + "/deploy/helm/generic-dp/"
+	want := regexp.MustCompile(`(?m)^version: (\S+)$`).FindStringSubmatch(read(chart + "Chart.yaml"))[1]
+	pages, err := filepath.Glob(repository + "/docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, page := range append(pages, repository+"/README.md", chart+"README.md") {
+		for _, m := range ownVersion.FindAllStringSubmatch(read(page), -1) {
+			if found++; m[1] != want {
+				t.Errorf("%s: %s: want %s, as in Chart.yaml", page, m[0], want)
+			}
+		}
+	}
+	if found < 5 {
+		t.Errorf("%d versions in the pages", found)
 	}
 }
