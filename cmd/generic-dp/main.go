@@ -114,7 +114,7 @@ extended resources, and injects them into containers: generic-dp serve.`,
 	root.PersistentFlags().AddFlagSet(f.pick("config", "sysfs", "dev", "state-dir", "node-name", "log-format", "log-level"))
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
-		newDevices(f), newInit(f), newCheck(f), newExplain(f), newTry(f), newAllocate(f), newDiff(f), newImport(f), newSchema(),
+		newDevices(f), newInit(f), newCheck(f), newExplain(f), newTry(f), newAllocate(f), newDiff(f), newImport(f), newSchema(), newClasses(f),
 		newServe(f), newCDI(f), newStatus(f), newDoctor(f), newSnapshot(f), newClean(f), newEvict(f), newVersion(),
 	)
 	complete(root)
