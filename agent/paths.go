@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/inventory"
 	"github.com/generic-dp/generic-dp/pattern"
@@ -60,11 +62,11 @@ func (p Paths) HostSpecs() *cdi.HostSpecs { return cdi.NewHostSpecs(p.specOwner(
 // SpecWriter writes this installation's CDI specs.
 func (p Paths) SpecWriter() *cdi.Writer { return &cdi.Writer{Dir: p.CDIDir, Owner: p.specOwner()} }
 
-// WritesCDI reports whether the directory of CDI specs is there: in a pod it is mounted
-// where the runtime resolves CDI names. A recording stands for such a node.
+// WritesCDI reports whether the directory of CDI specs is there and may be written, which
+// SELinux decides too: in a pod it is mounted where the runtime resolves CDI names. A
+// recording stands for such a node.
 func (p Paths) WritesCDI() bool {
-	info, err := os.Stat(p.CDIDir)
-	return err == nil && info.IsDir() || p.recorded()
+	return unix.Access(p.CDIDir, unix.W_OK|unix.X_OK) == nil || p.recorded()
 }
 
 // specOwner marks the CDI specs of this installation. One with another run directory is

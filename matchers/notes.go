@@ -91,7 +91,7 @@ func (m *run) notes(r *config.Resource, devices []candidate, offers []device.Off
 	for _, text := range namedNodes(offers) {
 		hint := "container.cdi = true"
 		if r.Container.AutoCDI {
-			hint = "container.cdi is \"auto\", for which --cdi-dir has to exist"
+			hint = "container.cdi is \"auto\", for which --cdi-dir has to be a directory that can be written"
 		}
 		m.note(r.Place, hint, "%s without container.cdi: programs find these nodes by their names, and a container that restarts when the numbers in them have changed finds them at the names of before", text)
 	}
