@@ -60,7 +60,7 @@ type Pod struct {
 // StartPod writes the manifest of a pod, without waiting.
 func (b *Bed) StartPod(t testing.TB, pod *v1.Pod) *Pod {
 	t.Helper()
-	p := &Pod{Name: pod.Name, bed: b}
+	p := b.PodOf(pod.Name)
 	text, err := json.Marshal(pod)
 	if err != nil {
 		t.Fatal(err)
@@ -73,6 +73,10 @@ func (b *Bed) StartPod(t testing.TB, pod *v1.Pod) *Pod {
 	}
 	return p
 }
+
+// PodOf is a pod of an API server, whose name there has the node's behind it, as those of
+// static pods do: name-bed.
+func (b *Bed) PodOf(name string) *Pod { return &Pod{Name: name, bed: b} }
 
 func (p *Pod) manifest() string { return filepath.Join(p.bed.manifests(), p.Name+".json") }
 

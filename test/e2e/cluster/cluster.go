@@ -53,8 +53,15 @@ type Cluster struct {
 // New starts a cluster and waits until its node is ready. It ends with the test.
 func New(t testing.TB) *Cluster {
 	t.Helper()
+	return NewOn(t, "")
+}
+
+// NewOn is New with another kubelet, see bed.Options.
+func NewOn(t testing.TB, kubelet string) *Cluster {
+	t.Helper()
 	c := &Cluster{}
 	c.Bed = bed.New(t, bed.Options{
+		Program: kubelet,
 		// The kubelet also runs pods of the API server; the read-only port is for
 		// package bed.
 		Kubelet: map[string]any{"registerNode": true, "nodeStatusUpdateFrequency": "1s"},

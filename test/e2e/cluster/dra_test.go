@@ -1,0 +1,297 @@
+//go:build cluster
+
+package cluster_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/generic-dp/generic-dp/test/e2e/bed"
+	"github.com/generic-dp/generic-dp/test/e2e/cluster"
+	"github.com/generic-dp/generic-dp/test/e2e/fixture"
+	"github.com/generic-dp/generic-dp/test/e2e/product"
+	"github.com/generic-dp/generic-dp/test/e2e/wait"
+)
+
+const (
+	draDriver = "generic-dp.github.io"
+	zigbee    = "example.com/zigbee"
+	zigbees   = `
+domain = "example.com"
+[[resource]]
+name = "zigbee"
+match = { usb = { id = "10c4:ea60" }, glob = "/dev/ttyUSB*" }
+container.path = "/dev/zigbee"
+container.env.ZIGBEE_SERIAL = "${usb.serial}"
+`
+	byDRA = "api = \"dra\"\n" + zigbees
+	// moves is the timeout of a device's way between the kubelet's APIs: a minute of
+	// Unhealthy, then the next query of its holders.
+	moves = 240 * time.Second
+)
+
+// draNode is a cluster whose node has hardware, and the program beside the kubelet, with the
+// administrator's token in place of that of a pod.
+type draNode struct {
+	*cluster.Cluster
+	*fixture.Host
+	plugin *product.Plugin
+	spec   product.Spec
+}
+
+func newDRANode(t *testing.T, kubelet, config string) *draNode {
+	t.Helper()
+	n := &draNode{Cluster: cluster.NewOn(t, kubelet)}
+	n.Host = n.Hardware(t)
+	n.spec = product.Spec{
+		Config: config, Env: []string{"KUBERNETES_SERVICE_HOST=127.0.0.1", "KUBERNETES_SERVICE_PORT=6443"},
+		Args: []string{"--sysfs", n.Sysfs(), "--log-level", "debug", "--node-name", bed.NodeName},
+	}
+	n.Apply(t, &resourcev1.DeviceClass{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "resource.k8s.io/v1", Kind: "DeviceClass"},
+		ObjectMeta: metav1.ObjectMeta{Name: "zigbee.example.com"},
+		Spec: resourcev1.DeviceClassSpec{
+			ExtendedResourceName: new(zigbee),
+			Selectors: []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{
+				Expression: fmt.Sprintf("device.driver == %q && device.attributes[%q].resource == %q", draDriver, draDriver, zigbee),
+			}}},
+		},
+	})
+	n.account(t)
+	return n
+}
+
+// account makes what a pod has and a reboot removes: the files of a service account, and the
+// run directory as a mount.
+func (n *draNode) account(t *testing.T) {
+	t.Helper()
+	dir := n.Path("/run/secrets/kubernetes.io/serviceaccount")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ca, err := os.ReadFile(filepath.Join(n.Dir, "plane", "certificates", "apiserver.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"ca.crt": string(ca), "token": "admin"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := filepath.Join(n.PluginDir(), "run")
+	if err := os.MkdirAll(run, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	n.Run(t, "mount", "--bind", run, run)
+}
+
+func (n *draNode) serve(t *testing.T) { n.plugin = n.Plugin(t, n.spec) }
+
+// pod creates a pod that requests a device, by extended resource.
+func (n *draNode) pod(t *testing.T, name string) *bed.Pod {
+	t.Helper()
+	pod := bed.Workload(name+"-"+bed.NodeName, zigbee, 1)
+	n.Apply(t, pod)
+	return n.PodOf(name)
+}
+
+func (n *draNode) get(name string) (v1.Pod, error) {
+	return cluster.Get[v1.Pod](n.Cluster, "/api/v1/namespaces/default/pods/"+name+"-"+bed.NodeName)
+}
+
+// devices is the number of devices in the node's slices.
+func (n *draNode) devices() (count int, err error) {
+	list, err := cluster.Get[resourcev1.ResourceSliceList](n.Cluster, "/apis/resource.k8s.io/v1/resourceslices")
+	for _, s := range list.Items {
+		count += len(s.Spec.Devices)
+	}
+	return count, err
+}
+
+func (n *draNode) waitDevices(t *testing.T, want int) {
+	t.Helper()
+	wait.Until(t, moves, fmt.Sprintf("%d devices in slices", want), func() error {
+		have, err := n.devices()
+		if err == nil && have != want {
+			err = fmt.Errorf("%d", have)
+		}
+		return err
+	})
+}
+
+// waiting checks that a pod is not scheduled, for a second.
+func (n *draNode) waiting(t *testing.T, name string) {
+	t.Helper()
+	for end := time.Now().Add(time.Second); time.Now().Before(end); {
+		p, err := n.get(name)
+		if err != nil || p.Spec.NodeName != "" {
+			t.Fatalf("pod %s is on node %q, %v", name, p.Spec.NodeName, err)
+		}
+	}
+}
+
+// TestDRA runs unchanged pods by dynamic resource allocation: from before the driver starts,
+// over a replug, an update and a reboot.
+func TestDRA(t *testing.T) {
+	t.Parallel()
+	for _, kubelet := range []string{"kubelet", "kubelet-1.37"} {
+		t.Run(kubelet, func(t *testing.T) {
+			t.Parallel()
+			if kubelet != "kubelet" && os.Getenv("GENERIC_DP_E2E_NEXT") == "" {
+				t.Skip("GENERIC_DP_E2E_NEXT is not set")
+			}
+			runDRA(t, kubelet)
+		})
+	}
+}
+
+func runDRA(t *testing.T, kubelet string) {
+	n := newDRANode(t, kubelet, byDRA)
+	n.Plug(fixture.Stick{Port: "1-1", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB0"})
+	mine := n.pod(t, "mine")
+	n.waiting(t, "mine")
+	n.serve(t)
+	mine.WaitRunning(t)
+	r := mine.Report(t, "main")
+	first, ok := r.Node("/dev/zigbee")
+	if !ok || first.Major != 188 || first.Minor != 0 || r.Env["ZIGBEE_SERIAL"] != "A1B2C3D4" {
+		t.Fatalf("node %+v, environment %v", first, r.Env)
+	}
+
+	// A replug, and a container that restarts.
+	n.Unplug("1-1")
+	n.Plug(fixture.Stick{Port: "1-2", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB5"})
+	n.plugin.WaitLog(t, limit, "device is offered")
+	mine.Kill(t, "main")
+	mine.WaitRestarted(t, "main", 1)
+	if node, _ := mine.Report(t, "main").Node("/dev/zigbee"); node.Minor != 5 {
+		t.Errorf("after the replug the container has %+v", node)
+	}
+
+	// An update: the next instance starts before the old one ends. There is no moment without
+	// slices or a driver.
+	n.Plug(fixture.Stick{Port: "1-3", ID: "10c4:ea60", Serial: "B5C6D7E8", TTY: "ttyUSB6"})
+	n.waitDevices(t, 2)
+	old := n.plugin
+	n.spec.Name = "plugin-2"
+	n.serve(t)
+	n.plugin.WaitLog(t, limit, "msg=registered driver")
+	gap := make(chan string, 1)
+	stop := make(chan struct{})
+	go func() {
+		lowest := 2
+		for {
+			if have, err := n.devices(); err == nil {
+				lowest = min(lowest, have)
+			}
+			select {
+			case <-stop:
+				gap <- fmt.Sprint(lowest)
+				return
+			default:
+			}
+		}
+	}()
+	old.Stop(t)
+	other := n.pod(t, "other")
+	other.WaitRunning(t)
+	close(stop)
+	if lowest := <-gap; lowest != "2" {
+		t.Errorf("during the update there were %s devices", lowest)
+	}
+	if r := other.Report(t, "main"); r.Env["ZIGBEE_SERIAL"] != "B5C6D7E8" {
+		t.Errorf("the second pod has %v", r.Env)
+	}
+
+	// Releasing, by the instance that has not prepared it.
+	n.Kubectl(t, "", "delete", "pod", "mine-"+bed.NodeName, "--timeout=60s")
+	third := n.pod(t, "third")
+	third.WaitRunning(t)
+	if r := third.Report(t, "main"); r.Env["ZIGBEE_SERIAL"] != "A1B2C3D4" {
+		t.Errorf("the third pod has %v", r.Env)
+	}
+
+	// A reboot, where the kubelet starts before the driver: the same pods wait, then run.
+	before, err := n.get("third")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.plugin.Kill()
+	n.plugin.Wipe(t)
+	n.Reboot(t)
+	n.account(t)
+	wait.Until(t, moves, "a pod that waits for the driver", func() error {
+		events := n.Kubectl(t, "", "get", "events", "-o", "jsonpath={.items[*].message}")
+		if !strings.Contains(events, "DRA driver "+draDriver+" is not registered") {
+			return fmt.Errorf("events: %s", events)
+		}
+		return nil
+	})
+	n.serve(t)
+	third.WaitRunning(t)
+	if after, err := n.get("third"); err != nil || after.UID != before.UID {
+		t.Errorf("after the reboot it is another pod, %v", err)
+	}
+}
+
+// TestDRASwitch changes api while pods hold devices, in both directions: a device moves when
+// nobody holds it, and no two pods ever have one. The scheduler gives a device by claim where
+// the node has none by device plugin, held or not.
+func TestDRASwitch(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it waits for the minutes in which devices move")
+	}
+	n := newDRANode(t, "", zigbees)
+	n.Plug(fixture.Stick{Port: "1-1", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB0"})
+	n.serve(t)
+	n.WaitResource(t, zigbee, 1)
+	one := n.pod(t, "one")
+	one.WaitRunning(t)
+	n.Plug(fixture.Stick{Port: "1-2", ID: "10c4:ea60", Serial: "B5C6D7E8", TTY: "ttyUSB1"})
+	n.WaitResource(t, zigbee, 2)
+
+	n.plugin.Configure(t, byDRA)
+	n.WaitResource(t, zigbee, 0)
+	two := n.pod(t, "two")
+	n.waiting(t, "two")
+	n.waitDevices(t, 1)
+	two.WaitRunning(t)
+	three := n.pod(t, "three")
+	if serial := two.Report(t, "main").Env["ZIGBEE_SERIAL"]; serial != "B5C6D7E8" {
+		t.Errorf("the second pod has %s", serial)
+	}
+	n.waiting(t, "three")
+	n.Kubectl(t, "", "delete", "pod", "one-"+bed.NodeName, "--timeout=60s")
+	n.waitDevices(t, 2)
+	three.WaitRunning(t)
+	if serial := three.Report(t, "main").Env["ZIGBEE_SERIAL"]; serial != "A1B2C3D4" {
+		t.Errorf("the third pod has %s", serial)
+	}
+
+	n.plugin.Configure(t, zigbees)
+	n.Kubectl(t, "", "delete", "pod", "three-"+bed.NodeName, "--timeout=60s")
+	wait.Until(t, moves, "a device of the device plugin", func() error {
+		node, err := n.Node()
+		if quantity := node.Status.Allocatable[zigbee]; err == nil && quantity.Value() != 1 {
+			err = fmt.Errorf("%d", quantity.Value())
+		}
+		return err
+	})
+	four := n.pod(t, "four")
+	four.WaitRunning(t)
+	if serial := four.Report(t, "main").Env["ZIGBEE_SERIAL"]; serial != "A1B2C3D4" {
+		t.Errorf("the fourth pod has %s", serial)
+	}
+	n.waitDevices(t, 1)
+	n.Kubectl(t, "", "delete", "pod", "two-"+bed.NodeName, "--timeout=60s")
+	n.waitDevices(t, 0)
+}
