@@ -29,9 +29,9 @@ FILE is a configuration of generic-device-plugin (squat), smarter-device-manager
 (smarter), sriov-network-device-plugin (sriov) or k8s-rdma-shared-dev-plugin (rdma),
 permittedHostDevices of KubeVirt (kubevirt), a Configuration of Akri with rules of
 udev (akri), or sharing of NVIDIA's device plugin (nvidia); or YAML that contains one
-anywhere, in texts too: a ConfigMap, the arguments of a container, values of a Helm
-chart, Flux and Argo CD objects, patches and variables, but no unrendered templates;
-- is standard input.`,
+anywhere, in texts too: a ConfigMap, the arguments of a container, a command line, values
+of a Helm chart, Flux and Argo CD objects, patches and variables, but no unrendered
+templates; - is standard input.`,
 		Args: wantArgs(1, 1, "want one FILE, or - for standard input"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Format = importer.Format(from)
