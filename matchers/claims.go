@@ -93,11 +93,8 @@ func (c *candidate) claims() []any {
 // other identifies a claim on something that is neither hardware nor a node. A
 // virtual device belongs to its resource by name.
 func (c *candidate) other() string {
-	switch {
-	case len(c.paths) > 0:
-		return "path " + c.paths[0].path
-	case c.cdi != nil:
-		return "cdi " + c.cdi.Name
+	if c.name != "" && c.virtual == nil {
+		return c.name
 	}
 	if g := c.iommuGroup(); g != "" {
 		return "group " + g
@@ -155,12 +152,8 @@ func (c *candidate) describe() string {
 		return "the pool"
 	case c.value != "":
 		return fmt.Sprintf("the group %q", c.value)
-	case c.cdi != nil:
-		return "CDI device " + c.cdi.Name
-	case c.virtual != nil:
-		return fmt.Sprintf("virtual device %q", c.virtual.Name)
-	case len(c.paths) > 0:
-		return c.paths[0].path
+	case c.name != "":
+		return c.name
 	case c.single && c.picks[0].node.Net != nil:
 		text = "network interface " + c.picks[0].node.Path
 	case c.single:

@@ -2,6 +2,7 @@ package matchers
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"sort"
@@ -22,7 +23,9 @@ type candidate struct {
 	paths   []pathPick
 	cdi     *device.CDIDevice
 	virtual *config.Virtual
-	groups  []*group // none but for vfio = true
+	// name names one of these in messages.
+	name   string
+	groups []*group // none but for vfio = true
 	// united is the hardware of a device that combines several, in the order of
 	// the snapshot.
 	united []*device.Hardware
@@ -217,11 +220,11 @@ func (s *selection) addHardware(p *predicate) {
 // device cgroup denies opening a node that is only mounted.
 func (s *selection) addPaths(m *config.Match) {
 	for _, p := range s.ix.files(m.Glob) {
-		known := slices.ContainsFunc(s.others, func(o candidate) bool { return len(o.paths) > 0 && o.paths[0].path == p })
+		known := slices.ContainsFunc(s.others, func(o candidate) bool { return o.name == p })
 		if known || s.ix.at(p) != nil || slices.ContainsFunc(s.excludes, func(e *predicate) bool { return e.matchesPath(p) }) {
 			continue
 		}
-		s.others = append(s.others, candidate{single: true, paths: []pathPick{{p, m}}, dangerous: m.Dangerous})
+		s.others = append(s.others, candidate{single: true, name: p, paths: []pathPick{{p, m}}, dangerous: m.Dangerous})
 	}
 }
 
@@ -241,13 +244,14 @@ func (s *selection) addCDI(m *config.Match) {
 				hardware = append(hardware, n.Hardware)
 			}
 		}
-		s.others = append(s.others, candidate{single: true, cdi: d, united: sortHardware(hardware), dangerous: m.Dangerous})
+		s.others = append(s.others, candidate{single: true, name: "CDI device " + d.Name, cdi: d, united: sortHardware(hardware), dangerous: m.Dangerous})
 	}
 }
 
 func (s *selection) addVirtual(m *config.Match) {
 	for i := range m.Virtual {
-		s.others = append(s.others, candidate{single: true, virtual: &m.Virtual[i], dangerous: m.Dangerous})
+		d := &m.Virtual[i]
+		s.others = append(s.others, candidate{single: true, name: fmt.Sprintf("virtual device %q", d.Name), virtual: d, dangerous: m.Dangerous})
 	}
 }
 
