@@ -92,7 +92,7 @@ func (v *value) detect() (format Format, device bool) {
 	switch {
 	case holds(v, "devicematch"):
 		return Smarter, false
-	case v.key == "devices" && holds(v, "groups"): // the other keys are a chart's
+	case (v.key == "devices" || v.key == "device") && holds(v, "groups"): // the other keys are a chart's
 		return Squat, false
 	case !v.mapping():
 	case v.get("resourceList").list():

@@ -172,6 +172,7 @@ spec:
 image: {repository: ghcr.io/squat/generic-device-plugin, tag: 0.2.0, pullPolicy: Always}
 args: [--log-level=info, --domain, lab.example]
 ` + devices, "devices", "lab.example/tun"},
+		{"a list of device beside them", "image: squat/generic-device-plugin:0.2.0\n" + strings.Replace(devices, "devices:", "device:", 1), "device", "devic.es/tun"},
 		{"a chart with a name of its own for the domain", "deviceDomain: devic.es\nconfig:\n  data: |\n    " + indent(4, devices), "config.data", "devic.es/tun"},
 		{"Terraform in JSON", `{"resource": {"kubernetes_daemonset": {"gdp": {"spec": {"template": {"spec": {"container": [{
 			"image": "squat/generic-device-plugin:0.1.1",
