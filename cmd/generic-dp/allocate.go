@@ -85,51 +85,35 @@ func (t *trial) allocate(ctx context.Context, f *flags, name string, size int, o
 	return nil
 }
 
+// object is a JSON object.
+type object map[string]any
+
 // answer is a response with the names of the device plugin API.
 type answer struct {
-	Devices     []answerDevice    `json:"devices"`
-	Mounts      []answerMount     `json:"mounts"`
+	Devices     []object          `json:"devices"`
+	Mounts      []object          `json:"mounts"`
 	Envs        map[string]string `json:"envs"`
 	Annotations map[string]string `json:"annotations"`
-	CDIDevices  []answerCDI       `json:"cdi_devices"`
+	CDIDevices  []object          `json:"cdi_devices"`
 }
 
-type answerDevice struct {
-	ContainerPath string `json:"container_path"`
-	HostPath      string `json:"host_path"`
-	Permissions   string `json:"permissions"`
-}
-
-type answerMount struct {
-	ContainerPath string `json:"container_path"`
-	HostPath      string `json:"host_path"`
-	ReadOnly      bool   `json:"read_only"`
-}
-
-type answerCDI struct {
-	Name string `json:"name"`
-}
-
-// answer is the response with links and health directories below runDir, where serve has
-// them.
+// answer is the response with links below runDir, where serve has them.
 func (t *trial) answer(r *standin.Response, runDir string) answer {
-	a := answer{Devices: []answerDevice{}, Mounts: []answerMount{}, Envs: map[string]string{}, Annotations: map[string]string{}, CDIDevices: []answerCDI{}}
-	host := func(path string) string {
-		if own, ok := strings.CutPrefix(path, t.paths.RunDir); ok {
-			return runDir + own
-		}
-		return path
-	}
+	a := answer{[]object{}, []object{}, map[string]string{}, map[string]string{}, []object{}}
 	for _, d := range r.GetDevices() {
-		a.Devices = append(a.Devices, answerDevice{d.GetContainerPath(), host(d.GetHostPath()), d.GetPermissions()})
+		host := d.GetHostPath()
+		if link, ok := strings.CutPrefix(host, t.paths.RunDir); ok {
+			host = runDir + link
+		}
+		a.Devices = append(a.Devices, object{"container_path": d.GetContainerPath(), "host_path": host, "permissions": d.GetPermissions()})
 	}
 	for _, m := range r.GetMounts() {
-		a.Mounts = append(a.Mounts, answerMount{m.GetContainerPath(), host(m.GetHostPath()), m.GetReadOnly()})
+		a.Mounts = append(a.Mounts, object{"container_path": m.GetContainerPath(), "host_path": m.GetHostPath(), "read_only": m.GetReadOnly()})
 	}
 	maps.Copy(a.Envs, r.GetEnvs())
 	maps.Copy(a.Annotations, r.GetAnnotations())
 	for _, c := range r.GetCdiDevices() {
-		a.CDIDevices = append(a.CDIDevices, answerCDI{c.GetName()})
+		a.CDIDevices = append(a.CDIDevices, object{"name": c.GetName()})
 	}
 	return a
 }
