@@ -286,12 +286,14 @@ func TestDRASwitch(t *testing.T) {
 		}
 		return err
 	})
+	// The scheduler counts the second pod, which has the other device by claim, as a holder of
+	// the device plugin's only one.
 	four := n.pod(t, "four")
+	n.waiting(t, "four")
+	n.Kubectl(t, "", "delete", "pod", "two-"+bed.NodeName, "--timeout=60s")
 	four.WaitRunning(t)
 	if serial := four.Report(t, "main").Env["ZIGBEE_SERIAL"]; serial != "A1B2C3D4" {
 		t.Errorf("the fourth pod has %s", serial)
 	}
-	n.waitDevices(t, 1)
-	n.Kubectl(t, "", "delete", "pod", "two-"+bed.NodeName, "--timeout=60s")
 	n.waitDevices(t, 0)
 }
