@@ -169,19 +169,19 @@ func gauges(s Status) exposition {
 		for _, d := range r.Devices {
 			health[d.Health]++
 			for _, h := range d.Held {
-				held(1, h.Container, h.ID, h.Namespace, h.Pod, r.Name)
+				held(1, h.Container, h.ID, h.Namespace, h.Pod, r.Title())
 			}
 		}
 		for h, n := range health {
-			devices(float64(n), h, r.Name)
+			devices(float64(n), h, r.Title())
 		}
-		slots(float64(r.Slots.Healthy), Healthy, r.Name)
-		slots(float64(r.Slots.Unhealthy), Unhealthy, r.Name)
-		slotsHeld(r.Slots.Held, r.Name)
-		slotsFree(r.Slots.Free, r.Name)
-		slotsAllocatable(r.Slots.Allocatable, r.Name)
+		slots(float64(r.Slots.Healthy), Healthy, r.Title())
+		slots(float64(r.Slots.Unhealthy), Unhealthy, r.Title())
+		slotsHeld(r.Slots.Held, r.Title())
+		slotsFree(r.Slots.Free, r.Title())
+		slotsAllocatable(r.Slots.Allocatable, r.Title())
 		if s.Kubelet != nil {
-			registered(number(r.Registered), r.Name)
+			registered(number(r.Registered), r.Title())
 		}
 	}
 	if s.Kubelet != nil {

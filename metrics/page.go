@@ -156,7 +156,7 @@ func (p page) resources(s Status) {
 			p.WriteString(`<td colspan="6"></td></tr>` + "\n")
 		}
 		p.WriteString("<tr>")
-		p.tag(`th scope="row"`, r.Name)
+		p.tag(`th scope="row"`, r.Title())
 		p.tag(`td colspan="6"`, cmp.Or(r.NoDevices, "no device matches on this host"))
 		p.WriteString("</tr>\n")
 	}
@@ -218,7 +218,7 @@ func (p page) resource(r Resource, s Status) {
 	if r.Retired {
 		reasons = append(reasons, "retiring: no longer configured")
 	}
-	p.group(class, r.Name, unhealthy > 0 && len(r.Devices) <= maxOpen)
+	p.group(class, r.Title(), unhealthy > 0 && len(r.Devices) <= maxOpen)
 	p.cells([]string{health}, []string{strconv.Itoa(r.Slots.Healthy + r.Slots.Unhealthy)}, []string{held}, nil, host, reasons)
 	for i, d := range r.Devices {
 		if p.full(len(r.Devices)-i, "devices") {

@@ -70,6 +70,15 @@ type Resource struct {
 	Devices    []Device `json:"devices"`
 }
 
+// Title is the name of the resource, with its API unless that is the default: while devices
+// move from one to the other there are two resources of a name.
+func (r Resource) Title() string {
+	if r.API == "dra" {
+		return r.Name + " (dra)"
+	}
+	return r.Name
+}
+
 // Slots are the slots of a resource: what the kubelet counts.
 type Slots struct {
 	Healthy   int `json:"healthy"`

@@ -23,6 +23,7 @@ type report struct {
 
 type resourceReport struct {
 	Name    string         `json:"name"`
+	API     string         `json:"api"`
 	Active  bool           `json:"active"` // when holds on this node
 	Reason  string         `json:"reason"` // why there are none, or others have some
 	Devices []deviceReport `json:"devices"`
@@ -94,7 +95,7 @@ func newReport(cfg *config.Config, view *agent.View) report {
 	why := view.Explain(cfg, nil, nil)
 	for i := range cfg.Resources {
 		c, before := &cfg.Resources[i], len(r.Resources)
-		resource := resourceReport{Name: c.Name, Reason: why[i].Reason, Active: !slices.Contains(view.Matched.Inactive, c), Devices: []deviceReport{}}
+		resource := resourceReport{Name: c.Name, API: string(c.API), Reason: why[i].Reason, Active: !slices.Contains(view.Matched.Inactive, c), Devices: []deviceReport{}}
 		for _, m := range view.Matched.Resources {
 			if m.Resource != c {
 				continue
@@ -117,11 +118,12 @@ func newReport(cfg *config.Config, view *agent.View) report {
 func (r report) table(w io.Writer, wide bool) error {
 	tab := newTable(w, "RESOURCE", "ID", "SLOTS", "HEALTH", "NUMA", "NODES", "REASON")
 	for _, resource := range r.Resources {
+		title := metrics.Resource{Name: resource.Name, API: resource.API}.Title()
 		for _, d := range resource.Devices {
-			tab.row(resource.Name, d.ID, strconv.Itoa(d.Slots), d.Health, joinInts(d.NUMA), shorten(d.Host(), wide), d.Reason)
+			tab.row(title, d.ID, strconv.Itoa(d.Slots), d.Health, joinInts(d.NUMA), shorten(d.Host(), wide), d.Reason)
 		}
 		if len(resource.Devices) == 0 {
-			tab.row(resource.Name, "", "", "", "", "", resource.Reason)
+			tab.row(title, "", "", "", "", "", resource.Reason)
 		}
 	}
 	return tab.Flush()

@@ -110,7 +110,7 @@ func printStatus(w io.Writer, s metrics.Status) error {
 	s.ProblemsFirst()
 	for _, r := range s.Resources {
 		fmt.Fprintln(w)
-		wrap(w, "", r.Name+": "+summary(r))
+		wrap(w, "", r.Title()+": "+summary(r))
 		for _, d := range r.Devices {
 			used := "?"
 			if s.HeldUnknown == "" {
