@@ -95,6 +95,24 @@ func TestHealthDirFollowsTheDevice(t *testing.T) {
 	}
 }
 
+// The file is gone when the kubelet learns of a device that is unhealthy for any reason.
+func TestHealthDirChangesBeforeTheList(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, followed+"container.env.SPEED = \"${attr:speed}\"\n")
+	n.addBus()
+	dir := n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	n.setAttr(dir, "speed", "12")
+	n.serve()
+	n.until("registration", func() bool { return n.kubelet.Count(zigbees).Allocatable == 1 })
+	path := n.healthDir("p", 1)
+	if err := os.Remove(filepath.Join(n.options.Paths.Sysfs, dir, "speed")); err != nil {
+		t.Fatal(err)
+	}
+	n.event()
+	n.untilListed(zigbees, nil, []string{stickID})
+	n.wantHealthy(path, false, "when the kubelet knows")
+}
+
 // Nothing but the end of the hold brings the file back.
 func TestHealthHoldEndsByItself(t *testing.T) {
 	t.Parallel()
