@@ -97,18 +97,21 @@ type answer struct {
 	CDIDevices  []object          `json:"cdi_devices"`
 }
 
-// answer is the response with links below runDir, where serve has them.
+// answer is the response with links and health directories below runDir, where serve has
+// them.
 func (t *trial) answer(r *standin.Response, runDir string) answer {
 	a := answer{[]object{}, []object{}, map[string]string{}, map[string]string{}, []object{}}
-	for _, d := range r.GetDevices() {
-		host := d.GetHostPath()
-		if link, ok := strings.CutPrefix(host, t.paths.RunDir); ok {
-			host = runDir + link
+	host := func(path string) string {
+		if own, ok := strings.CutPrefix(path, t.paths.RunDir); ok {
+			return runDir + own
 		}
-		a.Devices = append(a.Devices, object{"container_path": d.GetContainerPath(), "host_path": host, "permissions": d.GetPermissions()})
+		return path
+	}
+	for _, d := range r.GetDevices() {
+		a.Devices = append(a.Devices, object{"container_path": d.GetContainerPath(), "host_path": host(d.GetHostPath()), "permissions": d.GetPermissions()})
 	}
 	for _, m := range r.GetMounts() {
-		a.Mounts = append(a.Mounts, object{"container_path": m.GetContainerPath(), "host_path": m.GetHostPath(), "read_only": m.GetReadOnly()})
+		a.Mounts = append(a.Mounts, object{"container_path": m.GetContainerPath(), "host_path": host(m.GetHostPath()), "read_only": m.GetReadOnly()})
 	}
 	maps.Copy(a.Envs, r.GetEnvs())
 	maps.Copy(a.Annotations, r.GetAnnotations())
