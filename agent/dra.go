@@ -79,11 +79,13 @@ func (l *loop) runDRA(ctx context.Context, out ledger.Output) {
 		}
 		d.start(ctx, l.group.Go)
 	}
-	if l.writer && d.publisher == nil {
+	if l.writer && d.publisher == nil && l.options.NodeName != "" {
 		d.publisher = dra.NewPublisher(dra.Options{API: d.api, Node: l.options.NodeName, Changed: d.signal, Log: l.log})
 		l.group.Go(func() error { return d.publisher.Run(ctx) })
-		// The kubelet forgets all health when the stream of the other instance ends.
-		d.publish(d.list, true)
+		if d.list != nil {
+			// The kubelet forgets all health when the stream of the other instance ends.
+			d.publish(d.list, true)
+		}
 	}
 }
 
@@ -174,6 +176,9 @@ func (l *loop) publishDRA(now time.Time) {
 	for _, m := range l.members() {
 		if m.dra == nil {
 			continue
+		}
+		if !m.shown {
+			return // slices of the last instance stay until its list is known
 		}
 		for _, e := range m.now.Load().entries {
 			v := dra.Device{

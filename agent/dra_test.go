@@ -171,6 +171,41 @@ func TestByClaim(t *testing.T) {
 	}
 }
 
+// An instance that starts takes nothing away that the last one published, also if the first
+// results of health checks come late.
+func TestRestartByClaim(t *testing.T) {
+	t.Parallel()
+	n, api := byClaim(t, zigbeeByClaim+"health.attr.serial = \"AAAA*\"\n")
+	n.addBus()
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	_, stop := n.serve()
+	name := dra.DeviceName("usb:10c4:ea60:AAAA1111")
+	n.untilPublished(api, map[string]string{name: ""})
+	before := len(api.Requests())
+	for range 3 {
+		stop()
+		a, again := n.serve()
+		stop = again
+		n.eventually("ready", func() bool { return a.Ready() == nil })
+		watches := func() (n int) {
+			for _, r := range api.Requests()[before:] {
+				if strings.Contains(r.Query, "watch") {
+					n++
+				}
+			}
+			return n
+		}
+		n.eventually("a watch", func() bool { return watches() > 0 })
+		n.eventually("the device", func() bool { return published(api)[name] == "" && len(published(api)) == 1 })
+		for _, r := range api.Requests()[before:] {
+			if r.Method != "GET" {
+				t.Errorf("%s %s of an unchanged device", r.Method, r.Path)
+			}
+		}
+		before = len(api.Requests())
+	}
+}
+
 // Without its part of the manifest a resource says what is missing, and others are served.
 func TestByClaimWithoutRights(t *testing.T) {
 	t.Parallel()
