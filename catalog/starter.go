@@ -308,9 +308,6 @@ func nodesOf(h *device.Hardware, globs []string) []*device.Node {
 func (g *group) resource(names Names) Resource {
 	r := Resource{Name: g.name, Lines: []string{g.table}}
 	vendor, product := names.Of(g.members[0])
-	if vendor+product == "" {
-		product = attribute(g.members[0], "pci.id")
-	}
 	r.Comment = append(r.Comment, strings.Join(strings.Fields(g.kind+" "+vendor+" "+strings.TrimPrefix(product, vendor+" ")), " "))
 	var globs []string
 	for _, h := range g.members {
