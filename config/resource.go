@@ -18,8 +18,8 @@ const (
 	maxCount           = 10000
 	minForgetAfter     = time.Minute
 	defaultForgetAfter = 10 * time.Minute
-	// defaultHealthHold is what the probe of examples/pods fails within.
-	defaultHealthHold = 30 * time.Second
+	// defaultHealthHold is longer than a probe with the kubelet's own periods takes to fail.
+	defaultHealthHold = 40 * time.Second
 )
 
 // matchHint shows how to write a match.
