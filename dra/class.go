@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// ClassName is the name of a resource's DeviceClass, a DNS subdomain:
+// className is the name of a resource's DeviceClass, a DNS subdomain:
 // "zigbee.example.com". A name that is no DNS label gets a hash.
-func ClassName(resource string) string {
+func className(resource string) string {
 	domain, name, _ := strings.Cut(resource, "/")
 	class := strings.NewReplacer("_", "-", ".", "-").Replace(strings.ToLower(name))
 	if class != name {
@@ -31,5 +31,5 @@ spec:
   selectors:
     - cel:
         expression: device.driver == %q && device.attributes[%q].resource == %q
-`, ClassName(resource), resource, Driver, Driver, value(resource))
+`, className(resource), resource, Driver, Driver, value(resource))
 }

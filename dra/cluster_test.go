@@ -61,7 +61,7 @@ func (c *cluster) class(resource string) {
 	c.t.Helper()
 	_, expression, _ := strings.Cut(Class(resource), "expression: ")
 	c.create("/apis/resource.k8s.io/v1/deviceclasses", anyObject{
-		"metadata": anyObject{"name": ClassName(resource)},
+		"metadata": anyObject{"name": className(resource)},
 		"spec": anyObject{
 			"extendedResourceName": resource,
 			"selectors":            []any{anyObject{"cel": anyObject{"expression": strings.TrimSpace(expression)}}},

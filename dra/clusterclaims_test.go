@@ -98,7 +98,7 @@ func TestClusterClaims(t *testing.T) {
 	p.Set(sticks)
 	c.untilHas("claims", "a", "b", "c", "d")
 	c.class("example.com/stick")
-	class := ClassName("example.com/stick")
+	class := className("example.com/stick")
 
 	c.claim("claims", "by-serial", []any{request("r", class, `device.attributes["generic-dp.github.io"].serial == "B2"`)})
 	c.untilBound("by-serial")
@@ -149,7 +149,7 @@ func TestClusterSlots(t *testing.T) {
 	p.Set([]Device{{Resource: "example.com/Shared_one", ID: "fuse", Slots: 3}})
 	c.untilHas("slots", "fuse")
 	c.class("example.com/Shared_one")
-	class := ClassName("example.com/Shared_one")
+	class := className("example.com/Shared_one")
 	c.claim("slots", "first", []any{request("r", class)})
 	c.claim("slots", "two", []any{request("r", class), request("s", class)})
 	c.untilBound("first", "two")
@@ -172,7 +172,7 @@ func TestClusterEviction(t *testing.T) {
 	c.untilHas("eviction", "stays", "goes")
 	c.class("example.com/held")
 	for _, id := range []string{"stays", "goes"} {
-		c.claim("eviction", id, []any{request("r", ClassName("example.com/held"), fmt.Sprintf("device.attributes[%q].id == %q", Driver, id))})
+		c.claim("eviction", id, []any{request("r", className("example.com/held"), fmt.Sprintf("device.attributes[%q].id == %q", Driver, id))})
 		c.untilBound(id)
 	}
 	held = slices.Clone(held)

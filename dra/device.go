@@ -51,10 +51,6 @@ type Device struct {
 // Name is the name of the device in the node's pool.
 func (d *Device) Name() string { return DeviceName(d.ID) }
 
-// MaxAttributes is the maximum number of Attributes of a Device: the API allows 32
-// attributes and capacities, of which resource, id, numaNode and slots are the driver's.
-const MaxAttributes = 28
-
 const (
 	// maxLabel is the maximum length of a DNS label.
 	maxLabel = 63

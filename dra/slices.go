@@ -83,9 +83,9 @@ const (
 	noExecute  = "NoExecute"
 )
 
-// TaintKey is the key of the taint of a device that is not healthy; its value is the
+// taintKey is the key of the taint of a device that is not healthy; its value is the
 // state.
-const TaintKey = Driver + "/unhealthy"
+const taintKey = Driver + "/unhealthy"
 
 var taintValues = map[State]string{Settling: "settling", Unhealthy: "unhealthy", Gone: "gone"}
 
@@ -118,7 +118,7 @@ func (d *Device) published(now time.Time) (out sliceDevice, next time.Time) {
 	if d.State == Healthy {
 		return out, next
 	}
-	t := taint{Key: TaintKey, Value: taintValues[d.State], Effect: noSchedule, TimeAdded: d.Since}
+	t := taint{Key: taintKey, Value: taintValues[d.State], Effect: noSchedule, TimeAdded: d.Since}
 	if d.State == Gone && d.EvictAfter >= 0 {
 		if evict := d.Since.Add(d.EvictAfter); evict.After(now) {
 			next = evict

@@ -83,7 +83,7 @@ func TestClassNamesDiffer(t *testing.T) {
 	for _, resource := range []string{
 		"a.b/c", "b/c.a", "b/c-a", "b/C.A", "b/C-a", "a.b/C", "example.com/" + strings.Repeat("a", 63), "example.com/" + strings.Repeat("A", 63),
 	} {
-		name := ClassName(resource)
+		name := className(resource)
 		for _, l := range strings.Split(name, ".") {
 			if len(l) == 0 || len(l) > 63 || strings.Trim(l, "-") != l {
 				t.Errorf("%s: class %s", resource, name)
