@@ -50,21 +50,15 @@ type draDriver struct {
 	// For the loop alone.
 	publisher *dra.Publisher // nil if another instance publishes
 	api       *kubeapi.Client
-	times     map[string]draState
+	last      map[string]dra.Device // what was published, by ID; nil before
 
 	mu    sync.Mutex
 	list  []dra.Device
 	newer chan struct{} // closed when there is a newer list
 }
 
-// draState is what a device was published as last, by ID.
-type draState struct {
-	device dra.Device
-	since  time.Time
-}
-
 func newDRADriver(a *Agent) *draDriver {
-	return &draDriver{Agent: a, changed: make(chan struct{}, 1), newer: make(chan struct{}), times: map[string]draState{}}
+	return &draDriver{Agent: a, changed: make(chan struct{}, 1), newer: make(chan struct{})}
 }
 
 // runDRA starts what serves claims, and what publishes devices if this instance is the
@@ -82,7 +76,7 @@ func (l *loop) runDRA(ctx context.Context, out ledger.Output) {
 	if l.writer && d.publisher == nil && l.options.NodeName != "" {
 		d.publisher = dra.NewPublisher(dra.Options{API: d.api, Node: l.options.NodeName, Changed: d.signal, Log: l.log})
 		l.group.Go(func() error { return d.publisher.Run(ctx) })
-		if d.list != nil {
+		if d.last != nil {
 			// The kubelet forgets all health when the stream of the other instance ends.
 			d.publish(d.list, true)
 		}
@@ -166,13 +160,14 @@ func (d *draDriver) fail(out ledger.Output, failed map[string]error) {
 }
 
 // publishDRA publishes the devices that DRA offers.
-func (l *loop) publishDRA(now time.Time) {
+func (l *loop) publishDRA() {
 	d := l.dra
 	if d.server.Load() == nil {
 		return
 	}
 	var list []dra.Device
-	times := map[string]draState{}
+	now, first := l.now(), d.last == nil
+	last := map[string]dra.Device{}
 	for _, m := range l.members() {
 		if m.dra == nil {
 			continue
@@ -183,25 +178,26 @@ func (l *loop) publishDRA(now time.Time) {
 		for _, e := range m.now.Load().entries {
 			v := dra.Device{
 				Resource: m.Name, ID: e.Offer.ID, Attributes: e.Offer.Attributes, NUMA: e.Offer.NUMA, Slots: e.Offer.Slots,
-				State: stateOf(e), Reason: e.Reason, Since: now, EvictAfter: -1,
+				State: stateOf(e), Reason: e.Reason, EvictAfter: -1,
 			}
 			if m.config != nil {
 				v.EvictAfter = m.config.EvictAfter
 			}
-			if was, ok := d.times[v.ID]; ok {
+			v.Since = now
+			if was, ok := d.last[v.ID]; ok {
 				if v.Attributes == nil { // it is gone
-					v.Attributes = was.device.Attributes
+					v.Attributes = was.Attributes
 				}
-				if was.device.State == v.State {
-					v.Since = was.since
+				if was.State == v.State {
+					v.Since = was.Since
 				}
 			}
-			times[v.ID] = draState{v, v.Since}
+			last[v.ID] = v
 			list = append(list, v)
 		}
 	}
-	d.times = times
-	d.publish(list, false)
+	d.last = last
+	d.publish(list, first) // slices of the last instance go, also if there is nothing now
 }
 
 func stateOf(e ledger.Entry) dra.State {

@@ -206,6 +206,43 @@ func TestRestartByClaim(t *testing.T) {
 	}
 }
 
+// The state is lost, and api was edited meanwhile: a prepared claim still keeps its device
+// from the device plugin, and slices of before go.
+func TestClaimOfALostState(t *testing.T) {
+	t.Parallel()
+	n, api := byClaim(t, zigbee)
+	n.addBus()
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
+	const held, free = "usb:10c4:ea60:AAAA1111", "usb:10c4:ea60:BBBB2222"
+	api.Put("/apis/resource.k8s.io/v1/resourceslices/stale", kubeapitest.Object{
+		"metadata": kubeapitest.Object{"name": "stale"},
+		"spec": kubeapitest.Object{
+			"driver": dra.Driver, "nodeName": "n1", "pool": kubeapitest.Object{"name": "n1", "generation": 1, "resourceSliceCount": 1},
+			"devices": []any{kubeapitest.Object{"name": dra.DeviceName(held)}},
+		},
+	})
+	claim := cdi.Claim{Namespace: "lab", Name: "a", UID: "uid-a", Requests: []cdi.Request{{Name: "r", Devices: []string{"example.com/zigbee=" + held}}}}
+	if err := n.options.Paths.SpecWriter().WriteClaim(claim); err != nil {
+		t.Fatal(err)
+	}
+	allocate(api, "a", dra.DeviceName(held))
+	var c clock
+	a, _ := n.serveBy(&c)
+	n.untilListed("example.com/zigbee", []string{free}, nil)
+	n.untilPublished(api, map[string]string{})
+	n.until("registration", func() bool { return n.kubelet.Drivers(dra.Driver) == 1 })
+
+	// The claim ends without a call of the kubelet.
+	api.Delete("/apis/resource.k8s.io/v1/namespaces/lab/resourceclaims/a")
+	n.eventually("release", func() bool {
+		c.forward(30 * time.Second)
+		a.Reload()
+		list, _ := n.kubelet.Latest("example.com/zigbee")
+		return slices.Equal(list.Healthy(), []string{held, free})
+	})
+}
+
 // Without its part of the manifest a resource says what is missing, and others are served.
 func TestByClaimWithoutRights(t *testing.T) {
 	t.Parallel()

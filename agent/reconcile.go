@@ -70,7 +70,7 @@ func (l *loop) reconcile(ctx context.Context) (wake time.Time) {
 	l.followSpecs()
 	l.explain.Store(newExplainer(l.config, v))
 	shown := l.publish(ctx, out.Resources, configs, now)
-	l.publishDRA(now)
+	l.publishDRA()
 	held, unshown := l.showHealth(&out)
 	l.report(v, out, failed)
 	l.settle(out)
