@@ -35,6 +35,7 @@ const (
 	// namespace.
 	address     = "127.0.0.1:6443"
 	nodeAddress = "10.20.0.1"
+	etcd        = "http://127.0.0.1:2379"
 	// service is the API server's address for pods: that of the Service kubernetes.
 	service = "10.96.0.1"
 	// token is the administrator's. It is of no use outside of a bed.
@@ -48,6 +49,7 @@ type Cluster struct {
 	dir        string
 	kubeconfig string
 	plane      []*process.Process
+	apiServer  *process.Process
 }
 
 // New starts a cluster and waits until its node is ready. It ends with the test.
@@ -126,26 +128,15 @@ func (c *Cluster) startPlane(t testing.TB) {
 	if err := os.WriteFile(c.Path(kubeconfigPath), []byte(kubeconfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	file := func(name string) string { return filepath.Join(c.dir, name) }
-	const etcd = "http://127.0.0.1:2379"
 	c.plane = nil
-	c.run(t, "etcd", "--data-dir", file("etcd"), "--unsafe-no-fsync", "--log-level", "warn",
+	c.run(t, "etcd", "--data-dir", c.file("etcd"), "--unsafe-no-fsync", "--log-level", "warn",
 		"--listen-client-urls", etcd, "--advertise-client-urls", etcd,
 		"--listen-peer-urls", "http://127.0.0.1:2380", "--initial-advertise-peer-urls", "http://127.0.0.1:2380",
 		"--initial-cluster", "default=http://127.0.0.1:2380")
-	c.run(t, "kube-apiserver", "--etcd-servers", etcd, "--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1", "--secure-port", "6443",
-		"--cert-dir", file("certificates"), "--token-auth-file", file("tokens.csv"), "--authorization-mode", "RBAC", "--allow-privileged=true",
-		"--service-cluster-ip-range", "10.96.0.0/24", "--service-account-issuer", "https://kubernetes.default.svc",
-		"--service-account-key-file", file("service-account.key"), "--service-account-signing-key-file", file("service-account.key"),
-		// Services have no endpoints here, which the reconciler would report.
-		"--endpoint-reconciler-type", "none")
-	wait.Until(t, startLimit, "API server", func() error {
-		_, err := c.api.get("/readyz")
-		return err
-	})
+	c.StartAPI(t)
 	c.run(t, "kube-controller-manager", "--kubeconfig", c.kubeconfig, "--leader-elect=false",
-		"--service-account-private-key-file", file("service-account.key"), "--use-service-account-credentials=false",
-		"--root-ca-file", file("certificates/apiserver.crt"), // of pods
+		"--service-account-private-key-file", c.file("service-account.key"), "--use-service-account-credentials=false",
+		"--root-ca-file", c.file("certificates/apiserver.crt"), // of pods
 		// Detects a rebooted node within a second.
 		"--node-monitor-period", "1s", "--node-monitor-grace-period", "10s")
 	c.run(t, "kube-scheduler", "--kubeconfig", c.kubeconfig, "--leader-elect=false")
@@ -194,9 +185,35 @@ func (c *Cluster) connect(pod net.Conn) {
 	_, _ = io.Copy(server, pod)
 }
 
-func (c *Cluster) run(t testing.TB, program string, args ...string) {
+// StartAPI starts the API server, and waits until it serves.
+func (c *Cluster) StartAPI(t testing.TB) {
 	t.Helper()
-	c.plane = append(c.plane, c.Start(t, process.Spec{Name: program, Argv: append([]string{c.Tool(program)}, args...)}))
+	c.apiServer = c.run(t, "kube-apiserver", "--etcd-servers", etcd, "--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1", "--secure-port", "6443",
+		"--cert-dir", c.file("certificates"), "--token-auth-file", c.file("tokens.csv"), "--authorization-mode", "RBAC", "--allow-privileged=true",
+		"--service-cluster-ip-range", "10.96.0.0/24", "--service-account-issuer", "https://kubernetes.default.svc",
+		"--service-account-key-file", c.file("service-account.key"), "--service-account-signing-key-file", c.file("service-account.key"),
+		// Services have no endpoints here, which the reconciler would report.
+		"--endpoint-reconciler-type", "none")
+	wait.Until(t, startLimit, "API server", func() error {
+		_, err := c.api.get("/readyz")
+		return err
+	})
+}
+
+// StopAPI kills the API server.
+func (c *Cluster) StopAPI() {
+	c.apiServer.Kill()
+	<-c.apiServer.Ended()
+}
+
+// file is a file of the control plane.
+func (c *Cluster) file(name string) string { return filepath.Join(c.dir, name) }
+
+func (c *Cluster) run(t testing.TB, program string, args ...string) *process.Process {
+	t.Helper()
+	p := c.Start(t, process.Spec{Name: program, Argv: append([]string{c.Tool(program)}, args...)})
+	c.plane = append(c.plane, p)
+	return p
 }
 
 func (c *Cluster) waitNode(t testing.TB) {

@@ -3,6 +3,7 @@
 package cluster_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -239,6 +240,49 @@ func runDRA(t *testing.T, kubelet string) {
 	third.WaitRunning(t)
 	if after, err := n.get("third"); err != nil || after.UID != before.UID {
 		t.Errorf("after the reboot it is another pod, %v", err)
+	}
+}
+
+// While the API server is away, containers restart with their devices, where those are now;
+// then the slices are up to date.
+func TestDRAWithoutAPIServer(t *testing.T) {
+	t.Parallel()
+	n := newDRANode(t, "", byDRA)
+	n.Plug(fixture.Stick{Port: "1-1", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB0"})
+	n.serve(t)
+	n.waitDevices(t, 1)
+	mine := n.pod(t, "mine")
+	mine.WaitRunning(t)
+
+	n.StopAPI()
+	away := time.Now()
+	n.Unplug("1-1")
+	n.Plug(fixture.Stick{Port: "1-2", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB5"})
+	n.Plug(fixture.Stick{Port: "1-3", ID: "10c4:ea60", Serial: "B5C6D7E8", TTY: "ttyUSB6"})
+	n.plugin.WaitLog(t, limit, "id=usb:10c4:ea60:B5C6D7E8 health=Healthy")
+	mine.Kill(t, "main")
+	// The kubelet shows the status that the API server had last.
+	wait.Until(t, limit, "restarted container", func() error {
+		logs, err := filepath.Glob(fmt.Sprintf("%s/pods/default_mine-%s_*/main/1.log", n.Dir, bed.NodeName))
+		if err == nil && len(logs) == 0 {
+			err = errors.New("no log of it")
+		}
+		return err
+	})
+	<-time.After(time.Until(away.Add(time.Minute)))
+	n.StartAPI(t)
+	n.waitDevices(t, 2)
+	// Its status comes late: kubelets of 1.36 take up to a minute to list pods again.
+	wait.Until(t, moves, "report of the restarted container", func() error {
+		if node, _ := mine.Report(t, "main").Node("/dev/zigbee"); node.Minor != 5 {
+			return fmt.Errorf("%+v", node)
+		}
+		return nil
+	})
+	other := n.pod(t, "other")
+	other.WaitRunning(t)
+	if r := other.Report(t, "main"); r.Env["ZIGBEE_SERIAL"] != "B5C6D7E8" {
+		t.Errorf("the second pod has %v", r.Env)
 	}
 }
 
