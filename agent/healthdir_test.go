@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	followed = zigbee + "container.health_dir = \"/run/device\"\n"
+	followed = zigbee + "container.health_dir = \"/run/device\"\ncontainer.health_hold = \"30s\"\n"
 	zigbees  = "example.com/zigbee"
 	otherID  = "usb:10c4:ea60:BBBB2222"
 )
@@ -116,7 +116,7 @@ func TestHealthDirChangesBeforeTheList(t *testing.T) {
 // Nothing but the end of the hold brings the file back.
 func TestHealthHoldEndsByItself(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, followed+"container.health_hold = \"1s\"\n")
+	n := newNode(t, strings.Replace(followed, "30s", "1s", 1))
 	n.addBus()
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	n.serve()
