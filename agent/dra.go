@@ -40,7 +40,8 @@ func (o Options) keyOf(name string, c *config.Resource) string {
 func nameOf(key string) (name string, byDRA bool) { return strings.CutSuffix(key, draSuffix) }
 
 // draDriver offers devices by dynamic resource allocation. Nothing of it runs until a
-// resource or a prepared claim needs it; then it does until the end.
+// resource or a prepared claim needs it; then it does in every later instance, too: a
+// kubelet can't end a pod with a claim, prepared or not, without the driver.
 type draDriver struct {
 	*Agent
 	changed chan struct{} // capacity 1: a problem or the registration changed
@@ -67,11 +68,12 @@ func (l *loop) runDRA(ctx context.Context, out ledger.Output) {
 	d := l.dra
 	if d.server.Load() == nil {
 		byDRA := func(name string) bool { return strings.HasSuffix(name, draSuffix) }
-		if !slices.ContainsFunc(out.Resources, func(r ledger.ListedResource) bool { return byDRA(r.Name) }) &&
+		if !l.memory.dra && !slices.ContainsFunc(out.Resources, func(r ledger.ListedResource) bool { return byDRA(r.Name) }) &&
 			!slices.ContainsFunc(slices.Collect(maps.Values(l.held.IDs)), byDRA) {
 			return
 		}
 		d.start(ctx, l.group.Go)
+		l.memory.dra = true
 	}
 	if l.writer && d.publisher == nil && l.options.NodeName != "" {
 		d.publisher = dra.NewPublisher(dra.Options{API: d.api, Node: l.options.NodeName, Changed: d.signal, Log: l.log})

@@ -169,6 +169,7 @@ type memory struct {
 	state     ledger.State
 	decisions ledger.Decisions
 	lost      bool // an earlier instance served, and nothing of it is saved
+	dra       bool // the driver for DRA has run
 }
 
 // restore reads what an earlier instance saved.
@@ -190,7 +191,8 @@ func (l *loop) restore() {
 	if l.writer { // that of a dead instance
 		_ = os.Remove(filepath.Join(dir, lastGoodName+atomicfile.TempSuffix))
 	}
-	l.memory = memory{boot: boot, state: saved.State(boot), decisions: saved.Decisions, lost: saved.Boot == "" && l.served}
+	_, noRegistry := os.Stat(l.options.Paths.Registry) // DRA is switched off in the manifest
+	l.memory = memory{boot: boot, state: saved.State(boot), decisions: saved.Decisions, lost: saved.Boot == "" && l.served, dra: saved.DRA && noRegistry == nil}
 	if !l.options.CDIOnly && !l.options.NoDRA {
 		l.held.Held = ledger.Held{IDs: map[string]string{}, Sets: map[string]bool{}}
 		l.addClaims(&l.held.Held, l.claims(), nil, ledger.Output{})
@@ -210,7 +212,7 @@ func (l *loop) save() (saved bool) {
 	}
 	m := &l.memory
 	err := ledger.Save(l.options.Paths.StateDir, ledger.Persisted{
-		Boot: m.boot, Decisions: m.decisions, Resources: m.state.Remember(), Injected: l.injector.injected, Health: l.health.save(), USB: l.scanner.KnownUSB(),
+		Boot: m.boot, Decisions: m.decisions, Resources: m.state.Remember(), Injected: l.injector.injected, Health: l.health.save(), USB: l.scanner.KnownUSB(), DRA: m.dra,
 	})
 	l.problems.warnError("state", err, "state can't be saved: identity decisions are lost at the next start", "hint", l.options.hint("state-dir"))
 	return l.saveConfig() && err == nil

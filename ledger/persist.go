@@ -39,6 +39,8 @@ type Persisted struct {
 	Health map[string]HealthSet `json:"health,omitempty"`
 	// USB are the USB devices that were read in this boot, by sysfs path.
 	USB map[string]device.KnownUSB `json:"usb,omitempty"`
+	// DRA is set if the driver for dynamic resource allocation has run.
+	DRA bool `json:"dra,omitempty"`
 	// Later is set if a later version of the program wrote it: this is the part that
 	// is understood.
 	Later bool `json:"-"`
