@@ -44,7 +44,7 @@ func newDoctor(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "check what serving needs on this host, with the command that mends it",
-		Long: `doctor checks the kubelet's directory and sockets, the container runtime and its
+		Long: `doctor checks the kubelet's directories and sockets, the container runtime and its
 CDI support, SELinux, inotify limits, other plugins with the resources of the
 configuration, and leftovers of earlier runs. It changes nothing. The exit
 status is 1 if there is a problem; warnings may be meant. In a pod, mount the
@@ -61,7 +61,7 @@ host's root and name it with --root.`,
 			return nil
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("kubelet-dir", "pod-resources", "run-dir", "cdi-dir", "allow", "domains"))
+	cmd.Flags().AddFlagSet(f.pick("kubelet-dir", "plugins-registry", "pod-resources", "run-dir", "cdi-dir", "allow", "domains"))
 	cmd.Flags().StringVar(&d.root, "root", "/", "root directory of the host, for its /etc, /proc and /run")
 	output = outputFlag(cmd, "table", "json", "yaml")
 	return cmd
@@ -87,6 +87,7 @@ func (d *doctor) examine(ctx context.Context) {
 	paths := d.flags.paths
 	serving := agent.Serving(paths)
 	d.kubelet(paths)
+	d.dra(paths, cfg)
 	d.others(ctx, paths, cfg, serving)
 	d.runtime(paths, cfg)
 	d.seLinux(paths)
@@ -164,6 +165,23 @@ func (d *doctor) kubelet(p agent.Paths) {
 		return
 	}
 	d.add("ok", "pod resources", "", "%s answers", p.PodResources)
+}
+
+// dra checks what resources by dynamic resource allocation need on the host.
+func (d *doctor) dra(p agent.Paths, cfg *config.Config) {
+	if !slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool { return r.API == config.APIDRA }) {
+		return
+	}
+	const check = "DRA"
+	if _, err := os.Stat(p.Registry); err != nil {
+		d.add("problem", check, "name the kubelet's plugins_registry with --plugins-registry; in the chart: dra.enabled=true", "%v", err)
+		return
+	}
+	if d.flags.nodeName == "" {
+		d.add("problem", check, "--node-name", `api = "dra" needs the name of the node`)
+		return
+	}
+	d.add("ok", check, "", "%s is there; the API server is not asked", p.Registry)
 }
 
 // others finds who else has the resources or the CDI kinds of the configuration.

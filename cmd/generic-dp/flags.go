@@ -49,7 +49,7 @@ func newFlags() *flags {
 	f.all.StringVar(&f.listen, "listen", "127.0.0.1:9418", "address of the status page, /metrics, /healthz and /readyz; empty for none")
 	f.all.Var(allowValue{&f.allow}, "allow", "privileges of the configuration: a list of hooks, dangerous, net, env, mount:/prefix, cdi:KIND, or all (default none)")
 	f.all.Var((*domains)(&f.allow.Domains), "domains", "domains that the configuration may use in names of resources: a list (default any)")
-	f.all.StringVar(&f.nodeName, "node-name", os.Getenv("NODE_NAME"), "name of this node, for ${node_name} (default $NODE_NAME)")
+	f.all.StringVar(&f.nodeName, "node-name", os.Getenv("NODE_NAME"), "name of this node, for ${node_name} and api = \"dra\" (default $NODE_NAME)")
 	f.all.Var(word{&f.format, []string{"text", "json"}}, "log-format", "text or json")
 	f.all.Var(word{&f.level, []string{"debug", "info", "warn", "error"}}, "log-level", "debug, info, warn or error")
 	f.all.StringSliceVar(&f.hwdata, "hwdata", catalog.Dirs, "directories of pci.ids and usb.ids, for names of hardware")
