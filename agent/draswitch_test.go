@@ -170,7 +170,7 @@ func (s *switching) step() {
 		s.change(!s.byDRA)
 	case n < 88:
 		s.pass(time.Duration(20+s.random.IntN(60)) * time.Second)
-	case n < 90:
+	case n < 89:
 		s.catchUp()
 	case n < 96 && s.plugged[stick] != "":
 		s.host.RemoveUSB(s.plugged[stick])
