@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/health"
 	"github.com/generic-dp/generic-dp/ledger"
@@ -133,17 +134,17 @@ func (h *healthDirs) save() map[string]ledger.HealthSet {
 
 // add makes the directory for a container with these devices, which listed confirms to be
 // healthy, and returns its path. One that exists stays as it is.
-func (h *healthDirs) add(offers []device.Offer, listed func() error) (path string, err error) {
+func (h *healthDirs) add(devices []*cdi.Injection, listed func() error) (path string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	// The loop may have published a loss meanwhile, and does not know this set.
 	if err := listed(); err != nil {
 		return "", err
 	}
-	s := &healthSet{HealthSet: ledger.HealthSet{Hold: offers[0].HealthHold, Nodes: map[string]map[string]string{}, Healthy: true}, made: h.now()}
-	for i := range offers {
-		s.IDs = append(s.IDs, offers[i].ID)
-		s.Nodes[offers[i].ID], _ = h.nodes(&offers[i])
+	s := &healthSet{HealthSet: ledger.HealthSet{Hold: devices[0].Offer.HealthHold, Nodes: map[string]map[string]string{}, Healthy: true}, made: h.now()}
+	for _, d := range devices {
+		s.IDs = append(s.IDs, d.Offer.ID)
+		s.Nodes[d.Offer.ID], _ = h.nodes(d.Offer)
 	}
 	name := setName(s.IDs)
 	path = filepath.Join(h.dir, name)
@@ -354,15 +355,15 @@ func (l *loop) showHealth(out *ledger.Output) (wake time.Time, err error) {
 }
 
 // addHealthDir adds the health directory to the response for a container with these slots.
-func (r *resource) addHealthDir(response *device.Response, offers []device.Offer, slots []string) error {
-	path, err := r.health.add(offers, func() error {
+func (r *resource) addHealthDir(response *device.Response, devices []*cdi.Injection, slots []string) error {
+	path, err := r.health.add(devices, func() error {
 		_, err := r.now.Load().find(slots)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("container.health_dir: %w", err)
 	}
-	mount := device.Mount{HostPath: path, ContainerPath: offers[0].HealthDir, ReadOnly: true}
+	mount := device.Mount{HostPath: path, ContainerPath: devices[0].Offer.HealthDir, ReadOnly: true}
 	response.Mounts = append(slices.Clip(response.Mounts), mount)
 	return nil
 }

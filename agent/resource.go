@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"sort"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -42,8 +42,9 @@ type resource struct {
 
 // published is one immutable state of a resource.
 type published struct {
-	list    []device.Listed
-	entries []ledger.Entry // in natural order of their IDs
+	list       []device.Listed
+	entries    []ledger.Entry  // in natural order of their IDs
+	injections []cdi.Injection // of the entries
 	preferences
 	changed chan struct{} // closed when there is a newer list
 }
@@ -109,9 +110,10 @@ func (r *resource) registration() plugin.Status {
 // device that only moved to another node keeps the list, and no stream wakes.
 func (r *resource) publish(entries []ledger.Entry, p preferences) bool {
 	old := r.now.Load()
-	next := &published{entries: entries, preferences: p, changed: old.changed}
-	for _, e := range entries {
-		next.list = append(next.list, ledger.Slots(e)...)
+	next := &published{entries: entries, injections: make([]cdi.Injection, len(entries)), preferences: p, changed: old.changed}
+	for i := range entries {
+		next.injections[i].Offer = &entries[i].Offer
+		next.list = append(next.list, ledger.Slots(entries[i])...)
 	}
 	same := device.SameList(old.list, next.list)
 	if !same {
@@ -132,32 +134,32 @@ func (r *resource) Devices() ([]device.Listed, <-chan struct{}) {
 
 // Blocks reports whether Allocate may block.
 func (r *resource) Blocks(ids []string) bool {
-	offers, err := r.now.Load().find(ids)
-	return err == nil && slices.ContainsFunc(offers, func(o device.Offer) bool { return cdi.Blocks(o) || needsRescan(o) })
+	devices, err := r.now.Load().find(ids)
+	return err == nil && slices.ContainsFunc(devices, func(d *cdi.Injection) bool { return d.Blocks() || needsRescan(*d.Offer) })
 }
 
 // Allocate returns the response for a container with these slots.
 func (r *resource) Allocate(ctx context.Context, ids []string) (device.Response, error) {
-	offers, err := r.now.Load().find(ids)
-	if err == nil && slices.ContainsFunc(offers, needsRescan) {
+	devices, err := r.now.Load().find(ids)
+	if err == nil && slices.ContainsFunc(devices, func(d *cdi.Injection) bool { return needsRescan(*d.Offer) }) {
 		if err = r.rescans.wait(ctx); err == nil {
-			offers, err = r.now.Load().find(ids)
+			devices, err = r.now.Load().find(ids)
 		}
 	}
 	if err != nil {
 		return device.Response{}, err
 	}
-	response, err := r.Respond(offers)
-	if err == nil && offers[0].HealthDir != "" {
-		err = r.addHealthDir(&response, offers, ids)
+	response, err := r.Respond(devices)
+	if err == nil && devices[0].Offer.HealthDir != "" {
+		err = r.addHealthDir(&response, devices, ids)
 	}
 	return response, err
 }
 
-// find returns the offers of slots in the order of their IDs, or an error for the
+// find returns the devices of slots in the order of their IDs, or an error for the
 // first slot that is unlisted or unhealthy.
-func (p *published) find(ids []string) ([]device.Offer, error) {
-	offers := make([]device.Offer, 0, len(ids))
+func (p *published) find(ids []string) ([]*cdi.Injection, error) {
+	devices := make([]*cdi.Injection, 0, len(ids))
 	slots := make(map[string]int)
 	for _, slotID := range ids {
 		id, slot := device.SplitSlot(slotID)
@@ -172,13 +174,13 @@ func (p *published) find(ids []string) ([]device.Offer, error) {
 			return nil, fmt.Errorf("device %q is unhealthy: %s", slotID, ledger.ReasonSlotRetired)
 		}
 		if slots[id]++; slots[id] == 1 {
-			offers = append(offers, p.entries[i].Offer)
+			devices = append(devices, &p.injections[i])
 		} else if p.maxPerContainer > 0 && slots[id] > p.maxPerContainer {
 			return nil, fmt.Errorf("device %q: more of its slots for one container than container.max_per_container = %d", id, p.maxPerContainer)
 		}
 	}
-	sort.Slice(offers, func(i, j int) bool { return offers[i].ID < offers[j].ID })
-	return offers, nil
+	slices.SortFunc(devices, func(a, b *cdi.Injection) int { return strings.Compare(a.Offer.ID, b.Offer.ID) })
+	return devices, nil
 }
 
 // Prefer suggests which of the available slots to take.

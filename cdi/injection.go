@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/generic-dp/generic-dp/device"
 )
@@ -48,16 +49,38 @@ type Resource struct {
 	HealthDir func(ids []string) string
 }
 
-// Blocks reports whether Respond may block for an offer: mounts and specs may be on a
-// remote file system. Nodes and links are not: they are below /dev and in the run directory.
-func Blocks(o device.Offer) bool { return len(o.Mounts)+len(o.CDIDevices) > 0 }
+// Injection is one listed device. The response for a container that has this device
+// alone is built once, for the first such container.
+type Injection struct {
+	Offer *device.Offer
 
-// Respond returns the response for one container with these offers, which are sorted
+	once  sync.Once
+	alone *contents
+	err   error
+}
+
+// Blocks reports whether Respond may block: mounts and specs may be on a remote file
+// system. Nodes and links are not: they are below /dev and in the run directory.
+func (i *Injection) Blocks() bool { return len(i.Offer.Mounts)+len(i.Offer.CDIDevices) > 0 }
+
+// Respond returns the response for one container with these devices, which are sorted
 // by ID and unique. Everything that the response names exists, else the error names the
 // device: the kubelet uses a response for the life of the pod, and a runtime creates a
 // directory for the missing source of a mount.
-func (r *Resource) Respond(offers []device.Offer) (device.Response, error) {
-	c, err := r.combine(offers)
+func (r *Resource) Respond(devices []*Injection) (device.Response, error) {
+	var c *contents
+	var err error
+	if len(devices) == 1 && !slices.ContainsFunc(devices[0].Offer.Mounts, isOptional) {
+		d := devices[0]
+		d.once.Do(func() { d.alone, d.err = r.combine([]device.Offer{*d.Offer}) })
+		c, err = d.alone, d.err
+	} else {
+		offers := make([]device.Offer, len(devices))
+		for i, d := range devices {
+			offers[i] = *d.Offer
+		}
+		c, err = r.combine(offers)
+	}
 	if err == nil {
 		err = r.check(c.offers)
 	}
@@ -67,11 +90,13 @@ func (r *Resource) Respond(offers []device.Offer) (device.Response, error) {
 	return c.response, nil
 }
 
+func isOptional(m device.Mount) bool { return m.Optional }
+
 // contents are what one container gets of some devices.
 type contents struct {
 	response device.Response
 	offers   []device.Offer    // resolved
-	taken    map[string]source // by path in the container, or name of an interface
+	taken    map[string]source // by path in the container, or name of an interface; nil once complete
 }
 
 // source is the source of something in a container.
@@ -85,6 +110,7 @@ func (r *Resource) combine(offers []device.Offer) (*contents, error) {
 			return nil, fmt.Errorf("device %q: %w", o.ID, err)
 		}
 	}
+	c.taken = nil // the rest may be kept for as long as the device is listed
 	var err error
 	if c.response.Env, err = expand("env", offers, envOf, position); err == nil {
 		c.response.Annotations, err = expand("annotations", offers, annotationsOf, position)

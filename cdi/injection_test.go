@@ -343,11 +343,16 @@ func TestRespond(t *testing.T) {
 	}
 }
 
-// respond calls Respond as the kubelet's request does, sorted and unique.
+// respond calls Respond twice, as for an init container and the main container.
 func respond(r *cdi.Resource, offers ...device.Offer) (device.Response, error) {
 	offers = slices.SortedFunc(slices.Values(offers), func(a, b device.Offer) int { return strings.Compare(a.ID, b.ID) })
 	offers = slices.CompactFunc(offers, func(a, b device.Offer) bool { return a.ID == b.ID })
-	return r.Respond(offers)
+	devices := make([]*cdi.Injection, len(offers))
+	for i := range offers {
+		devices[i] = &cdi.Injection{Offer: &offers[i]}
+	}
+	_, _ = r.Respond(devices)
+	return r.Respond(devices)
 }
 
 func TestRespondWithoutLinks(t *testing.T) {
@@ -359,12 +364,13 @@ func TestRespondWithoutLinks(t *testing.T) {
 	}
 }
 
-// The existence of what a response has is checked for each container.
+// A response is built once; the existence of its parts is checked for each container.
 func TestRespondChecksEachTime(t *testing.T) {
 	t.Parallel()
 	offer := device.Offer{ID: "a", Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "")},
 		Mounts: []device.Mount{{HostPath: "/opt/fw", ContainerPath: "/fw", Optional: true}}}
 	for _, optional := range []bool{true, false} {
+		d := &cdi.Injection{Offer: &offer}
 		for _, tc := range []struct {
 			missing []string
 			nodes   int
@@ -374,7 +380,7 @@ func TestRespondChecksEachTime(t *testing.T) {
 				offer.Mounts, tc.mounts = nil, 0
 			}
 			r := &cdi.Resource{Name: resource, Host: fakeHost{tc.missing}}
-			got, err := r.Respond([]device.Offer{offer})
+			got, err := r.Respond([]*cdi.Injection{d})
 			if (err == nil) != (tc.nodes > 0) || len(got.Nodes) != tc.nodes || len(got.Mounts) != tc.mounts {
 				t.Errorf("missing %q: %+v, %v; want %d nodes and %d mounts", tc.missing, got, err, tc.nodes, tc.mounts)
 			}
@@ -385,10 +391,10 @@ func TestRespondChecksEachTime(t *testing.T) {
 func BenchmarkRespond(b *testing.B) {
 	offer := device.Offer{ID: "a", Nodes: []device.OfferedNode{ttyNode("/dev/ttyUSB0", "/dev/zigbee")}, Env: []device.Entry{perDevice("SERIALS", "A"), entry("N", "${count}")}}
 	r := &cdi.Resource{Name: resource, Link: linkPath, Host: fakeHost{}}
-	offers := []device.Offer{offer}
+	devices := []*cdi.Injection{{Offer: &offer}}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := r.Respond(offers); err != nil {
+		if _, err := r.Respond(devices); err != nil {
 			b.Fatal(err)
 		}
 	}
