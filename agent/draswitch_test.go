@@ -96,7 +96,7 @@ func (s *switching) end(id string) {
 		ctx, cancel := context.WithTimeout(s.Context(), limit)
 		defer cancel()
 		if s.kubelet.UnprepareClaim(ctx, c.UID) != nil {
-			return // the driver is away
+			return // the driver is not running
 		}
 		s.api.Delete("/apis/resource.k8s.io/v1/namespaces/lab/resourceclaims/" + c.Name)
 		delete(s.claims, id)

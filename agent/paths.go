@@ -16,7 +16,7 @@ import (
 // /dev is mounted elsewhere; the kubelet always gets the host's own paths.
 type Paths struct {
 	KubeletDir   string // where the kubelet's and the plugins' sockets are
-	Registry     string // where the kubelet looks for DRA drivers
+	Registry     string // the kubelet's directory of registration sockets
 	PodResources string // the socket of the kubelet's PodResources API
 	Sysfs        string // the host's /sys
 	Dev          string // the host's /dev
