@@ -31,15 +31,15 @@ func ValidID(id string) bool {
 	return len(id) <= MaxID && bounded(id, inner+":") && !strings.Contains(id, "::")
 }
 
-// The hash part: a mark and hashLen characters of five bits each.
+// The hash part: a mark and hashLen characters of five bits each, HashLen together.
 const (
 	hashMark = "-x"
 	hashLen  = 10
-	partLen  = len(hashMark) + hashLen
+	HashLen  = len(hashMark) + hashLen
 )
 
-// hashPart returns the mark and the hash of a replaced text.
-func hashPart(exact string) string {
+// HashPart returns the mark and the hash of a replaced text, HashLen characters.
+func HashPart(exact string) string {
 	sum := sha256.Sum256([]byte(exact))
 	return hashMark + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:])[:hashLen])
 }
@@ -51,7 +51,7 @@ func replaced(readable, exact string) string {
 	if readable == "" {
 		readable = "x"
 	}
-	return readable + hashPart(exact)
+	return readable + HashPart(exact)
 }
 
 // field returns s if it can be a field of an ID, otherwise its replacement.
@@ -70,12 +70,12 @@ func acpiField(s string) string {
 	return field(s)
 }
 
-// fit cuts an ID to limit characters, which is more than partLen.
+// fit cuts an ID to limit characters, which is more than HashLen.
 func fit(id string, limit int) string {
 	if len(id) <= limit {
 		return id
 	}
-	return strings.TrimRight(id[:limit-partLen], ":_-.") + hashPart(id)
+	return strings.TrimRight(id[:limit-HashLen], ":_-.") + HashPart(id)
 }
 
 // isClean reports whether s can be an unmodified field. A text like a replacement
@@ -84,7 +84,7 @@ func isClean(s string) bool { return bounded(s, inner) && !hasHash(s) }
 
 // hasHash reports whether s ends like a hash part.
 func hasHash(s string) bool {
-	i := len(s) - partLen
+	i := len(s) - HashLen
 	if i < 0 || s[i:i+len(hashMark)] != hashMark {
 		return false
 	}

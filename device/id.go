@@ -222,7 +222,7 @@ func pathName(path string) string {
 	if len(readable) == 0 {
 		return replaced("", path)
 	}
-	return strings.Join(readable, ":") + hashPart(path)
+	return strings.Join(readable, ":") + HashPart(path)
 }
 
 // reserved reports whether the path of a node would read as another kind of ID. The

@@ -78,7 +78,7 @@ func nodeKeys(h *Hardware, former bool) map[*Node]string {
 				if k.kind == netName {
 					apart = "net"
 				}
-				key = fit(key+hashPart(apart), maxKey)
+				key = fit(key+HashPart(apart), maxKey)
 			}
 			taken[key] = true
 			keys[k.node] = key

@@ -3,10 +3,10 @@
 package dra
 
 import (
-	"crypto/sha256"
-	"encoding/base32"
 	"strings"
 	"time"
+
+	"github.com/generic-dp/generic-dp/device"
 )
 
 // Driver is the name of the driver: in ResourceSlices and claims, of its sockets, and the
@@ -82,24 +82,13 @@ func DeviceName(id string) string {
 		}
 		return '-'
 	}, strings.ToLower(name))
-	return cut(strings.Trim(name, "-"), maxLabel-hashLen) + hash(id)
+	return cut(strings.Trim(name, "-"), maxLabel-device.HashLen) + device.HashPart(id)
 }
 
-// The hash at the end of a name: a mark, and characters of five bits each.
-const (
-	hashMark = "-x"
-	hashLen  = len(hashMark) + 10
-)
-
-func hash(exact string) string {
-	sum := sha256.Sum256([]byte(exact))
-	return hashMark + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:])[:hashLen-len(hashMark)])
-}
-
-// hashed reports whether the name of an ID would end like a hash.
+// hashed reports whether the name of an ID would end like a hash part, "-x" and more.
 func hashed(id string) bool {
-	i := len(id) - hashLen
-	return i >= 0 && id[i+1] == hashMark[1] && (id[i] == ':' || id[i] == '.')
+	i := len(id) - device.HashLen
+	return i >= 0 && id[i+1] == 'x' && (id[i] == ':' || id[i] == '.')
 }
 
 // cut returns at most the first n bytes of s, ending with a letter or digit if it can.
@@ -119,5 +108,5 @@ func value(s string) string {
 	if len(s) <= maxValue {
 		return s
 	}
-	return strings.ToValidUTF8(s[:maxValue-hashLen], "") + hash(s)
+	return strings.ToValidUTF8(s[:maxValue-device.HashLen], "") + device.HashPart(s)
 }

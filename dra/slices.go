@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/generic-dp/generic-dp/device"
 )
 
 // The fields of resource.k8s.io/v1 that are used, with the names of the API.
@@ -223,7 +225,7 @@ func sorted(devices []Device) []Device {
 func sliceName(node string, i int) string {
 	suffix := "-" + Driver + "-" + strconv.Itoa(i)
 	if len(node)+len(suffix) > maxName {
-		node = strings.TrimRight(node[:maxName-len(suffix)-hashLen], "-.") + hash(node)
+		node = strings.TrimRight(node[:maxName-len(suffix)-device.HashLen], "-.") + device.HashPart(node)
 	}
 	return node + suffix
 }
