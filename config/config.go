@@ -196,7 +196,7 @@ type Match struct {
 	// Permissions, unless empty, replaces Container.Permissions.
 	ContainerPath device.Text
 	Permissions   string
-	// Required: hardware without a node of this match is not a device.
+	// Required: hardware, a group or a pool without a node of this match is not a device.
 	Required bool
 }
 

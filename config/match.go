@@ -81,7 +81,7 @@ func readMatch(v value) Match {
 		t.text("container_path", &m.ContainerPath, path, "path of the nodes of this match in the container")
 		t.permissions(&m.Permissions, "what a container may do with the nodes of this match")
 		t.boolean("read_only", &m.ReadOnly, "whether a mount is read-only")
-		t.boolean("required", &m.Required, "whether hardware without a node of this match is no device")
+		t.boolean("required", &m.Required, "whether hardware, a group or a pool without a node of this match is no device")
 		t.boolean("dangerous", &m.Dangerous,
 			"whether devices of this match, their companions (with) and cdi_devices may be dangerous, that is, give access to the host itself")
 	})

@@ -42,7 +42,7 @@ func (b *builder) addPath(p pathPick) {
 		b.problem("%s: ${%s} is not known where something is mounted", what, open[0])
 	} else if ok {
 		b.mount(device.Mount{HostPath: p.path, ContainerPath: at.String(), ReadOnly: p.match.ReadOnly})
-		b.paths = append(b.paths, at)
+		b.paths[p.path] = at
 	}
 }
 

@@ -1,6 +1,8 @@
 package matchers
 
 import (
+	"fmt"
+
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
 )
@@ -18,6 +20,8 @@ const (
 	// maxTexts is the maximum length of all environment and annotations of a device.
 	maxTexts = 1 << 20
 )
+
+var errTooLong = fmt.Errorf("longer than %d bytes in all: want shorter values", maxTexts)
 
 // memoryOf is what an offer takes at least, known before it is built.
 func memoryOf(r *config.Resource, c *candidate) int {

@@ -27,9 +27,9 @@ type builder struct {
 	check    health.Check
 	problems []string
 	// taken are the nodes and mounts by path in the container, paths are those
-	// of the device's own: ${container_path}.
+	// of the device's own by path on the host: ${container_path}.
 	taken map[string]part
-	paths []device.Text
+	paths map[string]device.Text
 	texts int // length of environment and annotations
 }
 
@@ -40,7 +40,7 @@ type part struct {
 }
 
 func (m *run) builder(r *config.Resource, c *candidate, name string) *builder {
-	b := &builder{run: m, r: r, c: c, name: name, taken: map[string]part{}}
+	b := &builder{run: m, r: r, c: c, name: name, taken: map[string]part{}, paths: map[string]device.Text{}}
 	b.id, b.former = b.identify()
 	return b
 }
@@ -193,7 +193,7 @@ func (b *builder) addNode(p pick) {
 		return
 	}
 	if b.permits(p.node.Path, b.danger(p.node), p.match.Dangerous, "its match") && b.reserve(at, part{p.node.Path, p.node}) {
-		b.paths = append(b.paths, at)
+		b.paths[p.node.Path] = at
 		b.offer.Nodes = append(b.offer.Nodes, b.offered(p.node, b.keyOf(p.node), at, b.permissions(p)))
 	}
 }
@@ -296,11 +296,11 @@ func (b *builder) entries(what string, entries []device.Entry, check func(key de
 	var out []device.Entry
 	for _, e := range entries {
 		if b.texts > maxTexts {
-			b.problem("%s: longer than %d bytes in all: want shorter values", what, maxTexts)
+			b.problem("%s: %v", what, errTooLong)
 			out = append(out, device.Entry{})
 			continue
 		}
-		key, err := b.joined(e.Key, "")
+		key, err := b.single(e.Key, b.c)
 		if err != nil {
 			b.problem("%s: %v", what, err)
 		} else if strings.Contains(key.String(), "=") {

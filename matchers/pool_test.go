@@ -1,7 +1,9 @@
 package matchers_test
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,9 +24,10 @@ func TestPools(t *testing.T) {
 		{name: "hardware without nodes", toml: "each = \"all\"\nmatch.pci = { vendor = \"15b3\" }\ncontainer.env.A = \"${pci.address}\"" + cdi, want: []string{"x: all:example.com:x /dev/infiniband/uverbs0"}},
 		{name: "each node has its own hardware's variables", toml: "each = \"all\"\nmatch = { usb = {}, glob = \"/dev/bus/usb/**\" }\ncontainer.path = \"/dev/${usb.serial}\"" + cdi,
 			want: []string{"x: all:example.com:x /dev/bus/usb/001/002>/dev/CAN-A-77 /dev/bus/usb/001/003>/dev/CAN-B-78"}},
-		{name: "required within hardware", toml: "each = \"all\"\nmatch = [{ usb = {} }, { usb = {}, glob = \"/dev/ttyACM*\", required = true }]" + cdi,
-			want: []string{"x: all:example.com:x /dev/bus/usb/001/003 /dev/ttyACM0"}},
-		{name: "required without hardware is of the pool", toml: "each = \"all\"\nmatch = [{ glob = \"/dev/null\" }, { glob = \"/dev/kfd\", required = true }]"},
+		{name: "required of the pool, as a set of different hardware", toml: "each = \"all\"\nmatch = [{ usb.serial = \"CAN-A*\", required = true }, { usb = {}, glob = \"/dev/ttyACM*\", required = true }]" + cdi,
+			want: []string{"x: all:example.com:x /dev/bus/usb/001/002 /dev/ttyACM0"}},
+		{name: "required and missing", toml: "each = \"all\"\nmatch = [{ usb = {} }, { usb.serial = \"CAN-C*\", required = true }]" + cdi},
+		{name: "required without hardware", toml: "each = \"all\"\nmatch = [{ glob = \"/dev/null\" }, { glob = \"/dev/kfd\", required = true }]"},
 		{name: "mounts", toml: "each = \"all\"\nmatch = [{ glob = \"/dev/fuse\" }, { glob = \"/opt/*\", as = \"mount\" }]",
 			opts: func(o *matchers.Options) { host(o).glob = files("/opt/b", "/opt/a") },
 			want: []string{"x: all:example.com:x /dev/fuse mount /opt/a>/opt/a mount /opt/b>/opt/b"}},
@@ -74,6 +77,10 @@ match.usb = {}
 container.cdi = true
 `, want: []string{"a: " + canA + " /dev/bus/usb/001/002>/dev/a", "b: group:usb.vendor:1d50 /dev/bus/usb/001/003 /dev/ttyACM0"},
 			notes: []string{`test.toml: resource 2 ("b"): not offered here, since test.toml: resource 1 ("a") has it: USB device 1-1`}},
+		{name: "required of each group", toml: "group_by = \"usb.vendor\"\nmatch = [{ usb = {}, glob = \"/dev/bus/**\" }, { usb = {}, glob = \"/dev/ttyACM*\", required = true }]\ncontainer.path = \"/dev/x/\"" + cdi,
+			want: []string{"x: group:usb.vendor:1d50 /dev/bus/usb/001/002>/dev/x/002 /dev/bus/usb/001/003>/dev/x/003 /dev/ttyACM0>/dev/x/ttyACM0"}},
+		{name: "required of a group of one", toml: "group_by = \"usb.serial\"\nmatch = [{ usb = {}, glob = \"/dev/bus/**\" }, { usb = {}, glob = \"/dev/ttyACM*\", required = true }]\ncontainer.path = \"/dev/x/\"" + cdi,
+			want: []string{"x: group:usb.serial:CAN-B-78 /dev/bus/usb/001/003>/dev/x/003 /dev/ttyACM0>/dev/x/ttyACM0"}},
 		{name: "two groups of VFIO", toml: "group_by = \"pci.address\"\nmatch = { mdev = {}, vfio = true }" + cdi,
 			want: []string{"x: group:pci.address:0000:41:00.0 /dev/vfio/30 /dev/vfio/31 +/dev/vfio/vfio"}},
 	})
@@ -103,5 +110,48 @@ func TestPoolOffer(t *testing.T) {
 	group := matchers.Match(parse(t, "group_by = \"usb.vendor\"\nmatch.usb = {}"+cdi), snap, nil, opts).Resources[0].Offers[0]
 	if group.Pool || group.Hardware != snap.Hardware[slices.IndexFunc(snap.Hardware, func(h *device.Hardware) bool { return h.Name == "1-1" })].Path {
 		t.Errorf("group: pool %v, hardware %q; want that of its first member", group.Pool, group.Hardware)
+	}
+}
+
+// Values of a pool or a group are filled in for each part of it, once each, without those
+// that lack a variable.
+func TestPoolValues(t *testing.T) {
+	t.Parallel()
+	snap, opts := scanned(t, rig(t))
+	const usb = "match.usb = {}\ncontainer.path = \"/dev/u/\"\ncontainer.env.S = "
+	for _, tt := range []struct{ name, toml, want, problem string }{
+		{name: "a list of each", toml: "each = \"all\"\n" + usb + `"${usb.serial}"`, want: "CAN-A-77,CAN-B-78"},
+		{name: "once", toml: "each = \"all\"\n" + usb + `"${id} ${usb.vendor}"`, want: "all:example.com:x 1d50"},
+		{name: "what belongs together", toml: "each = \"all\"\n" + usb + `'"${usb.serial}":"${container_path}"'`,
+			want: `"CAN-A-77":"/dev/u/002","CAN-B-78":"/dev/u/003,/dev/u/ttyACM0"`},
+		{name: "of a group", toml: "group_by = \"usb.vendor\"\n" + usb + `{ value = "${usb.serial}=${devnode:/dev/bus/**}", separator = ";" }`,
+			want: "CAN-A-77=/dev/bus/usb/001/002;CAN-B-78=/dev/bus/usb/001/003"},
+		{name: "of nodes", toml: "each = \"all\"\nmatch.glob = [\"/dev/ttyACM*\", \"/dev/fuse\"]\ncontainer.env.S = \"${kernel}:${devnode}\"", want: "fuse:/dev/fuse,ttyACM0:/dev/ttyACM0"},
+		{name: "of those that have it", toml: "each = \"all\"\n" + usb + `"${usb.serial}@${devnode:/dev/ttyACM*}"`, want: "CAN-B-78@/dev/ttyACM0"},
+		{name: "of none", toml: "each = \"all\"\n" + usb + `"${pci.pf}"`, problem: "container.env.S: ${pci.pf} has no value for the pool"},
+		{name: "of several parts, none of which has all", toml: "each = \"all\"\nmatch = [{ usb.serial = \"CAN-A*\" }, { glob = \"/dev/fuse\" }]\ncontainer.env.S = \"${usb.serial} ${devnode:/dev/fuse}\"", want: "CAN-A-77 /dev/fuse"},
+		{name: "in a name", toml: "each = \"all\"\nmatch.usb = {}\ncontainer.path = \"/dev/u/\"\ncontainer.env.\"S_${usb.serial}\" = \"x\"",
+			want: "x", problem: `container.env: ${usb.serial} has several values: "CAN-A-77" and "CAN-B-78"`},
+	} {
+		o := matchers.Match(parse(t, tt.toml), snap, nil, opts).Resources[0].Offers[0]
+		if got := o.Env[0].Value.String(); got != tt.want || o.Problem != tt.problem {
+			t.Errorf("%s: %q, problem %q; want %q and %q", tt.name, got, o.Problem, tt.want, tt.problem)
+		}
+	}
+}
+
+// The length of a value is limited while it is filled in.
+func TestPoolValueTooLong(t *testing.T) {
+	t.Parallel()
+	snap := &device.Snapshot{Dirs: []string{"/dev"}}
+	for i := range 20 {
+		name := fmt.Sprintf("x%02d", i)
+		snap.Nodes = append(snap.Nodes, &device.Node{Path: "/dev/" + name, Kernel: name, Type: device.CharNode, Major: 240, Minor: uint32(i), Interface: -1, Index: -1})
+	}
+	cfg := parse(t, "each = \"all\"\nmatch.glob = \"/dev/x*\"\ncontainer.env.S = \"${kernel}"+strings.Repeat("x", 60_000)+"\"")
+	const want = "container.env.S: longer than 1048576 bytes in all: want shorter values"
+	o := matchers.Match(cfg, snap, nil, matchers.Options{Host: &fakeHost{}}).Resources[0].Offers[0]
+	if o.Problem != want {
+		t.Errorf("problem %.200q, want %q", o.Problem, want)
 	}
 }

@@ -33,6 +33,8 @@ type candidate struct {
 	// value of the variable of group_by.
 	pool  bool
 	value string
+	// parts that it combines.
+	parts []candidate
 	// dangerous: a match that selected it has dangerous = true.
 	dangerous bool
 }
@@ -87,15 +89,14 @@ type selection struct {
 //
 // A node is in if any match selects it, and out if any exclude does. Hardware
 // is a device if one of its nodes is left, or if it never had one selected
-// and a match without a glob matches it. Hardware without a node of a required
-// match is no device, and neither is any of its nodes. A pool or a group is
-// found in parts, which other resources may claim: hardware where a match names
-// it, single nodes otherwise.
-func (ix *index) candidates(r *config.Resource) []candidate {
-	clear(ix.picked)
+// and a match without a glob matches it. A pool or a group is found in parts,
+// which other resources may claim: hardware where a match names it, single nodes
+// otherwise.
+func (m *run) candidates(r *config.Resource) []candidate {
+	clear(m.picked)
 	s := &selection{
-		ix: ix, r: r, matches: ix.predicates(r.Match), excludes: ix.predicates(r.Exclude),
-		picked: ix.picked, whole: map[*device.Hardware]bool{}, groups: map[string]*group{},
+		ix: m.index, r: r, matches: m.predicates(r.Match), excludes: m.predicates(r.Exclude),
+		picked: m.picked, whole: map[*device.Hardware]bool{}, groups: map[string]*group{},
 	}
 	for _, p := range s.matches {
 		switch {
@@ -129,7 +130,6 @@ func (ix *index) candidates(r *config.Resource) []candidate {
 		picks := rest[:n:n]
 		rest = rest[n:]
 		switch {
-		case h != nil && !s.complete(picks):
 		case h != nil && s.together(picks):
 			found = append(found, candidate{hardware: h, picks: picks, groups: s.groupOf(h), dangerous: slices.ContainsFunc(picks, dangerousPick)})
 		default:
@@ -139,16 +139,44 @@ func (ix *index) candidates(r *config.Resource) []candidate {
 		}
 	}
 	for h, dangerous := range s.whole {
-		if r.Each != config.EachNode && s.complete(nil) {
+		if r.Each != config.EachNode {
 			found = append(found, candidate{hardware: h, dangerous: dangerous})
 		}
 	}
 	sortByHardware(found)
 	found = append(found, s.others...)
-	if r.Each == config.EachAll && s.lacksRequired(found) {
-		return nil
+	for _, p := range s.matches {
+		if p.Required {
+			found = m.withNodeOf(p, r, found)
+		}
 	}
 	return found
+}
+
+// withNodeOf leaves the candidates of devices of which a required match selects a node: of
+// the pool, of the group, or of the hardware, also if its nodes are devices. Mounts belong
+// to no hardware.
+func (m *run) withNodeOf(p *predicate, r *config.Resource, found []candidate) []candidate {
+	deviceOf := func(c *candidate) any {
+		if r.Each == config.EachAll {
+			return r
+		}
+		if value := m.groupValue(r, c); value != "" {
+			return value
+		}
+		return c.hardware
+	}
+	has := map[any]bool{(*device.Hardware)(nil): true}
+	for i := range found {
+		c := &found[i]
+		if slices.ContainsFunc(c.picks, p.matchesPick) || slices.ContainsFunc(c.paths, func(by pathPick) bool { return by.match == p.Match }) {
+			has[deviceOf(c)] = true
+		}
+	}
+	if p.Mount && r.Each != config.EachAll {
+		return found
+	}
+	return slices.DeleteFunc(found, func(c candidate) bool { return !has[deviceOf(&c)] })
 }
 
 func dangerousPick(p pick) bool { return p.match.Dangerous }
@@ -273,28 +301,9 @@ func (s *selection) exclude() {
 	})
 }
 
-// complete reports whether each required match selects one of a device's nodes.
-// Mounts belong to no hardware.
-func (s *selection) complete(picks []pick) bool {
-	return !slices.ContainsFunc(s.matches, func(p *predicate) bool {
-		ofPool := s.r.Each == config.EachAll && !p.NamesHardware()
-		return p.Required && !p.Mount && !ofPool && !slices.ContainsFunc(picks, p.matchesPick)
-	})
-}
-
 // matchesPick reports whether the match selects a pick.
 func (p *predicate) matchesPick(by pick) bool {
 	return by.match == p || p.matches(by.node, by.node.Hardware)
-}
-
-// lacksRequired reports whether a required match without hardware selects
-// nothing of a pool.
-func (s *selection) lacksRequired(found []candidate) bool {
-	return slices.ContainsFunc(s.matches, func(p *predicate) bool {
-		return p.Required && !p.NamesHardware() && !slices.ContainsFunc(found, func(c candidate) bool {
-			return slices.ContainsFunc(c.picks, p.matchesPick) || slices.ContainsFunc(c.paths, func(by pathPick) bool { return by.match == p.Match })
-		})
-	})
 }
 
 // combine makes devices of the claimed parts: one of all with each = "all", and
@@ -330,7 +339,7 @@ func (m *run) combine(r *config.Resource, parts []candidate) []candidate {
 
 // groupValue is the value of the variable of group_by, empty for none.
 func (m *run) groupValue(r *config.Resource, c *candidate) string {
-	if c.hardware == nil {
+	if c.hardware == nil || r.GroupBy == "" {
 		return ""
 	}
 	value, err := m.builder(r, c, "").joined(device.Text{{Var: r.GroupBy}}, "")
@@ -342,7 +351,7 @@ func (m *run) groupValue(r *config.Resource, c *candidate) string {
 
 // merge makes one device of several parts.
 func merge(parts []candidate) candidate {
-	var one candidate
+	one := candidate{parts: parts}
 	for _, p := range parts {
 		one.united = append(one.united, p.members()...)
 		one.groups = append(one.groups, p.groups...)

@@ -2,6 +2,7 @@ package matchers
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -83,24 +84,56 @@ func (c *candidate) interfaces() []*device.Node {
 	return found
 }
 
-// joined fills in a name or value of environment or annotations. Several values,
-// as of ${devnode} for a device with several nodes, are joined with the separator,
-// by default a comma.
+// joined fills in a value of environment or annotations, for each part of a pool or a group
+// that has a value for each variable. Several values, also those of ${devnode} for
+// hardware with several nodes, are joined with the separator, by default a comma.
 func (b *builder) joined(t device.Text, separator string) (device.Text, error) {
-	return expand(t, func(name string) (device.Text, error) {
-		values, err := b.values(name, b.c)
-		if err != nil {
+	separator = cmp.Or(separator, ",")
+	var all []device.Text
+	seen, size := map[string]bool{}, 0
+	for i := range b.c.parts {
+		text, err := b.filled(t, separator, &b.c.parts[i])
+		if size += textSize(text); size > maxTexts {
+			return nil, errTooLong
+		}
+		switch {
+		case errors.As(err, new(noValue)):
+		case err != nil:
 			return nil, err
+		case !seen[text.String()]:
+			seen[text.String()] = true
+			all = append(all, text)
 		}
-		var joined device.Text
-		for i, v := range values {
-			if i > 0 {
-				joined = append(joined, device.Part{Literal: cmp.Or(separator, ",")})
-			}
-			joined = append(joined, v...)
-		}
-		return joined, nil
+	}
+	if all == nil {
+		return b.filled(t, separator, b.c)
+	}
+	return join(all, separator), nil
+}
+
+// filled fills in a text for a device, or a part of one.
+func (b *builder) filled(t device.Text, separator string, of *candidate) (device.Text, error) {
+	return expand(t, func(name string) (device.Text, error) {
+		values, err := b.values(name, of)
+		return join(values, separator), err
 	})
+}
+
+// noValue is the error of a variable without a value.
+type noValue string
+
+func (n noValue) Error() string { return string(n) }
+
+// join joins texts.
+func join(texts []device.Text, separator string) (joined device.Text) {
+	for i, t := range texts {
+		if i > 0 {
+			joined = append(joined, device.Literal(separator)...)
+		}
+		joined = append(joined, t...)
+	}
+	// Joins adjacent literals.
+	return joined.Expand(func(string) (string, bool) { return "", false })
 }
 
 // single fills in a text whose variables must have one value each.
@@ -182,11 +215,20 @@ func expand(t device.Text, value func(name string) (device.Text, error)) (device
 
 // values lists the values of a variable without repeats, at least one.
 func (b *builder) values(name string, of *candidate) ([]device.Text, error) {
-	if name == "container_path" && len(b.paths) > 0 {
-		return b.paths, nil
+	var out []device.Text
+	if name == "container_path" {
+		for _, p := range of.picks {
+			if at, ok := b.paths[p.node.Path]; ok {
+				out = append(out, at)
+			}
+		}
+		for _, p := range of.paths {
+			if at, ok := b.paths[p.path]; ok {
+				out = append(out, at)
+			}
+		}
 	}
 	values := b.lookUp(name, of)
-	var out []device.Text
 	for i, v := range values {
 		if v != "" && !slices.Contains(values[:i], v) {
 			out = append(out, device.Literal(v))
@@ -196,9 +238,9 @@ func (b *builder) values(name string, of *candidate) ([]device.Text, error) {
 	case len(out) > 0:
 		return out, nil
 	case name == "node_name":
-		return nil, fmt.Errorf("${%s} has no value: %s", name, noNodeName)
+		return nil, noValue(fmt.Sprintf("${%s} has no value: %s", name, noNodeName))
 	}
-	return nil, fmt.Errorf("${%s} has no value for %s", name, b.c.describe())
+	return nil, noValue(fmt.Sprintf("${%s} has no value for %s", name, b.c.describe()))
 }
 
 // lookUp lists the values of a variable.
