@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -22,7 +23,7 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
 )
 
-// api reads objects, many times a second: kubectl would use more CPU than the cluster.
+// api is for many requests a second: kubectl would use more CPU than the cluster.
 type api struct{ client *http.Client }
 
 func newAPI(t testing.TB, b *bed.Bed) *api {
@@ -40,12 +41,19 @@ func newAPI(t testing.TB, b *bed.Bed) *api {
 	return &api{client: &http.Client{Transport: transport, Timeout: 10 * time.Second}}
 }
 
-func (a *api) get(path string) ([]byte, error) {
-	req, err := http.NewRequest(http.MethodGet, "https://"+address+path, nil)
+func (a *api) get(path string) ([]byte, error) { return a.do(http.MethodGet, path, nil) }
+
+func (a *api) do(method, path string, object any) ([]byte, error) {
+	text, err := json.Marshal(object)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequest(method, "https://"+address+path, bytes.NewReader(text))
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Content-Type", "application/json")
 	resp, err := a.client.Do(req)
 	if err != nil {
 		return nil, err
@@ -55,8 +63,8 @@ func (a *api) get(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: %s: %s", path, resp.Status, body)
+	if resp.StatusCode >= http.StatusBadRequest {
+		return nil, fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, body)
 	}
 	return body, nil
 }
@@ -78,6 +86,24 @@ func (c *Cluster) Node() (v1.Node, error) { return Get[v1.Node](c, "/api/v1/node
 func (c *Cluster) Pods(namespace, label string) ([]v1.Pod, error) {
 	list, err := Get[v1.PodList](c, "/api/v1/namespaces/"+namespace+"/pods?labelSelector="+label)
 	return list.Items, err
+}
+
+const podsPath = "/api/v1/namespaces/" + v1.NamespaceDefault + "/pods"
+
+// CreatePod creates a pod in the namespace default.
+func (c *Cluster) CreatePod(t testing.TB, pod *v1.Pod) {
+	t.Helper()
+	if _, err := c.api.do(http.MethodPost, podsPath, pod); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// DeletePod begins to delete such a pod.
+func (c *Cluster) DeletePod(t testing.TB, name string) {
+	t.Helper()
+	if _, err := c.api.do(http.MethodDelete, podsPath+"/"+name, nil); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Kubectl runs kubectl with input, and fails the test if it fails.

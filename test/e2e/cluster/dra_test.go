@@ -5,6 +5,7 @@ package cluster_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
 	"github.com/generic-dp/generic-dp/test/e2e/cluster"
@@ -34,6 +36,14 @@ container.path = "/dev/zigbee"
 container.env.ZIGBEE_SERIAL = "${usb.serial}"
 `
 	byDRA = "api = \"dra\"\n" + zigbees
+	// beside is a resource that the device plugin serves beside it.
+	beside = `
+[[resource]]
+name = "beside"
+api = "device-plugin"
+match.glob = "/dev/null"
+container.path = "/dev/beside"
+`
 	// moves is the timeout of a device's way between the kubelet's APIs: a minute of
 	// Unhealthy, then the next query of its holders.
 	moves = 240 * time.Second
@@ -56,18 +66,24 @@ func newDRANode(t *testing.T, kubelet, config string) *draNode {
 		Config: config, Env: []string{"KUBERNETES_SERVICE_HOST=127.0.0.1", "KUBERNETES_SERVICE_PORT=6443"},
 		Args: []string{"--sysfs", n.Sysfs(), "--log-level", "debug", "--node-name", bed.NodeName},
 	}
+	n.class(t, zigbee)
+	n.account(t)
+	return n
+}
+
+// class makes the DeviceClass of a resource.
+func (n *draNode) class(t *testing.T, resource string) {
+	t.Helper()
 	n.Apply(t, &resourcev1.DeviceClass{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "resource.k8s.io/v1", Kind: "DeviceClass"},
-		ObjectMeta: metav1.ObjectMeta{Name: "zigbee.example.com"},
+		ObjectMeta: metav1.ObjectMeta{Name: strings.ReplaceAll(resource, "/", ".")},
 		Spec: resourcev1.DeviceClassSpec{
-			ExtendedResourceName: new(zigbee),
+			ExtendedResourceName: &resource,
 			Selectors: []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{
-				Expression: fmt.Sprintf("device.driver == %q && device.attributes[%q].resource == %q", draDriver, draDriver, zigbee),
+				Expression: fmt.Sprintf("device.driver == %q && device.attributes[%q].resource == %q", draDriver, draDriver, resource),
 			}}},
 		},
 	})
-	n.account(t)
-	return n
 }
 
 // account makes what a pod has and a reboot removes: the files of a service account, and the
@@ -99,8 +115,12 @@ func (n *draNode) serve(t *testing.T) { n.plugin = n.Plugin(t, n.spec) }
 // pod creates a pod that requests a device, by extended resource.
 func (n *draNode) pod(t *testing.T, name string) *bed.Pod {
 	t.Helper()
-	pod := bed.Workload(name+"-"+bed.NodeName, zigbee, 1)
-	n.Apply(t, pod)
+	return n.podWith(t, name, zigbee)
+}
+
+func (n *draNode) podWith(t *testing.T, name, resource string) *bed.Pod {
+	t.Helper()
+	n.CreatePod(t, bed.Workload(name+"-"+bed.NodeName, resource, 1))
 	return n.PodOf(name)
 }
 
@@ -108,11 +128,34 @@ func (n *draNode) get(name string) (v1.Pod, error) {
 	return cluster.Get[v1.Pod](n.Cluster, "/api/v1/namespaces/default/pods/"+name+"-"+bed.NodeName)
 }
 
-// devices is the number of devices in the node's slices.
-func (n *draNode) devices() (count int, err error) {
+func (n *draNode) slices() ([]resourcev1.ResourceSlice, error) {
 	list, err := cluster.Get[resourcev1.ResourceSliceList](n.Cluster, "/apis/resource.k8s.io/v1/resourceslices")
-	for _, s := range list.Items {
-		count += len(s.Spec.Devices)
+	return list.Items, err
+}
+
+// versions are the versions of all slices, which change with every write.
+func (n *draNode) versions(t *testing.T) map[types.UID]string {
+	t.Helper()
+	list, err := n.slices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions := map[types.UID]string{}
+	for _, s := range list {
+		versions[s.UID] = s.ResourceVersion
+	}
+	return versions
+}
+
+// devices is the number of devices in the node's slices that may be allocated.
+func (n *draNode) devices() (count int, err error) {
+	list, err := n.slices()
+	for _, s := range list {
+		for _, d := range s.Spec.Devices {
+			if len(d.Taints) == 0 {
+				count++
+			}
+		}
 	}
 	return count, err
 }
@@ -155,7 +198,7 @@ func TestDRA(t *testing.T) {
 }
 
 func runDRA(t *testing.T, kubelet string) {
-	n := newDRANode(t, kubelet, byDRA)
+	n := newDRANode(t, kubelet, byDRA+beside)
 	n.Plug(fixture.Stick{Port: "1-1", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB0"})
 	mine := n.pod(t, "mine")
 	n.waiting(t, "mine")
@@ -181,32 +224,15 @@ func runDRA(t *testing.T, kubelet string) {
 	// slices or a driver.
 	n.Plug(fixture.Stick{Port: "1-3", ID: "10c4:ea60", Serial: "B5C6D7E8", TTY: "ttyUSB6"})
 	n.waitDevices(t, 2)
-	old := n.plugin
+	before, old := n.versions(t), n.plugin
 	n.spec.Name = "plugin-2"
 	n.serve(t)
 	n.plugin.WaitLog(t, limit, "msg=registered driver")
-	gap := make(chan string, 1)
-	stop := make(chan struct{})
-	go func() {
-		lowest := 2
-		for {
-			if have, err := n.devices(); err == nil {
-				lowest = min(lowest, have)
-			}
-			select {
-			case <-stop:
-				gap <- fmt.Sprint(lowest)
-				return
-			default:
-			}
-		}
-	}()
 	old.Stop(t)
 	other := n.pod(t, "other")
 	other.WaitRunning(t)
-	close(stop)
-	if lowest := <-gap; lowest != "2" {
-		t.Errorf("during the update there were %s devices", lowest)
+	if after := n.versions(t); !maps.Equal(before, after) {
+		t.Errorf("the update wrote slices: %v, then %v", before, after)
 	}
 	if r := other.Report(t, "main"); r.Env["ZIGBEE_SERIAL"] != "B5C6D7E8" {
 		t.Errorf("the second pod has %v", r.Env)
@@ -220,13 +246,14 @@ func runDRA(t *testing.T, kubelet string) {
 		t.Errorf("the third pod has %v", r.Env)
 	}
 
-	// A reboot, where the kubelet starts before the driver: the same pods wait, then run.
-	before, err := n.get("third")
+	// A reboot, where the kubelet starts before the driver: by DRA the same pods wait, then
+	// run; by device plugin they are lost.
+	lost := n.podWith(t, "lost", "example.com/beside")
+	lost.WaitRunning(t)
+	kept, err := n.get("third")
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.plugin.Kill()
-	n.plugin.Wipe(t)
 	n.Reboot(t)
 	n.account(t)
 	wait.Until(t, moves, "a pod that waits for the driver", func() error {
@@ -236,10 +263,50 @@ func runDRA(t *testing.T, kubelet string) {
 		}
 		return nil
 	})
+	if reason := lost.WaitFailed(t).Status.Reason; reason != "UnexpectedAdmissionError" {
+		t.Errorf("the pod of the device plugin failed with %q", reason)
+	}
 	n.serve(t)
 	third.WaitRunning(t)
-	if after, err := n.get("third"); err != nil || after.UID != before.UID {
+	if now, err := n.get("third"); err != nil || now.UID != kept.UID {
 		t.Errorf("after the reboot it is another pod, %v", err)
+	}
+	n.WaitResource(t, "example.com/beside", 1)
+	if now, err := n.get("lost"); err != nil || now.Status.Phase != v1.PodFailed {
+		t.Errorf("with its device back the pod of the device plugin is %s, %v: the kubelet has learnt to wait", now.Status.Phase, err)
+	}
+}
+
+// A rolling update of the chart's DaemonSet writes no slice, so that no device is unavailable
+// for a moment, and pods start all the while.
+func TestDRARollingUpdate(t *testing.T) {
+	t.Parallel()
+	n := &draNode{Cluster: cluster.New(t)}
+	n.Host = n.Hardware(t)
+	n.ImportProduct(t)
+	n.ServePods(t)
+	n.Mknod("stick-a", "stick-b")
+	helm(t, n.Cluster, "install", map[string]any{
+		"config": map[string]string{"10-test.toml": "api = \"dra\"\n" + fmt.Sprintf(sticks, "stick")},
+		"dra":    map[string]any{"enabled": true, "resources": []string{stick}},
+	})
+	first := n.WaitDaemonSet(t, namespace, name)
+	n.waitDevices(t, 2)
+	held := n.podWith(t, "held", stick)
+	held.WaitRunning(t)
+	before := n.versions(t)
+	n.Kubectl(t, "", "-n", namespace, "rollout", "restart", "daemonset/"+name)
+	started := 0
+	for updated := false; !updated; started++ {
+		name := fmt.Sprintf("p%d", started)
+		n.podWith(t, name, stick).WaitRunning(t)
+		n.Kubectl(t, "", "delete", "pod", name+"-"+bed.NodeName, "--timeout=60s")
+		now, err := n.RolledOut(namespace, "generic-dp")
+		updated = err == nil && now.UID != first.UID
+	}
+	t.Logf("%d pods started meanwhile", started)
+	if after := n.versions(t); !maps.Equal(before, after) {
+		t.Errorf("the update wrote slices: %v, then %v", before, after)
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"sigs.k8s.io/yaml"
 
 	"github.com/generic-dp/generic-dp/test/e2e/cluster"
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
@@ -48,18 +47,10 @@ func TestEvict(t *testing.T) {
 	pull := func(id string) { _ = os.Remove("/dev/" + prefix + "-" + id) }
 	t.Cleanup(func() { pull("a"); pull("b") })
 	plug("a")
-	values, err := yaml.Marshal(map[string]any{
+	helm(t, c, "install", map[string]any{
 		"config": map[string]string{"10-test.toml": fmt.Sprintf(sticks, prefix)},
 		"evict":  map[string]any{"enabled": true, "after": evictAfter.String()},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "values.yaml")
-	if err := os.WriteFile(file, values, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	c.Helm(t, "install", name, cluster.Repository("deploy", "helm", "generic-dp"), "--namespace", namespace, "--create-namespace", "--values", file)
 	c.WaitDaemonSet(t, namespace, name)
 	c.WaitResource(t, stick, 1)
 	evicter := waitEvicter(t, c)

@@ -44,22 +44,14 @@ func TestChart(t *testing.T) {
 	node := privateNode(t, c)
 	install := func(command string, config string) {
 		t.Helper()
-		values, err := yaml.Marshal(map[string]any{
+		helm(t, c, command, map[string]any{
 			"cdi":     map[string]any{"enabled": true},
 			"hostSys": true,
 			"config":  map[string]string{"10-test.toml": config},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		file := filepath.Join(t.TempDir(), "values.yaml")
-		if err := os.WriteFile(file, values, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		c.Helm(t, command, name, cluster.Repository("deploy", "helm", "generic-dp"), "--namespace", namespace, "--create-namespace", "--values", file)
 	}
 	install("install", fmt.Sprintf(private, node))
-	pods := c.WaitDaemonSet(t, namespace, name)
+	first := c.WaitDaemonSet(t, namespace, name)
 	c.WaitResource(t, "example.com/private", 1)
 
 	opener := openAs(1000)
@@ -69,13 +61,27 @@ func TestChart(t *testing.T) {
 
 	install("upgrade", fmt.Sprintf(private, node)+added)
 	c.WaitResource(t, "example.com/added", 3)
-	if now := c.WaitDaemonSet(t, namespace, name); now[0].UID != pods[0].UID {
+	if now := c.WaitDaemonSet(t, namespace, name); now.UID != first.UID {
 		t.Errorf("an upgrade of nothing but the configuration made another pod")
 	}
 
 	c.Helm(t, "uninstall", name, "--namespace", namespace, "--wait")
 	c.WaitResource(t, "example.com/private", 0)
 	clean(t, c)
+}
+
+// helm installs or upgrades the chart with values.
+func helm(t *testing.T, c *cluster.Cluster, command string, values map[string]any) {
+	t.Helper()
+	text, err := yaml.Marshal(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c.Helm(t, command, name, cluster.Repository("deploy", "helm", "generic-dp"), "--namespace", namespace, "--create-namespace", "--values", file)
 }
 
 // privateNode makes a device node in /dev that only uid 0 may open, and returns its

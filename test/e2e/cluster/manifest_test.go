@@ -81,7 +81,7 @@ func TestManifest(t *testing.T) {
 	manifest := cluster.Repository("deploy", "generic-dp.yaml")
 	began := time.Now()
 	c.Kubectl(t, "", "apply", "-f", manifest)
-	pods := c.WaitDaemonSet(t, namespace, name)
+	first := c.WaitDaemonSet(t, namespace, name)
 	c.WaitResource(t, "example.com/fuse", 100)
 	t.Logf("from kubectl apply to allocatable: %v", time.Since(began).Round(10*time.Millisecond))
 
@@ -90,8 +90,8 @@ func TestManifest(t *testing.T) {
 	c.WaitResource(t, "example.com/held", 2)
 	t.Logf("from the edit of the ConfigMap to allocatable: %v", time.Since(began).Round(10*time.Millisecond))
 	now := c.WaitDaemonSet(t, namespace, name)
-	if now[0].UID != pods[0].UID || now[0].Status.ContainerStatuses[0].RestartCount != 0 {
-		t.Errorf("the edit made another container: %+v", now[0].Status)
+	if now.UID != first.UID || now.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Errorf("the edit made another container: %+v", now.Status)
 	}
 
 	t.Run("one too many waits", func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestManifest(t *testing.T) {
 	})
 	t.Run("a broken edit", func(t *testing.T) {
 		configure(t, c, strings.Replace(held, "count = 2", "cuont = 2", 1))
-		waitLog(t, c, now[0], "cuont")
+		waitLog(t, c, now, "cuont")
 		c.WaitDaemonSet(t, namespace, name)
 		c.WaitResource(t, "example.com/held", 2)
 		configure(t, c, held)
@@ -147,11 +147,11 @@ func rollingUpdate(t *testing.T, c *cluster.Cluster) {
 	c.Kubectl(t, "", "-n", namespace, "rollout", "restart", "daemonset/"+name)
 	c.Kubectl(t, "", "delete", "pod", holders[0].Name, "--wait=false", "--grace-period=1")
 	wait.Until(t, limit, "another pod", func() error {
-		after := c.WaitDaemonSet(t, namespace, name)
-		if after[0].UID == before[0].UID {
-			return fmt.Errorf("still %s", after[0].Name)
+		after, err := c.RolledOut(namespace, name)
+		if err == nil && after.UID == before.UID {
+			err = fmt.Errorf("still %s", after.Name)
 		}
-		return nil
+		return err
 	})
 	c.WaitPods(t, "holders", 2, 0)
 	close(done)

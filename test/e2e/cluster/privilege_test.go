@@ -45,8 +45,8 @@ func TestLeastPrivilege(t *testing.T) {
 	c := cluster.New(t)
 	c.ImportProduct(t)
 	c.Kubectl(t, "", "apply", "-f", cluster.Repository("deploy", "generic-dp.yaml"))
-	pods := c.WaitDaemonSet(t, namespace, name)
-	whatItMay(t, c, pods[0])
+	pod := c.WaitDaemonSet(t, namespace, name)
+	whatItMay(t, c, pod)
 	configure(t, c, held+byCDI)
 
 	// Without it the program exits or fails, and names the flag, and thereby the line

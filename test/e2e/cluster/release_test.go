@@ -74,17 +74,17 @@ func TestRelease(t *testing.T) {
 	repository, _, _ := strings.Cut(chart, "@")
 	c.Helm(t, "install", name, "oci://"+repository, "--plain-http", "--version", strings.TrimPrefix(version, "v"),
 		"--namespace", namespace, "--create-namespace", "--values", valuesFile, "--set-file", `config.10-generic-dp\.toml=`+file)
-	pods := c.WaitDaemonSet(t, namespace, name)
-	if id := pods[0].Status.ContainerStatuses[0].ImageID; !strings.HasSuffix(id, image[strings.Index(image, "@"):]) {
+	pod := c.WaitDaemonSet(t, namespace, name)
+	if id := pod.Status.ContainerStatuses[0].ImageID; !strings.HasSuffix(id, image[strings.Index(image, "@"):]) {
 		t.Errorf("the pod runs %s, want %s", id, image)
 	}
 	c.WaitResource(t, "example.com/zigbee", 1)
 
-	pod := bed.Workload("holder", "example.com/zigbee", 1)
-	pod.Spec.RestartPolicy = v1.RestartPolicyNever
-	pod.Spec.Containers[0].Command = []string{"/tool", "inspect", "/dev"}
-	c.Apply(t, pod)
-	waitSucceeded(t, c, pod.Name)
+	holder := bed.Workload("holder", "example.com/zigbee", 1)
+	holder.Spec.RestartPolicy = v1.RestartPolicyNever
+	holder.Spec.Containers[0].Command = []string{"/tool", "inspect", "/dev"}
+	c.Apply(t, holder)
+	waitSucceeded(t, c, holder.Name)
 	logs, err := filepath.Glob(c.Dir + "/pods/*_holder_*/main/0.log")
 	if err != nil || len(logs) != 1 {
 		t.Fatalf("logs %q, %v", logs, err)

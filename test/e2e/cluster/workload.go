@@ -111,25 +111,33 @@ func (c *Cluster) WaitResource(t testing.TB, name string, allocatable int64) {
 	})
 }
 
-// WaitDaemonSet waits until a DaemonSet is rolled out: every node has a ready pod of
-// the latest generation. It returns the pods.
-func (c *Cluster) WaitDaemonSet(t testing.TB, namespace, name string) []v1.Pod {
+// WaitDaemonSet waits until a DaemonSet is rolled out, and returns its pod.
+func (c *Cluster) WaitDaemonSet(t testing.TB, namespace, name string) (pod v1.Pod) {
 	t.Helper()
-	var pods []v1.Pod
-	wait.Until(t, podLimit, "DaemonSet "+name, func() error {
-		d, err := Get[appsv1.DaemonSet](c, "/apis/apps/v1/namespaces/"+namespace+"/daemonsets/"+name)
-		if err != nil {
-			return err
-		}
-		s := d.Status
-		if s.ObservedGeneration != d.Generation || s.DesiredNumberScheduled != 1 || s.UpdatedNumberScheduled != 1 || s.NumberReady != 1 || s.NumberUnavailable != 0 {
-			return fmt.Errorf("%+v", s)
-		}
-		pods, err = c.Pods(namespace, "app.kubernetes.io/name=generic-dp")
-		if err == nil && len(pods) != 1 {
-			err = fmt.Errorf("%d pods", len(pods))
-		}
+	wait.Until(t, podLimit, "DaemonSet "+name, func() (err error) {
+		pod, err = c.RolledOut(namespace, name)
 		return err
 	})
-	return pods
+	return pod
+}
+
+// RolledOut returns the pod of a DaemonSet, or an error unless it is ready, of the latest
+// generation and the only one.
+func (c *Cluster) RolledOut(namespace, name string) (pod v1.Pod, err error) {
+	d, err := Get[appsv1.DaemonSet](c, "/apis/apps/v1/namespaces/"+namespace+"/daemonsets/"+name)
+	if err != nil {
+		return pod, err
+	}
+	s := d.Status
+	if s.ObservedGeneration != d.Generation || s.DesiredNumberScheduled != 1 || s.UpdatedNumberScheduled != 1 || s.NumberReady != 1 || s.NumberUnavailable != 0 {
+		return pod, fmt.Errorf("%+v", s)
+	}
+	pods, err := c.Pods(namespace, "app.kubernetes.io/name=generic-dp")
+	if err == nil && len(pods) != 1 {
+		err = fmt.Errorf("%d pods", len(pods))
+	}
+	if err != nil {
+		return pod, err
+	}
+	return pods[0], nil
 }

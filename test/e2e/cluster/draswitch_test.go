@@ -1,0 +1,225 @@
+//go:build cluster
+
+package cluster_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/generic-dp/generic-dp/test/e2e/bed"
+	"github.com/generic-dp/generic-dp/test/e2e/cluster"
+	"github.com/generic-dp/generic-dp/test/e2e/fixture"
+	"github.com/generic-dp/generic-dp/test/e2e/wait"
+)
+
+const (
+	stepsEnv = "GENERIC_DP_E2E_STEPS"
+	seedEnv  = "GENERIC_DP_E2E_SEED"
+	// perResource is the number of sticks of each of two resources.
+	perResource = 3
+)
+
+var switched = [2]struct{ name, id string }{{"zigbee", "10c4:ea60"}, {"zwave", "0658:0200"}}
+
+// switching is a node whose two resources change their API at random.
+type switching struct {
+	*draNode
+	random  *rand.Rand
+	byDRA   [2]bool
+	ttys    [2 * perResource]int // the number of each stick's node when it was plugged last
+	plugged [2 * perResource]bool
+	pods    [8]string
+	made    int
+	stop    chan struct{}
+}
+
+func (s *switching) config() string {
+	text := `domain = "example.com"` + "\n"
+	for i, r := range switched {
+		text += fmt.Sprintf("[[resource]]\nname = %q\napi = %q\nmatch = { usb = { id = %q }, glob = \"/dev/ttyUSB*\" }\ncontainer.path = \"/dev/stick\"\n",
+			r.name, map[bool]string{false: "device-plugin", true: "dra"}[s.byDRA[i]], r.id)
+	}
+	return text
+}
+
+// plug plugs a stick in, in another port and with another node than before.
+func (s *switching) plug(i int) {
+	s.ttys[i] = (s.ttys[i] + len(s.ttys)) % 252 // a multiple of the number of sticks
+	s.plugged[i] = true
+	s.Plug(fixture.Stick{Port: fmt.Sprintf("1-%d", 1+s.ttys[i]), ID: switched[i/perResource].id, Serial: fmt.Sprintf("SERIAL%d", i), TTY: fmt.Sprintf("ttyUSB%d", s.ttys[i])})
+}
+
+func (s *switching) toggle(i int) {
+	if !s.plugged[i] {
+		s.plug(i)
+		return
+	}
+	s.plugged[i] = false
+	s.Unplug(fmt.Sprintf("1-%d", 1+s.ttys[i]))
+}
+
+// run creates a pod, which knows its name.
+func (s *switching) run(t *testing.T, resource string) string {
+	t.Helper()
+	s.made++
+	pod := bed.Workload(fmt.Sprintf("p%d-%s", s.made, bed.NodeName), "example.com/"+resource, 1)
+	pod.Spec.Containers[0].Env = []v1.EnvVar{{Name: "POD", Value: pod.Name}}
+	s.CreatePod(t, pod)
+	return pod.Name
+}
+
+// holder is a process that has the node of a stick.
+type holder struct {
+	pod, pid string
+}
+
+// holders are read from the kernel: the processes of containers, by the stick whose node, of
+// any time, is in their root directory.
+func (s *switching) holders() map[int][]holder {
+	found := map[int][]holder{}
+	processes, _ := filepath.Glob(s.Path("/proc") + "/[0-9]*") // the pattern is valid
+	for _, dir := range processes {
+		var node unix.Stat_t
+		if unix.Stat(dir+"/root/dev/stick", &node) != nil || unix.Major(node.Rdev) != 188 {
+			continue
+		}
+		env, _ := os.ReadFile(dir + "/environ") // empty once it has ended
+		for v := range strings.SplitSeq(string(env), "\x00") {
+			if pod, ok := strings.CutPrefix(v, "POD="); ok {
+				i := int(unix.Minor(node.Rdev)) % len(s.ttys)
+				found[i] = append(found[i], holder{pod, filepath.Base(dir)})
+			}
+		}
+	}
+	return found
+}
+
+// watch fails the test when a stick has two holders, and counts the pods with a stick, by API.
+func (s *switching) watch(t *testing.T) (byPlugin, byClaim int) {
+	known := map[string]bool{}
+	for {
+		for i, list := range s.holders() {
+			for _, h := range list {
+				if h.pod != list[0].pod {
+					t.Errorf("stick %d has two holders: %v", i, list)
+					return byPlugin, byClaim
+				}
+			}
+			pod := list[0].pod
+			if known[pod] {
+				continue
+			}
+			switch p, err := cluster.Get[v1.Pod](s.Cluster, "/api/v1/namespaces/default/pods/"+pod); {
+			case err != nil: // deleted
+			case p.Status.ExtendedResourceClaimStatus != nil:
+				byClaim++
+			default:
+				byPlugin++
+			}
+			known[pod] = true
+		}
+		select {
+		case <-s.stop:
+			return byPlugin, byClaim
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func (s *switching) step(t *testing.T) {
+	i, pod := s.random.IntN(len(s.ttys)), s.random.IntN(len(s.pods))
+	switch n := s.random.IntN(100); {
+	case n < 55 && s.pods[pod] == "":
+		s.pods[pod] = s.run(t, switched[i/perResource].name)
+	case n < 55:
+		s.DeletePod(t, s.pods[pod])
+		s.pods[pod] = ""
+	case n < 75:
+		s.toggle(i)
+	case n < 85:
+		for _, h := range s.holders()[i] { // its container restarts
+			_, _ = s.Try("", "kill", "-9", h.pid) // unless it has ended
+		}
+	case n < 88:
+		s.byDRA[i/perResource] = !s.byDRA[i/perResource]
+		s.plugin.Configure(t, s.config())
+	case n < 92:
+		s.plugin.Restart(t)
+	case n < 94:
+		s.Kubelet.Restart(t)
+	}
+	<-time.After(time.Duration(s.random.IntN(1500)) * time.Millisecond)
+}
+
+// number is a number in the environment.
+func number(t *testing.T, name string, standard uint64) uint64 {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return standard
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
+
+// TestDRASwitchAtRandom switches resources between the kubelet's APIs at random, in both
+// directions, while pods come and go, sticks are pulled, containers, the program and the
+// kubelet are killed: no stick ever has two holders.
+func TestDRASwitchAtRandom(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it waits for the minutes in which devices move")
+	}
+	seed, steps := number(t, seedEnv, uint64(time.Now().UnixNano())), number(t, stepsEnv, 60)
+	t.Logf("%s=%d %s=%d", seedEnv, seed, stepsEnv, steps)
+	s := &switching{random: rand.New(rand.NewPCG(seed, 0)), byDRA: [2]bool{false, true}, stop: make(chan struct{})}
+	s.draNode = newDRANode(t, "", s.config())
+	s.class(t, "example.com/zwave")
+	for i := range s.ttys {
+		s.ttys[i] = i
+		s.plug(i)
+	}
+	s.serve(t)
+	s.WaitResource(t, zigbee, perResource)
+	s.waitDevices(t, perResource)
+	// One holder by each API, which the kernel shows.
+	for i, r := range switched {
+		s.pods[i] = s.run(t, r.name)
+		wait.Until(t, limit, "holder of a stick of "+r.name, func() error {
+			for stick, list := range s.holders() {
+				if stick/perResource == i && list[0].pod == s.pods[i] {
+					return nil
+				}
+			}
+			return errors.New("none")
+		})
+	}
+	var watched sync.WaitGroup
+	var byPlugin, byClaim int
+	watched.Go(func() { byPlugin, byClaim = s.watch(t) })
+	s.byDRA = [2]bool{true, false}
+	s.plugin.Configure(t, s.config())
+	began := time.Now()
+	for range steps {
+		if s.step(t); t.Failed() {
+			break
+		}
+	}
+	close(s.stop)
+	watched.Wait()
+	t.Logf("%d pods, of which %d had a stick by device plugin and %d by claim, in %v", s.made, byPlugin, byClaim, time.Since(began).Round(time.Second))
+}
