@@ -25,9 +25,7 @@ type cache struct {
 
 // facts are the results for one directory; nil is not read yet.
 type facts struct {
-	pci       *device.PCI
-	physFn    *string
-	hasVFs    *bool
+	pci       *function
 	virtFns   *map[string]int
 	usb       *device.USBInterface
 	subsystem *string
@@ -80,15 +78,6 @@ func (c *cache) drop(dirs []string) {
 		if !slices.Contains(lengths, len(dir)) {
 			lengths = append(lengths, len(dir))
 		}
-		if bus, of := busDevice(dir); bus != device.PCIBus || of != dir {
-			continue
-		}
-		// Functions refer to each other: the links between a physical function and its
-		// virtual ones are made after the event of the latter, and announced by an event
-		// of the former (sriov_enable and sriov_numvfs_store in drivers/pci).
-		if f := c.facts[dir]; f == nil || f.hasVFs == nil || *f.hasVFs {
-			c.dropVirtual()
-		}
 	}
 	covered := func(dir string) bool {
 		for _, n := range lengths {
@@ -108,12 +97,6 @@ func (c *cache) drop(dirs []string) {
 	maps.DeleteFunc(c.onPCI, func(_ string, e sysfs.Entry) bool { return covered(e.Path) })
 	maps.DeleteFunc(c.onUSB, func(_ string, e sysfs.Entry) bool { return covered(e.Path) })
 	maps.DeleteFunc(c.facts, func(dir string, _ *facts) bool { return covered(dir) })
-}
-
-func (c *cache) dropVirtual() {
-	for _, f := range c.facts {
-		f.physFn, f.virtFns = nil, nil
-	}
 }
 
 // updateBus records the directories of the devices of a bus, and returns the new ones.

@@ -1,16 +1,19 @@
 package inventory_test
 
 import (
+	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jaypipes/ghw"
 
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
-	"github.com/generic-dp/generic-dp/inventory"
 )
 
 func findHardware(s *device.Snapshot, name string) *device.Hardware {
@@ -41,16 +44,30 @@ func replace(t *testing.T, tree sysfstest.Tree, attr string, absent bool) {
 const server = "../testdata/machines/server-two-socket.txtar"
 const desktop = "../testdata/machines/desktop-xhci.txtar"
 
-// With one unreadable device ghw returns no device at all.
+// A function without identifiers is one, and affects no other.
 func TestPCIWithoutModalias(t *testing.T) {
 	t.Parallel()
-	tree := sysfstest.Load(t, server)
-	want := scan(t, tree)
-	replace(t, tree, "devices/pci0000:17/0000:17:00.0/0000:18:00.0/modalias", true)
-	got := scan(t, tree)
-	noProblems(t, got)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("read without ghw:\n%s", diff)
+	const nic = "devices/pci0000:17/0000:17:00.0/0000:18:00.0"
+	for reason, damage := range map[string]func(tree sysfstest.Tree){
+		`modalias: "" has no identifiers`: func(tree sysfstest.Tree) { replace(t, tree, nic+"/modalias", true) },
+		`modalias: "pci:" has no identifiers`: func(tree sysfstest.Tree) {
+			replace(t, tree, nic+"/modalias", true)
+			if err := os.WriteFile(filepath.Join(tree.Sysfs(), nic, "modalias"), []byte("pci:\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"modalias: is a directory": func(tree sysfstest.Tree) { replace(t, tree, nic+"/modalias", false) },
+	} {
+		tree := sysfstest.Load(t, server)
+		want := scan(t, tree)
+		damage(tree)
+		got := scan(t, tree)
+		want.Problems = []device.Problem{{Subject: nic, Reason: reason}}
+		p := findHardware(want, "0000:18:00.0").PCI
+		p.Vendor, p.Device, p.SubVendor, p.SubDevice, p.Class = "", "", "", "", ""
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s:\n%s", reason, diff)
+		}
 	}
 }
 
@@ -73,8 +90,8 @@ func TestPCIAddressUnknownToGHW(t *testing.T) {
 	}
 }
 
-// A database of names on which pcidb panics (v1.1.1) affects only the names.
-func TestPanicInGHW(t *testing.T) {
+// A database of names on which pcidb panics (v1.1.1) is not read.
+func TestMalformedPCINames(t *testing.T) {
 	tree := sysfstest.Load(t, server)
 	want := scan(t, tree)
 	names := filepath.Join(t.TempDir(), "pci.ids")
@@ -219,25 +236,28 @@ func TestVirtualFunctionNumbers(t *testing.T) {
 	}
 }
 
-// The PCI devices of a snapshot equal those of ghw, where ghw has them.
+// The PCI functions of a snapshot are those of ghw's list.
 func TestPCIComesFromGHW(t *testing.T) {
 	t.Parallel()
-	tree := sysfstest.Load(t, server)
-	snap := scan(t, tree)
-	got, err := inventory.GHWPCI(tree.Sysfs())
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := make(map[string]*device.PCI)
-	for _, h := range snap.Hardware {
-		if h.PCI != nil {
-			p := *h.PCI
-			p.SRIOV, p.PF, p.VF, p.VFIO = "", "", 0, false
-			want[h.Name] = &p
+	for _, file := range []string{server, "../testdata/machines/qemu-q35-nodes.txtar", "../testdata/machines/sriov-nics.txtar"} {
+		tree := sysfstest.Load(t, file)
+		info, err := ghw.PCI(ghw.WithPathOverrides(ghw.PathOverrides{"/sys": tree.Sysfs()}), ghw.WithLogger(slog.New(slog.DiscardHandler)))
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		var got, want []string
+		for _, d := range info.Devices {
+			want = append(want, fmt.Sprint(d.Address, d.Vendor.ID, d.Product.ID, d.Class.ID+d.Subclass.ID+d.ProgrammingInterface.ID, d.Revision, d.Driver, d.IOMMUGroup))
+		}
+		for _, h := range scan(t, tree).Hardware {
+			if p := h.PCI; p != nil {
+				got = append(got, fmt.Sprint(p.Address, p.Vendor, p.Device, p.Class, "0x"+p.Revision, p.Driver, p.IOMMUGroup))
+			}
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
 	}
 }
 

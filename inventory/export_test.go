@@ -2,9 +2,6 @@ package inventory
 
 import "github.com/generic-dp/generic-dp/device"
 
-// GHWPCI is for tests that compare ghw's result with the whole.
-var GHWPCI = ghwPCI
-
 // HangUSB blocks the reads of the USB device of a directory until until is closed.
 func (s *Scanner) HangUSB(dir string, until <-chan struct{}) {
 	read := s.usb.read

@@ -1,168 +1,36 @@
 package inventory
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"os"
 	"strings"
 
 	"github.com/jaypipes/ghw"
-	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/sysfs"
 )
 
-// listPCI lists the PCI functions of the host.
-func (s *Scanner) listPCI(c *scan) []sysfs.Entry {
-	entries, err := s.sysfs.PCI(c.cache.onPCI)
-	if notExist(err) {
-		return nil
-	}
-	c.problems.add("bus/pci/devices", err)
-	if entries == nil && err != nil {
-		c.noBus = append(c.noBus, device.PCIBus)
-	}
-	if came := updateBus(c.cache.onPCI, entries); !c.full {
-		c.cache.drop(came)
-	}
-	return entries
+// function is a PCI function as read.
+type function struct {
+	device.PCI
+	numa   int
+	hasVFs bool
 }
 
-// ghwAnswer is the result of ghw: functions by address.
-type ghwAnswer struct {
-	found map[string]*device.PCI
-	err   error
-}
-
-// askGHW asks ghw, while the scan reads the rest. A function that is exchanged meanwhile
-// causes an event.
-func (s *Scanner) askGHW() <-chan ghwAnswer {
-	answer := make(chan ghwAnswer, 1)
-	go func() {
-		found, err := s.ghw(s.sysfs.Root())
-		answer <- ghwAnswer{found, err}
-	}()
-	return answer
-}
-
-// readPCI adds every PCI function of the host. A full scan uses ghw; functions that ghw
-// left out, and those added or bound since, are read from sysfs: for a single one that
-// is cheaper than ghw, which reads all.
+// newGHW returns ghw's parser of PCI functions, without those of any host.
 //
-// ghw v0.26 returns "no devices" without an error if one of them is unreadable, as in
-// each scan that meets a device being removed. So its result is compared with the
-// directory, and requested once more.
-func (s *Scanner) readPCI(c *scan, entries []sysfs.Entry, answer <-chan ghwAnswer) {
-	var found map[string]*device.PCI
-	if c.full && len(entries) > 0 {
-		// What ghw does not read is read meanwhile.
-		for _, e := range entries {
-			_, _ = cached(&c.cache.of(e.Path).hasVFs, e.Path, c.sysfs.HasVFs)
-			c.numaAt(e.Path)
-		}
-		a := <-answer
-		if a.err != nil || len(a.found) != len(entries) {
-			entries = s.listPCI(c)
-			a = <-s.askGHW()
-		}
-		if a.err != nil {
-			s.ghwOnce.Do(func() {
-				s.log.Warn("ghw can't read the PCI devices: reading sysfs instead", "error", a.err)
-			})
-		} else if len(a.found) != len(entries) {
-			s.log.Debug("ghw left out PCI devices: reading them from sysfs", "found", len(a.found), "devices", len(entries))
-		}
-		found = a.found
-	}
-	read := func(dir string) (device.PCI, error) {
-		if p := found[base(dir)]; p != nil {
-			return *p, nil
-		}
-		p, err := c.sysfs.PCIFunction(dir)
-		if !c.sysfs.Exists(dir) {
-			err = unix.ENODEV
-		}
-		return p, err
-	}
-	first := len(c.list)
-	pfs := make(map[string]*device.Hardware) // by address
-	for _, e := range entries {
-		f := c.cache.of(e.Path)
-		p, err := cached(&f.pci, e.Path, read)
-		if sysfs.Gone(err) {
-			continue
-		}
-		c.problems.add(e.Path, err)
-		h := &device.Hardware{Bus: device.PCIBus, Path: e.Path, Name: e.Name, NUMA: -1, PCI: &p}
-		c.add(h)
-		p.SRIOV, p.VF, p.VFIO = "none", -1, isVFIO(p.Driver)
-		hasVFs, err := cached(&f.hasVFs, e.Path, c.sysfs.HasVFs)
-		c.problems.add(e.Path, err)
-		if hasVFs {
-			p.SRIOV, pfs[e.Name] = "pf", h
-		}
-	}
-	if len(pfs) > 0 {
-		c.virtualFunctions(c.list[first:], pfs)
-	}
-}
-
-// virtualFunctions fills in PF and VF, which ghw lacks like SRIOV.
-func (c *scan) virtualFunctions(functions []*device.Hardware, pfs map[string]*device.Hardware) {
-	for _, h := range functions {
-		if h.PCI.SRIOV == "pf" {
-			continue
-		}
-		address, err := cached(&c.cache.of(h.Path).physFn, h.Path, c.sysfs.PhysFn)
-		c.problems.add(h.Path, err)
-		if address == "" {
-			continue
-		}
-		h.PCI.SRIOV, h.PCI.PF = "vf", address
-		pf := pfs[address]
-		if pf == nil {
-			continue
-		}
-		numbers, err := cached(&c.cache.of(pf.Path).virtFns, pf.Path, c.sysfs.VirtFns)
-		c.problems.add(pf.Path, err)
-		if n, ok := numbers[h.PCI.Address]; ok {
-			h.PCI.VF = n
-		}
-	}
-}
-
-// withoutPCINames keeps ghw from reading a database of PCI names, unless the
-// environment names one.
-//
-// ghw v0.26 reads the database at each call, 12 MB of garbage and 25 ms, and fails on a
-// host without one; scans need no names. It ignores its option for a caller's database,
-// so that the variable is the only means; it affects the process and its children.
-func withoutPCINames() {
-	const key = "PCIDB_PATH"
-	if os.Getenv(key) == "" {
-		// It fails only for malformed keys and values.
-		_ = os.Setenv(key, os.DevNull)
-	}
-}
-
-// ghwPCI returns the PCI functions of ghw below a sysfs root, by address. It imports
-// the package ghw, not only its pkg/pci, since the options are of a type in an internal
-// package.
-//
-// Nothing of ghw's result is retained: a device references the whole database. A panic
-// is an error: pcidb panics on a malformed database.
-func ghwPCI(root string) (found map[string]*device.PCI, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			found, err = nil, fmt.Errorf("ghw panics: %v", p)
-		}
-	}()
+// ghw v0.26 reads a database of names with each call: 12 MB of garbage and 25 ms. It fails
+// on a host without one, and panics on a malformed one. Scans need no names. It ignores
+// its option for a caller's database, so that the variable is the only means; it affects
+// the process and its children.
+func newGHW() (*ghw.PCIInfo, error) {
+	// It fails only for malformed keys and values.
+	_ = os.Setenv("PCIDB_PATH", os.DevNull)
 	info, err := ghw.PCI(
-		ghw.WithChroot("/"),
-		ghw.WithPathOverrides(ghw.PathOverrides{"/sys": root}),
-		// The topology costs 200 more files and is left out on hosts with one node;
-		// numa_node has it.
+		ghw.WithPathOverrides(ghw.PathOverrides{"/sys": os.DevNull}),
 		ghw.WithDisableTopology(),
 		ghw.WithDisableTools(),
 		ghw.WithLogger(slog.New(slog.DiscardHandler)),
@@ -170,33 +38,71 @@ func ghwPCI(root string) (found map[string]*device.PCI, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("ghw: %w", err)
 	}
-	found = make(map[string]*device.PCI, len(info.Devices))
-	for _, d := range info.Devices {
-		// ghw looks up a subsystem without its vendor and returns another vendor's; the
-		// modalias has the IDs of the device.
-		subVendor, subDevice := subsystemIDs(d.Modalias)
-		found[strings.Clone(d.Address)] = &device.PCI{
-			Address:    strings.Clone(d.Address),
-			Vendor:     strings.Clone(d.Vendor.ID),
-			Device:     strings.Clone(d.Product.ID),
-			SubVendor:  subVendor,
-			SubDevice:  subDevice,
-			Class:      d.Class.ID + d.Subclass.ID + d.ProgrammingInterface.ID,
-			Revision:   strings.TrimPrefix(strings.Clone(d.Revision), "0x"),
-			Driver:     strings.Clone(d.Driver),
-			IOMMUGroup: strings.Clone(d.IOMMUGroup),
-		}
-	}
-	return found, nil
+	return info, nil
 }
 
-// subsystemIDs parses the subsystem IDs in a modalias such as
-// "pci:v000010DEd00001C82sv00001043sd00008613bc03sc00i00" (pci_uevent in
-// drivers/pci/pci-driver.c); empty for another format.
-func subsystemIDs(modalias string) (vendor, device string) {
-	const form = "pci:v........d........sv........sd........"
-	if len(modalias) < len(form) || modalias[22:24] != "sv" || modalias[32:34] != "sd" {
-		return "", ""
+// function reads one PCI function. ghw identifies it; its list of all of them would have
+// none if one is unreadable, as in each scan that meets a device being removed.
+func (s *Scanner) function(dir string) (function, error) {
+	read, err := s.sysfs.PCIFunction(dir)
+	f := function{numa: read.NUMA, hasVFs: read.HasVFs, PCI: device.PCI{
+		Address: base(dir), Revision: strings.TrimPrefix(read.Revision, "0x"), Driver: read.Driver, IOMMUGroup: read.IOMMUGroup,
+		SRIOV: "none", VF: -1, VFIO: isVFIO(read.Driver),
+	}}
+	d := s.ghw.ParseDevice(f.Address, read.Modalias)
+	if d == nil {
+		return f, cmp.Or(err, fmt.Errorf("modalias: %q has no identifiers", read.Modalias))
 	}
-	return strings.ToLower(modalias[28:32]), strings.ToLower(modalias[38:42])
+	f.Vendor, f.Device = d.Vendor.ID, d.Product.ID
+	f.SubVendor, f.SubDevice = d.Subsystem.VendorID, d.Subsystem.ID
+	f.Class = d.Class.ID + d.Subclass.ID + d.ProgrammingInterface.ID
+	return f, err
+}
+
+// readFunctions reads all PCI functions, of which a large host has more than of all else,
+// beside nodes and USB. Errors are those of readPCI, which reads the rest.
+func (s *Scanner) readFunctions() *cache {
+	c := newCache()
+	entries, _ := s.sysfs.PCI(nil)
+	updateBus(c.onPCI, entries)
+	for _, e := range entries {
+		_, _ = cached(&c.of(e.Path).pci, e.Path, s.function)
+	}
+	return c
+}
+
+// readPCI adds every PCI function of the host.
+func (s *Scanner) readPCI(c *scan) {
+	entries, err := s.sysfs.PCI(c.cache.onPCI)
+	if notExist(err) {
+		return
+	}
+	c.problems.add("bus/pci/devices", err)
+	if entries == nil && err != nil {
+		c.noBus = append(c.noBus, device.PCIBus)
+	}
+	c.cache.drop(updateBus(c.cache.onPCI, entries))
+	var pfs []*device.Hardware
+	for _, e := range entries {
+		f, err := cached(&c.cache.of(e.Path).pci, e.Path, s.function)
+		if sysfs.Gone(err) {
+			continue
+		}
+		c.problems.add(e.Path, err)
+		h := &device.Hardware{Bus: device.PCIBus, Path: e.Path, Name: e.Name, NUMA: f.numa, PCI: &f.PCI}
+		c.add(h)
+		if f.hasVFs {
+			h.PCI.SRIOV = "pf"
+			pfs = append(pfs, h)
+		}
+	}
+	for _, pf := range pfs {
+		numbers, err := cached(&c.cache.of(pf.Path).virtFns, pf.Path, c.sysfs.VirtFns)
+		c.problems.add(pf.Path, err)
+		for dir, n := range numbers {
+			if vf := c.hardware[dir]; vf != nil && vf.PCI != nil {
+				vf.PCI.SRIOV, vf.PCI.PF, vf.PCI.VF = "vf", pf.Name, n
+			}
+		}
+	}
 }

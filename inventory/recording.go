@@ -56,13 +56,6 @@ func Read(ctx context.Context, o Options, also func(*device.Snapshot, *Attribute
 		return nil, err
 	}
 	snap := c.snapshot
-	// ghw reads sysfs separately, and another scan may have to do without it.
-	for _, h := range snap.Hardware {
-		if h.PCI != nil {
-			_, _ = traced.PCIModalias(h.Path)
-			_, _ = traced.PCIFunction(h.Path)
-		}
-	}
 	attrs := s.Attributes()
 	for _, n := range snap.Nets {
 		attrs.InUse(n)

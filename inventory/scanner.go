@@ -16,12 +16,13 @@ import (
 	"log/slog"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"sort"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/jaypipes/ghw"
 
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/sysfs"
@@ -63,8 +64,7 @@ type Scanner struct {
 	proc    proc
 	dev     string
 	log     *slog.Logger
-	ghw     func(root string) (map[string]*device.PCI, error)
-	ghwOnce sync.Once // a failure of ghw is logged
+	ghw     *ghw.PCIInfo // a parser
 	usb     usbReader
 	attrs   slowAttributes
 	answers chan struct{} // capacity 1: a slow read has returned
@@ -76,19 +76,11 @@ type Scanner struct {
 	events map[string]time.Time // the last of each sysfs path, of recent seconds
 }
 
-// New returns a Scanner. It sets PCIDB_PATH for the whole process unless it is set, see
-// withoutPCINames.
+// New returns a Scanner.
 func New(o Options) *Scanner {
 	o = o.withDefaults()
-	withoutPCINames()
-	root := o.Sysfs
-	// ghw joins the path to another root, which only an absolute one survives. It fails
-	// only without a working directory.
-	if abs, err := filepath.Abs(root); err == nil {
-		root = abs
-	}
 	s := &Scanner{
-		sysfs: sysfs.New(root), proc: proc{root: procOf(root)}, dev: o.Dev, log: o.Log, ghw: ghwPCI,
+		sysfs: sysfs.New(o.Sysfs), proc: proc{root: procOf(o.Sysfs)}, dev: o.Dev, log: o.Log,
 		answers: make(chan struct{}, 1), events: make(map[string]time.Time),
 	}
 	s.usb.read = s.usbDevice
@@ -163,12 +155,18 @@ func (s *Scanner) scan(ctx context.Context, known *cache) (*scan, error) {
 		unread:     make(map[string]device.Unread),
 	}
 	s.cache = nil // until it is complete
-	var ghw <-chan ghwAnswer
 	if err := s.sysfs.Check(); err != nil {
 		return c, err
 	}
+	if s.ghw == nil {
+		var err error
+		if s.ghw, err = newGHW(); err != nil {
+			return c, err
+		}
+	}
+	ahead := make(chan *cache, 1)
 	if c.full {
-		ghw = s.askGHW()
+		go func() { ahead <- s.readFunctions() }()
 	}
 	// Nodes are read before the buses. The kernel adds a device to its bus before its
 	// nodes and removes the nodes first, so that a node whose hardware is not on the
@@ -179,9 +177,13 @@ func (s *Scanner) scan(ctx context.Context, known *cache) (*scan, error) {
 	}
 	c.tree, c.problems = tree, tree.problems
 	located := c.locate(tree.sortedNodes())
-	functions := s.listPCI(c)
 	s.readUSB(ctx, c)
-	s.readPCI(c, functions, ghw)
+	if c.full {
+		functions := <-ahead
+		c.cache.onPCI = functions.onPCI
+		maps.Copy(c.cache.facts, functions.facts)
+	}
+	s.readPCI(c)
 	c.readMDevs()
 	nodes := c.own(located)
 	var nets []*device.Node
@@ -282,9 +284,12 @@ func (c *scan) finish(nodes []*device.Node) {
 	for _, h := range c.list {
 		c.parts(h)
 		c.formerly(h, none)
-		h.NUMA = c.numaAt(h.Path)
-		for dir := up(h.Path); dir != "" && h.Parent == nil; dir = up(dir) {
-			h.Parent = c.hardware[dir]
+		var numa int
+		if h.Parent, numa = c.above(h.Path); h.Bus == device.PlatformBus || h.Bus == device.MDevBus {
+			h.NUMA = c.numa(h.Path)
+		}
+		if h.NUMA < 0 {
+			h.NUMA = numa
 		}
 	}
 	for _, n := range nodes {
@@ -296,27 +301,36 @@ func (c *scan) finish(nodes []*device.Node) {
 		}
 		// Memory devices have their NUMA node below the device of the firmware's table.
 		if h := n.Hardware; h == nil || h.Bus == device.PlatformBus && h.NUMA < 0 {
-			if numa := c.numaAt(up(n.SysPath)); numa >= 0 {
+			if _, numa := c.above(n.SysPath); numa >= 0 {
 				n.NUMA = []int{numa}
 			}
 		}
 	}
 }
 
-// numaAt returns the NUMA node of dir or of its nearest ancestor that has one. USB
-// devices have none, and -1 is unknown to the kernel.
-func (c *scan) numaAt(dir string) int {
-	if dir == "" {
-		return -1
-	}
-	if h := c.hardware[dir]; h == nil || h.Bus != device.USBBus {
-		n, err := cached(&c.cache.of(dir).numa, dir, c.sysfs.NUMANode)
-		c.problems.add(dir, err)
-		if n >= 0 {
-			return n
+// above returns the nearest hardware above dir, which is complete, and the NUMA node of the
+// nearest ancestor that has one.
+func (c *scan) above(dir string) (parent *device.Hardware, numa int) {
+	numa = -1
+	for dir = up(dir); dir != ""; dir = up(dir) {
+		if h := c.hardware[dir]; h != nil {
+			if numa < 0 {
+				numa = h.NUMA
+			}
+			return h, numa
+		}
+		if numa < 0 {
+			numa = c.numa(dir)
 		}
 	}
-	return c.numaAt(up(dir))
+	return nil, numa
+}
+
+// numa returns the NUMA node of dir, -1 if the kernel does not know it.
+func (c *scan) numa(dir string) int {
+	n, err := cached(&c.cache.of(dir).numa, dir, c.sysfs.NUMANode)
+	c.problems.add(dir, err)
+	return n
 }
 
 // up returns the parent of a device directory, "" above the topmost.

@@ -97,9 +97,6 @@ func TestAbsentIsNoError(t *testing.T) {
 	if n, err := sys.NUMANode("devices/a"); n != -1 || err != nil {
 		t.Errorf("NUMANode = %d, %v; want -1", n, err)
 	}
-	if s, err := sys.PhysFn("devices/a"); s != "" || err != nil {
-		t.Errorf("PhysFn = %q, %v; want none", s, err)
-	}
 	if s, err := sys.CharDev(188, 0); s != "" || err != nil {
 		t.Errorf("CharDev = %q, %v; want none", s, err)
 	}
@@ -208,23 +205,28 @@ func TestUSBInterface(t *testing.T) {
 
 func TestPCIFunction(t *testing.T) {
 	t.Parallel()
+	const modalias = "pci:v00008086d0000154Csv00001028sd00000000bc02sc00i00"
 	sys := tree(t, map[string]string{
-		"devices/a/vendor": "0x8086\n", "devices/a/device": "0x154C\n", "devices/a/subsystem_vendor": "0x1028\n", "devices/a/subsystem_device": "0x0000\n",
-		"devices/a/class": "0x020000\n", "devices/a/revision": "0x2\n", "devices/a/iommu_group": "-> ../../kernel/iommu_groups/87",
-		"devices/b/vendor": "0x8086\n", "devices/b/class": "display\n", "devices/b/device": "dir",
+		"devices/a/modalias": modalias + "\n", "devices/a/revision": "0x02\n", "devices/a/iommu_group": "-> ../../kernel/iommu_groups/87",
+		"devices/a/numa_node": "1\n", "devices/a/sriov_totalvfs": "0\n", "devices/a/driver": "-> ../../bus/pci/drivers/iavf",
+		"devices/b/modalias": modalias + "\n", "devices/b/sriov_totalvfs": "64\n", "devices/b/revision": "dir", "devices/b/numa_node": "x",
+		"devices/c/revision": "0x02\n",
 		"devices/pf/virtfn0": "-> ../0000:3b:02.0", "devices/pf/virtfn12": "-> ../0000:3b:03.4", "devices/pf/virtfnx": "-> ../x",
 	})
 	got, err := sys.PCIFunction("devices/a")
-	want := device.PCI{Address: "a", Vendor: "8086", Device: "154c", SubVendor: "1028", SubDevice: "0000", Class: "020000", Revision: "02", IOMMUGroup: "87"}
+	want := PCIFunction{Modalias: modalias, Revision: "0x02", Driver: "iavf", IOMMUGroup: "87", NUMA: 1}
 	if err != nil || got != want {
 		t.Errorf("PCIFunction = %+v, %v; want %+v", got, err, want)
 	}
 	got, err = sys.PCIFunction("devices/b")
-	if got.Vendor != "8086" || err == nil || !errors.Is(err, unix.EISDIR) || !strings.Contains(err.Error(), `"display" is not a hexadecimal number`) {
-		t.Errorf("PCIFunction = %+v, %v; want the vendor and both errors", got, err)
+	if !got.HasVFs || got.NUMA != -1 || got.Modalias != modalias || !errors.Is(err, unix.EISDIR) || !strings.Contains(err.Error(), `numa_node: "x" is not a number`) {
+		t.Errorf("PCIFunction = %+v, %v; want the rest and both errors", got, err)
+	}
+	if _, err := sys.PCIFunction("devices/c"); !Gone(err) {
+		t.Errorf("not on the bus: %v; want gone", err)
 	}
 	vfs, err := sys.VirtFns("devices/pf")
-	if diff := cmp.Diff(map[string]int{"0000:3b:02.0": 0, "0000:3b:03.4": 12}, vfs); diff != "" || err != nil {
+	if diff := cmp.Diff(map[string]int{"devices/0000:3b:02.0": 0, "devices/0000:3b:03.4": 12}, vfs); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
 }
