@@ -106,9 +106,12 @@ func (n *nodeSlices) adopt(specs map[string]sliceSpec) {
 	}
 }
 
+// quiet is longer than a server lets a watch without bookmarks last.
+const quiet = 90 * time.Minute
+
 // watch sends the changes since version until the watch ends.
 func (n *nodeSlices) watch(ctx context.Context, version string, events chan<- event) error {
-	return n.api.Watch(ctx, n.selector()+"&watch=1&resourceVersion="+url.QueryEscape(version), func(e kubeapi.Event) error {
+	return n.api.Watch(ctx, n.selector()+"&watch=1&resourceVersion="+url.QueryEscape(version), quiet, func(e kubeapi.Event) error {
 		out := event{deleted: e.Type == "DELETED"}
 		if err := json.Unmarshal(e.Object, &out.object); err != nil {
 			return err

@@ -33,6 +33,9 @@ type Options struct {
 	Log   *slog.Logger
 }
 
+// quiet is how long a watch may be without the bookmarks that servers send each minute.
+const quiet = 5 * time.Minute
+
 // maxReconnect is the longest time between two watches.
 const maxReconnect = 30 * time.Second
 
@@ -82,7 +85,7 @@ func (e *evicter) watch(ctx context.Context) {
 	version, delay := "", time.Second
 	for ctx.Err() == nil {
 		w := &watch{evicter: e, version: version}
-		err := e.api.Watch(ctx, w.path(), w.event)
+		err := e.api.Watch(ctx, w.path(), quiet, w.event)
 		if w.version != version {
 			version, delay = w.version, time.Second
 		}
@@ -282,10 +285,11 @@ type source struct {
 
 // report makes an Event on a pod. An eviction without one is still right.
 func (e *evicter) report(ctx context.Context, p *pod, reason, message string) {
-	const maxMessage = 1000 // the API takes 1024 bytes
+	const maxMessage, maxName = 1000, 200 // the API takes 1024 bytes, and 253 with the suffix
 	now := time.Now().UTC().Truncate(time.Second)
+	name := strings.TrimRight(p.name[:min(len(p.name), maxName)], "-.") + fmt.Sprintf(".%x", time.Now().UnixNano())
 	err := e.api.Create(ctx, "/api/v1/namespaces/"+p.namespace+"/events", podEvent{
-		APIVersion: "v1", Kind: "Event", Metadata: metadata{p.namespace, fmt.Sprintf("%.200s.%x", p.name, time.Now().UnixNano())},
+		APIVersion: "v1", Kind: "Event", Metadata: metadata{p.namespace, name},
 		InvolvedObject: object{"v1", "Pod", p.namespace, p.name, p.uid},
 		Type:           "Warning", Reason: reason, Message: message[:min(len(message), maxMessage)],
 		Source: source{"generic-dp-evict"}, FirstTimestamp: now, LastTimestamp: now, Count: 1,

@@ -33,7 +33,8 @@ func (o *podObject) unhealthy(optIn bool) (devices []device, message string) {
 	if _, static := m.Annotations[mirrorAnnotation]; static || m.DeletionTimestamp != "" {
 		return nil, ""
 	}
-	if want := m.Annotations[Annotation]; want == "false" || optIn && want != "true" {
+	// A value that is neither keeps the pod, too.
+	if want, annotated := m.Annotations[Annotation]; want != "true" && (optIn || annotated) {
 		return nil, ""
 	}
 	for _, list := range [][]containerStatus{o.Status.ContainerStatuses, o.Status.InitContainerStatuses} {

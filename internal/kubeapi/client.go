@@ -69,44 +69,47 @@ func Code(err error) int {
 type Client struct {
 	config Config
 
-	mu   sync.Mutex
-	ca   []byte
-	http *http.Client // for ca; nil before the first request
+	mu        sync.Mutex
+	ca        []byte
+	transport *http.Transport // for ca; nil before the first request
 }
 
 const (
 	// answerWithin bounds a request, except for the events of a watch.
 	answerWithin = 30 * time.Second
-	// maxAnswer bounds an answer.
+	// maxAnswer bounds an answer, and one event: objects have some 1.5 MB at most.
 	maxAnswer = 16 << 20
+	// maxStatus bounds the answer to a request that fails, and maxMessage what is told of it.
+	maxStatus, maxMessage = 1 << 20, 1000
 )
 
 // New makes a Client. Files are read, and the server is connected to, with the first
 // request.
 func New(c Config) *Client { return &Client{config: c} }
 
-// client returns a client that trusts the CA file as it is now.
-func (c *Client) client() (*http.Client, error) {
+// trusting returns a transport that trusts the CA file as it is now. Without an
+// http.Client around it no redirect is followed, which could lead the token elsewhere.
+func (c *Client) trusting() (*http.Transport, error) {
 	ca, err := os.ReadFile(c.config.CA)
 	if err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.http != nil && bytes.Equal(ca, c.ca) {
-		return c.http, nil
+	if c.transport != nil && bytes.Equal(ca, c.ca) {
+		return c.transport, nil
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(ca) {
 		return nil, fmt.Errorf("%s: no certificate in PEM format", c.config.CA)
 	}
-	if c.http != nil {
-		c.http.CloseIdleConnections()
+	if c.transport != nil {
+		c.transport.CloseIdleConnections()
 	}
 	// The kernel notices a server that is gone while a watch waits; the process sleeps.
 	keepAlive := net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 15 * time.Second, Count: 3}
 	c.ca = ca
-	c.http = &http.Client{Transport: &http.Transport{
+	c.transport = &http.Transport{
 		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAliveConfig: keepAlive}).DialContext,
 		TLSClientConfig:       &tls.Config{RootCAs: roots},
 		TLSHandshakeTimeout:   10 * time.Second,
@@ -114,8 +117,8 @@ func (c *Client) client() (*http.Client, error) {
 		IdleConnTimeout:       90 * time.Second,
 		WriteBufferSize:       4 << 10,
 		ReadBufferSize:        4 << 10,
-	}}
-	return c.http, nil
+	}
+	return c.transport, nil
 }
 
 // Get reads the object or list at path, which may have a query.
@@ -145,21 +148,33 @@ type Event struct {
 }
 
 // Watch calls event for each event of the collection at path, whose query has watch=1,
-// until the server ends the stream, which is no error, ctx is cancelled or event fails.
-func (c *Client) Watch(ctx context.Context, path string, event func(Event) error) error {
+// until the server ends the stream, which is no error, ctx is cancelled or event fails. A
+// stream without an event for quiet ends like one that is too old, with StatusGone: a proxy
+// may keep a dead one open, and the versions of a server that was restored are lower.
+func (c *Client) Watch(ctx context.Context, path string, quiet time.Duration, event func(Event) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timer := time.AfterFunc(quiet, func() {
+		cancel(&Error{Method: http.MethodGet, Path: path, Code: http.StatusGone, Reason: "Expired", Message: "no event for " + quiet.String()})
+	})
+	defer timer.Stop()
 	resp, err := c.send(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	for dec := json.NewDecoder(resp.Body); ; {
+	body := &io.LimitedReader{R: resp.Body}
+	for dec := json.NewDecoder(body); ; timer.Reset(quiet) {
+		body.N = maxAnswer
 		var e Event
-		if err := dec.Decode(&e); errors.Is(err, io.EOF) {
+		switch err := dec.Decode(&e); {
+		case errors.Is(err, io.EOF):
 			return nil
-		} else if err != nil {
-			return err
-		}
-		if e.Type == "ERROR" {
+		case err != nil && ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			return failed(http.MethodGet, path, err)
+		case e.Type == "ERROR":
 			return failure(http.MethodGet, path, 0, e.Object)
 		}
 		if err := event(e); err != nil {
@@ -177,15 +192,15 @@ func (c *Client) do(ctx context.Context, method, path string, object, into any) 
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil || into == nil {
-		return err
+	if err == nil && into != nil {
+		err = json.Unmarshal(body, into)
 	}
-	return json.Unmarshal(body, into)
+	return failed(method, path, err)
 }
 
 // send returns the response to a request that succeeded.
 func (c *Client) send(ctx context.Context, method, path string, object any) (*http.Response, error) {
-	client, err := c.client()
+	transport, err := c.trusting()
 	if err != nil {
 		return nil, err
 	}
@@ -211,19 +226,28 @@ func (c *Client) send(ctx context.Context, method, path string, object any) (*ht
 	if object != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	resp, err := client.Do(req)
+	resp, err := transport.RoundTrip(req)
 	if err != nil {
-		return nil, err
+		return nil, failed(method, path, err)
 	}
 	if resp.StatusCode < 300 {
 		return resp, nil
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxStatus))
 	if err != nil {
-		return nil, err
+		return nil, failed(method, path, err)
 	}
 	return nil, failure(method, path, resp.StatusCode, text)
+}
+
+// failed says what was asked; it is nil without an err.
+func failed(method, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	path, _, _ = strings.Cut(path, "?")
+	return fmt.Errorf("%s %s: %w", method, path, err)
 }
 
 // failure is the Error of a Status object, or of the answer of a proxy.
@@ -237,6 +261,9 @@ func failure(method, path string, code int, text []byte) *Error {
 		e.Code, e.Reason, e.Message = status.Code, status.Reason, status.Message
 	} else {
 		e.Reason, e.Message = http.StatusText(code), strings.TrimSpace(string(text))
+	}
+	if len(e.Message) > maxMessage {
+		e.Message = strings.ToValidUTF8(e.Message[:maxMessage], "") + "…"
 	}
 	return e
 }

@@ -1,14 +1,17 @@
 package kubeapi_test
 
 import (
+	"bytes"
 	"encoding/pem"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/generic-dp/generic-dp/internal/kubeapi"
 )
@@ -88,10 +91,11 @@ func TestWatch(t *testing.T) {
 		`{"type":"ADDED","object":{}}{"type":"DELETED","object":{}}`:                      {events: 2},
 		`{"type":"ADDED","object":{}}{"type":"ERROR","object":{"code":410,"reason":"x"}}`: {events: 1, code: 410},
 		`{"type":"STOP","object":{}}{"type":"ADDED","object":{}}`:                         {events: 1, err: stop},
+		`{"type":"ADDED","object":{}}{"type":"ADDED","obj`:                                {events: 1, err: io.ErrUnexpectedEOF},
 	} {
 		c := kubeapi.New(start(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) }))
 		events := 0
-		err := c.Watch(t.Context(), "/a?watch=1", func(e kubeapi.Event) error {
+		err := c.Watch(t.Context(), "/a?watch=1", time.Minute, func(e kubeapi.Event) error {
 			events++
 			if e.Type == "STOP" {
 				return stop
@@ -100,6 +104,105 @@ func TestWatch(t *testing.T) {
 		})
 		if events != want.events || kubeapi.Code(err) != want.code || want.code == 0 && !errors.Is(err, want.err) {
 			t.Errorf("%s: %d events, %v", body, events, err)
+		}
+	}
+}
+
+// A stream that goes dead, as behind a proxy that keeps the connection open, ends like one
+// that is too old: also where bytes trickle in that make no event.
+func TestSilentWatch(t *testing.T) {
+	t.Parallel()
+	for _, trickle := range []string{"", " "} {
+		c := kubeapi.New(start(t, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = w.Write([]byte(`{"type":"ADDED","object":{}}{"type":`))
+			for r.Context().Err() == nil {
+				_, _ = w.Write([]byte(trickle))
+				w.(http.Flusher).Flush()
+				select {
+				case <-r.Context().Done():
+				case <-time.After(10 * time.Millisecond):
+				}
+			}
+		}))
+		events := 0
+		err := c.Watch(t.Context(), "/a?watch=1", 200*time.Millisecond, func(kubeapi.Event) error { events++; return nil })
+		if kubeapi.Code(err) != http.StatusGone || events != 1 {
+			t.Errorf("after %d events: %v, want %d", events, err, http.StatusGone)
+		}
+	}
+}
+
+// No answer takes memory without limit, be it of an object, an event or an error; the
+// events of a watch together may be longer.
+func TestHugeAnswers(t *testing.T) {
+	t.Parallel()
+	const limit = 16 << 20
+	endless := func(w http.ResponseWriter, head string) {
+		_, _ = w.Write([]byte(head))
+		chunk := bytes.Repeat([]byte("x"), 64<<10)
+		for {
+			if _, err := w.Write(chunk); err != nil {
+				return
+			}
+		}
+	}
+	c := kubeapi.New(start(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/object":
+			endless(w, `{"name":"`)
+		case "/event":
+			endless(w, `{"type":"ADDED","object":"`)
+		case "/error":
+			w.WriteHeader(http.StatusBadGateway)
+			endless(w, "")
+		case "/events":
+			event := `{"type":"ADDED","object":"` + strings.Repeat("x", limit/4) + `"}`
+			for range 6 {
+				_, _ = w.Write([]byte(event))
+			}
+		}
+	}))
+	for _, path := range []string{"/object", "/error"} {
+		err := c.Get(t.Context(), path, &struct{ Name string }{})
+		if err == nil || !strings.Contains(err.Error(), path) || len(err.Error()) > 2000 {
+			t.Errorf("%s: %.200v, want a short error that names it", path, err)
+		}
+	}
+	events := 0
+	count := func(kubeapi.Event) error { events++; return nil }
+	if err := c.Watch(t.Context(), "/event", time.Minute, count); err == nil || events > 0 {
+		t.Errorf("an event without end: %v, %d events", err, events)
+	}
+	if err := c.Watch(t.Context(), "/events", time.Minute, count); err != nil || events != 6 {
+		t.Errorf("many events: %v, %d events", err, events)
+	}
+}
+
+// The token is for the API server alone.
+func TestRedirect(t *testing.T) {
+	t.Parallel()
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s %s with Authorization %q", r.Method, r.URL, r.Header.Get("Authorization"))
+	}))
+	defer other.Close()
+	c := kubeapi.New(start(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, other.URL+"/stolen", http.StatusTemporaryRedirect)
+	}))
+	if err := c.Create(t.Context(), "/a", struct{}{}, nil); kubeapi.Code(err) != http.StatusTemporaryRedirect {
+		t.Errorf("%v, want the answer", err)
+	}
+}
+
+// An error of any kind says what was asked.
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	for _, server := range []string{"https://127.0.0.1:1", "https://[::1]:1", "https://no-such-host.invalid", "https://:"} {
+		config := start(t, http.NotFound)
+		config.Server = server
+		if err := kubeapi.New(config).Get(t.Context(), "/a?b=c", &struct{}{}); err == nil || !strings.HasPrefix(err.Error(), "GET /a: ") {
+			t.Errorf("%s: %v, want the request", server, err)
+		} else {
+			t.Log(err)
 		}
 	}
 }

@@ -1,6 +1,6 @@
 // Package kubeapitest is a stand-in for the Kubernetes API server over real sockets, for
-// tests: cluster-wide objects of any kind, with resource versions, field selectors,
-// watches, and faults.
+// tests: objects of any kind, with resource versions, field selectors, watches, and
+// faults. Collections are flat: pods of a namespace are not among all pods.
 package kubeapitest
 
 import (
@@ -45,6 +45,7 @@ type Server struct {
 	objects  map[string]Object // by path
 	log      []change
 	changed  chan struct{}
+	ended    chan struct{} // closed: watches end
 	fault    func(*http.Request) int
 	mutate   func(Object)
 	requests []Request
@@ -68,7 +69,7 @@ type change struct {
 func New(t testing.TB) *Server {
 	dir := t.TempDir()
 	s := &Server{
-		t: t, token: "first", version: 100, objects: map[string]Object{}, changed: make(chan struct{}),
+		t: t, token: "first", version: 100, objects: map[string]Object{}, changed: make(chan struct{}), ended: make(chan struct{}),
 		Config: kubeapi.Config{CA: filepath.Join(dir, "ca.crt"), Token: filepath.Join(dir, "token")},
 	}
 	s.address = "127.0.0.1:0"
@@ -115,7 +116,8 @@ func (s *Server) Stop() {
 func (s *Server) EndWatches() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.append(change{kind: "END"})
+	close(s.ended)
+	s.ended = make(chan struct{})
 }
 
 // Compact makes watches from an older version than now fail.
@@ -334,12 +336,13 @@ func selected(r *http.Request, p string, o Object) bool {
 	selector := r.URL.Query().Get("fieldSelector")
 	for _, term := range strings.FieldsFunc(selector, func(c rune) bool { return c == ',' }) {
 		field, value, _ := strings.Cut(term, "=")
+		field, not := strings.CutSuffix(field, "!")
 		at := any(o)
 		for _, key := range strings.Split(field, ".") {
 			inner, _ := at.(Object)
 			at = inner[key]
 		}
-		if at != value {
+		if (at == value) == not {
 			return false
 		}
 	}
@@ -351,7 +354,16 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, from int) {
 	flusher := w.(http.Flusher)
 	flusher.Flush()
 	s.mu.Lock()
-	sent := 0
+	sent, ended := 0, s.ended
+	if r.URL.Query().Get("sendInitialEvents") == "true" {
+		for _, o := range s.list(r)["items"].([]Object) {
+			_ = enc.Encode(Object{"type": "ADDED", "object": o})
+		}
+		from, sent = s.version, len(s.log)
+		_ = enc.Encode(Object{"type": "BOOKMARK", "object": Object{"metadata": Object{
+			"resourceVersion": strconv.Itoa(from), "annotations": Object{"k8s.io/initial-events-end": "true"},
+		}}})
+	}
 	for sent < len(s.log) && s.log[sent].version <= from {
 		sent++
 	}
@@ -366,9 +378,6 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, from int) {
 		changed := s.changed
 		s.mu.Unlock()
 		for _, c := range pending {
-			if c.kind == "END" {
-				return
-			}
 			if selected(r, c.path, c.object) && enc.Encode(Object{"type": c.kind, "object": c.object}) != nil {
 				return
 			}
@@ -376,6 +385,8 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, from int) {
 		flusher.Flush()
 		select {
 		case <-r.Context().Done():
+			return
+		case <-ended:
 			return
 		case <-changed:
 		}
