@@ -331,6 +331,9 @@ func TestNewInstanceInheritsTheLock(t *testing.T) {
 		t.Errorf("clean while serving: %v, want a refusal", err)
 	}
 	stopNew()
+	if err := os.Mkdir(filepath.Join(n.options.Paths.RunDir, "claims"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := agent.Clean(n.options.Paths); err != nil {
 		t.Fatal(err)
 	}

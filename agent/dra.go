@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -38,6 +39,9 @@ func (o Options) keyOf(name string, c *config.Resource) string {
 
 // nameOf is the name of a resource by that in the ledger.
 func nameOf(key string) (name string, byDRA bool) { return strings.CutSuffix(key, draSuffix) }
+
+// metadataName is the directory of device metadata in the run directory.
+const metadataName = "claims"
 
 // draDriver offers devices by dynamic resource allocation. Nothing of it runs until a
 // resource or a prepared claim needs it; then it does in every later instance, too: a
@@ -78,6 +82,7 @@ func (l *loop) runDRA(ctx context.Context, out ledger.Output) {
 	if l.writer && d.publisher == nil && l.options.NodeName != "" {
 		d.publisher = dra.NewPublisher(dra.Options{API: d.api, Node: l.options.NodeName, Changed: d.signal, Log: l.log})
 		l.group.Go(func() error { return d.publisher.Run(ctx) })
+		l.group.Go(func() error { return d.server.Load().Describe(ctx) })
 		if d.last != nil {
 			// The kubelet forgets all health when the stream of the other instance ends.
 			d.publish(d.list, true)
@@ -100,7 +105,8 @@ func (d *draDriver) start(ctx context.Context, run func(func() error)) {
 	}
 	d.api = kubeapi.New(*where)
 	server := dra.NewServer(dra.ServerOptions{
-		Registry: d.options.Paths.Registry, Node: d.options.NodeName, API: d.api, Claims: d.injector.specs, Source: d, Changed: d.signal, Log: d.log,
+		Registry: d.options.Paths.Registry, Node: d.options.NodeName, API: d.api, Source: d, Changed: d.signal, Log: d.log,
+		Claims: d.injector.specs, Metadata: filepath.Join(d.options.Paths.RunDir, metadataName),
 		Prepared: func(took time.Duration, err error) { d.metrics.CountAllocation(dra.Driver, took, err) },
 	})
 	d.server.Store(server)
@@ -178,11 +184,8 @@ func (l *loop) publishDRA() {
 			return // slices of the last instance stay until its list is known
 		}
 		for _, e := range m.now.Load().entries {
-			v := dra.Device{
-				Resource: m.Name, ID: e.Offer.ID, Attributes: e.Offer.Attributes, NUMA: e.Offer.NUMA, Slots: e.Offer.Slots,
-				State: stateOf(e), Reason: e.Reason, EvictAfter: -1,
-			}
-			if m.config != nil {
+			v := deviceOf(m.Name, e)
+			if v.EvictAfter = -1; m.config != nil {
 				v.EvictAfter = m.config.EvictAfter
 			}
 			v.Since = now
@@ -200,6 +203,13 @@ func (l *loop) publishDRA() {
 	}
 	d.last = last
 	d.publish(list, first) // slices of the last instance go, also if there is nothing now
+}
+
+func deviceOf(resource string, e ledger.Entry) dra.Device {
+	return dra.Device{
+		Resource: resource, ID: e.Offer.ID, Attributes: e.Offer.Attributes, NUMA: e.Offer.NUMA, Slots: e.Offer.Slots,
+		State: stateOf(e), Reason: e.Reason,
+	}
 }
 
 func stateOf(e ledger.Entry) dra.State {
@@ -237,41 +247,41 @@ func (d *draDriver) Devices() ([]dra.Device, <-chan struct{}) {
 }
 
 // Inject implements dra.Source.
-func (d *draDriver) Inject(ctx context.Context, names []string) (r device.Response, devices []string, slots []int, err error) {
+func (d *draDriver) Inject(ctx context.Context, names []string) (r device.Response, devices []dra.Device, err error) {
 	all := d.members()
 	ids := map[*resource][]string{}
 	var order []*resource
 	for _, name := range names {
 		m, e := all.byDeviceName(name)
 		if m == nil {
-			return r, nil, nil, fmt.Errorf("device %q is not offered by DRA now", name)
+			return r, nil, fmt.Errorf("device %q is not offered by DRA now", name)
 		}
 		if ids[m] == nil {
 			order = append(order, m)
 		}
 		ids[m] = append(ids[m], e.Offer.ID)
-		devices, slots = append(devices, m.Name+"="+e.Offer.ID), append(slots, e.Offer.Slots)
+		devices = append(devices, deviceOf(m.Name, e))
 	}
 	r.Env = map[string]string{}
 	for _, m := range order {
 		one, err := m.Allocate(ctx, ids[m])
 		if err != nil {
-			return r, nil, nil, err
+			return r, nil, err
 		}
 		for _, name := range one.CDI {
 			if kind, _, _ := strings.Cut(name, "="); kind == m.Name && d.injector.specs.Edits(name) == nil {
-				return r, nil, nil, fmt.Errorf("device %q: its CDI spec below --cdi-dir does not have it", name)
+				return r, nil, fmt.Errorf("device %q: its CDI spec below --cdi-dir does not have it", name)
 			}
 		}
 		for _, key := range slices.Sorted(maps.Keys(one.Env)) {
 			if have, twice := r.Env[key]; twice && have != one.Env[key] {
-				return r, nil, nil, fmt.Errorf("environment variable %s is of two resources in one request: %s has it, and one before", key, m.Name)
+				return r, nil, fmt.Errorf("environment variable %s is of two resources in one request: %s has it, and one before", key, m.Name)
 			}
 			r.Env[key] = one.Env[key]
 		}
 		r.CDI, r.Mounts = append(r.CDI, one.CDI...), append(r.Mounts, one.Mounts...)
 	}
-	return r, devices, slots, nil
+	return r, devices, nil
 }
 
 // addClaims adds what claims hold: the prepared ones, and those that the kubelet lists by

@@ -141,6 +141,14 @@ func TestByClaim(t *testing.T) {
 		t.Errorf("edits of the claim: %+v", e)
 	}
 
+	metadata := func() string {
+		text, _ := os.ReadFile(n.edits(got[1]).Mounts[0].HostPath)
+		return string(text)
+	}
+	if text := metadata(); !strings.Contains(text, "0000:00:14.0:2") {
+		t.Errorf("metadata: %s", text)
+	}
+
 	// Gone: healthy nowhere; back at another place: the same name.
 	n.host.RemoveUSB("1-2")
 	n.untilPublished(api, map[string]string{all[0]: "", all[1]: "NoSchedule"})
@@ -158,6 +166,7 @@ func TestByClaim(t *testing.T) {
 	if e := n.edits(got[0]); e == nil || e.DeviceNodes[0].HostPath != "/dev/ttyUSB7" {
 		t.Errorf("edits after the replug: %+v", e)
 	}
+	n.eventually("metadata of the new port", func() bool { return strings.Contains(metadata(), "0000:00:14.0:3") })
 
 	// What the page shows.
 	n.eventually("holders", func() bool {
@@ -331,7 +340,7 @@ container.env.SEATS = "other"
 		t.Fatalf("CDI names: %q", got)
 	}
 	e := n.edits(got[0])
-	if e == nil || !slices.Equal(e.Env, []string{"SEATS=a,b"}) || len(e.Mounts) != 1 || e.Mounts[0].ContainerPath != "/run/seat" {
+	if e == nil || !slices.Equal(e.Env, []string{"SEATS=a,b"}) || len(e.Mounts) != 2 || e.Mounts[0].ContainerPath != "/run/seat" {
 		t.Fatalf("edits: %+v", e)
 	}
 	n.eventually("healthy", func() bool {

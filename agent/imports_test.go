@@ -27,7 +27,7 @@ var allowed = map[string][]string{
 	"links":                {"device"},
 	"cdi":                  {"device", "internal/atomicfile"},
 	"plugin":               {"internal/dialed", "internal/watch", "device"},
-	"dra":                  {"cdi", "device", "internal/kubeapi", "internal/watch", "plugin"},
+	"dra":                  {"cdi", "device", "internal/atomicfile", "internal/kubeapi", "internal/watch", "plugin"},
 	"podresources":         {"internal/dialed"},
 	"metrics":              {"device"},
 	"evict":                {"internal/kubeapi"},

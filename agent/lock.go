@@ -121,8 +121,10 @@ func Clean(p Paths) (removed []string, err error) {
 	if present(tree.Dir) {
 		note(tree.Dir, tree.Clean())
 	}
-	if path := filepath.Join(p.RunDir, healthName); present(path) {
-		note(path, os.RemoveAll(path))
+	for _, name := range []string{healthName, metadataName} {
+		if path := filepath.Join(p.RunDir, name); present(path) {
+			note(path, os.RemoveAll(path))
+		}
 	}
 	specs, err := p.SpecWriter().Clean()
 	removed, errs = append(removed, specs...), append(errs, err)

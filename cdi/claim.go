@@ -17,7 +17,9 @@ import (
 // there from preparation until its undoing.
 type Claim struct {
 	Namespace, Name, UID string
-	Requests             []Request
+	// PodClaim is what the pod calls a claim that was made from a template.
+	PodClaim string
+	Requests []Request
 }
 
 // Request is a request of a claim, for one container as a rule.
@@ -35,6 +37,7 @@ const (
 	// Annotations of a claim's spec, which only this program reads.
 	namespaceKey = "generic-dp.github.io/namespace"
 	nameKey      = "generic-dp.github.io/name"
+	podClaimKey  = "generic-dp.github.io/pod-claim"
 	devicesKey   = "generic-dp.github.io/devices"
 )
 
@@ -46,32 +49,28 @@ func (c Claim) Devices() (all []string) {
 	return all
 }
 
-// CDIName is the qualified name that gives a container the edits of a request; empty if
-// it has none. The spec format has no slash for a subrequest, and a DNS label no dot.
+// CDIName is the qualified name that gives a container the edits of a request. The spec
+// format has no slash for a subrequest, and a DNS label no dot.
 func (c Claim) CDIName(r Request) string {
-	if len(r.Env)+len(r.Mounts) == 0 {
-		return ""
-	}
 	return claimKind + c.UID + "=" + strings.ReplaceAll(r.Name, "/", ".")
 }
 
-// WriteClaim writes the file of a claim.
+// WriteClaim writes the file of a claim. Each request has some edits, without which
+// runtimes reject it.
 func (w *Writer) WriteClaim(c Claim) error {
 	if !validUID(c.UID) {
 		return fmt.Errorf("UID %q: want letters, digits and dashes", c.UID)
 	}
 	spec := &Spec{Kind: claimKind + c.UID, Annotations: map[string]string{namespaceKey: c.Namespace, nameKey: c.Name}}
+	if c.PodClaim != "" {
+		spec.Annotations[podClaimKey] = c.PodClaim
+	}
 	for _, r := range c.Requests {
-		d := specs.Device{
+		spec.Devices = append(spec.Devices, specs.Device{
 			Name:           strings.ReplaceAll(r.Name, "/", "."),
 			Annotations:    map[string]string{devicesKey: strings.Join(r.Devices, ",")},
 			ContainerEdits: Edits{Env: environ(r.Env), Mounts: bindMounts(r.Mounts)},
-		}
-		if c.CDIName(r) == "" {
-			// Runtimes reject a spec with an entry without edits. No container gets these.
-			d.ContainerEdits.Env = []string{"GENERIC_DP_CLAIM=" + c.UID}
-		}
-		spec.Devices = append(spec.Devices, d)
+		})
 	}
 	spec.Version, _ = specs.MinimumRequiredVersion(spec) // never fails
 	return w.write(w.FileName(spec.Kind), spec)
@@ -93,7 +92,7 @@ func (w *Writer) Claims() (claims []Claim, err error) {
 			}
 			continue
 		}
-		c := Claim{UID: strings.TrimPrefix(spec.Kind, claimKind), Namespace: spec.Annotations[namespaceKey], Name: spec.Annotations[nameKey]}
+		c := Claim{UID: strings.TrimPrefix(spec.Kind, claimKind), Namespace: spec.Annotations[namespaceKey], Name: spec.Annotations[nameKey], PodClaim: spec.Annotations[podClaimKey]}
 		for _, d := range spec.Devices {
 			c.Requests = append(c.Requests, Request{Name: strings.ReplaceAll(d.Name, ".", "/"), Devices: strings.Split(d.Annotations[devicesKey], ",")})
 		}

@@ -16,9 +16,9 @@ import (
 func TestClaim(t *testing.T) {
 	t.Parallel()
 	w := &cdi.Writer{Dir: t.TempDir(), Owner: "/run/other"}
-	c := cdi.Claim{Namespace: "lab", Name: "sticks", UID: "0f6c1d2e-0000-4000-8000-00000000000a", Requests: []cdi.Request{
+	c := cdi.Claim{Namespace: "lab", Name: "sticks", PodClaim: "mine", UID: "0f6c1d2e-0000-4000-8000-00000000000a", Requests: []cdi.Request{
 		{Name: "two", Devices: []string{"usb:10c4:ea60:A1", "usb:10c4:ea60:B2"}, Env: map[string]string{"SERIAL": "A1,B2"}, Mounts: []device.Mount{{HostPath: "/etc/a", ContainerPath: "/a", ReadOnly: true}}},
-		{Name: "gpu/small", Devices: []string{"fuse", "fuse"}},
+		{Name: "gpu/small", Devices: []string{"fuse", "fuse"}, Env: map[string]string{"A": "B"}},
 	}}
 	if err := w.WriteClaim(c); err != nil {
 		t.Fatal(err)
@@ -47,8 +47,8 @@ func TestClaim(t *testing.T) {
 	} else if diff := cmp.Diff([]string{"SERIAL=A1,B2"}, d.ContainerEdits.Env); diff != "" || d.ContainerEdits.Mounts[0].HostPath != "/etc/a" {
 		t.Errorf("edits of %q: %v, %s", name, d.ContainerEdits, diff)
 	}
-	if name := c.CDIName(c.Requests[1]); name != "" {
-		t.Errorf("a request without edits has the CDI name %q", name)
+	if name := c.CDIName(c.Requests[1]); cache.GetDevice(name) == nil {
+		t.Errorf("no CDI device %q, have %q", name, cache.ListDevices())
 	}
 
 	// Neither other specs nor their cleaning take it away, and it is no device of the host.

@@ -30,7 +30,8 @@ type Device struct {
 	Resource, ID string
 	// Attributes by name, in the driver's domain unless the name has one, such as
 	// "resource.kubernetes.io/pciBusID". The attributes resource, id and
-	// resource.kubernetes.io/numaNode come from the other fields. Empty ones are left out.
+	// resource.kubernetes.io/numaNode come from the other fields. Empty ones are left out;
+	// nil are unknown.
 	Attributes map[string]string
 	// NUMA nodes, sorted.
 	NUMA []int
@@ -50,6 +51,9 @@ type Device struct {
 
 // Name is the name of the device in the node's pool.
 func (d *Device) Name() string { return DeviceName(d.ID) }
+
+// key is the device in files of claims.
+func (d *Device) key() string { return d.Resource + "=" + d.ID }
 
 const (
 	// maxLabel is the maximum length of a DNS label.

@@ -29,10 +29,10 @@ import (
 // call that it happens in.
 type Source interface {
 	// Inject returns what one container gets for devices of this driver, by their names
-	// in the pool, with repeats for several slots. Everything that it names exists. devices
-	// are "RESOURCE=ID" in the same order, and slots their numbers of slots. A device that is
-	// not offered by DRA now, or not healthy, is an error.
-	Inject(ctx context.Context, names []string) (r device.Response, devices []string, slots []int, err error)
+	// in the pool, with repeats for several slots, and those devices in the same order.
+	// Everything that it names exists. A device that is not offered by DRA now, or not
+	// healthy, is an error.
+	Inject(ctx context.Context, names []string) (r device.Response, devices []Device, err error)
 	// Devices returns all devices, and a channel that is closed when there is something
 	// new. Both are for the health stream.
 	Devices() (list []Device, changed <-chan struct{})
@@ -52,9 +52,11 @@ type ServerOptions struct {
 	// Node is the name of the node, and of its pool.
 	Node string
 	API  Getter
-	// Claims has the prepared claims.
-	Claims *cdi.Writer
-	Source Source
+	// Claims has the prepared claims; Metadata is the directory of what tells their
+	// containers about devices, at the same path on the host.
+	Claims   *cdi.Writer
+	Metadata string
+	Source   Source
 	// Changed is called when Status has changed, Prepared when a claim was prepared, or
 	// with err could not be. They must not block; nil does nothing.
 	Changed  func()

@@ -145,14 +145,15 @@ func TestPrepare(t *testing.T) {
 	c := claim("a")
 	share := `{"request":"three","driver":"` + dra.Driver + `","pool":"n1","device":"fuse","shareID":"s1"}`
 	foreign := `{"request":"four","driver":"gpu.nvidia.com","pool":"n1","device":"gpu-0"}`
-	b.api.set(c, results(result("two", "usb-1"), result("one", "plain"), result("two", "usb-2"), share, foreign))
-	own := cdi.Claim{UID: c.UID}
+	// The kubelet knows the request of a subrequest only.
+	b.api.set(c, results(result("two", "usb-1"), result("one/small", "plain"), result("two", "usb-2"), share, foreign))
+	own := func(request string) string { return cdi.Claim{UID: c.UID}.CDIName(cdi.Request{Name: request}) }
 	s1 := "s1"
 	want := []*claims.Device{
-		{RequestNames: []string{"two"}, PoolName: "n1", DeviceName: "usb-1", CdiDeviceIds: []string{"example.com/zigbee=usb:1", "example.com/zigbee=usb:2", own.CDIName(cdi.Request{Name: "two", Env: map[string]string{"": ""}})}},
+		{RequestNames: []string{"two"}, PoolName: "n1", DeviceName: "usb-1", CdiDeviceIds: []string{"example.com/zigbee=usb:1", "example.com/zigbee=usb:2", own("two")}},
 		{RequestNames: []string{"two"}, PoolName: "n1", DeviceName: "usb-2"},
-		{RequestNames: []string{"one"}, PoolName: "n1", DeviceName: "plain", CdiDeviceIds: []string{"example.com/zigbee=plain"}},
-		{RequestNames: []string{"three"}, PoolName: "n1", DeviceName: "fuse", ShareId: &s1, CdiDeviceIds: []string{"example.com/zigbee=fuse", own.CDIName(cdi.Request{Name: "three", Env: map[string]string{"": ""}})}},
+		{RequestNames: []string{"one"}, PoolName: "n1", DeviceName: "plain", CdiDeviceIds: []string{"example.com/zigbee=plain", own("one/small")}},
+		{RequestNames: []string{"three"}, PoolName: "n1", DeviceName: "fuse", ShareId: &s1, CdiDeviceIds: []string{"example.com/zigbee=fuse", own("three")}},
 	}
 	for range 2 { // idempotent
 		got, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, c)

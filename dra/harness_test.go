@@ -60,6 +60,14 @@ func (a *claimAPI) set(c kubelettest.ResourceClaim, allocation string) {
 		fmt.Sprintf(`{"metadata":{"uid":%q},"status":{%s}}`, c.UID, allocation)
 }
 
+// annotate says what the pod calls a claim that was made from a template.
+func (a *claimAPI) annotate(c kubelettest.ResourceClaim, podClaim string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	path := fmt.Sprintf("/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s", c.Namespace, c.Name)
+	a.claims[path] = strings.Replace(a.claims[path], `"metadata":{`, fmt.Sprintf(`"metadata":{"annotations":{"resource.kubernetes.io/pod-claim-name":%q},`, podClaim), 1)
+}
+
 func (a *claimAPI) remove(c kubelettest.ResourceClaim) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -94,13 +102,13 @@ func (s *sticks) Devices() ([]dra.Device, <-chan struct{}) {
 	return s.devices, s.changed
 }
 
-func (s *sticks) Inject(ctx context.Context, names []string) (r device.Response, ids []string, slots []int, err error) {
+func (s *sticks) Inject(ctx context.Context, names []string) (r device.Response, devices []dra.Device, err error) {
 	s.mu.Lock()
 	inject := s.inject
 	s.mu.Unlock()
 	if inject != nil {
 		if err := inject(ctx); err != nil {
-			return r, nil, nil, err
+			return r, nil, err
 		}
 	}
 	s.mu.Lock()
@@ -113,21 +121,21 @@ func (s *sticks) Inject(ctx context.Context, names []string) (r device.Response,
 				continue
 			}
 			if d.State != dra.Healthy {
-				return r, nil, nil, fmt.Errorf("device %q is unhealthy: %s", d.ID, d.Reason)
+				return r, nil, fmt.Errorf("device %q is unhealthy: %s", d.ID, d.Reason)
 			}
-			ids, slots = append(ids, d.Resource+"="+d.ID), append(slots, d.Slots)
+			devices = append(devices, d)
 			r.CDI = append(r.CDI, d.Resource+"="+d.ID)
 			serials = append(serials, d.ID)
 			break
 		}
 		if !found {
-			return r, nil, nil, fmt.Errorf("device %q is not offered by DRA", name)
+			return r, nil, fmt.Errorf("device %q is not offered by DRA", name)
 		}
 	}
 	if serials[0] != "plain" {
 		r.Env = map[string]string{"IDS": strings.Join(serials, ",")}
 	}
-	return r, ids, slots, nil
+	return r, devices, nil
 }
 
 // bed is a kubelet, an API server and a driver.
@@ -160,7 +168,7 @@ func newBed(t *testing.T, o kubelettest.Options) *bed {
 		sticks: &sticks{changed: make(chan struct{})}, claims: &cdi.Writer{Dir: filepath.Join(dir, "cdi")},
 	}
 	b.sticks.set(stick("usb:1"), stick("usb:2"))
-	b.options = dra.ServerOptions{Registry: o.Registry, Node: "n1", API: b.api, Claims: b.claims, Source: b.sticks, Log: slog.New(slog.DiscardHandler)}
+	b.options = dra.ServerOptions{Registry: o.Registry, Node: "n1", API: b.api, Claims: b.claims, Metadata: filepath.Join(dir, "metadata"), Source: b.sticks, Log: slog.New(slog.DiscardHandler)}
 	if err := b.kubelet.Start(); err != nil {
 		t.Fatal(err)
 	}

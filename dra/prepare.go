@@ -23,7 +23,8 @@ const answerWithin = 900 * time.Millisecond
 // resourceClaim is a ResourceClaim of resource.k8s.io/v1, as far as it is used.
 type resourceClaim struct {
 	Metadata struct {
-		UID string `json:"uid"`
+		UID         string            `json:"uid"`
+		Annotations map[string]string `json:"annotations"`
 	} `json:"metadata"`
 	Status struct {
 		Allocation *struct {
@@ -75,7 +76,7 @@ func (s *service) NodeUnprepareResources(ctx context.Context, req *claims.NodeUn
 	resp := &claims.NodeUnprepareResourcesResponse{Claims: map[string]*claims.NodeUnprepareResourceResponse{}}
 	for _, c := range req.GetClaims() {
 		answer := &claims.NodeUnprepareResourceResponse{}
-		_, err := s.bounded(ctx, func(context.Context) ([]*claims.Device, error) { return nil, s.Claims.RemoveClaim(c.GetUid()) })
+		_, err := s.bounded(ctx, func(context.Context) ([]*claims.Device, error) { return nil, s.release(c.GetUid()) })
 		if err != nil {
 			answer.Error = fmt.Sprintf("claim %s/%s: %v", c.GetNamespace(), c.GetName(), err)
 			s.Log.Warn("claim not released", "claim", c.GetNamespace()+"/"+c.GetName(), "reason", err)
@@ -114,13 +115,13 @@ func (d *Server) bounded(ctx context.Context, f func(context.Context) ([]*claims
 }
 
 func (d *Server) prepare(ctx context.Context, c *claims.Claim) ([]*claims.Device, error) {
-	results, err := d.allocation(ctx, c)
+	claim := cdi.Claim{Namespace: c.GetNamespace(), Name: c.GetName(), UID: c.GetUid()}
+	results, err := d.allocation(ctx, &claim)
 	if err != nil {
 		return nil, err
 	}
-	claim := cdi.Claim{Namespace: c.GetNamespace(), Name: c.GetName(), UID: c.GetUid()}
 	var devices []*claims.Device
-	slots := map[string]int{} // by ID
+	held := map[string]*Device{} // by key
 	for len(results) > 0 {
 		name := results[0].Request
 		var names []string
@@ -130,41 +131,48 @@ func (d *Server) prepare(ctx context.Context, c *claims.Claim) ([]*claims.Device
 				return false
 			}
 			names = append(names, r.Device)
-			devices = append(devices, &claims.Device{RequestNames: []string{name}, PoolName: r.Pool, DeviceName: r.Device, ShareId: r.ShareID})
+			devices = append(devices, &claims.Device{RequestNames: []string{baseRequest(name)}, PoolName: r.Pool, DeviceName: r.Device, ShareId: r.ShareID})
 			return true
 		})
-		r, ids, most, err := d.Source.Inject(ctx, names)
+		r, found, err := d.Source.Inject(ctx, names)
 		if err != nil {
 			return nil, fmt.Errorf("request %s: %w", name, err)
 		}
-		for i, id := range ids {
-			slots[id] = most[i]
+		request := cdi.Request{Name: name, Env: r.Env, Mounts: append(r.Mounts, d.metadataMount(claim, name))}
+		for i := range found {
+			key := found[i].key()
+			held[key] = &found[i]
+			request.Devices = append(request.Devices, key)
 		}
-		slices.Sort(ids)
-		request := cdi.Request{Name: name, Devices: ids, Env: r.Env, Mounts: r.Mounts}
+		slices.Sort(request.Devices)
 		claim.Requests = append(claim.Requests, request)
 		// A container gets all devices of its request, and with the first of them all names.
-		devices[first].CdiDeviceIds = r.CDI
-		if name := claim.CDIName(request); name != "" {
-			devices[first].CdiDeviceIds = append(slices.Clip(r.CDI), name)
-		}
+		devices[first].CdiDeviceIds = append(r.CDI, claim.CDIName(request))
 	}
-	if err := d.free(ctx, claim, slots); err != nil {
+	if err := d.free(ctx, claim, held); err != nil {
 		return nil, err
 	}
-	return devices, d.Claims.WriteClaim(claim)
+	if err := d.Claims.WriteClaim(claim); err != nil {
+		return nil, err
+	}
+	return devices, d.writeMetadata(claim, held)
 }
 
-// allocation returns the devices of a claim that are this driver's.
-func (d *Server) allocation(ctx context.Context, c *claims.Claim) ([]allocated, error) {
-	object, err := d.get(ctx, c.GetNamespace(), c.GetName())
+// allocation returns the devices of a claim that are this driver's, and fills in what the
+// pod calls it.
+func (d *Server) allocation(ctx context.Context, c *cdi.Claim) ([]allocated, error) {
+	object, err := d.get(ctx, c.Namespace, c.Name)
 	switch {
 	case err != nil:
 		return nil, err
-	case object.Metadata.UID != c.GetUid():
-		return nil, fmt.Errorf("is another one now: its UID is %s, not %s", object.Metadata.UID, c.GetUid())
+	case object.Metadata.UID != c.UID:
+		return nil, fmt.Errorf("is another one now: its UID is %s, not %s", object.Metadata.UID, c.UID)
 	case object.Status.Allocation == nil:
 		return nil, errors.New("is not allocated")
+	}
+	// Anybody may annotate a claim: what is no name of one is none.
+	if name := object.Metadata.Annotations["resource.kubernetes.io/pod-claim-name"]; !strings.ContainsAny(name, "/.") {
+		c.PodClaim = name
 	}
 	found := object.Status.Allocation.Devices
 	for _, config := range found.Config {
@@ -195,13 +203,13 @@ func (d *Server) get(ctx context.Context, namespace, name string) (*resourceClai
 
 // free is an error if other claims hold a device of the claim, beyond its slots: the
 // scheduler gives no device away twice, but for a fault.
-func (d *Server) free(ctx context.Context, claim cdi.Claim, slots map[string]int) error {
+func (d *Server) free(ctx context.Context, claim cdi.Claim, devices map[string]*Device) error {
 	others, err := d.Claims.Claims()
 	if err != nil {
 		return err
 	}
-	for _, id := range slices.Sorted(maps.Keys(slots)) {
-		held := holds(claim, id)
+	for _, id := range slices.Sorted(maps.Keys(devices)) {
+		held, slots := holds(claim, id), devices[id].Slots
 		var holders []string
 		for _, other := range others {
 			if n := holds(other, id); n > 0 && other.UID != claim.UID {
@@ -212,9 +220,9 @@ func (d *Server) free(ctx context.Context, claim cdi.Claim, slots map[string]int
 				holders = append(holders, other.Namespace+"/"+other.Name)
 			}
 		}
-		if held > slots[id] {
+		if held > slots {
 			if len(holders) == 0 {
-				return fmt.Errorf("device %q: %d of its slots, it has %d", id, held, slots[id])
+				return fmt.Errorf("device %q: %d of its slots, it has %d", id, held, slots)
 			}
 			return fmt.Errorf("device %q: held by claim %s", id, strings.Join(holders, ", "))
 		}
@@ -251,5 +259,5 @@ func (d *Server) ended(ctx context.Context, c cdi.Claim) bool {
 		return false
 	}
 	d.Log.Info("claim does not exist any more: its file is removed", "claim", c.Namespace+"/"+c.Name, "uid", c.UID)
-	return d.Claims.RemoveClaim(c.UID) == nil
+	return d.release(c.UID) == nil
 }

@@ -22,6 +22,7 @@ type slice struct {
 
 type metadata struct {
 	Name            string           `json:"name,omitempty"`
+	Namespace       string           `json:"namespace,omitempty"`
 	UID             string           `json:"uid,omitempty"`
 	ResourceVersion string           `json:"resourceVersion,omitempty"`
 	OwnerReferences []ownerReference `json:"ownerReferences,omitempty"`
@@ -94,22 +95,7 @@ var taintValues = map[State]string{Settling: "settling", Unhealthy: "unhealthy",
 // published returns d as entry of a ResourceSlice, and the time at which that changes
 // by itself, if it does.
 func (d *Device) published(now time.Time) (out sliceDevice, next time.Time) {
-	out = sliceDevice{Name: d.name, Attributes: map[string]attribute{}}
-	set := func(name, text string) {
-		if text != "" {
-			text = value(text)
-			out.Attributes[name] = attribute{String: &text}
-		}
-	}
-	for name, text := range d.Attributes {
-		set(name, text)
-	}
-	set("resource", d.Resource)
-	set("id", d.ID)
-	// A device of several nodes has no value that constraints could compare.
-	if len(d.NUMA) == 1 {
-		out.Attributes[numaNode] = attribute{Int: &d.NUMA[0]}
-	}
+	out = sliceDevice{Name: d.name, Attributes: d.attributes()}
 	if d.Slots > 1 {
 		out.AllowMultipleAllocations = true
 		out.Capacity = map[string]capacity{"slots": {
@@ -131,6 +117,27 @@ func (d *Device) published(now time.Time) (out sliceDevice, next time.Time) {
 	t.TimeAdded = t.TimeAdded.UTC().Truncate(time.Second) // the precision of the API
 	out.Taints = []taint{t}
 	return out, next
+}
+
+// attributes are those of a device for the API.
+func (d *Device) attributes() map[string]attribute {
+	all := map[string]attribute{}
+	set := func(name, text string) {
+		if text != "" {
+			text = value(text)
+			all[name] = attribute{String: &text}
+		}
+	}
+	for name, text := range d.Attributes {
+		set(name, text)
+	}
+	set("resource", d.Resource)
+	set("id", d.ID)
+	// A device of several nodes has no value that constraints could compare.
+	if len(d.NUMA) == 1 {
+		all[numaNode] = attribute{Int: &d.NUMA[0]}
+	}
+	return all
 }
 
 // quantity formats n as the API server does (resource.Quantity), for the n of slots.

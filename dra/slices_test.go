@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/generic-dp/generic-dp/cdi"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -109,4 +111,35 @@ func TestSliceNamesDiffer(t *testing.T) {
 			seen[name] = true
 		}
 	}
+}
+
+// The metadata have every field that is ever written, for two requests, of which one is of
+// a device that is away.
+func TestMetadataIsGolden(t *testing.T) {
+	t.Parallel()
+	d := NewServer(ServerOptions{Node: "node-1", Metadata: filepath.Join(t.TempDir(), "new")})
+	claim := cdi.Claim{Namespace: "lab", Name: "pod-sticks-x7", UID: "uid-a", PodClaim: "sticks", Requests: []cdi.Request{
+		{Name: "stick/large", Devices: []string{"example.com/serial=usb:10c4:ea60:A1B2C3", "example.com/serial=usb:10c4:ea60:B2"}},
+		{Name: "other", Devices: []string{"example.com/serial=gone"}},
+	}}
+	devices := map[string]*Device{
+		"example.com/serial=usb:10c4:ea60:A1B2C3": {
+			Resource: "example.com/serial", ID: "usb:10c4:ea60:A1B2C3", NUMA: []int{1},
+			Attributes: map[string]string{"serial": "A1B2C3", "empty": "", "resource.kubernetes.io/pciBusID": "0000:00:14.0"},
+		},
+		"example.com/serial=usb:10c4:ea60:B2": {Resource: "example.com/serial", ID: "usb:10c4:ea60:B2", Attributes: map[string]string{}},
+		"example.com/serial=gone":             {Resource: "example.com/serial", ID: "gone", State: Gone},
+	}
+	if err := d.writeMetadata(claim, devices); err != nil {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir(d.Metadata)
+	if err != nil || len(files) != 1 {
+		t.Fatalf("files: %v, %v", files, err)
+	}
+	text, err := os.ReadFile(filepath.Join(d.Metadata, files[0].Name()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "metadata.json", text)
 }

@@ -11,6 +11,9 @@ import (
 	"testing"
 
 	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/dynamic-resource-allocation/api/metadata"
+	metadatav1alpha1 "k8s.io/dynamic-resource-allocation/api/metadata/v1alpha1"
+	"k8s.io/dynamic-resource-allocation/devicemetadata"
 	"sigs.k8s.io/yaml"
 )
 
@@ -54,5 +57,32 @@ func TestDeviceClasses(t *testing.T) {
 	t.Parallel()
 	for _, text := range bytes.Split(golden(t, "classes.yaml"), []byte("---\n")) {
 		roundTrip(t, text, &resourceapi.DeviceClass{})
+	}
+}
+
+// Every version of the metadata is of the same type, and what Kubernetes gives to consumers
+// finds one that it knows.
+func TestDeviceMetadata(t *testing.T) {
+	t.Parallel()
+	text := golden(t, "metadata.json")
+	var versions []string
+	for stream := json.NewDecoder(bytes.NewReader(text)); stream.More(); {
+		var one json.RawMessage
+		if err := stream.Decode(&one); err != nil {
+			t.Fatal(err)
+		}
+		object := &metadatav1alpha1.DeviceMetadata{}
+		roundTrip(t, one, object)
+		versions = append(versions, object.APIVersion)
+	}
+	if want := []string{"metadata.resource.k8s.io/v1beta1", metadatav1alpha1.SchemeGroupVersion.String()}; !reflect.DeepEqual(versions, want) {
+		t.Errorf("versions %q, want %q", versions, want)
+	}
+	var read metadata.DeviceMetadata
+	if err := devicemetadata.DecodeMetadataFromStream(json.NewDecoder(bytes.NewReader(text)), &read); err != nil {
+		t.Fatal(err)
+	}
+	if r := read.Requests; len(r) != 1 || len(r[0].Devices) != 2 || len(r[0].Devices[0].Attributes) != 5 || *read.PodClaimName != "sticks" {
+		t.Errorf("a consumer reads %+v", read)
 	}
 }

@@ -1,0 +1,161 @@
+package dra
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	claims "k8s.io/kubelet/pkg/apis/dra/v1"
+
+	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/atomicfile"
+)
+
+// metadataRoot is the directory of device metadata in a container (KEP-5304).
+const metadataRoot = "/var/run/kubernetes.io/dra-device-attributes"
+
+// deviceMetadata is a DeviceMetadata of metadata.resource.k8s.io, as far as it is used. A
+// file has it once in each version, of which consumers take the first that they know.
+type deviceMetadata struct {
+	Kind         string            `json:"kind"`
+	APIVersion   string            `json:"apiVersion"`
+	Metadata     metadata          `json:"metadata"`
+	PodClaimName string            `json:"podClaimName,omitempty"`
+	Requests     []metadataRequest `json:"requests"`
+}
+
+type metadataRequest struct {
+	Name    string           `json:"name"`
+	Devices []metadataDevice `json:"devices"`
+}
+
+type metadataDevice struct {
+	Driver     string               `json:"driver"`
+	Pool       string               `json:"pool"`
+	Name       string               `json:"name"`
+	Attributes map[string]attribute `json:"attributes,omitempty"`
+}
+
+// metadataVersions are all versions, newest first. They differ in nothing else.
+var metadataVersions = [...]string{"v1beta1", "v1alpha1"}
+
+// baseRequest is the request of a subrequest, "gpu" of "gpu/small". Containers, and paths
+// of metadata, know only that.
+func baseRequest(name string) string {
+	base, _, _ := strings.Cut(name, "/")
+	return base
+}
+
+// metadataFile is the file on the host for a request of a claim.
+func (d *Server) metadataFile(uid, request string) string {
+	return filepath.Join(d.Metadata, uid+"."+baseRequest(request)+".json")
+}
+
+// metadataMount brings that file into a container. Consumers know a claim by what the pod
+// calls it if it was made from a template, and by its own name otherwise.
+func (d *Server) metadataMount(c cdi.Claim, request string) device.Mount {
+	kind, name := "resourceclaims", c.Name
+	if c.PodClaim != "" {
+		kind, name = "resourceclaimtemplates", c.PodClaim
+	}
+	return device.Mount{
+		HostPath:      d.metadataFile(c.UID, request),
+		ContainerPath: path.Join(metadataRoot, kind, name, baseRequest(request), Driver+"-metadata.json"),
+		ReadOnly:      true,
+	}
+}
+
+// writeMetadata writes the files of a claim. A file is replaced: a running container keeps
+// what describes the device that it got, and one that restarts sees the new one. The file
+// of a device that is gone stays as it is.
+func (d *Server) writeMetadata(c cdi.Claim, devices map[string]*Device) error {
+	errs := []error{os.MkdirAll(d.Metadata, 0o755)}
+next:
+	for _, r := range c.Requests {
+		request := metadataRequest{Name: r.Name}
+		for _, name := range r.Devices {
+			v := devices[name]
+			if v == nil || v.Attributes == nil {
+				continue next
+			}
+			request.Devices = append(request.Devices, metadataDevice{Driver: Driver, Pool: d.Node, Name: v.Name(), Attributes: v.attributes()})
+		}
+		var text bytes.Buffer
+		encoder := json.NewEncoder(&text)
+		encoder.SetIndent("", "  ")
+		for _, version := range metadataVersions {
+			err := encoder.Encode(deviceMetadata{
+				Kind: "DeviceMetadata", APIVersion: "metadata.resource.k8s.io/" + version,
+				Metadata:     metadata{Name: c.Name, Namespace: c.Namespace, UID: c.UID},
+				PodClaimName: c.PodClaim, Requests: []metadataRequest{request},
+			})
+			errs = append(errs, err)
+		}
+		errs = append(errs, atomicfile.Write(d.metadataFile(c.UID, r.Name), text.Bytes(), 0o644))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("device metadata: %w", err)
+	}
+	return nil
+}
+
+// release removes the files of a claim, its own last: what a crash leaves is removed when
+// the kubelet repeats its call. Metadata that can't be removed keep no pod from its end.
+func (d *Server) release(uid string) error {
+	files, _ := os.ReadDir(d.Metadata)
+	for _, f := range files {
+		if strings.HasPrefix(f.Name(), uid+".") {
+			_ = os.Remove(filepath.Join(d.Metadata, f.Name()))
+		}
+	}
+	return d.Claims.RemoveClaim(uid)
+}
+
+// Describe keeps the metadata of prepared claims true to the attributes of their devices,
+// which a replug may change, until ctx is cancelled, which is no error. Only one instance
+// on a node may run it.
+func (d *Server) Describe(ctx context.Context) error {
+	failed := false
+	for {
+		devices, changed := d.Source.Devices()
+		_, err := d.bounded(ctx, func(context.Context) ([]*claims.Device, error) { return nil, d.describe(devices) })
+		if err != nil && !failed && ctx.Err() == nil {
+			d.Log.Warn("device metadata is out of date", "err", err)
+		}
+		var again <-chan time.Time
+		if failed = err != nil; failed {
+			again = time.After(describeAgain)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-again:
+		}
+	}
+}
+
+// describeAgain is the time until failed writes are repeated: no event announces that a
+// file system has space again.
+const describeAgain = time.Minute
+
+func (d *Server) describe(devices []Device) error {
+	prepared, _ := d.Claims.Claims() // who holds devices reports unreadable ones
+	byKey := map[string]*Device{}
+	for i := range devices {
+		byKey[devices[i].key()] = &devices[i]
+	}
+	var errs []error
+	for _, c := range prepared {
+		errs = append(errs, d.writeMetadata(c, byKey))
+	}
+	return errors.Join(errs...)
+}

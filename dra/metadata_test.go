@@ -1,0 +1,126 @@
+package dra_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/generic-dp/generic-dp/dra"
+	"github.com/generic-dp/generic-dp/internal/kubelettest"
+)
+
+// A container finds the attributes of its devices where Kubernetes says, by the name that
+// the pod knows; a replug that changes them changes the file, but not the one that a running
+// container has.
+func TestMetadata(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, kubelettest.Options{})
+	at := func(port string) dra.Device {
+		d := stick("usb:1")
+		d.Slots, d.Attributes = 3, map[string]string{"port": port}
+		return d
+	}
+	b.sticks.set(at("1-1"), stick("usb:2"))
+	s, _ := b.serve()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Describe(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	b.untilDrivers(1)
+
+	const root = "/var/run/kubernetes.io/dra-device-attributes/"
+	files := map[string]string{} // on the host, by claim
+	for name, want := range map[string]string{
+		"own":     root + "resourceclaims/own/stick/generic-dp.github.io-metadata.json",
+		"made":    root + "resourceclaimtemplates/mine/stick/generic-dp.github.io-metadata.json",
+		"hostile": root + "resourceclaims/hostile/stick/generic-dp.github.io-metadata.json",
+	} {
+		c := claim(name)
+		b.api.set(c, results(result("stick/small", "usb-1")))
+		b.api.annotate(c, map[string]string{"made": "mine", "hostile": "../../../../etc"}[name])
+		devices, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := devices[0].GetCdiDeviceIds()
+		e := b.claims.Edits(names[len(names)-1])
+		if e == nil || len(e.Mounts) != 1 || e.Mounts[0].ContainerPath != want {
+			t.Fatalf("claim %s: edits %+v, want a mount at %s", name, e, want)
+		}
+		files[name] = e.Mounts[0].HostPath
+		text, err := os.ReadFile(files[name])
+		if err != nil || !strings.Contains(string(text), `"1-1"`) || !strings.Contains(string(text), `"name": "`+name+`"`) {
+			t.Errorf("claim %s: %s, %v", name, text, err)
+		}
+		if name != "own" {
+			if err := b.kubelet.UnprepareClaim(t.Context(), c.UID); err != nil {
+				t.Error(err)
+			}
+			if _, err := os.Stat(files[name]); !os.IsNotExist(err) {
+				t.Errorf("claim %s: its metadata after its release: %v", name, err)
+			}
+		}
+	}
+
+	running, err := os.Open(files["own"]) // like the mount of a container
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer running.Close()
+	has := func(text string) func() bool {
+		return func() bool {
+			now, err := os.ReadFile(files["own"])
+			return err == nil && strings.Contains(string(now), text)
+		}
+	}
+	gone := at("")
+	gone.Attributes = nil
+	b.sticks.set(gone)
+	b.sticks.set(at("1-4"))
+	b.until("the new port", has(`"1-4"`))
+	before, _ := os.Stat(files["own"])
+	if info, err := running.Stat(); err != nil || os.SameFile(info, before) {
+		t.Errorf("a running container sees the new file: %v", err)
+	}
+
+	// A claim of the version before has no file; one that is lost is made again.
+	if err := os.RemoveAll(b.options.Metadata); err != nil {
+		t.Fatal(err)
+	}
+	b.sticks.set(at("1-4"), stick("usb:2"))
+	b.until("the file again", has(`"1-4"`))
+	if left, err := b.claims.Claims(); err != nil || len(left) != 1 || left[0].Name != "own" {
+		t.Errorf("claims: %v, %v", left, err)
+	}
+}
+
+// A full disk leaves no claim prepared for the kubelet, which asks again.
+func TestMetadataCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, kubelettest.Options{})
+	d := stick("usb:1")
+	d.Attributes = map[string]string{}
+	b.sticks.set(d)
+	if err := os.WriteFile(b.options.Metadata, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.serve()
+	b.untilDrivers(1)
+	b.api.set(claim("a"), results(result("one", "usb-1")))
+	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("a")); err == nil || !strings.Contains(err.Error(), "claim lab/a: device metadata: ") {
+		t.Errorf("without metadata: %v", err)
+	}
+	if err := os.Remove(b.options.Metadata); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("a")); err != nil {
+		t.Error(err)
+	}
+	if err := b.kubelet.UnprepareClaim(t.Context(), claim("a").UID); err != nil {
+		t.Error(err)
+	}
+	if left, err := b.claims.Claims(); err != nil || len(left) > 0 {
+		t.Errorf("claims after the release: %v, %v", left, err)
+	}
+}
