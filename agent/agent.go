@@ -234,6 +234,10 @@ var hints = map[string]struct{ pod, host string }{
 		pod:  `volume "nfd" of the DaemonSet: nfd.directory in the chart's values is a hostPath that can be written`,
 		host: "it is the features.d that Node Feature Discovery reads, and exists",
 	},
+	"device-info-dir": {
+		pod:  `a volume of the DaemonSet, extraVolumes in the chart's values, is a hostPath that can be written`,
+		host: "it is /var/run/k8s.cni.cncf.io/devinfo/dp as a rule, and exists",
+	},
 	"listen": {
 		pod:  `argument --listen and port "metrics" of the DaemonSet, listen.port in the chart's values: with hostNetwork the port has to be free on the node`,
 		host: "another instance may be serving: generic-dp status asks it; --listen names another address, and an empty one is none",

@@ -27,6 +27,7 @@ type injector struct {
 	links  *links.Tree
 	specs  *cdi.Writer
 	others *cdi.HostSpecs
+	infos  deviceInfos
 	names  atomic.Pointer[cdiNames] // nil before the first sync
 	// health is healthDirs.want; nil without health directories.
 	health func(ids []string) string
@@ -41,7 +42,7 @@ type injector struct {
 func newInjector(o Options, p *problems, health func(ids []string) string) *injector {
 	return &injector{
 		options: o, problems: p,
-		links: &links.Tree{Dir: filepath.Join(o.Paths.RunDir, linksName)}, specs: o.Paths.SpecWriter(), others: o.Paths.HostSpecs(), health: health,
+		links: &links.Tree{Dir: filepath.Join(o.Paths.RunDir, linksName)}, specs: o.Paths.SpecWriter(), others: o.Paths.HostSpecs(), infos: deviceInfos{paths: o.Paths}, health: health,
 	}
 }
 
@@ -90,8 +91,10 @@ func (i *injector) sync(v *View, out ledger.Output, mayBeHeld func(id string) bo
 			}
 		}
 	}
+	infosErr := i.infos.sync(v, out)
+	i.problems.warnError("device-info", infosErr, "device information for Multus can't be written", "hint", i.options.hint("device-info-dir"))
 	i.injected, i.retains = r.next, r.any
-	return failed, errors.Join(specsErr, linksErr)
+	return failed, errors.Join(specsErr, linksErr, infosErr)
 }
 
 // successors are the offers with a node of a device that was listed with another ID, which

@@ -3,8 +3,10 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -91,7 +93,7 @@ func Serving(p Paths) bool {
 	return err == nil && !mine
 }
 
-// Clean removes the leftovers of serving: links, CDI specs, state, labels, and stale sockets.
+// Clean removes the leftovers of serving: links, CDI specs, device information, state, labels, and stale sockets.
 // It refuses while an instance is serving. The directories themselves stay, since they
 // may be mounts.
 func Clean(p Paths) (removed []string, err error) {
@@ -142,6 +144,11 @@ func Clean(p Paths) (removed []string, err error) {
 	}
 	if path, _ := featureFiles(p.NFDDir); p.NFDDir != "" && present(path) {
 		note(path, removeFeatureFile(p.NFDDir))
+	}
+	infos, err := (&deviceInfos{paths: p}).own()
+	errs = append(errs, err)
+	for _, path := range slices.Sorted(maps.Keys(infos)) {
+		note(path, atomicfile.Remove(path))
 	}
 	if path := filepath.Join(p.RunDir, lockName); present(path) {
 		note(path, os.Remove(path))

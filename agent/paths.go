@@ -23,7 +23,9 @@ type Paths struct {
 	RunDir       string // links that follow devices; the same path on the host
 	StateDir     string // state that outlives a restart
 	CDIDir       string // CDI spec files
-	NFDDir       string // the feature file for Node Feature Discovery; empty for none
+	// DeviceInfoDir has files for Multus, see deviceInfos; empty for none.
+	DeviceInfoDir string
+	NFDDir        string // the feature file for Node Feature Discovery; empty for none
 	// SpecDirs are the directories of CDI specs, in rising priority; nil is
 	// cdi.StaticDir and CDIDir.
 	SpecDirs []string

@@ -94,10 +94,18 @@ func (v *View) hasHardware(path string) bool {
 	if slices.Contains(v.unread, device.Unread{Path: path}) {
 		return true
 	}
-	_, found := slices.BinarySearchFunc(v.Snapshot.Hardware, path, func(h *device.Hardware, path string) int {
+	return v.hardware(path) != nil
+}
+
+// hardware returns the hardware with a sysfs path, nil for none.
+func (v *View) hardware(path string) *device.Hardware {
+	i, found := slices.BinarySearchFunc(v.Snapshot.Hardware, path, func(h *device.Hardware, path string) int {
 		return strings.Compare(h.Path, path)
 	})
-	return found
+	if !found {
+		return nil
+	}
+	return v.Snapshot.Hardware[i]
 }
 
 // node returns the node at a path of the host; nil is none.

@@ -209,7 +209,7 @@ func TestSRIOVOffersTheSame(t *testing.T) {
 	h.AddNode("", sysfstest.Node{Name: "net/tun", Subsystem: "misc"})
 	h.AddNode("", sysfstest.Node{Name: "infiniband/rdma_cm", Subsystem: "misc"})
 	hca := h.AddPCI(sysfstest.PCI{Address: "0000:5e:00.0", Vendor: "15b3", Device: "1017", Class: "020700", Driver: "mlx5_core", Nodes: []sysfstest.Node{
-		{Name: "infiniband/uverbs0", Subsystem: "infiniband_verbs"}, {Name: "infiniband/umad0", Subsystem: "infiniband_mad"}, {Name: "ptp0", Subsystem: "ptp"},
+		{Name: "infiniband/uverbs0", Subsystem: "infiniband_verbs"}, {Name: "infiniband/umad0", Subsystem: "infiniband_mad"}, {Name: "infiniband/issm0", Subsystem: "infiniband_mad"}, {Name: "ptp0", Subsystem: "ptp"},
 	}})
 	if err := os.WriteFile(filepath.Join(h.Sysfs(), hca, "infiniband_verbs/uverbs0/ibdev"), []byte("mlx5_0\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -260,7 +260,7 @@ func TestSRIOVOffersTheSame(t *testing.T) {
 		},
 		{
 			"rdma", `[{"resourceName": "hca", "selectors": {"vendors": ["15b3", "8086"], "linkTypes": ["infiniband"], "isRdma": true}}]`,
-			[]string{"intel.com/hca: 0000:5e:00.0 [/dev/infiniband/umad0 /dev/infiniband/uverbs0 /dev/infiniband/rdma_cm]"},
+			[]string{"intel.com/hca: 0000:5e:00.0 [/dev/infiniband/issm0 /dev/infiniband/umad0 /dev/infiniband/uverbs0 /dev/infiniband/rdma_cm]"},
 		},
 		{
 			"links", `[{"resourceName": "eth", "selectors": {"devices": ["101b", "101c"], "linkTypes": ["ether"]}}, {"resourceName": "ib", "selectors": {"devices": ["101b", "101c"], "linkTypes": ["infiniband"]}}]`,

@@ -203,7 +203,7 @@ func (c *conversion) sriovResource(p sriovPool, in *workload) {
 	r.addSRIOVVariables(p, r.Name, kinds)
 	if p.DeviceType == sriovNet {
 		c.comment(`sriov-network-device-plugin skips the interface of the host's default route: exclude it with "!ADDRESS" in pci.address.`)
-		c.comment("Device IDs are PCI addresses as before, for Multus and CNI plugins; device information files (/var/run/k8s.cni.cncf.io/devinfo) are not written.")
+		c.comment("Device IDs are PCI addresses as before, for Multus and CNI plugins; the flag --device-info-dir=/var/run/k8s.cni.cncf.io/devinfo/dp writes their device information.")
 	}
 }
 
@@ -370,8 +370,13 @@ func (r *resource) addSRIOVVariables(p sriovPool, name string, kinds map[sriovKi
 	case kinds[vdpaKind]:
 		info["vdpa"] = map[string]string{"mount": "${devnode}"}
 	case kinds[rdmaKind]:
-		info["rdma"] = map[string]string{"rdma_cm": "/dev/infiniband/rdma_cm", "rdma_dev": "${attr:infiniband_verbs/uverbs*/ibdev}", "uverbs": "${devnode:/dev/infiniband/uverbs*}"}
-		r.differs(p.at, "not imported: umad and issm in the _INFO variable, which not every card has")
+		rdma := map[string]string{"rdma_cm": "/dev/infiniband/rdma_cm", "rdma_dev": "${attr:infiniband_verbs/uverbs*/ibdev}", "uverbs": "${devnode:/dev/infiniband/uverbs*}"}
+		if slices.ContainsFunc(p.oneOf, func(s sriovSelector) bool { return !slices.Equal(s.LinkTypes, []string{"infiniband"}) }) {
+			r.differs(p.at, "not imported: umad and issm in the _INFO variable, which only InfiniBand has for sure")
+		} else {
+			rdma["umad"], rdma["issm"] = "${devnode:/dev/infiniband/umad*}", "${devnode:/dev/infiniband/issm*}"
+		}
+		info["rdma"] = rdma
 	}
 	text, err := json.Marshal(info)
 	if err != nil {

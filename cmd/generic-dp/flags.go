@@ -45,6 +45,7 @@ func newFlags() *flags {
 	path(&f.paths.PodResources, "pod-resources", "socket of the kubelet's PodResources API, which reports the holders of devices")
 	path(&f.paths.RunDir, "run-dir", "links that follow devices; in a pod, mounted from the host at the same path")
 	path(&f.paths.CDIDir, "cdi-dir", "directory for CDI specs")
+	path(&f.paths.DeviceInfoDir, "device-info-dir", "files for Multus with the PCI addresses of network functions: /var/run/k8s.cni.cncf.io/devinfo/dp (default none)")
 	path(&f.paths.NFDDir, "nfd-dir", "features.d of Node Feature Discovery, for labels with the number of healthy devices by resource (default none)")
 	f.all.StringVar(&f.listen, "listen", "127.0.0.1:9418", "address of the status page, /metrics, /healthz and /readyz; empty for none")
 	f.all.Var(allowValue{&f.allow}, "allow", "privileges of the configuration: a list of hooks, dangerous, net, env, mount:/prefix, cdi:KIND, or all (default none)")

@@ -23,7 +23,7 @@ func newServe(f *flags) *cobra.Command {
 			return serve(cmd.Context(), f.options(cmd.ErrOrStderr()))
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("kubelet-dir", "plugins-registry", "pod-resources", "run-dir", "cdi-dir", "nfd-dir", "listen", "allow", "domains"))
+	cmd.Flags().AddFlagSet(f.pick("kubelet-dir", "plugins-registry", "pod-resources", "run-dir", "cdi-dir", "device-info-dir", "nfd-dir", "listen", "allow", "domains"))
 	return cmd
 }
 
@@ -82,7 +82,7 @@ device cannot restart. clean refuses to run while an instance serves.`,
 			return err
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("kubelet-dir", "run-dir", "cdi-dir", "nfd-dir"))
+	cmd.Flags().AddFlagSet(f.pick("kubelet-dir", "run-dir", "cdi-dir", "device-info-dir", "nfd-dir"))
 	return cmd
 }
 
