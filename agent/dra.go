@@ -260,7 +260,20 @@ func (d *draDriver) Inject(ctx context.Context, names []string) (r device.Respon
 			order = append(order, m)
 		}
 		ids[m] = append(ids[m], e.Offer.ID)
-		devices = append(devices, deviceOf(m.Name, e))
+		v := deviceOf(m.Name, e)
+		if v.CDI, err = m.Names(&e.Offer); err != nil {
+			return r, nil, err
+		}
+		devices = append(devices, v)
+	}
+	type source struct{ resource, value string }
+	taken := map[string]source{} // by what a container can have once
+	var twice error
+	take := func(m *resource, what, value string) {
+		if have, ok := taken[what]; ok && have.resource != m.Name && have.value != value && twice == nil {
+			twice = fmt.Errorf("%s is of %s and of %s in one claim: give each its own in the configuration, or use a claim for each", what, have.resource, m.Name)
+		}
+		taken[what] = source{m.Name, value}
 	}
 	r.Env = map[string]string{}
 	for _, m := range order {
@@ -269,19 +282,27 @@ func (d *draDriver) Inject(ctx context.Context, names []string) (r device.Respon
 			return r, nil, err
 		}
 		for _, name := range one.CDI {
-			if kind, _, _ := strings.Cut(name, "="); kind == m.Name && d.injector.specs.Edits(name) == nil {
+			if kind, _, _ := strings.Cut(name, "="); kind != m.Name {
+				continue
+			}
+			edits := d.injector.specs.Edits(name)
+			if edits == nil {
 				return r, nil, fmt.Errorf("device %q: its CDI spec below --cdi-dir does not have it", name)
 			}
+			for _, n := range edits.DeviceNodes {
+				take(m, "path "+n.Path, n.HostPath)
+			}
+		}
+		for _, v := range one.Mounts {
+			take(m, "path "+v.ContainerPath, v.HostPath)
 		}
 		for _, key := range slices.Sorted(maps.Keys(one.Env)) {
-			if have, twice := r.Env[key]; twice && have != one.Env[key] {
-				return r, nil, fmt.Errorf("environment variable %s is of two resources in one request: %s has it, and one before", key, m.Name)
-			}
+			take(m, "environment variable "+key, one.Env[key])
 			r.Env[key] = one.Env[key]
 		}
-		r.CDI, r.Mounts = append(r.CDI, one.CDI...), append(r.Mounts, one.Mounts...)
+		r.Mounts = append(r.Mounts, one.Mounts...)
 	}
-	return r, devices, nil
+	return r, devices, twice
 }
 
 // addClaims adds what claims hold: the prepared ones, and those that the kubelet lists by
@@ -289,14 +310,14 @@ func (d *draDriver) Inject(ctx context.Context, names []string) (r device.Respon
 func (a *Agent) addClaims(held *ledger.Held, claims []cdi.Claim, listed map[string][]podresources.Holder, out ledger.Output) {
 	for _, c := range claims {
 		for _, r := range c.Requests {
-			sets := map[string][]string{}
 			for _, d := range r.Devices {
 				name, id, _ := strings.Cut(d, "=")
 				held.IDs[id] = name + draSuffix
-				sets[name] = append(sets[name], id)
 			}
-			for _, ids := range sets {
-				held.Sets[setName(slices.Compact(ids))] = true
+			for _, m := range r.Mounts {
+				if dir, set := filepath.Split(m.HostPath); filepath.Clean(dir) == a.health.dir {
+					held.Sets[set] = true
+				}
 			}
 		}
 	}

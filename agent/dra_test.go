@@ -72,12 +72,16 @@ func (n *node) untilPublished(api *kubeapitest.Server, want map[string]string) {
 	}
 }
 
-// allocate makes a claim with these devices.
+// allocate makes a claim with these devices, each of request "r" or as "REQUEST=DEVICE".
 func allocate(api *kubeapitest.Server, name string, devices ...string) kubelettest.ResourceClaim {
 	c := kubelettest.ResourceClaim{Namespace: "lab", Name: name, UID: "uid-" + name, Pod: "pod-" + name, Container: "main"}
 	results := []any{}
 	for _, d := range devices {
-		results = append(results, kubeapitest.Object{"request": "r", "driver": dra.Driver, "pool": "n1", "device": d})
+		request, device, ok := strings.Cut(d, "=")
+		if !ok {
+			request, device = "r", d
+		}
+		results = append(results, kubeapitest.Object{"request": request, "driver": dra.Driver, "pool": "n1", "device": device})
 	}
 	api.Put("/apis/resource.k8s.io/v1/namespaces/lab/resourceclaims/"+name, kubeapitest.Object{
 		"metadata": kubeapitest.Object{"name": name, "uid": c.UID},
@@ -348,8 +352,8 @@ container.env.SEATS = "other"
 		return err == nil
 	})
 	for want, claim := range map[string]kubelettest.ResourceClaim{
-		"more of its slots for one container than container.max_per_container = 1": allocate(api, "twice", a, a),
-		"environment variable SEATS is of two resources":                           allocate(api, "mixed", a, c),
+		"more of its slots for one container than container.max_per_container = 1":                  allocate(api, "twice", a, a),
+		"environment variable SEATS is of example.com/seat and of example.com/other in one claim: ": allocate(api, "mixed", "one="+a, "two="+c),
 	} {
 		if _, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, claim); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("claim %s: %v, want %q", claim.Name, err, want)
@@ -360,5 +364,53 @@ container.env.SEATS = "other"
 	}
 	if _, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, allocate(api, "third", a)); err == nil || !strings.Contains(err.Error(), "held by claim lab/both, lab/second") {
 		t.Errorf("a third slot of two: %v", err)
+	}
+}
+
+// A container that uses a claim with several requests gets one environment and one health
+// directory for all of its devices, whatever it is that it names; what two resources bring to
+// one path is refused.
+func TestRequestsOfAClaimAreTogether(t *testing.T) {
+	t.Parallel()
+	n, api := byClaim(t, strings.Replace(zigbeeByClaim, "container.path = \"/dev/zigbee\"\n", "", 1)+`container.health_dir = "/run/device"
+[[resource]]
+name = "seat"
+match.virtual = ["a"]
+container.health_dir = "/run/device"
+`)
+	n.addBus()
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
+	n.serve()
+	a, b, seat := dra.DeviceName("usb:10c4:ea60:AAAA1111"), dra.DeviceName("usb:10c4:ea60:BBBB2222"), dra.DeviceName("virtual:example.com:seat:a")
+	n.untilPublished(api, map[string]string{a: "", b: "", seat: ""})
+	n.until("registration", func() bool { return n.kubelet.Drivers(dra.Driver) == 1 })
+	devices, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, allocate(api, "both", "one="+a, "two="+b))
+	if err != nil || len(devices) != 2 {
+		t.Fatalf("devices: %v, %v", devices, err)
+	}
+	var healthy string
+	for i, d := range devices {
+		ids := d.GetCdiDeviceIds()
+		if len(ids) != 2 || d.GetRequestNames()[0] != []string{"one", "two"}[i] {
+			t.Fatalf("device: %v", d)
+		}
+		e := n.edits(ids[1])
+		if e == nil || !slices.Equal(e.Env, []string{"SERIAL=AAAA1111,BBBB2222"}) || len(e.Mounts) != 2 || e.Mounts[0].ContainerPath != "/run/device" {
+			t.Fatalf("edits of %s: %+v", ids[1], e)
+		}
+		if file := filepath.Join(e.Mounts[0].HostPath, "healthy"); healthy == "" {
+			healthy = file
+		} else if healthy != file {
+			t.Errorf("one claim has the health directories of %s and %s", healthy, file)
+		}
+	}
+	there := func() bool { _, err := os.Stat(healthy); return err == nil }
+	n.eventually("healthy", there)
+	n.host.RemoveUSB("1-1")
+	n.eventually("not healthy", func() bool { return !there() })
+	if _, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, allocate(api, "mixed", "one="+b, "two="+seat)); err == nil ||
+		!strings.Contains(err.Error(), "claim lab/mixed: path /run/device is of example.com/zigbee and of example.com/seat in one claim: ") {
+		t.Errorf("two resources at one path: %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
@@ -13,8 +14,8 @@ import (
 )
 
 // Claim is a prepared resource claim: who holds which devices, and what its containers
-// get that depends on all devices of a request together. It is one spec file, which is
-// there from preparation until its undoing.
+// get that depends on several devices together. It is one spec file, which is there from
+// preparation until its undoing.
 type Claim struct {
 	Namespace, Name, UID string
 	// PodClaim is what the pod calls a claim that was made from a template.
@@ -22,13 +23,13 @@ type Claim struct {
 	Requests []Request
 }
 
-// Request is a request of a claim, for one container as a rule.
+// Request is a request of a claim, which containers get by itself or with all others.
 type Request struct {
 	Name string
 	// Devices are "RESOURCE=ID", sorted, with repeats for several slots.
 	Devices []string
-	Env     map[string]string
 	Mounts  []device.Mount
+	Env     map[string]string // not read again
 }
 
 const (
@@ -94,7 +95,11 @@ func (w *Writer) Claims() (claims []Claim, err error) {
 		}
 		c := Claim{UID: strings.TrimPrefix(spec.Kind, claimKind), Namespace: spec.Annotations[namespaceKey], Name: spec.Annotations[nameKey], PodClaim: spec.Annotations[podClaimKey]}
 		for _, d := range spec.Devices {
-			c.Requests = append(c.Requests, Request{Name: strings.ReplaceAll(d.Name, ".", "/"), Devices: strings.Split(d.Annotations[devicesKey], ",")})
+			r := Request{Name: strings.ReplaceAll(d.Name, ".", "/"), Devices: strings.Split(d.Annotations[devicesKey], ",")}
+			for _, m := range d.ContainerEdits.Mounts {
+				r.Mounts = append(r.Mounts, device.Mount{HostPath: m.HostPath, ContainerPath: m.ContainerPath, ReadOnly: slices.Contains(m.Options, "ro")})
+			}
+			c.Requests = append(c.Requests, r)
 		}
 		claims = append(claims, c)
 	}

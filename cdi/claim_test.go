@@ -25,7 +25,7 @@ func TestClaim(t *testing.T) {
 	}
 	claims, err := w.Claims()
 	want := c
-	want.Requests = []cdi.Request{{Name: "two", Devices: c.Requests[0].Devices}, {Name: "gpu/small", Devices: c.Requests[1].Devices}}
+	want.Requests = []cdi.Request{{Name: "two", Devices: c.Requests[0].Devices, Mounts: c.Requests[0].Mounts}, {Name: "gpu/small", Devices: c.Requests[1].Devices}}
 	if diff := cmp.Diff([]cdi.Claim{want}, claims); err != nil || diff != "" {
 		t.Errorf("claims: %v\n%s", err, diff)
 	}

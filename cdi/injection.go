@@ -132,14 +132,12 @@ func (r *Resource) add(c *contents, o device.Offer, vars variables) error {
 	if byName {
 		vars = nil // the spec was written without them
 	}
-	if byName || o.AlsoCDI {
-		name, err := qualifiedName(r.Name, o.ID)
-		if err != nil {
-			return err
-		}
-		c.response.CDI = append(c.response.CDI, name)
+	names, err := r.Names(&o)
+	if err != nil {
+		return err
 	}
-	o, err := r.resolve(o, vars)
+	c.response.CDI = union(c.response.CDI, names)
+	o, err = r.resolve(o, vars)
 	if err != nil {
 		return err
 	}
@@ -172,12 +170,17 @@ func (r *Resource) add(c *contents, o device.Offer, vars variables) error {
 			return err
 		}
 	}
-	for _, name := range o.CDIDevices {
-		if !slices.Contains(c.response.CDI, name) {
-			c.response.CDI = append(c.response.CDI, name)
-		}
-	}
 	return nil
+}
+
+// Names are the CDI names that bring a device into a container: its own, if it is in the
+// spec, and those of the host.
+func (r *Resource) Names(o *device.Offer) ([]string, error) {
+	if !inSpec(*o) && !o.AlsoCDI {
+		return o.CDIDevices, nil
+	}
+	name, err := qualifiedName(r.Name, o.ID)
+	return append([]string{name}, o.CDIDevices...), err
 }
 
 // nodePath is the path of a node for the runtime.

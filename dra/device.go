@@ -46,6 +46,9 @@ type Device struct {
 	// negative they never do.
 	EvictAfter time.Duration
 
+	// CDI are the names that bring it into a container.
+	CDI []string
+
 	name string // once it is sorted
 }
 

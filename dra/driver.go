@@ -28,10 +28,10 @@ import (
 // Source has the devices. Its methods are called concurrently; a panic fails only the
 // call that it happens in.
 type Source interface {
-	// Inject returns what one container gets for devices of this driver, by their names
-	// in the pool, with repeats for several slots, and those devices in the same order.
-	// Everything that it names exists. A device that is not offered by DRA now, or not
-	// healthy, is an error.
+	// Inject returns what one container gets for devices of this driver together, by their
+	// names in the pool, with repeats for several slots, and those devices in the same
+	// order, with their CDI names. Everything that it names exists. A device that is not
+	// offered by DRA now, or not healthy, is an error.
 	Inject(ctx context.Context, names []string) (r device.Response, devices []Device, err error)
 	// Devices returns all devices, and a channel that is closed when there is something
 	// new. Both are for the health stream.

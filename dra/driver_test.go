@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -141,7 +142,7 @@ func TestPrepare(t *testing.T) {
 	b.serve()
 	b.untilDrivers(1)
 
-	// Two devices of one request are one environment, which the claim's own name brings.
+	// All devices of a claim are one environment, which the claim's own names bring.
 	c := claim("a")
 	share := `{"request":"three","driver":"` + dra.Driver + `","pool":"n1","device":"fuse","shareID":"s1"}`
 	foreign := `{"request":"four","driver":"gpu.nvidia.com","pool":"n1","device":"gpu-0"}`
@@ -150,9 +151,9 @@ func TestPrepare(t *testing.T) {
 	own := func(request string) string { return cdi.Claim{UID: c.UID}.CDIName(cdi.Request{Name: request}) }
 	s1 := "s1"
 	want := []*claims.Device{
-		{RequestNames: []string{"two"}, PoolName: "n1", DeviceName: "usb-1", CdiDeviceIds: []string{"example.com/zigbee=usb:1", "example.com/zigbee=usb:2", own("two")}},
-		{RequestNames: []string{"two"}, PoolName: "n1", DeviceName: "usb-2"},
+		{RequestNames: []string{"two"}, PoolName: "n1", DeviceName: "usb-1", CdiDeviceIds: []string{"example.com/zigbee=usb:1", own("two")}},
 		{RequestNames: []string{"one"}, PoolName: "n1", DeviceName: "plain", CdiDeviceIds: []string{"example.com/zigbee=plain", own("one/small")}},
+		{RequestNames: []string{"two"}, PoolName: "n1", DeviceName: "usb-2", CdiDeviceIds: []string{"example.com/zigbee=usb:2"}},
 		{RequestNames: []string{"three"}, PoolName: "n1", DeviceName: "fuse", ShareId: &s1, CdiDeviceIds: []string{"example.com/zigbee=fuse", own("three")}},
 	}
 	for range 2 { // idempotent
@@ -167,9 +168,22 @@ func TestPrepare(t *testing.T) {
 			t.Errorf("devices: %s", diff)
 		}
 	}
-	if e := b.claims.Edits(want[0].CdiDeviceIds[2]); e == nil || len(e.Env) != 1 || e.Env[0] != "IDS=usb:1,usb:2" {
-		t.Errorf("edits of the claim: %v", e)
+	edits := func(want map[string]string) {
+		t.Helper()
+		for request, env := range want {
+			if e := b.claims.Edits(own(request)); e == nil || !slices.Equal(e.Env, []string{"IDS=" + env}) {
+				t.Errorf("edits of request %s: %v, want %s", request, e, env)
+			}
+		}
 	}
+	all := "usb:1,plain,usb:2,fuse"
+	edits(map[string]string{"two": all, "one/small": all, "three": all})
+	// But for the claim of extended resources, where each request is of another container.
+	b.api.annotate(c, "extended-resource-claim", "true")
+	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, c); err != nil {
+		t.Fatal(err)
+	}
+	edits(map[string]string{"two": "usb:1,usb:2", "one/small": "plain", "three": "fuse"})
 
 	// The scheduler gave a device away twice: the last line of defence.
 	other := claim("b")
@@ -248,7 +262,7 @@ func TestRefusedClaims(t *testing.T) {
 		"no allocation":    {"", "is not allocated"},
 		"nothing of ours":  {results(`{"request":"a","driver":"x.example.com","pool":"n1","device":"d"}`), "has no device of " + dra.Driver},
 		"another node":     {results(pool), `device "usb-1" is of node n2, not of this one (n1)`},
-		"unknown device":   {results(result("one", "usb-9")), `request one: device "usb-9" is not offered by DRA`},
+		"unknown device":   {results(result("one", "usb-9")), `device "usb-9" is not offered by DRA`},
 		"parameters":       {`{"config":[{"opaque":{"driver":"` + dra.Driver + `","parameters":{}}}],"results":[` + result("one", "usb-1") + `]}`, "has parameters for " + dra.Driver},
 		"other parameters": {`{"config":[{"opaque":{"driver":"gpu.nvidia.com","parameters":{}}}],"results":[` + result("one", "usb-1") + `]}`, ""},
 	} {

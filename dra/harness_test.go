@@ -60,12 +60,12 @@ func (a *claimAPI) set(c kubelettest.ResourceClaim, allocation string) {
 		fmt.Sprintf(`{"metadata":{"uid":%q},"status":{%s}}`, c.UID, allocation)
 }
 
-// annotate says what the pod calls a claim that was made from a template.
-func (a *claimAPI) annotate(c kubelettest.ResourceClaim, podClaim string) {
+// annotate annotates a claim that is set.
+func (a *claimAPI) annotate(c kubelettest.ResourceClaim, key, value string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	path := fmt.Sprintf("/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s", c.Namespace, c.Name)
-	a.claims[path] = strings.Replace(a.claims[path], `"metadata":{`, fmt.Sprintf(`"metadata":{"annotations":{"resource.kubernetes.io/pod-claim-name":%q},`, podClaim), 1)
+	a.claims[path] = strings.Replace(a.claims[path], `"metadata":{`, fmt.Sprintf(`"metadata":{"annotations":{"resource.kubernetes.io/%s":%q},`, key, value), 1)
 }
 
 func (a *claimAPI) remove(c kubelettest.ResourceClaim) {
@@ -123,8 +123,8 @@ func (s *sticks) Inject(ctx context.Context, names []string) (r device.Response,
 			if d.State != dra.Healthy {
 				return r, nil, fmt.Errorf("device %q is unhealthy: %s", d.ID, d.Reason)
 			}
+			d.CDI = []string{d.Resource + "=" + d.ID}
 			devices = append(devices, d)
-			r.CDI = append(r.CDI, d.Resource+"="+d.ID)
 			serials = append(serials, d.ID)
 			break
 		}
@@ -132,9 +132,7 @@ func (s *sticks) Inject(ctx context.Context, names []string) (r device.Response,
 			return r, nil, fmt.Errorf("device %q is not offered by DRA", name)
 		}
 	}
-	if serials[0] != "plain" {
-		r.Env = map[string]string{"IDS": strings.Join(serials, ",")}
-	}
+	r.Env = map[string]string{"IDS": strings.Join(serials, ",")}
 	return r, devices, nil
 }
 

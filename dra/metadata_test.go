@@ -38,7 +38,7 @@ func TestMetadata(t *testing.T) {
 	} {
 		c := claim(name)
 		b.api.set(c, results(result("stick/small", "usb-1")))
-		b.api.annotate(c, map[string]string{"made": "mine", "hostile": "../../../../etc"}[name])
+		b.api.annotate(c, "pod-claim-name", map[string]string{"made": "mine", "hostile": "../../../../etc"}[name])
 		devices, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, c)
 		if err != nil {
 			t.Fatal(err)

@@ -116,38 +116,37 @@ func (d *Server) bounded(ctx context.Context, f func(context.Context) ([]*claims
 
 func (d *Server) prepare(ctx context.Context, c *claims.Claim) ([]*claims.Device, error) {
 	claim := cdi.Claim{Namespace: c.GetNamespace(), Name: c.GetName(), UID: c.GetUid()}
-	results, err := d.allocation(ctx, &claim)
+	groups, err := d.allocation(ctx, &claim)
 	if err != nil {
 		return nil, err
 	}
 	var devices []*claims.Device
 	held := map[string]*Device{} // by key
-	for len(results) > 0 {
-		name := results[0].Request
-		var names []string
-		first := len(devices)
-		results = slices.DeleteFunc(results, func(r allocated) bool {
-			if r.Request != name {
-				return false
-			}
-			names = append(names, r.Device)
-			devices = append(devices, &claims.Device{RequestNames: []string{baseRequest(name)}, PoolName: r.Pool, DeviceName: r.Device, ShareId: r.ShareID})
-			return true
-		})
+	for _, group := range groups {
+		names := make([]string, len(group))
+		for i := range group {
+			names[i] = group[i].Device
+		}
 		r, found, err := d.Source.Inject(ctx, names)
 		if err != nil {
-			return nil, fmt.Errorf("request %s: %w", name, err)
+			return nil, err
 		}
-		request := cdi.Request{Name: name, Env: r.Env, Mounts: append(r.Mounts, d.metadataMount(claim, name))}
-		for i := range found {
-			key := found[i].key()
-			held[key] = &found[i]
-			request.Devices = append(request.Devices, key)
+		for i, a := range group {
+			at := slices.IndexFunc(claim.Requests, func(r cdi.Request) bool { return r.Name == a.Request })
+			ids := found[i].CDI
+			if at < 0 {
+				at = len(claim.Requests)
+				claim.Requests = append(claim.Requests, cdi.Request{Name: a.Request, Env: r.Env, Mounts: append(slices.Clip(r.Mounts), d.metadataMount(claim, a.Request))})
+				ids = append(slices.Clip(ids), claim.CDIName(claim.Requests[at]))
+			}
+			request, key := &claim.Requests[at], found[i].key()
+			if slices.Contains(request.Devices, key) {
+				ids = nil // another slot: the container has the device already
+			}
+			request.Devices, held[key] = append(request.Devices, key), &found[i]
+			slices.Sort(request.Devices)
+			devices = append(devices, &claims.Device{RequestNames: []string{baseRequest(a.Request)}, PoolName: a.Pool, DeviceName: a.Device, ShareId: a.ShareID, CdiDeviceIds: ids})
 		}
-		slices.Sort(request.Devices)
-		claim.Requests = append(claim.Requests, request)
-		// A container gets all devices of its request, and with the first of them all names.
-		devices[first].CdiDeviceIds = append(r.CDI, claim.CDIName(request))
 	}
 	if err := d.free(ctx, claim, held); err != nil {
 		return nil, err
@@ -158,9 +157,11 @@ func (d *Server) prepare(ctx context.Context, c *claims.Claim) ([]*claims.Device
 	return devices, d.writeMetadata(claim, held)
 }
 
-// allocation returns the devices of a claim that are this driver's, and fills in what the
-// pod calls it.
-func (d *Server) allocation(ctx context.Context, c *cdi.Claim) ([]allocated, error) {
+// allocation returns the devices of a claim that are this driver's, in groups that have to
+// fit into one container, and fills in what the pod calls it. Any container may use a whole
+// claim; but that of a pod's extended resources, which the scheduler makes, has a request for
+// each container and resource.
+func (d *Server) allocation(ctx context.Context, c *cdi.Claim) (groups [][]allocated, err error) {
 	object, err := d.get(ctx, c.Namespace, c.Name)
 	switch {
 	case err != nil:
@@ -189,7 +190,17 @@ func (d *Server) allocation(ctx context.Context, c *cdi.Claim) ([]allocated, err
 	if len(ours) == 0 {
 		return nil, fmt.Errorf("has no device of %s", Driver)
 	}
-	return ours, nil
+	if object.Metadata.Annotations["resource.kubernetes.io/extended-resource-claim"] != "true" {
+		return [][]allocated{ours}, nil
+	}
+	for _, r := range ours {
+		i := slices.IndexFunc(groups, func(g []allocated) bool { return g[0].Request == r.Request })
+		if i < 0 {
+			i, groups = len(groups), append(groups, nil)
+		}
+		groups[i] = append(groups[i], r)
+	}
+	return groups, nil
 }
 
 func (d *Server) get(ctx context.Context, namespace, name string) (*resourceClaim, error) {
