@@ -155,13 +155,22 @@ func (d *draDriver) fail(out ledger.Output, failed map[string]error) {
 		return
 	}
 	problem := d.problem()
-	if problem == "" {
+	var refused map[string]string
+	if d.publisher != nil {
+		refused = d.publisher.Refused()
+	}
+	if problem == "" && len(refused) == 0 {
 		return
 	}
 	for _, r := range out.Resources {
 		for _, e := range r.Devices {
-			if strings.HasSuffix(r.Name, draSuffix) {
+			if !strings.HasSuffix(r.Name, draSuffix) {
+				continue
+			}
+			if problem != "" {
 				failed[e.Offer.ID] = errors.New(problem)
+			} else if reason := refused[dra.DeviceName(e.Offer.ID)]; reason != "" {
+				failed[e.Offer.ID] = errors.New("the API server refuses the device: " + reason)
 			}
 		}
 	}

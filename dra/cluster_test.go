@@ -201,6 +201,26 @@ func TestClusterNames(t *testing.T) {
 	}
 }
 
+// A device with more attributes than the API takes is left out.
+func TestClusterRefusedDevice(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	p := c.publish(c.node("refused"), "refused")
+	ids := numbered(70)
+	all := devices(ids...)
+	all[68].Attributes = map[string]string{}
+	for i := range 40 {
+		all[68].Attributes[fmt.Sprint("a", i)] = "x"
+	}
+	p.Set(all)
+	c.untilHas("refused", append(ids[:68:68], "d69")...)
+	c.until("named", func() bool { return len(p.Refused()) > 0 })
+	if reason := p.Refused()["d68"]; !strings.Contains(reason, "32") || p.Problem() != "" {
+		t.Errorf("refused: %v, problem %q", p.Refused(), p.Problem())
+	}
+	t.Logf("refused: %v", p.Refused())
+}
+
 // A node's token writes the slices of that node, and no other.
 func TestClusterOwnSlicesOnly(t *testing.T) {
 	t.Parallel()
@@ -213,6 +233,9 @@ func TestClusterOwnSlicesOnly(t *testing.T) {
 	p.Set(devices("a"))
 	const want = "a pod on node mine may write the ResourceSlices of that node only"
 	c.until("denied: "+want, func() bool { return strings.Contains(p.Problem(), want) })
+	if !strings.Contains(p.Problem(), "set dra.enabled") {
+		t.Errorf("problem %q does not say what to set", p.Problem())
+	}
 	s := c.slices("theirs")[0]
 	if err := mine.Delete(t.Context(), slicesPath+"/"+s.Metadata.Name); kubeapi.Code(err) != http.StatusUnprocessableEntity && kubeapi.Code(err) != http.StatusForbidden {
 		t.Errorf("deletion of another node's slice: %v, want it denied", err)

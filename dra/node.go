@@ -5,9 +5,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/kubeapi"
@@ -31,6 +34,10 @@ type nodeSlices struct {
 	layout     layout
 	count      int
 	generation int64
+	// refused are devices that the server does not take, and why; left are those of them
+	// that the last specs are without, by name.
+	refused map[sum]string
+	left    map[string]string
 }
 
 // stored is a slice of the API server.
@@ -48,7 +55,7 @@ func (s *stored) has(want sum) bool {
 }
 
 func newNodeSlices(api *kubeapi.Client, name string) *nodeSlices {
-	return &nodeSlices{api: api, name: name, stored: map[string]*stored{}, layout: layout{}}
+	return &nodeSlices{api: api, name: name, stored: map[string]*stored{}, layout: layout{}, refused: map[sum]string{}}
 }
 
 // object is a slice from the API server.
@@ -173,9 +180,21 @@ func version(o object) uint64 {
 	return v
 }
 
-// specs are the slices to have for devices, which are sorted, and when that changes by
-// itself.
+// specs are the slices to have for devices, which are sorted, without those that the
+// server refuses as they are, and when that changes by itself.
 func (n *nodeSlices) specs(devices []Device, now time.Time) (specs []sliceSpec, next time.Time) {
+	n.left = map[string]string{}
+	devices = slices.DeleteFunc(devices, func(d Device) bool {
+		if len(n.refused) == 0 {
+			return false
+		}
+		out, _ := d.published(now)
+		reason, refused := n.refused[out.sum()]
+		if refused {
+			n.left[d.name] = reason
+		}
+		return refused
+	})
 	count := n.layout.update(devices, n.count)
 	if count != n.count {
 		n.count = count
@@ -209,7 +228,9 @@ func (n *nodeSlices) write(ctx context.Context, specs []sliceSpec) (wrote int, e
 		if s := n.stored[name]; s != nil && s.has(specs[i].sum()) {
 			continue
 		}
-		if err := n.put(ctx, i, specs[i]); err != nil {
+		if err := n.put(ctx, i, specs[i]); n.refuse(specs[i].Devices, err) {
+			return wrote, errRefused
+		} else if err != nil {
 			return wrote, err
 		}
 		wrote++
@@ -225,6 +246,26 @@ func (n *nodeSlices) write(ctx context.Context, specs []sliceSpec) (wrote int, e
 		wrote++
 	}
 	return wrote, nil
+}
+
+// errRefused is the error of a slice with devices that the server does not take.
+var errRefused = errors.New("the API server refuses a device")
+
+// refuse notes which devices of a slice are the cause of err, if any is.
+func (n *nodeSlices) refuse(devices []sliceDevice, err error) bool {
+	var invalid *kubeapi.Error
+	if !errors.As(err, &invalid) {
+		return false
+	}
+	found := false
+	for _, c := range invalid.Causes {
+		index, field, _ := strings.Cut(strings.TrimPrefix(c.Field, "spec.devices["), "]")
+		if i, err := strconv.Atoi(index); err == nil && i < len(devices) {
+			n.refused[devices[i].sum()] = strings.TrimPrefix(strings.TrimPrefix(field, ".")+": "+c.Message, ": ")
+			found = true
+		}
+	}
+	return found
 }
 
 // object is slice i of the node.

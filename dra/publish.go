@@ -5,8 +5,10 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -49,6 +51,7 @@ type Publisher struct {
 	devices []Device
 	set     bool
 	problem string
+	refused map[string]string // by the name of the device
 }
 
 // NewPublisher makes a Publisher; Run runs it.
@@ -84,6 +87,13 @@ func (p *Publisher) Problem() string {
 	return p.problem
 }
 
+// Refused are the devices that the API server does not take, and why, by name.
+func (p *Publisher) Refused() map[string]string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.refused
+}
+
 // Run publishes until ctx is cancelled, which is no error; slices stay. Nothing is
 // published before the first Set.
 func (p *Publisher) Run(ctx context.Context) error {
@@ -117,7 +127,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 			p.Log.Warn("publishing devices failed, trying again", "error", err)
 			logged = true
 		}
-		p.setProblem(problem(err))
+		p.setProblem(problem(err), p.refused)
 	}
 }
 
@@ -133,6 +143,7 @@ func (p *Publisher) session(ctx context.Context, budget *bucket) (worked bool, e
 	if err != nil {
 		return false, err
 	}
+	clear(p.node.refused) // it may be another version of the server
 	var (
 		events = make(chan event)
 		ended  = make(chan error, 1)
@@ -150,7 +161,7 @@ func (p *Publisher) session(ctx context.Context, budget *bucket) (worked bool, e
 				return worked, err
 			}
 			worked = true
-			p.setProblem("")
+			p.setProblem("", p.node.left)
 		}
 		var due <-chan time.Time
 		if !next.IsZero() {
@@ -180,8 +191,14 @@ func (p *Publisher) write(ctx context.Context, budget *bucket) (next time.Time, 
 	if !set {
 		return next, nil
 	}
-	specs, next := p.node.specs(sorted(devices), time.Now())
-	wrote, err := p.node.write(ctx, specs)
+	wrote := 0
+	for err = errRefused; err == errRefused; { // each time with fewer devices
+		var specs []sliceSpec
+		var n int
+		specs, next = p.node.specs(sorted(devices), time.Now())
+		n, err = p.node.write(ctx, specs)
+		wrote += n
+	}
 	if wrote > 0 {
 		budget.spend(time.Now())
 		p.Log.Debug("published", "devices", len(devices), "slices", wrote, "generation", p.node.generation)
@@ -189,10 +206,10 @@ func (p *Publisher) write(ctx context.Context, budget *bucket) (next time.Time, 
 	return next, err
 }
 
-func (p *Publisher) setProblem(text string) {
+func (p *Publisher) setProblem(text string, refused map[string]string) {
 	p.mu.Lock()
-	changed := p.problem != text
-	p.problem = text
+	changed := p.problem != text || !maps.Equal(p.refused, refused)
+	p.problem, p.refused = text, refused
 	p.mu.Unlock()
 	if changed && p.Changed != nil {
 		p.Changed()
@@ -207,7 +224,8 @@ func problem(err error) string {
 		return "no service account token: set dra.enabled in the chart, or add the component deploy/kustomize/dra: " + err.Error()
 	case code == http.StatusUnauthorized:
 		return "the API server does not accept the token of the service account: " + err.Error()
-	case code == http.StatusForbidden:
+	// An admission policy that has no exception for this service account.
+	case code == http.StatusForbidden || code == http.StatusUnprocessableEntity && strings.Contains(err.Error(), " denied "):
 		return "the service account has no right: set dra.enabled in the chart, or add the component deploy/kustomize/dra: " + err.Error()
 	case code == http.StatusNotFound && errors.As(err, &noNode):
 		return "the API server does not know this node, see --node-name: " + err.Error()

@@ -240,11 +240,19 @@ func sliceName(node string, i int) string {
 // maxName is the maximum length of the name of an object, a DNS subdomain.
 const maxName = 253
 
-// sum identifies the text of a spec, of which only this is kept.
+// sum identifies the text of a spec or device, of which only this is kept.
 type sum [sha256.Size]byte
 
-func (s *sliceSpec) sum() sum {
-	text, err := json.Marshal(s)
+func (s *sliceSpec) sum() sum { return sumOf(s) }
+
+// sum is that of the device whatever its state is.
+func (d sliceDevice) sum() sum {
+	d.Taints = nil
+	return sumOf(d)
+}
+
+func sumOf(v any) sum {
+	text, err := json.Marshal(v)
 	if err != nil {
 		panic(err) // a struct of strings and numbers
 	}

@@ -57,7 +57,7 @@ func (s *switching) config() string {
 func (s *switching) plug(i int) {
 	s.ttys[i] = (s.ttys[i] + len(s.ttys)) % 252 // a multiple of the number of sticks
 	s.plugged[i] = true
-	s.Plug(fixture.Stick{Port: fmt.Sprintf("1-%d", 1+s.ttys[i]), ID: switched[i/perResource].id, Serial: fmt.Sprintf("SERIAL%d", i), TTY: fmt.Sprintf("ttyUSB%d", s.ttys[i])})
+	s.Plug(fixture.Stick{Port: fmt.Sprintf("1-%d", 1+s.ttys[i]), ID: switched[i/perResource].id, Serial: fmt.Sprintf("A1B2C3D%d", i), TTY: fmt.Sprintf("ttyUSB%d", s.ttys[i])})
 }
 
 func (s *switching) toggle(i int) {
@@ -196,6 +196,7 @@ func TestDRASwitchAtRandom(t *testing.T) {
 	s.serve(t)
 	s.WaitResource(t, zigbee, perResource)
 	s.waitDevices(t, perResource)
+	s.plugin.WaitLog(t, limit, "id=usb:0658:0200:A1B2C3D3") // and by no port
 	// One holder by each API, which the kernel shows.
 	for i, r := range switched {
 		s.pods[i] = s.run(t, r.name)
