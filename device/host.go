@@ -160,7 +160,7 @@ type KnownUSB struct {
 
 // USBInterface is one interface of the active configuration.
 type USBInterface struct {
-	Number int    // bInterfaceNumber
+	Number int    // bInterfaceNumber, in its name
 	Class  string // bInterfaceClass, two lower-case hexadecimal digits
 	Driver string
 }

@@ -265,7 +265,7 @@ type scan struct {
 	hardware      map[string]*device.Hardware   // by path
 	list          []*device.Hardware            // of hardware, in no order
 	mdevs         []string                      // paths of mediated devices
-	interfaces    map[string]int                // number of a USB interface by path, -1 if unreadable
+	interfaces    map[string]int                // number of a USB interface by path
 	unread        map[string]device.Unread      // USB devices by path
 	noBus         []device.Bus                  // buses that could not be listed
 	netInterfaces map[string]sysfs.NetInterface // by name

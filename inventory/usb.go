@@ -92,10 +92,6 @@ func (s *Scanner) readUSB(ctx context.Context, c *scan) {
 			continue
 		}
 		c.problems.add(e.Path, err)
-		if err != nil {
-			c.interfaces[e.Path] = -1
-			continue
-		}
 		c.interfaces[e.Path] = i.Number
 		h.USB.Interfaces = append(h.USB.Interfaces, i)
 	}

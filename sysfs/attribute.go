@@ -100,7 +100,7 @@ func (fs FS) follow(dir, name string) (p string, kind uint32, ino uint64) {
 		kind, ino := fs.lstat(next)
 		if kind == unix.S_IFLNK {
 			var buf [unix.PathMax]byte
-			n, err := readlink(fs.abs(next), buf[:])
+			n, err := fs.readlink(path.Dir(next), path.Base(next), buf[:])
 			target := string(buf[:n])
 			if hops++; err != nil || hops > maxHops || path.IsAbs(target) || strings.HasPrefix(path.Join(at, target), "..") {
 				return "", 0, 0

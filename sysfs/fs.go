@@ -28,6 +28,8 @@ type FS struct {
 	root   string
 	inodes bool    // identify files
 	trace  *tracer // nil does not record
+	dir    string  // the directory that is open as fd; empty is none
+	fd     int
 }
 
 // New returns the tree below root: "/sys", the mount point of the host's, or a
@@ -90,6 +92,34 @@ const errGone = unix.ENODEV
 
 func (fs FS) abs(rel string) string { return fs.root + "/" + rel }
 
+// enter opens a directory until leave: its files are found without its long path, the
+// walk of which takes as long as the rest of a read. A missing directory has no files.
+func (fs *FS) enter(dir string) {
+	err := dirents.Retry(func() (err error) {
+		fs.fd, err = unix.Open(fs.abs(dir), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		return err
+	})
+	if err == nil {
+		fs.dir = dir
+	}
+}
+
+func (fs *FS) leave() {
+	if fs.dir != "" {
+		unix.Close(fs.fd)
+		fs.dir = ""
+	}
+}
+
+// at returns the path of a file and the directory to which it is relative, as for
+// openat(2).
+func (fs FS) at(dir, name string) (fd int, file string) {
+	if dir == fs.dir && dir != "" {
+		return fs.fd, name
+	}
+	return unix.AT_FDCWD, fs.abs(dir + "/" + name)
+}
+
 // attr reads one attribute without its newline and control characters; absent is "".
 // Errors are those of the kernel, with the name of the attribute.
 func (fs FS) attr(dir, name string) (string, error) {
@@ -127,7 +157,7 @@ func (fs FS) linkBase(dir, name string) (string, error) {
 // link returns the target of the link dir/name as written; absent is "".
 func (fs FS) link(dir, name string) (string, error) {
 	var buf [unix.PathMax]byte
-	n, err := readlink(fs.root+"/"+dir+"/"+name, buf[:])
+	n, err := fs.readlink(dir, name, buf[:])
 	if err == unix.ENOENT || err == unix.ENOTDIR || err == unix.EINVAL {
 		return "", nil
 	}
@@ -143,6 +173,8 @@ func (fs FS) link(dir, name string) (string, error) {
 // other files, such as bonding_masters in class/net; the error reports unreadable ones.
 // The error wraps fs.ErrNotExist if the kernel does not have the directory.
 func (fs FS) entries(dir string, known map[string]Entry) ([]Entry, error) {
+	fs.enter(dir)
+	defer fs.leave()
 	list := make([]Entry, 0, len(known))
 	var errs []error
 	err := dirents.Read(fs.abs(dir), func(f dirents.Entry) {
@@ -181,7 +213,7 @@ func (fs FS) names(dir string) ([]string, error) {
 // device returns the target of the link dir/name, a device directory.
 func (fs FS) device(dir, name string) (string, error) {
 	var buf [unix.PathMax]byte
-	n, err := readlink(fs.root+"/"+dir+"/"+name, buf[:])
+	n, err := fs.readlink(dir, name, buf[:])
 	if err != nil {
 		return "", fmt.Errorf("%s/%s: %w", dir, name, err)
 	}
@@ -199,9 +231,10 @@ func (fs FS) device(dir, name string) (string, error) {
 	return p, nil
 }
 
-func readlink(name string, buf []byte) (n int, err error) {
+func (fs FS) readlink(dir, name string, buf []byte) (n int, err error) {
+	fd, file := fs.at(dir, name)
 	err = dirents.Retry(func() (err error) {
-		n, err = unix.Readlink(name, buf)
+		n, err = unix.Readlinkat(fd, file, buf)
 		return err
 	})
 	return n, err
@@ -212,9 +245,9 @@ func readlink(name string, buf []byte) (n int, err error) {
 // formats a text attribute as a whole.
 func (fs FS) read(dir, name string, buf []byte) (int, error) {
 	var fd, n int
-	file := fs.root + "/" + dir + "/" + name
+	in, file := fs.at(dir, name)
 	err := dirents.Retry(func() (err error) {
-		fd, err = unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+		fd, err = unix.Openat(in, file, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 		return err
 	})
 	if err != nil {

@@ -67,6 +67,8 @@ func (fs FS) NetPair(dir string) NetPair {
 func (fs FS) NetInterface(dir string) (NetInterface, error) {
 	n := NetInterface{DevPort: -1, DevID: -1}
 	var errs [6]error
+	fs.enter(dir)
+	defer fs.leave()
 	n.Type, errs[0] = fs.number(dir, "type")
 	n.Master, errs[1] = fs.linkBase(dir, "master")
 	if of := netDevice(dir); of != "" {

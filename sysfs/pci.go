@@ -28,6 +28,8 @@ type PCIFunction struct {
 func (fs FS) PCIFunction(dir string) (PCIFunction, error) {
 	var f PCIFunction
 	var errs [6]error
+	fs.enter(dir)
+	defer fs.leave()
 	f.Revision, errs[0] = fs.attr(dir, "revision")
 	f.Driver, errs[1] = fs.Driver(dir)
 	f.IOMMUGroup, errs[2] = fs.linkBase(dir, "iommu_group")

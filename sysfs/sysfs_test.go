@@ -187,19 +187,20 @@ func TestUSBDevice(t *testing.T) {
 func TestUSBInterface(t *testing.T) {
 	t.Parallel()
 	sys := tree(t, map[string]string{
-		"devices/a/bInterfaceNumber": "1f\n", "devices/a/bInterfaceClass": "0E\n", "devices/a/driver": "-> ../../bus/usb/drivers/uvcvideo",
-		"devices/b/bInterfaceNumber": "100\n",
-		"devices/c/bInterfaceClass":  "0e\n",
+		"devices/1-1:1.31/bInterfaceClass": "0E\n", "devices/1-1:1.31/driver": "-> ../../bus/usb/drivers/uvcvideo",
+		"devices/1-1:1.x/bInterfaceClass": "0e\n",
+		"devices/1-1:1.2":                 "dir",
 	})
-	got, err := sys.USBInterface("devices/a")
+	got, err := sys.USBInterface("devices/1-1:1.31")
 	if want := (device.USBInterface{Number: 31, Class: "0e", Driver: "uvcvideo"}); err != nil || got != want {
 		t.Errorf("USBInterface = %+v, %v; want %+v", got, err, want)
 	}
-	if _, err := sys.USBInterface("devices/b"); err == nil || Gone(err) {
-		t.Errorf("number 100: %v; want an error", err)
+	got, err = sys.USBInterface("devices/1-1:1.x")
+	if want := (device.USBInterface{Number: -1, Class: "0e"}); err == nil || Gone(err) || got != want {
+		t.Errorf("number x: %+v, %v; want %+v and an error", got, err, want)
 	}
-	if _, err := sys.USBInterface("devices/c"); !Gone(err) {
-		t.Errorf("no number: %v; want gone", err)
+	if _, err := sys.USBInterface("devices/1-1:1.2"); !Gone(err) {
+		t.Errorf("no class: %v; want gone", err)
 	}
 }
 

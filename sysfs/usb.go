@@ -3,6 +3,7 @@ package sysfs
 import (
 	"errors"
 	"fmt"
+	"path"
 	"strconv"
 	"strings"
 
@@ -41,6 +42,8 @@ func (fs FS) USBDir(name string) (string, error) { return fs.device(usbDevices, 
 func (fs FS) USBDevice(dir string) (device.USB, error) {
 	var d device.USB
 	var errs []error
+	fs.enter(dir)
+	defer fs.leave()
 	// idVendor comes last: the kernel removes it before the strings, so that a device
 	// that still has it had its serial when that was read, and an absent serial is
 	// really absent. Half an identity would be another device's.
@@ -75,20 +78,19 @@ func (fs FS) USBNumber(dir string) string {
 	return number
 }
 
-// USBInterface reads the attributes of one interface. Gone reports the error of a
-// removed one.
+// USBInterface reads the attributes of one interface. Its number is in its name, "1-1.4:1.0"
+// (usb_set_configuration in drivers/usb/core/message.c). It returns the readable ones and
+// the errors of the others; Gone reports the error of a removed one.
 func (fs FS) USBInterface(dir string) (device.USBInterface, error) {
-	class, classErr := fs.attr(dir, "bInterfaceClass")
+	name := path.Base(dir)
+	number, nameErr := strconv.Atoi(name[strings.LastIndexByte(name, '.')+1:])
+	if nameErr != nil {
+		number, nameErr = -1, fmt.Errorf("%q is not the name of an interface", name)
+	}
 	driver, driverErr := fs.Driver(dir)
-	digits, err := fs.attr(dir, "bInterfaceNumber")
-	if err == nil && digits == "" {
-		err = fmt.Errorf("bInterfaceNumber: %w", errGone)
+	class, err := fs.attr(dir, "bInterfaceClass")
+	if err == nil && class == "" {
+		err = fmt.Errorf("bInterfaceClass: %w", errGone)
 	}
-	var number uint64
-	if err == nil {
-		if number, err = strconv.ParseUint(digits, 16, 8); err != nil {
-			err = fmt.Errorf("bInterfaceNumber: %q is not a hexadecimal number of two digits", digits)
-		}
-	}
-	return device.USBInterface{Number: int(number), Class: strings.ToLower(class), Driver: driver}, errors.Join(classErr, driverErr, err)
+	return device.USBInterface{Number: number, Class: strings.ToLower(class), Driver: driver}, errors.Join(nameErr, driverErr, err)
 }
