@@ -240,12 +240,26 @@ func TestClusterOwnSlicesOnly(t *testing.T) {
 	if err := mine.Delete(t.Context(), slicesPath+"/"+s.Metadata.Name); kubeapi.Code(err) != http.StatusUnprocessableEntity && kubeapi.Code(err) != http.StatusForbidden {
 		t.Errorf("deletion of another node's slice: %v, want it denied", err)
 	}
-	foreign := anyObject{
-		"metadata": anyObject{"name": "foreign"},
-		"spec":     anyObject{"driver": "other.example.com", "nodeName": "mine", "pool": anyObject{"name": "mine", "generation": 1, "resourceSliceCount": 1}},
+	// A slice of the node in the pool of another one would hide or taint the devices of
+	// that, and one with the name of another's keep it from being made.
+	for what, test := range map[string]struct {
+		name string
+		spec anyObject
+		want string
+	}{
+		"another driver": {"mine-" + Driver + "-9", anyObject{"driver": "other.example.com", "nodeName": "mine"}, "only the ResourceSlices of driver"},
+		"another pool":   {"mine-" + Driver + "-9", anyObject{"pool": anyObject{"name": "theirs", "generation": 99, "resourceSliceCount": 1}, "nodeName": "mine"}, "pool and name"},
+		"another name":   {"theirs-" + Driver + "-1", anyObject{"nodeName": "mine"}, "pool and name"},
+		"all nodes":      {"mine-" + Driver + "-9", anyObject{"allNodes": true}, want},
+	} {
+		spec := anyObject{"driver": Driver, "pool": anyObject{"name": "mine", "generation": 1, "resourceSliceCount": 1}}
+		maps.Copy(spec, test.spec)
+		if err := mine.Create(t.Context(), slicesPath, anyObject{"metadata": anyObject{"name": test.name}, "spec": spec}, nil); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want it denied: %s", what, err, test.want)
+		}
 	}
-	if err := mine.Create(t.Context(), slicesPath, foreign, nil); err == nil || !strings.Contains(err.Error(), "only the ResourceSlices of driver") {
-		t.Errorf("creation of another driver's slice: %v, want it denied", err)
+	if err := mine.Delete(t.Context(), slicesPath); kubeapi.Code(err) != http.StatusForbidden {
+		t.Errorf("deletion of all slices: %v, want it forbidden", err)
 	}
 	c.untilHas("theirs", "b")
 	c.publish(mine, "mine").Set(devices("a"))
@@ -294,7 +308,7 @@ func TestClusterLatency(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {
-		_ = c.Watch(ctx, selector+"&watch=1&resourceVersion="+list.Metadata.ResourceVersion, func(e kubeapi.Event) error {
+		_ = c.Watch(ctx, selector+"&watch=1&resourceVersion="+list.Metadata.ResourceVersion, time.Minute, func(e kubeapi.Event) error {
 			var s slice
 			if err := json.Unmarshal(e.Object, &s); err != nil {
 				return err

@@ -5,10 +5,7 @@ import (
 	"encoding/json"
 	"sort"
 	"strconv"
-	"strings"
 	"time"
-
-	"github.com/generic-dp/generic-dp/device"
 )
 
 // The fields of resource.k8s.io/v1 that are used, with the names of the API.
@@ -228,17 +225,11 @@ func sorted(devices []Device) []Device {
 	return out[:n]
 }
 
-// sliceName is the name of slice i of a node: one that another node cannot have.
+// sliceName is the name of slice i of a node. The admission policy lets no other node use
+// its prefix.
 func sliceName(node string, i int) string {
-	suffix := "-" + Driver + "-" + strconv.Itoa(i)
-	if len(node)+len(suffix) > maxName {
-		node = strings.TrimRight(node[:maxName-len(suffix)-device.HashLen], "-.") + device.HashPart(node)
-	}
-	return node + suffix
+	return node + "-" + Driver + "-" + strconv.Itoa(i)
 }
-
-// maxName is the maximum length of the name of an object, a DNS subdomain.
-const maxName = 253
 
 // sum identifies the text of a spec or device, of which only this is kept.
 type sum [sha256.Size]byte

@@ -274,9 +274,52 @@ func TestComponents(t *testing.T) {
 			want, _ := json.MarshalIndent(want, "", " ")
 			t.Errorf("component %s makes\n%s\nthe chart renders\n%s", name, have, want)
 		}
-		pod := want["DaemonSet"].(map[string]any)["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
-		if token := name == "dra"; pod["automountServiceAccountToken"] != token {
-			t.Errorf("component %s: a token is mounted in the DaemonSet's pods: %v, want %t", name, pod["automountServiceAccountToken"], token)
+	}
+}
+
+// A token is where the API server is used, for an hour: the API server extends the one
+// that it mounts by itself, which lasts 3607 s, to a year.
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		template, values string
+		token            bool
+	}{
+		{"daemonset.yaml", "", false},
+		{"daemonset.yaml", "evict: {enabled: true}", false},
+		{"daemonset.yaml", "dra: {enabled: true}", true},
+		{"evict.yaml", "evict: {enabled: true}", true},
+	} {
+		rendered, err := source.templates("generic-dp", parse(t, c.values))
+		if err != nil {
+			t.Fatal(err)
+		}
+		docs := strings.Split(rendered["generic-dp/templates/"+c.template], "---\n")
+		var object struct {
+			Spec struct{ Template corev1.PodTemplateSpec }
+		}
+		if err := yaml.Unmarshal([]byte(docs[len(docs)-1]), &object); err != nil {
+			t.Fatal(err)
+		}
+		pod := object.Spec.Template.Spec
+		if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
+			t.Errorf("%s with %q: a token is mounted by itself", c.template, c.values)
+		}
+		i := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Projected != nil })
+		if i < 0 != !c.token {
+			t.Fatalf("%s with %q: a token: %t, want %t", c.template, c.values, i >= 0, c.token)
+		}
+		if i < 0 {
+			continue
+		}
+		token := pod.Volumes[i].Projected.Sources[0].ServiceAccountToken
+		if token.Audience != "" || *token.ExpirationSeconds != 3600 {
+			t.Errorf("%s: token %+v, want one for the API server, for an hour", c.template, token)
+		}
+		if !slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
+			return m.Name == pod.Volumes[i].Name && m.ReadOnly && m.MountPath == "/var/run/secrets/kubernetes.io/serviceaccount"
+		}) {
+			t.Errorf("%s: the token is not where the program reads it: %v", c.template, pod.Containers[0].VolumeMounts)
 		}
 	}
 }

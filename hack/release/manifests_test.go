@@ -9,10 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
@@ -52,6 +54,7 @@ func TestChartVariants(t *testing.T) {
 			extraArgs: [--node-name=edge], extraEnv: [{name: A, value: "1"}], extraVolumes: [{name: extra, emptyDir: {}}],
 			extraVolumeMounts: [{name: extra, mountPath: /extra, readOnly: true}]}`,
 		"evict":            `{evict: {enabled: true, optIn: true, after: 1m30s, perMinute: 1}, fullnameOverride: devices, commonLabels: {team: edge}, imagePullSecrets: [{name: x}]}`,
+		"dra":              `{dra: {enabled: true, resources: ["example.com/zigbee", "example.com/My_Stick.v2"]}, serviceAccount: {name: mine}, fullnameOverride: devices}`,
 		"open nodes":       `{openNodes: true}`,
 		"no pod resources": `{paths: {podResources: ""}}`,
 		"own ConfigMap":    `{existingConfigMap: mine}`,
@@ -156,6 +159,12 @@ func decode(t *testing.T, doc string) *appsv1.DaemonSet {
 		into = &rbacv1.ClusterRoleBinding{}
 	case "NetworkPolicy":
 		into = &networkingv1.NetworkPolicy{}
+	case "ValidatingAdmissionPolicy":
+		into = &admissionv1.ValidatingAdmissionPolicy{}
+	case "ValidatingAdmissionPolicyBinding":
+		into = &admissionv1.ValidatingAdmissionPolicyBinding{}
+	case "DeviceClass":
+		into = &resourcev1.DeviceClass{}
 	case "PodMonitor", "PrometheusRule":
 		into = &map[string]any{} // their types are the operator's
 	default:
@@ -196,7 +205,7 @@ func checkDaemonSet(t *testing.T, d *appsv1.DaemonSet) {
 		}
 	}
 	for _, m := range c.VolumeMounts {
-		writes := slices.Contains([]string{"device-plugins", "run", "state", "cdi", "nfd"}, m.Name)
+		writes := slices.Contains([]string{"device-plugins", "run", "state", "cdi", "nfd", "plugins-registry"}, m.Name)
 		if m.ReadOnly == writes {
 			t.Errorf("mount %s: read-only is %v", m.Name, m.ReadOnly)
 		}

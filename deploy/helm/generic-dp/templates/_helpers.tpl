@@ -48,6 +48,25 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- if ne $name $parts._1 }}{{ $name = printf "%s-%s" ($name | trunc 52 | trimSuffix "-") (sha256sum . | trunc 10) }}{{ end -}}
 {{ $name }}.{{ $parts._0 }}
 {{- end }}
+{{- /* What automountServiceAccountToken would mount, but for an hour: the API server extends that token to a year. */ -}}
+{{- define "generic-dp.token" -}}
+name: token
+projected:
+  sources:
+    - serviceAccountToken:
+        path: token
+        expirationSeconds: 3600
+    - configMap:
+        name: kube-root-ca.crt
+        items:
+          - key: ca.crt
+            path: ca.crt
+{{- end }}
+{{- define "generic-dp.tokenMount" -}}
+name: token
+mountPath: /var/run/secrets/kubernetes.io/serviceaccount
+readOnly: true
+{{- end }}
 {{- define "generic-dp.image" -}}
 {{- with .Values.image -}}
 {{- /* A first component with a dot or a port is a registry, as in docker's references. */ -}}
