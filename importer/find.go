@@ -53,7 +53,10 @@ func (c *conversion) walk(v *value, path string, in *workload) {
 		} else if path != "" {
 			path += "."
 		}
-		fields, _ := v.fields()
+		fields, err := v.fields()
+		if err != nil {
+			v.report("%s", err)
+		}
 		for _, f := range fields {
 			switch {
 			case f.key == lastApplied:
@@ -74,6 +77,29 @@ func (c *conversion) walkList(items []*value, path string, in *workload) {
 			c.walk(e, path, in)
 		}
 	}
+}
+
+// yamlLine is a line that YAML or JSON may have, unlike those of other languages.
+const yamlLine = `\s*(-.*|["'[{}\]#].*|[\w./-]+:(\s.*)?)?`
+
+// embedded are the documents with a configuration in a text of another language, such as
+// Terraform, Nix, a shell script or Markdown: blocks of lines, each indented at least as the
+// first.
+func (c *conversion) embedded() (documents []*value) {
+	lines := strings.Split(c.text, "\n")
+	indent := func(line string) int { return len(line) - len(strings.TrimLeft(line, " \t")) }
+	for start, end := 0, 0; start < len(lines); start = end + 1 {
+		for end = start; end < len(lines); end++ {
+			line := strings.TrimSpace(lines[end])
+			if !matches(yamlLine, line) || strings.Contains(line, " = ") || strings.HasSuffix(line, ";") || line != "" && indent(lines[end]) < indent(lines[start]) {
+				break
+			}
+		}
+		if text := strings.Join(lines[start:end], "\n"); mentioned(text) {
+			documents = append(documents, c.parse(text, "", start)...)
+		}
+	}
+	return documents
 }
 
 // found adds a configuration. Messages about it begin at its top.
@@ -117,14 +143,18 @@ func (v *value) detect() (format Format, device bool) {
 // also hold files that are no YAML.
 var mentions = []string{"resourcelist", "devicematch", "groups", "configlist", "hostdevices", "akri.sh", "udevrules", "sharing", "migstrategy"}
 
+func mentioned(text string) bool {
+	text = strings.ToLower(text)
+	return slices.ContainsFunc(mentions, func(m string) bool { return strings.Contains(text, m) })
+}
+
 // flagWords are a flag of a command line and its value, which may be in quotes.
 const flagWords = `(--[a-z-]+)[= ]('[^']*'|"(?:\\.|[^"\\])*"|[^\s'"]+)`
 
 // walkText searches a text: a command line, YAML or JSON, or an assignment of it, as in
 // the literals of a ConfigMap generator.
 func (c *conversion) walkText(v *value, path string, in *workload) {
-	lower := strings.ToLower(v.Value)
-	if !strings.ContainsAny(v.Value, ":{") || !slices.ContainsFunc(mentions, func(m string) bool { return strings.Contains(lower, m) }) {
+	if !strings.ContainsAny(v.Value, ":{") || !mentioned(v.Value) {
 		return
 	}
 	if before, _, ok := strings.Cut(v.Value, "--device"); ok && !strings.ContainsAny(before, ":{") && !strings.HasPrefix(v.Value, "- ") {

@@ -301,3 +301,39 @@ spec:
 		})
 	}
 }
+
+// YAML and JSON in a file of another language are imported, with a warning, since what is
+// between them is not understood.
+func TestEmbedded(t *testing.T) {
+	t.Parallel()
+	const list = "- devicematch: ^fuse$ # all of them\n  nummaxdevices: 9\n"
+	for _, test := range []struct{ name, in string }{
+		{"Terraform", "resource \"kubernetes_config_map\" \"a\" {\n  metadata { name = \"a\" }\n  data = {\n    \"conf.yaml\" = <<CONF\n" + list + "CONF\n  }\n}\n\nresource \"b\" \"b\" {\n  labels = {\n    app: \"b\"\n  }\n}\n"},
+		{"Terraform, indented", "resource \"helm_release\" \"a\" {\n  values = [<<-EOT\n    config:\n      " + indent(6, list) + "\n    EOT\n  ]\n}\n"},
+		{"Nix", "{ config, ... }: {\n  services.k3s.manifests.a.content.data.\"conf.yaml\" = ''\n    " + indent(4, list) + "\n  '';\n}\n"},
+		{"a shell script", "#!/bin/sh\nset -e\ncat <<EOF | kubectl apply -f -\napiVersion: v1\nkind: ConfigMap\ndata:\n  conf.yaml: |\n    " + indent(4, list) + "\nEOF\nkubectl get nodes -o wide\r\n"},
+		{"Markdown", "# Devices\n\nNote: *nine* containers.\n\n```yaml\n" + list + "```\n\n- `/dev/fuse`: the node\n"},
+	} {
+		result, err := importer.Convert("in", []byte(test.in), importer.Options{})
+		if err != nil {
+			t.Errorf("%s: %v", test.name, err)
+			continue
+		}
+		cfg, err := config.Parse(config.File{Name: "imported.toml", Data: result.TOML})
+		if err != nil || len(cfg.Resources) != 1 || cfg.Resources[0].Name != "smarter-devices/fuse" || cfg.Resources[0].Count != 9 {
+			t.Errorf("%s: want fuse with 9 slots: %v\n%s", test.name, err, result.TOML)
+		}
+		if len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "in: Imported from the YAML in it: line ") {
+			t.Errorf("%s: warnings %q", test.name, result.Warnings)
+		}
+	}
+	for _, test := range []struct{ name, in, want string }{
+		{"what is wrong in it", "# Devices\n\n```yaml\n- devicematch: ^fuse$\n nummaxdevices: 9\n```\n", "in: line 4: invalid YAML: "},
+		{"nothing in it", "# Devices\n\n```\nexec: true\n```\n", "in: line 3: invalid YAML: "},
+		{"a key twice", "devices:\n- {name: tun, groups: [{paths: [{path: /dev/net/tun}]}]}\ndevices:\n- {name: kvm, groups: [{paths: [{path: /dev/kvm}]}]}\n", `mapping key "devices" already defined at line 1`},
+	} {
+		if _, err := importer.Convert("in", []byte(test.in), importer.Options{}); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", test.name, err, test.want)
+		}
+	}
+}

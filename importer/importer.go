@@ -126,6 +126,15 @@ func Convert(file string, data []byte, o Options) (*Result, error) {
 	}
 	c := &conversion{file: file, options: o, text: string(data)}
 	documents := c.parse(c.text, "", 0)
+	if len(c.problems) > 0 {
+		why := c.problems
+		c.problems = nil
+		if documents = c.embedded(); len(documents) > 0 {
+			c.guess("Imported from the YAML in it: " + strings.TrimPrefix(why[0].text, c.file+": "))
+		} else if len(c.problems) == 0 {
+			c.problems = why
+		}
+	}
 	for _, document := range documents {
 		c.walk(document, "", &workload{})
 	}

@@ -4,7 +4,7 @@ import "strings"
 
 // nvidia converts configurations of NVIDIA's device plugin: how GPUs are shared.
 func (c *conversion) nvidia(sources []source) {
-	c.comment("GPUs are those of a CDI specification: nvidia-ctk cdi generate --device-name-strategy=uuid. The containers need no NVIDIA runtime.")
+	c.comment("GPUs are those of a CDI specification: nvidia-ctk cdi generate --device-name-strategy=uuid. The containers need no NVIDIA runtime, and serving needs --allow=cdi:nvidia.com/gpu,env.")
 	c.comment("Not imported: health from XID errors, and flags other than migStrategy.")
 	for _, s := range sources {
 		r := &resource{Name: c.domainOr("nvidia.com") + "/gpu", Identity: "name", Match: []match{{CDIDevice: "nvidia.com/gpu=GPU-*"}}}
@@ -21,7 +21,6 @@ func (c *conversion) nvidia(sources []source) {
 		if config.Resources != nil {
 			r.differs(s.value, "not imported: resources: other names of GPUs")
 		}
-		counts := map[string]int{}
 		strategy := config.Sharing.get("timeSlicing")
 		if mps := config.Sharing.get("mps"); mps != nil {
 			strategy = mps
@@ -39,10 +38,7 @@ func (c *conversion) nvidia(sources []source) {
 			r.differs(s.value, "differs: failRequestsGreaterThanOne: a container may get one slot of each of several GPUs")
 			r.Container.MaxPerContainer = 1
 		}
-		suffix := ""
-		if sharing.RenameByDefault {
-			suffix = ".shared"
-		}
+		count := 0
 		for _, e := range sharing.Resources {
 			var shared struct {
 				Name     string
@@ -51,17 +47,27 @@ func (c *conversion) nvidia(sources []source) {
 				Devices  *value
 			}
 			e.decode(&shared)
-			name := strings.TrimPrefix(shared.Name, "nvidia.com/")
-			counts[name] = shared.Replicas
-			if name != "gpu" {
+			switch name := strings.TrimPrefix(shared.Name, "nvidia.com/"); {
+			case name != "gpu":
 				r.differs(e, "not imported: CDI names of MIG devices have no profile: list those of %q in cdi_device", name)
+				continue
+			case count > 0:
+				r.differs(e, "not imported: GPUs are shared by an earlier entry")
+				continue
+			}
+			count = shared.Replicas
+			if shared.Rename == "" && sharing.RenameByDefault && count > 1 {
+				shared.Rename = "gpu.shared"
+			}
+			if shared.Rename != "" {
+				r.Name = c.domainOr("nvidia.com") + "/" + strings.TrimPrefix(shared.Rename, "nvidia.com/")
+			}
+			if shared.Devices != nil && shared.Devices.string() != "all" {
+				r.differs(shared.Devices, "not imported: all GPUs are shared")
 			}
 		}
-		if counts["gpu"] > 1 {
-			r.Name += suffix
-		}
 		r.Container.Env = map[string]any{"NVIDIA_VISIBLE_DEVICES": "${cdi.device}"}
-		r.setCount(s.value, counts["gpu"])
+		r.setCount(s.value, count)
 		c.add(s.value, r, s.in)
 	}
 }
