@@ -264,6 +264,7 @@ func TestRefusedClaims(t *testing.T) {
 		"another node":     {results(pool), `device "usb-1" is of node n2, not of this one (n1)`},
 		"unknown device":   {results(result("one", "usb-9")), `device "usb-9" is not offered by DRA`},
 		"parameters":       {`{"config":[{"opaque":{"driver":"` + dra.Driver + `","parameters":{}}}],"results":[` + result("one", "usb-1") + `]}`, "has parameters for " + dra.Driver},
+		"admin access":     {results(strings.Replace(result("one", "usb-1"), "{", `{"adminAccess":true,`, 1)), `request one: adminAccess to device "usb-1"`},
 		"other parameters": {`{"config":[{"opaque":{"driver":"gpu.nvidia.com","parameters":{}}}],"results":[` + result("one", "usb-1") + `]}`, ""},
 	} {
 		b.api.set(c, test.allocation)
@@ -289,6 +290,28 @@ func TestRefusedClaims(t *testing.T) {
 	}
 	if left, _ := b.claims.Claims(); len(left) > 0 {
 		t.Errorf("left: %v", left)
+	}
+}
+
+// An API server that is slow to answer delays the claim that it is asked for, and no other.
+func TestSlowAPIServer(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, kubelettest.Options{})
+	b.serve()
+	b.untilDrivers(1)
+	b.api.set(claim("a"), results(result("one", "usb-1")))
+	b.api.set(claim("b"), results(result("one", "usb-2")))
+	b.api.slow = map[string]time.Duration{"/apis/resource.k8s.io/v1/namespaces/lab/resourceclaims/a": 1500 * time.Millisecond}
+	slow := make(chan error, 1)
+	go func() {
+		_, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("a"))
+		slow <- err
+	}()
+	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("b")); err != nil {
+		t.Errorf("another claim: %v", err)
+	}
+	if err := <-slow; err != nil {
+		t.Error(err)
 	}
 }
 

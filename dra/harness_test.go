@@ -28,9 +28,14 @@ type claimAPI struct {
 	mu     sync.Mutex
 	claims map[string]string // JSON, by path
 	err    error
+	slow   map[string]time.Duration // by path
 }
 
 func (a *claimAPI) Get(_ context.Context, path string, into any) error {
+	a.mu.Lock()
+	wait := a.slow[path]
+	a.mu.Unlock()
+	<-time.After(wait)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	text, ok := a.claims[path]

@@ -17,7 +17,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubeapi"
 )
 
-// answerWithin bounds the preparation of a claim.
+// answerWithin bounds the preparation of a claim, once the API server has answered.
 const answerWithin = 900 * time.Millisecond
 
 // resourceClaim is a ResourceClaim of resource.k8s.io/v1, as far as it is used.
@@ -47,6 +47,8 @@ type allocated struct {
 	Pool    string  `json:"pool"`
 	Device  string  `json:"device"`
 	ShareID *string `json:"shareID"`
+	// AdminAccess is to a device that others may hold.
+	AdminAccess bool `json:"adminAccess"`
 }
 
 // NodePrepareResources prepares claims, each by itself. It keeps no state but the files of
@@ -56,8 +58,11 @@ func (s *service) NodePrepareResources(ctx context.Context, req *claims.NodePrep
 	for _, c := range req.GetClaims() {
 		began := time.Now()
 		answer := &claims.NodePrepareResourceResponse{}
-		var err error
-		answer.Devices, err = s.bounded(ctx, func(ctx context.Context) ([]*claims.Device, error) { return s.prepare(ctx, c) })
+		claim := cdi.Claim{Namespace: c.GetNamespace(), Name: c.GetName(), UID: c.GetUid()}
+		groups, err := s.allocation(ctx, &claim)
+		if err == nil {
+			answer.Devices, err = s.bounded(ctx, func(ctx context.Context) ([]*claims.Device, error) { return s.prepare(ctx, claim, groups) })
+		}
 		took := time.Since(began)
 		if err != nil {
 			answer.Error = fmt.Sprintf("claim %s/%s: %v", c.GetNamespace(), c.GetName(), err)
@@ -114,12 +119,7 @@ func (d *Server) bounded(ctx context.Context, f func(context.Context) ([]*claims
 	}
 }
 
-func (d *Server) prepare(ctx context.Context, c *claims.Claim) ([]*claims.Device, error) {
-	claim := cdi.Claim{Namespace: c.GetNamespace(), Name: c.GetName(), UID: c.GetUid()}
-	groups, err := d.allocation(ctx, &claim)
-	if err != nil {
-		return nil, err
-	}
+func (d *Server) prepare(ctx context.Context, claim cdi.Claim, groups [][]allocated) ([]*claims.Device, error) {
 	var devices []*claims.Device
 	held := map[string]*Device{} // by key
 	for _, group := range groups {
@@ -185,6 +185,9 @@ func (d *Server) allocation(ctx context.Context, c *cdi.Claim) (groups [][]alloc
 	for _, r := range ours {
 		if r.Pool != d.Node {
 			return nil, fmt.Errorf("device %q is of node %s, not of this one (%s)", r.Device, r.Pool, d.Node)
+		}
+		if r.AdminAccess {
+			return nil, fmt.Errorf("request %s: adminAccess to device %q, of which this driver has none: it has its holders alone", r.Request, r.Device)
 		}
 	}
 	if len(ours) == 0 {
