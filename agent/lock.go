@@ -150,8 +150,8 @@ func Clean(p Paths) (removed []string, err error) {
 	for _, path := range slices.Sorted(maps.Keys(infos)) {
 		note(path, atomicfile.Remove(path))
 	}
-	if path := filepath.Join(p.RunDir, lockName); present(path) {
-		note(path, os.Remove(path))
+	if path := filepath.Join(p.RunDir, lockName); present(path) { // made above, perhaps
+		errs = append(errs, os.Remove(path))
 	}
 	return removed, errors.Join(errs...)
 }

@@ -231,7 +231,7 @@ func logBroken(log *slog.Logger, path string, broken error) {
 	log.Error("configuration is broken: the last good one is served", "config", path)
 	var problems config.Problems
 	if !errors.As(broken, &problems) {
-		log.Error("configuration problem", "config", path, "problem", strings.ReplaceAll(broken.Error(), "\n", "; "))
+		log.Error("configuration problem", "config", path, "problem", strings.NewReplacer("\n  ", "; ", "\n", "; ").Replace(broken.Error()))
 	}
 	for _, p := range problems {
 		args := []any{"config", path}

@@ -18,11 +18,10 @@ type kind struct {
 	// resource is the name of a resource for pods, empty where hardware of this kind
 	// serves the host itself. path is that of its only node in a container.
 	resource, path string
-	with           []companion
+	// with are companions of hardware of a vendor, of any if it is empty.
+	with   []string
+	vendor string
 }
-
-// companion is a node to inject along with hardware of a vendor, of any if it is empty.
-type companion struct{ vendor, path string }
 
 var kinds = []kind{
 	{name: "hub", usb: []string{"09"}},
@@ -34,17 +33,13 @@ var kinds = []kind{
 		name: "accelerator", pci: []string{"12"}, resource: "accelerator",
 		nodes: []string{"/dev/accel/accel*", "/dev/apex_*", "/dev/hailo*", "/dev/dlb*", "/dev/dsa/*", "/dev/iax/*", "/dev/dfl-port.*", "/dev/ama_transcoder*", "/dev/sfc_char*"},
 	},
-	{
-		name: "GPU", nodes: []string{"/dev/nvidia[0-9]*"}, resource: "gpu",
-		with: []companion{{"", "/dev/nvidiactl"}, {"", "/dev/nvidia-uvm"}, {"", "/dev/nvidia-uvm-tools"}, {"", "/dev/nvidia-modeset"}},
-	},
-	{name: "GPU", nodes: []string{"/dev/dri/renderD*"}, resource: "gpu", with: []companion{{"1002", "/dev/kfd"}}},
+	{name: "GPU", nodes: []string{"/dev/dri/renderD*"}, resource: "gpu", vendor: "1002", with: []string{"/dev/kfd"}},
 	{name: "display", nodes: []string{"/dev/dri/*"}, pci: []string{"03"}},
 	{
 		name: "sound card", nodes: []string{"/dev/snd/*"}, pci: []string{"0401", "0403"}, usb: []string{"01"}, resource: "sound",
-		with: []companion{{"", "/dev/snd/timer"}, {"", "/dev/snd/seq"}},
+		with: []string{"/dev/snd/timer", "/dev/snd/seq"},
 	},
-	{name: "RDMA adapter", nodes: []string{"/dev/infiniband/*"}, resource: "rdma", with: []companion{{"", "/dev/infiniband/rdma_cm"}}},
+	{name: "RDMA adapter", nodes: []string{"/dev/infiniband/*"}, resource: "rdma", with: []string{"/dev/infiniband/rdma_cm"}},
 	{name: "smart card reader", usb: []string{"0b"}, resource: "card-reader"},
 	{name: "storage", pci: []string{"01"}, usb: []string{"08"}},
 	{name: "network", pci: []string{"02"}, usb: []string{"02"}},
@@ -64,20 +59,27 @@ var kinds = []kind{
 type sharedKind struct {
 	name, glob, resource string
 	count                int
+	with                 []string // companions
+	note                 string
 }
 
 // shared are nodes that many containers may have at once, or that no hardware tells
 // apart.
 var shared = []sharedKind{
-	{"virtualization", "/dev/kvm", "kvm", 100},
-	{"file systems", "/dev/fuse", "fuse", 100},
-	{"tunnels", "/dev/net/tun", "tun", 100},
-	{"virtual networks", "/dev/vhost-net", "vhost-net", 100},
-	{"virtual sockets", "/dev/vhost-vsock", "vhost-vsock", 100},
-	{"SGX enclaves", "/dev/sgx_enclave", "sgx", 100},
-	{"TPM", "/dev/tpmrm0", "tpm", 64},
-	{"GPIO", "/dev/gpiochip*", "gpio", 1},
-	{"SPI", "/dev/spidev*", "spi", 1},
+	{name: "virtualization", glob: "/dev/kvm", resource: "kvm", count: 100},
+	{name: "file systems", glob: "/dev/fuse", resource: "fuse", count: 100},
+	{name: "tunnels", glob: "/dev/net/tun", resource: "tun", count: 100},
+	{name: "virtual networks", glob: "/dev/vhost-net", resource: "vhost-net", count: 100},
+	{name: "virtual sockets", glob: "/dev/vhost-vsock", resource: "vhost-vsock", count: 100},
+	{name: "SGX enclaves", glob: "/dev/sgx_enclave", resource: "sgx", count: 100},
+	{name: "TPM", glob: "/dev/tpmrm0", resource: "tpm", count: 64},
+	{name: "GPIO", glob: "/dev/gpiochip*", resource: "gpio", count: 1},
+	{name: "SPI", glob: "/dev/spidev*", resource: "spi", count: 1},
+	{
+		name: "NVIDIA GPU", glob: "/dev/nvidia[0-9]*", resource: "nvidia-gpu", count: 1,
+		with: []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"},
+		note: "Programs need the driver's libraries too, which CDI brings: examples/configs/nvidia-cdi.toml.",
+	},
 }
 
 // matches reports whether a path fits one of some globs of the tables above.

@@ -48,6 +48,9 @@ func List(snap *device.Snapshot, result matchers.Result, names Names) []Device {
 		}
 		d := Device{Name: h.Name, Bus: string(h.Bus), Kind: kindName(h, nil), NUMA: []int{}, Nodes: paths(h.Nodes), Interfaces: paths(h.Nets)}
 		d.Vendor, d.Product = names.Of(h)
+		if k := kindOf(h); k != nil { // the nodes that it is known for, first
+			sort.SliceStable(d.Nodes, func(i, j int) bool { return matches(d.Nodes[i], k.nodes...) && !matches(d.Nodes[j], k.nodes...) })
+		}
 		switch {
 		case h.USB != nil:
 			d.ID, d.Serial, d.Path, d.Driver = attribute(h, "usb.id"), attribute(h, "usb.serial"), attribute(h, "usb.path"), usbDriver(h.USB)

@@ -84,7 +84,7 @@ func Starter(snap *device.Snapshot, names Names) []Resource {
 			}
 		}
 		if len(found) > 0 {
-			out = append(out, s.starter(s.glob, found...))
+			out = append(out, s.starter(snap, s.glob, found...))
 		}
 	}
 	return out
@@ -99,8 +99,12 @@ func isSibling(snap *device.Snapshot, h *device.Hardware) bool {
 }
 
 // starter is the resource for nodes that a glob selects.
-func (s *sharedKind) starter(glob string, found ...string) Resource {
-	r := Resource{Name: s.resource, Comment: []string{s.name + ": " + strings.Join(found, " ")}, Lines: []string{"match.glob = " + quote(glob)}}
+func (s *sharedKind) starter(snap *device.Snapshot, glob string, found ...string) Resource {
+	r := Resource{Name: s.resource, Comment: []string{strings.TrimPrefix(s.name+": ", ": ") + strings.Join(found, " ")}, Lines: []string{"match.glob = " + quote(glob)}}
+	r.Lines = append(r.Lines, with(snap, s.with)...)
+	if s.note != "" {
+		r.Comment = append(r.Comment, s.note)
+	}
 	if s.count > 1 {
 		r.Comment = append(r.Comment, "Containers share it: count is how many may have it at once.")
 		r.Lines = append([]string{"count = " + strconv.Itoa(s.count)}, r.Lines...)
@@ -131,15 +135,23 @@ func For(snap *device.Snapshot, names Names, h *device.Hardware, n *device.Node)
 				of = s
 			}
 		}
-		return of.starter(n.Path, n.Path)
+		return of.starter(snap, n.Path, n.Path)
 	}
 	g := groupOf(snap, h)
 	if g == nil {
-		g = &group{kind: string(h.Bus) + " device", table: identity(h), members: []*device.Hardware{h}}
+		g = &group{kind: cmp.Or(kindName(h, nil), string(h.Bus)+" device"), table: identity(h), members: []*device.Hardware{h}}
 	}
 	g.single = true
 	more := identifying(snap, h)
 	if n != nil && n.Net == nil && !strings.HasPrefix(n.Path, "/dev/vfio/") {
+		if !matches(n.Path, g.globs...) { // such as the sound of a camera
+			g.path = ""
+			for _, k := range kinds {
+				if k.resource != "" && matches(n.Path, k.nodes...) {
+					g.name, g.kind, g.path = k.resource, k.name, k.path
+				}
+			}
+		}
 		// Other nodes of the hardware stay out.
 		stem := n.Path[:len(strings.TrimRight(n.Path, "0123456789"))] + "*"
 		if strings.HasPrefix(n.Path, "/dev/bus/usb/") {
@@ -252,17 +264,24 @@ func groupOf(snap *device.Snapshot, h *device.Hardware) *group {
 	} else if len(found) > 1 {
 		g.path = ""
 	}
-	var with []string
-	vendor, _ := ids(h)
-	for _, c := range k.with {
-		if (c.vendor == "" || c.vendor == vendor) && slices.ContainsFunc(snap.Nodes, func(n *device.Node) bool { return n.Path == c.path }) {
-			with = append(with, fmt.Sprintf("{ path = %q }", c.path))
-		}
-	}
-	if len(with) > 0 {
-		g.lines = append(g.lines, "with = ["+strings.Join(with, ", ")+"]")
+	if vendor, _ := ids(h); k.vendor == "" || k.vendor == vendor {
+		g.lines = append(g.lines, with(snap, k.with)...)
 	}
 	return g
+}
+
+// with is the line with the companions that the host has, none without any.
+func with(snap *device.Snapshot, companions []string) []string {
+	var tables []string
+	for _, path := range companions {
+		if slices.ContainsFunc(snap.Nodes, func(n *device.Node) bool { return n.Path == path }) {
+			tables = append(tables, fmt.Sprintf("{ path = %q }", path))
+		}
+	}
+	if tables == nil {
+		return nil
+	}
+	return []string{"with = [" + strings.Join(tables, ", ") + "]"}
 }
 
 // add adds hardware with the same identity. Where one needs a key, all get it.
@@ -338,6 +357,9 @@ func (g *group) resource(names Names) Resource {
 	r.Lines = append(r.Lines, g.lines...)
 	if g.path != "" {
 		r.Lines = append(r.Lines, fmt.Sprintf("container.path = %q", g.path))
+	}
+	if len(g.globs)+len(g.lines) == 0 {
+		r.Comment = append(r.Comment, "It has no node to inject: a container gets what container.env says of it.")
 	}
 	if len(g.members) > 1 && !g.single {
 		r.Comment = append(r.Comment, "Pods get any of these: init DEVICE writes a resource for one of them.")

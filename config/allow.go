@@ -142,7 +142,7 @@ func (a Allow) CheckEnv(name device.Text) error {
 	return nil
 }
 
-// notAllowed is the error of what only a device tells.
+// notAllowed names the word to add to --allow.
 func notAllowed(what, word string) error {
 	return fmt.Errorf("%s is not allowed: want --allow=%s", what, word)
 }
@@ -156,20 +156,16 @@ type need struct {
 
 // needs records that v requests a privilege.
 func (v value) needs(what, word string, allowed func(Allow) bool) {
-	v.needsFlag(what, word, "--allow", "want it in --allow, which says what a configuration may ask for", allowed)
-}
-
-func (v value) needsFlag(what, word, flag, want string, allowed func(Allow) bool) {
-	r := v.problem(what+" is not allowed: "+want, "add "+word+" to "+flag)
+	r := v.problem(notAllowed(what, word).Error(), "")
 	r.allowed = allowed
 	v.w.needs = append(v.w.needs, r)
 }
 
 // needsDomain records that v, the name of a resource, has a domain.
 func (v value) needsDomain(domain string) {
-	v.needsFlag("the domain "+quote(domain), domain, "--domains", "want one of --domains", func(a Allow) bool {
-		return len(a.Domains) == 0 || slices.Contains(a.Domains, domain)
-	})
+	r := v.problem("the domain "+quote(domain)+" is not allowed: want one of --domains", "add "+domain+" to --domains")
+	r.allowed = func(a Allow) bool { return len(a.Domains) == 0 || slices.Contains(a.Domains, domain) }
+	v.w.needs = append(v.w.needs, r)
 }
 
 // needsMount records that v requests to mount paths that start with prefix, or prefix

@@ -126,6 +126,10 @@ func syntaxHint(message, text string, at int) string {
 		return fmt.Sprintf("%q is a typographic quote: write \" or '", typographic)
 	case strings.Contains(message, "but got ':'"):
 		return `a key is followed by "=": is this YAML?`
+	case strings.HasPrefix(strings.TrimSpace(text), "{"):
+		return "TOML wants KEY = VALUE, and [[resource]] above each resource: is this JSON?"
+	case strings.Contains(message, "invalid escape"), strings.Contains(message, "to end with a newline") && at > 0 && text[at-1] == '"':
+		return `text with quotes or backslashes is written in single quotes: '"a" \*'`
 	case strings.Contains(message, "cannot be used as an array"):
 		return "[name] and [[name]] do not mix: every resource begins with [[resource]]"
 	case strings.Contains(message, "already been defined"):

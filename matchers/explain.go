@@ -238,8 +238,14 @@ func (p single) nearest(all, rest []target, one, narrowed bool) string {
 			for _, a := range p.want.Alternatives() {
 				edits = min(edits, pattern.Distance(have, a.Shape()))
 			}
-			if !p.want.Empty() && (p.want.Match(strings.ToLower(have)) || p.want.Match(strings.ToUpper(have))) {
+			literal, _ := p.want.Literal()
+			switch {
+			case !p.want.Empty() && (p.want.Match(strings.ToLower(have)) || p.want.Match(strings.ToUpper(have))):
 				edits, but = 0, ", which differs in letter case"
+			case slices.Contains(p.want.Patterns(), have):
+				edits, but = 0, ": with its wildcards escaped it is "+pattern.Quote(have)
+			case len(literal) > 2 && strings.Contains(have, literal):
+				edits, but = min(edits, 1), ", which contains it: a pattern matches whole values"
 			}
 			if have == "" || !narrowed && edits > max(1, len(have)/4) || found != "" && edits >= best {
 				continue

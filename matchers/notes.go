@@ -57,7 +57,11 @@ func (m *run) directoryNote(place string, glob pattern.Values) {
 func (m *run) notes(r *config.Resource, devices []candidate, offers []device.Offer) {
 	bad := slices.DeleteFunc(slices.Clone(offers), func(o device.Offer) bool { return o.Problem == "" })
 	if len(bad) > 0 {
-		m.note(r.Place, "devices lists them all", "%s can't be allocated: %s", andMore(fmt.Sprintf("device %q", bad[0].ID), len(bad)), bad[0].Problem)
+		hint := ""
+		if len(bad) > 1 {
+			hint = "generic-dp devices lists them all"
+		}
+		m.note(r.Place, hint, "%s can't be allocated: %s", andMore(fmt.Sprintf("device %q", bad[0].ID), len(bad)), bad[0].Problem)
 	}
 	for i := range r.Match {
 		match := &r.Match[i]

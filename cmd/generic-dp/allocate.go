@@ -74,7 +74,7 @@ func (t *trial) allocate(ctx context.Context, f *flags, name string, size int, o
 	}
 	switch output {
 	case "json", "yaml":
-		return encode(t.out, output, t.answer(r, f.paths.RunDir))
+		return encode(t.out, output, t.answer(r))
 	case "cdi":
 		return t.spec(ctx, f, name, ids)
 	case "podman":
@@ -97,21 +97,14 @@ type answer struct {
 	CDIDevices  []object          `json:"cdi_devices"`
 }
 
-// answer is the response with links and health directories below runDir, where serve has
-// them.
-func (t *trial) answer(r *standin.Response, runDir string) answer {
+// answer is the response as serve gives it.
+func (t *trial) answer(r *standin.Response) answer {
 	a := answer{[]object{}, []object{}, map[string]string{}, map[string]string{}, []object{}}
-	host := func(path string) string {
-		if own, ok := strings.CutPrefix(path, t.paths.RunDir); ok {
-			return runDir + own
-		}
-		return path
-	}
 	for _, d := range r.GetDevices() {
-		a.Devices = append(a.Devices, object{"container_path": d.GetContainerPath(), "host_path": host(d.GetHostPath()), "permissions": d.GetPermissions()})
+		a.Devices = append(a.Devices, object{"container_path": d.GetContainerPath(), "host_path": t.asServed(d.GetHostPath()), "permissions": d.GetPermissions()})
 	}
 	for _, m := range r.GetMounts() {
-		a.Mounts = append(a.Mounts, object{"container_path": m.GetContainerPath(), "host_path": host(m.GetHostPath()), "read_only": m.GetReadOnly()})
+		a.Mounts = append(a.Mounts, object{"container_path": m.GetContainerPath(), "host_path": t.asServed(m.GetHostPath()), "read_only": m.GetReadOnly()})
 	}
 	maps.Copy(a.Envs, r.GetEnvs())
 	maps.Copy(a.Annotations, r.GetAnnotations())

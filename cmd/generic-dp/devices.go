@@ -74,7 +74,7 @@ it: "free" is what no resource selects. This needs no configuration.`,
 				return err
 			}
 			for _, n := range view.Matched.Notes {
-				if n.Error {
+				if n.Error && !n.OfNode {
 					fmt.Fprintln(cmd.ErrOrStderr(), n)
 					err = errReported
 				}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/generic-dp/generic-dp/agent"
 	"github.com/generic-dp/generic-dp/catalog"
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/matchers"
@@ -17,9 +18,15 @@ import (
 // explainReport is the output of explain.
 type explainReport struct {
 	// Device is set where a device is explained.
-	Device    *catalog.Device        `json:"device,omitempty"`
-	Variables []matchers.Variable    `json:"variables"`
-	Resources []matchers.Explanation `json:"resources"`
+	Device    *catalog.Device     `json:"device,omitempty"`
+	Variables []matchers.Variable `json:"variables"`
+	Resources []explanation       `json:"resources"`
+}
+
+// explanation is that of matching, and why devices that match are for no container.
+type explanation struct {
+	matchers.Explanation
+	Unhealthy map[string]string `json:"unhealthy"` // reasons by ID
 }
 
 func newExplain(f *flags) *cobra.Command {
@@ -45,21 +52,28 @@ is a name, with or without its domain.`,
 			if err != nil {
 				return err
 			}
+			view.Probe(cmd.Context(), f.paths)
 			report := explainReport{Variables: []matchers.Variable{}}
-			made := slices.IndexFunc(view.Matched.Resources, func(o matchers.Offered) bool { return isNamed(o.Name, args[0]) })
-			if made >= 0 || slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool { return isNamed(r.Name, args[0]) }) {
-				for i, e := range view.Explain(cfg, nil, nil) {
-					if r := &cfg.Resources[i]; isNamed(r.Name, args[0]) || made >= 0 && view.Matched.Resources[made].Resource == r {
-						report.Resources = append(report.Resources, e)
-					}
+			named := map[*config.Resource]bool{} // by their names in the configuration, and by what variables make of them
+			for i := range cfg.Resources {
+				named[&cfg.Resources[i]] = isNamed(cfg.Resources[i].Name, args[0])
+			}
+			for _, o := range view.Matched.Resources {
+				named[o.Resource] = named[o.Resource] || isNamed(o.Name, args[0])
+			}
+			for i, e := range explanations(view, cfg, found{}) {
+				if named[&cfg.Resources[i]] {
+					report.Resources = append(report.Resources, e)
 				}
+			}
+			if len(report.Resources) > 0 {
 				return write(cmd, *output, report)
 			}
 			found, err := findDevice(view, args[0])
 			if err != nil {
-				return fmt.Errorf("%w\n  hint: nor is there a resource of that name", err)
+				return fmt.Errorf("no resource %q, and %w", args[0], err)
 			}
-			report.Resources = append([]matchers.Explanation{}, view.Explain(cfg, found.hardware, found.node)...)
+			report.Resources = explanations(view, cfg, found)
 			report.Variables = view.Variables(found.hardware, found.node)
 			report.Device = &catalog.Device{Name: args[0]} // a root hub is not among all
 			for _, d := range newInventory(f, view).Devices {
@@ -73,6 +87,23 @@ is a name, with or without its domain.`,
 	cmd.Flags().AddFlagSet(f.pick("allow", "domains", "hwdata"))
 	output = outputFlag(cmd, "table", "json", "yaml")
 	return cmd
+}
+
+// explanations explain each resource, as far as a device is concerned if there is one.
+func explanations(view *agent.View, cfg *config.Config, of found) []explanation {
+	all := []explanation{}
+	for i, e := range view.Explain(cfg, of.hardware, of.node) {
+		unhealthy := map[string]string{}
+		for _, r := range view.Matched.Resources {
+			for _, o := range r.Offers {
+				if r.Resource == &cfg.Resources[i] && o.Problem != "" && slices.Contains(e.Offered, o.ID) {
+					unhealthy[o.ID] = o.Problem
+				}
+			}
+		}
+		all = append(all, explanation{e, unhealthy})
+	}
+	return all
 }
 
 // isNamed reports whether an administrator means a resource by a name, with or without
@@ -101,7 +132,11 @@ func (r explainReport) table(w io.Writer, _ bool) error {
 		}
 		fmt.Fprintf(w, "%s: %s\n", e.Resource, strings.TrimSuffix(offered+": "+e.Reason, ": "))
 		for _, id := range e.Offered {
-			fmt.Fprintf(w, "  %s\n", id)
+			line := "  " + id
+			if why := e.Unhealthy[id]; why != "" {
+				line += "  Unhealthy: " + why
+			}
+			fmt.Fprintln(w, line)
 		}
 		for _, v := range e.Variables {
 			if !slices.Contains(r.Variables, v) {

@@ -81,7 +81,11 @@ func (f *flags) load(path string) (*config.Config, error) {
 // parse loads the configuration at path; "-" is standard input.
 func (f *flags) parse(path string) (*config.Config, error) {
 	if path != "-" {
-		return config.Load(path)
+		cfg, err := config.Load(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%w\n  hint: --config names another file or directory; generic-dp init writes one", err)
+		}
+		return cfg, err
 	}
 	if f.piped == nil {
 		text, err := io.ReadAll(io.LimitReader(f.stdin, maxImport))

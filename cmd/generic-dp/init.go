@@ -97,6 +97,10 @@ func (f *flags) starter(view *agent.View, domain string, resources []catalog.Res
 	}
 	cfg, err := config.Parse(config.File{Name: "config.toml", Data: []byte(text)})
 	if err != nil {
+		var problems config.Problems
+		if errors.As(err, &problems) {
+			err = errors.New(problems[0].Text)
+		}
 		return "", "", fmt.Errorf("--domain: %w", err)
 	}
 	why := map[string]string{}

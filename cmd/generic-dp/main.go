@@ -156,6 +156,9 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		}
 		return usageError{fmt.Errorf("unknown command %q", args[0])}
 	}
+	if strings.HasSuffix(args[0], ".toml") && cmd.Flags().Lookup("allow") != nil { // it reads a configuration
+		return usageError{fmt.Errorf("unexpected argument %q: want --config %[1]s", args[0])}
+	}
 	return usageError{fmt.Errorf("unexpected argument %q", args[0])}
 }
 

@@ -61,7 +61,7 @@ cluster: kubectl exec POD -- /generic-dp status`,
 func (f *flags) fetchStatus(ctx context.Context) ([]byte, error) {
 	host, port, err := net.SplitHostPort(f.listen)
 	if err != nil {
-		return nil, fmt.Errorf("--listen: %w", err)
+		return nil, fmt.Errorf("--listen: %w: want one such as 127.0.0.1:9418", err)
 	}
 	if ip := net.ParseIP(host); host == "" || ip.IsUnspecified() {
 		host = "127.0.0.1" // the status is served on loopback only

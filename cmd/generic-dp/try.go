@@ -28,6 +28,7 @@ const tryFor = 20 * time.Second
 
 func newTry(f *flags) *cobra.Command {
 	var once bool
+	var listen string
 	cmd := &cobra.Command{
 		Use:   "try",
 		Short: "run serve against a fake kubelet and show the result",
@@ -37,10 +38,6 @@ container would get, then changes until it is stopped. It needs no privileges
 except for reading /sys and /dev.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			listen := ""
-			if cmd.Flags().Changed("listen") {
-				listen = f.listen
-			}
 			return try(cmd.Context(), f, listen, cmd.OutOrStdout(), cmd.ErrOrStderr(), func(ctx context.Context, t *trial) error {
 				if listen != "" {
 					t.printf("status page: http://%s/\n", listen)
@@ -49,7 +46,8 @@ except for reading /sys and /dev.`,
 			})
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("allow", "domains", "listen"))
+	cmd.Flags().AddFlagSet(f.pick("allow", "domains"))
+	cmd.Flags().StringVar(&listen, "listen", "", f.all.Lookup("listen").Usage)
 	cmd.Flags().BoolVar(&once, "once", false, "exit after the first lists")
 	return cmd
 }
@@ -94,7 +92,7 @@ func try(ctx context.Context, f *flags, listen string, stdout, stderr io.Writer,
 	group.Go(func() error {
 		defer stop()
 		p := options.Paths
-		t := &trial{agent: a, kubelet: kubelet, paths: p, out: stdout,
+		t := &trial{agent: a, kubelet: kubelet, paths: p, runDir: f.paths.RunDir, out: stdout,
 			own: p.SpecWriter(), foreign: p.HostSpecs()}
 		if err := t.settle(ctx); err != nil {
 			return err
@@ -131,6 +129,7 @@ type trial struct {
 	agent   *agent.Agent
 	kubelet *standin.Kubelet
 	paths   agent.Paths
+	runDir  string // of serve
 	own     *cdi.Writer
 	foreign *cdi.HostSpecs
 	out     io.Writer
@@ -209,6 +208,14 @@ func (t *trial) resource(ctx context.Context, name string) {
 	t.response(r)
 }
 
+// asServed is a path of the response where serve has links and health directories.
+func (t *trial) asServed(path string) string {
+	if own, ok := strings.CutPrefix(path, t.paths.RunDir); ok {
+		return t.runDir + own
+	}
+	return path
+}
+
 // response prints what a container gets.
 func (t *trial) response(r *standin.Response) {
 	for _, d := range r.GetDevices() {
@@ -223,7 +230,7 @@ func (t *trial) response(r *standin.Response) {
 		if m.GetReadOnly() {
 			access = "read-only"
 		}
-		t.printf("    mount       %s at %s (%s)\n", m.GetHostPath(), m.GetContainerPath(), access)
+		t.printf("    mount       %s at %s (%s)\n", t.asServed(m.GetHostPath()), m.GetContainerPath(), access)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.GetEnvs())) {
 		t.printf("    env         %s=%s\n", name, r.GetEnvs()[name])

@@ -74,7 +74,7 @@ container.mounts = [
 	}
 	log := n.plugin.Log()
 	for _, place := range []string{"sockets", "etc", "none"} {
-		if text := "add mount:" + filepath.Join(dir, place) + " to --allow"; !strings.Contains(log, text) {
+		if text := "--allow=mount:" + filepath.Join(dir, place); !strings.Contains(log, text) {
 			t.Errorf("no %q in what it says: %s", text, log)
 		}
 	}

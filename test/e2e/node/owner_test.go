@@ -82,7 +82,7 @@ container.hooks = { hook_name = "createRuntime", path = "` + filepath.Join(n.Dir
 	if code := n.plugin.Wait(t, limit); code != 1 {
 		t.Errorf("exit code %d without --allow, want 1", code)
 	}
-	if log := n.plugin.Log(); !strings.Contains(log, "container.hooks") || !strings.Contains(log, "add hooks to --allow") {
+	if log := n.plugin.Log(); !strings.Contains(log, "container.hooks") || !strings.Contains(log, "--allow=hooks") {
 		t.Errorf("what it says: %s", log)
 	}
 
