@@ -5,15 +5,24 @@ import (
 	"math"
 	"os"
 	"path"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
 )
 
-// limitMemory keeps the heap within the memory limit of the cgroup, unless GOMEMLIMIT
-// says otherwise: the garbage collector knows of none and lets the heap double. A fifth
-// is left to what is not the heap, such as buffers of sockets.
+// limitMemory keeps memory small, unless GOMAXPROCS and GOMEMLIMIT say otherwise.
+//
+// Goroutines run on two CPUs, as many as a scan uses: for each further one the runtime
+// keeps memory of its own, together several megabytes on a large node.
+//
+// The heap stays within the memory limit of the cgroup: the garbage collector knows of
+// none and lets the heap double. A fifth is left to what is not the heap, such as buffers
+// of sockets.
 func limitMemory() {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), 2))
+	}
 	if limit := memoryLimit(os.DirFS("/")); os.Getenv("GOMEMLIMIT") == "" && limit < math.MaxInt64 {
 		debug.SetMemoryLimit(limit / 5 * 4)
 	}
