@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -38,7 +39,9 @@ const (
 )
 
 // nodeText is the content of the placeholder of a node.
-var nodeText = regexp.MustCompile(`^(char|block) [0-9]+:[0-9]+\n$`)
+var nodeText = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(char|block) [0-9]+:[0-9]+\n$`)
+})
 
 // format formats an entry as a file of an archive.
 func (e entry) format() txtar.File {
@@ -147,7 +150,7 @@ func (e entry) check() error {
 		return e.checkTarget()
 	case e.kind == mount && !inDev:
 		return errors.New("a mount: want it below dev only")
-	case e.kind == file && inDev && !nodeText.MatchString(e.text):
+	case e.kind == file && inDev && !nodeText().MatchString(e.text):
 		return fmt.Errorf("%q is not a node: want %q or %q", e.text, "char 188:0\n", "block 8:0\n")
 	}
 	return nil

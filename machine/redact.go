@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -109,13 +110,15 @@ func (r *redaction) rename(reading *inventory.Reading) {
 // longNumber matches names made of a UUID, a world wide name, a MAC address, or the
 // name of a network target. A PCI address and the address in the name of a platform
 // device are shorter.
-var longNumber = regexp.MustCompile(`(?i)[0-9a-f]{12}|([0-9a-f]{2}[:-]){5}[0-9a-f]{2}|iscsi|\b(iqn|eui|nqn)\.`)
+var longNumber = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)[0-9a-f]{12}|([0-9a-f]{2}[:-]){5}[0-9a-f]{2}|iscsi|\b(iqn|eui|nqn)\.`)
+})
 
 // identifies reports whether the name of a path below /dev identifies a single device,
 // as opposed to its location or kind.
 func identifies(p string) bool {
 	in, name := path.Base(path.Dir(p)), path.Base(p)
-	return strings.HasPrefix(in, "by-") && in != "by-path" && in != "by-diskseq" || longNumber.MatchString(name)
+	return strings.HasPrefix(in, "by-") && in != "by-path" && in != "by-diskseq" || longNumber().MatchString(name)
 }
 
 // placeholder is the n-th replacement: its letters and digits replace those of the
@@ -296,7 +299,7 @@ func nodeLines(uevent string) string {
 func (r *redaction) renameInSysfs(reading *inventory.Reading) {
 	r.elems = make(map[string]string)
 	for _, n := range reading.Snapshot.Nets {
-		if longNumber.MatchString(n.Path) {
+		if longNumber().MatchString(n.Path) {
 			r.elems[n.Path] = fmt.Sprintf("REDACTED-%d", len(r.elems)+1)
 		}
 	}

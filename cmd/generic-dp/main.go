@@ -42,6 +42,9 @@ type usageError struct{ error }
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	f := newFlags()
 	root := newRoot(f)
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		complete(root) // what serve would take time and memory for
+	}
 	root.SetArgs(args)
 	root.SetOut(printable{stdout})
 	root.SetErr(printable{stderr})
@@ -117,7 +120,6 @@ extended resources, and injects them into containers: generic-dp serve.`,
 		newDevices(f), newInit(f), newCheck(f), newExplain(f), newTry(f), newAllocate(f), newDiff(f), newImport(f), newSchema(), newClasses(f),
 		newServe(f), newCDI(f), newStatus(f), newDoctor(f), newSnapshot(f), newClean(f), newEvict(f), newVersion(),
 	)
-	complete(root)
 	return root
 }
 
