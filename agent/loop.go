@@ -87,9 +87,10 @@ func (l *loop) run(ctx context.Context) error {
 		}
 		began := time.Now()
 		l.busy.Store(&began)
+		l.limiter.began = began
 		wake := l.pass(ctx, t)
 		if t.limited || t.scan != "" {
-			l.limiter.record(time.Now(), time.Since(began))
+			l.limiter.record(time.Now())
 		}
 		l.timer.Stop()
 		if !wake.IsZero() {
@@ -149,10 +150,12 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 	if l.host.snapshot == nil || l.lacksNets() {
 		return l.now().Add(retryAfter)
 	}
-	wake = l.reconcile(ctx)
+	out, wake, written := l.reconcile(ctx)
 	if t.done != nil && l.scanErr == nil {
 		close(t.done)
 	}
+	l.limiter.pause(ctx)
+	wake = earlier(wake, l.follow(ctx, out, written))
 	if l.timedOut || l.scanErr != nil {
 		wake = earlier(wake, l.now().Add(retryAfter))
 	}
@@ -185,9 +188,10 @@ const (
 	limitFactor = 4
 	maxDelay    = 100 * time.Millisecond
 
-	// sendDelay is the delay of the pass after a changed list. The kernel goes on to
-	// announce a device whose node was found already, and on a machine with one CPU
-	// a scan for that would delay the list, here and in the kubelet.
+	// sendDelay is the pause after a changed list, before state is saved and the next
+	// pass begins: the kernel goes on to announce a device whose node was found already.
+	// On a machine with one CPU, or two at the start, either would delay the list, here
+	// and in the kubelet.
 	sendDelay = 2 * time.Millisecond
 )
 
@@ -195,20 +199,29 @@ const (
 // cost a quarter of a core at most.
 type limiter struct {
 	debt       time.Duration // run time that is not paid off
+	began      time.Time     // start of the pass, later by its pause
 	ended      time.Time     // end of the last pass
 	lastUpdate time.Time     // when a list changed last
 }
 
+// pause lets a changed list go out.
+func (l *limiter) pause(ctx context.Context) {
+	if left := time.Until(l.lastUpdate.Add(sendDelay)); left > 0 {
+		sleep(ctx, left)
+		l.began = l.began.Add(left)
+	}
+}
+
 // record records the run time of a pass that ends now.
-func (l *limiter) record(now time.Time, took time.Duration) {
-	l.debt = max(0, l.debt-now.Add(-took).Sub(l.ended)/(limitFactor-1)) + took
+func (l *limiter) record(now time.Time) {
+	l.debt = max(0, l.debt-l.began.Sub(l.ended)/(limitFactor-1)) + now.Sub(l.began)
 	l.ended = now
 }
 
 // delay returns by how much to delay the next pass.
 func (l *limiter) delay(now time.Time) time.Duration {
 	paid := l.ended.Add((l.debt - burst) * (limitFactor - 1))
-	return min(max(0, paid.Sub(now), l.lastUpdate.Add(sendDelay).Sub(now)), maxDelay)
+	return min(max(0, paid.Sub(now)), maxDelay)
 }
 
 // earlier is the first of two times that are not zero.

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/generic-dp/generic-dp/health"
@@ -32,8 +33,9 @@ func TestLimiter(t *testing.T) {
 		for now.Before(end) {
 			delay := l.delay(now)
 			worst = max(worst, delay)
-			now = now.Add(delay + c.pass)
-			l.record(now, c.pass)
+			l.began = now.Add(delay)
+			now = l.began.Add(c.pass)
+			l.record(now)
 			busy += c.pass
 			passes++
 			now = now.Add(c.every)
@@ -53,24 +55,30 @@ func TestLimiterWithOneDevice(t *testing.T) {
 		if d := l.delay(now); d > 0 {
 			t.Errorf("event %d waits for %v", event, d)
 		}
+		l.began = now
 		now = now.Add(5 * time.Millisecond)
-		l.record(now, 5*time.Millisecond)
+		l.record(now)
 	}
 }
 
-// An update is sent before the next pass, which waits no longer than that.
+// An update is sent before state is saved, and the pause for it is not run time.
 func TestLimiterAfterAnUpdate(t *testing.T) {
 	t.Parallel()
-	var l limiter
-	now := time.Unix(0, 0)
-	l.lastUpdate = now
-	l.record(now, time.Millisecond)
-	if d := l.delay(now); d != sendDelay {
-		t.Errorf("the next pass waits for %v; want %v", d, sendDelay)
-	}
-	if d := l.delay(now.Add(sendDelay)); d != 0 {
-		t.Errorf("the pass after that waits for %v", d)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		l := limiter{began: began, lastUpdate: began}
+		l.pause(t.Context())
+		if d := time.Since(began); d != sendDelay {
+			t.Errorf("a pause of %v; want %v", d, sendDelay)
+		}
+		if l.record(time.Now()); l.debt != 0 {
+			t.Errorf("the pause counts as %v of run time", l.debt)
+		}
+		l.pause(t.Context())
+		if d := time.Since(began); d != sendDelay {
+			t.Errorf("without a further update, a pause until %v", d)
+		}
+	})
 }
 
 // An idle loop is alive forever; one that is busy for minutes is not.

@@ -44,12 +44,12 @@ func (r *writeRetry) record(now time.Time, failed bool) {
 const reasonInactive = "resource is not active on this node: its when does not hold"
 
 // reconcile brings links, CDI specs and lists in line with the last scan, and returns
-// when to do so again without a trigger; zero is never.
+// when to do so again without a trigger, zero is never, and whether all was written.
 //
 // The order is a promise: links and CDI entries of a device that is gone, and healthy in
 // its health directories, are removed first, then those of the others are made, and only
 // then anything is published. State is saved last: the disk must not delay the kubelet.
-func (l *loop) reconcile(ctx context.Context) (wake time.Time) {
+func (l *loop) reconcile(ctx context.Context) (out ledger.Output, wake time.Time, written bool) {
 	now := l.now()
 	v := view(l.config, l.host, l.injector.others, l.memory.decisions, l.options)
 	l.memory.decisions, l.timedOut = v.Decisions, v.timedOut
@@ -59,11 +59,10 @@ func (l *loop) reconcile(ctx context.Context) (wake time.Time) {
 		l.held.Held = ledger.Held{At: now}
 	}
 	resources, configs := l.inputs(v)
-	state, out := l.memory.state.Next(ledger.Input{
+	l.memory.state, out = l.memory.state.Next(ledger.Input{
 		Now: now, Start: l.start, Held: l.held.Held, LastEvent: l.scanner.LastEvent, Hardware: v.hasHardware, Unread: v.unread,
 		Failing: l.prober.Results(), Resources: resources, Successors: l.injector.successors(v),
 	})
-	l.memory.state = state
 	l.runDRA(ctx, out)
 	failed, unwritten := l.inject(v, out)
 	l.withdrawHealth(out)
@@ -78,10 +77,16 @@ func (l *loop) reconcile(ctx context.Context) (wake time.Time) {
 	if retry {
 		l.reader.request()
 	}
-	wake = earlier(earlier(earlier(out.Wake, shown), tried), held)
+	return out, earlier(earlier(earlier(out.Wake, shown), tried), held), unwritten == nil && unshown == nil
+}
+
+// follow does what the kubelet does not wait for, after reconcile, and returns when to
+// reconcile again for it.
+func (l *loop) follow(ctx context.Context, out ledger.Output, written bool) (wake time.Time) {
+	now := l.now()
 	saved, labelled := l.save(), l.writeFeatures()
-	l.retry.record(now, unwritten != nil || unshown != nil || !saved || !labelled)
-	return earlier(earlier(wake, l.askHeld(ctx, now, out)), l.retry.at)
+	l.retry.record(now, !written || !saved || !labelled)
+	return earlier(l.askHeld(ctx, now, out), l.retry.at)
 }
 
 // inputs returns the resources for the ledger, and the configuration of those that are
