@@ -225,6 +225,8 @@ func stateOf(e ledger.Entry) dra.State {
 	switch {
 	case e.Healthy:
 		return dra.Healthy
+	case e.Moves:
+		return dra.Moving
 	case e.Reason == ledger.ReasonGone:
 		return dra.Gone
 	case e.Reason == ledger.ReasonSettling, e.Reason == health.ReasonPending, e.Reason == ledger.ReasonUnread:

@@ -438,3 +438,30 @@ container.health_dir = "/run/device"
 		t.Errorf("two resources at one path: %v", err)
 	}
 }
+
+// A pod with a claim keeps a healthy device when api changes, until that goes; nobody else gets
+// it.
+func TestHeldDeviceStaysHealthy(t *testing.T) {
+	t.Parallel()
+	n, api := byClaim(t, zigbeeByClaim)
+	n.addBus()
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	n.serve()
+	name := dra.DeviceName("usb:10c4:ea60:AAAA1111")
+	n.untilPublished(api, map[string]string{name: ""})
+	n.until("registration", func() bool { return n.kubelet.Drivers(dra.Driver) == 1 })
+	if _, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, allocate(api, "a", name)); err != nil {
+		t.Fatal(err)
+	}
+	n.configure(zigbee)
+	n.untilPublished(api, map[string]string{name: "NoSchedule"})
+	told := func(text string) func() bool {
+		return func() bool {
+			h := n.kubelet.DeviceHealth(dra.Driver, "n1/"+name)
+			return h.GetHealth().String()+": "+h.GetMessage() == text
+		}
+	}
+	n.until("health of a device that moves", told("HEALTHY: now offered by example.com/zigbee"))
+	n.host.RemoveUSB("1-1")
+	n.until("health of a device that is gone", told("UNHEALTHY: resource was removed from the configuration"))
+}

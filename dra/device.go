@@ -19,6 +19,8 @@ type State byte
 // The states. The scheduler gives only healthy devices to pods.
 const (
 	Healthy State = iota
+	// Moving is a good device that a container may hold, and nobody else gets.
+	Moving
 	Settling
 	Unhealthy
 	// Gone is a device that is away, but stays listed.
