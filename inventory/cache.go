@@ -25,7 +25,7 @@ type cache struct {
 
 // facts are the results for one directory; nil is not read yet.
 type facts struct {
-	pci       *function
+	pci       **function
 	virtFns   *map[string]int
 	usb       *device.USBInterface
 	subsystem *string

@@ -312,6 +312,13 @@ func isPCIBridge(name string) bool {
 	return ok && colon && len(domain) >= 4 && len(bus) == 2 && isHex(domain) && isHex(bus)
 }
 
-func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+func isDigits(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return s != ""
+}
 
 func isHex(s string) bool { return s != "" && strings.Trim(s, "0123456789abcdef") == "" }

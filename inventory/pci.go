@@ -13,11 +13,10 @@ import (
 	"github.com/generic-dp/generic-dp/sysfs"
 )
 
-// function is a PCI function as read.
+// function is a PCI function as read, of all snapshots until it changes.
 type function struct {
 	device.PCI
-	numa   int
-	hasVFs bool
+	numa int
 }
 
 // newGHW returns ghw's parser of PCI functions, without those of any host.
@@ -43,12 +42,15 @@ func newGHW() (*ghw.PCIInfo, error) {
 
 // function reads one PCI function. ghw identifies it; its list of all of them would have
 // none if one is unreadable, as in each scan that meets a device being removed.
-func (s *Scanner) function(dir string) (function, error) {
+func (s *Scanner) function(dir string) (*function, error) {
 	read, err := s.sysfs.PCIFunction(dir)
-	f := function{numa: read.NUMA, hasVFs: read.HasVFs, PCI: device.PCI{
+	f := &function{numa: read.NUMA, PCI: device.PCI{
 		Address: base(dir), Revision: strings.TrimPrefix(read.Revision, "0x"), Driver: read.Driver, IOMMUGroup: read.IOMMUGroup,
 		SRIOV: "none", VF: -1, VFIO: isVFIO(read.Driver),
 	}}
+	if read.HasVFs {
+		f.SRIOV = "pf"
+	}
 	d := s.ghw.ParseDevice(f.Address, read.Modalias)
 	if d == nil {
 		return f, cmp.Or(err, fmt.Errorf("modalias: %q has no identifiers", read.Modalias))
@@ -91,8 +93,7 @@ func (s *Scanner) readPCI(c *scan) {
 		c.problems.add(e.Path, err)
 		h := &device.Hardware{Bus: device.PCIBus, Path: e.Path, Name: e.Name, NUMA: f.numa, PCI: &f.PCI}
 		c.add(h)
-		if f.hasVFs {
-			h.PCI.SRIOV = "pf"
+		if f.SRIOV == "pf" {
 			pfs = append(pfs, h)
 		}
 	}
@@ -101,7 +102,9 @@ func (s *Scanner) readPCI(c *scan) {
 		c.problems.add(pf.Path, err)
 		for dir, n := range numbers {
 			if vf := c.hardware[dir]; vf != nil && vf.PCI != nil {
-				vf.PCI.SRIOV, vf.PCI.PF, vf.PCI.VF = "vf", pf.Name, n
+				p := *vf.PCI
+				p.SRIOV, p.PF, p.VF = "vf", pf.Name, n
+				vf.PCI = &p
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -41,12 +42,13 @@ func (s *Scanner) readUSB(ctx context.Context, c *scan) {
 		return
 	}
 	c.problems.add("bus/usb/devices", err)
-	if err == nil {
-		s.usb.forgetOthers(entries)
-	} else if entries == nil {
+	if err != nil && entries == nil {
 		c.noBus = append(c.noBus, device.USBBus)
 	}
 	came := updateBus(c.cache.onUSB, entries, interfaces)
+	if err == nil {
+		s.usb.forgetOthers(c.cache.onUSB)
+	}
 	patience := slowAfter
 	if !c.full {
 		patience = slowUpdate
@@ -94,6 +96,9 @@ func (s *Scanner) readUSB(ctx context.Context, c *scan) {
 		c.problems.add(e.Path, err)
 		c.interfaces[e.Path] = i.Number
 		h.USB.Interfaces = append(h.USB.Interfaces, i)
+		if list := h.USB.Interfaces; len(list) > 1 {
+			sort.Slice(list, func(i, j int) bool { return list[i].Number < list[j].Number })
+		}
 	}
 }
 
@@ -226,18 +231,11 @@ func (r *usbReader) readNew(e sysfs.Entry) usbResult {
 	return usbResult{device: &u, err: err}
 }
 
-// forgetOthers drops devices that are not among entries.
-func (r *usbReader) forgetOthers(entries []sysfs.Entry) {
+// forgetOthers drops devices that are not on the bus.
+func (r *usbReader) forgetOthers(bus map[string]sysfs.Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.known) == 0 {
-		return
-	}
-	here := make(map[string]bool, len(entries))
-	for _, e := range entries {
-		here[e.Path] = true
-	}
-	maps.DeleteFunc(r.known, func(dir string, _ device.KnownUSB) bool { return !here[dir] })
+	maps.DeleteFunc(r.known, func(dir string, _ device.KnownUSB) bool { return bus[base(dir)].Path != dir })
 }
 
 // KnownUSB returns the USB devices read so far, by sysfs path, for RestoreUSB.

@@ -39,7 +39,7 @@ func (c *scan) vfioGroups(nodes []*node) map[string]*device.Hardware {
 		}
 		if n.Subsystem == "vfio-dev" {
 			if bus, dir := c.busDevice(n.SysPath); bus == device.PCIBus && c.hardware[dir] != nil {
-				c.hardware[dir].PCI.VFIO = true
+				setVFIO(c.hardware[dir])
 			}
 		}
 	}
@@ -68,6 +68,15 @@ func (c *scan) vfioGroups(nodes []*node) map[string]*device.Hardware {
 	return owners
 }
 
+func setVFIO(h *device.Hardware) {
+	if h.PCI.VFIO {
+		return
+	}
+	p := *h.PCI
+	p.VFIO = true
+	h.PCI = &p
+}
+
 func vfioOwner(group []*device.Hardware) *device.Hardware {
 	group = slices.DeleteFunc(group, func(h *device.Hardware) bool { return h.PCI.IsBridge() })
 	if len(group) == 0 {
@@ -76,7 +85,7 @@ func vfioOwner(group []*device.Hardware) *device.Hardware {
 	// The node of a group with one function can't be for another one, even if its
 	// driver has an unknown name, like that of NVIDIA's virtual GPUs.
 	if len(group) == 1 && group[0].PCI.Driver != "" {
-		group[0].PCI.VFIO = true
+		setVFIO(group[0])
 	}
 	return slices.MinFunc(group, func(a, b *device.Hardware) int {
 		if a.PCI.VFIO != b.PCI.VFIO {

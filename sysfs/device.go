@@ -128,7 +128,7 @@ func devName(uevent string) string {
 
 // MDevs lists the mediated devices of the host by UUID. The error wraps
 // fs.ErrNotExist on a host without them.
-func (fs FS) MDevs() ([]Entry, error) { return fs.entries("bus/mdev/devices", nil) }
+func (fs FS) MDevs() ([]Entry, error) { return fs.sorted("bus/mdev/devices") }
 
 // MDev reads one mediated device
 // (Documentation/driver-api/vfio-mediated-device.rst). It returns the readable

@@ -168,8 +168,8 @@ func (fs FS) link(dir, name string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// entries reads a directory of links to devices, sorted by name. Links of known names are
-// not read again unless their inodes changed. It ignores links that vanish meanwhile and
+// entries reads a directory of links to devices, in no order. Links of known names are not
+// read again unless their inodes changed. It ignores links that vanish meanwhile and
 // other files, such as bonding_masters in class/net; the error reports unreadable ones.
 // The error wraps fs.ErrNotExist if the kernel does not have the directory.
 func (fs FS) entries(dir string, known map[string]Entry) ([]Entry, error) {
@@ -199,8 +199,14 @@ func (fs FS) entries(dir string, known map[string]Entry) ([]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	sort.Slice(list, func(i, j int) bool { return list[i].Name < list[j].Name })
 	return list, errors.Join(errs...)
+}
+
+// sorted returns the entries by name.
+func (fs FS) sorted(dir string) ([]Entry, error) {
+	list, err := fs.entries(dir, nil)
+	sort.Slice(list, func(i, j int) bool { return list[i].Name < list[j].Name })
+	return list, err
 }
 
 // names lists a directory.

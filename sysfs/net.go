@@ -13,7 +13,7 @@ import (
 // Nets lists the network interfaces by name: those of the network namespace
 // in which this sysfs was mounted. The error wraps fs.ErrNotExist on a kernel
 // without networking.
-func (fs FS) Nets() ([]Entry, error) { return fs.entries("class/net", nil) }
+func (fs FS) Nets() ([]Entry, error) { return fs.sorted("class/net") }
 
 // NetInterface are the attributes of a network interface
 // (Documentation/ABI/testing/sysfs-class-net).

@@ -9,7 +9,7 @@ import (
 
 const pciDevices = "bus/pci/devices"
 
-// PCI lists the PCI functions of the host by address; the directories of known ones are
+// PCI lists the PCI functions of the host; the directories of known ones are
 // not read again. The error wraps fs.ErrNotExist on a host without PCI.
 func (fs FS) PCI(known map[string]Entry) ([]Entry, error) { return fs.entries(pciDevices, known) }
 

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -144,6 +145,7 @@ func TestEntries(t *testing.T) {
 		"bus/usb/devices/9-8":     "-> /devices/x",
 	})
 	devices, interfaces, err := sys.USB(nil)
+	slices.SortFunc(devices, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
 	wantDevices := []Entry{
 		{Name: "1-2", Path: "devices/pci0000:00/0000:00:14.0/usb1/1-2"},
 		{Name: "usb1", Path: "devices/pci0000:00/0000:00:14.0/usb1"},

@@ -13,9 +13,9 @@ import (
 const usbDevices = "bus/usb/devices"
 
 // USB lists the USB devices of the host, root hubs ("usb1") and all others
-// ("1-1.4"), and the interfaces of their active configurations ("1-1.4:1.0"),
-// each by name; the directories of known ones are not read again. The error
-// wraps fs.ErrNotExist on a host without USB.
+// ("1-1.4"), and the interfaces of their active configurations ("1-1.4:1.0"); the
+// directories of known ones are not read again. The error wraps fs.ErrNotExist on a host
+// without USB.
 func (fs FS) USB(known map[string]Entry) (devices, interfaces []Entry, err error) {
 	all, err := fs.entries(usbDevices, known)
 	for _, e := range all {
