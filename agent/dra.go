@@ -80,7 +80,7 @@ func (l *loop) runDRA(ctx context.Context, out ledger.Output) {
 		l.memory.dra = true
 	}
 	if l.writer && d.publisher == nil && l.options.NodeName != "" {
-		d.publisher = dra.NewPublisher(dra.Options{API: d.api, Node: l.options.NodeName, Changed: d.signal, Log: l.log})
+		d.publisher = dra.NewPublisher(dra.Options{API: d.api, Node: l.options.NodeName, Changed: d.signal, Wrote: l.metrics.CountSliceWrite, Log: l.log})
 		l.group.Go(func() error { return d.publisher.Run(ctx) })
 		l.group.Go(func() error { return d.server.Load().Describe(ctx) })
 		if d.last != nil {

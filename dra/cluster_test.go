@@ -196,7 +196,7 @@ func TestClusterNames(t *testing.T) {
 	}
 	// After a restart, what is as it should be is not written again.
 	specs, _ := again.node.specs(sorted(all), time.Now())
-	if wrote, err := again.node.write(t.Context(), specs); err != nil || wrote > 0 {
+	if wrote, err := again.node.write(t.Context(), specs, again.Wrote); err != nil || wrote > 0 {
 		t.Errorf("a restart writes %d slices: %v", wrote, err)
 	}
 }
@@ -318,7 +318,7 @@ func TestClusterLatency(t *testing.T) {
 		})
 	}()
 	var took []time.Duration
-	for i := range 30 {
+	for i := range 12 {
 		<-time.After(1100 * time.Millisecond) // quiet
 		began := time.Now()
 		p.Set(devices("first", fmt.Sprint("d", i)))
@@ -333,8 +333,8 @@ func TestClusterLatency(t *testing.T) {
 		took = append(took, time.Since(began))
 	}
 	slices.Sort(took)
-	t.Logf("plug to slice: p50 %v, p90 %v, max %v", took[15], took[27], took[29])
-	if p50 := took[15]; p50 > 50*time.Millisecond {
+	t.Logf("plug to slice: p50 %v, p90 %v, max %v", took[6], took[10], took[11])
+	if p50 := took[6]; p50 > 50*time.Millisecond {
 		t.Errorf("p50 is %v, want at most 50 ms", p50)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -184,17 +183,18 @@ func version(o object) uint64 {
 // server refuses as they are, and when that changes by itself.
 func (n *nodeSlices) specs(devices []Device, now time.Time) (specs []sliceSpec, next time.Time) {
 	n.left = map[string]string{}
-	devices = slices.DeleteFunc(devices, func(d Device) bool {
-		if len(n.refused) == 0 {
-			return false
+	if len(n.refused) > 0 {
+		all := devices
+		devices = nil
+		for _, d := range all {
+			out, _ := d.published(now)
+			if reason, refused := n.refused[out.sum()]; refused {
+				n.left[d.name] = reason
+			} else {
+				devices = append(devices, d)
+			}
 		}
-		out, _ := d.published(now)
-		reason, refused := n.refused[out.sum()]
-		if refused {
-			n.left[d.name] = reason
-		}
-		return refused
-	})
+	}
 	count := n.layout.update(devices, n.count)
 	if count != n.count {
 		n.count = count
@@ -219,8 +219,9 @@ func (n *nodeSlices) specs(devices []Device, now time.Time) (specs []sliceSpec, 
 	return specs, next
 }
 
-// write makes the server's slices equal to specs, and returns how many were written.
-func (n *nodeSlices) write(ctx context.Context, specs []sliceSpec) (wrote int, err error) {
+// write makes the server's slices equal to specs, and returns how many were written; done is
+// called for each.
+func (n *nodeSlices) write(ctx context.Context, specs []sliceSpec, done func(error)) (wrote int, err error) {
 	wanted := make(map[string]bool, len(specs))
 	for i := range specs {
 		name := sliceName(n.name, i)
@@ -228,9 +229,11 @@ func (n *nodeSlices) write(ctx context.Context, specs []sliceSpec) (wrote int, e
 		if s := n.stored[name]; s != nil && s.has(specs[i].sum()) {
 			continue
 		}
-		if err := n.put(ctx, i, specs[i]); n.refuse(specs[i].Devices, err) {
-			return wrote, errRefused
-		} else if err != nil {
+		err := n.put(ctx, i, specs[i])
+		if done(err); err != nil {
+			if n.refuse(specs[i].Devices, err) {
+				err = errRefused
+			}
 			return wrote, err
 		}
 		wrote++
@@ -239,7 +242,11 @@ func (n *nodeSlices) write(ctx context.Context, specs []sliceSpec) (wrote int, e
 		if wanted[name] {
 			continue
 		}
-		if err := n.api.Delete(ctx, slicesPath+"/"+name); err != nil && kubeapi.Code(err) != http.StatusNotFound {
+		err := n.api.Delete(ctx, slicesPath+"/"+name)
+		if kubeapi.Code(err) == http.StatusNotFound {
+			err = nil
+		}
+		if done(err); err != nil {
 			return wrote, err
 		}
 		delete(n.stored, name)

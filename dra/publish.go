@@ -23,7 +23,9 @@ type Options struct {
 	Node string
 	// Changed is called when Problem has changed; it must not block. May be nil.
 	Changed func()
-	Log     *slog.Logger
+	// Wrote is called after each write of a slice; nil does nothing.
+	Wrote func(err error)
+	Log   *slog.Logger
 }
 
 // timing is what tests shorten.
@@ -56,6 +58,9 @@ type Publisher struct {
 
 // NewPublisher makes a Publisher; Run runs it.
 func NewPublisher(o Options) *Publisher {
+	if o.Wrote == nil {
+		o.Wrote = func(error) {}
+	}
 	return &Publisher{
 		Options: o,
 		timing: timing{
@@ -196,7 +201,7 @@ func (p *Publisher) write(ctx context.Context, budget *bucket) (next time.Time, 
 		var specs []sliceSpec
 		var n int
 		specs, next = p.node.specs(sorted(devices), time.Now())
-		n, err = p.node.write(ctx, specs)
+		n, err = p.node.write(ctx, specs, p.Wrote)
 		wrote += n
 	}
 	if wrote > 0 {

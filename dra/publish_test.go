@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -471,6 +472,16 @@ func TestRefusedDevice(t *testing.T) {
 		return causes
 	})
 	p := start(t, s)
+	p.stop()
+	var ok, failed atomic.Int32
+	p.Wrote = func(err error) {
+		if err != nil {
+			failed.Add(1)
+		} else {
+			ok.Add(1)
+		}
+	}
+	p.run()
 	ids := numbered(130)
 	all := devices(ids...)
 	all[7].Attributes = map[string]string{"bad": "x"}
@@ -493,6 +504,9 @@ func TestRefusedDevice(t *testing.T) {
 		return n
 	}
 	before := refused()
+	if all := len(writes(s)); int(ok.Load()) != all-before || int(failed.Load()) != before {
+		t.Errorf("%d writes and %d failures are counted, want %d and %d", ok.Load(), failed.Load(), all-before, before)
+	}
 	all[7].State = Unhealthy // as what is refused is
 	p.Set(append(all, devices("more")...))
 	p.until("another one", has(append(good, "more")...))

@@ -14,6 +14,7 @@ const (
 	refusalsTotal      = "generic_dp_registration_refusals_total"
 	allocationsTotal   = "generic_dp_allocations_total"
 	allocationSeconds  = "generic_dp_allocation_duration_seconds"
+	sliceWritesTotal   = "generic_dp_slice_writes_total"
 	scansTotal         = "generic_dp_looks_total"
 	ueventsTotal       = "generic_dp_uevents_total"
 	scanSeconds        = "generic_dp_scan_duration_seconds"
@@ -40,6 +41,7 @@ var counted = map[string]family{
 	registrationsTotal: {kind: "counter", help: "Registrations accepted by the kubelet, by reason.", labels: []string{"reason", "resource"}},
 	refusalsTotal:      {kind: "counter", help: "Failed registration attempts.", labels: []string{"resource"}},
 	allocationsTotal:   {kind: "counter", help: "Allocate calls by result: ok or error.", labels: []string{"resource", "result"}},
+	sliceWritesTotal:   {kind: "counter", help: "Writes of ResourceSlices to the API server by result: ok or error.", labels: []string{"result"}},
 	scansTotal:         {kind: "counter", help: "Scans of the host by reason: uevent, names, all, retry, allocate or config.", labels: []string{"reason"}},
 	scanFailuresTotal:  {kind: "counter", help: "Failed scans; the last snapshot stays in use."},
 	ueventsTotal:       {kind: "counter", help: "Devices announced by uevents, once per scan."},
@@ -96,6 +98,9 @@ func (m *Metrics) CountAllocation(resource string, took time.Duration, err error
 	m.add(allocationsTotal, 1, resource, result(err))
 	m.add(allocationSeconds, took.Seconds(), resource)
 }
+
+// CountSliceWrite counts a write of a ResourceSlice.
+func (m *Metrics) CountSliceWrite(err error) { m.add(sliceWritesTotal, 1, result(err)) }
 
 // CountScan counts a scan of the host: its reason, the devices that uevents
 // announced, and its duration or failure.

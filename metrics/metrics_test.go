@@ -153,6 +153,7 @@ func (s *server) counted() {
 	s.CountRefusal("example.com/gpu")
 	s.CountAllocation("example.com/gpu", time.Millisecond, nil)
 	s.CountAllocation("example.com/gpu", time.Millisecond, errors.New("gone"))
+	s.CountSliceWrite(nil)
 	s.CountScan(metrics.ScanUevent, 7, time.Millisecond, nil)
 	s.CountScan(metrics.ScanRetry, 0, 0, errors.New("unreadable"))
 }
