@@ -105,33 +105,42 @@ func (s *switching) holders() map[int][]holder {
 	return found
 }
 
-// watch fails the test when a stick has two holders, and counts the pods with a stick, by API.
-func (s *switching) watch(t *testing.T) (byPlugin, byClaim int) {
+// watch fails the test when a stick has two holders. It counts the pods with a stick by API,
+// and how often a stick moved from a pod by one API to a pod by the other.
+func (s *switching) watch(t *testing.T) (byPlugin, byClaim, moves int) {
 	known := map[string]bool{}
+	last := map[int]bool{}
 	for {
 		for i, list := range s.holders() {
 			for _, h := range list {
 				if h.pod != list[0].pod {
 					t.Errorf("stick %d has two holders: %v", i, list)
-					return byPlugin, byClaim
+					return byPlugin, byClaim, moves
 				}
 			}
 			pod := list[0].pod
 			if known[pod] {
 				continue
 			}
-			switch p, err := cluster.Get[v1.Pod](s.Cluster, "/api/v1/namespaces/default/pods/"+pod); {
-			case err != nil: // deleted
-			case p.Status.ExtendedResourceClaimStatus != nil:
+			known[pod] = true
+			p, err := cluster.Get[v1.Pod](s.Cluster, "/api/v1/namespaces/default/pods/"+pod)
+			if err != nil { // deleted
+				continue
+			}
+			claim := p.Status.ExtendedResourceClaimStatus != nil
+			if claim {
 				byClaim++
-			default:
+			} else {
 				byPlugin++
 			}
-			known[pod] = true
+			if before, ok := last[i]; ok && before != claim {
+				moves++
+			}
+			last[i] = claim
 		}
 		select {
 		case <-s.stop:
-			return byPlugin, byClaim
+			return byPlugin, byClaim, moves
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
@@ -139,24 +148,25 @@ func (s *switching) watch(t *testing.T) (byPlugin, byClaim int) {
 
 func (s *switching) step(t *testing.T) {
 	i, pod := s.random.IntN(len(s.ttys)), s.random.IntN(len(s.pods))
-	switch n := s.random.IntN(100); {
-	case n < 55 && s.pods[pod] == "":
+	switch n := s.random.IntN(1000); {
+	case n < 550 && s.pods[pod] == "":
 		s.pods[pod] = s.run(t, switched[i/perResource].name)
-	case n < 55:
+	case n < 550:
 		s.DeletePod(t, s.pods[pod])
 		s.pods[pod] = ""
-	case n < 75:
+	case n < 700:
 		s.toggle(i)
-	case n < 85:
+	case n < 900:
 		for _, h := range s.holders()[i] { // its container restarts
 			_, _ = s.Try("", "kill", "-9", h.pid) // unless it has ended
 		}
-	case n < 88:
+	// A stick moves after a minute without any of these.
+	case n < 910:
 		s.byDRA[i/perResource] = !s.byDRA[i/perResource]
 		s.plugin.Configure(t, s.config())
-	case n < 92:
+	case n < 920:
 		s.plugin.Restart(t)
-	case n < 94:
+	case n < 930:
 		s.Kubelet.Restart(t)
 	}
 	<-time.After(time.Duration(s.random.IntN(1500)) * time.Millisecond)
@@ -184,7 +194,7 @@ func TestDRASwitchAtRandom(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for the minutes in which devices move")
 	}
-	seed, steps := number(t, seedEnv, uint64(time.Now().UnixNano())), number(t, stepsEnv, 60)
+	seed, steps := number(t, seedEnv, uint64(time.Now().UnixNano())), number(t, stepsEnv, 100)
 	t.Logf("%s=%d %s=%d", seedEnv, seed, stepsEnv, steps)
 	s := &switching{random: rand.New(rand.NewPCG(seed, 0)), byDRA: [2]bool{false, true}, stop: make(chan struct{})}
 	s.draNode = newDRANode(t, "", s.config())
@@ -210,8 +220,8 @@ func TestDRASwitchAtRandom(t *testing.T) {
 		})
 	}
 	var watched sync.WaitGroup
-	var byPlugin, byClaim int
-	watched.Go(func() { byPlugin, byClaim = s.watch(t) })
+	var byPlugin, byClaim, moves int
+	watched.Go(func() { byPlugin, byClaim, moves = s.watch(t) })
 	s.byDRA = [2]bool{true, false}
 	s.plugin.Configure(t, s.config())
 	began := time.Now()
@@ -222,5 +232,5 @@ func TestDRASwitchAtRandom(t *testing.T) {
 	}
 	close(s.stop)
 	watched.Wait()
-	t.Logf("%d pods, of which %d had a stick by device plugin and %d by claim, in %v", s.made, byPlugin, byClaim, time.Since(began).Round(time.Second))
+	t.Logf("%d pods, of which %d had a stick by device plugin and %d by claim, %d moves, in %v", s.made, byPlugin, byClaim, moves, time.Since(began).Round(time.Second))
 }
