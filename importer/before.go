@@ -1,16 +1,12 @@
 package importer
 
 import (
-	"cmp"
 	"path"
 	"regexp"
-	"slices"
 	"sort"
-	"strconv"
 	"strings"
 
 	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/pattern"
 )
 
 // Device is a device of a resource on a host.
@@ -18,7 +14,6 @@ type Device struct {
 	Resource string // with its domain
 	Slots    int
 	Nodes    []string // "/dev/ttyUSB0", or "HOST>CONTAINER" at another path
-	Function string   // instead of nodes: the address of a PCI function
 }
 
 // Host is what other plugins see of a host.
@@ -46,8 +41,7 @@ func NewHost(snap *device.Snapshot) *Host {
 }
 
 // Before lists the devices that the other plugin offers on a host by its own rules, as far
-// as they are known here: for generic-device-plugin, smarter-device-manager and most pools
-// of sriov-network-device-plugin.
+// as they are known here: for generic-device-plugin and smarter-device-manager.
 func (r *Result) Before(h *Host) (devices []Device) {
 	for _, of := range r.before {
 		devices = append(devices, of(h)...)
@@ -144,58 +138,4 @@ func (g squatGroup) before(name string) func(*Host) []Device {
 		}
 		return devices
 	}
-}
-
-// sriovBefore are the functions of pools: each in the first one that selects it. Physical
-// functions with virtual ones belong to none. There are none where a selector asks for what
-// a snapshot does not tell.
-func sriovBefore(pools []sriovPool) func(*Host) []Device {
-	return func(h *Host) (devices []Device) {
-		for _, p := range pools {
-			if p.DeviceType == sriovAux || p.node != "" || slices.ContainsFunc(p.oneOf, func(s sriovSelector) bool {
-				return len(s.ACPIIndexes)+len(s.PFNames)+len(s.LinkTypes)+len(s.DDPProfiles)+len(s.PKeys) > 0 || s.VDPAType != "" || s.IsRDMA
-			}) {
-				return nil
-			}
-		}
-		parents := make(map[string]bool)
-		for _, hw := range h.snap.Hardware {
-			if hw.PCI != nil && hw.PCI.PF != "" {
-				parents[hw.PCI.PF] = true
-			}
-		}
-		for _, hw := range h.snap.Hardware {
-			if hw.PCI == nil || parents[hw.PCI.Address] {
-				continue
-			}
-			for _, p := range pools {
-				class := "02"
-				if p.DeviceType == sriovAccelerator {
-					class = "12"
-				}
-				if strings.HasPrefix(hw.PCI.Class, class) && slices.ContainsFunc(p.oneOf, func(s sriovSelector) bool { return s.selects(hw.PCI) }) {
-					devices = append(devices, Device{Resource: p.ResourcePrefix + "/" + p.ResourceName, Slots: 1, Function: hw.PCI.Address})
-					break
-				}
-			}
-		}
-		return devices
-	}
-}
-
-// selects reports whether a function fulfils all conditions of a selector.
-func (s sriovSelector) selects(f *device.PCI) bool {
-	for _, condition := range []struct {
-		list []string
-		have string
-	}{{s.Vendors, f.Vendor}, {s.Devices, f.Device}, {s.Drivers, f.Driver}, {s.PCIAddresses, f.Address}} {
-		if len(condition.list) > 0 && !slices.Contains(condition.list, condition.have) {
-			return false
-		}
-	}
-	return len(s.RootDevices) == 0 || slices.ContainsFunc(s.RootDevices, func(root string) bool {
-		address, vfs, ranged := strings.Cut(root, "#")
-		p, err := pattern.Parse(pattern.Number, vfs)
-		return address == cmp.Or(f.PF, f.Address) && (!ranged || err == nil && p.Positive().Match(strconv.Itoa(f.VF)))
-	})
 }

@@ -94,6 +94,29 @@ func fromRegexp(expression string) (globs, differences []string, err error) {
 	return globs, e.differences, nil
 }
 
+// numbered are the globs of an expression such as ^video[0-9]*$, the most frequent kind:
+// all that begins like this, but for what goes on with other characters. It is nil for
+// other expressions.
+func numbered(expression string) []string {
+	tree, err := syntax.Parse(expression, syntax.Perl)
+	if err != nil || tree.Op != syntax.OpConcat || len(tree.Sub) != 4 || tree.Sub[0].Op != syntax.OpBeginText || tree.Sub[3].Op != syntax.OpEndText {
+		return nil
+	}
+	name, number := tree.Sub[1], tree.Sub[2]
+	if name.Op != syntax.OpLiteral || number.Op != syntax.OpStar && number.Op != syntax.OpPlus || number.Sub[0].Op != syntax.OpCharClass {
+		return nil
+	}
+	class, ok := strings.CutPrefix(classGlob(number.Sub[0].Rune), "[")
+	if !ok || class[0] == '!' {
+		return nil
+	}
+	prefix, first := "/dev/"+literalGlob(name), ""
+	if number.Op == syntax.OpPlus {
+		first = "[" + class
+	}
+	return []string{prefix + first + "*", "!" + prefix + "*[!" + class + "*"}
+}
+
 // expander expands an expression.
 type expander struct {
 	// loose makes "*" of unbounded repetition.

@@ -113,6 +113,8 @@ func TestSmarterOffersTheSame(t *testing.T) {
 - {devicematch: "(?i)^HIDRAW[^5-9a-z]$", nummaxdevices: 1}
 - {devicematch: "^(kfd|vfio/vfio)$|^ng0n1$", nummaxdevices: 6}
 - {devicematch: "^watchdog0?$", nummaxdevices: 2}
+- {devicematch: "^tty[0-9]*$", nummaxdevices: 8}
+- {devicematch: "^sd[a-c]+$", nummaxdevices: 8}
 - {devicematch: "^(serial1|dri|hwrng)$", nummaxdevices: 7}
 `
 	var entries []struct {

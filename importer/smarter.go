@@ -55,7 +55,13 @@ func (c *conversion) smarterEntry(v *value, domain string, in *workload) {
 		v.differs("%s", differences[0])
 	}
 	c.before = append(c.before, smarterBefore(domain, e.DeviceMatch, e.NumMaxDevices))
-	for _, r := range smarterResources(v, globs) {
+	var resources []*resource
+	if all := numbered(e.DeviceMatch); all == nil {
+		resources = smarterResources(v, globs)
+	} else if a, err := parseGlob(all[0]); err == nil {
+		resources, differences = []*resource{{Name: smarterForm(a), Match: []match{{Glob: all}}}}, nil
+	}
+	for _, r := range resources {
 		if rule := checkName(domain + r.Name); rule != "" {
 			v.differs("not imported: %s", rule)
 			continue

@@ -371,7 +371,7 @@ func (r *resource) addGroups(device *value, groups []squatGroup) {
 	r.setCount(device, count)
 	for i, g := range groups {
 		if g.count > count {
-			r.differs(device, "differs: count %d of %s is imported as %d: a resource has one count", g.count, g.at.key, count)
+			r.differs(device, "differs: count %d of %s is imported as %d: a resource has one count: under another name it keeps its own", g.count, g.at.key, count)
 		}
 		for _, u := range g.usb {
 			r.addUSB(u)

@@ -48,7 +48,6 @@ type sriovSelector struct {
 func (c *conversion) sriov(sources []source) {
 	n := 0
 	for _, s := range sources {
-		var pools []sriovPool
 		var config struct{ ResourceList []*value }
 		if s.decode(&config) && len(config.ResourceList) == 0 {
 			s.report("no resourceList: want at least one resource")
@@ -68,9 +67,7 @@ func (c *conversion) sriov(sources []source) {
 				p.ResourcePrefix = c.sriovDomain(s.in)
 			}
 			c.sriovResource(p, s.in)
-			pools = append(pools, p)
 		}
-		c.before = append(c.before, sriovBefore(pools))
 	}
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -60,7 +59,7 @@ templates; - is standard input.`,
 		formats = append(formats, string(f))
 	}
 	cmd.Flags().Var(word{&from, formats}, "from", "format of FILE: "+strings.Join(formats, ", "))
-	cmd.Flags().BoolVar(&check, "check", false, "list the devices of this host, or of --sysfs, that the result offers, and where the other plugin differs")
+	cmd.Flags().BoolVar(&check, "check", false, "list the devices of this host, or of --sysfs, that the result offers, and where generic-device-plugin and smarter-device-manager differ")
 	cmd.Flags().StringVar(&o.Domain, "domain", "", "domain of resource names (default that of FILE or of the other plugin)")
 	return cmd
 }
@@ -106,18 +105,15 @@ func (f *flags) compare(ctx context.Context, w io.Writer, cfg *config.Config, re
 	}
 	change := make(map[string]int) // +1 for each device that is new, -1 for each that was
 	var names []string
-	functions := make(map[string]bool) // resources of PCI functions
 	add := func(d importer.Device, by int) {
 		slices.Sort(d.Nodes)
-		what := cmp.Or(d.Function, strings.Join(d.Nodes, ","))
-		name := fmt.Sprintf("%s: %s with %s", d.Resource, what, count(d.Slots, "slot"))
+		name := fmt.Sprintf("%s: %s with %s", d.Resource, strings.Join(d.Nodes, ","), count(d.Slots, "slot"))
 		if _, known := change[name]; !known {
 			names = append(names, name)
 		}
 		change[name] += by
 	}
 	for _, d := range before {
-		functions[d.Resource] = d.Function != ""
 		add(d, -1)
 	}
 	for _, m := range view.Matched.Resources {
@@ -126,9 +122,6 @@ func (f *flags) compare(ctx context.Context, w io.Writer, cfg *config.Config, re
 				continue // in the list above
 			}
 			d := importer.Device{Resource: m.Name, Slots: o.Slots}
-			if functions[m.Name] {
-				d.Function = o.ID
-			}
 			for _, n := range o.Nodes {
 				d.Nodes = append(d.Nodes, importer.NodeText(n.HostPath, n.Path.String()))
 			}
