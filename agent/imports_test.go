@@ -30,7 +30,7 @@ var allowed = map[string][]string{
 	"dra":                  {"cdi", "device", "internal/atomicfile", "internal/kubeapi", "internal/watch", "plugin"},
 	"podresources":         {"internal/dialed"},
 	"metrics":              {"device"},
-	"evict":                {"internal/kubeapi"},
+	"evict":                {"internal/kubeapi", "metrics"},
 	"importer":             {"device", "pattern"},
 	"catalog":              {"device", "matchers", "pattern"},
 	"internal/kubeapi":     {},

@@ -9,9 +9,11 @@ package evict
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -20,6 +22,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/kubeapi"
+	"github.com/generic-dp/generic-dp/metrics"
 )
 
 // Options say which pods are evicted, and when.
@@ -30,11 +33,20 @@ type Options struct {
 	PerMinute int
 	// OptIn: only pods with the Annotation "true".
 	OptIn bool
-	Log   *slog.Logger
+	// Listener is for probes and metrics; nil is none.
+	Listener net.Listener
+	Log      *slog.Logger
 }
 
 // quiet is how long a watch may be without the bookmarks that servers send each minute.
 const quiet = 5 * time.Minute
+
+// Results of evictions, in metrics.
+const (
+	evicted = "ok"
+	blocked = "blocked"
+	failed  = "error"
+)
 
 // maxReconnect is the longest time between two watches.
 const maxReconnect = 30 * time.Second
@@ -44,17 +56,48 @@ type evicter struct {
 	Options
 	api     *kubeapi.Client
 	changed chan struct{} // capacity 1: a pod changed
+	metrics *metrics.Metrics
 
 	mu      sync.Mutex
 	tracker *tracker
+	problem error // why pods are not watched
+}
+
+// Alive implements metrics.State.
+func (e *evicter) Alive() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return nil
+}
+
+// Ready implements metrics.State: an instance without rights, or on a cluster that is too
+// old, never is.
+func (e *evicter) Ready() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.problem
 }
 
 // Run evicts pods until ctx is cancelled.
 func Run(ctx context.Context, api *kubeapi.Client, o Options) error {
-	e := &evicter{Options: o, api: api, changed: make(chan struct{}, 1), tracker: newTracker(o.After, o.PerMinute)}
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	watching.Go(func() { e.watch(ctx) })
+	e := &evicter{
+		Options: o, api: api, changed: make(chan struct{}, 1), tracker: newTracker(o.After, o.PerMinute),
+		problem: errors.New("pods are not listed yet"),
+	}
+	e.metrics = metrics.New(e)
+	for _, result := range []string{evicted, blocked, failed} {
+		e.metrics.CountEvictions(0, result)
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { e.watch(ctx) })
+	if o.Listener != nil {
+		running.Go(func() {
+			if err := e.metrics.Serve(ctx, o.Listener); err != nil {
+				o.Log.Error("no probes and metrics any more", "err", err)
+			}
+		})
+	}
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -94,6 +137,9 @@ func (e *evicter) watch(ctx context.Context) {
 		}
 		if err != nil && ctx.Err() == nil {
 			e.Log.Warn("pods can't be watched", "err", err, "retry_after", delay)
+			e.mu.Lock()
+			e.problem = fmt.Errorf("pods can't be watched: %w", err)
+			e.mu.Unlock()
 		}
 		select {
 		case <-ctx.Done():
@@ -168,7 +214,7 @@ func (w *watch) event(event kubeapi.Event) error {
 		}
 	}
 	if w.listed == nil { // before the end of the list versions are in no order
-		w.version = m.ResourceVersion
+		w.version, w.problem = m.ResourceVersion, nil
 	}
 	return nil
 }
@@ -243,15 +289,18 @@ func (e *evicter) evict(ctx context.Context, p *pod) {
 	}
 	switch {
 	case err == nil:
+		e.metrics.CountEvictions(1, evicted)
 		log.Info("evicted", "devices", names(devices), "reason", p.message)
 		e.report(ctx, p, "Evicted", why)
 	case code == http.StatusNotFound:
 	case code == http.StatusTooManyRequests:
+		e.metrics.CountEvictions(1, blocked)
 		log.Info("can't be evicted yet", "err", err, "retry_at", retryAt)
 		if first {
 			e.report(ctx, p, "EvictionBlocked", why+"; it can't be evicted yet: "+err.Error())
 		}
 	default:
+		e.metrics.CountEvictions(1, failed)
 		log.Warn("can't be evicted", "err", err, "retry_at", retryAt)
 	}
 }

@@ -2,6 +2,8 @@ package evict_test
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"path"
@@ -13,6 +15,7 @@ import (
 	"github.com/generic-dp/generic-dp/evict"
 	"github.com/generic-dp/generic-dp/internal/kubeapi"
 	"github.com/generic-dp/generic-dp/internal/kubeapitest"
+	"github.com/generic-dp/generic-dp/metrics"
 )
 
 const (
@@ -218,6 +221,71 @@ func TestWatchesGoOn(t *testing.T) {
 	c.until("third", func() bool { return len(c.evictions()) == 3 })
 	if got := c.evictions(); !slices.Equal(got, []string{"first", "second", "third"}) {
 		t.Errorf("evicted %v, want each once", got)
+	}
+}
+
+// Ready is who watches pods; what was evicted, or could not be, is counted.
+func TestProbesAndMetrics(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.Fault(func(r *http.Request) int {
+		switch {
+		case r.URL.Path == all:
+			return http.StatusForbidden
+		case path.Base(r.URL.Path) == "eviction":
+			return http.StatusTooManyRequests
+		}
+		return 0
+	})
+	l, err := metrics.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func(path string) string {
+		resp, err := http.Get("http://" + l.Addr().String() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.Status + " " + string(body)
+	}
+	c.start(evict.Options{Listener: l})
+	for got := ""; !strings.Contains(got, "GET /api/v1/pods: 403"); {
+		if got = get("/readyz"); !strings.HasPrefix(got, "503 ") {
+			t.Fatalf("/readyz: %q, want the reason", got)
+		}
+	}
+	if got := get("/healthz"); got != "200 OK ok\n" {
+		t.Errorf("/healthz: %q", got)
+	}
+	if got := get("/"); !strings.HasPrefix(got, "404 ") {
+		t.Errorf("/: %q", got)
+	}
+	c.pod("lost", "Unhealthy", nil)
+	c.Fault(func(r *http.Request) int {
+		if path.Base(r.URL.Path) == "eviction" {
+			return http.StatusTooManyRequests
+		}
+		return 0
+	})
+	c.until("refusal", func() bool { return len(c.reports()) == 1 })
+	if got := get("/readyz"); got != "200 OK ok\n" {
+		t.Errorf("/readyz: %q", got)
+	}
+	c.Fault(nil)
+	c.until("eviction", func() bool { return len(c.reports()) == 2 })
+	got := get("/metrics")
+	for result, want := range map[string]int{"ok": 1, "blocked": 1, "error": 0} {
+		if want := fmt.Sprintf("generic_dp_evictions_total{result=%q} %d\n", result, want); !strings.Contains(got, want) {
+			t.Errorf("metrics lack %q:\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "scan") {
+		t.Errorf("metrics of a node:\n%s", got)
 	}
 }
 

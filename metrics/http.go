@@ -17,14 +17,19 @@ import (
 	"time"
 )
 
-// State is the state of the running program. Its methods must not block; Status may
-// wait for the kubelet for half a second.
+// State is the state of the running program. Its methods must not block.
 type State interface {
 	// Alive is nil when the host was scanned and the main loop makes progress, with
 	// or without a kubelet.
 	Alive() error
 	// Ready is nil when every resource with devices is registered.
 	Ready() error
+}
+
+// Node is the State of a program that serves devices. Status may wait for the kubelet for
+// half a second.
+type Node interface {
+	State
 	Config() Config
 	Status(ctx context.Context) Status
 }
@@ -51,7 +56,7 @@ func (m *Metrics) serve(ctx context.Context, c net.Conn) {
 		w.probe(m.state.Alive(), "")
 	case r.URL.Path == "/readyz":
 		w.probe(m.state.Ready(), m.warning())
-	case r.URL.Path == "/metrics", r.URL.Path == "/status.json", r.URL.Path == "/":
+	case r.URL.Path == "/metrics", m.node != nil && (r.URL.Path == "/status.json" || r.URL.Path == "/"):
 		// One at a time, until it is sent: a response may have megabytes.
 		select {
 		case m.turn <- struct{}{}:
@@ -100,7 +105,7 @@ func (w *response) send(c net.Conn) {
 // warning is added to the body of /readyz. It leaves out the problems themselves:
 // they may name serials, which not every prober may know.
 func (m *Metrics) warning() string {
-	if m.state.Config().Broken == nil {
+	if m.node == nil || m.node.Config().Broken == nil {
 		return ""
 	}
 	return "warning: the configuration on disk is broken, the last good one is served: see the log\n"
@@ -109,14 +114,14 @@ func (m *Metrics) warning() string {
 // status writes what is made of a Status.
 func (m *Metrics) status(ctx context.Context, w *response, from net.Addr) {
 	if w.Request.URL.Path == "/metrics" {
-		m.scrape(w, m.state.Status(ctx))
+		m.scrape(ctx, w)
 		return
 	}
 	if !private(from, w.Request.Host) {
 		w.fail(http.StatusForbidden, "the status names serials and pods and is served on 127.0.0.1 only: use kubectl port-forward")
 		return
 	}
-	s := m.state.Status(ctx)
+	s := m.node.Status(ctx)
 	if w.Request.URL.Path == "/" {
 		w.Header.Set("Content-Type", "text/html; charset=utf-8")
 		w.Header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
@@ -145,9 +150,11 @@ func private(from net.Addr, host string) bool {
 }
 
 // scrape writes all metrics in the text format, which every scraper accepts.
-func (m *Metrics) scrape(w *response, s Status) {
+func (m *Metrics) scrape(ctx context.Context, w *response) {
 	w.Header.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	w.body.Write(gauges(s).text())
+	if m.node != nil {
+		w.body.Write(gauges(m.node.Status(ctx)).text())
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	w.body.Write(m.counted.text())

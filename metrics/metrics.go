@@ -19,6 +19,7 @@ const (
 	ueventsTotal       = "generic_dp_uevents_total"
 	scanSeconds        = "generic_dp_scan_duration_seconds"
 	scanFailuresTotal  = "generic_dp_scan_failures_total"
+	evictionsTotal     = "generic_dp_evictions_total"
 )
 
 // ScanReason is what requested a scan of the host.
@@ -34,7 +35,7 @@ const (
 	ScanConfig   ScanReason = "config"   // a new configuration needs what was not scanned
 )
 
-// counted are the metrics that are counted as things happen; labels are in
+// counted are the metrics of a Node that are counted as things happen; labels are in
 // alphabetical order.
 var counted = map[string]family{
 	configLoadsTotal:   {kind: "counter", help: "Configuration loads, the one at start included, by result: ok or error.", labels: []string{"result"}},
@@ -50,10 +51,16 @@ var counted = map[string]family{
 	scanSeconds: {kind: "histogram", help: "Duration of scans of the host.", bounds: []float64{.001, .005, .01, .05, .1, .5, 1}},
 }
 
-// Metrics counts events and serves them with the gauges of a State. A nil *Metrics
+// countedElsewhere are those of other programs.
+var countedElsewhere = map[string]family{
+	evictionsTotal: {kind: "counter", help: "Requested evictions of pods by result: ok, blocked or error.", labels: []string{"result"}},
+}
+
+// Metrics counts events and serves them with the gauges of a Node. A nil *Metrics
 // counts nothing.
 type Metrics struct {
 	state State
+	node  Node          // nil if state is none
 	turn  chan struct{} // held while a Status is rendered and sent
 
 	mu      sync.Mutex
@@ -63,7 +70,11 @@ type Metrics struct {
 // New returns the metrics of a process that serves state.
 func New(state State) *Metrics {
 	m := &Metrics{state: state, turn: make(chan struct{}, 1), counted: exposition{}}
-	for name, f := range counted {
+	families := counted
+	if m.node, _ = state.(Node); m.node == nil {
+		families = countedElsewhere
+	}
+	for name, f := range families {
 		f := m.counted.family(name, f)
 		if len(f.labels) == 0 {
 			f.sample() // present from the start
@@ -113,6 +124,10 @@ func (m *Metrics) CountScan(reason ScanReason, uevents int, took time.Duration, 
 		m.add(scanSeconds, took.Seconds())
 	}
 }
+
+// CountEvictions counts n requests to evict a pod: "ok", "blocked" by a disruption budget, or
+// "error".
+func (m *Metrics) CountEvictions(n int, result string) { m.add(evictionsTotal, float64(n), result) }
 
 // Forget drops the counters of a removed resource.
 func (m *Metrics) Forget(resource string) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/evict"
 	"github.com/generic-dp/generic-dp/internal/kubeapi"
+	"github.com/generic-dp/generic-dp/metrics"
 )
 
 func newEvict(f *flags) *cobra.Command {
@@ -35,6 +36,13 @@ evicts one pod in ten minutes at most.`,
 			case os.Getenv("KUBERNETES_SERVICE_HOST") == "":
 				return errors.New("no API server: want to run in a pod\n  hint: evict.enabled = true in the chart's values makes a Deployment")
 			}
+			if f.listen != "" {
+				l, err := metrics.Listen(f.listen)
+				if err != nil {
+					return err
+				}
+				o.Listener = l
+			}
 			limitMemory()
 			o.Log = f.logger(cmd.ErrOrStderr())
 			o.Log.Info("starting", "version", version, "after", o.After, "per_minute", o.PerMinute, "opt_in", o.OptIn)
@@ -42,6 +50,7 @@ evicts one pod in ten minutes at most.`,
 			return evict.Run(cmd.Context(), kubeapi.New(kubeapi.InCluster()), o)
 		},
 	}
+	cmd.Flags().AddFlagSet(f.pick("listen"))
 	cmd.Flags().DurationVar(&o.After, "after", o.After, "how long a device is unhealthy before the pod that holds it is evicted")
 	cmd.Flags().IntVar(&o.PerMinute, "per-minute", o.PerMinute, "most evictions in a minute")
 	cmd.Flags().BoolVar(&o.OptIn, "opt-in", false, `evict only pods with the annotation `+evict.Annotation+`: "true"`)

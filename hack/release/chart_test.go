@@ -13,6 +13,9 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
@@ -348,6 +351,67 @@ func objects(t *testing.T, text string) map[string]any {
 		}
 	}
 	return byKind
+}
+
+// The pod of evict is one that the Pod Security level "restricted" admits, has a limit, and
+// belongs to the NetworkPolicy and PodMonitor but not to the DaemonSet.
+func TestEvict(t *testing.T) {
+	t.Parallel()
+	for _, values := range []string{"evict: {enabled: true}, podMonitor: {enabled: true}", "nameOverride: dp, evict: {enabled: true}, podMonitor: {enabled: true}"} {
+		rendered, err := source.templates("edge", parse(t, "{"+values+"}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := func(template string, into any) {
+			docs := strings.Split(rendered["generic-dp/templates/"+template], "---\n")
+			if err := yaml.Unmarshal([]byte(docs[len(docs)-1]), into); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var deployment appsv1.Deployment
+		var daemonSet appsv1.DaemonSet
+		var policy networkingv1.NetworkPolicy
+		var monitor struct {
+			Spec struct{ Selector metav1.LabelSelector }
+		}
+		last("evict.yaml", &deployment)
+		last("daemonset.yaml", &daemonSet)
+		last("networkpolicy.yaml", &policy)
+		last("podmonitor.yaml", &monitor)
+		for what, of := range map[string]struct {
+			selector          metav1.LabelSelector
+			evict, daemonSets bool
+		}{
+			"Deployment":    {*deployment.Spec.Selector, true, false},
+			"DaemonSet":     {*daemonSet.Spec.Selector, false, true},
+			"NetworkPolicy": {policy.Spec.PodSelector, true, true},
+			"PodMonitor":    {monitor.Spec.Selector, true, true},
+		} {
+			selector, err := metav1.LabelSelectorAsSelector(&of.selector)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e, d := selector.Matches(labels.Set(deployment.Spec.Template.Labels)), selector.Matches(labels.Set(daemonSet.Spec.Template.Labels)); e != of.evict || d != of.daemonSets {
+				t.Errorf("%s: the %s selects pods of evict: %t, of the DaemonSet: %t", values, what, e, d)
+			}
+		}
+		pod := deployment.Spec.Template.Spec
+		c := pod.Containers[0]
+		if s := pod.SecurityContext; !*s.RunAsNonRoot || *s.RunAsUser == 0 || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault || pod.HostNetwork || pod.HostPID {
+			t.Errorf("security context of the pod: %+v", s)
+		}
+		if s := c.SecurityContext; *s.AllowPrivilegeEscalation || *s.Privileged || !*s.ReadOnlyRootFilesystem || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || s.Capabilities.Add != nil {
+			t.Errorf("security context of the container: %+v", s)
+		}
+		if c.Resources.Limits.Memory().IsZero() || c.LivenessProbe.HTTPGet.Path != "/healthz" || c.ReadinessProbe.HTTPGet.Path != "/readyz" {
+			t.Errorf("container: %+v", c)
+		}
+		for _, v := range pod.Volumes {
+			if v.Projected == nil {
+				t.Errorf("volume %s: want the token alone", v.Name)
+			}
+		}
+	}
 }
 
 // The chart's annotations name the image that it installs.

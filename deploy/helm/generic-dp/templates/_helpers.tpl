@@ -27,6 +27,19 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 app.kubernetes.io/name: {{ include "generic-dp.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
+{{- /* Not the name of the DaemonSet's pods, whose selector has no component. */ -}}
+{{- define "generic-dp.evictName" -}}
+{{ include "generic-dp.name" . | trunc 57 | trimSuffix "-" }}-evict
+{{- end }}
+{{- /* The pods of both. */ -}}
+{{- define "generic-dp.pods" -}}
+matchLabels:
+  app.kubernetes.io/instance: {{ .Release.Name }}
+matchExpressions:
+  - key: app.kubernetes.io/name
+    operator: In
+    values: [{{ include "generic-dp.name" . }}, {{ include "generic-dp.evictName" . }}]
+{{- end }}
 {{- define "generic-dp.configMap" -}}
 {{ .Values.existingConfigMap | default (include "generic-dp.fullname" .) }}
 {{- end }}
