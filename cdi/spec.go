@@ -17,10 +17,12 @@ import (
 )
 
 // Spec is one CDI spec: the content of one file. Edits are the container edits of one
-// of its devices.
+// of its devices. Node and Mount are parts of edits.
 type (
 	Spec  = specs.Spec
 	Edits = specs.ContainerEdits
+	Node  = specs.DeviceNode
+	Mount = specs.Mount
 )
 
 // AllDevices is the name of the entry with all devices of a resource, like in other CDI

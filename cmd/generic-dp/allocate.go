@@ -74,7 +74,13 @@ func (t *trial) allocate(ctx context.Context, f *flags, name string, size int, o
 	}
 	switch output {
 	case "json", "yaml":
-		return encode(t.out, output, t.answer(r))
+		for _, d := range r.GetDevices() {
+			d.HostPath = t.served(d.GetHostPath())
+		}
+		for _, m := range r.GetMounts() {
+			m.HostPath = t.served(m.GetHostPath())
+		}
+		return encode(t.out, output, r)
 	case "cdi":
 		return t.spec(ctx, f, name, ids)
 	case "podman":
@@ -85,33 +91,46 @@ func (t *trial) allocate(ctx context.Context, f *flags, name string, size int, o
 	return nil
 }
 
-// object is a JSON object.
-type object map[string]any
-
-// answer is a response with the names of the device plugin API.
-type answer struct {
-	Devices     []object          `json:"devices"`
-	Mounts      []object          `json:"mounts"`
-	Envs        map[string]string `json:"envs"`
-	Annotations map[string]string `json:"annotations"`
-	CDIDevices  []object          `json:"cdi_devices"`
+// given is what a container gets by a CDI name, or by the response itself.
+type given struct {
+	name  string // CDI name, or empty
+	ours  bool   // of a spec of this program, or the response
+	edits cdi.Edits
 }
 
-// answer is the response as serve gives it.
-func (t *trial) answer(r *standin.Response) answer {
-	a := answer{[]object{}, []object{}, map[string]string{}, map[string]string{}, []object{}}
+// parts are the parts of a response. follows is added to a node that a link leads to.
+func (t *trial) parts(r *standin.Response, follows string) []given {
+	own := cdi.Edits{}
 	for _, d := range r.GetDevices() {
-		a.Devices = append(a.Devices, object{"container_path": d.GetContainerPath(), "host_path": t.asServed(d.GetHostPath()), "permissions": d.GetPermissions()})
+		host := d.GetHostPath()
+		if target, err := os.Readlink(host); err == nil {
+			host = target + follows
+		}
+		own.DeviceNodes = append(own.DeviceNodes, &cdi.Node{HostPath: host, Path: d.GetContainerPath(), Permissions: d.GetPermissions()})
 	}
 	for _, m := range r.GetMounts() {
-		a.Mounts = append(a.Mounts, object{"container_path": m.GetContainerPath(), "host_path": t.asServed(m.GetHostPath()), "read_only": m.GetReadOnly()})
+		own.Mounts = append(own.Mounts, &cdi.Mount{HostPath: m.GetHostPath(), ContainerPath: m.GetContainerPath(), Options: map[bool][]string{true: {"ro"}}[m.GetReadOnly()]})
 	}
-	maps.Copy(a.Envs, r.GetEnvs())
-	maps.Copy(a.Annotations, r.GetAnnotations())
+	for _, name := range slices.Sorted(maps.Keys(r.GetEnvs())) {
+		own.Env = append(own.Env, name+"="+r.GetEnvs()[name])
+	}
+	all := []given{{"", true, own}}
 	for _, c := range r.GetCdiDevices() {
-		a.CDIDevices = append(a.CDIDevices, object{"name": c.GetName()})
+		part := given{name: c.GetName()}
+		if edits := t.own.Edits(part.name); edits != nil {
+			part.edits, part.ours = *edits, true
+		}
+		all = append(all, part)
 	}
-	return a
+	return all
+}
+
+// served is a path of a response where serve has links and health directories.
+func (t *trial) served(path string) string {
+	if own, ok := strings.CutPrefix(path, t.paths.RunDir); ok {
+		return t.runDir + own
+	}
+	return path
 }
 
 // spec prints the CDI spec that the command cdi writes, with some devices only.
@@ -147,27 +166,13 @@ func (t *trial) spec(ctx context.Context, f *flags, name string, ids []string) e
 // podman prints a response as arguments of podman run.
 func (t *trial) podman(r *standin.Response) error {
 	var args []string
-	for _, d := range r.GetDevices() {
-		host := d.GetHostPath()
-		if target, err := os.Readlink(host); err == nil {
-			host = target // the link is gone when this ends
-		}
-		args = append(args, "--device", host+":"+d.GetContainerPath()+":"+d.GetPermissions())
-	}
-	for _, m := range r.GetMounts() {
-		if strings.HasPrefix(m.GetHostPath(), t.paths.RunDir+"/") {
-			continue // nobody keeps a health directory without serve
-		}
-		args = append(args, "--volume", m.GetHostPath()+":"+m.GetContainerPath()+map[bool]string{true: ":ro"}[m.GetReadOnly()])
-	}
-	for _, c := range r.GetCdiDevices() {
-		edits := t.own.Edits(c.GetName())
-		if edits == nil { // of another spec
-			args = append(args, "--device", c.GetName())
-			continue
+	for _, part := range t.parts(r, "") {
+		edits := part.edits
+		if !part.ours {
+			args = append(args, "--device", part.name)
 		}
 		if len(edits.Hooks)+len(edits.NetDevices) > 0 {
-			return fmt.Errorf("%s has hooks or network interfaces, which only its spec brings: generic-dp cdi --once writes it, for podman run --device %s", c.GetName(), c.GetName())
+			return fmt.Errorf("%s has hooks or network interfaces, which only its spec brings: generic-dp cdi --once writes it, for podman run --device %[1]s", part.name)
 		}
 		for _, n := range edits.DeviceNodes {
 			// The response may have it, too.
@@ -176,6 +181,9 @@ func (t *trial) podman(r *standin.Response) error {
 			}
 		}
 		for _, m := range edits.Mounts {
+			if strings.HasPrefix(m.HostPath, t.paths.RunDir+"/") {
+				continue // nobody keeps a health directory without serve
+			}
 			args = append(args, "--volume", m.HostPath+":"+m.ContainerPath+map[bool]string{true: ":ro"}[slices.Contains(m.Options, "ro")])
 		}
 		for _, e := range edits.Env {
@@ -184,9 +192,6 @@ func (t *trial) podman(r *standin.Response) error {
 		for _, id := range edits.AdditionalGIDs {
 			args = append(args, "--group-add", strconv.Itoa(int(id)))
 		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.GetEnvs())) {
-		args = append(args, "--env", name+"="+r.GetEnvs()[name])
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.GetAnnotations())) {
 		args = append(args, "--annotation", name+"="+r.GetAnnotations()[name])

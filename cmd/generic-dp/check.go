@@ -14,7 +14,8 @@ import (
 
 // checkReport is the output of `check -o json`.
 type checkReport struct {
-	Files []checkedFile `json:"files"`
+	Files  []checkedFile `json:"files"`
+	stderr io.Writer
 }
 
 // checkedFile is the result for one configuration.
@@ -29,60 +30,40 @@ type checkedFile struct {
 }
 
 func newCheck(f *flags) *cobra.Command {
-	var output *string
 	cmd := &cobra.Command{
 		Use:   "check [PATH...]",
 		Short: "validate configurations (default --config) and report all problems",
 		Long: `check validates configurations (default --config; - is standard input), reports
 all problems, and says what they select on this host.`,
-		RunE: func(cmd *cobra.Command, paths []string) error {
-			if len(paths) == 0 {
-				paths = []string{f.config}
-			}
-			var report checkReport
-			var bad error
-			for _, path := range paths {
-				file, err := f.check(cmd.Context(), path)
-				if err != nil {
-					return err
-				}
-				if !file.OK {
-					bad = errReported
-				}
-				report.Files = append(report.Files, file)
-				if *output != "table" {
-					continue
-				}
-				if err := file.print(cmd.OutOrStdout(), cmd.ErrOrStderr()); err != nil {
-					return err
-				}
-			}
-			if *output != "table" {
-				if err := encode(cmd.OutOrStdout(), *output, report); err != nil {
-					return err
-				}
-			}
-			return bad
-		},
 	}
 	cmd.Flags().AddFlagSet(f.pick("allow", "domains"))
-	output = outputFlag(cmd, "table", "json", "yaml")
-	return cmd
+	return reports(cmd, func(cmd *cobra.Command, paths []string) (reporter, error) {
+		if len(paths) == 0 {
+			paths = []string{f.config}
+		}
+		report := checkReport{stderr: cmd.ErrOrStderr()}
+		var bad error
+		for _, path := range paths {
+			file, err := f.check(cmd.Context(), path)
+			if err != nil {
+				return nil, err
+			}
+			if !file.OK {
+				bad = errReported
+			}
+			report.Files = append(report.Files, file)
+		}
+		return report, bad
+	}, "json", "yaml")
 }
 
 // check validates one configuration.
 func (f *flags) check(ctx context.Context, path string) (checkedFile, error) {
 	file := checkedFile{Path: path, Problems: []config.Problem{}, Notes: []config.Problem{}}
-	cfg, err := f.load(path)
-	var problems config.Problems
-	if errors.As(err, &problems) {
-		file.Problems = problems
+	cfg, view, err := f.scan(ctx, path)
+	if errors.As(err, (*config.Problems)(&file.Problems)) {
 		return file, nil
 	}
-	if err != nil {
-		return file, err
-	}
-	view, err := f.view(ctx, cfg)
 	if err != nil {
 		return file, err
 	}
@@ -101,18 +82,34 @@ func (f *flags) check(ctx context.Context, path string) (checkedFile, error) {
 	return file, nil
 }
 
-// print writes problems to stderr, and the rest to stdout.
-func (c checkedFile) print(stdout, stderr io.Writer) (err error) {
-	for _, n := range c.Notes {
-		fmt.Fprintf(stdout, "note: %s\n", n)
-	}
-	for _, p := range c.Problems {
-		fmt.Fprintln(stderr, p)
-	}
-	if c.OK {
-		_, err = fmt.Fprintf(stdout, "%s: ok: %s, %s on this host\n", c.Path, count(c.Resources, "resource"), count(c.Devices, "device"))
+// table writes problems to stderr, and the rest to stdout.
+func (r checkReport) table(stdout io.Writer, _ bool) (err error) {
+	for _, c := range r.Files {
+		for _, n := range c.Notes {
+			fmt.Fprintf(stdout, "note: %s\n", n)
+		}
+		for _, p := range c.Problems {
+			fmt.Fprintln(r.stderr, p)
+		}
+		why := ""
+		if c.Devices == 0 {
+			why = " (generic-dp devices says why)"
+		}
+		if c.OK {
+			_, err = fmt.Fprintf(stdout, "%s: ok: %s, %s on this host%s\n", c.Path, count(c.Resources, "resource"), count(c.Devices, "device"), why)
+		}
 	}
 	return err
+}
+
+// scan loads the configuration at path and matches it on the host.
+func (f *flags) scan(ctx context.Context, path string) (*config.Config, *agent.View, error) {
+	cfg, err := f.load(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	view, err := f.view(ctx, cfg)
+	return cfg, view, err
 }
 
 // view scans the host once and matches cfg. It uses the identity decisions of a

@@ -37,7 +37,6 @@ type deviceReport struct {
 
 func newDevices(f *flags) *cobra.Command {
 	var all bool
-	var output *string
 	cmd := &cobra.Command{
 		Use:   "devices",
 		Short: "list the devices that the configuration selects on this host, or all hardware",
@@ -48,44 +47,33 @@ With --all it lists all hardware instead, with the names that the devices report
 and those of pci.ids and usb.ids where the host has them, and which resource has
 it: "free" is what no resource selects. This needs no configuration.`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := f.load(f.config)
-			if all {
-				cfg, err = f.loadIfAny(cmd)
-			}
-			if err != nil {
-				return err
-			}
-			view, err := f.view(cmd.Context(), cfg)
-			if err != nil {
-				return err
-			}
-			var report reporter
-			if all {
-				report = newInventory(f, view)
-			} else {
-				view.Probe(cmd.Context(), f.paths)
-				report = newReport(cfg, view)
-			}
-			for _, p := range view.Problems {
-				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: %s\n", p.Subject, p.Reason)
-			}
-			if err := write(cmd, *output, report); err != nil {
-				return err
-			}
-			for _, n := range view.Matched.Notes {
-				if n.Error && !n.OfNode {
-					fmt.Fprintln(cmd.ErrOrStderr(), n)
-					err = errReported
-				}
-			}
-			return err
-		},
 	}
 	cmd.Flags().AddFlagSet(f.pick("allow", "domains", "hwdata"))
 	cmd.Flags().BoolVar(&all, "all", false, "all hardware of this host, with or without a configuration")
-	output = outputFlag(cmd, "table", "wide", "json", "yaml")
-	return cmd
+	return reports(cmd, func(cmd *cobra.Command, _ []string) (made reporter, err error) {
+		scan := f.scanIfAny
+		if !all {
+			scan = func(cmd *cobra.Command) (*config.Config, *agent.View, error) { return f.scan(cmd.Context(), f.config) }
+		}
+		cfg, view, err := scan(cmd)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range view.Problems {
+			fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: %s\n", p.Subject, p.Reason)
+		}
+		for _, n := range view.Matched.Notes {
+			if n.Error && !n.OfNode {
+				fmt.Fprintln(cmd.ErrOrStderr(), n)
+				err = errReported
+			}
+		}
+		if all {
+			return newInventory(f, view), err
+		}
+		view.Probe(cmd.Context(), f.paths)
+		return newReport(cfg, view), err
+	}, "wide", "json", "yaml")
 }
 
 // newReport lists the resources in the order of the configuration. One with variables

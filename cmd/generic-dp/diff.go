@@ -44,7 +44,6 @@ type changesReport struct {
 }
 
 func newDiff(f *flags) *cobra.Command {
-	var output *string
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
 		Short: "show what another configuration would change on this host, and for which pods",
@@ -53,30 +52,24 @@ devices that come, go or move to another resource, IDs that change, and what a
 container would get. Containers that hold a device come from the instance at
 --listen, or else from the kubelet: they keep it while they run.`,
 		Args: wantArgs(2, 2, "want two configurations, OLD and NEW"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			old, err := f.load(args[0])
-			if err != nil {
-				return err
-			}
-			next, err := f.load(args[1])
-			if err != nil {
-				return err
-			}
-			view, err := f.view(cmd.Context(), old)
-			if err != nil {
-				return err
-			}
-			holders, err := f.holders(cmd.Context())
-			report := changesReport{Changes: compare(view, view.With(next), holders)}
-			if err != nil {
-				report.HeldUnknown = err.Error()
-			}
-			return write(cmd, *output, report)
-		},
 	}
 	cmd.Flags().AddFlagSet(f.pick("allow", "domains", "listen", "pod-resources"))
-	output = outputFlag(cmd, "table", "json", "yaml")
-	return cmd
+	return reports(cmd, func(cmd *cobra.Command, args []string) (reporter, error) {
+		_, view, err := f.scan(cmd.Context(), args[0])
+		if err != nil {
+			return nil, err
+		}
+		next, err := f.load(args[1])
+		if err != nil {
+			return nil, err
+		}
+		holders, err := f.holders(cmd.Context())
+		report := changesReport{Changes: compare(view, view.With(next), holders)}
+		if err != nil {
+			report.HeldUnknown = err.Error()
+		}
+		return report, nil
+	}, "json", "yaml")
 }
 
 // offered is a device with its resource.

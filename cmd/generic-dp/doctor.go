@@ -40,7 +40,6 @@ type doctor struct {
 
 func newDoctor(f *flags) *cobra.Command {
 	d := doctor{flags: f, Findings: []finding{}}
-	var output *string
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "check what serving needs on this host, with the command that mends it",
@@ -50,21 +49,16 @@ configuration, and leftovers of earlier runs. It changes nothing. The exit
 status is 1 if there is a problem; warnings may be meant. In a pod, mount the
 host's root and name it with --root.`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			d.examine(cmd.Context())
-			if err := write(cmd, *output, d); err != nil {
-				return err
-			}
-			if slices.ContainsFunc(d.Findings, func(f finding) bool { return f.Status == "problem" }) {
-				return errReported
-			}
-			return nil
-		},
 	}
 	cmd.Flags().AddFlagSet(f.pick("kubelet-dir", "plugins-registry", "pod-resources", "run-dir", "cdi-dir", "allow", "domains"))
 	cmd.Flags().StringVar(&d.root, "root", "/", "root directory of the host, for its /etc, /proc and /run")
-	output = outputFlag(cmd, "table", "json", "yaml")
-	return cmd
+	return reports(cmd, func(cmd *cobra.Command, _ []string) (reporter, error) {
+		d.examine(cmd.Context())
+		if slices.ContainsFunc(d.Findings, func(f finding) bool { return f.Status == "problem" }) {
+			return d, errReported
+		}
+		return d, nil
+	}, "json", "yaml")
 }
 
 func (d doctor) table(w io.Writer, _ bool) error {
@@ -92,9 +86,9 @@ func (d *doctor) examine(ctx context.Context) {
 	d.runtime(paths, cfg)
 	d.seLinux(paths)
 	d.inotify()
-	for _, dir := range []struct{ flag, path string }{{"run-dir", paths.RunDir}, {"state-dir", paths.StateDir}, {"cdi-dir", paths.CDIDir}} {
-		d.writable(dir.flag, dir.path)
-	}
+	d.writable("run-dir", paths.RunDir)
+	d.writable("state-dir", paths.StateDir)
+	d.writable("cdi-dir", paths.CDIDir)
 	d.leftovers(paths, serving)
 }
 
@@ -150,10 +144,10 @@ func (d *doctor) kubelet(p agent.Paths) {
 	case err == nil:
 		d.add("ok", "kubelet", "", "%s answers", socket)
 	case errors.Is(err, fs.ErrNotExist):
-		fix := "systemctl start kubelet"
+		fix := "systemctl start kubelet; a host without Kubernetes needs generic-dp cdi alone"
 		for _, dir := range otherKubelets {
 			if _, err := os.Stat(filepath.Join(d.root, dir, "device-plugins")); err == nil {
-				fix = fmt.Sprintf("--kubelet-dir %s/device-plugins --pod-resources %s/pod-resources/kubelet.sock", dir, dir)
+				fix = fmt.Sprintf("--kubelet-dir %[1]s/device-plugins --pod-resources %[1]s/pod-resources/kubelet.sock", dir)
 			}
 		}
 		d.add("problem", "kubelet", fix, "no socket %s", socket)
@@ -169,19 +163,16 @@ func (d *doctor) kubelet(p agent.Paths) {
 
 // dra checks what resources by dynamic resource allocation need on the host.
 func (d *doctor) dra(p agent.Paths, cfg *config.Config) {
-	if !slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool { return r.API == config.APIDRA }) {
-		return
+	_, err := os.Stat(p.Registry)
+	switch {
+	case !slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool { return r.API == config.APIDRA }):
+	case err != nil:
+		d.add("problem", "DRA", "name the kubelet's plugins_registry with --plugins-registry; in the chart: dra.enabled=true", "%v", err)
+	case d.flags.nodeName == "":
+		d.add("problem", "DRA", "--node-name", `api = "dra" needs the name of the node`)
+	default:
+		d.add("ok", "DRA", "", "%s is there; the API server is not asked", p.Registry)
 	}
-	const check = "DRA"
-	if _, err := os.Stat(p.Registry); err != nil {
-		d.add("problem", check, "name the kubelet's plugins_registry with --plugins-registry; in the chart: dra.enabled=true", "%v", err)
-		return
-	}
-	if d.flags.nodeName == "" {
-		d.add("problem", check, "--node-name", `api = "dra" needs the name of the node`)
-		return
-	}
-	d.add("ok", check, "", "%s is there; the API server is not asked", p.Registry)
 }
 
 // others finds who else has the resources or the CDI kinds of the configuration.
@@ -200,35 +191,38 @@ func (d *doctor) others(ctx context.Context, p agent.Paths, cfg *config.Config, 
 	}
 }
 
-// runtimes are the sockets and configuration files of container runtimes.
-var runtimes = []struct{ name, socket, config string }{
+// runtimes are the sockets, or programs, and configuration files of container runtimes.
+var runtimes = []struct{ name, path, config string }{
 	{"containerd", "/run/containerd/containerd.sock", "/etc/containerd/config.toml"},
 	{"containerd of k3s", "/run/k3s/containerd/containerd.sock", "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"},
 	{"CRI-O", "/run/crio/crio.sock", "/etc/crio/crio.conf"},
+	{"docker", "/run/docker.sock", "/etc/docker/daemon.json"},
+	{"podman", "/usr/bin/podman", ""},
 }
 
 func (d *doctor) runtime(p agent.Paths, cfg *config.Config) {
 	usesCDI := slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool { return r.Container.CDI })
 	found := false
 	for _, r := range runtimes {
-		if _, err := os.Stat(filepath.Join(d.root, r.socket)); err != nil {
+		if _, err := os.Stat(filepath.Join(d.root, r.path)); err != nil {
 			continue
 		}
 		found = true
 		text, _ := os.ReadFile(filepath.Join(d.root, r.config))
 		settings := strings.Join(strings.Fields(string(text)), "")
+		status, fix, about := "warning", fmt.Sprintf("set enable_cdi = true in %s, and restart the runtime", r.config), ""
 		switch {
 		case strings.Contains(settings, "enable_cdi=false"):
-			status := "warning"
+			about = " does not resolve CDI names"
 			if usesCDI {
 				status = "problem"
 			}
-			d.add(status, "runtime", fmt.Sprintf("set enable_cdi = true in %s, and restart the runtime", r.config), "%s does not resolve CDI names", r.name)
 		case strings.Contains(settings, "version=2") && !strings.Contains(settings, "enable_cdi=true") && usesCDI:
-			d.add("warning", "runtime", fmt.Sprintf("set enable_cdi = true in %s, and restart the runtime", r.config), "%s before 2.0 resolves CDI names if told to", r.name)
+			about = " before 2.0 resolves CDI names if told to"
 		default:
-			d.add("ok", "runtime", "", "%s", r.name)
+			status, fix = "ok", ""
 		}
+		d.add(status, "runtime", fix, "%s", r.name+about)
 	}
 	if !found {
 		d.add("warning", "runtime", "in a pod: mount the host's root, and name it with --root", "no container runtime found")
@@ -270,20 +264,16 @@ func (d *doctor) inotify() {
 }
 
 func (d *doctor) writable(flag, dir string) {
-	parent := dir
-	for {
-		err := unix.Access(parent, unix.W_OK|unix.X_OK)
-		switch up := filepath.Dir(parent); {
-		case err == nil:
-			d.add("ok", flag, "", "%s", dir)
-			return
-		case errors.Is(err, fs.ErrNotExist) && up != parent:
-			parent = up
-		default:
-			d.add("problem", flag, "run as root, or name another directory with --"+flag, "%s can't be written: %v", parent, err)
-			return
-		}
+	parent, err := dir, unix.Access(dir, unix.W_OK|unix.X_OK)
+	for errors.Is(err, fs.ErrNotExist) && parent != filepath.Dir(parent) { // it is made there
+		parent = filepath.Dir(parent)
+		err = unix.Access(parent, unix.W_OK|unix.X_OK)
 	}
+	if err != nil {
+		d.add("problem", flag, "run as root, or name another directory with --"+flag, "%s can't be written: %v", parent, err)
+		return
+	}
+	d.add("ok", flag, "", "%s", dir)
 }
 
 // leftovers are links, health directories and specs that no instance keeps.

@@ -30,7 +30,6 @@ type explanation struct {
 }
 
 func newExplain(f *flags) *cobra.Command {
-	var output *string
 	cmd := &cobra.Command{
 		Use:   "explain DEVICE|RESOURCE",
 		Short: "say why a device or a resource is offered or not, condition by condition",
@@ -43,50 +42,44 @@ ID, a PCI address, a USB port such as 1-1.4, or a network interface; RESOURCE
 is a name, with or without its domain.`,
 		Args:              wantArgs(1, 1, "want one DEVICE or RESOURCE"),
 		ValidArgsFunction: f.completeResources,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := f.loadIfAny(cmd)
-			if err != nil {
-				return err
-			}
-			view, err := f.view(cmd.Context(), cfg)
-			if err != nil {
-				return err
-			}
-			view.Probe(cmd.Context(), f.paths)
-			report := explainReport{Variables: []matchers.Variable{}}
-			named := map[*config.Resource]bool{} // by their names in the configuration, and by what variables make of them
-			for i := range cfg.Resources {
-				named[&cfg.Resources[i]] = isNamed(cfg.Resources[i].Name, args[0])
-			}
-			for _, o := range view.Matched.Resources {
-				named[o.Resource] = named[o.Resource] || isNamed(o.Name, args[0])
-			}
-			for i, e := range explanations(view, cfg, found{}) {
-				if named[&cfg.Resources[i]] {
-					report.Resources = append(report.Resources, e)
-				}
-			}
-			if len(report.Resources) > 0 {
-				return write(cmd, *output, report)
-			}
-			found, err := findDevice(view, args[0])
-			if err != nil {
-				return fmt.Errorf("no resource %q, and %w", args[0], err)
-			}
-			report.Resources = explanations(view, cfg, found)
-			report.Variables = view.Variables(found.hardware, found.node)
-			report.Device = &catalog.Device{Name: args[0]} // a root hub is not among all
-			for _, d := range newInventory(f, view).Devices {
-				if found.hardware != nil && d.Name == found.hardware.Name || found.node != nil && slices.Contains(slices.Concat(d.Nodes, d.Interfaces), found.node.Path) {
-					report.Device = &d
-				}
-			}
-			return write(cmd, *output, report)
-		},
 	}
 	cmd.Flags().AddFlagSet(f.pick("allow", "domains", "hwdata"))
-	output = outputFlag(cmd, "table", "json", "yaml")
-	return cmd
+	return reports(cmd, func(cmd *cobra.Command, args []string) (reporter, error) {
+		cfg, view, err := f.scanIfAny(cmd)
+		if err != nil {
+			return nil, err
+		}
+		view.Probe(cmd.Context(), f.paths)
+		report := explainReport{Variables: []matchers.Variable{}}
+		named := map[*config.Resource]bool{} // by their names in the configuration, and by what variables make of them
+		for i := range cfg.Resources {
+			named[&cfg.Resources[i]] = isNamed(cfg.Resources[i].Name, args[0])
+		}
+		for _, o := range view.Matched.Resources {
+			named[o.Resource] = named[o.Resource] || isNamed(o.Name, args[0])
+		}
+		for i, e := range explanations(view, cfg, found{}) {
+			if named[&cfg.Resources[i]] {
+				report.Resources = append(report.Resources, e)
+			}
+		}
+		if len(report.Resources) > 0 {
+			return report, nil
+		}
+		found, err := findDevice(view, args[0])
+		if err != nil {
+			return nil, fmt.Errorf("no resource %q, and %w", args[0], err)
+		}
+		report.Resources = explanations(view, cfg, found)
+		report.Variables = view.Variables(found.hardware, found.node)
+		report.Device = &catalog.Device{Name: args[0]} // a root hub is not among all
+		for _, d := range newInventory(f, view).Devices {
+			if found.hardware != nil && d.Name == found.hardware.Name || found.node != nil && slices.Contains(slices.Concat(d.Nodes, d.Interfaces), found.node.Path) {
+				report.Device = &d
+			}
+		}
+		return report, nil
+	}, "json", "yaml")
 }
 
 // explanations explain each resource, as far as a device is concerned if there is one.

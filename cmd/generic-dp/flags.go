@@ -97,16 +97,20 @@ func (f *flags) parse(path string) (*config.Config, error) {
 	return config.Parse(*f.piped)
 }
 
-// loadIfAny is load of --config, or an empty configuration where the default has none.
-func (f *flags) loadIfAny(cmd *cobra.Command) (*config.Config, error) {
+// scanIfAny is scan of --config, or of an empty configuration where the default has none.
+func (f *flags) scanIfAny(cmd *cobra.Command) (*config.Config, *agent.View, error) {
 	cfg, err := f.load(f.config)
-	if err != nil && !cmd.Flags().Changed("config") {
+	if err != nil {
+		if cmd.Flags().Changed("config") {
+			return nil, nil, err
+		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "warning: without the configuration: %v\n", err)
 		}
-		return &config.Config{}, nil
+		cfg = &config.Config{}
 	}
-	return cfg, err
+	view, err := f.view(cmd.Context(), cfg)
+	return cfg, view, err
 }
 
 // options returns the options of an agent that logs to w.

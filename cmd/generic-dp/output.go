@@ -92,12 +92,22 @@ type reporter interface {
 	table(w io.Writer, wide bool) error
 }
 
-// write writes a report in the format of -o.
-func write(cmd *cobra.Command, format string, report reporter) error {
-	if format != "json" && format != "yaml" {
-		return report.table(cmd.OutOrStdout(), format == "wide")
+// reports makes a command of one that writes a report in the format of -o. A report is
+// written with an error, too.
+func reports(cmd *cobra.Command, get func(cmd *cobra.Command, args []string) (reporter, error), formats ...string) *cobra.Command {
+	format := outputFlag(cmd, append([]string{"table"}, formats...)...)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		report, err := get(cmd, args)
+		if report == nil {
+			return err
+		}
+		written := encode
+		if *format == "table" || *format == "wide" {
+			written = func(w io.Writer, format string, _ any) error { return report.table(w, format == "wide") }
+		}
+		return cmp.Or(written(cmd.OutOrStdout(), *format, report), err)
 	}
-	return encode(cmd.OutOrStdout(), format, report)
+	return cmd
 }
 
 // encode writes a report as JSON or YAML.

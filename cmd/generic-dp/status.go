@@ -23,38 +23,34 @@ import (
 // half a second at most.
 const statusLimit = 5 * time.Second
 
+// statusReport is the status of an instance, and as it was received: it may be of another
+// version.
+type statusReport struct {
+	json.RawMessage
+	metrics.Status
+}
+
+func (r statusReport) MarshalJSON() ([]byte, error) { return r.RawMessage, nil }
+
 func newStatus(f *flags) *cobra.Command {
-	var asJSON bool // the flag of before -o
-	var output *string
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "show the devices of a running instance, their health and their holders",
 		Long: `status queries the instance that listens at --listen on this machine. In a
 cluster: kubectl exec POD -- /generic-dp status`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			body, err := f.fetchStatus(cmd.Context())
-			if err != nil {
-				return err
-			}
-			var s metrics.Status
-			if err := json.Unmarshal(body, &s); err != nil {
-				return fmt.Errorf("--listen: no generic-dp answers at %s: %w", f.listen, err)
-			}
-			if asJSON {
-				*output = "json"
-			}
-			if *output == "json" || *output == "yaml" {
-				return encode(cmd.OutOrStdout(), *output, json.RawMessage(body)) // of another version, too
-			}
-			return printStatus(cmd.OutOrStdout(), s)
-		},
 	}
 	cmd.Flags().AddFlagSet(f.pick("listen"))
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	_ = cmd.Flags().MarkHidden("json")
-	output = outputFlag(cmd, "table", "json", "yaml")
-	return cmd
+	return reports(cmd, func(cmd *cobra.Command, _ []string) (_ reporter, err error) {
+		var r statusReport
+		if r.RawMessage, err = f.fetchStatus(cmd.Context()); err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(r.RawMessage, &r.Status); err != nil {
+			return nil, fmt.Errorf("--listen: no generic-dp answers at %s: %w", f.listen, err)
+		}
+		return r, nil
+	}, "json", "yaml")
 }
 
 // fetchStatus queries the instance at --listen.
@@ -90,8 +86,8 @@ func (f *flags) fetchStatus(ctx context.Context) ([]byte, error) {
 	return body, nil
 }
 
-// printStatus writes the content of the status page as text.
-func printStatus(w io.Writer, s metrics.Status) error {
+// table writes the content of the status page as text.
+func (s statusReport) table(w io.Writer, _ bool) error {
 	state := "ready"
 	if len(s.NotReady) > 0 {
 		state = "not ready"

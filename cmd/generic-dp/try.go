@@ -18,7 +18,6 @@ import (
 
 	"github.com/generic-dp/generic-dp/agent"
 	"github.com/generic-dp/generic-dp/cdi"
-	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/internal/standin"
 	"github.com/generic-dp/generic-dp/metrics"
 )
@@ -208,82 +207,57 @@ func (t *trial) resource(ctx context.Context, name string) {
 	t.response(r)
 }
 
-// asServed is a path of the response where serve has links and health directories.
-func (t *trial) asServed(path string) string {
-	if own, ok := strings.CutPrefix(path, t.paths.RunDir); ok {
-		return t.runDir + own
-	}
-	return path
-}
-
 // response prints what a container gets.
 func (t *trial) response(r *standin.Response) {
-	for _, d := range r.GetDevices() {
-		node := d.GetHostPath()
-		if target, err := os.Readlink(node); err == nil {
-			node = target + " (by a link that follows the device)"
+	for _, part := range t.parts(r, " (by a link that follows the device)") {
+		indent, edits := "    ", part.edits
+		if part.name != "" {
+			t.printf("    CDI device  %s\n", part.name)
+			indent += "  "
 		}
-		t.printf("    node        %s at %s (%s)\n", node, d.GetContainerPath(), d.GetPermissions())
-	}
-	for _, m := range r.GetMounts() {
-		access := "read-write"
-		if m.GetReadOnly() {
-			access = "read-only"
+		line := func(format string, args ...any) { t.printf(indent+format+"\n", args...) }
+		for _, n := range edits.DeviceNodes {
+			owner := ""
+			if n.UID != nil {
+				owner += fmt.Sprintf(", uid %d", *n.UID)
+			}
+			if n.GID != nil {
+				owner += fmt.Sprintf(", gid %d", *n.GID)
+			}
+			if n.FileMode != nil {
+				owner += fmt.Sprintf(", mode %04o", *n.FileMode&0o7777)
+			}
+			line("node        %s at %s (%s)%s", cmp.Or(n.HostPath, n.Path), n.Path, n.Permissions, owner)
 		}
-		t.printf("    mount       %s at %s (%s)\n", t.asServed(m.GetHostPath()), m.GetContainerPath(), access)
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.GetEnvs())) {
-		t.printf("    env         %s=%s\n", name, r.GetEnvs()[name])
+		for _, n := range edits.NetDevices {
+			line("interface   %s as %s", n.HostInterfaceName, n.Name)
+		}
+		for _, m := range edits.Mounts {
+			line("mount       %s at %s (%s)", t.served(m.HostPath), m.ContainerPath, map[bool]string{true: "read-only", false: "read-write"}[slices.Contains(m.Options, "ro")])
+		}
+		for _, text := range edits.Env {
+			line("env         %s", text)
+		}
+		for _, h := range edits.Hooks {
+			line("hook        %s %s", h.HookName, h.Path)
+		}
+		if len(edits.AdditionalGIDs) > 0 {
+			line("groups      %s", strings.Trim(fmt.Sprint(edits.AdditionalGIDs), "[]"))
+		}
+		if part.ours {
+			continue
+		}
+		foreign, _ := t.foreign.Devices()
+		for _, d := range foreign {
+			for _, node := range d.Nodes {
+				if d.Name == part.name {
+					line("node        %s", node.Path)
+				}
+			}
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.GetAnnotations())) {
 		t.printf("    annotation  %s=%s\n", name, r.GetAnnotations()[name])
-	}
-	for _, c := range r.GetCdiDevices() {
-		t.cdiDevice(c.GetName())
-	}
-}
-
-// cdiDevice prints what a CDI name injects into a container: everything for the
-// specs of this program, the nodes for foreign ones.
-func (t *trial) cdiDevice(name string) {
-	t.printf("    CDI device  %s\n", name)
-	edits := t.own.Edits(name)
-	if edits == nil {
-		devices, _ := t.foreign.Devices()
-		if i := slices.IndexFunc(devices, func(d device.CDIDevice) bool { return d.Name == name }); i >= 0 {
-			for _, node := range devices[i].Nodes {
-				t.printf("      node        %s\n", node.Path)
-			}
-		}
-		return
-	}
-	for _, n := range edits.DeviceNodes {
-		owner := ""
-		if n.UID != nil {
-			owner += fmt.Sprintf(", uid %d", *n.UID)
-		}
-		if n.GID != nil {
-			owner += fmt.Sprintf(", gid %d", *n.GID)
-		}
-		if n.FileMode != nil {
-			owner += fmt.Sprintf(", mode %04o", *n.FileMode&0o7777)
-		}
-		t.printf("      node        %s at %s (%s)%s\n", cmp.Or(n.HostPath, n.Path), n.Path, n.Permissions, owner)
-	}
-	for _, n := range edits.NetDevices {
-		t.printf("      interface   %s as %s\n", n.HostInterfaceName, n.Name)
-	}
-	for _, m := range edits.Mounts {
-		t.printf("      mount       %s at %s\n", m.HostPath, m.ContainerPath)
-	}
-	for _, text := range edits.Env {
-		t.printf("      env         %s\n", text)
-	}
-	for _, h := range edits.Hooks {
-		t.printf("      hook        %s %s\n", h.HookName, h.Path)
-	}
-	if len(edits.AdditionalGIDs) > 0 {
-		t.printf("      groups      %s\n", strings.Trim(fmt.Sprint(edits.AdditionalGIDs), "[]"))
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
-// shown are the tested fields of `generic-dp status --json`.
+// shown are the tested fields of `generic-dp status -o json`.
 type shown struct {
 	NotReady    []string `json:"not_ready"`
 	HeldUnknown string   `json:"held_unknown"`
@@ -67,7 +67,7 @@ func TestStatus(t *testing.T) {
 
 func (n *node) status(t testing.TB) (s shown, err error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), product.Binary(t), "status", "--json", "--listen", "127.0.0.1:9418")
+	cmd := exec.CommandContext(t.Context(), product.Binary(t), "status", "-o", "json", "--listen", "127.0.0.1:9418")
 	var out []byte
 	err = n.Do(func() (err error) {
 		out, err = cmd.Output()
