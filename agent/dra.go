@@ -364,8 +364,11 @@ func (a *Agent) claims() []cdi.Claim {
 // byDeviceName returns the resource and the device with a name in the node's pool.
 func (s set) byDeviceName(name string) (*resource, ledger.Entry) {
 	for _, m := range s {
+		if m.dra == nil {
+			continue
+		}
 		for _, e := range m.now.Load().entries {
-			if m.dra != nil && dra.DeviceName(e.Offer.ID) == name {
+			if dra.DeviceName(e.Offer.ID) == name {
 				return m.resource, e
 			}
 		}

@@ -305,20 +305,13 @@ func (h *healthDirs) node(path string) string {
 	return fmt.Sprintf("%d:%d %d", unix.Major(uint64(stat.Rdev)), unix.Minor(uint64(stat.Rdev)), stat.Ino)
 }
 
-// mkdir makes a directory that any user of a container may enter.
+// mkdir makes a directory that any user of a container may enter, regardless of the umask.
 func (h *healthDirs) mkdir(name string) error {
 	dir := filepath.Join(h.dir, name)
-	err := os.Mkdir(dir, 0o755)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = os.MkdirAll(dir, 0o755)
-	}
-	if errors.Is(err, fs.ErrExist) {
+	if present(dir) {
 		return nil
 	}
-	if err == nil {
-		err = os.Chmod(dir, 0o755) // regardless of the umask
-	}
-	return err
+	return errors.Join(os.MkdirAll(dir, 0o755), os.Chmod(dir, 0o755))
 }
 
 func (h *healthDirs) make(name string) error {
@@ -330,8 +323,7 @@ func (h *healthDirs) make(name string) error {
 
 // exists reports whether a directory says that its set is healthy.
 func (h *healthDirs) exists(name string) bool {
-	_, err := os.Lstat(filepath.Join(h.dir, name, healthyName))
-	return err == nil
+	return present(filepath.Join(h.dir, name, healthyName))
 }
 
 // withdrawHealth removes healthy where a device went or moved, before that is published.

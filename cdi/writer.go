@@ -33,8 +33,8 @@ const (
 const maxFileName = 255 - len(atomicfile.TempSuffix)
 
 // Writer maintains the spec files of one installation in a directory that container
-// runtimes read. Its only state is the disk, and it ignores foreign files. It is for
-// one goroutine.
+// runtimes read. Its only state is the disk, and it ignores foreign files. One goroutine
+// may write claims beside the one that calls Sync; any may read.
 type Writer struct {
 	// Dir is the host's /var/run/cdi. It is made with the first spec.
 	Dir string

@@ -20,6 +20,9 @@ import (
 // answerWithin bounds the preparation of a claim, once the API server has answered.
 const answerWithin = 900 * time.Millisecond
 
+// sweepWithin bounds all requests of a sweep: who waits for it waits for the holders.
+const sweepWithin = 10 * time.Second
+
 // resourceClaim is a ResourceClaim of resource.k8s.io/v1, as far as it is used.
 type resourceClaim struct {
 	Metadata struct {
@@ -107,7 +110,9 @@ func (d *Server) bounded(ctx context.Context, f func(context.Context) ([]*claims
 			var a answer
 			defer func() { <-d.preparing; done <- a }()
 			defer d.recover("claim", &a.err)
-			a.devices, a.err = f(ctx)
+			if a.err = ctx.Err(); a.err == nil { // the kubelet has given up, and may have asked for the opposite
+				a.devices, a.err = f(ctx)
+			}
 		}()
 	case <-ctx.Done():
 	}
@@ -252,6 +257,8 @@ func holds(c cdi.Claim, device string) int {
 // Sweep removes the files of claims that do not exist any more, but for those that the
 // kubelet knows. It reports whether there were some.
 func (d *Server) Sweep(ctx context.Context, known func(cdi.Claim) bool) bool {
+	ctx, cancel := context.WithTimeout(ctx, sweepWithin)
+	defer cancel()
 	all, _ := d.Claims.Claims() // unreadable ones stay
 	swept := false
 	for _, c := range all {
