@@ -162,12 +162,11 @@ func (n *nodeSlices) store(o object) sliceSpec {
 	}
 	s.version = version(o)
 	var spec sliceSpec
-	err := json.Unmarshal(o.Spec, &spec)
-	s.spec = spec.sum()
-	// A field that is never written is an edit, too.
 	strict := json.NewDecoder(bytes.NewReader(o.Spec))
-	strict.DisallowUnknownFields()
-	if err != nil || strict.Decode(new(sliceSpec)) != nil {
+	strict.DisallowUnknownFields() // they are an error at the end, and an edit
+	if strict.Decode(&spec) == nil {
+		s.spec = spec.sum()
+	} else {
 		s.spec = sha256.Sum256(o.Spec)
 	}
 	n.generation = max(n.generation, spec.Pool.Generation)
@@ -295,10 +294,12 @@ func (n *nodeSlices) put(ctx context.Context, i int, spec sliceSpec) error {
 	name := out.Metadata.Name
 	var in object
 	var err error
-	if n.stored[name] == nil {
-		err = n.api.Create(ctx, slicesPath, out, &in)
-	} else {
+	if n.stored[name] != nil {
 		err = n.api.Update(ctx, slicesPath+"/"+name, out, &in)
+	}
+	// Somebody may have deleted it a moment ago.
+	if n.stored[name] == nil || kubeapi.Code(err) == http.StatusNotFound {
+		err = n.api.Create(ctx, slicesPath, out, &in)
 	}
 	if err != nil {
 		return err

@@ -7,10 +7,30 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/generic-dp/generic-dp/internal/kubeapi"
 	"github.com/generic-dp/generic-dp/internal/kubeapitest"
 )
+
+// A slice that somebody deleted, of which no event came yet, is created by its update: no API
+// is missing.
+func TestUpdateOfADeletedSlice(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	n := newNodeSlices(kubeapi.New(s.Config), testNode)
+	for _, id := range []string{"a", "b"} {
+		specs, _ := n.specs(sorted(devices(id)), time.Now())
+		if wrote, err := n.write(t.Context(), specs, func(error) {}); wrote != 1 || err != nil {
+			t.Fatalf("%s: %d writes, %v", id, wrote, err)
+		}
+		path := slicesPath + "/" + sliceName(testNode, 0)
+		if s.Objects(slicesPath)[path] == nil {
+			t.Fatalf("%s is not published", id)
+		}
+		s.Delete(path)
+	}
+}
 
 // A device that the server does not take as it is is left out, and tried again when it is
 // another one; the others are published.
