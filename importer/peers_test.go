@@ -305,3 +305,42 @@ func TestSRIOVOffersTheSame(t *testing.T) {
 		})
 	}
 }
+
+// A set of different USB devices is one device of all of them, if all are there, and
+// virt-launcher finds each by its bus and number.
+func TestKubeVirtSet(t *testing.T) {
+	t.Parallel()
+	result, err := importer.Convert("in", []byte(`
+usb:
+- resourceName: kubevirt.io/set
+  selectors: [{vendor: "46f4", product: "0001"}, {vendor: "46f5", product: "0002"}]
+`), importer.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Parse(config.File{Name: "imported.toml", Data: result.TOML})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, result.TOML)
+	}
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h.AddRootHub(h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"}), 1, "480")
+	add := func(port, vendor, product string) {
+		dir := h.AddUSB(sysfstest.USB{Port: port, Vendor: vendor, Product: product})
+		if err := os.WriteFile(filepath.Join(h.Sysfs(), dir, "busnum"), []byte("1\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("1-1", "46f4", "0001")
+	offers := func() []device.Offer {
+		snap, opts := scan(t, h.Tree)
+		return matchers.Match(cfg, snap, nil, opts).Resources[0].Offers
+	}
+	if got := offers(); len(got) > 0 {
+		t.Errorf("offers %v with one of two devices", got)
+	}
+	add("1-2", "46f5", "0002")
+	got := offers()
+	if len(got) != 1 || got[0].Problem != "" || len(got[0].Nodes) != 2 || got[0].Env[0].Key.String() != "USB_RESOURCE_KUBEVIRT_IO_SET" || got[0].Env[0].Value.String() != "1:2,1:3" {
+		t.Errorf("offers %+v", got)
+	}
+}

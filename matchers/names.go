@@ -122,22 +122,15 @@ func Makes(r *config.Resource, name string) bool {
 			return true
 		}
 	}
-	var written strings.Builder
-	for i, p := range r.NameText {
-		literal := legalCharacters(p.Literal)
-		if i == 0 {
-			literal = strings.TrimLeft(literal, "-_.")
-		}
-		if i == len(r.NameText)-1 {
-			literal = strings.TrimRight(literal, "-_.")
-		}
+	var shape strings.Builder
+	for _, p := range r.NameText {
 		if p.Var != "" {
-			literal = "*"
+			shape.WriteByte('*')
 		}
-		written.WriteString(literal)
+		shape.WriteString(legalCharacters(p.Literal))
 	}
 	// A long name may have been cut anywhere.
-	for s := written.String(); s != ""; s = s[:len(s)-1] {
+	for s := strings.Trim(shape.String(), "-_."); s != ""; s = s[:len(s)-1] {
 		if p, err := pattern.Parse(pattern.Text, s); err == nil && p.Positive().Match(rest) {
 			return true
 		}
