@@ -148,6 +148,9 @@ func TestRun(t *testing.T) {
 	if uid := body["deleteOptions"].(object)["preconditions"].(object)["uid"]; uid != "lost" {
 		t.Errorf("eviction of UID %v, want no later pod of the name", uid)
 	}
+	if used, granted := c.Used(), kubeapitest.Granted(t, "../deploy/kustomize/evict/evict.yaml"); !slices.Equal(used, granted) {
+		t.Errorf("used: %q, granted: %q", used, granted)
+	}
 	if got, want := c.reports()[0], "lost Evicted: vendor.example/stick stick-lost has been Unhealthy for 1s"; got != want {
 		t.Errorf("event %q, want %q", got, want)
 	}

@@ -53,7 +53,7 @@ func TestChartVariants(t *testing.T) {
 			image: {registry: "", digest: "sha256:0000000000000000000000000000000000000000000000000000000000000000"}, config: {10-mine.toml: ""}, defaultConfig: true,
 			extraArgs: [--node-name=edge], extraEnv: [{name: A, value: "1"}], extraVolumes: [{name: extra, emptyDir: {}}],
 			extraVolumeMounts: [{name: extra, mountPath: /extra, readOnly: true}]}`,
-		"evict":            `{evict: {enabled: true, optIn: true, after: 1m30s, perMinute: 1}, fullnameOverride: devices, commonLabels: {team: edge}, imagePullSecrets: [{name: x}]}`,
+		"evict":            `{evict: {enabled: true, optIn: true, tolerations: [{operator: Exists}], after: 1m30s, perMinute: 1}, fullnameOverride: devices, commonLabels: {team: edge}, imagePullSecrets: [{name: x}]}`,
 		"dra":              `{dra: {enabled: true, resources: ["example.com/zigbee", "example.com/My_Stick.v2"]}, serviceAccount: {name: mine}, fullnameOverride: devices}`,
 		"open nodes":       `{openNodes: true}`,
 		"no pod resources": `{paths: {podResources: ""}}`,
