@@ -138,7 +138,12 @@ func TestPrepare(t *testing.T) {
 	shared := stick("fuse")
 	shared.Slots = 3
 	plain := stick("plain")
-	b.sticks.set(stick("usb:1"), stick("usb:2"), shared, plain)
+	of := func(id string) dra.Device {
+		d := stick(id)
+		d.CDI = []string{"vendor.com/bus=all"}
+		return d
+	}
+	b.sticks.set(of("usb:1"), of("usb:2"), shared, plain)
 	b.serve()
 	b.untilDrivers(1)
 
@@ -151,7 +156,7 @@ func TestPrepare(t *testing.T) {
 	own := func(request string) string { return cdi.Claim{UID: c.UID}.CDIName(cdi.Request{Name: request}) }
 	s1 := "s1"
 	want := []*claims.Device{
-		{RequestNames: []string{"two"}, PoolName: "n1", DeviceName: "usb-1", CdiDeviceIds: []string{"example.com/zigbee=usb:1", own("two")}},
+		{RequestNames: []string{"two"}, PoolName: "n1", DeviceName: "usb-1", CdiDeviceIds: []string{"example.com/zigbee=usb:1", "vendor.com/bus=all", own("two")}},
 		{RequestNames: []string{"one"}, PoolName: "n1", DeviceName: "plain", CdiDeviceIds: []string{"example.com/zigbee=plain", own("one/small")}},
 		{RequestNames: []string{"two"}, PoolName: "n1", DeviceName: "usb-2", CdiDeviceIds: []string{"example.com/zigbee=usb:2"}},
 		{RequestNames: []string{"three"}, PoolName: "n1", DeviceName: "fuse", ShareId: &s1, CdiDeviceIds: []string{"example.com/zigbee=fuse", own("three")}},

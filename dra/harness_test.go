@@ -128,7 +128,7 @@ func (s *sticks) Inject(ctx context.Context, names []string) (r device.Response,
 			if d.State != dra.Healthy {
 				return r, nil, fmt.Errorf("device %q is unhealthy: %s", d.ID, d.Reason)
 			}
-			d.CDI = []string{d.Resource + "=" + d.ID}
+			d.CDI = append([]string{d.Resource + "=" + d.ID}, d.CDI...)
 			devices = append(devices, d)
 			serials = append(serials, d.ID)
 			break

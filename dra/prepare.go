@@ -127,6 +127,7 @@ func (d *Server) bounded(ctx context.Context, f func(context.Context) ([]*claims
 func (d *Server) prepare(ctx context.Context, claim cdi.Claim, groups [][]allocated) ([]*claims.Device, error) {
 	var devices []*claims.Device
 	held := map[string]*Device{} // by key
+	given := map[string]bool{}   // CDI names, by request
 	for _, group := range groups {
 		names := make([]string, len(group))
 		for i := range group {
@@ -137,17 +138,19 @@ func (d *Server) prepare(ctx context.Context, claim cdi.Claim, groups [][]alloca
 			return nil, err
 		}
 		for i, a := range group {
+			var ids []string
+			for _, id := range found[i].CDI { // devices share names of the host, and slots all
+				if once := a.Request + " " + id; !given[once] {
+					given[once], ids = true, append(ids, id)
+				}
+			}
 			at := slices.IndexFunc(claim.Requests, func(r cdi.Request) bool { return r.Name == a.Request })
-			ids := found[i].CDI
 			if at < 0 {
 				at = len(claim.Requests)
 				claim.Requests = append(claim.Requests, cdi.Request{Name: a.Request, Env: r.Env, Mounts: append(slices.Clip(r.Mounts), d.metadataMount(claim, a.Request))})
-				ids = append(slices.Clip(ids), claim.CDIName(claim.Requests[at]))
+				ids = append(ids, claim.CDIName(claim.Requests[at]))
 			}
 			request, key := &claim.Requests[at], found[i].key()
-			if slices.Contains(request.Devices, key) {
-				ids = nil // another slot: the container has the device already
-			}
 			request.Devices, held[key] = append(request.Devices, key), &found[i]
 			slices.Sort(request.Devices)
 			devices = append(devices, &claims.Device{RequestNames: []string{baseRequest(a.Request)}, PoolName: a.Pool, DeviceName: a.Device, ShareId: a.ShareID, CdiDeviceIds: ids})
