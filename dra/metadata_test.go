@@ -35,10 +35,12 @@ func TestMetadata(t *testing.T) {
 		"own":     root + "resourceclaims/own/stick/generic-dp.github.io-metadata.json",
 		"made":    root + "resourceclaimtemplates/mine/stick/generic-dp.github.io-metadata.json",
 		"hostile": root + "resourceclaims/hostile/stick/generic-dp.github.io-metadata.json",
+		"long":    root + "resourceclaims/long/stick/generic-dp.github.io-metadata.json",
+		"control": root + "resourceclaims/control/stick/generic-dp.github.io-metadata.json",
 	} {
 		c := claim(name)
 		b.api.set(c, results(result("stick/small", "usb-1")))
-		b.api.annotate(c, "pod-claim-name", map[string]string{"made": "mine", "hostile": "../../../../etc"}[name])
+		b.api.annotate(c, "pod-claim-name", map[string]string{"made": "mine", "hostile": "../../../../etc", "long": strings.Repeat("a", 200_000), "control": "a\nb"}[name])
 		devices, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, c)
 		if err != nil {
 			t.Fatal(err)

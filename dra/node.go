@@ -92,6 +92,9 @@ func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 		}
 		specs[o.Metadata.Name] = n.store(o)
 	}
+	if len(n.stored) < len(known) {
+		n.uid = "" // they may have been deleted with the node
+	}
 	if n.count == 0 {
 		n.adopt(specs)
 	}

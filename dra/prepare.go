@@ -179,8 +179,8 @@ func (d *Server) allocation(ctx context.Context, c *cdi.Claim) (groups [][]alloc
 	case object.Status.Allocation == nil:
 		return nil, errors.New("is not allocated")
 	}
-	// Anybody may annotate a claim: what is no name of one is none.
-	if name := object.Metadata.Annotations["resource.kubernetes.io/pod-claim-name"]; !strings.ContainsAny(name, "/.") {
+	// Anybody may annotate a claim: what is no name of one, a DNS label, is none.
+	if name := object.Metadata.Annotations["resource.kubernetes.io/pod-claim-name"]; len(name) <= maxLabel && strings.Trim(name, lower+"-") == "" {
 		c.PodClaim = name
 	}
 	found := object.Status.Allocation.Devices

@@ -335,6 +335,25 @@ func TestSlicesReturnWithTheNode(t *testing.T) {
 	}
 }
 
+// The same while the API server is away, whose garbage collector would delete slices of the
+// former node again.
+func TestNodeIsMadeAgainUnseen(t *testing.T) {
+	t.Parallel()
+	p := start(t, newServer(t))
+	p.Set(devices("a"))
+	all := p.until("published", has("a"))
+	p.server.Stop()
+	node := "/api/v1/nodes/" + testNode
+	p.server.Delete(slicesPath + "/" + all[0].Metadata.Name)
+	p.server.Delete(node)
+	p.server.Put(node, kubeapitest.Object{"metadata": kubeapitest.Object{"uid": "another"}})
+	p.server.Start()
+	all = p.until("back", has("a"))
+	if got := all[0].Metadata.OwnerReferences[0].UID; got != "another" {
+		t.Errorf("owned by %q, want the new node", got)
+	}
+}
+
 func TestDroppedFieldsAreNotWrittenForEver(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
