@@ -14,7 +14,7 @@ import (
 // network. Nothing of them runs, but what they name exists.
 var others = []string{
 	"apt-get install", "chcon", "cosign verify", "cosign verify-blob", "cp", "ctr", "gh attestation", "helm install", "helm uninstall", "helm upgrade", "kubectl apply", "kubectl delete", "kubectl describe", "kubectl exec", "kubectl get",
-	"kubectl label", "kubectl logs", "kubectl patch", "kubectl port-forward", "kubectl rollout", "make", "podman run", "sha256sum", "stat", "systemctl",
+	"kubectl label", "kubectl logs", "kubectl patch", "kubectl port-forward", "kubectl rollout", "make", "podman run", "rm", "sha256sum", "stat", "systemctl",
 }
 
 var (
