@@ -115,19 +115,18 @@ func (s *sharedKind) starter(snap *device.Snapshot, glob string, found ...string
 // For is the resource for one device: hardware, or a node or network interface, which
 // may be nil.
 func For(snap *device.Snapshot, names Names, h *device.Hardware, n *device.Node) Resource {
-	if bare := h == nil || h.Bus == device.PlatformBus; bare && n == nil && len(h.Nodes) > 0 {
-		n = h.Nodes[0]
-	} else if bare && n == nil {
-		n = h.Nets[0] // it would not be in the snapshot without either
+	bare := h == nil || h.Bus == device.PlatformBus
+	if bare && n == nil {
+		n = slices.Concat(h.Nodes, h.Nets)[0] // it would not be in the snapshot without any
 	}
 	if n != nil && n.Net != nil {
 		r := Resource{Name: slug(n.Path), Comment: []string{"network interface " + n.Path}, Lines: []string{"match.net.name = " + quote(n.Path), "container.cdi = true"}}
-		if h != nil && h.Bus != device.PlatformBus {
+		if !bare {
 			r.Lines = append([]string{identity(h)}, r.Lines...)
 		}
 		return r
 	}
-	if h == nil || h.Bus == device.PlatformBus {
+	if bare {
 		name := slug(strings.ToLower(strings.TrimRight(n.Kernel, "0123456789")))
 		of := sharedKind{name: kindName(nil, n), resource: name, count: 1}
 		for _, s := range shared {
@@ -219,27 +218,26 @@ const (
 // groupOf is the group of hardware by itself, nil where nothing of it could be injected.
 func groupOf(snap *device.Snapshot, h *device.Hardware) *group {
 	g := &group{table: identity(h), members: []*device.Hardware{h}}
-	can := func(n *device.Node) bool { return n.Net.Type == "can" }
+	special := func(name, kind string, lines ...string) *group {
+		g.name, g.kind, g.lines = name, kind, lines
+		return g
+	}
 	k := kindOf(h)
 	switch {
 	case h.IsRootHub():
 		return nil
 	case h.MDev != nil:
-		g.name, g.kind, g.lines = "mdev", "mediated device", []string{"match.vfio = true"}
-		return g
+		return special("mdev", "mediated device", "match.vfio = true")
 	case h.PCI != nil && h.PCI.VFIO:
-		g.name, g.kind, g.lines = "vfio", "function for virtual machines and DPDK", []string{"match.vfio = true"}
 		g.table = identity(h, fmt.Sprintf("driver = %q", h.PCI.Driver))
-		return g
+		return special("vfio", "function for virtual machines and DPDK", "match.vfio = true")
 	case h.Bus == device.PlatformBus:
 		return nil
-	case slices.ContainsFunc(h.Nets, can):
-		g.name, g.kind, g.lines = "can", "CAN interface", []string{`match.net.type = "can"`, `each = "node"`, "container.cdi = true"}
-		return g
+	case slices.ContainsFunc(h.Nets, func(n *device.Node) bool { return n.Net.Type == "can" }):
+		return special("can", "CAN interface", `match.net.type = "can"`, `each = "node"`, "container.cdi = true")
 	case h.PCI != nil && h.PCI.SRIOV == "vf" && len(h.Nets) > 0 && len(h.Nodes) == 0:
-		g.name, g.kind, g.lines = "vf", "virtual function", []string{"match.net = {}", "container.cdi = true"}
 		g.table = identity(h, `sriov = "vf"`)
-		return g
+		return special("vf", "virtual function", "match.net = {}", "container.cdi = true")
 	case k == nil:
 		return nil
 	}
@@ -347,12 +345,10 @@ func (g *group) resource(names Names) Resource {
 			globs = append(globs, quote(glob))
 		}
 	}
-	switch len(globs) {
-	case 0:
-	case 1:
-		r.Lines = append(r.Lines, "match.glob = "+globs[0])
-	default:
-		r.Lines = append(r.Lines, "match.glob = ["+strings.Join(globs, ", ")+"]")
+	if text := strings.Join(globs, ", "); len(globs) == 1 {
+		r.Lines = append(r.Lines, "match.glob = "+text)
+	} else if len(globs) > 1 {
+		r.Lines = append(r.Lines, "match.glob = ["+text+"]")
 	}
 	r.Lines = append(r.Lines, g.lines...)
 	if g.path != "" {

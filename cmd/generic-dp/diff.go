@@ -72,23 +72,22 @@ container would get. Containers that hold a device come from the instance at
 	}, "json", "yaml")
 }
 
-// offered is a device with its resource.
+// offered is a device of a resource, and the path of its hardware, or its ID without any.
 type offered struct {
 	entry
-	offer *device.Offer
+	hardware string
+	offer    device.Offer
 }
 
-// things lists the offers of a view by their hardware, or by ID without any.
-func things(v *agent.View) map[string][]offered {
-	found := map[string][]offered{}
+func (o offered) name() [2]string { return [2]string{o.Resource, o.ID} }
+
+func offers(v *agent.View) (all []offered) {
 	for _, m := range v.Matched.Resources {
-		for i := range m.Offers {
-			o := &m.Offers[i]
-			key := cmp.Or(o.Hardware, o.ID)
-			found[key] = append(found[key], offered{entry{m.Name, o.ID, o.Slots}, o})
+		for _, o := range m.Offers {
+			all = append(all, offered{entry{m.Name, o.ID, o.Slots}, cmp.Or(o.Hardware, o.ID), o})
 		}
 	}
-	return found
+	return all
 }
 
 // compare lists the changes between two views of one host, those of pods first.
@@ -103,47 +102,37 @@ func compare(before, after *agent.View, holders map[[2]string][]metrics.Holder) 
 		}
 		list = append(list, c)
 	}
-	is, was := things(after), things(before)
 	// What has its ID in its resource in both is compared first: its nodes may differ.
-	kept := map[entry]*device.Offer{}
-	forget := func(o entry) entry { o.Slots = 0; return o }
-	for _, list := range is {
-		for _, o := range list {
-			kept[forget(o.entry)] = o.offer
+	added, gone := map[[2]string]offered{}, map[string][]offered{}
+	for _, o := range offers(after) {
+		added[o.name()] = o
+	}
+	for _, o := range offers(before) {
+		next, kept := added[o.name()]
+		delete(added, o.name())
+		switch {
+		case !kept:
+			gone[o.hardware] = append(gone[o.hardware], o)
+		case next.Slots != o.Slots:
+			add("slots", o.entry, next.entry)
+		case !reflect.DeepEqual(next.offer, o.offer):
+			add("contents", o.entry, o.entry)
 		}
 	}
-	gone := map[string][]offered{}
-	for key, list := range was {
-		for _, o := range list {
-			next := kept[forget(o.entry)]
-			switch {
-			case next == nil:
-				gone[key] = append(gone[key], o)
-				continue
-			case next.Slots != o.Slots:
-				add("slots", o.entry, entry{o.Resource, o.ID, next.Slots})
-			case !reflect.DeepEqual(next, o.offer):
-				add("contents", o.entry, o.entry)
-			}
-			delete(kept, forget(o.entry))
+	for _, o := range offers(after) {
+		if _, isNew := added[o.name()]; !isNew {
+			continue
 		}
-	}
-	for key, list := range is {
-		for _, o := range list {
-			if kept[forget(o.entry)] == nil {
-				continue
-			}
-			switch left := gone[key]; {
-			case len(left) == 0:
-				add("added", entry{}, o.entry)
-				continue
-			case left[0].Resource == o.Resource:
-				add("renamed", left[0].entry, o.entry)
-			default:
-				add("moved", left[0].entry, o.entry)
-			}
-			gone[key] = gone[key][1:]
+		switch left := gone[o.hardware]; {
+		case len(left) == 0:
+			add("added", entry{}, o.entry)
+			continue
+		case left[0].Resource == o.Resource:
+			add("renamed", left[0].entry, o.entry)
+		default:
+			add("moved", left[0].entry, o.entry)
 		}
+		gone[o.hardware] = gone[o.hardware][1:]
 	}
 	for _, list := range gone {
 		for _, o := range list {

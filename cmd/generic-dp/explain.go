@@ -113,15 +113,14 @@ func (r explainReport) table(w io.Writer, _ bool) error {
 		}
 	}
 	for _, e := range r.Resources {
-		offered := fmt.Sprintf("offers %s", count(len(e.Offered), "device"))
-		switch {
-		case r.Device != nil && len(e.Offered) > 0:
+		offered := "no"
+		switch n := len(e.Offered); {
+		case r.Device == nil && n == 0:
+			offered = "no device"
+		case r.Device == nil:
+			offered = "offers " + count(n, "device")
+		case n > 0:
 			offered = "offers it"
-		case len(e.Offered) == 0:
-			offered = "no"
-			if r.Device == nil {
-				offered = "no device"
-			}
 		}
 		fmt.Fprintf(w, "%s: %s\n", e.Resource, strings.TrimSuffix(offered+": "+e.Reason, ": "))
 		for _, id := range e.Offered {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -22,7 +23,7 @@ func recorded(t *testing.T, machine string) (*flags, *agent.View) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := f.close(); err != nil {
+		if err := os.RemoveAll(f.unpacked); err != nil {
 			t.Error(err)
 		}
 	})

@@ -128,20 +128,13 @@ func (f *flags) compare(ctx context.Context, w io.Writer, cfg *config.Config, re
 			add(d, 1)
 		}
 	}
-	differ := 0
+	same := "the other plugin offers the same devices on this host\n"
 	for _, name := range names {
-		switch {
-		case change[name] < 0:
-			fmt.Fprintln(w, "only before: "+name)
-		case change[name] > 0:
-			fmt.Fprintln(w, "only now: "+name)
-		default:
-			continue
+		if by := change[name]; by != 0 {
+			fmt.Fprintf(w, "only %s: %s\n", map[bool]string{true: "now", false: "before"}[by > 0], name)
+			same = ""
 		}
-		differ++
 	}
-	if differ == 0 {
-		fmt.Fprintln(w, "the other plugin offers the same devices on this host")
-	}
-	return nil
+	_, err = io.WriteString(w, same)
+	return err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -36,19 +37,16 @@ device ID, a PCI address, a USB port such as 1-1.4, or a network interface.
 				return err
 			}
 			names := catalog.ReadNames(view.Snapshot, f.hwdata)
-			if len(args) == 0 {
-				text, _, err := f.starter(view, domain, catalog.Starter(view.Snapshot, names))
-				if err == nil {
-					_, err = fmt.Fprint(cmd.OutOrStdout(), text)
+			resources := catalog.Starter(view.Snapshot, names)
+			if len(args) > 0 {
+				found, err := findDevice(view, args[0])
+				if err != nil {
+					return err
 				}
-				return err
+				resources = []catalog.Resource{catalog.For(view.Snapshot, names, found.hardware, found.node)}
 			}
-			found, err := findDevice(view, args[0])
-			if err != nil {
-				return err
-			}
-			text, broken, err := f.starter(view, domain, []catalog.Resource{catalog.For(view.Snapshot, names, found.hardware, found.node)})
-			if err == nil && broken != "" {
+			text, broken, err := f.starter(view, domain, resources)
+			if err == nil && broken != "" && len(args) > 0 {
 				err = fmt.Errorf("%s can't be offered: %s", args[0], broken)
 			}
 			if err == nil {
@@ -75,66 +73,57 @@ const starterHead = `# Devices of this host for pods, written by generic-dp init
 // starter is the text of a configuration with some resources. Those that do not work on
 // this host are comments; broken is why the last of them does not.
 func (f *flags) starter(view *agent.View, domain string, resources []catalog.Resource) (text, broken string, err error) {
-	compose := func(why map[string]string) string {
+	if len(resources) == 0 {
+		return "", "", errors.New("nothing on this host that pods may want: generic-dp devices --all lists all hardware")
+	}
+	why := make([]string, len(resources))
+	compose := func() string {
 		var b strings.Builder
 		if len(resources) > 1 {
 			b.WriteString(starterHead)
 		}
 		fmt.Fprintf(&b, "domain = %q\n", domain)
-		for _, r := range resources {
+		for i, r := range resources {
 			text := r.Text()
-			if broken = why[domain+"/"+r.Name]; broken != "" {
-				text = "# Left out: " + broken + "\n" + strings.ReplaceAll("\n"+strings.TrimSuffix(text, "\n"), "\n", "\n#")[1:] + "\n"
-				text = strings.ReplaceAll(text, "\n##", "\n#")
+			if why[i] != "" {
+				text = "# Left out: " + why[i] + "\n"
+				for line := range strings.Lines(r.Text()) {
+					text += "#" + strings.TrimPrefix(line, "#")
+				}
 			}
 			b.WriteString("\n" + text)
 		}
 		return b.String()
 	}
-	text = compose(nil)
-	if len(resources) == 0 {
-		return text, "", errors.New("nothing on this host that pods may want: generic-dp devices --all lists all hardware")
+	cfg, err := config.Parse(config.File{Name: "config.toml", Data: []byte(compose())})
+	var problems config.Problems
+	if errors.As(err, &problems) {
+		err = errors.New(problems[0].Text)
 	}
-	cfg, err := config.Parse(config.File{Name: "config.toml", Data: []byte(text)})
 	if err != nil {
-		var problems config.Problems
-		if errors.As(err, &problems) {
-			err = errors.New(problems[0].Text)
-		}
 		return "", "", fmt.Errorf("--domain: %w", err)
 	}
-	why := map[string]string{}
-	var problems config.Problems
 	errors.As(cfg.Check(f.allow), &problems)
-	for i, r := range resources {
+	view = view.With(cfg)
+	for _, n := range view.Matched.Notes {
+		if n.Error {
+			problems = append(problems, n.Problem)
+		}
+	}
+	for i, e := range explanations(view, cfg, found{}) {
+		if len(e.Offered) == 0 {
+			why[i] = e.Reason
+		}
+		for _, id := range e.Offered {
+			why[i] = cmp.Or(why[i], e.Unhealthy[id])
+		}
 		for _, p := range problems {
-			if strings.HasPrefix(p.Place, fmt.Sprintf("resource %d (", i+1)) {
-				why[domain+"/"+r.Name] = p.Text
+			if strings.Contains(p.Place, fmt.Sprintf("resource %d (", i+1)) {
+				why[i] = p.Text
 			}
 		}
 	}
-	for i, e := range view.Explain(cfg, nil, nil) {
-		if len(e.Offered) == 0 && why[domain+"/"+resources[i].Name] == "" {
-			why[domain+"/"+resources[i].Name] = e.Reason
-		}
-	}
-	matched := view.With(cfg).Matched
-	for _, m := range matched.Resources {
-		for _, o := range m.Offers {
-			if o.Problem != "" {
-				why[m.Name] = o.Problem
-			}
-		}
-		for _, n := range matched.Notes {
-			if n.Error && strings.HasPrefix(n.Place, m.Resource.Place) {
-				why[m.Name] = n.Text
-			}
-		}
-	}
-	if len(why) == 0 {
-		return text, "", nil
-	}
-	return compose(why), broken, nil
+	return compose(), why[len(why)-1], nil
 }
 
 // found is hardware, or one of its nodes or a node without hardware.
@@ -160,12 +149,10 @@ func findDevice(view *agent.View, name string) (found, error) {
 	}
 	var same []*device.Hardware
 	for _, h := range snap.Hardware {
-		usb, _ := device.FindAttribute("usb.id")
-		pci, _ := device.FindAttribute("pci.id")
 		switch {
 		case h.Name == name, h.Name == "0000:"+name, device.HardwareID(h, view.Forms.Of(h)) == name, h.USB != nil && h.USB.Serial == name && name != "":
 			return found{hardware: h}, nil
-		case !h.IsRootHub() && (h.USB != nil && usb.Hardware(h) == name || h.PCI != nil && pci.Hardware(h) == name):
+		case !h.IsRootHub() && (h.USB != nil && h.USB.Vendor+":"+h.USB.Product == name || h.PCI != nil && h.PCI.Vendor+":"+h.PCI.Device == name):
 			same = append(same, h)
 		}
 	}

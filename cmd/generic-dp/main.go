@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetOut(printable{stdout})
 	root.SetErr(printable{stderr})
 	cmd, err := root.ExecuteContextC(ctx)
-	err = errors.Join(err, f.close())
+	err = errors.Join(err, os.RemoveAll(f.unpacked))
 	switch {
 	case err == nil:
 		return 0

@@ -31,12 +31,7 @@ func (w word) Set(text string) error {
 	return nil
 }
 
-func (w word) String() string {
-	if w.value == nil {
-		return ""
-	}
-	return *w.value
-}
+func (w word) String() string { return *w.value }
 
 func (word) Type() string { return "string" }
 

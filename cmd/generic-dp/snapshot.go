@@ -101,7 +101,7 @@ func writePrivate(name string, data []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-// unpack replaces the host with the recording that --sysfs names, if it is a file. close
+// unpack replaces the host with the recording that --sysfs names, if it is a file. run
 // removes the unpacked files.
 func (f *flags) unpack(cmd *cobra.Command) error {
 	file := f.paths.Sysfs
@@ -133,17 +133,6 @@ func (f *flags) unpack(cmd *cobra.Command) error {
 	if !cmd.Flags().Changed("state-dir") {
 		// Identity decisions of this host do not apply to another.
 		f.paths.StateDir = filepath.Join(f.unpacked, "state")
-	}
-	return nil
-}
-
-// close removes an unpacked recording.
-func (f *flags) close() error {
-	if f.unpacked == "" {
-		return nil
-	}
-	if err := os.RemoveAll(f.unpacked); err != nil {
-		return errors.Join(errors.New("removing an unpacked recording"), err)
 	}
 	return nil
 }

@@ -94,11 +94,14 @@ func (s statusReport) table(w io.Writer, _ bool) error {
 	}
 	fmt.Fprintf(w, "generic-dp %s, %s, %s since %s\n", s.Version, state, s.Command, s.Started.UTC().Format(time.DateTime))
 	fmt.Fprintf(w, "configuration %s, generation %d, loaded %s\n", s.Config.Path, s.Config.Generation, s.Config.Loaded.UTC().Format(time.DateTime))
+	put := func(indent string, lines ...string) {
+		for _, line := range repeated(lines) {
+			wrap(w, indent, line)
+		}
+	}
 	for _, alert := range s.Alerts() {
 		fmt.Fprintf(w, "%s:\n", alert.Heading)
-		for _, line := range repeated(alert.Lines) {
-			wrap(w, "  ", line)
-		}
+		put("  ", alert.Lines...)
 	}
 	if s.HeldUnknown != "" {
 		fmt.Fprintf(w, "Holders are unknown: %s\n", s.HeldUnknown)
@@ -106,41 +109,36 @@ func (s statusReport) table(w io.Writer, _ bool) error {
 	s.ProblemsFirst()
 	for _, r := range s.Resources {
 		fmt.Fprintln(w)
-		wrap(w, "", r.Title()+": "+summary(r))
+		put("", r.Title()+": "+summary(r))
 		for _, d := range r.Devices {
 			used := "?"
 			if s.HeldUnknown == "" {
 				used = strconv.Itoa(len(d.Held))
 			}
-			wrap(w, "  ", fmt.Sprintf("%s, %s/%d used: %s", d.Health, used, d.Slots, d.ID))
-			wrap(w, "    ", d.Reason)
-			wrap(w, "    ", strings.Join(d.Host(), " "))
+			put("  ", fmt.Sprintf("%s, %s/%d used: %s", d.Health, used, d.Slots, d.ID))
+			put("    ", d.Reason)
+			put("    ", strings.Join(d.Host(), " "))
 			if len(d.NUMA) > 0 {
-				wrap(w, "    ", "NUMA "+joinInts(d.NUMA))
+				put("    ", "NUMA "+joinInts(d.NUMA))
 			}
 			var holders []string
 			for _, h := range d.Held {
 				holders = append(holders, "held by "+h.Namespace+"/"+h.Pod+"/"+h.Container)
 			}
-			for _, line := range repeated(holders) {
-				wrap(w, "    ", line)
-			}
+			put("    ", holders...)
 		}
 		if len(r.Devices) == 0 {
-			wrap(w, "  ", cmp.Or(r.NoDevices, "no device matches on this host"))
+			put("  ", cmp.Or(r.NoDevices, "no device matches on this host"))
 		}
 	}
-	if len(s.Events) == 0 {
-		return nil
+	if len(s.Events) > 0 {
+		fmt.Fprintln(w)
 	}
-	fmt.Fprintln(w)
 	var lines []string
 	for _, e := range s.Events {
-		lines = append(lines, strings.Join(strings.Fields(strings.Join([]string{e.Time.UTC().Format(time.DateTime), e.Resource, e.ID, e.What}, " ")), " "))
+		lines = append(lines, strings.Join([]string{e.Time.UTC().Format(time.DateTime), e.Resource, e.ID, e.What}, " "))
 	}
-	for _, line := range repeated(lines) {
-		wrap(w, "", line)
-	}
+	put("", lines...)
 	return nil
 }
 
