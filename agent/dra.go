@@ -149,7 +149,7 @@ func (d *draDriver) problem() string {
 	return ""
 }
 
-// fail adds why devices can't be offered by DRA, by ID.
+// fail adds why devices can't be offered by DRA, by ID. That is no fault of theirs.
 func (d *draDriver) fail(out ledger.Output, failed map[string]error) {
 	if d.server.Load() == nil {
 		return
@@ -163,10 +163,12 @@ func (d *draDriver) fail(out ledger.Output, failed map[string]error) {
 		return
 	}
 	for _, r := range out.Resources {
-		for _, e := range r.Devices {
-			if !strings.HasSuffix(r.Name, draSuffix) {
-				continue
-			}
+		if !strings.HasSuffix(r.Name, draSuffix) {
+			continue
+		}
+		for i := range r.Devices {
+			e := &r.Devices[i]
+			e.Sound = e.Sound || e.Healthy && failed[e.Offer.ID] == nil
 			if problem != "" {
 				failed[e.Offer.ID] = errors.New(problem)
 			} else if reason := refused[dra.DeviceName(e.Offer.ID)]; reason != "" {
@@ -225,8 +227,8 @@ func stateOf(e ledger.Entry) dra.State {
 	switch {
 	case e.Healthy:
 		return dra.Healthy
-	case e.Moves:
-		return dra.Moving
+	case e.Sound:
+		return dra.Withheld
 	case e.Reason == ledger.ReasonGone:
 		return dra.Gone
 	case e.Reason == ledger.ReasonSettling, e.Reason == health.ReasonPending, e.Reason == ledger.ReasonUnread:

@@ -439,8 +439,8 @@ container.health_dir = "/run/device"
 	}
 }
 
-// A pod with a claim keeps a healthy device when api changes, until that goes; nobody else gets
-// it.
+// A pod with a claim keeps a healthy device when the driver may not publish any more, and when
+// api changes, until the device goes; nobody else gets it.
 func TestHeldDeviceStaysHealthy(t *testing.T) {
 	t.Parallel()
 	n, api := byClaim(t, zigbeeByClaim)
@@ -453,14 +453,27 @@ func TestHeldDeviceStaysHealthy(t *testing.T) {
 	if _, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, allocate(api, "a", name)); err != nil {
 		t.Fatal(err)
 	}
-	n.configure(zigbee)
-	n.untilPublished(api, map[string]string{name: "NoSchedule"})
 	told := func(text string) func() bool {
 		return func() bool {
 			h := n.kubelet.DeviceHealth(dra.Driver, "n1/"+name)
-			return h.GetHealth().String()+": "+h.GetMessage() == text
+			return strings.HasPrefix(h.GetHealth().String()+": "+h.GetMessage(), text)
 		}
 	}
+	token, err := os.ReadFile(api.Config.Token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(api.Config.Token); err != nil {
+		t.Fatal(err)
+	}
+	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
+	n.until("health without a token", told("HEALTHY: api = \"dra\" can't be served: no service account token"))
+	n.host.RemoveUSB("1-2")
+	if err := os.WriteFile(api.Config.Token, token, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.configure(zigbee)
+	n.untilPublished(api, map[string]string{name: "NoSchedule", dra.DeviceName(otherID): "NoSchedule"})
 	n.until("health of a device that moves", told("HEALTHY: now offered by example.com/zigbee"))
 	n.host.RemoveUSB("1-1")
 	n.until("health of a device that is gone", told("UNHEALTHY: resource was removed from the configuration"))

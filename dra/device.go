@@ -19,8 +19,9 @@ type State byte
 // The states. The scheduler gives only healthy devices to pods.
 const (
 	Healthy State = iota
-	// Moving is a good device that a container may hold, and nobody else gets.
-	Moving
+	// Withheld is a device that is in order, so that who holds it may go on, but that
+	// nobody else gets.
+	Withheld
 	Settling
 	Unhealthy
 	// Gone is a device that is away, but stays listed.

@@ -34,7 +34,7 @@ func (d *Server) report(devices []Device) *health.NodeWatchResourcesResponse {
 	r := &health.NodeWatchResourcesResponse{}
 	for i := range devices {
 		v := health.HealthStatus_UNHEALTHY
-		if devices[i].State == Healthy || devices[i].State == Moving {
+		if devices[i].State == Healthy || devices[i].State == Withheld {
 			v = health.HealthStatus_HEALTHY
 		}
 		r.Devices = append(r.Devices, &health.DeviceHealth{

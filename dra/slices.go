@@ -87,7 +87,7 @@ const (
 // state.
 const taintKey = Driver + "/unhealthy"
 
-var taintValues = map[State]string{Moving: "moving", Settling: "settling", Unhealthy: "unhealthy", Gone: "gone"}
+var taintValues = map[State]string{Withheld: "withheld", Settling: "settling", Unhealthy: "unhealthy", Gone: "gone"}
 
 // published returns d as entry of a ResourceSlice, and the time at which that changes
 // by itself, if it does.

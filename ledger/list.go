@@ -175,7 +175,7 @@ func (t *transition) entries(d *draft) []Entry {
 		e := Entry{Offer: rec.offer, Present: rec.present, Unseen: !rec.present && rec.net.away()}
 		switch {
 		case !rec.present && t.claimed[id] != "":
-			e.Reason, e.Moves = reasonClaimed+t.claimed[id], t.in.Failing[id] == ""
+			e.Reason, e.Sound = reasonClaimed+t.claimed[id], t.in.Failing[id] == ""
 		case !rec.present && rec.now != "":
 			e.Reason = reasonRenamed + rec.now
 		case d.config.Refuse != "":

@@ -153,8 +153,8 @@ type Entry struct {
 	Reason string
 	// Present is set if the device is matched, or its interfaces are in a container.
 	Present bool
-	// Moves is set if the device is there and in order, and another resource waits for it.
-	Moves bool
+	// Sound is set if a device that is not Healthy is in order: another resource waits for it.
+	Sound bool
 	// Unseen is set if interfaces of the device are not on the host and no container is
 	// known to hold it. A kubelet that has just started knows few containers, so that
 	// this may be wrong, and is queried again.
