@@ -310,6 +310,9 @@ func TestClusterLatency(t *testing.T) {
 	go func() {
 		_ = c.Watch(ctx, selector+"&watch=1&resourceVersion="+list.Metadata.ResourceVersion, time.Minute, func(e kubeapi.Event) error {
 			var s slice
+			if e.Type == "" {
+				return nil
+			}
 			if err := json.Unmarshal(e.Object, &s); err != nil {
 				return err
 			}

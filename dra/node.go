@@ -118,12 +118,15 @@ func (n *nodeSlices) adopt(specs map[string]sliceSpec) {
 // quiet is longer than a server lets a watch without bookmarks last.
 const quiet = 90 * time.Minute
 
-// watch sends the changes since version until the watch ends.
+// watch sends the changes since version until the watch ends, after an event of no slice
+// when it has begun.
 func (n *nodeSlices) watch(ctx context.Context, version string, events chan<- event) error {
 	return n.api.Watch(ctx, n.selector()+"&watch=1&resourceVersion="+url.QueryEscape(version), quiet, func(e kubeapi.Event) error {
 		out := event{deleted: e.Type == "DELETED"}
-		if err := json.Unmarshal(e.Object, &out.object); err != nil {
-			return err
+		if e.Type != "" {
+			if err := json.Unmarshal(e.Object, &out.object); err != nil {
+				return err
+			}
 		}
 		select {
 		case events <- out:
@@ -138,6 +141,9 @@ func (n *nodeSlices) watch(ctx context.Context, version string, events chan<- ev
 // versions are ordered, and those of own writes are known.
 func (n *nodeSlices) apply(e event) bool {
 	name := e.Metadata.Name
+	if name == "" {
+		return false
+	}
 	s := n.stored[name]
 	if s != nil && version(e.object) <= s.version {
 		return false

@@ -138,7 +138,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 
 // session lists the node's slices, then writes what differs and follows what others
 // change, until the watch ends or a request fails. Whatever the failure, the next session
-// begins with what the server has. It worked if everything was written.
+// begins with what the server has. It worked if everything was written and the watch began.
 func (p *Publisher) session(ctx context.Context, budget *bucket) (worked bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watch sync.WaitGroup
@@ -154,6 +154,8 @@ func (p *Publisher) session(ctx context.Context, budget *bucket) (worked bool, e
 		ended  = make(chan error, 1)
 		timer  = time.NewTimer(0)
 		next   time.Time // of the next write, if there is one
+
+		began, written bool
 	)
 	defer timer.Stop()
 	watch.Go(func() { ended <- p.node.watch(ctx, version, events) })
@@ -165,7 +167,9 @@ func (p *Publisher) session(ctx context.Context, budget *bucket) (worked bool, e
 			if next, err = p.write(ctx, budget); err != nil {
 				return worked, err
 			}
-			worked = true
+			written = true
+		}
+		if worked = began && written; worked {
 			p.setProblem("", p.node.left)
 		}
 		var due <-chan time.Time
@@ -179,6 +183,7 @@ func (p *Publisher) session(ctx context.Context, budget *bucket) (worked bool, e
 		case err := <-ended:
 			return worked, err
 		case e := <-events:
+			began = true
 			dirty = p.node.apply(e) || dirty
 		case <-p.wake:
 			dirty = true

@@ -474,6 +474,31 @@ func TestProblems(t *testing.T) {
 	}
 }
 
+// Without the right to watch, a problem that stays and attempts that get rarer.
+func TestNoWatch(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	watches := func(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
+	s.Fault(func(r *http.Request) int {
+		if watches(r) {
+			return http.StatusForbidden
+		}
+		return 0
+	})
+	p := start(t, s)
+	p.Set(devices("a"))
+	p.until("problem", func([]slice) bool { return strings.Contains(p.Problem(), "dra.enabled") })
+	before := len(s.Requests())
+	p.until("tried again", func([]slice) bool {
+		if p.Problem() == "" {
+			t.Fatal("the problem is forgotten")
+		}
+		return len(s.Requests()) > before+6
+	})
+	s.Fault(nil)
+	p.until("healed", func([]slice) bool { return p.Problem() == "" })
+}
+
 func TestNoToken(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)

@@ -172,13 +172,19 @@ func (w *watch) path() string {
 
 // event handles one event.
 func (w *watch) event(event kubeapi.Event) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if event.Type == "" { // the watch began
+		if w.listed == nil {
+			w.problem = nil
+		}
+		return nil
+	}
 	var o podObject
 	if err := json.Unmarshal(event.Object, &o); err != nil {
 		return err
 	}
 	m := &o.Metadata
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	switch {
 	case event.Type == "BOOKMARK" && w.listed != nil && m.Annotations["k8s.io/initial-events-end"] == "true":
 		for uid := range w.tracker.pods {

@@ -152,10 +152,11 @@ type Event struct {
 	Object json.RawMessage
 }
 
-// Watch calls event for each event of the collection at path, whose query has watch=1,
-// until the server ends the stream, which is no error, ctx is cancelled or event fails. A
-// stream without an event for quiet ends like one that is too old, with StatusGone: a proxy
-// may keep a dead one open, and the versions of a server that was restored are lower.
+// Watch calls event with an empty Event when the server has accepted the request, then for
+// each event of the collection at path, whose query has watch=1, until the server ends the
+// stream, which is no error, ctx is cancelled or event fails. A stream without an event for
+// quiet ends like one that is too old, with StatusGone: a proxy may keep a dead one open,
+// and the versions of a server that was restored are lower.
 func (c *Client) Watch(ctx context.Context, path string, quiet time.Duration, event func(Event) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -169,9 +170,12 @@ func (c *Client) Watch(ctx context.Context, path string, quiet time.Duration, ev
 	}
 	defer resp.Body.Close()
 	body := &io.LimitedReader{R: resp.Body}
+	var e Event
 	for dec := json.NewDecoder(body); ; timer.Reset(quiet) {
-		body.N = maxAnswer
-		var e Event
+		if err := event(e); err != nil {
+			return err
+		}
+		body.N, e = maxAnswer, Event{}
 		switch err := dec.Decode(&e); {
 		case errors.Is(err, io.EOF):
 			return nil
@@ -181,9 +185,6 @@ func (c *Client) Watch(ctx context.Context, path string, quiet time.Duration, ev
 			return failed(http.MethodGet, path, err)
 		case e.Type == "ERROR":
 			return failure(http.MethodGet, path, 0, e.Object)
-		}
-		if err := event(e); err != nil {
-			return err
 		}
 	}
 }
