@@ -50,11 +50,9 @@ type Resource struct {
 	// NameText is the part after the domain.
 	Name     string
 	NameText device.Text
-	// Names maps the results of a name with variables to nicer names, both without the
-	// domain. NamePatterns are its keys with wildcards, in file order, for results that
-	// are no keys.
-	Names        map[string]string
-	NamePatterns []NamePattern
+	// Names are nicer names for results of a name with variables, both without the domain:
+	// the first that matches counts.
+	Names []NicerName
 	// Place names it in messages: `gpu.toml: resource 2 ("gpu")`.
 	Place   string
 	Match   []Match
@@ -86,12 +84,13 @@ type Resource struct {
 	Container Container
 }
 
-// NamePattern is a pattern of results of a name with variables, and the nicer name.
-type NamePattern struct {
+// NicerName is a name for the results that a condition matches.
+type NicerName struct {
 	Result pattern.Values
 	Name   string
 
-	at int // position in the file
+	key string
+	at  int // position in the file of a pattern, 0 without wildcards
 }
 
 // Each defines what one device is.

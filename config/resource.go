@@ -214,7 +214,6 @@ func (v value) resourceNames(r *Resource) {
 		return
 	}
 	results := allResults(r.NameText)
-	r.Names = make(map[string]string)
 	for result, e := range v.own(`such as { "10de" = "nvidia" }`) {
 		if v.misplaced(result, "what name results in") {
 			continue
@@ -227,25 +226,25 @@ func (v value) resourceNames(r *Resource) {
 			e.report(quote(name)+" "+rule, "")
 			continue
 		}
+		key, at := v.key(result), 0
 		if strings.ContainsAny(result, `*?[{\`) {
-			key := v.key(result)
-			p := key.values(anyText)
-			if p.Negative() {
-				key.report(quote(result)+` begins with "!": want a pattern that selects`, "")
-			}
 			_, n := key.find()
-			r.NamePatterns = append(r.NamePatterns, NamePattern{p, name, n.at})
+			at = n.at
 		} else if r.Name != "" && !results.Match(result) {
 			hint := ""
 			if vars := r.NameText.Vars(); len(vars) == 1 && result != "" {
 				hint = didYouMean(r.NameText.Expand(func(string) (string, bool) { return result, true }).String())
 			}
-			v.key(result).report(quote(result)+" is no result of "+quote(r.NameText.String())+": want the whole name, without domain", hint)
+			key.report(quote(result)+" is no result of "+quote(r.NameText.String())+": want the whole name, without domain", hint)
 			continue
 		}
-		r.Names[result] = name
+		p := key.values(anyText)
+		if p.Negative() {
+			key.report(quote(result)+` begins with "!": want a pattern that selects`, "")
+		}
+		r.Names = append(r.Names, NicerName{p, name, result, at})
 	}
-	sort.Slice(r.NamePatterns, func(i, j int) bool { return r.NamePatterns[i].at < r.NamePatterns[j].at })
+	sort.SliceStable(r.Names, func(i, j int) bool { return r.Names[i].at < r.Names[j].at })
 }
 
 // allResults is a condition that all possible results of a text meet.

@@ -217,9 +217,9 @@ func (v value) checkCDI(r *Resource) {
 	if rule := checkKind(domain, name); rule != "" {
 		v.child("name").report(quote(r.Name)+" "+rule, "")
 	}
-	for result, name := range r.Names {
-		if rule := checkKind(domain, name); rule != "" {
-			v.child("names").child(result).report(quote(name)+" "+rule, "")
+	for _, n := range r.Names {
+		if rule := checkKind(domain, n.Name); rule != "" {
+			v.child("names").child(n.key).report(quote(n.Name)+" "+rule, "")
 		}
 	}
 }

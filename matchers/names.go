@@ -76,12 +76,10 @@ func (m *run) nameOf(r *config.Resource, c *candidate) (string, error) {
 
 // nicerName is the name to use instead of a result, which may be the result itself.
 func nicerName(r *config.Resource, result string) string {
-	name, known := r.Names[result]
-	for i := 0; !known && i < len(r.NamePatterns); i++ {
-		name, known = r.NamePatterns[i].Name, r.NamePatterns[i].Result.Match(result)
-	}
-	if known {
-		return name
+	for _, n := range r.Names {
+		if n.Result.Match(result) {
+			return n.Name
+		}
 	}
 	return result
 }
@@ -118,7 +116,7 @@ func Makes(r *config.Resource, name string) bool {
 		return false
 	}
 	for _, nicer := range r.Names {
-		if legalName(nicer) == rest {
+		if legalName(nicer.Name) == rest {
 			return true
 		}
 	}
