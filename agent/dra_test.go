@@ -443,16 +443,24 @@ container.health_dir = "/run/device"
 // api changes, until the device goes; nobody else gets it.
 func TestHeldDeviceStaysHealthy(t *testing.T) {
 	t.Parallel()
-	n, api := byClaim(t, zigbeeByClaim)
+	n, api := byClaim(t, "api = \"dra\"\n"+followed)
 	n.addBus()
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	n.serve()
 	name := dra.DeviceName("usb:10c4:ea60:AAAA1111")
 	n.untilPublished(api, map[string]string{name: ""})
 	n.until("registration", func() bool { return n.kubelet.Drivers(dra.Driver) == 1 })
-	if _, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, allocate(api, "a", name)); err != nil {
+	devices, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, allocate(api, "a", name))
+	if err != nil {
 		t.Fatal(err)
 	}
+	dir := ""
+	for _, m := range n.edits(names(devices)[1]).Mounts {
+		if m.ContainerPath == "/run/device" {
+			dir = m.HostPath
+		}
+	}
+	n.eventually("healthy", func() bool { return healthy(dir) != nil })
 	told := func(text string) func() bool {
 		return func() bool {
 			h := n.kubelet.DeviceHealth(dra.Driver, "n1/"+name)
@@ -468,13 +476,16 @@ func TestHeldDeviceStaysHealthy(t *testing.T) {
 	}
 	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
 	n.until("health without a token", told("HEALTHY: api = \"dra\" can't be served: no service account token"))
+	n.wantHealthy(dir, true, "without a token")
 	n.host.RemoveUSB("1-2")
 	if err := os.WriteFile(api.Config.Token, token, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	n.configure(zigbee)
+	n.configure(followed)
 	n.untilPublished(api, map[string]string{name: "NoSchedule", dra.DeviceName(otherID): "NoSchedule"})
 	n.until("health of a device that moves", told("HEALTHY: now offered by example.com/zigbee"))
+	n.wantHealthy(dir, true, "while it moves")
 	n.host.RemoveUSB("1-1")
 	n.until("health of a device that is gone", told("UNHEALTHY: resource was removed from the configuration"))
+	n.wantHealthy(dir, false, "when it is gone")
 }

@@ -228,7 +228,7 @@ func (h *healthDirs) update(s *healthSet, entries map[string]*ledger.Entry, now 
 		if e := entries[id]; e != nil && e.Present {
 			var there bool
 			here, there = h.nodes(&e.Offer)
-			healthy = healthy && there && (e.Healthy || was && e.Reason == health.ReasonPending)
+			healthy = healthy && there && (e.Healthy || e.Sound || was && e.Reason == health.ReasonPending)
 			if e.Offer.HealthDir != "" {
 				s.Hold = e.Offer.HealthHold
 			}
