@@ -122,7 +122,7 @@ func (d *draDriver) Status() plugin.Status {
 }
 
 // holders are those of the slots of a resource, as far as the kubelet listed them.
-func (d *draDriver) holders(resource string, entries []ledger.Entry, held podresources.Holders) map[string][]podresources.Holder {
+func (d *draDriver) holders(entries []ledger.Entry, held podresources.Holders) map[string][]podresources.Holder {
 	bySlot := map[string][]podresources.Holder{}
 	for _, e := range entries {
 		for i, h := range held[dra.Driver][dra.DeviceName(e.Offer.ID)] {

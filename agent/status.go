@@ -138,7 +138,7 @@ func (m member) status(held podresources.Holders, allocatable map[string][]strin
 	}
 	if m.dra != nil {
 		r.API = string(config.APIDRA)
-		holders, allocatable = m.dra.holders(m.Name, now.entries, held), nil
+		holders, allocatable = m.dra.holders(now.entries, held), nil
 	}
 	slots, free := 0, 0
 	if held != nil {
