@@ -132,8 +132,8 @@ func attribute(h *device.Hardware, name string) string {
 func usbDriver(u *device.USB) string {
 	var all []string
 	for _, i := range u.Interfaces {
-		if i.Driver != "" && !slices.Contains(all, i.Driver) {
-			all = append(all, i.Driver)
+		if i.Driver != "" {
+			all = union(all, i.Driver)
 		}
 	}
 	return strings.Join(all, ",")
@@ -167,11 +167,7 @@ func ownersOf(result matchers.Result) owners {
 func (o owners) of(paths ...string) []Offer {
 	all := []Offer{}
 	for _, path := range paths {
-		for _, offer := range o[path] {
-			if !slices.Contains(all, offer) {
-				all = append(all, offer)
-			}
-		}
+		all = union(all, o[path]...)
 	}
 	return all
 }

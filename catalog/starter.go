@@ -8,8 +8,10 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
 // Resource is a [[resource]] for an administrator to start with.
@@ -44,7 +46,6 @@ type group struct {
 	globs      []string // of its nodes, none for VFIO and network interfaces
 	lines      []string // further keys
 	members    []*device.Hardware
-	single     bool // one device was asked for
 }
 
 // Starter lists resources for what a host has and pods may want: not its disks,
@@ -140,7 +141,6 @@ func For(snap *device.Snapshot, names Names, h *device.Hardware, n *device.Node)
 	if g == nil {
 		g = &group{kind: cmp.Or(kindName(h, nil), string(h.Bus)+" device"), table: identity(h), members: []*device.Hardware{h}}
 	}
-	g.single = true
 	more := identifying(snap, h)
 	if n != nil && n.Net == nil && !strings.HasPrefix(n.Path, "/dev/vfio/") {
 		if !matches(n.Path, g.globs...) { // such as the sound of a camera
@@ -191,8 +191,8 @@ func identifying(snap *device.Snapshot, h *device.Hardware) []string {
 		}
 	}
 	switch {
-	case h.USB != nil && namesakes == 0 && plain(serial) && !device.PlaceholderSerial(serial):
-		return []string{fmt.Sprintf("serial = %q", serial)}
+	case h.USB != nil && namesakes == 0 && serial != "" && utf8.ValidString(serial) && !device.PlaceholderSerial(serial):
+		return []string{"serial = " + quote(pattern.Quote(serial))}
 	case twins == 0:
 		return nil
 	case h.USB != nil:
@@ -201,13 +201,6 @@ func identifying(snap *device.Snapshot, h *device.Hardware) []string {
 		return []string{fmt.Sprintf("address = %q", h.PCI.Address)}
 	}
 	return []string{fmt.Sprintf("uuid = %q", attribute(h, "mdev.uuid"))}
-}
-
-// plain reports whether a value stands for itself as a pattern.
-func plain(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return !('a' <= r|0x20 && r|0x20 <= 'z' || '0' <= r && r <= '9' || strings.ContainsRune("-_.:", r))
-	})
 }
 
 const (
@@ -285,19 +278,20 @@ func with(snap *device.Snapshot, companions []string) []string {
 // add adds hardware with the same identity. Where one needs a key, all get it.
 func (g *group) add(other *group) {
 	g.members = append(g.members, other.members...)
-	for _, line := range other.lines {
-		if !slices.Contains(g.lines, line) {
-			g.lines = append(g.lines, line)
-		}
-	}
+	g.lines, g.globs = union(g.lines, other.lines...), union(g.globs, other.globs...)
 	if other.path == "" {
 		g.path = ""
 	}
-	for _, glob := range other.globs {
-		if !slices.Contains(g.globs, glob) {
-			g.globs = append(g.globs, glob)
+}
+
+// union adds what a list lacks.
+func union[T comparable](list []T, more ...T) []T {
+	for _, one := range more {
+		if !slices.Contains(list, one) {
+			list = append(list, one)
 		}
 	}
+	return list
 }
 
 // identity are the lines that select hardware by what it is.
@@ -357,7 +351,7 @@ func (g *group) resource(names Names) Resource {
 	if len(g.globs)+len(g.lines) == 0 {
 		r.Comment = append(r.Comment, "It has no node to inject: a container gets what container.env says of it.")
 	}
-	if len(g.members) > 1 && !g.single {
+	if len(g.members) > 1 {
 		r.Comment = append(r.Comment, "Pods get any of these: init DEVICE writes a resource for one of them.")
 	}
 	return r

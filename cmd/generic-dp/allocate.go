@@ -204,9 +204,7 @@ func (t *trial) podman(r *standin.Response) error {
 
 // shellQuote quotes an argument for a shell where it has to be.
 func shellQuote(s string) string {
-	if s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return !('a' <= r|0x20 && r|0x20 <= 'z' || '0' <= r && r <= '9' || strings.ContainsRune("-_./:=,@%+", r))
-	}) {
+	if isPlain(s, "-_./:=,@%+") {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"

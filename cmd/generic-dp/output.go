@@ -178,10 +178,7 @@ func yamlScalar(token json.Token) string {
 		}
 		return fmt.Sprint(token)
 	}
-	plain := s != "" && (s[0] == '/' || 'a' <= s[0]|0x20 && s[0]|0x20 <= 'z') && !strings.ContainsFunc(s, func(r rune) bool {
-		return !('a' <= r|0x20 && r|0x20 <= 'z' || '0' <= r && r <= '9' || strings.ContainsRune("_-./ ", r))
-	}) && s == strings.TrimSpace(s)
-	if plain && !slices.Contains([]string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}, strings.ToLower(s)) {
+	if isPlain(s, "_-./ ") && (s[0] < '0' || s[0] > '9') && isPlain(s[:1], "/") && s == strings.TrimSpace(s) && !slices.Contains([]string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}, strings.ToLower(s)) {
 		return s
 	}
 	var quoted bytes.Buffer
@@ -189,6 +186,13 @@ func yamlScalar(token json.Token) string {
 	enc.SetEscapeHTML(false)
 	_ = enc.Encode(s) // a string has an encoding
 	return strings.TrimSpace(quoted.String())
+}
+
+// isPlain reports whether a text has only letters of ASCII, digits and some others.
+func isPlain(s, others string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return !('a' <= r|0x20 && r|0x20 <= 'z' || '0' <= r && r <= '9' || strings.ContainsRune(others, r))
+	})
 }
 
 // table writes rows in aligned columns, with a dash in place of an empty cell.
