@@ -47,9 +47,10 @@ type pciDeviceInfo struct {
 	PF      string `json:"pf-pci-address,omitempty"`
 }
 
-// newDeviceInfo describes a network function, nil for other hardware.
+// newDeviceInfo describes a network function, nil for other hardware: the specification has
+// no sub-functions.
 func newDeviceInfo(h *device.Hardware) *deviceInfo {
-	if h == nil || h.PCI == nil || !strings.HasPrefix(h.PCI.Class, "02") {
+	if h == nil || h.PCI == nil || h.PCI.SRIOV == "sf" || !strings.HasPrefix(h.PCI.Class, "02") {
 		return nil
 	}
 	of := &pciDeviceInfo{Address: h.PCI.Address, PF: h.PCI.PF}

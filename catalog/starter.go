@@ -197,6 +197,8 @@ func identifying(snap *device.Snapshot, h *device.Hardware) []string {
 		return nil
 	case h.USB != nil:
 		return []string{fmt.Sprintf("path = %q", attribute(h, "usb.path"))}
+	case h.PCI != nil && h.PCI.SRIOV == "sf":
+		return []string{fmt.Sprintf("pf = %q", h.PCI.PF), fmt.Sprintf("vf = \"%d\"", h.PCI.VF)}
 	case h.PCI != nil:
 		return []string{fmt.Sprintf("address = %q", h.PCI.Address)}
 	}
@@ -231,6 +233,9 @@ func groupOf(snap *device.Snapshot, h *device.Hardware) *group {
 	case h.PCI != nil && h.PCI.SRIOV == "vf" && len(h.Nets) > 0 && len(h.Nodes) == 0:
 		g.table = identity(h, `sriov = "vf"`)
 		return special("vf", "virtual function", "match.net = {}", "container.cdi = true")
+	case h.PCI != nil && h.PCI.SRIOV == "sf" && len(h.Nets) > 0 && len(h.Nodes) == 0:
+		g.table = identity(h, `sriov = "sf"`)
+		return special("sf", "sub-function", "match.net = {}", "container.cdi = true")
 	case k == nil:
 		return nil
 	}

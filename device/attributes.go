@@ -62,13 +62,17 @@ var attributes = []Attribute{
 	ofPCI("driver", TextValue, "vfio-pci", "the bound driver", func(p *PCI) string { return p.Driver }),
 	ofPCI("address", AddressValue, "0000:3b:00.0", "with the domain", func(p *PCI) string { return p.Address }),
 	ofPCI("slot", SlotValue, "0000:3b:00", "the address without its function", func(p *PCI) string {
-		slot, _, _ := strings.Cut(p.Address, ".")
+		address := p.Address
+		if p.SRIOV == "sf" {
+			address = p.PF
+		}
+		slot, _, _ := strings.Cut(address, ".")
 		return slot
 	}),
 	ofPCI("iommu_group", NumberValue, "12", "decimal", func(p *PCI) string { return p.IOMMUGroup }),
-	ofPCI("sriov", WordValue, "vf", "physical function, virtual function, or neither", func(p *PCI) string { return p.SRIOV }, "pf", "vf", "none"),
-	ofPCI("pf", TextValue, "ens1f0", "of a virtual function: address or network interface of its physical one", func(p *PCI) string { return p.PF }),
-	ofPCI("vf", NumberValue, "0", "of a virtual function: its number there, decimal", func(p *PCI) string {
+	ofPCI("sriov", WordValue, "vf", "physical, virtual or sub-function, or neither", func(p *PCI) string { return p.SRIOV }, "pf", "vf", "sf", "none"),
+	ofPCI("pf", TextValue, "ens1f0", "of a virtual or sub-function: address or network interface of its physical one", func(p *PCI) string { return p.PF }),
+	ofPCI("vf", NumberValue, "0", "of a virtual or sub-function: its number there, decimal", func(p *PCI) string {
 		if p.PF == "" || p.VF < 0 {
 			return ""
 		}

@@ -59,7 +59,8 @@ type Problem struct {
 	Reason string
 }
 
-// Hardware is one USB device, PCI function, mediated device or platform device.
+// Hardware is one USB device, PCI function or sub-function, mediated device or platform
+// device.
 type Hardware struct {
 	Bus Bus
 	// Path is the device's directory in sysfs relative to the root, such as
@@ -168,7 +169,7 @@ type USBInterface struct {
 // PCI is the identity of a PCI function, from ghw and from
 // /sys/bus/pci/devices (kernel: Documentation/ABI/testing/sysfs-bus-pci).
 type PCI struct {
-	Address    string // "0000:3b:00.0"
+	Address    string // "0000:3b:00.0"; of a sub-function its name, "mlx5_core.sf.4"
 	Vendor     string // four lower-case hexadecimal digits, as are the next three
 	Device     string
 	SubVendor  string
@@ -179,10 +180,12 @@ type PCI struct {
 	IOMMUGroup string // "12"; empty without an IOMMU
 	// VFIO is set if the function is bound to a VFIO driver: vfio-pci, or one for
 	// certain hardware.
-	VFIO  bool
-	SRIOV string // "pf", "vf" or "none"
-	// PF is the address of the physical function of a VF and VF its number; otherwise
-	// PF is empty and VF is -1.
+	VFIO bool
+	// SRIOV is "pf", "vf" or "none", and "sf" for a sub-function, a part of a function that
+	// has its identifiers.
+	SRIOV string
+	// PF is the address of the physical function of a VF or a sub-function, and VF the
+	// number of that, -1 if it has none; otherwise PF is empty and VF is -1.
 	PF string
 	VF int
 }

@@ -16,6 +16,7 @@ import (
 //	usb:10c4:ea60:port:0000:00:14.0:1.2 a USB device by its location
 //	platform:fe201000.serial            a platform device: its name
 //	mdev:<UUID>                         a mediated device
+//	sf:0000:3b:00.0:88                  a sub-function of a PCI function: its number there
 //	nvme:<wwid>:nvme                    a namespace that several NVMe controllers lead to
 //	<hardware>:<key>                    a node or network interface of hardware, see NodeKeys
 //	net:tun                             a node without hardware: its path below /dev
@@ -99,6 +100,13 @@ func hardwareName(h *Hardware, f Form) string {
 			place = replaced("unknown", h.Path)
 		}
 		return id + "port:" + place
+	case h.Bus == PCIBus && h.PCI != nil && h.PCI.SRIOV == "sf":
+		number := strconv.Itoa(h.PCI.VF)
+		if h.PCI.VF < 0 {
+			// An ID for this boot is better than that of another one.
+			number = field(h.Name)
+		}
+		return "sf:" + h.PCI.PF + ":" + number
 	case h.Bus == PCIBus:
 		address := h.Name
 		if h.PCI != nil && h.PCI.Address != "" {
@@ -231,7 +239,7 @@ func reserved(parts []string) bool {
 	switch parts[0] {
 	case "usb", "pci", "platform":
 		return true
-	case "all", "group", "cdi", "virtual", "shared", "path", "netif", "mdev", "nvme":
+	case "all", "group", "cdi", "virtual", "shared", "path", "netif", "mdev", "nvme", "sf":
 		return len(parts) > 1
 	}
 	return len(parts) >= 3 && IsPCIAddress(strings.Join(parts[:3], ":"))

@@ -223,6 +223,12 @@ func goldenIDs() []id {
 	nodes("namespace without an identifier of its own", shared, PortForm)
 	bare("/dev/nvme/x")
 	owned("CDI device, name", CDIDeviceName("nvidia.com/gpu=GPU-4cf8db2d-06c0-7d70-1a51-e59b25b2c16c"))
+	sf := &Hardware{Bus: PCIBus, Name: "mlx5_core.sf.4", PCI: &PCI{Address: "mlx5_core.sf.4", SRIOV: "sf", PF: "0000:06:00.0", VF: 88}}
+	hw("sub-function", sf, PortForm)
+	nodes("sub-function", withNodes(sf, leaf{"uverbs2", "infiniband_verbs", -1, -1}), PortForm)
+	hw("sub-function without a number", &Hardware{Bus: PCIBus, Name: "ice.sf.4", PCI: &PCI{SRIOV: "sf", PF: "0000:06:00.0", VF: -1}}, PortForm)
+	bare("/dev/sf")
+	bare("/dev/sf/0000:06:00.0/88")
 	return ids
 }
 

@@ -261,6 +261,48 @@ func TestPCIComesFromGHW(t *testing.T) {
 	}
 }
 
+// A sub-function owns what is below it, and goes by its number, not by the kernel's name.
+func TestSubFunctions(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	one := 1
+	nic := sysfstest.PCI{Address: "0000:06:00.0", Vendor: "15b3", Device: "101d", Class: "020000", Driver: "mlx5_core", IOMMUGroup: "7", NUMA: &one, TotalVFs: 8}
+	pf := h.AddPCI(nic)
+	h.AddNet(pf, sysfstest.Net{Name: "enp6s0f0np0"})
+	for i, number := range []int{88, 1} {
+		own := h.AddSubFunction(pf, sysfstest.SubFunction{
+			Name: fmt.Sprint("mlx5_core.sf.", 4+i), Number: number, Driver: "mlx5_core.sf",
+			Nodes: []sysfstest.Node{{Name: fmt.Sprint("infiniband/uverbs", 1+i), Subsystem: "infiniband_verbs"}},
+		})
+		h.AddNet(own, sysfstest.Net{Name: fmt.Sprint("enp6s0f0s", number)})
+	}
+	// Neither is one: a part of another kind, and one of what is no PCI function.
+	h.AddSubFunction(pf, sysfstest.SubFunction{Name: "mlx5_core.eth.0"})
+	h.AddSubFunction("devices/platform/soc", sysfstest.SubFunction{Name: "x.sf.0"})
+	snap := scan(t, h.Tree)
+	noProblems(t, snap)
+	if got := len(snap.Hardware); got != 3 {
+		t.Errorf("%d devices; want 3", got)
+	}
+	sf := findHardware(snap, "mlx5_core.sf.4")
+	want := &device.PCI{
+		Address: "mlx5_core.sf.4", Vendor: "15b3", Device: "101d", SubVendor: "0000", SubDevice: "0000", Class: "020000", Revision: "00",
+		Driver: "mlx5_core.sf", SRIOV: "sf", PF: "0000:06:00.0", VF: 88,
+	}
+	if diff := cmp.Diff(want, sf.PCI); diff != "" || sf.NUMA != 1 || sf.Parent != findHardware(snap, "0000:06:00.0") {
+		t.Error(diff, sf.NUMA, sf.Parent)
+	}
+	if len(sf.Nodes) != 1 || sf.Nodes[0].Path != "/dev/infiniband/uverbs1" || len(sf.Nets) != 1 || sf.Nets[0].Path != "enp6s0f0s88" {
+		t.Errorf("nodes %v, interfaces %v", sf.Nodes, sf.Nets)
+	}
+	if id := device.NodeID(sf.Nets[0], device.PortForm); id != "sf:0000:06:00.0:88:net" {
+		t.Error(id)
+	}
+	if nets := sf.Parent.Nets; len(sf.Parent.Nodes) != 0 || len(nets) != 1 || nets[0].Path != "enp6s0f0np0" {
+		t.Errorf("of the physical function: nodes %v, interfaces %v", sf.Parent.Nodes, nets)
+	}
+}
+
 // A mediated device owns its nodes and interfaces, not its parent function, which does
 // not count as bound to VFIO for that.
 func TestMDev(t *testing.T) {

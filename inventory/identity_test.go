@@ -126,6 +126,8 @@ func TestIdentitiesOverABoot(t *testing.T) {
 			"200073.1.auto", "200073.5.auto", "200076.2.auto", "200076.4.auto", "usb0", "usb1"),
 		"imx-board": strings.NewReplacer("i2c-2", "i2c-5", "i2c-3", "i2c-2", "i2c-4", "i2c-3", "i2c-5", "i2c-4", "ci_hdrc.0", "ci_hdrc.1",
 			"hcd.1.auto", "hcd.3.auto", "gpiochip0", "gpiochip1", "gpiochip1", "gpiochip0"),
+		"mlx5-subfunctions": strings.NewReplacer("sf.4", "sf.2", "sf.5", "sf.4", "sf.6", "sf.3",
+			"uverbs2", "uverbs4", "uverbs3", "uverbs2", "uverbs4", "uverbs3", "mlx5_2", "mlx5_4"),
 		"firmware-buses": strings.NewReplacer("dasda", "dasdb", "dasdb", "dasda", "sda", "sdb", "sdb", "sda", "host1", "host2", "host2", "host1",
 			"target1", "target2", "target2", "target1", "/1:0:0:0", "/2:0:0:0", "/2:0:0:0", "/1:0:0:0"),
 	} {

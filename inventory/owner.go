@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/sysfs"
 )
 
 // number is a device number.
@@ -253,7 +254,7 @@ func scsiAddress(name string) (target, lun int, ok bool) {
 }
 
 // busDevice returns the directory of the nearest USB device at or above dir, otherwise
-// that of the nearest PCI function, by their names: USB devices are nested from the
+// that of the nearest PCI function or sub-function, by their names: USB devices are nested from the
 // root hub on (usb1/1-2/1-2.4), PCI functions from the host bridge on
 // (pci0000:00/0000:00:1c.0/0000:02:00.0). It needs only the path, so that it also finds
 // removed ones.
@@ -268,7 +269,7 @@ func busDevice(dir string) (bus device.Bus, found string) {
 		}
 		name := dir[start:end]
 		isUSB := isRootHub(name) || inUSB && isUSBChild(prev, name)
-		isPCI := inPCI && device.IsPCIAddress(name)
+		isPCI := inPCI && (device.IsPCIAddress(name) || sysfs.IsSubFunction(name))
 		switch {
 		case prev == "net":
 			// The name of a network interface is arbitrary, and usb0 by default for some

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -40,9 +41,12 @@ func newGHW() (*ghw.PCIInfo, error) {
 	return info, nil
 }
 
-// function reads one PCI function. ghw identifies it; its list of all of them would have
+// function reads one PCI function, or a sub-function. ghw identifies it; its list of all of them would have
 // none if one is unreadable, as in each scan that meets a device being removed.
 func (s *Scanner) function(dir string) (*function, error) {
+	if sysfs.IsSubFunction(base(dir)) {
+		return s.subFunction(dir)
+	}
 	read, err := s.sysfs.PCIFunction(dir)
 	f := &function{numa: read.NUMA, PCI: device.PCI{
 		Address: base(dir), Revision: strings.TrimPrefix(read.Revision, "0x"), Driver: read.Driver, IOMMUGroup: read.IOMMUGroup,
@@ -59,6 +63,16 @@ func (s *Scanner) function(dir string) (*function, error) {
 	f.SubVendor, f.SubDevice = d.Subsystem.VendorID, d.Subsystem.ID
 	f.Class = d.Class.ID + d.Subclass.ID + d.ProgrammingInterface.ID
 	return f, err
+}
+
+// subFunction reads a part of a PCI function that has interfaces and nodes of its own, like
+// a virtual one, but is on the auxiliary bus (Documentation/networking/devlink/devlink-port.rst).
+func (s *Scanner) subFunction(dir string) (*function, error) {
+	f, err := s.function(up(dir))
+	number, driver, ownErr := s.sysfs.SubFunction(dir)
+	f.PF, f.Address, f.IOMMUGroup, f.Driver, f.VFIO = f.Address, base(dir), "", driver, false
+	f.SRIOV, f.VF = "sf", number
+	return f, errors.Join(err, ownErr)
 }
 
 // readFunctions reads all PCI functions, of which a large host has more than of all else,

@@ -80,6 +80,11 @@ func (c *changing) plugPCI() {
 		p.Nodes = []sysfstest.Node{{Name: c.name("dri/card"), Subsystem: "drm"}}
 	}
 	c.pci[address] = c.AddPCI(p)
+	for i := range c.rand.IntN(3) {
+		c.AddSubFunction(c.pci[address], sysfstest.SubFunction{
+			Name: c.name("mlx5_core.sf."), Number: i, Nodes: []sysfstest.Node{{Name: c.name("infiniband/uverbs"), Subsystem: "infiniband_verbs"}},
+		})
+	}
 }
 
 // plugUSB unplugs the device in a port, or plugs one in, or both.

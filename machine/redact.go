@@ -233,7 +233,7 @@ func (r *redaction) target(link, target string) string {
 var plainAttrs = []string{
 	"bDeviceClass", "bInterfaceClass", "bInterfaceNumber", "class", "dev_id", "dev_port", "device", "devnum", "flags", "idProduct", "idVendor", "ifindex", "iflink",
 	"index", "modalias", "numa_node",
-	"port_no", "port_number", "revision", "speed", "sriov_totalvfs", "subsystem_device", "subsystem_vendor", "type", "vendor",
+	"port_no", "port_number", "revision", "sfnum", "speed", "sriov_totalvfs", "subsystem_device", "subsystem_vendor", "type", "vendor",
 	// No scan reads these; configurations do.
 	"VBNV", "afu_id", "authorized", "bConfigurationValue", "bDeviceProtocol", "bDeviceSubClass", "bInterfaceProtocol", "bInterfaceSubClass", "bMaxPower",
 	"bNumConfigurations", "bNumInterfaces", "bcdDevice", "boot_vga", "busnum", "bustype", "capability", "carrier", "cfg_services", "compat_id",

@@ -22,7 +22,9 @@ func (b *builder) attributes() map[string]string {
 			all["driver"] = b.interfaceDriver(h.USB.Interfaces)
 		case h.PCI != nil:
 			all["vendor"], all["product"], all["driver"] = h.PCI.Vendor, h.PCI.Device, h.PCI.Driver
-			all[standard+"pciBusID"] = h.PCI.Address
+			if device.IsPCIAddress(h.PCI.Address) {
+				all[standard+"pciBusID"] = h.PCI.Address
+			}
 		}
 		if _, rest, ok := strings.Cut(h.Path, "devices/pci"); ok {
 			root, _, _ := strings.Cut(rest, "/")

@@ -169,15 +169,19 @@ func (fs FS) link(dir, name string) (string, error) {
 }
 
 // entries reads a directory of links to devices, in no order. Links of known names are not
-// read again unless their inodes changed. It ignores links that vanish meanwhile and
-// other files, such as bonding_masters in class/net; the error reports unreadable ones.
+// read again unless their inodes changed. It leaves out names that take, if any, refuses,
+// links that vanish meanwhile, and other files such as bonding_masters in class/net; the
+// error reports unreadable ones.
 // The error wraps fs.ErrNotExist if the kernel does not have the directory.
-func (fs FS) entries(dir string, known map[string]Entry) ([]Entry, error) {
+func (fs FS) entries(dir string, known map[string]Entry, take func(name string) bool) ([]Entry, error) {
 	fs.enter(dir)
 	defer fs.leave()
 	list := make([]Entry, 0, len(known))
 	var errs []error
 	err := dirents.Read(fs.abs(dir), func(f dirents.Entry) {
+		if take != nil && !take(f.Name) {
+			return
+		}
 		e := Entry{Name: f.Name}
 		if fs.inodes {
 			e.Ino = f.Ino
@@ -204,7 +208,7 @@ func (fs FS) entries(dir string, known map[string]Entry) ([]Entry, error) {
 
 // sorted returns the entries by name.
 func (fs FS) sorted(dir string) ([]Entry, error) {
-	list, err := fs.entries(dir, nil)
+	list, err := fs.entries(dir, nil, nil)
 	sort.Slice(list, func(i, j int) bool { return list[i].Name < list[j].Name })
 	return list, err
 }

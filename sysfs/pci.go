@@ -5,13 +5,51 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/device"
 )
 
-const pciDevices = "bus/pci/devices"
+const (
+	pciDevices       = "bus/pci/devices"
+	auxiliaryDevices = "bus/auxiliary/devices"
+)
 
-// PCI lists the PCI functions of the host; the directories of known ones are
-// not read again. The error wraps fs.ErrNotExist on a host without PCI.
-func (fs FS) PCI(known map[string]Entry) ([]Entry, error) { return fs.entries(pciDevices, known) }
+// PCI lists the PCI functions of the host and their sub-functions; the directories of
+// known ones are not read again. The error wraps fs.ErrNotExist on a host without PCI.
+func (fs FS) PCI(known map[string]Entry) ([]Entry, error) {
+	functions, err := fs.entries(pciDevices, known, nil)
+	parts, partsErr := fs.entries(auxiliaryDevices, known, IsSubFunction)
+	if errors.Is(partsErr, unix.ENOENT) {
+		partsErr = nil
+	}
+	for _, e := range parts {
+		if device.IsPCIAddress(path.Base(path.Dir(e.Path))) {
+			functions = append(functions, e)
+		}
+	}
+	return functions, errors.Join(err, partsErr)
+}
+
+// IsSubFunction reports whether name is that of a sub-function, "mlx5_core.sf.4": of the
+// driver, the kind and a number that counts over the machine
+// (Documentation/driver-api/auxiliary_bus.rst).
+func IsSubFunction(name string) bool {
+	_, number, ok := strings.Cut(name, ".sf.")
+	return ok && number != "" && strings.Trim(number, "0123456789") == ""
+}
+
+// SubFunction reads the number of a sub-function at its PCI function, -1 if there is none,
+// and its driver. Gone reports the error of a removed one.
+func (fs FS) SubFunction(dir string) (number int, driver string, err error) {
+	driver, driverErr := fs.Driver(dir)
+	number, err = fs.number(dir, "sfnum")
+	if number < 0 && err == nil {
+		_, err = fs.device(auxiliaryDevices, path.Base(dir))
+	}
+	return number, driver, errors.Join(driverErr, err)
+}
 
 // PCIFunction are the attributes of a PCI function that do not change while it has its
 // driver (Documentation/ABI/testing/sysfs-bus-pci).

@@ -17,7 +17,7 @@ const usbDevices = "bus/usb/devices"
 // directories of known ones are not read again. The error wraps fs.ErrNotExist on a host
 // without USB.
 func (fs FS) USB(known map[string]Entry) (devices, interfaces []Entry, err error) {
-	all, err := fs.entries(usbDevices, known)
+	all, err := fs.entries(usbDevices, known, nil)
 	for _, e := range all {
 		if strings.Contains(e.Name, ":") {
 			interfaces = append(interfaces, e)

@@ -88,6 +88,24 @@ func (h *Host) AddPCI(p PCI) string {
 	return h.add(dir, entry{bus: "pci", name: p.Address, driver: p.Driver, attrs: attrs, group: p.IOMMUGroup, nodes: p.Nodes})
 }
 
+// SubFunction is a sub-function of a PCI function.
+type SubFunction struct {
+	Name   string // "mlx5_core.sf.4"
+	Number int
+	Driver string
+	Nodes  []Node
+}
+
+// AddSubFunction adds a sub-function to the function with the directory pf and returns
+// its own directory.
+func (h *Host) AddSubFunction(pf string, s SubFunction) string {
+	h.t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	attrs := map[string]string{"sfnum": strconv.Itoa(s.Number)}
+	return h.add(path.Join(pf, s.Name), entry{bus: "auxiliary", name: s.Name, driver: s.Driver, attrs: attrs, nodes: s.Nodes})
+}
+
 // USB is a USB device. IDs are hexadecimal digits; an empty attribute is absent.
 type USB struct {
 	Port                              string // the kernel's name: "1-2", "1-1.4"
