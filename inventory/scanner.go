@@ -319,7 +319,8 @@ func (c *scan) above(dir string) (parent *device.Hardware, numa int) {
 			}
 			return h, numa
 		}
-		if numa < 0 {
+		// USB devices have none, also those that can't be read yet.
+		if _, unread := c.unread[dir]; numa < 0 && !unread {
 			numa = c.numa(dir)
 		}
 	}
