@@ -262,52 +262,48 @@ func (e *evicter) evict(ctx context.Context, p *pod) {
 	if ctx.Err() != nil {
 		return
 	}
-	log := e.Log.With("namespace", p.namespace, "pod", p.name)
 	e.mu.Lock()
-	now := time.Now()
-	devices, first := make([]device, 0, len(p.unhealthy)), p.tries == 0
-	var since time.Time
+	now, report := time.Now(), ""
+	var devices []device
+	since := now
 	for d, at := range p.unhealthy {
 		devices = append(devices, d)
-		if since.IsZero() || at.Before(since) {
+		if at.Before(since) {
 			since = at
 		}
+	}
+	why := fmt.Sprintf("%s has been Unhealthy for %s", names(devices), now.Sub(since).Round(time.Second))
+	if p.message != "" {
+		why += " (" + p.message + ")"
 	}
 	// The watch may have replaced the pod meanwhile.
 	if current := e.tracker.pods[p.uid]; current != nil {
 		p = current
 	}
-	code := kubeapi.Code(err)
-	switch {
+	log := e.Log.With("namespace", p.namespace, "pod", p.name)
+	switch code := kubeapi.Code(err); {
 	case err == nil:
 		e.tracker.succeeded(now, p)
-	case code == http.StatusNotFound:
-		delete(e.tracker.pods, p.uid)
-	default:
-		e.tracker.failed(now, p)
-	}
-	retryAt := p.retryAt
-	e.mu.Unlock()
-
-	why := fmt.Sprintf("%s has been Unhealthy for %s", names(devices), now.Sub(since).Round(time.Second))
-	if p.message != "" {
-		why += " (" + p.message + ")"
-	}
-	switch {
-	case err == nil:
 		e.metrics.CountEvictions(1, evicted)
 		log.Info("evicted", "devices", names(devices), "reason", p.message)
-		e.report(ctx, p, "Evicted", why)
+		report = "Evicted"
 	case code == http.StatusNotFound:
+		delete(e.tracker.pods, p.uid)
 	case code == http.StatusTooManyRequests:
-		e.metrics.CountEvictions(1, blocked)
-		log.Info("can't be evicted yet", "err", err, "retry_at", retryAt)
-		if first {
-			e.report(ctx, p, "EvictionBlocked", why+"; it can't be evicted yet: "+err.Error())
+		if p.tries == 0 {
+			report, why = "EvictionBlocked", why+"; it can't be evicted yet: "+err.Error()
 		}
+		e.tracker.failed(now, p)
+		e.metrics.CountEvictions(1, blocked)
+		log.Info("can't be evicted yet", "err", err, "retry_at", p.retryAt)
 	default:
+		e.tracker.failed(now, p)
 		e.metrics.CountEvictions(1, failed)
-		log.Warn("can't be evicted", "err", err, "retry_at", retryAt)
+		log.Warn("can't be evicted", "err", err, "retry_at", p.retryAt)
+	}
+	e.mu.Unlock()
+	if report != "" {
+		e.report(ctx, p, report, why)
 	}
 }
 
