@@ -2,6 +2,7 @@ package dra
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -229,9 +230,12 @@ func (p *Publisher) setProblem(text string, refused map[string]string) {
 // problem is what an administrator has to do about err; empty if it may pass by itself.
 func problem(err error) string {
 	var noNode *nodeError
+	var untrusted *tls.CertificateVerificationError
 	switch code := kubeapi.Code(err); {
 	case errors.Is(err, fs.ErrNotExist):
 		return "no service account token: set dra.enabled in the chart, or add the component deploy/kustomize/dra: " + err.Error()
+	case errors.As(err, &untrusted):
+		return "the certificate of the API server is not one of the cluster's CA, or has expired: " + err.Error()
 	case code == http.StatusUnauthorized:
 		return "the API server does not accept the token of the service account: " + err.Error()
 	// An admission policy that has no exception for this service account.

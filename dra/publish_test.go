@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -407,108 +406,6 @@ func TestWatchEnds(t *testing.T) {
 		p.server.Delete(slicesPath + "/" + all[0].Metadata.Name)
 		p.until("back", has(id))
 	}
-}
-
-func TestTokenRotates(t *testing.T) {
-	t.Parallel()
-	p := start(t, newServer(t))
-	p.Set(devices("a"))
-	p.until("published", has("a"))
-	p.server.Rotate("second")
-	p.Set(devices("b"))
-	p.until("refused", func([]slice) bool { return strings.Contains(p.Problem(), "does not accept the token") })
-	if err := os.WriteFile(p.server.Config.Token, []byte("second"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p.until("published", has("b"))
-	p.until("healed", func([]slice) bool { return p.Problem() == "" })
-}
-
-func TestProblems(t *testing.T) {
-	t.Parallel()
-	list := func(r *http.Request) bool { return r.URL.Path == slicesPath && r.Method == http.MethodGet }
-	create := func(r *http.Request) bool { return r.Method == http.MethodPost }
-	node := func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/api/v1/nodes/") }
-	for name, test := range map[string]struct {
-		of   func(*http.Request) bool
-		code int
-		want string
-	}{
-		"old server":     {list, 404, "1.34"},
-		"no list":        {list, 403, "dra.enabled"},
-		"no create":      {create, 403, "dra.enabled"},
-		"no node right":  {node, 403, "dra.enabled"},
-		"no node":        {node, 404, "--node-name"},
-		"invalid device": {create, 422, "422"},
-		"conflict":       {create, 409, ""},
-		"overload":       {list, 429, ""},
-		"failure":        {create, 500, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newServer(t)
-			s.Fault(func(r *http.Request) int {
-				if test.of(r) {
-					return test.code
-				}
-				return 0
-			})
-			p := start(t, s)
-			p.Set(devices("a"))
-			failed := func() (n int) {
-				for _, r := range s.Requests() {
-					if r.Code == test.code {
-						n++
-					}
-				}
-				return n
-			}
-			p.until("failed", func([]slice) bool { return failed() > 2 })
-			if got := p.Problem(); !strings.Contains(got, test.want) || test.want == "" && got != "" {
-				t.Errorf("problem %q, want %q in it", got, test.want)
-			}
-			s.Fault(nil)
-			p.until("published", has("a"))
-			p.until("healed", func([]slice) bool { return p.Problem() == "" })
-		})
-	}
-}
-
-// Without the right to watch, a problem that stays and attempts that get rarer.
-func TestNoWatch(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
-	watches := func(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
-	s.Fault(func(r *http.Request) int {
-		if watches(r) {
-			return http.StatusForbidden
-		}
-		return 0
-	})
-	p := start(t, s)
-	p.Set(devices("a"))
-	p.until("problem", func([]slice) bool { return strings.Contains(p.Problem(), "dra.enabled") })
-	before := len(s.Requests())
-	p.until("tried again", func([]slice) bool {
-		if p.Problem() == "" {
-			t.Fatal("the problem is forgotten")
-		}
-		return len(s.Requests()) > before+6
-	})
-	s.Fault(nil)
-	p.until("healed", func([]slice) bool { return p.Problem() == "" })
-}
-
-func TestNoToken(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
-	if err := os.Remove(s.Config.Token); err != nil {
-		t.Fatal(err)
-	}
-	p := start(t, s)
-	p.until("noticed", func([]slice) bool {
-		return strings.Contains(p.Problem(), "dra.enabled") && strings.Contains(p.Problem(), s.Config.Token)
-	})
 }
 
 func TestStormIsCoalesced(t *testing.T) {
