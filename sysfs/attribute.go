@@ -122,7 +122,7 @@ func (fs FS) follow(dir, name string) (p string, kind uint32, ino uint64) {
 // lstat returns the type of p like stat(2), 0 if it is missing, and its inode.
 func (fs FS) lstat(p string) (kind uint32, ino uint64) {
 	var st unix.Stat_t
-	if dirents.Retry(func() error { return unix.Lstat(fs.abs(p), &st) }) != nil {
+	if _, err := dirents.Retry(func() (int, error) { return 0, unix.Lstat(fs.abs(p), &st) }); err != nil {
 		return 0, 0
 	}
 	return st.Mode & unix.S_IFMT, st.Ino

@@ -38,9 +38,6 @@ func New(root string) FS {
 	return FS{root: root, inodes: dirents.CountsInodes(root)}
 }
 
-// Root returns the directory of the tree.
-func (fs FS) Root() string { return fs.root }
-
 // maxAttr is the maximum size of an attribute, in bytes. The kernel gives a text
 // attribute one page (Documentation/filesystems/sysfs.rst).
 const maxAttr = 4096
@@ -72,12 +69,11 @@ func (fs FS) Check() error {
 
 // Exists reports whether the directory dir exists.
 func (fs FS) Exists(dir string) bool {
-	var st unix.Stat_t
-	if dirents.Retry(func() error { return unix.Lstat(fs.abs(dir), &st) }) != nil {
-		return false
+	kind, _ := fs.lstat(dir)
+	if kind != 0 {
+		fs.trace.dir(dir)
 	}
-	fs.trace.dir(dir)
-	return true
+	return kind != 0
 }
 
 // Gone reports whether err is that of a device that was removed while it was read: a
@@ -95,12 +91,9 @@ func (fs FS) abs(rel string) string { return fs.root + "/" + rel }
 // enter opens a directory until leave: its files are found without its long path, the
 // walk of which takes as long as the rest of a read. A missing directory has no files.
 func (fs *FS) enter(dir string) {
-	err := dirents.Retry(func() (err error) {
-		fs.fd, err = unix.Open(fs.abs(dir), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		return err
-	})
+	fd, err := dirents.Retry(func() (int, error) { return unix.Open(fs.abs(dir), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) })
 	if err == nil {
-		fs.dir = dir
+		fs.dir, fs.fd = dir, fd
 	}
 }
 
@@ -241,33 +234,24 @@ func (fs FS) device(dir, name string) (string, error) {
 	return p, nil
 }
 
-func (fs FS) readlink(dir, name string, buf []byte) (n int, err error) {
+func (fs FS) readlink(dir, name string, buf []byte) (int, error) {
 	fd, file := fs.at(dir, name)
-	err = dirents.Retry(func() (err error) {
-		n, err = unix.Readlinkat(fd, file, buf)
-		return err
-	})
-	return n, err
+	return dirents.Retry(func() (int, error) { return unix.Readlinkat(fd, file, buf) })
 }
 
 // read reads the start of a file with three system calls. os.ReadFile makes twice as
 // many, and a scan reads thousands of attributes. One read is sufficient: the kernel
 // formats a text attribute as a whole.
 func (fs FS) read(dir, name string, buf []byte) (int, error) {
-	var fd, n int
 	in, file := fs.at(dir, name)
-	err := dirents.Retry(func() (err error) {
-		fd, err = unix.Openat(in, file, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-		return err
+	fd, err := dirents.Retry(func() (int, error) {
+		return unix.Openat(in, file, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	})
 	if err != nil {
 		return 0, err
 	}
 	defer unix.Close(fd)
-	err = dirents.Retry(func() (err error) {
-		n, err = unix.Read(fd, buf)
-		return err
-	})
+	n, err := dirents.Retry(func() (int, error) { return unix.Read(fd, buf) })
 	if err != nil {
 		return 0, err
 	}

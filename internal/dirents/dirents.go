@@ -25,22 +25,14 @@ type Entry struct {
 // directory with the runtime's poller, like os.Open, which is half of the system calls.
 // The error is an *fs.PathError.
 func Read(dir string, each func(Entry)) error {
-	var fd int
-	err := Retry(func() (err error) {
-		fd, err = unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		return err
-	})
+	fd, err := Retry(func() (int, error) { return unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) })
 	if err != nil {
 		return &os.PathError{Op: "open", Path: dir, Err: err}
 	}
 	defer unix.Close(fd)
 	var buf [8192]byte
 	for {
-		var n int
-		err := Retry(func() (err error) {
-			n, err = unix.ReadDirent(fd, buf[:])
-			return err
-		})
+		n, err := Retry(func() (int, error) { return unix.ReadDirent(fd, buf[:]) })
 		if err != nil {
 			return &os.PathError{Op: "readdirent", Path: dir, Err: err}
 		}
@@ -122,17 +114,17 @@ func CountsInodes(path string) bool {
 // FSType returns the magic number of the file system of a path, 0 for a missing one.
 func FSType(path string) uint32 {
 	var st unix.Statfs_t
-	if Retry(func() error { return unix.Statfs(path, &st) }) != nil {
+	if _, err := Retry(func() (int, error) { return 0, unix.Statfs(path, &st) }); err != nil {
 		return 0
 	}
 	return uint32(st.Type)
 }
 
 // Retry repeats a system call that a signal interrupts.
-func Retry(call func() error) error {
+func Retry(call func() (int, error)) (int, error) {
 	for {
-		if err := call(); err != unix.EINTR {
-			return err
+		if n, err := call(); err != unix.EINTR {
+			return n, err
 		}
 	}
 }
