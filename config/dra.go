@@ -25,10 +25,10 @@ var reservedAttributes = []string{"id", "resource"}
 func (v value) claimAttributes() (all []Attribute) {
 	for name, e := range v.own("of strings") {
 		switch {
-		case v.misplaced(name, "the name of an attribute"):
-			continue
 		case slices.Contains(reservedAttributes, name):
 			e.report(quote(name)+" is what every device has: want another name", "")
+		case v.misplaced(name, "the name of an attribute"):
+			continue
 		case !consists(name, alnum+"_") || strings.Contains("0123456789", name[:1]) || len(name) > maxAttributeName:
 			e.report(quote(name)+` is not the name of an attribute: want a letter, then letters, digits and "_", at most 32 in all`, "")
 		case len(all) == maxAttributes:

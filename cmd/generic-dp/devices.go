@@ -51,11 +51,7 @@ it: "free" is what no resource selects. This needs no configuration.`,
 	cmd.Flags().AddFlagSet(f.pick("allow", "domains", "hwdata"))
 	cmd.Flags().BoolVar(&all, "all", false, "all hardware of this host, with or without a configuration")
 	return reports(cmd, func(cmd *cobra.Command, _ []string) (made reporter, err error) {
-		scan := f.scanIfAny
-		if !all {
-			scan = func(cmd *cobra.Command) (*config.Config, *agent.View, error) { return f.scan(cmd.Context(), f.config) }
-		}
-		cfg, view, err := scan(cmd)
+		cfg, view, err := f.scanConfig(cmd, all)
 		if err != nil {
 			return nil, err
 		}

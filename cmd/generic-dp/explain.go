@@ -45,7 +45,7 @@ is a name, with or without its domain.`,
 	}
 	cmd.Flags().AddFlagSet(f.pick("allow", "domains", "hwdata"))
 	return reports(cmd, func(cmd *cobra.Command, args []string) (reporter, error) {
-		cfg, view, err := f.scanIfAny(cmd)
+		cfg, view, err := f.scanConfig(cmd, true)
 		if err != nil {
 			return nil, err
 		}

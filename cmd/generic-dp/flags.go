@@ -97,11 +97,12 @@ func (f *flags) parse(path string) (*config.Config, error) {
 	return config.Parse(*f.piped)
 }
 
-// scanIfAny is scan of --config, or of an empty configuration where the default has none.
-func (f *flags) scanIfAny(cmd *cobra.Command) (*config.Config, *agent.View, error) {
+// scanConfig is scan of --config, or if optional of an empty configuration where the
+// default is missing or broken.
+func (f *flags) scanConfig(cmd *cobra.Command, optional bool) (*config.Config, *agent.View, error) {
 	cfg, err := f.load(f.config)
 	if err != nil {
-		if cmd.Flags().Changed("config") {
+		if !optional || cmd.Flags().Changed("config") {
 			return nil, nil, err
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
