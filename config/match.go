@@ -41,7 +41,7 @@ func (t *table) selectors(m *Match) {
 	}
 	t.values("glob", &m.Glob, glob, "paths of device nodes on the host, below /dev")
 	t.hardware("usb", m, "USB device that the node belongs to: match.usb = {} is any but a root hub")
-	t.hardware("pci", m, "PCI function that the node belongs to: match.pci = {} is any")
+	t.hardware("pci", m, "PCI function that the node belongs to: match.pci = {} is any but a sub-function")
 	t.hardware("net", m, "network interfaces: match.net = {} is any")
 	t.hardware("mdev", m, "mediated devices, parts of a PCI function: match.mdev = {} is any")
 	t.values("subsystem", &m.Subsystem, anyText, `kernel subsystem of the node, such as "tty", "video4linux" or "block"`)

@@ -344,3 +344,32 @@ usb:
 		t.Errorf("offers %+v", got)
 	}
 }
+
+// Pools of sub-functions are those of their ports, by number.
+func TestSubFunctions(t *testing.T) {
+	t.Parallel()
+	const input = `{"resourceList": [
+		{"resourceName": "p0", "deviceType": "auxNetDevice", "selectors": {"vendors": ["15b3"], "drivers": ["mlx5_core"], "pfNames": ["enp6s0f0np0#88"], "auxTypes": ["sf"]}},
+		{"resourceName": "p1", "deviceType": "auxNetDevice", "selectors": [{"pciAddresses": ["0000:06:00.1"], "isRdma": true}]},
+		{"resourceName": "eth", "deviceType": "auxNetDevice", "selectors": [{"auxTypes": ["eth"]}]},
+		{"resourceName": "whole", "selectors": {"vendors": ["15b3"], "drivers": ["mlx5_core"]}}]}`
+	result, err := importer.Convert("in", []byte(input), importer.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Parse(config.File{Name: "imported.toml", Data: result.TOML})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, result.TOML)
+	}
+	snap, opts := recorded(t, "mlx5-subfunctions")
+	var got []string
+	for _, m := range matchers.Match(cfg, snap, nil, opts).Resources {
+		for _, o := range m.Offers {
+			got = append(got, m.Name+" "+o.ID+" "+o.Problem)
+		}
+	}
+	want := []string{"intel.com/p0 sf:0000:06:00.0:88 ", "intel.com/p1 sf:0000:06:00.1:88 ", "intel.com/whole 0000:06:00.0 ", "intel.com/whole 0000:06:00.1 "}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s\n%s", diff, result.TOML)
+	}
+}

@@ -99,6 +99,7 @@ type pciMatch struct {
 	Device  []string `toml:"device"`
 	Address []string `toml:"address"`
 	Driver  []string `toml:"driver"`
+	SRIOV   string   `toml:"sriov"`
 	PF      []string `toml:"pf"`
 	VF      string   `toml:"vf"`
 }

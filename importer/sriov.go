@@ -180,11 +180,6 @@ func (c *conversion) sriovResource(p sriovPool, in *workload) {
 	}
 	r.When.NodeName = pattern.Quote(p.node)
 	c.add(p.at, r, in)
-	if p.DeviceType == sriovAux {
-		r.differs(p.at, "not imported: auxiliary devices (subfunctions): only their PCI function is known")
-		r.disabled, r.Match = true, []match{{PCI: pciMatch{Class: []string{"02"}}}}
-		return
-	}
 	kinds := make(map[sriovKind]bool)
 	for _, s := range p.oneOf {
 		matches, untestable := s.matches(r, p, kinds)
@@ -198,6 +193,9 @@ func (c *conversion) sriovResource(p sriovPool, in *workload) {
 	}
 	r.addSRIOVCompanions(p)
 	r.addSRIOVVariables(p, r.Name, kinds)
+	if p.DeviceType == sriovAux {
+		r.differs(p.at, "differs: the ID of a sub-function is made of its physical function and number, and is not its name such as mlx5_core.sf.4, which CNI plugins expect")
+	}
 	if p.DeviceType == sriovNet {
 		c.comment(`sriov-network-device-plugin skips the interface of the host's default route: exclude it with "!ADDRESS" in pci.address.`)
 		c.comment("Device IDs are PCI addresses as before, for Multus and CNI plugins; the flag --device-info-dir=/var/run/k8s.cni.cncf.io/devinfo/dp writes their device information.")
@@ -217,8 +215,13 @@ func (s sriovSelector) matches(r *resource, p sriovPool, kinds map[sriovKind]boo
 		untestable = fmt.Sprintf("pKeys %q, the partition keys of InfiniBand", s.PKeys)
 	case s.VDPAType == "virtio":
 		untestable = `vdpaType "virtio", whose interfaces have no nodes`
+	case p.DeviceType == sriovAux && len(s.AuxTypes) > 0 && !slices.Contains(s.AuxTypes, "sf"):
+		untestable = fmt.Sprintf(`auxTypes %q: want "sf"`, s.AuxTypes)
 	}
 	common := match{PCI: pciMatch{Vendor: s.Vendors, Device: s.Devices, Address: s.PCIAddresses}}
+	if p.DeviceType == sriovAux {
+		common.PCI.SRIOV, common.PCI.Address = "sf", nil
+	}
 	common.attr("acpi_index", quoteAll(s.ACPIIndexes)...)
 	common.PCI.Class = []string{"02"}
 	switch {
@@ -241,11 +244,19 @@ func (s sriovSelector) matches(r *resource, p sriovPool, kinds map[sriovKind]boo
 	}
 	for _, kind := range []sriovKind{vfioKind, uioKind, kernelKind, rdmaKind, vdpaKind} {
 		drivers, ok := s.driversOf(kind)
+		if p.DeviceType == sriovAux {
+			if ok = ok && kind != vfioKind; len(s.Drivers) == 0 {
+				drivers = nil
+			}
+			for i := range drivers { // that of the function
+				drivers[i] += ".sf"
+			}
+		}
 		if !ok {
 			continue
 		}
 		kinds[kind] = true
-		for _, pf := range s.physicalFunctions(r) {
+		for _, pf := range s.physicalFunctions(r, p.DeviceType) {
 			m := common
 			m.PCI.Driver, m.PCI.PF, m.PCI.VF = drivers, pf.PF, pf.VF
 			if p.DeviceType == sriovNet && len(pf.PF) == 0 {
@@ -292,12 +303,19 @@ func (s sriovSelector) driversOf(kind sriovKind) (drivers []string, ok bool) {
 
 // physicalFunctions lists the conditions on the physical function, one of which
 // has to hold: pf and vf, or none.
-func (s sriovSelector) physicalFunctions(r *resource) (all []pciMatch) {
-	from := s.RootDevices
-	if len(from) == 0 {
-		from = s.PFNames
-	} else if len(s.PFNames) > 0 {
-		r.differs(s.at, "not imported: pfNames %q: only rootDevices are tested", s.PFNames)
+func (s sriovSelector) physicalFunctions(r *resource, deviceType string) (all []pciMatch) {
+	var from []string
+	test := func(key string, names []string) {
+		if len(from) > 0 && len(names) > 0 {
+			r.differs(s.at, "not imported: %s %q: another condition on the physical function is tested", key, names)
+		} else {
+			from = append(from, names...)
+		}
+	}
+	test("rootDevices", s.RootDevices)
+	test("pfNames", s.PFNames)
+	if deviceType == sriovAux { // of a sub-function, the address of its physical function
+		test("pciAddresses", s.PCIAddresses)
 	}
 	var whole, seen []string
 	for _, f := range from {

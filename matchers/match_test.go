@@ -21,6 +21,7 @@ const (
 	desktop = "desktop-xhci"
 	pi      = "raspberry-pi-4"
 	server  = "server-two-socket"
+	nics    = "mlx5-subfunctions"
 )
 
 func machine(t testing.TB, name string) *device.Snapshot {
@@ -127,7 +128,7 @@ func TestMatch(t *testing.T) {
 	t.Parallel()
 	const ftdi = "usb:0403:6001:A10K5XYZ"
 	snaps := map[string]*device.Snapshot{}
-	for _, name := range []string{desktop, pi, server} {
+	for _, name := range []string{desktop, pi, server, nics} {
 		snaps[name] = machine(t, name)
 	}
 	for _, tc := range []struct {
@@ -182,6 +183,8 @@ match.usb = { id = "0403:6001" }`, want: []string{ftdi + ":bus /dev/bus/usb/001/
 		{name: "pci alone does not reach usb devices", machine: server, toml: `match = { pci = { address = "0000:00:14.0" }, glob = "/dev/hidraw*" }`},
 		{name: "usb below no pci function", machine: pi, toml: `match = { usb = { id = "0658:0200" }, pci = {} }`},
 		{name: "pci", machine: server, toml: `match = { pci = { vendor = "1002", class = "03", driver = "amdgpu" }, glob = "/dev/dri/renderD*" }`, want: []string{"0000:af:00.0 /dev/dri/renderD128", "0000:d8:00.0 /dev/dri/renderD129"}},
+		{name: "pci, but no sub-functions", machine: nics, toml: `match.pci = { vendor = "15b3", driver = "mlx5*" }`, want: []string{"0000:06:00.0 /dev/infiniband/uverbs0", "0000:06:00.1 /dev/infiniband/uverbs1"}},
+		{name: "sub-functions", machine: nics, toml: `match.pci = { sriov = "sf", vf = 88 }` + "\n" + `exclude.pci = { pf = "enp6s0f1np1" }`, want: []string{"sf:0000:06:00.0:88 /dev/infiniband/uverbs2"}},
 		{name: "pci without a node is a device", machine: server, toml: `match.pci = { sriov = "vf", driver = "vfio-pci" }`, want: []string{"0000:3b:02.2", "0000:3b:02.3"}},
 		{name: "pci without a node, each node", machine: server, toml: `each = "node"
 match.pci = { sriov = "vf" }`},

@@ -16,10 +16,12 @@ type predicate struct {
 	ix                  *index
 	conditions          []condition
 	usb, pci, net, mdev bool // it has these tables
+	subFunctions        bool // pci.sriov selects them
 }
 
 func newPredicate(ix *index, m *config.Match, conditions ...condition) *predicate {
-	return &predicate{m, ix, conditions, m.Has("usb"), m.Has("pci"), m.Has("net"), m.Has("mdev")}
+	sriov := m.Hardware["pci"]["sriov"]
+	return &predicate{m, ix, conditions, m.Has("usb"), m.Has("pci"), m.Has("net"), m.Has("mdev"), !sriov.Empty() && sriov.Match("sf")}
 }
 
 // condition is a condition of a match, but for glob and vfio.
@@ -149,13 +151,16 @@ func (p *predicate) onlyNets() bool {
 }
 
 // matchesTables compares hardware with usb, pci and mdev, but for conditions on
-// USB interfaces. Root hubs are part of their controllers and never match. Beside
-// usb or mdev, pci is about the function above the device.
+// USB interfaces. Root hubs are part of their controllers and never match, and sub-functions
+// only where that is said: they are parts of functions. Beside usb or mdev, pci is about
+// the function above the device.
 func (p *predicate) matchesTables(h *device.Hardware) bool {
 	switch {
 	case p.usb && (h.USB == nil || h.IsRootHub()):
 		return false
 	case p.mdev && h.MDev == nil:
+		return false
+	case p.pci && !p.subFunctions && h.PCI != nil && h.PCI.SRIOV == "sf":
 		return false
 	case p.pci && (h.Function() == nil || h.PCI == nil && !p.usb && !p.mdev):
 		return false

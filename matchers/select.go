@@ -98,6 +98,9 @@ func (m *run) candidates(r *config.Resource) []candidate {
 		ix: m.index, r: r, matches: m.predicates(r.Match), excludes: m.predicates(r.Exclude),
 		picked: m.picked, whole: map[*device.Hardware]bool{}, groups: map[string]*group{},
 	}
+	for _, p := range s.excludes {
+		p.subFunctions = true
+	}
 	for _, p := range s.matches {
 		switch {
 		case p.VFIO:
