@@ -75,8 +75,9 @@ soak: build ## the same for DURATION, 4h unless it is set, with waits in which d
 e2e-deps: ## what the end-to-end tests need: Debian packages, kubelet, containerd, runc
 	test/e2e/deps.sh
 
+# More tests at once than a small machine has cores: they mostly wait.
 e2e: build e2e-deps ## end-to-end tests on a real kubelet and container runtime
-	cd test/e2e && CGO_ENABLED=0 GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -vet=off ./...
+	cd test/e2e && CGO_ENABLED=0 GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -vet=off -parallel 4 ./...
 
 e2e-vm: build ## end-to-end tests on emulated hardware, with figures: USB, PCI and NUMA in QEMU
 	test/e2e/vm/deps.sh
@@ -88,7 +89,7 @@ CHART_VERSION = $(shell sed -n 's/^appVersion: //p' deploy/helm/generic-dp/Chart
 e2e-cluster: build ## deploy/ and the chart on a real cluster; updates on the next minor version of the kubelet
 	test/e2e/deps.sh --cluster --next
 	$(RELEASE) -version $(CHART_VERSION) -out dist/e2e all
-	cd test/e2e && CGO_ENABLED=0 GENERIC_DP_BIN=$(CURDIR)/$(BIN) GENERIC_DP_E2E_NEXT=1 $(GO) test -count=1 -vet=off -tags cluster ./cluster
+	cd test/e2e && CGO_ENABLED=0 GENERIC_DP_BIN=$(CURDIR)/$(BIN) GENERIC_DP_E2E_NEXT=1 $(GO) test -count=1 -vet=off -parallel 4 -tags cluster ./cluster
 	cd test/e2e && CGO_ENABLED=0 GENERIC_DP_BIN=$(CURDIR)/$(BIN) GENERIC_DP_E2E_NEXT=1 $(GO) test -count=1 -vet=off -run TestRollout/v1.37 ./node
 
 # OUT is where what is published goes.

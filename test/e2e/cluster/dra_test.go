@@ -174,12 +174,13 @@ func (n *draNode) waitDevices(t *testing.T, want int) {
 // waiting checks that a pod is not scheduled, for a second.
 func (n *draNode) waiting(t *testing.T, name string) {
 	t.Helper()
-	for end := time.Now().Add(time.Second); time.Now().Before(end); {
+	wait.Holds(t, time.Second, "pod "+name+" waits", func() error {
 		p, err := n.get(name)
-		if err != nil || p.Spec.NodeName != "" {
-			t.Fatalf("pod %s is on node %q, %v", name, p.Spec.NodeName, err)
+		if err == nil && p.Spec.NodeName != "" {
+			err = errors.New("it is scheduled")
 		}
-	}
+		return err
+	})
 }
 
 // TestDRA runs unchanged pods by dynamic resource allocation: from before the driver starts,
@@ -286,10 +287,10 @@ func TestDRARollingUpdate(t *testing.T) {
 	n.ImportProduct(t)
 	n.ServePods(t)
 	n.Mknod("stick-a", "stick-b")
-	helm(t, n.Cluster, "install", map[string]any{
+	helm(t, n.Cluster, map[string]any{
 		"config": map[string]string{"10-test.toml": "api = \"dra\"\n" + fmt.Sprintf(sticks, "stick")},
 		"dra":    map[string]any{"enabled": true, "resources": []string{stick}},
-	})
+	}, "install", name, chartDir)
 	first := n.WaitDaemonSet(t, namespace, name)
 	n.waitDevices(t, 2)
 	held := n.podWith(t, "held", stick)

@@ -47,10 +47,10 @@ func TestEvict(t *testing.T) {
 	pull := func(id string) { _ = os.Remove("/dev/" + prefix + "-" + id) }
 	t.Cleanup(func() { pull("a"); pull("b") })
 	plug("a")
-	helm(t, c, "install", map[string]any{
+	helm(t, c, map[string]any{
 		"config": map[string]string{"10-test.toml": fmt.Sprintf(sticks, prefix)},
 		"evict":  map[string]any{"enabled": true, "after": evictAfter.String()},
-	})
+	}, "install", name, chartDir)
 	c.WaitDaemonSet(t, namespace, name)
 	c.WaitResource(t, stick, 1)
 	evicter := waitEvicter(t, c)

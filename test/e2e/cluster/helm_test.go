@@ -44,11 +44,11 @@ func TestChart(t *testing.T) {
 	node := privateNode(t, c)
 	install := func(command string, config string) {
 		t.Helper()
-		helm(t, c, command, map[string]any{
+		helm(t, c, map[string]any{
 			"cdi":     map[string]any{"enabled": true},
 			"hostSys": true,
 			"config":  map[string]string{"10-test.toml": config},
-		})
+		}, command, name, chartDir)
 	}
 	install("install", fmt.Sprintf(private, node))
 	first := c.WaitDaemonSet(t, namespace, name)
@@ -70,8 +70,11 @@ func TestChart(t *testing.T) {
 	clean(t, c)
 }
 
-// helm installs or upgrades the chart with values.
-func helm(t *testing.T, c *cluster.Cluster, command string, values map[string]any) {
+// chartDir is that of the repository.
+var chartDir = cluster.Repository("deploy", "helm", "generic-dp")
+
+// helm installs or upgrades a chart with values.
+func helm(t *testing.T, c *cluster.Cluster, values map[string]any, args ...string) {
 	t.Helper()
 	text, err := yaml.Marshal(values)
 	if err != nil {
@@ -81,7 +84,7 @@ func helm(t *testing.T, c *cluster.Cluster, command string, values map[string]an
 	if err := os.WriteFile(file, text, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c.Helm(t, command, name, cluster.Repository("deploy", "helm", "generic-dp"), "--namespace", namespace, "--create-namespace", "--values", file)
+	c.Helm(t, append(args, "--namespace", namespace, "--create-namespace", "--values", file)...)
 }
 
 // privateNode makes a device node in /dev that only uid 0 may open, and returns its

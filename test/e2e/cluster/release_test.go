@@ -58,22 +58,13 @@ func TestRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The kernel's /sys has no stick: that of the fixture takes its place.
-	values, err := yaml.Marshal(map[string]any{
+	repository, _, _ := strings.Cut(chart, "@")
+	helm(t, c, map[string]any{
 		"image":             map[string]any{"registry": address},
 		"extraArgs":         []string{"--sysfs=/fixture/sys"},
 		"extraVolumes":      []v1.Volume{{Name: "fixture", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: c.Sysfs()}}}},
 		"extraVolumeMounts": []v1.VolumeMount{{Name: "fixture", MountPath: "/fixture/sys", ReadOnly: true}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	valuesFile := filepath.Join(dir, "values.yaml")
-	if err := os.WriteFile(valuesFile, values, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	repository, _, _ := strings.Cut(chart, "@")
-	c.Helm(t, "install", name, "oci://"+repository, "--plain-http", "--version", strings.TrimPrefix(version, "v"),
-		"--namespace", namespace, "--create-namespace", "--values", valuesFile, "--set-file", `config.10-generic-dp\.toml=`+file)
+	}, "install", name, "oci://"+repository, "--plain-http", "--version", strings.TrimPrefix(version, "v"), "--set-file", `config.10-generic-dp\.toml=`+file)
 	pod := c.WaitDaemonSet(t, namespace, name)
 	if id := pod.Status.ContainerStatuses[0].ImageID; !strings.HasSuffix(id, image[strings.Index(image, "@"):]) {
 		t.Errorf("the pod runs %s, want %s", id, image)
@@ -97,7 +88,7 @@ func TestRelease(t *testing.T) {
 
 func appVersion(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(cluster.Repository("deploy", "helm", "generic-dp", "Chart.yaml"))
+	text, err := os.ReadFile(filepath.Join(chartDir, "Chart.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
