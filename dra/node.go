@@ -15,7 +15,10 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubeapi"
 )
 
-const slicesPath = "/apis/resource.k8s.io/v1/resourceslices"
+const (
+	slicesPath = "/apis/resource.k8s.io/v1/resourceslices"
+	nodesPath  = "/api/v1/nodes/"
+)
 
 // nodeSlices are the slices of a node: those of the API server, and those to have.
 //
@@ -61,12 +64,8 @@ func newNodeSlices(api *kubeapi.Client, name string) *nodeSlices {
 type object struct {
 	Metadata metadata        `json:"metadata"`
 	Spec     json.RawMessage `json:"spec"`
-}
 
-// event is one change of a slice by anybody.
-type event struct {
-	object
-	deleted bool
+	deleted bool // of an event
 }
 
 // selector selects the node's slices of this driver, so that a node never sees more.
@@ -120,11 +119,11 @@ const quiet = 90 * time.Minute
 
 // watch sends the changes since version until the watch ends, after an event of no slice
 // when it has begun.
-func (n *nodeSlices) watch(ctx context.Context, version string, events chan<- event) error {
+func (n *nodeSlices) watch(ctx context.Context, version string, events chan<- object) error {
 	return n.api.Watch(ctx, n.selector()+"&watch=1&resourceVersion="+url.QueryEscape(version), quiet, func(e kubeapi.Event) error {
-		out := event{deleted: e.Type == "DELETED"}
+		out := object{deleted: e.Type == "DELETED"}
 		if e.Type != "" {
-			if err := json.Unmarshal(e.Object, &out.object); err != nil {
+			if err := json.Unmarshal(e.Object, &out); err != nil {
 				return err
 			}
 		}
@@ -137,29 +136,24 @@ func (n *nodeSlices) watch(ctx context.Context, version string, events chan<- ev
 	})
 }
 
-// apply reports whether e is a change by somebody else. Events are late: resource
+// apply reports whether o is a change by somebody else. Events are late: resource
 // versions are ordered, and those of own writes are known.
-func (n *nodeSlices) apply(e event) bool {
-	name := e.Metadata.Name
-	if name == "" {
-		return false
-	}
+func (n *nodeSlices) apply(o object) bool {
+	name := o.Metadata.Name
 	s := n.stored[name]
-	if s != nil && version(e.object) <= s.version {
+	var before sum
+	switch {
+	case name == "", s == nil && o.deleted, s != nil && version(o) <= s.version:
 		return false
-	}
-	if e.deleted {
+	case o.deleted:
 		delete(n.stored, name)
 		n.uid = "" // with the node, the garbage collector deletes its slices
-		return s != nil
-	}
-	if s == nil {
-		n.store(e.object)
 		return true
+	case s != nil:
+		before = s.spec
 	}
-	before := s.spec
-	n.store(e.object)
-	return s.spec != before
+	n.store(o)
+	return n.stored[name].spec != before
 }
 
 // store remembers a slice of the server.
@@ -275,7 +269,7 @@ func (n *nodeSlices) refuse(devices []sliceDevice, err error) bool {
 	found := false
 	for _, c := range invalid.Causes {
 		index, field, _ := strings.Cut(strings.TrimPrefix(c.Field, "spec.devices["), "]")
-		if i, err := strconv.Atoi(index); err == nil && i < len(devices) {
+		if i, err := strconv.Atoi(index); err == nil && uint(i) < uint(len(devices)) {
 			n.refused[devices[i].sum()] = strings.TrimPrefix(strings.TrimPrefix(field, ".")+": "+c.Message, ": ")
 			found = true
 		}
@@ -296,8 +290,12 @@ func (n *nodeSlices) object(i int, spec sliceSpec) slice {
 
 // put creates or replaces slice i, whatever version the server has.
 func (n *nodeSlices) put(ctx context.Context, i int, spec sliceSpec) error {
-	if err := n.lookup(ctx); err != nil {
-		return err
+	if n.uid == "" {
+		var node struct{ Metadata metadata }
+		if err := n.api.Get(ctx, nodesPath+n.name, &node); err != nil {
+			return err
+		}
+		n.uid = node.Metadata.UID
 	}
 	out := n.object(i, spec)
 	name := out.Metadata.Name
@@ -316,23 +314,5 @@ func (n *nodeSlices) put(ctx context.Context, i int, spec sliceSpec) error {
 	n.store(in)
 	s := n.stored[name]
 	s.sent, s.got = spec.sum(), s.spec
-	return nil
-}
-
-// nodeError is a failure to read the node.
-type nodeError struct{ error }
-
-func (e *nodeError) Unwrap() error { return e.error }
-
-// lookup finds the UID of the node, which owns the slices.
-func (n *nodeSlices) lookup(ctx context.Context) error {
-	if n.uid != "" {
-		return nil
-	}
-	var node struct{ Metadata metadata }
-	if err := n.api.Get(ctx, "/api/v1/nodes/"+n.name, &node); err != nil {
-		return &nodeError{err}
-	}
-	n.uid = node.Metadata.UID
 	return nil
 }

@@ -51,8 +51,7 @@ type Publisher struct {
 	node   *nodeSlices   // of the goroutine of Run
 
 	mu      sync.Mutex
-	devices []Device
-	set     bool
+	devices []Device // nil before the first Set
 	problem string
 	refused map[string]string // by the name of the device
 }
@@ -77,7 +76,7 @@ func NewPublisher(o Options) *Publisher {
 // Set replaces the devices. It never blocks.
 func (p *Publisher) Set(devices []Device) {
 	p.mu.Lock()
-	p.devices, p.set = append([]Device(nil), devices...), true
+	p.devices = append([]Device{}, devices...)
 	p.mu.Unlock()
 	select {
 	case p.wake <- struct{}{}:
@@ -151,7 +150,7 @@ func (p *Publisher) session(ctx context.Context, budget *bucket) (worked bool, e
 	}
 	clear(p.node.refused) // it may be another version of the server
 	var (
-		events = make(chan event)
+		events = make(chan object)
 		ended  = make(chan error, 1)
 		timer  = time.NewTimer(0)
 		next   time.Time // of the next write, if there is one
@@ -197,9 +196,9 @@ func (p *Publisher) session(ctx context.Context, budget *bucket) (worked bool, e
 // write writes what differs, and returns when devices change by themselves.
 func (p *Publisher) write(ctx context.Context, budget *bucket) (next time.Time, err error) {
 	p.mu.Lock()
-	devices, set := p.devices, p.set
+	devices := p.devices
 	p.mu.Unlock()
-	if !set {
+	if devices == nil {
 		return next, nil
 	}
 	wrote := 0
@@ -229,7 +228,6 @@ func (p *Publisher) setProblem(text string, refused map[string]string) {
 
 // problem is what an administrator has to do about err; empty if it may pass by itself.
 func problem(err error) string {
-	var noNode *nodeError
 	var untrusted *tls.CertificateVerificationError
 	switch code := kubeapi.Code(err); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -241,7 +239,7 @@ func problem(err error) string {
 	// An admission policy that has no exception for this service account.
 	case code == http.StatusForbidden || code == http.StatusUnprocessableEntity && strings.Contains(err.Error(), " denied "):
 		return "the service account has no right: set dra.enabled in the chart, or add the component deploy/kustomize/dra: " + err.Error()
-	case code == http.StatusNotFound && errors.As(err, &noNode):
+	case code == http.StatusNotFound && strings.Contains(err.Error(), nodesPath):
 		return "the API server does not know this node, see --node-name: " + err.Error()
 	case code == http.StatusNotFound:
 		return `the API server has no resource.k8s.io/v1: use Kubernetes 1.34 or later, or api = "device-plugin": ` + err.Error()
