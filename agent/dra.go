@@ -55,10 +55,9 @@ type draDriver struct {
 	// For the loop alone.
 	publisher *dra.Publisher // nil if another instance publishes
 	api       *kubeapi.Client
-	last      map[string]dra.Device // what was published, by ID; nil before
 
 	mu    sync.Mutex
-	list  []dra.Device
+	list  []dra.Device  // what the loop published; nil before
 	newer chan struct{} // closed when there is a newer list
 }
 
@@ -83,9 +82,9 @@ func (l *loop) runDRA(ctx context.Context, out ledger.Output) {
 		d.publisher = dra.NewPublisher(dra.Options{API: d.api, Node: l.options.NodeName, Changed: d.signal, Wrote: l.metrics.CountSliceWrite, Log: l.log})
 		l.group.Go(func() error { return d.publisher.Run(ctx) })
 		l.group.Go(func() error { return d.server.Load().Describe(ctx) })
-		if d.last != nil {
+		if d.list != nil {
 			// The kubelet forgets all health when the stream of the other instance ends.
-			d.publish(d.list, true)
+			d.publish(d.list)
 		}
 	}
 }
@@ -184,9 +183,10 @@ func (l *loop) publishDRA() {
 	if d.server.Load() == nil {
 		return
 	}
-	var list []dra.Device
-	now, first := l.now(), d.last == nil
-	last := map[string]dra.Device{}
+	list, last, now := []dra.Device{}, map[string]dra.Device{}, l.now()
+	for _, v := range d.list {
+		last[v.ID] = v
+	}
 	for _, m := range l.members() {
 		if m.dra == nil {
 			continue
@@ -200,7 +200,7 @@ func (l *loop) publishDRA() {
 				v.EvictAfter = m.config.EvictAfter
 			}
 			v.Since = now
-			if was, ok := d.last[v.ID]; ok {
+			if was, ok := last[v.ID]; ok {
 				if v.Attributes == nil { // it is gone
 					v.Attributes = was.Attributes
 				}
@@ -208,12 +208,12 @@ func (l *loop) publishDRA() {
 					v.Since = was.Since
 				}
 			}
-			last[v.ID] = v
 			list = append(list, v)
 		}
 	}
-	d.last = last
-	d.publish(list, first) // slices of the last instance go, also if there is nothing now
+	if !reflect.DeepEqual(d.list, list) { // at first none: slices of the last instance go
+		d.publish(list)
+	}
 }
 
 func deviceOf(resource string, e ledger.Entry) dra.Device {
@@ -237,13 +237,10 @@ func stateOf(e ledger.Entry) dra.State {
 	return dra.Unhealthy
 }
 
-// publish replaces the list, if it differs or is to be sent again.
-func (d *draDriver) publish(list []dra.Device, again bool) {
+// publish replaces the list, or sends it again.
+func (d *draDriver) publish(list []dra.Device) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !again && reflect.DeepEqual(d.list, list) {
-		return
-	}
 	d.list = list
 	close(d.newer)
 	d.newer = make(chan struct{})
