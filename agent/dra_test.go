@@ -405,7 +405,8 @@ container.health_dir = "/run/device"
 	n.addBus()
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
-	n.serve()
+	var c clock
+	agent, _ := n.serveBy(&c)
 	a, b, seat := dra.DeviceName("usb:10c4:ea60:AAAA1111"), dra.DeviceName("usb:10c4:ea60:BBBB2222"), dra.DeviceName("virtual:example.com:seat:a")
 	n.untilPublished(api, map[string]string{a: "", b: "", seat: ""})
 	n.until("registration", func() bool { return n.kubelet.Drivers(dra.Driver) == 1 })
@@ -431,6 +432,16 @@ container.health_dir = "/run/device"
 	}
 	there := func() bool { _, err := os.Stat(healthy); return err == nil }
 	n.eventually("healthy", there)
+	// The kubelet lists devices of claims, and no sets of them.
+	c.forward(3 * time.Minute)
+	for _, event := range []string{"held devices are known", "msg=\"configuration "} { // an answer, then a pass
+		before := strings.Count(n.log.String(), event)
+		agent.Reload()
+		n.eventually(event, func() bool { return strings.Count(n.log.String(), event) > before && !agent.Busy() })
+	}
+	if !there() {
+		t.Error("the health directory of a claim was swept")
+	}
 	n.host.RemoveUSB("1-1")
 	n.eventually("not healthy", func() bool { return !there() })
 	if _, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, allocate(api, "mixed", "one="+b, "two="+seat)); err == nil ||
