@@ -161,7 +161,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	group.Go(func() error { return loop.run(ctx) })
 	err := group.Wait()
 	a.reader.trials.stop()
-	loop.saveConfig()
+	loop.finish()
 	return err
 }
 

@@ -35,16 +35,15 @@ func (s set) features() []byte {
 	return text
 }
 
-// writeFeatures writes the feature file once it is known what the node has: during a start
-// pods would be sent elsewhere.
-func (l *loop) writeFeatures() (written bool) {
+// prepareFeatures returns what writes the feature file, once it is known what the node has:
+// during a start pods would be sent elsewhere.
+func (l *loop) prepareFeatures() (write func() error) {
 	dir := l.options.Paths.NFDDir
-	if dir == "" || !l.writer || !l.calm {
-		return true
+	if dir == "" || !l.calm {
+		return func() error { return nil }
 	}
-	err := writeFeatureFile(dir, l.members().features())
-	l.problems.warnError("features", err, "labels of the node can't be written", "hint", l.options.hint("nfd-dir"))
-	return err == nil
+	text := l.members().features()
+	return func() error { return writeFeatureFile(dir, text) }
 }
 
 func writeFeatureFile(dir string, text []byte) error {

@@ -40,6 +40,8 @@ type loop struct {
 
 	timer      *time.Timer // when to reconcile without a trigger
 	retry      writeRetry
+	saver      *saver
+	saved      saved  // of the last save with another result than the one before
 	watchSpecs func() // starts the watch of CDI specs, once
 }
 
@@ -48,7 +50,7 @@ func newLoop(a *Agent, group *errgroup.Group) *loop {
 		Agent: a, group: group, start: a.now(),
 		held:   holdings{answers: make(chan ledger.Held, 1)},
 		prober: health.New(a.options.Paths.local),
-		ended:  map[string]chan struct{}{}, timer: time.NewTimer(retryAfter),
+		ended:  map[string]chan struct{}{}, saver: newSaver(), timer: time.NewTimer(retryAfter),
 	}
 	l.held.reset(l.start) // an earlier instance may have served another configuration
 	a.reader.trials.serve(a.reader.last, l.start)
@@ -79,6 +81,7 @@ func (l *loop) run(ctx context.Context) error {
 	}
 	l.restore()
 	l.group.Go(func() error { return l.prober.Run(ctx) })
+	l.group.Go(func() error { return l.saver.run(ctx) })
 	for {
 		l.busy.Store(nil)
 		t, ok := l.next(ctx)
@@ -127,6 +130,8 @@ func (l *loop) next(ctx context.Context) (trigger, bool) {
 		return trigger{}, true
 	case <-l.dra.changed:
 		return trigger{}, true
+	case result := <-l.saver.results:
+		return trigger{apply: func() { l.saved = result }}, true
 	case <-l.locked:
 		return trigger{apply: l.inherit}, true
 	}

@@ -84,8 +84,8 @@ func (l *loop) reconcile(ctx context.Context) (out ledger.Output, wake time.Time
 // reconcile again for it.
 func (l *loop) follow(ctx context.Context, out ledger.Output, written bool) (wake time.Time) {
 	now := l.now()
-	saved, labelled := l.save(), l.writeFeatures()
-	l.retry.record(now, !written || !saved || !labelled)
+	l.save()
+	l.retry.record(now, !l.warnUnsaved() || !written)
 	return earlier(l.askHeld(ctx, now, out), l.retry.at)
 }
 
@@ -207,28 +207,6 @@ func (l *loop) restore() {
 	if boot != "" && boot == saved.Boot {
 		l.scanner.RestoreUSB(saved.USB)
 	}
-}
-
-// save saves the state for the next instance. If the state directory is not writable,
-// only the state is lost.
-func (l *loop) save() (saved bool) {
-	if !l.writer {
-		return true
-	}
-	m := &l.memory
-	err := ledger.Save(l.options.Paths.StateDir, ledger.Persisted{
-		Boot: m.boot, Decisions: m.decisions, Resources: m.state.Remember(), Injected: l.injector.injected, Health: l.health.save(), USB: l.scanner.KnownUSB(), DRA: m.dra,
-	})
-	l.problems.warnError("state", err, "state can't be saved: identity decisions are lost at the next start", "hint", l.options.hint("state-dir"))
-	return l.saveConfig() && err == nil
-}
-
-// saveConfig saves the last good configuration.
-func (l *loop) saveConfig() (saved bool) {
-	err := l.reader.trials.save(l.options)
-	l.problems.warnError("last good configuration", err, "the configuration can't be copied: a broken one at the next start has no replacement",
-		"hint", l.options.hint("state-dir"))
-	return err == nil
 }
 
 // bootID identifies this boot of the kernel (random(4)); empty is unknown.

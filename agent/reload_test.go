@@ -153,10 +153,10 @@ func TestBrokenEditChangesNothing(t *testing.T) {
 	n.eventually("the problems", func() bool { return a.Config().Broken != nil })
 	n.configure(broken + "# again\n")
 	a.Reload()
-	n.eventually("an answer to the question", func() bool { return strings.Count(n.log.String(), "configuration is broken") == 2 })
-	if log := n.log.String(); strings.Count(log, `unknown key \"naem\"`) != 2 || strings.Count(log, "count") < 2 || strings.Count(log, ".toml:3:1") != 2 {
-		t.Error("want every problem in the log with its position, and again on request")
-	}
+	n.eventually("every problem in the log with its position, and again on request", func() bool {
+		log := n.log.String()
+		return strings.Count(log, `unknown key \"naem\"`) == 2 && strings.Count(log, "count") >= 2 && strings.Count(log, ".toml:3:1") == 2
+	})
 	if got := a.Config(); got.Hash != first.Hash || !got.Loaded.Equal(first.Loaded) || got.Broken == nil {
 		t.Errorf("configuration %+v, want that of before and why it is not the one on disk", got)
 	}

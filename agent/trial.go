@@ -53,8 +53,10 @@ func (e diedError) Error() string {
 // safe for concurrent use.
 type trials struct {
 	path string
+	disk sync.Mutex // of who writes; taken before mu, so that nobody holds mu while a disk hangs
 
 	mu     sync.Mutex
+	dirty  bool   // the file is not what is to be remembered
 	writer bool   // the state directory is ours to write
 	good   string // hash of the last good configuration
 	died   trial  // the program did not survive it
@@ -94,22 +96,23 @@ func (t *trials) check(hash string) error {
 // undo lets the trial before go on.
 func (t *trials) begin(hash string) (undo func()) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	before := t.marked
-	t.marked = trial{}
+	t.marked, t.dirty = trial{}, true
 	if hash != t.good && t.good != "" { // else there is nothing to go back to
 		t.marked = trial{hash, 1}
 		if hash == t.died.Hash {
 			t.marked.Tries += t.died.Tries
 		}
 	}
+	t.mu.Unlock()
 	t.write()
 	return func() {
 		t.mu.Lock()
-		defer t.mu.Unlock()
+		t.dirty = true
 		if t.marked = before; before.Hash == t.good {
 			t.marked = trial{} // passed meanwhile
 		}
+		t.mu.Unlock()
 		t.write()
 	}
 }
@@ -155,18 +158,17 @@ func (t *trials) pass() {
 		t.marked = trial{}
 	}
 	t.good, t.died, t.unsaved = t.served.hash, trial{}, t.served.files
-	t.served, t.provenAt = reading{}, time.Time{}
-	t.write()
+	t.served, t.provenAt, t.dirty = reading{}, time.Time{}, true
 }
 
 // stop ends all trials: the program ends by itself.
 func (t *trials) stop() {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	if !t.provenAt.IsZero() {
 		t.pass()
 	}
-	t.marked = trial{}
+	t.marked, t.dirty = trial{}, true
+	t.mu.Unlock()
 	t.write()
 }
 
@@ -174,19 +176,23 @@ func (t *trials) stop() {
 func (t *trials) inherit() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.writer = true
-	t.write()
+	t.writer, t.dirty = true, true
 }
 
 // write makes the file what is to be remembered. It fails where state can't be saved,
 // which is reported there.
 func (t *trials) write() {
-	if !t.writer {
-		return
-	}
-	next := t.marked
+	t.disk.Lock()
+	defer t.disk.Unlock()
+	t.mu.Lock()
+	next, write := t.marked, t.writer && t.dirty
 	if next.Hash == "" {
 		next = t.died
+	}
+	t.dirty = t.dirty && !write
+	t.mu.Unlock()
+	if !write {
+		return
 	}
 	if next.Hash == "" {
 		_ = atomicfile.Remove(t.path)
@@ -196,15 +202,19 @@ func (t *trials) write() {
 	_ = atomicfile.Write(t.path, data, 0o600)
 }
 
-// save saves the last good configuration unless it is.
+// save writes what has changed: the file, and the last good configuration.
 func (t *trials) save(o Options) error {
+	t.write()
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.unsaved == nil {
+	files, hash := t.unsaved, t.good
+	t.mu.Unlock()
+	if files == nil {
 		return nil
 	}
-	err := o.saveLastGood(t.unsaved)
-	if err == nil {
+	err := o.saveLastGood(files)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err == nil && hash == t.good {
 		t.unsaved = nil
 	}
 	return err

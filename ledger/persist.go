@@ -139,19 +139,25 @@ func SetAside(dir string, later bool) error {
 
 // Save writes p to dir, which it makes if missing, atomically and only if it differs.
 // One process at a time may save to a directory.
-func Save(dir string, p Persisted) error {
+func Save(dir string, p Persisted) error { return Prepare(dir, p)() }
+
+// Prepare returns a Save of p as it is now.
+func Prepare(dir string, p Persisted) (save func() error) {
 	path := filepath.Join(dir, stateFile)
-	text, err := p.text()
-	if err == nil {
-		err = os.MkdirAll(dir, 0o700)
+	text, encoding := p.text()
+	return func() error {
+		err := encoding
+		if err == nil {
+			err = os.MkdirAll(dir, 0o700)
+		}
+		if err == nil {
+			err = atomicfile.Write(path, text, 0o600)
+		}
+		if err != nil {
+			return fmt.Errorf("--state-dir: write the state: %q: %w", path, err)
+		}
+		return nil
 	}
-	if err == nil {
-		err = atomicfile.Write(path, text, 0o600)
-	}
-	if err != nil {
-		return fmt.Errorf("--state-dir: write the state: %q: %w", path, err)
-	}
-	return nil
 }
 
 // Remembered is the part of a resource that survives a restart: the kubelet's

@@ -1,0 +1,57 @@
+package agent_test
+
+import (
+	"encoding/binary"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/internal/sysfstest"
+)
+
+// hang makes whoever opens a file in dir wait until end is called (fanotify(7)). hung is
+// closed by the first one.
+func hang(t *testing.T, dir string) (hung <-chan struct{}, end func()) {
+	t.Helper()
+	fd, err := unix.FanotifyInit(unix.FAN_CLASS_CONTENT|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK, unix.O_RDONLY)
+	if err != nil {
+		t.Skipf("needs root: fanotify: %v", err)
+	}
+	notify := os.NewFile(uintptr(fd), "fanotify")
+	if err := unix.FanotifyMark(fd, unix.FAN_MARK_ADD, unix.FAN_OPEN_PERM|unix.FAN_EVENT_ON_CHILD, unix.AT_FDCWD, dir); err != nil {
+		t.Skipf("fanotify: %v", err)
+	}
+	first := make(chan struct{})
+	go func() {
+		defer close(first)
+		var event [1]unix.FanotifyEventMetadata
+		_ = binary.Read(notify, binary.NativeEndian, event[:]) // the file stays as it is until it is answered
+	}()
+	return first, func() { _ = notify.Close() }
+}
+
+// A disk that hangs delays no device, and what could not be saved meanwhile is saved
+// when it works again.
+func TestHungDiskDelaysNoDevice(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "[[resource]]\nname = \"example.com/a\"\nmatch.glob = \"/dev/ttyA*\"\n")
+	state := n.options.Paths.StateDir
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	hung, end := hang(t, state)
+	defer end()
+	n.host.AddNode("", sysfstest.Node{Name: "ttyA0"})
+	_, stop := n.serve()
+	n.untilListed("example.com/a", []string{"ttyA0"}, nil)
+	<-hung
+	n.host.AddNode("", sysfstest.Node{Name: "ttyA1"})
+	n.untilListed("example.com/a", []string{"ttyA0", "ttyA1"}, nil)
+	end()
+	stop()
+	if text, err := os.ReadFile(state + "/state.json"); !strings.Contains(string(text), "ttyA1") {
+		t.Errorf("saved at the end: %s, %v; want ttyA1", text, err)
+	}
+}

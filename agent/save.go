@@ -1,0 +1,95 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/generic-dp/generic-dp/ledger"
+)
+
+// saver writes to disks beside the loop: one that hangs must delay no device.
+type saver struct {
+	next    atomic.Pointer[func() saved] // what to write, the latest only; nil when it is written
+	changed chan struct{}                // capacity 1
+	results chan saved                   // each that differs from the one before
+}
+
+// saved are the errors of what was written.
+type saved struct{ state, config, features error }
+
+func (s saved) String() string { return fmt.Sprint(s.state, s.config, s.features) }
+
+func newSaver() *saver {
+	return &saver{changed: make(chan struct{}, 1), results: make(chan saved)}
+}
+
+// save has run write instead of what it has not written yet.
+func (s *saver) save(write func() saved) {
+	s.next.Store(&write)
+	select {
+	case s.changed <- struct{}{}:
+	default: // run is about to look
+	}
+}
+
+// run writes until ctx is cancelled. What is left then is for write.
+func (s *saver) run(ctx context.Context) error {
+	var last saved
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.changed:
+		}
+		result, written := s.write()
+		if !written || result.String() == last.String() {
+			continue
+		}
+		last = result
+		select {
+		case <-ctx.Done():
+		case s.results <- result:
+		}
+	}
+}
+
+// write writes what is left; false is nothing.
+func (s *saver) write() (saved, bool) {
+	write := s.next.Swap(nil)
+	if write == nil {
+		return saved{}, false
+	}
+	return (*write)(), true
+}
+
+// save saves the state for the next instance, the last good configuration, and what the
+// node has. If the state directory is not writable, only the state is lost.
+func (l *loop) save() {
+	if !l.writer {
+		return
+	}
+	m := &l.memory
+	state := ledger.Prepare(l.options.Paths.StateDir, ledger.Persisted{
+		Boot: m.boot, Decisions: m.decisions, Resources: m.state.Remember(), Injected: l.injector.injected, Health: l.health.save(), USB: l.scanner.KnownUSB(), DRA: m.dra,
+	})
+	features := l.prepareFeatures()
+	l.saver.save(func() saved { return saved{state(), l.reader.trials.save(l.options), features()} })
+}
+
+// finish writes what is left when the loop has ended.
+func (l *loop) finish() {
+	l.saved, _ = l.saver.write()
+	l.saved.config = l.reader.trials.save(l.options) // trials have ended, too
+	l.warnUnsaved()
+}
+
+// warnUnsaved warns of what could not be written, and reports whether all was.
+func (l *loop) warnUnsaved() (written bool) {
+	s := l.saved
+	hint := l.options.hint("state-dir")
+	l.problems.warnError("state", s.state, "state can't be saved: identity decisions are lost at the next start", "hint", hint)
+	l.problems.warnError("last good configuration", s.config, "the configuration can't be copied: a broken one at the next start has no replacement", "hint", hint)
+	l.problems.warnError("features", s.features, "labels of the node can't be written", "hint", l.options.hint("nfd-dir"))
+	return s == saved{}
+}

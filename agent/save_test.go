@@ -1,0 +1,37 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+)
+
+// A failure is told once, however often it comes: each starts a pass, which saves again.
+func TestSaverTellsWhatChanges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := newSaver()
+		go s.run(ctx)
+		for i, want := range []string{"full", "", "", "read-only", "<nil>", ""} {
+			s.save(func() saved {
+				return saved{config: []error{errors.New("full"), errors.New("full"), errors.New("full"), errors.New("read-only"), nil, nil}[i]}
+			})
+			synctest.Wait()
+			told := ""
+			select {
+			case result := <-s.results:
+				told = "<nil>"
+				if result.config != nil {
+					told = result.config.Error()
+				}
+			default:
+			}
+			if told != want {
+				t.Errorf("save %d: told %q, want %q", i, told, want)
+			}
+		}
+		cancel()
+	})
+}
