@@ -41,12 +41,12 @@ all problems, and says what they select on this host.`,
 		if len(paths) == 0 {
 			paths = []string{f.config}
 		}
-		report := checkReport{stderr: cmd.ErrOrStderr()}
+		report := checkReport{Files: []checkedFile{}, stderr: cmd.ErrOrStderr()}
 		var bad error
 		for _, path := range paths {
 			file, err := f.check(cmd.Context(), path)
 			if err != nil {
-				return nil, err
+				return report, err
 			}
 			if !file.OK {
 				bad = errReported
@@ -91,13 +91,14 @@ func (r checkReport) table(stdout io.Writer, _ bool) (err error) {
 		for _, p := range c.Problems {
 			fmt.Fprintln(r.stderr, p)
 		}
-		why := ""
+		if !c.OK {
+			continue
+		}
+		found := count(c.Devices, "device") + " on this host"
 		if c.Devices == 0 {
-			why = " (generic-dp devices says why)"
+			found += " (generic-dp devices says why)"
 		}
-		if c.OK {
-			_, err = fmt.Fprintf(stdout, "%s: ok: %s, %s on this host%s\n", c.Path, count(c.Resources, "resource"), count(c.Devices, "device"), why)
-		}
+		_, err = fmt.Fprintf(stdout, "%s: ok: %s, %s\n", c.Path, count(c.Resources, "resource"), found)
 	}
 	return err
 }

@@ -124,13 +124,11 @@ func newInventory(f *flags, view *agent.View) inventoryReport {
 
 // table writes one line per device; with wide, also what identifies it.
 func (r inventoryReport) table(w io.Writer, wide bool) error {
-	line := func(cells, more []string) []string {
-		if wide {
-			cells = append(cells, more...)
-		}
-		return cells
+	shown := 8
+	if wide {
+		shown = 12
 	}
-	tab := newTable(w, line([]string{"DEVICE", "KIND", "ID", "NAME", "DRIVER", "NUMA", "NODES", "RESOURCE"}, []string{"DEVICE ID", "SERIAL", "CLASS", "USB.PATH"})...)
+	tab := newTable(w, []string{"DEVICE", "KIND", "ID", "NAME", "DRIVER", "NUMA", "NODES", "RESOURCE", "DEVICE ID", "SERIAL", "CLASS", "USB.PATH"}[:shown]...)
 	for _, d := range r.Devices {
 		var resources, ids []string
 		for _, o := range d.Offers {
@@ -139,10 +137,11 @@ func (r inventoryReport) table(w io.Writer, wide bool) error {
 				resources = append(resources, o.Resource)
 			}
 		}
-		tab.row(line([]string{
+		tab.row([]string{
 			d.Name, d.Kind, d.ID, strings.TrimSpace(d.Vendor + " " + strings.TrimPrefix(d.Product, d.Vendor+" ")), d.Driver, joinInts(d.NUMA),
 			shorten(slices.Concat(d.Nodes, d.Interfaces), wide), cmp.Or(strings.Join(resources, ","), "free"),
-		}, []string{strings.Join(ids, ","), d.Serial, d.Class, d.Path})...)
+			strings.Join(ids, ","), d.Serial, d.Class, d.Path,
+		}[:shown]...)
 	}
 	return tab.Flush()
 }

@@ -99,23 +99,21 @@ func serve(ctx context.Context, options agent.Options) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var helpers sync.WaitGroup
-	helpers.Go(func() { reloadOnHangup(ctx, a, hangups) })
+	helpers.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-hangups:
+				a.Reload()
+			}
+		}
+	})
 	helpers.Go(func() { notifySystemd(ctx, a.Settled()) })
 	err = a.Run(ctx)
 	stop()
 	helpers.Wait()
 	return err
-}
-
-func reloadOnHangup(ctx context.Context, a *agent.Agent, hangups <-chan os.Signal) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-hangups:
-			a.Reload()
-		}
-	}
 }
 
 // notifySystemd reports readiness after the first scan, so that dependent units may

@@ -26,11 +26,11 @@ const statusLimit = 5 * time.Second
 // statusReport is the status of an instance, and as it was received: it may be of another
 // version.
 type statusReport struct {
-	json.RawMessage
 	metrics.Status
+	received json.RawMessage
 }
 
-func (r statusReport) MarshalJSON() ([]byte, error) { return r.RawMessage, nil }
+func (r statusReport) MarshalJSON() ([]byte, error) { return r.received, nil }
 
 func newStatus(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
@@ -43,10 +43,10 @@ cluster: kubectl exec POD -- /generic-dp status`,
 	cmd.Flags().AddFlagSet(f.pick("listen"))
 	return reports(cmd, func(cmd *cobra.Command, _ []string) (_ reporter, err error) {
 		var r statusReport
-		if r.RawMessage, err = f.fetchStatus(cmd.Context()); err != nil {
+		if r.received, err = f.fetchStatus(cmd.Context()); err != nil {
 			return nil, err
 		}
-		if err := json.Unmarshal(r.RawMessage, &r.Status); err != nil {
+		if err := json.Unmarshal(r.received, &r.Status); err != nil {
 			return nil, fmt.Errorf("--listen: no generic-dp answers at %s: %w", f.listen, err)
 		}
 		return r, nil
