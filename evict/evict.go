@@ -2,8 +2,8 @@
 // where there is a healthy one. It reads allocatedResourcesStatus of pods, which kubelets
 // since 1.36 fill in from the health that any device plugin or DRA driver reports.
 //
-// One instance is enough, and two would only make each eviction twice, of which the API
-// server refuses the second: there is no leader election.
+// One instance is enough, and of two the second evicts pods that are terminating, which
+// changes nothing: there is no leader election.
 package evict
 
 import (
