@@ -41,8 +41,9 @@ func newGHW() (*ghw.PCIInfo, error) {
 	return info, nil
 }
 
-// function reads one PCI function, or a sub-function. ghw identifies it; its list of all of them would have
-// none if one is unreadable, as in each scan that meets a device being removed.
+// function reads one PCI function, or a sub-function. ghw identifies it; its list of all
+// of them would have none if one is unreadable, as in each scan that meets a device being
+// removed.
 func (s *Scanner) function(dir string) (*function, error) {
 	if sysfs.IsSubFunction(base(dir)) {
 		return s.subFunction(dir)
@@ -65,8 +66,9 @@ func (s *Scanner) function(dir string) (*function, error) {
 	return f, err
 }
 
-// subFunction reads a part of a PCI function that has interfaces and nodes of its own, like
-// a virtual one, but is on the auxiliary bus (Documentation/networking/devlink/devlink-port.rst).
+// subFunction reads a part of a PCI function that has interfaces and nodes of its own,
+// like a virtual one, but is on the auxiliary bus
+// (Documentation/networking/devlink/devlink-port.rst).
 func (s *Scanner) subFunction(dir string) (*function, error) {
 	f, err := s.function(up(dir))
 	number, driver, ownErr := s.sysfs.SubFunction(dir)

@@ -162,10 +162,10 @@ func (fs FS) link(dir, name string) (string, error) {
 }
 
 // entries reads a directory of links to devices, in no order. Links of known names are not
-// read again unless their inodes changed. It leaves out names that take, if any, refuses,
-// links that vanish meanwhile, and other files such as bonding_masters in class/net; the
-// error reports unreadable ones.
-// The error wraps fs.ErrNotExist if the kernel does not have the directory.
+// read again unless their inodes changed. It leaves out names that take refuses, unless it
+// is nil, links that vanish meanwhile, and other files, such as bonding_masters in
+// class/net; the error reports unreadable ones. It wraps fs.ErrNotExist if the kernel does
+// not have the directory.
 func (fs FS) entries(dir string, known map[string]Entry, take func(name string) bool) ([]Entry, error) {
 	fs.enter(dir)
 	defer fs.leave()
