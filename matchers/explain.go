@@ -163,6 +163,10 @@ func (m *run) outcome(r *config.Resource, match *config.Match, h *device.Hardwar
 	}
 	p := m.predicate(match)
 	all := m.targets(match, h, n)
+	if p.pci && len(all) > 0 && !slices.ContainsFunc(all, func(t target) bool { return !p.ignores(t.hardware) }) {
+		out.Conditions = append(out.Conditions, Condition{Key: "pci.sriov", Nearest: `a sub-function is selected by "sf" only`})
+		return out, 1
+	}
 	one := h != nil || n != nil
 	rest, narrowed := all, one
 	singles := p.singles()

@@ -1,8 +1,10 @@
 package matchers_test
 
 import (
+	"slices"
 	"testing"
 
+	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
 	"github.com/generic-dp/generic-dp/matchers"
 )
@@ -20,6 +22,21 @@ func TestExplainInterfaces(t *testing.T) {
 		`{ interface = "1", interface_class = "03" }`: "",
 	} {
 		if got := matchers.Explain(parse(t, "match.usb = "+match), snap, nil, opts, nil, nil)[0].Reason; got != want {
+			t.Errorf("%s: reason %q, want %q", match, got, want)
+		}
+	}
+}
+
+// A sub-function that a match leaves out for what it is has no other reason.
+func TestExplainSubFunction(t *testing.T) {
+	t.Parallel()
+	snap := machine(t, nics)
+	i := slices.IndexFunc(snap.Hardware, func(h *device.Hardware) bool { return h.Name == "mlx5_core.sf.4" })
+	for match, want := range map[string]string{
+		`{ vendor = "15b3", driver = "mlx4*" }`: `pci.sriov fits nothing: a sub-function is selected by "sf" only`,
+		`{ vendor = "15b3", sriov = "sf" }`:     "",
+	} {
+		if got := matchers.Explain(parse(t, "match.pci = "+match), snap, nil, matchers.Options{Host: &fakeHost{}}, snap.Hardware[i], nil)[0].Reason; got != want {
 			t.Errorf("%s: reason %q, want %q", match, got, want)
 		}
 	}

@@ -160,12 +160,17 @@ func (p *predicate) matchesTables(h *device.Hardware) bool {
 		return false
 	case p.mdev && h.MDev == nil:
 		return false
-	case p.pci && !p.subFunctions && h.PCI != nil && h.PCI.SRIOV == "sf":
+	case p.pci && p.ignores(h):
 		return false
 	case p.pci && (h.Function() == nil || h.PCI == nil && !p.usb && !p.mdev):
 		return false
 	}
 	return p.fits(wholeHardware, h, nil)
+}
+
+// ignores reports whether hardware is a sub-function, and the match does not select such.
+func (p *predicate) ignores(h *device.Hardware) bool {
+	return !p.subFunctions && h != nil && h.PCI != nil && h.PCI.SRIOV == "sf"
 }
 
 // matchesHardware is matchesTables and net: one of the network interfaces of the
