@@ -302,6 +302,9 @@ func (d *draDriver) Inject(ctx context.Context, names []string) (r device.Respon
 			for _, n := range edits.DeviceNodes {
 				take(m, "path "+n.Path, n.HostPath)
 			}
+			for _, v := range edits.Mounts {
+				take(m, "path "+v.ContainerPath, v.HostPath)
+			}
 		}
 		for _, v := range one.Mounts {
 			take(m, "path "+v.ContainerPath, v.HostPath)
