@@ -60,6 +60,13 @@ func (s *switching) plug(i int) {
 	s.Plug(fixture.Stick{Port: fmt.Sprintf("1-%d", 1+s.ttys[i]), ID: switched[i/perResource].id, Serial: fmt.Sprintf("A1B2C3D%d", i), TTY: fmt.Sprintf("ttyUSB%d", s.ttys[i])})
 }
 
+// change switches the API of a resource.
+func (s *switching) change(t *testing.T, i int) {
+	t.Helper()
+	s.byDRA[i] = !s.byDRA[i]
+	s.plugin.Configure(t, s.config())
+}
+
 func (s *switching) toggle(i int) {
 	if !s.plugged[i] {
 		s.plug(i)
@@ -154,7 +161,7 @@ func (s *switching) step(t *testing.T) {
 	case n < 550:
 		s.DeletePod(t, s.pods[pod])
 		s.pods[pod] = ""
-	case n < 700:
+	case n < 700, n < 900 && !s.plugged[i]:
 		s.toggle(i)
 	case n < 900:
 		for _, h := range s.holders()[i] { // its container restarts
@@ -162,8 +169,7 @@ func (s *switching) step(t *testing.T) {
 		}
 	// A stick moves after a minute without any of these.
 	case n < 910:
-		s.byDRA[i/perResource] = !s.byDRA[i/perResource]
-		s.plugin.Configure(t, s.config())
+		s.change(t, i/perResource)
 	case n < 920:
 		s.plugin.Restart(t)
 	case n < 930:
@@ -222,8 +228,7 @@ func TestDRASwitchAtRandom(t *testing.T) {
 	var watched sync.WaitGroup
 	var byPlugin, byClaim, moves int
 	watched.Go(func() { byPlugin, byClaim, moves = s.watch(t) })
-	s.byDRA = [2]bool{true, false}
-	s.plugin.Configure(t, s.config())
+	s.change(t, s.random.IntN(len(s.byDRA)))
 	began := time.Now()
 	for range steps {
 		if s.step(t); t.Failed() {
