@@ -202,6 +202,7 @@ func TestProblems(t *testing.T) {
 			want: []string{`in: line 1: is a configuration of smarter-device-manager: want generic-device-plugin only`},
 		},
 		{name: "not YAML", in: "a: [1\nb", want: []string{`in: line 2: invalid YAML: did not find expected ',' or ']'`}},
+		{name: "our own", in: "domain = \"a.b\"\n[[resource]]\nname: [\n", want: []string{`in: line 3: invalid YAML: mapping values are not allowed in this context: is it TOML already?`}},
 		{name: "nothing", in: "a: 1\n", want: []string{`in: no configuration of a device plugin that import knows found`}},
 		{name: "empty", in: "", format: importer.SRIOV, want: []string{`in: no configuration of sriov-network-device-plugin found`}},
 		{name: "no format", format: "intel", want: []string{`unknown format "intel": want one of ["auto" "squat" "smarter" "sriov" "rdma" "kubevirt" "akri" "nvidia"]`}},

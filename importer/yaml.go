@@ -89,11 +89,8 @@ func (c *conversion) syntaxError(err error, text, place string, linesBefore int)
 		line, _ := strconv.Atoi(m[1])
 		v.Line, message = linesBefore+line, message[len(m[0]):]
 	}
-	switch {
-	case strings.Contains(text, "[[resource]]"):
+	if strings.Contains(text, "[[resource]]") {
 		message += ": is it TOML already?"
-	case regexp.MustCompile(`(?m)^ *\t`).MatchString(text):
-		message += ": a line begins with a tab, which does not indent"
 	}
 	v.report("invalid YAML: %s", message)
 }

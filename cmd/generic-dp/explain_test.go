@@ -3,11 +3,13 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/generic-dp/generic-dp/agent"
 	"github.com/generic-dp/generic-dp/catalog"
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/sysfstest"
 )
 
 // recorded scans a recorded machine.
@@ -131,5 +133,26 @@ func TestExplainEveryDevice(t *testing.T) {
 	}
 	if explained < 50 {
 		t.Errorf("%d devices are offered: want dozens", explained)
+	}
+}
+
+// A value that has characters of patterns is its own nearest value, until it is escaped.
+func TestExplainEscapes(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330", Driver: "xhci_hcd"})
+	h.AddRootHub("devices/pci0000:00/0000:00:14.0", 1, "480")
+	h.AddUSB(sysfstest.USB{Port: "1-1", Vendor: "046d", Product: "082d", ProductName: `Büro "links" [1080p]`})
+	file := filepath.Join(t.TempDir(), "config.toml")
+	devices := func(name string) string {
+		place(t, file, "domain = \"example.com\"\n[[resource]]\nname = \"camera\"\nmatch.usb = { vendor = \"046d\", product_name = '"+name+"' }\n")
+		return command(t, "devices", "--config", file, "--sysfs", h.Sysfs(), "--dev", h.Dev(), "--state-dir", t.TempDir())
+	}
+	const escaped = `Büro "links" \[1080p\]`
+	if got := devices(`Büro "links" [1080p]`); !strings.Contains(got, ": with its wildcards escaped it is "+escaped+"\n") {
+		t.Errorf("as it is written:\n%s", got)
+	}
+	if got := devices(escaped); !strings.Contains(got, "usb:046d:082d") {
+		t.Errorf("escaped:\n%s", got)
 	}
 }
