@@ -91,10 +91,14 @@ func (d *deviceInfos) sync(v *View, out ledger.Output) error {
 		}
 	}
 	for file := range d.files {
-		if want[file] == nil {
-			errs = append(errs, atomicfile.Remove(file))
+		if want[file] != nil {
+			continue
+		}
+		err := atomicfile.Remove(file)
+		if err == nil {
 			delete(d.files, file)
 		}
+		errs = append(errs, err)
 	}
 	for file, text := range want {
 		if bytes.Equal(d.files[file], text) {

@@ -86,12 +86,12 @@ const yamlLine = `\s*(-.*|["'[{}\]#].*|[\w./-]+:(\s.*)?)?`
 // Terraform, Nix, a shell script or Markdown: blocks of lines, each indented at least as the
 // first.
 func (c *conversion) embedded() (documents []*value) {
-	lines := strings.Split(c.text, "\n")
+	lines, yaml := strings.Split(c.text, "\n"), regexp.MustCompile("^"+yamlLine+"$")
 	indent := func(line string) int { return len(line) - len(strings.TrimLeft(line, " \t")) }
 	for start, end := 0, 0; start < len(lines); start = end + 1 {
 		for end = start; end < len(lines); end++ {
 			line := strings.TrimSpace(lines[end])
-			if !matches(yamlLine, line) || strings.Contains(line, " = ") || strings.HasSuffix(line, ";") || line != "" && indent(lines[end]) < indent(lines[start]) {
+			if !yaml.MatchString(line) || strings.Contains(line, " = ") || strings.HasSuffix(line, ";") || line != "" && indent(lines[end]) < indent(lines[start]) {
 				break
 			}
 		}
