@@ -235,30 +235,15 @@ func names(devices []device) string {
 	return strings.Join(list, ", ")
 }
 
-// eviction is that of policy/v1. The UID keeps it from a later pod with the name.
-type eviction struct {
-	APIVersion    string        `json:"apiVersion"`
-	Kind          string        `json:"kind"`
-	Metadata      metadata      `json:"metadata"`
-	DeleteOptions deleteOptions `json:"deleteOptions"`
-}
-
-type metadata struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-}
-
-type deleteOptions struct {
-	Preconditions struct {
-		UID string `json:"uid"`
-	} `json:"preconditions"`
-}
+type object = map[string]any
 
 // evict evicts a pod, or puts that off.
 func (e *evicter) evict(ctx context.Context, p *pod) {
-	body := eviction{APIVersion: "policy/v1", Kind: "Eviction", Metadata: metadata{p.namespace, p.name}}
-	body.DeleteOptions.Preconditions.UID = p.uid
-	err := e.api.Create(ctx, "/api/v1/namespaces/"+p.namespace+"/pods/"+p.name+"/eviction", body, nil)
+	err := e.api.Create(ctx, "/api/v1/namespaces/"+p.namespace+"/pods/"+p.name+"/eviction", object{
+		"apiVersion": "policy/v1", "kind": "Eviction", "metadata": object{"namespace": p.namespace, "name": p.name},
+		// No later pod with the name.
+		"deleteOptions": object{"preconditions": object{"uid": p.uid}},
+	}, nil)
 	if ctx.Err() != nil {
 		return
 	}
@@ -307,43 +292,16 @@ func (e *evicter) evict(ctx context.Context, p *pod) {
 	}
 }
 
-// podEvent is an Event of v1.
-type podEvent struct {
-	APIVersion     string    `json:"apiVersion"`
-	Kind           string    `json:"kind"`
-	Metadata       metadata  `json:"metadata"`
-	InvolvedObject object    `json:"involvedObject"`
-	Type           string    `json:"type"`
-	Reason         string    `json:"reason"`
-	Message        string    `json:"message"`
-	Source         source    `json:"source"`
-	FirstTimestamp time.Time `json:"firstTimestamp"`
-	LastTimestamp  time.Time `json:"lastTimestamp"`
-	Count          int       `json:"count"`
-}
-
-type object struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Namespace  string `json:"namespace"`
-	Name       string `json:"name"`
-	UID        string `json:"uid"`
-}
-
-type source struct {
-	Component string `json:"component"`
-}
-
 // report makes an Event on a pod. An eviction without one is still right.
 func (e *evicter) report(ctx context.Context, p *pod, reason, message string) {
 	const maxMessage, maxName = 1000, 200 // the API takes 1024 bytes, and 253 with the suffix
 	now := time.Now().UTC().Truncate(time.Second)
 	name := strings.TrimRight(p.name[:min(len(p.name), maxName)], "-.") + fmt.Sprintf(".%x", time.Now().UnixNano())
-	err := e.api.Create(ctx, "/api/v1/namespaces/"+p.namespace+"/events", podEvent{
-		APIVersion: "v1", Kind: "Event", Metadata: metadata{p.namespace, name},
-		InvolvedObject: object{"v1", "Pod", p.namespace, p.name, p.uid},
-		Type:           "Warning", Reason: reason, Message: message[:min(len(message), maxMessage)],
-		Source: source{"generic-dp-evict"}, FirstTimestamp: now, LastTimestamp: now, Count: 1,
+	err := e.api.Create(ctx, "/api/v1/namespaces/"+p.namespace+"/events", object{
+		"apiVersion": "v1", "kind": "Event", "metadata": object{"namespace": p.namespace, "name": name},
+		"involvedObject": object{"apiVersion": "v1", "kind": "Pod", "namespace": p.namespace, "name": p.name, "uid": p.uid},
+		"type":           "Warning", "reason": reason, "message": message[:min(len(message), maxMessage)],
+		"source": object{"component": "generic-dp-evict"}, "firstTimestamp": now, "lastTimestamp": now, "count": 1,
 	}, nil)
 	if err != nil && ctx.Err() == nil {
 		e.Log.Warn("event can't be made", "namespace", p.namespace, "pod", p.name, "err", err)
