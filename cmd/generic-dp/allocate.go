@@ -66,7 +66,11 @@ func (t *trial) allocate(ctx context.Context, f *flags, name string, size int, o
 	name = names[i]
 	healthy, listed, _ := t.kubelet.Devices(name)
 	if len(healthy) < size {
-		return fmt.Errorf("%s: allocatable %d of %s, want %d\n  hint: generic-dp explain %s says why", name, len(healthy), count(listed, "slot"), size, name)
+		hint := "generic-dp explain " + name + " says why"
+		if listed > 0 && len(healthy) == listed {
+			hint = "count in the configuration is how many slots a device has"
+		}
+		return fmt.Errorf("%s: allocatable %d of %s, want %d\n  hint: %s", name, len(healthy), count(listed, "slot"), size, hint)
 	}
 	ids, r, err := t.kubelet.Allocate(ctx, name, healthy, size)
 	if err != nil {
