@@ -275,7 +275,8 @@ func (e *evicter) evict(ctx context.Context, p *pod) {
 	case code == http.StatusNotFound:
 		delete(e.tracker.pods, p.uid)
 	case code == http.StatusTooManyRequests:
-		if p.tries == 0 {
+		if !p.blocked {
+			p.blocked = true
 			report, why = "EvictionBlocked", why+"; it can't be evicted yet: "+err.Error()
 		}
 		e.tracker.failed(now, p)

@@ -26,6 +26,7 @@ type pod struct {
 	tries     int       // failed evictions
 	retryAt   time.Time // zero before the first
 	evicted   bool
+	blocked   bool // which was reported
 }
 
 // tracker decides which pod is to be evicted, and when. It has the pods with Unhealthy
@@ -50,7 +51,7 @@ func (t *tracker) set(now time.Time, p *pod, unhealthy []device) {
 		return
 	}
 	if before != nil {
-		p.tries, p.retryAt, p.evicted = before.tries, before.retryAt, before.evicted
+		p.tries, p.retryAt, p.evicted, p.blocked = before.tries, before.retryAt, before.evicted, before.blocked
 	}
 	p.unhealthy = map[device]time.Time{}
 	for _, d := range unhealthy {
