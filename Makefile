@@ -34,11 +34,13 @@ run: build ## try the quickstart configuration on this host, without a kubelet
 # Tests make many small files, and binaries of 40 MB each, which takes most of the time on a
 # disk: they are kept in memory where there is enough. A container has 64 MiB of it as a rule.
 # And each process with the race detector sleeps for a second on exit, unless told otherwise.
+# Tests of some packages wait for most of their time: twice as many as there are CPUs run at
+# once. What go test would vet is less than make lint does.
 test: ## unit tests with the race detector; fuzz targets with their known inputs
 	@shm=$$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1); parent=$${TMPDIR:-/tmp}; \
 	if [ "$${shm:-0}" -gt 4000000 ]; then parent=/dev/shm; fi; \
 	dir=$$(mktemp -d -p "$$parent"); chmod 755 "$$dir"; trap 'rm -rf "$$dir"' EXIT; \
-	GORACE=atexit_sleep_ms=20 TMPDIR=$$dir $(GO) test -race -tags $(TAGS) ./...
+	GORACE=atexit_sleep_ms=20 TMPDIR=$$dir $(GO) test -race -vet=off -p $$((2 * $$(nproc))) -tags $(TAGS) ./...
 
 adversary: build ## attacks on the built program, within the memory limit of the DaemonSet; needs root
 	GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -tags $(TAGS),adversary ./test/adversary
