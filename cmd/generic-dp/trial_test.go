@@ -276,7 +276,7 @@ func TestKilledAfterARollingUpdate(t *testing.T) {
 	v.eventually("the new instance", func() bool { return strings.Contains(v.logged(), "waiting for it to end") })
 	_ = old.Process.Signal(syscall.SIGTERM)
 	_ = old.Wait()
-	v.eventually("the lock", func() bool { return strings.Contains(v.logged(), "this instance writes") })
+	v.eventually("the mark", v.marked)
 	v.end(syscall.SIGKILL)
 	v.serve(1)
 	v.eventually("the reason", func() bool { return strings.Contains(v.logged(), died) })
