@@ -236,7 +236,7 @@ var hints = map[string]struct{ pod, host string }{
 	},
 	"device-info-dir": {
 		pod:  `a volume of the DaemonSet, extraVolumes in the chart's values, is a hostPath that can be written`,
-		host: "it is /var/run/k8s.cni.cncf.io/devinfo/dp as a rule, and exists",
+		host: "create the directory, or name that of Multus with --device-info-dir: /var/run/k8s.cni.cncf.io/devinfo/dp as a rule",
 	},
 	"listen": {
 		pod:  `argument --listen and port "metrics" of the DaemonSet, listen.port in the chart's values: with hostNetwork the port has to be free on the node`,

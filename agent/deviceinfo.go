@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -19,7 +20,7 @@ import (
 
 // deviceInfos are the files of the device information specification (Network Plumbing
 // Working Group, version 1.1.0), one for each network function. Multus copies what is in
-// them into the network status of a pod, where KubeVirt and OVN-Kubernetes look for the
+// them into the network status of a pod, from which KubeVirt and OVN-Kubernetes take the
 // function of each network.
 type deviceInfos struct {
 	paths Paths
@@ -72,7 +73,7 @@ func (d *deviceInfos) sync(v *View, out ledger.Output) error {
 	if d.files == nil {
 		own, err := d.own()
 		if err != nil {
-			return err
+			return fmt.Errorf("--device-info-dir: %w", err)
 		}
 		d.files = own
 	}
@@ -110,7 +111,10 @@ func (d *deviceInfos) sync(v *View, out ledger.Output) error {
 		}
 		errs = append(errs, err)
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("--device-info-dir: %w", err)
+	}
+	return nil
 }
 
 const deviceInfoSuffix = "-device.json"

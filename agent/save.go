@@ -29,7 +29,7 @@ func (s *saver) save(write func() saved) {
 	s.next.Store(&write)
 	select {
 	case s.changed <- struct{}{}:
-	default: // run is about to look
+	default: // run has not begun the one before
 	}
 }
 

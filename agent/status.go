@@ -259,7 +259,7 @@ func (l *loop) report(v *View, out ledger.Output, failed map[string]error) {
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(failed)) {
-		l.problems.warn(id, failed[id].Error(), "device can't be injected")
+		l.problems.warn(id, failed[id].Error(), "device can't be offered")
 	}
 	for _, r := range out.Resources {
 		for _, w := range r.Waiting {

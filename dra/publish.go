@@ -129,7 +129,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 		failed = min(max(2*failed, p.timing.retry), p.timing.maxRetry)
 		delay = failed/2 + rand.N(failed)
 		if !logged {
-			p.Log.Warn("publishing devices failed, trying again", "error", err)
+			p.Log.Warn("publishing devices failed, trying again", "err", err)
 			logged = true
 		}
 		p.setProblem(problem(err), p.refused)

@@ -334,8 +334,8 @@ func TestSlicesReturnWithTheNode(t *testing.T) {
 	}
 }
 
-// The same while the API server is away, whose garbage collector would delete slices of the
-// former node again.
+// The same while the API server is unreachable: its garbage collector would delete the slices
+// owned by the former node.
 func TestNodeIsMadeAgainUnseen(t *testing.T) {
 	t.Parallel()
 	p := start(t, newServer(t))

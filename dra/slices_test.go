@@ -112,8 +112,8 @@ func TestSliceNamesDiffer(t *testing.T) {
 	}
 }
 
-// The metadata have every field that is ever written, for two requests, of which one is of
-// a device that is away.
+// The metadata have every field that is ever written, for two requests, one of them for
+// a device that is unplugged.
 func TestMetadataIsGolden(t *testing.T) {
 	t.Parallel()
 	d := NewServer(ServerOptions{Node: "node-1", Metadata: filepath.Join(t.TempDir(), "new")})

@@ -129,7 +129,7 @@ func SetAside(dir string, later bool) error {
 	if !later {
 		return os.Rename(path, filepath.Join(dir, badFile))
 	}
-	// The original stays: the program may die before the next Save.
+	// The original stays: the program may die before the next save.
 	text, err := atomicfile.Read(path, atomicfile.MaxSize)
 	if err == nil {
 		err = atomicfile.Write(filepath.Join(dir, laterFile), text, 0o600)
@@ -137,11 +137,8 @@ func SetAside(dir string, later bool) error {
 	return err
 }
 
-// Save writes p to dir, which it makes if missing, atomically and only if it differs.
-// One process at a time may save to a directory.
-func Save(dir string, p Persisted) error { return Prepare(dir, p)() }
-
-// Prepare returns a Save of p as it is now.
+// Prepare returns what writes p, as it is now, to dir: it makes the directory if missing,
+// and writes atomically and only if p differs. One process at a time may save to a directory.
 func Prepare(dir string, p Persisted) (save func() error) {
 	path := filepath.Join(dir, stateFile)
 	text, encoding := p.text()

@@ -22,11 +22,13 @@ func full() Persisted {
 	}
 }
 
+func save(dir string, p Persisted) error { return Prepare(dir, p)() }
+
 func TestSaveAndLoad(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "made", "by", "save")
 	for _, p := range []Persisted{full(), {}} {
-		if err := Save(dir, p); err != nil {
+		if err := save(dir, p); err != nil {
 			t.Fatal(err)
 		}
 		got, err := Load(dir)
@@ -54,7 +56,7 @@ func TestSaveWritesOnlyChanges(t *testing.T) {
 	dir := t.TempDir()
 	save := func(p Persisted) os.FileInfo {
 		t.Helper()
-		if err := Save(dir, p); err != nil {
+		if err := save(dir, p); err != nil {
 			t.Fatal(err)
 		}
 		info, err := os.Stat(filepath.Join(dir, stateFile))
@@ -122,7 +124,7 @@ func TestInvalidStateIsKeptAside(t *testing.T) {
 			if _, err := Load(dir); err != nil {
 				t.Errorf("second time: %v", err)
 			}
-			if err := Save(dir, full()); err != nil {
+			if err := save(dir, full()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -152,7 +154,7 @@ func TestStateOfALaterVersion(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := Save(dir, full()); err != nil {
+	if err := save(dir, full()); err != nil {
 		t.Error(err)
 	}
 	if kept, err := os.ReadFile(filepath.Join(dir, laterFile)); err != nil || string(kept) != text {
@@ -174,7 +176,7 @@ func TestStateIsNoFile(t *testing.T) {
 		if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := errors.Join(SetAside(dir, false), Save(dir, full())); err != nil {
+		if err := errors.Join(SetAside(dir, false), save(dir, full())); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if got, err := Load(dir); err != nil || !cmp.Equal(got, full()) {
@@ -189,7 +191,7 @@ func TestAnInterruptedSaveIsOvercome(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, stateFile+".tmp"), []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Save(dir, full()); err != nil {
+	if err := save(dir, full()); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := Load(dir); err != nil || !cmp.Equal(got, full()) {
@@ -200,10 +202,10 @@ func TestAnInterruptedSaveIsOvercome(t *testing.T) {
 func TestATooLargeStateIsNotSaved(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := Save(dir, full()); err != nil {
+	if err := save(dir, full()); err != nil {
 		t.Fatal(err)
 	}
-	if err := Save(dir, Persisted{Resources: []Remembered{{Name: strings.Repeat("x", atomicfile.MaxSize)}}}); err == nil {
+	if err := save(dir, Persisted{Resources: []Remembered{{Name: strings.Repeat("x", atomicfile.MaxSize)}}}); err == nil {
 		t.Error("saved")
 	}
 	if got, err := Load(dir); err != nil || !cmp.Equal(got, full()) {
@@ -256,7 +258,7 @@ func FuzzLoad(f *testing.F) {
 		}
 		h := newMachine(t, p.Resources...)
 		h.at(0).at(m)
-		if err := Save(dir, Persisted{Boot: p.Boot, Decisions: p.Decisions, Resources: h.state.Remember()}); err != nil {
+		if err := save(dir, Persisted{Boot: p.Boot, Decisions: p.Decisions, Resources: h.state.Remember()}); err != nil {
 			t.Error(err)
 		}
 	})
