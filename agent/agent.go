@@ -173,7 +173,7 @@ func (a *Agent) sweep() {
 		a.log.Info("removed stale sockets", "kubelet_dir", a.options.Paths.KubeletDir, "sockets", swept)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		a.log.Warn("stale sockets can't be removed", "kubelet_dir", a.options.Paths.KubeletDir, "reason", err)
+		a.log.Warn("stale sockets can't be removed", "kubelet_dir", a.options.Paths.KubeletDir, "err", err)
 	}
 }
 

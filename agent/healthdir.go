@@ -342,7 +342,7 @@ func (l *loop) showHealth(out *ledger.Output) (wake time.Time, err error) {
 		}
 		err = errors.Join(err, unswept)
 	}
-	l.problems.warnError("health directories", err, "health directories are out of date")
+	l.problems.warn("health directories", err, "health directories are out of date")
 	return wake, err
 }
 

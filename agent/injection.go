@@ -84,7 +84,7 @@ func (i *injector) sync(v *View, out ledger.Output, mayBeHeld func(id string) bo
 	linksOnly(out, failed)
 	linksErr := i.links.Sync(want, keepLink)
 	if linksErr != nil {
-		i.problems.warnError("links", linksErr, "links are out of date")
+		i.problems.warn("links", linksErr, "links are out of date")
 		for _, link := range want {
 			if target, err := os.Readlink(i.links.Path(link.ID, link.Key)); err != nil || target != link.Target {
 				failed[link.ID] = errors.New("its link below --run-dir can't be made")
@@ -92,7 +92,7 @@ func (i *injector) sync(v *View, out ledger.Output, mayBeHeld func(id string) bo
 		}
 	}
 	infosErr := i.infos.sync(v, out)
-	i.problems.warnError("device-info", infosErr, "device information for Multus can't be written", "hint", i.options.hint("device-info-dir"))
+	i.problems.warn("device-info", infosErr, "device information for Multus can't be written", "hint", i.options.hint("device-info-dir"))
 	i.injected, i.retains = r.next, r.any
 	return failed, errors.Join(specsErr, linksErr, infosErr)
 }
@@ -173,7 +173,7 @@ func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostP
 		resource := i.resource(name)
 		spec, left := resource.Build(offers)
 		if err := left[cdi.AllDevices]; i.options.CDIOnly && err != nil { // as it should be for sticks at one path
-			i.options.Log.Debug("CDI spec has no entry for all devices together", "resource", name, "reason", err)
+			i.options.Log.Debug("CDI spec has no entry for all devices together", "resource", name, "err", err)
 			delete(left, cdi.AllDevices)
 		}
 		maps.Copy(failed, left)
@@ -182,7 +182,7 @@ func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostP
 		}
 	}
 	err = i.specs.Sync(specs, keep)
-	i.problems.warnError("specs", err, "CDI specs are out of date", "hint", i.options.hint("cdi-dir"))
+	i.problems.warn("specs", err, "CDI specs are out of date", "hint", i.options.hint("cdi-dir"))
 	names := &cdiNames{err: err}
 	for _, spec := range specs {
 		for _, d := range spec.Devices {

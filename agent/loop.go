@@ -149,8 +149,8 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 	if t.scan != "" {
 		l.scan(ctx, t.scan)
 	}
-	if l.scanErr != nil && !errors.Is(l.scanErr, context.Canceled) {
-		l.problems.warn("scan", l.scanErr.Error(), "host can't be scanned: keeping the last snapshot")
+	if !errors.Is(l.scanErr, context.Canceled) {
+		l.problems.warn("scan", l.scanErr, "host can't be scanned: keeping the last snapshot")
 	}
 	if l.host.snapshot == nil || l.lacksNets() {
 		return l.now().Add(retryAfter)

@@ -88,8 +88,8 @@ func (l *loop) finish() {
 func (l *loop) warnUnsaved() (written bool) {
 	s := l.saved
 	hint := l.options.hint("state-dir")
-	l.problems.warnError("state", s.state, "state can't be saved: identity decisions are lost at the next start", "hint", hint)
-	l.problems.warnError("last good configuration", s.config, "the configuration can't be copied: a broken one at the next start has no replacement", "hint", hint)
-	l.problems.warnError("features", s.features, "labels of the node can't be written", "hint", l.options.hint("nfd-dir"))
+	l.problems.warn("state", s.state, "state can't be saved: identity decisions are lost at the next start", "hint", hint)
+	l.problems.warn("last good configuration", s.config, "the configuration can't be copied: a broken one at the next start has no replacement", "hint", hint)
+	l.problems.warn("features", s.features, "labels of the node can't be written", "hint", l.options.hint("nfd-dir"))
 	return s == saved{}
 }

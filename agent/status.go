@@ -93,7 +93,7 @@ func (a *Agent) Status(ctx context.Context) metrics.Status {
 			allocatable, _ = a.pods.Allocatable(ctx, since)
 		}
 		if old := a.heldError.Swap(s.HeldUnknown); err != nil && old != s.HeldUnknown {
-			a.log.Info("held devices are unknown: metrics and status omit them", "reason", err)
+			a.log.Info("held devices are unknown: metrics and status omit them", "err", err)
 		}
 	}
 	for _, m := range a.members() {
@@ -220,20 +220,16 @@ func newProblems(log *slog.Logger) *problems {
 	return p
 }
 
-// warn reports a problem; details are for the log.
-func (p *problems) warn(subject, reason, message string, details ...any) {
-	problem := metrics.Problem{Subject: subject, Reason: reason}
+// warn reports why something is a problem, unless err is nil; details are for the log.
+func (p *problems) warn(subject string, err error, message string, details ...any) {
+	if err == nil {
+		return
+	}
+	problem := metrics.Problem{Subject: subject, Reason: err.Error()}
 	if !p.last[problem] && !p.now[problem] {
-		p.log.Warn(message, append([]any{"subject", subject, "reason", reason}, details...)...)
+		p.log.Warn(message, append([]any{"subject", subject, "err", problem.Reason}, details...)...)
 	}
 	p.now[problem] = true
-}
-
-// warnError is warn unless err is nil.
-func (p *problems) warnError(subject string, err error, message string, details ...any) {
-	if err != nil {
-		p.warn(subject, err.Error(), message, details...)
-	}
 }
 
 // endPass publishes the problems of a pass for the status page.
@@ -251,19 +247,19 @@ func (p *problems) endPass() {
 // report reports the problems of a pass and logs what changed.
 func (l *loop) report(v *View, out ledger.Output, failed map[string]error) {
 	for _, p := range v.Problems {
-		l.problems.warn(p.Subject, p.Reason, "can't be read on the host")
+		l.problems.warn(p.Subject, errors.New(p.Reason), "can't be read on the host")
 	}
 	for _, n := range v.Matched.Notes {
 		if n.Error {
-			l.problems.warn("configuration", n.Place+": "+n.Text, "configuration does not fit this host", "hint", cmp.Or(n.Hint, "see check"))
+			l.problems.warn("configuration", errors.New(n.Place+": "+n.Text), "configuration does not fit this host", "hint", cmp.Or(n.Hint, "see check"))
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(failed)) {
-		l.problems.warn(id, failed[id].Error(), "device can't be offered")
+		l.problems.warn(id, failed[id], "device can't be offered")
 	}
 	for _, r := range out.Resources {
 		for _, w := range r.Waiting {
-			l.problems.warn(w.ID, "still listed by "+w.By, "device is not listed yet: it is listed by another resource or with another ID")
+			l.problems.warn(w.ID, errors.New("still listed by "+w.By), "device is not listed yet: it is listed by another resource or with another ID")
 		}
 	}
 	for _, c := range out.Changes {

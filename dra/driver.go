@@ -197,7 +197,7 @@ func (d *Server) serve(ctx context.Context, socket *plugin.Socket, changes <-cha
 		case <-ctx.Done():
 			return
 		case err := <-served:
-			d.Log.Warn("server failed", "driver", Driver, "reason", err)
+			d.Log.Warn("server failed", "driver", Driver, "err", err)
 			return
 		case <-changes:
 			_, _ = plugin.SweepSockets(d.Registry)
@@ -223,7 +223,7 @@ func (d *Server) recovered(ctx context.Context, req any, info *grpc.UnaryServerI
 
 func (d *Server) recover(call string, err *error) {
 	if v := recover(); v != nil {
-		d.Log.Error("panic", "call", call, "reason", fmt.Sprint(v), "stack", string(debug.Stack()))
+		d.Log.Error("panic", "call", call, "err", fmt.Sprint(v), "stack", string(debug.Stack()))
 		*err = status.Errorf(codes.Internal, "%s: internal error: panic: %v", Driver, v)
 	}
 }

@@ -69,7 +69,7 @@ func (s *service) NodePrepareResources(ctx context.Context, req *claims.NodePrep
 		took := time.Since(began)
 		if err != nil {
 			answer.Error = fmt.Sprintf("claim %s/%s: %v", c.GetNamespace(), c.GetName(), err)
-			s.Log.Warn("claim not prepared", "claim", c.GetNamespace()+"/"+c.GetName(), "reason", err, "duration_seconds", took.Seconds())
+			s.Log.Warn("claim not prepared", "claim", c.GetNamespace()+"/"+c.GetName(), "err", err, "duration_seconds", took.Seconds())
 		}
 		if s.Prepared != nil {
 			s.Prepared(took, err)
@@ -87,7 +87,7 @@ func (s *service) NodeUnprepareResources(ctx context.Context, req *claims.NodeUn
 		_, err := s.bounded(ctx, func(context.Context) ([]*claims.Device, error) { return nil, s.release(c.GetUid()) })
 		if err != nil {
 			answer.Error = fmt.Sprintf("claim %s/%s: %v", c.GetNamespace(), c.GetName(), err)
-			s.Log.Warn("claim not released", "claim", c.GetNamespace()+"/"+c.GetName(), "reason", err)
+			s.Log.Warn("claim not released", "claim", c.GetNamespace()+"/"+c.GetName(), "err", err)
 		}
 		resp.Claims[c.GetUid()] = answer
 	}

@@ -290,7 +290,7 @@ func (w *Watcher) setDeaf(err error) {
 	w.mu.Unlock()
 	switch {
 	case err != nil && was == nil:
-		w.log.Warn("kernel events are unavailable: full scan every minute", "reason", err)
+		w.log.Warn("kernel events are unavailable: full scan every minute", "err", err)
 	case err == nil && was != nil:
 		w.log.Info("kernel events are back")
 	}

@@ -105,7 +105,7 @@ func (r *records) Handle(_ context.Context, rec slog.Record) error {
 	return nil
 }
 
-// reasons returns the reasons of all records of that message.
+// reasons returns the errors of all records of that message.
 func (r *records) reasons(message string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,7 +115,7 @@ func (r *records) reasons(message string) []string {
 			continue
 		}
 		rec.Attrs(func(a slog.Attr) bool {
-			if a.Key == "reason" {
+			if a.Key == "err" {
 				reasons = append(reasons, a.Value.String())
 			}
 			return true

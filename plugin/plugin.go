@@ -179,14 +179,14 @@ func (p *Plugin) refused(r registration, delay time.Duration) {
 	if !r.connected {
 		// The kubelet is down or just starting.
 		if delay > retryFast && p.setStatus(Status{Reason: r.err.Error()}) {
-			p.Log.Info("waiting for the kubelet", "reason", r.err)
+			p.Log.Info("waiting for the kubelet", "err", r.err)
 		}
 		return
 	}
 	p.Hooks.Refused()
 	reason := r.err.Error()
 	if p.setStatus(Status{Reason: reason}) {
-		p.Log.Warn("registration failed", "reason", reason)
+		p.Log.Warn("registration failed", "err", reason)
 	}
 }
 

@@ -167,7 +167,7 @@ func (p *Plugin) register(ctx context.Context, last registration) (r registratio
 				return r
 			}
 		case <-s.served:
-			p.Log.Warn("server failed", "reason", s.err)
+			p.Log.Warn("server failed", "err", s.err)
 			r.ended = CauseServerFailed
 			return r
 		case <-changed:

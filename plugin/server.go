@@ -183,7 +183,7 @@ func (s *server) Allocate(ctx context.Context, req *v1beta1.AllocateRequest) (*v
 	took := time.Since(began)
 	s.Hooks.Allocated(took, err)
 	if err != nil {
-		s.Log.Warn("allocation refused", "reason", status.Convert(err).Message(), "duration_seconds", took.Seconds())
+		s.Log.Warn("allocation refused", "err", status.Convert(err).Message(), "duration_seconds", took.Seconds())
 	}
 	return resp, err
 }
@@ -220,7 +220,7 @@ func (s *server) GetPreferredAllocation(ctx context.Context, req *v1beta1.Prefer
 			return s.Source.Prefer(c.GetAvailableDeviceIDs(), c.GetMustIncludeDeviceIDs(), int(c.GetAllocationSize())), nil
 		})
 		if err != nil {
-			s.Log.Error("preferred allocation not used", "reason", err)
+			s.Log.Error("preferred allocation not used", "err", err)
 		}
 		resp.ContainerResponses = append(resp.ContainerResponses, &v1beta1.ContainerPreferredAllocationResponse{DeviceIDs: ids})
 	}
@@ -251,7 +251,7 @@ func bounded[T any](ctx context.Context, p *Plugin, f func(context.Context) (T, 
 // recover logs a panic in a call of the kubelet and makes it the call's error.
 func (p *Plugin) recover(call string, err *error) {
 	if v := recover(); v != nil {
-		p.Log.Error("panic", "call", call, "reason", fmt.Sprint(v), "stack", string(debug.Stack()))
+		p.Log.Error("panic", "call", call, "err", fmt.Sprint(v), "stack", string(debug.Stack()))
 		*err = status.Errorf(codes.Internal, "resource %q: internal error: panic: %v", p.Resource, v)
 	}
 }

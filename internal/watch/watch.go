@@ -203,7 +203,7 @@ func (w *Watcher) setDegraded(err error) {
 	w.mu.Unlock()
 	switch {
 	case err != nil && was == nil:
-		w.Log.Warn("directories can't be watched: polling them", "source", w.Source, "interval", w.Poll, "reason", err)
+		w.Log.Warn("directories can't be watched: polling them", "source", w.Source, "interval", w.Poll, "err", err)
 	case err == nil && was != nil:
 		w.Log.Info("directories are watched again", "source", w.Source)
 	}
