@@ -123,7 +123,7 @@ func New(options Options) (_ *Agent, err error) {
 		logBroken(a.log, options.Config, first.err)
 	}
 	if err := a.listen(); err != nil {
-		a.reader.trials.stop()
+		a.reader.trials.end()
 		return nil, err
 	}
 	a.metrics.CountLoad(first.err)
@@ -160,7 +160,6 @@ func (a *Agent) Run(ctx context.Context) error {
 	group.Go(func() error { return a.reader.run(ctx) })
 	group.Go(func() error { return loop.run(ctx) })
 	err := group.Wait()
-	a.reader.trials.stop()
 	loop.finish()
 	return err
 }

@@ -30,6 +30,7 @@ type loop struct {
 	watched  watched
 
 	memory  memory
+	proving proving
 	held    holdings
 	prober  *health.Prober
 	limiter limiter
@@ -48,12 +49,13 @@ type loop struct {
 func newLoop(a *Agent, group *errgroup.Group) *loop {
 	l := &loop{
 		Agent: a, group: group, start: a.now(),
-		held:   holdings{answers: make(chan ledger.Held, 1)},
-		prober: health.New(a.options.Paths.local),
-		ended:  map[string]chan struct{}{}, saver: newSaver(), timer: time.NewTimer(retryAfter),
+		held:    holdings{answers: make(chan ledger.Held, 1)},
+		prober:  health.New(a.options.Paths.local),
+		proving: proving{proven: reading{hash: a.reader.trials.good}},
+		ended:   map[string]chan struct{}{}, saver: newSaver(), timer: time.NewTimer(retryAfter),
 	}
 	l.held.reset(l.start) // an earlier instance may have served another configuration
-	a.reader.trials.serve(a.reader.last, l.start)
+	l.proving.serve(a.reader.last, l.start)
 	return l
 }
 
@@ -175,7 +177,6 @@ func (l *loop) lacksNets() bool { return matchers.UsesNets(l.config) && !l.host.
 // one has made since this one started.
 func (l *loop) inherit() {
 	l.locked, l.writer = nil, true
-	l.reader.trials.inherit()
 	if saved, err := ledger.Load(l.options.Paths.StateDir); err == nil {
 		l.injector.injected = saved.Injected
 		l.health.restore(saved.Health, l.memory.boot != saved.Boot, true)

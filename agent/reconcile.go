@@ -73,7 +73,7 @@ func (l *loop) reconcile(ctx context.Context) (out ledger.Output, wake time.Time
 	held, unshown := l.showHealth(&out)
 	l.report(v, out, failed)
 	l.settle(out)
-	retry, tried := l.reader.trials.follow(now)
+	retry, tried := l.proving.follow(now, l.writer)
 	if retry {
 		l.reader.request()
 	}

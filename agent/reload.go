@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,19 +14,8 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/internal/atomicfile"
 	"github.com/generic-dp/generic-dp/internal/watch"
 )
-
-// lastGoodName is the file in the state directory with the text of the last good
-// configuration. It is one file, so that it is replaced atomically.
-const lastGoodName = "last-good-config.json"
-
-// savedFile is one file of the copy, as readable text.
-type savedFile struct {
-	Name string `json:"name"`
-	Text string `json:"text"`
-}
 
 // reading is the configuration on disk, or why it is broken.
 type reading struct {
@@ -62,42 +50,6 @@ func (o Options) checkConfig(files []config.File) (*config.Config, error) {
 	return cfg, nil
 }
 
-// lastGood reads the copy of the last good configuration.
-func (o Options) lastGood() ([]config.File, error) {
-	data, err := atomicfile.Read(filepath.Join(o.Paths.StateDir, lastGoodName), atomicfile.MaxSize)
-	if err != nil {
-		return nil, err
-	}
-	var saved []savedFile
-	if err := json.Unmarshal(data, &saved); err != nil {
-		return nil, fmt.Errorf("%s: %w", lastGoodName, err)
-	}
-	files := make([]config.File, len(saved))
-	for i, k := range saved {
-		files[i] = config.File{Name: k.Name, Data: []byte(k.Text)}
-	}
-	return files, nil
-}
-
-// saveLastGood saves files as the last good configuration.
-func (o Options) saveLastGood(files []config.File) error {
-	saved := make([]savedFile, len(files))
-	for i, f := range files {
-		saved[i] = savedFile{f.Name, string(f.Data)}
-	}
-	data, err := json.MarshalIndent(saved, "", "  ")
-	if err == nil {
-		err = os.MkdirAll(o.Paths.StateDir, 0o700)
-	}
-	if err == nil {
-		err = atomicfile.Write(filepath.Join(o.Paths.StateDir, lastGoodName), data, 0o600)
-	}
-	if err != nil {
-		return fmt.Errorf("--state-dir: %w", err)
-	}
-	return nil
-}
-
 // newFileWatch watches files edited by people and programs: the configuration, foreign
 // CDI specs. They are written in place, renamed into place, or behind symbolic links
 // that are replaced, so that the directories on their paths are watched. An edit in
@@ -124,10 +76,10 @@ type configReader struct {
 // disk is broken, it is the last good one: a node does not lose its devices to a typo and
 // a restart.
 func newConfigReader(o Options, writer bool) (*configReader, *config.Config, error) {
-	good, _ := o.lastGood() // as good as none
+	tried, good := newTrials(o.Paths.StateDir, writer)
 	r := &configReader{
 		options: o, files: newFileWatch("configuration", func() []string { return configDirs(o.Config) }, o.Log),
-		requests: make(chan struct{}, 1), readings: make(chan reading), trials: newTrials(o.Paths.StateDir, writer, good),
+		requests: make(chan struct{}, 1), readings: make(chan reading), trials: tried,
 	}
 	if r.last = r.load(false); r.last.err == nil {
 		return r, r.last.config, nil
@@ -223,7 +175,7 @@ func (l *loop) reload(r reading) {
 		log.Info("configuration has not changed", "hash", now.Hash)
 	}
 	l.loaded.Store(&now)
-	l.reader.trials.serve(r, l.now())
+	l.proving.serve(r, l.now())
 }
 
 // logBroken logs every problem of a broken configuration on a separate line.

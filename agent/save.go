@@ -73,14 +73,18 @@ func (l *loop) save() {
 	state := ledger.Prepare(l.options.Paths.StateDir, ledger.Persisted{
 		Boot: m.boot, Decisions: m.decisions, Resources: m.state.Remember(), Injected: l.injector.injected, Health: l.health.save(), USB: l.scanner.KnownUSB(), DRA: m.dra,
 	})
-	features := l.prepareFeatures()
-	l.saver.save(func() saved { return saved{state(), l.reader.trials.save(l.options), features()} })
+	features, proven := l.prepareFeatures(), l.proving.proven
+	l.saver.save(func() saved { return saved{state(), l.reader.trials.save(proven), features()} })
 }
 
 // finish writes what is left when the loop has ended.
 func (l *loop) finish() {
 	l.saved, _ = l.saver.write()
-	l.saved.config = l.reader.trials.save(l.options) // trials have ended, too
+	if l.writer {
+		l.proving.finish()
+		l.saved.config = l.reader.trials.save(l.proving.proven)
+	}
+	l.reader.trials.end()
 	l.warnUnsaved()
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -11,6 +12,16 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/atomicfile"
 )
+
+// lastGoodName is the file in the state directory with the text of the last good
+// configuration. It is one file, so that it is replaced atomically.
+const lastGoodName = "last-good-config.json"
+
+// savedFile is one file of the copy, as readable text.
+type savedFile struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+}
 
 // trialName is the file in the state directory that names the configuration that is
 // being tried, by the hash of its text. It exists from before the text is parsed until
@@ -48,37 +59,43 @@ func (e diedError) Error() string {
 		e.Tries, e.delay())
 }
 
-// trials is what was tried, is tried and is to be tried: by the reader of the
-// configuration, which asks before it parses one, and by the loop, which serves it. It is
-// safe for concurrent use.
+// trials are the two files: the reader of the configuration marks what it is about to
+// parse, and the saver copies what the loop has proven. The loop waits for neither disk.
 type trials struct {
-	path string
-	disk sync.Mutex // of who writes; taken before mu, so that nobody holds mu while a disk hangs
+	dir string
 
-	mu     sync.Mutex
-	dirty  bool   // the file is not what is to be remembered
-	writer bool   // the state directory is ours to write
-	good   string // hash of the last good configuration
-	died   trial  // the program did not survive it
-	marked trial  // parsed or served, and not the last good one yet
-
-	served   reading       // while it is not the last good one
-	provenAt time.Time     // when it will be; zero until it is published
-	retryAt  time.Time     // when to try died again; zero is never
-	unsaved  []config.File // the last good one, until it is saved
+	mu     sync.Mutex // also while a file is written
+	writer bool       // the state directory is ours to write
+	good   string     // hash of the copy
+	died   trial      // the program did not survive it
+	marked trial      // parsed or served, and not proven yet
 }
 
-// newTrials reads what an earlier instance left. While another one runs, the file may be
+// newTrials reads what an earlier instance left. While another one runs, the mark may be
 // its own.
-func newTrials(dir string, writer bool, good []config.File) *trials {
-	t := &trials{path: filepath.Join(dir, trialName), writer: writer}
+func newTrials(dir string, writer bool) (t *trials, good []config.File) {
+	t = &trials{dir: dir, writer: writer}
+	good = t.lastGood()
 	if good != nil {
 		t.good = config.Hash(good)
 	}
-	if data, err := atomicfile.Read(t.path, atomicfile.MaxSize); err == nil && writer {
+	if data, err := atomicfile.Read(filepath.Join(dir, trialName), atomicfile.MaxSize); err == nil && writer {
 		_ = json.Unmarshal(data, &t.died) // as good as none
 	}
-	return t
+	return t, good
+}
+
+// lastGood reads the copy; nil is none.
+func (t *trials) lastGood() (files []config.File) {
+	data, err := atomicfile.Read(filepath.Join(t.dir, lastGoodName), atomicfile.MaxSize)
+	var saved []savedFile
+	if err != nil || json.Unmarshal(data, &saved) != nil {
+		return nil
+	}
+	for _, f := range saved {
+		files = append(files, config.File{Name: f.Name, Data: []byte(f.Text)})
+	}
+	return files
 }
 
 // check returns an error if the program did not survive a configuration, and there is
@@ -96,126 +113,129 @@ func (t *trials) check(hash string) error {
 // undo lets the trial before go on.
 func (t *trials) begin(hash string) (undo func()) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	before := t.marked
-	t.marked, t.dirty = trial{}, true
-	if hash != t.good && t.good != "" { // else there is nothing to go back to
-		t.marked = trial{hash, 1}
-		if hash == t.died.Hash {
-			t.marked.Tries += t.died.Tries
-		}
+	next := trial{hash, 1}
+	if hash == t.died.Hash {
+		next.Tries += t.died.Tries
 	}
-	t.mu.Unlock()
-	t.write()
+	t.mark(next)
 	return func() {
 		t.mu.Lock()
-		t.dirty = true
-		if t.marked = before; before.Hash == t.good {
-			t.marked = trial{} // passed meanwhile
-		}
-		t.mu.Unlock()
-		t.write()
+		defer t.mu.Unlock()
+		t.mark(before)
 	}
 }
 
-// serve follows a reading, which is served from now on unless it is broken.
-func (t *trials) serve(r reading, now time.Time) {
+// mark writes the file, with mu held. It fails where state can't be saved, which is
+// reported there.
+func (t *trials) mark(next trial) {
+	if next.Hash == t.good || t.good == "" { // there is nothing to go back to
+		next = trial{}
+	}
+	t.marked = next
+	if next.Hash == "" {
+		next = t.died
+	}
+	path := filepath.Join(t.dir, trialName)
+	switch data, _ := json.Marshal(next); {
+	case !t.writer:
+	case next.Hash == "":
+		_ = atomicfile.Remove(path)
+	default:
+		_ = atomicfile.Write(path, data, 0o600)
+	}
+}
+
+// save makes a proven configuration the last good one. Who calls it may write.
+func (t *trials) save(proven reading) (err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.retryAt = time.Time{}
+	next := t.marked
+	switch {
+	case proven.files != nil && proven.hash != t.good:
+		if err = t.copy(proven.files); err == nil {
+			t.good = proven.hash
+		}
+		if t.died = (trial{}); next.Hash == proven.hash {
+			next = trial{}
+		}
+	case t.writer:
+		return nil
+	}
+	t.writer = true
+	t.mark(next)
+	return err
+}
+
+func (t *trials) copy(files []config.File) error {
+	var saved []savedFile
+	for _, f := range files {
+		saved = append(saved, savedFile{f.Name, string(f.Data)})
+	}
+	data, err := json.MarshalIndent(saved, "", "  ")
+	if err == nil {
+		err = os.MkdirAll(t.dir, 0o700)
+	}
+	if err == nil {
+		err = atomicfile.Write(filepath.Join(t.dir, lastGoodName), data, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("--state-dir: %w", err)
+	}
+	return nil
+}
+
+// end ends the trial: the program ends by itself.
+func (t *trials) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mark(trial{})
+}
+
+// proving is how the loop proves a configuration, by serving it.
+type proving struct {
+	served   reading   // not proven yet
+	provenAt time.Time // when it will be; zero until it is published
+	retryAt  time.Time // when to try one again that the program did not survive; zero is never
+	proven   reading   // the last good one; only its hash if an earlier instance saved it
+}
+
+// serve follows a reading, which is served from now on unless it is broken.
+func (p *proving) serve(r reading, now time.Time) {
+	p.retryAt = time.Time{}
 	if died := (diedError{}); errors.As(r.err, &died) {
-		t.retryAt = now.Add(died.delay())
+		p.retryAt = now.Add(died.delay())
 	}
 	if r.err != nil {
 		return // the trial goes on
 	}
-	t.served, t.provenAt = reading{}, time.Time{}
-	if r.hash != t.good {
-		t.served = r
+	p.served, p.provenAt = reading{}, time.Time{}
+	if r.hash != p.proven.hash {
+		p.served = r
 	}
 }
 
-// follow is called when all lists are published. It ends a trial when it is time, and
-// reports whether to begin another one, and when to be called again; zero is never.
-func (t *trials) follow(now time.Time) (retry bool, wake time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if retry = !t.retryAt.IsZero() && !now.Before(t.retryAt); retry {
-		t.retryAt = time.Time{}
+// follow is called when all lists are published, by an instance that may save. It ends a
+// trial when it is time, and reports whether to begin another one, and when to be called
+// again; zero is never.
+func (p *proving) follow(now time.Time, writer bool) (retry bool, wake time.Time) {
+	if retry = !p.retryAt.IsZero() && !now.Before(p.retryAt); retry {
+		p.retryAt = time.Time{}
 	}
 	switch {
-	case t.served.config == nil || !t.writer:
-	case t.provenAt.IsZero():
-		t.provenAt = now.Add(trialTime)
-	case !now.Before(t.provenAt):
-		t.pass()
+	case p.served.config == nil || !writer:
+	case p.provenAt.IsZero():
+		p.provenAt = now.Add(trialTime)
+	case !now.Before(p.provenAt):
+		p.finish()
 	}
-	return retry, earlier(t.retryAt, t.provenAt)
+	return retry, earlier(p.retryAt, p.provenAt)
 }
 
-// pass makes the served configuration the last good one. Another one may be parsed.
-func (t *trials) pass() {
-	if t.marked.Hash == t.served.hash {
-		t.marked = trial{}
+// finish ends a trial that has begun.
+func (p *proving) finish() {
+	if !p.provenAt.IsZero() {
+		p.proven, p.served, p.provenAt = p.served, reading{}, time.Time{}
 	}
-	t.good, t.died, t.unsaved = t.served.hash, trial{}, t.served.files
-	t.served, t.provenAt, t.dirty = reading{}, time.Time{}, true
-}
-
-// stop ends all trials: the program ends by itself.
-func (t *trials) stop() {
-	t.mu.Lock()
-	if !t.provenAt.IsZero() {
-		t.pass()
-	}
-	t.marked, t.dirty = trial{}, true
-	t.mu.Unlock()
-	t.write()
-}
-
-// inherit makes the state directory ours to write.
-func (t *trials) inherit() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.writer, t.dirty = true, true
-}
-
-// write makes the file what is to be remembered. It fails where state can't be saved,
-// which is reported there.
-func (t *trials) write() {
-	t.disk.Lock()
-	defer t.disk.Unlock()
-	t.mu.Lock()
-	next, write := t.marked, t.writer && t.dirty
-	if next.Hash == "" {
-		next = t.died
-	}
-	t.dirty = t.dirty && !write
-	t.mu.Unlock()
-	if !write {
-		return
-	}
-	if next.Hash == "" {
-		_ = atomicfile.Remove(t.path)
-		return
-	}
-	data, _ := json.Marshal(next)
-	_ = atomicfile.Write(t.path, data, 0o600)
-}
-
-// save writes what has changed: the file, and the last good configuration.
-func (t *trials) save(o Options) error {
-	t.write()
-	t.mu.Lock()
-	files, hash := t.unsaved, t.good
-	t.mu.Unlock()
-	if files == nil {
-		return nil
-	}
-	err := o.saveLastGood(files)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if err == nil && hash == t.good {
-		t.unsaved = nil
-	}
-	return err
 }
