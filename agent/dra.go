@@ -194,12 +194,10 @@ func (l *loop) publishDRA() {
 		if !m.shown {
 			return // slices of the last instance stay until its list is known
 		}
-		for _, e := range m.now.Load().entries {
+		published := m.now.Load()
+		for _, e := range published.entries {
 			v := deviceOf(m.Name, e)
-			if v.EvictAfter = -1; m.config != nil {
-				v.EvictAfter = m.config.EvictAfter
-			}
-			v.Since = now
+			v.EvictAfter, v.Since = published.config.EvictAfter, now
 			if was, ok := last[v.ID]; ok {
 				if v.Attributes == nil { // it is gone
 					v.Attributes = was.Attributes
@@ -371,7 +369,7 @@ func (s set) byDeviceName(name string) (*resource, ledger.Entry) {
 		}
 		for _, e := range m.now.Load().entries {
 			if dra.DeviceName(e.Offer.ID) == name {
-				return m.resource, e
+				return m, e
 			}
 		}
 	}

@@ -1,6 +1,9 @@
 package agent
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"strings"
@@ -8,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/inventory"
 	"github.com/generic-dp/generic-dp/pattern"
 )
@@ -121,3 +125,43 @@ func (p Paths) Exists(host string) bool { return p.missing(host) == nil }
 
 // Glob lists the paths of the host that a condition on paths selects, see pattern.
 func (p Paths) Glob(v pattern.Values, entries *int) []string { return v.Glob(p.local, entries) }
+
+// hostCheck checks that everything to inject exists.
+type hostCheck struct {
+	paths Paths
+	specs *cdi.HostSpecs
+}
+
+// Path returns why a path of the host does not exist.
+func (h hostCheck) Path(path string) error { return h.paths.missing(path) }
+
+// HasCDI reports whether the host has a CDI device.
+func (h hostCheck) HasCDI(name string) bool { return h.specs.Has(name) }
+
+// Node returns why a runtime that opens path, the node's own or that of its link,
+// would not find the node.
+func (h hostCheck) Node(path string, n device.OfferedNode) error {
+	if path != n.HostPath {
+		target, err := os.Readlink(path)
+		if err != nil {
+			return fmt.Errorf("its link is not there: %w", err)
+		}
+		if target != n.HostPath {
+			return fmt.Errorf("its link %s leads to %s, want %s", path, target, n.HostPath)
+		}
+	}
+	var stat unix.Stat_t
+	switch err := unix.Lstat(h.paths.local(n.HostPath), &stat); {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("node %s is gone", n.HostPath)
+	case err != nil:
+		return fmt.Errorf("node %s: %w", n.HostPath, err)
+	}
+	if kind := stat.Mode & unix.S_IFMT; kind != unix.S_IFCHR && kind != unix.S_IFBLK {
+		return nil // a recorded machine has files in place of nodes
+	}
+	if major, minor := unix.Major(uint64(stat.Rdev)), unix.Minor(uint64(stat.Rdev)); major != n.Major || minor != n.Minor {
+		return fmt.Errorf("node %s is now %d:%d, was %d:%d: another device took its name", n.HostPath, major, minor, n.Major, n.Minor)
+	}
+	return nil
+}

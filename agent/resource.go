@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/config"
@@ -43,21 +39,18 @@ type resource struct {
 // published is one immutable state of a resource.
 type published struct {
 	list       []device.Listed
-	entries    []ledger.Entry  // in natural order of their IDs
-	injections []cdi.Injection // of the entries
-	preferences
-	changed chan struct{} // closed when there is a newer list
+	entries    []ledger.Entry   // in natural order of their IDs
+	injections []cdi.Injection  // of the entries
+	config     *config.Resource // or retired
+	changed    chan struct{}    // closed when there is a newer list
 }
 
-// preferences are the settings of a resource that decide about the slots of a container.
-type preferences struct {
-	prefer          string // for topology.Prefer
-	maxPerContainer int    // slots of one device; 0 is any
-}
+// retired is the configuration of a resource that is not configured any more.
+var retired = &config.Resource{EvictAfter: -1}
 
 func newResource(r cdi.Resource, rescans rescanRequests) *resource {
 	res := &resource{Resource: r, rescans: rescans}
-	res.now.Store(&published{changed: make(chan struct{})})
+	res.now.Store(&published{config: retired, changed: make(chan struct{})})
 	return res
 }
 
@@ -87,15 +80,16 @@ func (a *Agent) addResource(key string, now time.Time) *resource {
 
 // ready is an error if the resource has devices and is not registered, unless it is
 // being retired.
-func (m member) ready() error {
-	if m.plugin == nil && m.dra == nil || m.config == nil || len(m.now.Load().list) == 0 && m.config.Register != config.RegisterAlways {
+func (r *resource) ready() error {
+	p := r.now.Load()
+	if r.plugin == nil && r.dra == nil || p.config == retired || len(p.list) == 0 && p.config.Register != config.RegisterAlways {
 		return nil
 	}
-	status := m.registration()
+	status := r.registration()
 	if status.Registered {
 		return nil
 	}
-	return fmt.Errorf("resource %s is not registered: %s", m.Name, status.Reason)
+	return fmt.Errorf("resource %s is not registered: %s", r.Name, status.Reason)
 }
 
 // registration is the state of the registration with the kubelet.
@@ -108,9 +102,9 @@ func (r *resource) registration() plugin.Status {
 
 // publish replaces the state and reports whether the list for the kubelet changed. A
 // device that only moved to another node keeps the list, and no stream wakes.
-func (r *resource) publish(entries []ledger.Entry, p preferences) bool {
+func (r *resource) publish(entries []ledger.Entry, c *config.Resource) bool {
 	old := r.now.Load()
-	next := &published{entries: entries, injections: make([]cdi.Injection, len(entries)), preferences: p, changed: old.changed}
+	next := &published{entries: entries, injections: make([]cdi.Injection, len(entries)), config: c, changed: old.changed}
 	for i := range entries {
 		next.injections[i].Offer = &entries[i].Offer
 		next.list = append(next.list, ledger.Slots(entries[i])...)
@@ -160,7 +154,7 @@ func (r *resource) Allocate(ctx context.Context, ids []string) (device.Response,
 // first slot that is unlisted or unhealthy.
 func (p *published) find(ids []string) ([]*cdi.Injection, error) {
 	devices := make([]*cdi.Injection, 0, len(ids))
-	slots := make(map[string]int)
+	slots, limit := make(map[string]int), p.config.Container.MaxPerContainer
 	for _, slotID := range ids {
 		id, slot := device.SplitSlot(slotID)
 		i, found := slices.BinarySearchFunc(p.entries, id, func(e ledger.Entry, id string) int { return device.CompareNatural(e.Offer.ID, id) })
@@ -175,8 +169,8 @@ func (p *published) find(ids []string) ([]*cdi.Injection, error) {
 		}
 		if slots[id]++; slots[id] == 1 {
 			devices = append(devices, &p.injections[i])
-		} else if p.maxPerContainer > 0 && slots[id] > p.maxPerContainer {
-			return nil, fmt.Errorf("device %q: more of its slots for one container than container.max_per_container = %d", id, p.maxPerContainer)
+		} else if limit > 0 && slots[id] > limit {
+			return nil, fmt.Errorf("device %q: more of its slots for one container than container.max_per_container = %d", id, limit)
 		}
 	}
 	slices.SortFunc(devices, func(a, b *cdi.Injection) int { return strings.Compare(a.Offer.ID, b.Offer.ID) })
@@ -186,47 +180,7 @@ func (p *published) find(ids []string) ([]*cdi.Injection, error) {
 // Prefer suggests which of the available slots to take.
 func (r *resource) Prefer(available, must []string, size int) []string {
 	p := r.now.Load()
-	return topology.Prefer(p.prefer, p.list, available, must, size)
-}
-
-// hostCheck checks that everything to inject exists.
-type hostCheck struct {
-	paths Paths
-	specs *cdi.HostSpecs
-}
-
-// Path returns why a path of the host does not exist.
-func (h hostCheck) Path(path string) error { return h.paths.missing(path) }
-
-// HasCDI reports whether the host has a CDI device.
-func (h hostCheck) HasCDI(name string) bool { return h.specs.Has(name) }
-
-// Node returns why a runtime that opens path, the node's own or that of its link,
-// would not find the node.
-func (h hostCheck) Node(path string, n device.OfferedNode) error {
-	if path != n.HostPath {
-		target, err := os.Readlink(path)
-		if err != nil {
-			return fmt.Errorf("its link is not there: %w", err)
-		}
-		if target != n.HostPath {
-			return fmt.Errorf("its link %s leads to %s, want %s", path, target, n.HostPath)
-		}
-	}
-	var stat unix.Stat_t
-	switch err := unix.Lstat(h.paths.local(n.HostPath), &stat); {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("node %s is gone", n.HostPath)
-	case err != nil:
-		return fmt.Errorf("node %s: %w", n.HostPath, err)
-	}
-	if kind := stat.Mode & unix.S_IFMT; kind != unix.S_IFCHR && kind != unix.S_IFBLK {
-		return nil // a recorded machine has files in place of nodes
-	}
-	if major, minor := unix.Major(uint64(stat.Rdev)), unix.Minor(uint64(stat.Rdev)); major != n.Major || minor != n.Minor {
-		return fmt.Errorf("node %s is now %d:%d, was %d:%d: another device took its name", n.HostPath, major, minor, n.Major, n.Minor)
-	}
-	return nil
+	return topology.Prefer(string(p.config.Prefer), p.list, available, must, size)
 }
 
 // rescanLimit is how long Allocate waits for a scan. The kubelet waits for Allocate

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/ledger"
 )
@@ -19,7 +20,7 @@ func TestAllocateOnlyWhatIsListedAndHealthy(t *testing.T) {
 		{Offer: offer("a"), Healthy: true, Retired: []int{3}},
 		{Offer: offer("b"), Reason: "unplugged"},
 		{Offer: offer("c"), Healthy: true},
-	}, preferences{})
+	}, &config.Resource{})
 	for _, tc := range []struct{ ids, env, wantErr string }{
 		{ids: "a", env: "a"},
 		{ids: "c a a::1", env: "a,c"},
@@ -49,7 +50,7 @@ func TestMaxPerContainer(t *testing.T) {
 		{2, "a a::1 b::1 b", ""},
 		{2, "b a a::1 a::3", `device "a": more of its slots for one container than container.max_per_container = 2`},
 	} {
-		r.publish(entries, preferences{maxPerContainer: tc.limit})
+		r.publish(entries, &config.Resource{Container: config.Container{MaxPerContainer: tc.limit}})
 		if _, err := r.Allocate(t.Context(), strings.Fields(tc.ids)); (err == nil) != (tc.wantErr == "") || err != nil && err.Error() != tc.wantErr {
 			t.Errorf("%d, %s: %v; want %q", tc.limit, tc.ids, err, tc.wantErr)
 		}
@@ -71,7 +72,7 @@ func TestBlockingAllocate(t *testing.T) {
 		o.Slots = 1
 		entries = append(entries, ledger.Entry{Offer: o, Healthy: true})
 	}
-	r.publish(entries, preferences{})
+	r.publish(entries, &config.Resource{})
 	for _, o := range offers {
 		if got := r.Blocks([]string{o.ID}); got != (o.ID != "node") {
 			t.Errorf("%s: Blocks = %t", o.ID, got)
@@ -96,7 +97,7 @@ func TestPublishWakesStreamsForAnotherListOnly(t *testing.T) {
 	}{{"/dev/a", true, true}, {"/dev/b", true, false}, {"/dev/b", false, true}} {
 		_, changed := r.Devices()
 		entries := entry(step.path, step.healthy)
-		if got := r.publish(entries, preferences{}); got != step.want {
+		if got := r.publish(entries, &config.Resource{}); got != step.want {
 			t.Errorf("step %d: publish = %t", i, got)
 		}
 		select {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -14,18 +15,14 @@ import (
 
 // set is the served resources, in the order of the configuration, then those that are
 // being retired. It is immutable: the loop replaces it as a whole.
-type set []member
-
-// member is a resource of a set. config is nil while it is being retired.
-type member struct {
-	*resource
-	config *config.Resource
-}
+type set []*resource
 
 // find returns the resource with a name in the ledger; nil is none.
 func (s set) find(key string) *resource {
-	if i := slices.IndexFunc(s, func(m member) bool { return m.key == key }); i >= 0 {
-		return s[i].resource
+	for _, r := range s {
+		if r.key == key {
+			return r
+		}
 	}
 	return nil
 }
@@ -41,8 +38,8 @@ func (a *Agent) members() set {
 // Names lists the served resources, those that are being retired last.
 func (a *Agent) Names() []string {
 	var names []string
-	for _, m := range a.members() {
-		names = append(names, m.Name)
+	for _, r := range a.members() {
+		names = append(names, r.Name)
 	}
 	return names
 }
@@ -69,35 +66,31 @@ const firstResults = 100 * time.Millisecond
 func (l *loop) publish(ctx context.Context, listed []ledger.ListedResource, configs map[string]*config.Resource, now time.Time) (due time.Time) {
 	old := l.members()
 	next := make(set, len(listed))
-	for i, r := range listed {
-		next[i] = member{old.find(r.Name), configs[r.Name]}
-		if next[i].resource == nil {
-			next[i].resource = l.addResource(r.Name, now)
+	for i, in := range listed {
+		r, c := old.find(in.Name), cmp.Or(configs[in.Name], retired)
+		if r == nil {
+			r = l.addResource(in.Name, now)
+		}
+		next[i] = r
+		if at := r.awaits(in, now); !at.IsZero() {
+			due = earlier(due, at)
+			r.publish(nil, c)
+			continue
+		}
+		r.shown = true
+		if r.publish(in.Devices, c) {
+			l.limiter.lastUpdate = time.Now()
+		}
+		if r.plugin != nil && r.ended == nil && (in.Register || c.Register == config.RegisterAlways) {
+			r.start(ctx, l.group, l.ended[r.Name], l.metrics.Forget)
 		}
 	}
 	l.serving.Store(&next)
-	for i, m := range next {
-		if at := m.awaits(listed[i], now); !at.IsZero() {
-			due = earlier(due, at)
-			continue
-		}
-		m.shown = true
-		var p preferences
-		if m.config != nil {
-			p = preferences{string(m.config.Prefer), m.config.Container.MaxPerContainer}
-		}
-		if m.publish(listed[i].Devices, p) {
-			l.limiter.lastUpdate = time.Now()
-		}
-		if m.plugin != nil && m.ended == nil && (listed[i].Register || m.config != nil && m.config.Register == config.RegisterAlways) {
-			m.start(ctx, l.group, l.ended[m.Name], l.metrics.Forget)
-		}
-	}
-	for _, m := range old {
-		if m.ended != nil && next.find(m.key) == nil {
-			l.log.Info("resource is no longer offered", "resource", m.Name)
-			m.stop()
-			l.ended[m.Name] = m.ended
+	for _, r := range old {
+		if r.ended != nil && next.find(r.key) == nil {
+			l.log.Info("resource is no longer offered", "resource", r.Name)
+			r.stop()
+			l.ended[r.Name] = r.ended
 		}
 	}
 	return due

@@ -52,8 +52,8 @@ func (a *Agent) Ready() error {
 	if made := a.injector.names.Load(); made != nil && a.options.CDIOnly {
 		missing = append(missing, made.err)
 	}
-	for _, m := range *a.serving.Load() {
-		missing = append(missing, m.ready())
+	for _, r := range a.members() {
+		missing = append(missing, r.ready())
 	}
 	return errors.Join(missing...)
 }
@@ -96,12 +96,13 @@ func (a *Agent) Status(ctx context.Context) metrics.Status {
 			a.log.Info("held devices are unknown: metrics and status omit them", "err", err)
 		}
 	}
-	for _, m := range a.members() {
-		r := m.status(held, allocatable)
-		if explain := a.explain.Load(); len(r.Devices) == 0 && explain != nil {
-			r.NoDevices = explain.reason(m.config)
+	for _, r := range a.members() {
+		now := r.now.Load()
+		shown := r.status(now, held, allocatable)
+		if explain := a.explain.Load(); len(shown.Devices) == 0 && explain != nil {
+			shown.NoDevices = explain.reason(now.config)
 		}
-		s.Resources = append(s.Resources, r)
+		s.Resources = append(s.Resources, shown)
 	}
 	return s
 }
@@ -128,32 +129,31 @@ func (e *explainer) reason(c *config.Resource) string {
 }
 
 // status is the state of one resource; held and allocatable are nil where unknown.
-func (m member) status(held podresources.Holders, allocatable map[string][]string) metrics.Resource {
-	r := metrics.Resource{Name: m.Name, API: string(config.APIDevicePlugin), Retired: m.config == nil, Devices: []metrics.Device{}}
-	now := m.now.Load()
-	holders := held[m.Name]
-	if m.plugin != nil || m.dra != nil {
-		status := m.registration()
-		r.Registered, r.Reason = status.Registered, status.Reason
+func (r *resource) status(now *published, held podresources.Holders, allocatable map[string][]string) metrics.Resource {
+	s := metrics.Resource{Name: r.Name, API: string(config.APIDevicePlugin), Retired: now.config == retired, Devices: []metrics.Device{}}
+	holders := held[r.Name]
+	if r.plugin != nil || r.dra != nil {
+		status := r.registration()
+		s.Registered, s.Reason = status.Registered, status.Reason
 	}
-	if m.dra != nil {
-		r.API = string(config.APIDRA)
-		holders, allocatable = m.dra.holders(now.entries, held), nil
+	if r.dra != nil {
+		s.API = string(config.APIDRA)
+		holders, allocatable = r.dra.holders(now.entries, held), nil
 	}
 	slots, free := 0, 0
 	if held != nil {
-		r.Slots.Held, r.Slots.Free = &slots, &free
+		s.Slots.Held, s.Slots.Free = &slots, &free
 	}
 	if allocatable != nil {
-		count := len(allocatable[m.Name])
-		r.Slots.Allocatable = &count
+		count := len(allocatable[r.Name])
+		s.Slots.Allocatable = &count
 	}
 	byDevice := map[string][]metrics.Holder{}
 	for _, l := range now.list {
 		if l.Healthy {
-			r.Slots.Healthy++
+			s.Slots.Healthy++
 		} else {
-			r.Slots.Unhealthy++
+			s.Slots.Unhealthy++
 		}
 		id, _ := device.SplitSlot(l.ID)
 		for _, h := range holders[l.ID] {
@@ -169,9 +169,9 @@ func (m member) status(held podresources.Holders, allocatable map[string][]strin
 	for _, e := range now.entries {
 		d := metrics.NewDevice(e.Offer, e.Healthy, e.Reason)
 		d.Held = append(d.Held, byDevice[d.ID]...)
-		r.Devices = append(r.Devices, d)
+		s.Devices = append(s.Devices, d)
 	}
-	return r
+	return s
 }
 
 // degraded are the unavailable sources of events, and why.
