@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/generic-dp/generic-dp/agent"
@@ -78,6 +79,26 @@ func TestDeviceInfo(t *testing.T) {
 	until()
 }
 
+// A directory that can't be written is one problem, whatever the number of functions.
+func TestNoDeviceInfo(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "domain = \"intel.com\"\n[[resource]]\nname = \"nic\"\nmatch.pci.class = \"02\"\n")
+	n.options.Paths.DeviceInfoDir = filepath.Join(t.TempDir(), "missing")
+	var ids []string
+	for i := range 4 {
+		ids = append(ids, fmt.Sprintf("0000:3b:00.%d", i))
+		n.host.AddPCI(sysfstest.PCI{Address: ids[i], Vendor: "8086", Device: "158b", Class: "020000", Driver: "i40e"})
+	}
+	n.serve()
+	n.untilListed("intel.com/nic", ids, nil)
+	for range 3 {
+		n.event()
+	}
+	if log := n.log.String(); strings.Count(log, "device information for Multus can't be written") != 1 || strings.Count(log, "no such file") != 1 {
+		t.Errorf("want one warning:\n%s", log)
+	}
+}
+
 // A function with a vDPA device for vhost says so.
 func TestDeviceInfoOfVDPA(t *testing.T) {
 	t.Parallel()
@@ -92,4 +113,41 @@ func TestDeviceInfoOfVDPA(t *testing.T) {
 		text, err := os.ReadFile(filepath.Join(n.options.Paths.DeviceInfoDir, "intel.com-vdpa-0000:65:00.2-device.json"))
 		return err == nil && len(text) > len(want) && string(text[:len(want)-1]) == want[:len(want)-1]
 	})
+}
+
+// Node Feature Discovery finds a whole file with what is there now, and no other.
+func TestFeatures(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, zigbee+"[[resource]]\nname = \"fuse\"\ncount = 10\nmatch.glob = \"/dev/fuse\"\n[[resource]]\nname = \"absent\"\nmatch.glob = \"/dev/absent\"\n")
+	n.addNodes("fuse")
+	n.addBus()
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	n.options.Paths.NFDDir = filepath.Join(t.TempDir(), "features.d")
+	n.serve()
+	const head, fuse = "# healthy devices by resource\n", "example.com/fuse=1\n"
+	file := filepath.Join(n.options.Paths.NFDDir, "generic-dp")
+	want := func(text string) {
+		t.Helper()
+		n.eventually("features "+text, func() bool {
+			have, err := os.ReadFile(file)
+			return err == nil && string(have) == text
+		})
+	}
+	n.eventually("warning about a missing directory", func() bool {
+		return strings.Contains(n.log.String(), "labels of the node can't be written")
+	})
+	if err := os.Mkdir(n.options.Paths.NFDDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
+	want(head + "example.com/zigbee=2\n" + fuse)
+	n.host.RemoveUSB("1-1")
+	n.host.RemoveUSB("1-2")
+	want(head + fuse)
+	n.host.AddUSB(stick("1-3", "AAAA1111", "ttyUSB0"))
+	want(head + "example.com/zigbee=1\n" + fuse)
+	files, err := os.ReadDir(n.options.Paths.NFDDir)
+	if err != nil || len(files) != 1 {
+		t.Errorf("files %v, %v", files, err)
+	}
 }
