@@ -48,7 +48,7 @@ adversary: build ## attacks on the built program, within the memory limit of the
 fuzz: ## every fuzz target for some thousand new inputs: what it finds is new, whatever changed
 	hack/fuzz.sh $(FUZZ)
 
-lint: ## gofmt, go vet, staticcheck, actionlint, file length
+lint: ## gofmt, go vet, staticcheck, actionlint, length and size of files
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$bad" ]; then echo "not gofmt'd: $$bad"; exit 1; fi
 	$(GO) vet -tags $(TAGS) ./...
 	$(GO) vet -tags $(TAGS),adversary ./test/adversary
@@ -59,6 +59,7 @@ lint: ## gofmt, go vet, staticcheck, actionlint, file length
 	cd test/e2e && CGO_ENABLED=0 $(GO) vet ./... && CGO_ENABLED=0 $(GO) vet -tags cluster ./cluster
 	cd test/e2e/vm && CGO_ENABLED=0 $(GO) vet ./...
 	@long=$$(git ls-files '*.go' | xargs wc -l | awk '$$2 != "total" && $$1 > 600 { print $$2 }'); if [ -n "$$long" ]; then echo "over 600 lines: $$long"; exit 1; fi
+	@large=$$(git ls-files -z | xargs -0 wc -c | awk '$$2 != "total" && $$1 > 1048576 { print $$2 }'; git grep -alP '^\x7fELF'); if [ -n "$$large" ]; then echo "over 1 MiB, or a program: $$large"; exit 1; fi
 
 bench: build ## benchmarks: scan, matching, Allocate, registration; then the whole process
 	GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -run '^$$' -tags $(TAGS) -bench . -benchmem ./...
