@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -60,6 +61,9 @@ type Agent struct {
 	// The host.
 	scanner   *inventory.Scanner
 	watcher   *inventory.Watcher
+	first     chan firstScan     // capacity 1
+	scanning  sync.WaitGroup     // for watcher and first scan
+	cancel    context.CancelFunc // ends them
 	rescans   rescanRequests
 	specFiles *watch.Watcher // the CDI specs of others
 	usesSpecs atomic.Bool    // they decide about a device
@@ -90,20 +94,32 @@ type Agent struct {
 }
 
 // New loads the configuration and prepares everything that can fail before the first
-// device is served. Its errors name the flag to change.
-func New(options Options) (_ *Agent, err error) {
+// device is served. Its errors name the flag to change. The host is scanned meanwhile,
+// until ctx is cancelled.
+func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
 	}
+	p := options.Paths
+	a := &Agent{
+		options: options, log: options.Log, now: time.Now, started: time.Now(), settled: make(chan struct{}), rescans: make(rescanRequests),
+		problems: newProblems(options.Log), first: make(chan firstScan, 1),
+		scanner: inventory.New(p.Inventory(options.Log)), watcher: inventory.NewWatcher(inventory.WatchOptions{Dev: p.Dev, Log: options.Log}),
+	}
+	ctx, a.cancel = context.WithCancel(ctx)
+	defer func() {
+		if err != nil {
+			a.cancel()
+			a.scanning.Wait()
+		}
+	}()
+	a.scanning.Go(func() { _ = a.watcher.Run(ctx) }) // always nil
+	a.scanning.Go(func() { a.scanFirst(ctx) })
 	if err := options.prepare(); err != nil {
 		return nil, err
 	}
-	a := &Agent{
-		options: options, log: options.Log, now: time.Now, started: time.Now(), settled: make(chan struct{}), rescans: make(rescanRequests),
-		problems: newProblems(options.Log),
-	}
-	a.served = present(filepath.Join(options.Paths.RunDir, lockName))
-	if a.lock, err = openLock(options.Paths.RunDir); err != nil {
+	a.served = present(filepath.Join(p.RunDir, lockName))
+	if a.lock, err = openLock(p.RunDir); err != nil {
 		return nil, fmt.Errorf("--run-dir: %w", err)
 	}
 	defer func() {
@@ -127,9 +143,6 @@ func New(options Options) (_ *Agent, err error) {
 		return nil, err
 	}
 	a.metrics.CountLoad(first.err)
-	p := options.Paths
-	a.scanner = inventory.New(p.Inventory(a.log))
-	a.watcher = inventory.NewWatcher(inventory.WatchOptions{Dev: p.Dev, Log: a.log})
 	a.specFiles = newFileWatch("CDI specs", a.specDirs, a.log)
 	a.kubelet = plugin.NewKubeletWatch(p.KubeletDir, a.log)
 	a.pods = podresources.New(p.PodResources, func() time.Time { return a.now() })
@@ -144,6 +157,8 @@ func New(options Options) (_ *Agent, err error) {
 // containers that restart meanwhile.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.lock.close()
+	defer a.scanning.Wait()
+	defer a.cancel()
 	a.log.Info("starting", "version", a.options.Version, "config", a.options.Config, "resources", len(a.config.Resources))
 	defer a.log.Info("stopped")
 	group, ctx := errgroup.WithContext(ctx)
@@ -152,10 +167,8 @@ func (a *Agent) Run(ctx context.Context) error {
 		group.Go(func() error { return a.metrics.Serve(ctx, a.listener) })
 	}
 	if !a.options.CDIOnly {
-		a.sweep()
-		group.Go(func() error { return a.kubelet.Run(ctx) })
+		group.Go(func() error { a.sweep(); return a.kubelet.Run(ctx) })
 	}
-	group.Go(func() error { return a.watcher.Run(ctx) })
 	group.Go(func() error { return a.reader.files.Run(ctx) })
 	group.Go(func() error { return a.reader.run(ctx) })
 	group.Go(func() error { return loop.run(ctx) })

@@ -71,7 +71,7 @@ func (n *node) configure(text string) {
 // serve starts an instance; stop ends it as SIGTERM does.
 func (n *node) serve() (a *agent.Agent, stop func()) {
 	n.Helper()
-	a, err := agent.New(n.options)
+	a, err := agent.New(n.Context(), n.options)
 	if err != nil {
 		n.Fatal(err)
 	}
@@ -288,7 +288,7 @@ func TestHeldDeviceIsListedWithoutState(t *testing.T) {
 func TestBrokenConfigurationKeepsTheLastGoodOne(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "")
-	_, err := agent.New(n.options)
+	_, err := agent.New(n.Context(), n.options)
 	if err == nil {
 		t.Fatal("a configuration without resources was accepted")
 	}
@@ -356,7 +356,7 @@ func TestNewNamesTheFlag(t *testing.T) {
 	} {
 		n := newNode(t, zigbee)
 		change(&n.options)
-		if _, err := agent.New(n.options); err == nil || !strings.Contains(err.Error(), flag) {
+		if _, err := agent.New(n.Context(), n.options); err == nil || !strings.Contains(err.Error(), flag) {
 			t.Errorf("New: %v, want an error that names %s", err, flag)
 		}
 	}

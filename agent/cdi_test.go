@@ -90,7 +90,7 @@ func TestSpecsOnce(t *testing.T) {
 	t.Parallel()
 	n := newHost(t, zigbee)
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	a, err := agent.New(n.options)
+	a, err := agent.New(n.Context(), n.options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestSpecsOnce(t *testing.T) {
 
 	serving, _ := n.serve()
 	<-serving.Settled()
-	a, err = agent.New(n.options)
+	a, err = agent.New(n.Context(), n.options)
 	if err != nil {
 		t.Fatal(err)
 	}

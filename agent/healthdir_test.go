@@ -309,7 +309,7 @@ func TestHealthDirOfASpec(t *testing.T) {
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
 	dir := func(ids string) string { return filepath.Join(n.options.Paths.RunDir, "health", ids) }
-	once, err := agent.New(n.options)
+	once, err := agent.New(n.Context(), n.options)
 	if err != nil {
 		t.Fatal(err)
 	}

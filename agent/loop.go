@@ -70,8 +70,7 @@ type trigger struct {
 // byEvents stands for a reason that the batch of events determines.
 const byEvents metrics.ScanReason = "events"
 
-// run runs a pass for each trigger until ctx is cancelled. The first scan is requested
-// by the watcher, when its watches are in place.
+// run runs a pass for the first scan and for each trigger until ctx is cancelled.
 func (l *loop) run(ctx context.Context) error {
 	defer l.timer.Stop()
 	l.watchSpecs = sync.OnceFunc(func() {
@@ -81,15 +80,9 @@ func (l *loop) run(ctx context.Context) error {
 		l.log.Info("another instance writes links, specs and state: waiting for it to end", "run_dir", l.options.Paths.RunDir)
 		l.locked = l.lock.wait()
 	}
-	l.restore()
 	l.group.Go(func() error { return l.prober.Run(ctx) })
 	l.group.Go(func() error { return l.saver.run(ctx) })
-	for {
-		l.busy.Store(nil)
-		t, ok := l.next(ctx)
-		if !ok || t.limited && !sleep(ctx, l.limiter.delay(time.Now())) {
-			return nil
-		}
+	for t, ok := l.begin(ctx); ok; t, ok = l.next(ctx) {
 		began := time.Now()
 		l.busy.Store(&began)
 		l.limiter.began = began
@@ -101,11 +94,32 @@ func (l *loop) run(ctx context.Context) error {
 		if !wake.IsZero() {
 			l.timer.Reset(wake.Sub(l.now()))
 		}
+		l.busy.Store(nil)
+	}
+	return nil
+}
+
+// begin waits for the first scan.
+func (l *loop) begin(ctx context.Context) (trigger, bool) {
+	began := time.Now()
+	l.busy.Store(&began) // a probe finds a scan that hangs
+	select {
+	case <-ctx.Done():
+		return trigger{}, false
+	case first := <-l.first:
+		l.restore(first.saved, first.loadErr)
+		return trigger{apply: func() { l.scanned(first.outcome, byEvents) }, limited: true}, true
 	}
 }
 
-// next waits for a trigger, or the end of ctx.
+// next waits for a trigger, and as long as the limiter wants; false is the end of ctx.
 func (l *loop) next(ctx context.Context) (trigger, bool) {
+	t, ok := l.wait(ctx)
+	return t, ok && (!t.limited || sleep(ctx, l.limiter.delay(time.Now())))
+}
+
+// wait waits for a trigger, or the end of ctx.
+func (l *loop) wait(ctx context.Context) (trigger, bool) {
 	select {
 	case <-ctx.Done():
 		return trigger{}, false
@@ -149,7 +163,7 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 		t.scan = metrics.ScanConfig
 	}
 	if t.scan != "" {
-		l.scan(ctx, t.scan)
+		l.scanned(l.scanHost(ctx, matchers.UsesNets(l.config)), t.scan)
 	}
 	if !errors.Is(l.scanErr, context.Canceled) {
 		l.problems.warn("scan", l.scanErr, "host can't be scanned: keeping the last snapshot")

@@ -177,10 +177,10 @@ type memory struct {
 	dra       bool // the driver for DRA has run
 }
 
-// restore reads what an earlier instance saved.
-func (l *loop) restore() {
+// restore continues from the state that an earlier instance saved, unless err is why it
+// can't be read.
+func (l *loop) restore(saved ledger.Persisted, err error) {
 	dir := l.options.Paths.StateDir
-	saved, err := ledger.Load(dir)
 	switch {
 	case err != nil:
 		l.log.Error("state can't be read: starting without it", "state_dir", dir, "err", err)
@@ -204,9 +204,6 @@ func (l *loop) restore() {
 	}
 	l.injector.injected = saved.Injected
 	l.health.restore(saved.Health, boot != saved.Boot, l.writer)
-	if boot != "" && boot == saved.Boot {
-		l.scanner.RestoreUSB(saved.USB)
-	}
 }
 
 // bootID identifies this boot of the kernel (random(4)); empty is unknown.

@@ -202,7 +202,7 @@ func (c *clock) forward(by time.Duration) { c.ahead.Add(int64(by)) }
 
 func (n *node) serveBy(c *clock) (a *agent.Agent, stop func()) {
 	n.Helper()
-	a, err := agent.New(n.options)
+	a, err := agent.New(n.Context(), n.options)
 	if err != nil {
 		n.Fatal(err)
 	}

@@ -181,21 +181,56 @@ func Record(cfg *config.Config, o Options) func(*device.Snapshot, *inventory.Att
 	}
 }
 
-// scan scans the host. A failed scan does not mean a host without devices: the last
-// snapshot stays, and the scan is repeated.
-func (l *loop) scan(ctx context.Context, reason metrics.ScanReason) {
-	batch := l.watcher.Take()
-	nets := matchers.UsesNets(l.config)
-	l.scanner.LeaveOutNets(!nets)
-	began := time.Now()
-	snap, err := l.scanner.Update(ctx, batch)
-	l.metrics.CountScan(reasonOf(batch, reason), len(batch.Paths), time.Since(began), err)
-	l.scanErr = err
-	if err != nil {
-		return
+// firstScan is the first scan of the host, and the state that an earlier instance saved.
+type firstScan struct {
+	saved   ledger.Persisted
+	loadErr error
+	outcome
+}
+
+// scanFirst reads the saved state and then, once the watches are in place, the host. It
+// runs while the configuration is read.
+func (a *Agent) scanFirst(ctx context.Context) {
+	first := firstScan{}
+	first.saved, first.loadErr = ledger.Load(a.options.Paths.StateDir)
+	if boot := bootID(); boot != "" && boot == first.saved.Boot {
+		a.scanner.RestoreUSB(first.saved.USB)
 	}
-	l.host = scanned{snap, l.scanner.Attributes(), nets}
-	l.watch()
+	select {
+	case <-ctx.Done():
+		return
+	case <-a.watcher.Changes():
+	}
+	first.outcome = a.scanHost(ctx, false)
+	a.first <- first
+}
+
+// outcome is that of one scan.
+type outcome struct {
+	host  scanned
+	batch inventory.Batch
+	took  time.Duration
+	err   error
+}
+
+// scanHost scans what has changed, with or without network interfaces.
+func (a *Agent) scanHost(ctx context.Context, nets bool) outcome {
+	o := outcome{batch: a.watcher.Take()}
+	a.scanner.LeaveOutNets(!nets)
+	began := time.Now()
+	snap, err := a.scanner.Update(ctx, o.batch)
+	o.host, o.took, o.err = scanned{snap, a.scanner.Attributes(), nets}, time.Since(began), err
+	return o
+}
+
+// scanned makes a scan the last one. A failed scan does not mean a host without
+// devices: the last snapshot stays, and the scan is repeated.
+func (l *loop) scanned(o outcome, reason metrics.ScanReason) {
+	l.metrics.CountScan(reasonOf(o.batch, reason), len(o.batch.Paths), o.took, o.err)
+	if l.scanErr = o.err; o.err == nil {
+		l.host = o.host
+		l.watch()
+	}
 }
 
 // reasonOf returns the reason of a scan, which the batch determines if events did.

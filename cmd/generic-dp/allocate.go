@@ -141,7 +141,7 @@ func (t *trial) served(path string) string {
 func (t *trial) spec(ctx context.Context, f *flags, name string, ids []string) error {
 	options := tryOptions(f, filepath.Join(filepath.Dir(t.paths.RunDir), "alone"), io.Discard)
 	options.CDIOnly = true
-	a, err := agent.New(options)
+	a, err := agent.New(ctx, options)
 	if err != nil {
 		return err
 	}

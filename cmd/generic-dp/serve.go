@@ -50,7 +50,7 @@ CDI has no annotations.`,
 				return serve(cmd.Context(), options)
 			}
 			options.Listen = ""
-			a, err := agent.New(options)
+			a, err := agent.New(cmd.Context(), options)
 			if err != nil {
 				return err
 			}
@@ -92,12 +92,12 @@ func serve(ctx context.Context, options agent.Options) error {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP) // before New: an early one must not end the process
 	defer signal.Stop(hangups)
-	a, err := agent.New(options)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	a, err := agent.New(ctx, options)
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
 	var helpers sync.WaitGroup
 	helpers.Go(func() {
 		for {

@@ -80,12 +80,12 @@ func try(ctx context.Context, f *flags, listen string, stdout, stderr io.Writer,
 		return err
 	}
 	defer kubelet.Stop()
-	a, err := agent.New(options)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	a, err := agent.New(ctx, options)
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return a.Run(ctx) })
 	group.Go(func() error {
