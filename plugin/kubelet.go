@@ -89,6 +89,7 @@ func (w *KubeletWatch) Run(ctx context.Context) error {
 	var files sync.WaitGroup
 	defer files.Wait()
 	files.Go(func() { _ = w.Files.Run(ctx) }) // always nil
+	files.Go(func() { w.connectAhead(ctx) })
 	for {
 		select {
 		case <-ctx.Done():
@@ -104,6 +105,20 @@ func (w *KubeletWatch) Run(ctx context.Context) error {
 			w.check(name)
 		}
 	}
+}
+
+// connectAhead holds a connection to the kubelet for a second: it is made while the host is
+// scanned, for the first registrations.
+func (w *KubeletWatch) connectAhead(ctx context.Context) {
+	conn, err := w.connect(ctx)
+	if err != nil {
+		return // none is there yet
+	}
+	defer w.release(conn)
+	conn.client.Connect()
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	<-ctx.Done()
 }
 
 // checkAll checks every file in the directory, and whether newer instances are alive.
