@@ -181,12 +181,6 @@ func writeFeatureFile(dir string, text []byte) error {
 	return os.Rename(hidden, path)
 }
 
-// removeFeatureFile removes the feature file.
-func removeFeatureFile(dir string) error {
-	path, hidden := featureFiles(dir)
-	return errors.Join(atomicfile.Remove(path), atomicfile.Remove(hidden))
-}
-
 func featureFiles(dir string) (path, hidden string) {
 	return filepath.Join(dir, featureName), filepath.Join(dir, "."+featureName)
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/generic-dp/generic-dp/internal/atomicfile"
 	"github.com/generic-dp/generic-dp/ledger"
-	"github.com/generic-dp/generic-dp/links"
 	"github.com/generic-dp/generic-dp/plugin"
 )
 
@@ -111,30 +110,31 @@ func Clean(p Paths) (removed []string, err error) {
 			return nil, errServing(p)
 		}
 	}
-	var errs []error
-	note := func(path string, err error) {
-		if err != nil {
-			errs = append(errs, err)
-		} else {
+	leftovers := []string{filepath.Join(p.RunDir, linksName), filepath.Join(p.RunDir, healthName), filepath.Join(p.RunDir, metadataName)}
+	for _, name := range append(ledger.Files(), lastGoodName, trialName) {
+		leftovers = append(leftovers, filepath.Join(p.StateDir, name))
+	}
+	infos, err := (&deviceInfos{paths: p}).own()
+	errs := []error{err}
+	leftovers = slices.AppendSeq(leftovers, maps.Keys(infos))
+	if p.NFDDir != "" {
+		path, hidden := featureFiles(p.NFDDir)
+		leftovers = append(leftovers, path, hidden)
+	}
+	for _, path := range leftovers {
+		for _, path := range []string{path, path + atomicfile.TempSuffix} {
+			if !present(path) {
+				continue
+			}
+			if err := os.RemoveAll(path); err != nil {
+				errs = append(errs, err)
+				continue
+			}
 			removed = append(removed, path)
-		}
-	}
-	tree := &links.Tree{Dir: filepath.Join(p.RunDir, linksName)}
-	if present(tree.Dir) {
-		note(tree.Dir, tree.Clean())
-	}
-	for _, name := range []string{healthName, metadataName} {
-		if path := filepath.Join(p.RunDir, name); present(path) {
-			note(path, os.RemoveAll(path))
 		}
 	}
 	specs, err := p.SpecWriter().Clean()
 	removed, errs = append(removed, specs...), append(errs, err)
-	for _, name := range stateFiles() {
-		if path := filepath.Join(p.StateDir, name); present(path) {
-			note(path, os.Remove(path))
-		}
-	}
 	if present(p.KubeletDir) {
 		sockets, err := plugin.SweepSockets(p.KubeletDir)
 		for _, name := range sockets {
@@ -142,23 +142,11 @@ func Clean(p Paths) (removed []string, err error) {
 		}
 		errs = append(errs, err)
 	}
-	if path, _ := featureFiles(p.NFDDir); p.NFDDir != "" && present(path) {
-		note(path, removeFeatureFile(p.NFDDir))
-	}
-	infos, err := (&deviceInfos{paths: p}).own()
-	errs = append(errs, err)
-	for _, path := range slices.Sorted(maps.Keys(infos)) {
-		note(path, atomicfile.Remove(path))
-	}
 	if path := filepath.Join(p.RunDir, lockName); present(path) { // made above, perhaps
 		errs = append(errs, os.Remove(path))
 	}
+	slices.Sort(removed)
 	return removed, errors.Join(errs...)
-}
-
-// stateFiles are the names of all files in the state directory.
-func stateFiles() []string {
-	return append(ledger.Files(), lastGoodName, lastGoodName+atomicfile.TempSuffix, trialName, trialName+atomicfile.TempSuffix)
 }
 
 func present(path string) bool {

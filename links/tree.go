@@ -80,9 +80,6 @@ func (t *Tree) Sync(want []Link, keep func(Link) bool) error {
 	return errors.Join(errs...)
 }
 
-// Clean removes the whole tree.
-func (t *Tree) Clean() error { return remove(t.Dir) }
-
 // prune removes from the directory of a device what is neither wanted nor kept, and
 // the directory if nothing is left. Of wanted, targets by key, it deletes the links
 // that are right.

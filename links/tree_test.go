@@ -230,17 +230,6 @@ func TestSyncRepairs(t *testing.T) {
 	}
 }
 
-func TestClean(t *testing.T) {
-	t.Parallel()
-	tree := newTree(t)
-	must(t, tree.Clean()) // nothing exists yet
-	must(t, tree.Sync([]links.Link{{dongle, tty, "/dev/ttyUSB0"}, {"fuse", "fuse", "/dev/fuse"}}, nil))
-	must(t, tree.Clean())
-	if have := readTree(t, tree); len(have) > 0 {
-		t.Errorf("links %v, want none", have)
-	}
-}
-
 // A device whose links fail does not affect the others.
 func TestSyncContinuesAfterFailures(t *testing.T) {
 	t.Parallel()
