@@ -59,6 +59,7 @@ type cdiNames struct {
 // what can't be written, which may end without an event.
 func (i *injector) sync(v *View, out ledger.Output, mayBeHeld func(id string) bool) (failed map[string]error, err error) {
 	r := newRetention(v, out, i.injected, mayBeHeld)
+	injected := ledger.Injected{}
 	keepLink, keepEntry := r.keepLink, r.keepEntry
 	if i.options.CDIOnly { // an entry goes when its device does
 		keepLink, keepEntry = nil, nil
@@ -66,17 +67,18 @@ func (i *injector) sync(v *View, out ledger.Output, mayBeHeld func(id string) bo
 	var want []links.Link
 	for _, res := range out.Resources {
 		for _, e := range res.Devices {
-			if !e.Present {
-				for path := range i.injected[e.Offer.ID] {
-					if r.unchanged(e.Offer.ID, path) {
-						r.next.Add(e.Offer.ID, path, nodeID(v, path))
-					}
+			id := e.Offer.ID
+			for path := range i.injected[id] {
+				if r.unchanged(id, path) {
+					injected.Add(id, path, nodeID(v, path))
 				}
+			}
+			if !e.Present {
 				continue
 			}
 			want = append(want, links.For(e.Offer)...)
 			for _, n := range e.Offer.Nodes {
-				r.next.Add(e.Offer.ID, n.HostPath, nodeID(v, n.HostPath))
+				injected.Add(id, n.HostPath, nodeID(v, n.HostPath))
 			}
 		}
 	}
@@ -93,7 +95,7 @@ func (i *injector) sync(v *View, out ledger.Output, mayBeHeld func(id string) bo
 	}
 	infosErr := i.infos.sync(v, out)
 	i.problems.warn("device-info", infosErr, "device information for Multus can't be written", "hint", i.options.hint("device-info-dir"))
-	i.injected, i.retains = r.next, r.any
+	i.injected, i.retains = injected, r.any
 	return failed, errors.Join(specsErr, linksErr, infosErr)
 }
 
@@ -214,13 +216,12 @@ type retention struct {
 	// interfaces are in a container, where they can't be seen: the kind by ID.
 	mayBeHeld map[string]bool
 	inPod     map[string]string
-	injected  ledger.Injected
-	next      ledger.Injected // the targets from now on
+	injected  ledger.Injected // so far
 	any       bool            // something stays
 }
 
 func newRetention(v *View, out ledger.Output, injected ledger.Injected, mayBeHeld func(id string) bool) *retention {
-	r := &retention{view: v, mayBeHeld: map[string]bool{}, inPod: map[string]string{}, injected: injected, next: ledger.Injected{}}
+	r := &retention{view: v, mayBeHeld: map[string]bool{}, inPod: map[string]string{}, injected: injected}
 	for _, res := range out.Resources {
 		kind, _ := nameOf(res.Name)
 		for _, e := range res.Devices {
@@ -250,9 +251,6 @@ func (r *retention) keep(id string, hostPaths ...string) bool {
 		}
 	}
 	r.any = true
-	for _, path := range hostPaths {
-		r.next.Add(id, path, nodeID(r.view, path))
-	}
 	return true
 }
 
