@@ -40,9 +40,8 @@ type Options struct {
 	// CDIOnly: there is no kubelet. Every resource is injected by CDI specs.
 	CDIOnly bool
 	// NoDRA: every resource is offered as device plugin.
-	NoDRA bool
-	// KubeAPI is the API server for DRA; nil is that of the pod.
-	KubeAPI *kubeapi.Config
+	NoDRA   bool
+	KubeAPI kubeapi.Config // the API server, for DRA
 	// InPod: hints name the manifest instead of flags.
 	InPod   bool
 	Version string
@@ -65,6 +64,7 @@ type Agent struct {
 	scanning  sync.WaitGroup     // for watcher and first scan
 	cancel    context.CancelFunc // ends them
 	rescans   rescanRequests
+	wake      signal         // the loop is to reconcile, for what is not on the host
 	specFiles *watch.Watcher // the CDI specs of others
 	usesSpecs atomic.Bool    // they decide about a device
 
@@ -103,7 +103,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	p := options.Paths
 	a := &Agent{
 		options: options, log: options.Log, now: time.Now, started: time.Now(), settled: make(chan struct{}), rescans: make(rescanRequests),
-		problems: newProblems(options.Log), first: make(chan firstScan, 1),
+		wake: newSignal(), problems: newProblems(options.Log), first: make(chan firstScan, 1),
 		scanner: inventory.New(p.Inventory(options.Log)), watcher: inventory.NewWatcher(inventory.WatchOptions{Dev: p.Dev, Log: options.Log}),
 	}
 	ctx, a.cancel = context.WithCancel(ctx)
@@ -146,7 +146,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	a.specFiles = newFileWatch("CDI specs", a.specDirs, a.log)
 	a.kubelet = plugin.NewKubeletWatch(p.KubeletDir, a.log)
 	a.pods = podresources.New(p.PodResources, func() time.Time { return a.now() })
-	a.health = newHealthDirs(p, func() time.Time { return a.now() })
+	a.health = newHealthDirs(p, func() time.Time { return a.now() }, a.wake)
 	a.dra = newDRADriver(a)
 	a.injector = newInjector(options, a.problems, a.health.want)
 	return a, nil
@@ -194,7 +194,7 @@ func (a *Agent) sweep() {
 func (a *Agent) Settled() <-chan struct{} { return a.settled }
 
 // Reload reads the configuration again at once, as a change on disk does.
-func (a *Agent) Reload() { a.reader.request() }
+func (a *Agent) Reload() { a.reader.requests.send() }
 
 // Once makes the CDI specs of the present devices, as Run does for Options.CDIOnly,
 // and returns their qualified names when they have settled.

@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,21 +47,23 @@ const metadataName = "claims"
 // kubelet can't end a pod with a claim, prepared or not, without the driver.
 type draDriver struct {
 	*Agent
-	changed chan struct{} // capacity 1: a problem or the registration changed
-
 	server atomic.Pointer[dra.Server] // nil before the start
+	list   atomic.Pointer[draList]    // what the loop published last
 
 	// For the loop alone.
 	publisher *dra.Publisher // nil if another instance publishes
 	api       *kubeapi.Client
+}
 
-	mu    sync.Mutex
-	list  []dra.Device  // what the loop published; nil before
-	newer chan struct{} // closed when there is a newer list
+type draList struct {
+	devices []dra.Device  // nil before the first
+	newer   chan struct{} // closed when there is a newer list
 }
 
 func newDRADriver(a *Agent) *draDriver {
-	return &draDriver{Agent: a, changed: make(chan struct{}, 1), newer: make(chan struct{})}
+	d := &draDriver{Agent: a}
+	d.list.Store(&draList{newer: make(chan struct{})})
+	return d
 }
 
 // runDRA starts what serves claims, and what publishes devices if this instance is the
@@ -79,32 +80,20 @@ func (l *loop) runDRA(ctx context.Context, out ledger.Output) {
 		l.memory.dra = true
 	}
 	if l.writer && d.publisher == nil && l.options.NodeName != "" {
-		d.publisher = dra.NewPublisher(dra.Options{API: d.api, Node: l.options.NodeName, Changed: d.signal, Wrote: l.metrics.CountSliceWrite, Log: l.log})
+		d.publisher = dra.NewPublisher(dra.Options{API: d.api, Node: l.options.NodeName, Changed: d.wake.send, Wrote: l.metrics.CountSliceWrite, Log: l.log})
 		l.group.Go(func() error { return d.publisher.Run(ctx) })
 		l.group.Go(func() error { return d.server.Load().Describe(ctx) })
-		if d.list != nil {
+		if list := d.list.Load().devices; list != nil {
 			// The kubelet forgets all health when the stream of the other instance ends.
-			d.publish(d.list)
+			d.publish(list)
 		}
 	}
 }
 
-func (d *draDriver) signal() {
-	select {
-	case d.changed <- struct{}{}:
-	default:
-	}
-}
-
 func (d *draDriver) start(ctx context.Context, run func(func() error)) {
-	where := d.options.KubeAPI
-	if where == nil {
-		in := kubeapi.InCluster()
-		where = &in
-	}
-	d.api = kubeapi.New(*where)
+	d.api = kubeapi.New(d.options.KubeAPI)
 	server := dra.NewServer(dra.ServerOptions{
-		Registry: d.options.Paths.Registry, Node: d.options.NodeName, API: d.api, Source: d, Changed: d.signal, Log: d.log,
+		Registry: d.options.Paths.Registry, Node: d.options.NodeName, API: d.api, Source: d, Changed: d.wake.send, Log: d.log,
 		Claims: d.injector.specs, Metadata: filepath.Join(d.options.Paths.RunDir, metadataName),
 		Prepared: func(took time.Duration, err error) { d.metrics.CountAllocation(dra.Driver, took, err) },
 	})
@@ -183,8 +172,9 @@ func (l *loop) publishDRA() {
 	if d.server.Load() == nil {
 		return
 	}
+	old := d.list.Load().devices
 	list, last, now := []dra.Device{}, map[string]dra.Device{}, l.now()
-	for _, v := range d.list {
+	for _, v := range old {
 		last[v.ID] = v
 	}
 	for _, m := range l.members() {
@@ -209,7 +199,7 @@ func (l *loop) publishDRA() {
 			list = append(list, v)
 		}
 	}
-	if !reflect.DeepEqual(d.list, list) { // at first none: slices of the last instance go
+	if !reflect.DeepEqual(old, list) { // at first none: slices of the last instance go
 		d.publish(list)
 	}
 }
@@ -236,22 +226,18 @@ func stateOf(e ledger.Entry) dra.State {
 }
 
 // publish replaces the list, or sends it again.
-func (d *draDriver) publish(list []dra.Device) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.list = list
-	close(d.newer)
-	d.newer = make(chan struct{})
+func (d *draDriver) publish(devices []dra.Device) {
+	old := d.list.Swap(&draList{devices, make(chan struct{})})
+	close(old.newer)
 	if d.publisher != nil {
-		d.publisher.Set(list)
+		d.publisher.Set(devices)
 	}
 }
 
 // Devices implements dra.Source.
 func (d *draDriver) Devices() ([]dra.Device, <-chan struct{}) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.list, d.newer
+	list := d.list.Load()
+	return list.devices, list.newer
 }
 
 // Inject implements dra.Source.

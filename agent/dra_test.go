@@ -38,7 +38,7 @@ func byClaim(t *testing.T, text string) (*node, *kubeapitest.Server) {
 	t.Cleanup(n.kubelet.Stop)
 	api := kubeapitest.New(t)
 	api.Put("/api/v1/nodes/n1", kubeapitest.Object{"metadata": kubeapitest.Object{"name": "n1"}})
-	n.options.KubeAPI, n.options.NodeName = &api.Config, "n1"
+	n.options.KubeAPI, n.options.NodeName = api.Config, "n1"
 	return n, api
 }
 
@@ -272,8 +272,6 @@ func TestByClaimWithoutRights(t *testing.T) {
 		"no CDI":      {func(o *agent.Options) { o.Paths.CDIDir = "" }, "--cdi-dir"},
 	} {
 		n, api := byClaim(t, text)
-		own := api.Config
-		n.options.KubeAPI = &own
 		test.change(&n.options)
 		n.addBus()
 		n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))

@@ -36,8 +36,7 @@ type healthDirs struct {
 	dir   string
 	local func(host string) string
 	now   func() time.Time
-	// made has a value after a new set, which the loop saves.
-	made chan struct{}
+	made  signal // there is a new set, which the loop saves
 
 	mu   sync.Mutex
 	sets map[string]*healthSet // by the name of the directory
@@ -51,11 +50,8 @@ type healthSet struct {
 	wanted bool      // a CDI spec has it
 }
 
-func newHealthDirs(p Paths, now func() time.Time) *healthDirs {
-	return &healthDirs{
-		dir: filepath.Join(p.RunDir, healthName), local: p.local, now: now,
-		made: make(chan struct{}, 1), sets: map[string]*healthSet{},
-	}
+func newHealthDirs(p Paths, now func() time.Time, made signal) *healthDirs {
+	return &healthDirs{dir: filepath.Join(p.RunDir, healthName), local: p.local, now: now, made: made, sets: map[string]*healthSet{}}
 }
 
 // setName names the directory of a set, from which setOf reads the IDs again: they are
@@ -156,10 +152,7 @@ func (h *healthDirs) add(devices []*cdi.Injection, listed func() error) (path st
 		return "", err
 	}
 	h.sets[name], h.newest = s, s.made
-	select {
-	case h.made <- struct{}{}:
-	default:
-	}
+	h.made.send()
 	return path, nil
 }
 

@@ -142,9 +142,7 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 		return trigger{apply: func() { l.reload(r) }}, true
 	case <-l.specFiles.Changes(): // reconcile reads them
 		return trigger{}, true
-	case <-l.health.made: // reconcile saves it
-		return trigger{}, true
-	case <-l.dra.changed:
+	case <-l.wake:
 		return trigger{}, true
 	case result := <-l.saver.results:
 		return trigger{apply: func() { l.saved = result }}, true
@@ -242,6 +240,18 @@ func (l *limiter) record(now time.Time) {
 func (l *limiter) delay(now time.Time) time.Duration {
 	paid := l.ended.Add((l.debt - burst) * (limitFactor - 1))
 	return min(max(0, paid.Sub(now)), maxDelay)
+}
+
+// signal is a channel of capacity 1: a value says that there is something new.
+type signal chan struct{}
+
+func newSignal() signal { return make(signal, 1) }
+
+func (s signal) send() {
+	select {
+	case s <- struct{}{}:
+	default: // one is pending
+	}
 }
 
 // earlier is the first of two times that are not zero.

@@ -75,7 +75,7 @@ func (l *loop) reconcile(ctx context.Context) (out ledger.Output, wake time.Time
 	l.settle(out)
 	retry, tried := l.proving.follow(now, l.writer)
 	if retry {
-		l.reader.request()
+		l.reader.requests.send()
 	}
 	return out, earlier(earlier(earlier(out.Wake, shown), tried), held), unwritten == nil && unshown == nil
 }

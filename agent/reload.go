@@ -66,7 +66,7 @@ func newFileWatch(source string, dirs func() []string, log *slog.Logger) *watch.
 type configReader struct {
 	options  Options
 	files    *watch.Watcher
-	requests chan struct{} // capacity 1
+	requests signal
 	readings chan reading
 	trials   *trials
 	last     reading // passed on last
@@ -79,7 +79,7 @@ func newConfigReader(o Options, writer bool) (*configReader, *config.Config, err
 	tried, good := newTrials(o.Paths.StateDir, writer)
 	r := &configReader{
 		options: o, files: newFileWatch("configuration", func() []string { return configDirs(o.Config) }, o.Log),
-		requests: make(chan struct{}, 1), readings: make(chan reading), trials: tried,
+		requests: newSignal(), readings: make(chan reading), trials: tried,
 	}
 	if r.last = r.load(false); r.last.err == nil {
 		return r, r.last.config, nil
@@ -116,14 +116,6 @@ func (r *configReader) load(requested bool) (next reading) {
 		undo()
 	}
 	return next
-}
-
-// request requests a reading.
-func (r *configReader) request() {
-	select {
-	case r.requests <- struct{}{}:
-	default: // one is pending
-	}
 }
 
 // run reads until ctx is cancelled.

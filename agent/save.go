@@ -11,8 +11,8 @@ import (
 // saver writes to disks beside the loop: one that hangs must delay no device.
 type saver struct {
 	next    atomic.Pointer[func() saved] // what to write, the latest only; nil when it is written
-	changed chan struct{}                // capacity 1
-	results chan saved                   // each that differs from the one before
+	changed signal
+	results chan saved // each that differs from the one before
 }
 
 // saved are the errors of what was written.
@@ -21,16 +21,13 @@ type saved struct{ state, config, features error }
 func (s saved) String() string { return fmt.Sprint(s.state, s.config, s.features) }
 
 func newSaver() *saver {
-	return &saver{changed: make(chan struct{}, 1), results: make(chan saved)}
+	return &saver{changed: newSignal(), results: make(chan saved)}
 }
 
 // save has run write instead of what it has not written yet.
 func (s *saver) save(write func() saved) {
 	s.next.Store(&write)
-	select {
-	case s.changed <- struct{}{}:
-	default: // run has not begun the one before
-	}
+	s.changed.send()
 }
 
 // run writes until ctx is cancelled. What is left then is for write.

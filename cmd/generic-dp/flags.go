@@ -15,6 +15,7 @@ import (
 	"github.com/generic-dp/generic-dp/agent"
 	"github.com/generic-dp/generic-dp/catalog"
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/kubeapi"
 )
 
 // flags holds the flags of all commands and their values.
@@ -122,6 +123,7 @@ func (f *flags) options(w io.Writer) agent.Options {
 		Paths:    f.paths,
 		NodeName: f.nodeName,
 		Listen:   f.listen,
+		KubeAPI:  kubeapi.InCluster(),
 		Version:  version,
 		InPod:    os.Getenv("KUBERNETES_SERVICE_HOST") != "",
 		Log:      f.logger(w),
