@@ -162,7 +162,7 @@ func (l *loop) reload(r reading) {
 		l.events.add("", "", "another configuration is served")
 		log.Info("configuration loaded", "resources", len(r.config.Resources), "hash", now.Hash)
 	case was.Broken != nil:
-		log.Info("configuration is in order again and has not changed", "hash", now.Hash)
+		log.Info("configuration is valid again and unchanged", "hash", now.Hash)
 	default:
 		log.Info("configuration has not changed", "hash", now.Hash)
 	}

@@ -165,8 +165,8 @@ func TestBrokenEditChangesNothing(t *testing.T) {
 	}
 	n.configure(parts("r"))
 	n.eventually("order", func() bool { return a.Config().Broken == nil })
-	if !strings.Contains(n.log.String(), "in order again") {
-		t.Error("the log does not say that the configuration is in order again")
+	if !strings.Contains(n.log.String(), "valid again") {
+		t.Error("the log does not say that the configuration is valid again")
 	}
 	n.configure(parts("r")) // touched
 	a.Reload()

@@ -45,7 +45,7 @@ type published struct {
 	changed    chan struct{}    // closed when there is a newer list
 }
 
-// retired is the configuration of a resource that is not configured any more.
+// retired is the configuration of a resource that is no longer configured.
 var retired = &config.Resource{EvictAfter: -1}
 
 func newResource(r cdi.Resource, rescans rescanRequests) *resource {

@@ -160,7 +160,7 @@ func (d *Server) Run(ctx context.Context) error {
 }
 
 // serve serves on a socket until ctx ends or the socket is gone. The socket goes first, so
-// that the kubelet does not call any more.
+// that the kubelet no longer calls.
 func (d *Server) serve(ctx context.Context, socket *plugin.Socket, changes <-chan struct{}) {
 	conns := &connections{Server: d}
 	server := grpc.NewServer(

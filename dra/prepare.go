@@ -257,7 +257,7 @@ func holds(c cdi.Claim, device string) int {
 	return len(slices.DeleteFunc(c.Devices(), func(d string) bool { return d != device }))
 }
 
-// Sweep removes the files of claims that do not exist any more, but for those that the
+// Sweep removes the files of claims that no longer exist, but for those that the
 // kubelet knows. It reports whether there were some.
 func (d *Server) Sweep(ctx context.Context, known func(cdi.Claim) bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, sweepWithin)
@@ -272,7 +272,7 @@ func (d *Server) Sweep(ctx context.Context, known func(cdi.Claim) bool) bool {
 	return swept
 }
 
-// ended reports whether a claim does not exist any more or is not allocated, and then
+// ended reports whether a claim no longer exists or is not allocated, and then
 // removes its file: a kubelet that lost its own state does not release it.
 func (d *Server) ended(ctx context.Context, c cdi.Claim) bool {
 	object, err := d.get(ctx, c.Namespace, c.Name)
@@ -282,6 +282,6 @@ func (d *Server) ended(ctx context.Context, c cdi.Claim) bool {
 	default:
 		return false
 	}
-	d.Log.Info("claim does not exist any more: its file is removed", "claim", c.Namespace+"/"+c.Name, "uid", c.UID)
+	d.Log.Info("claim no longer exists: its CDI spec is removed", "claim", c.Namespace+"/"+c.Name, "uid", c.UID)
 	return d.release(c.UID) == nil
 }

@@ -94,7 +94,7 @@ func Run(ctx context.Context, api *kubeapi.Client, o Options) error {
 	if o.Listener != nil {
 		running.Go(func() {
 			if err := e.metrics.Serve(ctx, o.Listener); err != nil {
-				o.Log.Error("no probes and metrics any more", "err", err)
+				o.Log.Error("probes and metrics have stopped", "err", err)
 			}
 		})
 	}
@@ -212,7 +212,7 @@ func (w *watch) event(event kubeapi.Event) error {
 		case known == nil:
 			w.Log.Info("pod has unhealthy devices", "namespace", m.Namespace, "pod", m.Name, "devices", names(devices), "reason", message)
 		case len(devices) == 0 && event.Type != "DELETED" && m.DeletionTimestamp == "":
-			w.Log.Info("pod has no unhealthy device any more", "namespace", m.Namespace, "pod", m.Name)
+			w.Log.Info("pod no longer has unhealthy devices", "namespace", m.Namespace, "pod", m.Name)
 		}
 		select {
 		case w.changed <- struct{}{}:
@@ -277,15 +277,15 @@ func (e *evicter) evict(ctx context.Context, p *pod) {
 	case code == http.StatusTooManyRequests:
 		if !p.blocked {
 			p.blocked = true
-			report, why = "EvictionBlocked", why+"; it can't be evicted yet: "+err.Error()
+			report, why = "EvictionBlocked", why+"; its eviction is blocked: "+err.Error()
 		}
 		e.tracker.failed(now, p)
 		e.metrics.CountEvictions(1, blocked)
-		log.Info("can't be evicted yet", "err", err, "retry_at", p.retryAt)
+		log.Info("eviction is blocked", "err", err, "retry_at", p.retryAt)
 	default:
 		e.tracker.failed(now, p)
 		e.metrics.CountEvictions(1, failed)
-		log.Warn("can't be evicted", "err", err, "retry_at", p.retryAt)
+		log.Warn("eviction failed", "err", err, "retry_at", p.retryAt)
 	}
 	e.mu.Unlock()
 	if report != "" {
@@ -305,6 +305,6 @@ func (e *evicter) report(ctx context.Context, p *pod, reason, message string) {
 		"source": object{"component": "generic-dp-evict"}, "firstTimestamp": now, "lastTimestamp": now, "count": 1,
 	}, nil)
 	if err != nil && ctx.Err() == nil {
-		e.Log.Warn("event can't be made", "namespace", p.namespace, "pod", p.name, "err", err)
+		e.Log.Warn("event can't be created", "namespace", p.namespace, "pod", p.name, "err", err)
 	}
 }

@@ -71,7 +71,7 @@ type devNode struct {
 }
 
 // place is the directory of a node in sysfs, and that of the device on a bus which owns
-// it. It is empty if it is not known or not valid any more.
+// it. It is empty if it is unknown or no longer valid.
 type place struct {
 	sysPath, subsystem string
 	bus                device.Bus

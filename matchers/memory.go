@@ -11,7 +11,7 @@ import (
 // for a resource, for a device, and for a slot, node, mount or entry of a device. The sum
 // of all offers is limited before they are built, since a device may be plugged in at any
 // time and a count multiplies it: without a limit a pod of 96 MiB is killed, and no
-// resource is served any more.
+// resource could be served.
 const (
 	maxMemory      = 48 << 20
 	resourceMemory = 128 << 10

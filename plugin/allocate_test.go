@@ -193,7 +193,7 @@ func TestGetPreferredAllocation(t *testing.T) {
 			if diff := cmp.Diff(tt.want, resp.ContainerResponses[0].DeviceIDs); diff != "" {
 				t.Errorf("devices (-want +got):\n%s", diff)
 			}
-			if logged := len(logs.reasons("preferred allocation not used")) > 0; logged != tt.logged {
+			if logged := len(logs.reasons("preferred allocation is ignored")) > 0; logged != tt.logged {
 				t.Errorf("logged: got %t, want %t", logged, tt.logged)
 			}
 		})

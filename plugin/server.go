@@ -220,7 +220,7 @@ func (s *server) GetPreferredAllocation(ctx context.Context, req *v1beta1.Prefer
 			return s.Source.Prefer(c.GetAvailableDeviceIDs(), c.GetMustIncludeDeviceIDs(), int(c.GetAllocationSize())), nil
 		})
 		if err != nil {
-			s.Log.Error("preferred allocation not used", "err", err)
+			s.Log.Error("preferred allocation is ignored", "err", err)
 		}
 		resp.ContainerResponses = append(resp.ContainerResponses, &v1beta1.ContainerPreferredAllocationResponse{DeviceIDs: ids})
 	}
