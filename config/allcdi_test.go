@@ -13,7 +13,7 @@ func TestParseForCDI(t *testing.T) {
 	for text, want := range map[string]string{
 		`match.glob = "/dev/x*"`:                                          "",
 		"match.glob = \"/dev/x*\"\ncontainer.cdi = false":                 "",
-		"match.glob = \"/dev/x*\"\ncontainer.path = \"/dev/y${index}\"":   "which is not known when a CDI spec is written",
+		"match.glob = \"/dev/x*\"\ncontainer.path = \"/dev/y${index}\"":   "which is known in env, annotations and, without container.cdi, container.path only",
 		"match.net.type = \"can\"\ncount = 2":                             "an interface moves into one container",
 		"match.glob = \"/dev/x*\"\ncontainer.owner = { mode = \"0660\" }": "",
 	} {

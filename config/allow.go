@@ -147,13 +147,6 @@ func notAllowed(what, word string) error {
 	return fmt.Errorf("%s is not allowed: want --allow=%s", what, word)
 }
 
-// need is a privilege that a configuration requests. The problem says where, and how to
-// grant it.
-type need struct {
-	Problem
-	allowed func(Allow) bool
-}
-
 // needs records that v requests a privilege.
 func (v value) needs(what, word string, allowed func(Allow) bool) {
 	r := v.problem(notAllowed(what, word).Error(), "")
@@ -207,11 +200,6 @@ func (v value) needsCDI(written, prefix string) {
 // type Problems, or nil. Of names with variables or wildcards it decides by their prefix;
 // otherwise CheckMount, CheckCDI and CheckEnv have to check the results.
 func (c *Config) Check(a Allow) error {
-	var refused []Problem
-	for _, n := range c.needs {
-		if !n.allowed(a) {
-			refused = append(refused, n.Problem)
-		}
-	}
+	refused := slices.DeleteFunc(slices.Clone(c.needs), func(n report) bool { return n.allowed(a) })
 	return problems(refused, len(refused))
 }

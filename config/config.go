@@ -41,7 +41,7 @@ type Config struct {
 	// Notes are about what is valid and better written otherwise, in file order.
 	Notes []Problem
 	// needs are the requested privileges, in file order.
-	needs []need
+	needs []report
 }
 
 // Resource is one [[resource]].

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -22,7 +21,7 @@ func (c *Container) read(v value) {
 		t.permissions(&c.Permissions, `what a container may do with nodes: some of "r" (read), "w" (write) and "m" (mknod)`)
 		t.entries("env", &c.Env, "an environment variable", envKey, "environment variables of the container, by name")
 		t.entries("annotations", &c.Annotations, "an annotation", annotationKey, "annotations of the container, by key")
-		tables(t, "mounts", &c.Mounts, readMount, "host_path", "bind mounts")
+		tables(t, "mounts", &c.Mounts, readMount, `{ host_path = "/run/vendor", container_path = "/run/vendor" }`, "bind mounts")
 		t.key("cdi", func() form { return form{"anyOf": []form{booleanForm(), {"enum": []string{autoCDI}}}} },
 			func(v value) { c.CDI, c.AutoCDI = v.cdi() },
 			"whether to inject devices by the name of a generated CDI spec, instead of nodes and mounts")
@@ -30,10 +29,10 @@ func (c *Container) read(v value) {
 			"names of CDI devices of other specs on the host to pass along with every device")
 		t.key("follow", booleanForm, func(v value) { c.NoFollow = !v.boolean("true or false") },
 			"whether the kubelet gets a link that follows the device to its node after a replug")
-		t.table("owner", func(v value) { c.Owner = readOwner(v) }, "owner of the nodes in the container; needs CDI")
+		t.table("owner", func(v value) { c.Owner = readOwner(v) }, `{ gid = 44, mode = "0660" }`, "owner of the nodes in the container; needs CDI")
 		t.text("net_name", &c.NetName, netName,
 			"name of a network interface in the container, at most 15 characters; needs CDI")
-		tables(t, "hooks", &c.Hooks, readHook, "",
+		tables(t, "hooks", &c.Hooks, readHook, `{ hook_name = "createContainer", path = "/usr/bin/hook" }`,
 			"hooks, programs of the host that the runtime runs")
 		t.key("additional_gids", func() form { return oneOrMore(integerForm(1, maxUnixID)) },
 			func(v value) { c.AdditionalGIDs = v.additionalGIDs() },
@@ -111,10 +110,7 @@ func (t *table) entries(name string, into *[]device.Entry, what string, keys rol
 
 func (v value) entries(what string, keys role) []device.Entry {
 	var out []device.Entry
-	for name, e := range v.own("of strings") {
-		if v.misplaced(name, "the name of "+what) {
-			continue
-		}
+	for name, e := range v.own("of strings", "the name of "+what) {
 		var entry device.Entry
 		if e.keys() != nil {
 			entry = readEntry(e)
@@ -178,10 +174,6 @@ func isMode(s string) bool {
 // mode reads v as permission bits.
 func (v value) mode() (mode *uint32) {
 	const want = `three octal digits such as "0660"`
-	if n, ok := v.raw.(int64); ok {
-		v.mistyped(want, bareHint(n, fmt.Sprintf("0%03d", n), fmt.Sprintf("0%03o", n), "%O", isMode))
-		return nil
-	}
 	v.checked(want, func(s string) (rule, hint string) {
 		if !isMode(s) {
 			return "is not a mode: want " + want, ""

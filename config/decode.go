@@ -118,32 +118,37 @@ func (n *node) lost(raw any) (first *node) {
 	return first
 }
 
+// syntaxHints are hints for parts of the library's messages.
+var syntaxHints = []struct{ part, hint string }{
+	{"but got ':'", `a key is followed by "=": is this YAML?`},
+	{"invalid escape", backslashHint},
+	{"invalid UTF-8", "write the file in UTF-8"},
+	{"cannot be used as an array", "[name] and [[name]] do not mix: every resource begins with [[resource]]"},
+	{"already been defined", "a key is given once in its table; several values are a list, several resources are several [[resource]]"},
+}
+
+const backslashHint = `text with quotes or backslashes is written in single quotes: '"a" \*'`
+
 // syntaxHint returns a hint for common mistakes.
 func syntaxHint(message, text string, at int) string {
+	for _, h := range syntaxHints {
+		if strings.Contains(message, h.part) {
+			return h.hint
+		}
+	}
 	word := wordAt(text, at)
-	switch typographic, _ := utf8.DecodeRuneInString(text[at:]); {
-	case strings.ContainsRune("“”„‟‘’«»", typographic):
-		return fmt.Sprintf("%q is a typographic quote: write \" or '", typographic)
-	case strings.Contains(message, "but got ':'"):
-		return `a key is followed by "=": is this YAML?`
+	switch c, _ := utf8.DecodeRuneInString(text[at:]); {
+	case strings.ContainsRune("“”„‟‘’«»", c):
+		return fmt.Sprintf("%q is a typographic quote: write \" or '", c)
 	case strings.HasPrefix(strings.TrimSpace(text), "{"):
 		return "TOML wants KEY = VALUE, and [[resource]] above each resource: is this JSON?"
-	case strings.Contains(message, "invalid escape"), strings.Contains(message, "to end with a newline") && at > 0 && text[at-1] == '"':
-		return `text with quotes or backslashes is written in single quotes: '"a" \*'`
-	case strings.Contains(message, "cannot be used as an array"):
-		return "[name] and [[name]] do not mix: every resource begins with [[resource]]"
-	case strings.Contains(message, "already been defined"):
-		return "a key is given once in its table; several values are a list, several resources are several [[resource]]"
-	case at > 0 && text[at-1] == '[' && strings.HasPrefix(message, "expected value"):
+	case at > 0 && text[at-1] == '[':
 		return `is a "]" missing above?`
-	case word == "":
-		return ""
 	case strings.EqualFold(word, "true"), strings.EqualFold(word, "false"):
 		return didYouMean(strings.ToLower(word))
-	case strings.HasPrefix(message, "expected value"),
-		strings.Contains(message, "leading zeroes"),
-		strings.Contains(message, "to end with a newline") && at > 0 && isDigit(text[at-1]),
-		strings.Contains(message, "expected a comma") && at > 0 && isDigit(text[at-1]):
+	case strings.Contains(message, "to end with a newline") && at > 0 && text[at-1] == '"':
+		return backslashHint
+	case word != "" && (strings.HasPrefix(message, "expected ") || strings.Contains(message, "leading zeroes")):
 		return "text and hexadecimal IDs are written in quotes: " + quote(word)
 	}
 	return ""

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -23,13 +22,11 @@ var reservedAttributes = []string{"id", "resource"}
 
 // claimAttributes reads v as a table of attributes, by name.
 func (v value) claimAttributes() (all []Attribute) {
-	for name, e := range v.own("of strings") {
+	for name, e := range v.own("of strings", "the name of an attribute") {
 		switch {
 		case slices.Contains(reservedAttributes, name):
 			e.report(quote(name)+" is what every device has: want another name", "")
-		case v.misplaced(name, "the name of an attribute"):
-			continue
-		case !consists(name, alnum+"_") || strings.Contains("0123456789", name[:1]) || len(name) > maxAttributeName:
+		case !consists(name, alnum+"_") || isDigit(name[0]) || len(name) > maxAttributeName:
 			e.report(quote(name)+` is not the name of an attribute: want a letter, then letters, digits and "_", at most 32 in all`, "")
 		case len(all) == maxAttributes:
 			v.report(fmt.Sprintf("more than %d attributes: want fewer", maxAttributes), "")

@@ -17,14 +17,13 @@ const (
 
 func readHealth(v value) *Health {
 	h := &Health{Interval: defaultInterval}
-	before := v.w.found
-	v.read(func(t *table) {
+	sound := v.read(func(t *table) {
 		t.boolean("open", &h.Open, "whether each node of a device can be opened for reading")
 		t.attributes("attr", &h.Attr, plainAttribute, "sysfs attributes and their values")
 		t.text("tcp", &h.TCP, tcpAddress, "HOST:PORT that accepts TCP connections")
 		t.duration("interval", &h.Interval, minInterval, `"30s" or "2m"`, "time between two checks of a device")
 	})
-	if sound := v.w.found == before; sound && !h.Open && v.lacks("attr") && v.lacks("tcp") {
+	if sound && !h.Open && v.lacks("attr") && v.lacks("tcp") {
 		v.report("checks nothing: want at least one of open, attr and tcp", "health.open = true checks that the nodes can be opened")
 	}
 	return h
@@ -39,12 +38,7 @@ func addressForm(written, sample string) (rule, hint string) {
 	if err == nil {
 		return "", ""
 	}
-	if _, rest, ok := strings.Cut(written, "://"); ok {
-		if host, _, _ := strings.Cut(rest, "/"); CheckAddress(host) == nil {
-			hint = didYouMean(host)
-		}
-	}
-	return err.Error() + `: want one such as "10.0.0.5:554" or "[fd00::5]:554"`, hint
+	return err.Error() + `: want one such as "10.0.0.5:554" or "[fd00::5]:554"`, ""
 }
 
 // CheckAddress returns an error unless address is HOST:PORT with a host and a port

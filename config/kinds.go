@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,9 +21,6 @@ type kind struct {
 	// bare is set if TOML integers are accepted: decimal numbers. Elsewhere 0x10de
 	// would become 4318.
 	bare bool
-	// hex is the number of digits of an ID of this kind if TOML integers are not
-	// accepted and a hint can suggest an ID.
-	hex int
 	// check returns the rule that an alternative of a pattern violates, or empty.
 	check func(a pattern.Alternative) (rule, hint string)
 }
@@ -70,16 +66,11 @@ func (v value) patterns(k kind) []pattern.Pattern {
 	var out []pattern.Pattern
 	for _, e := range v.items() {
 		e.unnamed = e.index > 0 // the message names it
-		n, isInt := e.raw.(int64)
-		s, isString := e.raw.(string)
-		switch {
-		case isInt && k.bare:
-			s = strconv.FormatInt(n, 10)
-		case isInt:
-			e.mistyped(k.want, k.intHint(n))
-			continue
-		case !isString:
-			e.mistyped(k.want, "")
+		if n, isInt := e.raw.(int64); isInt && k.bare {
+			e.raw = strconv.FormatInt(n, 10)
+		}
+		s, ok := e.string(k.want)
+		if !ok {
 			continue
 		}
 		if v.w.alternatives > maxAllAlternatives {
@@ -89,15 +80,11 @@ func (v value) patterns(k kind) []pattern.Pattern {
 		if v.w.alternatives += len(p.Alternatives()); v.w.alternatives > maxAllAlternatives {
 			rule, hint = fmt.Sprintf("is too much: want at most %d patterns and alternatives in a configuration", maxAllAlternatives), ""
 		}
-		if rule != "" {
-			written := quote(s)
-			if isInt {
-				written = s
-			}
-			e.report(written+" "+rule, hint)
-			continue
+		if rule == "" {
+			out = append(out, p)
+		} else {
+			e.report(quote(s)+" "+rule, hint)
 		}
-		out = append(out, p)
 	}
 	return out
 }
@@ -119,17 +106,6 @@ func (v value) glob(k kind) (glob pattern.Values) {
 	return glob
 }
 
-// intHint suggests how to write a bare integer.
-func (k kind) intHint(n int64) string {
-	if k.mode != pattern.Hex && k.mode != pattern.HexPrefix {
-		return fmt.Sprintf("write it in quotes: \"%d\"", n)
-	}
-	if k.hex == 0 || n < 0 {
-		return ""
-	}
-	return bareHint(n, fmt.Sprintf("%0*d", k.hex, n), fmt.Sprintf("%0*x", k.hex, n), "%#x", func(s string) bool { return len(s) == k.hex })
-}
-
 // anyText accepts any text.
 var anyText = kind{want: "a string or a list of strings"}
 
@@ -137,68 +113,17 @@ const hexDigits = "0123456789abcdef"
 
 // hexadecimal accepts numbers of this many hexadecimal digits, separated by ":".
 func hexadecimal(numbers, digits int, rule, want string) kind {
-	k := kind{mode: pattern.Hex, want: want}
-	if numbers == 1 {
-		k.hex = digits
-	}
 	fits := func(s string) bool {
 		p, err := pattern.Parse(pattern.Hex, s)
 		return err == nil && p.Alternatives()[0].Fits(digits, hexDigits)
 	}
-	k.check = func(a pattern.Alternative) (_, hint string) {
+	return kind{mode: pattern.Hex, want: want, check: func(a pattern.Alternative) (string, string) {
 		parts := strings.Split(a.String(), ":")
-		switch {
-		case len(parts) == numbers && !slices.ContainsFunc(parts, func(s string) bool { return !fits(s) }):
+		if len(parts) == numbers && !slices.ContainsFunc(parts, func(s string) bool { return !fits(s) }) {
 			return "", ""
-		case len(parts) == numbers:
-			hint = leadingZeros(parts, digits)
-		case len(parts) == 1 && fits(parts[0]):
-			hint = fmt.Sprintf("for all of a vendor write %q", parts[0]+":*")
 		}
-		return rule + ": want " + want, hint
-	}
-	return k
-}
-
-// hinted adds what a name in place of the ID may mean.
-func (k kind) hinted(a device.Attribute) kind {
-	check := k.check
-	switch a.Name() {
-	case "usb.vendor", "usb.product":
-		k.check = func(a pattern.Alternative) (rule, hint string) {
-			name, whole := a.Literal()
-			if rule, hint = check(a); rule != "" && whole && strings.Trim(name, hexDigits) != "" {
-				hint = cmp.Or(hint, "usb.manufacturer and usb.product_name select by the names that a device reports; generic-dp devices --all has its IDs")
-			}
-			return rule, hint
-		}
-	case "pci.vendor":
-		k.check = func(a pattern.Alternative) (rule, hint string) {
-			if rule, hint = check(a); vendorIDs[a.String()] != "" {
-				hint = didYouMean(vendorIDs[a.String()])
-			}
-			return rule, hint
-		}
-	}
-	return k
-}
-
-// vendorIDs are the PCI IDs of vendors that people write by name; pci.ids is not on every
-// host.
-var vendorIDs = map[string]string{
-	"intel": "8086", "nvidia": "10de", "amd": "1002", "ati": "1002", "mellanox": "15b3", "broadcom": "14e4",
-	"samsung": "144d", "xilinx": "10ee", "solarflare": "1924",
-}
-
-// leadingZeros is the hint for numbers without leading zeros.
-func leadingZeros(parts []string, digits int) string {
-	for i, s := range parts {
-		if s == "" || len(s) > digits || strings.Trim(s, hexDigits) != "" {
-			return ""
-		}
-		parts[i] = strings.Repeat("0", digits-len(s)) + s
-	}
-	return didYouMean(strings.Join(parts, ":"))
+		return rule + ": want " + want, "generic-dp devices --all lists hardware with its IDs"
+	}}
 }
 
 // attributes are the attributes of hardware, with the kinds of their values.
@@ -214,7 +139,8 @@ func attributeKinds() (all []attribute) {
 		k, such := anyText, fmt.Sprintf("such as %q", a.Example)
 		switch a.Kind {
 		case device.PairValue:
-			k = hexadecimal(2, 4, "is not a "+strings.ToUpper(a.Table)+" ID", a.Help+", four digits each, "+such)
+			vendor, _, _ := strings.Cut(a.Example, ":")
+			k = hexadecimal(2, 4, "is not a "+strings.ToUpper(a.Table)+" ID", fmt.Sprintf("%s, four digits each, %s or %q", a.Help, such, vendor+":*"))
 		case device.IDValue:
 			k = hexadecimal(1, 4, "is not a hexadecimal ID", "four digits "+such)
 		case device.ByteValue:
@@ -230,14 +156,14 @@ func attributeKinds() (all []attribute) {
 		case device.WordValue:
 			k = oneOf(a.Words)
 		}
-		all = append(all, attribute{a, k.hinted(a)})
+		all = append(all, attribute{a, k})
 	}
 	return all
 }
 
 // pciClass accepts a prefix of a class code.
 var pciClass = kind{
-	mode: pattern.HexPrefix, want: `two, four or six digits such as "03" or "0302"`, hex: 2,
+	mode: pattern.HexPrefix, want: `two, four or six digits such as "03" or "0302"`,
 	check: func(a pattern.Alternative) (string, string) {
 		if a.Fits(2, hexDigits) || a.Fits(4, hexDigits) || a.Fits(6, hexDigits) {
 			return "", ""

@@ -7,22 +7,20 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/pattern"
 )
 
 // hardware binds a key to a table of attributes of hardware.
 func (t *table) hardware(name string, m *Match, help string) {
-	t.table(name, func(v value) {
-		conditions := make(map[string]pattern.Values)
+	conditions := make(map[string]pattern.Values)
+	if t.has(name) {
 		if m.Hardware == nil {
 			m.Hardware = make(map[string]map[string]pattern.Values)
 		}
 		m.Hardware[name] = conditions
-		if _, hasID := device.FindAttribute(name + ".id"); hasID && v.keys() == nil && v.describes == nil {
-			v.mistyped("a table", tableHint(v.raw, "id"))
-			return
-		}
+	}
+	first := attributes[slices.IndexFunc(attributes, func(a attribute) bool { return a.Table == name })]
+	t.table(name, func(v value) {
 		v.read(func(t *table) {
 			for i := range attributes {
 				if a := &attributes[i]; a.Table == name {
@@ -30,7 +28,7 @@ func (t *table) hardware(name string, m *Match, help string) {
 				}
 			}
 		})
-	}, help)
+	}, fmt.Sprintf("{ %s = %q }", first.Key, first.Example), help)
 }
 
 // selectors binds the keys of a match that select nodes and hardware.
@@ -53,17 +51,15 @@ func (t *table) selectors(m *Match) {
 
 func readExclude(v value) Match {
 	m := Match{Place: v.fullPlace()}
-	before := v.w.found
-	v.read(func(t *table) { t.selectors(&m) })
-	v.checkMatch(&m, v.w.found == before)
+	sound := v.read(func(t *table) { t.selectors(&m) })
+	v.checkMatch(&m, sound)
 	return m
 }
 
 func readMatch(v value) Match {
 	m := Match{Place: v.fullPlace(), ReadOnly: true}
 	v.w.matches = append(v.w.matches, v)
-	before := v.w.found
-	v.read(func(t *table) {
+	sound := v.read(func(t *table) {
 		// as comes first: it determines the valid globs and container paths.
 		t.as(&m.Mount, `"mount": files, sockets or directories that glob selects, as bind mounts`)
 		t.selectors(&m)
@@ -95,7 +91,7 @@ func readMatch(v value) Match {
 	if m.Dangerous {
 		v.child("dangerous").needs("a device that reaches the host itself", allowDangerous, func(a Allow) bool { return a.Dangerous })
 	}
-	v.checkMatch(&m, v.w.found == before)
+	v.checkMatch(&m, sound)
 	return m
 }
 
@@ -106,7 +102,7 @@ type attributeKind struct {
 }
 
 var (
-	plainAttribute = attributeKind{want: `want one such as "state" or "power/runtime_status"`}
+	plainAttribute = attributeKind{want: `want one such as "state" or "power/runtime_status", without wildcards`}
 	wildAttribute  = attributeKind{want: `want one such as "index" or "rom*/VBNV"`, wild: true}
 )
 
@@ -120,13 +116,9 @@ func (v value) attributes(k attributeKind) map[string]pattern.Values {
 		v.report("an empty table: want at least one attribute", "")
 	}
 	attr := make(map[string]pattern.Values)
-	for name, e := range v.own(`such as { state = "enabled" }`) {
-		if above, ok := v.enclosing(name); ok && !v.around(above).has(name) {
-			// Names of attributes are chosen by the kernel: "name" is a real one, and
-			// not misplaced if the table around has its own.
-			v.misplaced(name, "the name of an attribute")
-		} else if rule, hint := k.check(name); rule != "" {
-			v.key(name).report(quote(name)+" "+rule, hint)
+	for name, e := range v.own(`such as { state = "enabled" }`, "the name of an attribute") {
+		if rule := k.check(name); rule != "" {
+			v.key(name).report(quote(name)+" "+rule, "")
 		} else {
 			attr[name] = e.values(anyText)
 		}
@@ -135,28 +127,17 @@ func (v value) attributes(k attributeKind) map[string]pattern.Values {
 }
 
 // check returns the rule that the name of an attribute violates, or empty.
-func (k attributeKind) check(name string) (rule, hint string) {
-	switch {
-	case strings.Contains(name, "${"):
-		return "has a variable: " + k.want, ""
-	case !k.wild && strings.ContainsAny(name, `*?[{\`):
-		return "has a wildcard: " + k.want, ""
-	case strings.ContainsAny(name, `{\`) || strings.Contains(name, "**"):
-		return `has more than *, ? and [...] within one element: ` + k.want, ""
-	case strings.HasPrefix(name, "/"):
-		if base := path.Base(name); base != "/" {
-			hint = didYouMean(base) + " It is searched from the node up to its hardware"
-		}
-		return "is an absolute path: " + k.want, hint
-	case slices.Contains(strings.Split(name, "/"), ".."):
-		return `has "..": ` + k.want, ""
-	case path.Clean(name) != name || name == "." || strings.ContainsFunc(name, unicode.IsControl):
-		return "is not the name of an attribute: " + k.want, ""
+func (k attributeKind) check(name string) string {
+	special := `{\`
+	if !k.wild {
+		special += "*?["
 	}
-	if _, err := pattern.Parse(pattern.Path, name); err != nil {
-		return err.Error(), ""
+	_, err := pattern.Parse(pattern.Path, name)
+	if err != nil || path.Clean("/"+name) != "/"+name || strings.ContainsAny(name, special) ||
+		strings.Contains(name, "**") || strings.ContainsFunc(name, unicode.IsControl) {
+		return "is not the relative name of an attribute: " + k.want
 	}
-	return "", ""
+	return ""
 }
 
 // virtual reads v as devices without hardware: names, tables, or a list of them.
@@ -208,7 +189,7 @@ func (v value) virtualName() string {
 // virtualVars reads the table v with the values of ${var:NAME}.
 func (v value) virtualVars() map[string]string {
 	vars := make(map[string]string)
-	for name, e := range v.own(`of strings such as { host = "10.0.0.5" }`) {
+	for name, e := range v.own(`of strings such as { host = "10.0.0.5" }`, "") {
 		if !isName(name) {
 			v.key(name).report(quote(name)+` is not the name of a variable: want letters, digits, "-", "_" and "."`, "")
 		} else if s, ok := e.literal("a string"); ok {

@@ -25,9 +25,9 @@ type walk struct {
 	needs   []report // that --allow may permit
 	notes   []report
 	// keys of the language; see language.
-	keys   []string
-	domain string
-	api    API // of resources that set none
+	keys []string
+	// domain and api are those of resources that set none.
+	domain, api setting
 	// undecided is set if a missing domain is not worth a message: it may be in an
 	// unreadable part, or was reported.
 	undecided bool
@@ -86,19 +86,13 @@ func (w *walk) parse(files []File) (*Config, error) {
 		}
 		cfg.Resources = append(cfg.Resources, r)
 	}
-	var found []Problem
-	for _, r := range inOrder(w.reports) {
-		found = append(found, r.Problem)
-	}
-	if err := problems(found, w.found); err != nil {
+	if err := problems(w.reports, w.found); err != nil {
 		return nil, err
 	}
 	for _, r := range inOrder(w.notes) {
 		cfg.Notes = append(cfg.Notes, r.Problem)
 	}
-	for _, r := range inOrder(w.needs) {
-		cfg.needs = append(cfg.needs, need{r.Problem, r.allowed})
-	}
+	cfg.needs = inOrder(w.needs)
 	return cfg, nil
 }
 
@@ -141,7 +135,7 @@ func (v value) resources() []value {
 		v.mistyped("a list of tables", "every resource begins with a line [[resource]]")
 		return nil
 	}
-	out := v.tables("")
+	out := v.tables("[[resource]]")
 	if v.w.resources += len(out); v.w.resources > maxResources {
 		v.report(tooManyResources, "")
 		return nil
@@ -155,10 +149,23 @@ func (v value) resources() []value {
 	return out
 }
 
-// readTop reads the top level of all files, and returns their resources. The domain and
-// api may be in any of the files, but apply to all.
+// setting is a key of the top level of any file that applies to all of them.
+type setting struct{ value, file string }
+
+// set reports a second value. want describes the rule.
+func (s *setting) set(v value, value, want string) {
+	switch {
+	case value == "" || value == s.value:
+	case s.value == "":
+		src, _ := v.find()
+		*s = setting{value, src.name}
+	default:
+		v.report(quote(value)+" differs from that of "+s.file+": want one "+want, "")
+	}
+}
+
+// readTop reads the top level of all files, and returns their resources.
 func (w *walk) readTop(files []File) (resources []value) {
-	domainFile, apiFile := "", ""
 	for i, f := range files {
 		src, tables := w.decode(f, i)
 		if tables == nil {
@@ -168,22 +175,8 @@ func (w *walk) readTop(files []File) (resources []value) {
 		v := value{w: w, source: src, raw: tables}
 		v.read(t.bind)
 		resources = append(resources, t.resources...)
-		switch {
-		case t.api == "" || t.api == w.api:
-		case w.api == "":
-			w.api, apiFile = t.api, f.Name
-		default:
-			v.child("api").report(quote(string(t.api))+" differs from that of "+apiFile+": want one default for the whole configuration",
-				"a resource may set its own api")
-		}
-		switch {
-		case t.domain == "" || t.domain == w.domain:
-		case w.domain == "":
-			w.domain, domainFile = t.domain, f.Name
-		default:
-			v.child("domain").report(quote(t.domain)+" differs from that of "+domainFile+": want one domain for the whole configuration",
-				`a resource of another domain has it in its name: "vendor.example/gpu"`)
-		}
+		w.domain.set(v.child("domain"), t.domain, "domain for the whole configuration; a name may have another")
+		w.api.set(v.child("api"), string(t.api), "default for the whole configuration; a resource may have another")
 	}
 	// A missing key may be in an unreadable file.
 	w.undecided = w.found > 0

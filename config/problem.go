@@ -111,23 +111,18 @@ func inOrder(reports []report) []report {
 }
 
 // problems is an error with the first of n problems, nil if there are none.
-func problems(list []Problem, n int) error {
+func problems(reports []report, n int) error {
 	if n == 0 {
 		return nil
 	}
-	if len(list) > maxProblems {
-		list = append(list[:maxProblems:maxProblems], Problem{Text: fmt.Sprintf("%d problems in all: the first %d are reported", n, maxProblems)})
+	var list Problems
+	for _, r := range inOrder(reports) {
+		if len(list) == maxProblems {
+			return append(list, Problem{Text: fmt.Sprintf("%d problems in all: the first %d are reported", n, maxProblems)})
+		}
+		list = append(list, r.Problem)
 	}
-	return Problems(list)
-}
-
-// digits is the number of leading digits of s.
-func digits(s string) int {
-	n := 0
-	for n < len(s) && isDigit(s[n]) {
-		n++
-	}
-	return n
+	return list
 }
 
 // longestQuote is how many bytes of a value a message repeats: a value may be as long

@@ -22,8 +22,11 @@ const (
 	defaultHealthHold = 40 * time.Second
 )
 
-// matchHint shows how to write a match.
-const matchHint = `match.glob = "/dev/ttyUSB*" selects nodes by their paths`
+// Hints for a missing match, and for a lone string in place of one.
+const (
+	matchHint    = `match.glob = "/dev/ttyUSB*" selects nodes by their paths`
+	exampleMatch = `{ glob = "/dev/ttyUSB*" }`
+)
 
 // readResource reads one [[resource]] and fills in its defaults.
 func readResource(v value) Resource {
@@ -33,15 +36,14 @@ func readResource(v value) Resource {
 		NUMA:        NUMA{Auto: true},
 		Identity:    IdentityAuto,
 		Register:    RegisterWhenPresent,
-		API:         cmp.Or(v.w.api, APIDevicePlugin),
+		API:         API(cmp.Or(v.w.api.value, string(APIDevicePlugin))),
 		EvictAfter:  defaultEvictAfter,
 		Prefer:      PreferNUMA,
 		ForgetAfter: defaultForgetAfter,
 		Container:   Container{Permissions: defaultPermissions, AutoCDI: true},
 	}
 	v.w.texts, v.w.matches = nil, nil
-	before := v.w.found
-	v.read(func(t *table) {
+	sound := v.read(func(t *table) {
 		t.key("name", stringForm, func(v value) { v.resourceName(&r) },
 			"name of the resource, optionally with another domain than the one above")
 		t.require("name", `one such as "gpu", or "vendor.example/gpu"`, "")
@@ -49,17 +51,17 @@ func readResource(v value) Resource {
 		t.key("names", stringTable, func(v value) { v.resourceNames(&r) },
 			"nicer names: what name results in, without domain, or a pattern of it, and the name to use instead")
 		t.integer("count", &r.Count, 1, maxCount, "number of slots of each device: how many containers may hold it at the same time")
-		tables(t, "match", &r.Match, readMatch, "glob",
+		tables(t, "match", &r.Match, readMatch, exampleMatch,
 			"device nodes and hardware: a table, or a list of tables of which any may select a node")
 		t.require("match", "at least one", matchHint)
-		tables(t, "exclude", &r.Exclude, readExclude, "glob", "device nodes and hardware to leave out")
+		tables(t, "exclude", &r.Exclude, readExclude, exampleMatch, "device nodes and hardware to leave out")
 		words(t, "each", &r.Each, []Each{EachDevice, EachNode, EachAll},
 			`what one device is: "device" is the hardware with all its selected nodes, "node" is each single node, "all" is everything together`)
 		t.key("group_by", stringForm, func(v value) { r.GroupBy = v.groupVariable() },
 			"variable, without ${}: hardware with the same value is one device")
 		t.boolean("shared", &r.Shared, "whether other resources may offer the same device: all that select it must set shared")
-		t.table("when", func(v value) { r.When = readWhen(v) }, "when the resource is active: all set conditions must hold")
-		tables(t, "with", &r.With, readCompanion, "path",
+		t.table("when", func(v value) { r.When = readWhen(v) }, `{ node_name = "gpu-*" }`, "when the resource is active: all set conditions must hold")
+		tables(t, "with", &r.With, readCompanion, `{ path = "/dev/kfd" }`,
 			"companions: nodes or paths injected along with every device, once per container")
 		words(t, "prefer", &r.Prefer, []Prefer{PreferNUMA, PreferPacked, PreferSpread}, "which free devices to suggest to the kubelet")
 		t.key("numa", numaForm, func(v value) { r.NUMA = v.numa() },
@@ -74,8 +76,8 @@ func readResource(v value) Resource {
 			"with dra: how long a device is gone before pods with a claim to it are evicted")
 		t.duration("forget_after", &r.ForgetAfter, minForgetAfter, `"10m" or "1h30m"`,
 			"how long a device that is gone, and that no container holds, stays listed as Unhealthy")
-		t.table("health", func(v value) { r.Health = readHealth(v) }, "checks of each device beyond its presence")
-		t.table("container", func(v value) { r.Container.read(v) }, "what a container gets")
+		t.table("health", func(v value) { r.Health = readHealth(v) }, "{ open = true }", "checks of each device beyond its presence")
+		t.table("container", func(v value) { r.Container.read(v) }, `{ path = "/dev/zigbee" }`, "what a container gets")
 	})
 	if m := v.child("match"); m.isEmpty() && len(r.Match) == 0 && v.has("match") {
 		m.report("an empty list: want at least one match", matchHint)
@@ -87,7 +89,7 @@ func readResource(v value) Resource {
 		r.Each = v.defaultEach(&r)
 	}
 	v.checkResource(&r)
-	v.checkTexts(&r, v.w.found == before)
+	v.checkTexts(&r, sound)
 	if r.GroupBy != "" {
 		r.Variables = append(r.Variables, r.GroupBy)
 	}
@@ -95,8 +97,9 @@ func readResource(v value) Resource {
 }
 
 const (
-	lower = "abcdefghijklmnopqrstuvwxyz0123456789"
-	alnum = lower + "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	decimal = "0123456789"
+	lower   = "abcdefghijklmnopqrstuvwxyz" + decimal
+	alnum   = lower + "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 )
 
 // consists reports whether s is not empty and has only these characters.
@@ -170,7 +173,7 @@ func (v value) resourceName(r *Resource) {
 	// literal parts are checked.
 	domain, name, own := strings.Cut(sampleName(text), "/")
 	if !own {
-		domain, name = v.w.domain, domain
+		domain, name = v.w.domain.value, domain
 	}
 	if rule := checkNamePart(name); rule != "" {
 		v.report(quote(s)+" "+rule, "")
@@ -214,10 +217,7 @@ func (v value) resourceNames(r *Resource) {
 		return
 	}
 	results := allResults(r.NameText)
-	for result, e := range v.own(`such as { "10de" = "nvidia" }`) {
-		if v.misplaced(result, "what name results in") {
-			continue
-		}
+	for result, e := range v.own(`such as { "10de" = "nvidia" }`, "what name results in") {
 		name, ok := e.literal(`a name such as "gpu"`)
 		if !ok {
 			continue
@@ -231,11 +231,7 @@ func (v value) resourceNames(r *Resource) {
 			_, n := key.find()
 			at = n.at
 		} else if r.Name != "" && !results.Match(result) {
-			hint := ""
-			if vars := r.NameText.Vars(); len(vars) == 1 && result != "" {
-				hint = didYouMean(r.NameText.Expand(func(string) (string, bool) { return result, true }).String())
-			}
-			key.report(quote(result)+" is no result of "+quote(r.NameText.String())+": want the whole name, without domain", hint)
+			key.report(quote(result)+" is no result of "+quote(r.NameText.String())+": want the whole name, without domain", "")
 			continue
 		}
 		p := key.values(anyText)
@@ -272,11 +268,7 @@ func (v value) numa() NUMA {
 	case isString:
 		return NUMA{Auto: word(v, []string{"auto", "none"}) == "auto"}
 	case !isList:
-		hint := ""
-		if _, isInt := v.raw.(int64); isInt {
-			hint = "one node is a list too, such as [0]"
-		}
-		v.mistyped(`"auto", "none" or a list of NUMA nodes such as [0, 1]`, hint)
+		v.mistyped(`"auto", "none" or a list of NUMA nodes such as [0, 1]`, "")
 	case len(items) == 0:
 		v.report("an empty list: want at least one NUMA node", `for no node write "none"`)
 	}

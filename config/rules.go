@@ -109,8 +109,8 @@ func (v value) checkEach(r *Resource) {
 	if v.has("group_by") && v.has("each") {
 		groupBy.report("beside each: want one of them", "hardware that has no value for the variable stays single")
 	}
-	if n, ok := wildcardNumber(r.GroupBy); ok {
-		if rule := checkWildcards(n, r); rule != "" {
+	if _, numbered := wildcardNumber(r.GroupBy); numbered {
+		if rule := checkSource(r.GroupBy, r); rule != "" {
 			groupBy.report(quote(r.GroupBy)+" "+rule, "")
 		}
 	}

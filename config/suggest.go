@@ -17,28 +17,32 @@ func (v value) unknownHint(name string, known []string) string {
 	if n := keyElsewhere(name); slices.Contains(known, n) {
 		return didYouMean(n)
 	}
-	n := nearest(name, known)
-	if n != "" && pattern.Distance(name, n) == 1 {
-		return didYouMean(n)
+	similar, tables := nearest(name, known), v.tablesWith(name)
+	switch {
+	case similar != "" && (len(tables) == 0 || pattern.Distance(name, similar) == 1):
+		return didYouMean(similar)
+	case len(tables) == 0:
+		return v.w.once("the keys here are " + list(known))
 	}
+	hint := fmt.Sprintf("%q is a key of %s", name, strings.Join(tables, ", "))
 	if above, ok := v.enclosing(name); ok {
-		return fmt.Sprintf("%q is a key of %s: %s", name, tableName(above), v.headerHint(above))
+		hint += ": " + v.headerHint(above)
 	}
-	if below := v.below(name); len(below) > 0 {
-		if v.path() == "" {
-			return quote(name) + " belongs in a resource: write it below a line [[resource]]"
-		}
-		return didYouMean(below...)
-	}
-	if n != "" {
-		return didYouMean(n)
+	return hint
+}
+
+// tablesWith lists the tables with a key: the nearest around v, or all.
+func (v value) tablesWith(name string) (tables []string) {
+	if above, ok := v.enclosing(name); ok {
+		return []string{tableName(above)}
 	}
 	for _, key := range v.w.language() {
-		if table, ok := strings.CutSuffix(key, "."+name); ok {
-			return quote(name) + " is a key of " + tableName(table)
+		// The keys of exclude are those of match.
+		if path, ok := strings.CutSuffix(key, "."+name); ok && path != "resource.exclude" && !strings.HasPrefix(path, "resource.exclude.") {
+			tables = append(tables, tableName(path))
 		}
 	}
-	return v.w.once("the keys here are " + list(known))
+	return tables
 }
 
 // keyElsewhere is the key that means what a name means in sysfs, in Kubernetes or in other
@@ -74,16 +78,6 @@ func (v value) enclosing(name string) (path string, ok bool) {
 	return "", false
 }
 
-// misplaced reports whether name, an arbitrary key in the table v, is a key of a table
-// around it. want describes valid names.
-func (v value) misplaced(name, want string) bool {
-	above, ok := v.enclosing(name)
-	if ok {
-		v.key(name).report(quote(name)+" is a key of "+tableName(above)+": want "+want, v.headerHint(above))
-	}
-	return ok
-}
-
 // headerHint explains the pitfall of TOML's headers, after which a key of the table
 // above belongs to the table v.
 func (v value) headerHint(above string) string {
@@ -93,28 +87,6 @@ func (v value) headerHint(above string) string {
 	table := tableName(v.path())
 	return fmt.Sprintf("after a [%s] header every key belongs to %s; write dotted keys (%s.KEY = ...) instead of headers",
 		v.path(), table[strings.LastIndexByte(table, '.')+1:], table)
-}
-
-// below lists the dotted keys from v that end in name: those with the fewest parts.
-func (v value) below(name string) (dotted []string) {
-	above := strings.TrimPrefix(v.path()+".", ".")
-	for _, key := range v.w.language() {
-		key, ok := strings.CutPrefix(key, above)
-		// The keys of exclude are those of match.
-		if !ok || !strings.HasSuffix(key, "."+name) || strings.HasPrefix(key, "exclude.") {
-			continue
-		}
-		if len(dotted) > 0 {
-			switch parts, least := strings.Count(key, "."), strings.Count(dotted[0], "."); {
-			case parts > least:
-				continue
-			case parts < least:
-				dotted = nil
-			}
-		}
-		dotted = append(dotted, key)
-	}
-	return dotted
 }
 
 // tableName names a table in messages.

@@ -20,21 +20,18 @@ type table struct {
 	known int      // number of its known keys
 }
 
-// read binds the keys of the table v, and reports unknown keys.
-func (v value) read(bind func(t *table)) {
+// read binds the keys of the table v, and reports unknown keys. It is sound if nothing
+// was reported.
+func (v value) read(bind func(t *table)) (sound bool) {
 	if v.describes != nil {
 		bind(&table{value: v})
-		return
+		return true
 	}
-	keys := v.keys()
-	if keys == nil {
-		v.mistyped("a table", "")
-		return
-	}
+	keys, before := v.keys(), v.w.found
 	t := &table{value: v, names: make([]string, 0, 32)}
 	bind(t)
 	if t.known == len(keys) {
-		return
+		return v.w.found == before
 	}
 	for _, name := range slices.Sorted(maps.Keys(keys)) {
 		if !slices.Contains(t.names, name) {
@@ -45,6 +42,7 @@ func (v value) read(bind func(t *table)) {
 			v.key(name).report("unknown key "+quote(name), hint)
 		}
 	}
+	return false
 }
 
 // key binds a key to a function that reads it. form is the JSON Schema of its value,
@@ -103,18 +101,21 @@ func (t *table) values(name string, into *pattern.Values, k kind, help string) {
 	t.key(name, k.form, func(v value) { *into = v.values(k) }, help)
 }
 
-// table binds a key that holds a table.
-func (t *table) table(name string, read func(v value), help string) {
-	t.key(name, func() form { return t.below(name, read) }, read, help)
+// table binds a key that contains a table, such as the example.
+func (t *table) table(name string, read func(v value), example, help string) {
+	t.key(name, func() form { return t.below(name, read) }, func(v value) {
+		if v.isTable(example) {
+			read(v)
+		}
+	}, help)
 }
 
-// tables binds a key that contains a table or a list of tables. main is the key for
-// which a lone string may be meant, or empty.
-func tables[T any](t *table, name string, into *[]T, read func(v value) T, main, help string) {
+// tables binds a key that contains a table or a list of tables, such as the example.
+func tables[T any](t *table, name string, into *[]T, read func(v value) T, example, help string) {
 	t.key(name, func() form {
 		return oneOrMore(t.below(name, func(v value) { read(v) }))
 	}, func(v value) {
-		for _, e := range v.tables(main) {
+		for _, e := range v.tables(example) {
 			*into = append(*into, read(e))
 		}
 	}, help)

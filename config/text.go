@@ -61,20 +61,34 @@ type variable struct {
 	// device is set if its value depends on the device, and single if no two devices
 	// share it.
 	device, single bool
+	known          stage
+}
+
+// stage is when a text is completed: from its stage on, a variable is known.
+type stage int
+
+const (
+	atName      stage = iota // of the resource
+	atListing                // of a device, and in its CDI spec
+	atAllocate               // for each container
+	atLastStage              // for each container, after container.path
+)
+
+// unknownAt are the rules for variables of later stages.
+var unknownAt = [...]string{
+	atListing:   "which is made from the name",
+	atAllocate:  "which is known in env, annotations and, without container.cdi, container.path only",
+	atLastStage: "which is known in env and annotations only",
 }
 
 // Variables with a meaning for the checks of texts.
 const (
-	resourceVar      = "resource"
-	containerPathVar = "container_path"
-	virtualVar       = "virtual"
-	attrPrefix       = "attr:"
-	varPrefix        = "var:"
-	devnodePrefix    = "devnode:"
+	resourceVar   = "resource"
+	virtualVar    = "virtual"
+	attrPrefix    = "attr:"
+	varPrefix     = "var:"
+	devnodePrefix = "devnode:"
 )
-
-// nameVars are derived from the name of the resource.
-var nameVars = []string{resourceVar, "RESOURCE", "RESOURCE_KUBEVIRT"}
 
 // variables in the order of suggestion, except for attr:NAME, var:NAME and the
 // wildcards of globs.
@@ -83,15 +97,15 @@ var variables = allVariables()
 func allVariables() []variable {
 	all := []variable{
 		{name: "id", sample: "x", device: true, single: true},
-		{name: device.IndexVar, sample: "0"},
-		{name: device.CountVar, sample: "1"},
-		{name: resourceVar, sample: "example.com/x"},
-		{name: "RESOURCE", sample: "X"},
-		{name: "RESOURCE_KUBEVIRT", sample: "X"},
+		{name: device.IndexVar, sample: "0", known: atAllocate},
+		{name: device.CountVar, sample: "1", known: atAllocate},
+		{name: resourceVar, sample: "example.com/x", known: atListing},
+		{name: "RESOURCE", sample: "X", known: atListing},
+		{name: "RESOURCE_KUBEVIRT", sample: "X", known: atListing},
 		{name: "node_name", sample: "x"},
 		{name: "devnode", sample: "/dev/x", device: true, single: true},
 		{name: "kernel", sample: "x", device: true, single: true},
-		{name: containerPathVar, sample: "/dev/x", device: true, single: true},
+		{name: "container_path", sample: "/dev/x", device: true, single: true, known: atLastStage},
 		{name: "numa", sample: "0", device: true},
 		{name: virtualVar, sample: "x", device: true, single: true},
 		{name: "cdi.name", sample: "example.com/x=x", device: true, single: true},
@@ -131,7 +145,7 @@ func variableNamed(name string) (variable, bool) {
 // to it, or empty.
 func (w *walk) checkVariable(name string) (rule, hint string) {
 	if attribute, ok := strings.CutPrefix(name, attrPrefix); ok {
-		return wildAttribute.check(attribute)
+		return wildAttribute.check(attribute), ""
 	}
 	if glob, ok := strings.CutPrefix(name, devnodePrefix); ok {
 		p, rule, hint := nodeGlob.parse(glob)
@@ -163,7 +177,7 @@ const unknownVariable = "is an unknown variable"
 
 // wildcardNumber is n for the variable of the n-th wildcard.
 func wildcardNumber(name string) (n int, ok bool) {
-	if digits(name) != len(name) || name == "" || name[0] == '0' {
+	if !consists(name, decimal) || name[0] == '0' {
 		return 0, false
 	}
 	n, err := strconv.Atoi(name)
@@ -178,18 +192,13 @@ func perDevice(text device.Text) bool {
 	})
 }
 
-// role is the use of a text with variables: the variables with a value there, and the
-// form of the result.
+// role is the use of a text with variables.
 type role struct {
 	want string
-	// perContainer: ${index} and ${count} are known, since the text is completed for
-	// each container. noCDI: but not with container.cdi, where it is written to a spec
-	// before an Allocate call.
-	perContainer, noCDI bool
-	// ownPath: ${container_path} is known.
-	ownPath bool
-	// naming: the text makes the name of the resource, whose variables are unknown.
-	naming bool
+	// at is when it is completed. inSpec: with container.cdi it is written to a spec, at
+	// the listing.
+	at     stage
+	inSpec bool
 	// check returns the rule that the text violates: as written, and with samples for
 	// its variables.
 	check func(written, sample string) (rule, hint string)
@@ -197,19 +206,18 @@ type role struct {
 
 // The roles of texts.
 var (
-	resourceName  = role{want: `a name such as "gpu" or "vendor.example/gpu"`, naming: true}
-	nodePath      = role{want: `a path such as "/dev/zigbee"`, perContainer: true, noCDI: true, check: pathOrDirectory}
-	companionNode = role{want: `a path such as "/dev/kfd"`, check: pathBelowDev}
-	companionPath = role{want: `a path such as "/dev/kfd"`, check: pathOrDirectory}
-	mountPath     = role{want: "an absolute path", check: absolutePath}
-	entryValue    = role{want: "a string", perContainer: true, ownPath: true}
-	annotationKey = role{want: "a string", perContainer: true, ownPath: true, check: annotationName}
-	envKey        = role{want: "a string", perContainer: true, ownPath: true, check: envName}
-	cdiDevice     = role{want: `a name such as "nvidia.com/gpu=0"`, check: qualifiedName}
-	// netName is written to a CDI spec, and tcpAddress used, before an Allocate call.
-	attributeValue = role{want: "a string"}
-	netName        = role{want: `a name such as "can0"`, check: interfaceName}
-	tcpAddress     = role{want: `HOST:PORT such as "10.0.0.5:554"`, check: addressForm}
+	resourceName   = role{want: `a name such as "gpu" or "vendor.example/gpu"`, at: atName}
+	nodePath       = role{want: `a path such as "/dev/zigbee"`, at: atAllocate, inSpec: true, check: pathOrDirectory}
+	companionNode  = role{want: `a path such as "/dev/kfd"`, at: atListing, check: pathBelowDev}
+	companionPath  = role{want: `a path such as "/dev/kfd"`, at: atListing, check: pathOrDirectory}
+	mountPath      = role{want: "an absolute path", at: atListing, check: absolutePath}
+	entryValue     = role{want: "a string", at: atLastStage}
+	annotationKey  = role{want: "a string", at: atLastStage, check: annotationName}
+	envKey         = role{want: "a string", at: atLastStage, check: envName}
+	cdiDevice      = role{want: `a name such as "nvidia.com/gpu=0"`, at: atListing, check: qualifiedName}
+	attributeValue = role{want: "a string", at: atListing}
+	netName        = role{want: `a name such as "can0"`, at: atListing, check: interfaceName}
+	tcpAddress     = role{want: `HOST:PORT such as "10.0.0.5:554"`, at: atListing, check: addressForm}
 )
 
 // textUse is a text that is checked when its whole resource is known.
@@ -255,29 +263,17 @@ func (v value) checkTexts(r *Resource, sound bool) {
 }
 
 func (u *textUse) check(r *Resource, sound bool) (rule, hint string) {
+	at := u.role.at
+	if u.role.inSpec && r.Container.CDI {
+		at = atListing
+	}
 	for _, name := range u.text.Vars() {
-		n, numbered := wildcardNumber(name)
-		perContainer := name == device.IndexVar || name == device.CountVar
-		switch {
-		case perContainer && !u.role.perContainer:
-			rule = "which is known in container.path, env and annotations only"
-		case perContainer && u.role.noCDI && r.Container.CDI:
-			rule, hint = "which is not known when a CDI spec is written", `"${kernel}" and "${usb.serial}" tell devices apart, or leave out container.cdi`
-		case name == containerPathVar && !u.role.ownPath:
-			rule = "which is known in env and annotations only"
-		case u.role.naming && slices.Contains(nameVars, name):
-			rule = "which is made from the name"
-		case numbered && sound:
-			if rule := checkWildcards(n, r); rule != "" {
-				return rule, ""
-			}
-		case sound:
-			if rule := checkSource(name, r); rule != "" {
-				return rule, ""
-			}
+		v, _ := variableNamed(name)
+		if v.known > at {
+			return fmt.Sprintf(`has "${%s}", %s: want another variable`, name, unknownAt[v.known]), ""
 		}
-		if rule != "" {
-			return fmt.Sprintf(`has "${%s}", %s: want another variable`, name, rule), hint
+		if rule := checkSource(name, r); sound && rule != "" {
+			return rule, ""
 		}
 	}
 	if u.role.check == nil {
@@ -307,6 +303,9 @@ func checkWildcards(n int, r *Resource) string {
 
 // checkSource returns why a variable of one kind of match has no value.
 func checkSource(name string, r *Resource) string {
+	if n, ok := wildcardNumber(name); ok {
+		return checkWildcards(n, r)
+	}
 	if strings.HasPrefix(name, "cdi.") && !slices.ContainsFunc(r.Match, func(m Match) bool { return !m.CDIDevice.Empty() }) {
 		return fmt.Sprintf(`has "${%s}", but no match has cdi_device: want another variable`, name)
 	}
@@ -335,51 +334,32 @@ func checkSource(name string, r *Resource) string {
 
 // pathOrDirectory is an absolute path, with a final "/" for a directory of nodes.
 func pathOrDirectory(written, sample string) (rule, hint string) {
-	if len(sample) > 1 && strings.HasSuffix(sample, "/") && strings.HasSuffix(written, "/") {
-		written, sample = written[:len(written)-1], sample[:len(sample)-1]
+	if len(sample) > 1 && strings.HasSuffix(written, "/") {
+		sample = strings.TrimSuffix(sample, "/")
 	}
-	rule, hint = absolutePath(written, sample)
-	if hint != "" && !strings.HasPrefix(sample, "/") {
-		hint = didYouMean(devDir + strings.TrimPrefix(written, "dev/"))
-	}
-	return rule, hint
+	return absolutePath(written, sample)
 }
 
 func pathBelowDev(written, sample string) (rule, hint string) {
-	before, below, found := strings.Cut(written, devDir)
-	switch rule, hint = absolutePath(written, sample); {
+	switch {
 	case strings.HasPrefix(sample, devDir) && strings.HasSuffix(sample, "/"):
 		return "names a directory: want the nodes in it", didYouMean(strings.TrimRight(written, "/") + "/*")
-	case rule != "" && strings.HasPrefix(sample, "/"), strings.HasPrefix(sample, devDir):
-		return rule, hint
-	case found && before != "":
-		hint = didYouMean(devDir + below)
-	case strings.HasPrefix(sample, "/sys/"):
-		hint = "hardware is selected by usb and pci"
-	case !strings.HasPrefix(sample, "/"):
-		hint = didYouMean(devDir + strings.TrimPrefix(written, "dev/"))
-	default:
+	case strings.HasPrefix(sample, devDir):
+		return absolutePath(written, sample)
+	case strings.HasPrefix(sample, "/"):
 		hint = `as = "mount" gives files and directories`
+	default:
+		hint = didYouMean(devDir + strings.TrimPrefix(written, "dev/"))
 	}
 	return "is not below /dev: want the path of a device node", hint
 }
 
-// absolutePath checks a path as written, with samples for its variables or wildcards.
-func absolutePath(written, sample string) (rule, hint string) {
-	switch {
-	case !strings.HasPrefix(sample, "/"):
-		if written != "" && isAlnum(written[0]) {
-			hint = didYouMean("/" + written)
-		}
-		return "is not an absolute path: want one that begins with \"/\"", hint
-	case slices.Contains(strings.Split(sample, "/"), ".."):
-		return `has "..": want a path without it`, ""
-	case strings.ContainsFunc(sample, unicode.IsControl):
-		return "has a control character: want a path without", ""
-	case path.Clean(sample) != sample:
-		return "is not a clean path: want single slashes, no \".\" and none at the end", didYouMean(path.Clean(written))
+// absolutePath checks a path with samples for its variables or wildcards.
+func absolutePath(_, sample string) (rule, hint string) {
+	if !strings.HasPrefix(sample, "/") || path.Clean(sample) != sample || strings.ContainsFunc(sample, unicode.IsControl) {
+		rule = `is not an absolute path without "..", "//" and a "/" at the end: want one such as "/run/vendor"`
 	}
-	return "", ""
+	return rule, ""
 }
 
 // interfaceName is a valid name of a network interface (dev_valid_name in

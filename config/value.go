@@ -134,14 +134,19 @@ func (v value) lacks(name string) bool {
 	return true
 }
 
-// own iterates over the table v with arbitrary keys.
-func (v value) own(want string) iter.Seq2[string, value] {
+// own iterates over the table v with arbitrary keys, in order. what describes a key: one
+// that is a key of a table around v is reported, unless that has it too.
+// With an empty what none is.
+func (v value) own(want, what string) iter.Seq2[string, value] {
 	if v.keys() == nil {
 		v.mistyped("a table "+want, "")
 	}
 	return func(yield func(string, value) bool) {
 		for _, name := range slices.Sorted(maps.Keys(v.keys())) {
-			if !yield(name, v.child(name)) {
+			above, misplaced := v.enclosing(name)
+			if what != "" && misplaced && !v.around(above).has(name) {
+				v.key(name).report(quote(name)+" is a key of "+tableName(above)+": want "+what, v.headerHint(above))
+			} else if !yield(name, v.child(name)) {
 				return
 			}
 		}
@@ -219,42 +224,32 @@ func (v value) items() []value {
 	return out
 }
 
-// tables reads v as a list of tables, where one table is a list of one. main is the key
-// for which a lone string may be meant, or empty.
-func (v value) tables(main string) []value {
+// tables reads v as a list of tables, where one table is a list of one. example is a
+// table in TOML.
+func (v value) tables(example string) []value {
 	items, isList := elements(v.raw)
 	switch {
 	case v.keys() != nil:
 		items = []any{v.raw}
 	case !isList:
-		v.mistyped("a table or a list of tables", tableHint(v.raw, main))
+		v.mistyped("a table or a list of tables", "write "+example)
 	}
 	var out []value
 	for i, raw := range items {
-		if e := v.item(i, raw); e.keys() != nil {
+		if e := v.item(i, raw); e.isTable(example) {
 			out = append(out, e)
-		} else {
-			e.mistyped("a table", tableHint(raw, main))
 		}
 	}
 	return out
 }
 
-func tableHint(raw any, main string) string {
-	s, ok := raw.(string)
-	if !ok || main == "" {
-		return ""
+// isTable reports whether v is a table; it is a problem if it is not.
+func (v value) isTable(example string) bool {
+	if v.keys() == nil {
+		v.mistyped("a table", "write "+example)
+		return false
 	}
-	more := ""
-	if main == "host_path" { // HOST[:CONTAINER[:ro|rw]], as for docker
-		parts := strings.Split(s, ":")
-		s = parts[0]
-		more = ", container_path = " + quote(parts[min(1, len(parts)-1)])
-		if len(parts) > 2 {
-			more += fmt.Sprintf(", read_only = %t", !strings.Contains(parts[2], "rw"))
-		}
-	}
-	return fmt.Sprintf("write { %s = %s%s }", main, quote(s), more)
+	return true
 }
 
 // string reads v as a string. It reports other types and strings with a NUL, which no
@@ -263,11 +258,9 @@ func (v value) string(want string) (string, bool) {
 	s, ok := v.raw.(string)
 	if !ok {
 		hint := ""
-		switch x := v.raw.(type) {
-		case int64:
-			hint = fmt.Sprintf("write it in quotes: \"%d\"", x)
-		case bool:
-			hint = fmt.Sprintf("write it in quotes: \"%t\"", x)
+		switch v.raw.(type) {
+		case int64, float64, bool:
+			hint = "a string is written in quotes"
 		}
 		v.mistyped(want, hint)
 	} else if strings.Contains(s, "\x00") {
@@ -298,11 +291,7 @@ func (v value) integer(lo, hi int64) int64 {
 	}
 	n, ok := v.raw.(int64)
 	if !ok {
-		hint := ""
-		if s, ok := v.raw.(string); ok && s != "" && digits(s) == len(s) {
-			hint = "write it without quotes: " + strings.TrimLeft(s[:len(s)-1], "0") + s[len(s)-1:]
-		}
-		v.mistyped(want, hint)
+		v.mistyped(want, v.unquotedHint("an integer"))
 		return lo
 	}
 	if n < lo || n > hi {
@@ -316,13 +305,16 @@ func (v value) integer(lo, hi int64) int64 {
 func (v value) boolean(want string) bool {
 	b, ok := v.raw.(bool)
 	if !ok {
-		hint := ""
-		if s, _ := v.raw.(string); s == "true" || s == "false" {
-			hint = "write it without quotes: " + s
-		}
-		v.mistyped(want, hint)
+		v.mistyped(want, v.unquotedHint("a boolean"))
 	}
 	return b
+}
+
+func (v value) unquotedHint(what string) string {
+	if _, isString := v.raw.(string); isString {
+		return what + " is written without quotes"
+	}
+	return ""
 }
 
 // word reads v as one of some words, otherwise empty.
@@ -335,20 +327,15 @@ func word[T ~string](v value, words []T) T {
 	if len(names) == 1 {
 		want = quote(names[0])
 	}
-	s, ok := v.raw.(string)
-	switch {
-	case !ok:
-		v.mistyped(want, "")
-	case !slices.Contains(names, s):
-		hint := ""
+	return T(v.checked(want, func(s string) (rule, hint string) {
+		if slices.Contains(names, s) {
+			return "", ""
+		}
 		if n := nearest(strings.ToLower(s), names); n != "" {
 			hint = didYouMean(n)
 		}
-		v.report(quote(s)+" is not "+want, hint)
-	default:
-		return T(s)
-	}
-	return ""
+		return "is not " + want, hint
+	}))
 }
 
 // duration reads v as a duration of at least least, such as the examples; otherwise
@@ -356,10 +343,6 @@ func word[T ~string](v value, words []T) T {
 func (v value) duration(least time.Duration, examples string) time.Duration {
 	shortest := quote(strings.TrimSuffix(least.String(), "0s"))
 	want := fmt.Sprintf("of at least %s, such as %s", shortest, examples)
-	if _, isInt := v.raw.(int64); isInt {
-		v.mistyped("a duration "+want, "write it with its unit, in quotes")
-		return least
-	}
 	duration := least
 	v.checked("a duration "+want, func(s string) (rule, hint string) {
 		d, err := time.ParseDuration(s)
@@ -399,21 +382,6 @@ func (v value) literals(want string) (all []string) {
 		}
 	}
 	return all
-}
-
-// bareHint suggests how to write a bare integer, since 0x10de and 4318 are the same in
-// TOML: in decimal, and in the base whose prefix the form has. valid reports which of
-// them may be meant.
-func bareHint(n int64, decimal, other, form string, valid func(string) bool) string {
-	switch {
-	case valid(decimal) && valid(other) && decimal != other:
-		return fmt.Sprintf("TOML takes %d and "+form+" for the same: write %q or %q", n, n, decimal, other)
-	case valid(decimal):
-		return fmt.Sprintf("write it in quotes: %q", decimal)
-	case valid(other):
-		return fmt.Sprintf("write it in quotes: %q", other)
-	}
-	return ""
 }
 
 // tomlKey formats a key like TOML, quoted if necessary.
