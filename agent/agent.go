@@ -277,6 +277,9 @@ func (o Options) withHint(err error, flag string) error {
 // not, see loop.save.
 func (o Options) prepare() error {
 	p := o.Paths
+	if !filepath.IsAbs(p.RunDir) && !o.CDIOnly {
+		return fmt.Errorf("--run-dir: %q is not an absolute path", p.RunDir)
+	}
 	if err := makeRunDir(p.RunDir); err != nil {
 		return o.withHint(err, "run-dir")
 	}
@@ -290,12 +293,15 @@ func (o Options) prepare() error {
 		// A volume that is not mounted now never will be.
 		return o.withHint(fmt.Errorf("--kubelet-dir: %w", err), "kubelet-dir")
 	}
+	if !o.InPod {
+		return nil
+	}
 	mounts, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
 		return nil // no proc, no containers
 	}
 	defer mounts.Close()
-	return o.withHint(links.CheckRunDir(p.RunDir, mounts, o.InPod), "run-dir")
+	return o.withHint(links.CheckMount(p.RunDir, mounts), "run-dir")
 }
 
 // listen takes the address of metrics and status.

@@ -351,8 +351,9 @@ func TestNewNamesTheFlag(t *testing.T) {
 		t.Fatal(err)
 	}
 	for flag, change := range map[string]func(*agent.Options){
-		"--run-dir": func(o *agent.Options) { o.Paths.RunDir = filepath.Join(file, "run") },
-		"--listen":  func(o *agent.Options) { o.Listen = "256.0.0.1:1" },
+		"--run-dir: mkdir":                           func(o *agent.Options) { o.Paths.RunDir = filepath.Join(file, "run") },
+		"--run-dir: \"run\" is not an absolute path": func(o *agent.Options) { o.Paths.RunDir = "run" },
+		"--listen": func(o *agent.Options) { o.Listen = "256.0.0.1:1" },
 	} {
 		n := newNode(t, zigbee)
 		change(&n.options)

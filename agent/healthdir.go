@@ -168,14 +168,12 @@ func (h *healthDirs) want(ids []string) string {
 	return filepath.Join(h.dir, name)
 }
 
-// sync brings the directories in line with the listed devices, and returns when to do so
-// again; zero is never. Without makes it only removes: that comes before the loss is
-// published.
-func (h *healthDirs) sync(listed []ledger.ListedResource, makes bool) (wake time.Time, err error) {
+// withdraw removes healthy where a listed device went or moved: before that is published.
+func (h *healthDirs) withdraw(listed []ledger.ListedResource) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.sets) == 0 {
-		return time.Time{}, nil
+		return nil
 	}
 	entries := map[string]*ledger.Entry{}
 	for _, r := range listed {
@@ -187,22 +185,42 @@ func (h *healthDirs) sync(listed []ledger.ListedResource, makes bool) (wake time
 	var errs []error
 	for name, s := range h.sets {
 		h.update(s, entries, now)
-		due := s.Lost.Add(s.Hold)
-		switch held := !s.Lost.IsZero() && now.Before(due); {
-		case !s.Healthy || held:
-			err := os.Remove(filepath.Join(h.dir, name, healthyName))
-			if !errors.Is(err, fs.ErrNotExist) {
-				errs = append(errs, err)
-			}
-			if s.Healthy {
-				wake = earlier(wake, due)
-			}
-		case makes:
+		if s.Healthy && !now.Before(s.due()) {
+			continue
+		}
+		if err := os.Remove(filepath.Join(h.dir, name, healthyName)); !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// show makes healthy where all devices are back and the hold is over, and returns when the
+// next hold is over; zero is never.
+func (h *healthDirs) show() (wake time.Time, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.now()
+	var errs []error
+	for name, s := range h.sets {
+		switch due := s.due(); {
+		case !s.Healthy:
+		case now.Before(due):
+			wake = earlier(wake, due)
+		default:
 			s.Lost = time.Time{}
 			errs = append(errs, errors.Join(h.mkdir(name), h.make(name)))
 		}
 	}
 	return wake, errors.Join(errs...)
+}
+
+// due is when the hold after a loss is over; zero is long ago.
+func (s *healthSet) due() time.Time {
+	if s.Lost.IsZero() {
+		return time.Time{}
+	}
+	return s.Lost.Add(s.Hold)
 }
 
 // update records the state of a set's devices.
@@ -319,21 +337,18 @@ func (h *healthDirs) exists(name string) bool {
 	return present(filepath.Join(h.dir, name, healthyName))
 }
 
-// withdrawHealth removes healthy where a device went or moved, before that is published.
-func (l *loop) withdrawHealth(out ledger.Output) {
-	_, _ = l.health.sync(out.Resources, false) // showHealth repeats and reports what fails
-}
-
-// showHealth makes healthy where all devices are back and the hold is over, and returns
-// when the next hold is over; zero is never.
-func (l *loop) showHealth(out *ledger.Output) (wake time.Time, err error) {
-	wake, err = l.health.sync(out.Resources, l.writer)
+// showHealth makes healthy again where it is time, after the lists are published.
+// withdrawn is why it could not be removed before. It returns when to do so again; zero is
+// never.
+func (l *loop) showHealth(out *ledger.Output, withdrawn error) (wake time.Time, err error) {
+	err = withdrawn
 	if l.writer {
+		next, unmade := l.health.show()
 		ask, unswept := l.health.sweep(l.held.Held, out.Resources, l.options.CDIOnly)
 		if ask.After(out.AskSince) {
 			out.AskSince = ask
 		}
-		err = errors.Join(err, unswept)
+		wake, err = next, errors.Join(withdrawn, unmade, unswept)
 	}
 	l.problems.warn("health directories", err, "health directories are out of date")
 	return wake, err

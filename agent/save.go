@@ -3,10 +3,59 @@ package agent
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync/atomic"
+	"time"
 
+	"github.com/generic-dp/generic-dp/internal/atomicfile"
 	"github.com/generic-dp/generic-dp/ledger"
 )
+
+// memory is the state that outlives a restart.
+type memory struct {
+	boot      string // see bootID
+	state     ledger.State
+	decisions ledger.Decisions
+	lost      bool // an earlier instance served, and nothing of it is saved
+	dra       bool // the driver for DRA has run
+}
+
+// restore continues from the state that an earlier instance saved, unless err is why it
+// can't be read.
+func (l *loop) restore(saved ledger.Persisted, err error) {
+	dir := l.options.Paths.StateDir
+	switch {
+	case err != nil:
+		l.log.Error("state can't be read: starting without it", "state_dir", dir, "err", err)
+	case saved.Later:
+		l.log.Warn("state is of a later version: it is kept, and used as far as it is understood", "state_dir", dir)
+	}
+	if (err != nil || saved.Later) && l.writer {
+		if err := ledger.SetAside(dir, saved.Later); err != nil {
+			l.log.Error("state can't be kept aside", "state_dir", dir, "err", err)
+		}
+	}
+	boot := bootID()
+	if l.writer { // that of a dead instance
+		_ = os.Remove(filepath.Join(dir, lastGoodName+atomicfile.TempSuffix))
+	}
+	_, noRegistry := os.Stat(l.options.Paths.Registry) // DRA is switched off in the manifest
+	l.memory = memory{boot: boot, state: saved.State(boot), decisions: saved.Decisions, lost: saved.Boot == "" && l.served, dra: saved.DRA && noRegistry == nil}
+	if !l.options.CDIOnly && !l.options.NoDRA {
+		l.held.Held = ledger.Held{IDs: map[string]string{}, Sets: map[string]bool{}}
+		l.addClaims(&l.held.Held, l.claims(), nil, ledger.Output{})
+	}
+	l.injector.injected = saved.Injected
+	l.health.restore(saved.Health, boot != saved.Boot, l.writer)
+}
+
+// bootID identifies this boot of the kernel (random(4)); empty is unknown.
+func bootID() string {
+	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(id))
+}
 
 // saver writes to disks beside the loop: one that hangs must delay no device.
 type saver struct {
@@ -93,4 +142,29 @@ func (l *loop) warnUnsaved() (written bool) {
 	l.problems.warn("last good configuration", s.config, "the configuration can't be copied: a broken one at the next start has no replacement", "hint", hint)
 	l.problems.warn("features", s.features, "labels of the node can't be written", "hint", l.options.hint("nfd-dir"))
 	return s == saved{}
+}
+
+// Failed links, specs and state are written again after firstRetry, twice as long after
+// every further time, up to lastRetry: no event announces that a file system has space
+// again.
+const (
+	firstRetry = 10 * time.Second
+	lastRetry  = 10 * time.Minute
+)
+
+// writeRetry is when to write again; zero is never.
+type writeRetry struct {
+	at    time.Time
+	delay time.Duration
+}
+
+// record records whether all was written. A failure before it is time changes nothing.
+func (r *writeRetry) record(now time.Time, failed bool) {
+	switch {
+	case !failed:
+		*r = writeRetry{}
+	case !now.Before(r.at):
+		r.delay = min(max(firstRetry, 2*r.delay), lastRetry)
+		r.at = now.Add(r.delay)
+	}
 }

@@ -8,22 +8,15 @@ import (
 	"strings"
 )
 
-// CheckRunDir checks that the run directory is the host's. Links in it are resolved on
-// the host, so in a container it must be a mount of the host's directory at the
-// identical path. mountinfo is /proc/self/mountinfo (proc_pid_mountinfo(5)); it is read
-// only if inContainer.
+// CheckMount checks in a container that the run directory is the host's. Links in it are
+// resolved on the host, so it must be a mount of the host's directory at the identical
+// path. mountinfo is /proc/self/mountinfo (proc_pid_mountinfo(5)).
 //
 // It checks that dir is below a mount point other than "/", and that the mounted
 // directory has the same path in its file system, as far as visible: "/generic-dp" of
 // the host's /run, or the root of a file system. A volume of the pod has another path
 // in its file system, or is a whole tmpfs at dir.
-func CheckRunDir(dir string, mountinfo io.Reader, inContainer bool) error {
-	if !filepath.IsAbs(dir) {
-		return fmt.Errorf("--run-dir: %q is not an absolute path", dir)
-	}
-	if !inContainer {
-		return nil
-	}
+func CheckMount(dir string, mountinfo io.Reader) error {
 	dir = filepath.Clean(dir)
 	m, err := mountOf(dir, mountinfo)
 	if err != nil {
