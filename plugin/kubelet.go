@@ -48,8 +48,7 @@ type KubeletWatch struct {
 	id      fileID
 	changed chan struct{}
 	owned   map[string]*owned // by the socket's name
-	sockets map[string]bool   // of plugins, by name
-	dead    map[string]bool   // foreign ones without a listener
+	sockets map[string]bool   // of plugins, those of other instances too
 	missing bool              // the directory does not exist
 
 	connecting sync.Mutex
@@ -71,7 +70,6 @@ func NewKubeletWatch(dir string, log *slog.Logger) *KubeletWatch {
 		changed: make(chan struct{}),
 		owned:   map[string]*owned{},
 		sockets: map[string]bool{},
-		dead:    map[string]bool{},
 	}
 }
 
@@ -121,7 +119,7 @@ func (w *KubeletWatch) connectAhead(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// checkAll checks every file in the directory, and whether newer instances are alive.
+// checkAll checks every file in the directory.
 func (w *KubeletWatch) checkAll() {
 	w.checkDir()
 	w.check(kubeletSocket)
@@ -134,13 +132,9 @@ func (w *KubeletWatch) checkAll() {
 	for name := range w.sockets {
 		names[name] = true // it may have been removed
 	}
-	owned := slices.Collect(maps.Values(w.owned))
 	w.mu.Unlock()
 	for name := range names {
 		w.check(name)
-	}
-	for _, o := range owned {
-		w.probe(o)
 	}
 }
 
@@ -178,7 +172,7 @@ func (w *KubeletWatch) checkKubelet(id fileID, present bool) {
 	if present {
 		w.id = id
 		now := time.Now()
-		age := max(0, now.Sub(time.Unix(0, id.made.Nano())))
+		age := max(0, now.Sub(id.made))
 		w.kubelet = KubeletSocket{Present: true, Generation: w.kubelet.Generation + 1, Since: now.Add(-age)}
 		if w.kubelet.Generation > 1 {
 			w.log.Info("kubelet restarted", "socket", w.socket)
@@ -196,7 +190,6 @@ func (w *KubeletWatch) checkPlugin(name, resource string, id fileID, present boo
 		w.sockets[name] = true
 	} else {
 		delete(w.sockets, name)
-		delete(w.dead, name)
 	}
 	for _, o := range w.owned {
 		switch {
@@ -205,12 +198,11 @@ func (w *KubeletWatch) checkPlugin(name, resource string, id fileID, present boo
 				close(o.gone)
 				delete(w.owned, name)
 			}
-		case resource != o.socket.resource():
-		case !present:
-			o.setNewer(name, false)
-		case w.dead[name]:
-		case id.made.Nano() > o.socket.id.made.Nano()-registerWithin.Nanoseconds():
-			o.setNewer(name, true)
+		case resource == o.socket.resource():
+			select {
+			case o.others <- struct{}{}:
+			default:
+			}
 		}
 	}
 }
@@ -240,33 +232,19 @@ type owned struct {
 	socket *Socket
 	// gone is closed when the socket is.
 	gone chan struct{}
-	// newer are the sockets of the same resource that another instance, as in a
-	// rolling update, may have registered after this one. That is not the order
-	// in which they were made: an instance registers up to registerWithin after
-	// it has made its socket.
-	newer map[string]bool
-	// changed has a value when newer has become empty or non-empty.
-	changed chan struct{}
+	// others has a value when sockets of the same resource, which are those of other
+	// instances, may have come or gone.
+	others chan struct{}
 }
 
 // own follows a plugin's socket until forget.
 func (w *KubeletWatch) own(s *Socket) *owned {
-	o := &owned{socket: s, gone: make(chan struct{}), newer: map[string]bool{}, changed: make(chan struct{}, 1)}
+	o := &owned{socket: s, gone: make(chan struct{}), others: make(chan struct{}, 1)}
+	o.others <- struct{}{} // their events may have come before
 	w.mu.Lock()
 	w.owned[s.name] = o
-	var others []string // their events came before
-	for name := range w.sockets {
-		if r, _ := resourceOf(name); r == s.resource() && name != s.name {
-			others = append(others, name)
-		}
-	}
 	w.mu.Unlock()
 	w.check(s.name)
-	for _, name := range others {
-		if w.listening(name) {
-			w.check(name)
-		}
-	}
 	return o
 }
 
@@ -276,53 +254,25 @@ func (w *KubeletWatch) forget(o *owned) {
 	delete(w.owned, o.socket.name)
 }
 
-// newest reports whether no newer socket of the same resource is known.
-func (w *KubeletWatch) newest(o *owned) bool {
+// hasNewer reports whether another instance, as in a rolling update, lives and may have
+// registered the resource after this one. That is not the order in which they made their
+// sockets: an instance registers up to registerWithin later.
+func (w *KubeletWatch) hasNewer(o *owned) bool {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(o.newer) == 0
-}
-
-// setNewer adds or removes a newer socket.
-func (o *owned) setNewer(name string, present bool) {
-	before := len(o.newer)
-	if present {
-		o.newer[name] = true
-	} else {
-		delete(o.newer, name)
-	}
-	if (before == 0) != (len(o.newer) == 0) {
-		select {
-		case o.changed <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// probe removes newer sockets without a listener: an instance that is killed leaves
-// its socket, and no event.
-func (w *KubeletWatch) probe(o *owned) {
-	w.mu.Lock()
-	names := slices.Collect(maps.Keys(o.newer))
+	names := slices.Collect(maps.Keys(w.sockets))
 	w.mu.Unlock()
 	for _, name := range names {
-		if !w.listening(name) {
-			w.mu.Lock()
-			o.setNewer(name, false)
-			w.mu.Unlock()
+		if resource, _ := resourceOf(name); resource != o.socket.resource() || name == o.socket.name {
+			continue
+		}
+		path := filepath.Join(w.dir, name)
+		id, ok := identify(path)
+		if !ok || id.made.Before(o.socket.id.made.Add(-registerWithin)) {
+			continue
+		}
+		if time.Since(id.made) < bindToListen || !dead(path) {
+			return true
 		}
 	}
-}
-
-// listening reports whether a socket in the directory has a listener. Without one it is
-// dead permanently, unless it is so recent that it may be between bind and listen.
-func (w *KubeletWatch) listening(name string) bool {
-	path := filepath.Join(w.dir, name)
-	if id, ok := identify(path); !dead(path) || ok && time.Since(time.Unix(0, id.made.Nano())) < bindToListen {
-		return true
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.dead[name] = true
 	return false
 }

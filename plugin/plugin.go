@@ -96,7 +96,7 @@ const (
 
 // timing is what tests shorten.
 type timing struct {
-	stream time.Duration // from an accepted Register to ListAndWatch
+	stream time.Duration // from an accepted Register to the first list
 	alone  time.Duration // from a newer instance's end to re-registration
 	// window is the time between two changes of a list: the kubelet writes its whole
 	// checkpoint for each.

@@ -106,9 +106,19 @@ func (p *Plugin) register(ctx context.Context, last registration) (r registratio
 
 	var (
 		patience, alone, probe <-chan time.Time
-		hungUp                 <-chan struct{} // before the stream
+		hungUp                 <-chan struct{} // before the first list
+		newer                  bool            // another instance registered later
 	)
-	opened, listed := s.opened, s.listed
+	listed := s.listed
+	checkNewer := func() {
+		was := newer
+		switch newer = p.Watch.hasNewer(own); {
+		case newer:
+			probe, alone = time.After(probeEvery), nil
+		case was:
+			probe, alone = nil, time.After(p.timing.alone)
+		}
+	}
 	for {
 		kubelet, changed := p.Watch.Kubelet()
 		if kubelet.Present && kubelet.Generation != r.generation {
@@ -126,19 +136,17 @@ func (p *Plugin) register(ctx context.Context, last registration) (r registratio
 				return r
 			}
 			answer = nil
-			if opened != nil {
+			if listed != nil {
 				patience = time.After(p.timing.stream)
 				if s.asked.Load() { // by the connection that the stream comes on
 					hungUp = s.conns.unused()
 				}
 			}
-		case <-opened:
-			opened, patience, hungUp = nil, nil, nil
 		case <-hungUp:
 			r.ended = CauseNoStream
 			return r
 		case <-listed:
-			listed = nil
+			listed, patience, hungUp = nil, nil, nil
 		case <-patience:
 			r.ended = CauseNoStream
 			return r
@@ -148,24 +156,15 @@ func (p *Plugin) register(ctx context.Context, last registration) (r registratio
 		case <-own.gone:
 			r.ended = CauseSocketRemoved
 			return r
-		case <-own.changed:
-			if p.Watch.newest(own) {
-				alone = time.After(p.timing.alone)
-			} else {
-				probe = time.After(probeEvery)
-			}
+		case <-own.others:
+			checkNewer()
 		case <-probe:
 			// An instance that is killed makes no event. This goes on for as long
 			// as there is another one: the seconds of a rolling update.
-			p.Watch.probe(own)
-			if probe = nil; !p.Watch.newest(own) {
-				probe = time.After(probeEvery)
-			}
+			checkNewer()
 		case <-alone:
-			if p.Watch.newest(own) {
-				r.ended = CauseInstanceGone
-				return r
-			}
+			r.ended = CauseInstanceGone
+			return r
 		case <-s.served:
 			p.Log.Warn("server failed", "err", s.err)
 			r.ended = CauseServerFailed

@@ -47,9 +47,9 @@ type server struct {
 	served chan struct{} // closed: the server accepts no more, for err
 	err    error
 
-	asked                             atomic.Bool   // the kubelet has got the options
-	opened, listed, ended             chan struct{} // closed by the first stream
-	openedOnce, listedOnce, endedOnce sync.Once
+	asked                 atomic.Bool   // the kubelet has got the options
+	listed, ended         chan struct{} // closed with the first list, and the end of its stream
+	listedOnce, endedOnce sync.Once
 }
 
 func newServer(p *Plugin) *server {
@@ -57,7 +57,6 @@ func newServer(p *Plugin) *server {
 		Plugin: p,
 		quit:   make(chan struct{}),
 		served: make(chan struct{}),
-		opened: make(chan struct{}),
 		listed: make(chan struct{}),
 		ended:  make(chan struct{}),
 	}
@@ -115,7 +114,6 @@ func (s *server) PreStartContainer(context.Context, *v1beta1.PreStartContainerRe
 // ListAndWatch sends the whole list at once and after every change. The kubelet
 // never opens a second stream, so the end of this one ends the server.
 func (s *server) ListAndWatch(_ *v1beta1.Empty, stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse]) (err error) {
-	s.openedOnce.Do(func() { close(s.opened) })
 	defer s.endedOnce.Do(func() { close(s.ended) })
 	defer s.recover("ListAndWatch", &err)
 	return s.stream(stream)

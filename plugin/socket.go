@@ -30,7 +30,7 @@ const (
 // hence the creation time.
 type fileID struct {
 	dev, ino uint64
-	made     unix.Timespec
+	made     time.Time
 }
 
 // identify returns the identity of the file at path; false is as good as no file.
@@ -39,7 +39,7 @@ func identify(path string) (fileID, bool) {
 	if err := unix.Lstat(path, &st); err != nil {
 		return fileID{}, false
 	}
-	return fileID{dev: uint64(st.Dev), ino: st.Ino, made: st.Mtim}, true
+	return fileID{dev: uint64(st.Dev), ino: st.Ino, made: time.Unix(0, st.Mtim.Nano())}, true
 }
 
 // CheckDir is an error if the paths of sockets in dir, the kubelet's device-plugins
