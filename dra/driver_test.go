@@ -101,8 +101,9 @@ func TestSocketIsMadeAgain(t *testing.T) {
 // A kubelet that can't use the driver says why.
 func TestRefusedRegistration(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, kubelettest.Options{})
-	b.kubelet.RefuseWith(errors.New("no handler registered for plugin type: DRAPlugin"))
+	b := newBed(t, kubelettest.Options{OnRegister: func(context.Context, string, string) error {
+		return errors.New("no handler registered for plugin type: DRAPlugin")
+	}})
 	s, _ := b.serve()
 	b.until("problem", func() bool {
 		return strings.Contains(s.Problem(), "no handler registered") && !s.Status().Registered && s.Status().Reason == s.Problem()

@@ -21,7 +21,7 @@ func percentiles(b *testing.B, took []time.Duration) {
 func BenchmarkKubeletRestart(b *testing.B) {
 	var appeared time.Time
 	n := newNode(b, func(o *kubeletOptions) {
-		o.BeforeListen = func() { appeared = time.Now() }
+		o.Listen = listenLate(func(string) { appeared = time.Now() })
 	}).up()
 	n.plugin(gpu, newSource(healthy("a")...))
 	n.waitAllocatable(gpu, 1)

@@ -1,8 +1,10 @@
 package plugin
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/internal/kubelettest"
 )
@@ -111,17 +114,36 @@ func TestKubeletComesLate(t *testing.T) {
 	}
 }
 
+// listenLate binds a socket, calls between, and listens.
+func listenLate(between func(path string)) func(string) (net.Listener, error) {
+	return func(path string) (net.Listener, error) {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			return nil, err
+		}
+		f := os.NewFile(uintptr(fd), path)
+		defer f.Close()
+		if err := unix.Bind(fd, &unix.SockaddrUnix{Name: path}); err != nil {
+			return nil, err
+		}
+		between(path)
+		if err := unix.Listen(fd, 128); err != nil {
+			return nil, err
+		}
+		return net.FileListener(f)
+	}
+}
+
 func TestSocketBoundButNotListening(t *testing.T) {
 	t.Parallel()
-	var n *node
-	n = newNode(t, func(o *kubeletOptions) {
-		o.BeforeListen = func() {
-			if id, ok := identify(n.Socket()); !ok || !dead(n.Socket()) {
+	n := newNode(t, func(o *kubeletOptions) {
+		o.Listen = listenLate(func(path string) {
+			if id, ok := identify(path); !ok || !dead(path) {
 				t.Errorf("want a socket that refuses connections, have %v", id)
 			}
 			// A busy machine may take this long between bind and listen.
 			<-time.After(30 * time.Millisecond)
-		}
+		})
 	}).run()
 	p, _ := n.plugin(gpu, newSource(healthy("a")...))
 	n.must(n.Start())
@@ -227,17 +249,21 @@ func TestStreamEnds(t *testing.T) {
 
 func TestRefusal(t *testing.T) {
 	t.Parallel()
-	n := newNode(t).up()
-	n.RefuseWith(errors.New("not today"))
+	var refusal atomic.Pointer[error]
+	refuse := func(err error) { refusal.Store(&err) }
+	refuse(errors.New("not today"))
+	n := newNode(t, func(o *kubeletOptions) {
+		o.OnRegister = func(context.Context, string, string) error { return *refusal.Load() }
+	}).up()
 	var refused atomic.Int64
 	p, _ := n.plugin(gpu, newSource(healthy("a")...), func(p *Plugin) {
 		p.Hooks.Refused = func() { refused.Add(1) }
 	})
 	n.waitReason(p, func(r string) bool { return r == "register: not today" })
 	n.must(n.WaitFor(n.ctx, func() bool { return len(n.Requests(gpu)) >= 4 }))
-	n.RefuseWith(errors.New("nor tomorrow"))
+	refuse(errors.New("nor tomorrow"))
 	n.waitReason(p, func(r string) bool { return r == "register: nor tomorrow" })
-	n.RefuseWith(nil)
+	refuse(nil)
 	n.waitAllocatable(gpu, 1)
 	n.waitRegistered(p, true)
 
@@ -254,23 +280,17 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-func TestInvalidName(t *testing.T) {
-	t.Parallel()
-	n := newNode(t).up()
-	p, _ := n.plugin("kubernetes.io/gpu", newSource())
-	n.waitReason(p, func(r string) bool { return strings.Contains(r, "not valid") })
-}
-
 // The kubelet holds Register for 10 s while it dials a socket that is gone.
 func TestSocketRemovedWhileRegistering(t *testing.T) {
 	t.Parallel()
 	var n *node
 	var first atomic.Bool
 	n = newNode(t, func(o *kubeletOptions) {
-		o.BeforeDial = func(_, endpoint string) {
-			if !first.Swap(true) {
-				n.must(os.Remove(filepath.Join(n.dir, endpoint)))
+		o.OnRegister = func(_ context.Context, _, endpoint string) error {
+			if first.Swap(true) {
+				return nil
 			}
+			return os.Remove(filepath.Join(n.dir, endpoint))
 		}
 	}).up()
 	began := time.Now()
@@ -284,22 +304,29 @@ func TestSocketRemovedWhileRegistering(t *testing.T) {
 	}
 }
 
+// hangFirst blocks the first Register call until it is cancelled or the kubelet ends.
+func hangFirst(o *kubeletOptions) {
+	var first atomic.Bool
+	o.OnRegister = func(ctx context.Context, _, _ string) error {
+		if !first.Swap(true) {
+			<-ctx.Done()
+		}
+		return ctx.Err()
+	}
+}
+
 func TestKubeletRestartsWhileRegistering(t *testing.T) {
 	t.Parallel()
-	n := newNode(t).up()
-	n.HangRegister(true)
+	n := newNode(t, hangFirst).up()
 	n.plugin(gpu, newSource(healthy("a")...))
 	n.must(n.WaitFor(n.ctx, func() bool { return len(n.Requests(gpu)) == 1 }))
-	n.Kill()
-	n.HangRegister(false)
-	n.must(n.Start())
+	n.must(n.Restart())
 	n.waitAllocatable(gpu, 1)
 }
 
 func TestStopWhileRegistering(t *testing.T) {
 	t.Parallel()
-	n := newNode(t).up()
-	n.HangRegister(true)
+	n := newNode(t, hangFirst).up()
 	_, stop := n.plugin(gpu, newSource(healthy("a")...))
 	n.must(n.WaitFor(n.ctx, func() bool { return len(n.Requests(gpu)) == 1 }))
 	stop()
@@ -333,7 +360,9 @@ func TestDisconnectedBeforeTheStream(t *testing.T) {
 	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
 		var n *node
 		cut := sync.OnceFunc(func() { n.CutStream(gpu) })
-		n = newNode(t, keying, func(o *kubeletOptions) { o.BeforeDial = func(string, string) { cut() } }).up()
+		n = newNode(t, keying, func(o *kubeletOptions) {
+			o.OnRegister = func(context.Context, string, string) error { cut(); return nil }
+		}).up()
 		p, _ := n.plugin(gpu, newSource(healthy("a")...), func(p *Plugin) { p.timing.stream = time.Hour })
 		n.waitAllocatable(gpu, 1)
 		n.waitRegistered(p, true)

@@ -21,12 +21,13 @@ func TestRestartStorm(t *testing.T) {
 	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
 		var n *node
 		n = newNode(t, keying, func(o *kubeletOptions) {
-			o.BeforeDial = func(_, endpoint string) {
+			o.OnRegister = func(_ context.Context, _, endpoint string) error {
 				for _, name := range n.sockets() {
 					if name != endpoint {
 						t.Errorf("%q is registered while %q is there", endpoint, name)
 					}
 				}
+				return nil
 			}
 		}).up()
 		source := newSource(healthy("a")...)

@@ -7,10 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
+	"google.golang.org/grpc"
 	health "k8s.io/kubelet/pkg/apis/dra-health/v1"
-	healthformer "k8s.io/kubelet/pkg/apis/dra-health/v1alpha1"
 	claims "k8s.io/kubelet/pkg/apis/dra/v1"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
@@ -36,47 +37,55 @@ type preparedClaim struct {
 // driver is a registered DRA driver's instance.
 type driver struct {
 	name   string
-	former bool // speaks the former versions with it
 	client *client
 	health map[string]*health.DeviceHealth // the latest, by device
 }
 
+// formerVersions are the services of former kubelets, whose messages are those of v1.
+var formerVersions = strings.NewReplacer("/v1.DRAResourceHealth/", "/v1alpha1.DRAResourceHealth/", ".dra.v1.DRAPlugin/", ".dra.v1beta1.DRAPlugin/")
+
+// formerDRA makes a client call the services of former kubelets.
+var formerDRA = []grpc.DialOption{
+	grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, resp any, conn *grpc.ClientConn, call grpc.UnaryInvoker, o ...grpc.CallOption) error {
+		return call(ctx, formerVersions.Replace(method), req, resp, conn, o...)
+	}),
+	grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
+		return open(ctx, desc, conn, formerVersions.Replace(method), o...)
+	}),
+}
+
 // registerDriver connects to a socket in the registry.
-func (p *process) registerDriver(ctx context.Context, socket string) (*driver, error) {
-	c, err := newClient("", socket)
+func (p *process) registerDriver(ctx context.Context, socket string) (d *driver, err error) {
+	service, options := "v1.DRAPlugin", []grpc.DialOption(nil)
+	if p.opts.FormerDRA {
+		service, options = "v1beta1.DRAPlugin", formerDRA
+	}
+	c, err := newClient("", socket, options...)
 	if err != nil {
 		return nil, err
 	}
-	d := &driver{client: c, former: p.opts.FormerDRA}
-	if err := c.dial(ctx, p.opts.DialTimeout); err != nil {
-		c.close()
-		return nil, err
-	}
+	defer func() {
+		if err != nil {
+			c.close()
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
 	api := registration.NewRegistrationClient(c.conn)
-	info, err := api.GetInfo(ctx, &registration.InfoRequest{})
+	info, err := api.GetInfo(ctx, &registration.InfoRequest{}, grpc.WaitForReady(true))
 	if err != nil {
-		c.close()
 		return nil, err
 	}
-	d.name = info.GetName()
-	service := "v1.DRAPlugin"
-	if d.former {
-		service = "v1beta1.DRAPlugin"
+	refusal := p.opts.OnRegister(ctx, info.GetName(), socket)
+	if info.GetType() != "DRAPlugin" || info.GetEndpoint() != "" || !slices.Contains(info.GetSupportedVersions(), service) {
+		refusal = fmt.Errorf("%v is not supported", info)
 	}
-	status := &registration.RegistrationStatus{PluginRegistered: true}
-	p.mu.Lock()
-	switch {
-	case p.faults.refuse != nil:
-		status = &registration.RegistrationStatus{Error: p.faults.refuse.Error()}
-	case info.GetType() != "DRAPlugin" || info.GetEndpoint() != "" || !slices.Contains(info.GetSupportedVersions(), service):
-		status = &registration.RegistrationStatus{Error: fmt.Sprintf("%v is not supported", info)}
+	status := &registration.RegistrationStatus{PluginRegistered: refusal == nil}
+	if refusal != nil {
+		status.Error = refusal.Error()
 	}
-	p.mu.Unlock()
-	if _, err = api.NotifyRegistrationStatus(ctx, status); err != nil || !status.PluginRegistered {
-		c.close()
-		return nil, errors.Join(err, errors.New("refused"))
-	}
-	return d, nil
+	_, err = api.NotifyRegistrationStatus(ctx, status)
+	return &driver{name: info.GetName(), client: c}, errors.Join(err, refusal)
 }
 
 // followRegistry registers the drivers whose sockets are in the registry, and drops those
@@ -93,10 +102,11 @@ func (p *process) followRegistry(ctx context.Context) {
 				continue
 			}
 			d, err := p.registerDriver(ctx, path)
-			seen[path] = d
 			if err != nil {
+				seen[path] = nil
 				continue
 			}
+			seen[path] = d
 			p.update(func() { p.drivers = append(p.drivers, d) })
 			p.wg.Go(func() { p.followHealth(d) })
 		}
@@ -126,40 +136,15 @@ func (p *process) followRegistry(ctx context.Context) {
 
 // followHealth receives the health of a driver's devices.
 func (p *process) followHealth(d *driver) {
-	var next func() ([]*health.DeviceHealth, error)
-	if d.former {
-		stream, err := healthformer.NewDRAResourceHealthClient(d.client.conn).NodeWatchResources(d.client.stream, &healthformer.NodeWatchResourcesRequest{})
-		next = func() (list []*health.DeviceHealth, _ error) {
-			if err != nil {
-				return nil, err
-			}
-			resp, err := stream.Recv()
-			for _, h := range resp.GetDevices() {
-				list = append(list, &health.DeviceHealth{
-					Device: &health.DeviceIdentifier{PoolName: h.GetDevice().GetPoolName(), DeviceName: h.GetDevice().GetDeviceName()},
-					Health: health.HealthStatus(h.GetHealth()), Message: h.GetMessage(), HealthCheckTimeoutSeconds: h.GetHealthCheckTimeoutSeconds(),
-				})
-			}
-			return list, err
-		}
-	} else {
-		stream, err := health.NewDRAResourceHealthClient(d.client.conn).NodeWatchResources(d.client.stream, &health.NodeWatchResourcesRequest{})
-		next = func() ([]*health.DeviceHealth, error) {
-			if err != nil {
-				return nil, err
-			}
-			resp, err := stream.Recv()
-			return resp.GetDevices(), err
-		}
-	}
-	for {
-		list, err := next()
-		if err != nil {
-			return
+	stream, err := health.NewDRAResourceHealthClient(d.client.conn).NodeWatchResources(d.client.stream, &health.NodeWatchResourcesRequest{})
+	for err == nil {
+		var resp *health.NodeWatchResourcesResponse
+		if resp, err = stream.Recv(); err != nil {
+			break
 		}
 		p.update(func() {
 			d.health = map[string]*health.DeviceHealth{}
-			for _, h := range list {
+			for _, h := range resp.GetDevices() {
 				d.health[h.GetDevice().GetPoolName()+"/"+h.GetDevice().GetDeviceName()] = h
 			}
 		})
@@ -214,8 +199,8 @@ func (k *Kubelet) PrepareClaim(ctx context.Context, name string, c ResourceClaim
 			k.claims[c.UID] = &preparedClaim{ResourceClaim: c, driver: name}
 		}
 	})
-	resp := &claims.NodePrepareResourcesResponse{}
-	if err := d.call(ctx, "NodePrepareResources", req, resp); err != nil {
+	resp, err := claims.NewDRAPluginClient(d.client.conn).NodePrepareResources(ctx, req)
+	if err != nil {
 		return nil, err
 	}
 	answer := resp.GetClaims()[c.UID]
@@ -233,16 +218,6 @@ func (k *Kubelet) PrepareClaim(ctx context.Context, name string, c ResourceClaim
 	return answer.GetDevices(), nil
 }
 
-// call calls a method of the claims' service. The messages of v1beta1 are those of v1; its
-// package needs k8s.io/apimachinery.
-func (d *driver) call(ctx context.Context, method string, req, resp any) error {
-	version := "v1"
-	if d.former {
-		version = "v1beta1"
-	}
-	return d.client.conn.Invoke(ctx, "/k8s.io.kubelet.pkg.apis.dra."+version+".DRAPlugin/"+method, req, resp)
-}
-
 // UnprepareClaim has the driver of a claim release it. A claim without one stays.
 func (k *Kubelet) UnprepareClaim(ctx context.Context, uid string) error {
 	k.mu.Lock()
@@ -256,8 +231,8 @@ func (k *Kubelet) UnprepareClaim(ctx context.Context, uid string) error {
 		return err
 	}
 	req := &claims.NodeUnprepareResourcesRequest{Claims: []*claims.Claim{{Namespace: c.Namespace, Name: c.Name, Uid: uid}}}
-	resp := &claims.NodeUnprepareResourcesResponse{}
-	if err := d.call(ctx, "NodeUnprepareResources", req, resp); err != nil {
+	resp, err := claims.NewDRAPluginClient(d.client.conn).NodeUnprepareResources(ctx, req)
+	if err != nil {
 		return err
 	}
 	if answer := resp.GetClaims()[uid]; answer == nil || answer.GetError() != "" {
@@ -266,9 +241,6 @@ func (k *Kubelet) UnprepareClaim(ctx context.Context, uid string) error {
 	k.update(func() { delete(k.claims, uid) })
 	return nil
 }
-
-// ForgetClaim ends a claim without a call: the kubelet lost its checkpoint.
-func (k *Kubelet) ForgetClaim(uid string) { k.update(func() { delete(k.claims, uid) }) }
 
 func (k *Kubelet) connectedDriver(name string) (*driver, error) {
 	k.mu.Lock()
@@ -289,9 +261,8 @@ func (k *Kubelet) dynamicResources() []*podresourcesv1.PodResources {
 				DriverName: c.driver, PoolName: d.GetPoolName(), DeviceName: d.GetDeviceName(), ShareId: d.ShareId,
 			})
 		}
-		pods = append(pods, &podresourcesv1.PodResources{Namespace: c.Namespace, Name: c.Pod, Containers: []*podresourcesv1.ContainerResources{
-			{Name: c.Container, DynamicResources: []*podresourcesv1.DynamicResource{dynamic}},
-		}})
+		container := &podresourcesv1.ContainerResources{Name: c.Container, DynamicResources: []*podresourcesv1.DynamicResource{dynamic}}
+		pods = append(pods, podOf(c.Namespace, c.Pod, container))
 	}
 	return pods
 }

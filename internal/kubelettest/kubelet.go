@@ -6,10 +6,12 @@
 package kubelettest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -17,7 +19,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
@@ -50,16 +51,14 @@ type Options struct {
 	// DRA. FormerDRA: it speaks v1beta1 with them, and v1alpha1 of health.
 	Registry  string
 	FormerDRA bool
-	// DialTimeout bounds the connection to a registering plugin; 0 is the kubelet's 10
-	// s.
-	DialTimeout time.Duration
 	// StopGrace is how long a resource without a plugin is still counted; 0 is the
 	// kubelet's 5 min.
 	StopGrace time.Duration
-	// BeforeListen is called when kubelet.sock is bound and still refuses connections,
-	// BeforeDial when a plugin registers, before it is dialed. Either may be nil.
-	BeforeListen func()
-	BeforeDial   func(resource, endpoint string)
+	// OnRegister is called when a plugin or driver registers, before it is connected to;
+	// an error fails that. It may be nil.
+	OnRegister func(ctx context.Context, name, socket string) error
+	// Listen makes a socket; nil is the usual way.
+	Listen func(path string) (net.Listener, error)
 }
 
 // Kubelet is the fake kubelet. Like a checkpoint, its known resources and admitted pods
@@ -71,19 +70,13 @@ type Kubelet struct {
 	changed   chan struct{}
 	process   *process // nil while it is stopped
 	resources map[string]*resource
-	requests  []Request
+	requests  map[string][]string // endpoints by resource
 	admitted  map[Claim]*Admission
 	claims    map[string]*preparedClaim // by UID
 	drivers   []*driver                 // registered ones, newest last
-	faults    faults
-}
 
-// faults are injected faults.
-type faults struct {
-	refuse     error
-	hang       chan struct{} // closed when Register may continue
-	noStreams  bool
-	refusePods error
+	withheldStreams bool
+	refusedPods     error
 }
 
 // process is one run of the kubelet.
@@ -102,16 +95,18 @@ type process struct {
 
 // New returns a stopped Kubelet.
 func New(o Options) *Kubelet {
-	if o.Keying == "" {
-		o.Keying = ByResource
+	o.Keying = cmp.Or(o.Keying, ByResource)
+	o.StopGrace = cmp.Or(o.StopGrace, 5*time.Minute)
+	if o.OnRegister == nil {
+		o.OnRegister = func(context.Context, string, string) error { return nil }
 	}
-	if o.DialTimeout == 0 {
-		o.DialTimeout = 10 * time.Second
+	if o.Listen == nil {
+		o.Listen = listen
 	}
-	if o.StopGrace == 0 {
-		o.StopGrace = 5 * time.Minute
+	return &Kubelet{
+		opts: o, changed: make(chan struct{}), resources: map[string]*resource{}, requests: map[string][]string{},
+		admitted: map[Claim]*Admission{}, claims: map[string]*preparedClaim{},
 	}
-	return &Kubelet{opts: o, changed: make(chan struct{}), resources: map[string]*resource{}, admitted: map[Claim]*Admission{}, claims: map[string]*preparedClaim{}}
 }
 
 // Socket is the path of the registration socket.
@@ -147,19 +142,17 @@ func (k *Kubelet) listen() ([]net.Listener, error) {
 	if err := k.removeSockets(); err != nil {
 		return nil, err
 	}
-	registration, err := listen(k.Socket(), k.opts.BeforeListen)
+	registration, err := k.opts.Listen(k.Socket())
 	if err != nil || k.opts.PodResources == "" {
 		return []net.Listener{registration}, err
 	}
-	if err = os.MkdirAll(filepath.Dir(k.opts.PodResources), 0o750); err == nil {
-		_ = os.Remove(k.opts.PodResources)
-		var pods net.Listener
-		if pods, err = listen(k.opts.PodResources, nil); err == nil {
-			return []net.Listener{registration, pods}, nil
-		}
+	_ = os.MkdirAll(filepath.Dir(k.opts.PodResources), 0o750)
+	_ = os.Remove(k.opts.PodResources)
+	pods, err := k.opts.Listen(k.opts.PodResources)
+	if err != nil {
+		_ = registration.Close()
 	}
-	_ = registration.Close()
-	return nil, err
+	return []net.Listener{registration, pods}, err
 }
 
 // restart replaces the process by p, which may be nil.
@@ -220,55 +213,24 @@ func (k *Kubelet) removeSockets() error {
 	return err
 }
 
-// listen binds a socket, calls between unless it is nil, and listens. The file stays
-// when the listener closes.
-func listen(path string, between func()) (net.Listener, error) {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return nil, fmt.Errorf("socket: %w", err)
+// listen makes a socket, whose file stays when the listener closes.
+func listen(path string) (net.Listener, error) {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err == nil {
+		l.SetUnlinkOnClose(false)
 	}
-	f := os.NewFile(uintptr(fd), path)
-	defer f.Close()
-	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: path}); err != nil {
-		return nil, fmt.Errorf("bind %q: %w", path, err)
-	}
-	if between != nil {
-		between()
-	}
-	if err := unix.Listen(fd, 128); err != nil {
-		return nil, fmt.Errorf("listen on %q: %w", path, err)
-	}
-	return net.FileListener(f)
-}
-
-// RefuseWith makes every Register call fail with err; nil ends that.
-func (k *Kubelet) RefuseWith(err error) {
-	k.update(func() { k.faults.refuse = err })
-}
-
-// HangRegister blocks Register calls until it is called with false, the call is
-// cancelled or the kubelet ends.
-func (k *Kubelet) HangRegister(hang bool) {
-	k.update(func() {
-		switch {
-		case hang && k.faults.hang == nil:
-			k.faults.hang = make(chan struct{})
-		case !hang && k.faults.hang != nil:
-			close(k.faults.hang)
-			k.faults.hang = nil
-		}
-	})
+	return l, err
 }
 
 // WithholdStreams makes the kubelet accept registrations without opening a ListAndWatch
 // stream.
 func (k *Kubelet) WithholdStreams(withhold bool) {
-	k.update(func() { k.faults.noStreams = withhold })
+	k.update(func() { k.withheldStreams = withhold })
 }
 
 // RefusePods makes every PodResources call fail with err; nil ends that.
 func (k *Kubelet) RefusePods(err error) {
-	k.update(func() { k.faults.refusePods = err })
+	k.update(func() { k.refusedPods = err })
 }
 
 // CutStream ends the newest ListAndWatch stream of a resource. The plugin gets no other
@@ -285,4 +247,147 @@ func (k *Kubelet) CutStream(name string) {
 			return
 		}
 	}
+}
+
+// List is a list that a plugin sent.
+type List struct {
+	// Socket is the path of the plugin's socket.
+	Socket  string
+	At      time.Time
+	Devices []*v1beta1.Device
+}
+
+// Healthy returns the IDs of the healthy devices, sorted.
+func (l List) Healthy() []string { return l.ids(true) }
+
+// Unhealthy returns the IDs of the others, sorted.
+func (l List) Unhealthy() []string { return l.ids(false) }
+
+func (l List) ids(healthy bool) []string {
+	var ids []string
+	for _, d := range l.Devices {
+		if (d.GetHealth() == v1beta1.Healthy) == healthy {
+			ids = append(ids, d.GetID())
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// Count is a resource in the node's status.
+type Count struct {
+	// Known: the node's status has the resource.
+	Known                 bool
+	Capacity, Allocatable int
+}
+
+// update changes the state and wakes all waiters.
+func (k *Kubelet) update(f func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	f()
+	close(k.changed)
+	k.changed = make(chan struct{})
+}
+
+// Changed returns a channel that is closed at the next change of the kubelet's state.
+func (k *Kubelet) Changed() <-chan struct{} {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.changed
+}
+
+// WaitFor returns when condition holds, which is called at once and after every change.
+// Its error is ctx's.
+func (k *Kubelet) WaitFor(ctx context.Context, condition func() bool) error {
+	for {
+		changed := k.Changed()
+		if condition() {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the kubelet: %w", ctx.Err())
+		}
+	}
+}
+
+// WaitAllocatable returns when n devices of the resource are allocatable.
+func (k *Kubelet) WaitAllocatable(ctx context.Context, name string, n int) error {
+	err := k.WaitFor(ctx, func() bool {
+		c := k.Count(name)
+		return c.Known && c.Allocatable == n
+	})
+	if err != nil {
+		return fmt.Errorf("%d allocatable of %q, have %+v: %w", n, name, k.Count(name), err)
+	}
+	return nil
+}
+
+// Resources lists the names of all resources that ever registered, sorted.
+func (k *Kubelet) Resources() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Sorted(maps.Keys(k.resources))
+}
+
+// Count returns a resource's count in the node's status. A resource without a plugin
+// keeps its capacity until the grace period ends.
+func (k *Kubelet) Count(name string) (c Count) {
+	k.read(name, func(r *resource) {
+		if r.stopped.IsZero() || time.Since(r.stopped) <= k.opts.StopGrace {
+			c = Count{Known: true, Capacity: len(r.devices), Allocatable: len(r.healthy())}
+		}
+	})
+	return c
+}
+
+// read calls f with a known resource.
+func (k *Kubelet) read(name string, f func(*resource)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if r := k.resources[name]; r != nil {
+		f(r)
+	}
+}
+
+// Lists returns the lists received for a resource, oldest first, up to a limit.
+func (k *Kubelet) Lists(name string) (lists []List) {
+	k.read(name, func(r *resource) { lists = slices.Clone(r.lists) })
+	return lists
+}
+
+// Latest returns the latest list received for a resource, in any run of the kubelet,
+// and how many were received in total.
+func (k *Kubelet) Latest(name string) (latest List, received int) {
+	k.read(name, func(r *resource) {
+		if received = r.received; received > 0 {
+			latest = r.lists[len(r.lists)-1]
+		}
+	})
+	return latest, received
+}
+
+// Connected returns the paths of the connected sockets of a resource.
+func (k *Kubelet) Connected(name string) (sockets []string) {
+	k.read(name, func(r *resource) {
+		for _, c := range r.connected {
+			sockets = append(sockets, c.socket)
+		}
+	})
+	return sockets
+}
+
+// Registrations returns how often the kubelet accepted a resource.
+func (k *Kubelet) Registrations(name string) (n int) {
+	k.read(name, func(r *resource) { n = r.registrations })
+	return n
+}
+
+// Requests returns the endpoints of all Register calls for a resource, accepted or not.
+func (k *Kubelet) Requests(name string) []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.requests[name])
 }

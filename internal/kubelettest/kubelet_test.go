@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -117,19 +116,14 @@ func (k *testKubelet) must(err error) {
 	}
 }
 
-// register makes one Register call.
-func (k *testKubelet) register(req *v1beta1.RegisterRequest) error {
+// registerPlugin makes one Register call.
+func (k *testKubelet) registerPlugin(p *fakePlugin) error {
 	k.t.Helper()
 	conn, err := grpc.NewClient("unix:"+k.Socket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	k.must(err)
 	defer conn.Close()
-	_, err = v1beta1.NewRegistrationClient(conn).Register(k.ctx, req)
+	_, err = v1beta1.NewRegistrationClient(conn).Register(k.ctx, &v1beta1.RegisterRequest{Version: v1beta1.Version, ResourceName: gpu, Endpoint: p.name})
 	return err
-}
-
-func (k *testKubelet) registerPlugin(p *fakePlugin) error {
-	k.t.Helper()
-	return k.register(&v1beta1.RegisterRequest{Version: v1beta1.Version, ResourceName: gpu, Endpoint: p.name})
 }
 
 func keyed(by Keying) func(*Options) { return func(o *Options) { o.Keying = by } }
@@ -229,51 +223,28 @@ func TestStartRemovesSocketsOnly(t *testing.T) {
 
 func TestRegisterErrors(t *testing.T) {
 	t.Parallel()
-	k := start(t, func(o *Options) { o.DialTimeout = time.Second })
+	var refusal error
+	k := start(t, func(o *Options) {
+		o.OnRegister = func(context.Context, string, string) error { return refusal }
+	})
 	p := serve(t, k.dir, "a.sock", "1")
-	ok := func() *v1beta1.RegisterRequest {
-		return &v1beta1.RegisterRequest{Version: v1beta1.Version, ResourceName: gpu, Endpoint: p.name}
-	}
-	tests := map[string]struct {
-		change func(*v1beta1.RegisterRequest)
-		want   string
-	}{
-		"version":   {func(r *v1beta1.RegisterRequest) { r.Version = "v1" }, "not supported"},
-		"name":      {func(r *v1beta1.RegisterRequest) { r.ResourceName = "gpu" }, "not valid"},
-		"no socket": {func(r *v1beta1.RegisterRequest) { r.Endpoint = "b.sock" }, "connect to the plugin"},
-	}
-	for name, tt := range tests {
-		req := ok()
-		tt.change(req)
-		if err := k.register(req); err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: got %v, want %q", name, err, tt.want)
+	for _, err := range []*error{&p.options, &refusal} {
+		*err = errors.New("not today")
+		if err := k.registerPlugin(p); err == nil || !strings.Contains(err.Error(), "not today") {
+			t.Errorf("refused: got %v", err)
 		}
+		*err = nil
 	}
-	p.options = errors.New("no options")
-	if err := k.register(ok()); err == nil || !strings.Contains(err.Error(), "no options") {
-		t.Errorf("options: got %v", err)
-	}
-	p.options = nil
-	k.RefuseWith(errors.New("not today"))
-	if err := k.register(ok()); err == nil || !strings.Contains(err.Error(), "not today") {
-		t.Errorf("refused: got %v", err)
-	}
-	k.RefuseWith(nil)
 	if got := k.Count(gpu); got.Known {
 		t.Errorf("count: %+v, want an unknown resource", got)
 	}
-	k.HangRegister(true)
-	var group sync.WaitGroup
-	group.Go(func() { k.must(k.register(ok())) })
-	k.must(k.WaitFor(k.ctx, func() bool { return len(k.Requests(gpu)) == 5 }))
-	if r := k.Requests(gpu)[4]; r.Answered {
-		t.Errorf("answered: %+v", r)
-	}
-	k.HangRegister(false)
-	group.Wait()
+	k.must(k.registerPlugin(p))
 	k.must(k.WaitAllocatable(k.ctx, gpu, 1))
 	if got := k.Registrations(gpu); got != 1 {
 		t.Errorf("registrations: %d", got)
+	}
+	if got := k.Requests(gpu); !slices.Equal(got, []string{"a.sock", "a.sock", "a.sock"}) {
+		t.Errorf("requests: %q", got)
 	}
 }
 
@@ -336,21 +307,5 @@ func TestLongList(t *testing.T) {
 	<-p.streams
 	if got := k.Count(gpu); got.Capacity != 0 {
 		t.Errorf("count: %+v", got)
-	}
-}
-
-func TestExtendedResource(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("n", 63)
-	for name, want := range map[string]bool{
-		"v.com/x": true, "a/x": true, "1v.com/1x": true, "v.com/A_b.c-1": true, "localhost/foo": true,
-		"v.com/" + long: true, "v.com/" + long + "n": false,
-		"gpu": false, "v.com/": false, "/x": false, "v.com/a/b": false, "V.com/x": false, "v_w.com/x": false,
-		"kubernetes.io/x": false, "my.kubernetes.io/x": false, "requests.v.com/x": false, "v.com/-x": false,
-		strings.Repeat("d", 244) + "/x": true, strings.Repeat("d", 245) + "/x": false,
-	} {
-		if got := extendedResource(name); got != want {
-			t.Errorf("%q: got %t, want %t", name, got, want)
-		}
 	}
 }

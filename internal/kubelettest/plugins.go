@@ -4,93 +4,55 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
+// dialTimeout bounds the connection to a registering plugin.
+const dialTimeout = 10 * time.Second
+
 // errDown is the error of a stopping kubelet.
 var errDown = errors.New("the kubelet is down")
-
-// Request is one Register call.
-type Request struct {
-	Resource, Endpoint string
-	Answered           bool
-}
 
 // Register is the kubelet's side of a registration: it connects to the plugin and gets
 // its options before it responds.
 func (p *process) Register(ctx context.Context, req *v1beta1.RegisterRequest) (*v1beta1.Empty, error) {
-	var index int
-	p.update(func() {
-		index = len(p.requests)
-		p.requests = append(p.requests, Request{Resource: req.GetResourceName(), Endpoint: req.GetEndpoint()})
-	})
-	err := p.register(ctx, req)
-	p.update(func() { p.requests[index].Answered = true })
+	name, endpoint := req.GetResourceName(), req.GetEndpoint()
+	c, err := newClient(name, filepath.Join(p.opts.Dir, endpoint))
 	if err != nil {
 		return nil, err
 	}
-	return &v1beta1.Empty{}, nil
-}
-
-func (p *process) register(ctx context.Context, req *v1beta1.RegisterRequest) error {
-	p.mu.Lock()
-	faults := p.faults
-	p.mu.Unlock()
-	if faults.hang != nil {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-faults.hang:
-		}
+	withheld := false
+	p.update(func() {
+		p.requests[name] = append(p.requests[name], endpoint)
+		p.clients[p.key(c)] = c // before the connection
+		p.open = append(p.open, c)
+		withheld = p.withheldStreams
+	})
+	if err = p.opts.OnRegister(ctx, name, endpoint); err == nil {
+		err = p.connect(ctx, c)
 	}
-	if faults.refuse != nil {
-		return faults.refuse
-	}
-	if v := req.GetVersion(); v != v1beta1.Version {
-		return fmt.Errorf("API version %q is not supported: want %q", v, v1beta1.Version)
-	}
-	name := req.GetResourceName()
-	if !extendedResource(name) {
-		return fmt.Errorf("resource name %q is not valid", name)
-	}
-	c, err := newClient(name, filepath.Join(p.opts.Dir, req.GetEndpoint()))
 	if err != nil {
-		return err
-	}
-	p.mu.Lock()
-	p.clients[p.key(c)] = c // before the connection
-	p.open = append(p.open, c)
-	p.mu.Unlock()
-	if p.opts.BeforeDial != nil {
-		p.opts.BeforeDial(name, req.GetEndpoint())
-	}
-	if err := p.connect(ctx, c); err != nil {
 		p.update(func() { p.drop(c) })
-		return err
+		return nil, err
 	}
-	if !faults.noStreams {
+	if !withheld {
 		p.wg.Go(func() { p.follow(c) })
 	}
-	return nil
+	return &v1beta1.Empty{}, nil
 }
 
 // connect connects to a plugin and makes it that of its resource. The first list comes
 // later.
 func (p *process) connect(ctx context.Context, c *client) (err error) {
-	if err := c.dial(ctx, p.opts.DialTimeout); err != nil {
-		return err
-	}
-	if c.options, err = c.api.GetDevicePluginOptions(ctx, &v1beta1.Empty{}); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	if c.options, err = c.api.GetDevicePluginOptions(ctx, &v1beta1.Empty{}, grpc.WaitForReady(true)); err != nil {
 		return fmt.Errorf("GetDevicePluginOptions: %w", err)
 	}
 	p.update(func() {
@@ -119,13 +81,19 @@ func (p *process) connect(ctx context.Context, c *client) (err error) {
 // follow receives lists until the stream ends, and then disconnects the plugin with the
 // client's key, which with ByResource may be another one.
 func (p *process) follow(c *client) {
-	c.receive(func(resp *v1beta1.ListAndWatchResponse) {
+	stream, err := c.api.ListAndWatch(c.stream, &v1beta1.Empty{})
+	for err == nil {
+		var resp *v1beta1.ListAndWatchResponse
+		if resp, err = stream.Recv(); err != nil {
+			break
+		}
 		p.update(func() {
 			if p.process == p {
 				p.resources[c.resource].take(c, resp.GetDevices())
 			}
 		})
-	})
+	}
+	c.cut()
 	p.update(func() {
 		victim := p.clients[p.key(c)]
 		if victim == nil {
@@ -164,16 +132,8 @@ type client struct {
 	cut              context.CancelFunc // ends only the stream
 }
 
-func newClient(resource, socket string) (*client, error) {
-	conn, err := grpc.NewClient("passthrough:///"+socket,
-		grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, "unix", path)
-		}),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithAuthority("localhost"),
-		grpc.WithNoProxy(),
-	)
+func newClient(resource, socket string, options ...grpc.DialOption) (*client, error) {
+	conn, err := grpc.NewClient("unix:"+socket, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the plugin: %w", err)
 	}
@@ -182,53 +142,90 @@ func newClient(resource, socket string) (*client, error) {
 	return c, nil
 }
 
-// dial connects, and retries for d.
-func (c *client) dial(ctx context.Context, d time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	for {
-		c.conn.Connect()
-		state := c.conn.GetState()
-		if state == connectivity.Ready {
-			return nil
-		}
-		if state == connectivity.Shutdown {
-			return errDown
-		}
-		if !c.conn.WaitForStateChange(ctx, state) {
-			return fmt.Errorf("connect to the plugin: %w", ctx.Err())
-		}
-	}
-}
-
-// receive opens the stream of a client and receives lists until it ends.
-func (c *client) receive(take func(*v1beta1.ListAndWatchResponse)) {
-	stream, err := c.api.ListAndWatch(c.stream, &v1beta1.Empty{})
-	for err == nil {
-		var resp *v1beta1.ListAndWatchResponse
-		if resp, err = stream.Recv(); err == nil {
-			take(resp)
-		}
-	}
-	c.cut()
-}
-
 // close breaks the connection.
 func (c *client) close() {
 	c.cut()
 	_ = c.conn.Close()
 }
 
-var (
-	domainForm = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
-	nameForm   = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)
-)
+// maxHistory is how many lists per resource are kept.
+const maxHistory = 1024
 
-// extendedResource reports whether the kubelet accepts name: the quota for it,
-// "requests." and name, must be a qualified name too.
-func extendedResource(name string) bool {
-	domain, rest, ok := strings.Cut(name, "/")
-	return ok && !strings.Contains(name, "kubernetes.io/") && !strings.HasPrefix(name, "requests.") &&
-		len("requests."+domain) <= 253 && domainForm.MatchString(domain) &&
-		len(rest) <= 63 && nameForm.MatchString(rest)
+// resource is the kubelet's state of one resource.
+type resource struct {
+	plugin        *client   // in use
+	stopped       time.Time // when that was lost; zero if it was not
+	connected     []*client // all plugins of the resource
+	registrations int
+	devices       []*v1beta1.Device // the latest list
+	stale         bool              // all devices count as unhealthy
+	lists         []List
+	received      int
+}
+
+// forget keeps only what a checkpoint has: the name.
+func (r *resource) forget() {
+	r.plugin, r.stopped = nil, time.Now()
+	r.connected, r.devices = nil, nil
+}
+
+// find returns the client connected at the path socket; nil is none.
+func (r *resource) find(socket string) *client {
+	if i := slices.IndexFunc(r.connected, func(c *client) bool { return c.socket == socket }); i >= 0 {
+		return r.connected[i]
+	}
+	return nil
+}
+
+// take takes a list from any plugin: the last writer wins.
+func (r *resource) take(c *client, devices []*v1beta1.Device) {
+	r.devices, r.stale = devices, false
+	r.received++
+	r.lists = append(r.lists, List{Socket: c.socket, At: time.Now(), Devices: devices})
+	if len(r.lists) > maxHistory {
+		r.lists = slices.Delete(r.lists, 0, len(r.lists)-maxHistory)
+	}
+}
+
+// disconnect records that c is lost.
+func (r *resource) disconnect(c *client, keying Keying) {
+	if keying == ByResource {
+		r.connected = nil
+	} else if c = r.find(c.socket); c != nil {
+		r.connected = slices.DeleteFunc(r.connected, func(other *client) bool { return other == c })
+	} else {
+		return
+	}
+	if len(r.connected) == 0 {
+		r.stopped, r.stale = time.Now(), true
+		return
+	}
+	r.plugin = r.connected[0]
+}
+
+// healthy returns the IDs of the allocatable devices.
+func (r *resource) healthy() map[string]bool {
+	ids := map[string]bool{}
+	for _, d := range r.devices {
+		if !r.stale && d.GetHealth() == v1beta1.Healthy {
+			ids[d.GetID()] = true
+		}
+	}
+	return ids
+}
+
+// numa returns the NUMA nodes of a device, none if it is not listed.
+func (r *resource) numa(id string) []int64 {
+	var nodes []int64
+	if r == nil {
+		return nil
+	}
+	for _, d := range r.devices {
+		if d.GetID() == id {
+			for _, n := range d.GetTopology().GetNodes() {
+				nodes = append(nodes, n.GetID())
+			}
+		}
+	}
+	return nodes
 }

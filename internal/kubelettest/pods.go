@@ -149,26 +149,21 @@ func (k *Kubelet) plugin(name string) (v1beta1.DevicePluginClient, error) {
 	return r.plugin.api, nil
 }
 
-// List implements PodResources: every admitted pod with its devices.
+// List implements PodResources: every claim with its devices, each as a pod of its own.
 func (p *process) List(context.Context, *podresourcesv1.ListPodResourcesRequest) (*podresourcesv1.ListPodResourcesResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	resp := &podresourcesv1.ListPodResourcesResponse{}
-	var pod *podresourcesv1.PodResources
-	var container *podresourcesv1.ContainerResources
 	for _, c := range slices.SortedFunc(maps.Keys(p.admitted), compareClaims) {
-		if pod == nil || pod.Name != c.Pod || pod.Namespace != c.Namespace {
-			pod, container = &podresourcesv1.PodResources{Namespace: c.Namespace, Name: c.Pod}, nil
-			resp.PodResources = append(resp.PodResources, pod)
-		}
-		if container == nil || container.Name != c.Container {
-			container = &podresourcesv1.ContainerResources{Name: c.Container}
-			pod.Containers = append(pod.Containers, container)
-		}
-		container.Devices = append(container.Devices, p.containerDevices(c.Resource, p.admitted[c].IDs)...)
+		container := &podresourcesv1.ContainerResources{Name: c.Container, Devices: p.containerDevices(c.Resource, p.admitted[c].IDs)}
+		resp.PodResources = append(resp.PodResources, podOf(c.Namespace, c.Pod, container))
 	}
 	resp.PodResources = append(resp.PodResources, p.dynamicResources()...)
-	return resp, p.faults.refusePods
+	return resp, p.refusedPods
+}
+
+func podOf(namespace, name string, c *podresourcesv1.ContainerResources) *podresourcesv1.PodResources {
+	return &podresourcesv1.PodResources{Namespace: namespace, Name: name, Containers: []*podresourcesv1.ContainerResources{c}}
 }
 
 // GetAllocatableResources lists the healthy devices of every resource.
@@ -179,7 +174,7 @@ func (p *process) GetAllocatableResources(context.Context, *podresourcesv1.Alloc
 	for _, name := range slices.Sorted(maps.Keys(p.resources)) {
 		resp.Devices = append(resp.Devices, p.containerDevices(name, slices.Sorted(maps.Keys(p.resources[name].healthy())))...)
 	}
-	return resp, p.faults.refusePods
+	return resp, p.refusedPods
 }
 
 // containerDevices has an entry for each device and each of its NUMA nodes, like the
