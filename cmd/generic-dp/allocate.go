@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -40,15 +39,9 @@ as arguments of podman run (podman).
 			if given && (err != nil || size < 1) {
 				return usageError{fmt.Errorf("%q is not a number of devices: want RESOURCE=1 or more", number)}
 			}
-			size = max(size, 1)
-			var text strings.Builder // printed when try has ended: it may fail
-			err = try(cmd.Context(), f, "", &text, cmd.ErrOrStderr(), func(ctx context.Context, t *trial) error {
-				return t.allocate(ctx, f, name, size, *output)
+			return f.try(cmd, "", func(ctx context.Context, s *session) error {
+				return s.allocate(ctx, name, max(size, 1), *output)
 			})
-			if err == nil {
-				_, err = io.WriteString(cmd.OutOrStdout(), text.String())
-			}
-			return err
 		},
 	}
 	cmd.Flags().AddFlagSet(f.pick("allow", "domains", "run-dir"))
@@ -57,14 +50,14 @@ as arguments of podman run (podman).
 }
 
 // allocate prints what a container with some devices of a resource gets.
-func (t *trial) allocate(ctx context.Context, f *flags, name string, size int, output string) error {
-	names := t.agent.Names()
+func (s *session) allocate(ctx context.Context, name string, size int, output string) error {
+	names := s.agent.Names()
 	i := slices.IndexFunc(names, func(n string) bool { return isNamed(n, name) })
 	if i < 0 {
 		return fmt.Errorf("no resource %q: want %s", name, orList(names))
 	}
 	name = names[i]
-	healthy, listed, _ := t.kubelet.Devices(name)
+	healthy, listed, _ := s.kubelet.Devices(name)
 	if len(healthy) < size {
 		hint := "generic-dp explain " + name + " says why"
 		if listed > 0 && len(healthy) == listed {
@@ -72,74 +65,150 @@ func (t *trial) allocate(ctx context.Context, f *flags, name string, size int, o
 		}
 		return fmt.Errorf("%s: allocatable %d of %s, want %d\n  hint: %s", name, len(healthy), count(listed, "slot"), size, hint)
 	}
-	ids, r, err := t.kubelet.Allocate(ctx, name, healthy, size)
+	ids, r, err := s.kubelet.Allocate(ctx, name, healthy, size)
 	if err != nil {
 		return fmt.Errorf("a container that requests %d is rejected: %w", size, err)
 	}
 	switch output {
 	case "json", "yaml":
 		for _, d := range r.GetDevices() {
-			d.HostPath = t.served(d.GetHostPath())
+			d.HostPath = s.served(d.GetHostPath())
 		}
 		for _, m := range r.GetMounts() {
-			m.HostPath = t.served(m.GetHostPath())
+			m.HostPath = s.served(m.GetHostPath())
 		}
-		return encode(t.out, output, r)
+		return encode(s.out, output, r)
 	case "cdi":
-		return t.spec(ctx, f, name, ids)
+		return s.printSpec(ctx, name, ids)
 	case "podman":
-		return t.podman(r)
+		return s.printPodman(r)
 	}
-	t.printf("%s\n", strings.Join(ids, "\n"))
-	t.response(r)
+	s.printf("%s\n", strings.Join(ids, "\n"))
+	s.printResponse(r)
 	return nil
 }
 
-// given is what a container gets by a CDI name, or by the response itself.
-type given struct {
-	name  string // CDI name, or empty
-	ours  bool   // of a spec of this program, or the response
-	edits cdi.Edits
-}
-
-// parts are the parts of a response. follows is added to a node that a link leads to.
-func (t *trial) parts(r *standin.Response, follows string) []given {
-	own := cdi.Edits{}
-	for _, d := range r.GetDevices() {
-		host := d.GetHostPath()
-		if target, err := os.Readlink(host); err == nil {
-			host = target + follows
-		}
-		own.DeviceNodes = append(own.DeviceNodes, &cdi.Node{HostPath: host, Path: d.GetContainerPath(), Permissions: d.GetPermissions()})
-	}
-	for _, m := range r.GetMounts() {
-		own.Mounts = append(own.Mounts, &cdi.Mount{HostPath: m.GetHostPath(), ContainerPath: m.GetContainerPath(), Options: map[bool][]string{true: {"ro"}}[m.GetReadOnly()]})
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.GetEnvs())) {
-		own.Env = append(own.Env, name+"="+r.GetEnvs()[name])
-	}
-	all := []given{{"", true, own}}
-	for _, c := range r.GetCdiDevices() {
-		part := given{name: c.GetName()}
-		if edits := t.own.Edits(part.name); edits != nil {
-			part.edits, part.ours = *edits, true
-		}
-		all = append(all, part)
-	}
-	return all
-}
-
-// served is a path of a response where serve has links and health directories.
-func (t *trial) served(path string) string {
-	if own, ok := strings.CutPrefix(path, t.paths.RunDir); ok {
-		return t.runDir + own
+// served is where serve has a link or health directory of the session.
+func (s *session) served(path string) string {
+	if own, ok := strings.CutPrefix(path, s.options.Paths.RunDir); ok {
+		return s.flags.paths.RunDir + own
 	}
 	return path
 }
 
-// spec prints the CDI spec that the command cdi writes, with some devices only.
-func (t *trial) spec(ctx context.Context, f *flags, name string, ids []string) error {
-	options := tryOptions(f, filepath.Join(filepath.Dir(t.paths.RunDir), "alone"), io.Discard)
+// followed is the node that a link of the session leads to.
+func (s *session) followed(path string) (node string, isLink bool) {
+	if !strings.HasPrefix(path, s.options.Paths.RunDir+"/") {
+		return path, false
+	}
+	node, err := os.Readlink(path)
+	return cmp.Or(node, path), err == nil
+}
+
+// given is what a container gets by a CDI name, or by the response itself.
+type given struct {
+	name  string     // CDI name; empty of the response
+	edits *cdi.Edits // nil of a spec that is not this program's
+}
+
+// parts are the parts of a response.
+func (s *session) parts(r *standin.Response) []given {
+	own := &cdi.Edits{}
+	for _, d := range r.GetDevices() {
+		own.DeviceNodes = append(own.DeviceNodes, &cdi.Node{HostPath: d.GetHostPath(), Path: d.GetContainerPath(), Permissions: d.GetPermissions()})
+	}
+	for _, m := range r.GetMounts() {
+		mount := &cdi.Mount{HostPath: m.GetHostPath(), ContainerPath: m.GetContainerPath()}
+		if m.GetReadOnly() {
+			mount.Options = []string{"ro"}
+		}
+		own.Mounts = append(own.Mounts, mount)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.GetEnvs())) {
+		own.Env = append(own.Env, name+"="+r.GetEnvs()[name])
+	}
+	all := []given{{"", own}}
+	specs := s.options.Paths.SpecWriter()
+	for _, c := range r.GetCdiDevices() {
+		all = append(all, given{c.GetName(), specs.Edits(c.GetName())})
+	}
+	return all
+}
+
+// printResponse prints what a container gets as text.
+func (s *session) printResponse(r *standin.Response) {
+	for _, part := range s.parts(r) {
+		indent := "    "
+		if part.name != "" {
+			s.printf("    CDI device  %s\n", part.name)
+			indent += "  "
+		}
+		line := func(format string, args ...any) { s.printf(indent+format+"\n", args...) }
+		if part.edits == nil {
+			for _, path := range s.foreignNodes(part.name) {
+				line("node        %s", path)
+			}
+			continue
+		}
+		for _, n := range part.edits.DeviceNodes {
+			host, follows := s.followed(cmp.Or(n.HostPath, n.Path))
+			if follows {
+				host += " (by a link that follows the device)"
+			}
+			owner := ""
+			if n.UID != nil {
+				owner += fmt.Sprintf(", uid %d", *n.UID)
+			}
+			if n.GID != nil {
+				owner += fmt.Sprintf(", gid %d", *n.GID)
+			}
+			if n.FileMode != nil {
+				owner += fmt.Sprintf(", mode %04o", *n.FileMode&0o7777)
+			}
+			line("node        %s at %s (%s)%s", host, n.Path, n.Permissions, owner)
+		}
+		for _, n := range part.edits.NetDevices {
+			line("interface   %s as %s", n.HostInterfaceName, n.Name)
+		}
+		for _, m := range part.edits.Mounts {
+			mode := "read-write"
+			if slices.Contains(m.Options, "ro") {
+				mode = "read-only"
+			}
+			line("mount       %s at %s (%s)", s.served(m.HostPath), m.ContainerPath, mode)
+		}
+		for _, text := range part.edits.Env {
+			line("env         %s", text)
+		}
+		for _, h := range part.edits.Hooks {
+			line("hook        %s %s", h.HookName, h.Path)
+		}
+		if len(part.edits.AdditionalGIDs) > 0 {
+			line("groups      %s", strings.Trim(fmt.Sprint(part.edits.AdditionalGIDs), "[]"))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.GetAnnotations())) {
+		s.printf("    annotation  %s=%s\n", name, r.GetAnnotations()[name])
+	}
+}
+
+// foreignNodes are the nodes of a CDI device of another program's spec.
+func (s *session) foreignNodes(name string) (paths []string) {
+	devices, _ := s.options.Paths.HostSpecs().Devices() // a spec that can't be read is a warning of the agent
+	for _, d := range devices {
+		for _, node := range d.Nodes {
+			if d.Name == name {
+				paths = append(paths, node.Path)
+			}
+		}
+	}
+	return paths
+}
+
+// printSpec prints the CDI spec that the command cdi writes, with some devices only.
+func (s *session) printSpec(ctx context.Context, name string, ids []string) error {
+	options := s.options
+	options.Paths, options.Log = s.flags.below(filepath.Join(s.dir, "alone")), nil
 	options.CDIOnly = true
 	a, err := agent.New(ctx, options)
 	if err != nil {
@@ -164,36 +233,41 @@ func (t *trial) spec(ctx context.Context, f *flags, name string, ids []string) e
 			spec.Devices = append(spec.Devices, d)
 		}
 	}
-	return encode(t.out, "json", spec)
+	return encode(s.out, "json", spec)
 }
 
-// podman prints a response as arguments of podman run.
-func (t *trial) podman(r *standin.Response) error {
+// printPodman prints a response as arguments of podman run.
+func (s *session) printPodman(r *standin.Response) error {
 	var args []string
-	for _, part := range t.parts(r, "") {
-		edits := part.edits
-		if !part.ours {
+	for _, part := range s.parts(r) {
+		if part.edits == nil {
 			args = append(args, "--device", part.name)
+			continue
 		}
-		if len(edits.Hooks)+len(edits.NetDevices) > 0 {
+		if len(part.edits.Hooks)+len(part.edits.NetDevices) > 0 {
 			return fmt.Errorf("%s has hooks or network interfaces, which only its spec brings: generic-dp cdi --once writes it, for podman run --device %[1]s", part.name)
 		}
-		for _, n := range edits.DeviceNodes {
+		for _, n := range part.edits.DeviceNodes {
+			host, _ := s.followed(cmp.Or(n.HostPath, n.Path))
 			// The response may have it, too.
-			if node := cmp.Or(n.HostPath, n.Path) + ":" + n.Path + ":" + n.Permissions; !slices.Contains(args, node) {
+			if node := host + ":" + n.Path + ":" + n.Permissions; !slices.Contains(args, node) {
 				args = append(args, "--device", node)
 			}
 		}
-		for _, m := range edits.Mounts {
-			if strings.HasPrefix(m.HostPath, t.paths.RunDir+"/") {
+		for _, m := range part.edits.Mounts {
+			if strings.HasPrefix(m.HostPath, s.options.Paths.RunDir+"/") {
 				continue // nobody keeps a health directory without serve
 			}
-			args = append(args, "--volume", m.HostPath+":"+m.ContainerPath+map[bool]string{true: ":ro"}[slices.Contains(m.Options, "ro")])
+			volume := m.HostPath + ":" + m.ContainerPath
+			if slices.Contains(m.Options, "ro") {
+				volume += ":ro"
+			}
+			args = append(args, "--volume", volume)
 		}
-		for _, e := range edits.Env {
+		for _, e := range part.edits.Env {
 			args = append(args, "--env", e)
 		}
-		for _, id := range edits.AdditionalGIDs {
+		for _, id := range part.edits.AdditionalGIDs {
 			args = append(args, "--group-add", strconv.Itoa(int(id)))
 		}
 	}
@@ -201,7 +275,7 @@ func (t *trial) podman(r *standin.Response) error {
 		args = append(args, "--annotation", name+"="+r.GetAnnotations()[name])
 	}
 	for i := 0; i < len(args); i += 2 {
-		t.printf("%s=%s\n", args[i], shellQuote(args[i+1]))
+		s.printf("%s=%s\n", args[i], shellQuote(args[i+1]))
 	}
 	return nil
 }

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/generic-dp/generic-dp/agent"
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/dra"
 )
 
 // checkReport is the output of `check -o json`.
@@ -60,10 +61,14 @@ all problems, and says what they select on this host.`,
 // check validates one configuration.
 func (f *flags) check(ctx context.Context, path string) (checkedFile, error) {
 	file := checkedFile{Path: path, Problems: []config.Problem{}, Notes: []config.Problem{}}
-	cfg, view, err := f.scan(ctx, path)
+	cfg, err := f.load(path)
 	if errors.As(err, (*config.Problems)(&file.Problems)) {
 		return file, nil
 	}
+	if err != nil {
+		return file, err
+	}
+	view, err := f.scan(ctx, cfg)
 	if err != nil {
 		return file, err
 	}
@@ -103,29 +108,6 @@ func (r checkReport) table(stdout io.Writer, _ bool) (err error) {
 	return err
 }
 
-// scan loads the configuration at path and matches it on the host.
-func (f *flags) scan(ctx context.Context, path string) (*config.Config, *agent.View, error) {
-	cfg, err := f.load(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	view, err := f.view(ctx, cfg)
-	return cfg, view, err
-}
-
-// view scans the host once and matches cfg. It uses the identity decisions of a
-// serving instance if readable, so that both show the same IDs.
-func (f *flags) view(ctx context.Context, cfg *config.Config) (*agent.View, error) {
-	return agent.Scan(ctx, cfg, f.options(io.Discard))
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
 func newSchema() *cobra.Command {
 	return withoutFlags(&cobra.Command{
 		Use:   "schema",
@@ -145,4 +127,39 @@ names it:
 			return err
 		},
 	})
+}
+
+func newClasses(f *flags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "classes",
+		Short: "print the DeviceClasses of resources by dynamic resource allocation",
+		Long: `classes prints the DeviceClass of each resource with api = "dra", for kubectl
+apply. Pods may then request the resource like any other extended resource, or
+name the class in a claim.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := f.load(f.config)
+			if err != nil {
+				return err
+			}
+			var all []string
+			for _, r := range cfg.Resources {
+				if r.API != config.APIDRA {
+					continue
+				}
+				if r.NameText == nil {
+					all = append(all, dra.Class(r.Name))
+				} else {
+					fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: the name depends on the hardware: one class is needed for each result\n", r.Place)
+				}
+			}
+			if len(all) == 0 {
+				return fmt.Errorf(`%s: no resource of a fixed name has api = "dra"`, f.config)
+			}
+			_, err = fmt.Fprint(cmd.OutOrStdout(), strings.Join(all, "---\n"))
+			return err
+		},
+	}
+	cmd.Flags().AddFlagSet(f.pick("allow", "domains"))
+	return cmd
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -55,16 +54,20 @@ container would get. Containers that hold a device come from the instance at
 	}
 	cmd.Flags().AddFlagSet(f.pick("allow", "domains", "listen", "pod-resources"))
 	return reports(cmd, func(cmd *cobra.Command, args []string) (reporter, error) {
-		_, view, err := f.scan(cmd.Context(), args[0])
+		before, err := f.load(args[0])
 		if err != nil {
 			return nil, err
 		}
-		next, err := f.load(args[1])
+		after, err := f.load(args[1])
+		if err != nil {
+			return nil, err
+		}
+		view, err := f.scan(cmd.Context(), before)
 		if err != nil {
 			return nil, err
 		}
 		holders, err := f.holders(cmd.Context())
-		report := changesReport{Changes: compare(view, view.With(next), holders)}
+		report := changesReport{Changes: compare(view, view.With(after), holders)}
 		if err != nil {
 			report.HeldUnknown = err.Error()
 		}
@@ -152,14 +155,10 @@ func compare(before, after *agent.View, holders map[[2]string][]metrics.Holder) 
 func (f *flags) holders(ctx context.Context) (map[[2]string][]metrics.Holder, error) {
 	all := map[[2]string][]metrics.Holder{}
 	asked := func(flag string) bool { return f.unpacked == "" || f.all.Changed(flag) }
-	var body []byte
 	err := errors.New("a recording has no pods")
 	if asked("listen") {
-		body, err = f.fetchStatus(ctx)
-	}
-	if err == nil {
-		var s metrics.Status
-		if err := json.Unmarshal(body, &s); err == nil && s.HeldUnknown == "" {
+		var s *statusReport
+		if s, err = f.status(ctx); err == nil && s.HeldUnknown == "" {
 			for _, r := range s.Resources {
 				for _, d := range r.Devices {
 					all[[2]string{r.Name, d.ID}] = d.Held

@@ -105,7 +105,7 @@ func (d *doctor) configuration(ctx context.Context) *config.Config {
 		d.add("problem", name, fix, "%s", first)
 		return &config.Config{}
 	}
-	view, err := d.flags.view(ctx, cfg)
+	view, err := d.flags.scan(ctx, cfg)
 	if err != nil {
 		d.add("problem", "host", "", "%v", err)
 		return cfg

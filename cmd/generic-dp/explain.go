@@ -51,15 +51,11 @@ is a name, with or without its domain.`,
 		}
 		view.Probe(cmd.Context(), f.paths)
 		report := explainReport{Variables: []matchers.Variable{}}
-		named := map[*config.Resource]bool{} // by their names in the configuration, and by what variables make of them
-		for i := range cfg.Resources {
-			named[&cfg.Resources[i]] = isNamed(cfg.Resources[i].Name, args[0])
-		}
-		for _, o := range view.Matched.Resources {
-			named[o.Resource] = named[o.Resource] || isNamed(o.Name, args[0])
-		}
 		for i, e := range explanations(view, cfg, found{}) {
-			if named[&cfg.Resources[i]] {
+			r := &cfg.Resources[i]
+			if isNamed(r.Name, args[0]) || slices.ContainsFunc(view.Matched.Resources, func(m matchers.Offered) bool {
+				return m.Resource == r && isNamed(m.Name, args[0]) // with its variables filled in
+			}) {
 				report.Resources = append(report.Resources, e)
 			}
 		}

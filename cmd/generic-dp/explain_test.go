@@ -32,7 +32,7 @@ func recorded(t *testing.T, machine string) (*flags, *agent.View) {
 	if err := f.all.Set("allow", "all"); err != nil {
 		t.Fatal(err)
 	}
-	view, err := f.view(t.Context(), &config.Config{})
+	view, err := f.scan(t.Context(), &config.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

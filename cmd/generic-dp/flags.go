@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,8 +31,7 @@ type flags struct {
 	format   string
 	level    string
 	hwdata   []string
-	unpacked string // directory of a recording that replaces the host
-	stdin    io.Reader
+	unpacked string       // directory of a recording that replaces the host
 	piped    *config.File // the configuration from standard input, once it is read
 }
 
@@ -67,9 +68,15 @@ func (f *flags) pick(names ...string) *pflag.FlagSet {
 	return set
 }
 
-// load loads the configuration at path and validates it like serve does.
+// load loads and validates the configuration at path as serve does; "-" is standard input.
 func (f *flags) load(path string) (*config.Config, error) {
-	cfg, err := f.parse(path)
+	var cfg *config.Config
+	var err error
+	if path == "-" {
+		cfg, err = f.parsePiped()
+	} else if cfg, err = config.Load(path); errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w\n  hint: --config names another file or directory; generic-dp init writes one", err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -79,27 +86,39 @@ func (f *flags) load(path string) (*config.Config, error) {
 	return cfg, nil
 }
 
-// parse loads the configuration at path; "-" is standard input.
-func (f *flags) parse(path string) (*config.Config, error) {
-	if path != "-" {
-		cfg, err := config.Load(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			err = fmt.Errorf("%w\n  hint: --config names another file or directory; generic-dp init writes one", err)
-		}
-		return cfg, err
-	}
+// parsePiped parses standard input, which can be read only once.
+func (f *flags) parsePiped() (*config.Config, error) {
 	if f.piped == nil {
-		text, err := io.ReadAll(io.LimitReader(f.stdin, maxImport))
+		name, text, err := readInput("-")
 		if err != nil {
-			return nil, fmt.Errorf("read standard input: %w", err)
+			return nil, err
 		}
-		f.piped = &config.File{Name: "standard input", Data: text}
+		f.piped = &config.File{Name: name, Data: text}
 	}
 	return config.Parse(*f.piped)
 }
 
-// scanConfig is scan of --config, or if optional of an empty configuration where the
-// default is missing or broken.
+// maxInput is the size limit of an input, in bytes.
+const maxInput = 16 << 20
+
+// readInput reads a file, or standard input for "-", and names it for messages.
+func readInput(path string) (name string, text []byte, err error) {
+	name, file := "standard input", os.Stdin
+	if path != "-" {
+		name = path
+		if file, err = os.Open(path); err != nil {
+			return name, nil, err
+		}
+		defer file.Close()
+	}
+	if text, err = io.ReadAll(io.LimitReader(file, maxInput)); err != nil {
+		err = fmt.Errorf("read %s: %w", name, err)
+	}
+	return name, text, err
+}
+
+// scanConfig scans the host and matches --config. If that is optional, an empty
+// configuration takes the place of a default that is missing or broken.
 func (f *flags) scanConfig(cmd *cobra.Command, optional bool) (*config.Config, *agent.View, error) {
 	cfg, err := f.load(f.config)
 	if err != nil {
@@ -111,8 +130,14 @@ func (f *flags) scanConfig(cmd *cobra.Command, optional bool) (*config.Config, *
 		}
 		cfg = &config.Config{}
 	}
-	view, err := f.view(cmd.Context(), cfg)
+	view, err := f.scan(cmd.Context(), cfg)
 	return cfg, view, err
+}
+
+// scan scans the host once and matches a configuration. It uses the identity decisions
+// of a serving instance if readable, so that both show the same IDs.
+func (f *flags) scan(ctx context.Context, cfg *config.Config) (*agent.View, error) {
+	return agent.Scan(ctx, cfg, f.options(io.Discard))
 }
 
 // options returns the options of an agent that logs to w.
@@ -158,3 +183,68 @@ func (d *domains) Set(text string) error {
 func (d *domains) String() string { return strings.Join(*d, ",") }
 
 func (*domains) Type() string { return "list" }
+
+// word is the value of a flag that has one of some words.
+type word struct {
+	value *string
+	words []string
+}
+
+func (w word) Set(text string) error {
+	if text = strings.ToLower(text); !slices.Contains(w.words, text) { // log/slog writes levels in capitals
+		return errors.New("want " + orList(w.words))
+	}
+	*w.value = text
+	return nil
+}
+
+func (w word) String() string { return *w.value }
+
+func (word) Type() string { return "string" }
+
+// orList is "a, b or c".
+func orList(words []string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// outputFlag adds -o to a command. The first format is the default.
+func outputFlag(cmd *cobra.Command, formats ...string) *string {
+	format := formats[0]
+	cmd.Flags().VarP(word{&format, formats}, "output", "o", orList(formats))
+	return &format
+}
+
+// complete completes the values of the flags that are words, of a command and those
+// below it.
+func complete(cmd *cobra.Command) {
+	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+		if w, ok := flag.Value.(word); ok {
+			_ = cmd.RegisterFlagCompletionFunc(flag.Name, cobra.FixedCompletions(w.words, cobra.ShellCompDirectiveNoFileComp))
+		}
+	})
+	for _, sub := range cmd.Commands() {
+		complete(sub)
+	}
+}
+
+// completeResources completes the names of the configuration's resources, without their
+// domain. Others are devices, or are made from hardware.
+func (f *flags) completeResources(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	cfg, err := config.Load(f.config)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	for _, r := range cfg.Resources {
+		if _, name, _ := strings.Cut(r.Name, "/"); len(r.NameText) == 0 {
+			names = append(names, name)
+		}
+	}
+	return names, cobra.ShellCompDirectiveDefault
+}

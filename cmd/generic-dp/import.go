@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -34,18 +33,9 @@ templates; - is standard input.`,
 		Args: wantArgs(1, 1, "want one FILE, or - for standard input"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Format = importer.Format(from)
-			name, in := "standard input", cmd.InOrStdin()
-			if args[0] != "-" {
-				file, err := os.Open(args[0])
-				if err != nil {
-					return err
-				}
-				defer file.Close()
-				name, in = args[0], file
-			}
-			data, err := io.ReadAll(io.LimitReader(in, maxImport))
+			name, data, err := readInput(args[0])
 			if err != nil {
-				return fmt.Errorf("read %s: %w", name, err)
+				return err
 			}
 			cfg, result, err := convert(cmd, name, data, o)
 			if err != nil || !check {
@@ -63,9 +53,6 @@ templates; - is standard input.`,
 	cmd.Flags().StringVar(&o.Domain, "domain", "", "domain of resource names (default that of FILE or of the other plugin)")
 	return cmd
 }
-
-// maxImport is the size limit of an input, in bytes.
-const maxImport = 16 << 20
 
 // convert prints the converted input, after validating it: a conversion that does not
 // load is a bug.
@@ -89,7 +76,7 @@ func convert(cmd *cobra.Command, file string, data []byte, o importer.Options) (
 // compare lists what the converted configuration offers on this host, and what only one of
 // it and the other plugin does. Standard output is for the configuration.
 func (f *flags) compare(ctx context.Context, w io.Writer, cfg *config.Config, result *importer.Result) error {
-	view, err := f.view(ctx, cfg)
+	view, err := f.scan(ctx, cfg)
 	if err != nil {
 		return err
 	}

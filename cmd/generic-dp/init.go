@@ -32,7 +32,7 @@ device ID, a PCI address, a USB port such as 1-1.4, or a network interface.
   generic-dp init /dev/ttyUSB0`,
 		Args: wantArgs(0, 1, "want one DEVICE at most"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			view, err := f.view(cmd.Context(), &config.Config{})
+			view, err := f.scan(cmd.Context(), &config.Config{})
 			if err != nil {
 				return err
 			}

@@ -12,9 +12,6 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
-	"unicode"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 )
@@ -63,35 +60,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 1
 }
 
-// printable escapes what a terminal may interpret: names of nodes and serials are what a
-// device or a container says. The escapes of valid text are also those of JSON.
-type printable struct{ io.Writer }
-
-func (p printable) Write(text []byte) (int, error) {
-	if _, err := io.WriteString(p.Writer, escape(string(text), "\n\t")); err != nil {
-		return 0, err
-	}
-	return len(text), nil
-}
-
-// escape escapes all that is not printable, but for some characters.
-func escape(text, except string) string {
-	var out []byte
-	for i, r := range text {
-		switch {
-		case r == utf8.RuneError && !strings.HasPrefix(text[i:], string(r)):
-			out = fmt.Appendf(out, `\x%02x`, text[i])
-		case unicode.IsPrint(r) || strings.ContainsRune(except, r):
-			out = utf8.AppendRune(out, r)
-		default:
-			for _, unit := range utf16.AppendRune(nil, r) {
-				out = fmt.Appendf(out, `\u%04x`, unit)
-			}
-		}
-	}
-	return string(out)
-}
-
 func newRoot(f *flags) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "generic-dp",
@@ -106,13 +74,10 @@ extended resources, and injects them into containers: generic-dp serve.`,
 			}
 			return cmd.Help()
 		},
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			f.stdin = cmd.InOrStdin()
-			return f.unpack(cmd)
-		},
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Version:       version,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return f.unpack(cmd) },
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		Version:           version,
 	}
 	root.PersistentFlags().AddFlagSet(f.pick("config", "sysfs", "dev", "state-dir", "node-name", "log-format", "log-level"))
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })

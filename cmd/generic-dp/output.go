@@ -4,82 +4,45 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-
-	"github.com/generic-dp/generic-dp/config"
 )
 
-// word is the value of a flag that has one of some words.
-type word struct {
-	value *string
-	words []string
+// printable escapes what a terminal may interpret: names of nodes and serials are what a
+// device or a container says. The escapes of valid text are also those of JSON.
+type printable struct{ io.Writer }
+
+func (p printable) Write(text []byte) (int, error) {
+	if _, err := io.WriteString(p.Writer, escape(string(text), "\n\t")); err != nil {
+		return 0, err
+	}
+	return len(text), nil
 }
 
-func (w word) Set(text string) error {
-	if text = strings.ToLower(text); !slices.Contains(w.words, text) { // log/slog writes levels in capitals
-		return errors.New("want " + orList(w.words))
-	}
-	*w.value = text
-	return nil
-}
-
-func (w word) String() string { return *w.value }
-
-func (word) Type() string { return "string" }
-
-// orList is "a, b or c".
-func orList(words []string) string {
-	last := len(words) - 1
-	if last < 1 {
-		return strings.Join(words, "")
-	}
-	return strings.Join(words[:last], ", ") + " or " + words[last]
-}
-
-// outputFlag adds -o to a command. The first format is the default.
-func outputFlag(cmd *cobra.Command, formats ...string) *string {
-	format := formats[0]
-	cmd.Flags().VarP(word{&format, formats}, "output", "o", orList(formats))
-	return &format
-}
-
-// complete completes the values of the flags that are words, of a command and those
-// below it.
-func complete(cmd *cobra.Command) {
-	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
-		if w, ok := flag.Value.(word); ok {
-			_ = cmd.RegisterFlagCompletionFunc(flag.Name, cobra.FixedCompletions(w.words, cobra.ShellCompDirectiveNoFileComp))
-		}
-	})
-	for _, sub := range cmd.Commands() {
-		complete(sub)
-	}
-}
-
-// completeResources completes the names of the configuration's resources, without their
-// domain. Others are devices, or are made from hardware.
-func (f *flags) completeResources(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	cfg, err := config.Load(f.config)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveDefault
-	}
-	for _, r := range cfg.Resources {
-		if _, name, _ := strings.Cut(r.Name, "/"); len(r.NameText) == 0 {
-			names = append(names, name)
+// escape escapes all that is not printable, but for some characters.
+func escape(text, except string) string {
+	var out []byte
+	for i, r := range text {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(text[i:], string(r)):
+			out = fmt.Appendf(out, `\x%02x`, text[i])
+		case unicode.IsPrint(r) || strings.ContainsRune(except, r):
+			out = utf8.AppendRune(out, r)
+		default:
+			for _, unit := range utf16.AppendRune(nil, r) {
+				out = fmt.Appendf(out, `\u%04x`, unit)
+			}
 		}
 	}
-	return names, cobra.ShellCompDirectiveDefault
+	return string(out)
 }
 
 // reporter is what a command reports: data, and a table of it for people.
@@ -213,4 +176,11 @@ func (t table) row(cells ...string) {
 
 func joinInts(list []int) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ","), "[]")
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -2,16 +2,28 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"math"
 	"os"
 	"os/signal"
+	"path"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 
 	"github.com/generic-dp/generic-dp/agent"
+	"github.com/generic-dp/generic-dp/evict"
+	"github.com/generic-dp/generic-dp/internal/kubeapi"
+	"github.com/generic-dp/generic-dp/metrics"
 )
 
 func newServe(f *flags) *cobra.Command {
@@ -126,4 +138,88 @@ func notifySystemd(ctx context.Context, settled <-chan struct{}) {
 	case <-ctx.Done():
 	}
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
+}
+
+// limitMemory keeps memory small, unless GOMAXPROCS and GOMEMLIMIT say otherwise.
+//
+// Goroutines run on two CPUs, as many as a scan uses: for each further one the runtime
+// keeps memory of its own, together several megabytes on a large node.
+//
+// The heap stays within the memory limit of the cgroup: the garbage collector knows of
+// none and lets the heap double. A fifth is left to what is not the heap, such as buffers
+// of sockets.
+func limitMemory() {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), 2))
+	}
+	if limit := memoryLimit(os.DirFS("/")); os.Getenv("GOMEMLIMIT") == "" && limit < math.MaxInt64 {
+		debug.SetMemoryLimit(limit / 5 * 4)
+	}
+}
+
+// memoryLimit is the lowest memory limit of this process's cgroup and those above it, of
+// version 2 or 1. A container may see its own cgroup as the root, whatever its path.
+func memoryLimit(host fs.FS) int64 {
+	lowest := int64(math.MaxInt64)
+	cgroups, _ := fs.ReadFile(host, "proc/self/cgroup")
+	for line := range strings.Lines(string(cgroups)) { // "4:memory:/path" or "0::/path"
+		_, line, _ = strings.Cut(strings.TrimSpace(line), ":")
+		controller, dir, _ := strings.Cut(line, ":")
+		file := map[string]string{"": "memory.max", "memory": "memory.limit_in_bytes"}[controller]
+		for dir = path.Join("/", dir); file != ""; dir = path.Dir(dir) {
+			text, _ := fs.ReadFile(host, path.Join("sys/fs/cgroup", controller, dir, file))
+			if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil {
+				lowest = min(lowest, n)
+			}
+			if dir == "/" {
+				break
+			}
+		}
+	}
+	return lowest
+}
+
+func newEvict(f *flags) *cobra.Command {
+	o := evict.Options{After: 30 * time.Second, PerMinute: 10}
+	cmd := &cobra.Command{
+		Use:   "evict",
+		Short: "evict pods whose devices are unhealthy, in a pod of its own",
+		Long: `evict evicts the pods of a cluster that hold unhealthy devices, of this or any
+other device plugin, so that they are scheduled anew. The kubelets have to be of
+Kubernetes 1.36 or newer. It runs once in a cluster, in a pod whose service
+account may watch pods, evict them and create events: evict.enabled in the
+chart's values.
+
+PodDisruptionBudgets are honoured. A pod with the annotation
+` + evict.Annotation + `: "false" stays, and a device that comes and goes
+evicts one pod in ten minutes at most.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case o.After < time.Second:
+				return usageError{errors.New("--after: want at least 1s")}
+			case o.PerMinute < 1:
+				return usageError{errors.New("--per-minute: want at least 1")}
+			case os.Getenv("KUBERNETES_SERVICE_HOST") == "":
+				return errors.New("no API server: want to run in a pod\n  hint: evict.enabled = true in the chart's values makes a Deployment")
+			}
+			if f.listen != "" {
+				l, err := metrics.Listen(f.listen)
+				if err != nil {
+					return err
+				}
+				o.Listener = l
+			}
+			limitMemory()
+			o.Log = f.logger(cmd.ErrOrStderr())
+			o.Log.Info("starting", "version", version, "after", o.After, "per_minute", o.PerMinute, "opt_in", o.OptIn)
+			defer o.Log.Info("stopped")
+			return evict.Run(cmd.Context(), kubeapi.New(kubeapi.InCluster()), o)
+		},
+	}
+	cmd.Flags().AddFlagSet(f.pick("listen"))
+	cmd.Flags().DurationVar(&o.After, "after", o.After, "how long a device is unhealthy before the pod that holds it is evicted")
+	cmd.Flags().IntVar(&o.PerMinute, "per-minute", o.PerMinute, "most evictions in a minute")
+	cmd.Flags().BoolVar(&o.OptIn, "opt-in", false, `evict only pods with the annotation `+evict.Annotation+`: "true"`)
+	return cmd
 }

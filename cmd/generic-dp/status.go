@@ -41,20 +41,17 @@ cluster: kubectl exec POD -- /generic-dp status`,
 		Args: noArgs,
 	}
 	cmd.Flags().AddFlagSet(f.pick("listen"))
-	return reports(cmd, func(cmd *cobra.Command, _ []string) (_ reporter, err error) {
-		var r statusReport
-		if r.received, err = f.fetchStatus(cmd.Context()); err != nil {
+	return reports(cmd, func(cmd *cobra.Command, _ []string) (reporter, error) {
+		r, err := f.status(cmd.Context())
+		if err != nil {
 			return nil, err
-		}
-		if err := json.Unmarshal(r.received, &r.Status); err != nil {
-			return nil, fmt.Errorf("--listen: no generic-dp answers at %s: %w", f.listen, err)
 		}
 		return r, nil
 	}, "json", "yaml")
 }
 
-// fetchStatus queries the instance at --listen.
-func (f *flags) fetchStatus(ctx context.Context) ([]byte, error) {
+// status queries the instance at --listen.
+func (f *flags) status(ctx context.Context) (*statusReport, error) {
 	host, port, err := net.SplitHostPort(f.listen)
 	if err != nil {
 		return nil, fmt.Errorf("--listen: %w: want one such as 127.0.0.1:9418", err)
@@ -83,10 +80,14 @@ func (f *flags) fetchStatus(ctx context.Context) ([]byte, error) {
 	case resp.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("--listen: %s answers %s: %s", address, resp.Status, strings.TrimSpace(string(body)))
 	}
-	return body, nil
+	r := &statusReport{received: body}
+	if err := json.Unmarshal(body, &r.Status); err != nil {
+		return nil, fmt.Errorf("--listen: no generic-dp answers at %s: %w", address, err)
+	}
+	return r, nil
 }
 
-// table writes the content of the status page as text.
+// table writes the content of the status page as text, with one line for each fact.
 func (s statusReport) table(w io.Writer, _ bool) error {
 	state := "ready"
 	if len(s.NotReady) > 0 {
@@ -95,8 +96,10 @@ func (s statusReport) table(w io.Writer, _ bool) error {
 	fmt.Fprintf(w, "generic-dp %s, %s, %s since %s\n", s.Version, state, s.Command, s.Started.UTC().Format(time.DateTime))
 	fmt.Fprintf(w, "configuration %s, generation %d, loaded %s\n", s.Config.Path, s.Config.Generation, s.Config.Loaded.UTC().Format(time.DateTime))
 	put := func(indent string, lines ...string) {
-		for _, line := range repeated(lines) {
-			wrap(w, indent, line)
+		for _, line := range lines {
+			if line != "" {
+				fmt.Fprintln(w, indent+line)
+			}
 		}
 	}
 	for _, alert := range s.Alerts() {
@@ -125,7 +128,7 @@ func (s statusReport) table(w io.Writer, _ bool) error {
 			for _, h := range d.Held {
 				holders = append(holders, "held by "+h.Namespace+"/"+h.Pod+"/"+h.Container)
 			}
-			put("    ", holders...)
+			put("    ", fold(holders, 0)...)
 		}
 		if len(r.Devices) == 0 {
 			put("  ", cmp.Or(r.NoDevices, "no device matches on this host"))
@@ -136,9 +139,10 @@ func (s statusReport) table(w io.Writer, _ bool) error {
 	}
 	var lines []string
 	for _, e := range s.Events {
-		lines = append(lines, strings.Join([]string{e.Time.UTC().Format(time.DateTime), e.Resource, e.ID, e.What}, " "))
+		words := strings.Fields(strings.Join([]string{e.Resource, e.ID, e.What}, " "))
+		lines = append(lines, e.Time.UTC().Format(time.DateTime)+" "+strings.Join(words, " "))
 	}
-	put("", lines...)
+	put("", fold(lines, len(time.DateTime))...)
 	return nil
 }
 
@@ -161,43 +165,19 @@ func summary(r metrics.Resource) string {
 	return strings.Join(words, ", ")
 }
 
-// repeated folds equal lines in a row to one: "... x3". Times count as equal.
-func repeated(lines []string) []string {
-	var out []string
-	text := func(line string) string {
-		if _, err := time.Parse(time.DateTime, line[:min(len(line), len(time.DateTime))]); err == nil {
-			return line[len(time.DateTime):]
-		}
-		return line
-	}
+// fold makes one line of equal ones in a row, the last of them: "... x3". Their first
+// bytes, a time, may differ.
+func fold(lines []string, first int) (folded []string) {
 	for i := 0; i < len(lines); {
 		n := 1
-		for i+n < len(lines) && text(lines[i+n]) == text(lines[i]) {
+		for i+n < len(lines) && lines[i+n][first:] == lines[i][first:] {
 			n++
 		}
-		line := lines[i+n-1] // the latest
+		line := lines[i+n-1]
 		if n > 1 {
 			line += " x" + strconv.Itoa(n)
 		}
-		out, i = append(out, line), i+n
+		folded, i = append(folded, line), i+n
 	}
-	return out
-}
-
-// columns is the width of a terminal that everybody has.
-const columns = 80
-
-// wrap writes words in lines of at most 80 columns, unless one word is longer.
-func wrap(w io.Writer, indent, text string) {
-	line, next := "", indent+"  "
-	for _, word := range strings.Fields(text) {
-		if line != "" && len(indent)+len(line)+1+len(word) > columns {
-			fmt.Fprintln(w, indent+line)
-			line, indent = "", next
-		}
-		line = strings.TrimPrefix(line+" "+word, " ")
-	}
-	if line != "" {
-		fmt.Fprintln(w, indent+line)
-	}
+	return folded
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,11 +36,11 @@ container would get, then changes until it is stopped. It needs no privileges
 except for reading /sys and /dev.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return try(cmd.Context(), f, listen, cmd.OutOrStdout(), cmd.ErrOrStderr(), func(ctx context.Context, t *trial) error {
+			return f.try(cmd, listen, func(ctx context.Context, s *session) error {
 				if listen != "" {
-					t.printf("status page: http://%s/\n", listen)
+					s.printf("status page: http://%s/\n", listen)
 				}
-				return t.show(ctx, once)
+				return s.show(ctx, once)
 			})
 		},
 	}
@@ -51,8 +50,18 @@ except for reading /sys and /dev.`,
 	return cmd
 }
 
-// try runs serve against a fake kubelet while use does.
-func try(ctx context.Context, f *flags, listen string, stdout, stderr io.Writer, use func(context.Context, *trial) error) (err error) {
+// session is serve in this process, with a fake kubelet. It prints what that gets.
+type session struct {
+	flags   *flags
+	dir     string        // everything that is written is below it
+	options agent.Options // of agent
+	agent   *agent.Agent
+	kubelet *standin.Kubelet
+	out     io.Writer
+}
+
+// try runs a session while use does.
+func (f *flags) try(cmd *cobra.Command, listen string, use func(context.Context, *session) error) (err error) {
 	// try reports a broken configuration: there is no last good one.
 	if _, err := f.load(f.config); err != nil {
 		return err
@@ -62,91 +71,72 @@ func try(ctx context.Context, f *flags, listen string, stdout, stderr io.Writer,
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	options := tryOptions(f, dir, stderr)
+	if f.level != "error" {
+		f.level = "warn" // the session prints the rest
+	}
+	s := &session{flags: f, dir: dir, options: f.options(cmd.ErrOrStderr()), out: cmd.OutOrStdout()}
+	s.options.Paths, s.options.Listen = f.below(dir), listen
+	s.options.NoDRA = true  // there is no API server
+	s.options.InPod = false // what is checked there is about directories of the host
 	if f.paths.WritesCDI() {
-		if err := os.Mkdir(options.Paths.CDIDir, 0o700); err != nil {
+		if err := os.Mkdir(s.options.Paths.CDIDir, 0o700); err != nil {
 			return err
 		}
 	}
-	options.Listen = listen
 	if f.piped != nil { // the agent reads it again
-		options.Config = filepath.Join(dir, "standard input")
-		if err := os.WriteFile(options.Config, f.piped.Data, 0o600); err != nil {
+		s.options.Config = filepath.Join(dir, "standard input")
+		if err := os.WriteFile(s.options.Config, f.piped.Data, 0o600); err != nil {
 			return err
 		}
 	}
-	kubelet, err := standin.Start(options.Paths.KubeletDir, options.Paths.PodResources)
-	if err != nil {
+	if s.kubelet, err = standin.Start(s.options.Paths.KubeletDir, s.options.Paths.PodResources); err != nil {
 		return err
 	}
-	defer kubelet.Stop()
-	ctx, stop := context.WithCancel(ctx)
+	defer s.kubelet.Stop()
+	ctx, stop := context.WithCancel(cmd.Context())
 	defer stop()
-	a, err := agent.New(ctx, options)
-	if err != nil {
+	if s.agent, err = agent.New(ctx, s.options); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return a.Run(ctx) })
+	group.Go(func() error { return s.agent.Run(ctx) })
 	group.Go(func() error {
 		defer stop()
-		p := options.Paths
-		t := &trial{agent: a, kubelet: kubelet, paths: p, runDir: f.paths.RunDir, out: stdout,
-			own: p.SpecWriter(), foreign: p.HostSpecs()}
-		if err := t.settle(ctx); err != nil {
+		if err := s.settle(ctx); err != nil {
 			return err
 		}
-		return use(ctx, t)
+		return use(ctx, s)
 	})
 	return group.Wait()
 }
 
-// tryOptions are the options of serve, with all written files below dir. Only warnings
-// are logged: try prints the rest.
-func tryOptions(f *flags, dir string, stderr io.Writer) agent.Options {
-	warnings := *f
-	if warnings.level != "error" {
-		warnings.level = "warn"
-	}
-	options := warnings.options(stderr)
-	options.NoDRA = true  // there is no API server
-	options.InPod = false // what is checked there is about directories of the host
+// below returns the paths with all written files below dir.
+func (f *flags) below(dir string) agent.Paths {
+	p := f.paths
 	// Short names: socket paths have at most 107 bytes.
-	options.Paths.KubeletDir = filepath.Join(dir, "kubelet")
-	options.Paths.PodResources = filepath.Join(dir, "pods.sock")
-	options.Paths.RunDir = filepath.Join(dir, "run")
-	options.Paths.StateDir = filepath.Join(dir, "state")
-	options.Paths.CDIDir = filepath.Join(dir, "cdi")
-	if len(options.Paths.SpecDirs) == 0 {
-		options.Paths.SpecDirs = []string{cdi.StaticDir, f.paths.CDIDir, options.Paths.CDIDir}
+	p.KubeletDir = filepath.Join(dir, "kubelet")
+	p.PodResources = filepath.Join(dir, "pods.sock")
+	p.RunDir = filepath.Join(dir, "run")
+	p.StateDir = filepath.Join(dir, "state")
+	p.CDIDir = filepath.Join(dir, "cdi")
+	if len(p.SpecDirs) == 0 {
+		p.SpecDirs = []string{cdi.StaticDir, f.paths.CDIDir, p.CDIDir}
 	}
-	return options
+	return p
 }
 
-// trial prints the lists and responses that the fake kubelet gets.
-type trial struct {
-	agent   *agent.Agent
-	kubelet *standin.Kubelet
-	paths   agent.Paths
-	runDir  string // of serve
-	own     *cdi.Writer
-	foreign *cdi.HostSpecs
-	out     io.Writer
-	shown   map[string]string // health, reason and nodes as last printed, by resource and ID
-}
-
-func (t *trial) show(ctx context.Context, once bool) error {
-	for _, name := range t.agent.Names() {
-		t.resource(ctx, name)
+func (s *session) show(ctx context.Context, once bool) error {
+	for _, name := range s.agent.Names() {
+		s.printResource(ctx, name)
 	}
 	if once {
 		return nil
 	}
-	t.printf("\nwatching for changes; stop with Ctrl-C\n")
-	t.shown = t.devices(t.agent.Names()...)
+	s.printf("\nwatching for changes; stop with Ctrl-C\n")
+	shown := s.devices(s.agent.Names()...)
 	for {
-		changed := t.kubelet.Changed()
-		t.changes()
+		changed := s.kubelet.Changed()
+		shown = s.changes(shown)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -155,22 +145,22 @@ func (t *trial) show(ctx context.Context, once bool) error {
 	}
 }
 
-func (t *trial) printf(format string, args ...any) { fmt.Fprintf(t.out, format, args...) }
+func (s *session) printf(format string, args ...any) { fmt.Fprintf(s.out, format, args...) }
 
 // settle waits until the fake kubelet has every list of the agent.
-func (t *trial) settle(ctx context.Context) error {
+func (s *session) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, tryFor)
 	defer cancel()
 	select {
-	case <-t.agent.Settled():
+	case <-s.agent.Settled():
 	case <-ctx.Done():
 		return fmt.Errorf("first scan of the host: %w", ctx.Err())
 	}
 	for {
-		changed := t.kubelet.Changed()
-		if !slices.ContainsFunc(t.agent.Names(), func(name string) bool {
-			_, _, known := t.kubelet.Devices(name)
-			return !known && len(t.agent.Entries(name)) > 0
+		changed := s.kubelet.Changed()
+		if !slices.ContainsFunc(s.agent.Names(), func(name string) bool {
+			_, _, known := s.kubelet.Devices(name)
+			return !known && len(s.agent.Entries(name)) > 0
 		}) {
 			return nil
 		}
@@ -182,114 +172,64 @@ func (t *trial) settle(ctx context.Context) error {
 	}
 }
 
-// resource prints a resource, its devices and what a container would get.
-func (t *trial) resource(ctx context.Context, name string) {
-	t.printf("%s: %s", name, count(len(t.agent.Entries(name)), "device"))
-	healthy, slots, known := t.kubelet.Devices(name)
+// printResource prints a resource, its devices and what a container would get.
+func (s *session) printResource(ctx context.Context, name string) {
+	s.printf("%s: %s", name, count(len(s.agent.Entries(name)), "device"))
+	healthy, slots, known := s.kubelet.Devices(name)
 	if known {
-		t.printf(", allocatable %d of %s\n", len(healthy), count(slots, "slot"))
+		s.printf(", allocatable %d of %s\n", len(healthy), count(slots, "slot"))
 	} else {
-		t.printf(" on this host; registers with its first device\n")
+		s.printf(" on this host; registers with its first device\n")
 	}
-	devices := t.devices(name)
-	for _, e := range t.agent.Entries(name) {
-		t.printf("  %s  %s\n", e.Offer.ID, devices[name+" "+e.Offer.ID])
+	devices := s.devices(name)
+	for _, e := range s.agent.Entries(name) {
+		s.printf("  %s  %s\n", e.Offer.ID, devices[name+" "+e.Offer.ID])
 	}
 	if len(healthy) == 0 {
 		return
 	}
-	ids, r, err := t.kubelet.Allocate(ctx, name, healthy, 1)
+	ids, r, err := s.kubelet.Allocate(ctx, name, healthy, 1)
 	if err != nil {
-		t.printf("  a container that requests 1 is rejected: %v\n", err)
+		s.printf("  a container that requests 1 is rejected: %v\n", err)
 		return
 	}
-	t.printf("  a container that requests 1 gets %s with\n", ids[0])
-	t.response(r)
+	s.printf("  a container that requests 1 gets %s with\n", ids[0])
+	s.printResponse(r)
 }
 
-// response prints what a container gets.
-func (t *trial) response(r *standin.Response) {
-	for _, part := range t.parts(r, " (by a link that follows the device)") {
-		indent, edits := "    ", part.edits
-		if part.name != "" {
-			t.printf("    CDI device  %s\n", part.name)
-			indent += "  "
-		}
-		line := func(format string, args ...any) { t.printf(indent+format+"\n", args...) }
-		for _, n := range edits.DeviceNodes {
-			owner := ""
-			if n.UID != nil {
-				owner += fmt.Sprintf(", uid %d", *n.UID)
-			}
-			if n.GID != nil {
-				owner += fmt.Sprintf(", gid %d", *n.GID)
-			}
-			if n.FileMode != nil {
-				owner += fmt.Sprintf(", mode %04o", *n.FileMode&0o7777)
-			}
-			line("node        %s at %s (%s)%s", cmp.Or(n.HostPath, n.Path), n.Path, n.Permissions, owner)
-		}
-		for _, n := range edits.NetDevices {
-			line("interface   %s as %s", n.HostInterfaceName, n.Name)
-		}
-		for _, m := range edits.Mounts {
-			line("mount       %s at %s (%s)", t.served(m.HostPath), m.ContainerPath, map[bool]string{true: "read-only", false: "read-write"}[slices.Contains(m.Options, "ro")])
-		}
-		for _, text := range edits.Env {
-			line("env         %s", text)
-		}
-		for _, h := range edits.Hooks {
-			line("hook        %s %s", h.HookName, h.Path)
-		}
-		if len(edits.AdditionalGIDs) > 0 {
-			line("groups      %s", strings.Trim(fmt.Sprint(edits.AdditionalGIDs), "[]"))
-		}
-		if part.ours {
-			continue
-		}
-		foreign, _ := t.foreign.Devices()
-		for _, d := range foreign {
-			for _, node := range d.Nodes {
-				if d.Name == part.name {
-					line("node        %s", node.Path)
-				}
-			}
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.GetAnnotations())) {
-		t.printf("    annotation  %s=%s\n", name, r.GetAnnotations()[name])
-	}
-}
-
-// changes prints the differences to the devices printed last.
-func (t *trial) changes() {
-	now, stamp := t.devices(t.agent.Names()...), time.Now().Format("15:04:05.000")
+// changes prints the differences to the devices printed last, and returns those of now.
+func (s *session) changes(shown map[string]string) (now map[string]string) {
+	now = s.devices(s.agent.Names()...)
+	stamp := time.Now().Format("15:04:05.000")
 	for _, key := range slices.Sorted(maps.Keys(now)) {
-		switch shown, known := t.shown[key]; {
+		switch before, known := shown[key]; {
 		case !known:
-			t.printf("%s new      %s  %s\n", stamp, key, now[key])
-		case shown != now[key]:
-			t.printf("%s changed  %s  %s\n", stamp, key, now[key])
+			s.printf("%s new      %s  %s\n", stamp, key, now[key])
+		case before != now[key]:
+			s.printf("%s changed  %s  %s\n", stamp, key, now[key])
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(t.shown)) {
+	for _, key := range slices.Sorted(maps.Keys(shown)) {
 		if _, still := now[key]; !still {
-			t.printf("%s left     %s\n", stamp, key)
+			s.printf("%s left     %s\n", stamp, key)
 		}
 	}
-	t.shown = now
+	return now
 }
 
-// devices describes the devices of resources: health, reason and nodes, by resource and
-// ID.
-func (t *trial) devices(resources ...string) map[string]string {
+// devices describes the devices of resources by resource and ID: health, reason, slots
+// where there are several, and nodes.
+func (s *session) devices(resources ...string) map[string]string {
 	all := map[string]string{}
 	for _, name := range resources {
-		for _, e := range t.agent.Entries(name) {
+		for _, e := range s.agent.Entries(name) {
 			d := metrics.NewDevice(e.Offer, e.Healthy, e.Reason)
 			text := d.Health
 			if d.Reason != "" {
 				text += " (" + d.Reason + ")"
+			}
+			if d.Slots > 1 {
+				text += ", " + count(d.Slots, "slot")
 			}
 			if host := d.Host(); len(host) > 0 {
 				text += "  " + strings.Join(host, " ")
