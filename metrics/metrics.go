@@ -35,8 +35,8 @@ const (
 	ScanConfig   ScanReason = "config"   // a new configuration needs what was not scanned
 )
 
-// counted are the metrics of a Node that are counted as things happen; labels are in
-// alphabetical order.
+// counted are the metrics that are counted as things happen; labels are in alphabetical
+// order.
 var counted = map[string]family{
 	configLoadsTotal:   {kind: "counter", help: "Configuration loads, the one at start included, by result: ok or error.", labels: []string{"result"}},
 	registrationsTotal: {kind: "counter", help: "Registrations accepted by the kubelet, by reason.", labels: []string{"reason", "resource"}},
@@ -48,19 +48,15 @@ var counted = map[string]family{
 	ueventsTotal:       {kind: "counter", help: "Devices announced by uevents, once per scan."},
 	allocationSeconds: {kind: "histogram", help: "Duration of Allocate calls.", labels: []string{"resource"},
 		bounds: []float64{.0005, .001, .005, .01, .05, .1, .5, 1}},
-	scanSeconds: {kind: "histogram", help: "Duration of scans of the host.", bounds: []float64{.001, .005, .01, .05, .1, .5, 1}},
-}
-
-// countedElsewhere are those of other programs.
-var countedElsewhere = map[string]family{
 	evictionsTotal: {kind: "counter", help: "Requested evictions of pods by result: ok, blocked or error.", labels: []string{"result"}},
+	scanSeconds:    {kind: "histogram", help: "Duration of scans of the host.", bounds: []float64{.001, .005, .01, .05, .1, .5, 1}},
 }
 
 // Metrics counts events and serves them with the gauges of a Node. A nil *Metrics
 // counts nothing.
 type Metrics struct {
 	state State
-	node  Node          // nil if state is none
+	node  Node          // nil in a program without devices
 	turn  chan struct{} // held while a Status is rendered and sent
 
 	mu      sync.Mutex
@@ -70,13 +66,10 @@ type Metrics struct {
 // New returns the metrics of a process that serves state.
 func New(state State) *Metrics {
 	m := &Metrics{state: state, turn: make(chan struct{}, 1), counted: exposition{}}
-	families := counted
-	if m.node, _ = state.(Node); m.node == nil {
-		families = countedElsewhere
-	}
-	for name, f := range families {
+	m.node, _ = state.(Node)
+	for name, f := range counted {
 		f := m.counted.family(name, f)
-		if len(f.labels) == 0 {
+		if m.node != nil && len(f.labels) == 0 {
 			f.sample() // present from the start
 		}
 	}

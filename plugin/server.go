@@ -19,6 +19,11 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
+// MaxMessage is the size in bytes of the longest list that the kubelet accepts: it
+// keeps gRPC's default limit. It ends the stream of a longer one, and the
+// resource stays without devices.
+const MaxMessage = 4 << 20
+
 const (
 	// maxRequest is the largest request: the kubelet names every free device in
 	// GetPreferredAllocation, those chosen already twice, and fails the pod if the
@@ -252,6 +257,78 @@ func (p *Plugin) recover(call string, err *error) {
 		p.Log.Error("panic", "call", call, "err", fmt.Sprint(v), "stack", string(debug.Stack()))
 		*err = status.Errorf(codes.Internal, "resource %q: internal error: panic: %v", p.Resource, v)
 	}
+}
+
+// fitting returns the longest start of list that the kubelet accepts.
+func fitting(list []device.Listed) []device.Listed {
+	size := 0
+	for i := range list {
+		if size += maxSize(&list[i]); size > MaxMessage {
+			return list[:i]
+		}
+	}
+	return list
+}
+
+// maxSize is at least the size in bytes of a device in a list while it is Unhealthy, the
+// longer of the two words: a list that fits once fits whatever happens to its devices. A
+// field has up to three bytes besides its value.
+func maxSize(d *device.Listed) int {
+	return 3 + 3 + len(d.ID) + 2 + len(v1beta1.Unhealthy) + 9*len(d.NUMA)
+}
+
+func health(healthy bool) string {
+	if healthy {
+		return v1beta1.Healthy
+	}
+	return v1beta1.Unhealthy
+}
+
+// message is list in the kubelet's API.
+func message(list []device.Listed) *v1beta1.ListAndWatchResponse {
+	devices := make([]v1beta1.Device, len(list))
+	resp := &v1beta1.ListAndWatchResponse{Devices: make([]*v1beta1.Device, len(list))}
+	for i := range list {
+		d := &devices[i]
+		d.ID, d.Health, d.Topology = list[i].ID, health(list[i].Healthy), topology(list[i].NUMA)
+		resp.Devices[i] = d
+	}
+	return resp
+}
+
+// topology is nil if no NUMA node is known: "no preference". A missing node, such as
+// -1, would be a hint that cannot be satisfied.
+func topology(nodes []int) *v1beta1.TopologyInfo {
+	var t *v1beta1.TopologyInfo
+	for _, id := range nodes {
+		if id < 0 {
+			continue
+		}
+		if t == nil {
+			t = &v1beta1.TopologyInfo{}
+		}
+		t.Nodes = append(t.Nodes, &v1beta1.NUMANode{ID: int64(id)})
+	}
+	return t
+}
+
+// containerResponse is a response in the kubelet's API.
+func containerResponse(r device.Response) *v1beta1.ContainerAllocateResponse {
+	resp := &v1beta1.ContainerAllocateResponse{Envs: r.Env, Annotations: r.Annotations}
+	for _, n := range r.Nodes {
+		resp.Devices = append(resp.Devices, &v1beta1.DeviceSpec{
+			ContainerPath: n.ContainerPath, HostPath: n.HostPath, Permissions: n.Permissions,
+		})
+	}
+	for _, m := range r.Mounts {
+		resp.Mounts = append(resp.Mounts, &v1beta1.Mount{
+			ContainerPath: m.ContainerPath, HostPath: m.HostPath, ReadOnly: m.ReadOnly,
+		})
+	}
+	for _, name := range r.CDI {
+		resp.CdiDevices = append(resp.CdiDevices, &v1beta1.CDIDevice{Name: name})
+	}
+	return resp
 }
 
 // connListener counts the open connections that it accepted.
