@@ -29,15 +29,15 @@ const utf8BOM = "\xef\xbb\xbf"
 // bindings of the keys do everything else: the library's decoding into structs accepts
 // keys in any letter case, passes integers to text parsers and reports wrong positions
 // inside arrays of tables.
-func (w *walk) decode(f File, order int) (*source, map[string]any) {
+func (r *reader) decode(f File, order int) (*source, map[string]any) {
 	src := &source{name: f.Name, order: order}
 	fail := func(at int, text, hint string) (*source, map[string]any) {
-		w.report(report{source: src, at: at, Problem: Problem{Text: text, Hint: hint}})
+		r.report(report{source: src, at: at, Problem: Problem{Text: text, Hint: hint}})
 		return src, nil
 	}
 	src.text = strings.TrimPrefix(string(f.Data), utf8BOM)
-	s := scan(src.text, w.nodes)
-	w.nodes = s.nodes
+	s := scan(src.text, r.nodes)
+	r.nodes = s.nodes
 	if s.problem != "" {
 		return fail(s.at, s.problem, "")
 	}

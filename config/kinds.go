@@ -73,11 +73,11 @@ func (v value) patterns(k kind) []pattern.Pattern {
 		if !ok {
 			continue
 		}
-		if v.w.alternatives > maxAllAlternatives {
+		if v.r.alternatives > maxAllAlternatives {
 			break
 		}
 		p, rule, hint := k.parse(s)
-		if v.w.alternatives += len(p.Alternatives()); v.w.alternatives > maxAllAlternatives {
+		if v.r.alternatives += len(p.Alternatives()); v.r.alternatives > maxAllAlternatives {
 			rule, hint = fmt.Sprintf("is too much: want at most %d patterns and alternatives in a configuration", maxAllAlternatives), ""
 		}
 		if rule == "" {
@@ -148,9 +148,9 @@ func attributeKinds() (all []attribute) {
 		case device.ClassValue:
 			k = pciClass
 		case device.AddressValue:
-			k = address("a PCI address", true, a.Example)
+			k = address("a PCI address", "", a.Example)
 		case device.SlotValue:
-			k = address("a PCI slot", false, a.Example)
+			k = address("a PCI slot", ".0", a.Example)
 		case device.NumberValue:
 			k = kind{mode: pattern.Number, bare: true, want: `a number, or numbers and ranges such as "0,2-7"`}
 		case device.WordValue:
@@ -172,28 +172,17 @@ var pciClass = kind{
 	},
 }
 
-// address accepts domain, bus, device and, of a function, its number. Domains of some
-// controllers have more than four digits.
-func address(what string, function bool, example string) kind {
-	fits := func(s string) bool {
-		domain, rest, _ := strings.Cut(s, ":")
-		bus, rest, _ := strings.Cut(rest, ":")
-		slot, number, has := strings.Cut(rest, ".")
-		return consists(domain+bus+slot, hexDigits) && 4 <= len(domain) && len(domain) <= 8 && len(bus) == 2 && len(slot) == 2 && slot[0] <= '1' &&
-			has == function && (!has || len(number) == 1 && consists(number, "01234567"))
-	}
+// address accepts addresses of PCI functions without a suffix.
+func address(what, suffix, example string) kind {
+	fits := func(s string) bool { return device.IsPCIAddress(s + suffix) }
 	want := fmt.Sprintf("one such as %q", example)
-	return kind{mode: pattern.Hex, want: want, check: func(a pattern.Alternative) (string, string) {
+	return kind{mode: pattern.Hex, want: want, check: func(a pattern.Alternative) (rule, hint string) {
 		s, whole := a.Literal()
 		if !whole || fits(s) {
 			return "", ""
 		}
-		hint := ""
-		// The format of lspci, and a slot without a function.
-		for _, meant := range []string{"0000:" + s, strings.SplitN(s, ".", 2)[0]} {
-			if fits(meant) {
-				hint = didYouMean(meant)
-			}
+		if meant := "0000:" + s; fits(meant) { // as lspci writes it
+			hint = didYouMean(meant)
 		}
 		return "is not " + what + ": want " + want, hint
 	}}

@@ -58,7 +58,7 @@ func readExclude(v value) Match {
 
 func readMatch(v value) Match {
 	m := Match{Place: v.fullPlace(), ReadOnly: true}
-	v.w.matches = append(v.w.matches, v)
+	v.r.matches = append(v.r.matches, v)
 	sound := v.read(func(t *table) {
 		// as comes first: it determines the valid globs and container paths.
 		t.as(&m.Mount, `"mount": files, sockets or directories that glob selects, as bind mounts`)
@@ -146,8 +146,8 @@ func (v value) virtual() (devices []Virtual) {
 		v.report(`an empty list: want at least one device such as "lic-0"`, "")
 	}
 	items := v.items()
-	if v.w.virtual += len(items); v.w.virtual > maxVirtual {
-		v.report(fmt.Sprintf("%d virtual devices: want at most %d in a configuration", v.w.virtual, maxVirtual), "")
+	if v.r.virtual += len(items); v.r.virtual > maxVirtual {
+		v.report(fmt.Sprintf("%d virtual devices: want at most %d in a configuration", v.r.virtual, maxVirtual), "")
 		return nil
 	}
 	for _, e := range items {

@@ -1,25 +1,149 @@
 package config
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"sort"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/internal/atomicfile"
 )
+
+// Limits of a configuration, since who writes it must not be able to exhaust the memory of
+// the program, nor its time.
+const (
+	// MaxFileSize is the maximum size of one file, in bytes, and maxSize that of all.
+	MaxFileSize = 1 << 20
+	maxSize     = 2 << 20
+	// maxKeys is the maximum number of keys and tables of a configuration.
+	maxKeys = 20_000
+	// maxResources is the maximum number of resources of a configuration.
+	maxResources = 1000
+	// maxVirtual is the maximum number of virtual devices of a configuration.
+	maxVirtual = 10_000
+	// maxAllAlternatives is the maximum number of alternatives of all patterns of a
+	// configuration.
+	maxAllAlternatives = 20_000
+	// maxVariables is the maximum number of variables of a text, and maxText its length:
+	// no string of an environment is longer than 128 KiB (execve(2)).
+	maxVariables = 100
+	maxText      = 64 << 10
+	// maxProblems is how many problems are reported, and maxFound how many are kept to find
+	// the first of them.
+	maxProblems = 100
+	maxFound    = 1000
+)
+
+// File is the text of one configuration file.
+type File struct {
+	// Name without directory, as in messages.
+	Name string
+	Data []byte
+}
+
+// Load reads the configuration at path: a file, or a directory whose *.toml files are
+// read in name order as one. An invalid text is an error of type Problems; other errors
+// are read errors.
+func Load(path string) (*Config, error) {
+	files, err := Read(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(files...)
+}
+
+// Read reads the text of the configuration at path, like Load.
+func Read(path string) ([]File, error) {
+	files, err := read(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	return files, nil
+}
+
+func read(path string) ([]File, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		f, err := readFile(path)
+		return []File{f}, err
+	}
+
+	// A mounted ConfigMap is a directory of links into ..data, a link that the kubelet
+	// replaces atomically (k8s.io/kubernetes/pkg/volume/util, AtomicWriter). Reading
+	// below its target gives files of one version.
+	dir := path
+	if data, err := filepath.EvalSymlinks(filepath.Join(path, "..data")); err == nil {
+		dir = data
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var files []File
+	size := 0
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") || filepath.Ext(e.Name()) != ".toml" {
+			continue
+		}
+		f, err := readFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		if size += len(f.Data); size > maxSize {
+			return nil, fmt.Errorf("%s: larger than %d bytes in all: want at most 2 MiB", path, maxSize)
+		}
+		files = append(files, f)
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%s: no *.toml file in this directory", path)
+	}
+	return files, nil
+}
+
+func readFile(path string) (File, error) {
+	data, err := atomicfile.Read(path, MaxFileSize)
+	return File{Name: filepath.Base(path), Data: data}, err
+}
+
+// Hash is that of a configuration with these files. It covers names and texts with
+// their lengths, so that different sets of files have different input.
+func Hash(files []File) string {
+	h := sha256.New()
+	for _, f := range files {
+		for _, part := range [][]byte{[]byte(f.Name), f.Data} {
+			h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+			h.Write(part)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
 
 // Parse validates the text of files, which are one configuration, in name order. The
 // error is of type Problems and has the problems of all files.
-func Parse(files ...File) (*Config, error) { return new(walk).parse(files) }
+func Parse(files ...File) (*Config, error) { return new(reader).parse(files) }
 
 // ParseForCDI is Parse for CDI specs without a kubelet: as if every resource had
 // container.cdi = true.
 func ParseForCDI(files ...File) (*Config, error) {
-	w := walk{allCDI: true}
-	return w.parse(files)
+	r := reader{allCDI: true}
+	return r.parse(files)
 }
 
-// walk is the state of reading one configuration: the problems so far, and keys that
+// reader is the state of reading one configuration: the problems so far, and keys that
 // stand elsewhere.
-type walk struct {
+type reader struct {
 	reports []report
 	found   int      // reports, including dropped ones
 	needs   []report // that --allow may permit
@@ -45,30 +169,30 @@ type walk struct {
 }
 
 // once returns a long hint the first time, then an empty one.
-func (w *walk) once(hint string) string {
-	if slices.Contains(w.listed, hint) {
+func (r *reader) once(hint string) string {
+	if slices.Contains(r.listed, hint) {
 		return ""
 	}
-	w.listed = append(w.listed, hint)
+	r.listed = append(r.listed, hint)
 	return hint
 }
 
-func (w *walk) report(r report) {
-	if w.found++; w.found <= maxFound {
-		w.reports = append(w.reports, r)
+func (r *reader) report(p report) {
+	if r.found++; r.found <= maxFound {
+		r.reports = append(r.reports, p)
 	}
 }
 
 // language lists the dotted keys of all tables except those in tables with arbitrary
 // keys: "resource.match.usb.id".
-func (w *walk) language() []string {
-	if w.keys == nil {
-		w.keys = *describe().keys
+func (r *reader) language() []string {
+	if r.keys == nil {
+		r.keys = *describe().keys
 	}
-	return w.keys
+	return r.keys
 }
 
-func (w *walk) parse(files []File) (*Config, error) {
+func (r *reader) parse(files []File) (*Config, error) {
 	files = slices.Clone(files)
 	sort.SliceStable(files, func(i, j int) bool { return files[i].Name < files[j].Name })
 	cfg := &Config{Hash: Hash(files)}
@@ -76,23 +200,23 @@ func (w *walk) parse(files []File) (*Config, error) {
 		cfg.Files = append(cfg.Files, f.Name)
 	}
 	named := make(map[string]*Resource)
-	for _, v := range w.readTop(files) {
-		r := readResource(v)
-		if other := named[r.Name]; other != nil {
-			v.child("name").checkSameName(&r, other)
+	for _, v := range r.readTop(files) {
+		res := readResource(v)
+		if other := named[res.Name]; other != nil {
+			v.child("name").checkSameName(&res, other)
 		}
-		if r.Name != "" {
-			named[r.Name] = &r
+		if res.Name != "" {
+			named[res.Name] = &res
 		}
-		cfg.Resources = append(cfg.Resources, r)
+		cfg.Resources = append(cfg.Resources, res)
 	}
-	if err := problems(w.reports, w.found); err != nil {
+	if err := problems(r.reports, r.found); err != nil {
 		return nil, err
 	}
-	for _, r := range inOrder(w.notes) {
-		cfg.Notes = append(cfg.Notes, r.Problem)
+	for _, n := range inOrder(r.notes) {
+		cfg.Notes = append(cfg.Notes, n.Problem)
 	}
-	cfg.needs = inOrder(w.needs)
+	cfg.needs = inOrder(r.needs)
 	return cfg, nil
 }
 
@@ -136,7 +260,7 @@ func (v value) resources() []value {
 		return nil
 	}
 	out := v.tables("[[resource]]")
-	if v.w.resources += len(out); v.w.resources > maxResources {
+	if v.r.resources += len(out); v.r.resources > maxResources {
 		v.report(tooManyResources, "")
 		return nil
 	}
@@ -165,27 +289,27 @@ func (s *setting) set(v value, value, want string) {
 }
 
 // readTop reads the top level of all files, and returns their resources.
-func (w *walk) readTop(files []File) (resources []value) {
+func (r *reader) readTop(files []File) (resources []value) {
 	for i, f := range files {
-		src, tables := w.decode(f, i)
+		src, tables := r.decode(f, i)
 		if tables == nil {
 			continue
 		}
 		var t top
-		v := value{w: w, source: src, raw: tables}
+		v := value{r: r, source: src, raw: tables}
 		v.read(t.bind)
 		resources = append(resources, t.resources...)
-		w.domain.set(v.child("domain"), t.domain, "domain for the whole configuration; a name may have another")
-		w.api.set(v.child("api"), string(t.api), "default for the whole configuration; a resource may have another")
+		r.domain.set(v.child("domain"), t.domain, "domain for the whole configuration; a name may have another")
+		r.api.set(v.child("api"), string(t.api), "default for the whole configuration; a resource may have another")
 	}
 	// A missing key may be in an unreadable file.
-	w.undecided = w.found > 0
-	if len(resources) == 0 && !w.undecided {
+	r.undecided = r.found > 0
+	if len(resources) == 0 && !r.undecided {
 		all := &source{name: "configuration"}
 		if len(files) == 1 {
 			all.name = files[0].Name
 		}
-		w.report(report{source: all, at: noPosition, Problem: Problem{Text: "no resource: want one or more [[resource]]"}})
+		r.report(report{source: all, at: noPosition, Problem: Problem{Text: "no resource: want one or more [[resource]]"}})
 	}
 	return resources
 }

@@ -2,11 +2,16 @@ package config
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"math"
+	"net"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"tags.cncf.io/container-device-interface/pkg/parser"
 
@@ -36,13 +41,13 @@ func readResource(v value) Resource {
 		NUMA:        NUMA{Auto: true},
 		Identity:    IdentityAuto,
 		Register:    RegisterWhenPresent,
-		API:         API(cmp.Or(v.w.api.value, string(APIDevicePlugin))),
+		API:         API(cmp.Or(v.r.api.value, string(APIDevicePlugin))),
 		EvictAfter:  defaultEvictAfter,
 		Prefer:      PreferNUMA,
 		ForgetAfter: defaultForgetAfter,
 		Container:   Container{Permissions: defaultPermissions, AutoCDI: true},
 	}
-	v.w.texts, v.w.matches = nil, nil
+	v.r.texts, v.r.matches = nil, nil
 	sound := v.read(func(t *table) {
 		t.key("name", stringForm, func(v value) { v.resourceName(&r) },
 			"name of the resource, optionally with another domain than the one above")
@@ -82,7 +87,7 @@ func readResource(v value) Resource {
 	if m := v.child("match"); m.isEmpty() && len(r.Match) == 0 && v.has("match") {
 		m.report("an empty list: want at least one match", matchHint)
 	}
-	if v.w.allCDI || r.API == APIDRA { // which has no other injection
+	if v.r.allCDI || r.API == APIDRA { // which has no other injection
 		r.Container.CDI, r.Container.AutoCDI = true, false
 	}
 	if v.lacks("each") {
@@ -173,7 +178,7 @@ func (v value) resourceName(r *Resource) {
 	// literal parts are checked.
 	domain, name, own := strings.Cut(sampleName(text), "/")
 	if !own {
-		domain, name = v.w.domain.value, domain
+		domain, name = v.r.domain.value, domain
 	}
 	if rule := checkNamePart(name); rule != "" {
 		v.report(quote(s)+" "+rule, "")
@@ -190,8 +195,8 @@ func (v value) resourceName(r *Resource) {
 		}
 		text = append(device.Literal(strings.TrimPrefix(text[0].Literal, domain+"/")), text[1:]...)
 	case domain == "":
-		if !v.w.undecided {
-			v.w.undecided = true // reported once
+		if !v.r.undecided {
+			v.r.undecided = true // reported once
 			v.report(quote(s)+" has no domain: want one in the name, or for all names at the top of the file",
 				`write domain = "example.com" above the first [[resource]]`)
 		}
@@ -288,7 +293,7 @@ func (v value) groupVariable() string {
 		if name, ok := strings.CutPrefix(s, "${"); ok {
 			return "is written as in a text: want the name alone", didYouMean(strings.TrimSuffix(name, "}"))
 		}
-		rule, hint = v.w.checkVariable(s)
+		rule, hint = v.r.checkVariable(s)
 		known, _ := variableNamed(s)
 		if rule == "" && (!known.device || known.single || strings.HasPrefix(s, varPrefix)) {
 			rule = "is not what hardware has in common: want " + want
@@ -308,4 +313,93 @@ func readWhen(v value) *When {
 		v.report("an empty table: want node_name or exists", "")
 	}
 	return w
+}
+
+const (
+	// minInterval: no check of a device takes longer.
+	minInterval     = 5 * time.Second
+	defaultInterval = 30 * time.Second
+)
+
+func readHealth(v value) *Health {
+	h := &Health{Interval: defaultInterval}
+	sound := v.read(func(t *table) {
+		t.boolean("open", &h.Open, "whether each node of a device can be opened for reading")
+		t.attributes("attr", &h.Attr, plainAttribute, "sysfs attributes and their values")
+		t.text("tcp", &h.TCP, tcpAddress, "HOST:PORT that accepts TCP connections")
+		t.duration("interval", &h.Interval, minInterval, `"30s" or "2m"`, "time between two checks of a device")
+	})
+	if sound && !h.Open && v.lacks("attr") && v.lacks("tcp") {
+		v.report("checks nothing: want at least one of open, attr and tcp", "health.open = true checks that the nodes can be opened")
+	}
+	return h
+}
+
+// addressForm checks a TCP address, except for a port that is a variable.
+func addressForm(written, sample string) (rule, hint string) {
+	if i := strings.LastIndexByte(sample, ':'); i >= 0 && !strings.HasSuffix(written, sample[i:]) {
+		sample = sample[:i] + ":1"
+	}
+	err := CheckAddress(sample)
+	if err == nil {
+		return "", ""
+	}
+	return err.Error() + `: want one such as "10.0.0.5:554" or "[fd00::5]:554"`, ""
+}
+
+// CheckAddress returns an error unless address is HOST:PORT with a host and a port
+// number. Its text continues the quoted address.
+func CheckAddress(address string) error {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || host == "" || strings.ContainsFunc(host, notInHost) {
+		return errors.New("is not HOST:PORT")
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return errors.New("has no port from 1 to 65535")
+	}
+	return nil
+}
+
+// notInHost are characters that neither a host name nor an address contains.
+func notInHost(r rune) bool {
+	return unicode.IsControl(r) || unicode.IsSpace(r) || strings.ContainsRune("/@?#[]", r)
+}
+
+const (
+	defaultEvictAfter = 5 * time.Minute
+	never             = "never"
+	// maxAttributes leaves room for those of the hardware: a device in a ResourceSlice has
+	// at most 32.
+	maxAttributes    = 20
+	maxAttributeName = 32
+)
+
+var apis = []API{APIDevicePlugin, APIDRA}
+
+// reservedAttributes are those that every device has.
+var reservedAttributes = []string{"id", "resource"}
+
+// claimAttributes reads v as a table of attributes, by name.
+func (v value) claimAttributes() (all []Attribute) {
+	for name, e := range v.own("of strings", "the name of an attribute") {
+		switch {
+		case slices.Contains(reservedAttributes, name):
+			e.report(quote(name)+" is what every device has: want another name", "")
+		case !consists(name, alnum+"_") || isDigit(name[0]) || len(name) > maxAttributeName:
+			e.report(quote(name)+` is not the name of an attribute: want a letter, then letters, digits and "_", at most 32 in all`, "")
+		case len(all) == maxAttributes:
+			v.report(fmt.Sprintf("more than %d attributes: want fewer", maxAttributes), "")
+			return all
+		}
+		all = append(all, Attribute{name, e.text(attributeValue)})
+	}
+	return all
+}
+
+// evictAfter reads v as a duration, or "never", which is negative.
+func (v value) evictAfter() time.Duration {
+	if v.raw == never {
+		return -1
+	}
+	return v.duration(time.Second, `"30s", "5m" or "never"`)
 }

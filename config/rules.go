@@ -60,7 +60,7 @@ func (v value) checkMatch(m *Match, sound bool) {
 func (v value) wantAlone(name, why string, allowed ...string) {
 	m, _ := v.raw.(map[string]any)
 	for k := range m {
-		if k != name && !slices.Contains(allowed, k) && slices.Contains(v.w.language(), "resource.match."+k) {
+		if k != name && !slices.Contains(allowed, k) && slices.Contains(v.r.language(), "resource.match."+k) {
 			v.child(k).report("beside "+name+": want it in a match of its own", why)
 		}
 	}
@@ -142,7 +142,7 @@ func (v value) checkVirtual(r *Resource) {
 	for i := range r.Match {
 		for _, d := range r.Match[i].Virtual {
 			if seen[d.Name] {
-				v.w.matches[i].child("virtual").report(quote(d.Name)+" is the name of two virtual devices: want a name of its own for each", "")
+				v.r.matches[i].child("virtual").report(quote(d.Name)+" is the name of two virtual devices: want a name of its own for each", "")
 			}
 			seen[d.Name] = true
 		}
@@ -163,7 +163,7 @@ func (v value) checkNets(r *Resource) {
 	case r.Shared:
 		v.child("shared").report("true: want false, "+why, "")
 	default:
-		v.w.matches[moved].child("net").needs("moving network interfaces of the host", allowNet, func(a Allow) bool { return a.Net })
+		v.r.matches[moved].child("net").needs("moving network interfaces of the host", allowNet, func(a Allow) bool { return a.Net })
 	}
 }
 
@@ -191,7 +191,7 @@ func (v value) checkPaths(r *Resource) {
 	fixed(container.child("net_name"), r.Container.NetName, "name of its own for each interface", `"can-${usb.serial}" tells them apart`)
 	for i := range r.Match {
 		if _, one := r.Match[i].Glob.Literal(); !one {
-			fixed(v.w.matches[i].child("container_path"), r.Match[i].ContainerPath, path, hint)
+			fixed(v.r.matches[i].child("container_path"), r.Match[i].ContainerPath, path, hint)
 		}
 	}
 }

@@ -27,16 +27,16 @@ func (v value) read(bind func(t *table)) (sound bool) {
 		bind(&table{value: v})
 		return true
 	}
-	keys, before := v.keys(), v.w.found
+	keys, before := v.keys(), v.r.found
 	t := &table{value: v, names: make([]string, 0, 32)}
 	bind(t)
 	if t.known == len(keys) {
-		return v.w.found == before
+		return v.r.found == before
 	}
 	for _, name := range slices.Sorted(maps.Keys(keys)) {
 		if !slices.Contains(t.names, name) {
 			hint := ""
-			if v.w.found < maxFound { // it takes time
+			if v.r.found < maxFound { // it takes time
 				hint = v.unknownHint(name, t.names)
 			}
 			v.key(name).report("unknown key "+quote(name), hint)
@@ -55,7 +55,7 @@ func (t *table) key(name string, form func() form, read func(v value), help stri
 		t.describes.properties[name]["description"] = help
 	} else if raw, ok := t.keys()[name]; ok {
 		t.known++
-		read(value{w: t.w, above: &t.value, name: name, raw: raw})
+		read(value{r: t.r, above: &t.value, name: name, raw: raw})
 	}
 }
 
@@ -145,7 +145,7 @@ func describe() *schema {
 
 func (s *schema) run(bind func(t *table)) {
 	s.properties = make(map[string]form)
-	bind(&table{value: value{w: new(walk), source: &source{keys: &node{}}, describes: s}})
+	bind(&table{value: value{r: new(reader), source: &source{keys: &node{}}, describes: s}})
 }
 
 // dotted is the path of a key of the table.

@@ -143,7 +143,7 @@ func variableNamed(name string) (variable, bool) {
 
 // checkVariable returns the rule that the name of a variable violates, to be appended
 // to it, or empty.
-func (w *walk) checkVariable(name string) (rule, hint string) {
+func (r *reader) checkVariable(name string) (rule, hint string) {
 	if attribute, ok := strings.CutPrefix(name, attrPrefix); ok {
 		return wildAttribute.check(attribute), ""
 	}
@@ -170,7 +170,7 @@ func (w *walk) checkVariable(name string) (rule, hint string) {
 	case len(ending) > 0:
 		return unknownVariable, didYouMean(ending...)
 	}
-	return unknownVariable, w.once("the variables are " + list(variableNames()))
+	return unknownVariable, r.once("the variables are " + list(variableNames()))
 }
 
 const unknownVariable = "is an unknown variable"
@@ -236,7 +236,7 @@ func (v value) text(r role) (text device.Text) {
 			return err.Error(), ""
 		}
 		for _, name := range parsed.Vars() {
-			switch rule, hint := v.w.checkVariable(name); rule {
+			switch rule, hint := v.r.checkVariable(name); rule {
 			case "":
 			case unknownVariable:
 				return "has the unknown variable " + quote("${"+name+"}"), hint
@@ -245,7 +245,7 @@ func (v value) text(r role) (text device.Text) {
 			}
 		}
 		text = parsed
-		v.w.texts = append(v.w.texts, textUse{at: v, written: s, text: text, role: r})
+		v.r.texts = append(v.r.texts, textUse{at: v, written: s, text: text, role: r})
 		return "", ""
 	})
 	return text
@@ -254,7 +254,7 @@ func (v value) text(r role) (text device.Text) {
 // checkTexts checks the texts of a resource. sound is set if it has no other problem,
 // so that its globs are valid.
 func (v value) checkTexts(r *Resource, sound bool) {
-	for _, u := range v.w.texts {
+	for _, u := range v.r.texts {
 		r.Variables = append(r.Variables, u.text.Vars()...)
 		if rule, hint := u.check(r, sound); rule != "" {
 			u.at.report(quote(u.written)+" "+rule, hint)
@@ -362,16 +362,11 @@ func absolutePath(_, sample string) (rule, hint string) {
 	return rule, ""
 }
 
-// interfaceName is a valid name of a network interface (dev_valid_name in
-// net/core/dev.c).
 func interfaceName(_, sample string) (rule, hint string) {
-	switch {
-	case len(sample) > device.MaxNetName:
-		return fmt.Sprintf("is too long for a network interface: want at most %d characters", device.MaxNetName), ""
-	case !device.ValidNetName(sample):
-		return `is not the name of a network interface: want one such as "can0"`, ""
+	if !device.ValidNetName(sample) {
+		rule = fmt.Sprintf(`is not the name of a network interface: want one such as "can0", at most %d characters`, device.MaxNetName)
 	}
-	return "", ""
+	return rule, ""
 }
 
 // annotationName returns the rule that the key of an annotation violates, or empty.

@@ -15,7 +15,7 @@ import (
 // value is one TOML value and its position. Places are formatted for problems only:
 // most values are valid.
 type value struct {
-	w *walk
+	r *reader
 	// above is the table or list that contains it; nil at the top of a file, which
 	// source is then.
 	above  *value
@@ -98,7 +98,7 @@ func (v value) around(path string) value {
 
 // child is the value of a key of the table v.
 func (v value) child(name string) value {
-	return value{w: v.w, above: &v, name: name, raw: v.keys()[name]}
+	return value{r: v.r, above: &v, name: name, raw: v.keys()[name]}
 }
 
 // keys of the table v, nil if it is no table.
@@ -109,12 +109,12 @@ func (v value) keys() map[string]any {
 
 // key is the name of a key of the table v.
 func (v value) key(name string) value {
-	return value{w: v.w, above: &v, name: name, unnamed: true, raw: name}
+	return value{r: v.r, above: &v, name: name, unnamed: true, raw: name}
 }
 
 // item is element i of the list v, from 0.
 func (v value) item(i int, raw any) value {
-	return value{w: v.w, above: &v, index: i + 1, raw: raw}
+	return value{r: v.r, above: &v, index: i + 1, raw: raw}
 }
 
 // has reports whether the table v has a key.
@@ -160,10 +160,10 @@ func (v value) isEmpty() bool {
 }
 
 // report records a problem of v; hint may be empty.
-func (v value) report(text, hint string) { v.w.report(v.problem(text, hint)) }
+func (v value) report(text, hint string) { v.r.report(v.problem(text, hint)) }
 
 // note records what is better written otherwise.
-func (v value) note(text, hint string) { v.w.notes = append(v.w.notes, v.problem(text, hint)) }
+func (v value) note(text, hint string) { v.r.notes = append(v.r.notes, v.problem(text, hint)) }
 
 func (v value) problem(text, hint string) report {
 	src, n := v.find()

@@ -9,10 +9,10 @@ import (
 // valuesOf reads a valid value of a kind.
 func valuesOf(t *testing.T, k kind, raw any) pattern.Values {
 	t.Helper()
-	w := new(walk)
-	v := value{w: w, source: &source{keys: &node{}}, raw: raw}.values(k)
-	if len(w.reports) > 0 {
-		t.Fatalf("values(%v): %v", raw, w.reports)
+	r := new(reader)
+	v := value{r: r, source: &source{keys: &node{}}, raw: raw}.values(k)
+	if len(r.reports) > 0 {
+		t.Fatalf("values(%v): %v", raw, r.reports)
 	}
 	return v
 }
@@ -107,10 +107,10 @@ func TestGlobKinds(t *testing.T) {
 		"/dev/":         {false, false},
 	} {
 		for i, k := range []kind{nodeGlob, mountGlob} {
-			w := new(walk)
-			value{w: w, source: &source{keys: &node{}}, raw: s}.glob(k)
-			if (len(w.reports) == 0) != want[i] {
-				t.Errorf("%q below /dev: %v, %v", s, i == 0, w.reports)
+			r := new(reader)
+			value{r: r, source: &source{keys: &node{}}, raw: s}.glob(k)
+			if (len(r.reports) == 0) != want[i] {
+				t.Errorf("%q below /dev: %v, %v", s, i == 0, r.reports)
 			}
 		}
 	}
