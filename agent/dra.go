@@ -260,46 +260,58 @@ func (d *draDriver) Inject(ctx context.Context, names []string) (r device.Respon
 		}
 		devices = append(devices, v)
 	}
-	type source struct{ resource, value string }
-	taken := map[string]source{} // by what a container can have once
-	var twice error
-	take := func(m *resource, what, value string) {
-		if have, ok := taken[what]; ok && have.resource != m.Name && have.value != value && twice == nil {
-			twice = fmt.Errorf("%s is of %s and of %s in one claim: give each its own in the configuration, or use a claim for each", what, have.resource, m.Name)
-		}
-		taken[what] = source{m.Name, value}
-	}
 	r.Env = map[string]string{}
+	taken := contents{}
 	for _, m := range order {
 		one, err := m.Allocate(ctx, ids[m])
+		if err == nil {
+			err = taken.add(m.Name, one, d.injector.specs)
+		}
 		if err != nil {
 			return r, nil, err
 		}
-		for _, name := range one.CDI {
-			if kind, _, _ := strings.Cut(name, "="); kind != m.Name {
-				continue
-			}
-			edits := d.injector.specs.Edits(name)
-			if edits == nil {
-				return r, nil, fmt.Errorf("device %q: its CDI spec below --cdi-dir does not have it", name)
-			}
-			for _, n := range edits.DeviceNodes {
-				take(m, "path "+n.Path, n.HostPath)
-			}
-			for _, v := range edits.Mounts {
-				take(m, "path "+v.ContainerPath, v.HostPath)
-			}
-		}
-		for _, v := range one.Mounts {
-			take(m, "path "+v.ContainerPath, v.HostPath)
-		}
-		for _, key := range slices.Sorted(maps.Keys(one.Env)) {
-			take(m, "environment variable "+key, one.Env[key])
-			r.Env[key] = one.Env[key]
-		}
+		maps.Copy(r.Env, one.Env)
 		r.Mounts = append(r.Mounts, one.Mounts...)
 	}
-	return r, devices, twice
+	return r, devices, nil
+}
+
+// contents are what a container has of several resources: at each path, and in each
+// environment variable.
+type contents map[string]struct{ resource, value string }
+
+// add adds what the response of a resource brings, its CDI entries included. Two resources
+// at one place are an error.
+func (c contents) add(resource string, r device.Response, specs *cdi.Writer) error {
+	places := map[string]string{}
+	for key, value := range r.Env {
+		places["environment variable "+key] = value
+	}
+	for _, m := range r.Mounts {
+		places["path "+m.ContainerPath] = m.HostPath
+	}
+	for _, name := range r.CDI {
+		if kind, _, _ := strings.Cut(name, "="); kind != resource {
+			continue
+		}
+		edits := specs.Edits(name)
+		if edits == nil {
+			return fmt.Errorf("device %q: its CDI spec below --cdi-dir does not have it", name)
+		}
+		for _, n := range edits.DeviceNodes {
+			places["path "+n.Path] = n.HostPath
+		}
+		for _, m := range edits.Mounts {
+			places["path "+m.ContainerPath] = m.HostPath
+		}
+	}
+	for _, place := range slices.Sorted(maps.Keys(places)) {
+		if have, ok := c[place]; ok && have.value != places[place] {
+			return fmt.Errorf("%s is of %s and of %s in one claim: give each its own in the configuration, or use a claim for each", place, have.resource, resource)
+		}
+		c[place] = struct{ resource, value string }{resource, places[place]}
+	}
+	return nil
 }
 
 // addClaims adds what claims hold: the prepared ones, and those that the kubelet lists by

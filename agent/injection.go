@@ -59,44 +59,40 @@ type cdiNames struct {
 // what can't be written, which may end without an event.
 func (i *injector) sync(v *View, out ledger.Output, mayBeHeld func(id string) bool) (failed map[string]error, err error) {
 	r := newRetention(v, out, i.injected, mayBeHeld)
-	injected := ledger.Injected{}
 	keepLink, keepEntry := r.keepLink, r.keepEntry
 	if i.options.CDIOnly { // an entry goes when its device does
 		keepLink, keepEntry = nil, nil
 	}
+	failed, specsErr := i.syncSpecs(out, keepEntry)
+	linksOnly(out, failed)
+	linksErr := i.syncLinks(out, keepLink, failed)
+	infosErr := i.infos.sync(v, out)
+	i.problems.warn("device-info", infosErr, "device information for Multus can't be written", "hint", i.options.hint("device-info-dir"))
+	i.injected, i.retains = r.record(out), r.any
+	return failed, errors.Join(specsErr, linksErr, infosErr)
+}
+
+// syncLinks does the links, and adds the devices without one to failed.
+func (i *injector) syncLinks(out ledger.Output, keep func(links.Link) bool, failed map[string]error) error {
 	var want []links.Link
 	for _, res := range out.Resources {
 		for _, e := range res.Devices {
-			id := e.Offer.ID
-			for path := range i.injected[id] {
-				if r.unchanged(id, path) {
-					injected.Add(id, path, nodeID(v, path))
-				}
-			}
-			if !e.Present {
-				continue
-			}
-			want = append(want, links.For(e.Offer)...)
-			for _, n := range e.Offer.Nodes {
-				injected.Add(id, n.HostPath, nodeID(v, n.HostPath))
+			if e.Present {
+				want = append(want, links.For(e.Offer)...)
 			}
 		}
 	}
-	failed, specsErr := i.syncSpecs(out, keepEntry)
-	linksOnly(out, failed)
-	linksErr := i.links.Sync(want, keepLink)
-	if linksErr != nil {
-		i.problems.warn("links", linksErr, "links are out of date")
-		for _, link := range want {
-			if target, err := os.Readlink(i.links.Path(link.ID, link.Key)); err != nil || target != link.Target {
-				failed[link.ID] = errors.New("its link below --run-dir can't be made")
-			}
+	err := i.links.Sync(want, keep)
+	if err == nil {
+		return nil
+	}
+	i.problems.warn("links", err, "links are out of date")
+	for _, link := range want {
+		if target, err := os.Readlink(i.links.Path(link.ID, link.Key)); err != nil || target != link.Target {
+			failed[link.ID] = errors.New("its link below --run-dir can't be made")
 		}
 	}
-	infosErr := i.infos.sync(v, out)
-	i.problems.warn("device-info", infosErr, "device information for Multus can't be written", "hint", i.options.hint("device-info-dir"))
-	i.injected, i.retains = injected, r.any
-	return failed, errors.Join(specsErr, linksErr, infosErr)
+	return err
 }
 
 // successors are the offers with a node of a device that was listed with another ID, which
@@ -149,7 +145,7 @@ func linksOnly(out ledger.Output, failed map[string]error) {
 	}
 }
 
-// syncSpecs does the CDI half.
+// syncSpecs does the CDI specs.
 func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostPaths []string) bool) (failed map[string]error, err error) {
 	failed, i.taken = map[string]error{}, false
 	var specs []*cdi.Spec
@@ -252,6 +248,28 @@ func (r *retention) keep(id string, hostPaths ...string) bool {
 	}
 	r.any = true
 	return true
+}
+
+// record returns the targets from now on: those of the listed devices, and earlier ones
+// that are unchanged.
+func (r *retention) record(out ledger.Output) ledger.Injected {
+	next := ledger.Injected{}
+	for _, res := range out.Resources {
+		for _, e := range res.Devices {
+			id := e.Offer.ID
+			for path := range r.injected[id] {
+				if r.unchanged(id, path) {
+					next.Add(id, path, nodeID(r.view, path))
+				}
+			}
+			for _, n := range e.Offer.Nodes {
+				if e.Present {
+					next.Add(id, n.HostPath, nodeID(r.view, n.HostPath))
+				}
+			}
+		}
+	}
+	return next
 }
 
 // unchanged reports whether the node at a path is the one that was injected for a
