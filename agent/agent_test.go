@@ -2,170 +2,15 @@ package agent_test
 
 import (
 	"context"
-	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/generic-dp/generic-dp/agent"
-	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/kubelettest"
-	"github.com/generic-dp/generic-dp/internal/sysfstest"
 )
-
-// limit is the timeout of everything that a test waits for.
-const limit = 20 * time.Second
-
-// node is one Kubernetes node: a host whose devices come and go, a kubelet,
-// and what an instance leaves behind.
-type node struct {
-	*testing.T
-	host    *sysfstest.Host
-	kubelet *kubelettest.Kubelet
-	options agent.Options
-	log     *logBuffer
-}
-
-func newNode(t *testing.T, text string) *node {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "gdp") // a socket's path has at most 107 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	n := &node{T: t, host: sysfstest.NewHost(t, sysfstest.HostOptions{}), log: &logBuffer{}}
-	n.options = agent.Options{
-		Config: filepath.Join(dir, "config.toml"),
-		Paths: agent.Paths{
-			KubeletDir: filepath.Join(dir, "kubelet"), PodResources: filepath.Join(dir, "pods.sock"),
-			Sysfs: n.host.Sysfs(), Dev: n.host.Dev(),
-			RunDir: filepath.Join(dir, "run"), StateDir: filepath.Join(dir, "state"), CDIDir: filepath.Join(dir, "cdi"),
-		},
-		Log: slog.New(slog.NewTextHandler(n.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-	}
-	n.configure(text)
-	n.kubelet = kubelettest.New(kubelettest.Options{Dir: n.options.Paths.KubeletDir, PodResources: n.options.Paths.PodResources})
-	if err := n.kubelet.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(n.kubelet.Stop)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log(n.log.String())
-		}
-	})
-	return n
-}
-
-func (n *node) configure(text string) {
-	n.Helper()
-	if err := os.WriteFile(n.options.Config, []byte(text), 0o600); err != nil {
-		n.Fatal(err)
-	}
-}
-
-// serve starts an instance; stop ends it as SIGTERM does.
-func (n *node) serve() (a *agent.Agent, stop func()) {
-	n.Helper()
-	a, err := agent.New(n.Context(), n.options)
-	if err != nil {
-		n.Fatal(err)
-	}
-	return a, n.run(a)
-}
-
-func (n *node) run(a *agent.Agent) (stop func()) {
-	n.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- a.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			n.Errorf("Run: %v", err)
-		}
-	})
-	n.Cleanup(stop)
-	return stop
-}
-
-// until waits for a condition on what the kubelet knows.
-func (n *node) until(what string, condition func() bool) {
-	n.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	if err := n.kubelet.WaitFor(ctx, condition); err != nil {
-		n.Fatalf("%s: %v", what, err)
-	}
-}
-
-func (n *node) untilListed(resource string, healthy, unhealthy []string) {
-	n.Helper()
-	n.until("list of "+resource, func() bool {
-		list, _ := n.kubelet.Latest(resource)
-		return slices.Equal(list.Healthy(), healthy) && slices.Equal(list.Unhealthy(), unhealthy)
-	})
-}
-
-// addBus makes a USB controller with one bus.
-func (n *node) addBus() {
-	n.Helper()
-	controller := n.host.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330", Driver: "xhci_hcd"})
-	n.host.AddRootHub(controller, 1, "480")
-}
-
-func (n *node) linkOf(id, key string) string {
-	target, err := os.Readlink(filepath.Join(n.options.Paths.RunDir, "links", id, key))
-	if err != nil {
-		return ""
-	}
-	return target
-}
-
-// spec is the text of the CDI spec of a resource, empty for none.
-func (n *node) spec(kind string) string {
-	n.Helper()
-	w := cdi.Writer{Dir: n.options.Paths.CDIDir, Owner: n.options.Paths.RunDir}
-	data, _ := os.ReadFile(filepath.Join(w.Dir, w.FileName(kind)))
-	return string(data)
-}
-
-type logBuffer struct {
-	mu  sync.Mutex
-	log strings.Builder
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.log.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.log.String()
-}
-
-const zigbee = `
-domain = "example.com"
-[[resource]]
-name = "zigbee"
-match = { usb = { id = "10c4:ea60" }, glob = "/dev/ttyUSB*" }
-container.path = "/dev/zigbee"
-container.env.SERIAL = "${usb.serial}"
-`
-
-func stick(port, serial, tty string) sysfstest.USB {
-	return sysfstest.USB{
-		Port: port, Vendor: "10c4", Product: "ea60", Serial: serial,
-		Interfaces: []sysfstest.Interface{{Number: 0, Class: "ff", Driver: "cp210x", Nodes: []sysfstest.Node{sysfstest.SerialPort(tty, 0)}}},
-	}
-}
 
 // A device goes and another one gets its name; the first comes back under another name:
 // it keeps its ID, and its link leads to it or does not exist.
@@ -175,7 +20,7 @@ func TestLinkFollowsTheDevice(t *testing.T) {
 	n.addBus()
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	n.serve()
-	const a, b, key = "usb:10c4:ea60:AAAA1111", "usb:10c4:ea60:BBBB2222", "if00:ttyUSB"
+	const a, b, key = stickID, otherID, "if00:ttyUSB"
 	n.untilListed("example.com/zigbee", []string{a}, nil)
 	if got := n.linkOf(a, key); got != "/dev/ttyUSB0" {
 		t.Fatalf("link of the first leads to %q, want /dev/ttyUSB0", got)
@@ -217,7 +62,7 @@ func TestCDISpecFollowsTheDevice(t *testing.T) {
 	n.addBus()
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	_, stop := n.serve()
-	const a = "usb:10c4:ea60:AAAA1111"
+	const a = stickID
 	n.untilListed("example.com/zigbee", []string{a}, nil)
 	spec := func() string {
 		return n.spec("example.com/zigbee")
@@ -252,7 +97,7 @@ func TestRestartRemembers(t *testing.T) {
 	n := newNode(t, zigbee)
 	n.addBus()
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	const a = "usb:10c4:ea60:AAAA1111"
+	const a = stickID
 	_, stop := n.serve()
 	n.untilListed("example.com/zigbee", []string{a}, nil)
 	stop()
@@ -277,34 +122,12 @@ func TestHeldDeviceIsListedWithoutState(t *testing.T) {
 	n := newNode(t, zigbee+"register = \"always\"\n")
 	n.addBus()
 	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB0"))
-	const a, b = "usb:10c4:ea60:AAAA1111", "usb:10c4:ea60:BBBB2222"
+	const a, b = stickID, otherID
 	n.kubelet.Hold(kubelettest.Claim{Namespace: "default", Pod: "p", Container: "c", Resource: "example.com/zigbee"}, a)
 	n.serve()
 	n.untilListed("example.com/zigbee", []string{b}, []string{a})
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB1"))
 	n.untilListed("example.com/zigbee", []string{a, b}, nil)
-}
-
-func TestBrokenConfigurationKeepsTheLastGoodOne(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "")
-	_, err := agent.New(n.Context(), n.options)
-	if err == nil {
-		t.Fatal("a configuration without resources was accepted")
-	}
-	n.configure("domain = \"example.com\"\n[[resource]]\nname = \"x\"\nmatch.glob = \"/dev/x*\"\n")
-	n.host.AddNode("", sysfstest.Node{Name: "x0", Subsystem: "misc"})
-	_, stop := n.serve()
-	n.untilListed("example.com/x", []string{"x0"}, nil)
-	stop()
-	n.configure("domain = \"example.com\"\n[[resource]]\nnaem = \"x\"\n")
-	n.serve()
-	n.untilListed("example.com/x", []string{"x0"}, nil)
-	for _, want := range []string{"the last good one is served", `unknown key \"naem\"`} {
-		if !strings.Contains(n.log.String(), want) {
-			t.Errorf("log lacks %q", want)
-		}
-	}
 }
 
 // During a rolling update two instances serve; the new one writes links and state once
@@ -314,7 +137,7 @@ func TestNewInstanceInheritsTheLock(t *testing.T) {
 	n := newNode(t, zigbee)
 	n.addBus()
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	const a, b = "usb:10c4:ea60:AAAA1111", "usb:10c4:ea60:BBBB2222"
+	const a, b = stickID, otherID
 	_, stopOld := n.serve()
 	n.untilListed("example.com/zigbee", []string{a}, nil)
 	_, stopNew := n.serve()

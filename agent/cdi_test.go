@@ -27,7 +27,7 @@ func newHost(t *testing.T, text string) *node {
 
 func TestSpecsWithoutAKubelet(t *testing.T) {
 	t.Parallel()
-	const first, second, kind = "usb:10c4:ea60:AAAA1111", "usb:10c4:ea60:BBBB2222", "example.com/zigbee"
+	const first, second, kind = stickID, otherID, "example.com/zigbee"
 	n := newHost(t, zigbee)
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	// A link of a former instance with a kubelet.

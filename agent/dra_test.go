@@ -115,8 +115,7 @@ func TestByClaim(t *testing.T) {
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
 	a, _ := n.serve()
-	const id = "usb:10c4:ea60:AAAA1111"
-	all := []string{dra.DeviceName(id), dra.DeviceName("usb:10c4:ea60:BBBB2222")}
+	all := []string{dra.DeviceName(stickID), dra.DeviceName(otherID)}
 	n.untilPublished(api, map[string]string{all[0]: "", all[1]: ""})
 	n.until("registration", func() bool { return n.kubelet.Drivers(dra.Driver) == 1 })
 	if n.kubelet.Count("example.com/zigbee").Known {
@@ -193,7 +192,7 @@ func TestRestartByClaim(t *testing.T) {
 	n.addBus()
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	_, stop := n.serve()
-	name := dra.DeviceName("usb:10c4:ea60:AAAA1111")
+	name := dra.DeviceName(stickID)
 	n.untilPublished(api, map[string]string{name: ""})
 	before := len(api.Requests())
 	for range 3 {
@@ -228,7 +227,7 @@ func TestClaimOfALostState(t *testing.T) {
 	n.addBus()
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
-	const held, free = "usb:10c4:ea60:AAAA1111", "usb:10c4:ea60:BBBB2222"
+	const held, free = stickID, otherID
 	api.Put("/apis/resource.k8s.io/v1/resourceslices/stale", kubeapitest.Object{
 		"metadata": kubeapitest.Object{"name": "stale"},
 		"spec": kubeapitest.Object{
@@ -318,9 +317,9 @@ func TestBothAPIsAreShown(t *testing.T) {
 	n.addBus()
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	a, _ := n.serve()
-	n.untilListed("example.com/zigbee", []string{"usb:10c4:ea60:AAAA1111"}, nil)
+	n.untilListed("example.com/zigbee", []string{stickID}, nil)
 	n.configure(zigbeeByClaim)
-	n.untilListed("example.com/zigbee", nil, []string{"usb:10c4:ea60:AAAA1111"})
+	n.untilListed("example.com/zigbee", nil, []string{stickID})
 	n.eventually("two resources", func() bool { return len(a.Status(t.Context()).Resources) == 2 })
 	var titles []string
 	for _, r := range a.Status(t.Context()).Resources {
@@ -405,7 +404,7 @@ container.health_dir = "/run/device"
 	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
 	var c clock
 	agent, _ := n.serveBy(&c)
-	a, b, seat := dra.DeviceName("usb:10c4:ea60:AAAA1111"), dra.DeviceName("usb:10c4:ea60:BBBB2222"), dra.DeviceName("virtual:example.com:seat:a")
+	a, b, seat := dra.DeviceName(stickID), dra.DeviceName(otherID), dra.DeviceName("virtual:example.com:seat:a")
 	n.untilPublished(api, map[string]string{a: "", b: "", seat: ""})
 	n.until("registration", func() bool { return n.kubelet.Drivers(dra.Driver) == 1 })
 	devices, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, allocate(api, "both", "one="+a, "two="+b))
@@ -456,7 +455,7 @@ func TestHeldDeviceStaysHealthy(t *testing.T) {
 	n.addBus()
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	n.serve()
-	name := dra.DeviceName("usb:10c4:ea60:AAAA1111")
+	name := dra.DeviceName(stickID)
 	n.untilPublished(api, map[string]string{name: ""})
 	n.until("registration", func() bool { return n.kubelet.Drivers(dra.Driver) == 1 })
 	devices, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, allocate(api, "a", name))

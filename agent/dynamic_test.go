@@ -27,7 +27,7 @@ container.cdi = true
 // that is gone, over a restart too, and ends with it.
 func TestDerivedNames(t *testing.T) {
 	t.Parallel()
-	const first, second, idA, idB = "example.com/stick-AAAA1111", "example.com/second", "usb:10c4:ea60:AAAA1111", "usb:10c4:ea60:BBBB2222"
+	const first, second, idA, idB = "example.com/stick-AAAA1111", "example.com/second", stickID, otherID
 	n := newNode(t, bySerial+"forget_after = \"30m\"\n")
 	n.addBus()
 	var c clock

@@ -19,8 +19,6 @@ import (
 	"github.com/generic-dp/generic-dp/health"
 )
 
-const stickID = "usb:10c4:ea60:AAAA1111"
-
 // setAttr writes an attribute as the kernel shows it from then on.
 func (n *node) setAttr(dir, name, value string) {
 	n.Helper()

@@ -15,7 +15,6 @@ import (
 const (
 	followed = zigbee + "container.health_dir = \"/run/device\"\ncontainer.health_hold = \"30s\"\n"
 	zigbees  = "example.com/zigbee"
-	otherID  = "usb:10c4:ea60:BBBB2222"
 )
 
 // healthDir is the health directory on the host that a pod gets with some devices.
@@ -45,11 +44,6 @@ func (n *node) wantHealthy(dir string, want bool, when string) {
 	if got := healthy(dir) != nil; got != want {
 		n.Errorf("%s: healthy is there: %t, want %t", when, got, want)
 	}
-}
-
-func (n *node) event() {
-	n.Helper()
-	n.addNodes("event-" + strings.ReplaceAll(time.Now().Format("05.000000"), ".", "-"))
 }
 
 // The file goes before the kubelet knows, and comes back when the device is there and the

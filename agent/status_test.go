@@ -15,7 +15,7 @@ import (
 
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	const a, b = "usb:10c4:ea60:AAAA1111", "usb:10c4:ea60:BBBB2222"
+	const a, b = stickID, otherID
 	n := newNode(t, zigbee+"count = 2\n[[resource]]\nname = \"none\"\nmatch.glob = \"/dev/none*\"\n")
 	n.addBus()
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))

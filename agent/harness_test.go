@@ -1,0 +1,225 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/agent"
+	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/internal/kubelettest"
+	"github.com/generic-dp/generic-dp/internal/sysfstest"
+)
+
+// limit is the timeout of everything that a test waits for.
+const limit = 20 * time.Second
+
+// node is one Kubernetes node: a host whose devices come and go, a kubelet,
+// and what an instance leaves behind.
+type node struct {
+	*testing.T
+	host    *sysfstest.Host
+	kubelet *kubelettest.Kubelet
+	options agent.Options
+	log     *logBuffer
+}
+
+func newNode(t *testing.T, text string) *node {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "gdp") // a socket's path has at most 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	n := &node{T: t, host: sysfstest.NewHost(t, sysfstest.HostOptions{}), log: &logBuffer{}}
+	n.options = agent.Options{
+		Config: filepath.Join(dir, "config.toml"),
+		Paths: agent.Paths{
+			KubeletDir: filepath.Join(dir, "kubelet"), PodResources: filepath.Join(dir, "pods.sock"),
+			Sysfs: n.host.Sysfs(), Dev: n.host.Dev(),
+			RunDir: filepath.Join(dir, "run"), StateDir: filepath.Join(dir, "state"), CDIDir: filepath.Join(dir, "cdi"),
+		},
+		Log: slog.New(slog.NewTextHandler(n.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	n.configure(text)
+	n.kubelet = kubelettest.New(kubelettest.Options{Dir: n.options.Paths.KubeletDir, PodResources: n.options.Paths.PodResources})
+	if err := n.kubelet.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.kubelet.Stop)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(n.log.String())
+		}
+	})
+	return n
+}
+
+func (n *node) configure(text string) {
+	n.Helper()
+	if err := os.WriteFile(n.options.Config, []byte(text), 0o600); err != nil {
+		n.Fatal(err)
+	}
+}
+
+// serve starts an instance; stop ends it as SIGTERM does.
+func (n *node) serve() (a *agent.Agent, stop func()) {
+	n.Helper()
+	a, err := agent.New(n.Context(), n.options)
+	if err != nil {
+		n.Fatal(err)
+	}
+	return a, n.run(a)
+}
+
+func (n *node) run(a *agent.Agent) (stop func()) {
+	n.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			n.Errorf("Run: %v", err)
+		}
+	})
+	n.Cleanup(stop)
+	return stop
+}
+
+// until waits for a condition on what the kubelet knows.
+func (n *node) until(what string, condition func() bool) {
+	n.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	if err := n.kubelet.WaitFor(ctx, condition); err != nil {
+		n.Fatalf("%s: %v", what, err)
+	}
+}
+
+func (n *node) untilListed(resource string, healthy, unhealthy []string) {
+	n.Helper()
+	n.until("list of "+resource, func() bool {
+		list, _ := n.kubelet.Latest(resource)
+		return slices.Equal(list.Healthy(), healthy) && slices.Equal(list.Unhealthy(), unhealthy)
+	})
+}
+
+// addBus makes a USB controller with one bus.
+func (n *node) addBus() {
+	n.Helper()
+	controller := n.host.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330", Driver: "xhci_hcd"})
+	n.host.AddRootHub(controller, 1, "480")
+}
+
+func (n *node) linkOf(id, key string) string {
+	target, err := os.Readlink(filepath.Join(n.options.Paths.RunDir, "links", id, key))
+	if err != nil {
+		return ""
+	}
+	return target
+}
+
+// spec is the text of the CDI spec of a resource, empty for none.
+func (n *node) spec(kind string) string {
+	n.Helper()
+	w := cdi.Writer{Dir: n.options.Paths.CDIDir, Owner: n.options.Paths.RunDir}
+	data, _ := os.ReadFile(filepath.Join(w.Dir, w.FileName(kind)))
+	return string(data)
+}
+
+type logBuffer struct {
+	mu  sync.Mutex
+	log strings.Builder
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.log.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.log.String()
+}
+
+const zigbee = `
+domain = "example.com"
+[[resource]]
+name = "zigbee"
+match = { usb = { id = "10c4:ea60" }, glob = "/dev/ttyUSB*" }
+container.path = "/dev/zigbee"
+container.env.SERIAL = "${usb.serial}"
+`
+
+// The IDs of two sticks.
+const stickID, otherID = "usb:10c4:ea60:AAAA1111", "usb:10c4:ea60:BBBB2222"
+
+func stick(port, serial, tty string) sysfstest.USB {
+	return sysfstest.USB{
+		Port: port, Vendor: "10c4", Product: "ea60", Serial: serial,
+		Interfaces: []sysfstest.Interface{{Number: 0, Class: "ff", Driver: "cp210x", Nodes: []sysfstest.Node{sysfstest.SerialPort(tty, 0)}}},
+	}
+}
+
+// parts is a configuration with a resource for each name, of the nodes with that prefix;
+// after a space in a name follow further keys.
+func parts(names ...string) string {
+	var b strings.Builder
+	b.WriteString("domain = \"example.com\"\n")
+	for _, name := range names {
+		name, keys, _ := strings.Cut(name, " ")
+		fmt.Fprintf(&b, "[[resource]]\nname = %q\nmatch.glob = \"/dev/%s-*\"\n%s\n", name, name, keys)
+	}
+	return b.String()
+}
+
+func (n *node) addNodes(names ...string) {
+	n.Helper()
+	for _, name := range names {
+		n.host.AddNode("", sysfstest.Node{Name: name, Subsystem: "misc"})
+	}
+}
+
+// eventually waits for a condition of which the kubelet gets no message.
+func (n *node) eventually(what string, condition func() bool) {
+	n.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(limit); !condition(); <-tick.C {
+		if time.Now().After(deadline) {
+			n.Fatalf("%s: not within %s", what, limit)
+		}
+	}
+}
+
+func (n *node) event() {
+	n.Helper()
+	n.addNodes("event-" + strings.ReplaceAll(time.Now().Format("05.000000"), ".", "-"))
+}
+
+// clock is the real one, which a test can advance.
+type clock struct{ ahead atomic.Int64 }
+
+func (c *clock) now() time.Time           { return time.Now().Add(time.Duration(c.ahead.Load())) }
+func (c *clock) forward(by time.Duration) { c.ahead.Add(int64(by)) }
+
+func (n *node) serveBy(c *clock) (a *agent.Agent, stop func()) {
+	n.Helper()
+	a, err := agent.New(n.Context(), n.options)
+	if err != nil {
+		n.Fatal(err)
+	}
+	a.SetClock(c.now)
+	return a, n.run(a)
+}
