@@ -18,6 +18,7 @@ import (
 var (
 	codeSpan = regexp.MustCompile("`([^`]+)`")
 	link     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	codeIn   = regexp.MustCompile("`([A-Za-z]+)` in \\[[^]]+\\]\\(([^)]+\\.go)\\)") // a function in a file
 	makeGoal = regexp.MustCompile(`(?m)^([a-z0-9-]+):`)
 	keyOf    = regexp.MustCompile(`^(match|container|health|when|exclude|with)\.[a-z_.]+`)
 )
@@ -60,6 +61,11 @@ func (p *page) checkText() {
 		}
 		for _, m := range link.FindAllStringSubmatch(line, -1) {
 			p.checkLink(i, m[1])
+		}
+		for _, m := range codeIn.FindAllStringSubmatch(line, -1) {
+			if text, err := os.ReadFile(filepath.Join(repository, m[2])); err != nil || !regexp.MustCompile(`\b`+m[1]+`\b`).Match(text) {
+				p.errorf(i, "no %s in %s", m[1], m[2])
+			}
 		}
 	}
 }

@@ -87,7 +87,7 @@ func (f *flags) status(ctx context.Context) (*statusReport, error) {
 	return r, nil
 }
 
-// table writes the content of the status page as text, with one line for each fact.
+// table writes the content of the status page as text.
 func (s statusReport) table(w io.Writer, _ bool) error {
 	state := "ready"
 	if len(s.NotReady) > 0 {
@@ -97,9 +97,7 @@ func (s statusReport) table(w io.Writer, _ bool) error {
 	fmt.Fprintf(w, "configuration %s, generation %d, loaded %s\n", s.Config.Path, s.Config.Generation, s.Config.Loaded.UTC().Format(time.DateTime))
 	put := func(indent string, lines ...string) {
 		for _, line := range lines {
-			if line != "" {
-				fmt.Fprintln(w, indent+line)
-			}
+			wrap(w, indent, line)
 		}
 	}
 	for _, alert := range s.Alerts() {
@@ -139,8 +137,7 @@ func (s statusReport) table(w io.Writer, _ bool) error {
 	}
 	var lines []string
 	for _, e := range s.Events {
-		words := strings.Fields(strings.Join([]string{e.Resource, e.ID, e.What}, " "))
-		lines = append(lines, e.Time.UTC().Format(time.DateTime)+" "+strings.Join(words, " "))
+		lines = append(lines, strings.Join([]string{e.Time.UTC().Format(time.DateTime), e.Resource, e.ID, e.What}, " "))
 	}
 	put("", fold(lines, len(time.DateTime))...)
 	return nil
@@ -180,4 +177,22 @@ func fold(lines []string, first int) (folded []string) {
 		folded, i = append(folded, line), i+n
 	}
 	return folded
+}
+
+// columns is the width of a terminal that everybody has.
+const columns = 80
+
+// wrap writes words in lines of at most 80 columns, unless one word is longer.
+func wrap(w io.Writer, indent, text string) {
+	line, next := "", indent+"  "
+	for _, word := range strings.Fields(text) {
+		if line != "" && len(indent)+len(line)+1+len(word) > columns {
+			fmt.Fprintln(w, indent+line)
+			line, indent = "", next
+		}
+		line = strings.TrimPrefix(line+" "+word, " ")
+	}
+	if line != "" {
+		fmt.Fprintln(w, indent+line)
+	}
 }

@@ -63,7 +63,8 @@ example.com/c: 3/4 used
     held by d/q/c
 
 example.com/b: no device
-  usb.id "10c4:ea61" fits nothing: nearest 10c4:ea60 on /dev/ttyUSB1, a long way down
+  usb.id "10c4:ea61" fits nothing: nearest 10c4:ea60 on /dev/ttyUSB1, a long way
+    down
 
 2026-11-20 12:00:00 example.com/a usb:22 Unhealthy: device is gone
 2026-11-20 12:00:01 example.com/a registered (start) x2
