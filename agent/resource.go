@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+	"sort"
 	"sync/atomic"
 	"time"
 
@@ -161,7 +161,7 @@ func (p *published) find(ids []string) ([]*cdi.Injection, error) {
 	slots, limit := make(map[string]int), p.config.Container.MaxPerContainer
 	for _, slotID := range ids {
 		id, slot := device.SplitSlot(slotID)
-		i, found := slices.BinarySearchFunc(p.entries, id, func(e ledger.Entry, id string) int { return device.CompareNatural(e.Offer.ID, id) })
+		i, found := sort.Find(len(p.entries), func(i int) int { return device.CompareNatural(id, p.entries[i].Offer.ID) })
 		if !found || slot >= p.entries[i].Offer.Slots && !slices.Contains(p.entries[i].Retired, slot) {
 			return nil, fmt.Errorf("device %q is not known: it was removed, or has another ID now", slotID)
 		}
@@ -177,7 +177,7 @@ func (p *published) find(ids []string) ([]*cdi.Injection, error) {
 			return nil, fmt.Errorf("device %q: more of its slots for one container than container.max_per_container = %d", id, limit)
 		}
 	}
-	slices.SortFunc(devices, func(a, b *cdi.Injection) int { return strings.Compare(a.Offer.ID, b.Offer.ID) })
+	sort.Slice(devices, func(i, j int) bool { return devices[i].Offer.ID < devices[j].Offer.ID })
 	return devices, nil
 }
 

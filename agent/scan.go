@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -91,30 +92,25 @@ func view(cfg *config.Config, s scanned, specs *cdi.HostSpecs, prev ledger.Decis
 
 // hasHardware reports whether there is hardware at a path of sysfs.
 func (v *View) hasHardware(path string) bool {
-	if slices.Contains(v.unread, device.Unread{Path: path}) {
-		return true
-	}
-	return v.hardware(path) != nil
+	return slices.Contains(v.unread, device.Unread{Path: path}) || v.hardware(path) != nil
 }
 
 // hardware returns the hardware with a sysfs path, nil for none.
 func (v *View) hardware(path string) *device.Hardware {
-	i, found := slices.BinarySearchFunc(v.Snapshot.Hardware, path, func(h *device.Hardware, path string) int {
-		return strings.Compare(h.Path, path)
-	})
-	if !found {
-		return nil
+	all := v.Snapshot.Hardware
+	if i, found := sort.Find(len(all), func(i int) int { return strings.Compare(path, all[i].Path) }); found {
+		return all[i]
 	}
-	return v.Snapshot.Hardware[i]
+	return nil
 }
 
 // node returns the node at a path of the host; nil is none.
 func (v *View) node(path string) *device.Node {
-	i, found := slices.BinarySearchFunc(v.Snapshot.Nodes, path, func(n *device.Node, path string) int { return strings.Compare(n.Path, path) })
-	if !found {
-		return nil
+	all := v.Snapshot.Nodes
+	if i, found := sort.Find(len(all), func(i int) int { return strings.Compare(path, all[i].Path) }); found {
+		return all[i]
 	}
-	return v.Snapshot.Nodes[i]
+	return nil
 }
 
 // checks are the health checks of all devices, by ID.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 
@@ -85,7 +86,7 @@ func (h *HostSpecs) Devices() ([]device.CDIDevice, []error) {
 // Has reports whether a runtime currently resolves the qualified name.
 func (h *HostSpecs) Has(name string) bool {
 	devices, _ := h.Devices()
-	_, found := slices.BinarySearchFunc(devices, name, func(d device.CDIDevice, name string) int { return cmp.Compare(d.Name, name) })
+	_, found := sort.Find(len(devices), func(i int) int { return cmp.Compare(name, devices[i].Name) })
 	return found
 }
 

@@ -62,48 +62,60 @@ func (t *Tree) Path(id, key string) string { return filepath.Join(t.Dir, id, key
 // of two devices are never mixed up; it writes nothing if all links are right. A
 // failure does not stop the rest; the error joins all failures.
 func (t *Tree) Sync(want []Link, keep func(Link) bool) error {
-	missing, errs := group(want)
+	var errs []error
+	missing := map[string]Link{} // by path
+	for _, l := range want {
+		if err := check(l); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		path := t.Path(l.ID, l.Key)
+		if have, ok := missing[path]; ok && have.Target != l.Target {
+			errs = append(errs, fmt.Errorf("--run-dir: link %q of device %q cannot lead to both %q and %q", l.Key, l.ID, have.Target, l.Target))
+			l.Target = "" // neither
+		}
+		missing[path] = l
+	}
 	ids, err := entries(t.Dir)
 	errs = append(errs, err)
 	for _, id := range ids {
-		if !id.IsDir() {
-			errs = append(errs, remove(filepath.Join(t.Dir, id.Name())))
-			continue
-		}
-		errs = append(errs, t.prune(id.Name(), missing[id.Name()], keep))
+		errs = append(errs, t.prune(id, missing, keep))
 	}
-	for _, id := range slices.Sorted(maps.Keys(missing)) {
-		for _, key := range slices.Sorted(maps.Keys(missing[id])) {
-			errs = append(errs, t.make(Link{id, key, missing[id][key]}))
+	for _, path := range slices.Sorted(maps.Keys(missing)) {
+		if l := missing[path]; l.Target != "" {
+			errs = append(errs, t.make(l))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// prune removes from the directory of a device what is neither wanted nor kept, and
-// the directory if nothing is left. Of wanted, targets by key, it deletes the links
-// that are right.
-func (t *Tree) prune(id string, wanted map[string]string, keep func(Link) bool) error {
-	dir := filepath.Join(t.Dir, id)
+// prune removes from the directory of a device what is neither wanted nor kept, and the
+// directory if nothing is left. It deletes the links that are right from wanted.
+func (t *Tree) prune(id fs.DirEntry, wanted map[string]Link, keep func(Link) bool) error {
+	dir := filepath.Join(t.Dir, id.Name())
+	if !id.IsDir() {
+		return remove(dir)
+	}
 	have, err := entries(dir)
 	errs := []error{err}
-	used := len(wanted) > 0
+	left := 0
 	for _, e := range have {
-		l := Link{ID: id, Key: e.Name()}
-		target, err := os.Readlink(t.Path(l.ID, l.Key))
-		l.Target = target
-		want, configured := wanted[l.Key]
+		path := filepath.Join(dir, e.Name())
+		target, err := os.Readlink(path)
+		l := Link{id.Name(), e.Name(), target}
+		want, configured := wanted[path]
 		switch {
-		case err == nil && configured && want == target:
-			delete(wanted, l.Key)
+		case err == nil && want == l:
+			delete(wanted, path)
+			left++
 		case err == nil && !configured && keep != nil && check(l) == nil && keep(l):
-			used = true
+			left++
 		default:
-			errs = append(errs, remove(t.Path(l.ID, l.Key)))
+			errs = append(errs, remove(path))
 		}
 	}
-	if !used {
-		return remove(dir)
+	if left == 0 && err == nil {
+		errs = append(errs, remove(dir))
 	}
 	return errors.Join(errs...)
 }
@@ -140,33 +152,6 @@ func entries(dir string) ([]fs.DirEntry, error) {
 		return list, fmt.Errorf("--run-dir: %w", err)
 	}
 	return list, nil
-}
-
-// group maps links to targets by ID and key. An invalid link, and one with several
-// targets, is an error and has no entry.
-func group(want []Link) (map[string]map[string]string, []error) {
-	byID := map[string]map[string]string{}
-	var errs []error
-	var conflicts []Link
-	for _, l := range want {
-		if err := check(l); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		if byID[l.ID] == nil {
-			byID[l.ID] = map[string]string{}
-		}
-		if target, ok := byID[l.ID][l.Key]; ok && target != l.Target {
-			errs = append(errs, fmt.Errorf("--run-dir: link %q of device %q cannot lead to both %q and %q", l.Key, l.ID, target, l.Target))
-			conflicts = append(conflicts, l)
-			continue
-		}
-		byID[l.ID][l.Key] = l.Target
-	}
-	for _, l := range conflicts {
-		delete(byID[l.ID], l.Key)
-	}
-	return byID, errs
 }
 
 // check refuses what would leave the tree. IDs and keys are safe by their
