@@ -86,7 +86,7 @@ var shared = []sharedKind{
 func matches(path string, globs ...string) bool {
 	return slices.ContainsFunc(globs, func(glob string) bool {
 		p, err := pattern.Parse(pattern.Path, glob)
-		return err == nil && p.Positive().Match(path)
+		return err == nil && p.Match(path)
 	})
 }
 

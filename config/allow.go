@@ -72,7 +72,7 @@ func (a *Allow) add(word string) error {
 	case isMount:
 		a.Mounts = append(a.Mounts, dir)
 	case isCDI:
-		if p, err := pattern.Parse(pattern.Text, kind); err != nil || p.Negated() {
+		if p, err := pattern.Parse(pattern.Text, kind); err != nil || p.Negative() {
 			return fmt.Errorf("%q is not the kind of CDI devices: want one such as %q, or a pattern", word, allowCDI+"nvidia.com/gpu")
 		}
 		a.CDI = append(a.CDI, kind)
@@ -130,7 +130,7 @@ func (a Allow) CheckCDI(name string) error {
 func (a Allow) mayUse(kind string) bool {
 	return slices.ContainsFunc(a.CDI, func(allowed string) bool {
 		p, err := pattern.Parse(pattern.Text, allowed)
-		return err == nil && p.Positive().Match(kind)
+		return err == nil && p.Match(kind)
 	})
 }
 

@@ -109,7 +109,7 @@ type When struct {
 	NodeName pattern.Values
 	// Exists are globs below /dev or /sys, each of which must match a file; with a "!",
 	// none.
-	Exists []pattern.Pattern
+	Exists pattern.Values
 }
 
 // API is by which of the kubelet's APIs devices are offered.

@@ -34,7 +34,7 @@ func (k kind) form() form {
 }
 
 // parse parses one pattern of the kind. The rule is empty, or the one that s violates.
-func (k kind) parse(s string) (p pattern.Pattern, rule, hint string) {
+func (k kind) parse(s string) (p pattern.Values, rule, hint string) {
 	p, err := pattern.Parse(k.mode, s)
 	switch {
 	case errors.Is(err, pattern.ErrEmpty):
@@ -47,7 +47,7 @@ func (k kind) parse(s string) (p pattern.Pattern, rule, hint string) {
 	case k.check == nil:
 		return p, "", ""
 	}
-	for _, a := range p.Alternatives() {
+	for _, a := range p.Positive().Alternatives() {
 		if rule, hint = k.check(a); rule != "" {
 			break
 		}
@@ -56,14 +56,11 @@ func (k kind) parse(s string) (p pattern.Pattern, rule, hint string) {
 }
 
 // values reads v as a condition of the kind: a string or a list of strings.
-func (v value) values(k kind) pattern.Values { return pattern.NewValues(v.patterns(k)...) }
-
-// patterns reads v as patterns of the kind: a string or a list of strings.
-func (v value) patterns(k kind) []pattern.Pattern {
+func (v value) values(k kind) pattern.Values {
+	var all []pattern.Values
 	if v.isEmpty() {
 		v.report("an empty list: want "+k.want, "")
 	}
-	var out []pattern.Pattern
 	for _, e := range v.items() {
 		e.unnamed = e.index > 0 // the message names it
 		if n, isInt := e.raw.(int64); isInt && k.bare {
@@ -77,16 +74,16 @@ func (v value) patterns(k kind) []pattern.Pattern {
 			break
 		}
 		p, rule, hint := k.parse(s)
-		if v.r.alternatives += len(p.Alternatives()); v.r.alternatives > maxAllAlternatives {
+		if v.r.alternatives += len(p.Positive().Alternatives()); v.r.alternatives > maxAllAlternatives {
 			rule, hint = fmt.Sprintf("is too much: want at most %d patterns and alternatives in a configuration", maxAllAlternatives), ""
 		}
 		if rule == "" {
-			out = append(out, p)
+			all = append(all, p)
 		} else {
 			e.report(quote(s)+" "+rule, hint)
 		}
 	}
-	return out
+	return pattern.Join(all...)
 }
 
 // glob reads v as one positive pattern of paths.
@@ -96,10 +93,10 @@ func (v value) glob(k kind) (glob pattern.Values) {
 		switch {
 		case strings.Contains(s, "${"):
 			return "has a variable: want a pattern without", "variables go into path"
-		case p.Negated():
+		case p.Negative():
 			return `begins with "!": want a pattern that selects`, ""
 		case rule == "":
-			glob = pattern.NewValues(p)
+			glob = p
 		}
 		return rule, hint
 	})

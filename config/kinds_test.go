@@ -91,7 +91,7 @@ func TestWhen(t *testing.T) {
 	type when struct{ NodeName, Exists []string }
 	var got []when
 	for _, w := range whens {
-		got = append(got, when{w.NodeName.Patterns(), pattern.NewValues(w.Exists...).Patterns()})
+		got = append(got, when{w.NodeName.Patterns(), w.Exists.Patterns()})
 	}
 	want := []when{
 		{nil, []string{"/sys/module/nvidia"}},

@@ -124,7 +124,7 @@ mounts = [{ host_path = "/run/${id}", container_path = "/run/x", read_only = fal
 				Place: `test.toml: resource 1 ("vendor.example/GPU_1.x"): with 1`, Path: device.Text{lit("/dev/kfd"), vars("1")}, Optional: true,
 				Permissions: "rwm", ReadOnly: true, ContainerPath: device.Literal("/dev/k/"),
 			},
-			{Place: `test.toml: resource 1 ("vendor.example/GPU_1.x"): with 2`, Glob: pattern.NewValues(libraries), Mount: true, Permissions: "rw"},
+			{Place: `test.toml: resource 1 ("vendor.example/GPU_1.x"): with 2`, Glob: libraries, Mount: true, Permissions: "rw"},
 		},
 		Container: config.Container{
 			Path:        device.Text{lit("/dev/gpu"), vars("index")},

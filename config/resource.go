@@ -257,7 +257,7 @@ func allResults(text device.Text) pattern.Values {
 		}
 	}
 	all, _ := pattern.Parse(pattern.Text, p) // of no name is none
-	return pattern.NewValues(all)
+	return all
 }
 
 // numaForm is "auto", "none" or a list of NUMA nodes.
@@ -306,8 +306,7 @@ func readWhen(v value) *When {
 	w := new(When)
 	v.read(func(t *table) {
 		t.values("node_name", &w.NodeName, anyText, "name of the Kubernetes node; needs --node-name")
-		t.key("exists", stringsForm, func(v value) { w.Exists = v.patterns(existsGlob) },
-			`globs below /dev or /sys: each has to match something, with "!" nothing`)
+		t.values("exists", &w.Exists, existsGlob, `globs below /dev or /sys: each has to match something, with "!" nothing`)
 	})
 	if v.isEmpty() {
 		v.report("an empty table: want node_name or exists", "")

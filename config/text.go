@@ -149,7 +149,7 @@ func (r *reader) checkVariable(name string) (rule, hint string) {
 	}
 	if glob, ok := strings.CutPrefix(name, devnodePrefix); ok {
 		p, rule, hint := nodeGlob.parse(glob)
-		if p.Negated() {
+		if p.Negative() {
 			return `begins with "!": want a pattern that selects`, ""
 		}
 		return rule, hint

@@ -18,7 +18,7 @@ func parseGlob(glob string) (pattern.Alternative, error) {
 	if err != nil {
 		return pattern.Alternative{}, fmt.Errorf("%.80q %w", glob, err)
 	}
-	return p.Alternatives()[0], nil
+	return p.Positive().Alternatives()[0], nil
 }
 
 // wildDirectory reports whether a pattern of paths has a wildcard in front of

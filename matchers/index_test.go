@@ -99,7 +99,7 @@ func TestGlobSelectsAsDoublestar(t *testing.T) {
 				patterns[2] = "!" + patterns[2]
 			}
 			globs = append(globs, patterns)
-			var parsed []pattern.Pattern
+			var parsed []pattern.Values
 			for _, written := range patterns {
 				p, err := pattern.Parse(pattern.Path, written)
 				if err != nil {
@@ -108,7 +108,7 @@ func TestGlobSelectsAsDoublestar(t *testing.T) {
 				parsed = append(parsed, p)
 			}
 			cfg.Resources = append(cfg.Resources, config.Resource{
-				Name: fmt.Sprintf("example.com/r%d", len(globs)), Shared: true, Each: config.EachNode, Match: []config.Match{{Glob: pattern.NewValues(parsed...)}},
+				Name: fmt.Sprintf("example.com/r%d", len(globs)), Shared: true, Each: config.EachNode, Match: []config.Match{{Glob: pattern.Join(parsed...)}},
 			})
 		}
 		got := offered(matchers.Match(cfg, snap, nil, matchers.Options{Host: &fakeHost{}}))

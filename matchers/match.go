@@ -244,14 +244,14 @@ func (m *run) whyInactive(when *config.When) (why string, isError bool) {
 	case !when.NodeName.Match(m.NodeName):
 		return fmt.Sprintf("when.node_name: this is %q", m.NodeName), false
 	}
-	for _, p := range when.Exists {
+	for _, p := range when.Exists.Split() {
 		m.givenUp = false
 		switch there := m.firstMatch(p.Positive()); {
 		case there == "" && m.givenUp:
-			return fmt.Sprintf("when.exists: no time to search for %q: %s", p, givenUp), true
-		case there == "" && !p.Negated():
-			return fmt.Sprintf("when.exists: nothing matches %q", p), false
-		case there != "" && p.Negated():
+			return fmt.Sprintf("when.exists: no time to search for %q: %s", p.Patterns()[0], givenUp), true
+		case there == "" && !p.Negative():
+			return fmt.Sprintf("when.exists: nothing matches %q", p.Patterns()[0]), false
+		case there != "" && p.Negative():
 			return fmt.Sprintf("when.exists: %q is there", there), false
 		}
 	}

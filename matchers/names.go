@@ -129,7 +129,7 @@ func Makes(r *config.Resource, name string) bool {
 	}
 	// A long name may have been cut anywhere.
 	for s := strings.Trim(shape.String(), "-_."); s != ""; s = s[:len(s)-1] {
-		if p, err := pattern.Parse(pattern.Text, s); err == nil && p.Positive().Match(rest) {
+		if p, err := pattern.Parse(pattern.Text, s); err == nil && p.Match(rest) {
 			return true
 		}
 		if len(rest) < maxName {

@@ -41,14 +41,14 @@ func (m *run) directoryNotes(r *config.Resource) {
 // directoryNote reports patterns that match directories and no node, except for those
 // with "**", which match the directories on their path.
 func (m *run) directoryNote(place string, glob pattern.Values) {
-	for _, p := range glob.Parsed() {
-		if p.Negated() || strings.Contains(p.String(), "**") {
+	for _, v := range glob.Split() {
+		written := v.Patterns()[0]
+		if v.Negative() || strings.Contains(written, "**") {
 			continue
 		}
-		v := p.Positive()
 		i := slices.IndexFunc(m.snap.Dirs, func(dir string) bool { return v.Match(dir) })
 		if i >= 0 && len(m.glob(v)) == 0 {
-			m.fault(place, fmt.Sprintf("did you mean %q?", p.String()+"/*"), "glob: %q is a directory: want the nodes in it", m.snap.Dirs[i])
+			m.fault(place, fmt.Sprintf("did you mean %q?", written+"/*"), "glob: %q is a directory: want the nodes in it", m.snap.Dirs[i])
 		}
 	}
 }

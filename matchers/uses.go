@@ -22,13 +22,13 @@ func Dirs(cfg *config.Config, here []string) []string {
 	for i := range cfg.Resources {
 		r := &cfg.Resources[i]
 		for _, m := range slices.Concat(r.Match, r.Exclude) {
-			w.add(m.Glob.Parsed())
+			w.add(m.Glob)
 		}
 		if r.When != nil {
 			w.add(r.When.Exists)
 		}
 		for _, c := range slices.Concat(r.With, r.Container.Mounts) {
-			w.add(c.Glob.Parsed())
+			w.add(c.Glob)
 			if !c.Mount || !c.Optional { // those are checked at Allocate
 				w.addText(c.Path)
 			}
@@ -56,19 +56,17 @@ func (w *dirWatch) addText(t device.Text) {
 }
 
 // add adds the directories of globs, with or without "!".
-func (w *dirWatch) add(patterns []pattern.Pattern) {
-	for _, p := range patterns {
-		for _, a := range p.Alternatives() {
-			dir := path.Dir(a.Prefix() + "x")
-			if a.Prefix() == "/dev" { // of "/dev/**"
-				dir = "/dev"
-			}
-			w.addDir(dir)
-			through := a.Through()
-			for _, d := range w.here {
-				if strings.HasPrefix(d, dir+"/") && through.Match(d) {
-					w.dirs[d] = true
-				}
+func (w *dirWatch) add(globs pattern.Values) {
+	for _, a := range globs.Positive().Alternatives() {
+		dir := path.Dir(a.Prefix() + "x")
+		if a.Prefix() == "/dev" { // of "/dev/**"
+			dir = "/dev"
+		}
+		w.addDir(dir)
+		through := a.Through()
+		for _, d := range w.here {
+			if strings.HasPrefix(d, dir+"/") && through.Match(d) {
+				w.dirs[d] = true
 			}
 		}
 	}

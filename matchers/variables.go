@@ -257,7 +257,7 @@ func (b *builder) lookUp(name string, of *candidate) (values []string) {
 	if text, ok := strings.CutPrefix(name, devnodePrefix); ok {
 		glob, _ := pattern.Parse(pattern.Path, text) // checked by config
 		for _, p := range of.nodes() {
-			if b.matchesGlob(glob.Positive(), p.node) {
+			if b.matchesGlob(glob, p.node) {
 				values = append(values, p.node.Path)
 			}
 		}

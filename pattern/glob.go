@@ -62,7 +62,7 @@ func (s search) below(found []string, dir string) []string {
 // Path: "/dev" and "/dev/snd" for "/dev/snd/*", and everything below "/dev" for
 // "/dev/**/card0".
 func (a Alternative) Through() Values {
-	p := Pattern{kind: Path}
+	var p pattern
 	add := func(i int, last token) {
 		p.alternatives = append(p.alternatives, Alternative{kind: Path, tokens: append(slices.Clip(a.tokens[:i]), last)})
 	}
@@ -76,7 +76,7 @@ func (a Alternative) Through() Values {
 			}
 		}
 	}
-	return NewValues(p)
+	return Values{Path, []pattern{p}}
 }
 
 // dir is the deepest directory without wildcards above all matches.

@@ -236,30 +236,49 @@ func (a Alternative) Fits(n int, chars string) bool {
 	return least == n || open && least <= n
 }
 
-// Values is a condition on a value: a list of patterns, some of them with a
-// leading "!". The zero Values is no condition. It is immutable.
-type Values struct {
-	kind               Kind
-	patterns           []Pattern
-	positive, negative bool // whether there are such patterns
+// Join is a condition of the patterns of all conditions, which are of one kind.
+func Join(all ...Values) (joined Values) {
+	for _, v := range all {
+		joined.kind = v.kind
+		joined.patterns = append(joined.patterns, v.patterns...)
+	}
+	return joined
 }
 
-// NewValues is a condition of patterns of one kind.
-func NewValues(patterns ...Pattern) Values {
-	v := Values{patterns: patterns}
-	for _, p := range patterns {
-		v.kind = p.kind
-		v.positive = v.positive || !p.not
-		v.negative = v.negative || p.not
+// Split lists the patterns as conditions of their own.
+func (v Values) Split() []Values {
+	all := make([]Values, len(v.patterns))
+	for i := range v.patterns {
+		all[i] = Values{v.kind, v.patterns[i : i+1]}
 	}
-	return v
+	return all
+}
+
+// Positive is v with each "!" removed.
+func (v Values) Positive() Values {
+	positive := Values{kind: v.kind}
+	for _, p := range v.patterns {
+		p.written, p.not = strings.TrimSpace(strings.TrimPrefix(p.written, "!")), false
+		positive.patterns = append(positive.patterns, p)
+	}
+	return positive
 }
 
 // Empty reports whether v is no condition.
 func (v Values) Empty() bool { return len(v.patterns) == 0 }
 
 // Negative reports whether v has patterns with a leading "!".
-func (v Values) Negative() bool { return v.negative }
+func (v Values) Negative() bool { return v.has(true) }
+
+// has reports whether v has patterns with or without "!".
+func (v Values) has(not bool) bool {
+	for i := range v.patterns {
+		if v.patterns[i].not == not {
+			return true
+		}
+	}
+	return false
+}
 
 // Patterns lists the patterns as written, "!" included.
 func (v Values) Patterns() []string {
@@ -270,19 +289,16 @@ func (v Values) Patterns() []string {
 	return all
 }
 
-// Parsed lists the patterns.
-func (v Values) Parsed() []Pattern { return slices.Clone(v.patterns) }
-
 // Match reports whether the values of a device match: any of them a positive
 // pattern, if there is one, and none of them a negative one. No value, or an
 // empty one, is an absent attribute, which matches negative patterns only.
 func (v Values) Match(have ...string) bool {
-	ok := !v.positive
+	ok := !v.has(false)
 	for _, h := range have {
 		if h = v.kind.normal(h); h == "" {
 			continue
 		}
-		if v.negative && v.first(h, true) != nil {
+		if v.first(h, true) != nil {
 			return false
 		}
 		ok = ok || v.first(h, false) != nil
@@ -337,7 +353,7 @@ func (v Values) Literal() (text string, ok bool) {
 // Prefixes lists the literal prefixes of all matches, sorted, and none a prefix of
 // another: for a binary search in sorted values.
 func (v Values) Prefixes() []string {
-	if !v.positive {
+	if !v.has(false) {
 		return []string{""}
 	}
 	var prefixes []string

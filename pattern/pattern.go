@@ -46,9 +46,15 @@ var (
 	errNotNumber = errors.New(`is not a number: want one such as "2", or numbers and ranges such as "0,2-7"`)
 )
 
-// Pattern is a parsed pattern. It is immutable.
-type Pattern struct {
-	kind         Kind
+// Values is a condition on a value: patterns of one kind, some of them with a leading
+// "!". The zero Values is no condition. It is immutable.
+type Values struct {
+	kind     Kind
+	patterns []pattern
+}
+
+// pattern is one pattern.
+type pattern struct {
 	written      string
 	not          bool // begins with "!"
 	alternatives []Alternative
@@ -83,19 +89,26 @@ type token struct {
 
 // Parse parses a pattern; a leading "!" negates it. The text of the error continues the
 // pattern: "is too long: ...".
-func Parse(kind Kind, s string) (Pattern, error) {
-	p := Pattern{kind: kind, written: strings.TrimSpace(s)}
-	s = p.written
+func Parse(kind Kind, s string) (Values, error) {
+	p, err := parse(kind, strings.TrimSpace(s))
+	if err != nil {
+		return Values{}, err
+	}
+	return Values{kind, []pattern{p}}, nil
+}
+
+func parse(kind Kind, s string) (pattern, error) {
+	p := pattern{written: s}
 	if rest, not := strings.CutPrefix(s, "!"); not {
 		s, p.not = strings.TrimSpace(rest), true
 	}
 	switch {
 	case s == "":
-		return Pattern{}, ErrEmpty
+		return pattern{}, ErrEmpty
 	case len(s) > maxLength:
-		return Pattern{}, fmt.Errorf("is too long: want at most %d bytes", maxLength)
+		return pattern{}, fmt.Errorf("is too long: want at most %d bytes", maxLength)
 	case !utf8.ValidString(s):
-		return Pattern{}, errSyntax
+		return pattern{}, errSyntax
 	case kind == Number && !strings.ContainsAny(s, meta):
 		return p.spans(s)
 	case kind == Hex || kind == HexPrefix:
@@ -103,42 +116,27 @@ func Parse(kind Kind, s string) (Pattern, error) {
 	}
 	units, err := split(s)
 	if err != nil {
-		return Pattern{}, err
+		return pattern{}, err
 	}
 	expanded, err := expand(units)
 	switch {
 	case err != nil:
-		return Pattern{}, err
+		return pattern{}, err
 	case len(expanded) > maxAlternatives:
-		return Pattern{}, fmt.Errorf("stands for too many alternatives: want at most %d, or a list of patterns", maxAlternatives)
+		return pattern{}, fmt.Errorf("stands for too many alternatives: want at most %d, or a list of patterns", maxAlternatives)
 	}
 	for _, units := range expanded {
 		tokens, err := tokenize(kind, units)
 		if err != nil {
-			return Pattern{}, err
+			return pattern{}, err
 		}
 		p.alternatives = append(p.alternatives, Alternative{written: strings.Join(units, ""), kind: kind, tokens: tokens})
 	}
 	return p, nil
 }
 
-// String is the pattern as written, without white space around it.
-func (p Pattern) String() string { return p.written }
-
-// Negated reports whether the pattern has a leading "!".
-func (p Pattern) Negated() bool { return p.not }
-
-// Positive is a condition of the pattern without its "!".
-func (p Pattern) Positive() Values {
-	p.written, p.not = strings.TrimSpace(strings.TrimPrefix(p.written, "!")), false
-	return NewValues(p)
-}
-
-// Alternatives lists the alternatives of the pattern, regardless of "!".
-func (p Pattern) Alternatives() []Alternative { return slices.Clone(p.alternatives) }
-
 // spans parses comma-separated numbers and ranges: "0,2-7".
-func (p Pattern) spans(s string) (Pattern, error) {
+func (p pattern) spans(s string) (pattern, error) {
 	for part := range strings.SplitSeq(s, ",") {
 		first, last, ranged := strings.Cut(part, "-")
 		if !ranged {
@@ -147,7 +145,7 @@ func (p Pattern) spans(s string) (Pattern, error) {
 		lo, err1 := strconv.ParseUint(strings.TrimSpace(first), 10, 31)
 		hi, err2 := strconv.ParseUint(strings.TrimSpace(last), 10, 31)
 		if err1 != nil || err2 != nil || hi < lo {
-			return Pattern{}, errNotNumber
+			return pattern{}, errNotNumber
 		}
 		p.alternatives = append(p.alternatives, Alternative{written: part, kind: Number, span: &[2]uint64{lo, hi}})
 	}

@@ -12,7 +12,7 @@ import (
 // values is the condition of patterns.
 func values(t testing.TB, kind pattern.Kind, written ...string) pattern.Values {
 	t.Helper()
-	var all []pattern.Pattern
+	var all []pattern.Values
 	for _, s := range written {
 		p, err := pattern.Parse(kind, s)
 		if err != nil {
@@ -20,7 +20,7 @@ func values(t testing.TB, kind pattern.Kind, written ...string) pattern.Values {
 		}
 		all = append(all, p)
 	}
-	return pattern.NewValues(all...)
+	return pattern.Join(all...)
 }
 
 func TestMatch(t *testing.T) {
@@ -141,8 +141,8 @@ func TestValues(t *testing.T) {
 	if diff := cmp.Diff([]string{"A*", "!{B,C}"}, v.Patterns()); diff != "" || v.Empty() || !v.Negative() {
 		t.Errorf("Patterns() (-want +got):\n%s", diff)
 	}
-	if p := v.Parsed()[1]; !p.Negated() || !p.Positive().Match("C") || p.Positive().Patterns()[0] != "{B,C}" {
-		t.Errorf("Parsed()[1] = %q, %v without !", p, p.Positive())
+	if p := v.Split()[1]; !p.Negative() || !p.Positive().Match("C") || p.Positive().Patterns()[0] != "{B,C}" {
+		t.Errorf("Split()[1] = %q, %v without !", p.Patterns(), p.Positive().Patterns())
 	}
 	for written, want := range map[string]string{"/dev/sd": "/dev/sd", `\*`: "*", "a*": "", "{a,b}": ""} {
 		if got, ok := values(t, pattern.Path, written, "!x").Literal(); got != want || ok != (want != "") {
