@@ -3,12 +3,14 @@ package agent_test
 import (
 	"encoding/binary"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/ledger"
 )
 
 // hang makes whoever opens a file in dir wait until end is called (fanotify(7)). hung is
@@ -54,4 +56,38 @@ func TestHungDiskDelaysNoDevice(t *testing.T) {
 	if text, err := os.ReadFile(state + "/state.json"); !strings.Contains(string(text), "ttyA1") {
 		t.Errorf("saved at the end: %s, %v; want ttyA1", text, err)
 	}
+}
+
+// A device whose attribute hangs is not offered by the lack of it, and is not gone after a
+// restart: it is back when the attribute answers, without another event.
+func TestHungAttribute(t *testing.T) {
+	t.Parallel()
+	const resource, other = "example.com/zigbee", "usb:10c4:ea60:BBBB2222"
+	n := newNode(t, strings.Replace(zigbee, "usb = {", `attr = { "power/control" = "!auto" }, usb = {`, 1))
+	n.addBus()
+	dir := n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
+	if err := os.Mkdir(filepath.Join(n.host.Sysfs(), dir, "power"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	n.setAttr(dir, "power/control", "on")
+	_, end := hang(t, filepath.Join(n.host.Sysfs(), dir, "power"))
+	_, stop := n.serve()
+	n.untilListed(resource, []string{other}, nil)
+	const third = "usb:10c4:ea60:CCCC3333"
+	n.host.AddUSB(stick("1-3", "CCCC3333", "ttyUSB2"))
+	n.untilListed(resource, []string{other, third}, nil)
+	end()
+	n.untilListed(resource, []string{stickID, other, third}, nil)
+	stop()
+
+	_, end = hang(t, filepath.Join(n.host.Sysfs(), dir, "power"))
+	a, _ := n.serve()
+	n.untilListed(resource, []string{other, third}, []string{stickID})
+	n.untilReason(a, resource, stickID, ledger.ReasonUnread)
+	n.host.AddUSB(stick("1-4", "DDDD4444", "ttyUSB3"))
+	n.untilListed(resource, []string{other, third, "usb:10c4:ea60:DDDD4444"}, []string{stickID})
+	n.untilReason(a, resource, stickID, ledger.ReasonUnread)
+	end()
+	n.untilListed(resource, []string{stickID, other, third, "usb:10c4:ea60:DDDD4444"}, nil)
 }

@@ -24,10 +24,9 @@ type loop struct {
 	group *errgroup.Group
 	start time.Time
 
-	host     scanned
-	scanErr  error // of the last scan: announced changes are pending
-	timedOut bool  // a read of the last scan timed out
-	watched  watched
+	host    scanned
+	scanErr error // of the last scan: announced changes are pending
+	watched watched
 
 	memory  memory
 	proving proving
@@ -132,7 +131,7 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 	case done := <-l.rescans:
 		return trigger{scan: metrics.ScanAllocate, done: done}, true
 	case <-l.timer.C:
-		if l.host.snapshot == nil || l.timedOut || l.scanErr != nil {
+		if l.host.snapshot == nil || l.scanErr != nil {
 			return trigger{scan: metrics.ScanRetry}, true
 		}
 		return trigger{}, true
@@ -175,7 +174,7 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 	}
 	l.limiter.pause(ctx)
 	wake = earlier(wake, l.follow(ctx, out, written))
-	if l.timedOut || l.scanErr != nil {
+	if l.scanErr != nil {
 		wake = earlier(wake, l.now().Add(retryAfter))
 	}
 	return wake

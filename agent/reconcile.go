@@ -23,7 +23,7 @@ const reasonInactive = "resource is not active on this node: its when does not h
 func (l *loop) reconcile(ctx context.Context) (out ledger.Output, wake time.Time, written bool) {
 	now := l.now()
 	v := view(l.config, l.host, l.injector.others, l.memory.decisions, l.options)
-	l.memory.decisions, l.timedOut = v.Decisions, v.timedOut
+	l.memory.decisions = v.Decisions
 	l.prober.Set(v.checks())
 	if l.options.CDIOnly {
 		// Holders can't be known: an entry goes when its device does.

@@ -31,8 +31,7 @@ type View struct {
 	// Problems are failed reads: of every scan, and of what the configuration uses.
 	Problems []device.Problem
 
-	unread   []device.Unread
-	timedOut bool // a read of an attribute
+	unread []device.Unread
 
 	options matchers.Options
 	with    func(*config.Config) *View // see With
@@ -81,12 +80,11 @@ func view(cfg *config.Config, s scanned, specs *cdi.HostSpecs, prev ledger.Decis
 		}
 	}
 	matched := matchers.Match(cfg, s.snapshot, forms, options)
-	unread := s.attrs.Unread()
 	return &View{
 		Snapshot: s.snapshot, Forms: forms, Matched: matched, Decisions: decisions,
 		Problems: append(slices.Clip(problems), s.attrs.Problems()...),
-		unread:   append(unread, s.snapshot.Unread...), timedOut: len(unread) > 0,
-		options: options,
+		unread:   append(s.attrs.Unread(), s.snapshot.Unread...),
+		options:  options,
 	}
 }
 

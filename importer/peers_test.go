@@ -35,11 +35,10 @@ type host struct {
 }
 
 // Attr reads again what could not be read in time, as serving does.
-func (h host) Attr(dir, name string) []string {
+func (h host) Attr(dir, name string) ([]string, bool) {
 	for {
-		a := h.scanner.Attributes()
-		if values := a.Attr(dir, name); len(a.Unread()) == 0 {
-			return values
+		if values, unread := h.scanner.Attributes().Attr(dir, name); !unread {
+			return values, false
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,16 +34,21 @@ type Attributes struct {
 	of    scanned
 
 	mu          sync.Mutex // held by a read: callers for the same value wait for it
-	attrs       map[attribute][]string
+	attrs       map[attribute]attributeValues
 	drivers     map[string]string // by directory
 	pairs       map[string]sysfs.NetPair
 	traffic     *traffic          // nil: not read yet
 	charDrivers map[uint32]string // by major number; nil: not read yet
 	problems    problems
-	unread      map[string]bool // hardware
+	unread      map[string]device.Unread // hardware by path
 }
 
 type attribute struct{ dir, name string }
+
+type attributeValues struct {
+	values []string
+	unread bool
+}
 
 // Attributes returns a reader for the latest snapshot.
 func (s *Scanner) Attributes() *Attributes {
@@ -51,47 +57,40 @@ func (s *Scanner) Attributes() *Attributes {
 	s.attrs.next()
 	return &Attributes{
 		sysfs: s.sysfs, proc: s.proc, slow: &s.attrs, of: s.last,
-		attrs: make(map[attribute][]string), drivers: make(map[string]string), unread: make(map[string]bool), pairs: make(map[string]sysfs.NetPair),
+		attrs: make(map[attribute]attributeValues), drivers: make(map[string]string), unread: make(map[string]device.Unread), pairs: make(map[string]sysfs.NetPair),
 	}
 }
 
 // Attr returns the values of an attribute of a device directory, without newlines: nil if
 // it is missing or unreadable. Its name is a path below the directory, which may have
 // wildcards and so find several files (sysfs.FS.FindAttributes). One that can't be read in
-// 50 ms has the value of the previous snapshot.
-func (a *Attributes) Attr(dir, name string) []string {
+// 50 ms has its previous value; unread is set if one has never been read.
+func (a *Attributes) Attr(dir, name string) (values []string, unread bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	k := attribute{dir, name}
-	values, known := a.attrs[k]
+	v, known := a.attrs[k]
 	if !known {
 		for _, file := range a.sysfs.FindAttributes(dir, name) {
-			if value, ok := a.read(dir, file); ok {
-				values = append(values, value)
+			value, err := a.slow.read(file, a.sysfs.Attribute)
+			switch {
+			case err == nil:
+				v.values = append(v.values, value)
+			case err == errSlow:
+				v.unread = true
+				_, hardware := busDevice(dir)
+				hardware = cmp.Or(hardware, dir)
+				a.unread[hardware] = device.Unread{Path: hardware, New: a.unread[hardware].New || a.slow.isReplacement(file)}
+			case sysfs.Gone(err), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENODATA):
+				// Removed, or without a current value: the speed of an interface that is down,
+				// the temperature of a sleeping device.
+			default:
+				a.problems.add(file.Path, err)
 			}
 		}
-		a.attrs[k] = values
+		a.attrs[k] = v
 	}
-	return values
-}
-
-func (a *Attributes) read(dir string, file sysfs.File) (value string, ok bool) {
-	value, late, err := a.slow.read(file.Path, file.Ino, a.sysfs.Attribute)
-	if late {
-		_, hardware := busDevice(dir)
-		a.unread[cmp.Or(hardware, dir)] = true
-	}
-	switch {
-	case err == nil:
-		return value, true
-	case err == errSlow:
-	case sysfs.Gone(err), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENODATA):
-		// Removed, or without a current value: the speed of an interface that is down,
-		// the temperature of a sleeping device.
-	default:
-		a.problems.add(file.Path, err)
-	}
-	return "", false
+	return v.values, v.unread
 }
 
 // InUse returns what the host itself uses a network interface for, for an
@@ -177,73 +176,86 @@ func (a *Attributes) Problems() []device.Problem {
 	return slices.Clone(a.problems)
 }
 
-// Unread returns the hardware with attributes that timed out, by path: the next scan
-// may read them. An attribute that also timed out the time before is not included.
+// Unread returns the hardware with attributes that were never read, by path.
 func (a *Attributes) Unread() []device.Unread {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var list []device.Unread
-	for _, path := range slices.Sorted(maps.Keys(a.unread)) {
-		list = append(list, device.Unread{Path: path})
-	}
+	list := slices.Collect(maps.Values(a.unread))
+	sort.Slice(list, func(i, j int) bool { return list[i].Path < list[j].Path })
 	return list
 }
 
-// slowAttributes reads attributes that may block until their device responds.
+// slowAttributes reads attributes that may block until their device responds. A
+// replacement of a file has another inode.
 type slowAttributes struct {
-	calls slow.Calls[string, textResult]
+	calls   slow.Calls[sysfs.File, attributeText]
+	answers chan struct{} // one that timed out was read
 
-	mu     sync.Mutex
-	silent map[string]bool // files whose last read timed out
-	// values are those read since the last call of next, by file, and previous those of
-	// the interval before.
-	values, before map[string]fileValue
+	mu sync.Mutex
+	// texts are those read since the last call of next, and before those of the interval
+	// before.
+	texts, before map[sysfs.File]attributeText
 }
 
-type textResult struct {
+type attributeText struct {
 	text string
 	err  error
-}
-
-// fileValue is the value of an attribute. A replacement of its file has another inode.
-type fileValue struct {
-	ino  uint64
-	text string
+	late bool // it came after a timeout
 }
 
 // next starts a new interval.
 func (s *slowAttributes) next() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.values, s.before = make(map[string]fileValue), s.values
+	s.texts, s.before = make(map[sysfs.File]attributeText), s.texts
 }
 
-// read returns the text of an attribute. If it times out it returns the previous text,
-// or errSlow without one; late is set if it did not time out the time before too.
-func (s *slowAttributes) read(file string, ino uint64, read func(string) (string, error)) (text string, late bool, err error) {
-	result, _, ok := s.calls.Do(context.Background(), file, slowAfter, func() textResult {
-		text, err := read(file)
-		return textResult{text, err}
+// read returns the text of an attribute: the previous one if it times out, or errSlow
+// without one.
+func (s *slowAttributes) read(file sysfs.File, read func(string) (string, error)) (string, error) {
+	result, _, ok := s.calls.Do(context.Background(), file, slowAfter, func() attributeText {
+		text, err := read(file.Path)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.texts[file] = attributeText{text: text, err: err}
+		return s.texts[file]
 	})
+	if ok {
+		return result.text, result.err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ok {
-		delete(s.silent, file)
-		if result.err == nil && s.values != nil {
-			s.values[file] = fileValue{ino, result.text}
+	if v, known := s.before[file]; known {
+		s.texts[file] = v
+		return v.text, v.err
+	}
+	return "", errSlow
+}
+
+// isReplacement reports whether an attribute that can't be read has replaced one that could.
+func (s *slowAttributes) isReplacement(file sysfs.File) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for known := range s.before {
+		if known.Path == file.Path && known.Ino != file.Ino {
+			return true
 		}
-		return result.text, false, result.err
 	}
-	late = !s.silent[file]
-	if s.silent == nil {
-		s.silent = make(map[string]bool)
+	return false
+}
+
+// tooLate requests a scan for an attribute that was read after a timeout, unless the
+// previous text came as late: one that is always slow must not cause one scan after the
+// other.
+func (s *slowAttributes) tooLate(file sysfs.File) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.before[file].late {
+		poke(s.answers)
 	}
-	s.silent[file] = true
-	if v, known := s.before[file]; known && v.ino == ino {
-		s.values[file] = v
-		return v.text, late, nil
-	}
-	return "", late, errSlow
+	v := s.texts[file]
+	v.late = true
+	s.texts[file] = v
 }
 
 const (

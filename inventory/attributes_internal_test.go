@@ -1,60 +1,83 @@
 package inventory
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/generic-dp/generic-dp/sysfs"
 )
 
 // A blocked read is abandoned after the timeout, and the file keeps its previous value;
-// another file in its place has none.
+// another file in its place has none. A read that ends too late requests a scan, but not
+// again if the next one is late too.
 func TestSlowAttributes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var s slowAttributes
+		s := slowAttributes{answers: make(chan struct{}, 1)}
+		s.calls.Late = s.tooLate
 		s.next()
 		release := make(chan struct{})
 		asked := 0
 		blocked := func(string) (string, error) {
 			asked++
 			<-release
-			return "late", nil
+			return "at last", nil
 		}
-		check := func(file string, ino uint64, read func(string) (string, error), want string, wantLate bool, wantErr error, takes time.Duration) {
+		check := func(file string, ino uint64, read func(string) (string, error), want string, wantErr error, takes time.Duration) {
 			t.Helper()
 			start := time.Now()
-			text, late, err := s.read(file, ino, read)
-			if text != want || late != wantLate || err != wantErr || time.Since(start) != takes {
-				t.Errorf("%q, late %t, %v after %v; want %q, %t, %v after %v", text, late, err, time.Since(start), want, wantLate, wantErr, takes)
+			text, err := s.read(sysfs.File{Path: file, Ino: ino}, read)
+			if text != want || err != wantErr || time.Since(start) != takes {
+				t.Errorf("%q, %v after %v; want %q, %v after %v", text, err, time.Since(start), want, wantErr, takes)
+			}
+		}
+		answers := func(want int) {
+			t.Helper()
+			time.Sleep(4 * slowAfter)
+			if n := len(s.answers); n != want {
+				t.Errorf("%d scans requested; want %d", n, want)
+			}
+			for range len(s.answers) {
+				<-s.answers
 			}
 		}
 		quick := func(file string) (string, error) { return "quick " + file, nil }
-		check("a", 1, blocked, "", true, errSlow, slowAfter)
-		check("b", 2, quick, "quick b", false, nil, 0)
-		check("a", 1, blocked, "", false, errSlow, 0)
-		check("a", 1, quick, "", false, errSlow, 0)
+		check("a", 1, blocked, "", errSlow, slowAfter)
+		check("b", 2, quick, "quick b", nil, 0)
+		check("a", 1, blocked, "", errSlow, 0)
+		s.next()
+		check("a", 1, quick, "", errSlow, 0)
+		answers(0)
 		synctest.Wait()
 		if asked != 1 {
 			t.Errorf("asked %d times", asked)
 		}
 		close(release)
-		synctest.Wait()
-		// A file that always times out requests no further scan.
-		late := func(string) (string, error) { time.Sleep(2 * slowAfter); return "late", nil }
-		check("a", 1, late, "", false, errSlow, slowAfter)
-		time.Sleep(2 * slowAfter)
-		check("a", 1, quick, "quick a", false, nil, 0)
+		answers(1)
 
+		late := func(string) (string, error) { time.Sleep(2 * slowAfter); return "late", nil }
+		s.next()
+		check("a", 1, late, "at last", nil, slowAfter)
+		answers(0)
+		s.next()
+		check("a", 1, quick, "quick a", nil, 0)
 		for i := range 3 {
 			s.next()
-			check("a", 1, late, "quick a", i == 0, nil, slowAfter)
-			time.Sleep(2 * slowAfter)
+			check("a", 1, late, []string{"quick a", "late", "late"}[i], nil, slowAfter)
+			answers([]int{1, 0, 0}[i])
 		}
-		check("b", 2, late, "", true, errSlow, slowAfter)
 		s.next()
-		check("a", 3, late, "", false, errSlow, slowAfter)
-		time.Sleep(2 * slowAfter)
+		check("a", 3, late, "", errSlow, slowAfter)
+		answers(1)
+		failed := errors.New("failed")
+		check("c", 4, func(string) (string, error) { time.Sleep(2 * slowAfter); return "", failed }, "", errSlow, slowAfter)
+		answers(1)
+		s.next()
+		check("c", 4, late, "", failed, slowAfter)
+		answers(0)
 	})
 }
 

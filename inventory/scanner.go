@@ -86,6 +86,7 @@ func New(o Options) *Scanner {
 	s.usb.read = s.usbDevice
 	s.usb.number = func(dir string) string { return s.sysfs.USBNumber(dir) }
 	s.usb.calls.Late = func(usbLink) { poke(s.answers) }
+	s.attrs.answers, s.attrs.calls.Late = s.answers, s.attrs.tooLate
 	return s
 }
 
@@ -250,8 +251,8 @@ func (s *Scanner) LastEvent(hardware string) time.Time {
 	return last
 }
 
-// Answered returns a channel that has a value when a device that was unread in a scan
-// could be read: an update shows it. It is for one reader.
+// Answered returns a channel that has a value when a device or an attribute that was unread
+// in a scan could be read: an update shows it. It is for one reader.
 func (s *Scanner) Answered() <-chan struct{} { return s.answers }
 
 // scan is one scan.

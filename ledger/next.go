@@ -142,9 +142,6 @@ func (t *transition) match() {
 			continue
 		}
 		for _, offer := range d.config.Offers {
-			if !d.records[offer.ID].present && t.isUnread(offer.Hardware) {
-				continue // what was not read may keep it from being a device
-			}
 			t.keepFormer(d, &offer)
 			switch id := offer.ID; {
 			case d.matched[id]:
@@ -194,16 +191,11 @@ func (t *transition) unmatched(d *draft, id string, rec record) record {
 		rec.present, rec.settled, rec.since = true, true, time.Time{}
 		return rec
 	}
-	if d.config.Refuse == "" && rec.present && t.isUnread(rec.offer.Hardware) {
+	if d.config.Refuse == "" && rec.present && slices.Contains(t.in.Unread, device.Unread{Path: rec.offer.Hardware}) {
 		return rec
 	}
 	rec.unread = t.mayBeUnread(id)
 	return rec.absent(t.in.Now)
-}
-
-// isUnread reports whether hardware, which is no replacement, could not be read.
-func (t *transition) isUnread(hardware string) bool {
-	return slices.Contains(t.in.Unread, device.Unread{Path: hardware})
 }
 
 // mayBeUnread reports whether a device may be unread hardware. A USB device may be in

@@ -259,15 +259,6 @@ func TestUnreadDeviceIsNotGone(t *testing.T) {
 		h.unread = []device.Unread{{Path: "devices/pci0000:00/0000:01:00.0"}}
 		h.at(0, empty).shows(list{"r": {stick: ReasonGone, "0000:01:00.0": ReasonUnread}})
 	})
-	t.Run("a new one waits for what may keep it out", func(t *testing.T) {
-		t.Parallel()
-		h := newMachine(t)
-		h.unread = []device.Unread{{Path: "devices/" + stick}}
-		h.at(0, r).shows(list{"r": {}})
-		h.unread = nil
-		h.at(s, empty).shows(list{"r": {}})
-		h.at(2*s, r).shows(list{"r": {stick: ReasonSettling}})
-	})
 	t.Run("a resource that was removed", func(t *testing.T) {
 		t.Parallel()
 		h := newMachine(t)

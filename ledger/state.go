@@ -59,7 +59,7 @@ type Input struct {
 	// leaves the list first, since a container may hold it.
 	Successors map[string]string
 	// Unread is present hardware that could not be read yet: an unmatched device may be
-	// part of it, and a new one be matched for the lack of an attribute.
+	// part of it.
 	Unread []device.Unread
 }
 

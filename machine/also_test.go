@@ -49,7 +49,8 @@ func TestRecordedAttributes(t *testing.T) {
 	}
 	read := func(attrs *inventory.Attributes) (values []string) {
 		for _, a := range asked {
-			values = append(values, strings.Join(attrs.Attr(a[0], a[1]), " "))
+			found, _ := attrs.Attr(a[0], a[1])
+			values = append(values, strings.Join(found, " "))
 		}
 		return append(values, attrs.Driver(card))
 	}

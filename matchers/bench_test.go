@@ -165,11 +165,11 @@ func BenchmarkParseAndMatch(b *testing.B) {
 
 // sysfsOptions return the attributes of sysfs like a cache.
 var sysfsOptions = matchers.Options{Host: &fakeHost{
-	attr: func(dir, _ string) []string {
+	attr: func(dir, _ string) ([]string, bool) {
 		if strings.HasSuffix(dir, "/tty") {
-			return nil
+			return nil, false
 		}
-		return []string{"on"}
+		return []string{"on"}, false
 	},
 	driver: func(string) string { return "ftdi_sio" },
 }}

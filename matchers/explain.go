@@ -121,7 +121,7 @@ func (p *predicate) singles() (all []single) {
 		all = append(all, single{c, newPredicate(p.ix, &m, conditions...)})
 	}
 	if !p.Glob.Empty() {
-		path := func(_ *device.Hardware, n *device.Node) []string { return []string{n.Path} }
+		path := known(func(_ *device.Hardware, n *device.Node) []string { return []string{n.Path} })
 		add(condition{key: "glob", want: p.Glob, values: path}, config.Match{Glob: p.Glob})
 	}
 	bare := *p.Match
@@ -135,12 +135,12 @@ func (p *predicate) singles() (all []single) {
 		add(c, bare, c)
 	}
 	if bare.VFIO = p.VFIO; p.VFIO {
-		add(condition{key: "vfio", values: func(h *device.Hardware, _ *device.Node) []string {
+		add(condition{key: "vfio", values: known(func(h *device.Hardware, _ *device.Node) []string {
 			if h == nil || h.PCI == nil {
 				return nil
 			}
 			return []string{"driver " + h.PCI.Driver}
-		}}, bare)
+		})}, bare)
 	}
 	return all
 }
@@ -237,7 +237,11 @@ func (p single) nearest(all, rest []target, one, narrowed bool) string {
 	}
 	best, found := 0, ""
 	for _, t := range rest {
-		for _, have := range p.values(t.hardware, t.node) {
+		values, unread := p.values(t.hardware, t.node)
+		if unread && found == "" {
+			found = "that of " + t.String() + " can't be read yet"
+		}
+		for _, have := range values {
 			edits, but := 1<<10, ""
 			for _, a := range p.want.Alternatives() {
 				edits = min(edits, pattern.Distance(have, a.Shape()))

@@ -171,13 +171,13 @@ func (ix *index) files(v pattern.Values) []string {
 
 // attr lists the values of an attribute of the first of some sysfs directories that has
 // it, and driver is likewise their driver.
-func (ix *index) attr(dirs []string, name string) []string {
+func (ix *index) attr(dirs []string, name string) (values []string, unread bool) {
 	for _, dir := range dirs {
-		if values := ix.Host.Attr(dir, name); values != nil {
-			return values
+		if values, unread = ix.Host.Attr(dir, name); values != nil || unread {
+			break
 		}
 	}
-	return nil
+	return values, unread
 }
 
 func (ix *index) driver(dirs []string) string {

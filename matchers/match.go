@@ -49,8 +49,8 @@ type Options struct {
 // a snapshot, all others are those of the host.
 type Host interface {
 	// Attr is an attribute of a directory of sysfs, nil for none. The name may have
-	// wildcards, and so several values.
-	Attr(dir, name string) []string
+	// wildcards, and so several values. unread: it is there, and could not be read yet.
+	Attr(dir, name string) (values []string, unread bool)
 	// Driver is the driver of a directory of sysfs, CharDriver that of a major
 	// number of character devices; empty for none.
 	Driver(dir string) string

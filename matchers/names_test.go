@@ -36,15 +36,17 @@ func TestNames(t *testing.T) {
 		{name: "what is illegal is replaced", toml: named("d${devnode}", sticks), want: []string{
 			"d-dev-bus-usb-001-002: " + canA + " /dev/bus/usb/001/002", "d-dev-bus-usb-001-003: " + canB + " /dev/bus/usb/001/003"}},
 		{name: "the ends are letters and digits", toml: named("${attr:bDeviceProtocol}${attr:idVendor}x.${usb.manufacturer}", sticks),
-			opts: func(o *matchers.Options) { host(o).attr = func(string, string) []string { return []string{"(_a"} } },
+			opts: func(o *matchers.Options) { host(o).attr = attrValues("(_a") },
 			notes: []string{`error: test.toml: resource 1 ("${attr:bDeviceProtocol}${attr:idVendor}x.${usb.manufacturer}"): left out: USB device 1-1: name "example.com/${attr:bDeviceProtocol}${attr:idVendor}x.${usb.manufacturer}": ${usb.manufacturer} has no value for USB device 1-1 ()`,
 				`error: test.toml: resource 1 ("${attr:bDeviceProtocol}${attr:idVendor}x.${usb.manufacturer}"): left out: USB device 1-2: name "example.com/${attr:bDeviceProtocol}${attr:idVendor}x.${usb.manufacturer}": ${usb.manufacturer} has no value for USB device 1-2 ()`}},
-		{name: "trimmed", toml: named("${attr:x}", sticks), opts: func(o *matchers.Options) { host(o).attr = func(string, string) []string { return []string{"(_a%"} } },
+		{name: "trimmed", toml: named("${attr:x}", sticks), opts: func(o *matchers.Options) { host(o).attr = attrValues("(_a%") },
 			want: []string{"a: " + canA + " /dev/bus/usb/001/002", "a: " + canB + " /dev/bus/usb/001/003"}},
 		{name: "cut", toml: named("a-${attr:x}", sticks), opts: func(o *matchers.Options) {
-			host(o).attr = func(dir, _ string) []string { return []string{strings.Repeat("x", 60) + ".y" + dir[len(dir)-1:]} }
+			host(o).attr = func(dir, _ string) ([]string, bool) {
+				return []string{strings.Repeat("x", 60) + ".y" + dir[len(dir)-1:]}, false
+			}
 		}, want: []string{"a-" + strings.Repeat("x", 60) + ": " + canA + " /dev/bus/usb/001/002", "a-" + strings.Repeat("x", 60) + ": " + canB + " /dev/bus/usb/001/003"}},
-		{name: "nothing is left", toml: named("${attr:x}", sticks), opts: func(o *matchers.Options) { host(o).attr = func(string, string) []string { return []string{"?!"} } },
+		{name: "nothing is left", toml: named("${attr:x}", sticks), opts: func(o *matchers.Options) { host(o).attr = attrValues("?!") },
 			notes: []string{`error: test.toml: resource 1 ("${attr:x}"): left out: USB device 1-1 and 1 more: name "example.com/${attr:x}": nothing is left of "?!" that a name may have ()`}},
 		{name: "several values", toml: named("x-${kernel}", `match = { usb = {}, glob = ["/dev/ttyACM*", "/dev/bus/**"] }`+cdi), want: []string{"x-1-1: " + canA + " /dev/bus/usb/001/002"},
 			notes: []string{`error: test.toml: resource 1 ("x-${kernel}"): left out: USB device 1-2: name "example.com/x-${kernel}": ${kernel} has several values: "1-2" and "ttyACM0" ()`}},

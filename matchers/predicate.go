@@ -17,22 +17,35 @@ type predicate struct {
 	conditions          []condition
 	usb, pci, net, mdev bool // it has these tables
 	subFunctions        bool // pci.sriov selects them
+	// exclude: it is of exclude, so that what is unknown fits. In doubt nothing is offered.
+	exclude bool
 }
 
 func newPredicate(ix *index, m *config.Match, conditions ...condition) *predicate {
 	sriov := m.Hardware["pci"]["sriov"]
-	return &predicate{m, ix, conditions, m.Has("usb"), m.Has("pci"), m.Has("net"), m.Has("mdev"), !sriov.Empty() && sriov.Match("sf")}
+	return &predicate{
+		Match: m, ix: ix, conditions: conditions, subFunctions: !sriov.Empty() && sriov.Match("sf"),
+		usb: m.Has("usb"), pci: m.Has("pci"), net: m.Has("net"), mdev: m.Has("mdev"),
+	}
 }
 
 // condition is a condition of a match, but for glob and vfio.
 type condition struct {
-	about subject
-	key   string // "usb.id"
-	want  pattern.Values
-	// values are those of hardware, or of a node of it unless that is nil. hardware, if
-	// set, is the only value, and spares a list.
-	values   func(*device.Hardware, *device.Node) []string
+	about  subject
+	key    string // "usb.id"
+	want   pattern.Values
+	values getter
+	// hardware, if set, is the only value, and spares a list.
 	hardware func(*device.Hardware) string
+}
+
+// getter returns the values of hardware, or of a node of it unless that is nil. unread: some
+// are not known yet.
+type getter func(*device.Hardware, *device.Node) (values []string, unread bool)
+
+// known is a getter of values that the snapshot has.
+func known(values func(*device.Hardware, *device.Node) []string) getter {
+	return func(h *device.Hardware, n *device.Node) ([]string, bool) { return values(h, n), false }
 }
 
 // subject is what a condition is about.
@@ -53,6 +66,15 @@ func (ix *index) predicates(matches []config.Match) []*predicate {
 	return out
 }
 
+// excludes are the predicates of exclude.
+func (ix *index) excludes(r *config.Resource) []*predicate {
+	out := ix.predicates(r.Exclude)
+	for _, p := range out {
+		p.exclude, p.subFunctions = true, true
+	}
+	return out
+}
+
 func (ix *index) predicate(m *config.Match) *predicate {
 	p := newPredicate(ix, m)
 	for i := range ix.attributes {
@@ -61,12 +83,12 @@ func (ix *index) predicate(m *config.Match) *predicate {
 		if want.Empty() {
 			continue
 		}
-		c := condition{key: a.Name(), want: want, values: a.Of, hardware: a.Hardware}
+		c := condition{key: a.Name(), want: want, values: known(a.Of), hardware: a.Hardware}
 		switch {
 		case c.key == "usb.interface_class" && !m.Hardware["usb"]["interface"].Empty():
-			c.about, c.values = anyNode, interfaceClasses(m.Hardware["usb"]["interface"], a.Of)
+			c.about, c.values = anyNode, known(interfaceClasses(m.Hardware["usb"]["interface"], a.Of))
 		case c.key == "pci.pf":
-			c.values, c.hardware = ix.physical, nil
+			c.values, c.hardware = known(ix.physical), nil
 		case a.Interface != nil:
 			c.about = anyNode
 		case a.Net != nil:
@@ -74,20 +96,20 @@ func (ix *index) predicate(m *config.Match) *predicate {
 		}
 		p.conditions = append(p.conditions, c)
 	}
-	add := func(about subject, key string, want pattern.Values, values func(*device.Hardware, *device.Node) []string) {
+	add := func(about subject, key string, want pattern.Values, values getter) {
 		if !want.Empty() {
 			p.conditions = append(p.conditions, condition{about: about, key: key, want: want, values: values})
 		}
 	}
-	add(anyNode, "subsystem", m.Subsystem, func(_ *device.Hardware, n *device.Node) []string {
+	add(anyNode, "subsystem", m.Subsystem, known(func(_ *device.Hardware, n *device.Node) []string {
 		if n == nil {
 			return nil
 		}
 		return []string{n.Subsystem}
-	})
-	add(sysfsDir, "driver", m.Driver, func(h *device.Hardware, n *device.Node) []string { return []string{ix.driver(dirsOf(h, n))} })
+	}))
+	add(sysfsDir, "driver", m.Driver, known(func(h *device.Hardware, n *device.Node) []string { return []string{ix.driver(dirsOf(h, n))} }))
 	for _, name := range slices.Sorted(maps.Keys(m.Attr)) {
-		add(sysfsDir, "attr."+name, m.Attr[name], func(h *device.Hardware, n *device.Node) []string { return ix.attr(dirsOf(h, n), name) })
+		add(sysfsDir, "attr."+name, m.Attr[name], func(h *device.Hardware, n *device.Node) ([]string, bool) { return ix.attr(dirsOf(h, n), name) })
 	}
 	return p
 }
@@ -96,13 +118,23 @@ func (ix *index) predicate(m *config.Match) *predicate {
 // about a subject.
 func (p *predicate) fits(about subject, h *device.Hardware, n *device.Node) bool {
 	for i := range p.conditions {
-		switch c := &p.conditions[i]; {
-		case c.about != about:
-		case c.hardware != nil && !c.want.Match(c.hardware(h)), c.hardware == nil && !c.want.Match(c.values(h, n)...):
+		if c := &p.conditions[i]; c.about == about && !c.holds(h, n, p.exclude) {
 			return false
 		}
 	}
 	return true
+}
+
+// holds reports whether the condition holds; unread is the answer where that is not known.
+func (c *condition) holds(h *device.Hardware, n *device.Node, unread bool) bool {
+	if c.hardware != nil {
+		return c.want.Match(c.hardware(h))
+	}
+	values, unknown := c.values(h, n)
+	if unknown {
+		return unread
+	}
+	return c.want.Match(values...)
 }
 
 // interfaceClasses are the classes of the USB interfaces whose number fits, of all if none

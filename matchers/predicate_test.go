@@ -1,6 +1,7 @@
 package matchers_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/generic-dp/generic-dp/matchers"
@@ -25,15 +26,15 @@ func TestSubsystemDriverAttr(t *testing.T) {
 		{name: "wildcards in names", toml: `match = { usb = {}, glob = "/dev/bus/usb/**", attr = { "1-2:1.*/bInterfaceClass" = "ff" } }` + cdi, want: []string{"x: " + canB + " /dev/bus/usb/001/003"}},
 		{name: "any of several files", toml: `match = { glob = "/dev/dri/*", attr = { "card*-*/status" = "connected" } }` + cdi,
 			opts: func(o *matchers.Options) {
-				host(o).attr = func(string, string) []string { return []string{"", "disconnected", "connected"} }
+				host(o).attr = attrValues("", "disconnected", "connected")
 			}, want: []string{"x: 0000:41:00.0:renderD /dev/dri/renderD128"}},
 		{name: "none of several files", toml: `match = { glob = "/dev/dri/*", attr = { "card*-*/status" = ["*", "!connected"] } }` + cdi,
 			opts: func(o *matchers.Options) {
-				host(o).attr = func(string, string) []string { return []string{"", "disconnected", "connected"} }
+				host(o).attr = attrValues("", "disconnected", "connected")
 			}},
 		{name: "a variable of several files", toml: `match = { glob = "/dev/dri/*" }` + cdi + `container.path = "/dev/${attr:card*-*/status}"`,
 			opts: func(o *matchers.Options) {
-				host(o).attr = func(string, string) []string { return []string{"", "disconnected", "connected"} }
+				host(o).attr = attrValues("", "disconnected", "connected")
 			}, want: []string{"x: 0000:41:00.0:renderD /dev/dri/renderD128>/dev/disconnected"}},
 		{name: "of hardware", toml: `match = { pci = {}, attr = { vendor = "0x15b3" } }` + cdi, want: []string{"x: 0000:3b:00.0 /dev/infiniband/uverbs0", "x: 0000:3b:00.1"}},
 		{name: "of mediated devices, whose nodes are elsewhere", toml: `match = { mdev = {}, vfio = true, attr = { "mdev_type/name" = "A40-1Q" } }` + cdi, want: []string{"x: mdev:" + small + " /dev/vfio/30 +/dev/vfio/vfio"}},
@@ -42,11 +43,47 @@ func TestSubsystemDriverAttr(t *testing.T) {
 		{name: "variables", toml: `match = { usb = { serial = "CAN-B*" } }` + "\ncontainer.path = \"/dev/x-${attr:bInterfaceClass}/\"" + cdi + "container.env.A = \"${attr:idVendor} ${attr:1-2:1.0/bInterfaceClass}\"",
 			want: []string{"x: " + canB + " /dev/ttyACM0>/dev/x-ff/ttyACM0 !path of /dev/bus/usb/001/003 in the container: ${attr:bInterfaceClass} has no value for USB device 1-2"}},
 		{name: "hostile", toml: `match = { usb = { serial = "CAN-B*" }, glob = "/dev/ttyACM*" }` + "\ncontainer.path = \"/dev/${attr:product}\"", opts: func(o *matchers.Options) {
-			host(o).attr = func(string, string) []string { return []string{"../../etc"} }
+			host(o).attr = attrValues("../../etc")
 		}, want: []string{"x: " + canB + ` !path of /dev/ttyACM0 in the container: ${attr:product} is "../../etc", which can't be part of a path`}},
 		{name: "no node with that path", toml: `match = { usb = { serial = "CAN-B*" } }` + cdi + "container.env.B = \"${devnode:/dev/x}\"",
 			want: []string{"x: " + canB + " /dev/bus/usb/001/003 /dev/ttyACM0 !container.env.B: ${devnode:/dev/x} has no value for USB device 1-2"}},
 		{name: "variables of mediated devices", toml: `match = { mdev = { type = "*-222" }, vfio = true }` + cdi + "container.env.A = \"${attr:mdev_type/name}\"\ncontainer.path = \"/dev/${attr:mdev_type/name}/\"",
 			want: []string{"x: mdev:" + small + " /dev/vfio/30>/dev/A40-1Q/30 +/dev/vfio/vfio"}},
 	})
+}
+
+// An attribute that could not be read yet is neither there nor missing: a match does not
+// select by it, an exclude does, and hardware is not offered outside of its group.
+func TestUnreadAttribute(t *testing.T) {
+	t.Parallel()
+	unread := func(o *matchers.Options) {
+		attr := host(o).attr
+		host(o).attr = func(dir, name string) ([]string, bool) {
+			if name == "serial" && strings.HasSuffix(dir, "/1-1") {
+				return nil, true
+			}
+			return attr(dir, name)
+		}
+	}
+	other := []string{"x: " + canB + " /dev/bus/usb/001/003>/dev/x/003 /dev/ttyACM0>/dev/x/ttyACM0"}
+	stories := []story{
+		{name: "match", toml: `match = { usb = {}, attr = { serial = "CAN-*" } }`, want: other},
+		{name: "negated match", toml: `match = { usb = {}, attr = { serial = "!X" } }`, want: other},
+		{name: "exclude", toml: `match.usb = {}` + "\n" + `exclude.attr = { serial = "X" }`, want: other},
+		{name: "negated exclude", toml: `match.usb = {}` + "\n" + `exclude.attr = { serial = "!CAN-*" }`, want: other},
+		{name: "group", toml: `group_by = "attr:serial"` + "\n" + `match.usb = {}`, want: []string{strings.Replace(other[0], canB, "group:attr_serial-xf9ptc409pp:CAN-B-78", 1)}},
+		{name: "variable", toml: `match.usb = { serial = "CAN-A*" }` + "\n" + `container.env.A = "${attr:serial}"`,
+			want: []string{"x: usb:1d50:606f:CAN-A-77 /dev/bus/usb/001/002>/dev/x/002 !container.env.A: ${attr:serial} can't be read yet for USB device 1-1"}},
+	}
+	for i := range stories {
+		stories[i].opts = unread
+		stories[i].toml += "\ncontainer.path = \"/dev/x/\""
+	}
+	tell(t, stories)
+	snap, opts := scanned(t, rig(t))
+	unread(&opts)
+	cfg := parse(t, `match = { glob = "/dev/bus/usb/001/002", attr = { serial = "!X" } }`)
+	if got, want := matchers.Explain(cfg, snap, nil, opts, nil, nil)[0].Reason, `attr.serial "!X" fits nothing: that of /dev/bus/usb/001/002 can't be read yet`; got != want {
+		t.Errorf("reason %q; want %q", got, want)
+	}
 }

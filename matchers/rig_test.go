@@ -78,14 +78,13 @@ func scanned(t testing.TB, h *sysfstest.Host) (*device.Snapshot, matchers.Option
 	snap, s := scanner(t, h.Tree)
 	attrs, fs := s.Attributes(), sysfs.New(h.Sysfs())
 	// Read without the timeouts of inventory, which a busy machine exceeds.
-	attr := func(dir, name string) []string {
-		var values []string
+	attr := func(dir, name string) (values []string, unread bool) {
 		for _, file := range fs.FindAttributes(dir, name) {
 			if value, err := fs.Attribute(file.Path); err == nil {
 				values = append(values, value)
 			}
 		}
-		return values
+		return values, false
 	}
 	glob := func(v pattern.Values, entries *int) []string {
 		return v.Glob(func(path string) string { return h.Dev() + strings.TrimPrefix(path, "/dev") }, entries)
@@ -100,7 +99,7 @@ func scanned(t testing.TB, h *sysfstest.Host) (*device.Snapshot, matchers.Option
 
 // fakeHost is a host made of functions; nil functions return nothing.
 type fakeHost struct {
-	attr       func(dir, name string) []string
+	attr       func(dir, name string) (values []string, unread bool)
 	driver     func(dir string) string
 	charDriver func(major uint32) string
 	inUse      func(*device.Node) string
@@ -108,11 +107,16 @@ type fakeHost struct {
 	glob       func(v pattern.Values, entries *int) []string
 }
 
-func (h *fakeHost) Attr(dir, name string) []string {
+func (h *fakeHost) Attr(dir, name string) ([]string, bool) {
 	if h.attr == nil {
-		return nil
+		return nil, false
 	}
 	return h.attr(dir, name)
+}
+
+// attrValues is the attr of a host where every attribute has these values.
+func attrValues(values ...string) func(dir, name string) ([]string, bool) {
+	return func(string, string) ([]string, bool) { return values, false }
 }
 
 func (h *fakeHost) Driver(dir string) string {

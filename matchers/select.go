@@ -2,6 +2,7 @@ package matchers
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -95,11 +96,8 @@ type selection struct {
 func (m *run) candidates(r *config.Resource) []candidate {
 	clear(m.picked)
 	s := &selection{
-		ix: m.index, r: r, matches: m.predicates(r.Match), excludes: m.predicates(r.Exclude),
+		ix: m.index, r: r, matches: m.predicates(r.Match), excludes: m.excludes(r),
 		picked: m.picked, whole: map[*device.Hardware]bool{}, groups: map[string]*group{},
-	}
-	for _, p := range s.excludes {
-		p.subFunctions = true
 	}
 	for _, p := range s.matches {
 		switch {
@@ -164,7 +162,7 @@ func (m *run) withNodeOf(p *predicate, r *config.Resource, found []candidate) []
 		if r.Each == config.EachAll {
 			return r
 		}
-		if value := m.groupValue(r, c); value != "" {
+		if value, _ := m.groupValue(r, c); value != "" {
 			return value
 		}
 		return c.hardware
@@ -325,10 +323,13 @@ func (m *run) combine(r *config.Resource, parts []candidate) []candidate {
 	var out []candidate
 	groups := map[string][]candidate{}
 	for _, c := range parts {
-		if c.value = m.groupValue(r, &c); c.value == "" {
+		value, unread := m.groupValue(r, &c)
+		switch c.value = value; {
+		case unread: // it may be part of any group
+		case value == "":
 			out = append(out, c)
-		} else {
-			groups[c.value] = append(groups[c.value], c)
+		default:
+			groups[value] = append(groups[value], c)
 		}
 	}
 	for value, list := range groups {
@@ -340,16 +341,15 @@ func (m *run) combine(r *config.Resource, parts []candidate) []candidate {
 	return out
 }
 
-// groupValue is the value of the variable of group_by, empty for none.
-func (m *run) groupValue(r *config.Resource, c *candidate) string {
+// groupValue is the value of the variable of group_by, empty for none or if it could not be
+// read yet.
+func (m *run) groupValue(r *config.Resource, c *candidate) (value string, unread bool) {
 	if c.hardware == nil || r.GroupBy == "" {
-		return ""
+		return "", false
 	}
-	value, err := m.builder(r, c, "").joined(device.Text{{Var: r.GroupBy}}, "")
-	if err != nil {
-		return ""
-	}
-	return value.String()
+	text, err := m.builder(r, c, "").joined(device.Text{{Var: r.GroupBy}}, "")
+	var none noValue
+	return text.String(), errors.As(err, &none) && none.unread
 }
 
 // merge makes one device of several parts.

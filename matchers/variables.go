@@ -119,10 +119,13 @@ func (b *builder) filled(t device.Text, separator string, of *candidate) (device
 	})
 }
 
-// noValue is the error of a variable without a value.
-type noValue string
+// noValue is the error of a variable without a value, or whose value could not be read yet.
+type noValue struct {
+	text   string
+	unread bool
+}
 
-func (n noValue) Error() string { return string(n) }
+func (n noValue) Error() string { return n.text }
 
 // join joins texts.
 func join(texts []device.Text, separator string) (joined device.Text) {
@@ -228,31 +231,39 @@ func (b *builder) values(name string, of *candidate) ([]device.Text, error) {
 			}
 		}
 	}
-	values := b.lookUp(name, of)
+	values, unread := b.lookUp(name, of), false
+	if attr, ok := strings.CutPrefix(name, attrPrefix); ok {
+		values, unread = b.attrsOf(of, attr)
+	}
 	for i, v := range values {
 		if v != "" && !slices.Contains(values[:i], v) {
 			out = append(out, device.Literal(v))
 		}
 	}
 	switch {
+	case unread:
+		return nil, noValue{fmt.Sprintf("${%s} can't be read yet for %s", name, b.c.describe()), true}
 	case len(out) > 0:
 		return out, nil
 	case name == "node_name":
-		return nil, noValue(fmt.Sprintf("${%s} has no value: %s", name, noNodeName))
+		return nil, noValue{fmt.Sprintf("${%s} has no value: %s", name, noNodeName), false}
 	}
-	return nil, noValue(fmt.Sprintf("${%s} has no value for %s", name, b.c.describe()))
+	return nil, noValue{fmt.Sprintf("${%s} has no value for %s", name, b.c.describe()), false}
 }
 
-// lookUp lists the values of a variable.
+// attrsOf lists the values of an attribute of sysfs.
+func (b *builder) attrsOf(of *candidate, name string) (values []string, unread bool) {
+	for _, dirs := range of.attrDirs() {
+		found, late := b.attr(dirs, name)
+		values, unread = append(values, strings.TrimSpace(cmp.Or(found...))), unread || late
+	}
+	return values, unread
+}
+
+// lookUp lists the values of a variable that is not an attribute of sysfs.
 func (b *builder) lookUp(name string, of *candidate) (values []string) {
 	if n, err := strconv.Atoi(name); err == nil && n > 0 {
 		return b.wildcard(n, of)
-	}
-	if attr, ok := strings.CutPrefix(name, attrPrefix); ok {
-		for _, dirs := range of.attrDirs() {
-			values = append(values, strings.TrimSpace(cmp.Or(b.attr(dirs, attr)...)))
-		}
-		return values
 	}
 	if text, ok := strings.CutPrefix(name, devnodePrefix); ok {
 		glob, _ := pattern.Parse(pattern.Path, text) // checked by config

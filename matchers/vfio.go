@@ -211,7 +211,7 @@ func blocksGroup(p *device.PCI) bool {
 
 // vfioNotes adds the notes about matches with vfio = true.
 func (m *run) vfioNotes(r *config.Resource) {
-	excludes := m.predicates(r.Exclude)
+	excludes := m.excludes(r)
 	for _, p := range m.predicates(r.Match) {
 		if !p.VFIO {
 			continue
