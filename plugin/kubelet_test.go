@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -133,25 +132,6 @@ func TestWatchWithoutInotify(t *testing.T) {
 	n.waitAllocatable(gpu, 1)
 	if got := n.logs.reasons("directories can't be watched: polling them"); len(got) != 1 {
 		t.Errorf("logged %q, want one line", got)
-	}
-}
-
-func TestWatchGetsInotifyBack(t *testing.T) {
-	t.Parallel()
-	n := newNode(t)
-	tries := 0
-	open := n.watch.Files.Open
-	n.watch.Files.Open = func(events uint32) (watch.Source, error) {
-		if tries++; tries < 3 {
-			return nil, errors.New("too many")
-		}
-		return open(events)
-	}
-	n.watch.Files.Poll = time.Millisecond
-	n.run()
-	n.logs.wait(n.ctx, t, "directories are watched again")
-	if n.watch.Files.Degraded() != nil {
-		t.Error("still degraded")
 	}
 }
 

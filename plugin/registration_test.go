@@ -402,26 +402,6 @@ func TestKubeletSocketRemoved(t *testing.T) {
 	}
 }
 
-func TestDirectoryRecreated(t *testing.T) {
-	t.Parallel()
-	n := newNode(t).up()
-	p, _ := n.plugin(gpu, newSource(healthy("a")...))
-	n.waitRegistered(p, true)
-	for range 3 {
-		n.Kill()
-		n.must(os.RemoveAll(n.dir))
-		n.waitRegistered(p, false)
-		n.must(n.Start())
-		n.waitAllocatable(gpu, 1)
-		n.waitRegistered(p, true)
-	}
-	// Renamed and recreated: the watch must not stay with the old one.
-	n.Kill()
-	n.must(os.Rename(n.dir, n.dir+".old"))
-	n.must(n.Start())
-	n.waitAllocatable(gpu, 1)
-}
-
 func TestDirectoryTooLong(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, func(o *kubeletOptions) {

@@ -14,9 +14,9 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// Every change must be seen after any number and kind of kubelet restarts, and two of
-// the plugin's sockets must never exist at once.
-func TestRestartStorm(t *testing.T) {
+// After any sequence of failures the result is a registered plugin with its latest list,
+// and never two of its sockets exist at once.
+func TestRandomFailures(t *testing.T) {
 	t.Parallel()
 	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
 		var n *node
@@ -30,49 +30,18 @@ func TestRestartStorm(t *testing.T) {
 				return nil
 			}
 		}).up()
-		source := newSource(healthy("a")...)
-		p, _ := n.plugin(gpu, source)
-		n.waitAllocatable(gpu, 1)
-		for i := range 10 {
-			switch i % 3 {
-			case 0: // slowly
-				n.must(n.Restart())
-				n.waitAllocatable(gpu, 1)
-			case 1: // in a hurry
-				n.must(n.Restart())
-				n.must(n.Restart())
-			case 2: // cleanly
-				n.Stop()
-				n.must(n.Start())
-			}
-		}
-		n.waitAllocatable(gpu, 1)
-		n.waitRegistered(p, true)
-		ids := []string{"a"}
-		for i := range 10 {
-			ids = append(ids, fmt.Sprintf("d%d", i))
-			source.set(healthy(ids...)...)
-			n.waitAllocatable(gpu, len(ids))
-		}
-		n.checkRequests(gpu)
-	})
-}
-
-// After any sequence of failures the result is a registered plugin with its latest
-// list.
-func TestRandomFailures(t *testing.T) {
-	t.Parallel()
-	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
-		n := newNode(t, keying).up()
 		source := newSource()
 		p, _ := n.plugin(gpu, source)
 		seed := uint64(time.Now().UnixNano())
 		random := rand.New(rand.NewPCG(seed, 0))
 		var list []device.Listed
 		for i := range 60 {
-			switch random.IntN(7) {
+			switch random.IntN(8) {
 			case 0:
 				n.must(n.Restart())
+			case 5:
+				n.Stop()
+				n.must(n.Start())
 			case 1:
 				n.CutStream(gpu)
 			case 2:
