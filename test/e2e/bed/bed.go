@@ -9,6 +9,8 @@
 package bed
 
 import (
+	"context"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -131,6 +133,15 @@ func (b *Bed) Start(t testing.TB, s process.Spec) *process.Process {
 // Do calls f on a thread inside the bed's namespaces, where its connections are made.
 // Goroutines that f starts are outside.
 func (b *Bed) Do(f func() error) error { return b.ns.do(f) }
+
+// DialContext connects like a program in the bed.
+func (b *Bed) DialContext(ctx context.Context, network, addr string) (conn net.Conn, err error) {
+	err = b.Do(func() error {
+		conn, err = (&net.Dialer{}).DialContext(ctx, network, addr)
+		return err
+	})
+	return conn, err
+}
 
 // Import imports the images of an archive.
 func (b *Bed) Import(t testing.TB, archive string) {

@@ -23,8 +23,8 @@ type Containerd struct {
 	bed *Bed
 	// Process is the running containerd. Containers outlive it.
 	*process.Process
-
-	runtime cri.RuntimeServiceClient
+	// Runtime is a client of its CRI.
+	Runtime cri.RuntimeServiceClient
 	images  cri.ImageServiceClient
 }
 
@@ -90,7 +90,7 @@ func newContainerd(t testing.TB, b *Bed) *Containerd {
 		Image, b.CDIDir(), cniDir, b.tools.cni, b.tools.path("runc")))
 
 	conn := dial(t, c.socket())
-	c.runtime = cri.NewRuntimeServiceClient(conn)
+	c.Runtime = cri.NewRuntimeServiceClient(conn)
 	c.images = cri.NewImageServiceClient(conn)
 	return c
 }
@@ -127,7 +127,7 @@ func (c *Containerd) Start(t testing.TB) {
 		Start:  c.bed.ns.start,
 	})
 	wait.Until(t, startLimit, "containerd", func() error {
-		_, err := c.runtime.Version(t.Context(), &cri.VersionRequest{})
+		_, err := c.Runtime.Version(t.Context(), &cri.VersionRequest{})
 		if err != nil && !c.Running() {
 			t.Fatalf("containerd has ended: %v", err)
 		}
@@ -157,7 +157,7 @@ func (c *Containerd) exec(t testing.TB, container string, argv ...string) (stdou
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), execLimit)
 	defer cancel()
-	resp, err := c.runtime.ExecSync(ctx, &cri.ExecSyncRequest{
+	resp, err := c.Runtime.ExecSync(ctx, &cri.ExecSyncRequest{
 		ContainerId: container,
 		Cmd:         argv,
 		Timeout:     int64(execLimit / time.Second),
@@ -173,7 +173,7 @@ func (c *Containerd) kill(t testing.TB, container string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), execLimit)
 	defer cancel()
-	if _, err := c.runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: container}); err != nil {
+	if _, err := c.Runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: container}); err != nil {
 		t.Fatalf("kill container: %v", err)
 	}
 }
@@ -182,14 +182,14 @@ func (c *Containerd) kill(t testing.TB, container string) {
 func (c *Containerd) alive(ctx context.Context, uid types.UID) (bool, error) {
 	label := map[string]string{"io.kubernetes.pod.uid": string(uid)}
 	running := &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_RUNNING}
-	containers, err := c.runtime.ListContainers(ctx, &cri.ListContainersRequest{
+	containers, err := c.Runtime.ListContainers(ctx, &cri.ListContainersRequest{
 		Filter: &cri.ContainerFilter{LabelSelector: label, State: running},
 	})
 	if err != nil {
 		return false, err
 	}
 	ready := &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY}
-	sandboxes, err := c.runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{
+	sandboxes, err := c.Runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{
 		Filter: &cri.PodSandboxFilter{LabelSelector: label, State: ready},
 	})
 	return err == nil && len(containers.Containers)+len(sandboxes.Items) > 0, err

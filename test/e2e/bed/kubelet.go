@@ -25,11 +25,12 @@ type Kubelet struct {
 	*process.Process
 	// Config is its KubeletConfiguration, to be changed before a (re)start.
 	Config map[string]any
+	// Resources is a client of its PodResources API.
+	Resources podresources.PodResourcesListerClient
 
-	program   string   // its name
-	args      []string // after its own
-	http      *http.Client
-	resources podresources.PodResourcesListerClient
+	program string   // its name
+	args    []string // after its own
+	http    *http.Client
 }
 
 // NodeName is the name of a bed's node, which a kubelet appends to the names of its
@@ -86,17 +87,9 @@ func newKubelet(t testing.TB, b *Bed, cgroup string) *Kubelet {
 		"crashLoopBackOff":   map[string]any{"maxContainerRestartPeriod": "1s"},
 	}
 
-	k.http = &http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
-			err = b.ns.do(func() error {
-				conn, err = (&net.Dialer{}).DialContext(ctx, network, addr)
-				return err
-			})
-			return conn, err
-		},
-	}}
+	k.http = &http.Client{Transport: &http.Transport{DialContext: b.DialContext}}
 	t.Cleanup(k.http.CloseIdleConnections)
-	k.resources = podresources.NewPodResourcesListerClient(dial(t, b.Path("/var/lib/kubelet/pod-resources/kubelet.sock")))
+	k.Resources = podresources.NewPodResourcesListerClient(dial(t, b.Path("/var/lib/kubelet/pod-resources/kubelet.sock")))
 	return k
 }
 
@@ -179,7 +172,7 @@ func (k *Kubelet) Pods(ctx context.Context) ([]v1.Pod, error) {
 // does not know it. Without an API server there is no node object; the PodResources API
 // reports the same number.
 func (k *Kubelet) Allocatable(ctx context.Context, resource string) (int, error) {
-	resp, err := k.resources.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
+	resp, err := k.Resources.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
 	if err != nil {
 		return 0, err
 	}
@@ -208,7 +201,7 @@ func (k *Kubelet) WaitAllocatable(t testing.TB, resource string, n int) {
 
 // Held returns the holders of a resource's devices, "pod/container" by device ID.
 func (k *Kubelet) Held(ctx context.Context, resource string) (map[string]string, error) {
-	resp, err := k.resources.List(ctx, &podresources.ListPodResourcesRequest{})
+	resp, err := k.Resources.List(ctx, &podresources.ListPodResourcesRequest{})
 	if err != nil {
 		return nil, err
 	}

@@ -4,12 +4,10 @@ package cluster
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -29,13 +27,7 @@ type api struct{ client *http.Client }
 func newAPI(t testing.TB, b *bed.Bed) *api {
 	transport := &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // of the bed's own loopback device
-		DialContext: func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
-			err = b.Do(func() error {
-				conn, err = (&net.Dialer{}).DialContext(ctx, network, addr)
-				return err
-			})
-			return conn, err
-		},
+		DialContext:     b.DialContext,
 	}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &api{client: &http.Client{Transport: transport, Timeout: 10 * time.Second}}

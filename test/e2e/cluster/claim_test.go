@@ -104,7 +104,7 @@ func TestDRAClaim(t *testing.T) {
 		}
 		return nil
 	})
-	n.Kubectl(t, "", "delete", "pod", "claimed-"+bed.NodeName, "--timeout=60s")
+	n.delete(t, "claimed")
 	if left, err := filepath.Glob(filepath.Join(n.PluginDir(), "run", "claims", "*")); err != nil || len(left) > 0 {
 		t.Errorf("after the pod's end there are %q, %v", left, err)
 	}

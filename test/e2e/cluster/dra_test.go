@@ -124,6 +124,12 @@ func (n *draNode) podWith(t *testing.T, name, resource string) *bed.Pod {
 	return n.PodOf(name)
 }
 
+// delete deletes a pod, and waits until it is gone.
+func (n *draNode) delete(t *testing.T, name string) {
+	t.Helper()
+	n.Kubectl(t, "", "delete", "pod", name+"-"+bed.NodeName, "--timeout=60s")
+}
+
 func (n *draNode) get(name string) (v1.Pod, error) {
 	return cluster.Get[v1.Pod](n.Cluster, "/api/v1/namespaces/default/pods/"+name+"-"+bed.NodeName)
 }
@@ -240,7 +246,7 @@ func runDRA(t *testing.T, kubelet string) {
 	}
 
 	// Releasing, by the instance that has not prepared it.
-	n.Kubectl(t, "", "delete", "pod", "mine-"+bed.NodeName, "--timeout=60s")
+	n.delete(t, "mine")
 	third := n.pod(t, "third")
 	third.WaitRunning(t)
 	if r := third.Report(t, "main"); r.Env["ZIGBEE_SERIAL"] != "A1B2C3D4" {
@@ -301,7 +307,7 @@ func TestDRARollingUpdate(t *testing.T) {
 	for updated := false; !updated; started++ {
 		name := fmt.Sprintf("p%d", started)
 		n.podWith(t, name, stick).WaitRunning(t)
-		n.Kubectl(t, "", "delete", "pod", name+"-"+bed.NodeName, "--timeout=60s")
+		n.delete(t, name)
 		now, err := n.RolledOut(namespace, "generic-dp")
 		updated = err == nil && now.UID != first.UID
 	}
@@ -382,7 +388,7 @@ func TestDRASwitch(t *testing.T) {
 		t.Errorf("the second pod has %s", serial)
 	}
 	n.waiting(t, "three")
-	n.Kubectl(t, "", "delete", "pod", "one-"+bed.NodeName, "--timeout=60s")
+	n.delete(t, "one")
 	n.waitDevices(t, 2)
 	three.WaitRunning(t)
 	if serial := three.Report(t, "main").Env["ZIGBEE_SERIAL"]; serial != "A1B2C3D4" {
@@ -390,7 +396,7 @@ func TestDRASwitch(t *testing.T) {
 	}
 
 	n.plugin.Configure(t, zigbees)
-	n.Kubectl(t, "", "delete", "pod", "three-"+bed.NodeName, "--timeout=60s")
+	n.delete(t, "three")
 	wait.Until(t, moves, "a device of the device plugin", func() error {
 		node, err := n.Node()
 		if quantity := node.Status.Allocatable[zigbee]; err == nil && quantity.Value() != 1 {
@@ -402,7 +408,7 @@ func TestDRASwitch(t *testing.T) {
 	// the device plugin's only one.
 	four := n.pod(t, "four")
 	n.waiting(t, "four")
-	n.Kubectl(t, "", "delete", "pod", "two-"+bed.NodeName, "--timeout=60s")
+	n.delete(t, "two")
 	four.WaitRunning(t)
 	if serial := four.Report(t, "main").Env["ZIGBEE_SERIAL"]; serial != "A1B2C3D4" {
 		t.Errorf("the fourth pod has %s", serial)

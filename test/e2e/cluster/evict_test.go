@@ -102,7 +102,7 @@ func TestEvict(t *testing.T) {
 		waitEvent(t, c, "Evicted", first.Name)
 		c.WaitPods(t, "holder", 1, 0)
 		var seen, evicted time.Time
-		for line := range strings.Lines(evicterLog(t, c, evicter)) {
+		for line := range strings.Lines(log(t, c, evicter, "evict")) {
 			at, _ := time.Parse(time.RFC3339, strings.TrimPrefix(strings.Fields(line)[0], "time="))
 			switch {
 			case !strings.Contains(line, first.Name):
@@ -137,25 +137,10 @@ func waitEvicter(t *testing.T, c *cluster.Cluster) (pod v1.Pod) {
 	})
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Log(evicterLog(t, c, pod))
+			t.Log(log(t, c, pod, "evict"))
 		}
 	})
 	return pod
-}
-
-func evicterLog(t *testing.T, c *cluster.Cluster, pod v1.Pod) string {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("%s/pods/%s_%s_%s/evict/0.log", c.Dir, pod.Namespace, pod.Name, pod.UID))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var lines strings.Builder
-	for line := range strings.Lines(string(text)) { // "TIME stderr F ..."
-		if _, rest, ok := strings.Cut(line, " F "); ok {
-			lines.WriteString(rest)
-		}
-	}
-	return lines.String()
 }
 
 // waitEvent waits for an Event on a pod, and returns its message.

@@ -51,21 +51,26 @@ func configure(t *testing.T, c *cluster.Cluster, text string) {
 	})
 }
 
-// log is the log of the program in its pod.
-func log(t *testing.T, c *cluster.Cluster, pod v1.Pod) string {
+// log is the log of a pod's container, without the CRI's framing, "TIME stderr F ...".
+func log(t *testing.T, c *cluster.Cluster, pod v1.Pod, container string) string {
 	t.Helper()
-	dir := fmt.Sprintf("%s/pods/%s_%s_%s/%s/0.log", c.Dir, pod.Namespace, pod.Name, pod.UID, name)
-	text, err := os.ReadFile(dir)
+	text, err := os.ReadFile(fmt.Sprintf("%s/pods/%s_%s_%s/%s/0.log", c.Dir, pod.Namespace, pod.Name, pod.UID, container))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(text)
+	var lines strings.Builder
+	for line := range strings.Lines(string(text)) {
+		if _, rest, ok := strings.Cut(line, " F "); ok {
+			lines.WriteString(rest)
+		}
+	}
+	return lines.String()
 }
 
 func waitLog(t *testing.T, c *cluster.Cluster, pod v1.Pod, want string) {
 	t.Helper()
 	wait.Until(t, limit, fmt.Sprintf("%q in the log", want), func() error {
-		if text := log(t, c, pod); !strings.Contains(text, want) {
+		if text := log(t, c, pod, name); !strings.Contains(text, want) {
 			return fmt.Errorf("log:\n%s", text)
 		}
 		return nil

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	v1 "k8s.io/api/core/v1"
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
 
@@ -18,12 +16,7 @@ import (
 // podResources connects to the kubelet's PodResources API.
 func podResources(t testing.TB) api.PodResourcesListerClient {
 	t.Helper()
-	conn, err := grpc.NewClient("unix://"+devicemanager.PodResources, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	return api.NewPodResourcesListerClient(conn)
+	return api.NewPodResourcesListerClient(connect(t, devicemanager.PodResources))
 }
 
 // e2e_node/device_plugin_test.go: can schedule a pod that requires a device

@@ -85,6 +85,16 @@ type relay struct {
 	asked, answered func()
 }
 
+// gate stops an Allocate call once, at asked or answered of a relay.
+type gate struct{ reached, pass chan struct{} }
+
+func newGate() gate { return gate{make(chan struct{}), make(chan struct{})} }
+
+func (g gate) stop() {
+	close(g.reached)
+	<-g.pass
+}
+
 // newRelay routes every registration through a relay.
 func newRelay(t testing.TB, line relay) {
 	t.Helper()

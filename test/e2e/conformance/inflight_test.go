@@ -4,7 +4,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/generic-dp/generic-dp/test/e2e/devicemanager"
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
@@ -22,30 +21,22 @@ func TestDeviceRemovedDuringAllocateStaysListed(t *testing.T) {
 			n := newNode(t, devicemanager.Options{})
 			n.Mknod("port0")
 			n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
-			answered, pass := make(chan struct{}), make(chan struct{})
-			newRelay(t, relay{answered: func() {
-				close(answered)
-				<-pass
-			}})
+			gate := newGate()
+			newRelay(t, relay{answered: gate.stop})
 			resource := port
 			if name == "stick" {
 				resource = stick
 			}
 			n.serve(both)
 			n.WaitCount(t, resource, count(1, 1))
-			pod, admitted := devicemanager.Pod("late", resource, 1), make(chan error, 1)
-			go func() { admitted <- n.Admit(pod) }()
-			wait.Closed(t, limit, "answer", answered)
+			pod := devicemanager.Pod("late", resource, 1)
+			admitted := n.admitting(pod)
+			wait.Closed(t, limit, "answer", gate.reached)
 			away(n)
 			n.WaitCount(t, resource, count(1, 0))
-			close(pass)
-			select {
-			case err := <-admitted:
-				if err != nil { // the response was correct when it was sent
-					t.Error(err)
-				}
-			case <-time.After(limit):
-				t.Fatal("the kubelet is stuck")
+			close(gate.pass)
+			if err := admitted.result(t); err != nil { // the response was correct when it was sent
+				t.Error(err)
 			}
 			if got := n.Count(resource); got != count(1, 0) {
 				t.Errorf("count afterwards: %v", got)
@@ -69,29 +60,20 @@ func TestAllocateOfARemovedDeviceIsAnErrorWithItsName(t *testing.T) {
 			n := newNode(t, devicemanager.Options{})
 			n.Mknod("port0")
 			n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
-			asked, pass := make(chan struct{}), make(chan struct{})
-			newRelay(t, relay{asked: func() {
-				close(asked)
-				<-pass
-			}})
+			gate := newGate()
+			newRelay(t, relay{asked: gate.stop})
 			p := n.serve(both)
 			n.WaitCount(t, resource, count(1, 1))
-			pod, admitted := devicemanager.Pod("late", resource, 1), make(chan error, 1)
-			go func() { admitted <- n.Admit(pod) }()
-			wait.Closed(t, limit, "Allocate", asked)
+			admitted := n.admitting(devicemanager.Pod("late", resource, 1))
+			wait.Closed(t, limit, "Allocate", gate.reached)
 			freeze(t, p)
 			c.away(n)
-			close(pass)
+			close(gate.pass)
 			p.Signal(t, syscall.SIGCONT)
-			select {
-			case err := <-admitted:
-				if err == nil {
-					t.Errorf("%s was allocated though it is gone", c.id)
-				} else if !strings.Contains(err.Error(), c.id) {
-					t.Errorf("the error does not name %s: %v", c.id, err)
-				}
-			case <-time.After(limit):
-				t.Fatal("no answer")
+			if err := admitted.result(t); err == nil {
+				t.Errorf("%s was allocated though it is gone", c.id)
+			} else if !strings.Contains(err.Error(), c.id) {
+				t.Errorf("the error does not name %s: %v", c.id, err)
 			}
 			n.WaitCount(t, resource, count(1, 0))
 		})

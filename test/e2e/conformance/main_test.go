@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -105,6 +106,27 @@ func (n *node) admit(pod *v1.Pod) *v1.Pod {
 		n.t.Fatalf("pod %s: %v", pod.Name, err)
 	}
 	return pod
+}
+
+// admission is the result of an Admit that runs.
+type admission chan error
+
+// admitting begins to admit a pod.
+func (n *node) admitting(pod *v1.Pod) admission {
+	a := make(admission, 1)
+	go func() { a <- n.Admit(pod) }()
+	return a
+}
+
+func (a admission) result(t testing.TB) error {
+	t.Helper()
+	select {
+	case err := <-a:
+		return err
+	case <-time.After(limit):
+		t.Fatal("the kubelet is stuck in an admission")
+		return nil
+	}
 }
 
 // refuse admits a pod, which must fail for a reason.

@@ -272,8 +272,8 @@ func TestAllocateOfAFrozenProgramIsAnsweredLater(t *testing.T) {
 	p := n.serve(ports)
 	n.WaitCount(t, port, count(1, 1))
 	freeze(t, p)
-	pod, admitted := devicemanager.Pod("patient", port, 1), make(chan error, 1)
-	go func() { admitted <- n.Admit(pod) }()
+	pod := devicemanager.Pod("patient", port, 1)
+	admitted := n.admitting(pod)
 	wait.Holds(t, 100*time.Millisecond, "admission", func() error {
 		select {
 		case err := <-admitted:
@@ -283,13 +283,8 @@ func TestAllocateOfAFrozenProgramIsAnsweredLater(t *testing.T) {
 		}
 	})
 	p.Signal(t, syscall.SIGCONT)
-	select {
-	case err := <-admitted:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(limit):
-		t.Fatal("no answer")
+	if err := admitted.result(t); err != nil {
+		t.Error(err)
 	}
 	n.holds(pod, port, "port0")
 }

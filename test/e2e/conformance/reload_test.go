@@ -37,31 +37,23 @@ func TestReloadDuringAllocateKeepsTheListWhole(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, devicemanager.Options{})
 			n.Mknod("port0")
-			answered, pass := make(chan struct{}), make(chan struct{})
-			newRelay(t, relay{answered: func() {
-				close(answered)
-				<-pass
-			}})
+			gate := newGate()
+			newRelay(t, relay{answered: gate.stop})
 			p := n.serve(ports + "count = 2\n")
 			n.WaitCount(t, port, count(2, 2))
 			s := n.watch(port)
-			pod, admitted := devicemanager.Pod("late", port, 2), make(chan error, 1)
-			go func() { admitted <- n.Admit(pod) }()
-			wait.Closed(t, limit, "answer", answered)
+			pod := devicemanager.Pod("late", port, 2)
+			admitted := n.admitting(pod)
+			wait.Closed(t, limit, "answer", gate.reached)
 			p.Configure(t, edit.config)
 			want := count(2, 0)
 			if name == "count lowered" {
 				want = count(2, 1)
 			}
 			n.WaitCount(t, port, want)
-			close(pass)
-			select {
-			case err := <-admitted:
-				if err != nil { // the response was correct when it was sent
-					t.Error(err)
-				}
-			case <-time.After(limit):
-				t.Fatal("the kubelet is stuck")
+			close(gate.pass)
+			if err := admitted.result(t); err != nil { // the response was correct when it was sent
+				t.Error(err)
 			}
 			n.holds(pod, port, "port0", "port0::1")
 			p.Configure(t, ports+"count = 2\n")
@@ -84,30 +76,21 @@ func TestReloadBeforeAllocateIsAnErrorWithTheReason(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, devicemanager.Options{})
 			n.Mknod("port0")
-			asked, pass := make(chan struct{}), make(chan struct{})
-			newRelay(t, relay{asked: func() {
-				close(asked)
-				<-pass
-			}})
+			gate := newGate()
+			newRelay(t, relay{asked: gate.stop})
 			p := n.serve(ports + "count = 2\n")
 			n.WaitCount(t, port, count(2, 2))
-			admitted := make(chan error, 1)
-			go func() { admitted <- n.Admit(devicemanager.Pod("late", port, 2)) }()
-			wait.Closed(t, limit, "Allocate", asked)
+			admitted := n.admitting(devicemanager.Pod("late", port, 2))
+			wait.Closed(t, limit, "Allocate", gate.reached)
 			p.Configure(t, edit.config)
 			if name == "count lowered" {
 				n.WaitCount(t, port, count(2, 1))
 			} else {
 				n.WaitCount(t, port, count(2, 0))
 			}
-			close(pass)
-			select {
-			case err := <-admitted:
-				if err == nil || !strings.Contains(err.Error(), edit.refused) {
-					t.Errorf("the pod: %v, want an error with %q", err, edit.refused)
-				}
-			case <-time.After(limit):
-				t.Fatal("no answer")
+			close(gate.pass)
+			if err := admitted.result(t); err == nil || !strings.Contains(err.Error(), edit.refused) {
+				t.Errorf("the pod: %v, want an error with %q", err, edit.refused)
 			}
 		})
 	}

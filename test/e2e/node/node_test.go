@@ -76,6 +76,29 @@ func (n *node) run(t testing.TB, pod *v1.Pod) *bed.Pod {
 	return p
 }
 
+// plugBoth plugs an adapter in for each kind of injection, and configures a resource with
+// the name of the kind for it.
+func (n *node) plugBoth() (sticks map[string]stick, config string) {
+	sticks = map[string]stick{"link": adapter("1-1", "A1B2C3D4", 0), "cdi": adapter("1-2", "B5C6D7E8", 1)}
+	for way, d := range sticks {
+		config += "\n[[resource]]\nname = \"" + way + "\"\nmatch = { usb = { serial = \"" + d.Serial + "\" }, glob = \"/dev/ttyUSB*\" }\n" +
+			"container.path = \"/dev/zigbee\"\n" + ways[way]
+		n.Plug(d.Stick)
+	}
+	return sticks, config
+}
+
+// runBoth runs a pod with each of these adapters.
+func (n *node) runBoth(t testing.TB) map[string]*bed.Pod {
+	t.Helper()
+	pods := map[string]*bed.Pod{}
+	for way := range ways {
+		n.Kubelet.WaitAllocatable(t, "example.com/"+way, 1)
+		pods[way] = n.run(t, bed.Workload(way, "example.com/"+way, 1))
+	}
+	return pods
+}
+
 // refused starts a pod, waits until the kubelet has rejected it and checks the reason.
 func (n *node) refused(t testing.TB, pod *v1.Pod, why ...string) *bed.Pod {
 	t.Helper()

@@ -14,22 +14,9 @@ import (
 func TestProgramAway(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	sticks := map[string]stick{
-		"link": adapter("1-1", "A1B2C3D4", 0),
-		"cdi":  adapter("1-2", "B5C6D7E8", 1),
-	}
-	var config string
-	for way, d := range sticks {
-		config += "\n[[resource]]\nname = \"" + way + "\"\nmatch = { usb = { serial = \"" + d.Serial + "\" }, glob = \"/dev/ttyUSB*\" }\n" +
-			"container.path = \"/dev/zigbee\"\n" + ways[way]
-		n.Plug(d.Stick)
-	}
+	sticks, config := n.plugBoth()
 	n.serve(t, config)
-	pods := map[string]*bed.Pod{}
-	for way := range sticks {
-		n.Kubelet.WaitAllocatable(t, "example.com/"+way, 1)
-		pods[way] = n.run(t, bed.Workload(way, "example.com/"+way, 1))
-	}
+	pods := n.runBoth(t)
 
 	var restarts int32
 	for _, end := range []struct {

@@ -3,7 +3,6 @@ package node_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -92,19 +91,10 @@ func TestRollout(t *testing.T) {
 // polls of the kubelet, how many of them missed a resource, and for how long each was
 // unavailable, each time, in order.
 func rollouts(t *testing.T, n *node, end func(*testing.T, *product.Plugin)) (polls, missed int, away []time.Duration) {
-	sticks := map[string]stick{"link": adapter("1-1", "A1B2C3D4", 0), "cdi": adapter("1-2", "B5C6D7E8", 1)}
-	config := domain
-	for way, d := range sticks {
-		config += "\n[[resource]]\nname = \"" + way + "\"\nmatch = { usb = { serial = \"" + d.Serial + "\" }, glob = \"/dev/ttyUSB*\" }\n" +
-			"container.path = \"/dev/zigbee\"\n" + ways[way]
-		n.Plug(d.Stick)
-	}
+	sticks, config := n.plugBoth()
+	config = domain + config
 	old := n.instance(t, config, 0)
-	pods := map[string]*bed.Pod{}
-	for way := range sticks {
-		n.Kubelet.WaitAllocatable(t, "example.com/"+way, 1)
-		pods[way] = n.run(t, bed.Workload(way, "example.com/"+way, 1))
-	}
+	pods := n.runBoth(t)
 
 	watched := n.watch(t, len(sticks))
 	for i := range rolloutRounds {
@@ -152,16 +142,7 @@ func (n *node) instance(t *testing.T, config string, i int) *product.Plugin {
 		Config: config,
 		Args:   []string{"--sysfs", n.Sysfs(), "--log-level", "debug", "--listen", address},
 	})
-	client := http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
-			err = n.Do(func() error {
-				conn, err = (&net.Dialer{}).DialContext(ctx, network, addr)
-				return err
-			})
-			return conn, err
-		},
-	}}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: n.DialContext}}
 	wait.Until(t, limit, address+" to be ready", func() error {
 		resp, err := client.Get("http://" + address + "/readyz")
 		if err != nil {
@@ -185,7 +166,6 @@ const pollEvery = 15 * time.Millisecond
 // called, which returns the number of polls, and of those with fewer devices.
 func (n *node) watch(t *testing.T, devices int) (stop func() (polls, missed int)) {
 	t.Helper()
-	kubelet := podresources.NewPodResourcesListerClient(dial(t, n.Path("/var/lib/kubelet/pod-resources/kubelet.sock")))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	var polls, missed int
@@ -194,7 +174,7 @@ func (n *node) watch(t *testing.T, devices int) (stop func() (polls, missed int)
 		tick := time.NewTicker(pollEvery)
 		defer tick.Stop()
 		for {
-			resp, err := kubelet.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
+			resp, err := n.Kubelet.Resources.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
 			switch {
 			case ctx.Err() != nil:
 				return

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
@@ -46,7 +44,6 @@ type specRule struct {
 // inspect queries the runtime about a running container.
 func (n *node) inspect(t testing.TB, p *bed.Pod, container string) spec {
 	t.Helper()
-	conn := dial(t, filepath.Join(n.Dir, "containerd.sock"))
 	var id string
 	for _, c := range p.WaitRunning(t).Status.ContainerStatuses {
 		if c.Name == container {
@@ -55,7 +52,7 @@ func (n *node) inspect(t testing.TB, p *bed.Pod, container string) spec {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	resp, err := cri.NewRuntimeServiceClient(conn).ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id, Verbose: true})
+	resp, err := n.Containerd.Runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id, Verbose: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,10 +68,9 @@ func (n *node) inspect(t testing.TB, p *bed.Pod, container string) spec {
 // each.
 func (n *node) allocatable(t testing.TB, resource string) map[string][]int64 {
 	t.Helper()
-	conn := dial(t, n.Path("/var/lib/kubelet/pod-resources/kubelet.sock"))
 	var resp *podresources.AllocatableResourcesResponse
 	wait.Until(t, limit, "allocatable resources", func() (err error) { // the kubelet limits the rate
-		resp, err = podresources.NewPodResourcesListerClient(conn).GetAllocatableResources(t.Context(), &podresources.AllocatableResourcesRequest{})
+		resp, err = n.Kubelet.Resources.GetAllocatableResources(t.Context(), &podresources.AllocatableResourcesRequest{})
 		return err
 	})
 	devices := map[string][]int64{}
@@ -123,14 +119,4 @@ func (n *node) answer(t testing.TB, resource string) *api.ContainerAllocateRespo
 	}
 	t.Fatalf("no answer for %s in the kubelet's checkpoint: %s", resource, text)
 	return nil
-}
-
-func dial(t testing.TB, socket string) *grpc.ClientConn {
-	t.Helper()
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	return conn
 }
