@@ -217,15 +217,6 @@ func TestPluginRestart(t *testing.T) {
 	})
 }
 
-func TestGraceAfterTheEnd(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, func(o *kubeletOptions) { o.StopGrace = time.Nanosecond }).up()
-	_, stop := n.plugin(gpu, newSource(healthy("a")...))
-	n.waitAllocatable(gpu, 1)
-	stop()
-	n.must(n.WaitFor(n.ctx, func() bool { return !n.Count(gpu).Known }))
-}
-
 func TestStreamEnds(t *testing.T) {
 	t.Parallel()
 	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {

@@ -1,8 +1,9 @@
 // Package kubelettest is a fake kubelet for device plugins and DRA drivers: the
 // registration server, the client of every plugin, the count of devices, admission of
-// pods, claims and the PodResources API, over real sockets in any directory. It behaves like the kubelet's
-// device manager (k8s.io/kubernetes, pkg/kubelet/cm/devicemanager), including its
-// faults, and simulates failures of nodes: restarts, rejections, streams that end.
+// pods, claims and the PodResources API, over real sockets in any directory. It behaves
+// like the kubelet's device manager (k8s.io/kubernetes, pkg/kubelet/cm/devicemanager),
+// including its faults, and simulates failures of nodes: restarts, rejections, streams
+// that end.
 package kubelettest
 
 import (
@@ -23,9 +24,6 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
-
-// SocketName is the name of the kubelet's registration socket.
-const SocketName = "kubelet.sock"
 
 // Keying is how a kubelet distinguishes the instances of one resource's plugin.
 type Keying string
@@ -51,9 +49,6 @@ type Options struct {
 	// DRA. FormerDRA: it speaks v1beta1 with them, and v1alpha1 of health.
 	Registry  string
 	FormerDRA bool
-	// StopGrace is how long a resource without a plugin is still counted; 0 is the
-	// kubelet's 5 min.
-	StopGrace time.Duration
 	// OnRegister is called when a plugin or driver registers, before it is connected to;
 	// an error fails that. It may be nil.
 	OnRegister func(ctx context.Context, name, socket string) error
@@ -96,7 +91,6 @@ type process struct {
 // New returns a stopped Kubelet.
 func New(o Options) *Kubelet {
 	o.Keying = cmp.Or(o.Keying, ByResource)
-	o.StopGrace = cmp.Or(o.StopGrace, 5*time.Minute)
 	if o.OnRegister == nil {
 		o.OnRegister = func(context.Context, string, string) error { return nil }
 	}
@@ -110,7 +104,7 @@ func New(o Options) *Kubelet {
 }
 
 // Socket is the path of the registration socket.
-func (k *Kubelet) Socket() string { return filepath.Join(k.opts.Dir, SocketName) }
+func (k *Kubelet) Socket() string { return filepath.Join(k.opts.Dir, "kubelet.sock") }
 
 // Start starts the kubelet, in the kubelet's order: all sockets in the directory are
 // removed, kubelet.sock is bound, and a little later it listens. Resources of an
@@ -332,13 +326,11 @@ func (k *Kubelet) Resources() []string {
 	return slices.Sorted(maps.Keys(k.resources))
 }
 
-// Count returns a resource's count in the node's status. A resource without a plugin
-// keeps its capacity until the grace period ends.
+// Count returns a resource's count in the node's status. A resource without a plugin keeps
+// its capacity, which it loses after five minutes at the kubelet.
 func (k *Kubelet) Count(name string) (c Count) {
 	k.read(name, func(r *resource) {
-		if r.stopped.IsZero() || time.Since(r.stopped) <= k.opts.StopGrace {
-			c = Count{Known: true, Capacity: len(r.devices), Allocatable: len(r.healthy())}
-		}
+		c = Count{Known: true, Capacity: len(r.devices), Allocatable: len(r.healthy())}
 	})
 	return c
 }

@@ -208,11 +208,11 @@ func TestStartRemovesSocketsOnly(t *testing.T) {
 		}
 		return names
 	}
-	if got := names(); !slices.Equal(got, []string{"a.sock", SocketName, "kubelet_internal_checkpoint"}) {
+	if got := names(); !slices.Equal(got, []string{"a.sock", "kubelet.sock", "kubelet_internal_checkpoint"}) {
 		t.Errorf("after a kill: %q", got)
 	}
 	k.must(k.Start())
-	if got := names(); !slices.Equal(got, []string{SocketName, "kubelet_internal_checkpoint"}) {
+	if got := names(); !slices.Equal(got, []string{"kubelet.sock", "kubelet_internal_checkpoint"}) {
 		t.Errorf("after the start: %q", got)
 	}
 	k.Stop()
@@ -250,7 +250,7 @@ func TestRegisterErrors(t *testing.T) {
 
 func TestRestartForgetsDevices(t *testing.T) {
 	t.Parallel()
-	k := start(t, func(o *Options) { o.StopGrace = time.Hour })
+	k := start(t)
 	p := serve(t, k.dir, "a.sock", "1", "2")
 	k.must(k.registerPlugin(p))
 	k.must(k.WaitAllocatable(k.ctx, gpu, 2))

@@ -72,7 +72,7 @@ func (p *process) connect(ctx context.Context, c *client) (err error) {
 			return
 		}
 		r.registrations++
-		r.plugin, r.stopped = c, time.Time{}
+		r.plugin = c
 		r.connected = append(r.connected, c)
 	})
 	return err
@@ -153,8 +153,7 @@ const maxHistory = 1024
 
 // resource is the kubelet's state of one resource.
 type resource struct {
-	plugin        *client   // in use
-	stopped       time.Time // when that was lost; zero if it was not
+	plugin        *client   // in use; nil is none
 	connected     []*client // all plugins of the resource
 	registrations int
 	devices       []*v1beta1.Device // the latest list
@@ -165,8 +164,7 @@ type resource struct {
 
 // forget keeps only what a checkpoint has: the name.
 func (r *resource) forget() {
-	r.plugin, r.stopped = nil, time.Now()
-	r.connected, r.devices = nil, nil
+	r.plugin, r.connected, r.devices = nil, nil, nil
 }
 
 // find returns the client connected at the path socket; nil is none.
@@ -197,7 +195,7 @@ func (r *resource) disconnect(c *client, keying Keying) {
 		return
 	}
 	if len(r.connected) == 0 {
-		r.stopped, r.stale = time.Now(), true
+		r.plugin, r.stale = nil, true
 		return
 	}
 	r.plugin = r.connected[0]

@@ -143,7 +143,7 @@ func (k *Kubelet) plugin(name string) (v1beta1.DevicePluginClient, error) {
 	if r == nil {
 		return nil, fmt.Errorf("%q was never registered", name)
 	}
-	if !r.stopped.IsZero() {
+	if r.plugin == nil {
 		return nil, fmt.Errorf("%q: its plugin is gone", name)
 	}
 	return r.plugin.api, nil

@@ -66,7 +66,7 @@ func newWorld(t testing.TB, dir string, s script) (*world, error) {
 		keying = kubelettest.BySocket
 	}
 	w.kubelet = kubelettest.New(kubelettest.Options{
-		Dir: filepath.Join(dir, "k"), PodResources: filepath.Join(dir, "pods.sock"), Keying: keying, StopGrace: time.Hour,
+		Dir: filepath.Join(dir, "k"), PodResources: filepath.Join(dir, "pods.sock"), Keying: keying,
 	})
 	w.up = true
 	return w, w.kubelet.Start()
