@@ -227,12 +227,7 @@ func TestOverlays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		have, want := kustomize(t, filepath.Join(source.source, "deploy", "kustomize", name)), objects(t, string(rendered))
-		if !reflect.DeepEqual(have, want) {
-			have, _ := json.MarshalIndent(have, "", " ")
-			want, _ := json.MarshalIndent(want, "", " ")
-			t.Errorf("%s: the overlay is\n%s\nthe chart renders\n%s", name, have, want)
-		}
+		wantSame(t, name, kustomize(t, filepath.Join(source.source, "deploy", "kustomize", name)), rendered)
 	}
 	entries, err := os.ReadDir(filepath.Join(source.source, "deploy", "kustomize"))
 	if err != nil {
@@ -259,25 +254,38 @@ func TestComponents(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		dir := t.TempDir()
-		if err := os.CopyFS(dir, os.DirFS(filepath.Join(source.source, "deploy", "kustomize"))); err != nil {
+		own := overlay(t, map[string]string{"kustomization.yaml": "resources: [../base]\ncomponents: [../" + name + "]\n"})
+		wantSame(t, name, kustomize(t, own), rendered)
+	}
+}
+
+// wantSame compares what Kustomize makes with what the chart renders.
+func wantSame(t *testing.T, name string, have map[string]any, rendered []byte) {
+	t.Helper()
+	if want := objects(t, string(rendered)); !reflect.DeepEqual(have, want) {
+		have, _ := json.MarshalIndent(have, "", " ")
+		want, _ := json.MarshalIndent(want, "", " ")
+		t.Errorf("%s: Kustomize makes\n%s\nthe chart renders\n%s", name, have, want)
+	}
+}
+
+// overlay makes a directory with these files beside copies of ours.
+func overlay(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(source.source, "deploy", "kustomize"))); err != nil {
+		t.Fatal(err)
+	}
+	own := filepath.Join(dir, "own")
+	if err := os.Mkdir(own, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(own, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
-		}
-		own := filepath.Join(dir, "own")
-		if err := os.Mkdir(own, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		text := "resources: [../base]\ncomponents: [../" + name + "]\n"
-		if err := os.WriteFile(filepath.Join(own, "kustomization.yaml"), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		have, want := kustomize(t, own), objects(t, string(rendered))
-		if !reflect.DeepEqual(have, want) {
-			have, _ := json.MarshalIndent(have, "", " ")
-			want, _ := json.MarshalIndent(want, "", " ")
-			t.Errorf("component %s makes\n%s\nthe chart renders\n%s", name, have, want)
 		}
 	}
+	return own
 }
 
 // A token is where the API server is used, for an hour: the API server extends the one
@@ -445,22 +453,10 @@ func TestReadmeKustomization(t *testing.T) {
 	if !strings.Contains(example, remote) {
 		t.Fatalf("the example lacks %s:\n%s", remote, example)
 	}
-	dir := t.TempDir()
-	if err := os.CopyFS(filepath.Join(dir, "kustomize"), os.DirFS(filepath.Join(source.source, "deploy", "kustomize"))); err != nil {
-		t.Fatal(err)
-	}
-	own := filepath.Join(dir, "own")
-	if err := os.Mkdir(own, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{
-		"kustomization.yaml": strings.Replace(example, remote, "../kustomize/microk8s", 1),
+	own := overlay(t, map[string]string{
+		"kustomization.yaml": strings.Replace(example, remote, "../microk8s", 1),
 		"10-zigbee.toml":     "domain = \"home.example\"\n",
-	} {
-		if err := os.WriteFile(filepath.Join(own, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	})
 	configMap := kustomize(t, own)["ConfigMap"].(map[string]any)
 	name, data := configMap["metadata"].(map[string]any)["name"], configMap["data"]
 	if want := map[string]any{"10-zigbee.toml": "domain = \"home.example\"\n"}; name != "generic-dp" || !reflect.DeepEqual(data, want) {

@@ -73,11 +73,7 @@ func TestChartVariants(t *testing.T) {
 	for name, text := range variants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var values map[string]any
-			if err := yaml.Unmarshal([]byte(text), &values); err != nil {
-				t.Fatal(err)
-			}
-			rendered, err := source.render(values)
+			rendered, err := source.render(parse(t, text))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -106,20 +102,7 @@ func TestNetworkPolicy(t *testing.T) {
 		}}},
 		"networkPolicy: {scrapers: [], egress: []}": {PolicyTypes: []networkingv1.PolicyType{"Ingress", "Egress"}},
 	} {
-		var with map[string]any
-		if err := yaml.Unmarshal([]byte(values), &with); err != nil {
-			t.Fatal(err)
-		}
-		rendered, err := source.render(with)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, doc, _ := strings.Cut(string(rendered), "kind: NetworkPolicy\n")
-		doc, _, _ = strings.Cut(doc, "---\n")
-		var have networkingv1.NetworkPolicy
-		if err := yaml.Unmarshal([]byte(doc), &have); err != nil {
-			t.Fatal(err)
-		}
+		have := install[networkingv1.NetworkPolicy](t, "generic-dp", "networkpolicy.yaml", values)
 		have.Spec.PodSelector = metav1.LabelSelector{}
 		if !reflect.DeepEqual(have.Spec, want) {
 			t.Errorf("%q: %+v, want %+v", values, have.Spec, want)
@@ -237,11 +220,7 @@ func TestChartRefuses(t *testing.T) {
 		`{cdi: {enable: true}}`:            "cdi",
 		`{podMonitor: {enabled: "false"}}`: "podMonitor.enabled",
 	} {
-		var values map[string]any
-		if err := yaml.Unmarshal([]byte(text), &values); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := source.render(values); err == nil || !strings.Contains(err.Error(), strings.Split(want, ".")[0]) {
+		if _, err := source.render(parse(t, text)); err == nil || !strings.Contains(err.Error(), strings.Split(want, ".")[0]) {
 			t.Errorf("%s: %v, want an error that names %s", text, err, want)
 		}
 	}
