@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -166,19 +167,14 @@ func (t *table) unixID(name string, into **uint32, help string) {
 	}, help)
 }
 
-// isMode reports whether s is the number of permission bits.
-func isMode(s string) bool {
-	return consists(strings.TrimPrefix(s, "0"), "01234567") && (len(s) == 3 || len(s) == 4 && s[0] == '0')
-}
-
 // mode reads v as permission bits.
 func (v value) mode() (mode *uint32) {
 	const want = `three octal digits such as "0660"`
 	v.checked(want, func(s string) (rule, hint string) {
-		if !isMode(s) {
+		bits, err := strconv.ParseUint(s, 8, 32)
+		if err != nil || bits > 0o777 || len(s) < 3 {
 			return "is not a mode: want " + want, ""
 		}
-		bits, _ := strconv.ParseUint(s, 8, 32)
 		mode = new(uint32)
 		*mode = uint32(bits)
 		return "", ""
@@ -273,12 +269,8 @@ func readCompanion(v value) Companion {
 	})
 	given := slices.DeleteFunc([]string{"host_path", "path", "glob"}, func(key string) bool { return !v.has(key) })
 	switch {
-	case len(given) == 0 && c.Mount:
-		v.report("neither host_path nor glob: want one of them", "")
-	case len(given) == 0:
-		v.report("neither path nor glob: want one of them", "")
-	case len(given) > 1:
-		v.report("both "+given[0]+" and "+given[1]+": want one of them", "")
+	case len(given) != 1:
+		v.report(fmt.Sprintf("%d of path, host_path and glob: want exactly one", len(given)), "")
 	case !c.Mount && given[0] == "host_path":
 		v.child("host_path").report(`a device node has path instead: want path, or as = "mount"`, "")
 	case !c.Mount:

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
@@ -46,7 +45,7 @@ func (r *reader) decode(f File, order int) (*source, map[string]any) {
 	switch {
 	case errors.As(err, &syntax):
 		at := min(start+max(syntax.Position.Start, 0), len(src.text))
-		return fail(at, lowerFirst(strings.TrimSuffix(syntax.Message, ".")), syntaxHint(syntax.Message, src.text, at))
+		return fail(at, strings.ToLower(syntax.Message[:1])+strings.TrimSuffix(syntax.Message[1:], "."), syntaxHint(syntax.Message, src.text, at))
 	case err != nil:
 		return fail(noPosition, err.Error(), "")
 	}
@@ -136,7 +135,9 @@ func syntaxHint(message, text string, at int) string {
 			return h.hint
 		}
 	}
-	word := wordAt(text, at)
+	isWord := func(r rune) bool { return strings.ContainsRune(alnum+"_-:./*?", r) }
+	start := len(strings.TrimRightFunc(text[:at], isWord))
+	word := text[start : len(text)-len(strings.TrimLeftFunc(text[at:], isWord))]
 	switch c, _ := utf8.DecodeRuneInString(text[at:]); {
 	case strings.ContainsRune("“”„‟‘’«»", c):
 		return fmt.Sprintf("%q is a typographic quote: write \" or '", c)
@@ -152,27 +153,4 @@ func syntaxHint(message, text string, at int) string {
 		return "text and hexadecimal IDs are written in quotes: " + quote(word)
 	}
 	return ""
-}
-
-// wordAt returns the letters and digits around an offset.
-func wordAt(text string, at int) string {
-	start, end := at, at
-	for start > 0 && isWord(text[start-1]) {
-		start--
-	}
-	for end < len(text) && isWord(text[end]) {
-		end++
-	}
-	return text[start:end]
-}
-
-func isWord(b byte) bool { return isAlnum(b) || strings.IndexByte("_-:./*?", b) >= 0 }
-
-func isAlnum(b byte) bool { return isDigit(b) || 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' }
-
-func isDigit(b byte) bool { return '0' <= b && b <= '9' }
-
-func lowerFirst(s string) string {
-	r, n := utf8.DecodeRuneInString(s)
-	return string(unicode.ToLower(r)) + s[n:]
 }

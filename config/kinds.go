@@ -226,19 +226,10 @@ var (
 var cdiName = kind{
 	want: `a qualified name or a pattern such as "nvidia.com/gpu=*", or a list of them`,
 	check: func(a pattern.Alternative) (rule, hint string) {
-		s, whole := a.Literal()
-		switch {
-		case whole && parser.IsQualifiedName(s):
-			return "", ""
-		case whole:
-			if parser.IsQualifiedName(s + "=x") {
-				hint = didYouMean(s + "=*")
-			}
-			return notQualified, hint
-		case strings.Trim(strings.ToLower(a.Shape()), "abcdefghijklmnopqrstuvwxyz0123456789._:-/=*") != "":
-			return notQualified, ""
+		if s, whole := a.Literal(); whole && !parser.IsQualifiedName(s) || !consists(a.Shape(), alnum+"._:-/=*") {
+			rule = notQualified
 		}
-		return "", ""
+		return rule, ""
 	},
 }
 

@@ -178,7 +178,7 @@ func (v value) unknownHint(name string, known []string) string {
 // tablesWith lists the tables with a key: the nearest around v, or all.
 func (v value) tablesWith(name string) (tables []string) {
 	if above, ok := v.enclosing(name); ok {
-		return []string{tableName(above)}
+		return []string{tableName(above.path())}
 	}
 	for _, key := range v.r.language() {
 		// The keys of exclude are those of match.
@@ -211,21 +211,19 @@ func keyElsewhere(name string) string {
 	return ""
 }
 
-// enclosing is the path of the nearest table around v that has a key.
-func (v value) enclosing(name string) (path string, ok bool) {
-	for path = v.path(); path != ""; {
-		path = path[:max(strings.LastIndexByte(path, '.'), 0)]
-		if slices.Contains(v.r.language(), strings.TrimPrefix(path+"."+name, ".")) {
-			return path, true
-		}
+// enclosing is the nearest table around v that may have a key.
+func (v value) enclosing(name string) (above value, ok bool) {
+	for !ok && v.above != nil {
+		v = *v.above
+		ok = slices.Contains(v.r.language(), strings.TrimPrefix(v.path()+"."+name, "."))
 	}
-	return "", false
+	return v, ok
 }
 
 // headerHint explains the pitfall of TOML's headers, after which a key of the table
 // above belongs to the table v.
-func (v value) headerHint(above string) string {
-	if above == "" {
+func (v value) headerHint(above value) string {
+	if above.above == nil {
 		return "write it above the first [[resource]]"
 	}
 	table := tableName(v.path())

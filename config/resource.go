@@ -110,6 +110,12 @@ const (
 // consists reports whether s is not empty and has only these characters.
 func consists(s, characters string) bool { return s != "" && strings.Trim(s, characters) == "" }
 
+// isIdentifier reports whether s has letters, digits and "_", and does not begin with a
+// digit.
+func isIdentifier(s string) bool {
+	return consists(s, alnum+"_") && !strings.Contains(decimal, s[:1])
+}
+
 // isName reports whether s is a name of the API server without a domain, of any length:
 // letters and digits around letters, digits, "-", "_" and "."
 // (k8s.io/apimachinery/pkg/util/validation).
@@ -384,7 +390,7 @@ func (v value) claimAttributes() (all []Attribute) {
 		switch {
 		case slices.Contains(reservedAttributes, name):
 			e.report(quote(name)+" is what every device has: want another name", "")
-		case !consists(name, alnum+"_") || isDigit(name[0]) || len(name) > maxAttributeName:
+		case !isIdentifier(name) || len(name) > maxAttributeName:
 			e.report(quote(name)+` is not the name of an attribute: want a letter, then letters, digits and "_", at most 32 in all`, "")
 		case len(all) == maxAttributes:
 			v.report(fmt.Sprintf("more than %d attributes: want fewer", maxAttributes), "")

@@ -388,7 +388,7 @@ func annotationName(_, key string) (rule, hint string) {
 }
 
 func envName(written, sample string) (rule, hint string) {
-	if consists(sample, alnum+"_") && !isDigit(sample[0]) {
+	if isIdentifier(sample) {
 		return "", ""
 	}
 	if strings.Contains(written, "${"+resourceVar+"}") {

@@ -1,11 +1,9 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
 	"iter"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -88,14 +86,6 @@ func (v value) path() string {
 	return strings.TrimPrefix(v.above.path()+"."+v.name, ".")
 }
 
-// around is the table of a path around v.
-func (v value) around(path string) value {
-	for v.path() != path {
-		v = *v.above
-	}
-	return v
-}
-
 // child is the value of a key of the table v.
 func (v value) child(name string) value {
 	return value{r: v.r, above: &v, name: name, raw: v.keys()[name]}
@@ -144,8 +134,8 @@ func (v value) own(want, what string) iter.Seq2[string, value] {
 	return func(yield func(string, value) bool) {
 		for _, name := range slices.Sorted(maps.Keys(v.keys())) {
 			above, misplaced := v.enclosing(name)
-			if what != "" && misplaced && !v.around(above).has(name) {
-				v.key(name).report(quote(name)+" is a key of "+tableName(above)+": want "+what, v.headerHint(above))
+			if what != "" && misplaced && !above.has(name) {
+				v.key(name).report(quote(name)+" is a key of "+tableName(above.path())+": want "+what, v.headerHint(above))
 			} else if !yield(name, v.child(name)) {
 				return
 			}
@@ -226,21 +216,16 @@ func (v value) items() []value {
 
 // tables reads v as a list of tables, where one table is a list of one. example is a
 // table in TOML.
-func (v value) tables(example string) []value {
-	items, isList := elements(v.raw)
-	switch {
-	case v.keys() != nil:
-		items = []any{v.raw}
-	case !isList:
-		v.mistyped("a table or a list of tables", "write "+example)
+func (v value) tables(example string) (all []value) {
+	if v.keys() != nil {
+		return []value{v.item(0, v.raw)}
 	}
-	var out []value
-	for i, raw := range items {
-		if e := v.item(i, raw); e.isTable(example) {
-			out = append(out, e)
+	for _, e := range v.items() {
+		if e.isTable(example) {
+			all = append(all, e)
 		}
 	}
-	return out
+	return all
 }
 
 // isTable reports whether v is a table; it is a problem if it is not.
@@ -286,9 +271,6 @@ func (v value) checked(want string, check func(s string) (rule, hint string)) st
 // integer reads v as an integer from lo to hi, otherwise lo.
 func (v value) integer(lo, hi int64) int64 {
 	want := fmt.Sprintf("an integer from %d to %d", lo, hi)
-	if hi == math.MaxInt32 {
-		want = fmt.Sprintf("an integer of at least %d", lo)
-	}
 	n, ok := v.raw.(int64)
 	if !ok {
 		v.mistyped(want, v.unquotedHint("an integer"))
@@ -386,13 +368,8 @@ func (v value) literals(want string) (all []string) {
 
 // tomlKey formats a key like TOML, quoted if necessary.
 func tomlKey(name string) string {
-	if len(name) > longestQuote {
+	if len(name) > longestQuote || !consists(name, alnum+"_-") {
 		return quote(name)
 	}
-	for i := range len(name) {
-		if !isAlnum(name[i]) && name[i] != '_' && name[i] != '-' {
-			return quote(name)
-		}
-	}
-	return cmp.Or(name, `""`)
+	return name
 }

@@ -13,12 +13,31 @@ import (
 // if that is 0 afterwards, the list may lack paths.
 func (v Values) Glob(here func(host string) string, entries *int) []string {
 	var found []string
+	var below func(dir string, through Values)
+	below = func(dir string, through Values) {
+		if *entries <= 0 {
+			return
+		}
+		all, err := os.ReadDir(here(dir))
+		if err != nil {
+			return
+		}
+		*entries = max(0, *entries-len(all))
+		for _, e := range all {
+			p := path.Join(dir, e.Name())
+			if v.Match(p) {
+				found = append(found, p)
+			}
+			if e.Type()&fs.ModeDir != 0 && through.Match(p) {
+				below(p, through)
+			}
+		}
+	}
 	for _, a := range v.Alternatives() {
 		dir, whole := a.Literal()
 		if !whole {
 			dir = a.dir()
-			s := search{v, a.Through(), here, entries}
-			found = s.below(found, dir)
+			below(dir, a.Through())
 		}
 		if _, err := os.Lstat(here(dir)); err == nil && v.Match(dir) {
 			found = append(found, dir)
@@ -26,36 +45,6 @@ func (v Values) Glob(here func(host string) string, entries *int) []string {
 	}
 	slices.Sort(found)
 	return slices.Compact(found)
-}
-
-// search is a search for the paths of one alternative.
-type search struct {
-	of      Values
-	through Values // the directories to read
-	here    func(host string) string
-	entries *int
-}
-
-// below adds the matches below a directory.
-func (s search) below(found []string, dir string) []string {
-	if *s.entries <= 0 {
-		return found
-	}
-	entries, err := os.ReadDir(s.here(dir))
-	if err != nil {
-		return found
-	}
-	*s.entries = max(0, *s.entries-len(entries))
-	for _, e := range entries {
-		p := path.Join(dir, e.Name())
-		if s.of.Match(p) {
-			found = append(found, p)
-		}
-		if e.Type()&fs.ModeDir != 0 && s.through.Match(p) {
-			found = s.below(found, p)
-		}
-	}
-	return found
 }
 
 // Through matches the directories above the matches of an alternative of kind

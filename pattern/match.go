@@ -272,12 +272,7 @@ func (v Values) Negative() bool { return v.has(true) }
 
 // has reports whether v has patterns with or without "!".
 func (v Values) has(not bool) bool {
-	for i := range v.patterns {
-		if v.patterns[i].not == not {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(v.patterns, func(p pattern) bool { return p.not == not })
 }
 
 // Patterns lists the patterns as written, "!" included.
