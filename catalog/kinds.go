@@ -8,8 +8,8 @@ import (
 	"github.com/generic-dp/generic-dp/pattern"
 )
 
-// kind is what an administrator calls a device. Hardware is of the first kind that has
-// one of its nodes or classes.
+// kind is what an administrator calls a device, and the resource for it in a starter
+// configuration.
 type kind struct {
 	name  string
 	nodes []string // globs
@@ -21,8 +21,12 @@ type kind struct {
 	// with are companions of hardware of a vendor, of any if it is empty.
 	with   []string
 	vendor string
+	count  int    // containers that share it
+	note   string // about the resource
 }
 
+// kinds are those of hardware, which is of the first one that has one of its nodes or
+// classes.
 var kinds = []kind{
 	{name: "hub", usb: []string{"09"}},
 	{name: "bridge", pci: []string{"06"}},
@@ -55,28 +59,20 @@ var kinds = []kind{
 	{name: "vendor-specific", usb: []string{"ff", "fe"}, resource: "usb"},
 }
 
-// sharedKind is a kind of nodes that go by their names.
-type sharedKind struct {
-	name, glob, resource string
-	count                int
-	with                 []string // companions
-	note                 string
-}
-
 // shared are nodes that many containers may have at once, or that no hardware tells
 // apart.
-var shared = []sharedKind{
-	{name: "virtualization", glob: "/dev/kvm", resource: "kvm", count: 100},
-	{name: "file systems", glob: "/dev/fuse", resource: "fuse", count: 100},
-	{name: "tunnels", glob: "/dev/net/tun", resource: "tun", count: 100},
-	{name: "virtual networks", glob: "/dev/vhost-net", resource: "vhost-net", count: 100},
-	{name: "virtual sockets", glob: "/dev/vhost-vsock", resource: "vhost-vsock", count: 100},
-	{name: "SGX enclaves", glob: "/dev/sgx_enclave", resource: "sgx", count: 100},
-	{name: "TPM", glob: "/dev/tpmrm0", resource: "tpm", count: 64},
-	{name: "GPIO", glob: "/dev/gpiochip*", resource: "gpio", count: 1},
-	{name: "SPI", glob: "/dev/spidev*", resource: "spi", count: 1},
+var shared = []kind{
+	{name: "virtualization", nodes: []string{"/dev/kvm"}, resource: "kvm", count: 100},
+	{name: "file systems", nodes: []string{"/dev/fuse"}, resource: "fuse", count: 100},
+	{name: "tunnels", nodes: []string{"/dev/net/tun"}, resource: "tun", count: 100},
+	{name: "virtual networks", nodes: []string{"/dev/vhost-net"}, resource: "vhost-net", count: 100},
+	{name: "virtual sockets", nodes: []string{"/dev/vhost-vsock"}, resource: "vhost-vsock", count: 100},
+	{name: "SGX enclaves", nodes: []string{"/dev/sgx_enclave"}, resource: "sgx", count: 100},
+	{name: "TPM", nodes: []string{"/dev/tpmrm0"}, resource: "tpm", count: 64},
+	{name: "GPIO", nodes: []string{"/dev/gpiochip*"}, resource: "gpio", count: 1},
+	{name: "SPI", nodes: []string{"/dev/spidev*"}, resource: "spi", count: 1},
 	{
-		name: "NVIDIA GPU", glob: "/dev/nvidia[0-9]*", resource: "nvidia-gpu", count: 1,
+		name: "NVIDIA GPU", nodes: []string{"/dev/nvidia[0-9]*"}, resource: "nvidia-gpu", count: 1,
 		with: []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"},
 		note: "Programs need the driver's libraries too, which CDI brings: examples/configs/nvidia-cdi.toml.",
 	},
@@ -90,31 +86,24 @@ func matches(path string, globs ...string) bool {
 	})
 }
 
-// kindOf returns the kind of hardware, nil for none.
-func kindOf(h *device.Hardware) *kind {
-	for i := range kinds {
-		k := &kinds[i]
+// kindOf returns the kind of hardware, one without a name if it is none of them.
+func kindOf(h *device.Hardware) kind {
+	for _, k := range kinds {
 		if h.PCI != nil && slices.ContainsFunc(k.pci, func(class string) bool { return strings.HasPrefix(h.PCI.Class, class) }) ||
 			h.USB != nil && slices.ContainsFunc(h.USB.Interfaces, func(i device.USBInterface) bool { return slices.Contains(k.usb, i.Class) }) ||
-			slices.ContainsFunc(h.Nodes, func(n *device.Node) bool { return matches(n.Path, k.nodes...) }) {
+			len(nodesOf(h, k.nodes)) > 0 {
 			return k
 		}
 	}
-	return nil
+	return kind{}
 }
 
-// kindName names the kind of hardware, or of a node without any, in a list.
-func kindName(h *device.Hardware, n *device.Node) string {
-	if h != nil {
-		if k := kindOf(h); k != nil {
-			return k.name
-		}
-		return ""
-	}
-	for _, s := range shared {
-		if matches(n.Path, s.glob) {
-			return s.name
+// kindOfNode returns the kind of a node without hardware.
+func kindOfNode(n *device.Node) kind {
+	for _, k := range shared {
+		if matches(n.Path, k.nodes...) {
+			return k
 		}
 	}
-	return n.Subsystem
+	return kind{name: n.Subsystem, resource: slug(strings.ToLower(strings.TrimRight(n.Kernel, "0123456789")))}
 }

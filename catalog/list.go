@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"sort"
 	"strings"
@@ -27,8 +28,10 @@ type Device struct {
 	NUMA       []int    `json:"numa"`
 	Nodes      []string `json:"nodes"`
 	Interfaces []string `json:"interfaces"`
-	// Offers of resources that have the device; none means that it is free.
-	Offers []Offer `json:"offers"`
+	// Offers of resources that have the device; none means that it is free, or Refused: no
+	// resource may have any of its nodes without dangerous = true.
+	Offers  []Offer `json:"offers"`
+	Refused bool    `json:"refused"`
 }
 
 // Offer is a device of a resource.
@@ -38,19 +41,19 @@ type Offer struct {
 }
 
 // List lists all hardware of a snapshot by bus and name, then nodes without hardware.
-// result tells which resource has what.
-func List(snap *device.Snapshot, result matchers.Result, names Names) []Device {
+// result tells which resource has what, permitted which nodes a resource may have.
+func List(snap *device.Snapshot, result, permitted matchers.Result, names Names) []Device {
 	owners := ownersOf(result)
 	list := []Device{}
 	for _, h := range snap.Hardware {
 		if h.IsRootHub() { // part of its controller: nothing selects it
 			continue
 		}
-		d := Device{Name: h.Name, Bus: string(h.Bus), Kind: kindName(h, nil), NUMA: []int{}, Nodes: paths(h.Nodes), Interfaces: paths(h.Nets)}
+		k := kindOf(h)
+		d := Device{Name: h.Name, Bus: string(h.Bus), Kind: k.name, NUMA: []int{}, Nodes: paths(h.Nodes), Interfaces: paths(h.Nets)}
 		d.Vendor, d.Product = names.Of(h)
-		if k := kindOf(h); k != nil { // the nodes that it is known for, first
-			sort.SliceStable(d.Nodes, func(i, j int) bool { return matches(d.Nodes[i], k.nodes...) && !matches(d.Nodes[j], k.nodes...) })
-		}
+		// The nodes that it is known for, first.
+		sort.SliceStable(d.Nodes, func(i, j int) bool { return matches(d.Nodes[i], k.nodes...) && !matches(d.Nodes[j], k.nodes...) })
 		switch {
 		case h.USB != nil:
 			d.ID, d.Serial, d.Path, d.Driver = attribute(h, "usb.id"), attribute(h, "usb.serial"), attribute(h, "usb.path"), usbDriver(h.USB)
@@ -75,7 +78,61 @@ func List(snap *device.Snapshot, result matchers.Result, names Names) []Device {
 		a, b := &list[i], &list[j]
 		return cmp.Or(slices.Index(order, a.Bus)-slices.Index(order, b.Bus), byName(a, b)) < 0
 	})
-	return append(list, bare(snap, owners)...)
+	list = append(list, bare(snap, owners)...)
+	may := ownersOf(permitted)
+	for i := range list {
+		d := &list[i]
+		d.Refused = len(d.Offers)+len(d.Interfaces) == 0 && len(d.Nodes) > 0 && len(may.of(d.Nodes...)) == 0
+	}
+	return list
+}
+
+// Find finds what an administrator names: a path, a device ID, a PCI address, a USB port,
+// a serial number, vendor:product or a network interface. The node is nil unless one is
+// named, the hardware if that has none.
+func Find(snap *device.Snapshot, forms device.Forms, name string) (*device.Hardware, *device.Node, error) {
+	for _, l := range snap.Links {
+		if l.Path == name {
+			return l.Node.Hardware, l.Node, nil
+		}
+	}
+	nodes := slices.Concat(snap.Nodes, snap.Nets)
+	for _, n := range nodes {
+		if n.Path == name || device.NodeID(n, forms.Of(n.Hardware)) == name {
+			return n.Hardware, n, nil
+		}
+	}
+	var same []*device.Hardware
+	for _, h := range snap.Hardware {
+		vendor, product := ids(h)
+		switch {
+		case h.Name == name, h.Name == "0000:"+name, device.HardwareID(h, forms.Of(h)) == name, h.USB != nil && h.USB.Serial == name && name != "":
+			return h, nil, nil
+		case !h.IsRootHub() && vendor+":"+product == name:
+			same = append(same, h)
+		}
+	}
+	kernel := slices.IndexFunc(nodes, func(n *device.Node) bool { return n.Kernel == name })
+	switch {
+	case kernel >= 0 && len(same) == 0:
+		return nodes[kernel].Hardware, nodes[kernel], nil
+	case len(same) == 1:
+		return same[0], nil, nil
+	case len(same) > 1:
+		var names []string
+		for _, h := range same {
+			names = append(names, h.Name)
+		}
+		return nil, nil, fmt.Errorf("%d devices are %q: want one of %s", len(same), name, strings.Join(names, ", "))
+	}
+	hint := "generic-dp devices --all lists all hardware"
+	alike := func(n *device.Node) bool {
+		return strings.TrimRight(n.Path, "0123456789") == strings.TrimRight(name, "0123456789")
+	}
+	if i := slices.IndexFunc(snap.Nodes, alike); i >= 0 {
+		hint = "there is " + snap.Nodes[i].Path
+	}
+	return nil, nil, fmt.Errorf("no device %q on this host\n  hint: %s", name, hint)
 }
 
 // byName compares devices of one bus: ports of USB by number, addresses as text, since
@@ -96,7 +153,7 @@ func bare(snap *device.Snapshot, owners owners) []Device {
 		if n.Hardware != nil {
 			continue
 		}
-		d := Device{Name: n.Path, Kind: kindName(nil, n), NUMA: []int{}, Nodes: []string{}, Interfaces: []string{}, Offers: owners.of(n.Path)}
+		d := Device{Name: n.Path, Kind: kindOfNode(n).name, NUMA: []int{}, Nodes: []string{}, Interfaces: []string{}, Offers: owners.of(n.Path)}
 		if n.Net != nil {
 			d.Kind, d.Interfaces = "network", append(d.Interfaces, n.Path)
 		} else {

@@ -38,14 +38,13 @@ func (r Resource) Text() string {
 	return b.String()
 }
 
-// group is hardware of one kind that one match selects by its identity.
+// group is hardware of one kind that one match selects by its identity. The nodes of the
+// kind are those to inject, none for VFIO and network interfaces.
 type group struct {
-	name, path string // see kind
-	kind       string
-	table      string   // the lines that select it, such as match.usb.id = "10c4:ea60"
-	globs      []string // of its nodes, none for VFIO and network interfaces
-	lines      []string // further keys
-	members    []*device.Hardware
+	kind
+	identity string   // the lines that select it, such as match.usb.id = "10c4:ea60"
+	lines    []string // further keys
+	members  []*device.Hardware
 }
 
 // Starter lists resources for what a host has and pods may want: not its disks,
@@ -54,21 +53,23 @@ func Starter(snap *device.Snapshot, names Names) []Resource {
 	var groups []*group
 	for _, h := range snap.Hardware {
 		g := groupOf(snap, h)
-		if g == nil || g.name == "" || isSibling(snap, h) {
+		if g == nil || g.resource == "" || isSibling(snap, h) {
 			continue
 		}
-		same := func(have *group) bool { return have.name == g.name && have.table == g.table }
+		same := func(have *group) bool { return have.resource == g.resource && have.identity == g.identity }
 		if i := slices.IndexFunc(groups, same); i >= 0 {
 			groups[i].add(g)
 		} else {
 			groups = append(groups, g)
 		}
 	}
-	slices.SortStableFunc(groups, func(a, b *group) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.table, b.table)) })
+	slices.SortStableFunc(groups, func(a, b *group) int {
+		return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.identity, b.identity))
+	})
 	var out []Resource
 	for _, g := range groups {
-		r := g.resource(names)
-		if slices.ContainsFunc(groups, func(other *group) bool { return other != g && other.name == g.name }) {
+		r := g.toResource(names)
+		if slices.ContainsFunc(groups, func(other *group) bool { return other != g && other.resource == g.resource }) {
 			vendor, product := ids(g.members[0])
 			r.Name += "-" + cmp.Or(strings.Trim(vendor+"-"+product, "-"), strconv.Itoa(len(out)))
 		}
@@ -77,15 +78,15 @@ func Starter(snap *device.Snapshot, names Names) []Resource {
 		}
 		out = append(out, r)
 	}
-	for _, s := range shared {
+	for _, k := range shared {
 		var found []string
 		for _, n := range snap.Nodes {
-			if matches(n.Path, s.glob) {
+			if matches(n.Path, k.nodes...) {
 				found = append(found, n.Path)
 			}
 		}
 		if len(found) > 0 {
-			out = append(out, s.starter(snap, s.glob, found...))
+			out = append(out, k.ofNodes(snap, k.nodes[0], found...))
 		}
 	}
 	return out
@@ -99,17 +100,18 @@ func isSibling(snap *device.Snapshot, h *device.Hardware) bool {
 	})
 }
 
-// starter is the resource for nodes that a glob selects.
-func (s *sharedKind) starter(snap *device.Snapshot, glob string, found ...string) Resource {
-	r := Resource{Name: s.resource, Comment: []string{strings.TrimPrefix(s.name+": ", ": ") + strings.Join(found, " ")}, Lines: []string{"match.glob = " + quote(glob)}}
-	r.Lines = append(r.Lines, with(snap, s.with)...)
-	if s.note != "" {
-		r.Comment = append(r.Comment, s.note)
+// ofNodes is the resource for nodes without hardware, which a glob selects.
+func (k kind) ofNodes(snap *device.Snapshot, glob string, found ...string) Resource {
+	r := Resource{Name: k.resource, Comment: []string{strings.TrimPrefix(k.name+": ", ": ") + strings.Join(found, " ")}}
+	if k.note != "" {
+		r.Comment = append(r.Comment, k.note)
 	}
-	if s.count > 1 {
+	if k.count > 1 {
 		r.Comment = append(r.Comment, "Containers share it: count is how many may have it at once.")
-		r.Lines = append([]string{"count = " + strconv.Itoa(s.count)}, r.Lines...)
+		r.Lines = append(r.Lines, "count = "+strconv.Itoa(k.count))
 	}
+	r.Lines = append(r.Lines, "match.glob = "+quote(glob))
+	r.Lines = append(r.Lines, with(snap, k.with)...)
 	return r
 }
 
@@ -120,60 +122,63 @@ func For(snap *device.Snapshot, names Names, h *device.Hardware, n *device.Node)
 	if bare && n == nil {
 		n = slices.Concat(h.Nodes, h.Nets)[0] // it would not be in the snapshot without any
 	}
-	if n != nil && n.Net != nil {
-		r := Resource{Name: slug(n.Path), Comment: []string{"network interface " + n.Path}, Lines: []string{"match.net.name = " + quote(n.Path), "container.cdi = true"}}
+	switch {
+	case n != nil && n.Net != nil:
+		r := Resource{Name: slug(n.Path), Comment: []string{"network interface " + n.Path}}
 		if !bare {
-			r.Lines = append([]string{identity(h)}, r.Lines...)
+			r.Lines = append(r.Lines, identity(h))
 		}
+		r.Lines = append(r.Lines, "match.net.name = "+quote(n.Path), "container.cdi = true")
 		return r
-	}
-	if bare {
-		name := slug(strings.ToLower(strings.TrimRight(n.Kernel, "0123456789")))
-		of := sharedKind{name: kindName(nil, n), resource: name, count: 1}
-		for _, s := range shared {
-			if matches(n.Path, s.glob) {
-				of = s
-			}
-		}
-		return of.starter(snap, n.Path, n.Path)
+	case bare:
+		return kindOfNode(n).ofNodes(snap, n.Path, n.Path)
 	}
 	g := groupOf(snap, h)
 	if g == nil {
-		g = &group{kind: cmp.Or(kindName(h, nil), string(h.Bus)+" device"), table: identity(h), members: []*device.Hardware{h}}
+		g = &group{kind: kindOf(h), members: []*device.Hardware{h}}
+		g.name, g.nodes = cmp.Or(g.name, string(h.Bus)+" device"), nil
 	}
 	more := identifying(snap, h)
-	if n != nil && n.Net == nil && !strings.HasPrefix(n.Path, "/dev/vfio/") {
-		if !matches(n.Path, g.globs...) { // such as the sound of a camera
-			g.path = ""
-			for _, k := range kinds {
-				if k.resource != "" && matches(n.Path, k.nodes...) {
-					g.name, g.kind, g.path = k.resource, k.name, k.path
-				}
+	if n != nil && !strings.HasPrefix(n.Path, "/dev/vfio/") {
+		more = append(more, g.narrow(n)...)
+	}
+	g.identity = identity(h, more...)
+	g.resource = cmp.Or(g.resource, slug(strings.ToLower(g.name)))
+	return g.toResource(names)
+}
+
+// narrow leaves out all nodes of the only member but one. It returns conditions on the
+// hardware for that.
+func (g *group) narrow(n *device.Node) (more []string) {
+	h := g.members[0]
+	if !matches(n.Path, g.nodes...) { // such as the sound of a camera
+		g.path = ""
+		for _, k := range kinds {
+			if k.resource != "" && matches(n.Path, k.nodes...) {
+				g.kind = k
 			}
 		}
-		// Other nodes of the hardware stay out.
-		stem := n.Path[:len(strings.TrimRight(n.Path, "0123456789"))] + "*"
-		if strings.HasPrefix(n.Path, "/dev/bus/usb/") {
-			stem = busNodes
-		}
-		g.globs, g.lines = []string{stem}, nil
-		alike := nodesOf(h, g.globs)
-		differ := func(value func(*device.Node) int) bool {
-			return value(n) >= 0 && !slices.ContainsFunc(alike, func(o *device.Node) bool { return o != n && value(o) == value(n) })
-		}
-		switch {
-		case len(alike) == 1:
-		case h.USB != nil && differ(func(o *device.Node) int { return o.Interface }):
-			more = append(more, fmt.Sprintf("interface = %d", n.Interface))
-		case n.Subsystem == "video4linux" && differ(func(o *device.Node) int { return o.Index }):
-			g.lines = append(g.lines, indexLine+strconv.Itoa(n.Index)+`"`)
-		default:
-			g.globs = []string{n.Path}
-		}
 	}
-	g.table = identity(h, more...)
-	g.name = cmp.Or(g.name, slug(strings.ToLower(g.kind)))
-	return g.resource(names)
+	glob := n.Path[:len(strings.TrimRight(n.Path, "0123456789"))] + "*"
+	if strings.HasPrefix(n.Path, "/dev/bus/usb/") {
+		glob = busNodes
+	}
+	g.lines = nil
+	alike := nodesOf(h, []string{glob})
+	differ := func(value func(*device.Node) int) bool {
+		return value(n) >= 0 && !slices.ContainsFunc(alike, func(o *device.Node) bool { return o != n && value(o) == value(n) })
+	}
+	switch {
+	case len(alike) == 1:
+	case h.USB != nil && differ(func(o *device.Node) int { return o.Interface }):
+		more = append(more, fmt.Sprintf("interface = %d", n.Interface))
+	case n.Subsystem == "video4linux" && differ(func(o *device.Node) int { return o.Index }):
+		g.lines = append(g.lines, indexLine+strconv.Itoa(n.Index)+`"`)
+	default:
+		glob = n.Path
+	}
+	g.nodes = []string{glob}
+	return more
 }
 
 // identifying are conditions for one device where others of its model are there: its
@@ -212,56 +217,62 @@ const (
 
 // groupOf is the group of hardware by itself, nil where nothing of it could be injected.
 func groupOf(snap *device.Snapshot, h *device.Hardware) *group {
-	g := &group{table: identity(h), members: []*device.Hardware{h}}
-	special := func(name, kind string, lines ...string) *group {
-		g.name, g.kind, g.lines = name, kind, lines
+	g := &group{kind: kindOf(h), identity: identity(h), members: []*device.Hardware{h}}
+	special := func(resource, name string, lines ...string) *group {
+		g.kind, g.lines = kind{resource: resource, name: name}, lines
 		return g
 	}
-	k := kindOf(h)
+	onlyNets := len(h.Nets) > 0 && len(h.Nodes) == 0
 	switch {
 	case h.IsRootHub():
 		return nil
 	case h.MDev != nil:
 		return special("mdev", "mediated device", "match.vfio = true")
 	case h.PCI != nil && h.PCI.VFIO:
-		g.table = identity(h, fmt.Sprintf("driver = %q", h.PCI.Driver))
+		g.identity = identity(h, fmt.Sprintf("driver = %q", h.PCI.Driver))
 		return special("vfio", "function for virtual machines and DPDK", "match.vfio = true")
 	case h.Bus == device.PlatformBus:
 		return nil
 	case slices.ContainsFunc(h.Nets, func(n *device.Node) bool { return n.Net.Type == "can" }):
 		return special("can", "CAN interface", `match.net.type = "can"`, `each = "node"`, "container.cdi = true")
-	case h.PCI != nil && h.PCI.SRIOV == "vf" && len(h.Nets) > 0 && len(h.Nodes) == 0:
-		g.table = identity(h, `sriov = "vf"`)
+	case h.PCI != nil && h.PCI.SRIOV == "vf" && onlyNets:
+		g.identity = identity(h, `sriov = "vf"`)
 		return special("vf", "virtual function", "match.net = {}", "container.cdi = true")
-	case h.PCI != nil && h.PCI.SRIOV == "sf" && len(h.Nets) > 0 && len(h.Nodes) == 0:
-		g.table = identity(h, `sriov = "sf"`)
+	case h.PCI != nil && h.PCI.SRIOV == "sf" && onlyNets:
+		g.identity = identity(h, `sriov = "sf"`)
 		return special("sf", "sub-function", "match.net = {}", "container.cdi = true")
-	case k == nil:
+	case g.name == "":
 		return nil
 	}
-	g.name, g.path, g.kind, g.globs = k.resource, k.path, k.name, k.nodes
-	if len(nodesOf(h, g.globs)) == 0 {
-		g.path, g.globs = "", []string{busNodes}
+	found := nodesOf(h, g.nodes)
+	if len(found) == 0 {
+		g.path, g.nodes = "", []string{busNodes}
 		for _, other := range kinds {
 			if h.USB == nil && other.resource != "" {
-				g.globs = append(g.globs, other.nodes...)
+				g.nodes = append(g.nodes, other.nodes...)
 			}
 		}
+		if found = nodesOf(h, g.nodes); len(found) == 0 {
+			return nil
+		}
 	}
-	found := nodesOf(h, g.globs)
-	if len(found) == 0 {
-		return nil
+	captures := 0
+	for _, n := range found {
+		if n.Subsystem == "video4linux" && n.Index == 0 {
+			captures++
+		}
 	}
-	first := func(n *device.Node) bool { return n.Subsystem == "video4linux" && n.Index == 0 }
-	if rest := slices.DeleteFunc(slices.Clone(found), func(n *device.Node) bool { return !first(n) }); len(rest) == 1 && len(found) > 1 {
+	switch {
+	case len(found) == 1:
+	case captures == 1:
 		g.lines = append(g.lines, indexLine+`0"`)
-	} else if len(found) > 1 && k.name == "serial adapter" {
+	case g.name == "serial adapter":
 		g.lines = append(g.lines, `each = "node"`)
-	} else if len(found) > 1 {
+	default:
 		g.path = ""
 	}
-	if vendor, _ := ids(h); k.vendor == "" || k.vendor == vendor {
-		g.lines = append(g.lines, with(snap, k.with)...)
+	if vendor, _ := ids(h); g.vendor == "" || g.vendor == vendor {
+		g.lines = append(g.lines, with(snap, g.with)...)
 	}
 	return g
 }
@@ -283,7 +294,7 @@ func with(snap *device.Snapshot, companions []string) []string {
 // add adds hardware with the same identity. Where one needs a key, all get it.
 func (g *group) add(other *group) {
 	g.members = append(g.members, other.members...)
-	g.lines, g.globs = union(g.lines, other.lines...), union(g.globs, other.globs...)
+	g.lines, g.nodes = union(g.lines, other.lines...), union(g.nodes, other.nodes...)
 	if other.path == "" {
 		g.path = ""
 	}
@@ -321,25 +332,25 @@ func nodesOf(h *device.Hardware, globs []string) []*device.Node {
 	return slices.DeleteFunc(slices.Clone(h.Nodes), func(n *device.Node) bool { return !matches(n.Path, globs...) })
 }
 
-func (g *group) resource(names Names) Resource {
-	r := Resource{Name: g.name, Lines: []string{g.table}}
+func (g *group) toResource(names Names) Resource {
 	vendor, product := names.Of(g.members[0])
-	r.Comment = append(r.Comment, strings.Join(strings.Fields(g.kind+" "+vendor+" "+strings.TrimPrefix(product, vendor+" ")), " "))
+	title := strings.Fields(g.name + " " + vendor + " " + strings.TrimPrefix(product, vendor+" "))
+	r := Resource{Name: g.resource, Comment: []string{strings.Join(title, " ")}, Lines: []string{g.identity}}
 	var globs []string
 	for _, h := range g.members {
-		text := h.Name
+		text := "  " + h.Name
 		if s := attribute(h, "usb.serial"); s != "" {
 			text += ", serial " + s
 		}
-		if found := nodesOf(h, g.globs); len(found) > 0 {
+		if found := nodesOf(h, g.nodes); len(found) > 0 {
 			text += ": " + strings.Join(paths(found), " ")
 		}
 		for _, n := range h.Nets {
 			text += " " + n.Path
 		}
-		r.Comment = append(r.Comment, "  "+text)
+		r.Comment = append(r.Comment, text)
 	}
-	for _, glob := range g.globs {
+	for _, glob := range g.nodes {
 		if slices.ContainsFunc(g.members, func(h *device.Hardware) bool { return len(nodesOf(h, []string{glob})) > 0 }) {
 			globs = append(globs, quote(glob))
 		}
@@ -353,7 +364,7 @@ func (g *group) resource(names Names) Resource {
 	if g.path != "" {
 		r.Lines = append(r.Lines, fmt.Sprintf("container.path = %q", g.path))
 	}
-	if len(g.globs)+len(g.lines) == 0 {
+	if len(g.nodes)+len(g.lines) == 0 {
 		r.Comment = append(r.Comment, "It has no node to inject: a container gets what container.env says of it.")
 	}
 	if len(g.members) > 1 {

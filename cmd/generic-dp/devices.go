@@ -45,7 +45,8 @@ names all nodes of each.
 
 With --all it lists all hardware instead, with the names that the devices report
 and those of pci.ids and usb.ids where the host has them, and which resource has
-it: "free" is what no resource selects. This needs no configuration.`,
+it: "free" is what no resource selects, "refused" what none may have without
+dangerous = true. This needs no configuration.`,
 		Args: noArgs,
 	}
 	cmd.Flags().AddFlagSet(f.pick("allow", "domains", "hwdata"))
@@ -65,7 +66,7 @@ it: "free" is what no resource selects. This needs no configuration.`,
 			}
 		}
 		if all {
-			return newInventory(f, view), err
+			return f.inventory(view), err
 		}
 		view.Probe(cmd.Context(), f.paths)
 		return newReport(cfg, view), err
@@ -118,8 +119,17 @@ type inventoryReport struct {
 	Devices []catalog.Device `json:"devices"`
 }
 
-func newInventory(f *flags, view *agent.View) inventoryReport {
-	return inventoryReport{catalog.List(view.Snapshot, view.Matched, catalog.ReadNames(view.Snapshot, f.hwdata))}
+// eachNode has each node as a device, if it may have it.
+const eachNode = `
+domain = "example.com"
+[[resource]]
+name = "each"
+each = "node"
+match.glob = "/dev/**"`
+
+func (f *flags) inventory(view *agent.View) inventoryReport {
+	each, _ := config.Parse(config.File{Data: []byte(eachNode)}) // a test lists devices by it
+	return inventoryReport{catalog.List(view.Snapshot, view.Matched, view.With(each).Matched, catalog.ReadNames(view.Snapshot, f.hwdata))}
 }
 
 // table writes one line per device; with wide, also what identifies it.
@@ -131,6 +141,10 @@ func (r inventoryReport) table(w io.Writer, wide bool) error {
 	tab := newTable(w, []string{"DEVICE", "KIND", "ID", "NAME", "DRIVER", "NUMA", "NODES", "RESOURCE", "DEVICE ID", "SERIAL", "CLASS", "USB.PATH"}[:shown]...)
 	for _, d := range r.Devices {
 		var resources, ids []string
+		free := "free"
+		if d.Refused {
+			free = "refused"
+		}
 		for _, o := range d.Offers {
 			ids = append(ids, o.ID)
 			if !slices.Contains(resources, o.Resource) {
@@ -139,7 +153,7 @@ func (r inventoryReport) table(w io.Writer, wide bool) error {
 		}
 		tab.row([]string{
 			d.Name, d.Kind, d.ID, strings.TrimSpace(d.Vendor + " " + strings.TrimPrefix(d.Product, d.Vendor+" ")), d.Driver, joinInts(d.NUMA),
-			shorten(slices.Concat(d.Nodes, d.Interfaces), wide), cmp.Or(strings.Join(resources, ","), "free"),
+			shorten(slices.Concat(d.Nodes, d.Interfaces), wide), cmp.Or(strings.Join(resources, ","), free),
 			strings.Join(ids, ","), d.Serial, d.Class, d.Path,
 		}[:shown]...)
 	}

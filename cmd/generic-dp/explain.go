@@ -12,6 +12,7 @@ import (
 	"github.com/generic-dp/generic-dp/agent"
 	"github.com/generic-dp/generic-dp/catalog"
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
@@ -51,7 +52,7 @@ is a name, with or without its domain.`,
 		}
 		view.Probe(cmd.Context(), f.paths)
 		report := explainReport{Variables: []matchers.Variable{}}
-		for i, e := range explanations(view, cfg, found{}) {
+		for i, e := range explanations(view, cfg, nil, nil) {
 			r := &cfg.Resources[i]
 			if isNamed(r.Name, args[0]) || slices.ContainsFunc(view.Matched.Resources, func(m matchers.Offered) bool {
 				return m.Resource == r && isNamed(m.Name, args[0]) // with its variables filled in
@@ -62,15 +63,15 @@ is a name, with or without its domain.`,
 		if len(report.Resources) > 0 {
 			return report, nil
 		}
-		found, err := findDevice(view, args[0])
+		hardware, node, err := catalog.Find(view.Snapshot, view.Forms, args[0])
 		if err != nil {
 			return nil, fmt.Errorf("no resource %q, and %w", args[0], err)
 		}
-		report.Resources = explanations(view, cfg, found)
-		report.Variables = view.Variables(found.hardware, found.node)
+		report.Resources = explanations(view, cfg, hardware, node)
+		report.Variables = view.Variables(hardware, node)
 		report.Device = &catalog.Device{Name: args[0]} // a root hub is not among all
-		for _, d := range newInventory(f, view).Devices {
-			if found.hardware != nil && d.Name == found.hardware.Name || found.node != nil && slices.Contains(slices.Concat(d.Nodes, d.Interfaces), found.node.Path) {
+		for _, d := range f.inventory(view).Devices {
+			if hardware != nil && d.Name == hardware.Name || node != nil && slices.Contains(slices.Concat(d.Nodes, d.Interfaces), node.Path) {
 				report.Device = &d
 			}
 		}
@@ -79,9 +80,9 @@ is a name, with or without its domain.`,
 }
 
 // explanations explain each resource, as far as a device is concerned if there is one.
-func explanations(view *agent.View, cfg *config.Config, of found) []explanation {
+func explanations(view *agent.View, cfg *config.Config, h *device.Hardware, n *device.Node) []explanation {
 	all := []explanation{}
-	for i, e := range view.Explain(cfg, of.hardware, of.node) {
+	for i, e := range view.Explain(cfg, h, n) {
 		unhealthy := map[string]string{}
 		for _, r := range view.Matched.Resources {
 			for _, o := range r.Offers {

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"path"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,7 +11,6 @@ import (
 	"github.com/generic-dp/generic-dp/agent"
 	"github.com/generic-dp/generic-dp/catalog"
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/device"
 )
 
 func newInit(f *flags) *cobra.Command {
@@ -39,11 +36,11 @@ device ID, a PCI address, a USB port such as 1-1.4, or a network interface.
 			names := catalog.ReadNames(view.Snapshot, f.hwdata)
 			resources := catalog.Starter(view.Snapshot, names)
 			if len(args) > 0 {
-				found, err := findDevice(view, args[0])
+				hardware, node, err := catalog.Find(view.Snapshot, view.Forms, args[0])
 				if err != nil {
 					return err
 				}
-				resources = []catalog.Resource{catalog.For(view.Snapshot, names, found.hardware, found.node)}
+				resources = []catalog.Resource{catalog.For(view.Snapshot, names, hardware, node)}
 			}
 			text, broken, err := f.starter(view, domain, resources)
 			if err == nil && broken != "" && len(args) > 0 {
@@ -110,7 +107,7 @@ func (f *flags) starter(view *agent.View, domain string, resources []catalog.Res
 			problems = append(problems, n.Problem)
 		}
 	}
-	for i, e := range explanations(view, cfg, found{}) {
+	for i, e := range explanations(view, cfg, nil, nil) {
 		if len(e.Offered) == 0 {
 			why[i] = e.Reason
 		}
@@ -124,59 +121,4 @@ func (f *flags) starter(view *agent.View, domain string, resources []catalog.Res
 		}
 	}
 	return compose(), why[len(why)-1], nil
-}
-
-// found is hardware, or one of its nodes or a node without hardware.
-type found struct {
-	hardware *device.Hardware
-	node     *device.Node
-}
-
-// findDevice finds what an administrator names: a path, a device ID, a PCI address, a
-// port or a network interface.
-func findDevice(view *agent.View, name string) (found, error) {
-	snap := view.Snapshot
-	for _, l := range snap.Links {
-		if l.Path == name {
-			return found{l.Node.Hardware, l.Node}, nil
-		}
-	}
-	nodes := slices.Concat(snap.Nodes, snap.Nets)
-	for _, n := range nodes {
-		if n.Path == name || device.NodeID(n, view.Forms.Of(n.Hardware)) == name {
-			return found{n.Hardware, n}, nil
-		}
-	}
-	var same []*device.Hardware
-	for _, h := range snap.Hardware {
-		switch {
-		case h.Name == name, h.Name == "0000:"+name, device.HardwareID(h, view.Forms.Of(h)) == name, h.USB != nil && h.USB.Serial == name && name != "":
-			return found{hardware: h}, nil
-		case !h.IsRootHub() && (h.USB != nil && h.USB.Vendor+":"+h.USB.Product == name || h.PCI != nil && h.PCI.Vendor+":"+h.PCI.Device == name):
-			same = append(same, h)
-		}
-	}
-	kernel := slices.IndexFunc(nodes, func(n *device.Node) bool { return n.Kernel == name })
-	switch {
-	case kernel >= 0 && len(same) == 0:
-		return found{nodes[kernel].Hardware, nodes[kernel]}, nil
-	case len(same) == 1:
-		return found{hardware: same[0]}, nil
-	case len(same) > 1:
-		var names []string
-		for _, h := range same {
-			names = append(names, h.Name)
-		}
-		return found{}, fmt.Errorf("%d devices are %q: want one of %s", len(same), name, strings.Join(names, ", "))
-	}
-	hint := "generic-dp devices --all lists all hardware"
-	if path.IsAbs(name) {
-		for _, n := range snap.Nodes {
-			if stem := strings.TrimRight(n.Path, "0123456789"); stem == strings.TrimRight(name, "0123456789") {
-				hint = "there is " + n.Path
-				break
-			}
-		}
-	}
-	return found{}, fmt.Errorf("no device %q on this host\n  hint: %s", name, hint)
 }

@@ -103,12 +103,12 @@ func TestInitOfEveryDevice(t *testing.T) {
 			names[n.Path] = n.Path
 		}
 		for name, want := range names {
-			got, err := findDevice(view, name)
+			hardware, node, err := catalog.Find(view.Snapshot, view.Forms, name)
 			if err != nil {
 				t.Errorf("%s: %s: %v", machine, name, err)
 				continue
 			}
-			text, broken, err := f.starter(view, "example.com", []catalog.Resource{catalog.For(view.Snapshot, nil, got.hardware, got.node)})
+			text, broken, err := f.starter(view, "example.com", []catalog.Resource{catalog.For(view.Snapshot, nil, hardware, node)})
 			if err != nil {
 				t.Errorf("%s: %s: %v\n%s", machine, name, err, text)
 				continue
