@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -17,28 +18,19 @@ func (c *conversion) akri(sources []source) {
 	c.comment("Not imported from Akri: brokers, services, the properties of instances, and the hash of the instance in names of variables.")
 	domain := c.domainOr(akriDomain)
 	for n, s := range sources {
-		spec, name := s.get("spec"), s.get("metadata").get("name").string()
-		if spec == nil {
-			spec, name = s.value, s.get("name").string()
-		}
-		if name == "" {
-			name = "akri-udev" // the chart's
-		}
+		spec := cmp.Or(s.get("spec"), s.value)
+		name := cmp.Or(s.get("metadata").get("name").string(), s.get("name").string(), "akri-udev") // the chart's
 		v := (&value{Node: s.Node, c: c}).named("configuration", n+1)
 		handler := spec.get("discoveryHandler")
 		if kind := handler.get("name").string(); kind != "" && kind != "udev" {
 			v.differs("not imported: devices in the network, discovered by %q: list them as virtual", kind)
 			continue
 		}
-		details := handler.get("discoveryDetails")
-		if details == nil {
-			details = spec.get("discoveryDetails")
-		}
-		if details == nil {
-			details = spec.get("protocol").get("udev")
-		}
-		if documents := details.documents(); details.scalar() && len(documents) == 1 {
-			details = documents[0]
+		details := cmp.Or(handler.get("discoveryDetails"), spec.get("discoveryDetails"), spec.get("protocol").get("udev"))
+		if details.scalar() {
+			if documents := details.documents(); len(documents) == 1 {
+				details = documents[0]
+			}
 		}
 		r := &resource{Name: domain + "/" + name, mayShare: true, Each: "node"}
 		r.Container.Env = map[string]any{}
@@ -120,55 +112,34 @@ const udevFilter = `([A-Z]+)(?:\{([^}]*)\})?\s*(==|!=|[-+:]?=)\s*"([^"]*)"`
 func akriMatch(rule string) (m match, untestable string) {
 	ofPCI := matches(`.*SUBSYSTEMS?\s*==\s*"pci".*`, rule)
 	for _, f := range regexp.MustCompile(udevFilter).FindAllStringSubmatch(rule, -1) {
-		key, name, op := f[1], f[2], f[3]
-		globs, _, err := fromRegexp("^(?:" + f[4] + ")$")
-		if err != nil || len(globs) == 0 {
-			untestable = f[0]
+		key, name, op, text := f[1], f[2], f[3], f[4]
+		if op != "==" && op != "!=" || ofPCI && strings.HasPrefix(key, "SUBSYSTEM") {
+			continue // an action, or below
 		}
-		not := ""
-		switch op {
-		case "==":
-		case "!=":
-			not = "!"
-		default:
-			continue // an action
-		}
-		var values []string
-		for _, g := range globs {
-			values = append(values, not+strings.TrimPrefix(g, "/dev/"))
+		if ofPCI && strings.HasPrefix(key, "ATTR") {
+			key = "PCI"
 		}
 		if name != "" {
 			key += " " + name
 		}
-		if ofPCI && strings.HasPrefix(key, "ATTR") {
-			key = "PCI " + name
-			for i := range values {
-				values[i] = strings.Replace(values[i], "0x", "", 1)
-			}
-		} else if ofPCI && strings.HasPrefix(key, "SUBSYSTEM") {
-			continue
-		}
-		if list := m.udevKey(key); list != nil {
-			*list = append(*list, values...)
-			continue
-		}
+		dir := map[string]string{"KERNEL": "/dev/**/", "ENV DEVNAME": "/dev/"}[key]
+		values := udevValues(text, op == "!=", dir)
+		list := m.udevKey(key)
 		switch {
-		case key == "KERNEL" || key == "ENV DEVNAME":
-			anywhere := "/dev/**/"
-			if key != "KERNEL" {
-				anywhere = "/dev/"
-			}
-			if not != "" {
+		case len(values) == 0:
+			untestable = f[0]
+		case list != nil:
+			*list = append(*list, values...)
+		case dir != "":
+			if op == "!=" {
 				m.Glob = append(m.Glob, "/dev/**")
 			}
-			for _, g := range globs {
-				m.Glob = append(m.Glob, not+anywhere+strings.TrimPrefix(strings.TrimPrefix(g, "/dev/"), "/dev/"))
-			}
-		case key == "ENV ID_V4L_CAPABILITIES" && strings.Contains(f[4], "capture"):
+			m.Glob = append(m.Glob, values...)
+		case key == "ENV ID_V4L_CAPABILITIES" && strings.Contains(text, "capture"):
 			m.attr("index", "0") // the node of a camera that captures
-		case key == "SUBSYSTEMS" && f[4] == "usb":
+		case key == "SUBSYSTEMS" && text == "usb":
 			m.USB.Vendor = append(m.USB.Vendor, "*")
-		case strings.HasPrefix(key, "ATTR"), strings.HasPrefix(key, "PCI "):
+		case matches(`[\w./-]+`, name) && (strings.HasPrefix(key, "ATTR") || strings.HasPrefix(key, "PCI ")):
 			m.attr(name, values...)
 		default:
 			untestable = f[0]
@@ -181,6 +152,27 @@ func akriMatch(rule string) (m match, untestable string) {
 		untestable = fmt.Sprintf("no filter that Akri knows (%q)", rule)
 	}
 	return m, untestable
+}
+
+// udevValues are the patterns of a value, none if it is no expression: paths in a directory, if
+// there is one.
+func udevValues(text string, not bool, dir string) (values []string) {
+	expressions, _, err := parseRegexp("^(?:" + text + ")$")
+	if err != nil || text == "" {
+		return nil
+	}
+	for _, e := range expressions {
+		glob := dir + strings.TrimPrefix(strings.ReplaceAll(e.glob, anything, "*"), dir)
+		switch {
+		case not:
+			values = append(values, "!"+glob)
+		case e.others != "":
+			values = append(values, glob, "!"+dir+strings.TrimPrefix(e.others, dir))
+		default:
+			values = append(values, glob)
+		}
+	}
+	return values
 }
 
 // udevKey is the condition for a key of udev, nil if there is none.

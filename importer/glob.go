@@ -21,12 +21,6 @@ func parseGlob(glob string) (pattern.Alternative, error) {
 	return p.Positive().Alternatives()[0], nil
 }
 
-// wildDirectory reports whether a pattern of paths has a wildcard in front of
-// a "/".
-func wildDirectory(a pattern.Alternative) bool {
-	return strings.Contains(a.Shape()[len(a.Prefix()):], "/")
-}
-
 // captured is a shape with the variables of what its wildcards matched, between literals.
 func captured(shape string, literal func(string) string) (text string) {
 	for i, part := range strings.Split(shape, "*") {
@@ -67,126 +61,204 @@ func fromGoGlob(glob string) (a pattern.Alternative, err error) {
 	}))
 }
 
-// Limits of the globs of an expression: unbounded repetition is expanded often
-// enough for the numbers of device nodes.
+// What patterns lack, marked by characters for private use while an expression is translated.
 const (
-	maxRepeats = 3
-	maxGlobs   = 64
+	beginText = "\ue000"
+	endText   = "\ue001"
+	anything  = "\ue002" // any text, "/" too
+	repeated  = "\ue003" // any number of the characters of the class that follows
+	star      = "\ue004" // "*"; two of them are not "**"
 )
 
-// fromRegexp converts a regular expression of Go, which is searched for in
-// paths relative to /dev, to globs of absolute paths.
-func fromRegexp(expression string) (globs, differences []string, err error) {
-	tree, err := syntax.Parse(expression, syntax.Perl)
+// expression is one of the alternatives of a regular expression: a glob with anything,
+// which also matches others if it ends in a repeated class.
+type expression struct{ glob, others string }
+
+// parseRegexp converts a regular expression of Go to globs. An empty list has a difference
+// that says why.
+func parseRegexp(text string) (all []expression, differences []string, err error) {
+	tree, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
 		return nil, nil, err
 	}
-	tree = tree.Simplify() // without counted repetition
-	e := &expander{}
-	globs, again := e.globs(tree)
-	if again {
-		e = &expander{loose: true}
-		globs, _ = e.globs(tree)
+	t := &translator{}
+	p, err := pattern.Parse(pattern.Path, "/dev/"+t.glob(tree.Simplify()))
+	switch {
+	case t.nothing:
+		return nil, []string{"not imported: a part of the expression that matches nothing"}, nil
+	case err != nil:
+		return nil, []string{"not imported: the expression " + err.Error()}, nil
 	}
-	if e.tooMany {
-		return nil, []string{"not imported: the expression stands for more than 64 patterns"}, nil
+	for _, a := range p.Alternatives() {
+		all = append(all, t.resolve(strings.TrimPrefix(a.String(), "/dev/")))
 	}
-	return globs, e.differences, nil
+	return all, t.differences, nil
 }
 
-// numbered are the globs of an expression such as ^video[0-9]*$, the most frequent kind:
-// all that begins like this, but for what goes on with other characters. It is nil for
-// other expressions.
-func numbered(expression string) []string {
-	tree, err := syntax.Parse(expression, syntax.Perl)
-	if err != nil || tree.Op != syntax.OpConcat || len(tree.Sub) != 4 || tree.Sub[0].Op != syntax.OpBeginText || tree.Sub[3].Op != syntax.OpEndText {
-		return nil
-	}
-	name, number := tree.Sub[1], tree.Sub[2]
-	if name.Op != syntax.OpLiteral || number.Op != syntax.OpStar && number.Op != syntax.OpPlus || number.Sub[0].Op != syntax.OpCharClass {
-		return nil
-	}
-	class, ok := strings.CutPrefix(classGlob(number.Sub[0].Rune), "[")
-	if !ok || class[0] == '!' {
-		return nil
-	}
-	prefix, first := "/dev/"+literalGlob(name), ""
-	if number.Op == syntax.OpPlus {
-		first = "[" + class
-	}
-	return []string{prefix + first + "*", "!" + prefix + "*[!" + class + "*"}
-}
-
-// expander expands an expression.
-type expander struct {
-	// loose makes "*" of unbounded repetition.
-	loose       bool
-	tooMany     bool
+// translator translates an expression.
+type translator struct {
+	nothing     bool // can match
 	differences []string
 }
 
-// Wildcards that also match "/", until the directories that they may stand for are known.
-const (
-	crossOne  = "\ue000"
-	crossStar = "\ue001"
-)
+func (t *translator) differs(text string) { t.differences = addOnce(t.differences, text) }
 
-// expansion is one of the globs of an expression, and whether it is anchored to the
-// start and the end of the path.
-type expansion struct {
-	glob       string
-	begin, end bool
+const ignored = "differs: word boundaries and anchors inside the expression are ignored"
+
+// glob is a pattern with marks for an expression without counted repetition.
+func (t *translator) glob(re *syntax.Regexp) (text string) {
+	var subs []string
+	for _, sub := range re.Sub {
+		subs = append(subs, t.glob(sub))
+	}
+	switch re.Op {
+	case syntax.OpEmptyMatch:
+		return ""
+	case syntax.OpBeginText:
+		return beginText
+	case syntax.OpEndText:
+		return endText
+	case syntax.OpLiteral:
+		for _, r := range re.Rune {
+			text += t.literal(r, re.Flags)
+		}
+		return text
+	case syntax.OpCharClass:
+		return t.class(re.Rune)
+	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
+		return "?"
+	case syntax.OpCapture, syntax.OpConcat:
+		return strings.Join(subs, "")
+	case syntax.OpAlternate:
+		return "{" + strings.Join(subs, ",") + "}"
+	case syntax.OpQuest:
+		return "{," + subs[0] + "}"
+	case syntax.OpStar:
+		return t.repeat(re.Sub[0], subs[0])
+	case syntax.OpPlus:
+		return subs[0] + t.repeat(re.Sub[0], subs[0])
+	case syntax.OpNoMatch:
+		t.nothing = true
+	}
+	t.differs(ignored)
+	return ""
 }
 
-func (e *expander) differs(text string) { e.differences = addOnce(e.differences, text) }
-
-// globs lists the globs of an expression. expanded is set if there are too many, or if
-// each is a resource: wildcards in directories are a part of its name.
-func (e *expander) globs(tree *syntax.Regexp) (globs []string, expanded bool) {
-	all, stars := e.expand(tree), regexp.MustCompile(stars)
-	for _, x := range all {
-		if !x.begin {
-			x.glob = crossStar + x.glob
-		}
-		if !x.end {
-			x.glob += crossStar
-		}
-		for _, glob := range cross("/dev/" + e.limitCross(stars.ReplaceAllString(x.glob, "$1$2$3"))) {
-			if a, err := parseGlob(glob); err == nil && wildDirectory(a) && !strings.ContainsAny(x.glob, crossStar+crossOne) {
-				expanded = true
-			}
-			globs = addOnce(globs, glob)
-		}
+// repeat is the pattern for any number of times what an expression with a glob matches.
+func (t *translator) repeat(re *syntax.Regexp, glob string) string {
+	switch {
+	case strings.Trim(glob, beginText+endText) == "":
+		return ""
+	case glob == "?" && re.Op != syntax.OpCharClass:
+		return anything
+	case glob == "?":
+		return star
+	case re.Op == syntax.OpCharClass:
+		return repeated + glob
+	case re.Op == syntax.OpLiteral && len(re.Rune) == 1 && re.Flags&syntax.FoldCase == 0:
+		return repeated + t.class([]rune{re.Rune[0], re.Rune[0]})
 	}
-	if len(globs) > maxGlobs {
-		e.tooMany = true
-	}
-	return globs, expanded || e.tooMany
+	t.differs(anyRepetition)
+	return star
 }
 
-// limitCross leaves the first and the last of the wildcards that match "/", since each
-// multiplies the globs.
-func (e *expander) limitCross(glob string) string {
-	before, rest, _ := strings.Cut(glob, crossStar)
-	last := strings.LastIndex(rest, crossStar)
-	if last < 0 || !strings.Contains(rest[:last], crossStar) {
-		return glob
+const anyRepetition = "differs: unbounded repetition has become *, which matches any characters"
+
+// resolve replaces the marks of an alternative.
+func (t *translator) resolve(glob string) expression {
+	glob, begins := strings.CutPrefix(glob, beginText)
+	glob, ends := strings.CutSuffix(glob, endText)
+	if strings.ContainsAny(glob, beginText+endText) {
+		t.differs(ignored)
+		glob = strings.NewReplacer(beginText, "", endText, "").Replace(glob)
 	}
-	e.differs(`differs: only the first and the last of several ".*" match "/"`)
-	return before + crossStar + strings.ReplaceAll(rest[:last], crossStar, "*") + rest[last:]
+	if !begins {
+		glob = anything + glob
+	}
+	if !ends {
+		glob += anything
+	}
+	const class = repeated + `\[(!?)((?:\\.|[^\\\]])*)\]`
+	tail := regexp.MustCompile("^([^" + anything + repeated + star + "]*)" + class + "$")
+	if m := tail.FindStringSubmatch(glob); m != nil {
+		others := map[string]string{"": "[!", "!": "["}[m[2]]
+		return expression{m[1] + "*", m[1] + "*" + others + m[3] + "]*"}
+	}
+	if strings.Contains(glob, repeated) {
+		t.differs(anyRepetition)
+		glob = regexp.MustCompile(class).ReplaceAllString(glob, star)
+	}
+	const either = "[" + anything + star + "]*"
+	glob = regexp.MustCompile(either+anything+either).ReplaceAllString(glob, anything)
+	glob = regexp.MustCompile(star+"+").ReplaceAllString(glob, "*")
+	// Each of those that match "/" multiplies the globs.
+	first, rest, _ := strings.Cut(glob, anything)
+	if last := strings.LastIndex(rest, anything); last >= 0 && strings.Contains(rest[:last], anything) {
+		t.differs(`differs: only the first and the last of several ".*" match "/"`)
+		glob = first + anything + strings.ReplaceAll(rest[:last], anything, "*") + rest[last:]
+	}
+	return expression{glob: glob}
 }
 
-// cross resolves the wildcards of a glob that match "/" too: to those that do not, alone
-// and with the directories of /dev that they may stand for.
+func (t *translator) literal(r rune, flags syntax.Flags) string {
+	cases := []rune{r, r}
+	if flags&syntax.FoldCase != 0 {
+		for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
+			cases = append(cases, other, other)
+		}
+	}
+	if len(cases) > 2 {
+		return t.class(cases)
+	}
+	return pattern.Quote(string(r))
+}
+
+// class converts a class, which has the first and the last character of each range.
+func (t *translator) class(ranges []rune) string {
+	not := ""
+	if n := len(ranges); n > 0 && ranges[n-1] == unicode.MaxRune { // [^ab], as all others
+		not = "!"
+		holes := []rune{0}
+		for i := 0; i < n; i += 2 {
+			holes = append(holes, ranges[i]-1, ranges[i+1]+1)
+		}
+		ranges = holes[:len(holes)-1]
+	}
+	var members string
+	add := func(first, last rune) {
+		switch {
+		case first == last:
+			members += classMember(first)
+		case first < last:
+			members += classMember(first) + "-" + classMember(last)
+		}
+	}
+	for i := 0; i < len(ranges); i += 2 {
+		// A name has neither control characters nor "/".
+		add(max(ranges[i], ' '), min(ranges[i+1], '/'-1))
+		add(max(ranges[i], '/'+1), ranges[i+1])
+	}
+	switch {
+	case members != "":
+		return "[" + not + members + "]"
+	case not != "":
+		return "?"
+	}
+	t.nothing = true
+	return ""
+}
+
+func classMember(r rune) string {
+	if strings.ContainsRune(`]\-!^[`, r) {
+		return `\` + string(r)
+	}
+	return string(r)
+}
+
+// cross lists the globs below /dev for one with anything: without "/", and with the directories
+// that it may stand for.
 func cross(glob string) (all []string) {
-	if before, after, found := strings.Cut(glob, crossOne); found {
-		all = cross(before + "?" + after)
-		if isDirectory(before) {
-			all = append(all, cross(before+"/"+after)...)
-		}
-		return all
-	}
-	before, after, found := strings.Cut(glob, crossStar)
+	before, after, found := strings.Cut(glob, anything)
 	if !found {
 		return []string{glob}
 	}
@@ -211,158 +283,26 @@ func cross(glob string) (all []string) {
 	return all
 }
 
-// stars finds "**", which crosses directories, and several that are as good as one.
-const stars = `(?s)(\\.)|\**(` + crossStar + `)[*` + crossStar + `]*|(\*)\**`
-
-// expand lists the expansions of an expression without counted repetition.
-func (e *expander) expand(re *syntax.Regexp) (all []expansion) {
-	switch re.Op {
-	case syntax.OpEmptyMatch:
-		return []expansion{{}}
-	case syntax.OpBeginText:
-		return []expansion{{begin: true}}
-	case syntax.OpEndText:
-		return []expansion{{end: true}}
-	case syntax.OpLiteral:
-		return []expansion{{glob: literalGlob(re)}}
-	case syntax.OpCharClass:
-		if glob := classGlob(re.Rune); glob != "" {
-			return []expansion{{glob: glob}}
-		}
-		e.differs("not imported: a part of the expression that matches nothing")
-		return nil
-	case syntax.OpNoMatch:
-		e.differs("not imported: a part of the expression that matches nothing")
-		return nil
-	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
-		return []expansion{{glob: crossOne}}
-	case syntax.OpCapture:
-		return e.expand(re.Sub[0])
-	case syntax.OpConcat:
-		all = []expansion{{}}
-		for _, sub := range re.Sub {
-			all = e.join(all, e.expand(sub))
-		}
-		return all
-	case syntax.OpAlternate:
-		for _, sub := range re.Sub {
-			all = append(all, e.expand(sub)...)
-		}
-		return all
-	case syntax.OpQuest:
-		return append([]expansion{{}}, e.expand(re.Sub[0])...)
-	case syntax.OpStar:
-		return e.repeat(re.Sub[0], 0)
-	case syntax.OpPlus:
-		return e.repeat(re.Sub[0], 1)
-	}
-	e.differs("differs: word boundaries and anchors inside the expression are ignored")
-	return []expansion{{}}
+// directories of /dev that hold nodes, one or several examples of each. Container runtimes
+// take a directory as a device for all nodes below it; a glob has to be explicit.
+var directories = []string{
+	"/dev/blackmagic", "/dev/block", "/dev/bsg", "/dev/bus/usb/001", "/dev/char", "/dev/cpu/0", "/dev/disk/by-id", "/dev/disk/by-path",
+	"/dev/dma_heap", "/dev/dri", "/dev/dri/by-path", "/dev/dvb/adapter0", "/dev/gpib", "/dev/infiniband", "/dev/input", "/dev/input/by-id",
+	"/dev/input/by-path", "/dev/mapper", "/dev/mtd/by-name", "/dev/net", "/dev/nvidia-caps", "/dev/nvidia-caps-imex-channels", "/dev/serial/by-id",
+	"/dev/serial/by-path", "/dev/shm", "/dev/snd", "/dev/snd/by-id", "/dev/snd/by-path", "/dev/usb", "/dev/v4l/by-id", "/dev/v4l/by-path",
+	"/dev/vfio", "/dev/vfio/devices", "/dev/zvol",
 }
 
-// join appends each of the tails to each of the heads.
-func (e *expander) join(heads, tails []expansion) (all []expansion) {
-	for _, h := range heads {
-		for _, t := range tails {
-			if h.glob != "" && t.begin || h.end && t.glob != "" {
-				e.differs("differs: word boundaries and anchors inside the expression are ignored")
-			}
-			all = append(all, expansion{h.glob + t.glob, h.begin || h.glob == "" && t.begin, t.end || t.glob == "" && h.end})
-		}
+// isDirectory reports whether a path is that of a directory, and not of a node. Numbers
+// stand for others.
+func isDirectory(path string) bool {
+	if !strings.HasPrefix(path, "/dev/") {
+		return false
 	}
-	if len(all) > maxGlobs {
-		e.tooMany = true
-		all = all[:maxGlobs]
-	}
-	return all
-}
-
-// repeat expands x* and x+: x at least 0 times or once.
-func (e *expander) repeat(x *syntax.Regexp, least int) (all []expansion) {
-	once := e.expand(x)
-	times := []expansion{{}}
-	if !slices.ContainsFunc(once, func(x expansion) bool { return x.glob != "" }) { // anchors
-		if least == 0 {
-			return times
-		}
-		return once
-	}
-	if least == 1 {
-		times = once
-	}
-	if len(once) == 1 && once[0].glob == crossOne {
-		return e.join(times, []expansion{{glob: crossStar}})
-	}
-	if anything := len(once) == 1 && once[0].glob == "?"; anything || e.loose {
-		if !anything {
-			e.differs("differs: unbounded repetition has become *, which matches any characters")
-		}
-		return e.join(times, []expansion{{glob: "*"}})
-	}
-	e.differs("differs: unbounded repetition is expanded up to three times")
-	for n := least; n < maxRepeats; n++ {
-		all = append(all, times...)
-		times = e.join(times, once)
-	}
-	return append(all, times...)
-}
-
-func literalGlob(re *syntax.Regexp) (glob string) {
-	for _, r := range re.Rune {
-		class := ""
-		if re.Flags&syntax.FoldCase != 0 {
-			for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
-				class += string(other)
-			}
-		}
-		if class == "" {
-			glob += pattern.Quote(string(r))
-		} else {
-			glob += "[" + class + string(r) + "]"
-		}
-	}
-	return glob
-}
-
-// classGlob converts a class, which has the first and the last character of
-// each range. It is empty where no name has any of them.
-func classGlob(ranges []rune) string {
-	begin, all := "[", ""
-	if n := len(ranges); n > 0 && ranges[n-1] == unicode.MaxRune { // [^ab], as all others
-		begin, all = "[!", "?"
-		var holes []rune
-		next := rune(0)
-		for i := 0; i < len(ranges); i += 2 {
-			if next < ranges[i] {
-				holes = append(holes, next, ranges[i]-1)
-			}
-			next = ranges[i+1] + 1
-		}
-		ranges = holes
-	}
-	var members string
-	add := func(first, last rune) {
-		switch {
-		case first == last:
-			members += classMember(first)
-		case first < last:
-			members += classMember(first) + "-" + classMember(last)
-		}
-	}
-	for i := 0; i < len(ranges); i += 2 {
-		// A name has neither control characters nor "/".
-		add(max(ranges[i], ' '), min(ranges[i+1], '/'-1))
-		add(max(ranges[i], '/'+1), ranges[i+1])
-	}
-	if members == "" {
-		return all
-	}
-	return begin + members + "]"
-}
-
-func classMember(r rune) string {
-	if strings.ContainsRune(`]\-!^[`, r) {
-		return `\` + string(r)
-	}
-	return string(r)
+	numbers := regexp.MustCompile("[0-9]+")
+	path = numbers.ReplaceAllString(path, "0")
+	return slices.ContainsFunc(directories, func(d string) bool {
+		d = numbers.ReplaceAllString(d, "0")
+		return d == path || strings.HasPrefix(d, path+"/")
+	})
 }

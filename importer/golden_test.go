@@ -201,6 +201,10 @@ func TestProblems(t *testing.T) {
 			name: "another format than requested", format: importer.Squat, in: "- devicematch: ^fuse$\n",
 			want: []string{`in: line 1: is a configuration of smarter-device-manager: want generic-device-plugin only`},
 		},
+		{
+			name: "akri: nothing to discover", in: "{apiVersion: akri.sh/v0, kind: Configuration, spec: {capacity: 1}}",
+			want: []string{`in: line 1: configuration 1: no discoveryDetails: want udevRules`},
+		},
 		{name: "not YAML", in: "a: [1\nb", want: []string{`in: line 2: invalid YAML: did not find expected ',' or ']'`}},
 		{name: "our own", in: "domain = \"a.b\"\n[[resource]]\nname: [\n", want: []string{`in: line 3: invalid YAML: mapping values are not allowed in this context: is it TOML already?`}},
 		{name: "nothing", in: "a: 1\n", want: []string{`in: no configuration of a device plugin that import knows found`}},

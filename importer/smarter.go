@@ -40,7 +40,7 @@ func (c *conversion) smarterEntry(v *value, domain string, in *workload) {
 		v.report(`no devicematch: want a regular expression such as "^video[0-9]*$"`)
 		return
 	}
-	globs, differences, err := fromRegexp(e.DeviceMatch)
+	expressions, differences, err := parseRegexp(e.DeviceMatch)
 	switch {
 	case err != nil:
 		v.report("devicematch: %v", err)
@@ -51,16 +51,11 @@ func (c *conversion) smarterEntry(v *value, domain string, in *workload) {
 	case e.NumMaxDevices == 0:
 		v.differs("not imported: nummaxdevices is 0: no devices")
 		return
-	case len(globs) == 0:
+	case len(expressions) == 0:
 		v.differs("%s", differences[0])
 	}
 	c.before = append(c.before, smarterBefore(domain, e.DeviceMatch, e.NumMaxDevices))
-	var resources []*resource
-	if all := numbered(e.DeviceMatch); all == nil {
-		resources = smarterResources(v, globs)
-	} else if a, err := parseGlob(all[0]); err == nil {
-		resources, differences = []*resource{{Name: smarterForm(a), Match: []match{{Glob: all}}}}, nil
-	}
+	resources := smarterResources(v, expressions)
 	for _, r := range resources {
 		if rule := checkName(domain + r.Name); rule != "" {
 			v.differs("not imported: %s", rule)
@@ -89,43 +84,72 @@ func (c *conversion) smarterEntry(v *value, domain string, in *workload) {
 // kernelName is the variable for the last element of a path.
 const kernelName = "${kernel}"
 
+// maxGlobs limits the globs of an expression.
+const maxGlobs = 64
+
 // smarterResources makes a resource of the globs whose nodes have names of one form, or
 // one of each path if none of them has wildcards.
-func smarterResources(v *value, globs []string) (resources []*resource) {
-	var forms []string
-	byForm := make(map[string][]pattern.Alternative)
-	wild := make(map[string]bool)
-	for _, g := range splitNumbers(globs) {
-		a, err := parseGlob(g)
-		switch {
-		case path.Clean(g) != g || !strings.HasPrefix(g, "/dev/"):
-			v.differs("not imported: %.80q is no path below /dev", strings.TrimPrefix(g, "/dev/"))
-			continue
-		case err != nil:
-			v.differs("not imported: %v", err)
-			continue
+func smarterResources(v *value, expressions []expression) (resources []*resource) {
+	type form struct {
+		wild  resource
+		fixed []*resource
+		all   int
+	}
+	var names []string
+	forms, left := make(map[string]*form), maxGlobs
+	for _, e := range expressions {
+		globs := []string{"/dev/" + e.glob}
+		if e.others == "" {
+			globs = splitNumbers(cross(globs[0]))
 		}
-		form := smarterForm(a)
-		forms = addOnce(forms, form)
-		byForm[form] = append(byForm[form], a)
-		if _, fixed := a.Literal(); !fixed {
-			wild[form] = true
+		if left -= len(globs); left < 0 {
+			v.differs("not imported: the expression stands for more than %d patterns", maxGlobs)
+			return nil
+		}
+		for _, g := range globs {
+			a, err := parseGlob(g)
+			switch {
+			case path.Clean(g) != g:
+				v.differs("not imported: %.80q is no path below /dev", strings.TrimPrefix(g, "/dev/"))
+				continue
+			case err != nil:
+				v.differs("not imported: %v", err)
+				continue
+			}
+			name := smarterForm(a)
+			f := forms[name]
+			if f == nil {
+				f = &form{wild: resource{Name: name}}
+				forms[name], names = f, append(names, name)
+			}
+			f.all++
+			if _, ok := a.Literal(); ok {
+				f.fixed = append(f.fixed, smarterPath(a))
+			}
+			f.wild.addGlob(g, e.others)
 		}
 	}
-	for _, form := range forms {
-		if !wild[form] {
-			for _, a := range byForm[form] {
-				resources = append(resources, smarterPath(a))
-			}
-			continue
+	for _, name := range names {
+		if f := forms[name]; len(f.fixed) == f.all {
+			resources = append(resources, f.fixed...)
+		} else {
+			resources = append(resources, &f.wild)
 		}
-		r := &resource{Name: form, Match: []match{{}}}
-		for _, a := range byForm[form] {
-			r.Match[0].Glob = append(r.Match[0].Glob, a.String())
-		}
-		resources = append(resources, r)
 	}
 	return resources
+}
+
+// addGlob selects the nodes of a glob, but for those of others.
+func (r *resource) addGlob(glob, others string) {
+	last := len(r.Match) - 1
+	switch {
+	case others != "":
+		r.Match = append(r.Match, match{Glob: []string{glob, "!/dev/" + others}})
+	case last < 0 || strings.HasPrefix(r.Match[last].Glob[len(r.Match[last].Glob)-1], "!"):
+		r.Match = append(r.Match, match{Glob: []string{glob}})
+	case !slices.Contains(r.Match[last].Glob, glob):
+		r.Match[last].Glob = append(r.Match[last].Glob, glob)
+	}
 }
 
 // splitNumbers splits names that end in a wildcard into those of the kernel and those of
