@@ -147,7 +147,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	a.kubelet = plugin.NewKubeletWatch(p.KubeletDir, a.log)
 	a.pods = podresources.New(p.PodResources, func() time.Time { return a.now() })
 	a.health = newHealthDirs(p, func() time.Time { return a.now() }, a.wake)
-	a.dra = newDRADriver(a)
+	a.dra = &draDriver{Agent: a}
 	a.injector = newInjector(options, a.problems, a.health.want)
 	return a, nil
 }

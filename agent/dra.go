@@ -48,22 +48,11 @@ const metadataName = "claims"
 type draDriver struct {
 	*Agent
 	server atomic.Pointer[dra.Server] // nil before the start
-	list   atomic.Pointer[draList]    // what the loop published last
+	list   dra.List                   // what the loop published last
 
 	// For the loop alone.
 	publisher *dra.Publisher // nil if another instance publishes
 	api       *kubeapi.Client
-}
-
-type draList struct {
-	devices []dra.Device  // nil before the first
-	newer   chan struct{} // closed when there is a newer list
-}
-
-func newDRADriver(a *Agent) *draDriver {
-	d := &draDriver{Agent: a}
-	d.list.Store(&draList{newer: make(chan struct{})})
-	return d
 }
 
 // runDRA starts what serves claims, and what publishes devices if this instance is the
@@ -80,12 +69,14 @@ func (l *loop) runDRA(ctx context.Context, out ledger.Output) {
 		l.memory.dra = true
 	}
 	if l.writer && d.publisher == nil && l.options.NodeName != "" {
-		d.publisher = dra.NewPublisher(dra.Options{API: d.api, Node: l.options.NodeName, Changed: d.wake.send, Wrote: l.metrics.CountSliceWrite, Log: l.log})
+		d.publisher = dra.NewPublisher(dra.Options{
+			API: d.api, Node: l.options.NodeName, Devices: &d.list, Changed: d.wake.send, Wrote: l.metrics.CountSliceWrite, Log: l.log,
+		})
 		l.group.Go(func() error { return d.publisher.Run(ctx) })
 		l.group.Go(func() error { return d.server.Load().Describe(ctx) })
-		if list := d.list.Load().devices; list != nil {
+		if devices, _ := d.list.Get(); devices != nil {
 			// The kubelet forgets all health when the stream of the other instance ends.
-			d.publish(list)
+			d.list.Set(devices)
 		}
 	}
 }
@@ -93,7 +84,7 @@ func (l *loop) runDRA(ctx context.Context, out ledger.Output) {
 func (d *draDriver) start(ctx context.Context, run func(func() error)) {
 	d.api = kubeapi.New(d.options.KubeAPI)
 	server := dra.NewServer(dra.ServerOptions{
-		Registry: d.options.Paths.Registry, Node: d.options.NodeName, API: d.api, Source: d, Changed: d.wake.send, Log: d.log,
+		Registry: d.options.Paths.Registry, Node: d.options.NodeName, API: d.api, Devices: &d.list, Inject: d.inject, Changed: d.wake.send, Log: d.log,
 		Claims: d.injector.specs, Metadata: filepath.Join(d.options.Paths.RunDir, metadataName),
 		Prepared: func(took time.Duration, err error) { d.metrics.CountAllocation(dra.Driver, took, err) },
 	})
@@ -143,11 +134,7 @@ func (d *draDriver) fail(out ledger.Output, failed map[string]error) {
 		return
 	}
 	problem := d.problem()
-	var refused map[string]string
-	if d.publisher != nil {
-		refused = d.publisher.Refused()
-	}
-	if problem == "" && len(refused) == 0 {
+	if problem == "" {
 		return
 	}
 	for _, r := range out.Resources {
@@ -157,11 +144,7 @@ func (d *draDriver) fail(out ledger.Output, failed map[string]error) {
 		for i := range r.Devices {
 			e := &r.Devices[i]
 			e.Sound = e.Sound || e.Healthy && failed[e.Offer.ID] == nil
-			if problem != "" {
-				failed[e.Offer.ID] = errors.New(problem)
-			} else if reason := refused[dra.DeviceName(e.Offer.ID)]; reason != "" {
-				failed[e.Offer.ID] = errors.New("the API server refuses the device: " + reason)
-			}
+			failed[e.Offer.ID] = errors.New(problem)
 		}
 	}
 }
@@ -172,7 +155,7 @@ func (l *loop) publishDRA() {
 	if d.server.Load() == nil {
 		return
 	}
-	old := d.list.Load().devices
+	old, _ := d.list.Get()
 	list, last, now := []dra.Device{}, map[string]dra.Device{}, l.now()
 	for _, v := range old {
 		last[v.ID] = v
@@ -200,7 +183,7 @@ func (l *loop) publishDRA() {
 		}
 	}
 	if !reflect.DeepEqual(old, list) { // at first none: slices of the last instance go
-		d.publish(list)
+		d.list.Set(list)
 	}
 }
 
@@ -225,23 +208,8 @@ func stateOf(e ledger.Entry) dra.State {
 	return dra.Unhealthy
 }
 
-// publish replaces the list, or sends it again.
-func (d *draDriver) publish(devices []dra.Device) {
-	old := d.list.Swap(&draList{devices, make(chan struct{})})
-	close(old.newer)
-	if d.publisher != nil {
-		d.publisher.Set(devices)
-	}
-}
-
-// Devices implements dra.Source.
-func (d *draDriver) Devices() ([]dra.Device, <-chan struct{}) {
-	list := d.list.Load()
-	return list.devices, list.newer
-}
-
-// Inject implements dra.Source.
-func (d *draDriver) Inject(ctx context.Context, names []string) (r device.Response, devices []dra.Device, err error) {
+// inject is dra.ServerOptions.Inject.
+func (d *draDriver) inject(ctx context.Context, names []string) (r device.Response, devices []dra.Device, err error) {
 	all := d.members()
 	ids := map[*resource][]string{}
 	var order []*resource

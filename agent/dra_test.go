@@ -16,7 +16,6 @@ import (
 	"github.com/generic-dp/generic-dp/agent"
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/dra"
-	"github.com/generic-dp/generic-dp/internal/kubeapi"
 	"github.com/generic-dp/generic-dp/internal/kubeapitest"
 	"github.com/generic-dp/generic-dp/internal/kubelettest"
 )
@@ -283,29 +282,6 @@ func TestByClaimWithoutRights(t *testing.T) {
 		if devices := published(api); what != "no registry" && len(devices) > 0 {
 			t.Errorf("%s: published %v", what, devices)
 		}
-	}
-}
-
-// What the API server does not take of one resource does not keep another one from being served.
-func TestByClaimRefused(t *testing.T) {
-	t.Parallel()
-	n, api := byClaim(t, zigbeeByClaim+"[[resource]]\nname = \"other\"\nmatch.virtual = [\"x\"]\n")
-	api.Validate(func(o kubeapitest.Object) []kubeapi.Cause {
-		if strings.Contains(fmt.Sprint(o), "AAAA1111") {
-			return []kubeapi.Cause{{Field: "spec.devices[0].attributes", Message: "Too many"}}
-		}
-		return nil
-	})
-	n.addBus()
-	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
-	a, _ := n.serve()
-	n.untilPublished(api, map[string]string{dra.DeviceName("virtual:example.com:other:x"): ""})
-	n.eventually("reason", func() bool {
-		e := a.Entries("example.com/zigbee")
-		return len(e) == 1 && e[0].Reason == "the API server refuses the device: attributes: Too many"
-	})
-	if e := a.Entries("example.com/other"); len(e) != 1 || !e[0].Healthy {
-		t.Errorf("the other resource: %+v", e)
 	}
 }
 

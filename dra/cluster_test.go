@@ -105,8 +105,9 @@ func (c *cluster) node(name string) *kubeapi.Client {
 }
 
 // publish runs a Publisher.
-func (c *cluster) publish(api *kubeapi.Client, node string) *Publisher {
-	p := NewPublisher(Options{API: api, Node: node, Log: slog.New(slog.NewTextHandler(c.t.Output(), &slog.HandlerOptions{Level: c.log}))})
+func (c *cluster) publish(api *kubeapi.Client, node string) *published {
+	p := &published{List: new(List)}
+	p.Publisher = NewPublisher(Options{API: api, Node: node, Devices: p.List, Log: slog.New(slog.NewTextHandler(c.t.Output(), &slog.HandlerOptions{Level: c.log}))})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = p.Run(ctx) })
@@ -199,26 +200,6 @@ func TestClusterNames(t *testing.T) {
 	if wrote, err := again.node.write(t.Context(), specs, again.Wrote); err != nil || wrote > 0 {
 		t.Errorf("a restart writes %d slices: %v", wrote, err)
 	}
-}
-
-// A device with more attributes than the API takes is left out.
-func TestClusterRefusedDevice(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	p := c.publish(c.node("refused"), "refused")
-	ids := numbered(70)
-	all := devices(ids...)
-	all[68].Attributes = map[string]string{}
-	for i := range 40 {
-		all[68].Attributes[fmt.Sprint("a", i)] = "x"
-	}
-	p.Set(all)
-	c.untilHas("refused", append(ids[:68:68], "d69")...)
-	c.until("named", func() bool { return len(p.Refused()) > 0 })
-	if reason := p.Refused()["d68"]; !strings.Contains(reason, "32") || p.Problem() != "" {
-		t.Errorf("refused: %v, problem %q", p.Refused(), p.Problem())
-	}
-	t.Logf("refused: %v", p.Refused())
 }
 
 // A node's token writes the slices of that node, and no other.

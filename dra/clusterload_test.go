@@ -70,7 +70,7 @@ func TestClusterLoad(t *testing.T) {
 	ids := numbered(8)
 	all := devices(ids...)
 	before, began := resident(t), time.Now()
-	var publishers []*Publisher
+	var publishers []*published
 	for i, n := range nodes {
 		p := c.publish(apis[i], n)
 		p.Set(all)

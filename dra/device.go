@@ -3,7 +3,11 @@
 package dra
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/generic-dp/generic-dp/device"
@@ -61,6 +65,36 @@ func (d *Device) Name() string { return DeviceName(d.ID) }
 // key is the device in files of claims.
 func (d *Device) key() string { return d.Resource + "=" + d.ID }
 
+// List is the latest devices, which any number of readers follow. The zero value is ready
+// to use.
+type List struct {
+	mu      sync.Mutex
+	devices []Device
+	changed chan struct{} // nil while nobody reads
+}
+
+// Set replaces the devices, also by equal ones; readers are told.
+func (l *List) Set(devices []Device) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.devices = append([]Device{}, devices...)
+	if l.changed != nil {
+		close(l.changed)
+		l.changed = nil
+	}
+}
+
+// Get returns the devices, nil before the first Set, and a channel that is closed by the
+// next one.
+func (l *List) Get() ([]Device, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.changed == nil {
+		l.changed = make(chan struct{})
+	}
+	return l.devices, l.changed
+}
+
 const (
 	// maxLabel is the maximum length of a DNS label.
 	maxLabel = 63
@@ -115,8 +149,35 @@ func cut(s string, n int) string {
 // value returns the value of an attribute: what is longer than the API allows is cut and
 // gets a hash.
 func value(s string) string {
-	if len(s) <= maxValue {
+	if s = strings.ToValidUTF8(s, "\uFFFD"); len(s) <= maxValue {
 		return s
 	}
 	return strings.ToValidUTF8(s[:maxValue-device.HashLen], "") + device.HashPart(s)
+}
+
+// className is the name of a resource's DeviceClass, a DNS subdomain:
+// "zigbee.example.com". A name that is no DNS label gets a hash.
+func className(resource string) string {
+	domain, name, _ := strings.Cut(resource, "/")
+	class := strings.NewReplacer("_", "-", ".", "-").Replace(strings.ToLower(name))
+	if class != name {
+		sum := sha256.Sum256([]byte(resource))
+		class = cut(class, 52) + "-" + hex.EncodeToString(sum[:])[:10]
+	}
+	return class + "." + domain
+}
+
+// Class is the DeviceClass of a resource as YAML: its devices serve claims, and pods that
+// request the extended resource of the same name.
+func Class(resource string) string {
+	return fmt.Sprintf(`apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata:
+  name: %s
+spec:
+  extendedResourceName: %s
+  selectors:
+    - cel:
+        expression: device.driver == %q && device.attributes[%q].resource == %q
+`, className(resource), resource, Driver, Driver, value(resource))
 }

@@ -79,21 +79,14 @@ func (a *claimAPI) remove(c kubelettest.ResourceClaim) {
 	delete(a.claims, fmt.Sprintf("/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s", c.Namespace, c.Name))
 }
 
-// sticks is a Source with sticks, by name.
+// sticks are the devices, by name.
 type sticks struct {
-	mu      sync.Mutex
-	devices []dra.Device
-	changed chan struct{}
-	inject  func(ctx context.Context) error // before each Inject; may be nil
+	list   dra.List
+	mu     sync.Mutex
+	inject func(ctx context.Context) error // before each Inject; may be nil
 }
 
-func (s *sticks) set(devices ...dra.Device) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.devices = devices
-	close(s.changed)
-	s.changed = make(chan struct{})
-}
+func (s *sticks) set(devices ...dra.Device) { s.list.Set(devices) }
 
 func (s *sticks) setInject(inject func(ctx context.Context) error) {
 	s.mu.Lock()
@@ -101,13 +94,7 @@ func (s *sticks) setInject(inject func(ctx context.Context) error) {
 	s.inject = inject
 }
 
-func (s *sticks) Devices() ([]dra.Device, <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.devices, s.changed
-}
-
-func (s *sticks) Inject(ctx context.Context, names []string) (r device.Response, devices []dra.Device, err error) {
+func (s *sticks) injectAll(ctx context.Context, names []string) (r device.Response, devices []dra.Device, err error) {
 	s.mu.Lock()
 	inject := s.inject
 	s.mu.Unlock()
@@ -116,12 +103,11 @@ func (s *sticks) Inject(ctx context.Context, names []string) (r device.Response,
 			return r, nil, err
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	all, _ := s.list.Get()
 	var serials []string
 	for _, name := range names {
 		found := false
-		for _, d := range s.devices {
+		for _, d := range all {
 			if found = d.Name() == name; !found {
 				continue
 			}
@@ -168,10 +154,10 @@ func newBed(t *testing.T, o kubelettest.Options) *bed {
 	}
 	b := &bed{
 		T: t, kubelet: kubelettest.New(o), api: &claimAPI{claims: map[string]string{}},
-		sticks: &sticks{changed: make(chan struct{})}, claims: &cdi.Writer{Dir: filepath.Join(dir, "cdi")},
+		sticks: &sticks{}, claims: &cdi.Writer{Dir: filepath.Join(dir, "cdi")},
 	}
 	b.sticks.set(stick("usb:1"), stick("usb:2"))
-	b.options = dra.ServerOptions{Registry: o.Registry, Node: "n1", API: b.api, Claims: b.claims, Metadata: filepath.Join(dir, "metadata"), Source: b.sticks, Log: slog.New(slog.DiscardHandler)}
+	b.options = dra.ServerOptions{Registry: o.Registry, Node: "n1", API: b.api, Claims: b.claims, Metadata: filepath.Join(dir, "metadata"), Devices: &b.sticks.list, Inject: b.sticks.injectAll, Log: slog.New(slog.DiscardHandler)}
 	if err := b.kubelet.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	claims "k8s.io/kubelet/pkg/apis/dra/v1"
-
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/internal/atomicfile"
@@ -125,8 +123,8 @@ func (d *Server) release(uid string) error {
 func (d *Server) Describe(ctx context.Context) error {
 	failed := false
 	for {
-		devices, changed := d.Source.Devices()
-		_, err := d.bounded(ctx, func(context.Context) ([]*claims.Device, error) { return nil, d.describe(devices) })
+		devices, changed := d.Devices.Get()
+		err := d.bounded(ctx, func(context.Context) error { return d.describe(devices) })
 		if err != nil && !failed && ctx.Err() == nil {
 			d.Log.Warn("device metadata is out of date", "err", err)
 		}

@@ -5,11 +5,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/kubeapi"
@@ -23,9 +22,10 @@ const (
 // nodeSlices are the slices of a node: those of the API server, and those to have.
 //
 // All are one pool. Consumers ignore slices that do not have its highest generation, and
-// allocate no device of a pool that lacks one of that. A device stays in its slice, so
-// that each slice can be updated by itself, in the same generation; where their number
-// changes all are written with the next one, and no device is allocatable in between.
+// allocate no device of a pool that lacks one of that. A device that changes is an update
+// of its slice alone, in the same generation. Where devices come or go, others may change
+// slices: if there are several, all are written with the next generation, and no device is
+// allocatable in between.
 type nodeSlices struct {
 	api  *kubeapi.Client
 	name string
@@ -33,13 +33,8 @@ type nodeSlices struct {
 	uid string
 	// stored has the slices of the API server, by name.
 	stored     map[string]*stored
-	layout     layout
-	count      int
 	generation int64
-	// refused are devices that the server does not take, and why; left are those of them
-	// that the last specs are without, by name.
-	refused map[sum]string
-	left    map[string]string
+	devices    []string // of all slices, in order
 }
 
 // stored is a slice of the API server.
@@ -57,7 +52,7 @@ func (s *stored) has(want sum) bool {
 }
 
 func newNodeSlices(api *kubeapi.Client, name string) *nodeSlices {
-	return &nodeSlices{api: api, name: name, stored: map[string]*stored{}, layout: layout{}, refused: map[sum]string{}}
+	return &nodeSlices{api: api, name: name, stored: map[string]*stored{}, generation: 1}
 }
 
 // object is a slice from the API server.
@@ -82,36 +77,22 @@ func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 	if err := n.api.Get(ctx, n.selector(), &list); err != nil {
 		return "", err
 	}
-	known := n.stored
+	known, specs := n.stored, map[string]sliceSpec{}
 	n.stored = map[string]*stored{}
-	specs := map[string]sliceSpec{}
 	for _, o := range list.Items {
 		if s := known[o.Metadata.Name]; s != nil {
 			n.stored[o.Metadata.Name] = s
 		}
 		specs[o.Metadata.Name] = n.store(o)
 	}
-	if len(n.stored) < len(known) {
-		n.uid = "" // they may have been deleted with the node
+	n.devices = nil
+	for i := range len(specs) {
+		for _, d := range specs[sliceName(n.name, i)].Devices {
+			n.devices = append(n.devices, d.Name)
+		}
 	}
-	if n.count == 0 {
-		n.adopt(specs)
-	}
+	n.uid = "" // who deleted slices may have been the garbage collector, after the node
 	return list.Metadata.ResourceVersion, nil
-}
-
-// adopt takes over the layout of the instance before.
-func (n *nodeSlices) adopt(specs map[string]sliceSpec) {
-	for {
-		spec, ok := specs[sliceName(n.name, n.count)]
-		if !ok {
-			return
-		}
-		for _, d := range spec.Devices {
-			n.layout[d.Name] = n.count
-		}
-		n.count++
-	}
 }
 
 // quiet is longer than a server lets a watch without bookmarks last.
@@ -136,24 +117,13 @@ func (n *nodeSlices) watch(ctx context.Context, version string, events chan<- ob
 	})
 }
 
-// apply reports whether o is a change by somebody else. Events are late: resource
+// foreign reports whether o is a change by somebody else. Events are late: resource
 // versions are ordered, and those of own writes are known.
-func (n *nodeSlices) apply(o object) bool {
-	name := o.Metadata.Name
-	s := n.stored[name]
-	var before sum
-	switch {
-	case name == "", s == nil && o.deleted, s != nil && version(o) <= s.version:
-		return false
-	case o.deleted:
-		delete(n.stored, name)
-		n.uid = "" // with the node, the garbage collector deletes its slices
-		return true
-	case s != nil:
-		before = s.spec
+func (n *nodeSlices) foreign(o object) bool {
+	if s := n.stored[o.Metadata.Name]; s != nil {
+		return version(o) > s.version
 	}
-	n.store(o)
-	return n.stored[name].spec != before
+	return o.Metadata.Name != "" && !o.deleted
 }
 
 // store remembers a slice of the server.
@@ -181,42 +151,32 @@ func version(o object) uint64 {
 	return v
 }
 
-// specs are the slices to have for devices, which are sorted, without those that the
-// server refuses as they are, and when that changes by itself.
+// specs are the slices to have for devices, which are sorted, and when that changes by
+// itself.
 func (n *nodeSlices) specs(devices []Device, now time.Time) (specs []sliceSpec, next time.Time) {
-	n.left = map[string]string{}
-	if len(n.refused) > 0 {
-		all := devices
-		devices = nil
-		for _, d := range all {
-			out, _ := d.published(now)
-			if reason, refused := n.refused[out.sum()]; refused {
-				n.left[d.name] = reason
-			} else {
-				devices = append(devices, d)
-			}
-		}
+	names := make([]string, len(devices))
+	for i := range devices {
+		names[i] = devices[i].name
 	}
-	count := n.layout.update(devices, n.count)
-	if count != n.count {
-		n.count = count
+	count := (len(devices) + maxDevices - 1) / maxDevices
+	if max(count, len(n.stored)) > 1 && !slices.Equal(names, n.devices) {
 		n.generation++
 	}
-	specs = make([]sliceSpec, count)
-	for i := range specs {
-		specs[i] = sliceSpec{
+	n.devices = names
+	for part := range slices.Chunk(devices, maxDevices) {
+		spec := sliceSpec{
 			Driver:   Driver,
 			Pool:     pool{Name: n.name, Generation: n.generation, ResourceSliceCount: count},
 			NodeName: n.name,
 		}
-	}
-	for i := range devices {
-		out, change := devices[i].published(now)
-		if !change.IsZero() && (next.IsZero() || change.Before(next)) {
-			next = change
+		for i := range part {
+			out, change := part[i].published(now)
+			if !change.IsZero() && (next.IsZero() || change.Before(next)) {
+				next = change
+			}
+			spec.Devices = append(spec.Devices, out)
 		}
-		spec := &specs[n.layout[out.Name]]
-		spec.Devices = append(spec.Devices, out)
+		specs = append(specs, spec)
 	}
 	return specs, next
 }
@@ -233,9 +193,6 @@ func (n *nodeSlices) write(ctx context.Context, specs []sliceSpec, done func(err
 		}
 		err := n.put(ctx, i, specs[i])
 		if done(err); err != nil {
-			if n.refuse(specs[i].Devices, err) {
-				err = errRefused
-			}
 			return wrote, err
 		}
 		wrote++
@@ -255,26 +212,6 @@ func (n *nodeSlices) write(ctx context.Context, specs []sliceSpec, done func(err
 		wrote++
 	}
 	return wrote, nil
-}
-
-// errRefused is the error of a slice with devices that the server does not take.
-var errRefused = errors.New("the API server refuses a device")
-
-// refuse notes which devices of a slice are the cause of err, if any is.
-func (n *nodeSlices) refuse(devices []sliceDevice, err error) bool {
-	var invalid *kubeapi.Error
-	if !errors.As(err, &invalid) {
-		return false
-	}
-	found := false
-	for _, c := range invalid.Causes {
-		index, field, _ := strings.Cut(strings.TrimPrefix(c.Field, "spec.devices["), "]")
-		if i, err := strconv.Atoi(index); err == nil && uint(i) < uint(len(devices)) {
-			n.refused[devices[i].sum()] = strings.TrimPrefix(strings.TrimPrefix(field, ".")+": "+c.Message, ": ")
-			found = true
-		}
-	}
-	return found
 }
 
 // object is slice i of the node.

@@ -64,7 +64,14 @@ func (s *service) NodePrepareResources(ctx context.Context, req *claims.NodePrep
 		claim := cdi.Claim{Namespace: c.GetNamespace(), Name: c.GetName(), UID: c.GetUid()}
 		groups, err := s.allocation(ctx, &claim)
 		if err == nil {
-			answer.Devices, err = s.bounded(ctx, func(ctx context.Context) ([]*claims.Device, error) { return s.prepare(ctx, claim, groups) })
+			var devices []*claims.Device // not read before s.prepare has ended
+			err = s.bounded(ctx, func(ctx context.Context) (err error) {
+				devices, err = s.prepare(ctx, claim, groups)
+				return err
+			})
+			if err == nil {
+				answer.Devices = devices
+			}
 		}
 		took := time.Since(began)
 		if err != nil {
@@ -84,8 +91,7 @@ func (s *service) NodeUnprepareResources(ctx context.Context, req *claims.NodeUn
 	resp := &claims.NodeUnprepareResourcesResponse{Claims: map[string]*claims.NodeUnprepareResourceResponse{}}
 	for _, c := range req.GetClaims() {
 		answer := &claims.NodeUnprepareResourceResponse{}
-		_, err := s.bounded(ctx, func(context.Context) ([]*claims.Device, error) { return nil, s.release(c.GetUid()) })
-		if err != nil {
+		if err := s.bounded(ctx, func(context.Context) error { return s.release(c.GetUid()) }); err != nil {
 			answer.Error = fmt.Sprintf("claim %s/%s: %v", c.GetNamespace(), c.GetName(), err)
 			s.Log.Warn("claim not released", "claim", c.GetNamespace()+"/"+c.GetName(), "err", err)
 		}
@@ -96,31 +102,27 @@ func (s *service) NodeUnprepareResources(ctx context.Context, req *claims.NodeUn
 
 // bounded runs f, one at a time, and returns in time even if it hangs: then the next ones
 // fail until it ends.
-func (d *Server) bounded(ctx context.Context, f func(context.Context) ([]*claims.Device, error)) (devices []*claims.Device, err error) {
+func (d *Server) bounded(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	type answer struct {
-		devices []*claims.Device
-		err     error
-	}
-	done := make(chan answer, 1)
+	done := make(chan error, 1)
 	select {
 	case d.preparing <- struct{}{}:
 		go func() {
-			var a answer
-			defer func() { <-d.preparing; done <- a }()
-			defer d.recover("claim", &a.err)
-			if a.err = ctx.Err(); a.err == nil { // the kubelet has given up, and may have asked for the opposite
-				a.devices, a.err = f(ctx)
+			err := ctx.Err() // the kubelet has given up, and may have asked for the opposite
+			defer func() { <-d.preparing; done <- err }()
+			defer d.recover("claim", &err)
+			if err == nil {
+				err = f(ctx)
 			}
 		}()
 	case <-ctx.Done():
 	}
 	select {
-	case a := <-done:
-		return a.devices, a.err
+	case err := <-done:
+		return err
 	case <-ctx.Done():
-		return nil, fmt.Errorf("no answer within %s", answerWithin)
+		return fmt.Errorf("no answer within %s", answerWithin)
 	}
 }
 
@@ -133,7 +135,7 @@ func (d *Server) prepare(ctx context.Context, claim cdi.Claim, groups [][]alloca
 		for i := range group {
 			names[i] = group[i].Device
 		}
-		r, found, err := d.Source.Inject(ctx, names)
+		r, found, err := d.Inject(ctx, names)
 		if err != nil {
 			return nil, err
 		}

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/kubeapi"
@@ -22,6 +22,8 @@ type Options struct {
 	API *kubeapi.Client
 	// Node is the name of the node.
 	Node string
+	// Devices to publish.
+	Devices *List
 	// Changed is called when Problem has changed; it must not block. May be nil.
 	Changed func()
 	// Wrote is called after each write of a slice; nil does nothing.
@@ -46,14 +48,9 @@ type timing struct {
 // on a node may Run.
 type Publisher struct {
 	Options
-	timing timing
-	wake   chan struct{} // of one element: there are new devices
-	node   *nodeSlices   // of the goroutine of Run
-
-	mu      sync.Mutex
-	devices []Device // nil before the first Set
-	problem string
-	refused map[string]string // by the name of the device
+	timing  timing
+	node    *nodeSlices // of the goroutine of Run
+	problem atomic.Pointer[string]
 }
 
 // NewPublisher makes a Publisher; Run runs it.
@@ -61,46 +58,30 @@ func NewPublisher(o Options) *Publisher {
 	if o.Wrote == nil {
 		o.Wrote = func(error) {}
 	}
-	return &Publisher{
+	p := &Publisher{
 		Options: o,
 		timing: timing{
 			jitter: 3 * time.Second,
 			retry:  time.Second, maxRetry: 30 * time.Second,
 			refill: time.Second, burst: 4,
 		},
-		wake: make(chan struct{}, 1),
 		node: newNodeSlices(o.API, o.Node),
 	}
-}
-
-// Set replaces the devices. It never blocks.
-func (p *Publisher) Set(devices []Device) {
-	p.mu.Lock()
-	p.devices = append([]Device{}, devices...)
-	p.mu.Unlock()
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	p.problem.Store(new(string))
+	return p
 }
 
 // Problem is why the devices are not published and what to change, for an administrator.
 // It is empty if there is nothing to change, as while the API server is away.
-func (p *Publisher) Problem() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.problem
+func (p *Publisher) Problem() string { return *p.problem.Load() }
+
+func (p *Publisher) setProblem(text string) {
+	if old := p.problem.Swap(&text); *old != text && p.Changed != nil {
+		p.Changed()
+	}
 }
 
-// Refused are the devices that the API server does not take, and why, by name.
-func (p *Publisher) Refused() map[string]string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.refused
-}
-
-// Run publishes until ctx is cancelled, which is no error; slices stay. Nothing is
-// published before the first Set.
+// Run publishes until ctx is cancelled, which is no error; slices stay.
 func (p *Publisher) Run(ctx context.Context) error {
 	var (
 		budget = bucket{timing: &p.timing}
@@ -132,7 +113,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 			p.Log.Warn("publishing devices failed, trying again", "err", err)
 			logged = true
 		}
-		p.setProblem(problem(err), p.refused)
+		p.setProblem(problem(err))
 	}
 }
 
@@ -148,34 +129,31 @@ func (p *Publisher) session(ctx context.Context, budget *bucket) (worked bool, e
 	if err != nil {
 		return false, err
 	}
-	clear(p.node.refused) // it may be another version of the server
 	var (
 		events = make(chan object)
 		ended  = make(chan error, 1)
-		timer  = time.NewTimer(0)
-		next   time.Time // of the next write, if there is one
+		began  bool // the watch
 
-		began, written bool
+		written bool
+		changed <-chan struct{} // closed when there are other devices than the written ones
+		next    time.Time       // of the next write, if there is one
 	)
-	defer timer.Stop()
 	watch.Go(func() { ended <- p.node.watch(ctx, version, events) })
 	for dirty := true; ; {
 		if wait := budget.wait(time.Now()); dirty && wait > 0 {
 			next = time.Now().Add(wait)
 		} else if dirty {
-			dirty = false
-			if next, err = p.write(ctx, budget); err != nil {
+			if changed, next, err = p.write(ctx, budget); err != nil {
 				return worked, err
 			}
-			written = true
+			dirty, written = false, true
 		}
 		if worked = began && written; worked {
-			p.setProblem("", p.node.left)
+			p.setProblem("")
 		}
 		var due <-chan time.Time
 		if !next.IsZero() {
-			timer.Reset(time.Until(next))
-			due = timer.C
+			due = time.After(time.Until(next))
 		}
 		select {
 		case <-ctx.Done():
@@ -184,46 +162,34 @@ func (p *Publisher) session(ctx context.Context, budget *bucket) (worked bool, e
 			return worked, err
 		case e := <-events:
 			began = true
-			dirty = p.node.apply(e) || dirty
-		case <-p.wake:
-			dirty = true
+			if p.node.foreign(e) {
+				if _, err := p.node.list(ctx); err != nil {
+					return worked, err
+				}
+				dirty = true
+			}
+		case <-changed:
+			changed, dirty = nil, true
 		case <-due:
 			dirty = true
 		}
 	}
 }
 
-// write writes what differs, and returns when devices change by themselves.
-func (p *Publisher) write(ctx context.Context, budget *bucket) (next time.Time, err error) {
-	p.mu.Lock()
-	devices := p.devices
-	p.mu.Unlock()
+// write writes what differs. It returns a channel that is closed when there are other
+// devices, and when these change by themselves.
+func (p *Publisher) write(ctx context.Context, budget *bucket) (changed <-chan struct{}, next time.Time, err error) {
+	devices, changed := p.Devices.Get()
 	if devices == nil {
-		return next, nil
+		return changed, next, nil
 	}
-	wrote := 0
-	for err = errRefused; err == errRefused; { // each time with fewer devices
-		var specs []sliceSpec
-		var n int
-		specs, next = p.node.specs(sorted(devices), time.Now())
-		n, err = p.node.write(ctx, specs, p.Wrote)
-		wrote += n
-	}
+	specs, next := p.node.specs(sorted(devices), time.Now())
+	wrote, err := p.node.write(ctx, specs, p.Wrote)
 	if wrote > 0 {
 		budget.spend(time.Now())
 		p.Log.Debug("published", "devices", len(devices), "slices", wrote, "generation", p.node.generation)
 	}
-	return next, err
-}
-
-func (p *Publisher) setProblem(text string, refused map[string]string) {
-	p.mu.Lock()
-	changed := p.problem != text || !maps.Equal(p.refused, refused)
-	p.problem, p.refused = text, refused
-	p.mu.Unlock()
-	if changed && p.Changed != nil {
-		p.Changed()
-	}
+	return changed, next, err
 }
 
 // problem is what an administrator has to do about err; empty if it may pass by itself.

@@ -149,55 +149,6 @@ func quantity(n int) string {
 // device may get one.
 const maxDevices = 64
 
-// layout is which slice has which devices, by name. A device stays in its slice, so that
-// a change of it is a write of one slice.
-type layout map[string]int
-
-// update adds and removes devices, sorted by name, and returns the number of slices.
-// Where that changes, every slice has to be written anyway, and all are filled anew.
-func (l layout) update(devices []Device, count int) int {
-	used := make([]int, count)
-	listed := make(map[string]bool, len(devices))
-	for i := range devices {
-		listed[devices[i].name] = true
-	}
-	for name, i := range l {
-		if !listed[name] || i >= count || used[i] == maxDevices {
-			delete(l, name)
-		} else {
-			used[i]++
-		}
-	}
-	room := 0
-	for i := range devices {
-		name := devices[i].name
-		if _, ok := l[name]; ok {
-			continue
-		}
-		for room < count && used[room] == maxDevices {
-			room++
-		}
-		if room == count {
-			return l.fill(devices)
-		}
-		l[name] = room
-		used[room]++
-	}
-	for _, n := range used {
-		if n == 0 {
-			return l.fill(devices)
-		}
-	}
-	return count
-}
-
-func (l layout) fill(devices []Device) int {
-	for i := range devices {
-		l[devices[i].name] = i / maxDevices
-	}
-	return (len(devices) + maxDevices - 1) / maxDevices
-}
-
 // sorted returns the devices by name, each name once. While a device moves from one
 // resource to another both have it; the healthier one is published.
 func sorted(devices []Device) []Device {
@@ -231,19 +182,11 @@ func sliceName(node string, i int) string {
 	return node + "-" + Driver + "-" + strconv.Itoa(i)
 }
 
-// sum identifies the text of a spec or device, of which only this is kept.
+// sum identifies the text of a spec, of which only this is kept.
 type sum [sha256.Size]byte
 
-func (s *sliceSpec) sum() sum { return sumOf(s) }
-
-// sum is that of the device whatever its state is.
-func (d sliceDevice) sum() sum {
-	d.Taints = nil
-	return sumOf(d)
-}
-
-func sumOf(v any) sum {
-	text, err := json.Marshal(v)
+func (s *sliceSpec) sum() sum {
+	text, err := json.Marshal(s)
 	if err != nil {
 		panic(err) // a struct of strings and numbers
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/generic-dp/generic-dp/cdi"
 )
@@ -39,7 +40,7 @@ func TestSliceIsGolden(t *testing.T) {
 	t.Parallel()
 	since := time.Date(2026, 10, 1, 12, 0, 0, 123456789, time.FixedZone("", 3600))
 	n := newNodeSlices(nil, "node-1")
-	n.uid, n.generation = "11111111-2222-3333-4444-555555555555", 7
+	n.uid, n.generation = "11111111-2222-3333-4444-555555555555", 8
 	list := []Device{
 		{
 			Resource: "example.com/serial", ID: "usb:10c4:ea60:A1B2C3", Slots: 1, NUMA: []int{1},
@@ -67,6 +68,19 @@ func TestSliceIsGolden(t *testing.T) {
 	}
 	if back.Spec.sum() != specs[0].sum() {
 		t.Error("a slice that was read differs from the one that was written")
+	}
+}
+
+// The API server refuses a whole slice for one value that is too long: JSON makes three
+// bytes of one that is not UTF-8.
+func TestValuesFit(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{strings.Repeat("\xff", maxValue), "a" + strings.Repeat("ü", 40), strings.Repeat("x", maxValue)} {
+		d := Device{ID: "a", Attributes: map[string]string{"serial": text}}
+		got := *d.attributes()["serial"].String
+		if len(got) > maxValue || !utf8.ValidString(got) || len(text) <= maxValue && utf8.ValidString(text) && got != text {
+			t.Errorf("%q: value %q", text, got)
+		}
 	}
 }
 

@@ -49,12 +49,7 @@ type Error struct {
 	// Reason is the API's, "Conflict".
 	Reason  string
 	Message string
-	// Causes are the faults of an object that is not valid.
-	Causes []Cause
 }
-
-// Cause is a fault of one field: "spec.devices[0].name".
-type Cause struct{ Field, Message string }
 
 func (e *Error) Error() string {
 	path, _, _ := strings.Cut(e.Path, "?")
@@ -262,10 +257,9 @@ func failure(method, path string, code int, text []byte) *Error {
 	var status struct {
 		Code            int
 		Reason, Message string
-		Details         struct{ Causes []Cause }
 	}
 	if json.Unmarshal(text, &status) == nil && status.Code != 0 {
-		e.Code, e.Reason, e.Message, e.Causes = status.Code, status.Reason, status.Message, status.Details.Causes
+		e.Code, e.Reason, e.Message = status.Code, status.Reason, status.Message
 	} else {
 		e.Reason, e.Message = http.StatusText(code), strings.TrimSpace(string(text))
 	}

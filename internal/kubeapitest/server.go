@@ -48,7 +48,6 @@ type Server struct {
 	ended    chan struct{} // closed: watches end
 	fault    func(*http.Request) int
 	mutate   func(Object)
-	validate func(Object) []kubeapi.Cause
 	requests []Request
 }
 
@@ -148,13 +147,6 @@ func (s *Server) Mutate(f func(Object)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mutate = f
-}
-
-// Validate refuses objects in which f finds faults.
-func (s *Server) Validate(f func(Object) []kubeapi.Cause) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.validate = f
 }
 
 // Put creates or replaces an object, as another client.
@@ -296,13 +288,6 @@ func (s *Server) answer(r *http.Request, body []byte) (code int, answer Object) 
 	object := Object{}
 	if len(body) > 0 && json.Unmarshal(body, &object) != nil {
 		return http.StatusBadRequest, status(http.StatusBadRequest)
-	}
-	if s.validate != nil && (r.Method == http.MethodPost || r.Method == http.MethodPut) {
-		if causes := s.validate(object); len(causes) > 0 {
-			invalid := status(http.StatusUnprocessableEntity)
-			invalid["details"] = Object{"causes": causes}
-			return http.StatusUnprocessableEntity, invalid
-		}
 	}
 	p := r.URL.Path
 	switch r.Method {

@@ -25,19 +25,6 @@ import (
 	"github.com/generic-dp/generic-dp/plugin"
 )
 
-// Source has the devices. Its methods are called concurrently; a panic fails only the
-// call that it happens in.
-type Source interface {
-	// Inject returns what one container gets for devices of this driver together, by their
-	// names in the pool, with repeats for several slots, and those devices in the same
-	// order, with their CDI names. Everything that it names exists. A device that is not
-	// offered by DRA now, or not healthy, is an error.
-	Inject(ctx context.Context, names []string) (r device.Response, devices []Device, err error)
-	// Devices returns all devices, and a channel that is closed when there is something
-	// new. Both are for the health stream.
-	Devices() (list []Device, changed <-chan struct{})
-}
-
 // Getter reads objects of the API server, see kubeapi.Client.
 type Getter interface {
 	Get(ctx context.Context, path string, into any) error
@@ -56,7 +43,14 @@ type ServerOptions struct {
 	// containers about devices, at the same path on the host.
 	Claims   *cdi.Writer
 	Metadata string
-	Source   Source
+	// Devices are all devices, for the health stream and the metadata of claims.
+	Devices *List
+	// Inject returns what one container gets for devices of this driver together, by their
+	// names in the pool, with repeats for several slots, and those devices in the same
+	// order, with their CDI names. Everything that it names exists. A device that is not
+	// offered by DRA now, or not healthy, is an error. It is called concurrently; a panic
+	// fails only its call.
+	Inject func(ctx context.Context, names []string) (r device.Response, devices []Device, err error)
 	// Changed is called when Status has changed, Prepared when a claim was prepared, or
 	// with err could not be. They must not block; nil does nothing.
 	Changed  func()
@@ -226,6 +220,64 @@ func (d *Server) recover(call string, err *error) {
 		d.Log.Error("panic", "call", call, "err", fmt.Sprint(v), "stack", string(debug.Stack()))
 		*err = status.Errorf(codes.Internal, "%s: internal error: panic: %v", Driver, v)
 	}
+}
+
+// GetInfo is the kubelet's question when it finds the socket. Without an endpoint it takes
+// the socket's own path.
+func (s *service) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
+	return &registration.PluginInfo{
+		Type: "DRAPlugin", Name: Driver,
+		SupportedVersions: []string{"v1.DRAPlugin", "v1beta1.DRAPlugin", "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"},
+	}, nil
+}
+
+// NotifyRegistrationStatus is how the kubelet decided.
+func (s *service) NotifyRegistrationStatus(_ context.Context, r *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
+	s.update(func() plugin.Status {
+		s.accepted, s.problem = r.GetPluginRegistered(), ""
+		if !s.accepted {
+			s.problem = "the kubelet refuses the driver, which needs Kubernetes 1.34 or later: " + r.GetError()
+		}
+		return plugin.Status{Registered: s.accepted, Reason: s.problem}
+	})
+	return &registration.RegistrationStatusResponse{}, nil
+}
+
+// lease is how long the kubelet believes a report, in seconds: as long as the stream is
+// there. By default it is 30 s, and each node would wake up for it.
+const lease = int64(10 * 365 * 24 * time.Hour / time.Second)
+
+// NodeWatchResources sends the health of all devices at once and after every change.
+func (s *service) NodeWatchResources(_ *health.NodeWatchResourcesRequest, stream grpc.ServerStreamingServer[health.NodeWatchResourcesResponse]) error {
+	for {
+		devices, changed := s.Devices.Get()
+		if err := stream.Send(s.report(devices)); err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		case <-s.quit:
+			return nil
+		}
+	}
+}
+
+func (d *Server) report(devices []Device) *health.NodeWatchResourcesResponse {
+	now := time.Now().Unix()
+	r := &health.NodeWatchResourcesResponse{}
+	for i := range devices {
+		v := health.HealthStatus_UNHEALTHY
+		if devices[i].State == Healthy || devices[i].State == Withheld {
+			v = health.HealthStatus_HEALTHY
+		}
+		r.Devices = append(r.Devices, &health.DeviceHealth{
+			Device: &health.DeviceIdentifier{PoolName: d.Node, DeviceName: devices[i].Name()},
+			Health: v, Message: devices[i].Reason, LastUpdatedTime: now, HealthCheckTimeoutSeconds: lease,
+		})
+	}
+	return r
 }
 
 // connections counts the kubelet's connections: one that is registered keeps one open.
