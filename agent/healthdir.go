@@ -261,7 +261,7 @@ func (h *healthDirs) update(s *healthSet, entries map[string]*ledger.Entry, now 
 // sweep removes the sets that no container has, and returns when the holders have to be
 // known to sweep the others: nothing tells that a pod has ended, so that a new set is the
 // reason to ask. Without a kubelet those stay whose devices are listed.
-func (h *healthDirs) sweep(held ledger.Held, listed []ledger.ListedResource, alone bool) (ask time.Time, err error) {
+func (h *healthDirs) sweep(held ledger.Held, listed []ledger.ListedResource, cdiOnly bool) (ask time.Time, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.sets) == 0 {
@@ -277,7 +277,7 @@ func (h *healthDirs) sweep(held ledger.Held, listed []ledger.ListedResource, alo
 	var errs []error
 	for name, s := range h.sets {
 		used := held.Sets[name] || held.Partial || held.At.Before(s.made.Add(retainFor))
-		if alone {
+		if cdiOnly {
 			used = s.wanted || !slices.ContainsFunc(s.IDs, func(id string) bool { return !lists[id] })
 		}
 		if !used {
@@ -286,7 +286,7 @@ func (h *healthDirs) sweep(held ledger.Held, listed []ledger.ListedResource, alo
 			continue
 		}
 		s.wanted = false
-		if !alone && !now.Before(s.made.Add(retainFor)) {
+		if !cdiOnly && !now.Before(s.made.Add(retainFor)) {
 			ask = h.newest
 		}
 	}

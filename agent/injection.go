@@ -24,11 +24,11 @@ type injector struct {
 	options  Options
 	problems *problems
 
-	links  *links.Tree
-	specs  *cdi.Writer
-	others *cdi.HostSpecs
-	infos  deviceInfos
-	names  atomic.Pointer[cdiNames] // nil before the first sync
+	links     *links.Tree
+	specs     *cdi.Writer
+	hostSpecs *cdi.HostSpecs
+	infos     deviceInfos
+	names     atomic.Pointer[cdiNames] // nil before the first sync
 	// health is healthDirs.want; nil without health directories.
 	health func(ids []string) string
 
@@ -42,7 +42,7 @@ type injector struct {
 func newInjector(o Options, p *problems, health func(ids []string) string) *injector {
 	return &injector{
 		options: o, problems: p,
-		links: &links.Tree{Dir: filepath.Join(o.Paths.RunDir, linksName)}, specs: o.Paths.SpecWriter(), others: o.Paths.HostSpecs(), infos: deviceInfos{paths: o.Paths}, health: health,
+		links: &links.Tree{Dir: filepath.Join(o.Paths.RunDir, linksName)}, specs: o.Paths.SpecWriter(), hostSpecs: o.Paths.HostSpecs(), infos: deviceInfos{paths: o.Paths}, health: health,
 	}
 }
 
@@ -64,7 +64,7 @@ func (i *injector) sync(v *View, out ledger.Output, mayBeHeld func(id string) bo
 		keepLink, keepEntry = nil, nil
 	}
 	failed, specsErr := i.syncSpecs(out, keepEntry)
-	linksOnly(out, failed)
+	dropCDINames(out, failed)
 	linksErr := i.syncLinks(out, keepLink, failed)
 	infosErr := i.infos.sync(v, out)
 	i.problems.warn("device-info", infosErr, "device information for Multus can't be written", "hint", i.options.hint("device-info-dir"))
@@ -132,9 +132,9 @@ func (i *injector) successors(v *View) map[string]string {
 	return found
 }
 
-// linksOnly gives no CDI name to devices that also have links where there may be no entry:
+// dropCDINames gives no CDI name to devices that also have links where there may be no entry:
 // to those that failed, whose failures it removes, or to all if failed is nil.
-func linksOnly(out ledger.Output, failed map[string]error) {
+func dropCDINames(out ledger.Output, failed map[string]error) {
 	for _, r := range out.Resources {
 		for i := range r.Devices {
 			if o := &r.Devices[i].Offer; o.AlsoCDI && (failed == nil || failed[o.ID] != nil) {
@@ -149,7 +149,7 @@ func linksOnly(out ledger.Output, failed map[string]error) {
 func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostPaths []string) bool) (failed map[string]error, err error) {
 	failed, i.taken = map[string]error{}, false
 	var specs []*cdi.Spec
-	kinds := i.others.Kinds()
+	kinds := i.hostSpecs.Kinds()
 	for _, r := range out.Resources {
 		var offers []device.Offer
 		for _, e := range r.Devices {
@@ -169,12 +169,12 @@ func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostP
 			continue
 		}
 		resource := i.resource(name)
-		spec, left := resource.Build(offers)
-		if err := left[cdi.AllDevices]; i.options.CDIOnly && err != nil { // as it should be for sticks at one path
+		spec, without := resource.Build(offers)
+		if err := without[cdi.AllDevices]; i.options.CDIOnly && err != nil { // as it should be for sticks at one path
 			i.options.Log.Debug("CDI spec has no entry for all devices together", "resource", name, "err", err)
-			delete(left, cdi.AllDevices)
+			delete(without, cdi.AllDevices)
 		}
-		maps.Copy(failed, left)
+		maps.Copy(failed, without)
 		if spec != nil {
 			specs = append(specs, spec)
 		}
@@ -199,7 +199,7 @@ func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostP
 
 // resource injects the devices of the resource name.
 func (i *injector) resource(name string) cdi.Resource {
-	return cdi.Resource{Name: name, Link: i.links.Path, Host: hostCheck{i.options.Paths, i.others}, Alone: i.options.CDIOnly, HealthDir: i.health}
+	return cdi.Resource{Name: name, Link: i.links.Path, Host: hostCheck{i.options.Paths, i.hostSpecs}, CDIOnly: i.options.CDIOnly, HealthDir: i.health}
 }
 
 // retention decides which links and CDI entries stay although they are not configured:

@@ -173,7 +173,7 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 		close(t.done)
 	}
 	l.limiter.pause(ctx)
-	wake = earlier(wake, l.follow(ctx, out, written))
+	wake = earlier(wake, l.saveAndAsk(ctx, out, written))
 	if l.scanErr != nil {
 		wake = earlier(wake, l.now().Add(retryAfter))
 	}

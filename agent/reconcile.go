@@ -22,7 +22,7 @@ const reasonInactive = "resource is not active on this node: its when does not h
 // then anything is published. State is saved last: the disk must not delay the kubelet.
 func (l *loop) reconcile(ctx context.Context) (out ledger.Output, wake time.Time, written bool) {
 	now := l.now()
-	v := view(l.config, l.host, l.injector.others, l.memory.decisions, l.options)
+	v := view(l.config, l.host, l.injector.hostSpecs, l.memory.decisions, l.options)
 	l.memory.decisions = v.Decisions
 	l.prober.Set(v.checks())
 	if l.options.CDIOnly {
@@ -51,9 +51,9 @@ func (l *loop) reconcile(ctx context.Context) (out ledger.Output, wake time.Time
 	return out, earlier(earlier(earlier(out.Wake, shown), tried), held), unwritten == nil && unshown == nil
 }
 
-// follow does what the kubelet does not wait for, after reconcile, and returns when to
+// saveAndAsk does what the kubelet does not wait for, after reconcile, and returns when to
 // reconcile again for it.
-func (l *loop) follow(ctx context.Context, out ledger.Output, written bool) (wake time.Time) {
+func (l *loop) saveAndAsk(ctx context.Context, out ledger.Output, written bool) (wake time.Time) {
 	now := l.now()
 	l.save()
 	l.retry.record(now, !l.warnUnsaved() || !written)
@@ -105,7 +105,7 @@ func (l *loop) inject(v *View, out ledger.Output) (failed map[string]error, err 
 	if l.writer {
 		failed, err = l.injector.sync(v, out, l.held.mayBeHeld())
 	} else {
-		linksOnly(out, nil) // the other instance does; Allocate checks before it responds
+		dropCDINames(out, nil) // the other instance does; Allocate checks before it responds
 		failed = map[string]error{}
 	}
 	l.dra.fail(out, failed)

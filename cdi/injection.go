@@ -42,10 +42,10 @@ type Resource struct {
 	// current paths.
 	Link func(id, key string) string
 	Host Host
-	// Alone: there is no kubelet, so that a container gets only the CDI spec. HealthDir
+	// CDIOnly: there is no kubelet, so that a container gets only the CDI spec. HealthDir
 	// is the directory on the host that says whether the devices with these sorted IDs
 	// are healthy; an Allocate response has it from its caller.
-	Alone     bool
+	CDIOnly   bool
 	HealthDir func(ids []string) string
 }
 

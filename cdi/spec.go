@@ -41,63 +41,45 @@ func qualifiedName(resource, id string) (string, error) {
 }
 
 // Build makes the CDI spec of the resource, whose kind is the resource's name and
-// whose devices are the offers that are injected by name; nil if there are none. left
+// whose devices are the offers that are injected by name; nil if there are none. failed
 // is why a device has no entry, by ID; the spec is valid without it.
 //
-// If the resource is Alone, every offer is injected by name, its environment is in its
-// entry, and the entry AllDevices is all of them in one container, unless left has why
+// If the resource is CDIOnly, every offer is injected by name, its environment is in its
+// entry, and the entry AllDevices is all of them in one container, unless failed has why
 // not. CDI has no annotations of containers. A device with the ID AllDevices is that
 // entry.
-func (r *Resource) Build(offers []device.Offer) (spec *Spec, left map[string]error) {
-	left = map[string]error{}
+func (r *Resource) Build(offers []device.Offer) (spec *Spec, failed map[string]error) {
+	failed = map[string]error{}
 	var devices []specs.Device
+	add := func(name string, offers []device.Offer, at func(index, count int) variables) bool {
+		edits, err := r.edits(name, offers, at)
+		if err != nil {
+			failed[name] = err
+			return false
+		}
+		devices = append(devices, specs.Device{Name: name, ContainerEdits: edits})
+		return true
+	}
 	var good []device.Offer
 	for _, o := range offers {
-		if o.Problem != "" || !r.Alone && !o.AlsoCDI && !inSpec(o) {
+		if o.Problem != "" || !r.CDIOnly && !o.AlsoCDI && !inSpec(o) {
 			continue
 		}
-		edits, err := r.edits(o)
-		if err != nil {
-			left[o.ID] = err
-			continue
+		// The position of the device in a container is not known.
+		if add(o.ID, []device.Offer{o}, func(int, int) variables { return nil }) {
+			good = append(good, o)
 		}
-		devices = append(devices, specs.Device{Name: o.ID, ContainerEdits: edits})
-		good = append(good, o)
 	}
 	named := slices.ContainsFunc(good, func(o device.Offer) bool { return o.ID == AllDevices })
-	if r.Alone && len(good) > 0 && !named {
-		edits, err := r.editsOfAll(good, devices)
-		if err == nil {
-			devices = append(devices, specs.Device{Name: AllDevices, ContainerEdits: edits})
+	if r.CDIOnly && len(good) > 0 && !named {
+		sort.Slice(good, func(i, j int) bool { return good[i].ID < good[j].ID })
+		if _, err := r.combine(good); err != nil {
+			failed[AllDevices] = err
 		} else {
-			left[AllDevices] = err
+			add(AllDevices, good, position)
 		}
 	}
-	if r.Alone && r.HealthDir != nil {
-		r.addHealth(devices, good)
-	}
-	return newSpec(r.Name, devices), left
-}
-
-// addHealth adds the health directories of the devices to their entries. offers are those
-// of the entries, but for AllDevices, which is all of them.
-func (r *Resource) addHealth(devices []specs.Device, offers []device.Offer) {
-	var ids []string
-	for _, o := range offers {
-		ids = append(ids, o.ID)
-	}
-	slices.Sort(ids)
-	for i := range devices {
-		d, own := &devices[i], ids
-		if i < len(offers) {
-			own = []string{d.Name}
-		}
-		if dir := offers[0].HealthDir; dir != "" {
-			d.ContainerEdits.Mounts = append(d.ContainerEdits.Mounts, &specs.Mount{
-				HostPath: r.HealthDir(own), ContainerPath: dir, Options: []string{"rbind", "rprivate", "ro"},
-			})
-		}
-	}
+	return newSpec(r.Name, devices), failed
 }
 
 // newSpec is the spec of devices in the order of their names, without duplicates; nil
@@ -129,29 +111,61 @@ func (r *Resource) checkEntry(name string, edits Edits) error {
 	return nil
 }
 
-// edits are the container edits of a device. A path that only an Allocate call
-// could complete is an error. A node has its numbers, so that the runtime need not
-// find it.
-func (r *Resource) edits(o device.Offer) (Edits, error) {
-	if o.AlsoCDI {
-		o.Mounts = nil // those of the response do
-	}
-	o, err := r.resolve(o, nil)
-	if err != nil {
-		return Edits{}, err
-	}
-	e := Edits{AdditionalGIDs: o.AdditionalGIDs}
-	if r.Alone {
-		if len(o.CDIDevices) > 0 {
+// edits are the container edits of an entry, for one device or several that fit together.
+// A path that only an Allocate call could complete is an error. at has the variables of
+// the device at index among count.
+func (r *Resource) edits(name string, offers []device.Offer, at func(index, count int) variables) (e Edits, err error) {
+	for _, o := range offers {
+		if o.AlsoCDI {
+			o.Mounts = nil // those of the response do
+		}
+		if r.CDIOnly && len(o.CDIDevices) > 0 {
 			return Edits{}, fmt.Errorf("a CDI spec can't pass along CDI device %q of the host: ask the container runtime for that name", o.CDIDevices[0])
 		}
-		// The position of the device in a container is not known.
-		env, err := expand("env", []device.Offer{o}, envOf, func(int, int) variables { return nil })
+		if o, err = r.resolve(o, nil); err != nil {
+			return Edits{}, err
+		}
+		e.DeviceNodes = union(e.DeviceNodes, deviceNodes(o))
+		for _, n := range o.Nets {
+			e.NetDevices = append(e.NetDevices, &specs.LinuxNetDevice{HostInterfaceName: n.HostName, Name: n.Name})
+		}
+		e.Mounts = union(e.Mounts, bindMounts(o.Mounts))
+		for _, h := range o.Hooks {
+			hook := &specs.Hook{HookName: h.Name, Path: h.Path, Args: h.Args, Env: h.Env}
+			if h.Timeout > 0 {
+				hook.Timeout = &h.Timeout
+			}
+			e.Hooks = union(e.Hooks, []*specs.Hook{hook})
+		}
+		e.AdditionalGIDs = union(e.AdditionalGIDs, o.AdditionalGIDs)
+	}
+	if r.CDIOnly {
+		env, err := expand("env", offers, envOf, at)
 		if err != nil {
 			return Edits{}, err
 		}
 		e.Env = environ(env)
 	}
+	if offers[0].Moved && reflect.DeepEqual(e, Edits{}) {
+		// An entry must have edits. Runtimes skip the group 0.
+		e.AdditionalGIDs = []uint32{0}
+	}
+	if err := r.checkEntry(name, e); err != nil {
+		return Edits{}, err
+	}
+	if dir := offers[0].HealthDir; dir != "" && r.CDIOnly && r.HealthDir != nil {
+		var ids []string
+		for _, o := range offers {
+			ids = append(ids, o.ID)
+		}
+		e.Mounts = append(e.Mounts, bindMounts([]device.Mount{{HostPath: r.HealthDir(ids), ContainerPath: dir, ReadOnly: true}})...)
+	}
+	return e, nil
+}
+
+// deviceNodes are the nodes of a resolved offer. They have their numbers, so that the
+// runtime need not find them.
+func deviceNodes(o device.Offer) (nodes []*specs.DeviceNode) {
 	for _, n := range o.Nodes {
 		node := &specs.DeviceNode{
 			Path:        n.Path.String(),
@@ -168,24 +182,9 @@ func (r *Resource) edits(o device.Offer) (Edits, error) {
 				node.FileMode = &mode
 			}
 		}
-		e.DeviceNodes = append(e.DeviceNodes, node)
+		nodes = append(nodes, node)
 	}
-	for _, n := range o.Nets {
-		e.NetDevices = append(e.NetDevices, &specs.LinuxNetDevice{HostInterfaceName: n.HostName, Name: n.Name})
-	}
-	e.Mounts = bindMounts(o.Mounts)
-	for _, h := range o.Hooks {
-		hook := &specs.Hook{HookName: h.Name, Path: h.Path, Args: h.Args, Env: h.Env}
-		if h.Timeout > 0 {
-			hook.Timeout = &h.Timeout
-		}
-		e.Hooks = append(e.Hooks, hook)
-	}
-	if o.Moved && reflect.DeepEqual(e, Edits{}) {
-		// An entry must have edits. Runtimes skip the group 0.
-		e.AdditionalGIDs = []uint32{0}
-	}
-	return e, r.checkEntry(o.ID, e)
+	return nodes
 }
 
 // bindMounts are mounts with the options that the CRI gives to those of an Allocate
@@ -203,26 +202,6 @@ func bindMounts(mounts []device.Mount) (binds []*specs.Mount) {
 		})
 	}
 	return binds
-}
-
-// editsOfAll are the edits of all devices in one container; entries are those of each.
-func (r *Resource) editsOfAll(offers []device.Offer, entries []specs.Device) (all Edits, err error) {
-	offers = slices.Clone(offers)
-	sort.Slice(offers, func(i, j int) bool { return offers[i].ID < offers[j].ID })
-	together, err := r.combine(offers)
-	if err != nil {
-		return Edits{}, err
-	}
-	for _, d := range newSpec(r.Name, entries).Devices {
-		e := d.ContainerEdits
-		all.DeviceNodes = union(all.DeviceNodes, e.DeviceNodes)
-		all.NetDevices = union(all.NetDevices, e.NetDevices)
-		all.Mounts = union(all.Mounts, e.Mounts)
-		all.Hooks = union(all.Hooks, e.Hooks)
-		all.AdditionalGIDs = union(all.AdditionalGIDs, e.AdditionalGIDs)
-	}
-	all.Env = environ(together.response.Env)
-	return all, r.checkEntry(AllDevices, all)
 }
 
 // union appends elements that are missing, such as companions.

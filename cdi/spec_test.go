@@ -61,9 +61,9 @@ func TestBuildBesideLinks(t *testing.T) {
 	}
 	// ${index} is not known when a spec is written: the links do.
 	offer.Nodes = append(offer.Nodes, ttyNode("/dev/ttyUSB4", "/dev/tty-${index}"))
-	spec, left := (&cdi.Resource{Name: resource, Host: fakeHost{}}).Build([]device.Offer{offer})
-	if spec != nil || left["a"] == nil {
-		t.Errorf("spec = %v, left out: %v, want it left out", spec, left)
+	spec, failed := (&cdi.Resource{Name: resource, Host: fakeHost{}}).Build([]device.Offer{offer})
+	if spec != nil || failed["a"] == nil {
+		t.Errorf("spec = %v, left out: %v, want it left out", spec, failed)
 	}
 }
 
@@ -115,9 +115,9 @@ func TestBuild(t *testing.T) {
 			if tc.kind == "" {
 				tc.kind = "example.com/gpu"
 			}
-			spec, left := (&cdi.Resource{Name: tc.kind, Host: fakeHost{}}).Build(tc.offers)
-			if tc.wantErr == "" && len(left) > 0 || tc.wantErr != "" && (left["a"] == nil && left["a/b"] == nil || !strings.Contains(fmt.Sprint(left), tc.wantErr)) {
-				t.Errorf("left = %v, want %q in it", left, tc.wantErr)
+			spec, failed := (&cdi.Resource{Name: tc.kind, Host: fakeHost{}}).Build(tc.offers)
+			if tc.wantErr == "" && len(failed) > 0 || tc.wantErr != "" && (failed["a"] == nil && failed["a/b"] == nil || !strings.Contains(fmt.Sprint(failed), tc.wantErr)) {
+				t.Errorf("failed = %v, want %q in it", failed, tc.wantErr)
 			}
 			var names []string
 			if spec != nil {
@@ -210,5 +210,102 @@ func TestKindsReadOnlyWhatChanged(t *testing.T) {
 	must(t, os.Chtimes(path, time.Time{}, before.ModTime().Add(time.Second)))
 	if kinds := host.Kinds(); kinds["vendor.com/b"] != path {
 		t.Errorf("kinds = %v: a file that changed was not read", kinds)
+	}
+}
+
+// stick is a device at a path, with a variable of the device and a constant one.
+func stick(id, host, path string) device.Offer {
+	return device.Offer{ID: id, CDI: true, Nodes: []device.OfferedNode{ttyNode(host, path), kfd()},
+		Env: []device.Entry{perDevice("SERIAL", id), entry("KIND", "stick")}}
+}
+
+func TestBuildCDIOnly(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		offers []device.Offer
+		// want are the paths of nodes, then the environment, by entry.
+		want   map[string][]string
+		failed map[string]string
+	}{
+		{name: "nothing"},
+		{
+			name:   "one device, and all of them",
+			offers: []device.Offer{stick("a", "/dev/ttyUSB0", "/dev/zigbee")},
+			want: map[string][]string{
+				"a":   {"/dev/zigbee", "/dev/kfd", "KIND=stick", "SERIAL=a"},
+				"all": {"/dev/zigbee", "/dev/kfd", "KIND=stick", "SERIAL=a"},
+			},
+		},
+		{
+			name:   "companions once, variables joined in the order of IDs",
+			offers: []device.Offer{stick("b", "/dev/ttyUSB0", "/dev/ttyUSB0"), stick("a", "/dev/ttyUSB1", "/dev/ttyUSB1")},
+			want: map[string][]string{
+				"a":   {"/dev/ttyUSB1", "/dev/kfd", "KIND=stick", "SERIAL=a"},
+				"b":   {"/dev/ttyUSB0", "/dev/kfd", "KIND=stick", "SERIAL=b"},
+				"all": {"/dev/ttyUSB1", "/dev/kfd", "/dev/ttyUSB0", "KIND=stick", "SERIAL=a,b"},
+			},
+		},
+		{
+			name:   "two devices at one path can't be together",
+			offers: []device.Offer{stick("a", "/dev/ttyUSB0", "/dev/zigbee"), stick("b", "/dev/ttyUSB1", "/dev/zigbee")},
+			want: map[string][]string{
+				"a": {"/dev/zigbee", "/dev/kfd", "KIND=stick", "SERIAL=a"},
+				"b": {"/dev/zigbee", "/dev/kfd", "KIND=stick", "SERIAL=b"},
+			},
+			failed: map[string]string{"all": `would be at "/dev/zigbee" in the container, and so is device "a"`},
+		},
+		{
+			name:   "a device called all is itself",
+			offers: []device.Offer{{ID: "all", CDI: true, Nodes: []device.OfferedNode{kfd()}}, stick("a", "/dev/ttyUSB0", "/dev/zigbee")},
+			want:   map[string][]string{"all": {"/dev/kfd"}, "a": {"/dev/zigbee", "/dev/kfd", "KIND=stick", "SERIAL=a"}},
+		},
+		{
+			name:   "variables alone are enough",
+			offers: []device.Offer{{ID: "virtual:lic", CDI: true, Env: []device.Entry{entry("LICENCE", "1")}}},
+			want:   map[string][]string{"virtual:lic": {"LICENCE=1"}, "all": {"LICENCE=1"}},
+		},
+		{
+			name: "what can't be in a spec degrades itself",
+			offers: []device.Offer{
+				{ID: "pass", CDI: true, CDIDevices: []string{"nvidia.com/gpu=0"}},
+				{ID: "index", CDI: true, Nodes: []device.OfferedNode{kfd()}, Env: []device.Entry{entry("DEVICE_${index}", "x")}},
+				{ID: "empty", CDI: true},
+				{ID: "ill", CDI: true, Problem: "ill", Nodes: []device.OfferedNode{kfd()}},
+				{ID: "good", CDI: true, Nodes: []device.OfferedNode{kfd()}},
+			},
+			want: map[string][]string{"good": {"/dev/kfd"}, "all": {"/dev/kfd"}},
+			failed: map[string]string{
+				"pass":  `can't pass along CDI device "nvidia.com/gpu=0"`,
+				"index": "has no value for ${index} here",
+				"empty": "brings nothing into a container",
+			},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			spec, failed := (&cdi.Resource{Name: resource, Host: fakeHost{}, CDIOnly: true}).Build(tc.offers)
+			var got map[string][]string
+			if spec != nil {
+				got = map[string][]string{}
+				for _, d := range spec.Devices {
+					for _, n := range d.ContainerEdits.DeviceNodes {
+						got[d.Name] = append(got[d.Name], n.Path)
+					}
+					got[d.Name] = append(got[d.Name], d.ContainerEdits.Env...)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("entries (-want +got):\n%s", diff)
+			}
+			for id, want := range tc.failed {
+				if err := failed[id]; err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("device %q is left out: %v, want %q in it", id, err, want)
+				}
+			}
+			if len(failed) != len(tc.failed) {
+				t.Errorf("left out: %v, want %d", failed, len(tc.failed))
+			}
+		})
 	}
 }
