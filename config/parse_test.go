@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -284,5 +285,46 @@ func TestAPI(t *testing.T) {
 	_, err = config.Parse(a, config.File{Name: "y.toml", Data: []byte("api = 'device-plugin'\n")}, config.File{Name: "z.toml", Data: []byte("api = 'dra'\n")})
 	if err == nil || !strings.Contains(err.Error(), `"dra" differs from that of y.toml`) {
 		t.Errorf("two defaults: %v", err)
+	}
+}
+
+// A configuration for a kubelet may be invalid for specs alone.
+func TestParseForCDI(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`match.glob = "/dev/x*"`:                                          "",
+		"match.glob = \"/dev/x*\"\ncontainer.cdi = false":                 "",
+		"match.glob = \"/dev/x*\"\ncontainer.path = \"/dev/y${index}\"":   "which is known in env, annotations and, without container.cdi, container.path only",
+		"match.net.type = \"can\"\ncount = 2":                             "an interface moves into one container",
+		"match.glob = \"/dev/x*\"\ncontainer.owner = { mode = \"0660\" }": "",
+	} {
+		file := config.File{Name: "c.toml", Data: []byte("domain = \"example.com\"\n[[resource]]\nname = \"r\"\n" + text + "\n")}
+		cfg, err := config.ParseForCDI(file)
+		switch {
+		case want == "" && (err != nil || !cfg.Resources[0].Container.CDI):
+			t.Errorf("%s: %v, want that it is injected by name", text, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// BenchmarkParse parses 200 resources with 2,000 matches.
+func BenchmarkParse(b *testing.B) {
+	var text strings.Builder
+	text.WriteString("domain = \"example.com\"\n")
+	for i := range 200 {
+		fmt.Fprintf(&text, "[[resource]]\nname = \"serial-%d\"\ncontainer.path = \"/dev/serial/${usb.serial}\"\ncontainer.env.SERIAL_%d = \"${usb.serial}\"\nmatch = [\n", i, i)
+		for j := range 10 {
+			fmt.Fprintf(&text, "  { usb = { id = [\"10c4:ea60\", \"%04x:%04x\"], serial = \"A%d*\" }, glob = \"/dev/tty{USB,ACM}*\", attr = { bInterfaceNumber = \"%02d\" } },\n", i, j, i, j)
+		}
+		text.WriteString("]\n")
+	}
+	file := config.File{Name: "large.toml", Data: []byte(text.String())}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := config.Parse(file); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

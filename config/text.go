@@ -166,14 +166,14 @@ func (r *reader) checkVariable(name string) (rule, hint string) {
 	}
 	switch n := nearest(name, names); {
 	case n != "":
-		return unknownVariable, didYouMean("${" + n + "}")
+		hint = didYouMean("${" + n + "}")
 	case len(ending) > 0:
-		return unknownVariable, didYouMean(ending...)
+		hint = didYouMean(ending...)
+	default:
+		hint = r.once("the variables are " + list(variableNames()))
 	}
-	return unknownVariable, r.once("the variables are " + list(variableNames()))
+	return "is an unknown variable", hint
 }
-
-const unknownVariable = "is an unknown variable"
 
 // wildcardNumber is n for the variable of the n-th wildcard.
 func wildcardNumber(name string) (n int, ok bool) {
@@ -236,11 +236,7 @@ func (v value) text(r role) (text device.Text) {
 			return err.Error(), ""
 		}
 		for _, name := range parsed.Vars() {
-			switch rule, hint := v.r.checkVariable(name); rule {
-			case "":
-			case unknownVariable:
-				return "has the unknown variable " + quote("${"+name+"}"), hint
-			default:
+			if rule, hint := v.r.checkVariable(name); rule != "" {
 				return "has " + quote("${"+name+"}") + ", which " + rule, hint
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -178,5 +179,98 @@ func TestContainerKinds(t *testing.T) {
 	noFollow := parse(t, "[[resource]]\nname = 'a.b/c'\nmatch.usb = {}\ncontainer.follow = false\n").Resources[0].Container
 	if !noFollow.NoFollow {
 		t.Error("follow = false is not heeded")
+	}
+}
+
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	cfg := parse(t, `
+domain = "example.com"
+[[resource]]
+name = "camera"
+match = [{ glob = "/dev/video*" }, { glob = ["/dev/*dog", "!/dev/watchdog*"] }]
+health.open = true
+health.attr = { "power/runtime_status" = ["active", "!error"], authorized = "1" }
+health.tcp = "[fd00::${kernel}]:${usb.interface}"
+[[resource]]
+name = "serial"
+match.glob = "/dev/ttyUSB*"
+health = { open = false, attr.authorized = "!0", interval = "90s" }
+[[resource]]
+name = "fuse"
+match.glob = "/dev/fuse"
+`)
+	type health struct {
+		Open     bool
+		Attr     map[string][]string
+		TCP      device.Text
+		Interval time.Duration
+	}
+	want := []*health{
+		{
+			Open:     true,
+			Attr:     map[string][]string{"power/runtime_status": {"active", "!error"}, "authorized": {"1"}},
+			TCP:      device.Text{lit("[fd00::"), vars("kernel"), lit("]:"), vars("usb.interface")},
+			Interval: 30 * time.Second,
+		},
+		{Attr: map[string][]string{"authorized": {"!0"}}, Interval: 90 * time.Second},
+		nil,
+	}
+	for i, r := range cfg.Resources {
+		var got *health
+		if h := r.Health; h != nil {
+			got = &health{Open: h.Open, Attr: map[string][]string{}, TCP: h.TCP, Interval: h.Interval}
+			for name, v := range h.Attr {
+				got.Attr[name] = v.Patterns()
+			}
+		}
+		if diff := cmp.Diff(want[i], got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", r.Name, diff)
+		}
+	}
+}
+
+func TestCheckAddress(t *testing.T) {
+	t.Parallel()
+	for address, ok := range map[string]bool{
+		"10.0.0.5:554": true, "camera-1.example.com:65535": true, "[fd00::5]:1": true, "[fe80::1%eth0]:80": true, "localhost:1": true,
+		"": false, "10.0.0.5": false, ":554": false, "10.0.0.5:": false, "10.0.0.5:0": false, "10.0.0.5:65536": false, "10.0.0.5:-1": false,
+		"10.0.0.5:http": false, "a b:1": false, "user@host:1": false, "host/path:1": false, "fd00::5:554": false, "[[::1]]:2": false, "a\x00:1": false,
+	} {
+		if err := config.CheckAddress(address); (err == nil) != ok {
+			t.Errorf("CheckAddress(%q) = %v, want ok: %t", address, err, ok)
+		}
+	}
+}
+
+// The kind of each attribute decides how its values are compared.
+func TestAttributeKinds(t *testing.T) {
+	t.Parallel()
+	hardware := parse(t, `
+domain = "example.com"
+[[resource]]
+name = "x"
+match.usb = { serial = " A1*", id = "10C4:0xEA60", interface_class = ["0e", "!03"], interface = [0, "02"] }
+match.pci = { vendor = "0x10DE", class = "03", address = "0000:3B:00.*", slot = "10000:01:00", sriov = "!vf", vf = "0, 2-7", pf = "ens1f?" }
+`).Resources[0].Match[0].Hardware
+	for _, tt := range []struct {
+		table, key string
+		yes, no    []string
+	}{
+		{"usb", "serial", []string{"A1/2"}, []string{"a1"}},
+		{"usb", "id", []string{"10c4:ea60"}, []string{"10c4:ea61"}},
+		{"usb", "interface_class", []string{"0E", "02"}, []string{"0e", "03"}},
+		{"usb", "interface", []string{"1", "00"}, []string{"1", "3"}},
+		{"pci", "vendor", []string{"10de"}, []string{"10df"}},
+		{"pci", "class", []string{"0x030200"}, []string{"000300"}},
+		{"pci", "address", []string{"0000:3b:00.1"}, []string{"0000:3c:00.0"}},
+		{"pci", "slot", []string{"10000:01:00"}, []string{"0000:01:00"}},
+		{"pci", "sriov", []string{"pf"}, []string{"vf"}},
+		{"pci", "vf", []string{"5"}, []string{"1"}},
+		{"pci", "pf", []string{"0000:3b:00.0", "ens1f0"}, []string{"0000:3b:00.0"}},
+	} {
+		if v := hardware[tt.table][tt.key]; !v.Match(tt.yes...) || v.Match(tt.no...) {
+			t.Errorf("%s.%s: Match(%q) = %v, Match(%q) = %v", tt.table, tt.key, tt.yes, v.Match(tt.yes...), tt.no, v.Match(tt.no...))
+		}
 	}
 }
