@@ -6,12 +6,17 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc"
+
+	"github.com/generic-dp/generic-dp/internal/dialed"
 	"github.com/generic-dp/generic-dp/internal/watch"
 )
 
@@ -103,20 +108,6 @@ func (w *KubeletWatch) Run(ctx context.Context) error {
 			w.check(name)
 		}
 	}
-}
-
-// connectAhead holds a connection to the kubelet for a second: it is made while the host is
-// scanned, for the first registrations.
-func (w *KubeletWatch) connectAhead(ctx context.Context) {
-	conn, err := w.connect(ctx)
-	if err != nil {
-		return // none is there yet
-	}
-	defer w.release(conn)
-	conn.client.Connect()
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	<-ctx.Done()
 }
 
 // checkAll checks every file in the directory.
@@ -275,4 +266,68 @@ func (w *KubeletWatch) hasNewer(o *owned) bool {
 		}
 	}
 	return false
+}
+
+// kubeletConn is a connection to the kubelet, shared by all plugins that are
+// registering.
+type kubeletConn struct {
+	client     *grpc.ClientConn
+	conn       net.Conn
+	generation uint64
+	users      int         // guarded by KubeletWatch.connecting
+	closed     atomic.Bool // by either side
+}
+
+// connect returns the connection to the kubelet, for use until release.
+func (w *KubeletWatch) connect(ctx context.Context) (*kubeletConn, error) {
+	w.connecting.Lock()
+	defer w.connecting.Unlock()
+	w.check(kubeletSocket)
+	if kubelet, _ := w.Kubelet(); w.conn == nil || w.conn.closed.Load() || w.conn.generation != kubelet.Generation {
+		var d net.Dialer
+		conn, err := d.DialContext(ctx, "unix", w.socket)
+		if err != nil {
+			return nil, err
+		}
+		w.check(kubeletSocket) // the event for a new one may still be on its way
+		kubelet, _ = w.Kubelet()
+		c := &kubeletConn{conn: conn, generation: kubelet.Generation}
+		c.client, err = dialed.Client(&openConn{conn, func() { c.closed.Store(true) }},
+			grpc.WithReadBufferSize(readBuffer), grpc.WithWriteBufferSize(writeBuffer))
+		if err != nil {
+			_ = conn.Close()
+			return nil, err
+		}
+		w.conn = c
+	}
+	w.conn.users++
+	return w.conn, nil
+}
+
+// release closes a connection after its last use.
+func (w *KubeletWatch) release(c *kubeletConn) {
+	w.connecting.Lock()
+	defer w.connecting.Unlock()
+	if c.users--; c.users > 0 {
+		return
+	}
+	if w.conn == c {
+		w.conn = nil
+	}
+	_ = c.client.Close()
+	_ = c.conn.Close()
+}
+
+// connectAhead holds a connection to the kubelet for a second: it is made while the host is
+// scanned, for the first registrations.
+func (w *KubeletWatch) connectAhead(ctx context.Context) {
+	conn, err := w.connect(ctx)
+	if err != nil {
+		return // none is there yet
+	}
+	defer w.release(conn)
+	conn.client.Connect()
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	<-ctx.Done()
 }

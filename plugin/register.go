@@ -5,16 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"strings"
-	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
-
-	"github.com/generic-dp/generic-dp/internal/dialed"
 )
 
 // Cause is why a resource was registered.
@@ -176,56 +171,6 @@ func (p *Plugin) register(ctx context.Context, last registration) (r registratio
 			p.registered(cause, time.Since(began))
 		}
 	}
-}
-
-// kubeletConn is a connection to the kubelet, shared by all plugins that are
-// registering.
-type kubeletConn struct {
-	client     *grpc.ClientConn
-	conn       net.Conn
-	generation uint64
-	users      int         // guarded by KubeletWatch.connecting
-	closed     atomic.Bool // by either side
-}
-
-// connect returns the connection to the kubelet, for use until release.
-func (w *KubeletWatch) connect(ctx context.Context) (*kubeletConn, error) {
-	w.connecting.Lock()
-	defer w.connecting.Unlock()
-	w.check(kubeletSocket)
-	if kubelet, _ := w.Kubelet(); w.conn == nil || w.conn.closed.Load() || w.conn.generation != kubelet.Generation {
-		var d net.Dialer
-		conn, err := d.DialContext(ctx, "unix", w.socket)
-		if err != nil {
-			return nil, err
-		}
-		w.check(kubeletSocket) // the event for a new one may still be on its way
-		kubelet, _ = w.Kubelet()
-		c := &kubeletConn{conn: conn, generation: kubelet.Generation}
-		c.client, err = dialed.Client(&openConn{conn, func() { c.closed.Store(true) }},
-			grpc.WithReadBufferSize(readBuffer), grpc.WithWriteBufferSize(writeBuffer))
-		if err != nil {
-			_ = conn.Close()
-			return nil, err
-		}
-		w.conn = c
-	}
-	w.conn.users++
-	return w.conn, nil
-}
-
-// release closes a connection after its last use.
-func (w *KubeletWatch) release(c *kubeletConn) {
-	w.connecting.Lock()
-	defer w.connecting.Unlock()
-	if c.users--; c.users > 0 {
-		return
-	}
-	if w.conn == c {
-		w.conn = nil
-	}
-	_ = c.client.Close()
-	_ = c.conn.Close()
 }
 
 // register registers a resource that is served on the socket endpoint, a file name
