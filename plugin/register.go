@@ -83,28 +83,45 @@ func (p *Plugin) register(ctx context.Context, last registration) (r registratio
 	defer s.stop()
 
 	registering, cancel := context.WithTimeout(ctx, registerWithin)
-	answer := make(chan error, 1)
+	call := &registerCall{answered: make(chan struct{})}
 	go func() {
-		err := conn.register(registering, p.Resource, socket.name)
+		defer close(call.answered)
+		defer cancel() // no timer fires in a registration that lives
+		call.err = conn.register(registering, p.Resource, socket.name)
 		p.Watch.release(conn)
-		answer <- err
-		cancel() // no timer fires in a registration that lives
 	}()
-	answered, announced := false, false
-	defer func() {
+	r.ended, r.err = p.follow(ctx, s, own, r.generation, call, func() { p.registered(cause, time.Since(began)) })
+	select {
+	case <-call.answered:
+	default:
+		r.abandoned = true
 		cancel()
-		if r.abandoned = !answered; r.abandoned {
-			<-answer
-		}
-		r.lived = time.Since(began)
-	}()
+		<-call.answered
+	}
+	r.lived = time.Since(began)
+	return r
+}
 
+// registerCall is a Register call that runs.
+type registerCall struct {
+	answered chan struct{} // closed with the answer
+	err      error
+}
+
+// follow returns why a registration with the kubelet of a generation ended, or the error
+// that was the answer to the Register call. It calls registered when the kubelet has
+// accepted the resource and has its first list.
+func (p *Plugin) follow(ctx context.Context, s *server, own *owned, generation uint64, call *registerCall, registered func()) (ended Cause, err error) {
 	var (
-		patience, alone, probe <-chan time.Time
-		hungUp                 <-chan struct{} // before the first list
-		newer                  bool            // another instance registered later
+		answered = call.answered
+		listed   = s.listed
+		late     <-chan time.Time // no list since the kubelet accepted the resource
+		hungUp   <-chan struct{}  // the kubelet has disconnected before the first list
+
+		newer bool             // another instance registered later
+		probe <-chan time.Time // whether that lives
+		alone <-chan time.Time // since it is gone
 	)
-	listed := s.listed
 	checkNewer := func() {
 		was := newer
 		switch newer = p.Watch.hasNewer(own); {
@@ -116,41 +133,40 @@ func (p *Plugin) register(ctx context.Context, last registration) (r registratio
 	}
 	for {
 		kubelet, changed := p.Watch.Kubelet()
-		if kubelet.Present && kubelet.Generation != r.generation {
-			r.ended = CauseKubelet
-			return r
+		if kubelet.Present && kubelet.Generation != generation {
+			return CauseKubelet, nil
 		}
 		select {
 		case <-ctx.Done():
-			return r
-		case err := <-answer:
-			answered = true
-			if err != nil {
-				// Every attempt has a fresh socket name, which would make each reason differ.
-				r.err = errors.New("register: " + strings.ReplaceAll(err.Error(), socket.name, "gdp-*.sock"))
-				return r
+			return "", nil
+		case <-answered:
+			if call.err != nil {
+				return "", call.err
 			}
-			answer = nil
-			if listed != nil {
-				patience = time.After(p.timing.stream)
-				if s.asked.Load() { // by the connection that the stream comes on
-					hungUp = s.conns.unused()
-				}
+			if answered = nil; listed == nil {
+				registered()
+				continue
 			}
-		case <-hungUp:
-			r.ended = CauseNoStream
-			return r
+			late = time.After(p.timing.stream)
+			if s.asked.Load() { // by the connection that the stream comes on
+				hungUp = s.conns.unused()
+			}
 		case <-listed:
-			listed, patience, hungUp = nil, nil, nil
-		case <-patience:
-			r.ended = CauseNoStream
-			return r
+			listed, late, hungUp = nil, nil, nil
+			if answered == nil {
+				registered()
+			}
+		case <-late:
+			return CauseNoStream, nil
+		case <-hungUp:
+			return CauseNoStream, nil
 		case <-s.ended:
-			r.ended = CauseStreamEnded
-			return r
+			return CauseStreamEnded, nil
+		case <-s.served:
+			p.Log.Warn("server failed", "err", s.err)
+			return CauseServerFailed, nil
 		case <-own.gone:
-			r.ended = CauseSocketRemoved
-			return r
+			return CauseSocketRemoved, nil
 		case <-own.others:
 			checkNewer()
 		case <-probe:
@@ -158,17 +174,8 @@ func (p *Plugin) register(ctx context.Context, last registration) (r registratio
 			// as there is another one: the seconds of a rolling update.
 			checkNewer()
 		case <-alone:
-			r.ended = CauseInstanceGone
-			return r
-		case <-s.served:
-			p.Log.Warn("server failed", "err", s.err)
-			r.ended = CauseServerFailed
-			return r
+			return CauseInstanceGone, nil
 		case <-changed:
-		}
-		if answered && listed == nil && !announced {
-			announced = true
-			p.registered(cause, time.Since(began))
 		}
 	}
 }
@@ -183,7 +190,8 @@ func (c *kubeletConn) register(ctx context.Context, resource, endpoint string) e
 		Options:      pluginOptions(),
 	})
 	if err != nil {
-		return errors.New(status.Convert(err).Message())
+		// Every attempt has a fresh socket name, which would make each reason differ.
+		return errors.New("register: " + strings.ReplaceAll(status.Convert(err).Message(), endpoint, "gdp-*.sock"))
 	}
 	return nil
 }
