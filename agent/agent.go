@@ -104,7 +104,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	a := &Agent{
 		options: options, log: options.Log, now: time.Now, started: time.Now(), settled: make(chan struct{}), rescans: make(rescanRequests),
 		wake: newSignal(), problems: newProblems(options.Log), first: make(chan firstScan, 1),
-		scanner: inventory.New(p.Inventory(options.Log)), watcher: inventory.NewWatcher(inventory.WatchOptions{Dev: p.Dev, Log: options.Log}),
+		scanner: inventory.New(p.Inventory()), watcher: inventory.NewWatcher(inventory.WatchOptions{Dev: p.Dev, Log: options.Log}),
 	}
 	ctx, a.cancel = context.WithCancel(ctx)
 	defer func() {

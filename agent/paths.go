@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"strings"
 
@@ -58,8 +57,8 @@ func (p Paths) specDirs() []string {
 }
 
 // Inventory are the options of a scan of this host.
-func (p Paths) Inventory(log *slog.Logger) inventory.Options {
-	return inventory.Options{Sysfs: p.Sysfs, Dev: p.Dev, Log: log}
+func (p Paths) Inventory() inventory.Options {
+	return inventory.Options{Sysfs: p.Sysfs, Dev: p.Dev}
 }
 
 // HostSpecs reads the CDI specs that are not this program's.

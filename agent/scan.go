@@ -145,7 +145,7 @@ const (
 // Scan scans the host once and matches it, with the identity decisions of a serving
 // instance if readable, so that both show the same IDs.
 func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
-	scanner := inventory.New(o.Paths.Inventory(o.Log))
+	scanner := inventory.New(o.Paths.Inventory())
 	persisted, err := ledger.Load(o.Paths.StateDir)
 	if err != nil {
 		persisted = ledger.Persisted{}

@@ -152,11 +152,10 @@ type USB struct {
 }
 
 // KnownUSB is a USB device that was read. It is the same one until the next boot as long as
-// the link of the device on the bus has the same inode, and the device its number.
+// the link of the device on the bus has the same inode.
 type KnownUSB struct {
-	Inode  uint64 `json:"inode"` // 0 where that tells nothing
-	Number string `json:"devnum"`
-	USB    USB    `json:"usb"` // its own attributes, without Port, Controller, Chain and Interfaces
+	Inode uint64 `json:"inode"`
+	USB   USB    `json:"usb"` // its own attributes, without Port, Controller, Chain and Interfaces
 }
 
 // USBInterface is one interface of the active configuration.

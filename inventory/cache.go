@@ -13,14 +13,14 @@ import (
 // removes the results of that device and of everything below it; and each scan still
 // reads which devices are on a bus, with the inodes of their links, and which
 // directories of nodes have changed, so that a replaced device never has the results of
-// its predecessor, even before the events arrive.
+// its predecessor, even before the events arrive. Where inodes identify nothing, all
+// devices of a bus are new in each scan.
 //
 // Only results of successful reads are cached.
 type cache struct {
-	dirs map[string]*devDir // directories of device nodes, by path on the host
-	// onPCI and onUSB are the devices on a bus, by name.
-	onPCI, onUSB map[string]sysfs.Entry
-	facts        map[string]*facts // by directory in sysfs
+	dirs  map[string]*devDir                    // directories of device nodes, by path on the host
+	onBus map[device.Bus]map[string]sysfs.Entry // devices by name
+	facts map[string]*facts                     // by directory in sysfs
 }
 
 // facts are the results for one directory; nil is not read yet.
@@ -61,7 +61,7 @@ func cached[V any](known **V, dir string, read func(string) (V, error)) (V, erro
 
 func newCache() *cache {
 	return &cache{
-		dirs: make(map[string]*devDir), onPCI: make(map[string]sysfs.Entry), onUSB: make(map[string]sysfs.Entry), facts: make(map[string]*facts),
+		dirs: make(map[string]*devDir), onBus: make(map[device.Bus]map[string]sysfs.Entry), facts: make(map[string]*facts),
 	}
 }
 
@@ -94,32 +94,30 @@ func (c *cache) drop(dirs []string) {
 			}
 		}
 	}
-	maps.DeleteFunc(c.onPCI, func(_ string, e sysfs.Entry) bool { return covered(e.Path) })
-	maps.DeleteFunc(c.onUSB, func(_ string, e sysfs.Entry) bool { return covered(e.Path) })
 	maps.DeleteFunc(c.facts, func(dir string, _ *facts) bool { return covered(dir) })
 }
 
-// updateBus records the directories of the devices of a bus, and returns the new ones.
-func updateBus(known map[string]sysfs.Entry, lists ...[]sysfs.Entry) (came []string) {
-	n := 0
-	for _, list := range lists {
-		n += len(list)
-		for _, e := range list {
-			if known[e.Name] != e {
-				known[e.Name] = e
-				came = append(came, e.Path)
-			}
+// onBus lists the devices on a bus, and drops the results for the predecessors of new
+// ones.
+func (c *scan) onBus(bus device.Bus, list func(known map[string]sysfs.Entry) ([]sysfs.Entry, error)) []sysfs.Entry {
+	known := c.cache.onBus[bus]
+	entries, err := list(known)
+	if notExist(err) {
+		return nil
+	}
+	c.problems.add("bus/"+string(bus)+"/devices", err)
+	if err != nil && entries == nil {
+		c.noBus = append(c.noBus, bus)
+	}
+	here := make(map[string]sysfs.Entry, len(entries))
+	var came []string
+	for _, e := range entries {
+		here[e.Name] = e
+		if known[e.Name] != e || e.Ino == 0 {
+			came = append(came, e.Path)
 		}
 	}
-	if len(known) == n {
-		return came
-	}
-	here := make(map[string]bool, n)
-	for _, list := range lists {
-		for _, e := range list {
-			here[e.Name] = true
-		}
-	}
-	maps.DeleteFunc(known, func(name string, _ sysfs.Entry) bool { return !here[name] })
-	return came
+	c.cache.onBus[bus] = here
+	c.cache.drop(came)
+	return entries
 }

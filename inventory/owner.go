@@ -126,7 +126,6 @@ func (c *scan) own(nodes []*node) []*device.Node {
 		switch {
 		case dir != "" && h == nil:
 			// No ancestor owns the node instead: a stick's node is not the hub's.
-			c.misfit = c.misfit || !c.full && c.moved(found)
 			c.leaveOut(n.Path, bus, dir)
 			continue
 		case h != nil && c.interfaceGone(n, h):
@@ -170,12 +169,6 @@ func (c *scan) interfaceGone(n *device.Node, h *device.Hardware) bool {
 	name, _, _ := strings.Cut(n.SysPath[len(h.Path)+1:], "/")
 	_, known := c.interfaces[n.SysPath[:len(h.Path)+1+len(name)]]
 	return !known && strings.Contains(name, ":")
-}
-
-// moved reports whether the cached sysfs directory of a node has changed.
-func (c *scan) moved(n *node) bool {
-	dir, err := c.nodeDir(n)
-	return err == nil && dir != n.SysPath
 }
 
 // place determines the position of a node below its hardware. Nodes of IOMMU groups and

@@ -80,28 +80,17 @@ func (s *Scanner) subFunction(dir string) (*function, error) {
 // readFunctions reads all PCI functions, of which a large host has more than of all else,
 // beside nodes and USB. Errors are those of readPCI, which reads the rest.
 func (s *Scanner) readFunctions() *cache {
-	c := newCache()
-	entries, _ := s.sysfs.PCI(nil)
-	updateBus(c.onPCI, entries)
-	for _, e := range entries {
-		_, _ = cached(&c.of(e.Path).pci, e.Path, s.function)
+	c := &scan{cache: newCache()}
+	for _, e := range c.onBus(device.PCIBus, s.sysfs.PCI) {
+		_, _ = cached(&c.cache.of(e.Path).pci, e.Path, s.function)
 	}
-	return c
+	return c.cache
 }
 
 // readPCI adds every PCI function of the host.
 func (s *Scanner) readPCI(c *scan) {
-	entries, err := s.sysfs.PCI(c.cache.onPCI)
-	if notExist(err) {
-		return
-	}
-	c.problems.add("bus/pci/devices", err)
-	if entries == nil && err != nil {
-		c.noBus = append(c.noBus, device.PCIBus)
-	}
-	c.cache.drop(updateBus(c.cache.onPCI, entries))
 	var pfs []*device.Hardware
-	for _, e := range entries {
+	for _, e := range c.onBus(device.PCIBus, s.sysfs.PCI) {
 		f, err := cached(&c.cache.of(e.Path).pci, e.Path, s.function)
 		if sysfs.Gone(err) {
 			continue

@@ -43,14 +43,15 @@ func Read(ctx context.Context, o Options, also func(*device.Snapshot, *Attribute
 	traced, trace := s.sysfs.Trace()
 	s.proc.kept = make(map[string]string)
 	s.sysfs = traced
-	c, err := s.scan(ctx, nil)
+	c, err := s.scan(ctx)
 	// A recording can't be scanned again: unread devices are awaited.
 	for end := time.Now().Add(time.Second); err == nil && len(c.snapshot.Unread) > 0 && time.Now().Before(end); {
 		select {
 		case <-ctx.Done():
 		case <-time.After(slowAfter):
 		}
-		c, err = s.scan(ctx, nil)
+		s.cache = nil
+		c, err = s.scan(ctx)
 	}
 	if err != nil {
 		return nil, err

@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"maps"
 	"os"
 	"slices"
@@ -33,17 +32,6 @@ type Options struct {
 	// Sysfs is the root of sysfs, Dev the directory of device nodes; empty is "/sys"
 	// and "/dev". The paths of a snapshot are always below /dev.
 	Sysfs, Dev string
-	// Log gets messages for an administrator; nil is discarded.
-	Log *slog.Logger
-}
-
-func (o Options) withDefaults() Options {
-	o.Sysfs = cmp.Or(o.Sysfs, hostSysfs)
-	o.Dev = cmp.Or(o.Dev, hostDev)
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	return o
 }
 
 const (
@@ -63,7 +51,6 @@ type Scanner struct {
 	sysfs   sysfs.FS
 	proc    proc
 	dev     string
-	log     *slog.Logger
 	ghw     *ghw.PCIInfo // a parser
 	usb     usbReader
 	attrs   slowAttributes
@@ -78,13 +65,12 @@ type Scanner struct {
 
 // New returns a Scanner.
 func New(o Options) *Scanner {
-	o = o.withDefaults()
+	root := cmp.Or(o.Sysfs, hostSysfs)
 	s := &Scanner{
-		sysfs: sysfs.New(o.Sysfs), proc: proc{root: procOf(o.Sysfs)}, dev: o.Dev, log: o.Log,
+		sysfs: sysfs.New(root), proc: proc{root: procOf(root)}, dev: cmp.Or(o.Dev, hostDev),
 		answers: make(chan struct{}, 1), events: make(map[string]time.Time),
 	}
-	s.usb.read = s.usbDevice
-	s.usb.number = func(dir string) string { return s.sysfs.USBNumber(dir) }
+	s.usb.read = func(dir string) (device.USB, error) { return s.sysfs.USBDevice(dir) } // also of a traced tree
 	s.usb.calls.Late = func(usbLink) { poke(s.answers) }
 	s.attrs.answers, s.attrs.calls.Late = s.answers, s.attrs.tooLate
 	return s
@@ -107,8 +93,8 @@ func (s *Scanner) Scan(ctx context.Context) (*device.Snapshot, error) {
 }
 
 // Update returns the result of Scan, but reads only what the batch invalidates. It
-// reads everything if the batch says All, for the first scan, and if the cache is
-// inconsistent. No taken batch may be omitted.
+// reads everything if the batch says All, and for the first scan. No taken batch may be
+// omitted.
 func (s *Scanner) Update(ctx context.Context, b Batch) (*device.Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,13 +108,10 @@ func (s *Scanner) Update(ctx context.Context, b Batch) (*device.Snapshot, error)
 	}
 	if s.cache != nil && !b.All && len(s.events) <= maxPaths {
 		s.cache.drop(slices.Collect(maps.Keys(s.events)))
-		c, err := s.scan(ctx, s.cache)
-		if err != nil || !c.misfit {
-			return c.snapshot, err
-		}
-		s.log.Debug("the cache is inconsistent with the host: full scan")
+	} else {
+		s.cache = nil
 	}
-	c, err := s.scan(ctx, nil)
+	c, err := s.scan(ctx)
 	return c.snapshot, err
 }
 
@@ -138,14 +121,14 @@ type scanned struct {
 	netInterfaces map[string]sysfs.NetInterface // by name
 }
 
-// scan reads what is not cached: everything, if that is nil. Only a scan without an
-// error and with a consistent cache has a snapshot. The lock is held.
-func (s *Scanner) scan(ctx context.Context, known *cache) (*scan, error) {
-	full := known == nil
+// scan reads what is not cached: everything without a cache. Only a scan without an error
+// has a snapshot. The lock is held.
+func (s *Scanner) scan(ctx context.Context) (*scan, error) {
+	known, full := s.cache, s.cache == nil
 	if full {
 		known = newCache()
 	}
-	size := len(known.onPCI) + len(known.onUSB)
+	size := len(known.onBus[device.PCIBus]) + len(known.onBus[device.USBBus])
 	c := &scan{
 		sysfs:      s.sysfs,
 		cache:      known,
@@ -181,7 +164,7 @@ func (s *Scanner) scan(ctx context.Context, known *cache) (*scan, error) {
 	s.readUSB(ctx, c)
 	if c.full {
 		functions := <-ahead
-		c.cache.onPCI = functions.onPCI
+		maps.Copy(c.cache.onBus, functions.onBus)
 		maps.Copy(c.cache.facts, functions.facts)
 	}
 	s.readPCI(c)
@@ -193,9 +176,6 @@ func (s *Scanner) scan(ctx context.Context, known *cache) (*scan, error) {
 	}
 	if err := ctx.Err(); err != nil {
 		return c, fmt.Errorf("scan the host: %w", err)
-	}
-	if c.misfit {
-		return c, nil
 	}
 	c.finish(nodes)
 	sort.Slice(c.problems, func(i, j int) bool {
@@ -261,7 +241,6 @@ type scan struct {
 	tree          *devTree
 	cache         *cache
 	full          bool // without a cache
-	misfit        bool // the cache is inconsistent with the host
 	snapshot      *device.Snapshot
 	hardware      map[string]*device.Hardware   // by path
 	list          []*device.Hardware            // of hardware, in no order

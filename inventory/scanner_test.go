@@ -45,27 +45,35 @@ func TestSCSIAddress(t *testing.T) {
 	}
 }
 
-// A device that replaced another one on a bus, and one that moved, are new.
-func TestUpdateBus(t *testing.T) {
+// The results for the predecessor of a new device on a bus, and of one that moved, are
+// dropped; without inodes every device is new.
+func TestDevicesOnABus(t *testing.T) {
 	t.Parallel()
-	known := map[string]sysfs.Entry{}
+	c := &scan{cache: newCache()}
 	a, b := sysfs.Entry{Name: "a", Path: "devices/a", Ino: 1}, sysfs.Entry{Name: "b", Path: "devices/b", Ino: 2}
-	anew, moved := a, b
-	anew.Ino, moved.Path = 3, "devices/c"
+	anew, moved, anyone := a, b, a
+	anew.Ino, moved.Path, anyone.Ino = 3, "devices/c", 0
 	for i, step := range []struct {
-		list []sysfs.Entry
-		came []string
+		list    []sysfs.Entry
+		dropped []string
 	}{
-		{[]sysfs.Entry{a, b}, []string{"devices/a", "devices/b"}},
+		{[]sysfs.Entry{a, b}, []string{"devices/a/x", "devices/b"}},
 		{[]sysfs.Entry{a, b}, nil},
-		{[]sysfs.Entry{anew, b}, []string{"devices/a"}},
+		{[]sysfs.Entry{anew, b}, []string{"devices/a/x"}},
 		{[]sysfs.Entry{anew, moved}, []string{"devices/c"}},
 		{[]sysfs.Entry{anew}, nil},
 		{[]sysfs.Entry{anew, b}, []string{"devices/b"}},
+		{[]sysfs.Entry{anyone}, []string{"devices/a/x"}},
+		{[]sysfs.Entry{anyone}, []string{"devices/a/x"}},
 	} {
-		came := updateBus(known, step.list)
-		if !slices.Equal(came, step.came) || len(known) != len(step.list) {
-			t.Errorf("step %d: %q came, %d known; want %q", i, came, len(known), step.came)
+		dirs := []string{"devices/a/x", "devices/b", "devices/c"}
+		for _, dir := range dirs {
+			c.cache.of(dir)
+		}
+		c.onBus(device.USBBus, func(map[string]sysfs.Entry) ([]sysfs.Entry, error) { return step.list, nil })
+		dropped := slices.DeleteFunc(dirs, func(dir string) bool { return c.cache.facts[dir] != nil })
+		if !slices.Equal(dropped, step.dropped) {
+			t.Errorf("step %d: dropped %q; want %q", i, dropped, step.dropped)
 		}
 	}
 }

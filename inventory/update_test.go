@@ -157,9 +157,12 @@ func (c *changing) other() {
 	}))
 }
 
-// file makes or removes a link or a copy of a node.
-func (c *changing) file() {
-	name := filepath.Join(c.Dev(), one(c, "link", "serial/by-id/x", "a/link", "copy"))
+// link makes or removes a link to a node, and file a link or a copy of a node.
+func (c *changing) link() { c.toggle(one(c, "link", "serial/by-id/x", "a/link")) }
+func (c *changing) file() { c.toggle(one(c, "link", "serial/by-id/x", "a/link", "copy")) }
+
+func (c *changing) toggle(file string) {
+	name := filepath.Join(c.Dev(), file)
 	if c.files[name] {
 		if err := os.Remove(name); err != nil {
 			c.t.Error(err)
@@ -241,7 +244,7 @@ func TestUpdateEqualsScan(t *testing.T) {
 }
 
 // A device never has the data of its predecessor in the same place, even before the
-// events of both are read.
+// events of both are read. Only a copy of a node, which outlives its device, needs them.
 func TestUpdateAheadOfTheEvents(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(4) {
@@ -251,7 +254,7 @@ func TestUpdateAheadOfTheEvents(t *testing.T) {
 			s := inventory.New(inventory.Options{Sysfs: c.Sysfs(), Dev: c.Dev()})
 			for c.turn = range 60 {
 				for range 1 + c.rand.IntN(4) {
-					one(c, c.plugUSB, c.plugUSB, c.file)()
+					one(c, c.plugUSB, c.plugUSB, c.link)()
 				}
 				c.same(s, inventory.Batch{})
 			}
@@ -352,12 +355,7 @@ func lastChange(t *testing.T, name string) int64 {
 // A node that took the name of another one has its own number, even before an event.
 func TestNodeThatReusesAName(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("/dev/shm", "inventory")
-	if err != nil {
-		t.Skipf("no tmpfs here: %v", err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	h := sysfstest.NewHost(t, sysfstest.HostOptions{Dir: dir, RealNodes: true})
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{RealNodes: true})
 	s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
 	name := filepath.Join(h.Dev(), "taken")
 	mknod := func(path string, minor uint32) {
@@ -394,15 +392,10 @@ func TestNodeThatReusesAName(t *testing.T) {
 	want(8)
 }
 
-// Nodes of tmpfs, like those of /dev.
+// Real nodes on tmpfs, like those of /dev.
 func TestUpdateOfRealNodes(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("/dev/shm", "inventory")
-	if err != nil {
-		t.Skipf("no tmpfs here: %v", err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	c := newChanging(t, 99, sysfstest.HostOptions{Dir: dir, RealNodes: true})
+	c := newChanging(t, 99, sysfstest.HostOptions{RealNodes: true})
 	s := inventory.New(inventory.Options{Sysfs: c.Sysfs(), Dev: c.Dev()})
 	for c.turn = range 100 {
 		one(c, c.plugPCI, c.plugUSB, c.bind, c.other)()

@@ -13,7 +13,7 @@ import (
 func usbEntries(names ...string) []sysfs.Entry {
 	var list []sysfs.Entry
 	for _, n := range names {
-		list = append(list, sysfs.Entry{Name: n, Path: n})
+		list = append(list, sysfs.Entry{Name: n, Path: n, Ino: 7})
 	}
 	return list
 }
@@ -25,7 +25,7 @@ func TestUSBDeviceThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := make(chan struct{})
 		var reads, late atomic.Int32
-		r := &usbReader{number: devnum("7"), read: func(dir string) (device.USB, error) {
+		r := &usbReader{read: func(dir string) (device.USB, error) {
 			if dir == "1-2" {
 				reads.Add(1)
 				<-hangs
@@ -37,13 +37,13 @@ func TestUSBDeviceThatDoesNotAnswer(t *testing.T) {
 			t.Helper()
 			start := time.Now()
 			for _, e := range usbEntries("1-1", "1-2", "1-3") {
-				got := r.device(t.Context(), e, slowAfter)
+				u, err := r.device(t.Context(), e, slowAfter)
 				if e.Name == "1-2" && wantErr != nil {
-					if got.err != wantErr || got.replaces {
-						t.Errorf("%s: %s: %+v; want %v", scan, e.Name, got, wantErr)
+					if err != wantErr || r.replaces(e.Path) {
+						t.Errorf("%s: %s: %+v, %v; want %v", scan, e.Name, u, err, wantErr)
 					}
-				} else if got.err != nil || got.device.Serial != "of "+e.Name {
-					t.Errorf("%s: %s: %+v", scan, e.Name, got)
+				} else if err != nil || u.Serial != "of "+e.Name {
+					t.Errorf("%s: %s: %+v, %v", scan, e.Name, u, err)
 				}
 			}
 			if d := time.Since(start); d != wantTime {
@@ -66,32 +66,28 @@ func TestUSBDeviceThatDoesNotAnswer(t *testing.T) {
 	})
 }
 
-func devnum(n string) func(string) string { return func(string) string { return n } }
-
-// A known device is not read again while it has its number, so that a reset of it
-// blocks nothing; a new number is a new device.
-func TestUSBDeviceIsReadOncePerNumber(t *testing.T) {
+// The inode of its link identifies a device: a known one is not read again, so that a
+// reset of it blocks nothing. Without inodes each scan reads it.
+func TestUSBDeviceIsReadOncePerLink(t *testing.T) {
 	t.Parallel()
-	number, reads := "7", 0
-	r := &usbReader{
-		read: func(string) (device.USB, error) {
-			reads++
-			return device.USB{Serial: "of " + number}, nil
-		},
-		number: func(string) string { return number },
-	}
+	reads := 0
+	r := &usbReader{read: func(string) (device.USB, error) {
+		reads++
+		return device.USB{Serial: "A1"}, nil
+	}}
 	for _, step := range []struct {
-		number    string
+		ino       uint64
 		plugged   bool
 		wantReads int
-	}{{"7", true, 1}, {"7", true, 1}, {"8", true, 2}, {"8", false, 2}, {"8", true, 3}, {"", true, 4}, {"", true, 5}} {
-		number = step.number
+	}{{71, true, 1}, {71, true, 1}, {72, true, 2}, {72, true, 2}, {72, false, 2}, {72, true, 3}, {0, true, 4}, {0, true, 5}} {
 		if !step.plugged {
 			r.forgetOthers(nil)
 			continue
 		}
-		if got := r.device(t.Context(), usbEntries("1-1")[0], time.Minute); got.device.Serial != "of "+step.number {
-			t.Errorf("%+v: read %+v", step, got)
+		e := usbEntries("1-1")[0]
+		e.Ino = step.ino
+		if u, err := r.device(t.Context(), e, time.Minute); err != nil || u.Serial != "A1" {
+			t.Fatal(u, err)
 		}
 		if reads != step.wantReads {
 			t.Errorf("%+v: %d reads", step, reads)
@@ -99,80 +95,47 @@ func TestUSBDeviceIsReadOncePerNumber(t *testing.T) {
 	}
 }
 
-// On the kernel's sysfs the inode of its link identifies a device, and no number is
-// read.
-func TestUSBDeviceIsReadOncePerLink(t *testing.T) {
-	t.Parallel()
-	reads, numbers := 0, 0
-	r := &usbReader{
-		read: func(string) (device.USB, error) {
-			reads++
-			return device.USB{Serial: "A1"}, nil
-		},
-		number: func(string) string {
-			numbers++
-			return "7" // of the next device after a wraparound
-		},
-	}
-	for _, step := range []struct {
-		ino                    uint64
-		wantReads, wantNumbers int
-	}{{71, 1, 2}, {71, 1, 2}, {72, 2, 4}, {72, 2, 4}} {
-		e := usbEntries("1-1")[0]
-		e.Ino = step.ino
-		if got := r.device(t.Context(), e, time.Minute); got.err != nil || got.device.Serial != "A1" {
-			t.Fatal(got)
-		}
-		if reads != step.wantReads || numbers != step.wantNumbers {
-			t.Errorf("%+v: %d reads of devices and %d of numbers", step, reads, numbers)
-		}
-	}
-}
-
 // A process restarted in the same boot knows the present devices, however slow they are
-// to read; it reads those with another inode or number, and reports that they may be
-// the known ones.
+// to read; it reads those with another inode, and reports that they may be the known ones.
 func TestKnownUSBDevicesSurviveARestart(t *testing.T) {
 	t.Parallel()
 	link := sysfs.Entry{Name: "1-1", Path: "1-1", Ino: 71}
 	first := &Scanner{}
-	first.usb.number = devnum("7")
 	first.usb.read = func(string) (device.USB, error) {
 		return device.USB{Vendor: "0403", Product: "6001", Serial: "A1", Speed: "12"}, nil
 	}
-	want := first.usb.device(t.Context(), link, time.Minute)
-	known := first.KnownUSB()
-	if want.known || len(known) != 1 {
-		t.Fatal(want, known)
+	if _, err := first.usb.device(t.Context(), link, time.Minute); err != nil {
+		t.Fatal(err)
 	}
-	for _, c := range []struct {
-		name, number string
-		ino          uint64
-		known        bool
-	}{{"the same", "7", 71, true}, {"another inode", "7", 72, false}, {"another number", "8", 71, false}} {
-		t.Run(c.name, func(t *testing.T) {
+	known := first.KnownUSB()
+	if len(known) != 1 {
+		t.Fatal(known)
+	}
+	for name, ino := range map[string]uint64{"the same": 71, "another inode": 72} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := &Scanner{}
-				s.usb.number = devnum(c.number)
 				s.usb.read = func(string) (device.USB, error) {
 					time.Sleep(300 * time.Millisecond)
 					return device.USB{Serial: "B2"}, nil
 				}
 				s.RestoreUSB(known)
 				e := link
-				e.Ino = c.ino
-				got := s.usb.device(t.Context(), e, slowAfter)
-				if c.known && (!got.known || got.device.Serial != "A1") || !c.known && (got.err != errSlow || got.replaces) {
-					t.Errorf("%+v", got)
+				e.Ino = ino
+				u, err := s.usb.device(t.Context(), e, slowAfter)
+				if ino == link.Ino {
+					if err != nil || u.Serial != "A1" {
+						t.Errorf("%+v, %v", u, err)
+					}
+					return
+				}
+				if err != errSlow || s.usb.replaces(e.Path) {
+					t.Errorf("%+v, %v", u, err)
 				}
 				time.Sleep(time.Second)
-				if c.known {
-					// Once it is verified, a reused number does not matter.
-					s.usb.number = devnum("8")
-				}
-				if got := s.usb.device(t.Context(), e, slowAfter); !got.known {
-					t.Errorf("later: %+v", got)
+				if u, err := s.usb.device(t.Context(), e, 0); err != nil || u.Serial != "B2" {
+					t.Errorf("later: %+v, %v", u, err)
 				}
 			})
 		})

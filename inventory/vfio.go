@@ -101,12 +101,7 @@ func vfioOwner(group []*device.Hardware) *device.Hardware {
 // readMDevs adds the mediated devices of the host. Their parents are above them in
 // sysfs, so that finish finds them like any other parent.
 func (c *scan) readMDevs() {
-	entries, err := c.sysfs.MDevs()
-	if notExist(err) {
-		return
-	}
-	c.problems.add("bus/mdev/devices", err)
-	for _, e := range entries {
+	for _, e := range c.onBus(device.MDevBus, c.sysfs.MDevs) {
 		m, err := c.sysfs.MDev(e.Path)
 		if !c.sysfs.Exists(e.Path) {
 			continue

@@ -74,17 +74,19 @@ type Watcher struct {
 
 // NewWatcher returns a Watcher that is idle until it runs.
 func NewWatcher(o WatchOptions) *Watcher {
-	base := Options{Dev: o.Dev, Log: o.Log}.withDefaults()
 	w := &Watcher{
-		dev:        base.Dev,
+		dev:        cmp.Or(o.Dev, hostDev),
 		resync:     cmp.Or(o.Resync, defaultResync),
-		log:        base.Log,
+		log:        o.Log,
 		openKernel: func() (kernelEvents, error) { return openUevents() },
 		changes:    make(chan struct{}, 1),
 		resynced:   make(chan struct{}, 1),
 		paths:      make(map[string]bool),
 	}
-	w.files = watch.New(watch.Options{Source: "device nodes", Events: watch.Names | watch.Attributes, Dirs: w.watchedDirs, Poll: degradedResync, Log: base.Log})
+	if w.log == nil {
+		w.log = slog.New(slog.DiscardHandler)
+	}
+	w.files = watch.New(watch.Options{Source: "device nodes", Events: watch.Names | watch.Attributes, Dirs: w.watchedDirs, Poll: degradedResync, Log: w.log})
 	return w
 }
 

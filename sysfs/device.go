@@ -126,9 +126,11 @@ func devName(uevent string) string {
 	return ""
 }
 
-// MDevs lists the mediated devices of the host by UUID. The error wraps
-// fs.ErrNotExist on a host without them.
-func (fs FS) MDevs() ([]Entry, error) { return fs.sorted("bus/mdev/devices") }
+// MDevs lists the mediated devices of the host; the links of known ones are not read
+// again. The error wraps fs.ErrNotExist on a host without them.
+func (fs FS) MDevs(known map[string]Entry) ([]Entry, error) {
+	return fs.entries("bus/mdev/devices", known, nil)
+}
 
 // MDev reads one mediated device
 // (Documentation/driver-api/vfio-mediated-device.rst). It returns the readable

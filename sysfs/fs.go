@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"os"
 	"path"
-	"sort"
 	"strconv"
 	"strings"
 	"unicode"
@@ -161,8 +160,8 @@ func (fs FS) link(dir, name string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// entries reads a directory of links to devices, in no order. Links of known names are not
-// read again unless their inodes changed. It leaves out names that take refuses, unless it
+// entries reads a directory of links to devices, in no order. Known links with the same
+// inodes are not read again. It leaves out names that take refuses, unless it
 // is nil, links that vanish meanwhile, and other files, such as bonding_masters in
 // class/net; the error reports unreadable ones. It wraps fs.ErrNotExist if the kernel does
 // not have the directory.
@@ -179,7 +178,7 @@ func (fs FS) entries(dir string, known map[string]Entry, take func(name string) 
 		if fs.inodes {
 			e.Ino = f.Ino
 		}
-		if k, ok := known[f.Name]; ok && k.Ino == e.Ino {
+		if k, ok := known[f.Name]; ok && k.Ino == e.Ino && e.Ino != 0 {
 			list = append(list, k)
 			return
 		}
@@ -197,13 +196,6 @@ func (fs FS) entries(dir string, known map[string]Entry, take func(name string) 
 		return nil, err
 	}
 	return list, errors.Join(errs...)
-}
-
-// sorted returns the entries by name.
-func (fs FS) sorted(dir string) ([]Entry, error) {
-	list, err := fs.entries(dir, nil, nil)
-	sort.Slice(list, func(i, j int) bool { return list[i].Name < list[j].Name })
-	return list, err
 }
 
 // names lists a directory.

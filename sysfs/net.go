@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -13,7 +14,11 @@ import (
 // Nets lists the network interfaces by name: those of the network namespace
 // in which this sysfs was mounted. The error wraps fs.ErrNotExist on a kernel
 // without networking.
-func (fs FS) Nets() ([]Entry, error) { return fs.sorted("class/net") }
+func (fs FS) Nets() ([]Entry, error) {
+	list, err := fs.entries("class/net", nil, nil)
+	sort.Slice(list, func(i, j int) bool { return list[i].Name < list[j].Name })
+	return list, err
+}
 
 // NetInterface are the attributes of a network interface
 // (Documentation/ABI/testing/sysfs-class-net).

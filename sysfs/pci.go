@@ -16,7 +16,7 @@ const (
 	auxiliaryDevices = "bus/auxiliary/devices"
 )
 
-// PCI lists the PCI functions of the host and their sub-functions; the directories of
+// PCI lists the PCI functions of the host and their sub-functions; the links of
 // known ones are not read again. The error wraps fs.ErrNotExist on a host without PCI.
 func (fs FS) PCI(known map[string]Entry) ([]Entry, error) {
 	functions, err := fs.entries(pciDevices, known, nil)

@@ -144,17 +144,14 @@ func TestEntries(t *testing.T) {
 		"bus/usb/devices/9-9":     "-> ../../../../etc",
 		"bus/usb/devices/9-8":     "-> /devices/x",
 	})
-	devices, interfaces, err := sys.USB(nil)
-	slices.SortFunc(devices, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
-	wantDevices := []Entry{
+	list, err := sys.USB(nil)
+	slices.SortFunc(list, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
+	want := []Entry{
 		{Name: "1-2", Path: "devices/pci0000:00/0000:00:14.0/usb1/1-2"},
+		{Name: "1-2:1.0", Path: "devices/pci0000:00/0000:00:14.0/usb1/1-2/1-2:1.0"},
 		{Name: "usb1", Path: "devices/pci0000:00/0000:00:14.0/usb1"},
 	}
-	wantInterfaces := []Entry{{Name: "1-2:1.0", Path: "devices/pci0000:00/0000:00:14.0/usb1/1-2/1-2:1.0"}}
-	if diff := cmp.Diff(wantDevices, devices); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff(wantInterfaces, interfaces); diff != "" {
+	if diff := cmp.Diff(want, list); diff != "" {
 		t.Error(diff)
 	}
 	for _, bad := range []string{"9-9", "9-8"} {
@@ -171,14 +168,19 @@ func TestUSBDevice(t *testing.T) {
 		"devices/a/bDeviceClass": "FF\n",
 		"devices/half/serial":    "0001\n",
 		"devices/bad/idVendor":   "10c4\n", "devices/bad/speed": "dir",
+		"devices/early/idVendor": "10c4\n", "devices/moved/idVendor": "10c4\n",
+		"bus/usb/devices/a": "-> ../../../devices/a", "bus/usb/devices/half": "-> ../../../devices/half", "bus/usb/devices/bad": "-> ../../../devices/bad",
+		"bus/usb/devices/moved": "-> ../../../devices/b/moved",
 	})
 	got, err := sys.USBDevice("devices/a")
 	want := device.USB{Vendor: "10c4", Product: "ea60", Serial: "0001", Class: "ff", Speed: "12"}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("USBDevice: %v\n%s", err, diff)
 	}
-	if _, err := sys.USBDevice("devices/half"); !Gone(err) {
-		t.Errorf("a device that lost its idVendor: %v; want gone", err)
+	for dir, what := range map[string]string{"half": "lost its idVendor", "early": "is not on the bus yet", "moved": "is elsewhere on the bus"} {
+		if _, err := sys.USBDevice("devices/" + dir); !Gone(err) {
+			t.Errorf("a device that %s: %v; want gone", what, err)
+		}
 	}
 	got, err = sys.USBDevice("devices/bad")
 	if err == nil || Gone(err) || got.Vendor != "10c4" {

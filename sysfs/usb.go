@@ -13,24 +13,11 @@ import (
 const usbDevices = "bus/usb/devices"
 
 // USB lists the USB devices of the host, root hubs ("usb1") and all others
-// ("1-1.4"), and the interfaces of their active configurations ("1-1.4:1.0"); the
-// directories of known ones are not read again. The error wraps fs.ErrNotExist on a host
-// without USB.
-func (fs FS) USB(known map[string]Entry) (devices, interfaces []Entry, err error) {
-	all, err := fs.entries(usbDevices, known, nil)
-	for _, e := range all {
-		if strings.Contains(e.Name, ":") {
-			interfaces = append(interfaces, e)
-		} else {
-			devices = append(devices, e)
-		}
-	}
-	return devices, interfaces, err
+// ("1-1.4"), and the interfaces of their active configurations ("1-1.4:1.0"); the links of
+// known ones are not read again. The error wraps fs.ErrNotExist on a host without USB.
+func (fs FS) USB(known map[string]Entry) ([]Entry, error) {
+	return fs.entries(usbDevices, known, nil)
 }
-
-// USBDir returns the directory of a device by its name. Gone reports the error of a
-// missing one.
-func (fs FS) USBDir(name string) (string, error) { return fs.device(usbDevices, name) }
 
 // USBDevice reads the attributes of one device
 // (Documentation/ABI/testing/sysfs-bus-usb). It returns the readable ones and the errors
@@ -44,6 +31,13 @@ func (fs FS) USBDevice(dir string) (device.USB, error) {
 	var errs []error
 	fs.enter(dir)
 	defer fs.leave()
+	// The kernel adds a device to the bus when it has all its attributes (device_add in
+	// drivers/base/core.c); before, it may have some, and would be a device without serial.
+	if at, err := fs.device(usbDevices, path.Base(dir)); err != nil {
+		return d, err
+	} else if at != dir {
+		return d, fmt.Errorf("has moved: %w", errGone)
+	}
 	// idVendor comes last: the kernel removes it before the strings, so that a device
 	// that still has it had its serial when that was read, and an absent serial is
 	// really absent. Half an identity would be another device's.
@@ -69,13 +63,6 @@ func (fs FS) USBDevice(dir string) (device.USB, error) {
 	}
 	d.Vendor, d.Product, d.Class = strings.ToLower(d.Vendor), strings.ToLower(d.Product), strings.ToLower(d.Class)
 	return d, err
-}
-
-// USBNumber returns the device number of a device on its bus, which the kernel
-// increments at each enumeration; empty if it cannot be read.
-func (fs FS) USBNumber(dir string) string {
-	number, _ := fs.attr(dir, "devnum")
-	return number
 }
 
 // USBInterface reads the attributes of one interface. Its number is in its name, "1-1.4:1.0"

@@ -43,7 +43,7 @@ other names and manufacturer strings stay: review the file before sharing it.`,
 			if err == nil {
 				options.Also = agent.Record(cfg, f.options(io.Discard))
 			}
-			archive, err := machine.Record(cmd.Context(), f.paths.Inventory(nil), options)
+			archive, err := machine.Record(cmd.Context(), f.paths.Inventory(), options)
 			if err != nil {
 				return err
 			}

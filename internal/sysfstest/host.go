@@ -58,7 +58,7 @@ func Scan(t testing.TB, host inventory.Options) (*device.Snapshot, *inventory.Sc
 
 // HostOptions are options of a Host.
 type HostOptions struct {
-	// Dir is its directory; empty is a temporary one.
+	// Dir is its directory; empty is a temporary one, see tempDir.
 	Dir string
 	// RealNodes makes device nodes with mknod(2) instead of placeholder files. The
 	// test is skipped where mknod is denied.
@@ -81,6 +81,20 @@ type Host struct {
 	uevents []string
 }
 
+// tempDir returns a temporary directory, on tmpfs if there is one: like the kernel's file
+// systems it gives no inode twice.
+func tempDir(t testing.TB) string {
+	dir, err := os.MkdirTemp("/dev/shm", "sysfstest")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil { // like t.TempDir
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // ownMajor is the default major number of nodes, reserved for local use
 // (Documentation/admin-guide/devices.txt).
 const ownMajor = 240
@@ -89,7 +103,7 @@ const ownMajor = 240
 func NewHost(t testing.TB, o HostOptions) *Host {
 	t.Helper()
 	if o.Dir == "" {
-		o.Dir = t.TempDir()
+		o.Dir = tempDir(t)
 	}
 	h := &Host{Tree: Tree{Root: o.Dir}, t: t, real: o.RealNodes, made: make(map[string][]string), devnum: make(map[int]int)}
 	if err := machine.Unpack(h.Root, []byte("-- sys/devices/ --\n")); err != nil {
