@@ -104,14 +104,14 @@ func readMount(v value) Companion {
 // keys; what names an entry in messages.
 func (t *table) entries(name string, into *[]device.Entry, what string, keys role, help string) {
 	t.key(name, func() form {
-		entry := t.belowOwn(name, func(v value) { readEntry(v) })
-		return ownKeys(form{"anyOf": []form{stringForm(), entry}})
+		entry := t.belowUserKeys(name, func(v value) { readEntry(v) })
+		return userKeysForm(form{"anyOf": []form{stringForm(), entry}})
 	}, func(v value) { *into = v.entries(what, keys) }, help)
 }
 
 func (v value) entries(what string, keys role) []device.Entry {
 	var out []device.Entry
-	for name, e := range v.own("of strings", "the name of "+what) {
+	for name, e := range v.userKeys("of strings", "the name of "+what) {
 		var entry device.Entry
 		if e.keys() != nil {
 			entry = readEntry(e)

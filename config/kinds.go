@@ -18,16 +18,16 @@ type kind struct {
 	mode pattern.Kind
 	// want describes the values, for messages.
 	want string
-	// bare is set if TOML integers are accepted: decimal numbers. Elsewhere 0x10de
+	// integers is set if TOML integers are accepted: decimal numbers. Elsewhere 0x10de
 	// would become 4318.
-	bare bool
+	integers bool
 	// check returns the rule that an alternative of a pattern violates, or empty.
 	check func(a pattern.Alternative) (rule, hint string)
 }
 
 // form is the form of a value of the kind, or a list of them.
 func (k kind) form() form {
-	if k.bare {
+	if k.integers {
 		return oneOrMore(form{"type": []string{"string", "integer"}})
 	}
 	return stringsForm()
@@ -63,7 +63,7 @@ func (v value) values(k kind) pattern.Values {
 	}
 	for _, e := range v.items() {
 		e.unnamed = e.index > 0 // the message names it
-		if n, isInt := e.raw.(int64); isInt && k.bare {
+		if n, isInt := e.raw.(int64); isInt && k.integers {
 			e.raw = strconv.FormatInt(n, 10)
 		}
 		s, ok := e.string(k.want)
@@ -149,7 +149,7 @@ func attributeKinds() (all []attribute) {
 		case device.SlotValue:
 			k = address("a PCI slot", ".0", a.Example)
 		case device.NumberValue:
-			k = kind{mode: pattern.Number, bare: true, want: `a number, or numbers and ranges such as "0,2-7"`}
+			k = kind{mode: pattern.Number, integers: true, want: `a number, or numbers and ranges such as "0,2-7"`}
 		case device.WordValue:
 			k = oneOf(a.Words)
 		}

@@ -67,7 +67,7 @@ func readMatch(v value) Match {
 			"whether to select the VFIO nodes of the functions or mediated devices that pci or mdev selects")
 		t.values("cdi_device", &m.CDIDevice, cdiName, "qualified names of CDI devices of other specs on the host")
 		t.key("virtual", func() form {
-			table := t.belowOwn("virtual", func(v value) { readVirtual(v) })
+			table := t.belowUserKeys("virtual", func(v value) { readVirtual(v) })
 			return oneOrMore(form{"anyOf": []form{stringForm(), table}})
 		}, func(v value) { m.Virtual = v.virtual() }, "devices without hardware: a name, a table, or a list of these")
 		path := nodePath
@@ -108,7 +108,7 @@ var (
 
 // attributes binds a key to a table of attributes and their wanted values.
 func (t *table) attributes(name string, into *map[string]pattern.Values, k attributeKind, help string) {
-	t.key(name, func() form { return ownKeys(stringsForm()) }, func(v value) { *into = v.attributes(k) }, help)
+	t.key(name, func() form { return userKeysForm(stringsForm()) }, func(v value) { *into = v.attributes(k) }, help)
 }
 
 func (v value) attributes(k attributeKind) map[string]pattern.Values {
@@ -116,7 +116,7 @@ func (v value) attributes(k attributeKind) map[string]pattern.Values {
 		v.report("an empty table: want at least one attribute", "")
 	}
 	attr := make(map[string]pattern.Values)
-	for name, e := range v.own(`such as { state = "enabled" }`, "the name of an attribute") {
+	for name, e := range v.userKeys(`such as { state = "enabled" }`, "the name of an attribute") {
 		if rule := k.check(name); rule != "" {
 			v.key(name).report(quote(name)+" "+rule, "")
 		} else {
@@ -189,7 +189,7 @@ func (v value) virtualName() string {
 // virtualVars reads the table v with the values of ${var:NAME}.
 func (v value) virtualVars() map[string]string {
 	vars := make(map[string]string)
-	for name, e := range v.own(`of strings such as { host = "10.0.0.5" }`, "") {
+	for name, e := range v.userKeys(`of strings such as { host = "10.0.0.5" }`, "") {
 		if !isName(name) {
 			v.key(name).report(quote(name)+` is not the name of a variable: want letters, digits, "-", "_" and "."`, "")
 		} else if s, ok := e.literal("a string"); ok {

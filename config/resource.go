@@ -228,7 +228,7 @@ func (v value) resourceNames(r *Resource) {
 		return
 	}
 	results := allResults(r.NameText)
-	for result, e := range v.own(`such as { "10de" = "nvidia" }`, "what name results in") {
+	for result, e := range v.userKeys(`such as { "10de" = "nvidia" }`, "what name results in") {
 		name, ok := e.literal(`a name such as "gpu"`)
 		if !ok {
 			continue
@@ -386,7 +386,7 @@ var reservedAttributes = []string{"id", "resource"}
 
 // claimAttributes reads v as a table of attributes, by name.
 func (v value) claimAttributes() (all []Attribute) {
-	for name, e := range v.own("of strings", "the name of an attribute") {
+	for name, e := range v.userKeys("of strings", "the name of an attribute") {
 		switch {
 		case slices.Contains(reservedAttributes, name):
 			e.report(quote(name)+" is what every device has: want another name", "")

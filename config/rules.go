@@ -36,21 +36,22 @@ func (v value) checkMatch(m *Match, sound bool) {
 	if !v.has("as") {
 		v.refuseReadOnlyNode(m.Mount)
 	}
-	switch vfio := v.child("vfio"); {
+	switch {
 	case m.VFIO && !m.Has("pci", "mdev"):
-		vfio.report("true without pci or mdev: want one of them", "pci = {} is any PCI function")
-	case m.VFIO && v.has("glob"):
-		vfio.report("true with glob: want one of them", "vfio = true selects the VFIO nodes of the functions, whatever their numbers are")
-	case m.VFIO && m.Has("usb"):
-		vfio.report("true with usb: want it with pci or mdev alone", "a USB device has no VFIO nodes")
-	case m.VFIO && m.Has("net"):
-		vfio.report("true with net: want it with pci or mdev alone", "a function that is bound to VFIO is no network interface of the host")
+		v.child("vfio").report("true without pci or mdev: want one of them", "pci = {} is any PCI function")
+	case m.VFIO:
+		v.wantOne("vfio", "it selects the VFIO nodes of PCI functions and mediated devices, whatever their numbers are", "glob", "usb", "net")
 	case !v.has("glob") && !m.NamesHardware() && !v.has("subsystem") && !v.has("driver") && !v.has("attr") && sound:
 		v.report("selects everything: want at least one of glob, usb, pci, net, mdev, subsystem, driver and attr", "usb = {} is any USB device")
 	}
-	for _, other := range []string{"usb", "net"} {
-		if m.Has("mdev") && v.has(other) {
-			v.child("mdev").report("with "+other+": want one of them", "a mediated device is below a PCI function and has nothing below itself: only pci may be beside it")
+	v.wantOne("mdev", "a mediated device is below a PCI function and has nothing below itself: only pci may be beside it", "usb", "net")
+}
+
+// wantOne reports a key that is beside others.
+func (v value) wantOne(name, why string, others ...string) {
+	for _, other := range others {
+		if v.has(name) && v.has(other) {
+			v.child(name).report("beside "+other+": want one of them", why)
 		}
 	}
 }
@@ -106,9 +107,7 @@ func (v value) checkResource(r *Resource) {
 // checkEach reports matches that are incompatible with each or group_by.
 func (v value) checkEach(r *Resource) {
 	each, groupBy := v.child("each"), v.child("group_by")
-	if v.has("group_by") && v.has("each") {
-		groupBy.report("beside each: want one of them", "hardware that has no value for the variable stays single")
-	}
+	v.wantOne("group_by", "hardware that has no value for the variable stays single", "each")
 	if _, numbered := wildcardNumber(r.GroupBy); numbered {
 		if rule := checkSource(r.GroupBy, r); rule != "" {
 			groupBy.report(quote(r.GroupBy)+" "+rule, "")

@@ -156,8 +156,8 @@ func (t *table) below(name string, read func(v value)) form {
 	return t.describes.table(name, t.describes.keys, read)
 }
 
-// belowOwn describes the tables below arbitrary keys: their keys are never suggested.
-func (t *table) belowOwn(name string, read func(v value)) form {
+// belowUserKeys describes the tables below arbitrary keys: their keys are never suggested.
+func (t *table) belowUserKeys(name string, read func(v value)) form {
 	return t.describes.table(name, new([]string), read)
 }
 
@@ -185,7 +185,7 @@ func booleanForm() form { return form{"type": "boolean"} }
 func stringsForm() form { return oneOrMore(stringForm()) }
 
 // stringTable is a table of strings with arbitrary keys.
-func stringTable() form { return ownKeys(stringForm()) }
+func stringTable() form { return userKeysForm(stringForm()) }
 
 func integerForm(lo, hi int64) form {
 	return form{"type": "integer", "minimum": lo, "maximum": hi}
@@ -195,7 +195,7 @@ func oneOrMore(f form) form {
 	return form{"anyOf": []form{f, {"type": "array", "items": f}}}
 }
 
-func ownKeys(f form) form { return form{"type": "object", "additionalProperties": f} }
+func userKeysForm(f form) form { return form{"type": "object", "additionalProperties": f} }
 
 // Schema is the language as JSON Schema, for editors: its keys, the types of their
 // values and their help. A text that it accepts may still violate a rule.

@@ -124,10 +124,10 @@ func (v value) lacks(name string) bool {
 	return true
 }
 
-// own iterates over the table v with arbitrary keys, in order. what describes a key: one
+// userKeys iterates over the table v whose keys are the user's, in order. what describes a key: one
 // that is a key of a table around v is reported, unless that has it too.
 // With an empty what none is.
-func (v value) own(want, what string) iter.Seq2[string, value] {
+func (v value) userKeys(want, what string) iter.Seq2[string, value] {
 	if v.keys() == nil {
 		v.mistyped("a table "+want, "")
 	}
@@ -165,10 +165,10 @@ func (v value) problem(text, hint string) report {
 }
 
 // mistyped reports that v is of the wrong type.
-func (v value) mistyped(want, hint string) { v.report(found(v.raw)+": want "+want, hint) }
+func (v value) mistyped(want, hint string) { v.report(typeName(v.raw)+": want "+want, hint) }
 
-// found names the type of a TOML value.
-func found(raw any) string {
+// typeName names the type of a TOML value.
+func typeName(raw any) string {
 	switch x := raw.(type) {
 	case string:
 		return quote(x) + " is a string"
