@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/generic-dp/generic-dp/internal/kubeapitest"
 )
 
 func TestProblems(t *testing.T) {
@@ -35,7 +37,7 @@ func TestProblems(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newServer(t)
-			s.Fault(func(r *http.Request) int {
+			s.Fault(func(r *http.Request, _ kubeapitest.Object) int {
 				if test.of(r) {
 					return test.code
 				}
@@ -94,7 +96,7 @@ func TestNoWatch(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	watches := func(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
-	s.Fault(func(r *http.Request) int {
+	s.Fault(func(r *http.Request, _ kubeapitest.Object) int {
 		if watches(r) {
 			return http.StatusForbidden
 		}

@@ -364,12 +364,13 @@ func TestNodeIsMadeAgainUnseen(t *testing.T) {
 func TestDroppedFieldsAreNotWrittenForEver(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	s.Mutate(func(o kubeapitest.Object) {
+	s.Fault(func(_ *http.Request, o kubeapitest.Object) int {
 		spec, _ := o["spec"].(kubeapitest.Object)
 		list, _ := spec["devices"].([]any)
 		for _, d := range list {
 			delete(d.(kubeapitest.Object), "taints")
 		}
+		return 0
 	})
 	p := start(t, s)
 	all := devices("a")

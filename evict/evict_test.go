@@ -185,7 +185,7 @@ func TestDisruptionBudget(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	requests := 0
-	c.Fault(func(r *http.Request) int {
+	c.Fault(func(r *http.Request, _ object) int {
 		if path.Base(r.URL.Path) != "eviction" {
 			return 0
 		}
@@ -231,7 +231,7 @@ func TestWatchesGoOn(t *testing.T) {
 func TestProbesAndMetrics(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.Fault(func(r *http.Request) int {
+	c.Fault(func(r *http.Request, _ object) int {
 		switch {
 		case r.URL.Path == all:
 			return http.StatusForbidden
@@ -269,7 +269,7 @@ func TestProbesAndMetrics(t *testing.T) {
 		t.Errorf("/: %q", got)
 	}
 	c.pod("lost", "Unhealthy", nil)
-	c.Fault(func(r *http.Request) int {
+	c.Fault(func(r *http.Request, _ object) int {
 		if path.Base(r.URL.Path) == "eviction" {
 			return http.StatusTooManyRequests
 		}

@@ -4,7 +4,6 @@
 package kubeapitest
 
 import (
-	"bytes"
 	"encoding/json"
 	"encoding/pem"
 	"io"
@@ -16,6 +15,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,8 +47,7 @@ type Server struct {
 	log      []change
 	changed  chan struct{}
 	ended    chan struct{} // closed: watches end
-	fault    func(*http.Request) int
-	mutate   func(Object)
+	fault    func(*http.Request, Object) int
 	requests []Request
 }
 
@@ -135,25 +135,19 @@ func (s *Server) Rotate(token string) {
 	s.token = token
 }
 
-// Fault answers requests with the status that f returns, unless it is 0.
-func (s *Server) Fault(f func(*http.Request) int) {
+// Fault answers requests with the status that f returns, unless it is 0. The object that
+// a request has is changed as f changes it, as by a server that drops fields.
+func (s *Server) Fault(f func(r *http.Request, o Object) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = f
-}
-
-// Mutate changes objects before they are stored, as an older server that drops fields.
-func (s *Server) Mutate(f func(Object)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mutate = f
 }
 
 // Put creates or replaces an object, as another client.
 func (s *Server) Put(path string, o Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.put(path, o)
+	s.put(path, clone(o))
 }
 
 // Delete deletes an object, as another client.
@@ -190,9 +184,9 @@ func (s *Server) Changed() <-chan struct{} {
 	return s.changed
 }
 
-func (s *Server) append(c change) {
-	c.version = s.version
-	s.log = append(s.log, c)
+// record appends a change that made the present version.
+func (s *Server) record(kind, path string, o Object) {
+	s.log = append(s.log, change{s.version, kind, path, o})
 	s.notify()
 }
 
@@ -202,10 +196,6 @@ func (s *Server) notify() {
 }
 
 func (s *Server) put(path string, o Object) Object {
-	o = clone(o)
-	if s.mutate != nil {
-		s.mutate(o)
-	}
 	kind := "ADDED"
 	meta, _ := o["metadata"].(Object)
 	if meta == nil {
@@ -217,7 +207,7 @@ func (s *Server) put(path string, o Object) Object {
 		before := old["metadata"].(Object)
 		meta["uid"] = before["uid"]
 		meta["resourceVersion"] = before["resourceVersion"]
-		if equal(old, o) {
+		if reflect.DeepEqual(old, o) {
 			return old
 		}
 	}
@@ -227,95 +217,86 @@ func (s *Server) put(path string, o Object) Object {
 	}
 	meta["resourceVersion"] = strconv.Itoa(s.version)
 	s.objects[path] = o
-	s.append(change{kind: kind, path: path, object: o})
+	s.record(kind, path, o)
 	return o
 }
 
-func (s *Server) delete(path string) bool {
+func (s *Server) delete(path string) {
 	o := s.objects[path]
 	if o == nil {
-		return false
+		return
 	}
 	delete(s.objects, path)
 	s.version++
 	o = clone(o)
 	o["metadata"].(Object)["resourceVersion"] = strconv.Itoa(s.version)
-	s.append(change{kind: "DELETED", path: path, object: o})
-	return true
+	s.record("DELETED", path, o)
 }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
+	object := Object{}
+	if body, err := io.ReadAll(r.Body); err != nil || len(body) > 0 && json.Unmarshal(body, &object) != nil {
+		http.Error(w, "no JSON", http.StatusBadRequest)
 		return
 	}
+	watch := r.URL.Query().Get("watch") != ""
 	s.mu.Lock()
-	if r.URL.Query().Get("watch") != "" && s.refuse(r) == 0 {
-		from, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
-		s.record(r, http.StatusOK)
-		s.mu.Unlock()
-		s.watch(w, r, from)
+	code, answer := s.refuse(r, object), Object(nil)
+	switch {
+	case code == 0 && watch:
+		code = http.StatusOK
+	case code == 0:
+		code, answer = s.answer(r, object)
+	}
+	s.requests = append(s.requests, Request{Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, At: time.Now(), Code: code})
+	s.notify()
+	s.mu.Unlock()
+	if watch && code == http.StatusOK {
+		s.watch(w, r)
 		return
 	}
-	code, answer := s.answer(r, body)
-	s.record(r, code)
-	s.mu.Unlock()
+	if answer == nil {
+		answer = status(code)
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-func (s *Server) record(r *http.Request, code int) {
-	s.requests = append(s.requests, Request{Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, At: time.Now(), Code: code})
-	s.notify()
-}
-
-// refuse is the status of a request that is not let in.
-func (s *Server) refuse(r *http.Request) int {
+// refuse is the status of a request that is not let in, and 0 of one that is.
+func (s *Server) refuse(r *http.Request, o Object) int {
 	if r.Header.Get("Authorization") != "Bearer "+s.token {
 		return http.StatusUnauthorized
 	}
 	if s.fault != nil {
-		return s.fault(r)
+		return s.fault(r, o)
 	}
 	return 0
 }
 
-func (s *Server) answer(r *http.Request, body []byte) (code int, answer Object) {
-	if code := s.refuse(r); code != 0 {
-		return code, status(code)
-	}
-	object := Object{}
-	if len(body) > 0 && json.Unmarshal(body, &object) != nil {
-		return http.StatusBadRequest, status(http.StatusBadRequest)
-	}
+// answer carries out a request. Without an object the answer is that of its status.
+func (s *Server) answer(r *http.Request, object Object) (code int, answer Object) {
 	p := r.URL.Path
-	switch r.Method {
-	case http.MethodPost:
+	stored := s.objects[p]
+	switch {
+	case r.Method == http.MethodPost:
 		meta, _ := object["metadata"].(Object)
 		name, _ := meta["name"].(string)
 		if p = path.Join(p, name); s.objects[p] != nil {
-			return http.StatusConflict, status(http.StatusConflict)
+			return http.StatusConflict, nil
 		}
 		return http.StatusCreated, s.put(p, object)
-	case http.MethodPut:
-		if s.objects[p] == nil {
-			break
-		}
+	case r.Method == http.MethodGet && stored == nil && strings.HasSuffix(p, "s"):
+		return http.StatusOK, s.list(r)
+	case stored == nil:
+		return http.StatusNotFound, nil
+	case r.Method == http.MethodPut:
 		return http.StatusOK, s.put(p, object)
-	case http.MethodDelete:
-		if s.delete(p) {
-			return http.StatusOK, Object{"kind": "Status", "status": "Success"}
-		}
-	default:
-		if o := s.objects[p]; o != nil {
-			return http.StatusOK, o
-		}
-		if strings.HasSuffix(p, "s") {
-			return http.StatusOK, s.list(r)
-		}
+	case r.Method == http.MethodDelete:
+		s.delete(p)
+		return http.StatusOK, Object{"kind": "Status", "status": "Success"}
 	}
-	return http.StatusNotFound, status(http.StatusNotFound)
+	return http.StatusOK, stored
 }
 
 func (s *Server) list(r *http.Request) Object {
@@ -349,40 +330,37 @@ func selected(r *http.Request, p string, o Object) bool {
 	return true
 }
 
-func (s *Server) watch(w http.ResponseWriter, r *http.Request, from int) {
-	enc := json.NewEncoder(w)
-	flusher := w.(http.Flusher)
+func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
+	enc, flusher := json.NewEncoder(w), w.(http.Flusher)
 	flusher.Flush()
+	from, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
 	s.mu.Lock()
-	sent, ended := 0, s.ended
+	ended, all, version := s.ended, s.list(r), s.version
+	s.mu.Unlock()
 	if r.URL.Query().Get("sendInitialEvents") == "true" {
-		for _, o := range s.list(r)["items"].([]Object) {
+		from = version
+		for _, o := range all["items"].([]Object) {
 			_ = enc.Encode(Object{"type": "ADDED", "object": o})
 		}
-		from, sent = s.version, len(s.log)
 		_ = enc.Encode(Object{"type": "BOOKMARK", "object": Object{"metadata": Object{
 			"resourceVersion": strconv.Itoa(from), "annotations": Object{"k8s.io/initial-events-end": "true"},
 		}}})
 	}
-	for sent < len(s.log) && s.log[sent].version <= from {
-		sent++
-	}
 	for {
-		if from < s.oldest {
-			s.mu.Unlock()
+		s.mu.Lock()
+		expired, changed, log, version := from < s.oldest, s.changed, s.log, s.version
+		s.mu.Unlock()
+		if expired {
 			_ = enc.Encode(Object{"type": "ERROR", "object": status(http.StatusGone)})
 			return
 		}
-		pending := s.log[sent:]
-		sent = len(s.log)
-		changed := s.changed
-		s.mu.Unlock()
-		for _, c := range pending {
-			if selected(r, c.path, c.object) && enc.Encode(Object{"type": c.kind, "object": c.object}) != nil {
-				return
+		for _, c := range log {
+			if c.version > from && selected(r, c.path, c.object) {
+				_ = enc.Encode(Object{"type": c.kind, "object": c.object})
 			}
 		}
 		flusher.Flush()
+		from = version
 		select {
 		case <-r.Context().Done():
 			return
@@ -390,7 +368,6 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, from int) {
 			return
 		case <-changed:
 		}
-		s.mu.Lock()
 	}
 }
 
@@ -410,8 +387,47 @@ func clone(o Object) Object {
 	return out
 }
 
-func equal(a, b Object) bool {
-	x, _ := json.Marshal(a)
-	y, _ := json.Marshal(b)
-	return bytes.Equal(x, y)
+// Used are the rights that the requests need, "create pods/eviction", sorted.
+func (s *Server) Used() []string {
+	verbs := map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodDelete: "delete"}
+	used := map[string]bool{}
+	for _, r := range s.Requests() {
+		parts := strings.Split(strings.TrimPrefix(r.Path, "/"), "/")
+		parts = parts[map[string]int{"api": 2, "apis": 3}[parts[0]]:]
+		if parts[0] == "namespaces" {
+			parts = parts[2:]
+		}
+		verb, resource := verbs[r.Method], parts[0]
+		switch {
+		case strings.Contains(r.Query, "watch=1"):
+			verb = "watch"
+		case verb == "" && len(parts) == 1:
+			verb = "list"
+		case verb == "":
+			verb = "get"
+		}
+		if len(parts) == 3 {
+			resource = path.Join(resource, parts[2])
+		}
+		used[verb+" "+resource] = true
+	}
+	return slices.Sorted(maps.Keys(used))
+}
+
+var rule = regexp.MustCompile(`resources: \[(.*)\]\n +verbs: \[(.*)\]`)
+
+// Granted are the rights of the ClusterRole in a manifest, like those of Used.
+func Granted(t testing.TB, manifest string) (rights []string) {
+	t.Helper()
+	text, err := os.ReadFile(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rule.FindAllStringSubmatch(string(text), -1) {
+		for verb := range strings.SplitSeq(r[2], ", ") {
+			rights = append(rights, verb+" "+r[1])
+		}
+	}
+	slices.Sort(rights)
+	return rights
 }
