@@ -7,11 +7,13 @@
 package evict
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -98,8 +100,6 @@ func Run(ctx context.Context, api *kubeapi.Client, o Options) error {
 			}
 		})
 	}
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
 	for {
 		e.mu.Lock()
 		p, wake := e.tracker.next(time.Now())
@@ -110,15 +110,15 @@ func Run(ctx context.Context, api *kubeapi.Client, o Options) error {
 				continue
 			}
 		}
-		timer.Stop()
+		var due <-chan time.Time
 		if !wake.IsZero() {
-			timer.Reset(time.Until(wake))
+			due = time.After(time.Until(wake))
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-e.changed:
-		case <-timer.C:
+		case <-due:
 		}
 	}
 }
@@ -172,57 +172,57 @@ func (w *watch) path() string {
 
 // event handles one event.
 func (w *watch) event(event kubeapi.Event) error {
+	var o podObject
+	if event.Type != "" {
+		if err := json.Unmarshal(event.Object, &o); err != nil {
+			return err
+		}
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if event.Type == "" { // the watch began
-		if w.listed == nil {
-			w.problem = nil
+	switch event.Type {
+	case "": // the watch began
+	case "BOOKMARK":
+		if w.listed != nil && o.Metadata.Annotations["k8s.io/initial-events-end"] == "true" {
+			maps.DeleteFunc(w.tracker.pods, func(uid string, _ *pod) bool { return !w.listed[uid] })
+			w.listed = nil
+			w.Log.Info("watching pods")
 		}
-		return nil
-	}
-	var o podObject
-	if err := json.Unmarshal(event.Object, &o); err != nil {
-		return err
-	}
-	m := &o.Metadata
-	switch {
-	case event.Type == "BOOKMARK" && w.listed != nil && m.Annotations["k8s.io/initial-events-end"] == "true":
-		for uid := range w.tracker.pods {
-			if !w.listed[uid] {
-				delete(w.tracker.pods, uid)
-			}
-		}
-		w.listed = nil
-		w.Log.Info("watching pods")
-	case event.Type == "BOOKMARK":
 	default:
-		devices, message := o.unhealthy(w.OptIn)
-		if event.Type == "DELETED" {
-			devices = nil
-		}
-		if len(devices) > 0 && w.listed != nil {
-			w.listed[m.UID] = true
-		}
-		known := w.tracker.pods[m.UID]
-		if len(devices) == 0 && known == nil {
-			break
-		}
-		w.tracker.set(time.Now(), &pod{namespace: m.Namespace, name: m.Name, uid: m.UID, message: message}, devices)
-		switch {
-		case known == nil:
-			w.Log.Info("pod has unhealthy devices", "namespace", m.Namespace, "pod", m.Name, "devices", names(devices), "reason", message)
-		case len(devices) == 0 && event.Type != "DELETED" && m.DeletionTimestamp == "":
-			w.Log.Info("pod no longer has unhealthy devices", "namespace", m.Namespace, "pod", m.Name)
-		}
-		select {
-		case w.changed <- struct{}{}:
-		default:
-		}
+		w.pod(&o, event.Type == "DELETED")
 	}
 	if w.listed == nil { // before the end of the list versions are in no order
-		w.version, w.problem = m.ResourceVersion, nil
+		w.problem = nil
+		w.version = cmp.Or(o.Metadata.ResourceVersion, w.version)
 	}
 	return nil
+}
+
+// pod records how a pod is now.
+func (w *watch) pod(o *podObject, deleted bool) {
+	m := &o.Metadata
+	devices, message := o.unhealthy(w.OptIn)
+	if deleted {
+		devices = nil
+	}
+	if len(devices) > 0 && w.listed != nil {
+		w.listed[m.UID] = true
+	}
+	known := w.tracker.pods[m.UID]
+	if len(devices) == 0 && known == nil {
+		return
+	}
+	w.tracker.set(time.Now(), &pod{namespace: m.Namespace, name: m.Name, uid: m.UID, message: message}, devices)
+	switch {
+	case known == nil:
+		w.Log.Info("pod has unhealthy devices", "namespace", m.Namespace, "pod", m.Name, "devices", names(devices), "reason", message)
+	case len(devices) == 0 && !deleted && m.DeletionTimestamp == "":
+		w.Log.Info("pod no longer has unhealthy devices", "namespace", m.Namespace, "pod", m.Name)
+	}
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
 }
 
 // names lists devices for people.
