@@ -53,7 +53,7 @@ type Agent struct {
 	options Options
 	log     *slog.Logger
 	now     func() time.Time // for the life of devices
-	lock    *lock
+	lock    *os.File
 	served  bool // an instance served in this boot
 	writer  bool // the lock is held: links, specs and state are ours to write. The loop's alone
 
@@ -119,17 +119,14 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 		return nil, err
 	}
 	a.served = present(filepath.Join(p.RunDir, lockName))
-	if a.lock, err = openLock(p.RunDir); err != nil {
-		return nil, fmt.Errorf("--run-dir: %w", err)
+	if a.lock, a.writer, err = takeLock(p.RunDir); err != nil {
+		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			_ = a.lock.close()
+			_ = a.lock.Close()
 		}
 	}()
-	if a.writer, err = a.lock.try(); err != nil {
-		return nil, err
-	}
 	if a.reader, a.config, err = newConfigReader(options, a.writer); err != nil {
 		return nil, err
 	}
@@ -156,7 +153,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 // and nil is returned. Links and specs stay, or an upgrade would break the
 // containers that restart meanwhile.
 func (a *Agent) Run(ctx context.Context) error {
-	defer a.lock.close()
+	defer a.lock.Close()
 	defer a.scanning.Wait()
 	defer a.cancel()
 	a.log.Info("starting", "version", a.options.Version, "config", a.options.Config, "resources", len(a.config.Resources))

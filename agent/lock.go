@@ -17,41 +17,32 @@ import (
 
 // lockName is the file in the run directory that elects the instance that writes
 // links, CDI specs and state. During a rolling update two instances run: the new one
-// serves and registers, and gets the lock when the old one ends.
+// serves and registers, and gets the lock when the old one ends. It is an flock(2), which
+// the kernel releases when the process ends in any manner.
 const lockName = "lock"
 
-// lock is an flock(2) on a file: the kernel releases it when the process ends in any
-// manner.
-type lock struct{ file *os.File }
-
-func openLock(dir string) (*lock, error) {
-	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
+// takeLock opens the lock of a run directory, and takes it if it is free, until it is
+// closed.
+func takeLock(dir string) (lock *os.File, taken bool, err error) {
+	lock, err = os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
-		return nil, err
+		return nil, false, fmt.Errorf("--run-dir: %w", err)
 	}
-	return &lock{file: f}, nil
+	err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err != nil && err != unix.EWOULDBLOCK {
+		return nil, false, errors.Join(fmt.Errorf("--run-dir: flock %s: %w", lock.Name(), err), lock.Close())
+	}
+	return lock, err == nil, nil
 }
 
-// try takes the lock if it is free.
-func (l *lock) try() (bool, error) {
-	switch err := unix.Flock(int(l.file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err {
-	case nil:
-		return true, nil
-	case unix.EWOULDBLOCK:
-		return false, nil
-	default:
-		return false, fmt.Errorf("flock %s: %w", l.file.Name(), err)
-	}
-}
-
-// wait returns a channel that is closed when the lock is taken. flock can't be
+// awaitLock returns a channel that is closed when the lock is taken. flock can't be
 // interrupted: its goroutine ends with the process at the latest.
-func (l *lock) wait() <-chan struct{} {
+func awaitLock(lock *os.File) <-chan struct{} {
 	taken := make(chan struct{})
 	go func() {
 		err := error(unix.EINTR)
 		for err == unix.EINTR {
-			err = unix.Flock(int(l.file.Fd()), unix.LOCK_EX)
+			err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
 		}
 		if err == nil {
 			close(taken)
@@ -59,8 +50,6 @@ func (l *lock) wait() <-chan struct{} {
 	}()
 	return taken
 }
-
-func (l *lock) close() error { return l.file.Close() }
 
 // makeRunDir makes the run directory, and returns an error if that can't be written.
 func makeRunDir(dir string) error {
@@ -83,29 +72,24 @@ func Serving(p Paths) bool {
 	if !present(filepath.Join(p.RunDir, lockName)) {
 		return false
 	}
-	lock, err := openLock(p.RunDir)
+	lock, mine, err := takeLock(p.RunDir)
 	if err != nil {
 		return false
 	}
-	defer lock.close()
-	mine, err := lock.try()
-	return err == nil && !mine
+	defer lock.Close()
+	return !mine
 }
 
-// Clean removes the leftovers of serving: links, CDI specs, device information, state, labels, and stale sockets.
-// It refuses while an instance is serving. The directories themselves stay, since they
-// may be mounts.
+// Clean removes the leftovers of serving: links, CDI specs, device information, state,
+// labels, and stale sockets. It refuses while an instance is serving. The directories
+// themselves stay, since they may be mounts.
 func Clean(p Paths) (removed []string, err error) {
 	if _, err := os.Stat(p.RunDir); err == nil {
-		lock, err := openLock(p.RunDir)
-		if err != nil {
-			return nil, fmt.Errorf("--run-dir: %w", err)
-		}
-		defer lock.close()
-		mine, err := lock.try()
+		lock, mine, err := takeLock(p.RunDir)
 		if err != nil {
 			return nil, err
 		}
+		defer lock.Close()
 		if !mine {
 			return nil, errServing(p)
 		}

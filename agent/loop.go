@@ -77,7 +77,7 @@ func (l *loop) run(ctx context.Context) error {
 	})
 	if !l.writer {
 		l.log.Info("another instance writes links, specs and state: waiting for it to end", "run_dir", l.options.Paths.RunDir)
-		l.locked = l.lock.wait()
+		l.locked = awaitLock(l.lock)
 	}
 	l.group.Go(func() error { return l.prober.Run(ctx) })
 	l.group.Go(func() error { return l.saver.run(ctx) })
