@@ -66,8 +66,8 @@ container would get. Containers that hold a device come from the instance at
 		if err != nil {
 			return nil, err
 		}
-		holders, err := f.holders(cmd.Context())
-		report := changesReport{Changes: compare(view, view.With(after), holders)}
+		held, err := f.holders(cmd.Context())
+		report := changesReport{Changes: compare(view, view.With(after), held)}
 		if err != nil {
 			report.HeldUnknown = err.Error()
 		}
@@ -75,14 +75,20 @@ container would get. Containers that hold a device come from the instance at
 	}, "json", "yaml")
 }
 
+// name names a device of a resource.
+type name struct{ resource, id string }
+
+func (e entry) name() name { return name{e.Resource, e.ID} }
+
+// holders are the containers that hold devices.
+type holders map[name][]metrics.Holder
+
 // offered is a device of a resource, and the path of its hardware, or its ID without any.
 type offered struct {
 	entry
 	hardware string
 	offer    device.Offer
 }
-
-func (o offered) name() [2]string { return [2]string{o.Resource, o.ID} }
 
 func offers(v *agent.View) (all []offered) {
 	for _, m := range v.Matched.Resources {
@@ -94,11 +100,11 @@ func offers(v *agent.View) (all []offered) {
 }
 
 // compare lists the changes between two views of one host, those of pods first.
-func compare(before, after *agent.View, holders map[[2]string][]metrics.Holder) []change {
+func compare(before, after *agent.View, held holders) []change {
 	list := []change{}
 	add := func(what string, old, next entry) {
 		c := change{Change: what, Old: old, New: next, Held: []metrics.Holder{}}
-		for _, h := range holders[[2]string{old.Resource, old.ID}] {
+		for _, h := range held[old.name()] {
 			if _, slot := device.SplitSlot(h.ID); what != "contents" && (what != "slots" || slot >= next.Slots) {
 				c.Held = append(c.Held, h)
 			}
@@ -106,7 +112,7 @@ func compare(before, after *agent.View, holders map[[2]string][]metrics.Holder) 
 		list = append(list, c)
 	}
 	// What has its ID in its resource in both is compared first: its nodes may differ.
-	added, gone := map[[2]string]offered{}, map[string][]offered{}
+	added, gone := map[name]offered{}, map[string][]offered{}
 	for _, o := range offers(after) {
 		added[o.name()] = o
 	}
@@ -143,25 +149,24 @@ func compare(before, after *agent.View, holders map[[2]string][]metrics.Holder) 
 		}
 	}
 	sort.Slice(list, func(i, j int) bool {
-		a, b := &list[i], &list[j]
-		return cmp.Or(len(b.Held)-len(a.Held), cmp.Compare(cmp.Or(a.Old.Resource, a.New.Resource), cmp.Or(b.Old.Resource, b.New.Resource)),
-			device.CompareNatural(cmp.Or(a.Old.ID, a.New.ID), cmp.Or(b.Old.ID, b.New.ID))) < 0
+		a, b := cmp.Or(list[i].Old, list[i].New), cmp.Or(list[j].Old, list[j].New)
+		return cmp.Or(len(list[j].Held)-len(list[i].Held), cmp.Compare(a.Resource, b.Resource), device.CompareNatural(a.ID, b.ID)) < 0
 	})
 	return list
 }
 
-// holders are the holders of devices by resource and ID, from a running instance or the
-// kubelet. For a recording neither is asked that is not named: it is another host.
-func (f *flags) holders(ctx context.Context) (map[[2]string][]metrics.Holder, error) {
-	all := map[[2]string][]metrics.Holder{}
+// holders asks a running instance, or else the kubelet. For a recording neither is asked
+// that is not named: it is another host.
+func (f *flags) holders(ctx context.Context) (holders, error) {
 	asked := func(flag string) bool { return f.unpacked == "" || f.all.Changed(flag) }
+	all := holders{}
 	err := errors.New("a recording has no pods")
 	if asked("listen") {
 		var s *statusReport
 		if s, err = f.status(ctx); err == nil && s.HeldUnknown == "" {
 			for _, r := range s.Resources {
 				for _, d := range r.Devices {
-					all[[2]string{r.Name, d.ID}] = d.Held
+					all[name{r.Name, d.ID}] = d.Held
 				}
 			}
 			return all, nil
@@ -173,11 +178,12 @@ func (f *flags) holders(ctx context.Context) (map[[2]string][]metrics.Holder, er
 	ctx, cancel := context.WithTimeout(ctx, statusLimit)
 	defer cancel()
 	held, _, err := podresources.New(f.paths.PodResources, nil).Holders(ctx, time.Time{})
-	for resource, devices := range held {
-		for slot, by := range devices {
+	for resource, slots := range held {
+		for slot, by := range slots {
 			id, _ := device.SplitSlot(slot)
 			for _, h := range by {
-				all[[2]string{resource, id}] = append(all[[2]string{resource, id}], metrics.Holder{ID: slot, Namespace: h.Namespace, Pod: h.Pod, Container: h.Container})
+				n := name{resource, id}
+				all[n] = append(all[n], metrics.Holder{ID: slot, Namespace: h.Namespace, Pod: h.Pod, Container: h.Container})
 			}
 		}
 	}

@@ -31,15 +31,22 @@ type finding struct {
 	Fix    string `json:"fix"` // a command or an edit; empty where nothing is to be done
 }
 
-// doctor collects findings.
-type doctor struct {
+// diagnosis is the output of doctor.
+type diagnosis struct {
 	Findings []finding `json:"findings"`
-	flags    *flags
-	root     string // of the host's /etc, /proc and /run
+}
+
+// doctor examines a host.
+type doctor struct {
+	diagnosis
+	*flags
+	root    string         // of the host's /etc, /proc and /run
+	cfg     *config.Config // empty if it has problems
+	serving bool           // an instance is
 }
 
 func newDoctor(f *flags) *cobra.Command {
-	d := doctor{flags: f, Findings: []finding{}}
+	d := doctor{flags: f, diagnosis: diagnosis{Findings: []finding{}}, cfg: &config.Config{}}
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "check what serving needs on this host, with the command that mends it",
@@ -55,13 +62,13 @@ host's root and name it with --root.`,
 	return reports(cmd, func(cmd *cobra.Command, _ []string) (reporter, error) {
 		d.examine(cmd.Context())
 		if slices.ContainsFunc(d.Findings, func(f finding) bool { return f.Status == "problem" }) {
-			return d, errReported
+			return d.diagnosis, errReported
 		}
-		return d, nil
+		return d.diagnosis, nil
 	}, "json", "yaml")
 }
 
-func (d doctor) table(w io.Writer, _ bool) error {
+func (d diagnosis) table(w io.Writer, _ bool) error {
 	for _, f := range d.Findings {
 		fmt.Fprintf(w, "%-8s %-14s %s\n", f.Status, f.Check, f.Text)
 		if f.Fix != "" {
@@ -77,38 +84,38 @@ func (d *doctor) add(status, check, fix, format string, args ...any) {
 
 // examine runs all checks.
 func (d *doctor) examine(ctx context.Context) {
-	cfg := d.configuration(ctx)
-	paths := d.flags.paths
-	serving := agent.Serving(paths)
-	d.kubelet(paths)
-	d.dra(paths, cfg)
-	d.others(ctx, paths, cfg, serving)
-	d.runtime(paths, cfg)
-	d.seLinux(paths)
+	d.serving = agent.Serving(d.paths)
+	d.configuration(ctx)
+	d.kubelet()
+	d.dra()
+	d.others(ctx)
+	d.runtime()
+	d.seLinux()
 	d.inotify()
-	d.writable("run-dir", paths.RunDir)
-	d.writable("state-dir", paths.StateDir)
-	d.writable("cdi-dir", paths.CDIDir)
-	d.leftovers(paths, serving)
+	d.writable("run-dir", d.paths.RunDir)
+	d.writable("state-dir", d.paths.StateDir)
+	d.writable("cdi-dir", d.paths.CDIDir)
+	d.leftovers()
 }
 
-// configuration returns the configuration, empty if it has problems.
-func (d *doctor) configuration(ctx context.Context) *config.Config {
+// configuration checks --config, and what it selects here.
+func (d *doctor) configuration(ctx context.Context) {
 	const name = "configuration"
-	cfg, err := d.flags.load(d.flags.config)
+	cfg, err := d.load(d.config)
 	if err != nil {
-		fix := "generic-dp check " + d.flags.config
+		fix := "generic-dp check " + d.config
 		if errors.Is(err, fs.ErrNotExist) {
-			fix = fmt.Sprintf("mkdir -p %[1]s && generic-dp init > %[1]s/config.toml", d.flags.config)
+			fix = fmt.Sprintf("mkdir -p %[1]s && generic-dp init > %[1]s/config.toml", d.config)
 		}
 		first, _, _ := strings.Cut(err.Error(), "\n")
 		d.add("problem", name, fix, "%s", first)
-		return &config.Config{}
+		return
 	}
-	view, err := d.flags.scan(ctx, cfg)
+	d.cfg = cfg
+	view, err := d.scan(ctx, cfg)
 	if err != nil {
 		d.add("problem", "host", "", "%v", err)
-		return cfg
+		return
 	}
 	devices, empty := 0, []string{}
 	for _, m := range view.Matched.Resources {
@@ -123,7 +130,6 @@ func (d *doctor) configuration(ctx context.Context) *config.Config {
 	for _, p := range view.Problems {
 		d.add("warning", "host", "", "%s: %s", p.Subject, p.Reason)
 	}
-	return cfg
 }
 
 // dial reports whether something listens on a socket.
@@ -138,8 +144,8 @@ func dial(path string) error {
 // otherKubelets are the directories of distributions that keep the kubelet elsewhere.
 var otherKubelets = []string{"/var/lib/k0s/kubelet", "/var/snap/microk8s/common/var/lib/kubelet", "/var/lib/rancher/k3s/agent/kubelet"}
 
-func (d *doctor) kubelet(p agent.Paths) {
-	socket := filepath.Join(p.KubeletDir, "kubelet.sock")
+func (d *doctor) kubelet() {
+	socket := filepath.Join(d.paths.KubeletDir, "kubelet.sock")
 	switch err := dial(socket); {
 	case err == nil:
 		d.add("ok", "kubelet", "", "%s answers", socket)
@@ -154,35 +160,35 @@ func (d *doctor) kubelet(p agent.Paths) {
 	default:
 		d.add("problem", "kubelet", "systemctl restart kubelet", "%s: %v", socket, errors.Unwrap(err))
 	}
-	if err := dial(p.PodResources); err != nil {
-		d.add("warning", "pod resources", "name the socket with --pod-resources", "%s: holders of devices are unknown: %v", p.PodResources, err)
+	if err := dial(d.paths.PodResources); err != nil {
+		d.add("warning", "pod resources", "name the socket with --pod-resources", "%s: holders of devices are unknown: %v", d.paths.PodResources, err)
 		return
 	}
-	d.add("ok", "pod resources", "", "%s answers", p.PodResources)
+	d.add("ok", "pod resources", "", "%s answers", d.paths.PodResources)
 }
 
 // dra checks what resources by dynamic resource allocation need on the host.
-func (d *doctor) dra(p agent.Paths, cfg *config.Config) {
-	_, err := os.Stat(p.Registry)
+func (d *doctor) dra() {
+	_, err := os.Stat(d.paths.Registry)
 	switch {
-	case !slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool { return r.API == config.APIDRA }):
+	case !slices.ContainsFunc(d.cfg.Resources, func(r config.Resource) bool { return r.API == config.APIDRA }):
 	case err != nil:
 		d.add("problem", "DRA", "name the kubelet's plugins_registry with --plugins-registry; in the chart: dra.enabled=true", "%v", err)
-	case d.flags.nodeName == "":
+	case d.nodeName == "":
 		d.add("problem", "DRA", "--node-name", `api = "dra" needs the name of the node`)
 	default:
-		d.add("ok", "DRA", "", "%s is there; the API server is not asked", p.Registry)
+		d.add("ok", "DRA", "", "%s is there; the API server is not asked", d.paths.Registry)
 	}
 }
 
 // others finds who else has the resources or the CDI kinds of the configuration.
-func (d *doctor) others(ctx context.Context, p agent.Paths, cfg *config.Config, serving bool) {
+func (d *doctor) others(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	listed, err := podresources.New(p.PodResources, nil).Allocatable(ctx, time.Time{})
-	kinds := p.HostSpecs().Kinds()
-	for _, r := range cfg.Resources {
-		if len(listed[r.Name]) > 0 && err == nil && !serving {
+	listed, err := podresources.New(d.paths.PodResources, nil).Allocatable(ctx, time.Time{})
+	kinds := d.paths.HostSpecs().Kinds()
+	for _, r := range d.cfg.Resources {
+		if len(listed[r.Name]) > 0 && err == nil && !d.serving {
 			d.add("problem", "other plugins", "remove that plugin, or rename the resource", "%s is offered by another plugin: the last one that registers has it", r.Name)
 		}
 		if file, taken := kinds[r.Name]; taken {
@@ -200,8 +206,8 @@ var runtimes = []struct{ name, path, config string }{
 	{"podman", "/usr/bin/podman", ""},
 }
 
-func (d *doctor) runtime(p agent.Paths, cfg *config.Config) {
-	usesCDI := slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool { return r.Container.CDI })
+func (d *doctor) runtime() {
+	usesCDI := slices.ContainsFunc(d.cfg.Resources, func(r config.Resource) bool { return r.Container.CDI })
 	found := false
 	for _, r := range runtimes {
 		if _, err := os.Stat(filepath.Join(d.root, r.path)); err != nil {
@@ -227,14 +233,14 @@ func (d *doctor) runtime(p agent.Paths, cfg *config.Config) {
 	if !found {
 		d.add("warning", "runtime", "in a pod: mount the host's root, and name it with --root", "no container runtime found")
 	}
-	if dir := filepath.Clean(p.CDIDir); usesCDI && !slices.Contains([]string{"/var/run/cdi", "/run/cdi", cdi.StaticDir}, dir) {
+	if dir := filepath.Clean(d.paths.CDIDir); usesCDI && !slices.Contains([]string{"/var/run/cdi", "/run/cdi", cdi.StaticDir}, dir) {
 		d.add("warning", "CDI directory", "--cdi-dir /var/run/cdi", "runtimes read %s only if told to", dir)
 	}
 }
 
-func (d *doctor) seLinux(p agent.Paths) {
+func (d *doctor) seLinux() {
 	read := func(name string) string {
-		text, _ := os.ReadFile(filepath.Join(p.Sysfs, "fs/selinux", name))
+		text, _ := os.ReadFile(filepath.Join(d.paths.Sysfs, "fs/selinux", name))
 		return strings.TrimSpace(string(text))
 	}
 	switch {
@@ -256,7 +262,7 @@ func (d *doctor) inotify() {
 		return
 	}
 	defer unix.Close(fd)
-	if _, err := unix.InotifyAddWatch(fd, d.flags.paths.Dev, unix.IN_CREATE); errors.Is(err, syscall.ENOSPC) {
+	if _, err := unix.InotifyAddWatch(fd, d.paths.Dev, unix.IN_CREATE); errors.Is(err, syscall.ENOSPC) {
 		d.add("problem", "inotify", fix, "all watches are in use: changes are noticed by a scan every minute only")
 		return
 	}
@@ -277,13 +283,13 @@ func (d *doctor) writable(flag, dir string) {
 }
 
 // leftovers are links, health directories and specs that no instance keeps.
-func (d *doctor) leftovers(p agent.Paths, serving bool) {
-	if serving {
+func (d *doctor) leftovers() {
+	if d.serving {
 		d.add("ok", "instance", "", "one is serving")
 		return
 	}
 	var left []string
-	for _, glob := range []string{filepath.Join(p.RunDir, "links", "*"), filepath.Join(p.RunDir, "health", "*"), filepath.Join(p.CDIDir, "generic-dp_*")} {
+	for _, glob := range []string{filepath.Join(d.paths.RunDir, "links", "*"), filepath.Join(d.paths.RunDir, "health", "*"), filepath.Join(d.paths.CDIDir, "generic-dp_*")} {
 		found, _ := filepath.Glob(glob)
 		left = append(left, found...)
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
 	"github.com/generic-dp/generic-dp/machine"
 )
@@ -86,20 +85,6 @@ func TestNamesOnATerminal(t *testing.T) {
 		}
 		if strings.HasSuffix(command, "json") && !json.Valid(out.Bytes()) {
 			t.Errorf("%s: not valid:\n%s", command, &out)
-		}
-	}
-}
-
-// Every example is a valid configuration.
-func TestExamples(t *testing.T) {
-	t.Parallel()
-	files, err := filepath.Glob("../../examples/configs/*.toml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("examples: %v, %v", files, err)
-	}
-	for _, file := range files {
-		if _, err := config.Load(file); err != nil {
-			t.Errorf("%s: %v", file, err)
 		}
 	}
 }
