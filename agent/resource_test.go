@@ -17,7 +17,7 @@ func TestAllocateOnlyWhatIsListedAndHealthy(t *testing.T) {
 		return device.Offer{ID: id, Slots: 2, Env: []device.Entry{{Key: device.Literal("GPU"), Value: device.Literal(id), PerDevice: true}}}
 	}
 	r.publish([]ledger.Entry{
-		{Offer: offer("a"), Healthy: true, Retired: []int{3}},
+		{Offer: offer("a"), Healthy: true, Retired: 1},
 		{Offer: offer("b"), Reason: "unplugged"},
 		{Offer: offer("c"), Healthy: true},
 	}, &config.Resource{})
@@ -25,9 +25,9 @@ func TestAllocateOnlyWhatIsListedAndHealthy(t *testing.T) {
 		{ids: "a", env: "a"},
 		{ids: "c a a::1", env: "a,c"},
 		{ids: "a z", wantErr: `device "z" is not known: it was removed, or has another ID now`},
-		{ids: "a::2", wantErr: `device "a::2" is not known`},
+		{ids: "a::3", wantErr: `device "a::3" is not known`},
 		{ids: "c b::1", wantErr: `device "b::1" is unhealthy: unplugged`},
-		{ids: "a::3", wantErr: `device "a::3" is unhealthy: ` + ledger.ReasonSlotRetired},
+		{ids: "a::2", wantErr: `device "a::2" is unhealthy: ` + ledger.ReasonSlotRetired},
 	} {
 		got, err := r.Allocate(t.Context(), strings.Fields(tc.ids))
 		if got.Env["GPU"] != tc.env || (err == nil) != (tc.wantErr == "") || err != nil && !strings.Contains(err.Error(), tc.wantErr) {

@@ -26,13 +26,9 @@ func (t *transition) expire() {
 					continue
 				}
 			}
-			var kept []retiredSlot
-			for _, s := range rec.retired {
-				if !t.mayLeave(s.since.Add(leaveAfter), id, s.slot) {
-					kept = append(kept, s)
-				}
+			for rec.listed > rec.offer.Slots && t.mayLeave(rec.lowered.Add(leaveAfter), id, rec.listed-1) {
+				rec.listed--
 			}
-			rec.retired = kept
 			d.records[id] = rec
 			if rec.net.away() {
 				t.out.AskHeld = true // no event announces that a virtual interface ended with its pod
@@ -113,20 +109,6 @@ func (rec record) absent(now time.Time) record {
 	return rec
 }
 
-// retire returns the slots listed beyond count, of up to before slots until now.
-func retire(retired []retiredSlot, before, count int, now time.Time) []retiredSlot {
-	var kept []retiredSlot
-	for slot := count; slot < before; slot++ {
-		kept = append(kept, retiredSlot{slot, now})
-	}
-	for _, s := range retired {
-		if s.slot >= count {
-			kept = append(kept, s)
-		}
-	}
-	return kept
-}
-
 // finish returns the state and the output.
 func (t *transition) finish() (State, Output) {
 	next := State{started: true}
@@ -172,7 +154,7 @@ func (t *transition) entries(d *draft) []Entry {
 	entries := make([]Entry, 0, len(d.records))
 	for _, id := range slices.SortedFunc(maps.Keys(d.records), device.CompareNatural) {
 		rec := d.records[id]
-		e := Entry{Offer: rec.offer, Present: rec.present, Unseen: !rec.present && rec.net.away()}
+		e := Entry{Offer: rec.offer, Present: rec.present, Unseen: !rec.present && rec.net.away(), Retired: rec.listed - rec.offer.Slots}
 		switch {
 		case !rec.present && t.claimed[id] != "":
 			e.Reason, e.Sound = reasonClaimed+t.claimed[id], t.in.Failing[id] == ""
@@ -190,9 +172,6 @@ func (t *transition) entries(d *draft) []Entry {
 			e.Reason = cmp.Or(rec.offer.Problem, t.in.Failing[id], t.in.Failing[rec.now])
 		}
 		e.Healthy = e.Reason == ""
-		for _, s := range rec.retired {
-			e.Retired = append(e.Retired, s.slot)
-		}
 		entries = append(entries, e)
 	}
 	return entries
@@ -220,14 +199,13 @@ func changes(resource string, before, after []Entry) []Change {
 
 // Slots returns the slots of an entry as listed to the kubelet.
 func Slots(e Entry) []device.Listed {
-	slots := make([]device.Listed, 0, e.Offer.Slots+len(e.Retired))
+	listed := e.Offer.Slots + e.Retired
+	slots := make([]device.Listed, 0, listed)
 	l := device.Listed{Healthy: e.Healthy, Reason: e.Reason, NUMA: e.Offer.NUMA, Device: cmp.Or(e.Offer.Hardware, e.Offer.ID)}
-	for k := range e.Offer.Slots {
-		l.ID = device.SlotID(e.Offer.ID, k)
-		slots = append(slots, l)
-	}
-	l.Healthy, l.Reason = false, ReasonSlotRetired
-	for _, k := range e.Retired {
+	for k := range listed {
+		if k == e.Offer.Slots {
+			l.Healthy, l.Reason = false, ReasonSlotRetired
+		}
 		l.ID = device.SlotID(e.Offer.ID, k)
 		slots = append(slots, l)
 	}

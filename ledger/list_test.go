@@ -139,11 +139,11 @@ func TestCallerAdditionsAreNotRemembered(t *testing.T) {
 
 func TestSlotsOfAnEntry(t *testing.T) {
 	t.Parallel()
-	e := Entry{Offer: device.Offer{ID: "x", Slots: 2, NUMA: []int{1}}, Healthy: true, Retired: []int{3}}
+	e := Entry{Offer: device.Offer{ID: "x", Slots: 2, NUMA: []int{1}}, Healthy: true, Retired: 1}
 	want := []device.Listed{
 		{ID: "x", Healthy: true, NUMA: []int{1}, Device: "x"},
 		{ID: "x::1", Healthy: true, NUMA: []int{1}, Device: "x"},
-		{ID: "x::3", Reason: ReasonSlotRetired, NUMA: []int{1}, Device: "x"},
+		{ID: "x::2", Reason: ReasonSlotRetired, NUMA: []int{1}, Device: "x"},
 	}
 	if diff := cmp.Diff(want, Slots(e)); diff != "" {
 		t.Errorf("slots (-want +got):\n%s", diff)

@@ -128,7 +128,7 @@ func (t *transition) restoreOrphans() {
 				}
 			}
 			if count > 0 && count <= device.MaxSlots {
-				d.records[id] = record{offer: device.Offer{ID: id, Slots: count}}
+				d.records[id] = record{offer: device.Offer{ID: id, Slots: count}, listed: count}
 				t.owner[id] = d
 			}
 		}
@@ -235,7 +235,10 @@ func (t *transition) list(d *draft, offer device.Offer) {
 			rec.settled = len(rec.keys) > 0
 		}
 	}
-	rec.retired = retire(rec.retired, rec.offer.Slots, offer.Slots, t.in.Now)
+	if offer.Slots < rec.offer.Slots {
+		rec.lowered = t.in.Now
+	}
+	rec.listed = max(rec.listed, offer.Slots)
 	rec.offer, rec.nodes, rec.keys = offer, nodes, keys
 	rec.present, rec.unread, rec.since = true, false, time.Time{}
 	if !rec.settled {

@@ -190,11 +190,7 @@ func (s State) Remember() []Remembered {
 		kept := Remembered{Name: res.name}
 		for _, id := range slices.SortedFunc(maps.Keys(res.records), device.CompareNatural) {
 			rec := res.records[id]
-			slots := rec.offer.Slots
-			if n := len(rec.retired); n > 0 {
-				slots = rec.retired[n-1].slot + 1
-			}
-			kept.Devices = append(kept.Devices, RememberedDevice{ID: id, Slots: slots, NUMA: rec.offer.NUMA, Nodes: rec.keys, Now: rec.now, Moves: rec.net.moves, Hardware: rec.net.hardware})
+			kept.Devices = append(kept.Devices, RememberedDevice{ID: id, Slots: rec.listed, NUMA: rec.offer.NUMA, Nodes: rec.keys, Now: rec.now, Moves: rec.net.moves, Hardware: rec.net.hardware})
 		}
 		all = append(all, kept)
 	}
@@ -237,7 +233,7 @@ func (p Persisted) State(boot string) State {
 			if rebooted {
 				d.Moves, d.Hardware = false, ""
 			}
-			res.records[d.ID] = record{pending: true, offer: device.Offer{ID: d.ID, Slots: d.Slots, NUMA: d.NUMA}, keys: d.Nodes, now: d.Now, net: netState{moves: d.Moves, hardware: d.Hardware, held: d.Moves}}
+			res.records[d.ID] = record{pending: true, offer: device.Offer{ID: d.ID, Slots: d.Slots, NUMA: d.NUMA}, listed: d.Slots, keys: d.Nodes, now: d.Now, net: netState{moves: d.Moves, hardware: d.Hardware, held: d.Moves}}
 		}
 		if len(res.records) > 0 {
 			s.resources = append(s.resources, res)

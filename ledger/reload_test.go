@@ -118,7 +118,7 @@ func TestAllAtOnceInOneReload(t *testing.T) {
 		"c": {"z": ReasonRemoved},
 		"d": {},
 	})
-	h.at(2*m, after...).shows(list{"a": {"x": ok, "x::2": ReasonSlotRetired}, "b": {"y": "now offered by d"}, "d": {}})
+	h.at(2*m, after...).shows(list{"a": {"x": ok, "x::1": ReasonSlotRetired, "x::2": ReasonSlotRetired}, "b": {"y": "now offered by d"}, "d": {}})
 	h.held = nil
 	h.at(3*m, after...).shows(list{"a": {"x": ok}, "d": {"y": ok}}).wakes(-1).asks(false)
 }

@@ -159,8 +159,8 @@ type Entry struct {
 	// known to hold it. A kubelet that has just started knows few containers, so that
 	// this may be wrong, and is queried again.
 	Unseen bool
-	// Retired are slots from Offer.Slots on that are still listed, sorted.
-	Retired []int
+	// Retired is how many slots are still listed beyond Offer.Slots.
+	Retired int
 }
 
 // Change is a new device, a changed health or a device that left.
@@ -208,8 +208,11 @@ type record struct {
 	now string
 	// since is when the device began to leave: by removal, by a move, or with its
 	// retired resource. Zero while it stays.
-	since   time.Time
-	retired []retiredSlot // by slot
+	since time.Time
+	// listed is how many slots are listed. Those from offer.Slots on are retired, since
+	// the count was lowered; one that a container holds keeps those below it.
+	listed  int
+	lowered time.Time
 	net     netState
 }
 
@@ -218,9 +221,4 @@ type node struct {
 	key, path    string
 	net          bool // an interface, whose name is path
 	major, minor uint32
-}
-
-type retiredSlot struct {
-	slot  int
-	since time.Time
 }
