@@ -16,16 +16,9 @@ const ReasonPending = "health check pending"
 // driver that has to wake its device is done by then.
 const timeout = 5 * time.Second
 
-// The checks of one interval share a few phases of it: a hundred devices are not
-// checked all at once, and not each by itself either, since every phase wakes the
-// machine.
+// firstRetry is when a failed check is repeated; the delay doubles with every further
+// failure until the regular check comes first.
 const (
-	// phases is how many phases an interval has at most.
-	phases = 8
-	// phaseSize is how many checks share a phase before the next one is used.
-	phaseSize = 12
-	// firstRetry is when a failed check is repeated; the delay doubles with every
-	// further failure until the regular check comes first.
 	firstRetry   = time.Second
 	maxDoublings = 20
 )
@@ -38,7 +31,7 @@ type Prober struct {
 	wake    chan struct{} // capacity 1: a check may be due
 
 	mu      sync.Mutex
-	origin  time.Time // of all phases
+	origin  time.Time // of all intervals
 	probes  map[string]*probe
 	running map[string]*attempt // by ID: one at a time, even if the device is replaced
 }
@@ -46,7 +39,6 @@ type Prober struct {
 // probe is the check of one device and its result.
 type probe struct {
 	check    Check
-	phase    int
 	due      time.Time
 	failures int // since it passed
 	reason   string
@@ -75,13 +67,11 @@ func (p *Prober) Set(checks map[string]Check) {
 		}
 		fresh := &probe{check: c, due: time.Now(), reason: ReasonPending}
 		if old != nil {
-			delete(p.probes, id) // it leaves its phase
 			old.check.Interval = c.Interval
 			if reflect.DeepEqual(old.check, c) {
 				fresh.reason, fresh.failures = old.reason, old.failures
 			}
 		}
-		fresh.phase = p.phase(c.Interval)
 		p.probes[id] = fresh
 		signal(p.wake)
 	}
@@ -179,35 +169,13 @@ func signal(c chan struct{}) {
 	}
 }
 
-// phase returns the phase for one more check of an interval.
-func (p *Prober) phase(interval time.Duration) int {
-	var used [phases]int
-	for _, pr := range p.probes {
-		if pr.check.Interval == interval {
-			used[pr.phase]++
-		}
-	}
-	best := 0
-	for i, n := range used {
-		if n < phaseSize {
-			return i
-		}
-		if n < used[best] {
-			best = i
-		}
-	}
-	return best
-}
-
-// schedule sets when a check that has just ended is due again.
+// schedule sets when a check that has just ended is due again: at a multiple of its
+// interval, since each time at which something is due wakes the machine.
 func (p *Prober) schedule(pr *probe, began time.Time) {
 	now, interval := time.Now(), pr.check.Interval
-	// The first check is out of phase: the second does not follow at once.
-	after := began.Add(interval / 2)
-	if after.Before(now) {
-		after = now
-	}
-	pr.due = p.origin.Add(nextTime(after.Sub(p.origin), interval, pr.phase))
+	// The first check is at any time: the second does not follow at once.
+	after := max(began.Add(interval/2).Sub(p.origin), now.Sub(p.origin))
+	pr.due = p.origin.Add((after/interval + 1) * interval)
 	if pr.reason == "" {
 		pr.failures = 0
 		return
@@ -217,16 +185,6 @@ func (p *Prober) schedule(pr *probe, began time.Time) {
 		pr.due = p.origin.Add(whole)
 	}
 	pr.failures++
-}
-
-// nextTime is the first time of a phase after a moment, both since the origin. Phases
-// start at whole seconds where intervals do, so that different intervals coincide.
-func nextTime(after, interval time.Duration, phase int) time.Duration {
-	start := (interval * time.Duration(phase) / phases).Truncate(time.Second)
-	if after < start {
-		return start
-	}
-	return start + ((after-start)/interval+1)*interval
 }
 
 // Once runs each check once and returns the results by ID. A check that takes longer

@@ -176,7 +176,7 @@ func TestChecksFollowTheirInterval(t *testing.T) {
 		b.Set(map[string]Check{"a": opens(30*s, "/dev/a"), "b": opens(60*s, "/dev/b")})
 		b.after(160 * s)
 		// The second check follows the first by half an interval or more, and
-		// both intervals share a phase.
+		// both intervals coincide.
 		for path, want := range map[string][]time.Duration{
 			"/dev/a": {7 * s, 30 * s, 60 * s, 90 * s, 120 * s, 150 * s},
 			"/dev/b": {7 * s, 60 * s, 120 * s},
@@ -283,46 +283,6 @@ func TestReplugDuringHungCheck(t *testing.T) {
 		b.after(0)
 		b.want(map[string]string{"a": ""})
 	})
-}
-
-// A hundred devices share a few phases.
-func TestPhases(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct{ devices, phases, most int }{{1, 1, 1}, {12, 1, 12}, {13, 2, 12}, {100, 8, 16}, {200, 8, 25}} {
-		t.Run(fmt.Sprint(tc.devices), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t)
-				checks := map[string]Check{}
-				for i := range tc.devices {
-					checks[fmt.Sprint(i)] = opens(30*s, fmt.Sprintf("/dev/%d", i))
-				}
-				b.Set(checks)
-				b.after(10*time.Minute + 16*s)
-				at := map[time.Duration]int{}
-				for i := range tc.devices {
-					times := b.times(fmt.Sprintf("/dev/%d", i))
-					if n := len(times); n < 20 || n > 22 {
-						t.Fatalf("checked %d times in ten minutes, want 20", n)
-					}
-					for k, when := range times[1:] {
-						if pause := when - times[k]; pause > 45*s || k > 0 && pause != 30*s {
-							t.Fatalf("pause of %v before check %d", pause, k+1)
-						}
-						at[when%(30*s)]++
-					}
-				}
-				if len(at) != tc.phases {
-					t.Errorf("phases at %v, want %d", at, tc.phases)
-				}
-				for when, n := range at {
-					if n > tc.most*22 {
-						t.Errorf("about %d checks at %v, want at most %d", n/20, when, tc.most)
-					}
-				}
-			})
-		})
-	}
 }
 
 func TestNoTimerWithoutChecks(t *testing.T) {
