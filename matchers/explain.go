@@ -2,6 +2,7 @@ package matchers
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -118,7 +119,7 @@ type single struct {
 // about.
 func (p *predicate) singles() (all []single) {
 	add := func(c condition, m config.Match, conditions ...condition) {
-		all = append(all, single{c, newPredicate(p.ix, &m, conditions...)})
+		all = append(all, single{c, newPredicate(p.run, &m, false, conditions...)})
 	}
 	if !p.Glob.Empty() {
 		path := known(func(_ *device.Hardware, n *device.Node) []string { return []string{n.Path} })
@@ -161,7 +162,7 @@ func (m *run) outcome(r *config.Resource, match *config.Match, h *device.Hardwar
 		}
 		return out, failed
 	}
-	p := m.predicate(match)
+	p := m.predicate(match, false)
 	all := m.targets(match, h, n)
 	if p.pci && len(all) > 0 && !slices.ContainsFunc(all, func(t target) bool { return !p.ignores(t.hardware) }) {
 		out.Conditions = append(out.Conditions, Condition{Key: "pci.sriov", Nearest: `a sub-function is selected by "sf" only`})
@@ -322,15 +323,19 @@ func (m *run) explain(r *config.Resource, e *Explanation, h *device.Hardware, n 
 			owner, taken = by, append(taken, found[i].describe())
 		}
 	}
-	for _, o := range m.result.Resources {
-		for _, offer := range o.Offers {
-			if o.Resource == r && (h == nil && n == nil || slices.ContainsFunc(found, func(c candidate) bool { return offers(offer, &c) })) {
-				e.Offered = append(e.Offered, offer.ID)
+	byName := m.byName(r, m.combine(r, m.claim(r, m.candidates(r))))
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		for _, c := range byName[name] {
+			b := m.builder(r, c, name)
+			if m.claims.ids[b.id] != r || slices.Contains(e.Offered, b.id) || !c.concerns(h, n) {
+				continue
+			}
+			e.Offered = append(e.Offered, b.id)
+			if h != nil || n != nil {
+				names := append([]string{"id", "resource", "container_path"}, r.Variables...)
+				e.Variables = append(e.Variables, m.offer(r, c, name).table(names)...)
 			}
 		}
-	}
-	if len(e.Offered) > 0 && (h != nil || n != nil) {
-		e.Variables = m.variablesOf(r, h, n)
 	}
 	switch {
 	case len(taken) > 0:
@@ -352,32 +357,10 @@ func (m *run) explain(r *config.Resource, e *Explanation, h *device.Hardware, n 
 	}
 }
 
-// offers reports whether an offer has something of a candidate.
-func offers(o device.Offer, c *candidate) bool {
-	return c.hardware != nil && (o.Hardware == c.hardware.Path || slices.Contains(o.Members, c.hardware.Path)) || slices.ContainsFunc(o.Nodes, func(n device.OfferedNode) bool {
-		return !n.Companion && slices.ContainsFunc(c.picks, func(p pick) bool { return p.node.Path == n.HostPath })
-	})
-}
-
 // Variable is a variable with its values for a device.
 type Variable struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
-}
-
-// variablesOf lists the variables that a resource uses, and those that it makes, with their
-// values for its device with some hardware or a node.
-func (m *run) variablesOf(r *config.Resource, h *device.Hardware, n *device.Node) (all []Variable) {
-	devices := m.combine(r, m.claim(r, m.candidates(r)))
-	for name, list := range m.byName(r, devices) {
-		for _, c := range list {
-			if c.concerns(h, n) {
-				names := append([]string{"id", "resource", "container_path"}, r.Variables...)
-				all = append(all, m.offer(r, c, name).table(names)...)
-			}
-		}
-	}
-	return all
 }
 
 // table lists the values of variables that do not depend on the container.
@@ -395,7 +378,7 @@ func (b *builder) table(names []string) (all []Variable) {
 // whatever the resource.
 func Variables(snap *device.Snapshot, forms device.Forms, opts Options, h *device.Hardware, n *device.Node) []Variable {
 	m := newRun(snap, forms, opts)
-	c, anything := &candidate{hardware: h}, m.predicate(&config.Match{})
+	c, anything := &candidate{hardware: h}, m.predicate(&config.Match{}, false)
 	if n != nil {
 		c.picks, c.single = []pick{{node: n, match: anything, hardware: h}}, h == nil
 	} else {

@@ -24,6 +24,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"sync"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
@@ -106,9 +107,15 @@ func Match(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts O
 
 func newRun(snap *device.Snapshot, forms device.Forms, opts Options) *run {
 	return &run{
-		index: newIndex(snap, opts), forms: forms, named: map[string]*config.Resource{},
+		Options: opts, snap: snap, forms: forms, attributes: device.Attributes(),
+		links:     sync.OnceValue(func() map[*device.Node][]string { return linksByNode(snap) }),
+		byNumber:  sync.OnceValue(func() map[number]*device.Node { return newNumberIndex(snap) }),
+		byAddress: sync.OnceValue(func() map[string]*device.Hardware { return functionsByAddress(snap) }),
+		byGroup:   sync.OnceValue(func() map[string][]*device.Hardware { return functionsByGroup(snap) }),
+		keys:      map[*device.Hardware]map[*device.Node]string{}, ids: map[*device.Node]string{},
+		named: map[string]*config.Resource{}, picked: map[*device.Node]bool{},
 		claims: claims{map[any]*config.Resource{}, map[string]*config.Resource{}}, companions: map[*config.Companion]found{},
-		memory: maxMemory,
+		entries: maxEntries, memory: maxMemory,
 	}
 }
 
@@ -128,14 +135,33 @@ func (m *run) matchAll(cfg *config.Config) (inactive map[*config.Resource]Note) 
 
 // run is one Match.
 type run struct {
-	*index
-	forms device.Forms
+	Options
+	snap       *device.Snapshot
+	forms      device.Forms
+	attributes []device.Attribute
+
+	// Indexes of the snapshot that few configurations need, built on first use: Match runs
+	// for every event.
+	links     func() map[*device.Node][]string     // paths of links, by node
+	byNumber  func() map[number]*device.Node       // nodes in sysfs
+	byAddress func() map[string]*device.Hardware   // PCI functions
+	byGroup   func() map[string][]*device.Hardware // functions, by IOMMU group
+	// keys of the nodes of hardware, and IDs of nodes.
+	keys map[*device.Hardware]map[*device.Node]string
+	ids  map[*device.Node]string
+
 	// named are the resources by name.
 	named  map[string]*config.Resource
 	claims claims
+	// picked are the selected nodes of the current resource.
+	picked map[*device.Node]bool
 	// companions are the results of globs of companions.
 	companions map[*config.Companion]found
 	result     Result
+	// entries of directories that may still be read in search of paths, and whether a
+	// search has ended because of that.
+	entries int
+	givenUp bool
 	// memory is how much of maxMemory is left.
 	memory int
 }

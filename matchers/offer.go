@@ -266,7 +266,7 @@ func (b *builder) reserve(at device.Text, p part) bool {
 }
 
 // distinguishingSelector suggests a selector for one of two nodes.
-func (ix *index) distinguishingSelector(a, b *device.Node) string {
+func (m *run) distinguishingSelector(a, b *device.Node) string {
 	if a == nil || b == nil {
 		return ""
 	}
@@ -282,8 +282,8 @@ func (ix *index) distinguishingSelector(a, b *device.Node) string {
 		selector = fmt.Sprintf(`usb.interface = "%d"`, a.Interface)
 	case stem != strings.TrimRight(b.Path, "0123456789"):
 		selector = fmt.Sprintf(`glob = %q`, stem+"*")
-	case len(ix.links()[a]) > 0:
-		selector = fmt.Sprintf(`glob = %q`, ix.links()[a][0])
+	case len(m.links()[a]) > 0:
+		selector = fmt.Sprintf(`glob = %q`, m.links()[a][0])
 	default:
 		return `: a path that ends with "/", or that has "${kernel}" in it, keeps both`
 	}

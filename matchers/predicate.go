@@ -13,7 +13,7 @@ import (
 // predicate is a match whose conditions have to hold one by one, as Explain shows them.
 type predicate struct {
 	*config.Match
-	ix                  *index
+	run                 *run
 	conditions          []condition
 	usb, pci, net, mdev bool // it has these tables
 	subFunctions        bool // pci.sriov selects them
@@ -21,11 +21,11 @@ type predicate struct {
 	exclude bool
 }
 
-func newPredicate(ix *index, m *config.Match, conditions ...condition) *predicate {
-	sriov := m.Hardware["pci"]["sriov"]
+func newPredicate(m *run, match *config.Match, exclude bool, conditions ...condition) *predicate {
+	sriov := match.Hardware["pci"]["sriov"]
 	return &predicate{
-		Match: m, ix: ix, conditions: conditions, subFunctions: !sriov.Empty() && sriov.Match("sf"),
-		usb: m.Has("usb"), pci: m.Has("pci"), net: m.Has("net"), mdev: m.Has("mdev"),
+		Match: match, run: m, conditions: conditions, exclude: exclude, subFunctions: exclude || !sriov.Empty() && sriov.Match("sf"),
+		usb: match.Has("usb"), pci: match.Has("pci"), net: match.Has("net"), mdev: match.Has("mdev"),
 	}
 }
 
@@ -58,37 +58,31 @@ const (
 	sysfsDir // likewise; last, since reads are slow
 )
 
-func (ix *index) predicates(matches []config.Match) []*predicate {
-	out := make([]*predicate, len(matches))
-	for i := range matches {
-		out[i] = ix.predicate(&matches[i])
+// predicates are those of the matches of a resource, and of its excludes.
+func (m *run) predicates(r *config.Resource) (matches, excludes []*predicate) {
+	for i := range r.Match {
+		matches = append(matches, m.predicate(&r.Match[i], false))
 	}
-	return out
+	for i := range r.Exclude {
+		excludes = append(excludes, m.predicate(&r.Exclude[i], true))
+	}
+	return matches, excludes
 }
 
-// excludes are the predicates of exclude.
-func (ix *index) excludes(r *config.Resource) []*predicate {
-	out := ix.predicates(r.Exclude)
-	for _, p := range out {
-		p.exclude, p.subFunctions = true, true
-	}
-	return out
-}
-
-func (ix *index) predicate(m *config.Match) *predicate {
-	p := newPredicate(ix, m)
-	for i := range ix.attributes {
-		a := &ix.attributes[i]
-		want := m.Hardware[a.Table][a.Key]
+func (m *run) predicate(match *config.Match, exclude bool) *predicate {
+	p := newPredicate(m, match, exclude)
+	for i := range m.attributes {
+		a := &m.attributes[i]
+		want := match.Hardware[a.Table][a.Key]
 		if want.Empty() {
 			continue
 		}
 		c := condition{key: a.Name(), want: want, values: known(a.Of), hardware: a.Hardware}
 		switch {
-		case c.key == "usb.interface_class" && !m.Hardware["usb"]["interface"].Empty():
-			c.about, c.values = anyNode, known(interfaceClasses(m.Hardware["usb"]["interface"], a.Of))
+		case c.key == "usb.interface_class" && !match.Hardware["usb"]["interface"].Empty():
+			c.about, c.values = anyNode, known(interfaceClasses(match.Hardware["usb"]["interface"], a.Of))
 		case c.key == "pci.pf":
-			c.values, c.hardware = known(ix.physical), nil
+			c.values, c.hardware = known(m.physical), nil
 		case a.Interface != nil:
 			c.about = anyNode
 		case a.Net != nil:
@@ -101,15 +95,15 @@ func (ix *index) predicate(m *config.Match) *predicate {
 			p.conditions = append(p.conditions, condition{about: about, key: key, want: want, values: values})
 		}
 	}
-	add(anyNode, "subsystem", m.Subsystem, known(func(_ *device.Hardware, n *device.Node) []string {
+	add(anyNode, "subsystem", match.Subsystem, known(func(_ *device.Hardware, n *device.Node) []string {
 		if n == nil {
 			return nil
 		}
 		return []string{n.Subsystem}
 	}))
-	add(sysfsDir, "driver", m.Driver, known(func(h *device.Hardware, n *device.Node) []string { return []string{ix.driver(dirsOf(h, n))} }))
-	for _, name := range slices.Sorted(maps.Keys(m.Attr)) {
-		add(sysfsDir, "attr."+name, m.Attr[name], func(h *device.Hardware, n *device.Node) ([]string, bool) { return ix.attr(dirsOf(h, n), name) })
+	add(sysfsDir, "driver", match.Driver, known(func(h *device.Hardware, n *device.Node) []string { return []string{m.driver(dirsOf(h, n))} }))
+	for _, name := range slices.Sorted(maps.Keys(match.Attr)) {
+		add(sysfsDir, "attr."+name, match.Attr[name], func(h *device.Hardware, n *device.Node) ([]string, bool) { return m.attr(dirsOf(h, n), name) })
 	}
 	return p
 }
@@ -157,10 +151,10 @@ func interfaceClasses(number pattern.Values, all func(*device.Hardware, *device.
 
 // physical names the physical function of a virtual one: its address and its network
 // interfaces.
-func (ix *index) physical(h *device.Hardware, _ *device.Node) (names []string) {
+func (m *run) physical(h *device.Hardware, _ *device.Node) (names []string) {
 	if vf := h.Function(); vf != nil {
 		names = append(names, vf.PCI.PF)
-		if pf := ix.byAddress()[vf.PCI.PF]; pf != nil {
+		if pf := m.byAddress()[vf.PCI.PF]; pf != nil {
 			for _, n := range pf.Nets {
 				names = append(names, n.Path)
 			}
@@ -224,7 +218,7 @@ func (p *predicate) matchesWhole(h *device.Hardware) bool {
 
 // matches reports whether the match selects a node or network interface, as one of h.
 func (p *predicate) matches(n *device.Node, h *device.Hardware) bool {
-	return (p.Glob.Empty() || n.Net == nil && p.ix.matchesGlob(p.Glob, n)) && p.matchesExceptGlob(n, h)
+	return (p.Glob.Empty() || n.Net == nil && p.run.matchesGlob(p.Glob, n)) && p.matchesExceptGlob(n, h)
 }
 
 // matchesExceptGlob is matches for a node that the glob matches. A network

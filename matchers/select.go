@@ -71,11 +71,10 @@ func (c *candidate) nodes() []pick {
 
 // selection collects the candidates of a resource.
 type selection struct {
-	ix                *index
+	*run
 	r                 *config.Resource
 	matches, excludes []*predicate
 	picks             []pick
-	picked            map[*device.Node]bool // the index's, since many resources would grow one each
 	// whole is the hardware that is a device even without a node, and whether a
 	// match that selects it has dangerous = true.
 	whole map[*device.Hardware]bool
@@ -95,10 +94,8 @@ type selection struct {
 // otherwise.
 func (m *run) candidates(r *config.Resource) []candidate {
 	clear(m.picked)
-	s := &selection{
-		ix: m.index, r: r, matches: m.predicates(r.Match), excludes: m.excludes(r),
-		picked: m.picked, whole: map[*device.Hardware]bool{}, groups: map[string]*group{},
-	}
+	s := &selection{run: m, r: r, whole: map[*device.Hardware]bool{}, groups: map[string]*group{}}
+	s.matches, s.excludes = m.predicates(r)
 	for _, p := range s.matches {
 		switch {
 		case p.VFIO:
@@ -207,9 +204,9 @@ func (s *selection) pick(n *device.Node, p *predicate) {
 
 // addNodes selects nodes for a match with a glob, or without hardware.
 func (s *selection) addNodes(p *predicate) {
-	nodes := slices.Values(s.ix.snap.Nodes)
+	nodes := slices.Values(s.snap.Nodes)
 	if !p.Glob.Empty() {
-		nodes = s.ix.globbed(p.Glob)
+		nodes = s.globbed(p.Glob)
 	}
 	for n := range nodes {
 		if !s.picked[n] && p.matchesExceptGlob(n, n.Hardware) {
@@ -221,7 +218,7 @@ func (s *selection) addNodes(p *predicate) {
 // addHardware selects hardware with all its nodes and network interfaces, for a
 // match without a glob.
 func (s *selection) addHardware(p *predicate) {
-	for _, h := range s.ix.snap.Hardware {
+	for _, h := range s.snap.Hardware {
 		if p.onlyNets() || !p.matchesHardware(h) {
 			continue
 		}
@@ -238,7 +235,7 @@ func (s *selection) addHardware(p *predicate) {
 	if !p.SelectsNets() {
 		return
 	}
-	for _, n := range s.ix.snap.Nets {
+	for _, n := range s.snap.Nets {
 		if p.matches(n, n.Hardware) {
 			s.pick(n, p)
 		}
@@ -248,9 +245,9 @@ func (s *selection) addHardware(p *predicate) {
 // addPaths selects paths to mount. Device nodes are left out: the container's
 // device cgroup denies opening a node that is only mounted.
 func (s *selection) addPaths(m *config.Match) {
-	for _, p := range s.ix.files(m.Glob) {
+	for _, p := range s.files(m.Glob) {
 		known := slices.ContainsFunc(s.others, func(o candidate) bool { return o.name == p })
-		if known || s.ix.at(p) != nil || slices.ContainsFunc(s.excludes, func(e *predicate) bool { return e.matchesPath(p) }) {
+		if known || s.at(p) != nil || slices.ContainsFunc(s.excludes, func(e *predicate) bool { return e.matchesPath(p) }) {
 			continue
 		}
 		s.others = append(s.others, candidate{single: true, name: p, paths: []pathPick{{p, m}}, dangerous: m.Dangerous})
@@ -260,8 +257,8 @@ func (s *selection) addPaths(m *config.Match) {
 // addCDI selects CDI devices of the host by qualified name. By convention the device
 // "all" is every device, so that no wildcard matches it.
 func (s *selection) addCDI(m *config.Match) {
-	for i := range s.ix.CDIDevices {
-		d := &s.ix.CDIDevices[i]
+	for i := range s.CDIDevices {
+		d := &s.CDIDevices[i]
 		known := slices.ContainsFunc(s.others, func(o candidate) bool { return o.cdi == d })
 		named := slices.ContainsFunc(m.CDIDevice.Alternatives(), func(a pattern.Alternative) bool { text, whole := a.Literal(); return whole && text == d.Name })
 		if known || !m.CDIDevice.Match(d.Name) || strings.HasSuffix(d.Name, "=all") && !named {
@@ -269,7 +266,7 @@ func (s *selection) addCDI(m *config.Match) {
 		}
 		var hardware []*device.Hardware
 		for _, node := range d.Nodes {
-			if n := s.ix.at(node.Path); !node.Common && n != nil && n.Hardware != nil {
+			if n := s.at(node.Path); !node.Common && n != nil && n.Hardware != nil {
 				hardware = append(hardware, n.Hardware)
 			}
 		}

@@ -53,9 +53,9 @@ type group struct {
 
 // vfioNodes lists the VFIO nodes of a function: that of its group, which another
 // function may own, and its own.
-func (ix *index) vfioNodes(h *device.Hardware) []*device.Node {
+func (m *run) vfioNodes(h *device.Hardware) []*device.Node {
 	var nodes []*device.Node
-	for _, f := range ix.byGroup()[h.IOMMUGroup()] {
+	for _, f := range m.byGroup()[h.IOMMUGroup()] {
 		for _, n := range f.Nodes {
 			if isGroupNode(n) || f == h && isFunctionNode(n) {
 				nodes = append(nodes, n)
@@ -68,12 +68,12 @@ func (ix *index) vfioNodes(h *device.Hardware) []*device.Node {
 // addVFIO selects for a match with vfio = true. Excludes apply here, since the node
 // of a group belongs to each of its functions.
 func (s *selection) addVFIO(p *predicate) {
-	for _, h := range s.ix.snap.Hardware {
+	for _, h := range s.snap.Hardware {
 		if vfioGroup(h) == "" || !p.matchesHardware(h) || !p.fits(sysfsDir, h, nil) {
 			continue
 		}
 		selects := false
-		for _, n := range s.ix.vfioNodes(h) {
+		for _, n := range s.vfioNodes(h) {
 			excluded := slices.ContainsFunc(s.excludes, func(e *predicate) bool { return e.matches(n, h) })
 			if !excluded && p.fits(anyNode, h, n) {
 				s.pick(n, p)
@@ -99,7 +99,7 @@ func (s *selection) unite() {
 	for _, g := range s.groups {
 		slices.SortFunc(g.functions, compareFunctions)
 		g.hardware = g.functions[0]
-		for _, h := range s.ix.byGroup()[g.number] {
+		for _, h := range s.byGroup()[g.number] {
 			if h == g.hardware || s.wouldSelect(h) {
 				g.hardware = h
 				break
@@ -211,8 +211,8 @@ func blocksGroup(p *device.PCI) bool {
 
 // vfioNotes adds the notes about matches with vfio = true.
 func (m *run) vfioNotes(r *config.Resource) {
-	excludes := m.excludes(r)
-	for _, p := range m.predicates(r.Match) {
+	matches, excludes := m.predicates(r)
+	for _, p := range matches {
 		if !p.VFIO {
 			continue
 		}

@@ -6,55 +6,16 @@ import (
 	"slices"
 	"sort"
 	"strings"
-	"sync"
 
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/pattern"
 )
-
-// index is an index of a snapshot, and queries Host for the rest. Parts that few
-// configurations need are built on first use: Match runs for every event.
-type index struct {
-	Options
-	snap       *device.Snapshot
-	attributes []device.Attribute
-
-	links     func() map[*device.Node][]string     // paths of links, by node
-	byNumber  func() map[number]*device.Node       // nodes in sysfs
-	byAddress func() map[string]*device.Hardware   // PCI functions
-	byGroup   func() map[string][]*device.Hardware // functions, by IOMMU group
-	// keys of the nodes of hardware, and IDs of nodes.
-	keys map[*device.Hardware]map[*device.Node]string
-	ids  map[*device.Node]string
-	// picked are the selected nodes of the current resource.
-	picked map[*device.Node]bool
-	// entries of directories that may still be read in search of paths, and whether a
-	// search has ended because of that.
-	entries int
-	givenUp bool
-}
 
 // maxEntries bounds the entries of directories that one Match reads in search of paths.
 // "/sys/**" has some 20,000 of them on a small host, which takes 0.2 s.
 const maxEntries = 400_000
 
 const givenUp = "the searches for paths of a configuration read 400,000 entries of directories"
-
-func newIndex(snap *device.Snapshot, opts Options) *index {
-	return &index{
-		Options:    opts,
-		snap:       snap,
-		attributes: device.Attributes(),
-		links:      sync.OnceValue(func() map[*device.Node][]string { return linksByNode(snap) }),
-		byNumber:   sync.OnceValue(func() map[number]*device.Node { return newNumberIndex(snap) }),
-		byAddress:  sync.OnceValue(func() map[string]*device.Hardware { return functionsByAddress(snap) }),
-		byGroup:    sync.OnceValue(func() map[string][]*device.Hardware { return functionsByGroup(snap) }),
-		keys:       map[*device.Hardware]map[*device.Node]string{},
-		ids:        map[*device.Node]string{},
-		picked:     map[*device.Node]bool{},
-		entries:    maxEntries,
-	}
-}
 
 // beginning is the part of a list, sorted by path, whose paths have a prefix.
 func beginning[T any](list []T, path func(T) string, prefix string) []T {
@@ -66,14 +27,14 @@ func nodePath(n *device.Node) string { return n.Path }
 func linkPath(l device.Link) string  { return l.Path }
 
 // names yields the nodes whose path has a prefix, or that of a link to them.
-func (ix *index) names(prefix string) iter.Seq2[string, *device.Node] {
+func (m *run) names(prefix string) iter.Seq2[string, *device.Node] {
 	return func(yield func(string, *device.Node) bool) {
-		for _, n := range beginning(ix.snap.Nodes, nodePath, prefix) {
+		for _, n := range beginning(m.snap.Nodes, nodePath, prefix) {
 			if !yield(n.Path, n) {
 				return
 			}
 		}
-		for _, l := range beginning(ix.snap.Links, linkPath, prefix) {
+		for _, l := range beginning(m.snap.Links, linkPath, prefix) {
 			if !yield(l.Path, l.Node) {
 				return
 			}
@@ -82,33 +43,33 @@ func (ix *index) names(prefix string) iter.Seq2[string, *device.Node] {
 }
 
 // at is the node at a path, which may be that of a link; nil for none.
-func (ix *index) at(path string) *device.Node {
-	if found := beginning(ix.snap.Nodes, nodePath, path); len(found) > 0 && found[0].Path == path {
+func (m *run) at(path string) *device.Node {
+	if found := beginning(m.snap.Nodes, nodePath, path); len(found) > 0 && found[0].Path == path {
 		return found[0]
 	}
-	if found := beginning(ix.snap.Links, linkPath, path); len(found) > 0 && found[0].Path == path {
+	if found := beginning(m.snap.Links, linkPath, path); len(found) > 0 && found[0].Path == path {
 		return found[0].Node
 	}
 	return nil
 }
 
 // isDir reports whether a path is /dev or a directory below.
-func (ix *index) isDir(path string) bool {
-	_, found := slices.BinarySearch(ix.snap.Dirs, path)
+func (m *run) isDir(path string) bool {
+	_, found := slices.BinarySearch(m.snap.Dirs, path)
 	return found
 }
 
 // exists reports whether a path of the host exists.
-func (ix *index) exists(path string) bool {
-	return ix.at(path) != nil || ix.isDir(path) || ix.Host.Exists(path)
+func (m *run) exists(path string) bool {
+	return m.at(path) != nil || m.isDir(path) || m.Host.Exists(path)
 }
 
 // globbed yields the nodes that a glob selects, once for each matching name.
-func (ix *index) globbed(v pattern.Values) iter.Seq[*device.Node] {
+func (m *run) globbed(v pattern.Values) iter.Seq[*device.Node] {
 	return func(yield func(*device.Node) bool) {
 		for _, prefix := range v.Prefixes() {
-			for path, n := range ix.names(prefix) {
-				if v.Match(path) && (!v.Negative() || ix.matchesGlob(v, n)) && !yield(n) {
+			for path, n := range m.names(prefix) {
+				if v.Match(path) && (!v.Negative() || m.matchesGlob(v, n)) && !yield(n) {
 					return
 				}
 			}
@@ -117,10 +78,10 @@ func (ix *index) globbed(v pattern.Values) iter.Seq[*device.Node] {
 }
 
 // glob lists the nodes that a glob selects, without repeats.
-func (ix *index) glob(v pattern.Values) []*device.Node {
+func (m *run) glob(v pattern.Values) []*device.Node {
 	var found []*device.Node
 	seen := map[*device.Node]bool{}
-	for n := range ix.globbed(v) {
+	for n := range m.globbed(v) {
 		if !seen[n] {
 			seen[n] = true
 			found = append(found, n)
@@ -131,17 +92,17 @@ func (ix *index) glob(v pattern.Values) []*device.Node {
 
 // matchesGlob reports whether a glob selects a node by any of its names. A "!"
 // pattern that matches one of them excludes the node.
-func (ix *index) matchesGlob(v pattern.Values, n *device.Node) bool {
+func (m *run) matchesGlob(v pattern.Values, n *device.Node) bool {
 	if v.Match(n.Path) && !v.Negative() {
 		return true
 	}
-	return v.Match(append([]string{n.Path}, ix.links()[n]...)...)
+	return v.Match(append([]string{n.Path}, m.links()[n]...)...)
 }
 
 // captures is what the wildcards of a glob matched: in the path of a node, or
 // else in the first link to it.
-func (ix *index) captures(v pattern.Values, n *device.Node) []string {
-	for _, p := range append([]string{n.Path}, ix.links()[n]...) {
+func (m *run) captures(v pattern.Values, n *device.Node) []string {
+	for _, p := range append([]string{n.Path}, m.links()[n]...) {
 		if found := v.Captures(p); found != nil {
 			return found
 		}
@@ -150,17 +111,17 @@ func (ix *index) captures(v pattern.Values, n *device.Node) []string {
 }
 
 // search lists the host paths that a glob matches.
-func (ix *index) search(v pattern.Values) []string {
-	found := ix.Host.Glob(v, &ix.entries)
-	ix.givenUp = ix.givenUp || ix.entries == 0
+func (m *run) search(v pattern.Values) []string {
+	found := m.Host.Glob(v, &m.entries)
+	m.givenUp = m.givenUp || m.entries == 0
 	return found
 }
 
 // files lists the host paths that a glob selects, sorted. As in a shell, a
 // wildcard does not match a leading dot: programs write files under hidden names
 // and rename them.
-func (ix *index) files(v pattern.Values) []string {
-	found := slices.DeleteFunc(ix.search(v), func(p string) bool {
+func (m *run) files(v pattern.Values) []string {
+	found := slices.DeleteFunc(m.search(v), func(p string) bool {
 		return path.Base(p)[0] == '.' && !slices.ContainsFunc(v.Alternatives(), func(a pattern.Alternative) bool {
 			return a.Match(p) && path.Base(a.Shape())[0] == '.'
 		})
@@ -171,18 +132,18 @@ func (ix *index) files(v pattern.Values) []string {
 
 // attr lists the values of an attribute of the first of some sysfs directories that has
 // it, and driver is likewise their driver.
-func (ix *index) attr(dirs []string, name string) (values []string, unread bool) {
+func (m *run) attr(dirs []string, name string) (values []string, unread bool) {
 	for _, dir := range dirs {
-		if values, unread = ix.Host.Attr(dir, name); values != nil || unread {
+		if values, unread = m.Host.Attr(dir, name); values != nil || unread {
 			break
 		}
 	}
 	return values, unread
 }
 
-func (ix *index) driver(dirs []string) string {
+func (m *run) driver(dirs []string) string {
 	for _, dir := range dirs {
-		if found := ix.Host.Driver(dir); found != "" {
+		if found := m.Host.Driver(dir); found != "" {
 			return found
 		}
 	}
@@ -248,13 +209,13 @@ func functionsByGroup(snap *device.Snapshot) map[string][]*device.Hardware {
 }
 
 // key is the key of a node within its hardware, or its ID without hardware.
-func (ix *index) key(n *device.Node) string {
+func (m *run) key(n *device.Node) string {
 	h := n.Hardware
 	if h == nil {
 		return device.NodeID(n, "")
 	}
-	if ix.keys[h] == nil {
-		ix.keys[h] = device.NodeKeys(h)
+	if m.keys[h] == nil {
+		m.keys[h] = device.NodeKeys(h)
 	}
-	return ix.keys[h][n]
+	return m.keys[h][n]
 }
