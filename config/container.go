@@ -74,7 +74,9 @@ func (t *table) permissions(into *string, help string) {
 		v.checked(want, func(s string) (rule, hint string) {
 			out := ""
 			for _, p := range "rwm" {
-				out += strings.Repeat(string(p), min(strings.Count(s, string(p)), 1))
+				if strings.ContainsRune(s, p) {
+					out += string(p)
+				}
 			}
 			if s == "" || len(out) != len(s) {
 				return "is no set of permissions: want " + want + ", each once", ""

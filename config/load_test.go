@@ -162,7 +162,7 @@ func TestLoadErrors(t *testing.T) {
 
 func TestLoadTooLarge(t *testing.T) {
 	t.Parallel()
-	comment := strings.Repeat("#", config.MaxFileSize-len(fuse))
+	comment := strings.Repeat("#", 1<<20-len(fuse))
 	if _, err := config.Load(write(t, t.TempDir(), "a.toml", fuse+comment)); err != nil {
 		t.Errorf("a file of 1 MiB: %v", err)
 	}

@@ -19,8 +19,8 @@ import (
 // Limits of a configuration, since who writes it must not be able to exhaust the memory of
 // the program, nor its time.
 const (
-	// MaxFileSize is the maximum size of one file, in bytes, and maxSize that of all.
-	MaxFileSize = 1 << 20
+	// maxFileSize is the maximum size of one file, in bytes, and maxSize that of all.
+	maxFileSize = 1 << 20
 	maxSize     = 2 << 20
 	// maxKeys is the maximum number of keys and tables of a configuration.
 	maxKeys = 20_000
@@ -60,15 +60,12 @@ func Load(path string) (*Config, error) {
 }
 
 // Read reads the text of the configuration at path, like Load.
-func Read(path string) ([]File, error) {
-	files, err := read(path)
-	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
-	}
-	return files, nil
-}
-
-func read(path string) ([]File, error) {
+func Read(path string) (files []File, err error) {
+	defer func() {
+		if err != nil {
+			files, err = nil, fmt.Errorf("read configuration: %w", err)
+		}
+	}()
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -91,7 +88,6 @@ func read(path string) ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	var files []File
 	size := 0
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") || filepath.Ext(e.Name()) != ".toml" {
@@ -113,7 +109,7 @@ func read(path string) ([]File, error) {
 }
 
 func readFile(path string) (File, error) {
-	data, err := atomicfile.Read(path, MaxFileSize)
+	data, err := atomicfile.Read(path, maxFileSize)
 	return File{Name: filepath.Base(path), Data: data}, err
 }
 

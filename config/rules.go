@@ -12,7 +12,15 @@ import (
 
 // noNode reports whether the match selects neither nodes nor hardware: one device each,
 // regardless of each.
-func (m *Match) noNode() bool { return m.Mount || !m.CDIDevice.Empty() || m.Virtual != nil }
+func (m *Match) noNode() bool { return m.Mount || m.fromCDI() || m.Virtual != nil }
+
+// fromCDI reports whether the match selects CDI devices of the host.
+func (m *Match) fromCDI() bool { return !m.CDIDevice.Empty() }
+
+// find is the index of the first match that is of some kind, or -1.
+func (r *Resource) find(is func(m *Match) bool) int {
+	return slices.IndexFunc(r.Match, func(m Match) bool { return is(&m) })
+}
 
 // checkMatch checks a match. sound is set if it has no problem so far: an unknown key may
 // be a misspelled one that selects.
@@ -73,16 +81,15 @@ func (v value) defaultEach(r *Resource) Each {
 	if v.has("group_by") {
 		return EachDevice
 	}
-	with := slices.IndexFunc(r.Match, func(m Match) bool { return m.NamesHardware() })
-	without := slices.IndexFunc(r.Match, func(m Match) bool { return !m.NamesHardware() && !m.noNode() })
+	with := r.find((*Match).NamesHardware)
+	without := r.find(func(m *Match) bool { return !m.NamesHardware() && !m.noNode() })
 	switch {
 	case with < 0:
 		return EachNode
 	case without < 0:
 		return EachDevice
 	}
-	place := func(i int) string { return strings.TrimPrefix(r.Match[i].Place, r.Place+": ") }
-	v.report("no each: want it where "+place(with)+" names hardware (usb, pci, net, mdev) and "+place(without)+" does not",
+	v.report(fmt.Sprintf("no each: want it where match %d names hardware (usb, pci, net, mdev) and match %d does not", with+1, without+1),
 		`each = "device" is the hardware with all its selected nodes, each = "node" every node by itself`)
 	return ""
 }
@@ -93,13 +100,13 @@ func (v value) checkResource(r *Resource) {
 	v.checkNets(r)
 	v.checkPaths(r)
 	v.checkCDI(r)
-	if r.Identity == IdentityName && len(r.Match) > 0 && !slices.ContainsFunc(r.Match, func(m Match) bool { return !m.CDIDevice.Empty() }) {
+	if r.Identity == IdentityName && len(r.Match) > 0 && r.find((*Match).fromCDI) < 0 {
 		v.child("identity").report(`"name" without cdi_device: only the ID of a CDI device is made of its name`, "")
 	}
 	if r.Register == RegisterAlways && len(r.NameText) > 0 {
 		v.child("register").report(`"always" with a variable in name: want "when-present", since a name is known with its first device`, "")
 	}
-	if r.Health != nil && r.Health.Open && len(r.Match) > 0 && !slices.ContainsFunc(r.Match, func(m Match) bool { return !m.noNode() }) {
+	if r.Health != nil && r.Health.Open && len(r.Match) > 0 && r.find(func(m *Match) bool { return !m.noNode() }) < 0 {
 		v.child("health").child("open").report("no match selects device nodes: want open for those only", "health.tcp checks that an address takes connections")
 	}
 }
@@ -119,7 +126,7 @@ func (v value) checkEach(r *Resource) {
 		switch {
 		case m.Virtual != nil:
 			what = "virtual"
-		case !m.CDIDevice.Empty():
+		case m.fromCDI():
 			what = "cdi_device"
 		}
 		switch {
@@ -151,7 +158,7 @@ func (v value) checkVirtual(r *Resource) {
 // checkNets: an interface is in one network namespace, so that only one container can
 // have it.
 func (v value) checkNets(r *Resource) {
-	moved := slices.IndexFunc(r.Match, func(m Match) bool { return m.SelectsNets() })
+	moved := r.find((*Match).SelectsNets)
 	why := fmt.Sprintf("since an interface moves into one container (net in match %d, container.cdi)", moved+1)
 	switch container := v.child("container"); {
 	case moved < 0 && container.has("net_name"):

@@ -64,7 +64,7 @@ func hostile(size int) (refused, bearable map[string]string) {
 // minutes and gigabytes.
 func TestHostile(t *testing.T) {
 	t.Parallel()
-	refused, bearable := hostile(MaxFileSize / 8)
+	refused, bearable := hostile(maxFileSize / 8)
 	for name, text := range refused {
 		if scan(text, 0).problem == "" {
 			t.Errorf("%s: not refused", name)
@@ -136,11 +136,11 @@ container.annotations."example.com/zigbee" = "${id}"
 		}
 		return b.String(), n
 	}
-	full, _ := text(MaxFileSize / 4)
+	full, _ := text(maxFileSize / 4)
 	if s := scan(full, 0); s.problem != "" {
 		t.Error(s.problem)
 	}
-	part, n := text(MaxFileSize / 16)
+	part, n := text(maxFileSize / 16)
 	cfg, err := Parse(File{Name: "large.toml", Data: []byte(part)})
 	if err != nil {
 		t.Fatal(err)

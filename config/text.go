@@ -302,7 +302,7 @@ func checkSource(name string, r *Resource) string {
 	if n, ok := wildcardNumber(name); ok {
 		return checkWildcards(n, r)
 	}
-	if strings.HasPrefix(name, "cdi.") && !slices.ContainsFunc(r.Match, func(m Match) bool { return !m.CDIDevice.Empty() }) {
+	if strings.HasPrefix(name, "cdi.") && r.find((*Match).fromCDI) < 0 {
 		return fmt.Sprintf(`has "${%s}", but no match has cdi_device: want another variable`, name)
 	}
 	key, isVar := strings.CutPrefix(name, varPrefix)
