@@ -46,7 +46,7 @@ func (c *conversion) walk(v *value, path string, in *workload) {
 	case v.scalar():
 		c.walkText(v, path, in)
 	case v.list():
-		c.walkList(v.items(), path, in)
+		c.walkArgs(v.items(), path, in)
 	case v.mapping():
 		if name := v.get("metadata").get("name"); v.has("kind") && name.scalar() {
 			path = v.get("kind").Value + "/" + name.Value + " "
@@ -61,20 +61,10 @@ func (c *conversion) walk(v *value, path string, in *workload) {
 			switch {
 			case f.key == lastApplied:
 			case f.key == "command" && f.list(): // continued in args
-				c.walkList(append(f.items(), v.get("args").items()...), path+"args", in)
+				c.walkArgs(append(f.items(), v.get("args").items()...), path+"args", in)
 			case f.key != "args" || !v.get("command").list():
 				c.walk(f, path+f.key, in)
 			}
-		}
-	}
-}
-
-// walkList searches a list, which may be a command line.
-func (c *conversion) walkList(items []*value, path string, in *workload) {
-	args := c.walkArgs(items, path, in)
-	for i, e := range items {
-		if !slices.Contains(args, i) {
-			c.walk(e, path, in)
 		}
 	}
 }
@@ -275,27 +265,23 @@ func imageTag(image string) string {
 	return tag
 }
 
-// walkArgs searches a command line: --device holds a configuration, --domain
-// and --resource-prefix are about one. It returns the indices of what it read.
-func (c *conversion) walkArgs(args []*value, path string, in *workload) (read []int) {
+// walkArgs searches a list, which may be a command line: --device holds a configuration,
+// other flags are about one.
+func (c *conversion) walkArgs(args []*value, path string, in *workload) {
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
-		if !arg.scalar() {
-			continue
-		}
-		name, text, hasValue := strings.Cut(arg.Value, "=")
+		name, text, hasValue := strings.Cut(arg.string(), "=")
 		flag := strings.TrimLeft(name, "-")
 		if flag == name || !slices.Contains([]string{"device", "domain", "resource-prefix", "config", "config-file"}, flag) {
+			c.walk(arg, path, in)
 			continue
 		}
-		read = append(read, i)
 		if !hasValue {
 			if i++; i >= len(args) || !args[i].scalar() {
 				arg.report("%s without a value", name)
-				return read
+				return
 			}
 			arg, text = args[i], args[i].Value
-			read = append(read, i)
 		}
 		switch flag {
 		case "domain":
@@ -310,7 +296,6 @@ func (c *conversion) walkArgs(args []*value, path string, in *workload) (read []
 			}
 		}
 	}
-	return read
 }
 
 // first returns what the first workload that has any says.

@@ -207,7 +207,7 @@ func (t *translator) literal(r rune, flags syntax.Flags) string {
 			cases = append(cases, other, other)
 		}
 	}
-	if len(cases) > 2 {
+	if len(cases) > 2 || r < ' ' {
 		return t.class(cases)
 	}
 	return pattern.Quote(string(r))

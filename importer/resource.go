@@ -243,7 +243,7 @@ func (c *conversion) shareOverlaps() {
 type selection struct {
 	prefix     string // before the first wildcard
 	fixed      bool   // there is none
-	class      string // of nodeClasses
+	class      string
 	whole      bool   // all nodes of the hardware are selected
 	id, serial string // of the USB device, if any
 }
@@ -260,24 +260,24 @@ func (r *resource) selections() (all []selection) {
 				_, s.fixed = a.Literal()
 				s.prefix = a.Prefix()
 			}
-			i := slices.IndexFunc(nodeClasses, func(c nodeClass) bool { return strings.HasPrefix(g, c.prefix) })
-			s.class = nodeClasses[i].name
+			switch {
+			case matches(graphicsNodes, g):
+				s.class = "graphics"
+			case !matches(softwareNodes, g):
+				s.class = "other"
+			}
 			all = append(all, s)
 		}
 	}
 	return all
 }
 
-// nodeClass is a class of nodes: hardware has nodes of a single class, and
-// those of the class "" have no hardware.
-type nodeClass struct{ prefix, name string }
-
-// All other nodes are one class, since a USB device may have any of them.
-var nodeClasses = []nodeClass{
-	{"/dev/dri/", "graphics"}, {"/dev/fb", "graphics"}, {"/dev/accel", "graphics"}, {"/dev/nvidia", "graphics"},
-	{"/dev/fuse", ""}, {"/dev/kvm", ""}, {"/dev/kfd", ""}, {"/dev/net/tun", ""}, {"/dev/vhost-", ""}, {"/dev/loop", ""},
-	{"/dev/uinput", ""}, {"/dev/uhid", ""}, {"/dev/dma_heap/", ""}, {"/dev/vfio/vfio", ""}, {"", "other"},
-}
+// Hardware has nodes of a single class: those of graphics, or others, since a USB device may
+// have any of them. The class of nodes without hardware is empty.
+const (
+	graphicsNodes = `/dev/(dri/|fb|accel|nvidia).*`
+	softwareNodes = `/dev/(fuse|kvm|kfd|net/tun|vhost-|loop|uinput|uhid|dma_heap/|vfio/vfio).*`
+)
 
 // overlap reports whether two resources may select the same device: the same node, or
 // nodes of hardware that one of them selects whole. It errs on the side of yes.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -157,19 +158,23 @@ func readSRIOVSelector(v *value) sriovSelector {
 	return s
 }
 
-// sriovKind is the kind of injection of a function.
-type sriovKind string
+// sriovKind is a kind of injection of functions.
+type sriovKind struct {
+	name    string   // key of _INFO
+	drivers []string // that make it; none is all others
+	glob    string   // of nodes
+	info    map[string]string
+}
 
-const (
-	kernelKind sriovKind = "kernel" // its network interface
-	vfioKind   sriovKind = "vfio"
-	uioKind    sriovKind = "uio"
-	rdmaKind   sriovKind = "rdma"
-	vdpaKind   sriovKind = "vdpa"
+var (
+	vfioKind   = &sriovKind{"vfio", []string{"vfio-pci"}, "", map[string]string{"dev-mount": "/dev/vfio/${pci.iommu_group}", "mount": "/dev/vfio/vfio"}}
+	uioKind    = &sriovKind{"uio", []string{"uio", "igb_uio"}, "/dev/uio*", map[string]string{"mount": "${devnode}"}}
+	kernelKind = &sriovKind{} // its network interface
+	rdmaKind   = &sriovKind{"rdma", nil, "/dev/infiniband/{uverbs,umad,issm}*", map[string]string{
+		"rdma_cm": "/dev/infiniband/rdma_cm", "rdma_dev": "${attr:infiniband_verbs/uverbs*/ibdev}", "uverbs": "${devnode:/dev/infiniband/uverbs*}",
+	}}
+	vdpaKind = &sriovKind{"vdpa", nil, "/dev/vhost-vdpa-*", map[string]string{"mount": "${devnode}"}}
 )
-
-// kindOfDriver is kernelKind for all other drivers.
-var kindOfDriver = map[string]sriovKind{"vfio-pci": vfioKind, "uio": uioKind, "igb_uio": uioKind}
 
 // sriovResource makes the resource of a pool. One that can't be imported is
 // disabled.
@@ -180,7 +185,7 @@ func (c *conversion) sriovResource(p sriovPool, in *workload) {
 	}
 	r.When.NodeName = pattern.Quote(p.node)
 	c.add(p.at, r, in)
-	kinds := make(map[sriovKind]bool)
+	kinds := make(map[*sriovKind]bool)
 	for _, s := range p.oneOf {
 		matches, untestable := s.matches(r, p, kinds)
 		r.addMatches(s.at, untestable, matches...)
@@ -207,7 +212,7 @@ var linkTypes = map[string]string{"ether": "1", "infiniband": "32"}
 
 // matches of a selector: one for each kind, and for each physical function with
 // different ranges. They select too much if a condition is untestable.
-func (s sriovSelector) matches(r *resource, p sriovPool, kinds map[sriovKind]bool) (matches []match, untestable string) {
+func (s sriovSelector) matches(r *resource, p sriovPool, kinds map[*sriovKind]bool) (matches []match, untestable string) {
 	switch {
 	case len(s.DDPProfiles) > 0:
 		untestable = fmt.Sprintf("ddpProfiles %q, which sysfs does not tell (pf or address selects functions with a profile)", s.DDPProfiles)
@@ -242,7 +247,7 @@ func (s sriovSelector) matches(r *resource, p sriovPool, kinds map[sriovKind]boo
 		common.attr("net/*/type", others...)
 		common.attr("physfn/net/*/type", others...)
 	}
-	for _, kind := range []sriovKind{vfioKind, uioKind, kernelKind, rdmaKind, vdpaKind} {
+	for _, kind := range []*sriovKind{vfioKind, uioKind, kernelKind, rdmaKind, vdpaKind} {
 		drivers, ok := s.driversOf(kind)
 		if p.DeviceType == sriovAux {
 			if ok = ok && kind != vfioKind; len(s.Drivers) == 0 {
@@ -263,16 +268,11 @@ func (s sriovSelector) matches(r *resource, p sriovPool, kinds map[sriovKind]boo
 				// sriov-network-device-plugin skips physical functions with virtual ones.
 				m.attr("sriov_numvfs", "![1-9]*")
 			}
-			switch kind {
-			case vfioKind:
-				m.VFIO = true
+			if m.VFIO = kind == vfioKind; m.VFIO {
 				s.at.c.comment("vfio-pci functions of one IOMMU group are one device, since a container can only get them together.")
-			case rdmaKind:
-				m.Glob = []string{"/dev/infiniband/{uverbs,umad,issm}*"}
-			case vdpaKind:
-				m.Glob = []string{"/dev/vhost-vdpa-*"}
-			case uioKind:
-				m.Glob = []string{"/dev/uio*"}
+			}
+			if kind.glob != "" {
+				m.Glob = []string{kind.glob}
 			}
 			matches = append(matches, m)
 		}
@@ -282,7 +282,7 @@ func (s sriovSelector) matches(r *resource, p sriovPool, kinds map[sriovKind]boo
 
 // driversOf are patterns of the drivers of a selector that make a kind of function. It
 // is not ok if none does.
-func (s sriovSelector) driversOf(kind sriovKind) (drivers []string, ok bool) {
+func (s sriovSelector) driversOf(kind *sriovKind) (drivers []string, ok bool) {
 	switch {
 	case s.VDPAType != "":
 		return quoteAll(s.Drivers), kind == vdpaKind
@@ -294,7 +294,8 @@ func (s sriovSelector) driversOf(kind sriovKind) (drivers []string, ok bool) {
 		return []string{"!vfio-pci"}, true
 	}
 	for _, d := range s.Drivers {
-		if cmp.Or(kindOfDriver[d], kernelKind) == kind {
+		other := slices.Contains(vfioKind.drivers, d) || slices.Contains(uioKind.drivers, d)
+		if slices.Contains(kind.drivers, d) || kind == kernelKind && !other {
 			drivers = append(drivers, pattern.Quote(d))
 		}
 	}
@@ -363,7 +364,7 @@ func (r *resource) addSRIOVCompanions(p sriovPool) {
 
 // addSRIOVVariables adds the environment: the addresses, and JSON with what is
 // known of each, with the keys of pkg/infoprovider.
-func (r *resource) addSRIOVVariables(p sriovPool, name string, kinds map[sriovKind]bool) {
+func (r *resource) addSRIOVVariables(p sriovPool, name string, kinds map[*sriovKind]bool) {
 	info := map[string]any{"generic": map[string]string{"deviceID": "${pci.address}"}}
 	if len(p.info) > 0 {
 		extra := make(map[string]string)
@@ -375,23 +376,21 @@ func (r *resource) addSRIOVVariables(p sriovPool, name string, kinds map[sriovKi
 	if !slices.ContainsFunc(p.oneOf, func(s sriovSelector) bool { return !s.NeedVhostNet }) {
 		info["vhost"] = map[string]string{"net-mount": "/dev/vhost-net", "tun-mount": "/dev/net/tun"}
 	}
-	switch {
-	case len(kinds) > 1:
-		r.differs(p.at, "not imported: what depends on the driver in the _INFO variable")
-	case kinds[vfioKind]:
-		info["vfio"] = map[string]string{"dev-mount": "/dev/vfio/${pci.iommu_group}", "mount": "/dev/vfio/vfio"}
-	case kinds[uioKind]:
-		info["uio"] = map[string]string{"mount": "${devnode}"}
-	case kinds[vdpaKind]:
-		info["vdpa"] = map[string]string{"mount": "${devnode}"}
-	case kinds[rdmaKind]:
-		rdma := map[string]string{"rdma_cm": "/dev/infiniband/rdma_cm", "rdma_dev": "${attr:infiniband_verbs/uverbs*/ibdev}", "uverbs": "${devnode:/dev/infiniband/uverbs*}"}
-		if slices.ContainsFunc(p.oneOf, func(s sriovSelector) bool { return !slices.Equal(s.LinkTypes, []string{"infiniband"}) }) {
-			r.differs(p.at, "not imported: umad and issm in the _INFO variable, which only InfiniBand has for sure")
-		} else {
-			rdma["umad"], rdma["issm"] = "${devnode:/dev/infiniband/umad*}", "${devnode:/dev/infiniband/issm*}"
+	for kind := range kinds {
+		switch {
+		case len(kinds) > 1:
+			r.differs(p.at, "not imported: what depends on the driver in the _INFO variable")
+			continue
+		case kind.name != "":
+			info[kind.name] = kind.info
 		}
-		info["rdma"] = rdma
+		if kind == rdmaKind && slices.ContainsFunc(p.oneOf, func(s sriovSelector) bool { return !slices.Equal(s.LinkTypes, []string{"infiniband"}) }) {
+			r.differs(p.at, "not imported: umad and issm in the _INFO variable, which only InfiniBand has for sure")
+		} else if kind == rdmaKind {
+			rdma := maps.Clone(kind.info)
+			rdma["umad"], rdma["issm"] = "${devnode:/dev/infiniband/umad*}", "${devnode:/dev/infiniband/issm*}"
+			info[kind.name] = rdma
+		}
 	}
 	text, err := json.Marshal(info)
 	if err != nil {
