@@ -4,13 +4,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/device"
@@ -51,9 +49,8 @@ func recorded(t *testing.T, name string) (*device.Snapshot, matchers.Options) {
 	return scan(t, sysfstest.Load(t, filepath.Join("..", "testdata", "machines", name+".txtar")))
 }
 
-// offered lists the devices of an imported configuration, sorted: "name: slots x
-// nodes".
-func offered(t *testing.T, input string, snap *device.Snapshot, opts matchers.Options) []string {
+// convert converts a configuration of another plugin.
+func convert(t *testing.T, input string) (*importer.Result, *config.Config) {
 	t.Helper()
 	result, err := importer.Convert("in", []byte(input), importer.Options{})
 	if err != nil {
@@ -63,6 +60,14 @@ func offered(t *testing.T, input string, snap *device.Snapshot, opts matchers.Op
 	if err != nil {
 		t.Fatalf("%v\n%s", err, result.TOML)
 	}
+	return result, cfg
+}
+
+// offered lists the devices that the other plugin offers on a host, and those that the
+// imported configuration does, sorted: "name: slots x nodes".
+func offered(t *testing.T, input string, snap *device.Snapshot, opts matchers.Options) (before, now []string) {
+	t.Helper()
+	result, cfg := convert(t, input)
 	// Peers offer dangerous devices unconditionally.
 	opts.Allow.Dangerous = true
 	for _, r := range cfg.Resources {
@@ -76,39 +81,31 @@ func offered(t *testing.T, input string, snap *device.Snapshot, opts matchers.Op
 			t.Errorf("note: %s: %s", n.Place, n.Text)
 		}
 	}
-	var lines []string
+	line := func(d importer.Device) string {
+		slices.Sort(d.Nodes)
+		return fmt.Sprintf("%s: %d x %s", d.Resource, d.Slots, strings.Join(d.Nodes, " "))
+	}
+	for _, d := range result.Before(importer.NewHost(snap)) {
+		before = append(before, line(d))
+	}
 	for _, m := range matched.Resources {
 		for _, o := range m.Offers {
 			if o.Problem != "" {
 				t.Errorf("%s: %s: %s", m.Name, o.ID, o.Problem)
 			}
-			var nodes []string
+			d := importer.Device{Resource: m.Name, Slots: o.Slots}
 			for _, n := range o.Nodes {
-				nodes = append(nodes, nodeText(n.HostPath, n.Path.String(), n.Permissions))
+				d.Nodes = append(d.Nodes, importer.NodeText(n.HostPath, n.Path.String()))
 			}
-			lines = append(lines, line(m.Name, o.Slots, nodes))
+			now = append(now, line(d))
 		}
 	}
-	slices.Sort(lines)
-	return lines
+	slices.Sort(before)
+	slices.Sort(now)
+	return before, now
 }
 
-// nodeText is "HOST[>CONTAINER]:PERMISSIONS".
-func nodeText(host, container, permissions string) string {
-	if container != host {
-		host += ">" + container
-	}
-	return host + ":" + permissions
-}
-
-func line(name string, slots int, nodes []string) string {
-	slices.Sort(nodes)
-	return fmt.Sprintf("%s: %d x %s", name, slots, strings.Join(nodes, " "))
-}
-
-// The import offers the devices of smarter-device-manager, under the same names: each
-// path below /dev that an expression matches is a resource (findDevicesPattern in its
-// main.go).
+// The import offers the devices of smarter-device-manager, under the same names.
 func TestSmarterOffersTheSame(t *testing.T) {
 	t.Parallel()
 	const input = `
@@ -118,7 +115,7 @@ func TestSmarterOffersTheSame(t *testing.T) {
 - {devicematch: "^net/tun$", nummaxdevices: 5}
 - {devicematch: "^video[0-9]*$", nummaxdevices: 20}
 - {devicematch: "^tty(USB|ACM|S)[0-9]+$", nummaxdevices: 1}
-- {devicematch: "^(gpio(chip|mem)|i2c-|spidev)[0-9.]*$", nummaxdevices: 3}
+- {devicematch: "^(gpio(chip|mem)|i2c-)[0-9.]*$", nummaxdevices: 3}
 - {devicematch: "^vc(hiq|sm.*)$", nummaxdevices: 4}
 - {devicematch: "^dri/(card|renderD)\\d{1,3}$", nummaxdevices: 2}
 - {devicematch: "^bus/usb/00[1-3]/[0-9]{3}$", nummaxdevices: 1}
@@ -129,35 +126,88 @@ func TestSmarterOffersTheSame(t *testing.T) {
 - {devicematch: "^sd[a-c]+$", nummaxdevices: 8}
 - {devicematch: "^(serial1|dri|hwrng)$", nummaxdevices: 7}
 `
-	var entries []struct {
-		DeviceMatch   string `yaml:"devicematch"`
-		NumMaxDevices int    `yaml:"nummaxdevices"`
-	}
-	if err := yaml.Unmarshal([]byte(input), &entries); err != nil {
-		t.Fatal(err)
-	}
 	for _, machine := range []string{"desktop-xhci", "raspberry-pi-4", "server-two-socket"} {
 		t.Run(machine, func(t *testing.T) {
 			t.Parallel()
 			snap, opts := recorded(t, machine)
-			var want []string
-			for _, e := range entries {
-				expression := regexp.MustCompile(e.DeviceMatch)
-				for _, p := range everything(snap) {
-					name := strings.TrimPrefix(p, "/dev/")
-					if !expression.MatchString(name) {
-						continue
-					}
-					var nodes []string
-					for host, at := range below(snap, p) {
-						nodes = append(nodes, nodeText(host, at, "rw"))
-					}
-					want = append(want, line("smarter-devices/"+strings.ReplaceAll(name, "/", "_"), e.NumMaxDevices, nodes))
-				}
-			}
-			slices.Sort(want)
-			if diff := cmp.Diff(want, offered(t, input, snap, opts)); diff != "" {
+			before, now := offered(t, input, snap, opts)
+			if diff := cmp.Diff(before, now); diff != "" || len(before) == 0 {
 				t.Errorf("(-smarter-device-manager +imported):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The import offers the devices of generic-device-plugin: the same names, with the same
+// nodes at the same paths.
+func TestSquatOffersTheSame(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ name, machine, devices string }{
+		{"globs and links", "desktop-xhci", `
+- name: serial
+  groups:
+  - paths: [{path: "/dev/ttyUSB[^2-9]"}]
+  - paths: [{path: "/dev/ttyS?", permissions: rw}]
+  - paths: [{path: /dev/nothing}]
+- name: cameras
+  groups: [{count: 3, paths: [{path: "/dev/video*", mountPath: /dev/cameras/}]}]
+- name: keyboard
+  groups: [{paths: [{path: /dev/input/by-id/usb-Logitech_USB_Keyboard-event-kbd}]}]
+- name: ftdi
+  groups: [{paths: [{path: "/dev/serial/by-id/usb-FTDI_Dual*-if0?-port0"}]}]
+- name: fuse
+  groups: [{count: 100, paths: [{path: /dev/fuse, mountPath: /dev/fuse0}]}]`},
+		{"directory, shared with a group of several paths", "desktop-xhci", `
+- name: sound
+  groups: [{count: 10, paths: [{path: /dev/snd}]}]
+- name: capture
+  groups:
+  - paths: [{path: /dev/snd/controlC0}, {path: /dev/snd/pcmC0D0c}]
+  - paths: [{path: /dev/snd/controlC1, mountPath: /dev/snd/controlC0}, {path: /dev/snd/pcmC1D0c, mountPath: /dev/snd/pcmC0D0c}]
+  - paths: [{path: /dev/snd/controlC2, mountPath: /dev/snd/controlC0}, {path: /dev/snd/pcmC2D0c, mountPath: /dev/snd/pcmC0D0c}]`},
+		{"directories at another path", "desktop-xhci", `
+- name: sound
+  groups: [{paths: [{path: /dev/snd, mountPath: /dev/audio/}]}]
+- name: gpu
+  groups: [{paths: [{path: /dev/dri, mountPath: /dev/gpu}]}]
+- name: disks
+  groups: [{paths: [{path: "/dev/sg*"}, {path: /dev/input, mountPath: /dev/in/, limit: 9}]}]`},
+		{"paired by hardware", "server-two-socket", `
+- name: gpu
+  groups: [{paths: [{path: "/dev/dri/card[12]", permissions: rw}, {path: "/dev/dri/renderD*", permissions: rw}, {path: /dev/kfd, permissions: rw, limit: 10}]}]`},
+		{"optional members", "server-two-socket", `
+- name: virt
+  groups: [{count: 5, paths: [{path: /dev/fuse}, {path: /dev/net/tun, permissions: rw}, {path: /dev/kvm, optional: true}]}]
+- name: absent
+  groups: [{paths: [{path: /dev/kmsg}, {path: /dev/kvm}]}]
+- name: either
+  groups: [{paths: [{path: /dev/ttyS2, optional: true}, {path: /dev/ttyS9, optional: true}]}]`},
+		{"companions", "desktop-xhci", `
+- name: disks
+  groups: [{paths: [{path: "/dev/sg*", permissions: r}, {path: /dev/loop-control, limit: 9}, {path: /dev/nothing, optional: true}]}]`},
+		{"usb", "desktop-xhci", `
+- name: stick
+  groups: [{count: 2, usb: [{vendor: "10c4", product: ea60}]}]
+- name: ftdi
+  groups:
+  - usb: [{vendor: "0403", product: "6001", serial: A10K5XYZ}]
+  - usb: [{vendor: "0403", product: "6010"}]
+- name: set
+  groups: [{usb: [{vendor: "046d", product: "082d"}, {vendor: "046d", product: c31c}, {vendor: ffff, product: ffff}]}]
+- name: mixed
+  groups:
+  - usb: [{vendor: "0403", product: "6001"}]
+  - paths: [{path: "/dev/hidraw*"}]
+- name: tty
+  groups: [{paths: [{path: "/dev/ttyUSB*"}]}]`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			snap, opts := recorded(t, test.machine)
+			input := "domain: example.com\ndevices:" + test.devices
+			before, now := offered(t, input, snap, opts)
+			if diff := cmp.Diff(before, now); diff != "" || len(before) == 0 {
+				t.Errorf("(-generic-device-plugin +imported):\n%s", diff)
 			}
 		})
 	}
@@ -176,15 +226,15 @@ func TestSmarterNames(t *testing.T) {
 	h.AddLink("ttyUSB-Z-Stick-Gen5", "ttyUSB0")
 	snap, opts := scan(t, h.Tree)
 	for expression, want := range map[string][]string{
-		`^ttyUSB.*$`:    {"ttyUSB-Z-Stick-Gen5: 1 x /dev/ttyUSB0:rw", "ttyUSB0: 1 x /dev/ttyUSB0:rw"},
-		`ttyUSB`:        {"ttyUSB0: 1 x /dev/ttyUSB0:rw"},
-		`^bus.*$`:       {"bus_usb_001_001: 1 x /dev/bus/usb/001/001:rw", "bus_usb_001_002: 1 x /dev/bus/usb/001/002:rw"},
-		`^*tun$`:        {"net_tun: 1 x /dev/net/tun:rw"},
-		`^spidev0\.0$`:  {"spidev0_0: 1 x /dev/spidev0.0:rw"},
-		`^dvb/.*$`:      {"dvb_adapter0_frontend0: 1 x /dev/dvb/adapter0/frontend0:rw"},
-		`^dvb/adapter0`: {"dvb_adapter0_frontend0: 1 x /dev/dvb/adapter0/frontend0:rw"},
+		`^ttyUSB.*$`:    {"ttyUSB-Z-Stick-Gen5: 1 x /dev/ttyUSB0", "ttyUSB0: 1 x /dev/ttyUSB0"},
+		`ttyUSB`:        {"ttyUSB0: 1 x /dev/ttyUSB0"},
+		`^bus.*$`:       {"bus_usb_001_001: 1 x /dev/bus/usb/001/001", "bus_usb_001_002: 1 x /dev/bus/usb/001/002"},
+		`^*tun$`:        {"net_tun: 1 x /dev/net/tun"},
+		`^spidev0\.0$`:  {"spidev0_0: 1 x /dev/spidev0.0"},
+		`^dvb/.*$`:      {"dvb_adapter0_frontend0: 1 x /dev/dvb/adapter0/frontend0"},
+		`^dvb/adapter0`: {"dvb_adapter0_frontend0: 1 x /dev/dvb/adapter0/frontend0"},
 	} {
-		got := offered(t, "[{devicematch: '"+expression+"', nummaxdevices: 1}]", snap, opts)
+		_, got := offered(t, "[{devicematch: '"+expression+"', nummaxdevices: 1}]", snap, opts)
 		for i := range want {
 			want[i] = "smarter-devices/" + want[i]
 		}
@@ -290,14 +340,7 @@ func TestSRIOVOffersTheSame(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			result, err := importer.Convert("in", []byte(`{"resourceList": `+test.list+"}"), importer.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			cfg, err := config.Parse(config.File{Name: "imported.toml", Data: result.TOML})
-			if err != nil {
-				t.Fatalf("%v\n%s", err, result.TOML)
-			}
+			result, cfg := convert(t, `{"resourceList": `+test.list+"}")
 			var got []string
 			for _, m := range matchers.Match(cfg, snap, nil, opts).Resources {
 				for _, o := range m.Offers {
@@ -322,18 +365,11 @@ func TestSRIOVOffersTheSame(t *testing.T) {
 // virt-launcher finds each by its bus and number.
 func TestKubeVirtSet(t *testing.T) {
 	t.Parallel()
-	result, err := importer.Convert("in", []byte(`
+	_, cfg := convert(t, `
 usb:
 - resourceName: kubevirt.io/set
   selectors: [{vendor: "46f4", product: "0001"}, {vendor: "46f5", product: "0002"}]
-`), importer.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := config.Parse(config.File{Name: "imported.toml", Data: result.TOML})
-	if err != nil {
-		t.Fatalf("%v\n%s", err, result.TOML)
-	}
+`)
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
 	h.AddRootHub(h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"}), 1, "480")
 	add := func(port, vendor, product string) {
@@ -365,14 +401,7 @@ func TestSubFunctions(t *testing.T) {
 		{"resourceName": "p1", "deviceType": "auxNetDevice", "selectors": [{"pciAddresses": ["0000:06:00.1"], "isRdma": true}]},
 		{"resourceName": "eth", "deviceType": "auxNetDevice", "selectors": [{"auxTypes": ["eth"]}]},
 		{"resourceName": "whole", "selectors": {"vendors": ["15b3"], "drivers": ["mlx5_core"]}}]}`
-	result, err := importer.Convert("in", []byte(input), importer.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := config.Parse(config.File{Name: "imported.toml", Data: result.TOML})
-	if err != nil {
-		t.Fatalf("%v\n%s", err, result.TOML)
-	}
+	result, cfg := convert(t, input)
 	snap, opts := recorded(t, "mlx5-subfunctions")
 	var got []string
 	for _, m := range matchers.Match(cfg, snap, nil, opts).Resources {

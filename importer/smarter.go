@@ -67,7 +67,7 @@ func (c *conversion) smarterEntry(v *value, domain string, in *workload) {
 			continue
 		}
 		if strings.Contains(r.Name, kernelName) {
-			c.comment("A symlink that an expression matches has the name of the node that it points to, unless it has a resource of its own below.")
+			c.comment("A symlink that an expression matches has the name of the node that it points to, unless it has a resource of its own below; a \".\" in a name is not \"_\".")
 		}
 		for _, d := range differences {
 			r.differs(v, "%s", d)
