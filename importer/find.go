@@ -34,6 +34,50 @@ type workload struct {
 // lastApplied is an annotation of kubectl: the object once more.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
+// find finds the configurations in the input. It leaves none if there is one that can't be
+// converted.
+func (c *conversion) find() {
+	documents := c.parse(c.text, "", 0)
+	if why := c.problems; len(why) > 0 {
+		c.problems = nil
+		if documents = c.embedded(); len(documents) > 0 {
+			c.differs("Imported from the YAML in it: %s", strings.TrimPrefix(why[0].text, c.file+": "))
+		} else if len(c.problems) == 0 {
+			c.problems = why
+		}
+	}
+	for _, document := range documents {
+		c.walk(document, "", &workload{})
+	}
+	forced := c.options.Format
+	if len(c.sources) == 0 && forced != Auto {
+		for _, document := range documents {
+			if !document.null() {
+				c.found(source{value: document, format: forced, in: &workload{}})
+			}
+		}
+	}
+	if len(c.sources) == 0 {
+		file := c.first(func(w *workload) string { return w.config })
+		switch none := "no configuration of " + forced.plugin() + " found"; {
+		case len(c.problems) > 0:
+		case file != "":
+			c.problem(0, none+": the arguments name the file "+file+", import that")
+		case !c.templateIn(c.text, 0):
+			c.problem(0, none)
+		}
+	}
+	for _, s := range c.sources {
+		if other := forced != Auto && s.format != forced; other || s.template() {
+			if other {
+				s.report("is a configuration of %s: want %s only", s.format.plugin(), forced.plugin())
+			}
+			c.sources = nil
+			return
+		}
+	}
+}
+
 // walk finds the configurations in a value at a path of the input: in the values of
 // charts, in objects of the Kubernetes API, in arguments, and in the text of any of them.
 func (c *conversion) walk(v *value, path string, in *workload) {
@@ -317,8 +361,11 @@ func foundIn(sources []source) string {
 		}
 	}
 	const most = 8
-	if n := len(places); n > most {
+	switch n := len(places); {
+	case n == 0:
+		return ""
+	case n > most:
 		places = append(places[:most], fmt.Sprintf("%d more places", n-most))
 	}
-	return strings.Join(places, ", ")
+	return " (" + strings.Join(places, ", ") + ")"
 }

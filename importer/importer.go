@@ -125,27 +125,20 @@ func Convert(file string, data []byte, o Options) (*Result, error) {
 		return nil, Problems{fmt.Sprintf("%s: is too long: want at most %d bytes", file, maxInput)}
 	}
 	c := &conversion{file: file, options: o, text: string(data)}
-	documents := c.parse(c.text, "", 0)
-	if len(c.problems) > 0 {
-		why := c.problems
-		c.problems = nil
-		if documents = c.embedded(); len(documents) > 0 {
-			c.guess("Imported from the YAML in it: " + strings.TrimPrefix(why[0].text, c.file+": "))
-		} else if len(c.problems) == 0 {
-			c.problems = why
-		}
-	}
-	for _, document := range documents {
-		c.walk(document, "", &workload{})
-	}
-	if len(c.sources) == 0 && o.Format != Auto {
-		for _, document := range documents {
-			if !document.null() {
-				c.found(source{value: document, format: o.Format, in: &workload{}})
+	c.find()
+	for _, format := range formats {
+		var sources []source
+		for _, s := range c.sources {
+			if s.format == format.Format {
+				sources = append(sources, s)
 			}
 		}
+		if len(sources) > 0 {
+			c.comment(fmt.Sprintf("Imported from %s%s, a configuration of %s.", c.file, foundIn(sources), format.plugin))
+			format.convert(c, sources)
+		}
 	}
-	c.convert()
+	c.finish()
 	if len(c.problems) == 0 && !slices.ContainsFunc(c.resources, func(r *resource) bool { return !r.disabled }) {
 		c.problem(0, strings.Join(append([]string{"nothing in it can be imported"}, c.warnings...), "\n"))
 	}
@@ -158,48 +151,6 @@ func Convert(file string, data []byte, o Options) (*Result, error) {
 		return nil, all
 	}
 	return &Result{TOML: c.toml(), Warnings: c.warnings, before: c.before}, nil
-}
-
-// convert fills in the resources from the configurations.
-func (c *conversion) convert() {
-	if len(c.sources) == 0 {
-		file := c.first(func(w *workload) string { return w.config })
-		switch none := "no configuration of " + c.options.Format.plugin() + " found"; {
-		case len(c.problems) > 0:
-		case file != "":
-			c.problem(0, none+": the arguments name the file "+file+", import that")
-		case !c.templateIn(c.text, 0):
-			c.problem(0, none)
-		}
-		return
-	}
-	for _, s := range c.sources {
-		if forced := c.options.Format; forced != Auto && s.format != forced {
-			s.report("is a configuration of %s: want %s only", s.format.plugin(), forced.plugin())
-			return
-		}
-		if s.template() {
-			return
-		}
-	}
-	for _, format := range formats {
-		var sources []source
-		for _, s := range c.sources {
-			if s.format == format.Format {
-				sources = append(sources, s)
-			}
-		}
-		if len(sources) == 0 {
-			continue
-		}
-		place := ""
-		if places := foundIn(sources); places != "" {
-			place = " (" + places + ")"
-		}
-		c.comment(fmt.Sprintf("Imported from %s%s, a configuration of %s.", c.file, place, format.plugin))
-		format.convert(c, sources)
-	}
-	c.finish()
 }
 
 // conversion is the state of one conversion.
@@ -236,6 +187,18 @@ func (c *conversion) comment(text string) {
 	c.comments = addOnce(c.comments, text)
 }
 
+// warn adds a warning, once.
+func (c *conversion) warn(text string) {
+	c.warnings = addOnce(c.warnings, c.file+": "+text)
+}
+
+// differs records a difference that concerns no single resource.
+func (c *conversion) differs(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	c.warn(text)
+	c.comment(text)
+}
+
 func addOnce(list []string, s string) []string {
 	if slices.Contains(list, s) {
 		return list
@@ -246,12 +209,6 @@ func addOnce(list []string, s string) []string {
 // domainOr is the domain of names without one: that of the options, or the configured one.
 func (c *conversion) domainOr(configured string) string {
 	return cmp.Or(c.options.Domain, configured)
-}
-
-// guess comments on what the input leaves open, and warns.
-func (c *conversion) guess(text string) {
-	c.comment(text)
-	c.warnings = addOnce(c.warnings, c.file+": "+text)
 }
 
 // The domain of an extended resource, and its name, as the API server accepts

@@ -20,6 +20,7 @@ type resource struct {
 	// mayShare allows other resources to have the same devices: the other plugin counts
 	// the slots of each of its resources separately.
 	mayShare bool
+	at       *value
 	in       *workload
 
 	Name string `toml:"name"`
@@ -125,7 +126,7 @@ type joined struct {
 // differs records a difference that concerns the resource.
 func (r *resource) differs(at *value, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	at.warn(text)
+	at.c.warn(at.place() + text)
 	r.comment(text)
 }
 
@@ -164,7 +165,7 @@ func (c *conversion) add(at *value, r *resource, in *workload) {
 	if rule := checkName(r.Name); rule != "" {
 		at.report("%s", rule)
 	}
-	r.in = in
+	r.at, r.in = at, in
 	if in.node != "" && r.When.NodeName == "" {
 		r.When.NodeName = pattern.Quote(in.node)
 		c.comment("The names of nodes need the flag --node-name.")
@@ -187,7 +188,7 @@ func (c *conversion) finish() {
 			if other.Name == r.Name && !strings.Contains(r.Name, "${") && !other.disabled && !apart {
 				r.disabled = true
 				if text := lines("", reflect.ValueOf(*r)); text != lines("", reflect.ValueOf(*other)) {
-					r.warn(c, "not imported: another configuration has this name above: put this resource into a file for its own nodes only")
+					r.differs(r.at, "not imported: another configuration has this name above: put this resource into a file for its own nodes only")
 				}
 				break
 			}
@@ -198,7 +199,7 @@ func (c *conversion) finish() {
 	for _, r := range c.resources {
 		for _, m := range r.Match {
 			if slices.ContainsFunc(m.Glob, func(glob string) bool { return matches(dangerous, glob) }) {
-				r.warn(c, "differs: disks, memory and the like need dangerous = true in their match, and --allow=dangerous")
+				r.differs(r.at, "differs: disks, memory and the like need dangerous = true in their match, and --allow=dangerous")
 			}
 		}
 		domain, name, _ := strings.Cut(r.Name, "/")
@@ -214,12 +215,6 @@ func (c *conversion) finish() {
 // dangerous are names of nodes that give access to the host itself, for a warning: what
 // is dangerous is decided on the host, by number and subsystem.
 const dangerous = `/dev/((sd|vd|hd|xvd)[a-z*?[].*|(nvme|mmcblk|loop|nbd|dm-|md|sr|sg|mtd|ipmi|mei)[0-9*?[].*|(mapper|disk|block|cpu|zvol)/.*|mem|kmem|port)`
-
-// warn records a difference of the resource as a whole.
-func (r *resource) warn(c *conversion, text string) {
-	c.warnings = addOnce(c.warnings, fmt.Sprintf("%s: %s: %s", c.file, r.Name, text))
-	r.comment(text)
-}
 
 // shareOverlaps lets resources share devices that several of them may select, if either
 // may be shared.

@@ -107,8 +107,8 @@ func (c *conversion) squatDomain(s source, configured string) string {
 	if tag == "latest" {
 		guess = newSquatDomain
 	}
-	c.guess(fmt.Sprintf("The domain %q is a guess: the default was %q before version 0.2.0 and is %q since. Set the one that pods request, or import with --domain.",
-		guess, oldSquatDomain, newSquatDomain))
+	c.differs("The domain %q is a guess: the default was %q before version 0.2.0 and is %q since. Set the one that pods request, or import with --domain.",
+		guess, oldSquatDomain, newSquatDomain)
 	return guess
 }
 

@@ -124,13 +124,7 @@ func (v *value) report(format string, args ...any) {
 
 // differs records a difference that concerns no single resource.
 func (v *value) differs(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	v.warn(text)
-	v.c.comment(v.place() + text)
-}
-
-func (v *value) warn(text string) {
-	v.c.warnings = addOnce(v.c.warnings, v.c.file+": "+v.place()+text)
+	v.c.differs("%s", v.place()+fmt.Sprintf(format, args...))
 }
 
 // what describes the value in messages.
