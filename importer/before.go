@@ -100,7 +100,7 @@ func (g squatGroup) before(name string) func(*Host) []Device {
 					matches = append(matches, at)
 				}
 			}
-			if p.mount || len(matches) == 0 && p.Optional {
+			if p.match.As != "" || len(matches) == 0 && p.Optional {
 				continue
 			}
 			found, paths = append(found, matches), append(paths, p)

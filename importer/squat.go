@@ -29,10 +29,8 @@ type squatPath struct {
 	ReadOnly, Optional                 bool
 	Limit                              int
 
-	mount bool
-	// glob is the path in the language, host the path if it has no wildcards, and captured
-	// what it matched.
-	glob, host, captured string
+	host  string // the path if it has no wildcards
+	match match
 }
 
 type squatUSB struct{ Vendor, Product, Serial string }
@@ -152,7 +150,7 @@ func readSquatGroup(v *value, flag bool) squatGroup {
 	group := squatGroup{at: v, count: max(g.Count, 1)}
 	for _, e := range g.Paths {
 		p := readSquatPath(e)
-		if !p.mount && path.IsAbs(p.Path) && !strings.HasPrefix(p.Path, "/dev/") {
+		if p.match.As == "" && path.IsAbs(p.Path) && !strings.HasPrefix(p.Path, "/dev/") {
 			e.differs("not imported: %q as a device: device nodes are below /dev", p.Path)
 			continue
 		}
@@ -174,32 +172,59 @@ func readSquatPath(v *value) squatPath {
 	if !v.decode(&p) {
 		return p
 	}
-	if p.mount = p.Type == "Mount"; !p.mount && p.Type != "Device" {
+	m := &p.match
+	if p.Type != "Device" && p.Type != "Mount" {
 		v.get("type").report(`%q: want "Device" or "Mount"`, p.Type)
 	}
-	ordered := ""
-	for _, r := range "rwm" {
-		if strings.ContainsRune(p.Permissions, r) {
-			ordered += string(r)
+	if p.Type == "Mount" {
+		m.As, m.ReadOnly = "mount", &p.ReadOnly
+	} else {
+		for _, r := range "rwm" {
+			if strings.ContainsRune(p.Permissions, r) {
+				m.Permissions += string(r)
+			}
+		}
+		if len(m.Permissions) != len(p.Permissions) {
+			v.get("permissions").report(`%q: want some of "r", "w" and "m", each once`, p.Permissions)
 		}
 	}
-	if !p.mount && len(ordered) != len(p.Permissions) {
-		v.get("permissions").report(`%q: want some of "r", "w" and "m", each once`, p.Permissions)
+	if dir := strings.TrimSuffix(p.MountPath, "/"); p.MountPath != "" && (!path.IsAbs(dir) || path.Clean(dir) != dir) {
+		v.get("mountPath").report(`%q is not an absolute, clean path: want one such as "/dev/zigbee"`, p.MountPath)
 	}
-	p.Permissions = ordered
 	if p.Path == "" {
 		v.report("no path: want one")
-	} else if a, err := fromGoGlob(p.Path); err != nil {
+		return p
+	}
+	a, err := fromGoGlob(p.Path)
+	if err != nil {
 		v.get("path").report("%v", err)
-	} else {
-		p.glob, p.captured = a.String(), captured(a.Shape(), escapeVariables)
-		p.host, _ = a.Literal()
-		if p.mount {
-			v.c.mounts = addOnce(v.c.mounts, "mount:"+cmp.Or(p.host, path.Dir(a.Prefix()+"x")))
+		return p
+	}
+	p.host, _ = a.Literal()
+	m.Glob = []string{a.String()}
+	directory := m.As == "" && isDirectory(p.host)
+	at := p.MountPath
+	switch {
+	case at == "" && strings.Contains(p.Path, "/by-") && p.host == "":
+		// What matches are links, whose names a container needs: the kernel's change.
+		m.ContainerPath = captured(a.Shape(), escapeVariables)
+	case at == "" && !directory && m.As == "":
+		at = p.host
+	case p.host != "" && strings.HasSuffix(at, "/"):
+		at += path.Base(p.host)
+	}
+	if directory {
+		m.Glob = []string{p.host + "/**"}
+		if at != "" {
+			at += "/"
 		}
 	}
-	if m := strings.TrimSuffix(p.MountPath, "/"); p.MountPath != "" && (!path.IsAbs(m) || path.Clean(m) != m) {
-		v.get("mountPath").report(`%q is not an absolute, clean path: want one such as "/dev/zigbee"`, p.MountPath)
+	m.ContainerPath = cmp.Or(m.ContainerPath, escapeVariables(at))
+	if m.As != "" {
+		v.c.mounts = addOnce(v.c.mounts, "mount:"+cmp.Or(p.host, path.Dir(a.Prefix()+"x")))
+		if at == p.host {
+			m.ContainerPath = ""
+		}
 	}
 	return p
 }
@@ -245,44 +270,6 @@ func (v *value) squatID(text string, flag bool) string {
 	return id
 }
 
-// directory reports whether the path is a directory of nodes.
-func (p squatPath) directory() bool { return !p.mount && isDirectory(p.host) }
-
-// nodes is the glob of the nodes of a path.
-func (p squatPath) nodes() string {
-	if p.directory() {
-		return p.host + "/**"
-	}
-	return p.glob
-}
-
-// containerPath is the path in the container, empty where it is the node's on
-// the host.
-func (p squatPath) containerPath() string {
-	at := p.MountPath
-	switch {
-	case at == "" && strings.Contains(p.Path, "/by-") && p.host == "":
-		// What matches are links, whose names a container needs: the kernel's change.
-		return p.captured
-	case at == "" && !p.directory():
-		at = p.host
-	case p.host != "" && strings.HasSuffix(at, "/"):
-		at += path.Base(p.host)
-	}
-	if p.directory() && at != "" {
-		at += "/"
-	}
-	return escapeVariables(at)
-}
-
-// as is that of a match or a companion, and its read_only.
-func (p squatPath) as() (as string, readOnly *bool) {
-	if p.mount {
-		return "mount", &p.ReadOnly
-	}
-	return "", nil
-}
-
 // squatForm is the kind of device of a group.
 type squatForm string
 
@@ -301,7 +288,7 @@ func (g squatGroup) form() squatForm {
 		}
 	}
 	switch n := len(g.paths); {
-	case len(g.usb) > 1, n == 1 && g.paths[0].directory(), n > 1 && wild == 0:
+	case len(g.usb) > 1, n == 1 && strings.HasSuffix(g.paths[0].match.Glob[0], "/**"), n > 1 && wild == 0:
 		return poolForm
 	case n <= 1:
 		return nodeForm
@@ -315,8 +302,9 @@ func (g squatGroup) form() squatForm {
 // other paths.
 func (g squatGroup) alike(other squatGroup) bool {
 	return len(g.paths) > 1 && slices.EqualFunc(g.paths, other.paths, func(p, q squatPath) bool {
-		return !p.mount && !q.mount && p.Permissions == q.Permissions && p.Optional == q.Optional &&
-			(p.containerPath() == q.containerPath() || p.MountPath == "" && q.MountPath == "")
+		m, n := p.match, q.match
+		return m.As+n.As == "" && m.Permissions == n.Permissions && p.Optional == q.Optional &&
+			(m.ContainerPath == n.ContainerPath || p.MountPath == "" && q.MountPath == "")
 	})
 }
 
@@ -385,8 +373,8 @@ func (r *resource) addGroups(device *value, groups []squatGroup) {
 				r.addCompanion(device, p)
 			case form == hardwareForm && i > 0:
 				m := &r.Match[k]
-				m.Glob = append(m.Glob, p.nodes())
-				if m.ContainerPath != p.containerPath() {
+				m.Glob = append(m.Glob, p.match.Glob...)
+				if m.ContainerPath != p.match.ContainerPath {
 					m.ContainerPath = ""
 				}
 			default:
@@ -409,40 +397,37 @@ func (r *resource) addUSB(u squatUSB) {
 // addPath selects the nodes of a path, in the previous match if they differ only in the
 // glob.
 func (r *resource) addPath(p squatPath, required bool) {
-	m := match{Permissions: p.Permissions, ContainerPath: p.containerPath(), Required: required}
-	if m.As, m.ReadOnly = p.as(); p.mount {
-		m.Permissions = ""
-		if m.ContainerPath == escapeVariables(p.host) {
-			m.ContainerPath = ""
-		}
-	}
+	m := p.match
+	m.Required = required
 	if n := len(r.Match); n > 0 && (r.Each == "" || r.Each == "node") {
 		last := r.Match[n-1]
 		glob := last.Glob
-		last.Glob = nil
-		if reflect.DeepEqual(last, m) {
-			r.Match[n-1].Glob = append(glob, p.nodes())
+		if last.Glob = m.Glob; reflect.DeepEqual(last, m) {
+			r.Match[n-1].Glob = append(glob, m.Glob...)
 			return
 		}
 	}
-	m.Glob = []string{p.nodes()}
 	r.Match = append(r.Match, m)
 }
 
 // addCompanion adds a path that accompanies every device.
 func (r *resource) addCompanion(device *value, p squatPath) {
-	w := companion{Path: escapeVariables(p.host), ContainerPath: p.containerPath(), Optional: p.Optional}
-	if p.directory() {
-		w.Path, w.Glob = "", p.nodes()
+	m := p.match
+	w := companion{As: m.As, ReadOnly: m.ReadOnly, Permissions: m.Permissions, ContainerPath: m.ContainerPath, Optional: p.Optional}
+	host := escapeVariables(p.host)
+	switch {
+	case m.As != "":
+		w.HostPath = host
+	case strings.HasSuffix(m.Glob[0], "/**"):
+		w.Glob = m.Glob[0]
+	default:
+		w.Path = host
 	}
-	if w.ContainerPath == w.Path {
+	if w.ContainerPath == host {
 		w.ContainerPath = ""
 	}
-	if w.As, w.ReadOnly = p.as(); p.mount {
-		w.Path, w.HostPath = "", w.Path
-	}
-	if !p.mount && p.Permissions != "rw" {
-		w.Permissions = p.Permissions
+	if w.Permissions == byDefault {
+		w.Permissions = ""
 	}
 	r.With = append(r.With, w)
 	if !p.Optional {
@@ -450,19 +435,21 @@ func (r *resource) addCompanion(device *value, p squatPath) {
 	}
 }
 
+// byDefault are the permissions of nodes.
+const byDefault = "rw"
+
 // dropCaptured removes the names of links where not every glob of the resource has as many
 // wildcards, as the language wants.
 func (r *resource) dropCaptured(device *value) {
-	var shapes []string
+	wildcards := make(map[int]bool)
 	for _, m := range r.Match {
 		for _, g := range m.Glob {
 			if a, err := parseGlob(g); err == nil {
-				shapes = append(shapes, a.Shape())
+				wildcards[a.Wildcards()] = true
 			}
 		}
 	}
-	wildcards := func(shape string) int { return strings.Count(shape, "*") }
-	if !slices.ContainsFunc(shapes, func(s string) bool { return wildcards(s) != wildcards(shapes[0]) }) {
+	if len(wildcards) == 1 {
 		return
 	}
 	for i, m := range r.Match {
@@ -480,7 +467,6 @@ func (r *resource) hoist() {
 	if len(r.Match) == 1 && first.As == "" {
 		r.Container.Path, r.Match[0].ContainerPath = first.ContainerPath, ""
 	}
-	const byDefault = "rw"
 	same := !slices.ContainsFunc(r.Match, func(m match) bool { return m.Permissions != first.Permissions })
 	if same && first.Permissions != byDefault {
 		r.Container.Permissions = first.Permissions
