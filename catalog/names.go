@@ -1,7 +1,7 @@
-// Package catalog says what the hardware of a host is, in the terms of an
-// administrator: names of vendors and products, kinds of devices, and the resources
-// that a starter configuration has for them. Only commands use it: no rule of matching
-// is here.
+// Package catalog says what the hardware of a host is, in the terms of an administrator.
+// List lists all of it, Find finds a device by any of its names. Starter has the resources
+// of a configuration for a host, For one for a device. ReadNames reads what vendors and
+// products are called. Only commands use it: no rule of matching is here.
 package catalog
 
 import (

@@ -90,19 +90,11 @@ func (f *flags) compare(ctx context.Context, w io.Writer, cfg *config.Config, re
 	if len(before) == 0 {
 		return nil
 	}
-	change := make(map[string]int) // +1 for each device that is new, -1 for each that was
-	var names []string
-	add := func(d importer.Device, by int) {
+	describe := func(d importer.Device) string {
 		slices.Sort(d.Nodes)
-		name := fmt.Sprintf("%s: %s with %s", d.Resource, strings.Join(d.Nodes, ","), count(d.Slots, "slot"))
-		if _, known := change[name]; !known {
-			names = append(names, name)
-		}
-		change[name] += by
+		return fmt.Sprintf("%s: %s with %s", d.Resource, strings.Join(d.Nodes, ","), count(d.Slots, "slot"))
 	}
-	for _, d := range before {
-		add(d, -1)
-	}
+	var now []string
 	for _, m := range view.Matched.Resources {
 		for _, o := range m.Offers {
 			if o.Problem != "" {
@@ -112,16 +104,24 @@ func (f *flags) compare(ctx context.Context, w io.Writer, cfg *config.Config, re
 			for _, n := range o.Nodes {
 				d.Nodes = append(d.Nodes, importer.NodeText(n.HostPath, n.Path.String()))
 			}
-			add(d, 1)
+			now = append(now, describe(d))
 		}
 	}
-	same := "the other plugin offers the same devices on this host\n"
-	for _, name := range names {
-		if by := change[name]; by != 0 {
-			fmt.Fprintf(w, "only %s: %s\n", map[bool]string{true: "now", false: "before"}[by > 0], name)
-			same = ""
+	same := true
+	for _, d := range before {
+		text := describe(d)
+		if i := slices.Index(now, text); i >= 0 {
+			now = slices.Delete(now, i, i+1)
+			continue
 		}
+		same = false
+		fmt.Fprintf(w, "only before: %s\n", text)
 	}
-	_, err = io.WriteString(w, same)
+	for _, text := range now {
+		fmt.Fprintf(w, "only now: %s\n", text)
+	}
+	if same && len(now) == 0 {
+		_, err = io.WriteString(w, "the other plugin offers the same devices on this host\n")
+	}
 	return err
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -73,52 +72,57 @@ func (f *flags) starter(view *agent.View, domain string, resources []catalog.Res
 	if len(resources) == 0 {
 		return "", "", errors.New("nothing on this host that pods may want: generic-dp devices --all lists all hardware")
 	}
-	why := make([]string, len(resources))
-	compose := func() string {
-		var b strings.Builder
-		if len(resources) > 1 {
-			b.WriteString(starterHead)
-		}
-		fmt.Fprintf(&b, "domain = %q\n", domain)
-		for i, r := range resources {
-			text := r.Text()
-			if why[i] != "" {
-				text = "# Left out: " + why[i] + "\n"
-				for line := range strings.Lines(r.Text()) {
-					text += "#" + strings.TrimPrefix(line, "#")
-				}
-			}
-			b.WriteString("\n" + text)
-		}
-		return b.String()
+	var b strings.Builder
+	if len(resources) > 1 {
+		b.WriteString(starterHead)
 	}
-	cfg, err := config.Parse(config.File{Name: "config.toml", Data: []byte(compose())})
+	head := fmt.Sprintf("domain = %q\n", domain)
+	b.WriteString(head)
+	for _, r := range resources {
+		text := r.Text()
+		if broken, err = f.refusal(view, head+text); err != nil {
+			return "", "", fmt.Errorf("--domain: %w", err)
+		}
+		if broken != "" {
+			text = "# Left out: " + broken + "\n"
+			for line := range strings.Lines(r.Text()) {
+				text += "#" + strings.TrimPrefix(line, "#")
+			}
+		}
+		b.WriteString("\n" + text)
+	}
+	return b.String(), broken, nil
+}
+
+// refusal returns why a configuration of one resource offers nothing on this host, or a
+// device that no container gets; empty if it works.
+func (f *flags) refusal(view *agent.View, text string) (string, error) {
+	cfg, err := config.Parse(config.File{Name: "config.toml", Data: []byte(text)})
 	var problems config.Problems
 	if errors.As(err, &problems) {
 		err = errors.New(problems[0].Text)
 	}
 	if err != nil {
-		return "", "", fmt.Errorf("--domain: %w", err)
+		return "", err
 	}
-	errors.As(cfg.Check(f.allow), &problems)
+	if errors.As(cfg.Check(f.allow), &problems) {
+		return problems[0].Text, nil
+	}
 	view = view.With(cfg)
 	for _, n := range view.Matched.Notes {
 		if n.Error {
-			problems = append(problems, n.Problem)
+			return n.Problem.Text, nil
 		}
 	}
-	for i, e := range explanations(view, cfg, nil, nil) {
+	for _, e := range explanations(view, cfg, nil, nil) {
 		if len(e.Offered) == 0 {
-			why[i] = e.Reason
+			return e.Reason, nil
 		}
 		for _, id := range e.Offered {
-			why[i] = cmp.Or(why[i], e.Unhealthy[id])
-		}
-		for _, p := range problems {
-			if strings.Contains(p.Place, fmt.Sprintf("resource %d (", i+1)) {
-				why[i] = p.Text
+			if why := e.Unhealthy[id]; why != "" {
+				return why, nil
 			}
 		}
 	}
-	return compose(), why[len(why)-1], nil
+	return "", nil
 }

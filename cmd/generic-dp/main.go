@@ -1,6 +1,10 @@
 // Command generic-dp is a generic Kubernetes device plugin: it advertises host devices
 // to the kubelet as a TOML file configures. See README.md for its use and
 // config/reference.toml for the configuration.
+//
+// Each command has a file of its name; those that serve are in serve.go, those about the
+// text of a configuration alone in check.go. flags.go has all flags, and how a command
+// loads the configuration and scans the host; output.go prints what commands report.
 package main
 
 import (
