@@ -222,17 +222,19 @@ func (t *transition) list(d *draft, offer device.Offer) {
 	}
 	keys := keysOf(nodes)
 	// Present before the program started, and possibly read only now.
-	early := rec.begun.IsZero() && (t.first || rec.unread)
+	atStart := rec.begun.IsZero() && (t.first || rec.unread)
 	if came := !rec.present; came || !slices.Equal(nodes, rec.nodes) {
 		if came || !offer.Pool {
 			rec.settled, rec.begun = false, t.in.Now
 		}
 		rec.changed = t.in.Now
-		if early && (offer.Pool || !slices.ContainsFunc(rec.keys, func(k string) bool { return !slices.Contains(keys, k) })) {
-			// A remembered device is complete; for another one only events show that
-			// nodes are still being added.
+		missing := func(key string) bool { return !slices.Contains(keys, key) }
+		switch {
+		case !atStart:
+		case len(rec.keys) == 0: // only events show that nodes are still being added
 			rec.changed = time.Time{}
-			rec.settled = len(rec.keys) > 0
+		case offer.Pool || !slices.ContainsFunc(rec.keys, missing): // complete as before
+			rec.settled = true
 		}
 	}
 	if offer.Slots < rec.offer.Slots {

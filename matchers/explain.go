@@ -1,6 +1,7 @@
 package matchers
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -63,14 +64,15 @@ func Explain(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts
 		if note, ok := inactive[r]; ok {
 			e.Reason = note.Text
 		} else {
-			m.explain(r, &e, h, n)
+			m.explain(r, &e, target{h, n})
 		}
 		all = append(all, e)
 	}
 	return all
 }
 
-// target is what a match selects: a node with its hardware, or hardware as a whole.
+// target is what a match selects: a node with its hardware, or hardware as a whole. As
+// what is to be explained, the zero target is the whole host.
 type target struct {
 	hardware *device.Hardware
 	node     *device.Node
@@ -83,17 +85,17 @@ func (t target) String() string {
 	return t.hardware.Name
 }
 
-// targets are what a match chooses from.
-func (m *run) targets(match *config.Match, h *device.Hardware, n *device.Node) []target {
+// targets are what a match chooses from, as far as of has it.
+func (m *run) targets(match *config.Match, of target) []target {
 	var all []target
 	whole := match.NamesHardware() && match.Glob.Empty() && (!match.Has("net") || match.VFIO)
 	for _, o := range m.snap.Hardware {
-		if whole && !o.IsRootHub() && (h == nil && n == nil || o == h) {
+		if whole && !o.IsRootHub() && (of == target{} || o == of.hardware) {
 			all = append(all, target{o, nil})
 		}
 	}
 	for _, o := range slices.Concat(m.snap.Nodes, m.snap.Nets) {
-		if !whole && (n == nil || o == n) && (h == nil || o.Hardware == h) && (o.Net == nil || match.Has("net")) {
+		if !whole && (of.node == nil || o == of.node) && (of.hardware == nil || o.Hardware == of.hardware) && (o.Net == nil || match.Has("net")) {
 			all = append(all, target{o.Hardware, o})
 		}
 	}
@@ -148,10 +150,10 @@ func (p *predicate) singles() (all []single) {
 
 // outcome applies the conditions of a match one after the other. One that fits nothing
 // is left out for the rest, so that each has its own reason.
-func (m *run) outcome(r *config.Resource, match *config.Match, h *device.Hardware, n *device.Node) (out MatchOutcome, failed int) {
+func (m *run) outcome(r *config.Resource, match *config.Match, of target) (out MatchOutcome, failed int) {
 	out = MatchOutcome{Place: match.Place[strings.LastIndex(match.Place, ": ")+2:], Selected: []string{}, Conditions: []Condition{}}
 	if key, v := whole(match); key != "" {
-		if h == nil && n == nil {
+		if of == (target{}) {
 			for _, c := range m.candidates(&config.Resource{Match: []config.Match{*match}, Each: r.Each}) {
 				out.Selected = append(out.Selected, c.describe())
 			}
@@ -163,12 +165,12 @@ func (m *run) outcome(r *config.Resource, match *config.Match, h *device.Hardwar
 		return out, failed
 	}
 	p := m.predicate(match, false)
-	all := m.targets(match, h, n)
+	all := m.targets(match, of)
 	if p.pci && len(all) > 0 && !slices.ContainsFunc(all, func(t target) bool { return !p.ignores(t.hardware) }) {
 		out.Conditions = append(out.Conditions, Condition{Key: "pci.sriov", Nearest: `a sub-function is selected by "sf" only`})
 		return out, 1
 	}
-	one := h != nil || n != nil
+	one := of != target{}
 	rest, narrowed := all, one
 	singles := p.singles()
 	for _, c := range singles {
@@ -274,8 +276,8 @@ func (p single) nearest(all, rest []target, one, narrowed bool) string {
 }
 
 // concerns reports whether a candidate has the hardware or node that is explained.
-func (c *candidate) concerns(h *device.Hardware, n *device.Node) bool {
-	switch {
+func (c *candidate) concerns(of target) bool {
+	switch h, n := of.hardware, of.node; {
 	case n != nil:
 		return slices.ContainsFunc(c.picks, func(p pick) bool { return p.node == n }) || c.node() == nil && n.Hardware != nil && slices.Contains(c.members(), n.Hardware)
 	case h != nil:
@@ -293,28 +295,11 @@ func (c *candidate) node() *device.Node {
 }
 
 // explain explains a resource that is active.
-func (m *run) explain(r *config.Resource, e *Explanation, h *device.Hardware, n *device.Node) {
-	least := 1 << 10
-	for i := range r.Match {
-		out, failed := m.outcome(r, &r.Match[i], h, n)
-		e.Matches = append(e.Matches, out)
-		if failed > 0 && failed < least {
-			least, e.Reason = failed, ""
-			for _, c := range out.Conditions {
-				if c.Fits == 0 {
-					e.Reason = strings.TrimPrefix(e.Reason+"; "+c.String(), "; ")
-				}
-			}
-			if len(r.Match) > 1 {
-				e.Reason = out.Place + ": " + e.Reason
-			}
-		} else if failed == 0 {
-			least = 0
-		}
-	}
+func (m *run) explain(r *config.Resource, e *Explanation, of target) {
 	concerned := func(r *config.Resource) []candidate {
-		return slices.DeleteFunc(slices.Clone(m.candidates(r)), func(c candidate) bool { return !c.concerns(h, n) })
+		return slices.DeleteFunc(m.candidates(r), func(c candidate) bool { return !c.concerns(of) })
 	}
+	selects, why := m.outcomes(r, e, of)
 	found := concerned(r)
 	var taken []string
 	var owner *config.Resource
@@ -323,28 +308,14 @@ func (m *run) explain(r *config.Resource, e *Explanation, h *device.Hardware, n 
 			owner, taken = by, append(taken, found[i].describe())
 		}
 	}
-	byName := m.byName(r, m.combine(r, m.claim(r, m.candidates(r))))
-	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		for _, c := range byName[name] {
-			b := m.builder(r, c, name)
-			if m.claims.ids[b.id] != r || slices.Contains(e.Offered, b.id) || !c.concerns(h, n) {
-				continue
-			}
-			e.Offered = append(e.Offered, b.id)
-			if h != nil || n != nil {
-				names := append([]string{"id", "resource", "container_path"}, r.Variables...)
-				e.Variables = append(e.Variables, m.offer(r, c, name).table(names)...)
-			}
-		}
-	}
+	m.offered(r, e, of)
 	switch {
 	case len(taken) > 0:
 		e.Reason = owner.Name + " has " + andMore(taken[0], len(taken))
 	case len(e.Offered) > 0:
-		e.Reason = ""
 	case len(found) > 0:
 		e.Reason = "left out: see generic-dp check"
-	case least == 0:
+	case selects:
 		without := *r
 		without.Exclude = nil
 		if left := concerned(&without); len(left) > 0 {
@@ -352,9 +323,53 @@ func (m *run) explain(r *config.Resource, e *Explanation, h *device.Hardware, n 
 		} else {
 			e.Reason = "a match with required = true selects no node of it"
 		}
-	case e.Reason == "":
-		e.Reason = "nothing matches"
+	default:
+		e.Reason = cmp.Or(why, "nothing matches")
 	}
+}
+
+// outcomes adds the outcomes of the matches of a resource. If none selects anything, why is
+// the reason of the one that comes nearest to it.
+func (m *run) outcomes(r *config.Resource, e *Explanation, of target) (selects bool, why string) {
+	least := 0
+	for i := range r.Match {
+		out, failed := m.outcome(r, &r.Match[i], of)
+		e.Matches = append(e.Matches, out)
+		selects = selects || failed == 0
+		if failed == 0 || least > 0 && failed >= least {
+			continue
+		}
+		var reasons []string
+		for _, c := range out.Conditions {
+			if c.Fits == 0 {
+				reasons = append(reasons, c.String())
+			}
+		}
+		least, why = failed, strings.Join(reasons, "; ")
+		if len(r.Match) > 1 {
+			why = out.Place + ": " + why
+		}
+	}
+	return selects, why
+}
+
+// offered adds the devices that a resource offers, and its variables for one of them.
+func (m *run) offered(r *config.Resource, e *Explanation, of target) {
+	byName := m.byName(r, m.combine(r, m.claim(r, m.candidates(r))))
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		for _, c := range byName[name] {
+			b := m.builder(r, c, name)
+			if m.claims.ids[b.id] != r || slices.Contains(e.Offered, b.id) || !c.concerns(of) {
+				continue
+			}
+			e.Offered = append(e.Offered, b.id)
+			if of != (target{}) {
+				names := append([]string{"id", "resource", "container_path"}, r.Variables...)
+				e.Variables = append(e.Variables, m.offer(r, c, name).table(names)...)
+			}
+		}
+	}
+	slices.Sort(e.Offered)
 }
 
 // Variable is a variable with its values for a device.

@@ -96,19 +96,22 @@ func (m *run) matchesGlob(v pattern.Values, n *device.Node) bool {
 	if v.Match(n.Path) && !v.Negative() {
 		return true
 	}
-	return v.Match(append([]string{n.Path}, m.links()[n]...)...)
+	return v.Match(m.pathsOf(n)...)
 }
 
 // captures is what the wildcards of a glob matched: in the path of a node, or
 // else in the first link to it.
 func (m *run) captures(v pattern.Values, n *device.Node) []string {
-	for _, p := range append([]string{n.Path}, m.links()[n]...) {
+	for _, p := range m.pathsOf(n) {
 		if found := v.Captures(p); found != nil {
 			return found
 		}
 	}
 	return nil
 }
+
+// pathsOf lists the path of a node and those of the links to it.
+func (m *run) pathsOf(n *device.Node) []string { return append([]string{n.Path}, m.links()[n]...) }
 
 // search lists the host paths that a glob matches.
 func (m *run) search(v pattern.Values) []string {

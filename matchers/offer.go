@@ -242,7 +242,7 @@ func (b *builder) inContainer(what string, text device.Text, hostPath string, of
 		return nil, false
 	}
 	if last := text[len(text)-1]; last.Var == "" && strings.HasSuffix(last.Literal, "/") {
-		at = append(at, device.Part{Literal: path.Base(hostPath)}).Expand(func(string) (string, bool) { return "", false })
+		at = join([]device.Text{at, device.Literal(path.Base(hostPath))}, "")
 	}
 	return at, true
 }

@@ -127,7 +127,7 @@ type noValue struct {
 
 func (n noValue) Error() string { return n.text }
 
-// join joins texts.
+// join joins texts, and their adjacent literals.
 func join(texts []device.Text, separator string) (joined device.Text) {
 	for i, t := range texts {
 		if i > 0 {
@@ -135,7 +135,6 @@ func join(texts []device.Text, separator string) (joined device.Text) {
 		}
 		joined = append(joined, t...)
 	}
-	// Joins adjacent literals.
 	return joined.Expand(func(string) (string, bool) { return "", false })
 }
 
@@ -197,10 +196,10 @@ func sample(t device.Text) string {
 
 // expand fills in all variables that do not depend on the container.
 func expand(t device.Text, value func(name string) (device.Text, error)) (device.Text, error) {
-	out := make(device.Text, 0, len(t))
+	out := make([]device.Text, 0, len(t))
 	for _, p := range t {
 		if p.Var == "" || p.Var == device.IndexVar || p.Var == device.CountVar {
-			out = append(out, p)
+			out = append(out, device.Text{p})
 			continue
 		}
 		v, err := value(p.Var)
@@ -210,10 +209,9 @@ func expand(t device.Text, value func(name string) (device.Text, error)) (device
 		if strings.ContainsFunc(v.String(), unicode.IsControl) {
 			return nil, fmt.Errorf("${%s} is %q, which has control characters", p.Var, v)
 		}
-		out = append(out, v...)
+		out = append(out, v)
 	}
-	// Joins adjacent literals.
-	return out.Expand(func(string) (string, bool) { return "", false }), nil
+	return join(out, ""), nil
 }
 
 // values lists the values of a variable without repeats, at least one.
