@@ -191,3 +191,16 @@ func sameGroup(r *config.Resource, devices []candidate) [][]*candidate {
 	}
 	return out
 }
+
+// annotationNote says what DRA has no place for.
+func (m *run) annotationNote(r *config.Resource) {
+	if r.API == config.APIDRA && len(r.Container.Annotations) > 0 {
+		names := make([]string, 0, len(r.Container.Annotations))
+		for _, a := range r.Container.Annotations {
+			names = append(names, a.Key.String())
+		}
+		slices.Sort(names)
+		m.note(r.Place, "container.env gives the same to the container itself",
+			"container.annotations with api = %q: a DRA driver can't annotate containers: left out are %s", r.API, strings.Join(names, ", "))
+	}
+}

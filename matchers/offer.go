@@ -3,6 +3,7 @@ package matchers
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -327,4 +328,105 @@ func (b *builder) offered(n *device.Node, key string, at device.Text, permission
 		HostPath: n.Path, Type: n.Type, Major: n.Major, Minor: n.Minor,
 		Key: key, Path: at, Permissions: permissions, Follow: n.Hardware != nil && !b.r.Container.NoFollow,
 	}
+}
+
+// standard is the domain of attributes that all drivers have in common.
+const standard = "resource.kubernetes.io/"
+
+// attributes are those of the device for claims, by name: those of its hardware, then the
+// configured ones.
+func (b *builder) attributes() map[string]string {
+	all := map[string]string{}
+	if h := b.c.hardware; h != nil {
+		switch {
+		case h.USB != nil:
+			all["vendor"], all["product"], all["serial"], all["port"] = h.USB.Vendor, h.USB.Product, strings.TrimSpace(h.USB.Serial), device.Place(h)
+			all["driver"] = b.interfaceDriver(h.USB.Interfaces)
+		case h.PCI != nil:
+			all["vendor"], all["product"], all["driver"] = h.PCI.Vendor, h.PCI.Device, h.PCI.Driver
+			if device.IsPCIAddress(h.PCI.Address) {
+				all[standard+"pciBusID"] = h.PCI.Address
+			}
+		}
+		if _, rest, ok := strings.Cut(h.Path, "devices/pci"); ok {
+			root, _, _ := strings.Cut(rest, "/")
+			all[standard+"pcieRoot"] = "pci" + root
+		}
+	}
+	for _, a := range b.r.Attributes {
+		if value, ok := b.text("attributes."+a.Name, a.Value, b.c); ok {
+			all[a.Name] = value
+		}
+	}
+	return all
+}
+
+// interfaceDriver is the driver of the interfaces that have nodes of the device; empty if
+// there are several, or none.
+func (b *builder) interfaceDriver(interfaces []device.USBInterface) (driver string) {
+	for _, i := range interfaces {
+		used := slices.ContainsFunc(b.c.picks, func(p pick) bool { return p.node.Interface == i.Number })
+		switch {
+		case !used || i.Driver == driver:
+		case driver != "":
+			return ""
+		default:
+			driver = i.Driver
+		}
+	}
+	return driver
+}
+
+// check makes the health check of the device.
+func (b *builder) healthCheck() health.Check {
+	want := b.r.Health
+	if want == nil {
+		return health.Check{}
+	}
+	c := health.Check{Interval: want.Interval}
+	if want.Open {
+		c.Open = b.openable()
+	}
+	dirs := b.c.attrDirs()
+	for _, list := range dirs {
+		for i := range list {
+			list[i] = "/sys/" + list[i]
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(want.Attr)) {
+		c.Attrs = append(c.Attrs, health.Attr{Name: name, Dirs: dirs, Want: want.Attr[name]})
+	}
+	if len(want.TCP) > 0 {
+		address, ok := b.text("health.tcp", want.TCP, b.c)
+		if err := config.CheckAddress(address); ok && err != nil {
+			b.problem("health.tcp: %q %v", address, err)
+		} else {
+			c.TCP = address
+		}
+	}
+	return c
+}
+
+// openable lists the nodes to open: the device's own, except for watchdogs.
+func (b *builder) openable() []string {
+	var nodes []string
+	for _, p := range b.c.nodes() {
+		if watchdog(p.node) {
+			b.problem("health.open would arm the watchdog %s, and the host resets if nobody feeds it: want health.attr, which does not open it", p.node.Path)
+			continue
+		}
+		nodes = append(nodes, p.node.Path)
+	}
+	if len(b.c.nodes()) == 0 {
+		b.problem("health.open: the device has no node")
+	}
+	return nodes
+}
+
+// watchdog reports whether opening a node starts the timer of a watchdog
+// (Documentation/watchdog/watchdog-api.rst). /dev/watchdog is of the subsystem
+// misc (Documentation/admin-guide/devices.txt).
+func watchdog(n *device.Node) bool {
+	return n.Subsystem == "watchdog" || strings.HasPrefix(n.Kernel, "watchdog") ||
+		n.Type == device.CharNode && n.Major == 10 && n.Minor == 130
 }
