@@ -190,9 +190,10 @@ func (c *choice) near(need int) {
 	}
 }
 
-// next returns the set of NUMA nodes to add, one of those of the devices.
-func (c *choice) next(nodes []int, need int) []int {
-	var best offer
+// next returns the set of NUMA nodes to add, one of those of the devices: the one with the
+// least cost.
+func (c *choice) next(nodes []int, need int) (best []int) {
+	var least []float64
 	var tried [][]int
 	for _, d := range c.devices {
 		if d.step != outside || !d.fresh() {
@@ -203,23 +204,17 @@ func (c *choice) next(nodes []int, need int) []int {
 			continue
 		}
 		tried = append(tried, set)
-		if o := c.offer(nodes, set, need); best.set == nil || o.betterThan(best) {
-			best = o
+		if cost := c.cost(nodes, set, need); best == nil || slices.Compare(cost, least) < 0 {
+			best, least = set, cost
 		}
 	}
-	return best.set
+	return best
 }
 
-// offer is the gain of a set of NUMA nodes.
-type offer struct {
-	set     []int
-	devices int // that count towards need
-	used    int // slots in use of those to take
-	spare   int // devices beyond the need
-}
-
-func (c *choice) offer(nodes, set []int, need int) offer {
-	o := offer{set: set}
+// cost is what a set of NUMA nodes costs: first the nodes for each device that counts
+// towards need, then the slots of those that are in use, and last the devices beyond need,
+// so that large groups stay whole.
+func (c *choice) cost(nodes, set []int, need int) []float64 {
 	with := union(nodes, set)
 	var used []int
 	for _, d := range c.devices {
@@ -228,23 +223,11 @@ func (c *choice) offer(nodes, set []int, need int) offer {
 		}
 	}
 	slices.Sort(used)
-	o.devices = min(need, len(used))
-	o.spare = len(used) - o.devices
-	for _, n := range used[:o.devices] {
-		o.used += n
+	devices, inUse := min(need, len(used)), 0
+	for _, n := range used[:devices] {
+		inUse += n
 	}
-	return o
-}
-
-// betterThan reports whether o is preferable to p. Of equal gains, the one with the
-// least used devices is, then the one with the fewest left over, so that large groups
-// stay whole.
-func (o offer) betterThan(p offer) bool {
-	return cmp.Or(
-		cmp.Compare(p.devices*len(o.set), o.devices*len(p.set)),
-		cmp.Compare(o.used, p.used),
-		cmp.Compare(o.spare, p.spare),
-	) < 0
+	return []float64{float64(len(set)) / float64(devices), float64(inUse), float64(len(used) - devices)}
 }
 
 // union returns the NUMA nodes of several sets: sorted, without duplicates and negative
