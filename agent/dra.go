@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -47,33 +46,30 @@ const metadataName = "claims"
 // kubelet can't end a pod with a claim, prepared or not, without the driver.
 type draDriver struct {
 	*Agent
-	server atomic.Pointer[dra.Server] // nil before the start
+	plugin atomic.Pointer[dra.Plugin] // nil before the start
 	list   dra.List                   // what the loop published last
 
-	// For the loop alone.
-	publisher *dra.Publisher // nil if another instance publishes
-	api       *kubeapi.Client
+	publishing bool // by this instance; for the loop alone
 }
 
 // runDRA starts what serves claims, and what publishes devices if this instance is the
 // writer.
 func (l *loop) runDRA(ctx context.Context, out ledger.Output) {
 	d := l.dra
-	if d.server.Load() == nil {
+	if d.plugin.Load() == nil {
 		byDRA := func(name string) bool { return strings.HasSuffix(name, draSuffix) }
 		if !l.memory.dra && !slices.ContainsFunc(out.Resources, func(r ledger.ListedResource) bool { return byDRA(r.Name) }) &&
 			!slices.ContainsFunc(slices.Collect(maps.Values(l.held.IDs)), byDRA) {
 			return
 		}
-		d.start(ctx, l.group.Go)
+		p := d.newPlugin()
+		d.plugin.Store(p)
+		l.group.Go(func() error { return p.Run(ctx) })
 		l.memory.dra = true
 	}
-	if l.writer && d.publisher == nil && l.options.NodeName != "" {
-		d.publisher = dra.NewPublisher(dra.Options{
-			API: d.api, Node: l.options.NodeName, Devices: &d.list, Changed: d.wake.send, Wrote: l.metrics.CountSliceWrite, Log: l.log,
-		})
-		l.group.Go(func() error { return d.publisher.Run(ctx) })
-		l.group.Go(func() error { return d.server.Load().Describe(ctx) })
+	if l.writer && !d.publishing && l.options.NodeName != "" {
+		d.publishing = true
+		l.group.Go(func() error { return d.plugin.Load().Publish(ctx) })
 		if devices, _ := d.list.Get(); devices != nil {
 			// The kubelet forgets all health when the stream of the other instance ends.
 			d.list.Set(devices)
@@ -81,21 +77,22 @@ func (l *loop) runDRA(ctx context.Context, out ledger.Output) {
 	}
 }
 
-func (d *draDriver) start(ctx context.Context, run func(func() error)) {
-	d.api = kubeapi.New(d.options.KubeAPI)
-	server := dra.NewServer(dra.ServerOptions{
-		Registry: d.options.Paths.Registry, Node: d.options.NodeName, API: d.api, Devices: &d.list, Inject: d.inject, Changed: d.wake.send, Log: d.log,
-		Claims: d.injector.specs, Metadata: filepath.Join(d.options.Paths.RunDir, metadataName),
+func (d *draDriver) newPlugin() *dra.Plugin {
+	o := &d.options
+	return dra.New(dra.Options{
+		API: kubeapi.New(o.KubeAPI), Node: o.NodeName, Registry: o.Paths.Registry,
+		Claims: d.injector.specs, Metadata: filepath.Join(o.Paths.RunDir, metadataName),
+		Devices: &d.list, Inject: d.inject,
+		Changed: d.wake.send, Wrote: d.metrics.CountSliceWrite,
 		Prepared: func(took time.Duration, err error) { d.metrics.CountAllocation(dra.Driver, took, err) },
+		Log:      d.log,
 	})
-	d.server.Store(server)
-	run(func() error { return server.Run(ctx) })
 }
 
 // Status is the state of the registration.
 func (d *draDriver) Status() plugin.Status {
-	if server := d.server.Load(); server != nil {
-		return server.Status()
+	if p := d.plugin.Load(); p != nil {
+		return p.Status()
 	}
 	return plugin.Status{Reason: "the driver has not started yet"}
 }
@@ -112,31 +109,17 @@ func (d *draDriver) holders(entries []ledger.Entry, held podresources.Holders) m
 	return bySlot
 }
 
-// problem is why no device can be offered, and what to change.
-func (d *draDriver) problem() string {
-	const cant = `api = "dra" can't be served: `
-	switch problem := d.server.Load().Problem(); {
-	case d.options.NodeName == "":
-		return cant + "the name of the node is not known: set --node-name"
-	case d.options.Paths.CDIDir == "":
-		return cant + "devices are injected by CDI names: set --cdi-dir"
-	case problem != "":
-		return cant + problem
-	case d.publisher != nil && d.publisher.Problem() != "":
-		return cant + d.publisher.Problem()
-	}
-	return ""
-}
-
 // fail adds why devices can't be offered by DRA, by ID. That is no fault of theirs.
 func (d *draDriver) fail(out ledger.Output, failed map[string]error) {
-	if d.server.Load() == nil {
+	p := d.plugin.Load()
+	if p == nil {
 		return
 	}
-	problem := d.problem()
-	if problem == "" {
+	reason := p.Problem()
+	if reason == "" {
 		return
 	}
+	problem := fmt.Errorf(`api = "dra" can't be served: %s`, reason)
 	for _, r := range out.Resources {
 		if !strings.HasSuffix(r.Name, draSuffix) {
 			continue
@@ -144,7 +127,7 @@ func (d *draDriver) fail(out ledger.Output, failed map[string]error) {
 		for i := range r.Devices {
 			e := &r.Devices[i]
 			e.Sound = e.Sound || e.Healthy && failed[e.Offer.ID] == nil
-			failed[e.Offer.ID] = errors.New(problem)
+			failed[e.Offer.ID] = problem
 		}
 	}
 }
@@ -152,7 +135,7 @@ func (d *draDriver) fail(out ledger.Output, failed map[string]error) {
 // publishDRA publishes the devices that DRA offers.
 func (l *loop) publishDRA() {
 	d := l.dra
-	if d.server.Load() == nil {
+	if d.plugin.Load() == nil {
 		return
 	}
 	old, _ := d.list.Get()
@@ -208,7 +191,7 @@ func stateOf(e ledger.Entry) dra.State {
 	return dra.Unhealthy
 }
 
-// inject is dra.ServerOptions.Inject.
+// inject is dra.Options.Inject.
 func (d *draDriver) inject(ctx context.Context, names []string) (r device.Response, devices []dra.Device, err error) {
 	all := d.members()
 	ids := map[*resource][]string{}

@@ -126,14 +126,14 @@ func (a *Agent) listHeld(ctx context.Context, now time.Time, ours func(resource 
 	}
 	held.At, held.Partial = at, a.mayLackPods(at)
 	claims, listed := a.claims(), list[dra.Driver]
-	if server := a.dra.server.Load(); server != nil && !held.Partial {
+	if p := a.dra.plugin.Load(); p != nil && !held.Partial {
 		known := func(c cdi.Claim) bool {
 			return slices.ContainsFunc(c.Devices(), func(d string) bool {
 				_, id, _ := strings.Cut(d, "=")
 				return len(listed[dra.DeviceName(id)]) > 0
 			})
 		}
-		if server.Sweep(ctx, known) {
+		if p.Sweep(ctx, known) {
 			claims = a.claims()
 		}
 	}

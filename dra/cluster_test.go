@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/kubeapi"
 )
 
@@ -104,13 +105,13 @@ func (c *cluster) node(name string) *kubeapi.Client {
 	return kubeapi.New(kubeapi.Config{Server: *serverURL, CA: *caFile, Token: file})
 }
 
-// publish runs a Publisher.
+// publish publishes the devices of a node.
 func (c *cluster) publish(api *kubeapi.Client, node string) *published {
 	p := &published{List: new(List)}
-	p.Publisher = NewPublisher(Options{API: api, Node: node, Devices: p.List, Log: slog.New(slog.NewTextHandler(c.t.Output(), &slog.HandlerOptions{Level: c.log}))})
+	p.Plugin = New(Options{API: api, Node: node, Devices: p.List, Claims: &cdi.Writer{Dir: c.t.TempDir()}, Metadata: c.t.TempDir(), Log: slog.New(slog.NewTextHandler(c.t.Output(), &slog.HandlerOptions{Level: c.log}))})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { _ = p.Run(ctx) })
+	running.Go(func() { _ = p.Publish(ctx) })
 	c.t.Cleanup(func() {
 		cancel()
 		running.Wait()
@@ -191,13 +192,13 @@ func TestClusterNames(t *testing.T) {
 			}
 		}
 	}
-	again := NewPublisher(p.Options)
-	if _, err := again.node.list(t.Context()); err != nil {
+	again := New(p.Options)
+	if _, err := again.slices.list(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	// After a restart, what is as it should be is not written again.
-	specs, _ := again.node.specs(sorted(all), time.Now())
-	if wrote, err := again.node.write(t.Context(), specs, again.Wrote); err != nil || wrote > 0 {
+	specs, _ := again.slices.specs(sorted(all), time.Now())
+	if wrote, err := again.slices.write(t.Context(), specs, again.Wrote); err != nil || wrote > 0 {
 		t.Errorf("a restart writes %d slices: %v", wrote, err)
 	}
 }

@@ -1,5 +1,3 @@
-// Package dra serves devices by dynamic resource allocation: it publishes them as the
-// ResourceSlices of the node.
 package dra
 
 import (
@@ -12,10 +10,6 @@ import (
 
 	"github.com/generic-dp/generic-dp/device"
 )
-
-// Driver is the name of the driver: in ResourceSlices and claims, of its sockets, and the
-// domain of its attributes and taints.
-const Driver = "generic-dp.github.io"
 
 // State is the health of a Device.
 type State byte

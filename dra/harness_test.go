@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,67 +16,34 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/dra"
 	"github.com/generic-dp/generic-dp/internal/kubeapi"
+	"github.com/generic-dp/generic-dp/internal/kubeapitest"
 	"github.com/generic-dp/generic-dp/internal/kubelettest"
 )
 
 // limit is the timeout of everything that a test waits for.
 const limit = 20 * time.Second
 
-// claimAPI is an API server with claims alone.
-type claimAPI struct {
-	mu     sync.Mutex
-	claims map[string]string // JSON, by path
-	err    error
-	slow   map[string]time.Duration // by path
+// claimAPI is an API server with claims.
+type claimAPI struct{ *kubeapitest.Server }
+
+func claimPath(c kubelettest.ResourceClaim) string {
+	return fmt.Sprintf("/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s", c.Namespace, c.Name)
 }
 
-func (a *claimAPI) Get(_ context.Context, path string, into any) error {
-	a.mu.Lock()
-	wait := a.slow[path]
-	a.mu.Unlock()
-	<-time.After(wait)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	text, ok := a.claims[path]
-	switch {
-	case a.err != nil:
-		return a.err
-	case !ok:
-		return &kubeapi.Error{Method: http.MethodGet, Path: path, Code: http.StatusNotFound, Reason: "NotFound", Message: "not found"}
-	}
-	return json.Unmarshal([]byte(text), into)
-}
-
-func (a *claimAPI) fail(err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.err = err
-}
-
-// set makes a claim with an allocation, which is JSON; empty is none.
-func (a *claimAPI) set(c kubelettest.ResourceClaim, allocation string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+// set makes a claim with an allocation, which is JSON; empty is none. Annotations are pairs
+// of key and value.
+func (a claimAPI) set(c kubelettest.ResourceClaim, allocation string, annotations ...string) {
+	o := kubeapitest.Object{"metadata": kubeapitest.Object{"uid": c.UID}, "status": kubeapitest.Object{}}
 	if allocation != "" {
-		allocation = fmt.Sprintf(`"allocation":{"devices":%s}`, allocation)
+		o["status"] = kubeapitest.Object{"allocation": kubeapitest.Object{"devices": json.RawMessage(allocation)}}
 	}
-	a.claims[fmt.Sprintf("/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s", c.Namespace, c.Name)] =
-		fmt.Sprintf(`{"metadata":{"uid":%q},"status":{%s}}`, c.UID, allocation)
+	for i := 0; i < len(annotations); i += 2 {
+		o["metadata"].(kubeapitest.Object)["annotations"] = kubeapitest.Object{"resource.kubernetes.io/" + annotations[i]: annotations[i+1]}
+	}
+	a.Put(claimPath(c), o)
 }
 
-// annotate annotates a claim that is set.
-func (a *claimAPI) annotate(c kubelettest.ResourceClaim, key, value string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	path := fmt.Sprintf("/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s", c.Namespace, c.Name)
-	a.claims[path] = strings.Replace(a.claims[path], `"metadata":{`, fmt.Sprintf(`"metadata":{"annotations":{"resource.kubernetes.io/%s":%q},`, key, value), 1)
-}
-
-func (a *claimAPI) remove(c kubelettest.ResourceClaim) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.claims, fmt.Sprintf("/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s", c.Namespace, c.Name))
-}
+func (a claimAPI) remove(c kubelettest.ResourceClaim) { a.Delete(claimPath(c)) }
 
 // sticks are the devices, by name.
 type sticks struct {
@@ -131,8 +97,8 @@ func (s *sticks) injectAll(ctx context.Context, names []string) (r device.Respon
 type bed struct {
 	*testing.T
 	kubelet *kubelettest.Kubelet
-	options dra.ServerOptions
-	api     *claimAPI
+	options dra.Options
+	api     claimAPI
 	sticks  *sticks
 	claims  *cdi.Writer
 }
@@ -153,11 +119,11 @@ func newBed(t *testing.T, o kubelettest.Options) *bed {
 		t.Fatal(err)
 	}
 	b := &bed{
-		T: t, kubelet: kubelettest.New(o), api: &claimAPI{claims: map[string]string{}},
+		T: t, kubelet: kubelettest.New(o), api: claimAPI{kubeapitest.New(t)},
 		sticks: &sticks{}, claims: &cdi.Writer{Dir: filepath.Join(dir, "cdi")},
 	}
 	b.sticks.set(stick("usb:1"), stick("usb:2"))
-	b.options = dra.ServerOptions{Registry: o.Registry, Node: "n1", API: b.api, Claims: b.claims, Metadata: filepath.Join(dir, "metadata"), Devices: &b.sticks.list, Inject: b.sticks.injectAll, Log: slog.New(slog.DiscardHandler)}
+	b.options = dra.Options{Registry: o.Registry, Node: "n1", API: kubeapi.New(b.api.Config), Claims: b.claims, Metadata: filepath.Join(dir, "metadata"), Devices: &b.sticks.list, Inject: b.sticks.injectAll, Log: slog.New(slog.DiscardHandler)}
 	if err := b.kubelet.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -166,9 +132,9 @@ func newBed(t *testing.T, o kubelettest.Options) *bed {
 }
 
 // serve runs an instance until stop.
-func (b *bed) serve() (s *dra.Server, stop func()) {
+func (b *bed) serve() (s *dra.Plugin, stop func()) {
 	b.Helper()
-	s = dra.NewServer(b.options)
+	s = dra.New(b.options)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()

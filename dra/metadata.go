@@ -53,19 +53,19 @@ func baseRequest(name string) string {
 }
 
 // metadataFile is the file on the host for a request of a claim.
-func (d *Server) metadataFile(uid, request string) string {
-	return filepath.Join(d.Metadata, uid+"."+baseRequest(request)+".json")
+func (p *Plugin) metadataFile(uid, request string) string {
+	return filepath.Join(p.Metadata, uid+"."+baseRequest(request)+".json")
 }
 
 // metadataMount brings that file into a container. Consumers know a claim by what the pod
 // calls it if it was made from a template, and by its own name otherwise.
-func (d *Server) metadataMount(c cdi.Claim, request string) device.Mount {
+func (p *Plugin) metadataMount(c cdi.Claim, request string) device.Mount {
 	kind, name := "resourceclaims", c.Name
 	if c.PodClaim != "" {
 		kind, name = "resourceclaimtemplates", c.PodClaim
 	}
 	return device.Mount{
-		HostPath:      d.metadataFile(c.UID, request),
+		HostPath:      p.metadataFile(c.UID, request),
 		ContainerPath: path.Join(metadataRoot, kind, name, baseRequest(request), Driver+"-metadata.json"),
 		ReadOnly:      true,
 	}
@@ -74,8 +74,8 @@ func (d *Server) metadataMount(c cdi.Claim, request string) device.Mount {
 // writeMetadata writes the files of a claim. A file is replaced: a running container keeps
 // what describes the device that it got, and one that restarts sees the new one. The file
 // of a device that is gone stays as it is.
-func (d *Server) writeMetadata(c cdi.Claim, devices map[string]*Device) error {
-	errs := []error{os.MkdirAll(d.Metadata, 0o755)}
+func (p *Plugin) writeMetadata(c cdi.Claim, devices map[string]*Device) error {
+	errs := []error{os.MkdirAll(p.Metadata, 0o755)}
 next:
 	for _, r := range c.Requests {
 		request := metadataRequest{Name: r.Name}
@@ -84,7 +84,7 @@ next:
 			if v == nil || v.Attributes == nil {
 				continue next
 			}
-			request.Devices = append(request.Devices, metadataDevice{Driver: Driver, Pool: d.Node, Name: v.Name(), Attributes: v.attributes()})
+			request.Devices = append(request.Devices, metadataDevice{Driver: Driver, Pool: p.Node, Name: v.Name(), Attributes: v.attributes()})
 		}
 		var text bytes.Buffer
 		encoder := json.NewEncoder(&text)
@@ -97,7 +97,7 @@ next:
 			})
 			errs = append(errs, err)
 		}
-		errs = append(errs, atomicfile.Write(d.metadataFile(c.UID, r.Name), text.Bytes(), 0o644))
+		errs = append(errs, atomicfile.Write(p.metadataFile(c.UID, r.Name), text.Bytes(), 0o644))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("device metadata: %w", err)
@@ -107,26 +107,25 @@ next:
 
 // release removes the files of a claim, its own last: what a crash leaves is removed when
 // the kubelet repeats its call. Metadata that can't be removed keep no pod from its end.
-func (d *Server) release(uid string) error {
-	files, _ := os.ReadDir(d.Metadata)
+func (p *Plugin) release(uid string) error {
+	files, _ := os.ReadDir(p.Metadata)
 	for _, f := range files {
 		if strings.HasPrefix(f.Name(), uid+".") {
-			_ = os.Remove(filepath.Join(d.Metadata, f.Name()))
+			_ = os.Remove(filepath.Join(p.Metadata, f.Name()))
 		}
 	}
-	return d.Claims.RemoveClaim(uid)
+	return p.Claims.RemoveClaim(uid)
 }
 
-// Describe keeps the metadata of prepared claims true to the attributes of their devices,
-// which a replug may change, until ctx is cancelled, which is no error. Only one instance
-// on a node may run it.
-func (d *Server) Describe(ctx context.Context) error {
+// describe keeps the metadata of prepared claims true to the attributes of their devices,
+// which a replug may change, until ctx is cancelled.
+func (p *Plugin) describe(ctx context.Context) {
 	failed := false
 	for {
-		devices, changed := d.Devices.Get()
-		err := d.bounded(ctx, func(context.Context) error { return d.describe(devices) })
+		devices, changed := p.Devices.Get()
+		err := p.bounded(ctx, func(context.Context) error { return p.rewriteMetadata(devices) })
 		if err != nil && !failed && ctx.Err() == nil {
-			d.Log.Warn("device metadata is out of date", "err", err)
+			p.Log.Warn("device metadata is out of date", "err", err)
 		}
 		var again <-chan time.Time
 		if failed = err != nil; failed {
@@ -134,7 +133,7 @@ func (d *Server) Describe(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-changed:
 		case <-again:
 		}
@@ -145,15 +144,15 @@ func (d *Server) Describe(ctx context.Context) error {
 // file system has space again.
 const describeAgain = time.Minute
 
-func (d *Server) describe(devices []Device) error {
-	prepared, _ := d.Claims.Claims() // who holds devices reports unreadable ones
+func (p *Plugin) rewriteMetadata(devices []Device) error {
+	prepared, _ := p.Claims.Claims() // who holds devices reports unreadable ones
 	byKey := map[string]*Device{}
 	for i := range devices {
 		byKey[devices[i].key()] = &devices[i]
 	}
 	var errs []error
 	for _, c := range prepared {
-		errs = append(errs, d.writeMetadata(c, byKey))
+		errs = append(errs, p.writeMetadata(c, byKey))
 	}
 	return errors.Join(errs...)
 }

@@ -25,7 +25,7 @@ func TestMetadata(t *testing.T) {
 	s, _ := b.serve()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- s.Describe(ctx) }()
+	go func() { ended <- s.Publish(ctx) }()
 	t.Cleanup(func() { cancel(); <-ended })
 	b.untilDrivers(1)
 
@@ -39,8 +39,7 @@ func TestMetadata(t *testing.T) {
 		"control": root + "resourceclaims/control/stick/generic-dp.github.io-metadata.json",
 	} {
 		c := claim(name)
-		b.api.set(c, results(result("stick/small", "usb-1")))
-		b.api.annotate(c, "pod-claim-name", map[string]string{"made": "mine", "hostile": "../../../../etc", "long": strings.Repeat("a", 200_000), "control": "a\nb"}[name])
+		b.api.set(c, results(result("stick/small", "usb-1")), "pod-claim-name", map[string]string{"made": "mine", "hostile": "../../../../etc", "long": strings.Repeat("a", 200_000), "control": "a\nb"}[name])
 		devices, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, c)
 		if err != nil {
 			t.Fatal(err)

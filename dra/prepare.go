@@ -20,9 +20,6 @@ import (
 // answerWithin bounds the preparation of a claim, once the API server has answered.
 const answerWithin = 900 * time.Millisecond
 
-// sweepWithin bounds all requests of a sweep: who waits for it waits for the holders.
-const sweepWithin = 10 * time.Second
-
 // resourceClaim is a ResourceClaim of resource.k8s.io/v1, as far as it is used.
 type resourceClaim struct {
 	Metadata struct {
@@ -78,9 +75,7 @@ func (s *service) NodePrepareResources(ctx context.Context, req *claims.NodePrep
 			answer.Error = fmt.Sprintf("claim %s/%s: %v", c.GetNamespace(), c.GetName(), err)
 			s.Log.Warn("claim not prepared", "claim", c.GetNamespace()+"/"+c.GetName(), "err", err, "duration_seconds", took.Seconds())
 		}
-		if s.Prepared != nil {
-			s.Prepared(took, err)
-		}
+		s.Prepared(took, err)
 		resp.Claims[c.GetUid()] = answer
 	}
 	return resp, nil
@@ -102,16 +97,16 @@ func (s *service) NodeUnprepareResources(ctx context.Context, req *claims.NodeUn
 
 // bounded runs f, one at a time, and returns in time even if it hangs: then the next ones
 // fail until it ends.
-func (d *Server) bounded(ctx context.Context, f func(context.Context) error) error {
+func (p *Plugin) bounded(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	done := make(chan error, 1)
 	select {
-	case d.preparing <- struct{}{}:
+	case p.preparing <- struct{}{}:
 		go func() {
 			err := ctx.Err() // the kubelet has given up, and may have asked for the opposite
-			defer func() { <-d.preparing; done <- err }()
-			defer d.recover("claim", &err)
+			defer func() { <-p.preparing; done <- err }()
+			defer p.recover("claim", &err)
 			if err == nil {
 				err = f(ctx)
 			}
@@ -126,7 +121,7 @@ func (d *Server) bounded(ctx context.Context, f func(context.Context) error) err
 	}
 }
 
-func (d *Server) prepare(ctx context.Context, claim cdi.Claim, groups [][]allocated) ([]*claims.Device, error) {
+func (p *Plugin) prepare(ctx context.Context, claim cdi.Claim, groups [][]allocated) ([]*claims.Device, error) {
 	var devices []*claims.Device
 	held := map[string]*Device{} // by key
 	given := map[string]bool{}   // CDI names, by request
@@ -135,7 +130,7 @@ func (d *Server) prepare(ctx context.Context, claim cdi.Claim, groups [][]alloca
 		for i := range group {
 			names[i] = group[i].Device
 		}
-		r, found, err := d.Inject(ctx, names)
+		r, found, err := p.Inject(ctx, names)
 		if err != nil {
 			return nil, err
 		}
@@ -149,7 +144,7 @@ func (d *Server) prepare(ctx context.Context, claim cdi.Claim, groups [][]alloca
 			at := slices.IndexFunc(claim.Requests, func(r cdi.Request) bool { return r.Name == a.Request })
 			if at < 0 {
 				at = len(claim.Requests)
-				claim.Requests = append(claim.Requests, cdi.Request{Name: a.Request, Env: r.Env, Mounts: append(slices.Clip(r.Mounts), d.metadataMount(claim, a.Request))})
+				claim.Requests = append(claim.Requests, cdi.Request{Name: a.Request, Env: r.Env, Mounts: append(slices.Clip(r.Mounts), p.metadataMount(claim, a.Request))})
 				ids = append(ids, claim.CDIName(claim.Requests[at]))
 			}
 			request, key := &claim.Requests[at], found[i].key()
@@ -158,21 +153,21 @@ func (d *Server) prepare(ctx context.Context, claim cdi.Claim, groups [][]alloca
 			devices = append(devices, &claims.Device{RequestNames: []string{baseRequest(a.Request)}, PoolName: a.Pool, DeviceName: a.Device, ShareId: a.ShareID, CdiDeviceIds: ids})
 		}
 	}
-	if err := d.free(ctx, claim, held); err != nil {
+	if err := p.free(ctx, claim, held); err != nil {
 		return nil, err
 	}
-	if err := d.Claims.WriteClaim(claim); err != nil {
+	if err := p.Claims.WriteClaim(claim); err != nil {
 		return nil, err
 	}
-	return devices, d.writeMetadata(claim, held)
+	return devices, p.writeMetadata(claim, held)
 }
 
 // allocation returns the devices of a claim that are this driver's, in groups that have to
 // fit into one container, and fills in what the pod calls it. Any container may use a whole
 // claim; but that of a pod's extended resources, which the scheduler makes, has a request for
 // each container and resource.
-func (d *Server) allocation(ctx context.Context, c *cdi.Claim) (groups [][]allocated, err error) {
-	object, err := d.get(ctx, c.Namespace, c.Name)
+func (p *Plugin) allocation(ctx context.Context, c *cdi.Claim) (groups [][]allocated, err error) {
+	object, err := p.get(ctx, c.Namespace, c.Name)
 	switch {
 	case err != nil:
 		return nil, err
@@ -193,8 +188,8 @@ func (d *Server) allocation(ctx context.Context, c *cdi.Claim) (groups [][]alloc
 	}
 	ours := slices.DeleteFunc(found.Results, func(r allocated) bool { return r.Driver != Driver })
 	for _, r := range ours {
-		if r.Pool != d.Node {
-			return nil, fmt.Errorf("device %q is of node %s, not of this one (%s)", r.Device, r.Pool, d.Node)
+		if r.Pool != p.Node {
+			return nil, fmt.Errorf("device %q is of node %s, not of this one (%s)", r.Device, r.Pool, p.Node)
 		}
 		if r.AdminAccess {
 			return nil, fmt.Errorf("request %s: adminAccess to device %q, of which this driver has none: it has its holders alone", r.Request, r.Device)
@@ -216,10 +211,10 @@ func (d *Server) allocation(ctx context.Context, c *cdi.Claim) (groups [][]alloc
 	return groups, nil
 }
 
-func (d *Server) get(ctx context.Context, namespace, name string) (*resourceClaim, error) {
+func (p *Plugin) get(ctx context.Context, namespace, name string) (*resourceClaim, error) {
 	object := new(resourceClaim)
 	path := "/apis/resource.k8s.io/v1/namespaces/" + url.PathEscape(namespace) + "/resourceclaims/" + url.PathEscape(name)
-	if err := d.API.Get(ctx, path, object); err != nil {
+	if err := p.API.Get(ctx, path, object); err != nil {
 		return nil, fmt.Errorf("can't be read: %w", err)
 	}
 	return object, nil
@@ -227,8 +222,8 @@ func (d *Server) get(ctx context.Context, namespace, name string) (*resourceClai
 
 // free is an error if other claims hold a device of the claim, beyond its slots: the
 // scheduler gives no device away twice, but for a fault.
-func (d *Server) free(ctx context.Context, claim cdi.Claim, devices map[string]*Device) error {
-	others, err := d.Claims.Claims()
+func (p *Plugin) free(ctx context.Context, claim cdi.Claim, devices map[string]*Device) error {
+	others, err := p.Claims.Claims()
 	if err != nil {
 		return err
 	}
@@ -237,7 +232,7 @@ func (d *Server) free(ctx context.Context, claim cdi.Claim, devices map[string]*
 		var holders []string
 		for _, other := range others {
 			if n := holds(other, id); n > 0 && other.UID != claim.UID {
-				if d.ended(ctx, other) {
+				if p.ended(ctx, other) {
 					continue
 				}
 				held += n
@@ -261,13 +256,13 @@ func holds(c cdi.Claim, device string) int {
 
 // Sweep removes the files of claims that no longer exist, but for those that the
 // kubelet knows. It reports whether there were some.
-func (d *Server) Sweep(ctx context.Context, known func(cdi.Claim) bool) bool {
-	ctx, cancel := context.WithTimeout(ctx, sweepWithin)
+func (p *Plugin) Sweep(ctx context.Context, known func(cdi.Claim) bool) bool {
+	ctx, cancel := context.WithTimeout(ctx, p.timing.sweep)
 	defer cancel()
-	all, _ := d.Claims.Claims() // unreadable ones stay
+	all, _ := p.Claims.Claims() // unreadable ones stay
 	swept := false
 	for _, c := range all {
-		if !known(c) && d.ended(ctx, c) {
+		if !known(c) && p.ended(ctx, c) {
 			swept = true
 		}
 	}
@@ -276,14 +271,14 @@ func (d *Server) Sweep(ctx context.Context, known func(cdi.Claim) bool) bool {
 
 // ended reports whether a claim no longer exists or is not allocated, and then
 // removes its file: a kubelet that lost its own state does not release it.
-func (d *Server) ended(ctx context.Context, c cdi.Claim) bool {
-	object, err := d.get(ctx, c.Namespace, c.Name)
+func (p *Plugin) ended(ctx context.Context, c cdi.Claim) bool {
+	object, err := p.get(ctx, c.Namespace, c.Name)
 	switch {
 	case kubeapi.Code(err) == http.StatusNotFound:
 	case err == nil && (object.Metadata.UID != c.UID || object.Status.Allocation == nil):
 	default:
 		return false
 	}
-	d.Log.Info("claim no longer exists: its CDI spec is removed", "claim", c.Namespace+"/"+c.Name, "uid", c.UID)
-	return d.release(c.UID) == nil
+	p.Log.Info("claim no longer exists: its CDI spec is removed", "claim", c.Namespace+"/"+c.Name, "uid", c.UID)
+	return p.release(c.UID) == nil
 }

@@ -5,84 +5,22 @@ import (
 	"crypto/tls"
 	"errors"
 	"io/fs"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/kubeapi"
 )
 
-// Options of a Publisher.
-type Options struct {
-	// API is the client of the API server.
-	API *kubeapi.Client
-	// Node is the name of the node.
-	Node string
-	// Devices to publish.
-	Devices *List
-	// Changed is called when Problem has changed; it must not block. May be nil.
-	Changed func()
-	// Wrote is called after each write of a slice; nil does nothing.
-	Wrote func(err error)
-	Log   *slog.Logger
-}
-
-// timing is what tests shorten.
-type timing struct {
-	// jitter is the maximum delay of a list: all nodes may start, or lose the API server,
-	// at once.
-	jitter time.Duration
-	// retry and maxRetry bound the time between failed attempts.
-	retry, maxRetry time.Duration
-	// refill is the time between writes in a storm, which begins after burst writes: a
-	// device that is plugged again is gone, settling and healthy within a second.
-	refill time.Duration
-	burst  int
-}
-
-// Publisher keeps the ResourceSlices of the node equal to its devices. Only one instance
-// on a node may Run.
-type Publisher struct {
-	Options
-	timing  timing
-	node    *nodeSlices // of the goroutine of Run
-	problem atomic.Pointer[string]
-}
-
-// NewPublisher makes a Publisher; Run runs it.
-func NewPublisher(o Options) *Publisher {
-	if o.Wrote == nil {
-		o.Wrote = func(error) {}
-	}
-	p := &Publisher{
-		Options: o,
-		timing: timing{
-			jitter: 3 * time.Second,
-			retry:  time.Second, maxRetry: 30 * time.Second,
-			refill: time.Second, burst: 4,
-		},
-		node: newNodeSlices(o.API, o.Node),
-	}
-	p.problem.Store(new(string))
-	return p
-}
-
-// Problem is why the devices are not published and what to change, for an administrator.
-// It is empty if there is nothing to change, as while the API server is away.
-func (p *Publisher) Problem() string { return *p.problem.Load() }
-
-func (p *Publisher) setProblem(text string) {
-	if old := p.problem.Swap(&text); *old != text && p.Changed != nil {
-		p.Changed()
-	}
-}
-
-// Run publishes until ctx is cancelled, which is no error; slices stay.
-func (p *Publisher) Run(ctx context.Context) error {
+// Publish publishes the devices until ctx is cancelled, which is no error: as the
+// ResourceSlices of the node, which stay, and in the metadata of prepared claims. Only one
+// instance on a node may.
+func (p *Plugin) Publish(ctx context.Context) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { p.describe(ctx) })
 	var (
 		budget = bucket{timing: &p.timing}
 		delay  = rand.N(p.timing.jitter)
@@ -113,19 +51,19 @@ func (p *Publisher) Run(ctx context.Context) error {
 			p.Log.Warn("publishing devices failed, trying again", "err", err)
 			logged = true
 		}
-		p.setProblem(problem(err))
+		p.update(func(s *state) { s.unpublished = problem(err) })
 	}
 }
 
 // session lists the node's slices, then writes what differs and follows what others
 // change, until the watch ends or a request fails. Whatever the failure, the next session
 // begins with what the server has. It worked if everything was written and the watch began.
-func (p *Publisher) session(ctx context.Context, budget *bucket) (worked bool, err error) {
+func (p *Plugin) session(ctx context.Context, budget *bucket) (worked bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	defer watch.Wait()
 	defer cancel()
-	version, err := p.node.list(ctx)
+	version, err := p.slices.list(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -138,7 +76,7 @@ func (p *Publisher) session(ctx context.Context, budget *bucket) (worked bool, e
 		changed <-chan struct{} // closed when there are other devices than the written ones
 		next    time.Time       // of the next write, if there is one
 	)
-	watch.Go(func() { ended <- p.node.watch(ctx, version, events) })
+	watch.Go(func() { ended <- p.slices.watch(ctx, version, events) })
 	for dirty := true; ; {
 		if wait := budget.wait(time.Now()); dirty && wait > 0 {
 			next = time.Now().Add(wait)
@@ -149,7 +87,7 @@ func (p *Publisher) session(ctx context.Context, budget *bucket) (worked bool, e
 			dirty, written = false, true
 		}
 		if worked = began && written; worked {
-			p.setProblem("")
+			p.update(func(s *state) { s.unpublished = "" })
 		}
 		var due <-chan time.Time
 		if !next.IsZero() {
@@ -162,8 +100,8 @@ func (p *Publisher) session(ctx context.Context, budget *bucket) (worked bool, e
 			return worked, err
 		case e := <-events:
 			began = true
-			if p.node.foreign(e) {
-				if _, err := p.node.list(ctx); err != nil {
+			if p.slices.foreign(e) {
+				if _, err := p.slices.list(ctx); err != nil {
 					return worked, err
 				}
 				dirty = true
@@ -178,16 +116,16 @@ func (p *Publisher) session(ctx context.Context, budget *bucket) (worked bool, e
 
 // write writes what differs. It returns a channel that is closed when there are other
 // devices, and when these change by themselves.
-func (p *Publisher) write(ctx context.Context, budget *bucket) (changed <-chan struct{}, next time.Time, err error) {
+func (p *Plugin) write(ctx context.Context, budget *bucket) (changed <-chan struct{}, next time.Time, err error) {
 	devices, changed := p.Devices.Get()
 	if devices == nil {
 		return changed, next, nil
 	}
-	specs, next := p.node.specs(sorted(devices), time.Now())
-	wrote, err := p.node.write(ctx, specs, p.Wrote)
+	specs, next := p.slices.specs(sorted(devices), time.Now())
+	wrote, err := p.slices.write(ctx, specs, p.Wrote)
 	if wrote > 0 {
 		budget.spend(time.Now())
-		p.Log.Debug("published", "devices", len(devices), "slices", wrote, "generation", p.node.generation)
+		p.Log.Debug("published", "devices", len(devices), "slices", wrote, "generation", p.slices.generation)
 	}
 	return changed, next, err
 }

@@ -15,15 +15,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/kubeapi"
 	"github.com/generic-dp/generic-dp/internal/kubeapitest"
 )
 
 const testNode = "node-1"
 
-// published is a Publisher that runs against a stand-in.
+// published is a Plugin that publishes to a stand-in.
 type published struct {
-	*Publisher
+	*Plugin
 	*List
 	t      testing.TB
 	server *kubeapitest.Server
@@ -32,11 +33,12 @@ type published struct {
 	changed chan struct{}
 }
 
-// start starts a Publisher that retries fast.
+// start starts one that retries fast.
 func start(t testing.TB, server *kubeapitest.Server) *published {
 	p := &published{t: t, server: server, changed: make(chan struct{}, 1), List: new(List)}
-	p.Publisher = NewPublisher(Options{
-		API: kubeapi.New(server.Config), Node: testNode, Devices: p.List, Log: slog.New(slog.DiscardHandler),
+	p.Plugin = New(Options{
+		API: kubeapi.New(server.Config), Node: testNode, Devices: p.List,
+		Claims: &cdi.Writer{Dir: t.TempDir()}, Metadata: t.TempDir(), Log: slog.New(slog.DiscardHandler),
 		Changed: func() {
 			select {
 			case p.changed <- struct{}{}:
@@ -53,7 +55,7 @@ func (p *published) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := p.Run(ctx); err != nil {
+		if err := p.Publish(ctx); err != nil {
 			p.t.Error(err)
 		}
 	})

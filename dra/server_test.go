@@ -3,6 +3,7 @@ package dra_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/dra"
+	"github.com/generic-dp/generic-dp/internal/kubeapitest"
 	"github.com/generic-dp/generic-dp/internal/kubelettest"
 )
 
@@ -185,7 +187,7 @@ func TestPrepare(t *testing.T) {
 	all := "usb:1,plain,usb:2,fuse"
 	edits(map[string]string{"two": all, "one/small": all, "three": all})
 	// But for the claim of extended resources, where each request is of another container.
-	b.api.annotate(c, "extended-resource-claim", "true")
+	b.api.set(c, results(result("two", "usb-1"), result("one/small", "plain"), result("two", "usb-2"), share, foreign), "extended-resource-claim", "true")
 	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, c); err != nil {
 		t.Fatal(err)
 	}
@@ -240,11 +242,11 @@ func TestClaimOfALostCheckpoint(t *testing.T) {
 		t.Error("claims that exist were swept")
 	}
 	b.api.remove(claim("b"))
-	b.api.fail(errors.New("connection refused"))
+	b.api.Fault(func(*http.Request, kubeapitest.Object) int { return http.StatusInternalServerError })
 	if s.Sweep(t.Context(), func(cdi.Claim) bool { return false }) {
 		t.Error("a claim was swept without an answer of the API server")
 	}
-	b.api.fail(nil)
+	b.api.Fault(nil)
 	if s.Sweep(t.Context(), func(c cdi.Claim) bool { return c.Name == "b" }) {
 		t.Error("a claim that the kubelet knows was swept")
 	}
@@ -307,7 +309,12 @@ func TestSlowAPIServer(t *testing.T) {
 	b.untilDrivers(1)
 	b.api.set(claim("a"), results(result("one", "usb-1")))
 	b.api.set(claim("b"), results(result("one", "usb-2")))
-	b.api.slow = map[string]time.Duration{"/apis/resource.k8s.io/v1/namespaces/lab/resourceclaims/a": 1500 * time.Millisecond}
+	b.api.Fault(func(r *http.Request, _ kubeapitest.Object) int {
+		if r.URL.Path == claimPath(claim("a")) {
+			<-time.After(1500 * time.Millisecond)
+		}
+		return 0
+	})
 	slow := make(chan error, 1)
 	go func() {
 		_, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("a"))

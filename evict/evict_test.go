@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -184,12 +185,12 @@ func TestAnnotations(t *testing.T) {
 func TestDisruptionBudget(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	requests := 0
+	var requests atomic.Int32
 	c.Fault(func(r *http.Request, _ object) int {
 		if path.Base(r.URL.Path) != "eviction" {
 			return 0
 		}
-		if requests++; requests == 1 {
+		if requests.Add(1) == 1 {
 			return http.StatusInternalServerError
 		}
 		return http.StatusTooManyRequests

@@ -135,8 +135,9 @@ func (s *Server) Rotate(token string) {
 	s.token = token
 }
 
-// Fault answers requests with the status that f returns, unless it is 0. The object that
-// a request has is changed as f changes it, as by a server that drops fields.
+// Fault answers requests with the status that f returns, unless it is 0; f is called
+// concurrently. The object that a request has is changed as f changes it, as by a server
+// that drops fields.
 func (s *Server) Fault(f func(r *http.Request, o Object) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,7 +242,15 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	watch := r.URL.Query().Get("watch") != ""
 	s.mu.Lock()
-	code, answer := s.refuse(r, object), Object(nil)
+	token, fault := s.token, s.fault
+	s.mu.Unlock()
+	code, answer := 0, Object(nil)
+	if r.Header.Get("Authorization") != "Bearer "+token {
+		code = http.StatusUnauthorized
+	} else if fault != nil {
+		code = fault(r, object) // which may take a while
+	}
+	s.mu.Lock()
 	switch {
 	case code == 0 && watch:
 		code = http.StatusOK
@@ -261,17 +270,6 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(answer)
-}
-
-// refuse is the status of a request that is not let in, and 0 of one that is.
-func (s *Server) refuse(r *http.Request, o Object) int {
-	if r.Header.Get("Authorization") != "Bearer "+s.token {
-		return http.StatusUnauthorized
-	}
-	if s.fault != nil {
-		return s.fault(r, o)
-	}
-	return 0
 }
 
 // answer carries out a request. Without an object the answer is that of its status.

@@ -1,0 +1,152 @@
+// Package dra serves devices by dynamic resource allocation, as a DRA driver's kubelet
+// plugin does: the scheduler finds them in the ResourceSlices of the node (publish.go), the
+// kubelet asks for the claims of a pod (server.go, prepare.go).
+package dra
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/kubeapi"
+	"github.com/generic-dp/generic-dp/plugin"
+)
+
+// Driver is the name of the driver: in ResourceSlices and claims, of its sockets, and the
+// domain of its attributes and taints.
+const Driver = "generic-dp.github.io"
+
+// Options of a Plugin.
+type Options struct {
+	// API is the client of the API server.
+	API *kubeapi.Client
+	// Node is the name of the node, and of its pool.
+	Node string
+	// Registry is the kubelet's directory of registration sockets,
+	// "/var/lib/kubelet/plugins_registry". It may be mounted anywhere: the kubelet goes by
+	// its own path of a socket in it.
+	Registry string
+	// Claims has the prepared claims; Metadata is the directory of what tells their
+	// containers about devices, at the same path on the host.
+	Claims   *cdi.Writer
+	Metadata string
+	// Devices are all devices. Nothing is published before they are set.
+	Devices *List
+	// Inject returns what one container gets for devices of this driver together, by their
+	// names in the pool, with repeats for several slots, and those devices in the same
+	// order, with their CDI names. Everything that it names exists. A device that is not
+	// offered by DRA now, or not healthy, is an error. It is called concurrently; a panic
+	// fails only its call.
+	Inject func(ctx context.Context, names []string) (r device.Response, devices []Device, err error)
+	// Changed is called when Status or Problem has changed, Wrote after each write of a
+	// slice, Prepared when a claim was prepared; err is why it was not. They must not
+	// block; nil does nothing.
+	Changed  func()
+	Wrote    func(err error)
+	Prepared func(took time.Duration, err error)
+	Log      *slog.Logger
+}
+
+// Plugin serves the devices of a node. It has two sides: Run serves the kubelet, Publish
+// writes to the API server.
+type Plugin struct {
+	Options
+	timing    timing
+	preparing chan struct{} // capacity 1: claims are prepared one at a time
+	slices    *nodeSlices   // of the goroutine of Publish
+
+	mu    sync.Mutex
+	state state
+}
+
+// timing is what tests shorten.
+type timing struct {
+	// jitter is the maximum delay of a list: all nodes may start, or lose the API server,
+	// at once.
+	jitter time.Duration
+	// retry and maxRetry bound the time between failed attempts.
+	retry, maxRetry time.Duration
+	// refill is the time between writes in a storm, which begins after burst writes: a
+	// device that is plugged again is gone, settling and healthy within a second.
+	refill time.Duration
+	burst  int
+	// sweep bounds all requests of a sweep: who waits for it waits for the holders.
+	sweep time.Duration
+}
+
+// state is what an administrator sees.
+type state struct {
+	plugin.Status
+	accepted    bool   // by the kubelet, which may have ended since
+	unserved    string // why the kubelet can't use the driver; empty if it can, or will
+	unpublished string // why the API server lacks devices; empty if that may pass by itself
+}
+
+// New makes a Plugin; Run and Publish run it.
+func New(o Options) *Plugin {
+	if o.Changed == nil {
+		o.Changed = func() {}
+	}
+	if o.Wrote == nil {
+		o.Wrote = func(error) {}
+	}
+	if o.Prepared == nil {
+		o.Prepared = func(time.Duration, error) {}
+	}
+	return &Plugin{
+		Options: o,
+		timing: timing{
+			jitter: 3 * time.Second,
+			retry:  time.Second, maxRetry: 30 * time.Second,
+			refill: time.Second, burst: 4,
+			sweep: 10 * time.Second,
+		},
+		preparing: make(chan struct{}, 1),
+		slices:    newNodeSlices(o.API, o.Node),
+		state:     state{Status: plugin.Status{Reason: reasonWaiting}},
+	}
+}
+
+// Status is the state of the registration with the kubelet.
+func (p *Plugin) Status() plugin.Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state.Status
+}
+
+// Problem is why devices can't be offered and what to change, for an administrator; empty
+// if there is nothing to change, as while the API server is away.
+func (p *Plugin) Problem() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.Node == "":
+		return "the name of the node is not known: set --node-name"
+	case p.Claims.Dir == "":
+		return "devices are injected by CDI names: set --cdi-dir"
+	}
+	return cmp.Or(p.state.unserved, p.state.unpublished)
+}
+
+// update changes the state by f.
+func (p *Plugin) update(f func(s *state)) {
+	p.mu.Lock()
+	before := p.state
+	f(&p.state)
+	now := p.state
+	p.mu.Unlock()
+	switch {
+	case now.Status == before.Status:
+	case now.Registered:
+		p.Log.Info("registered", "driver", Driver)
+	default:
+		p.Log.Info("not registered", "driver", Driver, "reason", now.Reason)
+	}
+	if now != before {
+		p.Changed()
+	}
+}
