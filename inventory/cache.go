@@ -25,7 +25,7 @@ type cache struct {
 
 // facts are the results for one directory; nil is not read yet.
 type facts struct {
-	pci       **function
+	pci       **sysfs.PCIFunction
 	virtFns   *map[string]int
 	usb       *device.USBInterface
 	subsystem *string
@@ -109,15 +109,20 @@ func (c *scan) onBus(bus device.Bus, list func(known map[string]sysfs.Entry) ([]
 	if err != nil && entries == nil {
 		c.noBus = append(c.noBus, bus)
 	}
-	here := make(map[string]sysfs.Entry, len(entries))
 	var came []string
 	for _, e := range entries {
-		here[e.Name] = e
 		if known[e.Name] != e || e.Ino == 0 {
 			came = append(came, e.Path)
 		}
 	}
-	c.cache.onBus[bus] = here
+	if len(came) == 0 && len(known) == len(entries) {
+		return entries
+	}
 	c.cache.drop(came)
+	here := make(map[string]sysfs.Entry, len(entries))
+	for _, e := range entries {
+		here[e.Name] = e
+	}
+	c.cache.onBus[bus] = here
 	return entries
 }

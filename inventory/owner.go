@@ -118,7 +118,7 @@ func (c *scan) own(nodes []*node) []*device.Node {
 			kept = append(kept, n)
 			continue
 		}
-		if at.sysPath == "" || len(c.mdevs) > 0 {
+		if at.sysPath == "" || c.hasMDevs {
 			at.bus, at.owner = c.busDevice(n.SysPath)
 		}
 		bus, dir := at.bus, at.owner

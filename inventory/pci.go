@@ -6,19 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 
 	"github.com/jaypipes/ghw"
 
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/sysfs"
 )
-
-// function is a PCI function as read, of all snapshots until it changes.
-type function struct {
-	device.PCI
-	numa int
-}
 
 // newGHW returns ghw's parser of PCI functions, without those of any host.
 //
@@ -44,21 +37,16 @@ func newGHW() (*ghw.PCIInfo, error) {
 // function reads one PCI function, or a sub-function. ghw identifies it; its list of all
 // of them would have none if one is unreadable, as in each scan that meets a device being
 // removed.
-func (s *Scanner) function(dir string) (*function, error) {
+func (s *Scanner) function(dir string) (*sysfs.PCIFunction, error) {
 	if sysfs.IsSubFunction(base(dir)) {
 		return s.subFunction(dir)
 	}
-	read, err := s.sysfs.PCIFunction(dir)
-	f := &function{numa: read.NUMA, PCI: device.PCI{
-		Address: base(dir), Revision: strings.TrimPrefix(read.Revision, "0x"), Driver: read.Driver, IOMMUGroup: read.IOMMUGroup,
-		SRIOV: "none", VF: -1, VFIO: isVFIO(read.Driver),
-	}}
-	if read.HasVFs {
-		f.SRIOV = "pf"
-	}
-	d := s.ghw.ParseDevice(f.Address, read.Modalias)
+	read, modalias, err := s.sysfs.PCIFunction(dir)
+	f := &read
+	f.VFIO = isVFIO(f.Driver)
+	d := s.ghw.ParseDevice(f.Address, modalias)
 	if d == nil {
-		return f, cmp.Or(err, fmt.Errorf("modalias: %q has no identifiers", read.Modalias))
+		return f, cmp.Or(err, fmt.Errorf("modalias: %q has no identifiers", modalias))
 	}
 	f.Vendor, f.Device = d.Vendor.ID, d.Product.ID
 	f.SubVendor, f.SubDevice = d.Subsystem.VendorID, d.Subsystem.ID
@@ -69,7 +57,7 @@ func (s *Scanner) function(dir string) (*function, error) {
 // subFunction reads a part of a PCI function that has interfaces and nodes of its own,
 // like a virtual one, but is on the auxiliary bus
 // (Documentation/networking/devlink/devlink-port.rst).
-func (s *Scanner) subFunction(dir string) (*function, error) {
+func (s *Scanner) subFunction(dir string) (*sysfs.PCIFunction, error) {
 	f, err := s.function(up(dir))
 	number, driver, ownErr := s.sysfs.SubFunction(dir)
 	f.PF, f.Address, f.IOMMUGroup, f.Driver, f.VFIO = f.Address, base(dir), "", driver, false
@@ -96,7 +84,7 @@ func (s *Scanner) readPCI(c *scan) {
 			continue
 		}
 		c.problems.add(e.Path, err)
-		h := &device.Hardware{Bus: device.PCIBus, Path: e.Path, Name: e.Name, NUMA: f.numa, PCI: &f.PCI}
+		h := &device.Hardware{Bus: device.PCIBus, Path: e.Path, Name: e.Name, NUMA: f.NUMA, PCI: &f.PCI}
 		c.add(h)
 		if f.SRIOV == "pf" {
 			pfs = append(pfs, h)

@@ -242,9 +242,9 @@ type scan struct {
 	cache         *cache
 	full          bool // without a cache
 	snapshot      *device.Snapshot
-	hardware      map[string]*device.Hardware   // by path
-	list          []*device.Hardware            // of hardware, in no order
-	mdevs         []string                      // paths of mediated devices
+	hardware      map[string]*device.Hardware // by path
+	list          []*device.Hardware          // of hardware, in no order
+	hasMDevs      bool
 	interfaces    map[string]int                // number of a USB interface by path
 	unread        map[string]device.Unread      // USB devices by path
 	noBus         []device.Bus                  // buses that could not be listed

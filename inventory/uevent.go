@@ -31,8 +31,6 @@ const (
 	// ueventQueue is the requested queue of the socket, limited by net.core.rmem_max.
 	// The default is full after some 250 events.
 	ueventQueue = 4 << 20
-	// credentials is the size of the control message of SO_PASSCRED.
-	credentials = unix.SizeofCmsghdr + unix.SizeofUcred
 	// kernelGroup is the multicast group of the kernel; group 2 is udev's.
 	kernelGroup = 1
 )
@@ -45,7 +43,6 @@ type uevents struct {
 	file *os.File
 	conn syscall.RawConn
 	buf  [ueventBuffer]byte
-	oob  [2 * credentials]byte
 }
 
 func openUevents() (*uevents, error) {
@@ -61,10 +58,6 @@ func openUevents() (*uevents, error) {
 	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: kernelGroup}); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("bind a netlink socket: %w", err)
-	}
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
-		unix.Close(fd)
-		return nil, fmt.Errorf("request credentials on a netlink socket: %w", err)
 	}
 	file := os.NewFile(uintptr(fd), "uevents")
 	conn, err := file.SyscallConn()
@@ -85,18 +78,20 @@ func (s *uevents) Close() error { return s.file.Close() }
 
 func (s *uevents) next() (string, error) {
 	for {
-		m, err := s.receive()
-		if errors.Is(err, unix.ENOBUFS) || err == nil && m.flags&unix.MSG_TRUNC != 0 && m.fromKernel(s.oob[:]) {
+		size, flags, from, err := s.receive()
+		if errors.Is(err, unix.ENOBUFS) {
 			return "", errLost
 		}
 		if err != nil {
 			return "", fmt.Errorf("read a netlink socket: %w", err)
 		}
-		if !m.fromKernel(s.oob[:]) {
+		if !isKernel(from) {
 			continue
 		}
-		u, ok := parseUevent(s.buf[:m.size])
+		u, ok := parseUevent(s.buf[:size])
 		switch {
+		case flags&unix.MSG_TRUNC != 0:
+			return "", errLost
 		case !ok || !u.matters():
 		case u.action == "move" && u.subsystem != "net":
 			// Everything below it has moved along, and its old path is announced
@@ -110,40 +105,25 @@ func (s *uevents) next() (string, error) {
 	}
 }
 
-// message is the origin of a received message.
-type message struct {
-	size, credentials, flags int
-	from                     unix.Sockaddr
-}
-
-func (s *uevents) receive() (m message, err error) {
+func (s *uevents) receive() (size, flags int, from unix.Sockaddr, err error) {
 	pollErr := s.conn.Read(func(fd uintptr) bool {
 		for {
-			m.size, m.credentials, m.flags, m.from, err = unix.Recvmsg(int(fd), s.buf[:], s.oob[:], 0)
+			size, _, flags, from, err = unix.Recvmsg(int(fd), s.buf[:], nil, 0)
 			if err != unix.EINTR {
 				return err != unix.EAGAIN
 			}
 		}
 	})
-	return m, errors.Join(pollErr, err)
+	return size, flags, from, errors.Join(pollErr, err)
 }
 
-// fromKernel reports whether a message came from the kernel. Any process with
-// CAP_NET_ADMIN may send to the group. The kernel fills in the sender's port, and 0 is
-// its own: no process can have it (netlink_autobind and netlink_insert in
-// net/netlink/af_netlink.c). It also fills in the credentials, with process 0 of user 0
-// for itself; those of a process in another PID namespace may be the same, so that they
-// are not sufficient.
-func (m message) fromKernel(oob []byte) bool {
-	if nl, ok := m.from.(*unix.SockaddrNetlink); !ok || nl.Pid != 0 || m.flags&unix.MSG_CTRUNC != 0 {
-		return false
-	}
-	list, err := unix.ParseSocketControlMessage(oob[:m.credentials])
-	if err != nil || len(list) != 1 {
-		return false
-	}
-	c, err := unix.ParseUnixCredentials(&list[0])
-	return err == nil && c.Pid == 0 && c.Uid == 0
+// isKernel reports whether a message came from the kernel: any process with CAP_NET_ADMIN
+// may send to the group. The kernel fills in the sender's port, and 0 is its own: no
+// process can have it, in any namespace (netlink_autobind and netlink_insert in
+// net/netlink/af_netlink.c).
+func isKernel(from unix.Sockaddr) bool {
+	nl, ok := from.(*unix.SockaddrNetlink)
+	return ok && nl.Pid == 0
 }
 
 // uevent is one event of the kernel.

@@ -48,16 +48,13 @@ func (c *scan) vfioGroups(nodes []*node) map[string]*device.Hardware {
 		return owners
 	}
 	for _, h := range c.list {
-		if h.PCI == nil || h.PCI.IOMMUGroup == "" {
-			continue
-		}
-		if list, ok := members[h.PCI.IOMMUGroup]; ok {
-			members[h.PCI.IOMMUGroup] = append(list, h)
-		}
-	}
-	for _, dir := range c.mdevs {
-		if h := c.hardware[dir]; h.MDev.IOMMUGroup != "" {
-			owners[h.MDev.IOMMUGroup] = h
+		group := h.IOMMUGroup()
+		switch list, ok := members[group]; {
+		case !ok:
+		case h.MDev != nil:
+			owners[group] = h
+		default:
+			members[group] = append(list, h)
 		}
 	}
 	for group, list := range members {
@@ -108,7 +105,7 @@ func (c *scan) readMDevs() {
 		}
 		c.problems.add(e.Path, err)
 		c.add(&device.Hardware{Bus: device.MDevBus, Path: e.Path, Name: e.Name, NUMA: -1, MDev: &m})
-		c.mdevs = append(c.mdevs, e.Path)
+		c.hasMDevs = true
 	}
 }
 
@@ -116,7 +113,7 @@ func (c *scan) readMDevs() {
 // otherwise the result of the function busDevice. The names of mediated devices do not
 // identify them as such, so that removed ones are unknown.
 func (c *scan) busDevice(dir string) (bus device.Bus, found string) {
-	if len(c.mdevs) > 0 {
+	if c.hasMDevs {
 		for d := dir; d != ""; d = up(d) {
 			if h := c.hardware[d]; h != nil && h.MDev != nil {
 				return device.MDevBus, d

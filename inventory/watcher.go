@@ -29,9 +29,6 @@ const (
 type WatchOptions struct {
 	// Dev is the directory of device nodes; empty is "/dev".
 	Dev string
-	// Resync is the time between two batches that say All without an event, until
-	// SetResync changes it; 0 is 10 minutes.
-	Resync time.Duration
 	// Log gets messages for an administrator; nil is discarded.
 	Log *slog.Logger
 }
@@ -76,7 +73,7 @@ type Watcher struct {
 func NewWatcher(o WatchOptions) *Watcher {
 	w := &Watcher{
 		dev:        cmp.Or(o.Dev, hostDev),
-		resync:     cmp.Or(o.Resync, defaultResync),
+		resync:     defaultResync,
 		log:        o.Log,
 		openKernel: func() (kernelEvents, error) { return openUevents() },
 		changes:    make(chan struct{}, 1),

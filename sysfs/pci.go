@@ -51,35 +51,36 @@ func (fs FS) SubFunction(dir string) (number int, driver string, err error) {
 	return number, driver, errors.Join(driverErr, err)
 }
 
-// PCIFunction are the attributes of a PCI function that do not change while it has its
+// PCIFunction is a PCI function, with the attributes that do not change while it has its
 // driver (Documentation/ABI/testing/sysfs-bus-pci).
 type PCIFunction struct {
-	// Modalias has the class and the identifiers of vendor, device and subsystem.
-	Modalias                     string
-	Revision, Driver, IOMMUGroup string
-	NUMA                         int  // -1 is unknown
-	HasVFs                       bool // it can have virtual functions
+	device.PCI     // without identifiers; not of SR-IOV unless it can have virtual functions
+	NUMA       int // -1 is unknown
 }
 
-// PCIFunction reads one function. It returns the readable attributes and the errors of
-// the others; Gone reports the error of a removed function.
-func (fs FS) PCIFunction(dir string) (PCIFunction, error) {
-	var f PCIFunction
+// PCIFunction reads one function, and its modalias, which has the class and the identifiers
+// of vendor, device and subsystem. It returns the readable attributes and the errors of the
+// others; Gone reports the error of a removed function.
+func (fs FS) PCIFunction(dir string) (f PCIFunction, modalias string, err error) {
+	f.PCI = device.PCI{Address: path.Base(dir), SRIOV: "none", VF: -1}
 	var errs [6]error
 	fs.enter(dir)
 	defer fs.leave()
 	f.Revision, errs[0] = fs.attr(dir, "revision")
+	f.Revision = strings.TrimPrefix(f.Revision, "0x")
 	f.Driver, errs[1] = fs.Driver(dir)
 	f.IOMMUGroup, errs[2] = fs.linkBase(dir, "iommu_group")
 	f.NUMA, errs[3] = fs.NUMANode(dir)
 	totalVFs, err := fs.number(dir, "sriov_totalvfs")
-	f.HasVFs, errs[4] = totalVFs > 0, err
+	if errs[4] = err; totalVFs > 0 {
+		f.SRIOV = "pf"
+	}
 	// The kernel takes a removed function from the bus, and then removes its attributes, of
 	// which this one is the last.
-	if f.Modalias, errs[5] = fs.attr(dir, "modalias"); f.Modalias == "" && errs[5] == nil {
+	if modalias, errs[5] = fs.attr(dir, "modalias"); modalias == "" && errs[5] == nil {
 		_, errs[5] = fs.device(pciDevices, path.Base(dir))
 	}
-	return f, errors.Join(errs[:]...)
+	return f, modalias, errors.Join(errs[:]...)
 }
 
 // VirtFns returns the numbers of the existing virtual functions of a physical function,

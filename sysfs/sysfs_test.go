@@ -218,16 +218,16 @@ func TestPCIFunction(t *testing.T) {
 		"devices/c/revision": "0x02\n",
 		"devices/pf/virtfn0": "-> ../0000:3b:02.0", "devices/pf/virtfn12": "-> ../0000:3b:03.4", "devices/pf/virtfnx": "-> ../x",
 	})
-	got, err := sys.PCIFunction("devices/a")
-	want := PCIFunction{Modalias: modalias, Revision: "0x02", Driver: "iavf", IOMMUGroup: "87", NUMA: 1}
-	if err != nil || got != want {
-		t.Errorf("PCIFunction = %+v, %v; want %+v", got, err, want)
+	got, id, err := sys.PCIFunction("devices/a")
+	want := PCIFunction{PCI: device.PCI{Address: "a", Revision: "02", Driver: "iavf", IOMMUGroup: "87", SRIOV: "none", VF: -1}, NUMA: 1}
+	if err != nil || got != want || id != modalias {
+		t.Errorf("PCIFunction = %+v, %q, %v; want %+v, %q", got, id, err, want, modalias)
 	}
-	got, err = sys.PCIFunction("devices/b")
-	if !got.HasVFs || got.NUMA != -1 || got.Modalias != modalias || !errors.Is(err, unix.EISDIR) || !strings.Contains(err.Error(), `numa_node: "x" is not a number`) {
+	got, id, err = sys.PCIFunction("devices/b")
+	if got.SRIOV != "pf" || got.NUMA != -1 || id != modalias || !errors.Is(err, unix.EISDIR) || !strings.Contains(err.Error(), `numa_node: "x" is not a number`) {
 		t.Errorf("PCIFunction = %+v, %v; want the rest and both errors", got, err)
 	}
-	if _, err := sys.PCIFunction("devices/c"); !Gone(err) {
+	if _, _, err := sys.PCIFunction("devices/c"); !Gone(err) {
 		t.Errorf("not on the bus: %v; want gone", err)
 	}
 	vfs, err := sys.VirtFns("devices/pf")

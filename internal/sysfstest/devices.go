@@ -84,6 +84,7 @@ func (h *Host) AddPCI(p PCI) string {
 		pf := h.find("bus/pci/devices", p.PF)
 		h.link(dir+"/physfn", pf)
 		h.linkFrom(dir, fmt.Sprintf("%s/virtfn%d", pf, p.VF), dir)
+		h.uevents = append(h.uevents, pf) // sriov_enable in drivers/pci/iov.c
 	}
 	return h.add(dir, entry{bus: "pci", name: p.Address, driver: p.Driver, attrs: attrs, group: p.IOMMUGroup, nodes: p.Nodes})
 }
