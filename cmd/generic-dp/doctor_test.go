@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -29,7 +28,7 @@ func diagnose(t *testing.T, dir string) (map[string]finding, int) {
 		"doctor", "-o", "json", "--root", dir, "--sysfs", dir + "/machine/sys", "--dev", dir + "/machine/dev", "--config", dir + "/config.toml",
 		"--kubelet-dir", dir + "/kubelet", "--plugins-registry", dir + "/registry", "--node-name", "n1", "--pod-resources", dir + "/pods.sock", "--run-dir", dir + "/run/dp", "--state-dir", dir + "/state", "--cdi-dir", dir + "/cdi",
 	}, &out, &stderr)
-	var d doctor
+	var d diagnosis
 	if err := json.Unmarshal([]byte(out.String()), &d); err != nil {
 		t.Fatalf("%v: %s\n%s", err, stderr.String(), out.String())
 	}
@@ -38,16 +37,6 @@ func diagnose(t *testing.T, dir string) (map[string]finding, int) {
 		found[f.Check] = f
 	}
 	return found, code
-}
-
-func place(t testing.TB, file, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestDoctor(t *testing.T) {

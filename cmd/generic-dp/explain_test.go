@@ -1,43 +1,14 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/generic-dp/generic-dp/agent"
 	"github.com/generic-dp/generic-dp/catalog"
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
 )
-
-// recorded scans a recorded machine.
-func recorded(t *testing.T, machine string) (*flags, *agent.View) {
-	t.Helper()
-	f := newFlags()
-	f.paths.Sysfs = machine
-	cmd, _, err := newRoot(f).Find([]string{"devices"})
-	if err == nil {
-		err = f.unpack(cmd)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(f.unpacked); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := f.all.Set("allow", "all"); err != nil {
-		t.Fatal(err)
-	}
-	view, err := f.scan(t.Context(), &config.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f, view
-}
 
 // On every machine, each example is explained as it is matched: a resource has a reason
 // exactly if something is missing, and the devices that are offered.

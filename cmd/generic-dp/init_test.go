@@ -15,25 +15,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
 )
 
-func recordings(t *testing.T) []string {
-	t.Helper()
-	files, err := filepath.Glob("../../testdata/machines/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("recorded machines: %v, %v", files, err)
-	}
-	return files
-}
-
-// command runs a command that must succeed, and returns its output.
-func command(t *testing.T, args ...string) string {
-	t.Helper()
-	var out, stderr strings.Builder
-	if code := run(t.Context(), args, &out, &stderr); code != 0 {
-		t.Fatalf("%s: status %d: %s\n%s", strings.Join(args, " "), code, stderr.String(), out.String())
-	}
-	return out.String()
-}
-
 // What init writes for any machine passes check, and try offers every device in it.
 func TestInitIsOffered(t *testing.T) {
 	t.Parallel()

@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/generic-dp/generic-dp/agent"
+	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
 	"github.com/generic-dp/generic-dp/machine"
 )
@@ -52,6 +54,62 @@ func TestScripts(t *testing.T) {
 			},
 		},
 	})
+}
+
+func recordings(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("../../testdata/machines/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("recorded machines: %v, %v", files, err)
+	}
+	return files
+}
+
+// command runs a command that must succeed, and returns its output.
+func command(t *testing.T, args ...string) string {
+	t.Helper()
+	var out, stderr strings.Builder
+	if code := run(t.Context(), args, &out, &stderr); code != 0 {
+		t.Fatalf("%s: status %d: %s\n%s", strings.Join(args, " "), code, stderr.String(), out.String())
+	}
+	return out.String()
+}
+
+// recorded scans a recorded machine.
+func recorded(t *testing.T, machine string) (*flags, *agent.View) {
+	t.Helper()
+	f := newFlags()
+	f.paths.Sysfs = machine
+	cmd, _, err := newRoot(f).Find([]string{"devices"})
+	if err == nil {
+		err = f.unpack(cmd)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(f.unpacked); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := f.all.Set("allow", "all"); err != nil {
+		t.Fatal(err)
+	}
+	view, err := f.scan(t.Context(), &config.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, view
+}
+
+func place(t testing.TB, file, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A node's name, which a container may have chosen, is not interpreted by a terminal, and
