@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 	"unicode"
 
@@ -11,15 +10,15 @@ import (
 )
 
 // hardware binds a key to a table of attributes of hardware.
-func (t *table) hardware(name string, m *Match, help string) {
-	conditions := make(map[string]pattern.Values)
+func (t *table) hardware(name string, m *Match, example, help string) {
+	var conditions map[string]pattern.Values
 	if t.has(name) {
+		conditions = make(map[string]pattern.Values)
 		if m.Hardware == nil {
 			m.Hardware = make(map[string]map[string]pattern.Values)
 		}
 		m.Hardware[name] = conditions
 	}
-	first := attributes[slices.IndexFunc(attributes, func(a attribute) bool { return a.Table == name })]
 	t.table(name, func(v value) {
 		v.read(func(t *table) {
 			for i := range attributes {
@@ -28,7 +27,7 @@ func (t *table) hardware(name string, m *Match, help string) {
 				}
 			}
 		})
-	}, fmt.Sprintf("{ %s = %q }", first.Key, first.Example), help)
+	}, example, help)
 }
 
 // selectors binds the keys of a match that select nodes and hardware.
@@ -38,10 +37,10 @@ func (t *table) selectors(m *Match) {
 		glob = mountGlob
 	}
 	t.values("glob", &m.Glob, glob, "paths of device nodes on the host, below /dev")
-	t.hardware("usb", m, "USB device that the node belongs to: match.usb = {} is any but a root hub")
-	t.hardware("pci", m, "PCI function that the node belongs to: match.pci = {} is any but a sub-function")
-	t.hardware("net", m, "network interfaces: match.net = {} is any")
-	t.hardware("mdev", m, "mediated devices, parts of a PCI function: match.mdev = {} is any")
+	t.hardware("usb", m, `{ id = "10c4:ea60" }`, "USB device that the node belongs to: match.usb = {} is any but a root hub")
+	t.hardware("pci", m, `{ id = "10de:2204" }`, "PCI function that the node belongs to: match.pci = {} is any but a sub-function")
+	t.hardware("net", m, `{ type = "can" }`, "network interfaces: match.net = {} is any")
+	t.hardware("mdev", m, `{ type = "i915-GVTg_V5_4" }`, "mediated devices, parts of a PCI function: match.mdev = {} is any")
 	t.values("subsystem", &m.Subsystem, anyText, `kernel subsystem of the node, such as "tty", "video4linux" or "block"`)
 	t.values("driver", &m.Driver, anyText,
 		"driver of the node: of the nearest sysfs directory above it that has one, up to its hardware")

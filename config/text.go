@@ -61,24 +61,25 @@ type variable struct {
 	// device is set if its value depends on the device, and single if no two devices
 	// share it.
 	device, single bool
-	known          stage
+	// from is the first stage with a value for it.
+	from stage
 }
 
 // stage is when a text is completed: from its stage on, a variable is known.
 type stage int
 
 const (
-	atName      stage = iota // of the resource
-	atListing                // of a device, and in its CDI spec
-	atAllocate               // for each container
-	atLastStage              // for each container, after container.path
+	atName     stage = iota // of the resource
+	atListing               // of a device, and in its CDI spec
+	atAllocate              // for each container
+	afterPath               // for each container, after container.path
 )
 
 // unknownAt are the rules for variables of later stages.
 var unknownAt = [...]string{
-	atListing:   "which is made from the name",
-	atAllocate:  "which is known in env, annotations and, without container.cdi, container.path only",
-	atLastStage: "which is known in env and annotations only",
+	atListing:  "which is made from the name",
+	atAllocate: "which is known in env, annotations and, without container.cdi, container.path only",
+	afterPath:  "which is known in env and annotations only",
 }
 
 // Variables with a meaning for the checks of texts.
@@ -97,15 +98,15 @@ var variables = allVariables()
 func allVariables() []variable {
 	all := []variable{
 		{name: "id", sample: "x", device: true, single: true},
-		{name: device.IndexVar, sample: "0", known: atAllocate},
-		{name: device.CountVar, sample: "1", known: atAllocate},
-		{name: resourceVar, sample: "example.com/x", known: atListing},
-		{name: "RESOURCE", sample: "X", known: atListing},
-		{name: "RESOURCE_KUBEVIRT", sample: "X", known: atListing},
+		{name: device.IndexVar, sample: "0", from: atAllocate},
+		{name: device.CountVar, sample: "1", from: atAllocate},
+		{name: resourceVar, sample: "example.com/x", from: atListing},
+		{name: "RESOURCE", sample: "X", from: atListing},
+		{name: "RESOURCE_KUBEVIRT", sample: "X", from: atListing},
 		{name: "node_name", sample: "x"},
 		{name: "devnode", sample: "/dev/x", device: true, single: true},
 		{name: "kernel", sample: "x", device: true, single: true},
-		{name: "container_path", sample: "/dev/x", device: true, single: true, known: atLastStage},
+		{name: "container_path", sample: "/dev/x", device: true, single: true, from: afterPath},
 		{name: "numa", sample: "0", device: true},
 		{name: virtualVar, sample: "x", device: true, single: true},
 		{name: "cdi.name", sample: "example.com/x=x", device: true, single: true},
@@ -211,9 +212,9 @@ var (
 	companionNode  = role{want: `a path such as "/dev/kfd"`, at: atListing, check: pathBelowDev}
 	companionPath  = role{want: `a path such as "/dev/kfd"`, at: atListing, check: pathOrDirectory}
 	mountPath      = role{want: "an absolute path", at: atListing, check: absolutePath}
-	entryValue     = role{want: "a string", at: atLastStage}
-	annotationKey  = role{want: "a string", at: atLastStage, check: annotationName}
-	envKey         = role{want: "a string", at: atLastStage, check: envName}
+	entryValue     = role{want: "a string", at: afterPath}
+	annotationKey  = role{want: "a string", at: afterPath, check: annotationName}
+	envKey         = role{want: "a string", at: afterPath, check: envName}
 	cdiDevice      = role{want: `a name such as "nvidia.com/gpu=0"`, at: atListing, check: qualifiedName}
 	attributeValue = role{want: "a string", at: atListing}
 	netName        = role{want: `a name such as "can0"`, at: atListing, check: interfaceName}
@@ -247,8 +248,8 @@ func (v value) text(r role) (text device.Text) {
 	return text
 }
 
-// checkTexts checks the texts of a resource. sound is set if it has no other problem,
-// so that its globs are valid.
+// checkTexts checks the texts of a resource. sound is set if its keys have no problem, so
+// that its globs are valid.
 func (v value) checkTexts(r *Resource, sound bool) {
 	for _, u := range v.r.texts {
 		r.Variables = append(r.Variables, u.text.Vars()...)
@@ -265,8 +266,8 @@ func (u *textUse) check(r *Resource, sound bool) (rule, hint string) {
 	}
 	for _, name := range u.text.Vars() {
 		v, _ := variableNamed(name)
-		if v.known > at {
-			return fmt.Sprintf(`has "${%s}", %s: want another variable`, name, unknownAt[v.known]), ""
+		if v.from > at {
+			return fmt.Sprintf(`has "${%s}", %s: want another variable`, name, unknownAt[v.from]), ""
 		}
 		if rule := checkSource(name, r); sound && rule != "" {
 			return rule, ""

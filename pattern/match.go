@@ -238,6 +238,9 @@ func (a Alternative) Fits(n int, chars string) bool {
 
 // Join is a condition of the patterns of all conditions, which are of one kind.
 func Join(all ...Values) (joined Values) {
+	if len(all) == 1 {
+		return all[0]
+	}
 	for _, v := range all {
 		joined.kind = v.kind
 		joined.patterns = append(joined.patterns, v.patterns...)
@@ -256,6 +259,9 @@ func (v Values) Split() []Values {
 
 // Positive is v with each "!" removed.
 func (v Values) Positive() Values {
+	if !v.Negative() {
+		return v
+	}
 	positive := Values{kind: v.kind}
 	for _, p := range v.patterns {
 		p.written, p.not = strings.TrimSpace(strings.TrimPrefix(p.written, "!")), false
