@@ -178,8 +178,7 @@ func (r *resource) status(now *published, held podresources.Holders, allocatable
 func (a *Agent) degraded() []metrics.Problem {
 	missing := []metrics.Problem{}
 	for _, d := range a.watcher.Degraded() {
-		source, reason, _ := strings.Cut(d, ":")
-		missing = append(missing, metrics.Problem{Subject: source, Reason: strings.TrimSpace(reason)})
+		missing = append(missing, metrics.Problem(d))
 	}
 	for _, w := range []*watch.Watcher{a.kubelet.Files, a.reader.files, a.specFiles} {
 		if err := w.Degraded(); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/internal/watch"
 )
 
@@ -229,7 +230,7 @@ func TestMissingSources(t *testing.T) {
 		}
 		f.setRefuse(errors.New("no space"))
 		start(t, w)
-		want := []string{`file events: watch "/dev": no space`, "kernel events: refused"}
+		want := []device.Problem{{Subject: "file events", Reason: `watch "/dev": no space`}, {Subject: "kernel events", Reason: "refused"}}
 		if diff := cmp.Diff(want, w.Degraded()); diff != "" {
 			t.Error(diff)
 		}
@@ -253,7 +254,7 @@ func TestMissingSources(t *testing.T) {
 		if !waiting(w) {
 			t.Error("a source that broke did not wake anybody")
 		}
-		if diff := cmp.Diff([]string{"kernel events: broke"}, w.Degraded()); diff != "" {
+		if diff := cmp.Diff([]device.Problem{{Subject: "kernel events", Reason: "broke"}}, w.Degraded()); diff != "" {
 			t.Error(diff)
 		}
 		for text, n := range map[string]int{"level=WARN": 3, "level=INFO": 2} {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/internal/watch"
 )
 
@@ -143,15 +144,15 @@ func (w *Watcher) watchedDirs() []string {
 
 // Degraded lists the missing event sources and why, sorted. Without one of them there
 // is a full scan each minute.
-func (w *Watcher) Degraded() []string {
+func (w *Watcher) Degraded() []device.Problem {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var list []string
+	var list []device.Problem
 	if err := w.files.Degraded(); err != nil {
-		list = append(list, "file events: "+err.Error())
+		list = append(list, device.Problem{Subject: "file events", Reason: err.Error()})
 	}
 	if w.deaf != nil {
-		list = append(list, "kernel events: "+w.deaf.Error())
+		list = append(list, device.Problem{Subject: "kernel events", Reason: w.deaf.Error()})
 	}
 	return list
 }

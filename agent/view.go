@@ -1,0 +1,164 @@
+package agent
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/health"
+	"github.com/generic-dp/generic-dp/inventory"
+	"github.com/generic-dp/generic-dp/ledger"
+	"github.com/generic-dp/generic-dp/matchers"
+)
+
+// View is what a configuration matches on a scanned host.
+type View struct {
+	Snapshot  *device.Snapshot
+	Forms     device.Forms
+	Matched   matchers.Result
+	Decisions ledger.Decisions
+	// Problems are failed reads: of every scan, and of what the configuration uses.
+	Problems []device.Problem
+
+	unread []device.Unread
+
+	options matchers.Options
+	with    func(*config.Config) *View // see With
+}
+
+// With returns what another configuration matches on the host of a view of Scan.
+func (v *View) With(cfg *config.Config) *View { return v.with(cfg) }
+
+// Explain explains the resources of a configuration on the host of the view, see
+// matchers.Explain.
+func (v *View) Explain(cfg *config.Config, h *device.Hardware, n *device.Node) []matchers.Explanation {
+	return matchers.Explain(cfg, v.Snapshot, v.Forms, v.options, h, n)
+}
+
+// Variables lists the variables of hardware or a node, see matchers.Variables.
+func (v *View) Variables(h *device.Hardware, n *device.Node) []matchers.Variable {
+	return matchers.Variables(v.Snapshot, v.Forms, v.options, h, n)
+}
+
+// matchersHost provides host data for matching in addition to the snapshot.
+type matchersHost struct {
+	*inventory.Attributes
+	Paths
+}
+
+// view matches a scan, for every command.
+func view(cfg *config.Config, s scanned, specs *cdi.HostSpecs, prev ledger.Decisions, o Options) *View {
+	forms, decisions := ledger.Identify(s.snapshot, prev)
+	options := matchers.Options{
+		NodeName: o.NodeName, Allow: o.Allow, CDI: o.Paths.WritesCDI(),
+		Host: matchersHost{s.attrs, o.Paths},
+	}
+	problems := s.snapshot.Problems
+	if matchers.UsesCDIDevices(cfg) {
+		found, errs := specs.Devices()
+		options.CDIDevices = found
+		for _, err := range errs {
+			problems = append(slices.Clip(problems), device.Problem{Subject: "CDI specs", Reason: err.Error()})
+		}
+	}
+	matched := matchers.Match(cfg, s.snapshot, forms, options)
+	return &View{
+		Snapshot: s.snapshot, Forms: forms, Matched: matched, Decisions: decisions,
+		Problems: append(slices.Clip(problems), s.attrs.Problems()...),
+		unread:   append(s.attrs.Unread(), s.snapshot.Unread...),
+		options:  options,
+	}
+}
+
+// hasHardware reports whether there is hardware at a path of sysfs.
+func (v *View) hasHardware(path string) bool {
+	return slices.Contains(v.unread, device.Unread{Path: path}) || v.hardware(path) != nil
+}
+
+// hardware returns the hardware with a sysfs path, nil for none.
+func (v *View) hardware(path string) *device.Hardware {
+	all := v.Snapshot.Hardware
+	if i, found := sort.Find(len(all), func(i int) int { return strings.Compare(path, all[i].Path) }); found {
+		return all[i]
+	}
+	return nil
+}
+
+// node returns the node at a path of the host; nil is none.
+func (v *View) node(path string) *device.Node {
+	all := v.Snapshot.Nodes
+	if i, found := sort.Find(len(all), func(i int) int { return strings.Compare(path, all[i].Path) }); found {
+		return all[i]
+	}
+	return nil
+}
+
+// checks are the health checks of all devices, by ID.
+func (v *View) checks() map[string]health.Check {
+	all := map[string]health.Check{}
+	for _, m := range v.Matched.Resources {
+		maps.Copy(all, m.Checks)
+	}
+	return all
+}
+
+// probeFor is how long a command waits for health checks.
+const probeFor = 2 * time.Second
+
+// Probe runs every health check once, for probeFor at most, and makes failures problems
+// of their offers.
+func (v *View) Probe(ctx context.Context, paths Paths) {
+	reasons := health.Once(ctx, paths.local, v.checks(), probeFor)
+	for _, m := range v.Matched.Resources {
+		for i := range m.Offers {
+			if o := &m.Offers[i]; o.Problem == "" {
+				o.Problem = reasons[o.ID]
+			}
+		}
+	}
+}
+
+// Scan waits scanFor for unread devices, and scans every scanEvery.
+const (
+	scanFor   = 2 * time.Second
+	scanEvery = 250 * time.Millisecond
+)
+
+// Scan scans the host once and matches it, with the identity decisions of a serving
+// instance if readable, so that both show the same IDs.
+func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
+	scanner := inventory.New(o.Paths.Inventory())
+	persisted, err := ledger.Load(o.Paths.StateDir)
+	if err != nil {
+		persisted = ledger.Persisted{}
+	}
+	specs := o.Paths.HostSpecs()
+	for deadline := time.Now().Add(scanFor); ; {
+		snap, err := scanner.Scan(ctx)
+		if err != nil {
+			return nil, err
+		}
+		with := func(cfg *config.Config) *View {
+			return view(cfg, scanned{snap, scanner.Attributes(), true}, specs, persisted.Decisions, o)
+		}
+		v := with(cfg)
+		v.with = with
+		if len(v.unread) == 0 || !time.Now().Before(deadline) || !sleep(ctx, scanEvery) {
+			return v, nil
+		}
+	}
+}
+
+// Record returns the reads of a configuration, for package machine to record in
+// addition to the scan.
+func Record(cfg *config.Config, o Options) func(*device.Snapshot, *inventory.Attributes) {
+	return func(snap *device.Snapshot, attrs *inventory.Attributes) {
+		view(cfg, scanned{snap, attrs, true}, o.Paths.HostSpecs(), ledger.Decisions{}, o)
+	}
+}
