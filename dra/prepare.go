@@ -121,10 +121,12 @@ func (p *Plugin) bounded(ctx context.Context, f func(context.Context) error) err
 	}
 }
 
+// prepare writes the files of a claim. A group is what one container gets: each of its
+// requests brings the devices' own CDI names, and one of the claim for what devices give
+// together.
 func (p *Plugin) prepare(ctx context.Context, claim cdi.Claim, groups [][]allocated) ([]*claims.Device, error) {
 	var devices []*claims.Device
 	held := map[string]*Device{} // by key
-	given := map[string]bool{}   // CDI names, by request
 	for _, group := range groups {
 		names := make([]string, len(group))
 		for i := range group {
@@ -134,23 +136,29 @@ func (p *Plugin) prepare(ctx context.Context, claim cdi.Claim, groups [][]alloca
 		if err != nil {
 			return nil, err
 		}
+		given := map[string][]string{} // CDI names, by request
 		for i, a := range group {
-			var ids []string
+			before := len(given[a.Request])
 			for _, id := range found[i].CDI { // devices share names of the host, and slots all
-				if once := a.Request + " " + id; !given[once] {
-					given[once], ids = true, append(ids, id)
+				if !slices.Contains(given[a.Request], id) {
+					given[a.Request] = append(given[a.Request], id)
 				}
 			}
 			at := slices.IndexFunc(claim.Requests, func(r cdi.Request) bool { return r.Name == a.Request })
 			if at < 0 {
 				at = len(claim.Requests)
-				claim.Requests = append(claim.Requests, cdi.Request{Name: a.Request, Env: r.Env, Mounts: append(slices.Clip(r.Mounts), p.metadataMount(claim, a.Request))})
-				ids = append(ids, claim.CDIName(claim.Requests[at]))
+				request := cdi.Request{Name: a.Request, Env: r.Env, Mounts: append(slices.Clip(r.Mounts), p.metadataMount(claim, a.Request))}
+				claim.Requests = append(claim.Requests, request)
+				given[a.Request] = append(given[a.Request], claim.CDIName(request))
 			}
-			request, key := &claim.Requests[at], found[i].key()
-			request.Devices, held[key] = append(request.Devices, key), &found[i]
-			slices.Sort(request.Devices)
-			devices = append(devices, &claims.Device{RequestNames: []string{baseRequest(a.Request)}, PoolName: a.Pool, DeviceName: a.Device, ShareId: a.ShareID, CdiDeviceIds: ids})
+			key := found[i].key()
+			held[key] = &found[i]
+			claim.Requests[at].Devices = append(claim.Requests[at].Devices, key)
+			slices.Sort(claim.Requests[at].Devices)
+			devices = append(devices, &claims.Device{
+				RequestNames: []string{baseRequest(a.Request)}, PoolName: a.Pool, DeviceName: a.Device, ShareId: a.ShareID,
+				CdiDeviceIds: slices.Clone(given[a.Request][before:]),
+			})
 		}
 	}
 	if err := p.free(ctx, claim, held); err != nil {
@@ -198,11 +206,9 @@ func (p *Plugin) allocation(ctx context.Context, c *cdi.Claim) (groups [][]alloc
 	if len(ours) == 0 {
 		return nil, fmt.Errorf("has no device of %s", Driver)
 	}
-	if object.Metadata.Annotations["resource.kubernetes.io/extended-resource-claim"] != "true" {
-		return [][]allocated{ours}, nil
-	}
+	extended := object.Metadata.Annotations["resource.kubernetes.io/extended-resource-claim"] == "true"
 	for _, r := range ours {
-		i := slices.IndexFunc(groups, func(g []allocated) bool { return g[0].Request == r.Request })
+		i := slices.IndexFunc(groups, func(g []allocated) bool { return !extended || g[0].Request == r.Request })
 		if i < 0 {
 			i, groups = len(groups), append(groups, nil)
 		}

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
@@ -78,7 +80,7 @@ func (p *published) until(what string, ok func([]slice) bool) []slice {
 	deadline := time.After(20 * time.Second)
 	for {
 		changed := p.server.Changed()
-		all := p.slices()
+		all := serverSlices(p.t, p.server)
 		if ok(all) {
 			return all
 		}
@@ -92,19 +94,15 @@ func (p *published) until(what string, ok func([]slice) bool) []slice {
 	}
 }
 
-// slices are the server's, by name.
-func (p *published) slices() []slice {
-	p.t.Helper()
-	objects := p.server.Objects(slicesPath)
-	var out []slice
+// serverSlices are the server's, by name.
+func serverSlices(t testing.TB, server *kubeapitest.Server) (out []slice) {
+	t.Helper()
+	objects := server.Objects(slicesPath)
 	for _, path := range slices.Sorted(maps.Keys(objects)) {
 		text, err := json.Marshal(objects[path])
-		if err != nil {
-			p.t.Fatal(err)
-		}
 		var s slice
-		if err := json.Unmarshal(text, &s); err != nil {
-			p.t.Fatal(err)
+		if err := errors.Join(err, json.Unmarshal(text, &s)); err != nil {
+			t.Error(err)
 		}
 		out = append(out, s)
 	}
@@ -245,6 +243,42 @@ func TestOneDeviceIsOneWrite(t *testing.T) {
 	p.stop()
 	if now := writes(p.server); len(now) != before+4 {
 		t.Errorf("%d writes, want all 4 slices once", len(now)-before)
+	}
+}
+
+// Consumers see each write by itself: in a whole pool no device is twice, whatever comes and
+// goes.
+func TestNoDeviceIsTwiceInAPool(t *testing.T) {
+	t.Parallel()
+	server := newServer(t)
+	server.Fault(func(*http.Request, kubeapitest.Object) int {
+		generation, whole := int64(0), map[int64][]slice{}
+		for _, s := range serverSlices(t, server) {
+			g := s.Spec.Pool.Generation
+			generation, whole[g] = max(generation, g), append(whole[g], s)
+		}
+		seen := map[string]bool{}
+		for _, s := range whole[generation] {
+			for _, d := range s.Spec.Devices {
+				if seen[d.Name] && s.Spec.Pool.ResourceSliceCount == len(whole[generation]) {
+					t.Errorf("generation %d has %s twice", generation, d.Name)
+				}
+				seen[d.Name] = true
+			}
+		}
+		return 0
+	})
+	p := start(t, server)
+	ids := numbered(200)
+	for i := range 20 {
+		first := rand.IntN(len(ids))
+		some := slices.Clone(ids[first : first+rand.IntN(len(ids)-first)])
+		p.Set(devices(some...))
+		p.until("published", has(some...))
+		if i%5 == 0 {
+			p.stop()
+			p = start(t, server)
+		}
 	}
 }
 
