@@ -111,11 +111,6 @@ func (s *server) GetDevicePluginOptions(context.Context, *v1beta1.Empty) (*v1bet
 	return pluginOptions(), nil
 }
 
-// PreStartContainer is not requested; it succeeds nevertheless.
-func (s *server) PreStartContainer(context.Context, *v1beta1.PreStartContainerRequest) (*v1beta1.PreStartContainerResponse, error) {
-	return &v1beta1.PreStartContainerResponse{}, nil
-}
-
 // ListAndWatch sends the whole list at once and after every change. The kubelet
 // never opens a second stream, so the end of this one ends the server.
 func (s *server) ListAndWatch(_ *v1beta1.Empty, stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse]) (err error) {

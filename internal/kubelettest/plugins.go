@@ -211,19 +211,3 @@ func (r *resource) healthy() map[string]bool {
 	}
 	return ids
 }
-
-// numa returns the NUMA nodes of a device, none if it is not listed.
-func (r *resource) numa(id string) []int64 {
-	var nodes []int64
-	if r == nil {
-		return nil
-	}
-	for _, d := range r.devices {
-		if d.GetID() == id {
-			for _, n := range d.GetTopology().GetNodes() {
-				nodes = append(nodes, n.GetID())
-			}
-		}
-	}
-	return nodes
-}

@@ -155,11 +155,16 @@ func (p *process) List(context.Context, *podresourcesv1.ListPodResourcesRequest)
 	defer p.mu.Unlock()
 	resp := &podresourcesv1.ListPodResourcesResponse{}
 	for _, c := range slices.SortedFunc(maps.Keys(p.admitted), compareClaims) {
-		container := &podresourcesv1.ContainerResources{Name: c.Container, Devices: p.containerDevices(c.Resource, p.admitted[c].IDs)}
+		container := &podresourcesv1.ContainerResources{Name: c.Container, Devices: containerDevices(c.Resource, p.admitted[c].IDs)}
 		resp.PodResources = append(resp.PodResources, podOf(c.Namespace, c.Pod, container))
 	}
 	resp.PodResources = append(resp.PodResources, p.dynamicResources()...)
 	return resp, p.refusedPods
+}
+
+// containerDevices leaves out NUMA nodes, of which the kubelet has an entry each.
+func containerDevices(name string, ids []string) []*podresourcesv1.ContainerDevices {
+	return []*podresourcesv1.ContainerDevices{{ResourceName: name, DeviceIds: ids}}
 }
 
 func podOf(namespace, name string, c *podresourcesv1.ContainerResources) *podresourcesv1.PodResources {
@@ -172,28 +177,9 @@ func (p *process) GetAllocatableResources(context.Context, *podresourcesv1.Alloc
 	defer p.mu.Unlock()
 	resp := &podresourcesv1.AllocatableResourcesResponse{}
 	for _, name := range slices.Sorted(maps.Keys(p.resources)) {
-		resp.Devices = append(resp.Devices, p.containerDevices(name, slices.Sorted(maps.Keys(p.resources[name].healthy())))...)
+		resp.Devices = append(resp.Devices, containerDevices(name, slices.Sorted(maps.Keys(p.resources[name].healthy())))...)
 	}
 	return resp, p.refusedPods
-}
-
-// containerDevices has an entry for each device and each of its NUMA nodes, like the
-// kubelet.
-func (k *Kubelet) containerDevices(name string, ids []string) []*podresourcesv1.ContainerDevices {
-	var devices []*podresourcesv1.ContainerDevices
-	for _, id := range ids {
-		entry := func(topology *podresourcesv1.TopologyInfo) {
-			devices = append(devices, &podresourcesv1.ContainerDevices{ResourceName: name, DeviceIds: []string{id}, Topology: topology})
-		}
-		nodes := k.resources[name].numa(id)
-		if len(nodes) == 0 {
-			entry(nil)
-		}
-		for _, node := range nodes {
-			entry(&podresourcesv1.TopologyInfo{Nodes: []*podresourcesv1.NUMANode{{ID: node}}})
-		}
-	}
-	return devices
 }
 
 func compareClaims(a, b Claim) int {
