@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Whoever reaches the listener may be hostile. These bound memory and files, whatever
@@ -41,19 +43,21 @@ func Listen(address string) (net.Listener, error) {
 // half a second, even if it is closed meanwhile: 64 of them would keep probes out.
 func (m *Metrics) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
-	open := conns{handlers: make(chan struct{}, 2*maxConns)}
-	defer func() { // when all have ended
+	var open conns
+	// Those of closed connections included, which end at once unless they render a response:
+	// that is one at most.
+	var handlers errgroup.Group
+	handlers.SetLimit(2 * maxConns)
+	defer func() {
 		cancel()
-		for range cap(open.handlers) {
-			open.handlers <- struct{}{}
-		}
+		_ = handlers.Wait() // they have no errors
 	}()
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 	for {
 		c, err := l.Accept()
 		switch {
 		case err == nil:
-			open.serve(ctx, c.(*net.TCPConn), m.serve)
+			handlers.Go(open.handler(ctx, c.(*net.TCPConn), m.serve))
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, net.ErrClosed):
@@ -71,10 +75,6 @@ func (m *Metrics) Serve(ctx context.Context, l net.Listener) error {
 // address that has the most is closed: neither connections that stay open nor a flood
 // from another address than the kubelet's keep a probe out.
 type conns struct {
-	// handlers has an element for each handler that runs, those of closed connections
-	// included, which end at once unless they render a response: that is one at most.
-	handlers chan struct{}
-
 	mu     sync.Mutex
 	oldest []*conn // first
 }
@@ -84,14 +84,13 @@ type conn struct {
 	close context.CancelFunc
 }
 
-// serve has a connection handled and closes it then, or when ctx ends.
-func (s *conns) serve(ctx context.Context, c *net.TCPConn, handle func(context.Context, net.Conn)) {
-	s.handlers <- struct{}{}
+// handler adds a connection and returns its handler, which closes it in the end, or when
+// ctx ends.
+func (s *conns) handler(ctx context.Context, c *net.TCPConn, handle func(context.Context, net.Conn)) func() error {
 	ctx, cancel := context.WithCancel(ctx)
 	this := &conn{from: addressOf(c.RemoteAddr()), close: cancel}
 	s.add(this)
-	go func() {
-		defer func() { <-s.handlers }()
+	return func() error {
 		defer s.remove(this)
 		defer cancel()
 		defer c.Close()
@@ -106,7 +105,8 @@ func (s *conns) serve(ctx context.Context, c *net.TCPConn, handle func(context.C
 		// A client closes the connection when it has read everything.
 		_ = c.CloseWrite()
 		_, _ = io.CopyN(io.Discard, c, maxHeader)
-	}()
+		return nil
+	}
 }
 
 func (s *conns) add(c *conn) {
