@@ -245,8 +245,6 @@ func (k *Kubelet) CutStream(name string) {
 
 // List is a list that a plugin sent.
 type List struct {
-	// Socket is the path of the plugin's socket.
-	Socket  string
 	At      time.Time
 	Devices []*v1beta1.Device
 }

@@ -89,7 +89,7 @@ func (p *process) follow(c *client) {
 		}
 		p.update(func() {
 			if p.process == p {
-				p.resources[c.resource].take(c, resp.GetDevices())
+				p.resources[c.resource].take(resp.GetDevices())
 			}
 		})
 	}
@@ -176,10 +176,10 @@ func (r *resource) find(socket string) *client {
 }
 
 // take takes a list from any plugin: the last writer wins.
-func (r *resource) take(c *client, devices []*v1beta1.Device) {
+func (r *resource) take(devices []*v1beta1.Device) {
 	r.devices, r.stale = devices, false
 	r.received++
-	r.lists = append(r.lists, List{Socket: c.socket, At: time.Now(), Devices: devices})
+	r.lists = append(r.lists, List{At: time.Now(), Devices: devices})
 	if len(r.lists) > maxHistory {
 		r.lists = slices.Delete(r.lists, 0, len(r.lists)-maxHistory)
 	}
