@@ -3,7 +3,6 @@ package conformance_test
 import (
 	"fmt"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -205,28 +204,4 @@ func TestTerminationRemovesSocketsAndKeepsLinksAndSpecs(t *testing.T) {
 	if o := n.RunOptions(t, pod, "main"); len(o.Devices) != 1 {
 		t.Errorf("devices of a container that restarts without the plugin: %v", o.Devices)
 	}
-}
-
-// A killed program leaves its socket, which must not block the next one.
-func TestKilledProgramRestartsWithTheSameIDs(t *testing.T) {
-	n := newNode(t, devicemanager.Options{})
-	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
-	n.Plug(aStick("1-2", "BBBB2222", "ttyUSB1"))
-	p := n.serve(sticks)
-	n.WaitCount(t, stick, count(2, 2))
-	pod := n.admit(devicemanager.Pod("kept", stick, 1))
-	held := n.Devices(pod, "main", stick)
-	var back []time.Duration
-	for range 5 {
-		p.Signal(t, syscall.SIGKILL)
-		p.Wait(t, limit)
-		n.WaitCount(t, stick, count(2, 0))
-		began := time.Now()
-		p.Restart(t)
-		back = append(back, n.tookCount(began, stick, count(2, 2)))
-	}
-	t.Logf("start of the program to allocatable: %s", figures(back))
-	n.holds(pod, stick, held...)
-	n.admit(devicemanager.Pod("other", stick, 1))
-	n.refuse(devicemanager.Pod("third", stick, 1), "Available: 0")
 }

@@ -1,8 +1,6 @@
 package node_test
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
@@ -94,50 +92,4 @@ func TestKubeletRestart(t *testing.T) {
 	n.Kubelet.WaitAllocatable(t, zigbee, 2)
 	second := n.run(t, bed.Workload("third", zigbee, 1))
 	wantNode(t, second.Report(t, "main"), "/dev/zigbee", other.number())
-}
-
-// TestKubeletRestarts restarts the kubelet ten times, and then adds and removes ten
-// devices: the kubelet learns of each at once.
-func TestKubeletRestarts(t *testing.T) {
-	t.Parallel()
-	const resource = "example.com/node"
-	n := newNode(t)
-	n.mknod(t, "node-a", 100)
-	n.serve(t, `
-[[resource]]
-name = "node"
-match.glob = "/dev/node-*"
-`)
-	n.Kubelet.WaitAllocatable(t, resource, 1)
-	for range 10 {
-		n.Kubelet.Restart(t)
-		n.Kubelet.WaitReady(t)
-		n.Kubelet.WaitAllocatable(t, resource, 1)
-	}
-	want := 1
-	for i, change := range []string{"+b", "+c", "-a", "+d", "-b", "-c", "+e", "+a", "-d", "-e"} {
-		name := "node-" + change[1:]
-		if change[0] == '+' {
-			n.mknod(t, name, uint32(101+i))
-			want++
-		} else {
-			n.Rm(name)
-			want--
-		}
-		n.Kubelet.WaitAllocatable(t, resource, want)
-		_, there := n.allocatable(t, resource)[name]
-		if there != (change[0] == '+') {
-			t.Errorf("after %s: %v", change, n.allocatable(t, resource))
-		}
-	}
-	if left := n.sockets(t); len(left) != 1 {
-		t.Errorf("sockets: %v", left)
-	}
-	entries, err := os.ReadDir(filepath.Join(n.PluginDir(), "run"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(entries) > 2 { // the lock and the links
-		t.Errorf("left in the run directory: %v", entries)
-	}
 }

@@ -11,10 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
-	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
-	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
 // spec is the container in the runtime: parts of its OCI spec, and its annotations.
@@ -62,31 +60,6 @@ func (n *node) inspect(t testing.TB, p *bed.Pod, container string) spec {
 	}
 	info.RuntimeSpec.Annotations = resp.Status.Annotations
 	return info.RuntimeSpec
-}
-
-// allocatable returns the allocatable devices of a resource, with the NUMA nodes of
-// each.
-func (n *node) allocatable(t testing.TB, resource string) map[string][]int64 {
-	t.Helper()
-	var resp *podresources.AllocatableResourcesResponse
-	wait.Until(t, limit, "allocatable resources", func() (err error) { // the kubelet limits the rate
-		resp, err = n.Kubelet.Resources.GetAllocatableResources(t.Context(), &podresources.AllocatableResourcesRequest{})
-		return err
-	})
-	devices := map[string][]int64{}
-	for _, d := range resp.Devices {
-		if d.ResourceName != resource {
-			continue
-		}
-		for _, id := range d.DeviceIds {
-			numa := devices[id]
-			for _, n := range d.GetTopology().GetNodes() {
-				numa = append(numa, n.ID)
-			}
-			devices[id] = numa
-		}
-	}
-	return devices
 }
 
 // answer is the response of the program to Allocate, as the kubelet keeps it for every
