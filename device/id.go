@@ -1,10 +1,10 @@
 package device
 
 import (
-	"slices"
+	"crypto/sha256"
+	"encoding/base32"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 )
 
@@ -314,97 +314,139 @@ func listName(s, separator string) string {
 	return strings.Join(parts, ":")
 }
 
-// PlaceholderSerial reports whether s is not a serial number but a manufacturer's
-// placeholder, which any number of devices may have. The rules consider only letters
-// and digits, ignoring case, and no label in front ("SN0001", "0x0001"):
-//
-//   - fewer than three characters: "", "0", "1.0"
-//   - one character repeated: "00000000", "ffffff", "00:00:00:00:00:00"
-//   - zeros and a final one, repeatedly: "0001", "00000001", "001000001"
-//   - counting up from 0, 1 or a, decimal, hexadecimal or by letters, repeatedly:
-//     "123456", "0123456789ABCDEF", "12345678901234567890", "ABCDEFGH"
-//   - the same with each character repeated, and one more: "AAAABBBBCCCC1"
-//   - counting down to 0 or 1: "87654321", "9876543210"
-//   - a date before one of these, or before a number that ends in five zeros:
-//     "200901010001", "20100201396000000"
-//   - a PCI address, which the kernel gives its root hubs: "0000:00:14.0"
-//   - words for a missing serial: "None", "N/A", "Default string",
-//     "Serial Number", "To be filled by O.E.M."
-//
-// Other shared serials show only when several devices are present, and are handled
-// elsewhere.
-func PlaceholderSerial(s string) bool {
-	s = strings.ToLower(strings.TrimSpace(s))
-	if IsPCIAddress(s) {
-		return true
-	}
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsLetter(r) || unicode.IsDigit(r) {
-			return r
-		}
-		return -1
-	}, s)
-	if slices.Contains(noSerial, s) {
-		return true
-	}
-	for _, label := range []string{"serialnumber", "serial", "sn", "0x"} {
-		if rest, ok := strings.CutPrefix(s, label); ok {
-			s = rest
-			break
-		}
-	}
-	return isPattern(s)
+// The characters of IDs: alnum starts and ends a field, inner is allowed in between.
+const (
+	decimal = "0123456789"
+	lower   = "abcdefghijklmnopqrstuvwxyz"
+	upper   = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	alnum   = decimal + lower + upper
+	inner   = alnum + "_-."
+)
+
+// consists reports whether s is not empty and has only these characters.
+func consists(s, characters string) bool { return s != "" && strings.Trim(s, characters) == "" }
+
+// bounded reports whether s consists of characters, and starts and ends with a letter
+// or digit.
+func bounded(s, characters string) bool {
+	return consists(s, characters) && strings.Trim(s, "_-.:") == s
 }
 
-// isPattern reports whether s follows one of the rules without words.
-func isPattern(s string) bool {
-	runes := []rune(s)
-	return len(runes) < 3 ||
-		strings.Trim(s, string(runes[0])) == "" ||
-		s[0] == '0' && strings.HasSuffix(s, "1") && strings.Trim(s, "01") == "" && !strings.Contains(s, "11") ||
-		counts(s) || countsRepeated(runes) || countsRepeated(runes[:len(runes)-1]) ||
-		dated(s)
+// ValidID reports whether id is in the grammar of IDs and no longer than
+// MaxID.
+func ValidID(id string) bool {
+	return len(id) <= MaxID && bounded(id, inner+":") && !strings.Contains(id, "::")
 }
 
-// dated reports whether s is a date of a product and nothing that tells its devices apart.
-func dated(s string) bool {
-	const layout = "20060102"
-	if len(s) < len(layout) {
+// The hash part: a mark and hashLen characters of five bits each, HashLen together.
+const (
+	hashMark = "-x"
+	hashLen  = 10
+	HashLen  = len(hashMark) + hashLen
+)
+
+// HashPart returns the mark and the hash of a replaced text, HashLen characters.
+func HashPart(exact string) string {
+	sum := sha256.Sum256([]byte(exact))
+	return hashMark + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:])[:hashLen])
+}
+
+// replaced returns a field: the readable part within the grammar, and the hash of
+// exact.
+func replaced(readable, exact string) string {
+	readable = sanitize(readable)
+	if readable == "" {
+		readable = "x"
+	}
+	return readable + HashPart(exact)
+}
+
+// field returns s if it can be a field of an ID, otherwise its replacement.
+func field(s string) string {
+	if isClean(s) {
+		return s
+	}
+	return replaced(s, s)
+}
+
+// acpiField is field, but keeps the name of an ACPI device.
+func acpiField(s string) string {
+	if isACPIName(s) {
+		return s
+	}
+	return field(s)
+}
+
+// fit cuts an ID to limit characters, which is more than HashLen.
+func fit(id string, limit int) string {
+	if len(id) <= limit {
+		return id
+	}
+	return strings.TrimRight(id[:limit-HashLen], ":_-.") + HashPart(id)
+}
+
+// isClean reports whether s can be an unmodified field. A text like a replacement
+// cannot, since it would be ambiguous.
+func isClean(s string) bool { return bounded(s, inner) && !hasHash(s) }
+
+// hasHash reports whether s ends like a hash part.
+func hasHash(s string) bool {
+	i := len(s) - HashLen
+	if i < 0 || s[i:i+len(hashMark)] != hashMark {
 		return false
 	}
-	date, err := time.Parse(layout, s[:len(layout)])
-	rest := s[len(layout):]
-	return err == nil && date.Year() >= 1990 && date.Year() < 2060 && (strings.HasSuffix(rest, "00000") || isPattern(rest))
+	return consists(s[i+len(hashMark):], decimal+"abcdefghijklmnopqrstuv")
 }
 
-// noSerial holds the words, reduced to their letters and digits.
-var noSerial = []string{
-	"blank", "default", "defaultserial", "defaultstring", "demo", "dummy", "empty", "example", "invalid",
-	"iserial", "iserialnumber", "none", "noserial", "noserialnumber", "notapplicable", "notavailable",
-	"notdefined", "notset", "notspecified", "null", "oem", "sample", "serial", "serialno", "serialnum",
-	"serialnumber", "string", "systemserialnumber", "test", "tobefilled", "tobefilledbyoem", "undefined",
-	"unknown", "usbserial", "xxxserial",
+// sanitize reduces s to the grammar of a field, possibly to nothing.
+func sanitize(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if strings.ContainsRune(inner, r) {
+			return r
+		}
+		return '_'
+	}, s)
+	return strings.Trim(s, "_-.")
 }
 
-// countings are the sequences that placeholders count along.
-var countings = []string{"0123456789", "1234567890", "0123456789abcdef", "123456789abcdef0", "abcdefghijklmnopqrstuvwxyz"}
+// IsPCIAddress reports whether s is domain:bus:device.function as formatted by the
+// kernel. Behind some controllers a domain has more than four digits.
+func IsPCIAddress(s string) bool {
+	i := len(s) - len(":3b:00.0")
+	return i >= 4 && s[i] == ':' && s[i+3] == ':' && s[i+6] == '.' &&
+		isHex(s[:i]) && isHex(s[i+1:i+3]) && isHex(s[i+4:i+6]) && isDigits(s[i+7:])
+}
 
-// counts reports whether s counts up from the start of a sequence, repeatedly, or down
-// to its start.
-func counts(s string) bool {
-	down := []rune(s)
-	slices.Reverse(down)
-	for _, c := range countings {
-		repeated := strings.Repeat(c, len(s)/len(c)+1)
-		if strings.HasPrefix(repeated, s) || strings.HasPrefix(repeated, string(down)) {
-			return true
+// isACPIName reports whether s is the kernel's name of a device of the ACPI tables: the
+// device's ID, three or four letters and four digits, and its number, "ARMH0011:00"
+// (acpi_device_set_name in drivers/acpi/scan.c). It is the only kind of name with a
+// colon that is unambiguous.
+func isACPIName(s string) bool {
+	id, number, ok := strings.Cut(s, ":")
+	return ok && (len(id) == 7 || len(id) == 8) && consists(id, decimal+upper) && len(number) == 2 && number[0] <= '9' && isHex(number)
+}
+
+// isChain reports whether s is a chain of ports, "1.4".
+func isChain(s string) bool {
+	for port := range strings.SplitSeq(s, ".") {
+		if !isDigits(port) {
+			return false
 		}
 	}
-	return false
+	return true
 }
 
-// countsRepeated reports whether s counts with each character repeated.
-func countsRepeated(s []rune) bool {
-	once := slices.Compact(slices.Clone(s))
-	return len(once) >= 3 && len(once)*2 <= len(s) && counts(string(once))
+func isDigits(s string) bool { return consists(s, decimal) }
+
+func isHex(s string) bool { return consists(s, decimal+"abcdef") }
+
+// MaxNetName is the maximum length of the name of a network interface: IFNAMSIZ without
+// the terminating zero (include/uapi/linux/if.h).
+const MaxNetName = 15
+
+// ValidNetName reports whether the kernel accepts the name of a network interface
+// (dev_valid_name in net/core/dev.c), and it has no control characters.
+func ValidNetName(name string) bool {
+	return name != "" && len(name) <= MaxNetName && name != "." && name != ".." &&
+		!strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r == ':' || unicode.IsSpace(r) || unicode.IsControl(r) })
 }

@@ -1,14 +1,10 @@
 package inventory
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
-	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"sort"
 	"strconv"
@@ -18,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/internal/dirents"
 	"github.com/generic-dp/generic-dp/internal/slow"
 	"github.com/generic-dp/generic-dp/sysfs"
 )
@@ -256,49 +251,4 @@ func (s *slowAttributes) tooLate(file sysfs.File) {
 	v := s.texts[file]
 	v.late = true
 	s.texts[file] = v
-}
-
-const (
-	hostSysfs = "/sys"
-	hostProc  = "/proc"
-)
-
-// procOf returns the /proc that belongs to a sysfs: this kernel's for this kernel's
-// own, and the directory next to it for any other, such as that of a recorded machine.
-func procOf(root string) string {
-	if root == hostSysfs || dirents.FSType(root) == unix.SYSFS_MAGIC {
-		return hostProc
-	}
-	return filepath.Join(filepath.Dir(filepath.Clean(root)), "proc")
-}
-
-// proc reads files below /proc with one record per line.
-type proc struct {
-	root string
-	kept map[string]string // for a recording: used lines by file; nil does not record
-}
-
-// each calls use for every line of a file, which returns the part of the line that
-// matters to the scan, as a line with the same meaning: the rest is left out of
-// recordings. A missing file has no lines.
-func (p proc) each(file string, use func(line []byte) (matters string)) error {
-	f, err := os.Open(filepath.Join(p.root, file))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	var kept strings.Builder
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		if line := use(lines.Bytes()); line != "" && p.kept != nil {
-			kept.WriteString(line + "\n")
-		}
-	}
-	if kept.Len() > 0 {
-		p.kept[file] = kept.String()
-	}
-	return lines.Err()
 }

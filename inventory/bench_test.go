@@ -115,7 +115,7 @@ func BenchmarkScan(b *testing.B) {
 					uevents := h.Uevents()
 					b.StartTimer()
 					before := cpu()
-					scan(b, inventory.Batch{Names: true, Paths: uevents})
+					scan(b, inventory.Batch{Paths: uevents})
 					used += cpu() - before
 				}
 				b.ReportMetric(float64(used.Nanoseconds())/float64(b.N), "cpu-ns/op")

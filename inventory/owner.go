@@ -246,6 +246,20 @@ func scsiAddress(name string) (target, lun int, ok bool) {
 	return target, lun, err == nil && lunErr == nil && target < 1000 && lun < 1000
 }
 
+// busDevice returns the device of a bus that owns dir: the nearest mediated device,
+// otherwise the result of the function busDevice. The names of mediated devices do not
+// identify them as such, so that removed ones are unknown.
+func (c *scan) busDevice(dir string) (bus device.Bus, found string) {
+	if c.hasMDevs {
+		for d := dir; d != ""; d = up(d) {
+			if h := c.hardware[d]; h != nil && h.MDev != nil {
+				return device.MDevBus, d
+			}
+		}
+	}
+	return busDevice(dir)
+}
+
 // busDevice returns the directory of the nearest USB device at or above dir, otherwise
 // that of the nearest PCI function or sub-function, by their names: USB devices are nested from the
 // root hub on (usb1/1-2/1-2.4), PCI functions from the host bridge on

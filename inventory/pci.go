@@ -102,3 +102,17 @@ func (s *Scanner) readPCI(c *scan) {
 		}
 	}
 }
+
+// readMDevs adds the mediated devices of the host. Their parents are above them in
+// sysfs, so that finish finds them like any other parent.
+func (c *scan) readMDevs() {
+	for _, e := range c.onBus(device.MDevBus, c.sysfs.MDevs) {
+		m, err := c.sysfs.MDev(e.Path)
+		if !c.sysfs.Exists(e.Path) {
+			continue
+		}
+		c.problems.add(e.Path, err)
+		c.add(&device.Hardware{Bus: device.MDevBus, Path: e.Path, Name: e.Name, NUMA: -1, MDev: &m})
+		c.hasMDevs = true
+	}
+}

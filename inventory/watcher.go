@@ -34,13 +34,12 @@ type WatchOptions struct {
 	Log *slog.Logger
 }
 
-// Batch are the events since the last batch was taken.
+// Batch are the events since the last batch was taken. Changes of names, below /dev or in
+// one of the watched directories, need no more than a scan.
 type Batch struct {
 	// All is set if anything may have changed, regardless of Paths: events were lost,
 	// or too many, or are missing, or a full scan is due.
 	All bool
-	// Names is set if names below /dev or in one of the watched directories changed.
-	Names bool
 	// Paths of the devices that the kernel announced, relative to the root of
 	// sysfs, sorted.
 	Paths []string
@@ -110,8 +109,8 @@ func (w *Watcher) Take() Batch {
 }
 
 // SetDirs sets the directories to watch in addition to /dev, by their path on the host.
-// A missing one is awaited in its nearest existing ancestor. A new watch makes a batch
-// that says Names, so that nothing is missed between the scan that named the directory
+// A missing one is awaited in its nearest existing ancestor. A new watch makes a batch, so
+// that nothing is missed between the scan that named the directory
 // and its watch.
 func (w *Watcher) SetDirs(dirs []string) {
 	clean := make([]string, 0, len(dirs))
@@ -197,7 +196,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 			if w.files.Degraded() != nil {
 				w.requestAll()
 			} else {
-				w.add(Batch{Names: true})
+				w.add(Batch{})
 			}
 		}
 		due := w.untilResync()
@@ -270,7 +269,7 @@ func (w *Watcher) requestAll() {
 // add adds events to the pending batch.
 func (w *Watcher) add(b Batch) {
 	w.mu.Lock()
-	w.batch.All, w.batch.Names, w.batch.At = w.batch.All || b.All, w.batch.Names || b.Names, time.Now()
+	w.batch.All, w.batch.At = w.batch.All || b.All, time.Now()
 	for _, p := range b.Paths {
 		w.paths[p] = true
 	}

@@ -5,8 +5,6 @@ import (
 	"path"
 	"strconv"
 	"strings"
-
-	"github.com/generic-dp/generic-dp/device"
 )
 
 // CharDev returns the device directory of a character device number, "" if the kernel
@@ -124,25 +122,4 @@ func devName(uevent string) string {
 		}
 	}
 	return ""
-}
-
-// MDevs lists the mediated devices of the host; the links of known ones are not read
-// again. The error wraps fs.ErrNotExist on a host without them.
-func (fs FS) MDevs(known map[string]Entry) ([]Entry, error) {
-	return fs.entries("bus/mdev/devices", known, nil)
-}
-
-// MDev reads one mediated device
-// (Documentation/driver-api/vfio-mediated-device.rst). It returns the readable
-// attributes and the errors of the others.
-func (fs FS) MDev(dir string) (device.MDev, error) {
-	m := device.MDev{UUID: path.Base(dir)}
-	var typeErr, nameErr, groupErr error
-	if m.Type, typeErr = fs.linkBase(dir, "mdev_type"); m.Type != "" {
-		// Types are in the parent device (create_mdev_supported_type in
-		// drivers/vfio/mdev/mdev_sysfs.c).
-		m.Name, nameErr = fs.attr(path.Dir(dir)+"/mdev_supported_types/"+m.Type, "name")
-	}
-	m.IOMMUGroup, groupErr = fs.linkBase(dir, "iommu_group")
-	return m, errors.Join(typeErr, nameErr, groupErr)
 }

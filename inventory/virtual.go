@@ -7,6 +7,9 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
+// Some nodes are of virtual devices, whose path in sysfs does not lead to their hardware:
+// those of IOMMU groups and of NVMe namespaces.
+
 // The node of an IOMMU group is a virtual device, "devices/virtual/vfio/12", or
 // "noiommu-12" without an IOMMU (vfio_create_group in drivers/vfio/group.c): its path
 // does not lead to the functions of the group.
@@ -95,30 +98,45 @@ func vfioOwner(group []*device.Hardware) *device.Hardware {
 	})
 }
 
-// readMDevs adds the mediated devices of the host. Their parents are above them in
-// sysfs, so that finish finds them like any other parent.
-func (c *scan) readMDevs() {
-	for _, e := range c.onBus(device.MDevBus, c.sysfs.MDevs) {
-		m, err := c.sysfs.MDev(e.Path)
-		if !c.sysfs.Exists(e.Path) {
-			continue
-		}
-		c.problems.add(e.Path, err)
-		c.add(&device.Hardware{Bus: device.MDevBus, Path: e.Path, Name: e.Name, NUMA: -1, MDev: &m})
-		c.hasMDevs = true
-	}
-}
+// A namespace of an NVMe subsystem that may have several controllers (native multipath)
+// is a virtual device below the subsystem, "devices/virtual/nvme-subsystem/nvme-subsys0",
+// as is one of a remote controller, below "devices/virtual/nvme-fabrics".
+const (
+	nvmeVirtual      = "devices/virtual/nvme-"
+	nvmeSubsystemDir = nvmeVirtual + "subsystem/"
+)
 
-// busDevice returns the device of a bus that owns dir: the nearest mediated device,
-// otherwise the result of the function busDevice. The names of mediated devices do not
-// identify them as such, so that removed ones are unknown.
-func (c *scan) busDevice(dir string) (bus device.Bus, found string) {
-	if c.hasMDevs {
-		for d := dir; d != ""; d = up(d) {
-			if h := c.hardware[d]; h != nil && h.MDev != nil {
-				return device.MDevBus, d
+// namespace returns the PCI function that leads to the namespace of a node: of several
+// the one with the lowest address. It is nil for other nodes. Unless there is exactly
+// one, the namespace goes by its own identifier.
+func (c *scan) namespace(n *device.Node) *device.Hardware {
+	if !strings.HasPrefix(n.SysPath, nvmeVirtual) || n.Subsystem != "block" && n.Subsystem != "nvme-generic" {
+		return nil
+	}
+	var owner *device.Hardware
+	controllers := 0
+	if below, ok := strings.CutPrefix(n.SysPath, nvmeSubsystemDir); ok {
+		name, _, _ := strings.Cut(below, "/")
+		dirs, err := c.sysfs.NVMeControllers(nvmeSubsystemDir + name)
+		c.problems.add(n.SysPath, err)
+		controllers = len(dirs)
+		for _, dir := range dirs {
+			_, function := busDevice(dir)
+			if h := c.hardware[function]; h != nil && (owner == nil || device.CompareNumber(h.Name, owner.Name) < 0) {
+				owner = h
 			}
 		}
 	}
-	return busDevice(dir)
+	if owner == nil || controllers > 1 {
+		disk := n.SysPath
+		if above := up(disk); strings.HasPrefix(n.Kernel, base(above)+"p") {
+			disk = above // of a partition
+		} else if number, ok := strings.CutPrefix(n.Kernel, "ng"); ok {
+			disk = above + "/nvme" + number
+		}
+		wwid, err := cached(&c.cache.of(disk).wwid, disk, c.sysfs.WWID)
+		c.problems.add(n.SysPath, err)
+		n.Namespace = wwid
+	}
+	return owner
 }
