@@ -228,29 +228,24 @@ func (h *healthDirs) update(s *healthSet, entries map[string]*ledger.Entry, now 
 	moved, healthy, was := false, true, s.Healthy
 	nodes := make(map[string]map[string]string, len(s.IDs))
 	for _, id := range s.IDs {
-		before := s.Nodes[id]
-		here := map[string]string{}
-		for path, node := range before {
-			if h.node(path) == node {
-				here[path] = node
-			}
+		same := true
+		for path, node := range s.Nodes[id] {
+			same = same && h.node(path) == node
 		}
-		moved = moved || len(here) < len(before)
-		if e := entries[id]; e != nil && e.Present {
-			var there bool
-			here, there = h.nodes(&e.Offer)
+		moved = moved || !same
+		switch e := entries[id]; {
+		case e != nil && e.Present:
+			there := false
+			nodes[id], there = h.nodes(&e.Offer)
 			healthy = healthy && there && (e.Healthy || e.Sound || was && e.Reason == health.ReasonPending)
 			if e.Offer.HealthDir != "" {
 				s.Hold = e.Offer.HealthHold
 			}
-		} else {
-			// The configuration may have retired a device that is where it was.
-			if len(here) < len(before) {
-				here = nil
-			}
-			healthy = healthy && len(here) > 0
+		case same && len(s.Nodes[id]) > 0: // the configuration may have retired it
+			nodes[id] = s.Nodes[id]
+		default:
+			healthy = false
 		}
-		nodes[id] = here
 	}
 	s.Nodes, s.Healthy = nodes, healthy
 	if moved || was && !healthy {

@@ -42,7 +42,9 @@ type injector struct {
 func newInjector(o Options, p *problems, health func(ids []string) string) *injector {
 	return &injector{
 		options: o, problems: p,
-		links: &links.Tree{Dir: filepath.Join(o.Paths.RunDir, linksName)}, specs: o.Paths.SpecWriter(), hostSpecs: o.Paths.HostSpecs(), infos: deviceInfos{paths: o.Paths}, health: health,
+		links: &links.Tree{Dir: filepath.Join(o.Paths.RunDir, linksName)},
+		specs: o.Paths.SpecWriter(), hostSpecs: o.Paths.HostSpecs(),
+		infos: deviceInfos{paths: o.Paths}, health: health,
 	}
 }
 
@@ -132,8 +134,8 @@ func (i *injector) successors(v *View) map[string]string {
 	return found
 }
 
-// dropCDINames gives no CDI name to devices that also have links where there may be no entry:
-// to those that failed, whose failures it removes, or to all if failed is nil.
+// dropCDINames takes the CDI name from devices that also have links where there may be no
+// entry: from those that failed, whose failures it removes, or from all if failed is nil.
 func dropCDINames(out ledger.Output, failed map[string]error) {
 	for _, r := range out.Resources {
 		for i := range r.Devices {
