@@ -144,12 +144,17 @@ func quote(s string) string {
 }
 
 // list quotes names, separated by commas.
-func list(names []string) string {
+func list(names []string) string { return joined(names, ", ") }
+
+func didYouMean(names ...string) string { return "did you mean " + joined(names, " or ") + "?" }
+
+// joined quotes names and joins them.
+func joined(names []string, separator string) string {
 	quoted := make([]string, len(names))
 	for i, n := range names {
 		quoted[i] = quote(n)
 	}
-	return strings.Join(quoted, ", ")
+	return strings.Join(quoted, separator)
 }
 
 // unknownHint suggests a key for one that the table v does not have: known are its
@@ -237,14 +242,6 @@ func tableName(path string) string {
 		return "the top level"
 	}
 	return strings.TrimPrefix(path, "resource.")
-}
-
-func didYouMean(names ...string) string {
-	quoted := make([]string, len(names))
-	for i, n := range names {
-		quoted[i] = quote(n)
-	}
-	return "did you mean " + strings.Join(quoted, " or ") + "?"
 }
 
 // nearest is the name for which a misspelled one may stand, or empty: at most one edit
