@@ -20,6 +20,22 @@ func (l lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// startTry runs try with a configuration until the test ends.
+func startTry(t *testing.T, args ...string) lines {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	out, code := make(lines, 100), make(chan int, 1)
+	args = append([]string{"try", "--sysfs", "../../testdata/machines/vm-virtio.txtar"}, args...)
+	go func() { code <- run(ctx, args, out, io.Discard) }()
+	t.Cleanup(func() {
+		stop()
+		if got := <-code; got != 0 {
+			t.Errorf("try: status %d", got)
+		}
+	})
+	return out
+}
+
 // try --listen serves the status page without a cluster.
 func TestTryServesThePage(t *testing.T) {
 	t.Parallel()
@@ -31,17 +47,7 @@ func TestTryServesThePage(t *testing.T) {
 	if err := free.Close(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	out, code := make(lines, 100), make(chan int, 1)
-	go func() {
-		code <- run(ctx, []string{"try", "--listen", address, "--config", "../../examples/configs/quickstart.toml", "--sysfs", "../../testdata/machines/vm-virtio.txtar"}, out, io.Discard)
-	}()
-	defer func() {
-		stop()
-		if got := <-code; got != 0 {
-			t.Errorf("try: status %d", got)
-		}
-	}()
+	out := startTry(t, "--listen", address, "--config", "../../examples/configs/quickstart.toml")
 	if got := <-out; got != "status page: http://"+address+"/\n" {
 		t.Fatalf("try printed %q", got)
 	}
@@ -63,17 +69,8 @@ func TestTryPrintsSlots(t *testing.T) {
 		place(t, file, fmt.Sprintf("domain = \"example.com\"\n[[resource]]\nname = \"null\"\ncount = %d\nmatch.glob = \"/dev/null\"\n", count))
 	}
 	configure(2)
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-	out, code := make(lines, 100), make(chan int, 1)
-	go func() {
-		code <- run(ctx, []string{"try", "--config", file, "--sysfs", "../../testdata/machines/vm-virtio.txtar"}, out, io.Discard)
-	}()
-	defer func() {
-		stop()
-		if got := <-code; got != 0 {
-			t.Errorf("try: status %d", got)
-		}
-	}()
+	out := startTry(t, "--config", file)
+	deadline := time.After(time.Minute)
 	wait := func(want string) {
 		t.Helper()
 		for {
@@ -82,7 +79,7 @@ func TestTryPrintsSlots(t *testing.T) {
 				if strings.Contains(line, want) {
 					return
 				}
-			case <-ctx.Done():
+			case <-deadline:
 				t.Fatalf("try does not print %q", want)
 			}
 		}
