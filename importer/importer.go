@@ -100,7 +100,7 @@ type Result struct {
 	// comments of TOML have the same text.
 	Warnings []string
 
-	before []func(*Host) []Device
+	before []func(*host) []Device
 }
 
 // Problems are all errors of an input, sorted by line: one line each with file,
@@ -169,7 +169,7 @@ type conversion struct {
 	defaultDomain string
 	resources     []*resource
 	mounts        []string // that --allow has to name
-	before        []func(*Host) []Device
+	before        []func(*host) []Device
 }
 
 // problem is an error at a line of the input, 0 if it concerns all of it.

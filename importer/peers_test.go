@@ -85,7 +85,7 @@ func offered(t *testing.T, input string, snap *device.Snapshot, opts matchers.Op
 		slices.Sort(d.Nodes)
 		return fmt.Sprintf("%s: %d x %s", d.Resource, d.Slots, strings.Join(d.Nodes, " "))
 	}
-	for _, d := range result.Before(importer.NewHost(snap)) {
+	for _, d := range result.Before(snap) {
 		before = append(before, line(d))
 	}
 	for _, m := range matched.Resources {

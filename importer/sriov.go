@@ -305,21 +305,19 @@ func (s sriovSelector) driversOf(kind *sriovKind) (drivers []string, ok bool) {
 // physicalFunctions lists the conditions on the physical function, one of which
 // has to hold: pf and vf, or none.
 func (s sriovSelector) physicalFunctions(r *resource, deviceType string) (all []pciMatch) {
-	var from []string
-	test := func(key string, names []string) {
-		if len(from) > 0 && len(names) > 0 {
-			r.differs(s.at, "not imported: %s %q: another condition on the physical function is tested", key, names)
-		} else {
-			from = append(from, names...)
-		}
-	}
-	test("rootDevices", s.RootDevices)
-	test("pfNames", s.PFNames)
+	conditions := [][]string{s.RootDevices, s.PFNames}
 	if deviceType == sriovAux { // of a sub-function, the address of its physical function
-		test("pciAddresses", s.PCIAddresses)
+		conditions = append(conditions, s.PCIAddresses)
+	}
+	conditions = slices.DeleteFunc(conditions, func(names []string) bool { return len(names) == 0 })
+	if len(conditions) == 0 {
+		return []pciMatch{{}}
+	}
+	for _, names := range conditions[1:] {
+		r.differs(s.at, "not imported: %q: another condition on the physical function is tested", names)
 	}
 	var whole, seen []string
-	for _, f := range from {
+	for _, f := range conditions[0] {
 		pf, vfs, ranged := strings.Cut(f, "#")
 		switch id := strings.ToLower(pf); {
 		case slices.Contains(seen, id):
@@ -331,7 +329,7 @@ func (s sriovSelector) physicalFunctions(r *resource, deviceType string) (all []
 		}
 		seen = append(seen, strings.ToLower(pf))
 	}
-	if len(whole) > 0 || len(from) == 0 {
+	if len(whole) > 0 {
 		all = slices.Insert(all, 0, pciMatch{PF: whole})
 	}
 	return all

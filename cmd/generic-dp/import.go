@@ -86,7 +86,7 @@ func (f *flags) compare(ctx context.Context, w io.Writer, cfg *config.Config, re
 	if err := newReport(cfg, view).table(w, false); err != nil {
 		return err
 	}
-	before := result.Before(importer.NewHost(view.Snapshot))
+	before := result.Before(view.Snapshot)
 	if len(before) == 0 {
 		return nil
 	}
