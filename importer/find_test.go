@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/importer"
 )
 
@@ -206,14 +205,7 @@ containers:
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			result, err := importer.Convert("in", []byte(test.in), importer.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			cfg, err := config.Parse(config.File{Name: "imported.toml", Data: result.TOML})
-			if err != nil {
-				t.Fatalf("%v\n%s", err, result.TOML)
-			}
+			result, cfg := convert(t, test.in)
 			if len(cfg.Resources) != 1 || cfg.Resources[0].Name != test.resource || cfg.Resources[0].Count != 9 || len(result.Warnings) != 0 {
 				t.Errorf("want %s with 9 slots and no warning:\n%s%s", test.resource, result.TOML, result.Warnings)
 			}
@@ -245,10 +237,7 @@ func TestDefaultDomain(t *testing.T) {
 		"example.com/other:0.2.0":                                       "squat.ai guessed",
 	} {
 		in := "spec:\n  containers:\n  - image: " + image + "\n    args: ['--device={name: tun, groups: [{paths: [{path: /dev/net/tun}]}]}']\n"
-		result, err := importer.Convert("in", []byte(in), importer.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		result, _ := convert(t, in)
 		domain, guess := strings.CutSuffix(want, " guessed")
 		if !strings.Contains(string(result.TOML), "domain = \""+domain+"\"\n") || (len(result.Warnings) == 1) != guess {
 			t.Errorf("%s: want %s:\n%s%s", image, want, result.TOML, result.Warnings)
@@ -283,13 +272,7 @@ spec:
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			result, err := importer.Convert("in", []byte(test.in), importer.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := config.Parse(config.File{Name: "imported.toml", Data: result.TOML}); err != nil {
-				t.Errorf("%v\n%s", err, result.TOML)
-			}
+			result, _ := convert(t, test.in)
 			for _, want := range test.want {
 				if !strings.Contains(string(result.TOML), want) {
 					t.Errorf("want %q in:\n%s", want, result.TOML)
@@ -314,14 +297,9 @@ func TestEmbedded(t *testing.T) {
 		{"a shell script", "#!/bin/sh\nset -e\ncat <<EOF | kubectl apply -f -\napiVersion: v1\nkind: ConfigMap\ndata:\n  conf.yaml: |\n    " + indent(4, list) + "\nEOF\nkubectl get nodes -o wide\r\n"},
 		{"Markdown", "# Devices\n\nNote: *nine* containers.\n\n```yaml\n" + list + "```\n\n- `/dev/fuse`: the node\n"},
 	} {
-		result, err := importer.Convert("in", []byte(test.in), importer.Options{})
-		if err != nil {
-			t.Errorf("%s: %v", test.name, err)
-			continue
-		}
-		cfg, err := config.Parse(config.File{Name: "imported.toml", Data: result.TOML})
-		if err != nil || len(cfg.Resources) != 1 || cfg.Resources[0].Name != "smarter-devices/fuse" || cfg.Resources[0].Count != 9 {
-			t.Errorf("%s: want fuse with 9 slots: %v\n%s", test.name, err, result.TOML)
+		result, cfg := convert(t, test.in)
+		if len(cfg.Resources) != 1 || cfg.Resources[0].Name != "smarter-devices/fuse" || cfg.Resources[0].Count != 9 {
+			t.Errorf("%s: want fuse with 9 slots:\n%s", test.name, result.TOML)
 		}
 		if len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "in: Imported from the YAML in it: line ") {
 			t.Errorf("%s: warnings %q", test.name, result.Warnings)

@@ -103,6 +103,13 @@ func TestProblems(t *testing.T) {
 			},
 		},
 		{
+			name: "squat: no path at all", in: "devices: [{name: app, groups: [{paths: [1]}, {paths: [{path: x}]}]}]",
+			want: []string{
+				`in: line 1: device 1 ("app"): group 1: path 1: "1": want a mapping`,
+				`in: line 1: device 1 ("app"): group 2: path 1: path: "x" is not an absolute, clean path: want one such as "/dev/ttyUSB*"`,
+			},
+		},
+		{
 			name: "squat: nothing that can be imported", in: "devices: [{name: app, groups: [{paths: [{path: /run/app}]}]}]",
 			want: []string{
 				`in: nothing in it can be imported`,

@@ -176,24 +176,31 @@ func (c *conversion) add(at *value, r *resource, in *workload) {
 	c.resources = append(c.resources, r)
 }
 
-// finish settles what concerns several resources: their common domain, names that
-// several have, and devices that several select.
-func (c *conversion) finish() {
+// disable makes comments of resources without matches, and of those with the name of an
+// earlier one.
+func (c *conversion) disable() {
 	for i, r := range c.resources {
 		if len(r.Match) == 0 {
 			r.disabled, r.Match = true, r.left
 		}
 		for _, other := range c.resources[:i] {
 			apart := r.When.NodeName != other.When.NodeName && r.When.NodeName != "" && other.When.NodeName != ""
-			if other.Name == r.Name && !strings.Contains(r.Name, "${") && !other.disabled && !apart {
-				r.disabled = true
-				if text := lines("", reflect.ValueOf(*r)); text != lines("", reflect.ValueOf(*other)) {
-					r.differs(r.at, "not imported: another configuration has this name above: put this resource into a file for its own nodes only")
-				}
-				break
+			if other.Name != r.Name || strings.Contains(r.Name, "${") || other.disabled || apart {
+				continue
 			}
+			r.disabled = true
+			if lines("", reflect.ValueOf(*r)) != lines("", reflect.ValueOf(*other)) {
+				r.differs(r.at, "not imported: another configuration has this name above: put this resource into a file for its own nodes only")
+			}
+			break
 		}
 	}
+}
+
+// finish settles what concerns several resources: their common domain, names that
+// several have, and devices that several select.
+func (c *conversion) finish() {
+	c.disable()
 	c.resources = slices.DeleteFunc(c.resources, func(r *resource) bool { return r.disabled && len(r.comments) == 0 })
 	c.shareOverlaps()
 	for _, r := range c.resources {

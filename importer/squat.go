@@ -149,8 +149,11 @@ func readSquatGroup(v *value, flag bool) squatGroup {
 	g.USB = append(g.USB, g.USBs...)
 	group := squatGroup{at: v, count: max(g.Count, 1)}
 	for _, e := range g.Paths {
-		p := readSquatPath(e)
-		if p.match.As == "" && path.IsAbs(p.Path) && !strings.HasPrefix(p.Path, "/dev/") {
+		p, ok := readSquatPath(e)
+		if !ok {
+			continue // reported
+		}
+		if p.match.As == "" && !strings.HasPrefix(p.Path, "/dev/") {
 			e.differs("not imported: %q as a device: device nodes are below /dev", p.Path)
 			continue
 		}
@@ -167,10 +170,10 @@ func readSquatGroup(v *value, flag bool) squatGroup {
 	return group
 }
 
-func readSquatPath(v *value) squatPath {
-	p := squatPath{Permissions: "mrw", Type: "Device", Limit: 1}
+func readSquatPath(v *value) (p squatPath, ok bool) {
+	p = squatPath{Permissions: "mrw", Type: "Device", Limit: 1}
 	if !v.decode(&p) {
-		return p
+		return p, false
 	}
 	m := &p.match
 	if p.Type != "Device" && p.Type != "Mount" {
@@ -193,12 +196,12 @@ func readSquatPath(v *value) squatPath {
 	}
 	if p.Path == "" {
 		v.report("no path: want one")
-		return p
+		return p, false
 	}
 	a, err := fromGoGlob(p.Path)
 	if err != nil {
 		v.get("path").report("%v", err)
-		return p
+		return p, false
 	}
 	p.host, _ = a.Literal()
 	m.Glob = []string{a.String()}
@@ -226,7 +229,7 @@ func readSquatPath(v *value) squatPath {
 			m.ContainerPath = ""
 		}
 	}
-	return p
+	return p, true
 }
 
 func readSquatUSB(v *value, flag bool) (u squatUSB) {
@@ -253,16 +256,13 @@ func (v *value) squatID(text string, flag bool) string {
 	if tag := v.ShortTag(); tag != "!!int" && tag != "!!float" {
 		return id
 	}
+	base := 16
+	if flag {
+		base = 10 // it is converted to JSON first, and its decimal digits are read as hexadecimal ones
+	}
 	read := "a number that is no ID"
-	if n, err = strconv.ParseUint(text, 0, 64); err == nil {
-		if flag {
-			// A flag is converted to JSON first, and its decimal digits are read as
-			// hexadecimal ones.
-			n, err = strconv.ParseUint(strconv.FormatUint(n, 10), 16, 64)
-		}
-		if err == nil {
-			read = fmt.Sprintf("%04x", n)
-		}
+	if n, err := strconv.ParseUint(text, 0, 64); err == nil {
+		read = fmt.Sprintf("%04s", strconv.FormatUint(n, base))
 	}
 	if read != id {
 		v.differs("%s without quotes means %s to generic-device-plugin; imported as %s", text, read, id)
