@@ -43,7 +43,7 @@ func Listen(address string) (net.Listener, error) {
 // half a second, even if it is closed meanwhile: 64 of them would keep probes out.
 func (m *Metrics) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
-	var open conns
+	var clients conns
 	// Those of closed connections included, which end at once unless they render a response:
 	// that is one at most.
 	var handlers errgroup.Group
@@ -57,7 +57,7 @@ func (m *Metrics) Serve(ctx context.Context, l net.Listener) error {
 		c, err := l.Accept()
 		switch {
 		case err == nil:
-			handlers.Go(open.handler(ctx, c.(*net.TCPConn), m.serve))
+			handlers.Go(clients.handler(ctx, c.(*net.TCPConn), m.serve))
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, net.ErrClosed):
@@ -75,8 +75,8 @@ func (m *Metrics) Serve(ctx context.Context, l net.Listener) error {
 // address that has the most is closed: neither connections that stay open nor a flood
 // from another address than the kubelet's keep a probe out.
 type conns struct {
-	mu     sync.Mutex
-	oldest []*conn // first
+	mu   sync.Mutex
+	open []*conn // oldest first
 }
 
 type conn struct {
@@ -112,30 +112,30 @@ func (s *conns) handler(ctx context.Context, c *net.TCPConn, handle func(context
 func (s *conns) add(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.oldest) == maxConns {
+	if len(s.open) == maxConns {
 		i := s.excess()
-		s.oldest[i].close()
-		s.oldest = slices.Delete(s.oldest, i, i+1)
+		s.open[i].close()
+		s.open = slices.Delete(s.open, i, i+1)
 	}
-	s.oldest = append(s.oldest, c)
+	s.open = append(s.open, c)
 }
 
 func (s *conns) remove(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := slices.Index(s.oldest, c); i >= 0 {
-		s.oldest = slices.Delete(s.oldest, i, i+1)
+	if i := slices.Index(s.open, c); i >= 0 {
+		s.open = slices.Delete(s.open, i, i+1)
 	}
 }
 
 // excess is the index of the oldest connection of the address that has the most.
 func (s *conns) excess() (most int) {
 	count := map[netip.Addr]int{}
-	for _, c := range s.oldest {
+	for _, c := range s.open {
 		count[c.from]++
 	}
-	for i, c := range s.oldest {
-		if count[c.from] > count[s.oldest[most].from] {
+	for i, c := range s.open {
+		if count[c.from] > count[s.open[most].from] {
 			most = i
 		}
 	}
