@@ -3,12 +3,10 @@ package dra
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/kubeapi"
@@ -32,35 +30,20 @@ type nodeSlices struct {
 	// uid of the node; empty is unknown.
 	uid string
 	// stored has the slices of the API server, by name.
-	stored     map[string]*stored
+	stored     map[string]stored
 	generation int64
 	devices    []string // of all slices, in order
 }
 
-// stored is a slice of the API server.
+// stored is a slice of the API server: with the spec that was last written, of which the
+// server drops the fields of disabled features, unless somebody changed it since.
 type stored struct {
 	version uint64
 	spec    sum
-	// sent is the spec that was last written, and got what the server made of it: it
-	// drops the fields of disabled features.
-	sent, got sum
-}
-
-// has reports whether the server has want, as far as it can.
-func (s *stored) has(want sum) bool {
-	return s.spec == want || s.sent == want && s.got == s.spec
 }
 
 func newNodeSlices(api *kubeapi.Client, name string) *nodeSlices {
-	return &nodeSlices{api: api, name: name, stored: map[string]*stored{}, generation: 1}
-}
-
-// object is a slice from the API server.
-type object struct {
-	Metadata metadata        `json:"metadata"`
-	Spec     json.RawMessage `json:"spec"`
-
-	deleted bool // of an event
+	return &nodeSlices{api: api, name: name, stored: map[string]stored{}, generation: 1}
 }
 
 // selector selects the node's slices of this driver, so that a node never sees more.
@@ -72,18 +55,29 @@ func (n *nodeSlices) selector() string {
 func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 	var list struct {
 		Metadata metadata
-		Items    []object
+		Items    []struct {
+			Metadata metadata
+			Spec     json.RawMessage
+		}
 	}
 	if err := n.api.Get(ctx, n.selector(), &list); err != nil {
 		return "", err
 	}
 	known, specs := n.stored, map[string]sliceSpec{}
-	n.stored = map[string]*stored{}
+	n.stored = map[string]stored{}
 	for _, o := range list.Items {
-		if s := known[o.Metadata.Name]; s != nil {
-			n.stored[o.Metadata.Name] = s
+		var spec sliceSpec
+		s := stored{version: o.Metadata.version()}
+		strict := json.NewDecoder(bytes.NewReader(o.Spec))
+		strict.DisallowUnknownFields() // they are an error at the end, and an edit
+		if strict.Decode(&spec) == nil {
+			s.spec = spec.sum()
 		}
-		specs[o.Metadata.Name] = n.store(o)
+		if own := known[o.Metadata.Name]; own.version == s.version {
+			s = own
+		}
+		n.stored[o.Metadata.Name], specs[o.Metadata.Name] = s, spec
+		n.generation = max(n.generation, spec.Pool.Generation)
 	}
 	n.devices = nil
 	for i := range len(specs) {
@@ -98,18 +92,23 @@ func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 // quiet is longer than a server lets a watch without bookmarks last.
 const quiet = 90 * time.Minute
 
-// watch sends the changes since version until the watch ends, after an event of no slice
-// when it has begun.
-func (n *nodeSlices) watch(ctx context.Context, version string, events chan<- object) error {
+// change is an event of the watch; without a name it is the begin of that.
+type change struct {
+	Metadata metadata
+	deleted  bool
+}
+
+// watch sends the changes since version until the watch ends.
+func (n *nodeSlices) watch(ctx context.Context, version string, changes chan<- change) error {
 	return n.api.Watch(ctx, n.selector()+"&watch=1&resourceVersion="+url.QueryEscape(version), quiet, func(e kubeapi.Event) error {
-		out := object{deleted: e.Type == "DELETED"}
+		c := change{deleted: e.Type == "DELETED"}
 		if e.Type != "" {
-			if err := json.Unmarshal(e.Object, &out); err != nil {
+			if err := json.Unmarshal(e.Object, &c); err != nil {
 				return err
 			}
 		}
 		select {
-		case events <- out:
+		case changes <- c:
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
@@ -117,38 +116,13 @@ func (n *nodeSlices) watch(ctx context.Context, version string, events chan<- ob
 	})
 }
 
-// foreign reports whether o is a change by somebody else. Events are late: resource
-// versions are ordered, and those of own writes are known.
-func (n *nodeSlices) foreign(o object) bool {
-	if s := n.stored[o.Metadata.Name]; s != nil {
-		return version(o) > s.version
+// foreign reports whether c is by somebody else. Events are late: resource versions are
+// ordered, and those of own writes are known.
+func (n *nodeSlices) foreign(c change) bool {
+	if s, ok := n.stored[c.Metadata.Name]; ok {
+		return c.Metadata.version() > s.version
 	}
-	return o.Metadata.Name != "" && !o.deleted
-}
-
-// store remembers a slice of the server.
-func (n *nodeSlices) store(o object) sliceSpec {
-	s := n.stored[o.Metadata.Name]
-	if s == nil {
-		s = &stored{}
-		n.stored[o.Metadata.Name] = s
-	}
-	s.version = version(o)
-	var spec sliceSpec
-	strict := json.NewDecoder(bytes.NewReader(o.Spec))
-	strict.DisallowUnknownFields() // they are an error at the end, and an edit
-	if strict.Decode(&spec) == nil {
-		s.spec = spec.sum()
-	} else {
-		s.spec = sha256.Sum256(o.Spec)
-	}
-	n.generation = max(n.generation, spec.Pool.Generation)
-	return spec
-}
-
-func version(o object) uint64 {
-	v, _ := strconv.ParseUint(o.Metadata.ResourceVersion, 10, 64)
-	return v
+	return c.Metadata.Name != "" && !c.deleted
 }
 
 // specs are the slices to have for devices, which are sorted, and when that changes by
@@ -188,7 +162,7 @@ func (n *nodeSlices) write(ctx context.Context, specs []sliceSpec, done func(err
 	for i := range specs {
 		name := sliceName(n.name, i)
 		wanted[name] = true
-		if s := n.stored[name]; s != nil && s.has(specs[i].sum()) {
+		if s, ok := n.stored[name]; ok && s.spec == specs[i].sum() {
 			continue
 		}
 		err := n.put(ctx, i, specs[i])
@@ -236,20 +210,18 @@ func (n *nodeSlices) put(ctx context.Context, i int, spec sliceSpec) error {
 	}
 	out := n.object(i, spec)
 	name := out.Metadata.Name
-	var in object
+	var in struct{ Metadata metadata }
 	var err error
-	if n.stored[name] != nil {
+	_, exists := n.stored[name]
+	if exists {
 		err = n.api.Update(ctx, slicesPath+"/"+name, out, &in)
 	}
 	// Somebody may have deleted it a moment ago.
-	if n.stored[name] == nil || kubeapi.Code(err) == http.StatusNotFound {
+	if !exists || kubeapi.Code(err) == http.StatusNotFound {
 		err = n.api.Create(ctx, slicesPath, out, &in)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		n.stored[name] = stored{in.Metadata.version(), spec.sum()}
 	}
-	n.store(in)
-	s := n.stored[name]
-	s.sent, s.got = spec.sum(), s.spec
-	return nil
+	return err
 }

@@ -1,6 +1,8 @@
 // Package dra serves devices by dynamic resource allocation, as a DRA driver's kubelet
-// plugin does: the scheduler finds them in the ResourceSlices of the node (publish.go), the
-// kubelet asks for the claims of a pod (server.go, prepare.go).
+// plugin does. The scheduler finds them in the ResourceSlices of the node: slices.go has
+// what a device is there, node.go what the API server has and lacks, publish.go when that is
+// written. The kubelet asks for the claims of a pod: server.go has the socket, prepare.go
+// what a claim gets, metadata.go the files that describe its devices to containers.
 package dra
 
 import (

@@ -22,11 +22,8 @@ const answerWithin = 900 * time.Millisecond
 
 // resourceClaim is a ResourceClaim of resource.k8s.io/v1, as far as it is used.
 type resourceClaim struct {
-	Metadata struct {
-		UID         string            `json:"uid"`
-		Annotations map[string]string `json:"annotations"`
-	} `json:"metadata"`
-	Status struct {
+	Metadata metadata `json:"metadata"`
+	Status   struct {
 		Allocation *struct {
 			Devices struct {
 				Results []allocated `json:"results"`

@@ -68,15 +68,15 @@ func (p *Plugin) session(ctx context.Context, budget *bucket) (worked bool, err 
 		return false, err
 	}
 	var (
-		events = make(chan object)
-		ended  = make(chan error, 1)
-		began  bool // the watch
+		changes = make(chan change)
+		ended   = make(chan error, 1)
+		began   bool // the watch
 
 		written bool
 		changed <-chan struct{} // closed when there are other devices than the written ones
 		next    time.Time       // of the next write, if there is one
 	)
-	watch.Go(func() { ended <- p.slices.watch(ctx, version, events) })
+	watch.Go(func() { ended <- p.slices.watch(ctx, version, changes) })
 	for dirty := true; ; {
 		if wait := budget.wait(time.Now()); dirty && wait > 0 {
 			next = time.Now().Add(wait)
@@ -98,9 +98,9 @@ func (p *Plugin) session(ctx context.Context, budget *bucket) (worked bool, err 
 			return worked, nil
 		case err := <-ended:
 			return worked, err
-		case e := <-events:
+		case c := <-changes:
 			began = true
-			if p.slices.foreign(e) {
+			if p.slices.foreign(c) {
 				if _, err := p.slices.list(ctx); err != nil {
 					return worked, err
 				}

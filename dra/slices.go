@@ -18,11 +18,18 @@ type slice struct {
 }
 
 type metadata struct {
-	Name            string           `json:"name,omitempty"`
-	Namespace       string           `json:"namespace,omitempty"`
-	UID             string           `json:"uid,omitempty"`
-	ResourceVersion string           `json:"resourceVersion,omitempty"`
-	OwnerReferences []ownerReference `json:"ownerReferences,omitempty"`
+	Name            string            `json:"name,omitempty"`
+	Namespace       string            `json:"namespace,omitempty"`
+	UID             string            `json:"uid,omitempty"`
+	ResourceVersion string            `json:"resourceVersion,omitempty"`
+	Annotations     map[string]string `json:"annotations,omitempty"`
+	OwnerReferences []ownerReference  `json:"ownerReferences,omitempty"`
+}
+
+// version is ordered for the objects of one kind.
+func (m *metadata) version() uint64 {
+	v, _ := strconv.ParseUint(m.ResourceVersion, 10, 64)
+	return v
 }
 
 type ownerReference struct {
