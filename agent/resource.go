@@ -286,11 +286,13 @@ func (l *loop) publish(ctx context.Context, listed []ledger.ListedResource, conf
 		if r.publish(in.Devices, c) {
 			l.limiter.lastUpdate = time.Now()
 		}
-		if r.plugin != nil && r.ended == nil && (in.Register || c.Register == config.RegisterAlways) {
+	}
+	l.serving.Store(&next) // before the kubelet knows any of them
+	for i, r := range next {
+		if r.shown && r.plugin != nil && r.ended == nil && (listed[i].Register || r.now.Load().config.Register == config.RegisterAlways) {
 			r.start(ctx, l.group, l.ended[r.Name], l.metrics.Forget)
 		}
 	}
-	l.serving.Store(&next)
 	for _, r := range old {
 		if r.ended != nil && next.find(r.key) == nil {
 			l.log.Info("resource is no longer offered", "resource", r.Name)
