@@ -47,6 +47,13 @@ func (c *cache) of(dir string) *facts {
 	return f
 }
 
+// fact is cached where an error degrades only the directory.
+func fact[V any](c *scan, known **V, dir string, read func(string) (V, error)) V {
+	v, err := cached(known, dir, read)
+	c.problems.add(dir, err)
+	return v
+}
+
 // cached returns a cached result for a directory, or reads it.
 func cached[V any](known **V, dir string, read func(string) (V, error)) (V, error) {
 	if *known != nil {

@@ -117,7 +117,7 @@ func TestUnreadableAttributesDegradeTheirDevice(t *testing.T) {
 	wantProblems := []device.Problem{
 		{Subject: "devices/pci0000:00/0000:00:02.0", Reason: "numa_node: is a directory"},
 		{Subject: hub + "/1-2.1", Reason: "speed: is a directory"},
-		{Subject: hub + "/1-2.3/1-2.3:1.0/ttyUSB1/tty/ttyUSB1", Reason: "port_number: is a directory"},
+		{Subject: hub + "/1-2.3/1-2.3:1.0/ttyUSB1", Reason: "port_number: is a directory"},
 	}
 	if diff := cmp.Diff(wantProblems, got.Problems); diff != "" {
 		t.Error(diff)

@@ -59,14 +59,14 @@ type node struct {
 	read *devNode
 }
 
-// devNode is a node as read. The inode and the time of its last change distinguish it
-// from predecessors with its path.
+// devNode is a node as read. The inode distinguishes it from predecessors with its path,
+// where the file system counts inodes: elsewhere a directory that changed has new ones.
 type devNode struct {
 	path         string
 	kind         device.NodeType
 	major, minor uint32
 	ino          uint64
-	changed      int64
+	changed      int64 // when it was made, or changed since
 	place        place
 }
 
@@ -201,15 +201,13 @@ func (t *devTree) readEntry(d *devDir, p string, e dirents.Entry, was map[string
 		}
 		d.links = append(d.links, devLink{p, target})
 	case e.Type&fs.ModeDevice != 0, e.Type == 0 && t.recording:
-		n, known := was[p]
-		if !known || n.ino != e.Ino || !t.unique {
+		n := was[p]
+		if n == nil || n.ino != e.Ino || !t.unique {
 			now, _, ok := t.stat(p)
 			if !ok {
 				return
 			}
-			if !known || !now.same(n) {
-				n = &now
-			}
+			n = &now
 		}
 		d.nodes = append(d.nodes, n)
 	}
@@ -239,12 +237,6 @@ func (t *devTree) stat(p string) (n devNode, mode uint32, ok bool) {
 		return devNode{}, mode, false
 	}
 	return n, mode, true
-}
-
-// same reports whether n is the node that was read before at its path.
-func (n devNode) same(was *devNode) bool {
-	n.place = was.place
-	return n == *was
 }
 
 // still reports whether a node with the number of n exists.

@@ -77,8 +77,7 @@ func (c *scan) locateNode(n *node) bool {
 		return false
 	}
 	n.Kernel, n.SysPath, n.Subsystem = base(dir), dir, subsystem
-	// A node that replaced it within the same tick could have its inode.
-	if err == nil && subsystem != "" && n.read.changed < c.tree.clock {
+	if err == nil && subsystem != "" {
 		bus, owner := busDevice(dir)
 		n.read.place = place{sysPath: dir, subsystem: subsystem, bus: bus, owner: owner}
 	}
@@ -183,17 +182,16 @@ func (c *scan) place(n *device.Node) {
 			break
 		}
 	}
-	var err error
 	switch n.Subsystem {
 	case "tty":
 		// …/ttyUSB0/tty/ttyUSB0: the port is the parent of the class device.
-		n.Index, err = cached(&c.cache.of(up(up(n.SysPath))).index, up(up(n.SysPath)), c.sysfs.PortNumber)
+		port := up(up(n.SysPath))
+		n.Index = fact(c, &c.cache.of(port).index, port, c.sysfs.PortNumber)
 	case "video4linux":
-		n.Index, err = cached(&c.cache.of(n.SysPath).index, n.SysPath, c.sysfs.VideoIndex)
+		n.Index = fact(c, &c.cache.of(n.SysPath).index, n.SysPath, c.sysfs.VideoIndex)
 	case "block", "bsg", "scsi_generic", "scsi_tape", "scsi_changer":
-		n.Index, err = c.scsiIndex(n)
+		n.Index = c.scsiIndex(n)
 	}
-	c.problems.add(n.SysPath, err)
 }
 
 // scsiIndex returns the position of a SCSI device at its controller, -1 for other
@@ -204,7 +202,7 @@ func (c *scan) place(n *device.Node) {
 //
 // The index of target 1, LUN 2 is 1002; the port of an ATA controller is added, from 0.
 // So it is the LUN for USB sticks and the port for ATA disks.
-func (c *scan) scsiIndex(n *device.Node) (int, error) {
+func (c *scan) scsiIndex(n *device.Node) int {
 	ata := ""
 	for rest := n.SysPath[len(n.Hardware.Path):]; rest != ""; {
 		var name string
@@ -218,15 +216,14 @@ func (c *scan) scsiIndex(n *device.Node) (int, error) {
 		}
 		port := 0
 		if ata != "" {
-			var err error
-			if port, err = cached(&c.cache.of(ata).index, ata, c.sysfs.ATAPort); port < 1 {
-				return -1, err
+			if port = fact(c, &c.cache.of(ata).index, ata, c.sysfs.ATAPort); port < 1 {
+				return -1
 			}
 			port--
 		}
-		return 1000*target + lun + port, nil
+		return 1000*target + lun + port
 	}
-	return -1, nil
+	return -1
 }
 
 // scsiAddress parses target and LUN in the name of a SCSI device, "6:0:1:2". Numbers

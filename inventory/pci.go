@@ -91,9 +91,7 @@ func (s *Scanner) readPCI(c *scan) {
 		}
 	}
 	for _, pf := range pfs {
-		numbers, err := cached(&c.cache.of(pf.Path).virtFns, pf.Path, c.sysfs.VirtFns)
-		c.problems.add(pf.Path, err)
-		for dir, n := range numbers {
+		for dir, n := range fact(c, &c.cache.of(pf.Path).virtFns, pf.Path, c.sysfs.VirtFns) {
 			if vf := c.hardware[dir]; vf != nil && vf.PCI != nil {
 				p := *vf.PCI
 				p.SRIOV, p.PF, p.VF = "vf", pf.Name, n

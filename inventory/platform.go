@@ -38,8 +38,7 @@ func (c *scan) platformDir(node string, buses []string, counted func(name string
 	}
 	part := ""
 	for dir := up(node); dir != ""; dir = up(dir) {
-		subsystem, err := cached(&c.cache.of(dir).subsystem, dir, c.sysfs.Subsystem)
-		c.problems.add(dir, err)
+		subsystem := fact(c, &c.cache.of(dir).subsystem, dir, c.sysfs.Subsystem)
 		switch {
 		case !slices.Contains(buses, subsystem):
 		case subsystem != "platform" || !counted(base(dir)):
@@ -97,8 +96,7 @@ func (c *scan) part(n *device.Node, named bool) string {
 		parts = append(parts, strings.TrimPrefix(node, own+"/"))
 	}
 	if named && (node == "" || n.Subsystem == "iio") {
-		label, err := cached(&c.cache.of(n.SysPath).label, n.SysPath, c.sysfs.Label)
-		c.problems.add(n.SysPath, err)
+		label := fact(c, &c.cache.of(n.SysPath).label, n.SysPath, c.sysfs.Label)
 		// The name of a multiplexed bus starts with that of the bus above
 		// (i2c_mux_add_adapter in drivers/i2c/i2c-mux.c).
 		if label = strings.TrimPrefix(label, base(up(up(up(n.SysPath))))+"-"); label != "" {
@@ -109,9 +107,7 @@ func (c *scan) part(n *device.Node, named bool) string {
 }
 
 func (c *scan) firmwareNode(dir string) string {
-	node, err := cached(&c.cache.of(dir).firmware, dir, c.sysfs.FirmwareNode)
-	c.problems.add(dir, err)
-	return node
+	return fact(c, &c.cache.of(dir).firmware, dir, c.sysfs.FirmwareNode)
 }
 
 // partName replaces what is frequent in such names and not in the grammar of IDs.

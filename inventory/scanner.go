@@ -309,9 +309,7 @@ func (c *scan) above(dir string) (parent *device.Hardware, numa int) {
 
 // numa returns the NUMA node of dir, -1 if the kernel does not know it.
 func (c *scan) numa(dir string) int {
-	n, err := cached(&c.cache.of(dir).numa, dir, c.sysfs.NUMANode)
-	c.problems.add(dir, err)
-	return n
+	return fact(c, &c.cache.of(dir).numa, dir, c.sysfs.NUMANode)
 }
 
 // up returns the parent of a device directory, "" above the topmost.

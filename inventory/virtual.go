@@ -134,9 +134,7 @@ func (c *scan) namespace(n *device.Node) *device.Hardware {
 		} else if number, ok := strings.CutPrefix(n.Kernel, "ng"); ok {
 			disk = above + "/nvme" + number
 		}
-		wwid, err := cached(&c.cache.of(disk).wwid, disk, c.sysfs.WWID)
-		c.problems.add(n.SysPath, err)
-		n.Namespace = wwid
+		n.Namespace = fact(c, &c.cache.of(disk).wwid, disk, c.sysfs.WWID)
 	}
 	return owner
 }

@@ -47,9 +47,6 @@ type Tree struct{ Root string }
 // Sysfs is the path of the machine's /sys.
 func (t Tree) Sysfs() string { return filepath.Join(t.Root, "sys") }
 
-// Proc is the path of the machine's /proc, next to its /sys. It may not exist.
-func (t Tree) Proc() string { return filepath.Join(t.Root, "proc") }
-
 // Dev is the path of the machine's /dev.
 func (t Tree) Dev() string { return filepath.Join(t.Root, "dev") }
 

@@ -175,7 +175,7 @@ func (h *Host) AddLink(name, target string) {
 // WriteProc writes a file below /proc: "1/net/dev".
 func (h *Host) WriteProc(name, content string) {
 	h.t.Helper()
-	file := filepath.Join(h.Proc(), name)
+	file := filepath.Join(h.Root, "proc", name)
 	h.check(os.MkdirAll(filepath.Dir(file), 0o755))
 	h.check(os.WriteFile(file, []byte(content), 0o644))
 }
