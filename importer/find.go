@@ -199,7 +199,7 @@ func (c *conversion) walkText(v *value, path string, in *workload) {
 		c.walkArgs(args, path, in)
 		return
 	}
-	if name, text, ok := strings.Cut(v.Value, "="); ok && matches(`[\w.-]+`, name) {
+	if name, text, ok := strings.Cut(v.Value, "="); ok && matchesAll(`[\w.-]+`, name) {
 		v = v.with(text)
 		v.key = name
 		c.walkText(v, path+"."+name, in)
@@ -219,7 +219,7 @@ func (c *conversion) unrendered(line int, text string) {
 }
 
 // isTemplate finds actions of templates, but not the {{PLACEHOLDER}} of Akri.
-func isTemplate(text string) bool { return matches(`(?s).*\{(\{-?[ .$]|%).*`, text) }
+func isTemplate(text string) bool { return matchesAll(`(?s).*\{(\{-?[ .$]|%).*`, text) }
 
 // templateIn reports the first line of a template in a text, if any.
 func (c *conversion) templateIn(text string, linesBefore int) bool {

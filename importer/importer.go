@@ -1,13 +1,14 @@
 // Package importer converts configurations of other device plugins to one of
 // this program: those of formats.
 //
-// A conversion has four steps, each in separate files:
+// A conversion has three steps, each in separate files:
 //
-//   - find: the configurations in the input, anywhere in its tree
+//   - find, yaml: the configurations in the input, anywhere in its tree
 //   - squat, smarter, sriov, rdma, kubevirt, akri, nvidia: decode those of one
-//     format into resources
-//   - resource: the resources as data, for all formats
-//   - toml: write them
+//     format into resources; glob translates their patterns and expressions
+//   - resource, toml: what concerns several resources; write them
+//
+// Apart from that, before lists the devices of the other plugin, for import --check.
 //
 // The result offers the same devices under the same resource names, as far as
 // the language allows. Every difference is a comment at the resource that it
@@ -218,9 +219,9 @@ const (
 	namePart  = `[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?`
 )
 
-// matches reports whether all of a text matches an expression. Expressions are compiled
+// matchesAll reports whether all of a text matches an expression. Expressions are compiled
 // where they are used, since no other command needs them.
-func matches(expression, text string) bool {
+func matchesAll(expression, text string) bool {
 	return regexp.MustCompile(`^(?:` + expression + `)$`).MatchString(text)
 }
 
@@ -230,9 +231,9 @@ func checkName(full string) string {
 	domain, name, _ := strings.Cut(regexp.MustCompile(`\$\{[a-z0-9]+\}`).ReplaceAllString(full, "x"), "/")
 	const longest = 253 - len("requests.") // quotas are named like this
 	switch {
-	case !matches(subdomain, domain) || len(domain) > longest || strings.HasSuffix(domain, "kubernetes.io") || strings.HasPrefix(domain, "requests."):
+	case !matchesAll(subdomain, domain) || len(domain) > longest || strings.HasSuffix(domain, "kubernetes.io") || strings.HasPrefix(domain, "requests."):
 		return fmt.Sprintf(`%q is no domain of a resource: want a DNS subdomain such as "example.com"`, domain)
-	case !matches(namePart, name):
+	case !matchesAll(namePart, name):
 		return fmt.Sprintf(`%.80q is no name of a resource: want at most 63 letters, digits, "-", "_" and ".", beginning and ending with a letter or digit`, name)
 	}
 	return ""

@@ -49,7 +49,7 @@ func (c *conversion) kubeVirtDevice(v *value, in *workload, variable, content st
 	}
 	switch id := cmp.Or(e.PCIVendorSelector, e.PCIDeviceSelector); {
 	case id != "":
-		if !matches(`(?i)[0-9a-f]{4}:[0-9a-f]{4}`, id) {
+		if !matchesAll(`(?i)[0-9a-f]{4}:[0-9a-f]{4}`, id) {
 			v.report("%q: want vendor and device, such as \"10de:1eb8\"", id)
 		}
 		r.Match = []match{{PCI: pciMatch{ID: strings.ToLower(id), Driver: []string{"vfio-pci"}}, VFIO: true}}

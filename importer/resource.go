@@ -205,7 +205,7 @@ func (c *conversion) finish() {
 	c.shareOverlaps()
 	for _, r := range c.resources {
 		for _, m := range r.Match {
-			if slices.ContainsFunc(m.Glob, func(glob string) bool { return matches(dangerous, glob) }) {
+			if slices.ContainsFunc(m.Glob, func(glob string) bool { return matchesAll(dangerous, glob) }) {
 				r.differs(r.at, "differs: disks, memory and the like need dangerous = true in their match, and --allow=dangerous")
 			}
 		}
@@ -263,9 +263,9 @@ func (r *resource) selections() (all []selection) {
 				s.prefix = a.Prefix()
 			}
 			switch {
-			case matches(graphicsNodes, g):
+			case matchesAll(graphicsNodes, g):
 				s.class = "graphics"
-			case !matches(softwareNodes, g):
+			case !matchesAll(softwareNodes, g):
 				s.class = "other"
 			}
 			all = append(all, s)

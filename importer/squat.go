@@ -29,8 +29,9 @@ type squatPath struct {
 	ReadOnly, Optional                 bool
 	Limit                              int
 
-	host  string // the path if it has no wildcards
-	match match
+	host      string // the path if it has no wildcards
+	directory bool   // of device nodes
+	match     match
 }
 
 type squatUSB struct{ Vendor, Product, Serial string }
@@ -89,9 +90,9 @@ func (c *conversion) squatDomain(s source, configured string) string {
 	}
 	tag := cmp.Or(s.in.tag, c.first(func(w *workload) string { return w.tag }))
 	switch release := `([a-z0-9]+-)?v?`; {
-	case matches(release+`0\.[01](\..*)?@?`, tag):
+	case matchesAll(release+`0\.[01](\..*)?@?`, tag):
 		return oldSquatDomain
-	case matches(release+`[0-9]+\.[0-9]+(\..*)?@?`, tag):
+	case matchesAll(release+`[0-9]+\.[0-9]+(\..*)?@?`, tag):
 		return newSquatDomain
 	}
 	// What pods request is in the manifests beside it, as a rule.
@@ -123,7 +124,7 @@ func readSquatDevice(v *value, flag bool) (name string, groups []squatGroup) {
 	switch {
 	case d.Name == "":
 		v.report("no name: want one")
-	case !matches(squatName, d.Name):
+	case !matchesAll(squatName, d.Name):
 		v.get("name").report(`%q is no name of a device: want at least two lower-case letters, digits and "-", beginning and ending with a letter or digit`, d.Name)
 	}
 	if d.Count != nil {
@@ -205,18 +206,18 @@ func readSquatPath(v *value) (p squatPath, ok bool) {
 	}
 	p.host, _ = a.Literal()
 	m.Glob = []string{a.String()}
-	directory := m.As == "" && isDirectory(p.host)
+	p.directory = m.As == "" && isDirectory(p.host)
 	at := p.MountPath
 	switch {
 	case at == "" && strings.Contains(p.Path, "/by-") && p.host == "":
 		// What matches are links, whose names a container needs: the kernel's change.
 		m.ContainerPath = captured(a.Shape(), escapeVariables)
-	case at == "" && !directory && m.As == "":
+	case at == "" && !p.directory && m.As == "":
 		at = p.host
 	case p.host != "" && strings.HasSuffix(at, "/"):
 		at += path.Base(p.host)
 	}
-	if directory {
+	if p.directory {
 		m.Glob = []string{p.host + "/**"}
 		if at != "" {
 			at += "/"
@@ -288,7 +289,7 @@ func (g squatGroup) form() squatForm {
 		}
 	}
 	switch n := len(g.paths); {
-	case len(g.usb) > 1, n == 1 && strings.HasSuffix(g.paths[0].match.Glob[0], "/**"), n > 1 && wild == 0:
+	case len(g.usb) > 1, n == 1 && g.paths[0].directory, n > 1 && wild == 0:
 		return poolForm
 	case n <= 1:
 		return nodeForm
@@ -418,7 +419,7 @@ func (r *resource) addCompanion(device *value, p squatPath) {
 	switch {
 	case m.As != "":
 		w.HostPath = host
-	case strings.HasSuffix(m.Glob[0], "/**"):
+	case p.directory:
 		w.Glob = m.Glob[0]
 	default:
 		w.Path = host

@@ -60,7 +60,7 @@ func (c *conversion) sriov(sources []source) {
 				continue // reported
 			}
 			// A ConfigMap may have a file for each node.
-			if len(sources) > 1 && !matches(`.*\.(json|ya?ml|conf)|`, s.file) {
+			if len(sources) > 1 && !matchesAll(`.*\.(json|ya?ml|conf)|`, s.file) {
 				p.node = s.file
 				c.comment("The keys of the ConfigMap are taken as node names: generic-dp needs --node-name.")
 			}
@@ -121,9 +121,11 @@ func readSRIOVPool(v *value) sriovPool {
 }
 
 // The forms of values in selectors.
-func isFourHex(s string) bool { return matches(`[0-9a-f]{4}`, s) }
+func isFourHex(s string) bool { return matchesAll(`[0-9a-f]{4}`, s) }
 
-func isPCIAddress(s string) bool { return matches(`[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]`, s) }
+func isPCIAddress(s string) bool {
+	return matchesAll(`[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]`, s)
+}
 
 // isPFRange reports whether a text is a physical function, with or without the
 // numbers of virtual ones: "ens1f0#0,2-7".
