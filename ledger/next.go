@@ -198,6 +198,16 @@ func (t *transition) unmatched(d *draft, id string, rec record) record {
 	return rec.absent(t.in.Now)
 }
 
+// absent returns the record of an unmatched device.
+func (rec record) absent(now time.Time) record {
+	if rec.since.IsZero() {
+		rec.since = now
+	}
+	rec.present, rec.settled, rec.nodes = false, false, nil
+	rec.offer = device.Offer{ID: rec.offer.ID, Slots: rec.offer.Slots, NUMA: rec.offer.NUMA}
+	return rec
+}
+
 // mayBeUnread reports whether a device may be unread hardware. A USB device may be in
 // any port by now.
 func (t *transition) mayBeUnread(id string) bool {
@@ -304,94 +314,91 @@ func keysOf(nodes []node) []string {
 	return keys
 }
 
-// netState is the state of the network interfaces of a device. A container runtime
-// moves them into the network namespace of the pod, which looks like a removal on the
-// host. When the namespace ends, the kernel returns those of hardware and destroys the
-// others (default_device_exit_net in net/core/dev.c). So a device that a container
-// holds is present:
-//
-//   - It is Healthy while its hardware is present and a container holds it. The
-//     holders are queried at once, and an answer is awaited for movedLimit; after
-//     a restart, without limit: containers keep running while the kubelet is
-//     down.
-//   - One without a holder is gone, as is one without its hardware. While it is
-//     listed the kubelet is queried again, since it may not have known its
-//     containers yet.
-type netState struct {
-	moves    bool   // its interfaces move into containers
-	hardware string // its sysfs path; empty if none
-	// left is when the interfaces left the host, zero while they are present. held is
-	// set if an answer since then named a container, or may have before a restart.
-	left time.Time
-	held bool
-}
-
-// away reports whether interfaces of the device have left the host.
-func (n netState) away() bool { return n.moves && !n.left.IsZero() }
-
-// netOf returns the state of a matched device.
-func netOf(offer device.Offer) netState {
-	if len(offer.Nets) == 0 {
-		return netState{}
-	}
-	return netState{moves: true, hardware: offer.Hardware}
-}
-
-// movedOffer returns the offer of a device whose interfaces are in a container, without
-// problems found on the host.
-func movedOffer(offer device.Offer) device.Offer {
-	offer.Moved, offer.Problem = true, ""
-	return offer
-}
-
-// inContainer reports whether the missing interfaces of a device are in the container
-// that holds it.
-func (t *transition) inContainer(d *draft, id string, rec *record) bool {
-	n := &rec.net
-	if !n.moves {
-		return false
-	}
-	if n.hardware != "" && !t.in.Hardware(n.hardware) {
-		// A replacement is a different device.
-		*n = netState{}
-		return false
-	}
-	if n.left.IsZero() {
-		n.left = t.in.Now
-	}
-	if at := t.in.Held.At; !at.IsZero() && !at.Before(n.left) {
-		holds := slices.ContainsFunc(t.held[id], func(h heldSlot) bool { return h.resource == d.name })
-		if holds || !t.in.Held.Partial {
-			n.held = holds
-			return holds
+// expire drops devices and slots that have been Unhealthy for long enough and are
+// not held.
+func (t *transition) expire() {
+	for _, d := range t.drafts {
+		for id, rec := range d.records {
+			if !rec.since.IsZero() {
+				after := leaveAfter
+				if d.config.Refuse == "" && t.claimed[id] == "" && rec.now == "" {
+					after = max(after, d.config.ForgetAfter)
+				}
+				if t.mayLeave(rec.since.Add(after), id, -1) {
+					delete(d.records, id)
+					delete(t.owner, id)
+					continue
+				}
+			}
+			for rec.listed > rec.offer.Slots && t.mayLeave(rec.lowered.Add(leaveAfter), id, rec.listed-1) {
+				rec.listed--
+			}
+			d.records[id] = rec
+			if rec.net.away() {
+				t.out.AskHeld = true // no event announces that a virtual interface ended with its pod
+			}
 		}
 	}
-	if n.left.After(t.out.AskSince) {
-		t.out.AskSince = n.left
-	}
-	limit := n.left.Add(movedLimit)
-	if !n.held && t.in.Now.Before(limit) {
-		t.wake(limit)
-		return true
-	}
-	return n.held
 }
 
-// lacksNets reports whether a device with these nodes has lost only interfaces, at
-// least one.
-func (rec record) lacksNets(nodes []node) bool {
-	if !rec.net.moves || !rec.present || !rec.settled {
+// mayLeave reports whether a slot, or the whole device for slot -1, may leave the list,
+// and otherwise requests a call of Next for when it may.
+func (t *transition) mayLeave(due time.Time, id string, slot int) bool {
+	if t.in.Now.Before(due) {
+		t.wake(due)
 		return false
 	}
-	lost := 0
-	for _, n := range rec.nodes {
+	held := t.in.Held.At.IsZero() || t.in.Held.Partial || t.in.Held.At.Before(due)
+	for _, h := range t.held[id] {
+		held = held || slot < 0 || h.slot == slot
+	}
+	if held {
+		t.out.AskHeld = true
+	}
+	return !held
+}
+
+// claimWaiting lists the devices that another resource has released.
+func (t *transition) claimWaiting() {
+	for _, d := range t.drafts {
+		for _, offer := range d.waiting {
+			by := t.blockedBy(d, offer)
+			if by == "" {
+				t.list(d, offer)
+				continue
+			}
+			if t.owner[offer.ID] == nil {
+				t.out.AskHeld = true
+			}
+			d.blocked = append(d.blocked, Waiting{ID: offer.ID, By: by})
+		}
+		sort.Slice(d.blocked, func(i, j int) bool { return device.CompareNatural(d.blocked[i].ID, d.blocked[j].ID) < 0 })
+	}
+}
+
+// blockedBy returns the name of the resource because of which d cannot list a device
+// yet, empty if it can. That is d itself where the device is listed with another ID.
+func (t *transition) blockedBy(d *draft, offer device.Offer) string {
+	id := offer.ID
+	switch owner := cmp.Or(t.owner[id], t.owner[offer.Former], t.owner[t.in.Successors[id]]); {
+	case owner == d && t.owner[id] == d:
+		return ""
+	case owner == nil:
+		// A device without a record may still be held through its previous name.
+		var names []string
+		for _, h := range t.held[id] {
+			if h.resource != d.name {
+				names = append(names, h.resource)
+			}
+		}
 		switch {
-		case slices.Contains(nodes, n):
-		case n.net:
-			lost++
-		default:
-			return false
+		case len(names) > 0:
+			return slices.Min(names)
+		case d.config.AwaitHeld && (t.in.Held.At.IsZero() || t.in.Held.Partial):
+			return unknownHolder
 		}
+		return ""
+	default:
+		return owner.name
 	}
-	return lost > 0 && len(nodes)+lost == len(rec.nodes)
 }

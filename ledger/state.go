@@ -1,6 +1,9 @@
 // Package ledger maintains the life of devices: the form of a device's ID (Identify),
-// its health from the first list to the last (State), and what persists of both (Load,
-// Save). Identify and State.Next are pure; the time is an argument.
+// its health from the first list to the last (State.Next), and what persists of both
+// (Load, Prepare). Identify and State.Next are pure; the time is an argument.
+//
+// Next opens the state before (next.go), changes a copy in stages, of which moved.go is
+// about network interfaces in containers, and makes the lists from it (list.go).
 package ledger
 
 import (
