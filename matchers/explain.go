@@ -235,12 +235,12 @@ func (p single) nearest(all, rest []target, one, narrowed bool) string {
 			}
 		}
 	}
-	if p.values == nil || p.about == sysfsDir && !narrowed {
+	if p.about == sysfsDir && !narrowed {
 		return ""
 	}
 	best, found := 0, ""
 	for _, t := range rest {
-		values, unread := p.values(t.hardware, t.node)
+		values, unread := p.have(t)
 		if unread && found == "" {
 			found = "that of " + t.String() + " can't be read yet"
 		}
@@ -273,6 +273,17 @@ func (p single) nearest(all, rest []target, one, narrowed bool) string {
 		}
 	}
 	return found
+}
+
+// have lists the values of a target that the condition is about.
+func (c *condition) have(t target) (values []string, unread bool) {
+	switch {
+	case c.hardware != nil && t.hardware != nil:
+		return []string{c.hardware(t.hardware)}, false
+	case c.values != nil:
+		return c.values(t.hardware, t.node)
+	}
+	return nil, false
 }
 
 // concerns reports whether a candidate has the hardware or node that is explained.

@@ -31,12 +31,12 @@ func newPredicate(m *run, match *config.Match, exclude bool, conditions ...condi
 
 // condition is a condition of a match, but for glob and vfio.
 type condition struct {
-	about  subject
-	key    string // "usb.id"
-	want   pattern.Values
-	values getter
-	// hardware, if set, is the only value, and spares a list.
+	about subject
+	key   string // "usb.id"
+	want  pattern.Values
+	// hardware or values is set.
 	hardware func(*device.Hardware) string
+	values   getter
 }
 
 // getter returns the values of hardware, or of a node of it unless that is nil. unread: some
@@ -60,13 +60,14 @@ const (
 
 // predicates are those of the matches of a resource, and of its excludes.
 func (m *run) predicates(r *config.Resource) (matches, excludes []*predicate) {
-	for i := range r.Match {
-		matches = append(matches, m.predicate(&r.Match[i], false))
+	list := func(of []config.Match, exclude bool) []*predicate {
+		out := make([]*predicate, len(of))
+		for i := range of {
+			out[i] = m.predicate(&of[i], exclude)
+		}
+		return out
 	}
-	for i := range r.Exclude {
-		excludes = append(excludes, m.predicate(&r.Exclude[i], true))
-	}
-	return matches, excludes
+	return list(r.Match, false), list(r.Exclude, true)
 }
 
 func (m *run) predicate(match *config.Match, exclude bool) *predicate {
@@ -77,7 +78,10 @@ func (m *run) predicate(match *config.Match, exclude bool) *predicate {
 		if want.Empty() {
 			continue
 		}
-		c := condition{key: a.Name(), want: want, values: known(a.Of), hardware: a.Hardware}
+		c := condition{key: a.Name(), want: want, hardware: a.Hardware}
+		if a.Hardware == nil {
+			c.values = known(a.Of)
+		}
 		switch {
 		case c.key == "usb.interface_class" && !match.Hardware["usb"]["interface"].Empty():
 			c.about, c.values = anyNode, known(interfaceClasses(match.Hardware["usb"]["interface"], a.Of))
