@@ -62,7 +62,10 @@ func (a *Agent) scanHost(ctx context.Context, nets bool) outcome {
 	a.scanner.LeaveOutNets(!nets)
 	began := time.Now()
 	snap, err := a.scanner.Update(ctx, o.batch)
-	o.host, o.took, o.err = scanned{snap, a.scanner.Attributes(), nets}, time.Since(began), err
+	o.took, o.err = time.Since(began), err
+	if err == nil {
+		o.host = scanned{snap, a.scanner.Attributes(), nets}
+	}
 	return o
 }
 
