@@ -80,13 +80,27 @@ type timing struct {
 	sweep time.Duration
 }
 
-// state is what an administrator sees.
+// state is what the two sides know of those whom they serve.
 type state struct {
-	plugin.Status
 	accepted    bool   // by the kubelet, which may have ended since
+	connections int    // of the kubelet
 	unserved    string // why the kubelet can't use the driver; empty if it can, or will
 	unpublished string // why the API server lacks devices; empty if that may pass by itself
 }
+
+func (s state) registration() plugin.Status {
+	switch {
+	case s.unserved != "":
+		return plugin.Status{Reason: s.unserved}
+	case !s.accepted:
+		return plugin.Status{Reason: "the kubelet has not registered the driver yet"}
+	case s.connections == 0:
+		return plugin.Status{Reason: "the kubelet has disconnected"}
+	}
+	return plugin.Status{Registered: true}
+}
+
+func (s state) problem() string { return cmp.Or(s.unserved, s.unpublished) }
 
 // New makes a Plugin; Run and Publish run it.
 func New(o Options) *Plugin {
@@ -109,7 +123,6 @@ func New(o Options) *Plugin {
 		},
 		preparing: make(chan struct{}, 1),
 		slices:    newNodeSlices(o.API, o.Node),
-		state:     state{Status: plugin.Status{Reason: reasonWaiting}},
 	}
 }
 
@@ -117,7 +130,7 @@ func New(o Options) *Plugin {
 func (p *Plugin) Status() plugin.Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.state.Status
+	return p.state.registration()
 }
 
 // Problem is why devices can't be offered and what to change, for an administrator; empty
@@ -131,24 +144,25 @@ func (p *Plugin) Problem() string {
 	case p.Claims.Dir == "":
 		return "devices are injected by CDI names: set --cdi-dir"
 	}
-	return cmp.Or(p.state.unserved, p.state.unpublished)
+	return p.state.problem()
 }
 
 // update changes the state by f.
-func (p *Plugin) update(f func(s *state)) {
+func (p *Plugin) update(f func(now *state)) {
 	p.mu.Lock()
 	before := p.state
 	f(&p.state)
 	now := p.state
 	p.mu.Unlock()
+	registration := now.registration()
 	switch {
-	case now.Status == before.Status:
-	case now.Registered:
+	case registration == before.registration():
+	case registration.Registered:
 		p.Log.Info("registered", "driver", Driver)
 	default:
-		p.Log.Info("not registered", "driver", Driver, "reason", now.Reason)
+		p.Log.Info("not registered", "driver", Driver, "reason", registration.Reason)
 	}
-	if now != before {
+	if registration != before.registration() || now.problem() != before.problem() {
 		p.Changed()
 	}
 }

@@ -51,7 +51,7 @@ func (p *Plugin) Publish(ctx context.Context) error {
 			p.Log.Warn("publishing devices failed, trying again", "err", err)
 			logged = true
 		}
-		p.update(func(s *state) { s.unpublished = problem(err) })
+		p.update(func(now *state) { now.unpublished = problem(err) })
 	}
 }
 
@@ -87,7 +87,7 @@ func (p *Plugin) session(ctx context.Context, budget *bucket) (worked bool, err 
 			dirty, written = false, true
 		}
 		if worked = began && written; worked {
-			p.update(func(s *state) { s.unpublished = "" })
+			p.update(func(now *state) { now.unpublished = "" })
 		}
 		var due <-chan time.Time
 		if !next.IsZero() {

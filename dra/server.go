@@ -22,12 +22,8 @@ import (
 	"github.com/generic-dp/generic-dp/plugin"
 )
 
-const (
-	reasonWaiting = "the kubelet has not registered the driver yet"
-	reasonGone    = "the kubelet has disconnected"
-	// stopWithin is how long calls may run when the driver ends.
-	stopWithin = time.Second
-)
+// stopWithin is how long calls may run when the driver ends.
+const stopWithin = time.Second
 
 // Run serves the kubelet until ctx is cancelled, which is no error; it never gives up.
 //
@@ -53,9 +49,8 @@ func (p *Plugin) Run(ctx context.Context) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = fmt.Errorf("%s does not exist", p.Registry)
 		}
-		p.update(func(s *state) {
-			s.unserved = fmt.Sprintf("--plugins-registry: %v: set dra.enabled in the chart, which mounts it, or name the kubelet's", err)
-			s.Status = plugin.Status{Reason: s.unserved}
+		p.update(func(now *state) {
+			now.unserved = fmt.Sprintf("--plugins-registry: %v: set dra.enabled in the chart, which mounts it, or name the kubelet's", err)
 		})
 		select {
 		case <-ctx.Done():
@@ -68,10 +63,10 @@ func (p *Plugin) Run(ctx context.Context) error {
 // serve serves on a socket until ctx ends or the socket is gone. The socket goes first, so
 // that the kubelet no longer calls.
 func (p *Plugin) serve(ctx context.Context, socket *plugin.Socket, changes <-chan struct{}) {
-	conns := &connections{Plugin: p}
+	p.update(func(now *state) { now.accepted, now.unserved = false, "" })
 	server := grpc.NewServer(
 		grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10),
-		grpc.StatsHandler(conns), grpc.UnaryInterceptor(p.recovered),
+		grpc.StatsHandler(connections{p}), grpc.UnaryInterceptor(p.recovered),
 	)
 	s := &service{Plugin: p, quit: make(chan struct{})}
 	registration.RegisterRegistrationServer(server, s)
@@ -87,7 +82,6 @@ func (p *Plugin) serve(ctx context.Context, socket *plugin.Socket, changes <-cha
 	server.RegisterService(&formerHealth, s)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(socket.Listener) }()
-	p.update(func(s *state) { *s = state{Status: plugin.Status{Reason: reasonWaiting}, unpublished: s.unpublished} })
 	defer func() {
 		socket.Remove()
 		close(s.quit)
@@ -142,12 +136,11 @@ func (s *service) GetInfo(context.Context, *registration.InfoRequest) (*registra
 
 // NotifyRegistrationStatus is how the kubelet decided.
 func (s *service) NotifyRegistrationStatus(_ context.Context, r *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
-	s.update(func(s *state) {
-		s.accepted, s.unserved = r.GetPluginRegistered(), ""
-		if !s.accepted {
-			s.unserved = "the kubelet refuses the driver, which needs Kubernetes 1.34 or later: " + r.GetError()
+	s.update(func(now *state) {
+		now.accepted, now.unserved = r.GetPluginRegistered(), ""
+		if !now.accepted {
+			now.unserved = "the kubelet refuses the driver, which needs Kubernetes 1.34 or later: " + r.GetError()
 		}
-		s.Status = plugin.Status{Registered: s.accepted, Reason: s.unserved}
 	})
 	return &registration.RegistrationStatusResponse{}, nil
 }
@@ -190,26 +183,18 @@ func (p *Plugin) report(devices []Device) *health.NodeWatchResourcesResponse {
 }
 
 // connections counts the kubelet's connections: one that is registered keeps one open.
-type connections struct {
-	*Plugin
-	open int // guarded by update
-}
+type connections struct{ *Plugin }
 
-func (c *connections) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
-func (c *connections) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
-func (c *connections) HandleRPC(context.Context, stats.RPCStats)                         {}
-func (c *connections) HandleConn(_ context.Context, event stats.ConnStats) {
-	c.update(func(s *state) {
+func (c connections) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (c connections) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
+func (c connections) HandleRPC(context.Context, stats.RPCStats)                         {}
+func (c connections) HandleConn(_ context.Context, event stats.ConnStats) {
+	c.update(func(now *state) {
 		switch event.(type) {
 		case *stats.ConnBegin:
-			c.open++
+			now.connections++
 		case *stats.ConnEnd:
-			c.open--
-		}
-		if s.accepted && c.open > 0 {
-			s.Status = plugin.Status{Registered: true}
-		} else if s.accepted {
-			s.Status = plugin.Status{Reason: reasonGone}
+			now.connections--
 		}
 	})
 }
