@@ -71,7 +71,7 @@ func New(o Options) *Scanner {
 		answers: make(chan struct{}, 1), events: make(map[string]time.Time),
 	}
 	s.usb.read = func(dir string) (device.USB, error) { return s.sysfs.USBDevice(dir) } // also of a traced tree
-	s.usb.calls.Late = func(usbLink) { poke(s.answers) }
+	s.usb.calls.Late = func(sysfs.Entry) { poke(s.answers) }
 	s.attrs.answers, s.attrs.calls.Late = s.answers, s.attrs.tooLate
 	return s
 }

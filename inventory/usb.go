@@ -109,18 +109,12 @@ func usbController(dir string, counted func(name string) bool) string {
 // are ever awaited.
 type usbReader struct {
 	read  func(dir string) (device.USB, error)
-	calls slow.Calls[usbLink, usbResult]
+	calls slow.Calls[sysfs.Entry, usbResult]
 
 	mu    sync.Mutex
 	known map[string]device.KnownUSB // by directory
 	// restored are those read by an earlier process, not yet seen by this one.
 	restored map[string]bool
-}
-
-// usbLink is a device on the bus: its directory and the inode of its link.
-type usbLink struct {
-	dir string
-	ino uint64
 }
 
 type usbResult struct {
@@ -133,7 +127,7 @@ func (r *usbReader) device(ctx context.Context, e sysfs.Entry, patience time.Dur
 	if u, ok := r.lookup(e); ok {
 		return u, nil
 	}
-	result, running, ok := r.calls.Do(ctx, usbLink{e.Path, e.Ino}, patience, func() usbResult { return r.readNew(e) })
+	result, running, ok := r.calls.Do(ctx, e, patience, func() usbResult { return r.readNew(e) })
 	switch {
 	case ok:
 		return result.USB, result.err
@@ -147,7 +141,7 @@ func (r *usbReader) lookup(e sysfs.Entry) (u device.USB, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	k, ok := r.known[e.Path]
-	if !ok || k.Inode != e.Ino {
+	if !ok || e.Ino == 0 || k.Inode != e.Ino {
 		return u, false
 	}
 	delete(r.restored, e.Path)

@@ -32,7 +32,7 @@ func TestUSBDeviceThatDoesNotAnswer(t *testing.T) {
 			}
 			return device.USB{Serial: "of " + dir}, nil
 		}}
-		r.calls.Late = func(usbLink) { late.Add(1) }
+		r.calls.Late = func(sysfs.Entry) { late.Add(1) }
 		check := func(scan string, wantTime time.Duration, wantErr error) {
 			t.Helper()
 			start := time.Now()
