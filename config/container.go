@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -172,6 +171,10 @@ func (t *table) unixID(name string, into **uint32, help string) {
 // mode reads v as permission bits.
 func (v value) mode() (mode *uint32) {
 	const want = `three octal digits such as "0660"`
+	if n, isInt := v.raw.(int64); isInt {
+		v.mistyped(want, baseHint(n, 3, 8, "0o"))
+		return nil
+	}
 	v.checked(want, func(s string) (rule, hint string) {
 		bits, err := strconv.ParseUint(s, 8, 32)
 		if err != nil || bits > 0o777 || len(s) < 3 {
@@ -271,8 +274,10 @@ func readCompanion(v value) Companion {
 	})
 	given := slices.DeleteFunc([]string{"host_path", "path", "glob"}, func(key string) bool { return !v.has(key) })
 	switch {
-	case len(given) != 1:
-		v.report(fmt.Sprintf("%d of path, host_path and glob: want exactly one", len(given)), "")
+	case len(given) == 0:
+		v.report("neither path, host_path nor glob: want one of them", "")
+	case len(given) > 1:
+		v.report(strings.Join(given, " beside ")+": want one of them", "")
 	case !c.Mount && given[0] == "host_path":
 		v.child("host_path").report(`a device node has path instead: want path, or as = "mount"`, "")
 	case !c.Mount:

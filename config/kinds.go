@@ -21,6 +21,8 @@ type kind struct {
 	// integers is set if TOML integers are accepted: decimal numbers. Elsewhere 0x10de
 	// would become 4318.
 	integers bool
+	// digits of a hexadecimal number; 0 for others.
+	digits int
 	// check returns the rule that an alternative of a pattern violates, or empty.
 	check func(a pattern.Alternative) (rule, hint string)
 }
@@ -66,7 +68,11 @@ func (v value) values(k kind) pattern.Values {
 		if n, isInt := e.raw.(int64); isInt && k.integers {
 			e.raw = strconv.FormatInt(n, 10)
 		}
-		s, ok := e.string(k.want)
+		if n, isInt := e.raw.(int64); isInt && k.digits > 0 {
+			e.mistyped(k.want, baseHint(n, k.digits, 16, "0x"))
+			continue
+		}
+		s, ok := e.string(k.want, func(s string) bool { _, rule, _ := k.parse(s); return rule == "" })
 		if !ok {
 			continue
 		}
@@ -114,13 +120,32 @@ func hexadecimal(numbers, digits int, rule, want string) kind {
 		p, err := pattern.Parse(pattern.Hex, s)
 		return err == nil && p.Alternatives()[0].Fits(digits, hexDigits)
 	}
-	return kind{mode: pattern.Hex, want: want, check: func(a pattern.Alternative) (string, string) {
+	k := kind{mode: pattern.Hex, want: want, check: func(a pattern.Alternative) (string, string) {
 		parts := strings.Split(a.String(), ":")
 		if len(parts) == numbers && !slices.ContainsFunc(parts, func(s string) bool { return !fits(s) }) {
 			return "", ""
 		}
 		return rule + ": want " + want, "generic-dp devices --all lists hardware with its IDs"
 	}}
+	if numbers == 1 {
+		k.digits = digits
+	}
+	return k
+}
+
+// baseHint says how to write a bare integer of a base: 0x10de and 4318 are the same to TOML.
+func baseHint(n int64, digits, base int, prefix string) string {
+	pad := func(s string) string { return strings.Repeat("0", max(0, digits-len(s))) + s }
+	decimal, other := pad(strconv.FormatInt(n, 10)), pad(strconv.FormatInt(n, base))
+	switch {
+	case n < 0 || len(other) > digits && len(decimal) > digits:
+		return ""
+	case len(decimal) > digits || decimal == other:
+		return "write it in quotes: " + quote(other)
+	case len(other) > digits:
+		return "write it in quotes: " + quote(decimal)
+	}
+	return fmt.Sprintf("%s%s and %d are the same to TOML: write %q or %q", prefix, other, n, other, decimal)
 }
 
 // attributes are the attributes of hardware, with the kinds of their values.

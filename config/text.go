@@ -351,12 +351,19 @@ func pathBelowDev(written, sample string) (rule, hint string) {
 	return "is not below /dev: want the path of a device node", hint
 }
 
-// absolutePath checks a path with samples for its variables or wildcards.
-func absolutePath(_, sample string) (rule, hint string) {
-	if !strings.HasPrefix(sample, "/") || path.Clean(sample) != sample || strings.ContainsFunc(sample, unicode.IsControl) {
-		rule = `is not an absolute path without "..", "//" and a "/" at the end: want one such as "/run/vendor"`
+// absolutePath checks a path as written, with samples for its variables or wildcards.
+func absolutePath(written, sample string) (rule, hint string) {
+	switch {
+	case !strings.HasPrefix(sample, "/"):
+		return `is not an absolute path: want one that begins with "/"`, ""
+	case slices.Contains(strings.Split(sample, "/"), ".."):
+		return `has "..": want a path without it`, ""
+	case strings.ContainsFunc(sample, unicode.IsControl):
+		return "has a control character: want a path without", ""
+	case path.Clean(sample) != sample:
+		return `is not a clean path: want single slashes, no "." and none at the end`, didYouMean(path.Clean(written))
 	}
-	return rule, ""
+	return "", ""
 }
 
 func interfaceName(_, sample string) (rule, hint string) {

@@ -134,7 +134,7 @@ func (v value) userKeys(want, what string) iter.Seq2[string, value] {
 	return func(yield func(string, value) bool) {
 		for _, name := range slices.Sorted(maps.Keys(v.keys())) {
 			above, misplaced := v.enclosing(name)
-			if what != "" && misplaced && !above.has(name) {
+			if what != "" && misplaced && (!above.has(name) || v.child(name).keys() != nil) {
 				v.key(name).report(quote(name)+" is a key of "+tableName(above.path())+": want "+what, v.headerHint(above))
 			} else if !yield(name, v.child(name)) {
 				return
@@ -231,21 +231,42 @@ func (v value) tables(example string) (all []value) {
 // isTable reports whether v is a table; it is a problem if it is not.
 func (v value) isTable(example string) bool {
 	if v.keys() == nil {
-		v.mistyped("a table", "write "+example)
+		v.mistyped("a table", "write "+exampleWith(example, v.raw))
 		return false
 	}
 	return true
 }
 
+// exampleWith is an example of a table with the paths of a string in place of its own:
+// the only one, or those of HOST:CONTAINER as for docker.
+func exampleWith(example string, raw any) string {
+	s, _ := raw.(string)
+	if !strings.HasPrefix(s, "/") {
+		return example
+	}
+	paths, parts := strings.Split(s, ":"), strings.Split(example, `"`)
+	for i, n := 1, 0; i < len(parts); i += 2 {
+		if strings.HasPrefix(parts[i], "/") {
+			parts[i] = paths[min(n, len(paths)-1)]
+			n++
+		}
+	}
+	return strings.Join(parts, `"`)
+}
+
 // string reads v as a string. It reports other types and strings with a NUL, which no
-// environment, path and file of sysfs can contain, and returns false.
-func (v value) string(want string) (string, bool) {
+// environment, path and file of sysfs can contain, and returns false. valid says of a
+// number or boolean whether it may be meant as a string.
+func (v value) string(want string, valid func(s string) bool) (string, bool) {
 	s, ok := v.raw.(string)
 	if !ok {
 		hint := ""
 		switch v.raw.(type) {
 		case int64, float64, bool:
 			hint = "a string is written in quotes"
+			if s := fmt.Sprint(v.raw); valid(s) {
+				hint = "write it in quotes: " + quote(s)
+			}
 		}
 		v.mistyped(want, hint)
 	} else if strings.Contains(s, "\x00") {
@@ -257,7 +278,7 @@ func (v value) string(want string) (string, bool) {
 
 // checked reads v as a valid string, otherwise empty.
 func (v value) checked(want string, check func(s string) (rule, hint string)) string {
-	s, ok := v.string(want)
+	s, ok := v.string(want, func(s string) bool { rule, _ := check(s); return rule == "" })
 	if !ok {
 		return ""
 	}
