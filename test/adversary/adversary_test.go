@@ -225,10 +225,6 @@ func (n *node) served() {
 	if n.kubelet.WaitAllocatable(ctx, good, 1) != nil {
 		n.fatal("the good resource is not served")
 	}
-	// The kubelet may have the first list before the pass that made it has ended.
-	for text := "not scanned"; strings.Contains(text, "not scanned") && ctx.Err() == nil; {
-		text, _ = n.get(ctx, "/healthz")
-	}
 	n.serves()
 }
 
