@@ -8,8 +8,10 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 
 	"github.com/generic-dp/generic-dp/device"
@@ -78,11 +80,25 @@ type HealthSet struct {
 
 type stateText struct {
 	Version int `json:"version"`
+	// USBFields are what was read of a USB device. A version that reads more would find it
+	// absent until a replug.
+	USBFields string `json:"usb_fields"`
 	Persisted
 }
 
+// usbFields are what this version reads of a USB device.
+var usbFields = fieldNames(reflect.TypeFor[device.USB]())
+
+func fieldNames(t reflect.Type) string {
+	var names []string
+	for i := range t.NumField() {
+		names = append(names, t.Field(i).Name)
+	}
+	return strings.Join(names, " ")
+}
+
 func (p Persisted) text() ([]byte, error) {
-	text, err := json.Marshal(stateText{stateVersion, p})
+	text, err := json.Marshal(stateText{stateVersion, usbFields, p})
 	if err != nil {
 		return nil, err
 	}
@@ -110,6 +126,9 @@ func Load(dir string) (Persisted, error) {
 func parse(text []byte) (Persisted, error) {
 	var s stateText
 	err := json.Unmarshal(text, &s)
+	if s.USBFields != usbFields {
+		s.USB = nil
+	}
 	var mistyped *json.UnmarshalTypeError // what has another type is left out
 	switch s.Later = s.Version > stateVersion; {
 	case s.Later && (err == nil || errors.As(err, &mistyped)):

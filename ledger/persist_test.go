@@ -51,6 +51,33 @@ func TestSaveAndLoad(t *testing.T) {
 	}
 }
 
+// A version that reads another attribute of USB devices reads all of them again.
+func TestUSBDevicesOfAVersionThatReadLess(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	saved := full()
+	saved.USB = map[string]device.KnownUSB{"/sys/devices/usb1/1-1": {Inode: 7, USB: device.USB{Serial: "A1"}}}
+	if err := save(dir, saved); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, stateFile)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		text string
+		usb  int
+	}{{string(text), 1}, {strings.Replace(string(text), " Speed", "", 1), 0}} {
+		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Load(dir); err != nil || len(got.USB) != c.usb || len(got.Resources) != 1 {
+			t.Errorf("%d USB devices and %d resources, %v: want %d and 1\n%s", len(got.USB), len(got.Resources), err, c.usb, c.text)
+		}
+	}
+}
+
 func TestSaveWritesOnlyChanges(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
