@@ -265,8 +265,8 @@ func (c contents) add(resource string, r device.Response, specs *cdi.Writer) err
 	return nil
 }
 
-// addClaims adds what claims hold: the prepared ones, and those that the kubelet lists by
-// the names of devices.
+// addClaims adds the devices of claims: of prepared claims, and of the claims that the
+// kubelet lists by device name.
 func (a *Agent) addClaims(held *ledger.Held, claims []cdi.Claim, listed map[string][]podresources.Holder, out ledger.Output) {
 	for _, c := range claims {
 		for _, r := range c.Requests {

@@ -30,7 +30,7 @@ const (
 
 // healthDirs maintains a directory for each set of devices that a container got, which
 // the container sees: healthy is in it while all of them are healthy and where they
-// were. A directory is never made anew while a container may have it, which would go on
+// were. A directory is never replaced while a container may have it: the container would go on
 // to see the old one.
 type healthDirs struct {
 	dir   string
@@ -75,7 +75,7 @@ func setOf(name string) []string {
 }
 
 // restore adds the sets of an earlier instance, or those of the instance that this one
-// succeeds. After a reboot every container has started anew. owns is set if there is no
+// succeeds. After a reboot every container has restarted. owns is set if there is no
 // other instance.
 func (h *healthDirs) restore(saved map[string]ledger.HealthSet, rebooted, owns bool) {
 	h.mu.Lock()
@@ -301,8 +301,8 @@ func (h *healthDirs) nodes(o *device.Offer) (nodes map[string]string, all bool) 
 	return nodes, all
 }
 
-// node identifies the node at a path; empty if there is none. A node that the kernel made
-// anew, which a container with the old one can't use, has another inode.
+// node identifies the node at a path; empty if there is none. A node that the kernel
+// replaced, so that a container with the old one can't use it, has another inode.
 func (h *healthDirs) node(path string) string {
 	var stat unix.Stat_t
 	if unix.Lstat(h.local(path), &stat) != nil {

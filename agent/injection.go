@@ -56,8 +56,8 @@ type cdiNames struct {
 }
 
 // sync makes links and CDI specs for the present devices. Stale ones are removed
-// before any is made; those that are not configured are retained where mayBeHeld says
-// that a container may need them. failed is why devices can't be injected, by ID; err is
+// before new ones are made; one that is not configured is kept while mayBeHeld says that
+// a container may need it. failed is why devices can't be injected, by ID; err is
 // what can't be written, which may end without an event.
 func (i *injector) sync(v *View, out ledger.Output, mayBeHeld func(id string) bool) (failed map[string]error, err error) {
 	r := newRetention(v, out, i.injected, mayBeHeld)
@@ -135,7 +135,7 @@ func (i *injector) successors(v *View) map[string]string {
 }
 
 // dropCDINames takes the CDI name from devices that also have links where there may be no
-// entry: from those that failed, whose failures it removes, or from all if failed is nil.
+// entry: from the failed ones, whose failures it clears, or from all if failed is nil.
 func dropCDINames(out ledger.Output, failed map[string]error) {
 	for _, r := range out.Resources {
 		for i := range r.Devices {

@@ -60,9 +60,9 @@ func (l *loop) saveAndAsk(ctx context.Context, out ledger.Output, written bool) 
 	return earlier(l.askHeld(ctx, now, out), l.retry.at)
 }
 
-// inputs returns the resources for the ledger, and the configuration of those that are
-// not being retired, by name. Besides the matched ones these are inactive resources, so
-// that the reason is right, and derived names without a device, which may come back.
+// inputs returns the resources for the ledger, and by name the configuration of each that
+// is not being retired. Inactive resources are included for their reason, and derived names
+// without a device because one may come back.
 func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*config.Resource) {
 	configs = map[string]*config.Resource{}
 	add := func(name string, c *config.Resource, in ledger.Resource) {
@@ -82,7 +82,7 @@ func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*co
 			inputs = append(inputs, ledger.Resource{Name: key, Refuse: reasonInactive})
 		}
 	}
-	// Not those that only the kubelet knows: another program's name may match the
+	// A name that only the kubelet knows is left out: another program's may match the
 	// template, too.
 	for _, key := range l.memory.state.Names() {
 		if configs[key] != nil {

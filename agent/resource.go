@@ -218,8 +218,8 @@ var errTooSlow = errors.New("the host was not scanned in time: it may use the de
 // announces that an interface becomes a port of a bridge, or that a route uses it.
 func needsRescan(o device.Offer) bool { return len(o.Nets) > 0 }
 
-// set is the served resources, in the order of the configuration, then those that are
-// being retired. It is immutable: the loop replaces it as a whole.
+// set is the served resources in the order of the configuration, followed by retiring
+// ones. It is immutable: the loop replaces it as a whole.
 type set []*resource
 
 // find returns the resource with a name in the ledger; nil is none.
@@ -240,7 +240,7 @@ func (a *Agent) members() set {
 	return nil
 }
 
-// Names lists the served resources, those that are being retired last.
+// Names lists the served resources, retiring ones last.
 func (a *Agent) Names() []string {
 	var names []string
 	for _, r := range a.members() {

@@ -205,8 +205,8 @@ func split(err error) []string {
 	return list
 }
 
-// problems are the current problems. Each pass of the loop reports those that it meets;
-// one is logged in the first pass that does.
+// problems are the current problems. Each pass of the loop reports the problems that it
+// meets, and the first pass to meet one logs it.
 type problems struct {
 	log       *slog.Logger
 	last, now map[metrics.Problem]bool

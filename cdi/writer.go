@@ -46,8 +46,8 @@ type Writer struct {
 
 // Sync makes the directory hold exactly the specs in want, claims aside, and those
 // existing entries that keep wants, given the host paths of their nodes: of held devices
-// that are no longer configured. Files that lose or change an entry are written before
-// those that only gain; one that can't be written without a stale entry is removed.
+// that are no longer configured. A file that loses or changes an entry is written before
+// one that only gains; a file that can't be written without a stale entry is removed.
 // Unchanged files are not written. An error does not stop the rest.
 func (w *Writer) Sync(want []*Spec, keep func(kind, device string, hostPaths []string) bool) error {
 	names, err := w.names()

@@ -208,7 +208,7 @@ func (c *Config) Check(a Allow) error {
 // its end, a domain and those below it with "." at its beginning, or a whole name.
 type interpreted struct{ by, names string }
 
-// annotations are those that a container runtime, or a program around it, interprets: they
+// annotations are interpreted by a container runtime, or a program around it: they
 // inject devices, mounts and hooks that no match selects, or lift limits of the container.
 var annotations = []interpreted{
 	{"Kubernetes and CDI", ".k8s.io"}, // pkg/cdi/annotations.go of the CDI library: cdi.k8s.io/

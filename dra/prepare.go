@@ -257,8 +257,8 @@ func holds(c cdi.Claim, device string) int {
 	return len(slices.DeleteFunc(c.Devices(), func(d string) bool { return d != device }))
 }
 
-// Sweep removes the files of claims that no longer exist, but for those that the
-// kubelet knows. It reports whether there were some.
+// Sweep removes the files of claims that no longer exist, unless the
+// kubelet knows them. It reports whether there were any.
 func (p *Plugin) Sweep(ctx context.Context, known func(cdi.Claim) bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, p.timing.sweep)
 	defer cancel()

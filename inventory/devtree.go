@@ -80,7 +80,7 @@ type place struct {
 
 // walkDev reads the tree below root. It follows no links and stays on one file system:
 // file systems below /dev (pts, shm, mqueue, hugepages) have no devices of the host,
-// and can be large or slow. The directories of the result are those that were walked.
+// and can be large or slow. The result has the directories that were walked.
 // Unchanged cached ones are not read again.
 func walkDev(ctx context.Context, root string, known map[string]*devDir) (*devTree, error) {
 	nodes, links := 0, 0 // as in the previous scan
@@ -278,7 +278,7 @@ func (t *devTree) addNode(n *devNode) {
 // (MAXSYMLINKS in include/linux/namei.h).
 const maxLinks = 40
 
-// sortedNodes returns the nodes by path, with those that only a link points to (on
+// sortedNodes returns the nodes by path, including targets of links only (on
 // another file system below /dev, such as pts).
 func (t *devTree) sortedNodes() []*node {
 	for p := range t.links {

@@ -299,7 +299,7 @@ func (c *scan) above(dir string) (parent *device.Hardware, numa int) {
 			}
 			return h, numa
 		}
-		// USB devices have none, also those that can't be read yet.
+		// A USB device has none, read or not.
 		if _, unread := c.unread[dir]; numa < 0 && !unread {
 			numa = c.numa(dir)
 		}

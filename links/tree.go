@@ -57,8 +57,8 @@ func For(o device.Offer) []Link {
 // Path is the path of the link of a node, whether it exists or not.
 func (t *Tree) Path(id, key string) string { return filepath.Join(t.Dir, id, key) }
 
-// Sync makes the tree contain the links in want, and existing ones that keep wants; nil
-// keeps none. It removes all stale and wrong links before it makes any, so that links
+// Sync makes the tree contain the links in want, and the existing links that keep approves;
+// nil approves none. It removes all stale and wrong links before it makes any, so that links
 // of two devices are never mixed up; it writes nothing if all links are right. A
 // failure does not stop the rest; the error joins all failures.
 func (t *Tree) Sync(want []Link, keep func(Link) bool) error {

@@ -57,7 +57,7 @@ type Options struct {
 	// Redact leaves out identifying data, see redaction.
 	Redact bool
 	// Also is called with the snapshot of the host; the attributes that it reads are
-	// recorded too: those that a configuration names. nil reads nothing.
+	// recorded too, such as the ones named by a configuration. nil reads nothing.
 	Also func(snap *device.Snapshot, attrs *inventory.Attributes)
 }
 

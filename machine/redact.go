@@ -243,8 +243,8 @@ var plainAttrs = []string{
 	"sriov_drivers_autoprobe", "sriov_numvfs", "state", "status", "timeout", "timestamp", "tx_lanes", "version",
 }
 
-// textAttrs are those that describe a device in words of its manufacturer or of the
-// administrator: serials in them are replaced.
+// textAttrs describe a device in words of its manufacturer or of the administrator:
+// serials in them are replaced.
 var textAttrs = []string{"compatible", "description", "id", "interface", "label", "model", "name", "product_name", "rev", "device_name", "device_type", "path", "wwid"}
 
 // attr returns the redacted content of an attribute, and false if it is left out.

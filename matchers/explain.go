@@ -32,8 +32,8 @@ type MatchOutcome struct {
 	Conditions []Condition `json:"conditions"`
 }
 
-// Condition is one condition of a match: how many of the devices it fits that those
-// before it leave, without the ones that fit nothing.
+// Condition is one condition of a match, applied to what the conditions before it leave;
+// a condition that fits nothing is skipped for the next.
 type Condition struct {
 	Key  string `json:"key"`  // "glob", "usb.id"
 	Want string `json:"want"` // patterns

@@ -7,7 +7,7 @@
 //
 //	select   nodes, hardware, interfaces, paths and CDI devices, by its matches
 //	         (predicate.go, select.go, vfio.go)
-//	claim    those that no earlier resource has (claims.go)
+//	claim    what no earlier resource has (claims.go)
 //	combine  into devices, by each and group_by (select.go), and by the name of
 //	         the resource (names.go)
 //	offer    nodes, mounts and environment of a device, with every variable

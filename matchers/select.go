@@ -84,8 +84,8 @@ type selection struct {
 	others []candidate
 }
 
-// candidates finds the devices of a resource, also those that others claim, in
-// the order of the snapshot.
+// candidates finds the devices of a resource in the order of the snapshot, including
+// devices that other resources claim.
 //
 // A node is in if any match selects it, and out if any exclude does. Hardware
 // is a device if one of its nodes is left, or if it never had one selected

@@ -175,8 +175,8 @@ func (d *Device) Holders() []string {
 	return all
 }
 
-// ProblemsFirst sorts resources and their devices: those that need an administrator
-// come first, resources without devices last, else they stay in order.
+// ProblemsFirst sorts resources and devices: first the ones in need of an administrator,
+// last the resources without devices; the order is stable.
 func (s *Status) ProblemsFirst() {
 	unhealthy := func(d Device) bool { return d.Health != Healthy }
 	rank := func(r Resource) int {

@@ -1,7 +1,7 @@
 // Package sysfs reads attributes of devices below /sys, without policy.
 //
-// It opens only attributes that have a function here, and those that a configuration
-// names (FS.Attribute), so that no read hangs or has side effects: sysfs has files that
+// It opens only attributes that have a function here or are named by a configuration
+// (FS.Attribute), so that no read hangs or has side effects: sysfs has files that
 // wait for the device, that take its lock, or that act when they are read. A directory
 // is given by its path relative to the root, "devices/pci0000:00", which is also its
 // name in uevents (without the leading slash). A missing attribute is no error: it is
