@@ -204,8 +204,8 @@ func (c *Config) Check(a Allow) error {
 	return problems(refused, len(refused))
 }
 
-// interpreted are names that mean something to whoever reads them: a prefix with "*" at
-// its end, a domain and those below it with "." at its beginning, or a whole name.
+// interpreted are names with a meaning to a program: a prefix with a trailing "*", a
+// domain and its subdomains with a leading ".", or a whole name.
 type interpreted struct{ by, names string }
 
 // annotations are interpreted by a container runtime, or a program around it: they
@@ -234,7 +234,7 @@ var annotations = []interpreted{
 }
 
 // environment are variables by which the loader or an interpreter runs code, or by which a
-// runtime injects devices. A resource with the name of another vendor's would have them in
+// runtime injects devices. A resource named like another vendor's would set them in
 // containers that trust that vendor.
 var environment = []interpreted{
 	{"the loader", "LD_*"},                         // ld.so(8): LD_PRELOAD, LD_AUDIT
@@ -261,8 +261,8 @@ var environment = []interpreted{
 	{"a container runtime", "NVIDIA_VISIBLE_DEVICES NVIDIA_MIG_* NVIDIA_IMEX_CHANNELS AMD_VISIBLE_DEVICES HABANA_VISIBLE_DEVICES ASCEND_VISIBLE_DEVICES"},
 }
 
-// interpretedBy returns who interprets a name, "" for nobody. With open variables, whose
-// numbers only a container tells, digits do not count.
+// interpretedBy returns who interprets a name, "" for nobody. Digits do not count if
+// open: its variables are numbers known only at Allocate.
 func interpretedBy(list []interpreted, name string, open bool) string {
 	comparable := func(s string) string {
 		return strings.Map(func(r rune) rune {

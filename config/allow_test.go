@@ -192,7 +192,7 @@ func TestCheckDomains(t *testing.T) {
 	}
 }
 
-// What is interpreted is found in what comes out, whatever numbers a container adds.
+// Interpreted names are found in results, with any numbers that a container adds.
 func TestInterpreted(t *testing.T) {
 	t.Parallel()
 	index := device.Part{Var: device.IndexVar}

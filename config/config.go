@@ -38,7 +38,7 @@ type Config struct {
 	Files []string
 	// Hash of the text of all files: equal hashes are equal configurations.
 	Hash string
-	// Notes are about what is valid and better written otherwise, in file order.
+	// Notes suggest better forms of valid configuration, in file order.
 	Notes []Problem
 	// needs are the requested privileges, in file order.
 	needs []report
@@ -71,9 +71,9 @@ type Resource struct {
 	NUMA     NUMA
 	Identity Identity
 	Register Register
-	// API is by which devices are offered. Attributes are those of a device for claims, and
-	// EvictAfter is how long it is gone before its pods are evicted, negative for never; both
-	// are for APIDRA, where devices are injected by CDI names always.
+	// API offers the devices. Attributes, by which claims select, and EvictAfter, the time
+	// that a device is gone before its pods are evicted, negative for never, are for APIDRA,
+	// which always injects by CDI names.
 	API         API
 	Attributes  []Attribute
 	EvictAfter  time.Duration
@@ -112,7 +112,7 @@ type When struct {
 	Exists pattern.Values
 }
 
-// API is by which of the kubelet's APIs devices are offered.
+// API is the API of the kubelet that offers devices.
 type API string
 
 // APIDevicePlugin is the default.
@@ -253,8 +253,8 @@ type Container struct {
 	Annotations []device.Entry
 	// Mounts are companions, too.
 	Mounts []Companion
-	// CDI injects devices by CDI names instead of nodes and mounts; AutoCDI adds the name
-	// where programs find nodes by names that a link can't follow.
+	// CDI injects devices by CDI names instead of nodes and mounts; AutoCDI adds them
+	// if programs find nodes by name, which a link can't follow.
 	CDI, AutoCDI bool
 	// CDIDevices are qualified names of the host's CDI devices.
 	CDIDevices []device.Text
@@ -268,9 +268,8 @@ type Container struct {
 	AdditionalGIDs []uint32
 	// MaxPerContainer is how many slots of one device one container may get; 0 is any.
 	MaxPerContainer int
-	// HealthDir is the path in the container of the directory that says whether its
-	// devices are healthy; empty is none. HealthHold is how long it says that they are
-	// not after a loss, at least.
+	// HealthDir is the path in the container of the directory that shows the health of
+	// its devices; empty is none. HealthHold is the minimum time that it shows a loss.
 	HealthDir  string
 	HealthHold time.Duration
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/atomicfile"
 )
 
-// Limits of a configuration, since who writes it must not be able to exhaust the memory of
-// the program, nor its time.
+// Limits of a configuration: its author must not be able to exhaust the memory or time of
+// the program.
 const (
 	// maxFileSize is the maximum size of one file, in bytes, and maxSize that of all.
 	maxFileSize = 1 << 20
@@ -113,8 +113,8 @@ func readFile(path string) (File, error) {
 	return File{Name: filepath.Base(path), Data: data}, err
 }
 
-// Hash is that of a configuration with these files. It covers names and texts with
-// their lengths, so that different sets of files have different input.
+// Hash is Config.Hash of these files. It covers names and texts with their lengths, so
+// that different sets of files have different input.
 func Hash(files []File) string {
 	h := sha256.New()
 	for _, f := range files {
@@ -146,7 +146,7 @@ type reader struct {
 	notes   []report
 	// keys of the language; see language.
 	keys []string
-	// domain and api are those of resources that set none.
+	// domain and api are the defaults of resources.
 	domain, api setting
 	// undecided is set if a missing domain is not worth a message: it may be in an
 	// unreadable part, or was reported.

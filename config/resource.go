@@ -180,8 +180,8 @@ func (v value) resourceName(r *Resource) {
 	if !isString || text == nil && s != "" {
 		return
 	}
-	// Values of variables are made valid later: a letter in place of each, so that the
-	// literal parts are checked.
+	// Check the literal parts, with a letter for each variable: its value is made valid
+	// later.
 	domain, name, own := strings.Cut(sampleName(text), "/")
 	if !own {
 		domain, name = v.r.domain.value, domain
@@ -373,15 +373,15 @@ func notInHost(r rune) bool {
 const (
 	defaultEvictAfter = 5 * time.Minute
 	never             = "never"
-	// maxAttributes leaves room for those of the hardware: a device in a ResourceSlice has
-	// at most 32.
+	// maxAttributes leaves room for the hardware's: a device in a ResourceSlice has at
+	// most 32.
 	maxAttributes    = 20
 	maxAttributeName = 32
 )
 
 var apis = []API{APIDevicePlugin, APIDRA}
 
-// reservedAttributes are those that every device has.
+// reservedAttributes are on every device.
 var reservedAttributes = []string{"id", "resource"}
 
 // claimAttributes reads v as a table of attributes, by name.

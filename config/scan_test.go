@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// hostile are texts of a given size that are expensive to parse: those that the limits
-// must reject, and those whose cost is proportional to their size.
+// hostile are texts of a given size that are expensive to parse: the limits must reject
+// some, and the cost of the others is proportional to their size.
 func hostile(size int) (refused, bearable map[string]string) {
 	fill := func(head, line, tail string) string {
 		var b strings.Builder
@@ -150,7 +150,7 @@ container.annotations."example.com/zigbee" = "${id}"
 	}
 }
 
-// What is multiplied is refused before it is built, with its figure.
+// Excess is refused before it is built, with its figure.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	const head = "domain = \"example.com\"\n[[resource]]\nname = \"a\"\nmatch.glob = \"/dev/a\"\n"

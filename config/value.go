@@ -124,9 +124,8 @@ func (v value) lacks(name string) bool {
 	return true
 }
 
-// userKeys iterates over the table v whose keys are the user's, in order. what describes a key: one
-// that is a key of a table around v is reported, unless that has it too.
-// With an empty what none is.
+// userKeys iterates over the arbitrary keys of the table v, in order. what describes them: a
+// key of a table around v is reported instead, unless that has it too or what is empty.
 func (v value) userKeys(want, what string) iter.Seq2[string, value] {
 	if v.keys() == nil {
 		v.mistyped("a table "+want, "")
@@ -237,8 +236,8 @@ func (v value) isTable(example string) bool {
 	return true
 }
 
-// exampleWith is an example of a table with the paths of a string in place of its own:
-// the only one, or those of HOST:CONTAINER as for docker.
+// exampleWith is an example of a table with its paths replaced by the only one of a
+// string, or by both of HOST:CONTAINER as for docker.
 func exampleWith(example string, raw any) string {
 	s, _ := raw.(string)
 	if !strings.HasPrefix(s, "/") {

@@ -1,6 +1,6 @@
 package device
 
-// FormerNodeID returns the ID that the version before gave n, empty if it is the same.
+// FormerNodeID returns the ID of n in the version before, empty if it is the same.
 func FormerNodeID(n *Node, f Form) string {
 	was := n.Formerly
 	if was == nil {
@@ -17,8 +17,8 @@ func FormerNodeID(n *Node, f Form) string {
 	return former
 }
 
-// FormerHardwareID returns the ID that the version before gave the device that is h now,
-// empty if it is the same, or h was several.
+// FormerHardwareID returns the ID of h in the version before, empty if it is the same, or
+// if h was several devices.
 func FormerHardwareID(h *Hardware, f Form) string {
 	var was *Hardware
 	for i, n := range h.Nodes {

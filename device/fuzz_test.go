@@ -156,7 +156,7 @@ func FuzzNodeKeys(f *testing.F) {
 	})
 }
 
-// ownedID makes an ID of owned.go from two texts, and what it must distinguish.
+// ownedID makes the ID of a device that is not a node, and its identity.
 func ownedID(kind uint8, a, b string) (id string, identity []string) {
 	resource := func(s string) string { return "example.com/" + s }
 	switch kind % 7 {

@@ -151,8 +151,8 @@ type USB struct {
 	Interfaces []USBInterface
 }
 
-// KnownUSB is a USB device that was read. It is the same one until the next boot as long as
-// the link of the device on the bus has the same inode.
+// KnownUSB is a USB device that was read. Within a boot it is the same device as long as
+// its link on the bus has the same inode.
 type KnownUSB struct {
 	Inode uint64 `json:"inode"`
 	USB   USB    `json:"usb"` // its own attributes, without Port, Controller, Chain and Interfaces
@@ -244,9 +244,9 @@ type Node struct {
 	// position of a SCSI device at its controller, dev_port of a network interface),
 	// otherwise -1.
 	Index int
-	// Part tells the node from others of its class below its hardware by what the device
-	// is, for classes that the kernel numbers in probing order: "SMO9210-00.lsm6dsm",
-	// "mux-70.i2c-0". Empty if nothing does, or nothing has to.
+	// Part distinguishes the node from others of its class below its hardware, for
+	// classes that the kernel numbers in probing order: "SMO9210-00.lsm6dsm",
+	// "mux-70.i2c-0". Empty if nothing does, or need not.
 	Part string
 	// Namespace is the identifier of the NVMe namespace of the node (wwid), if no
 	// single controller identifies it. It takes precedence in the ID.
@@ -254,8 +254,8 @@ type Node struct {
 	// NUMA is the NUMA node of a node without hardware, of a memory device for example;
 	// empty is unknown.
 	NUMA []int
-	// Formerly is the hardware of the node in the version before, where its ID may have
-	// been another: one without a bus is none.
+	// Formerly is the hardware of the node in the version before, if its ID may differ:
+	// one without a bus is none.
 	Formerly *Hardware
 	// Net is set if Type is NetInterface.
 	Net *Net
@@ -279,8 +279,8 @@ type CDIDevice struct {
 // CDINode is a device node of a CDI spec.
 type CDINode struct {
 	Path string // on the host
-	// Type, Major and Minor are those of the spec, which take precedence over the node
-	// at Path; Type is zero if the spec lacks them.
+	// Type, Major and Minor are from the spec and take precedence over the node at Path;
+	// Type is zero if the spec lacks them.
 	Type         NodeType
 	Major, Minor uint32
 	// Common is set if the spec injects it with each of its devices.

@@ -11,15 +11,15 @@ import (
 type Offer struct {
 	// ID of slot 0; SlotID gives those of the others.
 	ID string
-	// Former is the ID that the version before gave the device, empty if it is the
-	// same: a container may hold it by that.
+	// Former is the ID in the version before, by which a container may hold the device;
+	// empty if it is the same.
 	Former string
 	// Hardware is the sysfs path of its hardware, for spreading over hardware and for
 	// settling; empty if there is none.
 	Hardware string
 	// Product is the name that its hardware reports; empty if it reports none.
 	Product string
-	// Members are the sysfs paths of all its hardware, where a pool or a group unites some.
+	// Members are the sysfs paths of all hardware of a pool or a group.
 	Members []string
 	// Slots is the number of slots: how many containers may hold the device at once, at
 	// least 1.
@@ -56,9 +56,8 @@ type Offer struct {
 	Owner          *Owner
 	Hooks          []Hook
 	AdditionalGIDs []uint32
-	// HealthDir is the path in the container of the directory that says whether its
-	// devices are healthy; empty is none. It says that they are not for HealthHold after
-	// a loss.
+	// HealthDir is the path in the container of the directory that shows the health of
+	// its devices; empty is none. It shows a loss for at least HealthHold.
 	HealthDir  string
 	HealthHold time.Duration
 	// Problem is why the device cannot be injected, for an administrator; empty if it

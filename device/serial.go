@@ -59,7 +59,7 @@ func isPattern(s string) bool {
 		dated(s)
 }
 
-// dated reports whether s is a date of a product and nothing that tells its devices apart.
+// dated reports whether s is a date, followed by nothing that identifies one device.
 func dated(s string) bool {
 	const layout = "20060102"
 	if len(s) < len(layout) {

@@ -110,8 +110,8 @@ func (p *Prober) Run(ctx context.Context) error {
 	}
 }
 
-// round starts what is due, fails what timed out, and returns the time of the next
-// round; zero if only an event can cause one.
+// round starts due checks, fails overdue ones, and returns the time of the next round;
+// zero if only an event can cause one.
 func (p *Prober) round(ctx context.Context) (next time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -163,10 +163,9 @@ func (t *transition) match() {
 	}
 }
 
-// keepFormer lists a device by the ID that the version before gave it, while a container
-// may hold it by that. Otherwise that ID leaves the list, and the device follows. The
-// former ID is that of this boot: later ones may have it for another device, so that the
-// record has the ID of this version.
+// keepFormer lists a device by its former ID while a container may hold it by that.
+// Otherwise the former ID leaves the list, and the device follows. After a reboot another
+// device may have the former ID, so that the record has the ID of this version.
 func (t *transition) keepFormer(d *draft, offer *device.Offer) {
 	if former := d.former[offer.ID]; former != "" {
 		offer.Former = former
@@ -376,8 +375,8 @@ func (t *transition) claimWaiting() {
 	}
 }
 
-// blockedBy returns the name of the resource because of which d cannot list a device
-// yet, empty if it can. That is d itself where the device is listed with another ID.
+// blockedBy returns the name of the resource that keeps d from listing a device, empty
+// if none does. It is d itself if d lists the device with another ID.
 func (t *transition) blockedBy(d *draft, offer device.Offer) string {
 	id := offer.ID
 	switch owner := cmp.Or(t.owner[id], t.owner[offer.Former], t.owner[t.in.Successors[id]]); {

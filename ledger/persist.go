@@ -25,7 +25,7 @@ const (
 	laterFile    = stateFile + ".later"
 )
 
-// Files are the names of the files of Save and SetAside in a directory.
+// Files are the names of the files of the state in a directory.
 func Files() []string {
 	return []string{stateFile, stateFile + atomicfile.TempSuffix, badFile, laterFile, laterFile + atomicfile.TempSuffix}
 }
@@ -80,13 +80,13 @@ type HealthSet struct {
 
 type stateText struct {
 	Version int `json:"version"`
-	// USBFields are what was read of a USB device. A version that reads more would find it
-	// absent until a replug.
+	// USBFields are the fields read of a USB device. A version that reads more would find
+	// the rest absent until a replug.
 	USBFields string `json:"usb_fields"`
 	Persisted
 }
 
-// usbFields are what this version reads of a USB device.
+// usbFields are the USBFields of this version.
 var usbFields = fieldNames(reflect.TypeFor[device.USB]())
 
 func fieldNames(t reflect.Type) string {
@@ -105,7 +105,7 @@ func (p Persisted) text() ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// Load reads the file that Save wrote to dir. A missing file is an empty Persisted, and
+// Load reads the state that was saved to dir. A missing file is an empty Persisted, and
 // so is an unusable one, with an error.
 func Load(dir string) (Persisted, error) {
 	path := filepath.Join(dir, stateFile)
@@ -129,7 +129,7 @@ func parse(text []byte) (Persisted, error) {
 	if s.USBFields != usbFields {
 		s.USB = nil
 	}
-	var mistyped *json.UnmarshalTypeError // what has another type is left out
+	var mistyped *json.UnmarshalTypeError // its field is left out
 	switch s.Later = s.Version > stateVersion; {
 	case s.Later && (err == nil || errors.As(err, &mistyped)):
 		return s.Persisted, nil
@@ -142,7 +142,7 @@ func parse(text []byte) (Persisted, error) {
 }
 
 // SetAside keeps a file that Load could not read, or of a later version, from the next
-// Save, as state.json.bad or state.json.later.
+// save, as state.json.bad or state.json.later.
 func SetAside(dir string, later bool) error {
 	path := filepath.Join(dir, stateFile)
 	if !later {
@@ -156,8 +156,8 @@ func SetAside(dir string, later bool) error {
 	return err
 }
 
-// Prepare returns what writes p, as it is now, to dir: it makes the directory if missing,
-// and writes atomically and only if p differs. One process at a time may save to a directory.
+// Prepare returns a function that writes p, as it is now, to dir: it makes a missing dir,
+// and writes atomically, only if p differs. One process at a time may save to a directory.
 func Prepare(dir string, p Persisted) (save func() error) {
 	path := filepath.Join(dir, stateFile)
 	text, encoding := p.text()
@@ -190,7 +190,7 @@ type RememberedDevice struct {
 	Slots int      `json:"slots"`
 	NUMA  []int    `json:"numa,omitempty"`
 	Nodes []string `json:"nodes,omitempty"` // keys, sorted
-	// Now is the ID in this version of a device that keeps the one of the version before.
+	// Now is the ID of this version, if the device keeps that of the version before.
 	Now string `json:"now,omitempty"`
 	// Moves is set if its interfaces move into the container that holds it. Hardware is
 	// the sysfs path of their hardware, if any, in the boot in which it was seen.

@@ -172,7 +172,7 @@ func TestStateOfALaterVersion(t *testing.T) {
 	}
 	want := full()
 	want.Later = true
-	for range 2 { // the first time the program died before Save
+	for range 2 { // the first time it died before the save
 		got, err := Load(dir)
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
@@ -189,7 +189,7 @@ func TestStateOfALaterVersion(t *testing.T) {
 	}
 }
 
-// What is in the file's place blocks nothing, and is kept where it may matter.
+// Anything in the file's place blocks nothing, and is kept if it may matter.
 func TestStateIsNoFile(t *testing.T) {
 	t.Parallel()
 	for name, create := range map[string]func(path string) error{

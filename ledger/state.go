@@ -206,8 +206,8 @@ type record struct {
 	// device is absent: it is complete when it has them again.
 	nodes []node
 	keys  []string
-	// now is the ID that the device has in this version, where the record has the one of
-	// the version before: it keeps that while a container may hold it.
+	// now is the ID of this version, if the record has that of the version before: it
+	// keeps that while a container may hold it.
 	now string
 	// since is when the device began to leave: by removal, by a move, or with its
 	// retired resource. Zero while it stays.

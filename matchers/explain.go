@@ -12,8 +12,8 @@ import (
 	"github.com/generic-dp/generic-dp/pattern"
 )
 
-// Explanation is why a resource has the devices that it has, or none. The names of the
-// JSON fields are an API.
+// Explanation is why a resource has its devices, or none. The names of the JSON fields
+// are an API.
 type Explanation struct {
 	Resource string `json:"resource"` // as in the configuration
 	// Offered are the IDs of its devices.
@@ -21,7 +21,7 @@ type Explanation struct {
 	// Reason is why nothing, or nothing else, is offered; empty if nothing is missing.
 	Reason  string         `json:"reason"`
 	Matches []MatchOutcome `json:"matches"`
-	// Variables of the resource, with their values for the device that is explained.
+	// Variables of the resource, with their values for the explained device.
 	Variables []Variable `json:"variables,omitempty"`
 }
 
@@ -38,7 +38,7 @@ type Condition struct {
 	Key  string `json:"key"`  // "glob", "usb.id"
 	Want string `json:"want"` // patterns
 	Fits int    `json:"fits"`
-	// Nearest is what comes nearest where nothing fits: a value and where it is.
+	// Nearest is the nearest value and its location, if nothing fits.
 	Nearest string `json:"nearest"`
 }
 
@@ -71,8 +71,8 @@ func Explain(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts
 	return all
 }
 
-// target is what a match selects: a node with its hardware, or hardware as a whole. As
-// what is to be explained, the zero target is the whole host.
+// target is a node with its hardware, or hardware as a whole. As the subject of an
+// explanation, the zero target is the whole host.
 type target struct {
 	hardware *device.Hardware
 	node     *device.Node
@@ -85,7 +85,7 @@ func (t target) String() string {
 	return t.hardware.Name
 }
 
-// targets are what a match chooses from, as far as of has it.
+// targets are the choices of a match, limited to of.
 func (m *run) targets(match *config.Match, of target) []target {
 	var all []target
 	whole := match.NamesHardware() && match.Glob.Empty() && (!match.Has("net") || match.VFIO)
@@ -111,7 +111,7 @@ func (p *predicate) selects(t target) bool {
 		(p.matchesNode(t.hardware, nil) || slices.ContainsFunc(t.hardware.Nodes, func(n *device.Node) bool { return p.matchesNode(n.Hardware, n) }))
 }
 
-// single is a condition of a match, and a match that has no other.
+// single is a condition of a match, and a match with it alone.
 type single struct {
 	condition
 	*predicate
@@ -224,9 +224,9 @@ func wanted(v pattern.Values) string {
 	return strings.Join(quoted, " or ")
 }
 
-// nearest is what comes nearest to a condition: among the rest, which fits all others;
-// else something that fits it and not the others. one: a single device is explained.
-// narrowed: the rest fits some condition, so that even what is far off is of interest.
+// nearest describes a target that fits the condition but not all others, or else the
+// nearest value of the rest, which fits all others. one: a single device is explained.
+// narrowed: the rest fits some condition, so that distant values count, too.
 func (p single) nearest(all, rest []target, one, narrowed bool) string {
 	if p.about != sysfsDir {
 		for _, t := range all {
@@ -275,7 +275,7 @@ func (p single) nearest(all, rest []target, one, narrowed bool) string {
 	return found
 }
 
-// have lists the values of a target that the condition is about.
+// have lists the values of a target for the condition.
 func (c *condition) have(t target) (values []string, unread bool) {
 	switch {
 	case c.hardware != nil && t.hardware != nil:
@@ -286,7 +286,7 @@ func (c *condition) have(t target) (values []string, unread bool) {
 	return nil, false
 }
 
-// concerns reports whether a candidate has the hardware or node that is explained.
+// concerns reports whether a candidate has the explained hardware or node.
 func (c *candidate) concerns(of target) bool {
 	switch h, n := of.hardware, of.node; {
 	case n != nil:

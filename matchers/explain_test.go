@@ -9,7 +9,7 @@ import (
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
-// Number and class of a USB interface are those of one interface, also in reasons.
+// Number and class of a USB interface belong to one interface, also in reasons.
 func TestExplainInterfaces(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
@@ -27,7 +27,7 @@ func TestExplainInterfaces(t *testing.T) {
 	}
 }
 
-// A sub-function that a match leaves out for what it is has no other reason.
+// A sub-function that a match ignores as such has no other reason.
 func TestExplainSubFunction(t *testing.T) {
 	t.Parallel()
 	snap := machine(t, nics)

@@ -7,11 +7,10 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// What the program takes, lists for the kubelet and their last versions included, in bytes:
-// for a resource, for a device, and for a slot, node, mount or entry of a device. The sum
-// of all offers is limited before they are built, since a device may be plugged in at any
-// time and a count multiplies it: without a limit a pod of 96 MiB is killed, and no
-// resource could be served.
+// Memory in bytes for a resource, a device, and a slot, node, mount or entry of a device,
+// including the current and previous lists for the kubelet. The sum of all offers is
+// limited before they are built, since a device may be plugged in at any time and a count
+// multiplies it: without a limit a pod of 96 MiB is killed, and serves no resource.
 const (
 	maxMemory      = 48 << 20
 	resourceMemory = 128 << 10
@@ -23,14 +22,14 @@ const (
 
 var errTooLong = fmt.Errorf("longer than %d bytes in all: want shorter values", maxTexts)
 
-// memoryOf is what an offer takes at least, known before it is built.
+// memoryOf is the least memory of an offer, known before it is built.
 func memoryOf(r *config.Resource, c *candidate) int {
 	with := &r.Container
 	parts := max(r.Count, 1) + len(c.picks) + len(c.paths) + len(r.With) + len(with.Mounts) + len(with.Env) + len(with.Annotations) + len(with.CDIDevices) + len(with.Hooks)
 	return deviceMemory + partMemory*parts
 }
 
-// built is what more an offer takes: its texts, and the companions that globs select.
+// built is the rest of its memory: for texts, and for companions that globs select.
 func built(r *config.Resource, o *device.Offer) int {
 	n := partMemory * max(0, len(o.Nodes)+len(o.Mounts)-len(r.With)-len(r.Container.Mounts))
 	for _, list := range [][]device.Entry{o.Env, o.Annotations} {
@@ -48,8 +47,8 @@ func textSize(t device.Text) (n int) {
 	return n
 }
 
-// tooMuch notes what is left out, since it would take too much memory: devices of a
-// resource, each of which takes some bytes, or a whole resource.
+// tooMuch notes that devices of a resource, or a whole resource, are left out, since they
+// would take too much memory: bytes each.
 func (m *run) tooMuch(r *config.Resource, what string, bytes int) {
 	m.fault(r.Place, "a lower count, or less by match and exclude", "left out: %s takes %d KiB with count = %d: want at most half of the memory that earlier resources leave of %d MiB",
 		what, bytes>>10, max(r.Count, 1), maxMemory>>20)

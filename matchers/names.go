@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// maxNames is the maximum number of names that the variables of one may make: each
-	// is a server and a registration.
+	// maxNames is the maximum number of names that one with variables may make: each is
+	// a server and a registration.
 	maxNames = 64
 	// maxName is the maximum length of a name after its domain in the API server.
 	maxName = 63

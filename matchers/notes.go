@@ -131,8 +131,8 @@ var interfaceDirs = []struct{ dir, nodes string }{
 	{"/dev/snd/", "sound nodes"},
 }
 
-// isInterface reports whether the name of a node is what programs find it by, and may
-// change while a container has it.
+// isInterface reports whether programs find a node by its name, which may change while
+// a container has it.
 func isInterface(n device.OfferedNode) bool { return interfaceOf(n) != "" }
 
 // interfaceOf is the kind of such a node, "" for others.
@@ -192,7 +192,7 @@ func sameGroup(r *config.Resource, devices []candidate) [][]*candidate {
 	return out
 }
 
-// annotationNote says what DRA has no place for.
+// annotationNote lists what DRA leaves out.
 func (m *run) annotationNote(r *config.Resource) {
 	if r.API == config.APIDRA && len(r.Container.Annotations) > 0 {
 		names := make([]string, 0, len(r.Container.Annotations))

@@ -107,8 +107,8 @@ func (b *builder) problem(format string, args ...any) {
 	}
 }
 
-// identify makes the ID of the device, and that of the version before if it is another
-// one. The ID is empty if it needs the name of the resource, and that is not known yet.
+// identify makes the ID of the device, and its former ID if that differs. The ID is
+// empty if it depends on the name of the resource, and b.name is empty.
 func (b *builder) identify() (id, former string) {
 	c, form := b.c, b.forms.Of(b.c.hardware)
 	if b.r.Identity == config.IdentityPort {
@@ -124,7 +124,7 @@ func (b *builder) identify() (id, former string) {
 	case c.value != "":
 		id = device.GroupID(b.r.GroupBy, c.value)
 	case c.cdi != nil:
-		// Either may be held by the other ID, since before an edit of identity.
+		// After an edit of identity, a container may hold it by the other ID.
 		id, former = device.CDIDeviceID(c.cdi.Name), device.CDIDeviceName(c.cdi.Name)
 		if b.r.Identity == config.IdentityName {
 			id, former = former, id
@@ -330,10 +330,10 @@ func (b *builder) offered(n *device.Node, key string, at device.Text, permission
 	}
 }
 
-// standard is the domain of attributes that all drivers have in common.
+// standard is the domain of attributes common to all drivers.
 const standard = "resource.kubernetes.io/"
 
-// attributes are those of the device for claims, by name: those of its hardware, then the
+// attributes are the device's attributes for claims, by name: the hardware's, then the
 // configured ones.
 func (b *builder) attributes() map[string]string {
 	all := map[string]string{}

@@ -206,8 +206,8 @@ func TestNUMA(t *testing.T) {
 	}
 }
 
-// What is interpreted is refused also where variables make it, and only for the device
-// whose variables do.
+// An interpreted name is refused also if variables make it, and only for the device of
+// those variables.
 func TestInterpretedKeys(t *testing.T) {
 	t.Parallel()
 	const devices = `match.virtual = [{ name = "a", vars = { dom = "cdi.k8s.io", lib = "LD_PRELOAD" } }, { name = "b", vars = { dom = "example.com", lib = "LIB" } }]` + "\n"
@@ -256,7 +256,7 @@ func TestOneNameOfTwoCDIDevices(t *testing.T) {
 	}
 }
 
-// Attributes are for claims, only with DRA: those of the hardware, and the configured ones.
+// Attributes are for claims, only with DRA: the hardware's, and the configured ones.
 func TestAttributes(t *testing.T) {
 	t.Parallel()
 	snap := machine(t, desktop)

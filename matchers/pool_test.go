@@ -113,8 +113,8 @@ func TestPoolOffer(t *testing.T) {
 	}
 }
 
-// Values of a pool or a group are filled in for each part of it, once each, without those
-// that lack a variable.
+// Values of a pool or a group are filled in for each part that has all variables, once
+// each.
 func TestPoolValues(t *testing.T) {
 	t.Parallel()
 	snap, opts := scanned(t, rig(t))

@@ -17,7 +17,7 @@ type predicate struct {
 	conditions          []condition
 	usb, pci, net, mdev bool // it has these tables
 	subFunctions        bool // pci.sriov selects them
-	// exclude: it is of exclude, so that what is unknown fits. In doubt nothing is offered.
+	// exclude: unknown values fit, since in doubt nothing is offered.
 	exclude bool
 }
 
@@ -39,7 +39,7 @@ type condition struct {
 	values   getter
 }
 
-// getter returns the values of hardware, or of a node of it unless that is nil. unread: some
+// getter returns the values of hardware, or of its node unless that is nil. unread: some
 // are not known yet.
 type getter func(*device.Hardware, *device.Node) (values []string, unread bool)
 
@@ -123,7 +123,7 @@ func (p *predicate) fits(about subject, h *device.Hardware, n *device.Node) bool
 	return true
 }
 
-// holds reports whether the condition holds; unread is the answer where that is not known.
+// holds reports whether the condition holds; unread is the answer if values are unknown.
 func (c *condition) holds(h *device.Hardware, n *device.Node, unread bool) bool {
 	if c.hardware != nil {
 		return c.want.Match(c.hardware(h))
@@ -135,8 +135,8 @@ func (c *condition) holds(h *device.Hardware, n *device.Node, unread bool) bool 
 	return c.want.Match(values...)
 }
 
-// interfaceClasses are the classes of the USB interfaces whose number fits, of all if none
-// does: that is for usb.interface to tell.
+// interfaceClasses are the classes of the USB interfaces whose number fits, or of all: if
+// none fits, usb.interface reports that.
 func interfaceClasses(number pattern.Values, all func(*device.Hardware, *device.Node) []string) func(*device.Hardware, *device.Node) []string {
 	return func(h *device.Hardware, n *device.Node) (classes []string) {
 		if h != nil {
@@ -180,10 +180,10 @@ func (p *predicate) onlyNets() bool {
 	return p.SelectsNets() && !p.usb && !p.pci && !p.mdev
 }
 
-// matchesTables compares hardware with usb, pci and mdev, but for conditions on
-// USB interfaces. Root hubs are part of their controllers and never match, and sub-functions
-// only where that is said: they are parts of functions. Beside usb or mdev, pci is about
-// the function above the device.
+// matchesTables compares hardware with usb, pci and mdev, except for conditions on USB
+// interfaces. Root hubs are parts of their controllers and never match; sub-functions, parts
+// of functions, match pci only with subFunctions. Beside usb or mdev, pci is about
+// the function above.
 func (p *predicate) matchesTables(h *device.Hardware) bool {
 	switch {
 	case p.usb && (h.USB == nil || h.IsRootHub()):
@@ -198,7 +198,7 @@ func (p *predicate) matchesTables(h *device.Hardware) bool {
 	return p.fits(wholeHardware, h, nil)
 }
 
-// ignores reports whether hardware is a sub-function, and the match does not select such.
+// ignores reports whether hardware is a sub-function, and the match selects none.
 func (p *predicate) ignores(h *device.Hardware) bool {
 	return !p.subFunctions && h != nil && h.PCI != nil && h.PCI.SRIOV == "sf"
 }

@@ -151,9 +151,8 @@ func (m *run) candidates(r *config.Resource) []candidate {
 	return found
 }
 
-// withNodeOf leaves the candidates of devices of which a required match selects a node: of
-// the pool, of the group, or of the hardware, also if its nodes are devices. Mounts belong
-// to no hardware.
+// withNodeOf keeps the candidates whose pool, group or hardware has a node that a required
+// match selects, also if the nodes are devices of their own. Mounts belong to no hardware.
 func (m *run) withNodeOf(p *predicate, r *config.Resource, found []candidate) []candidate {
 	deviceOf := func(c *candidate) any {
 		if r.Each == config.EachAll {

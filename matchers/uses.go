@@ -11,10 +11,10 @@ import (
 	"github.com/generic-dp/generic-dp/pattern"
 )
 
-// Dirs lists the directories of the host to watch, sorted: those in which files, links
-// or nodes made by hand may appear or disappear that a glob or a path of the
-// configuration names. Uevents cover only the nodes of the kernel. Of each glob it is
-// the directory before the first wildcard. Below /dev, where here lists the existing
+// Dirs lists the directories of the host to watch, sorted, for the globs and paths of
+// the configuration: files, links and nodes made by hand may appear or disappear there,
+// and uevents cover only the nodes of the kernel. Of each glob it is the directory
+// before the first wildcard. Below /dev, where here lists the existing
 // directories, it is the nearest existing ancestor, and all directories that the glob
 // crosses. There are no events below /sys.
 func Dirs(cfg *config.Config, here []string) []string {

@@ -189,7 +189,7 @@ func (b *builder) path(what string, t device.Text, of *candidate) (device.Text, 
 	return out, true
 }
 
-// sample is a text with a number for what only a container tells.
+// sample is a text with a number for each open variable.
 func sample(t device.Text) string {
 	return t.Expand(func(string) (string, bool) { return "0", true }).String()
 }

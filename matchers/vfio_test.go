@@ -137,7 +137,7 @@ func TestVFIO(t *testing.T) {
 	}
 }
 
-// Numbers of groups and functions are those of this boot: nothing persistent contains
+// Numbers of groups and functions change with the boot: nothing persistent contains
 // them.
 func TestVFIONextBoot(t *testing.T) {
 	t.Parallel()

@@ -190,8 +190,8 @@ func (c *choice) near(need int) {
 	}
 }
 
-// next returns the set of NUMA nodes to add, one of those of the devices: the one with the
-// least cost.
+// next returns the NUMA nodes to add: of the devices' sets, the one with the least
+// cost.
 func (c *choice) next(nodes []int, need int) (best []int) {
 	var least []float64
 	var tried [][]int
