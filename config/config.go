@@ -71,7 +71,7 @@ type Resource struct {
 	NUMA     NUMA
 	Identity Identity
 	Register Register
-	// API offers the devices. Attributes, by which claims select, and EvictAfter, the time
+	// API is how the devices are offered. Attributes, by which claims select, and EvictAfter, the time
 	// that a device is gone before its pods are evicted, negative for never, are for APIDRA,
 	// which always injects by CDI names.
 	API         API
@@ -112,7 +112,7 @@ type When struct {
 	Exists pattern.Values
 }
 
-// API is the API of the kubelet that offers devices.
+// API is the API of the kubelet by which devices are offered.
 type API string
 
 // APIDevicePlugin is the default.
