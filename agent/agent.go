@@ -1,7 +1,7 @@
 // Package agent is the running program. One loop waits for triggers, scans the host
 // and reconciles what containers and the kubelet get with it, see loop.reconcile.
-// What is selected is decided by package matchers, how a device lives by package
-// ledger, how a resource is served by package plugin.
+// Package matchers selects devices, package ledger decides on their life, and package
+// plugin serves a resource.
 package agent
 
 import (
@@ -64,11 +64,11 @@ type Agent struct {
 	scanning  sync.WaitGroup     // for watcher and first scan
 	cancel    context.CancelFunc // ends them
 	rescans   rescanRequests
-	wake      signal         // the loop is to reconcile, for what is not on the host
+	wake      signal         // reconcile for a change that is not on the host
 	specFiles *watch.Watcher // the CDI specs of others
 	usesSpecs atomic.Bool    // they decide about a device
 
-	// The configuration. The one that is served is the loop's alone once it runs.
+	// The configuration. The loop owns the served one once it runs.
 	reader *configReader
 	config *config.Config
 	loaded atomic.Pointer[metrics.Config]
@@ -87,8 +87,8 @@ type Agent struct {
 	started   time.Time
 	problems  *problems
 	events    events
-	heldError atomic.Value              // a string: why held devices are unknown, that was logged
-	busy      atomic.Pointer[time.Time] // since when the loop is; nil while it waits
+	heldError atomic.Value              // a string: why held devices are unknown, as logged
+	busy      atomic.Pointer[time.Time] // when the loop began to work; nil if idle
 	explain   atomic.Pointer[explainer] // nil before the first pass
 	settled   chan struct{}             // see Settled
 }
@@ -219,8 +219,8 @@ func (a *Agent) Once(ctx context.Context) (names []string, err error) {
 	return made.names, made.err
 }
 
-// hints say by flag what to change: in a pod, where nobody sets flags, the part of
-// the DaemonSet that it comes from and the value of the chart that makes it.
+// hints say what to change, by flag. In a pod nobody sets flags: the hint names the part of
+// the DaemonSet behind the flag and its value in the chart.
 var hints = map[string]struct{ pod, host string }{
 	"config": {
 		pod:  `volume "config" of the DaemonSet: the ConfigMap wants a key that ends in .toml; config or existingConfigMap in the chart's values`,
@@ -270,8 +270,8 @@ func (o Options) withHint(err error, flag string) error {
 	return fmt.Errorf("%w\n  hint: %s", err, hint)
 }
 
-// prepare checks and makes what serving requires, which a writable state directory is
-// not, see loop.save.
+// prepare checks and makes what serving requires; a writable state directory is optional,
+// see loop.save.
 func (o Options) prepare() error {
 	p := o.Paths
 	if !filepath.IsAbs(p.RunDir) && !o.CDIOnly {

@@ -13,8 +13,8 @@ import (
 	"github.com/generic-dp/generic-dp/ledger"
 )
 
-// hang makes whoever opens a file in dir wait until end is called (fanotify(7)). hung is
-// closed by the first one.
+// hang blocks every open of a file in dir until end is called (fanotify(7)). The first one
+// closes hung.
 func hang(t *testing.T, dir string) (hung <-chan struct{}, end func()) {
 	t.Helper()
 	fd, err := unix.FanotifyInit(unix.FAN_CLASS_CONTENT|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK, unix.O_RDONLY)
@@ -58,8 +58,8 @@ func TestHungDiskDelaysNoDevice(t *testing.T) {
 	}
 }
 
-// A device whose attribute hangs is not offered by the lack of it, and is not gone after a
-// restart: it is back when the attribute answers, without another event.
+// A device does not match by the lack of a hung attribute, nor is it gone after a restart:
+// it is back when the attribute answers, without another event.
 func TestHungAttribute(t *testing.T) {
 	t.Parallel()
 	const resource, other = "example.com/zigbee", "usb:10c4:ea60:BBBB2222"

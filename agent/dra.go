@@ -22,9 +22,8 @@ import (
 	"github.com/generic-dp/generic-dp/podresources"
 )
 
-// draSuffix is behind the name of a resource in the ledger while DRA offers it: to the
-// ledger a device moves between the kubelet's APIs as it moves between resources, when no
-// container holds it.
+// draSuffix ends the ledger's name of a resource while DRA offers it. To the ledger a
+// change of the API is a move to another resource, made when no container holds the device.
 const draSuffix = " (dra)"
 
 // keyOf is the name of a resource in the ledger.
@@ -35,15 +34,15 @@ func (o Options) keyOf(name string, c *config.Resource) string {
 	return name
 }
 
-// nameOf is the name of a resource by that in the ledger.
+// nameOf is the inverse of keyOf.
 func nameOf(key string) (name string, byDRA bool) { return strings.CutSuffix(key, draSuffix) }
 
 // metadataName is the directory of device metadata in the run directory.
 const metadataName = "claims"
 
-// draDriver offers devices by dynamic resource allocation. Nothing of it runs until a
-// resource or a prepared claim needs it; then it does in every later instance, too: a
-// kubelet can't end a pod with a claim, prepared or not, without the driver.
+// draDriver offers devices by dynamic resource allocation. It starts when a resource or a
+// prepared claim needs it, and runs in every later instance, too: without the driver a
+// kubelet can't end a pod with a claim, prepared or not.
 type draDriver struct {
 	*Agent
 	plugin atomic.Pointer[dra.Plugin] // nil before the start
@@ -52,8 +51,7 @@ type draDriver struct {
 	publishing bool // by this instance; for the loop alone
 }
 
-// runDRA starts what serves claims, and what publishes devices if this instance is the
-// writer.
+// runDRA starts the driver, and publishes devices if this instance is the writer.
 func (l *loop) runDRA(ctx context.Context, out ledger.Output) {
 	d := l.dra
 	if d.plugin.Load() == nil {
@@ -97,7 +95,7 @@ func (d *draDriver) Status() plugin.Status {
 	return plugin.Status{Reason: "the driver has not started yet"}
 }
 
-// holders are those of the slots of a resource, as far as the kubelet listed them.
+// holders returns the holders by slot, as far as the kubelet listed them.
 func (d *draDriver) holders(entries []ledger.Entry, held podresources.Holders) map[string][]podresources.Holder {
 	bySlot := map[string][]podresources.Holder{}
 	for _, e := range entries {
@@ -109,7 +107,7 @@ func (d *draDriver) holders(entries []ledger.Entry, held podresources.Holders) m
 	return bySlot
 }
 
-// fail adds why devices can't be offered by DRA, by ID. That is no fault of theirs.
+// fail adds why DRA can't offer devices, by ID, and keeps healthy ones Sound.
 func (d *draDriver) fail(out ledger.Output, failed map[string]error) {
 	p := d.plugin.Load()
 	if p == nil {
@@ -300,8 +298,7 @@ func (a *Agent) addClaims(held *ledger.Held, claims []cdi.Claim, listed map[stri
 	}
 }
 
-// claims are the prepared ones. Those in files that can't be read are left out, and
-// reported.
+// claims are the prepared claims. Unreadable files are left out and logged.
 func (a *Agent) claims() []cdi.Claim {
 	claims, err := a.injector.specs.Claims()
 	if err != nil {

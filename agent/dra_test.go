@@ -183,8 +183,8 @@ func TestByClaim(t *testing.T) {
 	}
 }
 
-// An instance that starts takes nothing away that the last one published, also if the first
-// results of health checks come late.
+// A new instance withdraws nothing that the last one published, even if the first results
+// of health checks come late.
 func TestRestartByClaim(t *testing.T) {
 	t.Parallel()
 	n, api := byClaim(t, zigbeeByClaim+"health.attr.serial = \"AAAA*\"\n")
@@ -219,7 +219,7 @@ func TestRestartByClaim(t *testing.T) {
 }
 
 // The state is lost, and api was edited meanwhile: a prepared claim still keeps its device
-// from the device plugin, and slices of before go.
+// from the device plugin, and old slices go.
 func TestClaimOfALostState(t *testing.T) {
 	t.Parallel()
 	n, api := byClaim(t, zigbee)
@@ -306,8 +306,8 @@ func TestBothAPIsAreShown(t *testing.T) {
 	}
 }
 
-// What has no nodes is its environment and mounts alone, which the claim's own name brings;
-// slots and resources are counted and combined as for a device plugin.
+// A device without nodes is environment and mounts, brought by the claim's own name; slots
+// and resources are counted and combined as for a device plugin.
 func TestClaimsWithoutNodes(t *testing.T) {
 	t.Parallel()
 	n, api := byClaim(t, `
@@ -365,8 +365,8 @@ container.env.SEATS = "other"
 }
 
 // A container that uses a claim with several requests gets one environment and one health
-// directory for all of its devices, whatever it is that it names; what two resources bring to
-// one path is refused.
+// directory for all of its devices, whatever it names; two resources at one path are
+// refused.
 func TestRequestsOfAClaimAreTogether(t *testing.T) {
 	t.Parallel()
 	n, api := byClaim(t, strings.Replace(zigbeeByClaim, "container.path = \"/dev/zigbee\"\n", "", 1)+`container.health_dir = "/run/device"

@@ -20,18 +20,18 @@ import (
 )
 
 // deviceInfos are the files of the device information specification (Network Plumbing
-// Working Group, version 1.1.0), one for each network function. Multus copies what is in
-// them into the network status of a pod, from which KubeVirt and OVN-Kubernetes take the
+// Working Group, version 1.1.0), one for each network function. Multus copies their content
+// into the network status of a pod, from which KubeVirt and OVN-Kubernetes take the
 // function of each network.
 type deviceInfos struct {
 	paths Paths
-	files map[string][]byte // the own ones by path; nil before they are read
+	files map[string][]byte // own files by path; nil before they are read
 }
 
 const deviceInfoSuffix = "-device.json"
 
-// deviceInfo is a file. The directory is that of all device plugins: Writer, which is no
-// part of the specification, says whose it is.
+// deviceInfo is one file. All device plugins share the directory: Writer, not part of the
+// specification, names the owner.
 type deviceInfo struct {
 	Type    string         `json:"type"`
 	Version string         `json:"version"`
@@ -64,7 +64,7 @@ func newDeviceInfo(h *device.Hardware) *deviceInfo {
 }
 
 // sync makes the directory hold the files of the present devices, and no others of this
-// installation. Its error is the first one: the others have the same cause as a rule.
+// installation. It returns the first error: others usually have the same cause.
 func (d *deviceInfos) sync(v *View, out ledger.Output) (err error) {
 	if d.paths.DeviceInfoDir == "" {
 		return nil
@@ -131,9 +131,9 @@ func (d *deviceInfos) own() (map[string][]byte, error) {
 // writer marks the files of this installation.
 func (d *deviceInfos) writer() string { return cmp.Or(d.paths.specOwner(), "generic-dp") }
 
-// featureName is the file for the local source of Node Feature Discovery, which makes node
-// labels of it: a line NAME=VALUE each. It reads every file whose name has no dot in front,
-// so that the file is written under such a name; and none above featureLimit.
+// featureName is the file for the local source of Node Feature Discovery, which makes a
+// node label of each line NAME=VALUE. It skips files above featureLimit and names with a
+// leading dot, under which the file is written before its rename.
 const (
 	featureName  = "generic-dp"
 	featureLimit = 64 << 10
@@ -156,8 +156,8 @@ func (s set) features() []byte {
 	return text
 }
 
-// prepareFeatures returns what writes the feature file, once it is known what the node has:
-// during a start pods would be sent elsewhere.
+// prepareFeatures returns the write of the feature file, a no-op until Settled: missing
+// labels at a start would send pods elsewhere.
 func (l *loop) prepareFeatures() (write func() error) {
 	dir := l.options.Paths.NFDDir
 	if dir == "" || !l.calm {

@@ -13,8 +13,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
 )
 
-// Multus finds a file for each network function that is there, those of other plugins stay,
-// and so do the own ones over a restart, as far as they are true.
+// Multus finds a file for each present network function. Files of other plugins stay, and
+// own files survive a restart if they are still true.
 func TestDeviceInfo(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "domain = \"intel.com\"\n[[resource]]\nname = \"nic\"\nmatch.pci.class = [\"02\", \"12\"]\n[[resource]]\nname = \"vdpa\"\nmatch = { pci.class = \"02\", glob = \"/dev/vhost-vdpa-*\" }\n")
@@ -115,7 +115,7 @@ func TestDeviceInfoOfVDPA(t *testing.T) {
 	})
 }
 
-// Node Feature Discovery finds a whole file with what is there now, and no other.
+// Node Feature Discovery finds one file, whole and current.
 func TestFeatures(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, zigbee+"[[resource]]\nname = \"fuse\"\ncount = 10\nmatch.glob = \"/dev/fuse\"\n[[resource]]\nname = \"absent\"\nmatch.glob = \"/dev/absent\"\n")

@@ -54,8 +54,8 @@ func newHealthDirs(p Paths, now func() time.Time, made signal) *healthDirs {
 	return &healthDirs{dir: filepath.Join(p.RunDir, healthName), local: p.local, now: now, made: made, sets: map[string]*healthSet{}}
 }
 
-// setName names the directory of a set, from which setOf reads the IDs again: they are
-// known after a loss of the state, too. A set with too long a name has a hash.
+// setName names the directory of a set. setOf reads the IDs from it, also after a loss of
+// the state, unless the name was too long and is a hash.
 func setName(ids []string) string {
 	name := strings.Join(ids, ",")
 	if len(name) > unix.NAME_MAX {
@@ -74,9 +74,8 @@ func setOf(name string) []string {
 	return ids
 }
 
-// restore adds the sets of an earlier instance, or those of the instance that this one
-// succeeds. After a reboot every container has restarted. owns is set if there is no
-// other instance.
+// restore adds the sets of an earlier instance, or of the instance that this one succeeds.
+// After a reboot every container has restarted. owns is set if there is no other instance.
 func (h *healthDirs) restore(saved map[string]ledger.HealthSet, rebooted, owns bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -168,7 +167,7 @@ func (h *healthDirs) want(ids []string) string {
 	return filepath.Join(h.dir, name)
 }
 
-// withdraw removes healthy where a listed device went or moved: before that is published.
+// withdraw removes healthy where a listed device went or moved, before publication.
 func (h *healthDirs) withdraw(listed []ledger.ListedResource) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -253,9 +252,9 @@ func (h *healthDirs) update(s *healthSet, entries map[string]*ledger.Entry, now 
 	}
 }
 
-// sweep removes the sets that no container has, and returns when the holders have to be
-// known to sweep the others: nothing tells that a pod has ended, so that a new set is the
-// reason to ask. Without a kubelet those stay whose devices are listed.
+// sweep removes sets that no container has, and returns how recent the known holders must
+// be to sweep the others: no event tells that a pod has ended, so a new set is the reason
+// to ask. Without a kubelet a set stays while its devices are listed.
 func (h *healthDirs) sweep(held ledger.Held, listed []ledger.ListedResource, cdiOnly bool) (ask time.Time, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -332,9 +331,8 @@ func (h *healthDirs) exists(name string) bool {
 	return present(filepath.Join(h.dir, name, healthyName))
 }
 
-// showHealth makes healthy again where it is time, after the lists are published.
-// withdrawn is why it could not be removed before. It returns when to do so again; zero is
-// never.
+// showHealth restores healthy where that is due, after the lists are published. withdrawn
+// is the error of its removal. It returns when to call it again; zero is never.
 func (l *loop) showHealth(out *ledger.Output, withdrawn error) (wake time.Time, err error) {
 	err = withdrawn
 	if l.writer {

@@ -200,15 +200,15 @@ func TestHealthDirOverARestart(t *testing.T) {
 
 		stop()
 		n.host.RemoveUSB("1-1")
-		n.event() // takes the inode on file systems that use one again
+		n.event() // takes the inode on file systems that reuse inodes
 		n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 		restart(func() {})
 		n.wantHealthy(dir, false, "after a replug that nobody saw")
 	}
 }
 
-// After a reboot the directories are there before the containers that start with the
-// answers of before, without a hold.
+// After a reboot the directories exist, without a hold, before containers start with their
+// old responses.
 func TestHealthDirAfterAReboot(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, strings.Replace(followed, `"/dev/zigbee"`, `"/dev/zigbee${index}"`, 1))
@@ -244,7 +244,7 @@ func TestHealthDirAfterAReboot(t *testing.T) {
 	n.eventually("healthy without a hold", func() bool { return healthy(dir) != nil })
 }
 
-// What the configuration retires is where it was: its container goes on.
+// A retired device is still where it was: its container goes on.
 func TestHealthDirOfARetiredResource(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, followed)

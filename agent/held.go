@@ -45,8 +45,7 @@ func (h *holdings) receive(answer ledger.Held) {
 	}
 }
 
-// reset makes the latest answer too old: containers may hold what another
-// configuration gave them.
+// reset outdates the latest answer: containers may hold devices of another configuration.
 func (h *holdings) reset(now time.Time) { h.switched, h.asked = now, time.Time{} }
 
 // mayBeHeld reports whether a container may hold a slot that it got before the
@@ -102,8 +101,8 @@ func (l *loop) askHeld(ctx context.Context, now time.Time, out ledger.Output) ti
 	return time.Time{}
 }
 
-// ours reports which resources are, or may be, this program's: the listed ones, and
-// those whose names a configured template can make.
+// ours reports whether a resource is, or may be, this program's: it is listed, or a
+// configured template can make its name.
 func (l *loop) ours(out ledger.Output) func(name string) bool {
 	names, cfg := map[string]bool{}, l.config
 	for _, r := range out.Resources {
@@ -115,8 +114,8 @@ func (l *loop) ours(out ledger.Output) func(name string) bool {
 	}
 }
 
-// listHeld queries the kubelet for the held slots of our resources. What claims hold is
-// known without it.
+// listHeld queries the kubelet for the held slots of our resources. Claims are known
+// without it.
 func (a *Agent) listHeld(ctx context.Context, now time.Time, ours func(resource string) bool, out ledger.Output) (ledger.Held, error) {
 	held := ledger.Held{IDs: map[string]string{}, Sets: map[string]bool{}}
 	list, at, err := a.pods.Holders(ctx, now)

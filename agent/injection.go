@@ -97,9 +97,8 @@ func (i *injector) syncLinks(out ledger.Output, keep func(links.Link) bool, fail
 	return err
 }
 
-// successors are the offers with a node of a device that was listed with another ID, which
-// is no longer offered, and that ID: an edit of identity, each or group_by may have changed
-// it.
+// successors maps the ID of an offer to the former ID of one of its nodes, if that is no
+// longer offered: an edit of identity, each or group_by may have changed it.
 func (i *injector) successors(v *View) map[string]string {
 	if i.options.CDIOnly { // there are no holders
 		return nil
@@ -172,7 +171,7 @@ func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostP
 		}
 		resource := i.resource(name)
 		spec, without := resource.Build(offers)
-		if err := without[cdi.AllDevices]; i.options.CDIOnly && err != nil { // as it should be for sticks at one path
+		if err := without[cdi.AllDevices]; i.options.CDIOnly && err != nil { // normal for sticks at one path
 			i.options.Log.Debug("CDI spec has no entry for all devices together", "resource", name, "err", err)
 			delete(without, cdi.AllDevices)
 		}
@@ -252,8 +251,8 @@ func (r *retention) keep(id string, hostPaths ...string) bool {
 	return true
 }
 
-// record returns the targets from now on: those of the listed devices, and earlier ones
-// that are unchanged.
+// record returns the new targets: of the listed devices, and earlier ones that are
+// unchanged.
 func (r *retention) record(out ledger.Output) ledger.Injected {
 	next := ledger.Injected{}
 	for _, res := range out.Resources {
@@ -283,7 +282,7 @@ func (r *retention) unchanged(id, path string) bool {
 		return n != nil
 	case strings.HasPrefix(id, "usb:") && strings.Contains(id, ":port:") &&
 		id != device.HardwareID(n.Hardware, device.PortForm) && id != device.NodeID(n, device.PortForm):
-		return false // the device is now in another port, and listed with that one's ID
+		return false // moved to another port, and listed with the ID of that port
 	}
 	return r.injected[id][path] == nodeID(r.view, path)
 }

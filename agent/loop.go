@@ -14,7 +14,7 @@ import (
 	"github.com/generic-dp/generic-dp/metrics"
 )
 
-// retryAfter is when a scan is repeated that failed or in which a read timed out.
+// retryAfter is when to repeat a scan that failed or had a read time out.
 const retryAfter = time.Second
 
 // loop is the one goroutine that scans the host and changes anything: all its
@@ -111,7 +111,7 @@ func (l *loop) begin(ctx context.Context) (trigger, bool) {
 	}
 }
 
-// next waits for a trigger, and as long as the limiter wants; false is the end of ctx.
+// next waits for a trigger and for the limiter; false is the end of ctx.
 func (l *loop) next(ctx context.Context) (trigger, bool) {
 	t, ok := l.wait(ctx)
 	return t, ok && (!t.limited || sleep(ctx, l.limiter.delay(time.Now())))

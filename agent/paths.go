@@ -74,8 +74,8 @@ func (p Paths) WritesCDI() bool {
 	return unix.Access(p.CDIDir, unix.W_OK|unix.X_OK) == nil || p.recorded()
 }
 
-// specOwner marks the CDI specs of this installation. One with another run directory is
-// another installation, whose files stay.
+// specOwner marks the CDI specs of this installation. Another run directory means another
+// installation, whose files stay.
 func (p Paths) specOwner() string {
 	if p.RunDir == DefaultPaths().RunDir {
 		return ""

@@ -17,9 +17,9 @@ const reasonInactive = "resource is not active on this node: its when does not h
 // reconcile brings links, CDI specs and lists in line with the last scan, and returns
 // when to do so again without a trigger, zero is never, and whether all was written.
 //
-// The order is a promise: links and CDI entries of a device that is gone, and healthy in
-// its health directories, are removed first, then those of the others are made, and only
-// then anything is published. State is saved last: the disk must not delay the kubelet.
+// The order is a promise: first the healthy files, links and CDI entries of gone devices
+// are removed, then links and entries of the others are made, and only then is anything
+// published. State is saved last: the disk must not delay the kubelet.
 func (l *loop) reconcile(ctx context.Context) (out ledger.Output, wake time.Time, written bool) {
 	now := l.now()
 	v := view(l.config, l.host, l.injector.hostSpecs, l.memory.decisions, l.options)

@@ -95,8 +95,8 @@ func newConfigReader(o Options, writer bool) (*configReader, *config.Config, err
 	return r, r.last.config, r.last.err
 }
 
-// load reads and checks the configuration on disk. One that the program did not survive
-// is tried only if that is requested.
+// load reads and checks the configuration on disk. One that the program did not survive is
+// tried on request only.
 func (r *configReader) load(requested bool) (next reading) {
 	if next.files, next.err = config.Read(r.options.Config); next.err != nil {
 		next.err = r.options.withHint(fmt.Errorf("--config: %w", next.err), "config")

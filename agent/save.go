@@ -57,14 +57,14 @@ func bootID() string {
 	return strings.TrimSpace(string(id))
 }
 
-// saver writes to disks beside the loop: one that hangs must delay no device.
+// saver writes to disks beside the loop: a hung disk must delay no device.
 type saver struct {
 	next    atomic.Pointer[func() saved] // what to write, the latest only; nil when it is written
 	changed signal
 	results chan saved // each that differs from the one before
 }
 
-// saved are the errors of what was written.
+// saved has the errors of one write.
 type saved struct{ state, config, features error }
 
 func (s saved) String() string { return fmt.Sprint(s.state, s.config, s.features) }
@@ -73,13 +73,13 @@ func newSaver() *saver {
 	return &saver{changed: newSignal(), results: make(chan saved)}
 }
 
-// save has run write instead of what it has not written yet.
+// save queues write in place of a pending one.
 func (s *saver) save(write func() saved) {
 	s.next.Store(&write)
 	s.changed.send()
 }
 
-// run writes until ctx is cancelled. What is left then is for write.
+// run writes until ctx is cancelled; write does the rest.
 func (s *saver) run(ctx context.Context) error {
 	var last saved
 	for {
@@ -100,7 +100,7 @@ func (s *saver) run(ctx context.Context) error {
 	}
 }
 
-// write writes what is left; false is nothing.
+// write runs the pending write; false is none.
 func (s *saver) write() (saved, bool) {
 	write := s.next.Swap(nil)
 	if write == nil {
@@ -109,8 +109,8 @@ func (s *saver) write() (saved, bool) {
 	return (*write)(), true
 }
 
-// save saves the state for the next instance, the last good configuration, and what the
-// node has. If the state directory is not writable, only the state is lost.
+// save saves the state for the next instance, the last good configuration, and the
+// features. If the state directory is not writable, only the state is lost.
 func (l *loop) save() {
 	if !l.writer {
 		return
@@ -123,7 +123,7 @@ func (l *loop) save() {
 	l.saver.save(func() saved { return saved{state(), l.reader.trials.save(proven), features()} })
 }
 
-// finish writes what is left when the loop has ended.
+// finish writes the rest when the loop has ended.
 func (l *loop) finish() {
 	l.saved, _ = l.saver.write()
 	if l.writer {
@@ -134,7 +134,7 @@ func (l *loop) finish() {
 	l.warnUnsaved()
 }
 
-// warnUnsaved warns of what could not be written, and reports whether all was.
+// warnUnsaved warns of failed writes, and reports whether there were none.
 func (l *loop) warnUnsaved() (written bool) {
 	s := l.saved
 	hint := l.options.hint("state-dir")

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 )
 
-// A failure is told once, however often it comes: each starts a pass, which saves again.
+// A repeated failure is reported once: a report starts a pass, which saves again.
 func TestSaverTellsWhatChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

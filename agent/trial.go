@@ -24,20 +24,19 @@ type savedFile struct {
 }
 
 // trialName is the file in the state directory that names the configuration that is
-// being tried, by the hash of its text. It exists from before the text is parsed until
-// the configuration is the last good one, and stays if the program dies meanwhile: a
-// configuration that takes too much memory would be tried for ever.
-// An instance that waits for the one before to end writes it then.
+// being tried, by the hash of its text. It exists from before parsing until the
+// configuration is the last good one, and stays if the program dies meanwhile: otherwise
+// one that takes too much memory would be tried for ever. An instance that waits for the
+// one before to end writes it then.
 const trialName = "config-trial.json"
 
 const (
-	// trialTime is how long a configuration is served before it is the last good one:
-	// by then its lists are built, registered and sent. It is that at once if the
-	// program is told to end.
+	// trialTime is how long a configuration is served before it is the last good one: by
+	// then its lists are built, registered and sent. A clean exit makes it that at once.
 	trialTime = 10 * time.Second
 	// A configuration that the program did not survive is tried again after retryTrial
-	// of serving the last good one, twice as long after every further time: it may
-	// have been a power failure, or the limit of memory may be higher now.
+	// of serving the last good one, doubled with every further time: it may have been a
+	// power failure, or the limit of memory may be higher now.
 	retryTrial   = 10 * time.Minute
 	maxDoublings = 7 // a day
 )
@@ -110,7 +109,7 @@ func (t *trials) check(hash string) error {
 }
 
 // begin marks a configuration that is about to be parsed. If it turns out to be broken,
-// undo lets the trial before go on.
+// undo resumes the previous trial.
 func (t *trials) begin(hash string) (undo func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -127,8 +126,8 @@ func (t *trials) begin(hash string) (undo func()) {
 	}
 }
 
-// mark writes the file, with mu held. It fails where state can't be saved, which is
-// reported there.
+// mark writes the file, with mu held. An error is ignored: saving the state reports its
+// cause.
 func (t *trials) mark(next trial) {
 	if next.Hash == t.good || t.good == "" { // there is nothing to go back to
 		next = trial{}
@@ -186,7 +185,7 @@ func (t *trials) copy(files []config.File) error {
 	return nil
 }
 
-// end ends the trial: the program ends by itself.
+// end ends the trial: the program exits normally.
 func (t *trials) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -197,7 +196,7 @@ func (t *trials) end() {
 type proving struct {
 	served   reading   // not proven yet
 	provenAt time.Time // when it will be; zero until it is published
-	retryAt  time.Time // when to try one again that the program did not survive; zero is never
+	retryAt  time.Time // when to retry one that the program did not survive; zero is never
 	proven   reading   // the last good one; only its hash if an earlier instance saved it
 }
 
@@ -217,8 +216,8 @@ func (p *proving) serve(r reading, now time.Time) {
 }
 
 // follow is called when all lists are published, by an instance that may save. It ends a
-// trial when it is time, and reports whether to begin another one, and when to be called
-// again; zero is never.
+// trial that is due, and reports whether to begin another one and when to call it again;
+// zero is never.
 func (p *proving) follow(now time.Time, writer bool) (retry bool, wake time.Time) {
 	if retry = !p.retryAt.IsZero() && !now.Before(p.retryAt); retry {
 		p.retryAt = time.Time{}

@@ -13,9 +13,9 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// Claim is a prepared resource claim: who holds which devices, and what its containers
-// get that depends on several devices together. It is one spec file, which is there from
-// preparation until its undoing.
+// Claim is a prepared resource claim: who holds which devices, and the container edits that
+// depend on several devices together. It is one spec file, from preparation to
+// unpreparation.
 type Claim struct {
 	Namespace, Name, UID string
 	// PodClaim is what the pod calls a claim that was made from a template.
@@ -23,7 +23,7 @@ type Claim struct {
 	Requests []Request
 }
 
-// Request is a request of a claim, which containers get by itself or with all others.
+// Request is a request of a claim. A container gets one of them or all.
 type Request struct {
 	Name string
 	// Devices are "RESOURCE=ID", sorted, with repeats for several slots.
@@ -77,8 +77,8 @@ func (w *Writer) WriteClaim(c Claim) error {
 	return w.write(w.FileName(spec.Kind), spec)
 }
 
-// Claims reads all claims, in the order of their UIDs. Of a file that can't be read it
-// is unknown who holds what, which is an error and leaves out that claim.
+// Claims reads all claims, in the order of their UIDs. A file that can't be read does not
+// say who holds what: an error, which leaves out that claim.
 func (w *Writer) Claims() (claims []Claim, err error) {
 	names, err := w.names()
 	errs := []error{err}

@@ -71,7 +71,7 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// What is no name of a file is refused, and a spoilt file is no claim that holds nothing.
+// A UID that is no file name is refused, and a corrupt file is no claim without devices.
 func TestClaimFaults(t *testing.T) {
 	t.Parallel()
 	w := &cdi.Writer{Dir: t.TempDir()}

@@ -73,9 +73,9 @@ func NewHostSpecs(owner string, dirs ...string) *HostSpecs {
 }
 
 // Devices lists the CDI devices of all specs by name, as a container runtime currently
-// resolves the names. An error is that of one file, or of a device in two files of one
-// directory, which no runtime resolves, and leaves the rest valid. Specs of this
-// program are left out. The results are shared and read-only.
+// resolves the names. An error concerns one file, or a device in two files of one
+// directory, which no runtime resolves; the rest is valid. Specs of this program are left
+// out. The results are shared and read-only.
 func (h *HostSpecs) Devices() ([]device.CDIDevice, []error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -133,8 +133,7 @@ func (h *HostSpecs) update() {
 	}
 }
 
-// unchanged returns a file as read before; nil if it is another one, also after a
-// rename.
+// unchanged returns a file as read before; nil if changed or replaced, also by a rename.
 func (h *HostSpecs) unchanged(path string, info fs.FileInfo) *hostFile {
 	i := slices.IndexFunc(h.files, func(f *hostFile) bool {
 		return f.path == path && os.SameFile(f.info, info) && f.info.Size() == info.Size() && f.info.ModTime().Equal(info.ModTime())
@@ -181,10 +180,10 @@ func (f *hostFile) read() {
 	}
 }
 
-// ofClaim reports whether a DRA driver or another device plugin made a device for pods
-// that ask itself for it: by convention its vendor begins with "k8s.", or its name has the
-// UID of a claim (DRAPlugin in k8s.io/dynamic-resource-allocation/kubeletplugin). NVIDIA's
-// GPUs have a UUID behind a prefix.
+// ofClaim reports whether a DRA driver or another device plugin made a device for its own
+// pods: by convention its vendor begins with "k8s.", or its name has the UID of a claim
+// (DRAPlugin in k8s.io/dynamic-resource-allocation/kubeletplugin). NVIDIA's GPUs have a
+// UUID behind a prefix.
 func ofClaim(kind, name string) bool {
 	gpu := strings.HasPrefix(name, "GPU-") || strings.HasPrefix(name, "MIG-")
 	return strings.HasPrefix(kind, "k8s.") || !gpu && uuid().MatchString(name)

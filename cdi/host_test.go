@@ -188,8 +188,8 @@ func TestSpecsThatAreTooMuchWork(t *testing.T) {
 	}
 }
 
-// What is no small regular file is not opened: a FIFO would block, and the rest fill the
-// memory. Neither is it opened under a name of this program.
+// Only small regular files are opened, also under a name of this program: a FIFO would
+// block, and the rest fill the memory.
 func TestOnlySmallRegularFilesAreRead(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"x.json", "generic-dp_example.com_x.json"} {

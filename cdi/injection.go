@@ -222,7 +222,7 @@ func (c *contents) take(id, containerPath, host string) (again bool, err error) 
 	return false, fmt.Errorf("would be at %q in the container, and so is device %q: ask for one, or give each a path of its own with ${index}, ${kernel} or a trailing %q", containerPath, have.id, "/")
 }
 
-// check is an error for the first missing thing that resolved offers need on the host.
+// check returns an error for the first thing that resolved offers lack on the host.
 func (r *Resource) check(offers []device.Offer) error {
 	for _, o := range offers {
 		for _, n := range o.Nodes {

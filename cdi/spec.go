@@ -45,9 +45,8 @@ func qualifiedName(resource, id string) (string, error) {
 // is why a device has no entry, by ID; the spec is valid without it.
 //
 // If the resource is CDIOnly, every offer is injected by name, its environment is in its
-// entry, and the entry AllDevices is all of them in one container, unless failed has why
-// not. CDI has no annotations of containers. A device with the ID AllDevices is that
-// entry.
+// entry, and the entry AllDevices has all of them, unless failed has the reason. CDI has no
+// annotations of containers. A device with the ID AllDevices is that entry.
 func (r *Resource) Build(offers []device.Offer) (spec *Spec, failed map[string]error) {
 	failed = map[string]error{}
 	var devices []specs.Device
@@ -117,7 +116,7 @@ func (r *Resource) checkEntry(name string, edits Edits) error {
 func (r *Resource) edits(name string, offers []device.Offer, at func(index, count int) variables) (e Edits, err error) {
 	for _, o := range offers {
 		if o.AlsoCDI {
-			o.Mounts = nil // those of the response do
+			o.Mounts = nil // the response mounts them
 		}
 		if r.CDIOnly && len(o.CDIDevices) > 0 {
 			return Edits{}, fmt.Errorf("a CDI spec can't pass along CDI device %q of the host: ask the container runtime for that name", o.CDIDevices[0])
@@ -187,8 +186,7 @@ func deviceNodes(o device.Offer) (nodes []*specs.DeviceNode) {
 	return nodes
 }
 
-// bindMounts are mounts with the options that the CRI gives to those of an Allocate
-// response.
+// bindMounts gives mounts the options that the CRI gives to an Allocate response's.
 func bindMounts(mounts []device.Mount) (binds []*specs.Mount) {
 	for _, m := range mounts {
 		access := "rw"

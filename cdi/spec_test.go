@@ -59,7 +59,7 @@ func TestBuildBesideLinks(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("response (-want +got):\n%s", diff)
 	}
-	// ${index} is not known when a spec is written: the links do.
+	// ${index} is unknown when a spec is written: links suffice.
 	offer.Nodes = append(offer.Nodes, ttyNode("/dev/ttyUSB4", "/dev/tty-${index}"))
 	spec, failed := (&cdi.Resource{Name: resource, Host: fakeHost{}}).Build([]device.Offer{offer})
 	if spec != nil || failed["a"] == nil {

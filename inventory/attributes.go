@@ -58,8 +58,8 @@ func (s *Scanner) Attributes() *Attributes {
 
 // Attr returns the values of an attribute of a device directory, without newlines: nil if
 // it is missing or unreadable. Its name is a path below the directory, which may have
-// wildcards and so find several files (sysfs.FS.FindAttributes). One that can't be read in
-// 50 ms has its previous value; unread is set if one has never been read.
+// wildcards and find several files (sysfs.FS.FindAttributes). A file that can't be read in
+// 50 ms has its previous value; unread is set if it has none.
 func (a *Attributes) Attr(dir, name string) (values []string, unread bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -99,8 +99,8 @@ func (a *Attributes) InUse(n *device.Node) string {
 	return a.netUse(n)
 }
 
-// CharDriver returns the driver that has a major number of character devices, "" if
-// none has.
+// CharDriver returns the driver of a major number of character devices, "" if there is
+// none.
 func (a *Attributes) CharDriver(major uint32) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -184,11 +184,10 @@ func (a *Attributes) Unread() []device.Unread {
 // replacement of a file has another inode.
 type slowAttributes struct {
 	calls   slow.Calls[sysfs.File, attributeText]
-	answers chan struct{} // one that timed out was read
+	answers chan struct{} // a late read has returned
 
 	mu sync.Mutex
-	// texts are those read since the last call of next, and before those of the interval
-	// before.
+	// texts has the reads since the last call of next, before has the previous interval's.
 	texts, before map[sysfs.File]attributeText
 }
 
@@ -240,8 +239,7 @@ func (s *slowAttributes) isReplacement(file sysfs.File) bool {
 }
 
 // tooLate requests a scan for an attribute that was read after a timeout, unless the
-// previous text came as late: one that is always slow must not cause one scan after the
-// other.
+// previous text was late, too: one that is always slow must not cause endless scans.
 func (s *slowAttributes) tooLate(file sysfs.File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

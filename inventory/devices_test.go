@@ -276,7 +276,7 @@ func TestSubFunctions(t *testing.T) {
 		})
 		h.AddNet(own, sysfstest.Net{Name: fmt.Sprint("enp6s0f0s", number)})
 	}
-	// Neither is one: a part of another kind, and one of what is no PCI function.
+	// No sub-functions: another kind of part, and a part of a non-PCI device.
 	h.AddSubFunction(pf, sysfstest.SubFunction{Name: "mlx5_core.eth.0"})
 	h.AddSubFunction("devices/platform/soc", sysfstest.SubFunction{Name: "x.sf.0"})
 	snap := scan(t, h.Tree)

@@ -70,8 +70,8 @@ type devNode struct {
 	place        place
 }
 
-// place is the directory of a node in sysfs, and that of the device on a bus which owns
-// it. It is empty if it is unknown or no longer valid.
+// place is the sysfs directory of a node, and of the bus device that owns it. It is empty
+// if it is unknown or no longer valid.
 type place struct {
 	sysPath, subsystem string
 	bus                device.Bus
@@ -94,9 +94,9 @@ func walkDev(ctx context.Context, root string, known map[string]*devDir) (*devTr
 		links: make(map[string]string, links),
 		isDir: make(map[string]bool),
 	}
-	// The clock of file systems. It is read first: a directory modified before this
-	// time gets another time with the next change; one whose time is not past yet may
-	// change without that, since the clock advances only with the tick (4 ms).
+	// The clock of file systems, read first. A directory modified before this time gets
+	// another time with its next change. A directory modified later may keep its time,
+	// since the clock advances only with the tick (4 ms).
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now); err != nil {
 		return nil, fmt.Errorf("read the clock: %w", err)
@@ -188,7 +188,7 @@ func (t *devTree) read(dir string, st *unix.Stat_t) (*devDir, error) {
 	return d, nil
 }
 
-// readEntry adds the entry with path p, of which was are the earlier nodes.
+// readEntry adds the entry with path p; was has the earlier nodes.
 func (t *devTree) readEntry(d *devDir, p string, e dirents.Entry, was map[string]*devNode) {
 	switch {
 	case e.Type == fs.ModeDir:
@@ -245,7 +245,7 @@ func (t *devTree) still(n *node) bool {
 	return ok && got.kind == n.Type && got.major == n.Major && got.minor == n.Minor
 }
 
-// readRecorded returns the node for which the file p stands, if it does.
+// readRecorded returns the node that the file p stands for, if any.
 func (t *devTree) readRecorded(p string) (kind device.NodeType, major, minor uint32, ok bool) {
 	f, err := os.Open(t.here(p))
 	if err != nil {
@@ -350,7 +350,7 @@ func (t *devTree) resolve(p string) *device.Node {
 	return nil
 }
 
-// visit adds p if the walk did not, since it is on another file system.
+// visit adds p where the walk did not: on another file system.
 func (t *devTree) visit(p string) {
 	_, isLink := t.links[p]
 	if isLink || t.isDir[p] || t.nodes[p] != nil {

@@ -7,9 +7,9 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// formerly fills in what the version before took for the hardware of the nodes of h. That
-// version gave nodes to platform and AMBA devices only, or else to none, and took only
-// names that end with ".auto" for counted ones.
+// formerly fills in the hardware that the version before found for the nodes of h. Of
+// firmware's buses that version knew platform and AMBA only, and of counted names only
+// those with the suffix ".auto".
 func (c *scan) formerly(h, none *device.Hardware) {
 	was := h
 	if h.Bus == device.USBBus {

@@ -16,7 +16,7 @@ import (
 )
 
 // The IDs of nodes by path, with their NUMA node if they have no hardware that has one,
-// and the ID of the version before where that is another.
+// and the ID of the version before where it differs.
 func TestIdentities(t *testing.T) {
 	t.Parallel()
 	for machine, want := range map[string]string{

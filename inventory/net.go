@@ -46,9 +46,9 @@ func (c *scan) readNets() []*device.Node {
 }
 
 // netUse returns what the host itself uses a network interface for, "" for nothing: it is
-// part of another one, the end of a pair with the other end in another network namespace,
-// that is, in a pod, or it has routes or addresses. Where these are unknown, an interface
-// that is up counts as used; one of CAN has none.
+// part of another one, one end of a pair whose other end is in another network namespace (a
+// pod), or has routes or addresses. Where these are unknown, an interface that is up counts
+// as used, except for CAN, which has none.
 func (a *Attributes) netUse(n *device.Node) string {
 	if why := partOf(a.of.netInterfaces[n.Path], a.of.netInterfaces); why != "" {
 		return why
@@ -91,8 +91,8 @@ type traffic struct {
 	known             bool
 }
 
-// ownNet assigns an interface to its hardware, like own for nodes, and reports false if
-// it is to be left out, since its hardware has gone or is unknown.
+// ownNet assigns an interface to its hardware, like own for nodes, and reports false for
+// one to leave out: its hardware has gone or is unknown.
 func (c *scan) ownNet(n *device.Node, i sysfs.NetInterface) bool {
 	bus, dir := c.busDevice(n.SysPath)
 	h := c.hardware[dir]
@@ -177,10 +177,10 @@ func linkType(n int) string {
 
 // readTraffic reads the routes and addresses of the host.
 //
-// /proc shows the network namespace of a process, and sysfs that in which it was
-// mounted, which may differ: a pod with its own eth0 may have the host's /sys. They
-// count as the same if the process also has each interface with hardware in sysfs, and
-// there is one: a pod's network has none of them, or no others.
+// /proc shows the network namespace of a process, and sysfs the namespace of its mount.
+// They may differ: a pod with its own eth0 may have the host's /sys. They count as the same
+// if the process has each interface with hardware in sysfs, and there is one: a pod's
+// network has none of them, or no others.
 func (a *Attributes) readTraffic() traffic {
 	var hardware []*device.Node
 	for _, n := range a.of.Nets {
@@ -219,7 +219,7 @@ func (a *Attributes) hasNets(process string, nets []*device.Node) bool {
 		}
 		return name + ":"
 	})
-	// One that has gone since is no difference.
+	// An interface gone since is no difference.
 	return !slices.ContainsFunc(nets, func(n *device.Node) bool { return !known[n.Path] && a.sysfs.Exists(n.SysPath) })
 }
 

@@ -34,9 +34,8 @@ func newGHW() (*ghw.PCIInfo, error) {
 	return info, nil
 }
 
-// function reads one PCI function, or a sub-function. ghw identifies it; its list of all
-// of them would have none if one is unreadable, as in each scan that meets a device being
-// removed.
+// function reads one PCI function, or a sub-function. ghw identifies it. ghw's own list is
+// empty if one function is unreadable, as in each scan that meets a removal.
 func (s *Scanner) function(dir string) (*sysfs.PCIFunction, error) {
 	if sysfs.IsSubFunction(base(dir)) {
 		return s.subFunction(dir)
@@ -65,8 +64,8 @@ func (s *Scanner) subFunction(dir string) (*sysfs.PCIFunction, error) {
 	return f, errors.Join(err, ownErr)
 }
 
-// readFunctions reads all PCI functions, of which a large host has more than of all else,
-// beside nodes and USB. Errors are those of readPCI, which reads the rest.
+// readFunctions reads all PCI functions, the bulk of a large host, beside nodes and USB.
+// readPCI reads the failed ones again, and reports errors.
 func (s *Scanner) readFunctions() *cache {
 	c := &scan{cache: newCache()}
 	for _, e := range c.onBus(device.PCIBus, s.sysfs.PCI) {

@@ -59,10 +59,10 @@ func isCounted(name string) bool {
 	return number == "auto" || number != name && isDigits(number)
 }
 
-// parts determines what the nodes of hardware are, in classes that may have several
-// below one hardware and are numbered in probing order: the part of the hardware in the
-// tables of the firmware, and the name of a sensor. A bus without either is told apart
-// from others by the name of its adapter.
+// parts identifies the nodes of hardware in classes that may have several below one
+// hardware and are numbered in probing order: by the part of the hardware in the tables of
+// the firmware, and the name of a sensor. A bus without either goes by the name of its
+// adapter.
 func (c *scan) parts(h *device.Hardware) {
 	buses := 0
 	for _, n := range h.Nodes {

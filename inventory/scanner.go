@@ -201,8 +201,8 @@ func (s *Scanner) scan(ctx context.Context) (*scan, error) {
 }
 
 // addRecentNodes counts nodes made shortly before the first scan as events of their
-// hardware: a driver may be about to make the next node. A write to a node and another
-// owner are indistinguishable from that.
+// hardware: a driver may be about to make the next node. A write to a node or a chown looks
+// the same.
 func (s *Scanner) addRecentNodes(nodes []*node, now time.Time) {
 	for _, n := range nodes {
 		age := now.Sub(time.Unix(0, n.read.changed))

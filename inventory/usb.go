@@ -85,8 +85,8 @@ func (s *Scanner) readUSB(ctx context.Context, c *scan) {
 }
 
 // usbController returns the name of the host controller of a USB device, a PCI address or
-// the name of a platform device. A controller with a counted name, made by the driver of
-// a dual-role controller (dwc3_host_init, ci_hdrc_add_device), goes by the name of that.
+// the name of a platform device. A controller with a counted name goes by the dual-role
+// controller whose driver made it (dwc3_host_init, ci_hdrc_add_device).
 func usbController(dir string, counted func(name string) bool) string {
 	for !isRootHub(base(dir)) {
 		if dir = up(dir); dir == "" {

@@ -7,12 +7,11 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// Some nodes are of virtual devices, whose path in sysfs does not lead to their hardware:
-// those of IOMMU groups and of NVMe namespaces.
+// Nodes of IOMMU groups and NVMe namespaces are virtual devices, whose path in sysfs does
+// not lead to their hardware.
 
-// The node of an IOMMU group is a virtual device, "devices/virtual/vfio/12", or
-// "noiommu-12" without an IOMMU (vfio_create_group in drivers/vfio/group.c): its path
-// does not lead to the functions of the group.
+// The node of an IOMMU group is "devices/virtual/vfio/12", or "noiommu-12" without an IOMMU
+// (vfio_create_group in drivers/vfio/group.c).
 const vfioGroupDir = "devices/virtual/vfio/"
 
 // vfioGroup returns the IOMMU group of the node with a directory, "" for other nodes.
@@ -31,9 +30,9 @@ func isVFIO(driver string) bool {
 }
 
 // vfioGroups fills in which functions are used by VFIO and returns the owner of the
-// node by IOMMU group: of the functions bound to VFIO the one with the lowest address,
-// or of all if none is known to be, as while the last one is being unbound. A mediated
-// device has its own group.
+// node by IOMMU group: of the functions bound to VFIO, or of all if none is known to be (as
+// while the last is unbound), the one with the lowest address. A mediated device has its
+// own group.
 func (c *scan) vfioGroups(nodes []*node) map[string]*device.Hardware {
 	members := make(map[string][]*device.Hardware)
 	for _, n := range nodes {
@@ -106,9 +105,9 @@ const (
 	nvmeSubsystemDir = nvmeVirtual + "subsystem/"
 )
 
-// namespace returns the PCI function that leads to the namespace of a node: of several
-// the one with the lowest address. It is nil for other nodes. Unless there is exactly
-// one, the namespace goes by its own identifier.
+// namespace returns the PCI function that leads to the namespace of a node, with the lowest
+// address if there are several; nil for other nodes. Unless there is exactly one, the
+// namespace goes by its own identifier.
 func (c *scan) namespace(n *device.Node) *device.Hardware {
 	if !strings.HasPrefix(n.SysPath, nvmeVirtual) || n.Subsystem != "block" && n.Subsystem != "nvme-generic" {
 		return nil

@@ -110,8 +110,7 @@ func (w *Watcher) Take() Batch {
 
 // SetDirs sets the directories to watch in addition to /dev, by their path on the host.
 // A missing one is awaited in its nearest existing ancestor. A new watch makes a batch, so
-// that nothing is missed between the scan that named the directory
-// and its watch.
+// that nothing is missed between the scan that named the directory and its watch.
 func (w *Watcher) SetDirs(dirs []string) {
 	clean := make([]string, 0, len(dirs))
 	for _, d := range dirs {

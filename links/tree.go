@@ -154,9 +154,8 @@ func entries(dir string) ([]fs.DirEntry, error) {
 	return list, nil
 }
 
-// check refuses what would leave the tree. IDs and keys are safe by their
-// grammar; parts of them come from what a USB device says, so they are checked
-// again where it matters.
+// check refuses a link outside of the tree. IDs and keys are safe by their grammar, but
+// have strings of USB devices in them, so they are checked again where it matters.
 func check(l Link) error {
 	for _, name := range []string{l.ID, l.Key} {
 		if name == "" || strings.HasPrefix(name, ".") || strings.ContainsAny(name, "/\x00") {

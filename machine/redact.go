@@ -25,8 +25,8 @@ import (
 //     controller, which is the serial of a root hub. Likewise the identifiers of NVMe
 //     namespaces.
 //   - Names below /dev in directories of names made of serials, UUIDs and
-//     labels (by-id, by-uuid, …; not by-path), and those that contain a long
-//     number or an address, by REDACTED-1, REDACTED-2, …
+//     labels (by-id, by-uuid, …; not by-path), and names with a long number or an address,
+//     by REDACTED-1, REDACTED-2, …
 //   - The serials in other names below /dev and in strings of USB devices.
 //   - Names of network interfaces that contain a MAC address ("enx…").
 //

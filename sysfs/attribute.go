@@ -132,8 +132,8 @@ func (fs FS) lstat(p string) (kind uint32, ino uint64) {
 // FindAttributes. The value is as safe to print as any other and at most a page long.
 // The links driver, subsystem and module are read as the last element of their targets.
 //
-// The caller has to know what the kernel does when it is read: some attributes block
-// until the device responds. An error that Gone reports is a removed attribute.
+// The caller must know what the kernel does on a read: some attributes block until the
+// device responds. An error that Gone reports is a removed attribute.
 func (fs FS) Attribute(file string) (string, error) {
 	dir, name := path.Dir(file), path.Base(file)
 	if isNamingLink(name) {

@@ -89,8 +89,8 @@ const errGone = unix.ENODEV
 
 func (fs FS) abs(rel string) string { return fs.root + "/" + rel }
 
-// enter opens a directory until leave: its files are found without its long path, the
-// walk of which takes as long as the rest of a read. A missing directory has no files.
+// enter opens a directory until leave: to walk its long path for each file takes as long as
+// the rest of a read. A missing directory has no files.
 func (fs *FS) enter(dir string) {
 	fd, err := dirents.Retry(func() (int, error) { return unix.Open(fs.abs(dir), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) })
 	if err == nil {

@@ -39,9 +39,9 @@ type NetInterface struct {
 	Bridge, Bond bool
 }
 
-// NetPair is the number of an interface in its network namespace, and of the other end
-// if it is one end of a pair of virtual interfaces; -1 is unknown, and no pair has both
-// equal. Up is whether it is.
+// NetPair is the number of an interface in its network namespace, and of the other end of a
+// pair of virtual interfaces; -1 is unknown, and no pair has both equal. Up: the interface
+// is up.
 type NetPair struct {
 	Index, Other int
 	Up           bool

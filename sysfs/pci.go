@@ -32,8 +32,8 @@ func (fs FS) PCI(known map[string]Entry) ([]Entry, error) {
 	return functions, errors.Join(err, partsErr)
 }
 
-// IsSubFunction reports whether name is that of a sub-function, "mlx5_core.sf.4": of the
-// driver, the kind and a number that counts over the machine
+// IsSubFunction reports whether name is that of a sub-function, "mlx5_core.sf.4": driver,
+// kind and a number that counts over the machine
 // (Documentation/driver-api/auxiliary_bus.rst).
 func IsSubFunction(name string) bool {
 	_, number, ok := strings.Cut(name, ".sf.")

@@ -1,6 +1,5 @@
-// Package dialed makes gRPC clients of open connections. One that dials by itself says
-// nothing about the socket, waits for a second after a refusal, and dials again whenever
-// it likes.
+// Package dialed makes gRPC clients of open connections. A client that dials hides the
+// state of the socket, waits for a second after a refusal, and redials at any time.
 package dialed
 
 import (

@@ -21,9 +21,9 @@ type Entry struct {
 }
 
 // Read calls each for the entries of dir, in kernel order; on an error, for those before.
-// The names of some hundred entries share one allocation. It avoids registering the
-// directory with the runtime's poller, like os.Open, which is half of the system calls.
-// The error is an *fs.PathError.
+// The names of some hundred entries share one allocation. Unlike os.Open it does not
+// register the directory with the runtime's poller: half the system calls. The error is an
+// *fs.PathError.
 func Read(dir string, each func(Entry)) error {
 	fd, err := Retry(func() (int, error) { return unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) })
 	if err != nil {

@@ -79,7 +79,7 @@ const (
 	answerWithin = 30 * time.Second
 	// maxAnswer bounds an answer, and one event: objects have some 1.5 MB at most.
 	maxAnswer = 16 << 20
-	// maxStatus bounds the answer to a request that fails, and maxMessage what is told of it.
+	// maxStatus bounds the answer to a request that fails, and maxMessage its message.
 	maxStatus, maxMessage = 1 << 20, 1000
 )
 
@@ -148,10 +148,10 @@ type Event struct {
 }
 
 // Watch calls event with an empty Event when the server has accepted the request, then for
-// each event of the collection at path, whose query has watch=1, until the server ends the
-// stream, which is no error, ctx is cancelled or event fails. A stream without an event for
-// quiet ends like one that is too old, with StatusGone: a proxy may keep a dead one open,
-// and the versions of a server that was restored are lower.
+// each event of the collection at path, whose query has watch=1. It ends when ctx is
+// cancelled, event fails or the server ends the stream, which is no error. A stream without
+// an event for quiet ends with StatusGone, as if too old: a proxy may keep a dead one open,
+// and a restored server has lower versions.
 func (c *Client) Watch(ctx context.Context, path string, quiet time.Duration, event func(Event) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -242,7 +242,7 @@ func (c *Client) send(ctx context.Context, method, path string, object any) (*ht
 	return nil, failure(method, path, resp.StatusCode, text)
 }
 
-// failed says what was asked; it is nil without an err.
+// failed adds the request to err; nil stays nil.
 func failed(method, path string, err error) error {
 	if err == nil {
 		return nil

@@ -113,8 +113,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A stream that goes dead, as behind a proxy that keeps the connection open, ends like one
-// that is too old: also where bytes trickle in that make no event.
+// A dead stream, as behind a proxy that keeps the connection open, ends like one that is
+// too old, even if bytes trickle in that make no event.
 func TestSilentWatch(t *testing.T) {
 	t.Parallel()
 	for _, trickle := range []string{"", " "} {

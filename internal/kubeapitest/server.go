@@ -136,8 +136,7 @@ func (s *Server) Rotate(token string) {
 }
 
 // Fault answers requests with the status that f returns, unless it is 0; f is called
-// concurrently. The object that a request has is changed as f changes it, as by a server
-// that drops fields.
+// concurrently. f may change the object of a request, like a server that drops fields.
 func (s *Server) Fault(f func(r *http.Request, o Object) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

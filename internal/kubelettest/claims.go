@@ -164,8 +164,8 @@ func (k *Kubelet) Drivers(name string) int {
 	return n
 }
 
-// DeviceHealth is the health of a device, "pool/name", that the newest instance of a
-// driver told; nil is none.
+// DeviceHealth is the health of a device, "pool/name", by the newest instance of a driver;
+// nil is none.
 func (k *Kubelet) DeviceHealth(name, device string) *health.DeviceHealth {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -193,7 +193,7 @@ func (k *Kubelet) PrepareClaim(ctx context.Context, name string, c ResourceClaim
 		return nil, err
 	}
 	req := &claims.NodePrepareResourcesRequest{Claims: []*claims.Claim{{Namespace: c.Namespace, Name: c.Name, Uid: c.UID}}}
-	// Like the kubelet, which records that it is about to.
+	// Like the kubelet, record the intent first.
 	k.update(func() {
 		if k.claims[c.UID] == nil {
 			k.claims[c.UID] = &preparedClaim{ResourceClaim: c, driver: name}

@@ -47,8 +47,7 @@ func (p *process) Register(ctx context.Context, req *v1beta1.RegisterRequest) (*
 	return &v1beta1.Empty{}, nil
 }
 
-// connect connects to a plugin and makes it that of its resource. The first list comes
-// later.
+// connect connects to a plugin and uses it for its resource. The first list comes later.
 func (p *process) connect(ctx context.Context, c *client) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()

@@ -23,9 +23,9 @@ type Admission struct {
 	Response *v1beta1.ContainerAllocateResponse
 }
 
-// Admit allocates n devices to a container like the kubelet: those of the healthy and
-// free ones that the plugin prefers. A claim that was admitted before gets its old
-// response, without a call.
+// Admit allocates n devices to a container like the kubelet: the healthy free devices that
+// the plugin prefers. A claim that was admitted before gets its old response, without a
+// call.
 func (k *Kubelet) Admit(ctx context.Context, c Claim, n int) (*Admission, error) {
 	k.mu.Lock()
 	if a := k.admitted[c]; a != nil {

@@ -111,7 +111,7 @@ type dirs struct {
 // watched is what to watch in a directory.
 type watched struct {
 	whole bool            // every entry
-	names map[string]bool // or only that one of these is created
+	names map[string]bool // or only the creation of one of these
 }
 
 // sync makes the watches those of list, and reports whether a directory exists now that
