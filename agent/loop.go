@@ -106,7 +106,7 @@ func (l *loop) begin(ctx context.Context) (trigger, bool) {
 	case <-ctx.Done():
 		return trigger{}, false
 	case first := <-l.first:
-		l.restore(first.saved, first.loadErr)
+		l.restore(first)
 		return trigger{apply: func() { l.scanned(first.outcome, byEvents) }, limited: true}, true
 	}
 }
@@ -163,7 +163,7 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 		l.scanned(l.scanHost(ctx, matchers.UsesNets(l.config)), t.scan)
 	}
 	if !errors.Is(l.scanErr, context.Canceled) {
-		l.problems.warn("scan", l.scanErr, "host can't be scanned: keeping the last snapshot")
+		l.problems.warn("scan", l.scanErr, "host can't be scanned: devices stay as they are until it can")
 	}
 	if l.host.snapshot == nil || l.lacksNets() {
 		return l.now().Add(retryAfter)

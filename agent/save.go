@@ -22,10 +22,9 @@ type memory struct {
 	dra       bool // the driver for DRA has run
 }
 
-// restore continues from the state that an earlier instance saved, unless err is why it
-// can't be read.
-func (l *loop) restore(saved ledger.Persisted, err error) {
-	dir := l.options.Paths.StateDir
+// restore continues from the state that an earlier instance saved, if it could be read.
+func (l *loop) restore(first firstScan) {
+	boot, saved, err, dir := first.boot, first.saved, first.loadErr, l.options.Paths.StateDir
 	switch {
 	case err != nil:
 		l.log.Error("state can't be read: starting without it", "state_dir", dir, "err", err)
@@ -37,7 +36,6 @@ func (l *loop) restore(saved ledger.Persisted, err error) {
 			l.log.Error("state can't be kept aside", "state_dir", dir, "err", err)
 		}
 	}
-	boot := bootID()
 	if l.writer { // that of a dead instance
 		_ = os.Remove(filepath.Join(dir, lastGoodName+atomicfile.TempSuffix))
 	}

@@ -26,6 +26,7 @@ type scanned struct {
 
 // firstScan is the first scan of the host, and the state that an earlier instance saved.
 type firstScan struct {
+	boot    string // see bootID
 	saved   ledger.Persisted
 	loadErr error
 	outcome
@@ -34,9 +35,9 @@ type firstScan struct {
 // scanFirst reads the saved state and then, once the watches are in place, the host. It
 // runs while the configuration is read.
 func (a *Agent) scanFirst(ctx context.Context) {
-	first := firstScan{}
+	first := firstScan{boot: bootID()}
 	first.saved, first.loadErr = ledger.Load(a.options.Paths.StateDir)
-	if boot := bootID(); boot != "" && boot == first.saved.Boot {
+	if first.boot != "" && first.boot == first.saved.Boot {
 		a.scanner.RestoreUSB(first.saved.USB)
 	}
 	select {

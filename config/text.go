@@ -346,7 +346,10 @@ func pathBelowDev(written, sample string) (rule, hint string) {
 	case strings.HasPrefix(sample, "/"):
 		hint = `as = "mount" gives files and directories`
 	default:
-		hint = didYouMean(devDir + strings.TrimPrefix(written, "dev/"))
+		below := devDir + strings.TrimPrefix(written, "dev/")
+		if rule, _ := absolutePath(below, devDir+strings.TrimPrefix(sample, "dev/")); rule == "" {
+			hint = didYouMean(below)
+		}
 	}
 	return "is not below /dev: want the path of a device node", hint
 }

@@ -134,7 +134,7 @@ func (p *Plugin) Status() plugin.Status {
 }
 
 // Problem is why devices can't be offered and what to change, for an administrator; empty
-// if there is nothing to change, as while the API server is away.
+// if there is nothing to change, such as while the API server is unreachable.
 func (p *Plugin) Problem() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
