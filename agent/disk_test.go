@@ -58,6 +58,27 @@ func TestHungDiskDelaysNoDevice(t *testing.T) {
 	}
 }
 
+// What could not be saved is saved at the end, if that can be by then.
+func TestEndSavesWhatFailed(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "domain = \"example.com\"\n[[resource]]\nname = \"serial\"\nmatch.glob = \"/dev/ttyA*\"\n")
+	n.addNodes("ttyA1")
+	state := n.options.Paths.StateDir
+	inTheWay := filepath.Join(state, "state.json.tmp")
+	if err := os.MkdirAll(filepath.Join(inTheWay, "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, stop := n.serve()
+	n.eventually("a warning", func() bool { return strings.Contains(n.log.String(), "state can't be saved") })
+	if err := os.RemoveAll(inTheWay); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	if text, err := os.ReadFile(filepath.Join(state, "state.json")); !strings.Contains(string(text), "ttyA1") {
+		t.Errorf("saved %s, %v", text, err)
+	}
+}
+
 // A device does not match by the lack of a hung attribute, nor is it gone after a restart:
 // it is back when the attribute answers, without another event.
 func TestHungAttribute(t *testing.T) {

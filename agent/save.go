@@ -98,13 +98,18 @@ func (s *saver) run(ctx context.Context) error {
 	}
 }
 
-// write runs the pending write; false is none.
+// write runs the pending write; false is none. One that failed is pending again: the end
+// of the program may be its last chance.
 func (s *saver) write() (saved, bool) {
 	write := s.next.Swap(nil)
 	if write == nil {
 		return saved{}, false
 	}
-	return (*write)(), true
+	result := (*write)()
+	if result != (saved{}) {
+		s.next.CompareAndSwap(nil, write)
+	}
+	return result, true
 }
 
 // save saves the state for the next instance, the last good configuration, and the
