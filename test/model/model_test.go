@@ -96,7 +96,7 @@ func TestRandom(t *testing.T) {
 				}
 				t.Errorf("script %d of seed %d: after line %d, %q: %v", n, *seed, v.step+1, s[v.step], v)
 				s, v = shrink(s, v, time.Now().Add(*shrinks), func(s script) *violation { return run(t, s) })
-				t.Errorf("a short script that fails, to save as testdata/NAME.txt: after line %d: %v\n%sThe program's log:\n%s", v.step+1, v, s, v.log)
+				t.Errorf("the program's log:\n%sof a short script that fails, to save as testdata/NAME.txt:\n%safter line %d: %v", v.log, s, v.step+1, v)
 			}
 		})
 	}
@@ -146,6 +146,8 @@ func (w *world) step(line string) *violation {
 		t.unsaved = true
 	case verb == "kill" && running != nil:
 		running.rest(3)
+	case verb == "stop" && running != nil && w.faulty["state"] == "":
+		t.unsaved = false // it saves what it could not save before
 	case verb == "start" && running == nil && t.unsaved:
 		t.vague, t.twins = true, twinsUnknown
 		t.listed = map[string]map[string]life{}
@@ -210,8 +212,10 @@ func (w *world) end() *violation {
 		return v
 	}
 	if w.pods%2 == 0 {
-		if n := w.goroutines(); n > 80 {
-			return &violation{rule: "leak", what: fmt.Sprintf("%d goroutines", n)}
+		w.program.rest(3)
+		served := len(w.sockets())
+		if n := w.goroutines(); n > 48+8*served {
+			return &violation{rule: "leak", what: fmt.Sprintf("%d goroutines for %d resources", n, served)}
 		}
 		return nil
 	}

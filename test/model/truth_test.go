@@ -324,7 +324,7 @@ func (w *world) learn() {
 	hasty := t.dirty
 	t.dirty, t.plugs, t.cut, t.before = false, 0, false, map[string]bool{}
 	t.healed = t.healed && !w.up // not all could be checked
-	t.unsaved = w.faulty["state"] != ""
+	t.unsaved = w.faulty["state"] != "" || t.unsaved && !w.up
 	for name := range t.names {
 		slots, _ := w.healthy(name)
 		for _, slot := range slots {
