@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/generic-dp/generic-dp/internal/kubelettest"
 )
 
 // percentiles reports the median and the 99th percentile of took.
@@ -20,7 +22,7 @@ func percentiles(b *testing.B, took []time.Duration) {
 // first list at the kubelet: it decides whether a static pod starts after a boot.
 func BenchmarkKubeletRestart(b *testing.B) {
 	var appeared time.Time
-	n := newNode(b, func(o *kubeletOptions) {
+	n := newNode(b, func(o *kubelettest.Options) {
 		o.Listen = listenLate(func(string) { appeared = time.Now() })
 	}).up()
 	n.plugin(gpu, newSource(healthy("a")...))

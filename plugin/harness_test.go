@@ -137,13 +137,7 @@ type node struct {
 // newNode makes a node; set changes its kubelet.
 func newNode(t testing.TB, set ...func(*kubelettest.Options)) *node {
 	t.Helper()
-	// t.TempDir's paths are too long for sockets.
-	tmp, err := os.MkdirTemp("", "gdp")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(tmp) })
-	o := kubelettest.Options{Dir: filepath.Join(tmp, "device-plugins")}
+	o := kubelettest.Options{Dir: filepath.Join(kubelettest.TempDir(t), "device-plugins")}
 	for _, f := range set {
 		f(&o)
 	}

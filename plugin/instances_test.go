@@ -12,7 +12,7 @@ import (
 // A rolling update: the new instance serves beside the old one, which then ends.
 func TestTwoInstances(t *testing.T) {
 	t.Parallel()
-	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
+	eachKeying(t, func(t *testing.T, keying func(*kubelettest.Options)) {
 		n := newNode(t, keying).up()
 		old, stopOld := n.plugin(gpu, newSource(healthy("a", "b", "c", "d")...))
 		n.waitRegistered(old, true)
@@ -39,7 +39,7 @@ func TestTwoInstances(t *testing.T) {
 		n.waitRegistered(newer, true)
 		stopWatching()
 		<-watched
-		o := kubeletOptions{}
+		o := kubelettest.Options{}
 		keying(&o)
 		if o.Keying == kubelettest.BySocket && lowest.Load() < 3 {
 			t.Errorf("allocatable fell to %d", lowest.Load())
@@ -53,15 +53,15 @@ func TestTwoInstances(t *testing.T) {
 
 // A rollback: kubelets up to 1.36 do not notify the old instance when they drop the
 // resource with the new one.
-func TestNewcomerGoesAgain(t *testing.T) {
+func TestNewerInstanceEnds(t *testing.T) {
 	t.Parallel()
-	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
+	eachKeying(t, func(t *testing.T, keying func(*kubelettest.Options)) {
 		n := newNode(t, keying).up()
-		hasty := func(p *Plugin) { p.timing.alone = time.Millisecond }
+		fast := func(p *Plugin) { p.timing.reclaim = time.Millisecond }
 		source := newSource(healthy("a")...)
-		old, _ := n.plugin(gpu, source, hasty)
+		old, _ := n.plugin(gpu, source, fast)
 		n.waitRegistered(old, true)
-		newer, stop := n.plugin(gpu, newSource(healthy("a")...), hasty)
+		newer, stop := n.plugin(gpu, newSource(healthy("a")...), fast)
 		n.waitRegistered(newer, true)
 		stop()
 		n.waitAllocatable(gpu, 1)
@@ -76,12 +76,12 @@ func TestNewcomerGoesAgain(t *testing.T) {
 }
 
 // An instance that is killed leaves its socket, and no event.
-func TestNewInstanceIsKilled(t *testing.T) {
+func TestNewerInstanceIsKilled(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.watch.Files.Resync = 20 * time.Millisecond
 	n.up()
-	p, _ := n.plugin(gpu, newSource(healthy("a")...), func(p *Plugin) { p.timing.alone = time.Millisecond })
+	p, _ := n.plugin(gpu, newSource(healthy("a")...), func(p *Plugin) { p.timing.reclaim = time.Millisecond })
 	n.waitRegistered(p, true)
 	newer, err := Listen(n.dir, gpu)
 	n.must(err)

@@ -40,7 +40,7 @@ type KubeletSocket struct {
 }
 
 // KubeletWatch follows the kubelet's directory for all plugins of the process: the
-// kubelet's socket, the plugins' own and those of other instances. There is one,
+// sockets of the kubelet, of the plugins and of other instances. There is one watch,
 // since a user has few inotify instances (fs.inotify.max_user_instances, 128). The
 // directory may come and go.
 type KubeletWatch struct {
@@ -52,12 +52,12 @@ type KubeletWatch struct {
 	kubelet KubeletSocket
 	id      fileID
 	changed chan struct{}
-	owned   map[string]*owned // by the socket's name
-	sockets map[string]bool   // of plugins, those of other instances too
-	missing bool              // the directory does not exist
+	own     map[string]*ownSocket // by the socket's name
+	sockets map[string]bool       // names of all plugins' sockets, other instances' included
+	missing bool                  // the directory does not exist
 
-	connecting sync.Mutex
-	conn       *kubeletConn // that is in use; nil where none is
+	connMu sync.Mutex
+	conn   *kubeletConn // in use; nil is none
 }
 
 // NewKubeletWatch makes a watch of dir, the kubelet's device-plugins directory.
@@ -73,7 +73,7 @@ func NewKubeletWatch(dir string, log *slog.Logger) *KubeletWatch {
 			Resync: 2 * time.Minute, Poll: time.Second, Log: log,
 		}),
 		changed: make(chan struct{}),
-		owned:   map[string]*owned{},
+		own:     map[string]*ownSocket{},
 		sockets: map[string]bool{},
 	}
 }
@@ -146,8 +146,8 @@ func (w *KubeletWatch) checkDir() {
 	w.missing = missing
 }
 
-// check updates the state of a file in the directory: the kubelet's socket, a
-// plugin's own or that of another instance.
+// check updates the state of a file in the directory: the socket of the kubelet, a
+// plugin or another instance.
 func (w *KubeletWatch) check(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -182,12 +182,12 @@ func (w *KubeletWatch) checkPlugin(name, resource string, id fileID, present boo
 	} else {
 		delete(w.sockets, name)
 	}
-	for _, o := range w.owned {
+	for _, o := range w.own {
 		switch {
 		case name == o.socket.name:
 			if !present || id != o.socket.id {
 				close(o.gone)
-				delete(w.owned, name)
+				delete(w.own, name)
 			}
 		case resource == o.socket.resource():
 			select {
@@ -218,37 +218,37 @@ func (w *KubeletWatch) await(ctx context.Context, generation uint64, d time.Dura
 	}
 }
 
-// owned is a plugin's socket in the watch.
-type owned struct {
+// ownSocket is a socket of a plugin of this process.
+type ownSocket struct {
 	socket *Socket
-	// gone is closed when the socket is.
+	// gone is closed when the file is removed or replaced.
 	gone chan struct{}
-	// others has a value when sockets of the same resource, which are those of other
-	// instances, may have come or gone.
+	// others has a value when other instances' sockets of the same resource may have
+	// come or gone.
 	others chan struct{}
 }
 
-// own follows a plugin's socket until forget.
-func (w *KubeletWatch) own(s *Socket) *owned {
-	o := &owned{socket: s, gone: make(chan struct{}), others: make(chan struct{}, 1)}
-	o.others <- struct{}{} // their events may have come before
+// track watches a plugin's socket until untrack.
+func (w *KubeletWatch) track(s *Socket) *ownSocket {
+	o := &ownSocket{socket: s, gone: make(chan struct{}), others: make(chan struct{}, 1)}
+	o.others <- struct{}{} // earlier events were missed
 	w.mu.Lock()
-	w.owned[s.name] = o
+	w.own[s.name] = o
 	w.mu.Unlock()
 	w.check(s.name)
 	return o
 }
 
-func (w *KubeletWatch) forget(o *owned) {
+func (w *KubeletWatch) untrack(o *ownSocket) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.owned, o.socket.name)
+	delete(w.own, o.socket.name)
 }
 
 // hasNewer reports whether another instance, as in a rolling update, lives and may have
 // registered the resource after this one. That is not the order in which they made their
 // sockets: an instance registers up to registerWithin later.
-func (w *KubeletWatch) hasNewer(o *owned) bool {
+func (w *KubeletWatch) hasNewer(o *ownSocket) bool {
 	w.mu.Lock()
 	names := slices.Collect(maps.Keys(w.sockets))
 	w.mu.Unlock()
@@ -274,14 +274,14 @@ type kubeletConn struct {
 	client     *grpc.ClientConn
 	conn       net.Conn
 	generation uint64
-	users      int         // guarded by KubeletWatch.connecting
+	users      int         // guarded by KubeletWatch.connMu
 	closed     atomic.Bool // by either side
 }
 
 // connect returns the connection to the kubelet, for use until release.
 func (w *KubeletWatch) connect(ctx context.Context) (*kubeletConn, error) {
-	w.connecting.Lock()
-	defer w.connecting.Unlock()
+	w.connMu.Lock()
+	defer w.connMu.Unlock()
 	w.check(kubeletSocket)
 	if kubelet, _ := w.Kubelet(); w.conn == nil || w.conn.closed.Load() || w.conn.generation != kubelet.Generation {
 		var d net.Dialer
@@ -306,8 +306,8 @@ func (w *KubeletWatch) connect(ctx context.Context) (*kubeletConn, error) {
 
 // release closes a connection after its last use.
 func (w *KubeletWatch) release(c *kubeletConn) {
-	w.connecting.Lock()
-	defer w.connecting.Unlock()
+	w.connMu.Lock()
+	defer w.connMu.Unlock()
 	if c.users--; c.users > 0 {
 		return
 	}
@@ -318,12 +318,12 @@ func (w *KubeletWatch) release(c *kubeletConn) {
 	_ = c.conn.Close()
 }
 
-// connectAhead holds a connection to the kubelet for a second: it is made while the host is
-// scanned, for the first registrations.
+// connectAhead connects to the kubelet while the host is scanned, and holds the connection
+// for a second, for the first registrations.
 func (w *KubeletWatch) connectAhead(ctx context.Context) {
 	conn, err := w.connect(ctx)
 	if err != nil {
-		return // none is there yet
+		return // no kubelet yet
 	}
 	defer w.release(conn)
 	conn.client.Connect()

@@ -68,7 +68,7 @@ func TestWatchGenerations(t *testing.T) {
 }
 
 // A kubelet that started first is as old as its socket.
-func TestWatchTellsTheAgeOfTheKubelet(t *testing.T) {
+func TestWatchKnowsTheAgeOfTheKubelet(t *testing.T) {
 	t.Parallel()
 	for _, age := range []time.Duration{0, time.Hour, -time.Hour} { // the last by a clock that was set back
 		n := newNode(t)
@@ -135,22 +135,22 @@ func TestWatchWithoutInotify(t *testing.T) {
 	}
 }
 
-func TestWatchSeesSocketsGo(t *testing.T) {
+func TestWatchOfOwnSockets(t *testing.T) {
 	t.Parallel()
 	n := newNode(t).up()
 	n.waitKubelet(true, 1)
 	s, err := Listen(n.dir, gpu)
 	n.must(err)
 	defer s.Remove()
-	o := n.watch.own(s)
+	o := n.watch.track(s)
 	// Replaced by another one under its name.
 	n.must(os.Rename(s.Path, s.Path+".old"))
 	<-o.gone
 	// One that was removed before the call.
-	o = n.watch.own(s)
+	o = n.watch.track(s)
 	<-o.gone
-	n.watch.forget(o)
-	if len(n.watch.owned) != 0 {
-		t.Errorf("still followed: %v", n.watch.owned)
+	n.watch.untrack(o)
+	if len(n.watch.own) != 0 {
+		t.Errorf("still tracked: %v", n.watch.own)
 	}
 }

@@ -9,13 +9,13 @@
 //     connected path corrupts their state.
 //   - No Register while an own ListAndWatch stream is alive. Kubelets up to 1.36
 //     know a plugin by its resource name alone: when any older stream ends they
-//     disconnect whatever registered last.
-//   - The kubelet never reopens a stream, so its end means re-registration, as do a
-//     new kubelet.sock and an own socket that is gone.
+//     disconnect the plugin that registered last.
+//   - The kubelet never reopens a stream, so its end causes re-registration, as do a
+//     new kubelet.sock and the removal of the own socket.
 //   - When an instance that registered later ends, as in a rollback, kubelets up to
 //     1.36 drop the resource and leave the older instance's stream open: the end of
-//     the later socket means re-registration, too.
-//   - Only a socket whose inode is the own one is ever unlinked.
+//     the later instance causes re-registration, too.
+//   - A socket is unlinked only if its inode is still the own one.
 package plugin
 
 import (
@@ -74,7 +74,7 @@ type Status struct {
 	// Registered: the kubelet accepted the resource, has its first list and
 	// keeps the stream open.
 	Registered bool
-	// Reason is why it is not, for an administrator.
+	// Reason is why it is not registered, for an administrator.
 	Reason string
 }
 
@@ -86,7 +86,7 @@ const (
 	// answerWithin bounds Allocate and GetPreferredAllocation, which the kubelet calls
 	// without a deadline while no other pod is admitted.
 	answerWithin = 900 * time.Millisecond
-	// probeEvery is the time between checks whether a newer instance lives.
+	// probeEvery is the interval of the check whether a newer instance lives.
 	probeEvery = time.Second
 	// The server waits hangUpWithin for the kubelet to close its connection, then
 	// stopWithin for running calls.
@@ -94,11 +94,11 @@ const (
 	stopWithin   = time.Second
 )
 
-// timing is what tests shorten.
+// timing has the delays that tests shorten.
 type timing struct {
-	stream time.Duration // from an accepted Register to the first list
-	alone  time.Duration // from a newer instance's end to re-registration
-	// window is the time between two changes of a list: the kubelet writes its whole
+	stream  time.Duration // limit from an accepted Register to the first list
+	reclaim time.Duration // from a newer instance's end to re-registration
+	// window is the minimum time between two lists: the kubelet writes its whole
 	// checkpoint for each.
 	window time.Duration
 }
@@ -117,7 +117,7 @@ func New(o Options) *Plugin {
 	o.Log = o.Log.With("resource", o.Resource)
 	return &Plugin{
 		Options: o,
-		timing:  timing{stream: 5 * time.Second, alone: time.Second, window: 50 * time.Millisecond},
+		timing:  timing{stream: 5 * time.Second, reclaim: time.Second, window: 50 * time.Millisecond},
 		status:  Status{Reason: "not started"},
 	}
 }
@@ -131,7 +131,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 	var (
 		backoff backoff
 		tried   uint64                            // generation of kubelet.sock of the last attempt
-		last    = registration{ended: CauseStart} // the previous one
+		last    = registration{ended: CauseStart} // the previous one that succeeded
 	)
 	for ctx.Err() == nil {
 		kubelet, changed := p.Watch.Kubelet()
@@ -156,7 +156,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 		}
 		delay := backoff.next(r, time.Since(kubelet.Since))
 		if r.err != nil {
-			p.refused(r, delay)
+			p.failed(r, delay)
 		} else {
 			last = r
 			p.setStatus(Status{Reason: causeReasons[r.ended]})
@@ -174,8 +174,8 @@ func (p *Plugin) registered(cause Cause, took time.Duration) {
 	p.Hooks.Registered(cause)
 }
 
-// refused publishes and logs why there is no registration, once for each reason.
-func (p *Plugin) refused(r registration, delay time.Duration) {
+// failed publishes and logs why an attempt failed, once for each reason.
+func (p *Plugin) failed(r registration, delay time.Duration) {
 	if !r.connected {
 		// The kubelet is down or just starting.
 		if delay > retryFast && p.setStatus(Status{Reason: r.err.Error()}) {

@@ -38,15 +38,16 @@ var causeReasons = map[Cause]string{
 
 // registration is the outcome of one attempt.
 type registration struct {
-	// ended is why the registration ended; err why there was none.
+	// ended is why the registration ended and the next one begins; err is why there was
+	// none.
 	ended Cause
 	err   error
 	// connected: the kubelet accepted the connection.
 	connected bool
 	// generation of the kubelet's socket; 0 if there was no connection.
 	generation uint64
-	// abandoned: the Register call had no answer yet. The kubelet may still undo
-	// it, by the name of the resource, and with it the next registration.
+	// abandoned: the Register call was cancelled. The kubelet may still undo it, by the
+	// name of the resource, and with it the next registration.
 	abandoned bool
 	lived     time.Duration
 }
@@ -77,8 +78,8 @@ func (p *Plugin) register(ctx context.Context, last registration) (r registratio
 		return r
 	}
 	defer socket.Remove()
-	own := p.Watch.own(socket)
-	defer p.Watch.forget(own)
+	own := p.Watch.track(socket)
+	defer p.Watch.untrack(own)
 	s := p.serve(socket.Listener)
 	defer s.stop()
 
@@ -102,35 +103,42 @@ func (p *Plugin) register(ctx context.Context, last registration) (r registratio
 	return r
 }
 
-// registerCall is a Register call that runs.
+// registerCall is a running Register call.
 type registerCall struct {
 	answered chan struct{} // closed with the answer
 	err      error
 }
 
-// follow returns why a registration with the kubelet of a generation ended, or the error
-// that was the answer to the Register call. It calls registered when the kubelet has
-// accepted the resource and has its first list.
-func (p *Plugin) follow(ctx context.Context, s *server, own *owned, generation uint64, call *registerCall, registered func()) (ended Cause, err error) {
-	var (
-		answered = call.answered
-		listed   = s.listed
-		late     <-chan time.Time // no list since the kubelet accepted the resource
-		hungUp   <-chan struct{}  // the kubelet has disconnected before the first list
+// newerInstance is an instance of this program that registered the resource later. When it
+// ends, kubelets up to 1.36 drop the resource and leave this instance's stream open, so
+// that this one registers again.
+type newerInstance struct {
+	exists bool
+	probe  <-chan time.Time // fires while it exists: a killed instance causes no event
+	gone   <-chan time.Time // fires timing.reclaim after its end
+}
 
-		newer bool             // another instance registered later
-		probe <-chan time.Time // whether that lives
-		alone <-chan time.Time // since it is gone
-	)
-	checkNewer := func() {
-		was := newer
-		switch newer = p.Watch.hasNewer(own); {
-		case newer:
-			probe, alone = time.After(probeEvery), nil
-		case was:
-			probe, alone = nil, time.After(p.timing.alone)
-		}
+func (n *newerInstance) update(exists bool, reclaim time.Duration) {
+	switch {
+	case exists:
+		n.probe, n.gone = time.After(probeEvery), nil
+	case n.exists:
+		n.probe, n.gone = nil, time.After(reclaim)
 	}
+	n.exists = exists
+}
+
+// follow returns why a registration with a generation of the kubelet ended, or the error
+// of the Register call. It calls registered when the kubelet has accepted the resource and
+// has its first list.
+func (p *Plugin) follow(ctx context.Context, s *server, own *ownSocket, generation uint64, call *registerCall, registered func()) (ended Cause, err error) {
+	var (
+		answered = call.answered  // nil once the kubelet accepted the resource
+		listed   = s.listed       // nil once it has the first list
+		timeout  <-chan time.Time // no list yet although the resource was accepted
+		hungUp   <-chan struct{}  // the kubelet disconnected before the first list
+		newer    newerInstance
+	)
 	for {
 		kubelet, changed := p.Watch.Kubelet()
 		if kubelet.Present && kubelet.Generation != generation {
@@ -143,37 +151,36 @@ func (p *Plugin) follow(ctx context.Context, s *server, own *owned, generation u
 			if call.err != nil {
 				return "", call.err
 			}
-			if answered = nil; listed == nil {
+			answered = nil
+			if listed == nil {
 				registered()
 				continue
 			}
-			late = time.After(p.timing.stream)
-			if s.asked.Load() { // by the connection that the stream comes on
+			timeout = time.After(p.timing.stream)
+			if s.optionsSent.Load() { // over the connection of the later stream
 				hungUp = s.conns.unused()
 			}
 		case <-listed:
-			listed, late, hungUp = nil, nil, nil
+			listed, timeout, hungUp = nil, nil, nil
 			if answered == nil {
 				registered()
 			}
-		case <-late:
+		case <-timeout:
 			return CauseNoStream, nil
 		case <-hungUp:
 			return CauseNoStream, nil
-		case <-s.ended:
+		case <-s.streamEnded:
 			return CauseStreamEnded, nil
-		case <-s.served:
+		case <-s.stopped:
 			p.Log.Warn("server failed", "err", s.err)
 			return CauseServerFailed, nil
 		case <-own.gone:
 			return CauseSocketRemoved, nil
 		case <-own.others:
-			checkNewer()
-		case <-probe:
-			// An instance that is killed makes no event. This goes on for as long
-			// as there is another one: the seconds of a rolling update.
-			checkNewer()
-		case <-alone:
+			newer.update(p.Watch.hasNewer(own), p.timing.reclaim)
+		case <-newer.probe:
+			newer.update(p.Watch.hasNewer(own), p.timing.reclaim)
+		case <-newer.gone:
 			return CauseInstanceGone, nil
 		case <-changed:
 		}
@@ -204,7 +211,7 @@ func pluginOptions() *v1beta1.DevicePluginOptions {
 
 const (
 	// fastWindow is how long a new kubelet.sock may refuse connections before
-	// that counts as a failure: bind makes the file, listen comes after it.
+	// that counts as a failure: bind(2) makes the file, listen(2) follows.
 	// After a boot the first pods are admitted some 40 ms later.
 	fastWindow = 200 * time.Millisecond
 	// retryFast is the delay between attempts in that window, and after a
@@ -225,7 +232,7 @@ type backoff struct{ tries int }
 
 func (b *backoff) reset() { b.tries = 0 }
 
-// next is the delay after an attempt; age is that of the kubelet's socket.
+// next returns the delay after an attempt; age is that of the kubelet's socket.
 func (b *backoff) next(r registration, age time.Duration) time.Duration {
 	if !r.connected && age < fastWindow {
 		return retryFast

@@ -20,11 +20,9 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubelettest"
 )
 
-type kubeletOptions = kubelettest.Options
-
 func TestRegister(t *testing.T) {
 	t.Parallel()
-	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
+	eachKeying(t, func(t *testing.T, keying func(*kubelettest.Options)) {
 		n := newNode(t, keying).up()
 		p, stop := n.plugin(gpu, newSource(append(healthy("a", "b"), unhealthy("c", "no node"))...))
 		n.waitAllocatable(gpu, 2)
@@ -136,7 +134,7 @@ func listenLate(between func(path string)) func(string) (net.Listener, error) {
 
 func TestSocketBoundButNotListening(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, func(o *kubeletOptions) {
+	n := newNode(t, func(o *kubelettest.Options) {
 		o.Listen = listenLate(func(path string) {
 			if id, ok := identify(path); !ok || !dead(path) {
 				t.Errorf("want a socket that refuses connections, have %v", id)
@@ -162,25 +160,22 @@ func TestSocketBoundButNotListening(t *testing.T) {
 
 func TestKubeletRestart(t *testing.T) {
 	t.Parallel()
-	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
+	eachKeying(t, func(t *testing.T, keying func(*kubelettest.Options)) {
 		n := newNode(t, keying).up()
 		p, _ := n.plugin(gpu, newSource(healthy("a", "b")...))
 		n.waitAllocatable(gpu, 2)
-		claim := kubelettest.Claim{Namespace: "default", Pod: "p", Container: "c", Resource: gpu}
-		before, err := n.Admit(n.ctx, claim, 1)
+		before, err := n.Admit(n.ctx, claim("p", "c"), 1)
 		n.must(err)
 
 		n.must(n.Restart())
 		n.waitAllocatable(gpu, 2)
 		n.waitRegistered(p, true)
-		after, err := n.Admit(n.ctx, claim, 1)
+		after, err := n.Admit(n.ctx, claim("p", "c"), 1)
 		n.must(err)
 		if before != after {
 			t.Error("the pod's devices changed over the restart")
 		}
-		other := claim
-		other.Pod = "q"
-		second, err := n.Admit(n.ctx, other, 1)
+		second, err := n.Admit(n.ctx, claim("q", "c"), 1)
 		n.must(err)
 		if slices.Equal(second.IDs, before.IDs) {
 			t.Errorf("device %q was given twice", second.IDs)
@@ -194,7 +189,7 @@ func TestKubeletRestart(t *testing.T) {
 
 func TestPluginRestart(t *testing.T) {
 	t.Parallel()
-	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
+	eachKeying(t, func(t *testing.T, keying func(*kubelettest.Options)) {
 		n := newNode(t, keying).up()
 		source := newSource(healthy("a", "b")...)
 		// Left by a killed plugin.
@@ -219,7 +214,7 @@ func TestPluginRestart(t *testing.T) {
 
 func TestStreamEnds(t *testing.T) {
 	t.Parallel()
-	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
+	eachKeying(t, func(t *testing.T, keying func(*kubelettest.Options)) {
 		n := newNode(t, keying).up()
 		p, _ := n.plugin(gpu, newSource(healthy("a")...))
 		n.waitRegistered(p, true)
@@ -243,7 +238,7 @@ func TestRefusal(t *testing.T) {
 	var refusal atomic.Pointer[error]
 	refuse := func(err error) { refusal.Store(&err) }
 	refuse(errors.New("not today"))
-	n := newNode(t, func(o *kubeletOptions) {
+	n := newNode(t, func(o *kubelettest.Options) {
 		o.OnRegister = func(context.Context, string, string) error { return *refusal.Load() }
 	}).up()
 	var refused atomic.Int64
@@ -276,7 +271,7 @@ func TestSocketRemovedWhileRegistering(t *testing.T) {
 	t.Parallel()
 	var n *node
 	var first atomic.Bool
-	n = newNode(t, func(o *kubeletOptions) {
+	n = newNode(t, func(o *kubelettest.Options) {
 		o.OnRegister = func(_ context.Context, _, endpoint string) error {
 			if first.Swap(true) {
 				return nil
@@ -296,7 +291,7 @@ func TestSocketRemovedWhileRegistering(t *testing.T) {
 }
 
 // hangFirst blocks the first Register call until it is cancelled or the kubelet ends.
-func hangFirst(o *kubeletOptions) {
+func hangFirst(o *kubelettest.Options) {
 	var first atomic.Bool
 	o.OnRegister = func(ctx context.Context, _, _ string) error {
 		if !first.Swap(true) {
@@ -329,7 +324,7 @@ func TestStopWhileRegistering(t *testing.T) {
 // The kubelet accepts, and then never opens ListAndWatch.
 func TestNoStream(t *testing.T) {
 	t.Parallel()
-	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
+	eachKeying(t, func(t *testing.T, keying func(*kubelettest.Options)) {
 		n := newNode(t, keying).up()
 		n.WithholdStreams(true)
 		p, _ := n.plugin(gpu, newSource(healthy("a")...), func(p *Plugin) { p.timing.stream = 20 * time.Millisecond })
@@ -348,10 +343,10 @@ func TestNoStream(t *testing.T) {
 // where the stream of an older instance ends meanwhile.
 func TestDisconnectedBeforeTheStream(t *testing.T) {
 	t.Parallel()
-	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
+	eachKeying(t, func(t *testing.T, keying func(*kubelettest.Options)) {
 		var n *node
 		cut := sync.OnceFunc(func() { n.CutStream(gpu) })
-		n = newNode(t, keying, func(o *kubeletOptions) {
+		n = newNode(t, keying, func(o *kubelettest.Options) {
 			o.OnRegister = func(context.Context, string, string) error { cut(); return nil }
 		}).up()
 		p, _ := n.plugin(gpu, newSource(healthy("a")...), func(p *Plugin) { p.timing.stream = time.Hour })
@@ -395,7 +390,7 @@ func TestKubeletSocketRemoved(t *testing.T) {
 
 func TestDirectoryTooLong(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, func(o *kubeletOptions) {
+	n := newNode(t, func(o *kubelettest.Options) {
 		o.Dir = filepath.Join(filepath.Dir(o.Dir), strings.Repeat("d", 107-len(filepath.Dir(o.Dir))-len("//"+kubeletSocket)))
 	}).up()
 	p, _ := n.plugin(gpu, newSource(healthy("a")...))
@@ -407,7 +402,7 @@ func TestDirectoryTooLong(t *testing.T) {
 
 func TestManyResources(t *testing.T) {
 	t.Parallel()
-	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
+	eachKeying(t, func(t *testing.T, keying func(*kubelettest.Options)) {
 		n := newNode(t, keying).up()
 		for i := range 20 {
 			n.plugin(fmt.Sprintf("example.com/r%d", i), newSource(healthy(fmt.Sprintf("d%d", i))...))

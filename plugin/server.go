@@ -31,13 +31,12 @@ const (
 	maxRequest = 4 * MaxMessage
 	// readBuffer is kept by every connection; longer messages bypass it.
 	readBuffer = 1 << 10
-	// writeBuffer is what a connection has while it writes.
+	// writeBuffer exists only while a connection writes.
 	writeBuffer = 4 << 10
-	// window is the flow control window. A dynamic one is measured by pings, which
-	// cost two wake-ups in each Allocate call.
-	window = 1 << 20
-	// workers answer calls on stacks that have grown already. A stream keeps one of
-	// them.
+	// flowWindow is HTTP/2's flow control window. A dynamic one is measured by pings,
+	// which cost two wake-ups in each Allocate call.
+	flowWindow = 1 << 20
+	// workers are goroutines whose stacks have already grown. A stream occupies one.
 	workers = 2
 )
 
@@ -48,22 +47,22 @@ type server struct {
 	grpc  *grpc.Server
 	conns *connListener
 
-	quit   chan struct{} // closed: streams end
-	served chan struct{} // closed: the server accepts no more, for err
-	err    error
+	quit    chan struct{} // closed to end the streams
+	stopped chan struct{} // closed when the server accepts no more connections, because of err
+	err     error
 
-	asked                 atomic.Bool   // the kubelet has got the options
-	listed, ended         chan struct{} // closed with the first list, and the end of its stream
-	listedOnce, endedOnce sync.Once
+	optionsSent                 atomic.Bool
+	listed, streamEnded         chan struct{} // closed after the first list, and at the end of a stream
+	listedOnce, streamEndedOnce sync.Once
 }
 
 func newServer(p *Plugin) *server {
 	return &server{
-		Plugin: p,
-		quit:   make(chan struct{}),
-		served: make(chan struct{}),
-		listed: make(chan struct{}),
-		ended:  make(chan struct{}),
+		Plugin:      p,
+		quit:        make(chan struct{}),
+		stopped:     make(chan struct{}),
+		listed:      make(chan struct{}),
+		streamEnded: make(chan struct{}),
 	}
 }
 
@@ -74,14 +73,14 @@ func (p *Plugin) serve(listener net.Listener) *server {
 	s.grpc = grpc.NewServer(
 		grpc.ReadBufferSize(readBuffer),
 		grpc.WriteBufferSize(writeBuffer),
-		grpc.StaticStreamWindowSize(window),
-		grpc.StaticConnWindowSize(window),
+		grpc.StaticStreamWindowSize(flowWindow),
+		grpc.StaticConnWindowSize(flowWindow),
 		grpc.MaxRecvMsgSize(maxRequest),
 		grpc.NumStreamWorkers(workers),
 	)
 	v1beta1.RegisterDevicePluginServer(s.grpc, s)
 	go func() {
-		defer close(s.served)
+		defer close(s.stopped)
 		s.err = s.grpc.Serve(s.conns)
 	}()
 	return s
@@ -102,44 +101,43 @@ func (s *server) stop() {
 	timer := time.AfterFunc(stopWithin, s.grpc.Stop)
 	defer timer.Stop()
 	s.grpc.GracefulStop()
-	<-s.served
+	<-s.stopped
 }
 
 // GetDevicePluginOptions never fails: the registration would.
 func (s *server) GetDevicePluginOptions(context.Context, *v1beta1.Empty) (*v1beta1.DevicePluginOptions, error) {
-	s.asked.Store(true)
+	s.optionsSent.Store(true)
 	return pluginOptions(), nil
 }
 
 // ListAndWatch sends the whole list at once and after every change. The kubelet
 // never opens a second stream, so the end of this one ends the server.
 func (s *server) ListAndWatch(_ *v1beta1.Empty, stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse]) (err error) {
-	defer s.endedOnce.Do(func() { close(s.ended) })
+	defer s.streamEndedOnce.Do(func() { close(s.streamEnded) })
 	defer s.recover("ListAndWatch", &err)
 	return s.stream(stream)
 }
 
 // stream sends lists until the kubelet or the server ends it. A change is sent
-// at once, further ones together after the window, and a list that is equal for the
-// kubelet never.
+// at once, further ones together after the window. A list that is equal for the kubelet
+// is not sent.
 func (s *server) stream(stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse]) error {
 	var (
 		sent   []device.Listed
 		first  = true
 		window <-chan time.Time // during it, changes wait
-		short  bool             // the list is longer than the kubelet accepts
+		cut    bool             // the list is longer than the kubelet accepts
 	)
 	for {
 		all, changed := s.Source.Devices()
-		list := fitting(all)
-		if cut := len(list) < len(all); cut != short {
-			if short = cut; cut {
-				s.Log.Error("list is larger than the kubelet accepts: the last devices are left out",
-					"slots", len(all), "listed", len(list), "limit", MaxMessage)
-			}
+		list := truncate(all)
+		wasCut := cut
+		if cut = len(list) < len(all); cut && !wasCut {
+			s.Log.Error("list is larger than the kubelet accepts: the last devices are left out",
+				"slots", len(all), "listed", len(list), "limit", MaxMessage)
 		}
 		if window == nil && (first || !device.SameList(sent, list)) {
-			if err := stream.Send(message(list)); err != nil {
+			if err := stream.Send(listResponse(list)); err != nil {
 				return err
 			}
 			s.listedOnce.Do(func() { close(s.listed) })
@@ -186,7 +184,7 @@ func (s *server) Allocate(ctx context.Context, req *v1beta1.AllocateRequest) (*v
 	return resp, err
 }
 
-// allocate responds for one container. The kubelet names devices in random order.
+// allocate responds for one container. The kubelet sends IDs in random order.
 func (p *Plugin) allocate(ctx context.Context, ids []string) (device.Response, error) {
 	if len(ids) == 0 {
 		return device.Response{}, nil
@@ -194,26 +192,26 @@ func (p *Plugin) allocate(ctx context.Context, ids []string) (device.Response, e
 	ids = slices.Clone(ids)
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
-	ask := func(ctx context.Context) (r device.Response, err error) {
+	call := func(ctx context.Context) (r device.Response, err error) {
 		defer p.recover("Allocate", &err)
 		if r, err = p.Source.Allocate(ctx, ids); err != nil {
 			err = status.Errorf(codes.FailedPrecondition, "resource %q: %v", p.Resource, err)
 		}
 		return r, err
 	}
-	if p.Source.Blocks(ids) { // a timeout costs each call a sixth more
-		return bounded(ctx, p, ask)
+	if p.Source.Blocks(ids) { // a timeout makes each call a sixth slower
+		return withTimeout(ctx, p, call)
 	}
-	return ask(ctx)
+	return call(ctx)
 }
 
 // GetPreferredAllocation never fails, since that would fail the pod: without a
-// preference the response is empty and the kubelet chooses. It drops what is not
-// available, and fills up what is too few.
+// preference the response is empty and the kubelet chooses. The kubelet ignores
+// unavailable devices, and adds devices if there are too few.
 func (s *server) GetPreferredAllocation(ctx context.Context, req *v1beta1.PreferredAllocationRequest) (*v1beta1.PreferredAllocationResponse, error) {
 	resp := &v1beta1.PreferredAllocationResponse{}
 	for _, c := range req.GetContainerRequests() {
-		ids, err := bounded(ctx, s.Plugin, func(context.Context) (ids []string, err error) {
+		ids, err := withTimeout(ctx, s.Plugin, func(context.Context) (ids []string, err error) {
 			defer s.recover("GetPreferredAllocation", &err)
 			return s.Source.Prefer(c.GetAvailableDeviceIDs(), c.GetMustIncludeDeviceIDs(), int(c.GetAllocationSize())), nil
 		})
@@ -225,9 +223,9 @@ func (s *server) GetPreferredAllocation(ctx context.Context, req *v1beta1.Prefer
 	return resp, nil
 }
 
-// bounded returns in time even if f hangs: the kubelet waits for Allocate and
-// GetPreferredAllocation without a timeout, and admits no other pod meanwhile.
-func bounded[T any](ctx context.Context, p *Plugin, f func(context.Context) (T, error)) (value T, err error) {
+// withTimeout returns within answerWithin even if f hangs: the kubelet waits for Allocate
+// and GetPreferredAllocation without a timeout, and admits no other pod meanwhile.
+func withTimeout[T any](ctx context.Context, p *Plugin, f func(context.Context) (T, error)) (value T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	done := make(chan func() (T, error), 1)
@@ -254,8 +252,8 @@ func (p *Plugin) recover(call string, err *error) {
 	}
 }
 
-// fitting returns the longest start of list that the kubelet accepts.
-func fitting(list []device.Listed) []device.Listed {
+// truncate returns the longest prefix of list that the kubelet accepts.
+func truncate(list []device.Listed) []device.Listed {
 	size := 0
 	for i := range list {
 		if size += maxSize(&list[i]); size > MaxMessage {
@@ -265,9 +263,9 @@ func fitting(list []device.Listed) []device.Listed {
 	return list
 }
 
-// maxSize is at least the size in bytes of a device in a list while it is Unhealthy, the
-// longer of the two words: a list that fits once fits whatever happens to its devices. A
-// field has up to three bytes besides its value.
+// maxSize is an upper bound for the size in bytes of a device in a list. It assumes
+// Unhealthy, the longer word: a list that fits once fits whatever happens to its devices.
+// A field has up to three bytes besides its value.
 func maxSize(d *device.Listed) int {
 	return 3 + 3 + len(d.ID) + 2 + len(v1beta1.Unhealthy) + 9*len(d.NUMA)
 }
@@ -279,8 +277,8 @@ func health(healthy bool) string {
 	return v1beta1.Unhealthy
 }
 
-// message is list in the kubelet's API.
-func message(list []device.Listed) *v1beta1.ListAndWatchResponse {
+// listResponse is list in the kubelet's API.
+func listResponse(list []device.Listed) *v1beta1.ListAndWatchResponse {
 	devices := make([]v1beta1.Device, len(list))
 	resp := &v1beta1.ListAndWatchResponse{Devices: make([]*v1beta1.Device, len(list))}
 	for i := range list {
@@ -361,15 +359,15 @@ func (l *connListener) closed() {
 	}
 }
 
-// unused returns a channel that is closed when the open connections have been closed.
+// unused returns a channel that is closed when no connection is open.
 func (l *connListener) unused() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.idle
 }
 
-// openConn reports when it is closed. The server closes a connection that the other
-// side has closed.
+// openConn calls closed when it is closed. gRPC closes a connection that the other side
+// has closed.
 type openConn struct {
 	net.Conn
 	closed func()

@@ -26,7 +26,7 @@ type fakeStream struct {
 	began time.Time
 
 	mu   sync.Mutex
-	sent []string // "10ms a b!": when, which, and what is unhealthy
+	sent []string // "10ms a b!": time and IDs, with ! if unhealthy
 }
 
 func (f *fakeStream) Context() context.Context { return f.ctx }
@@ -64,7 +64,7 @@ func watchList(t *testing.T, source Source) *fakeStream {
 		if err := <-done; err == nil {
 			t.Error("a cancelled stream ended without an error")
 		}
-		<-s.ended
+		<-s.streamEnded
 	})
 	synctest.Wait()
 	return f
@@ -96,7 +96,7 @@ func TestStreamCoalesces(t *testing.T) {
 		time.Sleep(time.Second)
 		f.check(t, "0s a", "10ms a b", "60ms a b c!")
 
-		// And then at once again.
+		// After the window, at once again.
 		source.set(healthy("a", "b", "c")...)
 		time.Sleep(time.Second)
 		f.check(t, "0s a", "10ms a b", "60ms a b c!", "1.03s a b c")
@@ -129,7 +129,7 @@ func TestStreamOfAnEmptyList(t *testing.T) {
 	})
 }
 
-func TestStreamEndsWithTheSession(t *testing.T) {
+func TestStreamEndsWithItsServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := testServer(newSource(healthy("a")...), nil)
@@ -147,7 +147,7 @@ func TestStreamEndsWithTheSession(t *testing.T) {
 	})
 }
 
-// panicSource falls when it is asked for the list.
+// panicSource panics instead of listing devices.
 type panicSource struct{ *fakeSource }
 
 func (panicSource) Devices() ([]device.Listed, <-chan struct{}) { panic("no list") }
@@ -163,9 +163,9 @@ func TestStreamPanic(t *testing.T) {
 		t.Errorf("logged %q", got)
 	}
 	select {
-	case <-s.ended:
+	case <-s.streamEnded:
 	default:
-		t.Error("the session does not know that its stream ended")
+		t.Error("the server does not report the end of its stream")
 	}
 }
 
@@ -285,7 +285,7 @@ func TestWaitForHangUp(t *testing.T) {
 		}
 		wait(time.Minute)
 		if took := time.Since(began); took != time.Minute {
-			t.Errorf("gave up after %s, want %s", took, time.Minute)
+			t.Errorf("stopped waiting after %s, want %s", took, time.Minute)
 		}
 		for _, c := range conns[1:] {
 			go func() {
@@ -303,7 +303,7 @@ func TestWaitForHangUp(t *testing.T) {
 // wireSize is the size of a list as gRPC writes it.
 func wireSize(t *testing.T, list []device.Listed) int {
 	t.Helper()
-	data, err := encoding.GetCodecV2("proto").Marshal(message(list))
+	data, err := encoding.GetCodecV2("proto").Marshal(listResponse(list))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -361,7 +361,7 @@ func TestTopology(t *testing.T) {
 		{[]int{-1, 3}, []int64{3}},
 	}
 	for _, tt := range tests {
-		d := message([]device.Listed{{ID: "a", Healthy: true, NUMA: tt.numa}}).Devices[0]
+		d := listResponse([]device.Listed{{ID: "a", Healthy: true, NUMA: tt.numa}}).Devices[0]
 		if tt.want == nil {
 			if d.Topology != nil {
 				t.Errorf("%v: got %v, want no topology", tt.numa, d.Topology)

@@ -21,8 +21,8 @@ const (
 	// nameLength is the length of every socket name, "gdp-", 8 digits of the
 	// resource, "-", 16 random ones, ".sock".
 	nameLength = 34
-	// sweepAge is how old a socket must be to be swept. One that is bound but
-	// does not listen yet refuses connections like a dead one.
+	// sweepAge is the minimum age of a socket to sweep: one that is bound but does not
+	// listen yet refuses connections like a dead one.
 	sweepAge = time.Minute
 )
 
@@ -33,7 +33,7 @@ type fileID struct {
 	made     time.Time
 }
 
-// identify returns the identity of the file at path; false is as good as no file.
+// identify returns the identity of the file at path; false if it can't be read.
 func identify(path string) (fileID, bool) {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
@@ -122,10 +122,9 @@ func resourceOf(name string) (string, bool) {
 }
 
 // SweepSockets removes sockets in dir that killed instances of this program left, and
-// returns their names. Such a socket has a name of this program's exact form, is older
-// than a minute and refuses connections: it can't be listened on again, since a new
-// bind makes a new file. A more recent one may belong to an instance that is just
-// starting.
+// returns their names. Their names have this program's exact form, they are older than a
+// minute and refuse connections: nobody can listen on them again, since bind(2) makes a
+// new file. A more recent one may belong to an instance that is just starting.
 func SweepSockets(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

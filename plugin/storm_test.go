@@ -12,15 +12,16 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/kubelettest"
 )
 
 // After any sequence of failures the result is a registered plugin with its latest list,
 // and never two of its sockets exist at once.
 func TestRandomFailures(t *testing.T) {
 	t.Parallel()
-	eachKeying(t, func(t *testing.T, keying func(*kubeletOptions)) {
+	eachKeying(t, func(t *testing.T, keying func(*kubelettest.Options)) {
 		var n *node
-		n = newNode(t, keying, func(o *kubeletOptions) {
+		n = newNode(t, keying, func(o *kubelettest.Options) {
 			o.OnRegister = func(_ context.Context, _, endpoint string) error {
 				for _, name := range n.sockets() {
 					if name != endpoint {

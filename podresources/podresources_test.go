@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -24,12 +23,7 @@ import (
 // newKubelet returns a stopped kubelet, and the path of its socket.
 func newKubelet(t *testing.T) (*kubelettest.Kubelet, string) {
 	t.Helper()
-	// Paths of t.TempDir are too long for sockets.
-	dir, err := os.MkdirTemp("", "gdp")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := kubelettest.TempDir(t)
 	path := filepath.Join(dir, "kubelet.sock")
 	k := kubelettest.New(kubelettest.Options{Dir: filepath.Join(dir, "dp"), PodResources: path})
 	t.Cleanup(k.Stop)

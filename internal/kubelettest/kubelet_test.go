@@ -91,12 +91,7 @@ type testKubelet struct {
 
 func start(t *testing.T, set ...func(*Options)) *testKubelet {
 	t.Helper()
-	// Paths of t.TempDir are too long for sockets.
-	tmp, err := os.MkdirTemp("", "gdp")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(tmp) })
+	tmp := TempDir(t)
 	o := Options{Dir: filepath.Join(tmp, "dp"), PodResources: filepath.Join(tmp, "pr", "kubelet.sock")}
 	for _, f := range set {
 		f(&o)
