@@ -14,7 +14,7 @@ var metricName = regexp.MustCompile(`generic_dp_[a-z_]+`)
 func TestDashboardAndAlertsQueryExistingMetrics(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, &state{})
-	s.counted()
+	s.countAll()
 	_, body := s.get("/metrics", "")
 	types := map[string]string{}
 	for line := range strings.Lines(body) {

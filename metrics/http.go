@@ -34,11 +34,11 @@ type Node interface {
 	Status(ctx context.Context) Status
 }
 
-// turnTime is how long a request waits until those before it are answered.
-const turnTime = 5 * time.Second
+// maxWait is how long a request waits for the responses to earlier ones.
+const maxWait = 5 * time.Second
 
-// serve answers the request of a connection.
-func (m *Metrics) serve(ctx context.Context, c net.Conn) {
+// handle answers the request of a connection.
+func (m *Metrics) handle(ctx context.Context, c net.Conn) {
 	header := &io.LimitedReader{R: c, N: maxHeader}
 	r, err := http.ReadRequest(bufio.NewReader(header))
 	w := &response{Response: http.Response{
@@ -59,10 +59,10 @@ func (m *Metrics) serve(ctx context.Context, c net.Conn) {
 	case r.URL.Path == "/metrics", m.node != nil && (r.URL.Path == "/status.json" || r.URL.Path == "/"):
 		// One at a time, until it is sent: a response may have megabytes.
 		select {
-		case m.turn <- struct{}{}:
-			defer func() { <-m.turn }()
-			m.status(ctx, w, c.RemoteAddr())
-		case <-time.After(turnTime):
+		case m.rendering <- struct{}{}:
+			defer func() { <-m.rendering }()
+			m.render(ctx, w, c.RemoteAddr())
+		case <-time.After(maxWait):
 			w.Header.Set("Retry-After", "1")
 			w.fail(http.StatusServiceUnavailable, "another request is being answered")
 		case <-ctx.Done():
@@ -74,7 +74,7 @@ func (m *Metrics) serve(ctx context.Context, c net.Conn) {
 	w.send(c)
 }
 
-// response is a response with its body.
+// response is a response whose body is buffered.
 type response struct {
 	http.Response
 	body bytes.Buffer
@@ -94,7 +94,7 @@ func (w *response) probe(err error, warning string) {
 	w.body.WriteString(text + "\n" + warning)
 }
 
-// send sends the response. Errors mean that the client has gone.
+// send sends the response. An error means that the client is gone.
 func (w *response) send(c net.Conn) {
 	w.ContentLength, w.Body = int64(w.body.Len()), io.NopCloser(&w.body)
 	out := bufio.NewWriter(c)
@@ -102,8 +102,8 @@ func (w *response) send(c net.Conn) {
 	_ = out.Flush()
 }
 
-// warning is added to the body of /readyz. It leaves out the problems themselves:
-// they may name serials, which not every prober may know.
+// warning is added to the body of /readyz. It leaves out the problems themselves, which
+// may name serials: every prober reads it.
 func (m *Metrics) warning() string {
 	if m.node == nil || m.node.Config().Broken == nil {
 		return ""
@@ -111,35 +111,31 @@ func (m *Metrics) warning() string {
 	return "warning: the configuration on disk is broken, the last good one is served: see the log\n"
 }
 
-// status writes what is made of a Status.
-func (m *Metrics) status(ctx context.Context, w *response, from net.Addr) {
-	if w.Request.URL.Path == "/metrics" {
+// render writes the response for /metrics, / or /status.json.
+func (m *Metrics) render(ctx context.Context, w *response, from net.Addr) {
+	switch path := w.Request.URL.Path; {
+	case path == "/metrics":
 		m.scrape(ctx, w)
-		return
-	}
-	if !private(from, w.Request.Host) {
+	case !isLocal(from, w.Request.Host):
 		w.fail(http.StatusForbidden, "the status names serials and pods and is served on 127.0.0.1 only: use kubectl port-forward")
-		return
-	}
-	s := m.node.Status(ctx)
-	if w.Request.URL.Path == "/" {
+	case path == "/":
 		w.Header.Set("Content-Type", "text/html; charset=utf-8")
 		w.Header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
 		w.Header.Set("Cache-Control", "no-store")
-		writePage(&w.body, s, time.Now())
-		return
+		writePage(&w.body, m.node.Status(ctx), time.Now())
+	default:
+		w.Header.Set("Content-Type", "application/json")
+		enc := json.NewEncoder(&w.body)
+		enc.SetIndent("", "  ")
+		_ = enc.Encode(m.node.Status(ctx)) // every field can be encoded
 	}
-	w.Header.Set("Content-Type", "application/json")
-	enc := json.NewEncoder(&w.body)
-	enc.SetIndent("", "  ")
-	_ = enc.Encode(s) // a Status has nothing that can't be encoded
 }
 
-// private reports whether a client may have the status, which names serials and pods:
-// it is for loopback, kubectl port-forward included. The Host header is checked against
-// DNS rebinding in a browser. From other loopback addresses proxies in the pod forward
-// foreign requests (127.0.0.6 is Istio's).
-func private(from net.Addr, host string) bool {
+// isLocal reports whether a request comes over loopback, kubectl port-forward included:
+// only such a client gets the status, which names serials and pods. The Host header is
+// checked against DNS rebinding in a browser. Other loopback addresses are those of
+// proxies in the pod, which forward foreign requests (127.0.0.6 is Istio's).
+func isLocal(from net.Addr, host string) bool {
 	client := addressOf(from)
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -149,7 +145,7 @@ func private(from net.Addr, host string) bool {
 		(host == "localhost" || err == nil && name.Unmap().IsLoopback())
 }
 
-// scrape writes all metrics in the text format, which every scraper accepts.
+// scrape writes all metrics in Prometheus's text format.
 func (m *Metrics) scrape(ctx context.Context, w *response) {
 	w.Header.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	if m.node != nil {
@@ -157,5 +153,5 @@ func (m *Metrics) scrape(ctx context.Context, w *response) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	w.body.Write(m.counted.text())
+	w.body.Write(m.events.text())
 }

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Whoever reaches the listener may be hostile. These bound memory and files, whatever
-// clients do: some 10 MiB, most of it buffers of the kernel, and 65 files.
+// Clients may be hostile. These limits bound memory and files: some 10 MiB, most of it
+// buffers of the kernel, and 65 files.
 const (
 	maxConns  = 64
 	maxHeader = 8 << 10
@@ -44,25 +44,25 @@ func Listen(address string) (net.Listener, error) {
 func (m *Metrics) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var clients conns
-	// Those of closed connections included, which end at once unless they render a response:
-	// that is one at most.
+	// The handler of a closed connection ends at once, unless it renders a response: one at
+	// most does.
 	var handlers errgroup.Group
 	handlers.SetLimit(2 * maxConns)
 	defer func() {
 		cancel()
-		_ = handlers.Wait() // they have no errors
+		_ = handlers.Wait() // always nil
 	}()
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 	for {
 		c, err := l.Accept()
 		switch {
 		case err == nil:
-			handlers.Go(clients.handler(ctx, c.(*net.TCPConn), m.serve))
+			handlers.Go(clients.handler(ctx, c.(*net.TCPConn), m.handle))
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("--listen: %w", err)
-		default: // such as too many open files, which pass
+		default: // a temporary error, such as too many open files
 			select {
 			case <-ctx.Done():
 			case <-time.After(100 * time.Millisecond):
@@ -71,9 +71,9 @@ func (m *Metrics) Serve(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// conns are the open connections. For one more than maxConns, the oldest one of the
-// address that has the most is closed: neither connections that stay open nor a flood
-// from another address than the kubelet's keep a probe out.
+// conns are the open connections. At maxConns, a new one closes the oldest of the address
+// that has the most: neither idle connections nor a flood from another address than the
+// kubelet's keep a probe out.
 type conns struct {
 	mu   sync.Mutex
 	open []*conn // oldest first
@@ -84,8 +84,8 @@ type conn struct {
 	close context.CancelFunc
 }
 
-// handler adds a connection and returns its handler, which closes it in the end, or when
-// ctx ends.
+// handler adds a connection and returns a function that handles it, and closes it then or
+// when ctx ends.
 func (s *conns) handler(ctx context.Context, c *net.TCPConn, handle func(context.Context, net.Conn)) func() error {
 	ctx, cancel := context.WithCancel(ctx)
 	this := &conn{from: addressOf(c.RemoteAddr()), close: cancel}
@@ -98,11 +98,10 @@ func (s *conns) handler(ctx context.Context, c *net.TCPConn, handle func(context
 		_ = c.SetDeadline(time.Now().Add(connTime))
 		_ = c.SetReadBuffer(receiveBuffer)
 		_ = c.SetWriteBuffer(sendBuffer)
-		// Closing resets the connection: otherwise the kernel keeps for minutes what the
-		// client does not read.
+		// Closing resets the connection: otherwise the kernel keeps unread data for minutes.
 		_ = c.SetLinger(0)
 		handle(ctx, c)
-		// A client closes the connection when it has read everything.
+		// The client closes the connection after the last byte.
 		_ = c.CloseWrite()
 		_, _ = io.CopyN(io.Discard, c, maxHeader)
 		return nil

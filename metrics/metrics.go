@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// The names of what is counted. Labels are named like the configuration keys, the log
+// The names of counters and histograms. Labels are named like the configuration keys, the log
 // keys and the columns of `devices`.
 const (
 	configLoadsTotal   = "generic_dp_config_loads_total"
@@ -40,9 +40,9 @@ const (
 	ScanConfig   ScanReason = "config"   // a new configuration needs what was not scanned
 )
 
-// counted are the metrics that are counted as things happen; labels are in alphabetical
-// order.
-var counted = map[string]family{
+// eventMetrics are the metrics that a call of Metrics updates, unlike the gauges of a
+// Status. Labels are in alphabetical order.
+var eventMetrics = map[string]family{
 	configLoadsTotal:   {kind: "counter", help: "Configuration loads, the one at start included, by result: ok or error.", labels: []string{"result"}},
 	registrationsTotal: {kind: "counter", help: "Registrations accepted by the kubelet, by reason.", labels: []string{"reason", "resource"}},
 	refusalsTotal:      {kind: "counter", help: "Failed registration attempts.", labels: []string{"resource"}},
@@ -60,22 +60,22 @@ var counted = map[string]family{
 // Metrics counts events and serves them with the gauges of a Node. A nil *Metrics
 // counts nothing.
 type Metrics struct {
-	state State
-	node  Node          // nil in a program without devices
-	turn  chan struct{} // held while a Status is rendered and sent
+	state     State
+	node      Node          // nil in a program without devices
+	rendering chan struct{} // semaphore: one Status at a time is rendered and sent
 
-	mu      sync.Mutex
-	counted exposition
+	mu     sync.Mutex
+	events exposition
 }
 
 // New returns the metrics of a process that serves state.
 func New(state State) *Metrics {
-	m := &Metrics{state: state, turn: make(chan struct{}, 1), counted: exposition{}}
+	m := &Metrics{state: state, rendering: make(chan struct{}, 1), events: exposition{}}
 	m.node, _ = state.(Node)
-	for name, f := range counted {
-		f := m.counted.family(name, f)
+	for name, f := range eventMetrics {
+		f := m.events.add(name, f)
 		if m.node != nil && len(f.labels) == 0 {
-			f.sample() // present from the start
+			f.with() // present from the start
 		}
 	}
 	return m
@@ -88,7 +88,8 @@ func (m *Metrics) add(name string, value float64, labels ...string) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.counted[name].sample(labels...).add(value, m.counted[name].bounds)
+	f := m.events[name]
+	f.with(labels...).add(value, f.bounds)
 }
 
 // CountLoad counts a load of the configuration; err is set if it is broken.
@@ -134,7 +135,7 @@ func (m *Metrics) Forget(resource string) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, f := range m.counted {
+	for _, f := range m.events {
 		f.forget("resource", resource)
 	}
 }
@@ -151,15 +152,15 @@ func gauges(s Status) exposition {
 	all := exposition{}
 	type set func(v float64, labels ...string)
 	metric := func(kind, name, help string, labels []string) set {
-		f := all.family(name, family{kind: kind, help: help, labels: labels})
-		return func(v float64, values ...string) { f.sample(values...).value = v }
+		f := all.add(name, family{kind: kind, help: help, labels: labels})
+		return func(v float64, values ...string) { f.with(values...).value = v }
 	}
 	gauge := func(name, help string, labels ...string) set { return metric("gauge", name, help, labels) }
 	gauge("generic_dp_build_info", "Build information; always 1.", "goversion", "version")(1, runtime.Version(), s.Version)
-	gauge("generic_dp_ready", "1 if every resource with devices is registered, or its CDI specs are written.")(number(len(s.NotReady) == 0))
+	gauge("generic_dp_ready", "1 if every resource with devices is registered, or its CDI specs are written.")(boolValue(len(s.NotReady) == 0))
 	gauge("generic_dp_problems", "Current problems on this host; the log and the status page list them.")(float64(len(s.Problems)))
 	gauge("generic_dp_config_info", "Hash of the served configuration; always 1.", "hash")(1, s.Config.Hash)
-	gauge("generic_dp_config_last_load_successful", "1 if the configuration on disk is served, 0 if the last good one is.")(number(s.Config.Broken == nil))
+	gauge("generic_dp_config_last_load_successful", "1 if the configuration on disk is served, 0 if the last good one is.")(boolValue(s.Config.Broken == nil))
 	gauge("generic_dp_config_last_load_success_timestamp_seconds", "When the served configuration was loaded, in seconds since the epoch.")(float64(s.Config.Loaded.UnixMilli()) / 1000)
 	gauge("generic_dp_config_generation", "Configurations served since the start, the current one included.")(float64(s.Config.Generation))
 	gauge("generic_dp_config_problems", "Lines of problems in the configuration on disk.")(float64(len(s.Config.Problems)))
@@ -169,7 +170,7 @@ func gauges(s Status) exposition {
 	}
 	devices := gauge("generic_dp_devices", "Devices by health.", "health", "resource")
 	slots := gauge("generic_dp_slots", "Slots of devices as listed to the kubelet, by health.", "health", "resource")
-	known := func(name, help string) func(n *int, resource string) {
+	optional := func(name, help string) func(n *int, resource string) {
 		set := gauge(name, help+"; absent without the PodResources API.", "resource")
 		return func(n *int, resource string) {
 			if n != nil {
@@ -177,9 +178,9 @@ func gauges(s Status) exposition {
 			}
 		}
 	}
-	slotsHeld := known("generic_dp_slots_held", "Slots that containers hold")
-	slotsFree := known("generic_dp_slots_free", "Healthy slots that no container holds")
-	slotsAllocatable := known("generic_dp_slots_allocatable", "Slots that the kubelet reports as allocatable, held or not")
+	slotsHeld := optional("generic_dp_slots_held", "Slots that containers hold")
+	slotsFree := optional("generic_dp_slots_free", "Healthy slots that no container holds")
+	slotsAllocatable := optional("generic_dp_slots_allocatable", "Slots that the kubelet reports as allocatable, held or not")
 	held := gauge("generic_dp_held", "Slot that a container holds; always 1.", "container", "id", "namespace", "pod", "resource")
 	registered := gauge("generic_dp_registered", "1 if the resource is registered and its ListAndWatch stream is open.", "resource")
 	for _, r := range s.Resources {
@@ -199,7 +200,7 @@ func gauges(s Status) exposition {
 		slotsFree(r.Slots.Free, r.Title())
 		slotsAllocatable(r.Slots.Allocatable, r.Title())
 		if s.Kubelet != nil {
-			registered(number(r.Registered), r.Title())
+			registered(boolValue(r.Registered), r.Title())
 		}
 	}
 	if s.Kubelet != nil {
@@ -208,16 +209,16 @@ func gauges(s Status) exposition {
 	return all
 }
 
-func number(b bool) float64 {
+func boolValue(b bool) float64 {
 	if b {
 		return 1
 	}
 	return 0
 }
 
-// exposition is metrics by name, for the text format of Prometheus
+// exposition has metrics by name, for the text format of Prometheus
 // (https://prometheus.io/docs/instrumenting/exposition_formats/). Prometheus's own
-// library makes the binary 0.5 MB larger for it.
+// library would make the binary 0.5 MB larger.
 type exposition map[string]*family
 
 // family is a metric with its samples.
@@ -225,32 +226,32 @@ type family struct {
 	kind, help string
 	labels     []string
 	bounds     []float64          // of a histogram's buckets
-	samples    map[string]*sample // by labels as they are written
+	samples    map[string]*sample // by labels in the text format
 }
 
-// sample has the value of a counter or gauge, or what a histogram observed.
+// sample is the value of a counter or gauge, or the state of a histogram.
 type sample struct {
-	value   float64  // the sum of what was observed
-	count   uint64   // of what was observed
-	buckets []uint64 // of that, what was at most each bound
+	value   float64  // of a histogram: the sum of its observations
+	count   uint64   // of observations
+	buckets []uint64 // observations up to each bound
 }
 
 var escape = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 
-// label is a label as it is written.
+// label is a label in the text format.
 func label(name, value string) string {
 	return name + `="` + escape.Replace(strings.ToValidUTF8(value, "\uFFFD")) + `"`
 }
 
-// family adds a metric without samples, like f.
-func (e exposition) family(name string, f family) *family {
+// add adds a metric like f, without samples.
+func (e exposition) add(name string, f family) *family {
 	f.samples = map[string]*sample{}
 	e[name] = &f
 	return &f
 }
 
-// sample is the one with these values of the labels.
-func (f *family) sample(values ...string) *sample {
+// with returns the sample with these values of the labels.
+func (f *family) with(values ...string) *sample {
 	pairs := make([]string, len(f.labels))
 	for i, name := range f.labels {
 		pairs[i] = label(name, values[i])
@@ -301,14 +302,14 @@ func (e exposition) text() []byte {
 				line(name, labels, s.value)
 				continue
 			}
-			and := labels
-			if and != "" {
-				and += ","
+			prefix := labels
+			if prefix != "" {
+				prefix += ","
 			}
 			for i, bound := range f.bounds {
-				line(name+"_bucket", and+label("le", strconv.FormatFloat(bound, 'g', -1, 64)), float64(s.buckets[i]))
+				line(name+"_bucket", prefix+label("le", strconv.FormatFloat(bound, 'g', -1, 64)), float64(s.buckets[i]))
 			}
-			line(name+"_bucket", and+label("le", "+Inf"), float64(s.count))
+			line(name+"_bucket", prefix+label("le", "+Inf"), float64(s.count))
 			line(name+"_sum", labels, s.value)
 			line(name+"_count", labels, float64(s.count))
 		}

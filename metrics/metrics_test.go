@@ -142,8 +142,8 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// counted counts each event once.
-func (s *server) counted() {
+// countAll counts each kind of event.
+func (s *server) countAll() {
 	s.CountLoad(nil)
 	s.CountLoad(errors.New("unknown key"))
 	s.CountRegistration("example.com/gpu", "start")
@@ -161,7 +161,7 @@ func (s *server) counted() {
 func TestScrape(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, &state{broken: errors.New("unknown key")})
-	s.counted()
+	s.countAll()
 	resp, body := s.get("/metrics", "10.0.0.7:9418")
 	if resp.StatusCode != http.StatusOK {
 		t.Fatalf("/metrics: %s", resp.Status)
@@ -209,7 +209,7 @@ func TestScrapeWithoutHolders(t *testing.T) {
 func TestScrapeFollowsGuidelines(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, &state{})
-	s.counted()
+	s.countAll()
 	_, body := s.get("/metrics", "")
 	problems, err := promlint.New(strings.NewReader(body)).Lint()
 	if err != nil {

@@ -20,8 +20,8 @@ var style string
 const (
 	// maxPage ends lists of devices and resources, so that a page takes little memory.
 	maxPage = 512 << 10
-	// maxLines are shown of a list in a cell, maxOpen devices of a resource are unfolded
-	// for the reader: more would hide what comes next.
+	// maxLines is the number of lines in a cell, maxOpen the number of devices of a
+	// resource that are unfolded: more would hide the rest of the page.
 	maxLines, maxOpen = 8, 50
 )
 
@@ -85,7 +85,7 @@ func (p page) summary(s Status, now time.Time) {
 	} else {
 		p.tag(`strong class="bad"`, "Not ready")
 	}
-	// A page that reloads itself would fold the rows that somebody reads.
+	// There is no automatic reload: it would fold rows that somebody reads.
 	p.text(" as of " + stamp(now) + " UTC. ")
 	p.WriteString(`<a href="/">Refresh</a></p>` + "\n<p>")
 	p.text(fmt.Sprintf("Version %s, %s, uptime %s.", s.Version, s.Command, now.Sub(s.Started).Round(time.Second)))
@@ -131,7 +131,7 @@ func (p page) summary(s Status, now time.Time) {
 }
 
 // resources writes the table of resources, each with a row that unfolds its devices.
-// Those without devices are together in the last one.
+// Resources without devices share the last row.
 func (p page) resources(s Status) {
 	if len(s.Resources) == 0 {
 		p.tag(`p class="soft"`, "None yet.")
@@ -163,7 +163,7 @@ func (p page) resources(s Status) {
 	p.WriteString("</table>\n")
 }
 
-// full reports whether the page is full, and then writes how much is left out.
+// full reports whether the page is full, and if so writes how much is left out.
 func (p page) full(left int, of string) bool {
 	if p.Len() < maxPage {
 		return false
@@ -174,7 +174,7 @@ func (p page) full(left int, of string) bool {
 	return true
 }
 
-// group begins rows that unfold below the first, and that one.
+// group begins a group of rows: its first row unfolds the others.
 func (p page) group(class, name string, open bool) {
 	details := "<details>"
 	if open {
@@ -185,7 +185,7 @@ func (p page) group(class, name string, open bool) {
 	p.WriteString("</details></th>")
 }
 
-// cells ends a row with what follows its name.
+// cells writes the cells after the name, and ends the row.
 func (p page) cells(cells ...[]string) {
 	for _, lines := range cells {
 		p.tag("td", lines...)

@@ -114,8 +114,8 @@ func TestPageEscapes(t *testing.T) {
 	}
 }
 
-// However much there is to show, the page stays small and says what it leaves out; the
-// strip counts all, and problems are shown before it is full.
+// The page of any status is bounded, and says how much it leaves out. Its summary counts all
+// slots, and problems come first.
 func TestPageIsBounded(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 200)

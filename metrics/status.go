@@ -9,8 +9,8 @@ import (
 	"github.com/generic-dp/generic-dp/device"
 )
 
-// Status is the state of the program at one moment. The names of its JSON fields are
-// an API, and those of the configuration, the log and the columns of `devices`. Lists
+// Status is the state of the program at one moment. The names of its JSON fields are an
+// API; the configuration, the log and the columns of `devices` use the same names. Lists
 // are never null.
 type Status struct {
 	Version  string    `json:"version"`
@@ -19,10 +19,10 @@ type Status struct {
 	Started  time.Time `json:"started"`
 	NotReady []string  `json:"not_ready"` // empty when ready
 	Config   Config    `json:"config"`
-	Kubelet  *Kubelet  `json:"kubelet"`  // nil where there is none to serve
+	Kubelet  *Kubelet  `json:"kubelet"`  // nil without a kubelet to serve
 	Degraded []Problem `json:"degraded"` // unavailable event sources
 	Problems []Problem `json:"problems"` // current problems on this host
-	// HeldUnknown is why the holders are unknown; empty where they are known.
+	// HeldUnknown is why the holders are unknown; empty if they are known.
 	HeldUnknown string `json:"held_unknown"`
 	// Resources in the order of the configuration, then the retiring ones.
 	Resources []Resource `json:"resources"`
@@ -65,13 +65,13 @@ type Resource struct {
 	Registered bool     `json:"registered"`
 	Reason     string   `json:"reason"`
 	Retired    bool     `json:"retired"`    // no longer configured
-	NoDevices  string   `json:"no_devices"` // why there are none; empty where there are some
+	NoDevices  string   `json:"no_devices"` // why there is no device; empty if there is one
 	Slots      Slots    `json:"slots"`
 	Devices    []Device `json:"devices"`
 }
 
 // Title is the name of the resource, with its API unless that is the default: while devices
-// move from one to the other there are two resources of a name.
+// move from one API to the other, two resources have the same name.
 func (r Resource) Title() string {
 	if r.API == "dra" {
 		return r.Name + " (dra)"
@@ -99,7 +99,7 @@ type Device struct {
 	Reason  string `json:"reason"`
 	Slots   int    `json:"slots"`
 	NUMA    []int  `json:"numa"`
-	// What is injected into a container, by its name on the host.
+	// Injected into a container, by names on the host.
 	Nodes      []string `json:"nodes"`
 	Interfaces []string `json:"interfaces"`
 	CDIDevices []string `json:"cdi_devices"`
@@ -152,8 +152,8 @@ func NewDevice(o device.Offer, healthy bool, reason string) Device {
 	return d
 }
 
-// Host lists what is injected into a container, by its name on the host: nodes,
-// interfaces and CDI devices, or mounts where there are none of these.
+// Host lists the nodes, interfaces and CDI devices that are injected into a container, by
+// their names on the host; without any of these, the mounts.
 func (d *Device) Host() []string {
 	if all := slices.Concat(d.Nodes, d.Interfaces, d.CDIDevices); len(all) > 0 {
 		return all
@@ -175,8 +175,8 @@ func (d *Device) Holders() []string {
 	return all
 }
 
-// ProblemsFirst sorts resources and devices: first the ones in need of an administrator,
-// last the resources without devices; the order is stable.
+// ProblemsFirst sorts resources and devices: first those that need an administrator, last
+// the resources without devices; the order is stable.
 func (s *Status) ProblemsFirst() {
 	unhealthy := func(d Device) bool { return d.Health != Healthy }
 	rank := func(r Resource) int {
@@ -200,7 +200,7 @@ type Alert struct {
 	Lines   []string
 }
 
-// Alerts lists what needs an administrator, most urgent first.
+// Alerts lists the problems that need an administrator, most urgent first.
 func (s *Status) Alerts() []Alert {
 	lines := func(problems []Problem) (all []string) {
 		for _, p := range problems {
