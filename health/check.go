@@ -23,7 +23,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/atomicfile"
 )
 
-// Check is the check of one device. All of it must hold.
+// Check is the check of one device. All its parts must pass.
 type Check struct {
 	// Open lists nodes that must open, by their paths on the host.
 	Open  []string
@@ -58,8 +58,8 @@ const (
 	// maxValue is the maximum size of an attribute in bytes. Some files of sysfs are the
 	// memory of a device.
 	maxValue = 64 << 10
-	// longestValue is how many bytes of an attribute a reason repeats.
-	longestValue = 80
+	// maxQuoted is the number of bytes of an attribute that a reason quotes.
+	maxQuoted = 80
 	// dialTimeout is shorter than the timeout of a check, so that the reason can
 	// tell a host that does not answer from a name that does not resolve.
 	dialTimeout = timeout - time.Second
@@ -78,12 +78,12 @@ func newHost(local func(string) string) host {
 
 // attempt is one run of a check.
 type attempt struct {
-	of    *probe
+	probe *probe
 	began time.Time
 	step  atomic.Pointer[string] // in progress
 }
 
-// timedOut is the reason while the attempt is in progress.
+// timedOut is the reason if the attempt times out in its current step.
 func (a *attempt) timedOut() string {
 	if step := a.step.Load(); step != nil {
 		return *step + ": " + noAnswer
@@ -134,7 +134,7 @@ func openNode(path string) error {
 	}
 }
 
-// openReason is why a node failed to open. A busy node passes: a container has opened
+// openReason returns why a node failed to open. A busy node passes: a container has opened
 // it exclusively.
 func openReason(err error) string {
 	switch {
@@ -150,7 +150,7 @@ func openReason(err error) string {
 	return errorText(err)
 }
 
-// attr returns why an attribute fails, to be appended to its name.
+// attr returns why an attribute fails, to append to its name.
 func (h host) attr(a Attr) string {
 	passed := map[string]bool{} // by file: nodes share directories
 	for _, dirs := range a.Dirs {
@@ -183,10 +183,10 @@ func (h host) attr(a Attr) string {
 
 // quote quotes a value, shortened if it is long.
 func quote(value string) string {
-	if len(value) <= longestValue {
+	if len(value) <= maxQuoted {
 		return fmt.Sprintf("%q", value)
 	}
-	return fmt.Sprintf("%q...", strings.ToValidUTF8(value[:longestValue], ""))
+	return fmt.Sprintf("%q...", strings.ToValidUTF8(value[:maxQuoted], ""))
 }
 
 func wanted(c Condition) string {
@@ -207,8 +207,8 @@ func dialTCP(ctx context.Context, address string) error {
 	return conn.Close()
 }
 
-// tcpReason is constant for each kind of error: the texts of package net contain the
-// ephemeral port.
+// tcpReason returns the same text for each kind of error: those of package net contain
+// the ephemeral port.
 func tcpReason(err error) string {
 	var name *net.DNSError
 	var network net.Error
@@ -225,7 +225,7 @@ func tcpReason(err error) string {
 	return errorText(err)
 }
 
-// errorText is an error without the path.
+// errorText returns the text of an error without the path.
 func errorText(err error) string {
 	var errno syscall.Errno
 	var file *fs.PathError

@@ -12,8 +12,8 @@ import (
 // ReasonPending is the reason of a device until its first check returns.
 const ReasonPending = "health check pending"
 
-// timeout is how long a check may take before it fails. No interval is shorter, and a
-// driver that has to wake its device is done by then.
+// timeout is how long a check may take before it fails. No interval is shorter. It is
+// enough for a driver that must wake its device.
 const timeout = 5 * time.Second
 
 // firstRetry is when a failed check is repeated; the delay doubles with every further
@@ -31,7 +31,7 @@ type Prober struct {
 	wake    chan struct{} // capacity 1: a check may be due
 
 	mu      sync.Mutex
-	origin  time.Time // of all intervals
+	origin  time.Time // intervals are counted from here
 	probes  map[string]*probe
 	running map[string]*attempt // by ID: one at a time, even if the device is replaced
 }
@@ -54,8 +54,8 @@ func New(local func(path string) string) *Prober {
 	}
 }
 
-// Set replaces the checks with those of all present devices, by ID. A new device, or
-// one whose check differs, is checked at once and pending until then.
+// Set replaces the checks, by the ID of the device. A new device, or one whose check
+// differs, is checked at once and pending until then.
 func (p *Prober) Set(checks map[string]Check) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,7 +119,7 @@ func (p *Prober) round(ctx context.Context) (next time.Time) {
 	for id, pr := range p.probes {
 		a, at := p.running[id], pr.due
 		if a == nil && !now.Before(pr.due) {
-			a = &attempt{of: pr, began: now}
+			a = &attempt{probe: pr, began: now}
 			p.running[id] = a
 			check := pr.check
 			go func() {
@@ -132,7 +132,7 @@ func (p *Prober) round(ctx context.Context) (next time.Time) {
 		if a != nil {
 			if at = a.began.Add(timeout); !now.Before(at) {
 				p.report(pr, a.timedOut())
-				continue // its end wakes the prober
+				continue // the end of the attempt wakes the prober
 			}
 		}
 		if next.IsZero() || at.Before(next) {
@@ -142,15 +142,15 @@ func (p *Prober) round(ctx context.Context) (next time.Time) {
 	return next
 }
 
-// finish records the result of an attempt. A device that was replaced meanwhile is
-// still due.
+// finish records the result of an attempt. If the device was replaced meanwhile, its new
+// check is still due.
 func (p *Prober) finish(id string, a *attempt, reason string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.running, id)
-	if p.probes[id] == a.of {
-		p.report(a.of, reason)
-		p.schedule(a.of, a.began)
+	if p.probes[id] == a.probe {
+		p.report(a.probe, reason)
+		p.schedule(a.probe, a.began)
 	}
 	signal(p.wake)
 }
@@ -170,10 +170,10 @@ func signal(c chan struct{}) {
 }
 
 // schedule sets when a check that has just ended is due again: at a multiple of its
-// interval, since each time at which something is due wakes the machine.
+// interval from origin, so that checks share wake-ups of the CPU.
 func (p *Prober) schedule(pr *probe, began time.Time) {
 	now, interval := time.Now(), pr.check.Interval
-	// The first check is at any time: the second does not follow at once.
+	// The second check follows the first, at any time, after half an interval or more.
 	after := max(began.Add(interval/2).Sub(p.origin), now.Sub(p.origin))
 	pr.due = p.origin.Add((after/interval + 1) * interval)
 	if pr.reason == "" {
@@ -181,8 +181,8 @@ func (p *Prober) schedule(pr *probe, began time.Time) {
 		return
 	}
 	if wait := firstRetry << min(pr.failures, maxDoublings); wait < interval/2 {
-		whole := (now.Add(wait).Sub(p.origin) + time.Second - 1).Truncate(time.Second)
-		pr.due = p.origin.Add(whole)
+		seconds := (now.Add(wait).Sub(p.origin) + time.Second - 1).Truncate(time.Second)
+		pr.due = p.origin.Add(seconds)
 	}
 	pr.failures++
 }

@@ -19,12 +19,12 @@ const (
 	Names = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO
 	// Attributes: an entry gets another mode or owner.
 	Attributes = unix.IN_ATTRIB
-	// Writes: a file that was open for writing was closed. Before that, reading it
-	// makes no sense.
+	// Writes: a file that was open for writing was closed. Before that, its content is
+	// incomplete.
 	Writes = unix.IN_CLOSE_WRITE
 
-	// always are the events required to follow a directory.
-	always = unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
+	// dirEvents are the events required to follow a directory.
+	dirEvents = unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
 )
 
 // Source is a source of events: inotify.
@@ -60,7 +60,7 @@ func openInstance(mask uint32) (*instance, error) {
 	if err != nil {
 		return nil, fmt.Errorf("inotify_init1: %w", err)
 	}
-	return &instance{fd: fd, mask: mask | always, file: os.NewFile(uintptr(fd), "inotify")}, nil
+	return &instance{fd: fd, mask: mask | dirEvents, file: os.NewFile(uintptr(fd), "inotify")}, nil
 }
 
 func (n *instance) Close() error { return n.file.Close() }
@@ -68,7 +68,7 @@ func (n *instance) Close() error { return n.file.Close() }
 func (n *instance) Add(dir string) (int, error) { return unix.InotifyAddWatch(n.fd, dir, n.mask) }
 
 func (n *instance) Remove(wd int) {
-	// It fails for a watch that the kernel has already removed.
+	// It fails if the kernel has already removed the watch.
 	_, _ = unix.InotifyRmWatch(n.fd, uint32(wd))
 }
 
@@ -108,15 +108,15 @@ type dirs struct {
 	watched map[int]*watched
 }
 
-// watched is what to watch in a directory.
+// watched selects the events of a directory.
 type watched struct {
-	whole bool            // every entry
+	whole bool            // of every entry
 	names map[string]bool // or only the creation of one of these
 }
 
-// sync makes the watches those of list, and reports whether a directory exists now that
-// was not watched before. A missing directory is awaited in its nearest existing
-// ancestor. The error names the first directory that can't be watched; the others are.
+// sync watches exactly the directories of list, and reports whether an existing one was not
+// watched before. For a missing directory, its nearest existing ancestor is watched. The
+// error names the first directory that can't be watched; the others are watched.
 func (d *dirs) sync(list []string) (added bool, err error) {
 	fresh := make(map[int]*watched, len(list))
 	for _, dir := range list {
@@ -141,18 +141,12 @@ func (d *dirs) sync(list []string) (added bool, err error) {
 }
 
 // add watches dir or its nearest existing ancestor.
-func (d *dirs) add(dir string, fresh map[int]*watched) (int, error) {
-	missing := ""
-	// The missing directory may be created before its ancestor is watched, so it is
-	// tried once more then. Faster changes cause an event.
-	tries := 0
-	for p := dir; ; {
-		wd, err := d.source.Add(p)
-		if (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR)) && p != path.Dir(p) {
-			missing, p = path.Base(p), path.Dir(p)
-			continue
-		}
-		if err != nil {
+func (d *dirs) add(dir string, fresh map[int]*watched) (wd int, err error) {
+	// A missing directory may be created before its ancestor is watched: it is tried
+	// once more then. Later changes cause an event.
+	for range 2 {
+		var missing string
+		if wd, missing, err = d.addNearest(dir); err != nil {
 			return 0, err
 		}
 		w := fresh[wd]
@@ -162,31 +156,43 @@ func (d *dirs) add(dir string, fresh map[int]*watched) (int, error) {
 		}
 		if missing == "" {
 			w.whole = true
-			return wd, nil
+			break
 		}
-		w.names[missing] = true
-		if _, err := os.Stat(p + "/" + missing); err != nil || tries > 0 {
-			return wd, nil
+		w.names[path.Base(missing)] = true
+		if _, err := os.Stat(missing); err != nil {
+			break
 		}
-		tries++
-		missing, p = "", dir
+	}
+	return wd, nil
+}
+
+// addNearest watches dir or its nearest existing ancestor, and returns the missing path
+// below that; empty if dir exists.
+func (d *dirs) addNearest(dir string) (wd int, missing string, err error) {
+	for {
+		wd, err = d.source.Add(dir)
+		absent := errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR)
+		if !absent || dir == path.Dir(dir) {
+			return wd, missing, err
+		}
+		missing, dir = dir, path.Dir(dir)
 	}
 }
 
-// change is what some events mean.
+// change is the effect of events.
 type change struct {
-	names []string // of entries of the directories
-	all   bool     // anything may have changed
-	moved bool     // a sync is necessary
+	names  []string // of entries of the directories
+	all    bool     // anything may have changed
+	resync bool     // a sync is necessary
 }
 
 func (c change) empty() bool { return len(c.names) == 0 && !c.all }
 
-// handle interprets an event.
+// handle interprets events.
 func (d *dirs) handle(events []Event) (c change) {
 	for _, e := range events {
 		if e.Mask&unix.IN_Q_OVERFLOW != 0 {
-			c.all, c.moved = true, true
+			c.all, c.resync = true, true
 			continue
 		}
 		w := d.watched[e.WD]
@@ -197,13 +203,13 @@ func (d *dirs) handle(events []Event) (c change) {
 			// The watch may still be on a directory that was moved.
 			d.source.Remove(e.WD)
 			delete(d.watched, e.WD)
-			c.all, c.moved = c.all || w.whole, true
+			c.all, c.resync = c.all || w.whole, true
 			continue
 		}
 		if w.whole {
 			c.names = append(c.names, e.Name)
 		}
-		c.moved = c.moved || w.names[e.Name] && e.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0
+		c.resync = c.resync || w.names[e.Name] && e.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0
 	}
 	return c
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func must(t *testing.T, err error) {
@@ -15,18 +17,29 @@ func must(t *testing.T, err error) {
 	}
 }
 
+// inotify opens an instance until the end of the test.
+func inotify(t *testing.T, mask uint32) *instance {
+	t.Helper()
+	n, err := openInstance(mask)
+	if err != nil {
+		t.Skipf("no inotify here: %v", err)
+	}
+	t.Cleanup(func() { n.Close() })
+	return n
+}
+
 // step reads and interprets pending events.
 type step struct {
 	t *testing.T
 	d *dirs
 }
 
-func (s step) expect(what string, changed, moved bool) {
+func (s step) expect(what string, changed, resync bool) {
 	s.t.Helper()
 	events, err := s.d.source.Next()
 	must(s.t, err)
-	if c := s.d.handle(events); c.empty() == changed || c.moved != moved {
-		s.t.Errorf("%s: %+v; want changed %v, moved %v: %+v", what, c, changed, moved, events)
+	if c := s.d.handle(events); c.empty() == changed || c.resync != resync {
+		s.t.Errorf("%s: %+v; want changed %v, resync %v: %+v", what, c, changed, resync, events)
 	}
 }
 
@@ -43,11 +56,7 @@ func TestDirectoriesThatComeAndGo(t *testing.T) {
 	dev := t.TempDir()
 	serial, byID := dev+"/serial", dev+"/serial/by-id"
 	list := []string{dev, byID}
-	n, err := openInstance(Names | Attributes)
-	if err != nil {
-		t.Skipf("no inotify here: %v", err)
-	}
-	defer n.Close()
+	n := inotify(t, Names|Attributes)
 	s := step{t, &dirs{source: n}}
 
 	s.sync("at first", list, true)
@@ -64,11 +73,11 @@ func TestDirectoriesThatComeAndGo(t *testing.T) {
 	s.expect("a link", true, false)
 
 	must(t, os.RemoveAll(serial))
-	s.expect("removed with all above", true, true)
-	s.sync("removed with all above", list, false)
+	s.expect("removed with its ancestors", true, true)
+	s.sync("removed with its ancestors", list, false)
 	must(t, os.MkdirAll(byID, 0o755))
-	s.expect("made anew", true, true)
-	s.sync("made anew", list, true)
+	s.expect("created again", true, true)
+	s.sync("created again", list, true)
 	must(t, os.Symlink("x", byID+"/link"))
 	s.expect("a link in the new one", true, false)
 
@@ -77,9 +86,9 @@ func TestDirectoriesThatComeAndGo(t *testing.T) {
 	s.sync("moved away", list, false)
 	must(t, os.Remove(serial+"/old/link"))
 	must(t, os.Mkdir(byID, 0o755))
-	s.expect("another one in its place", false, true)
-	s.sync("another one in its place", list, true)
-	s.sync("not wanted any more", list[:1], false)
+	s.expect("replaced", false, true)
+	s.sync("replaced", list, true)
+	s.sync("no longer listed", list[:1], false)
 	must(t, os.Symlink("x", byID+"/link"))
 	must(t, os.Symlink("x", dev+"/link"))
 	s.expect("after that", true, false)
@@ -103,11 +112,7 @@ func (l lateDir) Add(dir string) (int, error) {
 func TestDirectoryCreatedBeforeItsWatch(t *testing.T) {
 	t.Parallel()
 	dev := t.TempDir()
-	n, err := openInstance(Names | Attributes)
-	if err != nil {
-		t.Skipf("no inotify here: %v", err)
-	}
-	defer n.Close()
+	n := inotify(t, Names|Attributes)
 	s := step{t, &dirs{source: lateDir{n, dev, dev + "/dri/by-path"}}}
 	s.sync("appears", []string{dev + "/dri/by-path"}, true)
 }
@@ -115,11 +120,7 @@ func TestDirectoryCreatedBeforeItsWatch(t *testing.T) {
 func TestFileInPlaceOfADirectory(t *testing.T) {
 	t.Parallel()
 	dev := t.TempDir()
-	n, err := openInstance(Names | Attributes)
-	if err != nil {
-		t.Skipf("no inotify here: %v", err)
-	}
-	defer n.Close()
+	n := inotify(t, Names|Attributes)
 	must(t, os.WriteFile(dev+"/dri", nil, 0o644))
 	s := step{t, &dirs{source: n}}
 	list := []string{dev + "/dri/by-path"}
@@ -137,11 +138,7 @@ func TestWritesCauseNoEvents(t *testing.T) {
 	f, err := os.Create(dir + "/tty")
 	must(t, err)
 	defer f.Close()
-	n, err := openInstance(Names | Attributes)
-	if err != nil {
-		t.Skipf("no inotify here: %v", err)
-	}
-	defer n.Close()
+	n := inotify(t, Names|Attributes)
 	wd, err := n.Add(dir)
 	must(t, err)
 	for range 100 {
@@ -152,25 +149,21 @@ func TestWritesCauseNoEvents(t *testing.T) {
 	must(t, os.Remove(dir+"/tty"))
 	events, err := n.Next()
 	must(t, err)
-	if len(events) != 2 || events[0].Mask&0x4 == 0 || events[1].Mask&0x200 == 0 || events[0].WD != wd || events[0].Name != "tty" {
+	if len(events) != 2 || events[0].Mask&unix.IN_ATTRIB == 0 || events[1].Mask&unix.IN_DELETE == 0 || events[0].WD != wd || events[0].Name != "tty" {
 		t.Errorf("events: %+v; want a changed mode and a removal", events)
 	}
 }
 
-// Watchers of writes are notified after a write, and of nothing before.
+// Watchers of writes get one event, when the file is closed.
 func TestWrites(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	n, err := openInstance(Writes)
-	if err != nil {
-		t.Skipf("no inotify here: %v", err)
-	}
-	defer n.Close()
-	_, err = n.Add(dir)
+	n := inotify(t, Writes)
+	_, err := n.Add(dir)
 	must(t, err)
 	f, err := os.Create(dir + "/config")
 	must(t, err)
-	_, err = f.WriteString("half of it")
+	_, err = f.WriteString("half")
 	must(t, err)
 	must(t, n.file.SetReadDeadline(time.Now()))
 	if events, err := n.Next(); !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -181,7 +174,7 @@ func TestWrites(t *testing.T) {
 	events, err := n.Next()
 	must(t, err)
 	if len(events) != 1 || events[0].Name != "config" || events[0].Mask != Writes {
-		t.Errorf("events: %+v; want the one that it is written", events)
+		t.Errorf("events: %+v; want one when the file is closed", events)
 	}
 }
 
@@ -194,15 +187,15 @@ func TestParse(t *testing.T) {
 		b = binary.NativeEndian.AppendUint32(b, size)
 		return append(b, name...)
 	}
-	whole := append(event(1, 0x100, "ttyUSB0\x00\x00", 9), event(-1, 0x4000, "", 0)...)
+	whole := append(event(1, unix.IN_CREATE, "ttyUSB0\x00\x00", 9), event(-1, unix.IN_Q_OVERFLOW, "", 0)...)
 	got := parse(whole)
-	if len(got) != 2 || got[0] != (Event{1, 0x100, "ttyUSB0"}) || got[1] != (Event{-1, 0x4000, ""}) {
+	if len(got) != 2 || got[0] != (Event{1, unix.IN_CREATE, "ttyUSB0"}) || got[1] != (Event{-1, unix.IN_Q_OVERFLOW, ""}) {
 		t.Errorf("events: %+v", got)
 	}
 	if got := parse(whole[:len(whole)-1]); len(got) != 1 {
 		t.Errorf("cut: %+v; want the first", got)
 	}
-	if got := parse(event(1, 0x100, "x", 1<<30)); got != nil {
+	if got := parse(event(1, unix.IN_CREATE, "x", 1<<30)); got != nil {
 		t.Errorf("a length beyond the end: %+v", got)
 	}
 }

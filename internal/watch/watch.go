@@ -17,16 +17,16 @@ import (
 type Options struct {
 	// Source names the directories in the log and the status.
 	Source string
-	// Events are Names, Attributes and Writes, one or several.
+	// Events is a combination of Names, Attributes and Writes.
 	Events uint32
 	// Dirs returns the directories. It is called before each signal, since changes may
 	// lead to other directories.
 	Dirs func() []string
-	// Quiet delays a signal until this time has passed since the last event, at most
-	// ten times as long; zero does not.
+	// Quiet delays a signal until this time has passed without an event, by ten times as
+	// much at most; zero does not delay it.
 	Quiet time.Duration
 	// Resync is the time between signals without an event, zero for never: the move of
-	// an ancestor causes no event. Poll is the same where inotify is unavailable.
+	// an ancestor causes no event. Poll replaces it while inotify is unavailable.
 	Resync, Poll time.Duration
 	// Log gets one message when inotify becomes unavailable, and one when it is back.
 	Log *slog.Logger
@@ -118,7 +118,7 @@ func (w *Watcher) follow(ctx context.Context, source Source) error {
 
 	watches := &dirs{source: source}
 	select {
-	case <-w.refresh: // read before its first call
+	case <-w.refresh: // the first sync reads Dirs anyway
 	default:
 	}
 	w.syncAll(watches)
@@ -127,7 +127,7 @@ func (w *Watcher) follow(ctx context.Context, source Source) error {
 	defer resync.Stop()
 	quiet := time.NewTimer(0)
 	quiet.Stop()
-	var since time.Time // of the first unsignalled event
+	var first time.Time // time of the first event since the last signal
 	for {
 		var c change
 		select {
@@ -136,13 +136,13 @@ func (w *Watcher) follow(ctx context.Context, source Source) error {
 		case err := <-failed:
 			return err
 		case batch := <-events:
-			if c = watches.handle(batch); c.moved {
+			if c = watches.handle(batch); c.resync {
 				c.all = w.sync(watches) || c.all
 			}
 		case <-w.refresh:
 			c.all = w.sync(watches)
 		case <-quiet.C:
-			since = time.Time{}
+			first = time.Time{}
 			w.add(change{all: w.sync(watches)})
 			signal(w.changes)
 		case <-resync.C:
@@ -151,10 +151,10 @@ func (w *Watcher) follow(ctx context.Context, source Source) error {
 		}
 		if !c.empty() {
 			w.add(c)
-			if since.IsZero() {
-				since = time.Now()
+			if first.IsZero() {
+				first = time.Now()
 			}
-			quiet.Reset(min(w.Quiet, time.Until(since.Add(10*w.Quiet))))
+			quiet.Reset(min(w.Quiet, time.Until(first.Add(10*w.Quiet))))
 		}
 		if now := w.interval(); now != interval {
 			interval = now
@@ -163,7 +163,7 @@ func (w *Watcher) follow(ctx context.Context, source Source) error {
 	}
 }
 
-// add adds to the result of Take.
+// add adds a change to the result of Take.
 func (w *Watcher) add(c change) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -182,7 +182,7 @@ func (w *Watcher) sync(watches *dirs) bool {
 	return added
 }
 
-// syncAll watches the directories, and signals that anything may have changed.
+// syncAll is sync, and signals that anything may have changed.
 func (w *Watcher) syncAll(watches *dirs) {
 	w.sync(watches)
 	w.add(change{all: true})
@@ -209,7 +209,7 @@ func (w *Watcher) setDegraded(err error) {
 	}
 }
 
-// read forwards the events of a source until that is closed.
+// read forwards the events of a source until it is closed.
 func read(ctx context.Context, source Source, to chan<- []Event) error {
 	for {
 		events, err := source.Next()
