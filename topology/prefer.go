@@ -28,14 +28,14 @@ const (
 // in size, names them in must and drops them from the response, so that must is
 // returned whether available contains it or not.
 //
-// A second slot of hardware that the container already has is the last resort in any
-// case, since it is of no use to the container. Otherwise
+// A second slot of the same hardware is the last resort in any case, since it is of no
+// use to the container. Otherwise
 //
 //   - numa spans as few NUMA nodes as possible, those of must first, and then
-//     takes the hardware of which the fewest slots are in use;
-//   - spread takes the hardware of which the fewest slots are in use;
-//   - packed takes the hardware of which the most slots are in use, so that
-//     whole devices stay free.
+//     takes the hardware with the fewest slots in use;
+//   - spread takes the hardware with the fewest slots in use;
+//   - packed takes the hardware with the most slots in use, so that whole
+//     devices stay free.
 //
 // Ties are broken by the order of all. An unknown value is numa.
 func Prefer(prefer string, all []device.Listed, available, must []string, size int) []string {
@@ -44,12 +44,12 @@ func Prefer(prefer string, all []device.Listed, available, must []string, size i
 	if need > 0 {
 		switch prefer {
 		case Spread:
-			c.order(need, leastUsed)
+			c.take(need, leastUsed)
 		case Packed:
-			c.order(need, mostUsed)
+			c.take(need, mostUsed)
 		default:
-			c.near(need)
-			c.order(need, nearest)
+			c.chooseNUMA(need)
+			c.take(need, nearest)
 		}
 	}
 	slices.Sort(c.chosen)
@@ -67,23 +67,24 @@ type choice struct {
 	chosen  []int // indexes of the list
 }
 
-// hardware is the slots of one device.
+// hardware has the slots of one device.
 type hardware struct {
 	first int   // index of its first slot in the list
 	free  []int // indexes
 	used  int   // slots in use by others
 	mine  int   // slots of this container
 	numa  []int
-	// step in which its NUMA nodes were chosen, 0 for those of must; outside before.
+	// step of chooseNUMA that chose the last of its NUMA nodes, 0 for those of must;
+	// notChosen before.
 	step int
 }
 
-const outside = math.MaxInt
+const notChosen = math.MaxInt
 
 // fresh reports whether the device has a free slot and none of this container.
 func (d *hardware) fresh() bool { return d.mine == 0 && len(d.free) > 0 }
 
-// newChoice sorts the request by hardware.
+// newChoice groups the slots of a request by hardware.
 func newChoice(all []device.Listed, available, must []string) *choice {
 	const (
 		isFree = 1 + iota
@@ -102,7 +103,7 @@ func newChoice(all []device.Listed, available, must []string) *choice {
 		l := &c.list[i]
 		d := byName[l.Device]
 		if d == nil {
-			d = &hardware{first: i, step: outside}
+			d = &hardware{first: i, step: notChosen}
 			byName[l.Device] = d
 			c.devices = append(c.devices, d)
 		}
@@ -132,9 +133,9 @@ func newChoice(all []device.Listed, available, must []string) *choice {
 	return c
 }
 
-// order takes need slots, one of each device before a second of any, ordered by
-// compare.
-func (c *choice) order(need int, compare func(a, b *hardware) int) {
+// take chooses need slots, of devices in the order of compare: one of each device before a
+// second of any.
+func (c *choice) take(need int, compare func(a, b *hardware) int) {
 	free := slices.DeleteFunc(slices.Clone(c.devices), func(d *hardware) bool { return len(d.free) == 0 })
 	slices.SortFunc(free, func(a, b *hardware) int {
 		return cmp.Or(compare(a, b), cmp.Compare(a.first, b.first))
@@ -156,13 +157,13 @@ func leastUsed(a, b *hardware) int { return cmp.Compare(a.used, b.used) }
 
 func mostUsed(a, b *hardware) int { return cmp.Compare(b.used, a.used) }
 
-// nearest puts devices on chosen NUMA nodes first, in the order of choice.
+// nearest puts devices on chosen NUMA nodes first, in the order of the steps.
 func nearest(a, b *hardware) int { return cmp.Or(cmp.Compare(a.step, b.step), leastUsed(a, b)) }
 
-// near chooses NUMA nodes until need fresh devices are on them, starting with those of
-// must. Each step takes the set of nodes that adds most devices per added node; that is
+// chooseNUMA chooses NUMA nodes until need fresh devices are on them, starting with the
+// nodes of must. Each step adds the set of nodes with the most devices per node, which is
 // optimal if devices have one node each or all the same ones.
-func (c *choice) near(need int) {
+func (c *choice) chooseNUMA(need int) {
 	var nodes []int
 	fresh := 0
 	for _, d := range c.devices {
@@ -176,7 +177,7 @@ func (c *choice) near(need int) {
 	need = min(need, fresh)
 	for step := 0; ; step++ {
 		for _, d := range c.devices {
-			if d.step == outside && len(missing(d.numa, nodes)) == 0 {
+			if d.step == notChosen && len(missing(d.numa, nodes)) == 0 {
 				d.step = step
 				if d.fresh() {
 					need--
@@ -186,17 +187,16 @@ func (c *choice) near(need int) {
 		if need <= 0 {
 			return
 		}
-		nodes = union(nodes, c.next(nodes, need))
+		nodes = union(nodes, c.nextNUMA(nodes, need))
 	}
 }
 
-// next returns the NUMA nodes to add: of the devices' sets, the one with the least
-// cost.
-func (c *choice) next(nodes []int, need int) (best []int) {
+// nextNUMA returns the NUMA nodes to add: the set of a device that has the least cost.
+func (c *choice) nextNUMA(nodes []int, need int) (best []int) {
 	var least []float64
 	var tried [][]int
 	for _, d := range c.devices {
-		if d.step != outside || !d.fresh() {
+		if d.step != notChosen || !d.fresh() {
 			continue
 		}
 		set := missing(d.numa, nodes)
@@ -211,14 +211,14 @@ func (c *choice) next(nodes []int, need int) (best []int) {
 	return best
 }
 
-// cost is what a set of NUMA nodes costs: first the nodes for each device that counts
-// towards need, then the slots of those that are in use, and last the devices beyond need,
-// so that large groups stay whole.
+// cost returns the cost of a set of NUMA nodes, most important first: nodes for each device
+// that counts towards need, slots in use of these devices, and devices beyond need, so
+// that large groups stay whole.
 func (c *choice) cost(nodes, set []int, need int) []float64 {
 	with := union(nodes, set)
 	var used []int
 	for _, d := range c.devices {
-		if d.step == outside && d.fresh() && len(missing(d.numa, with)) == 0 {
+		if d.step == notChosen && d.fresh() && len(missing(d.numa, with)) == 0 {
 			used = append(used, d.used)
 		}
 	}
@@ -230,8 +230,8 @@ func (c *choice) cost(nodes, set []int, need int) []float64 {
 	return []float64{float64(len(set)) / float64(devices), float64(inUse), float64(len(used) - devices)}
 }
 
-// union returns the NUMA nodes of several sets: sorted, without duplicates and negative
-// ones, which stand for no node. It is nil if none is left.
+// union returns the NUMA nodes of several sets, sorted and without duplicates. Negative
+// ones, which stand for no node, are dropped. An empty union is nil.
 func union(sets ...[]int) []int {
 	var all []int
 	for _, set := range sets {

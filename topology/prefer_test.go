@@ -133,7 +133,7 @@ func TestPreferWithUnlistedSlots(t *testing.T) {
 func FuzzPrefer(f *testing.F) {
 	f.Add([]byte{0x11, 0x22, 0x31, 0x12}, []byte{1, 0, 2}, uint8(3), uint8(0))
 	f.Add([]byte{0x13, 0x23, 0x33}, []byte{2, 2, 2, 0, 0, 1}, uint8(4), uint8(1))
-	f.Fuzz(func(t *testing.T, devices, states []byte, asked, way uint8) {
+	f.Fuzz(func(t *testing.T, devices, states []byte, requested, policy uint8) {
 		var all []device.Listed
 		for i, b := range devices[:min(len(devices), 9)] {
 			c := device.Listed{Device: fmt.Sprint("devices/", i)}
@@ -149,21 +149,21 @@ func FuzzPrefer(f *testing.F) {
 		for i, c := range all {
 			switch {
 			case i < len(states) && states[i]%4 == 3:
-			case i < len(states) && states[i]%16 == 2 && len(must) < int(asked):
+			case i < len(states) && states[i]%16 == 2 && len(must) < int(requested):
 				must = append(must, c.ID)
 				available = append(available, c.ID)
 			default:
 				available = append(available, c.ID)
 			}
 		}
-		size, prefer := int(asked%12), []string{NUMA, Spread, Packed}[way%3]
+		size, prefer := int(requested%12), []string{NUMA, Spread, Packed}[policy%3]
 		size = max(size, len(must))
 		got := Prefer(prefer, all, available, must, size)
 		if len(got) != min(size, len(available)) {
 			t.Errorf("%d slots, want %d of %d", len(got), size, len(available))
 		}
 		if len(slices.Compact(slices.Sorted(slices.Values(got)))) != len(got) {
-			t.Errorf("twice the same: %q", got)
+			t.Errorf("duplicates: %q", got)
 		}
 		for _, id := range got {
 			if !slices.Contains(available, id) {
@@ -176,7 +176,7 @@ func FuzzPrefer(f *testing.F) {
 			}
 		}
 		distinct, nodes := reach(all, got)
-		best, fewest := brute(all, available, must, len(got))
+		best, fewest := bruteForce(all, available, must, len(got))
 		if distinct != best {
 			t.Errorf("%d devices, best is %d: %q", distinct, best, got)
 		}
@@ -198,9 +198,9 @@ func reach(all []device.Listed, ids []string) (devices, nodes int) {
 	return len(found), len(union(sets...))
 }
 
-// brute tries every set of devices: the maximum number of devices for size slots, and
+// bruteForce tries every set of devices: the maximum number of devices for size slots, and
 // the minimum number of their nodes.
-func brute(all []device.Listed, available, must []string, size int) (devices, nodes int) {
+func bruteForce(all []device.Listed, available, must []string, size int) (devices, nodes int) {
 	var names []string
 	slots, numa, needed := map[string]int{}, map[string][]int{}, map[string]int{}
 	for _, c := range all {
