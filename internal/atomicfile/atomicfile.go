@@ -22,9 +22,9 @@ const MaxSize = 8 << 20
 // replaces.
 const TempSuffix = ".tmp"
 
-// Read reads a regular file, or a link to one, of at most limit bytes. Anything else may
-// block, never end, or act when it is opened, and is an error. The size is that of
-// stat(2): 0 for the files of procfs, of which some block, too.
+// Read reads a regular file, or a link to one, of at most limit bytes. Anything else is an
+// error: it may block, never end, or act when it is opened. It reads no more than the size
+// of stat(2), which is 0 for the files of procfs: some of them block.
 func Read(path string, limit int64) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err == nil {
@@ -33,7 +33,7 @@ func Read(path string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Replaced by a FIFO meanwhile, it must not wait for a writer.
+	// A FIFO that replaced the file must not block.
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -66,22 +66,21 @@ func check(path string, info fs.FileInfo, limit int64) error {
 func tooLarge(size, limit int64) error { return fmt.Errorf("%d bytes: want at most %d", size, limit) }
 
 // Write makes path a file with this content and mode, regardless of the umask, and
-// syncs it and its directory. It does not write a file that has the content. It
-// replaces anything but a directory with files. Only one process at a time may write a
-// file.
+// syncs it and its directory. A file that has the content is not written. Anything but a
+// directory with files is replaced. Only one process at a time may write a file.
 func Write(path string, data []byte, mode fs.FileMode) error {
 	if len(data) > MaxSize {
 		return &fs.PathError{Op: "write", Path: path, Err: tooLarge(int64(len(data)), MaxSize)}
 	}
 	temp := path + TempSuffix
-	err := remove(temp) // fails in a read-only file system, where all may be right
+	removeErr := remove(temp) // fails in a read-only file system
 	if have, err := Read(path, int64(len(data))); err == nil && bytes.Equal(have, data) {
 		return nil
 	}
-	if err != nil {
-		return err
+	if removeErr != nil {
+		return removeErr
 	}
-	err = writeSynced(temp, data, mode)
+	err := writeSynced(temp, data, mode)
 	if err == nil {
 		_ = unix.Rmdir(path) // fails for a file
 		err = os.Rename(temp, path)

@@ -11,9 +11,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-var errSpent = errors.New("the connection has ended")
+var errEnded = errors.New("the connection has ended")
 
-// Client returns a client of a connection. When that ends, its calls fail.
+// Client returns a client of a connection. Its calls fail when the connection ends.
 func Client(conn net.Conn, options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	conns := make(chan net.Conn, 1)
 	conns <- conn
@@ -22,7 +22,7 @@ func Client(conn net.Conn, options ...grpc.DialOption) (*grpc.ClientConn, error)
 		case conn := <-conns:
 			return conn, nil
 		default:
-			return nil, errSpent
+			return nil, errEnded
 		}
 	}
 	return grpc.NewClient("passthrough:///kubelet", append(options,

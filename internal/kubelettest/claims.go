@@ -88,8 +88,8 @@ func (p *process) registerDriver(ctx context.Context, socket string) (d *driver,
 	return &driver{name: info.GetName(), client: c}, errors.Join(err, refusal)
 }
 
-// followRegistry registers the drivers whose sockets are in the registry, and drops those
-// whose sockets are gone.
+// followRegistry registers the drivers whose sockets are in the registry, and drops the
+// others.
 func (p *process) followRegistry(ctx context.Context) {
 	seen := map[string]*driver{} // by path; nil was refused
 	for ctx.Err() == nil {
@@ -185,8 +185,8 @@ func (k *Kubelet) driver(name string) *driver {
 	return nil
 }
 
-// PrepareClaim has a driver prepare a claim, and returns its devices. A prepared one is in
-// the checkpoint, and listed by PodResources.
+// PrepareClaim has a driver prepare a claim, and returns its devices. A prepared claim is
+// in the checkpoint, and listed by PodResources.
 func (k *Kubelet) PrepareClaim(ctx context.Context, name string, c ResourceClaim) ([]*claims.Device, error) {
 	d, err := k.connectedDriver(name)
 	if err != nil {
@@ -218,7 +218,8 @@ func (k *Kubelet) PrepareClaim(ctx context.Context, name string, c ResourceClaim
 	return answer.GetDevices(), nil
 }
 
-// UnprepareClaim has the driver of a claim release it. A claim without one stays.
+// UnprepareClaim has the driver of a claim release it. Without a driver it fails, and the
+// claim stays.
 func (k *Kubelet) UnprepareClaim(ctx context.Context, uid string) error {
 	k.mu.Lock()
 	c := k.claims[uid]

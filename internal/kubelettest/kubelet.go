@@ -30,10 +30,10 @@ type Keying string
 
 const (
 	// ByResource: not at all. When any stream of a resource ends, the plugin that
-	// registered last is disconnected. Kubelets up to 1.36.
+	// registered last is disconnected. This is the rule of kubelets up to 1.36.
 	ByResource Keying = "resource"
 	// BySocket: by the path of their sockets. A second Register on a connected path is
-	// rejected and drops the first. Kubelets since 1.37.
+	// rejected and drops the first. This is the rule since 1.37.
 	BySocket Keying = "socket"
 )
 
@@ -49,10 +49,10 @@ type Options struct {
 	// DRA. FormerDRA: it speaks v1beta1 with them, and v1alpha1 of health.
 	Registry  string
 	FormerDRA bool
-	// OnRegister is called when a plugin or driver registers, before it is connected to;
-	// an error fails that. It may be nil.
+	// OnRegister is called when a plugin or driver registers, before the kubelet connects
+	// to it. An error rejects the registration. It may be nil.
 	OnRegister func(ctx context.Context, name, socket string) error
-	// Listen makes a socket; nil is the usual way.
+	// Listen makes a socket; nil is net.ListenUnix.
 	Listen func(path string) (net.Listener, error)
 }
 
@@ -70,8 +70,8 @@ type Kubelet struct {
 	claims    map[string]*preparedClaim // by UID
 	drivers   []*driver                 // registered ones, newest last
 
-	withheldStreams bool
-	refusedPods     error
+	withholdStreams bool
+	podsErr         error // of every PodResources call
 }
 
 // process is one run of the kubelet.
@@ -82,8 +82,8 @@ type process struct {
 	server *grpc.Server
 	wg     sync.WaitGroup
 	stop   context.CancelFunc
-	// clients by resource or socket, according to Keying. open are the connected ones,
-	// including replaced ones, newest last.
+	// clients by resource or socket, according to Keying. open has all connected ones,
+	// newest last, including those that lost their key to another.
 	clients map[string]*client
 	open    []*client
 }
@@ -119,7 +119,7 @@ func (k *Kubelet) Start() error {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
-	k.restart(p)
+	k.replace(p)
 	for _, l := range listeners {
 		p.wg.Go(func() { _ = p.server.Serve(l) })
 	}
@@ -149,8 +149,8 @@ func (k *Kubelet) listen() ([]net.Listener, error) {
 	return []net.Listener{registration, pods}, err
 }
 
-// restart replaces the process by p, which may be nil.
-func (k *Kubelet) restart(p *process) (old *process) {
+// replace replaces the process by p, nil to stop it.
+func (k *Kubelet) replace(p *process) (old *process) {
 	k.update(func() {
 		old, k.process, k.drivers = k.process, p, nil
 		for _, r := range k.resources {
@@ -162,7 +162,7 @@ func (k *Kubelet) restart(p *process) (old *process) {
 
 // Kill ends the kubelet like a signal: connections break, files stay.
 func (k *Kubelet) Kill() {
-	p := k.restart(nil)
+	p := k.replace(nil)
 	if p == nil {
 		return
 	}
@@ -219,12 +219,12 @@ func listen(path string) (net.Listener, error) {
 // WithholdStreams makes the kubelet accept registrations without opening a ListAndWatch
 // stream.
 func (k *Kubelet) WithholdStreams(withhold bool) {
-	k.update(func() { k.withheldStreams = withhold })
+	k.update(func() { k.withholdStreams = withhold })
 }
 
 // RefusePods makes every PodResources call fail with err; nil ends that.
 func (k *Kubelet) RefusePods(err error) {
-	k.update(func() { k.refusedPods = err })
+	k.update(func() { k.podsErr = err })
 }
 
 // CutStream ends the newest ListAndWatch stream of a resource. The plugin gets no other
@@ -289,8 +289,8 @@ func (k *Kubelet) Changed() <-chan struct{} {
 	return k.changed
 }
 
-// WaitFor returns when condition holds, which is called at once and after every change.
-// Its error is ctx's.
+// WaitFor returns when condition holds, and calls it at once and after every change. Its
+// error is that of ctx.
 func (k *Kubelet) WaitFor(ctx context.Context, condition func() bool) error {
 	for {
 		changed := k.Changed()
@@ -325,7 +325,7 @@ func (k *Kubelet) Resources() []string {
 }
 
 // Count returns a resource's count in the node's status. A resource without a plugin keeps
-// its capacity, which it loses after five minutes at the kubelet.
+// its capacity for ever; with the kubelet, for five minutes.
 func (k *Kubelet) Count(name string) (c Count) {
 	k.read(name, func(r *resource) {
 		c = Count{Known: true, Capacity: len(r.devices), Allocatable: len(r.healthy())}

@@ -27,12 +27,12 @@ func (p *process) Register(ctx context.Context, req *v1beta1.RegisterRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	withheld := false
+	withhold := false
 	p.update(func() {
 		p.requests[name] = append(p.requests[name], endpoint)
 		p.clients[p.key(c)] = c // before the connection
 		p.open = append(p.open, c)
-		withheld = p.withheldStreams
+		withhold = p.withholdStreams
 	})
 	if err = p.opts.OnRegister(ctx, name, endpoint); err == nil {
 		err = p.connect(ctx, c)
@@ -41,13 +41,13 @@ func (p *process) Register(ctx context.Context, req *v1beta1.RegisterRequest) (*
 		p.update(func() { p.drop(c) })
 		return nil, err
 	}
-	if !withheld {
+	if !withhold {
 		p.wg.Go(func() { p.follow(c) })
 	}
 	return &v1beta1.Empty{}, nil
 }
 
-// connect connects to a plugin and uses it for its resource. The first list comes later.
+// connect connects to a plugin and makes it the resource's.
 func (p *process) connect(ctx context.Context, c *client) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -88,7 +88,7 @@ func (p *process) follow(c *client) {
 		}
 		p.update(func() {
 			if p.process == p {
-				p.resources[c.resource].take(resp.GetDevices())
+				p.resources[c.resource].receive(resp.GetDevices())
 			}
 		})
 	}
@@ -106,7 +106,7 @@ func (p *process) follow(c *client) {
 	})
 }
 
-// key is the key of c.
+// key returns the key of c in clients.
 func (p *process) key(c *client) string {
 	if p.opts.Keying == ByResource {
 		return c.resource
@@ -174,8 +174,8 @@ func (r *resource) find(socket string) *client {
 	return nil
 }
 
-// take takes a list from any plugin: the last writer wins.
-func (r *resource) take(devices []*v1beta1.Device) {
+// receive records the list of any plugin: the last writer wins.
+func (r *resource) receive(devices []*v1beta1.Device) {
 	r.devices, r.stale = devices, false
 	r.received++
 	r.lists = append(r.lists, List{At: time.Now(), Devices: devices})

@@ -23,8 +23,8 @@ type Admission struct {
 	Response *v1beta1.ContainerAllocateResponse
 }
 
-// Admit allocates n devices to a container like the kubelet: the healthy free devices that
-// the plugin prefers. A claim that was admitted before gets its old response, without a
+// Admit allocates n devices to a container like the kubelet: free and healthy ones, by the
+// plugin's preference. A claim that was admitted before gets its old response, without a
 // call.
 func (k *Kubelet) Admit(ctx context.Context, c Claim, n int) (*Admission, error) {
 	k.mu.Lock()
@@ -32,7 +32,7 @@ func (k *Kubelet) Admit(ctx context.Context, c Claim, n int) (*Admission, error)
 		k.mu.Unlock()
 		return a, nil
 	}
-	free, preferring, err := k.free(c.Resource)
+	free, hasPreference, err := k.free(c.Resource)
 	k.mu.Unlock()
 	if err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (k *Kubelet) Admit(ctx context.Context, c Claim, n int) (*Admission, error)
 		return nil, fmt.Errorf("not enough devices of %q: %d requested, %d available", c.Resource, n, len(free))
 	}
 	ids := free
-	if preferring {
+	if hasPreference {
 		preferred, err := k.Prefer(ctx, c.Resource, free, nil, n)
 		if err != nil {
 			return nil, err
@@ -83,7 +83,7 @@ func (k *Kubelet) Remove(namespace, pod string) {
 
 // free returns the free healthy devices, sorted, and whether the plugin has
 // preferences.
-func (k *Kubelet) free(name string) (ids []string, preferring bool, err error) {
+func (k *Kubelet) free(name string) (ids []string, hasPreference bool, err error) {
 	r := k.resources[name]
 	if r == nil {
 		return nil, false, fmt.Errorf("%q was never registered", name)
@@ -159,10 +159,10 @@ func (p *process) List(context.Context, *podresourcesv1.ListPodResourcesRequest)
 		resp.PodResources = append(resp.PodResources, podOf(c.Namespace, c.Pod, container))
 	}
 	resp.PodResources = append(resp.PodResources, p.dynamicResources()...)
-	return resp, p.refusedPods
+	return resp, p.podsErr
 }
 
-// containerDevices leaves out NUMA nodes, of which the kubelet has an entry each.
+// containerDevices returns one entry. The kubelet has one for each NUMA node.
 func containerDevices(name string, ids []string) []*podresourcesv1.ContainerDevices {
 	return []*podresourcesv1.ContainerDevices{{ResourceName: name, DeviceIds: ids}}
 }
@@ -179,7 +179,7 @@ func (p *process) GetAllocatableResources(context.Context, *podresourcesv1.Alloc
 	for _, name := range slices.Sorted(maps.Keys(p.resources)) {
 		resp.Devices = append(resp.Devices, containerDevices(name, slices.Sorted(maps.Keys(p.resources[name].healthy())))...)
 	}
-	return resp, p.refusedPods
+	return resp, p.podsErr
 }
 
 func compareClaims(a, b Claim) int {
