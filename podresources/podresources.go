@@ -23,8 +23,8 @@ var errNoAnswer = errors.New("the kubelet did not answer in time")
 const (
 	// timeout is that of one call; the kubelet responds in milliseconds.
 	timeout = 2 * time.Second
-	// maxMessage is the maximum size of a response, like in the kubelet's own clients:
-	// it names every device of every container on the node.
+	// maxMessage is the maximum size of a response, as in the kubelet's own clients: it
+	// names every device of every container on the node.
 	maxMessage = 16 << 20
 )
 
@@ -33,11 +33,10 @@ type Holder struct {
 	Namespace, Pod, Container string
 }
 
-// Holders are the holders by resource name and device ID; those with claims by the name of
-// the DRA driver, which is no resource's, and that of the device in its pool. Those of one
-// device are in the kubelet's order, without duplicates. An init container that is not a sidecar is
-// missing, since the kubelet does not list it, though it may hold devices while it
-// runs.
+// Holders has the holders by resource name and device ID; holders by claim under the names
+// of DRA driver and device. Driver and resource names never coincide. The holders of one
+// device are in the kubelet's order, without duplicates. An init container that is not a
+// sidecar is missing: the kubelet does not list it, although it may hold devices.
 type Holders map[string]map[string][]Holder
 
 // Client queries one kubelet. It is safe for concurrent use.
@@ -78,20 +77,20 @@ type cached[T any] struct {
 	now  func() time.Time
 	call func(context.Context) (T, error)
 
-	mu      sync.Mutex
-	asked   time.Time // start of the call of the response; zero is never
-	answer  T
-	err     error
-	pending chan struct{} // closed when the running call has returned
+	mu       sync.Mutex
+	asked    time.Time // start of the latest call that returned; zero is never
+	response T
+	err      error
+	pending  chan struct{} // closed when the running call has returned
 }
 
 // get returns the response of a call at since or later.
-func (c *cached[T]) get(ctx context.Context, since time.Time) (answer T, asked time.Time, err error) {
+func (c *cached[T]) get(ctx context.Context, since time.Time) (response T, asked time.Time, err error) {
 	for {
 		c.mu.Lock()
 		if !c.asked.IsZero() && !c.asked.Before(since) {
 			defer c.mu.Unlock()
-			return c.answer, c.asked, c.err
+			return c.response, c.asked, c.err
 		}
 		if c.pending == nil {
 			c.pending = make(chan struct{})
@@ -102,7 +101,7 @@ func (c *cached[T]) get(ctx context.Context, since time.Time) (answer T, asked t
 		select {
 		case <-pending:
 		case <-ctx.Done():
-			return answer, asked, errNoAnswer
+			return response, asked, errNoAnswer
 		}
 	}
 }
@@ -112,41 +111,42 @@ func (c *cached[T]) refresh() {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	asked := c.now()
-	answer, err := c.call(ctx)
+	response, err := c.call(ctx)
 	if err != nil {
 		err = fmt.Errorf("the kubelet's PodResources API is unavailable: %w", err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.asked, c.answer, c.err = asked, answer, err
+	c.asked, c.response, c.err = asked, response, err
 	close(c.pending)
 	c.pending = nil
 }
 
 // list returns the holders of every device.
 func (c *Client) list(ctx context.Context) (Holders, error) {
-	held := Holders{}
-	err := c.call(ctx, "List", func(ctx context.Context, api podresourcesv1.PodResourcesListerClient) error {
-		resp, err := api.List(ctx, &podresourcesv1.ListPodResourcesRequest{})
-		for _, pod := range resp.GetPodResources() {
-			for _, container := range pod.GetContainers() {
-				h := Holder{pod.GetNamespace(), pod.GetName(), container.GetName()}
-				for _, d := range container.GetDevices() {
-					for _, id := range d.GetDeviceIds() {
-						held.add(d.GetResourceName(), id, h)
-					}
-				}
-				for _, claim := range container.GetDynamicResources() {
-					for _, d := range claim.GetClaimResources() {
-						held.add(d.GetDriverName(), d.GetDeviceName(), h)
-					}
-				}
-			}
-		}
+	var resp *podresourcesv1.ListPodResourcesResponse
+	err := c.call(ctx, "List", func(api podresourcesv1.PodResourcesListerClient) (err error) {
+		resp, err = api.List(ctx, &podresourcesv1.ListPodResourcesRequest{})
 		return err
 	})
 	if err != nil {
 		return nil, err
+	}
+	held := Holders{}
+	for _, pod := range resp.GetPodResources() {
+		for _, container := range pod.GetContainers() {
+			h := Holder{pod.GetNamespace(), pod.GetName(), container.GetName()}
+			for _, d := range container.GetDevices() {
+				for _, id := range d.GetDeviceIds() {
+					held.add(d.GetResourceName(), id, h)
+				}
+			}
+			for _, claim := range container.GetDynamicResources() {
+				for _, d := range claim.GetClaimResources() {
+					held.add(d.GetDriverName(), d.GetDeviceName(), h)
+				}
+			}
+		}
 	}
 	return held, nil
 }
@@ -164,8 +164,8 @@ func (held Holders) add(name, id string, h Holder) {
 	}
 }
 
-// Started is when the kubelet made its socket, which it does at its start; zero without
-// one.
+// Started returns when the kubelet made its socket, which is at its start; zero without a
+// socket.
 func (c *Client) Started() time.Time {
 	var stat unix.Stat_t
 	if unix.Stat(c.path, &stat) != nil {
@@ -176,16 +176,17 @@ func (c *Client) Started() time.Time {
 
 // listAllocatable returns the allocatable IDs of every resource.
 func (c *Client) listAllocatable(ctx context.Context) (map[string][]string, error) {
-	allocatable := map[string][]string{}
-	err := c.call(ctx, "GetAllocatableResources", func(ctx context.Context, api podresourcesv1.PodResourcesListerClient) error {
-		resp, err := api.GetAllocatableResources(ctx, &podresourcesv1.AllocatableResourcesRequest{})
-		for _, d := range resp.GetDevices() {
-			allocatable[d.GetResourceName()] = append(allocatable[d.GetResourceName()], d.GetDeviceIds()...)
-		}
+	var resp *podresourcesv1.AllocatableResourcesResponse
+	err := c.call(ctx, "GetAllocatableResources", func(api podresourcesv1.PodResourcesListerClient) (err error) {
+		resp, err = api.GetAllocatableResources(ctx, &podresourcesv1.AllocatableResourcesRequest{})
 		return err
 	})
 	if err != nil {
 		return nil, err
+	}
+	allocatable := map[string][]string{}
+	for _, d := range resp.GetDevices() {
+		allocatable[d.GetResourceName()] = append(allocatable[d.GetResourceName()], d.GetDeviceIds()...)
 	}
 	for name, ids := range allocatable {
 		slices.Sort(ids)
@@ -195,7 +196,7 @@ func (c *Client) listAllocatable(ctx context.Context) (map[string][]string, erro
 }
 
 // call connects, makes one call and disconnects.
-func (c *Client) call(ctx context.Context, name string, f func(context.Context, podresourcesv1.PodResourcesListerClient) error) error {
+func (c *Client) call(ctx context.Context, name string, f func(podresourcesv1.PodResourcesListerClient) error) error {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", c.path)
 	if err != nil {
@@ -207,7 +208,7 @@ func (c *Client) call(ctx context.Context, name string, f func(context.Context, 
 		return err
 	}
 	defer client.Close()
-	if err = f(ctx, podresourcesv1.NewPodResourcesListerClient(client)); err != nil {
+	if err = f(podresourcesv1.NewPodResourcesListerClient(client)); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil

@@ -163,8 +163,8 @@ func TestAllocatable(t *testing.T) {
 	}
 }
 
-// Longer than gRPC's default of 4 MiB, and shorter than the limit of the kubelet's own
-// clients.
+// The response is longer than gRPC's default limit of 4 MiB, and shorter than that of the
+// kubelet's own clients.
 func TestLongAnswer(t *testing.T) {
 	t.Parallel()
 	f := &fakeLister{}
