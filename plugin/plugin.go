@@ -147,7 +147,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 			tried = kubelet.Generation
 			backoff.reset()
 		}
-		r := p.register(ctx, last)
+		r := p.keepRegistered(ctx, last)
 		if ctx.Err() != nil {
 			break
 		}

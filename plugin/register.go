@@ -52,13 +52,13 @@ type registration struct {
 	lived     time.Duration
 }
 
-// register connects to the kubelet, serves on a fresh socket, registers it and
+// keepRegistered connects to the kubelet, serves on a fresh socket, registers it and
 // returns when that registration has ended: the server is down, its streams have
 // ended and its socket is removed.
 //
 // The connection comes first: a kubelet that starts removes all sockets before
 // it makes its own, so a socket made after the connection is safe from it.
-func (p *Plugin) register(ctx context.Context, last registration) (r registration) {
+func (p *Plugin) keepRegistered(ctx context.Context, last registration) (r registration) {
 	began := time.Now()
 	conn, err := p.Watch.connect(ctx)
 	if err != nil {
@@ -84,29 +84,24 @@ func (p *Plugin) register(ctx context.Context, last registration) (r registratio
 	defer s.stop()
 
 	registering, cancel := context.WithTimeout(ctx, registerWithin)
-	call := &registerCall{answered: make(chan struct{})}
+	answered := make(chan error, 1) // closed after the answer
 	go func() {
-		defer close(call.answered)
-		defer cancel() // no timer fires in a registration that lives
-		call.err = conn.register(registering, p.Resource, socket.name)
+		defer close(answered)
+		err := conn.register(registering, p.Resource, socket.name)
 		p.Watch.release(conn)
+		cancel() // no timer fires in a registration that lives
+		answered <- err
 	}()
-	r.ended, r.err = p.follow(ctx, s, own, r.generation, call, func() { p.registered(cause, time.Since(began)) })
+	r.ended, r.err = p.follow(ctx, s, own, r.generation, answered, func() { p.registered(cause, time.Since(began)) })
 	select {
-	case <-call.answered:
+	case <-answered:
 	default:
 		r.abandoned = true
 		cancel()
-		<-call.answered
+		<-answered
 	}
 	r.lived = time.Since(began)
 	return r
-}
-
-// registerCall is a running Register call.
-type registerCall struct {
-	answered chan struct{} // closed with the answer
-	err      error
 }
 
 // newerInstance is an instance of this program that registered the resource later. When it
@@ -129,15 +124,14 @@ func (n *newerInstance) update(exists bool, reclaim time.Duration) {
 }
 
 // follow returns why a registration with a generation of the kubelet ended, or the error
-// of the Register call. It calls registered when the kubelet has accepted the resource and
-// has its first list.
-func (p *Plugin) follow(ctx context.Context, s *server, own *ownSocket, generation uint64, call *registerCall, registered func()) (ended Cause, err error) {
+// with which the Register call was answered. It calls registered when the kubelet has
+// accepted the resource and has its first list.
+func (p *Plugin) follow(ctx context.Context, s *server, own *ownSocket, generation uint64, answered <-chan error, registered func()) (ended Cause, err error) {
 	var (
-		answered = call.answered  // nil once the kubelet accepted the resource
-		listed   = s.listed       // nil once it has the first list
-		timeout  <-chan time.Time // no list yet although the resource was accepted
-		hungUp   <-chan struct{}  // the kubelet disconnected before the first list
-		newer    newerInstance
+		listed  = s.listed       // nil once the kubelet has the first list
+		timeout <-chan time.Time // no list yet although the resource was accepted
+		hungUp  <-chan struct{}  // the kubelet disconnected before the first list
+		newer   newerInstance
 	)
 	for {
 		kubelet, changed := p.Watch.Kubelet()
@@ -147,11 +141,11 @@ func (p *Plugin) follow(ctx context.Context, s *server, own *ownSocket, generati
 		select {
 		case <-ctx.Done():
 			return "", nil
-		case <-answered:
-			if call.err != nil {
-				return "", call.err
+		case err := <-answered:
+			if err != nil {
+				return "", err
 			}
-			answered = nil
+			answered = nil // accepted
 			if listed == nil {
 				registered()
 				continue
