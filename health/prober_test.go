@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bench is a Prober with a fake host.
-type bench struct {
+// proberTest is a Prober with a fake host.
+type proberTest struct {
 	*Prober
 	t     *testing.T
 	start time.Time
@@ -27,80 +27,80 @@ type bench struct {
 	hangs  map[string]chan struct{} // closed when the open returns
 }
 
-// newBench runs a Prober in a synctest bubble until the test ends.
-func newBench(t *testing.T) *bench {
-	b := &bench{
+// newProberTest runs a Prober in a synctest bubble until the test ends.
+func newProberTest(t *testing.T) *proberTest {
+	p := &proberTest{
 		Prober: New(below("")), t: t, start: time.Now(),
 		opened: map[string][]time.Duration{}, fails: map[string]error{}, hangs: map[string]chan struct{}{},
 	}
-	b.host.open = b.open
+	p.host.open = p.open
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- b.Run(ctx) }()
-	b.stop = sync.OnceFunc(func() {
+	go func() { ended <- p.Run(ctx) }()
+	p.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("Run: %v", err)
 		}
 	})
-	t.Cleanup(b.stop)
-	return b
+	t.Cleanup(p.stop)
+	return p
 }
 
-func (b *bench) open(path string) error {
-	b.mu.Lock()
-	b.opened[path] = append(b.opened[path], time.Since(b.start))
-	err, hang := b.fails[path], b.hangs[path]
-	b.mu.Unlock()
+func (p *proberTest) open(path string) error {
+	p.mu.Lock()
+	p.opened[path] = append(p.opened[path], time.Since(p.start))
+	err, hang := p.fails[path], p.hangs[path]
+	p.mu.Unlock()
 	if hang != nil {
 		<-hang
 	}
 	return err
 }
 
-func (b *bench) fail(path string, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.fails[path] = err
+func (p *proberTest) fail(path string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fails[path] = err
 }
 
 // hang makes opening a node wait until the returned function is called.
-func (b *bench) hang(path string) (release func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (p *proberTest) hang(path string) (release func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	hang := make(chan struct{})
-	b.hangs[path] = hang
+	p.hangs[path] = hang
 	return func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		delete(b.hangs, path)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.hangs, path)
 		close(hang)
 	}
 }
 
-func (b *bench) times(path string) []time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.Clone(b.opened[path])
+func (p *proberTest) times(path string) []time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.opened[path])
 }
 
-// after advances the time until all goroutines are blocked.
-func (b *bench) after(d time.Duration) {
+// advance advances the time, and waits until all goroutines are blocked.
+func (p *proberTest) advance(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-func (b *bench) want(reasons map[string]string) {
-	b.t.Helper()
-	if got := b.Results(); !maps.Equal(got, reasons) {
-		b.t.Errorf("%v after the start: results %q, want %q", time.Since(b.start), got, reasons)
+func (p *proberTest) want(reasons map[string]string) {
+	p.t.Helper()
+	if got := p.Results(); !maps.Equal(got, reasons) {
+		p.t.Errorf("%v after the start: results %q, want %q", time.Since(p.start), got, reasons)
 	}
 }
 
 // changed reports whether a change was signalled since the last call.
-func (b *bench) changed() bool {
+func (p *proberTest) changed() bool {
 	select {
-	case <-b.Changes():
+	case <-p.Changes():
 		return true
 	default:
 		return false
@@ -116,25 +116,25 @@ const s = time.Second
 func TestNewDeviceIsCheckedAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		b.fail("/dev/b", unix.EIO)
-		b.Set(map[string]Check{"a": opens(30*s, "/dev/a"), "b": opens(30*s, "/dev/b")})
-		b.want(map[string]string{"a": ReasonPending, "b": ReasonPending})
-		b.after(0)
-		b.want(map[string]string{"a": "", "b": "open /dev/b: input/output error"})
-		if !b.changed() {
+		p := newProberTest(t)
+		p.fail("/dev/b", unix.EIO)
+		p.Set(map[string]Check{"a": opens(30*s, "/dev/a"), "b": opens(30*s, "/dev/b")})
+		p.want(map[string]string{"a": ReasonPending, "b": ReasonPending})
+		p.advance(0)
+		p.want(map[string]string{"a": "", "b": "open /dev/b: input/output error"})
+		if !p.changed() {
 			t.Error("no change was signalled")
 		}
-		b.Set(map[string]Check{"a": opens(30*s, "/dev/a"), "b": opens(30*s, "/dev/b")})
-		b.after(0)
-		if got := b.times("/dev/a"); len(got) != 1 {
+		p.Set(map[string]Check{"a": opens(30*s, "/dev/a"), "b": opens(30*s, "/dev/b")})
+		p.advance(0)
+		if got := p.times("/dev/a"); len(got) != 1 {
 			t.Errorf("an unchanged device was checked again: %v", got)
 		}
-		if b.changed() {
+		if p.changed() {
 			t.Error("a change was signalled though nothing changed")
 		}
-		b.Set(map[string]Check{"a": opens(30*s, "/dev/a")})
-		b.want(map[string]string{"a": ""})
+		p.Set(map[string]Check{"a": opens(30*s, "/dev/a")})
+		p.want(map[string]string{"a": ""})
 	})
 }
 
@@ -142,28 +142,28 @@ func TestNewDeviceIsCheckedAtOnce(t *testing.T) {
 func TestMovedDeviceIsPending(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		b.Set(map[string]Check{"a": opens(30*s, "/dev/a0")})
-		b.after(0)
-		b.Set(map[string]Check{"a": opens(30*s, "/dev/a1")})
-		b.want(map[string]string{"a": ReasonPending})
-		b.after(0)
-		b.want(map[string]string{"a": ""})
-		b.Set(map[string]Check{"a": opens(60*s, "/dev/a1")})
-		b.want(map[string]string{"a": ""})
+		p := newProberTest(t)
+		p.Set(map[string]Check{"a": opens(30*s, "/dev/a0")})
+		p.advance(0)
+		p.Set(map[string]Check{"a": opens(30*s, "/dev/a1")})
+		p.want(map[string]string{"a": ReasonPending})
+		p.advance(0)
+		p.want(map[string]string{"a": ""})
+		p.Set(map[string]Check{"a": opens(60*s, "/dev/a1")})
+		p.want(map[string]string{"a": ""})
 	})
 }
 
 func TestResultsAreImmutable(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		b.Set(map[string]Check{"a": opens(30*s, "/dev/a")})
-		first := b.Results()
-		b.after(0)
-		b.Set(nil)
-		if len(first) != 1 || first["a"] != ReasonPending || len(b.Results()) != 0 {
-			t.Errorf("results are %q, and those from before %q", b.Results(), first)
+		p := newProberTest(t)
+		p.Set(map[string]Check{"a": opens(30*s, "/dev/a")})
+		first := p.Results()
+		p.advance(0)
+		p.Set(nil)
+		if len(first) != 1 || first["a"] != ReasonPending || len(p.Results()) != 0 {
+			t.Errorf("results are %q, and those from before %q", p.Results(), first)
 		}
 	})
 }
@@ -171,17 +171,17 @@ func TestResultsAreImmutable(t *testing.T) {
 func TestChecksFollowTheirInterval(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		b.after(7 * s)
-		b.Set(map[string]Check{"a": opens(30*s, "/dev/a"), "b": opens(60*s, "/dev/b")})
-		b.after(160 * s)
+		p := newProberTest(t)
+		p.advance(7 * s)
+		p.Set(map[string]Check{"a": opens(30*s, "/dev/a"), "b": opens(60*s, "/dev/b")})
+		p.advance(160 * s)
 		// The second check follows the first by half an interval or more, and
 		// both intervals coincide.
 		for path, want := range map[string][]time.Duration{
 			"/dev/a": {7 * s, 30 * s, 60 * s, 90 * s, 120 * s, 150 * s},
 			"/dev/b": {7 * s, 60 * s, 120 * s},
 		} {
-			if got := b.times(path); !slices.Equal(got, want) {
+			if got := p.times(path); !slices.Equal(got, want) {
 				t.Errorf("%s was opened at %v, want %v", path, got, want)
 			}
 		}
@@ -192,25 +192,25 @@ func TestChecksFollowTheirInterval(t *testing.T) {
 func TestDeviceRecovers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		b.Set(map[string]Check{"a": opens(20*s, "/dev/a")})
-		b.after(10 * s)
-		b.changed()
-		b.fail("/dev/a", unix.ENODEV)
-		b.after(10 * s)
-		b.want(map[string]string{"a": "open /dev/a: no such device"})
-		if !b.changed() {
+		p := newProberTest(t)
+		p.Set(map[string]Check{"a": opens(20*s, "/dev/a")})
+		p.advance(10 * s)
+		p.changed()
+		p.fail("/dev/a", unix.ENODEV)
+		p.advance(10 * s)
+		p.want(map[string]string{"a": "open /dev/a: no such device"})
+		if !p.changed() {
 			t.Error("the failure was not signalled")
 		}
-		b.after(69 * s)
-		if b.changed() {
+		p.advance(69 * s)
+		if p.changed() {
 			t.Error("a change was signalled though the reason is the same")
 		}
-		b.fail("/dev/a", nil)
-		b.after(s + 20*s)
-		b.want(map[string]string{"a": ""})
+		p.fail("/dev/a", nil)
+		p.advance(s + 20*s)
+		p.want(map[string]string{"a": ""})
 		want := []time.Duration{0, 20 * s, 21 * s, 23 * s, 27 * s, 35 * s, 60 * s, 80 * s, 100 * s}
-		if got := b.times("/dev/a"); !slices.Equal(got, want) {
+		if got := p.times("/dev/a"); !slices.Equal(got, want) {
 			t.Errorf("opened at %v, want %v", got, want)
 		}
 	})
@@ -220,11 +220,11 @@ func TestDeviceRecovers(t *testing.T) {
 func TestBusyPasses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		b.fail("/dev/a", fmt.Errorf("open: %w", unix.EBUSY))
-		b.Set(map[string]Check{"a": opens(30*s, "/dev/a")})
-		b.after(0)
-		b.want(map[string]string{"a": ""})
+		p := newProberTest(t)
+		p.fail("/dev/a", fmt.Errorf("open: %w", unix.EBUSY))
+		p.Set(map[string]Check{"a": opens(30*s, "/dev/a")})
+		p.advance(0)
+		p.want(map[string]string{"a": ""})
 	})
 }
 
@@ -232,26 +232,26 @@ func TestBusyPasses(t *testing.T) {
 func TestHungCheck(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		release := b.hang("/dev/a")
-		b.Set(map[string]Check{"a": opens(10*s, "/dev/a"), "b": opens(10*s, "/dev/b")})
-		b.after(timeout - 1)
-		b.want(map[string]string{"a": ReasonPending, "b": ""})
-		b.after(1)
-		b.want(map[string]string{"a": "open /dev/a: does not answer", "b": ""})
-		b.after(95 * s)
-		b.want(map[string]string{"a": "open /dev/a: does not answer", "b": ""})
-		if got := b.times("/dev/a"); len(got) != 1 {
+		p := newProberTest(t)
+		release := p.hang("/dev/a")
+		p.Set(map[string]Check{"a": opens(10*s, "/dev/a"), "b": opens(10*s, "/dev/b")})
+		p.advance(timeout - 1)
+		p.want(map[string]string{"a": ReasonPending, "b": ""})
+		p.advance(1)
+		p.want(map[string]string{"a": "open /dev/a: does not answer", "b": ""})
+		p.advance(95 * s)
+		p.want(map[string]string{"a": "open /dev/a: does not answer", "b": ""})
+		if got := p.times("/dev/a"); len(got) != 1 {
 			t.Errorf("started again while it hung: %v", got)
 		}
-		if got := b.times("/dev/b"); len(got) != 11 {
+		if got := p.times("/dev/b"); len(got) != 11 {
 			t.Errorf("the other was opened at %v, want 11 times", got)
 		}
 		release()
-		b.after(0)
-		b.want(map[string]string{"a": "", "b": ""})
-		b.after(10 * s)
-		if got := b.times("/dev/a"); len(got) != 2 {
+		p.advance(0)
+		p.want(map[string]string{"a": "", "b": ""})
+		p.advance(10 * s)
+		if got := p.times("/dev/a"); len(got) != 2 {
 			t.Errorf("opened at %v, want once more", got)
 		}
 	})
@@ -262,41 +262,41 @@ func TestHungCheck(t *testing.T) {
 func TestReplugDuringHungCheck(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		release := b.hang("/dev/a0")
-		b.fail("/dev/a0", unix.EIO)
-		b.Set(map[string]Check{"a": opens(10*s, "/dev/a0")})
+		p := newProberTest(t)
+		release := p.hang("/dev/a0")
+		p.fail("/dev/a0", unix.EIO)
+		p.Set(map[string]Check{"a": opens(10*s, "/dev/a0")})
 		for range 3 {
-			b.after(s)
-			b.Set(nil)
-			b.want(map[string]string{})
-			b.Set(map[string]Check{"a": opens(10*s, "/dev/a1")})
-			b.want(map[string]string{"a": ReasonPending})
+			p.advance(s)
+			p.Set(nil)
+			p.want(map[string]string{})
+			p.Set(map[string]Check{"a": opens(10*s, "/dev/a1")})
+			p.want(map[string]string{"a": ReasonPending})
 		}
-		b.after(2 * s)
-		b.want(map[string]string{"a": "open /dev/a0: does not answer"})
-		b.after(60 * s)
-		if a0, a1 := b.times("/dev/a0"), b.times("/dev/a1"); len(a0) != 1 || len(a1) != 0 {
+		p.advance(2 * s)
+		p.want(map[string]string{"a": "open /dev/a0: does not answer"})
+		p.advance(60 * s)
+		if a0, a1 := p.times("/dev/a0"), p.times("/dev/a1"); len(a0) != 1 || len(a1) != 0 {
 			t.Errorf("opened at %v and %v, want once and never", a0, a1)
 		}
 		release()
-		b.after(0)
-		b.want(map[string]string{"a": ""})
+		p.advance(0)
+		p.want(map[string]string{"a": ""})
 	})
 }
 
 func TestNoTimerWithoutChecks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		b.Set(map[string]Check{"a": opens(5*s, "/dev/a")})
-		b.after(s)
-		b.Set(nil)
-		b.after(time.Hour)
-		if next := b.round(t.Context()); !next.IsZero() {
+		p := newProberTest(t)
+		p.Set(map[string]Check{"a": opens(5*s, "/dev/a")})
+		p.advance(s)
+		p.Set(nil)
+		p.advance(time.Hour)
+		if next := p.round(t.Context()); !next.IsZero() {
 			t.Errorf("next round at %v", next)
 		}
-		if got := b.times("/dev/a"); len(got) != 1 {
+		if got := p.times("/dev/a"); len(got) != 1 {
 			t.Errorf("opened at %v after the device had gone", got)
 		}
 	})
@@ -305,14 +305,14 @@ func TestNoTimerWithoutChecks(t *testing.T) {
 func TestRunEndsDuringHungCheck(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		release := b.hang("/dev/a")
-		b.Set(map[string]Check{"a": opens(10*s, "/dev/a")})
-		b.after(s)
-		b.stop()
+		p := newProberTest(t)
+		release := p.hang("/dev/a")
+		p.Set(map[string]Check{"a": opens(10*s, "/dev/a")})
+		p.advance(s)
+		p.stop()
 		release()
-		b.after(0)
-		b.want(map[string]string{"a": ReasonPending})
+		p.advance(0)
+		p.want(map[string]string{"a": ReasonPending})
 	})
 }
 

@@ -121,7 +121,7 @@ func TestAllocateErrors(t *testing.T) {
 	}
 }
 
-func TestAllocateNeverWaits(t *testing.T) {
+func TestAllocateTimesOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		stuck := make(chan struct{})
@@ -170,11 +170,11 @@ func TestGetPreferredAllocation(t *testing.T) {
 		want   []string
 		logged bool
 	}{
-		"chosen":      {answer: func() []string { return []string{"c", "a"} }, want: []string{"c", "a"}},
-		"fewer":       {answer: func() []string { return []string{"c"} }, want: []string{"c"}},
-		"with must":   {answer: func() []string { return []string{"c", "a"} }, must: []string{"a"}, want: []string{"c", "a"}},
-		"none":        {answer: func() []string { return nil }},
-		"with a fall": {answer: func() []string { panic("oops") }, logged: true},
+		"chosen":    {answer: func() []string { return []string{"c", "a"} }, want: []string{"c", "a"}},
+		"fewer":     {answer: func() []string { return []string{"c"} }, want: []string{"c"}},
+		"with must": {answer: func() []string { return []string{"c", "a"} }, must: []string{"a"}, want: []string{"c", "a"}},
+		"none":      {answer: func() []string { return nil }},
+		"panic":     {answer: func() []string { panic("oops") }, logged: true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
