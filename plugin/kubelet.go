@@ -6,17 +6,12 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
-
-	"github.com/generic-dp/generic-dp/internal/dialed"
 	"github.com/generic-dp/generic-dp/internal/watch"
 )
 
@@ -182,14 +177,12 @@ func (w *KubeletWatch) checkPlugin(name, resource string, id fileID, present boo
 	} else {
 		delete(w.sockets, name)
 	}
-	for _, o := range w.own {
-		switch {
-		case name == o.socket.name:
-			if !present || id != o.socket.id {
-				close(o.gone)
-				delete(w.own, name)
-			}
-		case resource == o.socket.resource():
+	if o := w.own[name]; o != nil && (!present || id != o.socket.id) {
+		close(o.gone)
+		delete(w.own, name)
+	}
+	for other, o := range w.own {
+		if other != name && o.socket.resource() == resource {
 			select {
 			case o.others <- struct{}{}:
 			default:
@@ -266,68 +259,4 @@ func (w *KubeletWatch) hasNewer(o *ownSocket) bool {
 		}
 	}
 	return false
-}
-
-// kubeletConn is a connection to the kubelet, shared by all plugins that are
-// registering.
-type kubeletConn struct {
-	client     *grpc.ClientConn
-	conn       net.Conn
-	generation uint64
-	users      int         // guarded by KubeletWatch.connMu
-	closed     atomic.Bool // by either side
-}
-
-// connect returns the connection to the kubelet, for use until release.
-func (w *KubeletWatch) connect(ctx context.Context) (*kubeletConn, error) {
-	w.connMu.Lock()
-	defer w.connMu.Unlock()
-	w.check(kubeletSocket)
-	if kubelet, _ := w.Kubelet(); w.conn == nil || w.conn.closed.Load() || w.conn.generation != kubelet.Generation {
-		var d net.Dialer
-		conn, err := d.DialContext(ctx, "unix", w.socket)
-		if err != nil {
-			return nil, err
-		}
-		w.check(kubeletSocket) // the event for a new one may still be on its way
-		kubelet, _ = w.Kubelet()
-		c := &kubeletConn{conn: conn, generation: kubelet.Generation}
-		c.client, err = dialed.Client(&openConn{conn, func() { c.closed.Store(true) }},
-			grpc.WithReadBufferSize(readBuffer), grpc.WithWriteBufferSize(writeBuffer))
-		if err != nil {
-			_ = conn.Close()
-			return nil, err
-		}
-		w.conn = c
-	}
-	w.conn.users++
-	return w.conn, nil
-}
-
-// release closes a connection after its last use.
-func (w *KubeletWatch) release(c *kubeletConn) {
-	w.connMu.Lock()
-	defer w.connMu.Unlock()
-	if c.users--; c.users > 0 {
-		return
-	}
-	if w.conn == c {
-		w.conn = nil
-	}
-	_ = c.client.Close()
-	_ = c.conn.Close()
-}
-
-// connectAhead connects to the kubelet while the host is scanned, and holds the connection
-// for a second, for the first registrations.
-func (w *KubeletWatch) connectAhead(ctx context.Context) {
-	conn, err := w.connect(ctx)
-	if err != nil {
-		return // no kubelet yet
-	}
-	defer w.release(conn)
-	conn.client.Connect()
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	<-ctx.Done()
 }

@@ -2,14 +2,9 @@ package plugin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
-
-	"google.golang.org/grpc/status"
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
 // Cause is why a resource was registered.
@@ -179,28 +174,6 @@ func (p *Plugin) follow(ctx context.Context, s *server, own *ownSocket, generati
 		case <-changed:
 		}
 	}
-}
-
-// register registers a resource that is served on the socket endpoint, a file name
-// in the kubelet's directory. The kubelet answers after it has connected to it.
-func (c *kubeletConn) register(ctx context.Context, resource, endpoint string) error {
-	_, err := v1beta1.NewRegistrationClient(c.client).Register(ctx, &v1beta1.RegisterRequest{
-		Version:      v1beta1.Version,
-		Endpoint:     endpoint,
-		ResourceName: resource,
-		Options:      pluginOptions(),
-	})
-	if err != nil {
-		// Every attempt has a fresh socket name, which would make each reason differ.
-		return errors.New("register: " + strings.ReplaceAll(status.Convert(err).Message(), endpoint, "gdp-*.sock"))
-	}
-	return nil
-}
-
-// pluginOptions are the same for every resource. PreStartContainer would keep
-// containers from restarting while this program is down.
-func pluginOptions() *v1beta1.DevicePluginOptions {
-	return &v1beta1.DevicePluginOptions{GetPreferredAllocationAvailable: true}
 }
 
 const (
