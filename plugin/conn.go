@@ -32,24 +32,32 @@ func (w *KubeletWatch) connect(ctx context.Context) (*kubeletConn, error) {
 	defer w.connMu.Unlock()
 	w.check(kubeletSocket)
 	if kubelet, _ := w.Kubelet(); w.conn == nil || w.conn.closed.Load() || w.conn.generation != kubelet.Generation {
-		var d net.Dialer
-		conn, err := d.DialContext(ctx, "unix", w.socket)
+		c, err := w.dial(ctx)
 		if err != nil {
-			return nil, err
-		}
-		w.check(kubeletSocket) // the event for a new one may still be on its way
-		kubelet, _ = w.Kubelet()
-		c := &kubeletConn{conn: conn, generation: kubelet.Generation}
-		c.client, err = dialed.Client(&openConn{conn, func() { c.closed.Store(true) }},
-			grpc.WithReadBufferSize(readBuffer), grpc.WithWriteBufferSize(writeBuffer))
-		if err != nil {
-			_ = conn.Close()
 			return nil, err
 		}
 		w.conn = c
 	}
 	w.conn.users++
 	return w.conn, nil
+}
+
+func (w *KubeletWatch) dial(ctx context.Context) (*kubeletConn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", w.socket)
+	if err != nil {
+		return nil, err
+	}
+	w.check(kubeletSocket) // the event of a new socket may be pending
+	kubelet, _ := w.Kubelet()
+	c := &kubeletConn{conn: conn, generation: kubelet.Generation}
+	c.client, err = dialed.Client(&openConn{conn, func() { c.closed.Store(true) }},
+		grpc.WithReadBufferSize(readBuffer), grpc.WithWriteBufferSize(writeBuffer))
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return c, nil
 }
 
 // release closes a connection after its last use.

@@ -83,7 +83,7 @@ func healthy(ids ...string) []device.Listed {
 
 func unhealthy(id, reason string) device.Listed { return device.Listed{ID: id, Reason: reason} }
 
-// records is a slog handler that keeps what was logged.
+// records is a slog handler that keeps the records.
 type records struct {
 	mu   sync.Mutex
 	list []slog.Record

@@ -40,7 +40,7 @@ type Source interface {
 	// Blocks reports whether Allocate may block for these devices and needs a
 	// timeout.
 	Blocks(ids []string) bool
-	// Prefer chooses size of the available ids, those of must among them; none
+	// Prefer chooses size of the available ids, including must; an empty result
 	// leaves the choice to the kubelet.
 	Prefer(available, must []string, size int) []string
 }

@@ -90,8 +90,8 @@ func (p *Plugin) serve(listener net.Listener) *server {
 // the server has ended. GracefulStop would wait for streams for ever.
 //
 // At the end of a stream the kubelet closes the connection and forgets the client.
-// Kubelets up to 1.36 confuse a plugin that registers before that with the one whose
-// stream ended, and drop it silently: they get time to disconnect.
+// Kubelets up to 1.36 silently drop a plugin of the same resource that registers before
+// that, so they get time to disconnect.
 func (s *server) stop() {
 	close(s.quit)
 	select {

@@ -24,14 +24,14 @@ type Kubelet struct {
 	podresourcesv1.UnimplementedPodResourcesListerServer
 	dir     string
 	server  *grpc.Server
-	streams sync.WaitGroup
+	running sync.WaitGroup // the server and the streams
 
 	mu        sync.Mutex
 	changed   chan struct{}
 	resources map[string]resource
 }
 
-// resource is a plugin and the latest list that it sent.
+// resource is a plugin and its latest list.
 type resource struct {
 	plugin *grpc.ClientConn
 	list   *v1beta1.ListAndWatchResponse // nil before the first list
@@ -55,7 +55,7 @@ func Start(dir, podResources string) (*Kubelet, error) {
 			k.Stop()
 			return nil, err
 		}
-		k.streams.Go(func() { _ = k.server.Serve(listener) })
+		k.running.Go(func() { _ = k.server.Serve(listener) })
 	}
 	return k, nil
 }
@@ -68,7 +68,7 @@ func (k *Kubelet) Stop() {
 		_ = r.plugin.Close()
 	}
 	k.mu.Unlock()
-	k.streams.Wait()
+	k.running.Wait()
 }
 
 // Register connects to a plugin and follows its list until the stream ends.
@@ -78,7 +78,7 @@ func (k *Kubelet) Register(_ context.Context, req *v1beta1.RegisterRequest) (*v1
 		return nil, err
 	}
 	k.set(req.GetResourceName(), resource{plugin: conn})
-	k.streams.Go(func() {
+	k.running.Go(func() {
 		defer conn.Close()
 		stream, err := v1beta1.NewDevicePluginClient(conn).ListAndWatch(context.Background(), &v1beta1.Empty{})
 		for err == nil {
