@@ -32,7 +32,7 @@ const (
 	ScanFull     ScanReason = "all"      // the first scan, lost events, or the periodic resync
 	ScanRetry    ScanReason = "retry"    // a scan failed, or a read timed out
 	ScanAllocate ScanReason = "allocate" // an Allocate call needs the current state
-	ScanConfig   ScanReason = "config"   // a new configuration needs what was not scanned
+	ScanConfig   ScanReason = "config"   // a new configuration needs more to be scanned
 )
 
 // eventMetrics are the metrics that a call of Metrics updates, unlike the gauges of a

@@ -37,8 +37,8 @@ type Config struct {
 	Loaded time.Time `json:"loaded"`
 	// Generation counts the configurations served since the start, from 1.
 	Generation int `json:"generation"`
-	// Broken is why the last good configuration is served and not the one on disk,
-	// nil otherwise. Problems are its lines.
+	// Broken is the error of the configuration on disk, nil if that one is served.
+	// Problems has its lines.
 	Broken   error    `json:"-"`
 	Problems []string `json:"problems"`
 }
@@ -60,8 +60,8 @@ type Resource struct {
 	Name string `json:"name"`
 	// API is "device-plugin" or "dra".
 	API string `json:"api"`
-	// Registered: the kubelet accepted the resource and its ListAndWatch stream is
-	// open, or the DRA driver; otherwise Reason says why not. Always false without a kubelet.
+	// Registered: the kubelet accepted the DRA driver, or the resource, and keeps its
+	// ListAndWatch stream open. Reason is why not. Always false without a kubelet.
 	Registered bool     `json:"registered"`
 	Reason     string   `json:"reason"`
 	Retired    bool     `json:"retired"`    // no longer configured
@@ -79,7 +79,7 @@ func (r Resource) Title() string {
 	return r.Name
 }
 
-// Slots are the slots of a resource: what the kubelet counts.
+// Slots counts the slots of a resource, which are devices to the kubelet.
 type Slots struct {
 	Healthy   int `json:"healthy"`
 	Unhealthy int `json:"unhealthy"`

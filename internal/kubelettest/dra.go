@@ -41,7 +41,7 @@ type driver struct {
 	health map[string]*health.DeviceHealth // the latest, by device
 }
 
-// formerVersions are the services of former kubelets, whose messages are those of v1.
+// formerVersions replaces services by those of former kubelets, with the same messages.
 var formerVersions = strings.NewReplacer("/v1.DRAResourceHealth/", "/v1alpha1.DRAResourceHealth/", ".dra.v1.DRAPlugin/", ".dra.v1beta1.DRAPlugin/")
 
 // formerDRA makes a client call the services of former kubelets.

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TempDir makes a directory that is removed after the test. Its path is shorter than
-// those of t.TempDir: a socket's has at most 107 bytes (unix(7)).
+// TempDir makes a directory that is removed after the test. Unlike t.TempDir's, its path
+// is short enough for sockets, whose paths have at most 107 bytes (unix(7)).
 func TempDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "gdp")
