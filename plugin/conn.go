@@ -44,7 +44,7 @@ func (w *KubeletWatch) connect(ctx context.Context) (*kubeletConn, error) {
 
 func (w *KubeletWatch) dial(ctx context.Context) (*kubeletConn, error) {
 	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", w.socket)
+	conn, err := d.DialContext(ctx, "unix", w.socketPath)
 	if err != nil {
 		return nil, err
 	}

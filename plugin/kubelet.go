@@ -29,8 +29,8 @@ type KubeletSocket struct {
 	// Generation counts the sockets seen so far: every start of the kubelet
 	// makes a new one. It is 0 before the first.
 	Generation uint64
-	// Since is when it was made, by the age of its file when it was first seen: later
-	// changes of the clock do not matter.
+	// Since is when the socket was made, computed from the age of its file when it was
+	// first seen: later changes of the clock do not matter.
 	Since time.Time
 }
 
@@ -39,17 +39,17 @@ type KubeletSocket struct {
 // since a user has few inotify instances (fs.inotify.max_user_instances, 128). The
 // directory may come and go.
 type KubeletWatch struct {
-	dir, socket string
-	log         *slog.Logger
-	Files       *watch.Watcher // of the directory; Run runs it
+	dir, socketPath string
+	log             *slog.Logger
+	Files           *watch.Watcher // of the directory; Run runs it
 
-	mu      sync.Mutex
-	kubelet KubeletSocket
-	id      fileID
-	changed chan struct{}
-	own     map[string]*ownSocket // by the socket's name
-	sockets map[string]bool       // names of all plugins' sockets, other instances' included
-	missing bool                  // the directory does not exist
+	mu            sync.Mutex
+	kubelet       KubeletSocket
+	kubeletID     fileID                // of its socket
+	changed       chan struct{}         // closed when kubelet changes
+	ownSockets    map[string]*ownSocket // by name
+	pluginSockets map[string]bool       // names, other instances' included
+	missing       bool                  // the directory does not exist
 
 	connMu sync.Mutex
 	conn   *kubeletConn // in use; nil is none
@@ -59,17 +59,17 @@ type KubeletWatch struct {
 func NewKubeletWatch(dir string, log *slog.Logger) *KubeletWatch {
 	dir = filepath.Clean(dir)
 	return &KubeletWatch{
-		dir:    dir,
-		socket: filepath.Join(dir, kubeletSocket),
-		log:    log,
+		dir:        dir,
+		socketPath: filepath.Join(dir, kubeletSocket),
+		log:        log,
 		Files: watch.New(watch.Options{
 			// The directory may be replaced by a link, and its parent moved.
 			Source: "kubelet directory", Events: watch.Names, Dirs: func() []string { return []string{dir, filepath.Dir(dir)} },
 			Resync: 2 * time.Minute, Poll: time.Second, Log: log,
 		}),
-		changed: make(chan struct{}),
-		own:     map[string]*ownSocket{},
-		sockets: map[string]bool{},
+		changed:       make(chan struct{}),
+		ownSockets:    map[string]*ownSocket{},
+		pluginSockets: map[string]bool{},
 	}
 }
 
@@ -84,10 +84,10 @@ func (w *KubeletWatch) Kubelet() (KubeletSocket, <-chan struct{}) {
 // Run follows the directory until ctx is cancelled, which is no error; it never
 // gives up.
 func (w *KubeletWatch) Run(ctx context.Context) error {
-	var files sync.WaitGroup
-	defer files.Wait()
-	files.Go(func() { _ = w.Files.Run(ctx) }) // always nil
-	files.Go(func() { w.connectAhead(ctx) })
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { _ = w.Files.Run(ctx) }) // always nil
+	running.Go(func() { w.connectAhead(ctx) })
 	for {
 		select {
 		case <-ctx.Done():
@@ -115,7 +115,7 @@ func (w *KubeletWatch) checkAll() {
 		names[e.Name()] = true
 	}
 	w.mu.Lock()
-	for name := range w.sockets {
+	for name := range w.pluginSockets {
 		names[name] = true // it may have been removed
 	}
 	w.mu.Unlock()
@@ -149,23 +149,23 @@ func (w *KubeletWatch) check(name string) {
 	id, present := identify(filepath.Join(w.dir, name))
 	if resource, ok := resourceOf(name); ok {
 		w.checkPlugin(name, resource, id, present)
-	} else if name == kubeletSocket && (present != w.kubelet.Present || present && id != w.id) {
+	} else if name == kubeletSocket && (present != w.kubelet.Present || present && id != w.kubeletID) {
 		w.checkKubelet(id, present)
 	}
 }
 
 func (w *KubeletWatch) checkKubelet(id fileID, present bool) {
 	if present {
-		w.id = id
+		w.kubeletID = id
 		now := time.Now()
 		age := max(0, now.Sub(id.made))
 		w.kubelet = KubeletSocket{Present: true, Generation: w.kubelet.Generation + 1, Since: now.Add(-age)}
 		if w.kubelet.Generation > 1 {
-			w.log.Info("kubelet restarted", "socket", w.socket)
+			w.log.Info("kubelet restarted", "socket", w.socketPath)
 		}
 	} else {
 		w.kubelet.Present = false
-		w.log.Info("kubelet socket removed", "socket", w.socket)
+		w.log.Info("kubelet socket removed", "socket", w.socketPath)
 	}
 	close(w.changed)
 	w.changed = make(chan struct{})
@@ -173,15 +173,15 @@ func (w *KubeletWatch) checkKubelet(id fileID, present bool) {
 
 func (w *KubeletWatch) checkPlugin(name, resource string, id fileID, present bool) {
 	if present {
-		w.sockets[name] = true
+		w.pluginSockets[name] = true
 	} else {
-		delete(w.sockets, name)
+		delete(w.pluginSockets, name)
 	}
-	if o := w.own[name]; o != nil && (!present || id != o.socket.id) {
+	if o := w.ownSockets[name]; o != nil && (!present || id != o.socket.id) {
 		close(o.gone)
-		delete(w.own, name)
+		delete(w.ownSockets, name)
 	}
-	for other, o := range w.own {
+	for other, o := range w.ownSockets {
 		if other != name && o.socket.resource() == resource {
 			select {
 			case o.others <- struct{}{}:
@@ -226,7 +226,7 @@ func (w *KubeletWatch) track(s *Socket) *ownSocket {
 	o := &ownSocket{socket: s, gone: make(chan struct{}), others: make(chan struct{}, 1)}
 	o.others <- struct{}{} // earlier events were missed
 	w.mu.Lock()
-	w.own[s.name] = o
+	w.ownSockets[s.name] = o
 	w.mu.Unlock()
 	w.check(s.name)
 	return o
@@ -235,7 +235,7 @@ func (w *KubeletWatch) track(s *Socket) *ownSocket {
 func (w *KubeletWatch) untrack(o *ownSocket) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.own, o.socket.name)
+	delete(w.ownSockets, o.socket.name)
 }
 
 // hasNewer reports whether another instance, as in a rolling update, lives and may have
@@ -243,7 +243,7 @@ func (w *KubeletWatch) untrack(o *ownSocket) {
 // sockets: an instance registers up to registerWithin later.
 func (w *KubeletWatch) hasNewer(o *ownSocket) bool {
 	w.mu.Lock()
-	names := slices.Collect(maps.Keys(w.sockets))
+	names := slices.Collect(maps.Keys(w.pluginSockets))
 	w.mu.Unlock()
 	for _, name := range names {
 		if resource, _ := resourceOf(name); resource != o.socket.resource() || name == o.socket.name {

@@ -34,7 +34,7 @@ func (n *node) waitNewer(last uint64) uint64 {
 	for {
 		k, changed := n.watch.Kubelet()
 		n.watch.mu.Lock()
-		id := n.watch.id
+		id := n.watch.kubeletID
 		n.watch.mu.Unlock()
 		if k.Present && k.Generation > last && id == want {
 			return k.Generation
@@ -150,7 +150,7 @@ func TestWatchOfOwnSockets(t *testing.T) {
 	o = n.watch.track(s)
 	<-o.gone
 	n.watch.untrack(o)
-	if len(n.watch.own) != 0 {
-		t.Errorf("still tracked: %v", n.watch.own)
+	if len(n.watch.ownSockets) != 0 {
+		t.Errorf("still tracked: %v", n.watch.ownSockets)
 	}
 }

@@ -40,9 +40,6 @@ func TestRandomFailures(t *testing.T) {
 			switch random.IntN(8) {
 			case 0:
 				n.must(n.Restart())
-			case 5:
-				n.Stop()
-				n.must(n.Start())
 			case 1:
 				n.CutStream(gpu)
 			case 2:
@@ -57,6 +54,9 @@ func TestRandomFailures(t *testing.T) {
 				n.must(n.Start())
 			case 4:
 				n.waitRegistered(p, true)
+			case 5:
+				n.Stop()
+				n.must(n.Start())
 			default:
 				list = append(list[:len(list):len(list)], healthy(fmt.Sprintf("d%d", i))...)
 				source.set(list...)
@@ -77,7 +77,7 @@ func TestRandomFailures(t *testing.T) {
 	})
 }
 
-// resources are the goroutines and files that the process has.
+// resources counts the goroutines and open files of the process.
 func resources(t *testing.T) (goroutines, files int) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -87,9 +87,9 @@ func resources(t *testing.T) (goroutines, files int) {
 	return runtime.NumGoroutine(), len(entries)
 }
 
-// settle waits until there are no more goroutines and files than allowed: connections
+// waitResources waits until there are no more goroutines and files than allowed: connections
 // end shortly after they are closed.
-func settle(t *testing.T, ctx context.Context, what string, goroutines, files int) {
+func waitResources(t *testing.T, ctx context.Context, what string, goroutines, files int) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -134,11 +134,11 @@ func TestNothingLeaks(t *testing.T) {
 			return n.Count(gpu).Allocatable == 1 && list.Healthy()[0] == fmt.Sprintf("d%d", i)
 		}))
 	}
-	settle(t, ctx, "after 100 restarts", g1, f1)
+	waitResources(t, ctx, "after 100 restarts", g1, f1)
 	stop()
 	n.Stop()
 	// The watch still runs: four goroutines and an inotify instance.
-	settle(t, ctx, "after the end", g0+4, f0+1)
+	waitResources(t, ctx, "after the end", g0+4, f0+1)
 }
 
 // Allocate, changes, restarts and streams all at once, for the race detector.

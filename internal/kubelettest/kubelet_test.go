@@ -21,19 +21,19 @@ const gpu = "example.com/gpu"
 // fakePlugin serves one list on one socket.
 type fakePlugin struct {
 	v1beta1.UnimplementedDevicePluginServer
-	t       *testing.T
-	name    string
-	server  *grpc.Server
-	devices []*v1beta1.Device
-	streams chan struct{} // one per ended stream
-	options error
-	prefer  []string
+	t          *testing.T
+	name       string
+	server     *grpc.Server
+	devices    []*v1beta1.Device
+	streamEnds chan struct{} // one value per ended stream
+	optionsErr error
+	prefer     []string
 }
 
 // serve starts a plugin on the socket name in dir.
 func serve(t *testing.T, dir, name string, ids ...string) *fakePlugin {
 	t.Helper()
-	p := &fakePlugin{t: t, name: name, server: grpc.NewServer(), streams: make(chan struct{}, 10)}
+	p := &fakePlugin{t: t, name: name, server: grpc.NewServer(), streamEnds: make(chan struct{}, 10)}
 	for _, id := range ids {
 		p.devices = append(p.devices, &v1beta1.Device{ID: id, Health: v1beta1.Healthy,
 			Topology: &v1beta1.TopologyInfo{Nodes: []*v1beta1.NUMANode{{ID: 0}, {ID: 1}}}})
@@ -56,11 +56,11 @@ func serve(t *testing.T, dir, name string, ids ...string) *fakePlugin {
 }
 
 func (p *fakePlugin) GetDevicePluginOptions(context.Context, *v1beta1.Empty) (*v1beta1.DevicePluginOptions, error) {
-	return &v1beta1.DevicePluginOptions{GetPreferredAllocationAvailable: p.prefer != nil}, p.options
+	return &v1beta1.DevicePluginOptions{GetPreferredAllocationAvailable: p.prefer != nil}, p.optionsErr
 }
 
 func (p *fakePlugin) ListAndWatch(_ *v1beta1.Empty, s grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse]) error {
-	defer func() { p.streams <- struct{}{} }()
+	defer func() { p.streamEnds <- struct{}{} }()
 	if err := s.Send(&v1beta1.ListAndWatchResponse{Devices: p.devices}); err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func TestKeyedByResource(t *testing.T) {
 		t.Errorf("count: %+v", got)
 	}
 	a.server.Stop()
-	<-b.streams
+	<-b.streamEnds
 	k.must(k.WaitAllocatable(k.ctx, gpu, 0))
 	if got := k.Count(gpu); got != (Count{true, 2, 0}) {
 		t.Errorf("count: %+v", got)
@@ -179,7 +179,7 @@ func TestKeyedBySocketTwice(t *testing.T) {
 		t.Errorf("second registration: %v", err)
 	}
 	p.server.Stop()
-	<-p.streams
+	<-p.streamEnds
 	again := serve(t, k.dir, "b.sock", "1", "2")
 	k.must(k.registerPlugin(again))
 	k.must(k.WaitAllocatable(k.ctx, gpu, 2))
@@ -223,7 +223,7 @@ func TestRegisterErrors(t *testing.T) {
 		o.OnRegister = func(context.Context, string, string) error { return refusal }
 	})
 	p := serve(t, k.dir, "a.sock", "1")
-	for _, err := range []*error{&p.options, &refusal} {
+	for _, err := range []*error{&p.optionsErr, &refusal} {
 		*err = errors.New("not today")
 		if err := k.registerPlugin(p); err == nil || !strings.Contains(err.Error(), "not today") {
 			t.Errorf("refused: got %v", err)
@@ -252,7 +252,7 @@ func TestRestartForgetsDevices(t *testing.T) {
 	first, err := k.Admit(k.ctx, Claim{"ns", "p", "c", gpu}, 1)
 	k.must(err)
 	k.must(k.Restart())
-	<-p.streams
+	<-p.streamEnds
 	if got := k.Count(gpu); got != (Count{true, 0, 0}) {
 		t.Errorf("count: %+v", got)
 	}
@@ -262,10 +262,10 @@ func TestRestartForgetsDevices(t *testing.T) {
 	again, err := k.Admit(k.ctx, Claim{"ns", "p", "c", gpu}, 1)
 	k.must(err)
 	if again != first {
-		t.Error("the pod was admitted anew")
+		t.Error("the pod was admitted again")
 	}
 	k.CutStream(gpu)
-	<-q.streams
+	<-q.streamEnds
 	k.must(k.WaitAllocatable(k.ctx, gpu, 0))
 }
 
@@ -299,7 +299,7 @@ func TestLongList(t *testing.T) {
 	k := start(t)
 	p := serve(t, k.dir, "a.sock", strings.Repeat("x", 5<<20))
 	k.must(k.registerPlugin(p))
-	<-p.streams
+	<-p.streamEnds
 	if got := k.Count(gpu); got.Capacity != 0 {
 		t.Errorf("count: %+v", got)
 	}
