@@ -113,19 +113,18 @@ func (d *draDriver) fail(out ledger.Output, failed map[string]error) {
 	if p == nil {
 		return
 	}
-	reason := p.Problem()
-	if reason == "" {
-		return
-	}
-	problem := fmt.Errorf(`api = "dra" can't be served: %s`, reason)
 	for _, r := range out.Resources {
 		if !strings.HasSuffix(r.Name, draSuffix) {
 			continue
 		}
 		for i := range r.Devices {
 			e := &r.Devices[i]
+			reason := p.Problem(e.Offer.ID)
+			if reason == "" {
+				continue
+			}
 			e.Sound = e.Sound || e.Healthy && failed[e.Offer.ID] == nil
-			failed[e.Offer.ID] = problem
+			failed[e.Offer.ID] = fmt.Errorf(`api = "dra" can't be served: %s`, reason)
 		}
 	}
 }

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/kubeapi"
@@ -33,7 +36,12 @@ type nodeSlices struct {
 	stored     map[string]stored
 	generation int64
 	devices    []string // of all slices, in order
+	// refused has why the API server refuses devices in this session, see sliceDevice.sum.
+	refused map[sum]string
 }
+
+// errRefused says that the API server refuses devices of a slice: the others can be written.
+var errRefused = errors.New("the API server refuses devices")
 
 // stored is a slice of the API server: with the spec that was last written, of which the
 // server drops the fields of disabled features, unless somebody changed it since.
@@ -167,7 +175,7 @@ func (n *nodeSlices) write(ctx context.Context, specs []sliceSpec, done func(err
 		}
 		err := n.put(ctx, i, specs[i])
 		if done(err); err != nil {
-			return wrote, err
+			return wrote, n.refuse(specs[i], err)
 		}
 		wrote++
 	}
@@ -186,6 +194,42 @@ func (n *nodeSlices) write(ctx context.Context, specs []sliceSpec, done func(err
 		wrote++
 	}
 	return wrote, nil
+}
+
+// refuse returns errRefused if err says which devices of spec are invalid, else err.
+func (n *nodeSlices) refuse(spec sliceSpec, err error) error {
+	var answer *kubeapi.Error
+	if !errors.As(err, &answer) || answer.Code != http.StatusUnprocessableEntity {
+		return err
+	}
+	for _, c := range answer.Causes {
+		var i int
+		if _, err := fmt.Sscanf(c.Field, "spec.devices[%d]", &i); err != nil || i < 0 || i >= len(spec.Devices) {
+			continue
+		}
+		_, field, _ := strings.Cut(c.Field, "].") // the index changes with other devices
+		n.refused[spec.Devices[i].sum()] = strings.TrimPrefix(field+": "+c.Message, ": ")
+		err = errRefused
+	}
+	return err
+}
+
+// accepted returns the devices that the API server does not refuse as they are, and why it
+// refuses the others, by ID.
+func (n *nodeSlices) accepted(devices []Device, now time.Time) (accepted []Device, refused map[string]string) {
+	if len(n.refused) == 0 {
+		return devices, nil
+	}
+	refused = map[string]string{}
+	for _, d := range devices {
+		published, _ := d.published(now)
+		if reason, ok := n.refused[published.sum()]; ok {
+			refused[d.ID] = reason
+		} else {
+			accepted = append(accepted, d)
+		}
+	}
+	return accepted, refused
 }
 
 // object is slice i of the node.

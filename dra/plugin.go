@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -82,10 +83,11 @@ type timing struct {
 
 // state is what the two sides know of those whom they serve.
 type state struct {
-	accepted    bool   // by the kubelet, which may have ended since
-	connections int    // of the kubelet
-	unserved    string // why the kubelet can't use the driver; empty if it can, or will
-	unpublished string // why the API server lacks devices; empty if that may pass by itself
+	accepted    bool              // by the kubelet, which may have ended since
+	connections int               // of the kubelet
+	unserved    string            // why the kubelet can't use the driver; empty if it can, or will
+	unpublished string            // why the API server lacks devices; empty if that may pass by itself
+	refused     map[string]string // why the API server refuses single devices, by ID; read-only
 }
 
 func (s state) registration() plugin.Status {
@@ -133,9 +135,9 @@ func (p *Plugin) Status() plugin.Status {
 	return p.state.registration()
 }
 
-// Problem is why devices can't be offered and what to change, for an administrator; empty
+// Problem is why a device can't be offered and what to change, for an administrator; empty
 // if there is nothing to change, such as while the API server is unreachable.
-func (p *Plugin) Problem() string {
+func (p *Plugin) Problem(id string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -144,7 +146,10 @@ func (p *Plugin) Problem() string {
 	case p.Claims.Dir == "":
 		return "devices are injected by CDI names: set --cdi-dir"
 	}
-	return p.state.problem()
+	if reason := p.state.problem(); reason != "" || p.state.refused[id] == "" {
+		return reason
+	}
+	return "the API server refuses the device: " + p.state.refused[id]
 }
 
 // update changes the state by f.
@@ -162,7 +167,12 @@ func (p *Plugin) update(f func(now *state)) {
 	default:
 		p.Log.Info("not registered", "driver", Driver, "reason", registration.Reason)
 	}
-	if registration != before.registration() || now.problem() != before.problem() {
+	for id, reason := range now.refused {
+		if before.refused[id] != reason {
+			p.Log.Warn("the API server refuses a device, which is left out", "device", id, "reason", reason)
+		}
+	}
+	if registration != before.registration() || now.problem() != before.problem() || !maps.Equal(now.refused, before.refused) {
 		p.Changed()
 	}
 }

@@ -56,12 +56,12 @@ func TestProblems(t *testing.T) {
 				return n
 			}
 			p.until("failed", func([]slice) bool { return failed() > 2 })
-			if got := p.Problem(); !strings.Contains(got, test.want) || test.want == "" && got != "" {
+			if got := p.Problem(""); !strings.Contains(got, test.want) || test.want == "" && got != "" {
 				t.Errorf("problem %q, want %q in it", got, test.want)
 			}
 			s.Fault(nil)
 			p.until("published", has("a"))
-			p.until("healed", func([]slice) bool { return p.Problem() == "" })
+			p.until("healed", func([]slice) bool { return p.Problem("") == "" })
 		})
 	}
 }
@@ -73,12 +73,12 @@ func TestTokenRotates(t *testing.T) {
 	p.until("published", has("a"))
 	p.server.Rotate("second")
 	p.Set(devices("b"))
-	p.until("refused", func([]slice) bool { return strings.Contains(p.Problem(), "does not accept the token") })
+	p.until("refused", func([]slice) bool { return strings.Contains(p.Problem(""), "does not accept the token") })
 	if err := os.WriteFile(p.server.Config.Token, []byte("second"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p.until("published", has("b"))
-	p.until("healed", func([]slice) bool { return p.Problem() == "" })
+	p.until("healed", func([]slice) bool { return p.Problem("") == "" })
 }
 
 func TestNoToken(t *testing.T) {
@@ -89,7 +89,7 @@ func TestNoToken(t *testing.T) {
 	}
 	p := start(t, s)
 	p.until("noticed", func([]slice) bool {
-		return strings.Contains(p.Problem(), "dra.enabled") && strings.Contains(p.Problem(), s.Config.Token)
+		return strings.Contains(p.Problem(""), "dra.enabled") && strings.Contains(p.Problem(""), s.Config.Token)
 	})
 }
 
@@ -106,16 +106,16 @@ func TestNoWatch(t *testing.T) {
 	})
 	p := start(t, s)
 	p.Set(devices("a"))
-	p.until("problem", func([]slice) bool { return strings.Contains(p.Problem(), "dra.enabled") })
+	p.until("problem", func([]slice) bool { return strings.Contains(p.Problem(""), "dra.enabled") })
 	before := len(s.Requests())
 	p.until("tried again", func([]slice) bool {
-		if p.Problem() == "" {
+		if p.Problem("") == "" {
 			t.Fatal("the problem is forgotten")
 		}
 		return len(s.Requests()) > before+6
 	})
 	s.Fault(nil)
-	p.until("healed", func([]slice) bool { return p.Problem() == "" })
+	p.until("healed", func([]slice) bool { return p.Problem("") == "" })
 }
 
 // A cluster whose CA is another one now, and a pod that does not know that yet.
@@ -143,10 +143,10 @@ func TestUntrustedServer(t *testing.T) {
 	write(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 	p := start(t, s)
 	p.Set(devices("a"))
-	p.until("problem", func([]slice) bool { return strings.Contains(p.Problem(), "certificate of the API server") })
+	p.until("problem", func([]slice) bool { return strings.Contains(p.Problem(""), "certificate of the API server") })
 	write(right)
 	p.until("published", has("a"))
-	p.until("healed", func([]slice) bool { return p.Problem() == "" })
+	p.until("healed", func([]slice) bool { return p.Problem("") == "" })
 }
 
 // The service account has exactly the rights that are used.

@@ -67,6 +67,7 @@ func (p *Plugin) session(ctx context.Context, budget *bucket) (worked bool, err 
 	if err != nil {
 		return false, err
 	}
+	p.slices.refused = map[sum]string{} // the server may be of another version now
 	var (
 		changes = make(chan change)
 		ended   = make(chan error, 1)
@@ -81,7 +82,11 @@ func (p *Plugin) session(ctx context.Context, budget *bucket) (worked bool, err 
 		if wait := budget.wait(time.Now()); dirty && wait > 0 {
 			next = time.Now().Add(wait)
 		} else if dirty {
-			if changed, next, err = p.write(ctx, budget); err != nil {
+			changed, next, err = p.write(ctx, budget)
+			if errors.Is(err, errRefused) {
+				continue // with the rest
+			}
+			if err != nil {
 				return worked, err
 			}
 			dirty, written = false, true
@@ -121,11 +126,15 @@ func (p *Plugin) write(ctx context.Context, budget *bucket) (changed <-chan stru
 	if devices == nil {
 		return changed, next, nil
 	}
-	specs, next := p.slices.specs(sorted(devices), time.Now())
+	accepted, refused := p.slices.accepted(sorted(devices), time.Now())
+	specs, next := p.slices.specs(accepted, time.Now())
 	wrote, err := p.slices.write(ctx, specs, p.Wrote)
-	if wrote > 0 {
+	if wrote > 0 || errors.Is(err, errRefused) {
 		budget.spend(time.Now())
-		p.Log.Debug("published", "devices", len(devices), "slices", wrote, "generation", p.slices.generation)
+		p.Log.Debug("published", "devices", len(accepted), "slices", wrote, "generation", p.slices.generation)
+	}
+	if err == nil {
+		p.update(func(now *state) { now.refused = refused })
 	}
 	return changed, next, err
 }

@@ -89,7 +89,7 @@ func (p *published) until(what string, ok func([]slice) bool) []slice {
 		case <-p.changed:
 		case <-deadline:
 			text, _ := json.Marshal(all)
-			p.t.Fatalf("not %s: %s; problem %q", what, text, p.Problem())
+			p.t.Fatalf("not %s: %s; problem %q", what, text, p.Problem(""))
 		}
 	}
 }
@@ -433,7 +433,7 @@ func TestAPIServerAway(t *testing.T) {
 	p.Set(devices("b", "c"))
 	p.server.Start()
 	p.until("caught up", has("b", "c"))
-	if got := p.Problem(); got != "" {
+	if got := p.Problem(""); got != "" {
 		t.Errorf("problem %q of an API server that was away, want none", got)
 	}
 }

@@ -80,13 +80,13 @@ func TestSocketIsMadeAgain(t *testing.T) {
 	}
 	s, _ := b.serve()
 	b.until("problem", func() bool {
-		return strings.Contains(s.Problem(), "--plugins-registry: "+b.options.Registry+" does not exist")
+		return strings.Contains(s.Problem(""), "--plugins-registry: "+b.options.Registry+" does not exist")
 	})
 	if err := os.Mkdir(b.options.Registry, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	b.untilDrivers(1)
-	b.until("no problem", func() bool { return s.Problem() == "" })
+	b.until("no problem", func() bool { return s.Problem("") == "" })
 	entries, err := os.ReadDir(b.options.Registry)
 	if err != nil || len(entries) != 1 {
 		t.Fatalf("registry: %v, %v", entries, err)
@@ -108,7 +108,7 @@ func TestRefusedRegistration(t *testing.T) {
 	}})
 	s, _ := b.serve()
 	b.until("problem", func() bool {
-		return strings.Contains(s.Problem(), "no handler registered") && !s.Status().Registered && s.Status().Reason == s.Problem()
+		return strings.Contains(s.Problem(""), "no handler registered") && !s.Status().Registered && s.Status().Reason == s.Problem("")
 	})
 }
 

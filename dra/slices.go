@@ -144,6 +144,12 @@ func (d *Device) attributes() map[string]attribute {
 	return all
 }
 
+// sum identifies a device as published, but for its taints: these change with its state.
+func (d sliceDevice) sum() sum {
+	d.Taints = nil
+	return (&sliceSpec{Devices: []sliceDevice{d}}).sum()
+}
+
 // quantity formats n as the API server does (resource.Quantity), for the n of slots.
 func quantity(n int) string {
 	if n%1000 == 0 {

@@ -49,7 +49,12 @@ type Error struct {
 	// Reason is the API's, "Conflict".
 	Reason  string
 	Message string
+	// Causes are by field of the object, if the server names some.
+	Causes []Cause
 }
+
+// Cause is what is wrong with a field, "spec.devices[3].name".
+type Cause struct{ Field, Message string }
 
 func (e *Error) Error() string {
 	path, _, _ := strings.Cut(e.Path, "?")
@@ -257,14 +262,24 @@ func failure(method, path string, code int, text []byte) *Error {
 	var status struct {
 		Code            int
 		Reason, Message string
+		Details         struct{ Causes []Cause }
 	}
 	if json.Unmarshal(text, &status) == nil && status.Code != 0 {
 		e.Code, e.Reason, e.Message = status.Code, status.Reason, status.Message
+		e.Causes = status.Details.Causes
 	} else {
 		e.Reason, e.Message = http.StatusText(code), strings.TrimSpace(string(text))
 	}
-	if len(e.Message) > maxMessage {
-		e.Message = strings.ToValidUTF8(e.Message[:maxMessage], "") + "…"
+	e.Message = short(e.Message)
+	for i := range e.Causes {
+		e.Causes[i].Message = short(e.Causes[i].Message)
 	}
 	return e
+}
+
+func short(message string) string {
+	if len(message) > maxMessage {
+		return strings.ToValidUTF8(message[:maxMessage], "") + "…"
+	}
+	return message
 }

@@ -48,6 +48,7 @@ type Server struct {
 	changed  chan struct{}
 	ended    chan struct{} // closed: watches end
 	fault    func(*http.Request, Object) int
+	invalid  func(Object) []kubeapi.Cause
 	requests []Request
 }
 
@@ -141,6 +142,13 @@ func (s *Server) Fault(f func(r *http.Request, o Object) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = f
+}
+
+// Validate refuses objects of clients, as invalid, for which f returns causes.
+func (s *Server) Validate(f func(o Object) []kubeapi.Cause) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.invalid = f
 }
 
 // Put creates or replaces an object, as another client.
@@ -256,11 +264,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	case code == 0:
 		code, answer = s.answer(r, object)
 	}
+	ended := s.ended
 	s.requests = append(s.requests, Request{Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, At: time.Now(), Code: code})
 	s.notify()
 	s.mu.Unlock()
 	if watch && code == http.StatusOK {
-		s.watch(w, r)
+		s.watch(w, r, ended)
 		return
 	}
 	if answer == nil {
@@ -275,6 +284,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 func (s *Server) answer(r *http.Request, object Object) (code int, answer Object) {
 	p := r.URL.Path
 	stored := s.objects[p]
+	if s.invalid != nil && (r.Method == http.MethodPost || r.Method == http.MethodPut) {
+		if causes := s.invalid(object); causes != nil {
+			refused := status(http.StatusUnprocessableEntity)
+			refused["reason"], refused["details"] = "Invalid", Object{"causes": causes}
+			return http.StatusUnprocessableEntity, refused
+		}
+	}
 	switch {
 	case r.Method == http.MethodPost:
 		meta, _ := object["metadata"].(Object)
@@ -327,12 +343,12 @@ func selected(r *http.Request, p string, o Object) bool {
 	return true
 }
 
-func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
+func (s *Server) watch(w http.ResponseWriter, r *http.Request, ended <-chan struct{}) {
 	enc, flusher := json.NewEncoder(w), w.(http.Flusher)
 	flusher.Flush()
 	from, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
 	s.mu.Lock()
-	ended, all, version := s.ended, s.list(r), s.version
+	all, version := s.list(r), s.version
 	s.mu.Unlock()
 	if r.URL.Query().Get("sendInitialEvents") == "true" {
 		from = version
