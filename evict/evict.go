@@ -1,5 +1,5 @@
-// Package evict evicts pods whose devices are Unhealthy, so that they are scheduled anew
-// where there is a healthy one. It reads allocatedResourcesStatus of pods, which kubelets
+// Package evict evicts pods whose devices are Unhealthy, so that their controllers
+// replace them on healthy ones. It reads allocatedResourcesStatus of pods, which kubelets
 // since 1.36 fill in from the health that any device plugin or DRA driver reports.
 //
 // One instance is enough, and of two the second evicts pods that are terminating, which
@@ -29,7 +29,7 @@ import (
 
 // Options say which pods are evicted, and when.
 type Options struct {
-	// After is how long a device is Unhealthy without a break before.
+	// After is how long a device must be Unhealthy without a break.
 	After time.Duration
 	// PerMinute limits the evictions.
 	PerMinute int
@@ -40,8 +40,8 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// quiet is how long a watch may be without the bookmarks that servers send each minute.
-const quiet = 5 * time.Minute
+// idleTimeout ends a watch without events: servers send a bookmark each minute.
+const idleTimeout = 5 * time.Minute
 
 // Results of evictions, in metrics.
 const (
@@ -128,12 +128,15 @@ func (e *evicter) watch(ctx context.Context) {
 	version, delay := "", time.Second
 	for ctx.Err() == nil {
 		w := &watch{evicter: e, version: version}
-		err := e.api.Watch(ctx, w.path(), quiet, w.event)
+		if version == "" {
+			w.listed = map[string]bool{}
+		}
+		err := e.api.Watch(ctx, w.path(), idleTimeout, w.event)
 		if w.version != version {
 			version, delay = w.version, time.Second
 		}
 		if kubeapi.Code(err) == http.StatusGone {
-			version = "" // list them again
+			version = "" // list all pods again
 		}
 		if err != nil && ctx.Err() == nil {
 			e.Log.Warn("pods can't be watched", "err", err, "retry_after", delay)
@@ -152,16 +155,15 @@ func (e *evicter) watch(ctx context.Context) {
 // watch is one stream of changes.
 type watch struct {
 	*evicter
-	version string          // to go on from; empty is to begin with all pods
-	listed  map[string]bool // the UIDs of these
+	version string          // resourceVersion to resume from; empty lists all pods first
+	listed  map[string]bool // UIDs of the list with Unhealthy devices; nil after its end
 }
 
-// path is that of a watch which begins with all pods, one at a time, or goes on from a
-// version. Pods that have ended hold no device.
+// path is the request that lists and watches pods, or resumes at version. Pods that have
+// ended hold no device.
 func (w *watch) path() string {
 	query := url.Values{"watch": {"1"}, "allowWatchBookmarks": {"true"}, "fieldSelector": {"status.phase!=Succeeded,status.phase!=Failed"}}
 	if w.version == "" {
-		w.listed = map[string]bool{}
 		query.Set("sendInitialEvents", "true")
 		query.Set("resourceVersionMatch", "NotOlderThan")
 	} else {
@@ -189,17 +191,17 @@ func (w *watch) event(event kubeapi.Event) error {
 			w.Log.Info("watching pods")
 		}
 	default:
-		w.pod(&o, event.Type == "DELETED")
+		w.update(&o, event.Type == "DELETED")
 	}
-	if w.listed == nil { // before the end of the list versions are in no order
+	if w.listed == nil { // the versions of the list are in no order
 		w.problem = nil
 		w.version = cmp.Or(o.Metadata.ResourceVersion, w.version)
 	}
 	return nil
 }
 
-// pod records how a pod is now.
-func (w *watch) pod(o *podObject, deleted bool) {
+// update records the state of a pod.
+func (w *watch) update(o *podObject, deleted bool) {
 	m := &o.Metadata
 	devices, message := o.unhealthy(w.OptIn)
 	if deleted {
@@ -237,11 +239,11 @@ func names(devices []device) string {
 
 type object = map[string]any
 
-// evict evicts a pod, or puts that off.
+// evict evicts a pod or sets the time of a retry.
 func (e *evicter) evict(ctx context.Context, p *pod) {
 	err := e.api.Create(ctx, "/api/v1/namespaces/"+p.namespace+"/pods/"+p.name+"/eviction", object{
 		"apiVersion": "policy/v1", "kind": "Eviction", "metadata": object{"namespace": p.namespace, "name": p.name},
-		// No later pod with the name.
+		// Not a later pod of that name.
 		"deleteOptions": object{"preconditions": object{"uid": p.uid}},
 	}, nil)
 	if ctx.Err() != nil {
@@ -293,7 +295,7 @@ func (e *evicter) evict(ctx context.Context, p *pod) {
 	}
 }
 
-// report makes an Event on a pod. An eviction without one is still right.
+// report creates an Event on a pod. If that fails, the eviction still stands.
 func (e *evicter) report(ctx context.Context, p *pod, reason, message string) {
 	const maxMessage, maxName = 1000, 200 // the API takes 1024 bytes, and 253 with the suffix
 	now := time.Now().UTC().Truncate(time.Second)

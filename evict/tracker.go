@@ -6,37 +6,36 @@ import (
 )
 
 const (
-	// cooldown is how long a device evicts no second pod: one that flaps more slowly than
-	// Options.After would have its next pod evicted, too.
+	// cooldown is the shortest time between two evictions for a device: one that flaps more
+	// slowly than Options.After would have its next pod evicted, too.
 	cooldown = 10 * time.Minute
-	// An eviction that fails is tried again after firstRetry, then after twice as long
-	// each time, up to maxRetry.
+	// A failed eviction is retried after firstRetry; each further delay is twice as long, up
+	// to maxRetry.
 	firstRetry = 5 * time.Second
 	maxRetry   = 5 * time.Minute
 )
 
-// device is a device as the kubelet reports it: slots of one device are several.
+// device is a device as the kubelet reports it; each slot counts as one.
 type device struct{ node, resource, id string }
 
 // pod is a pod with Unhealthy devices.
 type pod struct {
 	namespace, name, uid string
-	// unhealthy is since when each device is, and message the kubelet's about one of them.
+	// unhealthy has the start time of each device; message is the kubelet's about one.
 	unhealthy map[device]time.Time
 	message   string
 	tries     int       // failed evictions
-	retryAt   time.Time // zero before the first
+	retryAt   time.Time // zero if none failed
 	evicted   bool
-	blocked   bool // which was reported
+	blocked   bool // an Event reports it
 }
 
-// tracker decides which pod is to be evicted, and when. It has the pods with Unhealthy
-// devices only, by UID.
+// tracker decides which pod is to be evicted, and when.
 type tracker struct {
 	after     time.Duration
 	perMinute int
-	pods      map[string]*pod
-	evicted   map[device]time.Time // during the cooldown
+	pods      map[string]*pod      // with Unhealthy devices, by UID
+	evicted   map[device]time.Time // last eviction, during the cooldown
 	recent    []time.Time          // evictions of the last minute
 }
 
@@ -44,7 +43,7 @@ func newTracker(after time.Duration, perMinute int) *tracker {
 	return &tracker{after: after, perMinute: perMinute, pods: map[string]*pod{}, evicted: map[device]time.Time{}}
 }
 
-// set records the Unhealthy devices of a pod as they are now; without any it is forgotten.
+// set records the Unhealthy devices of a pod, and forgets a pod without any.
 func (t *tracker) set(now time.Time, p *pod, unhealthy []device) {
 	before := t.pods[p.uid]
 	if len(unhealthy) == 0 {
@@ -64,8 +63,8 @@ func (t *tracker) set(now time.Time, p *pod, unhealthy []device) {
 	t.pods[p.uid] = p
 }
 
-// next returns a pod that is to be evicted now, or when to ask again; zero is not before
-// the next change.
+// next returns a pod to evict now, or the time of the next call; zero means at the next
+// change.
 func (t *tracker) next(now time.Time) (ready *pod, wake time.Time) {
 	for d, at := range t.evicted {
 		if now.Sub(at) >= cooldown {
@@ -130,7 +129,7 @@ const Annotation = "generic-dp.github.io/evict"
 // mirrorAnnotation is on the API server's image of a static pod, which can't be evicted.
 const mirrorAnnotation = "kubernetes.io/config.mirror"
 
-// podObject is what is read of a pod.
+// podObject has the fields of a pod that are read.
 type podObject struct {
 	Metadata struct {
 		Namespace, Name, UID, ResourceVersion string
@@ -155,7 +154,7 @@ func (o *podObject) unhealthy(optIn bool) (devices []device, message string) {
 	if _, static := m.Annotations[mirrorAnnotation]; static || m.DeletionTimestamp != "" {
 		return nil, ""
 	}
-	// A value that is neither keeps the pod, too.
+	// Any other value keeps the pod, too.
 	if want, annotated := m.Annotations[Annotation]; want != "true" && (optIn || annotated) {
 		return nil, ""
 	}

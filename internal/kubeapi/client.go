@@ -1,6 +1,6 @@
 // Package kubeapi is a small client of the Kubernetes API: JSON over HTTPS, with the
-// token of the service account. Objects are structs of the caller's own with the few
-// fields that it uses.
+// token of the service account. Callers define structs with the few fields that they
+// use.
 package kubeapi
 
 import (
@@ -80,21 +80,20 @@ type Client struct {
 }
 
 const (
-	// answerWithin bounds a request, except for the events of a watch.
-	answerWithin = 30 * time.Second
-	// maxAnswer bounds an answer, and one event: objects have some 1.5 MB at most.
-	maxAnswer = 16 << 20
-	// maxStatus bounds the answer to a request that fails, and maxMessage its message.
+	// requestTimeout bounds a request, except for the events of a watch.
+	requestTimeout = 30 * time.Second
+	// maxResponse bounds a response, and one event: objects have some 1.5 MB at most.
+	maxResponse = 16 << 20
+	// maxStatus bounds the response to a failed request, and maxMessage its message.
 	maxStatus, maxMessage = 1 << 20, 1000
 )
 
-// New makes a Client. Files are read, and the server is connected to, with the first
-// request.
+// New makes a Client. The first request reads the files and connects.
 func New(c Config) *Client { return &Client{config: c} }
 
-// trusting returns a transport that trusts the CA file as it is now. Without an
-// http.Client around it no redirect is followed, which could lead the token elsewhere.
-func (c *Client) trusting() (*http.Transport, error) {
+// currentTransport returns a transport that trusts the current CA file. Without an
+// http.Client it follows no redirect, which could send the token elsewhere.
+func (c *Client) currentTransport() (*http.Transport, error) {
 	ca, err := os.ReadFile(c.config.CA)
 	if err != nil {
 		return nil, err
@@ -111,14 +110,14 @@ func (c *Client) trusting() (*http.Transport, error) {
 	if c.transport != nil {
 		c.transport.CloseIdleConnections()
 	}
-	// The kernel notices a server that is gone while a watch waits; the process sleeps.
+	// The kernel detects a dead server during a watch, without waking the process.
 	keepAlive := net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 15 * time.Second, Count: 3}
 	c.ca = ca
 	c.transport = &http.Transport{
 		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAliveConfig: keepAlive}).DialContext,
 		TLSClientConfig:       &tls.Config{RootCAs: roots},
 		TLSHandshakeTimeout:   10 * time.Second,
-		ResponseHeaderTimeout: answerWithin,
+		ResponseHeaderTimeout: requestTimeout,
 		IdleConnTimeout:       90 * time.Second,
 		WriteBufferSize:       4 << 10,
 		ReadBufferSize:        4 << 10,
@@ -155,13 +154,13 @@ type Event struct {
 // Watch calls event with an empty Event when the server has accepted the request, then for
 // each event of the collection at path, whose query has watch=1. It ends when ctx is
 // cancelled, event fails or the server ends the stream, which is no error. A stream without
-// an event for quiet ends with StatusGone, as if too old: a proxy may keep a dead one open,
+// an event for idle ends with StatusGone, as if too old: a proxy may keep a dead one open,
 // and a restored server has lower versions.
-func (c *Client) Watch(ctx context.Context, path string, quiet time.Duration, event func(Event) error) error {
+func (c *Client) Watch(ctx context.Context, path string, idle time.Duration, event func(Event) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	timer := time.AfterFunc(quiet, func() {
-		cancel(&Error{Method: http.MethodGet, Path: path, Code: http.StatusGone, Reason: "Expired", Message: "no event for " + quiet.String()})
+	timer := time.AfterFunc(idle, func() {
+		cancel(&Error{Method: http.MethodGet, Path: path, Code: http.StatusGone, Reason: "Expired", Message: "no event for " + idle.String()})
 	})
 	defer timer.Stop()
 	resp, err := c.send(ctx, http.MethodGet, path, nil)
@@ -171,42 +170,42 @@ func (c *Client) Watch(ctx context.Context, path string, quiet time.Duration, ev
 	defer resp.Body.Close()
 	body := &io.LimitedReader{R: resp.Body}
 	var e Event
-	for dec := json.NewDecoder(body); ; timer.Reset(quiet) {
+	for dec := json.NewDecoder(body); ; timer.Reset(idle) {
 		if err := event(e); err != nil {
 			return err
 		}
-		body.N, e = maxAnswer, Event{}
+		body.N, e = maxResponse, Event{}
 		switch err := dec.Decode(&e); {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil && ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil:
-			return failed(http.MethodGet, path, err)
+			return requestError(http.MethodGet, path, err)
 		case e.Type == "ERROR":
-			return failure(http.MethodGet, path, 0, e.Object)
+			return statusError(http.MethodGet, path, 0, e.Object)
 		}
 	}
 }
 
 func (c *Client) do(ctx context.Context, method, path string, object, into any) error {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	resp, err := c.send(ctx, method, path, object)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
 	if err == nil && into != nil {
 		err = json.Unmarshal(body, into)
 	}
-	return failed(method, path, err)
+	return requestError(method, path, err)
 }
 
 // send returns the response to a request that succeeded.
 func (c *Client) send(ctx context.Context, method, path string, object any) (*http.Response, error) {
-	transport, err := c.trusting()
+	transport, err := c.currentTransport()
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +233,7 @@ func (c *Client) send(ctx context.Context, method, path string, object any) (*ht
 	}
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
-		return nil, failed(method, path, err)
+		return nil, requestError(method, path, err)
 	}
 	if resp.StatusCode < 300 {
 		return resp, nil
@@ -242,13 +241,13 @@ func (c *Client) send(ctx context.Context, method, path string, object any) (*ht
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxStatus))
 	if err != nil {
-		return nil, failed(method, path, err)
+		return nil, requestError(method, path, err)
 	}
-	return nil, failure(method, path, resp.StatusCode, text)
+	return nil, statusError(method, path, resp.StatusCode, text)
 }
 
-// failed adds the request to err; nil stays nil.
-func failed(method, path string, err error) error {
+// requestError adds the request to err; nil stays nil.
+func requestError(method, path string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -256,8 +255,8 @@ func failed(method, path string, err error) error {
 	return fmt.Errorf("%s %s: %w", method, path, err)
 }
 
-// failure is the Error of a Status object, or of the answer of a proxy.
-func failure(method, path string, code int, text []byte) *Error {
+// statusError is the Error of a Status object, or of the response of a proxy.
+func statusError(method, path string, code int, text []byte) *Error {
 	e := &Error{Method: method, Path: path, Code: code}
 	var status struct {
 		Code            int

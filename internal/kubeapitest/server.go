@@ -42,7 +42,7 @@ type Server struct {
 	mu       sync.Mutex
 	token    string
 	version  int
-	oldest   int               // version that watches may begin with
+	oldest   int               // version at which watches may start
 	objects  map[string]Object // by path
 	log      []change
 	changed  chan struct{}
@@ -88,7 +88,7 @@ func (s *Server) write(file string, text []byte) {
 	}
 }
 
-// Start starts it again, at the same address.
+// Start starts the server, after Stop at the same address.
 func (s *Server) Start() {
 	s.t.Helper()
 	listener, err := net.Listen("tcp", s.address)
@@ -104,7 +104,7 @@ func (s *Server) Start() {
 	s.Config.Server = s.http.URL
 }
 
-// Stop stops it, and cuts watches.
+// Stop stops the server and cuts watches.
 func (s *Server) Stop() {
 	if s.http != nil {
 		s.http.CloseClientConnections()
@@ -121,7 +121,7 @@ func (s *Server) EndWatches() {
 	s.ended = make(chan struct{})
 }
 
-// Compact makes watches from an older version than now fail.
+// Compact makes watches from versions before the current one fail.
 func (s *Server) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,7 +192,7 @@ func (s *Server) Changed() <-chan struct{} {
 	return s.changed
 }
 
-// record appends a change that made the present version.
+// record appends the change that led to the current version.
 func (s *Server) record(kind, path string, o Object) {
 	s.log = append(s.log, change{s.version, kind, path, o})
 	s.notify()
@@ -280,7 +280,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// answer carries out a request. Without an object the answer is that of its status.
+// answer carries out a request. A nil answer stands for the Status of the code.
 func (s *Server) answer(r *http.Request, object Object) (code int, answer Object) {
 	p := r.URL.Path
 	stored := s.objects[p]
@@ -400,7 +400,7 @@ func clone(o Object) Object {
 	return out
 }
 
-// Used are the rights that the requests need, "create pods/eviction", sorted.
+// Used lists the rights that the requests need, "create pods/eviction", sorted.
 func (s *Server) Used() []string {
 	verbs := map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodDelete: "delete"}
 	used := map[string]bool{}
@@ -429,7 +429,7 @@ func (s *Server) Used() []string {
 
 var rule = regexp.MustCompile(`resources: \[(.*)\]\n +verbs: \[(.*)\]`)
 
-// Granted are the rights of the ClusterRole in a manifest, like those of Used.
+// Granted lists the rights of the ClusterRole in a manifest, in the form of Used.
 func Granted(t testing.TB, manifest string) (rights []string) {
 	t.Helper()
 	text, err := os.ReadFile(manifest)
