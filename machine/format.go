@@ -33,9 +33,9 @@ const (
 
 // The separators of a header, and the content that makes a directory a mount.
 const (
-	toTarget  = " -> "
-	toText    = " = "
-	mountText = "mount\n"
+	targetSeparator = " -> "
+	textSeparator   = " = "
+	mountText       = "mount\n"
 )
 
 // nodeText is the content of the placeholder of a node.
@@ -47,14 +47,14 @@ var nodeText = sync.OnceValue(func() *regexp.Regexp {
 func (e entry) format() txtar.File {
 	switch e.kind {
 	case link:
-		return txtar.File{Name: token(e.name) + toTarget + token(e.text)}
+		return txtar.File{Name: token(e.name) + targetSeparator + token(e.text)}
 	case dir:
 		return txtar.File{Name: token(e.name + "/")}
 	case mount:
 		return txtar.File{Name: token(e.name + "/"), Data: []byte(mountText)}
 	}
 	if !isPlainText(e.text) {
-		return txtar.File{Name: token(e.name) + toText + strconv.Quote(e.text)}
+		return txtar.File{Name: token(e.name) + textSeparator + strconv.Quote(e.text)}
 	}
 	return txtar.File{Name: token(e.name), Data: []byte(e.text)}
 }
@@ -70,7 +70,7 @@ func parse(archive []byte) ([]entry, error) {
 			err = e.check()
 		}
 		if err == nil {
-			err = place(e, seen)
+			err = checkConflict(e, seen)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%q: %w", f.Name, err)
@@ -83,8 +83,8 @@ func parse(archive []byte) ([]entry, error) {
 	return entries, nil
 }
 
-// place records the position of an entry, unless it conflicts with another one.
-func place(e entry, seen map[string]kind) error {
+// checkConflict rejects an entry that conflicts with those seen, and adds it to them.
+func checkConflict(e entry, seen map[string]kind) error {
 	if k, known := seen[e.name]; known && (k != dir || e.kind != dir) {
 		return errors.New("occurs twice")
 	}
@@ -106,29 +106,29 @@ func parseFile(f txtar.File) (entry, error) {
 		return entry{}, err
 	}
 	content := string(f.Data)
-	if target, ok := strings.CutPrefix(rest, toTarget); ok {
+	if target, ok := strings.CutPrefix(rest, targetSeparator); ok {
 		if strings.HasPrefix(target, `"`) {
 			target, err = unquote(target)
 		}
-		return entry{name, link, target}, cmp.Or(err, noContent(content))
+		return entry{name, link, target}, cmp.Or(err, checkNoContent(content))
 	}
-	if text, ok := strings.CutPrefix(rest, toText); ok {
+	if text, ok := strings.CutPrefix(rest, textSeparator); ok {
 		text, err = unquote(text)
-		return entry{name, file, text}, cmp.Or(err, noContent(content))
+		return entry{name, file, text}, cmp.Or(err, checkNoContent(content))
 	}
 	if rest != "" {
-		return entry{}, fmt.Errorf("unexpected %q after the name: want %q or %q", rest, toTarget, toText)
+		return entry{}, fmt.Errorf("unexpected %q after the name: want %q or %q", rest, targetSeparator, textSeparator)
 	}
 	if name, ok := strings.CutSuffix(name, "/"); ok {
 		if content == mountText {
 			return entry{name: name, kind: mount}, nil
 		}
-		return entry{name: name, kind: dir}, noContent(content)
+		return entry{name: name, kind: dir}, checkNoContent(content)
 	}
 	return entry{name, file, content}, nil
 }
 
-func noContent(s string) error {
+func checkNoContent(s string) error {
 	if strings.TrimSpace(s) != "" {
 		return fmt.Errorf("has the content %q: want none", s)
 	}
@@ -176,9 +176,9 @@ func (e entry) target() string { return path.Join(path.Dir(e.name), e.text) }
 
 // token formats a name or a target unambiguously.
 func token(s string) string {
-	// What follows may complete a separator at the end of s.
+	// The next character may complete a separator at the end of s.
 	if isPlain(s) && !strings.HasPrefix(s, `"`) && strings.TrimSpace(s) == s &&
-		!strings.Contains(s+" ", toTarget) && !strings.Contains(s+" ", toText) {
+		!strings.Contains(s+" ", targetSeparator) && !strings.Contains(s+" ", textSeparator) {
 		return s
 	}
 	return strconv.Quote(s)
@@ -195,7 +195,7 @@ func cutToken(header string) (name, rest string, err error) {
 		return name, header[len(quoted):], err
 	}
 	end := len(header)
-	for _, sep := range []string{toTarget, toText} {
+	for _, sep := range []string{targetSeparator, textSeparator} {
 		if i := strings.Index(header, sep); i >= 0 {
 			end = min(end, i)
 		}

@@ -56,8 +56,8 @@ type Options struct {
 	Head string
 	// Redact leaves out identifying data, see redaction.
 	Redact bool
-	// Also is called with the snapshot of the host; the attributes that it reads are
-	// recorded too, such as the ones named by a configuration. nil reads nothing.
+	// Also is called with the snapshot of the host; the attributes that it reads,
+	// such as those that a configuration names, are recorded too. nil reads nothing.
 	Also func(snap *device.Snapshot, attrs *inventory.Attributes)
 }
 
@@ -85,17 +85,17 @@ func Record(ctx context.Context, host inventory.Options, o Options) ([]byte, err
 		ar.Files = append(ar.Files, e.format())
 	}
 	archive := txtar.Format(ar)
-	again, err := parse(archive)
+	reparsed, err := parse(archive)
 	if err != nil {
 		return nil, fmt.Errorf("recording: %w", err)
 	}
-	if !slices.Equal(entries, again) {
+	if !slices.Equal(entries, reparsed) {
 		return nil, errors.New("recording: the archive does not read back unchanged")
 	}
 	return archive, nil
 }
 
-// record returns the reads of a scan by name.
+// record returns the reads of a scan as entries, sorted by name.
 func record(r *inventory.Reading, redact *redaction) []entry {
 	byName := make(map[string]entry)
 	add := func(e entry) { byName[e.name] = e }
@@ -152,24 +152,23 @@ func problems(r *inventory.Reading, redact *redaction) string {
 	var b strings.Builder
 	b.WriteString("What could not be read, and is not here:\n")
 	for _, p := range r.Snapshot.Problems {
-		fmt.Fprintf(&b, "  %s: %s\n", shown(redact.text(redact.sysfs(p.Subject))), shown(redact.text(p.Reason)))
+		fmt.Fprintf(&b, "  %s: %s\n", printable(redact.text(redact.sysfs(p.Subject))), printable(redact.text(p.Reason)))
 	}
 	b.WriteString("\n")
 	return b.String()
 }
 
-// shown is s as a part of one line.
-func shown(s string) string {
+// printable is s, quoted if it has line breaks or invisible characters.
+func printable(s string) string {
 	if isPlain(s) {
 		return s
 	}
 	return strconv.Quote(s)
 }
 
-// Unpack writes a machine below dir, which must have none. The directories in bus,
-// class, firmware and kernel that links below sys point to are made if the archive
-// lacks them. For any archive, nothing is written outside dir, and no scan of it leaves
-// dir.
+// Unpack writes a machine below dir, which must have none. It makes missing directories
+// in bus, class, firmware and kernel that links below sys point to. Whatever the archive,
+// nothing is written outside dir, and no scan of it leaves dir.
 func Unpack(dir string, archive []byte) error {
 	entries, err := parse(archive)
 	if err != nil {

@@ -19,11 +19,10 @@ import (
 
 // redaction replaces identifying data:
 //
-//   - Serials of USB devices, by REDACTED1, REDACTED2, …: equal ones by equal
-//     ones, with the length and the punctuation of the original, on which the form
-//     of an ID depends. Placeholder serials stay, and so does the name of the
-//     controller, which is the serial of a root hub. Likewise the identifiers of NVMe
-//     namespaces.
+//   - Serials of USB devices and identifiers of NVMe namespaces, by REDACTED1,
+//     REDACTED2, …: equal ones by equal ones, with the length and the punctuation of the
+//     original, on which the form of an ID depends. Placeholder serials stay, and so does
+//     the name of the controller, which is the serial of a root hub.
 //   - Names below /dev in directories of names made of serials, UUIDs and
 //     labels (by-id, by-uuid, …; not by-path), and names with a long number or an address,
 //     by REDACTED-1, REDACTED-2, …
@@ -63,19 +62,19 @@ func newRedaction(reading *inventory.Reading) *redaction {
 		return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
 	})
 	for _, serial := range longestFirst {
-		is, old := r.serials[serial], udevName(serial)
-		r.words = append(r.words, word{serial, is})
-		if old != serial {
-			r.words = append(r.words, word{old, udevName(is)})
+		redacted, inName := r.serials[serial], udevName(serial)
+		r.words = append(r.words, word{serial, redacted})
+		if inName != serial {
+			r.words = append(r.words, word{inName, udevName(redacted)})
 		}
 	}
-	r.rename(reading)
+	r.renameInDev(reading)
 	r.renameInSysfs(reading)
 	return r
 }
 
-// rename fills in names. Kernel names contain no serial.
-func (r *redaction) rename(reading *inventory.Reading) {
+// renameInDev fills in names. Kernel names contain no serial.
+func (r *redaction) renameInDev(reading *inventory.Reading) {
 	paths := slices.Concat(reading.Snapshot.Dirs[1:], reading.Mounts, slices.Collect(maps.Keys(reading.Links)))
 	taken := make(map[string]bool)
 	for _, n := range reading.Snapshot.Nodes {
@@ -275,10 +274,10 @@ func (r *redaction) attr(p, text string) (string, bool) {
 	return "", false
 }
 
-// string returns text, or its replacement if it contains a serial.
-func (r *redaction) string(says, text string) string {
-	if other := r.replace(says); other != says {
-		return other + "\n"
+// string returns the text of an attribute, or its replacement if its value has a serial.
+func (r *redaction) string(value, text string) string {
+	if redacted := r.replace(value); redacted != value {
+		return redacted + "\n"
 	}
 	return text
 }

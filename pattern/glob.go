@@ -7,18 +7,18 @@ import (
 	"slices"
 )
 
-// Glob lists the paths of the host that match v, which is of kind Path, sorted. here
-// maps host paths to their mount points. Links are followed only before the first
-// wildcard. It reads at most *entries entries of directories and subtracts what it read:
-// if that is 0 afterwards, the list may lack paths.
-func (v Values) Glob(here func(host string) string, entries *int) []string {
+// Glob lists the paths of the host that match v, which is of kind Path, sorted. mounted
+// returns where a host path is mounted. Links are followed only before the first
+// wildcard. *entries limits the directory entries to read and is decremented: if it
+// reaches 0, the list may lack paths.
+func (v Values) Glob(mounted func(host string) string, entries *int) []string {
 	var found []string
-	var below func(dir string, through Values)
-	below = func(dir string, through Values) {
+	var walk func(dir string, through Values)
+	walk = func(dir string, through Values) {
 		if *entries <= 0 {
 			return
 		}
-		all, err := os.ReadDir(here(dir))
+		all, err := os.ReadDir(mounted(dir))
 		if err != nil {
 			return
 		}
@@ -29,7 +29,7 @@ func (v Values) Glob(here func(host string) string, entries *int) []string {
 				found = append(found, p)
 			}
 			if e.Type()&fs.ModeDir != 0 && through.Match(p) {
-				below(p, through)
+				walk(p, through)
 			}
 		}
 	}
@@ -37,9 +37,9 @@ func (v Values) Glob(here func(host string) string, entries *int) []string {
 		dir, whole := a.Literal()
 		if !whole {
 			dir = a.dir()
-			below(dir, a.Through())
+			walk(dir, a.Through())
 		}
-		if _, err := os.Lstat(here(dir)); err == nil && v.Match(dir) {
+		if _, err := os.Lstat(mounted(dir)); err == nil && v.Match(dir) {
 			found = append(found, dir)
 		}
 	}

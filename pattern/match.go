@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// normal brings a value into the form of the patterns.
-func (k Kind) normal(s string) string {
+// normalize converts a value to the form of the patterns.
+func (k Kind) normalize(s string) string {
 	switch k {
 	case Path:
 		return s
@@ -25,7 +25,7 @@ func (k Kind) normal(s string) string {
 }
 
 // Match reports whether the alternative matches all of a value.
-func (a Alternative) Match(value string) bool { return a.matches(a.kind.normal(value)) }
+func (a Alternative) Match(value string) bool { return a.matches(a.kind.normalize(value)) }
 
 // matches is Match of a value in normal form.
 func (a *Alternative) matches(s string) bool {
@@ -57,23 +57,23 @@ func (a *Alternative) lastLiteral() string {
 	return ""
 }
 
-// taken is the part of a text that a wildcard matches: s[from:to].
-type taken struct{ token, from, to int }
+// wildcardMatch is the part of a text that a wildcard matches: s[from:to].
+type wildcardMatch struct{ token, from, to int }
 
 // match reports whether the tokens match all of s, and stores the match of each
 // in captured unless that is nil. It goes from right to left, so that the first
 // wildcard is the greedy one.
 //
-// On a mismatch the nearest star to the right takes one character more, or else the
-// nearest "**" one element more. Wildcards further to the right need no second attempt:
+// On a mismatch the nearest star to the right is extended by one character, or else the
+// nearest "**" by one element. Wildcards further to the right need no second attempt:
 // the nearer one reaches everything that they could. So the time is polynomial.
 func (a *Alternative) match(s string, captured []string) bool {
 	const none = -1
-	lastStar, lastDeep := taken{token: none}, taken{token: none}
+	lastStar, lastDeep := wildcardMatch{token: none}, wildcardMatch{token: none}
 	for i, end := len(a.tokens)-1, len(s); i >= 0 || end > 0; i-- {
 		from, ok := 0, false
 		if i >= 0 {
-			from, ok = a.least(i, s[:end])
+			from, ok = a.shortest(i, s[:end])
 		}
 		switch {
 		case ok:
@@ -86,9 +86,9 @@ func (a *Alternative) match(s string, captured []string) bool {
 		}
 		switch t := &a.tokens[i]; {
 		case t.kind == star:
-			lastStar = taken{i, from, end}
+			lastStar = wildcardMatch{i, from, end}
 		case t.kind == deep:
-			lastStar, lastDeep = taken{token: none}, taken{i, from, end}
+			lastStar, lastDeep = wildcardMatch{token: none}, wildcardMatch{i, from, end}
 		case t.kind == literal && a.kind == Path && strings.Contains(t.text, "/"):
 			lastStar.token = none // its element has matched
 		}
@@ -100,14 +100,14 @@ func (a *Alternative) match(s string, captured []string) bool {
 	return true
 }
 
-// least is the offset of the shortest match of token i at the end of s.
-func (a *Alternative) least(i int, s string) (from int, ok bool) {
+// shortest is the offset of the shortest match of token i at the end of s.
+func (a *Alternative) shortest(i int, s string) (from int, ok bool) {
 	switch t := &a.tokens[i]; t.kind {
 	case literal:
 		return len(s) - len(t.text), strings.HasSuffix(s, t.text)
-	case one:
+	case single:
 		r, size := utf8.DecodeLastRuneInString(s)
-		return len(s) - size, size > 0 && t.takes(r) && !(a.kind == Path && r == '/')
+		return len(s) - size, size > 0 && t.matches(r) && !(a.kind == Path && r == '/')
 	case deep:
 		if i < len(a.tokens)-1 {
 			return len(s) - 1, strings.HasSuffix(s, "/")
@@ -116,8 +116,8 @@ func (a *Alternative) least(i int, s string) (from int, ok bool) {
 	return len(s), true
 }
 
-// extend lets a star take one character more, or "**" one element, if possible.
-func (a *Alternative) extend(t *taken, s string) bool {
+// extend extends the match of a star by one character, or of "**" by one element, if possible.
+func (a *Alternative) extend(t *wildcardMatch, s string) bool {
 	from := strings.LastIndexByte(s[:t.from], '/')
 	if a.tokens[t.token].kind == star {
 		r, size := utf8.DecodeLastRuneInString(s[:t.from])
@@ -131,8 +131,8 @@ func (a *Alternative) extend(t *taken, s string) bool {
 	return from >= 0
 }
 
-// takes reports whether a class or "?" matches a character.
-func (t *token) takes(r rune) bool {
+// matches reports whether a class or "?" matches a character.
+func (t *token) matches(r rune) bool {
 	in := false
 	for text := t.text; text != "" && !in; {
 		lo, n := utf8.DecodeRuneInString(text)
@@ -149,7 +149,7 @@ func (a *Alternative) captures(s string) []string {
 	out := []string{}
 	for i, t := range a.tokens {
 		switch t.kind {
-		case one, star:
+		case single, star:
 			out = append(out, captured[i])
 		case deep:
 			out = append(out, strings.Trim(captured[i], "/"))
@@ -216,7 +216,7 @@ func (a Alternative) Shape() string {
 // Fits reports whether the alternative may match n characters, all of them in chars. A
 // HexPrefix counts as a Hex.
 func (a Alternative) Fits(n int, chars string) bool {
-	tokens, least, open := a.tokens, 0, false
+	tokens, length, unbounded := a.tokens, 0, false
 	if a.kind == HexPrefix {
 		tokens = tokens[:len(tokens)-1]
 	}
@@ -226,17 +226,17 @@ func (a Alternative) Fits(n int, chars string) bool {
 		}
 		switch t.kind {
 		case literal:
-			least += len(t.text)
-		case one:
-			least++
+			length += len(t.text)
+		case single:
+			length++
 		default:
-			open = true
+			unbounded = true
 		}
 	}
-	return least == n || open && least <= n
+	return length == n || unbounded && length <= n
 }
 
-// Join is a condition of the patterns of all conditions, which are of one kind.
+// Join is one condition with the patterns of all, which are of one kind.
 func Join(all ...Values) (joined Values) {
 	if len(all) == 1 {
 		return all[0]
@@ -248,7 +248,7 @@ func Join(all ...Values) (joined Values) {
 	return joined
 }
 
-// Split lists the patterns as conditions of their own.
+// Split lists the patterns as separate conditions.
 func (v Values) Split() []Values {
 	all := make([]Values, len(v.patterns))
 	for i := range v.patterns {
@@ -296,20 +296,20 @@ func (v Values) Patterns() []string {
 func (v Values) Match(have ...string) bool {
 	ok := !v.has(false)
 	for _, h := range have {
-		if h = v.kind.normal(h); h == "" {
+		if h = v.kind.normalize(h); h == "" {
 			continue
 		}
-		if v.first(h, true) != nil {
+		if v.firstMatch(h, true) != nil {
 			return false
 		}
-		ok = ok || v.first(h, false) != nil
+		ok = ok || v.firstMatch(h, false) != nil
 	}
 	return ok
 }
 
-// first is the first alternative that matches s, which is in normal form, of the
-// patterns with or without "!".
-func (v Values) first(s string, not bool) *Alternative {
+// firstMatch is the first alternative that matches s, in normal form, of the patterns
+// with or without "!".
+func (v Values) firstMatch(s string, not bool) *Alternative {
 	for i := range v.patterns {
 		p := &v.patterns[i]
 		for j := range p.alternatives {
@@ -324,15 +324,15 @@ func (v Values) first(s string, not bool) *Alternative {
 // Captures lists the matches of the wildcards of the first pattern without "!"
 // that matches a value. It is nil if none does.
 func (v Values) Captures(have string) []string {
-	if have = v.kind.normal(have); have != "" {
-		if a := v.first(have, false); a != nil {
+	if have = v.kind.normalize(have); have != "" {
+		if a := v.firstMatch(have, false); a != nil {
 			return a.captures(have)
 		}
 	}
 	return nil
 }
 
-// Alternatives lists those of all patterns without "!".
+// Alternatives lists the alternatives of all patterns without "!".
 func (v Values) Alternatives() []Alternative {
 	var all []Alternative
 	for _, p := range v.patterns {

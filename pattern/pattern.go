@@ -73,7 +73,7 @@ type tokenKind byte
 
 const (
 	literal tokenKind = iota // text
-	one                      // ? or [...]
+	single                   // ? or [...]
 	star                     // *
 	deep                     // "/**/" matches "/" or "/.../"; "/**" at the end, "" or "/..."
 )
@@ -81,7 +81,7 @@ const (
 // token is a run of literal characters or a wildcard.
 type token struct {
 	kind tokenKind
-	// not: a class of all characters but these.
+	// not negates a class.
 	not bool
 	// text of a literal; of a class, the first and last character of each range.
 	text string
@@ -242,7 +242,7 @@ func expand(units []string) ([][]string, error) {
 	return all, nil
 }
 
-// tokenize makes tokens of the units of an alternative.
+// tokenize converts the units of an alternative to tokens.
 func tokenize(kind Kind, units []string) ([]token, error) {
 	var tokens []token
 	run := "" // literal text
@@ -258,7 +258,7 @@ func tokenize(kind Kind, units []string) ([]token, error) {
 			add(token{kind: deep})
 			i += n - 1
 		case u == "?":
-			add(token{kind: one, not: true})
+			add(token{kind: single, not: true})
 		case u == "*":
 			add(token{kind: star})
 			for i+1 < len(units) && units[i+1] == "*" {
@@ -269,7 +269,7 @@ func tokenize(kind Kind, units []string) ([]token, error) {
 			if err != nil {
 				return nil, err
 			}
-			if kind == Path && !t.not && t.takes('/') {
+			if kind == Path && !t.not && t.matches('/') {
 				return nil, errors.New(`has a class that holds "/": want one for a single element of a path`)
 			}
 			add(t)
@@ -304,7 +304,7 @@ func deepLength(units []string) int {
 
 // parseClass parses "[...]".
 func parseClass(s string) (token, error) {
-	t := token{kind: one}
+	t := token{kind: single}
 	s = s[1 : len(s)-1]
 	if t.not = s[0] == '!' || s[0] == '^'; t.not {
 		s = s[1:]
