@@ -8,25 +8,31 @@ import (
 	"github.com/generic-dp/generic-dp/pattern"
 )
 
-// kind is what an administrator calls a device, and the resource for it in a starter
-// configuration.
+// kind is a kind of hardware, as an administrator calls it, and the resource for it in a
+// starter configuration.
 type kind struct {
 	name  string
 	nodes []string // globs
 	pci   []string // prefixes of classes
 	usb   []string // classes of interfaces
-	// resource is the name of a resource for pods, empty where hardware of this kind
-	// serves the host itself. path is that of its only node in a container.
+	// resource is the name of the resource, empty if such hardware serves the host itself;
+	// path is the container path of a device's only node.
 	resource, path string
 	// with are companions of hardware of a vendor, of any if it is empty.
 	with   []string
 	vendor string
-	count  int    // containers that share it
-	note   string // about the resource
 }
 
-// kinds are those of hardware, which is of the first one that has one of its nodes or
-// classes.
+// nodeKind is likewise a kind of nodes without hardware.
+type nodeKind struct {
+	name, glob, resource string
+
+	with  []string
+	count int    // containers that share it
+	note  string // about the resource
+}
+
+// kinds are the kinds of hardware: the first with one of its nodes or classes applies.
 var kinds = []kind{
 	{name: "hub", usb: []string{"09"}},
 	{name: "bridge", pci: []string{"06"}},
@@ -59,26 +65,26 @@ var kinds = []kind{
 	{name: "vendor-specific", usb: []string{"ff", "fe"}, resource: "usb"},
 }
 
-// shared are nodes that many containers may have at once, or that no hardware tells
-// apart.
-var shared = []kind{
-	{name: "virtualization", nodes: []string{"/dev/kvm"}, resource: "kvm", count: 100},
-	{name: "file systems", nodes: []string{"/dev/fuse"}, resource: "fuse", count: 100},
-	{name: "tunnels", nodes: []string{"/dev/net/tun"}, resource: "tun", count: 100},
-	{name: "virtual networks", nodes: []string{"/dev/vhost-net"}, resource: "vhost-net", count: 100},
-	{name: "virtual sockets", nodes: []string{"/dev/vhost-vsock"}, resource: "vhost-vsock", count: 100},
-	{name: "SGX enclaves", nodes: []string{"/dev/sgx_enclave"}, resource: "sgx", count: 100},
-	{name: "TPM", nodes: []string{"/dev/tpmrm0"}, resource: "tpm", count: 64},
-	{name: "GPIO", nodes: []string{"/dev/gpiochip*"}, resource: "gpio", count: 1},
-	{name: "SPI", nodes: []string{"/dev/spidev*"}, resource: "spi", count: 1},
+// nodeKinds are the nodes that many containers may share, or that have no hardware to tell
+// them apart.
+var nodeKinds = []nodeKind{
+	{name: "virtualization", glob: "/dev/kvm", resource: "kvm", count: 100},
+	{name: "file systems", glob: "/dev/fuse", resource: "fuse", count: 100},
+	{name: "tunnels", glob: "/dev/net/tun", resource: "tun", count: 100},
+	{name: "virtual networks", glob: "/dev/vhost-net", resource: "vhost-net", count: 100},
+	{name: "virtual sockets", glob: "/dev/vhost-vsock", resource: "vhost-vsock", count: 100},
+	{name: "SGX enclaves", glob: "/dev/sgx_enclave", resource: "sgx", count: 100},
+	{name: "TPM", glob: "/dev/tpmrm0", resource: "tpm", count: 64},
+	{name: "GPIO", glob: "/dev/gpiochip*", resource: "gpio", count: 1},
+	{name: "SPI", glob: "/dev/spidev*", resource: "spi", count: 1},
 	{
-		name: "NVIDIA GPU", nodes: []string{"/dev/nvidia[0-9]*"}, resource: "nvidia-gpu", count: 1,
+		name: "NVIDIA GPU", glob: "/dev/nvidia[0-9]*", resource: "nvidia-gpu", count: 1,
 		with: []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"},
 		note: "Programs need the driver's libraries too, which CDI brings: examples/configs/nvidia-cdi.toml.",
 	},
 }
 
-// matches reports whether a path fits one of some globs of the tables above.
+// matches reports whether a path matches one of the globs.
 func matches(path string, globs ...string) bool {
 	return slices.ContainsFunc(globs, func(glob string) bool {
 		p, err := pattern.Parse(pattern.Path, glob)
@@ -86,7 +92,7 @@ func matches(path string, globs ...string) bool {
 	})
 }
 
-// kindOf returns the kind of hardware, one without a name if it is none of them.
+// kindOf returns the kind of hardware, the zero kind if unknown.
 func kindOf(h *device.Hardware) kind {
 	for _, k := range kinds {
 		if h.PCI != nil && slices.ContainsFunc(k.pci, func(class string) bool { return strings.HasPrefix(h.PCI.Class, class) }) ||
@@ -99,11 +105,11 @@ func kindOf(h *device.Hardware) kind {
 }
 
 // kindOfNode returns the kind of a node without hardware.
-func kindOfNode(n *device.Node) kind {
-	for _, k := range shared {
-		if matches(n.Path, k.nodes...) {
+func kindOfNode(n *device.Node) nodeKind {
+	for _, k := range nodeKinds {
+		if matches(n.Path, k.glob) {
 			return k
 		}
 	}
-	return kind{name: n.Subsystem, resource: slug(strings.ToLower(strings.TrimRight(n.Kernel, "0123456789")))}
+	return nodeKind{name: n.Subsystem, resource: slug(strings.ToLower(strings.TrimRight(n.Kernel, "0123456789")))}
 }

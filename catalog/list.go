@@ -41,7 +41,7 @@ type Offer struct {
 }
 
 // List lists all hardware of a snapshot by bus and name, then nodes without hardware.
-// result tells which resource has what, permitted which nodes a resource may have.
+// result has the offers of each resource, permitted the nodes that a resource may have.
 func List(snap *device.Snapshot, result, permitted matchers.Result, names Names) []Device {
 	owners := ownersOf(result)
 	list := []Device{}
@@ -52,7 +52,7 @@ func List(snap *device.Snapshot, result, permitted matchers.Result, names Names)
 		k := kindOf(h)
 		d := Device{Name: h.Name, Bus: string(h.Bus), Kind: k.name, NUMA: []int{}, Nodes: paths(h.Nodes), Interfaces: paths(h.Nets)}
 		d.Vendor, d.Product = names.Of(h)
-		// The nodes that it is known for, first.
+		// The nodes of its kind come first.
 		sort.SliceStable(d.Nodes, func(i, j int) bool { return matches(d.Nodes[i], k.nodes...) && !matches(d.Nodes[j], k.nodes...) })
 		switch {
 		case h.USB != nil:
@@ -67,7 +67,7 @@ func List(snap *device.Snapshot, result, permitted matchers.Result, names Names)
 			d.NUMA = append(d.NUMA, h.NUMA)
 		}
 		all := slices.Concat([]string{h.Path}, d.Nodes, d.Interfaces)
-		if h.PCI != nil && h.PCI.VFIO { // who has one function of a group has them all
+		if h.PCI != nil && h.PCI.VFIO { // a container gets all functions of a group
 			all = append(all, "/dev/vfio/"+h.PCI.IOMMUGroup)
 		}
 		d.Offers = owners.of(all...)
@@ -78,16 +78,16 @@ func List(snap *device.Snapshot, result, permitted matchers.Result, names Names)
 		a, b := &list[i], &list[j]
 		return cmp.Or(slices.Index(order, a.Bus)-slices.Index(order, b.Bus), byName(a, b)) < 0
 	})
-	list = append(list, bare(snap, owners)...)
-	may := ownersOf(permitted)
+	list = append(list, nodesWithoutHardware(snap, owners)...)
+	permittedOwners := ownersOf(permitted)
 	for i := range list {
 		d := &list[i]
-		d.Refused = len(d.Offers)+len(d.Interfaces) == 0 && len(d.Nodes) > 0 && len(may.of(d.Nodes...)) == 0
+		d.Refused = len(d.Offers)+len(d.Interfaces) == 0 && len(d.Nodes) > 0 && len(permittedOwners.of(d.Nodes...)) == 0
 	}
 	return list
 }
 
-// Find finds what an administrator names: a path, a device ID, a PCI address, a USB port,
+// Find finds a device by any of its names: a path, a device ID, a PCI address, a USB port,
 // a serial number, vendor:product or a network interface. The node is nil unless one is
 // named, the hardware if that has none.
 func Find(snap *device.Snapshot, forms device.Forms, name string) (*device.Hardware, *device.Node, error) {
@@ -102,28 +102,28 @@ func Find(snap *device.Snapshot, forms device.Forms, name string) (*device.Hardw
 			return n.Hardware, n, nil
 		}
 	}
-	var same []*device.Hardware
+	var sameModel []*device.Hardware
 	for _, h := range snap.Hardware {
 		vendor, product := ids(h)
 		switch {
 		case h.Name == name, h.Name == "0000:"+name, device.HardwareID(h, forms.Of(h)) == name, h.USB != nil && h.USB.Serial == name && name != "":
 			return h, nil, nil
 		case !h.IsRootHub() && vendor+":"+product == name:
-			same = append(same, h)
+			sameModel = append(sameModel, h)
 		}
 	}
 	kernel := slices.IndexFunc(nodes, func(n *device.Node) bool { return n.Kernel == name })
 	switch {
-	case kernel >= 0 && len(same) == 0:
+	case kernel >= 0 && len(sameModel) == 0:
 		return nodes[kernel].Hardware, nodes[kernel], nil
-	case len(same) == 1:
-		return same[0], nil, nil
-	case len(same) > 1:
+	case len(sameModel) == 1:
+		return sameModel[0], nil, nil
+	case len(sameModel) > 1:
 		var names []string
-		for _, h := range same {
+		for _, h := range sameModel {
 			names = append(names, h.Name)
 		}
-		return nil, nil, fmt.Errorf("%d devices are %q: want one of %s", len(same), name, strings.Join(names, ", "))
+		return nil, nil, fmt.Errorf("%d devices are %q: want one of %s", len(sameModel), name, strings.Join(names, ", "))
 	}
 	hint := "generic-dp devices --all lists all hardware"
 	alike := func(n *device.Node) bool {
@@ -144,9 +144,9 @@ func byName(a, b *Device) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// bare lists nodes without hardware. Those with one stem, such as the 64 terminals of a
+// nodesWithoutHardware lists them. Nodes with one stem, such as the 64 terminals of a
 // console, are one entry.
-func bare(snap *device.Snapshot, owners owners) []Device {
+func nodesWithoutHardware(snap *device.Snapshot, owners owners) []Device {
 	var list []Device
 	stems := map[string]int{}
 	for _, n := range slices.Concat(snap.Nodes, snap.Nets) {
@@ -196,7 +196,7 @@ func usbDriver(u *device.USB) string {
 	return strings.Join(all, ",")
 }
 
-// owners are offers by sysfs path of hardware, path of node and name of interface.
+// owners are the offers by sysfs path of hardware, path of a node or name of an interface.
 type owners map[string][]Offer
 
 func ownersOf(result matchers.Result) owners {

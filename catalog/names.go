@@ -1,7 +1,7 @@
-// Package catalog says what the hardware of a host is, in the terms of an administrator.
-// List lists all of it, Find finds a device by any of its names. Starter has the resources
-// of a configuration for a host, For one for a device. ReadNames reads what vendors and
-// products are called. Only commands use it: no rule of matching is here.
+// Package catalog describes the hardware of a host in the terms of an administrator. List
+// lists all of it, Find finds a device by any of its names. Starter makes the resources of
+// a starter configuration, For the resource of one device. ReadNames reads the names of
+// vendors and products. Only commands use it: no rule of matching is here.
 package catalog
 
 import (
@@ -13,20 +13,20 @@ import (
 )
 
 // Dirs are the directories where distributions have pci.ids and usb.ids. An image
-// from scratch has none of them, and the devices' own strings have to do.
+// from scratch has none of them: only the devices' own strings are left.
 var Dirs = []string{"/usr/share/hwdata", "/usr/share/misc", "/var/lib/usbutils"}
 
 // Names are vendors and products.
 type Names map[key]string
 
-// key is the ID of a vendor, or of a product of it ("10c4:ea60").
+// key is the ID of a vendor ("10c4") or product ("10c4:ea60").
 type key struct {
 	bus device.Bus
 	id  string
 }
 
 // ReadNames reads the names of the hardware of a snapshot from the first pci.ids and
-// usb.ids in some directories. Only these are kept: the files have 60,000 names.
+// usb.ids in some directories. Other names are dropped: the files have 60,000.
 func ReadNames(snap *device.Snapshot, dirs []string) Names {
 	names := Names{}
 	for _, h := range snap.Hardware {
@@ -75,9 +75,8 @@ func ids(h *device.Hardware) (vendor, product string) {
 	return "", ""
 }
 
-// Of returns the vendor and product of hardware, empty where unknown. A USB device says
-// itself what it is; chips in it that many products share have only the general name
-// in a file.
+// Of returns the vendor and product of hardware, empty where unknown. The strings of a USB
+// device precede the files, which name only the chip that many products share.
 func (names Names) Of(h *device.Hardware) (vendor, product string) {
 	v, p := ids(h)
 	vendor, product = names[key{h.Bus, v}], names[key{h.Bus, v + ":" + p}]

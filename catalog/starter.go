@@ -17,16 +17,16 @@ import (
 // Resource is a [[resource]] for an administrator to start with.
 type Resource struct {
 	Name string // without the domain
-	// Comment says what it selects on this host.
+	// Comment names the devices that it selects on this host.
 	Comment []string
-	// Lines are its keys but for the name.
+	// Lines are its keys except for the name.
 	Lines []string
 }
 
 // Text is the resource in TOML.
 func (r Resource) Text() string {
 	var b strings.Builder
-	for _, line := range r.Comment { // has names that devices and pods make up
+	for _, line := range r.Comment { // may have names from devices and pods
 		b.WriteString("# " + strings.Map(func(r rune) rune {
 			if !unicode.IsPrint(r) {
 				return '?'
@@ -39,7 +39,7 @@ func (r Resource) Text() string {
 }
 
 // group is hardware of one kind that one match selects by its identity. The nodes of the
-// kind are those to inject, none for VFIO and network interfaces.
+// kind are injected; VFIO and network interfaces have none.
 type group struct {
 	kind
 	identity string   // the lines that select it, such as match.usb.id = "10c4:ea60"
@@ -78,30 +78,30 @@ func Starter(snap *device.Snapshot, names Names) []Resource {
 		}
 		out = append(out, r)
 	}
-	for _, k := range shared {
+	for _, k := range nodeKinds {
 		var found []string
 		for _, n := range snap.Nodes {
-			if matches(n.Path, k.nodes...) {
+			if matches(n.Path, k.glob) {
 				found = append(found, n.Path)
 			}
 		}
 		if len(found) > 0 {
-			out = append(out, k.ofNodes(snap, k.nodes[0], found...))
+			out = append(out, k.toResource(snap, k.glob, found))
 		}
 	}
 	return out
 }
 
-// isSibling reports whether the IOMMU group of a function comes with another one: the
-// sound of a GPU that is bound to VFIO with it.
+// isSibling reports whether a function belongs to the IOMMU group of an earlier one, as the
+// sound of a GPU that is bound to VFIO.
 func isSibling(snap *device.Snapshot, h *device.Hardware) bool {
 	return h.PCI != nil && h.PCI.VFIO && slices.ContainsFunc(snap.Hardware, func(o *device.Hardware) bool {
 		return o.PCI != nil && o.PCI.VFIO && o.PCI.IOMMUGroup == h.PCI.IOMMUGroup && o.PCI.Address < h.PCI.Address && attribute(o, "pci.id") != attribute(h, "pci.id")
 	})
 }
 
-// ofNodes is the resource for nodes without hardware, which a glob selects.
-func (k kind) ofNodes(snap *device.Snapshot, glob string, found ...string) Resource {
+// toResource is the resource for the nodes found, which a glob selects.
+func (k nodeKind) toResource(snap *device.Snapshot, glob string, found []string) Resource {
 	r := Resource{Name: k.resource, Comment: []string{strings.TrimPrefix(k.name+": ", ": ") + strings.Join(found, " ")}}
 	if k.note != "" {
 		r.Comment = append(r.Comment, k.note)
@@ -111,34 +111,34 @@ func (k kind) ofNodes(snap *device.Snapshot, glob string, found ...string) Resou
 		r.Lines = append(r.Lines, "count = "+strconv.Itoa(k.count))
 	}
 	r.Lines = append(r.Lines, "match.glob = "+quote(glob))
-	r.Lines = append(r.Lines, with(snap, k.with)...)
+	r.Lines = append(r.Lines, companions(snap, k.with)...)
 	return r
 }
 
 // For is the resource for one device: hardware, or a node or network interface, which
 // may be nil.
 func For(snap *device.Snapshot, names Names, h *device.Hardware, n *device.Node) Resource {
-	bare := h == nil || h.Bus == device.PlatformBus
-	if bare && n == nil {
+	noIdentity := h == nil || h.Bus == device.PlatformBus
+	if noIdentity && n == nil {
 		n = slices.Concat(h.Nodes, h.Nets)[0] // it would not be in the snapshot without any
 	}
 	switch {
 	case n != nil && n.Net != nil:
 		r := Resource{Name: slug(n.Path), Comment: []string{"network interface " + n.Path}}
-		if !bare {
+		if !noIdentity {
 			r.Lines = append(r.Lines, identity(h))
 		}
 		r.Lines = append(r.Lines, "match.net.name = "+quote(n.Path), "container.cdi = true")
 		return r
-	case bare:
-		return kindOfNode(n).ofNodes(snap, n.Path, n.Path)
+	case noIdentity:
+		return kindOfNode(n).toResource(snap, n.Path, []string{n.Path})
 	}
 	g := groupOf(snap, h)
 	if g == nil {
 		g = &group{kind: kindOf(h), members: []*device.Hardware{h}}
 		g.name, g.nodes = cmp.Or(g.name, string(h.Bus)+" device"), nil
 	}
-	more := identifying(snap, h)
+	more := distinguishing(snap, h)
 	if n != nil && !strings.HasPrefix(n.Path, "/dev/vfio/") {
 		more = append(more, g.narrow(n)...)
 	}
@@ -147,8 +147,8 @@ func For(snap *device.Snapshot, names Names, h *device.Hardware, n *device.Node)
 	return g.toResource(names)
 }
 
-// narrow leaves out all nodes of the only member but one. It returns conditions on the
-// hardware for that.
+// narrow selects a single node of the only member. It returns further conditions on the
+// hardware.
 func (g *group) narrow(n *device.Node) (more []string) {
 	h := g.members[0]
 	if !matches(n.Path, g.nodes...) { // such as the sound of a camera
@@ -181,24 +181,24 @@ func (g *group) narrow(n *device.Node) (more []string) {
 	return more
 }
 
-// identifying are conditions for one device where others of its model are there: its
-// serial number if it is one, else its place.
-func identifying(snap *device.Snapshot, h *device.Hardware) []string {
+// distinguishing are conditions for one device among others of its model: its serial
+// number if unique, else its location.
+func distinguishing(snap *device.Snapshot, h *device.Hardware) []string {
 	vendor, product := ids(h)
 	serial := attribute(h, "usb.serial")
-	twins, namesakes := 0, 0
+	sameModel, sameSerial := 0, 0
 	for _, other := range snap.Hardware {
 		if v, p := ids(other); other != h && other.Bus == h.Bus && v == vendor && p == product {
-			twins++
+			sameModel++
 			if attribute(other, "usb.serial") == serial {
-				namesakes++
+				sameSerial++
 			}
 		}
 	}
 	switch {
-	case h.USB != nil && namesakes == 0 && serial != "" && utf8.ValidString(serial) && !device.PlaceholderSerial(serial):
+	case h.USB != nil && sameSerial == 0 && serial != "" && utf8.ValidString(serial) && !device.PlaceholderSerial(serial):
 		return []string{"serial = " + quote(pattern.Quote(serial))}
-	case twins == 0:
+	case sameModel == 0:
 		return nil
 	case h.USB != nil:
 		return []string{fmt.Sprintf("path = %q", attribute(h, "usb.path"))}
@@ -215,7 +215,7 @@ const (
 	indexLine = `match.attr.index = "`
 )
 
-// groupOf is the group of hardware by itself, nil where nothing of it could be injected.
+// groupOf is the group of a single device, nil if nothing of it can be injected.
 func groupOf(snap *device.Snapshot, h *device.Hardware) *group {
 	g := &group{kind: kindOf(h), identity: identity(h), members: []*device.Hardware{h}}
 	special := func(resource, name string, lines ...string) *group {
@@ -272,15 +272,15 @@ func groupOf(snap *device.Snapshot, h *device.Hardware) *group {
 		g.path = ""
 	}
 	if vendor, _ := ids(h); g.vendor == "" || g.vendor == vendor {
-		g.lines = append(g.lines, with(snap, g.with)...)
+		g.lines = append(g.lines, companions(snap, g.with)...)
 	}
 	return g
 }
 
-// with is the line with the companions that the host has, none without any.
-func with(snap *device.Snapshot, companions []string) []string {
+// companions is the line of key with, for the paths that the host has; no line without any.
+func companions(snap *device.Snapshot, candidates []string) []string {
 	var tables []string
-	for _, path := range companions {
+	for _, path := range candidates {
 		if slices.ContainsFunc(snap.Nodes, func(n *device.Node) bool { return n.Path == path }) {
 			tables = append(tables, fmt.Sprintf("{ path = %q }", path))
 		}
@@ -310,7 +310,7 @@ func union[T comparable](list []T, more ...T) []T {
 	return list
 }
 
-// identity are the lines that select hardware by what it is.
+// identity are the lines that select hardware by its model, and further conditions.
 func identity(h *device.Hardware, more ...string) string {
 	table, key, value := string(h.Bus), "id", ""
 	switch {
@@ -373,7 +373,7 @@ func (g *group) toResource(names Names) Resource {
 	return r
 }
 
-// quote makes a basic string of TOML, which has the escapes of JSON.
+// quote formats a basic string of TOML, which has the escapes of JSON.
 func quote(s string) string {
 	text, _ := json.Marshal(s) // a string has an encoding
 	return string(text)
