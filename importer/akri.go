@@ -51,7 +51,7 @@ func (c *conversion) akri(sources []source) {
 			r.Container.Env["UDEV_DEVNODE"] = "${container_path}"
 			r.Container.Env["UDEV_DEVNODE_${index}"] = "${container_path}"
 		}
-		c.add(v, r, s.in)
+		c.add(v, r, s.workload)
 	}
 }
 
@@ -86,7 +86,7 @@ func (r *resource) akriRules(v, details *value) {
 	}
 	details.decode(&d)
 	r.Container.Permissions = "rwm"
-	if matchesAll(`r?w?m?`, d.Permissions) && d.Permissions != "" {
+	if fullMatch(`r?w?m?`, d.Permissions) && d.Permissions != "" {
 		r.Container.Permissions = d.Permissions
 	}
 	for _, rule := range d.UdevRules {
@@ -110,7 +110,7 @@ const udevFilter = `([A-Z]+)(?:\{([^}]*)\})?\s*(==|!=|[-+:]?=)\s*"([^"]*)"`
 
 // akriMatch converts a rule. Values are regular expressions of the whole text.
 func akriMatch(rule string) (m match, untestable string) {
-	ofPCI := matchesAll(`.*SUBSYSTEMS?\s*==\s*"pci".*`, rule)
+	ofPCI := fullMatch(`.*SUBSYSTEMS?\s*==\s*"pci".*`, rule)
 	for _, f := range regexp.MustCompile(udevFilter).FindAllStringSubmatch(rule, -1) {
 		key, name, op, text := f[1], f[2], f[3], f[4]
 		if op != "==" && op != "!=" || ofPCI && strings.HasPrefix(key, "SUBSYSTEM") {
@@ -139,7 +139,7 @@ func akriMatch(rule string) (m match, untestable string) {
 			m.attr("index", "0") // the node of a camera that captures
 		case key == "SUBSYSTEMS" && text == "usb":
 			m.USB.Vendor = append(m.USB.Vendor, "*")
-		case matchesAll(`[\w./-]+`, name) && (strings.HasPrefix(key, "ATTR") || strings.HasPrefix(key, "PCI ")):
+		case fullMatch(`[\w./-]+`, name) && (strings.HasPrefix(key, "ATTR") || strings.HasPrefix(key, "PCI ")):
 			m.attr(name, values...)
 		default:
 			untestable = f[0]

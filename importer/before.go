@@ -20,15 +20,15 @@ type Device struct {
 	Nodes    []string // "/dev/ttyUSB0", or "HOST>CONTAINER" at another path
 }
 
-// host is what other plugins see of a host.
+// host is a host as other plugins see it.
 type host struct {
 	*device.Snapshot
 	paths []string          // of nodes, links and directories below /dev, sorted
 	nodes map[string]string // path of a node or link: the node
 }
 
-// Before lists the devices that the other plugin offers on a host by its own rules, as far
-// as they are known here: for generic-device-plugin and smarter-device-manager.
+// Before lists the devices that the other plugin offers on a host by its own rules: for
+// generic-device-plugin and smarter-device-manager only.
 func (r *Result) Before(snap *device.Snapshot) (devices []Device) {
 	h := &host{snap, slices.Clone(snap.Dirs), make(map[string]string)}
 	for _, n := range snap.Nodes {
@@ -39,14 +39,14 @@ func (r *Result) Before(snap *device.Snapshot) (devices []Device) {
 	}
 	h.paths = slices.AppendSeq(h.paths, maps.Keys(h.nodes))
 	sort.Strings(h.paths)
-	for _, of := range r.before {
-		devices = append(devices, of(h)...)
+	for _, list := range r.before {
+		devices = append(devices, list(h)...)
 	}
 	return devices
 }
 
-// at lists the nodes of a path, which are in the container at another one: of a node,
-// a link, or all in a directory.
+// at lists the nodes of a path p of a node, a link or a directory, which a container has at
+// another path.
 func (h *host) at(p, container string) (nodes []string) {
 	if node, ok := h.nodes[p]; ok {
 		return []string{NodeText(node, container)}
@@ -67,7 +67,7 @@ func NodeText(host, container string) string {
 	return host + ">" + container
 }
 
-// smarterBefore are the devices of an entry: each path that the expression matches
+// smarterBefore lists the devices of an entry: each path that the expression matches
 // (findDevicesPattern in main.go of smarter-device-manager).
 func smarterBefore(domain, expression string, slots int) func(*host) []Device {
 	return func(h *host) (devices []Device) {
@@ -82,8 +82,8 @@ func smarterBefore(domain, expression string, slots int) func(*host) []Device {
 	}
 }
 
-// before are the devices of a group: the i-th matches of its paths, sorted, are one, and so
-// is all that usb selects (discoverPath and discoverUSB of generic-device-plugin).
+// before lists the devices of a group: the i-th matches of its paths, sorted, are one, and
+// all matches of usb are one (discoverPath and discoverUSB of generic-device-plugin).
 func (g squatGroup) before(name string) func(*host) []Device {
 	return func(h *host) (devices []Device) {
 		var found [][]string // for each path, absent ones left out

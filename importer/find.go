@@ -14,16 +14,15 @@ import (
 type source struct {
 	*value
 	format Format
-	// device is set where it is a single device of generic-device-plugin, the
-	// value of a --device flag.
+	// device marks a single device of generic-device-plugin, the value of a --device flag.
 	device bool
 	// path is where it was found: "spec.values.config", empty for a whole document; file
 	// is its last element.
 	path, file string
-	in         *workload
+	workload   *workload
 }
 
-// workload is what a manifest says of a plugin beside its configuration.
+// workload has the settings of a plugin in a manifest, beside its configuration.
 type workload struct {
 	domain, prefix, config string   // flags
 	tag                    string   // of its image
@@ -34,8 +33,7 @@ type workload struct {
 // lastApplied is an annotation of kubectl: the object once more.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// find finds the configurations in the input. It leaves none if there is one that can't be
-// converted.
+// find finds the configurations in the input. If one can't be converted, it drops all.
 func (c *conversion) find() {
 	documents := c.parse(c.text, "", 0)
 	if why := c.problems; len(why) > 0 {
@@ -53,7 +51,7 @@ func (c *conversion) find() {
 	if len(c.sources) == 0 && forced != Auto {
 		for _, document := range documents {
 			if !document.null() {
-				c.found(source{value: document, format: forced, in: &workload{}})
+				c.found(source{value: document, format: forced, workload: &workload{}})
 			}
 		}
 	}
@@ -83,7 +81,7 @@ func (c *conversion) find() {
 func (c *conversion) walk(v *value, path string, in *workload) {
 	in = c.enter(v, in)
 	if format, device := v.detect(); format != Auto {
-		c.found(source{value: v, format: format, device: device, path: path, in: in})
+		c.found(source{value: v, format: format, device: device, path: path, workload: in})
 		return
 	}
 	switch {
@@ -116,9 +114,8 @@ func (c *conversion) walk(v *value, path string, in *workload) {
 // yamlLine is a line that YAML or JSON may have, unlike those of other languages.
 const yamlLine = `\s*(-.*|["'[{}\]#].*|[\w./-]+:(\s.*)?)?`
 
-// embedded are the documents with a configuration in a text of another language, such as
-// Terraform, Nix, a shell script or Markdown: blocks of lines, each indented at least as the
-// first.
+// embedded returns the configurations in another language, such as Terraform, Nix, a shell
+// script or Markdown: blocks of lines, each indented at least as far as the first.
 func (c *conversion) embedded() (documents []*value) {
 	lines, yaml := strings.Split(c.text, "\n"), regexp.MustCompile("^"+yamlLine+"$")
 	indent := func(line string) int { return len(line) - len(strings.TrimLeft(line, " \t")) }
@@ -173,8 +170,8 @@ func (v *value) detect() (format Format, device bool) {
 	return Auto, false
 }
 
-// mentions are words of which a text has one if it may be a configuration: manifests
-// also hold files that are no YAML.
+// mentions are words, one of which every configuration has: manifests also hold files that
+// are no YAML.
 var mentions = []string{"resourcelist", "devicematch", "groups", "configlist", "hostdevices", "akri.sh", "udevrules", "sharing", "migstrategy"}
 
 func mentioned(text string) bool {
@@ -199,7 +196,7 @@ func (c *conversion) walkText(v *value, path string, in *workload) {
 		c.walkArgs(args, path, in)
 		return
 	}
-	if name, text, ok := strings.Cut(v.Value, "="); ok && matchesAll(`[\w.-]+`, name) {
+	if name, text, ok := strings.Cut(v.Value, "="); ok && fullMatch(`[\w.-]+`, name) {
 		v = v.with(text)
 		v.key = name
 		c.walkText(v, path+"."+name, in)
@@ -213,13 +210,13 @@ func (c *conversion) walkText(v *value, path string, in *workload) {
 	}
 }
 
-// unrendered reports a line of a template, which only its program can fill in.
+// unrendered reports a line of a template.
 func (c *conversion) unrendered(line int, text string) {
 	c.problem(line, fmt.Sprintf("line %d: %.80q is a template: import what it renders, such as the output of helm template", line, strings.TrimSpace(text)))
 }
 
 // isTemplate finds actions of templates, but not the {{PLACEHOLDER}} of Akri.
-func isTemplate(text string) bool { return matchesAll(`(?s).*\{(\{-?[ .$]|%).*`, text) }
+func isTemplate(text string) bool { return fullMatch(`(?s).*\{(\{-?[ .$]|%).*`, text) }
 
 // templateIn reports the first line of a template in a text, if any.
 func (c *conversion) templateIn(text string, linesBefore int) bool {
@@ -248,8 +245,8 @@ func (v *value) with(text string) *value {
 	return &copied
 }
 
-// enter returns what a mapping adds to the workload that it is in: image, environment
-// and selected nodes of a container, a pod or the values of a chart.
+// enter returns the workload with the settings of a mapping: image, environment and node
+// selector of a container, a pod or the values of a chart.
 func (c *conversion) enter(v *value, in *workload) *workload {
 	w := *in
 	image := v.get("image")
@@ -336,13 +333,13 @@ func (c *conversion) walkArgs(args []*value, path string, in *workload) {
 			in.config = text
 		case "device":
 			for _, document := range arg.with(text).documents() {
-				c.found(source{value: document, format: Squat, device: true, path: path, in: in})
+				c.found(source{value: document, format: Squat, device: true, path: path, workload: in})
 			}
 		}
 	}
 }
 
-// first returns what the first workload that has any says.
+// first returns the first setting of the workloads that is not empty.
 func (c *conversion) first(get func(*workload) string) string {
 	for _, w := range c.workloads {
 		if found := get(w); found != "" {

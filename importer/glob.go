@@ -21,7 +21,7 @@ func parseGlob(glob string) (pattern.Alternative, error) {
 	return p.Positive().Alternatives()[0], nil
 }
 
-// captured is a shape with the variables of what its wildcards matched, between literals.
+// captured replaces the wildcards of a shape by the variables of their matches.
 func captured(shape string, literal func(string) string) (text string) {
 	for i, part := range strings.Split(shape, "*") {
 		if i > 0 {
@@ -32,7 +32,7 @@ func captured(shape string, literal func(string) string) (text string) {
 	return text
 }
 
-// goGlobToken finds what is different in patterns of path.Match.
+// goGlobToken matches the syntax that differs in patterns of path.Match.
 const goGlobToken = `(?s)\\.|\[(\\.|[^\\\]])*\]|[{}]|\*+`
 
 // fromGoGlob converts a pattern of path.Match: classes are negated by "^",
@@ -61,21 +61,21 @@ func fromGoGlob(glob string) (a pattern.Alternative, err error) {
 	}))
 }
 
-// What patterns lack, marked by characters for private use while an expression is translated.
+// Private-use characters mark syntax that patterns lack, while an expression is translated.
 const (
 	beginText = "\ue000"
 	endText   = "\ue001"
 	anything  = "\ue002" // any text, "/" too
-	repeated  = "\ue003" // any number of the characters of the class that follows
+	repeated  = "\ue003" // any number of characters of the next class
 	star      = "\ue004" // "*"; two of them are not "**"
 )
 
-// expression is one of the alternatives of a regular expression: a glob with anything,
-// which also matches others if it ends in a repeated class.
+// expression is one alternative of a regular expression: paths that match glob but not
+// others, which is set if the expression ends in a repeated class.
 type expression struct{ glob, others string }
 
-// parseRegexp converts a regular expression of Go to globs. An empty list has a difference
-// that says why.
+// parseRegexp converts a regular expression of Go to globs. If there are none, a difference
+// says why.
 func parseRegexp(text string) (all []expression, differences []string, err error) {
 	tree, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
@@ -97,7 +97,7 @@ func parseRegexp(text string) (all []expression, differences []string, err error
 
 // translator translates an expression.
 type translator struct {
-	nothing     bool // can match
+	nothing     bool // a part matches nothing
 	differences []string
 }
 
@@ -144,7 +144,7 @@ func (t *translator) glob(re *syntax.Regexp) (text string) {
 	return ""
 }
 
-// repeat is the pattern for any number of times what an expression with a glob matches.
+// repeat is the glob for any number of repetitions of an expression.
 func (t *translator) repeat(re *syntax.Regexp, glob string) string {
 	switch {
 	case strings.Trim(glob, beginText+endText) == "":
@@ -192,7 +192,7 @@ func (t *translator) resolve(glob string) expression {
 	const either = "[" + anything + star + "]*"
 	glob = regexp.MustCompile(either+anything+either).ReplaceAllString(glob, anything)
 	glob = regexp.MustCompile(star+"+").ReplaceAllString(glob, "*")
-	// Each of those that match "/" multiplies the globs.
+	// Each anything multiplies the globs.
 	first, rest, _ := strings.Cut(glob, anything)
 	if last := strings.LastIndex(rest, anything); last >= 0 && strings.Contains(rest[:last], anything) {
 		t.differs(`differs: only the first and the last of several ".*" match "/"`)
@@ -256,19 +256,19 @@ func classMember(r rune) string {
 	return string(r)
 }
 
-// cross lists the globs below /dev for one with anything: without "/", and with the directories
-// that it may stand for.
-func cross(glob string) (all []string) {
+// expandAnything lists the globs below /dev for one with anything: without "/", and with the
+// directories that it may stand for.
+func expandAnything(glob string) (all []string) {
 	before, after, found := strings.Cut(glob, anything)
 	if !found {
 		return []string{glob}
 	}
 	if dir, ok := strings.CutSuffix(before, "/"); !ok || !isDirectory(dir) || slices.Contains(directories, dir) { // else without nodes
-		all = cross(before + "*" + after)
+		all = expandAnything(before + "*" + after)
 	}
 	if before == "/dev/" {
 		for _, dirs := range []string{"*/", "*/*/", "*/*/*/"} {
-			all = append(all, cross(before+dirs+"*"+after)...)
+			all = append(all, expandAnything(before+dirs+"*"+after)...)
 		}
 		return all
 	}
@@ -276,7 +276,7 @@ func cross(glob string) (all []string) {
 	for _, d := range directories {
 		for i := len(d); err == nil && i > len("/dev/"); i-- {
 			if a.Match(d[:i]) {
-				all = append(all, cross(before+regexp.MustCompile("[0-9]+").ReplaceAllString(d[i:], "*")+"/*"+after)...)
+				all = append(all, expandAnything(before+regexp.MustCompile("[0-9]+").ReplaceAllString(d[i:], "*")+"/*"+after)...)
 				break
 			}
 		}

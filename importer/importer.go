@@ -1,21 +1,20 @@
-// Package importer converts configurations of other device plugins to one of
-// this program: those of formats.
+// Package importer converts configurations of other device plugins (see Format) to TOML.
 //
 // A conversion has three steps, each in separate files:
 //
-//   - find, yaml: the configurations in the input, anywhere in its tree
-//   - squat, smarter, sriov, rdma, kubevirt, akri, nvidia: decode those of one
-//     format into resources; glob translates their patterns and expressions
-//   - resource, toml: what concerns several resources; write them
+//   - find.go, yaml.go: find the configurations anywhere in the input
+//   - squat.go, smarter.go, sriov.go, rdma.go, kubevirt.go, akri.go, nvidia.go: decode one
+//     format into resources; glob.go translates patterns and regular expressions
+//   - resource.go, toml.go: resolve conflicts between resources, and write them
 //
-// Apart from that, before lists the devices of the other plugin, for import --check.
+// Besides, before.go lists the devices of the other plugin, for import --check.
 //
-// The result offers the same devices under the same resource names, as far as
-// the language allows. Every difference is a comment at the resource that it
-// concerns, and a warning.
+// The result offers the same devices under the same resource names, as far as our
+// configuration can express them. Every difference is a comment at its resource, and a
+// warning.
 //
-// Input is decoded as YAML, of which JSON is a subset, and from the text of
-// scalars: a typed decoder would read "vendor: 0403" as an octal number.
+// Input is decoded as YAML, of which JSON is a subset, with scalars as text: a typed
+// decoder would read "vendor: 0403" as an octal number.
 package importer
 
 import (
@@ -50,9 +49,9 @@ const (
 	NVIDIA Format = "nvidia"
 )
 
-// formats are those that can be detected, with the names of the plugins.
+// formats are the formats other than Auto, with the plugin's name in messages.
 var formats = []struct {
-	Format
+	format  Format
 	plugin  string
 	convert func(*conversion, []source)
 }{
@@ -69,7 +68,7 @@ var formats = []struct {
 func Formats() []Format {
 	all := []Format{Auto}
 	for _, f := range formats {
-		all = append(all, f.Format)
+		all = append(all, f.format)
 	}
 	return all
 }
@@ -77,7 +76,7 @@ func Formats() []Format {
 // plugin is the name of the plugin.
 func (f Format) plugin() string {
 	for _, known := range formats {
-		if known.Format == f {
+		if known.format == f {
 			return known.plugin
 		}
 	}
@@ -127,16 +126,16 @@ func Convert(file string, data []byte, o Options) (*Result, error) {
 	}
 	c := &conversion{file: file, options: o, text: string(data)}
 	c.find()
-	for _, format := range formats {
+	for _, f := range formats {
 		var sources []source
 		for _, s := range c.sources {
-			if s.format == format.Format {
+			if s.format == f.format {
 				sources = append(sources, s)
 			}
 		}
 		if len(sources) > 0 {
-			c.comment(fmt.Sprintf("Imported from %s%s, a configuration of %s.", c.file, foundIn(sources), format.plugin))
-			format.convert(c, sources)
+			c.comment(fmt.Sprintf("Imported from %s%s, a configuration of %s.", c.file, foundIn(sources), f.plugin))
+			f.convert(c, sources)
 		}
 	}
 	c.finish()
@@ -164,12 +163,11 @@ type conversion struct {
 	sources   []source
 	workloads []*workload
 
-	// The result: comments in front of all resources, the domain of those whose
-	// names have none, and the resources.
-	comments      []string
-	defaultDomain string
+	// The result.
+	comments      []string // in front of all resources
+	defaultDomain string   // of resource names without a domain
 	resources     []*resource
-	mounts        []string // that --allow has to name
+	mounts        []string // for --allow
 	before        []func(*host) []Device
 }
 
@@ -207,7 +205,7 @@ func addOnce(list []string, s string) []string {
 	return append(list, s)
 }
 
-// domainOr is the domain of names without one: that of the options, or the configured one.
+// domainOr is the domain of names without one: of the options, else the configured one.
 func (c *conversion) domainOr(configured string) string {
 	return cmp.Or(c.options.Domain, configured)
 }
@@ -219,9 +217,9 @@ const (
 	namePart  = `[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?`
 )
 
-// matchesAll reports whether all of a text matches an expression. Expressions are compiled
+// fullMatch reports whether an expression matches all of a text. Expressions are compiled
 // where they are used, since no other command needs them.
-func matchesAll(expression, text string) bool {
+func fullMatch(expression, text string) bool {
 	return regexp.MustCompile(`^(?:` + expression + `)$`).MatchString(text)
 }
 
@@ -231,9 +229,9 @@ func checkName(full string) string {
 	domain, name, _ := strings.Cut(regexp.MustCompile(`\$\{[a-z0-9]+\}`).ReplaceAllString(full, "x"), "/")
 	const longest = 253 - len("requests.") // quotas are named like this
 	switch {
-	case !matchesAll(subdomain, domain) || len(domain) > longest || strings.HasSuffix(domain, "kubernetes.io") || strings.HasPrefix(domain, "requests."):
+	case !fullMatch(subdomain, domain) || len(domain) > longest || strings.HasSuffix(domain, "kubernetes.io") || strings.HasPrefix(domain, "requests."):
 		return fmt.Sprintf(`%q is no domain of a resource: want a DNS subdomain such as "example.com"`, domain)
-	case !matchesAll(namePart, name):
+	case !fullMatch(namePart, name):
 		return fmt.Sprintf(`%.80q is no name of a resource: want at most 63 letters, digits, "-", "_" and ".", beginning and ending with a letter or digit`, name)
 	}
 	return ""

@@ -16,13 +16,13 @@ func (c *conversion) kubeVirt(sources []source) {
 		var config struct{ PCIHostDevices, MediatedDevices, USB, USBHostDevices []*value }
 		s.decode(&config)
 		for _, e := range config.PCIHostDevices {
-			c.kubeVirtDevice(e, s.in, "PCI_RESOURCE_", "${pci.address}")
+			c.kubeVirtDevice(e, s.workload, "PCI_RESOURCE_", "${pci.address}")
 		}
 		for _, e := range config.MediatedDevices {
-			c.kubeVirtDevice(e, s.in, "MDEV_PCI_RESOURCE_", "${mdev.uuid}")
+			c.kubeVirtDevice(e, s.workload, "MDEV_PCI_RESOURCE_", "${mdev.uuid}")
 		}
 		for _, e := range append(config.USB, config.USBHostDevices...) {
-			c.kubeVirtDevice(e, s.in, "USB_RESOURCE_", "${attr:busnum}:${attr:devnum}")
+			c.kubeVirtDevice(e, s.workload, "USB_RESOURCE_", "${attr:busnum}:${attr:devnum}")
 		}
 	}
 }
@@ -49,7 +49,7 @@ func (c *conversion) kubeVirtDevice(v *value, in *workload, variable, content st
 	}
 	switch id := cmp.Or(e.PCIVendorSelector, e.PCIDeviceSelector); {
 	case id != "":
-		if !matchesAll(`(?i)[0-9a-f]{4}:[0-9a-f]{4}`, id) {
+		if !fullMatch(`(?i)[0-9a-f]{4}:[0-9a-f]{4}`, id) {
 			v.report("%q: want vendor and device, such as \"10de:1eb8\"", id)
 		}
 		r.Match = []match{{PCI: pciMatch{ID: strings.ToLower(id), Driver: []string{"vfio-pci"}}, VFIO: true}}
@@ -77,7 +77,7 @@ func (c *conversion) kubeVirtDevice(v *value, in *workload, variable, content st
 		}
 	}
 	for _, o := range c.resources { // entries of one name are one resource
-		if o.Name == r.Name && o.in == in && o.Each == r.Each && r.Each != "all" && reflect.DeepEqual(o.Container, r.Container) {
+		if o.Name == r.Name && o.workload == in && o.Each == r.Each && r.Each != "all" && reflect.DeepEqual(o.Container, r.Container) {
 			o.Match = append(o.Match, r.Match...)
 			o.comments = append(o.comments, r.comments...)
 			return

@@ -68,6 +68,6 @@ func (c *conversion) nvidia(sources []source) {
 		}
 		r.Container.Env = map[string]any{"NVIDIA_VISIBLE_DEVICES": "${cdi.device}"}
 		r.setCount(s.value, count)
-		c.add(s.value, r, s.in)
+		c.add(s.value, r, s.workload)
 	}
 }

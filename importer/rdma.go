@@ -17,7 +17,7 @@ func (c *conversion) rdma(sources []source) {
 		s.decode(&config)
 		for _, e := range config.ConfigList {
 			n++
-			c.rdmaResource(e.named("resource", n), s.in)
+			c.rdmaResource(e.named("resource", n), s.workload)
 		}
 	}
 }

@@ -15,13 +15,14 @@ import (
 type resource struct {
 	comments []string
 	disabled bool // written as a comment
-	// left are matches that would select too much: a resource without others is disabled.
-	left []match
+	// tooBroad are matches with a condition that our language lacks. They are written only if
+	// there are no others, in a disabled resource.
+	tooBroad []match
 	// mayShare allows other resources to have the same devices: the other plugin counts
 	// the slots of each of its resources separately.
 	mayShare bool
 	at       *value
-	in       *workload
+	workload *workload
 
 	Name string `toml:"name"`
 	When struct {
@@ -133,8 +134,7 @@ func (r *resource) differs(at *value, format string, args ...any) {
 // comment adds a comment in front of the resource, once.
 func (r *resource) comment(text string) { r.comments = addOnce(r.comments, text) }
 
-// addMatches adds the matches of a rule, but for one with a condition that no match
-// expresses.
+// addMatches adds the matches of a rule, unless it has an untestable condition.
 func (r *resource) addMatches(at *value, untestable string, matches ...match) {
 	if untestable == "" {
 		r.Match = append(r.Match, matches...)
@@ -142,10 +142,10 @@ func (r *resource) addMatches(at *value, untestable string, matches ...match) {
 	}
 	written := strings.Join(elements(reflect.ValueOf(matches)), ", ")
 	r.differs(at, "not imported: %s; without it this match would select too much: %s", untestable, written)
-	r.left = append(r.left, matches...)
+	r.tooBroad = append(r.tooBroad, matches...)
 }
 
-// setCount sets the count of the value at.
+// setCount sets the count; at is for messages.
 func (r *resource) setCount(at *value, count int) {
 	const most = 10_000
 	if count > most {
@@ -160,12 +160,12 @@ func (r *resource) setCount(at *value, count int) {
 // escapeVariables is a text without variables.
 func escapeVariables(s string) string { return strings.ReplaceAll(s, "${", "$${") }
 
-// add adds a resource of a workload, that of the value at.
+// add adds the resource that the value at has become.
 func (c *conversion) add(at *value, r *resource, in *workload) {
 	if rule := checkName(r.Name); rule != "" {
 		at.report("%s", rule)
 	}
-	r.at, r.in = at, in
+	r.at, r.workload = at, in
 	if in.node != "" && r.When.NodeName == "" {
 		r.When.NodeName = pattern.Quote(in.node)
 		c.comment("The names of nodes need the flag --node-name.")
@@ -176,12 +176,11 @@ func (c *conversion) add(at *value, r *resource, in *workload) {
 	c.resources = append(c.resources, r)
 }
 
-// disable makes comments of resources without matches, and of those with the name of an
-// earlier one.
+// disable disables resources without matches, or with the name of an earlier one.
 func (c *conversion) disable() {
 	for i, r := range c.resources {
 		if len(r.Match) == 0 {
-			r.disabled, r.Match = true, r.left
+			r.disabled, r.Match = true, r.tooBroad
 		}
 		for _, other := range c.resources[:i] {
 			apart := r.When.NodeName != other.When.NodeName && r.When.NodeName != "" && other.When.NodeName != ""
@@ -197,15 +196,15 @@ func (c *conversion) disable() {
 	}
 }
 
-// finish settles what concerns several resources: their common domain, names that
-// several have, and devices that several select.
+// finish resolves conflicts between resources: equal names and common devices. It also sets
+// their default domain.
 func (c *conversion) finish() {
 	c.disable()
 	c.resources = slices.DeleteFunc(c.resources, func(r *resource) bool { return r.disabled && len(r.comments) == 0 })
 	c.shareOverlaps()
 	for _, r := range c.resources {
 		for _, m := range r.Match {
-			if slices.ContainsFunc(m.Glob, func(glob string) bool { return matchesAll(dangerous, glob) }) {
+			if slices.ContainsFunc(m.Glob, func(glob string) bool { return fullMatch(dangerous, glob) }) {
 				r.differs(r.at, "differs: disks, memory and the like need dangerous = true in their match, and --allow=dangerous")
 			}
 		}
@@ -219,8 +218,8 @@ func (c *conversion) finish() {
 	}
 }
 
-// dangerous are names of nodes that give access to the host itself, for a warning: what
-// is dangerous is decided on the host, by number and subsystem.
+// dangerous are names of nodes that give access to the host itself, for a warning: the host
+// decides by number and subsystem.
 const dangerous = `/dev/((sd|vd|hd|xvd)[a-z*?[].*|(nvme|mmcblk|loop|nbd|dm-|md|sr|sg|mtd|ipmi|mei)[0-9*?[].*|(mapper|disk|block|cpu|zvol)/.*|mem|kmem|port)`
 
 // shareOverlaps lets resources share devices that several of them may select, if either
@@ -244,7 +243,7 @@ func (c *conversion) shareOverlaps() {
 // selection is the set of nodes that a glob of a match selects.
 type selection struct {
 	prefix     string // before the first wildcard
-	fixed      bool   // there is none
+	fixed      bool   // no wildcard
 	class      string
 	whole      bool   // all nodes of the hardware are selected
 	id, serial string // of the USB device, if any
@@ -263,9 +262,9 @@ func (r *resource) selections() (all []selection) {
 				s.prefix = a.Prefix()
 			}
 			switch {
-			case matchesAll(graphicsNodes, g):
+			case fullMatch(graphicsNodes, g):
 				s.class = "graphics"
-			case !matchesAll(softwareNodes, g):
+			case !fullMatch(softwareNodes, g):
 				s.class = "other"
 			}
 			all = append(all, s)

@@ -23,7 +23,7 @@ func (c *conversion) smarter(sources []source) {
 		s.set(&list)
 		for _, e := range list {
 			n++
-			c.smarterEntry(e.named("entry", n), domain+"/", s.in)
+			c.smarterEntry(e.named("entry", n), domain+"/", s.workload)
 		}
 	}
 }
@@ -62,7 +62,7 @@ func (c *conversion) smarterEntry(v *value, domain string, in *workload) {
 			continue
 		}
 		fixed := !strings.Contains(r.Name, "${")
-		if fixed && slices.ContainsFunc(c.resources, func(o *resource) bool { return o.Name == domain+r.Name && o.in == in }) {
+		if fixed && slices.ContainsFunc(c.resources, func(o *resource) bool { return o.Name == domain+r.Name && o.workload == in }) {
 			v.differs("not imported: %q is selected by an earlier entry, too", r.Name)
 			continue
 		}
@@ -87,8 +87,8 @@ const kernelName = "${kernel}"
 // maxGlobs limits the globs of an expression.
 const maxGlobs = 64
 
-// smarterResources makes a resource of the globs whose nodes have names of one form, or
-// one of each path if none of them has wildcards.
+// smarterResources makes a resource for all globs whose nodes have names of one form, or for
+// each path if none has wildcards.
 func smarterResources(v *value, expressions []expression) (resources []*resource) {
 	type form struct {
 		wild  resource
@@ -100,7 +100,7 @@ func smarterResources(v *value, expressions []expression) (resources []*resource
 	for _, e := range expressions {
 		globs := []string{"/dev/" + e.glob}
 		if e.others == "" {
-			globs = splitNumbers(cross(globs[0]))
+			globs = splitNumbers(expandAnything(globs[0]))
 		}
 		if left -= len(globs); left < 0 {
 			v.differs("not imported: the expression stands for more than %d patterns", maxGlobs)

@@ -54,7 +54,7 @@ func (c *conversion) squat(sources []source) {
 			devices, domain = append(config.Devices, config.Device...), config.Domain
 			for i, v := range []*value{config.PluginDirectory, config.Listen, config.LogLevel} {
 				if flags := []string{"--kubelet-dir", "--listen", "--log-level"}; v != nil {
-					s.differs("not imported: %s = %s: use the flag %s", v.key, v.what(), flags[i])
+					s.differs("not imported: %s = %s: use the flag %s", v.key, v.describe(), flags[i])
 				}
 			}
 		}
@@ -63,7 +63,7 @@ func (c *conversion) squat(sources []source) {
 			n++
 			v := d.named("device", n)
 			name, groups := readSquatDevice(v, s.device)
-			c.squatResources(v, domain+"/"+name, groups, s.in)
+			c.squatResources(v, domain+"/"+name, groups, s.workload)
 		}
 	}
 	if n == 0 {
@@ -81,21 +81,21 @@ const oldSquatDomain, newSquatDomain = "squat.ai", "devic.es"
 // squatDomain is the domain of the devices of a configuration: the flag, else what the
 // file says, else the default of the version, which only tags of releases tell.
 func (c *conversion) squatDomain(s source, configured string) string {
-	found := cmp.Or(s.in.domain, configured, c.first(func(w *workload) string { return w.domain }))
+	found := cmp.Or(s.workload.domain, configured, c.first(func(w *workload) string { return w.domain }))
 	if found != "" || c.options.Domain != "" {
 		return c.domainOr(found)
 	}
 	if s.path == "genericDevicePlugin" {
 		return c.domainOr("device.microshift.io")
 	}
-	tag := cmp.Or(s.in.tag, c.first(func(w *workload) string { return w.tag }))
+	tag := cmp.Or(s.workload.tag, c.first(func(w *workload) string { return w.tag }))
 	switch release := `([a-z0-9]+-)?v?`; {
-	case matchesAll(release+`0\.[01](\..*)?@?`, tag):
+	case fullMatch(release+`0\.[01](\..*)?@?`, tag):
 		return oldSquatDomain
-	case matchesAll(release+`[0-9]+\.[0-9]+(\..*)?@?`, tag):
+	case fullMatch(release+`[0-9]+\.[0-9]+(\..*)?@?`, tag):
 		return newSquatDomain
 	}
-	// What pods request is in the manifests beside it, as a rule.
+	// The manifests beside it usually have the requests of pods.
 	if old := strings.Contains(c.text, oldSquatDomain); old != strings.Contains(c.text, newSquatDomain) {
 		if old {
 			return oldSquatDomain
@@ -124,7 +124,7 @@ func readSquatDevice(v *value, flag bool) (name string, groups []squatGroup) {
 	switch {
 	case d.Name == "":
 		v.report("no name: want one")
-	case !matchesAll(squatName, d.Name):
+	case !fullMatch(squatName, d.Name):
 		v.get("name").report(`%q is no name of a device: want at least two lower-case letters, digits and "-", beginning and ending with a letter or digit`, d.Name)
 	}
 	if d.Count != nil {
@@ -210,7 +210,7 @@ func readSquatPath(v *value) (p squatPath, ok bool) {
 	at := p.MountPath
 	switch {
 	case at == "" && strings.Contains(p.Path, "/by-") && p.host == "":
-		// What matches are links, whose names a container needs: the kernel's change.
+		// A container needs the names of these links: the kernel's names change.
 		m.ContainerPath = captured(a.Shape(), escapeVariables)
 	case at == "" && !p.directory && m.As == "":
 		at = p.host
@@ -271,12 +271,12 @@ func (v *value) squatID(text string, flag bool) string {
 	return id
 }
 
-// squatForm is the kind of device of a group.
+// squatForm is what a device of a group consists of.
 type squatForm string
 
 const (
 	nodeForm     squatForm = "node"     // each node or path
-	poolForm     squatForm = "all"      // everything
+	poolForm     squatForm = "all"      // all nodes
 	withForm     squatForm = "with"     // each node, with companions
 	hardwareForm squatForm = "hardware" // the nodes of one hardware, with companions
 )
@@ -299,9 +299,8 @@ func (g squatGroup) form() squatForm {
 	return hardwareForm
 }
 
-// alike reports whether two groups of several paths are the same kind of device at
-// other paths.
-func (g squatGroup) alike(other squatGroup) bool {
+// sameShape reports whether two groups of several paths differ only in the paths.
+func (g squatGroup) sameShape(other squatGroup) bool {
 	return len(g.paths) > 1 && slices.EqualFunc(g.paths, other.paths, func(p, q squatPath) bool {
 		m, n := p.match, q.match
 		return m.As+n.As == "" && m.Permissions == n.Permissions && p.Optional == q.Optional &&
@@ -309,15 +308,15 @@ func (g squatGroup) alike(other squatGroup) bool {
 	})
 }
 
-// squatResources makes the resources of a device: one for each form of group,
-// as far as groups of a form can be one.
+// squatResources makes the resources of a device: groups of one form share a resource if
+// possible.
 func (c *conversion) squatResources(device *value, name string, groups []squatGroup, in *workload) {
 	var parts [][]squatGroup
 	for _, g := range groups {
 		c.before = append(c.before, g.before(name))
 		form := g.form()
 		i := slices.IndexFunc(parts, func(p []squatGroup) bool {
-			return p[0].form() == form && (form == nodeForm || form == poolForm && p[0].alike(g))
+			return p[0].form() == form && (form == nodeForm || form == poolForm && p[0].sameShape(g))
 		})
 		if i < 0 {
 			i, parts = len(parts), append(parts, nil)
@@ -427,7 +426,7 @@ func (r *resource) addCompanion(device *value, p squatPath) {
 	if w.ContainerPath == host {
 		w.ContainerPath = ""
 	}
-	if w.Permissions == byDefault {
+	if w.Permissions == defaultPermissions {
 		w.Permissions = ""
 	}
 	r.With = append(r.With, w)
@@ -436,11 +435,11 @@ func (r *resource) addCompanion(device *value, p squatPath) {
 	}
 }
 
-// byDefault are the permissions of nodes.
-const byDefault = "rw"
+// defaultPermissions are the permissions of nodes.
+const defaultPermissions = "rw"
 
-// dropCaptured removes the names of links where not every glob of the resource has as many
-// wildcards, as the language wants.
+// dropCaptured removes the names of links unless all globs of the resource have the same
+// number of wildcards, as the language requires.
 func (r *resource) dropCaptured(device *value) {
 	wildcards := make(map[int]bool)
 	for _, m := range r.Match {
@@ -461,19 +460,19 @@ func (r *resource) dropCaptured(device *value) {
 	}
 }
 
-// hoist moves what is the same for all matches to container: the permissions,
-// and the path of a single one.
+// hoist moves to container the permissions that all matches share, and the path of a single
+// match.
 func (r *resource) hoist() {
 	first := r.Match[0]
 	if len(r.Match) == 1 && first.As == "" {
 		r.Container.Path, r.Match[0].ContainerPath = first.ContainerPath, ""
 	}
 	same := !slices.ContainsFunc(r.Match, func(m match) bool { return m.Permissions != first.Permissions })
-	if same && first.Permissions != byDefault {
+	if same && first.Permissions != defaultPermissions {
 		r.Container.Permissions = first.Permissions
 	}
 	for i := range r.Match {
-		if m := &r.Match[i]; same || m.Permissions == byDefault {
+		if m := &r.Match[i]; same || m.Permissions == defaultPermissions {
 			m.Permissions = ""
 		}
 	}

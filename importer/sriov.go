@@ -29,7 +29,7 @@ type sriovPool struct {
 
 	at    *value
 	oneOf []sriovSelector   // Selectors
-	info  map[string]string // the AdditionalInfo of all devices
+	info  map[string]string // the AdditionalInfo for all devices
 	node  string            // of the node, if a ConfigMap has a key for each
 }
 
@@ -60,14 +60,14 @@ func (c *conversion) sriov(sources []source) {
 				continue // reported
 			}
 			// A ConfigMap may have a file for each node.
-			if len(sources) > 1 && !matchesAll(`.*\.(json|ya?ml|conf)|`, s.file) {
+			if len(sources) > 1 && !fullMatch(`.*\.(json|ya?ml|conf)|`, s.file) {
 				p.node = s.file
 				c.comment("The keys of the ConfigMap are taken as node names: generic-dp needs --node-name.")
 			}
 			if p.ResourcePrefix == "" {
-				p.ResourcePrefix = c.sriovDomain(s.in)
+				p.ResourcePrefix = c.sriovDomain(s.workload)
 			}
-			c.sriovResource(p, s.in)
+			c.sriovResource(p, s.workload)
 		}
 	}
 }
@@ -100,7 +100,7 @@ func readSRIOVPool(v *value) sriovPool {
 		selectors.key = "selector"
 		list = []*value{selectors}
 	case selectors != nil && !selectors.list():
-		selectors.report("%s: want a selector or a list of them", selectors.what())
+		selectors.report("%s: want a selector or a list of them", selectors.describe())
 	case len(list) == 0:
 		v.report("no selectors: want at least one")
 	}
@@ -121,10 +121,10 @@ func readSRIOVPool(v *value) sriovPool {
 }
 
 // The forms of values in selectors.
-func isFourHex(s string) bool { return matchesAll(`[0-9a-f]{4}`, s) }
+func isFourHex(s string) bool { return fullMatch(`[0-9a-f]{4}`, s) }
 
 func isPCIAddress(s string) bool {
-	return matchesAll(`[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]`, s)
+	return fullMatch(`[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]`, s)
 }
 
 // isPFRange reports whether a text is a physical function, with or without the
@@ -163,7 +163,7 @@ func readSRIOVSelector(v *value) sriovSelector {
 // sriovKind is a kind of injection of functions.
 type sriovKind struct {
 	name    string   // key of _INFO
-	drivers []string // that make it; none is all others
+	drivers []string // of these functions; none stands for all others
 	glob    string   // of nodes
 	info    map[string]string
 }
@@ -212,8 +212,8 @@ func (c *conversion) sriovResource(p sriovPool, in *workload) {
 // linkTypes are types of network interfaces, by their number (ARPHRD in the kernel).
 var linkTypes = map[string]string{"ether": "1", "infiniband": "32"}
 
-// matches of a selector: one for each kind, and for each physical function with
-// different ranges. They select too much if a condition is untestable.
+// matches returns the matches of a selector: one for each kind, and for each physical
+// function with other ranges. They select too much if a condition is untestable.
 func (s sriovSelector) matches(r *resource, p sriovPool, kinds map[*sriovKind]bool) (matches []match, untestable string) {
 	switch {
 	case len(s.DDPProfiles) > 0:
@@ -235,7 +235,7 @@ func (s sriovSelector) matches(r *resource, p sriovPool, kinds map[*sriovKind]bo
 	case p.DeviceType == sriovAccelerator:
 		common.PCI.Class = []string{"12"}
 	case len(s.LinkTypes) > 0:
-		// An interface that is in a pod has no type to be seen: others are excluded.
+		// The type of an interface in a pod is unknown: the other types are excluded.
 		var others []string
 		for name, number := range linkTypes {
 			if !slices.Contains(s.LinkTypes, name) {
@@ -282,8 +282,8 @@ func (s sriovSelector) matches(r *resource, p sriovPool, kinds map[*sriovKind]bo
 	return matches, untestable
 }
 
-// driversOf are patterns of the drivers of a selector that make a kind of function. It
-// is not ok if none does.
+// driversOf returns patterns of the drivers of a selector for a kind of function, and
+// whether there are any such functions.
 func (s sriovSelector) driversOf(kind *sriovKind) (drivers []string, ok bool) {
 	switch {
 	case s.VDPAType != "":
@@ -304,8 +304,8 @@ func (s sriovSelector) driversOf(kind *sriovKind) (drivers []string, ok bool) {
 	return drivers, len(drivers) > 0
 }
 
-// physicalFunctions lists the conditions on the physical function, one of which
-// has to hold: pf and vf, or none.
+// physicalFunctions lists the alternative conditions on the physical function: pf and vf,
+// or none.
 func (s sriovSelector) physicalFunctions(r *resource, deviceType string) (all []pciMatch) {
 	conditions := [][]string{s.RootDevices, s.PFNames}
 	if deviceType == sriovAux { // of a sub-function, the address of its physical function

@@ -64,7 +64,7 @@ func keysOf(table reflect.Value) (keys []key) {
 	if m, ok := table.Interface().(map[string]any); ok {
 		for _, name := range slices.Sorted(maps.Keys(m)) {
 			value := reflect.ValueOf(m[name])
-			if !matchesAll(`[A-Za-z0-9_-]+`, name) {
+			if !fullMatch(`[A-Za-z0-9_-]+`, name) {
 				name = quote(name)
 			}
 			keys = append(keys, key{name, value})

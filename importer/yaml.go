@@ -127,8 +127,8 @@ func (v *value) differs(format string, args ...any) {
 	v.c.differs("%s", v.place()+fmt.Sprintf(format, args...))
 }
 
-// what describes the value in messages.
-func (v *value) what() string {
+// describe describes the value in messages.
+func (v *value) describe() string {
 	switch {
 	case v.null():
 		return "null"
@@ -149,7 +149,7 @@ func (v *value) list() bool    { return v != nil && v.Kind == yaml.SequenceNode 
 // ("<<") included, null ones not.
 func (v *value) fields() (fields []*value, err error) {
 	if !v.mapping() {
-		return nil, fmt.Errorf("%s: want a mapping", v.what())
+		return nil, fmt.Errorf("%s: want a mapping", v.describe())
 	}
 	var nodes map[string]yaml.Node
 	err = v.Decode(&nodes)
@@ -243,11 +243,11 @@ func (v *value) set(into any) {
 		*into = v
 	case *[]*value:
 		if *into = v.items(); !v.list() {
-			v.report("%s: want a list", v.what())
+			v.report("%s: want a list", v.describe())
 		}
 	case *[]string:
 		if !v.list() {
-			v.report("%s: want a list of strings", v.what())
+			v.report("%s: want a list of strings", v.describe())
 		}
 		for _, e := range v.items() {
 			if *into = append(*into, e.text()); e.scalar() && e.Value == "" {
@@ -258,11 +258,11 @@ func (v *value) set(into any) {
 		*into = cmp.Or(v.text(), *into)
 	case *int:
 		if !v.decodePlain(into) || *into < 0 {
-			v.report("%s: want a number such as 10", v.what())
+			v.report("%s: want a number such as 10", v.describe())
 		}
 	case *bool:
 		if !v.decodePlain(into) {
-			v.report("%s: want true or false", v.what())
+			v.report("%s: want true or false", v.describe())
 		}
 	}
 }
@@ -283,7 +283,7 @@ func (v *value) text() string {
 	text := strings.TrimSpace(v.Value)
 	switch {
 	case !v.scalar():
-		v.report("%s: want a string", v.what())
+		v.report("%s: want a string", v.describe())
 	case len(text) > maxText:
 		v.report("%.20q... is too long: want at most %d bytes", text, maxText)
 	case strings.ContainsFunc(text, unicode.IsControl) || !utf8.ValidString(text):
