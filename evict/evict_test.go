@@ -67,8 +67,7 @@ func (c cluster) pod(name, health string, annotations object) {
 	})
 }
 
-// evictions are the names of pods whose eviction was requested, those that were refused
-// included.
+// evictions are the names of pods whose eviction was requested, refused requests included.
 func (c cluster) evictions() (names []string) {
 	for _, r := range c.Requests() {
 		if dir, last := path.Split(r.Path); last == "eviction" {
@@ -203,8 +202,8 @@ func TestDisruptionBudget(t *testing.T) {
 	}
 }
 
-// A watch goes on where it ended; if it can't, all pods are listed again, and those that
-// went meanwhile are forgotten.
+// A watch resumes where it ended; if it can't, all pods are listed again, and pods deleted
+// meanwhile are forgotten.
 func TestWatchesGoOn(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

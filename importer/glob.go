@@ -184,7 +184,7 @@ func (t *translator) resolve(glob string) expression {
 		others := map[string]string{"": "[!", "!": "["}[m[2]]
 		return expression{m[1] + "*", m[1] + "*" + others + m[3] + "]*"}
 	}
-	glob = regexp.MustCompile(class+anything).ReplaceAllString(glob, anything) // as good
+	glob = regexp.MustCompile(class+anything).ReplaceAllString(glob, anything) // equivalent
 	if strings.Contains(glob, repeated) {
 		t.differs(anyRepetition)
 		glob = regexp.MustCompile(class).ReplaceAllString(glob, star)

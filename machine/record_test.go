@@ -43,7 +43,7 @@ func unpack(t testing.TB, archive []byte) machine.Tree {
 	return tree
 }
 
-// machines are those of testdata/machines by name.
+// machines are the files of testdata/machines by name.
 func machines(t testing.TB) map[string]machine.Tree {
 	t.Helper()
 	files, err := filepath.Glob("../testdata/machines/*.txtar")
