@@ -18,6 +18,9 @@ import (
 // formats of packages, as named by nfpm.
 var formats = []string{"deb", "rpm"}
 
+// rpmBuildHost stands for the build machine, whose name would make builds differ.
+const rpmBuildHost = "reproducible.generic-dp.example"
+
 // packages builds packages for nodes and edge machines: the binary, the systemd units,
 // the man page, completions and the documentation. The administrator enables a unit.
 func (r *release) packages(ctx context.Context) ([]string, error) {
@@ -54,6 +57,7 @@ func (r *release) pack(p platform, format, binary string, manual map[string]stri
 		{Source: script("generic-dp.service"), Destination: "/usr/lib/systemd/system/generic-dp.service", FileInfo: &files.ContentFileInfo{Mode: 0o644}},
 		{Source: script("generic-dp-cdi.service"), Destination: "/usr/lib/systemd/system/generic-dp-cdi.service", FileInfo: &files.ContentFileInfo{Mode: 0o644}},
 		{Destination: "/etc/generic-dp", Type: files.TypeDir, FileInfo: &files.ContentFileInfo{Mode: 0o755}},
+		{Destination: "/usr/share/doc/generic-dp", Type: files.TypeDir, FileInfo: &files.ContentFileInfo{Mode: 0o755}},
 		{Source: filepath.Join(r.source, "README.md"), Destination: "/usr/share/doc/generic-dp/README.md", Type: files.TypeRPMDoc},
 		{Source: filepath.Join(r.source, "docs"), Destination: "/usr/share/doc/generic-dp/docs", Type: files.TypeTree},
 		{Source: filepath.Join(r.source, "LICENSE"), Destination: "/usr/share/doc/generic-dp/copyright", Type: files.TypeRPMLicense},
@@ -84,6 +88,7 @@ func (r *release) pack(p platform, format, binary string, manual map[string]stri
 		MTime: time.Unix(0, 0).UTC(),
 		Overridables: nfpm.Overridables{
 			Contents: contents,
+			RPM:      nfpm.RPM{BuildHost: rpmBuildHost},
 			Scripts: nfpm.Scripts{
 				PostInstall: script("postinstall.sh"), PreRemove: script("preremove.sh"), PostRemove: script("postremove.sh"),
 			},

@@ -112,6 +112,15 @@ func checkChart(t *testing.T, out, version string) {
 // checkPackages checks that the man page and the completions know all commands.
 func checkPackages(t *testing.T, out string) {
 	t.Helper()
+	rpms, err := filepath.Glob(filepath.Join(out, "*.rpm"))
+	if err != nil || len(rpms) != len(platforms) {
+		t.Errorf("packages %q, %v, want one for each platform", rpms, err)
+	}
+	for _, file := range rpms {
+		if text, err := os.ReadFile(file); err != nil || !bytes.Contains(text, []byte("\x00"+rpmBuildHost+"\x00")) {
+			t.Errorf("%s names the machine that built it; %v", file, err)
+		}
+	}
 	if _, err := exec.LookPath("dpkg-deb"); err != nil {
 		t.Skip("dpkg-deb is not installed: ", err)
 	}
