@@ -54,8 +54,7 @@ type Agent struct {
 	log     *slog.Logger
 	now     func() time.Time // for the life of devices
 	lock    *os.File
-	served  bool // an instance served in this boot
-	writer  bool // the lock is held: links, specs and state are ours to write. The loop's alone
+	found   startup
 
 	// The host.
 	scanner   *inventory.Scanner
@@ -68,9 +67,8 @@ type Agent struct {
 	specFiles *watch.Watcher // the CDI specs of others
 	usesSpecs atomic.Bool    // they decide about a device
 
-	// The configuration. The loop owns the served one once it runs.
+	// The configuration.
 	reader *configReader
-	config *config.Config
 	loaded atomic.Pointer[metrics.Config]
 
 	// The kubelet and containers.
@@ -91,6 +89,12 @@ type Agent struct {
 	busy      atomic.Pointer[time.Time] // when the loop began to work; nil if idle
 	explain   atomic.Pointer[explainer] // nil before the first pass
 	settled   chan struct{}             // see Settled
+}
+
+// startup is what New finds, for the loop to begin with.
+type startup struct {
+	config         *config.Config
+	served, writer bool
 }
 
 // New loads the configuration and prepares everything that can fail before the first
@@ -118,8 +122,8 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	if err := options.prepare(); err != nil {
 		return nil, err
 	}
-	a.served = present(filepath.Join(p.RunDir, lockName))
-	if a.lock, a.writer, err = takeLock(p.RunDir); err != nil {
+	a.found.served = present(filepath.Join(p.RunDir, lockName))
+	if a.lock, a.found.writer, err = takeLock(p.RunDir); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -127,10 +131,10 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 			_ = a.lock.Close()
 		}
 	}()
-	if a.reader, a.config, err = newConfigReader(options, a.writer); err != nil {
+	if a.reader, a.found.config, err = newConfigReader(options, a.found.writer); err != nil {
 		return nil, err
 	}
-	cfg, first := a.config, a.reader.last
+	cfg, first := a.found.config, a.reader.last
 	a.loaded.Store(&metrics.Config{Path: options.Config, Hash: cfg.Hash, Loaded: time.Now(), Generation: 1, Broken: first.err, Problems: split(first.err)})
 	if first.err != nil {
 		logBroken(a.log, options.Config, first.err)
@@ -144,7 +148,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	a.kubelet = plugin.NewKubeletWatch(p.KubeletDir, a.log)
 	a.pods = podresources.New(p.PodResources, func() time.Time { return a.now() })
 	a.health = newHealthDirs(p, func() time.Time { return a.now() }, a.wake)
-	a.dra = &draDriver{Agent: a}
+	a.dra = &draDriver{agent: a}
 	a.injector = newInjector(options, a.problems, a.health.want)
 	return a, nil
 }
@@ -156,7 +160,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer a.lock.Close()
 	defer a.scanning.Wait()
 	defer a.cancel()
-	a.log.Info("starting", "version", a.options.Version, "config", a.options.Config, "resources", len(a.config.Resources))
+	a.log.Info("starting", "version", a.options.Version, "config", a.options.Config, "resources", len(a.found.config.Resources))
 	defer a.log.Info("stopped")
 	group, ctx := errgroup.WithContext(ctx)
 	loop := newLoop(a, group)
@@ -196,7 +200,7 @@ func (a *Agent) Reload() { a.reader.requests.send() }
 // Once makes the CDI specs of the present devices, as Run does for Options.CDIOnly,
 // and returns their qualified names when they have settled.
 func (a *Agent) Once(ctx context.Context) (names []string, err error) {
-	if !a.writer {
+	if !a.found.writer {
 		return nil, errServing(a.options.Paths)
 	}
 	a.injector.health = nil // nobody would keep them current

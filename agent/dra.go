@@ -44,7 +44,7 @@ const metadataName = "claims"
 // prepared claim needs it, and runs in every later instance, too: without the driver a
 // kubelet can't end a pod with a claim, prepared or not.
 type draDriver struct {
-	*Agent
+	agent  *Agent
 	plugin atomic.Pointer[dra.Plugin] // nil before the start
 	list   dra.List                   // what the loop published last
 
@@ -76,14 +76,14 @@ func (l *loop) runDRA(ctx context.Context, out ledger.Output) {
 }
 
 func (d *draDriver) newPlugin() *dra.Plugin {
-	o := &d.options
+	a, o := d.agent, &d.agent.options
 	return dra.New(dra.Options{
 		API: kubeapi.New(o.KubeAPI), Node: o.NodeName, Registry: o.Paths.Registry,
-		Claims: d.injector.specs, Metadata: filepath.Join(o.Paths.RunDir, metadataName),
+		Claims: a.injector.specs, Metadata: filepath.Join(o.Paths.RunDir, metadataName),
 		Devices: &d.list, Inject: d.inject,
-		Changed: d.wake.send, Wrote: d.metrics.CountSliceWrite,
-		Prepared: func(took time.Duration, err error) { d.metrics.CountAllocation(dra.Driver, took, err) },
-		Log:      d.log,
+		Changed: a.wake.send, Wrote: a.metrics.CountSliceWrite,
+		Prepared: func(took time.Duration, err error) { a.metrics.CountAllocation(dra.Driver, took, err) },
+		Log:      a.log,
 	})
 }
 
@@ -190,7 +190,7 @@ func stateOf(e ledger.Entry) dra.State {
 
 // inject is dra.Options.Inject.
 func (d *draDriver) inject(ctx context.Context, names []string) (r device.Response, devices []dra.Device, err error) {
-	all := d.members()
+	all := d.agent.members()
 	ids := map[*resource][]string{}
 	var order []*resource
 	for _, name := range names {
@@ -213,7 +213,7 @@ func (d *draDriver) inject(ctx context.Context, names []string) (r device.Respon
 	for _, m := range order {
 		one, err := m.Allocate(ctx, ids[m])
 		if err == nil {
-			err = taken.add(m.Name, one, d.injector.specs)
+			err = taken.add(m.Name, one, d.agent.injector.specs)
 		}
 		if err != nil {
 			return r, nil, err

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/health"
 	"github.com/generic-dp/generic-dp/ledger"
 	"github.com/generic-dp/generic-dp/matchers"
@@ -21,8 +22,11 @@ const retryAfter = time.Second
 // state is its own.
 type loop struct {
 	*Agent
-	group *errgroup.Group
-	start time.Time
+	group  *errgroup.Group
+	start  time.Time
+	served bool // an instance served in this boot before
+	writer bool // the lock is held: links, specs and state are ours to write
+	config *config.Config
 
 	host    scanned
 	scanErr error // of the last scan: announced changes are pending
@@ -47,7 +51,7 @@ type loop struct {
 
 func newLoop(a *Agent, group *errgroup.Group) *loop {
 	l := &loop{
-		Agent: a, group: group, start: a.now(),
+		Agent: a, group: group, start: a.now(), served: a.found.served, writer: a.found.writer, config: a.found.config,
 		held:    holdings{answers: make(chan ledger.Held, 1)},
 		prober:  health.New(a.options.Paths.local),
 		proving: proving{proven: reading{hash: a.reader.trials.good}},
