@@ -28,7 +28,7 @@ type loop struct {
 	writer bool // the lock is held: links, specs and state are ours to write
 	config *config.Config
 
-	host    scanned
+	host    hostScan
 	scanErr error // of the last scan: announced changes are pending
 	watched watched
 
@@ -111,7 +111,7 @@ func (l *loop) begin(ctx context.Context) (trigger, bool) {
 		return trigger{}, false
 	case first := <-l.first:
 		l.restore(first)
-		return trigger{apply: func() { l.scanned(first.outcome, byEvents) }, limited: true}, true
+		return trigger{apply: func() { l.adopt(first.scanOutcome, byEvents) }, limited: true}, true
 	}
 }
 
@@ -164,7 +164,7 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 		t.scan = metrics.ScanConfig
 	}
 	if t.scan != "" {
-		l.scanned(l.scanHost(ctx, matchers.UsesNets(l.config)), t.scan)
+		l.adopt(l.scanHost(ctx, matchers.UsesNets(l.config)), t.scan)
 	}
 	if !errors.Is(l.scanErr, context.Canceled) {
 		l.problems.warn("scan", l.scanErr, "host can't be scanned: devices stay as they are until it can")

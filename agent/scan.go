@@ -17,8 +17,8 @@ import (
 // no event announces them.
 const netsResync = time.Minute
 
-// scanned is a scan of a host.
-type scanned struct {
+// hostScan is what a scan found.
+type hostScan struct {
 	snapshot *device.Snapshot // nil before the first scan
 	attrs    *inventory.Attributes
 	nets     bool // network interfaces were scanned, too
@@ -29,7 +29,7 @@ type firstScan struct {
 	boot    string // see bootID
 	saved   ledger.Persisted
 	loadErr error
-	outcome
+	scanOutcome
 }
 
 // scanFirst reads the saved state and then, once the watches are in place, the host. It
@@ -45,34 +45,34 @@ func (a *Agent) scanFirst(ctx context.Context) {
 		return
 	case <-a.watcher.Changes():
 	}
-	first.outcome = a.scanHost(ctx, false)
+	first.scanOutcome = a.scanHost(ctx, false)
 	a.first <- first
 }
 
-// outcome is that of one scan.
-type outcome struct {
-	host  scanned
+// scanOutcome is a scan that succeeded or failed.
+type scanOutcome struct {
+	host  hostScan
 	batch inventory.Batch
 	took  time.Duration
 	err   error
 }
 
 // scanHost scans what has changed, with or without network interfaces.
-func (a *Agent) scanHost(ctx context.Context, nets bool) outcome {
-	o := outcome{batch: a.watcher.Take()}
+func (a *Agent) scanHost(ctx context.Context, nets bool) scanOutcome {
+	o := scanOutcome{batch: a.watcher.Take()}
 	a.scanner.LeaveOutNets(!nets)
 	began := time.Now()
 	snap, err := a.scanner.Update(ctx, o.batch)
 	o.took, o.err = time.Since(began), err
 	if err == nil {
-		o.host = scanned{snap, a.scanner.Attributes(), nets}
+		o.host = hostScan{snap, a.scanner.Attributes(), nets}
 	}
 	return o
 }
 
-// scanned makes a scan the last one. A failed scan does not mean a host without
+// adopt makes a scan the last one. A failed scan does not mean a host without
 // devices: the last snapshot stays, and the scan is repeated.
-func (l *loop) scanned(o outcome, reason metrics.ScanReason) {
+func (l *loop) adopt(o scanOutcome, reason metrics.ScanReason) {
 	l.metrics.CountScan(reasonOf(o.batch, reason), len(o.batch.Paths), o.took, o.err)
 	if l.scanErr = o.err; o.err == nil {
 		l.host = o.host

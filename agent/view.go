@@ -53,7 +53,7 @@ type matchersHost struct {
 }
 
 // view matches a scan, for every command.
-func view(cfg *config.Config, s scanned, specs *cdi.HostSpecs, prev ledger.Decisions, o Options) *View {
+func view(cfg *config.Config, s hostScan, specs *cdi.HostSpecs, prev ledger.Decisions, o Options) *View {
 	forms, decisions := ledger.Identify(s.snapshot, prev)
 	options := matchers.Options{
 		NodeName: o.NodeName, Allow: o.Allow, CDI: o.Paths.WritesCDI(),
@@ -145,7 +145,7 @@ func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
 			return nil, err
 		}
 		with := func(cfg *config.Config) *View {
-			return view(cfg, scanned{snap, scanner.Attributes(), true}, specs, persisted.Decisions, o)
+			return view(cfg, hostScan{snap, scanner.Attributes(), true}, specs, persisted.Decisions, o)
 		}
 		v := with(cfg)
 		v.with = with
@@ -159,6 +159,6 @@ func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
 // addition to the scan.
 func Record(cfg *config.Config, o Options) func(*device.Snapshot, *inventory.Attributes) {
 	return func(snap *device.Snapshot, attrs *inventory.Attributes) {
-		view(cfg, scanned{snap, attrs, true}, o.Paths.HostSpecs(), ledger.Decisions{}, o)
+		view(cfg, hostScan{snap, attrs, true}, o.Paths.HostSpecs(), ledger.Decisions{}, o)
 	}
 }
