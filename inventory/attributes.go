@@ -26,7 +26,7 @@ type Attributes struct {
 	sysfs sysfs.FS
 	proc  proc
 	slow  *slowAttributes
-	of    scanned
+	of    scanResult
 
 	mu          sync.Mutex // held by a read: callers for the same value wait for it
 	attrs       map[attribute]attributeValues

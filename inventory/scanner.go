@@ -58,7 +58,7 @@ type Scanner struct {
 
 	mu     sync.Mutex           // held by a scan
 	cache  *cache               // nil before the first scan
-	last   scanned              // empty before the first scan
+	last   scanResult           // empty before the first scan
 	noNets bool                 // network interfaces are left out
 	events map[string]time.Time // the last of each sysfs path, of recent seconds
 }
@@ -115,8 +115,8 @@ func (s *Scanner) Update(ctx context.Context, b Batch) (*device.Snapshot, error)
 	return c.snapshot, err
 }
 
-// scanned is what is kept of a scan.
-type scanned struct {
+// scanResult is what Scanner and Attributes keep of a scan.
+type scanResult struct {
 	*device.Snapshot
 	netInterfaces map[string]sysfs.NetInterface // by name
 }
@@ -196,7 +196,7 @@ func (s *Scanner) scan(ctx context.Context) (*scan, error) {
 	if s.last.Snapshot == nil && !tree.recording {
 		s.addRecentNodes(located, time.Now())
 	}
-	s.last, s.cache = scanned{c.snapshot, c.netInterfaces}, c.cache
+	s.last, s.cache = scanResult{c.snapshot, c.netInterfaces}, c.cache
 	return c, nil
 }
 
