@@ -492,7 +492,7 @@ func TestHeldDeviceKeepsTheIDOfTheVersionBefore(t *testing.T) {
 
 	// Once it is free it has the ID of this version, after the other has left the list.
 	h.failing, h.held = nil, nil
-	free := list{"r": {"i2c-2": "listed anew as i2c", "other": ok}}
+	free := list{"r": {"i2c-2": "now listed as i2c", "other": ok}}
 	h.at(m, both).shows(free).wakes(2 * m)
 	h.held = held // an Allocate call in flight
 	h.at(m+s, both).shows(list{"r": {"i2c-2": ok, "other": ok}})

@@ -21,7 +21,7 @@ const (
 	ReasonSlotRetired = "slot retired: count was lowered"
 	ReasonRemoved     = "resource was removed from the configuration"
 	reasonClaimed     = "now offered by " // and the name of the resource
-	reasonRenamed     = "listed anew as " // and the ID
+	reasonRenamed     = "now listed as "  // and the ID
 	unknownHolder     = "a container that the kubelet did not report yet"
 )
 
