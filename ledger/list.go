@@ -13,7 +13,7 @@ func (t *transition) finish() (State, Output) {
 	next := State{started: true}
 	for _, d := range t.drafts {
 		refused := d.config.Refuse != ""
-		if len(d.records) == 0 && (refused || d.config.Derived && len(d.blocked) == 0) {
+		if len(d.records) == 0 && (refused || d.config.Derived && len(d.waiting) == 0) {
 			t.out.Changes = append(t.out.Changes, changes(d.name, d.last, nil)...)
 			continue // the resource ends
 		}
@@ -25,7 +25,7 @@ func (t *transition) finish() (State, Output) {
 			Devices:  slices.Clone(entries), // the caller may add its own health of a device
 			Complete: t.complete(d),
 			Register: d.registered,
-			Waiting:  d.blocked,
+			Waiting:  d.waiting,
 		})
 		d.last = entries
 		next.resources = append(next.resources, d.resource)
@@ -39,7 +39,7 @@ func (t *transition) complete(d *draft) bool {
 	deadline := t.in.Start.Add(completeAfter)
 	awaited := d.config.Refuse == "" && t.in.Now.Before(deadline)
 	for id, rec := range d.records {
-		rec.pending = rec.pending && awaited && !(rec.present && rec.settled) && t.claimed[id] == ""
+		rec.pending = rec.pending && awaited && !(rec.present && rec.settled) && t.nextOwner[id] == ""
 		d.records[id] = rec
 		complete = complete && !rec.pending
 	}
@@ -55,8 +55,8 @@ func (t *transition) entries(d *draft) []Entry {
 		rec := d.records[id]
 		e := Entry{Offer: rec.offer, Present: rec.present, Unseen: !rec.present && rec.net.away(), Retired: rec.listed - rec.offer.Slots}
 		switch {
-		case !rec.present && t.claimed[id] != "":
-			e.Reason, e.Sound = reasonClaimed+t.claimed[id], t.in.Failing[id] == ""
+		case !rec.present && t.nextOwner[id] != "":
+			e.Reason, e.Sound = reasonTakenOver+t.nextOwner[id], t.in.Failing[id] == ""
 		case !rec.present && rec.now != "":
 			e.Reason = reasonRenamed + rec.now
 		case d.config.Refuse != "":

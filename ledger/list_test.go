@@ -180,7 +180,7 @@ func TestADerivedResourceEndsWithItsDevices(t *testing.T) {
 		t.Errorf("ended: %q", h.ended)
 	}
 	h = newMachine(t).at(0, res("a", dev("x", "a")))
-	h.at(s, derived("r", dev("x", "a"))).shows(list{"a": {"x": reasonClaimed + "r"}, "r": {}})
+	h.at(s, derived("r", dev("x", "a"))).shows(list{"a": {"x": reasonTakenOver + "r"}, "r": {}})
 	h.at(s+m, derived("r", dev("x", "a"))).shows(list{"r": {"x": ok}})
 }
 

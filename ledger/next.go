@@ -37,7 +37,7 @@ func (s State) Next(in Input) (State, Output) {
 	t.restoreOrphans()
 	t.match()
 	t.expire()
-	t.claimWaiting()
+	t.takeOver()
 	return t.finish()
 }
 
@@ -47,10 +47,10 @@ type transition struct {
 	first  bool
 	drafts []*draft
 	owner  map[string]*draft // the resource that lists a device, by ID
-	// claimed has the resource that matches a device listed by another one.
-	claimed map[string]string
-	held    map[string][]heldSlot // by the ID of the device
-	out     Output
+	// nextOwner has the resource that matches a device while another one lists it, by ID.
+	nextOwner map[string]string
+	held      map[string][]heldSlot // by the ID of the device
+	out       Output
 }
 
 type heldSlot struct {
@@ -61,18 +61,18 @@ type heldSlot struct {
 // draft is the next state of a resource.
 type draft struct {
 	resource
-	config  Resource
-	former  map[string]string // the ID of the version before, by the current one
-	matched map[string]bool   // by ID, waiting ones included
-	waiting []device.Offer    // of devices listed by another resource
-	blocked []Waiting
+	config    Resource
+	former    map[string]string // the ID of the version before, by the current one
+	matched   map[string]bool   // by ID, contested ones included
+	contested []device.Offer    // of devices listed by another resource
+	waiting   []Waiting         // the contested ones that stay there
 }
 
 // open copies the mutable parts and pairs them with their input.
 func (s State) open(in Input) *transition {
 	t := &transition{
 		in: in, first: !s.started,
-		owner: make(map[string]*draft), claimed: make(map[string]string), held: make(map[string][]heldSlot),
+		owner: make(map[string]*draft), nextOwner: make(map[string]string), held: make(map[string][]heldSlot),
 	}
 	for id, name := range in.Held.IDs {
 		base, slot := device.SplitSlot(id)
@@ -148,8 +148,8 @@ func (t *transition) match() {
 			case t.blockedBy(d, offer) == "":
 				t.list(d, offer)
 			default:
-				d.waiting = append(d.waiting, offer)
-				t.claimed[id] = cmp.Or(t.claimed[id], d.name)
+				d.contested = append(d.contested, offer)
+				t.nextOwner[id] = cmp.Or(t.nextOwner[id], d.name)
 			}
 			d.matched[offer.ID] = true
 		}
@@ -185,7 +185,7 @@ func (t *transition) keepFormer(d *draft, offer *device.Offer) {
 
 // unmatched returns the record of an unmatched device for d.
 func (t *transition) unmatched(d *draft, id string, rec record) record {
-	if d.config.Refuse == "" && t.claimed[id] == "" && t.inContainer(d, id, &rec) {
+	if d.config.Refuse == "" && t.nextOwner[id] == "" && t.inContainer(d, id, &rec) {
 		rec.offer = movedOffer(rec.offer)
 		rec.present, rec.settled, rec.since = true, true, time.Time{}
 		return rec
@@ -320,7 +320,7 @@ func (t *transition) expire() {
 		for id, rec := range d.records {
 			if !rec.since.IsZero() {
 				after := leaveAfter
-				if d.config.Refuse == "" && t.claimed[id] == "" && rec.now == "" {
+				if d.config.Refuse == "" && t.nextOwner[id] == "" && rec.now == "" {
 					after = max(after, d.config.ForgetAfter)
 				}
 				if t.mayLeave(rec.since.Add(after), id, -1) {
@@ -357,10 +357,10 @@ func (t *transition) mayLeave(due time.Time, id string, slot int) bool {
 	return !held
 }
 
-// claimWaiting lists the devices that another resource has released.
-func (t *transition) claimWaiting() {
+// takeOver lists the contested devices that their former owners have released.
+func (t *transition) takeOver() {
 	for _, d := range t.drafts {
-		for _, offer := range d.waiting {
+		for _, offer := range d.contested {
 			by := t.blockedBy(d, offer)
 			if by == "" {
 				t.list(d, offer)
@@ -369,9 +369,9 @@ func (t *transition) claimWaiting() {
 			if t.owner[offer.ID] == nil {
 				t.out.AskHeld = true
 			}
-			d.blocked = append(d.blocked, Waiting{ID: offer.ID, By: by})
+			d.waiting = append(d.waiting, Waiting{ID: offer.ID, By: by})
 		}
-		sort.Slice(d.blocked, func(i, j int) bool { return device.CompareNatural(d.blocked[i].ID, d.blocked[j].ID) < 0 })
+		sort.Slice(d.waiting, func(i, j int) bool { return device.CompareNatural(d.waiting[i].ID, d.waiting[j].ID) < 0 })
 	}
 }
 

@@ -20,7 +20,7 @@ const (
 	ReasonUnread      = "device can't be read yet"
 	ReasonSlotRetired = "slot retired: count was lowered"
 	ReasonRemoved     = "resource was removed from the configuration"
-	reasonClaimed     = "now offered by " // and the name of the resource
+	reasonTakenOver   = "now offered by " // and the name of the resource
 	reasonRenamed     = "now listed as "  // and the ID
 	unknownHolder     = "a container that the kubelet did not report yet"
 )
