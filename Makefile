@@ -70,7 +70,7 @@ MODEL = run=; if unshare -m true 2>/dev/null; then run="unshare -m"; fi; \
 	GENERIC_DP_BIN=$(CURDIR)/$(BIN) $$run $(GO) test -count=1 -tags $(TAGS) -timeout 0 ./test/model -v
 
 model: build ## a minute of random events against a model that knows the truth; SEED repeats one
-	$(MODEL) -duration 1m -seed $(or $(SEED),0)
+	$(MODEL) -timeout 20m -duration 1m -seed $(or $(SEED),0)
 
 soak: build ## the same for DURATION, 4h unless it is set, with waits in which devices leave lists
 	$(MODEL) -duration $(or $(DURATION),4h) -seed $(or $(SEED),0) -nodes 16 -waits

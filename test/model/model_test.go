@@ -58,7 +58,8 @@ func TestScripts(t *testing.T) {
 				}
 			}
 			if v := run(t, s); v != nil {
-				t.Errorf("after line %d, %q: %v\n%s", v.step+1, s[v.step], v, v.log)
+				t.Logf("the program's log:\n%s", v.log)
+				t.Errorf("after line %d, %q: %v", v.step+1, s[v.step], v)
 			}
 		})
 	}
