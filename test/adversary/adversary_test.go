@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -36,13 +37,16 @@ domain = "example.com"
 name = "good"
 match.glob = "/dev/good"
 `
-	// answerTime bounds the answer of the program to the kubelet and to probes. The
-	// kubelet waits for ten seconds, and a probe is repeated; this machine is busy.
+	// answerTime bounds each answer to the kubelet and to probes: the timeout of the
+	// DaemonSet's liveness probe.
 	answerTime = 5 * time.Second
-	// startTime bounds the start, and the reload of a configuration.
-	startTime = 30 * time.Second
+	// startTime bounds the start, and the reload of a configuration: what the
+	// DaemonSet's startup probe allows.
+	startTime = 60 * time.Second
 	// stopTime is the grace period of the DaemonSet.
 	stopTime = 5 * time.Second
+	// pause is between two polls, which otherwise take the CPU from what they wait for.
+	pause = 10 * time.Millisecond
 )
 
 // node is a host with a kubelet and the program.
@@ -64,6 +68,9 @@ type node struct {
 	changed chan struct{}
 }
 
+// nodes counts the nodes ever made.
+var nodes atomic.Int32
+
 // newNode makes a node with the device of the good resource; nothing runs yet.
 func newNode(t *testing.T) *node {
 	t.Helper()
@@ -72,7 +79,9 @@ func newNode(t *testing.T) *node {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	// An address of its own: others may get a port that is free for a moment.
+	i := nodes.Add(1)
+	l, err := net.Listen("tcp", fmt.Sprintf("127.1.%d.%d:0", i/250, 1+i%250))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +206,7 @@ func (n *node) logged(from int, texts ...string) string {
 	}
 }
 
-// fatal ends the test with the end of the log.
+// fatal ends the test. What failed comes after the end of the log, as the last line.
 func (n *node) fatal(format string, args ...any) {
 	n.Helper()
 	n.mu.Lock()
@@ -206,7 +215,8 @@ func (n *node) fatal(format string, args ...any) {
 	for _, line := range n.log[max(0, len(n.log)-20):] {
 		fmt.Fprintf(&text, "%.300s\n", strings.TrimSpace(line))
 	}
-	n.Fatalf("%s\noom kills: %d, peak %.1f MiB\n%s", fmt.Sprintf(format, args...), n.group.kills(), n.group.peak(), text.String())
+	n.Logf("the end of the log:\n%soom kills: %d, peak %.1f MiB", text.String(), n.group.kills(), n.group.peak())
+	n.Fatalf(format, args...)
 }
 
 // served returns when the good resource is allocatable.
@@ -236,10 +246,10 @@ func (n *node) serves() {
 	if _, err := n.kubelet.Allocate(ctx, good, "good"); err != nil {
 		n.fatal("Allocate of the good resource: %v", err)
 	}
-	if text, err := n.get(ctx, "/healthz"); err != nil || text != "ok\n" {
+	if text, err := n.probe("/healthz"); err != nil || text != "ok\n" {
 		n.fatal("/healthz: %q %v", text, err)
 	}
-	if _, err := n.get(ctx, "/readyz"); err != nil { // another resource may be unready
+	if _, err := n.probe("/readyz"); err != nil { // another resource may be unready
 		n.fatal("/readyz: %v", err)
 	}
 }
@@ -257,8 +267,16 @@ func (n *node) ready() {
 		if ctx.Err() != nil {
 			n.fatal("not ready: %s %v", text, err)
 		}
+		time.Sleep(pause)
 	}
 	n.serves()
+}
+
+// probe is get with the timeout of a probe.
+func (n *node) probe(path string) (string, error) {
+	ctx, cancel := context.WithTimeout(n.Context(), answerTime)
+	defer cancel()
+	return n.get(ctx, path)
 }
 
 // get reads a page like a probe, with a connection for it.

@@ -102,7 +102,7 @@ func (g *cgroup) kills() (n int) {
 
 // remove removes the cgroup when the kernel has removed its last process.
 func (g *cgroup) remove() {
-	for end := time.Now().Add(answerTime); ; {
+	for end := time.Now().Add(startTime); ; {
 		err := os.Remove(g.dir)
 		if err == nil {
 			return
@@ -111,5 +111,6 @@ func (g *cgroup) remove() {
 			g.Error(err)
 			return
 		}
+		time.Sleep(pause)
 	}
 }

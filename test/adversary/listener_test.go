@@ -97,6 +97,7 @@ func TestListener(t *testing.T) {
 				var err error
 				page, err = n.get(t.Context(), "/metrics")
 				n.must(err)
+				time.Sleep(pause)
 			}
 			registrations := n.kubelet.Registrations(good)
 			n.flooded(name)

@@ -101,11 +101,16 @@ func TestKilledWhileReloading(t *testing.T) {
 	n := newNode(t)
 	n.start()
 	n.served()
-	for { // the first configuration has a copy soon after it is served
-		if _, err := os.Stat(n.path("state", "last-good-config.json")); err == nil {
+	for end := time.Now().Add(startTime); ; { // the first configuration has a copy soon after it is served
+		_, err := os.Stat(n.path("state", "last-good-config.json"))
+		if err == nil {
 			break
 		}
+		if time.Now().After(end) {
+			n.fatal("the first configuration has no copy: %v", err)
+		}
 		n.serves()
+		time.Sleep(pause)
 	}
 	for i := range 15 {
 		n.configure(goodConfig + fmt.Sprintf("[[resource]]\nname = \"r%d\"\nmatch.virtual = \"d\"\n", i))
