@@ -28,7 +28,7 @@ const (
 	// podLimit is the timeout of a change of a pod, back-off included.
 	podLimit = 60 * time.Second
 	// execLimit is the timeout of a command in a container.
-	execLimit = 20 * time.Second
+	execLimit = 60 * time.Second
 )
 
 // Bed is a node.

@@ -92,7 +92,7 @@ func makeCgroup(hierarchies []string, name string) error {
 // removeCgroup removes a cgroup and everything below it. The kernel may not have reaped
 // its killed processes yet.
 func removeCgroup(hierarchies []string, name string) error {
-	return wait.Try(5*time.Second, func() error {
+	return wait.Try(time.Minute, func() error {
 		var errs []error
 		for _, h := range hierarchies {
 			var dirs []string

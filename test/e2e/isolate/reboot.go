@@ -19,7 +19,7 @@ func killAll() error {
 	if err := firstIsSelf(); err != nil {
 		return err
 	}
-	const limit = 10 * time.Second
+	const limit = time.Minute
 	timeout := time.After(limit)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

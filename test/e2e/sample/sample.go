@@ -18,8 +18,9 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// registerLimit covers the 10 seconds in which a kubelet tries to dial back.
-const registerLimit = 12 * time.Second
+// registerLimit covers the 10 seconds in which a kubelet tries to dial back, and more on
+// a busy machine.
+const registerLimit = time.Minute
 
 // Plugin serves one resource. All its devices are healthy.
 type Plugin struct {

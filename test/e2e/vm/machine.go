@@ -123,7 +123,7 @@ func launch(t testing.TB, console, kernel, initramfs string, args []string) (*Ma
 		guest.Close()
 		select {
 		case <-m.ended:
-		case <-time.After(10 * time.Second):
+		case <-time.After(callLimit):
 			t.Error("the machine does not power off")
 			_ = m.cmd.Process.Kill()
 			<-m.ended

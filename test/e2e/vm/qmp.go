@@ -10,7 +10,7 @@ import (
 )
 
 // qmpLimit is the timeout of QEMU's answers.
-const qmpLimit = 30 * time.Second
+const qmpLimit = time.Minute
 
 // qmp is a connection to QEMU's monitor, docs/interop/qmp-spec.txt there.
 type qmp struct {

@@ -257,7 +257,7 @@ func idleCostsNothing(t *testing.T, m *Machine) {
 	// The start is complete when two scans find no changes.
 	const span = 2 * time.Second
 	before := m.Usage(t)
-	deadline := time.Now().Add(waitLimit)
+	deadline := time.Now().Add(callLimit)
 	tick := time.NewTicker(span)
 	defer tick.Stop()
 	for {
