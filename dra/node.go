@@ -5,10 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -203,13 +203,12 @@ func (n *nodeSlices) refuse(spec sliceSpec, err error) error {
 		return err
 	}
 	for _, c := range answer.Causes {
-		var i int
-		if _, err := fmt.Sscanf(c.Field, "spec.devices[%d]", &i); err != nil || i < 0 || i >= len(spec.Devices) {
-			continue
+		rest, _ := strings.CutPrefix(c.Field, "spec.devices[")
+		index, field, _ := strings.Cut(rest, "]") // the index changes with other devices
+		if i, invalid := strconv.Atoi(index); invalid == nil && 0 <= i && i < len(spec.Devices) {
+			n.refused[spec.Devices[i].sum()] = strings.TrimLeft(field+": "+c.Message, ".: ")
+			err = errRefused
 		}
-		_, field, _ := strings.Cut(c.Field, "].") // the index changes with other devices
-		n.refused[spec.Devices[i].sum()] = strings.TrimPrefix(field+": "+c.Message, ": ")
-		err = errRefused
 	}
 	return err
 }
