@@ -97,8 +97,8 @@ func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 	return list.Metadata.ResourceVersion, nil
 }
 
-// quiet is longer than a server lets a watch without bookmarks last.
-const quiet = 90 * time.Minute
+// idleTimeout is longer than a server lets a watch without bookmarks last.
+const idleTimeout = 90 * time.Minute
 
 // change is an event of the watch; without a name it is the begin of that.
 type change struct {
@@ -108,7 +108,7 @@ type change struct {
 
 // watch sends the changes since version until the watch ends.
 func (n *nodeSlices) watch(ctx context.Context, version string, changes chan<- change) error {
-	return n.api.Watch(ctx, n.selector()+"&watch=1&resourceVersion="+url.QueryEscape(version), quiet, func(e kubeapi.Event) error {
+	return n.api.Watch(ctx, n.selector()+"&watch=1&resourceVersion="+url.QueryEscape(version), idleTimeout, func(e kubeapi.Event) error {
 		c := change{deleted: e.Type == "DELETED"}
 		if e.Type != "" {
 			if err := json.Unmarshal(e.Object, &c); err != nil {

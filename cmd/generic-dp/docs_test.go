@@ -123,6 +123,8 @@ func readPage(t *testing.T, file string) *page {
 			b := next
 			b.language, b.first, b.section = strings.TrimPrefix(line, "```"), i+1, len(p.sections)-1
 			p.blocks, open, next.file = append(p.blocks, &b), &b, ""
+		case m == nil && strings.HasPrefix(line, "<!--"):
+			p.errorf(i, "%s: want <!-- machine: NAME --> or <!-- file: NAME -->, one in a line", line)
 		case strings.HasPrefix(line, "#"):
 			p.sections = append(p.sections, section{})
 		case m != nil && m[1] == "machine":
