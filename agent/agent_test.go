@@ -123,7 +123,7 @@ func TestHeldDeviceIsListedWithoutState(t *testing.T) {
 	n.addBus()
 	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB0"))
 	const a, b = stickID, otherID
-	n.kubelet.Hold(kubelettest.Claim{Namespace: "default", Pod: "p", Container: "c", Resource: "example.com/zigbee"}, a)
+	n.kubelet.Hold(kubelettest.Request{Namespace: "default", Pod: "p", Container: "c", Resource: "example.com/zigbee"}, a)
 	n.serve()
 	n.untilListed("example.com/zigbee", []string{b}, []string{a})
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB1"))

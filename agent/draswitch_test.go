@@ -55,7 +55,7 @@ func (s *switching) run() {
 	defer cancel()
 	const resource = "example.com/zigbee"
 	if s.kubelet.Count(resource).Allocatable > 0 {
-		a, err := s.kubelet.Admit(ctx, kubelettest.Claim{Namespace: "lab", Pod: pod, Container: "main", Resource: resource}, 1)
+		a, err := s.kubelet.Admit(ctx, kubelettest.Request{Namespace: "lab", Pod: pod, Container: "main", Resource: resource}, 1)
 		if err == nil {
 			s.byPlugin++
 			s.holds(pod, a.IDs[0])

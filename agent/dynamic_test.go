@@ -211,7 +211,7 @@ func TestForeignResourceIsNotServed(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "domain = \"example.com\"\n[[resource]]\nname = \"${kernel}\"\nmatch.glob = \"/dev/r-*\"\n")
 	n.addNodes("r-a")
-	n.kubelet.Hold(kubelettest.Claim{Namespace: "d", Pod: "p", Container: "c", Resource: "example.com/gpu"}, "GPU-1")
+	n.kubelet.Hold(kubelettest.Request{Namespace: "d", Pod: "p", Container: "c", Resource: "example.com/gpu"}, "GPU-1")
 	a, _ := n.serve()
 	n.eventually("an answer", func() bool { return strings.Contains(n.log.String(), `"held devices are known" slots=1`) })
 	n.addNodes("r-b")

@@ -34,11 +34,7 @@ type node struct {
 
 func newNode(t *testing.T, text string) *node {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "gdp") // a socket's path has at most 107 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := kubelettest.TempDir(t)
 	n := &node{T: t, host: sysfstest.NewHost(t, sysfstest.HostOptions{}), log: &logBuffer{}}
 	n.options = agent.Options{
 		Config: filepath.Join(dir, "config.toml"),

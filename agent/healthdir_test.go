@@ -20,7 +20,7 @@ const (
 // healthDir is the health directory on the host that a pod gets with some devices.
 func (n *node) healthDir(pod string, devices int) string {
 	n.Helper()
-	a, err := n.kubelet.Admit(context.Background(), kubelettest.Claim{Namespace: "d", Pod: pod, Container: "c", Resource: zigbees}, devices)
+	a, err := n.kubelet.Admit(context.Background(), kubelettest.Request{Namespace: "d", Pod: pod, Container: "c", Resource: zigbees}, devices)
 	if err != nil {
 		n.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func TestKubeletThatHasJustStarted(t *testing.T) {
 	c.forward(time.Hour) // the kubelet is as old
 	a, _ := n.serveBy(&c)
 	n.untilListed(resource, []string{stickID}, nil)
-	n.kubelet.Hold(kubelettest.Claim{Namespace: "d", Pod: "p", Container: "c", Resource: resource}, stickID)
+	n.kubelet.Hold(kubelettest.Request{Namespace: "d", Pod: "p", Container: "c", Resource: resource}, stickID)
 	answers := func(what string, slots, partial string, to func()) {
 		t.Helper()
 		before := len(n.log.String())

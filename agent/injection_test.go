@@ -31,7 +31,7 @@ func TestHeldDeviceKeepsItsInjectionWhenCDIIsSwitched(t *testing.T) {
 		var c clock
 		a, stop := n.serveBy(&c)
 		n.untilListed(resource, []string{stickID}, nil)
-		n.kubelet.Hold(kubelettest.Claim{Namespace: "d", Pod: "p", Container: "c", Resource: resource}, stickID)
+		n.kubelet.Hold(kubelettest.Request{Namespace: "d", Pod: "p", Container: "c", Resource: resource}, stickID)
 		n.configure(text[!cdiFirst])
 		n.eventually("the new injection", leads[!cdiFirst])
 		if !leads[cdiFirst]() {
@@ -121,7 +121,7 @@ func TestRetiredDeviceThatMovedMeanwhile(t *testing.T) {
 		n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 		_, stop := n.serve()
 		n.untilListed("example.com/zigbee", []string{stickID}, nil)
-		n.kubelet.Hold(kubelettest.Claim{Namespace: "d", Pod: "p", Container: "c", Resource: "example.com/zigbee"}, stickID)
+		n.kubelet.Hold(kubelettest.Request{Namespace: "d", Pod: "p", Container: "c", Resource: "example.com/zigbee"}, stickID)
 		stop()
 		n.host.RemoveUSB("1-1")
 		n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB0"))
@@ -155,7 +155,7 @@ func TestRetiredFunctionOfAnIOMMUGroup(t *testing.T) {
 	if err != nil || len(links) != 1 || n.linkOf(id, filepath.Base(links[0])) != "/dev/vfio/12" {
 		t.Fatalf("links %v, %v; want that of the group", links, err)
 	}
-	n.kubelet.Hold(kubelettest.Claim{Namespace: "d", Pod: "p", Container: "c", Resource: resource}, id)
+	n.kubelet.Hold(kubelettest.Request{Namespace: "d", Pod: "p", Container: "c", Resource: resource}, id)
 	stop()
 	n.configure(parts("other"))
 	a, _ := n.serve()
@@ -200,7 +200,7 @@ func TestHeldDeviceKeepsItsInjectionOverAnUpgrade(t *testing.T) {
 				var c clock
 				a, stop := n.serveBy(&c)
 				n.untilListed(resource, []string{tc.id}, nil)
-				n.kubelet.Hold(kubelettest.Claim{Namespace: "d", Pod: "p", Container: "c", Resource: resource}, tc.id)
+				n.kubelet.Hold(kubelettest.Request{Namespace: "d", Pod: "p", Container: "c", Resource: resource}, tc.id)
 				injected := func() int {
 					links, _ := filepath.Glob(filepath.Join(n.options.Paths.RunDir, "links", tc.id, "*"))
 					return len(links) + n.specNodes(resource, tc.id)

@@ -175,7 +175,7 @@ func TestRemovedResourceIsRetired(t *testing.T) {
 		return n.kubelet.Count(gone).Allocatable == 2 && n.kubelet.Count("example.com/stays").Allocatable == 1
 	})
 	sockets, stays := n.kubelet.Connected(gone), n.messages("example.com/stays")
-	claim := kubelettest.Claim{Namespace: "default", Pod: "p", Container: "c", Resource: gone}
+	claim := kubelettest.Request{Namespace: "default", Pod: "p", Container: "c", Resource: gone}
 	n.kubelet.Hold(claim, "gone-b")
 
 	n.configure(parts("stays"))

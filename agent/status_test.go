@@ -20,7 +20,7 @@ func TestStatus(t *testing.T) {
 	n.addBus()
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
-	n.kubelet.Hold(kubelettest.Claim{Namespace: "default", Pod: "p", Container: "c", Resource: "example.com/zigbee"}, a+"::1")
+	n.kubelet.Hold(kubelettest.Request{Namespace: "default", Pod: "p", Container: "c", Resource: "example.com/zigbee"}, a+"::1")
 	agent, _ := n.serve()
 	n.until("registration", func() bool { return n.kubelet.Count("example.com/zigbee").Allocatable == 4 })
 	n.eventually("the kubelet's answer to it", func() bool { return agent.Ready() == nil })

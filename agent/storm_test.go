@@ -38,7 +38,7 @@ func TestStormOfReloads(t *testing.T) {
 		defer func() { ended <- struct{}{} }()
 		for i := 0; ctx.Err() == nil; i++ {
 			name := names[i%len(names)]
-			_, _ = n.kubelet.Admit(ctx, kubelettest.Claim{Namespace: "d", Pod: fmt.Sprint(i), Container: "c", Resource: name}, 1)
+			_, _ = n.kubelet.Admit(ctx, kubelettest.Request{Namespace: "d", Pod: fmt.Sprint(i), Container: "c", Resource: name}, 1)
 			n.kubelet.Remove("d", fmt.Sprint(i))
 			_, _, _, _ = a.Names(), a.Status(ctx), a.Entries(name), a.Ready()
 		}

@@ -197,11 +197,7 @@ type node struct {
 
 func serve(t *testing.T, s story) *node {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "gdp") // socket paths have at most 107 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := kubelettest.TempDir(t)
 	recording, err := os.ReadFile(filepath.Join("../testdata/machines", s.head["machine"]+".txtar"))
 	if err != nil {
 		t.Fatal(err)

@@ -294,8 +294,8 @@ var discard = slog.New(slog.DiscardHandler)
 
 func logsTo(r *records) *slog.Logger { return slog.New(r) }
 
-func claim(pod, container string) kubelettest.Claim {
-	return kubelettest.Claim{Namespace: "default", Pod: pod, Container: container, Resource: gpu}
+func claim(pod, container string) kubelettest.Request {
+	return kubelettest.Request{Namespace: "default", Pod: pod, Container: container, Resource: gpu}
 }
 
 func (p *Plugin) isRegistered() bool { return p.Status().Registered }

@@ -42,8 +42,8 @@ func up(t *testing.T) (*kubelettest.Kubelet, *Client) {
 func TestList(t *testing.T) {
 	t.Parallel()
 	k, c := up(t)
-	claim := func(pod, container, resource string) kubelettest.Claim {
-		return kubelettest.Claim{Namespace: "ns", Pod: pod, Container: container, Resource: resource}
+	claim := func(pod, container, resource string) kubelettest.Request {
+		return kubelettest.Request{Namespace: "ns", Pod: pod, Container: container, Resource: resource}
 	}
 	k.Hold(claim("p", "c", "example.com/gpu"), "a", "b", "a") // as with two NUMA nodes
 	k.Hold(claim("p", "sidecar", "example.com/gpu"), "a")

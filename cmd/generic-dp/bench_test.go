@@ -46,11 +46,7 @@ type process struct {
 
 func newProcess(b *testing.B) *process {
 	b.Helper()
-	dir, err := os.MkdirTemp("", "gdp") // a socket's path has at most 107 bytes
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := kubelettest.TempDir(b)
 	binary := os.Getenv("GENERIC_DP_BIN")
 	if binary == "" {
 		b.Skip("GENERIC_DP_BIN does not name the binary: use make bench, which builds it like a release")

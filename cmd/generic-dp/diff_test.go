@@ -18,8 +18,8 @@ func TestDiffNamesHolders(t *testing.T) {
 	}
 	defer kubelet.Stop()
 	const stick, other = "usb:0403:6001:A10K5XYZ", "usb:10c4:ea60:port:0000:00:14.0:2.3"
-	kubelet.Hold(kubelettest.Claim{Namespace: "default", Pod: "p", Container: "c", Resource: "example.com/serial"}, stick, other+"::1")
-	kubelet.Hold(kubelettest.Claim{Namespace: "default", Pod: "q", Container: "c", Resource: "example.com/serial"}, other)
+	kubelet.Hold(kubelettest.Request{Namespace: "default", Pod: "p", Container: "c", Resource: "example.com/serial"}, stick, other+"::1")
+	kubelet.Hold(kubelettest.Request{Namespace: "default", Pod: "q", Container: "c", Resource: "example.com/serial"}, other)
 	const head = "domain = \"example.com\"\n[[resource]]\nname = "
 	place(t, dir+"/old.toml", head+`"serial"`+"\ncount = 2\nmatch = { usb = {}, glob = \"/dev/ttyUSB*\" }\n")
 	place(t, dir+"/new.toml", head+`"ftdi"`+"\nmatch.usb.vendor = \"0403\"\n"+"[[resource]]\nname = \"serial\"\nmatch = { usb = {}, glob = \"/dev/ttyUSB*\" }\n")

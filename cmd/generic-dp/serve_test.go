@@ -11,16 +11,14 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+
+	"github.com/generic-dp/generic-dp/internal/kubelettest"
 )
 
 // systemd is notified after the first scan.
 func TestNotifiesSystemd(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "gdp") // a socket's path has at most 107 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
+	dir := kubelettest.TempDir(t)
 	config := filepath.Join(dir, "c.toml")
 	if err := os.WriteFile(config, []byte("domain = \"example.com\"\n[[resource]]\nname = \"x\"\nmatch.virtual = [\"a\"]\ncontainer.env.X = \"1\"\n"), 0o600); err != nil {
 		t.Fatal(err)

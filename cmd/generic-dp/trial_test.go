@@ -36,10 +36,7 @@ type victim struct {
 
 func newVictim(t *testing.T) *victim {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "gdp") // a socket's path has at most 107 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := kubelettest.TempDir(t)
 	host := sysfstest.NewHost(t, sysfstest.HostOptions{})
 	v := &victim{T: t, dir: dir, flags: []string{
 		"serve", "--listen", "", "--config", dir + "/c.toml", "--sysfs", host.Sysfs(), "--dev", host.Dev(), "--kubelet-dir", dir + "/kubelet",
@@ -54,7 +51,6 @@ func newVictim(t *testing.T) *victim {
 			v.end(syscall.SIGKILL)
 		}
 		v.kubelet.Stop()
-		_ = os.RemoveAll(dir)
 		if t.Failed() {
 			t.Log(v.log.String())
 		}

@@ -66,7 +66,7 @@ type Kubelet struct {
 	process   *process // nil while it is stopped
 	resources map[string]*resource
 	requests  map[string][]string // endpoints by resource
-	admitted  map[Claim]*Admission
+	admitted  map[Request]*Admission
 	claims    map[string]*preparedClaim // by UID
 	drivers   []*driver                 // registered ones, newest last
 
@@ -99,7 +99,7 @@ func New(o Options) *Kubelet {
 	}
 	return &Kubelet{
 		opts: o, changed: make(chan struct{}), resources: map[string]*resource{}, requests: map[string][]string{},
-		admitted: map[Claim]*Admission{}, claims: map[string]*preparedClaim{},
+		admitted: map[Request]*Admission{}, claims: map[string]*preparedClaim{},
 	}
 }
 

@@ -161,7 +161,7 @@ func TestKeyedBySocket(t *testing.T) {
 	if got := k.Count(gpu); got != (Count{true, 2, 2}) {
 		t.Errorf("count: %+v", got)
 	}
-	admission, err := k.Admit(k.ctx, Claim{"ns", "p", "c", gpu}, 1)
+	admission, err := k.Admit(k.ctx, Request{"ns", "p", "c", gpu}, 1)
 	k.must(err)
 	if got := admission.Response.Envs["PLUGIN"]; got != "b.sock" {
 		t.Errorf("allocated by %q", got)
@@ -249,7 +249,7 @@ func TestRestartForgetsDevices(t *testing.T) {
 	p := serve(t, k.dir, "a.sock", "1", "2")
 	k.must(k.registerPlugin(p))
 	k.must(k.WaitAllocatable(k.ctx, gpu, 2))
-	first, err := k.Admit(k.ctx, Claim{"ns", "p", "c", gpu}, 1)
+	first, err := k.Admit(k.ctx, Request{"ns", "p", "c", gpu}, 1)
 	k.must(err)
 	k.must(k.Restart())
 	<-p.streamEnds
@@ -259,7 +259,7 @@ func TestRestartForgetsDevices(t *testing.T) {
 	q := serve(t, k.dir, "b.sock", "1", "2")
 	k.must(k.registerPlugin(q))
 	k.must(k.WaitAllocatable(k.ctx, gpu, 2))
-	again, err := k.Admit(k.ctx, Claim{"ns", "p", "c", gpu}, 1)
+	again, err := k.Admit(k.ctx, Request{"ns", "p", "c", gpu}, 1)
 	k.must(err)
 	if again != first {
 		t.Error("the pod was admitted again")
@@ -272,24 +272,24 @@ func TestRestartForgetsDevices(t *testing.T) {
 func TestAdmit(t *testing.T) {
 	t.Parallel()
 	k := start(t)
-	if _, err := k.Admit(k.ctx, Claim{"ns", "p", "c", gpu}, 1); err == nil {
+	if _, err := k.Admit(k.ctx, Request{"ns", "p", "c", gpu}, 1); err == nil {
 		t.Error("admitted before the resource is known")
 	}
 	p := serve(t, k.dir, "a.sock", "1", "2", "3", "4")
 	p.prefer = []string{"3", "no such device"}
 	k.must(k.registerPlugin(p))
 	k.must(k.WaitAllocatable(k.ctx, gpu, 4))
-	k.Hold(Claim{"ns", "old", "c", gpu}, "1")
-	a, err := k.Admit(k.ctx, Claim{"ns", "p", "c", gpu}, 2)
+	k.Hold(Request{"ns", "old", "c", gpu}, "1")
+	a, err := k.Admit(k.ctx, Request{"ns", "p", "c", gpu}, 2)
 	k.must(err)
 	if !slices.Equal(a.IDs, []string{"3", "2"}) || a.Response.Envs["IDS"] != "3,2" {
 		t.Errorf("admitted with %q: %v", a.IDs, a.Response)
 	}
-	if _, err := k.Admit(k.ctx, Claim{"ns", "q", "c", gpu}, 2); err == nil {
+	if _, err := k.Admit(k.ctx, Request{"ns", "q", "c", gpu}, 2); err == nil {
 		t.Error("admitted with one device left")
 	}
 	k.Remove("ns", "p")
-	_, err = k.Admit(k.ctx, Claim{"ns", "q", "c", gpu}, 2)
+	_, err = k.Admit(k.ctx, Request{"ns", "q", "c", gpu}, 2)
 	k.must(err)
 }
 

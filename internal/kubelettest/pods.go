@@ -10,13 +10,13 @@ import (
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// Claim is one container's claim to devices of one resource.
-type Claim struct {
+// Request is a container's request for devices of one resource.
+type Request struct {
 	Namespace, Pod, Container string
 	Resource                  string
 }
 
-// Admission is the response to a claim. The kubelet keeps it for the life of the pod,
+// Admission is the response to a request. The kubelet keeps it for the life of the pod,
 // over restarts, and never calls Allocate again.
 type Admission struct {
 	IDs      []string
@@ -24,9 +24,9 @@ type Admission struct {
 }
 
 // Admit allocates n devices to a container like the kubelet: free and healthy ones, by the
-// plugin's preference. A claim that was admitted before gets its old response, without a
+// plugin's preference. A request that was admitted before gets its old response, without a
 // call.
-func (k *Kubelet) Admit(ctx context.Context, c Claim, n int) (*Admission, error) {
+func (k *Kubelet) Admit(ctx context.Context, c Request, n int) (*Admission, error) {
 	k.mu.Lock()
 	if a := k.admitted[c]; a != nil {
 		k.mu.Unlock()
@@ -68,14 +68,14 @@ func (k *Kubelet) Admit(ctx context.Context, c Claim, n int) (*Admission, error)
 
 // Hold assigns devices to a container without a call: the checkpoint of an earlier
 // admission.
-func (k *Kubelet) Hold(c Claim, ids ...string) {
+func (k *Kubelet) Hold(c Request, ids ...string) {
 	k.update(func() { k.admitted[c] = &Admission{IDs: ids, Response: &v1beta1.ContainerAllocateResponse{}} })
 }
 
 // Remove ends a pod and frees its devices. No plugin is notified.
 func (k *Kubelet) Remove(namespace, pod string) {
 	k.update(func() {
-		maps.DeleteFunc(k.admitted, func(c Claim, _ *Admission) bool {
+		maps.DeleteFunc(k.admitted, func(c Request, _ *Admission) bool {
 			return c.Namespace == namespace && c.Pod == pod
 		})
 	})
@@ -149,12 +149,12 @@ func (k *Kubelet) plugin(name string) (v1beta1.DevicePluginClient, error) {
 	return r.plugin.api, nil
 }
 
-// List implements PodResources: every claim with its devices, each as a pod of its own.
+// List implements PodResources: every request with its devices, each as a pod of its own.
 func (p *process) List(context.Context, *podresourcesv1.ListPodResourcesRequest) (*podresourcesv1.ListPodResourcesResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	resp := &podresourcesv1.ListPodResourcesResponse{}
-	for _, c := range slices.SortedFunc(maps.Keys(p.admitted), compareClaims) {
+	for _, c := range slices.SortedFunc(maps.Keys(p.admitted), compareRequests) {
 		container := &podresourcesv1.ContainerResources{Name: c.Container, Devices: containerDevices(c.Resource, p.admitted[c].IDs)}
 		resp.PodResources = append(resp.PodResources, podOf(c.Namespace, c.Pod, container))
 	}
@@ -182,7 +182,7 @@ func (p *process) GetAllocatableResources(context.Context, *podresourcesv1.Alloc
 	return resp, p.podsErr
 }
 
-func compareClaims(a, b Claim) int {
+func compareRequests(a, b Request) int {
 	return slices.Compare(
 		[]string{a.Namespace, a.Pod, a.Container, a.Resource},
 		[]string{b.Namespace, b.Pod, b.Container, b.Resource})

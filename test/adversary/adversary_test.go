@@ -74,11 +74,7 @@ var nodes atomic.Int32
 // newNode makes a node with the device of the good resource; nothing runs yet.
 func newNode(t *testing.T) *node {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "gdp")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := kubelettest.TempDir(t)
 	// An address of its own: others may get a port that is free for a moment.
 	i := nodes.Add(1)
 	l, err := net.Listen("tcp", fmt.Sprintf("127.1.%d.%d:0", i/250, 1+i%250))

@@ -90,7 +90,7 @@ func TestListener(t *testing.T) {
 			n.start()
 			n.served()
 			for i := range 5000 {
-				n.kubelet.Hold(kubelettest.Claim{Namespace: "default", Pod: fmt.Sprint("pod-", i), Container: "main", Resource: "example.com/hostile"},
+				n.kubelet.Hold(kubelettest.Request{Namespace: "default", Pod: fmt.Sprint("pod-", i), Container: "main", Resource: "example.com/hostile"},
 					fmt.Sprintf("virtual:example.com:hostile:d::%d", i))
 			}
 			for page := ""; len(page) < 1<<18; { // when the kubelet has named the holders

@@ -38,7 +38,7 @@ type world struct {
 
 // claim is a slot that a pod holds.
 type claim struct {
-	kubelettest.Claim
+	kubelettest.Request
 	id    string
 	thing string // that was behind the ID
 	moves int    // of the thing, at that time
@@ -197,10 +197,10 @@ func (w *world) admit(resource string) error {
 		return nil
 	}
 	w.pods++
-	c := claim{Claim: kubelettest.Claim{Namespace: "ns", Pod: fmt.Sprint("pod-", w.pods), Container: "c", Resource: w.config.full(resource)}}
+	c := claim{Request: kubelettest.Request{Namespace: "ns", Pod: fmt.Sprint("pod-", w.pods), Container: "c", Resource: w.config.full(resource)}}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	a, err := w.kubelet.Admit(ctx, c.Claim, 1)
+	a, err := w.kubelet.Admit(ctx, c.Request, 1)
 	if err != nil {
 		return ctx.Err() // none is free, or it is gone: settle says whether it should be there
 	}

@@ -206,7 +206,7 @@ func (g *Guest) Allocate(a wire.Allocate, answer *wire.Answer) error {
 		return fmt.Errorf("%q: the answer is for %d containers", a.Resource, len(resp.GetContainerResponses()))
 	}
 	if a.Pod != "" {
-		kubelet.Hold(kubelettest.Claim{Namespace: "default", Pod: a.Pod, Container: "main", Resource: a.Resource}, a.IDs...)
+		kubelet.Hold(kubelettest.Request{Namespace: "default", Pod: a.Pod, Container: "main", Resource: a.Resource}, a.IDs...)
 	}
 	c := resp.GetContainerResponses()[0]
 	answer.Env = c.GetEnvs()
