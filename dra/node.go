@@ -33,7 +33,7 @@ type nodeSlices struct {
 	// uid of the node; empty is unknown.
 	uid string
 	// stored has the slices of the API server, by name.
-	stored     map[string]stored
+	stored     map[string]storedSlice
 	generation int64
 	devices    []string // of all slices, in order
 	// refused has why the API server refuses devices in this session, see sliceDevice.sum.
@@ -43,15 +43,15 @@ type nodeSlices struct {
 // errRefused says that the API server refuses devices of a slice: the others can be written.
 var errRefused = errors.New("the API server refuses devices")
 
-// stored is a slice of the API server: with the spec that was last written, of which the
-// server drops the fields of disabled features, unless somebody changed it since.
-type stored struct {
+// storedSlice is a slice of the API server. Its spec is the one last written, since the
+// server drops fields of disabled features, unless somebody changed the slice since.
+type storedSlice struct {
 	version uint64
 	spec    sum
 }
 
 func newNodeSlices(api *kubeapi.Client, name string) *nodeSlices {
-	return &nodeSlices{api: api, name: name, stored: map[string]stored{}, generation: 1}
+	return &nodeSlices{api: api, name: name, stored: map[string]storedSlice{}, generation: 1}
 }
 
 // selector selects the node's slices of this driver, so that a node never sees more.
@@ -72,10 +72,10 @@ func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 		return "", err
 	}
 	known, specs := n.stored, map[string]sliceSpec{}
-	n.stored = map[string]stored{}
+	n.stored = map[string]storedSlice{}
 	for _, o := range list.Items {
 		var spec sliceSpec
-		s := stored{version: o.Metadata.version()}
+		s := storedSlice{version: o.Metadata.version()}
 		strict := json.NewDecoder(bytes.NewReader(o.Spec))
 		strict.DisallowUnknownFields() // they are an error at the end, and an edit
 		if strict.Decode(&spec) == nil {
@@ -100,16 +100,16 @@ func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 // idleTimeout is longer than a server lets a watch without bookmarks last.
 const idleTimeout = 90 * time.Minute
 
-// change is an event of the watch; without a name it is the begin of that.
-type change struct {
+// sliceEvent is an event of the watch; the first has no name and says that the watch began.
+type sliceEvent struct {
 	Metadata metadata
 	deleted  bool
 }
 
 // watch sends the changes since version until the watch ends.
-func (n *nodeSlices) watch(ctx context.Context, version string, changes chan<- change) error {
+func (n *nodeSlices) watch(ctx context.Context, version string, changes chan<- sliceEvent) error {
 	return n.api.Watch(ctx, n.selector()+"&watch=1&resourceVersion="+url.QueryEscape(version), idleTimeout, func(e kubeapi.Event) error {
-		c := change{deleted: e.Type == "DELETED"}
+		c := sliceEvent{deleted: e.Type == "DELETED"}
 		if e.Type != "" {
 			if err := json.Unmarshal(e.Object, &c); err != nil {
 				return err
@@ -126,7 +126,7 @@ func (n *nodeSlices) watch(ctx context.Context, version string, changes chan<- c
 
 // foreign reports whether c is by somebody else. Events are late: resource versions are
 // ordered, and those of own writes are known.
-func (n *nodeSlices) foreign(c change) bool {
+func (n *nodeSlices) foreign(c sliceEvent) bool {
 	if s, ok := n.stored[c.Metadata.Name]; ok {
 		return c.Metadata.version() > s.version
 	}
@@ -152,9 +152,9 @@ func (n *nodeSlices) specs(devices []Device, now time.Time) (specs []sliceSpec, 
 			NodeName: n.name,
 		}
 		for i := range part {
-			out, change := part[i].published(now)
-			if !change.IsZero() && (next.IsZero() || change.Before(next)) {
-				next = change
+			out, until := part[i].published(now)
+			if !until.IsZero() && (next.IsZero() || until.Before(next)) {
+				next = until
 			}
 			spec.Devices = append(spec.Devices, out)
 		}
@@ -264,7 +264,7 @@ func (n *nodeSlices) put(ctx context.Context, i int, spec sliceSpec) error {
 		err = n.api.Create(ctx, slicesPath, out, &in)
 	}
 	if err == nil {
-		n.stored[name] = stored{in.Metadata.version(), spec.sum()}
+		n.stored[name] = storedSlice{in.Metadata.version(), spec.sum()}
 	}
 	return err
 }

@@ -33,15 +33,15 @@ func (p *Plugin) Publish(ctx context.Context) error {
 			return nil
 		case <-time.After(delay):
 		}
-		worked, err := p.session(ctx, &budget)
+		synced, err := p.session(ctx, &budget)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if worked {
+		if synced {
 			failed, logged = 0, false
 		}
 		// The server ends a watch after some half an hour, or if it is too far behind.
-		if err == nil || worked && kubeapi.Code(err) == http.StatusGone {
+		if err == nil || synced && kubeapi.Code(err) == http.StatusGone {
 			delay = rand.N(p.timing.jitter)
 			continue
 		}
@@ -56,9 +56,9 @@ func (p *Plugin) Publish(ctx context.Context) error {
 }
 
 // session lists the node's slices, then writes what differs and follows what others
-// change, until the watch ends or a request fails. Whatever the failure, the next session
-// begins with what the server has. It worked if everything was written and the watch began.
-func (p *Plugin) session(ctx context.Context, budget *bucket) (worked bool, err error) {
+// change, until the watch ends or a request fails; the next session lists them again.
+// synced means that everything was written once while watching, even if err follows.
+func (p *Plugin) session(ctx context.Context, budget *bucket) (synced bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	defer watch.Wait()
@@ -69,7 +69,7 @@ func (p *Plugin) session(ctx context.Context, budget *bucket) (worked bool, err 
 	}
 	p.slices.refused = map[sum]string{} // the server may be of another version now
 	var (
-		changes = make(chan change)
+		changes = make(chan sliceEvent)
 		ended   = make(chan error, 1)
 		began   bool // the watch
 
@@ -87,11 +87,11 @@ func (p *Plugin) session(ctx context.Context, budget *bucket) (worked bool, err 
 				continue // with the rest
 			}
 			if err != nil {
-				return worked, err
+				return synced, err
 			}
 			dirty, written = false, true
 		}
-		if worked = began && written; worked {
+		if synced = began && written; synced {
 			p.update(func(now *state) { now.unpublished = "" })
 		}
 		var due <-chan time.Time
@@ -100,14 +100,14 @@ func (p *Plugin) session(ctx context.Context, budget *bucket) (worked bool, err 
 		}
 		select {
 		case <-ctx.Done():
-			return worked, nil
+			return synced, nil
 		case err := <-ended:
-			return worked, err
+			return synced, err
 		case c := <-changes:
 			began = true
 			if p.slices.foreign(c) {
 				if _, err := p.slices.list(ctx); err != nil {
-					return worked, err
+					return synced, err
 				}
 				dirty = true
 			}
