@@ -21,8 +21,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubelettest"
 )
 
-// byClaim is a node with an API server, whose kubelet has DRA.
-func byClaim(t *testing.T, text string) (*node, *kubeapitest.Server) {
+// newDRANode makes a node with an API server, whose kubelet has DRA.
+func newDRANode(t *testing.T, text string) (*node, *kubeapitest.Server) {
 	t.Helper()
 	n := newNode(t, text)
 	n.kubelet.Stop()
@@ -104,13 +104,13 @@ func (n *node) edits(name string) *cdi.Edits {
 	return w.Edits(name)
 }
 
-const zigbeeByClaim = "api = \"dra\"\n" + zigbee
+const zigbeeDRA = "api = \"dra\"\n" + zigbee
 
 // A pod's claim is prepared with the device's CDI name and the environment of the request;
 // after a replug the name leads to the new node.
 func TestByClaim(t *testing.T) {
 	t.Parallel()
-	n, api := byClaim(t, zigbeeByClaim)
+	n, api := newDRANode(t, zigbeeDRA)
 	n.addBus()
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
@@ -188,7 +188,7 @@ func TestByClaim(t *testing.T) {
 // of health checks come late.
 func TestRestartByClaim(t *testing.T) {
 	t.Parallel()
-	n, api := byClaim(t, zigbeeByClaim+"health.attr.serial = \"AAAA*\"\n")
+	n, api := newDRANode(t, zigbeeDRA+"health.attr.serial = \"AAAA*\"\n")
 	n.addBus()
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	_, stop := n.serve()
@@ -223,7 +223,7 @@ func TestRestartByClaim(t *testing.T) {
 // from the device plugin, and old slices go.
 func TestClaimOfALostState(t *testing.T) {
 	t.Parallel()
-	n, api := byClaim(t, zigbee)
+	n, api := newDRANode(t, zigbee)
 	n.addBus()
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
@@ -270,7 +270,7 @@ func TestByClaimWithoutRights(t *testing.T) {
 		"no registry": {func(o *agent.Options) { o.Paths.Registry += ".none" }, "--plugins-registry"},
 		"no CDI":      {func(o *agent.Options) { o.Paths.CDIDir = "" }, "--cdi-dir"},
 	} {
-		n, api := byClaim(t, text)
+		n, api := newDRANode(t, text)
 		test.change(&n.options)
 		n.addBus()
 		n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
@@ -289,7 +289,7 @@ func TestByClaimWithoutRights(t *testing.T) {
 // A device that the API server refuses degrades itself only.
 func TestDeviceThatTheAPIServerRefuses(t *testing.T) {
 	t.Parallel()
-	n, api := byClaim(t, "domain = \"example.com\"\n[[resource]]\nname = \"zigbee\"\napi = \"dra\"\nmatch = { usb = { id = \"10c4:ea60\" }, glob = \"/dev/ttyUSB*\" }\n")
+	n, api := newDRANode(t, "domain = \"example.com\"\n[[resource]]\nname = \"zigbee\"\napi = \"dra\"\nmatch = { usb = { id = \"10c4:ea60\" }, glob = \"/dev/ttyUSB*\" }\n")
 	api.Validate(func(o kubeapitest.Object) (causes []kubeapi.Cause) {
 		spec, _ := o["spec"].(kubeapitest.Object)
 		devices, _ := spec["devices"].([]any)
@@ -326,12 +326,12 @@ func TestDeviceThatTheAPIServerRefuses(t *testing.T) {
 // as one.
 func TestBothAPIsAreShown(t *testing.T) {
 	t.Parallel()
-	n, _ := byClaim(t, zigbee)
+	n, _ := newDRANode(t, zigbee)
 	n.addBus()
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	a, _ := n.serve()
 	n.untilListed("example.com/zigbee", []string{stickID}, nil)
-	n.configure(zigbeeByClaim)
+	n.configure(zigbeeDRA)
 	n.untilListed("example.com/zigbee", nil, []string{stickID})
 	n.eventually("two resources", func() bool { return len(a.Status(t.Context()).Resources) == 2 })
 	var titles []string
@@ -347,7 +347,7 @@ func TestBothAPIsAreShown(t *testing.T) {
 // and resources are counted and combined as for a device plugin.
 func TestClaimsWithoutNodes(t *testing.T) {
 	t.Parallel()
-	n, api := byClaim(t, `
+	n, api := newDRANode(t, `
 api = "dra"
 domain = "example.com"
 [[resource]]
@@ -406,7 +406,7 @@ container.env.SEATS = "other"
 // refused.
 func TestRequestsOfAClaimAreTogether(t *testing.T) {
 	t.Parallel()
-	n, api := byClaim(t, strings.Replace(zigbeeByClaim, "container.path = \"/dev/zigbee\"\n", "", 1)+`container.health_dir = "/run/device"
+	n, api := newDRANode(t, strings.Replace(zigbeeDRA, "container.path = \"/dev/zigbee\"\n", "", 1)+`container.health_dir = "/run/device"
 [[resource]]
 name = "seat"
 match.virtual = ["a"]
@@ -464,7 +464,7 @@ container.health_dir = "/run/device"
 // api changes, until the device goes; nobody else gets it.
 func TestHeldDeviceStaysHealthy(t *testing.T) {
 	t.Parallel()
-	n, api := byClaim(t, "api = \"dra\"\n"+followed)
+	n, api := newDRANode(t, "api = \"dra\"\n"+followed)
 	n.addBus()
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	n.serve()

@@ -140,7 +140,7 @@ func (s *switching) catchUp() {
 
 func (s *switching) change(byDRA bool) {
 	s.byDRA = byDRA
-	s.configure(map[bool]string{false: zigbee, true: zigbeeByClaim}[byDRA])
+	s.configure(map[bool]string{false: zigbee, true: zigbeeDRA}[byDRA])
 	s.pass(0)
 }
 
@@ -202,7 +202,7 @@ func TestSwitchOfAPI(t *testing.T) {
 	t.Parallel()
 	const steps = 1000
 	seed := uint64(time.Now().UnixNano())
-	n, api := byClaim(t, zigbee)
+	n, api := newDRANode(t, zigbee)
 	s := &switching{
 		node: n, api: api, random: rand.New(rand.NewPCG(seed, 0)), clock: &clock{}, plugged: map[int]string{},
 		holders: map[string][]string{}, claims: map[string]kubelettest.ResourceClaim{},
