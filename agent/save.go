@@ -141,8 +141,8 @@ func (l *loop) finish() {
 func (l *loop) warnUnsaved() (written bool) {
 	s := l.saved
 	hint := l.options.hint("state-dir")
-	l.problems.warn("state", s.state, "state can't be saved: identity decisions are lost at the next start", "hint", hint)
-	l.problems.warn("last good configuration", s.config, "the configuration can't be copied: a broken one at the next start has no replacement", "hint", hint)
+	l.problems.warn("state", s.state, "state can't be saved: the next start does not know what changed since the last time", "hint", hint)
+	l.problems.warn("last good configuration", s.config, "the configuration can't be copied: at the next start only an older copy, if any, can replace a broken one", "hint", hint)
 	l.problems.warn("features", s.features, "labels of the node can't be written", "hint", l.options.hint("nfd-dir"))
 	return s == saved{}
 }

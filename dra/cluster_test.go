@@ -181,8 +181,8 @@ func TestClusterNames(t *testing.T) {
 	}
 	p.Set(all)
 	stored := c.untilHas("names", ids...)
-	if p.Problem() != "" || len(stored) != 4 {
-		t.Errorf("%d slices, problem %q, want 4 and none", len(stored), p.Problem())
+	if p.Problem("") != "" || len(stored) != 4 {
+		t.Errorf("%d slices, problem %q, want 4 and none", len(stored), p.Problem(""))
 	}
 	// The server keeps all of it.
 	for _, s := range stored {
@@ -214,9 +214,9 @@ func TestClusterOwnSlicesOnly(t *testing.T) {
 	p := c.publish(mine, "theirs")
 	p.Set(devices("a"))
 	const want = "a pod on node mine may write the ResourceSlices of that node only"
-	c.until("denied: "+want, func() bool { return strings.Contains(p.Problem(), want) })
-	if !strings.Contains(p.Problem(), "set dra.enabled") {
-		t.Errorf("problem %q does not say what to set", p.Problem())
+	c.until("denied: "+want, func() bool { return strings.Contains(p.Problem(""), want) })
+	if !strings.Contains(p.Problem(""), "set dra.enabled") {
+		t.Errorf("problem %q does not say what to set", p.Problem(""))
 	}
 	s := c.slices("theirs")[0]
 	if err := mine.Delete(t.Context(), slicesPath+"/"+s.Metadata.Name); kubeapi.Code(err) != http.StatusUnprocessableEntity && kubeapi.Code(err) != http.StatusForbidden {

@@ -35,13 +35,13 @@ type Options struct {
 }
 
 const (
-	// settling is how long after an event of a device each update reads it again. Some
+	// readAgain is how long after an event of a device each update reads it again. Some
 	// changes follow the event that should announce them: a driver that fails to probe
 	// a new device is shown as its driver until it has failed, which causes no event
 	// (really_probe in drivers/base/dd.c).
-	settling = 2 * time.Second
+	readAgain = 2 * time.Second
 	// recent is how long before the first scan the creation of a node counts as an
-	// event: well over the settling time of devices.
+	// event: well over the time in which the ledger lets devices settle.
 	recent = time.Second
 )
 
@@ -99,7 +99,7 @@ func (s *Scanner) Update(ctx context.Context, b Batch) (*device.Snapshot, error)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	maps.DeleteFunc(s.events, func(_ string, at time.Time) bool { return now.Sub(at) > settling })
+	maps.DeleteFunc(s.events, func(_ string, at time.Time) bool { return now.Sub(at) > readAgain })
 	for _, p := range b.Paths {
 		s.events[p] = b.At
 		if b.At.IsZero() {

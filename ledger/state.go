@@ -128,7 +128,7 @@ type ListedResource struct {
 	// Complete is set once every device remembered from before the start is present, or
 	// was awaited long enough. The list is valid before: missing devices are on it as
 	// Unhealthy, and a kubelet without a list rejects pods, including those of present
-	// devices. Only the start of a kubelet may wait for it.
+	// devices. It delays no list and no registration.
 	Complete bool
 	// Register is set if the kubelet has to know the resource: a device is or was
 	// present. It stays set until the resource has ended. A retiring resource is not
