@@ -56,7 +56,8 @@ type devLink struct{ path, target string }
 // node is a node of a scan, and what is cached of it.
 type node struct {
 	device.Node
-	read *devNode
+	read    *devNode
+	removed bool
 }
 
 // devNode is a node as read. The inode distinguishes it from predecessors with its path,

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/sysfs"
@@ -36,26 +37,33 @@ func (c *scan) locate(nodes []*node) []*node {
 			copies[k] = append(copies[k], n)
 		}
 	}
-	kept := nodes[:0]
-	for _, n := range nodes {
-		if c.locateNode(n) {
-			kept = append(kept, n)
-		}
+	// By two, since a first scan asks the kernel for each of some hundred nodes.
+	var halves sync.WaitGroup
+	var failed [2]problems
+	for i, half := range [][]*node{nodes[:len(nodes)/2], nodes[len(nodes)/2:]} {
+		halves.Go(func() {
+			for _, n := range half {
+				n.removed = !c.locateNode(n, &failed[i])
+			}
+		})
 	}
+	halves.Wait()
+	c.problems = slices.Concat(c.problems, failed[0], failed[1])
 	for _, same := range copies {
 		if same[0].SysPath != "" {
 			c.dropCopies(same)
 		}
 	}
-	return kept
+	return slices.DeleteFunc(nodes, func(n *node) bool { return n.removed })
 }
 
-// locateNode is locate for one node, and reports false for a removed one.
+// locateNode is locate for one node, and reports false for a removed one. It is called
+// concurrently.
 //
 // A node without an entry in sysfs may have just been removed: the kernel removes the
 // node before its number (device_del in drivers/base/core.c). If it still exists, its
 // number is looked up again, since the next device may have reused both meanwhile.
-func (c *scan) locateNode(n *node) bool {
+func (c *scan) locateNode(n *node, failed *problems) bool {
 	if known := &n.read.place; known.sysPath != "" {
 		n.Kernel, n.SysPath, n.Subsystem = base(known.sysPath), known.sysPath, known.subsystem
 		return true
@@ -67,12 +75,15 @@ func (c *scan) locateNode(n *node) bool {
 		}
 		dir, err = c.nodeDir(n)
 	}
-	c.problems.add(n.Path, err)
+	failed.add(n.Path, err)
 	if dir == "" {
 		return true
 	}
-	subsystem, err := c.sysfs.Subsystem(dir)
-	c.problems.add(dir, err)
+	subsystem := virtualSubsystem(dir)
+	if subsystem == "" {
+		subsystem, err = c.sysfs.Subsystem(dir)
+		failed.add(dir, err)
+	}
 	if subsystem == "" && !c.sysfs.Exists(dir) {
 		return false
 	}
@@ -82,6 +93,18 @@ func (c *scan) locateNode(n *node) bool {
 		n.read.place = place{sysPath: dir, subsystem: subsystem, bus: bus, owner: owner}
 	}
 	return true
+}
+
+// virtualSubsystem returns the subsystem of a device without a parent: the kernel places
+// it below a directory of that name (virtual_device_parent in drivers/base/core.c), such as
+// "devices/virtual/tty/tty1". It is "" for other devices.
+func virtualSubsystem(dir string) string {
+	rest, _ := strings.CutPrefix(dir, "devices/virtual/")
+	subsystem, name, _ := strings.Cut(rest, "/")
+	if rest == dir || strings.Contains(name, "/") {
+		return ""
+	}
+	return subsystem
 }
 
 func (c *scan) nodeDir(n *node) (string, error) {

@@ -43,7 +43,11 @@ func (s *Scanner) function(dir string) (*sysfs.PCIFunction, error) {
 	read, modalias, err := s.sysfs.PCIFunction(dir)
 	f := &read
 	f.VFIO = isVFIO(f.Driver)
-	d := s.ghw.ParseDevice(f.Address, modalias)
+	parser, parserErr := s.ghw()
+	if parserErr != nil {
+		return f, parserErr
+	}
+	d := parser.ParseDevice(f.Address, modalias)
 	if d == nil {
 		return f, cmp.Or(err, fmt.Errorf("modalias: %q has no identifiers", modalias))
 	}

@@ -51,7 +51,7 @@ type Scanner struct {
 	sysfs   sysfs.FS
 	proc    proc
 	dev     string
-	ghw     *ghw.PCIInfo // a parser
+	ghw     func() (*ghw.PCIInfo, error)
 	usb     usbReader
 	attrs   slowAttributes
 	answers chan struct{} // capacity 1: a slow read has returned
@@ -68,7 +68,7 @@ func New(o Options) *Scanner {
 	root := cmp.Or(o.Sysfs, hostSysfs)
 	s := &Scanner{
 		sysfs: sysfs.New(root), proc: proc{root: procOf(root)}, dev: cmp.Or(o.Dev, hostDev),
-		answers: make(chan struct{}, 1), events: make(map[string]time.Time),
+		ghw: sync.OnceValues(newGHW), answers: make(chan struct{}, 1), events: make(map[string]time.Time),
 	}
 	s.usb.read = func(dir string) (device.USB, error) { return s.sysfs.USBDevice(dir) } // also of a traced tree
 	s.usb.calls.Late = func(sysfs.Entry) { poke(s.answers) }
@@ -141,12 +141,6 @@ func (s *Scanner) scan(ctx context.Context) (*scan, error) {
 	s.cache = nil // until it is complete
 	if err := s.sysfs.Check(); err != nil {
 		return c, err
-	}
-	if s.ghw == nil {
-		var err error
-		if s.ghw, err = newGHW(); err != nil {
-			return c, err
-		}
 	}
 	ahead := make(chan *cache, 1)
 	if c.full {

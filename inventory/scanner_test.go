@@ -92,7 +92,7 @@ func TestRecentNodes(t *testing.T) {
 		var nodes []*node
 		for i, h := range []*device.Hardware{h, h, nil} {
 			made := now.Add(-c.age - time.Duration(i)*recent/4).UnixNano()
-			nodes = append(nodes, &node{device.Node{Hardware: h}, &devNode{changed: made}})
+			nodes = append(nodes, &node{Node: device.Node{Hardware: h}, read: &devNode{changed: made}})
 		}
 		s := New(Options{Sysfs: t.TempDir()})
 		s.addRecentNodes(nodes, now)

@@ -172,15 +172,14 @@ func (w *Watcher) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
-	opened := make(chan struct{})
-	running.Go(func() { w.followKernel(ctx, func() { close(opened) }) })
 	running.Go(func() { _ = w.files.Run(ctx) }) // always nil
-	for _, inPlace := range []<-chan struct{}{opened, w.files.Changes()} {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-inPlace:
-		}
+	k, err := w.openKernel()
+	w.setDeaf(err)
+	running.Go(func() { w.followKernel(ctx, k, err) })
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-w.files.Changes():
 	}
 	w.requestAll()
 	timer := time.NewTimer(0)
@@ -208,17 +207,10 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
-// followKernel reads uevents until ctx ends. It calls opened once it has tried to open
-// them.
-func (w *Watcher) followKernel(ctx context.Context, opened func()) {
-	for first := true; ; first = false {
-		k, err := w.openKernel()
-		w.setDeaf(err)
-		if first {
-			opened()
-		} else {
-			w.requestAll()
-		}
+// followKernel reads uevents until ctx ends, and opens their source again after an error:
+// err is that of opening k.
+func (w *Watcher) followKernel(ctx context.Context, k kernelEvents, err error) {
+	for {
 		if err == nil {
 			stop := context.AfterFunc(ctx, func() { k.Close() })
 			err = w.readKernel(k)
@@ -233,6 +225,9 @@ func (w *Watcher) followKernel(ctx context.Context, opened func()) {
 			return
 		case <-time.After(degradedResync):
 		}
+		k, err = w.openKernel()
+		w.setDeaf(err)
+		w.requestAll()
 	}
 }
 
