@@ -214,6 +214,8 @@ const (
 	// On a machine with one CPU, or two at the start, either would delay the list, here
 	// and in the kubelet.
 	sendDelay = 2 * time.Millisecond
+	// startDelay is the same after the first pass: the kubelet connects to every resource.
+	startDelay = 6 * time.Millisecond
 )
 
 // limiter delays passes, so that single events are handled at once and storms of them
@@ -227,7 +229,11 @@ type limiter struct {
 
 // pause lets a changed list go out.
 func (l *limiter) pause(ctx context.Context) {
-	if left := time.Until(l.lastUpdate.Add(sendDelay)); left > 0 {
+	delay := sendDelay
+	if l.ended.IsZero() {
+		delay = startDelay
+	}
+	if left := time.Until(l.lastUpdate.Add(delay)); left > 0 {
 		sleep(ctx, left)
 		l.began = l.began.Add(left)
 	}

@@ -66,7 +66,7 @@ func TestLimiterAfterAnUpdate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		l := limiter{began: began, lastUpdate: began}
+		l := limiter{began: began, ended: began, lastUpdate: began}
 		l.pause(t.Context())
 		if d := time.Since(began); d != sendDelay {
 			t.Errorf("a pause of %v; want %v", d, sendDelay)

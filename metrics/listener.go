@@ -31,6 +31,7 @@ const (
 // served.
 func Listen(address string) (net.Listener, error) {
 	config := net.ListenConfig{KeepAlive: -1} // no connection is idle for long
+	config.SetMultipathTCP(false)
 	l, err := config.Listen(context.Background(), "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("--listen: %w", err)

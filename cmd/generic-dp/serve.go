@@ -100,7 +100,8 @@ device cannot restart. clean refuses to run while an instance serves.`,
 
 // serve runs an agent until ctx is cancelled.
 func serve(ctx context.Context, options agent.Options) error {
-	limitMemory()
+	limitCPUs()
+	go limitMemory()
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP) // before New: an early one must not end the process
 	defer signal.Stop(hangups)
@@ -140,18 +141,19 @@ func notifySystemd(ctx context.Context, settled <-chan struct{}) {
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 }
 
-// limitMemory keeps memory small, unless GOMAXPROCS and GOMEMLIMIT say otherwise.
-//
-// Goroutines run on two CPUs, as many as a scan uses: for each further one the runtime
-// keeps memory of its own, together several megabytes on a large node.
-//
-// The heap stays within the memory limit of the cgroup: the garbage collector knows of
-// none and lets the heap double. A fifth is left to what is not the heap, such as buffers
-// of sockets.
-func limitMemory() {
+// limitCPUs lets goroutines run on two CPUs, as many as a scan uses, unless GOMAXPROCS says
+// otherwise: for each further one the runtime keeps memory of its own, together several
+// megabytes on a large node.
+func limitCPUs() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), 2))
 	}
+}
+
+// limitMemory keeps the heap within the memory limit of the cgroup, unless GOMEMLIMIT says
+// otherwise: the garbage collector knows of none and lets the heap double. A fifth is left
+// to what is not the heap, such as buffers of sockets.
+func limitMemory() {
 	if limit := memoryLimit(os.DirFS("/")); os.Getenv("GOMEMLIMIT") == "" && limit < math.MaxInt64 {
 		debug.SetMemoryLimit(limit / 5 * 4)
 	}
@@ -210,6 +212,7 @@ evicts one pod in ten minutes at most.`,
 				}
 				o.Listener = l
 			}
+			limitCPUs()
 			limitMemory()
 			o.Log = f.logger(cmd.ErrOrStderr())
 			o.Log.Info("starting", "version", version, "after", o.After, "per_minute", o.PerMinute, "opt_in", o.OptIn)
