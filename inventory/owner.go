@@ -38,17 +38,13 @@ func (c *scan) locate(nodes []*node) []*node {
 		}
 	}
 	// By two, since a first scan asks the kernel for each of some hundred nodes.
-	var halves sync.WaitGroup
-	var failed [2]problems
-	for i, half := range [][]*node{nodes[:len(nodes)/2], nodes[len(nodes)/2:]} {
-		halves.Go(func() {
-			for _, n := range half {
-				n.removed = !c.locateNode(n, &failed[i])
-			}
-		})
-	}
-	halves.Wait()
-	c.problems = slices.Concat(c.problems, failed[0], failed[1])
+	half := len(nodes) / 2
+	var failed problems
+	var beside sync.WaitGroup
+	beside.Go(func() { c.locateEach(nodes[half:], &failed) })
+	c.locateEach(nodes[:half], &c.problems)
+	beside.Wait()
+	c.problems = append(c.problems, failed...)
 	for _, same := range copies {
 		if same[0].SysPath != "" {
 			c.dropCopies(same)
@@ -57,8 +53,14 @@ func (c *scan) locate(nodes []*node) []*node {
 	return slices.DeleteFunc(nodes, func(n *node) bool { return n.removed })
 }
 
-// locateNode is locate for one node, and reports false for a removed one. It is called
-// concurrently.
+// locateEach marks the removed ones of nodes. It is called concurrently.
+func (c *scan) locateEach(nodes []*node, failed *problems) {
+	for _, n := range nodes {
+		n.removed = !c.locateNode(n, failed)
+	}
+}
+
+// locateNode is locate for one node, and reports false for a removed one.
 //
 // A node without an entry in sysfs may have just been removed: the kernel removes the
 // node before its number (device_del in drivers/base/core.c). If it still exists, its
