@@ -46,6 +46,7 @@ type published struct {
 	entries    []ledger.Entry   // in natural order of their IDs
 	injections []cdi.Injection  // of the entries
 	config     *config.Resource // or retired
+	blocks     bool             // Allocate may block
 	changed    chan struct{}    // closed when there is a newer list
 }
 
@@ -111,6 +112,7 @@ func (r *resource) publish(entries []ledger.Entry, c *config.Resource) bool {
 	next := &published{entries: entries, injections: make([]cdi.Injection, len(entries)), config: c, changed: old.changed}
 	for i := range entries {
 		next.injections[i].Offer = &entries[i].Offer
+		next.blocks = next.blocks || next.injections[i].Blocks() || needsRescan(entries[i].Offer)
 		next.list = append(next.list, ledger.Slots(entries[i])...)
 	}
 	same := device.SameList(old.list, next.list)
@@ -131,10 +133,7 @@ func (r *resource) Devices() ([]device.Listed, <-chan struct{}) {
 }
 
 // Blocks reports whether Allocate may block.
-func (r *resource) Blocks(ids []string) bool {
-	devices, err := r.now.Load().find(ids)
-	return err == nil && slices.ContainsFunc(devices, func(d *cdi.Injection) bool { return d.Blocks() || needsRescan(*d.Offer) })
-}
+func (r *resource) Blocks() bool { return r.now.Load().blocks }
 
 // Allocate returns the response for a container with these slots.
 func (r *resource) Allocate(ctx context.Context, ids []string) (device.Response, error) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 )
@@ -18,11 +19,12 @@ type family struct {
 	kind, help string
 	labels     []string
 	bounds     []float64          // of a histogram's buckets
-	samples    map[string]*sample // by labels in the text format
+	samples    map[string]*sample // by the values of the labels
 }
 
 // sample is the value of a counter or gauge, or the state of a histogram.
 type sample struct {
+	labels  string   // in the text format
 	value   float64  // of a histogram: the sum of its observations
 	count   uint64   // of observations
 	buckets []uint64 // observations up to each bound
@@ -44,14 +46,14 @@ func (e exposition) add(name string, f family) *family {
 
 // with returns the sample with these values of the labels.
 func (f *family) with(values ...string) *sample {
-	pairs := make([]string, len(f.labels))
-	for i, name := range f.labels {
-		pairs[i] = label(name, values[i])
-	}
-	key := strings.Join(pairs, ",")
+	key := strings.ToValidUTF8(strings.Join(values, "\x00"), "\uFFFD")
 	s := f.samples[key]
 	if s == nil {
-		s = &sample{buckets: make([]uint64, len(f.bounds))}
+		pairs := make([]string, len(f.labels))
+		for i, name := range f.labels {
+			pairs[i] = label(name, values[i])
+		}
+		s = &sample{labels: strings.Join(pairs, ","), buckets: make([]uint64, len(f.bounds))}
 		f.samples[key] = s
 	}
 	return s
@@ -59,7 +61,7 @@ func (f *family) with(values ...string) *sample {
 
 // forget drops all samples with a label.
 func (f *family) forget(name, value string) {
-	maps.DeleteFunc(f.samples, func(labels string, _ *sample) bool { return strings.Contains(labels, label(name, value)) })
+	maps.DeleteFunc(f.samples, func(_ string, s *sample) bool { return strings.Contains(s.labels, label(name, value)) })
 }
 
 // add adds v to a counter, or observes it if there are bounds.
@@ -88,13 +90,14 @@ func (e exposition) text() []byte {
 			continue
 		}
 		b = fmt.Appendf(b, "# HELP %s %s\n# TYPE %s %s\n", name, f.help, name, f.kind)
-		for _, labels := range slices.Sorted(maps.Keys(f.samples)) {
-			s := f.samples[labels]
+		samples := slices.Collect(maps.Values(f.samples))
+		sort.Slice(samples, func(i, j int) bool { return samples[i].labels < samples[j].labels })
+		for _, s := range samples {
 			if f.bounds == nil {
-				line(name, labels, s.value)
+				line(name, s.labels, s.value)
 				continue
 			}
-			prefix := labels
+			prefix := s.labels
 			if prefix != "" {
 				prefix += ","
 			}
@@ -102,8 +105,8 @@ func (e exposition) text() []byte {
 				line(name+"_bucket", prefix+label("le", strconv.FormatFloat(bound, 'g', -1, 64)), float64(s.buckets[i]))
 			}
 			line(name+"_bucket", prefix+label("le", "+Inf"), float64(s.count))
-			line(name+"_sum", labels, s.value)
-			line(name+"_count", labels, float64(s.count))
+			line(name+"_sum", s.labels, s.value)
+			line(name+"_count", s.labels, float64(s.count))
 		}
 	}
 	return b

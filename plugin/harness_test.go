@@ -63,7 +63,7 @@ func (s *fakeSource) Allocate(ctx context.Context, ids []string) (device.Respons
 	return a, nil
 }
 
-func (s *fakeSource) Blocks([]string) bool { return s.blocks }
+func (s *fakeSource) Blocks() bool { return s.blocks }
 
 func (s *fakeSource) Prefer(available, must []string, size int) []string {
 	if s.prefer != nil {

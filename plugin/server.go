@@ -199,7 +199,7 @@ func (p *Plugin) allocate(ctx context.Context, ids []string) (device.Response, e
 		}
 		return r, err
 	}
-	if p.Source.Blocks(ids) { // a timeout makes each call a sixth slower
+	if p.Source.Blocks() { // a timeout makes each call a sixth slower
 		return withTimeout(ctx, p, call)
 	}
 	return call(ctx)
