@@ -6,12 +6,9 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-# The same flags as `make build`: no paths, no build IDs that differ between
-# machines, so that equal sources give equal bytes. `make dockerfile` compares them.
-RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags grpcnotrace,nethttpomithttp2 \
-      -gcflags=all=-l -gcflags=runtime= -gcflags=internal/...= -gcflags=google.golang.org/grpc/...= -gcflags=golang.org/x/net/...= \
-      -ldflags "-s -w -buildid= -funcalign=8 -X main.version=${VERSION}" \
-      -o /generic-dp ./cmd/generic-dp
+# No paths and no build IDs that differ between machines: equal sources give equal bytes.
+# `make dockerfile` compares them with those of `make image`.
+RUN GOFLAGS=-buildvcs=false make build BIN=/generic-dp VERSION="${VERSION}"
 
 FROM scratch
 COPY --from=build /generic-dp /generic-dp

@@ -2,9 +2,9 @@
 # Builds the image of the Dockerfile and compares it with that of `make image`: the same
 # binary, byte for byte, the same entrypoint, and nothing else.
 #
-# It uses no registry and no daemon. The base image consists of the Go toolchain of this
-# machine and a static shell, under the name in the Dockerfile; modules come from the
-# module cache. Needs root; installs buildah and busybox-static with apt-get.
+# It uses no registry and no daemon. The base image consists of the Go toolchain and make
+# of this machine and a static shell, under the name in the Dockerfile; modules come from
+# the module cache. Needs root; installs buildah and busybox-static with apt-get.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -47,6 +47,8 @@ make_base() {
 	mkdir -m 1777 "$root/tmp"
 	cp "$(command -v busybox)" "$root/bin/busybox"
 	ln -s busybox "$root/bin/sh"
+	cp "$(command -v make)" "$root/bin/make"
+	ldd "$(command -v make)" | grep -o '/[^ ]*' | while read -r lib; do install -D "$lib" "$root$lib"; done
 	(cd "$(go env GOROOT)" && tar -ch --exclude=./test --exclude=./api --exclude=./doc .) | tar -x -C "$root/usr/local/go" --no-same-owner
 	store config --workingdir /go \
 		--env PATH=/usr/local/go/bin:/bin --env GOPATH=/go --env GOTOOLCHAIN=local --env GOPROXY=file:///modules "$ctr"
