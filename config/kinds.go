@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"tags.cncf.io/container-device-interface/pkg/parser"
 
@@ -149,7 +150,7 @@ func baseHint(n int64, digits, base int, prefix string) string {
 }
 
 // attributes are the attributes of hardware, with the kinds of their values.
-var attributes = attributeKinds()
+var attributes = sync.OnceValue(attributeKinds)
 
 type attribute struct {
 	device.Attribute

@@ -21,8 +21,8 @@ func (t *table) hardware(name string, m *Match, example, help string) {
 	}
 	t.table(name, func(v value) {
 		v.read(func(t *table) {
-			for i := range attributes {
-				if a := &attributes[i]; a.Table == name {
+			for _, a := range attributes() {
+				if a.Table == name {
 					t.key(a.Key, a.kind.form, func(v value) { conditions[a.Key] = v.values(a.kind) }, a.Help)
 				}
 			}

@@ -247,7 +247,9 @@ func (f *top) bind(t *table) {
 		"a resource that pods can request. A device goes to the first active resource, in file order, that selects it")
 }
 
-var tooManyResources = fmt.Sprintf("more than %d resources: want fewer", maxResources)
+func tooManyResources() string {
+	return fmt.Sprintf("more than %d resources: want fewer", maxResources)
+}
 
 // resources reads v as [[resource]] tables, with their names as places.
 func (v value) resources() []value {
@@ -257,7 +259,7 @@ func (v value) resources() []value {
 	}
 	out := v.tables("[[resource]]")
 	if v.r.resources += len(out); v.r.resources > maxResources {
-		v.report(tooManyResources, "")
+		v.report(tooManyResources(), "")
 		return nil
 	}
 	for i := range out {

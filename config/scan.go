@@ -137,7 +137,7 @@ func (s *scanner) header() (*node, keyPath) {
 	if closing == "]]" {
 		if n == s.root.keys["resource"] {
 			if s.resources = append(s.resources, at); len(s.resources) > maxResources {
-				s.refuse(at, tooManyResources)
+				s.refuse(at, tooManyResources())
 			}
 		}
 		item := s.node(n.name, at)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 
 	"tags.cncf.io/container-device-interface/pkg/parser"
@@ -93,7 +94,7 @@ const (
 
 // variables in the order of suggestion, except for attr:NAME, var:NAME and the
 // wildcards of globs.
-var variables = allVariables()
+var variables = sync.OnceValue(allVariables)
 
 func allVariables() []variable {
 	all := []variable{
@@ -121,7 +122,7 @@ func allVariables() []variable {
 
 // variableNames lists the variables for a message, shortened.
 func variableNames() (names []string) {
-	for _, v := range variables {
+	for _, v := range variables() {
 		if !strings.Contains(v.name, ".") {
 			names = append(names, v.name)
 		}
@@ -131,8 +132,9 @@ func variableNames() (names []string) {
 
 // variableNamed finds a variable by name; a number is a wildcard of the glob.
 func variableNamed(name string) (variable, bool) {
-	if i := slices.IndexFunc(variables, func(v variable) bool { return v.name == name }); i >= 0 {
-		return variables[i], true
+	all := variables()
+	if i := slices.IndexFunc(all, func(v variable) bool { return v.name == name }); i >= 0 {
+		return all[i], true
 	}
 	if strings.HasPrefix(name, devnodePrefix) {
 		return variable{name: name, sample: "/dev/x", device: true, single: true}, true
@@ -159,7 +161,7 @@ func (r *reader) checkVariable(name string) (rule, hint string) {
 		return "", ""
 	}
 	var names, ending []string
-	for _, v := range variables {
+	for _, v := range variables() {
 		names = append(names, v.name)
 		if strings.HasSuffix(v.name, "."+name) {
 			ending = append(ending, "${"+v.name+"}")
