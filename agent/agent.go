@@ -149,7 +149,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	a.pods = podresources.New(p.PodResources, func() time.Time { return a.now() })
 	a.health = newHealthDirs(p, func() time.Time { return a.now() }, a.wake)
 	a.dra = &draDriver{agent: a}
-	a.injector = newInjector(options, a.problems, a.health.want)
+	a.injector = newInjector(options, a.problems, a.health.want, a.wake)
 	return a, nil
 }
 

@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,6 +57,52 @@ func TestHungDiskDelaysNoDevice(t *testing.T) {
 	if text, err := os.ReadFile(state + "/state.json"); !strings.Contains(string(text), "ttyA1") {
 		t.Errorf("saved at the end: %s, %v; want ttyA1", text, err)
 	}
+}
+
+// CDI specs of others that can't be read delay no device that is not injected by CDI, and
+// no list. Before they are read once, the program does not know which kinds it may write;
+// after that, what was read is valid.
+func TestHungForeignSpec(t *testing.T) {
+	t.Parallel()
+	const byCDI, other = "example.com/cdi", "example.com/other"
+	n := newNode(t, "[[resource]]\nname = \""+byCDI+"\"\nmatch.glob = \"/dev/ttyC*\"\ncontainer.cdi = true\n"+
+		"[[resource]]\nname = \""+other+"\"\nmatch.glob = \"/dev/ttyA*\"\n")
+	etc := t.TempDir()
+	n.options.Paths.SpecDirs = []string{etc, n.options.Paths.CDIDir}
+	foreign := func(kind string) {
+		t.Helper()
+		text := `{"cdiVersion":"0.5.0","kind":"` + kind + `","devices":[{"name":"x","containerEdits":{"env":["A=1"]}}]}`
+		temp := filepath.Join(t.TempDir(), "spec")
+		if err := errors.Join(os.WriteFile(temp, []byte(text), 0o600), os.Rename(temp, filepath.Join(etc, "foreign.json"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	foreign("vendor.com/gpu")
+	if err := os.Mkdir(n.options.Paths.CDIDir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	hung, end := hang(t, etc)
+	n.addNodes("ttyA0", "ttyC0")
+	a, _ := n.serve()
+	<-hung
+	n.untilListed(other, []string{"ttyA0"}, nil)
+	n.untilReason(a, byCDI, "ttyC0", "CDI specs: no answer from the file system of "+etc+" or "+n.options.Paths.CDIDir)
+	n.addNodes("ttyA1")
+	n.untilListed(other, []string{"ttyA0", "ttyA1"}, nil)
+	if n.spec(byCDI) != "" {
+		t.Error("a kind that may be another program's was written")
+	}
+	end()
+	n.untilListed(byCDI, []string{"ttyC0"}, nil)
+
+	foreign("vendor.com/nic")
+	hung, end = hang(t, etc)
+	n.addNodes("ttyC1")
+	<-hung
+	n.untilListed(byCDI, []string{"ttyC0", "ttyC1"}, nil)
+	foreign(byCDI)
+	end()
+	n.untilReason(a, byCDI, "ttyC1", `CDI kind "`+byCDI+`" is taken by `+filepath.Join(etc, "foreign.json"))
 }
 
 // What could not be saved is saved at the end, if that can be by then.

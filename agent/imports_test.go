@@ -25,7 +25,7 @@ var allowed = map[string][]string{
 	"ledger":               {"device", "internal/atomicfile"},
 	"topology":             {"device"},
 	"links":                {"device"},
-	"cdi":                  {"device", "internal/atomicfile"},
+	"cdi":                  {"device", "internal/atomicfile", "internal/slow"},
 	"plugin":               {"internal/dialed", "internal/watch", "device"},
 	"dra":                  {"cdi", "device", "internal/atomicfile", "internal/kubeapi", "internal/watch", "plugin"},
 	"podresources":         {"internal/dialed"},

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/generic-dp/generic-dp/cdi"
@@ -39,11 +40,13 @@ type injector struct {
 	taken    bool // a kind to write is in a foreign spec
 }
 
-func newInjector(o Options, p *problems, health func(ids []string) string) *injector {
+func newInjector(o Options, p *problems, health func(ids []string) string, wake signal) *injector {
+	specs := o.Paths.HostSpecs()
+	specs.Late = wake.send
 	return &injector{
 		options: o, problems: p,
 		links: &links.Tree{Dir: filepath.Join(o.Paths.RunDir, linksName)},
-		specs: o.Paths.SpecWriter(), hostSpecs: o.Paths.HostSpecs(),
+		specs: o.Paths.SpecWriter(), hostSpecs: specs,
 		infos: deviceInfos{paths: o.Paths}, health: health,
 	}
 }
@@ -150,7 +153,7 @@ func dropCDINames(out ledger.Output, failed map[string]error) {
 func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostPaths []string) bool) (failed map[string]error, err error) {
 	failed, i.taken = map[string]error{}, false
 	var specs []*cdi.Spec
-	kinds := i.hostSpecs.Kinds()
+	kinds := sync.OnceValues(i.hostSpecs.Kinds) // asked for if there is anything to write
 	for _, r := range out.Resources {
 		var offers []device.Offer
 		for _, e := range r.Devices {
@@ -162,10 +165,13 @@ func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostP
 			continue
 		}
 		name, _ := nameOf(r.Name)
-		if file, taken := kinds[name]; taken {
-			i.taken = true
+		foreign, err := kinds()
+		if file, taken := foreign[name]; taken {
+			i.taken, err = true, fmt.Errorf("CDI kind %q is taken by %s", name, file)
+		}
+		if err != nil {
 			for _, o := range offers {
-				failed[o.ID] = fmt.Errorf("CDI kind %q is taken by %s", name, file)
+				failed[o.ID] = err
 			}
 			continue
 		}

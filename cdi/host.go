@@ -2,6 +2,7 @@ package cdi
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,8 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 	cdiapi "tags.cncf.io/container-device-interface/pkg/cdi"
@@ -20,6 +23,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/internal/atomicfile"
+	"github.com/generic-dp/generic-dp/internal/slow"
 )
 
 // StaticDir is the directory of CDI specs that no program generates. Runtimes read it
@@ -27,12 +31,24 @@ import (
 const StaticDir = cdiapi.DefaultStaticDir
 
 // HostSpecs are the foreign CDI specs on the host. A file is read when it is new or has
-// changed; otherwise each call costs a stat per file. Safe for concurrent use.
+// changed; otherwise each call costs a stat per file. If a file system hangs, one call
+// waits for patience, and what was read before is valid until it answers. Safe for
+// concurrent use.
 type HostSpecs struct {
+	// Late is called when a file system that hung has answered; nil is ignored.
+	Late func()
+
 	owner string
 	dirs  []string
+	calls slow.Calls[struct{}, *foundSpecs]
+	last  atomic.Pointer[foundSpecs] // nil before the first read
+}
 
-	mu         sync.Mutex
+// patience is how long to wait for a file system.
+const patience = 500 * time.Millisecond
+
+// foundSpecs is the immutable result of a read.
+type foundSpecs struct {
 	unreadable []error     // of directories
 	files      []*hostFile // in rising priority
 	devices    []device.CDIDevice
@@ -64,6 +80,11 @@ const (
 // whose order is StaticDir, then the directory of generated specs.
 func NewHostSpecs(owner string, dirs ...string) *HostSpecs {
 	h := &HostSpecs{owner: owner}
+	h.calls.Late = func(struct{}) {
+		if h.Late != nil {
+			h.Late()
+		}
+	}
 	for _, d := range dirs {
 		if d = filepath.Clean(d); !slices.Contains(h.dirs, d) {
 			h.dirs = append(h.dirs, d)
@@ -77,10 +98,11 @@ func NewHostSpecs(owner string, dirs ...string) *HostSpecs {
 // directory, which no runtime resolves; the rest is valid. Specs of this program are left
 // out. The results are shared and read-only.
 func (h *HostSpecs) Devices() ([]device.CDIDevice, []error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.update()
-	return h.devices, append(slices.Clip(h.unreadable), h.problems...)
+	found, err := h.current()
+	if err != nil {
+		return found.devices, append(slices.Clone(found.problems), err)
+	}
+	return found.devices, append(slices.Clip(found.unreadable), found.problems...)
 }
 
 // Has reports whether a runtime currently resolves the qualified name.
@@ -93,22 +115,37 @@ func (h *HostSpecs) Has(name string) bool {
 // Kinds maps each kind of the specs to the path of a file that has it, other
 // installations of this program included. Of two devices with one name a runtime
 // takes neither, or that of the later directory, so these kinds must not be
-// written. The result is read-only.
-func (h *HostSpecs) Kinds() map[string]string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.update()
-	return h.kinds
+// written. The result is read-only. An error means that they are not known yet.
+func (h *HostSpecs) Kinds() (map[string]string, error) {
+	found, err := h.current()
+	if found.kinds != nil {
+		err = nil
+	}
+	return found.kinds, err
 }
 
-// update reads the files that changed.
-func (h *HostSpecs) update() {
-	var files []*hostFile
-	h.unreadable = nil
+// current returns what the specs are now, or what they were before and that they can't be
+// read now.
+func (h *HostSpecs) current() (foundSpecs, error) {
+	found, _, ok := h.calls.Do(context.Background(), struct{}{}, patience, h.read)
+	if ok {
+		return *found, nil
+	}
+	err := fmt.Errorf("CDI specs: no answer from the file system of %s", strings.Join(h.dirs, " or "))
+	if found = h.last.Load(); found == nil {
+		return foundSpecs{}, err
+	}
+	return *found, err
+}
+
+// read reads the files that changed. One call runs at a time.
+func (h *HostSpecs) read() *foundSpecs {
+	last := cmp.Or(h.last.Load(), &foundSpecs{})
+	found := &foundSpecs{}
 	for priority, dir := range h.dirs {
 		entries, err := os.ReadDir(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			h.unreadable = append(h.unreadable, fmt.Errorf("CDI specs: %w", err))
+			found.unreadable = append(found.unreadable, fmt.Errorf("CDI specs: %w", err))
 		}
 		for _, e := range entries {
 			if !isSpec(e.Name()) || isOf(h.owner, e.Name()) {
@@ -119,29 +156,32 @@ func (h *HostSpecs) update() {
 			if err != nil || !info.Mode().IsRegular() {
 				continue // removed meanwhile, or ignored by runtimes
 			}
-			f := h.unchanged(path, info)
+			f := last.unchanged(path, info)
 			if f == nil {
 				f = &hostFile{path: path, info: info, priority: priority}
 				f.read()
 			}
-			files = append(files, f)
+			found.files = append(found.files, f)
 		}
 	}
-	if !slices.Equal(files, h.files) {
-		h.files = files
-		h.resolve()
+	if last.kinds != nil && slices.Equal(found.files, last.files) {
+		found.devices, found.kinds, found.problems = last.devices, last.kinds, last.problems
+	} else {
+		found.resolve()
 	}
+	h.last.Store(found)
+	return found
 }
 
 // unchanged returns a file as read before; nil if changed or replaced, also by a rename.
-func (h *HostSpecs) unchanged(path string, info fs.FileInfo) *hostFile {
-	i := slices.IndexFunc(h.files, func(f *hostFile) bool {
+func (s *foundSpecs) unchanged(path string, info fs.FileInfo) *hostFile {
+	i := slices.IndexFunc(s.files, func(f *hostFile) bool {
 		return f.path == path && os.SameFile(f.info, info) && f.info.Size() == info.Size() && f.info.ModTime().Equal(info.ModTime())
 	})
 	if i < 0 {
 		return nil
 	}
-	return h.files[i]
+	return s.files[i]
 }
 
 // read is the only place that opens a foreign spec.
@@ -239,20 +279,20 @@ func cdiNodes(edits []*specs.DeviceNode, common bool) []device.CDINode {
 
 // resolve resolves the name of each device, like Cache.refresh of the CDI library, and
 // collects the taken kinds.
-func (h *HostSpecs) resolve() {
-	h.devices, h.kinds, h.problems = nil, map[string]string{}, nil
+func (s *foundSpecs) resolve() {
+	s.kinds = map[string]string{}
 	type resolved struct {
 		file      *hostFile
 		device    device.CDIDevice
 		ambiguous bool
 	}
 	found := map[string]*resolved{}
-	for _, f := range h.files {
-		if _, taken := h.kinds[f.kind]; f.kind != "" && !taken {
-			h.kinds[f.kind] = f.path
+	for _, f := range s.files {
+		if _, taken := s.kinds[f.kind]; f.kind != "" && !taken {
+			s.kinds[f.kind] = f.path
 		}
 		if f.err != nil {
-			h.problems = append(h.problems, f.err)
+			s.problems = append(s.problems, f.err)
 		}
 		for _, d := range f.devices {
 			r := found[d.Name]
@@ -261,7 +301,7 @@ func (h *HostSpecs) resolve() {
 				found[d.Name] = &resolved{file: f, device: d}
 			case r.file.priority == f.priority:
 				r.ambiguous = true
-				h.problems = append(h.problems, fmt.Errorf("CDI device %q is in %q and in %q: runtimes take neither", d.Name, r.file.path, f.path))
+				s.problems = append(s.problems, fmt.Errorf("CDI device %q is in %q and in %q: runtimes take neither", d.Name, r.file.path, f.path))
 			default:
 				r.file, r.device = f, d
 			}
@@ -269,7 +309,7 @@ func (h *HostSpecs) resolve() {
 	}
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		if r := found[name]; !r.ambiguous {
-			h.devices = append(h.devices, r.device)
+			s.devices = append(s.devices, r.device)
 		}
 	}
 }
