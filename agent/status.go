@@ -258,7 +258,7 @@ func (l *loop) report(v *View, out ledger.Output, failed map[string]error) {
 	}
 	for _, r := range out.Resources {
 		for _, w := range r.Waiting {
-			l.problems.warn(w.ID, errors.New("still listed by "+w.By), "device is not listed yet: it is listed by another resource or with another ID")
+			l.problems.warn(w.ID, errors.New(w.Reason), "device is not listed yet")
 		}
 	}
 	for _, c := range out.Changes {

@@ -361,22 +361,21 @@ func (t *transition) mayLeave(due time.Time, id string, slot int) bool {
 func (t *transition) takeOver() {
 	for _, d := range t.drafts {
 		for _, offer := range d.contested {
-			by := t.blockedBy(d, offer)
-			if by == "" {
+			reason := t.blockedBy(d, offer)
+			if reason == "" {
 				t.list(d, offer)
 				continue
 			}
 			if t.owner[offer.ID] == nil {
 				t.out.AskHeld = true
 			}
-			d.waiting = append(d.waiting, Waiting{ID: offer.ID, By: by})
+			d.waiting = append(d.waiting, Waiting{ID: offer.ID, Reason: reason})
 		}
 		sort.Slice(d.waiting, func(i, j int) bool { return device.CompareNatural(d.waiting[i].ID, d.waiting[j].ID) < 0 })
 	}
 }
 
-// blockedBy returns the name of the resource that keeps d from listing a device, empty
-// if none does. It is d itself if d lists the device with another ID.
+// blockedBy returns why d can't list a device yet, empty if it can.
 func (t *transition) blockedBy(d *draft, offer device.Offer) string {
 	id := offer.ID
 	switch owner := cmp.Or(t.owner[id], t.owner[offer.Former], t.owner[t.in.Successors[id]]); {
@@ -392,12 +391,14 @@ func (t *transition) blockedBy(d *draft, offer device.Offer) string {
 		}
 		switch {
 		case len(names) > 0:
-			return slices.Min(names)
+			return "held by a container through " + slices.Min(names)
 		case d.config.AwaitHeld && (t.in.Held.At.IsZero() || t.in.Held.Partial):
-			return unknownHolder
+			return "the kubelet has not reported yet which containers hold it"
 		}
 		return ""
+	case owner == d:
+		return "listed with its former ID until no container holds it"
 	default:
-		return owner.name
+		return "listed by " + owner.name + " until no container holds it"
 	}
 }

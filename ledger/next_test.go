@@ -332,7 +332,7 @@ func TestDeviceLeavesTheOldResourceFirst(t *testing.T) {
 	h.held = map[string]string{"x": "old"}
 	moved := []Resource{res("old"), res("new", dev("x", "a"), dev("y", "a"))}
 	h.at(s, moved...).shows(list{"old": {"x": "now offered by new", "y": "now offered by new"}, "new": {}}).wakes(m + s)
-	if diff := cmp.Diff([]Waiting{{"x", "old"}, {"y", "old"}}, h.resource("new").Waiting); diff != "" {
+	if diff := cmp.Diff([]Waiting{{"x", "listed by old until no container holds it"}, {"y", "listed by old until no container holds it"}}, h.resource("new").Waiting); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)
 	}
 	h.at(m+s, moved...).shows(list{"old": {"x": "now offered by new"}, "new": {"y": ok}}).asks(true)
@@ -353,7 +353,7 @@ func TestDeviceHeldThroughAnotherNameIsNotListed(t *testing.T) {
 	h.held = map[string]string{"x::2": "r.old", "y": "r"}
 	r := res("r", dev("x", "a"), dev("y", "a"))
 	h.at(0, r).shows(list{"r": {"y": ok}}).asks(true)
-	if diff := cmp.Diff([]Waiting{{"x", "r.old"}}, h.resource("r").Waiting); diff != "" {
+	if diff := cmp.Diff([]Waiting{{"x", "held by a container through r.old"}}, h.resource("r").Waiting); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)
 	}
 	h.held = nil

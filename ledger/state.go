@@ -22,7 +22,6 @@ const (
 	ReasonRemoved     = "resource was removed from the configuration"
 	reasonTakenOver   = "now offered by " // and the name of the resource
 	reasonRenamed     = "now listed as "  // and the ID
-	unknownHolder     = "a container that the kubelet did not report yet"
 )
 
 const (
@@ -134,16 +133,13 @@ type ListedResource struct {
 	// present. It stays set until the resource has ended. A retiring resource is not
 	// registered for that.
 	Register bool
-	// Waiting are matched devices that are not listed yet, since another resource lists
-	// them, or their resource with another ID, or a container holds them so.
+	// Waiting are matched devices that are not listed yet.
 	Waiting []Waiting
 }
 
-// Waiting is a device that is listed otherwise.
-type Waiting struct {
-	ID string
-	By string // the name of that resource
-}
+// Waiting is a device that another resource lists, or its resource with another ID, or that
+// a container holds so.
+type Waiting struct{ ID, Reason string }
 
 // Entry is one listed device.
 type Entry struct {
