@@ -38,8 +38,8 @@ type Snapshot struct {
 	// Problems of the scan: what could not be read, and why. They degrade only their
 	// subjects.
 	Problems []Problem
-	// Unread by path: USB devices that exist and could not be read yet. They are left
-	// out with all their nodes, but are not gone.
+	// Unread by path: PCI functions and USB devices that exist and could not be read yet.
+	// They are left out with all their nodes, but are not gone.
 	Unread []Unread
 }
 

@@ -1,6 +1,7 @@
 package inventory_test
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -11,9 +12,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jaypipes/ghw"
+	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/inventory"
 )
 
 func findHardware(s *device.Snapshot, name string) *device.Hardware {
@@ -163,6 +166,43 @@ func TestDeviceGoesDuringTheScan(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A function in a reset, or of a failing driver, is not gone: it is unread, and a problem.
+func TestFunctionOnItsBusIsNotGone(t *testing.T) {
+	t.Parallel()
+	tree := sysfstest.Load(t, desktop)
+	const function = "devices/pci0000:00/0000:00:02.0"
+	modalias := filepath.Join(tree.Sysfs(), function, "modalias")
+	text, err := os.ReadFile(modalias)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := inventory.Options{Sysfs: tree.Sysfs(), Dev: tree.Dev()}
+	s := inventory.New(o)
+	want := updated(t, s, inventory.Batch{All: true})
+	if err := errors.Join(os.Remove(modalias), unix.Mknod(modalias, unix.S_IFSOCK|0o600, 0)); err != nil { // to open it gives ENXIO
+		t.Fatal(err)
+	}
+	event := inventory.Batch{Paths: []string{function}}
+	for _, s := range []*inventory.Scanner{s, inventory.New(o)} {
+		snap, err := s.Update(t.Context(), event)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]device.Unread{{Path: function}}, snap.Unread); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff([]device.Problem{{Subject: function, Reason: "is on its bus but can't be read: modalias: no such device or address"}}, snap.Problems); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if err := errors.Join(os.Remove(modalias), os.WriteFile(modalias, text, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, updated(t, s, inventory.Batch{})); diff != "" {
+		t.Errorf("once it can be read (-before +after):\n%s", diff)
 	}
 }
 

@@ -84,6 +84,12 @@ func (s *Scanner) readPCI(c *scan) {
 	for _, e := range c.onBus(device.PCIBus, s.sysfs.PCI) {
 		f, err := cached(&c.cache.of(e.Path).pci, e.Path, s.function)
 		if sysfs.Gone(err) {
+			// Only the check of the link on the bus gives ENOENT: a driver may hold the
+			// directory of a removed function for seconds.
+			if !notExist(err) && c.sysfs.Exists(e.Path) {
+				c.unread[e.Path] = device.Unread{Path: e.Path}
+				c.problems.add(e.Path, fmt.Errorf("is on its bus but can't be read: %v", err))
+			}
 			continue
 		}
 		c.problems.add(e.Path, err)

@@ -240,7 +240,7 @@ type scan struct {
 	list          []*device.Hardware          // of hardware, in no order
 	hasMDevs      bool
 	interfaces    map[string]int                // number of a USB interface by path
-	unread        map[string]device.Unread      // USB devices by path
+	unread        map[string]device.Unread      // PCI functions and USB devices by path
 	noBus         []device.Bus                  // buses that could not be listed
 	netInterfaces map[string]sysfs.NetInterface // by name
 	problems      problems
