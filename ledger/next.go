@@ -393,7 +393,7 @@ func (t *transition) blockedBy(d *draft, offer device.Offer) string {
 		case len(names) > 0:
 			return "held by a container through " + slices.Min(names)
 		case d.config.AwaitHeld && (t.in.Held.At.IsZero() || t.in.Held.Partial):
-			return "the kubelet has not reported yet which containers hold it"
+			return "the kubelet has not reported yet which containers hold it: if this lasts, check the kubelet and its PodResources socket"
 		}
 		return ""
 	case owner == d:

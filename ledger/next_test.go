@@ -453,6 +453,10 @@ func TestADeviceAwaitsItsHolders(t *testing.T) {
 	h := newMachine(t)
 	h.silent = true
 	h.at(0, dra).shows(list{"zigbee by claim": {}}).asks(true)
+	const reason = "the kubelet has not reported yet which containers hold it: if this lasts, check the kubelet and its PodResources socket"
+	if diff := cmp.Diff([]Waiting{{"x", reason}}, h.resource("zigbee by claim").Waiting); diff != "" {
+		t.Errorf("waiting (-want +got):\n%s", diff)
+	}
 	h.silent, h.justStarted = false, true
 	h.at(time.Second, dra).shows(list{"zigbee by claim": {}}).asks(true)
 	h.justStarted, h.held = false, map[string]string{"x": "zigbee"}
