@@ -74,21 +74,23 @@ func (t *tracker) next(now time.Time) (ready *pod, wake time.Time) {
 	for len(t.recent) > 0 && now.Sub(t.recent[0]) >= time.Minute {
 		t.recent = t.recent[1:]
 	}
+	var first *pod
+	var due time.Time // of first
 	for _, p := range t.pods {
 		if p.evicted {
 			continue
 		}
-		if due := t.due(p); wake.IsZero() || due.Before(wake) {
-			ready, wake = p, due
+		if at := t.due(p); first == nil || at.Before(due) {
+			first, due = p, at
 		}
 	}
 	switch {
-	case ready == nil || now.Before(wake):
-		return nil, wake
+	case first == nil || now.Before(due):
+		return nil, due
 	case len(t.recent) >= t.perMinute:
 		return nil, t.recent[0].Add(time.Minute)
 	}
-	return ready, time.Time{}
+	return first, time.Time{}
 }
 
 // due is when a pod is to be evicted, if nothing changes.
