@@ -172,8 +172,8 @@ func TestDeviceGoesDuringTheScan(t *testing.T) {
 // A function in a reset, or of a failing driver, is not gone: it is unread, and a problem.
 func TestFunctionOnItsBusIsNotGone(t *testing.T) {
 	t.Parallel()
-	tree := sysfstest.Load(t, desktop)
-	const function = "devices/pci0000:00/0000:00:02.0"
+	tree := sysfstest.Load(t, server)
+	const function = "devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0"
 	modalias := filepath.Join(tree.Sysfs(), function, "modalias")
 	text, err := os.ReadFile(modalias)
 	if err != nil {
@@ -196,6 +196,9 @@ func TestFunctionOnItsBusIsNotGone(t *testing.T) {
 		}
 		if diff := cmp.Diff([]device.Problem{{Subject: function, Reason: "is on its bus but can't be read: modalias: no such device or address"}}, snap.Problems); diff != "" {
 			t.Error(diff)
+		}
+		if p := findHardware(snap, "0000:3b:02.0").PCI; p.PF != "0000:3b:00.0" || p.VF != 0 {
+			t.Errorf("its virtual function: %+v", p)
 		}
 	}
 	if err := errors.Join(os.Remove(modalias), os.WriteFile(modalias, text, 0o644)); err != nil {

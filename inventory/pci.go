@@ -83,6 +83,10 @@ func (s *Scanner) readPCI(c *scan) {
 	var pfs []*device.Hardware
 	for _, e := range c.onBus(device.PCIBus, s.sysfs.PCI) {
 		f, err := cached(&c.cache.of(e.Path).pci, e.Path, s.function)
+		h := &device.Hardware{Bus: device.PCIBus, Path: e.Path, Name: e.Name, NUMA: f.NUMA, PCI: &f.PCI}
+		if f.SRIOV == "pf" { // even if it is unread: its virtual functions are not
+			pfs = append(pfs, h)
+		}
 		if sysfs.Gone(err) {
 			// Only the check of the link on the bus gives ENOENT: a driver may hold the
 			// directory of a removed function for seconds.
@@ -93,11 +97,7 @@ func (s *Scanner) readPCI(c *scan) {
 			continue
 		}
 		c.problems.add(e.Path, err)
-		h := &device.Hardware{Bus: device.PCIBus, Path: e.Path, Name: e.Name, NUMA: f.NUMA, PCI: &f.PCI}
 		c.add(h)
-		if f.SRIOV == "pf" {
-			pfs = append(pfs, h)
-		}
 	}
 	for _, pf := range pfs {
 		for dir, n := range fact(c, &c.cache.of(pf.Path).virtFns, pf.Path, c.sysfs.VirtFns) {
