@@ -25,11 +25,11 @@ type injector struct {
 	options  Options
 	problems *problems
 
-	links     *links.Tree
-	specs     *cdi.Writer
-	hostSpecs *cdi.HostSpecs
-	infos     deviceInfos
-	names     atomic.Pointer[cdiNames] // nil before the first sync
+	links   *links.Tree
+	specs   *cdi.Writer
+	foreign *cdi.ForeignSpecs
+	infos   deviceInfos
+	names   atomic.Pointer[cdiNames] // nil before the first sync
 	// health is healthDirs.want; nil without health directories.
 	health func(ids []string) string
 
@@ -41,12 +41,12 @@ type injector struct {
 }
 
 func newInjector(o Options, p *problems, health func(ids []string) string, wake signal) *injector {
-	specs := o.Paths.HostSpecs()
+	specs := o.Paths.ForeignSpecs()
 	specs.Late = wake.send
 	return &injector{
 		options: o, problems: p,
 		links: &links.Tree{Dir: filepath.Join(o.Paths.RunDir, linksName)},
-		specs: o.Paths.SpecWriter(), hostSpecs: specs,
+		specs: o.Paths.SpecWriter(), foreign: specs,
 		infos: deviceInfos{paths: o.Paths}, health: health,
 	}
 }
@@ -153,7 +153,7 @@ func dropCDINames(out ledger.Output, failed map[string]error) {
 func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostPaths []string) bool) (failed map[string]error, err error) {
 	failed, i.taken = map[string]error{}, false
 	var specs []*cdi.Spec
-	kinds := sync.OnceValues(i.hostSpecs.Kinds) // asked for if there is anything to write
+	kinds := sync.OnceValues(i.foreign.Kinds) // asked for if there is anything to write
 	for _, r := range out.Resources {
 		var offers []device.Offer
 		for _, e := range r.Devices {
@@ -206,7 +206,7 @@ func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostP
 
 // resource injects the devices of the resource name.
 func (i *injector) resource(name string) cdi.Resource {
-	return cdi.Resource{Name: name, Link: i.links.Path, Host: hostCheck{i.options.Paths, i.hostSpecs}, CDIOnly: i.options.CDIOnly, HealthDir: i.health}
+	return cdi.Resource{Name: name, Link: i.links.Path, Host: hostCheck{i.options.Paths, i.foreign}, CDIOnly: i.options.CDIOnly, HealthDir: i.health}
 }
 
 // retention decides which links and CDI entries stay although they are not configured:

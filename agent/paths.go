@@ -61,8 +61,10 @@ func (p Paths) Inventory() inventory.Options {
 	return inventory.Options{Sysfs: p.Sysfs, Dev: p.Dev}
 }
 
-// HostSpecs reads the CDI specs that are not this program's.
-func (p Paths) HostSpecs() *cdi.HostSpecs { return cdi.NewHostSpecs(p.specOwner(), p.specDirs()...) }
+// ForeignSpecs reads the CDI specs that are not this program's.
+func (p Paths) ForeignSpecs() *cdi.ForeignSpecs {
+	return cdi.NewForeignSpecs(p.specOwner(), p.specDirs()...)
+}
 
 // SpecWriter writes this installation's CDI specs.
 func (p Paths) SpecWriter() *cdi.Writer { return &cdi.Writer{Dir: p.CDIDir, Owner: p.specOwner()} }
@@ -128,7 +130,7 @@ func (p Paths) Glob(v pattern.Values, entries *int) []string { return v.Glob(p.l
 // hostCheck checks that everything to inject exists.
 type hostCheck struct {
 	paths Paths
-	specs *cdi.HostSpecs
+	specs *cdi.ForeignSpecs
 }
 
 // Path returns why a path of the host does not exist.

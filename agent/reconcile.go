@@ -22,7 +22,7 @@ const reasonInactive = "resource is not active on this node: its when does not h
 // published. State is saved last: the disk must not delay the kubelet.
 func (l *loop) reconcile(ctx context.Context) (out ledger.Output, wake time.Time, written bool) {
 	now := l.now()
-	v := view(l.config, l.host, l.injector.hostSpecs, l.memory.decisions, l.options)
+	v := view(l.config, l.host, l.injector.foreign, l.memory.decisions, l.options)
 	l.memory.decisions = v.Decisions
 	l.prober.Set(v.checks())
 	if l.options.CDIOnly {

@@ -53,7 +53,7 @@ type matchersHost struct {
 }
 
 // view matches a scan, for every command.
-func view(cfg *config.Config, s hostScan, specs *cdi.HostSpecs, prev ledger.Decisions, o Options) *View {
+func view(cfg *config.Config, s hostScan, specs *cdi.ForeignSpecs, prev ledger.Decisions, o Options) *View {
 	forms, decisions := ledger.Identify(s.snapshot, prev)
 	options := matchers.Options{
 		NodeName: o.NodeName, Allow: o.Allow, CDI: o.Paths.WritesCDI(),
@@ -138,7 +138,7 @@ func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
 	if err != nil {
 		persisted = ledger.Persisted{}
 	}
-	specs := o.Paths.HostSpecs()
+	specs := o.Paths.ForeignSpecs()
 	for deadline := time.Now().Add(scanFor); ; {
 		snap, err := scanner.Scan(ctx)
 		if err != nil {
@@ -159,6 +159,6 @@ func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
 // addition to the scan.
 func Record(cfg *config.Config, o Options) func(*device.Snapshot, *inventory.Attributes) {
 	return func(snap *device.Snapshot, attrs *inventory.Attributes) {
-		view(cfg, hostScan{snap, attrs, true}, o.Paths.HostSpecs(), ledger.Decisions{}, o)
+		view(cfg, hostScan{snap, attrs, true}, o.Paths.ForeignSpecs(), ledger.Decisions{}, o)
 	}
 }

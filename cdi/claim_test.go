@@ -58,7 +58,7 @@ func TestClaim(t *testing.T) {
 	if have, err := w.Claims(); len(have) != 1 {
 		t.Errorf("after Sync there are %d claims, %v", len(have), err)
 	}
-	if devices, errs := cdi.NewHostSpecs("", w.Dir).Devices(); len(devices)+len(errs) > 0 {
+	if devices, errs := cdi.NewForeignSpecs("", w.Dir).Devices(); len(devices)+len(errs) > 0 {
 		t.Errorf("the claim is a device of the host: %v, %v", devices, errs)
 	}
 	for range 2 {

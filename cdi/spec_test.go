@@ -177,7 +177,7 @@ func TestKinds(t *testing.T) {
 	}
 	other := &cdi.Writer{Dir: w.Dir, Owner: "/run/other"}
 	must(t, other.Sync([]*specs.Spec{build(t, "example.com/b", gpu("x", "/dev/ttyUSB0"))}, nil))
-	host := cdi.NewHostSpecs("", static, w.Dir, filepath.Join(static, "missing"))
+	host := cdi.NewForeignSpecs("", static, w.Dir, filepath.Join(static, "missing"))
 	want := map[string]string{
 		"example.com/a":  filepath.Join(static, "a.yaml"),
 		"example.com/b":  filepath.Join(w.Dir, other.FileName("example.com/b")),
@@ -189,7 +189,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-func kindsOf(t *testing.T, host *cdi.HostSpecs) map[string]string {
+func kindsOf(t *testing.T, host *cdi.ForeignSpecs) map[string]string {
 	t.Helper()
 	kinds, err := host.Kinds()
 	must(t, err)
@@ -203,7 +203,7 @@ func TestKindsReadOnlyWhatChanged(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "vendor.yaml")
 	must(t, os.WriteFile(path, []byte(specFile("vendor.com/a", "/dev/x", "0")), 0o600))
-	host := cdi.NewHostSpecs("", dir)
+	host := cdi.NewForeignSpecs("", dir)
 	if kinds := kindsOf(t, host); kinds["vendor.com/a"] != path {
 		t.Fatalf("kinds = %v", kinds)
 	}

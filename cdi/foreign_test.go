@@ -39,7 +39,7 @@ func hostDirs(t *testing.T, content map[string]string) (etc, run string) {
 	return filepath.Join(root, "etc"), filepath.Join(root, "run")
 }
 
-func TestHostSpecs(t *testing.T) {
+func TestForeignSpecs(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name    string
@@ -128,7 +128,7 @@ devices:
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			etc, run := hostDirs(t, tc.files)
-			host := cdi.NewHostSpecs("", etc, run)
+			host := cdi.NewForeignSpecs("", etc, run)
 			got, errs := host.Devices()
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("devices (-want +got):\n%s", diff)
@@ -182,7 +182,7 @@ func TestSpecsThatAreTooMuchWork(t *testing.T) {
 		"kind: &k a.b/c\nx: &x [*k]\ny: [" + strings.Repeat("*x,", 9) + "]": "not found in type",
 	} {
 		etc, run := hostDirs(t, map[string]string{"etc/x.yaml": text})
-		if _, errs := cdi.NewHostSpecs("", etc, run).Devices(); len(errs) != 1 || !strings.Contains(errs[0].Error(), want) {
+		if _, errs := cdi.NewForeignSpecs("", etc, run).Devices(); len(errs) != 1 || !strings.Contains(errs[0].Error(), want) {
 			t.Errorf("%.40q: %v, want %q", text, errs, want)
 		}
 	}
@@ -200,7 +200,7 @@ func TestOnlySmallRegularFilesAreRead(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(run, "2"+name), nil, 0o600))
 		must(t, os.WriteFile(filepath.Join(run, "3"+name), []byte("null"), 0o600))
 		must(t, os.Truncate(filepath.Join(run, "2"+name), 3<<30))
-		h := cdi.NewHostSpecs("", etc, run)
+		h := cdi.NewForeignSpecs("", etc, run)
 		if !h.Has("example.com/good=0") {
 			t.Error("a good spec is missing")
 		}
@@ -219,10 +219,10 @@ func TestOnlySmallRegularFilesAreRead(t *testing.T) {
 	}
 }
 
-func TestHostSpecsFollowTheFiles(t *testing.T) {
+func TestForeignSpecsFollowTheFiles(t *testing.T) {
 	t.Parallel()
 	etc, run := hostDirs(t, nil)
-	host := cdi.NewHostSpecs("", etc, run, etc, filepath.Join(etc, "missing"))
+	host := cdi.NewForeignSpecs("", etc, run, etc, filepath.Join(etc, "missing"))
 	path := filepath.Join(run, "nvidia.yaml")
 	write := func(text string) {
 		t.Helper()
@@ -254,19 +254,19 @@ func TestHostSpecsFollowTheFiles(t *testing.T) {
 	}
 }
 
-func TestHostSpecsSayWhatCannotBeRead(t *testing.T) {
+func TestForeignSpecsSayWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	etc, run := hostDirs(t, map[string]string{"run/nvidia.yaml": specFile("nvidia.com/gpu", "/dev/nvidia", "0")})
 	file := filepath.Join(etc, "file")
 	must(t, os.WriteFile(file, nil, 0o600))
-	host := cdi.NewHostSpecs("", file, run)
+	host := cdi.NewForeignSpecs("", file, run)
 	devices, errs := host.Devices()
 	if len(devices) != 1 || len(errs) != 1 || !strings.Contains(errs[0].Error(), file) {
 		t.Errorf("devices %v, errors %v", devices, errs)
 	}
 }
 
-func BenchmarkHostSpecs(b *testing.B) {
+func BenchmarkForeignSpecs(b *testing.B) {
 	dir := b.TempDir()
 	w := &cdi.Writer{Dir: dir, Owner: "x"}
 	offers := []device.Offer{gpu("a", "/dev/ttyUSB0")}
@@ -279,7 +279,7 @@ func BenchmarkHostSpecs(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	host := cdi.NewHostSpecs("", dir)
+	host := cdi.NewForeignSpecs("", dir)
 	for b.Loop() {
 		host.Devices()
 	}
@@ -296,7 +296,7 @@ func TestClaims(t *testing.T) {
 		"run/intel.com-gpu.yaml": specFile("intel.com/gpu", "/dev/w", "0000-00-02-0", "claim-2f5a1c3e-52a4-4d5a-9b0c-3f1d2e4a5b6c-a"),
 		"run/nvidia.yaml":        specFile("nvidia.com/gpu", "/dev/nvidia", "GPU-2f5a1c3e-52a4-4d5a-9b0c-3f1d2e4a5b6c"),
 	})
-	found, errs := cdi.NewHostSpecs("", etc, run).Devices()
+	found, errs := cdi.NewForeignSpecs("", etc, run).Devices()
 	var got []string
 	for _, d := range found {
 		got = append(got, d.Name)

@@ -30,11 +30,11 @@ import (
 // in addition to the directory of generated ones.
 const StaticDir = cdiapi.DefaultStaticDir
 
-// HostSpecs are the foreign CDI specs on the host. A file is read when it is new or has
+// ForeignSpecs are the foreign CDI specs on the host. A file is read when it is new or has
 // changed; otherwise each call costs a stat per file. If a file system hangs, one call
 // waits for patience, and what was read before is valid until it answers. Safe for
 // concurrent use.
-type HostSpecs struct {
+type ForeignSpecs struct {
 	// Late is called when a file system that hung has answered; nil is ignored.
 	Late func()
 
@@ -49,15 +49,15 @@ const patience = 500 * time.Millisecond
 
 // foundSpecs is the immutable result of a read.
 type foundSpecs struct {
-	unreadable []error     // of directories
-	files      []*hostFile // in rising priority
+	unreadable []error        // of directories
+	files      []*foreignFile // in rising priority
 	devices    []device.CDIDevice
 	kinds      map[string]string
 	problems   []error // of files and devices
 }
 
-// hostFile is one spec file as last read.
-type hostFile struct {
+// foreignFile is one spec file as last read.
+type foreignFile struct {
 	path     string
 	info     fs.FileInfo
 	priority int
@@ -75,11 +75,11 @@ const (
 	maxKeys = 1000
 )
 
-// NewHostSpecs returns the specs in dirs that are not owner's, see Writer. A
+// NewForeignSpecs returns the specs in dirs that are not owner's, see Writer. A
 // directory has precedence over those before it, as for a container runtime,
 // whose order is StaticDir, then the directory of generated specs.
-func NewHostSpecs(owner string, dirs ...string) *HostSpecs {
-	h := &HostSpecs{owner: owner}
+func NewForeignSpecs(owner string, dirs ...string) *ForeignSpecs {
+	h := &ForeignSpecs{owner: owner}
 	h.calls.Late = func(struct{}) {
 		if h.Late != nil {
 			h.Late()
@@ -97,7 +97,7 @@ func NewHostSpecs(owner string, dirs ...string) *HostSpecs {
 // resolves the names. An error concerns one file, or a device in two files of one
 // directory, which no runtime resolves; the rest is valid. Specs of this program are left
 // out. The results are shared and read-only.
-func (h *HostSpecs) Devices() ([]device.CDIDevice, []error) {
+func (h *ForeignSpecs) Devices() ([]device.CDIDevice, []error) {
 	found, err := h.current()
 	if err != nil {
 		return found.devices, append(slices.Clone(found.problems), err)
@@ -106,7 +106,7 @@ func (h *HostSpecs) Devices() ([]device.CDIDevice, []error) {
 }
 
 // Has reports whether a runtime currently resolves the qualified name.
-func (h *HostSpecs) Has(name string) bool {
+func (h *ForeignSpecs) Has(name string) bool {
 	devices, _ := h.Devices()
 	_, found := sort.Find(len(devices), func(i int) int { return cmp.Compare(name, devices[i].Name) })
 	return found
@@ -116,7 +116,7 @@ func (h *HostSpecs) Has(name string) bool {
 // installations of this program included. Of two devices with one name a runtime
 // takes neither, or that of the later directory, so these kinds must not be
 // written. The result is read-only. An error means that they are not known yet.
-func (h *HostSpecs) Kinds() (map[string]string, error) {
+func (h *ForeignSpecs) Kinds() (map[string]string, error) {
 	found, err := h.current()
 	if found.kinds != nil {
 		err = nil
@@ -126,7 +126,7 @@ func (h *HostSpecs) Kinds() (map[string]string, error) {
 
 // current returns what the specs are now, or what they were before and that they can't be
 // read now.
-func (h *HostSpecs) current() (foundSpecs, error) {
+func (h *ForeignSpecs) current() (foundSpecs, error) {
 	found, _, ok := h.calls.Do(context.Background(), struct{}{}, patience, h.read)
 	if ok {
 		return *found, nil
@@ -139,7 +139,7 @@ func (h *HostSpecs) current() (foundSpecs, error) {
 }
 
 // read reads the files that changed. One call runs at a time.
-func (h *HostSpecs) read() *foundSpecs {
+func (h *ForeignSpecs) read() *foundSpecs {
 	last := cmp.Or(h.last.Load(), &foundSpecs{})
 	found := &foundSpecs{}
 	for priority, dir := range h.dirs {
@@ -158,7 +158,7 @@ func (h *HostSpecs) read() *foundSpecs {
 			}
 			f := last.unchanged(path, info)
 			if f == nil {
-				f = &hostFile{path: path, info: info, priority: priority}
+				f = &foreignFile{path: path, info: info, priority: priority}
 				f.read()
 			}
 			found.files = append(found.files, f)
@@ -174,8 +174,8 @@ func (h *HostSpecs) read() *foundSpecs {
 }
 
 // unchanged returns a file as read before; nil if changed or replaced, also by a rename.
-func (s *foundSpecs) unchanged(path string, info fs.FileInfo) *hostFile {
-	i := slices.IndexFunc(s.files, func(f *hostFile) bool {
+func (s *foundSpecs) unchanged(path string, info fs.FileInfo) *foreignFile {
+	i := slices.IndexFunc(s.files, func(f *foreignFile) bool {
 		return f.path == path && os.SameFile(f.info, info) && f.info.Size() == info.Size() && f.info.ModTime().Equal(info.ModTime())
 	})
 	if i < 0 {
@@ -185,7 +185,7 @@ func (s *foundSpecs) unchanged(path string, info fs.FileInfo) *hostFile {
 }
 
 // read is the only place that opens a foreign spec.
-func (f *hostFile) read() {
+func (f *foreignFile) read() {
 	var spec *cdiapi.Spec
 	data, err := atomicfile.Read(f.path, maxForeign)
 	if err == nil {
@@ -282,7 +282,7 @@ func cdiNodes(edits []*specs.DeviceNode, common bool) []device.CDINode {
 func (s *foundSpecs) resolve() {
 	s.kinds = map[string]string{}
 	type resolved struct {
-		file      *hostFile
+		file      *foreignFile
 		device    device.CDIDevice
 		ambiguous bool
 	}
