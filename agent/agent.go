@@ -64,7 +64,7 @@ type Agent struct {
 	cancel    context.CancelFunc // ends them
 	rescans   rescanRequests
 	wake      signal         // reconcile for a change that is not on the host
-	specFiles *watch.Watcher // the CDI specs of others
+	specFiles *watch.Watcher // the foreign CDI specs
 	usesSpecs atomic.Bool    // they decide about a device
 
 	// The configuration.

@@ -3,6 +3,7 @@ package agent_test
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,52 +60,6 @@ func TestHungDiskDelaysNoDevice(t *testing.T) {
 	}
 }
 
-// CDI specs of others that can't be read delay no device that is not injected by CDI, and
-// no list. Before they are read once, the program does not know which kinds it may write;
-// after that, what was read is valid.
-func TestHungForeignSpec(t *testing.T) {
-	t.Parallel()
-	const byCDI, other = "example.com/cdi", "example.com/other"
-	n := newNode(t, "[[resource]]\nname = \""+byCDI+"\"\nmatch.glob = \"/dev/ttyC*\"\ncontainer.cdi = true\n"+
-		"[[resource]]\nname = \""+other+"\"\nmatch.glob = \"/dev/ttyA*\"\n")
-	etc := t.TempDir()
-	n.options.Paths.SpecDirs = []string{etc, n.options.Paths.CDIDir}
-	foreign := func(kind string) {
-		t.Helper()
-		text := `{"cdiVersion":"0.5.0","kind":"` + kind + `","devices":[{"name":"x","containerEdits":{"env":["A=1"]}}]}`
-		temp := filepath.Join(t.TempDir(), "spec")
-		if err := errors.Join(os.WriteFile(temp, []byte(text), 0o600), os.Rename(temp, filepath.Join(etc, "foreign.json"))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	foreign("vendor.com/gpu")
-	if err := os.Mkdir(n.options.Paths.CDIDir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	hung, end := hang(t, etc)
-	n.addNodes("ttyA0", "ttyC0")
-	a, _ := n.serve()
-	<-hung
-	n.untilListed(other, []string{"ttyA0"}, nil)
-	n.untilReason(a, byCDI, "ttyC0", "CDI specs: no answer from the file system of "+etc+" or "+n.options.Paths.CDIDir)
-	n.addNodes("ttyA1")
-	n.untilListed(other, []string{"ttyA0", "ttyA1"}, nil)
-	if n.spec(byCDI) != "" {
-		t.Error("a kind that may be another program's was written")
-	}
-	end()
-	n.untilListed(byCDI, []string{"ttyC0"}, nil)
-
-	foreign("vendor.com/nic")
-	hung, end = hang(t, etc)
-	n.addNodes("ttyC1")
-	<-hung
-	n.untilListed(byCDI, []string{"ttyC0", "ttyC1"}, nil)
-	foreign(byCDI)
-	end()
-	n.untilReason(a, byCDI, "ttyC1", `CDI kind "`+byCDI+`" is taken by `+filepath.Join(etc, "foreign.json"))
-}
-
 // What could not be saved is saved at the end, if that can be by then.
 func TestEndSavesWhatFailed(t *testing.T) {
 	t.Parallel()
@@ -123,6 +78,110 @@ func TestEndSavesWhatFailed(t *testing.T) {
 	stop()
 	if text, err := os.ReadFile(filepath.Join(state, "state.json")); !strings.Contains(string(text), "ttyA1") {
 		t.Errorf("saved %s, %v", text, err)
+	}
+}
+
+// CDI specs of other programs on a mount that hangs delay no device. What was read before
+// stays; before the first answer no kind is written, which could be another's.
+func TestHungForeignSpec(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, parts("a", "b container.cdi = true")+"[[resource]]\nname = \"c\"\nmatch.cdi_device = \"vendor.com/c=*\"\n")
+	dir := t.TempDir()
+	n.options.Paths.SpecDirs, n.options.Allow.CDI = []string{dir, n.options.Paths.CDIDir}, []string{"vendor.com/*"}
+	appear := func(kind, device string) {
+		t.Helper()
+		text := `{"cdiVersion": "0.6.0", "kind": "` + kind + `", "devices": [{"name": "` + device + `", "containerEdits": {"deviceNodes": [{"path": "/dev/c-0"}]}}]}`
+		temp := filepath.Join(t.TempDir(), "temp")
+		if err := errors.Join(os.WriteFile(temp, []byte(text), 0o600), os.Rename(temp, filepath.Join(dir, device+".json"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	allocate := func(resource, id string) {
+		t.Helper()
+		if _, err := n.kubelet.Allocate(t.Context(), "example.com/"+resource, id); err != nil {
+			t.Error(err)
+		}
+	}
+	appear("vendor.com/c", "x")
+	n.addNodes("a-0", "b-0", "c-0")
+	hung, end := hang(t, dir)
+	defer func() { end() }()
+	a, _ := n.serve()
+	n.untilListed("example.com/a", []string{"a-0"}, nil)
+	<-hung
+	n.untilListed("example.com/b", nil, []string{"b-0"})
+	n.untilReason(a, "example.com/b", "b-0", fmt.Sprintf("CDI kind \"example.com/b\" may be taken: CDI specs of other programs can't be read: %q does not answer", dir+"/x.json"))
+	if n.spec("example.com/b") != "" {
+		t.Error("a kind that may be another program's was written")
+	}
+	n.addNodes("a-1")
+	n.untilListed("example.com/a", []string{"a-0", "a-1"}, nil)
+	allocate("a", "a-1")
+	end()
+	const x, y = "cdi:vendor.com:c:x", "cdi:vendor.com:c:y"
+	n.untilListed("example.com/b", []string{"b-0"}, nil)
+	n.untilListed("example.com/c", []string{x}, nil)
+
+	hung, end = hang(t, dir)
+	appear("vendor.com/c", "y")
+	appear("example.com/b", "z")
+	<-hung
+	n.addNodes("a-2", "b-1")
+	n.untilListed("example.com/a", []string{"a-0", "a-1", "a-2"}, nil)
+	n.untilListed("example.com/b", []string{"b-0", "b-1"}, nil)
+	n.untilListed("example.com/c", []string{x}, nil)
+	allocate("a", "a-2")
+	allocate("b", "b-1")
+	allocate("c", x)
+	end()
+	n.untilListed("example.com/c", []string{x, y}, nil)
+	n.untilReason(a, "example.com/b", "b-1", `CDI kind "example.com/b" is taken by `+dir+"/z.json")
+}
+
+// After a restart a kind that is written already goes on to be, whatever hangs: containers
+// restart by it.
+func TestHungForeignSpecAfterARestart(t *testing.T) {
+	t.Parallel()
+	n := newHost(t, zigbee)
+	dir := t.TempDir()
+	n.options.Paths.SpecDirs = []string{dir, n.options.Paths.CDIDir}
+	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
+	a, stop := n.serve()
+	<-a.Settled()
+	stop()
+	if err := os.WriteFile(filepath.Join(dir, "x.json"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hung, end := hang(t, dir)
+	defer end()
+	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
+	n.serve()
+	<-hung
+	n.eventually("both devices", func() bool {
+		spec := n.spec("example.com/zigbee")
+		return strings.Contains(spec, stickID) && strings.Contains(spec, otherID)
+	})
+}
+
+// Without CDI in the configuration nobody opens the specs of other programs.
+func TestForeignSpecsAreReadIfNeeded(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, parts("a"))
+	dir := t.TempDir()
+	n.options.Paths.SpecDirs = []string{dir}
+	if err := os.WriteFile(filepath.Join(dir, "x.json"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	opened, end := hang(t, dir)
+	defer end()
+	n.addNodes("a-0")
+	_, stop := n.serve()
+	n.untilListed("example.com/a", []string{"a-0"}, nil)
+	stop()
+	select {
+	case <-opened:
+		t.Error("a spec was opened")
+	default:
 	}
 }
 

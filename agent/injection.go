@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/generic-dp/generic-dp/cdi"
@@ -41,12 +40,12 @@ type injector struct {
 }
 
 func newInjector(o Options, p *problems, health func(ids []string) string, wake signal) *injector {
-	specs := o.Paths.ForeignSpecs()
-	specs.Late = wake.send
+	foreign := o.Paths.ForeignSpecs()
+	foreign.Late = wake.send
 	return &injector{
 		options: o, problems: p,
 		links: &links.Tree{Dir: filepath.Join(o.Paths.RunDir, linksName)},
-		specs: o.Paths.SpecWriter(), foreign: specs,
+		specs: o.Paths.SpecWriter(), foreign: foreign,
 		infos: deviceInfos{paths: o.Paths}, health: health,
 	}
 }
@@ -68,7 +67,7 @@ func (i *injector) sync(v *View, out ledger.Output, mayBeHeld func(id string) bo
 	if i.options.CDIOnly { // an entry goes when its device does
 		keepLink, keepEntry = nil, nil
 	}
-	failed, specsErr := i.syncSpecs(out, keepEntry)
+	failed, specsErr := i.syncSpecs(v, out, keepEntry)
 	dropCDINames(out, failed)
 	linksErr := i.syncLinks(out, keepLink, failed)
 	infosErr := i.infos.sync(v, out)
@@ -150,10 +149,9 @@ func dropCDINames(out ledger.Output, failed map[string]error) {
 }
 
 // syncSpecs does the CDI specs.
-func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostPaths []string) bool) (failed map[string]error, err error) {
+func (i *injector) syncSpecs(v *View, out ledger.Output, keep func(kind, id string, hostPaths []string) bool) (failed map[string]error, err error) {
 	failed, i.taken = map[string]error{}, false
 	var specs []*cdi.Spec
-	kinds := sync.OnceValues(i.foreign.Kinds) // asked for if there is anything to write
 	for _, r := range out.Resources {
 		var offers []device.Offer
 		for _, e := range r.Devices {
@@ -165,11 +163,7 @@ func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostP
 			continue
 		}
 		name, _ := nameOf(r.Name)
-		foreign, err := kinds()
-		if file, taken := foreign[name]; taken {
-			i.taken, err = true, fmt.Errorf("CDI kind %q is taken by %s", name, file)
-		}
-		if err != nil {
+		if err := i.checkKind(name, v.foreign()); err != nil {
 			for _, o := range offers {
 				failed[o.ID] = err
 			}
@@ -202,6 +196,19 @@ func (i *injector) syncSpecs(out ledger.Output, keep func(kind, id string, hostP
 	}
 	i.names.Store(names)
 	return failed, err
+}
+
+// checkKind returns why a kind must not be written. While nothing is known of foreign
+// specs, a kind that is written already is no new risk, and containers use it.
+func (i *injector) checkKind(name string, foreign *cdi.Foreign) error {
+	if file, taken := foreign.Kinds[name]; taken {
+		i.taken = true
+		return fmt.Errorf("CDI kind %q is taken by %s", name, file)
+	}
+	if foreign.Unread != nil && !present(filepath.Join(i.specs.Dir, i.specs.FileName(name))) {
+		return fmt.Errorf("CDI kind %q may be taken: %w", name, foreign.Unread)
+	}
+	return nil
 }
 
 // resource injects the devices of the resource name.

@@ -129,15 +129,15 @@ func (p Paths) Glob(v pattern.Values, entries *int) []string { return v.Glob(p.l
 
 // hostCheck checks that everything to inject exists.
 type hostCheck struct {
-	paths Paths
-	specs *cdi.ForeignSpecs
+	paths   Paths
+	foreign *cdi.ForeignSpecs
 }
 
 // Path returns why a path of the host does not exist.
 func (h hostCheck) Path(path string) error { return h.paths.missing(path) }
 
-// HasCDI reports whether the host has a CDI device.
-func (h hostCheck) HasCDI(name string) bool { return h.specs.Has(name) }
+// CDI returns why a runtime does not resolve the name of a CDI device.
+func (h hostCheck) CDI(name string) error { return h.foreign.Read().Check(name) }
 
 // Node returns why a runtime that opens path, the node's own or that of its link,
 // would not find the node.

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/generic-dp/generic-dp/config"
@@ -22,7 +23,7 @@ const reasonInactive = "resource is not active on this node: its when does not h
 // published. State is saved last: the disk must not delay the kubelet.
 func (l *loop) reconcile(ctx context.Context) (out ledger.Output, wake time.Time, written bool) {
 	now := l.now()
-	v := view(l.config, l.host, l.injector.foreign, l.memory.decisions, l.options)
+	v := view(l.config, l.host, sync.OnceValue(l.injector.foreign.Read), l.memory.decisions, l.options)
 	l.memory.decisions = v.Decisions
 	l.prober.Set(v.checks())
 	if l.options.CDIOnly {

@@ -120,7 +120,7 @@ func (l *loop) watch() {
 	l.watcher.SetResync(resync)
 }
 
-// followSpecs follows the CDI specs of others while they decide about a device: one
+// followSpecs follows the foreign CDI specs while they decide about a device: one
 // that the configuration refers to, or one whose kind they have taken.
 func (l *loop) followSpecs() {
 	uses := matchers.UsesCDIDevices(l.config) || l.injector.taken

@@ -26,7 +26,8 @@ type View struct {
 	// Problems are failed reads: of every scan, and of what the configuration uses.
 	Problems []device.Problem
 
-	unread []device.Unread
+	unread  []device.Unread
+	foreign func() *cdi.Foreign
 
 	options matchers.Options
 	with    func(*config.Config) *View // see With
@@ -53,7 +54,7 @@ type matchersHost struct {
 }
 
 // view matches a scan, for every command.
-func view(cfg *config.Config, s hostScan, specs *cdi.ForeignSpecs, prev ledger.Decisions, o Options) *View {
+func view(cfg *config.Config, s hostScan, foreign func() *cdi.Foreign, prev ledger.Decisions, o Options) *View {
 	forms, decisions := ledger.Identify(s.snapshot, prev)
 	options := matchers.Options{
 		NodeName: o.NodeName, Allow: o.Allow, CDI: o.Paths.WritesCDI(),
@@ -61,9 +62,9 @@ func view(cfg *config.Config, s hostScan, specs *cdi.ForeignSpecs, prev ledger.D
 	}
 	problems := s.snapshot.Problems
 	if matchers.UsesCDIDevices(cfg) {
-		found, errs := specs.Devices()
-		options.CDIDevices = found
-		for _, err := range errs {
+		found := foreign()
+		options.CDIDevices = found.Devices
+		for _, err := range found.Problems {
 			problems = append(slices.Clip(problems), device.Problem{Subject: "CDI specs", Reason: err.Error()})
 		}
 	}
@@ -72,7 +73,7 @@ func view(cfg *config.Config, s hostScan, specs *cdi.ForeignSpecs, prev ledger.D
 		Snapshot: s.snapshot, Forms: forms, Matched: matched, Decisions: decisions,
 		Problems: append(slices.Clip(problems), s.attrs.Problems()...),
 		unread:   append(s.attrs.Unread(), s.snapshot.Unread...),
-		options:  options,
+		foreign:  foreign, options: options,
 	}
 }
 
@@ -145,7 +146,7 @@ func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
 			return nil, err
 		}
 		with := func(cfg *config.Config) *View {
-			return view(cfg, hostScan{snap, scanner.Attributes(), true}, specs, persisted.Decisions, o)
+			return view(cfg, hostScan{snap, scanner.Attributes(), true}, specs.Read, persisted.Decisions, o)
 		}
 		v := with(cfg)
 		v.with = with
@@ -159,6 +160,6 @@ func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
 // addition to the scan.
 func Record(cfg *config.Config, o Options) func(*device.Snapshot, *inventory.Attributes) {
 	return func(snap *device.Snapshot, attrs *inventory.Attributes) {
-		view(cfg, hostScan{snap, attrs, true}, o.Paths.ForeignSpecs(), ledger.Decisions{}, o)
+		view(cfg, hostScan{snap, attrs, true}, o.Paths.ForeignSpecs().Read, ledger.Decisions{}, o)
 	}
 }

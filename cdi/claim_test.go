@@ -58,8 +58,8 @@ func TestClaim(t *testing.T) {
 	if have, err := w.Claims(); len(have) != 1 {
 		t.Errorf("after Sync there are %d claims, %v", len(have), err)
 	}
-	if devices, errs := cdi.NewForeignSpecs("", w.Dir).Devices(); len(devices)+len(errs) > 0 {
-		t.Errorf("the claim is a device of the host: %v, %v", devices, errs)
+	if read := cdi.NewForeignSpecs("", w.Dir).Read(); len(read.Devices)+len(read.Problems) > 0 {
+		t.Errorf("the claim is a device of the host: %v, %v", read.Devices, read.Problems)
 	}
 	for range 2 {
 		if err := w.RemoveClaim(c.UID); err != nil {

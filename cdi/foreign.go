@@ -14,7 +14,6 @@ import (
 	"sort"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -30,30 +29,48 @@ import (
 // in addition to the directory of generated ones.
 const StaticDir = cdiapi.DefaultStaticDir
 
-// ForeignSpecs are the foreign CDI specs on the host. A file is read when it is new or has
-// changed; otherwise each call costs a stat per file. If a file system hangs, one call
-// waits for patience, and what was read before is valid until it answers. Safe for
-// concurrent use.
+// ForeignSpecs reads the CDI specs of other programs and of other installations of this
+// one. A file is read when it is new or has changed; otherwise each Read costs a stat per
+// file. Safe for concurrent use.
 type ForeignSpecs struct {
-	// Late is called when a file system that hung has answered; nil is ignored.
+	// Late is called when what did not answer in time has answered and another Read may
+	// return something else; nil is ignored.
 	Late func()
 
-	owner string
-	dirs  []string
-	calls slow.Calls[struct{}, *foundSpecs]
-	last  atomic.Pointer[foundSpecs] // nil before the first read
+	owner   string
+	dirs    []string
+	readDir func(dir string) ([]os.DirEntry, error)
+	calls   slow.Calls[struct{}, *Foreign] // of update
+
+	mu      sync.Mutex
+	last    *Foreign // nil before the first
+	running bool     // update runs
+	at      string   // what it reads
+	stale   bool     // another Read may return something else than the last one
 }
 
-// patience is how long to wait for a file system.
+// patience is how long Read waits for a file or directory that does not answer, on a dead
+// mount. A first list would lack devices for a large spec on a busy CPU if it were short.
 const patience = 500 * time.Millisecond
 
-// foundSpecs is the immutable result of a read.
-type foundSpecs struct {
-	unreadable []error        // of directories
+// Foreign is what the foreign specs contained when they were read last. It is shared and
+// read-only.
+type Foreign struct {
+	// Devices are the CDI devices by name, as a container runtime currently resolves the
+	// names.
+	Devices []device.CDIDevice
+	// Kinds maps each kind to the path of a file that has it, other installations of this
+	// program included. Of two devices with one name a runtime takes neither, or that of the
+	// later directory, so these kinds must not be written.
+	Kinds map[string]string
+	// Problems concern one file or directory each, or a device in two files of one
+	// directory, which no runtime resolves; the rest is valid.
+	Problems []error
+	// Unread is why nothing is known yet; nil if it is.
+	Unread error
+
 	files      []*foreignFile // in rising priority
-	devices    []device.CDIDevice
-	kinds      map[string]string
-	problems   []error // of files and devices
+	unreadable []error        // of directories, also in Problems
 }
 
 // foreignFile is one spec file as last read.
@@ -79,79 +96,88 @@ const (
 // directory has precedence over those before it, as for a container runtime,
 // whose order is StaticDir, then the directory of generated specs.
 func NewForeignSpecs(owner string, dirs ...string) *ForeignSpecs {
-	h := &ForeignSpecs{owner: owner}
-	h.calls.Late = func(struct{}) {
-		if h.Late != nil {
-			h.Late()
-		}
-	}
+	s := &ForeignSpecs{owner: owner, readDir: os.ReadDir}
+	s.calls.Late = func(struct{}) { s.late() }
 	for _, d := range dirs {
-		if d = filepath.Clean(d); !slices.Contains(h.dirs, d) {
-			h.dirs = append(h.dirs, d)
+		if d = filepath.Clean(d); !slices.Contains(s.dirs, d) {
+			s.dirs = append(s.dirs, d)
 		}
 	}
-	return h
+	return s
 }
 
-// Devices lists the CDI devices of all specs by name, as a container runtime currently
-// resolves the names. An error concerns one file, or a device in two files of one
-// directory, which no runtime resolves; the rest is valid. Specs of this program are left
-// out. The results are shared and read-only.
-func (h *ForeignSpecs) Devices() ([]device.CDIDevice, []error) {
-	found, err := h.current()
-	if err != nil {
-		return found.devices, append(slices.Clone(found.problems), err)
+// Read returns what the specs contain. While a file or directory does not answer, it
+// returns what was read last, and only the first caller waits.
+func (s *ForeignSpecs) Read() *Foreign {
+	s.mu.Lock()
+	joins := s.running // an update that may have passed by what has changed since
+	s.stale = s.stale || joins
+	s.mu.Unlock()
+	f, _, ok := s.calls.Do(context.Background(), struct{}{}, patience, s.update)
+	if ok && joins {
+		f, _, ok = s.calls.Do(context.Background(), struct{}{}, patience, s.update)
 	}
-	return found.devices, append(slices.Clip(found.unreadable), found.problems...)
-}
-
-// Has reports whether a runtime currently resolves the qualified name.
-func (h *ForeignSpecs) Has(name string) bool {
-	devices, _ := h.Devices()
-	_, found := sort.Find(len(devices), func(i int) int { return cmp.Compare(name, devices[i].Name) })
-	return found
-}
-
-// Kinds maps each kind of the specs to the path of a file that has it, other
-// installations of this program included. Of two devices with one name a runtime
-// takes neither, or that of the later directory, so these kinds must not be
-// written. The result is read-only. An error means that they are not known yet.
-func (h *ForeignSpecs) Kinds() (map[string]string, error) {
-	found, err := h.current()
-	if found.kinds != nil {
-		err = nil
-	}
-	return found.kinds, err
-}
-
-// current returns what the specs are now, or what they were before and that they can't be
-// read now.
-func (h *ForeignSpecs) current() (foundSpecs, error) {
-	found, _, ok := h.calls.Do(context.Background(), struct{}{}, patience, h.read)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if ok {
-		return *found, nil
+		s.stale = false
+		return f
 	}
-	err := fmt.Errorf("CDI specs: no answer from the file system of %s", strings.Join(h.dirs, " or "))
-	if found = h.last.Load(); found == nil {
-		return foundSpecs{}, err
+	hangs := fmt.Errorf("CDI specs of other programs can't be read: %q does not answer", s.at)
+	switch {
+	case s.last == nil:
+		return &Foreign{Unread: hangs, Problems: []error{hangs}}
+	case joins && s.running: // longer than patience
+		hanging := *s.last
+		hanging.Problems = append(slices.Clip(hanging.Problems), hangs)
+		return &hanging
 	}
-	return *found, err
+	return s.last
 }
 
-// read reads the files that changed. One call runs at a time.
-func (h *ForeignSpecs) read() *foundSpecs {
-	last := cmp.Or(h.last.Load(), &foundSpecs{})
-	found := &foundSpecs{}
-	for priority, dir := range h.dirs {
-		entries, err := os.ReadDir(dir)
+// late calls Late, unless nothing is new: files that are always slow must not cause
+// endless reads.
+func (s *ForeignSpecs) late() {
+	s.mu.Lock()
+	stale := s.stale
+	s.stale = false
+	s.mu.Unlock()
+	if stale && s.Late != nil {
+		s.Late()
+	}
+}
+
+// Check returns why a runtime does not resolve the qualified name.
+func (f *Foreign) Check(name string) error {
+	_, found := sort.Find(len(f.Devices), func(i int) int { return cmp.Compare(name, f.Devices[i].Name) })
+	if !found && f.Unread == nil {
+		return errors.New("no spec of the host has it")
+	}
+	return f.Unread
+}
+
+// update reads the files that changed. One runs at a time, see calls.
+func (s *ForeignSpecs) update() *Foreign {
+	s.mu.Lock()
+	s.running = true
+	last := s.last
+	s.mu.Unlock()
+	if last == nil {
+		last = &Foreign{}
+	}
+	next := &Foreign{Kinds: map[string]string{}}
+	for priority, dir := range s.dirs {
+		s.reading(dir)
+		entries, err := s.readDir(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			found.unreadable = append(found.unreadable, fmt.Errorf("CDI specs: %w", err))
+			next.unreadable = append(next.unreadable, fmt.Errorf("CDI specs: %w", err))
 		}
 		for _, e := range entries {
-			if !isSpec(e.Name()) || isOf(h.owner, e.Name()) {
+			if !isSpec(e.Name()) || isOf(s.owner, e.Name()) {
 				continue
 			}
 			path := filepath.Join(dir, e.Name())
+			s.reading(path)
 			info, err := os.Stat(path)
 			if err != nil || !info.Mode().IsRegular() {
 				continue // removed meanwhile, or ignored by runtimes
@@ -161,27 +187,37 @@ func (h *ForeignSpecs) read() *foundSpecs {
 				f = &foreignFile{path: path, info: info, priority: priority}
 				f.read()
 			}
-			found.files = append(found.files, f)
+			next.files = append(next.files, f)
 		}
 	}
-	if last.kinds != nil && slices.Equal(found.files, last.files) {
-		found.devices, found.kinds, found.problems = last.devices, last.kinds, last.problems
-	} else {
-		found.resolve()
+	changed := !slices.Equal(next.files, last.files) || fmt.Sprint(next.unreadable) != fmt.Sprint(last.unreadable)
+	if changed {
+		next.resolve()
 	}
-	h.last.Store(found)
-	return found
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running = false
+	if changed || s.last == nil {
+		s.last, s.stale = next, true
+	}
+	return s.last
+}
+
+func (s *ForeignSpecs) reading(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at = path
 }
 
 // unchanged returns a file as read before; nil if changed or replaced, also by a rename.
-func (s *foundSpecs) unchanged(path string, info fs.FileInfo) *foreignFile {
-	i := slices.IndexFunc(s.files, func(f *foreignFile) bool {
+func (f *Foreign) unchanged(path string, info fs.FileInfo) *foreignFile {
+	i := slices.IndexFunc(f.files, func(f *foreignFile) bool {
 		return f.path == path && os.SameFile(f.info, info) && f.info.Size() == info.Size() && f.info.ModTime().Equal(info.ModTime())
 	})
 	if i < 0 {
 		return nil
 	}
-	return s.files[i]
+	return f.files[i]
 }
 
 // read is the only place that opens a foreign spec.
@@ -279,37 +315,37 @@ func cdiNodes(edits []*specs.DeviceNode, common bool) []device.CDINode {
 
 // resolve resolves the name of each device, like Cache.refresh of the CDI library, and
 // collects the taken kinds.
-func (s *foundSpecs) resolve() {
-	s.kinds = map[string]string{}
+func (f *Foreign) resolve() {
+	f.Problems = slices.Clone(f.unreadable)
 	type resolved struct {
 		file      *foreignFile
 		device    device.CDIDevice
 		ambiguous bool
 	}
 	found := map[string]*resolved{}
-	for _, f := range s.files {
-		if _, taken := s.kinds[f.kind]; f.kind != "" && !taken {
-			s.kinds[f.kind] = f.path
+	for _, file := range f.files {
+		if _, taken := f.Kinds[file.kind]; file.kind != "" && !taken {
+			f.Kinds[file.kind] = file.path
 		}
-		if f.err != nil {
-			s.problems = append(s.problems, f.err)
+		if file.err != nil {
+			f.Problems = append(f.Problems, file.err)
 		}
-		for _, d := range f.devices {
+		for _, d := range file.devices {
 			r := found[d.Name]
 			switch {
 			case r == nil:
-				found[d.Name] = &resolved{file: f, device: d}
-			case r.file.priority == f.priority:
+				found[d.Name] = &resolved{file: file, device: d}
+			case r.file.priority == file.priority:
 				r.ambiguous = true
-				s.problems = append(s.problems, fmt.Errorf("CDI device %q is in %q and in %q: runtimes take neither", d.Name, r.file.path, f.path))
+				f.Problems = append(f.Problems, fmt.Errorf("CDI device %q is in %q and in %q: runtimes take neither", d.Name, r.file.path, file.path))
 			default:
-				r.file, r.device = f, d
+				r.file, r.device = file, d
 			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		if r := found[name]; !r.ambiguous {
-			s.devices = append(s.devices, r.device)
+			f.Devices = append(f.Devices, r.device)
 		}
 	}
 }

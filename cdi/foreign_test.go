@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -129,7 +131,8 @@ devices:
 			t.Parallel()
 			etc, run := hostDirs(t, tc.files)
 			host := cdi.NewForeignSpecs("", etc, run)
-			got, errs := host.Devices()
+			read := host.Read()
+			got, errs := read.Devices, read.Problems
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("devices (-want +got):\n%s", diff)
 			}
@@ -153,14 +156,14 @@ devices:
 			var names []string
 			for _, d := range got {
 				names = append(names, d.Name)
-				if !host.Has(d.Name) {
+				if read.Check(d.Name) != nil {
 					t.Errorf("%s is listed, but not there", d.Name)
 				}
 			}
 			if diff := cmp.Diff(listed, names); diff != "" {
 				t.Errorf("names (-runtime +got):\n%s", diff)
 			}
-			if host.Has("nvidia.com/gpu=9") {
+			if read.Check("nvidia.com/gpu=9") == nil {
 				t.Error("finds a device that is in no spec")
 			}
 		})
@@ -182,7 +185,7 @@ func TestSpecsThatAreTooMuchWork(t *testing.T) {
 		"kind: &k a.b/c\nx: &x [*k]\ny: [" + strings.Repeat("*x,", 9) + "]": "not found in type",
 	} {
 		etc, run := hostDirs(t, map[string]string{"etc/x.yaml": text})
-		if _, errs := cdi.NewForeignSpecs("", etc, run).Devices(); len(errs) != 1 || !strings.Contains(errs[0].Error(), want) {
+		if errs := cdi.NewForeignSpecs("", etc, run).Read().Problems; len(errs) != 1 || !strings.Contains(errs[0].Error(), want) {
 			t.Errorf("%.40q: %v, want %q", text, errs, want)
 		}
 	}
@@ -200,13 +203,12 @@ func TestOnlySmallRegularFilesAreRead(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(run, "2"+name), nil, 0o600))
 		must(t, os.WriteFile(filepath.Join(run, "3"+name), []byte("null"), 0o600))
 		must(t, os.Truncate(filepath.Join(run, "2"+name), 3<<30))
-		h := cdi.NewForeignSpecs("", etc, run)
-		if !h.Has("example.com/good=0") {
+		read := cdi.NewForeignSpecs("", etc, run).Read()
+		if read.Check("example.com/good=0") != nil {
 			t.Error("a good spec is missing")
 		}
-		_, errs := h.Devices()
-		if text := fmt.Sprint(errs); !strings.Contains(text, "3221225472 bytes: want at most 262144") || len(errs) != 3 {
-			t.Errorf("errors %v, want those of three files", errs)
+		if text := fmt.Sprint(read.Problems); !strings.Contains(text, "3221225472 bytes: want at most 262144") || len(read.Problems) != 3 {
+			t.Errorf("errors %v, want those of three files", read.Problems)
 		}
 		w := &cdi.Writer{Dir: run}
 		if e := w.Edits("example.com/x=0"); e != nil {
@@ -243,13 +245,12 @@ func TestForeignSpecsFollowTheFiles(t *testing.T) {
 		{"gone", func() { must(t, os.Remove(path)) }, false},
 	} {
 		step.do()
-		if got := host.Has("nvidia.com/gpu=0"); got != step.want {
+		if got := host.Read().Check("nvidia.com/gpu=0") == nil; got != step.want {
 			t.Errorf("%s: %t, want %t", step.name, got, step.want)
 		}
 	}
 	write(specFile("nvidia.com/gpu", "/dev/nvidia", "0"))
-	first, _ := host.Devices()
-	if again, _ := host.Devices(); &first[0] != &again[0] {
+	if first := host.Read(); host.Read() != first {
 		t.Error("another list, though nothing changed")
 	}
 }
@@ -260,9 +261,9 @@ func TestForeignSpecsSayWhatCannotBeRead(t *testing.T) {
 	file := filepath.Join(etc, "file")
 	must(t, os.WriteFile(file, nil, 0o600))
 	host := cdi.NewForeignSpecs("", file, run)
-	devices, errs := host.Devices()
-	if len(devices) != 1 || len(errs) != 1 || !strings.Contains(errs[0].Error(), file) {
-		t.Errorf("devices %v, errors %v", devices, errs)
+	read := host.Read()
+	if len(read.Devices) != 1 || len(read.Problems) != 1 || !strings.Contains(read.Problems[0].Error(), file) {
+		t.Errorf("devices %v, errors %v", read.Devices, read.Problems)
 	}
 }
 
@@ -281,7 +282,7 @@ func BenchmarkForeignSpecs(b *testing.B) {
 	}
 	host := cdi.NewForeignSpecs("", dir)
 	for b.Loop() {
-		host.Devices()
+		host.Read()
 	}
 }
 
@@ -296,12 +297,88 @@ func TestClaims(t *testing.T) {
 		"run/intel.com-gpu.yaml": specFile("intel.com/gpu", "/dev/w", "0000-00-02-0", "claim-2f5a1c3e-52a4-4d5a-9b0c-3f1d2e4a5b6c-a"),
 		"run/nvidia.yaml":        specFile("nvidia.com/gpu", "/dev/nvidia", "GPU-2f5a1c3e-52a4-4d5a-9b0c-3f1d2e4a5b6c"),
 	})
-	found, errs := cdi.NewForeignSpecs("", etc, run).Devices()
+	read := cdi.NewForeignSpecs("", etc, run).Read()
 	var got []string
-	for _, d := range found {
+	for _, d := range read.Devices {
 		got = append(got, d.Name)
 	}
-	if diff := cmp.Diff([]string{"intel.com/gpu=0000-00-02-0", "nvidia.com/gpu=GPU-2f5a1c3e-52a4-4d5a-9b0c-3f1d2e4a5b6c"}, got); diff != "" || errs != nil {
-		t.Error(diff, errs)
+	if diff := cmp.Diff([]string{"intel.com/gpu=0000-00-02-0", "nvidia.com/gpu=GPU-2f5a1c3e-52a4-4d5a-9b0c-3f1d2e4a5b6c"}, got); diff != "" || read.Problems != nil {
+		t.Error(diff, read.Problems)
 	}
+}
+
+// While a directory hangs, one caller waits, what was read before stays, and a Read is asked
+// for when it answers only if that has something to tell: slow directories cause no endless
+// reads.
+func TestForeignSpecsThatHang(t *testing.T) {
+	t.Parallel()
+	etc, run := hostDirs(t, map[string]string{"etc/a.yaml": specFile("vendor.com/a", "/dev/a", "0")})
+	synctest.Test(t, func(t *testing.T) {
+		const patience = 500 * time.Millisecond
+		late, hangs := 0, make(chan struct{})
+		s := cdi.NewForeignSpecs("", etc, run)
+		s.Late = func() { late++ }
+		s.SetReadDir(func(dir string) ([]os.DirEntry, error) {
+			if dir == run {
+				<-hangs
+			}
+			return os.ReadDir(dir)
+		})
+		read := func(wantTime time.Duration, wantKinds int, wantProblem bool) *cdi.Foreign {
+			t.Helper()
+			began := time.Now()
+			f := s.Read()
+			if took := time.Since(began); took != wantTime || len(f.Kinds) != wantKinds || (len(f.Problems) > 0) != wantProblem {
+				t.Errorf("after %v: %v, problems %v; want %d kinds after %v", took, f.Kinds, f.Problems, wantKinds, wantTime)
+			}
+			return f
+		}
+		answer := func(wantLate int) {
+			t.Helper()
+			close(hangs)
+			synctest.Wait()
+			if late != wantLate {
+				t.Errorf("asked for %d reads, want %d", late, wantLate)
+			}
+			late, hangs = 0, make(chan struct{})
+		}
+		for wait := patience; wait >= 0; wait -= patience {
+			f := read(wait, 0, true)
+			if err := f.Check("vendor.com/a=0"); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q does not answer", run)) {
+				t.Errorf("Check: %v", err)
+			}
+		}
+		answer(1)
+		read(patience, 1, false)
+		answer(0)
+		read(patience, 1, false)
+		must(t, os.WriteFile(filepath.Join(etc, "b.yaml"), []byte(specFile("vendor.com/b", "/dev/b", "0")), 0o600))
+		read(0, 1, true)
+		answer(1)
+		close(hangs)
+		read(0, 2, false)
+	})
+}
+
+// A Read that joins a slow one finds what changed after that began.
+func TestForeignSpecsThatAreSlow(t *testing.T) {
+	t.Parallel()
+	etc, run := hostDirs(t, nil)
+	synctest.Test(t, func(t *testing.T) {
+		slow := make(chan struct{})
+		s := cdi.NewForeignSpecs("", etc, run)
+		s.SetReadDir(func(dir string) ([]os.DirEntry, error) {
+			if dir == run {
+				<-slow
+			}
+			return os.ReadDir(dir)
+		})
+		go s.Read()
+		synctest.Wait()
+		must(t, os.WriteFile(filepath.Join(etc, "a.yaml"), []byte(specFile("vendor.com/a", "/dev/a", "0")), 0o600))
+		time.AfterFunc(time.Millisecond, func() { close(slow) })
+		if kinds := s.Read().Kinds; len(kinds) != 1 {
+			t.Errorf("kinds %v, want that of the new file", kinds)
+		}
+	})
 }

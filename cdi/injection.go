@@ -7,6 +7,9 @@
 // A stale spec entry would inject the next device with that number into the wrong
 // container: entries of removed devices are removed first, and a file that cannot be
 // rewritten without them is deleted.
+//
+// Foreign specs, those of other programs, may be on a mount that hangs: nobody waits twice
+// for them, see ForeignSpecs.
 package cdi
 
 import (
@@ -30,9 +33,8 @@ type Host interface {
 	// Path returns why a path does not exist: the source of a mount, or the
 	// directory in /sys/class/net of an interface.
 	Path(path string) error
-	// HasCDI reports whether a spec of the host has the CDI device with the
-	// qualified name.
-	HasCDI(name string) bool
+	// CDI returns why a runtime does not resolve the qualified name of a CDI device.
+	CDI(name string) error
 }
 
 // Resource injects the devices of one resource. Safe for concurrent use.
@@ -241,8 +243,8 @@ func (r *Resource) check(offers []device.Offer) error {
 			}
 		}
 		for _, name := range o.CDIDevices {
-			if !r.Host.HasCDI(name) {
-				return fmt.Errorf("device %q: CDI device %q: no spec of the host has it", o.ID, name)
+			if err := r.Host.CDI(name); err != nil {
+				return fmt.Errorf("device %q: CDI device %q: %w", o.ID, name, err)
 			}
 		}
 	}

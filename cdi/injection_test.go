@@ -65,7 +65,7 @@ func (h fakeHost) Path(path string) error {
 	return nil
 }
 
-func (h fakeHost) HasCDI(name string) bool { return !slices.Contains(h.missing, name) }
+func (h fakeHost) CDI(name string) error { return h.Path(name) }
 
 func (h fakeHost) Node(path string, n device.OfferedNode) error {
 	if path != n.HostPath && h.Path(path) != nil {
@@ -262,7 +262,7 @@ func TestRespond(t *testing.T) {
 			name:    "CDI device of the host gone",
 			offers:  []device.Offer{{ID: "a", CDIDevices: []string{"nvidia.com/gpu=0"}}},
 			missing: []string{"nvidia.com/gpu=0"},
-			wantErr: []string{`device "a": CDI device "nvidia.com/gpu=0": no spec of the host has it`},
+			wantErr: []string{`device "a": CDI device "nvidia.com/gpu=0": no such file or directory`},
 		},
 		{
 			name: "two interfaces of one name",

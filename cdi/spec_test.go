@@ -184,16 +184,9 @@ func TestKinds(t *testing.T) {
 		"other.com/a":    filepath.Join(static, "unrelated.yaml"),
 		"vendor.com/gpu": filepath.Join(w.Dir, "vendor.json"),
 	}
-	if diff := cmp.Diff(want, kindsOf(t, host)); diff != "" {
+	if diff := cmp.Diff(want, host.Read().Kinds); diff != "" {
 		t.Errorf("kinds (-want +got):\n%s", diff)
 	}
-}
-
-func kindsOf(t *testing.T, host *cdi.ForeignSpecs) map[string]string {
-	t.Helper()
-	kinds, err := host.Kinds()
-	must(t, err)
-	return kinds
 }
 
 // Kinds are used in each reconcile, before anything is published: an unchanged file
@@ -204,18 +197,18 @@ func TestKindsReadOnlyWhatChanged(t *testing.T) {
 	path := filepath.Join(dir, "vendor.yaml")
 	must(t, os.WriteFile(path, []byte(specFile("vendor.com/a", "/dev/x", "0")), 0o600))
 	host := cdi.NewForeignSpecs("", dir)
-	if kinds := kindsOf(t, host); kinds["vendor.com/a"] != path {
+	if kinds := host.Read().Kinds; kinds["vendor.com/a"] != path {
 		t.Fatalf("kinds = %v", kinds)
 	}
 	before, err := os.Stat(path)
 	must(t, err)
 	must(t, os.WriteFile(path, []byte(specFile("vendor.com/b", "/dev/x", "0")), 0o600))
 	must(t, os.Chtimes(path, time.Time{}, before.ModTime()))
-	if kinds := kindsOf(t, host); kinds["vendor.com/a"] != path {
+	if kinds := host.Read().Kinds; kinds["vendor.com/a"] != path {
 		t.Errorf("kinds = %v: a file of the same inode, size and time was read again", kinds)
 	}
 	must(t, os.Chtimes(path, time.Time{}, before.ModTime().Add(time.Second)))
-	if kinds := kindsOf(t, host); kinds["vendor.com/b"] != path {
+	if kinds := host.Read().Kinds; kinds["vendor.com/b"] != path {
 		t.Errorf("kinds = %v: a file that changed was not read", kinds)
 	}
 }

@@ -194,8 +194,8 @@ func (s *session) printResponse(r *standin.Response) {
 
 // foreignNodes are the nodes of a CDI device of another program's spec.
 func (s *session) foreignNodes(name string) (paths []string) {
-	devices, _ := s.options.Paths.ForeignSpecs().Devices() // a spec that can't be read is a warning of the agent
-	for _, d := range devices {
+	// A spec that can't be read is a warning of the agent.
+	for _, d := range s.options.Paths.ForeignSpecs().Read().Devices {
 		for _, node := range d.Nodes {
 			if d.Name == name {
 				paths = append(paths, node.Path)

@@ -186,7 +186,7 @@ func (d *doctor) others(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	listed, err := podresources.New(d.paths.PodResources, nil).Allocatable(ctx, time.Time{})
-	kinds, _ := d.paths.ForeignSpecs().Kinds() // the agent says why they are unknown
+	kinds := d.paths.ForeignSpecs().Read().Kinds
 	for _, r := range d.cfg.Resources {
 		if len(listed[r.Name]) > 0 && err == nil && !d.serving {
 			d.add("problem", "other plugins", "remove that plugin, or rename the resource", "%s is offered by another plugin: the last one that registers has it", r.Name)
