@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/kubelettest"
+	"github.com/generic-dp/generic-dp/internal/sysfstest"
 )
 
 // A kubelet that has just started lacks pods: an unreported device may be held.
@@ -46,4 +47,31 @@ func TestKubeletThatHasJustStarted(t *testing.T) {
 	answers("an answer of a kubelet without pods", "0", "true", forward(2*time.Minute+time.Second))
 	answers("an answer when it has them", "0", "false", forward(time.Minute))
 	n.until("the end of the resource", func() bool { return len(n.kubelet.Connected(resource)) == 0 })
+}
+
+// An I2C bus that is the last of its hardware has another ID, which no container gets while
+// one holds the bus.
+func TestHeldI2CBusLosesItsSibling(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "domain = \"example.com\"\n[[resource]]\nname = \"i2c\"\nmatch.glob = \"/dev/i2c-*\"\n[[resource]]\nname = \"event\"\nmatch.glob = \"/dev/event-*\"\n")
+	card := n.host.AddPCI(sysfstest.PCI{Address: "0000:00:02.0", Vendor: "8086", Device: "9a49", Class: "030000", Driver: "i915"})
+	add := func(bus, adapter string) (dir string) {
+		dir = bus + "/i2c-dev/" + bus
+		return n.host.AddNode(card, sysfstest.Node{Name: bus, Subsystem: "i2c-dev", Dir: dir, Attrs: map[string]string{dir + "/name": adapter}})
+	}
+	add("i2c-5", "gmbusA")
+	sibling := add("i2c-6", "gmbusB")
+	n.serve()
+	const a, b = "0000:00:02.0:i2c:gmbusA", "0000:00:02.0:i2c:gmbusB"
+	n.untilListed("example.com/i2c", []string{a, b}, nil)
+	n.kubelet.Hold(kubelettest.Request{Namespace: "d", Pod: "p", Container: "c", Resource: "example.com/i2c"}, a)
+	n.host.Remove(sibling)
+	for i := range 3 { // passes of the loop
+		n.event()
+		n.until("event", func() bool {
+			events, _ := n.kubelet.Latest("example.com/event")
+			return len(events.Healthy()) == i+1
+		})
+		n.untilListed("example.com/i2c", nil, []string{a, b})
+	}
 }

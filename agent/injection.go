@@ -114,8 +114,11 @@ func (i *injector) successors(v *View) map[string]string {
 	before := map[string]string{} // by node
 	for id, nodes := range i.injected {
 		if !offered[id] {
-			for _, node := range nodes {
+			for path, node := range nodes {
 				before[node] = id
+				if now := nodeID(v, path); isNode(now, node) {
+					before[now] = id
+				}
 			}
 		}
 	}
@@ -297,7 +300,13 @@ func (r *retention) unchanged(id, path string) bool {
 		id != device.HardwareID(n.Hardware, device.PortForm) && id != device.NodeID(n, device.PortForm):
 		return false // moved to another port, and listed with the ID of that port
 	}
-	return r.injected[id][path] == nodeID(r.view, path)
+	return isNode(nodeID(r.view, path), r.injected[id][path])
+}
+
+// isNode reports whether a node at one path is the same as before, by their IDs: an I2C bus
+// whose siblings have gone no longer has the name of its adapter.
+func isNode(now, before string) bool {
+	return now == before || now != "" && strings.HasPrefix(before, now+":")
 }
 
 // nodeID returns the ID of the node at a path, for any kernel name; empty without
