@@ -12,8 +12,7 @@ TAGS    := grpcnotrace,nethttpomithttp2
 # Nearly all of a small binary is resident, on every node: without inlining it is 1.2 MB
 # smaller. A tenth of that buys back what an Allocate call and the start spend most of
 # their time in. Functions aligned to 8 bytes instead of 32 save 0.2 MB.
-INLINED := runtime internal/... golang.org/x/net/http2 golang.org/x/net/http2/hpack \
-           $(addprefix google.golang.org/,grpc grpc/internal/transport grpc/mem protobuf/proto protobuf/internal/impl protobuf/encoding/protowire)
+INLINED := runtime internal/... $(addprefix google.golang.org/,grpc grpc/internal/transport grpc/mem protobuf/proto protobuf/internal/impl protobuf/encoding/protowire)
 GCFLAGS := -gcflags=all=-l $(INLINED:%=-gcflags=%=)
 LDFLAGS := -s -w -buildid= -funcalign=8 -X main.version=$(VERSION)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
