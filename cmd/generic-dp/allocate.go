@@ -88,7 +88,7 @@ func (s *session) allocate(ctx context.Context, name string, size int, output st
 	return nil
 }
 
-// served is where serve has a link or health directory of the session.
+// served is the path of the session's link or health directory when serve runs.
 func (s *session) served(path string) string {
 	if own, ok := strings.CutPrefix(path, s.options.Paths.RunDir); ok {
 		return s.flags.paths.RunDir + own
@@ -107,8 +107,8 @@ func (s *session) followed(path string) (node string, isLink bool) {
 
 // given is what a container gets by a CDI name, or by the response itself.
 type given struct {
-	name  string     // CDI name; empty of the response
-	edits *cdi.Edits // nil of a spec that is not this program's
+	name  string     // CDI name; empty for the response
+	edits *cdi.Edits // nil for a foreign spec
 }
 
 // parts are the parts of a response.
@@ -192,7 +192,7 @@ func (s *session) printResponse(r *standin.Response) {
 	}
 }
 
-// foreignNodes are the nodes of a CDI device of another program's spec.
+// foreignNodes returns the nodes of a CDI device in a foreign spec.
 func (s *session) foreignNodes(name string) (paths []string) {
 	// A spec that can't be read is a warning of the agent.
 	for _, d := range s.options.Paths.ForeignSpecs().Read().Devices {
@@ -205,7 +205,7 @@ func (s *session) foreignNodes(name string) (paths []string) {
 	return paths
 }
 
-// printSpec prints the CDI spec that the command cdi writes, with some devices only.
+// printSpec prints the CDI spec that generic-dp cdi writes, with some of its devices.
 func (s *session) printSpec(ctx context.Context, name string, ids []string) error {
 	options := s.options
 	options.Paths, options.Log = s.flags.below(filepath.Join(s.dir, "alone")), nil
@@ -280,7 +280,7 @@ func (s *session) printPodman(r *standin.Response) error {
 	return nil
 }
 
-// shellQuote quotes an argument for a shell where it has to be.
+// shellQuote quotes an argument for a shell if necessary.
 func shellQuote(s string) string {
 	if isPlain(s, "-_./:=,@%+") {
 		return s

@@ -25,7 +25,7 @@ type checkedFile struct {
 	OK        bool   `json:"ok"`
 	Resources int    `json:"resources"`
 	Devices   int    `json:"devices"` // on this host
-	// Line and column are 0 where only this host shows it.
+	// Line and Column are 0 for a problem that only this host shows.
 	Problems []config.Problem `json:"problems"`
 	Notes    []config.Problem `json:"notes"`
 }

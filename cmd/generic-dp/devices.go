@@ -24,8 +24,8 @@ type report struct {
 type resourceReport struct {
 	Name    string         `json:"name"`
 	API     string         `json:"api"`
-	Active  bool           `json:"active"` // when holds on this node
-	Reason  string         `json:"reason"` // why there are none, or others have some
+	Active  bool           `json:"active"` // its condition `when` holds on this node
+	Reason  string         `json:"reason"` // why there are no devices, or another resource has some of them
 	Devices []deviceReport `json:"devices"`
 }
 
@@ -119,7 +119,7 @@ type inventoryReport struct {
 	Devices []catalog.Device `json:"devices"`
 }
 
-// eachNode has each node as a device, if it may have it.
+// eachNode offers every node that may be offered.
 const eachNode = `
 domain = "example.com"
 [[resource]]
@@ -128,7 +128,7 @@ each = "node"
 match.glob = "/dev/**"`
 
 func (f *flags) inventory(view *agent.View) inventoryReport {
-	each, _ := config.Parse(config.File{Data: []byte(eachNode)}) // a test lists devices by it
+	each, _ := config.Parse(config.File{Data: []byte(eachNode)}) // a constant
 	return inventoryReport{catalog.List(view.Snapshot, view.Matched, view.With(each).Matched, catalog.ReadNames(view.Snapshot, f.hwdata))}
 }
 

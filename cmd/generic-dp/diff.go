@@ -20,8 +20,8 @@ import (
 	"github.com/generic-dp/generic-dp/podresources"
 )
 
-// change is one effect of an edit. Of a new device the old resource is empty, of one
-// that is gone the new one.
+// change is one effect of an edit. A new device has no old resource, and one that is gone
+// no new one.
 type change struct {
 	Change string           `json:"change"` // added, removed, moved, renamed, slots or contents
 	Old    entry            `json:"old"`
@@ -83,7 +83,7 @@ func (e entry) name() name { return name{e.Resource, e.ID} }
 // holders are the containers that hold devices.
 type holders map[name][]metrics.Holder
 
-// offered is a device of a resource, and the path of its hardware, or its ID without any.
+// offered is a device of a resource, and the path of its hardware, or else its ID.
 type offered struct {
 	entry
 	hardware string
@@ -99,7 +99,7 @@ func offers(v *agent.View) (all []offered) {
 	return all
 }
 
-// compare lists the changes between two views of one host, those of pods first.
+// compare lists the changes between two views of one host, those that affect pods first.
 func compare(before, after *agent.View, held holders) []change {
 	list := []change{}
 	add := func(what string, old, next entry) {
@@ -111,7 +111,7 @@ func compare(before, after *agent.View, held holders) []change {
 		}
 		list = append(list, c)
 	}
-	// What has its ID in its resource in both is compared first: its nodes may differ.
+	// A device with the same resource and ID in both has not moved: its nodes may differ.
 	added, gone := map[name]offered{}, map[string][]offered{}
 	for _, o := range offers(after) {
 		added[o.name()] = o
@@ -155,8 +155,8 @@ func compare(before, after *agent.View, held holders) []change {
 	return list
 }
 
-// holders asks a running instance, or else the kubelet. For a recording neither is asked
-// that is not named: it is another host.
+// holders asks a running instance, or else the kubelet. A recording is of another host: only
+// what a flag names is asked.
 func (f *flags) holders(ctx context.Context) (holders, error) {
 	asked := func(flag string) bool { return f.unpacked == "" || f.all.Changed(flag) }
 	all := holders{}

@@ -42,7 +42,7 @@ type doctor struct {
 	*flags
 	root    string         // of the host's /etc, /proc and /run
 	cfg     *config.Config // empty if it has problems
-	serving bool           // an instance is
+	serving bool           // an instance serves
 }
 
 func newDoctor(f *flags) *cobra.Command {
@@ -53,7 +53,7 @@ func newDoctor(f *flags) *cobra.Command {
 		Long: `doctor checks the kubelet's directories and sockets, the container runtime and its
 CDI support, SELinux, inotify limits, other plugins with the resources of the
 configuration, and leftovers of earlier runs. It changes nothing. The exit
-status is 1 if there is a problem; warnings may be meant. In a pod, mount the
+status is 1 if there is a problem; warnings may be intended. In a pod, mount the
 host's root and name it with --root.`,
 		Args: noArgs,
 	}
@@ -253,7 +253,7 @@ func (d *doctor) seLinux() {
 	}
 }
 
-// inotify makes an instance, of which a user has few.
+// inotify makes an inotify instance: a user has few of them.
 func (d *doctor) inotify() {
 	const fix = "sysctl -w fs.inotify.max_user_instances=1024 fs.inotify.max_user_watches=524288"
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
@@ -271,7 +271,7 @@ func (d *doctor) inotify() {
 
 func (d *doctor) writable(flag, dir string) {
 	parent, err := dir, unix.Access(dir, unix.W_OK|unix.X_OK)
-	for errors.Is(err, fs.ErrNotExist) && parent != filepath.Dir(parent) { // it is made there
+	for errors.Is(err, fs.ErrNotExist) && parent != filepath.Dir(parent) { // serve makes it there
 		parent = filepath.Dir(parent)
 		err = unix.Access(parent, unix.W_OK|unix.X_OK)
 	}
@@ -282,7 +282,7 @@ func (d *doctor) writable(flag, dir string) {
 	d.add("ok", flag, "", "%s", dir)
 }
 
-// leftovers are links, health directories and specs that no instance keeps.
+// leftovers finds links, health directories and specs that no instance maintains.
 func (d *doctor) leftovers() {
 	if d.serving {
 		d.add("ok", "instance", "", "one is serving")

@@ -24,7 +24,7 @@ type explainReport struct {
 	Resources []explanation       `json:"resources"`
 }
 
-// explanation is that of matching, and why devices that match are for no container.
+// explanation is that of matching, and why offered devices are Unhealthy.
 type explanation struct {
 	matchers.Explanation
 	Unhealthy map[string]string `json:"unhealthy"` // reasons by ID
@@ -79,7 +79,7 @@ is a name, with or without its domain.`,
 	}, "json", "yaml")
 }
 
-// explanations explain each resource, as far as a device is concerned if there is one.
+// explanations explains each resource, with regard to a device if one is given.
 func explanations(view *agent.View, cfg *config.Config, h *device.Hardware, n *device.Node) []explanation {
 	all := []explanation{}
 	for i, e := range view.Explain(cfg, h, n) {

@@ -231,8 +231,8 @@ func complete(cmd *cobra.Command) {
 	}
 }
 
-// completeResources completes the names of the configuration's resources, without their
-// domain. Others are devices, or are made from hardware.
+// completeResources completes the names of resources, without their domain. Names with
+// variables are left out: they depend on hardware.
 func (f *flags) completeResources(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

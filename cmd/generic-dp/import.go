@@ -73,8 +73,8 @@ func convert(cmd *cobra.Command, file string, data []byte, o importer.Options) (
 	return cfg, result, err
 }
 
-// compare lists what the converted configuration offers on this host, and what only one of
-// it and the other plugin does. Standard output is for the configuration.
+// compare lists what the converted configuration offers on this host, and how that differs
+// from what the other plugin does. Standard output is for the configuration.
 func (f *flags) compare(ctx context.Context, w io.Writer, cfg *config.Config, result *importer.Result) error {
 	view, err := f.scan(ctx, cfg)
 	if err != nil {

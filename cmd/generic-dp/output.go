@@ -50,8 +50,8 @@ type reporter interface {
 	table(w io.Writer, wide bool) error
 }
 
-// reports makes a command of one that writes a report in the format of -o. A report is
-// written with an error, too.
+// reports makes cmd write the report that get returns, in the format of -o, even if there
+// is an error, too.
 func reports(cmd *cobra.Command, get func(cmd *cobra.Command, args []string) (reporter, error), formats ...string) *cobra.Command {
 	format := outputFlag(cmd, append([]string{"table"}, formats...)...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -151,7 +151,7 @@ func yamlScalar(token json.Token) string {
 	return strings.TrimSpace(quoted.String())
 }
 
-// isPlain reports whether a text has only letters of ASCII, digits and some others.
+// isPlain reports whether a text has only ASCII letters, digits and some punctuation.
 func isPlain(s, others string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return !('a' <= r|0x20 && r|0x20 <= 'z' || '0' <= r && r <= '9' || strings.ContainsRune(others, r))

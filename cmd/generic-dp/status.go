@@ -23,8 +23,8 @@ import (
 // half a second at most.
 const statusLimit = 5 * time.Second
 
-// statusReport is the status of an instance, and as it was received: it may be of another
-// version.
+// statusReport is the status of an instance, decoded and as received: the instance may be of
+// another version.
 type statusReport struct {
 	metrics.Status
 	received json.RawMessage
@@ -162,8 +162,8 @@ func summary(r metrics.Resource) string {
 	return strings.Join(words, ", ")
 }
 
-// fold makes one line of equal ones in a row, the last of them: "... x3". Their first
-// bytes, a time, may differ.
+// fold replaces consecutive equal lines by the last of them and their number, "... x3".
+// Their first bytes, a time, may differ.
 func fold(lines []string, first int) (folded []string) {
 	for i := 0; i < len(lines); {
 		n := 1
@@ -179,7 +179,7 @@ func fold(lines []string, first int) (folded []string) {
 	return folded
 }
 
-// columns is the width of a terminal that everybody has.
+// columns is the width of the narrowest common terminal.
 const columns = 80
 
 // wrap writes words in lines of at most 80 columns, unless one word is longer.

@@ -50,7 +50,7 @@ except for reading /sys and /dev.`,
 	return cmd
 }
 
-// session is serve in this process, with a fake kubelet. It prints what that gets.
+// session is serve in this process, with a fake kubelet. It prints what the kubelet gets.
 type session struct {
 	flags   *flags
 	dir     string        // everything that is written is below it
@@ -60,7 +60,7 @@ type session struct {
 	out     io.Writer
 }
 
-// try runs a session while use does.
+// try runs a session until use returns.
 func (f *flags) try(cmd *cobra.Command, listen string, use func(context.Context, *session) error) (err error) {
 	// try reports a broken configuration: there is no last good one.
 	if _, err := f.load(f.config); err != nil {
@@ -197,7 +197,7 @@ func (s *session) printResource(ctx context.Context, name string) {
 	s.printResponse(r)
 }
 
-// changes prints the differences to the devices printed last, and returns those of now.
+// changes prints the differences to the devices printed last, and returns the current ones.
 func (s *session) changes(shown map[string]string) (now map[string]string) {
 	now = s.devices(s.agent.Names()...)
 	stamp := time.Now().Format("15:04:05.000")
