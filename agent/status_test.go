@@ -27,8 +27,12 @@ func TestStatus(t *testing.T) {
 	if err := agent.Alive(); err != nil {
 		t.Errorf("Alive: %v", err)
 	}
-	s := agent.Status(t.Context())
-	if len(s.Resources) != 2 || s.Kubelet == nil || !s.Kubelet.Present || s.HeldUnknown != "" || s.Config.Generation != 1 || s.Command != "serve" {
+	var s metrics.Status
+	n.eventually("the kubelet's answer to the page", func() bool { // for which a page waits half a second
+		s = agent.Status(t.Context())
+		return s.HeldUnknown == "" && s.Resources[0].Slots.Allocatable != nil
+	})
+	if len(s.Resources) != 2 || s.Kubelet == nil || !s.Kubelet.Present || s.Config.Generation != 1 || s.Command != "serve" {
 		t.Fatalf("status: %+v", s)
 	}
 	r := s.Resources[0]

@@ -468,15 +468,7 @@ func TestStormIsCoalesced(t *testing.T) {
 		p.Set(devices(numbered(1 + i)...))
 	}
 	p.server.EndWatches()
-	p.until("watched again", func([]slice) bool {
-		watches := 0
-		for _, r := range p.server.Requests() {
-			if strings.Contains(r.Query, "watch=1") {
-				watches++
-			}
-		}
-		return watches == 2
-	})
+	p.until("watched again", func([]slice) bool { return watches(p.server) == 2 })
 	if got := len(writes(p.server)); got != p.timing.burst {
 		t.Errorf("%d writes, want %d", got, p.timing.burst)
 	}

@@ -47,6 +47,7 @@ type Server struct {
 	log      []change
 	changed  chan struct{}
 	ended    chan struct{} // closed: watches end
+	watches  int           // that began since EndWatches
 	fault    func(*http.Request, Object) int
 	invalid  func(Object) []kubeapi.Cause
 	requests []Request
@@ -113,12 +114,27 @@ func (s *Server) Stop() {
 	}
 }
 
-// EndWatches ends all watches as a server does after a while.
+// EndWatches ends all watches as a server does after a while. It waits for one: a client
+// that has just listed is about to watch.
 func (s *Server) EndWatches() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	close(s.ended)
-	s.ended = make(chan struct{})
+	s.t.Helper()
+	for late := time.After(time.Minute); ; {
+		s.mu.Lock()
+		changed, watched := s.changed, s.watches > 0
+		if watched {
+			close(s.ended)
+			s.ended, s.watches = make(chan struct{}), 0
+		}
+		s.mu.Unlock()
+		if watched {
+			return
+		}
+		select {
+		case <-changed:
+		case <-late:
+			s.t.Fatal("no watch to end within a minute")
+		}
+	}
 }
 
 // Compact makes watches from versions before the current one fail.
@@ -261,6 +277,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case code == 0 && watch:
 		code = http.StatusOK
+		s.watches++
 	case code == 0:
 		code, answer = s.answer(r, object)
 	}
