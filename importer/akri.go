@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/generic-dp/generic-dp/pattern"
 )
 
 // akriDomain is the domain of all resources of Akri.
@@ -124,9 +126,9 @@ func akriMatch(rule string) (m match, untestable string) {
 		}
 		dir := map[string]string{"KERNEL": "/dev/**/", "ENV DEVNAME": "/dev/"}[key]
 		values := udevValues(text, op == "!=", dir)
-		list := m.udevKey(key)
+		list, lengths := m.udevKey(key)
 		switch {
-		case len(values) == 0:
+		case len(values) == 0, len(lengths) > 0 && slices.ContainsFunc(values, func(v string) bool { return !isHex(v, lengths) }):
 			untestable = f[0]
 		case list != nil:
 			*list = append(*list, values...)
@@ -175,29 +177,39 @@ func udevValues(text string, not bool, dir string) (values []string) {
 	return values
 }
 
-// udevKey is the condition for a key of udev, nil if there is none.
-func (m *match) udevKey(key string) *[]string {
+// udevKey is the condition for a key of udev, nil if there is none, and how many digits a
+// hexadecimal number has there.
+func (m *match) udevKey(key string) (list *[]string, lengths []int) {
 	switch key {
 	case "PCI vendor":
-		return &m.PCI.Vendor
+		return &m.PCI.Vendor, []int{4}
 	case "PCI device":
-		return &m.PCI.Device
+		return &m.PCI.Device, []int{4}
 	case "PCI class":
-		return &m.PCI.Class
+		return &m.PCI.Class, []int{2, 4, 6}
 	case "SUBSYSTEM":
-		return &m.Subsystem
+		return &m.Subsystem, nil
 	case "DRIVER", "DRIVERS", "ENV ID_USB_DRIVER":
-		return &m.Driver
+		return &m.Driver, nil
 	case "ATTRS idVendor", "ATTR idVendor", "ENV ID_VENDOR_ID":
-		return &m.USB.Vendor
+		return &m.USB.Vendor, []int{4}
 	case "ATTRS idProduct", "ATTR idProduct", "ENV ID_MODEL_ID":
-		return &m.USB.Product
+		return &m.USB.Product, []int{4}
 	case "ATTRS serial", "ATTR serial", "ENV ID_SERIAL_SHORT":
-		return &m.USB.Serial
+		return &m.USB.Serial, nil
 	case "ATTRS manufacturer", "ATTR manufacturer":
-		return &m.USB.Manufacturer
+		return &m.USB.Manufacturer, nil
 	case "ATTRS product", "ATTR product":
-		return &m.USB.ProductName
+		return &m.USB.ProductName, nil
 	}
-	return nil
+	return nil, nil
+}
+
+// isHex reports whether a pattern may match a hexadecimal number of one of these lengths: no
+// other one is a pattern of an ID.
+func isHex(value string, lengths []int) bool {
+	p, err := pattern.Parse(pattern.Hex, strings.TrimPrefix(value, "!"))
+	return err == nil && !slices.ContainsFunc(p.Alternatives(), func(a pattern.Alternative) bool {
+		return !slices.ContainsFunc(lengths, func(n int) bool { return a.Fits(n, "0123456789abcdef") })
+	})
 }
