@@ -1,13 +1,13 @@
 # A static binary on an empty base: nothing to update, nothing to exploit.
-# VERSION is given by the build; without it the binary says "unknown".
+# VERSION is a build argument; the default is "unknown".
 FROM docker.io/library/golang:1.26 AS build
 ARG VERSION=unknown
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-# No paths and no build IDs that differ between machines: equal sources give equal bytes.
-# `make dockerfile` compares them with those of `make image`.
+# Reproducible: the binary has no paths and no build ID. `make dockerfile` compares it with
+# that of `make image`.
 RUN GOFLAGS=-buildvcs=false make build BIN=/generic-dp VERSION="${VERSION}"
 
 FROM scratch

@@ -4,14 +4,13 @@ GO      ?= go
 BIN     := bin/generic-dp
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
-# grpcnotrace leaves golang.org/x/net/trace out of the binary, and with it
-# html/template, which would keep the linker from dropping unused methods.
-# nethttpomithttp2 leaves out net/http's own HTTP/2, 0.3 MB: gRPC has another, and the
-# status page speaks HTTP/1.1.
+# grpcnotrace drops golang.org/x/net/trace and its html/template, which keeps the linker
+# from dropping unused methods. nethttpomithttp2 drops net/http's HTTP/2, 0.3 MB: gRPC has
+# its own, and the status page speaks HTTP/1.1.
 TAGS    := grpcnotrace,nethttpomithttp2
 # Nearly all of a small binary is resident, on every node: without inlining it is 1.2 MB
-# smaller. A tenth of that buys back what an Allocate call and the start spend most of
-# their time in. Functions aligned to 8 bytes instead of 32 save 0.2 MB.
+# smaller. Inlining the hot paths of Allocate and of the start costs a tenth of that.
+# Functions aligned to 8 bytes instead of 32 save 0.2 MB.
 INLINED := runtime internal/... $(addprefix google.golang.org/,grpc grpc/internal/transport grpc/mem protobuf/proto protobuf/internal/impl protobuf/encoding/protowire)
 GCFLAGS := -gcflags=all=-l $(INLINED:%=-gcflags=%=)
 LDFLAGS := -s -w -buildid= -funcalign=8 -X main.version=$(VERSION)
@@ -31,11 +30,10 @@ build: ## the static binary, in bin/generic-dp
 run: build ## try the quickstart configuration on this host, without a kubelet
 	$(BIN) try --once --config examples/configs/quickstart.toml
 
-# Tests make many small files, and binaries of 40 MB each, which takes most of the time on a
-# disk: they are kept in memory where there is enough. A container has 64 MiB of it as a rule.
-# And each process with the race detector sleeps for a second on exit, unless told otherwise.
-# Tests of some packages wait for most of their time: twice as many as there are CPUs run at
-# once. What go test would vet is less than make lint does.
+# TMPDIR is in /dev/shm if that has 4 GB (containers usually get 64 MiB): on a disk, many
+# small files and binaries of 40 MB take most of the time. By default, a process with the
+# race detector sleeps for a second on exit (GORACE). -p is twice the CPUs, since some
+# packages mostly wait. make lint vets more than go test would.
 test: ## unit tests with the race detector; fuzz targets with their known inputs
 	@shm=$$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1); parent=$${TMPDIR:-/tmp}; \
 	if [ "$${shm:-0}" -gt 4000000 ]; then parent=/dev/shm; fi; \
@@ -45,7 +43,7 @@ test: ## unit tests with the race detector; fuzz targets with their known inputs
 adversary: build ## attacks on the built program, within the memory limit of the DaemonSet; needs root
 	GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -tags $(TAGS),adversary ./test/adversary
 
-fuzz: ## every fuzz target for some thousand new inputs: what it finds is new, whatever changed
+fuzz: ## every fuzz target with FUZZ new inputs; a failure may be older than your change
 	hack/fuzz.sh $(FUZZ)
 
 lint: ## gofmt, go vet, staticcheck, actionlint, length and size of files
@@ -64,21 +62,21 @@ lint: ## gofmt, go vet, staticcheck, actionlint, length and size of files
 bench: build ## benchmarks: scan, matching, Allocate, registration; then the whole process
 	GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -run '^$$' -tags $(TAGS) -bench . -benchmem ./...
 
-# Full and read-only directories are file systems of the test: a mount namespace, where it
-# may have one, takes them away with the test.
+# The test mounts file systems that it makes full or read-only: a mount namespace, where
+# permitted, unmounts them with the test.
 MODEL = run=; if unshare -m true 2>/dev/null; then run="unshare -m"; fi; \
 	GENERIC_DP_BIN=$(CURDIR)/$(BIN) $$run $(GO) test -count=1 -tags $(TAGS) -timeout 0 ./test/model -v
 
-model: build ## a minute of random events against a model that knows the truth; SEED repeats one
+model: build ## a minute of random events, compared with a model of the truth; SEED repeats a run
 	$(MODEL) -timeout 20m -duration 1m -seed $(or $(SEED),0)
 
-soak: build ## the same for DURATION, 4h unless it is set, with waits in which devices leave lists
+soak: build ## the same for DURATION (4h), with waits of minutes, so that devices leave lists
 	$(MODEL) -duration $(or $(DURATION),4h) -seed $(or $(SEED),0) -nodes 16 -waits
 
-e2e-deps: ## what the end-to-end tests need: Debian packages, kubelet, containerd, runc
+e2e-deps: ## install or build Debian packages, kubelet, containerd and runc for the end-to-end tests
 	test/e2e/deps.sh
 
-# More tests at once than a small machine has cores: they mostly wait.
+# More parallel tests than cores of a small machine: they mostly wait.
 e2e: build e2e-deps ## end-to-end tests on a real kubelet and container runtime
 	cd test/e2e && CGO_ENABLED=0 GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -vet=off -parallel 4 ./...
 
@@ -86,7 +84,7 @@ e2e-vm: build ## end-to-end tests on emulated hardware, with figures: USB, PCI a
 	test/e2e/vm/deps.sh
 	cd test/e2e/vm && GENERIC_DP_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -vet=off -v ./...
 
-# The image has the tag that the chart asks for.
+# The version of the image that the chart installs.
 CHART_VERSION = $(shell sed -n 's/^appVersion: //p' deploy/helm/generic-dp/Chart.yaml)
 
 e2e-cluster: build ## deploy/ and the chart on a real cluster; updates on the next minor version of the kubelet
@@ -95,7 +93,7 @@ e2e-cluster: build ## deploy/ and the chart on a real cluster; updates on the ne
 	cd test/e2e && CGO_ENABLED=0 GENERIC_DP_BIN=$(CURDIR)/$(BIN) GENERIC_DP_E2E_NEXT=1 $(GO) test -count=1 -vet=off -parallel 4 -tags cluster ./cluster
 	cd test/e2e && CGO_ENABLED=0 GENERIC_DP_BIN=$(CURDIR)/$(BIN) GENERIC_DP_E2E_NEXT=1 $(GO) test -count=1 -vet=off -run TestRollout/v1.37 ./node
 
-# OUT is where what is published goes.
+# OUT is the output directory of the release artifacts.
 OUT     ?= $(CURDIR)/dist
 RELEASE  = $(GO) build -C hack/release -o ../../dist/release . && dist/release -source .
 
@@ -105,16 +103,16 @@ image: ## an OCI image for amd64, arm64 and arm/v7, in dist, with its bill of ma
 packages: ## .deb and .rpm packages, in dist
 	$(RELEASE) -version $(VERSION) -out $(OUT) packages
 
-release: ## everything that a release consists of, with checksums, in dist; VERSION is that of the chart
+release: ## all artifacts of a release, with checksums, in dist; VERSION must be the chart's
 	$(RELEASE) -version $(VERSION) -out $(OUT) all
 
 publish: ## push the image and the chart of "make release" to REGISTRY, and print their digests
 	@$(RELEASE) -version $(VERSION) -out $(OUT) publish $(REGISTRY)
 
-manifests: ## what is made from the Helm chart: plain manifest, Kustomize base, the README's values
+manifests: ## render the Helm chart: plain manifest, Kustomize base, the table of values in its README
 	$(RELEASE) -version $(VERSION) -out $(OUT) manifests
 
-release-test: ## what is published: chart, manifest, image; with GENERIC_DP_INSTALL=1 the .deb is installed and removed
+release-test: ## tests of chart, manifests, image and packages; GENERIC_DP_INSTALL=1 installs and removes the .deb
 	cd hack/release && $(GO) test -count=1 ./...
 
 pictures: ## the pictures in docs, from an emulated machine and a browser; needs root
@@ -124,5 +122,5 @@ pictures: ## the pictures in docs, from an emulated machine and a browser; needs
 dockerfile: ## build the Dockerfile without a registry and compare it with make image; needs root
 	VERSION=$(VERSION) hack/dockerfile.sh
 
-clean: ## remove what was built
+clean: ## remove bin and dist
 	rm -rf bin dist

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds the image of the Dockerfile and compares it with that of `make image`: the same
-# binary, byte for byte, the same entrypoint, and nothing else.
+# Builds the Dockerfile's image and compares it with that of `make image`: the same binary,
+# byte for byte, the same entrypoint, and no other file.
 #
-# It uses no registry and no daemon. The base image consists of the Go toolchain and make
-# of this machine and a static shell, under the name in the Dockerfile; modules come from
-# the module cache. Needs root; installs buildah and busybox-static with apt-get.
+# It uses no registry and no daemon. The base image, named as in the Dockerfile, has this
+# machine's Go toolchain and make, and a static shell; modules come from the module cache.
+# Needs root; installs buildah and busybox-static with apt-get.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,7 +22,7 @@ base=$(sed -n 's/^FROM \(.*golang:.*\) AS build$/\1/p' Dockerfile)
 [[ -n $base ]] || fail "the Dockerfile has no line FROM ...golang:... AS build"
 have=$(go env GOVERSION)
 [[ $have == "go${base##*:}" || $have == "go${base##*:}".* ]] ||
-	fail "the Dockerfile builds with $base and this machine with $have, whose binaries differ"
+	fail "this machine has $have, want $base as in the Dockerfile: their binaries differ"
 
 static() { command -v "$1" >/dev/null && ! ldd "$(command -v "$1")" >/dev/null 2>&1; }
 if ! command -v buildah >/dev/null || ! static busybox; then
@@ -37,8 +37,8 @@ work=$(mktemp -d)
 store() { buildah --storage-driver vfs --root "$work/storage" --runroot "$work/run" "$@"; }
 trap 'rm -rf --one-file-system "$work"' EXIT
 
-# make_base makes the base image: the toolchain at its official path, a shell, and the
-# mounted directory as the only module proxy.
+# make_base makes the base image: the toolchain at its official path, a shell, and a mounted
+# directory as the only module proxy.
 make_base() {
 	local ctr root
 	ctr=$(store from scratch)
@@ -70,8 +70,8 @@ make --no-print-directory image VERSION="$version" OUT="$work/dist" >/dev/null
 
 root=$(store mount "$(store from --pull-never "$image")")
 files=$(cd "$root" && find . -type f)
-[[ $files == ./generic-dp ]] || fail "the image contains more than the binary: $files"
+[[ $files == ./generic-dp ]] || fail "the image contains $files, want ./generic-dp alone"
 cmp "$root/generic-dp" "$work/dist/generic-dp-linux-$arch" || fail "the binary differs from that of make image"
 config=$(store inspect --type image --format '{{.OCIv1.Config.User}} {{.OCIv1.Config.Entrypoint}} {{.OCIv1.Config.Cmd}}' "$image")
-[[ $config == "0:0 [/generic-dp] [serve]" ]] || fail "the image starts with $config"
-say "the same as make image of $version, $(stat -c %s "$root/generic-dp") bytes, $(sha256sum <"$root/generic-dp" | cut -c1-16), in $((SECONDS - start)) s"
+[[ $config == "0:0 [/generic-dp] [serve]" ]] || fail "user, entrypoint and command are $config, want 0:0 [/generic-dp] [serve]"
+say "equal to make image of $version, $(stat -c %s "$root/generic-dp") bytes, $(sha256sum <"$root/generic-dp" | cut -c1-16), in $((SECONDS - start)) s"

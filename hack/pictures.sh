@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes the pictures in docs of what the program shows in an emulated machine while a stick
-# is pulled and comes back: its status in a terminal, and the status page. Needs root;
-# installs QEMU, as the tests in such machines do, and Chromium.
+# Makes the pictures in docs/pictures: `generic-dp status` in a terminal and the status page,
+# in an emulated machine while a USB stick is unplugged and plugged in again. Needs root;
+# installs QEMU and Chromium.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$PWD/bin/generic-dp out=docs/pictures
@@ -20,5 +20,5 @@ go run ./hack/terminal <"$temp/frames" >"$out/replug.svg"
 chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1200,540 \
 	--user-data-dir="$temp/browser" --screenshot="$out/page.png" "file://$temp/page.html" 2>/dev/null
 for file in "$out"/*; do
-	(($(stat -c %s "$file") < 150000)) || { echo "pictures: $file has over 150 kB" >&2; exit 1; }
+	(($(stat -c %s "$file") < 150000)) || { echo "pictures: $file has $(stat -c %s "$file") bytes, want less than 150000" >&2; exit 1; }
 done

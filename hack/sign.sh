@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Signs what was pushed to a registry, by digest, and a file of checksums:
+# Signs images and charts in a registry, by digest, and a file of checksums:
 #
 #   hack/sign.sh SHA256SUMS IMAGE@DIGEST...
 #
-# In a workflow that has an identity, cosign needs no key: who verifies asks for that
-# identity. COSIGN_FLAGS are further flags, such as the key of a test.
+# A workflow signs with its OIDC identity, without a key; verification names that identity.
+# COSIGN_FLAGS are further flags, such as a test's key.
 set -euo pipefail
 sums=$1
 shift

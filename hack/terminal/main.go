@@ -1,9 +1,9 @@
-// Command terminal draws frames of a terminal as an animated SVG: the first line of a frame
-// is its caption, and a form feed ends it. A program that fills the screen, such as watch(1),
-// cuts what is below.
+// Command terminal draws frames of a terminal as an animated SVG. The first line of a frame
+// is its caption; a form feed ends it. Lines below the screen are cut, as by watch(1).
 package main
 
 import (
+	"errors"
 	"fmt"
 	"html"
 	"io"
@@ -17,11 +17,11 @@ const (
 	charWidth     = 9 // of the font, at 14 px, rounded up
 	lineHeight    = 19
 	margin        = 14
-	seconds       = 4 // a frame
+	frameSeconds  = 4
 )
 
-// words have a meaning that a colour shows.
-var words = regexp.MustCompile(`(Unhealthy|\d+ unhealthy|device is gone|Healthy|/dev/ttyUSB\d|usb:[\w:]+)`)
+// coloured are the words in colour.
+var coloured = regexp.MustCompile(`(Unhealthy|\d+ unhealthy|device is gone|Healthy|/dev/ttyUSB\d|usb:[\w:]+)`)
 
 func class(word string) string {
 	switch {
@@ -35,12 +35,15 @@ func class(word string) string {
 
 func main() {
 	text, err := io.ReadAll(os.Stdin)
-	if err != nil || len(text) == 0 {
-		fmt.Fprintln(os.Stderr, "error: no frames on standard input:", err)
+	if err == nil && len(text) == 0 {
+		err = errors.New("no frames on standard input")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
 	frames := strings.Split(string(text), "\f")
-	whole := len(frames) * seconds
+	total := len(frames) * frameSeconds
 	width, height := columns*charWidth+2*margin, (rows+2)*lineHeight+2*margin
 	fmt.Printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="%s">
 <style>
@@ -51,18 +54,18 @@ g { opacity: 0; animation: show %ds step-end infinite } g:last-of-type { opacity
 @media (prefers-reduced-motion) { g { animation: none } }
 </style>
 <rect width="%d" height="%d" rx="8" fill="#0d1117"/>
-`, width, height, width, height, "generic-dp status while a USB stick is pulled and comes back", whole, 100/float64(len(frames)), width, height)
+`, width, height, width, height, "generic-dp status while a USB stick is pulled and comes back", total, 100/float64(len(frames)), width, height)
 	for i, frame := range frames {
 		caption, screen, _ := strings.Cut(frame, "\n")
 		lines := strings.Split(strings.TrimRight(screen, "\n"), "\n")
-		fmt.Printf("<g style=\"animation-delay: %ds\">\n", i*seconds-whole)
+		fmt.Printf("<g style=\"animation-delay: %ds\">\n", i*frameSeconds-total)
 		line := func(row int, markup string) {
 			fmt.Printf("<text x=\"%d\" y=\"%d\">%s</text>\n", margin, margin+(row+1)*lineHeight-5, markup)
 		}
 		line(0, `<tspan class="caption"># `+html.EscapeString(caption)+`</tspan>`)
 		line(1, "$ watch --no-title generic-dp status")
 		for row, text := range lines[:min(rows, len(lines))] {
-			line(row+2, words.ReplaceAllStringFunc(html.EscapeString(text), func(word string) string {
+			line(row+2, coloured.ReplaceAllStringFunc(html.EscapeString(text), func(word string) string {
 				return `<tspan class="` + class(word) + `">` + word + `</tspan>`
 			}))
 		}
