@@ -191,10 +191,10 @@ func TestPairsInUse(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
 	for _, n := range []sysfstest.Net{
-		{Name: "a", Index: 5, Other: 6}, {Name: "b", Index: 6, Other: 5}, // a pair
-		{Name: "pod1", Index: 7, Other: 2}, {Name: "pod2", Index: 8, Other: 5}, {Name: "pod3", Index: 9, Other: 7},
-		{Name: "dummy", Index: 10, Other: 10}, {Name: "tunnel", Index: 11, Other: 0},
-		{Name: "vlan", Index: 12, Other: 10, Lower: "dummy"},
+		{Name: "a", Index: 5, Link: 6}, {Name: "b", Index: 6, Link: 5}, // a pair
+		{Name: "pod1", Index: 7, Link: 2}, {Name: "pod2", Index: 8, Link: 5}, {Name: "pod3", Index: 9, Link: 7},
+		{Name: "dummy", Index: 10, Link: 10}, {Name: "tunnel", Index: 11, Link: 0},
+		{Name: "vlan", Index: 12, Link: 10, Lower: "dummy"},
 	} {
 		h.AddNet("", n)
 	}

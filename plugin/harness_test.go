@@ -249,7 +249,7 @@ func (n *node) sockets() []string {
 func (n *node) checkRequests(resource string) {
 	n.t.Helper()
 	var seen []string
-	for _, endpoint := range n.Requests(resource) {
+	for _, endpoint := range n.RegisterCalls(resource) {
 		if slices.Contains(seen, endpoint) {
 			n.t.Errorf("socket %q was registered twice", endpoint)
 		}

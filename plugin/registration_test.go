@@ -150,7 +150,7 @@ func TestSocketBoundButNotListening(t *testing.T) {
 	if took := time.Since(began); took > time.Second {
 		t.Errorf("registered %s after the kubelet listened", took)
 	}
-	if got := len(n.Requests(gpu)); got != 1 {
+	if got := len(n.RegisterCalls(gpu)); got != 1 {
 		t.Errorf("registrations: got %d, want 1", got)
 	}
 	if got := n.logs.reasons("waiting for the kubelet"); len(got) > 0 {
@@ -246,7 +246,7 @@ func TestRefusal(t *testing.T) {
 		p.Hooks.Refused = func() { refused.Add(1) }
 	})
 	n.waitReason(p, func(r string) bool { return r == "register: not today" })
-	n.must(n.WaitFor(n.ctx, func() bool { return len(n.Requests(gpu)) >= 4 }))
+	n.must(n.WaitFor(n.ctx, func() bool { return len(n.RegisterCalls(gpu)) >= 4 }))
 	refuse(errors.New("nor tomorrow"))
 	n.waitReason(p, func(r string) bool { return r == "register: nor tomorrow" })
 	refuse(nil)
@@ -258,7 +258,7 @@ func TestRefusal(t *testing.T) {
 		t.Errorf("logged (-want +got):\n%s", diff)
 	}
 	n.checkRequests(gpu)
-	if got, want := int(refused.Load()), len(n.Requests(gpu))-1; got != want {
+	if got, want := int(refused.Load()), len(n.RegisterCalls(gpu))-1; got != want {
 		t.Errorf("refusals counted: got %d, want %d", got, want)
 	}
 	if got := n.sockets(); len(got) != 1 {
@@ -285,7 +285,7 @@ func TestSocketRemovedWhileRegistering(t *testing.T) {
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("took %s: the lost registration was waited for", took)
 	}
-	if got := len(n.Requests(gpu)); got != 2 {
+	if got := len(n.RegisterCalls(gpu)); got != 2 {
 		t.Errorf("registrations: got %d, want 2", got)
 	}
 }
@@ -305,7 +305,7 @@ func TestKubeletRestartsWhileRegistering(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, hangFirst).up()
 	n.plugin(gpu, newSource(healthy("a")...))
-	n.must(n.WaitFor(n.ctx, func() bool { return len(n.Requests(gpu)) == 1 }))
+	n.must(n.WaitFor(n.ctx, func() bool { return len(n.RegisterCalls(gpu)) == 1 }))
 	n.must(n.Restart())
 	n.waitAllocatable(gpu, 1)
 }
@@ -314,7 +314,7 @@ func TestStopWhileRegistering(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, hangFirst).up()
 	_, stop := n.plugin(gpu, newSource(healthy("a")...))
-	n.must(n.WaitFor(n.ctx, func() bool { return len(n.Requests(gpu)) == 1 }))
+	n.must(n.WaitFor(n.ctx, func() bool { return len(n.RegisterCalls(gpu)) == 1 }))
 	stop()
 	if got := n.sockets(); len(got) > 0 {
 		t.Errorf("sockets after the end: %q", got)

@@ -1,6 +1,6 @@
-// Package kubeapitest is a stand-in for the Kubernetes API server over real sockets, for
-// tests: objects of any kind, with resource versions, field selectors, watches, and
-// faults. Collections are flat: pods of a namespace are not among all pods.
+// Package kubeapitest is a fake Kubernetes API server over real sockets, for tests: objects
+// of any kind, with resource versions, field selectors, watches and faults. Collections are
+// flat: the pods of a namespace are not in the collection of all pods.
 package kubeapitest
 
 import (
@@ -30,10 +30,9 @@ import (
 // Object is an object as JSON.
 type Object = map[string]any
 
-// Server is the stand-in.
+// Server is the fake API server.
 type Server struct {
-	// Config of a client.
-	Config kubeapi.Config
+	Config kubeapi.Config // of a client
 
 	t       testing.TB
 	http    *httptest.Server
@@ -42,18 +41,18 @@ type Server struct {
 	mu       sync.Mutex
 	token    string
 	version  int
-	oldest   int               // version at which watches may start
+	oldest   int               // version from which watches may start
 	objects  map[string]Object // by path
 	log      []change
 	changed  chan struct{}
-	ended    chan struct{} // closed: watches end
-	watches  int           // that began since EndWatches
+	ended    chan struct{} // closing it ends the watches
+	watches  int           // begun since EndWatches
 	fault    func(*http.Request, Object) int
-	invalid  func(Object) []kubeapi.Cause
+	validate func(Object) []kubeapi.Cause
 	requests []Request
 }
 
-// Request is one request that was answered.
+// Request is an answered request.
 type Request struct {
 	Method, Path, Query string
 	At                  time.Time
@@ -67,7 +66,7 @@ type change struct {
 	object  Object
 }
 
-// New starts a server, which ends with the test.
+// New starts a server and stops it at the end of the test.
 func New(t testing.TB) *Server {
 	dir := t.TempDir()
 	s := &Server{
@@ -89,7 +88,7 @@ func (s *Server) write(file string, text []byte) {
 	}
 }
 
-// Start starts the server, after Stop at the same address.
+// Start starts the server; after Stop, at the same address.
 func (s *Server) Start() {
 	s.t.Helper()
 	listener, err := net.Listen("tcp", s.address)
@@ -114,8 +113,8 @@ func (s *Server) Stop() {
 	}
 }
 
-// EndWatches ends all watches as a server does after a while. It waits for one: a client
-// that has just listed is about to watch.
+// EndWatches ends all watches, as an API server does after minutes. It waits for a watch,
+// since a client that has just listed is about to start one.
 func (s *Server) EndWatches() {
 	s.t.Helper()
 	for late := time.After(time.Minute); ; {
@@ -152,19 +151,19 @@ func (s *Server) Rotate(token string) {
 	s.token = token
 }
 
-// Fault answers requests with the status that f returns, unless it is 0; f is called
-// concurrently. f may change the object of a request, like a server that drops fields.
+// Fault answers requests with the status that f returns, unless it is 0. f is called
+// concurrently and may change the object of a request, like a server that drops fields.
 func (s *Server) Fault(f func(r *http.Request, o Object) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = f
 }
 
-// Validate refuses objects of clients, as invalid, for which f returns causes.
+// Validate rejects objects of clients for which f returns causes, as invalid.
 func (s *Server) Validate(f func(o Object) []kubeapi.Cause) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.invalid = f
+	s.validate = f
 }
 
 // Put creates or replaces an object, as another client.
@@ -194,7 +193,7 @@ func (s *Server) Objects(collection string) map[string]Object {
 	return out
 }
 
-// Requests are the requests that were answered; a watch counts when it begins.
+// Requests are the answered requests, and the watches that began.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -271,7 +270,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "Bearer "+token {
 		code = http.StatusUnauthorized
 	} else if fault != nil {
-		code = fault(r, object) // which may take a while
+		code = fault(r, object) // may block: without the lock
 	}
 	s.mu.Lock()
 	switch {
@@ -297,15 +296,15 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// answer carries out a request. A nil answer stands for the Status of the code.
+// answer carries out a request. A nil answer is the Status of the code.
 func (s *Server) answer(r *http.Request, object Object) (code int, answer Object) {
 	p := r.URL.Path
 	stored := s.objects[p]
-	if s.invalid != nil && (r.Method == http.MethodPost || r.Method == http.MethodPut) {
-		if causes := s.invalid(object); causes != nil {
-			refused := status(http.StatusUnprocessableEntity)
-			refused["reason"], refused["details"] = "Invalid", Object{"causes": causes}
-			return http.StatusUnprocessableEntity, refused
+	if s.validate != nil && (r.Method == http.MethodPost || r.Method == http.MethodPut) {
+		if causes := s.validate(object); causes != nil {
+			invalid := status(http.StatusUnprocessableEntity)
+			invalid["reason"], invalid["details"] = "Invalid", Object{"causes": causes}
+			return http.StatusUnprocessableEntity, invalid
 		}
 	}
 	switch {
@@ -339,7 +338,8 @@ func (s *Server) list(r *http.Request) Object {
 	return Object{"kind": "List", "metadata": Object{"resourceVersion": strconv.Itoa(s.version)}, "items": items}
 }
 
-// selected applies the collection and the field selector of a request.
+// selected reports whether an object is in the collection of a request and meets its field
+// selector.
 func selected(r *http.Request, p string, o Object) bool {
 	if path.Dir(p) != r.URL.Path {
 		return false
@@ -402,7 +402,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, ended <-chan stru
 }
 
 func status(code int) Object {
-	return Object{"kind": "Status", "status": "Failure", "code": code, "reason": strings.ReplaceAll(http.StatusText(code), " ", ""), "message": "by the stand-in"}
+	return Object{"kind": "Status", "status": "Failure", "code": code, "reason": strings.ReplaceAll(http.StatusText(code), " ", ""), "message": "from the fake API server"}
 }
 
 func clone(o Object) Object {

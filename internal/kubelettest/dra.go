@@ -17,11 +17,11 @@ import (
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// registryPoll is how often the registry is read. A kubelet watches it, and acts once a
-// second.
+// registryPoll is the interval at which the registry is read. A kubelet watches it, and acts
+// once a second.
 const registryPoll = 2 * time.Millisecond
 
-// ResourceClaim is the claim of a pod's container.
+// ResourceClaim is a claim that a pod's container holds.
 type ResourceClaim struct {
 	Namespace, Name, UID string
 	Pod, Container       string
@@ -34,17 +34,17 @@ type preparedClaim struct {
 	devices []*claims.Device
 }
 
-// driver is a registered DRA driver's instance.
+// driver is one registered instance of a DRA driver.
 type driver struct {
 	name   string
 	client *client
 	health map[string]*health.DeviceHealth // the latest, by device
 }
 
-// formerVersions replaces services by those of former kubelets, with the same messages.
+// formerVersions renames services to their former versions, which have the same messages.
 var formerVersions = strings.NewReplacer("/v1.DRAResourceHealth/", "/v1alpha1.DRAResourceHealth/", ".dra.v1.DRAPlugin/", ".dra.v1beta1.DRAPlugin/")
 
-// formerDRA makes a client call the services of former kubelets.
+// formerDRA makes a client call the former services.
 var formerDRA = []grpc.DialOption{
 	grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, resp any, conn *grpc.ClientConn, call grpc.UnaryInvoker, o ...grpc.CallOption) error {
 		return call(ctx, formerVersions.Replace(method), req, resp, conn, o...)
@@ -88,10 +88,10 @@ func (p *process) registerDriver(ctx context.Context, socket string) (d *driver,
 	return &driver{name: info.GetName(), client: c}, errors.Join(err, refusal)
 }
 
-// followRegistry registers the drivers whose sockets are in the registry, and drops the
-// others.
+// followRegistry registers the drivers whose sockets are in the registry, and drops those
+// whose sockets were removed.
 func (p *process) followRegistry(ctx context.Context) {
-	seen := map[string]*driver{} // by path; nil was refused
+	seen := map[string]*driver{} // by path; nil: rejected
 	for ctx.Err() == nil {
 		entries, _ := os.ReadDir(p.opts.Registry)
 		present := map[string]bool{}
@@ -139,15 +139,14 @@ func (p *process) followHealth(d *driver) {
 	stream, err := health.NewDRAResourceHealthClient(d.client.conn).NodeWatchResources(d.client.stream, &health.NodeWatchResourcesRequest{})
 	for err == nil {
 		var resp *health.NodeWatchResourcesResponse
-		if resp, err = stream.Recv(); err != nil {
-			break
+		if resp, err = stream.Recv(); err == nil {
+			p.update(func() {
+				d.health = map[string]*health.DeviceHealth{}
+				for _, h := range resp.GetDevices() {
+					d.health[h.GetDevice().GetPoolName()+"/"+h.GetDevice().GetDeviceName()] = h
+				}
+			})
 		}
-		p.update(func() {
-			d.health = map[string]*health.DeviceHealth{}
-			for _, h := range resp.GetDevices() {
-				d.health[h.GetDevice().GetPoolName()+"/"+h.GetDevice().GetDeviceName()] = h
-			}
-		})
 	}
 }
 
@@ -164,19 +163,19 @@ func (k *Kubelet) Drivers(name string) int {
 	return n
 }
 
-// DeviceHealth is the health of a device, "pool/name", by the newest instance of a driver;
-// nil is none.
+// DeviceHealth is the health of a device, "pool/name", as the newest instance of a driver
+// reports it; nil if it does not.
 func (k *Kubelet) DeviceHealth(name, device string) *health.DeviceHealth {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if d := k.driver(name); d != nil {
+	if d := k.newestDriver(name); d != nil {
 		return d.health[device]
 	}
 	return nil
 }
 
-// driver is the newest instance of a driver.
-func (k *Kubelet) driver(name string) *driver {
+// newestDriver is the newest registered instance of a driver; nil is none.
+func (k *Kubelet) newestDriver(name string) *driver {
 	for _, d := range slices.Backward(k.drivers) {
 		if d.name == name {
 			return d
@@ -185,8 +184,8 @@ func (k *Kubelet) driver(name string) *driver {
 	return nil
 }
 
-// PrepareClaim has a driver prepare a claim, and returns its devices. A prepared claim is
-// in the checkpoint, and listed by PodResources.
+// PrepareClaim has a driver prepare a claim, and returns its devices. The checkpoint and
+// PodResources have prepared claims.
 func (k *Kubelet) PrepareClaim(ctx context.Context, name string, c ResourceClaim) ([]*claims.Device, error) {
 	d, err := k.connectedDriver(name)
 	if err != nil {
@@ -246,7 +245,7 @@ func (k *Kubelet) UnprepareClaim(ctx context.Context, uid string) error {
 func (k *Kubelet) connectedDriver(name string) (*driver, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if d := k.driver(name); d != nil {
+	if d := k.newestDriver(name); d != nil {
 		return d, nil
 	}
 	return nil, fmt.Errorf("DRA driver %s is not registered", name)

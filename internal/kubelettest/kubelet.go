@@ -39,15 +39,15 @@ const (
 
 // Options of a Kubelet.
 type Options struct {
-	// Dir is the device plugin directory. It is made if it is missing.
+	// Dir is the device plugin directory, which Start creates.
 	Dir string
 	// Keying defaults to ByResource.
 	Keying Keying
 	// PodResources is the path of the PodResources socket; empty is none.
 	PodResources string
-	// Registry is the directory of the sockets of DRA drivers; empty is a kubelet without
-	// DRA. FormerDRA: it speaks v1beta1 with them, and v1alpha1 of health.
-	Registry  string
+	// Registry is the directory of DRA drivers' sockets; empty is a kubelet without DRA.
+	Registry string
+	// FormerDRA selects the former services: DRAPlugin v1beta1, DRAResourceHealth v1alpha1.
 	FormerDRA bool
 	// OnRegister is called when a plugin or driver registers, before the kubelet connects
 	// to it. An error rejects the registration. It may be nil.
@@ -61,14 +61,14 @@ type Options struct {
 type Kubelet struct {
 	opts Options
 
-	mu        sync.Mutex
-	changed   chan struct{}
-	process   *process // nil while it is stopped
-	resources map[string]*resource
-	requests  map[string][]string // endpoints by resource
-	admitted  map[Request]*Admission
-	claims    map[string]*preparedClaim // by UID
-	drivers   []*driver                 // registered ones, newest last
+	mu            sync.Mutex
+	changed       chan struct{}
+	process       *process // nil while it is stopped
+	resources     map[string]*resource
+	registerCalls map[string][]string // endpoints by resource
+	admitted      map[Request]*Admission
+	claims        map[string]*preparedClaim // by UID
+	drivers       []*driver                 // registered ones, newest last
 
 	withholdStreams bool
 	podsErr         error // of every PodResources call
@@ -79,13 +79,11 @@ type process struct {
 	*Kubelet
 	v1beta1.UnimplementedRegistrationServer
 	podresourcesv1.UnimplementedPodResourcesListerServer
-	server *grpc.Server
-	wg     sync.WaitGroup
-	stop   context.CancelFunc
-	// clients by resource or socket, according to Keying. open has all connected ones,
-	// newest last, including those that lost their key to another.
-	clients map[string]*client
-	open    []*client
+	server  *grpc.Server
+	wg      sync.WaitGroup
+	stop    context.CancelFunc
+	clients map[string]*client // by resource or socket, according to Keying
+	open    []*client          // all connected clients, newest last; some lost their key to another
 }
 
 // New returns a stopped Kubelet.
@@ -95,10 +93,10 @@ func New(o Options) *Kubelet {
 		o.OnRegister = func(context.Context, string, string) error { return nil }
 	}
 	if o.Listen == nil {
-		o.Listen = listen
+		o.Listen = listenUnix
 	}
 	return &Kubelet{
-		opts: o, changed: make(chan struct{}), resources: map[string]*resource{}, requests: map[string][]string{},
+		opts: o, changed: make(chan struct{}), resources: map[string]*resource{}, registerCalls: map[string][]string{},
 		admitted: map[Request]*Admission{}, claims: map[string]*preparedClaim{},
 	}
 }
@@ -106,9 +104,9 @@ func New(o Options) *Kubelet {
 // Socket is the path of the registration socket.
 func (k *Kubelet) Socket() string { return filepath.Join(k.opts.Dir, "kubelet.sock") }
 
-// Start starts the kubelet, in the kubelet's order: all sockets in the directory are
-// removed, kubelet.sock is bound, and a little later it listens. Resources of an
-// earlier run have no devices until they register again.
+// Start starts the kubelet, in the kubelet's order: it removes all sockets in the directory,
+// binds kubelet.sock and serves. Resources of an earlier run have no devices until their
+// plugins register again.
 func (k *Kubelet) Start() error {
 	p := &process{Kubelet: k, server: grpc.NewServer(grpc.WaitForHandlers(true)), clients: map[string]*client{}}
 	v1beta1.RegisterRegistrationServer(p.server, p)
@@ -178,7 +176,7 @@ func (k *Kubelet) Kill() {
 }
 
 // Stop ends the kubelet gracefully: plugins are disconnected and its own sockets
-// removed. Those of plugins stay until the next start.
+// removed. Sockets of plugins stay until the next start.
 func (k *Kubelet) Stop() {
 	k.Kill()
 	_ = os.Remove(k.Socket())
@@ -207,8 +205,8 @@ func (k *Kubelet) removeSockets() error {
 	return err
 }
 
-// listen makes a socket, whose file stays when the listener closes.
-func listen(path string) (net.Listener, error) {
+// listenUnix makes a socket, whose file stays when the listener closes.
+func listenUnix(path string) (net.Listener, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err == nil {
 		l.SetUnlinkOnClose(false)
@@ -252,7 +250,7 @@ type List struct {
 // Healthy returns the IDs of the healthy devices, sorted.
 func (l List) Healthy() []string { return l.ids(true) }
 
-// Unhealthy returns the IDs of the others, sorted.
+// Unhealthy returns the IDs of the other devices, sorted.
 func (l List) Unhealthy() []string { return l.ids(false) }
 
 func (l List) ids(healthy bool) []string {
@@ -268,8 +266,7 @@ func (l List) ids(healthy bool) []string {
 
 // Count is a resource in the node's status.
 type Count struct {
-	// Known: the node's status has the resource.
-	Known                 bool
+	Known                 bool // the node's status has the resource
 	Capacity, Allocatable int
 }
 
@@ -289,8 +286,8 @@ func (k *Kubelet) Changed() <-chan struct{} {
 	return k.changed
 }
 
-// WaitFor returns when condition holds, and calls it at once and after every change. Its
-// error is that of ctx.
+// WaitFor waits until condition holds; it is evaluated at once and after every change. The
+// error is ctx's.
 func (k *Kubelet) WaitFor(ctx context.Context, condition func() bool) error {
 	for {
 		changed := k.Changed()
@@ -305,14 +302,14 @@ func (k *Kubelet) WaitFor(ctx context.Context, condition func() bool) error {
 	}
 }
 
-// WaitAllocatable returns when n devices of the resource are allocatable.
+// WaitAllocatable waits until n devices of the resource are allocatable.
 func (k *Kubelet) WaitAllocatable(ctx context.Context, name string, n int) error {
 	err := k.WaitFor(ctx, func() bool {
 		c := k.Count(name)
 		return c.Known && c.Allocatable == n
 	})
 	if err != nil {
-		return fmt.Errorf("%d allocatable of %q, have %+v: %w", n, name, k.Count(name), err)
+		return fmt.Errorf("%q: have %+v, want %d allocatable: %w", name, k.Count(name), n, err)
 	}
 	return nil
 }
@@ -325,7 +322,7 @@ func (k *Kubelet) Resources() []string {
 }
 
 // Count returns a resource's count in the node's status. A resource without a plugin keeps
-// its capacity for ever; with the kubelet, for five minutes.
+// its capacity, in the kubelet for five minutes.
 func (k *Kubelet) Count(name string) (c Count) {
 	k.read(name, func(r *resource) {
 		c = Count{Known: true, Capacity: len(r.devices), Allocatable: len(r.healthy())}
@@ -375,9 +372,9 @@ func (k *Kubelet) Registrations(name string) (n int) {
 	return n
 }
 
-// Requests returns the endpoints of all Register calls for a resource, accepted or not.
-func (k *Kubelet) Requests(name string) []string {
+// RegisterCalls returns the endpoints of all Register calls for a resource, accepted or not.
+func (k *Kubelet) RegisterCalls(name string) []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return slices.Clone(k.requests[name])
+	return slices.Clone(k.registerCalls[name])
 }

@@ -121,10 +121,16 @@ func (k *testKubelet) registerPlugin(p *fakePlugin) error {
 	return err
 }
 
+func (k *testKubelet) wantCount(when string, want Count) {
+	k.t.Helper()
+	if got := k.Count(gpu); got != want {
+		k.t.Errorf("%s: count %+v, want %+v", when, got, want)
+	}
+}
+
 func keyed(by Keying) func(*Options) { return func(o *Options) { o.Keying = by } }
 
-// A fault that plugins must handle: the end of the old instance disconnects the new
-// one.
+// A fault that plugins must handle: the end of the old instance disconnects the new one.
 func TestKeyedByResource(t *testing.T) {
 	t.Parallel()
 	k := start(t, keyed(ByResource))
@@ -133,17 +139,13 @@ func TestKeyedByResource(t *testing.T) {
 	k.must(k.WaitAllocatable(k.ctx, gpu, 2))
 	k.must(k.registerPlugin(b))
 	k.must(k.WaitFor(k.ctx, func() bool { _, n := k.Latest(gpu); return n == 2 }))
-	if got := k.Count(gpu); got != (Count{true, 2, 2}) {
-		t.Errorf("count: %+v", got)
-	}
+	k.wantCount("two instances", Count{true, 2, 2})
 	a.server.Stop()
 	<-b.streamEnds
 	k.must(k.WaitAllocatable(k.ctx, gpu, 0))
-	if got := k.Count(gpu); got != (Count{true, 2, 0}) {
-		t.Errorf("count: %+v", got)
-	}
+	k.wantCount("after the old one's end", Count{true, 2, 0})
 	if _, err := k.Allocate(k.ctx, gpu, "1"); err == nil {
-		t.Error("allocated without a plugin")
+		t.Error("Allocate without a plugin: got no error")
 	}
 	k.must(k.registerPlugin(b))
 	k.must(k.WaitAllocatable(k.ctx, gpu, 2))
@@ -158,13 +160,11 @@ func TestKeyedBySocket(t *testing.T) {
 	k.must(k.WaitFor(k.ctx, func() bool { _, n := k.Latest(gpu); return n == 2 }))
 	a.server.Stop()
 	k.must(k.WaitFor(k.ctx, func() bool { return len(k.Connected(gpu)) == 1 }))
-	if got := k.Count(gpu); got != (Count{true, 2, 2}) {
-		t.Errorf("count: %+v", got)
-	}
+	k.wantCount("after the old one's end", Count{true, 2, 2})
 	admission, err := k.Admit(k.ctx, Request{"ns", "p", "c", gpu}, 1)
 	k.must(err)
 	if got := admission.Response.Envs["PLUGIN"]; got != "b.sock" {
-		t.Errorf("allocated by %q", got)
+		t.Errorf("allocated by %q, want b.sock", got)
 	}
 }
 
@@ -176,7 +176,7 @@ func TestKeyedBySocketTwice(t *testing.T) {
 	k.must(k.registerPlugin(p))
 	k.must(k.WaitAllocatable(k.ctx, gpu, 1))
 	if err := k.registerPlugin(p); err == nil || !strings.Contains(err.Error(), "already connected") {
-		t.Errorf("second registration: %v", err)
+		t.Errorf("second registration: %v, want \"already connected\"", err)
 	}
 	p.server.Stop()
 	<-p.streamEnds
@@ -184,7 +184,7 @@ func TestKeyedBySocketTwice(t *testing.T) {
 	k.must(k.registerPlugin(again))
 	k.must(k.WaitAllocatable(k.ctx, gpu, 2))
 	if got := len(k.Connected(gpu)); got != 2 {
-		t.Errorf("connected: %d, want the phantom too", got)
+		t.Errorf("%d connected, want 2: the dropped one stays", got)
 	}
 }
 
@@ -194,26 +194,22 @@ func TestStartRemovesSocketsOnly(t *testing.T) {
 	serve(t, k.dir, "a.sock")
 	k.must(os.WriteFile(filepath.Join(k.dir, "kubelet_internal_checkpoint"), nil, 0o600))
 	k.Kill()
-	names := func() []string {
+	wantFiles := func(when string, want ...string) {
 		entries, err := os.ReadDir(k.dir)
 		k.must(err)
-		var names []string
+		var got []string
 		for _, e := range entries {
-			names = append(names, e.Name())
+			got = append(got, e.Name())
 		}
-		return names
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: files %q, want %q", when, got, want)
+		}
 	}
-	if got := names(); !slices.Equal(got, []string{"a.sock", "kubelet.sock", "kubelet_internal_checkpoint"}) {
-		t.Errorf("after a kill: %q", got)
-	}
+	wantFiles("after a kill", "a.sock", "kubelet.sock", "kubelet_internal_checkpoint")
 	k.must(k.Start())
-	if got := names(); !slices.Equal(got, []string{"kubelet.sock", "kubelet_internal_checkpoint"}) {
-		t.Errorf("after the start: %q", got)
-	}
+	wantFiles("after the start", "kubelet.sock", "kubelet_internal_checkpoint")
 	k.Stop()
-	if got := names(); !slices.Equal(got, []string{"kubelet_internal_checkpoint"}) {
-		t.Errorf("after a stop: %q", got)
-	}
+	wantFiles("after a stop", "kubelet_internal_checkpoint")
 }
 
 func TestRegisterErrors(t *testing.T) {
@@ -226,20 +222,18 @@ func TestRegisterErrors(t *testing.T) {
 	for _, err := range []*error{&p.optionsErr, &refusal} {
 		*err = errors.New("not today")
 		if err := k.registerPlugin(p); err == nil || !strings.Contains(err.Error(), "not today") {
-			t.Errorf("refused: got %v", err)
+			t.Errorf("Register: %v, want \"not today\"", err)
 		}
 		*err = nil
 	}
-	if got := k.Count(gpu); got.Known {
-		t.Errorf("count: %+v, want an unknown resource", got)
-	}
+	k.wantCount("every registration rejected", Count{})
 	k.must(k.registerPlugin(p))
 	k.must(k.WaitAllocatable(k.ctx, gpu, 1))
 	if got := k.Registrations(gpu); got != 1 {
-		t.Errorf("registrations: %d", got)
+		t.Errorf("%d registrations, want 1", got)
 	}
-	if got := k.Requests(gpu); !slices.Equal(got, []string{"a.sock", "a.sock", "a.sock"}) {
-		t.Errorf("requests: %q", got)
+	if got, want := k.RegisterCalls(gpu), []string{"a.sock", "a.sock", "a.sock"}; !slices.Equal(got, want) {
+		t.Errorf("Register calls of %q, want %q", got, want)
 	}
 }
 
@@ -253,16 +247,14 @@ func TestRestartForgetsDevices(t *testing.T) {
 	k.must(err)
 	k.must(k.Restart())
 	<-p.streamEnds
-	if got := k.Count(gpu); got != (Count{true, 0, 0}) {
-		t.Errorf("count: %+v", got)
-	}
+	k.wantCount("after a restart", Count{true, 0, 0})
 	q := serve(t, k.dir, "b.sock", "1", "2")
 	k.must(k.registerPlugin(q))
 	k.must(k.WaitAllocatable(k.ctx, gpu, 2))
 	again, err := k.Admit(k.ctx, Request{"ns", "p", "c", gpu}, 1)
 	k.must(err)
 	if again != first {
-		t.Error("the pod was admitted again")
+		t.Errorf("after a restart the pod has %+v, want its former admission %+v", again, first)
 	}
 	k.CutStream(gpu)
 	<-q.streamEnds
@@ -273,7 +265,7 @@ func TestAdmit(t *testing.T) {
 	t.Parallel()
 	k := start(t)
 	if _, err := k.Admit(k.ctx, Request{"ns", "p", "c", gpu}, 1); err == nil {
-		t.Error("admitted before the resource is known")
+		t.Error("Admit before the resource is known: got no error")
 	}
 	p := serve(t, k.dir, "a.sock", "1", "2", "3", "4")
 	p.prefer = []string{"3", "no such device"}
@@ -283,10 +275,10 @@ func TestAdmit(t *testing.T) {
 	a, err := k.Admit(k.ctx, Request{"ns", "p", "c", gpu}, 2)
 	k.must(err)
 	if !slices.Equal(a.IDs, []string{"3", "2"}) || a.Response.Envs["IDS"] != "3,2" {
-		t.Errorf("admitted with %q: %v", a.IDs, a.Response)
+		t.Errorf("admitted with %q, response %v, want 3 and 2", a.IDs, a.Response)
 	}
 	if _, err := k.Admit(k.ctx, Request{"ns", "q", "c", gpu}, 2); err == nil {
-		t.Error("admitted with one device left")
+		t.Error("Admit of two devices with one free: got no error")
 	}
 	k.Remove("ns", "p")
 	_, err = k.Admit(k.ctx, Request{"ns", "q", "c", gpu}, 2)
@@ -301,6 +293,6 @@ func TestLongList(t *testing.T) {
 	k.must(k.registerPlugin(p))
 	<-p.streamEnds
 	if got := k.Count(gpu); got.Capacity != 0 {
-		t.Errorf("count: %+v", got)
+		t.Errorf("count %+v, want no devices", got)
 	}
 }

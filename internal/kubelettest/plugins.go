@@ -19,8 +19,8 @@ const dialTimeout = 10 * time.Second
 // errDown is the error of a stopping kubelet.
 var errDown = errors.New("the kubelet is down")
 
-// Register is the kubelet's side of a registration: it connects to the plugin and gets
-// its options before it responds.
+// Register implements Registration: it connects to the plugin and reads its options before
+// it responds.
 func (p *process) Register(ctx context.Context, req *v1beta1.RegisterRequest) (*v1beta1.Empty, error) {
 	name, endpoint := req.GetResourceName(), req.GetEndpoint()
 	c, err := newClient(name, filepath.Join(p.opts.Dir, endpoint))
@@ -29,7 +29,7 @@ func (p *process) Register(ctx context.Context, req *v1beta1.RegisterRequest) (*
 	}
 	withhold := false
 	p.update(func() {
-		p.requests[name] = append(p.requests[name], endpoint)
+		p.registerCalls[name] = append(p.registerCalls[name], endpoint)
 		p.clients[p.key(c)] = c // before the connection
 		p.open = append(p.open, c)
 		withhold = p.withholdStreams
@@ -47,7 +47,7 @@ func (p *process) Register(ctx context.Context, req *v1beta1.RegisterRequest) (*
 	return &v1beta1.Empty{}, nil
 }
 
-// connect connects to a plugin and makes it the resource's.
+// connect connects to a plugin, which becomes the resource's.
 func (p *process) connect(ctx context.Context, c *client) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -78,19 +78,18 @@ func (p *process) connect(ctx context.Context, c *client) (err error) {
 }
 
 // follow receives lists until the stream ends, and then disconnects the plugin with the
-// client's key, which with ByResource may be another one.
+// client's key: with ByResource, possibly another instance.
 func (p *process) follow(c *client) {
 	stream, err := c.api.ListAndWatch(c.stream, &v1beta1.Empty{})
 	for err == nil {
 		var resp *v1beta1.ListAndWatchResponse
-		if resp, err = stream.Recv(); err != nil {
-			break
+		if resp, err = stream.Recv(); err == nil {
+			p.update(func() {
+				if p.process == p {
+					p.resources[c.resource].receive(resp.GetDevices())
+				}
+			})
 		}
-		p.update(func() {
-			if p.process == p {
-				p.resources[c.resource].receive(resp.GetDevices())
-			}
-		})
 	}
 	c.cut()
 	p.update(func() {
@@ -161,7 +160,7 @@ type resource struct {
 	received      int
 }
 
-// forget keeps only what a checkpoint has: the name.
+// forget keeps the name alone, like a checkpoint.
 func (r *resource) forget() {
 	r.plugin, r.connected, r.devices = nil, nil, nil
 }

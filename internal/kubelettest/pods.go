@@ -16,16 +16,15 @@ type Request struct {
 	Resource                  string
 }
 
-// Admission is the response to a request. The kubelet keeps it for the life of the pod,
-// over restarts, and never calls Allocate again.
+// Admission is the response to a request. The kubelet keeps it over restarts until the pod
+// ends, and does not call Allocate again.
 type Admission struct {
 	IDs      []string
 	Response *v1beta1.ContainerAllocateResponse
 }
 
-// Admit allocates n devices to a container like the kubelet: free and healthy ones, by the
-// plugin's preference. A request that was admitted before gets its old response, without a
-// call.
+// Admit allocates n free and healthy devices to a container, by the plugin's preference. A
+// request that was admitted before gets its former response, without a call.
 func (k *Kubelet) Admit(ctx context.Context, c Request, n int) (*Admission, error) {
 	k.mu.Lock()
 	if a := k.admitted[c]; a != nil {
@@ -59,15 +58,14 @@ func (k *Kubelet) Admit(ctx context.Context, c Request, n int) (*Admission, erro
 		return nil, err
 	}
 	if len(resp.GetContainerResponses()) == 0 {
-		return nil, fmt.Errorf("%q: the answer to Allocate has no container", c.Resource)
+		return nil, fmt.Errorf("%q: the response to Allocate has no container", c.Resource)
 	}
 	a := &Admission{IDs: ids, Response: resp.GetContainerResponses()[0]}
 	k.update(func() { k.admitted[c] = a })
 	return a, nil
 }
 
-// Hold assigns devices to a container without a call: the checkpoint of an earlier
-// admission.
+// Hold assigns devices to a container without a call, like a checkpoint.
 func (k *Kubelet) Hold(c Request, ids ...string) {
 	k.update(func() { k.admitted[c] = &Admission{IDs: ids, Response: &v1beta1.ContainerAllocateResponse{}} })
 }

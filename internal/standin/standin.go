@@ -1,6 +1,5 @@
-// Package standin is the kubelet of `try`: it accepts registrations, follows lists and
-// calls Allocate, over real sockets. Package kubelettest is a complete fake kubelet,
-// for tests.
+// Package standin is the fake kubelet of `try`: it accepts registrations, follows lists and
+// calls Allocate, over real sockets. The fake kubelet of tests is package kubelettest.
 package standin
 
 import (
@@ -37,11 +36,11 @@ type resource struct {
 	list   *v1beta1.ListAndWatchResponse // nil before the first list
 }
 
-// Response is what one container gets.
+// Response is the response to Allocate for one container.
 type Response = v1beta1.ContainerAllocateResponse
 
-// Start serves registration in the device plugin directory dir, which it makes, and
-// PodResources without holders on the socket at podResources.
+// Start creates the device plugin directory dir and serves registration in it, and
+// PodResources without pods on the socket at podResources.
 func Start(dir, podResources string) (*Kubelet, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, err
@@ -110,15 +109,15 @@ func (k *Kubelet) get(name string) resource {
 	return k.resources[name]
 }
 
-// Changed returns a channel that is closed with the next list.
+// Changed returns a channel that is closed at the next registration or list.
 func (k *Kubelet) Changed() <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.changed
 }
 
-// Devices returns the IDs of the healthy devices of a resource, how many it lists,
-// and whether there was a list.
+// Devices returns the IDs of a resource's healthy devices, the number of listed devices, and
+// whether a list was received.
 func (k *Kubelet) Devices(name string) (healthy []string, listed int, known bool) {
 	list := k.get(name).list
 	for _, d := range list.GetDevices() {
@@ -129,8 +128,8 @@ func (k *Kubelet) Devices(name string) (healthy []string, listed int, known bool
 	return healthy, len(list.GetDevices()), list != nil
 }
 
-// Allocate allocates some of these devices as a kubelet does, by preference, and returns
-// them and the response.
+// Allocate allocates size of these devices by the plugin's preference, as a kubelet does, and
+// returns them and the response.
 func (k *Kubelet) Allocate(ctx context.Context, name string, devices []string, size int) ([]string, *Response, error) {
 	slices.Sort(devices)
 	plugin := v1beta1.NewDevicePluginClient(k.get(name).plugin)

@@ -98,7 +98,7 @@ type SubFunction struct {
 }
 
 // AddSubFunction adds a sub-function to the function with the directory pf and returns
-// its own directory.
+// the sub-function's directory.
 func (h *Host) AddSubFunction(pf string, s SubFunction) string {
 	h.t.Helper()
 	h.mu.Lock()
@@ -191,8 +191,8 @@ func (h *Host) addUSB(dir string, bus int, interfaces string, u USB) string {
 	return dir
 }
 
-// nextDevnum counts like the kernel, which wraps around after 127 and skips numbers in
-// use. It also returns the minor number.
+// nextDevnum returns the next device number of a bus and its minor number. Like the kernel,
+// it wraps around after 127 and skips numbers in use.
 func (h *Host) nextDevnum(bus int) (devnum int, minor uint32) {
 	for range 127 {
 		h.devnum[bus] = h.devnum[bus]%127 + 1
@@ -228,13 +228,13 @@ func (h *Host) AddPlatform(p Platform) string {
 // MDev is a mediated device.
 type MDev struct {
 	UUID       string
-	Type, Name string // directory of the type, and its name if it has one
+	Type, Name string // directory of the type; empty Name: the type has none
 	IOMMUGroup string
 	Nodes      []Node
 }
 
 // AddMDev adds a mediated device to the device with the directory parent and returns
-// its own directory.
+// the mediated device's directory.
 func (h *Host) AddMDev(parent string, m MDev) string {
 	h.t.Helper()
 	h.mu.Lock()
@@ -254,16 +254,16 @@ type Net struct {
 	Type           int
 	DevPort, DevID int
 	Bridge, Bond   bool
-	// Master is the interface that it is a port of, Lower the one below it; both
-	// must exist.
+	// Master is the bridge or bond of this port, Lower the interface below; both must
+	// exist.
 	Master, Lower string
-	// Index and Other are the numbers of both ends of a pair; 0 has no such attributes.
-	Index, Other int
-	Up           bool
+	// Index and Link are ifindex and iflink; Index 0 omits both.
+	Index, Link int
+	Up          bool
 }
 
-// AddNet adds a network interface to the device with the directory dir, or a virtual
-// one if that is empty, and returns its own directory.
+// AddNet adds a network interface to the device with the directory dir (empty: a virtual
+// interface) and returns the interface's directory.
 func (h *Host) AddNet(dir string, n Net) string {
 	h.t.Helper()
 	h.mu.Lock()
@@ -274,7 +274,7 @@ func (h *Host) AddNet(dir string, n Net) string {
 		"address": "02:00:00:00:00:01",
 	})
 	if n.Index > 0 {
-		h.attrs(own, map[string]string{"ifindex": strconv.Itoa(n.Index), "iflink": strconv.Itoa(n.Other)})
+		h.attrs(own, map[string]string{"ifindex": strconv.Itoa(n.Index), "iflink": strconv.Itoa(n.Link)})
 	}
 	if n.Up {
 		h.attrs(own, map[string]string{"flags": "0x1003"})

@@ -1,6 +1,6 @@
 // Package sysfstest makes hosts for tests: from recorded machines (Load), and step by
-// step, with devices that come and go (Host). The result is a directory with "sys" and
-// "dev" below it, which package inventory scans like any other host.
+// step, with devices that come and go (Host). A host is a directory with "sys" and "dev",
+// which package inventory scans like any other host.
 package sysfstest
 
 import (
@@ -58,7 +58,7 @@ func Scan(t testing.TB, host inventory.Options) (*device.Snapshot, *inventory.Sc
 
 // HostOptions are options of a Host.
 type HostOptions struct {
-	// Dir is its directory; empty is a temporary one, see tempDir.
+	// Dir is the host's directory; empty is a temporary one, see tempDir.
 	Dir string
 	// RealNodes makes device nodes with mknod(2) instead of placeholder files. The
 	// test is skipped where mknod is denied.
@@ -70,19 +70,19 @@ type HostOptions struct {
 // Its methods are safe for concurrent use and fail the test on errors.
 type Host struct {
 	Tree
-	t    testing.TB
-	real bool
+	t         testing.TB
+	realNodes bool
 
 	mu      sync.Mutex
-	made    map[string][]string // files to remove with a directory, in order
+	linked  map[string][]string // files elsewhere to remove with a device's directory, in order
 	minors  uint32              // used of ownMajor
 	temps   int
 	devnum  map[int]int // latest by USB bus
 	uevents []string
 }
 
-// tempDir returns a temporary directory, on tmpfs if there is one: like the kernel's file
-// systems it gives no inode twice.
+// tempDir returns a temporary directory, on tmpfs if available, which like the kernel's file
+// systems does not reuse inodes.
 func tempDir(t testing.TB) string {
 	dir, err := os.MkdirTemp("/dev/shm", "sysfstest")
 	if err != nil {
@@ -105,21 +105,23 @@ func NewHost(t testing.TB, o HostOptions) *Host {
 	if o.Dir == "" {
 		o.Dir = tempDir(t)
 	}
-	h := &Host{Tree: Tree{Root: o.Dir}, t: t, real: o.RealNodes, made: make(map[string][]string), devnum: make(map[int]int)}
+	h := &Host{Tree: Tree{Root: o.Dir}, t: t, realNodes: o.RealNodes, linked: make(map[string][]string), devnum: make(map[int]int)}
 	if err := machine.Unpack(h.Root, []byte("-- sys/devices/ --\n")); err != nil {
 		t.Fatal(err)
 	}
-	if h.real {
-		if err := os.Remove(filepath.Join(h.Dev(), inventory.RecordingMarker)); err != nil {
-			t.Fatal(err)
-		}
-		probe := filepath.Join(h.Root, "probe")
-		if err := unix.Mknod(probe, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))); err != nil {
+	if h.realNodes {
+		if err := CheckMknod(h.Root); err != nil {
 			t.Skipf("mknod is denied here: %v", err)
 		}
-		h.check(os.Remove(probe))
+		h.check(os.Remove(filepath.Join(h.Dev(), inventory.RecordingMarker)))
 	}
 	return h
+}
+
+// CheckMknod returns an error if mknod(2) of a device node in dir is denied.
+func CheckMknod(dir string) error {
+	probe := filepath.Join(dir, "probe")
+	return errors.Join(unix.Mknod(probe, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))), os.RemoveAll(probe))
 }
 
 // Node is a device node below a device.
@@ -137,7 +139,7 @@ type Node struct {
 	Attrs map[string]string
 }
 
-// SerialPort is a port of a USB serial adapter: "ttyUSB0", port 0.
+// SerialPort is the node of a USB serial adapter's port: "ttyUSB0", port 0.
 func SerialPort(name string, port int) Node {
 	var minor uint32
 	fmt.Sscanf(name, "ttyUSB%d", &minor)
@@ -155,8 +157,8 @@ func Partition(disk, name string) Node {
 	return Node{Name: name, Subsystem: "block", Block: true, Dir: "block/" + disk + "/" + name}
 }
 
-// AddNode adds a node to the device with the directory dir, or a virtual one if that is
-// empty, and returns its own directory.
+// AddNode adds a node to the device with the directory dir (empty: a virtual device) and
+// returns the node's directory.
 func (h *Host) AddNode(dir string, n Node) string {
 	h.t.Helper()
 	h.mu.Lock()
@@ -209,20 +211,20 @@ func (h *Host) Remove(dir string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var dirs []string
-	for d := range h.made {
+	for d := range h.linked {
 		if d == dir || strings.HasPrefix(d, dir+"/") {
 			dirs = append(dirs, d)
 		}
 	}
 	slices.Sort(dirs)
 	for _, d := range slices.Backward(dirs) {
-		for _, f := range h.made[d] {
+		for _, f := range h.linked[d] {
 			h.check(os.Remove(filepath.Join(h.Root, f)))
 		}
-		delete(h.made, d)
+		delete(h.linked, d)
 		h.uevents = append(h.uevents, d)
-		// The kernel removes this attribute before the strings of a device, and
-		// readers rely on that.
+		// The kernel removes this attribute before a device's strings, and readers rely
+		// on that.
 		if err := os.Remove(filepath.Join(h.Sysfs(), d, "idVendor")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			h.check(err)
 		}
@@ -257,11 +259,11 @@ func (h *Host) addNode(dir string, n Node) string {
 	number := fmt.Sprintf("%d:%d", n.Major, n.Minor)
 	link := "dev/" + kind + "/" + number
 	h.link(link, own)
-	h.made[own] = append([]string{"dev/" + n.Name, "sys/" + link}, h.made[own]...)
+	h.linked[own] = append([]string{"dev/" + n.Name, "sys/" + link}, h.linked[own]...)
 
 	node := filepath.Join(h.Dev(), n.Name)
 	h.check(os.MkdirAll(filepath.Dir(node), 0o755))
-	if h.real {
+	if h.realNodes {
 		mode := uint32(unix.S_IFCHR | 0o660)
 		if n.Block {
 			mode = unix.S_IFBLK | 0o660
@@ -269,7 +271,7 @@ func (h *Host) addNode(dir string, n Node) string {
 		h.check(unix.Mknod(node, mode, int(unix.Mkdev(n.Major, n.Minor))))
 		return own
 	}
-	// The content appears at once, like the number of a node.
+	// The content appears atomically, like the number of a node.
 	h.temps++
 	temp := filepath.Join(h.Root, fmt.Sprintf("node.%d", h.temps))
 	h.check(os.WriteFile(temp, []byte(kind+" "+number+"\n"), 0o644))
@@ -290,8 +292,8 @@ func (h *Host) attrs(dir string, values map[string]string) {
 	}
 }
 
-// link makes a relative link from one path below sysfs to another. A target other than
-// a device is created.
+// link makes a relative link from one path below sysfs to another. It creates a target that
+// is not a device.
 func (h *Host) link(name, target string) {
 	h.t.Helper()
 	link := filepath.Join(h.Sysfs(), name)
@@ -304,11 +306,11 @@ func (h *Host) link(name, target string) {
 	h.check(os.Symlink(rel, link))
 }
 
-// linkFrom makes a link elsewhere that is removed with the directory dir.
+// linkFrom makes a link that is removed with the directory dir.
 func (h *Host) linkFrom(dir, name, target string) {
 	h.t.Helper()
 	h.link(name, target)
-	h.made[dir] = append(h.made[dir], "sys/"+name)
+	h.linked[dir] = append(h.linked[dir], "sys/"+name)
 }
 
 func (h *Host) bind(bus, dir, driver string) {
@@ -318,8 +320,8 @@ func (h *Host) bind(bus, dir, driver string) {
 	}
 }
 
-// find returns the directory of a device that is listed in a directory of sysfs, or
-// fails the test.
+// find returns the target of a device's link in a directory of sysfs, such as
+// bus/usb/devices, or fails the test.
 func (h *Host) find(list, name string) string {
 	h.t.Helper()
 	target, err := os.Readlink(filepath.Join(h.Sysfs(), list, name))

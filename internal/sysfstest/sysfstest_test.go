@@ -14,17 +14,14 @@ import (
 
 func scan(t *testing.T, tree sysfstest.Tree) *device.Snapshot {
 	t.Helper()
-	snap, err := inventory.New(inventory.Options{Sysfs: tree.Sysfs(), Dev: tree.Dev()}).Scan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	snap, _ := sysfstest.Scan(t, inventory.Options{Sysfs: tree.Sysfs(), Dev: tree.Dev()})
 	for _, p := range snap.Problems {
-		t.Errorf("problem: %s: %s", p.Subject, p.Reason)
+		t.Errorf("scan: %s: %s", p.Subject, p.Reason)
 	}
 	return snap
 }
 
-// Removing devices leaves neither links nor directories behind.
+// Removing all devices leaves the host as it was, twice.
 func TestRemoveRestoresTheHost(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
@@ -57,7 +54,7 @@ func TestRemoveRestoresTheHost(t *testing.T) {
 		after := scan(t, h.Tree)
 		after.Dirs, before.Dirs = nil, nil
 		if diff := cmp.Diff(before, after); diff != "" {
-			t.Error(diff)
+			t.Errorf("after the removal of all devices (-before +after):\n%s", diff)
 		}
 	}
 	if n := len(with[0].Hardware); n != len(before.Hardware)+4 {
@@ -78,7 +75,7 @@ func TestRealNodes(t *testing.T) {
 	h.AddNode("", sysfstest.Node{Name: "disk", Subsystem: "block", Block: true, Major: 7, Minor: 99})
 	snap := scan(t, h.Tree)
 	if len(snap.Nodes) != 2 || snap.Nodes[0].Type != device.BlockNode || snap.Nodes[1].Minor != 3 {
-		t.Errorf("nodes: %+v", snap.Nodes)
+		t.Errorf("nodes %+v, want a block device and minor 3", snap.Nodes)
 	}
 	fi, err := os.Lstat(filepath.Join(h.Dev(), "null2"))
 	if err != nil || fi.Mode()&os.ModeCharDevice == 0 {
