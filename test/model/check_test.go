@@ -16,22 +16,22 @@ import (
 
 type kubeletDevice = v1beta1.Device
 
-// tick is how often the program's progress is read.
+// tick is the interval at which the program's progress is read.
 const tick = 20 * time.Millisecond
 
-// settle waits until everything holds. On a busy machine time says little: what counts
-// is the time in which the program neither ran nor wanted to.
+// settle waits until every rule holds. Since the machine may be busy, it counts only the time
+// in which the program neither ran nor was runnable.
 func (w *world) settle() *violation {
 	budget := time.Second
-	if w.truth.healed {
-		budget += 11 * time.Second // nothing announces that a disk has space again
+	if w.truth.diskHealed {
+		budget += 11 * time.Second // no event announces free space on a disk
 	}
-	budget += min(5*time.Second, 10*time.Millisecond<<min(w.truth.ends, 9)) // backoff of registrations
-	if w.truth.cut {
-		budget += 5 * time.Second // how long a stream is awaited: the kubelet may end one before it is open
+	budget += min(5*time.Second, 10*time.Millisecond<<min(w.truth.streamEnds, 9)) // backoff of registrations
+	if w.truth.streamCut {
+		budget += 5 * time.Second // timeout of a stream, which the kubelet may end before it is open
 	}
 	idle := time.Duration(0)
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(timeout)
 	for {
 		changed := w.kubelet.Changed()
 		if v := w.always(); v != nil {
@@ -44,13 +44,13 @@ func (w *world) settle() *violation {
 		if w.program == nil {
 			return &violation{rule: rule, what: err.Error()}
 		}
-		began, before := time.Now(), w.program.progress() // after the calls of the checks
+		began, before := time.Now(), w.program.progress() // after the checks, which call the program
 		select {
 		case <-changed:
 		case <-w.program.ended:
 		case <-time.After(tick):
 		}
-		if w.program.progress()-before < idling {
+		if w.program.progress()-before < idleNoise {
 			idle += min(tick, time.Since(began))
 		}
 		if idle > budget || time.Now().After(deadline) {
@@ -60,55 +60,55 @@ func (w *world) settle() *violation {
 	if w.program == nil {
 		return nil
 	}
-	if err := w.leaks(); err != nil {
+	if err := w.checkLeaks(); err != nil {
 		return &violation{rule: "leak", what: err.Error()}
 	}
-	w.learn()
-	if err := w.containers(); err != nil {
+	w.recordSettled()
+	if err := w.checkContainers(); err != nil {
 		return &violation{rule: "containers", what: err.Error()}
 	}
 	return nil
 }
 
-// always holds at every moment.
+// always checks the rules that hold at every moment.
 func (w *world) always() *violation {
 	if w.program != nil {
 		select {
 		case <-w.program.ended:
 			if w.faulty["run"] == "" && w.faulty["cdi"] == "" {
-				return &violation{rule: "alive", what: fmt.Sprintf("the program has ended: %v", w.program.err)}
+				return &violation{rule: "alive", what: fmt.Sprintf("the program ended: %v", w.program.err)}
 			}
-			w.program = nil // it can't start like that
+			w.program = nil // it can't start without these directories
 		default:
 		}
 	}
-	if err := w.follow(); err != nil {
+	if err := w.checkLists(); err != nil {
 		return &violation{rule: "list", what: err.Error()}
 	}
-	if err := w.order(); err != nil {
+	if err := w.checkOrder(); err != nil {
 		return &violation{rule: "order", what: err.Error()}
 	}
 	return nil
 }
 
-// eventually holds when the program has done its work.
+// eventually checks the rules that hold once the program has handled every event.
 func (w *world) eventually() (rule string, err error) {
 	if w.program == nil {
 		return "", nil
 	}
-	for _, check := range []struct {
+	for _, c := range []struct {
 		rule    string
-		of      func() error
-		kubelet bool // needs one
+		check   func() error
+		kubelet bool // only while the kubelet runs
 	}{
-		{"view", w.view, true}, {"sockets", w.ownSockets, true}, {"injection", w.targets, false},
-		{"in use", w.inUse, true}, {"state", w.saved, true}, {"allocate", w.allocate, true},
+		{"allocatable", w.checkAllocatable, true}, {"sockets", w.checkSockets, true}, {"injection", w.checkInjection, false},
+		{"held", w.checkHeld, true}, {"state", w.checkState, true}, {"allocate", w.checkAllocate, true},
 	} {
-		if check.kubelet && !w.up {
+		if c.kubelet && !w.kubeletUp {
 			continue
 		}
-		if err := check.of(); err != nil {
-			return check.rule, err
+		if err := c.check(); err != nil {
+			return c.rule, err
 		}
 	}
 	return "", nil
@@ -117,8 +117,8 @@ func (w *world) eventually() (rule string, err error) {
 // target is a node to which a link or a CDI entry of a device leads.
 type target struct{ id, node, by string }
 
-// injected lists the links and CDI entries on disk.
-func (w *world) injected() (list []target, strange []string) {
+// injected returns the targets of links and CDI entries on disk, and unexpected files.
+func (w *world) injected() (list []target, unexpected []string) {
 	links := filepath.Join(w.dir, "run/links")
 	paths, _ := filepath.Glob(links + "/*/*")
 	hidden, _ := filepath.Glob(links + "/*/.*")
@@ -129,7 +129,7 @@ func (w *world) injected() (list []target, strange []string) {
 		}
 		node, ok := strings.CutPrefix(to, "/dev/")
 		if !ok || strings.HasPrefix(filepath.Base(path), ".") {
-			strange = append(strange, path+" -> "+to)
+			unexpected = append(unexpected, path+" -> "+to)
 			continue
 		}
 		list = append(list, target{filepath.Base(filepath.Dir(path)), node, path})
@@ -154,7 +154,7 @@ func (w *world) injected() (list []target, strange []string) {
 			}
 		}
 		if filepath.Ext(path) != ".json" || json.Unmarshal(text, &spec) != nil {
-			strange = append(strange, path)
+			unexpected = append(unexpected, path)
 			continue
 		}
 		for _, d := range spec.Devices {
@@ -167,14 +167,14 @@ func (w *world) injected() (list []target, strange []string) {
 			}
 		}
 	}
-	return list, strange
+	return list, unexpected
 }
 
-// targets checks that every link and CDI entry leads to its own device.
-func (w *world) targets() error {
-	list, strange := w.injected()
-	if len(strange) > 0 && len(w.faulty) == 0 {
-		return fmt.Errorf("left behind: %v", strange)
+// checkInjection checks that every link and CDI entry leads to its own device.
+func (w *world) checkInjection() error {
+	list, unexpected := w.injected()
+	if len(unexpected) > 0 && len(w.faulty) == 0 {
+		return fmt.Errorf("unexpected links or CDI specs: %v", unexpected)
 	}
 	for _, t := range list {
 		thing := w.hw.owner[t.node]
@@ -182,33 +182,34 @@ func (w *world) targets() error {
 		case thing == "":
 			return fmt.Errorf("%s leads to %s, which is gone", t.by, t.node)
 		case !slices.Contains(w.formerIDs(thing), t.id):
-			return fmt.Errorf("%s leads to %s, which is %s (%v) now", t.by, t.node, thing, w.ids(thing))
+			return fmt.Errorf("%s leads to %s, which belongs to %s (%v)", t.by, t.node, thing, w.ids(thing))
 		}
 	}
 	return nil
 }
 
-// order checks that what led to a node is removed before a list shows the thing that has
-// the node now. After several changes at once no list says which it shows.
-func (w *world) order() error {
-	if w.program == nil || !w.up || w.truth.plugs != 1 {
+// checkOrder checks that links and CDI entries to a node are removed before a list shows the
+// node's next owner. It applies after a single change only: a list does not say which of
+// several it shows.
+func (w *world) checkOrder() error {
+	if w.program == nil || !w.kubeletUp || w.truth.plugs != 1 {
 		return nil
 	}
 	for name := range w.truth.names {
 		slots, err := w.healthy(name)
 		if err != nil {
-			return nil // it is changing
+			return nil // the list is changing
 		}
 		for _, slot := range slots {
 			id := base(slot)
-			if w.truth.before[id] {
+			if w.truth.healthyBefore[id] {
 				continue
 			}
 			list, _ := w.injected()
 			for _, t := range list {
 				thing := w.hw.owner[t.node]
 				if thing != "" && slices.Contains(w.ids(thing), id) && !slices.Contains(w.formerIDs(thing), t.id) {
-					return fmt.Errorf("%s is listed as healthy while %s still leads to its node %s", id, t.by, t.node)
+					return fmt.Errorf("%s is listed as Healthy while %s of another device still leads to its node %s", id, t.by, t.node)
 				}
 			}
 		}
@@ -216,9 +217,9 @@ func (w *world) order() error {
 	return nil
 }
 
-// allocate asks for a slot of every healthy device: what is named exists and is that
-// device.
-func (w *world) allocate() error {
+// checkAllocate checks that Allocate of a slot of every healthy device names the nodes of
+// that device, and that Allocate of an unhealthy slot fails.
+func (w *world) checkAllocate() error {
 	for name := range w.truth.names {
 		slots, err := w.healthy(name)
 		if err != nil {
@@ -228,14 +229,14 @@ func (w *world) allocate() error {
 			if slot != base(slot) {
 				continue
 			}
-			if err := w.allocateOne(name, slot); err != nil {
+			if err := w.allocateSlot(name, slot); err != nil {
 				return fmt.Errorf("%s: %s: %w", name, slot, err)
 			}
 		}
 		if list, _ := w.kubelet.Latest(name); len(slots) > 0 {
 			for _, slot := range list.Unhealthy() {
-				if w.allocateOne(name, slot) == nil {
-					return fmt.Errorf("%s: %s is unhealthy and given away", name, slot)
+				if w.allocateSlot(name, slot) == nil {
+					return fmt.Errorf("%s: Allocate of %s, which is Unhealthy, has no error", name, slot)
 				}
 			}
 		}
@@ -243,9 +244,9 @@ func (w *world) allocate() error {
 	return nil
 }
 
-// saved checks that the state on disk has what the kubelet knows: a program that starts
-// without it would leave devices out that were listed.
-func (w *world) saved() error {
+// checkState checks that the state on disk has every device that the kubelet knows: without
+// it, a restart would leave listed devices out.
+func (w *world) checkState() error {
 	if w.faulty["state"] != "" {
 		return nil
 	}
@@ -261,8 +262,9 @@ func (w *world) saved() error {
 	return err
 }
 
-func (w *world) allocateOne(name, id string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+// allocateSlot checks that Allocate of a slot names the nodes of the slot's device.
+func (w *world) allocateSlot(name, id string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	answer, err := w.kubelet.Allocate(ctx, name, id)
 	if err != nil {
@@ -292,19 +294,19 @@ func (w *world) allocateOne(name, id string) error {
 	for _, node := range nodes {
 		owner := w.hw.owner[node]
 		if owner == "" || !slices.Contains(w.ids(owner), id) {
-			return fmt.Errorf("got %v, of which %s is %q", nodes, node, owner)
+			return fmt.Errorf("Allocate names nodes %v, of which %s belongs to %q", nodes, node, owner)
 		}
 		thing = owner
 	}
 	if len(nodes) != things[thing].nodes {
-		return fmt.Errorf("got %v of %q, want %d nodes", nodes, thing, things[thing].nodes)
+		return fmt.Errorf("Allocate names nodes %v of %q, want %d", nodes, thing, things[thing].nodes)
 	}
 	return nil
 }
 
-// containers checks that a container that starts again finds a device that has not moved.
-func (w *world) containers() error {
-	if w.truth.vague || len(w.faulty) > 0 || w.uncertain() {
+// checkContainers checks that a restarted container finds its device, unless that has moved.
+func (w *world) checkContainers() error {
+	if w.truth.stateLost || len(w.faulty) > 0 || w.configUncertain() {
 		return nil
 	}
 	for _, c := range w.claims {
@@ -314,22 +316,22 @@ func (w *world) containers() error {
 		}
 		to, err := os.Readlink(c.path)
 		if err != nil {
-			return fmt.Errorf("%s was given %s of %s, which has not moved: %w", c.Pod, c.path, c.thing, err)
+			return fmt.Errorf("%s holds %s by the link %s, and the device has not moved: %w", c.Pod, c.thing, c.path, err)
 		}
 		if !slices.Contains(p.nodes, strings.TrimPrefix(to, "/dev/")) {
-			return fmt.Errorf("%s was given %s of %s, which leads to %s", c.Pod, c.path, c.thing, to)
+			return fmt.Errorf("%s holds %s by the link %s, which leads to %s, want one of %v", c.Pod, c.thing, c.path, to, p.nodes)
 		}
 	}
 	return nil
 }
 
-// ownSockets checks that there is one socket for each registered resource.
-func (w *world) ownSockets() error {
+// checkSockets checks that each registered resource has one socket, and that no other is left.
+func (w *world) checkSockets() error {
 	connected := map[string]bool{}
 	for _, name := range w.kubelet.Resources() {
 		sockets := w.kubelet.Connected(name)
 		if len(sockets) > 1 {
-			return fmt.Errorf("%s is connected %d times", name, len(sockets))
+			return fmt.Errorf("%s is connected by %d sockets, want 1: %v", name, len(sockets), sockets)
 		}
 		for _, s := range sockets {
 			connected[s] = true
@@ -337,19 +339,19 @@ func (w *world) ownSockets() error {
 	}
 	for _, s := range w.sockets() {
 		if !connected[s] && !w.orphans[s] {
-			return fmt.Errorf("%s is left behind", s)
+			return fmt.Errorf("socket %s is left behind: no resource is connected by it", s)
 		}
 	}
 	return nil
 }
 
-// leaks checks what may not grow, whatever has happened.
-func (w *world) leaks() error {
+// checkLeaks checks the bounds of open files, memory and files of the state.
+func (w *world) checkLeaks() error {
 	if n := w.program.files(); n > 60 {
-		return fmt.Errorf("%d open files", n)
+		return fmt.Errorf("%d open files, want at most 60", n)
 	}
 	if n := w.program.resident(); n > 64 {
-		return fmt.Errorf("%d MiB resident", n)
+		return fmt.Errorf("%d MiB resident, want at most 64", n)
 	}
 	known := []string{"state.json", "last-good-config.json", "config-trial.json", ".filler"}
 	entries, err := os.ReadDir(filepath.Join(w.dir, "state"))

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// resources are the configured ones, beside "always", which needs nothing of the host.
+// resources are the configured resources, besides "always", whose device is virtual.
 var resources = []string{"serial", "dual", "card", "widget"}
 
-// configuration is a valid one.
+// configuration is a valid configuration.
 type configuration struct {
-	edit int // its number: each has another text
-	of   map[string]settings
+	edit int                 // number of the edit: no two texts are equal
+	of   map[string]settings // by resource
 }
 
 type settings struct {
@@ -24,7 +24,7 @@ type settings struct {
 	name    string
 	count   int
 	inject  string
-	port    bool // USB devices are known by their port, whatever their serial
+	port    bool // identity = "port"
 }
 
 func newConfiguration() configuration {
@@ -35,8 +35,8 @@ func newConfiguration() configuration {
 	return c
 }
 
-// full is the name of a resource with its domain.
-func (c configuration) full(resource string) string { return "example.com/" + c.of[resource].name }
+// fullName is the name of a resource with its domain.
+func (c configuration) fullName(resource string) string { return "example.com/" + c.of[resource].name }
 
 func (c configuration) text() string {
 	text := fmt.Sprintf("# %d\ndomain = \"example.com\"\n", c.edit)
@@ -72,7 +72,7 @@ func (c configuration) text() string {
 // configure writes the configuration.
 func (w *world) configure() error {
 	text := w.config.text()
-	if w.broken {
+	if w.configBroken {
 		text += "[[resource]\n"
 	}
 	temp := filepath.Join(w.dir, "config/.new")
@@ -99,50 +99,50 @@ func (w *world) edit(resource, key, value string) error {
 	w.edits++
 	w.config = configuration{w.edits, maps.Clone(w.config.of)}
 	w.config.of[resource] = s
-	w.broken, w.trial = false, trial{good: w.trial.good, unknown: w.trial.unknown, since: time.Now()}
+	w.configBroken, w.trial = false, trial{good: w.trial.good, goodUnknown: w.trial.goodUnknown, since: time.Now()}
 	return w.configure()
 }
 
-// trial is how far the program has got with a configuration: one that it does not
-// survive is not tried again while there is a good one.
+// trial is the model of the program's trial of a configuration: after a kill during the
+// trial, the last good configuration is served, if there is one.
 type trial struct {
-	good    *configuration // the last good one; nil: none
-	unknown bool           // or another one
-	since   time.Time      // when the present one began to be tried; zero: it is good
-	revert  bool           // it was killed meanwhile
-	unclear bool           // it may have been: what it serves is unknown until the next edit
+	good          *configuration // the last good one; nil: none
+	goodUnknown   bool           // another one may be the last good one
+	since         time.Time      // start of the trial; zero: the served configuration is good
+	revert        bool           // the program was killed during the trial
+	servedUnknown bool           // until the next edit: it may have been
 }
 
-// A configuration is good when it was served for ten seconds. Tests are not that exact.
+// A configuration is good after ten seconds of service, which the model knows to some seconds.
 const (
 	surelyTried = 8 * time.Second
 	surelyGood  = 15 * time.Second
 )
 
-// quiet notes what is good by now.
-func (t *trial) quiet(served configuration) {
-	if !t.since.IsZero() && time.Since(t.since) > surelyGood && !t.unclear {
-		t.good, t.unknown, t.since = &served, false, time.Time{}
+// settled records that the served configuration is good after surelyGood.
+func (t *trial) settled(served configuration) {
+	if !t.since.IsZero() && time.Since(t.since) > surelyGood && !t.servedUnknown {
+		t.good, t.goodUnknown, t.since = &served, false, time.Time{}
 	}
 }
 
-// ended notes that the program has ended: when it is told to, what it serves is good.
-func (t *trial) ended(served configuration, killed, sure bool) {
+// programEnded records the end of the program: after SIGTERM, the served configuration is
+// good. Not sure: the program may not have read or saved the last changes.
+func (t *trial) programEnded(served configuration, killed, sure bool) {
 	tried := time.Since(t.since)
 	switch {
 	case t.since.IsZero():
-	case !sure, killed && (t.unknown || tried > surelyTried):
-		t.unclear, t.unknown = true, true
+	case !sure, killed && (t.goodUnknown || tried > surelyTried):
+		t.servedUnknown, t.goodUnknown = true, true
 	case !killed:
-		t.good, t.unknown, t.since = &served, false, time.Time{}
+		t.good, t.goodUnknown, t.since = &served, false, time.Time{}
 	case t.good != nil:
 		t.revert = true
 	}
 }
 
-// begins notes that the program starts with the configuration on disk, and returns which
-// one it serves.
-func (t *trial) begins(disk configuration, broken bool) configuration {
+// programStarts records a start with the configuration on disk, and returns the served one.
+func (t *trial) programStarts(disk configuration, broken bool) configuration {
 	served := disk
 	if t.good != nil && (t.revert || broken) {
 		served = *t.good

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// disks are the directories that may be full or read-only: small file systems of their
-// own, where the test may mount.
+// disks are the directories that scripts make full or read-only: small file systems, if the
+// test may mount.
 var disks = []string{"state", "run", "cdi"}
 
 func (w *world) mount() error {
@@ -34,13 +34,13 @@ func (w *world) unmount() {
 	}
 }
 
-// spoil makes a directory full or read-only.
-func (w *world) spoil(how, name string) error {
+// injectFault makes a directory full or read-only.
+func (w *world) injectFault(how, name string) error {
 	if !w.mounted || w.faulty[name] != "" {
 		return nil
 	}
 	w.faulty[name] = how
-	w.truth.unsaved = w.truth.unsaved || name == "state"
+	w.truth.stateUnsaved = w.truth.stateUnsaved || name == "state"
 	dir := filepath.Join(w.dir, name)
 	if how == "lock" {
 		return remount(dir, unix.MS_RDONLY)
@@ -49,7 +49,8 @@ func (w *world) spoil(how, name string) error {
 	if err := os.Mkdir(filler, 0o700); err != nil {
 		return err
 	}
-	// Links take no space, only inodes; files take both, and may be written in part.
+	// Links need inodes alone: "run" gets files until no inode is left. The others are full
+	// at the first error.
 	for i := range 200 {
 		if err := os.WriteFile(filepath.Join(filler, fmt.Sprint(i)), make([]byte, 300<<10), 0o600); err != nil && name != "run" {
 			break
@@ -58,7 +59,8 @@ func (w *world) spoil(how, name string) error {
 	return nil
 }
 
-func (w *world) heal(name string) error {
+// clearFault ends the fault of a directory.
+func (w *world) clearFault(name string) error {
 	how := w.faulty[name]
 	delete(w.faulty, name)
 	dir := filepath.Join(w.dir, name)
@@ -68,7 +70,7 @@ func (w *world) heal(name string) error {
 	return os.RemoveAll(filepath.Join(dir, ".filler"))
 }
 
-// remount retries while the program is writing.
+// remount retries while the program writes (EBUSY).
 func remount(dir string, flags uintptr) error {
 	for range 1000 {
 		err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_BIND|flags, "")

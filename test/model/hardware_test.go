@@ -9,22 +9,20 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
 )
 
-// thing is a piece of hardware that is plugged, pulled and plugged elsewhere.
+// thing is a piece of hardware that scripts plug, pull and swap.
 type thing struct {
-	resource string // that is configured for it
+	resource string // configured for it
 	usb      string // vendor:product of a USB stick
 	serial   string
 	nodes    int
 }
 
-// things by name. A and B have serials of their own, C and D are alike and have none, T
-// and U have one serial, M and N have two nodes each. G and H are PCI cards, W and X nodes
-// without hardware.
+// things by name. A and B have unique serials, C and D are equal without a serial, T and U
+// share one, M and N have two nodes each. G and H are PCI cards, W and X nodes without
+// hardware.
 var things = map[string]thing{
 	"A": {resource: "serial", usb: "10c4:ea60", serial: "FT4A7K2Q", nodes: 1},
 	"B": {resource: "serial", usb: "10c4:ea60", serial: "FT9B31XW", nodes: 1},
@@ -48,37 +46,30 @@ var thingNames = slices.Sorted(maps.Keys(things))
 // xhci is the controller of all USB ports.
 const xhci = "0000:00:14.0"
 
-// plugged is where a thing is.
+// plugged is the location of a thing.
 type plugged struct {
 	place string   // port of USB, address on PCI; empty for a node without hardware
 	nodes []string // below /dev
 	dir   string   // in sysfs
 }
 
-// hardware is the truth: which thing is where, and has which nodes.
+// hardware is the truth: the locations and nodes of things.
 type hardware struct {
 	host  *sysfstest.Host
 	at    map[string]plugged
 	owner map[string]string // thing by node
-	moves map[string]int    // how often each thing was plugged or pulled
+	moves map[string]int    // count of plugs and pulls of each thing
 }
 
 func newHardware(t testing.TB, dir string) *hardware {
 	t.Helper()
-	host := sysfstest.NewHost(t, sysfstest.HostOptions{Dir: dir, RealNodes: mayMakeNodes(dir)})
+	host := sysfstest.NewHost(t, sysfstest.HostOptions{Dir: dir, RealNodes: sysfstest.CheckMknod(dir) == nil})
 	host.AddRootHub(host.AddPCI(sysfstest.PCI{Address: xhci, Vendor: "8086", Device: "a36d", Class: "0c0330"}), 1, "480")
 	return &hardware{host: host, at: map[string]plugged{}, owner: map[string]string{}, moves: map[string]int{}}
 }
 
-func mayMakeNodes(dir string) bool {
-	probe := filepath.Join(dir, "probe")
-	err := unix.Mknod(probe, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3)))
-	_ = os.Remove(probe)
-	return err == nil
-}
-
-// plug plugs a thing into one of eight places. Its nodes get the numbers from number on
-// that are free. What is in that place is pulled first, and so is the thing itself.
+// plug plugs a thing into one of eight places, after a pull of the thing and of the thing in
+// that place. Its nodes get the first free numbers from number on.
 func (h *hardware) plug(name string, place, number int) {
 	h.pull(name)
 	th := things[name]
@@ -94,9 +85,9 @@ func (h *hardware) plug(name string, place, number int) {
 			h.pull(other)
 		}
 	}
-	form := map[string]string{"serial": "ttyUSB%d", "dual": "ttyUSB%d", "card": "apex_%d", "widget": "widget%d"}[th.resource]
+	format := map[string]string{"serial": "ttyUSB%d", "dual": "ttyUSB%d", "card": "apex_%d", "widget": "widget%d"}[th.resource]
 	for ; len(p.nodes) < th.nodes; number++ {
-		node := fmt.Sprintf(form, number)
+		node := fmt.Sprintf(format, number)
 		if h.owner[node] == "" {
 			p.nodes = append(p.nodes, node)
 			h.owner[node] = name
@@ -122,9 +113,9 @@ func (h *hardware) plug(name string, place, number int) {
 	h.announce()
 }
 
-// announce stands for the uevents that follow a change. There are none from a tree of
-// files, and the program learns of a change from the names in /dev only, of which the
-// last one changes before the rest of sysfs does.
+// announce replaces the uevents of a change, which a tree of files does not send: without
+// them, the program sees only changes of names in /dev, the last of which precedes the last
+// change of sysfs.
 func (h *hardware) announce() {
 	name := filepath.Join(h.host.Dev(), ".announce")
 	_ = os.Mkdir(name, 0o700)

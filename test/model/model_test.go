@@ -1,7 +1,7 @@
-// Package model tests the built binary against a model that knows the truth: random
-// scripts of what happens to a node (devices that come, go and change places and names,
-// kubelets and streams that end, edits, pods, signals, full disks) over real sockets and
-// files. GENERIC_DP_BIN is the binary.
+// Package model compares the built binary with a model of the truth, over real sockets and
+// files, while random scripts plug, pull and swap devices, restart the kubelet, cut streams,
+// edit the configuration, admit pods, send signals and fill disks. GENERIC_DP_BIN is the
+// binary.
 package model
 
 import (
@@ -18,14 +18,14 @@ import (
 )
 
 var (
-	seed     = flag.Uint64("seed", 0, "seed of the random scripts; 0 is a new one")
-	first    = flag.Uint64("first", 0, "number of the first script of that seed")
-	scripts  = flag.Uint64("scripts", 0, "how many scripts; 0 is as many as there is time for")
-	duration = flag.Duration("duration", time.Minute, "for how long")
-	lines    = flag.Int("lines", 40, "lines of a script")
-	parallel = flag.Int("nodes", 4, "how many nodes at once")
-	waits    = flag.Bool("waits", false, "let minutes pass in scripts")
-	shrinks  = flag.Duration("shrink", 3*time.Minute, "how long to shrink a failing script")
+	seed      = flag.Uint64("seed", 0, "seed of the random scripts; 0 is random")
+	first     = flag.Uint64("first", 0, "number of the seed's first script to run")
+	scripts   = flag.Uint64("scripts", 0, "maximum number of scripts; 0 is unlimited")
+	duration  = flag.Duration("duration", time.Minute, "time after which no script starts")
+	lines     = flag.Int("lines", 40, "lines of a script")
+	parallel  = flag.Int("nodes", 4, "number of nodes, each with a script of its own")
+	waits     = flag.Bool("waits", false, "add lines that wait for a minute")
+	shrinkFor = flag.Duration("shrink", 3*time.Minute, "time limit for shrinking a failing script")
 
 	binary = os.Getenv("GENERIC_DP_BIN")
 )
@@ -33,16 +33,16 @@ var (
 func needBinary(t *testing.T) {
 	t.Helper()
 	if binary == "" {
-		t.Skip("GENERIC_DP_BIN does not name the binary: use make model, which builds it")
+		t.Skip("GENERIC_DP_BIN is not set: use make model, which builds the binary")
 	}
 }
 
-// Every script that once failed, and the stories that the random ones rarely tell.
+// Scripts that once failed, and sequences that random scripts rarely contain.
 func TestScripts(t *testing.T) {
 	needBinary(t)
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no scripts: %v", err)
+		t.Fatalf("no scripts in testdata: %v", err)
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
@@ -65,15 +65,14 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// Random scripts. A failing one is made short and printed: as a file in testdata it is a
-// regression test.
+// A failing random script is shrunk and printed: saved in testdata it is a regression test.
 func TestRandom(t *testing.T) {
 	needBinary(t)
 	if *seed == 0 {
 		*seed = rand.Uint64N(1_000_000)
 	}
 	t.Logf("seed %d", *seed)
-	fmt.Printf("seed %d\n", *seed) // also if it hangs
+	fmt.Printf("seed %d\n", *seed) // also shown if the test hangs
 	var next, done, steps atomic.Uint64
 	next.Store(*first)
 	end := time.Now().Add(*duration)
@@ -85,7 +84,7 @@ func TestRandom(t *testing.T) {
 				if *scripts > 0 && n >= *first+*scripts {
 					return
 				}
-				s := random(rand.New(rand.NewPCG(*seed, n)), *lines)
+				s := randomScript(rand.New(rand.NewPCG(*seed, n)), *lines)
 				if *scripts == 1 {
 					t.Logf("script %d:\n%s", n, s)
 				}
@@ -96,13 +95,13 @@ func TestRandom(t *testing.T) {
 					continue
 				}
 				t.Errorf("script %d of seed %d: after line %d, %q: %v", n, *seed, v.step+1, s[v.step], v)
-				s, v = shrink(s, v, time.Now().Add(*shrinks), func(s script) *violation { return run(t, s) })
-				t.Errorf("the program's log:\n%sof a short script that fails, to save as testdata/NAME.txt:\n%safter line %d: %v", v.log, s, v.step+1, v)
+				s, v = shrink(s, v, time.Now().Add(*shrinkFor), func(s script) *violation { return run(t, s) })
+				t.Errorf("the program's log:\n%sof the shrunk script, to save as testdata/NAME.txt:\n%safter line %d: %v", v.log, s, v.step+1, v)
 			}
 		})
 	}
 	nodes.Wait()
-	t.Logf("%d steps in %d scripts", steps.Load(), done.Load())
+	t.Logf("%d lines of %d scripts", steps.Load(), done.Load())
 }
 
 // run runs a script on a new node and returns the first violation.
@@ -133,78 +132,73 @@ func run(t *testing.T, s script) *violation {
 	return nil
 }
 
-// step carries out one line and waits until everything holds.
+// step carries out one line and, without a "+", waits until every rule holds.
 func (w *world) step(line string) *violation {
-	moves := w.hw.total()
+	moves := w.hw.totalMoves()
 	running, t := w.program, &w.truth
 	verb, _, _ := strings.Cut(strings.TrimPrefix(line, "+"), " ")
 	switch {
-	case verb == "break" && t.dirty:
-		return nil // what was good before it may not have been read
+	case verb == "break" && t.unsettled:
+		return nil // the program may not have read the last good configuration
 	case verb == "break" && running != nil:
-		running.rest(15) // an edit is read after 100 ms without another
-	case verb == "kill" && running != nil && t.dirty:
-		t.unsaved = true
+		running.waitIdle(15) // an edit is read 100 ms after the last one
+	case verb == "kill" && running != nil && t.unsettled:
+		t.stateUnsaved = true
 	case verb == "kill" && running != nil:
-		running.rest(3)
+		running.waitIdle(3)
 	case verb == "stop" && running != nil && w.faulty["state"] == "":
-		t.unsaved = false // it saves what it could not save before
-	case verb == "start" && running == nil && t.unsaved:
-		t.vague, t.twins = true, twinsUnknown
+		t.stateUnsaved = false // the last save
+	case verb == "start" && running == nil && t.stateUnsaved:
+		t.stateLost, t.twins = true, twins{contested: maybe}
 		t.listed = map[string]map[string]life{}
 	}
-	sure := !t.dirty && !t.unsaved && !t.pending
+	sure := !t.unsettled && !t.stateUnsaved && !t.reloadPending
 	if err := w.do(line); err != nil {
 		return &violation{rule: "script", what: err.Error()}
 	}
 	switch verb {
 	case "kill", "stop":
 		if running != nil && w.program == nil {
-			w.trial.ended(w.config, verb == "kill", sure)
+			w.trial.programEnded(w.config, verb == "kill", sure)
 		}
 	case "plug", "swap":
-		if w.hw.total() != moves {
+		if w.hw.totalMoves() != moves {
 			t.plugs++
 		}
 		if verb == "swap" {
 			t.plugs++
 		}
 	case "cut":
-		t.ends++
-		t.cut = true
+		t.streamEnds++
+		t.streamCut = true
 	case "restart":
-		t.ends++
+		t.streamEnds++
 	case "free":
-		t.healed = true
-		t.pending = false
+		t.diskHealed = true
+		t.reloadPending = false
 	case "edit", "touch", "break":
-		t.pending = t.pending || w.faulty["cdi"] != ""
+		t.reloadPending = t.reloadPending || w.faulty["cdi"] != ""
 	case "start":
 		if running == nil {
-			t.ends = 0
-			t.pending = w.faulty["cdi"] != ""
+			t.streamEnds = 0
+			t.reloadPending = w.faulty["cdi"] != ""
 		}
 	}
-	return w.wait(line)
-}
-
-var twinsUnknown = twins{contested: maybe}
-
-// observes reports whether the kubelet's view shows all that the program sees.
-func (w *world) observes() bool {
-	return w.up && w.program != nil && !w.config.of["serial"].removed && !w.config.of["serial"].port && len(w.faulty) == 0 && !w.uncertain() && len(w.truth.names) <= 4
-}
-
-func (w *world) wait(line string) *violation {
 	if strings.HasPrefix(line, "+") {
-		w.truth.dirty = true
-		w.truth.twins.unseen(w)
+		t.unsettled = true
+		t.twins.notObserved(w)
 		return nil
 	}
 	return w.settle()
 }
 
-// end ends the program in turn by SIGTERM, and by SIGQUIT, which lists its goroutines.
+// observable reports whether the kubelet's lists show every serial that the program sees.
+func (w *world) observable() bool {
+	return w.kubeletUp && w.program != nil && !w.config.of["serial"].removed && !w.config.of["serial"].port && len(w.faulty) == 0 && !w.configUncertain() && len(w.truth.names) <= 4
+}
+
+// end ends the program, after an even number of pods by SIGQUIT, which lists its goroutines,
+// and otherwise by SIGTERM.
 func (w *world) end() *violation {
 	if w.program == nil {
 		return nil
@@ -213,10 +207,10 @@ func (w *world) end() *violation {
 		return v
 	}
 	if w.pods%2 == 0 {
-		w.program.rest(3)
+		w.program.waitIdle(3)
 		served := len(w.sockets())
-		if n := w.goroutines(); n > 48+8*served {
-			return &violation{rule: "leak", what: fmt.Sprintf("%d goroutines for %d resources", n, served)}
+		if n, limit := w.goroutines(), 48+8*served; n > limit {
+			return &violation{rule: "leak", what: fmt.Sprintf("%d goroutines for %d resources, want at most %d", n, served, limit)}
 		}
 		return nil
 	}
@@ -225,25 +219,25 @@ func (w *world) end() *violation {
 	}
 	for _, s := range w.sockets() {
 		if !w.orphans[s] {
-			return &violation{rule: "leak", what: s + " is left after SIGTERM"}
+			return &violation{rule: "leak", what: "socket " + s + " is left behind after SIGTERM"}
 		}
 	}
 	return nil
 }
 
-// rest waits until the program has done nothing for some ticks: then its state is saved.
-func (p *program) rest(ticks int) {
+// waitIdle waits until the program was idle for some ticks: then its state is saved.
+func (p *program) waitIdle(ticks int) {
 	for quiet := 0; quiet < ticks; quiet++ {
 		before := p.progress()
 		time.Sleep(tick)
-		if p.progress()-before > idling {
+		if p.progress()-before > idleNoise {
 			quiet = -1
 		}
 	}
 }
 
-// total counts all changes of the hardware.
-func (h *hardware) total() (n int) {
+// totalMoves counts all plugs and pulls.
+func (h *hardware) totalMoves() (n int) {
 	for _, moves := range h.moves {
 		n += moves
 	}

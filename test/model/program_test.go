@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// patience is how long a busy machine may take for anything.
-const patience = time.Minute
+// timeout bounds every operation on a busy machine.
+const timeout = time.Minute
 
 // program is the binary under test.
 type program struct {
 	cmd    *exec.Cmd
-	logged int64 // the size of the log before it
+	logged int64 // size of the log before the start
 	ended  chan struct{}
 	err    error
 }
@@ -51,19 +51,19 @@ func (w *world) start() error {
 	return nil
 }
 
-// stop ends the program like systemd and the kubelet do.
+// stop ends the program by SIGTERM, as systemd and the kubelet do.
 func (w *world) stop() error {
 	p := w.program
 	w.program = nil
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-p.ended:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		p.kill()
-		return fmt.Errorf("SIGTERM was ignored for %s", patience)
+		return fmt.Errorf("the program did not end within %s of SIGTERM", timeout)
 	}
-	if p.err != nil && p.started(w) { // before that it can't handle signals
-		return fmt.Errorf("SIGTERM: %w", p.err)
+	if p.err != nil && p.started(w) { // until then SIGTERM is not handled
+		return fmt.Errorf("after SIGTERM: %w, want exit code 0", p.err)
 	}
 	return nil
 }
@@ -74,7 +74,7 @@ func (p *program) started(w *world) bool {
 	return err == nil && info.Size() > p.logged
 }
 
-// kill ends it without notice. Its sockets stay.
+// kill ends the program by SIGKILL. Its sockets stay.
 func (w *world) kill() {
 	for _, s := range w.sockets() {
 		w.orphans[s] = true
@@ -91,13 +91,13 @@ func (p *program) kill() {
 	<-p.ended
 }
 
-// sockets are those of plugins in the kubelet's directory.
+// sockets are the plugins' sockets in the kubelet's directory.
 func (w *world) sockets() []string {
 	list, _ := filepath.Glob(filepath.Join(w.dir, "k/gdp-*"))
 	return list
 }
 
-// progress is the time that the threads of the program ran or wanted to (schedstat in
+// progress is the time for which threads of the program ran or were runnable (schedstat in
 // Documentation/scheduler/sched-stats.rst of the kernel).
 func (p *program) progress() (sum time.Duration) {
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.cmd.Process.Pid))
@@ -110,8 +110,8 @@ func (p *program) progress() (sum time.Duration) {
 	return sum
 }
 
-// idling is how much of a tick the Go runtime alone takes.
-const idling = time.Millisecond
+// idleNoise is the progress of an idle Go runtime in a tick.
+const idleNoise = time.Millisecond
 
 // files counts the open files.
 func (p *program) files() int {
@@ -119,7 +119,7 @@ func (p *program) files() int {
 	return len(list)
 }
 
-// resident is the memory in MiB.
+// resident is the resident memory in MiB.
 func (p *program) resident() int {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	_, rest, _ := bytes.Cut(status, []byte("VmRSS:"))

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// A script is what happens to a node, one event a line. Every line is valid at every
-// time, so that any part of a script is a script: what makes no sense has no effect. A
-// line that begins with "+" does not wait for the program before the next one.
+// A script is a sequence of events, one a line. Every line is valid at every time, so that
+// any part of a script is a script: an event that is impossible has no effect. After a line
+// that begins with "+", the next one does not wait for the program.
 type script []string
 
-// shapes are the lines of a random script, and how often each comes. The letters in
-// braces stand for random words.
-var shapes = []struct {
+// lineTemplates are the lines of a random script with their relative frequencies. Words in
+// braces are replaced by random words.
+var lineTemplates = []struct {
 	weight int
 	line   string
 }{
@@ -60,10 +60,10 @@ var words = map[string][]string{
 	"{dir}":      {"state", "run", "cdi"},
 }
 
-// random returns a script of n lines.
-func random(r *rand.Rand, n int) script {
+// randomScript returns a script of n lines.
+func randomScript(r *rand.Rand, n int) script {
 	total := 0
-	for _, s := range shapes {
+	for _, s := range lineTemplates {
 		total += s.weight
 	}
 	s := script{"start program"}
@@ -71,16 +71,16 @@ func random(r *rand.Rand, n int) script {
 		s = script{"kubelet by socket", "start program"}
 	}
 	for range 4 {
-		s = append(s, "+"+fill(r, shapes[0].line))
+		s = append(s, "+"+expand(r, lineTemplates[0].line))
 	}
 	for len(s) < n {
 		if *waits && r.IntN(12) == 0 {
-			s = append(s, "wait 61s") // devices may leave lists, links of released ones go
+			s = append(s, "wait 61s") // devices may leave lists, links of released devices go
 		}
 		at := r.IntN(total)
-		for _, shape := range shapes {
-			if at -= shape.weight; at < 0 {
-				line := fill(r, shape.line)
+		for _, template := range lineTemplates {
+			if at -= template.weight; at < 0 {
+				line := expand(r, template.line)
 				if r.IntN(3) == 0 {
 					line = "+" + line
 				}
@@ -92,8 +92,8 @@ func random(r *rand.Rand, n int) script {
 	return s
 }
 
-// fill replaces the words of a line.
-func fill(r *rand.Rand, line string) string {
+// expand replaces the words in braces.
+func expand(r *rand.Rand, line string) string {
 	fields := strings.Fields(line)
 	for i, f := range fields {
 		if choice := words[f]; choice != nil {
@@ -103,9 +103,9 @@ func fill(r *rand.Rand, line string) string {
 	return strings.Join(fields, " ")
 }
 
-// shrink returns a short part of a failing script that fails in the same way: it leaves
-// out ever smaller pieces while the rest fails (ddmin). A script that fails by a race may
-// pass, hence the second try.
+// shrink returns a short part of a failing script that fails by the same rule: it removes
+// ever smaller pieces while the rest fails (ddmin). Short scripts are tried twice, since one
+// that fails by a race may pass.
 func shrink(s script, failed *violation, until time.Time, run func(script) *violation) (script, *violation) {
 	s = s[:min(len(s), failed.step+1)]
 	for size := len(s) / 2; size >= 1; {
@@ -129,9 +129,9 @@ func shrink(s script, failed *violation, until time.Time, run func(script) *viol
 	return s, failed
 }
 
-// violation is a rule that did not hold after a step.
+// violation is a rule that does not hold after a line.
 type violation struct {
-	step int // the index of its line
+	step int // index of the line
 	rule string
 	what string
 	log  []byte // of the program

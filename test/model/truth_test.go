@@ -7,26 +7,28 @@ import (
 	"time"
 )
 
-// truth is what the model knows beyond the hardware: what depends on the past.
+// truth is the part of the model that depends on the past.
 type truth struct {
-	twins    twins
-	names    map[string]string          // resource by each name that it had, with domain
-	listed   map[string]map[string]life // slots by ID, of the last list of each name
-	received map[string]int             // lists that were checked, by name
+	twins   twins
+	names   map[string]string          // resource by full name, former names included
+	listed  map[string]map[string]life // slots by ID, of the last list of each name
+	checked map[string]int             // number of checked lists, by name
 
-	unsaved bool // the program may not have saved its state
-	vague   bool // it was started without the state
-	dirty   bool // it may not have noticed the last steps
-	pending bool // it may not have been able to load the configuration
+	stateUnsaved  bool // the program may not have saved its state
+	stateLost     bool // it was started without its state
+	unsettled     bool // it may not have noticed the last lines
+	reloadPending bool // it may have failed to load the configuration
 
-	before map[string]bool // IDs that were healthy when all was quiet
-	plugs  int             // things plugged since
-	healed bool            // a disk was healed since
-	cut    bool            // a stream was ended since
-	ends   int             // streams ended since the start of the program
+	// Since every rule held:
+	healthyBefore map[string]bool // IDs that were healthy then
+	plugs         int             // things plugged
+	diskHealed    bool            // a disk got its space back
+	streamCut     bool            // a stream was ended
+
+	streamEnds int // streams ended since the start of the program
 }
 
-// life is the health of a listed slot, and since when.
+// life is the health of a listed slot since a time.
 type life struct {
 	healthy bool
 	since   time.Time
@@ -34,13 +36,13 @@ type life struct {
 
 func newTruth() truth {
 	return truth{
-		twins: twins{contested: no}, names: map[string]string{}, listed: map[string]map[string]life{}, received: map[string]int{}, before: map[string]bool{},
+		twins: twins{contested: no}, names: map[string]string{}, listed: map[string]map[string]life{}, checked: map[string]int{}, healthyBefore: map[string]bool{},
 	}
 }
 
-// twins is the decision about the serial that T and U share. A serial names the stick
-// that had it first, and follows it, until both were there at once: then it names the one
-// in that place, and no other.
+// twins is the decision about the serial that T and U share. A serial identifies the first
+// stick that has it, in any place, until both were plugged at once: then it identifies the
+// stick in that place alone.
 type twins struct {
 	place     string // empty: unknown
 	contested answer
@@ -54,8 +56,8 @@ const (
 	yes
 )
 
-// unseen notes that the program may have seen the present state, or not.
-func (t *twins) unseen(w *world) {
+// notObserved records that the program may or may not have seen the present hardware.
+func (t *twins) notObserved(w *world) {
 	if w.program == nil || t.contested == yes {
 		return
 	}
@@ -65,8 +67,8 @@ func (t *twins) unseen(w *world) {
 	}
 }
 
-// seen notes the IDs that the program shows.
-func (t *twins) seen(hw *hardware, healthy func(id string) bool) {
+// observe records the decision that the healthy IDs show.
+func (t *twins) observe(hw *hardware, healthy func(id string) bool) {
 	serial := serialID("T")
 	var here []string
 	for _, name := range []string{"T", "U"} {
@@ -76,7 +78,7 @@ func (t *twins) seen(hw *hardware, healthy func(id string) bool) {
 	}
 	owner := ""
 	for i, name := range here {
-		// Of two the other one has to be there with its port: lists change in steps.
+		// Of two twins, the other one must be healthy by its port: lists change in steps.
 		if healthy(serial) && (len(here) == 1 && !healthy(portID(hw, name)) || len(here) == 2 && healthy(portID(hw, here[1-i]))) {
 			owner = hw.at[name].place
 		}
@@ -89,7 +91,7 @@ func (t *twins) seen(hw *hardware, healthy func(id string) bool) {
 	}
 }
 
-// ids are the IDs that a plugged thing may have: one, but for the twins.
+// ids are the possible IDs of a plugged thing: one, except for twins.
 func (w *world) ids(name string) []string {
 	th, p, t := things[name], w.hw.at[name], w.truth.twins
 	switch {
@@ -116,7 +118,7 @@ func (w *world) ids(name string) []string {
 	}
 }
 
-// formerIDs are those that a thing may have had in the same place with another identity.
+// formerIDs are ids, and the IDs that a thing in this place has with another identity.
 func (w *world) formerIDs(name string) []string {
 	ids := w.ids(name)
 	if th := things[name]; th.usb != "" {
@@ -136,7 +138,7 @@ func portID(hw *hardware, name string) string {
 
 func base(slot string) string { id, _, _ := strings.Cut(slot, "::"); return id }
 
-// healthy are the slots that the kubelet counts as allocatable of a resource.
+// healthy are the allocatable slots of a resource.
 func (w *world) healthy(name string) ([]string, error) {
 	list, _ := w.kubelet.Latest(name)
 	ids := list.Healthy()
@@ -146,21 +148,21 @@ func (w *world) healthy(name string) ([]string, error) {
 	case 0:
 		return nil, nil
 	default:
-		return nil, fmt.Errorf("%s: %d slots are allocatable, the last list has %d", name, n, len(ids))
+		return nil, fmt.Errorf("%s: %d slots are allocatable, want %d as in the last list", name, n, len(ids))
 	}
 }
 
-// view compares what the kubelet can give to pods with the truth.
-func (w *world) view() error {
+// checkAllocatable compares the allocatable slots with the truth.
+func (w *world) checkAllocatable() error {
 	for resource, s := range w.config.of {
-		if name := w.config.full(resource); !s.removed {
+		if name := w.config.fullName(resource); !s.removed {
 			w.truth.names[name] = resource
 		}
 	}
 	if n := w.kubelet.Count("example.com/always").Allocatable; n != 1 {
-		return fmt.Errorf("example.com/always has %d slots, want 1: it needs nothing of the host", n)
+		return fmt.Errorf("example.com/always has %d slots, want 1: its device is virtual", n)
 	}
-	if w.uncertain() {
+	if w.configUncertain() {
 		return nil
 	}
 	for name, resource := range w.truth.names {
@@ -169,7 +171,7 @@ func (w *world) view() error {
 			return err
 		}
 		want := w.config.of[resource]
-		if want.removed || w.config.full(resource) != name {
+		if want.removed || w.config.fullName(resource) != name {
 			if len(slots) > 0 {
 				return fmt.Errorf("%s is not configured and has healthy slots: %v", name, slots)
 			}
@@ -182,13 +184,13 @@ func (w *world) view() error {
 	return nil
 }
 
-// unknown is the thing behind an ID where the model does not follow it.
+// unknown is the thing of a claim that the model does not know for sure.
 const unknown = "unknown"
 
-// uncertain reports whether it is not known which configuration the program serves.
-func (w *world) uncertain() bool { return w.truth.pending || w.trial.unclear }
+// configUncertain reports whether the program may serve another configuration than the model's.
+func (w *world) configUncertain() bool { return w.truth.reloadPending || w.trial.servedUnknown }
 
-// compare compares the healthy slots of one resource with the things that are plugged.
+// compare compares the healthy slots of one resource with the plugged things.
 func (w *world) compare(name, resource string, slots []string) error {
 	s := w.config.of[resource]
 	left := map[string]int{} // slots by ID
@@ -201,7 +203,7 @@ func (w *world) compare(name, resource string, slots []string) error {
 			return fmt.Errorf("%s: %s has %d healthy slots, want %d", name, id, n, s.count)
 		}
 	}
-	spoiled := s.inject == "link" && w.faulty["run"] != "" || s.inject == "cdi" && w.faulty["cdi"] != ""
+	injectionFaulty := s.inject == "link" && w.faulty["run"] != "" || s.inject == "cdi" && w.faulty["cdi"] != ""
 	plugged := 0
 	for _, thing := range thingNames {
 		if things[thing].resource != resource || w.hw.at[thing].dir == "" {
@@ -212,17 +214,17 @@ func (w *world) compare(name, resource string, slots []string) error {
 		plugged++
 		former, sure := w.formerly(name, resource, thing, ids)
 		switch {
-		case i < 0 && !spoiled && !former:
+		case i < 0 && !injectionFaulty && !former:
 			return fmt.Errorf("%s: %s is plugged and none of %v is healthy", name, thing, ids)
 		case i >= 0 && sure:
-			return fmt.Errorf("%s: %s is healthy and not yet given up by the resource's former name", name, ids[i])
+			return fmt.Errorf("%s: %s is healthy while a former name of the resource still lists it", name, ids[i])
 		}
 		if i >= 0 {
 			delete(left, ids[i])
 		}
 	}
 	for id := range left {
-		return fmt.Errorf("%s: %s is healthy and no such thing is plugged", name, id)
+		return fmt.Errorf("%s: %s is healthy, and no thing with this ID is plugged", name, id)
 	}
 	if have > plugged {
 		return fmt.Errorf("%s: %d things are plugged, %d have healthy slots: %v", name, plugged, have, slots)
@@ -230,8 +232,8 @@ func (w *world) compare(name, resource string, slots []string) error {
 	return nil
 }
 
-// formerly reports whether a device may still be listed with another ID, or under another
-// name that its resource had, and whether the latter is for sure.
+// formerly reports whether a device may still be listed by a former ID or under a former name
+// of its resource, and whether it surely is under a former name.
 func (w *world) formerly(name, resource, thing string, ids []string) (former, sure bool) {
 	list, _ := w.kubelet.Latest(name)
 	isFormer, isNow := isOneOf(w.formerIDs(thing)), isOneOf(ids)
@@ -244,20 +246,21 @@ func (w *world) formerly(name, resource, thing string, ids []string) (former, su
 		}
 		former = true
 		list, _ := w.kubelet.Latest(other)
-		if slices.ContainsFunc(list.Devices, isOneOf(ids)) && !w.truth.vague && !w.deep && len(ids) == 1 {
+		if slices.ContainsFunc(list.Devices, isOneOf(ids)) && !w.truth.stateLost && !w.waited && len(ids) == 1 {
 			sure = true
 		}
 	}
 	return former, sure
 }
 
-// follow checks the lists that came since: nothing leaves before its time.
-func (w *world) follow() error {
-	const minute = 59 * time.Second
+// checkLists checks every list that came since the last call: a slot leaves only after a
+// minute as Unhealthy, and not while a pod holds it.
+func (w *world) checkLists() error {
+	const minute = 59 * time.Second // lists may arrive with a delay
 	for _, name := range w.kubelet.Resources() {
 		lists := w.kubelet.Lists(name)
 		_, total := w.kubelet.Latest(name)
-		fresh := min(total-w.truth.received[name], len(lists))
+		fresh := min(total-w.truth.checked[name], len(lists))
 		for _, list := range lists[len(lists)-fresh:] {
 			before, now := w.truth.listed[name], map[string]life{}
 			for _, d := range list.Devices {
@@ -272,7 +275,7 @@ func (w *world) follow() error {
 					continue
 				}
 				if was.healthy || list.At.Sub(was.since) < minute {
-					return fmt.Errorf("%s: %s left the list; it was healthy: %t, for %s", name, id, was.healthy, list.At.Sub(was.since).Round(time.Millisecond))
+					return fmt.Errorf("%s: %s left the list; healthy: %t, for %s; want a minute as Unhealthy first", name, id, was.healthy, list.At.Sub(was.since).Round(time.Millisecond))
 				}
 				if c := w.holder(name, id); c != "" {
 					return fmt.Errorf("%s: %s left the list while %s holds it", name, id, c)
@@ -280,7 +283,7 @@ func (w *world) follow() error {
 			}
 			w.truth.listed[name] = now
 		}
-		w.truth.received[name] = total
+		w.truth.checked[name] = total
 	}
 	return nil
 }
@@ -295,8 +298,8 @@ func (w *world) holder(name, id string) string {
 	return ""
 }
 
-// inUse checks that nothing that a pod holds is offered in another way.
-func (w *world) inUse() error {
+// checkHeld checks that a device that a pod holds is not offered by another ID or name.
+func (w *world) checkHeld() error {
 	for _, c := range w.claims {
 		if c.thing == "" || w.hw.moves[c.thing] != c.moves {
 			continue
@@ -309,7 +312,7 @@ func (w *world) inUse() error {
 			for _, slot := range slots {
 				same := name == c.Resource && base(slot) == base(c.id)
 				if !same && things[c.thing].resource == resource && slices.Contains(w.ids(c.thing), base(slot)) {
-					return fmt.Errorf("%s is in use as %s of %s, and offered as %s of %s", c.thing, c.id, c.Resource, slot, name)
+					return fmt.Errorf("%s is held as %s of %s, and offered as %s of %s", c.thing, c.id, c.Resource, slot, name)
 				}
 			}
 		}
@@ -317,37 +320,37 @@ func (w *world) inUse() error {
 	return nil
 }
 
-// learn takes what is true now as known.
-func (w *world) learn() {
-	w.trial.quiet(w.config)
+// recordSettled records the present state, in which every rule holds.
+func (w *world) recordSettled() {
+	w.trial.settled(w.config)
 	t := &w.truth
-	hasty := t.dirty
-	t.dirty, t.plugs, t.cut, t.before = false, 0, false, map[string]bool{}
-	t.healed = t.healed && !w.up // not all could be checked
-	t.unsaved = w.faulty["state"] != "" || t.unsaved && !w.up
+	wasUnsettled := t.unsettled
+	t.unsettled, t.plugs, t.streamCut, t.healthyBefore = false, 0, false, map[string]bool{}
+	t.diskHealed = t.diskHealed && !w.kubeletUp // some checks need the kubelet
+	t.stateUnsaved = w.faulty["state"] != "" || t.stateUnsaved && !w.kubeletUp
 	for name := range t.names {
 		slots, _ := w.healthy(name)
 		for _, slot := range slots {
-			t.before[base(slot)] = true
+			t.healthyBefore[base(slot)] = true
 		}
 	}
-	// A stream that was cut may have ended since it was checked.
-	if w.observes() {
-		t.twins.seen(w.hw, func(id string) bool { return t.before[id] })
+	// A cut stream may have ended since the check.
+	if w.observable() {
+		t.twins.observe(w.hw, func(id string) bool { return t.healthyBefore[id] })
 	} else {
-		t.twins.unseen(w)
+		t.twins.notObserved(w)
 	}
 	for i := range w.claims {
 		c := &w.claims[i]
 		if c.thing == "" {
-			c.thing = unknown // it may have moved already, or is one of the twins
+			c.thing = unknown // it may have moved, or be one of the twins
 			for _, name := range thingNames {
-				if !hasty && w.hw.at[name].dir != "" && slices.Equal(w.ids(name), []string{base(c.id)}) {
+				if !wasUnsettled && w.hw.at[name].dir != "" && slices.Equal(w.ids(name), []string{base(c.id)}) {
 					c.thing, c.moves = name, w.hw.moves[name]
 				}
 			}
 		}
-		c.sure = c.sure || !t.unsaved
+		c.sure = c.sure || !t.stateUnsaved
 	}
 }
 

@@ -15,35 +15,35 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubelettest"
 )
 
-// world is one node with everything that a script may touch, and what must hold of it.
+// world is one node, the program on it, and the model of both.
 type world struct {
-	dir     string
-	hw      *hardware
-	kubelet *kubelettest.Kubelet
-	up      bool     // the kubelet
-	program *program // nil while it does not run
+	dir       string
+	hw        *hardware
+	kubelet   *kubelettest.Kubelet
+	kubeletUp bool
+	program   *program // nil while it does not run
 
-	config  configuration // the served one
-	trial   trial
-	edits   int
-	broken  bool // the file on disk
-	mounted bool
-	faulty  map[string]string // how, by directory
-	claims  []claim
-	pods    int
-	orphans map[string]bool // sockets of killed programs
-	truth   truth
-	deep    bool // "wait": devices may leave lists
+	config       configuration // the served one
+	trial        trial
+	edits        int
+	configBroken bool // on disk
+	mounted      bool
+	faulty       map[string]string // "fill" or "lock", by directory
+	claims       []claim
+	pods         int             // admitted ever
+	orphans      map[string]bool // sockets of killed programs
+	truth        truth
+	waited       bool // by "wait": devices may have left lists
 }
 
 // claim is a slot that a pod holds.
 type claim struct {
 	kubelettest.Request
 	id    string
-	thing string // that was behind the ID
-	moves int    // of the thing, at that time
-	path  string // of a link; empty if it was given otherwise
-	sure  bool   // the program has saved what it was given
+	thing string // with that ID at admission
+	moves int    // of the thing, at admission
+	path  string // of a link; empty: injected otherwise
+	sure  bool   // the program has saved the injection
 }
 
 // newWorld returns a node with a running kubelet.
@@ -68,7 +68,7 @@ func newWorld(t testing.TB, dir string, s script) (*world, error) {
 	w.kubelet = kubelettest.New(kubelettest.Options{
 		Dir: filepath.Join(dir, "k"), PodResources: filepath.Join(dir, "pods.sock"), Keying: keying,
 	})
-	w.up = true
+	w.kubeletUp = true
 	return w, w.kubelet.Start()
 }
 
@@ -86,23 +86,23 @@ func (w *world) do(line string) error {
 	f := append(strings.Fields(strings.TrimPrefix(line, "+")), "", "", "")
 	switch verb, object := f[0], f[1]; verb + " " + object {
 	case "break config", "touch config":
-		w.broken = verb == "break" && w.program != nil // none can start without a good one
+		w.configBroken = verb == "break" && w.program != nil // no program starts without a good one
 		return w.configure()
 	case "restart kubelet", "start kubelet":
-		if verb == "start" && w.up {
+		if verb == "start" && w.kubeletUp {
 			return nil
 		}
-		w.up = true
+		w.kubeletUp = true
 		w.orphans = map[string]bool{}
 		return w.kubelet.Restart()
 	case "stop kubelet":
-		w.up = false
+		w.kubeletUp = false
 		w.kubelet.Stop()
 	case "forget kubelet":
 		for _, c := range w.claims {
 			w.kubelet.Remove(c.Namespace, c.Pod)
 		}
-		w.claims, w.up = nil, true
+		w.claims, w.kubeletUp = nil, true
 		w.orphans = map[string]bool{}
 		return w.kubelet.Restart()
 	case "refuse pods":
@@ -113,13 +113,13 @@ func (w *world) do(line string) error {
 		if w.program != nil {
 			return nil
 		}
-		if w.broken && (w.trial.good == nil || w.trial.unknown || w.truth.unsaved) {
-			w.broken = false // it would not start
+		if w.configBroken && (w.trial.good == nil || w.trial.goodUnknown || w.truth.stateUnsaved) {
+			w.configBroken = false // the program would not start
 			if err := w.configure(); err != nil {
 				return err
 			}
 		}
-		w.config = w.trial.begins(w.config, w.broken)
+		w.config = w.trial.programStarts(w.config, w.configBroken)
 		return w.start()
 	case "stop program":
 		if w.program != nil {
@@ -129,14 +129,15 @@ func (w *world) do(line string) error {
 		if w.program != nil {
 			w.kill()
 		}
-	case "kubelet by": // see newWorld
+	case "kubelet by": // newWorld reads it
 	default:
-		return w.doMore(verb, object, f[2:])
+		return w.doVerb(verb, object, f[2:])
 	}
 	return nil
 }
 
-func (w *world) doMore(verb, object string, rest []string) error {
+// doVerb carries out a line whose verb alone selects the action.
+func (w *world) doVerb(verb, object string, rest []string) error {
 	switch verb {
 	case "plug":
 		place, _ := strconv.Atoi(rest[0])
@@ -159,17 +160,17 @@ func (w *world) doMore(verb, object string, rest []string) error {
 			w.claims = w.claims[1:]
 		}
 	case "cut":
-		w.cut(w.config.full(object))
+		w.cut(w.config.fullName(object))
 	case "fill", "lock":
-		return w.spoil(verb, object)
+		return w.injectFault(verb, object)
 	case "free":
 		for dir := range w.faulty {
-			if err := w.heal(dir); err != nil {
+			if err := w.clearFault(dir); err != nil {
 				return err
 			}
 		}
 	case "wait":
-		w.deep = true
+		w.waited = true
 		d, err := time.ParseDuration(object)
 		time.Sleep(d)
 		return err
@@ -186,23 +187,23 @@ func (w *world) cut(name string) {
 		return
 	}
 	w.kubelet.CutStream(name)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	_ = w.kubelet.WaitFor(ctx, func() bool { return !slices.Equal(w.kubelet.Connected(name), before) })
 }
 
 // admit makes a pod with one slot, if one is free.
 func (w *world) admit(resource string) error {
-	if !w.up || w.program == nil || w.config.of[resource].removed {
+	if !w.kubeletUp || w.program == nil || w.config.of[resource].removed {
 		return nil
 	}
 	w.pods++
-	c := claim{Request: kubelettest.Request{Namespace: "ns", Pod: fmt.Sprint("pod-", w.pods), Container: "c", Resource: w.config.full(resource)}}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	c := claim{Request: kubelettest.Request{Namespace: "ns", Pod: fmt.Sprint("pod-", w.pods), Container: "c", Resource: w.config.fullName(resource)}}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	a, err := w.kubelet.Admit(ctx, c.Request, 1)
 	if err != nil {
-		return ctx.Err() // none is free, or it is gone: settle says whether it should be there
+		return ctx.Err() // no free slot, or no plugin: settle checks whether there should be one
 	}
 	c.id = a.IDs[0]
 	for _, d := range a.Response.Devices {
