@@ -1,9 +1,9 @@
 //go:build adversary
 
-// Package adversary attacks the built program: through its listener, its configuration
-// and the files that it reads. It runs in a cgroup with the memory limit of the
-// DaemonSet, against a fake kubelet. No attack ends it, makes it hang, or takes away a
-// resource that has nothing to do with it. See docs/security.md.
+// Package adversary attacks the built program through its listener, its configuration and
+// the files that it reads, in a cgroup with the memory limit of the DaemonSet and with a fake
+// kubelet. No attack ends the program, hangs it, or takes an unrelated resource away. See
+// docs/security.md.
 package adversary
 
 import (
@@ -29,7 +29,7 @@ import (
 )
 
 const (
-	// good is a resource that has nothing to do with the attacks.
+	// good is a resource that no attack names.
 	good       = "example.com/good"
 	goodConfig = `
 domain = "example.com"
@@ -37,15 +37,15 @@ domain = "example.com"
 name = "good"
 match.glob = "/dev/good"
 `
-	// answerTime bounds each answer to the kubelet and to probes: the timeout of the
+	// answerTime bounds each response to the kubelet and to probes: the timeout of the
 	// DaemonSet's liveness probe.
 	answerTime = 5 * time.Second
-	// startTime bounds the start, and the reload of a configuration: what the
-	// DaemonSet's startup probe allows.
+	// startTime bounds the start and each reload: the limit of the DaemonSet's startup
+	// probe.
 	startTime = 60 * time.Second
 	// stopTime is the grace period of the DaemonSet.
 	stopTime = 5 * time.Second
-	// pause is between two polls, which otherwise take the CPU from what they wait for.
+	// pause is the time between two polls, so that they leave the CPU to the program.
 	pause = 10 * time.Millisecond
 )
 
@@ -75,7 +75,7 @@ var nodes atomic.Int32
 func newNode(t *testing.T) *node {
 	t.Helper()
 	dir := kubelettest.TempDir(t)
-	// An address of its own: others may get a port that is free for a moment.
+	// Each node has an IP address of its own: no other listener can get its port meanwhile.
 	i := nodes.Add(1)
 	l, err := net.Listen("tcp", fmt.Sprintf("127.1.%d.%d:0", i/250, 1+i%250))
 	if err != nil {
@@ -107,7 +107,7 @@ func (n *node) path(elements ...string) string {
 
 func (n *node) configFile() string { return n.path("config", "config.toml") }
 
-// configure replaces the configuration as the kubelet replaces a ConfigMap: at once.
+// configure replaces the configuration atomically, as the kubelet replaces a ConfigMap.
 func (n *node) configure(text string) {
 	n.Helper()
 	n.must(os.WriteFile(n.path("next"), []byte(text), 0o644))
@@ -127,15 +127,15 @@ func (n *node) start() {
 	n.cmd.Stdout, n.cmd.Stderr = w, w
 	n.must(n.cmd.Start())
 	_ = w.Close()
-	go n.follow(r)
+	go n.readLog(r)
 	exited, cmd := make(chan error, 1), n.cmd
 	n.exited = exited
 	go func() { exited <- cmd.Wait() }()
 	n.Cleanup(func() { _ = cmd.Process.Kill() })
 }
 
-// follow reads the log.
-func (n *node) follow(r io.ReadCloser) {
+// readLog reads the log.
+func (n *node) readLog(r io.ReadCloser) {
 	defer r.Close()
 	lines := bufio.NewReader(r)
 	for {
@@ -151,33 +151,34 @@ func (n *node) follow(r io.ReadCloser) {
 	}
 }
 
-// The ends of a reload, as they are logged.
+// The log messages of the outcomes of a reload.
 const (
 	accepted = "configuration loaded"
 	refused  = "configuration is broken"
 )
 
-// reload edits the configuration and returns how that ends.
+// reload edits the configuration and returns the outcome: accepted or refused.
 func (n *node) reload(text string) string {
 	n.Helper()
-	end := n.reloadAfter(func() { n.configure(text) })
-	n.served()
-	return end
+	outcome := n.reloadAfter(func() { n.configure(text) })
+	n.waitServed()
+	return outcome
 }
 
-// reloadAfter returns how a reload ends that a change leads to.
+// reloadAfter returns the outcome of the reload that a change causes.
 func (n *node) reloadAfter(change func()) string {
 	n.Helper()
-	n.logged(0, "registered")
+	n.waitLogged(0, "registered")
 	n.mu.Lock()
 	from := len(n.log)
 	n.mu.Unlock()
 	change()
-	return n.logged(from, accepted, refused)
+	return n.waitLogged(from, accepted, refused)
 }
 
-// logged waits for one of these texts in a line of the log, after the first from lines.
-func (n *node) logged(from int, texts ...string) string {
+// waitLogged returns the first of these texts in the log from line number from, and waits for
+// it.
+func (n *node) waitLogged(from int, texts ...string) string {
 	n.Helper()
 	deadline := time.After(startTime)
 	for {
@@ -197,12 +198,12 @@ func (n *node) logged(from int, texts ...string) string {
 			n.exited <- err
 			n.fatal("the program ended: %v", err)
 		case <-deadline:
-			n.fatal("nothing of %q was logged", texts)
+			n.fatal("after %s the log has none of %q", startTime, texts)
 		}
 	}
 }
 
-// fatal ends the test. What failed comes after the end of the log, as the last line.
+// fatal ends the test with the last lines of the log, and the failure below them.
 func (n *node) fatal(format string, args ...any) {
 	n.Helper()
 	n.mu.Lock()
@@ -211,12 +212,12 @@ func (n *node) fatal(format string, args ...any) {
 	for _, line := range n.log[max(0, len(n.log)-20):] {
 		fmt.Fprintf(&text, "%.300s\n", strings.TrimSpace(line))
 	}
-	n.Logf("the end of the log:\n%soom kills: %d, peak %.1f MiB", text.String(), n.group.kills(), n.group.peak())
+	n.Logf("last lines of the log:\n%sOOM kills: %d, peak %.1f MiB", text.String(), n.group.kills(), n.group.peak())
 	n.Fatalf(format, args...)
 }
 
-// served returns when the good resource is allocatable.
-func (n *node) served() {
+// waitServed waits until the good resource is allocatable, and calls checkServes.
+func (n *node) waitServed() {
 	n.Helper()
 	ctx, cancel := context.WithTimeout(n.Context(), startTime)
 	defer cancel()
@@ -229,29 +230,29 @@ func (n *node) served() {
 		}
 	}()
 	if n.kubelet.WaitAllocatable(ctx, good, 1) != nil {
-		n.fatal("the good resource is not served")
+		n.fatal("%s: %+v, want 1 allocatable within %s", good, n.kubelet.Count(good), startTime)
 	}
-	n.serves()
+	n.checkServes()
 }
 
-// serves checks that the program answers the kubelet and its probes.
-func (n *node) serves() {
+// checkServes checks that the program answers the kubelet and its probes.
+func (n *node) checkServes() {
 	n.Helper()
 	ctx, cancel := context.WithTimeout(n.Context(), answerTime)
 	defer cancel()
 	if _, err := n.kubelet.Allocate(ctx, good, "good"); err != nil {
-		n.fatal("Allocate of the good resource: %v", err)
+		n.fatal("Allocate of %s: %v", good, err)
 	}
 	if text, err := n.probe("/healthz"); err != nil || text != "ok\n" {
-		n.fatal("/healthz: %q %v", text, err)
+		n.fatal("/healthz: %q, %v, want \"ok\"", text, err)
 	}
 	if _, err := n.probe("/readyz"); err != nil { // another resource may be unready
 		n.fatal("/readyz: %v", err)
 	}
 }
 
-// ready returns when all resources are registered.
-func (n *node) ready() {
+// waitReady waits until all resources are registered, and calls checkServes.
+func (n *node) waitReady() {
 	n.Helper()
 	ctx, cancel := context.WithTimeout(n.Context(), startTime)
 	defer cancel()
@@ -261,11 +262,11 @@ func (n *node) ready() {
 			break
 		}
 		if ctx.Err() != nil {
-			n.fatal("not ready: %s %v", text, err)
+			n.fatal("/readyz: %q, %v, want \"ok\" within %s", text, err, startTime)
 		}
 		time.Sleep(pause)
 	}
-	n.serves()
+	n.checkServes()
 }
 
 // probe is get with the timeout of a probe.
@@ -275,7 +276,7 @@ func (n *node) probe(path string) (string, error) {
 	return n.get(ctx, path)
 }
 
-// get reads a page like a probe, with a connection for it.
+// get reads a page over a connection of its own, like a probe.
 func (n *node) get(ctx context.Context, path string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.address+path, nil)
 	if err != nil {
@@ -291,20 +292,21 @@ func (n *node) get(ctx context.Context, path string) (string, error) {
 	return string(text), err
 }
 
-// stop ends the program as the kubelet does, and checks that it was not killed before.
+// stop ends the program by SIGTERM, as the kubelet does, and checks that the kernel killed no
+// process of its cgroup.
 func (n *node) stop() {
 	n.Helper()
 	n.must(n.cmd.Process.Signal(syscall.SIGTERM))
 	select {
 	case err := <-n.exited:
 		if err != nil {
-			n.fatal("the program ended: %v", err)
+			n.fatal("the program ended with %v, want exit code 0", err)
 		}
 	case <-time.After(stopTime):
-		n.fatal("the program does not end within %s", stopTime)
+		n.fatal("the program did not end within %s of SIGTERM", stopTime)
 	}
 	if kills := n.group.kills(); kills > 0 {
-		n.fatal("%d OOM kills", kills)
+		n.fatal("%d OOM kills, want none", kills)
 	}
 	n.Logf("peak %.1f MiB", n.group.peak())
 }
@@ -316,14 +318,14 @@ func (n *node) kill() {
 	<-n.exited
 }
 
-// command runs a subcommand, which has to end.
+// command runs a subcommand and fails the test if it does not end.
 func (n *node) command(args ...string) (string, error) {
 	n.Helper()
 	ctx, cancel := context.WithTimeout(n.Context(), startTime)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, binary(n.TB), args...).CombinedOutput()
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		n.Fatalf("%q does not end within %s", args, startTime)
+		n.Fatalf("generic-dp %q did not end within %s", args, startTime)
 	}
 	return string(out), err
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// cgroup is a control group with the memory limit of the DaemonSet, of version 2 or 1.
+// cgroup is a control group, v1 or v2, with the memory limit of the DaemonSet.
 type cgroup struct {
 	testing.TB
 	dir string
@@ -30,7 +30,7 @@ func newCgroup(t testing.TB) *cgroup {
 	}
 	dir, err := os.MkdirTemp(root, "generic-dp-adversary-")
 	if err != nil {
-		t.Fatalf("no cgroup for memory can be made: %v", err)
+		t.Fatalf("create a cgroup for memory: %v", err)
 	}
 	g.dir = dir
 	t.Cleanup(g.remove)
@@ -43,7 +43,7 @@ func newCgroup(t testing.TB) *cgroup {
 	return g
 }
 
-// memoryLimit is that of the DaemonSet.
+// memoryLimit is the memory limit of the DaemonSet.
 func memoryLimit(t testing.TB) string {
 	t.Helper()
 	manifest, err := os.ReadFile("../../deploy/generic-dp.yaml")
@@ -52,7 +52,7 @@ func memoryLimit(t testing.TB) string {
 	}
 	m := regexp.MustCompile(`limits:\n +memory: (\d+)Mi\n`).FindSubmatch(manifest)
 	if m == nil {
-		t.Fatal("deploy/generic-dp.yaml has no memory limit in Mi")
+		t.Fatal("deploy/generic-dp.yaml: found no memory limit in Mi")
 	}
 	return string(m[1]) + "M"
 }
@@ -74,7 +74,7 @@ func (g *cgroup) read(file string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// peak is the most memory that was used, in MiB.
+// peak is the maximum memory usage in MiB.
 func (g *cgroup) peak() float64 {
 	file := "memory.max_usage_in_bytes"
 	if g.v2 {
@@ -100,7 +100,7 @@ func (g *cgroup) kills() (n int) {
 	return n
 }
 
-// remove removes the cgroup when the kernel has removed its last process.
+// remove removes the cgroup once its last process has ended.
 func (g *cgroup) remove() {
 	for end := time.Now().Add(startTime); ; {
 		err := os.Remove(g.dir)
@@ -108,7 +108,7 @@ func (g *cgroup) remove() {
 			return
 		}
 		if time.Now().After(end) {
-			g.Error(err)
+			g.Errorf("remove the cgroup, after %s: %v", startTime, err)
 			return
 		}
 		time.Sleep(pause)

@@ -10,7 +10,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
 )
 
-// repeat joins n texts, each with its number in the place of %.
+// repeat joins n copies of a text in which % is the number of the copy.
 func repeat(n int, format string) string {
 	var b strings.Builder
 	for i := range n {
@@ -19,11 +19,11 @@ func repeat(n int, format string) string {
 	return b.String()
 }
 
-// manySlots has more slots than fit into the memory.
+// manySlots has more slots than fit into the memory limit.
 var manySlots = repeat(200, "[[resource]]\nname = \"s%\"\ncount = 1000\nmatch.virtual = \"d\"\ncontainer.env.E = \"${id}\"\n")
 
-// Who writes the ConfigMap takes no resource away with it: what is too large is refused,
-// and what is served leaves the others alone.
+// A hostile configuration takes no other resource away: it is refused if it is too large, and
+// harmless if it is served.
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
@@ -67,24 +67,24 @@ match.glob = "/dev/tty*"
 				n.host.AddNode("", sysfstest.Node{Name: fmt.Sprintf("tty%d", i), Subsystem: "tty", Major: 4, Minor: uint32(i)})
 			}
 			n.start()
-			n.served()
+			n.waitServed()
 			n.reload(goodConfig + text)
-			n.ready()
+			n.waitReady()
 			n.reload(goodConfig + "# edited\n")
 			n.configure(goodConfig + text)
 			n.stop()
-			n.start() // with the hostile configuration from the start, and a good copy
-			n.served()
-			n.ready()
+			n.start() // with the hostile configuration, and a copy of the last good one
+			n.waitServed()
+			n.waitReady()
 			n.stop()
 			if out, err := n.command("check", "--config", n.configFile()); len(out) > 128<<10 {
-				t.Errorf("check: %d bytes, %v", len(out), err)
+				t.Errorf("check: %v, %d bytes of output, want at most 128 KiB", err, len(out))
 			}
 		})
 	}
 }
 
-// resourceWith is a resource with these keys.
+// resourceWith is the resource "hostile" with these keys.
 func resourceWith(keys string) string {
 	if !strings.Contains(keys, "match.") {
 		keys += "\nmatch.glob = \"/dev/tty*\""
@@ -92,14 +92,14 @@ func resourceWith(keys string) string {
 	return "\n[[resource]]\nname = \"hostile\"\n" + keys + "\n"
 }
 
-// Conditions that search all of /sys hold up nothing.
+// Conditions that search all of /sys delay no other resource.
 func TestSearches(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.args = []string{"--sysfs", "/sys"}
 	n.start()
-	n.served()
+	n.waitServed()
 	n.reload(goodConfig + resourceWith(`when.exists = [`+repeat(900, `"!/sys/**/%/**/x", `)+`]`))
-	n.served()
+	n.waitServed()
 	n.stop()
 }

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// replacements are what stands in a file's place.
+// replacements put something else in the place of a file.
 var replacements = map[string]func(path string) error{
 	"a FIFO":                func(path string) error { return unix.Mkfifo(path, 0o644) },
 	"a link to /dev/zero":   func(path string) error { return os.Symlink("/dev/zero", path) },
@@ -33,7 +33,7 @@ func sparse(path string, size int64) error {
 	return os.Truncate(path, size)
 }
 
-// usesCDI refers to CDI devices of others, so that their specs are read.
+// usesCDI refers to foreign CDI devices, so that their specs are read.
 const usesCDI = goodConfig + `
 [[resource]]
 name = "licensed"
@@ -44,7 +44,7 @@ name = "gpu"
 match.cdi_device = "vendor.example/gpu=*"
 `
 
-// Whatever stands in the place of a file that is read, or beside it, holds up nothing.
+// Nothing in the place of a file that is read, or beside it, delays the good resource.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	for _, place := range []string{"cdi/z.json", "state/state.json", "state/last-good-config.json"} {
@@ -55,13 +55,13 @@ func TestFiles(t *testing.T) {
 				n.args = []string{"--allow=cdi:vendor.example/*"}
 				n.configure(usesCDI)
 				n.start()
-				n.served()
+				n.waitServed()
 				n.replace(place, put)
 				n.reload(usesCDI + "# edited once")
 				n.stop()
 				n.replace(place, put)
 				n.start()
-				n.served()
+				n.waitServed()
 				n.reload(usesCDI + "# edited twice")
 				n.stop()
 			})
@@ -69,7 +69,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// A configuration that is no file costs no device: the last good one is served.
+// If the configuration is not a regular file, the last good one is served.
 func TestConfigurationFile(t *testing.T) {
 	t.Parallel()
 	for _, place := range []string{"config/config.toml", "config/z.toml"} {
@@ -78,16 +78,16 @@ func TestConfigurationFile(t *testing.T) {
 				t.Parallel()
 				n := newNode(t)
 				n.start()
-				n.served()
+				n.waitServed()
 				if replace := func() { n.replace(place, put) }; place == "config/z.toml" && name == "a directory" {
-					replace() // none of its files
+					replace() // a directory is ignored: no reload
 				} else {
 					n.reloadAfter(replace)
 				}
-				n.served()
+				n.waitServed()
 				n.stop()
 				n.start()
-				n.served()
+				n.waitServed()
 				_, _ = n.command("check", "--config", n.path("config"))
 				n.must(os.RemoveAll(n.path(place)))
 				n.reload(goodConfig + "# edited")
@@ -106,7 +106,7 @@ func (n *node) replace(place string, put func(string) error) {
 	n.must(os.Rename(n.path("next"), n.path(place)))
 }
 
-// A state directory that can't be written or read costs no device.
+// A state directory that can't be read or written costs no device.
 func TestStateDirectory(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(n *node){
@@ -145,14 +145,14 @@ func TestStateDirectory(t *testing.T) {
 			n := newNode(t)
 			prepare(n)
 			n.start()
-			n.served()
+			n.waitServed()
 			n.reload(goodConfig + "# edited")
 			n.stop()
 		})
 	}
 }
 
-// mount makes the state directory a file system of its own.
+// mount mounts a tmpfs on the state directory.
 func (n *node) mount(options string) {
 	n.Helper()
 	dir := n.path("state")
@@ -160,7 +160,8 @@ func (n *node) mount(options string) {
 	n.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 }
 
-// What other plugins leave in the kubelet's directory keeps nobody from serving.
+// Files of other plugins in the kubelet's directory, with names like ours, don't prevent
+// serving.
 func TestKubeletDirectory(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -168,6 +169,6 @@ func TestKubeletDirectory(t *testing.T) {
 		n.must(replacements[put](n.path("k", fmt.Sprintf("gdp-00000000-%016x.sock", i))))
 	}
 	n.start()
-	n.served()
+	n.waitServed()
 	n.stop()
 }

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// hostileConns are open at a time.
+	// hostileConns is the number of connections at a time.
 	hostileConns = 600
-	// floodMemory is what the program may use of its limit meanwhile, in MiB.
+	// floodMemory bounds the program's memory during a flood, in MiB.
 	floodMemory = 40
 
 	request = "GET /metrics HTTP/1.1\r\nHost: a\r\n"
@@ -29,8 +29,8 @@ const (
 
 // flood is a number of connections from one address.
 type flood struct {
-	text  string        // what each sends; it reads nothing
-	pause time.Duration // how long it stays open, as a client does
+	text  string        // sent by each connection, which reads nothing
+	pause time.Duration // from sending to closing
 	conns int64
 }
 
@@ -45,8 +45,8 @@ var floods = map[string]flood{
 	"pipelined requests": {strings.Repeat(request+"\r\n", 1<<12), time.Second, 2000},
 }
 
-// floodEnv makes the test binary flood an address: a process of its own, so that it does
-// not slow down the kubelet.
+// floodEnv makes the test binary flood an address: in another process, so that it does not
+// slow down the fake kubelet.
 const floodEnv = "GENERIC_DP_FLOOD"
 
 func TestMain(m *testing.M) {
@@ -79,41 +79,41 @@ func (f flood) run(address string) {
 	conns.Wait()
 }
 
-// Nobody who reaches the listener ends the program, takes its files or keeps probes out.
+// No client of the listener ends the program, exhausts its files or keeps probes out.
 func TestListener(t *testing.T) {
 	for name := range floods {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			// A page that does not fit into the buffers of a socket.
+			// /metrics must not fit into the buffers of a socket.
 			n.configure(goodConfig + resourceWith("count = 5000\nmatch.virtual = \"d\""))
 			n.limits = "ulimit -n 1024; "
 			n.start()
-			n.served()
+			n.waitServed()
 			for i := range 5000 {
 				n.kubelet.Hold(kubelettest.Request{Namespace: "default", Pod: fmt.Sprint("pod-", i), Container: "main", Resource: "example.com/hostile"},
 					fmt.Sprintf("virtual:example.com:hostile:d::%d", i))
 			}
-			for page := ""; len(page) < 1<<18; { // when the kubelet has named the holders
+			for page := ""; len(page) < 1<<18; { // until it has the holders that the kubelet lists
 				var err error
 				page, err = n.get(t.Context(), "/metrics")
 				n.must(err)
 				time.Sleep(pause)
 			}
 			registrations := n.kubelet.Registrations(good)
-			n.flooded(name)
+			n.checkDuringFlood(name)
 			if got := n.kubelet.Registrations(good); got <= registrations {
-				t.Errorf("%d registrations, want more than %d", got, registrations)
+				t.Errorf("%d registrations after a restart of the kubelet, want more than %d", got, registrations)
 			}
 			n.stop()
 			if peak := n.group.peak(); peak > floodMemory {
-				t.Errorf("peak %.1f MiB, want at most %d", peak, floodMemory)
+				t.Errorf("peak memory %.1f MiB, want at most %d", peak, floodMemory)
 			}
 		})
 	}
 }
 
-// flooded checks that the program serves while it is flooded.
-func (n *node) flooded(name string) {
+// checkDuringFlood checks that the program serves while it is flooded.
+func (n *node) checkDuringFlood(name string) {
 	n.Helper()
 	attack := exec.Command(os.Args[0])
 	attack.Env = append(os.Environ(), floodEnv+"="+name+"@"+n.address)
@@ -124,21 +124,21 @@ func (n *node) flooded(name string) {
 		_ = attack.Wait()
 	}()
 	for i := 0; ended.Err() == nil || i < 3; i++ {
-		n.serves()
-		if i == 1 { // a new registration needs files
+		n.checkServes()
+		if i == 1 { // registration needs free file descriptors
 			n.must(n.kubelet.Restart())
-			n.served()
+			n.waitServed()
 		}
 	}
 }
 
-// Neither with the largest configuration that is served.
+// The same with the largest configuration that is served.
 func TestListenerAndConfig(t *testing.T) {
 	n := newNode(t)
 	n.configure(goodConfig + manySlots)
 	n.start()
-	n.served()
-	n.ready()
-	n.flooded("nothing is read")
+	n.waitServed()
+	n.waitReady()
+	n.checkDuringFlood("nothing is read")
 	n.stop()
 }

@@ -3,7 +3,6 @@
 package adversary
 
 import (
-	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A node's name is what a container with mknod, or a USB device by way of udev, makes of
-// it: it reaches no terminal raw, and keeps no other device from being served.
+// A container with mknod, or a USB device by way of udev, chooses names of nodes: they reach
+// no terminal and no log unescaped, and keep no other device from being served.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -23,8 +22,8 @@ func TestNames(t *testing.T) {
 	}
 	n.configure(goodConfig + "[[resource]]\nname = \"x\"\nmatch.glob = \"/dev/x*\"\ncontainer.env.NODES = \"${devnode}\"\n")
 	n.start()
-	n.served()
-	n.ready()
+	n.waitServed()
+	n.waitReady()
 	for _, args := range [][]string{
 		{"status", "--listen", n.address},
 		{"devices", "--config", n.path("config"), "--dev", n.host.Dev(), "--sysfs", n.host.Sysfs()},
@@ -32,18 +31,18 @@ func TestNames(t *testing.T) {
 	} {
 		out, err := n.command(args...)
 		if err != nil || !strings.Contains(out, "example.com/x") {
-			t.Errorf("%s: %v\n%s", args[0], err, out)
+			t.Errorf("%s: %v, want output with example.com/x, got\n%s", args[0], err, out)
 		}
 		for _, line := range strings.Split(out, "\n") {
 			if bad := strings.IndexFunc(line, func(r rune) bool { return r != '\t' && !unicode.IsPrint(r) }); bad >= 0 || !utf8.ValidString(line) {
-				t.Errorf("%s prints %s", args[0], fmt.Sprintf("%+q", line))
+				t.Errorf("%s prints unescaped %+q", args[0], line)
 			}
 		}
 	}
 	n.mu.Lock()
 	for _, line := range n.log {
 		if bad := strings.IndexFunc(strings.TrimSpace(line), func(r rune) bool { return !unicode.IsPrint(r) }); bad >= 0 {
-			t.Errorf("the log has %+q", line)
+			t.Errorf("the log has unescaped %+q", line)
 		}
 	}
 	n.mu.Unlock()

@@ -17,8 +17,8 @@ import (
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
 )
 
-// Who writes the ConfigMap is not root on the nodes: no container gets what only
-// --allow grants, however the configuration spells it.
+// The author of the ConfigMap is not root on the nodes: without --allow, no spelling of the
+// configuration injects anything dangerous.
 func TestGrants(t *testing.T) {
 	t.Parallel()
 	for name, config := range map[string]string{
@@ -59,7 +59,7 @@ container.env."LD_${var:n}" = "/x.so"`),
 {"name": "root", "containerEdits": {"mounts": [{"hostPath": "/", "containerPath": "/host"}]}},
 {"name": "hook", "containerEdits": {"hooks": [{"hookName": "prestart", "path": "/bin/sh"}]}}]}`), 0o644))
 			n.start()
-			n.served()
+			n.waitServed()
 			if n.reload(goodConfig+config) == refused {
 				n.stop()
 				return
@@ -71,21 +71,21 @@ container.env."LD_${var:n}" = "/x.so"`),
 			list, _ := n.kubelet.Latest(hostile)
 			for _, d := range list.Devices {
 				response, err := n.kubelet.Allocate(ctx, hostile, d.ID)
-				if err == nil && given(response) {
-					t.Errorf("a container gets %v", response)
+				if err == nil && injects(response) {
+					t.Errorf("Allocate of %s injects %v, want nothing", d.ID, response)
 				}
 			}
 			specs, _ := os.ReadFile(n.path("cdi", "generic-dp_example.com_hostile.json"))
 			if strings.Contains(string(specs), "/bin/sh") {
-				t.Errorf("spec: %s", specs)
+				t.Errorf("the CDI spec has the hook: %s", specs)
 			}
 			n.stop()
 		})
 	}
 }
 
-// given reports whether a response contains anything.
-func given(r *v1beta1.AllocateResponse) bool {
+// injects reports whether a response injects anything.
+func injects(r *v1beta1.AllocateResponse) bool {
 	for _, c := range r.ContainerResponses {
 		if len(c.Devices)+len(c.Mounts)+len(c.CdiDevices)+len(c.Annotations)+len(c.Envs) > 0 {
 			return true
@@ -94,22 +94,22 @@ func given(r *v1beta1.AllocateResponse) bool {
 	return false
 }
 
-// A kill at any moment of a reload costs nothing: neither the new configuration nor the
-// last good one, and what is half written is not kept.
+// A kill at any moment of a reload loses neither the new configuration nor the last good one,
+// and leaves no temporary file.
 func TestKilledWhileReloading(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.start()
-	n.served()
-	for end := time.Now().Add(startTime); ; { // the first configuration has a copy soon after it is served
+	n.waitServed()
+	for end := time.Now().Add(startTime); ; { // the first configuration is copied soon after the start
 		_, err := os.Stat(n.path("state", "last-good-config.json"))
 		if err == nil {
 			break
 		}
 		if time.Now().After(end) {
-			n.fatal("the first configuration has no copy: %v", err)
+			n.fatal("after %s the first configuration has no copy: %v", startTime, err)
 		}
-		n.serves()
+		n.checkServes()
 		time.Sleep(pause)
 	}
 	for i := range 15 {
@@ -120,7 +120,7 @@ func TestKilledWhileReloading(t *testing.T) {
 			n.configure("what was written is lost")
 		}
 		n.start()
-		n.served()
+		n.waitServed()
 	}
 	n.stop()
 	for _, dir := range []string{"state", "cdi", "run", "k"} {
@@ -128,7 +128,7 @@ func TestKilledWhileReloading(t *testing.T) {
 		n.must(err)
 		for _, e := range entries {
 			if strings.HasSuffix(e.Name(), ".tmp") {
-				t.Errorf("%s/%s stays", dir, e.Name())
+				t.Errorf("temporary file %s/%s is left behind", dir, e.Name())
 			}
 		}
 	}
