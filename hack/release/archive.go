@@ -31,8 +31,7 @@ func writeTar(w io.Writer, files []file) error {
 	return archive.Close()
 }
 
-// readDir reads the files below a directory in the order of their names, which get a
-// prefix.
+// readDir reads the files below a directory, sorted by name, and prefixes their names.
 func readDir(dir, prefix string) (files []file, err error) {
 	err = filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

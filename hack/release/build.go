@@ -12,7 +12,7 @@ import (
 // platform is a target platform, in Go's terms.
 type platform struct{ arch, arm string }
 
-// platforms are the platforms of nodes.
+// platforms are the platforms of releases.
 var platforms = []platform{{arch: "amd64"}, {arch: "arm64"}, {arch: "arm", arm: "7"}}
 
 func (p platform) String() string { return p.arch + p.arm }
@@ -24,7 +24,6 @@ func (r *release) build(ctx context.Context, p platform) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The Makefile has the build flags.
 	cmd := exec.CommandContext(ctx, "make", "--no-print-directory", "build", "BIN="+binary, "VERSION="+r.version)
 	cmd.Dir = r.source
 	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+p.arch, "GOARM="+p.arm, "GOFLAGS=-buildvcs=false")

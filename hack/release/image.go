@@ -22,7 +22,7 @@ const (
 	imagePath = "generic-dp/generic-dp"
 )
 
-// imageArchive is the file of the image in the output directory.
+// imageArchive is the image's file in the output directory.
 const imageArchive = "generic-dp-image.tar"
 
 // image builds an OCI image for all platforms as an archive of an OCI image layout
@@ -86,9 +86,13 @@ func (r *release) platformImage(p platform, binary string) (v1.Image, error) {
 	if img, err = mutate.AppendLayers(img, layer); err != nil {
 		return nil, err
 	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
 	return mutate.ConfigFile(img, &v1.ConfigFile{
 		OS: "linux", Architecture: p.arch, Variant: variant(p),
-		RootFS: rootFS(img),
+		RootFS: config.RootFS,
 		Config: v1.Config{
 			User: "0:0", Entrypoint: []string{"/generic-dp"}, Cmd: []string{"serve"},
 			Labels: map[string]string{
@@ -102,16 +106,8 @@ func (r *release) platformImage(p platform, binary string) (v1.Image, error) {
 	})
 }
 
-func rootFS(img v1.Image) v1.RootFS {
-	config, err := img.ConfigFile()
-	if err != nil {
-		return v1.RootFS{}
-	}
-	return config.RootFS
-}
-
 // writeLayout writes an image index as an archive of an OCI layout, annotated with the
-// name that the manifests use.
+// image's name in manifests.
 func (r *release) writeLayout(archive string, index v1.ImageIndex) error {
 	dir, err := os.MkdirTemp("", "generic-dp-image-")
 	if err != nil {

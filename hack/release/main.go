@@ -1,6 +1,7 @@
 // Command release builds the release artifacts of generic-dp: an OCI image for several
 // platforms, packages for Debian and RPM, the Helm chart, their checksums and bill of
-// materials, and what is made from the chart: the plain manifest and the table of values.
+// materials, and the files made from the chart: plain manifest, Kustomize base and components,
+// and the table of values.
 // It needs only the Go toolchain, and its output is reproducible.
 package main
 
@@ -15,6 +16,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 func main() {
@@ -52,22 +54,23 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	var files []string
 	var err error
-	switch what := flags.Args(); {
-	case slices.Equal(what, []string{"image"}):
+	switch command := strings.Join(flags.Args(), " "); command {
+	case "image":
 		files, err = r.image(ctx)
-	case slices.Equal(what, []string{"packages"}):
+	case "packages":
 		files, err = r.packages(ctx)
-	case slices.Equal(what, []string{"chart"}):
+	case "chart":
 		files, err = r.packChart()
-	case slices.Equal(what, []string{"all"}):
+	case "all":
 		files, err = r.all(ctx)
-	case slices.Equal(what, []string{"manifests"}):
+	case "manifests":
 		files, err = r.manifests()
-	case len(what) == 2 && what[0] == "publish":
-		return r.publish(ctx, what[1], stdout)
 	default:
+		if flags.NArg() == 2 && flags.Arg(0) == "publish" {
+			return r.publish(ctx, flags.Arg(1), stdout)
+		}
 		flags.Usage()
-		return fmt.Errorf("unknown command %q", what)
+		return fmt.Errorf("unknown command %q", command)
 	}
 	if err != nil {
 		return err
@@ -82,10 +85,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// sumsName is the file with the digests of all others, as sha256sum writes it.
+// sumsName is the file with the digests of all other files, in the format of sha256sum.
 const sumsName = "SHA256SUMS"
 
-// all builds everything that a release consists of.
+// all builds all artifacts of a release.
 func (r *release) all(ctx context.Context) ([]string, error) {
 	image, err := r.image(ctx)
 	if err != nil {

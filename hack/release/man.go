@@ -13,15 +13,15 @@ import (
 	"strings"
 )
 
-// completions are where Debian's shells read completion scripts, by shell.
+// completions are the paths of completion scripts in Debian, by shell.
 var completions = map[string]string{
 	"bash": "/usr/share/bash-completion/completions/generic-dp",
 	"zsh":  "/usr/share/zsh/vendor-completions/_generic-dp",
 	"fish": "/usr/share/fish/vendor_completions.d/generic-dp.fish",
 }
 
-// manual writes the man page and the completion scripts, which the program itself knows,
-// and returns where each file is installed.
+// manual writes the man page and the completion scripts, which it makes with the program, and
+// returns the installed path of each file.
 func (r *release) manual(ctx context.Context, dir string) (map[string]string, error) {
 	i := slices.IndexFunc(platforms, func(p platform) bool { return p.arch == runtime.GOARCH })
 	if i < 0 {
@@ -65,7 +65,7 @@ var (
 	flagLine    = regexp.MustCompile(`^ {2,6}((?:-\w, )?--[a-z-]+(?: \w+)?) {2,}(\S.*)$`)
 )
 
-// manPage is one page for all commands, made of what their --help prints.
+// manPage is one page for all commands, made of their --help.
 func manPage(version string, run func(args ...string) (string, error)) (string, error) {
 	help, err := run("--help")
 	if err != nil {
@@ -96,7 +96,7 @@ func manPage(version string, run func(args ...string) (string, error)) (string, 
 	return page.String(), nil
 }
 
-// section writes the text of a help as it is, but for flags, whose lines are long.
+// section writes a help text unfilled, and its flags, whose lines are long, as a list.
 func section(page *bytes.Buffer, help string) {
 	fmt.Fprintln(page, ".nf")
 	for line := range strings.SplitSeq(strings.TrimSpace(help), "\n") {
@@ -105,7 +105,7 @@ func section(page *bytes.Buffer, help string) {
 			continue
 		}
 		if line == "" {
-			line = ".PP" // ends a list of flags, too
+			line = ".PP" // also ends a list of flags
 		} else {
 			line = roff(line)
 		}
@@ -114,7 +114,7 @@ func section(page *bytes.Buffer, help string) {
 	fmt.Fprintln(page, ".fi")
 }
 
-// roff escapes what roff interprets in a line.
+// roff escapes a line of text for roff.
 func roff(line string) string {
 	line = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(line)
 	if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {

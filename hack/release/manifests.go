@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -18,25 +19,25 @@ import (
 // manifestName is the plain manifest in deploy.
 const manifestName = "generic-dp.yaml"
 
-// manifestHead is the comment at the start of the plain manifest.
+// manifestHead is the first lines of the plain manifest.
 const manifestHead = `# Everything for "kubectl apply -f": the chart in helm/generic-dp with its default
 # values and a namespace of its own, for Kubernetes 1.30 or later. "make manifests" writes
 # it; edit the chart.
 `
 
-// helmLabels are lines of labels that claim an object for Helm.
+// helmLabels are the lines of labels by which Helm recognizes its objects.
 var helmLabels = regexp.MustCompile(`(?m)^ +(app\.kubernetes\.io/managed-by|helm\.sh/chart): .*\n`)
 
-// trailing is white space that templates leave at the ends of lines.
+// trailing is the white space that templates leave at the end of lines.
 var trailing = regexp.MustCompile(`(?m)[ \t]+$`)
 
-// order is the order in which kinds are applied.
-var order = []string{"namespace.yaml", "serviceaccount.yaml", "configmap.yaml", "daemonset.yaml"}
+// firstTemplates are the templates whose objects are applied first, in order.
+var firstTemplates = []string{"namespace.yaml", "serviceaccount.yaml", "configmap.yaml", "daemonset.yaml"}
 
 // plainValues are the values of the plain manifest.
 var plainValues = map[string]any{"namespace": map[string]any{"create": true}}
 
-// manifests writes what is made from the chart.
+// manifests writes the files that are made from the chart.
 func (r *release) manifests() ([]string, error) {
 	made, err := r.fromChart()
 	if err != nil {
@@ -50,18 +51,18 @@ func (r *release) manifests() ([]string, error) {
 	return slices.Sorted(maps.Keys(made)), nil
 }
 
-// fromChart returns the files that are made from the chart: the plain manifest, the same as
-// a base for Kustomize, components for it, and the chart's README with its table of values.
+// fromChart returns the files that are made from the chart: the plain manifest, which is also
+// the base for Kustomize, components, and the chart's README with its table of values.
 func (r *release) fromChart() (map[string][]byte, error) {
 	manifest, err := r.render(plainValues)
 	if err != nil {
 		return nil, err
 	}
-	rights, err := r.part("dra", "serviceaccount.yaml", "dra.yaml")
+	rights, err := r.component("dra", "serviceaccount.yaml", "dra.yaml")
 	if err != nil {
 		return nil, err
 	}
-	evict, err := r.part("evict", "evict.yaml")
+	evict, err := r.component("evict", "evict.yaml")
 	if err != nil {
 		return nil, err
 	}
@@ -76,8 +77,8 @@ func (r *release) fromChart() (map[string][]byte, error) {
 	}, err
 }
 
-// part renders some templates with one part of the chart enabled, for a component.
-func (r *release) part(name string, templates ...string) ([]byte, error) {
+// component renders some templates with one part of the chart enabled.
+func (r *release) component(name string, templates ...string) ([]byte, error) {
 	rendered, err := r.templates("generic-dp", map[string]any{name: map[string]any{"enabled": true}})
 	if err != nil {
 		return nil, err
@@ -85,9 +86,14 @@ func (r *release) part(name string, templates ...string) ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteString("# The chart's own, which \"make manifests\" writes; edit the chart.\n")
 	for _, name := range templates {
-		fmt.Fprintf(&out, "---\n%s\n", strings.TrimSpace(rendered["generic-dp/templates/"+name]))
+		fmt.Fprintf(&out, "---\n%s\n", strings.TrimSpace(rendered[name]))
 	}
-	return trailing.ReplaceAll(helmLabels.ReplaceAll(out.Bytes(), nil), nil), nil
+	return withoutHelm(out.Bytes()), nil
+}
+
+// withoutHelm removes Helm's labels, and trailing white space.
+func withoutHelm(manifest []byte) []byte {
+	return trailing.ReplaceAll(helmLabels.ReplaceAll(manifest, nil), nil)
 }
 
 // chart is the path of a file of the chart.
@@ -96,7 +102,7 @@ func (r *release) chart(name string) string {
 }
 
 // templates renders the chart's templates with these values for a release of this name in
-// the namespace generic-dp.
+// the namespace generic-dp, and returns them by name.
 func (r *release) templates(name string, values map[string]any) (map[string]string, error) {
 	chart, err := loader.Load(r.chart(""))
 	if err != nil {
@@ -107,7 +113,12 @@ func (r *release) templates(name string, values map[string]any) (map[string]stri
 	if err != nil {
 		return nil, fmt.Errorf("values: %w", err)
 	}
-	return engine.Render(chart, all)
+	rendered, err := engine.Render(chart, all)
+	byName := map[string]string{}
+	for path, text := range rendered {
+		byName[filepath.Base(path)] = text
+	}
+	return byName, err
 }
 
 // render renders the chart with these values into one file.
@@ -116,33 +127,20 @@ func (r *release) render(values map[string]any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	byName := map[string]string{}
-	var names []string
-	for path, text := range rendered {
-		if text = strings.TrimSpace(text); text != "" && strings.HasSuffix(path, ".yaml") {
-			name := filepath.Base(path)
-			byName[name] = text
-			names = append(names, name)
-		}
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		if c := rank(a) - rank(b); c != 0 {
-			return c
-		}
-		return strings.Compare(a, b)
-	})
 	var out bytes.Buffer
 	out.WriteString(manifestHead)
-	for _, name := range names {
-		fmt.Fprintf(&out, "---\n%s\n", byName[name])
+	order := func(a, b string) int { return cmp.Or(rank(a)-rank(b), strings.Compare(a, b)) }
+	for _, name := range slices.SortedFunc(maps.Keys(rendered), order) {
+		if text := strings.TrimSpace(rendered[name]); text != "" && strings.HasSuffix(name, ".yaml") {
+			fmt.Fprintf(&out, "---\n%s\n", text)
+		}
 	}
-	// It is applied without Helm.
-	return trailing.ReplaceAll(helmLabels.ReplaceAll(out.Bytes(), nil), nil), nil
+	return withoutHelm(out.Bytes()), nil
 }
 
 func rank(name string) int {
-	if i := slices.Index(order, name); i >= 0 {
+	if i := slices.Index(firstTemplates, name); i >= 0 {
 		return i
 	}
-	return len(order)
+	return len(firstTemplates)
 }

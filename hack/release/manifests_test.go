@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -20,28 +18,23 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var source = release{source: "../.."}
-
-// The plain manifest is the rendered chart, and the chart's README has its values.
+// The files that make manifests writes are up to date.
 func TestMadeFromChart(t *testing.T) {
 	t.Parallel()
-	made, err := source.fromChart()
+	made, err := checkout.fromChart()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for file, want := range made {
-		have, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(have, want) {
+		have := readFile(t, file)
+		if have != string(want) {
 			t.Errorf("%s differs from the chart: run make manifests", file)
 		}
 	}
 }
 
-// With any values the manifests are valid, every mount has its volume, and every directory
-// that a flag names is mounted.
+// With all values the manifests are valid, volumes and mounts agree, and every directory of a
+// flag is mounted.
 func TestChartVariants(t *testing.T) {
 	t.Parallel()
 	variants := map[string]string{
@@ -61,19 +54,15 @@ func TestChartVariants(t *testing.T) {
 	}
 	files, err := filepath.Glob("../../deploy/helm/generic-dp/distributions/*.yaml")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("distributions: %v, %v", files, err)
+		t.Fatalf("distributions: %q, %v", files, err)
 	}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		variants[filepath.Base(file)] = string(text)
+		variants[filepath.Base(file)] = readFile(t, file)
 	}
 	for name, text := range variants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			rendered, err := source.render(parse(t, text))
+			rendered, err := checkout.render(parseYAML(t, text))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -91,7 +80,7 @@ func TestChartVariants(t *testing.T) {
 	}
 }
 
-// By default the network policy lets only probes and scrapers in, and health.tcp out.
+// By default the network policy admits scrapers alone, and any egress, for health.tcp.
 func TestNetworkPolicy(t *testing.T) {
 	t.Parallel()
 	for values, want := range map[string]networkingv1.NetworkPolicySpec{
@@ -102,7 +91,7 @@ func TestNetworkPolicy(t *testing.T) {
 		}}},
 		"networkPolicy: {scrapers: [], egress: []}": {PolicyTypes: []networkingv1.PolicyType{"Ingress", "Egress"}},
 	} {
-		have := install[networkingv1.NetworkPolicy](t, "generic-dp", "networkpolicy.yaml", values)
+		have := renderObject[networkingv1.NetworkPolicy](t, "generic-dp", "networkpolicy.yaml", values)
 		have.Spec.PodSelector = metav1.LabelSelector{}
 		if !reflect.DeepEqual(have.Spec, want) {
 			t.Errorf("%q: %+v, want %+v", values, have.Spec, want)
@@ -110,8 +99,8 @@ func TestNetworkPolicy(t *testing.T) {
 	}
 }
 
-// decode decodes a document as strictly as the API server. The result is nil except for
-// a DaemonSet.
+// decode decodes a document as strictly as the API server. The result is nil for other kinds
+// than DaemonSet.
 func decode(t *testing.T, doc string) *appsv1.DaemonSet {
 	t.Helper()
 	var kind struct {
@@ -124,7 +113,7 @@ func decode(t *testing.T, doc string) *appsv1.DaemonSet {
 	var into any
 	switch kind.Kind {
 	case "":
-		return nil // the head
+		return nil // the comment at the start
 	case "DaemonSet":
 		daemonSet = &appsv1.DaemonSet{}
 		into = daemonSet
@@ -149,9 +138,9 @@ func decode(t *testing.T, doc string) *appsv1.DaemonSet {
 	case "DeviceClass":
 		into = &resourcev1.DeviceClass{}
 	case "PodMonitor", "PrometheusRule":
-		into = &map[string]any{} // their types are the operator's
+		into = &map[string]any{} // types of the Prometheus operator
 	default:
-		t.Errorf("kind %q is not expected", kind.Kind)
+		t.Errorf("unexpected kind %q", kind.Kind)
 		return nil
 	}
 	if err := yaml.UnmarshalStrict([]byte(doc), into); err != nil {
@@ -175,7 +164,7 @@ func checkDaemonSet(t *testing.T, d *appsv1.DaemonSet) {
 	slices.Sort(volumes)
 	slices.Sort(mounted)
 	if !slices.Equal(volumes, mounted) {
-		t.Errorf("volumes %v, mounted %v", volumes, mounted)
+		t.Errorf("volumes %v, want the mounted ones, %v", volumes, mounted)
 	}
 	for _, arg := range c.Args {
 		flag, dir, _ := strings.Cut(arg, "=")
@@ -184,24 +173,24 @@ func checkDaemonSet(t *testing.T, d *appsv1.DaemonSet) {
 		}
 		below := func(path string) bool { return strings.HasPrefix(path, dir+"/") }
 		if strings.HasPrefix(dir, "/") && !slices.Contains(paths, dir) && !slices.ContainsFunc(paths, below) {
-			t.Errorf("%s names what is not mounted: %v", arg, paths)
+			t.Errorf("the directory of %s is not mounted; mounts: %v", arg, paths)
 		}
 	}
 	for _, m := range c.VolumeMounts {
 		writes := slices.Contains([]string{"device-plugins", "run", "state", "cdi", "nfd", "plugins-registry"}, m.Name)
 		if m.ReadOnly == writes {
-			t.Errorf("mount %s: read-only is %v", m.Name, m.ReadOnly)
+			t.Errorf("mount %s: readOnly is %t, want %t", m.Name, m.ReadOnly, !writes)
 		}
 	}
 	for k, v := range d.Spec.Selector.MatchLabels {
 		if d.Spec.Template.Labels[k] != v {
-			t.Errorf("the selector wants %s=%s of pods that have %v", k, v, d.Spec.Template.Labels)
+			t.Errorf("the pods' labels are %v, want %s=%s as in the selector", d.Spec.Template.Labels, k, v)
 		}
 	}
 }
 
-// An invalid value is rejected by name before anything is applied.
-func TestChartRefuses(t *testing.T) {
+// The error for an invalid value names it.
+func TestChartRejects(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		`{imag: {}}`:                       "imag",
@@ -220,7 +209,7 @@ func TestChartRefuses(t *testing.T) {
 		`{cdi: {enable: true}}`:            "cdi",
 		`{podMonitor: {enabled: "false"}}`: "podMonitor.enabled",
 	} {
-		if _, err := source.render(parse(t, text)); err == nil || !strings.Contains(err.Error(), strings.Split(want, ".")[0]) {
+		if _, err := checkout.render(parseYAML(t, text)); err == nil || !strings.Contains(err.Error(), strings.Split(want, ".")[0]) {
 			t.Errorf("%s: %v, want an error that names %s", text, err, want)
 		}
 	}

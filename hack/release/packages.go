@@ -18,7 +18,7 @@ import (
 // formats of packages, as named by nfpm.
 var formats = []string{"deb", "rpm"}
 
-// rpmBuildHost stands for the build machine, whose name would make builds differ.
+// rpmBuildHost replaces the name of the build machine, by which builds would differ.
 const rpmBuildHost = "reproducible.generic-dp.example"
 
 // packages builds packages for nodes and edge machines: the binary, the systemd units,
@@ -71,7 +71,7 @@ func (r *release) pack(p platform, format, binary string, manual map[string]stri
 		contents = append(contents, &files.Content{Source: source, Destination: target, FileInfo: &files.ContentFileInfo{Mode: 0o644}})
 	}
 	if format == "deb" {
-		// Types that only RPM distinguishes are plain files to dpkg.
+		// dpkg does not know RPM's types of files.
 		for _, c := range contents {
 			if c.Type == files.TypeRPMDoc || c.Type == files.TypeRPMLicense {
 				c.Type = files.TypeFile

@@ -26,8 +26,8 @@ func (r *release) chartArchive() string {
 	return filepath.Join(r.out, "generic-dp-"+r.chartVersion()+".tgz")
 }
 
-// packChart archives the Helm chart. Its version is in its source, where the documentation
-// and the image that it installs have it.
+// packChart archives the Helm chart. The release must have the version in Chart.yaml, which
+// the documentation and the chart's image name.
 func (r *release) packChart() ([]string, error) {
 	chart, err := loader.Load(r.chart(""))
 	if err != nil {
@@ -55,8 +55,8 @@ func (r *release) packChart() ([]string, error) {
 	return []string{r.chartArchive()}, out.Close()
 }
 
-// publish pushes the image and the chart of the output directory, and prints what was
-// pushed by digest, to sign: a tag may lead elsewhere by then.
+// publish pushes the image and the chart of the output directory, and prints their digests
+// to sign: by then, a tag may have moved.
 func (r *release) publish(ctx context.Context, host string, stdout io.Writer) error {
 	image, err := r.pushImage(ctx, host)
 	if err != nil {
@@ -118,7 +118,7 @@ func (r *release) pushChart(host string) (string, error) {
 		return "", err
 	}
 	repository := host + "/" + chartPath
-	// With the time of the push every push would have another digest.
+	// With the real time, every push would have another digest.
 	pushed, err := client.Push(archive, repository+":"+r.chartVersion(), registry.PushOptCreationTime(time.Unix(0, 0).UTC().Format(time.RFC3339)))
 	if err != nil {
 		return "", err

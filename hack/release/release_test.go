@@ -22,7 +22,7 @@ import (
 // maxImage is the maximum size of one platform's image, compressed, in bytes.
 const maxImage = 20 << 20
 
-// Two builds in two directories are equal byte for byte, and hold what they should.
+// Builds in two directories are equal byte for byte; subtests check their contents.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	version := chartVersion(t)
@@ -37,14 +37,11 @@ func TestRelease(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := os.ReadFile(filepath.Join(out, sumsName))
-		if err != nil {
-			t.Fatal(err)
+		text := readFile(t, filepath.Join(out, sumsName))
+		if lines := strings.Count(text, "\n"); lines != len(files)-1 {
+			t.Errorf("%s has %d checksums, want %d", sumsName, lines, len(files)-1)
 		}
-		if lines := strings.Count(string(text), "\n"); lines != len(files)-1 {
-			t.Errorf("%d checksums of %d files", lines, len(files)-1)
-		}
-		sums = append(sums, string(text))
+		sums = append(sums, text)
 	}
 	if sums[0] != sums[1] {
 		t.Errorf("two builds differ:\n%s\n%s", sums[0], sums[1])
@@ -57,27 +54,27 @@ func TestRelease(t *testing.T) {
 	t.Run("another version than the chart's", func(t *testing.T) {
 		r := release{source: "../..", out: t.TempDir(), version: version + "-rc.1"}
 		if files, err := r.packChart(); err == nil || !strings.Contains(err.Error(), "Chart.yaml") {
-			t.Errorf("%v, %v, want an error that names Chart.yaml", files, err)
+			t.Errorf("packChart: %v, %v, want an error that names Chart.yaml", files, err)
 		}
 	})
 }
 
 // chartVersion is the version that the chart installs.
 func chartVersion(t *testing.T) string {
-	chart, err := loader.Load(source.chart(""))
+	chart, err := loader.Load(checkout.chart(""))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return chart.AppVersion()
 }
 
-// copySource copies the files of the repository, with other times.
+// copySource copies the files of the repository, with new times.
 func copySource(t *testing.T, dir string) {
 	t.Helper()
 	command(t, "sh", "-c", "cd ../.. && git ls-files -z --cached --others --exclude-standard --deduplicate | xargs -0 cp --parents -t "+dir)
 }
 
-// command returns the output of a command that succeeds.
+// command runs a command, which must succeed, and returns its output.
 func command(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	text, err := exec.Command(name, args...).CombinedOutput()
@@ -87,14 +84,14 @@ func command(t *testing.T, name string, args ...string) string {
 	return string(text)
 }
 
-// Helm reads the archive as it reads the directory.
+// checkChart checks that the archive has the files that Helm reads in the directory.
 func checkChart(t *testing.T, out, version string) {
 	t.Helper()
 	packed, err := loader.Load((&release{out: out, version: version}).chartArchive())
 	if err != nil {
 		t.Fatal(err)
 	}
-	unpacked, err := loader.Load(source.chart(""))
+	unpacked, err := loader.Load(checkout.chart(""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,20 +102,21 @@ func checkChart(t *testing.T, out, version string) {
 		return slices.Sorted(slices.Values(names))
 	}
 	if have, want := names(packed.Raw), names(unpacked.Raw); !slices.Equal(have, want) || len(want) == 0 {
-		t.Errorf("the archive has %q, want %q", have, want)
+		t.Errorf("the chart's archive has %q, want %q", have, want)
 	}
 }
 
-// checkPackages checks that the man page and the completions know all commands.
+// checkPackages checks the number of packages, their reproducibility, man page and
+// completions.
 func checkPackages(t *testing.T, out string) {
 	t.Helper()
 	rpms, err := filepath.Glob(filepath.Join(out, "*.rpm"))
 	if err != nil || len(rpms) != len(platforms) {
-		t.Errorf("packages %q, %v, want one for each platform", rpms, err)
+		t.Errorf("RPM packages %q, %v, want %d", rpms, err, len(platforms))
 	}
 	for _, file := range rpms {
 		if text, err := os.ReadFile(file); err != nil || !bytes.Contains(text, []byte("\x00"+rpmBuildHost+"\x00")) {
-			t.Errorf("%s names the machine that built it; %v", file, err)
+			t.Errorf("%s: the build host is not %s: %v", file, rpmBuildHost, err)
 		}
 	}
 	if _, err := exec.LookPath("dpkg-deb"); err != nil {
@@ -127,22 +125,19 @@ func checkPackages(t *testing.T, out string) {
 	dir := t.TempDir()
 	debs, err := filepath.Glob(filepath.Join(out, "*_"+strings.TrimSpace(command(t, "dpkg", "--print-architecture"))+".deb"))
 	if err != nil || len(debs) != 1 {
-		t.Fatalf("packages %q, %v", debs, err)
+		t.Fatalf("Debian packages %q, %v, want one for this machine", debs, err)
 	}
 	command(t, "dpkg-deb", "--extract", debs[0], dir)
-	page, err := os.ReadFile(filepath.Join(dir, "usr/share/man/man1/generic-dp.1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := readFile(t, filepath.Join(dir, "usr/share/man/man1/generic-dp.1"))
 	for _, want := range []string{".SS serve\n", ".SS init\n", ".SS explain\n", `.B \-\-kubelet\-dir string` + "\n", `.B \-\-config string` + "\n"} {
-		if !strings.Contains(string(page), want) {
+		if !strings.Contains(page, want) {
 			t.Errorf("the man page lacks %q", want)
 		}
 	}
 	for shell, path := range completions {
 		text, err := os.ReadFile(filepath.Join(dir, path))
 		if err != nil || !strings.Contains(string(text), "generic-dp") {
-			t.Errorf("completion of %s: %v", shell, err)
+			t.Errorf("completion of %s: %v, want a script for generic-dp", shell, err)
 		}
 	}
 	completed := command(t, "bash", "-c", `PATH=`+dir+`/usr/bin:$PATH; . `+filepath.Join(dir, completions["bash"])+`
@@ -150,7 +145,7 @@ func checkPackages(t *testing.T, out string) {
 		COMP_LINE="generic-dp expl" COMP_POINT=15 COMP_WORDS=(generic-dp expl) COMP_CWORD=1
 		__start_generic-dp 2>/dev/null; printf "%s\n" "${COMPREPLY[@]}"`)
 	if !strings.HasPrefix(completed, "explain") {
-		t.Errorf("generic-dp expl is completed to %q", completed)
+		t.Errorf("bash completes \"generic-dp expl\" to %q, want explain", completed)
 	}
 }
 
@@ -169,7 +164,7 @@ func checkImages(t *testing.T, out, archive, version string) {
 		t.Fatal(err)
 	}
 	if len(top.Manifests) != 1 || top.Manifests[0].Annotations["io.containerd.image.name"] != imageName+":"+version {
-		t.Fatalf("index: %+v", top.Manifests)
+		t.Fatalf("index: %+v, want one manifest named %s:%s", top.Manifests, imageName, version)
 	}
 	images, err := index.ImageIndex(top.Manifests[0].Digest)
 	if err != nil {
@@ -200,11 +195,11 @@ func checkImage(t *testing.T, img v1.Image, binary string) {
 		t.Fatal(err)
 	}
 	if c := config.Config; c.User != "0:0" || !slices.Equal(c.Entrypoint, []string{"/generic-dp"}) || !slices.Equal(c.Cmd, []string{"serve"}) {
-		t.Errorf("%s: config %+v", binary, config.Config)
+		t.Errorf("%s: config %+v, want user 0:0, entrypoint /generic-dp, command serve", binary, c)
 	}
 	layers, err := img.Layers()
 	if err != nil || len(layers) != 1 || len(config.RootFS.DiffIDs) != 1 {
-		t.Fatalf("%s: %d layers, %d diff IDs, %v", binary, len(layers), len(config.RootFS.DiffIDs), err)
+		t.Fatalf("%s: %d layers, %d diff IDs, %v, want one of each", binary, len(layers), len(config.RootFS.DiffIDs), err)
 	}
 	if size, err := layers[0].Size(); err != nil || size > maxImage {
 		t.Errorf("%s: %d bytes, %v, want at most %d", binary, size, err, maxImage)
@@ -217,25 +212,22 @@ func checkImage(t *testing.T, img v1.Image, binary string) {
 	r := tar.NewReader(content)
 	header, err := r.Next()
 	if err != nil || header.Name != "generic-dp" || header.Mode != 0o755 {
-		t.Fatalf("%s: %+v, %v", binary, header, err)
+		t.Fatalf("%s: the layer has %+v, %v, want generic-dp of mode 0755", binary, header, err)
 	}
 	got, err := io.ReadAll(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := os.ReadFile(binary)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s is not what is in the image", binary)
+	want := readFile(t, binary)
+	if string(got) != want {
+		t.Errorf("the binary in the image differs from %s", binary)
 	}
 	if _, err := r.Next(); !errors.Is(err, io.EOF) {
-		t.Errorf("%s: there is more in the image: %v", binary, err)
+		t.Errorf("%s: after the binary, the layer has %v, want its end", binary, err)
 	}
 }
 
-// checkSBOM compares the bill of materials with what the Go command says of the binaries.
+// checkSBOM compares the bill of materials with `go version -m` of the binaries.
 func checkSBOM(t *testing.T, out string) {
 	t.Helper()
 	f, err := os.Open(filepath.Join(out, "generic-dp.cdx.json"))
@@ -270,7 +262,7 @@ func checkSBOM(t *testing.T, out string) {
 		}
 	}
 	if modules < 10*len(platforms) {
-		t.Errorf("go version -m lists %d modules", modules)
+		t.Errorf("go version -m lists %d modules, want at least %d", modules, 10*len(platforms))
 	}
 }
 
@@ -285,13 +277,12 @@ func TestPackageVersion(t *testing.T) {
 		"v1.2.3-4-g12-dirty": "1.2.3.4.g12.dirty",
 	} {
 		if got := packageVersion(version); got != want {
-			t.Errorf("%s: %s, want %s", version, got, want)
+			t.Errorf("packageVersion(%q) is %q, want %q", version, got, want)
 		}
 	}
 }
 
-// The package installs, runs and goes, on this very machine: only where that is
-// asked for.
+// Installs the package on this machine, runs the program and removes the package.
 func TestInstall(t *testing.T) {
 	if os.Getenv("GENERIC_DP_INSTALL") == "" {
 		t.Skip("GENERIC_DP_INSTALL is not set: this installs a package on the machine")
@@ -305,12 +296,12 @@ func TestInstall(t *testing.T) {
 	command(t, "dpkg", "-i", filepath.Join(out, "generic-dp_0.0.1.test_"+arch+".deb"))
 	t.Cleanup(func() { _ = exec.Command("dpkg", "-P", "generic-dp").Run() })
 	if text := command(t, "/usr/bin/generic-dp", "version"); text != "generic-dp v0.0.1-test\n" {
-		t.Errorf("version: %q", text)
+		t.Errorf("generic-dp version prints %q, want generic-dp v0.0.1-test", text)
 	}
 	for _, unit := range []string{"generic-dp.service", "generic-dp-cdi.service"} {
 		text := command(t, "systemd-analyze", "verify", "--man=no", "/usr/lib/systemd/system/"+unit)
 		if strings.Contains(text, "generic-dp") {
-			t.Errorf("systemd-analyze verify %s: %s", unit, text)
+			t.Errorf("systemd-analyze verify %s: want no finding\n%s", unit, text)
 		}
 		text = command(t, "systemd-analyze", "security", "--offline=true", "--threshold=30", "--no-pager", "/usr/lib/systemd/system/"+unit)
 		if !strings.Contains(text, " OK ") {
@@ -320,7 +311,7 @@ func TestInstall(t *testing.T) {
 	command(t, "dpkg", "-P", "generic-dp")
 	for _, gone := range []string{"/usr/bin/generic-dp", "/usr/lib/systemd/system/generic-dp.service", "/usr/share/doc/generic-dp", "/etc/generic-dp"} {
 		if _, err := os.Lstat(gone); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s is still there: %v", gone, err)
+			t.Errorf("%s is left after the removal: %v", gone, err)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func writeSBOM(file, version string, binaries []string) error {
 	for _, binary := range binaries {
 		info, err := buildinfo.ReadFile(binary)
 		if err != nil {
-			return fmt.Errorf("what is in %s: %w", binary, err)
+			return fmt.Errorf("modules of %s: %w", binary, err)
 		}
 		modules["std"] = module("stdlib", strings.TrimPrefix(info.GoVersion, "go"))
 		for _, m := range info.Deps {
