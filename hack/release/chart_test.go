@@ -217,8 +217,7 @@ func TestKustomizeBase(t *testing.T) {
 	}
 }
 
-// Each distribution of the chart has an overlay, and Kustomize makes of it what the chart
-// renders.
+// Each distribution of the chart has an overlay, with the objects that the chart renders.
 func TestKustomizeOverlays(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(checkout.chart("distributions/*.yaml"))
@@ -252,7 +251,7 @@ func TestKustomizeOverlays(t *testing.T) {
 	}
 }
 
-// Of the base and a component, Kustomize makes what the chart renders.
+// The base with a component has the objects that the chart renders.
 func TestKustomizeComponents(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"dra", "evict"} {
@@ -267,7 +266,7 @@ func TestKustomizeComponents(t *testing.T) {
 	}
 }
 
-// wantSame compares what Kustomize makes with what the chart renders.
+// wantSame compares the objects of Kustomize with those of the chart.
 func wantSame(t *testing.T, name string, have map[string]any, rendered []byte) {
 	t.Helper()
 	if want := objects(t, string(rendered)); !reflect.DeepEqual(have, want) {

@@ -137,21 +137,10 @@ func (w *world) step(line string) *violation {
 	moves := w.hw.totalMoves()
 	running, t := w.program, &w.truth
 	verb, _, _ := strings.Cut(strings.TrimPrefix(line, "+"), " ")
-	switch {
-	case verb == "break" && t.unsettled:
+	if verb == "break" && t.unsettled {
 		return nil // the program may not have read the last good configuration
-	case verb == "break" && running != nil:
-		running.waitIdle(15) // an edit is read 100 ms after the last one
-	case verb == "kill" && running != nil && t.unsettled:
-		t.stateUnsaved = true
-	case verb == "kill" && running != nil:
-		running.waitIdle(3)
-	case verb == "stop" && running != nil && w.faulty["state"] == "":
-		t.stateUnsaved = false // the last save
-	case verb == "start" && running == nil && t.stateUnsaved:
-		t.stateLost, t.twins = true, twins{contested: maybe}
-		t.listed = map[string]map[string]life{}
 	}
+	w.prepare(verb)
 	sure := !t.unsettled && !t.stateUnsaved && !t.reloadPending
 	if err := w.do(line); err != nil {
 		return &violation{rule: "script", what: err.Error()}
@@ -190,6 +179,25 @@ func (w *world) step(line string) *violation {
 		return nil
 	}
 	return w.settle()
+}
+
+// prepare waits for reads and saves of the program that a line would race with, and records
+// whether its state may be unsaved or lost.
+func (w *world) prepare(verb string) {
+	t := &w.truth
+	switch running := w.program != nil; {
+	case verb == "break" && running:
+		w.program.waitIdle(15) // an edit is read 100 ms after the last one
+	case verb == "kill" && running && t.unsettled:
+		t.stateUnsaved = true
+	case verb == "kill" && running:
+		w.program.waitIdle(3)
+	case verb == "stop" && running && w.faulty["state"] == "":
+		t.stateUnsaved = false // the last save
+	case verb == "start" && !running && t.stateUnsaved:
+		t.stateLost, t.twins = true, twins{contested: maybe}
+		t.listed = map[string]map[string]life{}
+	}
 }
 
 // observable reports whether the kubelet's lists show every serial that the program sees.
