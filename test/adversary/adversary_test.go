@@ -254,19 +254,25 @@ func (n *node) checkServes() {
 // waitReady waits until all resources are registered, and calls checkServes.
 func (n *node) waitReady() {
 	n.Helper()
-	ctx, cancel := context.WithTimeout(n.Context(), startTime)
-	defer cancel()
-	for {
-		text, err := n.get(ctx, "/readyz")
-		if strings.HasPrefix(text, "ok\n") {
-			break
+	if err := poll(func() error {
+		text, err := n.probe("/readyz")
+		if err == nil && !strings.HasPrefix(text, "ok\n") {
+			err = fmt.Errorf("got %q, want \"ok\"", text)
 		}
-		if ctx.Err() != nil {
-			n.fatal("/readyz: %q, %v, want \"ok\" within %s", text, err, startTime)
-		}
-		time.Sleep(pause)
+		return err
+	}); err != nil {
+		n.fatal("/readyz, after %s: %v", startTime, err)
 	}
 	n.checkServes()
+}
+
+// poll calls try until it succeeds; after startTime it returns its error.
+func poll(try func() error) error {
+	for end := time.Now().Add(startTime); ; time.Sleep(pause) {
+		if err := try(); err == nil || time.Now().After(end) {
+			return err
+		}
+	}
 }
 
 // probe is get with the timeout of a probe.

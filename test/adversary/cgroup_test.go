@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // cgroup is a control group, v1 or v2, with the memory limit of the DaemonSet.
@@ -102,15 +101,7 @@ func (g *cgroup) kills() (n int) {
 
 // remove removes the cgroup once its last process has ended.
 func (g *cgroup) remove() {
-	for end := time.Now().Add(startTime); ; {
-		err := os.Remove(g.dir)
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			g.Errorf("remove the cgroup, after %s: %v", startTime, err)
-			return
-		}
-		time.Sleep(pause)
+	if err := poll(func() error { return os.Remove(g.dir) }); err != nil {
+		g.Errorf("remove the cgroup, after %s: %v", startTime, err)
 	}
 }

@@ -93,12 +93,14 @@ func TestListener(t *testing.T) {
 				n.kubelet.Hold(kubelettest.Request{Namespace: "default", Pod: fmt.Sprint("pod-", i), Container: "main", Resource: "example.com/hostile"},
 					fmt.Sprintf("virtual:example.com:hostile:d::%d", i))
 			}
-			for page := ""; len(page) < 1<<18; { // until it has the holders that the kubelet lists
-				var err error
-				page, err = n.get(t.Context(), "/metrics")
+			n.must(poll(func() error {
+				page, err := n.get(t.Context(), "/metrics")
 				n.must(err)
-				time.Sleep(pause)
-			}
+				if len(page) < 1<<18 {
+					return fmt.Errorf("/metrics has %d bytes, want 256 KiB with the holders that the kubelet lists", len(page))
+				}
+				return nil
+			}))
 			registrations := n.kubelet.Registrations(good)
 			n.checkDuringFlood(name)
 			if got := n.kubelet.Registrations(good); got <= registrations {

@@ -101,16 +101,12 @@ func TestKilledWhileReloading(t *testing.T) {
 	n := newNode(t)
 	n.start()
 	n.waitServed()
-	for end := time.Now().Add(startTime); ; { // the first configuration is copied soon after the start
-		_, err := os.Stat(n.path("state", "last-good-config.json"))
-		if err == nil {
-			break
-		}
-		if time.Now().After(end) {
-			n.fatal("after %s the first configuration has no copy: %v", startTime, err)
-		}
+	if err := poll(func() error {
 		n.checkServes()
-		time.Sleep(pause)
+		_, err := os.Stat(n.path("state", "last-good-config.json"))
+		return err
+	}); err != nil {
+		n.fatal("after %s the first configuration has no copy: %v", startTime, err)
 	}
 	for i := range 15 {
 		n.configure(goodConfig + fmt.Sprintf("[[resource]]\nname = \"r%d\"\nmatch.virtual = \"d\"\n", i))
