@@ -40,9 +40,9 @@ func newTruth() truth {
 	}
 }
 
-// twins is the decision about the serial that T and U share. A serial identifies the first
-// stick that has it, in any place, until both were plugged at once: then it identifies the
-// stick in that place alone.
+// twins is the decision about the serial that T and U share. It identifies the first stick
+// that has it, in any place, until both were plugged at once; from then on, the stick in the
+// first one's place alone.
 type twins struct {
 	place     string // empty: unknown
 	contested answer
