@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -59,9 +60,12 @@ func newNode(t *testing.T, text string) *node {
 	return n
 }
 
+// configure replaces the configuration at once: on a busy machine a file that is written in
+// place would be read while it is empty.
 func (n *node) configure(text string) {
 	n.Helper()
-	if err := os.WriteFile(n.options.Config, []byte(text), 0o600); err != nil {
+	next := n.options.Config + ".next"
+	if err := errors.Join(os.WriteFile(next, []byte(text), 0o600), os.Rename(next, n.options.Config)); err != nil {
 		n.Fatal(err)
 	}
 }
