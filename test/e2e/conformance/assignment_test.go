@@ -37,17 +37,17 @@ func TestPodGetsExactlyOneDevice(t *testing.T) {
 		t.Errorf("devices: %v, want /dev/%s at /dev/port", o.Devices, held[0])
 	}
 	if len(o.Envs) != 1 || o.Envs[0].Name != "PORT" || o.Envs[0].Value != held[0] {
-		t.Errorf("environment: %v", o.Envs)
+		t.Errorf("environment: %v, want PORT=%s", o.Envs, held[0])
 	}
 	if len(o.Annotations) != 1 || o.Annotations[0].Value != held[0] {
-		t.Errorf("annotations: %v", o.Annotations)
+		t.Errorf("annotations: %v, want one of %s", o.Annotations, held[0])
 	}
 	listed, err := podResources(t).List(context.Background(), &api.ListPodResourcesRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(listed.PodResources) != 1 || len(listed.PodResources[0].Containers) != 1 {
-		t.Fatalf("pod resources: %v", listed)
+		t.Fatalf("pod resources: %v, want one container", listed)
 	}
 	devices := listed.PodResources[0].Containers[0].Devices
 	if len(devices) != 1 || devices[0].ResourceName != port || !slices.Equal(devices[0].DeviceIds, held) {
@@ -58,7 +58,7 @@ func TestPodGetsExactlyOneDevice(t *testing.T) {
 // e2e_node/device_plugin_test.go: can make a CDI device accessible in a container
 func TestCDINameIsResolvableWhenAllocated(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
-	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
+	n.Plug(usbStick("1-1", "AAAA1111", "ttyUSB0"))
 	p := n.serve(sticks + "container.cdi = true\n")
 	n.WaitCount(t, stick, count(1, 1))
 	pod := n.admit(devicemanager.Pod("cdi", stick, 1))
@@ -70,7 +70,7 @@ func TestCDINameIsResolvableWhenAllocated(t *testing.T) {
 		t.Errorf("devices %v, mounts %v besides the CDI name", o.Devices, o.Mounts)
 	}
 	if len(o.Envs) != 1 || o.Envs[0].Value != "AAAA1111" {
-		t.Errorf("environment: %v", o.Envs)
+		t.Errorf("environment: %v, want the serial number", o.Envs)
 	}
 	want := map[string]string{stick + "=" + stickA: "/dev/ttyUSB0 at /dev/stick"}
 	if got := specOf(t, p); !maps.Equal(got, want) {
@@ -93,7 +93,7 @@ func TestContainerRestartsGetTheSameDeviceAndOtherPodsAnother(t *testing.T) {
 			t.Errorf("a later start of the container gets %s, want %s", got, injected)
 		}
 	}
-	n.holds(first, port, held...)
+	n.wantHeld(first, port, held...)
 	if slices.Equal(n.Devices(second, "main", port), held) {
 		t.Errorf("both pods hold %v", held)
 	}
@@ -153,10 +153,10 @@ func TestCountIsExhaustedAndFreedSlotsAreReused(t *testing.T) {
 		}
 		pods = append(pods, pod)
 	}
-	n.refuse(devicemanager.Pod("d", port, 1), "Requested: 1, Available: 0")
+	n.wantRefused(devicemanager.Pod("d", port, 1), "Requested: 1, Available: 0")
 	freed := n.Devices(pods[1], "main", port)
 	n.Remove(pods[1])
-	n.holds(n.admit(devicemanager.Pod("e", port, 1)), port, freed...)
+	n.wantHeld(n.admit(devicemanager.Pod("e", port, 1)), port, freed...)
 }
 
 // The device manager's own choice is random: a plugin without a preference fails soon.
@@ -193,7 +193,7 @@ func TestPreferredAllocationIsHonoured(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			n := newNode(t, devicemanager.Options{NUMANodes: []int{0, 1}})
 			for i, bus := range []string{"3a", "3b", "3c", "3d"} {
-				n.AddPCI(aCard(bus, i%2))
+				n.AddPCI(pciCard(bus, i%2))
 			}
 			n.serve(accelerators + c.config)
 			n.waitAll(card, 4)

@@ -38,7 +38,7 @@ func TestBrokenConfigurationIsRefusedWithEveryProblem(t *testing.T) {
 		}
 	}
 	if got := n.Count(port); got != devicemanager.Absent {
-		t.Errorf("count: %v", got)
+		t.Errorf("count: %v, want no resource", got)
 	}
 }
 
@@ -61,12 +61,12 @@ func TestBrokenConfigurationKeepsTheLastGoodOneOverARestart(t *testing.T) {
 			}
 		}
 	}
-	n.holds(pod, port, "port0")
+	n.wantHeld(pod, port, "port0")
 	p.Configure(t, ports+"count = 2\n")
 	p.Restart(t)
 	n.WaitCount(t, port, count(2, 2))
 	if strings.Contains(p.Log(), "level=ERROR") {
-		t.Errorf("errors with a good configuration:\n%s", p.Log())
+		t.Errorf("the log has errors with a good configuration:\n%s", p.Log())
 	}
 }
 
@@ -78,24 +78,20 @@ func TestLoweredCountRetiresSlotsOnTheList(t *testing.T) {
 	p := n.serve(ports + "count = 4\n")
 	n.WaitCount(t, port, count(4, 4))
 	pod := n.admit(devicemanager.Pod("kept", port, 4))
-	s := n.watch(port)
+	s := n.record(port)
 	p.Configure(t, ports+"count = 2\n")
 	stop(t, p)
 	p.Restart(t)
 	n.WaitCount(t, port, count(4, 2))
-	for _, c := range s.stop() {
-		if c.Capacity != 4 {
-			t.Errorf("capacity was %d meanwhile, want 4", c.Capacity)
-		}
-	}
-	n.holds(pod, port, "port0", "port0::1", "port0::2", "port0::3")
+	s.wantCapacity(t, 4)
+	n.wantHeld(pod, port, "port0", "port0::1", "port0::2", "port0::3")
 	health := n.Health(pod, "main")
 	if health["port0::1"] != healthy || health["port0::2"] != unhealthy || health["port0::3"] != unhealthy {
 		t.Errorf("status shows %v, want the last two slots Unhealthy", health)
 	}
 	n.Remove(pod)
 	n.admit(devicemanager.Pod("two", port, 2))
-	n.refuse(devicemanager.Pod("third", port, 1), "Available: 0")
+	n.wantRefused(devicemanager.Pod("third", port, 1), "Available: 0")
 	p.Configure(t, ports+"count = 5\n")
 	p.Restart(t)
 	n.WaitCount(t, port, count(5, 5))
@@ -110,20 +106,17 @@ func TestRemovedDeviceOrResourceNeverEmptiesTheList(t *testing.T) {
 	n.WaitCount(t, port, count(1, 1))
 	n.WaitCount(t, valve, count(1, 1))
 	pod := n.admit(devicemanager.Pod("kept", valve, 1))
-	sp, sv := n.watch(port), n.watch(valve)
+	sp, sv := n.record(port), n.record(valve)
 	p.Configure(t, ports+"exclude.glob = \"/dev/port0\"\n")
 	stop(t, p)
 	p.Restart(t)
 	p.WaitLog(t, limit, "registered")
 	n.WaitCount(t, port, count(1, 0))
 	n.WaitCount(t, valve, count(1, 0))
-	for _, c := range append(sp.stop(), sv.stop()...) {
-		if c.Capacity != 1 {
-			t.Errorf("capacity was %d meanwhile, want 1", c.Capacity)
-		}
-	}
-	n.refuse(devicemanager.Pod("late", valve, 1), "no healthy devices present")
-	n.holds(pod, valve, "valve0")
+	sp.wantCapacity(t, 1)
+	sv.wantCapacity(t, 1)
+	n.wantRefused(devicemanager.Pod("late", valve, 1), "no healthy devices present")
+	n.wantHeld(pod, valve, "valve0")
 	p.Configure(t, ports+valves)
 	p.Restart(t)
 	n.WaitCount(t, port, count(1, 1))
@@ -138,15 +131,7 @@ func TestFirstListAfterARestartHasAllRememberedDevices(t *testing.T) {
 	p := n.serve(ports)
 	n.WaitCount(t, port, count(2, 2))
 	pod := n.admit(devicemanager.Pod("kept", port, 2))
-	full := func(s *seen) {
-		t.Helper()
-		for _, c := range s.stop() {
-			if c.Capacity != 2 {
-				t.Errorf("capacity was %d meanwhile, want 2", c.Capacity)
-			}
-		}
-	}
-	s := n.watch(port)
+	s := n.record(port)
 	stop(t, p)
 	n.Rm("port1")
 	began := time.Now()
@@ -158,21 +143,21 @@ func TestFirstListAfterARestartHasAllRememberedDevices(t *testing.T) {
 		return nil
 	})
 	n.Mknod("port1") // a slow driver
-	t.Logf("start of the program to a list with a device that comes late: %v", n.tookCount(began, port, count(2, 2)).Round(time.Millisecond))
-	full(s)
+	t.Logf("start of the program to a list with a late device: %v", n.timeToCount(began, port, count(2, 2)).Round(time.Millisecond))
+	s.wantCapacity(t, 2)
 
-	s = n.watch(port)
+	s = n.record(port)
 	stop(t, p)
 	n.Rm("port1")
 	began = time.Now()
 	p.Restart(t)
-	d := n.tookCount(began, port, count(2, 1))
-	t.Logf("start of the program to a list with a device that is gone: %v", d.Round(time.Millisecond))
+	d := n.timeToCount(began, port, count(2, 1))
+	t.Logf("start of the program to a list with an absent device: %v", d.Round(time.Millisecond))
 	if d > 2*time.Second {
-		t.Errorf("the first list took %v", d)
+		t.Errorf("the first list took %v, want 2s at most", d)
 	}
-	full(s)
-	n.holds(pod, port, "port0", "port1")
+	s.wantCapacity(t, 2)
+	n.wantHeld(pod, port, "port0", "port1")
 	if got := n.Health(pod, "main")["port1"]; got != unhealthy {
 		t.Errorf("status shows port1 %s, want it Unhealthy", got)
 	}
@@ -180,14 +165,13 @@ func TestFirstListAfterARestartHasAllRememberedDevices(t *testing.T) {
 	n.WaitCount(t, port, count(2, 2))
 }
 
-// A node without the hardware stays clean, unless a static pod must not start without
-// it.
+// A node without the hardware has no such resource, unless a static pod depends on it.
 func TestResourceIsRegisteredWithItsFirstDevice(t *testing.T) {
 	const always = "example.com/always"
 	n := newNode(t, devicemanager.Options{})
 	p := n.serve(ports + "[[resource]]\nname = \"always\"\nmatch.glob = \"/dev/always*\"\nregister = \"always\"\n")
 	n.WaitCount(t, always, count(0, 0))
-	n.refuse(devicemanager.Pod("static", always, 1), "no healthy devices present")
+	n.wantRefused(devicemanager.Pod("static", always, 1), "no healthy devices present")
 	wait.Holds(t, 100*time.Millisecond, "resource without devices", wait.Equal(devicemanager.Absent, func() devicemanager.Count { return n.Count(port) }))
 	n.Mknod("port0", "always0")
 	n.WaitCount(t, port, count(1, 1))
@@ -208,8 +192,8 @@ func clean(t *testing.T, p *product.Plugin) (output string, ok bool) {
 
 func TestCleanRemovesLeftoversAndNothingWhileServing(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
-	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
-	n.AddPCI(aCard("3a", 0))
+	n.Plug(usbStick("1-1", "AAAA1111", "ttyUSB0"))
+	n.AddPCI(pciCard("3a", 0))
 	p := n.serve(sticks + "[[resource]]\nname = \"card\"\nmatch = { pci = { id = \"8086:56c0\" } }\ncontainer.cdi = true\n")
 	n.WaitCount(t, stick, count(1, 1))
 	n.WaitCount(t, card, count(1, 1))
@@ -218,7 +202,7 @@ func TestCleanRemovesLeftoversAndNothingWhileServing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, ok := clean(t, p); ok || !strings.Contains(out, "serving") {
-		t.Errorf("clean while serving: ok %v, %s", ok, out)
+		t.Errorf("clean while serving: ok %v, %s, want an error with \"serving\"", ok, out)
 	}
 	if linkOf(p, stickA) == "" || specOf(t, p)[card+"="+cards("3a")[0]] == "" || len(sockets(t)) != 2 {
 		t.Error("clean removed something while serving")
@@ -245,7 +229,7 @@ func TestCleanRemovesLeftoversAndNothingWhileServing(t *testing.T) {
 		return err
 	})
 	if left = append(left, sockets(t)...); err != nil || len(left) != 0 {
-		t.Errorf("left after clean: %v, %v", left, err)
+		t.Errorf("left after clean: %v, %v, want nothing", left, err)
 	}
 	if _, err := os.Stat(foreign); err != nil {
 		t.Errorf("a foreign CDI spec: %v", err)
@@ -254,7 +238,7 @@ func TestCleanRemovesLeftoversAndNothingWhileServing(t *testing.T) {
 		t.Errorf("the kubelet's socket: %v", err)
 	}
 	if out, ok := clean(t, p); !ok {
-		t.Errorf("clean of what is clean: %s", out)
+		t.Errorf("a second clean failed: %s", out)
 	}
 	p.Restart(t)
 	n.WaitCount(t, stick, count(1, 1))

@@ -25,7 +25,7 @@ func TestRemovedDeviceIsUnhealthyAndRecovers(t *testing.T) {
 		n.WaitCount(t, port, count(1, 1))
 		n.Rm("port0")
 		n.WaitCount(t, port, count(1, 0))
-		n.refuse(devicemanager.Pod("late", port, 1), "no healthy devices present")
+		n.wantRefused(devicemanager.Pod("late", port, 1), "no healthy devices present")
 		n.Mknod("port0")
 	}
 	n.WaitCount(t, port, count(1, 1))
@@ -51,7 +51,7 @@ func TestPodKeepsADeviceThatTurnsUnhealthy(t *testing.T) {
 	n.Rm("port0")
 	n.WaitCount(t, port, count(1, 0))
 	shows(unhealthy)
-	n.holds(pod, port, "port0")
+	n.wantHeld(pod, port, "port0")
 	n.Mknod("port0")
 	n.WaitCount(t, port, count(1, 1))
 	shows(healthy)
@@ -59,7 +59,7 @@ func TestPodKeepsADeviceThatTurnsUnhealthy(t *testing.T) {
 	n.Rm("port0")
 	n.WaitCount(t, port, count(1, 0))
 	n.Remove(pod)
-	n.refuse(devicemanager.Pod("next", port, 1), "no healthy devices present")
+	n.wantRefused(devicemanager.Pod("next", port, 1), "no healthy devices present")
 	if got := n.Count(port); got != count(1, 0) {
 		t.Errorf("count after the pod has gone: %v, want the device listed", got)
 	}
@@ -93,7 +93,7 @@ func TestLastStateOfAStormWins(t *testing.T) {
 	n.Mknod("port0", "port1")
 	n.serve(ports)
 	n.WaitCount(t, port, count(2, 2))
-	s := n.watch(port)
+	s := n.record(port)
 	for range 100 {
 		n.Rm("port0")
 		n.Mknod("port0")
@@ -106,7 +106,7 @@ func TestLastStateOfAStormWins(t *testing.T) {
 			t.Errorf("capacity was %d meanwhile, want 2", c.Capacity)
 		}
 	}
-	n.holds(n.admit(devicemanager.Pod("two", port, 2)), port, "port0", "port2")
+	n.wantHeld(n.admit(devicemanager.Pod("two", port, 2)), port, "port0", "port2")
 }
 
 // A broken device of one resource does not affect others.
@@ -118,22 +118,22 @@ func TestBrokenResourceDoesNotAffectOthers(t *testing.T) {
 	n.WaitCount(t, port, count(1, 1))
 	n.WaitCount(t, broken, count(1, 0))
 	p.WaitLog(t, limit, "/dev/control") // the reason names the missing path
-	n.refuse(devicemanager.Pod("late", broken, 1), "no healthy devices present")
+	n.wantRefused(devicemanager.Pod("late", broken, 1), "no healthy devices present")
 	n.admit(devicemanager.Pod("fine", port, 1))
 
-	s := n.watch(port)
+	s := n.record(port)
 	n.Mknod("control")
 	n.WaitCount(t, broken, count(1, 1))
 	pod := n.admit(devicemanager.Pod("in-time", broken, 1))
-	var given []string
+	var injected []string
 	for _, d := range n.RunOptions(t, pod, "main").Devices {
-		given = append(given, d.PathOnHost)
+		injected = append(injected, d.PathOnHost)
 	}
-	slices.Sort(given)
-	if !slices.Equal(given, []string{"/dev/control", "/dev/valve0"}) {
-		t.Errorf("given: %v", given)
+	slices.Sort(injected)
+	if !slices.Equal(injected, []string{"/dev/control", "/dev/valve0"}) {
+		t.Errorf("injected: %v, want both", injected)
 	}
-	if seen := s.stop(); len(seen) != 1 {
-		t.Errorf("count of the other resource went %v", seen)
+	if counts := s.stop(); len(counts) != 1 {
+		t.Errorf("counts of the other resource: %v, want no change", counts)
 	}
 }

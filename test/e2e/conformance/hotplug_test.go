@@ -3,6 +3,7 @@ package conformance_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,55 +17,52 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
-// lists records each list sent to the kubelet, and the target of stick A's link at that
-// time.
-type lists struct {
-	mu   sync.Mutex
-	went []string
-	way  func() string
+// sentList is stick A in a list for the kubelet: its health, and the node that a
+// container would get at that time.
+type sentList struct{ health, node string }
+
+// listLog records each list for the kubelet.
+type listLog struct {
+	mu       sync.Mutex
+	sent     []sentList
+	injected func() string // the node of stick A
 }
 
-// take records stick A's health and the target of its link.
-func (l *lists) take(list *api.ListAndWatchResponse) {
+func (l *listLog) record(list *api.ListAndWatchResponse) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, d := range list.Devices {
-		if d.ID == stickA && l.way != nil {
-			l.went = append(l.went, d.Health+" "+l.way())
+		if d.ID == stickA && l.injected != nil {
+			l.sent = append(l.sent, sentList{d.Health, l.injected()})
 		}
 	}
 }
 
-// through sets the link.
-func (l *lists) through(way func() string) {
+// start starts to record.
+func (l *listLog) start(injected func() string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.way = way
+	l.injected = injected
 }
 
-// check checks that the link was right whenever the stick was listed: absent while
-// Unhealthy, present while Healthy.
-func (l *lists) check(t *testing.T, nodes ...string) {
+// check checks that a container would have got one of nodes whenever stick A was listed
+// as Healthy, and none whenever it was Unhealthy.
+func (l *listLog) check(t *testing.T, nodes ...string) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	health := map[string]bool{}
-	for _, went := range l.went {
-		state, node, _ := strings.Cut(went, " ")
-		health[state] = true
-		if state == api.Unhealthy && node != "" {
-			t.Errorf("while the stick was listed as Unhealthy %s was injected", node)
+	listed := map[string]bool{}
+	for _, s := range l.sent {
+		listed[s.health] = true
+		if s.health == api.Unhealthy && s.node != "" {
+			t.Errorf("listed as Unhealthy, the stick is injected as %s, want none", s.node)
 		}
-		ok := false
-		for _, n := range nodes {
-			ok = ok || n == node
-		}
-		if state == api.Healthy && !ok {
-			t.Errorf("when the stick was listed as Healthy %q was injected, want one of %v", node, nodes)
+		if s.health == api.Healthy && !slices.Contains(nodes, s.node) {
+			t.Errorf("listed as Healthy, the stick is injected as %q, want one of %v", s.node, nodes)
 		}
 	}
-	if !health[api.Healthy] || !health[api.Unhealthy] {
-		t.Errorf("lists that went to the kubelet: %v", l.went)
+	if !listed[api.Healthy] || !listed[api.Unhealthy] {
+		t.Errorf("lists for the kubelet: %v, want Healthy and Unhealthy ones", l.sent)
 	}
 }
 
@@ -72,8 +70,8 @@ func (l *lists) check(t *testing.T, nodes ...string) {
 // another name. The kubelet has called Allocate once and does not call it again.
 func TestReplugKeepsIDAndLink(t *testing.T) {
 	for name, c := range map[string]struct {
-		config string
-		way    func(*testing.T, *product.Plugin) string
+		config   string
+		injected func(*testing.T, *product.Plugin) string // the node of stick A
 	}{
 		"link": {"", func(_ *testing.T, p *product.Plugin) string { return linkOf(p, stickA) }},
 		"CDI": {"container.cdi = true\n", func(t *testing.T, p *product.Plugin) string {
@@ -83,42 +81,42 @@ func TestReplugKeepsIDAndLink(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, devicemanager.Options{})
-			n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
-			var l lists
-			newRelay(t, relay{listed: l.take})
+			n.Plug(usbStick("1-1", "AAAA1111", "ttyUSB0"))
+			var l listLog
+			proxyPlugins(t, pluginProxy{onList: l.record})
 			p := n.serve(sticks + c.config)
 			n.WaitCount(t, stick, count(1, 1))
-			l.through(func() string { return c.way(t, p) })
+			l.start(func() string { return c.injected(t, p) })
 			pod := n.admit(devicemanager.Pod("kept", stick, 1))
 			injected := n.injected(pod)
-			if got := c.way(t, p); got != "/dev/ttyUSB0" {
+			if got := c.injected(t, p); got != "/dev/ttyUSB0" {
 				t.Fatalf("injected: %q, want /dev/ttyUSB0", got)
 			}
 			n.Unplug("1-1")
 			n.WaitCount(t, stick, count(1, 0))
 			if got := n.Health(pod, "main")[stickA]; got != unhealthy {
-				t.Errorf("status shows the stick %s", got)
+				t.Errorf("status shows the stick %s, want it Unhealthy", got)
 			}
-			n.Plug(aStick("1-2", "BBBB2222", "ttyUSB0"))
+			n.Plug(usbStick("1-2", "BBBB2222", "ttyUSB0"))
 			n.WaitCount(t, stick, count(2, 1))
-			if got := c.way(t, p); got != "" {
-				t.Errorf("the other stick is injected in place of the first: %q", got)
+			if got := c.injected(t, p); got != "" {
+				t.Errorf("the other stick is injected in place of the first: %q, want none", got)
 			}
 			began := time.Now()
-			n.Plug(aStick("1-3", "AAAA1111", "ttyUSB1"))
-			t.Logf("plugged in to allocatable: %v", n.tookCount(began, stick, count(2, 2)).Round(time.Millisecond))
-			if got := c.way(t, p); got != "/dev/ttyUSB1" {
+			n.Plug(usbStick("1-3", "AAAA1111", "ttyUSB1"))
+			t.Logf("plugged in to allocatable: %v", n.timeToCount(began, stick, count(2, 2)).Round(time.Millisecond))
+			if got := c.injected(t, p); got != "/dev/ttyUSB1" {
 				t.Errorf("injected: %q, want /dev/ttyUSB1", got)
 			}
 			l.check(t, "/dev/ttyUSB0", "/dev/ttyUSB1")
-			n.holds(pod, stick, stickA)
+			n.wantHeld(pod, stick, stickA)
 			if got := n.Health(pod, "main")[stickA]; got != healthy {
-				t.Errorf("status shows the stick %s", got)
+				t.Errorf("status shows the stick %s, want it Healthy", got)
 			}
 			if got := n.injected(pod); got != injected {
 				t.Errorf("a restarted container gets %s, want %s", got, injected)
 			}
-			n.holds(n.admit(devicemanager.Pod("other", stick, 1)), stick, stickB)
+			n.wantHeld(n.admit(devicemanager.Pod("other", stick, 1)), stick, stickB)
 		})
 	}
 }
@@ -177,30 +175,30 @@ name = "loop"
 match = { glob = "/dev/loop%d[0-9]", dangerous = true }
 `, l.first/10)})
 	n.WaitCount(t, loop, count(1, 1))
-	var came, went []time.Duration
-	still := func() {
-		// Changes in quick succession are processed together.
+	var added, removed []time.Duration
+	// Changes in quick succession are processed together.
+	settle := func() {
 		want := n.Count(loop)
 		wait.Holds(t, 100*time.Millisecond, "count", wait.Equal(want, func() devicemanager.Count { return n.Count(loop) }))
 	}
 	for i := 1; i < 6; i++ {
-		still()
+		settle()
 		began := time.Now()
 		l.add(i)
-		came = append(came, n.tookCount(began, loop, count(int64(i+1), int64(i+1))))
+		added = append(added, n.timeToCount(began, loop, count(int64(i+1), int64(i+1))))
 	}
 	pod := n.admit(devicemanager.Pod("all", loop, 6))
 	for i := 1; i < 6; i++ {
-		still()
+		settle()
 		began := time.Now()
 		l.remove(i)
-		went = append(went, n.tookCount(began, loop, count(6, int64(6-i))))
+		removed = append(removed, n.timeToCount(began, loop, count(6, int64(6-i))))
 		if got := n.Health(pod, "main")[l.id(i)]; got != unhealthy {
-			t.Errorf("status shows %s %s", l.id(i), got)
+			t.Errorf("status shows %s %s, want it Unhealthy", l.id(i), got)
 		}
 	}
-	t.Logf("a device is added, to allocatable: %s", figures(came))
-	t.Logf("a device is removed, which takes the kernel some time, to not allocatable: %s", figures(went))
+	t.Logf("a device is added, to allocatable: %s", figures(added))
+	t.Logf("a device is removed, which takes the kernel some time, to not allocatable: %s", figures(removed))
 	l.add(5)
 	n.WaitCount(t, loop, count(6, 2))
 }

@@ -13,16 +13,16 @@ import (
 // Allocate, which would end this test process. So a device that is removed while it is
 // being allocated must stay listed.
 func TestDeviceRemovedDuringAllocateStaysListed(t *testing.T) {
-	for name, away := range map[string]func(n *node){
+	for name, remove := range map[string]func(n *node){
 		"node":  func(n *node) { n.Rm("port0") },
 		"stick": func(n *node) { n.Unplug("1-1") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, devicemanager.Options{})
 			n.Mknod("port0")
-			n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
+			n.Plug(usbStick("1-1", "AAAA1111", "ttyUSB0"))
 			gate := newGate()
-			newRelay(t, relay{answered: gate.stop})
+			proxyPlugins(t, pluginProxy{onResponse: gate.block})
 			resource := port
 			if name == "stick" {
 				resource = stick
@@ -30,19 +30,19 @@ func TestDeviceRemovedDuringAllocateStaysListed(t *testing.T) {
 			n.serve(both)
 			n.WaitCount(t, resource, count(1, 1))
 			pod := devicemanager.Pod("late", resource, 1)
-			admitted := n.admitting(pod)
-			wait.Closed(t, limit, "answer", gate.reached)
-			away(n)
+			admitted := n.startAdmit(pod)
+			wait.Closed(t, limit, "response", gate.reached)
+			remove(n)
 			n.WaitCount(t, resource, count(1, 0))
-			close(gate.pass)
+			close(gate.open)
 			if err := admitted.result(t); err != nil { // the response was correct when it was sent
 				t.Error(err)
 			}
 			if got := n.Count(resource); got != count(1, 0) {
-				t.Errorf("count afterwards: %v", got)
+				t.Errorf("count afterwards: %v, want the device listed", got)
 			}
 			n.Remove(pod)
-			n.refuse(devicemanager.Pod("next", resource, 1), "no healthy devices present")
+			n.wantRefused(devicemanager.Pod("next", resource, 1), "no healthy devices present")
 		})
 	}
 }
@@ -50,8 +50,8 @@ func TestDeviceRemovedDuringAllocateStaysListed(t *testing.T) {
 // The device is removed when Allocate reaches the program, which cannot know it yet.
 func TestAllocateOfARemovedDeviceIsAnErrorWithItsName(t *testing.T) {
 	for resource, c := range map[string]struct {
-		id   string
-		away func(*node)
+		id     string
+		remove func(*node)
 	}{
 		port:  {"port0", func(n *node) { n.Rm("port0") }},
 		stick: {stickA, func(n *node) { n.Unplug("1-1") }},
@@ -59,21 +59,21 @@ func TestAllocateOfARemovedDeviceIsAnErrorWithItsName(t *testing.T) {
 		t.Run(resource, func(t *testing.T) {
 			n := newNode(t, devicemanager.Options{})
 			n.Mknod("port0")
-			n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
+			n.Plug(usbStick("1-1", "AAAA1111", "ttyUSB0"))
 			gate := newGate()
-			newRelay(t, relay{asked: gate.stop})
+			proxyPlugins(t, pluginProxy{onRequest: gate.block})
 			p := n.serve(both)
 			n.WaitCount(t, resource, count(1, 1))
-			admitted := n.admitting(devicemanager.Pod("late", resource, 1))
+			admitted := n.startAdmit(devicemanager.Pod("late", resource, 1))
 			wait.Closed(t, limit, "Allocate", gate.reached)
 			freeze(t, p)
-			c.away(n)
-			close(gate.pass)
+			c.remove(n)
+			close(gate.open)
 			p.Signal(t, syscall.SIGCONT)
 			if err := admitted.result(t); err == nil {
-				t.Errorf("%s was allocated though it is gone", c.id)
+				t.Errorf("%s was allocated after its removal", c.id)
 			} else if !strings.Contains(err.Error(), c.id) {
-				t.Errorf("the error does not name %s: %v", c.id, err)
+				t.Errorf("the error is %v, want %s in it", err, c.id)
 			}
 			n.WaitCount(t, resource, count(1, 0))
 		})

@@ -55,11 +55,10 @@ container.path = "/dev/stick"
 container.env.STICK_SERIAL = "${usb.serial}"
 `
 
-// both has both resources.
 const both = domain + onlyPorts + onlySticks
 
-// aStick is a stick with a serial number that its ID contains.
-func aStick(usbPort, serial, tty string) fixture.Stick {
+// usbStick is a stick whose ID contains its serial number.
+func usbStick(usbPort, serial, tty string) fixture.Stick {
 	return fixture.Stick{Port: usbPort, ID: "10c4:ea60", Serial: serial, TTY: tty}
 }
 
@@ -70,7 +69,7 @@ const (
 	stickKey = "if00:ttyUSB"
 )
 
-// count is a [devicemanager.Count] in short.
+// count is short for a [devicemanager.Count].
 func count(capacity, allocatable int64) devicemanager.Count {
 	return devicemanager.Count{Capacity: capacity, Allocatable: allocatable}
 }
@@ -108,11 +107,10 @@ func (n *node) admit(pod *v1.Pod) *v1.Pod {
 	return pod
 }
 
-// admission is the result of an Admit that runs.
+// admission is the result of a running Admit.
 type admission chan error
 
-// admitting begins to admit a pod.
-func (n *node) admitting(pod *v1.Pod) admission {
+func (n *node) startAdmit(pod *v1.Pod) admission {
 	a := make(admission, 1)
 	go func() { a <- n.Admit(pod) }()
 	return a
@@ -130,7 +128,7 @@ func (a admission) result(t testing.TB) error {
 }
 
 // refuse admits a pod, which must fail for a reason.
-func (n *node) refuse(pod *v1.Pod, reason string) {
+func (n *node) wantRefused(pod *v1.Pod, reason string) {
 	n.t.Helper()
 	if err := n.Admit(pod); err == nil {
 		n.t.Fatalf("pod %s was admitted with %v, want an error with %q", pod.Name, n.Devices(pod, "main", port), reason)
@@ -140,7 +138,7 @@ func (n *node) refuse(pod *v1.Pod, reason string) {
 }
 
 // holds checks the devices of the container main of a pod.
-func (n *node) holds(pod *v1.Pod, resource string, ids ...string) {
+func (n *node) wantHeld(pod *v1.Pod, resource string, ids ...string) {
 	n.t.Helper()
 	if got := n.Devices(pod, "main", resource); !slices.Equal(got, ids) {
 		n.t.Errorf("pod %s holds %v, want %v", pod.Name, got, ids)
@@ -155,8 +153,7 @@ func (n *node) injected(pod *v1.Pod) string {
 	return fmt.Sprint("devices ", o.Devices, " mounts ", o.Mounts, " env ", o.Envs, " annotations ", o.Annotations, " cdi ", o.CDIDevices)
 }
 
-// stop ends the program like an upgrade. It persists its state, which a killed program
-// may not have done.
+// stop ends the program like an upgrade, so that it saves its state.
 func stop(t testing.TB, p *product.Plugin) {
 	t.Helper()
 	if code := p.Stop(t); code != 0 {
@@ -168,7 +165,7 @@ func stop(t testing.TB, p *product.Plugin) {
 func freeze(t testing.TB, p *product.Plugin) {
 	t.Helper()
 	p.Signal(t, syscall.SIGSTOP)
-	eventually(t, "threads that stand still", func() error {
+	eventually(t, "stopped threads", func() error {
 		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.Pid()))
 		if err != nil || len(threads) == 0 {
 			return fmt.Errorf("no threads: %v", err)

@@ -7,65 +7,86 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/test/e2e/devicemanager"
+	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
-// took waits until check holds and returns the time since began. It polls often, to
+// timeTo waits until check holds and returns the time since began. It polls often, to
 // measure milliseconds.
-func took(t testing.TB, began time.Time, what string, check func() bool) time.Duration {
+func timeTo(t testing.TB, began time.Time, what string, check func() error) time.Duration {
 	t.Helper()
 	tick := time.NewTicker(100 * time.Microsecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(limit); !check(); <-tick.C {
+	deadline := time.Now().Add(limit)
+	for err := check(); err != nil; err = check() {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v", what, limit)
+			t.Fatalf("%s: not within %v: %v", what, limit, err)
 		}
+		<-tick.C
 	}
 	return time.Since(began)
 }
 
-// tookCount is took for a count. A failure reports the count.
-func (n *node) tookCount(began time.Time, resource string, want devicemanager.Count) time.Duration {
+// timeToCount is timeTo for a count.
+func (n *node) timeToCount(began time.Time, resource string, want devicemanager.Count) time.Duration {
 	n.t.Helper()
-	return took(n.t, began, "count of "+resource, func() bool { return n.Count(resource) == want })
+	return timeTo(n.t, began, "count of "+resource, wait.Equal(want, func() devicemanager.Count { return n.Count(resource) }))
 }
 
-// seen records the counts of a resource until it is stopped.
-type seen struct {
-	quit, done chan struct{}
-	counts     []devicemanager.Count // every change
-	apart      time.Duration         // how long it differed from the first
+// recording is the counts of a resource until it is stopped.
+type recording struct {
+	quit, done  chan struct{}
+	counts      []devicemanager.Count // every change
+	unavailable time.Duration         // how long the count differed from the first one
 }
 
-// watch starts recording. The kubelet must not restart meanwhile.
-func (n *node) watch(resource string) *seen {
-	s := &seen{quit: make(chan struct{}), done: make(chan struct{}), counts: []devicemanager.Count{n.Count(resource)}}
+// record starts recording. The kubelet must not restart meanwhile.
+func (n *node) record(resource string) *recording {
+	r := &recording{quit: make(chan struct{}), done: make(chan struct{}), counts: []devicemanager.Count{n.Count(resource)}}
 	go func() {
-		defer close(s.done)
+		defer close(r.done)
 		tick := time.NewTicker(100 * time.Microsecond)
 		defer tick.Stop()
 		for last := time.Now(); ; {
 			now, c := time.Now(), n.Count(resource)
-			if c != s.counts[0] {
-				s.apart += now.Sub(last)
+			if c != r.counts[0] {
+				r.unavailable += now.Sub(last)
 			}
-			if last = now; c != s.counts[len(s.counts)-1] {
-				s.counts = append(s.counts, c)
+			if last = now; c != r.counts[len(r.counts)-1] {
+				r.counts = append(r.counts, c)
 			}
 			select {
-			case <-s.quit:
+			case <-r.quit:
 				return
 			case <-tick.C:
 			}
 		}
 	}()
-	return s
+	return r
 }
 
 // stop ends the recording and returns it.
-func (s *seen) stop() []devicemanager.Count {
-	close(s.quit)
-	<-s.done
-	return s.counts
+func (r *recording) stop() []devicemanager.Count {
+	close(r.quit)
+	<-r.done
+	return r.counts
+}
+
+// wantCapacity ends the recording and checks that the kubelet always listed a number of
+// devices.
+func (r *recording) wantCapacity(t testing.TB, want int64) {
+	t.Helper()
+	for _, c := range r.stop() {
+		if c.Capacity != want {
+			t.Errorf("capacity was %d meanwhile, want %d", c.Capacity, want)
+		}
+	}
+}
+
+// logUnavailable ends the recording and logs how long the resource was unavailable.
+func (r *recording) logUnavailable(t testing.TB) {
+	t.Helper()
+	r.stop()
+	t.Logf("resource unavailable for %v", r.unavailable.Round(10*time.Microsecond))
 }
 
 // figures formats durations by their median, their 99th percentile and the maximum.

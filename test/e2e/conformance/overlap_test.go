@@ -29,46 +29,42 @@ func (n *node) update(p *product.Plugin, config, name string) *product.Plugin {
 // re-registration at once is the best case.
 func TestRollingUpdateTakesMilliseconds(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
-	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
+	n.Plug(usbStick("1-1", "AAAA1111", "ttyUSB0"))
 	p := n.serve(sticks + "count = 4\n")
 	n.WaitCount(t, stick, count(4, 4))
 	pod := n.admit(devicemanager.Pod("kept", stick, 2))
 	held := n.Devices(pod, "main", stick)
 	var gaps []time.Duration
 	for i := range 10 {
-		before := n.watch(stick)
+		before := n.record(stick)
 		next := n.update(p, sticks+"count = 4\n", "plugin-"+string(rune('a'+i)))
 		if got := before.stop(); len(got) != 1 {
-			t.Errorf("while both serve the count went %v", got)
+			t.Errorf("counts while both instances serve: %v, want no change", got)
 		}
-		during := n.watch(stick)
+		during := n.record(stick)
 		stop(t, p)
 		next.WaitLog(t, limit, "stream_ended")
 		next.WaitLog(t, limit, "this instance writes links")
 		n.WaitCount(t, stick, count(4, 4))
-		for _, c := range during.stop() {
-			if c.Capacity != 4 {
-				t.Errorf("capacity was %d meanwhile", c.Capacity)
-			}
-		}
-		gaps = append(gaps, during.apart)
+		during.wantCapacity(t, 4)
+		gaps = append(gaps, during.unavailable)
 		if left := sockets(t); len(left) != 1 {
-			t.Errorf("sockets after the update: %v", left)
+			t.Errorf("sockets after the update: %v, want one", left)
 		}
 		p = next
 	}
-	t.Logf("without the resource in an update: %s", figures(gaps))
+	t.Logf("resource unavailable in an update: %s", figures(gaps))
 	if longest := slices.Max(gaps); longest > time.Second {
-		t.Errorf("the resource was away for %v", longest)
+		t.Errorf("the resource was unavailable for %v, want a second at most", longest)
 	}
-	n.holds(pod, stick, held...)
+	n.wantHeld(pod, stick, held...)
 	n.admit(devicemanager.Pod("rest", stick, 2))
 
 	// The last instance writes the links.
-	n.Plug(aStick("1-2", "BBBB2222", "ttyUSB1"))
+	n.Plug(usbStick("1-2", "BBBB2222", "ttyUSB1"))
 	n.WaitCount(t, stick, count(8, 8))
 	if got := linkOf(p, stickB); got != "/dev/ttyUSB1" {
-		t.Errorf("link of a new device leads to %q", got)
+		t.Errorf("link of a new device leads to %q, want /dev/ttyUSB1", got)
 	}
 }
 
@@ -77,23 +73,22 @@ func TestRollingUpdateTakesMilliseconds(t *testing.T) {
 // one open.
 func TestRevertedRollingUpdateLeavesTheFirstInstance(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
-	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
+	n.Plug(usbStick("1-1", "AAAA1111", "ttyUSB0"))
 	p := n.serve(sticks)
 	n.WaitCount(t, stick, count(1, 1))
 	next := n.update(p, sticks, "plugin-next")
-	s := n.watch(stick)
+	s := n.record(stick)
 	stop(t, next)
 	p.WaitLog(t, limit, "instance_gone")
 	n.WaitCount(t, stick, count(1, 1))
-	s.stop()
-	t.Logf("without the resource for %v", s.apart.Round(time.Millisecond))
+	s.logUnavailable(t)
 	if got := linkOf(p, stickA); got != "/dev/ttyUSB0" {
-		t.Errorf("link leads to %q", got)
+		t.Errorf("link leads to %q, want /dev/ttyUSB0", got)
 	}
 	n.Unplug("1-1")
 	n.WaitCount(t, stick, count(1, 0))
 	if got := linkOf(p, stickA); got != "" {
-		t.Errorf("link of a stick that is gone leads to %q", got)
+		t.Errorf("link of an unplugged stick leads to %q, want none", got)
 	}
 }
 
@@ -104,12 +99,11 @@ func TestKilledNewInstanceLeavesTheFirst(t *testing.T) {
 	p := n.serve(ports)
 	n.WaitCount(t, port, count(1, 1))
 	next := n.update(p, ports, "plugin-next")
-	s := n.watch(port)
+	s := n.record(port)
 	next.Kill()
 	p.WaitLog(t, limit, "instance_gone")
 	n.WaitCount(t, port, count(1, 1))
-	s.stop()
-	t.Logf("without the resource for %v", s.apart.Round(time.Millisecond))
+	s.logUnavailable(t)
 }
 
 // The age of their sockets does not show which instance registered last: after a
@@ -118,45 +112,44 @@ func TestKilledNewInstanceLeavesTheFirst(t *testing.T) {
 func TestLaterRegistrationWithAnOlderSocketLeavesTheOther(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0")
-	arrived, pass := make(chan struct{}, 10), make(chan struct{})
-	newFront(t, func(f *front, ctx context.Context, r *api.RegisterRequest) error {
+	arrived, second := make(chan struct{}, 10), make(chan struct{})
+	proxyRegistrations(t, func(ctx context.Context, kubelet api.RegistrationClient, r *api.RegisterRequest) (*api.Empty, error) {
 		arrived <- struct{}{}
 		if len(sockets(t)) == 1 {
-			<-pass // the first one waits for the second one
+			<-second // instance
 		}
-		return f.pass(ctx, r)
+		return kubelet.Register(ctx, r)
 	})
 	p := n.serve(ports)
 	wait.Closed(t, limit, "registration", arrived)
 	next := n.update(p, ports, "plugin-next")
-	close(pass)
+	close(second)
 	p.WaitLog(t, limit, "msg=registered")
-	s := n.watch(port)
+	s := n.record(port)
 	stop(t, p)
 	next.WaitLog(t, limit, "instance_gone")
 	n.WaitCount(t, port, count(1, 1))
-	s.stop()
-	t.Logf("without the resource for %v", s.apart.Round(time.Millisecond))
+	s.logUnavailable(t)
 }
 
 // Both instances see device changes; the order of their registrations does not matter.
 func TestDeviceChangesDuringARollingUpdateAreListed(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
-	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
+	n.Plug(usbStick("1-1", "AAAA1111", "ttyUSB0"))
 	p := n.serve(sticks)
 	n.WaitCount(t, stick, count(1, 1))
 	next := n.update(p, sticks, "plugin-next")
-	n.Plug(aStick("1-2", "BBBB2222", "ttyUSB1"))
+	n.Plug(usbStick("1-2", "BBBB2222", "ttyUSB1"))
 	n.WaitCount(t, stick, count(2, 2))
 	n.Unplug("1-1")
 	n.WaitCount(t, stick, count(2, 1))
-	n.holds(n.admit(devicemanager.Pod("one", stick, 1)), stick, stickB)
+	n.wantHeld(n.admit(devicemanager.Pod("one", stick, 1)), stick, stickB)
 	p.Kill() // without notice
 	next.WaitLog(t, limit, "stream_ended")
 	n.WaitCount(t, stick, count(2, 1))
-	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB7"))
+	n.Plug(usbStick("1-1", "AAAA1111", "ttyUSB7"))
 	n.WaitCount(t, stick, count(2, 2))
-	n.holds(n.admit(devicemanager.Pod("other", stick, 1)), stick, stickA)
+	n.wantHeld(n.admit(devicemanager.Pod("other", stick, 1)), stick, stickA)
 	if got := linkOf(next, stickA); got != "/dev/ttyUSB7" {
 		t.Errorf("link leads to %q, want /dev/ttyUSB7", got)
 	}

@@ -3,6 +3,7 @@ package conformance_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,7 +48,7 @@ func TestKubeletStartsAfterTheProgram(t *testing.T) {
 			p.WaitLog(t, limit, "waiting for")
 			began := time.Now()
 			n.Restart(t)
-			t.Logf("start of the kubelet to allocatable: %v", n.tookCount(began, port, count(1, 1)).Round(10*time.Microsecond))
+			t.Logf("start of the kubelet to allocatable: %v", n.timeToCount(began, port, count(1, 1)).Round(10*time.Microsecond))
 		})
 	}
 }
@@ -81,7 +82,7 @@ func TestConnectionRefusedByANewSocketIsRetried(t *testing.T) {
 		unix.Close(fd)
 		began := time.Now()
 		n.Restart(t)
-		back = append(back, n.tookCount(began, port, count(1, 1)))
+		back = append(back, n.timeToCount(began, port, count(1, 1)))
 	}
 	t.Logf("start of the kubelet to allocatable: %s", figures(back))
 }
@@ -93,20 +94,20 @@ func TestSocketRemovedBeforeTheKubeletDialsIsReplaced(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0")
 	var calls atomic.Int32
-	newFront(t, func(f *front, ctx context.Context, r *api.RegisterRequest) error {
+	proxyRegistrations(t, func(ctx context.Context, kubelet api.RegistrationClient, r *api.RegisterRequest) (*api.Empty, error) {
 		if calls.Add(1) == 1 {
 			if err := os.Remove(filepath.Join(devicemanager.Dir, r.Endpoint)); err != nil {
 				t.Error(err)
 			}
 		}
-		return f.pass(ctx, r)
+		return kubelet.Register(ctx, r)
 	})
 	began := time.Now()
 	p := n.serve(ports)
-	d := n.tookCount(began, port, count(1, 1))
+	d := n.timeToCount(began, port, count(1, 1))
 	t.Logf("start of the program to allocatable: %v", d.Round(10*time.Microsecond))
 	if d > 5*time.Second {
-		t.Errorf("the program has waited for the kubelet to give up")
+		t.Errorf("allocatable after %v: the program has waited for the kubelet to give up", d)
 	}
 	n.admit(devicemanager.Pod("one", port, 1))
 	stop(t, p)
@@ -120,11 +121,11 @@ func TestRefusedRegistrationIsRetriedWithBackoffAndANewSocket(t *testing.T) {
 	n.Mknod("port0")
 	var mu sync.Mutex
 	var endpoints []string
-	newFront(t, func(_ *front, _ context.Context, r *api.RegisterRequest) error {
+	proxyRegistrations(t, func(_ context.Context, _ api.RegistrationClient, r *api.RegisterRequest) (*api.Empty, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		endpoints = append(endpoints, r.Endpoint)
-		return errors.New("failed to get device plugin options: not today")
+		return nil, errors.New("failed to get device plugin options: not today")
 	})
 	p := n.serve(ports)
 	calls := func() int {
@@ -134,13 +135,13 @@ func TestRefusedRegistrationIsRetriedWithBackoffAndANewSocket(t *testing.T) {
 	}
 	eventually(t, "five attempts", func() error {
 		if calls() < 5 {
-			return errors.New("fewer")
+			return fmt.Errorf("%d", calls())
 		}
 		return nil
 	})
 	wait.Holds(t, time.Second, "attempts", func() error {
 		if got := calls(); got > 15 {
-			return errors.New("a loop without a pause")
+			return fmt.Errorf("%d: a loop without a pause", got)
 		}
 		return nil
 	})
@@ -149,11 +150,11 @@ func TestRefusedRegistrationIsRetriedWithBackoffAndANewSocket(t *testing.T) {
 		t.Errorf("a socket was used twice: %v", endpoints)
 	}
 	mu.Unlock()
-	if said := strings.Count(p.Log(), "not today"); said != 1 {
-		t.Errorf("the log says %d times why, want once", said)
+	if logged := strings.Count(p.Log(), "not today"); logged != 1 {
+		t.Errorf("the log has the reason %d times, want once", logged)
 	}
 	if got := n.Count(port); got != devicemanager.Absent {
-		t.Errorf("count meanwhile: %v", got)
+		t.Errorf("count meanwhile: %v, want no resource", got)
 	}
 	n.Restart(t)
 	n.WaitCount(t, port, count(1, 1))
@@ -164,15 +165,15 @@ func TestKubeletDiesAfterRegistration(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0")
 	accepted := make(chan struct{}, 100)
-	newFront(t, func(*front, context.Context, *api.RegisterRequest) error {
+	proxyRegistrations(t, func(context.Context, api.RegistrationClient, *api.RegisterRequest) (*api.Empty, error) {
 		accepted <- struct{}{}
-		return nil
+		return &api.Empty{}, nil
 	})
 	n.serve(ports)
 	wait.Closed(t, limit, "registration", accepted)
 	began := time.Now()
 	n.Restart(t)
-	t.Logf("start of the kubelet to allocatable: %v", n.tookCount(began, port, count(1, 1)).Round(10*time.Microsecond))
+	t.Logf("start of the kubelet to allocatable: %v", n.timeToCount(began, port, count(1, 1)).Round(10*time.Microsecond))
 }
 
 // A kubelet that dies at any time during a registration.
@@ -182,7 +183,12 @@ func TestKubeletDiesDuringRegistration(t *testing.T) {
 	n.serve(ports)
 	for i := range 20 {
 		n.Restart(t)
-		took(t, time.Now(), "own socket", func() bool { return len(sockets(t)) > 0 })
+		timeTo(t, time.Now(), "socket of the program", func() error {
+			if len(sockets(t)) == 0 {
+				return errors.New("none")
+			}
+			return nil
+		})
 		if i%2 == 0 { // some microseconds later
 			for range i * 100 {
 				_ = n.Count(port)
@@ -202,23 +208,22 @@ func TestReregistrationWhenTheKubeletEndsTheStream(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0", "port1")
 	var p *product.Plugin
-	var s *seen
+	var s *recording
 	t.Run("other plugin", func(t *testing.T) {
 		other := &sample.Plugin{Resource: port, IDs: []string{"other"}}
 		other.Start(t, devicemanager.Dir)
 		n.WaitCount(t, port, count(1, 1))
 		p = n.serve(ports)
 		n.WaitCount(t, port, count(2, 2))
-		s = n.watch(port)
+		s = n.record(port)
 	})
 	p.WaitLog(t, limit, "stream_ended")
 	n.WaitCount(t, port, count(2, 2))
-	s.stop()
-	t.Logf("without the resource for %v", s.apart.Round(10*time.Microsecond))
+	s.logUnavailable(t)
 	n.admit(devicemanager.Pod("two", port, 2))
 }
 
-// The socket is removed while the kubelet is still connected.
+// A socket is removed while the kubelet is connected to it.
 func TestRemovedSocketIsReplaced(t *testing.T) {
 	const valve = "example.com/valve"
 	n := newNode(t, devicemanager.Options{})
@@ -229,7 +234,7 @@ func TestRemovedSocketIsReplaced(t *testing.T) {
 		n.WaitCount(t, valve, count(1, 1))
 		before := sockets(t)
 		if len(before) != 2 {
-			t.Fatalf("sockets of two resources: %v", before)
+			t.Fatalf("sockets of two resources: %v, want two", before)
 		}
 		if err := os.Remove(before[0]); err != nil {
 			t.Fatal(err)
@@ -249,7 +254,7 @@ func TestRemovedSocketIsReplaced(t *testing.T) {
 	n.WaitCount(t, valve, count(1, 1))
 }
 
-// A stopped program catches up with all missed events.
+// A stopped program catches up with missed events.
 func TestFrozenProgramCatchesUp(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0", "port1")
@@ -262,7 +267,7 @@ func TestFrozenProgramCatchesUp(t *testing.T) {
 	n.Mknod("port2", "port3")
 	began := time.Now()
 	p.Signal(t, syscall.SIGCONT)
-	t.Logf("end of the freeze to allocatable: %v", n.tookCount(began, port, count(4, 3)).Round(10*time.Microsecond))
+	t.Logf("end of the freeze to allocatable: %v", n.timeToCount(began, port, count(4, 3)).Round(10*time.Microsecond))
 }
 
 // The kubelet waits for Allocate without a timeout. Nothing is lost by that.
@@ -273,7 +278,7 @@ func TestAllocateOfAFrozenProgramIsAnsweredLater(t *testing.T) {
 	n.WaitCount(t, port, count(1, 1))
 	freeze(t, p)
 	pod := devicemanager.Pod("patient", port, 1)
-	admitted := n.admitting(pod)
+	admitted := n.startAdmit(pod)
 	wait.Holds(t, 100*time.Millisecond, "admission", func() error {
 		select {
 		case err := <-admitted:
@@ -286,5 +291,5 @@ func TestAllocateOfAFrozenProgramIsAnsweredLater(t *testing.T) {
 	if err := admitted.result(t); err != nil {
 		t.Error(err)
 	}
-	n.holds(pod, port, "port0")
+	n.wantHeld(pod, port, "port0")
 }

@@ -16,8 +16,8 @@ func another(glob string) string {
 	return "[[resource]]\nname = \"another\"\nmatch.glob = \"" + glob + "\"\n"
 }
 
-// edits remove a slot from the resource port that a container is just being allocated:
-// port0, with count = 2 its second slot.
+// edits remove port0 from the resource port during its allocation, or its second slot
+// ("count lowered").
 var edits = map[string]struct {
 	config  string
 	refused string // why the next container does not get it
@@ -32,37 +32,33 @@ var edits = map[string]struct {
 // A kubelet panics if a device left the list while it waits for the response of
 // Allocate, which would end this test process. A slot removed by an edit stays listed,
 // and running calls are not disturbed.
-func TestReloadDuringAllocateKeepsTheListWhole(t *testing.T) {
+func TestReloadDuringAllocateKeepsSlotsListed(t *testing.T) {
 	for name, edit := range edits {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, devicemanager.Options{})
 			n.Mknod("port0")
 			gate := newGate()
-			newRelay(t, relay{answered: gate.stop})
+			proxyPlugins(t, pluginProxy{onResponse: gate.block})
 			p := n.serve(ports + "count = 2\n")
 			n.WaitCount(t, port, count(2, 2))
-			s := n.watch(port)
+			s := n.record(port)
 			pod := devicemanager.Pod("late", port, 2)
-			admitted := n.admitting(pod)
-			wait.Closed(t, limit, "answer", gate.reached)
+			admitted := n.startAdmit(pod)
+			wait.Closed(t, limit, "response", gate.reached)
 			p.Configure(t, edit.config)
 			want := count(2, 0)
 			if name == "count lowered" {
 				want = count(2, 1)
 			}
 			n.WaitCount(t, port, want)
-			close(gate.pass)
+			close(gate.open)
 			if err := admitted.result(t); err != nil { // the response was correct when it was sent
 				t.Error(err)
 			}
-			n.holds(pod, port, "port0", "port0::1")
+			n.wantHeld(pod, port, "port0", "port0::1")
 			p.Configure(t, ports+"count = 2\n")
 			n.WaitCount(t, port, count(2, 2))
-			for _, c := range s.stop() {
-				if c.Capacity != 2 {
-					t.Errorf("capacity was %d meanwhile, want 2", c.Capacity)
-				}
-			}
+			s.wantCapacity(t, 2)
 			if got := n.Health(pod, "main"); got["port0"] != healthy || got["port0::1"] != healthy {
 				t.Errorf("status shows %v, want all Healthy again", got)
 			}
@@ -77,10 +73,10 @@ func TestReloadBeforeAllocateIsAnErrorWithTheReason(t *testing.T) {
 			n := newNode(t, devicemanager.Options{})
 			n.Mknod("port0")
 			gate := newGate()
-			newRelay(t, relay{asked: gate.stop})
+			proxyPlugins(t, pluginProxy{onRequest: gate.block})
 			p := n.serve(ports + "count = 2\n")
 			n.WaitCount(t, port, count(2, 2))
-			admitted := n.admitting(devicemanager.Pod("late", port, 2))
+			admitted := n.startAdmit(devicemanager.Pod("late", port, 2))
 			wait.Closed(t, limit, "Allocate", gate.reached)
 			p.Configure(t, edit.config)
 			if name == "count lowered" {
@@ -88,7 +84,7 @@ func TestReloadBeforeAllocateIsAnErrorWithTheReason(t *testing.T) {
 			} else {
 				n.WaitCount(t, port, count(2, 0))
 			}
-			close(gate.pass)
+			close(gate.open)
 			if err := admitted.result(t); err == nil || !strings.Contains(err.Error(), edit.refused) {
 				t.Errorf("the pod: %v, want an error with %q", err, edit.refused)
 			}
@@ -121,11 +117,11 @@ func TestReloadRetiresAResource(t *testing.T) {
 	}
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0")
-	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
+	n.Plug(usbStick("1-1", "AAAA1111", "ttyUSB0"))
 	p := n.serve(both)
 	n.WaitCount(t, port, count(1, 1))
 	n.WaitCount(t, stick, count(1, 1))
-	s := n.watch(stick)
+	s := n.record(stick)
 	began := time.Now()
 	p.Configure(t, sticks)
 	n.WaitCount(t, port, count(1, 0))
@@ -139,10 +135,10 @@ func TestReloadRetiresAResource(t *testing.T) {
 		t.Errorf("the resource was gone after %v, want a minute at least", took)
 	}
 	if got := n.Count(port); got.Allocatable != 0 {
-		t.Errorf("count: %v", got)
+		t.Errorf("count: %v, want nothing allocatable", got)
 	}
 	if got := s.stop(); len(got) != 1 {
-		t.Errorf("the count of the other resource was %v", got)
+		t.Errorf("counts of the other resource: %v, want no change", got)
 	}
 	p.Configure(t, both)
 	n.WaitCount(t, port, count(1, 1))

@@ -44,14 +44,14 @@ func TestAssignmentSurvivesRestarts(t *testing.T) {
 				step(t, n, p)
 			}
 			n.WaitCount(t, port, count(6, 6))
-			n.holds(pod, port, held...)
+			n.wantHeld(pod, port, held...)
 			n.admit(pod) // admitted again after a kubelet restart
-			n.holds(pod, port, held...)
+			n.wantHeld(pod, port, held...)
 			if got := n.injected(pod); got != injected {
 				t.Errorf("a restarted container gets %s, want %s", got, injected)
 			}
 			n.admit(devicemanager.Pod("rest", port, 4))
-			n.refuse(devicemanager.Pod("more", port, 1), "Available: 0")
+			n.wantRefused(devicemanager.Pod("more", port, 1), "Available: 0")
 		})
 	}
 }
@@ -67,8 +67,8 @@ func TestPodDeletedWhileTheKubeletIsDownFreesItsDevice(t *testing.T) {
 	n.Remove(orphan)
 	n.Restart(t)
 	n.WaitCount(t, port, count(1, 1))
-	n.holds(n.admit(devicemanager.Pod("next", port, 1)), port, "port0")
-	n.holds(orphan, port)
+	n.wantHeld(n.admit(devicemanager.Pod("next", port, 1)), port, "port0")
+	n.wantHeld(orphan, port)
 }
 
 // e2e_node/device_plugin_test.go: does not re-admit a succeeded pod after a kubelet
@@ -82,11 +82,11 @@ func TestStoppedPluginLeavesCapacityWithoutAllocatable(t *testing.T) {
 	pod := n.admit(devicemanager.Pod("done", port, 1))
 	stop(t, p)
 	n.WaitCount(t, port, count(2, 0))
-	n.refuse(devicemanager.Pod("late", port, 1), "no healthy devices present")
+	n.wantRefused(devicemanager.Pod("late", port, 1), "no healthy devices present")
 	n.Remove(pod)
 	n.Restart(t)
 	n.WaitCount(t, port, count(0, 0))
-	n.refuse(devicemanager.Pod("later", port, 1), "no healthy devices present")
+	n.wantRefused(devicemanager.Pod("later", port, 1), "no healthy devices present")
 	p.Restart(t)
 	n.WaitCount(t, port, count(2, 2))
 	n.admit(devicemanager.Pod("in-time", port, 1))
@@ -97,7 +97,7 @@ func TestStoppedPluginLeavesCapacityWithoutAllocatable(t *testing.T) {
 func TestRebootedNodeReadmitsPodsOnceThePluginIsRegistered(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port1")
-	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
+	n.Plug(usbStick("1-1", "AAAA1111", "ttyUSB0"))
 	p := n.serve(both)
 	n.WaitCount(t, port, count(1, 1))
 	n.WaitCount(t, stick, count(1, 1))
@@ -106,18 +106,18 @@ func TestRebootedNodeReadmitsPodsOnceThePluginIsRegistered(t *testing.T) {
 
 	n.Stop(t)
 	p.Kill()
-	p.Wipe(t)
+	product.Wipe(t, p.Dir)
 	// The kernel restarts its numbering and detects the devices in another order.
 	n.Unplug("1-1")
-	n.Plug(aStick("1-2", "BBBB2222", "ttyUSB0"))
-	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB1"))
+	n.Plug(usbStick("1-2", "BBBB2222", "ttyUSB0"))
+	n.Plug(usbStick("1-1", "AAAA1111", "ttyUSB1"))
 	n.Reboot(t)
-	n.refuse(early, "no healthy devices present")
+	n.wantRefused(early, "no healthy devices present")
 	began := time.Now()
 	p.Restart(t)
-	t.Logf("start of the program to allocatable after a reboot: %v", n.tookCount(began, stick, count(2, 2)).Round(10*time.Microsecond))
+	t.Logf("start of the program to allocatable after a reboot: %v", n.timeToCount(began, stick, count(2, 2)).Round(10*time.Microsecond))
 	n.admit(late)
-	n.holds(late, stick, stickA)
+	n.wantHeld(late, stick, stickA)
 	if got := n.injected(late); got != injected {
 		t.Errorf("after a reboot the container gets %s, want %s", got, injected)
 	}
@@ -126,8 +126,7 @@ func TestRebootedNodeReadmitsPodsOnceThePluginIsRegistered(t *testing.T) {
 	}
 }
 
-// A plugin that keeps state of a stream beyond its end sends changes to old streams and
-// loses them.
+// A plugin that keeps the state of an ended stream would lose changes to it.
 func TestEveryChangeIsListedAfterTenKubeletRestarts(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
 	n.Mknod("port0")
@@ -143,13 +142,13 @@ func TestEveryChangeIsListedAfterTenKubeletRestarts(t *testing.T) {
 		want = count(want.Capacity+1, want.Allocatable+1)
 		began := time.Now()
 		n.Mknod(fmt.Sprint("port", i))
-		changes = append(changes, n.tookCount(began, port, want))
+		changes = append(changes, n.timeToCount(began, port, want))
 	}
 	for i := 1; i <= 5; i++ {
 		want = count(want.Capacity, want.Allocatable-1)
 		began := time.Now()
 		n.Rm(fmt.Sprint("port", i))
-		changes = append(changes, n.tookCount(began, port, want))
+		changes = append(changes, n.timeToCount(began, port, want))
 	}
 	t.Logf("change below /dev to the kubelet's count: %s", figures(changes))
 	if got := len(sockets(t)); got != 1 {
@@ -168,11 +167,11 @@ func TestReregistersWithinMillisecondsOfAKubeletRestart(t *testing.T) {
 		n.Stop(t)
 		began := time.Now()
 		n.Restart(t)
-		back = append(back, n.tookCount(began, port, count(10, 10)))
+		back = append(back, n.timeToCount(began, port, count(10, 10)))
 	}
 	t.Logf("start of the kubelet to allocatable: %s", figures(back))
 	if longest := slices.Max(back); longest > time.Second {
-		t.Errorf("once it took %v", longest)
+		t.Errorf("once it took %v, want a second at most", longest)
 	}
 }
 
@@ -180,28 +179,28 @@ func TestReregistersWithinMillisecondsOfAKubeletRestart(t *testing.T) {
 // during an upgrade still find their links and CDI specs.
 func TestTerminationRemovesSocketsAndKeepsLinksAndSpecs(t *testing.T) {
 	n := newNode(t, devicemanager.Options{})
-	n.Plug(aStick("1-1", "AAAA1111", "ttyUSB0"))
-	n.AddPCI(aCard("3a", 0))
+	n.Plug(usbStick("1-1", "AAAA1111", "ttyUSB0"))
+	n.AddPCI(pciCard("3a", 0))
 	p := n.serve(sticks + "[[resource]]\nname = \"card\"\nmatch = { pci = { id = \"8086:56c0\" } }\ncontainer.cdi = true\n")
 	n.WaitCount(t, stick, count(1, 1))
 	n.WaitCount(t, card, count(1, 1))
 	pod := n.admit(devicemanager.Pod("kept", stick, 1))
 	if len(sockets(t)) != 2 {
-		t.Errorf("sockets of two resources: %v", sockets(t))
+		t.Errorf("sockets of two resources: %v, want two", sockets(t))
 	}
 	stop(t, p)
 	n.WaitCount(t, stick, count(1, 0))
 	n.WaitCount(t, card, count(1, 0))
 	if left := sockets(t); len(left) != 0 {
-		t.Errorf("sockets after the end: %v", left)
+		t.Errorf("sockets after the end: %v, want none", left)
 	}
 	if got := linkOf(p, stickA); got != "/dev/ttyUSB0" {
 		t.Errorf("link after the end leads to %q, want /dev/ttyUSB0", got)
 	}
 	if got := specOf(t, p)[card+"="+cards("3a")[0]]; got != "/dev/card3a at /dev/card3a" {
-		t.Errorf("CDI spec after the end has %q", got)
+		t.Errorf("CDI spec after the end has %q, want the card", got)
 	}
 	if o := n.RunOptions(t, pod, "main"); len(o.Devices) != 1 {
-		t.Errorf("devices of a container that restarts without the plugin: %v", o.Devices)
+		t.Errorf("devices of a container that restarts without the plugin: %v, want one", o.Devices)
 	}
 }

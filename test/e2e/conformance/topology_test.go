@@ -23,7 +23,7 @@ name = "card"
 match = { pci = { id = "8086:56c0" }, glob = "/dev/card*" }
 `
 
-func aCard(bus string, numa int) fixture.PCI {
+func pciCard(bus string, numa int) fixture.PCI {
 	return fixture.PCI{Address: "0000:" + bus + ":00.0", ID: "8086:56c0", NUMA: numa, Node: "card" + bus}
 }
 
@@ -76,27 +76,26 @@ func (n *node) hintsOf(resource string, size int64) []string {
 // cm/devicemanager/topology_hints_test.go: TestGetTopologyHints
 func TestNUMANodeOfADeviceIsHinted(t *testing.T) {
 	n := newNode(t, devicemanager.Options{NUMANodes: []int{0, 1}, Policy: "single-numa-node"})
-	n.AddPCI(aCard("3a", 1))
+	n.AddPCI(pciCard("3a", 1))
 	n.serve(accelerators)
 	n.WaitCount(t, card, count(1, 1))
 	if got := n.hintsOf(card, 1); !slices.Equal(got, []string{"1!"}) {
 		t.Errorf("hints: %q, want NUMA node 1 alone", got)
 	}
-	n.holds(n.admit(devicemanager.Pod("aligned", card, 1)), card, cards("3a")...)
-
+	n.wantHeld(n.admit(devicemanager.Pod("aligned", card, 1)), card, cards("3a")...)
 }
 
 // cm/devicemanager/topology_hints_test.go: TestTopologyAlignedAllocation
 func TestDevicesOfTwoNUMANodesAreNotAllocatedTogether(t *testing.T) {
 	n := newNode(t, devicemanager.Options{NUMANodes: []int{0, 1}, Policy: "single-numa-node"})
-	n.AddPCI(aCard("3a", 1))
-	n.AddPCI(aCard("3b", 0))
+	n.AddPCI(pciCard("3a", 1))
+	n.AddPCI(pciCard("3b", 0))
 	n.serve(accelerators)
 	n.WaitCount(t, card, count(2, 2))
 	if got := n.hintsOf(card, 1); !slices.Equal(got, []string{"0 1", "0!", "1!"}) {
 		t.Errorf("hints: %q, want either NUMA node", got)
 	}
-	n.refuse(devicemanager.Pod("apart", card, 2), "Topology")
+	n.wantRefused(devicemanager.Pod("apart", card, 2), "Topology")
 	for _, name := range []string{"a", "b"} {
 		n.admit(devicemanager.Pod(name, card, 1))
 	}
@@ -106,13 +105,13 @@ func TestDevicesOfTwoNUMANodesAreNotAllocatedTogether(t *testing.T) {
 // NUMA node of -1, strict policies would reject every pod.
 func TestUnknownNUMANodeGivesNoHint(t *testing.T) {
 	n := newNode(t, devicemanager.Options{NUMANodes: []int{0, 1}, Policy: "single-numa-node"})
-	n.AddPCI(aCard("3a", -1))
+	n.AddPCI(pciCard("3a", -1))
 	n.serve(accelerators)
 	n.WaitCount(t, card, count(1, 1))
 	if hints, ok := n.Hints(t, devicemanager.Pod("hint", card, 1), "main")[card]; !ok || hints != nil {
 		t.Errorf("hints: %v, want no preference", hints)
 	}
-	n.holds(n.admit(devicemanager.Pod("anywhere", card, 1)), card, cards("3a")...)
+	n.wantHeld(n.admit(devicemanager.Pod("anywhere", card, 1)), card, cards("3a")...)
 }
 
 func TestNUMANodesCanBeConfigured(t *testing.T) {
@@ -122,7 +121,7 @@ func TestNUMANodesCanBeConfigured(t *testing.T) {
 	} {
 		t.Run(config, func(t *testing.T) {
 			n := newNode(t, devicemanager.Options{NUMANodes: []int{0, 1}, Policy: "restricted"})
-			n.AddPCI(aCard("3a", 1))
+			n.AddPCI(pciCard("3a", 1))
 			n.serve(accelerators + config + "\n")
 			n.WaitCount(t, card, count(1, 1))
 			if got := n.hintsOf(card, 1); !slices.Equal(got, want) {
@@ -136,8 +135,8 @@ func TestNUMANodesCanBeConfigured(t *testing.T) {
 // a kubelet restart
 func TestAllocatableResourcesShowNUMANodes(t *testing.T) {
 	n := newNode(t, devicemanager.Options{NUMANodes: []int{0, 1}, Policy: "restricted"})
-	n.AddPCI(aCard("3a", 1))
-	n.AddPCI(aCard("3b", -1))
+	n.AddPCI(pciCard("3a", 1))
+	n.AddPCI(pciCard("3b", -1))
 	n.serve(accelerators)
 	for _, when := range []string{"at first", "after a kubelet restart"} {
 		n.WaitCount(t, card, count(2, 2))
