@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Bus numbers and all names below depend on which controller the kernel detects first.
+// Bus numbers and kernel names depend on the controller that the kernel detects first.
 // IDs do not.
 func TestBoots(t *testing.T) {
 	type boot struct {
@@ -33,12 +33,12 @@ func TestBoots(t *testing.T) {
 			m.Plug(t, Device{Driver: "usb-serial", Bus: "usb1.0", Port: "3.2"})
 			m.Write(t, "/sys/bus/pci/drivers_autoprobe", "0")
 			m.Load(t, "usb")
-			there := 0
+			devices := 0
 			for _, controller := range c.order {
 				m.Write(t, "/sys/bus/pci/drivers/xhci_hcd/bind", controller)
-				there += map[string]int{usb0: 2, usb1: 3}[controller]
+				devices += map[string]int{usb0: 2, usb1: 3}[controller]
 				var names []string
-				for n := range there {
+				for n := range devices {
 					names = append(names, fmt.Sprintf("ttyUSB%d", n))
 				}
 				m.WaitFiles(t, "/dev/ttyUSB*", names...)
@@ -55,15 +55,15 @@ func TestBoots(t *testing.T) {
 		})
 	}
 	if len(boots) != 2 {
-		t.Fatal("not two boots")
+		t.Fatalf("%d boots succeeded; want 2", len(boots))
 	}
 	first, second := boots[0], boots[1]
 	if !slices.Equal(first.ids, second.ids) {
-		t.Errorf("IDs were %q and are %q", first.ids, second.ids)
+		t.Errorf("IDs %q in the first boot, %q in the second; want the same", first.ids, second.ids)
 	}
 	// Otherwise the test proves nothing.
 	if slices.Equal(first.buses, second.buses) || maps.Equal(first.nodes, second.nodes) {
-		t.Errorf("the kernel has found the same buses %q and nodes %v twice", first.buses, first.nodes)
+		t.Errorf("the kernel detected the same buses %q or nodes %v twice; want others", first.buses, first.nodes)
 	}
 	t.Logf("the first controller has buses %q and %q; nodes %v and %v", first.buses, second.buses, first.nodes, second.nodes)
 }

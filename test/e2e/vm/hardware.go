@@ -28,8 +28,8 @@ type Plugged struct {
 	in bool
 }
 
-// Plug plugs a device in, and unplugs it at the end of the test. The kernel detects it
-// some time later.
+// Plug plugs in a device, and unplugs it at the end of the test. It does not wait for the
+// kernel.
 func (m *Machine) Plug(t testing.TB, d Device) *Plugged {
 	t.Helper()
 	m.mu.Lock()
@@ -49,7 +49,7 @@ func (m *Machine) Plug(t testing.TB, d Device) *Plugged {
 	return p
 }
 
-// Pull unplugs a device, a hub with everything below it. It ignores unplugged ones.
+// Pull unplugs a device, a hub with everything below it. A second call does nothing.
 func (p *Plugged) Pull(t testing.TB) {
 	t.Helper()
 	p.m.mu.Lock()
@@ -69,24 +69,24 @@ func (p *Plugged) Pull(t testing.TB) {
 	}
 }
 
-// slotRests is how long the kernel ignores a slot whose power it has just turned off
+// slotDelay is how long the kernel ignores a slot after turning off its power
 // (remove_board in drivers/pci/hotplug/pciehp_ctrl.c): a second of the machine's clock,
-// which is behind that of the test on a busy host.
-const slotRests = 5 * time.Second
+// which on a busy host is behind the test's.
+const slotDelay = 5 * time.Second
 
-// WaitFree waits until a slot is free: the guest has to release an unplugged card
-// first.
+// WaitFree waits until the guest has released an unplugged card, and its slot takes
+// another one.
 func (p *Plugged) WaitFree(t testing.TB) {
 	t.Helper()
 	deadline := time.After(qmpLimit)
 	for p.m.qmp.run("qom-get", map[string]any{"path": "/machine/peripheral/" + p.id, "property": "type"}) == nil {
 		select {
 		case <-deadline:
-			t.Fatalf("%s is still there", p.id)
+			t.Fatalf("%s in %s was not released within %v", p.Driver, p.Bus, qmpLimit)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-	<-time.After(slotRests)
+	<-time.After(slotDelay)
 }
 
 // backend makes the host side of a device.

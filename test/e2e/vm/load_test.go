@@ -13,8 +13,7 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/vm/wire"
 )
 
-// listedInMilliseconds limits the time from the node of a dongle until the kubelet has
-// the list.
+// listedInMilliseconds limits the time from a dongle's node to the kubelet's list.
 func listedInMilliseconds(t *testing.T, m *Machine) {
 	const plugs, poll = 50, 5 * time.Second
 	const wantHalf, wantAll = 20 * time.Millisecond, 100 * time.Millisecond
@@ -49,7 +48,7 @@ func churn(t *testing.T, m *Machine) {
 	const cycles, half = 200, 100
 	m.Serve(t, serialByNode)
 	buses := slices.Sorted(maps.Keys(controllers))
-	// cycle plugs a dongle in, unplugs it, and returns its ID.
+	// cycle plugs in a dongle, unplugs it, and returns its ID.
 	cycle := func(t *testing.T, bus, name string) string {
 		id := node(bySerial(name))
 		p := m.Plug(t, Device{Driver: "usb-serial", Bus: bus, Port: "1", Serial: name})
@@ -68,8 +67,8 @@ func churn(t *testing.T, m *Machine) {
 	few := quit()
 	m.call(t, "Serve", wire.Serve{Config: serialByNode}, &wire.None{})
 
-	// Some are new, most are known. All controllers at once, since the kernel takes
-	// half a second for each.
+	// Most dongles are known ones. All controllers at once, since the kernel takes half a
+	// second for each plug.
 	var mu sync.Mutex
 	gone := map[string]bool{}
 	run := func(from, to int) {
@@ -95,19 +94,19 @@ func churn(t *testing.T, m *Machine) {
 	t.Logf("%d plugs and pulls in %.0f s, %v of CPU time each; after half and all of them: %.1f and %.1f MB of its own, %d and %d files, %d and %d threads",
 		cycles, time.Since(start).Seconds(), ((after.CPU - before.CPU) / (cycles - half)).Round(100*time.Microsecond),
 		mb(before.Anonymous), mb(after.Anonymous), before.Files, after.Files, before.Tasks, after.Tasks)
-	// A scan may be running at either time. A leak in each cycle would be a hundred.
+	// Room for a running scan. A leak in each cycle would be a hundred.
 	const slack = 5
 	if after.Files > before.Files+slack {
-		t.Errorf("%d open files after %d cycles, %d after all", before.Files, half, after.Files)
+		t.Errorf("%d open files after %d cycles, %d after all; want %d more at most", before.Files, half, after.Files, slack)
 	}
 	if after.Tasks > before.Tasks+slack {
-		t.Errorf("%d threads after %d cycles, %d after all", before.Tasks, half, after.Tasks)
+		t.Errorf("%d threads after %d cycles, %d after all; want %d more at most", before.Tasks, half, after.Tasks, slack)
 	}
 	if after.Anonymous > before.Anonymous+before.Anonymous/4+2<<20 {
-		t.Errorf("%.1f MB after %d cycles, %.1f MB after all", mb(before.Anonymous), half, mb(after.Anonymous))
+		t.Errorf("%.1f MB after %d cycles, %.1f MB after all; want 2 MB and a quarter more at most", mb(before.Anonymous), half, mb(after.Anonymous))
 	}
 
-	// The final list: plugged devices are healthy, all others gone.
+	// The final list: plugged devices are healthy, all others unhealthy.
 	var here []string
 	for _, bus := range buses {
 		here = append(here, node(bySerial("FTLAST"+bus)))
@@ -129,6 +128,6 @@ func churn(t *testing.T, m *Machine) {
 	many := quit()
 	t.Logf("%d goroutines after the first plug, %d after all", few, many)
 	if few == 0 || many > few+slack {
-		t.Errorf("%d goroutines after the first plug, %d after all", few, many)
+		t.Errorf("%d goroutines after the first plug, %d after all; want %d more at most", few, many, slack)
 	}
 }

@@ -25,16 +25,16 @@ import (
 )
 
 const (
-	// BinEnv names the program under test, by default bin/generic-dp of the repository.
+	// binEnv names the program under test, by default bin/generic-dp of the repository.
 	// It must be static.
-	BinEnv = "GENERIC_DP_BIN"
-	// LogsEnv names a directory that keeps the logs of all machines. Without it their
-	// ends are shown, and only for failed tests.
-	LogsEnv = "GENERIC_DP_E2E_LOGS"
+	binEnv = "GENERIC_DP_BIN"
+	// logsEnv names a directory that keeps the logs of all machines. Without it only failed
+	// tests show theirs.
+	logsEnv = "GENERIC_DP_E2E_LOGS"
 
 	// bootLimit is the timeout of a boot, which takes some five seconds.
 	bootLimit = 2 * time.Minute
-	// callLimit is the timeout of calls, in addition to the time that they may wait.
+	// callLimit is the timeout of calls, in addition to their own waits.
 	callLimit = time.Minute
 	// tail is how much of a log a failing test shows.
 	tail = 80
@@ -60,10 +60,9 @@ type Machine struct {
 	plugged []*Plugged // ever plugged in
 }
 
-// Boot starts a machine with the default devices and those of QEMU's arguments args,
-// and returns when its init process answers. A kernel that is emulated on a busy host
-// may crash on its own timing measurements, so that a machine that is lost before it
-// answers is started again once.
+// Boot starts a machine with the default devices and the devices of QEMU's arguments
+// args, and returns when its init process answers. On a busy host an emulated kernel may
+// crash on its own timing measurements, so that a failed boot is repeated once.
 //
 // Its one CPU takes 2 ns per instruction, independently of the load of this host: the
 // machine's clock counts instructions (-icount in qemu(1)). That is the speed of a slow
@@ -76,7 +75,7 @@ func Boot(t testing.TB, args ...string) *Machine {
 	console := consoleLog(t, dir)
 	m, err := launch(t, console, kernel, initramfs, args)
 	if err != nil {
-		t.Logf("a machine is lost at boot, another one is started: %v", err)
+		t.Logf("the boot failed and is repeated: %v", err)
 		text, _ := os.ReadFile(console)
 		showLog(t, "console", string(text))
 		m, err = launch(t, console, kernel, initramfs, args)
@@ -170,12 +169,12 @@ func moduleDir() string {
 // program returns the path of the program under test.
 func program(t testing.TB) string {
 	t.Helper()
-	path := os.Getenv(BinEnv)
+	path := os.Getenv(binEnv)
 	if path == "" {
 		path = filepath.Join(moduleDir(), "../../../bin/generic-dp")
 	}
 	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("no program to test: %v: run make build, or set %s", err, BinEnv)
+		t.Fatalf("no program to test: %v: run make build, or set %s", err, binEnv)
 	}
 	return path
 }
@@ -232,9 +231,9 @@ func showLog(t testing.TB, name, text string) {
 	t.Logf("=== %s (%d lines before these)\n%s", name, skipped, strings.Join(lines[skipped:], "\n"))
 }
 
-// keepLog copies a file to where logs are kept.
+// keepLog copies a log to the directory of logsEnv, if it is set.
 func keepLog(t testing.TB, name, path string) {
-	root := os.Getenv(LogsEnv)
+	root := os.Getenv(logsEnv)
 	if root == "" {
 		return
 	}
@@ -266,6 +265,7 @@ func (m *Machine) call(t testing.TB, method string, args, reply any) {
 	m.within(t, callLimit, method, args, reply)
 }
 
+// within is call with another timeout.
 func (m *Machine) within(t testing.TB, limit time.Duration, method string, args, reply any) {
 	t.Helper()
 	if err := m.try(limit, method, args, reply); err != nil {
@@ -273,7 +273,7 @@ func (m *Machine) within(t testing.TB, limit time.Duration, method string, args,
 	}
 }
 
-// try is call for callers that handle errors.
+// try calls the guest and returns errors.
 func (m *Machine) try(limit time.Duration, method string, args, reply any) error {
 	call := m.guest.Go(wire.Service+"."+method, args, reply, make(chan *rpc.Call, 1))
 	timer := time.NewTimer(limit)
@@ -282,7 +282,7 @@ func (m *Machine) try(limit time.Duration, method string, args, reply any) error
 	case <-call.Done:
 		return call.Error
 	case <-m.ended:
-		return fmt.Errorf("the machine is off: %v", m.cmd.ProcessState)
+		return fmt.Errorf("the machine has ended: %v", m.cmd.ProcessState)
 	case <-timer.C:
 		return fmt.Errorf("no answer within %v", limit)
 	}

@@ -19,11 +19,11 @@ match.pci = { id = "8086:10d3", driver = "e1000e" }
 container.env.NIC = "${pci.address}"
 `
 
-func cardComesAndGoes(t *testing.T, m *Machine) {
+func cardHotplug(t *testing.T, m *Machine) {
 	m.Serve(t, nicConfig)
 	m.Healthy(t, nic, card)
 	plugged := m.Plug(t, Device{Driver: "e1000e", Bus: "slot0"})
-	// Its address is that of the slot in the firmware, in every boot.
+	// The firmware numbers the slot: its address is the same in every boot.
 	m.WaitFiles(t, "/sys/bus/pci/devices/0000:00:09.0/0000:*:00.0/driver", "driver")
 	address := path.Base(path.Dir(path.Join("/sys", m.Only(t, "/sys/bus/pci/devices/0000:00:09.0/0000:*:00.0"), "driver")))
 	m.Healthy(t, nic, card, address)

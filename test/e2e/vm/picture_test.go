@@ -9,16 +9,16 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/vm/wire"
 )
 
-// FramesEnv names the directory for what TestFrames sees: the status page, and frames of a
-// terminal, see hack/terminal.
-const FramesEnv = "GENERIC_DP_FRAMES"
+// framesEnv names the directory for the output of TestFrames: the status page, and frames
+// of a terminal, see hack/terminal.
+const framesEnv = "GENERIC_DP_FRAMES"
 
-// TestFrames looks at the status while a stick that a pod holds is pulled, another one takes
-// its port, and it comes back.
+// TestFrames takes the status for make pictures: the stick of a pod is unplugged, another
+// one takes its port, and it is plugged in again.
 func TestFrames(t *testing.T) {
-	dir := os.Getenv(FramesEnv)
+	dir := os.Getenv(framesEnv)
 	if dir == "" {
-		t.Skip(FramesEnv + " is not set: this is for a picture")
+		t.Skip(framesEnv + " is not set: it is for make pictures")
 	}
 	const zigbee, pod, mine, other = "example.com/zigbee", "zigbee2mqtt", "A1B2C3", "D4E5F6"
 	m := Boot(t, hotplugHardware...)
@@ -38,7 +38,7 @@ name = "coral"
 match.usb.id = "18d1:9302"
 `)
 	var frames []string
-	look := func(caption string, healthy, unhealthy []string) {
+	frame := func(caption string, healthy, unhealthy []string) {
 		t.Helper()
 		want := wire.Want{Resource: zigbee}
 		for _, serial := range healthy {
@@ -49,7 +49,7 @@ match.usb.id = "18d1:9302"
 		}
 		m.Want(t, want)
 		screen := m.Run(t, "status")
-		for range 100 { // the answer of the kubelet may be some seconds old
+		for range 100 { // the holders may be some seconds old
 			if strings.Contains(screen, pod) {
 				break
 			}
@@ -60,15 +60,15 @@ match.usb.id = "18d1:9302"
 	stick := m.Plug(t, dongle("1", mine))
 	m.Want(t, wire.Want{Resource: zigbee, Healthy: []string{bySerial(mine)}})
 	m.Allocate(t, pod, zigbee, bySerial(mine))
-	look("a stick, held by a pod", []string{mine}, nil)
+	frame("a stick, held by a pod", []string{mine}, nil)
 	stick.Pull(t)
-	look("the stick is pulled", nil, []string{mine})
+	frame("the stick is pulled", nil, []string{mine})
 	m.Plug(t, dongle("1", other))
-	look("another stick takes its port, and its name", []string{other}, []string{mine})
+	frame("another stick takes its port, and its name", []string{other}, []string{mine})
 	var page string
 	m.call(t, "Page", wire.None{}, &page)
 	m.Plug(t, dongle("3", mine))
-	look("the stick comes back in another port", []string{mine, other}, nil)
+	frame("the stick comes back in another port", []string{mine, other}, nil)
 	for name, text := range map[string]string{"frames": strings.Join(frames, "\f"), "page.html": page} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)

@@ -81,13 +81,13 @@ match = { usb = {}, glob = "/dev/ttyUSB*" }
 			for resource, ids := range c.want {
 				m.Healthy(t, resource, ids...)
 			}
-			here := m.Run(t, "devices", "--allow=dangerous", "-o", "json")
+			live := m.Run(t, "devices", "--allow=dangerous", "-o", "json")
 			archive := m.Run(t, "snapshot", "-")
 			if len(archive) > maxRecording {
 				t.Errorf("the archive has %d bytes; want at most %d", len(archive), maxRecording)
 			}
-			if there := elsewhere(t, archive, c.config); there != here {
-				t.Errorf("devices of the recorded machine:\n%s\nof the machine itself:\n%s", there, here)
+			if recorded := devicesOf(t, archive, c.config); recorded != live {
+				t.Errorf("devices of the recorded machine:\n%s\nwant those of the machine itself:\n%s", recorded, live)
 			}
 			if dir := os.Getenv(recordEnv); dir != "" {
 				_, files, _ := strings.Cut(archive, "\n-- ")
@@ -100,8 +100,8 @@ match = { usb = {}, glob = "/dev/ttyUSB*" }
 	}
 }
 
-// elsewhere returns the output of generic-dp devices for an archive on this host.
-func elsewhere(t *testing.T, archive, config string) string {
+// devicesOf returns the output of generic-dp devices on this host for a recorded machine.
+func devicesOf(t *testing.T, archive, config string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{"machine.txtar": archive, "config.toml": config} {

@@ -10,8 +10,7 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/vm/wire"
 )
 
-// waitLimit is the timeout of waits: far more than needed, on a machine that is
-// emulated beside other work.
+// waitLimit is the timeout of waits, on a busy host.
 const waitLimit = 30 * time.Second
 
 // Load loads sets of modules.
@@ -22,15 +21,15 @@ func (m *Machine) Load(t testing.TB, sets ...string) {
 	}
 }
 
-// Serve starts the program under test with a configuration and no state, for the rest
-// of the test, after unplugging the devices of earlier tests.
+// Serve waits until the devices of earlier tests are gone, and starts the program under
+// test with a configuration and no state, for the rest of the test.
 func (m *Machine) Serve(t testing.TB, config string) {
 	t.Helper()
 	m.WaitFiles(t, "/sys/bus/usb/devices/[0-9]*-[1-9]*")
 	m.serve(t, config)
 }
 
-// serve is Serve without unplugging.
+// serve is Serve beside plugged devices.
 func (m *Machine) serve(t testing.TB, config string) {
 	t.Helper()
 	m.call(t, "Serve", wire.Serve{Config: config}, &wire.None{})
@@ -130,7 +129,7 @@ func (m *Machine) Only(t testing.TB, glob string) string {
 	t.Helper()
 	names := m.Files(t, glob)
 	if len(names) != 1 {
-		t.Fatalf("%s: %q; want one", glob, names)
+		t.Fatalf("%s matches %q; want one name", glob, names)
 	}
 	return path.Join(path.Dir(glob), names[0])
 }
@@ -177,11 +176,7 @@ func (m *Machine) Run(t testing.TB, args ...string) string {
 // the machine.
 func (m *Machine) Devices(t testing.TB) map[string][]Found {
 	t.Helper()
-	return parseDevices(t, m.Run(t, "devices", "-o", "json"))
-}
-
-func parseDevices(t testing.TB, text string) map[string][]Found {
-	t.Helper()
+	text := m.Run(t, "devices", "-o", "json")
 	var report struct {
 		Resources []struct {
 			Name    string

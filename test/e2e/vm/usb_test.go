@@ -65,7 +65,7 @@ func keepsIDInAnotherPort(t *testing.T, m *Machine) {
 	var answer wire.Answer
 	err := m.try(callLimit, "Allocate", wire.Allocate{Resource: serial, IDs: []string{bySerial("FTALPHA")}}, &answer)
 	if err == nil || !strings.Contains(err.Error(), bySerial("FTALPHA")) {
-		t.Errorf("Allocate of a dongle that is gone: %+v, %v; want an error that names it", answer, err)
+		t.Errorf("Allocate of an unplugged dongle: %+v, %v; want an error with its ID", answer, err)
 	}
 
 	// Another one takes its port and its kernel name.
@@ -111,7 +111,7 @@ func duplicateTakesNoID(t *testing.T, m *Machine) {
 	onlyNode(t, m.Allocate(t, "", serial, first), 0)
 	onlyNode(t, m.Allocate(t, "", serial, second), 1)
 
-	// The decision survives a restart, and the absence of the first one.
+	// The IDs survive a restart, and the absence of the first dongle.
 	restart := func() {
 		before := m.Lists(t, serial)
 		m.Restart(t, syscall.SIGTERM, serialByDevice)
@@ -129,13 +129,13 @@ func duplicateTakesNoID(t *testing.T, m *Machine) {
 	for i, l := range m.Lists(t, serial) {
 		for id := range l.Devices {
 			if id != first && id != second {
-				t.Errorf("list %d has a third device, %s", i, id)
+				t.Errorf("list %d has a third device, %s; want two", i, id)
 			}
 		}
 	}
 }
 
-func hubIsPulled(t *testing.T, m *Machine) {
+func hubHotplug(t *testing.T, m *Machine) {
 	m.Serve(t, serialByDevice)
 	plug := func(port string) *Plugged {
 		hub := m.Plug(t, Device{Driver: "usb-hub", Bus: "usb0.0", Port: port})
@@ -168,7 +168,7 @@ func linkFollows(t *testing.T, m *Machine) {
 	given := m.Allocate(t, "app", serial, alpha)
 	onlyNode(t, given, 0)
 	if len(given.Nodes) != 1 || given.Nodes[0].Host != "/run/generic-dp/links/"+link {
-		t.Fatalf("the container is given %+v; want the link %s", given.Nodes, link)
+		t.Fatalf("allocated %+v; want the link %s", given.Nodes, link)
 	}
 	known := wire.Want{Resource: serial}
 	for range 3 {
@@ -180,21 +180,21 @@ func linkFollows(t *testing.T, m *Machine) {
 		onlyNode(t, m.Allocate(t, "", serial, bravo), 0)
 		for _, l := range []wire.List{gone, other} {
 			if to, ok := l.Links[link]; ok {
-				t.Errorf("the link of a dongle that is gone led to %s when list %d came", to.Target, l.Received)
+				t.Errorf("list %d: the link of the unplugged dongle leads to %s; want none", l.Received, to.Target)
 			}
 		}
 
 		a = m.Plug(t, dongle("1", "FTALPHA"))
 		back := m.Healthy(t, serial, alpha, bravo)
 		if to := back.Links[link]; to.Target != "/dev/ttyUSB1" || to.Made.After(back.At) {
-			t.Errorf("when the dongle was healthy again its link led to %q, made %v after the list; want /dev/ttyUSB1, made before",
-				to.Target, to.Made.Sub(back.At))
+			t.Errorf("list %d: the link leads to %q, made %v after the list; want /dev/ttyUSB1, made before",
+				back.Received, to.Target, to.Made.Sub(back.At))
 		}
 		// The kubelet does not call Allocate again: the first response leads there.
 		again := m.Allocate(t, "", serial, alpha)
 		onlyNode(t, again, 1)
 		if again.Nodes[0].Host != given.Nodes[0].Host {
-			t.Errorf("the dongle was at %s and is at %s", given.Nodes[0].Host, again.Nodes[0].Host)
+			t.Errorf("the second Allocate has %s; want %s like the first", again.Nodes[0].Host, given.Nodes[0].Host)
 		}
 
 		// The next round begins with ttyUSB0 again.
@@ -219,13 +219,13 @@ func checkLinks(t *testing.T, l wire.List) {
 	}
 	for id, d := range l.Devices {
 		if to, linked := l.Links[id+"/if00:ttyUSB"]; d.Healthy && (!linked || to.Made.After(l.At)) {
-			t.Errorf("list %d at %v: %s is healthy, its links are %v", l.Received, l.At, id, l.Links)
+			t.Errorf("list %d at %v: %s is healthy, links %v; want its link, made before", l.Received, l.At, id, l.Links)
 		}
 	}
 	links := targets(l.Links)
 	nodes := slices.Sorted(maps.Values(links))
 	if len(slices.Compact(nodes)) < len(links) {
-		t.Errorf("list %d: two links lead to one node: %v", l.Received, links)
+		t.Errorf("list %d: two links lead to one node; want one: %v", l.Received, links)
 	}
 }
 
@@ -254,7 +254,7 @@ func idleCostsNothing(t *testing.T, m *Machine) {
 	m.Serve(t, serialByNode)
 	m.Plug(t, dongle("1", "FTALPHA"))
 	m.Healthy(t, serial, node(bySerial("FTALPHA")))
-	// The start is complete when two scans find no changes.
+	// The start ends with two scans without changes.
 	const span = 2 * time.Second
 	before := m.Usage(t)
 	deadline := time.Now().Add(callLimit)
@@ -270,7 +270,7 @@ func idleCostsNothing(t *testing.T, m *Machine) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%v of CPU time in %v without an event", spent, span)
+			t.Fatalf("%v of CPU time in %v without an event; want less than %v", spent, span, span/1000)
 		}
 		before = now
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -18,8 +19,7 @@ import (
 
 const linksDir = "/run/generic-dp/links"
 
-// history keeps every list that the kubelet received, each with the links that existed
-// at that time.
+// history keeps every list that the kubelet received, with the links at that time.
 type history struct {
 	kubelet *kubelettest.Kubelet
 
@@ -36,14 +36,13 @@ func newHistory(k *kubelettest.Kubelet) *history {
 // run records until ctx ends.
 func (h *history) run(ctx context.Context) {
 	_ = h.kubelet.WaitFor(ctx, func() bool {
-		h.note()
+		h.update()
 		return false
 	})
 }
 
-// note records new lists. Of several, the links belong to the last: those of the others
-// are unknown.
-func (h *history) note() {
+// update adds new lists. Of several, only the last gets links: the others' are unknown.
+func (h *history) update() {
 	links := readLinks()
 	for _, name := range h.kubelet.Resources() {
 		_, received := h.kubelet.Latest(name)
@@ -65,8 +64,8 @@ func (h *history) note() {
 	}
 }
 
-// of returns the lists of a resource, and a channel that is closed when any list
-// arrives.
+// of returns the lists of a resource, and a channel that the next list of any resource
+// closes.
 func (h *history) of(resource string) ([]wire.List, <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -89,7 +88,8 @@ func (h *history) wait(w wire.Want) (wire.List, error) {
 		select {
 		case <-changed:
 		case <-deadline.C:
-			return latest, errNotListed(latest, w)
+			return latest, fmt.Errorf("%q: no list of healthy %q and unhealthy %q within %v: list %d is %v",
+				w.Resource, w.Healthy, w.Unhealthy, w.Within, latest.Received, latest.Devices)
 		}
 	}
 }

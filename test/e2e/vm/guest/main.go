@@ -119,7 +119,7 @@ func loadModules(dir string) error {
 	return nil
 }
 
-// poll calls f until it succeeds, and returns the last error.
+// poll calls check until it succeeds, and returns the last error.
 func poll(within time.Duration, check func() error) error {
 	deadline := time.Now().Add(within)
 	tick := time.NewTicker(2 * time.Millisecond)

@@ -50,7 +50,7 @@ func (n *names) read() {
 	}
 }
 
-// take returns when a name last appeared and forgets it.
+// take returns the time of a name's last appearance, once.
 func (n *names) take(name string) (time.Time, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -76,7 +76,7 @@ func (p *program) stop(sig syscall.Signal) (*os.ProcessState, error) {
 	case <-time.After(10 * time.Second):
 		_ = p.cmd.Process.Kill()
 		<-p.ended
-		return nil, fmt.Errorf("the program is still there 10 s after %v", sig)
+		return nil, fmt.Errorf("the program still runs 10 s after %v", sig)
 	}
 }
 

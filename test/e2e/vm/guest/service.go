@@ -29,7 +29,7 @@ const (
 	podResources = "/var/lib/kubelet/pod-resources/kubelet.sock"
 )
 
-// callLimit is the timeout of calls to the program under test, which has a second.
+// callLimit is the timeout of calls to the program under test.
 const callLimit = 20 * time.Second
 
 // Guest is the service that the test calls, from many goroutines.
@@ -174,11 +174,6 @@ func (g *Guest) Wait(w wire.Want, got *wire.Got) error {
 	return g.Allocate(wire.Allocate{Resource: w.Resource, IDs: w.Healthy}, &got.Answer)
 }
 
-func errNotListed(l wire.List, w wire.Want) error {
-	return fmt.Errorf("%q: no list of healthy %q and unhealthy %q within %v: list %d is %v",
-		w.Resource, w.Healthy, w.Unhealthy, w.Within, l.Received, l.Devices)
-}
-
 // Lists returns all lists of a resource, oldest first.
 func (g *Guest) Lists(resource string, lists *[]wire.List) error {
 	*lists, _ = g.lists().of(resource)
@@ -203,7 +198,7 @@ func (g *Guest) Allocate(a wire.Allocate, answer *wire.Answer) error {
 		return err
 	}
 	if len(resp.GetContainerResponses()) != 1 {
-		return fmt.Errorf("%q: the answer is for %d containers", a.Resource, len(resp.GetContainerResponses()))
+		return fmt.Errorf("%q: the response is for %d containers, want 1", a.Resource, len(resp.GetContainerResponses()))
 	}
 	if a.Pod != "" {
 		kubelet.Hold(kubelettest.Request{Namespace: "default", Pod: a.Pod, Container: "main", Resource: a.Resource}, a.IDs...)

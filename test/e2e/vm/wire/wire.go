@@ -30,7 +30,6 @@ type Device struct {
 
 // Link is a link below the run directory.
 type Link struct {
-	// Target is where it leads to.
 	Target string
 	// Made is when it was made, by the clock of file systems, which is up to four
 	// milliseconds behind.
@@ -44,8 +43,8 @@ type List struct {
 	Received int
 	At       time.Time
 	Devices  map[string]Device
-	// Links are those that existed when the list arrived, or shortly after, by their
-	// paths below the links directory.
+	// Links are the links at the arrival of the list, or shortly after, by their paths
+	// below the links directory.
 	Links map[string]Link
 }
 
