@@ -10,8 +10,11 @@ package bed
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -56,7 +59,7 @@ type Options struct {
 	// to its flags.
 	Kubelet     map[string]any
 	KubeletArgs []string
-	// Boot starts what has to run before the kubelet.
+	// Boot starts the programs that must run before the kubelet.
 	Boot func(*Bed)
 }
 
@@ -78,7 +81,7 @@ func New(t testing.TB, o Options) *Bed {
 		t.Fatal(err)
 	}
 	b.Containerd = newContainerd(t, b)
-	b.Kubelet = newKubelet(t, b, b.cgroup)
+	b.Kubelet = newKubelet(t, b)
 	for key, value := range o.Kubelet {
 		b.Kubelet.Config[key] = value
 	}
@@ -99,10 +102,10 @@ func (b *Bed) Path(path string) string { return b.ns.path(path) }
 // DevicePlugins is the test's path of the kubelet's directory of device plugins.
 func (b *Bed) DevicePlugins() string { return b.Path("/var/lib/kubelet/device-plugins") }
 
-// PluginDir is where the plugin keeps its files, see [product.Spec].
+// PluginDir is the directory of the plugin's files, see [product.Spec].
 func (b *Bed) PluginDir() string { return filepath.Join(b.Dir, "plugin") }
 
-// CDIDir is where the runtime reads CDI specs: where the plugin writes them.
+// CDIDir is the directory of CDI specs, which the plugin writes and the runtime reads.
 func (b *Bed) CDIDir() string { return filepath.Join(b.PluginDir(), "cdi") }
 
 func (b *Bed) manifests() string { return filepath.Join(b.Dir, "manifests") }
@@ -111,10 +114,7 @@ func (b *Bed) podLogs() string   { return filepath.Join(b.Dir, "pods") }
 // Plugin starts the program under test in the bed.
 func (b *Bed) Plugin(t testing.TB, s product.Spec) *product.Plugin {
 	t.Helper()
-	if s.Dir == "" {
-		s.Dir = b.PluginDir()
-	}
-	s.LogDir, s.Start = b.logDir, b.ns.start
+	s.Dir, s.LogDir, s.Start = b.PluginDir(), b.logDir, b.ns.start
 	p := product.Start(t, s)
 	b.plugins = append(b.plugins, p)
 	return p
@@ -130,6 +130,30 @@ func (b *Bed) Start(t testing.TB, s process.Spec) *process.Process {
 	return process.Start(t, s)
 }
 
+// Run runs a command in the bed and fails the test if it fails.
+func (b *Bed) Run(t testing.TB, argv ...string) {
+	t.Helper()
+	if stdout, err := b.Output(t, argv...); err != nil {
+		t.Fatalf("%v\n%s", err, stdout)
+	}
+}
+
+// Output runs a command in the bed and returns its standard output; an error contains
+// its standard error.
+func (b *Bed) Output(t testing.TB, argv ...string) (stdout []byte, err error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	cmd.Dir = "/"
+	err = b.Do(func() (err error) {
+		stdout, err = cmd.Output()
+		return err
+	})
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		err = fmt.Errorf("%v: %w: %s", argv, err, exit.Stderr)
+	}
+	return stdout, err
+}
+
 // Do calls f on a thread inside the bed's namespaces, where its connections are made.
 // Goroutines that f starts are outside.
 func (b *Bed) Do(f func() error) error { return b.ns.do(f) }
@@ -143,6 +167,20 @@ func (b *Bed) DialContext(ctx context.Context, network, addr string) (conn net.C
 	return conn, err
 }
 
+// Listen listens on a TCP address of the bed until the end of the test.
+func (b *Bed) Listen(t testing.TB, addr string) (l net.Listener) {
+	t.Helper()
+	err := b.Do(func() (err error) {
+		l, err = net.Listen("tcp", addr)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
 // Import imports the images of an archive.
 func (b *Bed) Import(t testing.TB, archive string) {
 	t.Helper()
@@ -154,12 +192,11 @@ func (b *Bed) Import(t testing.TB, archive string) {
 // links, CDI specs and /run are removed; files on disk stay. It starts nothing.
 func (b *Bed) Reboot(t testing.TB) {
 	t.Helper()
-	b.ns.run(t, b.tool, "reboot")
+	b.Run(t, b.tool, "reboot")
 	<-b.Kubelet.Ended()
 	<-b.Containerd.Ended()
 	for _, p := range b.plugins {
 		<-p.Ended()
-		p.Wipe(t)
 	}
 	product.Wipe(t, b.PluginDir())
 	hs, err := hierarchies()
@@ -172,12 +209,6 @@ func (b *Bed) Reboot(t testing.TB) {
 	if err := makeCgroup(hs, b.cgroup); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// Run runs a command in the bed and fails the test if it fails.
-func (b *Bed) Run(t testing.TB, argv ...string) {
-	t.Helper()
-	b.ns.run(t, argv...)
 }
 
 // Mknod makes a character device node and its directory. A bed shares /dev with the

@@ -38,13 +38,13 @@ func TestBedDevice(t *testing.T) {
 		t.Helper()
 		n, ok := r.Node("/dev/sample")
 		if !ok || n.Type != "c" || n.Major != 1 || n.Minor != 3 {
-			t.Errorf("node: %+v", n)
+			t.Errorf("node %+v, want c 1:3", n)
 		}
 		if r.Env["SAMPLE"] != "null" {
-			t.Errorf("environment: %v", r.Env)
+			t.Errorf("environment %v, want SAMPLE=null", r.Env)
 		}
 		if m, ok := r.Mount("/sample"); !ok || !m.ReadOnly {
-			t.Errorf("mount: %+v", m)
+			t.Errorf("mount %+v, want a read-only one", m)
 		}
 	}
 	check(pod.Report(t, "main"))
@@ -52,7 +52,7 @@ func TestBedDevice(t *testing.T) {
 		t.Errorf("open: %s", stderr)
 	}
 	if held, err := b.Kubelet.Held(t.Context(), resource); err != nil || held["null"] != "device-bed/main" {
-		t.Errorf("held: %v %v", held, err)
+		t.Errorf("held: %v, %v, want null by device-bed/main", held, err)
 	}
 
 	pod.Kill(t, "main")
@@ -64,7 +64,7 @@ func TestBedDevice(t *testing.T) {
 
 	second := b.StartPod(t, bed.Workload("second", resource, 1))
 	if status := second.WaitFailed(t).Status; status.Reason != "UnexpectedAdmissionError" {
-		t.Errorf("second pod: %s: %s", status.Reason, status.Message)
+		t.Errorf("second pod: %s: %s, want UnexpectedAdmissionError", status.Reason, status.Message)
 	}
 	pod.Delete(t)
 }
@@ -105,10 +105,10 @@ func TestBedCDI(t *testing.T) {
 		r := pod.Report(t, "main")
 		n, ok := r.Node("/dev/sample")
 		if !ok || n.Type != "c" || n.Major != 1 || n.Minor != 5 || r.Env["SAMPLE"] != "zero" {
-			t.Errorf("node %+v, environment %v", n, r.Env)
+			t.Errorf("node %+v, environment %v, want c 1:5 and SAMPLE=zero", n, r.Env)
 		}
 		if len(r.Interfaces) != 2 {
-			t.Errorf("network devices: %v", r.Interfaces)
+			t.Errorf("network devices %v, want two", r.Interfaces)
 		}
 	}
 	check()
@@ -116,7 +116,7 @@ func TestBedCDI(t *testing.T) {
 	b.Kubelet.Restart(t)
 	b.Kubelet.WaitReady(t)
 	if got := pod.WaitRunning(t); got.UID != uid || got.Status.ContainerStatuses[0].RestartCount != 0 {
-		t.Errorf("after a restart of the kubelet: %+v", got.Status)
+		t.Errorf("after a restart of the kubelet: %+v, want the same pod without a restart", got.Status)
 	}
 
 	b.Reboot(t)

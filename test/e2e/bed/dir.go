@@ -12,9 +12,8 @@ import (
 // dirPrefix is the prefix of the names of the beds' directories and cgroups.
 const dirPrefix = "gdp-e2e-"
 
-// newDir makes the directory of a bed and removes it with the test. A lock in it, which
-// is released with the process, distinguishes beds in use from those of killed tests,
-// which are removed now.
+// newDir makes the directory of a bed and removes it with the test. It also removes those
+// of killed tests: the lock in a directory ends with the process.
 func newDir(t testing.TB) string {
 	t.Helper()
 	sweep(t)

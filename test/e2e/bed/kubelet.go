@@ -41,7 +41,7 @@ const NodeName = "bed"
 // bed, since each has its own network namespace.
 const readOnlyPort = 10255
 
-func newKubelet(t testing.TB, b *Bed, cgroup string) *Kubelet {
+func newKubelet(t testing.TB, b *Bed) *Kubelet {
 	t.Helper()
 	k := &Kubelet{bed: b}
 	k.Config = map[string]any{
@@ -68,7 +68,7 @@ func newKubelet(t testing.TB, b *Bed, cgroup string) *Kubelet {
 		"failCgroupV1":           false,
 		"failSwapOn":             false,
 		"cgroupDriver":           "cgroupfs",
-		"cgroupRoot":             "/" + cgroup,
+		"cgroupRoot":             "/" + b.cgroup,
 		"enforceNodeAllocatable": []string{},
 		"makeIPTablesUtilChains": false,
 

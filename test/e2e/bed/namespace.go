@@ -102,18 +102,3 @@ func (n *namespace) do(f func() error) error {
 
 // start starts a command inside.
 func (n *namespace) start(cmd *exec.Cmd) error { return n.do(cmd.Start) }
-
-// run runs a command inside.
-func (n *namespace) run(t testing.TB, argv ...string) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
-	cmd.Dir = "/"
-	var text []byte
-	err := n.do(func() (err error) {
-		text, err = cmd.CombinedOutput()
-		return err
-	})
-	if err != nil {
-		t.Fatalf("%v: %v\n%s", argv, err, text)
-	}
-}

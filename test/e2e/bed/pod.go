@@ -74,8 +74,7 @@ func (b *Bed) StartPod(t testing.TB, pod *v1.Pod) *Pod {
 	return p
 }
 
-// PodOf is a pod of an API server, whose name there has the node's behind it, as those of
-// static pods do: name-bed.
+// PodOf is a pod of an API server that is named like a static pod: name-bed.
 func (b *Bed) PodOf(name string) *Pod { return &Pod{Name: name, bed: b} }
 
 func (p *Pod) manifest() string { return filepath.Join(p.bed.manifests(), p.Name+".json") }
@@ -114,17 +113,20 @@ func (p *Pod) Wait(t testing.TB, what string, check func(*v1.Pod) error) *v1.Pod
 // WaitRunning waits until all containers of the pod run.
 func (p *Pod) WaitRunning(t testing.TB) *v1.Pod {
 	t.Helper()
-	return p.Wait(t, "running", func(pod *v1.Pod) error {
-		if pod.Status.Phase != v1.PodRunning {
-			return fmt.Errorf("phase %s", pod.Status.Phase)
+	return p.Wait(t, "running", Running)
+}
+
+// Running is a check that all containers of a pod run.
+func Running(pod *v1.Pod) error {
+	if pod.Status.Phase != v1.PodRunning {
+		return fmt.Errorf("phase %s", pod.Status.Phase)
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		if c.State.Running == nil {
+			return fmt.Errorf("container %s does not run", c.Name)
 		}
-		for _, c := range pod.Status.ContainerStatuses {
-			if c.State.Running == nil {
-				return fmt.Errorf("container %s does not run", c.Name)
-			}
-		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // WaitFailed waits until the pod has failed. A rejected pod has failed permanently.
@@ -214,7 +216,7 @@ func (p *Pod) Report(t testing.TB, container string) inspect.Report {
 				return nil
 			}
 		}
-		return errors.New("not there")
+		return errors.New("not in its log")
 	})
 	return parse(t, line)
 }
@@ -235,23 +237,24 @@ func (p *Pod) Log(t testing.TB, container string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return p.bed.PodLog(t, pod, container)
+}
+
+// PodLog is [Pod.Log] for any pod of the bed, by its status. It removes the CRI's
+// framing, "time stream tag text", where the tag P marks a partial line.
+func (b *Bed) PodLog(t testing.TB, pod *v1.Pod, container string) string {
+	t.Helper()
 	c, err := statusOf(pod, container)
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := fmt.Sprintf("%s_%s_%s", pod.Namespace, pod.Name, pod.UID)
-	text, err := os.ReadFile(filepath.Join(p.bed.podLogs(), dir, container, fmt.Sprintf("%d.log", c.RestartCount)))
+	text, err := os.ReadFile(filepath.Join(b.podLogs(), dir, container, fmt.Sprintf("%d.log", c.RestartCount)))
 	if err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
 	}
-	return joinLog(string(text))
-}
-
-// joinLog removes the CRI's framing from a log: "time stream tag text", where the tag P
-// marks a partial line.
-func joinLog(text string) string {
 	var out strings.Builder
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(string(text)) {
 		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 4)
 		if len(fields) < 4 {
 			continue

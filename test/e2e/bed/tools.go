@@ -4,19 +4,29 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/generic-dp/generic-dp/test/e2e/product"
 )
 
-// BinEnv names a directory with kubelet, containerd, its shim, ctr and runc, to use
-// instead of those that deps.sh built.
-const BinEnv = "GENERIC_DP_E2E_BIN"
+const (
+	// binEnv names a directory with kubelet, containerd, its shim, ctr and runc, instead
+	// of the one that deps.sh fills.
+	binEnv = "GENERIC_DP_E2E_BIN"
+	// nextEnv requests the tests on the next minor version of the kubelet.
+	nextEnv = "GENERIC_DP_E2E_NEXT"
+)
 
-// moduleDir is the directory of the module of these tests.
-func moduleDir() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Dir(filepath.Dir(file))
+// NextKubelet is the kubelet that only deps.sh --next builds, which takes minutes.
+const NextKubelet = "kubelet-1.37"
+
+// SkipNextKubelet skips a test on NextKubelet unless it is requested.
+func SkipNextKubelet(t testing.TB, kubelet string) {
+	t.Helper()
+	if kubelet == NextKubelet && os.Getenv(nextEnv) == "" {
+		t.Skipf("%s is not set: %s is built by deps.sh --next only", nextEnv, kubelet)
+	}
 }
 
 // tools are the programs of a bed.
@@ -31,9 +41,9 @@ func (t tools) path(name string) string { return filepath.Join(t.bin, name) }
 // would go unnoticed.
 func findTools(t testing.TB, kubelet string) tools {
 	t.Helper()
-	tl := tools{bin: os.Getenv(BinEnv)}
+	tl := tools{bin: os.Getenv(binEnv)}
 	if tl.bin == "" {
-		out, err := exec.Command(filepath.Join(moduleDir(), "deps.sh"), "--bin").Output()
+		out, err := exec.Command(product.Repository("test", "e2e", "deps.sh"), "--bin").Output()
 		if err != nil {
 			t.Fatalf("deps.sh --bin: %v", err)
 		}
@@ -41,7 +51,7 @@ func findTools(t testing.TB, kubelet string) tools {
 	}
 	for _, name := range []string{kubelet, "containerd", "containerd-shim-runc-v2", "ctr", "runc"} {
 		if _, err := os.Stat(tl.path(name)); err != nil {
-			t.Fatalf("%v: run make e2e-deps, or test/e2e/deps.sh as it says at its head", err)
+			t.Fatalf("%v: run make e2e-deps, or test/e2e/deps.sh with the flags in its head", err)
 		}
 	}
 	for _, dir := range []string{"/usr/lib/cni", "/opt/cni/bin"} {
@@ -59,7 +69,7 @@ func findTools(t testing.TB, kubelet string) tools {
 func buildTool(t testing.TB, out string) {
 	t.Helper()
 	cmd := exec.Command("go", "build", "-buildvcs=false", "-ldflags", "-s -w", "-o", out, "./cmd/tool")
-	cmd.Dir = moduleDir()
+	cmd.Dir = product.Repository("test", "e2e")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // static: its image contains no other file
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build the tool: %v\n%s", err, text)

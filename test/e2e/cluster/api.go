@@ -21,7 +21,7 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
 )
 
-// api is for many requests a second: kubectl would use more CPU than the cluster.
+// api is a client for frequent requests: kubectl would use more CPU than the cluster.
 type api struct{ client *http.Client }
 
 func newAPI(t testing.TB, b *bed.Bed) *api {
@@ -74,7 +74,7 @@ func Get[T any](c *Cluster, path string) (T, error) {
 // Node is the node.
 func (c *Cluster) Node() (v1.Node, error) { return Get[v1.Node](c, "/api/v1/nodes/"+bed.NodeName) }
 
-// Pods lists the pods of a namespace with a label ("app=x"); empty is any label.
+// Pods lists the pods of a namespace with a label, "app=x".
 func (c *Cluster) Pods(namespace, label string) ([]v1.Pod, error) {
 	list, err := Get[v1.PodList](c, "/api/v1/namespaces/"+namespace+"/pods?labelSelector="+label)
 	return list.Items, err
@@ -90,7 +90,7 @@ func (c *Cluster) CreatePod(t testing.TB, pod *v1.Pod) {
 	}
 }
 
-// DeletePod begins to delete such a pod.
+// DeletePod deletes such a pod, without waiting.
 func (c *Cluster) DeletePod(t testing.TB, name string) {
 	t.Helper()
 	if _, err := c.api.do(http.MethodDelete, podsPath+"/"+name, nil); err != nil {
@@ -123,7 +123,7 @@ func (c *Cluster) command(t testing.TB, input, program string, args ...string) s
 func (c *Cluster) Try(input, program string, args ...string) (string, error) {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = "/"
-	cmd.Env = append(os.Environ(), "HOME="+c.dir) // their caches
+	cmd.Env = append(os.Environ(), "HOME="+c.dir) // for caches
 	cmd.Stdin = strings.NewReader(input)
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out

@@ -23,9 +23,8 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
-// TestDRAClaim runs a pod with a claim of two requests, which choose devices by their serial:
-// its container has the environment and the health of both, and their metadata where
-// Kubernetes says.
+// TestDRAClaim runs a pod with a claim of two requests, which select devices by serial
+// number: its container has the environment, health and metadata of both.
 func TestDRAClaim(t *testing.T) {
 	t.Parallel()
 	n := newDRANode(t, "", strings.Replace(byDRA, "/dev/zigbee\"", "/dev/zigbee-${usb.serial}\"", 1)+"container.health_dir = \"/run/device\"\n")
@@ -57,7 +56,7 @@ func TestDRAClaim(t *testing.T) {
 	mine.WaitRunning(t)
 	r := mine.Report(t, "main")
 	if serials := r.Env["ZIGBEE_SERIAL"]; serials != "A1B2C3D4,B5C6D7E8" {
-		t.Errorf("the container has the serials %q", serials)
+		t.Errorf("the container has the serials %q, want both, sorted", serials)
 	}
 	for _, path := range []string{"/dev/zigbee-A1B2C3D4", "/dev/zigbee-B5C6D7E8"} {
 		if _, ok := r.Node(path); !ok {
@@ -65,19 +64,19 @@ func TestDRAClaim(t *testing.T) {
 		}
 	}
 
-	can := func(path string) error {
+	canRead := func(path string) error {
 		if _, text, code := mine.Exec(t, "main", "/tool", "open", path, "r"); code != 0 {
 			return errors.New(text)
 		}
 		return nil
 	}
 	for request, serial := range map[string]string{"one": "A1B2C3D4", "two": "B5C6D7E8"} {
-		if err := can(metadata.ResourceClaimFilePath(draDriver, "sticks", request)); err != nil {
+		if err := canRead(metadata.ResourceClaimFilePath(draDriver, "sticks", request)); err != nil {
 			t.Errorf("metadata of request %s: %v", request, err)
 		}
 		files, err := filepath.Glob(filepath.Join(n.PluginDir(), "run", "claims", "*."+request+".json"))
 		if err != nil || len(files) != 1 {
-			t.Fatalf("metadata of request %s on the host: %q, %v", request, files, err)
+			t.Fatalf("metadata of request %s on the host: %q, %v, want one file", request, files, err)
 		}
 		text, err := os.ReadFile(files[0])
 		if err != nil {
@@ -88,24 +87,24 @@ func TestDRAClaim(t *testing.T) {
 			t.Fatal(err)
 		}
 		if have := read.Requests[0].Devices[0].Attributes["serial"].StringValue; have == nil || *have != serial {
-			t.Errorf("metadata of request %s: %s", request, text)
+			t.Errorf("metadata of request %s: %s, want serial %s", request, text, serial)
 		}
 	}
 
-	// The file is about both, though each request has a mount at its place.
+	// Each request mounts the file at the same path; it is about both devices.
 	const healthy = "/run/device/healthy"
-	if err := can(healthy); err != nil {
-		t.Errorf("healthy: %v", err)
+	if err := canRead(healthy); err != nil {
+		t.Errorf("%s: %v", healthy, err)
 	}
 	n.Unplug("1-1")
-	wait.Until(t, limit, "a container that is not healthy", func() error {
-		if can(healthy) == nil {
-			return errors.New("it is")
+	wait.Until(t, limit, "removal of "+healthy, func() error {
+		if canRead(healthy) == nil {
+			return errors.New("the container can read it")
 		}
 		return nil
 	})
 	n.delete(t, "claimed")
 	if left, err := filepath.Glob(filepath.Join(n.PluginDir(), "run", "claims", "*")); err != nil || len(left) > 0 {
-		t.Errorf("after the pod's end there are %q, %v", left, err)
+		t.Errorf("metadata after the end of the pod: %q, %v, want none", left, err)
 	}
 }

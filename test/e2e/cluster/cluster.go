@@ -6,6 +6,7 @@
 package cluster
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
@@ -28,17 +29,15 @@ import (
 const (
 	// startLimit is the timeout of programs that start in a second or two each.
 	startLimit = 120 * time.Second
-	// podLimit is the timeout of changes by controllers, scheduler and kubelet
-	// together.
+	// podLimit is the timeout of controllers, scheduler and kubelet together.
 	podLimit = 120 * time.Second
-	// address is the API server's. It is the only server in the bed's network
-	// namespace.
+	// address is the API server's, in the bed's network namespace.
 	address     = "127.0.0.1:6443"
 	nodeAddress = "10.20.0.1"
 	etcd        = "http://127.0.0.1:2379"
 	// service is the API server's address for pods: that of the Service kubernetes.
 	service = "10.96.0.1"
-	// token is the administrator's. It is of no use outside of a bed.
+	// token is the administrator's. It is valid in a bed only.
 	token = "admin"
 )
 
@@ -146,15 +145,7 @@ func (c *Cluster) startPlane(t testing.TB) {
 func (c *Cluster) ServePods(t testing.TB) {
 	t.Helper()
 	c.Run(t, "ip", "address", "add", service+"/32", "dev", "node")
-	var listener net.Listener
-	err := c.Do(func() (err error) {
-		listener, err = net.Listen("tcp", service+":443")
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = listener.Close() })
+	listener := c.Listen(t, service+":443")
 	go func() {
 		for {
 			pod, err := listener.Accept()
@@ -169,11 +160,7 @@ func (c *Cluster) ServePods(t testing.TB) {
 // connect copies between a pod and the API server until one of them ends.
 func (c *Cluster) connect(pod net.Conn) {
 	defer pod.Close()
-	var server net.Conn
-	err := c.Do(func() (err error) {
-		server, err = net.Dial("tcp", address)
-		return err
-	})
+	server, err := c.DialContext(context.Background(), "tcp", address)
 	if err != nil {
 		return
 	}
@@ -201,10 +188,7 @@ func (c *Cluster) StartAPI(t testing.TB) {
 }
 
 // StopAPI kills the API server.
-func (c *Cluster) StopAPI() {
-	c.apiServer.Kill()
-	<-c.apiServer.Ended()
-}
+func (c *Cluster) StopAPI() { c.apiServer.Kill() }
 
 // file is a file of the control plane.
 func (c *Cluster) file(name string) string { return filepath.Join(c.dir, name) }

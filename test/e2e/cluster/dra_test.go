@@ -36,7 +36,7 @@ container.path = "/dev/zigbee"
 container.env.ZIGBEE_SERIAL = "${usb.serial}"
 `
 	byDRA = "api = \"dra\"\n" + zigbees
-	// beside is a resource that the device plugin serves beside it.
+	// beside is a second resource, of the device plugin.
 	beside = `
 [[resource]]
 name = "beside"
@@ -44,13 +44,13 @@ api = "device-plugin"
 match.glob = "/dev/null"
 container.path = "/dev/beside"
 `
-	// moves is the timeout of a device's way between the kubelet's APIs: a minute of
+	// moveLimit is the timeout of a device's move between the kubelet's APIs: a minute of
 	// Unhealthy, then the next query of its holders.
-	moves = 240 * time.Second
+	moveLimit = 240 * time.Second
 )
 
-// draNode is a cluster whose node has hardware, and the program beside the kubelet, with the
-// administrator's token in place of that of a pod.
+// draNode is a cluster whose node has hardware. The program runs beside the kubelet, with
+// the administrator's token.
 type draNode struct {
 	*cluster.Cluster
 	*fixture.Host
@@ -67,7 +67,7 @@ func newDRANode(t *testing.T, kubelet, config string) *draNode {
 		Args: []string{"--sysfs", n.Sysfs(), "--log-level", "debug", "--node-name", bed.NodeName},
 	}
 	n.class(t, zigbee)
-	n.account(t)
+	n.makePodMounts(t)
 	return n
 }
 
@@ -86,9 +86,9 @@ func (n *draNode) class(t *testing.T, resource string) {
 	})
 }
 
-// account makes what a pod has and a reboot removes: the files of a service account, and the
-// run directory as a mount.
-func (n *draNode) account(t *testing.T) {
+// makePodMounts makes the mounts of a pod, which a reboot removes: the files of a service
+// account, and the run directory.
+func (n *draNode) makePodMounts(t *testing.T) {
 	t.Helper()
 	dir := n.Path("/run/secrets/kubernetes.io/serviceaccount")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -153,7 +153,7 @@ func (n *draNode) versions(t *testing.T) map[types.UID]string {
 	return versions
 }
 
-// devices is the number of devices in the node's slices that may be allocated.
+// devices counts the devices without taints in the node's slices.
 func (n *draNode) devices() (count int, err error) {
 	list, err := n.slices()
 	for _, s := range list {
@@ -168,37 +168,35 @@ func (n *draNode) devices() (count int, err error) {
 
 func (n *draNode) waitDevices(t *testing.T, want int) {
 	t.Helper()
-	wait.Until(t, moves, fmt.Sprintf("%d devices in slices", want), func() error {
+	wait.Until(t, moveLimit, fmt.Sprintf("%d devices in slices", want), func() error {
 		have, err := n.devices()
 		if err == nil && have != want {
-			err = fmt.Errorf("%d", have)
+			err = fmt.Errorf("got %d", have)
 		}
 		return err
 	})
 }
 
-// waiting checks that a pod is not scheduled, for a second.
-func (n *draNode) waiting(t *testing.T, name string) {
+// wantPending checks for a second that a pod is not scheduled.
+func (n *draNode) wantPending(t *testing.T, name string) {
 	t.Helper()
-	wait.Holds(t, time.Second, "pod "+name+" waits", func() error {
+	wait.Holds(t, time.Second, "pod "+name+" pending", func() error {
 		p, err := n.get(name)
 		if err == nil && p.Spec.NodeName != "" {
-			err = errors.New("it is scheduled")
+			err = errors.New("it is scheduled to " + p.Spec.NodeName)
 		}
 		return err
 	})
 }
 
-// TestDRA runs unchanged pods by dynamic resource allocation: from before the driver starts,
-// over a replug, an update and a reboot.
+// TestDRA runs unchanged pods by dynamic resource allocation: from before the start of the
+// driver, over a replug, an update and a reboot.
 func TestDRA(t *testing.T) {
 	t.Parallel()
-	for _, kubelet := range []string{"kubelet", "kubelet-1.37"} {
+	for _, kubelet := range []string{"kubelet", bed.NextKubelet} {
 		t.Run(kubelet, func(t *testing.T) {
 			t.Parallel()
-			if kubelet != "kubelet" && os.Getenv("GENERIC_DP_E2E_NEXT") == "" {
-				t.Skip("GENERIC_DP_E2E_NEXT is not set")
-			}
+			bed.SkipNextKubelet(t, kubelet)
 			runDRA(t, kubelet)
 		})
 	}
@@ -208,13 +206,13 @@ func runDRA(t *testing.T, kubelet string) {
 	n := newDRANode(t, kubelet, byDRA+beside)
 	n.Plug(fixture.Stick{Port: "1-1", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB0"})
 	mine := n.pod(t, "mine")
-	n.waiting(t, "mine")
+	n.wantPending(t, "mine")
 	n.serve(t)
 	mine.WaitRunning(t)
 	r := mine.Report(t, "main")
 	first, ok := r.Node("/dev/zigbee")
 	if !ok || first.Major != 188 || first.Minor != 0 || r.Env["ZIGBEE_SERIAL"] != "A1B2C3D4" {
-		t.Fatalf("node %+v, environment %v", first, r.Env)
+		t.Fatalf("node %+v, environment %v, want 188:0 and serial A1B2C3D4", first, r.Env)
 	}
 
 	// A replug, and a container that restarts.
@@ -224,7 +222,7 @@ func runDRA(t *testing.T, kubelet string) {
 	mine.Kill(t, "main")
 	mine.WaitRestarted(t, "main", 1)
 	if node, _ := mine.Report(t, "main").Node("/dev/zigbee"); node.Minor != 5 {
-		t.Errorf("after the replug the container has %+v", node)
+		t.Errorf("after the replug the container has %+v, want minor 5", node)
 	}
 
 	// An update: the next instance starts before the old one ends. There is no moment without
@@ -242,15 +240,15 @@ func runDRA(t *testing.T, kubelet string) {
 		t.Errorf("the update wrote slices: %v, then %v", before, after)
 	}
 	if r := other.Report(t, "main"); r.Env["ZIGBEE_SERIAL"] != "B5C6D7E8" {
-		t.Errorf("the second pod has %v", r.Env)
+		t.Errorf("the second pod has %v, want serial B5C6D7E8", r.Env)
 	}
 
-	// Releasing, by the instance that has not prepared it.
+	// The claim is released by an instance that has not prepared it.
 	n.delete(t, "mine")
 	third := n.pod(t, "third")
 	third.WaitRunning(t)
 	if r := third.Report(t, "main"); r.Env["ZIGBEE_SERIAL"] != "A1B2C3D4" {
-		t.Errorf("the third pod has %v", r.Env)
+		t.Errorf("the third pod has %v, want serial A1B2C3D4", r.Env)
 	}
 
 	// A reboot, where the kubelet starts before the driver: by DRA the same pods wait, then
@@ -262,8 +260,8 @@ func runDRA(t *testing.T, kubelet string) {
 		t.Fatal(err)
 	}
 	n.Reboot(t)
-	n.account(t)
-	wait.Until(t, moves, "a pod that waits for the driver", func() error {
+	n.makePodMounts(t)
+	wait.Until(t, moveLimit, "event of a pod that waits for the driver", func() error {
 		events := n.Kubectl(t, "", "get", "events", "-o", "jsonpath={.items[*].message}")
 		if !strings.Contains(events, "DRA driver "+draDriver+" is not registered") {
 			return fmt.Errorf("events: %s", events)
@@ -271,21 +269,21 @@ func runDRA(t *testing.T, kubelet string) {
 		return nil
 	})
 	if reason := lost.WaitFailed(t).Status.Reason; reason != "UnexpectedAdmissionError" {
-		t.Errorf("the pod of the device plugin failed with %q", reason)
+		t.Errorf("the pod of the device plugin failed with %q, want UnexpectedAdmissionError", reason)
 	}
 	n.serve(t)
 	third.WaitRunning(t)
 	if now, err := n.get("third"); err != nil || now.UID != kept.UID {
-		t.Errorf("after the reboot it is another pod, %v", err)
+		t.Errorf("after the reboot: pod %s, %v, want %s", now.UID, err, kept.UID)
 	}
 	n.WaitResource(t, "example.com/beside", 1)
 	if now, err := n.get("lost"); err != nil || now.Status.Phase != v1.PodFailed {
-		t.Errorf("with its device back the pod of the device plugin is %s, %v: the kubelet has learnt to wait", now.Status.Phase, err)
+		t.Errorf("with its device back the pod of the device plugin is %s, %v, want Failed: kubelets do not retry", now.Status.Phase, err)
 	}
 }
 
-// A rolling update of the chart's DaemonSet writes no slice, so that no device is unavailable
-// for a moment, and pods start all the while.
+// A rolling update of the chart's DaemonSet writes no slice, so that no device becomes
+// unavailable, and pods start meanwhile.
 func TestDRARollingUpdate(t *testing.T) {
 	t.Parallel()
 	n := &draNode{Cluster: cluster.New(t)}
@@ -317,8 +315,8 @@ func TestDRARollingUpdate(t *testing.T) {
 	}
 }
 
-// While the API server is away, containers restart with their devices, where those are now;
-// then the slices are up to date.
+// While the API server is down, containers restart with their devices, at their new nodes.
+// When it is back, the slices are updated.
 func TestDRAWithoutAPIServer(t *testing.T) {
 	t.Parallel()
 	n := newDRANode(t, "", byDRA)
@@ -329,25 +327,25 @@ func TestDRAWithoutAPIServer(t *testing.T) {
 	mine.WaitRunning(t)
 
 	n.StopAPI()
-	away := time.Now()
+	down := time.Now()
 	n.Unplug("1-1")
 	n.Plug(fixture.Stick{Port: "1-2", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB5"})
 	n.Plug(fixture.Stick{Port: "1-3", ID: "10c4:ea60", Serial: "B5C6D7E8", TTY: "ttyUSB6"})
 	n.plugin.WaitLog(t, limit, "id=usb:10c4:ea60:B5C6D7E8 health=Healthy")
 	mine.Kill(t, "main")
-	// The kubelet shows the status that the API server had last.
+	// The kubelet shows the last status of the API server.
 	wait.Until(t, limit, "restarted container", func() error {
 		logs, err := filepath.Glob(fmt.Sprintf("%s/pods/default_mine-%s_*/main/1.log", n.Dir, bed.NodeName))
 		if err == nil && len(logs) == 0 {
-			err = errors.New("no log of it")
+			err = errors.New("no log of its second start")
 		}
 		return err
 	})
-	<-time.After(time.Until(away.Add(time.Minute)))
+	<-time.After(time.Until(down.Add(time.Minute)))
 	n.StartAPI(t)
 	n.waitDevices(t, 2)
-	// Its status comes late: kubelets of 1.36 take up to a minute to list pods again.
-	wait.Until(t, moves, "report of the restarted container", func() error {
+	// Its status is late: kubelets of 1.36 take up to a minute to list pods again.
+	wait.Until(t, moveLimit, "report of the restarted container", func() error {
 		if node, _ := mine.Report(t, "main").Node("/dev/zigbee"); node.Minor != 5 {
 			return fmt.Errorf("%+v", node)
 		}
@@ -356,17 +354,17 @@ func TestDRAWithoutAPIServer(t *testing.T) {
 	other := n.pod(t, "other")
 	other.WaitRunning(t)
 	if r := other.Report(t, "main"); r.Env["ZIGBEE_SERIAL"] != "B5C6D7E8" {
-		t.Errorf("the second pod has %v", r.Env)
+		t.Errorf("the second pod has %v, want serial B5C6D7E8", r.Env)
 	}
 }
 
-// TestDRASwitch changes api while pods hold devices, in both directions: a device moves when
-// nobody holds it, and no two pods ever have one. The scheduler gives a device by claim where
-// the node has none by device plugin, held or not.
+// TestDRASwitch changes the API of a resource while pods hold its devices, in both
+// directions: a device moves when no pod holds it, and no two pods ever hold one. The
+// scheduler allocates by claim where the device plugin lists no device, held or not.
 func TestDRASwitch(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("it waits for the minutes in which devices move")
+		t.Skip("devices take minutes to move")
 	}
 	n := newDRANode(t, "", zigbees)
 	n.Plug(fixture.Stick{Port: "1-1", ID: "10c4:ea60", Serial: "A1B2C3D4", TTY: "ttyUSB0"})
@@ -380,38 +378,38 @@ func TestDRASwitch(t *testing.T) {
 	n.plugin.Configure(t, byDRA)
 	n.WaitResource(t, zigbee, 0)
 	two := n.pod(t, "two")
-	n.waiting(t, "two")
+	n.wantPending(t, "two")
 	n.waitDevices(t, 1)
 	two.WaitRunning(t)
 	three := n.pod(t, "three")
 	if serial := two.Report(t, "main").Env["ZIGBEE_SERIAL"]; serial != "B5C6D7E8" {
-		t.Errorf("the second pod has %s", serial)
+		t.Errorf("the second pod has %s, want B5C6D7E8", serial)
 	}
-	n.waiting(t, "three")
+	n.wantPending(t, "three")
 	n.delete(t, "one")
 	n.waitDevices(t, 2)
 	three.WaitRunning(t)
 	if serial := three.Report(t, "main").Env["ZIGBEE_SERIAL"]; serial != "A1B2C3D4" {
-		t.Errorf("the third pod has %s", serial)
+		t.Errorf("the third pod has %s, want A1B2C3D4", serial)
 	}
 
 	n.plugin.Configure(t, zigbees)
 	n.delete(t, "three")
-	wait.Until(t, moves, "a device of the device plugin", func() error {
+	wait.Until(t, moveLimit, "a device of the device plugin", func() error {
 		node, err := n.Node()
 		if quantity := node.Status.Allocatable[zigbee]; err == nil && quantity.Value() != 1 {
-			err = fmt.Errorf("%d", quantity.Value())
+			err = fmt.Errorf("got %d, want 1", quantity.Value())
 		}
 		return err
 	})
-	// The scheduler counts the second pod, which has the other device by claim, as a holder of
-	// the device plugin's only one.
+	// The scheduler counts the second pod, which has a device by claim, as a holder of the
+	// device plugin's only one.
 	four := n.pod(t, "four")
-	n.waiting(t, "four")
+	n.wantPending(t, "four")
 	n.delete(t, "two")
 	four.WaitRunning(t)
 	if serial := four.Report(t, "main").Env["ZIGBEE_SERIAL"]; serial != "A1B2C3D4" {
-		t.Errorf("the fourth pod has %s", serial)
+		t.Errorf("the fourth pod has %s, want A1B2C3D4", serial)
 	}
 	n.waitDevices(t, 0)
 }

@@ -37,7 +37,7 @@ type switching struct {
 	*draNode
 	random  *rand.Rand
 	byDRA   [2]bool
-	ttys    [2 * perResource]int // the number of each stick's node when it was plugged last
+	ttys    [2 * perResource]int // the number of each stick's latest node
 	plugged [2 * perResource]bool
 	pods    [8]string
 	made    int
@@ -53,7 +53,7 @@ func (s *switching) config() string {
 	return text
 }
 
-// plug plugs a stick in, in another port and with another node than before.
+// plug plugs in a stick, with another port and another node than before.
 func (s *switching) plug(i int) {
 	s.ttys[i] = (s.ttys[i] + len(s.ttys)) % 252 // a multiple of the number of sticks
 	s.plugged[i] = true
@@ -76,7 +76,7 @@ func (s *switching) toggle(i int) {
 	s.Unplug(fmt.Sprintf("1-%d", 1+s.ttys[i]))
 }
 
-// run creates a pod, which knows its name.
+// run creates a pod whose environment has its name.
 func (s *switching) run(t *testing.T, resource string) string {
 	t.Helper()
 	s.made++
@@ -86,13 +86,13 @@ func (s *switching) run(t *testing.T, resource string) string {
 	return pod.Name
 }
 
-// holder is a process that has the node of a stick.
+// holder is a process with the node of a stick.
 type holder struct {
 	pod, pid string
 }
 
-// holders are read from the kernel: the processes of containers, by the stick whose node, of
-// any time, is in their root directory.
+// holders reads the processes of containers from /proc, by the stick whose node, current or
+// former, is in their root directory.
 func (s *switching) holders() map[int][]holder {
 	found := map[int][]holder{}
 	processes, _ := filepath.Glob(s.Path("/proc") + "/[0-9]*") // the pattern is valid
@@ -101,7 +101,7 @@ func (s *switching) holders() map[int][]holder {
 		if unix.Stat(dir+"/root/dev/stick", &node) != nil || unix.Major(node.Rdev) != 188 {
 			continue
 		}
-		env, _ := os.ReadFile(dir + "/environ") // empty once it has ended
+		env, _ := os.ReadFile(dir + "/environ") // empty after its end
 		for v := range strings.SplitSeq(string(env), "\x00") {
 			if pod, ok := strings.CutPrefix(v, "POD="); ok {
 				i := int(unix.Minor(node.Rdev)) % len(s.ttys)
@@ -113,7 +113,7 @@ func (s *switching) holders() map[int][]holder {
 }
 
 // watch fails the test when a stick has two holders. It counts the pods with a stick by API,
-// and how often a stick moved from a pod by one API to a pod by the other.
+// and the moves of sticks from a pod of one API to a pod of the other.
 func (s *switching) watch(t *testing.T) (byPlugin, byClaim, moves int) {
 	known := map[string]bool{}
 	last := map[int]bool{}
@@ -131,7 +131,7 @@ func (s *switching) watch(t *testing.T) (byPlugin, byClaim, moves int) {
 			}
 			known[pod] = true
 			p, err := cluster.Get[v1.Pod](s.Cluster, "/api/v1/namespaces/default/pods/"+pod)
-			if err != nil { // deleted
+			if err != nil { // deleted meanwhile
 				continue
 			}
 			claim := p.Status.ExtendedResourceClaimStatus != nil
@@ -178,12 +178,12 @@ func (s *switching) step(t *testing.T) {
 	<-time.After(time.Duration(s.random.IntN(1500)) * time.Millisecond)
 }
 
-// number is a number in the environment.
-func number(t *testing.T, name string, standard uint64) uint64 {
+// envNumber returns a number from the environment.
+func envNumber(t *testing.T, name string, defaultValue uint64) uint64 {
 	t.Helper()
 	text := os.Getenv(name)
 	if text == "" {
-		return standard
+		return defaultValue
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
@@ -192,15 +192,15 @@ func number(t *testing.T, name string, standard uint64) uint64 {
 	return n
 }
 
-// TestDRASwitchAtRandom switches resources between the kubelet's APIs at random, in both
-// directions, while pods come and go, sticks are pulled, containers, the program and the
-// kubelet are killed: no stick ever has two holders.
+// TestDRASwitchAtRandom switches resources between the kubelet's APIs at random, while pods
+// are created and deleted, sticks unplugged, containers and the program killed and the
+// kubelet restarted: no stick ever has two holders.
 func TestDRASwitchAtRandom(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("it waits for the minutes in which devices move")
+		t.Skip("devices take minutes to move")
 	}
-	seed, steps := number(t, seedEnv, uint64(time.Now().UnixNano())), number(t, stepsEnv, 100)
+	seed, steps := envNumber(t, seedEnv, uint64(time.Now().UnixNano())), envNumber(t, stepsEnv, 100)
 	t.Logf("%s=%d %s=%d", seedEnv, seed, stepsEnv, steps)
 	s := &switching{random: rand.New(rand.NewPCG(seed, 0)), byDRA: [2]bool{false, true}, stop: make(chan struct{})}
 	s.draNode = newDRANode(t, "", s.config())
@@ -212,8 +212,8 @@ func TestDRASwitchAtRandom(t *testing.T) {
 	s.serve(t)
 	s.WaitResource(t, zigbee, perResource)
 	s.waitDevices(t, perResource)
-	s.plugin.WaitLog(t, limit, "id=usb:0658:0200:A1B2C3D3") // and by no port
-	// One holder by each API, which the kernel shows.
+	s.plugin.WaitLog(t, limit, "id=usb:0658:0200:A1B2C3D3") // not by its port
+	// The check sees a holder of each API.
 	for i, r := range switched {
 		s.pods[i] = s.run(t, r.name)
 		wait.Until(t, limit, "holder of a stick of "+r.name, func() error {

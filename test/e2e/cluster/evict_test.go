@@ -34,9 +34,8 @@ match.glob = "/dev/%s-*"
 container.path = "/dev/stick"
 `
 
-// TestEvict has two equal sticks, of which one is held, and pulled: its pod leaves, and its
-// successor has the other one. A disruption budget is honoured, and a stick that flaps
-// evicts nobody.
+// TestEvict unplugs the held one of two equal sticks: its pod is evicted, and the next pod
+// has the other one. A disruption budget is honoured, and a flapping stick evicts no pod.
 func TestEvict(t *testing.T) {
 	t.Parallel()
 	c := cluster.New(t)
@@ -82,16 +81,16 @@ func TestEvict(t *testing.T) {
 		c.Kubectl(t, "", "delete", "poddisruptionbudget", "holder")
 		message := waitEvent(t, c, "Evicted", first.Name)
 		if !strings.HasPrefix(message, stick+" "+prefix+"-a has been Unhealthy for ") {
-			t.Errorf("event %q, want the device and how long", message)
+			t.Errorf("event %q, want the device and its time as Unhealthy", message)
 		}
 		t.Logf("event: %s", message)
 		// The kubelet's own evictions have the same reason.
 		if text := c.Kubectl(t, "", "get", "events", "--all-namespaces", "--field-selector", "source=generic-dp-evict"); !strings.Contains(text, "EvictionBlocked") || !strings.Contains(text, message) {
-			t.Errorf("events of evict:\n%s", text)
+			t.Errorf("events of evict lack EvictionBlocked or %q:\n%s", message, text)
 		}
 		second := c.WaitPods(t, "holder", 1, 0)[0]
 		if second.UID == first.UID {
-			t.Fatal("the same pod runs")
+			t.Fatalf("pod %s still runs", first.Name)
 		}
 		first = second
 	})
@@ -102,7 +101,7 @@ func TestEvict(t *testing.T) {
 		waitEvent(t, c, "Evicted", first.Name)
 		c.WaitPods(t, "holder", 1, 0)
 		var seen, evicted time.Time
-		for line := range strings.Lines(log(t, c, evicter, "evict")) {
+		for line := range strings.Lines(c.PodLog(t, &evicter, "evict")) {
 			at, _ := time.Parse(time.RFC3339, strings.TrimPrefix(strings.Fields(line)[0], "time="))
 			switch {
 			case !strings.Contains(line, first.Name):
@@ -120,8 +119,8 @@ func TestEvict(t *testing.T) {
 	})
 }
 
-// waitEvicter waits until the Deployment's pod is ready, which is that it watches, and
-// returns it.
+// waitEvicter waits until the Deployment's pod is ready, and returns it. Ready means that
+// it watches.
 func waitEvicter(t *testing.T, c *cluster.Cluster) (pod v1.Pod) {
 	t.Helper()
 	wait.Until(t, limit, "Deployment of evict", func() error {
@@ -130,14 +129,14 @@ func waitEvicter(t *testing.T, c *cluster.Cluster) (pod v1.Pod) {
 		case err != nil:
 			return err
 		case len(pods) != 1 || len(pods[0].Status.ContainerStatuses) == 0 || !pods[0].Status.ContainerStatuses[0].Ready:
-			return fmt.Errorf("%d pods, not ready", len(pods))
+			return fmt.Errorf("%d pods, want one that is ready", len(pods))
 		}
 		pod = pods[0]
 		return nil
 	})
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Log(log(t, c, pod, "evict"))
+			t.Log(c.PodLog(t, &pod, "evict"))
 		}
 	})
 	return pod

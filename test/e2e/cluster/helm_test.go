@@ -14,11 +14,11 @@ import (
 
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
 	"github.com/generic-dp/generic-dp/test/e2e/cluster"
+	"github.com/generic-dp/generic-dp/test/e2e/product"
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
-// private is a device that only uid 0 may open on the host, and containers of uid 1000
-// may.
+// private is a device that on the host only uid 0 may open, in containers uid 1000.
 const private = `
 domain = "example.com"
 [[resource]]
@@ -62,7 +62,7 @@ func TestChart(t *testing.T) {
 	install("upgrade", fmt.Sprintf(private, node)+added)
 	c.WaitResource(t, "example.com/added", 3)
 	if now := c.WaitDaemonSet(t, namespace, name); now.UID != first.UID {
-		t.Errorf("an upgrade of nothing but the configuration made another pod")
+		t.Errorf("an upgrade of the configuration only replaced pod %s by %s", first.Name, now.Name)
 	}
 
 	c.Helm(t, "uninstall", name, "--namespace", namespace, "--wait")
@@ -70,8 +70,7 @@ func TestChart(t *testing.T) {
 	clean(t, c)
 }
 
-// chartDir is that of the repository.
-var chartDir = cluster.Repository("deploy", "helm", "generic-dp")
+var chartDir = product.Repository("deploy", "helm", "generic-dp")
 
 // helm installs or upgrades a chart with values.
 func helm(t *testing.T, c *cluster.Cluster, values map[string]any, args ...string) {

@@ -3,25 +3,17 @@
 package cluster
 
 import (
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/generic-dp/generic-dp/test/e2e/inspect"
 )
 
-// Mount is one mount of a process, see mountinfo in proc(5).
-type Mount struct {
-	Path     string
-	Writable bool
-	// OnDisk is set for a file system of the node, as opposed to one of the kernel or
-	// in memory.
-	OnDisk bool
-}
-
-// find returns the directory in /proc of the process in the bed that runs a program.
-func (c *Cluster) find(t testing.TB, program string) string {
+// processDir returns the directory in /proc of the process in the bed that runs a program.
+func (c *Cluster) processDir(t testing.TB, program string) string {
 	t.Helper()
 	dirs, err := filepath.Glob(c.Path("/proc") + "/[0-9]*")
 	if err != nil {
@@ -40,7 +32,7 @@ func (c *Cluster) find(t testing.TB, program string) string {
 // ProcessStatus is /proc/PID/status of the process of a program.
 func (c *Cluster) ProcessStatus(t testing.TB, program string) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(c.find(t, program), "status"))
+	text, err := os.ReadFile(filepath.Join(c.processDir(t, program), "status"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,44 +44,26 @@ func (c *Cluster) ProcessStatus(t testing.TB, program string) map[string]string 
 	return status
 }
 
-// ProcessRoot lists the mounts of the process of a program.
-func (c *Cluster) ProcessRoot(t testing.TB, program string) []Mount {
+// ProcessWrites returns the sorted paths of the mounts that the process of a program may
+// write to: those of the node's file systems, and those below /host.
+func (c *Cluster) ProcessWrites(t testing.TB, program string) (paths []string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(c.find(t, program), "mountinfo"))
+	mounts, err := inspect.Mounts(c.processDir(t, program))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var mounts []Mount
-	for line := range strings.Lines(string(text)) {
-		m, err := parseMount(line)
-		if err != nil {
-			t.Fatal(err)
-		}
-		mounts = append(mounts, m)
-	}
-	return mounts
-}
-
-// parseMount parses a line of mountinfo: the fifth field is the mount point, the sixth
-// its options; after " - " follow the type and the options of the file system.
-func parseMount(line string) (Mount, error) {
-	own, super, ok := strings.Cut(strings.TrimSpace(line), " - ")
-	fields, above := strings.Fields(own), strings.Fields(super)
-	if !ok || len(fields) < 6 || len(above) < 3 {
-		return Mount{}, errors.New("not a line of mountinfo: " + line)
-	}
-	readOnly := func(options string) bool { return strings.HasPrefix(options+",", "ro,") }
 	kernel := map[string]bool{"proc": true, "sysfs": true, "cgroup": true, "cgroup2": true, "devpts": true, "mqueue": true}
-	// A file system in memory is mounted by its root, a directory of the node by a path
-	// below it.
-	private := above[0] == "tmpfs" && fields[3] == "/" && !strings.HasPrefix(fields[4], "/var/lib/")
-	// The runtime covers some files of /proc with /dev/null.
-	private = private || strings.HasPrefix(fields[4], "/proc/")
-	return Mount{
-		Path:     fields[4],
-		Writable: !readOnly(fields[5]) && !readOnly(above[2]),
-		OnDisk:   !kernel[above[0]] && !private,
-	}, nil
+	for _, m := range mounts {
+		// A file system in memory is mounted by its root, a directory of the node by a
+		// path below it.
+		private := m.Type == "tmpfs" && m.Root == "/" && !strings.HasPrefix(m.Path, "/var/lib/")
+		// The runtime covers some files of /proc with /dev/null.
+		private = private || strings.HasPrefix(m.Path, "/proc/")
+		onDisk := !kernel[m.Type] && !private
+		if !m.ReadOnly && !m.SuperReadOnly && (onDisk || strings.HasPrefix(m.Path, "/host/")) {
+			paths = append(paths, m.Path)
+		}
+	}
+	slices.Sort(paths)
+	return paths
 }
-
-func (m Mount) String() string { return fmt.Sprintf("%s (writable: %v)", m.Path, m.Writable) }

@@ -24,8 +24,8 @@ const (
 	limit     = 60 * time.Second
 )
 
-// held is a resource of the tests with two slots.
-const held = `
+// heldConfig has the resource held with two slots.
+const heldConfig = `
 domain = "example.com"
 [[resource]]
 name = "held"
@@ -51,39 +51,22 @@ func configure(t *testing.T, c *cluster.Cluster, text string) {
 	})
 }
 
-// log is the log of a pod's container, without the CRI's framing, "TIME stderr F ...".
-func log(t *testing.T, c *cluster.Cluster, pod v1.Pod, container string) string {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("%s/pods/%s_%s_%s/%s/0.log", c.Dir, pod.Namespace, pod.Name, pod.UID, container))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var lines strings.Builder
-	for line := range strings.Lines(string(text)) {
-		if _, rest, ok := strings.Cut(line, " F "); ok {
-			lines.WriteString(rest)
-		}
-	}
-	return lines.String()
-}
-
 func waitLog(t *testing.T, c *cluster.Cluster, pod v1.Pod, want string) {
 	t.Helper()
 	wait.Until(t, limit, fmt.Sprintf("%q in the log", want), func() error {
-		if text := log(t, c, pod, name); !strings.Contains(text, want) {
+		if text := c.PodLog(t, &pod, name); !strings.Contains(text, want) {
 			return fmt.Errorf("log:\n%s", text)
 		}
 		return nil
 	})
 }
 
-// TestManifest runs the life cycle of an installation of exactly the manifests in
-// deploy.
+// TestManifest runs the life cycle of an installation with the manifest in deploy.
 func TestManifest(t *testing.T) {
 	t.Parallel()
 	c := cluster.New(t)
 	c.ImportProduct(t)
-	manifest := cluster.Repository("deploy", "generic-dp.yaml")
+	manifest := product.Repository("deploy", "generic-dp.yaml")
 	began := time.Now()
 	c.Kubectl(t, "", "apply", "-f", manifest)
 	first := c.WaitDaemonSet(t, namespace, name)
@@ -91,12 +74,12 @@ func TestManifest(t *testing.T) {
 	t.Logf("from kubectl apply to allocatable: %v", time.Since(began).Round(10*time.Millisecond))
 
 	began = time.Now()
-	configure(t, c, held)
+	configure(t, c, heldConfig)
 	c.WaitResource(t, "example.com/held", 2)
 	t.Logf("from the edit of the ConfigMap to allocatable: %v", time.Since(began).Round(10*time.Millisecond))
 	now := c.WaitDaemonSet(t, namespace, name)
 	if now.UID != first.UID || now.Status.ContainerStatuses[0].RestartCount != 0 {
-		t.Errorf("the edit made another container: %+v", now.Status)
+		t.Errorf("the edit restarted the program: %+v", now.Status)
 	}
 
 	t.Run("one too many waits", func(t *testing.T) {
@@ -107,14 +90,14 @@ func TestManifest(t *testing.T) {
 		c.WaitPods(t, "holders", 2, 0)
 	})
 	t.Run("a broken edit", func(t *testing.T) {
-		configure(t, c, strings.Replace(held, "count = 2", "cuont = 2", 1))
+		configure(t, c, strings.Replace(heldConfig, "count = 2", "cuont = 2", 1))
 		waitLog(t, c, now, "cuont")
 		c.WaitDaemonSet(t, namespace, name)
 		c.WaitResource(t, "example.com/held", 2)
-		configure(t, c, held)
+		configure(t, c, heldConfig)
 	})
 	t.Run("rolling update", func(t *testing.T) { rollingUpdate(t, c) })
-	// Not a subtest: what is started here ends with the test.
+	// Not a subtest: the programs that it starts would end with it.
 	c.Reboot(t)
 	c.WaitDaemonSet(t, namespace, name)
 	c.WaitResource(t, "example.com/held", 2)
@@ -151,7 +134,7 @@ func rollingUpdate(t *testing.T, c *cluster.Cluster) {
 	}()
 	c.Kubectl(t, "", "-n", namespace, "rollout", "restart", "daemonset/"+name)
 	c.Kubectl(t, "", "delete", "pod", holders[0].Name, "--wait=false", "--grace-period=1")
-	wait.Until(t, limit, "another pod", func() error {
+	wait.Until(t, limit, "another pod of the DaemonSet", func() error {
 		after, err := c.RolledOut(namespace, name)
 		if err == nil && after.UID == before.UID {
 			err = fmt.Errorf("still %s", after.Name)
@@ -163,13 +146,13 @@ func rollingUpdate(t *testing.T, c *cluster.Cluster) {
 	<-watched
 	t.Logf("polled every 5 ms, the resource was at 0 %d times", zero.Load())
 	if zero.Load() > 20 {
-		t.Errorf("the resource was at 0 in %d polls every 5 ms", zero.Load())
+		t.Errorf("the resource was at 0 in %d polls every 5 ms, want 20 at most", zero.Load())
 	}
 	c.WaitResource(t, "example.com/held", 2)
 }
 
-// clean removes the leftovers of an installation with the program's subcommand, and
-// checks that nothing is left.
+// clean removes the leftovers of an installation with the subcommand clean, and checks
+// that it removes all.
 func clean(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	if text, err := c.Try("", product.Binary(t), "clean"); err != nil {

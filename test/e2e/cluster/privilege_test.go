@@ -15,13 +15,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/generic-dp/generic-dp/test/e2e/cluster"
+	"github.com/generic-dp/generic-dp/test/e2e/product"
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
 // daemonSet is the DaemonSet of the plain manifest.
 func daemonSet(t *testing.T) *appsv1.DaemonSet {
 	t.Helper()
-	text, err := os.ReadFile(cluster.Repository("deploy", "generic-dp.yaml"))
+	text, err := os.ReadFile(product.Repository("deploy", "generic-dp.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,14 +45,13 @@ func TestLeastPrivilege(t *testing.T) {
 	t.Parallel()
 	c := cluster.New(t)
 	c.ImportProduct(t)
-	c.Kubectl(t, "", "apply", "-f", cluster.Repository("deploy", "generic-dp.yaml"))
+	c.Kubectl(t, "", "apply", "-f", product.Repository("deploy", "generic-dp.yaml"))
 	pod := c.WaitDaemonSet(t, namespace, name)
-	whatItMay(t, c, pod)
-	configure(t, c, held+byCDI)
+	checkPrivileges(t, c, pod)
+	configure(t, c, heldConfig+byCDI)
 
-	// Without it the program exits or fails, and names the flag, and thereby the line
-	// of the manifest, at fault.
-	missed := map[string]string{
+	// Without a mount the log names the flag, and thereby the line of the manifest, at fault.
+	complaints := map[string]string{
 		"config":         "--config",
 		"dev":            "/host/dev",
 		"device-plugins": "--kubelet-dir",
@@ -60,14 +60,13 @@ func TestLeastPrivilege(t *testing.T) {
 		"pod-resources":  "pod_resources",
 		"cdi":            "--cdi-dir",
 	}
-	whole := daemonSet(t)
-	for _, mount := range whole.Spec.Template.Spec.Containers[0].VolumeMounts {
+	for _, mount := range daemonSet(t).Spec.Template.Spec.Containers[0].VolumeMounts {
 		if mount.Name == "cdi-static" {
-			continue // specs of others, for configurations that name their devices
+			continue // foreign specs, for configurations that name their devices
 		}
-		want, ok := missed[mount.Name]
+		want, ok := complaints[mount.Name]
 		if !ok {
-			t.Errorf("the mount %s is needed by nothing that is known here", mount.Name)
+			t.Errorf("mount %s of the manifest: this test knows no failure without it", mount.Name)
 			continue
 		}
 		d := daemonSet(t)
@@ -117,8 +116,8 @@ func allLogs(t *testing.T, c *cluster.Cluster) string {
 	return all.String()
 }
 
-// whatItMay reads the privileges of a pod's process from the kernel.
-func whatItMay(t *testing.T, c *cluster.Cluster, pod v1.Pod) {
+// checkPrivileges checks the privileges of a pod's process, as the kernel shows them.
+func checkPrivileges(t *testing.T, c *cluster.Cluster, pod v1.Pod) {
 	t.Helper()
 	status := c.ProcessStatus(t, "/generic-dp")
 	for key, want := range map[string]string{
@@ -135,22 +134,15 @@ func whatItMay(t *testing.T, c *cluster.Cluster, pod v1.Pod) {
 		}
 	}
 	if pod.Spec.HostNetwork || pod.Spec.HostPID || pod.Spec.HostIPC {
-		t.Errorf("the pod shares a namespace of the host: %+v", pod.Spec)
+		t.Errorf("the pod shares a namespace of the host, want none: %+v", pod.Spec)
 	}
 	for _, v := range pod.Spec.Volumes {
 		if v.Projected != nil {
-			t.Errorf("the pod has a token: %+v", v)
+			t.Errorf("the pod has a token, want none: %+v", v)
 		}
 	}
-	root := c.ProcessRoot(t, "/generic-dp")
-	writes := []string{}
-	for _, m := range root {
-		if m.Writable && (m.OnDisk || strings.HasPrefix(m.Path, "/host/")) {
-			writes = append(writes, m.Path)
-		}
-	}
-	slices.Sort(writes)
+	writes := c.ProcessWrites(t, "/generic-dp")
 	if want := []string{"/dev/termination-log", "/etc/hosts", "/run/generic-dp", "/var/lib/generic-dp", "/var/lib/kubelet/device-plugins", "/var/run/cdi"}; !slices.Equal(writes, want) {
-		t.Errorf("it may write to %v, want %v", writes, want)
+		t.Errorf("the program may write to %v, want %v", writes, want)
 	}
 }

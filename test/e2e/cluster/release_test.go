@@ -4,8 +4,7 @@ package cluster_test
 
 import (
 	"io"
-	stdlog "log"
-	"net"
+	"log"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -23,9 +22,9 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/product"
 )
 
-// TestRelease is the first hour with a release: it is published to a registry and
-// signed, and installed from there with the configuration that init writes on a host with
-// a stick. Nothing of it is edited but the name.
+// TestRelease is the first hour with a release: it is published to a registry, signed, and
+// installed from there with the configuration of init on a host with a stick. Only the
+// resource's name is edited.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	c := cluster.New(t)
@@ -43,10 +42,10 @@ func TestRelease(t *testing.T) {
 		return out
 	}
 
-	published := run(cluster.Repository("dist", "release"), "-out", cluster.Repository("dist", "e2e"), "-version", version, "publish", address)
+	published := run(product.Repository("dist", "release"), "-out", product.Repository("dist", "e2e"), "-version", version, "publish", address)
 	found := regexp.MustCompile(`^image=(\S+)\nchart=(\S+)\n$`).FindStringSubmatch(published)
 	if found == nil {
-		t.Fatalf("published %q", published)
+		t.Fatalf("release publish printed %q, want image= and chart= lines", published)
 	}
 	image, chart := found[1], found[2]
 	checkSignatures(t, c, image, chart)
@@ -57,7 +56,7 @@ func TestRelease(t *testing.T) {
 	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	// The kernel's /sys has no stick: that of the fixture takes its place.
+	// The fixture's /sys, since the kernel's has no stick.
 	repository, _, _ := strings.Cut(chart, "@")
 	helm(t, c, map[string]any{
 		"image":             map[string]any{"registry": address},
@@ -78,11 +77,11 @@ func TestRelease(t *testing.T) {
 	waitSucceeded(t, c, holder.Name)
 	logs, err := filepath.Glob(c.Dir + "/pods/*_holder_*/main/0.log")
 	if err != nil || len(logs) != 1 {
-		t.Fatalf("logs %q, %v", logs, err)
+		t.Fatalf("logs of the pod holder: %q, %v, want one", logs, err)
 	}
 	report, err := os.ReadFile(logs[0])
 	if err != nil || !strings.Contains(string(report), `"/dev/serial"`) {
-		t.Errorf("the container has not /dev/serial: %v\n%s", err, report)
+		t.Errorf("the container lacks /dev/serial: %v\n%s", err, report)
 	}
 }
 
@@ -102,21 +101,14 @@ func appVersion(t *testing.T) string {
 // serveRegistry serves a registry in this process, on the loopback device of the cluster.
 func serveRegistry(t *testing.T, c *cluster.Cluster) string {
 	t.Helper()
-	var listener net.Listener
-	err := c.Do(func() (err error) {
-		listener, err = net.Listen("tcp", "127.0.0.1:5000")
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &http.Server{Handler: registry.New(registry.Logger(stdlog.New(io.Discard, "", 0)), registry.WithReferrersSupport(true))}
+	listener := c.Listen(t, "127.0.0.1:5000")
+	server := &http.Server{Handler: registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(true))}
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { server.Close() })
 	return listener.Addr().String()
 }
 
-// checkSignatures signs as the workflow of a release does, but with a key instead of its
+// checkSignatures signs like the workflow of a release, but with a key instead of its
 // identity, and without the public log.
 func checkSignatures(t *testing.T, c *cluster.Cluster, refs ...string) {
 	t.Helper()
@@ -131,7 +123,7 @@ func checkSignatures(t *testing.T, c *cluster.Cluster, refs ...string) {
 		}
 	}
 	must(cosign("generate-key-pair"))
-	sums, err := os.ReadFile(cluster.Repository("dist", "e2e", "SHA256SUMS"))
+	sums, err := os.ReadFile(product.Repository("dist", "e2e", "SHA256SUMS"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +132,7 @@ func checkSignatures(t *testing.T, c *cluster.Cluster, refs ...string) {
 	}
 	sign := append([]string{"-C", dir, "COSIGN_PASSWORD=", "PATH=" + filepath.Dir(c.Tool("cosign")) + ":" + os.Getenv("PATH"),
 		"COSIGN_FLAGS=--key cosign.key --use-signing-config=false --tlog-upload=false",
-		cluster.Repository("hack", "sign.sh"), "SHA256SUMS"}, refs...)
+		product.Repository("hack", "sign.sh"), "SHA256SUMS"}, refs...)
 	must(c.Try("", "/usr/bin/env", sign...))
 	verify := func(key, ref string) (string, error) {
 		return cosign("verify", "--key", key, "--insecure-ignore-tlog", ref)
@@ -156,12 +148,12 @@ func checkSignatures(t *testing.T, c *cluster.Cluster, refs ...string) {
 		t.Fatal(err)
 	}
 	if text, err := verifyBlob(); err == nil {
-		t.Errorf("changed checksums are verified: %s", text)
+		t.Errorf("changed checksums are verified, want an error: %s", text)
 	}
 	must(cosign("generate-key-pair", "--output-key-prefix", "other"))
 	for _, ref := range refs {
 		if text, err := verify("other.pub", ref); err == nil {
-			t.Errorf("%s is verified with another key: %s", ref, text)
+			t.Errorf("%s is verified with another key, want an error: %s", ref, text)
 		}
 	}
 }

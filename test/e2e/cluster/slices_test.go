@@ -9,18 +9,19 @@ import (
 	"testing"
 
 	"github.com/generic-dp/generic-dp/test/e2e/cluster"
+	"github.com/generic-dp/generic-dp/test/e2e/product"
 )
 
-// TestSlices runs the tests of package dra that need an API server and a scheduler, with
-// the rights of the component.
+// TestSlices runs the tests TestCluster* of package dra on an API server and a scheduler,
+// with the rights of the component.
 func TestSlices(t *testing.T) {
 	t.Parallel()
 	c := cluster.New(t)
 	c.Kubectl(t, "", "create", "namespace", namespace)
-	c.Kubectl(t, "", "apply", "-f", cluster.Repository("deploy", "kustomize", "dra", "rights.yaml"))
+	c.Kubectl(t, "", "apply", "-f", product.Repository("deploy", "kustomize", "dra", "rights.yaml"))
 	tests := filepath.Join(t.TempDir(), "dra.test")
 	build := exec.Command("go", "test", "-c", "-tags", "grpcnotrace,cluster", "-o", tests, "./dra")
-	build.Dir = cluster.Repository()
+	build.Dir = product.Repository()
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)

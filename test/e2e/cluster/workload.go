@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
-	"runtime"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -15,28 +13,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
+	"github.com/generic-dp/generic-dp/test/e2e/product"
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
-// ImageEnv names the archive of the image under test, by default dist/e2e of the
-// repository.
-const ImageEnv = "GENERIC_DP_IMAGE"
-
-// Repository returns the path of a file of the repository.
-func Repository(elem ...string) string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(append([]string{filepath.Dir(file), "../../.."}, elem...)...)
-}
+// imageEnv names the archive of the image under test, by default the one in dist/e2e of
+// the repository.
+const imageEnv = "GENERIC_DP_IMAGE"
 
 // ImportProduct imports the image under test.
 func (c *Cluster) ImportProduct(t testing.TB) {
 	t.Helper()
-	archive := os.Getenv(ImageEnv)
+	archive := os.Getenv(imageEnv)
 	if archive == "" {
-		archive = Repository("dist", "e2e", "generic-dp-image.tar")
+		archive = product.Repository("dist", "e2e", "generic-dp-image.tar")
 	}
 	if _, err := os.Stat(archive); err != nil {
-		t.Fatalf("no image to test: %v: run make e2e-cluster, or set %s", err, ImageEnv)
+		t.Fatalf("no image to test: %v: run make e2e-cluster, or set %s", err, imageEnv)
 	}
 	c.Import(t, archive)
 }
@@ -88,7 +81,7 @@ func (c *Cluster) WaitPods(t testing.TB, name string, running, pending int) []v1
 			}
 		}
 		if len(run) != running || waiting != pending {
-			return fmt.Errorf("%d run, %d wait, of %d", len(run), waiting, len(pods))
+			return fmt.Errorf("%d running and %d pending of %d", len(run), waiting, len(pods))
 		}
 		return nil
 	})
@@ -105,7 +98,7 @@ func (c *Cluster) WaitResource(t testing.TB, name string, allocatable int64) {
 		}
 		quantity, ok := node.Status.Allocatable[v1.ResourceName(name)]
 		if got := quantity.Value(); got != allocatable {
-			return fmt.Errorf("got %d, listed: %v", got, ok)
+			return fmt.Errorf("got %d, in the node's status: %v", got, ok)
 		}
 		return nil
 	})
@@ -121,8 +114,8 @@ func (c *Cluster) WaitDaemonSet(t testing.TB, namespace, name string) (pod v1.Po
 	return pod
 }
 
-// RolledOut returns the pod of a DaemonSet, or an error unless it is ready, of the latest
-// generation and the only one.
+// RolledOut returns the pod of a DaemonSet, or an error unless it is the only one, ready
+// and of the latest generation.
 func (c *Cluster) RolledOut(namespace, name string) (pod v1.Pod, err error) {
 	d, err := Get[appsv1.DaemonSet](c, "/apis/apps/v1/namespaces/"+namespace+"/daemonsets/"+name)
 	if err != nil {
@@ -130,11 +123,11 @@ func (c *Cluster) RolledOut(namespace, name string) (pod v1.Pod, err error) {
 	}
 	s := d.Status
 	if s.ObservedGeneration != d.Generation || s.DesiredNumberScheduled != 1 || s.UpdatedNumberScheduled != 1 || s.NumberReady != 1 || s.NumberUnavailable != 0 {
-		return pod, fmt.Errorf("%+v", s)
+		return pod, fmt.Errorf("not rolled out, generation %d: %+v", d.Generation, s)
 	}
 	pods, err := c.Pods(namespace, "app.kubernetes.io/name=generic-dp")
 	if err == nil && len(pods) != 1 {
-		err = fmt.Errorf("%d pods", len(pods))
+		err = fmt.Errorf("%d pods, want 1", len(pods))
 	}
 	if err != nil {
 		return pod, err

@@ -31,7 +31,7 @@ func TestBedAllocates(t *testing.T) {
 	const resource = "example.com/null"
 	m := devicemanager.Start(t, devicemanager.Options{})
 	if got := m.Count(resource); got != devicemanager.Absent {
-		t.Fatalf("before registration: %v", got)
+		t.Fatalf("count before registration: %v, want no resource", got)
 	}
 	p := null(resource)
 	p.Start(t, devicemanager.Dir)
@@ -43,10 +43,10 @@ func TestBedAllocates(t *testing.T) {
 	}
 	options := m.RunOptions(t, pod, "main")
 	if len(options.Devices) != 1 || options.Devices[0].PathInContainer != "/dev/sample" {
-		t.Errorf("devices: %v", options.Devices)
+		t.Errorf("devices %v, want one at /dev/sample", options.Devices)
 	}
 	if got := m.Devices(pod, "main", resource); !slices.Equal(got, []string{"null"}) {
-		t.Errorf("held: %v", got)
+		t.Errorf("held %v, want null", got)
 	}
 	second := devicemanager.Pod("second", resource, 1)
 	if err := m.Admit(second); err == nil {
@@ -54,7 +54,7 @@ func TestBedAllocates(t *testing.T) {
 	}
 	m.Remove(pod)
 	if err := m.Admit(second); err != nil {
-		t.Errorf("after the first pod has gone: %v", err)
+		t.Errorf("after the removal of the first pod: %v", err)
 	}
 	if got := len(p.Allocated()); got != 2 {
 		t.Errorf("%d calls of Allocate, want 2", got)
@@ -88,7 +88,7 @@ func TestBedRestarts(t *testing.T) {
 		t.Errorf("after a reboot with its plugin: %v", err)
 	}
 	if got := m.Devices(pod, "main", resource); !slices.Equal(got, []string{"null"}) {
-		t.Errorf("held after a reboot: %v", got)
+		t.Errorf("held after a reboot: %v, want null", got)
 	}
 
 	m.Reboot(t)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
@@ -180,7 +181,7 @@ func (m *Manager) Restart(t testing.TB) {
 }
 
 // Reboot is Restart without running containers, so that every pod has to be admitted
-// again. The test ends and starts the plugin, see [product.Plugin.Wipe].
+// again. The test ends and starts the plugin, see [product.Wipe].
 func (m *Manager) Reboot(t testing.TB) {
 	t.Helper()
 	m.Stop(t)
@@ -322,9 +323,16 @@ func find(t testing.TB, pod *v1.Pod, container string) *v1.Container {
 }
 
 // Pod returns a pod of one container, "main", that requests n devices.
-func Pod(name, resource string, n int64) *v1.Pod {
+func Pod(name, resourceName string, n int64) *v1.Pod {
 	pod := &v1.Pod{}
 	pod.Name, pod.Namespace, pod.UID = name, "default", types.UID("uid-of-"+name)
-	pod.Spec.Containers = []v1.Container{Container("main", resource, n)}
+	pod.Spec.Containers = []v1.Container{Container("main", resourceName, n)}
 	return pod
+}
+
+// Container returns a container that requests n devices.
+func Container(name, resourceName string, n int64) v1.Container {
+	c := v1.Container{Name: name}
+	c.Resources.Limits = v1.ResourceList{v1.ResourceName(resourceName): *resource.NewQuantity(n, resource.DecimalSI)}
+	return c
 }

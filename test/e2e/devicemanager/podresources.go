@@ -9,7 +9,6 @@ import (
 
 	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
 	apisgrpc "k8s.io/kubernetes/pkg/kubelet/apis/grpc"
 	"k8s.io/kubernetes/pkg/kubelet/apis/podresources"
@@ -18,13 +17,6 @@ import (
 
 // PodResources is the socket of the kubelet's PodResources API.
 const PodResources = "/var/lib/kubelet/pod-resources/kubelet.sock"
-
-// Container returns a container that requests n devices.
-func Container(name, resourceName string, n int64) v1.Container {
-	c := v1.Container{Name: name}
-	c.Resources.Limits = v1.ResourceList{v1.ResourceName(resourceName): *resource.NewQuantity(n, resource.DecimalSI)}
-	return c
-}
 
 // servePodResources serves the PodResources API like the kubelet, including its rate
 // limit.

@@ -1,9 +1,8 @@
-// Package inspect reports the environment of a process: the part of the workload tool that
-// a test reads.
+// Package inspect reports the environment of a process: the tool prints it in a container
+// for a test.
 package inspect
 
 import (
-	"bufio"
 	"fmt"
 	"io/fs"
 	"os"
@@ -39,11 +38,15 @@ type Node struct {
 	Target string `json:"target,omitempty"`
 }
 
-// Mount is a mounted file system.
+// Mount is a mounted file system, see mountinfo in proc(5).
 type Mount struct {
-	Path     string `json:"path"`
+	Path string `json:"path"`
+	// Root is the mounted directory of the file system.
+	Root     string `json:"root"`
 	Type     string `json:"type"`
 	ReadOnly bool   `json:"readOnly"`
+	// SuperReadOnly is set for a file system that is read-only wherever it is mounted.
+	SuperReadOnly bool `json:"superReadOnly"`
 }
 
 // Node returns the node at path.
@@ -91,7 +94,7 @@ func Around(dirs ...string) (Report, error) {
 	for _, e := range entries {
 		r.Interfaces = append(r.Interfaces, e.Name())
 	}
-	r.Mounts, err = mounts()
+	r.Mounts, err = Mounts("/proc/self")
 	return r, err
 }
 
@@ -135,27 +138,22 @@ func nodes(dir string) ([]Node, error) {
 	return list, err
 }
 
-// mounts lists what is mounted, from /proc/self/mountinfo: "36 35 98:0 /root
-// /point rw,noatime master:1 - ext3 /dev/root rw".
-func mounts() ([]Mount, error) {
-	f, err := os.Open("/proc/self/mountinfo")
+// Mounts lists the mounts of a process, by its directory in /proc, in order of
+// mounting. A line is "36 35 98:0 /root /point rw,noatime master:1 - ext3 /dev/root rw".
+func Mounts(process string) ([]Mount, error) {
+	text, err := os.ReadFile(filepath.Join(process, "mountinfo"))
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	readOnly := func(options string) bool { return strings.HasPrefix(options+",", "ro,") }
 	var list []Mount
-	s := bufio.NewScanner(f)
-	for s.Scan() {
-		head, tail, _ := strings.Cut(s.Text(), " - ")
-		h, t := strings.Fields(head), strings.Fields(tail)
-		if len(h) < 6 || len(t) < 1 {
-			continue
+	for line := range strings.Lines(string(text)) {
+		mount, super, _ := strings.Cut(line, " - ")
+		m, s := strings.Fields(mount), strings.Fields(super)
+		if len(m) < 6 || len(s) < 2 {
+			return nil, fmt.Errorf("not a line of mountinfo: %q", line)
 		}
-		list = append(list, Mount{
-			Path:     h[4],
-			Type:     t[0],
-			ReadOnly: strings.HasPrefix(h[5]+",", "ro,"),
-		})
+		list = append(list, Mount{Path: m[4], Root: m[3], Type: s[0], ReadOnly: readOnly(m[5]), SuperReadOnly: readOnly(s[len(s)-1])}) // the source may be empty
 	}
-	return list, s.Err()
+	return list, nil
 }

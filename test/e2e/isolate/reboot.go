@@ -1,7 +1,6 @@
 package isolate
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/test/e2e/inspect"
 )
 
 // killAll kills every process of the caller's tree except the first one and the caller,
@@ -73,7 +74,7 @@ func others() ([]string, error) {
 		}
 		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
 		if err != nil {
-			continue // gone meanwhile
+			continue // it has exited
 		}
 		// "7 (name) Z ...", where the name may contain anything.
 		_, rest, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')'):]), " ")
@@ -91,16 +92,16 @@ func Reboot() error {
 	if err := killAll(); err != nil {
 		return err
 	}
-	points, err := mountPoints()
+	mounts, err := inspect.Mounts("/proc/self")
 	if err != nil {
 		return err
 	}
-	for _, point := range points {
+	for _, m := range mounts {
 		for _, dir := range private {
-			if strings.HasPrefix(point, dir+"/") {
-				// Detached in any case: deeper mounts went with it.
-				if err := unix.Unmount(point, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
-					return fmt.Errorf("unmount %s: %w", point, err)
+			if strings.HasPrefix(m.Path, dir+"/") {
+				// EINVAL: detached with a mount above it.
+				if err := unix.Unmount(m.Path, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
+					return fmt.Errorf("unmount %s: %w", m.Path, err)
 				}
 			}
 		}
@@ -109,20 +110,4 @@ func Reboot() error {
 		return fmt.Errorf("unmount /run: %w", err)
 	}
 	return mountEmpty("/run")
-}
-
-// mountPoints lists the mount points, in order of mounting.
-func mountPoints() ([]string, error) {
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	var points []string
-	for s := bufio.NewScanner(f); s.Scan(); {
-		if fields := strings.Fields(s.Text()); len(fields) > 4 {
-			points = append(points, fields[4])
-		}
-	}
-	return points, nil
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
 )
 
-// TestOnePath has a container request two devices that would be at the same path: the
-// kubelet alone would silently drop one.
-func TestOnePath(t *testing.T) {
+// TestSamePath has a container request two devices with one path: the kubelet alone
+// would silently drop one.
+func TestSamePath(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.Plug(adapter("1-1", "A1B2C3D4", 0).Stick)
@@ -41,7 +41,7 @@ match.glob = "/dev/always"
 	n.listed(t, n.served, always, 0)
 	silent := n.run(t, bed.Workload("silent", unknown, 1))
 	if node, ok := silent.Report(t, "main").Node("/dev/unknown"); ok {
-		t.Errorf("the device that is not there: %+v", node)
+		t.Errorf("an absent device is injected: %+v", node)
 	}
 
 	pod := n.refused(t, bed.Workload("always", always, 1), always)

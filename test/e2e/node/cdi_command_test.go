@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,7 +18,7 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
-// cdiDir is where container runtimes find generated CDI specs, like /var/run/cdi.
+// cdiDir is the directory of generated CDI specs for container runtimes.
 const cdiDir = "/run/cdi"
 
 // TestCDICommand injects devices into containers without a kubelet: ctr uses the names
@@ -37,7 +36,7 @@ container.path = "/dev/zigbee/"
 container.env.SERIALS = "${usb.serial}"
 `)
 
-	got := n.contained(t, zigbee+"="+first.id())
+	got := n.reportWith(t, zigbee+"="+first.id())
 	wantNode(t, got, "/dev/zigbee/ttyUSB0", number{188, 0})
 	if got.Env["SERIALS"] != "A1B2C3D4" {
 		t.Errorf("environment %v, want the serial", got.Env)
@@ -45,22 +44,22 @@ container.env.SERIALS = "${usb.serial}"
 
 	n.Plug(second.Stick)
 	n.waitSpec(t, second.id(), true)
-	got = n.contained(t, zigbee+"=all")
+	got = n.reportWith(t, zigbee+"=all")
 	wantNode(t, got, "/dev/zigbee/ttyUSB0", number{188, 0})
 	wantNode(t, got, "/dev/zigbee/ttyUSB1", number{188, 1})
 	if got.Env["SERIALS"] != "A1B2C3D4,E5F6A7B8" {
 		t.Errorf("environment %v, want both serials", got.Env)
 	}
 
-	// Another kernel name, the same device; and a removed one starts nothing.
+	// A removed device starts nothing; under another kernel name it is the same device.
 	n.Unplug(first.Port)
 	n.waitSpec(t, first.id(), false)
 	if _, err := n.ctr(t, zigbee+"="+first.id()); err == nil || !strings.Contains(err.Error(), "unresolvable CDI devices") {
-		t.Errorf("a container with a device that is gone: %v, want that nobody knows it", err)
+		t.Errorf("a container with a removed device: %v, want \"unresolvable CDI devices\"", err)
 	}
 	n.Plug(adapter("1-3", "A1B2C3D4", 7).Stick)
 	n.waitSpec(t, first.id(), true)
-	wantNode(t, n.contained(t, zigbee+"="+first.id()), "/dev/zigbee/ttyUSB7", number{188, 7})
+	wantNode(t, n.reportWith(t, zigbee+"="+first.id()), "/dev/zigbee/ttyUSB7", number{188, 7})
 }
 
 // cdi starts the program without a kubelet.
@@ -83,21 +82,21 @@ func (n *node) waitSpec(t testing.TB, id string, want bool) {
 	wait.Until(t, limit, "CDI specs", func() error {
 		files, err := filepath.Glob(n.Path(filepath.Join(cdiDir, "generic-dp_*.json")))
 		if err != nil || len(files) == 0 {
-			return errors.Join(err, errors.New("there is none"))
+			return errors.Join(err, errors.New("no spec"))
 		}
 		text, err := os.ReadFile(files[0])
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		if strings.Contains(string(text), id) != want {
-			return fmt.Errorf("device %q is there: %t", id, !want)
+			return fmt.Errorf("device %q in the spec: %t, want %t", id, !want, want)
 		}
 		return nil
 	})
 }
 
-// contained reports the environment of a container with a CDI device.
-func (n *node) contained(t testing.TB, name string) inspect.Report {
+// reportWith returns the report of a container with a CDI device.
+func (n *node) reportWith(t testing.TB, name string) inspect.Report {
 	t.Helper()
 	out, err := n.ctr(t, name)
 	if err != nil {
@@ -113,19 +112,8 @@ func (n *node) contained(t testing.TB, name string) inspect.Report {
 // ctr runs a container with a CDI device to its end.
 func (n *node) ctr(t testing.TB, name string) (stdout []byte, err error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), n.Tool("ctr"), "--address", filepath.Join(n.Dir, "containerd.sock"), "--namespace", "k8s.io",
+	return n.Output(t, n.Tool("ctr"), "--address", filepath.Join(n.Dir, "containerd.sock"), "--namespace", "k8s.io",
 		"run", "--rm", "--snapshotter", "native", "--runc-binary", n.Tool("runc"), "--device", name,
 		// A container that failed to start keeps its name.
 		bed.Image, fmt.Sprint("cdi-", time.Now().UnixNano()), "/tool", "inspect", "/dev")
-	cmd.Dir = "/"
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	err = n.Do(func() (err error) {
-		stdout, err = cmd.Output()
-		return err
-	})
-	if err != nil {
-		err = fmt.Errorf("%w: %s", err, stderr.String())
-	}
-	return stdout, err
 }

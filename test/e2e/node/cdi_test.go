@@ -19,8 +19,8 @@ import (
 func TestCDISpec(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	others := filepath.Join(n.CDIDir(), "other.json")
-	if err := os.WriteFile(others, []byte(`{"cdiVersion": "0.5.0", "kind": "other.example/a", "devices": []}`), 0o600); err != nil {
+	foreign := filepath.Join(n.CDIDir(), "other.json")
+	if err := os.WriteFile(foreign, []byte(`{"cdiVersion": "0.5.0", "kind": "other.example/a", "devices": []}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	n.serve(t, zigbees+"container.cdi = true\n")
@@ -35,12 +35,12 @@ func TestCDISpec(t *testing.T) {
 	}
 	var own []string
 	for _, e := range entries {
-		if e.Name() != filepath.Base(others) {
+		if e.Name() != filepath.Base(foreign) {
 			own = append(own, e.Name())
 		}
 	}
 	if len(own) != 1 || !strings.HasPrefix(own[0], "generic-dp_") || filepath.Ext(own[0]) != ".json" {
-		t.Fatalf("spec files: %q", own)
+		t.Fatalf("spec files %q, want one generic-dp_*.json", own)
 	}
 	path := filepath.Join(n.CDIDir(), own[0])
 	var file unix.Stat_t
@@ -81,29 +81,29 @@ func TestCDISpec(t *testing.T) {
 	}
 	// 0.5.0 is the first version with hostPath and names with a colon.
 	if spec.Version != "0.5.0" || spec.Kind != zigbee || len(spec.Devices) != 1 || spec.Devices[0].Name != d.id() {
-		t.Fatalf("spec: %s", text)
+		t.Fatalf("spec %s, want version 0.5.0, kind %s and device %s", text, zigbee, d.id())
 	}
 	nodes := spec.Devices[0].Edits.DeviceNodes
 	if len(nodes) != 1 || nodes[0].Path != "/dev/zigbee" || nodes[0].HostPath != "/dev/ttyUSB0" || nodes[0].Permissions != "rw" ||
 		nodes[0].Major != 188 || nodes[0].Minor != 0 || nodes[0].Type != "c" {
-		t.Errorf("nodes: %+v", nodes)
+		t.Errorf("nodes %+v, want /dev/ttyUSB0, c 188:0 rw, at /dev/zigbee", nodes)
 	}
 
 	// The entry of a removed device is removed; foreign files stay.
 	n.Unplug(d.Port)
 	n.Kubelet.WaitAllocatable(t, zigbee, 0)
-	wait.Until(t, limit, "end of the entry", func() error {
+	wait.Until(t, limit, "removal of the entry", func() error {
 		if text, err := os.ReadFile(path); err == nil {
 			return wait.Equal(false, func() bool { return strings.Contains(string(text), d.id()) })()
 		}
 		return nil
 	})
-	if _, err := os.Stat(others); err != nil {
+	if _, err := os.Stat(foreign); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestCDIBesideLinks restarts a container whose device has another name since. Programs find
+// TestCDIBesideLinks restarts a container whose device has changed its name. Programs find
 // such nodes by name: by CDI the container has the new one, by its link still the old one.
 func TestCDIBesideLinks(t *testing.T) {
 	t.Parallel()

@@ -37,9 +37,8 @@ func writeFile(t testing.TB, path, text string) {
 	}
 }
 
-// TestMounts injects files and directories of the host that are no devices: as a
-// device, as a companion, and for a whole resource. The author of the configuration can
-// mount nothing that --allow does not permit.
+// TestMounts injects files and directories of the host: as a device, as a companion, and
+// for a whole resource. Configurations can mount only what --allow permits.
 func TestMounts(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -48,19 +47,19 @@ func TestMounts(t *testing.T) {
 	for _, name := range []string{"sockets/a.sock", "sockets/b.sock", "lib/vendor.so", "etc/vendor.conf"} {
 		writeFile(t, filepath.Join(dir, name), name)
 	}
-	for way := range ways {
-		n.mknod(t, "mounted-"+way, 100)
+	for kind := range injections {
+		n.mknod(t, "mounted-"+kind, 100)
 	}
 	config := `
 [[resource]]
 name = "socket"
 match = { as = "mount", glob = "` + dir + `/sockets/*.sock", container_path = "/run/vendor.sock", read_only = false }
 `
-	for way, line := range ways {
+	for kind, line := range injections {
 		config += `
 [[resource]]
-name = "` + way + `"
-match.glob = "/dev/mounted-` + way + `"
+name = "` + kind + `"
+match.glob = "/dev/mounted-` + kind + `"
 with = { glob = "` + dir + `/lib/*.so", as = "mount", container_path = "/lib/vendor/" }
 container.mounts = [
   { host_path = "` + dir + `/etc", container_path = "/etc/vendor", read_only = false },
@@ -73,13 +72,13 @@ container.mounts = [
 		t.Errorf("exit code %d without --allow, want 1", code)
 	}
 	log := n.plugin.Log()
-	for _, place := range []string{"sockets", "etc", "none"} {
-		if text := "--allow=mount:" + filepath.Join(dir, place); !strings.Contains(log, text) {
-			t.Errorf("no %q in what it says: %s", text, log)
+	for _, name := range []string{"sockets", "etc", "none"} {
+		if want := "--allow=mount:" + filepath.Join(dir, name); !strings.Contains(log, want) {
+			t.Errorf("the log lacks %q: %s", want, log)
 		}
 	}
 	if strings.Contains(log, "vendor/lib") {
-		t.Errorf("it says something of what is allowed: %s", log)
+		t.Errorf("the log names vendor/lib, which is permitted: %s", log)
 	}
 
 	n.serve(t, config, "--allow=mount:"+dir)
@@ -101,9 +100,9 @@ container.mounts = [
 		t.Logf("ID of a socket: %s", id)
 	}
 	n.refused(t, bed.Workload("two", "example.com/socket", 2), "Available: 1").Remove(t)
-	for way := range ways {
-		n.Kubelet.WaitAllocatable(t, "example.com/"+way, 1)
-		p := n.run(t, bed.Workload(way, "example.com/"+way, 1))
+	for kind := range injections {
+		n.Kubelet.WaitAllocatable(t, "example.com/"+kind, 1)
+		p := n.run(t, bed.Workload(kind, "example.com/"+kind, 1))
 		want(p, p.Report(t, "main"), "/etc/vendor read-only=false", "/lib/vendor/vendor.so read-only=true")
 	}
 
@@ -118,8 +117,8 @@ container.mounts = [
 	n.Kubelet.WaitAllocatable(t, "example.com/socket", 0)
 }
 
-// TestHostCDI passes on devices of a foreign CDI spec, as long as the spec exists.
-func TestHostCDI(t *testing.T) {
+// TestForeignCDI offers the devices of a foreign CDI spec while the spec exists.
+func TestForeignCDI(t *testing.T) {
 	t.Parallel()
 	const resource = "example.com/gpu"
 	n := newNode(t)
@@ -149,7 +148,7 @@ container.env.GPU = "${cdi.device} of ${cdi.kind}"
 	r := p.Report(t, "main")
 	wantNode(t, r, "/dev/vendor", number{188, 100})
 	if r.Env["VENDOR"] != "0" || r.Env["GPU"] != "gpu-0 of vendor.example/gpu" {
-		t.Errorf("environment: %v", r.Env)
+		t.Errorf("environment: %v, want VENDOR and GPU of gpu-0", r.Env)
 	}
 	describe(0, 1)
 	n.Kubelet.WaitAllocatable(t, resource, 4)

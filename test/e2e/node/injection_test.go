@@ -10,9 +10,9 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/inspect"
 )
 
-// TestDelivery has a pod with a device that uses every kind of injection, and checks
-// that exactly this is added, compared with a pod without a device.
-func TestDelivery(t *testing.T) {
+// TestInjection compares a pod whose device has every container key with a pod without a
+// device: exactly the configured values are added.
+func TestInjection(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.mknod(t, "companion", 200)
@@ -22,7 +22,7 @@ func TestDelivery(t *testing.T) {
 		"cdi":  adapter("1-2", "B5C6D7E8", 1),
 	}
 	var config string
-	for _, way := range []string{"link", "cdi"} {
+	for _, kind := range []string{"link", "cdi"} {
 		config += fmt.Sprintf(`
 [[resource]]
 name = %[1]q
@@ -32,19 +32,19 @@ container.path = "/dev/zigbee"
 container.env.ZIGBEE = "${container_path} is ${usb.serial} at ${devnode}"
 container.annotations."example.com/zigbee" = "${id} of ${resource}"
 container.mounts = [{ host_path = %[3]q, container_path = "/data" }]
-%[4]s`, way, sticks[way].Serial, data, ways[way])
-		n.Plug(sticks[way].Stick)
+%[4]s`, kind, sticks[kind].Serial, data, injections[kind])
+		n.Plug(sticks[kind].Stick)
 	}
 	n.serve(t, config, "--allow=mount:"+data)
 	without := n.run(t, bed.Workload("without", "", 0))
 	emptyReport, emptySpec := without.Report(t, "main"), n.inspect(t, without, "main")
 
-	for way, d := range sticks {
-		t.Run(way, func(t *testing.T) {
-			resource := "example.com/" + way
+	for kind, d := range sticks {
+		t.Run(kind, func(t *testing.T) {
+			resource := "example.com/" + kind
 			n.Kubelet.WaitAllocatable(t, resource, 1)
-			pod := n.run(t, bed.Workload(way, resource, 1))
-			n.wantHeld(t, resource, map[string]string{d.id(): way + "-bed/main"})
+			pod := n.run(t, bed.Workload(kind, resource, 1))
+			n.wantHeld(t, resource, map[string]string{d.id(): kind + "-bed/main"})
 			report, spec := pod.Report(t, "main"), n.inspect(t, pod, "main")
 
 			nodes := added(emptyReport.Nodes, report.Nodes, func(n inspect.Node) string {
@@ -91,7 +91,7 @@ func TestTwoDevices(t *testing.T) {
 	n.mknod(t, "companion", 200)
 	paths := map[string]string{"link": "/dev/zigbee${index}", "cdi": "/dev/zigbee-${usb.serial}"}
 	var config string
-	for i, way := range []string{"link", "cdi"} {
+	for i, kind := range []string{"link", "cdi"} {
 		config += fmt.Sprintf(`
 [[resource]]
 name = %[1]q
@@ -104,35 +104,35 @@ container.env.SAME = "${count} of ${resource} on ${node_name}"
 container.env."ZIGBEE_${index}" = "${id}"
 container.annotations."example.com/zigbee-${index}" = "${usb.serial}"
 container.mounts = [{ host_path = %[3]q, container_path = "/data" }]
-%[4]s`, way, paths[way], n.Dir, ways[way])
+%[4]s`, kind, paths[kind], n.Dir, injections[kind])
 		// The orders of names, of ports and of serial numbers differ.
-		n.Plug(adapter(fmt.Sprintf("1-%d", 2*i+1), way+"B", uint32(2*i+1)).Stick)
-		n.Plug(adapter(fmt.Sprintf("1-%d", 2*i+2), way+"A", uint32(2*i)).Stick)
+		n.Plug(adapter(fmt.Sprintf("1-%d", 2*i+1), kind+"B", uint32(2*i+1)).Stick)
+		n.Plug(adapter(fmt.Sprintf("1-%d", 2*i+2), kind+"A", uint32(2*i)).Stick)
 	}
 	n.serve(t, config, "--allow=mount:"+n.Dir)
 	want := map[string][]string{"link": {"/dev/zigbee0", "/dev/zigbee1"}, "cdi": {"/dev/zigbee-cdiA", "/dev/zigbee-cdiB"}}
-	for i, way := range []string{"link", "cdi"} {
-		t.Run(way, func(t *testing.T) {
-			resource := "example.com/" + way
+	for i, kind := range []string{"link", "cdi"} {
+		t.Run(kind, func(t *testing.T) {
+			resource := "example.com/" + kind
 			n.Kubelet.WaitAllocatable(t, resource, 2)
-			pod := n.run(t, bed.Workload(way, resource, 2))
+			pod := n.run(t, bed.Workload(kind, resource, 2))
 			r := pod.Report(t, "main")
-			wantNode(t, r, want[way][0], number{188, uint32(2 * i)})
-			wantNode(t, r, want[way][1], number{188, uint32(2*i + 1)})
+			wantNode(t, r, want[kind][0], number{188, uint32(2 * i)})
+			wantNode(t, r, want[kind][1], number{188, uint32(2*i + 1)})
 			wantNode(t, r, "/dev/companion", number{188, 200})
 			for key, value := range map[string]string{
-				"SERIALS":  way + "A," + way + "B",
-				"PATHS":    strings.Join(want[way], ","),
+				"SERIALS":  kind + "A," + kind + "B",
+				"PATHS":    strings.Join(want[kind], ","),
 				"SAME":     "2 of " + resource + " on bed",
-				"ZIGBEE_0": "usb:10c4:ea60:" + way + "A",
-				"ZIGBEE_1": "usb:10c4:ea60:" + way + "B",
+				"ZIGBEE_0": "usb:10c4:ea60:" + kind + "A",
+				"ZIGBEE_1": "usb:10c4:ea60:" + kind + "B",
 			} {
 				if r.Env[key] != value {
 					t.Errorf("%s=%q, want %q", key, r.Env[key], value)
 				}
 			}
 			spec := n.inspect(t, pod, "main")
-			for i, serial := range []string{way + "A", way + "B"} {
+			for i, serial := range []string{kind + "A", kind + "B"} {
 				key := fmt.Sprintf("example.com/zigbee-%d", i)
 				if spec.Annotations[key] != serial {
 					t.Errorf("annotation %s: %q, want %q", key, spec.Annotations[key], serial)
@@ -140,19 +140,19 @@ container.mounts = [{ host_path = %[3]q, container_path = "/data" }]
 			}
 			// Once each in the response of the program, and in the container.
 			devices, mounts := 3, 1
-			answer := n.answer(t, resource)
-			if way == "cdi" {
+			resp := n.response(t, resource)
+			if kind == "cdi" {
 				devices, mounts = 0, 0
-				if len(answer.CdiDevices) != 2 {
-					t.Errorf("answer: %+v, want two names", answer.CdiDevices)
+				if len(resp.CdiDevices) != 2 {
+					t.Errorf("CDI names in the response: %+v, want two", resp.CdiDevices)
 				}
 			}
-			if len(answer.Devices) != devices || len(answer.Mounts) != mounts {
-				t.Errorf("answer: %+v", answer)
+			if len(resp.Devices) != devices || len(resp.Mounts) != mounts {
+				t.Errorf("response %+v, want %d devices and %d mounts", resp, devices, mounts)
 			}
 			companions := slices.DeleteFunc(spec.Linux.Devices, func(d specDevice) bool { return d.Path != "/dev/companion" })
 			if len(companions) != 1 {
-				t.Errorf("companion in the OCI spec: %+v", companions)
+				t.Errorf("companions in the OCI spec: %+v, want one", companions)
 			}
 			mounts = 0
 			for _, m := range spec.Mounts {
@@ -161,19 +161,19 @@ container.mounts = [{ host_path = %[3]q, container_path = "/data" }]
 				}
 			}
 			if mounts != 1 {
-				t.Errorf("the mount is in the OCI spec %d times", mounts)
+				t.Errorf("the mount is in the OCI spec %d times, want once", mounts)
 			}
 		})
 	}
 }
 
-// added lists what is in more and not in less, as text, sorted.
-func added[T any](less, more []T, text func(T) string) []string {
+// added lists the values of after that before lacks, as sorted text.
+func added[T any](before, after []T, text func(T) string) []string {
 	var have, out []string
-	for _, v := range less {
+	for _, v := range before {
 		have = append(have, text(v))
 	}
-	for _, v := range more {
+	for _, v := range after {
 		if s := text(v); !slices.Contains(have, s) {
 			out = append(out, s)
 		}

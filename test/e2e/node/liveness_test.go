@@ -9,17 +9,17 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
 )
 
-// TestLivenessProbe restarts the container of a static pod in place when its adapter moved
-// or went, by the file in its health directory. It finds its adapter, or waits for it.
+// TestLivenessProbe has the kubelet restart the container of a static pod by the file in
+// its health directory: its adapter has moved or is unplugged, so that it waits for it.
 func TestLivenessProbe(t *testing.T) {
 	t.Parallel()
-	for name, way := range ways {
+	for name, kind := range injections {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
 			mine := adapter("1-1", "A1B2C3D4", 0)
 			n.Plug(mine.Stick)
-			n.serve(t, zigbees+way+"container.health_dir = \"/run/device\"\ncontainer.health_hold = \"8s\"\n")
+			n.serve(t, zigbees+kind+"container.health_dir = \"/run/device\"\ncontainer.health_hold = \"8s\"\n")
 			n.Kubelet.WaitAllocatable(t, zigbee, 1)
 			workload := bed.Workload("mine", zigbee, 1)
 			user := int64(1000)
@@ -35,7 +35,7 @@ func TestLivenessProbe(t *testing.T) {
 				t.Errorf("mount at /run/device: %+v, %t, want a read-only one", m, ok)
 			}
 
-			// Another node of the same adapter, before anybody could look.
+			// The same adapter at another node, faster than the probe.
 			n.Unplug(mine.Port)
 			mine = adapter("1-2", mine.Serial, 1)
 			n.Plug(mine.Stick)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,15 +51,7 @@ func (n *node) cable(t testing.TB, name string, subnet int) {
 // listen accepts connections at the other end of a cable, and returns the address.
 func (n *node) listen(t testing.TB, subnet int) string {
 	t.Helper()
-	var server net.Listener
-	err := n.Do(func() (err error) {
-		server, err = net.Listen("tcp", fmt.Sprintf("10.9.%d.1:0", subnet))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { server.Close() })
+	server := n.Listen(t, fmt.Sprintf("10.9.%d.1:0", subnet))
 	go func() {
 		for {
 			conn, err := server.Accept()
@@ -126,9 +117,9 @@ func wantUplink(t testing.TB, p *bed.Pod, r inspect.Report, server string) {
 	}
 }
 
-// TestNet has a pod get a network interface, and keep it over the restarts of its
-// container, of the program and of the kubelet. The interface ends with the pod, since
-// it has no hardware. Another one of its name is the same device.
+// TestNet has a pod keep a network interface over the restarts of its container, of the
+// program and of the kubelet. The interface is virtual and ends with the pod. Another one
+// of its name is the same device.
 func TestNet(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -137,19 +128,19 @@ func TestNet(t *testing.T) {
 	n.serveNets(t, ports)
 	n.Kubelet.WaitAllocatable(t, port, 1)
 	if text := n.spec(t, port); !strings.Contains(text, `"netDevices":[{"hostInterfaceName":"port0","name":"uplink"}]`) {
-		t.Errorf("spec: %s", text)
+		t.Errorf("spec %s, want port0 as uplink", text)
 	}
 	p := n.run(t, netPod("first", 1))
 	r := p.Report(t, "main")
 	wantUplink(t, p, r, server)
 	if r.Env["PORT"] != "port0" {
-		t.Errorf("environment: %v", r.Env)
+		t.Errorf("environment: %v, want PORT=port0", r.Env)
 	}
 	if have := n.interfaces(t); slices.Contains(have, "port0") {
-		t.Errorf("interfaces of the host: %q", have)
+		t.Errorf("interfaces of the host: %q, want no port0", have)
 	}
 
-	holds := func(when string) {
+	wantHolder := func(when string) {
 		t.Helper()
 		wait.Until(t, limit, when+": entry without the interface", func() error {
 			if text := n.spec(t, port); strings.Contains(text, "port0") == strings.Contains(text, "netDevices") {
@@ -160,7 +151,7 @@ func TestNet(t *testing.T) {
 		n.Kubelet.WaitAllocatable(t, port, 1)
 		n.waitHeld(t, port, map[string]string{"netif:port0": "first-bed/main"})
 	}
-	holds("after the move")
+	wantHolder("after the move")
 	n.refused(t, netPod("second", 1), "Available: 0").Delete(t)
 	for i, again := range []struct {
 		what string
@@ -169,7 +160,7 @@ func TestNet(t *testing.T) {
 		{"program killed", func() { n.plugin.Restart(t) }},
 		{"program ended", func() {
 			if code := n.plugin.Stop(t); code != 0 {
-				t.Errorf("exit code %d after SIGTERM", code)
+				t.Errorf("exit code %d after SIGTERM, want 0", code)
 			}
 			n.Kubelet.WaitAllocatable(t, port, 0)
 			n.plugin.Restart(t)
@@ -180,15 +171,15 @@ func TestNet(t *testing.T) {
 		}},
 	} {
 		again.do()
-		holds(again.what)
+		wantHolder(again.what)
 		wantUplink(t, p, restart(t, p, int32(i+1)), server)
 	}
 	if got := n.allocations(t, port); got != 0 {
-		t.Errorf("%d calls of Allocate since the restart of the kubelet", got)
+		t.Errorf("%d calls of Allocate since the restart of the kubelet, want 0", got)
 	}
 
 	p.Delete(t)
-	wait.Until(t, limit, "end of the interface", func() error {
+	wait.Until(t, limit, "removal of the interface", func() error {
 		if have := n.interfaces(t); slices.Contains(have, "peer-port0") {
 			return fmt.Errorf("%q", have)
 		}
@@ -208,7 +199,7 @@ func TestNet(t *testing.T) {
 }
 
 // TestNetInUse has an interface in use by the host, which no pod may take, and one that
-// the host starts to use when the kubelet already knows it, which causes no uevent.
+// the host takes into use after it is listed, which causes no uevent.
 func TestNetInUse(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -227,7 +218,7 @@ func TestNetInUse(t *testing.T) {
 	n.Kubelet.WaitAllocatable(t, port, 0)
 	for _, name := range []string{"port0", "port1"} {
 		if have := n.interfaces(t); !slices.Contains(have, name) {
-			t.Errorf("interfaces of the host: %q", have)
+			t.Errorf("interfaces of the host: %q, want %s among them", have, name)
 		}
 	}
 
@@ -238,13 +229,13 @@ func TestNetInUse(t *testing.T) {
 	r := p.Report(t, "main")
 	wantUplink(t, p, r, n.listen(t, 1))
 	if r.Env["PORT"] != "port0" {
-		t.Errorf("environment: %v", r.Env)
+		t.Errorf("environment: %v, want PORT=port0", r.Env)
 	}
 }
 
-// TestNetGone has a virtual interface end with its pod, which causes no event: the
+// TestNetEndsWithPod has a virtual interface end with its pod, which causes no event: the
 // program queries the kubelet every minute, and rejects the absent device meanwhile.
-func TestNetGone(t *testing.T) {
+func TestNetEndsWithPod(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a minute")
 	}
@@ -257,16 +248,16 @@ func TestNetGone(t *testing.T) {
 	n.waitHeld(t, port, map[string]string{"netif:port0": "first-bed/main"})
 	p.Delete(t)
 	n.refused(t, netPod("second", 1), "netif:port0", "in a container already").Delete(t)
-	wait.Until(t, 2*time.Minute, "end of the device", func() error {
+	wait.Until(t, 2*time.Minute, "removal of the device", func() error {
 		got, err := n.Kubelet.Allocatable(t.Context(), port)
 		if err == nil && got != 0 {
 			err = fmt.Errorf("%d devices", got)
 		}
 		return err
 	})
-	// A kubelet may report wrong holders, see TestNetKubeletAway.
+	// A kubelet may report wrong holders, see TestNetKubeletDown.
 	if text := n.spec(t, port); !strings.Contains(text, "port0") || strings.Contains(text, "netDevices") {
-		t.Errorf("spec: %s", text)
+		t.Errorf("spec %s, want port0 without netDevices", text)
 	}
 	n.refused(t, netPod("third", 1), "no healthy devices").Delete(t)
 	n.cable(t, "port0", 2)
@@ -275,9 +266,9 @@ func TestNetGone(t *testing.T) {
 	wantUplink(t, p, p.Report(t, "main"), n.listen(t, 2))
 }
 
-// TestNetKubeletAway starts the program without the kubelet: containers keep running,
-// so that their devices are not known to be free.
-func TestNetKubeletAway(t *testing.T) {
+// TestNetKubeletDown starts the program while the kubelet is down: containers keep
+// running, so that no device counts as free.
+func TestNetKubeletDown(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.cable(t, "port0", 1)
@@ -331,6 +322,6 @@ func TestNetOfPod(t *testing.T) {
 	}
 	n.Kubelet.WaitAllocatable(t, port, 2)
 	if held := n.held(t, port); len(held) != 2 {
-		t.Errorf("held: %v", held)
+		t.Errorf("held: %v, want both interfaces", held)
 	}
 }

@@ -41,8 +41,8 @@ container.path = "/dev/zigbee"
 container.env.ZIGBEE_SERIAL = "${usb.serial}"
 `
 
-// ways are the two kinds of injection, appended to zigbees: by link, by CDI name.
-var ways = map[string]string{"link": "", "cdi": "container.cdi = true\n"}
+// injections are the configurations of each kind of injection, by link or CDI name.
+var injections = map[string]string{"link": "", "cdi": "container.cdi = true\n"}
 
 // node is a bed with hardware and the program under test.
 type node struct {
@@ -76,25 +76,25 @@ func (n *node) run(t testing.TB, pod *v1.Pod) *bed.Pod {
 	return p
 }
 
-// plugBoth plugs an adapter in for each kind of injection, and configures a resource with
-// the name of the kind for it.
+// plugBoth plugs in an adapter for each kind of injection, and returns a configuration
+// that makes each the resource of that name.
 func (n *node) plugBoth() (sticks map[string]stick, config string) {
 	sticks = map[string]stick{"link": adapter("1-1", "A1B2C3D4", 0), "cdi": adapter("1-2", "B5C6D7E8", 1)}
-	for way, d := range sticks {
-		config += "\n[[resource]]\nname = \"" + way + "\"\nmatch = { usb = { serial = \"" + d.Serial + "\" }, glob = \"/dev/ttyUSB*\" }\n" +
-			"container.path = \"/dev/zigbee\"\n" + ways[way]
+	for kind, d := range sticks {
+		config += "\n[[resource]]\nname = \"" + kind + "\"\nmatch = { usb = { serial = \"" + d.Serial + "\" }, glob = \"/dev/ttyUSB*\" }\n" +
+			"container.path = \"/dev/zigbee\"\n" + injections[kind]
 		n.Plug(d.Stick)
 	}
 	return sticks, config
 }
 
-// runBoth runs a pod with each of these adapters.
+// runBoth runs a pod with each adapter of plugBoth.
 func (n *node) runBoth(t testing.TB) map[string]*bed.Pod {
 	t.Helper()
 	pods := map[string]*bed.Pod{}
-	for way := range ways {
-		n.Kubelet.WaitAllocatable(t, "example.com/"+way, 1)
-		pods[way] = n.run(t, bed.Workload(way, "example.com/"+way, 1))
+	for kind := range injections {
+		n.Kubelet.WaitAllocatable(t, "example.com/"+kind, 1)
+		pods[kind] = n.run(t, bed.Workload(kind, "example.com/"+kind, 1))
 	}
 	return pods
 }
@@ -105,7 +105,7 @@ func (n *node) refused(t testing.TB, pod *v1.Pod, why ...string) *bed.Pod {
 	p := n.StartPod(t, pod)
 	status := p.WaitFailed(t).Status
 	if status.Reason != "UnexpectedAdmissionError" {
-		t.Errorf("pod %s: reason %q, message %q", pod.Name, status.Reason, status.Message)
+		t.Errorf("pod %s: reason %q, message %q, want UnexpectedAdmissionError", pod.Name, status.Reason, status.Message)
 	}
 	for _, text := range why {
 		if !strings.Contains(status.Message, text) {
@@ -120,7 +120,7 @@ func (n *node) refused(t testing.TB, pod *v1.Pod, why ...string) *bed.Pod {
 func (n *node) held(t testing.TB, resource string) map[string]string {
 	t.Helper()
 	var held map[string]string
-	wait.Until(t, limit, "list of what is held", func() (err error) { // the kubelet limits the rate
+	wait.Until(t, limit, "list of held devices", func() (err error) { // the kubelet limits the rate
 		held, err = n.Kubelet.Held(t.Context(), resource)
 		return err
 	})
@@ -131,14 +131,14 @@ func (n *node) held(t testing.TB, resource string) map[string]string {
 func (n *node) wantHeld(t testing.TB, resource string, want map[string]string) {
 	t.Helper()
 	if got := n.held(t, resource); !maps.Equal(got, want) {
-		t.Errorf("held of %s: %v, want %v", resource, got, want)
+		t.Errorf("holders of %s: %v, want %v", resource, got, want)
 	}
 }
 
-// waitHeld waits for the holders, which a kubelet that has just started does not know.
+// waitHeld waits for the holders, which the kubelet lists some time after its start.
 func (n *node) waitHeld(t testing.TB, resource string, want map[string]string) {
 	t.Helper()
-	wait.Until(t, limit, "what is held of "+resource, func() error {
+	wait.Until(t, limit, "holders of "+resource, func() error {
 		got, err := n.Kubelet.Held(t.Context(), resource)
 		if err == nil && !maps.Equal(got, want) {
 			err = fmt.Errorf("%v, want %v", got, want)
@@ -205,8 +205,8 @@ func waitStuck(t testing.TB, p *bed.Pod, why string) (message string) {
 // klogTime is the time in the header of a klog line: "I1120 19:47:30.123456".
 var klogTime = regexp.MustCompile(`^[IWE](\d{4} \d{2}:\d{2}:\d{2}\.\d{6}) `)
 
-// logged returns the time of the running kubelet's first line with all texts after a
-// given time. It is more precise than polling.
+// logged returns the time of the kubelet's first log line with all texts after a given
+// time. It is more precise than polling.
 func (n *node) logged(t testing.TB, after time.Time, texts ...string) time.Time {
 	t.Helper()
 	var at time.Time
@@ -225,7 +225,7 @@ func (n *node) logged(t testing.TB, after time.Time, texts ...string) time.Time 
 			}
 			return nil
 		}
-		return errors.New("not there")
+		return errors.New("not in the log")
 	})
 	return at
 }

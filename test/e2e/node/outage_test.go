@@ -6,10 +6,10 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
 )
 
-// TestProgramAway terminates and kills the program, and restarts containers while it is
+// TestProgramDown terminates and kills the program, and restarts containers while it is
 // down: the runtime still finds their devices. The kubelet loses them and gets them
 // back with the program.
-func TestProgramAway(t *testing.T) {
+func TestProgramDown(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	sticks, config := n.plugBoth()
@@ -23,36 +23,36 @@ func TestProgramAway(t *testing.T) {
 	}{
 		{"SIGTERM", func() {
 			if code := n.plugin.Stop(t); code != 0 {
-				t.Errorf("exit code %d after SIGTERM", code)
+				t.Errorf("exit code %d after SIGTERM, want 0", code)
 			}
 			if left := n.sockets(t); len(left) > 0 {
-				t.Errorf("sockets left: %v", left)
+				t.Errorf("sockets left: %v, want none", left)
 			}
 		}},
 		{"SIGKILL", func() { n.plugin.Kill() }},
 	} {
 		end.do()
 		restarts++
-		for way, d := range sticks {
-			n.Kubelet.WaitAllocatable(t, "example.com/"+way, 0)
-			r := restart(t, pods[way], restarts)
-			t.Logf("%s: %s: restarted", end.name, way)
+		for kind, d := range sticks {
+			n.Kubelet.WaitAllocatable(t, "example.com/"+kind, 0)
+			r := restart(t, pods[kind], restarts)
+			t.Logf("%s: %s: restarted", end.name, kind)
 			wantNode(t, r, "/dev/zigbee", d.number())
 		}
 		n.plugin.Restart(t)
-		for way, d := range sticks {
-			resource := "example.com/" + way
+		for kind, d := range sticks {
+			resource := "example.com/" + kind
 			n.Kubelet.WaitAllocatable(t, resource, 1)
-			n.wantHeld(t, resource, map[string]string{d.id(): way + "-bed/main"})
+			n.wantHeld(t, resource, map[string]string{d.id(): kind + "-bed/main"})
 			if got := n.allocations(t, resource); got != 1 {
-				t.Errorf("%s: %s: %d calls of Allocate, want 1", end.name, way, got)
+				t.Errorf("%s: %s: %d calls of Allocate, want 1", end.name, kind, got)
 			}
 		}
 	}
-	// And with the program running again.
+	// The program runs again.
 	restarts++
-	for way, d := range sticks {
-		wantNode(t, restart(t, pods[way], restarts), "/dev/zigbee", d.number())
+	for kind, d := range sticks {
+		wantNode(t, restart(t, pods[kind], restarts), "/dev/zigbee", d.number())
 	}
 }
 
@@ -76,16 +76,16 @@ func TestKubeletRestart(t *testing.T) {
 		n.Kubelet.WaitReady(t)
 		n.Kubelet.WaitAllocatable(t, zigbee, 1)
 		if got := pod.WaitRunning(t).Status.ContainerStatuses[0].RestartCount; got != 0 {
-			t.Errorf("the container was restarted %d times", got)
+			t.Errorf("the container was restarted %d times, want 0", got)
 		}
 		n.wantHeld(t, zigbee, map[string]string{mine.id(): "first-bed/main"})
 		if got := n.allocations(t, zigbee); got != 0 {
-			t.Errorf("%d calls of Allocate since the restart", got)
+			t.Errorf("%d calls of Allocate since the restart, want 0", got)
 		}
 		n.refused(t, bed.Workload("second", zigbee, 1), "Available: 0").Delete(t)
 	}
 	if after := n.sockets(t); len(after) != 1 {
-		t.Errorf("sockets before %v, after %v", before, after)
+		t.Errorf("sockets before %v, after %v, want one", before, after)
 	}
 	wantNode(t, restart(t, pod, 1), "/dev/zigbee", mine.number())
 	n.Plug(other.Stick)

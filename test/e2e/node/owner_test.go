@@ -12,8 +12,8 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
-// as makes the containers of a pod run as a user who is not root.
-func as(pod *v1.Pod, uid, gid int64) *v1.Pod {
+// runAs makes the containers of a pod run as a user.
+func runAs(pod *v1.Pod, uid, gid int64) *v1.Pod {
 	pod.Spec.SecurityContext = &v1.PodSecurityContext{RunAsUser: &uid, RunAsGroup: &gid}
 	return pod
 }
@@ -47,7 +47,7 @@ func TestOwner(t *testing.T) {
 			t.Parallel()
 			resource, path := "example.com/"+c.name, "/dev/own-"+c.name
 			n.Kubelet.WaitAllocatable(t, resource, 1)
-			p := n.run(t, as(bed.Workload(c.name, resource, 1), 1000, 1000))
+			p := n.run(t, runAs(bed.Workload(c.name, resource, 1), 1000, 1000))
 			r := p.Report(t, "main")
 			wantNode(t, r, path, number{1, 3})
 			if got, _ := r.Node(path); got.Mode != c.mode || got.UID != c.uid || got.GID != c.gid {
@@ -57,14 +57,14 @@ func TestOwner(t *testing.T) {
 				t.Errorf("open: %q, want %q", stderr, c.why)
 			}
 			if r.UID != 1000 || slices.Contains(r.Groups, 44) != (c.name == "member") {
-				t.Errorf("user %d, groups %d", r.UID, r.Groups)
+				t.Errorf("user %d, groups %d, want 1000, and group 44 only by additional_gids", r.UID, r.Groups)
 			}
 		})
 	}
 }
 
-// TestHooks has the runtime run a program of the host for a container. The author of
-// the configuration may request that only with --allow.
+// TestHooks has the runtime run a program of the host for a container, which only
+// --allow permits.
 func TestHooks(t *testing.T) {
 	t.Parallel()
 	const resource = "example.com/hooked"
@@ -83,7 +83,7 @@ container.hooks = { hook_name = "createRuntime", path = "` + filepath.Join(n.Dir
 		t.Errorf("exit code %d without --allow, want 1", code)
 	}
 	if log := n.plugin.Log(); !strings.Contains(log, "container.hooks") || !strings.Contains(log, "--allow=hooks") {
-		t.Errorf("what it says: %s", log)
+		t.Errorf("the log lacks container.hooks or --allow=hooks: %s", log)
 	}
 
 	n.serve(t, config, "--allow=hooks")
@@ -99,7 +99,7 @@ container.hooks = { hook_name = "createRuntime", path = "` + filepath.Join(n.Dir
 			return readJSON(state, &seen)
 		})
 		if seen.Status != "creating" && seen.Status != "created" || seen.ID == before {
-			t.Errorf("the hook saw %+v", seen)
+			t.Errorf("the hook saw %+v, want a new container", seen)
 		}
 		before = seen.ID
 	}

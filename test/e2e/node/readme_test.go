@@ -3,7 +3,6 @@ package node_test
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,16 +10,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/generic-dp/generic-dp/test/e2e/bed"
+	"github.com/generic-dp/generic-dp/test/e2e/product"
 )
-
-// repository is the root of the repository.
-const repository = "../../.."
 
 // TestReadme runs the README's pod on a node with the README's configuration.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	const fuse = "example.com/fuse"
-	readme, err := os.ReadFile(filepath.Join(repository, "README.md"))
+	readme, err := os.ReadFile(product.Repository("README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +33,7 @@ func TestReadme(t *testing.T) {
 	n.Kubelet.WaitAllocatable(t, zigbee, 1)
 	n.Kubelet.WaitAllocatable(t, fuse, 100)
 
-	// The whole pod except for its image and what a bed lacks.
+	// The README's pod with the image of the bed.
 	own := bed.Workload(pod.Name, "", 0)
 	limits := pod.Spec.Containers[0].Resources
 	own.Spec.Containers[0].Name = pod.Spec.Containers[0].Name
@@ -45,7 +42,7 @@ func TestReadme(t *testing.T) {
 	r := p.Report(t, own.Spec.Containers[0].Name)
 	wantNode(t, r, "/dev/zigbee", s.number())
 	if r.Env["ZIGBEE_SERIAL"] != s.Serial {
-		t.Errorf("environment: %v", r.Env)
+		t.Errorf("environment: %v, want the serial number", r.Env)
 	}
 	n.wantHeld(t, zigbee, map[string]string{s.id(): pod.Name + "-bed/" + pod.Spec.Containers[0].Name})
 }
@@ -56,7 +53,7 @@ func block(t testing.TB, text, language string) string {
 	_, rest, ok := strings.Cut(text, "\n```"+language+"\n")
 	content, _, closed := strings.Cut(rest, "```\n")
 	if !ok || !closed {
-		t.Fatalf("no block of %s", language)
+		t.Fatalf("no %s block in the README", language)
 	}
 	return content
 }
@@ -65,7 +62,7 @@ func block(t testing.TB, text, language string) string {
 func TestQuickstart(t *testing.T) {
 	t.Parallel()
 	const resource = "example.com/null"
-	text, err := os.ReadFile(filepath.Join(repository, "examples/configs/quickstart.toml"))
+	text, err := os.ReadFile(product.Repository("examples", "configs", "quickstart.toml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,13 +74,13 @@ func TestQuickstart(t *testing.T) {
 		r := pod.Report(t, "main")
 		wantNode(t, r, "/dev/quickstart", number{1, 3})
 		if r.Env["QUICKSTART_DEVICE"] != "/dev/quickstart" {
-			t.Errorf("environment: %v", r.Env)
+			t.Errorf("environment: %v, want QUICKSTART_DEVICE", r.Env)
 		}
 		if _, stderr, code := pod.Exec(t, "main", "/tool", "open", "/dev/quickstart"); code != 0 {
 			t.Errorf("open: %s", stderr)
 		}
 	}
 	if held := n.held(t, resource); len(held) != 3 {
-		t.Errorf("held: %v", held)
+		t.Errorf("held: %v, want three slots", held)
 	}
 }

@@ -1,7 +1,6 @@
 package node_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -25,12 +24,12 @@ const (
 //
 // It does not run in parallel with other tests of the package, for precise figures.
 func TestReboot(t *testing.T) {
-	for _, way := range []string{"link", "cdi"} {
-		t.Run(way, func(t *testing.T) {
+	for _, kind := range []string{"link", "cdi"} {
+		t.Run(kind, func(t *testing.T) {
 			n := newNode(t)
 			mine, other := adapter("1-1", "A1B2C3D4", 0), adapter("1-2", "B5C6D7E8", 1)
 			n.Plug(mine.Stick)
-			n.serve(t, zigbees+ways[way])
+			n.serve(t, zigbees+injections[kind])
 			n.Kubelet.WaitAllocatable(t, zigbee, 1)
 			pod := n.run(t, bed.Workload("static", zigbee, 1))
 			n.Plug(other.Stick)
@@ -52,7 +51,7 @@ func TestReboot(t *testing.T) {
 				wantNode(t, pod.Inspect(t, "main", "/dev"), "/dev/zigbee", mine.number())
 				n.wantHeld(t, zigbee, map[string]string{mine.id(): "static-bed/main"})
 				if got := n.allocations(t, zigbee); got != 0 {
-					t.Errorf("%d calls of Allocate since the boot", got)
+					t.Errorf("%d calls of Allocate since the boot, want 0", got)
 				}
 			}
 			t.Logf("the pod got its device at %d of %d boots", won, boots)
@@ -63,9 +62,9 @@ func TestReboot(t *testing.T) {
 	}
 }
 
-// TestRebootWithoutOther is a boot in which one of the earlier devices is missing,
-// which must not delay the others.
-func TestRebootWithoutOther(t *testing.T) {
+// TestRebootWithMissingDevice is a boot without one of the earlier devices, which must
+// not delay the others.
+func TestRebootWithMissingDevice(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	mine, other := adapter("1-1", "A1B2C3D4", 0), adapter("1-2", "B5C6D7E8", 1)
@@ -89,8 +88,8 @@ func TestRebootWithoutOther(t *testing.T) {
 }
 
 // boot starts program and kubelet like systemd, the program first, and reports whether
-// a static pod got its device. It may fail by a few milliseconds only: the list must be
-// under way when the kubelet admits the pod.
+// a static pod got its device. The pod may fail only by a list that comes after its
+// admission and within race of the kubelet's socket.
 func (n *node) boot(t testing.TB, pod *bed.Pod, devices int) bool {
 	t.Helper()
 	n.Containerd.Start(t)
@@ -106,7 +105,7 @@ func (n *node) boot(t testing.TB, pod *bed.Pod, devices int) bool {
 		return true
 	}
 	if listed < admission || listed > race {
-		t.Fatalf("the pod: %s: %s", status.Reason, status.Message)
+		t.Fatalf("%s: %s: want the device, or a list after the admission and within %v", status.Reason, status.Message, race)
 	}
 	return false
 }
@@ -118,15 +117,7 @@ func decided(t testing.TB, pod *bed.Pod) v1.PodStatus {
 		if p.Status.Phase == v1.PodFailed {
 			return nil
 		}
-		if p.Status.Phase != v1.PodRunning {
-			return fmt.Errorf("phase %s", p.Status.Phase)
-		}
-		for _, c := range p.Status.ContainerStatuses {
-			if c.State.Running == nil {
-				return fmt.Errorf("container %s does not run", c.Name)
-			}
-		}
-		return nil
+		return bed.Running(p)
 	}).Status
 }
 

@@ -24,7 +24,7 @@ func TestReload(t *testing.T) {
 	}
 	kept := resource("kept", "/dev/ttyUSB0", "")
 	fuse := func(count int) string { return resource("fuse", "/dev/fuse", fmt.Sprintf("count = %d\n", count)) }
-	old := domain + kept + fuse(3) + resource("link", "/dev/ttyUSB1", "") + resource("cdi", "/dev/ttyUSB2", ways["cdi"])
+	old := domain + kept + fuse(3) + resource("link", "/dev/ttyUSB1", "") + resource("cdi", "/dev/ttyUSB2", injections["cdi"])
 	edited := domain + resource("added", "/dev/added", "") + fuse(1) + kept
 
 	have := map[string]number{"fuse-0": n.mknod(t, "fuse", 100), "added": n.mknod(t, "added", 101)}
@@ -89,7 +89,7 @@ func TestReload(t *testing.T) {
 	took := n.listed(t, begun, "example.com/added", 1).Sub(begun)
 	t.Logf("from the edit to the list of a new resource: %.0f ms", ms(took))
 	if took > time.Second {
-		t.Errorf("a new resource was listed after %v", took)
+		t.Errorf("a new resource was listed after %v, want a second at most", took)
 	}
 	now := map[string]int{"kept": 1, "link": 0, "cdi": 0, "fuse": 1, "added": 1}
 	check("edited", now)
@@ -105,7 +105,7 @@ func TestReload(t *testing.T) {
 	n.plugin.Signal(t, syscall.SIGHUP)
 	wait.Until(t, limit, "answer to SIGHUP", func() error {
 		if got := strings.Count(n.plugin.Log(), "the last good one is served"); got != 2 {
-			return fmt.Errorf("it said %d times that the configuration is broken", got)
+			return fmt.Errorf("the log says %d times that the last good configuration is served, want 2", got)
 		}
 		return nil
 	})
@@ -115,18 +115,21 @@ func TestReload(t *testing.T) {
 	n.plugin.Signal(t, syscall.SIGHUP)
 	check("as it was", map[string]int{"kept": 1, "link": 1, "cdi": 1, "fuse": 3, "added": 0})
 	if got := n.lists("example.com/kept"); len(lists) == 0 || !slices.Equal(got, lists) {
-		t.Errorf("lists of the resource that was never touched: %q, before the edits %q", got, lists)
+		t.Errorf("lists of the unchanged resource: %q, before the edits %q", got, lists)
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.sockets(t))) {
 		sockets = slices.DeleteFunc(sockets, func(s string) bool { return s == name })
 	}
 	if len(sockets) > 0 {
-		t.Errorf("replaced sockets: %q", sockets)
+		t.Errorf("replaced sockets: %q, want none", sockets)
 	}
 	for name := range held {
-		want := map[string]int{"fuse": 2}[name]
-		if got := n.allocations(t, "example.com/"+name); got != max(1, want) {
-			t.Errorf("%s: %d calls of Allocate", name, got)
+		want := 1
+		if name == "fuse" {
+			want = 2
+		}
+		if got := n.allocations(t, "example.com/"+name); got != want {
+			t.Errorf("%s: %d calls of Allocate, want %d", name, got, want)
 		}
 	}
 

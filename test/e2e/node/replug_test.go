@@ -14,36 +14,36 @@ import (
 func TestReplug(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		name, way string
-		away      bool
+		name, kind string
+		killed     bool
 	}{
 		{"link", "link", false},
 		{"cdi", "cdi", false},
-		{"link, program away", "link", true},
-		{"cdi, program away", "cdi", true},
+		{"link, program killed", "link", true},
+		{"cdi, program killed", "cdi", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
 			mine, other := adapter("1-1", "A1B2C3D4", 0), adapter("1-2", "B5C6D7E8", 0)
 			n.Plug(mine.Stick)
-			n.serve(t, zigbees+ways[c.way])
+			n.serve(t, zigbees+injections[c.kind])
 			n.Kubelet.WaitAllocatable(t, zigbee, 1)
 			pod := n.run(t, bed.Workload("mine", zigbee, 1))
 			wantNode(t, pod.Report(t, "main"), "/dev/zigbee", mine.number())
 
-			if c.away {
+			if c.killed {
 				n.plugin.Kill()
 			}
 			n.Unplug(mine.Port)
 			n.Kubelet.WaitAllocatable(t, zigbee, 0)
 			n.Plug(other.Stick)
-			if c.away {
+			if c.killed {
 				n.plugin.Restart(t)
 			}
 			n.Kubelet.WaitAllocatable(t, zigbee, 1)
 			pod.Kill(t, "main")
-			why := map[string]string{"link": "no such file or directory", "cdi": "unresolvable CDI devices"}[c.way]
+			why := map[string]string{"link": "no such file or directory", "cdi": "unresolvable CDI devices"}[c.kind]
 			t.Logf("the container waits: %s", waitStuck(t, pod, why))
 
 			// The other adapter is free, under the kernel name of the first.
@@ -59,7 +59,7 @@ func TestReplug(t *testing.T) {
 			r := pod.Report(t, "main")
 			wantNode(t, r, "/dev/zigbee", mine.number())
 			if r.Env["ZIGBEE_SERIAL"] != mine.Serial {
-				t.Errorf("environment: %v", r.Env)
+				t.Errorf("environment: %v, want the serial number", r.Env)
 			}
 			// One for each pod.
 			if got := n.allocations(t, zigbee); got != 2 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -18,9 +17,6 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/product"
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
-
-// nextEnv requests the tests on the kubelet that deps.sh builds with --next.
-const nextEnv = "GENERIC_DP_E2E_NEXT"
 
 const (
 	// rolloutRounds is how often an instance is replaced.
@@ -39,64 +35,62 @@ const (
 func TestRollout(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("it takes a minute and a half for instances to get old")
+		t.Skip("instances need a minute and a half to age")
 	}
 	ends := map[string]func(*testing.T, *product.Plugin){
 		"SIGTERM": func(t *testing.T, p *product.Plugin) {
 			if code := p.Stop(t); code != 0 {
-				t.Errorf("exit code %d after SIGTERM", code)
+				t.Errorf("exit code %d after SIGTERM, want 0", code)
 			}
 		},
 		"SIGKILL": func(_ *testing.T, p *product.Plugin) { p.Kill() },
 	}
 	for _, c := range []struct {
 		version, program string
-		away             int // how often a resource may be unavailable in an update
+		maxOutages       int // how often a resource may be unavailable in an update
 	}{
 		{"v1.36", "kubelet", 1},
-		{"v1.37", "kubelet-1.37", 0},
+		{"v1.37", bed.NextKubelet, 0},
 	} {
 		for name, end := range ends {
 			t.Run(c.version+" "+name, func(t *testing.T) {
 				t.Parallel()
-				if c.program != "kubelet" && os.Getenv(nextEnv) == "" {
-					t.Skipf("%s is not set: %s is built by deps.sh --next only, since that takes minutes", nextEnv, c.program)
-				}
+				bed.SkipNextKubelet(t, c.program)
 				b := bed.New(t, bed.Options{Program: c.program})
 				n := &node{Bed: b, Host: b.Hardware(t)}
 				n.logged(t, time.Time{}, "Kubelet version", `kubeletVersion="`+c.version+".")
-				polls, missed, away := rollouts(t, n, end)
-				t.Logf("%d of %d polls missed a resource; unavailable, by the kubelet's log: %v", missed, polls, away)
-				if polls == 0 || c.away == 0 && missed > 0 {
-					t.Errorf("%d of %d polls missed a resource", missed, polls)
+				polls, missed, outages := replaceInstances(t, n, end)
+				t.Logf("%d of %d polls missed a resource; unavailable, by the kubelet's log: %v", missed, polls, outages)
+				if polls == 0 || c.maxOutages == 0 && missed > 0 {
+					t.Errorf("%d of %d polls missed a resource, want none", missed, polls)
 				}
-				if most := c.away * rolloutRounds * len(ways); len(away) > most {
-					t.Errorf("away %d times, want at most %d", len(away), most)
+				if most := c.maxOutages * rolloutRounds * len(injections); len(outages) > most {
+					t.Errorf("unavailable %d times, want at most %d", len(outages), most)
 				}
-				if len(away) == 0 {
+				if len(outages) == 0 {
 					return
 				}
-				if median := away[len(away)/2]; median > 100*time.Millisecond {
-					t.Errorf("away for %v in the median", median)
+				if median := outages[len(outages)/2]; median > 100*time.Millisecond {
+					t.Errorf("unavailable for %v in the median, want 100ms at most", median)
 				}
-				if longest := away[len(away)-1]; longest > time.Second {
-					t.Errorf("away for %v", longest)
+				if longest := outages[len(outages)-1]; longest > time.Second {
+					t.Errorf("unavailable for %v, want a second at most", longest)
 				}
 			})
 		}
 	}
 }
 
-// rollouts replaces instances of the program beside two pods. It returns the number of
-// polls of the kubelet, how many of them missed a resource, and for how long each was
-// unavailable, each time, in order.
-func rollouts(t *testing.T, n *node, end func(*testing.T, *product.Plugin)) (polls, missed int, away []time.Duration) {
+// replaceInstances replaces instances of the program beside two pods. It returns the
+// number of polls of the kubelet, how many of them missed a resource, and the sorted
+// outages of the resources.
+func replaceInstances(t *testing.T, n *node, end func(*testing.T, *product.Plugin)) (polls, missed int, outages []time.Duration) {
 	sticks, config := n.plugBoth()
 	config = domain + config
 	old := n.instance(t, config, 0)
 	pods := n.runBoth(t)
 
-	watched := n.watch(t, len(sticks))
+	watched := n.pollAllocatable(t, len(sticks))
 	for i := range rolloutRounds {
 		wait.Until(t, limit, "age of an instance", func() error {
 			if age := time.Since(n.served); age < settled {
@@ -109,27 +103,27 @@ func rollouts(t *testing.T, n *node, end func(*testing.T, *product.Plugin)) (pol
 			p.Kill(t, "main")
 		}
 		end(t, old)
-		for way, p := range pods {
+		for kind, p := range pods {
 			p.WaitRestarted(t, "main", int32(i+1))
-			wantNode(t, p.Inspect(t, "main", "/dev"), "/dev/zigbee", sticks[way].number())
-			n.Kubelet.WaitAllocatable(t, "example.com/"+way, 1)
-			n.wantHeld(t, "example.com/"+way, map[string]string{sticks[way].id(): way + "-bed/main"})
+			wantNode(t, p.Inspect(t, "main", "/dev"), "/dev/zigbee", sticks[kind].number())
+			n.Kubelet.WaitAllocatable(t, "example.com/"+kind, 1)
+			n.wantHeld(t, "example.com/"+kind, map[string]string{sticks[kind].id(): kind + "-bed/main"})
 		}
 		old = next
 	}
 	polls, missed = watched()
 
-	for way, p := range pods {
-		away = append(away, n.away(t, "example.com/"+way)...)
-		if got := n.allocations(t, "example.com/"+way); got != 1 {
-			t.Errorf("%s: %d calls of Allocate, want 1", way, got)
+	for kind, p := range pods {
+		outages = append(outages, n.outages(t, "example.com/"+kind)...)
+		if got := n.allocations(t, "example.com/"+kind); got != 1 {
+			t.Errorf("%s: %d calls of Allocate, want 1", kind, got)
 		}
 		p.Delete(t)
-		after := n.run(t, bed.Workload("after-"+way, "example.com/"+way, 1))
-		wantNode(t, after.Report(t, "main"), "/dev/zigbee", sticks[way].number())
+		after := n.run(t, bed.Workload("after-"+kind, "example.com/"+kind, 1))
+		wantNode(t, after.Report(t, "main"), "/dev/zigbee", sticks[kind].number())
 	}
-	slices.Sort(away)
-	return polls, missed, away
+	slices.Sort(outages)
+	return polls, missed, outages
 }
 
 // instance starts the i-th instance of the program with the files of the previous one,
@@ -162,9 +156,9 @@ func (n *node) instance(t *testing.T, config string, i int) *product.Plugin {
 // program.
 const pollEvery = 15 * time.Millisecond
 
-// watch polls the allocatable devices of the kubelet until the returned function is
-// called, which returns the number of polls, and of those with fewer devices.
-func (n *node) watch(t *testing.T, devices int) (stop func() (polls, missed int)) {
+// pollAllocatable polls the allocatable devices of the kubelet until stop, which returns
+// the number of polls, and of polls with fewer devices.
+func (n *node) pollAllocatable(t *testing.T, devices int) (stop func() (polls, missed int)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -198,9 +192,9 @@ func (n *node) watch(t *testing.T, devices int) (stop func() (polls, missed int)
 	}
 }
 
-// away returns for how long the kubelet had no healthy device of a resource, each time,
-// by its own log, which is more precise than polling.
-func (n *node) away(t *testing.T, resource string) (away []time.Duration) {
+// outages returns how long the kubelet had no healthy device of a resource, each time,
+// by its log, which is more precise than polling.
+func (n *node) outages(t *testing.T, resource string) (outages []time.Duration) {
 	t.Helper()
 	var since time.Time
 	had := false
@@ -220,13 +214,13 @@ func (n *node) away(t *testing.T, resource string) (away []time.Duration) {
 			}
 		case strings.Contains(line, "healthyCount="):
 			if !since.IsZero() {
-				away, since = append(away, at.Sub(since)), time.Time{}
+				outages, since = append(outages, at.Sub(since)), time.Time{}
 			}
 			had = true
 		}
 	}
 	if !since.IsZero() {
-		t.Errorf("%s does not return", resource)
+		t.Errorf("%s is unavailable at the end", resource)
 	}
-	return away
+	return outages
 }

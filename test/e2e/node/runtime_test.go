@@ -31,7 +31,7 @@ type specDevice struct {
 	Major, Minor int64
 }
 
-// specRule is a rule of the device cgroup; no number is any.
+// specRule is a rule of the device cgroup; a nil number is any.
 type specRule struct {
 	Allow        bool
 	Type         string
@@ -62,9 +62,9 @@ func (n *node) inspect(t testing.TB, p *bed.Pod, container string) spec {
 	return info.RuntimeSpec
 }
 
-// answer is the response of the program to Allocate, as the kubelet keeps it for every
-// later start of the container.
-func (n *node) answer(t testing.TB, resource string) *api.ContainerAllocateResponse {
+// response is the response of the program to Allocate, which the kubelet keeps for every
+// start of the container.
+func (n *node) response(t testing.TB, resource string) *api.ContainerAllocateResponse {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(n.DevicePlugins(), "kubelet_internal_checkpoint"))
 	if err != nil {
@@ -90,6 +90,6 @@ func (n *node) answer(t testing.TB, resource string) *api.ContainerAllocateRespo
 			return resp
 		}
 	}
-	t.Fatalf("no answer for %s in the kubelet's checkpoint: %s", resource, text)
+	t.Fatalf("no response for %s in the kubelet's checkpoint: %s", resource, text)
 	return nil
 }

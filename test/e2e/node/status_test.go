@@ -3,7 +3,6 @@ package node_test
 import (
 	"encoding/json"
 	"fmt"
-	"os/exec"
 	"slices"
 	"testing"
 
@@ -12,8 +11,8 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
 )
 
-// shown are the tested fields of `generic-dp status -o json`.
-type shown struct {
+// statusReport has the tested fields of `generic-dp status -o json`.
+type statusReport struct {
 	NotReady    []string `json:"not_ready"`
 	HeldUnknown string   `json:"held_unknown"`
 	Resources   []struct {
@@ -30,7 +29,7 @@ type shown struct {
 
 type holder struct{ ID, Namespace, Pod, Container string }
 
-// TestStatus queries a program that serves a real kubelet about holders.
+// TestStatus queries the holders of a real kubelet.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -41,7 +40,7 @@ func TestStatus(t *testing.T) {
 	n.Kubelet.WaitAllocatable(t, zigbee, 2)
 	n.run(t, bed.Workload("user", zigbee, 1))
 
-	wait.Until(t, limit, "who holds what", func() error {
+	wait.Until(t, limit, "holders in the status", func() error {
 		s, err := n.status(t)
 		if err != nil {
 			return err
@@ -65,14 +64,9 @@ func TestStatus(t *testing.T) {
 	})
 }
 
-func (n *node) status(t testing.TB) (s shown, err error) {
+func (n *node) status(t testing.TB) (s statusReport, err error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), product.Binary(t), "status", "-o", "json", "--listen", "127.0.0.1:9418")
-	var out []byte
-	err = n.Do(func() (err error) {
-		out, err = cmd.Output()
-		return err
-	})
+	out, err := n.Output(t, product.Binary(t), "status", "-o", "json", "--listen", "127.0.0.1:9418")
 	if err != nil {
 		return s, err
 	}

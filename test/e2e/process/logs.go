@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// LogsEnv names a directory that keeps the logs of all tests. Without it they are only
-// shown, and only for failed tests.
-const LogsEnv = "GENERIC_DP_E2E_LOGS"
+// logsEnv names a directory that keeps the logs of all tests. Without it only failed
+// tests show theirs.
+const logsEnv = "GENERIC_DP_E2E_LOGS"
 
 // tail is how much of each log a failing test shows.
 const tail = 60
@@ -20,7 +20,7 @@ const tail = 60
 func LogDir(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
-	if root := os.Getenv(LogsEnv); root != "" {
+	if root := os.Getenv(logsEnv); root != "" {
 		name := regexp.MustCompile(`[^A-Za-z0-9_.-]+`).ReplaceAllString(t.Name(), "_")
 		if err := os.MkdirAll(filepath.Join(root, name), 0o755); err != nil {
 			t.Fatal(err)

@@ -148,6 +148,6 @@ func (p *Process) WaitLog(t testing.TB, limit time.Duration, text string) {
 		if !running {
 			return fmt.Errorf("%s has ended: %v", p.name, p.cmd.ProcessState)
 		}
-		return errors.New("not there")
+		return errors.New("not in the log")
 	})
 }

@@ -12,24 +12,28 @@ import (
 	"github.com/generic-dp/generic-dp/test/e2e/process"
 )
 
-// BinEnv names the program under test, by default bin/generic-dp of the
-// repository.
-const BinEnv = "GENERIC_DP_BIN"
+// binEnv names the program under test, by default bin/generic-dp of the repository.
+const binEnv = "GENERIC_DP_BIN"
+
+// Repository returns the absolute path of a file of the repository.
+func Repository(elem ...string) string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(append([]string{filepath.Dir(file), "../../.."}, elem...)...)
+}
 
 // Binary returns the absolute path of the program under test.
 func Binary(t testing.TB) string {
 	t.Helper()
-	path := os.Getenv(BinEnv)
+	path := os.Getenv(binEnv)
 	if path == "" {
-		_, file, _, _ := runtime.Caller(0)
-		path = filepath.Join(filepath.Dir(file), "../../../bin/generic-dp")
+		path = Repository("bin", "generic-dp")
 	}
 	path, err := filepath.Abs(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("no program to test: %v: run make build, or set %s", err, BinEnv)
+		t.Fatalf("no program to test: %v: run make build, or set %s", err, binEnv)
 	}
 	return path
 }
@@ -125,14 +129,8 @@ func (p *Plugin) Configure(t testing.TB, text string) {
 	}
 }
 
-// Wipe removes what a reboot of the node removes: links and CDI specs, which are in
-// /run by default.
-func (p *Plugin) Wipe(t testing.TB) {
-	t.Helper()
-	Wipe(t, p.Dir)
-}
-
-// Wipe is [Plugin.Wipe] for the directory of a plugin.
+// Wipe removes the links and CDI specs from the directory of a plugin, like a reboot:
+// they are in /run by default.
 func Wipe(t testing.TB, dir string) {
 	t.Helper()
 	p := Plugin{Dir: dir}

@@ -1,12 +1,11 @@
-// Package resourceapi holds what the program writes to the API server against the types
-// of Kubernetes, which the program does not import.
+// Package resourceapi compares objects that the program writes to the API server with the
+// types of Kubernetes, which the program does not import.
 package resourceapi
 
 import (
 	"bytes"
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"reflect"
 	"testing"
 
@@ -15,18 +14,20 @@ import (
 	metadatav1alpha1 "k8s.io/dynamic-resource-allocation/api/metadata/v1alpha1"
 	"k8s.io/dynamic-resource-allocation/devicemetadata"
 	"sigs.k8s.io/yaml"
+
+	"github.com/generic-dp/generic-dp/test/e2e/product"
 )
 
 func golden(t *testing.T, name string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "dra", "testdata", name))
+	text, err := os.ReadFile(product.Repository("dra", "testdata", name))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return text
 }
 
-// roundTrip decodes a golden document strictly, and expects to encode to the same.
+// roundTrip decodes a golden document strictly, and expects the same document encoded.
 func roundTrip(t *testing.T, text []byte, into any) {
 	t.Helper()
 	if err := yaml.UnmarshalStrict(text, into); err != nil {
@@ -44,7 +45,7 @@ func roundTrip(t *testing.T, text []byte, into any) {
 		t.Fatal(err)
 	}
 	if !reflect.DeepEqual(have, want) {
-		t.Errorf("the types of Kubernetes make of it\n%s\nof\n%s", encoded, text)
+		t.Errorf("encoded by the types of Kubernetes:\n%s\nwant\n%s", encoded, text)
 	}
 }
 
@@ -60,7 +61,7 @@ func TestDeviceClasses(t *testing.T) {
 	}
 }
 
-// Every version of the metadata is of the same type, and what Kubernetes gives to consumers
+// Every version of the metadata has the same type, and Kubernetes's decoder for consumers
 // finds one that it knows.
 func TestDeviceMetadata(t *testing.T) {
 	t.Parallel()
@@ -83,6 +84,6 @@ func TestDeviceMetadata(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := read.Requests; len(r) != 1 || len(r[0].Devices) != 2 || len(r[0].Devices[0].Attributes) != 5 || *read.PodClaimName != "sticks" {
-		t.Errorf("a consumer reads %+v", read)
+		t.Errorf("a consumer reads %+v, want one request with two devices of claim sticks", read)
 	}
 }

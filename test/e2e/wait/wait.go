@@ -7,12 +7,11 @@ import (
 	"time"
 )
 
-// interval is short against everything that is waited for: what a bed does takes
-// milliseconds to seconds.
+// interval is short: changes of a bed take milliseconds to seconds.
 const interval = 10 * time.Millisecond
 
-// Until waits until check returns nil. After limit the test fails with what was
-// waited for and the last error.
+// Until waits until check returns nil. After limit the test fails with what and the last
+// error.
 func Until(t testing.TB, limit time.Duration, what string, check func() error) {
 	t.Helper()
 	if err := Try(limit, check); err != nil {
@@ -20,7 +19,7 @@ func Until(t testing.TB, limit time.Duration, what string, check func() error) {
 	}
 }
 
-// Try is Until for those that clean up after a test and cannot fail it.
+// Try is Until without a test: it returns the last error.
 func Try(limit time.Duration, check func() error) error {
 	deadline := time.Now().Add(limit)
 	tick := time.NewTicker(interval)
@@ -58,7 +57,7 @@ func Equal[T comparable](want T, got func() T) func() error {
 	}
 }
 
-// Closed waits until ch is closed or something comes.
+// Closed waits until ch is closed or has a value.
 func Closed[T any](t testing.TB, limit time.Duration, what string, ch <-chan T) {
 	t.Helper()
 	select {
