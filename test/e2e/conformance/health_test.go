@@ -133,7 +133,5 @@ func TestBrokenResourceDoesNotAffectOthers(t *testing.T) {
 	if !slices.Equal(injected, []string{"/dev/control", "/dev/valve0"}) {
 		t.Errorf("injected: %v, want both", injected)
 	}
-	if counts := s.stop(); len(counts) != 1 {
-		t.Errorf("counts of the other resource: %v, want no change", counts)
-	}
+	s.wantNoChange(t)
 }

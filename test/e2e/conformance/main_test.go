@@ -153,14 +153,6 @@ func (n *node) injected(pod *v1.Pod) string {
 	return fmt.Sprint("devices ", o.Devices, " mounts ", o.Mounts, " env ", o.Envs, " annotations ", o.Annotations, " cdi ", o.CDIDevices)
 }
 
-// stop ends the program like an upgrade, so that it saves its state.
-func stop(t testing.TB, p *product.Plugin) {
-	t.Helper()
-	if code := p.Stop(t); code != 0 {
-		t.Errorf("exit code %d, want 0", code)
-	}
-}
-
 // freeze stops the program until SIGCONT. Its threads stop one by one.
 func freeze(t testing.TB, p *product.Plugin) {
 	t.Helper()
@@ -201,6 +193,14 @@ func linkOf(p *product.Plugin, id string) string {
 		return ""
 	}
 	return target
+}
+
+// wantLink checks the target of the link of a stick; empty is no link.
+func wantLink(t testing.TB, p *product.Plugin, id, want string) {
+	t.Helper()
+	if got := linkOf(p, id); got != want {
+		t.Errorf("link of %s leads to %q, want %q", id, got, want)
+	}
 }
 
 // specOf returns the node of each device in the CDI specs of the program, by qualified

@@ -82,6 +82,14 @@ func (r *recording) wantCapacity(t testing.TB, want int64) {
 	}
 }
 
+// wantNoChange ends the recording and checks that the count never changed.
+func (r *recording) wantNoChange(t testing.TB) {
+	t.Helper()
+	if counts := r.stop(); len(counts) != 1 {
+		t.Errorf("counts were %v, want no change", counts)
+	}
+}
+
 // logUnavailable ends the recording and logs how long the resource was unavailable.
 func (r *recording) logUnavailable(t testing.TB) {
 	t.Helper()

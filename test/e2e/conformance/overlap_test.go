@@ -38,11 +38,9 @@ func TestRollingUpdateTakesMilliseconds(t *testing.T) {
 	for i := range 10 {
 		before := n.record(stick)
 		next := n.update(p, sticks+"count = 4\n", "plugin-"+string(rune('a'+i)))
-		if got := before.stop(); len(got) != 1 {
-			t.Errorf("counts while both instances serve: %v, want no change", got)
-		}
+		before.wantNoChange(t)
 		during := n.record(stick)
-		stop(t, p)
+		p.Stop(t)
 		next.WaitLog(t, limit, "stream_ended")
 		next.WaitLog(t, limit, "this instance writes links")
 		n.WaitCount(t, stick, count(4, 4))
@@ -63,9 +61,7 @@ func TestRollingUpdateTakesMilliseconds(t *testing.T) {
 	// The last instance writes the links.
 	n.Plug(usbStick("1-2", "BBBB2222", "ttyUSB1"))
 	n.WaitCount(t, stick, count(8, 8))
-	if got := linkOf(p, stickB); got != "/dev/ttyUSB1" {
-		t.Errorf("link of a new device leads to %q, want /dev/ttyUSB1", got)
-	}
+	wantLink(t, p, stickB, "/dev/ttyUSB1")
 }
 
 // e2e_node/device_plugin_multiple_test.go of 1.37: the second instance is removed
@@ -78,18 +74,14 @@ func TestRevertedRollingUpdateLeavesTheFirstInstance(t *testing.T) {
 	n.WaitCount(t, stick, count(1, 1))
 	next := n.update(p, sticks, "plugin-next")
 	s := n.record(stick)
-	stop(t, next)
+	next.Stop(t)
 	p.WaitLog(t, limit, "instance_gone")
 	n.WaitCount(t, stick, count(1, 1))
 	s.logUnavailable(t)
-	if got := linkOf(p, stickA); got != "/dev/ttyUSB0" {
-		t.Errorf("link leads to %q, want /dev/ttyUSB0", got)
-	}
+	wantLink(t, p, stickA, "/dev/ttyUSB0")
 	n.Unplug("1-1")
 	n.WaitCount(t, stick, count(1, 0))
-	if got := linkOf(p, stickA); got != "" {
-		t.Errorf("link of an unplugged stick leads to %q, want none", got)
-	}
+	wantLink(t, p, stickA, "")
 }
 
 // As before, but the second instance leaves its socket behind.
@@ -126,7 +118,7 @@ func TestLaterRegistrationWithAnOlderSocketLeavesTheOther(t *testing.T) {
 	close(second)
 	p.WaitLog(t, limit, "msg=registered")
 	s := n.record(port)
-	stop(t, p)
+	p.Stop(t)
 	next.WaitLog(t, limit, "instance_gone")
 	n.WaitCount(t, port, count(1, 1))
 	s.logUnavailable(t)
@@ -150,9 +142,7 @@ func TestDeviceChangesDuringARollingUpdateAreListed(t *testing.T) {
 	n.Plug(usbStick("1-1", "AAAA1111", "ttyUSB7"))
 	n.WaitCount(t, stick, count(2, 2))
 	n.wantHeld(n.admit(devicemanager.Pod("other", stick, 1)), stick, stickA)
-	if got := linkOf(next, stickA); got != "/dev/ttyUSB7" {
-		t.Errorf("link leads to %q, want /dev/ttyUSB7", got)
-	}
+	wantLink(t, next, stickA, "/dev/ttyUSB7")
 }
 
 // A kubelet restart in the middle of an update.
@@ -166,7 +156,7 @@ func TestKubeletRestartDuringARollingUpdateHasOneList(t *testing.T) {
 		n.Restart(t)
 		n.WaitCount(t, port, count(2, 2))
 	}
-	stop(t, p)
+	p.Stop(t)
 	eventually(t, "one socket", func() error {
 		if left := sockets(t); len(left) != 1 {
 			return fmt.Errorf("sockets: %s", strings.Join(left, " "))
@@ -174,6 +164,6 @@ func TestKubeletRestartDuringARollingUpdateHasOneList(t *testing.T) {
 		return nil
 	})
 	n.WaitCount(t, port, count(2, 2))
-	stop(t, next)
+	next.Stop(t)
 	n.WaitCount(t, port, count(2, 0))
 }

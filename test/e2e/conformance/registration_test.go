@@ -110,7 +110,7 @@ func TestSocketRemovedBeforeTheKubeletDialsIsReplaced(t *testing.T) {
 		t.Errorf("allocatable after %v: the program has waited for the kubelet to give up", d)
 	}
 	n.admit(devicemanager.Pod("one", port, 1))
-	stop(t, p)
+	p.Stop(t)
 	n.WaitCount(t, port, count(1, 0)) // the kubelet still follows this stream
 }
 

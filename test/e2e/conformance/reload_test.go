@@ -137,9 +137,7 @@ func TestReloadRetiresAResource(t *testing.T) {
 	if got := n.Count(port); got.Allocatable != 0 {
 		t.Errorf("count: %v, want nothing allocatable", got)
 	}
-	if got := s.stop(); len(got) != 1 {
-		t.Errorf("counts of the other resource: %v, want no change", got)
-	}
+	s.wantNoChange(t)
 	p.Configure(t, both)
 	n.WaitCount(t, port, count(1, 1))
 }

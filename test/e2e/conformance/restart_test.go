@@ -27,7 +27,7 @@ func TestAssignmentSurvivesRestarts(t *testing.T) {
 		{"plugin stopped while the kubelet is down", []func(*testing.T, *node, *product.Plugin){
 			func(t *testing.T, n *node, p *product.Plugin) {
 				n.Stop(t)
-				stop(t, p)
+				p.Stop(t)
 				p.Restart(t)
 				n.Restart(t)
 			},
@@ -80,7 +80,7 @@ func TestStoppedPluginLeavesCapacityWithoutAllocatable(t *testing.T) {
 	p := n.serve(ports)
 	n.WaitCount(t, port, count(2, 2))
 	pod := n.admit(devicemanager.Pod("done", port, 1))
-	stop(t, p)
+	p.Stop(t)
 	n.WaitCount(t, port, count(2, 0))
 	n.wantRefused(devicemanager.Pod("late", port, 1), "no healthy devices present")
 	n.Remove(pod)
@@ -121,9 +121,7 @@ func TestRebootedNodeReadmitsPodsOnceThePluginIsRegistered(t *testing.T) {
 	if got := n.injected(late); got != injected {
 		t.Errorf("after a reboot the container gets %s, want %s", got, injected)
 	}
-	if got := linkOf(p, stickA); got != "/dev/ttyUSB1" {
-		t.Errorf("link leads to %q, want /dev/ttyUSB1", got)
-	}
+	wantLink(t, p, stickA, "/dev/ttyUSB1")
 }
 
 // A plugin that keeps the state of an ended stream would lose changes to it.
@@ -188,15 +186,13 @@ func TestTerminationRemovesSocketsAndKeepsLinksAndSpecs(t *testing.T) {
 	if len(sockets(t)) != 2 {
 		t.Errorf("sockets of two resources: %v, want two", sockets(t))
 	}
-	stop(t, p)
+	p.Stop(t)
 	n.WaitCount(t, stick, count(1, 0))
 	n.WaitCount(t, card, count(1, 0))
 	if left := sockets(t); len(left) != 0 {
 		t.Errorf("sockets after the end: %v, want none", left)
 	}
-	if got := linkOf(p, stickA); got != "/dev/ttyUSB0" {
-		t.Errorf("link after the end leads to %q, want /dev/ttyUSB0", got)
-	}
+	wantLink(t, p, stickA, "/dev/ttyUSB0")
 	if got := specOf(t, p)[card+"="+cards("3a")[0]]; got != "/dev/card3a at /dev/card3a" {
 		t.Errorf("CDI spec after the end has %q, want the card", got)
 	}

@@ -124,9 +124,7 @@ func TestCDIBesideLinks(t *testing.T) {
 	for _, path := range []string{"/dev/dri/renderD128", "/dev/dri/renderD129"} {
 		wantNode(t, r, path, n.numberOf(t, "dri/renderD129"))
 	}
-	if got := n.allocations(t, "example.com/gpu"); got != 1 {
-		t.Errorf("%d calls of Allocate, want 1", got)
-	}
+	n.wantAllocations(t, "example.com/gpu", 1)
 }
 
 // sockets returns the creation times of plugin sockets, by name, in ns.

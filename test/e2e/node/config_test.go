@@ -232,9 +232,7 @@ container.cdi = true
 	n.Plug(a.Stick)
 	specHas(a, b)
 	want(restart(t, p, 3), a, b)
-	if got := n.allocations(t, resource); got != 1 {
-		t.Errorf("%d calls of Allocate, want 1", got)
-	}
+	n.wantAllocations(t, resource, 1)
 
 	// Without members it is absent.
 	n.Unplug(a.Port)

@@ -147,24 +147,26 @@ func (n *node) waitHeld(t testing.TB, resource string, want map[string]string) {
 	})
 }
 
-// allocations counts the kubelet's Allocate calls for a resource since its start.
-func (n *node) allocations(t testing.TB, resource string) int {
+// wantAllocations checks the number of the kubelet's Allocate calls for a resource since
+// its start.
+func (n *node) wantAllocations(t testing.TB, resource string, want int) {
 	t.Helper()
 	page, err := n.Kubelet.Get(t.Context(), "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
+	got := 0
 	name := fmt.Sprintf("kubelet_device_plugin_alloc_duration_seconds_count{resource_name=%q} ", resource)
 	for line := range strings.Lines(string(page)) {
 		if value, ok := strings.CutPrefix(line, name); ok {
-			count, err := strconv.Atoi(strings.TrimSpace(value))
-			if err != nil {
+			if got, err = strconv.Atoi(strings.TrimSpace(value)); err != nil {
 				t.Fatal(err)
 			}
-			return count
 		}
 	}
-	return 0
+	if got != want {
+		t.Errorf("%s: %d calls of Allocate since the start of the kubelet, want %d", resource, got, want)
+	}
 }
 
 // wantNode checks the device node of a container at a path.

@@ -50,9 +50,7 @@ func TestReboot(t *testing.T) {
 				won++
 				wantNode(t, pod.Inspect(t, "main", "/dev"), "/dev/zigbee", mine.number())
 				n.wantHeld(t, zigbee, map[string]string{mine.id(): "static-bed/main"})
-				if got := n.allocations(t, zigbee); got != 0 {
-					t.Errorf("%d calls of Allocate since the boot, want 0", got)
-				}
+				n.wantAllocations(t, zigbee, 0)
 			}
 			t.Logf("the pod got its device at %d of %d boots", won, boots)
 			if won == 0 {

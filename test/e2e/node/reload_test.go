@@ -128,9 +128,7 @@ func TestReload(t *testing.T) {
 		if name == "fuse" {
 			want = 2
 		}
-		if got := n.allocations(t, "example.com/"+name); got != want {
-			t.Errorf("%s: %d calls of Allocate, want %d", name, got, want)
-		}
+		n.wantAllocations(t, "example.com/"+name, want)
 	}
 
 	// A program started with the edited configuration remembers the previous one.

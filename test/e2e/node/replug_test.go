@@ -62,9 +62,7 @@ func TestReplug(t *testing.T) {
 				t.Errorf("environment: %v, want the serial number", r.Env)
 			}
 			// One for each pod.
-			if got := n.allocations(t, zigbee); got != 2 {
-				t.Errorf("%d calls of Allocate, want 2", got)
-			}
+			n.wantAllocations(t, zigbee, 2)
 			wantNode(t, second.Inspect(t, "main", "/dev"), "/dev/zigbee", other.number())
 		})
 	}

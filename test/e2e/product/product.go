@@ -104,6 +104,14 @@ func (p *Plugin) start(t testing.TB) {
 	})
 }
 
+// Stop ends the plugin with SIGTERM, like an upgrade: it saves its state and succeeds.
+func (p *Plugin) Stop(t testing.TB) {
+	t.Helper()
+	if code := p.Process.Stop(t); code != 0 {
+		t.Errorf("%s: exit code %d after SIGTERM, want 0", p.spec.Name, code)
+	}
+}
+
 // Restart kills the plugin, if it runs, and starts it again with its files.
 func (p *Plugin) Restart(t testing.TB) {
 	t.Helper()

@@ -45,8 +45,8 @@ func byPort(controller, chain string) string {
 // node is the ID of the adapter's node as a device.
 func node(id string) string { return id + ":if00:ttyUSB" }
 
-// onlyNode checks that a response has one node, which is the adapter's ttyUSB number n.
-func onlyNode(t *testing.T, a wire.Answer, n int) {
+// wantNode checks that a response has one node, which is the adapter's ttyUSB number n.
+func wantNode(t *testing.T, a wire.Answer, n int) {
 	t.Helper()
 	path, number := fmt.Sprintf("/dev/ttyUSB%d", n), fmt.Sprintf("188:%d", n)
 	if len(a.Nodes) != 1 || a.Nodes[0].Path != path || a.Nodes[0].Number != number {
@@ -58,7 +58,7 @@ func keepsIDInAnotherPort(t *testing.T, m *Machine) {
 	m.Serve(t, serialByDevice)
 	a := m.Plug(t, dongle("1", "FTALPHA"))
 	m.Healthy(t, serial, bySerial("FTALPHA"))
-	onlyNode(t, m.Allocate(t, "", serial, bySerial("FTALPHA")), 0)
+	wantNode(t, m.Allocate(t, "", serial, bySerial("FTALPHA")), 0)
 
 	a.Pull(t)
 	m.Want(t, wire.Want{Resource: serial, Unhealthy: []string{bySerial("FTALPHA")}})
@@ -73,8 +73,8 @@ func keepsIDInAnotherPort(t *testing.T, m *Machine) {
 	m.Want(t, wire.Want{Resource: serial, Healthy: []string{bySerial("FTBRAVO")}, Unhealthy: []string{bySerial("FTALPHA")}})
 	m.Plug(t, dongle("3", "FTALPHA"))
 	m.Healthy(t, serial, bySerial("FTALPHA"), bySerial("FTBRAVO"))
-	onlyNode(t, m.Allocate(t, "", serial, bySerial("FTALPHA")), 1)
-	onlyNode(t, m.Allocate(t, "", serial, bySerial("FTBRAVO")), 0)
+	wantNode(t, m.Allocate(t, "", serial, bySerial("FTALPHA")), 1)
+	wantNode(t, m.Allocate(t, "", serial, bySerial("FTBRAVO")), 0)
 }
 
 func identifiedByPorts(t *testing.T, m *Machine) {
@@ -83,12 +83,12 @@ func identifiedByPorts(t *testing.T, m *Machine) {
 	m.Healthy(t, serial, byPort(usb0, "2"))
 	m.Plug(t, dongle("1", ""))
 	m.Healthy(t, serial, byPort(usb0, "1"), byPort(usb0, "2"))
-	onlyNode(t, m.Allocate(t, "", serial, byPort(usb0, "2")), 0)
-	onlyNode(t, m.Allocate(t, "", serial, byPort(usb0, "1")), 1)
+	wantNode(t, m.Allocate(t, "", serial, byPort(usb0, "2")), 0)
+	wantNode(t, m.Allocate(t, "", serial, byPort(usb0, "1")), 1)
 
 	first.Pull(t)
 	m.Want(t, wire.Want{Resource: serial, Healthy: []string{byPort(usb0, "1")}, Unhealthy: []string{byPort(usb0, "2")}})
-	onlyNode(t, m.Allocate(t, "", serial, byPort(usb0, "1")), 1)
+	wantNode(t, m.Allocate(t, "", serial, byPort(usb0, "1")), 1)
 	m.Plug(t, dongle("2", ""))
 	m.Healthy(t, serial, byPort(usb0, "1"), byPort(usb0, "2"))
 }
@@ -108,8 +108,8 @@ func duplicateTakesNoID(t *testing.T, m *Machine) {
 	m.Healthy(t, serial, first)
 	m.Plug(t, dongle("1", "FTTWIN"))
 	m.Healthy(t, serial, first, second)
-	onlyNode(t, m.Allocate(t, "", serial, first), 0)
-	onlyNode(t, m.Allocate(t, "", serial, second), 1)
+	wantNode(t, m.Allocate(t, "", serial, first), 0)
+	wantNode(t, m.Allocate(t, "", serial, second), 1)
 
 	// The IDs survive a restart, and the absence of the first dongle.
 	restart := func() {
@@ -118,14 +118,14 @@ func duplicateTakesNoID(t *testing.T, m *Machine) {
 		m.Want(t, wire.Want{Resource: serial, Healthy: []string{first, second}, After: before[len(before)-1].Received})
 	}
 	restart()
-	onlyNode(t, m.Allocate(t, "", serial, first), 0)
+	wantNode(t, m.Allocate(t, "", serial, first), 0)
 	p.Pull(t)
 	m.Want(t, wire.Want{Resource: serial, Healthy: []string{second}, Unhealthy: []string{first}})
 	m.Plug(t, dongle("2", "FTTWIN"))
 	m.Healthy(t, serial, first, second)
 	restart()
-	onlyNode(t, m.Allocate(t, "", serial, first), 0)
-	onlyNode(t, m.Allocate(t, "", serial, second), 1)
+	wantNode(t, m.Allocate(t, "", serial, first), 0)
+	wantNode(t, m.Allocate(t, "", serial, second), 1)
 	for i, l := range m.Lists(t, serial) {
 		for id := range l.Devices {
 			if id != first && id != second {
@@ -166,7 +166,7 @@ func linkFollows(t *testing.T, m *Machine) {
 	a := m.Plug(t, dongle("1", "FTALPHA"))
 	m.Healthy(t, serial, alpha)
 	given := m.Allocate(t, "app", serial, alpha)
-	onlyNode(t, given, 0)
+	wantNode(t, given, 0)
 	if len(given.Nodes) != 1 || given.Nodes[0].Host != "/run/generic-dp/links/"+link {
 		t.Fatalf("allocated %+v; want the link %s", given.Nodes, link)
 	}
@@ -177,7 +177,7 @@ func linkFollows(t *testing.T, m *Machine) {
 		gone := m.Want(t, known).List
 		b := m.Plug(t, dongle("2", "FTBRAVO"))
 		other := m.Want(t, wire.Want{Resource: serial, Healthy: []string{bravo}, Unhealthy: []string{alpha}}).List
-		onlyNode(t, m.Allocate(t, "", serial, bravo), 0)
+		wantNode(t, m.Allocate(t, "", serial, bravo), 0)
 		for _, l := range []wire.List{gone, other} {
 			if to, ok := l.Links[link]; ok {
 				t.Errorf("list %d: the link of the unplugged dongle leads to %s; want none", l.Received, to.Target)
@@ -192,7 +192,7 @@ func linkFollows(t *testing.T, m *Machine) {
 		}
 		// The kubelet does not call Allocate again: the first response leads there.
 		again := m.Allocate(t, "", serial, alpha)
-		onlyNode(t, again, 1)
+		wantNode(t, again, 1)
 		if again.Nodes[0].Host != given.Nodes[0].Host {
 			t.Errorf("the second Allocate has %s; want %s like the first", again.Nodes[0].Host, given.Nodes[0].Host)
 		}

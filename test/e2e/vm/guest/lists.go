@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/generic-dp/generic-dp/internal/kubelettest"
 	"github.com/generic-dp/generic-dp/test/e2e/vm/wire"
@@ -113,14 +114,8 @@ func wanted(l wire.List, w wire.Want) bool {
 
 func devices(l kubelettest.List) map[string]wire.Device {
 	devices := map[string]wire.Device{}
-	for _, id := range l.Unhealthy() {
-		devices[id] = wire.Device{}
-	}
-	for _, id := range l.Healthy() {
-		devices[id] = wire.Device{Healthy: true}
-	}
 	for _, d := range l.Devices {
-		entry := devices[d.GetID()]
+		entry := wire.Device{Healthy: d.GetHealth() == v1beta1.Healthy}
 		for _, n := range d.GetTopology().GetNodes() {
 			entry.NUMA = append(entry.NUMA, n.GetID())
 		}
