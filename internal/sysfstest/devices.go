@@ -170,7 +170,7 @@ func (h *Host) RemoveUSB(port string) {
 	}
 }
 
-func (h *Host) addUSB(dir string, bus int, interfaces string, u USB) string {
+func (h *Host) addUSB(dir string, bus int, interfacePrefix string, u USB) string {
 	h.t.Helper()
 	devnum, minor := h.nextDevnum(bus)
 	h.add(dir, entry{
@@ -182,7 +182,7 @@ func (h *Host) addUSB(dir string, bus int, interfaces string, u USB) string {
 		nodes: []Node{{Name: fmt.Sprintf("bus/usb/%03d/%03d", bus, devnum), Subsystem: "usb", Dir: ".", Major: 189, Minor: minor}},
 	})
 	for _, i := range u.Interfaces {
-		name := fmt.Sprintf("%s:1.%d", interfaces, i.Number)
+		name := fmt.Sprintf("%s:1.%d", interfacePrefix, i.Number)
 		h.add(dir+"/"+name, entry{
 			bus: "usb", name: name, driver: i.Driver, nodes: i.Nodes,
 			attrs: map[string]string{"bInterfaceNumber": fmt.Sprintf("%02x", i.Number), "bInterfaceClass": i.Class},

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/generic-dp/generic-dp/internal/kubelettest"
 )
 
 var (
@@ -107,10 +109,7 @@ func TestRandom(t *testing.T) {
 // run runs a script on a new node and returns the first violation.
 func run(t *testing.T, s script) *violation {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "gdp") // a socket's path has at most 107 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := kubelettest.TempDir(t)
 	w, err := newWorld(t, dir, s)
 	if err != nil {
 		t.Fatal(err)

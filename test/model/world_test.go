@@ -92,9 +92,7 @@ func (w *world) do(line string) error {
 		if verb == "start" && w.kubeletUp {
 			return nil
 		}
-		w.kubeletUp = true
-		w.orphans = map[string]bool{}
-		return w.kubelet.Restart()
+		return w.restartKubelet()
 	case "stop kubelet":
 		w.kubeletUp = false
 		w.kubelet.Stop()
@@ -102,9 +100,8 @@ func (w *world) do(line string) error {
 		for _, c := range w.claims {
 			w.kubelet.Remove(c.Namespace, c.Pod)
 		}
-		w.claims, w.kubeletUp = nil, true
-		w.orphans = map[string]bool{}
-		return w.kubelet.Restart()
+		w.claims = nil
+		return w.restartKubelet()
 	case "refuse pods":
 		w.kubelet.RefusePods(errors.New("refused by the script"))
 	case "answer pods":
@@ -178,6 +175,13 @@ func (w *world) doVerb(verb, object string, rest []string) error {
 		return fmt.Errorf("unknown line %q", verb)
 	}
 	return nil
+}
+
+// restartKubelet restarts the kubelet, which removes all sockets of plugins.
+func (w *world) restartKubelet() error {
+	w.kubeletUp = true
+	w.orphans = map[string]bool{}
+	return w.kubelet.Restart()
 }
 
 // cut ends a stream and waits until the kubelet has noticed.
