@@ -12,8 +12,8 @@ import (
 // dirPrefix is the prefix of the names of the beds' directories and cgroups.
 const dirPrefix = "gdp-e2e-"
 
-// newDir makes the directory of a bed and removes it with the test. It also removes those
-// of killed tests: the lock in a directory ends with the process.
+// newDir makes the directory of a bed and removes it with the test. It also removes the
+// directories of killed tests: a lock ends with its process.
 func newDir(t testing.TB) string {
 	t.Helper()
 	sweep(t)

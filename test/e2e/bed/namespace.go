@@ -70,7 +70,7 @@ func (n *namespace) path(path string) string {
 
 // do calls f on a thread inside. Goroutines that f starts are outside, processes that
 // it starts are inside; their parent is the test, so that it sees their process IDs and
-// exit states. A program such as nsenter, which has to fork to enter a PID namespace,
+// exit states. A program such as nsenter, which must fork to enter a PID namespace,
 // would prevent that.
 func (n *namespace) do(f func() error) error {
 	result := make(chan error, 1)

@@ -45,7 +45,7 @@ func (c *Cluster) ProcessStatus(t testing.TB, program string) map[string]string 
 }
 
 // ProcessWrites returns the sorted paths of the mounts that the process of a program may
-// write to: those of the node's file systems, and those below /host.
+// write to, of the node's file systems and below /host.
 func (c *Cluster) ProcessWrites(t testing.TB, program string) (paths []string) {
 	t.Helper()
 	mounts, err := inspect.Mounts(c.processDir(t, program))

@@ -42,7 +42,7 @@ func Main(m *testing.M) int {
 		return 1
 	}
 	klog.SetSlogLogger(slog.New(slog.NewTextHandler(&output, &slog.HandlerOptions{
-		Level: slog.Level(-4), // what a kubelet logs with -v=4
+		Level: slog.Level(-4), // like -v=4 of a kubelet
 	})))
 	return m.Run()
 }

@@ -52,7 +52,7 @@ type Manager struct {
 	options Options
 	logDir  string
 
-	// dm, tm and resources are those of the running kubelet.
+	// dm, tm and resources belong to the running kubelet.
 	dm        *devicemanager.ManagerImpl
 	tm        topologymanager.Manager
 	resources *grpc.Server
@@ -180,7 +180,7 @@ func (m *Manager) Restart(t testing.TB) {
 	m.start(t, true)
 }
 
-// Reboot is Restart without running containers, so that every pod has to be admitted
+// Reboot is Restart without running containers, so that every pod must be admitted
 // again. The test ends and starts the plugin, see [product.Wipe].
 func (m *Manager) Reboot(t testing.TB) {
 	t.Helper()
@@ -195,7 +195,7 @@ func (m *Manager) Plugin(t testing.TB, s product.Spec) *product.Plugin {
 	return product.Start(t, s)
 }
 
-// Count is what the kubelet reports to the node's status about a resource.
+// Count is a resource in the node's status.
 type Count struct{ Capacity, Allocatable int64 }
 
 // Absent is the count of a resource unknown to the kubelet, if it runs.
@@ -251,7 +251,7 @@ func (m *Manager) Remove(pod *v1.Pod) {
 	}
 }
 
-// forget removes a pod from those known to the kubelet.
+// forget removes a pod from the kubelet.
 func (m *Manager) forget(pod *v1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -266,8 +266,7 @@ func (m *Manager) active() []*v1.Pod {
 	return m.pods
 }
 
-// RunOptions returns what the kubelet passes to the runtime at every start of a
-// container.
+// RunOptions returns the kubelet's options for every start of a container.
 func (m *Manager) RunOptions(t testing.TB, pod *v1.Pod, container string) *devicemanager.DeviceRunContainerOptions {
 	t.Helper()
 	o, err := m.dm.GetDeviceRunContainerOptions(context.Background(), pod, find(t, pod, container))

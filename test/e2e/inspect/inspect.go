@@ -34,7 +34,7 @@ type Node struct {
 	Mode  string `json:"mode"` // permissions, as in 0660
 	UID   uint32 `json:"uid"`
 	GID   uint32 `json:"gid"`
-	// Target is what a link points to.
+	// Target is the target of a link.
 	Target string `json:"target,omitempty"`
 }
 

@@ -1,4 +1,4 @@
-// Package node_test tests what the program promises to users of a node: real pods of a
+// Package node_test tests the promises of the README to users of a node: real pods of a
 // real kubelet and runtime, with devices of a fake machine.
 package node_test
 

@@ -210,7 +210,7 @@ func image(t testing.TB, dir string) (image, initramfs string) {
 	return k.image, initramfs
 }
 
-// consoleLog returns the file for the kernel's messages and those of init.
+// consoleLog returns the file for the messages of kernel and init.
 func consoleLog(t testing.TB, dir string) string {
 	t.Helper()
 	path := filepath.Join(dir, "console.log")

@@ -2,12 +2,12 @@
 // emulated machine: arguments and results of net/rpc calls, as JSON values on a virtio
 // serial port.
 //
-// All times are those of the machine's clock.
+// All times are by the machine's clock.
 package wire
 
 import "time"
 
-// Service is the name of the service, whose methods are those of package guest.
+// Service is the name of package guest's service.
 const Service = "Guest"
 
 // None is the argument or result of calls without any.
