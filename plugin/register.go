@@ -124,7 +124,7 @@ func (n *newerInstance) update(exists bool, reclaim time.Duration) {
 func (p *Plugin) follow(ctx context.Context, s *server, own *ownSocket, generation uint64, answered <-chan error, registered func()) (ended Cause, err error) {
 	var (
 		listed  = s.listed       // nil once the kubelet has the first list
-		timeout <-chan time.Time // no list yet although the resource was accepted
+		timeout <-chan time.Time // for the stream, once the resource was accepted
 		hungUp  <-chan struct{}  // the kubelet disconnected before the first list
 		newer   newerInstance
 	)
@@ -155,7 +155,9 @@ func (p *Plugin) follow(ctx context.Context, s *server, own *ownSocket, generati
 				registered()
 			}
 		case <-timeout:
-			return CauseNoStream, nil
+			if !s.streaming.Load() { // a long list may take longer
+				return CauseNoStream, nil
+			}
 		case <-hungUp:
 			return CauseNoStream, nil
 		case <-s.streamEnded:

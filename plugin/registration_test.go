@@ -12,11 +12,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/generic-dp/generic-dp/device"
 	"github.com/generic-dp/generic-dp/internal/kubelettest"
 )
 
@@ -336,6 +338,43 @@ func TestNoStream(t *testing.T) {
 		n.waitAllocatable(gpu, 1)
 		n.waitRegistered(p, true)
 		n.checkRequests(gpu)
+	})
+}
+
+// blockedSource lists devices when it is closed.
+type blockedSource struct {
+	*fakeSource
+	unblocked chan struct{}
+}
+
+func (s blockedSource) Devices() ([]device.Listed, <-chan struct{}) {
+	<-s.unblocked
+	return s.fakeSource.Devices()
+}
+
+// A list that takes its time, as a long one on a busy node, is no reason to register again.
+func TestSlowFirstList(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		source := blockedSource{newSource(healthy("a")...), make(chan struct{})}
+		s := testServer(source, nil)
+		go func() { _ = s.ListAndWatch(nil, &fakeStream{ctx: ctx}) }()
+		answered := make(chan error, 1)
+		answered <- nil
+		registered := false
+		ended := make(chan Cause, 1)
+		go func() {
+			cause, _ := s.follow(ctx, s, &ownSocket{}, 0, answered, func() { registered = true })
+			ended <- cause
+		}()
+		time.Sleep(time.Hour)
+		close(source.unblocked)
+		synctest.Wait()
+		cancel()
+		if cause := <-ended; cause != "" || !registered {
+			t.Errorf("registered: %t, ended: %q, want it registered", registered, cause)
+		}
 	})
 }
 

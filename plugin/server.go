@@ -51,7 +51,7 @@ type server struct {
 	stopped chan struct{} // closed when the server accepts no more connections, because of err
 	err     error
 
-	optionsSent                 atomic.Bool
+	optionsSent, streaming      atomic.Bool
 	listed, streamEnded         chan struct{} // closed after the first list, and at the end of a stream
 	listedOnce, streamEndedOnce sync.Once
 }
@@ -115,6 +115,7 @@ func (s *server) GetDevicePluginOptions(context.Context, *v1beta1.Empty) (*v1bet
 func (s *server) ListAndWatch(_ *v1beta1.Empty, stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse]) (err error) {
 	defer s.streamEndedOnce.Do(func() { close(s.streamEnded) })
 	defer s.recover("ListAndWatch", &err)
+	s.streaming.Store(true)
 	return s.stream(stream)
 }
 
