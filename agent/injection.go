@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -99,9 +100,9 @@ func (i *injector) syncLinks(out ledger.Output, keep func(links.Link) bool, fail
 	return err
 }
 
-// successors maps the ID of an offer to the former ID of one of its nodes, if that is no
-// longer offered: an edit of identity, each or group_by may have changed it.
-func (i *injector) successors(v *View) map[string]string {
+// successors maps the ID of an offer to the former IDs of its nodes that are no longer
+// offered: an edit of identity, each or group_by may have changed them.
+func (i *injector) successors(v *View) map[string][]string {
 	if i.options.CDIOnly { // there are no holders
 		return nil
 	}
@@ -111,13 +112,13 @@ func (i *injector) successors(v *View) map[string]string {
 			offered[o.ID] = true
 		}
 	}
-	before := map[string]string{} // by node
-	for id, nodes := range i.injected {
+	before := map[string][]string{} // by node
+	for _, id := range slices.Sorted(maps.Keys(i.injected)) {
 		if !offered[id] {
-			for path, node := range nodes {
-				before[node] = id
-				if now := nodeID(v, path); isNode(now, node) {
-					before[now] = id
+			for path, node := range i.injected[id] {
+				before[node] = append(before[node], id)
+				if now := nodeID(v, path); now != node && isNode(now, node) {
+					before[now] = append(before[now], id)
 				}
 			}
 		}
@@ -125,12 +126,12 @@ func (i *injector) successors(v *View) map[string]string {
 	if len(before) == 0 {
 		return nil
 	}
-	found := map[string]string{}
+	found := map[string][]string{}
 	for _, m := range v.Matched.Resources {
 		for _, o := range m.Offers {
 			for _, n := range o.Nodes {
-				if id := before[nodeID(v, n.HostPath)]; id != "" && !n.Companion {
-					found[o.ID] = id
+				if !n.Companion {
+					found[o.ID] = append(found[o.ID], before[nodeID(v, n.HostPath)]...)
 				}
 			}
 		}

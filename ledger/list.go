@@ -57,8 +57,9 @@ func (t *transition) entries(d *draft) []Entry {
 		switch {
 		case !rec.present && t.nextOwner[id] != "":
 			e.Reason, e.Sound = reasonTakenOver+t.nextOwner[id], t.in.Failing[id] == ""
-		case !rec.present && rec.now != "":
-			e.Reason = reasonRenamed + rec.now
+		case !rec.present && cmp.Or(rec.now, t.nextID[id]) != "":
+			next := cmp.Or(rec.now, t.nextID[id])
+			e.Reason, e.Sound = reasonRenamed+next, t.in.Failing[next] == ""
 		case d.config.Refuse != "":
 			e.Reason = d.config.Refuse
 		case !rec.present && rec.unread:

@@ -28,6 +28,7 @@ type machine struct {
 	asked       time.Duration   // time of the query of holders; now if negative
 	pulled      map[string]bool // removed hardware, by its sysfs path
 	unread      []device.Unread
+	successors  map[string][]string
 }
 
 func newMachine(t *testing.T, remembered ...Remembered) *machine {
@@ -45,7 +46,7 @@ func (h *machine) lastEvent(hardware string) time.Time {
 // at calls Next at a time after the start.
 func (h *machine) at(d time.Duration, resources ...Resource) *machine {
 	h.t.Helper()
-	in := Input{Now: boot.Add(d), Start: boot, Resources: resources, LastEvent: h.lastEvent, Hardware: func(path string) bool { return !h.pulled[path] }, Unread: h.unread, Failing: h.failing}
+	in := Input{Now: boot.Add(d), Start: boot, Resources: resources, LastEvent: h.lastEvent, Hardware: func(path string) bool { return !h.pulled[path] }, Unread: h.unread, Failing: h.failing, Successors: h.successors}
 	if !h.silent {
 		in.Held = Held{At: in.Now, Partial: h.justStarted, IDs: h.held}
 		if h.asked >= 0 {

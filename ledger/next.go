@@ -49,6 +49,7 @@ type transition struct {
 	owner  map[string]*draft // the resource that lists a device, by ID
 	// nextOwner has the resource that matches a device while another one lists it, by ID.
 	nextOwner map[string]string
+	nextID    map[string]string     // the successor that waits for a listed device, by ID
 	held      map[string][]heldSlot // by the ID of the device
 	out       Output
 }
@@ -72,7 +73,7 @@ type draft struct {
 func (s State) open(in Input) *transition {
 	t := &transition{
 		in: in, first: !s.started,
-		owner: make(map[string]*draft), nextOwner: make(map[string]string), held: make(map[string][]heldSlot),
+		owner: make(map[string]*draft), nextOwner: make(map[string]string), nextID: make(map[string]string), held: make(map[string][]heldSlot),
 	}
 	for id, name := range in.Held.IDs {
 		base, slot := device.SplitSlot(id)
@@ -150,6 +151,9 @@ func (t *transition) match() {
 			default:
 				d.contested = append(d.contested, offer)
 				t.nextOwner[id] = cmp.Or(t.nextOwner[id], d.name)
+				for _, former := range t.in.Successors[id] {
+					t.nextID[former] = cmp.Or(t.nextID[former], id)
+				}
 			}
 			d.matched[offer.ID] = true
 		}
@@ -320,7 +324,7 @@ func (t *transition) expire() {
 		for id, rec := range d.records {
 			if !rec.since.IsZero() {
 				after := leaveAfter
-				if d.config.Refuse == "" && t.nextOwner[id] == "" && rec.now == "" {
+				if d.config.Refuse == "" && t.nextOwner[id] == "" && rec.now == "" && t.nextID[id] == "" {
 					after = max(after, d.config.ForgetAfter)
 				}
 				if t.mayLeave(rec.since.Add(after), id, -1) {
@@ -378,7 +382,11 @@ func (t *transition) takeOver() {
 // blockedBy returns why d can't list a device yet, empty if it can.
 func (t *transition) blockedBy(d *draft, offer device.Offer) string {
 	id := offer.ID
-	switch owner := cmp.Or(t.owner[id], t.owner[offer.Former], t.owner[t.in.Successors[id]]); {
+	owner := cmp.Or(t.owner[id], t.owner[offer.Former])
+	for _, former := range t.in.Successors[id] {
+		owner = cmp.Or(owner, t.owner[former])
+	}
+	switch {
 	case owner == d && t.owner[id] == d:
 		return ""
 	case owner == nil:

@@ -41,6 +41,25 @@ func TestAbsentDeviceOfAReactivatedResourceIsGone(t *testing.T) {
 	h.at(20*s, res("r", dev("y", "a"))).shows(list{"r": {"x": ReasonGone, "y": ok}})
 }
 
+// A device with another identity is not gone: it waits for all of its former IDs until no
+// container holds them, and no longer.
+func TestADeviceWithAnotherIdentity(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).at(0, res("r", dev("x", "a"), dev("y", "b")))
+	h.held = map[string]string{"x": "r"}
+	h.successors = map[string][]string{"group": {"x", "y"}}
+	edited := res("r", dev("group", "a", "b"))
+	edited.ForgetAfter = time.Hour
+	h.at(s, edited).shows(list{"r": {"x": "now listed as group", "y": "now listed as group"}}).wakes(m + s)
+	if diff := cmp.Diff([]Waiting{{"group", "listed with its former ID until no container holds it"}}, h.resource("r").Waiting); diff != "" {
+		t.Errorf("waiting (-want +got):\n%s", diff)
+	}
+	h.at(m+s, edited).shows(list{"r": {"x": "now listed as group"}}).asks(true)
+	h.held = nil
+	h.at(2*m, edited).shows(list{"r": {"group": ReasonSettling}})
+	h.at(2*m+s, edited).shows(list{"r": {"group": ok}}).asks(false)
+}
+
 func TestAnInactiveResourceLeavesItsDevicesToAnother(t *testing.T) {
 	t.Parallel()
 	h := newMachine(t).at(0, res("a", dev("x", "a")), res("b"))

@@ -57,9 +57,9 @@ type Input struct {
 	// Failing are the reasons of failed health checks, by ID. Unlike a problem of an
 	// offer they affect only the health.
 	Failing map[string]string
-	// Successors are offers of hardware that is listed with another ID, and that ID: it
-	// leaves the list first, since a container may hold it.
-	Successors map[string]string
+	// Successors are offers of hardware that is listed with other IDs, and those IDs: they
+	// leave the list first, since a container may hold them.
+	Successors map[string][]string
 	// Unread is present hardware that could not be read yet: an unmatched device may be
 	// part of it.
 	Unread []device.Unread
