@@ -113,8 +113,8 @@ func TestEvict(t *testing.T) {
 		}
 		late := evicted.Sub(seen) - evictAfter
 		t.Logf("evicted %s after --after", late)
-		if late < 0 || late > time.Second {
-			t.Errorf("evicted %s after --after, want at most a second", late)
+		if late < 0 || late > 10*time.Second { // milliseconds, but on a busy machine
+			t.Errorf("evicted %s after --after, want ten seconds at most", late)
 		}
 	})
 }
