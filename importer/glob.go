@@ -90,7 +90,11 @@ func parseRegexp(text string) (all []expression, differences []string, err error
 		return nil, []string{"not imported: the expression " + err.Error()}, nil
 	}
 	for _, a := range p.Alternatives() {
-		all = append(all, t.resolve(strings.TrimPrefix(a.String(), "/dev/")))
+		if e := t.resolve(strings.TrimPrefix(a.String(), "/dev/")); strings.TrimSpace(e.glob) == e.glob {
+			all = append(all, e)
+		} else {
+			t.differs("not imported: an alternative that begins or ends with a space")
+		}
 	}
 	return all, t.differences, nil
 }
