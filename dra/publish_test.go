@@ -24,7 +24,7 @@ import (
 
 const testNode = "node-1"
 
-// published is a Plugin that publishes to a stand-in.
+// published is a Plugin that publishes to a fake API server.
 type published struct {
 	*Plugin
 	*List

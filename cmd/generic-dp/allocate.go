@@ -17,7 +17,7 @@ import (
 	"github.com/generic-dp/generic-dp/agent"
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/internal/standin"
+	"github.com/generic-dp/generic-dp/internal/fakekubelet"
 )
 
 func newAllocate(f *flags) *cobra.Command {
@@ -112,7 +112,7 @@ type given struct {
 }
 
 // parts are the parts of a response.
-func (s *session) parts(r *standin.Response) []given {
+func (s *session) parts(r *fakekubelet.Response) []given {
 	own := &cdi.Edits{}
 	for _, d := range r.GetDevices() {
 		own.DeviceNodes = append(own.DeviceNodes, &cdi.Node{HostPath: d.GetHostPath(), Path: d.GetContainerPath(), Permissions: d.GetPermissions()})
@@ -136,7 +136,7 @@ func (s *session) parts(r *standin.Response) []given {
 }
 
 // printResponse prints what a container gets as text.
-func (s *session) printResponse(r *standin.Response) {
+func (s *session) printResponse(r *fakekubelet.Response) {
 	for _, part := range s.parts(r) {
 		indent := "    "
 		if part.name != "" {
@@ -237,7 +237,7 @@ func (s *session) printSpec(ctx context.Context, name string, ids []string) erro
 }
 
 // printPodman prints a response as arguments of podman run.
-func (s *session) printPodman(r *standin.Response) error {
+func (s *session) printPodman(r *fakekubelet.Response) error {
 	var args []string
 	for _, part := range s.parts(r) {
 		if part.edits == nil {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/agent"
 	"github.com/generic-dp/generic-dp/cdi"
-	"github.com/generic-dp/generic-dp/internal/standin"
+	"github.com/generic-dp/generic-dp/internal/fakekubelet"
 	"github.com/generic-dp/generic-dp/metrics"
 )
 
@@ -56,7 +56,7 @@ type session struct {
 	dir     string        // everything that is written is below it
 	options agent.Options // of agent
 	agent   *agent.Agent
-	kubelet *standin.Kubelet
+	kubelet *fakekubelet.Kubelet
 	out     io.Writer
 }
 
@@ -89,7 +89,7 @@ func (f *flags) try(cmd *cobra.Command, listen string, use func(context.Context,
 			return err
 		}
 	}
-	if s.kubelet, err = standin.Start(s.options.Paths.KubeletDir, s.options.Paths.PodResources); err != nil {
+	if s.kubelet, err = fakekubelet.Start(s.options.Paths.KubeletDir, s.options.Paths.PodResources); err != nil {
 		return err
 	}
 	defer s.kubelet.Stop()

@@ -1,6 +1,6 @@
-// Package standin is the fake kubelet of `try`: it accepts registrations, follows lists and
+// Package fakekubelet is the fake kubelet of `try`: it accepts registrations, follows lists and
 // calls Allocate, over real sockets. The fake kubelet of tests is package kubelettest.
-package standin
+package fakekubelet
 
 import (
 	"context"
