@@ -106,7 +106,7 @@ func TestHungForeignSpec(t *testing.T) {
 	n.addNodes("a-0", "b-0", "c-0")
 	hung, end := hang(t, dir)
 	defer func() { end() }()
-	a, _ := n.serve()
+	a, stop := n.serve()
 	n.untilListed("example.com/a", []string{"a-0"}, nil)
 	<-hung
 	n.untilListed("example.com/b", nil, []string{"b-0"})
@@ -136,6 +136,16 @@ func TestHungForeignSpec(t *testing.T) {
 	end()
 	n.untilListed("example.com/c", []string{x, y}, nil)
 	n.untilReason(a, "example.com/b", "b-1", `CDI kind "example.com/b" is taken by `+dir+"/z.json")
+	stop()
+
+	// After a restart the devices of specs are unread, not gone.
+	hung, end = hang(t, dir)
+	a, _ = n.serve()
+	<-hung
+	n.untilListed("example.com/c", nil, []string{x, y})
+	n.untilReason(a, "example.com/c", x, ledger.ReasonUnread)
+	end()
+	n.untilListed("example.com/c", []string{x, y}, nil)
 }
 
 // After a restart a kind that is written already goes on to be, whatever hangs: containers

@@ -43,7 +43,7 @@ type loop struct {
 	ended  map[string]chan struct{} // by resource: closed when its last plugin has ended
 
 	timer      *time.Timer // when to reconcile without a trigger
-	retry      writeRetry
+	retry      retry
 	saver      *saver
 	saved      saved  // of the last save with another result than the one before
 	watchSpecs func() // starts the watch of CDI specs, once
@@ -163,6 +163,9 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 	if t.scan == "" && l.lacksNets() {
 		t.scan = metrics.ScanConfig
 	}
+	if t.scan == "" && l.lacksDevices() && !l.now().Before(l.retry.at) {
+		t.scan = metrics.ScanRetry
+	}
 	if t.scan != "" {
 		l.adopt(l.scanHost(ctx, matchers.UsesNets(l.config)), t.scan)
 	}
@@ -187,6 +190,11 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 // lacksNets reports whether the configuration needs network interfaces that the last
 // scan left out.
 func (l *loop) lacksNets() bool { return matchers.UsesNets(l.config) && !l.host.nets }
+
+// lacksDevices reports whether the last scan left out hardware that could not be read.
+func (l *loop) lacksDevices() bool {
+	return l.host.snapshot != nil && len(l.host.snapshot.Unread) > 0
+}
 
 // inherit makes this instance the writer, also of links and CDI entries that the other
 // one has made since this one started.

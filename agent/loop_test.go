@@ -128,10 +128,10 @@ func TestFirstListAwaitsResults(t *testing.T) {
 	}
 }
 
-// A disk that stays full wakes the loop ever more rarely, whatever else does.
-func TestWriteRetry(t *testing.T) {
+// A disk that stays full, or a device that stays unread, wakes the loop ever more rarely, whatever else does.
+func TestRetry(t *testing.T) {
 	t.Parallel()
-	var r writeRetry
+	var r retry
 	start := time.Unix(0, 0)
 	now, wakes := start, 0
 	for ; now.Before(start.Add(24 * time.Hour)); wakes++ {

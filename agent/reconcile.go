@@ -57,7 +57,7 @@ func (l *loop) reconcile(ctx context.Context) (out ledger.Output, wake time.Time
 func (l *loop) saveAndAsk(ctx context.Context, out ledger.Output, written bool) (wake time.Time) {
 	now := l.now()
 	l.save()
-	l.retry.record(now, !l.warnUnsaved() || !written)
+	l.retry.record(now, !l.warnUnsaved() || !written || l.lacksDevices())
 	return earlier(l.askHeld(ctx, now, out), l.retry.at)
 }
 

@@ -2,10 +2,14 @@ package agent_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/internal/sysfstest"
 )
@@ -102,4 +106,29 @@ container.cdi = true
 		t.Errorf("%v, want an error with %q", err, why)
 	}
 	n.untilListed(port, nil, []string{id})
+}
+
+// No event announces that a function can be read after a reset: it is read again now and
+// then.
+func TestUnreadFunctionIsReadAgain(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "domain = \"example.com\"\n[[resource]]\nname = \"gpu\"\nmatch.pci.vendor = \"8086\"\n")
+	card := n.host.AddPCI(sysfstest.PCI{Address: "0000:00:02.0", Vendor: "8086", Device: "9a49", Class: "030000", Driver: "i915",
+		Nodes: []sysfstest.Node{{Name: "dri/renderD128", Subsystem: "drm"}}})
+	modalias := filepath.Join(n.host.Sysfs(), card, "modalias")
+	if err := errors.Join(os.Rename(modalias, modalias+".aside"), unix.Mknod(modalias, unix.S_IFSOCK|0o600, 0)); err != nil { // to open it gives ENXIO
+		t.Fatal(err)
+	}
+	var c clock
+	a, _ := n.serveBy(&c)
+	n.eventually("a problem", func() bool { return strings.Contains(n.log.String(), "although it is on its bus") })
+	if err := os.Rename(modalias+".aside", modalias); err != nil {
+		t.Fatal(err)
+	}
+	n.eventually("the device", func() bool {
+		c.forward(10 * time.Second)
+		a.Reload()
+		list, _ := n.kubelet.Latest("example.com/gpu")
+		return len(list.Healthy()) == 1
+	})
 }

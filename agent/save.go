@@ -147,25 +147,25 @@ func (l *loop) warnUnsaved() (written bool) {
 	return s == saved{}
 }
 
-// Failed links, specs and state are written again after firstRetry, twice as long after
-// every further time, up to lastRetry: no event announces that a file system has space
-// again.
+// Failed links, specs and state are written again, and unread hardware is read again, after
+// firstRetry, twice as long after every further time, up to lastRetry: no event announces
+// that a file system has space again, or that a reset has ended.
 const (
 	firstRetry = 10 * time.Second
 	lastRetry  = 10 * time.Minute
 )
 
-// writeRetry is when to write again; zero is never.
-type writeRetry struct {
+// retry is when to try again; zero is never.
+type retry struct {
 	at    time.Time
 	delay time.Duration
 }
 
-// record records whether all was written. A failure before it is time changes nothing.
-func (r *writeRetry) record(now time.Time, failed bool) {
+// record records whether all was done. A failure before it is time changes nothing.
+func (r *retry) record(now time.Time, failed bool) {
 	switch {
 	case !failed:
-		*r = writeRetry{}
+		*r = retry{}
 	case !now.Before(r.at):
 		r.delay = min(max(firstRetry, 2*r.delay), lastRetry)
 		r.at = now.Add(r.delay)

@@ -60,10 +60,12 @@ func view(cfg *config.Config, s hostScan, foreign func() *cdi.Foreign, prev ledg
 		NodeName: o.NodeName, Allow: o.Allow, CDI: o.Paths.WritesCDI(),
 		Host: matchersHost{s.attrs, o.Paths},
 	}
-	problems := s.snapshot.Problems
+	problems, unread := s.snapshot.Problems, append(s.attrs.Unread(), s.snapshot.Unread...)
 	if matchers.UsesCDIDevices(cfg) {
 		found := foreign()
-		options.CDIDevices = found.Devices
+		if options.CDIDevices, options.CDIUnread = found.Devices, found.Unread; found.Unread != nil {
+			unread = append(unread, device.Unread{Path: device.CDIPrefix})
+		}
 		for _, err := range found.Problems {
 			problems = append(slices.Clip(problems), device.Problem{Subject: "CDI specs", Reason: err.Error()})
 		}
@@ -72,8 +74,7 @@ func view(cfg *config.Config, s hostScan, foreign func() *cdi.Foreign, prev ledg
 	return &View{
 		Snapshot: s.snapshot, Forms: forms, Matched: matched, Decisions: decisions,
 		Problems: append(slices.Clip(problems), s.attrs.Problems()...),
-		unread:   append(s.attrs.Unread(), s.snapshot.Unread...),
-		foreign:  foreign, options: options,
+		unread:   unread, foreign: foreign, options: options,
 	}
 }
 

@@ -209,6 +209,53 @@ func TestFunctionOnItsBusIsNotGone(t *testing.T) {
 	}
 }
 
+// What lies elsewhere in sysfs, and leads to an unread function only, is nobody else's; the
+// devices below one stay as they are.
+func TestNodesOfUnreadFunctions(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	one := 1
+	card := sysfstest.PCI{Address: "0000:01:00.0", Vendor: "10de", Device: "1eb8", Class: "030200", Driver: "vfio-pci", IOMMUGroup: "12"}
+	gpu := h.AddPCI(card)
+	card.Address = "0000:01:00.1"
+	h.AddPCI(card)
+	h.AddNode("", sysfstest.Node{Name: "vfio/12", Subsystem: "vfio"})
+	disk := h.AddPCI(sysfstest.PCI{Address: "0000:02:00.0", Vendor: "144d", Device: "a808", Class: "010802", Driver: "nvme"})
+	namespace := h.AddNode("", sysfstest.Node{Name: "nvme0n1", Subsystem: "block", Dir: "nvme-subsystem/nvme-subsys0/nvme0n1", Block: true})
+	if err := os.Symlink("../../../../"+disk+"/nvme/nvme0", filepath.Join(h.Sysfs(), filepath.Dir(namespace), "nvme0")); err != nil {
+		t.Fatal(err)
+	}
+	controller := h.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330", Driver: "xhci_hcd", NUMA: &one})
+	h.AddRootHub(controller, 1, "480")
+	s := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()})
+	paths := func(snap *device.Snapshot) (all []string) {
+		for _, n := range snap.Nodes {
+			all = append(all, n.Path)
+		}
+		return all
+	}
+	before := updated(t, s, inventory.Batch{All: true})
+	if got := paths(before); !slices.Contains(got, "/dev/vfio/12") || !slices.Contains(got, "/dev/nvme0n1") {
+		t.Fatal(got)
+	}
+	for _, dir := range []string{gpu, disk, controller} {
+		modalias := filepath.Join(h.Sysfs(), dir, "modalias")
+		if err := errors.Join(os.Remove(modalias), unix.Mknod(modalias, unix.S_IFSOCK|0o600, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	snap, err := s.Scan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := paths(snap); slices.Contains(got, "/dev/vfio/12") || slices.Contains(got, "/dev/nvme0n1") || len(snap.Unread) != 3 {
+		t.Errorf("nodes %v, unread %v", got, snap.Unread)
+	}
+	if hub := findHardware(snap, "usb1"); hub == nil || hub.NUMA != 1 {
+		t.Errorf("the hub below an unread controller: %+v", hub)
+	}
+}
+
 func TestDeviceMissingOnItsBus(t *testing.T) {
 	t.Parallel()
 	tree := sysfstest.Load(t, desktop)

@@ -164,6 +164,9 @@ func (c *scan) own(nodes []*node) []*device.Node {
 			h = c.platform(n.SysPath)
 		}
 		if h != nil {
+			if _, unread := c.unread[h.Path]; unread {
+				continue
+			}
 			n.Hardware = h
 			h.Nodes = append(h.Nodes, n)
 			c.place(n)

@@ -241,6 +241,7 @@ type scan struct {
 	hasMDevs      bool
 	interfaces    map[string]int                // number of a USB interface by path
 	unread        map[string]device.Unread      // PCI functions and USB devices by path
+	unreadPCI     []*device.Hardware            // the functions, with what could be read
 	noBus         []device.Bus                  // buses that could not be listed
 	netInterfaces map[string]sysfs.NetInterface // by name
 	problems      problems
@@ -293,8 +294,7 @@ func (c *scan) above(dir string) (parent *device.Hardware, numa int) {
 			}
 			return h, numa
 		}
-		// A USB device has none, read or not.
-		if _, unread := c.unread[dir]; numa < 0 && !unread {
+		if numa < 0 {
 			numa = c.numa(dir)
 		}
 	}

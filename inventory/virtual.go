@@ -32,7 +32,7 @@ func isVFIO(driver string) bool {
 // vfioGroups fills in which functions are used by VFIO and returns the owner of the
 // node by IOMMU group: of the functions bound to VFIO, or of all if none is known to be (as
 // while the last is unbound), the one with the lowest address. A mediated device has its
-// own group.
+// own group. An unread function may be the owner, so that nobody else gets its node.
 func (c *scan) vfioGroups(nodes []*node) map[string]*device.Hardware {
 	members := make(map[string][]*device.Hardware)
 	for _, n := range nodes {
@@ -49,7 +49,7 @@ func (c *scan) vfioGroups(nodes []*node) map[string]*device.Hardware {
 	if len(members) == 0 {
 		return owners
 	}
-	for _, h := range c.list {
+	for _, h := range slices.Concat(c.list, c.unreadPCI) {
 		group := h.IOMMUGroup()
 		switch list, ok := members[group]; {
 		case !ok:
@@ -107,12 +107,12 @@ const (
 
 // namespace returns the PCI function that leads to the namespace of a node, with the lowest
 // address if there are several; nil for other nodes. Unless there is exactly one, the
-// namespace goes by its own identifier.
+// namespace goes by its own identifier. An unread one is the last choice.
 func (c *scan) namespace(n *device.Node) *device.Hardware {
 	if !strings.HasPrefix(n.SysPath, nvmeVirtual) || n.Subsystem != "block" && n.Subsystem != "nvme-generic" {
 		return nil
 	}
-	var owner *device.Hardware
+	var owner, unread *device.Hardware
 	controllers := 0
 	if below, ok := strings.CutPrefix(n.SysPath, nvmeSubsystemDir); ok {
 		name, _, _ := strings.Cut(below, "/")
@@ -124,7 +124,15 @@ func (c *scan) namespace(n *device.Node) *device.Hardware {
 			if h := c.hardware[function]; h != nil && (owner == nil || device.CompareNumber(h.Name, owner.Name) < 0) {
 				owner = h
 			}
+			for _, h := range c.unreadPCI {
+				if h.Path == function {
+					unread = h
+				}
+			}
 		}
+	}
+	if owner == nil && unread != nil {
+		return unread
 	}
 	if owner == nil || controllers > 1 {
 		disk := n.SysPath

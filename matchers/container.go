@@ -1,6 +1,8 @@
 package matchers
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/generic-dp/generic-dp/config"
@@ -141,7 +143,7 @@ func (b *builder) addCDIDevices() {
 		}
 		i := slices.IndexFunc(b.CDIDevices, func(d device.CDIDevice) bool { return d.Name == name })
 		if i < 0 {
-			b.problem("container.cdi_devices: no CDI spec of the host has %q", name)
+			b.problem("container.cdi_devices: %v", cmp.Or(b.CDIUnread, fmt.Errorf("no CDI spec of the host has %q", name)))
 			continue
 		}
 		if !slices.Contains(b.offer.CDIDevices, name) {

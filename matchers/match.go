@@ -40,6 +40,7 @@ type Options struct {
 	Allow config.Allow
 	// CDIDevices of the host's own specs, by name.
 	CDIDevices []device.CDIDevice
+	CDIUnread  error // why they are not known; nil if they are
 	// CDI is set if CDI specs can be written.
 	CDI bool
 	// Host reads the rest.
