@@ -40,13 +40,20 @@ type ForeignSpecs struct {
 	owner   string
 	dirs    []string
 	readDir func(dir string) ([]os.DirEntry, error)
-	calls   slow.Calls[struct{}, *Foreign] // of update
+	calls   slow.Calls[struct{}, update]
 
 	mu      sync.Mutex
 	last    *Foreign // nil before the first
-	running bool     // update runs
+	begun   int      // updates so far
+	running bool     // the last one runs
 	at      string   // what it reads
 	stale   bool     // another Read may return something else than the last one
+}
+
+// update is the result of an update, and which one it is, counted from 1.
+type update struct {
+	*Foreign
+	number int
 }
 
 // patience is how long Read waits for a file or directory that does not answer, on a dead
@@ -110,24 +117,27 @@ func NewForeignSpecs(owner string, dirs ...string) *ForeignSpecs {
 // returns what was read last, and only the first caller waits.
 func (s *ForeignSpecs) Read() *Foreign {
 	s.mu.Lock()
-	joins := s.running // an update that may have passed by what has changed since
-	s.stale = s.stale || joins
-	s.mu.Unlock()
-	f, _, ok := s.calls.Do(context.Background(), struct{}{}, patience, s.update)
-	if ok && joins {
-		f, _, ok = s.calls.Do(context.Background(), struct{}{}, patience, s.update)
-	}
-	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ok {
-		s.stale = false
-		return f
+	begun := s.begun
+	for {
+		s.mu.Unlock()
+		u, _, ok := s.calls.Do(context.Background(), struct{}{}, patience, s.update)
+		s.mu.Lock()
+		// An update that began earlier may have passed by what has changed since.
+		if ok && u.number > begun {
+			return u.Foreign
+		}
+		if !ok && s.running {
+			break
+		}
 	}
+	joined := s.begun == begun
+	s.stale = s.stale || joined
 	hangs := fmt.Errorf("CDI specs of other programs can't be read: %q does not answer", s.at)
 	switch {
 	case s.last == nil:
 		return &Foreign{Unread: hangs, Problems: []error{hangs}}
-	case joins && s.running: // longer than patience
+	case joined: // longer than patience
 		hanging := *s.last
 		hanging.Problems = append(slices.Clip(hanging.Problems), hangs)
 		return &hanging
@@ -157,8 +167,9 @@ func (f *Foreign) Check(name string) error {
 }
 
 // update reads the files that changed. One runs at a time, see calls.
-func (s *ForeignSpecs) update() *Foreign {
+func (s *ForeignSpecs) update() update {
 	s.mu.Lock()
+	s.begun++
 	s.running = true
 	last := s.last
 	s.mu.Unlock()
@@ -200,7 +211,7 @@ func (s *ForeignSpecs) update() *Foreign {
 	if changed || s.last == nil {
 		s.last, s.stale = next, true
 	}
-	return s.last
+	return update{s.last, s.begun}
 }
 
 func (s *ForeignSpecs) reading(path string) {
