@@ -3,6 +3,7 @@ package importer
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"reflect"
 	"regexp"
 	"slices"
@@ -165,6 +166,9 @@ func udevValues(text string, not bool, dir string) (values []string) {
 	}
 	for _, e := range expressions {
 		glob := dir + strings.TrimPrefix(strings.ReplaceAll(e.glob, anything, "*"), dir)
+		if dir != "" && path.Clean(glob) != glob {
+			return nil // no path of a node
+		}
 		switch {
 		case not:
 			values = append(values, "!"+glob)
