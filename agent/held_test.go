@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -74,6 +75,48 @@ func TestHeldI2CBusLosesItsSibling(t *testing.T) {
 			return len(events.Healthy()) == i+1
 		})
 		n.untilListed("example.com/i2c", nil, []string{a, b})
+	}
+}
+
+// An I2C bus that is no longer the only one of its hardware has another ID, too. The ID by
+// which a container holds it never goes to the other bus: it stays Healthy if the version
+// before would have numbered the buses so.
+func TestHeldI2CBusGetsASibling(t *testing.T) {
+	t.Parallel()
+	const resource, a, b, single = "example.com/i2c", "0000:00:02.0:i2c:gmbusA", "0000:00:02.0:i2c:gmbusB", "0000:00:02.0:i2c"
+	for sibling, unhealthy := range map[string]bool{"i2c-4": true, "i2c-6": false} {
+		t.Run(sibling, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, "domain = \"example.com\"\n[[resource]]\nname = \"i2c\"\nmatch.glob = \"/dev/i2c-*\"\n")
+			card := n.host.AddPCI(sysfstest.PCI{Address: "0000:00:02.0", Vendor: "8086", Device: "9a49", Class: "030000", Driver: "i915"})
+			add := func(bus, adapter string) {
+				dir := bus + "/i2c-dev/" + bus
+				n.host.AddNode(card, sysfstest.Node{Name: bus, Subsystem: "i2c-dev", Dir: dir, Attrs: map[string]string{dir + "/name": adapter}})
+			}
+			add("i2c-5", "gmbusA")
+			var c clock
+			agent, _ := n.serveBy(&c)
+			n.untilListed(resource, []string{single}, nil)
+			n.kubelet.Hold(kubelettest.Request{Namespace: "d", Pod: "p", Container: "c", Resource: resource}, single)
+			add(sibling, "gmbusB")
+			if unhealthy {
+				n.untilListed(resource, []string{b}, []string{single})
+			} else {
+				n.untilListed(resource, []string{single, b}, nil)
+			}
+			if links, _ := filepath.Glob(filepath.Join(n.options.Paths.RunDir, "links", single, "*")); len(links) == 0 {
+				t.Error("no link")
+			} else if target, _ := os.Readlink(links[0]); target != "/dev/i2c-5" {
+				t.Errorf("the link leads to %q", target)
+			}
+			n.kubelet.Remove("d", "p")
+			n.eventually("both buses", func() bool {
+				c.forward(time.Minute)
+				agent.Reload()
+				list, _ := n.kubelet.Latest(resource)
+				return slices.Equal(list.Healthy(), []string{a, b})
+			})
+		})
 	}
 }
 

@@ -305,9 +305,9 @@ func (r *retention) unchanged(id, path string) bool {
 }
 
 // isNode reports whether a node at one path is the same as before, by their IDs: an I2C bus
-// whose siblings have gone no longer has the name of its adapter.
+// has the name of its adapter only while it has siblings.
 func isNode(now, before string) bool {
-	return now == before || now != "" && strings.HasPrefix(before, now+":")
+	return now == before || now != "" && (strings.HasPrefix(before, now+":") || strings.HasPrefix(now, before+":"))
 }
 
 // nodeID returns the ID of the node at a path, for any kernel name; empty without

@@ -49,7 +49,7 @@ type transition struct {
 	owner  map[string]*draft // the resource that lists a device, by ID
 	// nextOwner has the resource that matches a device while another one lists it, by ID.
 	nextOwner map[string]string
-	nextID    map[string]string     // the successor that waits for a listed device, by ID
+	nextID    map[string]string     // what the hardware of a listed device is offered as now, by ID
 	held      map[string][]heldSlot // by the ID of the device
 	out       Output
 }
@@ -95,6 +95,11 @@ func (s State) open(in Input) *transition {
 			t.owner[id] = d
 			if rec.now != "" {
 				d.former[rec.now] = id
+			}
+		}
+		for _, offer := range config.Offers {
+			for _, id := range t.in.Successors[offer.ID] {
+				t.nextID[id] = cmp.Or(t.nextID[id], offer.ID)
 			}
 		}
 		t.drafts = append(t.drafts, d)
@@ -151,9 +156,6 @@ func (t *transition) match() {
 			default:
 				d.contested = append(d.contested, offer)
 				t.nextOwner[id] = cmp.Or(t.nextOwner[id], d.name)
-				for _, former := range t.in.Successors[id] {
-					t.nextID[former] = cmp.Or(t.nextID[former], id)
-				}
 			}
 			d.matched[offer.ID] = true
 		}
@@ -175,7 +177,8 @@ func (t *transition) keepFormer(d *draft, offer *device.Offer) {
 		offer.Former = former
 	}
 	rec, ok := d.records[offer.Former]
-	if _, listed := d.records[offer.ID]; !ok || listed || rec.now != "" && rec.now != offer.ID {
+	now := cmp.Or(t.nextID[offer.Former], rec.now, offer.ID)
+	if _, listed := d.records[offer.ID]; !ok || listed || now != offer.ID {
 		offer.Former = ""
 		return
 	}
