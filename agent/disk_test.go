@@ -85,7 +85,8 @@ func TestEndSavesWhatFailed(t *testing.T) {
 // stays; before the first answer no kind is written, which could be another's.
 func TestHungForeignSpec(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, parts("a", "b container.cdi = true")+"[[resource]]\nname = \"c\"\nmatch.cdi_device = \"vendor.com/c=*\"\n")
+	n := newNode(t, parts("a", "b container.cdi = true")+"[[resource]]\nname = \"c\"\nmatch.cdi_device = \"vendor.com/c=*\"\n"+
+		"[[resource]]\nname = \"d\"\nmatch.cdi_device = \"vendor.com/d=*\"\nidentity = \"name\"\n")
 	dir := t.TempDir()
 	n.options.Paths.SpecDirs, n.options.Allow.CDI = []string{dir, n.options.Paths.CDIDir}, []string{"vendor.com/*"}
 	appear := func(kind, device string) {
@@ -103,6 +104,7 @@ func TestHungForeignSpec(t *testing.T) {
 		}
 	}
 	appear("vendor.com/c", "x")
+	appear("vendor.com/d", "xd")
 	n.addNodes("a-0", "b-0", "c-0")
 	hung, end := hang(t, dir)
 	defer func() { end() }()
@@ -143,7 +145,9 @@ func TestHungForeignSpec(t *testing.T) {
 	a, _ = n.serve()
 	<-hung
 	n.untilListed("example.com/c", nil, []string{x, y})
+	n.untilListed("example.com/d", nil, []string{"xd"})
 	n.untilReason(a, "example.com/c", x, ledger.ReasonUnread)
+	n.untilReason(a, "example.com/d", "xd", ledger.ReasonUnread)
 	end()
 	n.untilListed("example.com/c", []string{x, y}, nil)
 }

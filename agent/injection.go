@@ -130,8 +130,8 @@ func (i *injector) successors(v *View) map[string][]string {
 	for _, m := range v.Matched.Resources {
 		for _, o := range m.Offers {
 			for _, n := range o.Nodes {
-				if !n.Companion {
-					found[o.ID] = append(found[o.ID], before[nodeID(v, n.HostPath)]...)
+				if ids := before[nodeID(v, n.HostPath)]; len(ids) > 0 && !n.Companion {
+					found[o.ID] = append(found[o.ID], ids...)
 				}
 			}
 		}

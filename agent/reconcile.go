@@ -73,6 +73,7 @@ func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*co
 		in.AwaitHeld = byDRA && l.memory.lost
 		in.Name, in.Grows, in.ForgetAfter = name, c.Each == config.EachDevice, c.ForgetAfter
 		in.Derived = len(c.NameText) > 0
+		in.Unread = v.options.CDIUnread != nil && slices.ContainsFunc(c.Match, func(m config.Match) bool { return !m.CDIDevice.Empty() })
 		inputs = append(inputs, in)
 	}
 	for _, m := range v.Matched.Resources {

@@ -60,12 +60,10 @@ func view(cfg *config.Config, s hostScan, foreign func() *cdi.Foreign, prev ledg
 		NodeName: o.NodeName, Allow: o.Allow, CDI: o.Paths.WritesCDI(),
 		Host: matchersHost{s.attrs, o.Paths},
 	}
-	problems, unread := s.snapshot.Problems, append(s.attrs.Unread(), s.snapshot.Unread...)
+	problems := s.snapshot.Problems
 	if matchers.UsesCDIDevices(cfg) {
 		found := foreign()
-		if options.CDIDevices, options.CDIUnread = found.Devices, found.Unread; found.Unread != nil {
-			unread = append(unread, device.Unread{Path: device.CDIPrefix})
-		}
+		options.CDIDevices, options.CDIUnread = found.Devices, found.Unread
 		for _, err := range found.Problems {
 			problems = append(slices.Clip(problems), device.Problem{Subject: "CDI specs", Reason: err.Error()})
 		}
@@ -74,7 +72,8 @@ func view(cfg *config.Config, s hostScan, foreign func() *cdi.Foreign, prev ledg
 	return &View{
 		Snapshot: s.snapshot, Forms: forms, Matched: matched, Decisions: decisions,
 		Problems: append(slices.Clip(problems), s.attrs.Problems()...),
-		unread:   unread, foreign: foreign, options: options,
+		unread:   append(s.attrs.Unread(), s.snapshot.Unread...),
+		foreign:  foreign, options: options,
 	}
 }
 

@@ -45,7 +45,7 @@ type Snapshot struct {
 
 // Unread is hardware that could not be read yet.
 type Unread struct {
-	Path string // in sysfs, relative to the root; CDIPrefix for all CDI devices
+	Path string // in sysfs, relative to the root
 	// New is set if it is not the device that was read there before.
 	New bool
 }

@@ -264,14 +264,11 @@ func GroupID(variable, value string) string {
 	return fit("group:"+field(variable)+":"+listName(value, ":"), MaxID)
 }
 
-// CDIPrefix begins the IDs of CDI devices.
-const CDIPrefix = "cdi:"
-
 // CDIDeviceID is the ID of a CDI device of the host with the qualified name:
 // "cdi:nvidia.com:gpu:0".
 func CDIDeviceID(name string) string {
 	kind, id, _ := strings.Cut(name, "=")
-	return fit(CDIPrefix+qualified(kind)+":"+listName(id, ":"), MaxID)
+	return fit("cdi:"+qualified(kind)+":"+listName(id, ":"), MaxID)
 }
 
 // CDIDeviceName is the ID of a CDI device by its name alone: "GPU-4cf8db2d-...".

@@ -3,6 +3,7 @@ package ledger
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -55,6 +56,22 @@ func TestMovedInterfaceStaysHealthy(t *testing.T) {
 	if h.entry().Offer.Moved {
 		t.Error("still counts as moved")
 	}
+}
+
+// The interface of a function that can't be read is neither in a container nor gone.
+func TestInterfaceOfUnreadHardware(t *testing.T) {
+	t.Parallel()
+	can := iface("x", "devices/x")
+	h := newMachine(t).at(0, res("r", can))
+	h.unread, h.asked = []device.Unread{{Path: can.Hardware}}, 0
+	for _, at := range []time.Duration{s, m} {
+		h.at(at, res("r")).shows(list{"r": {"x": ok}}).asksSince(-1)
+		if h.entry().Offer.Moved {
+			t.Errorf("at %s it counts as moved", at)
+		}
+	}
+	h.unread, h.asked, h.held = nil, -1, map[string]string{"x": "r"}
+	h.at(2*m, res("r")).holdsMoved(true)
 }
 
 func TestReturnedInterfaceIsHealthyBeforeThePodEnds(t *testing.T) {

@@ -192,15 +192,15 @@ func (t *transition) keepFormer(d *draft, offer *device.Offer) {
 
 // unmatched returns the record of an unmatched device for d.
 func (t *transition) unmatched(d *draft, id string, rec record) record {
+	if d.config.Refuse == "" && rec.present && slices.Contains(t.in.Unread, device.Unread{Path: rec.offer.Hardware}) {
+		return rec
+	}
 	if d.config.Refuse == "" && t.nextOwner[id] == "" && t.inContainer(d, id, &rec) {
 		rec.offer = movedOffer(rec.offer)
 		rec.present, rec.settled, rec.since = true, true, time.Time{}
 		return rec
 	}
-	if d.config.Refuse == "" && rec.present && slices.Contains(t.in.Unread, device.Unread{Path: rec.offer.Hardware}) {
-		return rec
-	}
-	rec.unread = t.mayBeUnread(id)
+	rec.unread = d.config.Unread || t.mayBeUnread(id)
 	return rec.absent(t.in.Now)
 }
 

@@ -81,6 +81,9 @@ type Resource struct {
 	// AwaitHeld is set if a device without a record waits until the holders are known,
 	// since it may be held through another resource. Without, it is listed at once.
 	AwaitHeld bool
+	// Unread is set if it is not known which devices there are: one that is missing may
+	// be there.
+	Unread bool
 	// Refuse is why the whole resource is being retired; empty if it is not. Its offers
 	// are ignored.
 	Refuse string
