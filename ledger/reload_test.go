@@ -54,6 +54,11 @@ func TestADeviceWithAnotherIdentity(t *testing.T) {
 	if diff := cmp.Diff([]Waiting{{"group", "listed with its former ID until no container holds it"}}, h.resource("r").Waiting); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)
 	}
+	for _, e := range h.resource("r").Devices {
+		if !e.Sound {
+			t.Errorf("%s is not in order: claims to it are evicted", e.Offer.ID)
+		}
+	}
 	h.at(m+s, edited).shows(list{"r": {"x": "now listed as group"}}).asks(true)
 	h.held = nil
 	h.at(2*m, edited).shows(list{"r": {"group": ReasonSettling}})
