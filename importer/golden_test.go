@@ -209,6 +209,14 @@ func TestProblems(t *testing.T) {
 			want: []string{`in: line 1: is a configuration of smarter-device-manager: want generic-device-plugin only`},
 		},
 		{
+			name: "rdma: an empty name", in: `{configList: [{resourceName: a, rdmaHcaMax: 1, selectors: {ifNames: [" "]}}]}`,
+			want: []string{`in: line 1: resource 1 ("a"): selectors: ifNames: an empty string: want a value`},
+		},
+		{
+			name: "rdma: an ID", in: `{configList: [{resourceName: a, rdmaHcaMax: 1, selectors: {deviceIDs: ["0x101Z"]}}]}`,
+			want: []string{`in: line 1: resource 1 ("a"): selectors: deviceIDs: "101z": want four hexadecimal digits`},
+		},
+		{
 			name: "akri: nothing to discover", in: "{apiVersion: akri.sh/v0, kind: Configuration, spec: {capacity: 1}}",
 			want: []string{`in: line 1: configuration 1: no discoveryDetails: want udevRules`},
 		},
@@ -250,6 +258,7 @@ func FuzzConvert(f *testing.F) {
 		`{name: ab, groups: [{paths: [{path: '/dev/\[{}[\]^-a]?'}]}]}`,
 		"a: &a {<<: *a, name: x, groups: *a}",
 		"[{devicematch: '.*a.*b.*c.*d.*e.*f.*g.*h.*i', nummaxdevices: 2}]",
+		`{configList: [{resourceName: a, rdmaHcaMax: 1, selectors: {deviceIDs: ["0x101B"], linkTypes: ["a b"], ifNames: ["["]}}]}`,
 		"[{devicematch: '^( |a)$', nummaxdevices: 1}]",
 		"permittedHostDevices: {usb: [{resourceName: intel.com/10g, selectors: [{vendor: 8086, product: '1563'}]}]}",
 		`{discoveryDetails: {udevRules: ['ATTR{idVendor}!="0"', 'ENV{DEVNAME}=="/sys/x"', 'SUBSYSTEM=="pci", ATTR{class}=="0x03000", ATTR{vendor}=="g*"']}}`,

@@ -121,6 +121,8 @@ func readSRIOVPool(v *value) sriovPool {
 }
 
 // The forms of values in selectors.
+const fourHex = "four hexadecimal digits"
+
 func isFourHex(s string) bool { return fullMatch(`[0-9a-f]{4}`, s) }
 
 func isPCIAddress(s string) bool {
@@ -135,22 +137,24 @@ func isPFRange(s string) bool {
 	return pf != "" && (!ranged || err == nil && strings.Trim(vfs, "0123456789,-") == "")
 }
 
+// check reports the elements of a list that are not valid.
+func (v *value) check(key string, list []string, valid func(string) bool, want string) {
+	for _, e := range list {
+		if !valid(e) {
+			v.get(key).report("%q: want %s", e, want)
+		}
+	}
+}
+
 func readSRIOVSelector(v *value) sriovSelector {
 	s := sriovSelector{at: v}
 	v.decode(&s)
 	s.Vendors, s.Devices, s.PCIAddresses = trim0x(s.Vendors), trim0x(s.Devices), trim0x(s.PCIAddresses)
-	check := func(key string, list []string, valid func(string) bool, want string) {
-		for _, e := range list {
-			if !valid(e) {
-				v.get(key).report("%q: want %s", e, want)
-			}
-		}
-	}
-	check("vendors", s.Vendors, isFourHex, "four hexadecimal digits")
-	check("devices", s.Devices, isFourHex, "four hexadecimal digits")
-	check("pciAddresses", s.PCIAddresses, isPCIAddress, `an address such as "0000:3b:02.1"`)
-	check("pfNames", s.PFNames, isPFRange, `a network interface, with or without virtual functions: "ens1f0#0,2-7"`)
-	check("rootDevices", s.RootDevices, isPFRange, `a PCI address, with or without virtual functions: "0000:3b:00.0#0,2-7"`)
+	v.check("vendors", s.Vendors, isFourHex, fourHex)
+	v.check("devices", s.Devices, isFourHex, fourHex)
+	v.check("pciAddresses", s.PCIAddresses, isPCIAddress, `an address such as "0000:3b:02.1"`)
+	v.check("pfNames", s.PFNames, isPFRange, `a network interface, with or without virtual functions: "ens1f0#0,2-7"`)
+	v.check("rootDevices", s.RootDevices, isPFRange, `a PCI address, with or without virtual functions: "0000:3b:00.0#0,2-7"`)
 	if s.VDPAType != "" && s.VDPAType != "vhost" && s.VDPAType != "virtio" {
 		v.get("vdpaType").report(`%q: want "vhost" or "virtio"`, s.VDPAType)
 	}

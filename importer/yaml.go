@@ -250,7 +250,7 @@ func (v *value) set(into any) {
 			v.report("%s: want a list of strings", v.describe())
 		}
 		for _, e := range v.items() {
-			if *into = append(*into, e.text()); e.scalar() && e.Value == "" {
+			if *into = append(*into, e.text()); e.scalar() && strings.TrimSpace(e.Value) == "" {
 				v.report("an empty string: want a value")
 			}
 		}
