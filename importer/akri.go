@@ -157,8 +157,8 @@ func akriMatch(rule string) (m match, untestable string) {
 	return m, untestable
 }
 
-// udevValues are the patterns of a value, none if it is no expression: paths in a directory, if
-// there is one.
+// udevValues are the patterns of a value, none if there is no pattern for it: paths in a
+// directory, if there is one.
 func udevValues(text string, not bool, dir string) (values []string) {
 	expressions, _, err := parseRegexp("^(?:" + text + ")$")
 	if err != nil || text == "" {
@@ -166,8 +166,8 @@ func udevValues(text string, not bool, dir string) (values []string) {
 	}
 	for _, e := range expressions {
 		glob := dir + strings.TrimPrefix(strings.ReplaceAll(e.glob, anything, "*"), dir)
-		if dir != "" && path.Clean(glob) != glob {
-			return nil // no path of a node
+		if glob == "" || dir != "" && path.Clean(glob) != glob { // no path of a node
+			return nil
 		}
 		switch {
 		case not:

@@ -261,7 +261,7 @@ func FuzzConvert(f *testing.F) {
 		`{configList: [{resourceName: a, rdmaHcaMax: 1, selectors: {deviceIDs: ["0x101B"], linkTypes: ["a b"], ifNames: ["["]}}]}`,
 		"[{devicematch: '^( |a)$', nummaxdevices: 1}]",
 		"permittedHostDevices: {usb: [{resourceName: intel.com/10g, selectors: [{vendor: 8086, product: '1563'}]}]}",
-		`{discoveryDetails: {udevRules: ['ATTR{idVendor}!="0"', 'ENV{DEVNAME}=="/sys/x"', 'SUBSYSTEM=="pci", ATTR{class}=="0x03000", ATTR{vendor}=="g*"']}}`,
+		`{discoveryDetails: {udevRules: ['ATTR{idVendor}!="0"', 'ENV{DEVNAME}=="/sys/x"', 'SUBSYSTEM=="|usb"', 'SUBSYSTEM=="pci", ATTR{class}=="0x03000", ATTR{vendor}=="g*"']}}`,
 		"{akri: {discoveryDetails: {udevRules: ['KERNEL==\"a.*\", ATTR{b}!=\"[\"']}}}",
 		"[{devicematch: '^snd/()?$', nummaxdevices: 2}, {devicematch: '^snd/(a|)$', nummaxdevices: 2}, {devicematch: '^(a|){2}$', nummaxdevices: 2}]",
 	} {
