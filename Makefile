@@ -10,10 +10,10 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 TAGS    := grpcnotrace,nethttpomithttp2
 # Nearly all of a small binary is resident, on every node: without inlining it is 1.2 MB
 # smaller. Inlining the hot paths of Allocate and of the start costs a tenth of that.
-# Functions aligned to 8 bytes instead of 32 save 0.2 MB.
+# Functions aligned to 4 bytes instead of 32 save 0.3 MB.
 INLINED := runtime internal/... $(addprefix google.golang.org/,grpc grpc/internal/transport grpc/mem protobuf/proto protobuf/internal/impl protobuf/encoding/protowire)
 GCFLAGS := -gcflags=all=-l $(INLINED:%=-gcflags=%=)
-LDFLAGS := -s -w -buildid= -funcalign=8 -X main.version=$(VERSION)
+LDFLAGS := -s -w -buildid= -funcalign=4 -X main.version=$(VERSION)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ACTIONLINT  := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
