@@ -90,7 +90,8 @@ func parseRegexp(text string) (all []expression, differences []string, err error
 		return nil, []string{"not imported: the expression " + err.Error()}, nil
 	}
 	for _, a := range p.Alternatives() {
-		if e := t.resolve(strings.TrimPrefix(a.String(), "/dev/")); strings.TrimSpace(e.glob) == e.glob {
+		e := t.resolve(strings.TrimPrefix(a.String(), "/dev/"))
+		if text := strings.Trim(e.glob, anything); text == strings.TrimSpace(text) {
 			all = append(all, e)
 		} else {
 			t.differs("not imported: an alternative that begins or ends with a space")

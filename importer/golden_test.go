@@ -259,7 +259,7 @@ func FuzzConvert(f *testing.F) {
 		"a: &a {<<: *a, name: x, groups: *a}",
 		"[{devicematch: '.*a.*b.*c.*d.*e.*f.*g.*h.*i', nummaxdevices: 2}]",
 		`{configList: [{resourceName: a, rdmaHcaMax: 1, selectors: {deviceIDs: ["0x101B"], linkTypes: ["a b"], ifNames: ["["]}}]}`,
-		"[{devicematch: '^( |a)$', nummaxdevices: 1}]",
+		"[{devicematch: '^( |a)$', nummaxdevices: 1}, {devicematch: '^snd/ |^b$', nummaxdevices: 1}]",
 		"permittedHostDevices: {usb: [{resourceName: intel.com/10g, selectors: [{vendor: 8086, product: '1563'}]}]}",
 		`{discoveryDetails: {udevRules: ['ATTR{idVendor}!="0"', 'ENV{DEVNAME}=="/sys/x"', 'SUBSYSTEM=="|usb"', 'SUBSYSTEM=="pci", ATTR{class}=="0x03000", ATTR{vendor}=="g*"']}}`,
 		"{akri: {discoveryDetails: {udevRules: ['KERNEL==\"a.*\", ATTR{b}!=\"[\"']}}}",
