@@ -214,7 +214,7 @@ func TestProblems(t *testing.T) {
 		},
 		{
 			name: "rdma: an ID", in: `{configList: [{resourceName: a, rdmaHcaMax: 1, selectors: {deviceIDs: ["0x101Z"]}}]}`,
-			want: []string{`in: line 1: resource 1 ("a"): selectors: deviceIDs: "101z": want four hexadecimal digits`},
+			want: []string{`in: line 1: resource 1 ("a"): selectors: deviceIDs: "0x101Z": want four hexadecimal digits`},
 		},
 		{
 			name: "akri: nothing to discover", in: "{apiVersion: akri.sh/v0, kind: Configuration, spec: {capacity: 1}}",

@@ -77,8 +77,11 @@ func (c *conversion) kubeVirtDevice(v *value, in *workload, variable, content st
 		}
 	}
 	if !fullMatch(`[A-Za-z].*/[A-Za-z].*`, r.Name) {
+		r.differs(v, "differs: injected by links: a CDI kind begins with a letter on both sides of the slash")
+		if r.Container.Owner != nil {
+			r.differs(v, "differs: the node keeps its owner, which links can't change: QEMU, user 107, may not be able to open it")
+		}
 		r.Container.CDI, r.Container.Owner = false, nil
-		r.differs(v, "differs: injected by links, since a CDI kind begins with a letter on both sides of the slash: USB devices keep their owner, so that QEMU, user 107, may not be able to open them")
 	}
 	for _, o := range c.resources { // entries of one name are one resource
 		if o.Name == r.Name && o.workload == in && o.Each == r.Each && r.Each != "all" && reflect.DeepEqual(o.Container, r.Container) {

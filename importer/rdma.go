@@ -38,7 +38,6 @@ func (c *conversion) rdmaResource(v *value, in *workload) {
 	var s struct{ Vendors, DeviceIDs, Drivers, IfNames, LinkTypes []string }
 	if e.Selectors != nil {
 		e.Selectors.decode(&s)
-		s.Vendors, s.DeviceIDs = trim0x(s.Vendors), trim0x(s.DeviceIDs)
 		e.Selectors.check("vendors", s.Vendors, isFourHex, fourHex)
 		e.Selectors.check("deviceIDs", s.DeviceIDs, isFourHex, fourHex)
 	}
@@ -47,7 +46,7 @@ func (c *conversion) rdmaResource(v *value, in *workload) {
 		return
 	}
 	m := match{Glob: []string{"/dev/infiniband/*"}}
-	m.PCI = pciMatch{Class: []string{"02"}, Vendor: s.Vendors, Device: s.DeviceIDs, Driver: quoteAll(s.Drivers)}
+	m.PCI = pciMatch{Class: []string{"02"}, Vendor: trim0x(s.Vendors), Device: trim0x(s.DeviceIDs), Driver: quoteAll(s.Drivers)}
 	m.Net.Name, m.Net.Type = quoteAll(append(e.Devices, s.IfNames...)), s.LinkTypes
 	r := &resource{Name: e.ResourcePrefix + "/" + e.ResourceName, Each: "all", Numa: "none", Match: []match{m}, mayShare: true}
 	r.With = []companion{{Path: "/dev/infiniband/rdma_cm", Permissions: "rwm"}}

@@ -123,10 +123,10 @@ func readSRIOVPool(v *value) sriovPool {
 // The forms of values in selectors.
 const fourHex = "four hexadecimal digits"
 
-func isFourHex(s string) bool { return fullMatch(`[0-9a-f]{4}`, s) }
+func isFourHex(s string) bool { return fullMatch(`(?i)(0x)?[0-9a-f]{4}`, s) }
 
 func isPCIAddress(s string) bool {
-	return fullMatch(`[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]`, s)
+	return fullMatch(`(?i)(0x)?[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]`, s)
 }
 
 // isPFRange reports whether a text is a physical function, with or without the
@@ -149,10 +149,10 @@ func (v *value) check(key string, list []string, valid func(string) bool, want s
 func readSRIOVSelector(v *value) sriovSelector {
 	s := sriovSelector{at: v}
 	v.decode(&s)
-	s.Vendors, s.Devices, s.PCIAddresses = trim0x(s.Vendors), trim0x(s.Devices), trim0x(s.PCIAddresses)
 	v.check("vendors", s.Vendors, isFourHex, fourHex)
 	v.check("devices", s.Devices, isFourHex, fourHex)
 	v.check("pciAddresses", s.PCIAddresses, isPCIAddress, `an address such as "0000:3b:02.1"`)
+	s.Vendors, s.Devices, s.PCIAddresses = trim0x(s.Vendors), trim0x(s.Devices), trim0x(s.PCIAddresses)
 	v.check("pfNames", s.PFNames, isPFRange, `a network interface, with or without virtual functions: "ens1f0#0,2-7"`)
 	v.check("rootDevices", s.RootDevices, isPFRange, `a PCI address, with or without virtual functions: "0000:3b:00.0#0,2-7"`)
 	if s.VDPAType != "" && s.VDPAType != "vhost" && s.VDPAType != "virtio" {
