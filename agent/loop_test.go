@@ -128,7 +128,8 @@ func TestFirstListAwaitsResults(t *testing.T) {
 	}
 }
 
-// A disk that stays full, or a device that stays unread, wakes the loop ever more rarely, whatever else does.
+// A disk that stays full, or a device that stays unread, wakes the loop ever more rarely,
+// whatever else does.
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	var r retry

@@ -92,7 +92,7 @@ func (s *Scanner) readPCI(c *scan) {
 			// directory of a removed function for seconds.
 			if !notExist(err) && c.sysfs.Exists(e.Path) {
 				c.unread[e.Path] = device.Unread{Path: e.Path}
-				c.unreadPCI = append(c.unreadPCI, h)
+				c.unreadPCI[e.Path] = h
 				c.problems.add(e.Path, fmt.Errorf("%v, although it is on its bus", err))
 			}
 			continue

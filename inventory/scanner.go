@@ -137,6 +137,7 @@ func (s *Scanner) scan(ctx context.Context) (*scan, error) {
 		list:       make([]*device.Hardware, 0, size),
 		interfaces: make(map[string]int),
 		unread:     make(map[string]device.Unread),
+		unreadPCI:  make(map[string]*device.Hardware),
 	}
 	s.cache = nil // until it is complete
 	if err := s.sysfs.Check(); err != nil {
@@ -241,7 +242,7 @@ type scan struct {
 	hasMDevs      bool
 	interfaces    map[string]int                // number of a USB interface by path
 	unread        map[string]device.Unread      // PCI functions and USB devices by path
-	unreadPCI     []*device.Hardware            // the functions, with what could be read
+	unreadPCI     map[string]*device.Hardware   // the functions by path, with what could be read
 	noBus         []device.Bus                  // buses that could not be listed
 	netInterfaces map[string]sysfs.NetInterface // by name
 	problems      problems

@@ -1,6 +1,8 @@
 package inventory
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -49,7 +51,7 @@ func (c *scan) vfioGroups(nodes []*node) map[string]*device.Hardware {
 	if len(members) == 0 {
 		return owners
 	}
-	for _, h := range slices.Concat(c.list, c.unreadPCI) {
+	for _, h := range slices.AppendSeq(slices.Clip(c.list), maps.Values(c.unreadPCI)) {
 		group := h.IOMMUGroup()
 		switch list, ok := members[group]; {
 		case !ok:
@@ -124,11 +126,7 @@ func (c *scan) namespace(n *device.Node) *device.Hardware {
 			if h := c.hardware[function]; h != nil && (owner == nil || device.CompareNumber(h.Name, owner.Name) < 0) {
 				owner = h
 			}
-			for _, h := range c.unreadPCI {
-				if h.Path == function {
-					unread = h
-				}
-			}
+			unread = cmp.Or(c.unreadPCI[function], unread)
 		}
 	}
 	if owner == nil && unread != nil {
