@@ -117,7 +117,7 @@ func (i *injector) successors(v *View) map[string][]string {
 		if !offered[id] {
 			for path, node := range i.injected[id] {
 				before[node] = append(before[node], id)
-				if now := nodeID(v, path); now != node && isNode(now, node) {
+				if now := nodeID(v, path); now != node && device.SameNode(now, node) {
 					before[now] = append(before[now], id)
 				}
 			}
@@ -301,13 +301,7 @@ func (r *retention) unchanged(id, path string) bool {
 		id != device.HardwareID(n.Hardware, device.PortForm) && id != device.NodeID(n, device.PortForm):
 		return false // moved to another port, and listed with the ID of that port
 	}
-	return isNode(nodeID(r.view, path), r.injected[id][path])
-}
-
-// isNode reports whether a node at one path is the same as before, by their IDs: an I2C bus
-// has the name of its adapter only while it has siblings.
-func isNode(now, before string) bool {
-	return now == before || now != "" && (strings.HasPrefix(before, now+":") || strings.HasPrefix(now, before+":"))
+	return device.SameNode(nodeID(r.view, path), r.injected[id][path])
 }
 
 // nodeID returns the ID of the node at a path, for any kernel name; empty without

@@ -188,6 +188,12 @@ func NodeID(n *Node, f Form) string {
 	return fit(hardwareName(n.Hardware, f), MaxID-1-len(key)) + ":" + key
 }
 
+// SameNode reports whether two IDs that the node at one path has had are of the same node:
+// an I2C bus has the name of its adapter in its ID only while it has siblings.
+func SameNode(now, before string) bool {
+	return now == before || now != "" && (strings.HasPrefix(before, now+":") || strings.HasPrefix(now, before+":"))
+}
+
 // SlotID returns the ID of a slot of the device id: id itself for slot 0, for any
 // number of slots.
 func SlotID(id string, slot int) string {
