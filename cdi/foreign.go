@@ -20,9 +20,9 @@ import (
 	cdiapi "tags.cncf.io/container-device-interface/pkg/cdi"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/internal/atomicfile"
-	"github.com/generic-dp/generic-dp/internal/slow"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
+	"github.com/generic-dp/generic-dp/internal/sys/slow"
 )
 
 // StaticDir is the directory of CDI specs that no program generates. Runtimes read it

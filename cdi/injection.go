@@ -22,7 +22,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // Host checks that everything to inject exists.

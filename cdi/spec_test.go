@@ -12,7 +12,7 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/generic-dp/generic-dp/cdi"
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // The edits of a CDI name equal the direct injection.

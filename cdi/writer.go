@@ -16,7 +16,7 @@ import (
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
-	"github.com/generic-dp/generic-dp/internal/atomicfile"
+	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
 )
 
 // The names of spec files start with filePrefix, followed by the mark of the

@@ -25,8 +25,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/pattern"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
 // Config is a validated configuration: names are complete, patterns compiled, defaults

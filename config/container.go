@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // defaultPermissions of device nodes, without mknod.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/generic-dp/generic-dp/pattern"
+	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
 // hardware binds a key to a table of attributes of hardware.

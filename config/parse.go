@@ -13,7 +13,7 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/generic-dp/generic-dp/internal/atomicfile"
+	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
 )
 
 // Limits of a configuration: its author must not be able to exhaust the memory or time of

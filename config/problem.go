@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/generic-dp/generic-dp/pattern"
+	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
 // Problem is one problem of a configuration. The names of its JSON fields are an API.

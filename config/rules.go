@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // Rules for combinations of the keys of a match or a resource.

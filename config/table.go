@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/pattern"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
 // table is a table whose keys are bound to fields: one that is read, or, if describes

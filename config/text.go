@@ -13,8 +13,8 @@ import (
 
 	"tags.cncf.io/container-device-interface/pkg/parser"
 
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/pattern"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
 // parseText parses a string with variables: ${name} is one, $${ is a literal "${", any

@@ -17,12 +17,12 @@ import (
 
 	"golang.org/x/tools/txtar"
 
-	"github.com/generic-dp/generic-dp/agent"
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/health"
-	"github.com/generic-dp/generic-dp/internal/kubelettest"
-	"github.com/generic-dp/generic-dp/ledger"
-	"github.com/generic-dp/generic-dp/machine"
+	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/host/health"
+	"github.com/generic-dp/generic-dp/internal/host/recording"
+	"github.com/generic-dp/generic-dp/internal/ledger"
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
 var update = flag.Bool("update", false, "write the results to the stories in testdata")
@@ -198,11 +198,11 @@ type node struct {
 func serve(t *testing.T, s story) *node {
 	t.Helper()
 	dir := kubelettest.TempDir(t)
-	recording, err := os.ReadFile(filepath.Join("../testdata/machines", s.head["machine"]+".txtar"))
+	archive, err := os.ReadFile(filepath.Join("../testdata/machines", s.head["machine"]+".txtar"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := machine.Unpack(filepath.Join(dir, "host"), recording); err != nil {
+	if err := recording.Unpack(filepath.Join(dir, "host"), archive); err != nil {
 		t.Fatal(err)
 	}
 	cdiDir := filepath.Join(dir, "cdi")

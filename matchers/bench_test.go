@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/ledger"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 

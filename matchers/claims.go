@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // claims record the first resource, in file order, that claims something:

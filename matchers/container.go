@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // addNet adds a network interface of the device, which moves into the container

@@ -6,7 +6,7 @@ import (
 	"path"
 	"slices"
 
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // The effects of dangerous nodes, for reasons.

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 

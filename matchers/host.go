@@ -7,8 +7,8 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/pattern"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
 // maxEntries bounds the entries of directories that one Match reads in search of paths.

@@ -27,9 +27,9 @@ import (
 	"sync"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/health"
-	"github.com/generic-dp/generic-dp/pattern"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/health"
+	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
 // Options are the other inputs of Match.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // Memory in bytes for a resource, a device, and a slot, node, mount or entry of a device,

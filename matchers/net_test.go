@@ -3,7 +3,7 @@ package matchers_test
 import (
 	"testing"
 
-	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 

@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/health"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/health"
 )
 
 // builder makes the offer of a device.

@@ -6,8 +6,8 @@ import (
 	"strconv"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/pattern"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
 // predicate is a match whose conditions have to hold one by one, as Explain shows them.

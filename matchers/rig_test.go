@@ -8,11 +8,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/sysfs"
+	"github.com/generic-dp/generic-dp/internal/pattern"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 	"github.com/generic-dp/generic-dp/matchers"
-	"github.com/generic-dp/generic-dp/pattern"
-	"github.com/generic-dp/generic-dp/sysfs"
 )
 
 // rig is a host with a device of each kind that matches distinguish:

@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/pattern"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
 // candidate is what a resource selects as one device: nodes by path, with their

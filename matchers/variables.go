@@ -10,8 +10,8 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/pattern"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
 // Prefixes of names in ${attr:NAME}, ${var:NAME} and ${devnode:GLOB}.

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 

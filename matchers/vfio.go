@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // The nodes through which VFIO is used: the container of groups

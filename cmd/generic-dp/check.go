@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/dra"
+	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
 )
 
 // checkReport is the output of `check -o json`.

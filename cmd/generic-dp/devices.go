@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/generic-dp/generic-dp/agent"
-	"github.com/generic-dp/generic-dp/catalog"
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/metrics"
+	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/status"
+	"github.com/generic-dp/generic-dp/internal/tools/catalog"
 )
 
 // report is the output of `devices -o json`.
@@ -31,8 +31,8 @@ type resourceReport struct {
 
 // deviceReport is a device without its holders, which only the kubelet knows.
 type deviceReport struct {
-	metrics.Device
-	Held []metrics.Holder `json:"held,omitempty"`
+	status.Device
+	Held []status.Holder `json:"held,omitempty"`
 }
 
 func newDevices(f *flags) *cobra.Command {
@@ -87,7 +87,7 @@ func newReport(cfg *config.Config, view *agent.View) report {
 			}
 			resource.Name, resource.Devices = m.Name, []deviceReport{}
 			for _, o := range m.Offers {
-				resource.Devices = append(resource.Devices, deviceReport{Device: metrics.NewDevice(o, o.Problem == "", o.Problem)})
+				resource.Devices = append(resource.Devices, deviceReport{Device: status.NewDevice(o, o.Problem == "", o.Problem)})
 			}
 			r.Resources = append(r.Resources, resource)
 		}
@@ -103,7 +103,7 @@ func newReport(cfg *config.Config, view *agent.View) report {
 func (r report) table(w io.Writer, wide bool) error {
 	tab := newTable(w, "RESOURCE", "ID", "SLOTS", "HEALTH", "NUMA", "NODES", "REASON")
 	for _, resource := range r.Resources {
-		title := metrics.Resource{Name: resource.Name, API: resource.API}.Title()
+		title := status.Resource{Name: resource.Name, API: resource.API}.Title()
 		for _, d := range resource.Devices {
 			tab.row(title, d.ID, strconv.Itoa(d.Slots), d.Health, joinInts(d.NUMA), shorten(d.Host(), wide), d.Reason)
 		}

@@ -14,19 +14,19 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/generic-dp/generic-dp/agent"
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/metrics"
-	"github.com/generic-dp/generic-dp/podresources"
+	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
+	"github.com/generic-dp/generic-dp/internal/status"
 )
 
 // change is one effect of an edit. A new device has no old resource, and one that is gone
 // no new one.
 type change struct {
-	Change string           `json:"change"` // added, removed, moved, renamed, slots or contents
-	Old    entry            `json:"old"`
-	New    entry            `json:"new"`
-	Held   []metrics.Holder `json:"held"` // by these containers, which can't restart with it
+	Change string          `json:"change"` // added, removed, moved, renamed, slots or contents
+	Old    entry           `json:"old"`
+	New    entry           `json:"new"`
+	Held   []status.Holder `json:"held"` // by these containers, which can't restart with it
 }
 
 // entry is a device of a resource, as it is listed.
@@ -81,7 +81,7 @@ type name struct{ resource, id string }
 func (e entry) name() name { return name{e.Resource, e.ID} }
 
 // holders are the containers that hold devices.
-type holders map[name][]metrics.Holder
+type holders map[name][]status.Holder
 
 // offered is a device of a resource, and the path of its hardware, or else its ID.
 type offered struct {
@@ -103,7 +103,7 @@ func offers(v *agent.View) (all []offered) {
 func compare(before, after *agent.View, held holders) []change {
 	list := []change{}
 	add := func(what string, old, next entry) {
-		c := change{Change: what, Old: old, New: next, Held: []metrics.Holder{}}
+		c := change{Change: what, Old: old, New: next, Held: []status.Holder{}}
 		for _, h := range held[old.name()] {
 			if _, slot := device.SplitSlot(h.ID); what != "contents" && (what != "slots" || slot >= next.Slots) {
 				c.Held = append(c.Held, h)
@@ -183,7 +183,7 @@ func (f *flags) holders(ctx context.Context) (holders, error) {
 			id, _ := device.SplitSlot(slot)
 			for _, h := range by {
 				n := name{resource, id}
-				all[n] = append(all[n], metrics.Holder{ID: slot, Namespace: h.Namespace, Pod: h.Pod, Container: h.Container})
+				all[n] = append(all[n], status.Holder{ID: slot, Namespace: h.Namespace, Pod: h.Pod, Container: h.Container})
 			}
 		}
 	}
@@ -211,7 +211,7 @@ func (r changesReport) table(w io.Writer, _ bool) error {
 		case "slots":
 			becomes = strconv.Itoa(c.Old.Slots) + " to " + strconv.Itoa(c.New.Slots)
 		}
-		held := metrics.Device{ID: c.Old.ID, Held: c.Held}
+		held := status.Device{ID: c.Old.ID, Held: c.Held}
 		tab.row(c.Change, c.Old.Resource, c.Old.ID, becomes, strings.Join(held.Holders(), ","))
 	}
 	if err := tab.Flush(); err != nil || r.HeldUnknown == "" {

@@ -18,7 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/tools/txtar"
 
-	"github.com/generic-dp/generic-dp/machine"
+	"github.com/generic-dp/generic-dp/internal/host/recording"
 )
 
 var update = flag.Bool("update", false, "write the output of commands into README.md and docs/*.md")
@@ -286,16 +286,16 @@ func (p *page) program(b *block) string {
 	}
 	text := fmt.Sprintf("exec %s \"$@\"\n", program)
 	if b.machine != "" {
-		recording, err := filepath.Abs(filepath.Join(repository, "testdata/machines", b.machine+".txtar"))
+		file, err := filepath.Abs(filepath.Join(repository, "testdata/machines", b.machine+".txtar"))
 		if err != nil {
 			p.t.Fatal(err)
 		}
-		archive, err := os.ReadFile(recording)
+		archive, err := os.ReadFile(file)
 		if err != nil {
 			p.t.Fatal(err)
 		}
 		dir := filepath.Join(p.scripts, b.machine)
-		if err := machine.Unpack(dir, archive); err != nil {
+		if err := recording.Unpack(dir, archive); err != nil {
 			p.t.Fatal(err)
 		}
 		text = fmt.Sprintf(`case "$*" in
@@ -305,7 +305,7 @@ devices* | explain* | init*) set -- "$@" --sysfs %[2]s --hwdata %[1]s/none ;;
 diff*) set -- "$@" --sysfs %[2]s --listen= ;;
 *) set -- "$@" --sysfs %[2]s ;;
 esac
-`, dir, recording) + text
+`, dir, file) + text
 	}
 	if err := os.WriteFile(script, []byte(text), 0o644); err != nil {
 		p.t.Fatal(err)

@@ -148,9 +148,9 @@ func TestDocsOfMetrics(t *testing.T) {
 			documented["generic_dp_"+m[1]] = true
 		}
 	}
-	files, err := filepath.Glob(repository + "/metrics/*.go")
+	files, err := filepath.Glob(repository + "/internal/status/*.go")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("package metrics: %v, %v", files, err)
+		t.Fatalf("package status: %v, %v", files, err)
 	}
 	served := map[string]bool{}
 	for _, file := range files {

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/generic-dp/generic-dp/internal/kubelettest"
-	"github.com/generic-dp/generic-dp/machine"
+	"github.com/generic-dp/generic-dp/internal/host/recording"
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
 // diagnose runs doctor on a node, and returns the findings by check, and the status.
@@ -17,7 +17,7 @@ func diagnose(t *testing.T, dir string) (map[string]finding, int) {
 	if _, err := os.Stat(dir + "/machine"); err != nil { // a recording would have no CDI specs of this host
 		archive, err := os.ReadFile("../../testdata/machines/desktop-xhci.txtar")
 		if err == nil {
-			err = machine.Unpack(dir+"/machine", archive)
+			err = recording.Unpack(dir+"/machine", archive)
 		}
 		if err != nil {
 			t.Fatal(err)

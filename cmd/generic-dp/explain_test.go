@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/generic-dp/generic-dp/catalog"
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
+	"github.com/generic-dp/generic-dp/internal/tools/catalog"
 )
 
 // On every machine, each example is explained as it is matched: a resource has a reason

@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/generic-dp/generic-dp/agent"
-	"github.com/generic-dp/generic-dp/catalog"
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/internal/kubeapi"
+	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
+	"github.com/generic-dp/generic-dp/internal/tools/catalog"
 )
 
 // flags holds the flags of all commands and their values.

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/importer"
+	"github.com/generic-dp/generic-dp/internal/tools/importer"
 )
 
 func newImport(f *flags) *cobra.Command {

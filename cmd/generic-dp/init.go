@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/generic-dp/generic-dp/agent"
-	"github.com/generic-dp/generic-dp/catalog"
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/tools/catalog"
 )
 
 func newInit(f *flags) *cobra.Command {

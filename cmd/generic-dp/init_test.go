@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/generic-dp/generic-dp/catalog"
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
+	"github.com/generic-dp/generic-dp/internal/tools/catalog"
 )
 
 // What init writes for any machine passes check, and try offers every device in it.

@@ -15,10 +15,10 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/generic-dp/generic-dp/agent"
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/internal/sysfstest"
-	"github.com/generic-dp/generic-dp/machine"
+	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/host/recording"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
 func TestMain(m *testing.M) {
@@ -50,7 +50,7 @@ func TestScripts(t *testing.T) {
 			"machine": func(ts *testscript.TestScript, _ bool, args []string) {
 				archive, err := os.ReadFile(filepath.Join(machines, args[0]+".txtar"))
 				ts.Check(err)
-				ts.Check(machine.Unpack(ts.MkAbs("machine"), archive))
+				ts.Check(recording.Unpack(ts.MkAbs("machine"), archive))
 			},
 		},
 	})

@@ -20,10 +20,10 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 
-	"github.com/generic-dp/generic-dp/agent"
-	"github.com/generic-dp/generic-dp/evict"
-	"github.com/generic-dp/generic-dp/internal/kubeapi"
-	"github.com/generic-dp/generic-dp/metrics"
+	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
+	"github.com/generic-dp/generic-dp/internal/status"
+	"github.com/generic-dp/generic-dp/internal/tools/evict"
 )
 
 func newServe(f *flags) *cobra.Command {
@@ -206,7 +206,7 @@ evicts one pod in ten minutes at most.`,
 				return errors.New("no API server: want to run in a pod\n  hint: evict.enabled = true in the chart's values makes a Deployment")
 			}
 			if f.listen != "" {
-				l, err := metrics.Listen(f.listen)
+				l, err := status.Listen(f.listen)
 				if err != nil {
 					return err
 				}

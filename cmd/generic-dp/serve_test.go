@@ -12,7 +12,7 @@ import (
 	"testing/fstest"
 	"time"
 
-	"github.com/generic-dp/generic-dp/internal/kubelettest"
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
 // systemd is notified after the first scan.

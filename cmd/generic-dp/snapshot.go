@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/generic-dp/generic-dp/agent"
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/machine"
+	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/host/recording"
 )
 
 func newSnapshot(f *flags) *cobra.Command {
@@ -34,7 +34,7 @@ configuration names, only known harmless ones are kept. Kernel release, paths,
 other names and manufacturer strings stay: review the file before sharing it.`,
 		Args: wantArgs(1, 1, "want one FILE, or - for standard output"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			options := machine.Options{Head: f.snapshotHead(redact), Redact: redact}
+			options := recording.Options{Head: f.snapshotHead(redact), Redact: redact}
 			// The configuration is optional unless given: the host alone is useful too.
 			cfg, err := config.Load(f.config)
 			if err != nil && cmd.Flags().Changed("config") {
@@ -43,7 +43,7 @@ other names and manufacturer strings stay: review the file before sharing it.`,
 			if err == nil {
 				options.Also = agent.Record(cfg, f.options(io.Discard))
 			}
-			archive, err := machine.Record(cmd.Context(), f.paths.Inventory(), options)
+			archive, err := recording.Record(cmd.Context(), f.paths.Inventory(), options)
 			if err != nil {
 				return err
 			}
@@ -123,10 +123,10 @@ func (f *flags) unpack(cmd *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("--sysfs: unpacking a recording: %w", err)
 	}
-	if err := machine.Unpack(f.unpacked, archive); err != nil {
+	if err := recording.Unpack(f.unpacked, archive); err != nil {
 		return fmt.Errorf("--sysfs: %q: %w", file, err)
 	}
-	tree := machine.Tree{Root: f.unpacked}
+	tree := recording.Tree{Root: f.unpacked}
 	f.paths.Sysfs, f.paths.Dev = tree.Sysfs(), tree.Dev()
 	// CDI devices of this host do not belong to another.
 	f.paths.SpecDirs = []string{filepath.Join(f.unpacked, "cdi")}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/generic-dp/generic-dp/metrics"
+	"github.com/generic-dp/generic-dp/internal/status"
 )
 
 // statusLimit bounds the wait for an answer. An instance waits for the kubelet for
@@ -26,7 +26,7 @@ const statusLimit = 5 * time.Second
 // statusReport is the status of an instance, decoded and as received: the instance may be of
 // another version.
 type statusReport struct {
-	metrics.Status
+	status.Status
 	received json.RawMessage
 }
 
@@ -144,7 +144,7 @@ func (s statusReport) table(w io.Writer, _ bool) error {
 }
 
 // summary is a resource in a few words.
-func summary(r metrics.Resource) string {
+func summary(r status.Resource) string {
 	if len(r.Devices) == 0 {
 		return "no device"
 	}

@@ -8,34 +8,34 @@ import (
 	"testing"
 	"time"
 
-	"github.com/generic-dp/generic-dp/metrics"
+	"github.com/generic-dp/generic-dp/internal/status"
 )
 
 // instance is a running instance.
 type instance struct{}
 
-func (instance) Alive() error           { return nil }
-func (instance) Ready() error           { return nil }
-func (instance) Config() metrics.Config { return metrics.Config{} }
-func (instance) Status(context.Context) metrics.Status {
+func (instance) Alive() error          { return nil }
+func (instance) Ready() error          { return nil }
+func (instance) Config() status.Config { return status.Config{} }
+func (instance) Status(context.Context) status.Status {
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	return metrics.Status{
+	return status.Status{
 		Version: "v1", Command: "serve", Started: at,
-		Config:   metrics.Config{Path: "/etc/generic-dp", Generation: 1, Loaded: at},
+		Config:   status.Config{Path: "/etc/generic-dp", Generation: 1, Loaded: at},
 		NotReady: []string{"resource example.com/b is not registered: refused"},
-		Resources: []metrics.Resource{
+		Resources: []status.Resource{
 			{Name: "example.com/b", NoDevices: `usb.id "10c4:ea61" fits nothing: nearest 10c4:ea60 on /dev/ttyUSB1, a long way down`},
-			{Name: "example.com/c", Registered: true, Slots: metrics.Slots{Healthy: 4, Held: new(3)}, Devices: []metrics.Device{
-				{ID: "fuse", Health: metrics.Healthy, Slots: 4, Nodes: []string{"/dev/fuse"}, Held: []metrics.Holder{
+			{Name: "example.com/c", Registered: true, Slots: status.Slots{Healthy: 4, Held: new(3)}, Devices: []status.Device{
+				{ID: "fuse", Health: status.Healthy, Slots: 4, Nodes: []string{"/dev/fuse"}, Held: []status.Holder{
 					{ID: "fuse", Namespace: "d", Pod: "p", Container: "c"}, {ID: "fuse::1", Namespace: "d", Pod: "p", Container: "c"}, {ID: "fuse::3", Namespace: "d", Pod: "q", Container: "c"},
 				}},
 			}},
-			{Name: "example.com/a", Slots: metrics.Slots{Healthy: 2, Unhealthy: 2, Held: new(1)}, Devices: []metrics.Device{
-				{ID: "usb:1", Health: metrics.Healthy, Slots: 2, NUMA: []int{0, 1}, Nodes: []string{"/dev/ttyUSB0"}, Held: []metrics.Holder{{ID: "usb:1::1", Namespace: "d", Pod: "p", Container: "c"}}},
-				{ID: "usb:22", Health: metrics.Unhealthy, Slots: 2, Reason: "device is gone"},
+			{Name: "example.com/a", Slots: status.Slots{Healthy: 2, Unhealthy: 2, Held: new(1)}, Devices: []status.Device{
+				{ID: "usb:1", Health: status.Healthy, Slots: 2, NUMA: []int{0, 1}, Nodes: []string{"/dev/ttyUSB0"}, Held: []status.Holder{{ID: "usb:1::1", Namespace: "d", Pod: "p", Container: "c"}}},
+				{ID: "usb:22", Health: status.Unhealthy, Slots: 2, Reason: "device is gone"},
 			}},
 		},
-		Events: []metrics.Event{
+		Events: []status.Event{
 			{Time: at, Resource: "example.com/a", ID: "usb:22", What: "Unhealthy: device is gone"},
 			{Time: at, Resource: "example.com/a", What: "registered (start)"},
 			{Time: at.Add(time.Second), Resource: "example.com/a", What: "registered (start)"},
@@ -72,13 +72,13 @@ example.com/b: no device
 
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	l, err := metrics.Listen("127.0.0.1:0")
+	l, err := status.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- metrics.New(instance{}).Serve(ctx, l) }()
+	go func() { ended <- status.New(instance{}).Serve(ctx, l) }()
 	defer func() {
 		cancel()
 		<-ended
@@ -91,7 +91,7 @@ func TestStatus(t *testing.T) {
 		}
 	}
 	var out, stderr strings.Builder
-	var s metrics.Status
+	var s status.Status
 	if code := run(t.Context(), []string{"status", "-ojson", "--listen", ":" + port}, &out, &stderr); code != 0 ||
 		json.Unmarshal([]byte(out.String()), &s) != nil || len(s.Resources) != 3 {
 		t.Errorf("status -ojson: %d %s\n%s", code, stderr.String(), out.String())

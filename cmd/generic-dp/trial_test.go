@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/generic-dp/generic-dp/internal/kubelettest"
-	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
 const killLimit = 30 * time.Second

@@ -15,10 +15,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/generic-dp/generic-dp/agent"
 	"github.com/generic-dp/generic-dp/cdi"
-	"github.com/generic-dp/generic-dp/internal/fakekubelet"
-	"github.com/generic-dp/generic-dp/metrics"
+	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/status"
+	"github.com/generic-dp/generic-dp/internal/tools/fakekubelet"
 )
 
 // tryFor is the timeout of the first lists, far longer than a working host needs.
@@ -223,7 +223,7 @@ func (s *session) devices(resources ...string) map[string]string {
 	all := map[string]string{}
 	for _, name := range resources {
 		for _, e := range s.agent.Entries(name) {
-			d := metrics.NewDevice(e.Offer, e.Healthy, e.Reason)
+			d := status.NewDevice(e.Offer, e.Healthy, e.Reason)
 			text := d.Health
 			if d.Reason != "" {
 				text += " (" + d.Reason + ")"

@@ -21,13 +21,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/internal/kubeapi"
-	"github.com/generic-dp/generic-dp/internal/watch"
-	"github.com/generic-dp/generic-dp/inventory"
-	"github.com/generic-dp/generic-dp/links"
-	"github.com/generic-dp/generic-dp/metrics"
-	"github.com/generic-dp/generic-dp/plugin"
-	"github.com/generic-dp/generic-dp/podresources"
+	"github.com/generic-dp/generic-dp/internal/host/inventory"
+	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
+	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
+	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
+	"github.com/generic-dp/generic-dp/internal/output/links"
+	"github.com/generic-dp/generic-dp/internal/status"
+	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
 
 // Options of an Agent, from the flags.
@@ -69,7 +69,7 @@ type Agent struct {
 
 	// The configuration.
 	reader *configReader
-	loaded atomic.Pointer[metrics.Config]
+	loaded atomic.Pointer[status.Config]
 
 	// The kubelet and containers.
 	kubelet  *plugin.KubeletWatch
@@ -81,7 +81,7 @@ type Agent struct {
 
 	// The status page and probes.
 	listener  net.Listener
-	metrics   *metrics.Metrics // nil without a listener
+	metrics   *status.Metrics // nil without a listener
 	started   time.Time
 	problems  *problems
 	events    events
@@ -135,7 +135,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 		return nil, err
 	}
 	cfg, first := a.found.config, a.reader.last
-	a.loaded.Store(&metrics.Config{Path: options.Config, Hash: cfg.Hash, Loaded: time.Now(), Generation: 1, Broken: first.err, Problems: split(first.err)})
+	a.loaded.Store(&status.Config{Path: options.Config, Hash: cfg.Hash, Loaded: time.Now(), Generation: 1, Broken: first.err, Problems: split(first.err)})
 	if first.err != nil {
 		logBroken(a.log, options.Config, first.err)
 	}
@@ -310,12 +310,12 @@ func (a *Agent) listen() (err error) {
 	if a.options.Listen == "" {
 		return nil
 	}
-	a.listener, err = metrics.Listen(a.options.Listen)
+	a.listener, err = status.Listen(a.options.Listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return a.options.withHint(err, "listen")
 	}
 	if err == nil {
-		a.metrics = metrics.New(a)
+		a.metrics = status.New(a)
 	}
 	return err
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/generic-dp/generic-dp/agent"
-	"github.com/generic-dp/generic-dp/internal/kubelettest"
+	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
 // A device goes and another one gets its name; the first comes back under another name:

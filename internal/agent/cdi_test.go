@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/generic-dp/generic-dp/agent"
+	"github.com/generic-dp/generic-dp/internal/agent"
 )
 
 // newHost is a node without a kubelet, where container.cdi is implied.

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/generic-dp/generic-dp/internal/sysfstest"
-	"github.com/generic-dp/generic-dp/ledger"
+	"github.com/generic-dp/generic-dp/internal/ledger"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
 // hang blocks every open of a file in dir until end is called (fanotify(7)). The first one

@@ -13,13 +13,13 @@ import (
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/dra"
-	"github.com/generic-dp/generic-dp/health"
-	"github.com/generic-dp/generic-dp/internal/kubeapi"
-	"github.com/generic-dp/generic-dp/ledger"
-	"github.com/generic-dp/generic-dp/plugin"
-	"github.com/generic-dp/generic-dp/podresources"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/health"
+	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
+	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
+	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
+	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
+	"github.com/generic-dp/generic-dp/internal/ledger"
 )
 
 // draSuffix ends the ledger's name of a resource while DRA offers it. To the ledger a

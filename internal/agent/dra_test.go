@@ -13,12 +13,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	claims "k8s.io/kubelet/pkg/apis/dra/v1"
 
-	"github.com/generic-dp/generic-dp/agent"
 	"github.com/generic-dp/generic-dp/cdi"
-	"github.com/generic-dp/generic-dp/dra"
-	"github.com/generic-dp/generic-dp/internal/kubeapi"
-	"github.com/generic-dp/generic-dp/internal/kubeapitest"
-	"github.com/generic-dp/generic-dp/internal/kubelettest"
+	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
+	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
+	"github.com/generic-dp/generic-dp/internal/testing/kubeapitest"
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
 // newDRANode makes a node with an API server, whose kubelet has DRA.

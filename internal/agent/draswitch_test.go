@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/generic-dp/generic-dp/agent"
-	"github.com/generic-dp/generic-dp/dra"
-	"github.com/generic-dp/generic-dp/internal/kubeapitest"
-	"github.com/generic-dp/generic-dp/internal/kubelettest"
+	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
+	"github.com/generic-dp/generic-dp/internal/testing/kubeapitest"
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
 // switching is a node whose resource changes its API at random, and a scheduler that gives

@@ -14,9 +14,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/internal/atomicfile"
-	"github.com/generic-dp/generic-dp/ledger"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/ledger"
+	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
 )
 
 // deviceInfos are the files of the device information specification (Network Plumbing

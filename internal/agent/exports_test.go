@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/generic-dp/generic-dp/agent"
-	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
 // Multus finds a file for each present network function. Files of other plugins stay, and

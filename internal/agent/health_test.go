@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/generic-dp/generic-dp/agent"
-	"github.com/generic-dp/generic-dp/health"
+	"github.com/generic-dp/generic-dp/internal/agent"
+	"github.com/generic-dp/generic-dp/internal/host/health"
 )
 
 // setAttr writes an attribute as the kernel shows it from then on.

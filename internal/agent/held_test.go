@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/generic-dp/generic-dp/internal/kubelettest"
-	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
 // A kubelet that has just started lacks pods: an unreported device may be held.

@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 
 	"github.com/generic-dp/generic-dp/cdi"
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/ledger"
-	"github.com/generic-dp/generic-dp/links"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/ledger"
+	"github.com/generic-dp/generic-dp/internal/output/links"
 )
 
 // linksName is the directory of links in the run directory.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/generic-dp/generic-dp/internal/kubelettest"
-	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
 // A restarting container finds its device by the link or CDI name of its admission,

@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/generic-dp/generic-dp/internal/atomicfile"
-	"github.com/generic-dp/generic-dp/ledger"
-	"github.com/generic-dp/generic-dp/plugin"
+	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
+	"github.com/generic-dp/generic-dp/internal/ledger"
+	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
 )
 
 // lockName is the file in the run directory that elects the instance that writes

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/health"
-	"github.com/generic-dp/generic-dp/ledger"
+	"github.com/generic-dp/generic-dp/internal/host/health"
+	"github.com/generic-dp/generic-dp/internal/ledger"
+	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/matchers"
-	"github.com/generic-dp/generic-dp/metrics"
 )
 
 // retryAfter is when to repeat a scan that failed or had a read time out.
@@ -64,14 +64,14 @@ func newLoop(a *Agent, group *errgroup.Group) *loop {
 
 // trigger is what starts a pass of the loop.
 type trigger struct {
-	scan    metrics.ScanReason // why to scan the host first; empty is no scan
-	limited bool               // subject to the limiter
-	apply   func()             // what it brings; nil is nothing
-	done    chan<- struct{}    // to close when the outcome is published
+	scan    status.ScanReason // why to scan the host first; empty is no scan
+	limited bool              // subject to the limiter
+	apply   func()            // what it brings; nil is nothing
+	done    chan<- struct{}   // to close when the outcome is published
 }
 
 // byEvents stands for a reason that the batch of events determines.
-const byEvents metrics.ScanReason = "events"
+const byEvents status.ScanReason = "events"
 
 // run runs a pass for the first scan and for each trigger until ctx is cancelled.
 func (l *loop) run(ctx context.Context) error {
@@ -131,12 +131,12 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 	case <-l.prober.Changes():
 		return trigger{limited: true}, true
 	case <-l.scanner.Answered():
-		return trigger{scan: metrics.ScanRetry}, true
+		return trigger{scan: status.ScanRetry}, true
 	case done := <-l.rescans:
-		return trigger{scan: metrics.ScanAllocate, done: done}, true
+		return trigger{scan: status.ScanAllocate, done: done}, true
 	case <-l.timer.C:
 		if l.host.snapshot == nil || l.scanErr != nil {
-			return trigger{scan: metrics.ScanRetry}, true
+			return trigger{scan: status.ScanRetry}, true
 		}
 		return trigger{}, true
 	case held := <-l.held.answers:
@@ -161,10 +161,10 @@ func (l *loop) pass(ctx context.Context, t trigger) (wake time.Time) {
 		t.apply()
 	}
 	if t.scan == "" && l.lacksNets() {
-		t.scan = metrics.ScanConfig
+		t.scan = status.ScanConfig
 	}
 	if t.scan == "" && l.lacksDevices() && !l.now().Before(l.retry.at) {
-		t.scan = metrics.ScanRetry
+		t.scan = status.ScanRetry
 	}
 	if t.scan != "" {
 		l.adopt(l.scanHost(ctx, matchers.UsesNets(l.config)), t.scan)

@@ -5,8 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/generic-dp/generic-dp/health"
-	"github.com/generic-dp/generic-dp/ledger"
+	"github.com/generic-dp/generic-dp/internal/host/health"
+	"github.com/generic-dp/generic-dp/internal/ledger"
 )
 
 // Events at full speed for ten seconds, as a storm and one by one.

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/cdi"
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/inventory"
-	"github.com/generic-dp/generic-dp/pattern"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/inventory"
+	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
 // Paths are the host's directories and sockets as mounted here. In a pod the host's

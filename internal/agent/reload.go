@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/internal/watch"
+	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
 
 // reading is the configuration on disk, or why it is broken.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/internal/kubelettest"
-	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
 // messages describes what the kubelet has received of a resource.

@@ -14,11 +14,11 @@ import (
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/health"
-	"github.com/generic-dp/generic-dp/ledger"
-	"github.com/generic-dp/generic-dp/plugin"
-	"github.com/generic-dp/generic-dp/topology"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/health"
+	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
+	"github.com/generic-dp/generic-dp/internal/ledger"
+	"github.com/generic-dp/generic-dp/internal/topology"
 )
 
 // resource is one resource with its plugin, of which it is the source. It lives as long

@@ -6,8 +6,8 @@ import (
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/ledger"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/ledger"
 )
 
 func TestAllocateOnlyWhatIsListedAndHealthy(t *testing.T) {

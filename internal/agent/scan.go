@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/inventory"
-	"github.com/generic-dp/generic-dp/ledger"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/inventory"
+	"github.com/generic-dp/generic-dp/internal/ledger"
+	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/matchers"
-	"github.com/generic-dp/generic-dp/metrics"
 )
 
 // netsResync is how often everything is scanned where network interfaces are used and
@@ -72,7 +72,7 @@ func (a *Agent) scanHost(ctx context.Context, nets bool) scanOutcome {
 
 // adopt makes a scan the last one. A failed scan does not mean a host without
 // devices: the last snapshot stays, and the scan is repeated.
-func (l *loop) adopt(o scanOutcome, reason metrics.ScanReason) {
+func (l *loop) adopt(o scanOutcome, reason status.ScanReason) {
 	l.metrics.CountScan(reasonOf(o.batch, reason), len(o.batch.Paths), o.took, o.err)
 	if l.scanErr = o.err; o.err == nil {
 		l.host = o.host
@@ -81,16 +81,16 @@ func (l *loop) adopt(o scanOutcome, reason metrics.ScanReason) {
 }
 
 // reasonOf returns the reason of a scan, which the batch determines if events did.
-func reasonOf(b inventory.Batch, reason metrics.ScanReason) metrics.ScanReason {
+func reasonOf(b inventory.Batch, reason status.ScanReason) status.ScanReason {
 	switch {
 	case reason != byEvents:
 		return reason
 	case b.All:
-		return metrics.ScanFull
+		return status.ScanFull
 	case len(b.Paths) > 0:
-		return metrics.ScanUevent
+		return status.ScanUevent
 	default:
-		return metrics.ScanNames
+		return status.ScanNames
 	}
 }
 

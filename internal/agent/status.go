@@ -15,13 +15,13 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/health"
-	"github.com/generic-dp/generic-dp/internal/watch"
-	"github.com/generic-dp/generic-dp/ledger"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/health"
+	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
+	"github.com/generic-dp/generic-dp/internal/ledger"
+	"github.com/generic-dp/generic-dp/internal/status"
+	"github.com/generic-dp/generic-dp/internal/sys/watch"
 	"github.com/generic-dp/generic-dp/matchers"
-	"github.com/generic-dp/generic-dp/metrics"
-	"github.com/generic-dp/generic-dp/podresources"
 )
 
 // errNotScanned is the state until the first scan.
@@ -59,7 +59,7 @@ func (a *Agent) Ready() error {
 }
 
 // Config returns the served configuration, and why it is not the one on disk.
-func (a *Agent) Config() metrics.Config { return *a.loaded.Load() }
+func (a *Agent) Config() status.Config { return *a.loaded.Load() }
 
 const (
 	// holdersFor is how old the kubelet's answer on a status page may be: it accepts
@@ -70,11 +70,11 @@ const (
 )
 
 // Status is the current state for the status page and metrics.
-func (a *Agent) Status(ctx context.Context) metrics.Status {
-	s := metrics.Status{
+func (a *Agent) Status(ctx context.Context) status.Status {
+	s := status.Status{
 		Version: a.options.Version, NodeName: a.options.NodeName, Command: "serve", Started: a.started,
 		NotReady: split(a.Ready()), Config: a.Config(),
-		Degraded: a.degraded(), Problems: *a.problems.published.Load(), Resources: []metrics.Resource{}, Events: a.events.latest(),
+		Degraded: a.degraded(), Problems: *a.problems.published.Load(), Resources: []status.Resource{}, Events: a.events.latest(),
 	}
 	var held podresources.Holders
 	var allocatable map[string][]string
@@ -82,7 +82,7 @@ func (a *Agent) Status(ctx context.Context) metrics.Status {
 		s.Command, s.HeldUnknown = "cdi", "there is no kubelet to ask"
 	} else {
 		kubelet, _ := a.kubelet.Kubelet()
-		s.Kubelet = &metrics.Kubelet{Present: kubelet.Present, Restarts: max(0, int(kubelet.Generation)-1)}
+		s.Kubelet = &status.Kubelet{Present: kubelet.Present, Restarts: max(0, int(kubelet.Generation)-1)}
 		ctx, cancel := context.WithTimeout(ctx, holdersWait)
 		defer cancel()
 		since := a.now().Add(-holdersFor)
@@ -129,8 +129,8 @@ func (e *explainer) reason(c *config.Resource) string {
 }
 
 // status is the state of one resource; held and allocatable are nil where unknown.
-func (r *resource) status(now *published, held podresources.Holders, allocatable map[string][]string) metrics.Resource {
-	s := metrics.Resource{Name: r.Name, API: string(config.APIDevicePlugin), Retired: now.config == retired, Devices: []metrics.Device{}}
+func (r *resource) status(now *published, held podresources.Holders, allocatable map[string][]string) status.Resource {
+	s := status.Resource{Name: r.Name, API: string(config.APIDevicePlugin), Retired: now.config == retired, Devices: []status.Device{}}
 	holders := held[r.Name]
 	if r.plugin != nil || r.dra != nil {
 		status := r.registration()
@@ -148,7 +148,7 @@ func (r *resource) status(now *published, held podresources.Holders, allocatable
 		count := len(allocatable[r.Name])
 		s.Slots.Allocatable = &count
 	}
-	byDevice := map[string][]metrics.Holder{}
+	byDevice := map[string][]status.Holder{}
 	for _, l := range now.list {
 		if l.Healthy {
 			s.Slots.Healthy++
@@ -157,7 +157,7 @@ func (r *resource) status(now *published, held podresources.Holders, allocatable
 		}
 		id, _ := device.SplitSlot(l.ID)
 		for _, h := range holders[l.ID] {
-			byDevice[id] = append(byDevice[id], metrics.Holder{ID: l.ID, Namespace: h.Namespace, Pod: h.Pod, Container: h.Container})
+			byDevice[id] = append(byDevice[id], status.Holder{ID: l.ID, Namespace: h.Namespace, Pod: h.Pod, Container: h.Container})
 		}
 		switch {
 		case len(holders[l.ID]) > 0:
@@ -167,7 +167,7 @@ func (r *resource) status(now *published, held podresources.Holders, allocatable
 		}
 	}
 	for _, e := range now.entries {
-		d := metrics.NewDevice(e.Offer, e.Healthy, e.Reason)
+		d := status.NewDevice(e.Offer, e.Healthy, e.Reason)
 		d.Held = append(d.Held, byDevice[d.ID]...)
 		s.Devices = append(s.Devices, d)
 	}
@@ -175,14 +175,14 @@ func (r *resource) status(now *published, held podresources.Holders, allocatable
 }
 
 // degraded are the unavailable sources of events, and why.
-func (a *Agent) degraded() []metrics.Problem {
-	missing := []metrics.Problem{}
+func (a *Agent) degraded() []status.Problem {
+	missing := []status.Problem{}
 	for _, d := range a.watcher.Degraded() {
-		missing = append(missing, metrics.Problem(d))
+		missing = append(missing, status.Problem(d))
 	}
 	for _, w := range []*watch.Watcher{a.kubelet.Files, a.reader.files, a.specFiles} {
 		if err := w.Degraded(); err != nil {
-			missing = append(missing, metrics.Problem{Subject: w.Source, Reason: err.Error()})
+			missing = append(missing, status.Problem{Subject: w.Source, Reason: err.Error()})
 		}
 	}
 	return missing
@@ -209,13 +209,13 @@ func split(err error) []string {
 // meets, and the first pass to meet one logs it.
 type problems struct {
 	log       *slog.Logger
-	last, now map[metrics.Problem]bool
-	published atomic.Pointer[[]metrics.Problem] // of the last pass, sorted
+	last, now map[status.Problem]bool
+	published atomic.Pointer[[]status.Problem] // of the last pass, sorted
 }
 
 func newProblems(log *slog.Logger) *problems {
-	p := &problems{log: log, now: map[metrics.Problem]bool{}}
-	p.published.Store(&[]metrics.Problem{})
+	p := &problems{log: log, now: map[status.Problem]bool{}}
+	p.published.Store(&[]status.Problem{})
 	return p
 }
 
@@ -224,7 +224,7 @@ func (p *problems) warn(subject string, err error, message string, details ...an
 	if err == nil {
 		return
 	}
-	problem := metrics.Problem{Subject: subject, Reason: err.Error()}
+	problem := status.Problem{Subject: subject, Reason: err.Error()}
 	if !p.last[problem] && !p.now[problem] {
 		p.log.Warn(message, append([]any{"subject", subject, "err", problem.Reason}, details...)...)
 	}
@@ -234,13 +234,13 @@ func (p *problems) warn(subject string, err error, message string, details ...an
 // endPass publishes the problems of a pass for the status page.
 func (p *problems) endPass() {
 	if !maps.Equal(p.last, p.now) {
-		list := slices.AppendSeq([]metrics.Problem{}, maps.Keys(p.now))
+		list := slices.AppendSeq([]status.Problem{}, maps.Keys(p.now))
 		sort.Slice(list, func(i, j int) bool {
 			return cmp.Or(cmp.Compare(list[i].Subject, list[j].Subject), cmp.Compare(list[i].Reason, list[j].Reason)) < 0
 		})
 		p.published.Store(&list)
 	}
-	p.last, p.now = p.now, map[metrics.Problem]bool{}
+	p.last, p.now = p.now, map[status.Problem]bool{}
 }
 
 // report reports the problems of a pass and logs what changed.
@@ -269,22 +269,22 @@ func (l *loop) report(v *View, out ledger.Output, failed map[string]error) {
 // reportChange logs that a device was added, changed its health or left.
 func (l *loop) reportChange(c ledger.Change, failed error) {
 	log := l.log.With("resource", c.Resource, "id", c.ID)
-	event := metrics.Unhealthy + ": " + c.Reason
+	event := status.Unhealthy + ": " + c.Reason
 	switch {
 	case c.Left:
 		event = "left the list: " + c.Reason
 		log.Info("device left the list", "reason", c.Reason)
 	case c.Healthy && failed != nil:
-		event = metrics.Unhealthy + ": " + failed.Error()
+		event = status.Unhealthy + ": " + failed.Error()
 	case c.Healthy:
-		event = metrics.Healthy
-		log.Info("device is offered", "health", metrics.Healthy)
+		event = status.Healthy
+		log.Info("device is offered", "health", status.Healthy)
 	default:
 		level := slog.LevelInfo
 		if c.Reason == health.ReasonPending {
 			level = slog.LevelDebug // for milliseconds
 		}
-		log.Log(context.Background(), level, "device can't be used now", "health", metrics.Unhealthy, "reason", c.Reason)
+		log.Log(context.Background(), level, "device can't be used now", "health", status.Unhealthy, "reason", c.Reason)
 	}
 	l.events.add(c.Resource, c.ID, event)
 }
@@ -296,7 +296,7 @@ const maxEvents = 100
 // events are the latest events.
 type events struct {
 	mu   sync.Mutex
-	list []metrics.Event // oldest first
+	list []status.Event // oldest first
 }
 
 // add adds an event; resource and id may be empty.
@@ -306,12 +306,12 @@ func (e *events) add(resource, id, what string) {
 	if len(e.list) == maxEvents {
 		e.list = slices.Delete(e.list, 0, 1)
 	}
-	e.list = append(e.list, metrics.Event{Time: time.Now(), Resource: resource, ID: id, What: what})
+	e.list = append(e.list, status.Event{Time: time.Now(), Resource: resource, ID: id, What: what})
 }
 
 // latest returns the events, oldest first.
-func (e *events) latest() []metrics.Event {
+func (e *events) latest() []status.Event {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return append([]metrics.Event{}, e.list...)
+	return append([]status.Event{}, e.list...)
 }

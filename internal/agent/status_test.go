@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/generic-dp/generic-dp/internal/kubelettest"
-	"github.com/generic-dp/generic-dp/metrics"
+	"github.com/generic-dp/generic-dp/internal/status"
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
 func TestStatus(t *testing.T) {
@@ -27,7 +27,7 @@ func TestStatus(t *testing.T) {
 	if err := agent.Alive(); err != nil {
 		t.Errorf("Alive: %v", err)
 	}
-	var s metrics.Status
+	var s status.Status
 	n.eventually("the kubelet's answer to the page", func() bool { // for which a page waits half a second
 		s = agent.Status(t.Context())
 		return s.HeldUnknown == "" && s.Resources[0].Slots.Allocatable != nil
@@ -43,8 +43,8 @@ func TestStatus(t *testing.T) {
 		t.Errorf("no devices: %q and %q", none, r.NoDevices)
 	}
 	d := r.Devices[0]
-	if d.ID != a || d.Health != metrics.Healthy || d.Slots != 2 || !slices.Equal(d.Nodes, []string{"/dev/ttyUSB0"}) ||
-		!slices.Equal(d.Held, []metrics.Holder{{ID: a + "::1", Namespace: "default", Pod: "p", Container: "c"}}) {
+	if d.ID != a || d.Health != status.Healthy || d.Slots != 2 || !slices.Equal(d.Nodes, []string{"/dev/ttyUSB0"}) ||
+		!slices.Equal(d.Held, []status.Holder{{ID: a + "::1", Namespace: "default", Pod: "p", Container: "c"}}) {
 		t.Errorf("device: %+v", d)
 	}
 
@@ -56,7 +56,7 @@ func TestStatus(t *testing.T) {
 	if p := s.Config.Problems; len(p) != 1 || !strings.Contains(p[0], `unknown key "cuont"; hint: did you mean "count"?`) {
 		t.Errorf("problems of the configuration: %q", s.Config.Problems)
 	}
-	if d := s.Resources[0].Devices[1]; d.Health != metrics.Unhealthy || d.Reason != "device is gone" {
+	if d := s.Resources[0].Devices[1]; d.Health != status.Unhealthy || d.Reason != "device is gone" {
 		t.Errorf("device: %+v", d)
 	}
 	var what []string

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/generic-dp/generic-dp/internal/kubelettest"
-	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
 // The configuration changes all the time, sometimes half written, while devices come

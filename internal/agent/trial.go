@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/internal/atomicfile"
+	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
 )
 
 // lastGoodName is the file in the state directory with the text of the last good

@@ -10,10 +10,10 @@ import (
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/health"
-	"github.com/generic-dp/generic-dp/inventory"
-	"github.com/generic-dp/generic-dp/ledger"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/health"
+	"github.com/generic-dp/generic-dp/internal/host/inventory"
+	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // maxAbsent is how many serials of absent devices are remembered.

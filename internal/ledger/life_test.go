@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // life plays random stories: three resources, five devices, containers that start and

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // finish returns the state and the output.

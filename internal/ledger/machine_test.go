@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 var boot = time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)

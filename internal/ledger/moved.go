@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // netState is the state of the network interfaces of a device. A container runtime

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // Next returns the state that follows from in, and the output.

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/internal/atomicfile"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // refused is a configured resource that is inactive.

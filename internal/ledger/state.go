@@ -9,7 +9,7 @@ package ledger
 import (
 	"time"
 
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // Reasons of Unhealthy devices, in addition to those of offers. They are constant: a

@@ -11,7 +11,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/generic-dp/generic-dp/pattern"
+	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
 // simple is the plain meaning of a pattern without braces and escapes: each wildcard

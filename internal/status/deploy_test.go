@@ -1,4 +1,4 @@
-package metrics_test
+package status_test
 
 import (
 	"encoding/json"
@@ -23,8 +23,8 @@ func TestDashboardAndAlertsQueryExistingMetrics(t *testing.T) {
 		}
 	}
 	for file, read := range map[string]func(*testing.T, []byte) []string{
-		"../deploy/grafana/generic-dp.json":                       expressionsOfDashboard,
-		"../deploy/helm/generic-dp/templates/prometheusrule.yaml": expressionsOfRules,
+		"../../deploy/grafana/generic-dp.json":                       expressionsOfDashboard,
+		"../../deploy/helm/generic-dp/templates/prometheusrule.yaml": expressionsOfRules,
 	} {
 		text, err := os.ReadFile(file)
 		if err != nil {

@@ -1,7 +1,7 @@
-// Package metrics serves the state of the program: /healthz and /readyz for probes,
+// Package status serves the state of the program: /healthz and /readyz for probes,
 // /metrics for Prometheus, a status page for people and /status.json for programs.
 // Gauges are read from the running state at scrape time.
-package metrics
+package status
 
 import (
 	"bufio"

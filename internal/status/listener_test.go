@@ -1,4 +1,4 @@
-package metrics_test
+package status_test
 
 import (
 	"bufio"
@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/generic-dp/generic-dp/metrics"
+	"github.com/generic-dp/generic-dp/internal/status"
 )
 
 // dial connects from a loopback address and sends text, which the server may refuse to
@@ -115,7 +115,7 @@ type slowState struct {
 	asked, answer chan struct{}
 }
 
-func (s *slowState) Status(ctx context.Context) metrics.Status {
+func (s *slowState) Status(ctx context.Context) status.Status {
 	s.asked <- struct{}{}
 	select {
 	case <-s.answer:

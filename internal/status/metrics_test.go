@@ -1,4 +1,4 @@
-package metrics_test
+package status_test
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
-	"github.com/generic-dp/generic-dp/metrics"
+	"github.com/generic-dp/generic-dp/internal/status"
 )
 
 // state is a program with one resource of two devices.
@@ -35,55 +35,55 @@ func (s *state) Ready() error {
 	return s.notReady
 }
 
-func (s *state) Config() metrics.Config {
+func (s *state) Config() status.Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := metrics.Config{Path: "/etc/generic-dp", Hash: "0a1b", Loaded: time.UnixMilli(1500), Generation: 2, Broken: s.broken, Problems: []string{}}
+	c := status.Config{Path: "/etc/generic-dp", Hash: "0a1b", Loaded: time.UnixMilli(1500), Generation: 2, Broken: s.broken, Problems: []string{}}
 	if s.broken != nil {
 		c.Problems = []string{s.broken.Error()}
 	}
 	return c
 }
 
-func (s *state) Status(context.Context) metrics.Status {
+func (s *state) Status(context.Context) status.Status {
 	held, free, allocatable := 1, 2, 3
-	r := metrics.Resource{
+	r := status.Resource{
 		Name: "example.com/gpu", Registered: true,
-		Slots: metrics.Slots{Healthy: 3, Unhealthy: 1, Held: &held, Free: &free, Allocatable: &allocatable},
-		Devices: []metrics.Device{
-			{ID: "usb:1:2:<A&B>", Product: "A & B", Health: metrics.Healthy, Slots: 3, NUMA: []int{0, 1}, Nodes: []string{"/dev/ttyUSB0"},
-				Held: []metrics.Holder{{ID: "usb:1:2:<A&B>::1", Namespace: "default", Pod: "p", Container: "main"}}},
-			{ID: "b", Health: metrics.Unhealthy, Reason: "device is gone", Slots: 1},
+		Slots: status.Slots{Healthy: 3, Unhealthy: 1, Held: &held, Free: &free, Allocatable: &allocatable},
+		Devices: []status.Device{
+			{ID: "usb:1:2:<A&B>", Product: "A & B", Health: status.Healthy, Slots: 3, NUMA: []int{0, 1}, Nodes: []string{"/dev/ttyUSB0"},
+				Held: []status.Holder{{ID: "usb:1:2:<A&B>::1", Namespace: "default", Pod: "p", Container: "main"}}},
+			{ID: "b", Health: status.Unhealthy, Reason: "device is gone", Slots: 1},
 		},
 	}
 	if s.unknown != "" {
-		r.Slots = metrics.Slots{Healthy: 3, Unhealthy: 1}
+		r.Slots = status.Slots{Healthy: 3, Unhealthy: 1}
 		r.Devices[0].Held = nil
 	}
-	return metrics.Status{
+	return status.Status{
 		Version: "v1", NodeName: "worker-1", Command: "serve", Config: s.Config(), NotReady: []string{},
-		Kubelet: &metrics.Kubelet{Present: true, Restarts: 2}, HeldUnknown: s.unknown,
-		Degraded:  []metrics.Problem{{Subject: "kernel events", Reason: "no netlink"}},
-		Problems:  []metrics.Problem{{Subject: "scan", Reason: "unreadable"}},
-		Resources: []metrics.Resource{r},
-		Events:    []metrics.Event{{Resource: "example.com/gpu", ID: "b", What: "Unhealthy: device is gone"}},
+		Kubelet: &status.Kubelet{Present: true, Restarts: 2}, HeldUnknown: s.unknown,
+		Degraded:  []status.Problem{{Subject: "kernel events", Reason: "no netlink"}},
+		Problems:  []status.Problem{{Subject: "scan", Reason: "unreadable"}},
+		Resources: []status.Resource{r},
+		Events:    []status.Event{{Resource: "example.com/gpu", ID: "b", What: "Unhealthy: device is gone"}},
 	}
 }
 
 // server serves a state.
 type server struct {
 	*testing.T
-	*metrics.Metrics
+	*status.Metrics
 	address string
 }
 
-func newServer(t *testing.T, s metrics.State) *server {
+func newServer(t *testing.T, s status.State) *server {
 	t.Helper()
-	l, err := metrics.Listen("127.0.0.1:0")
+	l, err := status.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := metrics.New(s)
+	m := status.New(s)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Serve(ctx, l) }()
@@ -154,8 +154,8 @@ func (s *server) countAll() {
 	s.CountAllocation("example.com/gpu", time.Millisecond, nil)
 	s.CountAllocation("example.com/gpu", time.Millisecond, errors.New("gone"))
 	s.CountSliceWrite(nil)
-	s.CountScan(metrics.ScanUevent, 7, time.Millisecond, nil)
-	s.CountScan(metrics.ScanRetry, 0, 0, errors.New("unreadable"))
+	s.CountScan(status.ScanUevent, 7, time.Millisecond, nil)
+	s.CountScan(status.ScanRetry, 0, 0, errors.New("unreadable"))
 }
 
 func TestScrape(t *testing.T) {
@@ -244,13 +244,13 @@ func TestStatusOnLoopbackOnly(t *testing.T) {
 		}
 	}
 
-	l, err := metrics.Listen(":0")
+	l, err := status.Listen(":0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- metrics.New(&state{}).Serve(ctx, l) }()
+	go func() { ended <- status.New(&state{}).Serve(ctx, l) }()
 	defer func() {
 		cancel()
 		<-ended

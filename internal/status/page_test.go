@@ -1,4 +1,4 @@
-package metrics_test
+package status_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/generic-dp/generic-dp/metrics"
+	"github.com/generic-dp/generic-dp/internal/status"
 )
 
 var update = flag.Bool("update", false, "write testdata/page.golden")
@@ -22,13 +22,13 @@ var update = flag.Bool("update", false, "write testdata/page.golden")
 // shown is a program with this status.
 type shown struct {
 	state
-	status metrics.Status
+	status status.Status
 }
 
-func (s *shown) Status(context.Context) metrics.Status { return s.status }
+func (s *shown) Status(context.Context) status.Status { return s.status }
 
 // page is the status page without its style.
-func page(t *testing.T, s metrics.Status) string {
+func page(t *testing.T, s status.Status) string {
 	t.Helper()
 	resp, body := newServer(t, &shown{status: s}).get("/", "")
 	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/html; charset=utf-8" ||
@@ -44,9 +44,9 @@ func page(t *testing.T, s metrics.Status) string {
 }
 
 // counts are slots that are not held, by health.
-func counts(healthy, unhealthy int) metrics.Slots {
+func counts(healthy, unhealthy int) status.Slots {
 	held := 0
-	return metrics.Slots{Healthy: healthy, Unhealthy: unhealthy, Held: &held, Free: &healthy}
+	return status.Slots{Healthy: healthy, Unhealthy: unhealthy, Held: &held, Free: &healthy}
 }
 
 var volatile = regexp.MustCompile(`as of [-0-9: ]{19}|uptime [0-9hms.]+`)
@@ -55,11 +55,11 @@ var volatile = regexp.MustCompile(`as of [-0-9: ]{19}|uptime [0-9hms.]+`)
 func TestPage(t *testing.T) {
 	t.Parallel()
 	s := (&state{broken: errors.New(`unknown key "<script>"`)}).Status(t.Context())
-	s.Resources = append([]metrics.Resource{
+	s.Resources = append([]status.Resource{
 		{Name: "example.com/absent", NoDevices: `glob "/dev/none*" fits nothing`},
-		{Name: "example.com/late", Reason: "refused", Slots: counts(1, 0), Devices: []metrics.Device{{ID: "c", Health: metrics.Healthy, Slots: 1}}},
-		{Name: "example.com/serial", Registered: true, Slots: counts(2, 0), Devices: []metrics.Device{
-			{ID: "d", Health: metrics.Healthy, Slots: 1, Nodes: []string{"/dev/d0", "/dev/d1"}}, {ID: "e", Health: metrics.Healthy, Slots: 1},
+		{Name: "example.com/late", Reason: "refused", Slots: counts(1, 0), Devices: []status.Device{{ID: "c", Health: status.Healthy, Slots: 1}}},
+		{Name: "example.com/serial", Registered: true, Slots: counts(2, 0), Devices: []status.Device{
+			{ID: "d", Health: status.Healthy, Slots: 1, Nodes: []string{"/dev/d0", "/dev/d1"}}, {ID: "e", Health: status.Healthy, Slots: 1},
 		}},
 	}, s.Resources...)
 	got := volatile.ReplaceAllString(page(t, s), "TIME")
@@ -85,23 +85,23 @@ func TestPageEscapes(t *testing.T) {
 		n++
 		return fmt.Sprintf(`%d<b onclick="x">&'`, n)
 	}
-	problem := func() []metrics.Problem { return []metrics.Problem{{Subject: evil(), Reason: evil()}} }
-	device := func(health string) metrics.Device {
-		return metrics.Device{
+	problem := func() []status.Problem { return []status.Problem{{Subject: evil(), Reason: evil()}} }
+	device := func(health string) status.Device {
+		return status.Device{
 			ID: evil(), Health: health, Reason: evil(), Nodes: []string{evil()}, Interfaces: []string{evil()}, CDIDevices: []string{evil()},
-			Held: []metrics.Holder{{Namespace: evil(), Pod: evil(), Container: evil()}},
+			Held: []status.Holder{{Namespace: evil(), Pod: evil(), Container: evil()}},
 		}
 	}
-	s := metrics.Status{
-		Version: evil(), NodeName: evil(), Command: evil(), NotReady: []string{evil()}, Kubelet: &metrics.Kubelet{},
-		Config:   metrics.Config{Path: evil(), Hash: "", Problems: []string{evil()}},
+	s := status.Status{
+		Version: evil(), NodeName: evil(), Command: evil(), NotReady: []string{evil()}, Kubelet: &status.Kubelet{},
+		Config:   status.Config{Path: evil(), Hash: "", Problems: []string{evil()}},
 		Degraded: problem(), Problems: problem(), HeldUnknown: evil(),
-		Resources: []metrics.Resource{
-			{Name: evil(), Reason: evil(), Devices: []metrics.Device{device(metrics.Healthy), device(metrics.Unhealthy)}},
-			{Name: evil(), Registered: true, Devices: []metrics.Device{{Health: metrics.Healthy, Mounts: []string{evil()}}}},
+		Resources: []status.Resource{
+			{Name: evil(), Reason: evil(), Devices: []status.Device{device(status.Healthy), device(status.Unhealthy)}},
+			{Name: evil(), Registered: true, Devices: []status.Device{{Health: status.Healthy, Mounts: []string{evil()}}}},
 			{Name: evil(), NoDevices: evil()},
 		},
-		Events: []metrics.Event{{Resource: evil(), ID: evil(), What: evil()}},
+		Events: []status.Event{{Resource: evil(), ID: evil(), What: evil()}},
 	}
 	got := page(t, s)
 	if strings.Contains(got, "<b onclick") || strings.Contains(got, `onclick="`) {
@@ -119,13 +119,13 @@ func TestPageEscapes(t *testing.T) {
 func TestPageIsBounded(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 200)
-	many := metrics.Resource{Name: "example.com/many", Registered: true, Slots: counts(4999, 1)}
+	many := status.Resource{Name: "example.com/many", Registered: true, Slots: counts(4999, 1)}
 	for i := range 5000 {
-		many.Devices = append(many.Devices, metrics.Device{ID: fmt.Sprint(long, i), Health: metrics.Healthy, Slots: 1, Nodes: strings.Fields(strings.Repeat(long+" ", 50))})
+		many.Devices = append(many.Devices, status.Device{ID: fmt.Sprint(long, i), Health: status.Healthy, Slots: 1, Nodes: strings.Fields(strings.Repeat(long+" ", 50))})
 	}
-	many.Devices[4999].Health = metrics.Unhealthy
+	many.Devices[4999].Health = status.Unhealthy
 	many.Devices[4999].Reason = "device is gone"
-	s := metrics.Status{Started: time.Now(), Resources: []metrics.Resource{many, {Name: "example.com/next", Registered: true, Devices: many.Devices[:1]}, {Name: "example.com/none"}}}
+	s := status.Status{Started: time.Now(), Resources: []status.Resource{many, {Name: "example.com/next", Registered: true, Devices: many.Devices[:1]}, {Name: "example.com/none"}}}
 	for range 100 {
 		s.NotReady = append(s.NotReady, long)
 	}

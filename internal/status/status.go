@@ -1,4 +1,4 @@
-package metrics
+package status
 
 import (
 	"slices"
@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // Status is the state of the program at one moment. The names of its JSON fields are an

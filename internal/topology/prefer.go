@@ -8,7 +8,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // The values of the key prefer.

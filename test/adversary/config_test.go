@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
 // repeat joins n copies of a text in which % is the number of the copy.

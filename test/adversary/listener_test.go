@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/generic-dp/generic-dp/internal/kubelettest"
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
 const (

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
 // The author of the ConfigMap is not root on the nodes: without --allow, no spelling of the

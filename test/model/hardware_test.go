@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/generic-dp/generic-dp/internal/sysfstest"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
 // thing is a piece of hardware that scripts plug, pull and swap.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/generic-dp/generic-dp/internal/kubelettest"
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
 // world is one node, the program on it, and the model of both.

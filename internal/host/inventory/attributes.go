@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/internal/slow"
-	"github.com/generic-dp/generic-dp/sysfs"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/sysfs"
+	"github.com/generic-dp/generic-dp/internal/sys/slow"
 )
 
 // Attributes reads data that a configuration requests and no scan reads: sysfs

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/generic-dp/generic-dp/sysfs"
+	"github.com/generic-dp/generic-dp/internal/host/sysfs"
 )
 
 // A blocked read is abandoned after the timeout, and the file keeps its previous value;

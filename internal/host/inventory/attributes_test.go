@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/generic-dp/generic-dp/internal/sysfstest"
-	"github.com/generic-dp/generic-dp/inventory"
+	"github.com/generic-dp/generic-dp/internal/host/inventory"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
 func writeAttr(t *testing.T, tree sysfstest.Tree, file, text string) {

@@ -4,8 +4,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/sysfs"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/sysfs"
 )
 
 // cache are the results of earlier scans that are still valid. Two mechanisms keep it

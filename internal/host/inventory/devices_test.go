@@ -14,9 +14,9 @@ import (
 	"github.com/jaypipes/ghw"
 	"golang.org/x/sys/unix"
 
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/internal/sysfstest"
-	"github.com/generic-dp/generic-dp/inventory"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/inventory"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
 func findHardware(s *device.Snapshot, name string) *device.Hardware {
@@ -44,8 +44,8 @@ func replace(t *testing.T, tree sysfstest.Tree, attr string, absent bool) {
 	}
 }
 
-const server = "../testdata/machines/server-two-socket.txtar"
-const desktop = "../testdata/machines/desktop-xhci.txtar"
+const server = "../../../testdata/machines/server-two-socket.txtar"
+const desktop = "../../../testdata/machines/desktop-xhci.txtar"
 
 // A function without identifiers is one, and affects no other.
 func TestPCIWithoutModalias(t *testing.T) {
@@ -329,7 +329,7 @@ func TestVirtualFunctionNumbers(t *testing.T) {
 // The PCI functions of a snapshot are those of ghw's list.
 func TestPCIComesFromGHW(t *testing.T) {
 	t.Parallel()
-	for _, file := range []string{server, "../testdata/machines/qemu-q35-nodes.txtar", "../testdata/machines/sriov-nics.txtar"} {
+	for _, file := range []string{server, "../../../testdata/machines/qemu-q35-nodes.txtar", "../../../testdata/machines/sriov-nics.txtar"} {
 		tree := sysfstest.Load(t, file)
 		info, err := ghw.PCI(ghw.WithPathOverrides(ghw.PathOverrides{"/sys": tree.Sysfs()}), ghw.WithLogger(slog.New(slog.DiscardHandler)))
 		if err != nil {

@@ -1,6 +1,6 @@
 package inventory
 
-import "github.com/generic-dp/generic-dp/device"
+import "github.com/generic-dp/generic-dp/internal/device"
 
 // HangUSB blocks the reads of the USB device of a directory until until is closed.
 func (s *Scanner) HangUSB(dir string, until <-chan struct{}) {

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // formerly fills in the hardware that the version before found for the nodes of h. Of

@@ -10,9 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/internal/sysfstest"
-	"github.com/generic-dp/generic-dp/machine"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/recording"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
 // The IDs of nodes by path, with their NUMA node if they have no hardware that has one,
@@ -83,7 +83,7 @@ usb0 usb:18d1:4ee3:8A2X0KJ3T:if00:net`,
 		t.Run(machine, func(t *testing.T) {
 			t.Parallel()
 			var got strings.Builder
-			snap := scan(t, sysfstest.Load(t, "../testdata/machines/"+machine+".txtar"))
+			snap := scan(t, sysfstest.Load(t, "../../../testdata/machines/"+machine+".txtar"))
 			for _, n := range append(snap.Nodes, snap.Nets...) {
 				form := device.Forms(nil).Of(n.Hardware)
 				fmt.Fprintf(&got, "\n%s %s", n.Path, device.NodeID(n, form))
@@ -133,7 +133,7 @@ func TestIdentitiesOverABoot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			file := "../testdata/machines/" + name + ".txtar"
+			file := "../../../testdata/machines/" + name + ".txtar"
 			archive, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
@@ -142,7 +142,7 @@ func TestIdentitiesOverABoot(t *testing.T) {
 			if err := os.WriteFile(next, []byte(numbers.Replace(string(archive))), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			ids := func(tree machine.Tree) (ids []string) {
+			ids := func(tree recording.Tree) (ids []string) {
 				snap := scan(t, tree)
 				noProblems(t, snap)
 				for _, n := range append(snap.Nodes, snap.Nets...) {

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/sysfs"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/sysfs"
 )
 
 // readNets returns the network interfaces of the host, by name, and assigns them to

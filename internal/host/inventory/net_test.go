@@ -11,10 +11,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/internal/sysfstest"
-	"github.com/generic-dp/generic-dp/inventory"
-	"github.com/generic-dp/generic-dp/sysfs"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/inventory"
+	"github.com/generic-dp/generic-dp/internal/host/sysfs"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
 // uses are the non-empty uses of interfaces, by name.

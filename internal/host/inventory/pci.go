@@ -9,8 +9,8 @@ import (
 
 	"github.com/jaypipes/ghw"
 
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/sysfs"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/sysfs"
 )
 
 // newGHW returns ghw's parser of PCI functions, without those of any host.

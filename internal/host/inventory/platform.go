@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // firmwareBuses are the buses whose devices the firmware, the hypervisor or the

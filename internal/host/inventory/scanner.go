@@ -23,8 +23,8 @@ import (
 
 	"github.com/jaypipes/ghw"
 
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/sysfs"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/sysfs"
 )
 
 // Options are the locations of a host's trees.

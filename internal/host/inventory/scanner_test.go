@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/sysfs"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/sysfs"
 )
 
 // A node without its number in sysfs is kept only if it still exists: the kernel

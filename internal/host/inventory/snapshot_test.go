@@ -11,9 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/internal/sysfstest"
-	"github.com/generic-dp/generic-dp/inventory"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/inventory"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -112,7 +112,7 @@ func dump(s *device.Snapshot, attrs *inventory.Attributes) string {
 
 func machines(t testing.TB) []string {
 	t.Helper()
-	files, err := filepath.Glob("../testdata/machines/*.txtar")
+	files, err := filepath.Glob("../../../testdata/machines/*.txtar")
 	if err != nil || len(files) < 4 {
 		t.Fatalf("machines: %q, %v", files, err)
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/internal/sysfstest"
-	"github.com/generic-dp/generic-dp/inventory"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/inventory"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
 // changing is a host whose devices come and go at random, by a seed.

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/internal/slow"
-	"github.com/generic-dp/generic-dp/sysfs"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/sysfs"
+	"github.com/generic-dp/generic-dp/internal/sys/slow"
 )
 
 // The kernel holds the lock of a new device until its drivers are bound, typically some

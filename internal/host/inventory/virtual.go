@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // Nodes of IOMMU groups and NVMe namespaces are virtual devices, whose path in sysfs does

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/internal/watch"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
 
 const (

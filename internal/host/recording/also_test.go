@@ -1,4 +1,4 @@
-package machine_test
+package recording_test
 
 import (
 	"os"
@@ -8,10 +8,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/internal/sysfstest"
-	"github.com/generic-dp/generic-dp/inventory"
-	"github.com/generic-dp/generic-dp/machine"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/inventory"
+	"github.com/generic-dp/generic-dp/internal/host/recording"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
 // Attributes read by name while a host is recorded are the same in the recording, and
@@ -61,7 +61,7 @@ func TestRecordedAttributes(t *testing.T) {
 		}
 		want = read(attrs)
 	}
-	again := func(o machine.Options) (archive string, values []string) {
+	again := func(o recording.Options) (archive string, values []string) {
 		o.Also = also
 		a := record(t, options(h.Tree), o)
 		s := inventory.New(options(unpack(t, a)))
@@ -70,14 +70,14 @@ func TestRecordedAttributes(t *testing.T) {
 		}
 		return string(a), read(s.Attributes())
 	}
-	archive, got := again(machine.Options{})
+	archive, got := again(recording.Options{})
 	if diff := cmp.Diff(want, got); diff != "" || want[0] != "113-D67301-063" || want[5] != "0e" {
 		t.Errorf("asked %q:\n%s", want, diff)
 	}
 	if strings.Contains(archive, "not_asked_for") {
 		t.Error("the archive has what nobody asked for")
 	}
-	archive, got = again(machine.Options{Redact: true})
+	archive, got = again(recording.Options{Redact: true})
 	// Attributes on neither list are left out.
 	if diff := cmp.Diff([]string{"", "", "16", "", "Camera REDACTED1x", "0e", "SPX", "NPS1", "740f", "", "1", "amdgpu"}, got); diff != "" {
 		t.Error(diff)
@@ -108,7 +108,7 @@ func TestRecordedUse(t *testing.T) {
 	h.WriteProc("1/net/dev", "Inter-|\n face |\nenx001122aabbcc: 98765 1\nenx001122aabbcd: 0\neth0: 1\nlo: 9\n")
 	h.WriteProc("1/net/route", "Iface\nenx001122aabbcc 00000000 0102A8C0 0003 0 0 100 00000000\nenx001122aabbcc 0002A8C0 00000000 0001 0 0 0 00FFFFFF\n")
 	want := scan(t, options(h.Tree))
-	archive := record(t, options(h.Tree), machine.Options{})
+	archive := record(t, options(h.Tree), recording.Options{})
 	if diff := cmp.Diff(want, scan(t, options(unpack(t, archive)))); diff != "" {
 		t.Error(diff)
 	}
@@ -126,7 +126,7 @@ func TestRecordedUse(t *testing.T) {
 	}, use(options(unpack(t, archive)))); diff != "" {
 		t.Error(diff)
 	}
-	redacted := record(t, options(h.Tree), machine.Options{Redact: true})
+	redacted := record(t, options(h.Tree), recording.Options{Redact: true})
 	if diff := cmp.Diff([]string{
 		"nvidia-frontend", "REDACTED-1: the way of a route", "REDACTED-2: the link below vlan7", "bond0: a bond", "eth0: a member of bond0", "vlan7: ",
 	}, use(options(unpack(t, redacted)))); diff != "" {

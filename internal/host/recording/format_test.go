@@ -1,4 +1,4 @@
-package machine
+package recording
 
 import (
 	"slices"
@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // An archive of any content reads as it was written.

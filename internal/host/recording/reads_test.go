@@ -1,4 +1,4 @@
-package machine_test
+package recording_test
 
 import (
 	"bytes"
@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/tools/txtar"
 
-	"github.com/generic-dp/generic-dp/inventory"
-	"github.com/generic-dp/generic-dp/machine"
+	"github.com/generic-dp/generic-dp/internal/host/inventory"
+	"github.com/generic-dp/generic-dp/internal/host/recording"
 )
 
 // Every attribute that a scan opens is recorded, and no other: others may block, have
@@ -61,7 +61,7 @@ func TestRecordedIsWhatIsRead(t *testing.T) {
 				})
 			}
 			recorded := make(map[string]bool)
-			for _, f := range txtar.Parse(record(t, options(tree), machine.Options{})).Files {
+			for _, f := range txtar.Parse(record(t, options(tree), recording.Options{})).Files {
 				if len(f.Data) > 0 && strings.HasPrefix(f.Name, "sys/") {
 					recorded[f.Name[len("sys/"):]] = true
 				}

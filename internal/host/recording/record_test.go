@@ -1,4 +1,4 @@
-package machine_test
+package recording_test
 
 import (
 	"fmt"
@@ -9,13 +9,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/internal/sysfstest"
-	"github.com/generic-dp/generic-dp/inventory"
-	"github.com/generic-dp/generic-dp/machine"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/inventory"
+	"github.com/generic-dp/generic-dp/internal/host/recording"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
-func options(tree machine.Tree) inventory.Options {
+func options(tree recording.Tree) inventory.Options {
 	return inventory.Options{Sysfs: tree.Sysfs(), Dev: tree.Dev()}
 }
 
@@ -25,32 +25,32 @@ func scan(t testing.TB, o inventory.Options) *device.Snapshot {
 	return snap
 }
 
-func record(t testing.TB, host inventory.Options, o machine.Options) []byte {
+func record(t testing.TB, host inventory.Options, o recording.Options) []byte {
 	t.Helper()
-	archive, err := machine.Record(t.Context(), host, o)
+	archive, err := recording.Record(t.Context(), host, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return archive
 }
 
-func unpack(t testing.TB, archive []byte) machine.Tree {
+func unpack(t testing.TB, archive []byte) recording.Tree {
 	t.Helper()
-	tree := machine.Tree{Root: t.TempDir()}
-	if err := machine.Unpack(tree.Root, archive); err != nil {
+	tree := recording.Tree{Root: t.TempDir()}
+	if err := recording.Unpack(tree.Root, archive); err != nil {
 		t.Fatalf("%v\n%s", err, archive)
 	}
 	return tree
 }
 
 // machines are the files of testdata/machines by name.
-func machines(t testing.TB) map[string]machine.Tree {
+func machines(t testing.TB) map[string]recording.Tree {
 	t.Helper()
-	files, err := filepath.Glob("../testdata/machines/*.txtar")
+	files, err := filepath.Glob("../../../testdata/machines/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("machines: %q, %v", files, err)
 	}
-	trees := make(map[string]machine.Tree)
+	trees := make(map[string]recording.Tree)
 	for _, file := range files {
 		trees[filepath.Base(file)] = sysfstest.Load(t, file)
 	}
@@ -63,12 +63,12 @@ func TestRecordingIsTheHost(t *testing.T) {
 	for name, tree := range machines(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			archive := record(t, options(tree), machine.Options{Head: "A head.\n\n"})
+			archive := record(t, options(tree), recording.Options{Head: "A head.\n\n"})
 			again := unpack(t, archive)
 			if diff := cmp.Diff(scan(t, options(tree)), scan(t, options(again))); diff != "" {
 				t.Error(diff)
 			}
-			if diff := cmp.Diff(string(archive), string(record(t, options(again), machine.Options{Head: "A head.\n\n"}))); diff != "" {
+			if diff := cmp.Diff(string(archive), string(record(t, options(again), recording.Options{Head: "A head.\n\n"}))); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -83,7 +83,7 @@ func TestRecordingOfThisHost(t *testing.T) {
 	// Unreadable devices are not recorded, and devices come and go here.
 	for tries := 0; ; tries++ {
 		before := scan(t, inventory.Options{})
-		got := scan(t, options(unpack(t, record(t, inventory.Options{}, machine.Options{}))))
+		got := scan(t, options(unpack(t, record(t, inventory.Options{}, recording.Options{}))))
 		after := scan(t, inventory.Options{})
 		before.Problems, after.Problems = nil, nil
 		if !cmp.Equal(before, after) && tries < 20 {
@@ -134,7 +134,7 @@ func TestHostileHost(t *testing.T) {
 	if len(want.Problems) > 0 || len(want.Links) < 40 {
 		t.Fatalf("%d links, problems %v", len(want.Links), want.Problems)
 	}
-	archive := record(t, options(h.Tree), machine.Options{Head: "Head.\n"})
+	archive := record(t, options(h.Tree), recording.Options{Head: "Head.\n"})
 	for l := range strings.Lines(string(archive)) {
 		if strings.ContainsFunc(l, func(r rune) bool { return r < ' ' && r != '\n' || r == '\uFFFD' }) {
 			t.Errorf("not plain: %q", l)
@@ -147,7 +147,7 @@ func TestHostileHost(t *testing.T) {
 	if diff := cmp.Diff(want, scan(t, options(tree))); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(string(archive), string(record(t, options(tree), machine.Options{Head: "Head.\n"}))); diff != "" {
+	if diff := cmp.Diff(string(archive), string(record(t, options(tree), recording.Options{Head: "Head.\n"}))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -160,7 +160,7 @@ func TestLinkThatLeadsOut(t *testing.T) {
 	if err := os.Symlink("/etc", filepath.Join(h.Sysfs(), dir, "driver")); err != nil {
 		t.Fatal(err)
 	}
-	archive := record(t, options(h.Tree), machine.Options{})
+	archive := record(t, options(h.Tree), recording.Options{})
 	if want := "  sys/" + dir + `/driver: left out: leads out of sys to "/etc"` + "\n"; !strings.Contains(string(archive), want) {
 		t.Errorf("archive begins with\n%.300s\nwant %s", archive, want)
 	}
@@ -189,7 +189,7 @@ mount
 	if len(want.Nodes) != 1 || want.Nodes[0].Path != "/dev/pts/ptmx" || len(want.Links) != 3 || len(want.Dirs) != 1 {
 		t.Fatalf("nodes %+v, links %v, directories %q", want.Nodes, want.Links, want.Dirs)
 	}
-	archive := record(t, options(tree), machine.Options{})
+	archive := record(t, options(tree), recording.Options{})
 	if diff := cmp.Diff(want, scan(t, options(unpack(t, archive)))); diff != "" {
 		t.Error(diff)
 	}
@@ -210,7 +210,7 @@ func TestProblemsAreListed(t *testing.T) {
 	if err := os.Mkdir(numa, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	archive := string(record(t, options(h.Tree), machine.Options{Head: "Head.\n"}))
+	archive := string(record(t, options(h.Tree), recording.Options{Head: "Head.\n"}))
 	want := "Head.\nWhat could not be read, and is not here:\n  devices/pci0000:00/0000:00:14.0: numa_node: is a directory\n\n-- "
 	if !strings.HasPrefix(archive, want) {
 		t.Errorf("archive begins with\n%.200s\nwant\n%s", archive, want)

@@ -1,4 +1,4 @@
-package machine_test
+package recording_test
 
 import (
 	"fmt"
@@ -10,10 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/internal/sysfstest"
-	"github.com/generic-dp/generic-dp/inventory"
-	"github.com/generic-dp/generic-dp/machine"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/inventory"
+	"github.com/generic-dp/generic-dp/internal/host/recording"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
 )
 
 // serials of a host to remove, without white space around them.
@@ -65,7 +65,7 @@ func isHashed(id string) bool { return regexp.MustCompile(`-x[0-9a-z]{10}$`).Mat
 
 func checkRedacted(t *testing.T, o inventory.Options) {
 	t.Helper()
-	archive := record(t, o, machine.Options{Redact: true})
+	archive := record(t, o, recording.Options{Redact: true})
 	before, after := scan(t, o), scan(t, options(unpack(t, archive)))
 	secrets := serials(before)
 	for _, s := range secrets {
@@ -150,7 +150,7 @@ func TestRedactedSerials(t *testing.T) {
 	h.AddLink("REDACTED2", "ttyUSB0")
 	checkRedacted(t, options(h.Tree))
 
-	archive := string(record(t, options(h.Tree), machine.Options{Redact: true}))
+	archive := string(record(t, options(h.Tree), recording.Options{Redact: true}))
 	for _, want := range []string{
 		"/usb1/serial --\n0000:00:14.0\n", "/usb2/serial --\nfe980000.usb\n", "/usb3/serial --\nxhci-hcd.1.auto\n", "/1-2/serial --\n0001\n", "/1-3/serial --\n123456\n",
 		"/1-4/serial --\nREDACT14\n", "/1-5/serial --\nREDACT14\n", "/1-6/serial --\nREDAC15\n", "/1-8/serial --\nRE:DA:CT:ED:17:xx\n",
@@ -178,8 +178,8 @@ func TestRedactedTwice(t *testing.T) {
 	for name, tree := range machines(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			once := unpack(t, record(t, options(tree), machine.Options{Redact: true}))
-			twice := unpack(t, record(t, options(once), machine.Options{Redact: true}))
+			once := unpack(t, record(t, options(tree), recording.Options{Redact: true}))
+			twice := unpack(t, record(t, options(once), recording.Options{Redact: true}))
 			want, got := scan(t, options(once)), scan(t, options(twice))
 			if diff := cmp.Diff(serials(want), serials(got)); diff != "" {
 				t.Error(diff)

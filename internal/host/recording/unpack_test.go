@@ -1,4 +1,4 @@
-package machine_test
+package recording_test
 
 import (
 	"io/fs"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/generic-dp/generic-dp/machine"
+	"github.com/generic-dp/generic-dp/internal/host/recording"
 )
 
 func TestUnpackRefuses(t *testing.T) {
@@ -48,7 +48,7 @@ func TestUnpackRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			err := machine.Unpack(t.TempDir(), []byte(c.archive))
+			err := recording.Unpack(t.TempDir(), []byte(c.archive))
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("err = %v; want %q", err, c.want)
 			}
@@ -82,7 +82,7 @@ func TestHostileArchives(t *testing.T) {
 	for _, archive := range hostile() {
 		tree := unpack(t, []byte(archive))
 		for _, redact := range []bool{false, true} {
-			again := unpack(t, record(t, options(tree), machine.Options{Redact: redact}))
+			again := unpack(t, record(t, options(tree), recording.Options{Redact: redact}))
 			want, got := scan(t, options(tree)), scan(t, options(again))
 			want.Problems, got.Problems = nil, nil
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -102,11 +102,11 @@ func FuzzUnpack(f *testing.F) {
 	f.Add([]byte("-- dev/x -> /etc/passwd --\n-- dev/x/y --\nchar 1:3\n"))
 	f.Fuzz(func(t *testing.T, archive []byte) {
 		above := t.TempDir()
-		tree := machine.Tree{Root: filepath.Join(above, "in", "here")}
+		tree := recording.Tree{Root: filepath.Join(above, "in", "here")}
 		if err := os.MkdirAll(tree.Root, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		err := machine.Unpack(tree.Root, archive)
+		err := recording.Unpack(tree.Root, archive)
 		for _, dir := range []string{above, filepath.Join(above, "in")} {
 			entries, readErr := os.ReadDir(dir)
 			if readErr != nil || len(entries) != 1 {

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/generic-dp/generic-dp/internal/dirents"
+	"github.com/generic-dp/generic-dp/internal/sys/dirents"
 )
 
 // maxHops is the maximum number of links in the path of an attribute, the kernel's own

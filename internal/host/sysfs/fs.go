@@ -21,7 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/generic-dp/generic-dp/internal/dirents"
+	"github.com/generic-dp/generic-dp/internal/sys/dirents"
 )
 
 // FS reads one sysfs tree.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 const usbDevices = "bus/usb/devices"

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/cdi"
-	"github.com/generic-dp/generic-dp/internal/kubeapi"
+	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 )
 
 // The tests of this file run against a real API server and scheduler, with the service

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/generic-dp/generic-dp/internal/kubeapi"
+	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 )
 
 // TestClusterLoad simulates many nodes in one process: what they write at the start, in

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // State is the health of a Device.

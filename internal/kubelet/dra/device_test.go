@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/generic-dp/generic-dp/dra"
+	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
 )
 
 var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/cdi"
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/internal/atomicfile"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
 )
 
 // metadataRoot is the directory of device metadata in a container (KEP-5304).

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/generic-dp/generic-dp/dra"
-	"github.com/generic-dp/generic-dp/internal/kubelettest"
+	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
 // A container finds the attributes of its devices where Kubernetes says, by the name that

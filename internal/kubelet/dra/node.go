@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/generic-dp/generic-dp/internal/kubeapi"
+	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 )
 
 const (

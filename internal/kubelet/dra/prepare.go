@@ -14,7 +14,7 @@ import (
 	claims "k8s.io/kubelet/pkg/apis/dra/v1"
 
 	"github.com/generic-dp/generic-dp/cdi"
-	"github.com/generic-dp/generic-dp/internal/kubeapi"
+	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 )
 
 // answerWithin bounds the preparation of a claim, once the API server has answered.

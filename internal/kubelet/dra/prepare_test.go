@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/cdi"
-	"github.com/generic-dp/generic-dp/internal/kubeapi"
-	"github.com/generic-dp/generic-dp/internal/kubeapitest"
+	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
+	"github.com/generic-dp/generic-dp/internal/testing/kubeapitest"
 )
 
 // Claims that the kubelet does not know cost the answer about holders seconds, however many.

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/generic-dp/generic-dp/internal/kubeapi"
-	"github.com/generic-dp/generic-dp/internal/kubeapitest"
+	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
+	"github.com/generic-dp/generic-dp/internal/testing/kubeapitest"
 )
 
 func TestProblems(t *testing.T) {
@@ -163,7 +163,7 @@ func TestRights(t *testing.T) {
 	if _, err := New(Options{API: kubeapi.New(server.Config)}).get(t.Context(), "lab", "a"); err != nil {
 		t.Fatal(err)
 	}
-	if used, granted := server.Used(), kubeapitest.Granted(t, "../deploy/kustomize/dra/rights.yaml"); !slices.Equal(used, granted) {
+	if used, granted := server.Used(), kubeapitest.Granted(t, "../../../deploy/kustomize/dra/rights.yaml"); !slices.Equal(used, granted) {
 		t.Errorf("used: %q, granted: %q", used, granted)
 	}
 }

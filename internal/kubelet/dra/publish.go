@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/generic-dp/generic-dp/internal/kubeapi"
+	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 )
 
 // Publish publishes the devices until ctx is cancelled, which is no error: as the

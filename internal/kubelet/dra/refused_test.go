@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/generic-dp/generic-dp/internal/kubeapi"
-	"github.com/generic-dp/generic-dp/internal/kubeapitest"
+	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
+	"github.com/generic-dp/generic-dp/internal/testing/kubeapitest"
 )
 
 // refusing refuses devices whose attribute "product" is one of bad, as the API server does.

@@ -18,8 +18,8 @@ import (
 	claims "k8s.io/kubelet/pkg/apis/dra/v1"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
-	"github.com/generic-dp/generic-dp/internal/watch"
-	"github.com/generic-dp/generic-dp/plugin"
+	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
+	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
 
 // stopWithin is how long calls may run when the driver ends.

@@ -15,9 +15,9 @@ import (
 	claims "k8s.io/kubelet/pkg/apis/dra/v1"
 
 	"github.com/generic-dp/generic-dp/cdi"
-	"github.com/generic-dp/generic-dp/dra"
-	"github.com/generic-dp/generic-dp/internal/kubeapitest"
-	"github.com/generic-dp/generic-dp/internal/kubelettest"
+	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
+	"github.com/generic-dp/generic-dp/internal/testing/kubeapitest"
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
 func claim(name string) kubelettest.ResourceClaim {

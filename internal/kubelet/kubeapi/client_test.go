@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/generic-dp/generic-dp/internal/kubeapi"
+	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 )
 
 // start starts a server with this answer, and returns a client's configuration.

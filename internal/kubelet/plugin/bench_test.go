@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/generic-dp/generic-dp/internal/kubelettest"
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
 // percentiles reports the median and the 99th percentile of took.

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/generic-dp/generic-dp/internal/dialed"
+	"github.com/generic-dp/generic-dp/internal/kubelet/dialed"
 )
 
 // kubeletConn is a connection to the kubelet, shared by all plugins that are

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/internal/kubelettest"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
 const gpu = "example.com/gpu"

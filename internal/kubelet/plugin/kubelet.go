@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/generic-dp/generic-dp/internal/watch"
+	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
 
 const (

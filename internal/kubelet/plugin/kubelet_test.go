@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/generic-dp/generic-dp/internal/watch"
+	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
 
 // waitKubelet waits for the watch to see a generation, present or not.

@@ -3,7 +3,7 @@ package plugin
 import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // pluginOptions are the same for every resource. PreStartContainer would keep

@@ -24,7 +24,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // Source has the devices of a resource. Its methods are called concurrently. A panic

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // fakeStream is the server's end of a ListAndWatch stream.

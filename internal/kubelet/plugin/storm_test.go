@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/internal/kubelettest"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
 // After any sequence of failures the result is a registered plugin with its latest list,

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
-	"github.com/generic-dp/generic-dp/internal/dialed"
+	"github.com/generic-dp/generic-dp/internal/kubelet/dialed"
 )
 
 var errNoAnswer = errors.New("the kubelet did not answer in time")

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/generic-dp/generic-dp/links"
+	"github.com/generic-dp/generic-dp/internal/output/links"
 )
 
 func TestCheckMount(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // tempPrefix is the prefix of temporary links. No ID or key starts with a dot.

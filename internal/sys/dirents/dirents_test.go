@@ -14,7 +14,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/generic-dp/generic-dp/internal/dirents"
+	"github.com/generic-dp/generic-dp/internal/sys/dirents"
 )
 
 func read(dir string) (list []dirents.Entry, err error) {

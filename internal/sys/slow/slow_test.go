@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/generic-dp/generic-dp/internal/slow"
+	"github.com/generic-dp/generic-dp/internal/sys/slow"
 )
 
 const patience = 50 * time.Millisecond

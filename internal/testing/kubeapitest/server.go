@@ -24,7 +24,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/generic-dp/generic-dp/internal/kubeapi"
+	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 )
 
 // Object is an object as JSON.

@@ -18,13 +18,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/inventory"
-	"github.com/generic-dp/generic-dp/machine"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/inventory"
+	"github.com/generic-dp/generic-dp/internal/host/recording"
 )
 
 // Tree is the directory of a host.
-type Tree = machine.Tree
+type Tree = recording.Tree
 
 // Load unpacks a recorded machine into a temporary directory.
 func Load(t testing.TB, file string) Tree {
@@ -34,7 +34,7 @@ func Load(t testing.TB, file string) Tree {
 		t.Fatal(err)
 	}
 	tree := Tree{Root: t.TempDir()}
-	if err := machine.Unpack(tree.Root, archive); err != nil {
+	if err := recording.Unpack(tree.Root, archive); err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
 	return tree
@@ -106,7 +106,7 @@ func NewHost(t testing.TB, o HostOptions) *Host {
 		o.Dir = tempDir(t)
 	}
 	h := &Host{Tree: Tree{Root: o.Dir}, t: t, realNodes: o.RealNodes, linked: make(map[string][]string), devnum: make(map[int]int)}
-	if err := machine.Unpack(h.Root, []byte("-- sys/devices/ --\n")); err != nil {
+	if err := recording.Unpack(h.Root, []byte("-- sys/devices/ --\n")); err != nil {
 		t.Fatal(err)
 	}
 	if h.realNodes {

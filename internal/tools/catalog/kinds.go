@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/pattern"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
 // kind is a kind of hardware, as an administrator calls it, and the resource for it in a

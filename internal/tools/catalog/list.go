@@ -7,7 +7,7 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 

@@ -23,8 +23,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/generic-dp/generic-dp/internal/kubeapi"
-	"github.com/generic-dp/generic-dp/metrics"
+	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
+	"github.com/generic-dp/generic-dp/internal/status"
 )
 
 // Options say which pods are evicted, and when.
@@ -58,21 +58,21 @@ type evicter struct {
 	Options
 	api     *kubeapi.Client
 	changed chan struct{} // capacity 1: a pod changed
-	metrics *metrics.Metrics
+	metrics *status.Metrics
 
 	mu      sync.Mutex
 	tracker *tracker
 	problem error // why pods are not watched
 }
 
-// Alive implements metrics.State.
+// Alive implements status.State.
 func (e *evicter) Alive() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return nil
 }
 
-// Ready implements metrics.State: an instance without rights, or on a cluster that is too
+// Ready implements status.State: an instance without rights, or on a cluster that is too
 // old, never is.
 func (e *evicter) Ready() error {
 	e.mu.Lock()
@@ -86,7 +86,7 @@ func Run(ctx context.Context, api *kubeapi.Client, o Options) error {
 		Options: o, api: api, changed: make(chan struct{}, 1), tracker: newTracker(o.After, o.PerMinute),
 		problem: errors.New("pods are not listed yet"),
 	}
-	e.metrics = metrics.New(e)
+	e.metrics = status.New(e)
 	for _, result := range []string{evicted, blocked, failed} {
 		e.metrics.CountEvictions(0, result)
 	}

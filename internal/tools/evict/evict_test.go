@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/generic-dp/generic-dp/evict"
-	"github.com/generic-dp/generic-dp/internal/kubeapi"
-	"github.com/generic-dp/generic-dp/internal/kubeapitest"
-	"github.com/generic-dp/generic-dp/metrics"
+	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
+	"github.com/generic-dp/generic-dp/internal/status"
+	"github.com/generic-dp/generic-dp/internal/testing/kubeapitest"
+	"github.com/generic-dp/generic-dp/internal/tools/evict"
 )
 
 const (
@@ -148,7 +148,7 @@ func TestRun(t *testing.T) {
 	if uid := body["deleteOptions"].(object)["preconditions"].(object)["uid"]; uid != "lost" {
 		t.Errorf("eviction of UID %v, want no later pod of the name", uid)
 	}
-	if used, granted := c.Used(), kubeapitest.Granted(t, "../deploy/kustomize/evict/evict.yaml"); !slices.Equal(used, granted) {
+	if used, granted := c.Used(), kubeapitest.Granted(t, "../../../deploy/kustomize/evict/evict.yaml"); !slices.Equal(used, granted) {
 		t.Errorf("used: %q, granted: %q", used, granted)
 	}
 	if got, want := c.reports()[0], "lost Evicted: vendor.example/stick stick-lost has been Unhealthy for 1s"; got != want {
@@ -240,7 +240,7 @@ func TestProbesAndMetrics(t *testing.T) {
 		}
 		return 0
 	})
-	l, err := metrics.Listen("127.0.0.1:0")
+	l, err := status.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/generic-dp/generic-dp/pattern"
+	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
 // akriDomain is the domain of all resources of Akri.

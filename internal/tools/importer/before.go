@@ -10,7 +10,7 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/generic-dp/generic-dp/device"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // Device is a device of a resource on a host.

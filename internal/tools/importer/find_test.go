@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/generic-dp/generic-dp/importer"
+	"github.com/generic-dp/generic-dp/internal/tools/importer"
 )
 
 // indent puts a text below a key, each line n columns to the right.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/generic-dp/generic-dp/pattern"
+	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
 // parseGlob parses a pattern of paths without {a,b}.

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/importer"
+	"github.com/generic-dp/generic-dp/internal/tools/importer"
 )
 
 var update = flag.Bool("update", false, "rewrite the results in testdata/golden")

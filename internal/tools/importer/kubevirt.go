@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/generic-dp/generic-dp/pattern"
+	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
 // kubeVirt converts permittedHostDevices of KubeVirt, and of the HyperConverged operator.

@@ -11,12 +11,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/generic-dp/generic-dp/config"
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/importer"
-	"github.com/generic-dp/generic-dp/internal/sysfstest"
-	"github.com/generic-dp/generic-dp/inventory"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/inventory"
+	"github.com/generic-dp/generic-dp/internal/pattern"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
+	"github.com/generic-dp/generic-dp/internal/tools/importer"
 	"github.com/generic-dp/generic-dp/matchers"
-	"github.com/generic-dp/generic-dp/pattern"
 )
 
 // scan reads a host.
@@ -46,7 +46,7 @@ func (host) Glob(pattern.Values, *int) []string { return nil }
 
 func recorded(t *testing.T, name string) (*device.Snapshot, matchers.Options) {
 	t.Helper()
-	return scan(t, sysfstest.Load(t, filepath.Join("..", "testdata", "machines", name+".txtar")))
+	return scan(t, sysfstest.Load(t, filepath.Join("../../..", "testdata", "machines", name+".txtar")))
 }
 
 // convert converts a configuration of another plugin.

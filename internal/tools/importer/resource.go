@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/generic-dp/generic-dp/pattern"
+	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
 // resource is one [[resource]] of the result. Fields with a tag are keys of the

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/generic-dp/generic-dp/pattern"
+	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
 // smarterDomain is the domain of all resources of smarter-device-manager.

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/generic-dp/generic-dp/pattern"
+	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
 // squatName is what generic-device-plugin accepts as the name of a device.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/generic-dp/generic-dp/pattern"
+	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
 // sriovDomain is the default domain of sriov-network-device-plugin.

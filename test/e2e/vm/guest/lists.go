@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/generic-dp/generic-dp/internal/kubelettest"
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 	"github.com/generic-dp/generic-dp/test/e2e/vm/wire"
 )
 

@@ -1,4 +1,4 @@
-// Package machine stores hosts as text: Record writes the reads of a scan into an
+// Package recording stores hosts as text: Record writes the reads of a scan into an
 // archive, and Unpack makes a tree from an archive that package inventory scans like
 // the host. A scan of the recording equals the scan of the host, except for problems:
 // unreadable files are missing, and the head of the archive names them.
@@ -20,7 +20,7 @@
 //	sys/devices/…/serial = "\xff\n-- x --\n"
 //
 // so that an archive is plain text for any device, and survives copy and paste.
-package machine
+package recording
 
 import (
 	"context"
@@ -37,8 +37,8 @@ import (
 
 	"golang.org/x/tools/txtar"
 
-	"github.com/generic-dp/generic-dp/device"
-	"github.com/generic-dp/generic-dp/inventory"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/inventory"
 )
 
 // Tree is the directory of an unpacked machine.
