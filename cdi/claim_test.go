@@ -52,7 +52,7 @@ func TestClaim(t *testing.T) {
 	}
 
 	// Neither other specs nor their cleaning take it away, and it is no device of the host.
-	if err := w.Sync(nil, nil); err != nil {
+	if err := apply(w, nil, nil); err != nil {
 		t.Error(err)
 	}
 	if have, err := w.Claims(); len(have) != 1 {
@@ -90,7 +90,7 @@ func TestClaimFaults(t *testing.T) {
 	if have, err := w.Claims(); err == nil || len(have) > 0 {
 		t.Errorf("a spoilt file is %v, %v", have, err)
 	}
-	if err := w.Sync(nil, nil); err != nil {
+	if err := apply(w, nil, nil); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(path); err != nil {

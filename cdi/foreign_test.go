@@ -220,7 +220,7 @@ func TestOnlySmallRegularFilesAreRead(t *testing.T) {
 		if e := w.Edits("example.com/x=0"); e != nil {
 			t.Errorf("edits %v", e)
 		}
-		must(t, w.Sync([]*cdi.Spec{{Version: "0.5.0", Kind: "example.com/x", Devices: []specs.Device{{Name: "0", ContainerEdits: specs.ContainerEdits{Env: []string{"X=1"}}}}}}, nil))
+		must(t, apply(w, []*cdi.Spec{{Version: "0.5.0", Kind: "example.com/x", Devices: []specs.Device{{Name: "0", ContainerEdits: specs.ContainerEdits{Env: []string{"X=1"}}}}}}, nil))
 		if w.Edits("example.com/x=0") == nil {
 			t.Error("the FIFO was not replaced")
 		}
@@ -279,7 +279,7 @@ func BenchmarkForeignSpecs(b *testing.B) {
 	offers := []device.Offer{gpu("a", "/dev/ttyUSB0")}
 	for _, kind := range []string{"example.com/a", "example.com/b", "example.com/c"} {
 		spec, _ := (&cdi.Resource{Name: kind, Host: fakeHost{}}).Build(offers)
-		if err := w.Sync([]*specs.Spec{spec}, func(string, string, []string) bool { return true }); err != nil {
+		if err := apply(w, []*specs.Spec{spec}, func(string, string, []string) bool { return true }); err != nil {
 			b.Fatal(err)
 		}
 		if err := os.Rename(filepath.Join(dir, w.FileName(kind)), filepath.Join(dir, strings.ReplaceAll(kind, "/", "-")+".json")); err != nil {

@@ -163,7 +163,7 @@ func TestKinds(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t)
 	static := t.TempDir()
-	must(t, w.Sync([]*specs.Spec{build(t, "example.com/a", gpu("x", "/dev/ttyUSB0")), build(t, "example.com/mine", gpu("x", "/dev/ttyUSB0"))}, nil))
+	must(t, apply(w, []*specs.Spec{build(t, "example.com/a", gpu("x", "/dev/ttyUSB0")), build(t, "example.com/mine", gpu("x", "/dev/ttyUSB0"))}, nil))
 	const device = "devices: [{name: x, containerEdits: {env: [X=1]}}]\n"
 	for path, content := range map[string]string{
 		filepath.Join(static, "a.yaml"):         "cdiVersion: 0.5.0\nkind: example.com/a\n" + device,
@@ -176,7 +176,7 @@ func TestKinds(t *testing.T) {
 		must(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 	other := &cdi.Writer{Dir: w.Dir, Owner: "/run/other"}
-	must(t, other.Sync([]*specs.Spec{build(t, "example.com/b", gpu("x", "/dev/ttyUSB0"))}, nil))
+	must(t, apply(other, []*specs.Spec{build(t, "example.com/b", gpu("x", "/dev/ttyUSB0"))}, nil))
 	host := cdi.NewForeignSpecs("", static, w.Dir, filepath.Join(static, "missing"))
 	want := map[string]string{
 		"example.com/a":  filepath.Join(static, "a.yaml"),

@@ -17,6 +17,7 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
+	"github.com/generic-dp/generic-dp/internal/sys/files"
 )
 
 // The names of spec files start with filePrefix, followed by the mark of the
@@ -34,7 +35,7 @@ const maxFileName = 255 - len(atomicfile.TempSuffix)
 
 // Writer maintains the spec files of one installation in a directory that container
 // runtimes read. Its only state is the disk, and it ignores foreign files. One goroutine
-// may write claims beside the one that calls Sync; any may read.
+// may write claims beside the one that applies plans. Any number may read.
 type Writer struct {
 	// Dir is the host's /var/run/cdi. It is made with the first spec.
 	Dir string
@@ -44,45 +45,71 @@ type Writer struct {
 	Owner string
 }
 
-// Sync makes the directory hold exactly the specs in want, claims aside, and those
-// existing entries that keep wants, given the host paths of their nodes: of held devices
-// that are no longer configured. A file that loses or changes an entry is written before
-// one that only gains; a file that can't be written without a stale entry is removed.
-// Unchanged files are not written. An error does not stop the rest.
-func (w *Writer) Sync(want []*Spec, keep func(kind, device string, hostPaths []string) bool) error {
+// Plan returns what to change so that the directory holds exactly the specs in want, claims
+// aside, and those existing entries that keep approves. keep gets the host paths of an
+// entry's nodes. It approves entries of held devices that are no longer configured; nil
+// approves none.
+//
+// An entry that is lost or changed leaves its file before any other entry is written:
+// containers that start in between fail instead of getting the wrong device. An error says
+// that the directory cannot be read. The plan is valid for the files that are known.
+func (w *Writer) Plan(want []*Spec, keep func(kind, device string, hostPaths []string) bool) (files.Plan, error) {
+	plan := files.Plan{Label: "--cdi-dir"}
 	names, err := w.names()
 	errs := []error{err}
-	next := map[string]*Spec{}
-	for _, s := range want {
-		next[w.FileName(s.Kind)] = s
+	wanted := map[string]*Spec{}
+	for _, spec := range want {
+		wanted[w.FileName(spec.Kind)] = spec
 	}
 	for _, name := range names {
 		if w.isClaim(name) {
-			continue // WriteClaim's
+			continue // WriteClaim writes these
 		}
 		have := w.read(name)
-		spec := retain(have, next[name], keep)
-		delete(next, name)
-		if spec == nil {
-			errs = append(errs, w.remove(name))
-			continue
+		next := retain(have, wanted[name], keep)
+		if next == nil {
+			delete(wanted, name)
+		} else {
+			wanted[name] = next
 		}
-		if have != nil && len(lost(have, spec)) == 0 {
-			next[name] = spec
-			continue
-		}
-		// A container that can't start is better than one with a wrong device.
-		if err := w.write(name, spec); err != nil {
-			errs = append(errs, err, w.remove(name))
+		rest := unchanged(have, next)
+		switch {
+		case rest == nil:
+			plan.Stale = append(plan.Stale, w.path(name))
+		case len(rest.Devices) < len(have.Devices):
+			file, err := w.file(name, rest)
+			errs = append(errs, err)
+			plan.Reduced = append(plan.Reduced, file)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(next)) {
-		errs = append(errs, w.write(name, next[name]))
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		file, err := w.file(name, wanted[name])
+		errs = append(errs, err)
+		plan.Missing = append(plan.Missing, file)
 	}
-	return errors.Join(errs...)
+	return plan, errors.Join(errs...)
 }
 
-// Missing lists the entries of a spec that its file does not have, after a failed Sync.
+// unchanged returns the part of a spec that another one also has, nil if there is none.
+// Both may be nil.
+func unchanged(have, next *Spec) *Spec {
+	if have == nil || next == nil {
+		return nil
+	}
+	gone := lost(have, next)
+	if len(gone) == 0 {
+		return have
+	}
+	var rest []specs.Device
+	for _, d := range have.Devices {
+		if !slices.Contains(gone, d.Name) {
+			rest = append(rest, d)
+		}
+	}
+	return newSpec(have.Kind, rest)
+}
+
+// Missing lists the entries of a spec that its file does not have, after a failed plan.
 func (w *Writer) Missing(spec *Spec) []string {
 	return lost(spec, w.read(w.FileName(spec.Kind)))
 }
@@ -184,19 +211,26 @@ func (w *Writer) read(name string) *Spec {
 	return spec
 }
 
-// write writes a spec file, readable for all, unless it already has that content.
-func (w *Writer) write(name string, spec *Spec) error {
-	data, err := json.MarshalIndent(spec, "", "  ")
-	if err == nil {
-		err = os.MkdirAll(w.Dir, 0o755)
-	}
-	if err == nil {
-		err = atomicfile.Write(filepath.Join(w.Dir, name), append(data, '\n'), 0o644)
-	}
+// path is the path of a spec file.
+func (w *Writer) path(name string) string { return filepath.Join(w.Dir, name) }
+
+// file returns a spec file, which is readable for all users.
+func (w *Writer) file(name string, spec *Spec) (files.File, error) {
+	text, err := json.MarshalIndent(spec, "", "  ")
 	if err != nil {
-		return fmt.Errorf("--cdi-dir: %w", err)
+		return files.File{}, fmt.Errorf("--cdi-dir: %s: %w", name, err)
 	}
-	return nil
+	return files.File{Path: w.path(name), Text: append(text, '\n'), Mode: 0o644}, nil
+}
+
+// write writes a spec file, unless it already has that content.
+func (w *Writer) write(name string, spec *Spec) error {
+	file, err := w.file(name, spec)
+	if err != nil {
+		return err
+	}
+	plan := files.Plan{Label: "--cdi-dir", Missing: []files.File{file}}
+	return plan.Make()
 }
 
 func (w *Writer) remove(name string) error {

@@ -101,7 +101,7 @@ func TestWhatIsWrittenResolves(t *testing.T) {
 	if spec.Version != "0.5.0" {
 		t.Errorf("version = %q, want 0.5.0, the lowest with host paths", spec.Version)
 	}
-	must(t, w.Sync([]*specs.Spec{spec}, nil))
+	must(t, apply(w, []*specs.Spec{spec}, nil))
 
 	got, err := inject(t, w.Dir, "example.com/gpu=0000:3b:00.0")
 	must(t, err)
@@ -145,7 +145,7 @@ func TestAllThatOnlyCDIBringsReachesTheContainer(t *testing.T) {
 		AdditionalGIDs: []uint32{44, 109},
 	}
 	w := newWriter(t)
-	must(t, w.Sync([]*specs.Spec{build(t, "example.com/rdma", offer)}, nil))
+	must(t, apply(w, []*specs.Spec{build(t, "example.com/rdma", offer)}, nil))
 	got, err := inject(t, w.Dir, "example.com/rdma=0000:18:00.0")
 	must(t, err)
 	timeout, fileMode := 5, os.FileMode(0o660)
@@ -168,7 +168,7 @@ func TestAllThatOnlyCDIBringsReachesTheContainer(t *testing.T) {
 	// Once the interface is in the container, a restart of the container must not
 	// require it on the host.
 	offer.Moved = true
-	must(t, w.Sync([]*specs.Spec{build(t, "example.com/rdma", offer)}, nil))
+	must(t, apply(w, []*specs.Spec{build(t, "example.com/rdma", offer)}, nil))
 	got, err = inject(t, w.Dir, "example.com/rdma=0000:18:00.0")
 	must(t, err)
 	got.Linux.Resources = nil
@@ -182,7 +182,7 @@ func TestAnInterfaceThatHasMovedBringsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t)
 	offer := device.Offer{ID: "netif:vcan0", CDI: true, Moved: true, Nets: []device.OfferedNet{{HostName: "vcan0"}}}
-	must(t, w.Sync([]*specs.Spec{build(t, "example.com/can", offer)}, nil))
+	must(t, apply(w, []*specs.Spec{build(t, "example.com/can", offer)}, nil))
 	got, err := inject(t, w.Dir, "example.com/can=netif:vcan0")
 	must(t, err)
 	if diff := cmp.Diff(&oci.Spec{}, got); diff != "" {
@@ -256,8 +256,8 @@ func TestSync(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWriter(t)
-			must(t, w.Sync(tc.before, nil))
-			must(t, w.Sync(tc.want, tc.keep))
+			must(t, apply(w, tc.before, nil))
+			must(t, apply(w, tc.want, tc.keep))
 			if tc.resolves == nil {
 				tc.resolves = map[string]int64{}
 			}
@@ -275,11 +275,11 @@ func TestSyncWritesNothingWhenRight(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t)
 	spec := build(t, "example.com/a", gpu("x", "/dev/ttyUSB0"))
-	must(t, w.Sync([]*specs.Spec{spec}, nil))
+	must(t, apply(w, []*specs.Spec{spec}, nil))
 	path := filepath.Join(w.Dir, w.FileName("example.com/a"))
 	before, err := os.Stat(path)
 	must(t, err)
-	must(t, w.Sync([]*specs.Spec{spec}, nil))
+	must(t, apply(w, []*specs.Spec{spec}, nil))
 	after, err := os.Stat(path)
 	must(t, err)
 	if !os.SameFile(before, after) {
@@ -294,7 +294,7 @@ func TestOnlyOurFiles(t *testing.T) {
 	foreign := []string{"example.com-a.yaml", "generic-dp.json", "spec.123.tmp"}
 	prepare := func(t *testing.T) *cdi.Writer {
 		w := newWriter(t)
-		must(t, w.Sync([]*specs.Spec{build(t, "example.com/a", gpu("x", "/dev/ttyUSB0")), build(t, "example.com/b", gpu("z", "/dev/ttyUSB1"))}, nil))
+		must(t, apply(w, []*specs.Spec{build(t, "example.com/a", gpu("x", "/dev/ttyUSB0")), build(t, "example.com/b", gpu("z", "/dev/ttyUSB1"))}, nil))
 		for _, name := range append(foreign, "generic-dp_broken.json", "generic-dp_1.json.tmp") {
 			must(t, os.WriteFile(filepath.Join(w.Dir, name), []byte("{"), 0o600))
 		}
@@ -306,7 +306,7 @@ func TestOnlyOurFiles(t *testing.T) {
 		want []string
 	}{
 		{"clean", func(w *cdi.Writer) error { _, err := w.Clean(); return err }, foreign},
-		{"sync", func(w *cdi.Writer) error { return w.Sync(nil, nil) }, foreign},
+		{"sync", func(w *cdi.Writer) error { return apply(w, nil, nil) }, foreign},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -338,7 +338,7 @@ func TestInstallationsKeepForeignFiles(t *testing.T) {
 	second, third := &cdi.Writer{Dir: first.Dir, Owner: "/run/second"}, &cdi.Writer{Dir: first.Dir, Owner: "/run/third"}
 	all := map[*cdi.Writer]string{first: "example.com/a", second: "example.com/b", third: "example.com/c"}
 	for w, kind := range all {
-		must(t, w.Sync([]*specs.Spec{build(t, kind, gpu("x", "/dev/ttyUSB0"))}, nil))
+		must(t, apply(w, []*specs.Spec{build(t, kind, gpu("x", "/dev/ttyUSB0"))}, nil))
 		// Left by a crash.
 		must(t, os.WriteFile(filepath.Join(w.Dir, w.FileName("1")+".tmp"), nil, 0o600))
 	}
@@ -346,7 +346,7 @@ func TestInstallationsKeepForeignFiles(t *testing.T) {
 	for _, w := range []*cdi.Writer{first, second, third} {
 		path := filepath.Join(w.Dir, w.FileName(all[w]))
 		must(t, os.Remove(path))
-		must(t, w.Sync([]*specs.Spec{build(t, all[w], gpu("x", "/dev/ttyUSB0"))}, nil))
+		must(t, apply(w, []*specs.Spec{build(t, all[w], gpu("x", "/dev/ttyUSB0"))}, nil))
 		if left--; len(files(t, first.Dir)) != left {
 			t.Errorf("after a sync of %q there are %q", w.Owner, files(t, first.Dir))
 		}
@@ -366,7 +366,7 @@ func TestWriteErrors(t *testing.T) {
 	blocked := filepath.Join(t.TempDir(), "file")
 	must(t, os.WriteFile(blocked, nil, 0o600))
 	w := &cdi.Writer{Dir: filepath.Join(blocked, "cdi")}
-	err := w.Sync([]*specs.Spec{build(t, "example.com/a", gpu("x", "/dev/ttyUSB0"))}, nil)
+	err := apply(w, []*specs.Spec{build(t, "example.com/a", gpu("x", "/dev/ttyUSB0"))}, nil)
 	if err == nil || !strings.Contains(err.Error(), "--cdi-dir") || !strings.Contains(err.Error(), w.Dir) {
 		t.Errorf("error = %v, want --cdi-dir and the path in it", err)
 	}
@@ -374,11 +374,17 @@ func TestWriteErrors(t *testing.T) {
 	// A kind that fails does not affect the others.
 	w = newWriter(t)
 	must(t, os.MkdirAll(filepath.Join(w.Dir, w.FileName("example.com/a"), "x"), 0o755))
-	err = w.Sync([]*specs.Spec{build(t, "example.com/a", gpu("x", "/dev/ttyUSB0")), build(t, "example.com/b", gpu("z", "/dev/ttyUSB1"))}, nil)
+	err = apply(w, []*specs.Spec{build(t, "example.com/a", gpu("x", "/dev/ttyUSB0")), build(t, "example.com/b", gpu("z", "/dev/ttyUSB1"))}, nil)
 	if err == nil || !strings.Contains(err.Error(), w.FileName("example.com/a")) {
 		t.Errorf("error = %v, want the file in it", err)
 	}
 	if diff := cmp.Diff(map[string]int64{"example.com/b=z": 1}, resolved(t, w.Dir, "example.com/b=z")); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
+}
+
+// apply changes the directory as a pass of the program does.
+func apply(w *cdi.Writer, want []*specs.Spec, keep func(kind, device string, hostPaths []string) bool) error {
+	plan, err := w.Plan(want, keep)
+	return errors.Join(err, plan.Apply())
 }

@@ -72,12 +72,11 @@ type Agent struct {
 	loaded atomic.Pointer[status.Config]
 
 	// The kubelet and containers.
-	kubelet  *plugin.KubeletWatch
-	pods     *podresources.Client
-	dra      *draDriver
-	injector *injector
-	health   *healthDirs
-	serving  atomic.Pointer[set] // nil before the first pass
+	kubelet *plugin.KubeletWatch
+	pods    *podresources.Client
+	dra     *draDriver
+	outputs *outputs
+	serving atomic.Pointer[set] // nil before the first pass
 
 	// The status page and probes.
 	listener  net.Listener
@@ -147,9 +146,8 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	a.specFiles = newFileWatch("CDI specs", a.specDirs, a.log)
 	a.kubelet = plugin.NewKubeletWatch(p.KubeletDir, a.log)
 	a.pods = podresources.New(p.PodResources, func() time.Time { return a.now() })
-	a.health = newHealthDirs(p, func() time.Time { return a.now() }, a.wake)
 	a.dra = &draDriver{agent: a}
-	a.injector = newInjector(options, a.problems, a.health.want, a.wake)
+	a.outputs = newOutputs(options, a.problems, func() time.Time { return a.now() }, a.wake)
 	return a, nil
 }
 
@@ -203,7 +201,7 @@ func (a *Agent) Once(ctx context.Context) (names []string, err error) {
 	if !a.found.writer {
 		return nil, errServing(a.options.Paths)
 	}
-	a.injector.health = nil // nobody would keep them current
+	a.outputs.noHealth = true // nobody would keep the directories current
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -216,7 +214,7 @@ func (a *Agent) Once(ctx context.Context) (names []string, err error) {
 	if err := a.Run(ctx); err != nil {
 		return nil, err
 	}
-	made := a.injector.names.Load()
+	made := a.outputs.names.Load()
 	if made == nil {
 		return nil, errNotScanned
 	}

@@ -79,7 +79,7 @@ func (d *draDriver) newPlugin() *dra.Plugin {
 	a, o := d.agent, &d.agent.options
 	return dra.New(dra.Options{
 		API: kubeapi.New(o.KubeAPI), Node: o.NodeName, Registry: o.Paths.Registry,
-		Claims: a.injector.specs, Metadata: filepath.Join(o.Paths.RunDir, metadataName),
+		Claims: a.outputs.specs, Metadata: filepath.Join(o.Paths.RunDir, metadataName),
 		Devices: &d.list, Inject: d.inject,
 		Changed: a.wake.send, Wrote: a.metrics.CountSliceWrite,
 		Prepared: func(took time.Duration, err error) { a.metrics.CountAllocation(dra.Driver, took, err) },
@@ -213,7 +213,7 @@ func (d *draDriver) inject(ctx context.Context, names []string) (r device.Respon
 	for _, m := range order {
 		one, err := m.Allocate(ctx, ids[m])
 		if err == nil {
-			err = taken.add(m.Name, one, d.agent.injector.specs)
+			err = taken.add(m.Name, one, d.agent.outputs.specs)
 		}
 		if err != nil {
 			return r, nil, err
@@ -272,7 +272,7 @@ func (a *Agent) addClaims(held *ledger.Held, claims []cdi.Claim, listed map[stri
 				held.IDs[id] = name + draSuffix
 			}
 			for _, m := range r.Mounts {
-				if dir, set := filepath.Split(m.HostPath); filepath.Clean(dir) == a.health.dir {
+				if dir, set := filepath.Split(m.HostPath); filepath.Clean(dir) == a.outputs.health.Dir {
 					held.Sets[set] = true
 				}
 			}
@@ -299,7 +299,7 @@ func (a *Agent) addClaims(held *ledger.Held, claims []cdi.Claim, listed map[stri
 
 // claims are the prepared claims. Unreadable files are left out and logged.
 func (a *Agent) claims() []cdi.Claim {
-	claims, err := a.injector.specs.Claims()
+	claims, err := a.outputs.specs.Claims()
 	if err != nil {
 		a.log.Warn("prepared claims can't be read", "cdi_dir", a.options.Paths.CDIDir, "err", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
 	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
 	"github.com/generic-dp/generic-dp/internal/ledger"
+	"github.com/generic-dp/generic-dp/internal/output/healthdir"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
@@ -85,7 +86,7 @@ func (l *loop) askHeld(ctx context.Context, now time.Time, out ledger.Output) ti
 	if l.options.CDIOnly {
 		return time.Time{}
 	}
-	due := l.held.due(now, out, l.injector.retains)
+	due := l.held.due(now, out, l.outputs.retains)
 	if due.IsZero() || due.After(now) {
 		return due
 	}
@@ -151,7 +152,7 @@ func (a *Agent) listHeld(ctx context.Context, now time.Time, ours func(resource 
 		}
 		for _, set := range sets {
 			slices.Sort(set)
-			held.Sets[setName(slices.Compact(set))] = true
+			held.Sets[healthdir.SetName(slices.Compact(set))] = true
 		}
 	}
 	a.log.Debug("held devices are known", "slots", len(held.IDs), "partial", held.Partial)

@@ -3,7 +3,6 @@ package agent
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
 	"github.com/generic-dp/generic-dp/internal/ledger"
+	"github.com/generic-dp/generic-dp/internal/output/features"
 	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
 )
 
@@ -98,12 +98,12 @@ func Clean(p Paths) (removed []string, err error) {
 	for _, name := range append(ledger.Files(), lastGoodName, trialName) {
 		leftovers = append(leftovers, filepath.Join(p.StateDir, name))
 	}
-	infos, err := (&deviceInfos{paths: p}).own()
+	infos := p.deviceInfos()
+	own, err := infos.Own()
 	errs := []error{err}
-	leftovers = slices.AppendSeq(leftovers, maps.Keys(infos))
+	leftovers = append(leftovers, own...)
 	if p.NFDDir != "" {
-		path, hidden := featureFiles(p.NFDDir)
-		leftovers = append(leftovers, path, hidden)
+		leftovers = append(leftovers, features.Paths(p.NFDDir)...)
 	}
 	for _, path := range leftovers {
 		for _, path := range []string{path, path + atomicfile.TempSuffix} {

@@ -201,8 +201,8 @@ func (l *loop) lacksDevices() bool {
 func (l *loop) inherit() {
 	l.locked, l.writer = nil, true
 	if saved, err := ledger.Load(l.options.Paths.StateDir); err == nil {
-		l.injector.injected = saved.Injected
-		l.health.restore(saved.Health, l.memory.boot != saved.Boot, true)
+		l.outputs.injected = saved.Injected
+		l.outputs.health.Restore(saved.Health, l.memory.boot != saved.Boot, true)
 	}
 	l.log.Info("this instance writes links, specs and state now", "run_dir", l.options.Paths.RunDir)
 }

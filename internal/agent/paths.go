@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/inventory"
+	"github.com/generic-dp/generic-dp/internal/output/deviceinfo"
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
@@ -26,7 +28,7 @@ type Paths struct {
 	RunDir       string // links that follow devices; the same path on the host
 	StateDir     string // state that outlives a restart
 	CDIDir       string // CDI spec files
-	// DeviceInfoDir has files for Multus, see deviceInfos; empty for none.
+	// DeviceInfoDir has files for Multus, see package deviceinfo. Empty means none.
 	DeviceInfoDir string
 	NFDDir        string // the feature file for Node Feature Discovery; empty for none
 	// SpecDirs are the directories of CDI specs, in rising priority; nil is
@@ -68,6 +70,11 @@ func (p Paths) ForeignSpecs() *cdi.ForeignSpecs {
 
 // SpecWriter writes this installation's CDI specs.
 func (p Paths) SpecWriter() *cdi.Writer { return &cdi.Writer{Dir: p.CDIDir, Owner: p.specOwner()} }
+
+// deviceInfos are the files for Multus of this installation.
+func (p Paths) deviceInfos() deviceinfo.Dir {
+	return deviceinfo.Dir{Path: p.DeviceInfoDir, Writer: cmp.Or(p.specOwner(), "generic-dp")}
+}
 
 // WritesCDI reports whether the directory of CDI specs is there and may be written, which
 // SELinux decides too: in a pod it is mounted where the runtime resolves CDI names. A

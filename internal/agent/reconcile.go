@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -9,21 +10,23 @@ import (
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/host/health"
 	"github.com/generic-dp/generic-dp/internal/ledger"
+	"github.com/generic-dp/generic-dp/internal/output"
+	"github.com/generic-dp/generic-dp/internal/sys/files"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
 // reasonInactive is why a configured resource is retired.
 const reasonInactive = "resource is not active on this node: its when does not hold"
 
-// reconcile brings links, CDI specs and lists in line with the last scan, and returns
-// when to do so again without a trigger, zero is never, and whether all was written.
+// reconcile brings outputs and lists in line with the last scan. It returns when to do so
+// again without a trigger, the zero time if there is no need, and whether all was written.
 //
-// The order is a promise: first the healthy files, links and CDI entries of gone devices
-// are removed, then links and entries of the others are made, and only then is anything
-// published. State is saved last: the disk must not delay the kubelet.
+// The order is a promise: the files of gone devices are removed, of every output, before any
+// file of another device is made, and only then is anything published. State is saved last,
+// so that its disk does not delay the kubelet.
 func (l *loop) reconcile(ctx context.Context) (out ledger.Output, wake time.Time, written bool) {
 	now := l.now()
-	v := view(l.config, l.host, sync.OnceValue(l.injector.foreign.Read), l.memory.decisions, l.options)
+	v := view(l.config, l.host, sync.OnceValue(l.outputs.foreign.Read), l.memory.decisions, l.options)
 	l.memory.decisions = v.Decisions
 	l.prober.Set(v.checks())
 	if l.options.CDIOnly {
@@ -33,23 +36,37 @@ func (l *loop) reconcile(ctx context.Context) (out ledger.Output, wake time.Time
 	resources, configs := l.inputs(v)
 	l.memory.state, out = l.memory.state.Next(ledger.Input{
 		Now: now, Start: l.start, Held: l.held.Held, LastEvent: l.scanner.LastEvent, Hardware: v.hasHardware, Unread: v.unread,
-		Failing: l.prober.Results(), Resources: resources, Successors: l.injector.successors(v),
+		Failing: l.prober.Results(), Resources: resources, Successors: l.outputs.successors(v),
 	})
 	l.runDRA(ctx, out)
-	failed, unwritten := l.inject(v, out)
-	withdrawn := l.health.withdraw(out.Resources)
+	failed, unwritten := l.makeOutputs(v, out)
+	devices := devicesOf(v, out)
+	restore, holdEnd, withdrawn := l.outputs.withdrawHealth(devices)
+	settled := l.hasSettled(out)
+	var unlabelled error
+	if l.writer && settled { // missing labels at a start would send pods elsewhere
+		unlabelled = l.outputs.writeFeatures(ctx, devices)
+	}
 	l.followSpecs()
 	l.explain.Store(newExplainer(l.config, v))
 	shown := l.publish(ctx, out.Resources, configs, now)
 	l.publishDRA()
-	held, unshown := l.showHealth(&out, withdrawn)
+	unrestored := l.restoreHealth(restore, devices, &out)
+	l.problems.warn("health directories", errors.Join(withdrawn, unrestored), "health directories are out of date")
 	l.report(v, out, failed)
-	l.settle(out)
+	if settled {
+		l.settle()
+	}
 	retry, tried := l.proving.follow(now, l.writer)
 	if retry {
 		l.reader.requests.send()
 	}
-	return out, earlier(earlier(earlier(out.Wake, shown), tried), held), unwritten == nil && unshown == nil
+	wake = earlier(out.Wake, shown)
+	wake = earlier(wake, tried)
+	if l.writer {
+		wake = earlier(wake, holdEnd)
+	}
+	return out, wake, errors.Join(unwritten, withdrawn, unlabelled, unrestored) == nil
 }
 
 // saveAndAsk does what the kubelet does not wait for, after reconcile, and returns when to
@@ -101,41 +118,72 @@ func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*co
 	return inputs, configs
 }
 
-// inject makes links and CDI specs, and devices that can't be injected Unhealthy. The
-// results are those of injector.sync.
-func (l *loop) inject(v *View, out ledger.Output) (failed map[string]error, err error) {
+// makeOutputs removes what is stale of all outputs, makes what is missing, and makes devices
+// that cannot be injected Unhealthy. failed says why, by ID. An instance that is not the
+// writer only withdraws "healthy": the other instance does the rest, and Allocate checks what
+// exists before it responds.
+func (l *loop) makeOutputs(v *View, out ledger.Output) (failed map[string]error, err error) {
 	if l.writer {
-		failed, err = l.injector.sync(v, out, l.held.mayBeHeld())
+		plan := l.outputs.plan(v, out, l.held.mayBeHeld())
+		plan.remove()
+		failed, err = l.outputs.make(plan, out)
 	} else {
-		dropCDINames(out, nil) // the other instance does; Allocate checks before it responds
+		dropCDINames(out, nil)
 		failed = map[string]error{}
 	}
 	l.dra.fail(out, failed)
 	for _, listed := range out.Resources {
 		for i := range listed.Devices {
-			if e := &listed.Devices[i]; e.Healthy && failed[e.Offer.ID] != nil {
-				e.Healthy, e.Reason = false, failed[e.Offer.ID].Error()
+			e := &listed.Devices[i]
+			if problem := failed[e.Offer.ID]; problem != nil && e.Healthy {
+				e.Healthy = false
+				e.Reason = problem.Error()
 			}
 		}
 	}
 	return failed, err
 }
 
-// settle closes Settled when it is time.
-func (l *loop) settle(out ledger.Output) {
+// restoreHealth recreates "healthy" after the lists are published, and removes health
+// directories that no container has.
+func (l *loop) restoreHealth(restore files.Plan, devices []output.Device, out *ledger.Output) error {
+	if !l.writer {
+		return nil
+	}
+	unrestored := restore.Make()
+	ask, unswept := l.outputs.sweepHealth(devices, l.held.Held)
+	if ask.After(out.AskSince) {
+		out.AskSince = ask
+	}
+	return errors.Join(unrestored, unswept)
+}
+
+// hasSettled reports whether every remembered device was awaited, no device is settling, and
+// the first health checks have ended. Once that is so it stays so.
+func (l *loop) hasSettled(out ledger.Output) bool {
+	if l.calm {
+		return true
+	}
+	isPending := func(e ledger.Entry) bool {
+		return e.Reason == ledger.ReasonSettling || e.Reason == health.ReasonPending
+	}
+	for _, r := range out.Resources {
+		if !r.Complete || slices.ContainsFunc(r.Devices, isPending) {
+			return false
+		}
+	}
+	return true
+}
+
+// settle closes Settled, once.
+func (l *loop) settle() {
 	if l.calm {
 		return
 	}
-	for _, r := range out.Resources {
-		if !r.Complete || slices.ContainsFunc(r.Devices, func(e ledger.Entry) bool {
-			return e.Reason == ledger.ReasonSettling || e.Reason == health.ReasonPending
-		}) {
-			return
-		}
-	}
 	l.calm = true
 	close(l.settled)
-	if kubelet, _ := l.kubelet.Kubelet(); !kubelet.Present && !l.options.CDIOnly {
+	kubelet, _ := l.kubelet.Kubelet()
+	if !kubelet.Present && !l.options.CDIOnly {
 		l.log.Info("waiting for the kubelet: its socket does not exist yet", "kubelet_dir", l.options.Paths.KubeletDir,
 			"hint", l.options.hint("kubelet-dir"))
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/host/health"
 	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
 	"github.com/generic-dp/generic-dp/internal/ledger"
+	"github.com/generic-dp/generic-dp/internal/output/healthdir"
 	"github.com/generic-dp/generic-dp/internal/topology"
 )
 
@@ -29,7 +30,7 @@ type resource struct {
 	key     string     // its name in the ledger
 	dra     *draDriver // nil for a device plugin
 	rescans rescanRequests
-	health  *healthDirs
+	health  *healthdir.Dirs
 	now     atomic.Pointer[published]
 	plugin  *plugin.Plugin // nil without a kubelet, and by DRA
 
@@ -62,8 +63,8 @@ func newResource(r cdi.Resource, rescans rescanRequests) *resource {
 // addResource makes a resource that the ledger lists for the first time.
 func (a *Agent) addResource(key string, now time.Time) *resource {
 	name, byDRA := nameOf(key)
-	r := newResource(a.injector.resource(name), a.rescans)
-	r.key, r.since, r.health = key, now, a.health
+	r := newResource(a.outputs.resource(name), a.rescans)
+	r.key, r.since, r.health = key, now, a.outputs.health
 	switch {
 	case byDRA:
 		r.dra = a.dra
@@ -151,6 +152,25 @@ func (r *resource) Allocate(ctx context.Context, ids []string) (device.Response,
 		err = r.addHealthDir(&response, devices, ids)
 	}
 	return response, err
+}
+
+// addHealthDir adds the health directory to the response for a container with these slots.
+func (r *resource) addHealthDir(response *device.Response, devices []*cdi.Injection, slots []string) error {
+	offers := make([]*device.Offer, len(devices))
+	for i, d := range devices {
+		offers[i] = d.Offer
+	}
+	listed := func() error {
+		_, err := r.now.Load().find(slots)
+		return err
+	}
+	path, err := r.health.Add(offers, listed)
+	if err != nil {
+		return fmt.Errorf("container.health_dir: %w", err)
+	}
+	mount := device.Mount{HostPath: path, ContainerPath: offers[0].HealthDir, ReadOnly: true}
+	response.Mounts = append(slices.Clip(response.Mounts), mount)
+	return nil
 }
 
 // find returns the devices of slots in the order of their IDs, or an error for the

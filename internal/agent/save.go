@@ -45,8 +45,8 @@ func (l *loop) restore(first firstScan) {
 		l.held.Held = ledger.Held{IDs: map[string]string{}, Sets: map[string]bool{}}
 		l.addClaims(&l.held.Held, l.claims(), nil, ledger.Output{})
 	}
-	l.injector.injected = saved.Injected
-	l.health.restore(saved.Health, boot != saved.Boot, l.writer)
+	l.outputs.injected = saved.Injected
+	l.outputs.health.Restore(saved.Health, boot != saved.Boot, l.writer)
 }
 
 // bootID identifies this boot of the kernel (random(4)); empty is unknown.
@@ -63,9 +63,9 @@ type saver struct {
 }
 
 // saved has the errors of one write.
-type saved struct{ state, config, features error }
+type saved struct{ state, config error }
 
-func (s saved) String() string { return fmt.Sprint(s.state, s.config, s.features) }
+func (s saved) String() string { return fmt.Sprint(s.state, s.config) }
 
 func newSaver() *saver {
 	return &saver{changed: newSignal(), results: make(chan saved)}
@@ -112,18 +112,17 @@ func (s *saver) write() (saved, bool) {
 	return result, true
 }
 
-// save saves the state for the next instance, the last good configuration, and the
-// features. If the state directory is not writable, only the state is lost.
+// save saves the state for the next instance and the last good configuration. If the state directory is not writable, only the state is lost.
 func (l *loop) save() {
 	if !l.writer {
 		return
 	}
 	m := &l.memory
 	state := ledger.Prepare(l.options.Paths.StateDir, ledger.Persisted{
-		Boot: m.boot, Decisions: m.decisions, Resources: m.state.Remember(), Injected: l.injector.injected, Health: l.health.save(), USB: l.scanner.KnownUSB(), DRA: m.dra,
+		Boot: m.boot, Decisions: m.decisions, Resources: m.state.Remember(), Injected: l.outputs.injected, Health: l.outputs.health.Save(), USB: l.scanner.KnownUSB(), DRA: m.dra,
 	})
-	features, proven := l.prepareFeatures(), l.proving.proven
-	l.saver.save(func() saved { return saved{state(), l.reader.trials.save(proven), features()} })
+	proven := l.proving.proven
+	l.saver.save(func() saved { return saved{state: state(), config: l.reader.trials.save(proven)} })
 }
 
 // finish writes the rest when the loop has ended.
@@ -143,7 +142,6 @@ func (l *loop) warnUnsaved() (written bool) {
 	hint := l.options.hint("state-dir")
 	l.problems.warn("state", s.state, "state can't be saved: the next start does not know what changed since the last time", "hint", hint)
 	l.problems.warn("last good configuration", s.config, "the configuration can't be copied: at the next start only an older copy, if any, can replace a broken one", "hint", hint)
-	l.problems.warn("features", s.features, "labels of the node can't be written", "hint", l.options.hint("nfd-dir"))
 	return s == saved{}
 }
 

@@ -123,7 +123,7 @@ func (l *loop) watch() {
 // followSpecs follows the foreign CDI specs while they decide about a device: one
 // that the configuration refers to, or one whose kind they have taken.
 func (l *loop) followSpecs() {
-	uses := matchers.UsesCDIDevices(l.config) || l.injector.taken
+	uses := matchers.UsesCDIDevices(l.config) || l.outputs.kindTaken
 	if l.usesSpecs.Swap(uses) != uses {
 		l.specFiles.Refresh()
 	}

@@ -49,7 +49,7 @@ func (a *Agent) Ready() error {
 		return errNotScanned
 	}
 	var missing []error
-	if made := a.injector.names.Load(); made != nil && a.options.CDIOnly {
+	if made := a.outputs.names.Load(); made != nil && a.options.CDIOnly {
 		missing = append(missing, made.err)
 	}
 	for _, r := range a.members() {

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"sort"
 	"strings"
-	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
@@ -38,7 +37,7 @@ type Persisted struct {
 	Resources []Remembered `json:"resources,omitempty"`
 	Injected  Injected     `json:"injected,omitempty"`
 	// Health are the sets of devices of containers with a health directory, by its name.
-	Health map[string]HealthSet `json:"health,omitempty"`
+	Health map[string]device.HealthSet `json:"health,omitempty"`
 	// USB are the USB devices that were read in this boot, by sysfs path.
 	USB map[string]device.KnownUSB `json:"usb,omitempty"`
 	// DRA is set if the driver for dynamic resource allocation has run.
@@ -63,19 +62,6 @@ func (i Injected) Add(device, path, node string) {
 		i[device] = map[string]string{}
 	}
 	i[device][path] = node
-}
-
-// HealthSet is what is known of the devices of a container.
-type HealthSet struct {
-	IDs []string `json:"ids"`
-	// Hold is how long the set is unhealthy after a loss, at least.
-	Hold time.Duration `json:"hold"`
-	// Nodes identify the nodes that a container may have got in this boot, by the ID of
-	// the device and the path. Healthy is whether all devices were healthy last, and Lost
-	// when one went or moved; zero is never.
-	Nodes   map[string]map[string]string `json:"nodes,omitempty"`
-	Healthy bool                         `json:"healthy,omitempty"`
-	Lost    time.Time                    `json:"lost,omitzero"`
 }
 
 type stateText struct {

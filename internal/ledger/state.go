@@ -101,7 +101,7 @@ type Held struct {
 	// IDs of slots and the resources through which they are held, without those of
 	// other programs.
 	IDs map[string]string
-	// Sets has the sets of devices that containers hold, by name, see HealthSet.
+	// Sets has the sets of devices that containers hold, by name, see device.HealthSet.
 	Sets map[string]bool
 }
 

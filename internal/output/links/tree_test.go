@@ -54,7 +54,7 @@ func readTree(t *testing.T, tree *links.Tree) map[string]string {
 	return found
 }
 
-func TestSync(t *testing.T) {
+func TestPlan(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name    string
@@ -145,7 +145,7 @@ func TestSync(t *testing.T) {
 			before:  []links.Link{{dongle, tty, "/dev/ttyUSB0"}},
 			want:    []links.Link{{dongle, tty, "/dev/ttyUSB0"}, {dongle, tty, "/dev/ttyUSB1"}, {camera, "if00:video", "/dev/video0"}},
 			tree:    map[string]string{camera + "/if00:video": "/dev/video0"},
-			wantErr: `--run-dir: link "if00:ttyUSB" of device "usb:10c4:ea60:A1B2C3" cannot lead to both "/dev/ttyUSB0" and "/dev/ttyUSB1"`,
+			wantErr: `--run-dir: link "if00:ttyUSB" of device "usb:10c4:ea60:A1B2C3" cannot point to both "/dev/ttyUSB0" and "/dev/ttyUSB1"`,
 		},
 		{
 			name:    "slash in an ID",
@@ -179,9 +179,9 @@ func TestSync(t *testing.T) {
 				tc.prepare(t, tree)
 			}
 			if tc.before != nil {
-				must(t, tree.Sync(tc.before, nil))
+				must(t, apply(tree, tc.before, nil))
 			}
-			err := tree.Sync(tc.want, tc.keep)
+			err := apply(tree, tc.want, tc.keep)
 			if tc.wantErr == "" {
 				must(t, err)
 			} else if err == nil || !strings.Contains(err.Error(), tc.wantErr) {
@@ -196,17 +196,17 @@ func TestSync(t *testing.T) {
 
 // A correct tree is not written: read-only directories do no harm, and modification
 // times stay.
-func TestSyncWritesNothingWhenRight(t *testing.T) {
+func TestPlanOfARightTreeIsEmpty(t *testing.T) {
 	t.Parallel()
 	tree := newTree(t)
 	want := []links.Link{{dongle, tty, "/dev/ttyUSB0"}, {camera, "if00:video", "/dev/video0"}}
-	must(t, tree.Sync(want, nil))
+	must(t, apply(tree, want, nil))
 	long := time.Unix(1_000_000_000, 0)
 	dirs := []string{tree.Dir, filepath.Join(tree.Dir, dongle), filepath.Join(tree.Dir, camera)}
 	for _, dir := range dirs {
 		must(t, os.Chtimes(dir, long, long))
 	}
-	must(t, tree.Sync(want, nil))
+	must(t, apply(tree, want, nil))
 	for _, dir := range dirs {
 		info, err := os.Stat(dir)
 		must(t, err)
@@ -221,9 +221,9 @@ func TestSyncRepairs(t *testing.T) {
 	tree := newTree(t)
 	want := []links.Link{{dongle, tty, "/dev/ttyUSB0"}, {camera, "if00:video", "/dev/video0"}}
 	for _, lost := range []string{tree.Dir, filepath.Dir(tree.Dir), filepath.Join(tree.Dir, dongle), tree.Path(dongle, tty)} {
-		must(t, tree.Sync(want, nil))
+		must(t, apply(tree, want, nil))
 		must(t, os.RemoveAll(lost))
-		must(t, tree.Sync(want, nil))
+		must(t, apply(tree, want, nil))
 		if diff := cmp.Diff(map[string]string{dongle + "/" + tty: "/dev/ttyUSB0", camera + "/if00:video": "/dev/video0"}, readTree(t, tree)); diff != "" {
 			t.Errorf("after the loss of %s (-want +got):\n%s", lost, diff)
 		}
@@ -231,20 +231,20 @@ func TestSyncRepairs(t *testing.T) {
 }
 
 // A device whose links fail does not affect the others.
-func TestSyncContinuesAfterFailures(t *testing.T) {
+func TestPlanContinuesAfterFailures(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	blocked := filepath.Join(dir, "file")
 	must(t, os.WriteFile(blocked, nil, 0o600))
 	tree := &links.Tree{Dir: filepath.Join(blocked, "links")}
-	err := tree.Sync([]links.Link{{dongle, tty, "/dev/ttyUSB0"}}, nil)
+	err := apply(tree, []links.Link{{dongle, tty, "/dev/ttyUSB0"}}, nil)
 	if err == nil || !strings.Contains(err.Error(), "--run-dir") || !strings.Contains(err.Error(), tree.Dir) {
 		t.Errorf("error = %v, want --run-dir and the path in it", err)
 	}
 
 	tree = newTree(t)
 	long := strings.Repeat("x", 300) // longer than a file name
-	err = tree.Sync([]links.Link{{camera, long, "/dev/video0"}, {dongle, tty, "/dev/ttyUSB0"}}, nil)
+	err = apply(tree, []links.Link{{camera, long, "/dev/video0"}, {dongle, tty, "/dev/ttyUSB0"}}, nil)
 	if err == nil || !strings.Contains(err.Error(), "--run-dir") {
 		t.Errorf("error = %v, want --run-dir in it", err)
 	}
@@ -275,4 +275,10 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// apply changes the tree as a pass of the program does.
+func apply(tree *links.Tree, want []links.Link, keep func(links.Link) bool) error {
+	plan, err := tree.Plan(want, keep)
+	return errors.Join(err, plan.Apply())
 }

@@ -1,0 +1,325 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/health"
+	"github.com/generic-dp/generic-dp/internal/ledger"
+	"github.com/generic-dp/generic-dp/internal/output"
+	"github.com/generic-dp/generic-dp/internal/output/deviceinfo"
+	"github.com/generic-dp/generic-dp/internal/output/features"
+	"github.com/generic-dp/generic-dp/internal/output/healthdir"
+	"github.com/generic-dp/generic-dp/internal/output/links"
+	"github.com/generic-dp/generic-dp/internal/sys/files"
+	"github.com/generic-dp/generic-dp/internal/sys/slow"
+)
+
+const (
+	// linksName is the directory of links in the run directory.
+	linksName = "links"
+	// healthName is the directory of health directories in the run directory.
+	healthName = "health"
+	// featuresPatience is how long a pass waits for the write of the feature file, which
+	// may be on a disk. The other outputs are in memory.
+	featuresPatience = 50 * time.Millisecond
+)
+
+// outputs keeps the files by which containers and other programs find devices in line with
+// the listed devices.
+type outputs struct {
+	options  Options
+	problems *problems
+
+	links   *links.Tree
+	specs   *cdi.Writer
+	foreign *cdi.ForeignSpecs
+	infos   deviceinfo.Dir
+	health  *healthdir.Dirs
+	// noHealth is set if nobody keeps health directories current.
+	noHealth bool
+	writes   slow.Calls[string, error]
+	names    atomic.Pointer[cdiNames] // nil before the first pass
+
+	// injected are the targets of links and CDI entries, for retention after a change of
+	// the configuration or a restart.
+	injected ledger.Injected
+	// retains is set if links or entries are kept although they are not configured.
+	retains bool
+	// kindTaken is set if a foreign spec has a kind that this program wants to write.
+	kindTaken bool
+}
+
+// cdiNames are the qualified names in the CDI specs, by resource and device. err says why
+// some may be missing.
+type cdiNames struct {
+	names []string
+	err   error
+}
+
+func newOutputs(o Options, p *problems, now func() time.Time, wake signal) *outputs {
+	paths := o.Paths
+	out := &outputs{
+		options:  o,
+		problems: p,
+		links:    &links.Tree{Dir: filepath.Join(paths.RunDir, linksName)},
+		specs:    paths.SpecWriter(),
+		foreign:  paths.ForeignSpecs(),
+		infos:    paths.deviceInfos(),
+		health: healthdir.New(healthdir.Options{
+			Dir:   filepath.Join(paths.RunDir, healthName),
+			Local: paths.local,
+			Now:   now,
+			Added: wake.send,
+		}),
+	}
+	out.foreign.Late = wake.send
+	out.writes.Late = func(string) { wake.send() }
+	return out
+}
+
+// outputPlan is what one pass changes. The plans of all outputs are made first. Then stale
+// files of all outputs are removed, and only then is anything made.
+type outputPlan struct {
+	links  plannedOutput
+	specs  plannedOutput
+	infos  plannedOutput
+	health files.Plan
+
+	wantedLinks []links.Link
+	wantedSpecs []*cdi.Spec
+	// failed is why devices cannot be injected, by ID.
+	failed map[string]error
+}
+
+// plannedOutput is the plan of one output, and everything that went wrong with it so far.
+type plannedOutput struct {
+	files.Plan
+	err error
+}
+
+func planned(plan files.Plan, err error) plannedOutput { return plannedOutput{Plan: plan, err: err} }
+
+func (p *plannedOutput) remove() { p.err = errors.Join(p.err, p.Plan.Remove()) }
+
+func (p *plannedOutput) make() { p.err = errors.Join(p.err, p.Plan.Make()) }
+
+// plan plans links, specs and device information for the present devices. Whatever is not
+// configured stays while mayBeHeld says that a container may need it.
+func (o *outputs) plan(v *View, out ledger.Output, mayBeHeld func(id string) bool) *outputPlan {
+	devices := devicesOf(v, out)
+	kept := newRetention(v, out, o.injected, mayBeHeld)
+	keepLink := kept.keepLink
+	keepEntry := kept.keepEntry
+	if o.options.CDIOnly { // holders are unknown: an entry goes when its device does
+		keepLink = nil
+		keepEntry = nil
+	}
+	p := &outputPlan{failed: map[string]error{}}
+	o.planSpecs(p, v, out, keepEntry)
+	for _, d := range devices {
+		if d.Present {
+			p.wantedLinks = append(p.wantedLinks, links.For(*d.Offer)...)
+		}
+	}
+	p.links = planned(o.links.Plan(p.wantedLinks, keepLink))
+	p.infos = planned(o.infos.Plan(devices))
+	p.health = o.health.PlanRemoval(devices)
+	o.injected = kept.record(out)
+	o.retains = kept.any
+	return p
+}
+
+// planSpecs plans the CDI specs. Devices without an entry are added to p.failed, unless their
+// links are enough.
+func (o *outputs) planSpecs(p *outputPlan, v *View, out ledger.Output, keep func(kind, id string, hostPaths []string) bool) {
+	o.kindTaken = false
+	for _, r := range out.Resources {
+		var offers []device.Offer
+		for _, e := range r.Devices {
+			if e.Present && (e.Offer.CDI || e.Offer.AlsoCDI) {
+				offers = append(offers, e.Offer)
+			}
+		}
+		if len(offers) == 0 {
+			continue
+		}
+		name, _ := nameOf(r.Name)
+		if err := o.checkKind(name, v.foreign()); err != nil {
+			for _, offer := range offers {
+				p.failed[offer.ID] = err
+			}
+			continue
+		}
+		resource := o.resource(name)
+		spec, without := resource.Build(offers)
+		if err := without[cdi.AllDevices]; err != nil && o.options.CDIOnly {
+			// This is normal for devices with the same path in the container.
+			o.options.Log.Debug("CDI spec has no entry for all devices together", "resource", name, "err", err)
+			delete(without, cdi.AllDevices)
+		}
+		maps.Copy(p.failed, without)
+		if spec != nil {
+			p.wantedSpecs = append(p.wantedSpecs, spec)
+		}
+	}
+	p.specs = planned(o.specs.Plan(p.wantedSpecs, keep))
+}
+
+// remove removes everything that is stale, of every output. Nothing has been made yet.
+func (p *outputPlan) remove() {
+	p.links.err = errors.Join(p.links.err, p.health.Remove())
+	p.links.remove()
+	p.specs.remove()
+	p.infos.remove()
+}
+
+// make makes everything that is missing, and returns why devices cannot be injected, by ID.
+// The error joins everything that could not be written, which no event announces to be
+// possible again.
+func (o *outputs) make(p *outputPlan, out ledger.Output) (failed map[string]error, err error) {
+	p.specs.make()
+	p.links.make()
+	p.infos.make()
+	if p.specs.err != nil {
+		o.failMissingEntries(p)
+	}
+	o.nameSpecs(p)
+	dropCDINames(out, p.failed)
+	if p.links.err != nil {
+		o.failMissingLinks(p)
+	}
+	o.problems.warn("specs", p.specs.err, "CDI specs are out of date", "hint", o.options.hint("cdi-dir"))
+	o.problems.warn("links", p.links.err, "links are out of date")
+	o.problems.warn("device-info", p.infos.err, "device information for Multus can't be written", "hint", o.options.hint("device-info-dir"))
+	return p.failed, errors.Join(p.specs.err, p.links.err, p.infos.err)
+}
+
+func (o *outputs) failMissingLinks(p *outputPlan) {
+	for _, link := range p.wantedLinks {
+		if !o.links.IsRight(link) {
+			p.failed[link.ID] = errors.New("its link below --run-dir can't be made")
+		}
+	}
+}
+
+func (o *outputs) failMissingEntries(p *outputPlan) {
+	for _, spec := range p.wantedSpecs {
+		for _, id := range o.specs.Missing(spec) {
+			p.failed[id] = errors.New("its CDI spec below --cdi-dir can't be written")
+		}
+	}
+}
+
+// nameSpecs publishes the names in the specs.
+func (o *outputs) nameSpecs(p *outputPlan) {
+	names := &cdiNames{err: p.specs.err}
+	for _, spec := range p.wantedSpecs {
+		for _, d := range spec.Devices {
+			names.names = append(names.names, spec.Kind+"="+d.Name)
+		}
+	}
+	o.names.Store(names)
+}
+
+// dropCDINames removes the CDI name from devices that also have links where there may be no
+// entry: from the failed devices, whose failures it clears, or from all if failed is nil.
+func dropCDINames(out ledger.Output, failed map[string]error) {
+	for _, r := range out.Resources {
+		for i := range r.Devices {
+			o := &r.Devices[i].Offer
+			if o.AlsoCDI && (failed == nil || failed[o.ID] != nil) {
+				o.AlsoCDI = false
+				delete(failed, o.ID)
+			}
+		}
+	}
+}
+
+// checkKind returns why a kind must not be written. While foreign specs are unread, a kind
+// that this program has already written is no new risk, and containers use it.
+func (o *outputs) checkKind(name string, foreign *cdi.Foreign) error {
+	if file, taken := foreign.Kinds[name]; taken {
+		o.kindTaken = true
+		return fmt.Errorf("CDI kind %q is taken by %s", name, file)
+	}
+	if foreign.Unread != nil && !present(filepath.Join(o.specs.Dir, o.specs.FileName(name))) {
+		return fmt.Errorf("CDI kind %q may be taken: %w", name, foreign.Unread)
+	}
+	return nil
+}
+
+// resource injects the devices of the resource name.
+func (o *outputs) resource(name string) cdi.Resource {
+	r := cdi.Resource{
+		Name:    name,
+		Link:    o.links.Path,
+		Host:    hostCheck{o.options.Paths, o.foreign},
+		CDIOnly: o.options.CDIOnly,
+	}
+	if !o.noHealth {
+		r.HealthDir = o.health.AddToSpec
+	}
+	return r
+}
+
+// withdrawHealth removes "healthy" of devices that do not work, and records their state. The
+// returned plan restores the others after publication, due says when it is time for more.
+func (o *outputs) withdrawHealth(devices []output.Device) (restore files.Plan, due time.Time, err error) {
+	restore, due = o.health.Plan(devices)
+	return restore, due, restore.Remove()
+}
+
+// sweepHealth removes health directories that no container has. ask is how recent the known
+// holders have to be to remove more.
+func (o *outputs) sweepHealth(devices []output.Device, held ledger.Held) (ask time.Time, err error) {
+	if o.options.CDIOnly {
+		return time.Time{}, o.health.SweepUnlisted(devices)
+	}
+	known := healthdir.Holders{Sets: held.Sets, At: held.At, Partial: held.Partial}
+	return o.health.Sweep(known, retainFor)
+}
+
+// writeFeatures writes the feature file, unless its disk does not answer in time. Then the
+// write goes on beside the loop, and its end causes another pass.
+func (o *outputs) writeFeatures(ctx context.Context, devices []output.Device) error {
+	plan, err := features.Plan(o.options.Paths.NFDDir, devices)
+	if err == nil && len(plan.Missing) > 0 {
+		written, _, answered := o.writes.Do(ctx, plan.Label, featuresPatience, plan.Make)
+		err = written
+		if !answered && ctx.Err() == nil {
+			err = fmt.Errorf("%s: %q does not answer", plan.Label, o.options.Paths.NFDDir)
+		}
+	}
+	o.problems.warn("features", err, "labels of the node can't be written", "hint", o.options.hint("nfd-dir"))
+	return err
+}
+
+// devicesOf are the listed devices in the order of the resources.
+func devicesOf(v *View, out ledger.Output) []output.Device {
+	var devices []output.Device
+	for _, r := range out.Resources {
+		name, byDRA := nameOf(r.Name)
+		for i := range r.Devices {
+			e := &r.Devices[i]
+			devices = append(devices, output.Device{
+				Resource: name,
+				ByDRA:    byDRA,
+				Offer:    &e.Offer,
+				Hardware: v.hardware(e.Offer.Hardware),
+				Present:  e.Present,
+				Healthy:  e.Healthy,
+				Works:    e.Healthy || e.Sound,
+				Pending:  e.Reason == health.ReasonPending,
+			})
+		}
+	}
+	return devices
+}

@@ -1,0 +1,144 @@
+package agent
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/ledger"
+	"github.com/generic-dp/generic-dp/internal/output/links"
+)
+
+// retention decides which links and CDI entries stay although they are not configured:
+// a restarting container finds its device only by the injection of its admission. They
+// stay while a container may hold the device and every target is still the injected
+// node.
+type retention struct {
+	view *View
+	// mayBeHeld has the listed devices. inPod has the CDI entries of devices whose
+	// interfaces are in a container, where they can't be seen: the kind by ID.
+	mayBeHeld map[string]bool
+	inPod     map[string]string
+	injected  ledger.Injected // so far
+	any       bool            // something stays
+}
+
+func newRetention(v *View, out ledger.Output, injected ledger.Injected, mayBeHeld func(id string) bool) *retention {
+	r := &retention{view: v, mayBeHeld: map[string]bool{}, inPod: map[string]string{}, injected: injected}
+	for _, res := range out.Resources {
+		kind, _ := nameOf(res.Name)
+		for _, e := range res.Devices {
+			if id := e.Offer.ID; e.Offer.Moved || e.Unseen {
+				r.inPod[id] = kind
+			} else {
+				r.mayBeHeld[id] = mayBeHeld(id)
+			}
+		}
+	}
+	return r
+}
+
+func (r *retention) keepLink(l links.Link) bool { return r.keep(l.ID, l.Target) }
+
+func (r *retention) keepEntry(kind, id string, hostPaths []string) bool {
+	return r.inPod[id] == kind || r.keep(id, hostPaths...)
+}
+
+func (r *retention) keep(id string, hostPaths ...string) bool {
+	if !r.mayBeHeld[id] {
+		return false
+	}
+	for _, path := range hostPaths {
+		if !r.unchanged(id, path) {
+			return false
+		}
+	}
+	r.any = true
+	return true
+}
+
+// record returns the new targets: of the listed devices, and earlier ones that are
+// unchanged.
+func (r *retention) record(out ledger.Output) ledger.Injected {
+	next := ledger.Injected{}
+	for _, res := range out.Resources {
+		for _, e := range res.Devices {
+			id := e.Offer.ID
+			for path := range r.injected[id] {
+				if r.unchanged(id, path) {
+					next.Add(id, path, nodeID(r.view, path))
+				}
+			}
+			for _, n := range e.Offer.Nodes {
+				if e.Present {
+					next.Add(id, n.HostPath, nodeID(r.view, n.HostPath))
+				}
+			}
+		}
+	}
+	return next
+}
+
+// unchanged reports whether the node at a path is the one that was injected for a
+// device. A node without hardware is identified by its path.
+func (r *retention) unchanged(id, path string) bool {
+	n := r.view.node(path)
+	switch {
+	case n == nil || n.Hardware == nil:
+		return n != nil
+	case strings.HasPrefix(id, "usb:") && strings.Contains(id, ":port:") &&
+		id != device.HardwareID(n.Hardware, device.PortForm) && id != device.NodeID(n, device.PortForm):
+		return false // moved to another port, and listed with the ID of that port
+	}
+	return device.SameNode(nodeID(r.view, path), r.injected[id][path])
+}
+
+// nodeID returns the ID of the node at a path, for any kernel name; empty without
+// hardware.
+func nodeID(v *View, path string) string {
+	n := v.node(path)
+	if n == nil || n.Hardware == nil {
+		return ""
+	}
+	return device.NodeID(n, v.Forms[n.Hardware])
+}
+
+// successors maps the ID of an offer to the former IDs of its nodes that are no longer
+// offered: an edit of identity, each or group_by may have changed them.
+func (o *outputs) successors(v *View) map[string][]string {
+	if o.options.CDIOnly { // there are no holders
+		return nil
+	}
+	offered := map[string]bool{}
+	for _, m := range v.Matched.Resources {
+		for _, offer := range m.Offers {
+			offered[offer.ID] = true
+		}
+	}
+	before := map[string][]string{} // by node
+	for _, id := range slices.Sorted(maps.Keys(o.injected)) {
+		if !offered[id] {
+			for path, node := range o.injected[id] {
+				before[node] = append(before[node], id)
+				if now := nodeID(v, path); now != node && device.SameNode(now, node) {
+					before[now] = append(before[now], id)
+				}
+			}
+		}
+	}
+	if len(before) == 0 {
+		return nil
+	}
+	found := map[string][]string{}
+	for _, m := range v.Matched.Resources {
+		for _, offer := range m.Offers {
+			for _, n := range offer.Nodes {
+				if ids := before[nodeID(v, n.HostPath)]; len(ids) > 0 && !n.Companion {
+					found[offer.ID] = append(found[offer.ID], ids...)
+				}
+			}
+		}
+	}
+	return found
+}

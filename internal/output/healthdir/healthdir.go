@@ -1,0 +1,426 @@
+// Package healthdir maintains a directory for each set of devices that a container got. The
+// container sees the directory. The file "healthy" is in it while all devices of the set
+// work and are where they were when the container started.
+//
+// A directory is never replaced while a container may have it mounted, because the container
+// would go on to see the old one.
+package healthdir
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/output"
+	"github.com/generic-dp/generic-dp/internal/sys/files"
+)
+
+// healthyName is the file that says that all devices of a set are healthy.
+const healthyName = "healthy"
+
+// Options are the options of Dirs.
+type Options struct {
+	// Dir contains one directory for each set.
+	Dir string
+	// Local returns where a path of the host is found in this process.
+	Local func(host string) string
+	Now   func() time.Time
+	// Added is called when a container has got a new set, which has to be saved.
+	Added func()
+}
+
+// Dirs are the directories of all sets. They are safe for concurrent use.
+type Dirs struct {
+	Options
+
+	mu   sync.Mutex
+	sets map[string]*set // by the name of the directory
+	// newest is when a set was added last, the zero time if there was none.
+	newest time.Time
+	// broken has the devices that did not work at the last Plan, by ID.
+	broken map[string]bool
+}
+
+// set is a set of devices.
+type set struct {
+	device.HealthSet
+	// added is when the set was added or restored.
+	added time.Time
+	// inSpec is set if a CDI spec mounts the directory.
+	inSpec bool
+}
+
+// New returns the directories of no sets. Restore adds the earlier ones.
+func New(o Options) *Dirs {
+	return &Dirs{Options: o, sets: map[string]*set{}}
+}
+
+// SetName is the name of the directory of a set. The IDs are sorted.
+func SetName(ids []string) string {
+	name := strings.Join(ids, ",")
+	if len(name) > unix.NAME_MAX {
+		sum := sha256.Sum256([]byte(name))
+		name = "=" + hex.EncodeToString(sum[:])
+	}
+	return name
+}
+
+// idsOf returns the IDs in the name of a directory, nil if they are not in it: the name may be
+// a hash, or somebody else's.
+func idsOf(name string) []string {
+	ids := strings.Split(name, ",")
+	for _, id := range ids {
+		if !device.ValidID(id) {
+			return nil
+		}
+	}
+	return ids
+}
+
+// Restore adds the sets that an earlier instance saved, and the ones whose directories it
+// left. After a reboot every container has restarted. owns is set if no other instance
+// runs: then directories of unknown sets are removed.
+func (d *Dirs) Restore(saved map[string]device.HealthSet, rebooted, owns bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.Now()
+	for name, s := range saved {
+		d.restoreSet(name, s, rebooted, now)
+	}
+	entries, _ := os.ReadDir(d.Dir)
+	for _, e := range entries {
+		d.restoreDir(e.Name(), owns, now)
+	}
+}
+
+func (d *Dirs) restoreSet(name string, saved device.HealthSet, rebooted bool, now time.Time) {
+	if have := d.sets[name]; have != nil {
+		if saved.Lost.After(have.Lost) {
+			have.Lost = saved.Lost
+		}
+		return
+	}
+	if SetName(saved.IDs) != name {
+		return
+	}
+	if rebooted {
+		saved.Nodes = nil
+		saved.Healthy = false
+		saved.Lost = time.Time{}
+	}
+	if saved.Lost.After(now) { // the clock was set back
+		saved.Lost = now
+	}
+	d.sets[name] = &set{HealthSet: saved, added: now}
+}
+
+func (d *Dirs) restoreDir(name string, owns bool, now time.Time) {
+	if d.sets[name] != nil {
+		return
+	}
+	ids := idsOf(name)
+	if ids == nil {
+		if owns {
+			_ = os.RemoveAll(filepath.Join(d.Dir, name))
+		}
+		return
+	}
+	s := &set{HealthSet: device.HealthSet{IDs: ids, Healthy: exists(d.healthyFile(name))}, added: now}
+	if !s.Healthy {
+		s.Lost = now
+	}
+	d.sets[name] = s
+}
+
+// Save returns the sets for the next instance.
+func (d *Dirs) Save() map[string]device.HealthSet {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := make(map[string]device.HealthSet, len(d.sets))
+	for name, s := range d.sets {
+		all[name] = s.HealthSet
+	}
+	return all
+}
+
+// Add makes the directory for a container that gets these devices, and returns its path. An
+// existing directory stays as it is. listed returns an error if one of the devices is not
+// listed as healthy.
+func (d *Dirs) Add(offers []*device.Offer, listed func() error) (path string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := listed(); err != nil {
+		return "", err
+	}
+	s := &set{added: d.Now()}
+	s.Healthy = true
+	s.Hold = offers[0].HealthHold
+	s.Nodes = map[string]map[string]string{}
+	for _, o := range offers {
+		if d.broken[o.ID] {
+			// The list that says so is about to be published.
+			return "", fmt.Errorf("device %q has just become unhealthy", o.ID)
+		}
+		s.IDs = append(s.IDs, o.ID)
+		s.Nodes[o.ID], _ = d.nodes(o)
+	}
+	name := SetName(s.IDs)
+	plan := files.Plan{Label: "--run-dir", Dirs: []string{d.path(name)}}
+	if have := d.sets[name]; have != nil {
+		have.added = s.added // for another container
+		return d.path(name), plan.Make()
+	}
+	plan.Missing = []files.File{d.healthy(name)}
+	if err := plan.Make(); err != nil {
+		return "", err
+	}
+	d.sets[name] = s
+	d.newest = s.added
+	d.Added()
+	return d.path(name), nil
+}
+
+// AddToSpec adds the set of an entry of a CDI spec, and returns the path of its directory.
+func (d *Dirs) AddToSpec(ids []string) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	name := SetName(ids)
+	if d.sets[name] == nil {
+		d.sets[name] = &set{HealthSet: device.HealthSet{IDs: slices.Clone(ids)}, added: d.Now()}
+	}
+	d.sets[name].inSpec = true
+	return d.path(name)
+}
+
+// PlanRemoval returns the removal of "healthy" from the sets of which a device is lost or does
+// not work. It records nothing: it is for the time before links and specs are made, which may
+// fail for further devices.
+func (d *Dirs) PlanRemoval(devices []output.Device) files.Plan {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	byID := d.observe(devices)
+	now := d.Now()
+	plan := files.Plan{Label: "--run-dir"}
+	for name, s := range d.sets {
+		next := d.next(s.HealthSet, byID, now)
+		if !next.Healthy || now.Before(holdEnd(next)) {
+			plan.Stale = append(plan.Stale, d.healthyFile(name))
+		}
+	}
+	return plan
+}
+
+// Plan records the state of the devices and returns what to change: "healthy" is stale in the
+// sets of which a device is lost or does not work. It is missing where all devices are back
+// and the hold after the loss has expired. due is when the next hold expires, the zero time
+// if none does.
+func (d *Dirs) Plan(devices []output.Device) (plan files.Plan, due time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	byID := d.observe(devices)
+	now := d.Now()
+	plan.Label = "--run-dir"
+	for name, s := range d.sets {
+		s.HealthSet = d.next(s.HealthSet, byID, now)
+		end := holdEnd(s.HealthSet)
+		switch {
+		case !s.Healthy:
+			plan.Stale = append(plan.Stale, d.healthyFile(name))
+		case now.Before(end):
+			plan.Stale = append(plan.Stale, d.healthyFile(name))
+			if due.IsZero() || end.Before(due) {
+				due = end
+			}
+		default:
+			s.Lost = time.Time{}
+			plan.Dirs = append(plan.Dirs, d.path(name))
+			plan.Missing = append(plan.Missing, d.healthy(name))
+		}
+	}
+	return plan, due
+}
+
+// observe returns the devices by ID, and remembers for Add which ones do not work.
+func (d *Dirs) observe(devices []output.Device) map[string]*output.Device {
+	byID := make(map[string]*output.Device, len(devices))
+	d.broken = map[string]bool{}
+	for i := range devices {
+		v := &devices[i]
+		byID[v.Offer.ID] = v
+		if !v.Works {
+			d.broken[v.Offer.ID] = true
+		}
+	}
+	return byID
+}
+
+// holdEnd is when the hold after the last loss expires, the zero time if there was no loss.
+func holdEnd(s device.HealthSet) time.Time {
+	if s.Lost.IsZero() {
+		return time.Time{}
+	}
+	return s.Lost.Add(s.Hold)
+}
+
+// next returns the next state of a set.
+func (d *Dirs) next(s device.HealthSet, devices map[string]*output.Device, now time.Time) device.HealthSet {
+	moved := false
+	healthy := true
+	nodes := make(map[string]map[string]string, len(s.IDs))
+	for _, id := range s.IDs {
+		inPlace := d.inPlace(s.Nodes[id])
+		if !inPlace {
+			moved = true
+		}
+		v := devices[id]
+		isPresent := v != nil && v.Present
+		isRetired := !isPresent && inPlace && len(s.Nodes[id]) > 0 // by the configuration
+		switch {
+		case isPresent:
+			found, complete := d.nodes(v.Offer)
+			nodes[id] = found
+			works := v.Works || s.Healthy && v.Pending
+			if !complete || !works {
+				healthy = false
+			}
+			if v.Offer.HealthDir != "" {
+				s.Hold = v.Offer.HealthHold
+			}
+		case isRetired:
+			nodes[id] = s.Nodes[id]
+		default:
+			healthy = false
+		}
+	}
+	if moved || s.Healthy && !healthy {
+		s.Lost = now
+	}
+	s.Nodes = nodes
+	s.Healthy = healthy
+	return s
+}
+
+// Holders is what is known of the sets that containers hold.
+type Holders struct {
+	// Sets has the names of held sets.
+	Sets map[string]bool
+	// At is the time of the answer, the zero time if there was none.
+	At time.Time
+	// Partial is set if there may be more holders.
+	Partial bool
+}
+
+// Sweep removes the sets that no container holds, except for sets that were added within the
+// time of grace. ask is how recent the known holders have to be to sweep more: no event
+// announces that a pod has ended, so a new set is the reason to ask.
+func (d *Dirs) Sweep(held Holders, grace time.Duration) (ask time.Time, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.Now()
+	var unused []string
+	for name, s := range d.sets {
+		graceEnd := s.added.Add(grace)
+		isKnown := !held.Partial && !held.At.Before(graceEnd)
+		if isKnown && !held.Sets[name] {
+			unused = append(unused, name)
+			continue
+		}
+		if !now.Before(graceEnd) {
+			ask = d.newest
+		}
+	}
+	return ask, d.drop(unused)
+}
+
+// SweepUnlisted removes the sets that no CDI spec mounts and that have an unlisted device. It
+// serves hosts without a kubelet, where nobody knows the containers.
+func (d *Dirs) SweepUnlisted(devices []output.Device) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	listed := make(map[string]bool, len(devices))
+	for _, v := range devices {
+		listed[v.Offer.ID] = true
+	}
+	isUnlisted := func(id string) bool { return !listed[id] }
+	var unused []string
+	for name, s := range d.sets {
+		if !s.inSpec && slices.ContainsFunc(s.IDs, isUnlisted) {
+			unused = append(unused, name)
+		}
+	}
+	return d.drop(unused)
+}
+
+// drop removes sets, and forgets which ones the specs of this pass mount. The caller holds
+// the lock, so that Add does not meet a directory that is being removed.
+func (d *Dirs) drop(names []string) error {
+	plan := files.Plan{Label: "--run-dir"}
+	for _, name := range names {
+		plan.StaleTrees = append(plan.StaleTrees, d.path(name))
+		delete(d.sets, name)
+	}
+	for _, s := range d.sets {
+		s.inSpec = false
+	}
+	return plan.Remove()
+}
+
+func (d *Dirs) path(name string) string { return filepath.Join(d.Dir, name) }
+
+func (d *Dirs) healthyFile(name string) string { return filepath.Join(d.Dir, name, healthyName) }
+
+func (d *Dirs) healthy(name string) files.File {
+	return files.File{Path: d.healthyFile(name), Mode: 0o444}
+}
+
+// nodes identifies the nodes of a device by path, and reports whether all are there.
+func (d *Dirs) nodes(o *device.Offer) (nodes map[string]string, complete bool) {
+	nodes = map[string]string{}
+	complete = true
+	for _, n := range o.Nodes {
+		node := d.node(n.HostPath)
+		if node == "" {
+			complete = false
+			continue
+		}
+		nodes[n.HostPath] = node
+	}
+	return nodes, complete
+}
+
+// inPlace reports whether the nodes at these paths are the ones that were there.
+func (d *Dirs) inPlace(nodes map[string]string) bool {
+	for path, node := range nodes {
+		if d.node(path) != node {
+			return false
+		}
+	}
+	return true
+}
+
+// node identifies the node at a path by number and inode. It returns "" if there is none. A
+// node that the kernel replaced has another inode, and a container with the old one cannot
+// use it.
+func (d *Dirs) node(path string) string {
+	var stat unix.Stat_t
+	if err := unix.Lstat(d.Local(path), &stat); err != nil {
+		return ""
+	}
+	number := uint64(stat.Rdev)
+	return fmt.Sprintf("%d:%d %d", unix.Major(number), unix.Minor(number), stat.Ino)
+}
+
+// exists reports whether there is something at a path.
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
