@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/agent/configuration"
 	"github.com/generic-dp/generic-dp/internal/host/inventory"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
@@ -68,7 +69,7 @@ type Agent struct {
 	usesSpecs atomic.Bool    // they decide about a device
 
 	// The configuration.
-	reader *configReader
+	reader *configuration.Reader
 	loaded atomic.Pointer[status.Config]
 
 	// The kubelet and containers.
@@ -130,20 +131,26 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 			_ = a.lock.Close()
 		}
 	}()
-	if a.reader, a.found.config, err = newConfigReader(options, a.found.writer); err != nil {
+	if a.reader, a.found.config, err = newReader(options, a.found.writer); err != nil {
 		return nil, err
 	}
-	cfg, first := a.found.config, a.reader.last
-	a.loaded.Store(&status.Config{Path: options.Config, Hash: cfg.Hash, Loaded: time.Now(), Generation: 1, Broken: first.err, Problems: split(first.err)})
-	if first.err != nil {
-		logBroken(a.log, options.Config, first.err)
+	first := a.reader.Last()
+	a.loaded.Store(&status.Config{
+		Path:       options.Config,
+		Hash:       a.found.config.Hash,
+		Loaded:     time.Now(),
+		Generation: 1,
+		Broken:     first.Err,
+		Problems:   split(first.Err),
+	})
+	if first.Err != nil {
+		logBroken(a.log, options.Config, first.Err)
 	}
 	if err := a.listen(); err != nil {
-		a.reader.trials.end()
-		return nil, err
+		return nil, errors.Join(err, a.reader.Trial.End(false))
 	}
-	a.metrics.CountLoad(first.err)
-	a.specFiles = newFileWatch("CDI specs", a.specDirs, a.log)
+	a.metrics.CountLoad(first.Err)
+	a.specFiles = watch.NewFiles("CDI specs", a.specDirs, a.log)
 	a.kubelet = plugin.NewKubeletWatch(p.KubeletDir, a.log)
 	a.pods = podresources.New(p.PodResources, func() time.Time { return a.now() })
 	a.dra = &draDriver{agent: a}
@@ -168,8 +175,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	if !a.options.CDIOnly {
 		group.Go(func() error { a.sweep(); return a.kubelet.Run(ctx) })
 	}
-	group.Go(func() error { return a.reader.files.Run(ctx) })
-	group.Go(func() error { return a.reader.run(ctx) })
+	group.Go(func() error { return a.reader.Files.Run(ctx) })
+	group.Go(func() error { return a.reader.Run(ctx) })
 	group.Go(func() error { return loop.run(ctx) })
 	err := group.Wait()
 	loop.finish()
@@ -193,7 +200,7 @@ func (a *Agent) sweep() {
 func (a *Agent) Settled() <-chan struct{} { return a.settled }
 
 // Reload reads the configuration again at once, as a change on disk does.
-func (a *Agent) Reload() { a.reader.requests.send() }
+func (a *Agent) Reload() { a.reader.Request() }
 
 // Once makes the CDI specs of the present devices, as Run does for Options.CDIOnly,
 // and returns their qualified names when they have settled.

@@ -42,7 +42,7 @@ func TestErrorsHaveHints(t *testing.T) {
 		{"run directory of the pod's own", "--run-dir: ", with(func(*Paths) {}), "paths.run", ""},
 		{"run directory", "--run-dir: ", with(func(p *Paths) { p.RunDir = file + "/x" }), "paths.run", "not a directory"},
 		{"ConfigMap without a key", "--config: ", func(inPod bool) error {
-			_, _, err := newConfigReader(Options{Config: empty, InPod: inPod}, false)
+			_, _, err := newReader(Options{Config: empty, InPod: inPod}, false)
 			return err
 		}, "existingConfigMap", "generic-dp check"},
 		{"port", "--listen: ", func(inPod bool) error {

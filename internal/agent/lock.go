@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/generic-dp/generic-dp/internal/agent/configuration"
 	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/internal/output/features"
@@ -95,7 +96,7 @@ func Clean(p Paths) (removed []string, err error) {
 		}
 	}
 	leftovers := []string{filepath.Join(p.RunDir, linksName), filepath.Join(p.RunDir, healthName), filepath.Join(p.RunDir, metadataName)}
-	for _, name := range append(ledger.Files(), lastGoodName, trialName) {
+	for _, name := range slices.Concat(ledger.Files(), configuration.FileNames()) {
 		leftovers = append(leftovers, filepath.Join(p.StateDir, name))
 	}
 	infos := p.deviceInfos()

@@ -33,7 +33,6 @@ type loop struct {
 	watched watched
 
 	memory  memory
-	proving proving
 	held    holdings
 	prober  *health.Prober
 	limiter limiter
@@ -52,13 +51,12 @@ type loop struct {
 func newLoop(a *Agent, group *errgroup.Group) *loop {
 	l := &loop{
 		Agent: a, group: group, start: a.now(), served: a.found.served, writer: a.found.writer, config: a.found.config,
-		held:    holdings{answers: make(chan ledger.Held, 1)},
-		prober:  health.New(a.options.Paths.local),
-		proving: proving{proven: reading{hash: a.reader.trials.good}},
-		ended:   map[string]chan struct{}{}, saver: newSaver(), timer: time.NewTimer(retryAfter),
+		held:   holdings{answers: make(chan ledger.Held, 1)},
+		prober: health.New(a.options.Paths.local),
+		ended:  map[string]chan struct{}{}, saver: newSaver(), timer: time.NewTimer(retryAfter),
 	}
 	l.held.reset(l.start) // an earlier instance may have served another configuration
-	l.proving.serve(a.reader.last, l.start)
+	a.reader.Trial.Serve(a.reader.Last(), l.start)
 	return l
 }
 
@@ -141,7 +139,7 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 		return trigger{}, true
 	case held := <-l.held.answers:
 		return trigger{apply: func() { l.held.receive(held) }}, true
-	case r := <-l.reader.readings:
+	case r := <-l.reader.Readings():
 		return trigger{apply: func() { l.reload(r) }}, true
 	case <-l.specFiles.Changes(): // reconcile reads them
 		return trigger{}, true

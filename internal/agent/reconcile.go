@@ -57,9 +57,9 @@ func (l *loop) reconcile(ctx context.Context) (out ledger.Output, wake time.Time
 	if settled {
 		l.settle()
 	}
-	retry, tried := l.proving.follow(now, l.writer)
+	retry, tried := l.reader.Trial.Follow(now, l.writer)
 	if retry {
-		l.reader.requests.send()
+		l.reader.Request()
 	}
 	wake = earlier(out.Wake, shown)
 	wake = earlier(wake, tried)

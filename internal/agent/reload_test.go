@@ -320,34 +320,47 @@ func TestOneCDISpecThatCannotBeWritten(t *testing.T) {
 	n.untilListed("example.com/r", []string{"r-a"}, []string{"r-b"})
 }
 
-// A configuration that the program did not survive is tried again after a while.
+// A configuration that the program did not survive is tried again after a while, but not
+// forever.
 func TestTriedAgain(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, parts("r"))
-	n.addNodes("r-a")
-	_, stop := n.serve()
-	n.untilListed("example.com/r", []string{"r-a"}, nil)
-	stop()
-	text := parts("r count = 2")
-	n.configure(text)
-	mark := fmt.Sprintf(`{"hash":%q,"tries":2}`, config.Hash([]config.File{{Name: "config.toml", Data: []byte(text)}}))
-	if err := os.WriteFile(filepath.Join(n.options.Paths.StateDir, "config-trial.json"), []byte(mark), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c := &clock{}
-	a, _ := n.serveBy(c)
-	n.until("the second registration", func() bool { return n.kubelet.Registrations("example.com/r") == 2 })
-	c.forward(19 * time.Minute)
-	n.addNodes("r-b")
-	n.untilListed("example.com/r", []string{"r-a", "r-b"}, nil)
-	if err := a.Config().Broken; err == nil || !strings.Contains(err.Error(), "(2 times)") || !strings.Contains(err.Error(), "after 20m0s") {
-		t.Errorf("broken: %v", err)
-	}
-	c.forward(2 * time.Minute)
-	n.addNodes("r-c")
-	n.untilListed("example.com/r", []string{"r-a", "r-a::1", "r-b", "r-b::1", "r-c", "r-c::1"}, nil)
-	if err := a.Config().Broken; err != nil {
-		t.Errorf("broken: %v", err)
+	for _, tries := range []int{2, 3} {
+		n := newNode(t, parts("r"))
+		n.addNodes("r-a")
+		_, stop := n.serve()
+		n.untilListed("example.com/r", []string{"r-a"}, nil)
+		stop()
+		text := parts("r count = 2")
+		n.configure(text)
+		hash := config.Hash([]config.File{{Name: "config.toml", Data: []byte(text)}})
+		mark := fmt.Sprintf(`{"hash":%q,"tries":%d}`, hash, tries)
+		if err := os.WriteFile(filepath.Join(n.options.Paths.StateDir, "config-trial.json"), []byte(mark), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c := &clock{}
+		a, _ := n.serveBy(c)
+		n.until("the second registration", func() bool { return n.kubelet.Registrations("example.com/r") == 2 })
+		c.forward(9 * time.Minute)
+		n.addNodes("r-b")
+		n.untilListed("example.com/r", []string{"r-a", "r-b"}, nil)
+		broken := a.Config().Broken
+		if broken == nil || !strings.Contains(broken.Error(), fmt.Sprintf("(%d times)", tries)) {
+			t.Fatalf("after %d tries: broken: %v", tries, broken)
+		}
+		isRetried := strings.Contains(broken.Error(), "after 10m0s")
+		if want := tries == 2; isRetried != want {
+			t.Errorf("after %d tries: %q names a time: %t, want %t", tries, broken, isRetried, want)
+		}
+		c.forward(2 * time.Minute)
+		n.addNodes("r-c")
+		if tries == 3 {
+			n.untilListed("example.com/r", []string{"r-a", "r-b", "r-c"}, nil)
+			a.Reload() // as SIGHUP does
+		}
+		n.untilListed("example.com/r", []string{"r-a", "r-a::1", "r-b", "r-b::1", "r-c", "r-c::1"}, nil)
+		if err := a.Config().Broken; err != nil {
+			t.Errorf("after %d tries: broken: %v", tries, err)
+		}
 	}
 }
 

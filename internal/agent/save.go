@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/ledger"
-	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
 )
 
 // memory is the state that outlives a restart.
@@ -35,9 +33,6 @@ func (l *loop) restore(first firstScan) {
 		if err := ledger.SetAside(dir, saved.Later); err != nil {
 			l.log.Error("state can't be kept aside", "state_dir", dir, "err", err)
 		}
-	}
-	if l.writer { // that of a dead instance
-		_ = os.Remove(filepath.Join(dir, lastGoodName+atomicfile.TempSuffix))
 	}
 	_, noRegistry := os.Stat(l.options.Paths.Registry) // DRA is switched off in the manifest
 	l.memory = memory{boot: boot, state: saved.State(boot), decisions: saved.Decisions, lost: saved.Boot == "" && l.served, dra: saved.DRA && noRegistry == nil}
@@ -121,18 +116,13 @@ func (l *loop) save() {
 	state := ledger.Prepare(l.options.Paths.StateDir, ledger.Persisted{
 		Boot: m.boot, Decisions: m.decisions, Resources: m.state.Remember(), Injected: l.outputs.injected, Health: l.outputs.health.Save(), USB: l.scanner.KnownUSB(), DRA: m.dra,
 	})
-	proven := l.proving.proven
-	l.saver.save(func() saved { return saved{state: state(), config: l.reader.trials.save(proven)} })
+	l.saver.save(func() saved { return saved{state: state(), config: l.reader.Trial.Save()} })
 }
 
 // finish writes the rest when the loop has ended.
 func (l *loop) finish() {
 	l.saved, _ = l.saver.write()
-	if l.writer {
-		l.proving.finish()
-		l.saved.config = l.reader.trials.save(l.proving.proven)
-	}
-	l.reader.trials.end()
+	l.saved.config = l.reader.Trial.End(l.writer)
 	l.warnUnsaved()
 }
 

@@ -180,7 +180,7 @@ func (a *Agent) degraded() []status.Problem {
 	for _, d := range a.watcher.Degraded() {
 		missing = append(missing, status.Problem(d))
 	}
-	for _, w := range []*watch.Watcher{a.kubelet.Files, a.reader.files, a.specFiles} {
+	for _, w := range []*watch.Watcher{a.kubelet.Files, a.reader.Files, a.specFiles} {
 		if err := w.Degraded(); err != nil {
 			missing = append(missing, status.Problem{Subject: w.Source, Reason: err.Error()})
 		}

@@ -57,6 +57,22 @@ func New(o Options) *Watcher {
 	return &Watcher{Options: o, changes: make(chan struct{}, 1), refresh: make(chan struct{}, 1), names: make(map[string]bool)}
 }
 
+// NewFiles returns a Watcher for files that people and programs edit. They are written in
+// place, renamed into place, or are behind symbolic links that are replaced: dirs returns the
+// directories in which a change can concern them. An edit in several steps counts as
+// complete after a short time without an event.
+func NewFiles(source string, dirs func() []string, log *slog.Logger) *Watcher {
+	return New(Options{
+		Source: source,
+		Events: Names | Attributes | Writes,
+		Dirs:   dirs,
+		Quiet:  100 * time.Millisecond,
+		Resync: 10 * time.Minute,
+		Poll:   time.Minute,
+		Log:    log,
+	})
+}
+
 // Changes returns a channel that has a value when something may have changed, first
 // when the watches exist. It is for one reader.
 func (w *Watcher) Changes() <-chan struct{} { return w.changes }

@@ -1,0 +1,168 @@
+// Package configuration reads the configuration of a running instance whenever it changes. It
+// keeps a node from losing its devices to a configuration that is broken, or that the program
+// does not survive.
+//
+// A new configuration is on trial until it was served for a while:
+//
+//	             edit              published for 10 s, or a normal exit
+//	on disk ──────────▶ on trial ──────────────────────────────────────▶ last good
+//	   │ broken            │                                              │
+//	   ▼                   │ the program dies                             │ copied to the
+//	last good one          ▼                                              │ state directory
+//	is served           suspect: the last good one is served ◀────────────┘
+//	                       │
+//	                       └─▶ on trial again after an edit, on SIGHUP, or after 10 minutes,
+//	                           at most 3 times
+//
+// The configuration on trial is marked on disk from before its text is parsed. The next
+// start finds the mark if the program died. The last good configuration is never marked, so
+// that a start after a reboot waits for no write.
+package configuration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/sys/watch"
+)
+
+// Options are the options of a Reader.
+type Options struct {
+	// Path is the configuration, a file or a directory.
+	Path string
+	// StateDir keeps the copy of the last good configuration.
+	StateDir string
+	// Owns is set if no other instance uses StateDir.
+	Owns bool
+	// Check parses and checks a configuration. The last good one is checked too: the flags
+	// may have changed since.
+	Check func(files []config.File) (*config.Config, error)
+	// Hint adds to an error of a missing configuration how to fix it.
+	Hint func(err error) error
+	Log  *slog.Logger
+}
+
+// Reading is what was read from disk.
+type Reading struct {
+	// Config is the configuration, nil if there is an error.
+	Config *config.Config
+	// Err is why the configuration is broken, or a SuspectError.
+	Err error
+
+	files []config.File
+	// hash is the hash of the files, empty if they can't be read.
+	hash string
+}
+
+// same reports whether two readings are the same text, or broken in the same way.
+func (r Reading) same(other Reading) bool {
+	if r.Err != nil && other.Err != nil {
+		return r.Err.Error() == other.Err.Error()
+	}
+	return r.Err == nil && other.Err == nil && r.hash == other.hash
+}
+
+// Reader reads the configuration whenever it may have changed, and passes on changes. It
+// runs in a goroutine of its own, so that a slow disk delays no device.
+type Reader struct {
+	// Files watches the files. Run has to run beside Reader.Run.
+	Files *watch.Watcher
+	Trial *Trial
+
+	options  Options
+	requests chan struct{} // capacity 1
+	readings chan Reading
+	last     Reading // passed on last
+}
+
+// New returns a reader and the configuration to start with. If the one on disk is broken,
+// that is the last good one, and Last says why.
+func New(o Options) (*Reader, *config.Config, error) {
+	trial, good := newTrial(o.StateDir, o.Owns)
+	dirs := func() []string { return watchedDirs(o.Path) }
+	r := &Reader{
+		Files:    watch.NewFiles("configuration", dirs, o.Log),
+		Trial:    trial,
+		options:  o,
+		requests: make(chan struct{}, 1),
+		readings: make(chan Reading),
+	}
+	r.last = r.load(false)
+	if r.last.Err == nil {
+		return r, r.last.Config, nil
+	}
+	if good != nil {
+		if cfg, err := o.Check(good); err == nil {
+			return r, cfg, nil
+		}
+	}
+	var suspect *SuspectError
+	if errors.As(r.last.Err, &suspect) { // there is nothing else to serve
+		r.last = r.load(true)
+	}
+	return r, r.last.Config, r.last.Err
+}
+
+// Last is the reading of New.
+func (r *Reader) Last() Reading { return r.last }
+
+// Readings are the readings that differ from the one before.
+func (r *Reader) Readings() <-chan Reading { return r.readings }
+
+// Request reads the configuration again, and tries it even if it is suspect.
+func (r *Reader) Request() {
+	select {
+	case r.requests <- struct{}{}:
+	default: // one is pending
+	}
+}
+
+// Run reads until ctx is cancelled.
+func (r *Reader) Run(ctx context.Context) error {
+	for {
+		requested := false
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.Files.Changes():
+		case <-r.requests:
+			requested = true
+		}
+		next := r.load(requested)
+		if !requested && next.same(r.last) {
+			continue
+		}
+		r.last = next
+		select {
+		case <-ctx.Done():
+			return nil
+		case r.readings <- next:
+		}
+	}
+}
+
+// load reads and checks the configuration on disk. A suspect one is tried only on request.
+func (r *Reader) load(requested bool) Reading {
+	files, err := config.Read(r.options.Path)
+	if err != nil {
+		return Reading{files: files, Err: r.options.Hint(fmt.Errorf("--config: %w", err))}
+	}
+	next := Reading{files: files, hash: config.Hash(files)}
+	if !requested {
+		if r.last.Err == nil && next.hash == r.last.hash {
+			return r.last
+		}
+		if next.Err = r.Trial.check(next.hash); next.Err != nil {
+			return next
+		}
+	}
+	undo := r.Trial.begin(next.hash)
+	next.Config, next.Err = r.options.Check(files)
+	if next.Err != nil {
+		undo()
+	}
+	return next
+}
