@@ -58,6 +58,7 @@ type Agent struct {
 
 	// The host.
 	scanner   *inventory.Scanner
+	hostPaths *hostPaths
 	watcher   *inventory.Watcher
 	first     chan firstScan     // capacity 1
 	scanning  sync.WaitGroup     // for watcher and first scan
@@ -108,7 +109,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	a := &Agent{
 		options: options, log: options.Log, now: time.Now, started: time.Now(), settled: make(chan struct{}), rescans: make(rescanRequests),
 		wake: newSignal(), problems: newProblems(options.Log), first: make(chan firstScan, 1),
-		scanner: inventory.New(p.Inventory()), watcher: inventory.NewWatcher(inventory.WatchOptions{Dev: p.Dev, Log: options.Log}),
+		scanner: inventory.New(p.Inventory()), hostPaths: newHostPaths(p), watcher: inventory.NewWatcher(inventory.WatchOptions{Dev: p.Dev, Log: options.Log}),
 	}
 	ctx, a.cancel = context.WithCancel(ctx)
 	defer func() {

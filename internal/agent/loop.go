@@ -130,6 +130,8 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 		return trigger{scan: byEvents, limited: true}, true
 	case <-l.prober.Changes():
 		return trigger{limited: true}, true
+	case <-l.hostPaths.answered:
+		return trigger{}, true
 	case <-l.scanner.Answered():
 		return trigger{scan: status.ScanRetry}, true
 	case done := <-l.rescans:

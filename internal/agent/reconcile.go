@@ -73,7 +73,8 @@ func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*co
 		in.AwaitHeld = byDRA && l.memory.lost
 		in.Name, in.Grows, in.ForgetAfter = name, c.Each == config.EachDevice, c.ForgetAfter
 		in.Derived = len(c.NameText) > 0
-		in.Unread = v.options.CDIUnread != nil && slices.ContainsFunc(c.Match, func(m config.Match) bool { return !m.CDIDevice.Empty() })
+		specsUnread := v.options.CDIUnread != nil && slices.ContainsFunc(c.Match, selectsCDI)
+		in.Unread = specsUnread || v.Matched.Unknown[c] != ""
 		inputs = append(inputs, in)
 	}
 	for _, m := range v.Matched.Resources {
@@ -100,6 +101,8 @@ func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*co
 	}
 	return inputs, configs
 }
+
+func selectsCDI(m config.Match) bool { return !m.CDIDevice.Empty() }
 
 // inject makes links and CDI specs, and devices that can't be injected Unhealthy. The
 // results are those of injector.sync.
