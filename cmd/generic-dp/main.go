@@ -16,6 +16,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -49,8 +50,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(printable{stdout})
 	root.SetErr(printable{stderr})
-	cmd, err := root.ExecuteContextC(ctx)
-	err = errors.Join(err, os.RemoveAll(f.unpacked))
+	cmd, err := execute(ctx, root)
+	if unpacked := f.temporary.Load(); unpacked != nil {
+		err = errors.Join(err, os.RemoveAll(*unpacked))
+	}
 	switch {
 	case err == nil:
 		return 0
@@ -62,6 +65,37 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "error: %s\n", strings.TrimRight(err.Error(), "\n"))
 	return 1
+}
+
+// endWithin is how long a command may take to end after a signal. A match of many devices is not
+// interrupted, and a read of the host may block for ever. Serving ends earlier, see agent.Run.
+const endWithin = 950 * time.Millisecond
+
+var errAbandoned = errors.New("stopped by a signal before the end")
+
+// execute runs a command, and abandons it if it does not end after a signal. The command that it
+// returns is the root then.
+func execute(ctx context.Context, root *cobra.Command) (*cobra.Command, error) {
+	type result struct {
+		cmd *cobra.Command
+		err error
+	}
+	ended := make(chan result, 1)
+	go func() {
+		cmd, err := root.ExecuteContextC(ctx)
+		ended <- result{cmd, err}
+	}()
+	select {
+	case r := <-ended:
+		return r.cmd, r.err
+	case <-ctx.Done():
+	}
+	select {
+	case r := <-ended:
+		return r.cmd, r.err
+	case <-time.After(endWithin):
+		return root, errAbandoned
+	}
 }
 
 func newRoot(f *flags) *cobra.Command {

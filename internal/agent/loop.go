@@ -41,6 +41,7 @@ type loop struct {
 	locked <-chan struct{}          // closed when the other instance has ended
 	calm   bool                     // settled is closed
 	ended  map[string]chan struct{} // by resource: closed when its last plugin has ended
+	done   chan struct{}            // closed when the loop has ended
 
 	timer      *time.Timer // when to reconcile without a trigger
 	retry      retry
@@ -55,7 +56,10 @@ func newLoop(a *Agent, group *errgroup.Group) *loop {
 		held:    holdings{answers: make(chan ledger.Held, 1)},
 		prober:  health.New(a.options.Paths.local),
 		proving: proving{proven: reading{hash: a.reader.trials.good}},
-		ended:   map[string]chan struct{}{}, saver: newSaver(), timer: time.NewTimer(retryAfter),
+		ended:   map[string]chan struct{}{},
+		done:    make(chan struct{}),
+		saver:   newSaver(),
+		timer:   time.NewTimer(retryAfter),
 	}
 	l.held.reset(l.start) // an earlier instance may have served another configuration
 	l.proving.serve(a.reader.last, l.start)
@@ -75,6 +79,7 @@ const byEvents status.ScanReason = "events"
 
 // run runs a pass for the first scan and for each trigger until ctx is cancelled.
 func (l *loop) run(ctx context.Context) error {
+	defer close(l.done)
 	defer l.timer.Stop()
 	l.watchSpecs = sync.OnceFunc(func() {
 		l.group.Go(func() error { return l.specFiles.Run(ctx) })
