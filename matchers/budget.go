@@ -16,7 +16,7 @@ const (
 	maxEntries    = 200_000
 	sharedEntries = maxEntries / 2
 	// existsCost is what the search for one path costs.
-	existsCost = 4
+	existsCost = 8
 )
 
 const tooMuchToRead = "reading it takes too long: a configuration may read 200,000 directory entries in all, and a search may take half a second"
@@ -27,10 +27,12 @@ const NoAnswer = -1
 // budget is what is left of it. A search that uses it up has no answer, and neither have the
 // later ones of the resource: none of its conditions in match holds, and each in exclude does.
 type budget struct {
-	shared  int // for all resources
-	share   int // of each resource that reads
-	own     int // left of the share of the current resource
-	unknown []unknown
+	shared int // for all resources
+	share  int // of each resource that reads
+	own    int // left of the share of the current resource
+	// first is the first key of the current resource that is unknown, and unknown are all.
+	first   unknown
+	unknown map[unknown]bool
 }
 
 // unknown is a key of a configuration whose values could not be read.
@@ -73,6 +75,7 @@ func isAttrVariable(name string) bool { return strings.HasPrefix(name, attrPrefi
 // begin begins with the searches of a resource.
 func (b *budget) begin() {
 	b.own = b.share
+	b.first = unknown{}
 	b.unknown = nil
 }
 
@@ -95,10 +98,11 @@ func (b *budget) spend(place, key string, search func(entries *int)) bool {
 	if !isUnknown {
 		return true
 	}
-	u := unknown{place, key}
-	if !slices.Contains(b.unknown, u) {
-		b.unknown = append(b.unknown, u)
+	if b.unknown == nil {
+		b.first = unknown{place, key}
+		b.unknown = make(map[unknown]bool)
 	}
+	b.unknown[unknown{place, key}] = true
 	return false
 }
 
@@ -110,7 +114,7 @@ func (m *run) reportUnknown(r *config.Resource) {
 	if m.result.Unknown == nil {
 		m.result.Unknown = make(map[*config.Resource]string)
 	}
-	first := m.budget.unknown[0]
+	first := m.budget.first
 	text := andMore(first.key, len(m.budget.unknown)) + ": " + tooMuchToRead
 	m.result.Unknown[r] = text
 	const hint = `spell out more of the name, as in "power/control" for "*/control"`

@@ -11,7 +11,7 @@ import (
 
 // lookUpCost is what opening a directory, or finding a file by its name, costs in directory
 // entries.
-const lookUpCost = 4
+const lookUpCost = 8
 
 // Glob lists the paths of the host that match v, which is of kind Path, sorted. mounted
 // returns where a host path is mounted. Links are followed only before the first

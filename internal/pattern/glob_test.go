@@ -63,9 +63,9 @@ func TestGlobIsBounded(t *testing.T) {
 	here := func(host string) string { return root + host }
 	for limit, want := range map[int]string{
 		0:    "",
-		4:    "",
-		6:    "/a /d",
-		14:   "/a /a/b /d",
+		8:    "",
+		10:   "/a /d",
+		20:   "/a /a/b /d",
 		1000: "/ /a /a/b /a/b/c /d /d/e",
 	} {
 		entries := limit

@@ -16,7 +16,7 @@ const maxFiles = 64
 
 // What a search costs, in directory entries: an entry takes 1.5 us to read.
 const (
-	lookUpCost   = 4  // of a file by its name, or of opening a directory
+	lookUpCost   = 8  // of a file by its name, or of opening a directory
 	followedCost = 16 // of a path through a link, element by element
 	readCost     = 8  // of the content of a file
 )
