@@ -51,9 +51,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetOut(printable{stdout})
 	root.SetErr(printable{stderr})
 	cmd, err := execute(ctx, root)
-	if unpacked := f.temporary.Load(); unpacked != nil {
-		err = errors.Join(err, os.RemoveAll(*unpacked))
-	}
+	err = errors.Join(err, removeUnpacked(ctx, f))
 	switch {
 	case err == nil:
 		return 0
@@ -67,9 +65,35 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 1
 }
 
-// endWithin is how long a command may take to end after a signal. A match of many devices is not
-// interrupted, and a read of the host may block for ever. Serving ends earlier, see agent.Run.
-const endWithin = 950 * time.Millisecond
+// removeUnpacked removes the files of an unpacked recording. After a signal it takes no longer than
+// removeWithin: a large recording leaves files in the temporary directory then.
+func removeUnpacked(ctx context.Context, f *flags) error {
+	unpacked := f.temporary.Load()
+	if unpacked == nil {
+		return nil
+	}
+	removed := make(chan error, 1)
+	go func() { removed <- os.RemoveAll(*unpacked) }()
+	select {
+	case err := <-removed:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-removed:
+		return err
+	case <-time.After(removeWithin):
+		return fmt.Errorf("%s could not be removed in time", *unpacked)
+	}
+}
+
+const (
+	// endWithin is how long a command may take to end after a signal. A match of many devices is
+	// not interrupted, and a read of the host may block for ever. Serving ends earlier and unpacks
+	// nothing, see agent.Run.
+	endWithin    = 930 * time.Millisecond
+	removeWithin = 50 * time.Millisecond
+)
 
 var errAbandoned = errors.New("stopped by a signal before the end")
 
