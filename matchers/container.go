@@ -72,7 +72,7 @@ func (b *builder) addCompanion(c *config.Companion) {
 		switch {
 		case ok:
 		case c.Mount:
-			found.paths = b.files(c.Glob)
+			found.paths = b.files(c.Place, c.Glob)
 		default:
 			found.nodes = b.glob(c.Glob)
 		}
@@ -96,7 +96,7 @@ func (b *builder) addCompanion(c *config.Companion) {
 	n := b.at(host)
 	switch {
 	case c.Mount:
-		if !c.Optional && !b.exists(host) {
+		if !c.Optional && !b.exists(c.Place, host) {
 			b.problem("%s %s is missing", what, host)
 		}
 		b.companionMount(c, host)

@@ -55,15 +55,24 @@ func (c Condition) String() string {
 // or a node is concerned; both nil is the whole host. It matches as Match does, and
 // then applies the same predicates to one condition after the other.
 func Explain(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts Options, h *device.Hardware, n *device.Node) []Explanation {
-	m := newRun(snap, forms, opts)
+	m := newRun(cfg, snap, forms, opts)
 	inactive := m.matchAll(cfg)
+	m.budget = newBudget(cfg)
 	var all []Explanation
 	for i := range cfg.Resources {
 		r := &cfg.Resources[i]
 		e := Explanation{Resource: r.Name, Offered: []string{}, Matches: []MatchOutcome{}}
-		if note, ok := inactive[r]; ok {
+		note, isInactive := inactive[r]
+		unknown := m.result.Unknown[r]
+		switch {
+		case isInactive:
 			e.Reason = note.Text
-		} else {
+		case unknown != "":
+			m.budget.begin()
+			m.offered(r, &e, target{h, n})
+			e.Reason = unknown
+		default:
+			m.budget.begin()
 			m.explain(r, &e, target{h, n})
 		}
 		all = append(all, e)
@@ -403,7 +412,7 @@ func (b *builder) table(names []string) (all []Variable) {
 // Variables lists the variables of hardware, or of a node of it, that have a value
 // whatever the resource.
 func Variables(snap *device.Snapshot, forms device.Forms, opts Options, h *device.Hardware, n *device.Node) []Variable {
-	m := newRun(snap, forms, opts)
+	m := newRun(&config.Config{}, snap, forms, opts)
 	c, anything := &candidate{hardware: h}, m.predicate(&config.Match{}, false)
 	if n != nil {
 		c.picks, c.single = []pick{{node: n, match: anything, hardware: h}}, h == nil

@@ -1,6 +1,7 @@
 package matchers
 
 import (
+	"fmt"
 	"iter"
 	"path"
 	"slices"
@@ -10,12 +11,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
-
-// maxEntries bounds the entries of directories that one Match reads in search of paths.
-// "/sys/**" has some 20,000 of them on a small host, which takes 0.2 s.
-const maxEntries = 400_000
-
-const givenUp = "the searches for paths of a configuration read 400,000 entries of directories"
 
 // beginning is the part of a list, sorted by path, whose paths have a prefix.
 func beginning[T any](list []T, path func(T) string, prefix string) []T {
@@ -59,9 +54,19 @@ func (m *run) isDir(path string) bool {
 	return found
 }
 
-// exists reports whether a path of the host exists.
-func (m *run) exists(path string) bool {
-	return m.at(path) != nil || m.isDir(path) || m.Host.Exists(path)
+// exists reports whether a path of the host exists. Place says what asks for it. A path that is
+// not known counts as missing.
+func (m *run) exists(place, path string) (exists bool) {
+	if m.at(path) != nil || m.isDir(path) {
+		return true
+	}
+	m.budget.spend(place, fmt.Sprintf("path %q", path), func(entries *int) {
+		*entries = max(0, *entries-existsCost)
+		if *entries > 0 {
+			exists = m.Host.Exists(path, entries)
+		}
+	})
+	return exists
 }
 
 // globbed yields the nodes that a glob selects, once for each matching name.
@@ -113,37 +118,26 @@ func (m *run) captures(v pattern.Values, n *device.Node) []string {
 // pathsOf lists the path of a node and those of the links to it.
 func (m *run) pathsOf(n *device.Node) []string { return append([]string{n.Path}, m.links()[n]...) }
 
-// search lists the host paths that a glob matches.
-func (m *run) search(v pattern.Values) []string {
-	found := m.Host.Glob(v, &m.entries)
-	m.givenUp = m.givenUp || m.entries == 0
-	return found
-}
-
 // files lists the host paths that a glob selects, sorted. As in a shell, a
 // wildcard does not match a leading dot: programs write files under hidden names
-// and rename them.
-func (m *run) files(v pattern.Values) []string {
-	found := slices.DeleteFunc(m.search(v), func(p string) bool {
-		return path.Base(p)[0] == '.' && !slices.ContainsFunc(v.Alternatives(), func(a pattern.Alternative) bool {
-			return a.Match(p) && path.Base(a.Shape())[0] == '.'
-		})
-	})
+// and rename them. Place says what asks for them.
+func (m *run) files(place string, v pattern.Values) []string {
+	found, _ := m.search(place, "glob "+wanted(v), v)
+	found = slices.DeleteFunc(found, func(p string) bool { return isHidden(p) && !namesHidden(v, p) })
 	slices.Sort(found)
 	return slices.Compact(found)
 }
 
-// attr lists the values of an attribute of the first of some sysfs directories that has
-// it, and driver is likewise their driver.
-func (m *run) attr(dirs []string, name string) (values []string, unread bool) {
-	for _, dir := range dirs {
-		if values, unread = m.Host.Attr(dir, name); values != nil || unread {
-			break
-		}
-	}
-	return values, unread
+func isHidden(p string) bool { return path.Base(p)[0] == '.' }
+
+// namesHidden reports whether a pattern that matches p is one of hidden names.
+func namesHidden(v pattern.Values, p string) bool {
+	return slices.ContainsFunc(v.Alternatives(), func(a pattern.Alternative) bool {
+		return a.Match(p) && isHidden(a.Shape())
+	})
 }
 
+// driver is the driver of the first of some sysfs directories that has one.
 func (m *run) driver(dirs []string) string {
 	for _, dir := range dirs {
 		if found := m.Host.Driver(dir); found != "" {

@@ -52,7 +52,9 @@ type Options struct {
 type Host interface {
 	// Attr is an attribute of a directory of sysfs, nil for none. The name may have
 	// wildcards, and so several values. unread: it is there, and could not be read yet.
-	Attr(dir, name string) (values []string, unread bool)
+	// *entries limits the directory entries to read, and is decremented by their number:
+	// if it reaches 0, or is set to NoAnswer, the answer is unknown.
+	Attr(dir, name string, entries *int) (values []string, unread bool)
 	// Driver is the driver of a directory of sysfs, CharDriver that of a major
 	// number of character devices; empty for none.
 	Driver(dir string) string
@@ -60,8 +62,8 @@ type Host interface {
 	// InUse is the use of a network interface by the host, empty for none.
 	InUse(*device.Node) string
 	// Exists reports whether a path exists. Glob lists the paths that a
-	// condition selects.
-	Exists(path string) bool
+	// condition selects; entries is as for Attr.
+	Exists(path string, entries *int) bool
 	Glob(v pattern.Values, entries *int) []string
 }
 
@@ -73,6 +75,9 @@ type Result struct {
 	Inactive []*config.Resource
 	// Notes for the administrator, in the order of the configuration.
 	Notes []Note
+	// Unknown is why the devices of some resources are not all known: a search takes too
+	// long.
+	Unknown map[*config.Resource]string
 }
 
 // Offered is an active resource with its offers, sorted by ID, also those with a
@@ -101,22 +106,30 @@ type Note struct {
 // have shared = true. Each ID is offered once, and so is each node, but for
 // companions and shared devices.
 func Match(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts Options) Result {
-	m := newRun(snap, forms, opts)
+	m := newRun(cfg, snap, forms, opts)
 	m.matchAll(cfg)
 	return m.result
 }
 
-func newRun(snap *device.Snapshot, forms device.Forms, opts Options) *run {
+func newRun(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts Options) *run {
 	return &run{
-		Options: opts, snap: snap, forms: forms, attributes: device.Attributes(),
-		links:     sync.OnceValue(func() map[*device.Node][]string { return linksByNode(snap) }),
-		byNumber:  sync.OnceValue(func() map[number]*device.Node { return newNumberIndex(snap) }),
-		byAddress: sync.OnceValue(func() map[string]*device.Hardware { return functionsByAddress(snap) }),
-		byGroup:   sync.OnceValue(func() map[string][]*device.Hardware { return functionsByGroup(snap) }),
-		keys:      map[*device.Hardware]map[*device.Node]string{}, ids: map[*device.Node]string{},
-		named: map[string]*config.Resource{}, picked: map[*device.Node]bool{},
-		claims: claims{map[any]*config.Resource{}, map[string]*config.Resource{}}, companions: map[*config.Companion]found{},
-		entries: maxEntries, memory: maxMemory,
+		Options:    opts,
+		snap:       snap,
+		forms:      forms,
+		attributes: device.Attributes(),
+		links:      sync.OnceValue(func() map[*device.Node][]string { return linksByNode(snap) }),
+		byNumber:   sync.OnceValue(func() map[number]*device.Node { return newNumberIndex(snap) }),
+		byAddress:  sync.OnceValue(func() map[string]*device.Hardware { return functionsByAddress(snap) }),
+		byGroup:    sync.OnceValue(func() map[string][]*device.Hardware { return functionsByGroup(snap) }),
+		keys:       map[*device.Hardware]map[*device.Node]string{},
+		ids:        map[*device.Node]string{},
+		named:      map[string]*config.Resource{},
+		picked:     map[*device.Node]bool{},
+		claims:     claims{map[any]*config.Resource{}, map[string]*config.Resource{}},
+		companions: map[*config.Companion]found{},
+		budget:     newBudget(cfg),
+		attrs:      map[attrKey]attrFound{},
+		memory:     maxMemory,
 	}
 }
 
@@ -159,10 +172,9 @@ type run struct {
 	// companions are the results of globs of companions.
 	companions map[*config.Companion]found
 	result     Result
-	// entries of directories that may still be read in search of paths, and whether a
-	// search has ended because of that.
-	entries int
-	givenUp bool
+	// budget limits what it reads, and attrs are the attributes read so far.
+	budget budget
+	attrs  map[attrKey]attrFound
 	// memory is how much of maxMemory is left.
 	memory int
 }
@@ -176,7 +188,7 @@ type found struct {
 // match finds the offers of an active resource.
 func (m *run) match(r *config.Resource) {
 	m.directoryNotes(r)
-	m.givenUp = false
+	m.budget.begin()
 	found := m.candidates(r)
 	m.vfioNotes(r)
 	devices := m.combine(r, m.claim(r, found))
@@ -192,9 +204,7 @@ func (m *run) match(r *config.Resource) {
 		offers = append(offers, out.Offers...)
 		m.result.Resources = append(m.result.Resources, out)
 	}
-	if m.givenUp {
-		m.fault(r.Place, "", "paths may be missing: %s", givenUp)
-	}
+	m.reportUnknown(r)
 	m.overlaps(r, devices)
 	m.notes(r, devices, offers)
 }
@@ -239,6 +249,7 @@ func (m *run) inactive(cfg *config.Config) map[*config.Resource]Note {
 	notes := map[*config.Resource]Note{}
 	for i := range cfg.Resources {
 		r := &cfg.Resources[i]
+		m.budget.begin()
 		text, isError := m.whyInactive(r.When)
 		first := m.named[r.Name]
 		switch {
@@ -272,10 +283,10 @@ func (m *run) whyInactive(when *config.When) (why string, isError bool) {
 		return fmt.Sprintf("when.node_name: this is %q", m.NodeName), false
 	}
 	for _, p := range when.Exists.Split() {
-		m.givenUp = false
-		switch there := m.firstMatch(p.Positive()); {
-		case there == "" && m.givenUp:
-			return fmt.Sprintf("when.exists: no time to search for %q: %s", p.Patterns()[0], givenUp), true
+		there, complete := m.firstMatch(p.Positive())
+		switch {
+		case there == "" && !complete:
+			return fmt.Sprintf("when.exists: %q: %s", p.Patterns()[0], tooMuchToRead), true
 		case there == "" && !p.Negative():
 			return fmt.Sprintf("when.exists: nothing matches %q", p.Patterns()[0]), false
 		case there != "" && p.Negative():
@@ -286,23 +297,26 @@ func (m *run) whyInactive(when *config.When) (why string, isError bool) {
 }
 
 // firstMatch returns the first path of the host that a glob matches; below /dev
-// it is one of the snapshot, whose changes are events.
-func (m *run) firstMatch(v pattern.Values) string {
+// it is one of the snapshot, whose changes are events. If complete is not set, there may be
+// another one.
+func (m *run) firstMatch(v pattern.Values) (first string, complete bool) {
 	if !strings.HasPrefix(v.Patterns()[0], "/dev/") {
-		for _, found := range m.search(v) {
-			return found
+		found, complete := m.search("", "when.exists", v)
+		if len(found) == 0 {
+			return "", complete
 		}
-		return ""
+		return found[0], complete
 	}
 	for _, prefix := range v.Prefixes() {
 		for path := range m.names(prefix) {
 			if v.Match(path) {
-				return path
+				return path, true
 			}
 		}
 	}
-	if i := slices.IndexFunc(m.snap.Dirs, func(dir string) bool { return v.Match(dir) }); i >= 0 {
-		return m.snap.Dirs[i]
+	i := slices.IndexFunc(m.snap.Dirs, func(dir string) bool { return v.Match(dir) })
+	if i < 0 {
+		return "", true
 	}
-	return ""
+	return m.snap.Dirs[i], true
 }

@@ -27,6 +27,7 @@ type builder struct {
 	offer    device.Offer
 	check    health.Check
 	problems []string
+	untold   int // problems beyond maxProblems
 	// taken are the nodes and mounts by path in the container, paths are those
 	// of the device's own by path on the host: ${container_path}.
 	taken map[string]part
@@ -98,13 +99,26 @@ func (m *run) offer(r *config.Resource, c *candidate, name string) *builder {
 	}
 	b.check = b.healthCheck()
 	b.offer.Problem = strings.Join(b.problems, "; ")
+	if b.untold > 0 {
+		b.offer.Problem += fmt.Sprintf("; and %d more", b.untold)
+	}
 	return b
 }
 
+// maxProblems is the maximum number of problems of a device that are told. A configuration may
+// have a thousand variables without a value, for each of a thousand devices.
+const maxProblems = 8
+
 func (b *builder) problem(format string, args ...any) {
-	if text := fmt.Sprintf(format, args...); !slices.Contains(b.problems, text) {
-		b.problems = append(b.problems, text)
+	text := fmt.Sprintf(format, args...)
+	if slices.Contains(b.problems, text) {
+		return
 	}
+	if len(b.problems) == maxProblems {
+		b.untold++
+		return
+	}
+	b.problems = append(b.problems, text)
 }
 
 // identify makes the ID of the device, and its former ID if that differs. The ID is

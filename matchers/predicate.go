@@ -1,6 +1,7 @@
 package matchers
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -107,7 +108,11 @@ func (m *run) predicate(match *config.Match, exclude bool) *predicate {
 	}))
 	add(sysfsDir, "driver", match.Driver, known(func(h *device.Hardware, n *device.Node) []string { return []string{m.driver(dirsOf(h, n))} }))
 	for _, name := range slices.Sorted(maps.Keys(match.Attr)) {
-		add(sysfsDir, "attr."+name, match.Attr[name], func(h *device.Hardware, n *device.Node) ([]string, bool) { return m.attr(dirsOf(h, n), name) })
+		key := "attr." + name
+		written := fmt.Sprintf("attr.%q", name)
+		add(sysfsDir, key, match.Attr[name], func(h *device.Hardware, n *device.Node) ([]string, bool) {
+			return m.attr(match.Place, written, dirsOf(h, n), name)
+		})
 	}
 	return p
 }

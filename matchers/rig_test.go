@@ -79,7 +79,7 @@ func scanned(t testing.TB, h *sysfstest.Host) (*device.Snapshot, matchers.Option
 	attrs, fs := s.Attributes(), sysfs.New(h.Sysfs())
 	// Read without the timeouts of inventory, which a busy machine exceeds.
 	attr := func(dir, name string) (values []string, unread bool) {
-		for _, file := range fs.FindAttributes(dir, name) {
+		for _, file := range fs.FindAttributes(dir, dir, name, new(1000)) {
 			if value, err := fs.Attribute(file.Path); err == nil {
 				values = append(values, value)
 			}
@@ -100,6 +100,7 @@ func scanned(t testing.TB, h *sysfstest.Host) (*device.Snapshot, matchers.Option
 // fakeHost is a host made of functions; nil functions return nothing.
 type fakeHost struct {
 	attr       func(dir, name string) (values []string, unread bool)
+	attrCost   int // of each attribute, in directory entries
 	driver     func(dir string) string
 	charDriver func(major uint32) string
 	inUse      func(*device.Node) string
@@ -107,7 +108,11 @@ type fakeHost struct {
 	glob       func(v pattern.Values, entries *int) []string
 }
 
-func (h *fakeHost) Attr(dir, name string) ([]string, bool) {
+func (h *fakeHost) Attr(dir, name string, entries *int) ([]string, bool) {
+	*entries = max(0, *entries-h.attrCost)
+	if *entries == 0 {
+		return nil, true
+	}
 	if h.attr == nil {
 		return nil, false
 	}
@@ -140,7 +145,7 @@ func (h *fakeHost) InUse(n *device.Node) string {
 	return h.inUse(n)
 }
 
-func (h *fakeHost) Exists(path string) bool { return h.exists == nil || h.exists(path) }
+func (h *fakeHost) Exists(path string, _ *int) bool { return h.exists == nil || h.exists(path) }
 
 func (h *fakeHost) Glob(v pattern.Values, entries *int) []string {
 	if h.glob == nil {

@@ -244,7 +244,7 @@ func (s *selection) addHardware(p *predicate) {
 // addPaths selects paths to mount. Device nodes are left out: the container's
 // device cgroup denies opening a node that is only mounted.
 func (s *selection) addPaths(m *config.Match) {
-	for _, p := range s.files(m.Glob) {
+	for _, p := range s.files(m.Place, m.Glob) {
 		known := slices.ContainsFunc(s.others, func(o candidate) bool { return o.name == p })
 		if known || s.at(p) != nil || slices.ContainsFunc(s.excludes, func(e *predicate) bool { return e.matchesPath(p) }) {
 			continue

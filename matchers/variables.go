@@ -252,8 +252,9 @@ func (b *builder) values(name string, of *candidate) ([]device.Text, error) {
 // attrsOf lists the values of an attribute of sysfs.
 func (b *builder) attrsOf(of *candidate, name string) (values []string, unread bool) {
 	for _, dirs := range of.attrDirs() {
-		found, late := b.attr(dirs, name)
-		values, unread = append(values, strings.TrimSpace(cmp.Or(found...))), unread || late
+		found, late := b.attr(b.r.Place, "${"+attrPrefix+name+"}", dirs, name)
+		values = append(values, strings.TrimSpace(cmp.Or(found...)))
+		unread = unread || late
 	}
 	return values, unread
 }

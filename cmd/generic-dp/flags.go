@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -33,6 +34,8 @@ type flags struct {
 	hwdata   []string
 	unpacked string       // directory of a recording that replaces the host
 	piped    *config.File // the configuration from standard input, once it is read
+	// temporary is unpacked, for run: a command that does not end may still use the rest.
+	temporary atomic.Pointer[string]
 }
 
 func newFlags() *flags {

@@ -16,6 +16,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -49,8 +50,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(printable{stdout})
 	root.SetErr(printable{stderr})
-	cmd, err := root.ExecuteContextC(ctx)
-	err = errors.Join(err, os.RemoveAll(f.unpacked))
+	cmd, err := execute(ctx, root)
+	err = errors.Join(err, removeUnpacked(ctx, f))
 	switch {
 	case err == nil:
 		return 0
@@ -62,6 +63,63 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "error: %s\n", strings.TrimRight(err.Error(), "\n"))
 	return 1
+}
+
+// removeUnpacked removes the files of an unpacked recording. After a signal it takes no longer than
+// removeWithin: a large recording leaves files in the temporary directory then.
+func removeUnpacked(ctx context.Context, f *flags) error {
+	unpacked := f.temporary.Load()
+	if unpacked == nil {
+		return nil
+	}
+	removed := make(chan error, 1)
+	go func() { removed <- os.RemoveAll(*unpacked) }()
+	select {
+	case err := <-removed:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-removed:
+		return err
+	case <-time.After(removeWithin):
+		return fmt.Errorf("%s could not be removed in time", *unpacked)
+	}
+}
+
+const (
+	// endWithin is how long a command may take to end after a signal. A match of many devices is
+	// not interrupted, and a read of the host may block for ever. Serving ends earlier and unpacks
+	// nothing, see agent.Run.
+	endWithin    = 930 * time.Millisecond
+	removeWithin = 50 * time.Millisecond
+)
+
+var errAbandoned = errors.New("stopped by a signal before the end")
+
+// execute runs a command, and abandons it if it does not end after a signal. The command that it
+// returns is the root then.
+func execute(ctx context.Context, root *cobra.Command) (*cobra.Command, error) {
+	type result struct {
+		cmd *cobra.Command
+		err error
+	}
+	ended := make(chan result, 1)
+	go func() {
+		cmd, err := root.ExecuteContextC(ctx)
+		ended <- result{cmd, err}
+	}()
+	select {
+	case r := <-ended:
+		return r.cmd, r.err
+	case <-ctx.Done():
+	}
+	select {
+	case r := <-ended:
+		return r.cmd, r.err
+	case <-time.After(endWithin):
+		return root, errAbandoned
+	}
 }
 
 func newRoot(f *flags) *cobra.Command {

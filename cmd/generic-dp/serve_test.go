@@ -7,10 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/fstest"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
@@ -110,5 +113,40 @@ func TestMemoryLimit(t *testing.T) {
 		if got := memoryLimit(host); got != tt.want {
 			t.Errorf("%s: %d, want %d", name, got, tt.want)
 		}
+	}
+}
+
+// A command that blocks ends soon after SIGTERM, with an error: here nobody reads its output.
+func TestEndsWhileItBlocks(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 4096); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("generic-dp", "schema")
+	cmd.Stdout = w
+	var text strings.Builder
+	cmd.Stderr = &text
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = w.Close()
+	killed := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+	defer killed.Stop()
+	if _, err := r.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	took := time.Since(began)
+	if code := cmd.ProcessState.ExitCode(); code != 1 || took > 3*time.Second || !strings.Contains(text.String(), "stopped by a signal") {
+		t.Errorf("exit code %d after %v, %q; want 1 after a second, and the reason", code, took, text.String())
 	}
 }

@@ -119,15 +119,18 @@ func (f *flags) unpack(cmd *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("--sysfs: %w", err)
 	}
-	f.unpacked, err = os.MkdirTemp("", "generic-dp-recording-")
+	unpacked, err := os.MkdirTemp("", "generic-dp-recording-")
 	if err != nil {
 		return fmt.Errorf("--sysfs: unpacking a recording: %w", err)
 	}
+	f.unpacked = unpacked
+	f.temporary.Store(&unpacked)
 	if err := recording.Unpack(f.unpacked, archive); err != nil {
 		return fmt.Errorf("--sysfs: %q: %w", file, err)
 	}
 	tree := recording.Tree{Root: f.unpacked}
-	f.paths.Sysfs, f.paths.Dev = tree.Sysfs(), tree.Dev()
+	f.paths.Sysfs = tree.Sysfs()
+	f.paths.Dev = tree.Dev()
 	// CDI devices of this host do not belong to another.
 	f.paths.SpecDirs = []string{filepath.Join(f.unpacked, "cdi")}
 	if !cmd.Flags().Changed("state-dir") {

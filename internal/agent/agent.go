@@ -59,6 +59,7 @@ type Agent struct {
 
 	// The host.
 	scanner   *inventory.Scanner
+	hostPaths *hostPaths
 	watcher   *inventory.Watcher
 	first     chan firstScan     // capacity 1
 	scanning  sync.WaitGroup     // for watcher and first scan
@@ -108,7 +109,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	a := &Agent{
 		options: options, log: options.Log, now: time.Now, started: time.Now(), settled: make(chan struct{}), rescans: make(rescanRequests),
 		wake: newSignal(), problems: newProblems(options.Log), first: make(chan firstScan, 1),
-		scanner: inventory.New(p.Inventory()), watcher: inventory.NewWatcher(inventory.WatchOptions{Dev: p.Dev, Log: options.Log}),
+		scanner: inventory.New(p.Inventory()), hostPaths: newHostPaths(p), watcher: inventory.NewWatcher(inventory.WatchOptions{Dev: p.Dev, Log: options.Log}),
 	}
 	ctx, a.cancel = context.WithCancel(ctx)
 	defer func() {
@@ -159,12 +160,9 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 }
 
 // Run serves until ctx is cancelled: then streams end, sockets are removed,
-// and nil is returned. Links and specs stay, or an upgrade would break the
+// and nil is returned, within a second. Links and specs stay, or an upgrade would break the
 // containers that restart meanwhile.
 func (a *Agent) Run(ctx context.Context) error {
-	defer a.lock.Close()
-	defer a.scanning.Wait()
-	defer a.cancel()
 	a.log.Info("starting", "version", a.options.Version, "config", a.options.Config, "resources", len(a.found.config.Resources))
 	defer a.log.Info("stopped")
 	group, ctx := errgroup.WithContext(ctx)
@@ -178,8 +176,41 @@ func (a *Agent) Run(ctx context.Context) error {
 	group.Go(func() error { return a.reader.Files.Run(ctx) })
 	group.Go(func() error { return a.reader.Run(ctx) })
 	group.Go(func() error { return loop.run(ctx) })
+	ended := make(chan error, 1)
+	go func() { ended <- a.wait(group, loop) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(endWithin):
+	}
+	loop.abandon()
+	cause := context.Cause(ctx)
+	if errors.Is(cause, context.Canceled) {
+		return nil
+	}
+	return cause
+}
+
+const (
+	// endWithin is how long Run waits for everything that it started. A read of the host may
+	// block for ever, and the kubelet kills the pod after its grace period.
+	endWithin = 800 * time.Millisecond
+	// lastSave is how long it waits for the disk of the state after that.
+	lastSave = 100 * time.Millisecond
+)
+
+// wait waits for everything that Run started, and saves the state.
+func (a *Agent) wait(group *errgroup.Group, l *loop) error {
 	err := group.Wait()
-	loop.finish()
+	l.finish()
+	a.cancel()
+	a.scanning.Wait()
+	_ = a.lock.Close()
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -78,6 +79,45 @@ func TestEndSavesWhatFailed(t *testing.T) {
 	stop()
 	if text, err := os.ReadFile(filepath.Join(state, "state.json")); !strings.Contains(string(text), "ttyA1") {
 		t.Errorf("saved %s, %v", text, err)
+	}
+}
+
+// A read of the host that blocks does not keep the program from ending, with its state saved, and
+// the configuration counts as not survived.
+func TestEndWhileAScanHangs(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "domain = \"example.com\"\n[[resource]]\nname = \"serial\"\nmatch.glob = \"/dev/ttyA*\"\n")
+	n.addNodes("ttyA1")
+	state := filepath.Join(n.options.Paths.StateDir, "state.json")
+	_, stop := n.serve()
+	n.untilListed("example.com/serial", []string{"ttyA1"}, nil)
+	stop() // it is the last good configuration now
+	n.configure("domain = \"example.com\"\n[[resource]]\nname = \"serial\"\nmatch.glob = \"/dev/tty*\"\n")
+	_, stop = n.serve()
+	n.untilListed("example.com/serial", []string{"ttyA1"}, nil)
+	isSaved := func() bool {
+		text, _ := os.ReadFile(state)
+		return strings.Contains(string(text), "ttyA1")
+	}
+	hung, end := hang(t, n.options.Paths.Dev)
+	defer end()
+	n.host.AddNode("", sysfstest.Node{Name: "ttyA2"})
+	<-hung
+	began := time.Now()
+	stop()
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("it took %v to end, want a second at most", took)
+	}
+	if !isSaved() {
+		t.Error("the state is not saved")
+	}
+	trial := filepath.Join(n.options.Paths.StateDir, "config-trial.json")
+	if _, err := os.Stat(trial); err != nil {
+		t.Errorf("the trial of the configuration has ended: %v", err)
+	}
+	const want = "the main loop has not ended its pass"
+	if !strings.Contains(n.log.String(), want) {
+		t.Errorf("the log does not say %q", want)
 	}
 }
 

@@ -40,6 +40,7 @@ type loop struct {
 	locked <-chan struct{}          // closed when the other instance has ended
 	calm   bool                     // settled is closed
 	ended  map[string]chan struct{} // by resource: closed when its last plugin has ended
+	done   chan struct{}            // closed when the loop has ended
 
 	timer      *time.Timer // when to reconcile without a trigger
 	retry      retry
@@ -53,7 +54,10 @@ func newLoop(a *Agent, group *errgroup.Group) *loop {
 		Agent: a, group: group, start: a.now(), served: a.found.served, writer: a.found.writer, config: a.found.config,
 		held:   holdings{answers: make(chan ledger.Held, 1)},
 		prober: health.New(a.options.Paths.local),
-		ended:  map[string]chan struct{}{}, saver: newSaver(), timer: time.NewTimer(retryAfter),
+		ended:  map[string]chan struct{}{},
+		done:   make(chan struct{}),
+		saver:  newSaver(),
+		timer:  time.NewTimer(retryAfter),
 	}
 	l.held.reset(l.start) // an earlier instance may have served another configuration
 	a.reader.Trial.Serve(a.reader.Last(), l.start)
@@ -73,6 +77,7 @@ const byEvents status.ScanReason = "events"
 
 // run runs a pass for the first scan and for each trigger until ctx is cancelled.
 func (l *loop) run(ctx context.Context) error {
+	defer close(l.done)
 	defer l.timer.Stop()
 	l.watchSpecs = sync.OnceFunc(func() {
 		l.group.Go(func() error { return l.specFiles.Run(ctx) })
@@ -128,6 +133,8 @@ func (l *loop) wait(ctx context.Context) (trigger, bool) {
 		return trigger{scan: byEvents, limited: true}, true
 	case <-l.prober.Changes():
 		return trigger{limited: true}, true
+	case <-l.hostPaths.answered:
+		return trigger{}, true
 	case <-l.scanner.Answered():
 		return trigger{scan: status.ScanRetry}, true
 	case done := <-l.rescans:

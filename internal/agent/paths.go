@@ -14,7 +14,6 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/host/inventory"
 	"github.com/generic-dp/generic-dp/internal/output/deviceinfo"
-	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
 // Paths are the host's directories and sockets as mounted here. In a pod the host's
@@ -127,12 +126,6 @@ func (p Paths) recorded() bool {
 	_, err := os.Lstat(p.Dev + "/" + inventory.RecordingMarker)
 	return err == nil
 }
-
-// Exists reports whether a path of the host exists.
-func (p Paths) Exists(host string) bool { return p.missing(host) == nil }
-
-// Glob lists the paths of the host that a condition on paths selects, see pattern.
-func (p Paths) Glob(v pattern.Values, entries *int) []string { return v.Glob(p.local, entries) }
 
 // hostCheck checks that everything to inject exists.
 type hostCheck struct {

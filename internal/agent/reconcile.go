@@ -90,7 +90,8 @@ func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*co
 		in.AwaitHeld = byDRA && l.memory.lost
 		in.Name, in.Grows, in.ForgetAfter = name, c.Each == config.EachDevice, c.ForgetAfter
 		in.Derived = len(c.NameText) > 0
-		in.Unread = v.options.CDIUnread != nil && slices.ContainsFunc(c.Match, func(m config.Match) bool { return !m.CDIDevice.Empty() })
+		specsUnread := v.options.CDIUnread != nil && slices.ContainsFunc(c.Match, selectsCDI)
+		in.Unread = specsUnread || v.Matched.Unknown[c] != ""
 		inputs = append(inputs, in)
 	}
 	for _, m := range v.Matched.Resources {
@@ -117,6 +118,8 @@ func (l *loop) inputs(v *View) (inputs []ledger.Resource, configs map[string]*co
 	}
 	return inputs, configs
 }
+
+func selectsCDI(m config.Match) bool { return !m.CDIDevice.Empty() }
 
 // makeOutputs removes what is stale of all outputs, makes what is missing, and makes devices
 // that cannot be injected Unhealthy. failed says why, by ID. An instance that is not the

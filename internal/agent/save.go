@@ -126,6 +126,33 @@ func (l *loop) finish() {
 	l.warnUnsaved()
 }
 
+// abandon saves the last state in place of finish, when something that Run started does not
+// end. If that is the loop, the trial of the configuration goes on: it may be the cause, and the
+// next start serves the last good one.
+func (l *loop) abandon() {
+	hasEnded := false
+	reason := "the main loop has not ended its pass"
+	select {
+	case <-l.done:
+		hasEnded = true
+		reason = "a call has not returned"
+	default:
+	}
+	l.log.Warn("stopped without waiting any longer", "reason", reason)
+	written := make(chan struct{})
+	go func() {
+		if hasEnded {
+			_ = l.reader.Trial.End(false)
+		}
+		_, _ = l.saver.write()
+		close(written)
+	}()
+	select {
+	case <-written:
+	case <-time.After(lastSave):
+	}
+}
+
 // warnUnsaved warns of failed writes, and reports whether there were none.
 func (l *loop) warnUnsaved() (written bool) {
 	s := l.saved

@@ -21,6 +21,7 @@ const netsResync = time.Minute
 type hostScan struct {
 	snapshot *device.Snapshot // nil before the first scan
 	attrs    *inventory.Attributes
+	paths    *hostPaths
 	nets     bool // network interfaces were scanned, too
 }
 
@@ -65,7 +66,7 @@ func (a *Agent) scanHost(ctx context.Context, nets bool) scanOutcome {
 	snap, err := a.scanner.Update(ctx, o.batch)
 	o.took, o.err = time.Since(began), err
 	if err == nil {
-		o.host = hostScan{snap, a.scanner.Attributes(), nets}
+		o.host = hostScan{snap, a.scanner.Attributes(), a.hostPaths, nets}
 	}
 	return o
 }

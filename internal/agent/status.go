@@ -28,8 +28,9 @@ import (
 var errNotScanned = errors.New("the host was not scanned yet")
 
 // stuckAfter is how long one pass of the loop may take before it counts as stuck. It
-// takes milliseconds, and all operations that may hang have timeouts.
-const stuckAfter = 2 * time.Minute
+// takes milliseconds, and all operations that may hang have timeouts, of two seconds in all:
+// meanwhile a removed device is still listed as healthy.
+const stuckAfter = 10 * time.Second
 
 // Alive is nil when the host was scanned and the loop is not stuck, with or without a
 // kubelet.

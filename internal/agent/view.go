@@ -50,15 +50,18 @@ func (v *View) Variables(h *device.Hardware, n *device.Node) []matchers.Variable
 // matchersHost provides host data for matching in addition to the snapshot.
 type matchersHost struct {
 	*inventory.Attributes
-	Paths
+	*hostPaths
 }
 
 // view matches a scan, for every command.
 func view(cfg *config.Config, s hostScan, foreign func() *cdi.Foreign, prev ledger.Decisions, o Options) *View {
 	forms, decisions := ledger.Identify(s.snapshot, prev)
+	s.paths.next()
 	options := matchers.Options{
-		NodeName: o.NodeName, Allow: o.Allow, CDI: o.Paths.WritesCDI(),
-		Host: matchersHost{s.attrs, o.Paths},
+		NodeName: o.NodeName,
+		Allow:    o.Allow,
+		CDI:      o.Paths.WritesCDI(),
+		Host:     matchersHost{s.attrs, s.paths},
 	}
 	problems := s.snapshot.Problems
 	if matchers.UsesCDIDevices(cfg) {
@@ -140,13 +143,14 @@ func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
 		persisted = ledger.Persisted{}
 	}
 	specs := o.Paths.ForeignSpecs()
+	paths := newHostPaths(o.Paths)
 	for deadline := time.Now().Add(scanFor); ; {
 		snap, err := scanner.Scan(ctx)
 		if err != nil {
 			return nil, err
 		}
 		with := func(cfg *config.Config) *View {
-			return view(cfg, hostScan{snap, scanner.Attributes(), true}, specs.Read, persisted.Decisions, o)
+			return view(cfg, hostScan{snap, scanner.Attributes(), paths, true}, specs.Read, persisted.Decisions, o)
 		}
 		v := with(cfg)
 		v.with = with
@@ -160,6 +164,6 @@ func Scan(ctx context.Context, cfg *config.Config, o Options) (*View, error) {
 // addition to the scan.
 func Record(cfg *config.Config, o Options) func(*device.Snapshot, *inventory.Attributes) {
 	return func(snap *device.Snapshot, attrs *inventory.Attributes) {
-		view(cfg, hostScan{snap, attrs, true}, o.Paths.ForeignSpecs().Read, ledger.Decisions{}, o)
+		view(cfg, hostScan{snap, attrs, newHostPaths(o.Paths), true}, o.Paths.ForeignSpecs().Read, ledger.Decisions{}, o)
 	}
 }

@@ -5,46 +5,91 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
+	"syscall"
 )
+
+// lookUpCost is what opening a directory, or finding a file by its name, costs in directory
+// entries.
+const lookUpCost = 8
 
 // Glob lists the paths of the host that match v, which is of kind Path, sorted. mounted
 // returns where a host path is mounted. Links are followed only before the first
-// wildcard. *entries limits the directory entries to read and is decremented: if it
-// reaches 0, the list may lack paths.
+// wildcard. *entries limits the directory entries to read, and is decremented by the cost of
+// the search. If it reaches 0, the list may lack paths.
 func (v Values) Glob(mounted func(host string) string, entries *int) []string {
-	var found []string
-	var walk func(dir string, through Values)
-	walk = func(dir string, through Values) {
-		if *entries <= 0 {
-			return
-		}
-		all, err := os.ReadDir(mounted(dir))
-		if err != nil {
-			return
-		}
-		*entries = max(0, *entries-len(all))
-		for _, e := range all {
-			p := path.Join(dir, e.Name())
-			if v.Match(p) {
-				found = append(found, p)
-			}
-			if e.Type()&fs.ModeDir != 0 && through.Match(p) {
-				walk(p, through)
-			}
-		}
+	s := globSearch{
+		wanted:  v,
+		mounted: mounted,
+		entries: entries,
 	}
 	for _, a := range v.Alternatives() {
 		dir, whole := a.Literal()
 		if !whole {
 			dir = a.dir()
-			walk(dir, a.Through())
+			s.walk(dir, a.Through())
 		}
-		if _, err := os.Lstat(mounted(dir)); err == nil && v.Match(dir) {
-			found = append(found, dir)
+		s.lookUp(dir)
+	}
+	slices.Sort(s.found)
+	return slices.Compact(s.found)
+}
+
+// globSearch is one call of Glob.
+type globSearch struct {
+	wanted  Values
+	mounted func(host string) string
+	entries *int
+	found   []string
+}
+
+// spend subtracts a cost, and reports whether anything is left of the budget.
+func (s *globSearch) spend(cost int) bool {
+	*s.entries = max(0, *s.entries-cost)
+	return *s.entries > 0
+}
+
+// lookUp adds a path if it is wanted and exists.
+func (s *globSearch) lookUp(p string) {
+	if !s.wanted.Match(p) || !s.spend(lookUpCost) {
+		return
+	}
+	_, err := os.Lstat(s.mounted(p))
+	if err == nil {
+		s.found = append(s.found, p)
+	}
+}
+
+// walk adds the wanted paths below dir, in the directories that through matches.
+func (s *globSearch) walk(dir string, through Values) {
+	if !s.spend(lookUpCost) {
+		return
+	}
+	for _, e := range s.list(dir) {
+		p := path.Join(dir, e.Name())
+		if s.wanted.Match(p) {
+			s.found = append(s.found, p)
+		}
+		if e.Type()&fs.ModeDir != 0 && through.Match(p) {
+			s.walk(p, through)
 		}
 	}
-	slices.Sort(found)
-	return slices.Compact(found)
+}
+
+// list returns the entries of a directory, sorted: no more of them than the budget permits, since
+// a container may fill a directory with millions. An unreadable directory has none.
+func (s *globSearch) list(dir string) []fs.DirEntry {
+	// With these flags the call neither waits for the writer of a FIFO nor opens a device.
+	const flags = os.O_RDONLY | syscall.O_DIRECTORY | syscall.O_NONBLOCK
+	f, err := os.OpenFile(s.mounted(dir), flags, 0)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	all, _ := f.ReadDir(*s.entries)
+	s.spend(len(all))
+	slices.SortFunc(all, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return all
 }
 
 // Through matches the directories above the matches of an alternative of kind

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -58,10 +59,34 @@ func TestGlobIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	v, entries := values(t, pattern.Path, "/**"), 3
-	got := v.Glob(func(host string) string { return root + host }, &entries)
-	if want := []string{"/", "/a", "/a/b", "/d"}; !cmp.Equal(got, want) || entries != 0 {
-		t.Errorf("got %q and %d left, want %q and 0", got, entries, want)
+	v := values(t, pattern.Path, "/**")
+	here := func(host string) string { return root + host }
+	for limit, want := range map[int]string{
+		0:    "",
+		8:    "",
+		10:   "/a /d",
+		20:   "/a /a/b /d",
+		1000: "/ /a /a/b /a/b/c /d /d/e",
+	} {
+		entries := limit
+		got := strings.Join(v.Glob(here, &entries), " ")
+		isExhausted := entries == 0
+		if got != want || isExhausted != (limit < 1000) {
+			t.Errorf("with %d entries: %q and %d left, want %q", limit, got, entries, want)
+		}
+	}
+}
+
+// A FIFO in the place of a directory does not block a search.
+func TestGlobOfAFIFO(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	if err := syscall.Mkfifo(filepath.Join(root, "fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found := values(t, pattern.Path, "/fifo/*").Glob(func(host string) string { return root + host }, new(1000))
+	if len(found) > 0 {
+		t.Errorf("found %q", found)
 	}
 }
 

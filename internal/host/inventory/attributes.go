@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -43,7 +44,12 @@ type attribute struct{ dir, name string }
 type attributeValues struct {
 	values []string
 	unread bool
+	cost   int // of the search, in directory entries
 }
+
+// maxAttributes is the maximum number of values to keep. A configuration that is edited between
+// two scans would add its own each time.
+const maxAttributes = 100_000
 
 // Attributes returns a reader for the latest snapshot.
 func (s *Scanner) Attributes() *Attributes {
@@ -51,8 +57,14 @@ func (s *Scanner) Attributes() *Attributes {
 	defer s.mu.Unlock()
 	s.attrs.next()
 	return &Attributes{
-		sysfs: s.sysfs, proc: s.proc, slow: &s.attrs, of: s.last,
-		attrs: make(map[attribute]attributeValues), drivers: make(map[string]string), unread: make(map[string]device.Unread), pairs: make(map[string]sysfs.NetPair),
+		sysfs:   s.sysfs,
+		proc:    s.proc,
+		slow:    &s.attrs,
+		of:      s.last,
+		attrs:   make(map[attribute]attributeValues),
+		drivers: make(map[string]string),
+		unread:  make(map[string]device.Unread),
+		pairs:   make(map[string]sysfs.NetPair),
 	}
 }
 
@@ -60,32 +72,58 @@ func (s *Scanner) Attributes() *Attributes {
 // it is missing or unreadable. Its name is a path below the directory, which may have
 // wildcards and find several files (sysfs.FS.FindAttributes). A file that can't be read in
 // 50 ms has its previous value; unread is set if it has none.
-func (a *Attributes) Attr(dir, name string) (values []string, unread bool) {
+//
+// *entries limits the directory entries to read, and is decremented by the cost of the
+// search, whether or not the values are known from an earlier one. If it reaches 0, unread
+// is set.
+func (a *Attributes) Attr(dir, name string, entries *int) (values []string, unread bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	k := attribute{dir, name}
 	v, known := a.attrs[k]
-	if !known {
-		for _, file := range a.sysfs.FindAttributes(dir, name) {
-			value, err := a.slow.read(file, a.sysfs.Attribute)
-			switch {
-			case err == nil:
-				v.values = append(v.values, value)
-			case err == errSlow:
-				v.unread = true
-				_, hardware := busDevice(dir)
-				hardware = cmp.Or(hardware, dir)
-				a.unread[hardware] = device.Unread{Path: hardware, New: a.unread[hardware].New || a.slow.isReplacement(file)}
-			case sysfs.Gone(err), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENODATA):
-				// Removed, or without a current value: the speed of an interface that is down,
-				// the temperature of a sleeping device.
-			default:
-				a.problems.add(file.Path, err)
-			}
-		}
-		a.attrs[k] = v
+	if known {
+		*entries = max(0, *entries-v.cost)
+		return v.values, v.unread || *entries == 0
 	}
+	before := *entries
+	files := a.sysfs.FindAttributes(ownDir(dir), dir, name, entries)
+	if *entries == 0 {
+		return nil, true // another resource may have entries left
+	}
+	v.cost = before - *entries
+	for _, file := range files {
+		a.read(file, dir, &v)
+	}
+	if len(a.attrs) >= maxAttributes {
+		clear(a.attrs)
+	}
+	a.attrs[k] = v
 	return v.values, v.unread
+}
+
+// ownDir returns the directory of the bus device that owns dir, otherwise dir.
+func ownDir(dir string) string {
+	_, hardware := busDevice(dir)
+	return cmp.Or(hardware, dir)
+}
+
+// read adds the value of a file.
+func (a *Attributes) read(file sysfs.File, dir string, v *attributeValues) {
+	value, err := a.slow.read(file, a.sysfs.Attribute)
+	switch {
+	case err == nil:
+		v.values = append(v.values, value)
+	case err == errSlow:
+		v.unread = true
+		hardware := ownDir(dir)
+		isNew := a.unread[hardware].New || a.slow.isReplacement(file)
+		a.unread[hardware] = device.Unread{Path: hardware, New: isNew}
+	case sysfs.Gone(err), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENODATA):
+		// Removed, or without a current value: the speed of an interface that is down,
+		// the temperature of a sleeping device.
+	default:
+		a.problems.add(file.Path, err)
+	}
 }
 
 // InUse returns what the host itself uses a network interface for, for an
@@ -189,7 +227,19 @@ type slowAttributes struct {
 	mu sync.Mutex
 	// texts has the reads since the last call of next, before has the previous interval's.
 	texts, before map[sysfs.File]attributeText
+	waited        time.Duration // for reads that timed out, since the last call of next
 }
+
+// Reads that block delay a scan by about a second at most, however many there are: after
+// maxWait for those before, a file gets slowAttribute only. A read that does not block takes
+// microseconds.
+const (
+	maxWait       = 500 * time.Millisecond
+	slowAttribute = time.Millisecond
+	// maxBlocked is the maximum number of blocked reads, each of which occupies a thread: the
+	// runtime ends a program with 10,000 of them.
+	maxBlocked = 256
+)
 
 type attributeText struct {
 	text string
@@ -201,13 +251,16 @@ type attributeText struct {
 func (s *slowAttributes) next() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.texts, s.before = make(map[sysfs.File]attributeText), s.texts
+	s.before = s.texts
+	s.texts = make(map[sysfs.File]attributeText)
+	s.waited = 0
 }
 
 // read returns the text of an attribute: the previous one if it times out, or errSlow
 // without one.
 func (s *slowAttributes) read(file sysfs.File, read func(string) (string, error)) (string, error) {
-	result, _, ok := s.calls.Do(context.Background(), file, slowAfter, func() attributeText {
+	started := time.Now()
+	result, _, ok := s.calls.Do(context.Background(), file, s.patience(), func() attributeText {
 		text, err := read(file.Path)
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -219,11 +272,23 @@ func (s *slowAttributes) read(file sysfs.File, read func(string) (string, error)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if v, known := s.before[file]; known {
-		s.texts[file] = v
-		return v.text, v.err
+	s.waited += time.Since(started)
+	v, known := s.before[file]
+	if !known {
+		return "", errSlow
 	}
-	return "", errSlow
+	s.texts[file] = v
+	return v.text, v.err
+}
+
+// patience returns how long to wait for a file.
+func (s *slowAttributes) patience() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waited < maxWait {
+		return slowAfter
+	}
+	return slowAttribute
 }
 
 // isReplacement reports whether an attribute that can't be read has replaced one that could.

@@ -81,6 +81,38 @@ func TestSlowAttributes(t *testing.T) {
 	})
 }
 
+// Reads that block delay a scan by a second, whatever their number, and a read that does not block
+// has its value.
+func TestManySlowAttributes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s slowAttributes
+		s.calls.Limit = maxBlocked
+		s.next()
+		release := make(chan struct{})
+		blocked := func(string) (string, error) {
+			<-release
+			return "", nil
+		}
+		quick := func(string) (string, error) { return "quick", nil }
+		start := time.Now()
+		for i := range uint64(200) {
+			_, _ = s.read(sysfs.File{Path: "blocked", Ino: i}, blocked)
+			text, err := s.read(sysfs.File{Path: "quick", Ino: i}, quick)
+			if text != "quick" || err != nil {
+				t.Fatalf("read %d: %q, %v", i, text, err)
+			}
+		}
+		for i := range uint64(10_000) {
+			_, _ = s.read(sysfs.File{Path: "blocked", Ino: i}, blocked)
+		}
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("10,000 blocked reads took %v, want a second at most", took)
+		}
+		close(release)
+	})
+}
+
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	zeros := strings.Repeat("0", 32)

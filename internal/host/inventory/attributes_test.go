@@ -36,7 +36,7 @@ func TestAttributes(t *testing.T) {
 	}
 	check := func(a *inventory.Attributes, name, want string) {
 		t.Helper()
-		if values, _ := a.Attr(card, name); strings.Join(values, " ") != want || (values != nil) != (want != "") {
+		if values, _ := a.Attr(card, name, new(1000)); strings.Join(values, " ") != want || (values != nil) != (want != "") {
 			t.Errorf("%s = %q; want %q", name, values, want)
 		}
 	}
@@ -73,10 +73,10 @@ func TestAttributesAtOnce(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for i := range 20 {
-				if values, _ := a.Attr("devices/platform/a", "state"); !slices.Equal(values, []string{"on"}) {
+				if values, _ := a.Attr("devices/platform/a", "state", new(1000)); !slices.Equal(values, []string{"on"}) {
 					t.Errorf("state = %q", values)
 				}
-				a.Attr("devices/platform/a", fmt.Sprint(i))
+				a.Attr("devices/platform/a", fmt.Sprint(i), new(1000))
 				a.Driver("devices/platform/a")
 				a.Problems()
 				a.Unread()
@@ -94,11 +94,48 @@ func TestUnreadableAttribute(t *testing.T) {
 		t.Skip("it can be read here")
 	}
 	a := inventory.New(inventory.Options{}).Attributes()
-	if values, _ := a.Attr("bus/platform", "drivers_probe"); values != nil {
+	if values, _ := a.Attr("bus/platform", "drivers_probe", new(1000)); values != nil {
 		t.Errorf("%s = %q; want none", file, values)
 	}
 	p := a.Problems()
 	if _, err := os.Stat("/sys/" + file); err == nil && (len(p) != 1 || p[0].Subject != file || !strings.Contains(p[0].Reason, "error") && !strings.Contains(p[0].Reason, "denied")) {
 		t.Errorf("problems: %v; want one of %s", p, file)
+	}
+}
+
+// The cost of a search does not depend on whether it was made before, and one that uses the
+// budget up has no answer. The next caller with a budget gets one.
+func TestBudgetOfAttributes(t *testing.T) {
+	t.Parallel()
+	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
+	const dir = "devices/platform/a"
+	for i := range 20 {
+		writeAttr(t, h.Tree, fmt.Sprintf("%s/%d/x", dir, i), "on\n")
+	}
+	a := inventory.New(inventory.Options{Sysfs: h.Sysfs(), Dev: h.Dev()}).Attributes()
+	small := 30
+	values, unread := a.Attr(dir, "*/x", &small)
+	if values != nil || !unread || small != 0 {
+		t.Errorf("with 30 entries: %q, unread %t, %d left; want none, unread, 0", values, unread, small)
+	}
+	var costs []int
+	for range 2 {
+		entries := 10_000
+		values, unread = a.Attr(dir, "*/x", &entries)
+		if len(values) != 20 || unread {
+			t.Errorf("%d values, unread %t; want 20", len(values), unread)
+		}
+		costs = append(costs, 10_000-entries)
+	}
+	if costs[0] != costs[1] || costs[0] < 40 {
+		t.Errorf("costs of %d, want twice the same above 40", costs)
+	}
+	small = 30
+	_, unread = a.Attr(dir, "*/x", &small)
+	if !unread || small != 0 {
+		t.Errorf("known, with 30 entries: unread %t, %d left", unread, small)
+	}
+	if n := len(a.Unread()); n > 0 {
+		t.Errorf("%d unread devices: a scan would be repeated for nothing", n)
 	}
 }

@@ -72,7 +72,9 @@ func New(o Options) *Scanner {
 	}
 	s.usb.read = func(dir string) (device.USB, error) { return s.sysfs.USBDevice(dir) } // also of a traced tree
 	s.usb.calls.Late = func(sysfs.Entry) { poke(s.answers) }
-	s.attrs.answers, s.attrs.calls.Late = s.answers, s.attrs.tooLate
+	s.attrs.answers = s.answers
+	s.attrs.calls.Late = s.attrs.tooLate
+	s.attrs.calls.Limit = maxBlocked
 	return s
 }
 

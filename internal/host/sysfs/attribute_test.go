@@ -1,6 +1,7 @@
 package sysfs
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -66,7 +67,7 @@ func TestFindAttributes(t *testing.T) {
 		{"devices/missing", "device", ""},
 	} {
 		var got []string
-		for _, file := range sys.FindAttributes(c.dir, c.name) {
+		for _, file := range sys.FindAttributes(c.dir, c.dir, c.name, new(1000)) {
 			got = append(got, file.Path)
 		}
 		if strings.Join(got, " ") != c.want {
@@ -96,14 +97,14 @@ func TestAttribute(t *testing.T) {
 func TestTraceOfAttributes(t *testing.T) {
 	t.Parallel()
 	sys := tree(t, map[string]string{
-		"devices/a/rom1/x": "1\n", "devices/a/rom2/VBNV": "113\n", "devices/b/class/x/device": "-> ../../../a", "devices/a/driver": "-> ../../bus/pci/drivers/d",
+		"devices/a/rom1/x": "1\n", "devices/a/rom2/VBNV": "113\n", "devices/a/class/x/device": "-> ../..", "devices/a/driver": "-> ../../bus/pci/drivers/d",
 		"devices/a/secret": "s\n",
 	})
 	traced, trace := sys.Trace()
 	read := func(fs FS) string {
 		var all []string
-		for _, c := range [][2]string{{"devices/b/class/x", "device/rom*/VBNV"}, {"devices/a", "driver"}, {"devices/a", "missing"}} {
-			for _, file := range fs.FindAttributes(c[0], c[1]) {
+		for _, c := range [][2]string{{"devices/a/class/x", "device/rom*/VBNV"}, {"devices/a", "driver"}, {"devices/a", "missing"}} {
+			for _, file := range fs.FindAttributes("devices/a", c[0], c[1], new(1000)) {
 				value, err := fs.Attribute(file.Path)
 				if err != nil {
 					t.Error(err)
@@ -117,7 +118,7 @@ func TestTraceOfAttributes(t *testing.T) {
 	got := trace()
 	if diff := cmp.Diff(Trace{
 		Attrs: map[string]string{"devices/a/rom2/VBNV": "113\n"},
-		Links: map[string]string{"devices/b/class/x/device": "../../../a", "devices/a/driver": "../../bus/pci/drivers/d"},
+		Links: map[string]string{"devices/a/class/x/device": "../..", "devices/a/driver": "../../bus/pci/drivers/d"},
 		Dirs:  map[string]bool{},
 	}, got); diff != "" {
 		t.Error(diff)
@@ -131,6 +132,95 @@ func TestTraceOfAttributes(t *testing.T) {
 	}
 	if again := read(tree(t, files)); again != want {
 		t.Errorf("the trace reads\n%s\nwant\n%s", again, want)
+	}
+}
+
+// Wildcards find the files of the device itself, by one path each. An exact name may also lead to
+// another device.
+func TestWildcardsStayInTheDevice(t *testing.T) {
+	t.Parallel()
+	const bus = "devices/pci0000:00"
+	const vf = bus + "/0000:03:00.1"
+	const pf = bus + "/0000:03:00.0"
+	const net = vf + "/net/eth0"
+	sys := tree(t, map[string]string{
+		pf + "/name":                      "pf\n",
+		pf + "/net/eth9/name":             "eth9\n",
+		vf + "/name":                      "vf\n",
+		vf + "/physfn":                    "-> ../0000:03:00.0",
+		vf + "/subsystem":                 "-> ../../../bus/pci",
+		vf + "/loop":                      "-> .",
+		net + "/name":                     "eth0\n",
+		net + "/device":                   "-> ../..",
+		net + "/subsystem":                "-> ../../../../../class/net",
+		net + "/statistics/name":          "s\n",
+		net + "/lower":                    "-> ../../../0000:03:00.0/net/eth9",
+		"bus/pci/devices/0000:03:00.0":    "-> ../../../" + pf,
+		"bus/pci/devices/0000:03:00.1":    "-> ../../../" + vf,
+		"class/net/eth0":                  "-> ../../" + net,
+		"devices/pci0000:00/other/x/name": "x\n",
+	})
+	for _, c := range []struct{ name, want string }{
+		{"name", net + "/name"},
+		{"*/name", net + "/statistics/name"},
+		{"device/name", vf + "/name"},
+		{"device/*/*/name", net + "/name"},
+		{"device/net/*/device/*/*/name", net + "/name"},
+		{"device/net/*/device/net/*/device/net/*/name", net + "/name"},
+		{"device/physfn/name", pf + "/name"},
+		{"device/physfn/net/eth9/name", pf + "/net/eth9/name"},
+		{"lower/name", pf + "/net/eth9/name"},
+		{"device/loop/loop/name", vf + "/name"},
+
+		{"device/physfn/*/*/name", pf + "/net/eth9/name"},
+		{"device/physfn/net/*/device/subsystem/devices/*/name", ""},
+		{"low*/name", ""},
+		{"device/loo*/name", ""},
+		{"device/subsystem/devices/*/name", ""},
+		{"subsystem/*/name", ""},
+		{"subsystem/eth0/device/subsystem/devices/*/name", ""},
+		{"device/loop/../*/name", ""},
+	} {
+		var got []string
+		entries := 1000
+		for _, file := range sys.FindAttributes(vf, net, c.name, &entries) {
+			got = append(got, file.Path)
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s = %q; want %q", c.name, got, c.want)
+		}
+		if entries < 700 {
+			t.Errorf("%s: it cost %d entries", c.name, 1000-entries)
+		}
+	}
+}
+
+// The cost of a name grows with the directories of the device, whatever the number of its
+// wildcards and links, and a search ends when the budget is used up.
+func TestCostOfWildcards(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{"devices/a/device": "-> ."}
+	for i := range 6 {
+		for j := range 6 {
+			files[fmt.Sprintf("devices/a/%d/%d/x", i, j)] = "1\n"
+			files[fmt.Sprintf("devices/a/%d/%d/device", i, j)] = "-> ../.."
+		}
+	}
+	sys := tree(t, files)
+	const budget = 100_000
+	for _, name := range []string{"*/*/nope", "*/*/*/*/*/*/*/nope", strings.Repeat("*/*/device/", 20) + "*/*/nope"} {
+		entries := budget
+		found := sys.FindAttributes("devices/a", "devices/a", name, &entries)
+		if cost := budget - entries; len(found) > 0 || cost < 50 || cost > 40_000 {
+			t.Errorf("%s: %d files at a cost of %d entries, want none and 50 to 40,000", name, len(found), cost)
+		}
+	}
+	for _, limit := range []int{0, 1, 10, 100} {
+		entries := limit
+		_ = sys.FindAttributes("devices/a", "devices/a", "*/*/x", &entries)
+		if entries != 0 {
+			t.Errorf("%d of %d entries are left", entries, limit)
+		}
 	}
 }
 
@@ -156,7 +246,7 @@ func FuzzFindAttributes(f *testing.F) {
 			t.Skip("no link can say that")
 		}
 		sys := New(filepath.Join(root, "tree"))
-		for _, file := range sys.FindAttributes("d", name) {
+		for _, file := range sys.FindAttributes("d", "d", name, new(1000)) {
 			real, err := filepath.EvalSymlinks(filepath.Join(root, "tree", file.Path))
 			kind, _ := sys.lstat(file.Path)
 			if kind != unix.S_IFLNK && (err != nil || real != filepath.Join(root, "tree", file.Path)) {

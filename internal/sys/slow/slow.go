@@ -14,6 +14,9 @@ type Calls[K comparable, V any] struct {
 	// Late is called with the key of each call that returns after a caller gave up; nil
 	// is ignored.
 	Late func(K)
+	// Limit is the maximum number of calls at a time, each of which may block a thread; 0
+	// is unlimited. A further call does not run, and counts as one that blocks.
+	Limit int
 
 	mu      sync.Mutex
 	running map[K]*call[V]
@@ -32,6 +35,9 @@ type call[V any] struct {
 // running.
 func (c *Calls[K, V]) Do(ctx context.Context, key K, patience time.Duration, f func() V) (result V, running time.Duration, ok bool) {
 	r := c.start(key, f)
+	if r == nil {
+		return result, 0, false
+	}
 	timer := time.NewTimer(patience - time.Since(r.since))
 	defer timer.Stop()
 	select {
@@ -51,11 +57,15 @@ func (c *Calls[K, V]) Do(ctx context.Context, key K, patience time.Duration, f f
 	}
 }
 
+// start returns the running call of a key, or runs f. It returns nil at the limit.
 func (c *Calls[K, V]) start(key K, f func() V) *call[V] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r := c.running[key]; r != nil {
 		return r
+	}
+	if c.Limit > 0 && len(c.running) >= c.Limit {
+		return nil
 	}
 	if c.running == nil {
 		c.running = make(map[K]*call[V])

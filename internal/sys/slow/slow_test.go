@@ -87,3 +87,32 @@ func TestCallersShareACall(t *testing.T) {
 		}
 	})
 }
+
+// At the limit a call does not run, and nobody waits for it.
+func TestLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		calls := slow.Calls[int, int]{Limit: 2}
+		release := make(chan struct{})
+		blocks := func() int {
+			<-release
+			return 1
+		}
+		start := time.Now()
+		for key := range 4 {
+			_, _, ok := calls.Do(t.Context(), key, patience, blocks)
+			if ok {
+				t.Errorf("call %d has a result", key)
+			}
+		}
+		if took := time.Since(start); took != 2*patience {
+			t.Errorf("4 calls took %v, want %v", took, 2*patience)
+		}
+		close(release)
+		synctest.Wait()
+		_, _, ok := calls.Do(t.Context(), 3, patience, blocks)
+		if !ok {
+			t.Error("no call below the limit")
+		}
+	})
+}

@@ -1,0 +1,191 @@
+package sysfs
+
+import (
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/internal/sys/dirents"
+)
+
+// maxFiles is the maximum number of files that a name with wildcards finds.
+const maxFiles = 64
+
+// What a search costs, in directory entries: an entry takes 1.5 us to read.
+const (
+	lookUpCost   = 8  // of a file by its name, or of opening a directory
+	followedCost = 16 // of a path through a link, element by element
+	readCost     = 8  // of the content of a file
+)
+
+// physicalFunction is the link from a virtual PCI function to the function that it is a part of
+// (sysfs_create_link in drivers/pci/iov.c).
+const physicalFunction = "physfn"
+
+// FindAttributes returns the files of the attribute name below dir. The name may have
+// path elements, with the wildcards "*", "?", "[a-z]" and "[!a-z]" in each: the result is
+// in sorted order.
+//
+// An element without wildcards may be a link, "physfn/vendor", that stays below the root;
+// the result contains no links. Wildcards match no links, and only search the device's own
+// directory top, at or above dir, and the devices that this one is a part of, to which the links
+// "device" and "physfn" point. Otherwise "subsystem/devices/*/subsystem" would lead from any
+// device to every other one, again and again.
+//
+// *entries limits the directory entries to read, and is decremented by the cost of the
+// search. If it reaches 0, the result may lack files.
+//
+// It opens no file, so that it never waits for a device.
+func (fs FS) FindAttributes(top, dir, name string, entries *int) []File {
+	elements := strings.Split(name, "/")
+	if slices.ContainsFunc(elements, isNoName) {
+		return nil
+	}
+	s := search{
+		fs:       fs,
+		start:    dir,
+		devices:  []string{top},
+		elements: elements,
+		entries:  entries,
+	}
+	s.find(dir, 0)
+	return s.found
+}
+
+// isNoName reports whether an element of a path is not the name of a file.
+func isNoName(element string) bool {
+	return element == "" || element == "." || element == ".."
+}
+
+// search is one call of FindAttributes.
+type search struct {
+	fs       FS
+	start    string
+	elements []string
+	entries  *int
+	found    []File
+	// devices are the directories that wildcards may search, beside those above start.
+	devices []string
+	// searched are the directories that were searched, each with the index of an element: a
+	// link to a directory above, such as "device", would lead through them again.
+	searched map[searchedDir]bool
+}
+
+type searchedDir struct {
+	dir     string
+	element int
+}
+
+// find adds the files below dir that the elements from index i on name.
+func (s *search) find(dir string, i int) {
+	if len(s.found) == maxFiles || !s.spend(lookUpCost) {
+		return
+	}
+	name := s.elements[i]
+	if !strings.ContainsAny(name, `*?[\`) {
+		s.lookUp(dir, name, i)
+		return
+	}
+	here := searchedDir{dir, i}
+	if !s.mayList(dir) || s.searched[here] {
+		return
+	}
+	if s.searched == nil {
+		s.searched = make(map[searchedDir]bool)
+	}
+	s.searched[here] = true
+	s.list(dir, i)
+}
+
+// spend subtracts a cost, and reports whether anything is left of the budget.
+func (s *search) spend(cost int) bool {
+	*s.entries = max(0, *s.entries-cost)
+	return *s.entries > 0
+}
+
+// lookUp follows the element with index i, which has no wildcards.
+func (s *search) lookUp(dir, name string, i int) {
+	isLast := i == len(s.elements)-1
+	if isLast && isNamingLink(name) {
+		kind, ino := s.fs.lstat(dir + "/" + name)
+		if kind == unix.S_IFLNK {
+			s.add(dir+"/"+name, ino)
+			return
+		}
+	}
+	p, kind, ino := s.fs.follow(dir, name)
+	if p != dir+"/"+name {
+		s.spend(followedCost)
+	}
+	if name == physicalFunction && kind == unix.S_IFDIR {
+		s.devices = append(s.devices, p)
+	}
+	switch {
+	case isLast && kind == unix.S_IFREG:
+		s.add(p, ino)
+	case !isLast && kind == unix.S_IFDIR:
+		s.find(p, i+1)
+	}
+}
+
+// mayList reports whether wildcards may search a directory: one of the device, or of a device
+// above it. Directories such as "devices/platform" are not devices.
+func (s *search) mayList(dir string) bool {
+	isAbove := isWithin(s.start, dir) && strings.Count(dir, "/") > 1
+	return isAbove || slices.ContainsFunc(s.devices, func(top string) bool { return isWithin(dir, top) })
+}
+
+// isWithin reports whether a path is top or below it.
+func isWithin(p, top string) bool {
+	rest, found := strings.CutPrefix(p, top)
+	return found && (rest == "" || rest[0] == '/')
+}
+
+// list follows the element with index i, which has wildcards.
+func (s *search) list(dir string, i int) {
+	entries := s.match(dir, s.elements[i])
+	isLast := i == len(s.elements)-1
+	for _, e := range entries {
+		if len(s.found) == maxFiles {
+			return
+		}
+		p := dir + "/" + e.Name
+		isFile := e.Type.IsRegular()
+		isValue := isFile || e.Type == fs.ModeSymlink && isNamingLink(e.Name)
+		switch {
+		case isLast && isValue:
+			s.add(p, e.Ino)
+		case !isLast && e.Type.IsDir():
+			s.find(p, i+1)
+		}
+	}
+}
+
+func (s *search) add(p string, ino uint64) {
+	s.spend(readCost)
+	s.found = append(s.found, File{Path: p, Ino: ino})
+}
+
+// match returns the entries of a directory whose names match a pattern, sorted. An
+// unreadable directory has none.
+func (s *search) match(dir, name string) []dirents.Entry {
+	pattern := strings.ReplaceAll(name, "[!", "[^")
+	var matching []dirents.Entry
+	count := 0
+	err := dirents.Read(s.fs.abs(dir), func(e dirents.Entry) {
+		count++
+		matches, err := path.Match(pattern, e.Name)
+		if matches && err == nil {
+			matching = append(matching, e)
+		}
+	})
+	s.spend(count)
+	if err != nil {
+		return nil
+	}
+	slices.SortFunc(matching, func(a, b dirents.Entry) int { return strings.Compare(a.Name, b.Name) })
+	return matching
+}

@@ -1,0 +1,159 @@
+package matchers
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/pattern"
+)
+
+// The budget of one Match for everything that a configuration makes it read, in directory
+// entries, of which a million take 1.5 s to read. One half is for all resources together; the
+// other half is divided equally among them, so that a resource which reads without end leaves the
+// others their share.
+const (
+	maxEntries    = 200_000
+	sharedEntries = maxEntries / 2
+	// existsCost is what the search for one path costs.
+	existsCost = 8
+)
+
+const tooMuchToRead = "reading it takes too long: a configuration may read 200,000 directory entries in all, and a search may take half a second"
+
+// NoAnswer in place of the entries that are left says that a Host has no answer for another reason.
+const NoAnswer = -1
+
+// budget is what is left of it. A search that uses it up has no answer, and neither have the
+// later ones of the resource: none of its conditions in match holds, and each in exclude does.
+type budget struct {
+	shared int // for all resources
+	share  int // of each resource that reads
+	own    int // left of the share of the current resource
+	// first is the first key of the current resource that is unknown, and unknown are all.
+	first   unknown
+	unknown map[unknown]bool
+}
+
+// unknown is a key of a configuration whose values could not be read.
+type unknown struct{ place, key string }
+
+func newBudget(cfg *config.Config) budget {
+	readers := 0
+	for i := range cfg.Resources {
+		r := &cfg.Resources[i]
+		if readsPaths(r.When) {
+			readers++
+		}
+		if reads(r) {
+			readers++
+		}
+	}
+	return budget{
+		shared: sharedEntries,
+		share:  sharedEntries / max(1, readers),
+	}
+}
+
+// readsPaths reports whether a when makes Match search outside of the snapshot.
+func readsPaths(w *config.When) bool { return w != nil && !w.Exists.Empty() }
+
+// reads reports whether a resource makes Match read something that the snapshot does not have,
+// apart from its when.
+func reads(r *config.Resource) bool {
+	isRead := func(m config.Match) bool { return m.Mount || len(m.Attr) > 0 }
+	isMount := func(c config.Companion) bool { return c.Mount }
+	return slices.ContainsFunc(r.Match, isRead) ||
+		slices.ContainsFunc(r.Exclude, isRead) ||
+		slices.ContainsFunc(r.With, isMount) ||
+		len(r.Container.Mounts) > 0 ||
+		slices.ContainsFunc(r.Variables, isAttrVariable)
+}
+
+func isAttrVariable(name string) bool { return strings.HasPrefix(name, attrPrefix) }
+
+// begin begins with the searches of a resource.
+func (b *budget) begin() {
+	b.own = b.share
+	b.first = unknown{}
+	b.unknown = nil
+}
+
+// spend calls search with what is left for the current resource, and reports whether its answer
+// is complete. If not, key is unknown.
+func (b *budget) spend(place, key string, search func(entries *int)) bool {
+	before := b.own + b.shared
+	left := before
+	if left > 0 {
+		search(&left)
+	}
+	isUnknown := left == NoAnswer || left == 0
+	if left == NoAnswer {
+		left = before
+	}
+	cost := before - left
+	ofShare := min(cost, b.own)
+	b.own -= ofShare
+	b.shared -= cost - ofShare
+	if !isUnknown {
+		return true
+	}
+	if b.unknown == nil {
+		b.first = unknown{place, key}
+		b.unknown = make(map[unknown]bool)
+	}
+	b.unknown[unknown{place, key}] = true
+	return false
+}
+
+// reportUnknown reports the keys of a resource that could not be read.
+func (m *run) reportUnknown(r *config.Resource) {
+	if len(m.budget.unknown) == 0 {
+		return
+	}
+	if m.result.Unknown == nil {
+		m.result.Unknown = make(map[*config.Resource]string)
+	}
+	first := m.budget.first
+	text := andMore(first.key, len(m.budget.unknown)) + ": " + tooMuchToRead
+	m.result.Unknown[r] = text
+	const hint = `spell out more of the name, as in "power/control" for "*/control"`
+	m.fault(first.place, hint, "%s", text)
+}
+
+// search lists the host paths that a glob matches. If complete is not set, some may be missing.
+func (m *run) search(place, key string, v pattern.Values) (found []string, complete bool) {
+	complete = m.budget.spend(place, key, func(entries *int) { found = m.Host.Glob(v, entries) })
+	return found, complete
+}
+
+// attrKey is an attribute of a directory of sysfs.
+type attrKey struct{ dir, name string }
+
+// attrFound is its values, as far as they are known.
+type attrFound struct {
+	values []string
+	unread bool
+}
+
+// attr lists the values of an attribute of the first of some sysfs directories that has
+// it. Place and key say what asks for it.
+func (m *run) attr(place, key string, dirs []string, name string) (values []string, unread bool) {
+	for _, dir := range dirs {
+		k := attrKey{dir, name}
+		found, known := m.attrs[k]
+		if !known {
+			complete := m.budget.spend(place, key, func(entries *int) {
+				found.values, found.unread = m.Host.Attr(dir, name, entries)
+			})
+			if !complete {
+				return nil, true
+			}
+			m.attrs[k] = found
+		}
+		if found.values != nil || found.unread {
+			return found.values, found.unread
+		}
+	}
+	return nil, false
+}
