@@ -36,7 +36,9 @@ type loop struct {
 	proving proving
 	held    holdings
 	prober  *health.Prober
-	limiter limiter
+	// checksStuck is the last state of prober.Stuck that was logged.
+	checksStuck bool
+	limiter     limiter
 
 	locked <-chan struct{}          // closed when the other instance has ended
 	calm   bool                     // settled is closed
