@@ -99,7 +99,9 @@ func TestRefusedRequests(t *testing.T) {
 		"HEAD /healthz HTTP/1.0\r\n\r\n":                                     http.StatusOK,
 		"POST /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nabcd": http.StatusMethodNotAllowed,
 		"GET /secret HTTP/1.1\r\nHost: a\r\n\r\n":                            http.StatusNotFound,
-		"GET / HTTP/1.1\r\n\r\n":                                             http.StatusForbidden,
+		"GET / HTTP/1.1\r\n\r\n":                                             http.StatusBadRequest, // without Host
+		"GET / HTTP/1.1\r\nHost: a\r\n\r\n":                                  http.StatusForbidden,
+		"OPTIONS * HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n":         http.StatusMethodNotAllowed,
 		"\x16\x03\x01\r\n\r\n":                                               http.StatusBadRequest,
 	} {
 		resp, err := http.ReadResponse(bufio.NewReader(s.dial("127.0.0.1", text)), nil)
