@@ -27,9 +27,9 @@ const (
 	// answerTime is how long a request whose header was read may take to be answered
 	// before its connection may be closed for others. No probe waits longer.
 	answerTime = 5 * time.Second
-	// readTime is how long the first read of a connection may block before the
-	// connection may be closed for others. The kernel accepts connections with data.
-	readTime = 10 * time.Millisecond
+	// readTime is how long a connection without data stays open before it may be closed
+	// for others. The kernel accepts connections with data, unless there are too many.
+	readTime = 20 * time.Millisecond
 	// sendBuffer and receiveBuffer are the kernel's memory for a connection, which
 	// counts as the container's.
 	sendBuffer    = 64 << 10
@@ -275,10 +275,6 @@ const tooLongResponse = "HTTP/1.1 431 Request Header Fields Too Large\r\nContent
 // but after a header or body that is too long its goroutine sleeps for half a second
 // (closeWriteAndWait in net/http/server.go), so that a flood would take memory.
 func (c *conn) Read(p []byte) (int, error) {
-	isRequest := c.left == maxRequest
-	if isRequest {
-		c.enter(stageBusy, time.Now().Add(readTime))
-	}
 	if c.left <= 0 {
 		if !c.isWhole() {
 			_, _ = io.WriteString(c.TCPConn, tooLongResponse)
@@ -286,7 +282,15 @@ func (c *conn) Read(p []byte) (int, error) {
 		return 0, errTooLong
 	}
 	isWhole := c.isWhole()
-	n, err := c.TCPConn.Read(p[:min(len(p), c.left)])
+	p = p[:min(len(p), c.left)]
+	n, err := c.readNow(p)
+	if errors.Is(err, unix.EAGAIN) {
+		isFirst := c.left == maxRequest
+		if isFirst {
+			c.enter(stageBusy, time.Now().Add(readTime))
+		}
+		n, err = c.TCPConn.Read(p)
+	}
 	c.left -= n
 	if isWhole {
 		return n, err
@@ -298,6 +302,28 @@ func (c *conn) Read(p []byte) (int, error) {
 		c.enter(stageUnfinished, time.Time{})
 	}
 	return n, err
+}
+
+// readNow reads what has arrived, without waiting. A connection whose request has arrived is
+// therefore never seen waiting for it, however busy the CPU is. It fails with EAGAIN if
+// there is nothing, and at the end of the stream.
+func (c *conn) readNow(p []byte) (n int, err error) {
+	raw, err := c.TCPConn.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var readErr error
+	err = raw.Read(func(fd uintptr) bool {
+		n, readErr = unix.Read(int(fd), p)
+		return true
+	})
+	if err != nil {
+		return 0, err
+	}
+	if n <= 0 {
+		return 0, unix.EAGAIN // Read finds the end of the stream, or the error
+	}
+	return n, readErr
 }
 
 // wholeHeader ends tail once the header was read.
