@@ -3,6 +3,7 @@ package status_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -87,6 +88,47 @@ func TestExcessConnections(t *testing.T) {
 		if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.StatusCode != http.StatusOK {
 			t.Errorf("%s: %v %v", name, resp, err)
 		}
+	}
+}
+
+// slowProbe is a state whose probes wait.
+type slowProbe struct {
+	state
+	asked, answer chan struct{}
+}
+
+func (s *slowProbe) Alive() error {
+	s.asked <- struct{}{}
+	<-s.answer
+	return nil
+}
+
+// A connection whose request was read stays until its answer, even if it is the oldest and
+// each of the others is from an address of its own.
+func TestProbeStaysDuringFlood(t *testing.T) {
+	t.Parallel()
+	slow := &slowProbe{asked: make(chan struct{}), answer: make(chan struct{})}
+	s := newServer(t, slow)
+	probe := s.dial("127.0.0.1", half+rest)
+	<-slow.asked
+	const flood = 200
+	closed := make(chan error, flood)
+	for i := range flood {
+		c := s.dial(fmt.Sprintf("127.0.1.%d", i+1), half)
+		go func() {
+			_, err := c.Read(make([]byte, 1))
+			closed <- err
+		}()
+	}
+	for range flood - 63 {
+		if err := <-closed; err == nil {
+			t.Error("a connection of the flood has a response, want it closed")
+		}
+	}
+	close(slow.answer)
+	resp, err := http.ReadResponse(bufio.NewReader(probe), nil)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Errorf("probe: %v %v", resp, err)
 	}
 }
 
