@@ -1,6 +1,7 @@
 package matchers_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -9,13 +10,12 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/host/health"
 	"github.com/generic-dp/generic-dp/matchers"
 )
 
 // checked matches one resource and returns its checks and the problems of its
 // offers, by ID.
-func checked(t *testing.T, snap *device.Snapshot, toml string) (checks map[string]health.Check, problems map[string]string) {
+func checked(t *testing.T, snap *device.Snapshot, toml string) (checks map[string]device.Check, problems map[string]string) {
 	t.Helper()
 	m := matchers.Match(parse(t, toml), snap, nil, matchers.Options{Host: &fakeHost{}, NodeName: "worker-1", Allow: anything}).Resources[0]
 	problems = map[string]string{}
@@ -35,7 +35,7 @@ var stickDirs = []string{
 }
 
 // compareWant compares conditions as written.
-var compareWant = cmp.Transformer("patterns", func(c health.Condition) []string { return c.Patterns() })
+var compareWant = cmp.Transformer("patterns", func(c device.Condition) []string { return c.Patterns() })
 
 func TestChecks(t *testing.T) {
 	t.Parallel()
@@ -58,12 +58,12 @@ health.attr = { authorized = "1", "power/runtime_status" = ["!error", "!unsuppor
 health.tcp = "${node_name}.${usb.serial}.example.com:8${usb.interface}"
 health.interval = "45s"
 `)
-	values := func(key, written string) health.Condition {
+	values := func(key, written string) device.Condition {
 		return parse(t, "match.glob = \"/dev/x\"\nhealth.attr = { "+key+" = "+written+" }").Resources[0].Health.Attr[strings.Trim(key, `"`)]
 	}
-	want := map[string]health.Check{stickID: {
+	want := map[string]device.Check{stickID: {
 		Open: []string{"/dev/ttyUSB0"},
-		Attrs: []health.Attr{
+		Attrs: []device.AttrCheck{
 			{Name: "authorized", Dirs: [][]string{stickDirs}, Want: values("authorized", `"1"`)},
 			{Name: "power/runtime_status", Dirs: [][]string{stickDirs}, Want: values(`"power/runtime_status"`, `["!error", "!unsupported"]`)},
 		},
@@ -160,5 +160,33 @@ func TestCheckedAddresses(t *testing.T) {
 		if got := m.Offers[0].Problem; got != tc.want || len(m.Checks) == 1 != (tc.want == "") {
 			t.Errorf("%s: problem %q, want %q; checks %v", tc.tcp, got, tc.want, m.Checks)
 		}
+	}
+}
+
+// A resource gets at most half of the checks that are left. Its other devices are Unhealthy,
+// and the next resources have checks.
+func TestManyChecks(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for i := range 5000 {
+		names = append(names, fmt.Sprintf(`"d%d"`, i))
+	}
+	cfg := parse(t, "[[resource]]\nname = \"many\"\nmatch.virtual = ["+strings.Join(names, ",")+"]\nhealth.tcp = \"127.0.0.1:9\"\n"+
+		"[[resource]]\nname = \"few\"\nmatch.virtual = [\"a\", \"b\"]\nhealth.tcp = \"127.0.0.1:9\"\n")
+	result := matchers.Match(cfg, &device.Snapshot{}, nil, matchers.Options{Host: &fakeHost{}})
+	many, few := result.Resources[0], result.Resources[1]
+	if len(many.Checks) != 500 || len(few.Checks) != 2 {
+		t.Errorf("%d and %d checks, want 500 and 2", len(many.Checks), len(few.Checks))
+	}
+	const want = "health: not checked, since 500 devices of the resource are: want at most half of the checks that earlier resources leave of 1000"
+	for _, o := range many.Offers {
+		_, isChecked := many.Checks[o.ID]
+		if isChecked == (o.Problem != "") || o.Problem != "" && o.Problem != want {
+			t.Fatalf("%s: checked %t, problem %q", o.ID, isChecked, o.Problem)
+		}
+	}
+	note := result.Notes[0]
+	if !strings.Contains(note.Text, "and 4499 more can't be allocated: "+want) {
+		t.Errorf("note %v, want the limit", note)
 	}
 }

@@ -28,7 +28,6 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
-	"github.com/generic-dp/generic-dp/internal/host/health"
 	"github.com/generic-dp/generic-dp/internal/pattern"
 )
 
@@ -89,7 +88,7 @@ type Offered struct {
 	Offers []device.Offer
 	// Checks are the health checks of offers without a Problem, by ID; empty
 	// where the resource has no health.
-	Checks map[string]health.Check
+	Checks map[string]device.Check
 }
 
 // Note is a hint about the configuration on this host. Error: it is a mistake.
@@ -130,6 +129,7 @@ func newRun(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts 
 		budget:     newBudget(cfg),
 		attrs:      map[attrKey]attrFound{},
 		memory:     maxMemory,
+		checks:     maxChecks,
 	}
 }
 
@@ -175,8 +175,9 @@ type run struct {
 	// budget limits what it reads, and attrs are the attributes read so far.
 	budget budget
 	attrs  map[attrKey]attrFound
-	// memory is how much of maxMemory is left.
+	// memory is how much of maxMemory is left, and checks how many of maxChecks.
 	memory int
+	checks int
 }
 
 // found is nodes, or paths to mount.
@@ -213,7 +214,7 @@ func (m *run) match(r *config.Resource) {
 // left out: two USB devices may have one serial number before ledger has decided
 // which of them keeps it.
 func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offered {
-	out := Offered{Resource: r, Name: name, Offers: make([]device.Offer, 0, len(devices)), Checks: map[string]health.Check{}}
+	out := Offered{Resource: r, Name: name, Offers: make([]device.Offer, 0, len(devices)), Checks: map[string]device.Check{}}
 	used, left := resourceMemory, []*candidate(nil)
 	for _, c := range devices {
 		needs := memoryOf(r, c)
@@ -229,11 +230,12 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 			continue
 		}
 		m.claims.ids[o.ID] = r
-		out.Offers = append(out.Offers, o)
 		if r.Health != nil && o.Problem == "" {
-			out.Checks[o.ID] = b.check
+			m.addCheck(out.Checks, &o, b.check)
 		}
+		out.Offers = append(out.Offers, o)
 	}
+	m.checks -= len(out.Checks)
 	if m.memory -= used; len(left) > 0 {
 		m.tooMuch(r, fmt.Sprintf("%s of %d devices, each of which", andMore(left[0].describe(), len(left)), len(devices)), memoryOf(r, left[0]))
 	}

@@ -49,11 +49,6 @@ var groups = []group{
 	{name: "tests", folders: []string{"examples", "hack", "test"}, imports: []string{"testing"}},
 }
 
-// exceptions lists imports against the direction of the groups that are still to be removed.
-var exceptions = map[string][]string{
-	"matchers": {"internal/host/health"},
-}
-
 // onlyImporters lists the packages that may import a library or a package.
 var onlyImporters = map[string][]string{
 	"github.com/BurntSushi/toml":    {"config"},
@@ -129,7 +124,7 @@ func checkImport(own *group, path, imported string) string {
 		}
 	}
 	inner, isOurs := strings.CutPrefix(imported, module+"/")
-	if !isOurs || slices.Contains(exceptions[path], inner) {
+	if !isOurs {
 		return ""
 	}
 	other := groupOf(inner)

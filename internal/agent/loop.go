@@ -32,10 +32,12 @@ type loop struct {
 	scanErr error // of the last scan: announced changes are pending
 	watched watched
 
-	memory  memory
-	held    holdings
-	prober  *health.Prober
-	limiter limiter
+	memory memory
+	held   holdings
+	prober *health.Prober
+	// checksStuck is the last state of prober.Stuck that was logged.
+	checksStuck bool
+	limiter     limiter
 
 	locked <-chan struct{}          // closed when the other instance has ended
 	calm   bool                     // settled is closed

@@ -29,6 +29,7 @@ func (l *loop) reconcile(ctx context.Context) (out ledger.Output, wake time.Time
 	v := view(l.config, l.host, sync.OnceValue(l.outputs.foreign.Read), l.memory.decisions, l.options)
 	l.memory.decisions = v.Decisions
 	l.prober.Set(v.checks())
+	l.warnStuckChecks()
 	if l.options.CDIOnly {
 		// Holders can't be known: an entry goes when its device does.
 		l.held.Held = ledger.Held{At: now}

@@ -290,6 +290,21 @@ func (l *loop) reportChange(c ledger.Change, failed error) {
 	l.events.add(c.Resource, c.ID, event)
 }
 
+// warnStuckChecks logs when so many health checks hang that devices keep the result of
+// their last check, and when these are checked again.
+func (l *loop) warnStuckChecks() {
+	isStuck := l.prober.Stuck()
+	if isStuck == l.checksStuck {
+		return
+	}
+	l.checksStuck = isStuck
+	if isStuck {
+		l.log.Warn("too many health checks hang in the kernel: other nodes and attributes are not checked until some return")
+	} else {
+		l.log.Info("health checks that waited for hanging ones run again")
+	}
+}
+
 // maxEvents is how many events the status page shows: a replugged hub with ten devices
 // causes some sixty.
 const maxEvents = 100

@@ -104,8 +104,8 @@ func (v *View) node(path string) *device.Node {
 }
 
 // checks are the health checks of all devices, by ID.
-func (v *View) checks() map[string]health.Check {
-	all := map[string]health.Check{}
+func (v *View) checks() map[string]device.Check {
+	all := map[string]device.Check{}
 	for _, m := range v.Matched.Resources {
 		maps.Copy(all, m.Checks)
 	}

@@ -4,15 +4,16 @@
 package status
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -37,69 +38,102 @@ type Node interface {
 // maxWait is how long a request waits for the responses to earlier ones.
 const maxWait = 5 * time.Second
 
-// handle answers the request of a connection.
-func (m *Metrics) handle(ctx context.Context, c net.Conn) {
-	header := &io.LimitedReader{R: c, N: maxHeader}
-	r, err := http.ReadRequest(bufio.NewReader(header))
-	w := &response{Response: http.Response{
-		StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Request: r, Close: true,
-		Header: http.Header{"Content-Type": {"text/plain; charset=utf-8"}},
-	}}
+// connKey is the key of the connection of a request in its context.
+type connKey struct{}
+
+// Serve serves requests on l until ctx is cancelled, one a connection.
+func (m *Metrics) Serve(ctx context.Context, l net.Listener) error {
+	limited := newLimitedListener(l)
+	server := &http.Server{
+		Handler:           http.HandlerFunc(m.answer),
+		ReadHeaderTimeout: connTime,
+		MaxHeaderBytes:    maxRequest, // conn has the same limit for a whole request
+		// It would wait for the body of a request.
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     log.New(io.Discard, "", 0), // of errors that clients cause
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, c)
+		},
+	}
+	server.SetKeepAlivesEnabled(false)
+	stop := context.AfterFunc(ctx, func() { _ = limited.Close() })
+	defer stop()
+	err := server.Serve(limited)
+	_ = limited.Close()
+	limited.serving.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("--listen: %w", err)
+}
+
+// answer answers a request.
+func (m *Metrics) answer(w http.ResponseWriter, r *http.Request) {
+	c := r.Context().Value(connKey{}).(*conn)
+	out := &response{
+		status: http.StatusOK,
+		header: w.Header(),
+	}
+	out.header.Set("Content-Type", "text/plain; charset=utf-8")
+	isRendered := r.URL.Path == "/metrics" || m.node != nil && (r.URL.Path == "/status.json" || r.URL.Path == "/")
 	switch {
-	case err != nil && header.N == 0:
-		w.fail(http.StatusRequestHeaderFieldsTooLarge, "the header is longer than 8 KiB")
-	case err != nil:
-		w.fail(http.StatusBadRequest, err.Error())
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		w.fail(http.StatusMethodNotAllowed, "want GET")
+		out.fail(http.StatusMethodNotAllowed, "want GET")
 	case r.URL.Path == "/healthz":
-		w.probe(m.state.Alive(), "")
+		out.probe(m.state.Alive(), "")
 	case r.URL.Path == "/readyz":
-		w.probe(m.state.Ready(), m.warning())
-	case r.URL.Path == "/metrics", m.node != nil && (r.URL.Path == "/status.json" || r.URL.Path == "/"):
+		out.probe(m.state.Ready(), m.warning())
+	case isRendered:
+		c.enter(stageUnfinished, time.Time{})
 		// One at a time, until it is sent: a response may have megabytes.
 		select {
 		case m.rendering <- struct{}{}:
 			defer func() { <-m.rendering }()
-			m.render(ctx, w, c.RemoteAddr())
+			m.render(c.ended, out, r)
 		case <-time.After(maxWait):
-			w.Header.Set("Retry-After", "1")
-			w.fail(http.StatusServiceUnavailable, "another request is being answered")
-		case <-ctx.Done():
-			return
+			out.header.Set("Retry-After", "1")
+			out.fail(http.StatusServiceUnavailable, "another request is being answered")
+		case <-c.ended.Done():
+			panic(http.ErrAbortHandler)
 		}
 	default:
-		w.fail(http.StatusNotFound, "want /, /metrics, /status.json, /healthz or /readyz")
+		out.fail(http.StatusNotFound, "want /, /metrics, /status.json, /healthz or /readyz")
 	}
-	w.send(c)
+	out.send(w)
+	c.enter(stageAnswered, time.Time{})
+	if r.ContentLength != 0 {
+		// The server would wait for the body, and then half a second.
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // response is a response whose body is buffered.
 type response struct {
-	http.Response
-	body bytes.Buffer
+	status int
+	header http.Header
+	body   bytes.Buffer
 }
 
-func (w *response) fail(status int, reason string) {
-	w.StatusCode = status
-	fmt.Fprintf(&w.body, "%d: %s\n", status, reason)
+func (out *response) fail(status int, reason string) {
+	out.status = status
+	fmt.Fprintf(&out.body, "%d: %s\n", status, reason)
 }
 
-func (w *response) probe(err error, warning string) {
+func (out *response) probe(err error, warning string) {
 	text := "ok"
 	if err != nil {
-		w.StatusCode = http.StatusServiceUnavailable
+		out.status = http.StatusServiceUnavailable
 		text = err.Error()
 	}
-	w.body.WriteString(text + "\n" + warning)
+	out.body.WriteString(text + "\n" + warning)
 }
 
 // send sends the response. An error means that the client is gone.
-func (w *response) send(c net.Conn) {
-	w.ContentLength, w.Body = int64(w.body.Len()), io.NopCloser(&w.body)
-	out := bufio.NewWriter(c)
-	_ = w.Write(out)
-	_ = out.Flush()
+func (out *response) send(w http.ResponseWriter) {
+	out.header.Set("Content-Length", strconv.Itoa(out.body.Len()))
+	w.WriteHeader(out.status)
+	_, _ = w.Write(out.body.Bytes())
+	_ = http.NewResponseController(w).Flush()
 }
 
 // warning is added to the body of /readyz. It leaves out the problems themselves, which
@@ -112,46 +146,55 @@ func (m *Metrics) warning() string {
 }
 
 // render writes the response for /metrics, / or /status.json.
-func (m *Metrics) render(ctx context.Context, w *response, from net.Addr) {
-	switch path := w.Request.URL.Path; {
-	case path == "/metrics":
-		m.scrape(ctx, w)
-	case !isLocal(from, w.Request.Host):
-		w.fail(http.StatusForbidden, "the status names serials and pods and is served on 127.0.0.1 only: use kubectl port-forward")
-	case path == "/":
-		w.Header.Set("Content-Type", "text/html; charset=utf-8")
-		w.Header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-		w.Header.Set("Cache-Control", "no-store")
-		writePage(&w.body, m.node.Status(ctx), time.Now())
-	default:
-		w.Header.Set("Content-Type", "application/json")
-		enc := json.NewEncoder(&w.body)
-		enc.SetIndent("", "  ")
-		_ = enc.Encode(m.node.Status(ctx)) // every field can be encoded
+func (m *Metrics) render(ctx context.Context, out *response, r *http.Request) {
+	if r.URL.Path == "/metrics" {
+		m.scrape(ctx, out)
+		return
 	}
+	c := r.Context().Value(connKey{}).(*conn)
+	if !isLocal(c.from, r.Host) {
+		out.fail(http.StatusForbidden, "the status names serials and pods and is served on 127.0.0.1 only: use kubectl port-forward")
+		return
+	}
+	if r.URL.Path == "/" {
+		out.header.Set("Content-Type", "text/html; charset=utf-8")
+		out.header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+		out.header.Set("Cache-Control", "no-store")
+		writePage(&out.body, m.node.Status(ctx), time.Now())
+		return
+	}
+	out.header.Set("Content-Type", "application/json")
+	enc := json.NewEncoder(&out.body)
+	enc.SetIndent("", "  ")
+	_ = enc.Encode(m.node.Status(ctx)) // every field can be encoded
 }
 
 // isLocal reports whether a request comes over loopback, kubectl port-forward included:
 // only such a client gets the status, which names serials and pods. The Host header is
 // checked against DNS rebinding in a browser. Other loopback addresses are those of
 // proxies in the pod, which forward foreign requests (127.0.0.6 is Istio's).
-func isLocal(from net.Addr, host string) bool {
-	client := addressOf(from)
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
+func isLocal(client netip.Addr, host string) bool {
+	isLoopback := client == netip.AddrFrom4([4]byte{127, 0, 0, 1}) || client == netip.IPv6Loopback()
+	if !isLoopback {
+		return false
 	}
-	name, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return (client == netip.AddrFrom4([4]byte{127, 0, 0, 1}) || client == netip.IPv6Loopback()) &&
-		(host == "localhost" || err == nil && name.Unmap().IsLoopback())
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if host == "localhost" {
+		return true
+	}
+	address, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil && address.Unmap().IsLoopback()
 }
 
 // scrape writes all metrics in Prometheus's text format.
-func (m *Metrics) scrape(ctx context.Context, w *response) {
-	w.Header.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+func (m *Metrics) scrape(ctx context.Context, out *response) {
+	out.header.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	if m.node != nil {
-		w.body.Write(gauges(m.node.Status(ctx)).text())
+		out.body.Write(gauges(m.node.Status(ctx)).text())
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	w.body.Write(m.events.text())
+	out.body.Write(m.events.text())
 }

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,28 +10,39 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
-	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 )
 
 // Clients may be hostile. These limits bound memory and files: some 10 MiB, most of it
 // buffers of the kernel, and 65 files.
 const (
-	maxConns  = 64
-	maxHeader = 8 << 10
+	maxConns = 64
+	// maxRequest bounds what is read of a connection: one request without a body.
+	maxRequest = 8 << 10
 	// connTime is from accept to close, for one request.
 	connTime = 10 * time.Second
+	// answerTime is how long a request whose header was read may take to be answered
+	// before its connection may be closed for others. No probe waits longer.
+	answerTime = 5 * time.Second
+	// readTime is how long a connection without data stays open before it may be closed
+	// for others. The kernel accepts connections with data, unless there are too many.
+	readTime = 20 * time.Millisecond
 	// sendBuffer and receiveBuffer are the kernel's memory for a connection, which
 	// counts as the container's.
 	sendBuffer    = 64 << 10
-	receiveBuffer = maxHeader
+	receiveBuffer = maxRequest
 )
 
 // Listen opens the listener, so that an unusable address fails before anything is
 // served.
 func Listen(address string) (net.Listener, error) {
-	config := net.ListenConfig{KeepAlive: -1} // no connection is idle for long
+	config := net.ListenConfig{
+		KeepAlive: -1, // no connection is idle for long
+		Control:   deferAccept,
+	}
 	config.SetMultipathTCP(false)
 	l, err := config.Listen(context.Background(), "tcp", address)
 	if err != nil {
@@ -39,107 +51,338 @@ func Listen(address string) (net.Listener, error) {
 	return l, nil
 }
 
-// Serve serves requests on l until ctx is cancelled, one a connection. It is not an
-// http.Server, which keeps a connection with an oversized header or an unread body for
-// half a second, even if it is closed meanwhile: 64 of them would keep probes out.
-func (m *Metrics) Serve(ctx context.Context, l net.Listener) error {
-	ctx, cancel := context.WithCancel(ctx)
-	var clients conns
-	// The handler of a closed connection ends at once, unless it renders a response: one at
-	// most does.
-	var handlers errgroup.Group
-	handlers.SetLimit(2 * maxConns)
-	defer func() {
-		cancel()
-		_ = handlers.Wait() // always nil
-	}()
-	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
-	for {
-		c, err := l.Accept()
-		switch {
-		case err == nil:
-			handlers.Go(clients.handler(ctx, c.(*net.TCPConn), m.handle))
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, net.ErrClosed):
-			return fmt.Errorf("--listen: %w", err)
-		default: // a temporary error, such as too many open files
-			select {
-			case <-ctx.Done():
-			case <-time.After(100 * time.Millisecond):
-			}
-		}
-	}
+// deferAccept makes the kernel keep a connection to itself until its client has sent
+// something, for a second, see TCP_DEFER_ACCEPT in tcp(7). Without it, connections without
+// a request are accepted as fast as probes.
+func deferAccept(_, _ string, raw syscall.RawConn) error {
+	return raw.Control(func(fd uintptr) {
+		// If it fails, idle connections are accepted too, which only costs time.
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_DEFER_ACCEPT, 1)
+	})
 }
 
-// conns are the open connections. At maxConns, a new one closes the oldest of the address
-// that has the most: neither idle connections nor a flood from another address than the
-// kubelet's keep a probe out.
-type conns struct {
+// limitedListener is a listener with at most maxConns open connections. For a further one
+// it closes one that has not sent a whole request or waits for a scrape: the oldest of the
+// address that has the most. If there is none, it closes one whose request was answered. A
+// connection whose request was read is not closed before the answer, and neither is one of
+// which nothing was read: then the next connection waits.
+type limitedListener struct {
+	net.Listener
+	// changed has an element after a connection was closed or may be closed.
+	changed chan struct{}
+	stopped chan struct{}
+	stop    func() // closes stopped
+
 	mu   sync.Mutex
 	open []*conn // oldest first
+	// serving counts the connections that the server has not closed.
+	serving sync.WaitGroup
 }
 
-type conn struct {
-	from  netip.Addr
-	close context.CancelFunc
-}
-
-// handler adds a connection and returns a function that handles it, and closes it then or
-// when ctx ends.
-func (s *conns) handler(ctx context.Context, c *net.TCPConn, handle func(context.Context, net.Conn)) func() error {
-	ctx, cancel := context.WithCancel(ctx)
-	this := &conn{from: addressOf(c.RemoteAddr()), close: cancel}
-	s.add(this)
-	return func() error {
-		defer s.remove(this)
-		defer cancel()
-		defer c.Close()
-		defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-		_ = c.SetDeadline(time.Now().Add(connTime))
-		_ = c.SetReadBuffer(receiveBuffer)
-		_ = c.SetWriteBuffer(sendBuffer)
-		// Closing resets the connection: otherwise the kernel keeps unread data for minutes.
-		_ = c.SetLinger(0)
-		handle(ctx, c)
-		// The client closes the connection after the last byte.
-		_ = c.CloseWrite()
-		_, _ = io.CopyN(io.Discard, c, maxHeader)
-		return nil
+func newLimitedListener(l net.Listener) *limitedListener {
+	stopped := make(chan struct{})
+	return &limitedListener{
+		Listener: l,
+		changed:  make(chan struct{}, 1),
+		stopped:  stopped,
+		stop:     sync.OnceFunc(func() { close(stopped) }),
 	}
 }
 
-func (s *conns) add(c *conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.open) == maxConns {
-		i := s.excess()
-		s.open[i].close()
-		s.open = slices.Delete(s.open, i, i+1)
+// Accept accepts a connection when there is room for it.
+func (l *limitedListener) Accept() (net.Conn, error) {
+	accepted, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
 	}
-	s.open = append(s.open, c)
-}
-
-func (s *conns) remove(c *conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if i := slices.Index(s.open, c); i >= 0 {
-		s.open = slices.Delete(s.open, i, i+1)
+	tcp, isTCP := accepted.(*net.TCPConn)
+	if !isTCP {
+		_ = accepted.Close()
+		return nil, fmt.Errorf("accepted a connection of type %T", accepted)
 	}
-}
-
-// excess is the index of the oldest connection of the address that has the most.
-func (s *conns) excess() (most int) {
-	count := map[netip.Addr]int{}
-	for _, c := range s.open {
-		count[c.from]++
-	}
-	for i, c := range s.open {
-		if count[c.from] > count[s.open[most].from] {
-			most = i
+	c := newConn(tcp, l)
+	for !l.add(c) {
+		select {
+		case <-l.changed:
+		case <-time.After(readTime):
+		case <-l.stopped:
+			_ = tcp.Close()
+			return nil, net.ErrClosed
 		}
 	}
-	return most
+	return c, nil
+}
+
+// Close closes the listener and all connections.
+func (l *limitedListener) Close() error {
+	l.stop()
+	err := l.Listener.Close()
+	l.mu.Lock()
+	open := slices.Clone(l.open)
+	l.mu.Unlock()
+	for _, c := range open {
+		c.reset()
+	}
+	return err
+}
+
+// add adds a connection, and closes another one if there is no room. It reports false if
+// no other may be closed.
+func (l *limitedListener) add(c *conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.open) >= maxConns {
+		i := l.excess(time.Now())
+		if i < 0 {
+			return false
+		}
+		l.open[i].reset()
+		l.open = slices.Delete(l.open, i, i+1)
+	}
+	l.open = append(l.open, c)
+	l.serving.Add(1)
+	return true
+}
+
+// remove removes a connection.
+func (l *limitedListener) remove(c *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := slices.Index(l.open, c); i >= 0 {
+		l.open = slices.Delete(l.open, i, i+1)
+	}
+	l.signal()
+}
+
+// signal wakes Accept.
+func (l *limitedListener) signal() {
+	select {
+	case l.changed <- struct{}{}:
+	default:
+	}
+}
+
+// excess returns the index of the connection to close for another one, -1 for none.
+func (l *limitedListener) excess(now time.Time) int {
+	count := map[netip.Addr]int{}
+	for _, c := range l.open {
+		count[c.from]++
+	}
+	unfinished, answered := -1, -1
+	for i, c := range l.open {
+		last := &unfinished
+		switch c.stage(now) {
+		case stageBusy:
+			continue
+		case stageAnswered:
+			last = &answered
+		}
+		if *last < 0 || count[c.from] > count[l.open[*last].from] {
+			*last = i
+		}
+	}
+	if unfinished >= 0 {
+		return unfinished
+	}
+	return answered
+}
+
+// stage says whether a connection may be closed for another one.
+type stage int
+
+const (
+	// stageBusy is a connection that makes progress without its client. It stays.
+	stageBusy stage = iota
+	// stageUnfinished waits for more of the request, or for other scrapes.
+	stageUnfinished
+	// stageAnswered has sent its response.
+	stageAnswered
+)
+
+// conn is a connection for one request. It reads maxRequest bytes at most, for connTime.
+type conn struct {
+	*net.TCPConn
+	listener *limitedListener
+	from     netip.Addr
+	deadline time.Time
+	// ended is cancelled when the connection is closed.
+	ended context.Context
+	reset func() // closes the connection and drops what is not sent
+
+	closing sync.Once
+	// left and tail are used by the goroutine that reads: the number of bytes that may
+	// be read, and the last ones.
+	left int
+	tail []byte
+
+	mu    sync.Mutex
+	state stage
+	// until is when a busy connection becomes unfinished; zero if it has not begun to
+	// read.
+	until time.Time
+}
+
+func newConn(tcp *net.TCPConn, l *limitedListener) *conn {
+	ended, cancel := context.WithCancel(context.Background())
+	c := &conn{
+		TCPConn:  tcp,
+		listener: l,
+		from:     addressOf(tcp.RemoteAddr()),
+		deadline: time.Now().Add(connTime),
+		ended:    ended,
+		left:     maxRequest,
+	}
+	c.reset = func() {
+		cancel()
+		_ = tcp.Close()
+	}
+	_ = tcp.SetDeadline(c.deadline)
+	_ = tcp.SetReadBuffer(receiveBuffer)
+	_ = tcp.SetWriteBuffer(sendBuffer)
+	// Closing resets the connection: otherwise the kernel keeps unread data for minutes.
+	_ = tcp.SetLinger(0)
+	return c
+}
+
+func (c *conn) stage(now time.Time) stage {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	isLate := !c.until.IsZero() && !now.Before(c.until)
+	if c.state == stageBusy && isLate {
+		return stageUnfinished
+	}
+	return c.state
+}
+
+// enter sets the stage. until is when a busy connection becomes unfinished.
+func (c *conn) enter(s stage, until time.Time) {
+	c.mu.Lock()
+	c.state = s
+	c.until = until
+	c.mu.Unlock()
+	if s != stageBusy {
+		c.listener.signal()
+	}
+}
+
+// errTooLong makes the server close a connection without a response of its own: it is an
+// error of reading from the network, see isCommonNetReadError in net/http/server.go.
+var errTooLong = &net.OpError{Op: "read", Net: "tcp", Err: errors.New("the request is longer than 8 KiB")}
+
+const tooLongResponse = "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n431: the header is longer than 8 KiB\n"
+
+// Read reads the request. It fails after maxRequest bytes. A http.Server has a limit too,
+// but after a header or body that is too long its goroutine sleeps for half a second
+// (closeWriteAndWait in net/http/server.go), so that a flood would take memory.
+func (c *conn) Read(p []byte) (int, error) {
+	if c.left <= 0 {
+		if !c.isWhole() {
+			_, _ = io.WriteString(c.TCPConn, tooLongResponse)
+		}
+		return 0, errTooLong
+	}
+	isWhole := c.isWhole()
+	p = p[:min(len(p), c.left)]
+	n, err := c.readNow(p)
+	if errors.Is(err, unix.EAGAIN) {
+		isFirst := c.left == maxRequest
+		if isFirst {
+			c.enter(stageBusy, time.Now().Add(readTime))
+		}
+		n, err = c.TCPConn.Read(p)
+	}
+	c.left -= n
+	if isWhole {
+		return n, err
+	}
+	c.follow(p[:n])
+	if c.isWhole() {
+		c.enter(stageBusy, time.Now().Add(answerTime))
+	} else {
+		c.enter(stageUnfinished, time.Time{})
+	}
+	return n, err
+}
+
+// readNow reads what has arrived, without waiting. A connection whose request has arrived is
+// therefore never seen waiting for it, however busy the CPU is. It fails with EAGAIN if
+// there is nothing, and at the end of the stream.
+func (c *conn) readNow(p []byte) (n int, err error) {
+	raw, err := c.TCPConn.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var readErr error
+	err = raw.Read(func(fd uintptr) bool {
+		n, readErr = unix.Read(int(fd), p)
+		return true
+	})
+	if err != nil {
+		return 0, err
+	}
+	if n <= 0 {
+		return 0, unix.EAGAIN // Read finds the end of the stream, or the error
+	}
+	return n, readErr
+}
+
+// wholeHeader ends tail once the header was read.
+const wholeHeader = "\n\n"
+
+// isWhole reports whether the header was read.
+func (c *conn) isWhole() bool { return string(c.tail) == wholeHeader }
+
+// follow looks for the empty line at the end of the header.
+func (c *conn) follow(read []byte) {
+	text := bytes.ReplaceAll(append(c.tail, read...), []byte("\r"), nil)
+	if bytes.Contains(text, []byte(wholeHeader)) {
+		c.tail = []byte(wholeHeader)
+		return
+	}
+	c.tail = nil
+	if bytes.HasSuffix(text, []byte("\n")) {
+		c.tail = []byte("\n")
+	}
+}
+
+// Close ends a connection whose request was answered or refused. The client closes it
+// after the last byte; a reset could overtake the response.
+func (c *conn) Close() error {
+	c.closing.Do(func() {
+		defer c.listener.serving.Done()
+		defer c.listener.remove(c)
+		defer c.reset()
+		c.enter(stageAnswered, time.Time{})
+		if c.ended.Err() != nil {
+			return
+		}
+		_ = c.CloseWrite()
+		_ = c.TCPConn.SetReadDeadline(c.deadline)
+		_, _ = io.CopyN(io.Discard, c.TCPConn, maxRequest)
+	})
+	return nil
+}
+
+// SetReadDeadline, SetWriteDeadline and SetDeadline keep the deadline of the connection: the
+// server removes deadlines between the phases of a request.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	return c.TCPConn.SetReadDeadline(c.earlier(t))
+}
+
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	return c.TCPConn.SetWriteDeadline(c.earlier(t))
+}
+
+func (c *conn) SetDeadline(t time.Time) error {
+	return c.TCPConn.SetDeadline(c.earlier(t))
+}
+
+// earlier returns t, or the deadline of the connection if that is earlier or t is zero.
+func (c *conn) earlier(t time.Time) time.Time {
+	if t.IsZero() || t.After(c.deadline) {
+		return c.deadline
+	}
+	return t
 }
 
 func addressOf(a net.Addr) netip.Addr {

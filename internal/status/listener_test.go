@@ -3,6 +3,7 @@ package status_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -90,6 +91,47 @@ func TestExcessConnections(t *testing.T) {
 	}
 }
 
+// slowProbe is a state whose probes wait.
+type slowProbe struct {
+	state
+	asked, answer chan struct{}
+}
+
+func (s *slowProbe) Alive() error {
+	s.asked <- struct{}{}
+	<-s.answer
+	return nil
+}
+
+// A connection whose request was read stays until its answer, even if it is the oldest and
+// each of the others is from an address of its own.
+func TestProbeStaysDuringFlood(t *testing.T) {
+	t.Parallel()
+	slow := &slowProbe{asked: make(chan struct{}), answer: make(chan struct{})}
+	s := newServer(t, slow)
+	probe := s.dial("127.0.0.1", half+rest)
+	<-slow.asked
+	const flood = 200
+	closed := make(chan error, flood)
+	for i := range flood {
+		c := s.dial(fmt.Sprintf("127.0.1.%d", i+1), half)
+		go func() {
+			_, err := c.Read(make([]byte, 1))
+			closed <- err
+		}()
+	}
+	for range flood - 63 {
+		if err := <-closed; err == nil {
+			t.Error("a connection of the flood has a response, want it closed")
+		}
+	}
+	close(slow.answer)
+	resp, err := http.ReadResponse(bufio.NewReader(probe), nil)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Errorf("probe: %v %v", resp, err)
+	}
+}
+
 func TestRefusedRequests(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, &state{})
@@ -99,7 +141,9 @@ func TestRefusedRequests(t *testing.T) {
 		"HEAD /healthz HTTP/1.0\r\n\r\n":                                     http.StatusOK,
 		"POST /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nabcd": http.StatusMethodNotAllowed,
 		"GET /secret HTTP/1.1\r\nHost: a\r\n\r\n":                            http.StatusNotFound,
-		"GET / HTTP/1.1\r\n\r\n":                                             http.StatusForbidden,
+		"GET / HTTP/1.1\r\n\r\n":                                             http.StatusBadRequest, // without Host
+		"GET / HTTP/1.1\r\nHost: a\r\n\r\n":                                  http.StatusForbidden,
+		"OPTIONS * HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n":         http.StatusMethodNotAllowed,
 		"\x16\x03\x01\r\n\r\n":                                               http.StatusBadRequest,
 	} {
 		resp, err := http.ReadResponse(bufio.NewReader(s.dial("127.0.0.1", text)), nil)

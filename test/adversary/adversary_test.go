@@ -117,7 +117,7 @@ func (n *node) configure(text string) {
 // start starts the program.
 func (n *node) start() {
 	n.Helper()
-	n.group = newCgroup(n.TB)
+	n.group = newCgroup(n.TB, daemonSet)
 	argv := append([]string{binary(n.TB), "serve", "--config", n.path("config"), "--dev", n.host.Dev(), "--sysfs", n.host.Sysfs(),
 		"--kubelet-dir", n.path("k"), "--pod-resources", n.path("pods.sock"), "--run-dir", n.path("run"), "--state-dir", n.path("state"),
 		"--cdi-dir", n.path("cdi"), "--listen", n.address}, n.args...)

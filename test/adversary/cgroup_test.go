@@ -12,14 +12,20 @@ import (
 	"testing"
 )
 
-// cgroup is a control group, v1 or v2, with the memory limit of the DaemonSet.
+// cgroup is a control group, v1 or v2, with the memory limit of a manifest.
 type cgroup struct {
 	testing.TB
 	dir string
 	v2  bool
 }
 
-func newCgroup(t testing.TB) *cgroup {
+// daemonSet is the manifest of the DaemonSet, evictDeployment that of evict.
+const (
+	daemonSet       = "../../deploy/generic-dp.yaml"
+	evictDeployment = "../../deploy/kustomize/evict/evict.yaml"
+)
+
+func newCgroup(t testing.TB, manifest string) *cgroup {
 	t.Helper()
 	g := &cgroup{TB: t}
 	root := "/sys/fs/cgroup/memory"
@@ -34,24 +40,24 @@ func newCgroup(t testing.TB) *cgroup {
 	g.dir = dir
 	t.Cleanup(g.remove)
 	if g.v2 {
-		g.write("memory.max", memoryLimit(t))
+		g.write("memory.max", memoryLimit(t, manifest))
 		_ = os.WriteFile(filepath.Join(g.dir, "memory.swap.max"), []byte("0"), 0)
 	} else {
-		g.write("memory.limit_in_bytes", memoryLimit(t))
+		g.write("memory.limit_in_bytes", memoryLimit(t, manifest))
 	}
 	return g
 }
 
-// memoryLimit is the memory limit of the DaemonSet.
-func memoryLimit(t testing.TB) string {
+// memoryLimit is the memory limit in a manifest.
+func memoryLimit(t testing.TB, manifest string) string {
 	t.Helper()
-	manifest, err := os.ReadFile("../../deploy/generic-dp.yaml")
+	text, err := os.ReadFile(manifest)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := regexp.MustCompile(`limits:\n +memory: (\d+)Mi\n`).FindSubmatch(manifest)
+	m := regexp.MustCompile(`limits:\n +memory: (\d+)Mi\n`).FindSubmatch(text)
 	if m == nil {
-		t.Fatal("deploy/generic-dp.yaml: found no memory limit in Mi")
+		t.Fatalf("%s: found no memory limit in Mi", manifest)
 	}
 	return string(m[1]) + "M"
 }

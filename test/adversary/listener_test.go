@@ -24,25 +24,40 @@ const (
 	// floodMemory bounds the program's memory during a flood, in MiB.
 	floodMemory = 40
 
-	request = "GET /metrics HTTP/1.1\r\nHost: a\r\n"
+	request     = "GET /metrics HTTP/1.1\r\nHost: a\r\n"
+	endlessBody = "GET /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n"
 )
 
-// flood is a number of connections from one address.
+// flood is a number of connections.
 type flood struct {
 	text  string        // sent by each connection, which reads nothing
 	pause time.Duration // from sending to closing
 	conns int64
+	// fromMany is true if every connection is from another address, up to 65,000, and
+	// false if all are from one.
+	fromMany bool
 }
 
+// floods are from one address.
 var floods = map[string]flood{
-	"idle":               {"", time.Second, 2000},
-	"closed at once":     {"", 0, 20_000},
-	"half a request":     {request, time.Second, 2000},
-	"900 kB of a header": {request + "X: " + strings.Repeat("x", 900<<10), time.Second, 2000},
-	"many headers":       {request + strings.Repeat("a: b\r\n", 1<<16) + "\r\n", time.Second, 2000},
-	"nothing is read":    {request + "\r\n", time.Second, 2000},
-	"an endless body":    {"GET /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n" + strings.Repeat("x", 1<<20), time.Second, 2000},
-	"pipelined requests": {strings.Repeat(request+"\r\n", 1<<12), time.Second, 2000},
+	"idle":               {text: "", pause: time.Second, conns: 2000},
+	"closed at once":     {text: "", pause: 0, conns: 20_000},
+	"half a request":     {text: request, pause: time.Second, conns: 2000},
+	"900 kB of a header": {text: request + "X: " + strings.Repeat("x", 900<<10), pause: time.Second, conns: 2000},
+	"many headers":       {text: request + strings.Repeat("a: b\r\n", 1<<16) + "\r\n", pause: time.Second, conns: 2000},
+	"nothing is read":    {text: request + "\r\n", pause: time.Second, conns: 2000},
+	"an endless body":    {text: endlessBody + strings.Repeat("x", 1<<20), pause: time.Second, conns: 2000},
+	"pipelined requests": {text: strings.Repeat(request+"\r\n", 1<<12), pause: time.Second, conns: 2000},
+}
+
+// floodsFromMany are from thousands of addresses.
+var floodsFromMany = map[string]flood{
+	"many idle":                  {text: "", pause: 50 * time.Millisecond, conns: 67_000, fromMany: true},
+	"many halves of a request":   {text: request, pause: 50 * time.Millisecond, conns: 67_000, fromMany: true},
+	"many scrapes":               {text: request + "\r\n", pause: 50 * time.Millisecond, conns: 67_000, fromMany: true},
+	"many probes without a read": {text: "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n", pause: 50 * time.Millisecond, conns: 67_000, fromMany: true},
+	"many large headers":         {text: request + "X: " + strings.Repeat("x", 64<<10), pause: 50 * time.Millisecond, conns: 67_000, fromMany: true},
+	"many endless bodies":        {text: endlessBody + strings.Repeat("x", 64<<10), pause: 50 * time.Millisecond, conns: 67_000, fromMany: true},
 }
 
 // floodEnv makes the test binary flood an address: in another process, so that it does not
@@ -51,19 +66,27 @@ const floodEnv = "GENERIC_DP_FLOOD"
 
 func TestMain(m *testing.M) {
 	if name, address, ok := strings.Cut(os.Getenv(floodEnv), "@"); ok {
-		floods[name].run(address)
+		f, found := floods[name]
+		if !found {
+			f = floodsFromMany[name]
+		}
+		f.run(address)
 		return
 	}
 	os.Exit(m.Run())
 }
 
 func (f flood) run(address string) {
-	d := net.Dialer{Timeout: time.Second, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
 	var made atomic.Int64
 	var conns sync.WaitGroup
 	for range hostileConns {
 		conns.Go(func() {
-			for made.Add(1) <= f.conns {
+			for {
+				i := made.Add(1)
+				if i > f.conns {
+					return
+				}
+				d := net.Dialer{Timeout: time.Second, LocalAddr: f.from(i)}
 				c, err := d.Dial("tcp", address)
 				if err != nil {
 					continue
@@ -77,6 +100,49 @@ func (f flood) run(address string) {
 		})
 	}
 	conns.Wait()
+}
+
+// from is the address of a connection.
+func (f flood) from(i int64) *net.TCPAddr {
+	if !f.fromMany {
+		return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}
+	}
+	// Addresses of nodes are in 127.1.0.0/16.
+	return &net.TCPAddr{IP: net.IPv4(127, 2, byte(i>>8), byte(i))}
+}
+
+// While connections from thousands of addresses arrive, every probe is answered.
+func TestFloodFromManyAddresses(t *testing.T) {
+	for name := range floodsFromMany {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.limits = "ulimit -n 1024; "
+			n.start()
+			n.waitServed()
+			ended := n.startFlood(name)
+			probes, failed := 0, 0
+			var slowest time.Duration
+			for ended.Err() == nil {
+				began := time.Now()
+				text, err := n.probe("/healthz")
+				slowest = max(slowest, time.Since(began))
+				probes++
+				if err != nil || text != "ok\n" {
+					failed++
+					t.Logf("probe %d: %q, %v", probes, text, err)
+				}
+			}
+			t.Logf("%d of %d probes failed, the slowest took %s", failed, probes, slowest)
+			if failed > 0 {
+				t.Errorf("%d of %d probes failed, want every probe answered", failed, probes)
+			}
+			n.checkServes()
+			n.stop()
+			if peak := n.group.peak(); peak > floodMemory {
+				t.Errorf("peak memory %.1f MiB, want at most %d", peak, floodMemory)
+			}
+		})
+	}
 }
 
 // No client of the listener ends the program, exhausts its files or keeps probes out.
@@ -114,8 +180,8 @@ func TestListener(t *testing.T) {
 	}
 }
 
-// checkDuringFlood checks that the program serves while it is flooded.
-func (n *node) checkDuringFlood(name string) {
+// startFlood starts a flood in another process. The context ends with it.
+func (n *node) startFlood(name string) context.Context {
 	n.Helper()
 	attack := exec.Command(os.Args[0])
 	attack.Env = append(os.Environ(), floodEnv+"="+name+"@"+n.address)
@@ -125,6 +191,13 @@ func (n *node) checkDuringFlood(name string) {
 		defer cancel()
 		_ = attack.Wait()
 	}()
+	return ended
+}
+
+// checkDuringFlood checks that the program serves while it is flooded.
+func (n *node) checkDuringFlood(name string) {
+	n.Helper()
+	ended := n.startFlood(name)
 	for i := 0; ended.Err() == nil || i < 3; i++ {
 		n.checkServes()
 		if i == 1 { // registration needs free file descriptors

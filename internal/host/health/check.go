@@ -2,8 +2,9 @@
 // attribute has the wanted value, that an address accepts connections.
 //
 // A check may hang as long as a driver or a network does. Each one runs in a goroutine
-// of its own: after a timeout it fails until it returns, blocks no other check, and is
-// not started a second time.
+// of its own: after a timeout it fails until it returns, does not delay other checks, and
+// is not started a second time. The number of checks that run, and of those that hang, is
+// limited.
 package health
 
 import (
@@ -20,38 +21,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
 )
-
-// Check is the check of one device. All its parts must pass.
-type Check struct {
-	// Open lists nodes that must open, by their paths on the host.
-	Open  []string
-	Attrs []Attr
-	// TCP is an address that must accept connections, HOST:PORT; empty is none.
-	TCP string
-	// Interval is the time between two checks.
-	Interval time.Duration
-}
-
-// Attr is an attribute and its wanted value.
-type Attr struct {
-	// Name is a path relative to a directory of the host's sysfs.
-	Name string
-	// Dirs are the directories to search, as paths on the host: one list per node,
-	// nearest first. The first directory that has the attribute decides, and the
-	// values of all nodes must match.
-	Dirs [][]string
-	Want Condition
-}
-
-// Condition tests a value.
-type Condition interface {
-	// Match reports whether a value matches; no value is an absent attribute.
-	Match(have ...string) bool
-	// Patterns is the condition as written.
-	Patterns() []string
-}
 
 const (
 	noAnswer = "does not answer"
@@ -79,9 +51,14 @@ func newHost(local func(string) string) host {
 // attempt is one run of a check.
 type attempt struct {
 	probe *probe
-	began time.Time
-	step  atomic.Pointer[string] // in progress
+	// hasFailed reports whether the check failed the last time.
+	hasFailed bool
+	began     time.Time
+	step      atomic.Pointer[string] // in progress
 }
+
+// deadline is when the attempt counts as failed, and no longer as running.
+func (a *attempt) deadline() time.Time { return a.began.Add(timeout) }
 
 // timedOut is the reason if the attempt times out in its current step.
 func (a *attempt) timedOut() string {
@@ -98,7 +75,7 @@ func (a *attempt) begin(step string) string {
 }
 
 // run returns the first reason why a check fails; empty if it passes.
-func (h host) run(ctx context.Context, c Check, a *attempt) string {
+func (h host) run(ctx context.Context, c device.Check, a *attempt) string {
 	for _, node := range c.Open {
 		step := a.begin("open " + node)
 		if reason := openReason(h.open(h.local(node))); reason != "" {
@@ -151,7 +128,7 @@ func openReason(err error) string {
 }
 
 // attr returns why an attribute fails, to append to its name.
-func (h host) attr(a Attr) string {
+func (h host) attr(a device.AttrCheck) string {
 	passed := map[string]bool{} // by file: nodes share directories
 	for _, dirs := range a.Dirs {
 		for _, dir := range dirs {
@@ -189,7 +166,7 @@ func quote(value string) string {
 	return fmt.Sprintf("%q...", strings.ToValidUTF8(value[:maxQuoted], ""))
 }
 
-func wanted(c Condition) string {
+func wanted(c device.Condition) string {
 	var quoted []string
 	for _, p := range c.Patterns() {
 		quoted = append(quoted, quote(p))

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // oneOf is a condition: one of these values, or absent if it has an empty one.
@@ -62,7 +64,7 @@ func TestOpen(t *testing.T) {
 		{[]string{"/dev/link"}, "open /dev/link: too many levels of symbolic links"},
 		{[]string{"/dev/file/x"}, "open /dev/file/x: not a directory"},
 	} {
-		got := Once(t.Context(), below(dir), map[string]Check{"x": {Open: tc.nodes}}, 10*s)
+		got := Once(t.Context(), below(dir), map[string]device.Check{"x": {Open: tc.nodes}}, 10*s)
 		if got["x"] != tc.want {
 			t.Errorf("%v: %q, want %q", tc.nodes, got["x"], tc.want)
 		}
@@ -131,8 +133,8 @@ func TestAttr(t *testing.T) {
 		{"long", [][]string{tty}, oneOf{"x"}, `attr long is "` + strings.Repeat("ä", 40) + `"...: want "x"`},
 		{"directory", [][]string{tty}, oneOf{"x"}, "attr directory: not a regular file"},
 	} {
-		c := Check{Attrs: []Attr{{Name: tc.name, Dirs: tc.dirs, Want: tc.want}}}
-		if got := Once(t.Context(), below(dir), map[string]Check{"x": c}, 10*s); got["x"] != tc.says {
+		c := device.Check{Attrs: []device.AttrCheck{{Name: tc.name, Dirs: tc.dirs, Want: tc.want}}}
+		if got := Once(t.Context(), below(dir), map[string]device.Check{"x": c}, 10*s); got["x"] != tc.says {
 			t.Errorf("%s in %v: %q, want %q", tc.name, tc.dirs, got["x"], tc.says)
 		}
 	}
@@ -142,19 +144,19 @@ func TestAttr(t *testing.T) {
 func TestAllPartsOfACheckMustHold(t *testing.T) {
 	t.Parallel()
 	dir := write(t, map[string]string{"dev/x": "", "sys/devices/x/a": "1\n", "sys/devices/x/b": "2\n"})
-	attr := func(name, want string) Attr {
-		return Attr{Name: name, Dirs: [][]string{{"/sys/devices/x"}}, Want: oneOf{want}}
+	attr := func(name, want string) device.AttrCheck {
+		return device.AttrCheck{Name: name, Dirs: [][]string{{"/sys/devices/x"}}, Want: oneOf{want}}
 	}
 	for _, tc := range []struct {
-		check Check
+		check device.Check
 		want  string
 	}{
-		{Check{}, ""},
-		{Check{Open: []string{"/dev/x"}, Attrs: []Attr{attr("a", "1"), attr("b", "2")}}, ""},
-		{Check{Open: []string{"/dev/y"}, Attrs: []Attr{attr("a", "2")}}, "open /dev/y: no such file or directory"},
-		{Check{Open: []string{"/dev/x"}, Attrs: []Attr{attr("a", "1"), attr("b", "1")}, TCP: closedPort(t)}, `attr b is "2": want "1"`},
+		{device.Check{}, ""},
+		{device.Check{Open: []string{"/dev/x"}, Attrs: []device.AttrCheck{attr("a", "1"), attr("b", "2")}}, ""},
+		{device.Check{Open: []string{"/dev/y"}, Attrs: []device.AttrCheck{attr("a", "2")}}, "open /dev/y: no such file or directory"},
+		{device.Check{Open: []string{"/dev/x"}, Attrs: []device.AttrCheck{attr("a", "1"), attr("b", "1")}, TCP: closedPort(t)}, `attr b is "2": want "1"`},
 	} {
-		if got := Once(t.Context(), below(dir), map[string]Check{"x": tc.check}, 10*s); got["x"] != tc.want {
+		if got := Once(t.Context(), below(dir), map[string]device.Check{"x": tc.check}, 10*s); got["x"] != tc.want {
 			t.Errorf("%+v: %q, want %q", tc.check, got["x"], tc.want)
 		}
 	}
@@ -187,7 +189,7 @@ func TestTCP(t *testing.T) {
 	l := listen(t, loopback)
 	address := l.Addr().String()
 	ask := func() string {
-		return Once(t.Context(), below(""), map[string]Check{"x": {TCP: address}}, 10*s)["x"]
+		return Once(t.Context(), below(""), map[string]device.Check{"x": {TCP: address}}, 10*s)["x"]
 	}
 	if got := ask(); got != "" {
 		t.Errorf("an address that listens: %q", got)
@@ -239,7 +241,7 @@ func TestOnceEndsWhileDialHangs(t *testing.T) {
 			<-ctx.Done()
 			return fmt.Errorf("dial: %w", ctx.Err())
 		}
-		got := once(t.Context(), h, map[string]Check{"x": {TCP: "10.0.0.5:554"}}, 2*s)
+		got := once(t.Context(), h, map[string]device.Check{"x": {TCP: "10.0.0.5:554"}}, 2*s)
 		if want := "tcp 10.0.0.5:554: does not answer"; got["x"] != want {
 			t.Errorf("%q, want %q", got["x"], want)
 		}

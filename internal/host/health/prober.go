@@ -2,11 +2,15 @@ package health
 
 import (
 	"context"
+	"hash/fnv"
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // ReasonPending is the reason of a device until its first check returns.
@@ -15,6 +19,20 @@ const ReasonPending = "health check pending"
 // timeout is how long a check may take before it fails. No interval is shorter. It is
 // enough for a driver that must wake its device.
 const timeout = 5 * time.Second
+
+// Limits of the checks that have begun and not returned. A check costs a goroutine and a
+// socket, or a thread of the kernel while it hangs in open or read.
+const (
+	// maxRunning is the number of checks that run at the same time. A check that hangs
+	// no longer counts after timeout.
+	maxRunning = 32
+	// maxFailing is the number of them that failed the last time: hosts that do not
+	// answer take 4 seconds each, and must not delay the checks of others.
+	maxFailing = maxRunning / 2
+	// maxInKernel is the number of checks that have begun to open nodes or read
+	// attributes, including those that hang. Nothing can end these.
+	maxInKernel = 64
+)
 
 // firstRetry is when a failed check is repeated; the delay doubles with every further
 // failure until the regular check comes first.
@@ -34,42 +52,63 @@ type Prober struct {
 	origin  time.Time // intervals are counted from here
 	probes  map[string]*probe
 	running map[string]*attempt // by ID: one at a time, even if the device is replaced
+	// isStuck reports that maxInKernel checks hang and others wait for them.
+	isStuck bool
 }
 
 // probe is the check of one device and its result.
 type probe struct {
-	check    Check
+	id       string
+	check    device.Check
 	due      time.Time
 	failures int // since it passed
 	reason   string
 }
 
+// inKernel reports whether the check may hang in the kernel, where no timeout ends it.
+func (pr *probe) inKernel() bool { return len(pr.check.Open) > 0 || len(pr.check.Attrs) > 0 }
+
 // New returns a Prober. local maps a path of the host to the path here. Run runs it.
 func New(local func(path string) string) *Prober {
 	return &Prober{
 		host:    newHost(local),
-		changes: make(chan struct{}, 1), wake: make(chan struct{}, 1),
-		origin: time.Now(),
-		probes: map[string]*probe{}, running: map[string]*attempt{},
+		changes: make(chan struct{}, 1),
+		wake:    make(chan struct{}, 1),
+		origin:  time.Now(),
+		probes:  map[string]*probe{},
+		running: map[string]*attempt{},
 	}
 }
 
 // Set replaces the checks, by the ID of the device. A new device, or one whose check
-// differs, is checked at once and pending until then.
-func (p *Prober) Set(checks map[string]Check) {
+// differs, is checked as soon as possible and pending until then.
+func (p *Prober) Set(checks map[string]device.Check) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	maps.DeleteFunc(p.probes, func(id string, _ *probe) bool { _, ok := checks[id]; return !ok })
+	for id := range p.probes {
+		if _, stays := checks[id]; !stays {
+			delete(p.probes, id)
+		}
+	}
+	now := time.Now()
 	for _, id := range slices.Sorted(maps.Keys(checks)) {
-		c, old := checks[id], p.probes[id]
-		if old != nil && reflect.DeepEqual(old.check, c) {
+		check := checks[id]
+		old := p.probes[id]
+		if old != nil && reflect.DeepEqual(old.check, check) {
 			continue
 		}
-		fresh := &probe{check: c, due: time.Now(), reason: ReasonPending}
+		fresh := &probe{
+			id:     id,
+			check:  check,
+			due:    now,
+			reason: ReasonPending,
+		}
 		if old != nil {
-			old.check.Interval = c.Interval
-			if reflect.DeepEqual(old.check, c) {
-				fresh.reason, fresh.failures = old.reason, old.failures
+			old.check.Interval = check.Interval
+			onlyInterval := reflect.DeepEqual(old.check, check)
+			if onlyInterval {
+				fresh.reason = old.reason
+				fresh.failures = old.failures
 			}
 		}
 		p.probes[id] = fresh
@@ -86,6 +125,14 @@ func (p *Prober) Results() map[string]string {
 		results[id] = pr.reason
 	}
 	return results
+}
+
+// Stuck reports whether devices are not checked because too many other checks hang.
+// Changes signals when that changes.
+func (p *Prober) Stuck() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.isStuck
 }
 
 // Changes signals that a check changed the results.
@@ -110,45 +157,118 @@ func (p *Prober) Run(ctx context.Context) error {
 	}
 }
 
-// round starts due checks, fails overdue ones, and returns the time of the next round;
-// zero if only an event can cause one.
+// round fails overdue checks, starts due checks as the limits allow, and returns the time
+// of the next round; zero if only an event can cause one.
 func (p *Prober) round(ctx context.Context) (next time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	for id, pr := range p.probes {
-		a, at := p.running[id], pr.due
-		if a == nil && !now.Before(pr.due) {
-			a = &attempt{probe: pr, began: now}
-			p.running[id] = a
-			check := pr.check
-			go func() {
-				reason := p.host.run(ctx, check, a)
-				if ctx.Err() == nil {
-					p.finish(id, a, reason)
-				}
-			}()
-		}
-		if a != nil {
-			if at = a.began.Add(timeout); !now.Before(at) {
-				p.report(pr, a.timedOut())
-				continue // the end of the attempt wakes the prober
-			}
-		}
+	wakeAt := func(at time.Time) {
 		if next.IsZero() || at.Before(next) {
 			next = at
 		}
 	}
+	for id, a := range p.running {
+		deadline := a.deadline()
+		if now.Before(deadline) {
+			wakeAt(deadline)
+			continue
+		}
+		if pr := p.probes[id]; pr != nil {
+			p.report(pr, a.timedOut())
+		}
+	}
+	var due []*probe
+	for id, pr := range p.probes {
+		switch {
+		case p.running[id] != nil: // its end wakes the prober
+		case now.Before(pr.due):
+			wakeAt(pr.due)
+		default:
+			due = append(due, pr)
+		}
+	}
+	slices.SortFunc(due, func(a, b *probe) int {
+		if order := a.due.Compare(b.due); order != 0 {
+			return order
+		}
+		return strings.Compare(a.id, b.id)
+	})
+	if p.start(ctx, now, due) {
+		wakeAt(now.Add(timeout))
+	}
 	return next
+}
+
+// start starts checks in this order as far as the limits allow, and reports whether it
+// started one. The end of a running check, or its timeout, wakes the prober for the others.
+func (p *Prober) start(ctx context.Context, now time.Time, due []*probe) (started bool) {
+	running, failing, inKernel := 0, 0, 0
+	add := func(a *attempt) {
+		if now.Before(a.deadline()) {
+			running++
+			if a.hasFailed {
+				failing++
+			}
+		}
+		if a.probe.inKernel() {
+			inKernel++
+		}
+	}
+	hangs := 0
+	for _, a := range p.running {
+		add(a)
+		if !now.Before(a.deadline()) {
+			hangs++
+		}
+	}
+	isStuck := false
+	for _, pr := range due {
+		if running >= maxRunning {
+			break
+		}
+		hasFailed := pr.failures > 0
+		if hasFailed && failing >= maxFailing {
+			continue
+		}
+		if pr.inKernel() && inKernel >= maxInKernel {
+			isStuck = isStuck || hangs >= maxInKernel
+			continue
+		}
+		a := &attempt{
+			probe:     pr,
+			hasFailed: hasFailed,
+			began:     now,
+		}
+		p.running[pr.id] = a
+		add(a)
+		started = true
+		go p.attempt(ctx, a, pr.check)
+	}
+	if isStuck != p.isStuck {
+		p.isStuck = isStuck
+		signal(p.changes)
+	}
+	return started
+}
+
+// attempt runs a check and records the result, unless ctx has ended.
+func (p *Prober) attempt(ctx context.Context, a *attempt, check device.Check) {
+	limited, cancel := context.WithDeadline(ctx, a.deadline())
+	defer cancel()
+	reason := p.host.run(limited, check, a)
+	if ctx.Err() == nil {
+		p.finish(a, reason)
+	}
 }
 
 // finish records the result of an attempt. If the device was replaced meanwhile, its new
 // check is still due.
-func (p *Prober) finish(id string, a *attempt, reason string) {
+func (p *Prober) finish(a *attempt, reason string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.running, id)
-	if p.probes[id] == a.probe {
+	delete(p.running, a.probe.id)
+	if p.probes[a.probe.id] == a.probe {
 		p.report(a.probe, reason)
 		p.schedule(a.probe, a.began)
 	}
@@ -169,46 +289,40 @@ func signal(c chan struct{}) {
 	}
 }
 
-// schedule sets when a check that has just ended is due again: at a multiple of its
-// interval from origin, so that checks share wake-ups of the CPU.
+// schedule sets when a check that has just ended is due again: at its phase of an
+// interval counted from origin, so that few checks share the wake-ups of the CPU and many
+// are spread.
 func (p *Prober) schedule(pr *probe, began time.Time) {
-	now, interval := time.Now(), pr.check.Interval
+	now := time.Now()
+	interval := pr.check.Interval
+	phase := p.phase(pr)
 	// The second check follows the first, at any time, after half an interval or more.
-	after := max(began.Add(interval/2).Sub(p.origin), now.Sub(p.origin))
-	pr.due = p.origin.Add((after/interval + 1) * interval)
+	earliest := max(began.Add(interval/2).Sub(p.origin), now.Sub(p.origin))
+	// The number of the first interval whose phase is later than earliest. Integer
+	// division would round a negative number up.
+	n := (earliest - phase + interval) / interval
+	pr.due = p.origin.Add(n*interval + phase)
 	if pr.reason == "" {
 		pr.failures = 0
 		return
 	}
-	if wait := firstRetry << min(pr.failures, maxDoublings); wait < interval/2 {
+	wait := firstRetry << min(pr.failures, maxDoublings)
+	if wait < interval/2 {
 		seconds := (now.Add(wait).Sub(p.origin) + time.Second - 1).Truncate(time.Second)
 		pr.due = p.origin.Add(seconds)
 	}
 	pr.failures++
 }
 
-// Once runs each check once and returns the results by ID. A check that takes longer
-// than limit fails.
-func Once(ctx context.Context, local func(path string) string, checks map[string]Check, limit time.Duration) map[string]string {
-	return once(ctx, newHost(local), checks, limit)
-}
-
-func once(ctx context.Context, h host, checks map[string]Check, limit time.Duration) map[string]string {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	type result struct{ id, reason string }
-	results := make(chan result, 2*len(checks))
-	for id, c := range checks {
-		a := &attempt{}
-		go func() { results <- result{id, h.run(ctx, c, a)} }()
-		context.AfterFunc(ctx, func() { results <- result{id, a.timedOut()} })
+// phase is when in its interval a device is checked. It is zero for all unless there are
+// more checks than may run at the same time; then the IDs spread them over the interval.
+func (p *Prober) phase(pr *probe) time.Duration {
+	batches := (len(p.probes) + maxRunning - 1) / maxRunning
+	if batches <= 1 {
+		return 0
 	}
-	reasons := make(map[string]string, len(checks))
-	for len(reasons) < len(checks) {
-		r := <-results
-		if _, ended := reasons[r.id]; !ended {
-			reasons[r.id] = r.reason
-		}
-	}
-	return reasons
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(pr.id))
+	batch := int(hash.Sum32() % uint32(batches))
+	return pr.check.Interval * time.Duration(batch) / time.Duration(batches)
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // proberTest is a Prober with a fake host.
@@ -107,8 +109,8 @@ func (p *proberTest) changed() bool {
 	}
 }
 
-func opens(interval time.Duration, nodes ...string) Check {
-	return Check{Open: nodes, Interval: interval}
+func opens(interval time.Duration, nodes ...string) device.Check {
+	return device.Check{Open: nodes, Interval: interval}
 }
 
 const s = time.Second
@@ -118,14 +120,14 @@ func TestNewDeviceIsCheckedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProberTest(t)
 		p.fail("/dev/b", unix.EIO)
-		p.Set(map[string]Check{"a": opens(30*s, "/dev/a"), "b": opens(30*s, "/dev/b")})
+		p.Set(map[string]device.Check{"a": opens(30*s, "/dev/a"), "b": opens(30*s, "/dev/b")})
 		p.want(map[string]string{"a": ReasonPending, "b": ReasonPending})
 		p.advance(0)
 		p.want(map[string]string{"a": "", "b": "open /dev/b: input/output error"})
 		if !p.changed() {
 			t.Error("no change was signalled")
 		}
-		p.Set(map[string]Check{"a": opens(30*s, "/dev/a"), "b": opens(30*s, "/dev/b")})
+		p.Set(map[string]device.Check{"a": opens(30*s, "/dev/a"), "b": opens(30*s, "/dev/b")})
 		p.advance(0)
 		if got := p.times("/dev/a"); len(got) != 1 {
 			t.Errorf("an unchanged device was checked again: %v", got)
@@ -133,7 +135,7 @@ func TestNewDeviceIsCheckedAtOnce(t *testing.T) {
 		if p.changed() {
 			t.Error("a change was signalled though nothing changed")
 		}
-		p.Set(map[string]Check{"a": opens(30*s, "/dev/a")})
+		p.Set(map[string]device.Check{"a": opens(30*s, "/dev/a")})
 		p.want(map[string]string{"a": ""})
 	})
 }
@@ -143,13 +145,13 @@ func TestMovedDeviceIsPending(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newProberTest(t)
-		p.Set(map[string]Check{"a": opens(30*s, "/dev/a0")})
+		p.Set(map[string]device.Check{"a": opens(30*s, "/dev/a0")})
 		p.advance(0)
-		p.Set(map[string]Check{"a": opens(30*s, "/dev/a1")})
+		p.Set(map[string]device.Check{"a": opens(30*s, "/dev/a1")})
 		p.want(map[string]string{"a": ReasonPending})
 		p.advance(0)
 		p.want(map[string]string{"a": ""})
-		p.Set(map[string]Check{"a": opens(60*s, "/dev/a1")})
+		p.Set(map[string]device.Check{"a": opens(60*s, "/dev/a1")})
 		p.want(map[string]string{"a": ""})
 	})
 }
@@ -158,7 +160,7 @@ func TestResultsAreImmutable(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newProberTest(t)
-		p.Set(map[string]Check{"a": opens(30*s, "/dev/a")})
+		p.Set(map[string]device.Check{"a": opens(30*s, "/dev/a")})
 		first := p.Results()
 		p.advance(0)
 		p.Set(nil)
@@ -173,7 +175,7 @@ func TestChecksFollowTheirInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProberTest(t)
 		p.advance(7 * s)
-		p.Set(map[string]Check{"a": opens(30*s, "/dev/a"), "b": opens(60*s, "/dev/b")})
+		p.Set(map[string]device.Check{"a": opens(30*s, "/dev/a"), "b": opens(60*s, "/dev/b")})
 		p.advance(160 * s)
 		// The second check follows the first by half an interval or more, and
 		// both intervals coincide.
@@ -193,7 +195,7 @@ func TestDeviceRecovers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newProberTest(t)
-		p.Set(map[string]Check{"a": opens(20*s, "/dev/a")})
+		p.Set(map[string]device.Check{"a": opens(20*s, "/dev/a")})
 		p.advance(10 * s)
 		p.changed()
 		p.fail("/dev/a", unix.ENODEV)
@@ -222,7 +224,7 @@ func TestBusyPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProberTest(t)
 		p.fail("/dev/a", fmt.Errorf("open: %w", unix.EBUSY))
-		p.Set(map[string]Check{"a": opens(30*s, "/dev/a")})
+		p.Set(map[string]device.Check{"a": opens(30*s, "/dev/a")})
 		p.advance(0)
 		p.want(map[string]string{"a": ""})
 	})
@@ -234,7 +236,7 @@ func TestHungCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProberTest(t)
 		release := p.hang("/dev/a")
-		p.Set(map[string]Check{"a": opens(10*s, "/dev/a"), "b": opens(10*s, "/dev/b")})
+		p.Set(map[string]device.Check{"a": opens(10*s, "/dev/a"), "b": opens(10*s, "/dev/b")})
 		p.advance(timeout - 1)
 		p.want(map[string]string{"a": ReasonPending, "b": ""})
 		p.advance(1)
@@ -265,12 +267,12 @@ func TestReplugDuringHungCheck(t *testing.T) {
 		p := newProberTest(t)
 		release := p.hang("/dev/a0")
 		p.fail("/dev/a0", unix.EIO)
-		p.Set(map[string]Check{"a": opens(10*s, "/dev/a0")})
+		p.Set(map[string]device.Check{"a": opens(10*s, "/dev/a0")})
 		for range 3 {
 			p.advance(s)
 			p.Set(nil)
 			p.want(map[string]string{})
-			p.Set(map[string]Check{"a": opens(10*s, "/dev/a1")})
+			p.Set(map[string]device.Check{"a": opens(10*s, "/dev/a1")})
 			p.want(map[string]string{"a": ReasonPending})
 		}
 		p.advance(2 * s)
@@ -289,7 +291,7 @@ func TestNoTimerWithoutChecks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newProberTest(t)
-		p.Set(map[string]Check{"a": opens(5*s, "/dev/a")})
+		p.Set(map[string]device.Check{"a": opens(5*s, "/dev/a")})
 		p.advance(s)
 		p.Set(nil)
 		p.advance(time.Hour)
@@ -307,7 +309,7 @@ func TestRunEndsDuringHungCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProberTest(t)
 		release := p.hang("/dev/a")
-		p.Set(map[string]Check{"a": opens(10*s, "/dev/a")})
+		p.Set(map[string]device.Check{"a": opens(10*s, "/dev/a")})
 		p.advance(s)
 		p.stop()
 		release()
@@ -333,7 +335,7 @@ func TestOnce(t *testing.T) {
 			return errors.New(path)
 		}
 		began := time.Now()
-		got := once(t.Context(), h, map[string]Check{"good": opens(0, "/dev/good"), "bad": opens(0, "/dev/bad"), "hangs": opens(0, "/dev/hangs")}, 2*s)
+		got := once(t.Context(), h, map[string]device.Check{"good": opens(0, "/dev/good"), "bad": opens(0, "/dev/bad"), "hangs": opens(0, "/dev/hangs")}, 2*s)
 		want := map[string]string{"good": "", "bad": "open /dev/bad: /host/dev/bad", "hangs": "open /dev/hangs: does not answer"}
 		if !maps.Equal(got, want) {
 			t.Errorf("once: %q, want %q", got, want)

@@ -61,19 +61,16 @@ func (n *nodeSlices) selector() string {
 
 // list reads all slices, and returns the version to watch from.
 func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
-	var list struct {
-		Metadata metadata
-		Items    []struct {
+	stored := map[string]storedSlice{}
+	devices := map[string][]string{} // by slice
+	version, err = n.api.List(ctx, n.selector(), func(object json.RawMessage) error {
+		var o struct {
 			Metadata metadata
 			Spec     json.RawMessage
 		}
-	}
-	if err := n.api.Get(ctx, n.selector(), &list); err != nil {
-		return "", err
-	}
-	known, specs := n.stored, map[string]sliceSpec{}
-	n.stored = map[string]storedSlice{}
-	for _, o := range list.Items {
+		if err := json.Unmarshal(object, &o); err != nil {
+			return err
+		}
 		var spec sliceSpec
 		s := storedSlice{version: o.Metadata.version()}
 		strict := json.NewDecoder(bytes.NewReader(o.Spec))
@@ -81,20 +78,26 @@ func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 		if strict.Decode(&spec) == nil {
 			s.spec = spec.sum()
 		}
-		if own := known[o.Metadata.Name]; own.version == s.version {
+		if own := n.stored[o.Metadata.Name]; own.version == s.version {
 			s = own
 		}
-		n.stored[o.Metadata.Name], specs[o.Metadata.Name] = s, spec
-		n.generation = max(n.generation, spec.Pool.Generation)
-	}
-	n.devices = nil
-	for i := range len(specs) {
-		for _, d := range specs[sliceName(n.name, i)].Devices {
-			n.devices = append(n.devices, d.Name)
+		stored[o.Metadata.Name] = s
+		for _, d := range spec.Devices {
+			devices[o.Metadata.Name] = append(devices[o.Metadata.Name], d.Name)
 		}
+		n.generation = max(n.generation, spec.Pool.Generation)
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	n.stored = stored
+	n.devices = nil
+	for i := range len(stored) {
+		n.devices = append(n.devices, devices[sliceName(n.name, i)]...)
 	}
 	n.uid = "" // who deleted slices may have been the garbage collector, after the node
-	return list.Metadata.ResourceVersion, nil
+	return version, nil
 }
 
 // idleTimeout is longer than a server lets a watch without bookmarks last.

@@ -23,6 +23,7 @@ func (p *Plugin) Publish(ctx context.Context) error {
 	running.Go(func() { p.describe(ctx) })
 	var (
 		budget = bucket{timing: &p.timing}
+		lists  = bucket{timing: &p.timing}
 		delay  = rand.N(p.timing.jitter)
 		failed time.Duration // the delay of the last of consecutive failures
 		logged bool
@@ -33,7 +34,7 @@ func (p *Plugin) Publish(ctx context.Context) error {
 			return nil
 		case <-time.After(delay):
 		}
-		synced, err := p.session(ctx, &budget)
+		synced, err := p.session(ctx, &budget, &lists)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -57,8 +58,9 @@ func (p *Plugin) Publish(ctx context.Context) error {
 
 // session lists the node's slices, then writes what differs and follows what others
 // change, until the watch ends or a request fails; the next session lists them again.
-// synced means that everything was written once while watching, even if err follows.
-func (p *Plugin) session(ctx context.Context, budget *bucket) (synced bool, err error) {
+// lists limits the lists that changes by others cause. synced means that everything was
+// written once while watching, even if err follows.
+func (p *Plugin) session(ctx context.Context, budget, lists *bucket) (synced bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	defer watch.Wait()
@@ -76,9 +78,20 @@ func (p *Plugin) session(ctx context.Context, budget *bucket) (synced bool, err 
 		written bool
 		changed <-chan struct{} // closed when there are other devices than the written ones
 		next    time.Time       // of the next write, if there is one
+
+		edited bool // others changed slices since the last list
 	)
 	watch.Go(func() { ended <- p.slices.watch(ctx, version, changes) })
 	for dirty := true; ; {
+		listIn := lists.wait(time.Now())
+		if edited && listIn <= 0 {
+			lists.spend(time.Now())
+			if _, err := p.slices.list(ctx); err != nil {
+				return synced, err
+			}
+			edited = false
+			dirty = true
+		}
 		if wait := budget.wait(time.Now()); dirty && wait > 0 {
 			next = time.Now().Add(wait)
 		} else if dirty {
@@ -94,23 +107,22 @@ func (p *Plugin) session(ctx context.Context, budget *bucket) (synced bool, err 
 		if synced = began && written; synced {
 			p.update(func(now *state) { now.unpublished = "" })
 		}
-		var due <-chan time.Time
+		var due, listDue <-chan time.Time
 		if !next.IsZero() {
 			due = time.After(time.Until(next))
+		}
+		if edited {
+			listDue = time.After(listIn)
 		}
 		select {
 		case <-ctx.Done():
 			return synced, nil
+		case <-listDue:
 		case err := <-ended:
 			return synced, err
 		case c := <-changes:
 			began = true
-			if p.slices.foreign(c) {
-				if _, err := p.slices.list(ctx); err != nil {
-					return synced, err
-				}
-				dirty = true
-			}
+			edited = edited || p.slices.foreign(c)
 		case <-changed:
 			changed, dirty = nil, true
 		case <-due:

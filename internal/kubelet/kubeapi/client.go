@@ -82,8 +82,9 @@ type Client struct {
 const (
 	// requestTimeout bounds a request, except for the events of a watch.
 	requestTimeout = 30 * time.Second
-	// maxResponse bounds a response, and one event: objects have some 1.5 MB at most.
-	maxResponse = 16 << 20
+	// maxResponse bounds a response, a page of a list, and an event of Watch: objects
+	// have some 1.5 MB at most.
+	maxResponse = 4 << 20
 	// maxStatus bounds the response to a failed request, and maxMessage its message.
 	maxStatus, maxMessage = 1 << 20, 1000
 )
@@ -153,14 +154,45 @@ type Event struct {
 
 // Watch calls event with an empty Event when the server has accepted the request, then for
 // each event of the collection at path, whose query has watch=1. It ends when ctx is
-// cancelled, event fails or the server ends the stream, which is no error. A stream without
-// an event for idle ends with StatusGone, as if too old: a proxy may keep a dead one open,
-// and a restored server has lower versions.
+// cancelled, event fails or the server ends the stream, which is no error. An event larger
+// than 4 MiB is an error, ErrTooLarge. A stream without an event for idle ends with
+// StatusGone, as if too old: a proxy may keep a dead one open, and a restored server has
+// lower versions.
 func (c *Client) Watch(ctx context.Context, path string, idle time.Duration, event func(Event) error) error {
+	return c.follow(ctx, path, idle, func(body io.Reader, alive func()) error {
+		limited := &limitedReader{reader: body}
+		decoder := json.NewDecoder(limited)
+		e := Event{}
+		for {
+			if err := event(e); err != nil {
+				return err
+			}
+			alive()
+			limited.left = maxResponse
+			e = Event{}
+			if err := decoder.Decode(&e); err != nil {
+				return err
+			}
+			if e.Type == "ERROR" {
+				return statusError(http.MethodGet, path, 0, e.Object)
+			}
+		}
+	})
+}
+
+// follow calls read with the events of a watch. It calls alive for each event. The end of
+// the body is no error.
+func (c *Client) follow(ctx context.Context, path string, idle time.Duration, read func(body io.Reader, alive func()) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	timer := time.AfterFunc(idle, func() {
-		cancel(&Error{Method: http.MethodGet, Path: path, Code: http.StatusGone, Reason: "Expired", Message: "no event for " + idle.String()})
+		cancel(&Error{
+			Method:  http.MethodGet,
+			Path:    path,
+			Code:    http.StatusGone,
+			Reason:  "Expired",
+			Message: "no event for " + idle.String(),
+		})
 	})
 	defer timer.Stop()
 	resp, err := c.send(ctx, http.MethodGet, path, nil)
@@ -168,24 +200,29 @@ func (c *Client) Watch(ctx context.Context, path string, idle time.Duration, eve
 		return err
 	}
 	defer resp.Body.Close()
-	body := &io.LimitedReader{R: resp.Body}
-	var e Event
-	for dec := json.NewDecoder(body); ; timer.Reset(idle) {
-		if err := event(e); err != nil {
-			return err
-		}
-		body.N, e = maxResponse, Event{}
-		switch err := dec.Decode(&e); {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil && ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err != nil:
-			return requestError(http.MethodGet, path, err)
-		case e.Type == "ERROR":
-			return statusError(http.MethodGet, path, 0, e.Object)
-		}
+	body := &watchBody{reader: resp.Body}
+	err = read(body, func() { timer.Reset(idle) })
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil
+	case body.err != nil && ctx.Err() != nil:
+		return context.Cause(ctx)
+	case body.err != nil || errors.Is(err, ErrTooLarge):
+		return requestError(http.MethodGet, path, err)
 	}
+	return err
+}
+
+// watchBody keeps the error of reading the body of a watch.
+type watchBody struct {
+	reader io.Reader
+	err    error
+}
+
+func (b *watchBody) Read(p []byte) (int, error) {
+	n, err := b.reader.Read(p)
+	b.err = err
+	return n, err
 }
 
 func (c *Client) do(ctx context.Context, method, path string, object, into any) error {
@@ -196,7 +233,10 @@ func (c *Client) do(ctx context.Context, method, path string, object, into any) 
 		return err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
+	body, err := io.ReadAll(&limitedReader{
+		reader: resp.Body,
+		left:   maxResponse,
+	})
 	if err == nil && into != nil {
 		err = json.Unmarshal(body, into)
 	}

@@ -141,7 +141,7 @@ func TestSilentWatch(t *testing.T) {
 // events of a watch together may be longer.
 func TestHugeAnswers(t *testing.T) {
 	t.Parallel()
-	const limit = 16 << 20
+	const limit = 4 << 20
 	endless := func(w http.ResponseWriter, head string) {
 		_, _ = w.Write([]byte(head))
 		chunk := bytes.Repeat([]byte("x"), 64<<10)

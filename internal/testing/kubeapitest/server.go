@@ -173,6 +173,14 @@ func (s *Server) Put(path string, o Object) {
 	s.put(path, clone(o))
 }
 
+// PutShared is Put without a copy of the object, which may share its parts with others and
+// must not change: for objects of megabytes.
+func (s *Server) PutShared(path string, o Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.put(path, o)
+}
+
 // Delete deletes an object, as another client.
 func (s *Server) Delete(path string) {
 	s.mu.Lock()
@@ -335,7 +343,30 @@ func (s *Server) list(r *http.Request) Object {
 			items = append(items, s.objects[p])
 		}
 	}
-	return Object{"kind": "List", "metadata": Object{"resourceVersion": strconv.Itoa(s.version)}, "items": items}
+	meta := Object{"resourceVersion": strconv.Itoa(s.version)}
+	from, limit := page(r)
+	items = items[min(from, len(items)):]
+	if limit > 0 && len(items) > limit {
+		items = items[:limit]
+		meta["continue"] = strconv.Itoa(from + limit)
+	}
+	return Object{"kind": "List", "metadata": meta, "items": items}
+}
+
+// page returns the first object of the page that a request asks for, and the maximum number
+// of objects; 0 if there is no limit. Unlike a real server, it does not remember the
+// version of the first page.
+func page(r *http.Request) (from, limit int) {
+	query := r.URL.Query()
+	from, _ = strconv.Atoi(query.Get("continue"))
+	limit, _ = strconv.Atoi(query.Get("limit"))
+	return from, limit
+}
+
+// watchEvent is an event as a server writes it: the type first.
+type watchEvent struct {
+	Type   string `json:"type"`
+	Object Object `json:"object"`
 }
 
 // selected reports whether an object is in the collection of a request and meets its field
@@ -370,9 +401,9 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, ended <-chan stru
 	if r.URL.Query().Get("sendInitialEvents") == "true" {
 		from = version
 		for _, o := range all["items"].([]Object) {
-			_ = enc.Encode(Object{"type": "ADDED", "object": o})
+			_ = enc.Encode(watchEvent{"ADDED", o})
 		}
-		_ = enc.Encode(Object{"type": "BOOKMARK", "object": Object{"metadata": Object{
+		_ = enc.Encode(watchEvent{"BOOKMARK", Object{"metadata": Object{
 			"resourceVersion": strconv.Itoa(from), "annotations": Object{"k8s.io/initial-events-end": "true"},
 		}}})
 	}
@@ -381,12 +412,12 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, ended <-chan stru
 		expired, changed, log, version := from < s.oldest, s.changed, s.log, s.version
 		s.mu.Unlock()
 		if expired {
-			_ = enc.Encode(Object{"type": "ERROR", "object": status(http.StatusGone)})
+			_ = enc.Encode(watchEvent{"ERROR", status(http.StatusGone)})
 			return
 		}
 		for _, c := range log {
 			if c.version > from && selected(r, c.path, c.object) {
-				_ = enc.Encode(Object{"type": c.kind, "object": c.object})
+				_ = enc.Encode(watchEvent{c.kind, c.object})
 			}
 		}
 		flusher.Flush()

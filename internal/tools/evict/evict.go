@@ -9,7 +9,6 @@ package evict
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -63,6 +62,12 @@ type evicter struct {
 	mu      sync.Mutex
 	tracker *tracker
 	problem error // why pods are not watched
+	// forgot is the node of the last pod that was forgotten for lack of room, and when
+	// that was logged.
+	forgot struct {
+		node string
+		at   time.Time
+	}
 }
 
 // Alive implements status.State.
@@ -125,15 +130,17 @@ func Run(ctx context.Context, api *kubeapi.Client, o Options) error {
 
 // watch keeps the tracker up to date.
 func (e *evicter) watch(ctx context.Context) {
-	version, delay := "", time.Second
+	version := ""
+	delay := time.Second
 	for ctx.Err() == nil {
 		w := &watch{evicter: e, version: version}
 		if version == "" {
 			w.listed = map[string]bool{}
 		}
-		err := e.api.Watch(ctx, w.path(), idleTimeout, w.event)
+		err := e.api.Stream(ctx, w.path(), idleTimeout, w.event)
 		if w.version != version {
-			version, delay = w.version, time.Second
+			version = w.version
+			delay = time.Second
 		}
 		if kubeapi.Code(err) == http.StatusGone {
 			version = "" // list all pods again
@@ -173,139 +180,220 @@ func (w *watch) path() string {
 }
 
 // event handles one event.
-func (w *watch) event(event kubeapi.Event) error {
+func (w *watch) event(kind string, object *kubeapi.Decoder) error {
 	var o podObject
-	if event.Type != "" {
-		if err := json.Unmarshal(event.Object, &o); err != nil {
+	if object != nil {
+		if err := o.read(object); err != nil {
 			return err
 		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch event.Type {
+	switch kind {
 	case "": // the watch began
 	case "BOOKMARK":
-		if w.listed != nil && o.Metadata.Annotations["k8s.io/initial-events-end"] == "true" {
-			maps.DeleteFunc(w.tracker.pods, func(uid string, _ *pod) bool { return !w.listed[uid] })
-			w.listed = nil
-			w.Log.Info("watching pods")
+		if w.listed != nil && o.isListEnd {
+			w.endList()
 		}
 	default:
-		w.update(&o, event.Type == "DELETED")
+		w.update(&o, kind == "DELETED")
 	}
 	if w.listed == nil { // the versions of the list are in no order
 		w.problem = nil
-		w.version = cmp.Or(o.Metadata.ResourceVersion, w.version)
+		w.version = cmp.Or(o.version, w.version)
 	}
 	return nil
 }
 
+// endList forgets the pods that are not in the list.
+func (w *watch) endList() {
+	for uid := range w.tracker.pods {
+		if !w.listed[uid] {
+			w.tracker.forget(uid)
+		}
+	}
+	w.listed = nil
+	w.Log.Info("watching pods")
+}
+
 // update records the state of a pod.
 func (w *watch) update(o *podObject, deleted bool) {
-	m := &o.Metadata
-	devices, message := o.unhealthy(w.OptIn)
-	if deleted {
-		devices = nil
+	isAffected := o.total > 0 && !deleted && o.mayBeEvicted(w.OptIn)
+	if isAffected && w.listed != nil {
+		w.listed[o.uid] = true
 	}
-	if len(devices) > 0 && w.listed != nil {
-		w.listed[m.UID] = true
-	}
-	known := w.tracker.pods[m.UID]
-	if len(devices) == 0 && known == nil {
+	known := w.tracker.pods[o.uid]
+	if !isAffected && known == nil {
 		return
 	}
-	w.tracker.set(time.Now(), &pod{namespace: m.Namespace, name: m.Name, uid: m.UID, message: message}, devices)
-	switch {
-	case known == nil:
-		w.Log.Info("pod has unhealthy devices", "namespace", m.Namespace, "pod", m.Name, "devices", names(devices), "reason", message)
-	case len(devices) == 0 && !deleted && m.DeletionTimestamp == "":
-		w.Log.Info("pod no longer has unhealthy devices", "namespace", m.Namespace, "pod", m.Name)
+	p := &pod{
+		namespace: o.namespace,
+		name:      o.name,
+		uid:       o.uid,
+		node:      o.node,
+		message:   o.message,
+		total:     o.total,
 	}
+	var devices []device
+	if isAffected {
+		devices = o.unhealthy
+	}
+	forgotten := w.tracker.set(time.Now(), p, devices)
+	switch {
+	case isAffected && known == nil && forgotten != p:
+		w.Log.Info("pod has unhealthy devices", "namespace", o.namespace, "pod", o.name, "devices", names(devices, o.total), "reason", o.message)
+	case !isAffected && !deleted && !o.isTerminating:
+		w.Log.Info("pod no longer has unhealthy devices", "namespace", o.namespace, "pod", o.name)
+	}
+	w.warnForgotten(forgotten)
 	select {
 	case w.changed <- struct{}{}:
 	default:
 	}
 }
 
-// names lists devices for people.
-func names(devices []device) string {
+// warnForgotten logs that a pod was forgotten for lack of room, once per node and minute.
+func (e *evicter) warnForgotten(p *pod) {
+	if p == nil {
+		return
+	}
+	now := time.Now()
+	isLogged := e.forgot.node == p.node && now.Sub(e.forgot.at) < time.Minute
+	if isLogged {
+		return
+	}
+	e.forgot.node = p.node
+	e.forgot.at = now
+	e.Log.Warn("too many unhealthy devices: pods of the node that has the most are not evicted", "node", p.node, "pod", p.name, "limit", maxRemembered)
+}
+
+// maxNamed is the number of devices that a message names.
+const maxNamed = 8
+
+// names lists the devices of a pod that are remembered, for people; total is the number of
+// all.
+func names(devices []device, total int) string {
+	sorted := slices.SortedFunc(slices.Values(devices), compareDevices)
 	var list []string
-	for _, d := range devices {
+	for _, d := range sorted[:min(len(sorted), maxNamed)] {
 		list = append(list, d.resource+" "+d.id)
 	}
-	slices.Sort(list)
-	return strings.Join(list, ", ")
+	text := strings.Join(list, ", ")
+	if more := total - len(list); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 type object = map[string]any
 
 // evict evicts a pod or sets the time of a retry.
 func (e *evicter) evict(ctx context.Context, p *pod) {
-	err := e.api.Create(ctx, "/api/v1/namespaces/"+p.namespace+"/pods/"+p.name+"/eviction", object{
-		"apiVersion": "policy/v1", "kind": "Eviction", "metadata": object{"namespace": p.namespace, "name": p.name},
+	eviction := object{
+		"apiVersion": "policy/v1",
+		"kind":       "Eviction",
+		"metadata":   object{"namespace": p.namespace, "name": p.name},
 		// Not a later pod of that name.
 		"deleteOptions": object{"preconditions": object{"uid": p.uid}},
-	}, nil)
+	}
+	err := e.api.Create(ctx, "/api/v1/namespaces/"+p.namespace+"/pods/"+p.name+"/eviction", eviction, nil)
 	if ctx.Err() != nil {
 		return
 	}
+	reason, why := e.record(p, err)
+	if reason != "" {
+		e.report(ctx, p, reason, why)
+	}
+}
+
+// record records the outcome of an eviction. It returns the reason and the message of the
+// Event to create, empty for none.
+func (e *evicter) record(p *pod, err error) (reason, message string) {
 	e.mu.Lock()
-	now, report := time.Now(), ""
-	var devices []device
-	since := now
-	for d, at := range p.unhealthy {
-		devices = append(devices, d)
-		if at.Before(since) {
-			since = at
-		}
-	}
-	why := fmt.Sprintf("%s has been Unhealthy for %s", names(devices), now.Sub(since).Round(time.Second))
-	if p.message != "" {
-		why += " (" + p.message + ")"
-	}
+	defer e.mu.Unlock()
+	now := time.Now()
+	devices := slices.Collect(maps.Keys(p.unhealthy))
+	named := names(devices, p.total)
+	message = p.why(now, named)
 	// The watch may have replaced the pod meanwhile.
 	if current := e.tracker.pods[p.uid]; current != nil {
 		p = current
 	}
 	log := e.Log.With("namespace", p.namespace, "pod", p.name)
-	switch code := kubeapi.Code(err); {
-	case err == nil:
-		e.tracker.succeeded(now, p)
-		e.metrics.CountEvictions(1, evicted)
-		log.Info("evicted", "devices", names(devices), "reason", p.message)
-		report = "Evicted"
-	case code == http.StatusNotFound:
-		delete(e.tracker.pods, p.uid)
-	case code == http.StatusTooManyRequests:
+	switch kubeapi.Code(err) {
+	case http.StatusNotFound:
+		e.tracker.forget(p.uid)
+		return "", ""
+	case http.StatusTooManyRequests:
 		if !p.blocked {
 			p.blocked = true
-			report, why = "EvictionBlocked", why+"; its eviction is blocked: "+err.Error()
+			reason = "EvictionBlocked"
+			message += "; its eviction is blocked: " + err.Error()
 		}
 		e.tracker.failed(now, p)
 		e.metrics.CountEvictions(1, blocked)
 		log.Info("eviction is blocked", "err", err, "retry_at", p.retryAt)
-	default:
+		return reason, message
+	}
+	if err != nil {
 		e.tracker.failed(now, p)
 		e.metrics.CountEvictions(1, failed)
 		log.Warn("eviction failed", "err", err, "retry_at", p.retryAt)
+		return "", ""
 	}
-	e.mu.Unlock()
-	if report != "" {
-		e.report(ctx, p, report, why)
+	e.tracker.succeeded(now, p)
+	e.metrics.CountEvictions(1, evicted)
+	log.Info("evicted", "devices", named, "reason", p.message)
+	return "Evicted", message
+}
+
+// why returns for how long the named devices have been Unhealthy.
+func (p *pod) why(now time.Time, named string) string {
+	since := now
+	for _, at := range p.unhealthy {
+		if at.Before(since) {
+			since = at
+		}
 	}
+	text := fmt.Sprintf("%s has been Unhealthy for %s", named, now.Sub(since).Round(time.Second))
+	if p.message != "" {
+		text += " (" + p.message + ")"
+	}
+	return text
 }
 
 // report creates an Event on a pod. If that fails, the eviction still stands.
 func (e *evicter) report(ctx context.Context, p *pod, reason, message string) {
-	const maxMessage, maxName = 1000, 200 // the API takes 1024 bytes, and 253 with the suffix
+	// The API takes 1024 bytes, and 253 with the suffix.
+	const maxMessage, maxName = 1000, 200
+	if len(message) > maxMessage {
+		message = strings.ToValidUTF8(message[:maxMessage], "")
+	}
 	now := time.Now().UTC().Truncate(time.Second)
-	name := strings.TrimRight(p.name[:min(len(p.name), maxName)], "-.") + fmt.Sprintf(".%x", time.Now().UnixNano())
-	err := e.api.Create(ctx, "/api/v1/namespaces/"+p.namespace+"/events", object{
-		"apiVersion": "v1", "kind": "Event", "metadata": object{"namespace": p.namespace, "name": name},
-		"involvedObject": object{"apiVersion": "v1", "kind": "Pod", "namespace": p.namespace, "name": p.name, "uid": p.uid},
-		"type":           "Warning", "reason": reason, "message": message[:min(len(message), maxMessage)],
-		"source": object{"component": "generic-dp-evict"}, "firstTimestamp": now, "lastTimestamp": now, "count": 1,
-	}, nil)
+	prefix := strings.TrimRight(p.name[:min(len(p.name), maxName)], "-.")
+	event := object{
+		"apiVersion": "v1",
+		"kind":       "Event",
+		"metadata": object{
+			"namespace": p.namespace,
+			"name":      fmt.Sprintf("%s.%x", prefix, time.Now().UnixNano()),
+		},
+		"involvedObject": object{
+			"apiVersion": "v1",
+			"kind":       "Pod",
+			"namespace":  p.namespace,
+			"name":       p.name,
+			"uid":        p.uid,
+		},
+		"type":           "Warning",
+		"reason":         reason,
+		"message":        message,
+		"source":         object{"component": "generic-dp-evict"},
+		"firstTimestamp": now,
+		"lastTimestamp":  now,
+		"count":          1,
+	}
+	err := e.api.Create(ctx, "/api/v1/namespaces/"+p.namespace+"/events", event, nil)
 	if err != nil && ctx.Err() == nil {
 		e.Log.Warn("event can't be created", "namespace", p.namespace, "pod", p.name, "err", err)
 	}

@@ -1,9 +1,6 @@
 package evict
 
-import (
-	"cmp"
-	"time"
-)
+import "time"
 
 const (
 	// cooldown is the shortest time between two evictions for a device: one that flaps more
@@ -13,6 +10,12 @@ const (
 	// to maxRetry.
 	firstRetry = 5 * time.Second
 	maxRetry   = 5 * time.Minute
+	// maxDevices is the number of Unhealthy devices of a pod that are remembered: the
+	// status of a pod has room for 22,000.
+	maxDevices = 32
+	// maxRemembered is the number of Unhealthy devices of all pods that are remembered,
+	// some 4 MB, or 12 MB if all their names are as long as possible.
+	maxRemembered = 16 << 10
 )
 
 // device is a device as the kubelet reports it; each slot counts as one.
@@ -20,10 +23,12 @@ type device struct{ node, resource, id string }
 
 // pod is a pod with Unhealthy devices.
 type pod struct {
-	namespace, name, uid string
-	// unhealthy has the start time of each device; message is the kubelet's about one.
+	namespace, name, uid, node string
+	// unhealthy has the start time of each device that is remembered, at most
+	// maxDevices; total is the number of all its Unhealthy devices.
 	unhealthy map[device]time.Time
-	message   string
+	total     int
+	message   string    // the kubelet's about one device
 	tries     int       // failed evictions
 	retryAt   time.Time // zero if none failed
 	evicted   bool
@@ -35,6 +40,7 @@ type tracker struct {
 	after     time.Duration
 	perMinute int
 	pods      map[string]*pod      // with Unhealthy devices, by UID
+	devices   int                  // of all pods
 	evicted   map[device]time.Time // last eviction, during the cooldown
 	recent    []time.Time          // evictions of the last minute
 }
@@ -43,15 +49,19 @@ func newTracker(after time.Duration, perMinute int) *tracker {
 	return &tracker{after: after, perMinute: perMinute, pods: map[string]*pod{}, evicted: map[device]time.Time{}}
 }
 
-// set records the Unhealthy devices of a pod, and forgets a pod without any.
-func (t *tracker) set(now time.Time, p *pod, unhealthy []device) {
+// set records the Unhealthy devices of a pod, and forgets a pod without any. If there are
+// too many devices, it forgets and returns a pod of the node that has the most.
+func (t *tracker) set(now time.Time, p *pod, unhealthy []device) (forgotten *pod) {
 	before := t.pods[p.uid]
+	t.forget(p.uid)
 	if len(unhealthy) == 0 {
-		delete(t.pods, p.uid)
-		return
+		return nil
 	}
 	if before != nil {
-		p.tries, p.retryAt, p.evicted, p.blocked = before.tries, before.retryAt, before.evicted, before.blocked
+		p.tries = before.tries
+		p.retryAt = before.retryAt
+		p.evicted = before.evicted
+		p.blocked = before.blocked
 	}
 	p.unhealthy = map[device]time.Time{}
 	for _, d := range unhealthy {
@@ -61,6 +71,42 @@ func (t *tracker) set(now time.Time, p *pod, unhealthy []device) {
 		}
 	}
 	t.pods[p.uid] = p
+	t.devices += len(p.unhealthy)
+	if t.devices <= maxRemembered {
+		return nil
+	}
+	forgotten = t.excess()
+	t.forget(forgotten.uid)
+	return forgotten
+}
+
+// forget forgets a pod, if it is known.
+func (t *tracker) forget(uid string) {
+	if p := t.pods[uid]; p != nil {
+		t.devices -= len(p.unhealthy)
+		delete(t.pods, uid)
+	}
+}
+
+// excess returns a pod of the node that has the most Unhealthy devices: one node must not
+// displace the pods of others. Of its pods it is the last one by UID, so that the same pods
+// stay.
+func (t *tracker) excess() *pod {
+	byNode := map[string]int{}
+	for _, p := range t.pods {
+		byNode[p.node] += len(p.unhealthy)
+	}
+	var last *pod
+	for _, p := range t.pods {
+		isSameNode := last != nil && p.node == last.node
+		switch {
+		case last == nil || byNode[p.node] > byNode[last.node]:
+			last = p
+		case isSameNode && p.uid > last.uid:
+			last = p
+		}
+	}
+	return last
 }
 
 // next returns a pod to evict now, or the time of the next call; zero means at the next
@@ -123,54 +169,4 @@ func (t *tracker) succeeded(now time.Time, p *pod) {
 func (t *tracker) failed(now time.Time, p *pod) {
 	p.retryAt = now.Add(min(firstRetry<<min(p.tries, 10), maxRetry))
 	p.tries++
-}
-
-// Annotation is "true" or "false" on a pod that is, or is not, to be evicted.
-const Annotation = "generic-dp.github.io/evict"
-
-// mirrorAnnotation is on the API server's image of a static pod, which can't be evicted.
-const mirrorAnnotation = "kubernetes.io/config.mirror"
-
-// podObject has the fields of a pod that are read.
-type podObject struct {
-	Metadata struct {
-		Namespace, Name, UID, ResourceVersion string
-		DeletionTimestamp                     string
-		Annotations                           map[string]string
-	}
-	Spec   struct{ NodeName string }
-	Status struct{ ContainerStatuses, InitContainerStatuses []containerStatus }
-}
-
-type containerStatus struct {
-	AllocatedResourcesStatus []struct {
-		Name      string
-		Resources []struct{ ResourceID, Health, Message string }
-	}
-}
-
-// unhealthy lists the Unhealthy devices of a pod that may be evicted, and the kubelet's
-// message about one of them.
-func (o *podObject) unhealthy(optIn bool) (devices []device, message string) {
-	m := &o.Metadata
-	if _, static := m.Annotations[mirrorAnnotation]; static || m.DeletionTimestamp != "" {
-		return nil, ""
-	}
-	// Any other value keeps the pod, too.
-	if want, annotated := m.Annotations[Annotation]; want != "true" && (optIn || annotated) {
-		return nil, ""
-	}
-	for _, list := range [][]containerStatus{o.Status.ContainerStatuses, o.Status.InitContainerStatuses} {
-		for _, c := range list {
-			for _, r := range c.AllocatedResourcesStatus {
-				for _, d := range r.Resources {
-					if d.Health == "Unhealthy" {
-						devices = append(devices, device{o.Spec.NodeName, r.Name, d.ResourceID})
-						message = cmp.Or(message, d.Message)
-					}
-				}
-			}
-		}
-	}
-	return devices, message
 }

@@ -1,0 +1,34 @@
+package device
+
+import "time"
+
+// Check is the health check of one device. All its parts must pass.
+type Check struct {
+	// Open lists nodes that must open, by their paths on the host.
+	Open []string
+	// Attrs are attributes that must have their wanted value.
+	Attrs []AttrCheck
+	// TCP is an address that must accept connections, HOST:PORT; empty for none.
+	TCP string
+	// Interval is the time between two checks.
+	Interval time.Duration
+}
+
+// AttrCheck is an attribute and its wanted value.
+type AttrCheck struct {
+	// Name is a path relative to a directory of the host's sysfs.
+	Name string
+	// Dirs are the directories to search, as paths on the host: one list per node,
+	// nearest first. The first directory that has the attribute decides, and the
+	// values of all nodes must match.
+	Dirs [][]string
+	Want Condition
+}
+
+// Condition tests a value.
+type Condition interface {
+	// Match reports whether a value matches; no value is an absent attribute.
+	Match(have ...string) bool
+	// Patterns is the condition as written.
+	Patterns() []string
+}

@@ -1,0 +1,280 @@
+package health
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/generic-dp/generic-dp/internal/device"
+)
+
+// network is a fake network that counts connections.
+type network struct {
+	start time.Time
+
+	mu      sync.Mutex
+	open    int
+	maxOpen int
+	// dialed has the times of the checks of each address since the start.
+	dialed map[string][]time.Duration
+	// takes is how long a connection takes. Longer than dialTimeout is an error.
+	takes map[string]time.Duration
+}
+
+// useNetwork replaces the network of a Prober.
+func (p *proberTest) useNetwork() *network {
+	n := &network{start: p.start, dialed: map[string][]time.Duration{}, takes: map[string]time.Duration{}}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.host.dial = n.dial
+	return n
+}
+
+func (n *network) dial(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	n.mu.Lock()
+	n.open++
+	n.maxOpen = max(n.maxOpen, n.open)
+	n.dialed[address] = append(n.dialed[address], time.Since(n.start))
+	takes := n.takes[address]
+	n.mu.Unlock()
+	defer func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.open--
+	}()
+	select {
+	case <-time.After(takes):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// connects are checks of n addresses with a prefix.
+func connects(interval time.Duration, prefix string, n int) map[string]device.Check {
+	checks := map[string]device.Check{}
+	for i := range n {
+		address := fmt.Sprint(prefix, i)
+		checks[address] = device.Check{TCP: address, Interval: interval}
+	}
+	return checks
+}
+
+func TestChecksRunAFewAtATime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newProberTest(t)
+		network := p.useNetwork()
+		const devices = 1000
+		checks := connects(30*s, "host", devices)
+		for address := range checks {
+			network.takes[address] = 100 * time.Millisecond
+		}
+		p.Set(checks)
+		// 32 at a time take 0.1 s: 1,000 take 3.2 s.
+		p.advance(4 * s)
+		for id, reason := range p.Results() {
+			if reason != "" {
+				t.Fatalf("%s: %q after all had time for their first check", id, reason)
+			}
+		}
+		if network.maxOpen != maxRunning {
+			t.Errorf("%d connections at the same time, want %d", network.maxOpen, maxRunning)
+		}
+		// From then on the checks are spread over the interval.
+		p.advance(36 * s)
+		perSecond := map[int]int{}
+		for _, times := range network.dialed {
+			last := times[len(times)-1]
+			perSecond[int(last/s)]++
+		}
+		for second, n := range perSecond {
+			if n > 3*devices/30 {
+				t.Errorf("%d of %d checks in second %d, want them spread over 30 s", n, devices, second)
+			}
+		}
+	})
+}
+
+// Few checks share their wake-ups, many have the same phase in each interval.
+func TestPhases(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newProberTest(t)
+		network := p.useNetwork()
+		p.Set(connects(30*s, "host", 64))
+		p.advance(125 * s)
+		for address, times := range network.dialed {
+			for i := 2; i < len(times); i++ {
+				if period := times[i] - times[i-1]; period != 30*s {
+					t.Errorf("%s was checked at %v, want each 30 s", address, times)
+				}
+			}
+		}
+		p.Set(connects(30*s, "host", 32))
+		p.advance(60 * s)
+		at := map[time.Duration]bool{}
+		for i := range 32 {
+			times := network.dialed[fmt.Sprint("host", i)]
+			at[times[len(times)-1]] = true
+		}
+		if len(at) != 1 {
+			t.Errorf("32 checks run at %v, want one time", at)
+		}
+	})
+}
+
+// Hosts that do not answer delay neither the checks of others nor their recovery.
+func TestSilentHostsDelayNoOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newProberTest(t)
+		network := p.useNetwork()
+		silent := connects(10*s, "silent", 500)
+		for address := range silent {
+			network.takes[address] = time.Hour
+		}
+		p.Set(silent)
+		p.advance(2 * time.Minute)
+		checks := connects(10*s, "good", 10)
+		for id, check := range silent {
+			checks[id] = check
+		}
+		p.Set(checks)
+		p.advance(0)
+		p.advance(100 * s)
+		for i := range 10 {
+			id := fmt.Sprint("good", i)
+			if reason := p.Results()[id]; reason != "" {
+				t.Errorf("%s: %q", id, reason)
+			}
+			if n := len(network.dialed[id]); n < 10 {
+				t.Errorf("%s was checked %d times in 100 s, want every 10 s", id, n)
+			}
+		}
+		for address := range silent {
+			if n := len(network.dialed[address]); n < 2 {
+				t.Errorf("%s was checked %d times in 220 s, want it repeated", address, n)
+			}
+		}
+		if network.maxOpen > maxRunning {
+			t.Errorf("%d connections at the same time, want at most %d", network.maxOpen, maxRunning)
+		}
+	})
+}
+
+// Checks that hang in the kernel are limited, whether or not their devices are still there.
+// The network is still checked.
+func TestHangingChecksAreLimited(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newProberTest(t)
+		network := p.useNetwork()
+		var release []func()
+		hung := func() (n int) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			for _, times := range p.opened {
+				n += len(times)
+			}
+			return n
+		}
+		for round := range 4 {
+			checks := connects(10*s, "host", 3)
+			for i := range 50 {
+				node := fmt.Sprintf("/dev/r%d-%d", round, i)
+				release = append(release, p.hang(node))
+				checks[node] = opens(10*s, node)
+			}
+			p.Set(checks)
+			p.advance(20 * s)
+		}
+		if n := hung(); n != maxInKernel {
+			t.Errorf("%d checks hang, want %d", n, maxInKernel)
+		}
+		if !p.Stuck() {
+			t.Error("the prober does not report that it is stuck")
+		}
+		if got := p.Results()["/dev/r3-0"]; got != ReasonPending {
+			t.Errorf("a device that is not checked: %q, want %q", got, ReasonPending)
+		}
+		if n := len(network.dialed["host0"]); n < 8 {
+			t.Errorf("an address was checked %d times in 80 s, want every 10 s", n)
+		}
+		for _, f := range release {
+			f()
+		}
+		p.advance(10 * s)
+		for id, reason := range p.Results() {
+			if reason != "" {
+				t.Errorf("%s: %q after all checks returned", id, reason)
+			}
+		}
+		if p.Stuck() {
+			t.Error("the prober reports that it is stuck although all checks returned")
+		}
+	})
+}
+
+func TestOnceRunsAFewAtATime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(below(""))
+		n := &network{start: time.Now(), dialed: map[string][]time.Duration{}, takes: map[string]time.Duration{}}
+		h.dial = n.dial
+		checks := connects(0, "host", 200)
+		for address := range checks {
+			n.takes[address] = s
+		}
+		got := once(t.Context(), h, checks, 3*s)
+		passed, late := 0, 0
+		for id, reason := range got {
+			switch reason {
+			case "":
+				passed++
+			case "not checked within 3s: other checks took longer", "tcp " + id + ": does not answer":
+				late++
+			default:
+				t.Errorf("%s: %q", id, reason)
+			}
+		}
+		if len(got) != 200 || passed < 2*maxRunning || passed+late != 200 {
+			t.Errorf("%d passed and %d were late, want results of 200", passed, late)
+		}
+		if n.maxOpen != maxRunning {
+			t.Errorf("%d connections at the same time, want %d", n.maxOpen, maxRunning)
+		}
+	})
+}
+
+// A device whose check fails, then hangs, then passes, recovers.
+func TestRecoveryAmongManyChecks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newProberTest(t)
+		checks := map[string]device.Check{}
+		for i := range 100 {
+			node := fmt.Sprint("/dev/n", i)
+			checks[node] = opens(10*s, node)
+			p.fail(node, unix.EIO)
+		}
+		p.Set(checks)
+		p.advance(20 * s)
+		for i := range 100 {
+			p.fail(fmt.Sprint("/dev/n", i), nil)
+		}
+		p.advance(11 * s)
+		for id, reason := range p.Results() {
+			if reason != "" {
+				t.Errorf("%s: %q, want it healthy again", id, reason)
+			}
+		}
+	})
+}

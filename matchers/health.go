@@ -1,0 +1,99 @@
+package matchers
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/device"
+)
+
+// maxChecks is the number of devices of a node that have health checks. A resource gets at
+// most half of the checks that earlier resources leave, so that the next ones have some.
+// With the shortest interval, 5 s, 1,000 checks are 200 connections a second from every
+// node, possibly to one host.
+const maxChecks = 1000
+
+// addCheck adds the health check of an offer to the checks of its resource. If the limit is
+// reached, that is a problem of the offer.
+func (m *run) addCheck(checks map[string]device.Check, offer *device.Offer, check device.Check) {
+	if len(checks) >= m.checks/2 {
+		offer.Problem = fmt.Sprintf("health: not checked, since %d devices of the resource are: want at most half of the checks that earlier resources leave of %d", len(checks), maxChecks)
+		return
+	}
+	checks[offer.ID] = check
+}
+
+// healthCheck makes the health check of the device.
+func (b *builder) healthCheck() device.Check {
+	want := b.r.Health
+	if want == nil {
+		return device.Check{}
+	}
+	check := device.Check{Interval: want.Interval}
+	if want.Open {
+		check.Open = b.openable()
+	}
+	if len(want.Attr) > 0 {
+		check.Attrs = b.attrChecks(want)
+	}
+	if len(want.TCP) == 0 {
+		return check
+	}
+	address, ok := b.text("health.tcp", want.TCP, b.c)
+	if !ok {
+		return check
+	}
+	if err := config.CheckAddress(address); err != nil {
+		b.problem("health.tcp: %q %v", address, err)
+		return check
+	}
+	check.TCP = address
+	return check
+}
+
+// attrChecks makes the checks of attributes, by name.
+func (b *builder) attrChecks(want *config.Health) []device.AttrCheck {
+	dirs := b.c.attrDirs()
+	for _, list := range dirs {
+		for i := range list {
+			list[i] = "/sys/" + list[i]
+		}
+	}
+	var checks []device.AttrCheck
+	for _, name := range slices.Sorted(maps.Keys(want.Attr)) {
+		checks = append(checks, device.AttrCheck{
+			Name: name,
+			Dirs: dirs,
+			Want: want.Attr[name],
+		})
+	}
+	return checks
+}
+
+// openable lists the nodes to open: the device's own nodes, except for watchdogs.
+func (b *builder) openable() []string {
+	own := b.c.nodes()
+	if len(own) == 0 {
+		b.problem("health.open: the device has no node")
+	}
+	var nodes []string
+	for _, p := range own {
+		if watchdog(p.node) {
+			b.problem("health.open would arm the watchdog %s, and the host resets if nobody feeds it: want health.attr, which does not open it", p.node.Path)
+			continue
+		}
+		nodes = append(nodes, p.node.Path)
+	}
+	return nodes
+}
+
+// watchdog reports whether opening a node starts the timer of a watchdog
+// (Documentation/watchdog/watchdog-api.rst). /dev/watchdog belongs to the subsystem
+// misc (Documentation/admin-guide/devices.txt).
+func watchdog(n *device.Node) bool {
+	isMisc130 := n.Type == device.CharNode && n.Major == 10 && n.Minor == 130
+	return n.Subsystem == "watchdog" || strings.HasPrefix(n.Kernel, "watchdog") || isMisc130
+}
