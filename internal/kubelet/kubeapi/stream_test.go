@@ -157,7 +157,7 @@ func TestStreamOfEndlessEvents(t *testing.T) {
 // A list is read page by page; a page that is too large is read as smaller ones.
 func TestList(t *testing.T) {
 	t.Parallel()
-	const objects = 250
+	const objects = 150
 	sizes := map[int]bool{}
 	c := kubeapi.New(start(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/refused" {
@@ -173,7 +173,7 @@ func TestList(t *testing.T) {
 		}
 		var items []string
 		for i := from; i < min(from+limit, objects); i++ {
-			items = append(items, `{"number":`+strconv.Itoa(i)+`,"text":"`+strings.Repeat("x", 100<<10)+`"}`)
+			items = append(items, `{"number":`+strconv.Itoa(i)+`,"text":"`+strings.Repeat("x", 45<<10)+`"}`)
 		}
 		next := ""
 		if from+limit < objects {
