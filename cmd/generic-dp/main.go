@@ -50,8 +50,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(printable{stdout})
 	root.SetErr(printable{stderr})
-	cmd, err := execute(ctx, root)
-	err = errors.Join(err, removeUnpacked(ctx, f))
+	late := make(chan struct{})
+	forget := context.AfterFunc(ctx, func() { time.AfterFunc(endWithin, func() { close(late) }) })
+	defer forget()
+	cmd, err := execute(ctx, root, late)
+	err = errors.Join(err, removeUnpacked(f, late))
 	switch {
 	case err == nil:
 		return 0
@@ -65,9 +68,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 1
 }
 
-// removeUnpacked removes the files of an unpacked recording. After a signal it takes no longer than
-// removeWithin: a large recording leaves files in the temporary directory then.
-func removeUnpacked(ctx context.Context, f *flags) error {
+// removeUnpacked removes the files of an unpacked recording. When it is late, it takes no longer
+// than removeWithin: a large recording leaves files in the temporary directory then.
+func removeUnpacked(f *flags, late <-chan struct{}) error {
 	unpacked := f.temporary.Load()
 	if unpacked == nil {
 		return nil
@@ -77,7 +80,7 @@ func removeUnpacked(ctx context.Context, f *flags) error {
 	select {
 	case err := <-removed:
 		return err
-	case <-ctx.Done():
+	case <-late:
 	}
 	select {
 	case err := <-removed:
@@ -97,9 +100,9 @@ const (
 
 var errAbandoned = errors.New("stopped by a signal before the end")
 
-// execute runs a command, and abandons it if it does not end after a signal. The command that it
-// returns is the root then.
-func execute(ctx context.Context, root *cobra.Command) (*cobra.Command, error) {
+// execute runs a command, and abandons it when it is late. The command that it returns is the root
+// then.
+func execute(ctx context.Context, root *cobra.Command, late <-chan struct{}) (*cobra.Command, error) {
 	type result struct {
 		cmd *cobra.Command
 		err error
@@ -112,12 +115,7 @@ func execute(ctx context.Context, root *cobra.Command) (*cobra.Command, error) {
 	select {
 	case r := <-ended:
 		return r.cmd, r.err
-	case <-ctx.Done():
-	}
-	select {
-	case r := <-ended:
-		return r.cmd, r.err
-	case <-time.After(endWithin):
+	case <-late:
 		return root, errAbandoned
 	}
 }

@@ -93,9 +93,8 @@ func TestEndWhileAScanHangs(t *testing.T) {
 	n.untilListed("example.com/serial", []string{"ttyA1"}, nil)
 	stop() // it is the last good configuration now
 	n.configure("domain = \"example.com\"\n[[resource]]\nname = \"serial\"\nmatch.glob = \"/dev/tty*\"\n")
-	_, stop = n.serve()
-	n.until("the second registration", func() bool { return n.kubelet.Registrations("example.com/serial") == 2 })
-	n.untilListed("example.com/serial", []string{"ttyA1"}, nil)
+	a, stop := n.serve()
+	<-a.Settled()
 	isSaved := func() bool {
 		text, _ := os.ReadFile(state)
 		return strings.Contains(string(text), "ttyA1")
