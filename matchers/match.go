@@ -109,11 +109,12 @@ func Match(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts O
 func newRun(snap *device.Snapshot, forms device.Forms, opts Options) *run {
 	return &run{
 		Options: opts, snap: snap, forms: forms, attributes: device.Attributes(),
-		links:     sync.OnceValue(func() map[*device.Node][]string { return linksByNode(snap) }),
-		byNumber:  sync.OnceValue(func() map[number]*device.Node { return newNumberIndex(snap) }),
-		byAddress: sync.OnceValue(func() map[string]*device.Hardware { return functionsByAddress(snap) }),
-		byGroup:   sync.OnceValue(func() map[string][]*device.Hardware { return functionsByGroup(snap) }),
-		keys:      map[*device.Hardware]map[*device.Node]string{}, ids: map[*device.Node]string{},
+		links:      sync.OnceValue(func() map[*device.Node][]string { return linksByNode(snap) }),
+		byNumber:   sync.OnceValue(func() map[number]*device.Node { return newNumberIndex(snap) }),
+		byAddress:  sync.OnceValue(func() map[string]*device.Hardware { return functionsByAddress(snap) }),
+		byGroup:    sync.OnceValue(func() map[string][]*device.Hardware { return functionsByGroup(snap) }),
+		eventNodes: sync.OnceValue(func() []*device.Node { return newEventNodes(snap) }),
+		keys:       map[*device.Hardware]map[*device.Node]string{}, ids: map[*device.Node]string{},
 		named: map[string]*config.Resource{}, picked: map[*device.Node]bool{},
 		claims: claims{map[any]*config.Resource{}, map[string]*config.Resource{}}, companions: map[*config.Companion]found{},
 		entries: maxEntries, memory: maxMemory,
@@ -143,10 +144,11 @@ type run struct {
 
 	// Indexes of the snapshot that few configurations need, built on first use: Match runs
 	// for every event.
-	links     func() map[*device.Node][]string     // paths of links, by node
-	byNumber  func() map[number]*device.Node       // nodes in sysfs
-	byAddress func() map[string]*device.Hardware   // PCI functions
-	byGroup   func() map[string][]*device.Hardware // functions, by IOMMU group
+	links      func() map[*device.Node][]string     // paths of links, by node
+	byNumber   func() map[number]*device.Node       // nodes in sysfs
+	byAddress  func() map[string]*device.Hardware   // PCI functions
+	byGroup    func() map[string][]*device.Hardware // functions, by IOMMU group
+	eventNodes func() []*device.Node                // nodes of input events
 	// keys of the nodes of hardware, and IDs of nodes.
 	keys map[*device.Hardware]map[*device.Node]string
 	ids  map[*device.Node]string
@@ -180,6 +182,7 @@ func (m *run) match(r *config.Resource) {
 	found := m.candidates(r)
 	m.vfioNotes(r)
 	devices := m.combine(r, m.claim(r, found))
+	m.leaveOutSideNodes(r, devices)
 	byName := m.byName(r, devices)
 	var offers []device.Offer
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
