@@ -98,7 +98,7 @@ func TestDangerOfHID(t *testing.T) {
 	add("1-3", "3", "", "")                               // a security key
 	add("1-4", "4", "", powerKeys)                        // a volume knob
 	add("1-5", "5", "", gamepadKeys)
-	add("1-6", "6", "", keyboardKeys, sysfstest.Interface{Class: "0b", Driver: "usbfs"}) // a token that types
+	add("1-6", "6", "", keyboardKeys, sysfstest.Interface{Number: 1, Class: "0b", Driver: "usbfs"}) // a token that types
 	want := map[string]string{
 		"/dev/hidraw1": typed + "event1: keyboard)", bus + "2": typed + "event1: keyboard)",
 		"/dev/hidraw2": typed + "event2: keyboard)", bus + "3": typed + "event2: keyboard)",
@@ -190,7 +190,7 @@ func TestDangerousSideNodes(t *testing.T) {
 		{"wanted and not allowed", `match = { pci = { class = "03" }, dangerous = true }`, "x: 0000:5e:00.0 /dev/dri/renderD128 !" + aux + refused, ""},
 		{"a node of its own", `match = { pci = { class = "02" }, glob = "/dev/fwctl/*" }`, "x: 0000:3b:00.0 !" + fwctl + refused, ""},
 		{"a disk", `match.pci.class = "01"`, "x: 0000:00:17.0 !/dev/sda is dangerous: it is a block device" + refused, ""},
-		{"a pool", "each = \"all\"\nmatch = { pci = { class = [\"02\", \"03\"] } }\ncontainer.cdi = true", "x: all:example.com:x /dev/dri/renderD128", "/dev/fwctl/fwctl0 and 1 more"},
+		{"a pool", "each = \"all\"\nmatch = { pci = { class = [\"02\", \"03\"] } }\ncontainer.cdi = true", "x: all:example.com:x /dev/dri/renderD128", "/dev/drm_dp_aux0 and 1 more"},
 	} {
 		result := matchers.Match(parse(t, tt.match), snap, nil, opts)
 		got := sayAll(result.Resources[0].Offers)
