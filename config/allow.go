@@ -204,8 +204,8 @@ func (c *Config) Check(a Allow) error {
 	return problems(refused, len(refused))
 }
 
-// interpreted are names with a meaning to a program: a prefix with a trailing "*", a
-// domain and its subdomains with a leading ".", or a whole name.
+// interpreted are names with a meaning to a program: patterns with "*", a domain and its
+// subdomains with a leading ".", or whole names.
 type interpreted struct{ by, names string }
 
 // annotations are interpreted by a container runtime, or a program around it: they
@@ -233,56 +233,101 @@ var annotations = []interpreted{
 	{"hcsshim", "io.microsoft.*"}, // internal/annotations
 }
 
-// environment are variables by which the loader or an interpreter runs code, or by which a
-// runtime injects devices. A resource named like another vendor's would set them in
-// containers that trust that vendor.
+// environment are variables by which the loader, an interpreter or a library runs code, by
+// which a runtime injects devices, or by which a program talks to another server. The rule:
+// a program or a library reads the variable by itself, whatever the application, and its
+// value names code, options, a program, a server or a certificate. Most such variables are
+// in the namespace of their program (a prefix), or end in a word that says so (a suffix). A
+// resource named like another vendor's would set them in containers that trust that vendor.
 var environment = []interpreted{
-	{"the loader", "LD_*"},                         // ld.so(8): LD_PRELOAD, LD_AUDIT
-	{"the C library", "GLIBC_TUNABLES GCONV_PATH"}, // the same; iconv(3): modules of character sets
-	{"the shell", "PATH ENV IFS"},                  // execvp(3), sh(1p)
+	{"the loader", "LD_* DYLD_*"}, // ld.so(8): LD_PRELOAD, LD_AUDIT
+	// the same; iconv(3), locale(7): modules of character sets
+	{"the C library", "GLIBC_* GCONV_PATH LOCPATH NLSPATH MALLOC_* RESOLV_* HOSTALIASES"},
+	// execvp(3), sh(1p); files in these directories are run or read at the start
+	{"the shell", "PATH ENV IFS CDPATH HOME SHELL XDG_CONFIG_* XDG_DATA_*"},
 	// bash(1): BASH_ENV, BASH_FUNC_name%%, PS4 is expanded
 	{"bash", "BASH_* PROMPT_COMMAND PS4 SHELLOPTS"},
-	{"zsh", "ZDOTDIR"},                    // zsh(1)
-	{"Python", "PYTHON*"},                 // python(1): PYTHONPATH, PYTHONSTARTUP, PYTHONHOME
-	{"Perl", "PERL*"},                     // perlrun(1): PERL5LIB, PERL5OPT, PERL5DB
-	{"Ruby", "RUBY* GEM_*"},               // ruby(1): RUBYOPT, RUBYLIB; gem(1)
-	{"Node.js", "NODE_OPTIONS NODE_PATH"}, // node(1)
+	{"zsh", "ZDOTDIR"}, // zsh(1)
+	// environ(7), less(1), ssh(1), rsync(1): programs to run
+	{"programs that run others", "PAGER EDITOR VISUAL BROWSER LESSOPEN LESSCLOSE *_PAGER *_EDITOR *_ASKPASS *_RSH *_COMMAND"},
+	{"Python", "PYTHON*"},                                // python(1): PYTHONPATH, PYTHONSTARTUP, PYTHONHOME
+	{"Perl", "PERL*"},                                    // perlrun(1): PERL5LIB, PERL5OPT, PERL5DB
+	{"Ruby", "RUBY* GEM_* BUNDLE_*"},                     // ruby(1): RUBYOPT, RUBYLIB; gem(1)
+	{"JavaScript", "NODE_OPTIONS NODE_PATH NPM_* BUN_*"}, // node(1), bun.sh/docs
 	// java(1): agents
-	{"Java", "JAVA_TOOL_OPTIONS JDK_JAVA_OPTIONS _JAVA_OPTIONS CLASSPATH"},
-	{"Lua", "LUA_*"},                  // lua(1): LUA_INIT, LUA_PATH
-	{"PHP", "PHPRC PHP_INI_SCAN_DIR"}, // php(1)
-	{"R", "R_PROFILE* R_ENVIRON*"},    // ?Startup
+	{"Java", "JAVA_TOOL_* JDK_* _JAVA_* CLASSPATH"},
+	{"Erlang", "ERL_* ERLANG_* ELIXIR_*"},  // erl(1): ERL_FLAGS, ERL_AFLAGS, ERL_LIBS
+	{"Lua", "LUA_*"},                       // lua(1): LUA_INIT, LUA_PATH
+	{"PHP", "PHPRC PHP_*"},                 // php(1)
+	{"R", "R_PROFILE* R_ENVIRON* R_LIBS*"}, // ?Startup
 	// docs/design/features/host-startup-hook.md of dotnet/runtime, CORECLR_PROFILER_PATH
-	{".NET", "DOTNET_STARTUP_HOOKS CORECLR_*"},
+	{".NET", "DOTNET_* CORECLR_*"},
 	{"git", "GIT_*"},         // git(1): GIT_SSH_COMMAND, GIT_CONFIG_COUNT
 	{"OpenSSL", "OPENSSL_*"}, // openssl-env(7): OPENSSL_CONF, OPENSSL_MODULES
-	// nvidia-container-runtime: any GPU of the host; ROCm/container-toolkit,
+	// the Vulkan loader, LoaderInterfaceArchitecture.md; EGL and OpenCL loaders: files that
+	// name libraries
+	{"the loader of a graphics library", "VK_* EGL_* __EGL_* OCL_ICD_* OPENCL_*"},
+	{"CUDA", "CUDA_INJECTION*"}, // CUPTI: a library that is loaded into each program
+	// GStreamer, VA-API, Mesa, Qt, HSA, UCX and others: directories of libraries
+	{"a loader of plugins", `*_PRELOAD *_TOOL_LIB *_TOOLS_LIB *_PLUGIN *_PLUGINS *_BACKENDS_PATH *_INJECTION*_PATH
+		*_PLUGIN_PATH *_PLUGIN_DIR *_PLUGINS_PATH *_PLUGINS_DIR *_PLUGIN_SYSTEM_PATH* *_PLUGIN_PATH_* *_PLUGIN_SCANNER*
+		*_LAYER_PATH *_LAYERS_PATH *_DRIVER_PATH *_DRIVERS_PATH *_DRIVERS_DIR *_LIB_PATH *_LIBRARY_PATH *_LIBS_PATH
+		*_MODULE_PATH *_MODULE_DIR *_MODULES_PATH *_MODULES_DIR *_EXTRA_MODULES GTK_MODULES GTK_PATH GI_TYPELIB_PATH LADSPA_PATH LV2_PATH`},
+	// by convention the options of a program: erl, bun, java, go, make, gradle, ...
+	{"a program for its options", "*_OPTIONS *_OPTS *_FLAGS *_AFLAGS *_ZFLAGS MAKEFLAGS GOFLAGS"},
+	// curl(1): lower case, too
+	{"clients for their proxy", "*_PROXY *_proxy"},
+	// SSL_CERT_FILE of openssl-env(7) and Go; REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE
+	{"clients for certificates to trust", "SSL_CERT_* *_CA_BUNDLE *_CA_CERTS *_CA_FILE"},
+	// rest.InClusterConfig of client-go; variables of services in pkg/kubelet/envvars
+	{"clients of services", "KUBERNETES_* *_SERVICE_HOST *_SERVICE_PORT"},
+	// nvidia-container-toolkit, internal/config/image: any GPU of the host, libraries, and
+	// devices such as NVIDIA_GDS and NVIDIA_MOFED; ROCm/container-toolkit,
 	// habana-container-runtime, ascend-docker-runtime
-	{"a container runtime", "NVIDIA_VISIBLE_DEVICES NVIDIA_MIG_* NVIDIA_IMEX_CHANNELS AMD_VISIBLE_DEVICES HABANA_VISIBLE_DEVICES ASCEND_VISIBLE_DEVICES"},
+	{"a container runtime", "NVIDIA_* AMD_VISIBLE_DEVICES HABANA_VISIBLE_DEVICES ASCEND_*"},
 }
 
 // interpretedBy returns who interprets a name, "" for nobody. Digits do not count if
 // open: its variables are numbers known only at Allocate.
 func interpretedBy(list []interpreted, name string, open bool) string {
-	comparable := func(s string) string {
-		return strings.Map(func(r rune) rune {
-			if open && '0' <= r && r <= '9' {
-				return -1
-			}
-			return r
-		}, s)
+	if open {
+		name = withoutDigits(name)
 	}
-	name = comparable(name)
-	domain, _, _ := strings.Cut(name, "/")
 	for _, i := range list {
-		for want := range strings.FieldsSeq(comparable(i.names)) {
-			prefix, isPrefix := strings.CutSuffix(want, "*")
-			if name == want || isPrefix && strings.HasPrefix(name, prefix) || want[0] == '.' && strings.HasSuffix("."+domain, want) {
+		names := i.names
+		if open {
+			names = withoutDigits(names)
+		}
+		for want := range strings.FieldsSeq(names) {
+			if isInterpreted(want, name) {
 				return i.by
 			}
 		}
 	}
 	return ""
+}
+
+func withoutDigits(s string) string {
+	return strings.Map(func(r rune) rune {
+		if '0' <= r && r <= '9' {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// isInterpreted reports whether a name is one of interpreted.names. Names of environment
+// variables have no "/", so that "*" stands for anything in them.
+func isInterpreted(want, name string) bool {
+	if want[0] == '.' {
+		domain, _, _ := strings.Cut(name, "/")
+		return strings.HasSuffix("."+domain, want)
+	}
+	if prefix, ok := strings.CutSuffix(want, "*"); ok && !strings.Contains(prefix, "*") {
+		return strings.HasPrefix(name, prefix)
+	}
+	matches, _ := path.Match(want, name)
+	return matches
 }
 
 // interpretedKey is interpretedBy of a key that has the values of a device.

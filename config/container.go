@@ -38,7 +38,7 @@ func (c *Container) read(v value) {
 			func(v value) { c.AdditionalGIDs = v.additionalGIDs() },
 			"additional groups of the container's processes, by number; needs CDI")
 		t.integer("max_per_container", &c.MaxPerContainer, 1, maxCount, "how many slots of one device one container may get")
-		t.key("health_dir", stringForm, func(v value) { c.HealthDir = v.absolute(`a path such as "/run/device"`) },
+		t.key("health_dir", stringForm, func(v value) { c.HealthDir = v.healthDir() },
 			"path of a read-only directory with the file healthy, which exists while all devices of the container are healthy and where they were")
 		t.duration("health_hold", &c.HealthHold, time.Second, `"30s" or "1m"`, "how long that file stays away at least after a device went or moved")
 	})
@@ -54,6 +54,29 @@ func (c *Container) read(v value) {
 	if len(c.Hooks) > 0 {
 		v.child("hooks").needs("running programs as root on the host", allowHooks, func(a Allow) bool { return a.Hooks })
 	}
+}
+
+// systemDirs are directories of containers that a mount must not replace: programs,
+// libraries and accounts of the image, the file systems of the kernel, and what the runtime
+// and the kubelet put there (/etc/hosts, /run/secrets). The whole tree is needed below
+// those in systemTrees, where a read-only directory could also not be created.
+var (
+	systemDirs = []string{
+		"/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/libx32", "/mnt", "/opt", "/root", "/run", "/run/secrets", "/sbin", "/srv",
+		"/tmp", "/usr", "/usr/bin", "/usr/lib", "/usr/lib64", "/usr/local", "/usr/local/bin", "/usr/local/lib", "/usr/sbin", "/usr/share",
+		"/var", "/var/lib", "/var/log", "/var/run", "/var/run/secrets", "/var/tmp",
+	}
+	systemTrees = []string{"/dev", "/proc", "/sys", "/run/secrets/kubernetes.io", "/var/run/secrets/kubernetes.io"}
+)
+
+// healthDir reads v as the path of a directory that hides nothing which a container needs.
+func (v value) healthDir() string {
+	dir := v.absolute(`a path such as "/run/device"`)
+	isBelow := func(tree string) bool { return dir == tree || strings.HasPrefix(dir, tree+"/") }
+	if slices.Contains(systemDirs, dir) || slices.ContainsFunc(systemTrees, isBelow) {
+		v.report(quote(dir)+" would hide what containers need there: want a directory of its own", `health_dir = "/run/device"`)
+	}
+	return dir
 }
 
 const autoCDI = "auto"

@@ -50,6 +50,17 @@ func TestDangerousClasses(t *testing.T) {
 		processor  = "it commands the CPU (%s)"
 		hypervisor = "it commands the hypervisor (%s)"
 		dma        = "it gives a device without IOMMU, whose DMA reaches all memory (%s)"
+		agents     = "it is a channel between the hypervisor and agents of the host (%s)"
+		secure     = "it serves the secure world of the CPU (%s)"
+		typing     = "it creates input devices, which type on the console of the host (%s)"
+		input      = "it reads and makes input of the host (%s)"
+		console    = "it is the console of the host (%s)"
+		kernelLog  = "it reads and forges the log of the kernel (%s)"
+		traffic    = "it reads all data of a USB bus, such as keystrokes and files (%s)"
+		reset      = "it resets the host (%s)"
+		chips      = "it commands chips of the board, of graphics cards or of monitors (%s)"
+		radios     = "it switches off the radios of the host (%s)"
+		forging    = "it creates devices of the host (%s)"
 	)
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
 	want := map[string]string{}
@@ -58,17 +69,31 @@ func TestDangerousClasses(t *testing.T) {
 	}
 	for is, devices := range map[string][]string{
 		memory: {"mem mem", "mem kmem", "mem port", "mem oldmem", "misc crash", "misc snapshot", "misc hpet", "misc vmmon", "misc vboxdrvu", "misc opal-prd",
+			"bcm2708_vcio vcio", "misc vcio", "misc vcio_gencmd", "vc-mem vc-mem", "rpivid-hevcmem rpivid-hevcmem", "rpivid-intcmem rpivid-intcmem",
 			"dax dax0.0", "nd ndctl0", "nd nmem0", "cxl mem0", "firewire fw0"},
 		storage: {"scsi_generic sg0", "bsg 6:0:1:0", "bsg mpi3mrctl0", "raw raw1", "nvme nvme0", "nvme-generic ng0n1", "misc nvme-fabrics", "mmc_rpmb mmcblk0rpmb",
 			"ublk-char ublkc0", "misc ublk-control", "misc loop-control", "misc pktcdvd", "misc device-mapper", "misc btrfs-control", "misc autofs", "bcachefs bcachefs-ctl", "misc zfs"},
 		controller: {"misc mptctl", "misc mpt2ctl", "misc mpt3ctl", "misc megadev0", "pmcsas pmcsas0", "dpt_i2o dpti0", "misc i2octl", "switchtec switchtec0"},
 		flash:      {"mtd mtd0", "mtd mtd0ro", "ubi ubi0", "ubi ubi0_1", "misc ubi_ctrl", "misc nvram"},
-		firmware:   {"ipmi ipmi0", "iLO hpilo!d0ccb0", "mei mei0", "misc efi_capsule_loader", "misc efi_test", "misc toshiba", "misc wmi!dell-smbios", "fwctl fwctl0"},
+		firmware: {"ipmi ipmi0", "iLO hpilo!d0ccb0", "mei mei0", "misc efi_capsule_loader", "misc efi_test", "misc toshiba", "misc wmi!dell-smbios", "fwctl fwctl0",
+			"misc cros_ec", "chromeos cros_ec", "misc papr-vpd", "misc papr-sysparm"},
 		processor:  {"msr msr0", "misc microcode", "misc isst_interface", "misc hsmp"},
-		hypervisor: {"misc xen!privcmd", "misc xen!gntdev", "misc xen!xenbus", "misc vmcp"},
+		hypervisor: {"misc xen!privcmd", "misc xen!gntdev", "misc xen!xenbus", "misc vmcp", "misc vmci"},
 		dma:        {"vfio noiommu-0", "vfio-dev noiommu-vfio0", "uio uio0"},
-		"": {"mem null", "mem kmsg", "misc fuse", "misc tun", "misc kvm", "misc vhost-net", "misc uinput", "misc vfio", "misc iommu", "misc sev", "cpuid cpu0", "tpm tpm0", "tpmrm tpmrm0",
-			"scsi_tape nst0", "scsi_changer sch0", "vfio 12", "vfio-dev vfio3", "watchdog watchdog0", "rtc rtc0", "i2c-dev i2c-0", "spidev spidev0.0", "gpio gpiochip0", "hidraw hidraw0",
+		agents:     {"virtio-ports vport0p1", "misc vmbus!hv_kvp", "misc vmbus!hv_fcopy"},
+		secure:     {"tee teepriv0"},
+		typing:     {"misc uinput", "misc uhid", "misc userio", "misc vhci"},
+		input:      {"input mice", "input mouse0", "misc psaux"},
+		console:    {"tty console", "tty tty0", "tty tty1", "vc vcs", "vc vcsa1", "vc vcsu2"},
+		kernelLog:  {"mem kmsg"},
+		traffic:    {"usbmon usbmon0"},
+		reset:      {"watchdog watchdog0", "misc watchdog"},
+		chips:      {"drm_dp_aux_dev drm_dp_aux0"},
+		radios:     {"misc rfkill"},
+		forging:    {"misc cuse"},
+		"": {"mem null", "misc fuse", "misc tun", "misc kvm", "misc vhost-net", "misc vfio", "misc iommu", "misc sev", "misc sgx_enclave", "cpuid cpu0", "tpm tpm0", "tpmrm tpmrm0",
+			"scsi_tape nst0", "scsi_changer sch0", "vfio 12", "vfio-dev vfio3", "rtc rtc0", "i2c-dev i2c-0", "spidev spidev0.0", "gpio gpiochip0", "hidraw hidraw0",
+			"graphics fb0", "input js0", "tee tee0", "tty tty", "tty ptmx", "tty ttyS0", "tty ttyAMA0", "infiniband_mad umad0", "vchiq vchiq",
 			"cxl afu0.0m", "drm renderD128", "tty ttyUSB0", "infiniband_verbs uverbs0", "kfd kfd"},
 	} {
 		for _, d := range devices {
@@ -107,7 +132,13 @@ func TestDangerByNumber(t *testing.T) {
 		"char 21:0":   {commands, "scsi_generic sg0"},
 		"char 21:1":   {commands, "sg 1"}, // a disk added later
 		"block 259:7": {"it is a block device"},
-		"char 10:229": {}, "char 10:200": {}, "char 195:0": {}, "char 189:1": {}, "char 246:0": {},
+		"char 10:229": {}, "char 10:200": {}, "char 10:232": {}, "char 13:0": {}, "char 13:31": {},
+		"char 10:223": {"it creates input devices, which type on the console of the host (%s)", "misc 223"},
+		"char 10:130": {"it resets the host (%s)", "misc 130"},
+		"char 10:57":  {"it is a misc device without hardware that is not known to be harmless (%s)", "misc 57"},
+		"char 1:11":   {"it reads and forges the log of the kernel (%s)", "mem 11"},
+		"char 7:3":    {"it is the console of the host (%s)", "vcs 3"},
+		"char 89:9":   {"it may be a dangerous device that appears later (%s)", "i2c 9"}, "char 195:0": {}, "char 189:1": {}, "char 246:0": {},
 		"char 1:1":    {"it reads and writes the memory of the host (%s)", "mem 1"},
 		"char 1:5":    {},
 		"char 202:0":  {"it commands the CPU (%s)", "cpu/msr 0"},
@@ -135,8 +166,8 @@ func TestDangerByNumber(t *testing.T) {
 	}
 }
 
-// The bus node of a USB disk commands it in place of its driver; that of its hub does
-// not.
+// The bus node of a USB disk commands the disk in place of its driver. The bus node of a
+// hub switches off the devices below it.
 func TestDangerOfUSBDisks(t *testing.T) {
 	t.Parallel()
 	h := sysfstest.NewHost(t, sysfstest.HostOptions{})
@@ -149,7 +180,7 @@ func TestDangerOfUSBDisks(t *testing.T) {
 	h.AddUSB(sysfstest.USB{Port: "1-1.3", Vendor: "10c4", Product: "ea60", Serial: "SERIAL", Interfaces: []sysfstest.Interface{{Class: "ff", Driver: "cp210x"}}})
 	const commands = "it commands storage (USB device of "
 	want := map[string]string{
-		"/dev/bus/usb/001/002": "", "/dev/bus/usb/001/005": "",
+		"/dev/bus/usb/001/002": "it switches off every device below a USB hub (USB hub 1-1)", "/dev/bus/usb/001/005": "",
 		"/dev/bus/usb/001/003": commands + "/dev/sda)", "/dev/bus/usb/001/004": commands + "mass storage)",
 	}
 	if diff := cmp.Diff(want, judged(t, h, `match = { usb = {}, glob = "/dev/bus/**" }`)); diff != "" {

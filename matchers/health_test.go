@@ -123,12 +123,12 @@ func TestWatchdogsAreNotOpened(t *testing.T) {
 	} {
 		n.Type, n.Interface, n.Index = device.CharNode, -1, -1
 		snap := &device.Snapshot{Nodes: []*device.Node{&n}, Dirs: []string{"/dev"}}
-		got, problems := checked(t, snap, "match.glob = \"/dev/w*\"\nhealth.open = true")
+		got, problems := checked(t, snap, "match = { glob = \"/dev/w*\", dangerous = true }\nhealth.open = true")
 		want := "health.open would arm the watchdog " + n.Path + ", and the host resets if nobody feeds it: want health.attr, which does not open it"
 		if id := strings.TrimPrefix(n.Path, "/dev/"); problems[id] != want || len(got) != 0 {
 			t.Errorf("%s: problems %q, checks %v", name, problems, got)
 		}
-		if got, problems := checked(t, snap, "match.glob = \"/dev/w*\"\nhealth.attr.timeout = \"*\""); len(got) != 1 {
+		if got, problems := checked(t, snap, "match = { glob = \"/dev/w*\", dangerous = true }\nhealth.attr.timeout = \"*\""); len(got) != 1 {
 			t.Errorf("%s: attributes are not checked: %q", name, problems)
 		}
 	}

@@ -120,6 +120,7 @@ func newRun(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts 
 		byNumber:   sync.OnceValue(func() map[number]*device.Node { return newNumberIndex(snap) }),
 		byAddress:  sync.OnceValue(func() map[string]*device.Hardware { return functionsByAddress(snap) }),
 		byGroup:    sync.OnceValue(func() map[string][]*device.Hardware { return functionsByGroup(snap) }),
+		eventNodes: sync.OnceValue(func() []*device.Node { return newEventNodes(snap) }),
 		keys:       map[*device.Hardware]map[*device.Node]string{},
 		ids:        map[*device.Node]string{},
 		named:      map[string]*config.Resource{},
@@ -156,10 +157,11 @@ type run struct {
 
 	// Indexes of the snapshot that few configurations need, built on first use: Match runs
 	// for every event.
-	links     func() map[*device.Node][]string     // paths of links, by node
-	byNumber  func() map[number]*device.Node       // nodes in sysfs
-	byAddress func() map[string]*device.Hardware   // PCI functions
-	byGroup   func() map[string][]*device.Hardware // functions, by IOMMU group
+	links      func() map[*device.Node][]string     // paths of links, by node
+	byNumber   func() map[number]*device.Node       // nodes in sysfs
+	byAddress  func() map[string]*device.Hardware   // PCI functions
+	byGroup    func() map[string][]*device.Hardware // functions, by IOMMU group
+	eventNodes func() []*device.Node                // nodes of input events
 	// keys of the nodes of hardware, and IDs of nodes.
 	keys map[*device.Hardware]map[*device.Node]string
 	ids  map[*device.Node]string
@@ -193,6 +195,7 @@ func (m *run) match(r *config.Resource) {
 	found := m.candidates(r)
 	m.vfioNotes(r)
 	devices := m.combine(r, m.claim(r, found))
+	m.leaveOutSideNodes(r, devices)
 	byName := m.byName(r, devices)
 	var offers []device.Offer
 	for _, name := range slices.Sorted(maps.Keys(byName)) {

@@ -9,40 +9,21 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"unicode"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// printable escapes what a terminal may interpret: names of nodes and serials are what a
-// device or a container says. The escapes of valid text are also those of JSON.
+// printable escapes text for terminals: a device or a container chooses names of nodes and
+// serial numbers.
 type printable struct{ io.Writer }
 
 func (p printable) Write(text []byte) (int, error) {
-	if _, err := io.WriteString(p.Writer, escape(string(text), "\n\t")); err != nil {
+	if _, err := io.WriteString(p.Writer, device.Printable(string(text), "\n\t")); err != nil {
 		return 0, err
 	}
 	return len(text), nil
-}
-
-// escape escapes all that is not printable, but for some characters.
-func escape(text, except string) string {
-	var out []byte
-	for i, r := range text {
-		switch {
-		case r == utf8.RuneError && !strings.HasPrefix(text[i:], string(r)):
-			out = fmt.Appendf(out, `\x%02x`, text[i])
-		case unicode.IsPrint(r) || strings.ContainsRune(except, r):
-			out = utf8.AppendRune(out, r)
-		default:
-			for _, unit := range utf16.AppendRune(nil, r) {
-				out = fmt.Appendf(out, `\u%04x`, unit)
-			}
-		}
-	}
-	return string(out)
 }
 
 // reporter is what a command reports: data, and a table of it for people.
@@ -169,7 +150,7 @@ func newTable(w io.Writer, head ...string) table {
 
 func (t table) row(cells ...string) {
 	for i, cell := range cells {
-		cells[i] = cmp.Or(escape(cell, ""), "-")
+		cells[i] = cmp.Or(device.Printable(cell, ""), "-")
 	}
 	fmt.Fprintln(t, strings.Join(cells, "\t"))
 }

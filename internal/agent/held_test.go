@@ -55,7 +55,8 @@ func TestKubeletThatHasJustStarted(t *testing.T) {
 // one holds the bus.
 func TestHeldI2CBusLosesItsSibling(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, "domain = \"example.com\"\n[[resource]]\nname = \"i2c\"\nmatch.glob = \"/dev/i2c-*\"\n[[resource]]\nname = \"event\"\nmatch.glob = \"/dev/event-*\"\n")
+	n := newNode(t, "domain = \"example.com\"\n[[resource]]\nname = \"i2c\"\nmatch = { glob = \"/dev/i2c-*\", dangerous = true }\n[[resource]]\nname = \"event\"\nmatch.glob = \"/dev/event-*\"\n")
+	n.options.Allow.Dangerous = true
 	card := n.host.AddPCI(sysfstest.PCI{Address: "0000:00:02.0", Vendor: "8086", Device: "9a49", Class: "030000", Driver: "i915"})
 	add := func(bus, adapter string) (dir string) {
 		dir = bus + "/i2c-dev/" + bus
@@ -87,7 +88,8 @@ func TestHeldI2CBusGetsASibling(t *testing.T) {
 	for sibling, unhealthy := range map[string]bool{"i2c-4": true, "i2c-6": false} {
 		t.Run(sibling, func(t *testing.T) {
 			t.Parallel()
-			n := newNode(t, "domain = \"example.com\"\n[[resource]]\nname = \"i2c\"\nmatch.glob = \"/dev/i2c-*\"\n")
+			n := newNode(t, "domain = \"example.com\"\n[[resource]]\nname = \"i2c\"\nmatch = { glob = \"/dev/i2c-*\", dangerous = true }\n")
+			n.options.Allow.Dangerous = true
 			card := n.host.AddPCI(sysfstest.PCI{Address: "0000:00:02.0", Vendor: "8086", Device: "9a49", Class: "030000", Driver: "i915"})
 			add := func(bus, adapter string) {
 				dir := bus + "/i2c-dev/" + bus

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
 // style follows the reader's colour scheme. On narrow screens each row is a card.
@@ -28,8 +30,9 @@ const (
 // page builds HTML by hand: html/template adds 2.6 MB to the binary.
 type page struct{ *bytes.Buffer }
 
-// text writes escaped text.
-func (p page) text(s string) { p.WriteString(html.EscapeString(s)) }
+// text writes escaped text. A device chooses some of it: a mark that reverses the order of
+// text would change how the rest of the page reads.
+func (p page) text(s string) { p.WriteString(html.EscapeString(device.Printable(s, ""))) }
 
 // tag writes an element with escaped lines of text; open is its name and attributes.
 func (p page) tag(open string, lines ...string) {

@@ -116,6 +116,16 @@ func TestPageEscapes(t *testing.T) {
 
 // The page of any status is bounded, and says how much it leaves out. Its summary counts all
 // slots, and problems come first.
+// Marks that reverse the order of text, and invisible characters, are shown as escapes.
+func TestPageEscapesMarks(t *testing.T) {
+	t.Parallel()
+	device := status.Device{ID: "a", Health: status.Healthy, Slots: 1, Product: "Zigbee\u202eexe.\u200bstick"}
+	got := page(t, status.Status{Resources: []status.Resource{{Name: "example.com/a", Slots: counts(1, 0), Devices: []status.Device{device}}}})
+	if !strings.Contains(got, `Zigbee\u202eexe.\u200bstick`) || strings.ContainsAny(got, "\u202e\u200b") {
+		t.Errorf("the page has no escapes: %s", got)
+	}
+}
+
 func TestPageIsBounded(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 200)

@@ -220,7 +220,7 @@ func (c *conversion) finish() {
 
 // dangerous are names of nodes that give access to the host itself, for a warning: the host
 // decides by number and subsystem.
-const dangerous = `/dev/((sd|vd|hd|xvd)[a-z*?[].*|(nvme|mmcblk|loop|nbd|dm-|md|sr|sg|mtd|ipmi|mei)[0-9*?[].*|(mapper|disk|block|cpu|zvol)/.*|mem|kmem|port)`
+const dangerous = `/dev/((sd|vd|hd|xvd)[a-z*?[].*|(nvme|mmcblk|loop|nbd|dm-|md|sr|sg|mtd|ipmi|mei)[0-9*?[].*|(mapper|disk|block|cpu|zvol)/.*|mem|kmem|port|kmsg|console|vcio|vc-mem|uinput|uhid|tty[0-9].*|(watchdog|usbmon|vport|vcs[au]?)[0-9*?[].*|input/(event|mouse|mice).*)`
 
 // shareOverlaps lets resources share devices that several of them may select, if either
 // may be shared.

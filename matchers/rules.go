@@ -1,0 +1,327 @@
+package matchers
+
+import (
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/generic-dp/generic-dp/internal/device"
+)
+
+// rule is a kind of character node of which only some are dangerous.
+type rule struct {
+	device string // as in class
+	effect effect
+	which  string // the dangerous ones, for the page
+	source string
+	// names returns the part that makes a node dangerous, for the reason; "" if nothing does.
+	names func(m *run, n *device.Node) string
+}
+
+// rules decide before classes.
+func rules() []rule {
+	return []rule{
+		{
+			device: "input event*",
+			effect: input,
+			which:  "a keyboard, a pointer or other keys, but not a game controller",
+			source: "drivers/input/evdev.c: evdev_write; drivers/tty/vt/keyboard.c: kbd_match; drivers/input/mousedev.c",
+			names:  (*run).hostInput,
+		},
+		{
+			device: "hidraw *",
+			effect: input,
+			which:  "a keyboard or a pointer",
+			source: "drivers/hid/hidraw.c: reports are read beside the input driver",
+			names:  (*run).hostInputOfHID,
+		},
+		{
+			device: "i2c-dev *",
+			effect: chips,
+			which:  "a bus of the chipset or of a graphics card: a PCI function of class 03, 08 or 0c05",
+			source: "drivers/i2c/i2c-dev.c; drivers/i2c/busses/i2c-i801.c, i2c-piix4.c, i2c-ismt.c: SPD memory, voltages, the BMC; display data channels",
+			names:  (*run).boardBus,
+		},
+		{
+			device: "usb *",
+			effect: ports,
+			which:  "a hub, or a root hub",
+			source: "drivers/usb/core/devio.c: control requests and USBDEVFS_DISCONNECT; drivers/usb/core/hub.c",
+			names:  (*run).usbHub,
+		},
+		{
+			device: "usb *",
+			effect: storage,
+			which:  "a device with a disk, or of class 08",
+			source: "drivers/usb/core/devio.c: USBDEVFS_DISCONNECT detaches the disk's driver",
+			names:  (*run).usbDisk,
+		},
+		{
+			device: "usb *",
+			effect: input,
+			which:  "a keyboard or a pointer, but not a security token with an interface for smart cards",
+			source: "drivers/usb/core/devio.c",
+			names:  (*run).usbInput,
+		},
+	}
+}
+
+// ruleDanger judges a node by rules.
+func (m *run) ruleDanger(n *device.Node) string {
+	for _, r := range rulesOf(n.Subsystem) {
+		ok, _ := path.Match(r.device, kernelName(n))
+		if !ok {
+			continue
+		}
+		if what := r.names(m, n); what != "" {
+			return because(r.effect, what)
+		}
+	}
+	return ""
+}
+
+// rulesOf lists the rules for a subsystem.
+func rulesOf(subsystem string) []rule {
+	switch subsystem {
+	case "input", "hidraw", "i2c-dev", "usb":
+	default:
+		return nil
+	}
+	return slices.DeleteFunc(rules(), func(r rule) bool { return !strings.HasPrefix(r.device, subsystem+" ") })
+}
+
+// The codes of include/uapi/linux/input-event-codes.h.
+const (
+	btnMisc       = 0x100 // keys are below
+	btnLeft       = 0x110
+	btnJoystick   = 0x120
+	btnDigi       = 0x140 // buttons of game controllers are below
+	btnToolFinger = 0x145
+	btnTouch      = 0x14a
+	axisX         = 0
+	axisY         = 1
+	relWheel      = 8
+)
+
+// letters are the keys of the three rows of letters: KEY_Q to KEY_P, KEY_A to KEY_L, and
+// KEY_Z to KEY_M.
+var letters = [][2]int{{16, 25}, {30, 38}, {44, 50}}
+
+// inputKind is what an input device is to the host.
+type inputKind string
+
+const (
+	noInput      inputKind = "" // sensors, switches, game controllers
+	keyboard     inputKind = "keyboard"
+	someKeys     inputKind = "keys"    // power buttons, remote controls, volume keys
+	pointer      inputKind = "pointer" // mice, touchpads, touchscreens
+	unknownInput inputKind = "unknown kind of input"
+)
+
+// inputKind judges the device of an event node by the codes that it reports. The console
+// of the kernel types what any device with a key reports, and writing to the event node
+// is reporting. A game controller may have a key or two, but no letters.
+func (m *run) inputKind(n *device.Node) inputKind {
+	dir := path.Dir(n.SysPath)
+	keys, known := m.bits(dir, "capabilities/key")
+	if !known {
+		return unknownInput
+	}
+	if slices.ContainsFunc(letters, func(row [2]int) bool { return keys.any(row[0], row[1]+1) }) {
+		return keyboard
+	}
+	if keys.any(btnJoystick, btnDigi) {
+		return noInput
+	}
+	if keys.any(1, btnMisc) {
+		return someKeys
+	}
+	rel, _ := m.bits(dir, "capabilities/rel")
+	abs, _ := m.bits(dir, "capabilities/abs")
+	isMouse := keys.has(btnLeft) && rel.has(axisX) && rel.has(axisY)
+	isTouch := (keys.has(btnTouch) || keys.has(btnToolFinger)) && abs.has(axisX) && abs.has(axisY)
+	isTablet := keys.has(btnLeft) && abs.has(axisX) && abs.has(axisY)
+	if isMouse || isTouch || isTablet || rel.has(relWheel) {
+		return pointer
+	}
+	return noInput
+}
+
+// hostInput names the kind of the device of an event node.
+func (m *run) hostInput(n *device.Node) string {
+	kind := m.inputKind(n)
+	if kind == noInput {
+		return ""
+	}
+	return kernelName(n) + ": " + string(kind)
+}
+
+// hostInputOfHID names the event node of a keyboard or pointer that is below the HID
+// device of a hidraw node, ".../0003:046D:C31C.0001/hidraw/hidraw0": the receiver of a
+// wireless keyboard has the keyboard below it.
+func (m *run) hostInputOfHID(n *device.Node) string {
+	dir := path.Dir(path.Dir(n.SysPath))
+	return m.typed(m.eventNodes(), func(e *device.Node) bool { return strings.HasPrefix(e.SysPath, dir+"/") })
+}
+
+// typed names the first keyboard or pointer of some event nodes.
+func (m *run) typed(events []*device.Node, belongs func(*device.Node) bool) string {
+	for _, e := range events {
+		if !isEventNode(e) || !belongs(e) {
+			continue
+		}
+		kind := m.inputKind(e)
+		if kind != noInput && kind != someKeys {
+			return kernelName(e) + ": " + string(kind)
+		}
+	}
+	return ""
+}
+
+func isEventNode(n *device.Node) bool {
+	return n.Subsystem == "input" && strings.HasPrefix(path.Base(n.SysPath), "event")
+}
+
+// newEventNodes lists the event nodes of a host.
+func newEventNodes(snap *device.Snapshot) []*device.Node {
+	var found []*device.Node
+	for _, n := range snap.Nodes {
+		if isEventNode(n) {
+			found = append(found, n)
+		}
+	}
+	return found
+}
+
+// boardClasses are the classes of PCI functions whose I2C buses have chips of the board
+// (include/linux/pci_ids.h): display controllers, system peripherals and SMBus.
+var boardClasses = []string{"03", "08", "0c05"}
+
+// boardBus names an I2C bus with chips that belong to the machine.
+func (m *run) boardBus(n *device.Node) string {
+	h := n.Hardware
+	if h == nil || h.PCI == nil {
+		return ""
+	}
+	class := h.PCI.Class
+	if slices.ContainsFunc(boardClasses, func(prefix string) bool { return strings.HasPrefix(class, prefix) }) {
+		return kernelName(n) + " of PCI function " + h.Name
+	}
+	return ""
+}
+
+// The classes of USB interfaces and devices (include/uapi/linux/usb/ch9.h).
+const (
+	usbMassStorage = "08"
+	usbHub         = "09"
+	usbSmartCard   = "0b"
+)
+
+// busNodeOf returns the USB device whose bus node n is, or nil.
+func busNodeOf(n *device.Node) *device.Hardware {
+	h := n.Hardware
+	if h == nil || h.USB == nil || n.SysPath != h.Path {
+		return nil
+	}
+	return h
+}
+
+func hasInterface(h *device.Hardware, class string) bool {
+	return slices.ContainsFunc(h.USB.Interfaces, func(i device.USBInterface) bool { return i.Class == class })
+}
+
+// usbHub names the hub of a bus node.
+func (m *run) usbHub(n *device.Node) string {
+	h := busNodeOf(n)
+	if h == nil {
+		return ""
+	}
+	if h.IsRootHub() || h.USB.Class == usbHub || hasInterface(h, usbHub) {
+		return "USB hub " + h.Name
+	}
+	return ""
+}
+
+// usbDisk names the disk of a USB device with the bus node n, through which a container
+// can detach the driver and command the disk. A device without a disk may be about to
+// get one.
+func (m *run) usbDisk(n *device.Node) string {
+	h := busNodeOf(n)
+	if h == nil {
+		return ""
+	}
+	for _, disk := range h.Nodes {
+		if disk.Type == device.BlockNode {
+			return "USB device of " + disk.Path
+		}
+	}
+	if hasInterface(h, usbMassStorage) {
+		return "USB device of mass storage"
+	}
+	return ""
+}
+
+// usbInput names the keyboard or pointer of a USB device with the bus node n. A security
+// token types its passwords, and its bus node is how programs for smart cards use it.
+func (m *run) usbInput(n *device.Node) string {
+	h := busNodeOf(n)
+	if h == nil || hasInterface(h, usbSmartCard) {
+		return ""
+	}
+	return m.typed(h.Nodes, func(*device.Node) bool { return true })
+}
+
+// codes is a set of codes of input events.
+type codes []uint64
+
+func (c codes) has(code int) bool {
+	word := code / 64
+	return word < len(c) && c[word]&(1<<(code%64)) != 0
+}
+
+// any reports whether c has a code from first to before end.
+func (c codes) any(first, end int) bool {
+	for code := first; code < end; code++ {
+		if c.has(code) {
+			return true
+		}
+	}
+	return false
+}
+
+// bitsEntries is enough to find an attribute by its full name. Such a read costs the same
+// whatever the configuration says, so that it does not count against its budget.
+const bitsEntries = 64
+
+// bits reads a set of codes. known is false if it cannot be read.
+func (m *run) bits(dir, name string) (set codes, known bool) {
+	entries := bitsEntries
+	values, unread := m.Host.Attr(dir, name, &entries)
+	if unread || len(values) == 0 {
+		return nil, false
+	}
+	return parseCodes(values[0])
+}
+
+// parseCodes parses an attribute of input capabilities: longs in hexadecimal digits, the
+// highest first. A process of 32 bits reads longs of 32 bits, also from a kernel of 64
+// bits (input_bits_to_string in drivers/input/input.c).
+func parseCodes(text string) (set codes, ok bool) {
+	words := strings.Fields(text)
+	slices.Reverse(words)
+	isLong := func(word string) bool { return len(word) > 8 }
+	size := 64
+	if strconv.IntSize == 32 && !slices.ContainsFunc(words, isLong) {
+		size = 32
+	}
+	set = make(codes, (len(words)*size+63)/64)
+	for i, word := range words {
+		bits, err := strconv.ParseUint(word, 16, 64)
+		if err != nil {
+			return nil, false
+		}
+		set[i*size/64] |= bits << (i * size % 64)
+	}
+	return set, len(set) > 0
+}
