@@ -35,7 +35,12 @@ const (
 
 // words are the privileges without an argument.
 func (a *Allow) words() map[string]*bool {
-	return map[string]*bool{allowHooks: &a.Hooks, allowDangerous: &a.Dangerous, allowNet: &a.Net, allowEnv: &a.Env}
+	return map[string]*bool{
+		allowHooks:     &a.Hooks,
+		allowDangerous: &a.Dangerous,
+		allowNet:       &a.Net,
+		allowEnv:       &a.Env,
+	}
 }
 
 // Set adds the privileges of a comma-separated list such as "hooks,mount:/run/vendor", or
@@ -73,11 +78,13 @@ func (a *Allow) add(word string) error {
 		a.Mounts = append(a.Mounts, dir)
 	case isCDI:
 		if p, err := pattern.Parse(pattern.Text, kind); err != nil || p.Negative() {
-			return fmt.Errorf("%q is not the kind of CDI devices: want one such as %q, or a pattern", word, allowCDI+"nvidia.com/gpu")
+			return fmt.Errorf("%q is not the kind of CDI devices: want one such as %q, or a pattern",
+				word, allowCDI+"nvidia.com/gpu")
 		}
 		a.CDI = append(a.CDI, kind)
 	default:
-		return fmt.Errorf("%q is not understood: want all, hooks, dangerous, net, env, %sPATH or %sKIND", word, allowMount, allowCDI)
+		return fmt.Errorf("%q is not understood: want all, hooks, dangerous, net, env, %sPATH or %sKIND",
+			word, allowMount, allowCDI)
 	}
 	return nil
 }
@@ -157,7 +164,9 @@ func (v value) needs(what, word string, allowed func(Allow) bool) {
 // needsDomain records that v, the name of a resource, has a domain.
 func (v value) needsDomain(domain string) {
 	r := v.problem("the domain "+quote(domain)+" is not allowed: want one of --domains", "add "+domain+" to --domains")
-	r.allowed = func(a Allow) bool { return len(a.Domains) == 0 || slices.Contains(a.Domains, domain) }
+	r.allowed = func(a Allow) bool {
+		return len(a.Domains) == 0 || slices.Contains(a.Domains, domain)
+	}
 	v.r.needs = append(v.r.needs, r)
 }
 
@@ -168,7 +177,9 @@ func (v value) needsMount(written, prefix string, whole bool) {
 	if !whole {
 		dir = strings.TrimSuffix(prefix[:strings.LastIndexByte(prefix, '/')+1], "/")
 	}
-	v.needs("mounting "+quote(written), allowMount+cmp.Or(dir, "PATH"), func(a Allow) bool { return a.mayMount(prefix, whole) })
+	v.needs("mounting "+quote(written), allowMount+cmp.Or(dir, "PATH"), func(a Allow) bool {
+		return a.mayMount(prefix, whole)
+	})
 }
 
 // needsMounts records that v requests to mount the files that a glob selects.
@@ -190,9 +201,13 @@ func (v value) needsMountOf(path device.Text) {
 // prefix. CheckCDI checks the results of variables and wildcards.
 func (v value) needsCDI(written, prefix string) {
 	if kind, _, known := strings.Cut(prefix, "="); known {
-		v.needs("CDI device "+quote(written), allowCDI+kind, func(a Allow) bool { return a.mayUse(kind) })
+		v.needs("CDI device "+quote(written), allowCDI+kind, func(a Allow) bool {
+			return a.mayUse(kind)
+		})
 	} else {
-		v.needs("CDI device "+quote(written), allowCDI+"KIND", func(a Allow) bool { return len(a.CDI) > 0 })
+		v.needs("CDI device "+quote(written), allowCDI+"KIND", func(a Allow) bool {
+			return len(a.CDI) > 0
+		})
 	}
 }
 
@@ -200,7 +215,9 @@ func (v value) needsCDI(written, prefix string) {
 // type Problems, or nil. Of names with variables or wildcards it decides by their prefix;
 // otherwise CheckMount, CheckCDI and CheckEnv have to check the results.
 func (c *Config) Check(a Allow) error {
-	refused := slices.DeleteFunc(slices.Clone(c.needs), func(n report) bool { return n.allowed(a) })
+	refused := slices.DeleteFunc(slices.Clone(c.needs), func(n report) bool {
+		return n.allowed(a)
+	})
 	return problems(refused, len(refused))
 }
 
@@ -332,7 +349,9 @@ func isInterpreted(want, name string) bool {
 
 // interpretedKey is interpretedBy of a key that has the values of a device.
 func interpretedKey(list []interpreted, key device.Text) string {
-	return interpretedBy(list, key.Expand(func(string) (string, bool) { return "0", true }).String(), len(key.Vars()) > 0)
+	return interpretedBy(list, key.Expand(func(string) (string, bool) {
+		return "0", true
+	}).String(), len(key.Vars()) > 0)
 }
 
 // CheckAnnotation returns an error if a container must not have an annotation.

@@ -21,38 +21,77 @@ func (c *Container) read(v value) {
 		t.permissions(&c.Permissions, `what a container may do with nodes: some of "r" (read), "w" (write) and "m" (mknod)`)
 		t.entries("env", &c.Env, "an environment variable", envKey, "environment variables of the container, by name")
 		t.entries("annotations", &c.Annotations, "an annotation", annotationKey, "annotations of the container, by key")
-		tables(t, "mounts", &c.Mounts, readMount, `{ host_path = "/run/vendor", container_path = "/run/vendor" }`, "bind mounts")
-		t.key("cdi", func() form { return form{"anyOf": []form{booleanForm(), {"enum": []string{autoCDI}}}} },
-			func(v value) { c.CDI, c.AutoCDI = v.cdi() },
+		tables(
+			t,
+			"mounts",
+			&c.Mounts,
+			readMount,
+			`{ host_path = "/run/vendor", container_path = "/run/vendor" }`,
+			"bind mounts",
+		)
+		t.key("cdi", func() form {
+			return form{"anyOf": []form{booleanForm(), {"enum": []string{autoCDI}}}}
+		},
+			func(v value) {
+				c.CDI, c.AutoCDI = v.cdi()
+			},
 			"whether to inject devices by the name of a generated CDI spec, instead of nodes and mounts")
-		t.key("cdi_devices", stringsForm, func(v value) { c.CDIDevices = v.cdiDevices() },
+		t.key("cdi_devices", stringsForm, func(v value) {
+			c.CDIDevices = v.cdiDevices()
+		},
 			"names of CDI devices of other specs on the host to pass along with every device")
-		t.key("follow", booleanForm, func(v value) { c.NoFollow = !v.boolean("true or false") },
+		t.key("follow", booleanForm, func(v value) {
+			c.NoFollow = !v.boolean("true or false")
+		},
 			"whether the kubelet gets a link that follows the device to its node after a replug")
-		t.table("owner", func(v value) { c.Owner = readOwner(v) }, `{ gid = 44, mode = "0660" }`, "owner of the nodes in the container; needs CDI")
+		t.table("owner", func(v value) {
+			c.Owner = readOwner(v)
+		}, `{ gid = 44, mode = "0660" }`, "owner of the nodes in the container; needs CDI")
 		t.text("net_name", &c.NetName, netName,
 			"name of a network interface in the container, at most 15 characters; needs CDI")
 		tables(t, "hooks", &c.Hooks, readHook, `{ hook_name = "createContainer", path = "/usr/bin/hook" }`,
 			"hooks, programs of the host that the runtime runs")
-		t.key("additional_gids", func() form { return oneOrMore(integerForm(1, maxUnixID)) },
-			func(v value) { c.AdditionalGIDs = v.additionalGIDs() },
+		t.key("additional_gids", func() form {
+			return oneOrMore(integerForm(1, maxUnixID))
+		},
+			func(v value) {
+				c.AdditionalGIDs = v.additionalGIDs()
+			},
 			"additional groups of the container's processes, by number; needs CDI")
-		t.integer("max_per_container", &c.MaxPerContainer, 1, maxCount, "how many slots of one device one container may get")
-		t.key("health_dir", stringForm, func(v value) { c.HealthDir = v.healthDir() },
+		t.integer(
+			"max_per_container",
+			&c.MaxPerContainer,
+			1,
+			maxCount,
+			"how many slots of one device one container may get",
+		)
+		t.key("health_dir", stringForm, func(v value) {
+			c.HealthDir = v.healthDir()
+		},
 			"path of a read-only directory with the file healthy, which exists while all devices of the container are healthy and where they were")
-		t.duration("health_hold", &c.HealthHold, time.Second, `"30s" or "1m"`, "how long that file stays away at least after a device went or moved")
+		t.duration(
+			"health_hold",
+			&c.HealthHold,
+			time.Second,
+			`"30s" or "1m"`,
+			"how long that file stays away at least after a device went or moved",
+		)
 	})
 	if c.AutoCDI && (c.Owner != nil || len(c.NetName)+len(c.Hooks)+len(c.AdditionalGIDs) > 0) {
-		c.CDI, c.AutoCDI = true, false
+		c.CDI = true
+		c.AutoCDI = false
 	}
-	switch {
-	case v.has("health_hold") && !v.has("health_dir"):
+	if v.has("health_hold") && !v.has("health_dir") {
 		v.child("health_hold").report("without health_dir: want both", `health_dir = "/run/device" is a directory in the container`)
-	case c.HealthDir != "" && c.HealthHold == 0:
+	} else if c.HealthDir != "" && c.HealthHold == 0 {
 		c.HealthHold = defaultHealthHold
 	}
 	if len(c.Hooks) > 0 {
-		v.child("hooks").needs("running programs as root on the host", allowHooks, func(a Allow) bool { return a.Hooks })
+		v.child("hooks").needs(
+			"running programs as root on the host",
+			allowHooks,
+			func(a Allow) bool { return a.Hooks },
+		)
 	}
 }
 
@@ -72,7 +111,9 @@ var (
 // healthDir reads v as the path of a directory that hides nothing which a container needs.
 func (v value) healthDir() string {
 	dir := v.absolute(`a path such as "/run/device"`)
-	isBelow := func(tree string) bool { return dir == tree || strings.HasPrefix(dir, tree+"/") }
+	isBelow := func(tree string) bool {
+		return dir == tree || strings.HasPrefix(dir, tree+"/")
+	}
 	if slices.Contains(systemDirs, dir) || slices.ContainsFunc(systemTrees, isBelow) {
 		v.report(quote(dir)+" would hide what containers need there: want a directory of its own", `health_dir = "/run/device"`)
 	}
@@ -128,9 +169,13 @@ func readMount(v value) Companion {
 // keys; what names an entry in messages.
 func (t *table) entries(name string, into *[]device.Entry, what string, keys role, help string) {
 	t.key(name, func() form {
-		entry := t.belowUserKeys(name, func(v value) { readEntry(v) })
+		entry := t.belowUserKeys(name, func(v value) {
+			readEntry(v)
+		})
 		return userKeysForm(form{"anyOf": []form{stringForm(), entry}})
-	}, func(v value) { *into = v.entries(what, keys) }, help)
+	}, func(v value) {
+		*into = v.entries(what, keys)
+	}, help)
 }
 
 func (v value) entries(what string, keys role) []device.Entry {
@@ -145,7 +190,11 @@ func (v value) entries(what string, keys role) []device.Entry {
 		key := v.key(name)
 		entry.Key = key.text(keys)
 		if by := interpretedBy(environment, sample(entry.Key), false); by != "" && v.name == "env" {
-			key.needs("environment variable "+quote(name)+", which "+by+" reads,", allowEnv, func(a Allow) bool { return a.Env })
+			key.needs(
+				"environment variable "+quote(name)+", which "+by+" reads,",
+				allowEnv,
+				func(a Allow) bool { return a.Env },
+			)
 		}
 		entry.PerDevice = perDevice(entry.Value)
 		out = append(out, entry)
@@ -176,7 +225,9 @@ func readOwner(v value) *device.Owner {
 	v.read(func(t *table) {
 		t.unixID("uid", &o.UID, "number of a user")
 		t.unixID("gid", &o.GID, "number of a group")
-		t.key("mode", stringForm, func(v value) { o.Mode = v.mode() }, "permissions, three octal digits")
+		t.key("mode", stringForm, func(v value) {
+			o.Mode = v.mode()
+		}, "permissions, three octal digits")
 	})
 	if v.isEmpty() {
 		v.report("an empty table: want at least one of uid, gid and mode", "")
@@ -185,7 +236,9 @@ func readOwner(v value) *device.Owner {
 }
 
 func (t *table) unixID(name string, into **uint32, help string) {
-	t.key(name, func() form { return integerForm(0, maxUnixID) }, func(v value) {
+	t.key(name, func() form {
+		return integerForm(0, maxUnixID)
+	}, func(v value) {
 		id := uint32(v.integer(0, maxUnixID))
 		*into = &id
 	}, help)
@@ -238,11 +291,17 @@ func readHook(v value) (h device.Hook) {
 	v.read(func(t *table) {
 		words(t, "hook_name", &h.Name, hookNames, "when it runs")
 		t.require("hook_name", `when it runs, such as "createContainer"`, "")
-		t.key("path", stringForm, func(v value) { h.Path = v.absolute(`a path such as "/usr/bin/nvidia-ctk"`) }, "absolute path of the program on the host")
+		t.key("path", stringForm, func(v value) {
+			h.Path = v.absolute(`a path such as "/usr/bin/nvidia-ctk"`)
+		}, "absolute path of the program on the host")
 		t.require("path", "the program on the host", "")
-		t.key("args", stringsForm, func(v value) { h.Args = v.literals("a string or a list of strings") },
+		t.key("args", stringsForm, func(v value) {
+			h.Args = v.literals("a string or a list of strings")
+		},
 			"its arguments, the name of the program first")
-		t.key("env", stringsForm, func(v value) { h.Env = v.hookEnv() }, `its environment: "NAME=VALUE"`)
+		t.key("env", stringsForm, func(v value) {
+			h.Env = v.hookEnv()
+		}, `its environment: "NAME=VALUE"`)
 		t.integer("timeout", &h.Timeout, 1, math.MaxInt32, "seconds until it is stopped")
 	})
 	return h
@@ -273,7 +332,10 @@ const asMount = "mount"
 // as binds a key that selects files and directories instead of nodes.
 func (t *table) as(mount *bool, help string) {
 	t.key("as", func() form { return form{"enum": []string{asMount}} },
-		func(v value) { word(v, []string{asMount}); *mount = true }, help)
+		func(v value) {
+			word(v, []string{asMount})
+			*mount = true
+		}, help)
 }
 
 // readCompanion reads a companion of with.
@@ -282,20 +344,26 @@ func readCompanion(v value) Companion {
 	v.read(func(t *table) {
 		// as comes first: it determines the valid paths and globs.
 		t.as(&c.Mount, `"mount": files and directories, as bind mounts`)
-		path, glob := companionNode, nodeGlob
+		path := companionNode
+		glob := nodeGlob
 		if c.Mount {
-			path, glob = mountPath, mountGlob
+			path = mountPath
+			glob = mountGlob
 		}
 		t.text("path", &c.Path, path, "path of a device node")
 		t.text("host_path", &c.Path, path, "path of what to mount")
-		t.key("glob", stringForm, func(v value) { c.Glob = v.glob(glob) }, "one pattern without variables, instead of either")
+		t.key("glob", stringForm, func(v value) {
+			c.Glob = v.glob(glob)
+		}, "one pattern without variables, instead of either")
 		t.text("container_path", &c.ContainerPath, companionPath,
 			`path in the container; a "/" at the end is a directory for it`)
 		t.boolean("optional", &c.Optional, "whether a device without it is Healthy")
 		t.permissions(&c.Permissions, "permissions of a device node")
 		t.boolean("read_only", &c.ReadOnly, "whether a mount is read-only")
 	})
-	given := slices.DeleteFunc([]string{"host_path", "path", "glob"}, func(key string) bool { return !v.has(key) })
+	given := slices.DeleteFunc([]string{"host_path", "path", "glob"}, func(key string) bool {
+		return !v.has(key)
+	})
 	switch {
 	case len(given) == 0:
 		v.report("neither path, host_path nor glob: want one of them", "")

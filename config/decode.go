@@ -42,11 +42,11 @@ func (r *reader) decode(f File, order int) (*source, map[string]any) {
 	}
 	tables, start, err := decodeResources(src.text, s.resources)
 	var syntax toml.ParseError
-	switch {
-	case errors.As(err, &syntax):
+	if errors.As(err, &syntax) {
 		at := min(start+max(syntax.Position.Start, 0), len(src.text))
-		return fail(at, strings.ToLower(syntax.Message[:1])+strings.TrimSuffix(syntax.Message[1:], "."), syntaxHint(syntax.Message, src.text, at))
-	case err != nil:
+		return fail(at,
+			strings.ToLower(syntax.Message[:1])+strings.TrimSuffix(syntax.Message[1:], "."), syntaxHint(syntax.Message, src.text, at))
+	} else if err != nil {
 		return fail(noPosition, err.Error(), "")
 	}
 	if lost := s.root.keys["resource"].lost(tables["resource"]); lost != nil {
@@ -74,15 +74,14 @@ func decodeResources(text string, starts []int) (tables map[string]any, start in
 		}
 		resources, isList := tables["resource"].([]map[string]any)
 		more, _ := part["resource"].([]map[string]any)
-		switch {
-		case tables == nil:
+		if tables == nil {
 			tables = part
-		case !isList:
+		} else if !isList {
 			// Not TOML: resource has two types. The library's message is best.
 			tables = nil
 			_, err := toml.Decode(text, &tables)
 			return tables, 0, err
-		default:
+		} else {
 			maps.Copy(tables, part) // unknown, and reported
 			tables["resource"] = append(resources, more...)
 		}
@@ -135,7 +134,9 @@ func syntaxHint(message, text string, at int) string {
 			return h.hint
 		}
 	}
-	isWord := func(r rune) bool { return strings.ContainsRune(alnum+"_-:./*?", r) }
+	isWord := func(r rune) bool {
+		return strings.ContainsRune(alnum+"_-:./*?", r)
+	}
 	start := len(strings.TrimRightFunc(text[:at], isWord))
 	word := text[start : len(text)-len(strings.TrimLeftFunc(text[at:], isWord))]
 	switch c, _ := utf8.DecodeRuneInString(text[at:]); {

@@ -73,7 +73,10 @@ func (v value) values(k kind) pattern.Values {
 			e.mistyped(k.want, baseHint(n, k.digits, 16, "0x"))
 			continue
 		}
-		s, ok := e.string(k.want, func(s string) bool { _, rule, _ := k.parse(s); return rule == "" })
+		s, ok := e.string(k.want, func(s string) bool {
+			_, rule, _ := k.parse(s)
+			return rule == ""
+		})
 		if !ok {
 			continue
 		}
@@ -82,7 +85,8 @@ func (v value) values(k kind) pattern.Values {
 		}
 		p, rule, hint := k.parse(s)
 		if v.r.alternatives += len(p.Positive().Alternatives()); v.r.alternatives > maxAllAlternatives {
-			rule, hint = fmt.Sprintf("is too much: want at most %d patterns and alternatives in a configuration", maxAllAlternatives), ""
+			rule = fmt.Sprintf("is too much: want at most %d patterns and alternatives in a configuration", maxAllAlternatives)
+			hint = ""
 		}
 		if rule == "" {
 			all = append(all, p)
@@ -123,7 +127,9 @@ func hexadecimal(numbers, digits int, rule, want string) kind {
 	}
 	k := kind{mode: pattern.Hex, want: want, check: func(a pattern.Alternative) (string, string) {
 		parts := strings.Split(a.String(), ":")
-		if len(parts) == numbers && !slices.ContainsFunc(parts, func(s string) bool { return !fits(s) }) {
+		if len(parts) == numbers && !slices.ContainsFunc(parts, func(s string) bool {
+			return !fits(s)
+		}) {
 			return "", ""
 		}
 		return rule + ": want " + want, "generic-dp devices --all lists hardware with its IDs"
@@ -136,8 +142,11 @@ func hexadecimal(numbers, digits int, rule, want string) kind {
 
 // baseHint says how to write a bare integer of a base: 0x10de and 4318 are the same to TOML.
 func baseHint(n int64, digits, base int, prefix string) string {
-	pad := func(s string) string { return strings.Repeat("0", max(0, digits-len(s))) + s }
-	decimal, other := pad(strconv.FormatInt(n, 10)), pad(strconv.FormatInt(n, base))
+	pad := func(s string) string {
+		return strings.Repeat("0", max(0, digits-len(s))) + s
+	}
+	decimal := pad(strconv.FormatInt(n, 10))
+	other := pad(strconv.FormatInt(n, base))
 	switch {
 	case n < 0 || len(other) > digits && len(decimal) > digits:
 		return ""
@@ -159,11 +168,17 @@ type attribute struct {
 
 func attributeKinds() (all []attribute) {
 	for _, a := range device.Attributes() {
-		k, such := anyText, fmt.Sprintf("such as %q", a.Example)
+		k := anyText
+		such := fmt.Sprintf("such as %q", a.Example)
 		switch a.Kind {
 		case device.PairValue:
 			vendor, _, _ := strings.Cut(a.Example, ":")
-			k = hexadecimal(2, 4, "is not a "+strings.ToUpper(a.Table)+" ID", fmt.Sprintf("%s, four digits each, %s or %q", a.Help, such, vendor+":*"))
+			k = hexadecimal(
+				2,
+				4,
+				"is not a "+strings.ToUpper(a.Table)+" ID",
+				fmt.Sprintf("%s, four digits each, %s or %q", a.Help, such, vendor+":*"),
+			)
 		case device.IDValue:
 			k = hexadecimal(1, 4, "is not a hexadecimal ID", "four digits "+such)
 		case device.ByteValue:
@@ -197,7 +212,9 @@ var pciClass = kind{
 
 // address accepts addresses of PCI functions without a suffix.
 func address(what, suffix, example string) kind {
-	fits := func(s string) bool { return device.IsPCIAddress(s + suffix) }
+	fits := func(s string) bool {
+		return device.IsPCIAddress(s + suffix)
+	}
 	want := fmt.Sprintf("one such as %q", example)
 	return kind{mode: pattern.Hex, want: want, check: func(a pattern.Alternative) (rule, hint string) {
 		s, whole := a.Literal()
@@ -230,11 +247,15 @@ const devDir = "/dev/"
 var (
 	nodeGlob = kind{
 		mode: pattern.Path, want: `a path below /dev or a pattern such as "/dev/ttyUSB*", or a list of them`,
-		check: func(a pattern.Alternative) (rule, hint string) { return pathBelowDev(a.String(), a.Shape()) },
+		check: func(a pattern.Alternative) (rule, hint string) {
+			return pathBelowDev(a.String(), a.Shape())
+		},
 	}
 	mountGlob = kind{
 		mode: pattern.Path, want: "an absolute path or pattern",
-		check: func(a pattern.Alternative) (rule, hint string) { return absolutePath(a.String(), a.Shape()) },
+		check: func(a pattern.Alternative) (rule, hint string) {
+			return absolutePath(a.String(), a.Shape())
+		},
 	}
 	existsGlob = kind{
 		mode: pattern.Path, want: `a path or pattern such as "/dev/kfd" or "/sys/module/nvidia", or a list of them`,

@@ -23,7 +23,9 @@ func (t *table) hardware(name string, m *Match, example, help string) {
 		v.read(func(t *table) {
 			for _, a := range attributes() {
 				if a.Table == name {
-					t.key(a.Key, a.kind.form, func(v value) { conditions[a.Key] = v.values(a.kind) }, a.Help)
+					t.key(a.Key, a.kind.form, func(v value) {
+						conditions[a.Key] = v.values(a.kind)
+					}, a.Help)
 				}
 			}
 		})
@@ -37,11 +39,31 @@ func (t *table) selectors(m *Match) {
 		glob = mountGlob
 	}
 	t.values("glob", &m.Glob, glob, "paths of device nodes on the host, below /dev")
-	t.hardware("usb", m, `{ id = "10c4:ea60" }`, "USB device that the node belongs to: match.usb = {} is any but a root hub")
-	t.hardware("pci", m, `{ id = "10de:2204" }`, "PCI function that the node belongs to: match.pci = {} is any but a sub-function")
+	t.hardware(
+		"usb",
+		m,
+		`{ id = "10c4:ea60" }`,
+		"USB device that the node belongs to: match.usb = {} is any but a root hub",
+	)
+	t.hardware(
+		"pci",
+		m,
+		`{ id = "10de:2204" }`,
+		"PCI function that the node belongs to: match.pci = {} is any but a sub-function",
+	)
 	t.hardware("net", m, `{ type = "can" }`, "network interfaces: match.net = {} is any")
-	t.hardware("mdev", m, `{ type = "i915-GVTg_V5_4" }`, "mediated devices, parts of a PCI function: match.mdev = {} is any")
-	t.values("subsystem", &m.Subsystem, anyText, `kernel subsystem of the node, such as "tty", "video4linux" or "block"`)
+	t.hardware(
+		"mdev",
+		m,
+		`{ type = "i915-GVTg_V5_4" }`,
+		"mediated devices, parts of a PCI function: match.mdev = {} is any",
+	)
+	t.values(
+		"subsystem",
+		&m.Subsystem,
+		anyText,
+		`kernel subsystem of the node, such as "tty", "video4linux" or "block"`,
+	)
 	t.values("driver", &m.Driver, anyText,
 		"driver of the node: of the nearest sysfs directory above it that has one, up to its hardware")
 	t.attributes("attr", &m.Attr, wildAttribute,
@@ -50,7 +72,9 @@ func (t *table) selectors(m *Match) {
 
 func readExclude(v value) Match {
 	m := Match{Place: v.fullPlace()}
-	sound := v.read(func(t *table) { t.selectors(&m) })
+	sound := v.read(func(t *table) {
+		t.selectors(&m)
+	})
 	v.checkMatch(&m, sound)
 	return m
 }
@@ -66,9 +90,13 @@ func readMatch(v value) Match {
 			"whether to select the VFIO nodes of the functions or mediated devices that pci or mdev selects")
 		t.values("cdi_device", &m.CDIDevice, cdiName, "qualified names of CDI devices of other specs on the host")
 		t.key("virtual", func() form {
-			table := t.belowUserKeys("virtual", func(v value) { readVirtual(v) })
+			table := t.belowUserKeys("virtual", func(v value) {
+				readVirtual(v)
+			})
 			return oneOrMore(form{"anyOf": []form{stringForm(), table}})
-		}, func(v value) { m.Virtual = v.virtual() }, "devices without hardware: a name, a table, or a list of these")
+		}, func(v value) {
+			m.Virtual = v.virtual()
+		}, "devices without hardware: a name, a table, or a list of these")
 		path := nodePath
 		if m.Mount {
 			path = companionPath
@@ -76,7 +104,11 @@ func readMatch(v value) Match {
 		t.text("container_path", &m.ContainerPath, path, "path of the nodes of this match in the container")
 		t.permissions(&m.Permissions, "what a container may do with the nodes of this match")
 		t.boolean("read_only", &m.ReadOnly, "whether a mount is read-only")
-		t.boolean("required", &m.Required, "whether hardware, a group or a pool without a node of this match is no device")
+		t.boolean(
+			"required",
+			&m.Required,
+			"whether hardware, a group or a pool without a node of this match is no device",
+		)
 		t.boolean("dangerous", &m.Dangerous,
 			"whether devices of this match, their companions (with) and cdi_devices may be dangerous, that is, give access to the host itself")
 	})
@@ -88,7 +120,11 @@ func readMatch(v value) Match {
 	}
 	m.ReadOnly = m.ReadOnly && m.Mount
 	if m.Dangerous {
-		v.child("dangerous").needs("a device that reaches the host itself", allowDangerous, func(a Allow) bool { return a.Dangerous })
+		v.child("dangerous").needs(
+			"a device that reaches the host itself",
+			allowDangerous,
+			func(a Allow) bool { return a.Dangerous },
+		)
 	}
 	v.checkMatch(&m, sound)
 	return m
@@ -107,7 +143,11 @@ var (
 
 // attributes binds a key to a table of attributes and their wanted values.
 func (t *table) attributes(name string, into *map[string]pattern.Values, k attributeKind, help string) {
-	t.key(name, func() form { return userKeysForm(stringsForm()) }, func(v value) { *into = v.attributes(k) }, help)
+	t.key(name, func() form {
+		return userKeysForm(stringsForm())
+	}, func(v value) {
+		*into = v.attributes(k)
+	}, help)
 }
 
 func (v value) attributes(k attributeKind) map[string]pattern.Values {
@@ -168,9 +208,13 @@ func (v value) virtual() (devices []Virtual) {
 
 func readVirtual(v value) (d Virtual) {
 	v.read(func(t *table) {
-		t.key("name", stringForm, func(v value) { d.Name = v.virtualName() }, `letters, digits, "-", "_" and "."`)
+		t.key("name", stringForm, func(v value) {
+			d.Name = v.virtualName()
+		}, `letters, digits, "-", "_" and "."`)
 		t.require("name", `one such as "lic-0"`, "")
-		t.key("vars", stringTable, func(v value) { d.Vars = v.virtualVars() }, "values of ${var:NAME}, by NAME")
+		t.key("vars", stringTable, func(v value) {
+			d.Vars = v.virtualVars()
+		}, "values of ${var:NAME}, by NAME")
 	})
 	return d
 }

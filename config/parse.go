@@ -63,7 +63,8 @@ func Load(path string) (*Config, error) {
 func Read(path string) (files []File, err error) {
 	defer func() {
 		if err != nil {
-			files, err = nil, fmt.Errorf("read configuration: %w", err)
+			files = nil
+			err = fmt.Errorf("read configuration: %w", err)
 		}
 	}()
 	info, err := os.Stat(path)
@@ -220,12 +221,11 @@ func (r *reader) parse(files []File) (*Config, error) {
 // variables may distinguish them.
 func (v value) checkSameName(r, other *Resource) {
 	already := quote(r.Name) + " is already the name of " + other.Place
-	switch {
-	case len(r.NameText) > 0 || other.When != nil && r.When != nil:
-	case other.When != nil || r.When != nil:
+	if len(r.NameText) > 0 || other.When != nil && r.When != nil {
+	} else if other.When != nil || r.When != nil {
 		v.report(already+", and one of them has no when: want when for both, so that one is left",
 			`when.node_name = "!gpu-*" is every node but those`)
-	default:
+	} else {
 		v.report(already+": want a name of its own", "to offer several kinds of hardware under one name, give one resource a list of matches")
 	}
 }
@@ -238,12 +238,18 @@ type top struct {
 }
 
 func (f *top) bind(t *table) {
-	t.key("domain", stringForm, func(v value) { f.domain = v.checked(`a domain such as "example.com"`, checkDomain) },
+	t.key("domain", stringForm, func(v value) {
+		f.domain = v.checked(`a domain such as "example.com"`, checkDomain)
+	},
 		"prefix of every resource name that has none: a DNS subdomain of your own, one for the whole configuration")
 	words(t, "api", &f.api, apis, "by which API of the kubelet resources are offered that set none")
 	t.key("resource", func() form {
-		return form{"type": "array", "items": t.below("resource", func(v value) { readResource(v) })}
-	}, func(v value) { f.resources = v.resources() },
+		return form{"type": "array", "items": t.below("resource", func(v value) {
+			readResource(v)
+		})}
+	}, func(v value) {
+		f.resources = v.resources()
+	},
 		"a resource that pods can request. A device goes to the first active resource, in file order, that selects it")
 }
 
@@ -276,12 +282,11 @@ type setting struct{ value, file string }
 
 // set reports a second value. want describes the rule.
 func (s *setting) set(v value, value, want string) {
-	switch {
-	case value == "" || value == s.value:
-	case s.value == "":
+	if value == "" || value == s.value {
+	} else if s.value == "" {
 		src, _ := v.find()
 		*s = setting{value, src.name}
-	default:
+	} else {
 		v.report(quote(value)+" differs from that of "+s.file+": want one "+want, "")
 	}
 }

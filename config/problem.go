@@ -84,14 +84,16 @@ const noPosition = -1
 // columns.
 func inOrder(reports []report) []report {
 	sort.SliceStable(reports, func(i, j int) bool {
-		a, b := &reports[i], &reports[j]
+		a := &reports[i]
+		b := &reports[j]
 		return cmp.Or(cmp.Compare(a.source.order, b.source.order), cmp.Compare(a.at, b.at)) < 0
 	})
 	reports = slices.CompactFunc(reports, func(a, b report) bool {
 		return a.source == b.source && a.at == b.at && a.Problem == b.Problem
 	})
 	var before report
-	line, column := 1, 1 // of the previous
+	line := 1
+	column := 1 // of the previous
 	for i := range reports {
 		r := &reports[i]
 		r.File = r.source.name
@@ -99,15 +101,20 @@ func inOrder(reports []report) []report {
 			continue
 		}
 		if r.source != before.source {
-			before, line, column = report{source: r.source}, 1, 1
+			before = report{source: r.source}
+			line = 1
+			column = 1
 		}
 		between := r.source.text[before.at:r.at]
 		if n := strings.LastIndexByte(between, '\n'); n >= 0 {
 			line += strings.Count(between, "\n")
-			column, between = 1, between[n+1:]
+			column = 1
+			between = between[n+1:]
 		}
 		column += utf8.RuneCountInString(between)
-		r.Line, r.Column, before.at = line, column, r.at
+		r.Line = line
+		r.Column = column
+		before.at = r.at
 	}
 	return reports
 }
@@ -166,11 +173,11 @@ func (v value) unknownHint(name string, known []string) string {
 	if n := keyElsewhere(name); slices.Contains(known, n) {
 		return didYouMean(n)
 	}
-	similar, tables := nearest(name, known), v.tablesWith(name)
-	switch {
-	case similar != "" && (len(tables) == 0 || pattern.Distance(name, similar) == 1):
+	similar := nearest(name, known)
+	tables := v.tablesWith(name)
+	if similar != "" && (len(tables) == 0 || pattern.Distance(name, similar) == 1) {
 		return didYouMean(similar)
-	case len(tables) == 0:
+	} else if len(tables) == 0 {
 		return v.r.once("the keys here are " + list(known))
 	}
 	hint := fmt.Sprintf("%q is a key of %s", name, strings.Join(tables, ", "))
@@ -247,17 +254,20 @@ func tableName(path string) string {
 // nearest is the name for which a misspelled one may stand, or empty: at most one edit
 // for each three letters.
 func nearest(name string, names []string) string {
-	best, edits := "", max(1, min(len(name)/3, 3))
+	best := ""
+	edits := max(1, min(len(name)/3, 3))
 	for _, n := range names {
 		if rest, cut := strings.CutPrefix(n, name); cut && len(name) > 2 && !strings.Contains(rest, ".") {
-			best, edits = n, 1
+			best = n
+			edits = 1
 			continue
 		}
 		if d := len(n) - len(name); d > edits || -d > edits {
 			continue
 		}
 		if e := pattern.Distance(name, n); e <= edits && (best == "" || e < edits) {
-			best, edits = n, e
+			best = n
+			edits = e
 		}
 	}
 	return best

@@ -47,48 +47,90 @@ func readResource(v value) Resource {
 		ForgetAfter: defaultForgetAfter,
 		Container:   Container{Permissions: defaultPermissions, AutoCDI: true},
 	}
-	v.r.texts, v.r.matches = nil, nil
+	v.r.texts = nil
+	v.r.matches = nil
 	sound := v.read(func(t *table) {
-		t.key("name", stringForm, func(v value) { v.resourceName(&r) },
+		t.key("name", stringForm, func(v value) {
+			v.resourceName(&r)
+		},
 			"name of the resource, optionally with another domain than the one above")
 		t.require("name", `one such as "gpu", or "vendor.example/gpu"`, "")
 		// names comes after name, whose results it maps.
-		t.key("names", stringTable, func(v value) { v.resourceNames(&r) },
+		t.key("names", stringTable, func(v value) {
+			v.resourceNames(&r)
+		},
 			"nicer names: what name results in, without domain, or a pattern of it, and the name to use instead")
-		t.integer("count", &r.Count, 1, maxCount, "number of slots of each device: how many containers may hold it at the same time")
+		t.integer(
+			"count",
+			&r.Count,
+			1,
+			maxCount,
+			"number of slots of each device: how many containers may hold it at the same time",
+		)
 		tables(t, "match", &r.Match, readMatch, exampleMatch,
 			"device nodes and hardware: a table, or a list of tables of which any may select a node")
 		t.require("match", "at least one", matchHint)
 		tables(t, "exclude", &r.Exclude, readExclude, exampleMatch, "device nodes and hardware to leave out")
 		words(t, "each", &r.Each, []Each{EachDevice, EachNode, EachAll},
 			`what one device is: "device" is the hardware with all its selected nodes, "node" is each single node, "all" is everything together`)
-		t.key("group_by", stringForm, func(v value) { r.GroupBy = v.groupVariable() },
+		t.key("group_by", stringForm, func(v value) {
+			r.GroupBy = v.groupVariable()
+		},
 			"variable, without ${}: hardware with the same value is one device")
-		t.boolean("shared", &r.Shared, "whether other resources may offer the same device: all that select it must set shared")
-		t.table("when", func(v value) { r.When = readWhen(v) }, `{ node_name = "gpu-*" }`, "when the resource is active: all set conditions must hold")
+		t.boolean(
+			"shared",
+			&r.Shared,
+			"whether other resources may offer the same device: all that select it must set shared",
+		)
+		t.table("when", func(v value) {
+			r.When = readWhen(v)
+		}, `{ node_name = "gpu-*" }`, "when the resource is active: all set conditions must hold")
 		tables(t, "with", &r.With, readCompanion, `{ path = "/dev/kfd" }`,
 			"companions: nodes or paths injected along with every device, once per container")
-		words(t, "prefer", &r.Prefer, []Prefer{PreferNUMA, PreferPacked, PreferSpread}, "which free devices to suggest to the kubelet")
-		t.key("numa", numaForm, func(v value) { r.NUMA = v.numa() },
+		words(
+			t,
+			"prefer",
+			&r.Prefer,
+			[]Prefer{PreferNUMA, PreferPacked, PreferSpread},
+			"which free devices to suggest to the kubelet",
+		)
+		t.key("numa", numaForm, func(v value) {
+			r.NUMA = v.numa()
+		},
 			`NUMA nodes to report: "auto" is those of the hardware, "none" is none, or a list such as [0, 1]`)
 		words(t, "identity", &r.Identity, []Identity{IdentityAuto, IdentitySerial, IdentityPort, IdentityName},
 			"what the ID of a USB device or a CDI device is made of")
-		words(t, "register", &r.Register, []Register{RegisterWhenPresent, RegisterAlways}, "when the resource is registered with the kubelet")
+		words(
+			t,
+			"register",
+			&r.Register,
+			[]Register{RegisterWhenPresent, RegisterAlways},
+			"when the resource is registered with the kubelet",
+		)
 		words(t, "api", &r.API, apis, "by which API of the kubelet the resource is offered")
-		t.key("attributes", stringTable, func(v value) { r.Attributes = v.claimAttributes() },
+		t.key("attributes", stringTable, func(v value) {
+			r.Attributes = v.claimAttributes()
+		},
 			"with dra: attributes of each device by which claims select")
-		t.key("evict_after", stringForm, func(v value) { r.EvictAfter = v.evictAfter() },
+		t.key("evict_after", stringForm, func(v value) {
+			r.EvictAfter = v.evictAfter()
+		},
 			"with dra: how long a device is gone before pods with a claim to it are evicted")
 		t.duration("forget_after", &r.ForgetAfter, minForgetAfter, `"10m" or "1h30m"`,
 			"how long a device that is gone, and that no container holds, stays listed as Unhealthy")
-		t.table("health", func(v value) { r.Health = readHealth(v) }, "{ open = true }", "checks of each device beyond its presence")
-		t.table("container", func(v value) { r.Container.read(v) }, `{ path = "/dev/zigbee" }`, "what a container gets")
+		t.table("health", func(v value) {
+			r.Health = readHealth(v)
+		}, "{ open = true }", "checks of each device beyond its presence")
+		t.table("container", func(v value) {
+			r.Container.read(v)
+		}, `{ path = "/dev/zigbee" }`, "what a container gets")
 	})
 	if m := v.child("match"); m.isEmpty() && len(r.Match) == 0 && v.has("match") {
 		m.report("an empty list: want at least one match", matchHint)
 	}
 	if v.r.allCDI || r.API == APIDRA { // which has no other injection
-		r.Container.CDI, r.Container.AutoCDI = true, false
+		r.Container.CDI = true
+		r.Container.AutoCDI = false
 	}
 	if v.lacks("each") {
 		r.Each = v.defaultEach(&r)
@@ -155,10 +197,9 @@ func checkDomain(domain string) (rule, hint string) {
 // checkNamePart returns the rule that the part of a resource name after the domain
 // violates, or empty.
 func checkNamePart(name string) string {
-	switch {
-	case !isName(name):
+	if !isName(name) {
 		return `is not a resource name: want letters, digits, "-", "_" and ".", beginning and ending with a letter or digit`
-	case len(name) > maxNamePart:
+	} else if len(name) > maxNamePart {
 		return "is too long for a resource name: want at most 63 characters after the domain"
 	}
 	return ""
@@ -217,7 +258,9 @@ func (v value) resourceName(r *Resource) {
 
 // sampleName is a name with a letter in place of each variable.
 func sampleName(text device.Text) string {
-	return text.Expand(func(string) (string, bool) { return "x", true }).String()
+	return text.Expand(func(string) (string, bool) {
+		return "x", true
+	}).String()
 }
 
 // resourceNames reads the table of results of a name with variables and their nicer
@@ -237,7 +280,8 @@ func (v value) resourceNames(r *Resource) {
 			e.report(quote(name)+" "+rule, "")
 			continue
 		}
-		key, at := v.key(result), 0
+		key := v.key(result)
+		at := 0
 		if strings.ContainsAny(result, `*?[{\`) {
 			_, n := key.find()
 			at = n.at
@@ -312,7 +356,12 @@ func readWhen(v value) *When {
 	w := new(When)
 	v.read(func(t *table) {
 		t.values("node_name", &w.NodeName, anyText, "name of the Kubernetes node; needs --node-name")
-		t.values("exists", &w.Exists, existsGlob, `globs below /dev or /sys: each has to match something, with "!" nothing`)
+		t.values(
+			"exists",
+			&w.Exists,
+			existsGlob,
+			`globs below /dev or /sys: each has to match something, with "!" nothing`,
+		)
 	})
 	if v.isEmpty() {
 		v.report("an empty table: want node_name or exists", "")

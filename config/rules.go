@@ -19,7 +19,9 @@ func (m *Match) fromCDI() bool { return !m.CDIDevice.Empty() }
 
 // find is the index of the first match that is of some kind, or -1.
 func (r *Resource) find(is func(m *Match) bool) int {
-	return slices.IndexFunc(r.Match, func(m Match) bool { return is(&m) })
+	return slices.IndexFunc(r.Match, func(m Match) bool {
+		return is(&m)
+	})
 }
 
 // checkMatch checks a match. sound is set if it has no problem so far: an unknown key may
@@ -33,7 +35,15 @@ func (v value) checkMatch(m *Match, sound bool) {
 		v.wantAlone("virtual", "a virtual device has no hardware and no nodes", "dangerous")
 		return
 	case m.Mount:
-		v.wantAlone("as", "a mount is known by its path alone", "glob", "container_path", "read_only", "required", "dangerous")
+		v.wantAlone(
+			"as",
+			"a mount is known by its path alone",
+			"glob",
+			"container_path",
+			"read_only",
+			"required",
+			"dangerous",
+		)
 		if !v.has("glob") {
 			v.child("as").report(`"mount" without glob: want the paths of what to mount`, `glob = "/run/vendor/*.sock" is every socket there`)
 		} else if m.Glob.Negative() && len(m.Glob.Alternatives()) == 0 {
@@ -48,11 +58,22 @@ func (v value) checkMatch(m *Match, sound bool) {
 	case m.VFIO && !m.Has("pci", "mdev"):
 		v.child("vfio").report("true without pci or mdev: want one of them", "pci = {} is any PCI function")
 	case m.VFIO:
-		v.wantOne("vfio", "it selects the VFIO nodes of PCI functions and mediated devices, whatever their numbers are", "glob", "usb", "net")
+		v.wantOne(
+			"vfio",
+			"it selects the VFIO nodes of PCI functions and mediated devices, whatever their numbers are",
+			"glob",
+			"usb",
+			"net",
+		)
 	case !v.has("glob") && !m.NamesHardware() && !v.has("subsystem") && !v.has("driver") && !v.has("attr") && sound:
 		v.report("selects everything: want at least one of glob, usb, pci, net, mdev, subsystem, driver and attr", "usb = {} is any USB device")
 	}
-	v.wantOne("mdev", "a mediated device is below a PCI function and has nothing below itself: only pci may be beside it", "usb", "net")
+	v.wantOne(
+		"mdev",
+		"a mediated device is below a PCI function and has nothing below itself: only pci may be beside it",
+		"usb",
+		"net",
+	)
 }
 
 // wantOne reports a key that is beside others.
@@ -82,14 +103,16 @@ func (v value) defaultEach(r *Resource) Each {
 		return EachDevice
 	}
 	with := r.find((*Match).NamesHardware)
-	without := r.find(func(m *Match) bool { return !m.NamesHardware() && !m.noNode() })
-	switch {
-	case with < 0:
+	without := r.find(func(m *Match) bool {
+		return !m.NamesHardware() && !m.noNode()
+	})
+	if with < 0 {
 		return EachNode
-	case without < 0:
+	} else if without < 0 {
 		return EachDevice
 	}
-	v.report(fmt.Sprintf("no each: want it where match %d names hardware (usb, pci, net, mdev) and match %d does not", with+1, without+1),
+	v.report(fmt.Sprintf("no each: want it where match %d names hardware (usb, pci, net, mdev) and match %d does not",
+		with+1, without+1),
 		`each = "device" is the hardware with all its selected nodes, each = "node" every node by itself`)
 	return ""
 }
@@ -106,14 +129,17 @@ func (v value) checkResource(r *Resource) {
 	if r.Register == RegisterAlways && len(r.NameText) > 0 {
 		v.child("register").report(`"always" with a variable in name: want "when-present", since a name is known with its first device`, "")
 	}
-	if r.Health != nil && r.Health.Open && len(r.Match) > 0 && r.find(func(m *Match) bool { return !m.noNode() }) < 0 {
+	if r.Health != nil && r.Health.Open && len(r.Match) > 0 && r.find(func(m *Match) bool {
+		return !m.noNode()
+	}) < 0 {
 		v.child("health").child("open").report("no match selects device nodes: want open for those only", "health.tcp checks that an address takes connections")
 	}
 }
 
 // checkEach reports matches that are incompatible with each or group_by.
 func (v value) checkEach(r *Resource) {
-	each, groupBy := v.child("each"), v.child("group_by")
+	each := v.child("each")
+	groupBy := v.child("group_by")
 	v.wantOne("group_by", "hardware that has no value for the variable stays single", "each")
 	if _, numbered := wildcardNumber(r.GroupBy); numbered {
 		if rule := checkSource(r.GroupBy, r); rule != "" {
@@ -123,10 +149,9 @@ func (v value) checkEach(r *Resource) {
 	for i := range r.Match {
 		m := &r.Match[i]
 		what := ""
-		switch {
-		case m.Virtual != nil:
+		if m.Virtual != nil {
 			what = "virtual"
-		case m.fromCDI():
+		} else if m.fromCDI() {
 			what = "cdi_device"
 		}
 		switch {
@@ -134,10 +159,12 @@ func (v value) checkEach(r *Resource) {
 			each.report(fmt.Sprintf(`"node" with vfio in match %d: want "device"`, i+1), "functions of one IOMMU group can only be injected together")
 			return
 		case what != "" && r.Each == EachAll:
-			each.report(fmt.Sprintf(`"all" with %s in match %d: want each of these to be a device`, what, i+1), "count says how many containers may hold one at the same time")
+			each.report(fmt.Sprintf(`"all" with %s in match %d: want each of these to be a device`,
+				what, i+1), "count says how many containers may hold one at the same time")
 			return
 		case what != "" && r.GroupBy != "":
-			groupBy.report(fmt.Sprintf("with %s in match %d: want matches of hardware that has the variable", what, i+1), "")
+			groupBy.report(fmt.Sprintf("with %s in match %d: want matches of hardware that has the variable",
+				what, i+1), "")
 			return
 		}
 	}
@@ -169,19 +196,22 @@ func (v value) checkNets(r *Resource) {
 	case r.Shared:
 		v.child("shared").report("true: want false, "+why, "")
 	default:
-		v.r.matches[moved].child("net").needs("moving network interfaces of the host", allowNet, func(a Allow) bool { return a.Net })
+		v.r.matches[moved].child("net").needs(
+			"moving network interfaces of the host",
+			allowNet,
+			func(a Allow) bool { return a.Net },
+		)
 	}
 }
 
 // checkPaths: several nodes can't be at one path.
 func (v value) checkPaths(r *Resource) {
 	var several string
-	switch {
-	case r.Each == EachAll:
+	if r.Each == EachAll {
 		several = `each = "all"`
-	case r.GroupBy != "":
+	} else if r.GroupBy != "" {
 		several = "group_by"
-	default:
+	} else {
 		return
 	}
 	// fixed reports a text that is the same for all nodes of a device, and not a
@@ -194,7 +224,12 @@ func (v value) checkPaths(r *Resource) {
 	const path, hint = "path of its own for each node", `a "/" at the end is a directory to put nodes in, and "/dev/serial/${kernel}" tells them apart`
 	container := v.child("container")
 	fixed(container.child("path"), r.Container.Path, path, hint)
-	fixed(container.child("net_name"), r.Container.NetName, "name of its own for each interface", `"can-${usb.serial}" tells them apart`)
+	fixed(
+		container.child("net_name"),
+		r.Container.NetName,
+		"name of its own for each interface",
+		`"can-${usb.serial}" tells them apart`,
+	)
 	for i := range r.Match {
 		if _, one := r.Match[i].Glob.Literal(); !one {
 			fixed(v.r.matches[i].child("container_path"), r.Match[i].ContainerPath, path, hint)

@@ -49,7 +49,8 @@ type scanner struct {
 // scan scans a text after others with this many nodes.
 func scan(text string, nodes int) *scanner {
 	s := &scanner{text: text, root: &node{}, nodes: nodes}
-	table, path := s.root, keyPath{}
+	table := s.root
+	path := keyPath{}
 	for s.space(true); s.i < len(s.text); s.space(true) {
 		if s.peek() == '[' {
 			table, path = s.header()
@@ -82,7 +83,8 @@ func (s *scanner) stop() { s.i = len(s.text) }
 // refuse ends the scan with a problem.
 func (s *scanner) refuse(at int, problem string) {
 	if s.problem == "" {
-		s.problem, s.at = problem, at
+		s.problem = problem
+		s.at = at
 	}
 	s.stop()
 }
@@ -128,7 +130,8 @@ func (s *scanner) until(characters string) {
 
 // header reads [table] or [[list]] and returns its table.
 func (s *scanner) header() (*node, keyPath) {
-	at, closing := s.i, "]"
+	at := s.i
+	closing := "]"
 	if strings.HasPrefix(s.text[s.i:], "[[") {
 		closing = "]]"
 	}
@@ -243,7 +246,8 @@ func (s *scanner) value(n *node, p keyPath) {
 	case '"', '\'':
 		s.i = skipString(s.text, s.i)
 	case '[':
-		n.items, n.elements = nil, nil
+		n.items = nil
+		n.elements = nil
 		s.brackets(p, ']', func(i int) {
 			n.elements = append(n.elements, int32(s.i))
 			element := n // of no interest
@@ -255,7 +259,9 @@ func (s *scanner) value(n *node, p keyPath) {
 			s.value(element, p)
 		})
 	case '{':
-		s.brackets(p, '}', func(int) { s.assignment(n, p) })
+		s.brackets(p, '}', func(int) {
+			s.assignment(n, p)
+		})
 	default:
 		s.until(",]}#\n")
 	}
@@ -291,7 +297,8 @@ func (s *scanner) brackets(p keyPath, closing byte, read func(i int)) {
 // skipString returns the offset after the string at i. An unclosed string on one line
 // ends with the line: not TOML.
 func skipString(text string, i int) int {
-	quote, triple := text[i:i+1], strings.Repeat(text[i:i+1], 3)
+	quote := text[i : i+1]
+	triple := strings.Repeat(text[i:i+1], 3)
 	multi := strings.HasPrefix(text[i:], triple)
 	if multi {
 		i += 3

@@ -27,7 +27,8 @@ func (v value) read(bind func(t *table)) (sound bool) {
 		bind(&table{value: v})
 		return true
 	}
-	keys, before := v.keys(), v.r.found
+	keys := v.keys()
+	before := v.r.found
 	t := &table{value: v, names: make([]string, 0, 32)}
 	bind(t)
 	if t.known == len(keys) {
@@ -55,7 +56,12 @@ func (t *table) key(name string, form func() form, read func(v value), help stri
 		t.describes.properties[name]["description"] = help
 	} else if raw, ok := t.keys()[name]; ok {
 		t.known++
-		read(value{r: t.r, above: &t.value, name: name, raw: raw})
+		read(value{
+			r:     t.r,
+			above: &t.value,
+			name:  name,
+			raw:   raw,
+		})
 	}
 }
 
@@ -69,41 +75,59 @@ func (t *table) require(name, want, hint string) {
 }
 
 func (t *table) boolean(name string, into *bool, help string) {
-	t.key(name, booleanForm, func(v value) { *into = v.boolean("true or false") }, help)
+	t.key(name, booleanForm, func(v value) {
+		*into = v.boolean("true or false")
+	}, help)
 }
 
 func (t *table) integer(name string, into *int, lo, hi int64, help string) {
-	t.key(name, func() form { return integerForm(lo, hi) },
-		func(v value) { *into = int(v.integer(lo, hi)) }, help)
+	t.key(name, func() form {
+		return integerForm(lo, hi)
+	},
+		func(v value) {
+			*into = int(v.integer(lo, hi))
+		}, help)
 }
 
 // words binds a key whose value is one of some words.
 func words[T ~string](t *table, name string, into *T, words []T, help string) {
-	t.key(name, func() form { return form{"enum": words} }, func(v value) { *into = word(v, words) }, help)
+	t.key(name, func() form { return form{"enum": words} }, func(v value) {
+		*into = word(v, words)
+	}, help)
 }
 
 func (t *table) duration(name string, into *time.Duration, least time.Duration, examples, help string) {
-	t.key(name, stringForm, func(v value) { *into = v.duration(least, examples) }, help)
+	t.key(name, stringForm, func(v value) {
+		*into = v.duration(least, examples)
+	}, help)
 }
 
 // literal binds a key to a string without variables.
 func (t *table) literal(name string, into *string, help string) {
-	t.key(name, stringForm, func(v value) { *into, _ = v.literal("a string") }, help)
+	t.key(name, stringForm, func(v value) {
+		*into, _ = v.literal("a string")
+	}, help)
 }
 
 // text binds a key to a string with variables.
 func (t *table) text(name string, into *device.Text, r role, help string) {
-	t.key(name, stringForm, func(v value) { *into = v.text(r) }, help)
+	t.key(name, stringForm, func(v value) {
+		*into = v.text(r)
+	}, help)
 }
 
 // values binds a key to a condition: a pattern or a list of patterns.
 func (t *table) values(name string, into *pattern.Values, k kind, help string) {
-	t.key(name, k.form, func(v value) { *into = v.values(k) }, help)
+	t.key(name, k.form, func(v value) {
+		*into = v.values(k)
+	}, help)
 }
 
 // table binds a key that contains a table, such as the example.
 func (t *table) table(name string, read func(v value), example, help string) {
-	t.key(name, func() form { return t.below(name, read) }, func(v value) {
+	t.key(name, func() form {
+		return t.below(name, read)
+	}, func(v value) {
 		if v.isTable(example) {
 			read(v)
 		}
@@ -113,7 +137,9 @@ func (t *table) table(name string, read func(v value), example, help string) {
 // tables binds a key that contains a table or a list of tables, such as the example.
 func tables[T any](t *table, name string, into *[]T, read func(v value) T, example, help string) {
 	t.key(name, func() form {
-		return oneOrMore(t.below(name, func(v value) { read(v) }))
+		return oneOrMore(t.below(name, func(v value) {
+			read(v)
+		}))
 	}, func(v value) {
 		for _, e := range v.tables(example) {
 			*into = append(*into, read(e))
@@ -163,7 +189,9 @@ func (t *table) belowUserKeys(name string, read func(v value)) form {
 
 func (s *schema) table(name string, keys *[]string, read func(v value)) form {
 	sub := &schema{path: s.dotted(name), keys: keys, tables: s.tables}
-	sub.run(func(t *table) { read(t.value) })
+	sub.run(func(t *table) {
+		read(t.value)
+	})
 	s.tables[sub.path] = sub.form()
 	return form{"$ref": "#/definitions/" + sub.path}
 }

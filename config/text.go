@@ -41,10 +41,9 @@ func parseText(s string) (device.Text, error) {
 			break
 		}
 		name, rest, closed := strings.Cut(rest, "}")
-		switch {
-		case !closed || strings.ContainsAny(name, "${"):
+		if !closed || strings.ContainsAny(name, "${") {
 			return nil, errors.New(`has a variable that is not closed: want "${name}"` + escape)
-		case name == "":
+		} else if name == "" {
 			return nil, errors.New(`has a variable without a name: want "${name}"` + escape)
 		}
 		text = append(append(text, device.Literal(literal.String())...), device.Part{Var: name})
@@ -98,21 +97,62 @@ var variables = sync.OnceValue(allVariables)
 
 func allVariables() []variable {
 	all := []variable{
-		{name: "id", sample: "x", device: true, single: true},
+		{
+			name:   "id",
+			sample: "x",
+			device: true,
+			single: true,
+		},
 		{name: device.IndexVar, sample: "0", from: atAllocate},
 		{name: device.CountVar, sample: "1", from: atAllocate},
 		{name: resourceVar, sample: "example.com/x", from: atListing},
 		{name: "RESOURCE", sample: "X", from: atListing},
 		{name: "RESOURCE_KUBEVIRT", sample: "X", from: atListing},
 		{name: "node_name", sample: "x"},
-		{name: "devnode", sample: "/dev/x", device: true, single: true},
-		{name: "kernel", sample: "x", device: true, single: true},
-		{name: "container_path", sample: "/dev/x", device: true, single: true, from: afterPath},
+		{
+			name:   "devnode",
+			sample: "/dev/x",
+			device: true,
+			single: true,
+		},
+		{
+			name:   "kernel",
+			sample: "x",
+			device: true,
+			single: true,
+		},
+		{
+			name:   "container_path",
+			sample: "/dev/x",
+			device: true,
+			single: true,
+			from:   afterPath,
+		},
 		{name: "numa", sample: "0", device: true},
-		{name: virtualVar, sample: "x", device: true, single: true},
-		{name: "cdi.name", sample: "example.com/x=x", device: true, single: true},
-		{name: "cdi.device", sample: "x", device: true, single: true},
-		{name: "cdi.kind", sample: "example.com/x", device: true, single: true},
+		{
+			name:   virtualVar,
+			sample: "x",
+			device: true,
+			single: true,
+		},
+		{
+			name:   "cdi.name",
+			sample: "example.com/x=x",
+			device: true,
+			single: true,
+		},
+		{
+			name:   "cdi.device",
+			sample: "x",
+			device: true,
+			single: true,
+		},
+		{
+			name:   "cdi.kind",
+			sample: "example.com/x",
+			device: true,
+			single: true,
+		},
 	}
 	for _, a := range device.Attributes() {
 		all = append(all, variable{name: a.Name(), sample: "x", device: true})
@@ -127,7 +167,20 @@ func variableNames() (names []string) {
 			names = append(names, v.name)
 		}
 	}
-	return append(names, "usb.KEY", "pci.KEY", "net.KEY", "mdev.KEY", "cdi.name", "cdi.device", "cdi.kind", attrPrefix+"NAME", varPrefix+"NAME", devnodePrefix+"GLOB", "1")
+	return append(
+		names,
+		"usb.KEY",
+		"pci.KEY",
+		"net.KEY",
+		"mdev.KEY",
+		"cdi.name",
+		"cdi.device",
+		"cdi.kind",
+		attrPrefix+"NAME",
+		varPrefix+"NAME",
+		devnodePrefix+"GLOB",
+		"1",
+	)
 }
 
 // variableNamed finds a variable by name; a number is a wildcard of the glob.
@@ -137,7 +190,12 @@ func variableNamed(name string) (variable, bool) {
 		return all[i], true
 	}
 	if strings.HasPrefix(name, devnodePrefix) {
-		return variable{name: name, sample: "/dev/x", device: true, single: true}, true
+		return variable{
+			name:   name,
+			sample: "/dev/x",
+			device: true,
+			single: true,
+		}, true
 	}
 	_, numbered := wildcardNumber(name)
 	known := numbered || strings.HasPrefix(name, attrPrefix) || strings.HasPrefix(name, varPrefix)
@@ -167,12 +225,11 @@ func (r *reader) checkVariable(name string) (rule, hint string) {
 			ending = append(ending, "${"+v.name+"}")
 		}
 	}
-	switch n := nearest(name, names); {
-	case n != "":
+	if n := nearest(name, names); n != "" {
 		hint = didYouMean("${" + n + "}")
-	case len(ending) > 0:
+	} else if len(ending) > 0 {
 		hint = didYouMean(ending...)
-	default:
+	} else {
 		hint = r.once("the variables are " + list(variableNames()))
 	}
 	return "is an unknown variable", hint
@@ -209,8 +266,13 @@ type role struct {
 
 // The roles of texts.
 var (
-	resourceName   = role{want: `a name such as "gpu" or "vendor.example/gpu"`, at: atName}
-	nodePath       = role{want: `a path such as "/dev/zigbee"`, at: atAllocate, inSpec: true, check: pathOrDirectory}
+	resourceName = role{want: `a name such as "gpu" or "vendor.example/gpu"`, at: atName}
+	nodePath     = role{
+		want:   `a path such as "/dev/zigbee"`,
+		at:     atAllocate,
+		inSpec: true,
+		check:  pathOrDirectory,
+	}
 	companionNode  = role{want: `a path such as "/dev/kfd"`, at: atListing, check: pathBelowDev}
 	companionPath  = role{want: `a path such as "/dev/kfd"`, at: atListing, check: pathOrDirectory}
 	mountPath      = role{want: "an absolute path", at: atListing, check: absolutePath}
@@ -244,7 +306,12 @@ func (v value) text(r role) (text device.Text) {
 			}
 		}
 		text = parsed
-		v.r.texts = append(v.r.texts, textUse{at: v, written: s, text: text, role: r})
+		v.r.texts = append(v.r.texts, textUse{
+			at:      v,
+			written: s,
+			text:    text,
+			role:    r,
+		})
 		return "", ""
 	})
 	return text
@@ -291,10 +358,13 @@ func sample(text device.Text) string {
 
 // checkWildcards returns why the n-th wildcard has no value in some match.
 func checkWildcards(n int, r *Resource) string {
-	fewer := func(a pattern.Alternative) bool { return a.Wildcards() < n }
+	fewer := func(a pattern.Alternative) bool {
+		return a.Wildcards() < n
+	}
 	for i := range r.Match {
 		if all := r.Match[i].Glob.Alternatives(); len(all) == 0 || slices.ContainsFunc(all, fewer) {
-			return fmt.Sprintf(`has "${%d}", but match %d has no glob with as many wildcards: want one in every match, and as many in every pattern`, n, i+1)
+			return fmt.Sprintf(`has "${%d}", but match %d has no glob with as many wildcards: want one in every match, and as many in every pattern`,
+				n, i+1)
 		}
 	}
 	return ""
@@ -322,10 +392,9 @@ func checkSource(name string, r *Resource) string {
 		}
 	}
 	slices.Sort(known)
-	switch {
-	case !isVar:
+	if !isVar {
 		return `has "${virtual}", but no match has virtual: want another variable`
-	case len(known) == 0:
+	} else if len(known) == 0 {
 		return fmt.Sprintf(`has "${%s}", but no virtual device has vars: want another variable`, name)
 	}
 	return fmt.Sprintf(`has "${%s}", but no virtual device has it: want one of %s`, name, list(slices.Compact(known)))
@@ -382,7 +451,8 @@ func interfaceName(_, sample string) (rule, hint string) {
 func annotationName(_, key string) (rule, hint string) {
 	domain, name, ok := strings.Cut(key, "/")
 	if !ok {
-		domain, name = "x", key
+		domain = "x"
+		name = key
 	}
 	if !isSubdomain(domain) || len(domain) > maxSubdomain || !isName(name) || len(name) > maxNamePart {
 		return `is not the key of an annotation: want one such as "example.com/name", at most 63 characters after the domain`, ""

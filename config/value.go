@@ -77,10 +77,9 @@ func (v value) fullPlace() string {
 
 // path is the dotted key of v from the top: resource.match.pci.
 func (v value) path() string {
-	switch {
-	case v.above == nil:
+	if v.above == nil {
 		return ""
-	case v.index > 0:
+	} else if v.index > 0 {
 		return v.above.path()
 	}
 	return strings.TrimPrefix(v.above.path()+"."+v.name, ".")
@@ -88,7 +87,12 @@ func (v value) path() string {
 
 // child is the value of a key of the table v.
 func (v value) child(name string) value {
-	return value{r: v.r, above: &v, name: name, raw: v.keys()[name]}
+	return value{
+		r:     v.r,
+		above: &v,
+		name:  name,
+		raw:   v.keys()[name],
+	}
 }
 
 // keys of the table v, nil if it is no table.
@@ -99,12 +103,23 @@ func (v value) keys() map[string]any {
 
 // key is the name of a key of the table v.
 func (v value) key(name string) value {
-	return value{r: v.r, above: &v, name: name, unnamed: true, raw: name}
+	return value{
+		r:       v.r,
+		above:   &v,
+		name:    name,
+		unnamed: true,
+		raw:     name,
+	}
 }
 
 // item is element i of the list v, from 0.
 func (v value) item(i int, raw any) value {
-	return value{r: v.r, above: &v, index: i + 1, raw: raw}
+	return value{
+		r:     v.r,
+		above: &v,
+		index: i + 1,
+		raw:   raw,
+	}
 }
 
 // has reports whether the table v has a key.
@@ -243,7 +258,8 @@ func exampleWith(example string, raw any) string {
 	if !strings.HasPrefix(s, "/") {
 		return example
 	}
-	paths, parts := strings.Split(s, ":"), strings.Split(example, `"`)
+	paths := strings.Split(s, ":")
+	parts := strings.Split(example, `"`)
 	for i, n := 1, 0; i < len(parts); i += 2 {
 		if strings.HasPrefix(parts[i], "/") {
 			parts[i] = paths[min(n, len(paths)-1)]
@@ -277,7 +293,10 @@ func (v value) string(want string, valid func(s string) bool) (string, bool) {
 
 // checked reads v as a valid string, otherwise empty.
 func (v value) checked(want string, check func(s string) (rule, hint string)) string {
-	s, ok := v.string(want, func(s string) bool { rule, _ := check(s); return rule == "" })
+	s, ok := v.string(want, func(s string) bool {
+		rule, _ := check(s)
+		return rule == ""
+	})
 	if !ok {
 		return ""
 	}
@@ -348,10 +367,9 @@ func (v value) duration(least time.Duration, examples string) time.Duration {
 	duration := least
 	v.checked("a duration "+want, func(s string) (rule, hint string) {
 		d, err := time.ParseDuration(s)
-		switch {
-		case err != nil:
+		if err != nil {
 			return "is not a duration: want one " + want, `the units are "s", "m" and "h"`
-		case d < least:
+		} else if d < least {
 			return "is too short: want at least " + shortest, ""
 		}
 		duration = d
@@ -364,13 +382,13 @@ func (v value) duration(least time.Duration, examples string) time.Duration {
 func (v value) literal(want string) (text string, ok bool) {
 	v.checked(want, func(s string) (rule, hint string) {
 		parsed, err := parseText(s)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err.Error(), ""
-		case len(parsed.Vars()) > 0:
+		} else if len(parsed.Vars()) > 0 {
 			return "has a variable: want a text without", `write "$${" for a literal "${"`
 		}
-		text, ok = parsed.String(), true
+		text = parsed.String()
+		ok = true
 		return "", ""
 	})
 	return text, ok

@@ -61,7 +61,9 @@ func readsPaths(w *config.When) bool { return w != nil && !w.Exists.Empty() }
 // reads reports whether a resource makes Match read something that the snapshot does not have,
 // apart from its when.
 func reads(r *config.Resource) bool {
-	isRead := func(m config.Match) bool { return m.Mount || len(m.Attr) > 0 }
+	isRead := func(m config.Match) bool {
+		return m.Mount || len(m.Attr) > 0
+	}
 	isMount := func(c config.Companion) bool { return c.Mount }
 	return slices.ContainsFunc(r.Match, isRead) ||
 		slices.ContainsFunc(r.Exclude, isRead) ||
@@ -123,7 +125,9 @@ func (m *run) reportUnknown(r *config.Resource) {
 
 // search lists the host paths that a glob matches. If complete is not set, some may be missing.
 func (m *run) search(place, key string, v pattern.Values) (found []string, complete bool) {
-	complete = m.budget.spend(place, key, func(entries *int) { found = m.Host.Glob(v, entries) })
+	complete = m.budget.spend(place, key, func(entries *int) {
+		found = m.Host.Glob(v, entries)
+	})
 	return found, complete
 }
 

@@ -52,7 +52,9 @@ func (m *run) claim(r *config.Resource, found []candidate) []candidate {
 		}
 		got = append(got, *c)
 	}
-	for _, owner := range slices.SortedFunc(maps.Keys(denied), func(a, b *config.Resource) int { return cmp.Compare(a.Place, b.Place) }) {
+	for _, owner := range slices.SortedFunc(maps.Keys(denied), func(a, b *config.Resource) int {
+		return cmp.Compare(a.Place, b.Place)
+	}) {
 		m.note(r.Place, "the first resource in the configuration that selects a device gets it; match and exclude tell them apart, and shared = true in both gives it to both",
 			"not offered here, since %s has it: %s", owner.Place, andMore(denied[owner][0].describe(), len(denied[owner])))
 	}
@@ -78,10 +80,9 @@ func (c *claims) owner(r *config.Resource, found *candidate) *config.Resource {
 // claims lists the things that a candidate excludes others from.
 func (c *candidate) claims() []any {
 	var all []any
-	switch {
-	case c.single && len(c.picks) > 0:
+	if c.single && len(c.picks) > 0 {
 		all = append(all, c.picks[0].node)
-	case c.hardware != nil:
+	} else if c.hardware != nil {
 		all = append(all, c.hardware)
 	}
 	if other := c.other(); other != "" {
@@ -110,9 +111,11 @@ func (m *run) overlaps(r *config.Resource, devices []candidate) {
 	what := ""
 	for _, c := range devices {
 		for _, h := range c.members() {
-			use, offered := functionUse{h, false}, "mediated devices of it"
+			use := functionUse{h, false}
+			offered := "mediated devices of it"
 			if h.MDev != nil {
-				use, offered = functionUse{h.Parent, true}, "the PCI function that it is a part of"
+				use = functionUse{h.Parent, true}
+				offered = "the PCI function that it is a part of"
 			} else if h.PCI == nil {
 				continue
 			}
@@ -124,7 +127,8 @@ func (m *run) overlaps(r *config.Resource, devices []candidate) {
 				continue
 			}
 			if other == nil {
-				other, what = owner, offered
+				other = owner
+				what = offered
 			}
 			found = append(found, describe(h))
 		}

@@ -16,21 +16,24 @@ func (b *builder) addNet(p pick) {
 	if !b.offer.CDI {
 		return
 	}
-	host, name := p.node.Path, p.node.Path
+	host := p.node.Path
+	name := p.node.Path
 	if text := b.r.Container.NetName; len(text) > 0 {
 		if found, ok := b.text("container.net_name of "+host, text, b.c.forNode(p)); ok {
 			name = found
 		}
 	}
 	if !device.ValidNetName(name) {
-		b.problem("container.net_name of %s: %q is no name of a network interface: want 1 to 15 characters without space, %q and %q", host, name, "/", ":")
+		b.problem("container.net_name of %s: %q is no name of a network interface: want 1 to 15 characters without space, %q and %q",
+			host, name, "/", ":")
 	}
 	if why := b.Host.InUse(p.node); why != "" {
 		b.problem("%s is in use, and never moved: it is %s", host, why)
 	}
 	for _, other := range b.offer.Nets {
 		if other.Name == name {
-			b.problem("%s and %s would both be called %s in the container: want a variable in container.net_name", other.HostName, host, name)
+			b.problem("%s and %s would both be called %s in the container: want a variable in container.net_name",
+				other.HostName, host, name)
 		}
 	}
 	b.offer.Nets = append(b.offer.Nets, device.OfferedNet{HostName: host, Key: b.keyOf(p.node), Name: name})
@@ -69,11 +72,10 @@ func (b *builder) addCompanion(c *config.Companion) {
 	}
 	if !c.Glob.Empty() {
 		found, ok := b.companions[c]
-		switch {
-		case ok:
-		case c.Mount:
+		if ok {
+		} else if c.Mount {
 			found.paths = b.files(c.Place, c.Glob)
-		default:
+		} else {
 			found.nodes = b.glob(c.Glob)
 		}
 		b.companions[c] = found
@@ -103,7 +105,8 @@ func (b *builder) addCompanion(c *config.Companion) {
 	case n != nil:
 		b.companionNode(c, n)
 	case b.isDir(host):
-		b.problem(`companion %s is a directory: as = "mount" gives directories, glob = %q the nodes in it`, host, host+"/*")
+		b.problem(`companion %s is a directory: as = "mount" gives directories, glob = %q the nodes in it`,
+			host, host+"/*")
 	case !c.Optional:
 		b.problem("%s %s is missing", what, host)
 	}
@@ -116,7 +119,12 @@ func (b *builder) companionNode(c *config.Companion, n *device.Node) {
 	if !ok {
 		return
 	}
-	if b.permits("companion "+n.Path, b.danger(n), b.c.dangerous, "the match of its device") && b.reserve(at, part{n.Path, n}) {
+	if b.permits(
+		"companion "+n.Path,
+		b.danger(n),
+		b.c.dangerous,
+		"the match of its device",
+	) && b.reserve(at, part{n.Path, n}) {
 		// Its whole ID, since keys are unique within one hardware only.
 		node := b.offered(n, b.nodeID(n), at, c.Permissions)
 		node.Companion = true
@@ -126,7 +134,12 @@ func (b *builder) companionNode(c *config.Companion, n *device.Node) {
 
 func (b *builder) companionMount(c *config.Companion, host string) {
 	if at, ok := b.inContainer("container_path of mount "+host, c.ContainerPath, host, b.c); ok {
-		b.mount(device.Mount{HostPath: host, ContainerPath: at.String(), ReadOnly: c.ReadOnly, Optional: c.Optional})
+		b.mount(device.Mount{
+			HostPath:      host,
+			ContainerPath: at.String(),
+			ReadOnly:      c.ReadOnly,
+			Optional:      c.Optional,
+		})
 	}
 }
 

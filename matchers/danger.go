@@ -166,7 +166,12 @@ func (m *run) unknownDanger(n *device.Node) string {
 // cdiDanger returns the dangerous node of a CDI device of the host, and why.
 func (b *builder) cdiDanger(d *device.CDIDevice) string {
 	for _, n := range d.Nodes {
-		node := &device.Node{Path: n.Path, Type: n.Type, Major: n.Major, Minor: n.Minor}
+		node := &device.Node{
+			Path:  n.Path,
+			Type:  n.Type,
+			Major: n.Major,
+			Minor: n.Minor,
+		}
 		if n.Type == 0 {
 			node = b.at(n.Path)
 		}

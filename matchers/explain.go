@@ -54,7 +54,14 @@ func (c Condition) String() string {
 // Explain explains each resource of a configuration on a host, as far as some hardware
 // or a node is concerned; both nil is the whole host. It matches as Match does, and
 // then applies the same predicates to one condition after the other.
-func Explain(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts Options, h *device.Hardware, n *device.Node) []Explanation {
+func Explain(
+	cfg *config.Config,
+	snap *device.Snapshot,
+	forms device.Forms,
+	opts Options,
+	h *device.Hardware,
+	n *device.Node,
+) []Explanation {
 	m := newRun(cfg, snap, forms, opts)
 	inactive := m.matchAll(cfg)
 	m.budget = newBudget(cfg)
@@ -64,14 +71,13 @@ func Explain(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts
 		e := Explanation{Resource: r.Name, Offered: []string{}, Matches: []MatchOutcome{}}
 		note, isInactive := inactive[r]
 		unknown := m.result.Unknown[r]
-		switch {
-		case isInactive:
+		if isInactive {
 			e.Reason = note.Text
-		case unknown != "":
+		} else if unknown != "" {
 			m.budget.begin()
 			m.offered(r, &e, target{h, n})
 			e.Reason = unknown
-		default:
+		} else {
 			m.budget.begin()
 			m.explain(r, &e, target{h, n})
 		}
@@ -117,7 +123,9 @@ func (p *predicate) selects(t target) bool {
 		return p.matches(t.node, t.hardware)
 	}
 	return (!p.VFIO || vfioGroup(t.hardware) != "") && p.matchesHardware(t.hardware) &&
-		(p.matchesNode(t.hardware, nil) || slices.ContainsFunc(t.hardware.Nodes, func(n *device.Node) bool { return p.matchesNode(n.Hardware, n) }))
+		(p.matchesNode(t.hardware, nil) || slices.ContainsFunc(t.hardware.Nodes, func(n *device.Node) bool {
+			return p.matchesNode(n.Hardware, n)
+		}))
 }
 
 // single is a condition of a match, and a match with it alone.
@@ -137,7 +145,8 @@ func (p *predicate) singles() (all []single) {
 		add(condition{key: "glob", want: p.Glob, values: path}, config.Match{Glob: p.Glob})
 	}
 	bare := *p.Match
-	bare.Glob, bare.VFIO = pattern.Values{}, false
+	bare.Glob = pattern.Values{}
+	bare.VFIO = false
 	for _, name := range []string{"usb", "pci", "mdev", "net"} {
 		if t := p.Hardware[name]; t != nil && len(t) == 0 {
 			add(condition{key: name}, bare)
@@ -175,20 +184,26 @@ func (m *run) outcome(r *config.Resource, match *config.Match, of target) (out M
 	}
 	p := m.predicate(match, false)
 	all := m.targets(match, of)
-	if p.pci && len(all) > 0 && !slices.ContainsFunc(all, func(t target) bool { return !p.ignores(t.hardware) }) {
+	if p.pci && len(all) > 0 && !slices.ContainsFunc(all, func(t target) bool {
+		return !p.ignores(t.hardware)
+	}) {
 		out.Conditions = append(out.Conditions, Condition{Key: "pci.sriov", Nearest: `a sub-function is selected by "sf" only`})
 		return out, 1
 	}
 	one := of != target{}
-	rest, narrowed := all, one
+	rest := all
+	narrowed := one
 	singles := p.singles()
 	for _, c := range singles {
-		fitting := slices.DeleteFunc(slices.Clone(rest), func(t target) bool { return !c.selects(t) })
+		fitting := slices.DeleteFunc(slices.Clone(rest), func(t target) bool {
+			return !c.selects(t)
+		})
 		out.Conditions = append(out.Conditions, Condition{Key: c.key, Want: wanted(c.want), Fits: len(fitting)})
 		if len(fitting) == 0 {
 			failed++
 		} else {
-			rest, narrowed = fitting, true
+			rest = fitting
+			narrowed = true
 		}
 	}
 	for i, c := range singles {
@@ -247,36 +262,41 @@ func (p single) nearest(all, rest []target, one, narrowed bool) string {
 	if p.about == sysfsDir && !narrowed {
 		return ""
 	}
-	best, found := 0, ""
+	best := 0
+	found := ""
 	for _, t := range rest {
 		values, unread := p.have(t)
 		if unread && found == "" {
 			found = "that of " + t.String() + " can't be read yet"
 		}
 		for _, have := range values {
-			edits, but := 1<<10, ""
+			edits := 1 << 10
+			but := ""
 			for _, a := range p.want.Alternatives() {
 				edits = min(edits, pattern.Distance(have, a.Shape()))
 			}
 			literal, _ := p.want.Literal()
 			switch {
 			case !p.want.Empty() && (p.want.Match(strings.ToLower(have)) || p.want.Match(strings.ToUpper(have))):
-				edits, but = 0, ", which differs in letter case"
+				edits = 0
+				but = ", which differs in letter case"
 			case slices.Contains(p.want.Patterns(), have):
-				edits, but = 0, ": with its wildcards escaped it is "+pattern.Quote(have)
+				edits = 0
+				but = ": with its wildcards escaped it is " + pattern.Quote(have)
 			case len(literal) > 2 && strings.Contains(have, literal):
-				edits, but = min(edits, 1), ", which contains it: a pattern matches whole values"
+				edits = min(edits, 1)
+				but = ", which contains it: a pattern matches whole values"
 			}
 			if have == "" || !narrowed && edits > max(1, len(have)/4) || found != "" && edits >= best {
 				continue
 			}
-			best, found = edits, have+but
-			switch {
-			case one:
+			best = edits
+			found = have + but
+			if one {
 				found = "it has " + found
-			case t.String() == have:
+			} else if t.String() == have {
 				found = "nearest " + found
-			default:
+			} else {
 				found = "nearest " + have + " on " + t.String() + but
 			}
 		}
@@ -286,10 +306,9 @@ func (p single) nearest(all, rest []target, one, narrowed bool) string {
 
 // have lists the values of a target for the condition.
 func (c *condition) have(t target) (values []string, unread bool) {
-	switch {
-	case c.hardware != nil && t.hardware != nil:
+	if c.hardware != nil && t.hardware != nil {
 		return []string{c.hardware(t.hardware)}, false
-	case c.values != nil:
+	} else if c.values != nil {
 		return c.values(t.hardware, t.node)
 	}
 	return nil, false
@@ -297,10 +316,9 @@ func (c *condition) have(t target) (values []string, unread bool) {
 
 // concerns reports whether a candidate has the explained hardware or node.
 func (c *candidate) concerns(of target) bool {
-	switch h, n := of.hardware, of.node; {
-	case n != nil:
+	if h, n := of.hardware, of.node; n != nil {
 		return slices.ContainsFunc(c.picks, func(p pick) bool { return p.node == n }) || c.node() == nil && n.Hardware != nil && slices.Contains(c.members(), n.Hardware)
-	case h != nil:
+	} else if h != nil {
 		return slices.Contains(c.members(), h) || slices.ContainsFunc(c.picks, func(p pick) bool { return p.node.Hardware == h })
 	}
 	return true
@@ -317,7 +335,9 @@ func (c *candidate) node() *device.Node {
 // explain explains a resource that is active.
 func (m *run) explain(r *config.Resource, e *Explanation, of target) {
 	concerned := func(r *config.Resource) []candidate {
-		return slices.DeleteFunc(m.candidates(r), func(c candidate) bool { return !c.concerns(of) })
+		return slices.DeleteFunc(m.candidates(r), func(c candidate) bool {
+			return !c.concerns(of)
+		})
 	}
 	selects, why := m.outcomes(r, e, of)
 	found := concerned(r)
@@ -325,7 +345,8 @@ func (m *run) explain(r *config.Resource, e *Explanation, of target) {
 	var owner *config.Resource
 	for i := range found {
 		if by := m.claims.owner(r, &found[i]); by != nil {
-			owner, taken = by, append(taken, found[i].describe())
+			owner = by
+			taken = append(taken, found[i].describe())
 		}
 	}
 	m.offered(r, e, of)
@@ -365,7 +386,8 @@ func (m *run) outcomes(r *config.Resource, e *Explanation, of target) (selects b
 				reasons = append(reasons, c.String())
 			}
 		}
-		least, why = failed, strings.Join(reasons, "; ")
+		least = failed
+		why = strings.Join(reasons, "; ")
 		if len(r.Match) > 1 {
 			why = out.Place + ": " + why
 		}
@@ -413,9 +435,11 @@ func (b *builder) table(names []string) (all []Variable) {
 // whatever the resource.
 func Variables(snap *device.Snapshot, forms device.Forms, opts Options, h *device.Hardware, n *device.Node) []Variable {
 	m := newRun(&config.Config{}, snap, forms, opts)
-	c, anything := &candidate{hardware: h}, m.predicate(&config.Match{}, false)
+	c := &candidate{hardware: h}
+	anything := m.predicate(&config.Match{}, false)
 	if n != nil {
-		c.picks, c.single = []pick{{node: n, match: anything, hardware: h}}, h == nil
+		c.picks = []pick{{node: n, match: anything, hardware: h}}
+		c.single = h == nil
 	} else {
 		for _, n := range h.Nodes {
 			c.picks = append(c.picks, pick{node: n, match: anything, hardware: h})

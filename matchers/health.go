@@ -20,7 +20,8 @@ const maxChecks = 1000
 // reached, that is a problem of the offer.
 func (m *run) addCheck(checks map[string]device.Check, offer *device.Offer, check device.Check) {
 	if len(checks) >= m.checks/2 {
-		offer.Problem = fmt.Sprintf("health: not checked, since %d devices of the resource are: want at most half of the checks that earlier resources leave of %d", len(checks), maxChecks)
+		offer.Problem = fmt.Sprintf("health: not checked, since %d devices of the resource are: want at most half of the checks that earlier resources leave of %d",
+			len(checks), maxChecks)
 		return
 	}
 	checks[offer.ID] = check

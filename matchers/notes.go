@@ -46,9 +46,16 @@ func (m *run) directoryNote(place string, glob pattern.Values) {
 		if v.Negative() || strings.Contains(written, "**") {
 			continue
 		}
-		i := slices.IndexFunc(m.snap.Dirs, func(dir string) bool { return v.Match(dir) })
+		i := slices.IndexFunc(m.snap.Dirs, func(dir string) bool {
+			return v.Match(dir)
+		})
 		if i >= 0 && len(m.glob(v)) == 0 {
-			m.fault(place, fmt.Sprintf("did you mean %q?", written+"/*"), "glob: %q is a directory: want the nodes in it", m.snap.Dirs[i])
+			m.fault(
+				place,
+				fmt.Sprintf("did you mean %q?", written+"/*"),
+				"glob: %q is a directory: want the nodes in it",
+				m.snap.Dirs[i],
+			)
 		}
 	}
 }
@@ -61,7 +68,13 @@ func (m *run) notes(r *config.Resource, devices []candidate, offers []device.Off
 		if len(bad) > 1 {
 			hint = "generic-dp devices lists them all"
 		}
-		m.note(r.Place, hint, "%s can't be allocated: %s", andMore(fmt.Sprintf("device %q", bad[0].ID), len(bad)), bad[0].Problem)
+		m.note(
+			r.Place,
+			hint,
+			"%s can't be allocated: %s",
+			andMore(fmt.Sprintf("device %q", bad[0].ID), len(bad)),
+			bad[0].Problem,
+		)
 	}
 	for i := range r.Match {
 		match := &r.Match[i]
@@ -73,7 +86,12 @@ func (m *run) notes(r *config.Resource, devices []candidate, offers []device.Off
 			continue
 		}
 		if nodes := m.glob(match.Glob); len(nodes) > 0 {
-			m.note(match.Place, `a match without as = "mount" gives device nodes`, "device nodes are not mounted: %s", andMore(nodes[0].Path, len(nodes)))
+			m.note(
+				match.Place,
+				`a match without as = "mount" gives device nodes`,
+				"device nodes are not mounted: %s",
+				andMore(nodes[0].Path, len(nodes)),
+			)
 		}
 	}
 	for _, list := range sameGroup(r, devices) {
@@ -82,7 +100,9 @@ func (m *run) notes(r *config.Resource, devices []candidate, offers []device.Off
 	}
 	m.annotationNote(r)
 	if r.Container.CDI {
-		if i := slices.IndexFunc(offers, func(o device.Offer) bool { return len(o.Nets) > 0 && o.Problem == "" }); i >= 0 {
+		if i := slices.IndexFunc(offers, func(o device.Offer) bool {
+			return len(o.Nets) > 0 && o.Problem == ""
+		}); i >= 0 {
 			m.note(r.Place, "", "network interface %s moves into its container: the host is without it until the pod ends, and a container that restarts within the pod finds it as long as this program runs",
 				offers[i].Nets[0].HostName)
 		}
@@ -97,11 +117,25 @@ func (m *run) notes(r *config.Resource, devices []candidate, offers []device.Off
 		if r.Container.AutoCDI {
 			hint = "container.cdi is \"auto\", for which --cdi-dir has to be a directory that can be written"
 		}
-		m.note(r.Place, hint, "%s without container.cdi: programs find these nodes by their names, and a container that restarts when the numbers in them have changed finds them at the names of before", text)
+		m.note(
+			r.Place,
+			hint,
+			"%s without container.cdi: programs find these nodes by their names, and a container that restarts when the numbers in them have changed finds them at the names of before",
+			text,
+		)
 	}
-	follows := func(n device.OfferedNode) bool { return n.Follow && !n.Companion }
-	if united := unites(r); united != "" && slices.ContainsFunc(offers, func(o device.Offer) bool { return slices.ContainsFunc(o.Nodes, follows) }) {
-		m.note(r.Place, "container.cdi = true", "%s without container.cdi: a container keeps to the nodes that were there when its pod started, also when it restarts", united)
+	follows := func(n device.OfferedNode) bool {
+		return n.Follow && !n.Companion
+	}
+	if united := unites(r); united != "" && slices.ContainsFunc(offers, func(o device.Offer) bool {
+		return slices.ContainsFunc(o.Nodes, follows)
+	}) {
+		m.note(
+			r.Place,
+			"container.cdi = true",
+			"%s without container.cdi: a container keeps to the nodes that were there when its pod started, also when it restarts",
+			united,
+		)
 	}
 }
 
@@ -113,10 +147,9 @@ func movesNet(c candidate) bool {
 // unites is the key by which a resource combines hardware that comes and goes into
 // one device, "" for none.
 func unites(r *config.Resource) string {
-	switch {
-	case r.GroupBy != "":
+	if r.GroupBy != "" {
 		return "group_by"
-	case r.Each == config.EachAll:
+	} else if r.Each == config.EachAll {
 		return `each = "all"`
 	}
 	return ""
@@ -178,7 +211,9 @@ func sameGroup(r *config.Resource, devices []candidate) [][]*candidate {
 	for i := range devices {
 		c := &devices[i]
 		g := c.iommuGroup()
-		if g == "" || !slices.ContainsFunc(c.picks, func(p pick) bool { return isGroupNode(p.node) || isFunctionNode(p.node) }) {
+		if g == "" || !slices.ContainsFunc(c.picks, func(p pick) bool {
+			return isGroupNode(p.node) || isFunctionNode(p.node)
+		}) {
 			continue
 		}
 		if byGroup[g] = append(byGroup[g], c); len(byGroup[g]) == 2 {

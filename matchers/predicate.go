@@ -25,8 +25,15 @@ type predicate struct {
 func newPredicate(m *run, match *config.Match, exclude bool, conditions ...condition) *predicate {
 	sriov := match.Hardware["pci"]["sriov"]
 	return &predicate{
-		Match: match, run: m, conditions: conditions, exclude: exclude, subFunctions: exclude || !sriov.Empty() && sriov.Match("sf"),
-		usb: match.Has("usb"), pci: match.Has("pci"), net: match.Has("net"), mdev: match.Has("mdev"),
+		Match:        match,
+		run:          m,
+		conditions:   conditions,
+		exclude:      exclude,
+		subFunctions: exclude || !sriov.Empty() && sriov.Match("sf"),
+		usb:          match.Has("usb"),
+		pci:          match.Has("pci"),
+		net:          match.Has("net"),
+		mdev:         match.Has("mdev"),
 	}
 }
 
@@ -46,7 +53,9 @@ type getter func(*device.Hardware, *device.Node) (values []string, unread bool)
 
 // known is a getter of values that the snapshot has.
 func known(values func(*device.Hardware, *device.Node) []string) getter {
-	return func(h *device.Hardware, n *device.Node) ([]string, bool) { return values(h, n), false }
+	return func(h *device.Hardware, n *device.Node) ([]string, bool) {
+		return values(h, n), false
+	}
 }
 
 // subject is what a condition is about.
@@ -87,7 +96,8 @@ func (m *run) predicate(match *config.Match, exclude bool) *predicate {
 		case c.key == "usb.interface_class" && !match.Hardware["usb"]["interface"].Empty():
 			c.about, c.values = anyNode, known(interfaceClasses(match.Hardware["usb"]["interface"], a.Of))
 		case c.key == "pci.pf":
-			c.values, c.hardware = known(m.physical), nil
+			c.values = known(m.physical)
+			c.hardware = nil
 		case a.Interface != nil:
 			c.about = anyNode
 		case a.Net != nil:
@@ -97,7 +107,12 @@ func (m *run) predicate(match *config.Match, exclude bool) *predicate {
 	}
 	add := func(about subject, key string, want pattern.Values, values getter) {
 		if !want.Empty() {
-			p.conditions = append(p.conditions, condition{about: about, key: key, want: want, values: values})
+			p.conditions = append(p.conditions, condition{
+				about:  about,
+				key:    key,
+				want:   want,
+				values: values,
+			})
 		}
 	}
 	add(anyNode, "subsystem", match.Subsystem, known(func(_ *device.Hardware, n *device.Node) []string {
@@ -106,7 +121,9 @@ func (m *run) predicate(match *config.Match, exclude bool) *predicate {
 		}
 		return []string{n.Subsystem}
 	}))
-	add(sysfsDir, "driver", match.Driver, known(func(h *device.Hardware, n *device.Node) []string { return []string{m.driver(dirsOf(h, n))} }))
+	add(sysfsDir, "driver", match.Driver, known(func(h *device.Hardware, n *device.Node) []string {
+		return []string{m.driver(dirsOf(h, n))}
+	}))
 	for _, name := range slices.Sorted(maps.Keys(match.Attr)) {
 		key := "attr." + name
 		written := fmt.Sprintf("attr.%q", name)

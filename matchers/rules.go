@@ -88,7 +88,9 @@ func rulesOf(subsystem string) []rule {
 	default:
 		return nil
 	}
-	return slices.DeleteFunc(rules(), func(r rule) bool { return !strings.HasPrefix(r.device, subsystem+" ") })
+	return slices.DeleteFunc(rules(), func(r rule) bool {
+		return !strings.HasPrefix(r.device, subsystem+" ")
+	})
 }
 
 // The codes of include/uapi/linux/input-event-codes.h.
@@ -128,7 +130,9 @@ func (m *run) inputKind(n *device.Node) inputKind {
 	if !known {
 		return unknownInput
 	}
-	if slices.ContainsFunc(letters, func(row [2]int) bool { return keys.any(row[0], row[1]+1) }) {
+	if slices.ContainsFunc(letters, func(row [2]int) bool {
+		return keys.any(row[0], row[1]+1)
+	}) {
 		return keyboard
 	}
 	if keys.any(btnJoystick, btnDigi) {
@@ -162,7 +166,9 @@ func (m *run) hostInput(n *device.Node) string {
 // wireless keyboard has the keyboard below it.
 func (m *run) hostInputOfHID(n *device.Node) string {
 	dir := path.Dir(path.Dir(n.SysPath))
-	return m.typed(m.eventNodes(), func(e *device.Node) bool { return strings.HasPrefix(e.SysPath, dir+"/") })
+	return m.typed(m.eventNodes(), func(e *device.Node) bool {
+		return strings.HasPrefix(e.SysPath, dir+"/")
+	})
 }
 
 // typed names the first keyboard or pointer of some event nodes.
@@ -205,7 +211,9 @@ func (m *run) boardBus(n *device.Node) string {
 		return ""
 	}
 	class := h.PCI.Class
-	if slices.ContainsFunc(boardClasses, func(prefix string) bool { return strings.HasPrefix(class, prefix) }) {
+	if slices.ContainsFunc(boardClasses, func(prefix string) bool {
+		return strings.HasPrefix(class, prefix)
+	}) {
 		return kernelName(n) + " of PCI function " + h.Name
 	}
 	return ""
@@ -310,7 +318,9 @@ func (m *run) bits(dir, name string) (set codes, known bool) {
 func parseCodes(text string) (set codes, ok bool) {
 	words := strings.Fields(text)
 	slices.Reverse(words)
-	isLong := func(word string) bool { return len(word) > 8 }
+	isLong := func(word string) bool {
+		return len(word) > 8
+	}
 	size := 64
 	if strconv.IntSize == 32 && !slices.ContainsFunc(words, isLong) {
 		size = 32

@@ -94,7 +94,12 @@ type selection struct {
 // otherwise.
 func (m *run) candidates(r *config.Resource) []candidate {
 	clear(m.picked)
-	s := &selection{run: m, r: r, whole: map[*device.Hardware]bool{}, groups: map[string]*group{}}
+	s := &selection{
+		run:    m,
+		r:      r,
+		whole:  map[*device.Hardware]bool{},
+		groups: map[string]*group{},
+	}
 	s.matches, s.excludes = m.predicates(r)
 	for _, p := range s.matches {
 		switch {
@@ -117,22 +122,33 @@ func (m *run) candidates(r *config.Resource) []candidate {
 
 	found := make([]candidate, 0, len(s.picks)+len(s.whole)+len(s.others))
 	sort.Slice(s.picks, func(i, j int) bool {
-		a, b := &s.picks[i], &s.picks[j]
+		a := &s.picks[i]
+		b := &s.picks[j]
 		return cmp.Or(strings.Compare(hardwarePath(a.hardware), hardwarePath(b.hardware)), strings.Compare(a.node.Path, b.node.Path)) < 0
 	})
 	for rest := s.picks; len(rest) > 0; {
-		h, n := rest[0].hardware, 1
+		h := rest[0].hardware
+		n := 1
 		for n < len(rest) && h != nil && rest[n].hardware == h {
 			n++
 		}
 		picks := rest[:n:n]
 		rest = rest[n:]
-		switch {
-		case h != nil && s.together(picks):
-			found = append(found, candidate{hardware: h, picks: picks, groups: s.groupOf(h), dangerous: slices.ContainsFunc(picks, dangerousPick)})
-		default:
+		if h != nil && s.together(picks) {
+			found = append(found, candidate{
+				hardware:  h,
+				picks:     picks,
+				groups:    s.groupOf(h),
+				dangerous: slices.ContainsFunc(picks, dangerousPick),
+			})
+		} else {
 			for i, p := range picks {
-				found = append(found, candidate{hardware: h, picks: picks[i : i+1 : i+1], single: true, dangerous: p.match.Dangerous})
+				found = append(found, candidate{
+					hardware:  h,
+					picks:     picks[i : i+1 : i+1],
+					single:    true,
+					dangerous: p.match.Dangerous,
+				})
 			}
 		}
 	}
@@ -173,14 +189,18 @@ func (m *run) withNodeOf(p *predicate, r *config.Resource, found []candidate) []
 	if p.Mount && r.Each != config.EachAll {
 		return found
 	}
-	return slices.DeleteFunc(found, func(c candidate) bool { return !has[deviceOf(&c)] })
+	return slices.DeleteFunc(found, func(c candidate) bool {
+		return !has[deviceOf(&c)]
+	})
 }
 
 func dangerousPick(p pick) bool { return p.match.Dangerous }
 
 // sortByHardware sorts candidates by the sysfs path of their hardware.
 func sortByHardware(list []candidate) {
-	sort.SliceStable(list, func(i, j int) bool { return hardwarePath(list[i].hardware) < hardwarePath(list[j].hardware) })
+	sort.SliceStable(list, func(i, j int) bool {
+		return hardwarePath(list[i].hardware) < hardwarePath(list[j].hardware)
+	})
 }
 
 // together reports whether the nodes of one hardware are one device.
@@ -189,7 +209,9 @@ func (s *selection) together(picks []pick) bool {
 	case config.EachNode:
 		return false
 	case config.EachAll:
-		return slices.ContainsFunc(picks, func(p pick) bool { return p.match.NamesHardware() })
+		return slices.ContainsFunc(picks, func(p pick) bool {
+			return p.match.NamesHardware()
+		})
 	}
 	return true
 }
@@ -246,10 +268,17 @@ func (s *selection) addHardware(p *predicate) {
 func (s *selection) addPaths(m *config.Match) {
 	for _, p := range s.files(m.Place, m.Glob) {
 		known := slices.ContainsFunc(s.others, func(o candidate) bool { return o.name == p })
-		if known || s.at(p) != nil || slices.ContainsFunc(s.excludes, func(e *predicate) bool { return e.matchesPath(p) }) {
+		if known || s.at(p) != nil || slices.ContainsFunc(s.excludes, func(e *predicate) bool {
+			return e.matchesPath(p)
+		}) {
 			continue
 		}
-		s.others = append(s.others, candidate{single: true, name: p, paths: []pathPick{{p, m}}, dangerous: m.Dangerous})
+		s.others = append(s.others, candidate{
+			single:    true,
+			name:      p,
+			paths:     []pathPick{{p, m}},
+			dangerous: m.Dangerous,
+		})
 	}
 }
 
@@ -259,7 +288,10 @@ func (s *selection) addCDI(m *config.Match) {
 	for i := range s.CDIDevices {
 		d := &s.CDIDevices[i]
 		known := slices.ContainsFunc(s.others, func(o candidate) bool { return o.cdi == d })
-		named := slices.ContainsFunc(m.CDIDevice.Alternatives(), func(a pattern.Alternative) bool { text, whole := a.Literal(); return whole && text == d.Name })
+		named := slices.ContainsFunc(m.CDIDevice.Alternatives(), func(a pattern.Alternative) bool {
+			text, whole := a.Literal()
+			return whole && text == d.Name
+		})
 		if known || !m.CDIDevice.Match(d.Name) || strings.HasSuffix(d.Name, "=all") && !named {
 			continue
 		}
@@ -269,20 +301,33 @@ func (s *selection) addCDI(m *config.Match) {
 				hardware = append(hardware, n.Hardware)
 			}
 		}
-		s.others = append(s.others, candidate{single: true, name: "CDI device " + d.Name, cdi: d, united: sortHardware(hardware), dangerous: m.Dangerous})
+		s.others = append(s.others, candidate{
+			single:    true,
+			name:      "CDI device " + d.Name,
+			cdi:       d,
+			united:    sortHardware(hardware),
+			dangerous: m.Dangerous,
+		})
 	}
 }
 
 func (s *selection) addVirtual(m *config.Match) {
 	for i := range m.Virtual {
 		d := &m.Virtual[i]
-		s.others = append(s.others, candidate{single: true, name: fmt.Sprintf("virtual device %q", d.Name), virtual: d, dangerous: m.Dangerous})
+		s.others = append(s.others, candidate{
+			single:    true,
+			name:      fmt.Sprintf("virtual device %q", d.Name),
+			virtual:   d,
+			dangerous: m.Dangerous,
+		})
 	}
 }
 
 // sortHardware sorts hardware as a snapshot does, without repeats.
 func sortHardware(hardware []*device.Hardware) []*device.Hardware {
-	slices.SortFunc(hardware, func(a, b *device.Hardware) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(hardware, func(a, b *device.Hardware) int {
+		return strings.Compare(a.Path, b.Path)
+	})
 	return slices.Compact(hardware)
 }
 
@@ -291,10 +336,14 @@ func sortHardware(hardware []*device.Hardware) []*device.Hardware {
 func (s *selection) exclude() {
 	s.picks = slices.DeleteFunc(s.picks, func(p pick) bool {
 		delete(s.whole, p.node.Hardware)
-		return !p.match.VFIO && slices.ContainsFunc(s.excludes, func(e *predicate) bool { return e.matches(p.node, p.node.Hardware) })
+		return !p.match.VFIO && slices.ContainsFunc(s.excludes, func(e *predicate) bool {
+			return e.matches(p.node, p.node.Hardware)
+		})
 	})
 	maps.DeleteFunc(s.whole, func(h *device.Hardware, _ bool) bool {
-		return slices.ContainsFunc(s.excludes, func(e *predicate) bool { return e.matchesWhole(h) })
+		return slices.ContainsFunc(s.excludes, func(e *predicate) bool {
+			return e.matchesWhole(h)
+		})
 	})
 }
 
@@ -320,17 +369,17 @@ func (m *run) combine(r *config.Resource, parts []candidate) []candidate {
 	groups := map[string][]candidate{}
 	for _, c := range parts {
 		value, unread := m.groupValue(r, &c)
-		switch c.value = value; {
-		case unread: // it may be part of any group
-		case value == "":
+		if c.value = value; unread { // it may be part of any group
+		} else if value == "" {
 			out = append(out, c)
-		default:
+		} else {
 			groups[value] = append(groups[value], c)
 		}
 	}
 	for value, list := range groups {
 		one := merge(list)
-		one.value, one.hardware = value, list[0].hardware
+		one.value = value
+		one.hardware = list[0].hardware
 		out = append(out, one)
 	}
 	sortByHardware(out)

@@ -89,11 +89,15 @@ func (w *dirWatch) addDir(dir string) {
 // function is named by its address or by an interface, whose name has no colon
 // (dev_valid_name in net/core/dev.c).
 func UsesNets(cfg *config.Config) bool {
-	named := func(pf string) bool { return !strings.Contains(pf, ":") }
+	named := func(pf string) bool {
+		return !strings.Contains(pf, ":")
+	}
 	net := func(m config.Match) bool {
 		return m.Has("net") || slices.ContainsFunc(m.Hardware["pci"]["pf"].Patterns(), named)
 	}
-	variable := func(name string) bool { return strings.HasPrefix(name, "net.") }
+	variable := func(name string) bool {
+		return strings.HasPrefix(name, "net.")
+	}
 	return slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool {
 		return slices.ContainsFunc(r.Match, net) || slices.ContainsFunc(r.Exclude, net) || slices.ContainsFunc(r.Variables, variable)
 	})
@@ -104,6 +108,8 @@ func UsesNets(cfg *config.Config) bool {
 func UsesCDIDevices(cfg *config.Config) bool {
 	return slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool {
 		return len(r.Container.CDIDevices) > 0 ||
-			slices.ContainsFunc(r.Match, func(m config.Match) bool { return !m.CDIDevice.Empty() })
+			slices.ContainsFunc(r.Match, func(m config.Match) bool {
+				return !m.CDIDevice.Empty()
+			})
 	})
 }

@@ -263,7 +263,8 @@ func VerdictsTable() string {
 	for _, v := range dangerous {
 		fmt.Fprintf(&page, "| dangerous | %s | %s |\n", v.effect, listed(v.classes))
 	}
-	fmt.Fprintf(&page, "| dangerous | %s | `misc *` without a PCI, USB or platform device (drivers/char/misc.c) |\n", unreviewed)
+	fmt.Fprintf(&page, "| dangerous | %s | `misc *` without a PCI, USB or platform device (drivers/char/misc.c) |\n",
+		unreviewed)
 	for _, v := range harmless {
 		fmt.Fprintf(&page, "| harmless | %s | %s |\n", v.reason, listed(v.classes))
 	}

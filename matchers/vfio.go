@@ -74,7 +74,9 @@ func (s *selection) addVFIO(p *predicate) {
 		}
 		selects := false
 		for _, n := range s.vfioNodes(h) {
-			excluded := slices.ContainsFunc(s.excludes, func(e *predicate) bool { return e.matches(n, h) })
+			excluded := slices.ContainsFunc(s.excludes, func(e *predicate) bool {
+				return e.matches(n, h)
+			})
 			if !excluded && p.fits(anyNode, h, n) {
 				s.pick(n, p)
 				selects = true
@@ -129,10 +131,14 @@ func (s *selection) groupOf(h *device.Hardware) []*group {
 // wouldSelect reports whether a match with vfio = true selects a function when
 // it is bound to VFIO.
 func (s *selection) wouldSelect(h *device.Hardware) bool {
-	if h.PCI == nil || h.PCI.IsBridge() || slices.ContainsFunc(s.excludes, func(e *predicate) bool { return !e.dependsOnDriver() && e.matchesWhole(h) }) {
+	if h.PCI == nil || h.PCI.IsBridge() || slices.ContainsFunc(s.excludes, func(e *predicate) bool {
+		return !e.dependsOnDriver() && e.matchesWhole(h)
+	}) {
 		return false
 	}
-	return slices.ContainsFunc(s.matches, func(p *predicate) bool { return p.VFIO && p.matchesBound(h) })
+	return slices.ContainsFunc(s.matches, func(p *predicate) bool {
+		return p.VFIO && p.matchesBound(h)
+	})
 }
 
 // dependsOnDriver reports whether a match has a condition on the driver.
@@ -143,7 +149,9 @@ func (p *predicate) dependsOnDriver() bool {
 // matchesBound is matchesHardware regardless of the driver.
 func (p *predicate) matchesBound(h *device.Hardware) bool {
 	bound := *p
-	bound.conditions = slices.DeleteFunc(slices.Clone(p.conditions), func(c condition) bool { return c.key == "pci.driver" || c.key == "driver" })
+	bound.conditions = slices.DeleteFunc(slices.Clone(p.conditions), func(c condition) bool {
+		return c.key == "pci.driver" || c.key == "driver"
+	})
 	return !p.mdev && bound.matchesTables(h) && bound.fits(sysfsDir, h, nil)
 }
 
@@ -160,7 +168,8 @@ func (b *builder) addVFIO() {
 		ofFunctions = ofFunctions || isFunctionNode(p.node)
 		along.Permissions = unitePermissions(along.Permissions, b.permissions(p))
 	}
-	container, iommu := b.at(vfioContainer), b.at(iommufd)
+	container := b.at(vfioContainer)
+	iommu := b.at(iommufd)
 	if ofGroup && container != nil {
 		b.companionNode(along, container)
 	}
@@ -168,10 +177,9 @@ func (b *builder) addVFIO() {
 	if iommu != nil && (ofFunctions || container == nil) {
 		b.companionNode(along, iommu)
 	}
-	switch {
-	case ofGroup && container == nil && iommu == nil:
+	if ofGroup && container == nil && iommu == nil {
 		b.problem("%s is missing: is the module vfio loaded?", vfioContainer)
-	case !ofGroup && ofFunctions && iommu == nil:
+	} else if !ofGroup && ofFunctions && iommu == nil {
 		b.problem("%s is missing: is the module iommufd loaded?", iommufd)
 	}
 	for _, g := range b.c.groups {
@@ -182,7 +190,8 @@ func (b *builder) addVFIO() {
 			}
 		}
 		if len(bound) > 0 {
-			b.problem("IOMMU group %s is not viable: functions are bound to drivers of the host: %s", g.number, strings.Join(bound, ", "))
+			b.problem("IOMMU group %s is not viable: functions are bound to drivers of the host: %s",
+				g.number, strings.Join(bound, ", "))
 		}
 	}
 }
@@ -219,7 +228,9 @@ func (m *run) vfioNotes(r *config.Resource) {
 		var unbound []string
 		for _, h := range m.snap.Hardware {
 			if h.PCI != nil && !h.PCI.VFIO && !h.PCI.IsBridge() && p.matchesHardware(h) && p.fits(sysfsDir, h, nil) &&
-				!slices.ContainsFunc(excludes, func(e *predicate) bool { return e.matchesWhole(h) }) {
+				!slices.ContainsFunc(excludes, func(e *predicate) bool {
+					return e.matchesWhole(h)
+				}) {
 				unbound = append(unbound, h.Name)
 			}
 		}

@@ -40,24 +40,56 @@ const (
 )
 
 var attributes = []Attribute{
-	ofUSB("id", PairValue, "10c4:ea60", "vendor and product", func(u *USB) string { return pair(u.Vendor, u.Product) }),
+	ofUSB("id", PairValue, "10c4:ea60", "vendor and product", func(u *USB) string {
+		return pair(u.Vendor, u.Product)
+	}),
 	ofUSB("vendor", IDValue, "10c4", "four digits", func(u *USB) string { return u.Vendor }),
 	ofUSB("product", IDValue, "ea60", "four digits", func(u *USB) string { return u.Product }),
-	ofUSB("serial", TextValue, "A1B2C3", "serial number reported by the device", func(u *USB) string { return strings.TrimSpace(u.Serial) }),
-	ofUSB("manufacturer", TextValue, "Silicon Labs", "reported by the device", func(u *USB) string { return strings.TrimSpace(u.Manufacturer) }),
-	ofUSB("product_name", TextValue, "CP2102N", "reported by the device", func(u *USB) string { return strings.TrimSpace(u.ProductName) }),
+	ofUSB("serial", TextValue, "A1B2C3", "serial number reported by the device", func(u *USB) string {
+		return strings.TrimSpace(u.Serial)
+	}),
+	ofUSB("manufacturer", TextValue, "Silicon Labs", "reported by the device", func(u *USB) string {
+		return strings.TrimSpace(u.Manufacturer)
+	}),
+	ofUSB("product_name", TextValue, "CP2102N", "reported by the device", func(u *USB) string {
+		return strings.TrimSpace(u.ProductName)
+	}),
 	ofUSB("class", ByteValue, "e0", "class of the device, two digits", func(u *USB) string { return u.Class }),
-	ofInterface("interface_class", ByteValue, "0e", "class of an interface, two digits", func(i USBInterface) string { return i.Class }),
-	ofInterface("interface", NumberValue, "0", "number of an interface, decimal", func(i USBInterface) string { return strconv.Itoa(i.Number) }),
+	ofInterface(
+		"interface_class",
+		ByteValue,
+		"0e",
+		"class of an interface, two digits",
+		func(i USBInterface) string { return i.Class },
+	),
+	ofInterface("interface", NumberValue, "0", "number of an interface, decimal", func(i USBInterface) string {
+		return strconv.Itoa(i.Number)
+	}),
 	ofUSB("port", TextValue, "1-1.4", "kernel numbering in this boot", func(u *USB) string { return u.Port }),
-	{Table: "usb", Key: "path", Example: "0000:00:14.0:1.4", Help: "controller and chain of ports, the same in every boot", Hardware: Place},
+	{
+		Table:    "usb",
+		Key:      "path",
+		Example:  "0000:00:14.0:1.4",
+		Help:     "controller and chain of ports, the same in every boot",
+		Hardware: Place,
+	},
 	ofUSB("speed", TextValue, "480", "Mbit/s", func(u *USB) string { return u.Speed }),
 
-	ofPCI("id", PairValue, "10de:2204", "vendor and device", func(p *PCI) string { return pair(p.Vendor, p.Device) }),
+	ofPCI("id", PairValue, "10de:2204", "vendor and device", func(p *PCI) string {
+		return pair(p.Vendor, p.Device)
+	}),
 	ofPCI("vendor", IDValue, "10de", "four digits", func(p *PCI) string { return p.Vendor }),
 	ofPCI("device", IDValue, "2204", "four digits", func(p *PCI) string { return p.Device }),
-	ofPCI("subsystem_id", PairValue, "1028:1fe2", "vendor and device of the card", func(p *PCI) string { return pair(p.SubVendor, p.SubDevice) }),
-	ofPCI("class", ClassValue, "0302", "class code or its prefix: two, four or six digits", func(p *PCI) string { return p.Class }),
+	ofPCI("subsystem_id", PairValue, "1028:1fe2", "vendor and device of the card", func(p *PCI) string {
+		return pair(p.SubVendor, p.SubDevice)
+	}),
+	ofPCI(
+		"class",
+		ClassValue,
+		"0302",
+		"class code or its prefix: two, four or six digits",
+		func(p *PCI) string { return p.Class },
+	),
 	ofPCI("revision", ByteValue, "a1", "two digits", func(p *PCI) string { return p.Revision }),
 	ofPCI("driver", TextValue, "vfio-pci", "the bound driver", func(p *PCI) string { return p.Driver }),
 	ofPCI("address", AddressValue, "0000:3b:00.0", "with the domain", func(p *PCI) string { return p.Address }),
@@ -70,8 +102,24 @@ var attributes = []Attribute{
 		return slot
 	}),
 	ofPCI("iommu_group", NumberValue, "12", "decimal", func(p *PCI) string { return p.IOMMUGroup }),
-	ofPCI("sriov", WordValue, "vf", "physical, virtual or sub-function, or neither", func(p *PCI) string { return p.SRIOV }, "pf", "vf", "sf", "none"),
-	ofPCI("pf", TextValue, "ens1f0", "of a virtual or sub-function: address or network interface of its physical one", func(p *PCI) string { return p.PF }),
+	ofPCI(
+		"sriov",
+		WordValue,
+		"vf",
+		"physical, virtual or sub-function, or neither",
+		func(p *PCI) string { return p.SRIOV },
+		"pf",
+		"vf",
+		"sf",
+		"none",
+	),
+	ofPCI(
+		"pf",
+		TextValue,
+		"ens1f0",
+		"of a virtual or sub-function: address or network interface of its physical one",
+		func(p *PCI) string { return p.PF },
+	),
 	ofPCI("vf", NumberValue, "0", "of a virtual or sub-function: its number there, decimal", func(p *PCI) string {
 		if p.PF == "" || p.VF < 0 {
 			return ""
@@ -85,51 +133,92 @@ var attributes = []Attribute{
 
 	ofMDev("type", TextValue, "nvidia-222", "directory of its type", func(m *MDev) string { return m.Type }),
 	ofMDev("name", TextValue, "GRID T4-1Q", "name of the type", func(m *MDev) string { return m.Name }),
-	ofMDev("uuid", TextValue, "83b8f4f2-509f-382f-3c1e-e6bfe0fa1001", "UUID of the mediated device", func(m *MDev) string { return m.UUID }),
+	ofMDev(
+		"uuid",
+		TextValue,
+		"83b8f4f2-509f-382f-3c1e-e6bfe0fa1001",
+		"UUID of the mediated device",
+		func(m *MDev) string { return m.UUID },
+	),
 	ofMDev("iommu_group", NumberValue, "12", "decimal", func(m *MDev) string { return m.IOMMUGroup }),
 }
 
 func ofUSB(key string, kind ValueKind, example, help string, get func(*USB) string) Attribute {
-	return Attribute{Table: "usb", Key: key, Kind: kind, Example: example, Help: help, Hardware: func(h *Hardware) string {
-		if h.USB == nil {
-			return ""
-		}
-		return get(h.USB)
-	}}
+	return Attribute{
+		Table:   "usb",
+		Key:     key,
+		Kind:    kind,
+		Example: example,
+		Help:    help,
+		Hardware: func(h *Hardware) string {
+			if h.USB == nil {
+				return ""
+			}
+			return get(h.USB)
+		},
+	}
 }
 
 func ofInterface(key string, kind ValueKind, example, help string, get func(USBInterface) string) Attribute {
-	return Attribute{Table: "usb", Key: key, Kind: kind, Example: example, Help: help, Interface: get}
+	return Attribute{
+		Table:     "usb",
+		Key:       key,
+		Kind:      kind,
+		Example:   example,
+		Help:      help,
+		Interface: get,
+	}
 }
 
 // ofPCI is an attribute of a PCI function; a USB or mediated device has that of the
 // nearest function above.
 func ofPCI(key string, kind ValueKind, example, help string, get func(*PCI) string, words ...string) Attribute {
-	return Attribute{Table: "pci", Key: key, Kind: kind, Words: words, Example: example, Help: help, Hardware: func(h *Hardware) string {
-		f := h.Function()
-		if f == nil {
-			return ""
-		}
-		return get(f.PCI)
-	}}
+	return Attribute{
+		Table:   "pci",
+		Key:     key,
+		Kind:    kind,
+		Words:   words,
+		Example: example,
+		Help:    help,
+		Hardware: func(h *Hardware) string {
+			f := h.Function()
+			if f == nil {
+				return ""
+			}
+			return get(f.PCI)
+		},
+	}
 }
 
 func ofMDev(key string, kind ValueKind, example, help string, get func(*MDev) string) Attribute {
-	return Attribute{Table: "mdev", Key: key, Kind: kind, Example: example, Help: help, Hardware: func(h *Hardware) string {
-		if h.MDev == nil {
-			return ""
-		}
-		return get(h.MDev)
-	}}
+	return Attribute{
+		Table:   "mdev",
+		Key:     key,
+		Kind:    kind,
+		Example: example,
+		Help:    help,
+		Hardware: func(h *Hardware) string {
+			if h.MDev == nil {
+				return ""
+			}
+			return get(h.MDev)
+		},
+	}
 }
 
 func ofNet(key, example, help string, get func(*Node) string) Attribute {
-	return Attribute{Table: "net", Key: key, Example: example, Help: help, Net: func(n *Node) string {
-		if n.Net == nil {
-			return ""
-		}
-		return get(n)
-	}}
+	return Attribute{
+		Table:   "net",
+		Key:     key,
+		Example: example,
+		Help:    help,
+		Net: func(n *Node) string {
+			if n.Net == nil {
+				return ""
+			}
+			return get(n)
+		},
+	}
 }
 
 // Attributes lists the attributes in the order of the language.
@@ -138,7 +227,9 @@ func Attributes() []Attribute { return slices.Clone(attributes) }
 // FindAttribute returns the attribute of a name such as "usb.vendor".
 func FindAttribute(name string) (a *Attribute, ok bool) {
 	table, key, _ := strings.Cut(name, ".")
-	i := slices.IndexFunc(attributes, func(a Attribute) bool { return a.Key == key && a.Table == table })
+	i := slices.IndexFunc(attributes, func(a Attribute) bool {
+		return a.Key == key && a.Table == table
+	})
 	if i < 0 {
 		return nil, false
 	}

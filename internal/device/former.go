@@ -27,10 +27,9 @@ func FormerHardwareID(h *Hardware, f Form) string {
 		}
 		was = n.Formerly
 	}
-	switch {
-	case was == nil || h.Bus == PCIBus:
+	if was == nil || h.Bus == PCIBus {
 		return ""
-	case was.Bus == "" && len(h.Nodes) == 1:
+	} else if was.Bus == "" && len(h.Nodes) == 1 {
 		return FormerNodeID(h.Nodes[0], f)
 	}
 	former := HardwareID(was, formerForm(was, f))

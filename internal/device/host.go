@@ -89,10 +89,9 @@ type Hardware struct {
 // IOMMUGroup is the number of the IOMMU group of a PCI function or a mediated device;
 // empty is none.
 func (h *Hardware) IOMMUGroup() string {
-	switch {
-	case h.PCI != nil:
+	if h.PCI != nil {
 		return h.PCI.IOMMUGroup
-	case h.MDev != nil:
+	} else if h.MDev != nil {
 		return h.MDev.IOMMUGroup
 	}
 	return ""

@@ -50,7 +50,8 @@ func nodeKeys(h *Hardware, former bool) map[*Node]string {
 		names = append(names, splitNet(n))
 	}
 	sort.Slice(names, func(i, j int) bool {
-		a, b := &names[i], &names[j]
+		a := &names[i]
+		b := &names[j]
 		return cmp.Or(
 			cmp.Compare(a.kind, b.kind),
 			cmp.Compare(a.node.Interface, b.node.Interface),
@@ -246,7 +247,9 @@ func splitKernel(n *Node) kernelName {
 	default:
 		from, to = lastNumber(name)
 	}
-	k.prefix, k.counter, k.suffix = name[:from], name[from:to], name[to:]
+	k.prefix = name[:from]
+	k.counter = name[from:to]
+	k.suffix = name[to:]
 	switch n.Subsystem {
 	case "bsg":
 		// "6:0:1:0" and "end_device-6:0" start with the number of the SCSI host
@@ -263,7 +266,13 @@ func splitKernel(n *Node) kernelName {
 // splitNet is splitKernel for a network interface.
 func splitNet(n *Node) kernelName {
 	parent := path.Dir(n.SysPath)
-	return kernelName{node: n, kind: netName, prefix: "net", counter: parent + "/" + n.Kernel, parent: parent}
+	return kernelName{
+		node:    n,
+		kind:    netName,
+		prefix:  "net",
+		counter: parent + "/" + n.Kernel,
+		parent:  parent,
+	}
 }
 
 // lastNumber returns the position of the number at the end of name that the kernel
@@ -307,20 +316,24 @@ func diskLetters(name string) (from, to int) {
 // "ttyUSB2" is before "ttyUSB10", everything else by bytes. It is zero for equal
 // strings only.
 func CompareNatural(a, b string) int {
-	x, y := a, b
+	x := a
+	y := b
 	for x != "" && y != "" {
-		m, n := digits(x), digits(y)
+		m := digits(x)
+		n := digits(y)
 		if m == 0 || n == 0 {
 			if x[0] != y[0] {
 				return cmp.Compare(x[0], y[0])
 			}
-			x, y = x[1:], y[1:]
+			x = x[1:]
+			y = y[1:]
 			continue
 		}
 		if c := CompareNumber(strings.TrimLeft(x[:m], "0"), strings.TrimLeft(y[:n], "0")); c != 0 {
 			return c
 		}
-		x, y = x[m:], y[n:]
+		x = x[m:]
+		y = y[n:]
 	}
 	return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(a, b))
 }

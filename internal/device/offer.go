@@ -200,7 +200,8 @@ func (t Text) Expand(value func(name string) (string, bool)) Text {
 		literal.Reset()
 	}
 	for _, p := range t {
-		v, ok := p.Literal, true
+		v := p.Literal
+		ok := true
 		if p.Var != "" {
 			v, ok = value(p.Var)
 		}

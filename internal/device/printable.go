@@ -20,12 +20,11 @@ func Printable(text, except string) string {
 	var out []byte
 	for i, r := range text {
 		isInvalid := r == utf8.RuneError && !strings.HasPrefix(text[i:], string(r))
-		switch {
-		case isInvalid:
+		if isInvalid {
 			out = fmt.Appendf(out, `\x%02x`, text[i])
-		case isVisible(r) || strings.ContainsRune(except, r):
+		} else if isVisible(r) || strings.ContainsRune(except, r) {
 			out = utf8.AppendRune(out, r)
-		default:
+		} else {
 			for _, unit := range utf16.AppendRune(nil, r) {
 				out = fmt.Appendf(out, `\u%04x`, unit)
 			}

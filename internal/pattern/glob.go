@@ -88,7 +88,9 @@ func (s *globSearch) list(dir string) []fs.DirEntry {
 	defer f.Close()
 	all, _ := f.ReadDir(*s.entries)
 	s.spend(len(all))
-	slices.SortFunc(all, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	slices.SortFunc(all, func(a, b fs.DirEntry) int {
+		return strings.Compare(a.Name(), b.Name())
+	})
 	return all
 }
 

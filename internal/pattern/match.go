@@ -69,18 +69,24 @@ type wildcardMatch struct{ token, from, to int }
 // the nearer one reaches everything that they could. So the time is polynomial.
 func (a *Alternative) match(s string, captured []string) bool {
 	const none = -1
-	lastStar, lastDeep := wildcardMatch{token: none}, wildcardMatch{token: none}
+	lastStar := wildcardMatch{token: none}
+	lastDeep := wildcardMatch{token: none}
 	for i, end := len(a.tokens)-1, len(s); i >= 0 || end > 0; i-- {
-		from, ok := 0, false
+		from := 0
+		ok := false
 		if i >= 0 {
 			from, ok = a.shortest(i, s[:end])
 		}
 		switch {
 		case ok:
 		case lastStar.token != none && a.extend(&lastStar, s):
-			i, from, end = lastStar.token, lastStar.from, lastStar.to
+			i = lastStar.token
+			from = lastStar.from
+			end = lastStar.to
 		case lastDeep.token != none && a.extend(&lastDeep, s):
-			i, from, end = lastDeep.token, lastDeep.from, lastDeep.to
+			i = lastDeep.token
+			from = lastDeep.from
+			end = lastDeep.to
 		default:
 			return false
 		}
@@ -88,7 +94,8 @@ func (a *Alternative) match(s string, captured []string) bool {
 		case t.kind == star:
 			lastStar = wildcardMatch{i, from, end}
 		case t.kind == deep:
-			lastStar, lastDeep = wildcardMatch{token: none}, wildcardMatch{i, from, end}
+			lastStar = wildcardMatch{token: none}
+			lastDeep = wildcardMatch{i, from, end}
 		case t.kind == literal && a.kind == Path && strings.Contains(t.text, "/"):
 			lastStar.token = none // its element has matched
 		}
@@ -137,7 +144,8 @@ func (t *token) matches(r rune) bool {
 	for text := t.text; text != "" && !in; {
 		lo, n := utf8.DecodeRuneInString(text)
 		hi, m := utf8.DecodeRuneInString(text[n:])
-		in, text = lo <= r && r <= hi, text[n+m:]
+		in = lo <= r && r <= hi
+		text = text[n+m:]
 	}
 	return in != t.not
 }
@@ -174,10 +182,9 @@ func (a Alternative) String() string { return a.written }
 
 // Literal is the only match of an alternative without wildcards.
 func (a Alternative) Literal() (text string, ok bool) {
-	switch {
-	case a.span != nil || len(a.tokens) > 1:
+	if a.span != nil || len(a.tokens) > 1 {
 		return "", false
-	case len(a.tokens) == 0:
+	} else if len(a.tokens) == 0 {
 		return "", true
 	}
 	return a.tokens[0].text, a.tokens[0].kind == literal
@@ -185,10 +192,9 @@ func (a Alternative) Literal() (text string, ok bool) {
 
 // Prefix is the literal prefix of every match.
 func (a Alternative) Prefix() string {
-	switch {
-	case len(a.tokens) > 0 && a.tokens[0].kind == literal:
+	if len(a.tokens) > 0 && a.tokens[0].kind == literal {
 		return a.tokens[0].text
-	case len(a.tokens) > 0 && a.tokens[0].kind == deep:
+	} else if len(a.tokens) > 0 && a.tokens[0].kind == deep {
 		return "/"
 	}
 	return ""
@@ -216,7 +222,9 @@ func (a Alternative) Shape() string {
 // Fits reports whether the alternative may match n characters, all of them in chars. A
 // HexPrefix counts as a Hex.
 func (a Alternative) Fits(n int, chars string) bool {
-	tokens, length, unbounded := a.tokens, 0, false
+	tokens := a.tokens
+	length := 0
+	unbounded := false
 	if a.kind == HexPrefix {
 		tokens = tokens[:len(tokens)-1]
 	}
@@ -264,7 +272,8 @@ func (v Values) Positive() Values {
 	}
 	positive := Values{kind: v.kind}
 	for _, p := range v.patterns {
-		p.written, p.not = strings.TrimSpace(strings.TrimPrefix(p.written, "!")), false
+		p.written = strings.TrimSpace(strings.TrimPrefix(p.written, "!"))
+		p.not = false
 		positive.patterns = append(positive.patterns, p)
 	}
 	return positive
@@ -375,7 +384,9 @@ func (v Values) Prefixes() []string {
 // Distance is the number of letters to add, drop, replace or swap with their neighbour
 // to turn a into b.
 func Distance(a, b string) int {
-	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	before := make([]int, len(b)+1)
+	last := make([]int, len(b)+1)
+	row := make([]int, len(b)+1)
 	for j := range last {
 		last[j] = j
 	}

@@ -100,7 +100,8 @@ func Parse(kind Kind, s string) (Values, error) {
 func parse(kind Kind, s string) (pattern, error) {
 	p := pattern{written: s}
 	if rest, not := strings.CutPrefix(s, "!"); not {
-		s, p.not = strings.TrimSpace(rest), true
+		s = strings.TrimSpace(rest)
+		p.not = true
 	}
 	switch {
 	case s == "":
@@ -119,10 +120,9 @@ func parse(kind Kind, s string) (pattern, error) {
 		return pattern{}, err
 	}
 	expanded, err := expand(units)
-	switch {
-	case err != nil:
+	if err != nil {
 		return pattern{}, err
-	case len(expanded) > maxAlternatives:
+	} else if len(expanded) > maxAlternatives {
 		return pattern{}, fmt.Errorf("stands for too many alternatives: want at most %d, or a list of patterns", maxAlternatives)
 	}
 	for _, units := range expanded {
@@ -176,10 +176,9 @@ func split(s string) ([]string, error) {
 	units := make([]string, 0, 8)
 	for s != "" {
 		n := strings.IndexAny(s, meta+",/")
-		switch {
-		case n < 0:
+		if n < 0 {
 			n = len(s)
-		case n == 0:
+		} else if n == 0 {
 			_, n = char(s)
 		}
 		if s[0] == '[' {
@@ -192,19 +191,24 @@ func split(s string) ([]string, error) {
 		if n > len(s) || s[:n] == `\` || s[:n] == "[]" || s[:n] == "[!]" || s[:n] == "[^]" {
 			return nil, errSyntax
 		}
-		units, s = append(units, s[:n]), s[n:]
+		units = append(units, s[:n])
+		s = s[n:]
 	}
 	return units, nil
 }
 
 // expand expands {a,b}. It stops soon after maxAlternatives.
 func expand(units []string) ([][]string, error) {
-	open := slices.IndexFunc(units, func(u string) bool { return u == "{" || u == "}" })
+	open := slices.IndexFunc(units, func(u string) bool {
+		return u == "{" || u == "}"
+	})
 	if open < 0 {
 		return [][]string{units}, nil
 	}
 	var branches [][]string
-	depth, start, end := 0, open+1, open
+	depth := 0
+	start := open + 1
+	end := open
 	for ; end == open || depth > 0; end++ {
 		if end == len(units) || units[open] != "{" {
 			return nil, errSyntax
@@ -250,7 +254,8 @@ func tokenize(kind Kind, units []string) ([]token, error) {
 		if run != "" {
 			tokens = append(tokens, token{text: run})
 		}
-		tokens, run = append(tokens, t), ""
+		tokens = append(tokens, t)
+		run = ""
 	}
 	for i := 0; i < len(units); i++ {
 		switch u, n := units[i], deepLength(units[i:]); {

@@ -61,7 +61,9 @@ func (f *family) with(values ...string) *sample {
 
 // forget drops all samples with a label.
 func (f *family) forget(name, value string) {
-	maps.DeleteFunc(f.samples, func(_ string, s *sample) bool { return strings.Contains(s.labels, label(name, value)) })
+	maps.DeleteFunc(f.samples, func(_ string, s *sample) bool {
+		return strings.Contains(s.labels, label(name, value))
+	})
 }
 
 // add adds v to a counter, or observes it if there are bounds.

@@ -85,7 +85,9 @@ func newLimitedListener(l net.Listener) *limitedListener {
 		Listener: l,
 		changed:  make(chan struct{}, 1),
 		stopped:  stopped,
-		stop:     sync.OnceFunc(func() { close(stopped) }),
+		stop: sync.OnceFunc(func() {
+			close(stopped)
+		}),
 	}
 }
 
@@ -168,7 +170,8 @@ func (l *limitedListener) excess(now time.Time) int {
 	for _, c := range l.open {
 		count[c.from]++
 	}
-	unfinished, answered := -1, -1
+	unfinished := -1
+	answered := -1
 	for i, c := range l.open {
 		last := &unfinished
 		switch c.stage(now) {

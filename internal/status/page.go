@@ -104,7 +104,8 @@ func (p page) summary(s Status, now time.Time) {
 	p.text(fmt.Sprintf(", generation %d, loaded %s, hash ", s.Config.Generation, stamp(s.Config.Loaded)))
 	p.tag("code", s.Config.Hash[:min(12, len(s.Config.Hash))])
 	p.WriteString("</p>\n<dl>")
-	names, counts := []string{"Slots", "Healthy", "Unhealthy", "Held", "Free"}, [5]int{}
+	names := []string{"Slots", "Healthy", "Unhealthy", "Held", "Free"}
+	counts := [5]int{}
 	for _, r := range s.Resources {
 		counts[0] += r.Slots.Healthy + r.Slots.Unhealthy
 		counts[1] += r.Slots.Healthy
@@ -198,7 +199,10 @@ func (p page) cells(cells ...[]string) {
 
 // resource writes a resource and its devices.
 func (p page) resource(r Resource, s Status) {
-	class, health, held, unhealthy := Healthy, Healthy, "?", 0
+	class := Healthy
+	health := Healthy
+	held := "?"
+	unhealthy := 0
 	var host, reasons []string
 	for _, d := range r.Devices {
 		if d.Health != Healthy {
@@ -207,7 +211,8 @@ func (p page) resource(r Resource, s Status) {
 		host = append(host, d.Host()...)
 	}
 	if unhealthy > 0 {
-		class, health = Unhealthy, fmt.Sprintf("%d of %d %s", unhealthy, len(r.Devices), Unhealthy)
+		class = Unhealthy
+		health = fmt.Sprintf("%d of %d %s", unhealthy, len(r.Devices), Unhealthy)
 	}
 	if len(host) > 1 {
 		host = []string{strconv.Itoa(len(host))}
@@ -222,7 +227,14 @@ func (p page) resource(r Resource, s Status) {
 		reasons = append(reasons, "retiring: no longer configured")
 	}
 	p.group(class, r.Title(), unhealthy > 0 && len(r.Devices) <= maxOpen)
-	p.cells([]string{health}, []string{strconv.Itoa(r.Slots.Healthy + r.Slots.Unhealthy)}, []string{held}, nil, host, reasons)
+	p.cells(
+		[]string{health},
+		[]string{strconv.Itoa(r.Slots.Healthy + r.Slots.Unhealthy)},
+		[]string{held},
+		nil,
+		host,
+		reasons,
+	)
 	for i, d := range r.Devices {
 		if p.full(len(r.Devices)-i, "devices") {
 			break
@@ -230,7 +242,14 @@ func (p page) resource(r Resource, s Status) {
 		p.WriteString(`<tr class="` + d.Health + `">`)
 		p.tag(`th scope="row"`, slices.DeleteFunc([]string{d.ID, d.Product}, func(s string) bool { return s == "" })...)
 		numa := strings.Trim(strings.ReplaceAll(fmt.Sprint(d.NUMA), " ", ", "), "[]")
-		p.cells([]string{d.Health}, []string{strconv.Itoa(d.Slots)}, d.Holders(), []string{numa}, d.Host(), []string{d.Reason})
+		p.cells(
+			[]string{d.Health},
+			[]string{strconv.Itoa(d.Slots)},
+			d.Holders(),
+			[]string{numa},
+			d.Host(),
+			[]string{d.Reason},
+		)
 	}
 }
 

@@ -136,7 +136,9 @@ func newChoice(all []device.Listed, available, must []string) *choice {
 // take chooses need slots, of devices in the order of compare: one of each device before a
 // second of any.
 func (c *choice) take(need int, compare func(a, b *hardware) int) {
-	free := slices.DeleteFunc(slices.Clone(c.devices), func(d *hardware) bool { return len(d.free) == 0 })
+	free := slices.DeleteFunc(slices.Clone(c.devices), func(d *hardware) bool {
+		return len(d.free) == 0
+	})
 	slices.SortFunc(free, func(a, b *hardware) int {
 		return cmp.Or(compare(a, b), cmp.Compare(a.first, b.first))
 	})
@@ -149,7 +151,9 @@ func (c *choice) take(need int, compare func(a, b *hardware) int) {
 				need--
 			}
 		}
-		free = slices.DeleteFunc(free, func(d *hardware) bool { return len(d.free) == 0 })
+		free = slices.DeleteFunc(free, func(d *hardware) bool {
+			return len(d.free) == 0
+		})
 	}
 }
 
@@ -200,12 +204,15 @@ func (c *choice) nextNUMA(nodes []int, need int) (best []int) {
 			continue
 		}
 		set := missing(d.numa, nodes)
-		if slices.ContainsFunc(tried, func(t []int) bool { return slices.Equal(t, set) }) {
+		if slices.ContainsFunc(tried, func(t []int) bool {
+			return slices.Equal(t, set)
+		}) {
 			continue
 		}
 		tried = append(tried, set)
 		if cost := c.cost(nodes, set, need); best == nil || slices.Compare(cost, least) < 0 {
-			best, least = set, cost
+			best = set
+			least = cost
 		}
 	}
 	return best
@@ -223,7 +230,8 @@ func (c *choice) cost(nodes, set []int, need int) []float64 {
 		}
 	}
 	slices.Sort(used)
-	devices, inUse := min(need, len(used)), 0
+	devices := min(need, len(used))
+	inUse := 0
 	for _, n := range used[:devices] {
 		inUse += n
 	}

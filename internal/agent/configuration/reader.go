@@ -82,7 +82,9 @@ type Reader struct {
 // that is the last good one, and Last says why.
 func New(o Options) (*Reader, *config.Config, error) {
 	trial, good := newTrial(o.StateDir, o.Owns)
-	dirs := func() []string { return watchedDirs(o.Path) }
+	dirs := func() []string {
+		return watchedDirs(o.Path)
+	}
 	r := &Reader{
 		Files:    watch.NewFiles("configuration", dirs, o.Log),
 		Trial:    trial,

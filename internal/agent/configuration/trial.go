@@ -209,10 +209,9 @@ func (t *Trial) Follow(now time.Time, writes bool) (retry bool, wake time.Time) 
 		t.retryAt = time.Time{}
 	}
 	isTrying := t.served.Config != nil && writes
-	switch {
-	case isTrying && t.provenAt.IsZero():
+	if isTrying && t.provenAt.IsZero() {
 		t.provenAt = now.Add(trialTime)
-	case isTrying && !now.Before(t.provenAt):
+	} else if isTrying && !now.Before(t.provenAt) {
 		t.prove()
 	}
 	wake = t.retryAt

@@ -206,10 +206,9 @@ func tcpReason(err error) string {
 func errorText(err error) string {
 	var errno syscall.Errno
 	var file *fs.PathError
-	switch {
-	case errors.As(err, &errno):
+	if errors.As(err, &errno) {
 		return errno.Error()
-	case errors.As(err, &file):
+	} else if errors.As(err, &file) {
 		return file.Err.Error()
 	}
 	return err.Error()

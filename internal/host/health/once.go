@@ -12,7 +12,12 @@ import (
 
 // Once runs each check once, a limited number at a time, and returns the results by ID. A
 // check that has not returned within limit fails.
-func Once(ctx context.Context, local func(path string) string, checks map[string]device.Check, limit time.Duration) map[string]string {
+func Once(
+	ctx context.Context,
+	local func(path string) string,
+	checks map[string]device.Check,
+	limit time.Duration,
+) map[string]string {
 	return once(ctx, newHost(local), checks, limit)
 }
 

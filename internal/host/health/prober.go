@@ -180,11 +180,10 @@ func (p *Prober) round(ctx context.Context) (next time.Time) {
 	}
 	var due []*probe
 	for id, pr := range p.probes {
-		switch {
-		case p.running[id] != nil: // its end wakes the prober
-		case now.Before(pr.due):
+		if p.running[id] != nil { // its end wakes the prober
+		} else if now.Before(pr.due) {
 			wakeAt(pr.due)
-		default:
+		} else {
 			due = append(due, pr)
 		}
 	}
@@ -203,7 +202,9 @@ func (p *Prober) round(ctx context.Context) (next time.Time) {
 // start starts checks in this order as far as the limits allow, and reports whether it
 // started one. The end of a running check, or its timeout, wakes the prober for the others.
 func (p *Prober) start(ctx context.Context, now time.Time, due []*probe) (started bool) {
-	running, failing, inKernel := 0, 0, 0
+	running := 0
+	failing := 0
+	inKernel := 0
 	add := func(a *attempt) {
 		if now.Before(a.deadline()) {
 			running++

@@ -101,7 +101,9 @@ func (c *cache) drop(dirs []string) {
 			}
 		}
 	}
-	maps.DeleteFunc(c.facts, func(dir string, _ *facts) bool { return covered(dir) })
+	maps.DeleteFunc(c.facts, func(dir string, _ *facts) bool {
+		return covered(dir)
+	})
 }
 
 // onBus lists the devices on a bus, and drops the results for the predecessors of new

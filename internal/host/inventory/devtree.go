@@ -84,9 +84,11 @@ type place struct {
 // and can be large or slow. The result has the directories that were walked.
 // Unchanged cached ones are not read again.
 func walkDev(ctx context.Context, root string, known map[string]*devDir) (*devTree, error) {
-	nodes, links := 0, 0 // as in the previous scan
+	nodes := 0
+	links := 0 // as in the previous scan
 	for _, d := range known {
-		nodes, links = nodes+len(d.nodes), links+len(d.links)
+		nodes = nodes + len(d.nodes)
+		links = links + len(d.links)
 	}
 	t := &devTree{
 		root:  root,
@@ -176,7 +178,9 @@ func (t *devTree) read(dir string, st *unix.Stat_t) (*devDir, error) {
 	delete(t.cache, dir)
 	before := len(t.problems)
 	d := &devDir{ino: st.Ino, modified: st.Mtim}
-	err := dirents.Read(t.here(dir), func(e dirents.Entry) { t.readEntry(d, dir+"/"+e.Name, e, was) })
+	err := dirents.Read(t.here(dir), func(e dirents.Entry) {
+		t.readEntry(d, dir+"/"+e.Name, e, was)
+	})
 	if err != nil && dir == hostDev {
 		return nil, err
 	}
@@ -223,8 +227,11 @@ func (t *devTree) stat(p string) (n devNode, mode uint32, ok bool) {
 	}
 	mode = st.Mode & unix.S_IFMT
 	n = devNode{
-		path: p, major: unix.Major(uint64(st.Rdev)), minor: unix.Minor(uint64(st.Rdev)),
-		ino: st.Ino, changed: unix.TimespecToNsec(st.Ctim),
+		path:    p,
+		major:   unix.Major(uint64(st.Rdev)),
+		minor:   unix.Minor(uint64(st.Rdev)),
+		ino:     st.Ino,
+		changed: unix.TimespecToNsec(st.Ctim),
 	}
 	switch {
 	case mode == unix.S_IFCHR:
@@ -271,7 +278,13 @@ func (t *devTree) problem(p string, err error) {
 
 func (t *devTree) addNode(n *devNode) {
 	t.nodes[n.path] = &node{read: n, Node: device.Node{
-		Path: n.path, Type: n.kind, Major: n.major, Minor: n.minor, Kernel: base(n.path), Interface: -1, Index: -1,
+		Path:      n.path,
+		Type:      n.kind,
+		Major:     n.major,
+		Minor:     n.minor,
+		Kernel:    base(n.path),
+		Interface: -1,
+		Index:     -1,
 	}}
 }
 
@@ -298,7 +311,9 @@ func (t *devTree) linksTo(nodes []*device.Node) []device.Link {
 		if n == nil {
 			continue
 		}
-		_, kept := slices.BinarySearchFunc(nodes, n.Path, func(n *device.Node, p string) int { return cmp.Compare(n.Path, p) })
+		_, kept := slices.BinarySearchFunc(nodes, n.Path, func(n *device.Node, p string) int {
+			return cmp.Compare(n.Path, p)
+		})
 		if kept {
 			links = append(links, device.Link{Path: p, Node: n})
 		}
@@ -311,7 +326,8 @@ func (t *devTree) linksTo(nodes []*device.Node) []device.Link {
 // "/dev/pts/3" in a link is a path of the host, wherever its /dev is mounted. It is nil
 // if the target is outside of /dev, missing or a loop.
 func (t *devTree) resolve(p string) *device.Node {
-	at, rest := "/", p
+	at := "/"
+	rest := p
 	for hops := 0; rest != ""; {
 		elem, after, _ := strings.Cut(rest, "/")
 		rest = after

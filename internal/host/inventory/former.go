@@ -15,8 +15,10 @@ func (c *scan) formerly(h, none *device.Hardware) {
 	if h.Bus == device.USBBus {
 		controller := usbController(h.Path, formerlyCounted)
 		if h.USB.Controller != controller || h.IsRootHub() && !h.HasSerial() {
-			other, u := *h, *h.USB
-			u.Controller, other.USB = controller, &u
+			other := *h
+			u := *h.USB
+			u.Controller = controller
+			other.USB = &u
 			was = &other
 		}
 	}

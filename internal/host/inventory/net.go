@@ -34,8 +34,14 @@ func (c *scan) readNets() []*device.Node {
 		}
 		c.problems.add(e.Path, err)
 		n := &device.Node{
-			Path: e.Name, Type: device.NetInterface, Kernel: e.Name, SysPath: e.Path, Subsystem: "net", Interface: -1, Index: -1,
-			Net: &device.Net{Driver: i.Driver, Type: linkType(i.Type)},
+			Path:      e.Name,
+			Type:      device.NetInterface,
+			Kernel:    e.Name,
+			SysPath:   e.Path,
+			Subsystem: "net",
+			Interface: -1,
+			Index:     -1,
+			Net:       &device.Net{Driver: i.Driver, Type: linkType(i.Type)},
 		}
 		if c.ownNet(n, i) {
 			nets = append(nets, n)
@@ -220,7 +226,9 @@ func (a *Attributes) hasNets(process string, nets []*device.Node) bool {
 		return name + ":"
 	})
 	// An interface gone since is no difference.
-	return !slices.ContainsFunc(nets, func(n *device.Node) bool { return !known[n.Path] && a.sysfs.Exists(n.SysPath) })
+	return !slices.ContainsFunc(nets, func(n *device.Node) bool {
+		return !known[n.Path] && a.sysfs.Exists(n.SysPath)
+	})
 }
 
 // readRoutes adds the interfaces of the routes of a process. A recording has the names.

@@ -28,12 +28,11 @@ func (c *scan) locate(nodes []*node) []*node {
 	copies := make(map[number][]*node) // the first and all others with its number
 	for _, n := range nodes {
 		k := number{n.Type, n.Major, n.Minor}
-		switch f := first[k]; {
-		case f == nil:
+		if f := first[k]; f == nil {
 			first[k] = n
-		case copies[k] == nil:
+		} else if copies[k] == nil {
 			copies[k] = []*node{f, n}
-		default:
+		} else {
 			copies[k] = append(copies[k], n)
 		}
 	}
@@ -41,7 +40,9 @@ func (c *scan) locate(nodes []*node) []*node {
 	half := len(nodes) / 2
 	var failed problems
 	var beside sync.WaitGroup
-	beside.Go(func() { c.locateEach(nodes[half:], &failed) })
+	beside.Go(func() {
+		c.locateEach(nodes[half:], &failed)
+	})
 	c.locateEach(nodes[:half], &c.problems)
 	beside.Wait()
 	c.problems = append(c.problems, failed...)
@@ -67,7 +68,9 @@ func (c *scan) locateEach(nodes []*node, failed *problems) {
 // number is looked up again, since the next device may have reused both meanwhile.
 func (c *scan) locateNode(n *node, failed *problems) bool {
 	if known := &n.read.place; known.sysPath != "" {
-		n.Kernel, n.SysPath, n.Subsystem = base(known.sysPath), known.sysPath, known.subsystem
+		n.Kernel = base(known.sysPath)
+		n.SysPath = known.sysPath
+		n.Subsystem = known.subsystem
 		return true
 	}
 	dir, err := c.nodeDir(n)
@@ -89,10 +92,17 @@ func (c *scan) locateNode(n *node, failed *problems) bool {
 	if subsystem == "" && !c.sysfs.Exists(dir) {
 		return false
 	}
-	n.Kernel, n.SysPath, n.Subsystem = base(dir), dir, subsystem
+	n.Kernel = base(dir)
+	n.SysPath = dir
+	n.Subsystem = subsystem
 	if err == nil && subsystem != "" {
 		bus, owner := busDevice(dir)
-		n.read.place = place{sysPath: dir, subsystem: subsystem, bus: bus, owner: owner}
+		n.read.place = place{
+			sysPath:   dir,
+			subsystem: subsystem,
+			bus:       bus,
+			owner:     owner,
+		}
 	}
 	return true
 }
@@ -126,7 +136,9 @@ func (c *scan) dropCopies(same []*node) {
 	}
 	for _, n := range same {
 		if !isOwn(n) {
-			n.Kernel, n.SysPath, n.Subsystem = base(n.Path), "", ""
+			n.Kernel = base(n.Path)
+			n.SysPath = ""
+			n.Subsystem = ""
 		}
 	}
 }
@@ -137,7 +149,8 @@ func (c *scan) own(nodes []*node) []*device.Node {
 	groups := c.vfioGroups(nodes)
 	kept := make([]*device.Node, 0, len(nodes))
 	for _, found := range nodes {
-		n, at := &found.Node, found.read.place
+		n := &found.Node
+		at := found.read.place
 		if n.SysPath == "" {
 			kept = append(kept, n)
 			continue
@@ -145,7 +158,8 @@ func (c *scan) own(nodes []*node) []*device.Node {
 		if at.sysPath == "" || c.hasMDevs {
 			at.bus, at.owner = c.busDevice(n.SysPath)
 		}
-		bus, dir := at.bus, at.owner
+		bus := at.bus
+		dir := at.owner
 		h := c.hardware[dir]
 		switch {
 		case dir != "" && h == nil:
@@ -308,9 +322,11 @@ func busDevice(dir string) (bus device.Bus, found string) {
 			// drivers (usbnet_probe in drivers/net/usb/usbnet.c).
 			return bus, found
 		case isUSB:
-			bus, found = device.USBBus, dir[:end]
+			bus = device.USBBus
+			found = dir[:end]
 		case isPCI && bus != device.USBBus:
-			bus, found = device.PCIBus, dir[:end]
+			bus = device.PCIBus
+			found = dir[:end]
 		}
 		inPCI = isPCI || isPCIBridge(name)
 		inUSB = isUSB

@@ -51,8 +51,10 @@ func (s *Scanner) function(dir string) (*sysfs.PCIFunction, error) {
 	if d == nil {
 		return f, cmp.Or(err, fmt.Errorf("modalias: %q has no identifiers", modalias))
 	}
-	f.Vendor, f.Device = d.Vendor.ID, d.Product.ID
-	f.SubVendor, f.SubDevice = d.Subsystem.VendorID, d.Subsystem.ID
+	f.Vendor = d.Vendor.ID
+	f.Device = d.Product.ID
+	f.SubVendor = d.Subsystem.VendorID
+	f.SubDevice = d.Subsystem.ID
 	f.Class = d.Class.ID + d.Subclass.ID + d.ProgrammingInterface.ID
 	return f, err
 }
@@ -64,7 +66,8 @@ func (s *Scanner) subFunction(dir string) (*sysfs.PCIFunction, error) {
 	f, err := s.function(up(dir))
 	number, driver, ownErr := s.sysfs.SubFunction(dir)
 	f.PF, f.Address, f.IOMMUGroup, f.Driver, f.VFIO = f.Address, base(dir), "", driver, false
-	f.SRIOV, f.VF = "sf", number
+	f.SRIOV = "sf"
+	f.VF = number
 	return f, errors.Join(err, ownErr)
 }
 
@@ -83,7 +86,13 @@ func (s *Scanner) readPCI(c *scan) {
 	var pfs []*device.Hardware
 	for _, e := range c.onBus(device.PCIBus, s.sysfs.PCI) {
 		f, err := cached(&c.cache.of(e.Path).pci, e.Path, s.function)
-		h := &device.Hardware{Bus: device.PCIBus, Path: e.Path, Name: e.Name, NUMA: f.NUMA, PCI: &f.PCI}
+		h := &device.Hardware{
+			Bus:  device.PCIBus,
+			Path: e.Path,
+			Name: e.Name,
+			NUMA: f.NUMA,
+			PCI:  &f.PCI,
+		}
 		if f.SRIOV == "pf" { // even if it is unread: its virtual functions are not
 			pfs = append(pfs, h)
 		}
@@ -104,7 +113,9 @@ func (s *Scanner) readPCI(c *scan) {
 		for dir, n := range fact(c, &c.cache.of(pf.Path).virtFns, pf.Path, c.sysfs.VirtFns) {
 			if vf := c.hardware[dir]; vf != nil && vf.PCI != nil {
 				p := *vf.PCI
-				p.SRIOV, p.PF, p.VF = "vf", pf.Name, n
+				p.SRIOV = "vf"
+				p.PF = pf.Name
+				p.VF = n
 				vf.PCI = &p
 			}
 		}
@@ -120,7 +131,13 @@ func (c *scan) readMDevs() {
 			continue
 		}
 		c.problems.add(e.Path, err)
-		c.add(&device.Hardware{Bus: device.MDevBus, Path: e.Path, Name: e.Name, NUMA: -1, MDev: &m})
+		c.add(&device.Hardware{
+			Bus:  device.MDevBus,
+			Path: e.Path,
+			Name: e.Name,
+			NUMA: -1,
+			MDev: &m,
+		})
 		c.hasMDevs = true
 	}
 }

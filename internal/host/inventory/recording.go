@@ -83,7 +83,13 @@ func Read(ctx context.Context, o Options, also func(*device.Snapshot, *Attribute
 	}
 	snap.Problems = append(snap.Problems, attrs.Problems()...)
 	slices.Sort(c.tree.mounts)
-	return &Reading{Snapshot: snap, Sysfs: trace(), Proc: s.proc.kept, Links: c.tree.links, Mounts: c.tree.mounts}, nil
+	return &Reading{
+		Snapshot: snap,
+		Sysfs:    trace(),
+		Proc:     s.proc.kept,
+		Links:    c.tree.links,
+		Mounts:   c.tree.mounts,
+	}, nil
 }
 
 const (

@@ -49,7 +49,11 @@ func openUevents() (*uevents, error) {
 	if users, err := os.ReadFile("/proc/self/uid_map"); err == nil && ownUsers(string(users)) {
 		return nil, errors.New("the kernel sends no events to this user namespace")
 	}
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
+	fd, err := unix.Socket(
+		unix.AF_NETLINK,
+		unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK,
+		unix.NETLINK_KOBJECT_UEVENT,
+	)
 	if err != nil {
 		return nil, fmt.Errorf("open a netlink socket: %w", err)
 	}

@@ -49,10 +49,9 @@ func (s *Scanner) readUSB(ctx context.Context, c *scan) {
 	}
 	for _, e := range devices {
 		u, err := s.usb.device(ctx, e, patience)
-		switch {
-		case sysfs.Gone(err):
+		if sysfs.Gone(err) {
 			continue
-		case err == errSlow, err == errHangs:
+		} else if err == errSlow || err == errHangs {
 			c.unread[e.Path] = device.Unread{Path: e.Path, New: s.usb.replaces(e.Path)}
 			if err == errHangs {
 				c.problems.add(e.Path, err)
@@ -64,7 +63,13 @@ func (s *Scanner) readUSB(ctx context.Context, c *scan) {
 		u.Controller = usbController(e.Path, isCounted)
 		// The ports: "1.4" of "1-1.4", "" for a root hub.
 		_, u.Chain, _ = strings.Cut(e.Name, "-")
-		c.add(&device.Hardware{Bus: device.USBBus, Path: e.Path, Name: e.Name, NUMA: -1, USB: &u})
+		c.add(&device.Hardware{
+			Bus:  device.USBBus,
+			Path: e.Path,
+			Name: e.Name,
+			NUMA: -1,
+			USB:  &u,
+		})
 	}
 	for _, e := range interfaces {
 		h := c.hardware[up(e.Path)]
@@ -127,11 +132,12 @@ func (r *usbReader) device(ctx context.Context, e sysfs.Entry, patience time.Dur
 	if u, ok := r.lookup(e); ok {
 		return u, nil
 	}
-	result, running, ok := r.calls.Do(ctx, e, patience, func() usbResult { return r.readNew(e) })
-	switch {
-	case ok:
+	result, running, ok := r.calls.Do(ctx, e, patience, func() usbResult {
+		return r.readNew(e)
+	})
+	if ok {
 		return result.USB, result.err
-	case running < hangsAfter:
+	} else if running < hangsAfter {
 		return device.USB{}, errSlow
 	}
 	return device.USB{}, errHangs
@@ -175,7 +181,9 @@ func (r *usbReader) readNew(e sysfs.Entry) usbResult {
 func (r *usbReader) forgetOthers(bus map[string]sysfs.Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.known, func(dir string, _ device.KnownUSB) bool { return bus[base(dir)].Path != dir })
+	maps.DeleteFunc(r.known, func(dir string, _ device.KnownUSB) bool {
+		return bus[base(dir)].Path != dir
+	})
 }
 
 // KnownUSB returns the USB devices read so far, by sysfs path, for RestoreUSB.

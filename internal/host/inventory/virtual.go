@@ -53,11 +53,10 @@ func (c *scan) vfioGroups(nodes []*node) map[string]*device.Hardware {
 	}
 	for _, h := range slices.AppendSeq(slices.Clip(c.list), maps.Values(c.unreadPCI)) {
 		group := h.IOMMUGroup()
-		switch list, ok := members[group]; {
-		case !ok:
-		case h.MDev != nil:
+		if list, ok := members[group]; !ok {
+		} else if h.MDev != nil {
 			owners[group] = h
-		default:
+		} else {
 			members[group] = append(list, h)
 		}
 	}
@@ -79,7 +78,9 @@ func setVFIO(h *device.Hardware) {
 }
 
 func vfioOwner(group []*device.Hardware) *device.Hardware {
-	group = slices.DeleteFunc(group, func(h *device.Hardware) bool { return h.PCI.IsBridge() })
+	group = slices.DeleteFunc(group, func(h *device.Hardware) bool {
+		return h.PCI.IsBridge()
+	})
 	if len(group) == 0 {
 		return nil
 	}

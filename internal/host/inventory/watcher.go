@@ -72,18 +72,26 @@ type Watcher struct {
 // NewWatcher returns a Watcher that is idle until it runs.
 func NewWatcher(o WatchOptions) *Watcher {
 	w := &Watcher{
-		dev:        cmp.Or(o.Dev, hostDev),
-		resync:     defaultResync,
-		log:        o.Log,
-		openKernel: func() (kernelEvents, error) { return openUevents() },
-		changes:    make(chan struct{}, 1),
-		resynced:   make(chan struct{}, 1),
-		paths:      make(map[string]bool),
+		dev:    cmp.Or(o.Dev, hostDev),
+		resync: defaultResync,
+		log:    o.Log,
+		openKernel: func() (kernelEvents, error) {
+			return openUevents()
+		},
+		changes:  make(chan struct{}, 1),
+		resynced: make(chan struct{}, 1),
+		paths:    make(map[string]bool),
 	}
 	if w.log == nil {
 		w.log = slog.New(slog.DiscardHandler)
 	}
-	w.files = watch.New(watch.Options{Source: "device nodes", Events: watch.Names | watch.Attributes, Dirs: w.watchedDirs, Poll: degradedResync, Log: w.log})
+	w.files = watch.New(watch.Options{
+		Source: "device nodes",
+		Events: watch.Names | watch.Attributes,
+		Dirs:   w.watchedDirs,
+		Poll:   degradedResync,
+		Log:    w.log,
+	})
 	return w
 }
 
@@ -172,10 +180,14 @@ func (w *Watcher) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
-	running.Go(func() { _ = w.files.Run(ctx) }) // always nil
+	running.Go(func() {
+		_ = w.files.Run(ctx)
+	}) // always nil
 	k, err := w.openKernel()
 	w.setDeaf(err)
-	running.Go(func() { w.followKernel(ctx, k, err) })
+	running.Go(func() {
+		w.followKernel(ctx, k, err)
+	})
 	select {
 	case <-ctx.Done():
 		return nil
@@ -212,7 +224,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 func (w *Watcher) followKernel(ctx context.Context, k kernelEvents, err error) {
 	for {
 		if err == nil {
-			stop := context.AfterFunc(ctx, func() { k.Close() })
+			stop := context.AfterFunc(ctx, func() {
+				k.Close()
+			})
 			err = w.readKernel(k)
 			if stop() {
 				k.Close()
@@ -234,12 +248,11 @@ func (w *Watcher) followKernel(ctx context.Context, k kernelEvents, err error) {
 func (w *Watcher) readKernel(k kernelEvents) error {
 	for {
 		p, err := k.next()
-		switch {
-		case errors.Is(err, errLost):
+		if errors.Is(err, errLost) {
 			w.add(Batch{All: true})
-		case err != nil:
+		} else if err != nil {
 			return err
-		default:
+		} else {
 			w.add(Batch{Paths: []string{p}})
 		}
 	}
@@ -281,10 +294,9 @@ func (w *Watcher) setDeaf(err error) {
 	was := w.deaf
 	w.deaf = err
 	w.mu.Unlock()
-	switch {
-	case err != nil && was == nil:
+	if err != nil && was == nil {
 		w.log.Warn("kernel events are unavailable: full scan every minute", "err", err)
-	case err == nil && was != nil:
+	} else if err == nil && was != nil {
 		w.log.Info("kernel events are back")
 	}
 }

@@ -89,10 +89,9 @@ func checkConflict(e entry, seen map[string]kind) error {
 		return errors.New("occurs twice")
 	}
 	for above := path.Dir(e.name); above != "."; above = path.Dir(above) {
-		switch k, known := seen[above]; {
-		case known && k == link:
+		if k, known := seen[above]; known && k == link {
 			return fmt.Errorf("is below the link %q", above)
-		case known && k == file:
+		} else if known && k == file {
 			return fmt.Errorf("is below %q, which is not a directory", above)
 		}
 	}
@@ -137,7 +136,8 @@ func checkNoContent(s string) error {
 
 // check rejects entries that a machine cannot have.
 func (e entry) check() error {
-	inDev, inProc := strings.HasPrefix(e.name, "dev/"), strings.HasPrefix(e.name, "proc/")
+	inDev := strings.HasPrefix(e.name, "dev/")
+	inProc := strings.HasPrefix(e.name, "proc/")
 	if path.Clean(e.name) != e.name || strings.ContainsRune(e.name, 0) || !inDev && !inProc && !strings.HasPrefix(e.name, "sys/") {
 		return errors.New("not a path below sys, dev or proc")
 	}
@@ -213,7 +213,9 @@ func unquote(s string) (string, error) {
 
 // isPlain reports whether s is one line without invisible characters.
 func isPlain(s string) bool {
-	return utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
+	return utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool {
+		return !unicode.IsPrint(r)
+	}) < 0
 }
 
 // isPlainText reports whether s can be the content of a file: lines without invisible

@@ -62,7 +62,8 @@ func newRedaction(reading *inventory.Reading) *redaction {
 		return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
 	})
 	for _, serial := range longestFirst {
-		redacted, inName := r.serials[serial], udevName(serial)
+		redacted := r.serials[serial]
+		inName := udevName(serial)
 		r.words = append(r.words, word{serial, redacted})
 		if inName != serial {
 			r.words = append(r.words, word{inName, udevName(redacted)})
@@ -116,7 +117,8 @@ var longNumber = sync.OnceValue(func() *regexp.Regexp {
 // identifies reports whether the name of a path below /dev identifies a single device,
 // as opposed to its location or kind.
 func identifies(p string) bool {
-	in, name := path.Base(path.Dir(p)), path.Base(p)
+	in := path.Base(path.Dir(p))
+	name := path.Base(p)
 	return strings.HasPrefix(in, "by-") && in != "by-path" && in != "by-diskseq" || longNumber().MatchString(name)
 }
 
@@ -164,10 +166,9 @@ func udevName(s string) string {
 
 // text redacts a path below /dev or a text.
 func (r *redaction) text(s string) string {
-	switch {
-	case r == nil:
+	if r == nil {
 		return s
-	case strings.HasPrefix(s, "/dev/"):
+	} else if strings.HasPrefix(s, "/dev/") {
 		return r.path(s)
 	}
 	return r.replace(s)

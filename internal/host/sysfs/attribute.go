@@ -82,7 +82,9 @@ func (fs FS) targetInside(at, link string) string {
 // lstat returns the type of p like stat(2), 0 if it is missing, and its inode.
 func (fs FS) lstat(p string) (kind uint32, ino uint64) {
 	var st unix.Stat_t
-	if _, err := dirents.Retry(func() (int, error) { return 0, unix.Lstat(fs.abs(p), &st) }); err != nil {
+	if _, err := dirents.Retry(func() (int, error) {
+		return 0, unix.Lstat(fs.abs(p), &st)
+	}); err != nil {
 		return 0, 0
 	}
 	return st.Mode & unix.S_IFMT, st.Ino

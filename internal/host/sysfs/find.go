@@ -123,10 +123,9 @@ func (s *search) lookUp(dir, name string, i int) {
 	if name == physicalFunction && kind == unix.S_IFDIR {
 		s.devices = append(s.devices, p)
 	}
-	switch {
-	case isLast && kind == unix.S_IFREG:
+	if isLast && kind == unix.S_IFREG {
 		s.add(p, ino)
-	case !isLast && kind == unix.S_IFDIR:
+	} else if !isLast && kind == unix.S_IFDIR {
 		s.find(p, i+1)
 	}
 }
@@ -135,7 +134,9 @@ func (s *search) lookUp(dir, name string, i int) {
 // above it. Directories such as "devices/platform" are not devices.
 func (s *search) mayList(dir string) bool {
 	isAbove := isWithin(s.start, dir) && strings.Count(dir, "/") > 1
-	return isAbove || slices.ContainsFunc(s.devices, func(top string) bool { return isWithin(dir, top) })
+	return isAbove || slices.ContainsFunc(s.devices, func(top string) bool {
+		return isWithin(dir, top)
+	})
 }
 
 // isWithin reports whether a path is top or below it.
@@ -155,10 +156,9 @@ func (s *search) list(dir string, i int) {
 		p := dir + "/" + e.Name
 		isFile := e.Type.IsRegular()
 		isValue := isFile || e.Type == fs.ModeSymlink && isNamingLink(e.Name)
-		switch {
-		case isLast && isValue:
+		if isLast && isValue {
 			s.add(p, e.Ino)
-		case !isLast && e.Type.IsDir():
+		} else if !isLast && e.Type.IsDir() {
 			s.find(p, i+1)
 		}
 	}
@@ -186,6 +186,8 @@ func (s *search) match(dir, name string) []dirents.Entry {
 	if err != nil {
 		return nil
 	}
-	slices.SortFunc(matching, func(a, b dirents.Entry) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(matching, func(a, b dirents.Entry) int {
+		return strings.Compare(a.Name, b.Name)
+	})
 	return matching
 }

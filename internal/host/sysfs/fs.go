@@ -92,9 +92,12 @@ func (fs FS) abs(rel string) string { return fs.root + "/" + rel }
 // enter opens a directory until leave: to walk its long path for each file takes as long as
 // the rest of a read. A missing directory has no files.
 func (fs *FS) enter(dir string) {
-	fd, err := dirents.Retry(func() (int, error) { return unix.Open(fs.abs(dir), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) })
+	fd, err := dirents.Retry(func() (int, error) {
+		return unix.Open(fs.abs(dir), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	})
 	if err == nil {
-		fs.dir, fs.fd = dir, fd
+		fs.dir = dir
+		fs.fd = fd
 	}
 }
 
@@ -187,10 +190,9 @@ func (fs FS) entries(dir string, known map[string]Entry, take func(name string) 
 		var err error
 		e.Name = strings.Clone(e.Name)
 		e.Path, err = fs.device(dir, f.Name)
-		switch {
-		case err == nil:
+		if err == nil {
 			list = append(list, e)
-		case !Gone(err) && !errors.Is(err, unix.EINVAL):
+		} else if !Gone(err) && !errors.Is(err, unix.EINVAL) {
 			errs = append(errs, err)
 		}
 	})
@@ -203,7 +205,9 @@ func (fs FS) entries(dir string, known map[string]Entry, take func(name string) 
 // names lists a directory.
 func (fs FS) names(dir string) ([]string, error) {
 	var names []string
-	err := dirents.Read(fs.abs(dir), func(f dirents.Entry) { names = append(names, f.Name) })
+	err := dirents.Read(fs.abs(dir), func(f dirents.Entry) {
+		names = append(names, f.Name)
+	})
 	return names, err
 }
 
@@ -230,7 +234,9 @@ func (fs FS) device(dir, name string) (string, error) {
 
 func (fs FS) readlink(dir, name string, buf []byte) (int, error) {
 	fd, file := fs.at(dir, name)
-	return dirents.Retry(func() (int, error) { return unix.Readlinkat(fd, file, buf) })
+	return dirents.Retry(func() (int, error) {
+		return unix.Readlinkat(fd, file, buf)
+	})
 }
 
 // read reads the start of a file with three system calls. os.ReadFile makes twice as
@@ -245,7 +251,9 @@ func (fs FS) read(dir, name string, buf []byte) (int, error) {
 		return 0, err
 	}
 	defer unix.Close(fd)
-	n, err := dirents.Retry(func() (int, error) { return unix.Read(fd, buf) })
+	n, err := dirents.Retry(func() (int, error) {
+		return unix.Read(fd, buf)
+	})
 	if err != nil {
 		return 0, err
 	}

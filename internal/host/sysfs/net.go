@@ -58,7 +58,9 @@ func (fs FS) NetPair(dir string) NetPair {
 		return p
 	}
 	names, _ := fs.names(dir)
-	if !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "lower_") }) {
+	if !slices.ContainsFunc(names, func(name string) bool {
+		return strings.HasPrefix(name, "lower_")
+	}) {
 		p.Other, _ = fs.number(dir, "iflink")
 	}
 	return p

@@ -72,7 +72,8 @@ func (fs FS) USBInterface(dir string) (device.USBInterface, error) {
 	name := path.Base(dir)
 	number, nameErr := strconv.Atoi(name[strings.LastIndexByte(name, '.')+1:])
 	if nameErr != nil {
-		number, nameErr = -1, fmt.Errorf("%q is not the name of an interface", name)
+		number = -1
+		nameErr = fmt.Errorf("%q is not the name of an interface", name)
 	}
 	driver, driverErr := fs.Driver(dir)
 	class, err := fs.attr(dir, "bInterfaceClass")

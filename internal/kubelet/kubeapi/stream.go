@@ -27,7 +27,12 @@ const (
 // reads are in memory, and strings are cut after 512 bytes. The callback reads the object
 // that it gets with one call of its Fields or Value, or not at all. The object of the
 // empty event that says that the watch began is nil.
-func (c *Client) Stream(ctx context.Context, path string, idle time.Duration, event func(kind string, object *Decoder) error) error {
+func (c *Client) Stream(
+	ctx context.Context,
+	path string,
+	idle time.Duration,
+	event func(kind string, object *Decoder) error,
+) error {
 	return c.follow(ctx, path, idle, func(body io.Reader, alive func()) error {
 		limited := &limitedReader{
 			reader: body,
@@ -149,7 +154,9 @@ func (d *Decoder) within(begin, end json.Delim, each func() error) error {
 		return fmt.Errorf("found %.20v instead of %v", token, begin)
 	}
 	d.depth++
-	defer func() { d.depth-- }()
+	defer func() {
+		d.depth--
+	}()
 	if d.depth > maxDepth {
 		return fmt.Errorf("values are nested more than %d times", maxDepth)
 	}

@@ -232,15 +232,14 @@ func (d *Dirs) Plan(devices []output.Device) (plan files.Plan, due time.Time) {
 	for name, s := range d.sets {
 		s.HealthSet = d.next(s.HealthSet, byID, now)
 		end := holdEnd(s.HealthSet)
-		switch {
-		case !s.Healthy:
+		if !s.Healthy {
 			plan.Stale = append(plan.Stale, d.healthyFile(name))
-		case now.Before(end):
+		} else if now.Before(end) {
 			plan.Stale = append(plan.Stale, d.healthyFile(name))
 			if due.IsZero() || end.Before(due) {
 				due = end
 			}
-		default:
+		} else {
 			s.Lost = time.Time{}
 			plan.Dirs = append(plan.Dirs, d.path(name))
 			plan.Missing = append(plan.Missing, d.healthy(name))
@@ -284,8 +283,7 @@ func (d *Dirs) next(s device.HealthSet, devices map[string]*output.Device, now t
 		v := devices[id]
 		isPresent := v != nil && v.Present
 		isRetired := !isPresent && inPlace && len(s.Nodes[id]) > 0 // by the configuration
-		switch {
-		case isPresent:
+		if isPresent {
 			found, complete := d.nodes(v.Offer)
 			nodes[id] = found
 			works := v.Works || s.Healthy && v.Pending
@@ -295,9 +293,9 @@ func (d *Dirs) next(s device.HealthSet, devices map[string]*output.Device, now t
 			if v.Offer.HealthDir != "" {
 				s.Hold = v.Offer.HealthHold
 			}
-		case isRetired:
+		} else if isRetired {
 			nodes[id] = s.Nodes[id]
-		default:
+		} else {
 			healthy = false
 		}
 	}

@@ -54,10 +54,9 @@ func Read(path string, limit int64) ([]byte, error) {
 }
 
 func check(path string, info fs.FileInfo, limit int64) error {
-	switch {
-	case !info.Mode().IsRegular():
+	if !info.Mode().IsRegular() {
 		return &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
-	case info.Size() > limit:
+	} else if info.Size() > limit {
 		return &fs.PathError{Op: "read", Path: path, Err: tooLarge(info.Size(), limit)}
 	}
 	return nil

@@ -25,14 +25,18 @@ type Entry struct {
 // register the directory with the runtime's poller: half the system calls. The error is an
 // *fs.PathError.
 func Read(dir string, each func(Entry)) error {
-	fd, err := Retry(func() (int, error) { return unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) })
+	fd, err := Retry(func() (int, error) {
+		return unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	})
 	if err != nil {
 		return &os.PathError{Op: "open", Path: dir, Err: err}
 	}
 	defer unix.Close(fd)
 	var buf [8192]byte
 	for {
-		n, err := Retry(func() (int, error) { return unix.ReadDirent(fd, buf[:]) })
+		n, err := Retry(func() (int, error) {
+			return unix.ReadDirent(fd, buf[:])
+		})
 		if err != nil {
 			return &os.PathError{Op: "readdirent", Path: dir, Err: err}
 		}
@@ -58,7 +62,8 @@ func parse(dir string, buf []byte, each func(Entry)) error {
 		}
 		name, _, _ := strings.Cut(names[nameAt:length], "\x00")
 		e := Entry{Name: name, Ino: binary.NativeEndian.Uint64(buf), Type: mode(buf[typeAt])}
-		buf, names = buf[length:], names[length:]
+		buf = buf[length:]
+		names = names[length:]
 		// An inode of 0 is a removed entry.
 		if e.Ino == 0 || name == "." || name == ".." {
 			continue
@@ -114,7 +119,9 @@ func CountsInodes(path string) bool {
 // FSType returns the magic number of the file system of a path, 0 for a missing one.
 func FSType(path string) uint32 {
 	var st unix.Statfs_t
-	if _, err := Retry(func() (int, error) { return 0, unix.Statfs(path, &st) }); err != nil {
+	if _, err := Retry(func() (int, error) {
+		return 0, unix.Statfs(path, &st)
+	}); err != nil {
 		return 0
 	}
 	return uint32(st.Type)

@@ -33,7 +33,12 @@ type call[V any] struct {
 // for patience: later callers do not wait again for one that blocks. It returns the
 // result, or false and how long the call has been running. An abandoned call keeps
 // running.
-func (c *Calls[K, V]) Do(ctx context.Context, key K, patience time.Duration, f func() V) (result V, running time.Duration, ok bool) {
+func (c *Calls[K, V]) Do(
+	ctx context.Context,
+	key K,
+	patience time.Duration,
+	f func() V,
+) (result V, running time.Duration, ok bool) {
 	r := c.start(key, f)
 	if r == nil {
 		return result, 0, false

@@ -175,7 +175,8 @@ func (d *dirs) addNearest(dir string) (wd int, missing string, err error) {
 		if !absent || dir == path.Dir(dir) {
 			return wd, missing, err
 		}
-		missing, dir = dir, path.Dir(dir)
+		missing = dir
+		dir = path.Dir(dir)
 	}
 }
 
@@ -192,7 +193,8 @@ func (c change) empty() bool { return len(c.names) == 0 && !c.all }
 func (d *dirs) handle(events []Event) (c change) {
 	for _, e := range events {
 		if e.Mask&unix.IN_Q_OVERFLOW != 0 {
-			c.all, c.resync = true, true
+			c.all = true
+			c.resync = true
 			continue
 		}
 		w := d.watched[e.WD]
@@ -203,7 +205,8 @@ func (d *dirs) handle(events []Event) (c change) {
 			// The watch may still be on a directory that was moved.
 			d.source.Remove(e.WD)
 			delete(d.watched, e.WD)
-			c.all, c.resync = c.all || w.whole, true
+			c.all = c.all || w.whole
+			c.resync = true
 			continue
 		}
 		if w.whole {

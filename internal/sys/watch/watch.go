@@ -52,9 +52,16 @@ const maxNames = 1024
 // New returns a Watcher that is idle until it runs.
 func New(o Options) *Watcher {
 	if o.Open == nil {
-		o.Open = func(events uint32) (Source, error) { return openInstance(events) }
+		o.Open = func(events uint32) (Source, error) {
+			return openInstance(events)
+		}
 	}
-	return &Watcher{Options: o, changes: make(chan struct{}, 1), refresh: make(chan struct{}, 1), names: make(map[string]bool)}
+	return &Watcher{
+		Options: o,
+		changes: make(chan struct{}, 1),
+		refresh: make(chan struct{}, 1),
+		names:   make(map[string]bool),
+	}
 }
 
 // NewFiles returns a Watcher for files that people and programs edit. They are written in
@@ -82,7 +89,8 @@ func (w *Watcher) Changes() <-chan struct{} { return w.changes }
 func (w *Watcher) Take() (names []string, all bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	names, all = slices.Collect(maps.Keys(w.names)), w.all
+	names = slices.Collect(maps.Keys(w.names))
+	all = w.all
 	clear(w.names)
 	w.all = false
 	return names, all
@@ -124,13 +132,16 @@ func (w *Watcher) Run(ctx context.Context) error {
 
 // follow watches until ctx ends or the source fails.
 func (w *Watcher) follow(ctx context.Context, source Source) error {
-	events, failed := make(chan []Event), make(chan error, 1)
+	events := make(chan []Event)
+	failed := make(chan error, 1)
 	var reader sync.WaitGroup
 	defer reader.Wait()
 	defer source.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	reader.Go(func() { failed <- read(ctx, source, events) })
+	reader.Go(func() {
+		failed <- read(ctx, source, events)
+	})
 
 	watches := &dirs{source: source}
 	select {
@@ -217,10 +228,9 @@ func (w *Watcher) setDegraded(err error) {
 	was := w.degraded
 	w.degraded = err
 	w.mu.Unlock()
-	switch {
-	case err != nil && was == nil:
+	if err != nil && was == nil {
 		w.Log.Warn("directories can't be watched: polling them", "source", w.Source, "interval", w.Poll, "err", err)
-	case err == nil && was != nil:
+	} else if err == nil && was != nil {
 		w.Log.Info("directories are watched again", "source", w.Source)
 	}
 }

@@ -88,7 +88,10 @@ func (e *evicter) Ready() error {
 // Run evicts pods until ctx is cancelled.
 func Run(ctx context.Context, api *kubeapi.Client, o Options) error {
 	e := &evicter{
-		Options: o, api: api, changed: make(chan struct{}, 1), tracker: newTracker(o.After, o.PerMinute),
+		Options: o,
+		api:     api,
+		changed: make(chan struct{}, 1),
+		tracker: newTracker(o.After, o.PerMinute),
 		problem: errors.New("pods are not listed yet"),
 	}
 	e.metrics = status.New(e)
@@ -97,7 +100,9 @@ func Run(ctx context.Context, api *kubeapi.Client, o Options) error {
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { e.watch(ctx) })
+	running.Go(func() {
+		e.watch(ctx)
+	})
 	if o.Listener != nil {
 		running.Go(func() {
 			if err := e.metrics.Serve(ctx, o.Listener); err != nil {
@@ -169,7 +174,11 @@ type watch struct {
 // path is the request that lists and watches pods, or resumes at version. Pods that have
 // ended hold no device.
 func (w *watch) path() string {
-	query := url.Values{"watch": {"1"}, "allowWatchBookmarks": {"true"}, "fieldSelector": {"status.phase!=Succeeded,status.phase!=Failed"}}
+	query := url.Values{
+		"watch":               {"1"},
+		"allowWatchBookmarks": {"true"},
+		"fieldSelector":       {"status.phase!=Succeeded,status.phase!=Failed"},
+	}
 	if w.version == "" {
 		query.Set("sendInitialEvents", "true")
 		query.Set("resourceVersionMatch", "NotOlderThan")
@@ -239,10 +248,14 @@ func (w *watch) update(o *podObject, deleted bool) {
 		devices = o.unhealthy
 	}
 	forgotten := w.tracker.set(time.Now(), p, devices)
-	switch {
-	case isAffected && known == nil && forgotten != p:
-		w.Log.Info("pod has unhealthy devices", "namespace", o.namespace, "pod", o.name, "devices", names(devices, o.total), "reason", o.message)
-	case !isAffected && !deleted && !o.isTerminating:
+	if isAffected && known == nil && forgotten != p {
+		w.Log.Info("pod has unhealthy devices",
+			"namespace", o.namespace,
+			"pod", o.name,
+			"devices", names(devices, o.total),
+			"reason", o.message,
+		)
+	} else if !isAffected && !deleted && !o.isTerminating {
 		w.Log.Info("pod no longer has unhealthy devices", "namespace", o.namespace, "pod", o.name)
 	}
 	w.warnForgotten(forgotten)
@@ -264,7 +277,11 @@ func (e *evicter) warnForgotten(p *pod) {
 	}
 	e.forgot.node = p.node
 	e.forgot.at = now
-	e.Log.Warn("too many unhealthy devices: pods of the node that has the most are not evicted", "node", p.node, "pod", p.name, "limit", maxRemembered)
+	e.Log.Warn("too many unhealthy devices: pods of the node that has the most are not evicted",
+		"node", p.node,
+		"pod", p.name,
+		"limit", maxRemembered,
+	)
 }
 
 // maxNamed is the number of devices that a message names.

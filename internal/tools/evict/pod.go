@@ -109,7 +109,9 @@ func (o *podObject) readStatus(d *kubeapi.Decoder) error {
 				if name != "allocatedResourcesStatus" {
 					return d.Skip()
 				}
-				return d.Elements(func() error { return o.readResource(d) })
+				return d.Elements(func() error {
+					return o.readResource(d)
+				})
 			})
 		})
 	})

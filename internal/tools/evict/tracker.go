@@ -46,7 +46,12 @@ type tracker struct {
 }
 
 func newTracker(after time.Duration, perMinute int) *tracker {
-	return &tracker{after: after, perMinute: perMinute, pods: map[string]*pod{}, evicted: map[device]time.Time{}}
+	return &tracker{
+		after:     after,
+		perMinute: perMinute,
+		pods:      map[string]*pod{},
+		evicted:   map[device]time.Time{},
+	}
 }
 
 // set records the Unhealthy devices of a pod, and forgets a pod without any. If there are
@@ -99,10 +104,9 @@ func (t *tracker) excess() *pod {
 	var last *pod
 	for _, p := range t.pods {
 		isSameNode := last != nil && p.node == last.node
-		switch {
-		case last == nil || byNode[p.node] > byNode[last.node]:
+		if last == nil || byNode[p.node] > byNode[last.node] {
 			last = p
-		case isSameNode && p.uid > last.uid:
+		} else if isSameNode && p.uid > last.uid {
 			last = p
 		}
 	}
@@ -127,13 +131,13 @@ func (t *tracker) next(now time.Time) (ready *pod, wake time.Time) {
 			continue
 		}
 		if at := t.due(p); first == nil || at.Before(due) {
-			first, due = p, at
+			first = p
+			due = at
 		}
 	}
-	switch {
-	case first == nil || now.Before(due):
+	if first == nil || now.Before(due) {
 		return nil, due
-	case len(t.recent) >= t.perMinute:
+	} else if len(t.recent) >= t.perMinute {
 		return nil, t.recent[0].Add(time.Minute)
 	}
 	return first, time.Time{}

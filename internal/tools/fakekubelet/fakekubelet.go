@@ -45,7 +45,12 @@ func Start(dir, podResources string) (*Kubelet, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, err
 	}
-	k := &Kubelet{dir: dir, server: grpc.NewServer(), changed: make(chan struct{}), resources: map[string]resource{}}
+	k := &Kubelet{
+		dir:       dir,
+		server:    grpc.NewServer(),
+		changed:   make(chan struct{}),
+		resources: map[string]resource{},
+	}
 	v1beta1.RegisterRegistrationServer(k.server, k)
 	podresourcesv1.RegisterPodResourcesListerServer(k.server, k)
 	for _, path := range []string{filepath.Join(dir, "kubelet.sock"), podResources} {
@@ -54,7 +59,9 @@ func Start(dir, podResources string) (*Kubelet, error) {
 			k.Stop()
 			return nil, err
 		}
-		k.running.Go(func() { _ = k.server.Serve(listener) })
+		k.running.Go(func() {
+			_ = k.server.Serve(listener)
+		})
 	}
 	return k, nil
 }
