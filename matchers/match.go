@@ -73,6 +73,9 @@ type Result struct {
 	Inactive []*config.Resource
 	// Notes for the administrator, in the order of the configuration.
 	Notes []Note
+	// LeftOut is the number of devices that are not offered, since they would take too much
+	// memory.
+	LeftOut int
 }
 
 // Offered is an active resource with its offers, sorted by ID, also those with a
@@ -116,7 +119,7 @@ func newRun(snap *device.Snapshot, forms device.Forms, opts Options) *run {
 		keys:      map[*device.Hardware]map[*device.Node]string{}, ids: map[*device.Node]string{},
 		named: map[string]*config.Resource{}, picked: map[*device.Node]bool{},
 		claims: claims{map[any]*config.Resource{}, map[string]*config.Resource{}}, companions: map[*config.Companion]found{},
-		entries: maxEntries, memory: maxMemory,
+		entries: maxEntries, memory: device.MaxMemory,
 	}
 }
 
@@ -163,7 +166,7 @@ type run struct {
 	// search has ended because of that.
 	entries int
 	givenUp bool
-	// memory is how much of maxMemory is left.
+	// memory is how much of device.MaxMemory is left.
 	memory int
 }
 
@@ -183,8 +186,8 @@ func (m *run) match(r *config.Resource) {
 	byName := m.byName(r, devices)
 	var offers []device.Offer
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		if m.memory/2 < resourceMemory {
-			m.tooMuch(r, "resource "+name, resourceMemory)
+		if m.memory/2 < device.ResourceMemory {
+			m.tooMuch(r, "resource "+name, len(byName[name]), device.ResourceMemory)
 			continue
 		}
 		m.named[name] = r
@@ -204,7 +207,8 @@ func (m *run) match(r *config.Resource) {
 // which of them keeps it.
 func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offered {
 	out := Offered{Resource: r, Name: name, Offers: make([]device.Offer, 0, len(devices)), Checks: map[string]health.Check{}}
-	used, left := resourceMemory, []*candidate(nil)
+	used := device.ResourceMemory
+	var left []*candidate
 	for _, c := range devices {
 		needs := memoryOf(r, c)
 		if used+needs > m.memory/2 {
@@ -213,7 +217,7 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 		}
 		b := m.offer(r, c, name)
 		o := b.offer
-		used += needs + built(r, &o)
+		used += max(needs, o.Memory())
 		if m.claims.ids[o.ID] != nil {
 			m.fault(r.Place, "", "%s is left out: another device has its ID %q", c.describe(), o.ID)
 			continue
@@ -224,8 +228,10 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 			out.Checks[o.ID] = b.check
 		}
 	}
-	if m.memory -= used; len(left) > 0 {
-		m.tooMuch(r, fmt.Sprintf("%s of %d devices, each of which", andMore(left[0].describe(), len(left)), len(devices)), memoryOf(r, left[0]))
+	m.memory -= used
+	if len(left) > 0 {
+		what := fmt.Sprintf("%s of %d devices, each of which", andMore(left[0].describe(), len(left)), len(devices))
+		m.tooMuch(r, what, len(left), memoryOf(r, left[0]))
 	}
 	sort.Slice(out.Offers, func(i, j int) bool { return out.Offers[i].ID < out.Offers[j].ID })
 	return out
