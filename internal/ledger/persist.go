@@ -41,6 +41,8 @@ type Persisted struct {
 	Health map[string]HealthSet `json:"health,omitempty"`
 	// USB are the USB devices that were read in this boot, by sysfs path.
 	USB map[string]device.KnownUSB `json:"usb,omitempty"`
+	// Forgot is set if a device that a container may hold was left out: see State.Forgot.
+	Forgot bool `json:"forgot,omitempty"`
 	// DRA is set if the driver for dynamic resource allocation has run.
 	DRA bool `json:"dra,omitempty"`
 	// Later is set if a later version of the program wrote it: this is the part that
@@ -186,10 +188,14 @@ type Remembered struct {
 // RememberedDevice is a listed device.
 type RememberedDevice struct {
 	ID string `json:"id"`
-	// Slots up to the last listed one, retired ones included.
+	// Slots that are listed from slot 0 on, retired ones included. Kept are those behind that
+	// containers hold.
 	Slots int      `json:"slots"`
+	Kept  []int    `json:"kept,omitempty"`
 	NUMA  []int    `json:"numa,omitempty"`
 	Nodes []string `json:"nodes,omitempty"` // keys, sorted
+	// Gone is set if the device was absent.
+	Gone bool `json:"gone,omitempty"`
 	// Now is the ID of this version, if the device keeps that of the version before.
 	Now string `json:"now,omitempty"`
 	// Moves is set if its interfaces move into the container that holds it. Hardware is
@@ -199,19 +205,31 @@ type RememberedDevice struct {
 }
 
 // Remember returns the state to persist, by name and ID. It contains no times: clocks
-// may be wrong during boot.
+// may be wrong during boot. Devices that only the kubelet knows are left out.
 func (s State) Remember() []Remembered {
 	var all []Remembered
 	for _, res := range s.resources {
-		if len(res.records) == 0 {
-			continue
-		}
 		kept := Remembered{Name: res.name}
 		for _, id := range slices.SortedFunc(maps.Keys(res.records), device.CompareNatural) {
 			rec := res.records[id]
-			kept.Devices = append(kept.Devices, RememberedDevice{ID: id, Slots: rec.listed, NUMA: rec.offer.NUMA, Nodes: rec.keys, Now: rec.now, Moves: rec.net.moves, Hardware: rec.net.hardware})
+			if rec.orphan {
+				continue
+			}
+			kept.Devices = append(kept.Devices, RememberedDevice{
+				ID:       id,
+				Slots:    rec.listed,
+				Kept:     rec.kept,
+				NUMA:     rec.offer.NUMA,
+				Nodes:    rec.keys,
+				Gone:     !rec.present,
+				Now:      rec.now,
+				Moves:    rec.net.moves,
+				Hardware: rec.net.hardware,
+			})
 		}
-		all = append(all, kept)
+		if len(kept.Devices) > 0 {
+			all = append(all, kept)
+		}
 	}
 	sort.Slice(all, func(i, j int) bool { return device.CompareNatural(all[i].Name, all[j].Name) < 0 })
 	return all
@@ -229,14 +247,28 @@ func (s State) Names() []string {
 	return names
 }
 
+// Forgot reports whether a device that a container may hold was left out, since the lists
+// have no room, and it is unknown which one. Until the kubelet has named the holders, no
+// device without a record is listed.
+func (s State) Forgot() bool { return s.forgot }
+
+// maxRemembered is how much memory the lists of remembered devices take at most: the other
+// half of the budget is for devices that are new.
+const maxRemembered = device.MaxMemory / 2
+
 // State returns the state of a process that has just started, in the boot with this ID
 // (/proc/sys/kernel/random/boot_id; empty is unknown): remembered devices are listed,
 // and gone until they are matched. Their times restart. Interfaces that had moved before
 // a reboot are back. Invalid devices are left out.
+//
+// If the devices take more than maxRemembered, each is listed with one slot: one that is
+// present gets the others back when it is matched, and a held slot when the kubelet names
+// it. Beyond that devices are left out, absent ones first.
 func (p Persisted) State(boot string) State {
 	rebooted := boot == "" || boot != p.Boot
-	var s State
-	names, ids := make(map[string]bool), make(map[string]bool)
+	s := State{forgot: p.Forgot}
+	names := make(map[string]bool)
+	ids := make(map[string]bool)
 	for _, kept := range p.Resources {
 		if kept.Name == "" || names[kept.Name] {
 			continue
@@ -244,19 +276,93 @@ func (p Persisted) State(boot string) State {
 		names[kept.Name] = true
 		res := resource{name: kept.Name, records: make(map[string]record)}
 		for _, d := range kept.Devices {
-			negative := slices.ContainsFunc(d.NUMA, func(n int) bool { return n < 0 })
-			if !device.ValidID(d.ID) || ids[d.ID] || d.Slots < 1 || d.Slots > device.MaxSlots || negative {
+			if !d.valid() || ids[d.ID] {
 				continue
 			}
 			ids[d.ID] = true
-			if rebooted {
-				d.Moves, d.Hardware = false, ""
-			}
-			res.records[d.ID] = record{pending: true, offer: device.Offer{ID: d.ID, Slots: d.Slots, NUMA: d.NUMA}, listed: d.Slots, keys: d.Nodes, now: d.Now, net: netState{moves: d.Moves, hardware: d.Hardware, held: d.Moves}}
+			res.records[d.ID] = d.record(rebooted)
 		}
 		if len(res.records) > 0 {
 			s.resources = append(s.resources, res)
 		}
 	}
+	s.limit()
 	return s
+}
+
+// valid reports whether the device can be listed.
+func (d RememberedDevice) valid() bool {
+	for _, numa := range d.NUMA {
+		if numa < 0 {
+			return false
+		}
+	}
+	last := d.Slots - 1
+	for _, slot := range d.Kept {
+		if slot <= last || slot >= device.MaxSlots {
+			return false
+		}
+		last = slot
+	}
+	return device.ValidID(d.ID) && d.Slots >= 1 && d.Slots <= device.MaxSlots
+}
+
+// record returns the record of a device that has not been matched yet.
+func (d RememberedDevice) record(rebooted bool) record {
+	rec := record{
+		offer:   device.Offer{ID: d.ID, Slots: d.Slots, NUMA: d.NUMA},
+		listed:  d.Slots,
+		kept:    d.Kept,
+		keys:    d.Nodes,
+		now:     d.Now,
+		pending: true,
+		wasGone: d.Gone,
+	}
+	if !rebooted {
+		rec.net = netState{moves: d.Moves, hardware: d.Hardware, held: d.Moves}
+	}
+	return rec
+}
+
+// limit limits remembered devices to maxRemembered.
+func (s *State) limit() {
+	memory := 0
+	for _, res := range s.resources {
+		memory += device.ResourceMemory
+		for _, rec := range res.records {
+			memory += rec.memory()
+		}
+	}
+	if memory <= maxRemembered {
+		return
+	}
+	for _, res := range s.resources {
+		for id, rec := range res.records {
+			memory -= rec.memory()
+			rec.listed = 1
+			rec.kept = nil
+			res.records[id] = rec
+			memory += rec.memory()
+		}
+	}
+	for _, gone := range []bool{true, false} {
+		for _, res := range slices.Backward(s.resources) {
+			for _, id := range slices.Backward(slices.Sorted(maps.Keys(res.records))) {
+				if memory <= maxRemembered {
+					break
+				}
+				rec := res.records[id]
+				if rec.wasGone != gone {
+					continue
+				}
+				memory -= rec.memory()
+				delete(res.records, id)
+				s.forgot = true
+				if len(res.records) == 0 {
+					memory -= device.ResourceMemory
+				}
+			}
+		}
+	}
+	s.resources = slices.DeleteFunc(s.resources, func(res resource) bool { return len(res.records) == 0 })
 }
