@@ -70,6 +70,8 @@ type Agent struct {
 	// The configuration.
 	reader *configReader
 	loaded atomic.Pointer[status.Config]
+	// leftOut is what the lists have no room for.
+	leftOut atomic.Pointer[status.LeftOut]
 
 	// The kubelet and containers.
 	kubelet  *plugin.KubeletWatch

@@ -226,16 +226,17 @@ func (i *injector) resource(name string) cdi.Resource {
 // node.
 type retention struct {
 	view *View
-	// mayBeHeld has the listed devices. inPod has the CDI entries of devices whose
+	// mayBeHeld has the listed devices; held asks about any. inPod has the CDI entries of devices whose
 	// interfaces are in a container, where they can't be seen: the kind by ID.
 	mayBeHeld map[string]bool
+	held      func(id string) bool
 	inPod     map[string]string
 	injected  ledger.Injected // so far
 	any       bool            // something stays
 }
 
 func newRetention(v *View, out ledger.Output, injected ledger.Injected, mayBeHeld func(id string) bool) *retention {
-	r := &retention{view: v, mayBeHeld: map[string]bool{}, inPod: map[string]string{}, injected: injected}
+	r := &retention{view: v, mayBeHeld: map[string]bool{}, held: mayBeHeld, inPod: map[string]string{}, injected: injected}
 	for _, res := range out.Resources {
 		kind, _ := nameOf(res.Name)
 		for _, e := range res.Devices {
@@ -269,17 +270,26 @@ func (r *retention) keep(id string, hostPaths ...string) bool {
 }
 
 // record returns the new targets: of the listed devices, and earlier ones that are
-// unchanged.
+// unchanged. Targets of a held device that is not listed are kept too: the lists may have no
+// room for it, and its hardware must not be offered by another ID.
 func (r *retention) record(out ledger.Output) ledger.Injected {
 	next := ledger.Injected{}
+	keep := func(id string) {
+		for path := range r.injected[id] {
+			if r.unchanged(id, path) {
+				next.Add(id, path, nodeID(r.view, path))
+			}
+		}
+	}
+	for id := range r.injected {
+		if r.held(id) {
+			keep(id)
+		}
+	}
 	for _, res := range out.Resources {
 		for _, e := range res.Devices {
 			id := e.Offer.ID
-			for path := range r.injected[id] {
-				if r.unchanged(id, path) {
-					next.Add(id, path, nodeID(r.view, path))
-				}
-			}
+			keep(id)
 			for _, n := range e.Offer.Nodes {
 				if e.Present {
 					next.Add(id, n.HostPath, nodeID(r.view, n.HostPath))

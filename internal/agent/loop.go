@@ -42,6 +42,7 @@ type loop struct {
 	calm   bool                     // settled is closed
 	ended  map[string]chan struct{} // by resource: closed when its last plugin has ended
 
+	dropped    time.Time   // when absent devices left the lists early; zero is never
 	timer      *time.Timer // when to reconcile without a trigger
 	retry      retry
 	saver      *saver

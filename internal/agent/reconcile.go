@@ -49,7 +49,9 @@ func (l *loop) reconcile(ctx context.Context) (out ledger.Output, wake time.Time
 	if retry {
 		l.reader.requests.send()
 	}
-	return out, earlier(earlier(earlier(out.Wake, shown), tried), held), unwritten == nil && unshown == nil
+	wake = earlier(earlier(out.Wake, shown), earlier(tried, held))
+	wake = earlier(wake, l.droppedUntil(now))
+	return out, wake, unwritten == nil && unshown == nil
 }
 
 // saveAndAsk does what the kubelet does not wait for, after reconcile, and returns when to

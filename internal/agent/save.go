@@ -120,7 +120,14 @@ func (l *loop) save() {
 	}
 	m := &l.memory
 	state := ledger.Prepare(l.options.Paths.StateDir, ledger.Persisted{
-		Boot: m.boot, Decisions: m.decisions, Resources: m.state.Remember(), Injected: l.injector.injected, Health: l.health.save(), USB: l.scanner.KnownUSB(), DRA: m.dra,
+		Boot:      m.boot,
+		Decisions: m.decisions,
+		Resources: m.state.Remember(),
+		Forgot:    m.state.Forgot(),
+		Injected:  l.injector.injected,
+		Health:    l.health.save(),
+		USB:       l.scanner.KnownUSB(),
+		DRA:       m.dra,
 	})
 	features, proven := l.prepareFeatures(), l.proving.proven
 	l.saver.save(func() saved { return saved{state(), l.reader.trials.save(proven), features()} })

@@ -33,7 +33,6 @@ func (t *transition) restoreOrphans() {
 			}
 		}
 	}
-	left := false
 	for _, id := range slices.Sorted(maps.Keys(t.held)) {
 		if t.owner[id] != nil || !device.ValidID(id) {
 			continue
@@ -44,8 +43,7 @@ func (t *transition) restoreOrphans() {
 		}
 		rec := record{offer: device.Offer{ID: id, Slots: 1}, listed: 1, kept: from(held, 1), orphan: true}
 		if memory+rec.memory() > maxOrphans || sizes[d]+rec.listSize() > maxOrphanList {
-			left = true
-			t.out.Dropped += len(held)
+			t.out.HeldUnlisted++
 			continue
 		}
 		memory += rec.memory()
@@ -54,7 +52,7 @@ func (t *transition) restoreOrphans() {
 		t.owner[id] = d
 	}
 	if t.answered(t.in.Held.At) {
-		t.forgot = left
+		t.forgot = t.out.HeldUnlisted > 0
 	}
 }
 

@@ -226,13 +226,16 @@ func (t *transition) dropOrphan(r *room, v victim) {
 		return
 	}
 	t.forgot = true
+	t.out.HeldUnlisted++
 	t.drop(r, v)
 }
 
 func (t *transition) drop(r *room, v victim) {
 	rec := v.d.records[v.id]
 	r.add(v.d, rec, -1, len(v.d.records)-1)
-	t.out.Dropped += rec.listed + len(rec.kept)
+	if _, listed := v.d.before[v.id]; listed {
+		t.out.Dropped += rec.listed + len(rec.kept)
+	}
 	delete(v.d.records, v.id)
 	delete(t.owner, v.id)
 }

@@ -123,8 +123,11 @@ type Output struct {
 	// AskSince requests the holders at once, unless they were queried then or later.
 	AskSince time.Time
 	// Dropped is the number of slots of absent devices that left the lists in this call
-	// before their time, or were not listed at all, since the lists had no room.
+	// before their time, since the lists had no room.
 	Dropped int
+	// HeldUnlisted is the number of devices that only the kubelet knows, as held, and that are
+	// not listed since the lists have no room.
+	HeldUnlisted int
 }
 
 // ListedResource is a resource as listed to the kubelet.
