@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
@@ -34,7 +35,9 @@ match = { usb = { id = "10c4:ea60" }, glob = "/dev/ttyUSB*" }
 func (n *node) plug(port int, serial string) {
 	n.Helper()
 	place := fmt.Sprintf("1-%d", port)
-	n.host.RemoveUSB(place)
+	if _, err := os.Lstat(filepath.Join(n.host.Sysfs(), "bus/usb/devices", place)); err == nil {
+		n.host.RemoveUSB(place)
+	}
 	n.host.AddUSB(sysfstest.USB{
 		Port:   place,
 		Vendor: "10c4", Product: "ea60", Serial: serial,
@@ -48,6 +51,16 @@ func (n *node) plug(port int, serial string) {
 	name := filepath.Join(n.host.Dev(), ".announce")
 	_ = os.Mkdir(name, 0o700)
 	_ = os.Remove(name)
+}
+
+// runKubelet makes the kubelet one that has run for an hour: one that has just started may not
+// know all containers.
+func (n *node) runKubelet() {
+	n.Helper()
+	started := time.Now().Add(-time.Hour)
+	for _, socket := range []string{n.kubelet.Socket(), n.path("pods.sock")} {
+		n.must(os.Chtimes(socket, started, started))
+	}
 }
 
 // waitAllocatable waits until a resource has so many allocatable slots.
@@ -94,9 +107,10 @@ func TestChangingSerialNumbers(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
 			n.host.AddRootHub(n.host.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"}), 1, "480")
-			const honest = "usb:10c4:ea60:HONEST:if00:ttyUSB"
+			const honest = "usb:10c4:ea60:HONEST"
 			n.plug(1, "HONEST")
 			n.configure(sticks(count))
+			n.runKubelet()
 			n.start()
 			n.waitServed()
 			n.waitAllocatable(stick, count)
@@ -142,6 +156,7 @@ func TestChangingSerialNumbers(t *testing.T) {
 func TestEditsWithManySlots(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
+	n.runKubelet()
 	n.start()
 	n.waitServed()
 	n.Logf("resident: %.1f MB before", n.resident())
@@ -205,7 +220,9 @@ func TestManyHeldDevices(t *testing.T) {
 			n.waitServed()
 			n.waitAllocatable("example.com/tty", 10)
 			// The answer of the kubelet causes the next list.
-			n.must(n.kubelet.WaitFor(t.Context(), func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), startTime)
+			defer cancel()
+			n.must(n.kubelet.WaitFor(ctx, func() bool {
 				list, _ := n.kubelet.Latest("example.com/tty")
 				return len(list.Devices) > 10
 			}))
