@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,10 +35,10 @@ func Files() []string {
 // Persisted is all state that survives a restart.
 type Persisted struct {
 	// Boot is the boot in which it was written, see State.
-	Boot      string       `json:"boot,omitempty"`
-	Decisions Decisions    `json:"decisions"`
-	Resources []Remembered `json:"resources,omitempty"`
-	Injected  Injected     `json:"injected,omitempty"`
+	Boot      string              `json:"boot,omitempty"`
+	Decisions Decisions           `json:"decisions"`
+	Resources rememberedResources `json:"resources,omitempty"`
+	Injected  Injected            `json:"injected,omitempty"`
 	// Health are the sets of devices of containers with a health directory, by its name.
 	Health map[string]HealthSet `json:"health,omitempty"`
 	// USB are the USB devices that were read in this boot, by sysfs path.
@@ -181,8 +183,77 @@ func Prepare(dir string, p Persisted) (save func() error) {
 // Remembered is the part of a resource that survives a restart: the kubelet's
 // checkpoint has its devices, and the first list must contain all of them.
 type Remembered struct {
-	Name    string             `json:"name"`
-	Devices []RememberedDevice `json:"devices"`
+	Name    string            `json:"name"`
+	Devices rememberedDevices `json:"devices"`
+	// Cut is set if a state file has more devices or resources than are read.
+	Cut bool `json:"-"`
+}
+
+type (
+	rememberedResources []Remembered
+	rememberedDevices   []RememberedDevice
+)
+
+// A state file may have 8 MiB. maxReadResources and maxReadDevices are how many of its
+// resources and devices are read: more than the lists have room for.
+const (
+	maxReadResources = maxRemembered / device.ResourceMemory
+	maxReadDevices   = maxRemembered / device.DeviceMemory
+)
+
+// UnmarshalJSON reads the first resources with devices.
+func (all *rememberedResources) UnmarshalJSON(text []byte) error {
+	devices := 0
+	return eachElement(text, func(decoder *json.Decoder) error {
+		var next Remembered
+		err := decoder.Decode(&next)
+		devices += len(next.Devices)
+		full := len(*all) >= maxReadResources || devices > maxReadDevices
+		switch {
+		case len(next.Devices) == 0:
+		case full && len(*all) > 0:
+			(*all)[0].Cut = true
+		default:
+			next.Cut = len(next.Devices) == maxReadDevices
+			*all = append(*all, next)
+		}
+		return err
+	})
+}
+
+// UnmarshalJSON reads the first devices.
+func (all *rememberedDevices) UnmarshalJSON(text []byte) error {
+	return eachElement(text, func(decoder *json.Decoder) error {
+		var next RememberedDevice
+		err := decoder.Decode(&next)
+		if len(*all) < maxReadDevices {
+			*all = append(*all, next)
+		}
+		return err
+	})
+}
+
+// eachElement calls decode for each element of a JSON list; null is an empty one. As in
+// json.Unmarshal, an element of another type is an error, and the next ones are decoded.
+func eachElement(text []byte, decode func(*json.Decoder) error) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	start, err := decoder.Token()
+	if err != nil || start == nil {
+		return err
+	}
+	if start != json.Delim('[') {
+		return &json.UnmarshalTypeError{Value: fmt.Sprint(start), Type: reflect.TypeFor[[]any]()}
+	}
+	var first error
+	for decoder.More() {
+		err := decode(decoder)
+		var mistyped *json.UnmarshalTypeError
+		if err != nil && !errors.As(err, &mistyped) {
+			return err
+		}
+		first = cmp.Or(first, err)
+	}
+	return first
 }
 
 // RememberedDevice is a listed device.
@@ -270,6 +341,7 @@ func (p Persisted) State(boot string) State {
 	names := make(map[string]bool)
 	ids := make(map[string]bool)
 	for _, kept := range p.Resources {
+		s.forgot = s.forgot || kept.Cut
 		if kept.Name == "" || names[kept.Name] {
 			continue
 		}

@@ -75,12 +75,13 @@ func (h *machine) listing(id string) *Entry {
 func TestManySerialNumbers(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		every time.Duration
-		slots int
+		every   time.Duration
+		serials int
+		slots   int
 	}{
-		{every: 50 * ms, slots: 1000},
-		{every: s, slots: 4000},
-		{every: 10 * s, slots: 4000},
+		{every: 50 * ms, serials: 20, slots: 8000},
+		{every: s, serials: 24, slots: 8000},
+		{every: 10 * s, serials: 16, slots: 4000},
 	} {
 		t.Run(tt.every.String(), func(t *testing.T) {
 			t.Parallel()
@@ -88,7 +89,7 @@ func TestManySerialNumbers(t *testing.T) {
 			honest := slots(dev("honest", "a"), 1000)
 			dropped := 0
 			var at time.Duration
-			for i := range 120 {
+			for i := range tt.serials {
 				at += tt.every
 				fake := slots(dev(fmt.Sprintf("fake-%04d", i), "b"), tt.slots)
 				h.at(at, res("r", honest, fake))

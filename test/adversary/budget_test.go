@@ -181,17 +181,30 @@ match.virtual = ["a-%[1]d", "b-%[1]d", "c-%[1]d", "d-%[1]d"]
 	n.stop()
 }
 
-// A state of an earlier version that lists more than there is room for ends nothing.
+// A state that lists more than there is room for ends nothing, and the next one is within the
+// budget.
 func TestStateWithManySlots(t *testing.T) {
 	t.Parallel()
-	n := newNode(t)
-	n.must(os.WriteFile(n.path("state", "state.json"), []byte(`{"version": 1, "boot": "x", "decisions": {}, "resources": [{"name": "example.com/many", "devices": [`+
-		strings.TrimSuffix(repeat(32, `{"id": "virtual:example.com:many:d%", "slots": 9000},`), ",")+`]}]}`), 0o600))
-	n.configure(goodConfig + resourceWith("forget_after = \"1000h\"\nmatch.virtual = \"d\""))
-	n.start()
-	n.waitServed()
-	n.Logf("resident: %.1f MB", n.resident())
-	n.stop()
+	for name, resources := range map[string]string{
+		"32 devices with 9000 slots": `{"name": "example.com/many", "devices": [` + repeat(31, `{"id": "d%", "slots": 9000},`) + `{"id": "d", "slots": 9000}]}`,
+		"300,000 devices":            `{"name": "example.com/many", "devices": [` + repeat(299_999, `{"id":"d%","slots":1},`) + `{"id":"d","slots":1}]}`,
+		"200,000 resources":          repeat(199_999, `{"name":"r%","devices":[]},`) + `{"name":"r","devices":[{"id":"d","slots":1}]}`,
+		"90,000 resources, each with a device": repeat(89_999, `{"name":"example.com/r%","devices":[{"id":"d%","slots":9000}]},`) +
+			`{"name":"example.com/r","devices":[{"id":"d","slots":1}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			n.must(os.WriteFile(n.path("state", "state.json"), []byte(`{"version": 1, "boot": "x", "decisions": {}, "resources": [`+resources+`]}`), 0o600))
+			n.configure(goodConfig + resourceWith("forget_after = \"1000h\"\nmatch.virtual = \"d\""))
+			for range 2 {
+				n.start()
+				n.waitServed()
+				n.Logf("resident: %.1f MB", n.resident())
+				n.stop()
+			}
+		})
+	}
 }
 
 // A kubelet that names tens of thousands of devices as held, as from a checkpoint out of a
