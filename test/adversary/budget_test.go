@@ -197,6 +197,7 @@ func TestStateWithManySlots(t *testing.T) {
 			n := newNode(t)
 			n.must(os.WriteFile(n.path("state", "state.json"), []byte(`{"version": 1, "boot": "x", "decisions": {}, "resources": [`+resources+`]}`), 0o600))
 			n.configure(goodConfig + resourceWith("forget_after = \"1000h\"\nmatch.virtual = \"d\""))
+			n.runKubelet() // devices that the state may have lost wait for its answer
 			for range 2 {
 				n.start()
 				n.waitServed()
