@@ -43,13 +43,22 @@ func (t *transition) restoreOrphans() {
 		}
 		rec := record{offer: device.Offer{ID: id, Slots: 1}, listed: 1, kept: from(held, 1), orphan: true}
 		if memory+rec.memory() > maxOrphans || sizes[d]+rec.listSize() > maxOrphanList {
-			t.out.HeldUnlisted++
+			t.unlisted = append(t.unlisted, id)
 			continue
 		}
 		memory += rec.memory()
 		sizes[d] += rec.listSize()
 		d.records[id] = rec
 		t.owner[id] = d
+	}
+}
+
+// countUnlisted counts the held devices that are not listed, now that the present ones are.
+func (t *transition) countUnlisted() {
+	for _, id := range t.unlisted {
+		if t.owner[id] == nil {
+			t.out.HeldUnlisted++
+		}
 	}
 	if t.answered(t.in.Held.At) {
 		t.forgot = t.out.HeldUnlisted > 0

@@ -42,6 +42,7 @@ func (s State) Next(in Input) (State, Output) {
 	t.expire()
 	t.takeOver()
 	t.fit()
+	t.countUnlisted()
 	return t.finish()
 }
 
@@ -56,6 +57,7 @@ type transition struct {
 	nextID    map[string]string     // what the hardware of a listed device is offered as now, by ID
 	held      map[string][]heldSlot // by the ID of the device
 	forgot    bool                  // see State
+	unlisted  []string              // held devices without a record
 	out       Output
 }
 

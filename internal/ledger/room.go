@@ -226,7 +226,7 @@ func (t *transition) dropOrphan(r *room, v victim) {
 		return
 	}
 	t.forgot = true
-	t.out.HeldUnlisted++
+	t.unlisted = append(t.unlisted, v.id)
 	t.drop(r, v)
 }
 
