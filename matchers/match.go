@@ -77,6 +77,9 @@ type Result struct {
 	// Unknown is why the devices of some resources are not all known: a search takes too
 	// long.
 	Unknown map[*config.Resource]string
+	// LeftOut is the number of devices that are not offered, since they would take too much
+	// memory.
+	LeftOut int
 }
 
 // Offered is an active resource with its offers, sorted by ID, also those with a
@@ -129,7 +132,7 @@ func newRun(cfg *config.Config, snap *device.Snapshot, forms device.Forms, opts 
 		companions: map[*config.Companion]found{},
 		budget:     newBudget(cfg),
 		attrs:      map[attrKey]attrFound{},
-		memory:     maxMemory,
+		memory:     device.MaxMemory,
 		checks:     maxChecks,
 	}
 }
@@ -177,7 +180,7 @@ type run struct {
 	// budget limits what it reads, and attrs are the attributes read so far.
 	budget budget
 	attrs  map[attrKey]attrFound
-	// memory is how much of maxMemory is left, and checks how many of maxChecks.
+	// memory is how much of device.MaxMemory is left, and checks how many of maxChecks.
 	memory int
 	checks int
 }
@@ -199,8 +202,8 @@ func (m *run) match(r *config.Resource) {
 	byName := m.byName(r, devices)
 	var offers []device.Offer
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		if m.memory/2 < resourceMemory {
-			m.tooMuch(r, "resource "+name, resourceMemory)
+		if m.memory/2 < device.ResourceMemory {
+			m.tooMuch(r, "resource "+name, len(byName[name]), device.ResourceMemory)
 			continue
 		}
 		m.named[name] = r
@@ -217,8 +220,14 @@ func (m *run) match(r *config.Resource) {
 // left out: two USB devices may have one serial number before ledger has decided
 // which of them keeps it.
 func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offered {
-	out := Offered{Resource: r, Name: name, Offers: make([]device.Offer, 0, len(devices)), Checks: map[string]device.Check{}}
-	used, left := resourceMemory, []*candidate(nil)
+	out := Offered{
+		Resource: r,
+		Name:     name,
+		Offers:   make([]device.Offer, 0, len(devices)),
+		Checks:   map[string]device.Check{},
+	}
+	used := device.ResourceMemory
+	var left []*candidate
 	for _, c := range devices {
 		needs := memoryOf(r, c)
 		if used+needs > m.memory/2 {
@@ -227,7 +236,7 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 		}
 		b := m.offer(r, c, name)
 		o := b.offer
-		used += needs + built(r, &o)
+		used += max(needs, o.Memory())
 		if m.claims.ids[o.ID] != nil {
 			m.fault(r.Place, "", "%s is left out: another device has its ID %q", c.describe(), o.ID)
 			continue
@@ -239,8 +248,10 @@ func (m *run) offers(r *config.Resource, name string, devices []*candidate) Offe
 		out.Offers = append(out.Offers, o)
 	}
 	m.checks -= len(out.Checks)
-	if m.memory -= used; len(left) > 0 {
-		m.tooMuch(r, fmt.Sprintf("%s of %d devices, each of which", andMore(left[0].describe(), len(left)), len(devices)), memoryOf(r, left[0]))
+	m.memory -= used
+	if len(left) > 0 {
+		what := fmt.Sprintf("%s of %d devices, each of which", andMore(left[0].describe(), len(left)), len(devices))
+		m.tooMuch(r, what, len(left), memoryOf(r, left[0]))
 	}
 	sort.Slice(out.Offers, func(i, j int) bool { return out.Offers[i].ID < out.Offers[j].ID })
 	return out

@@ -327,7 +327,7 @@ func (b *builder) entries(what string, entries []device.Entry, check func(key de
 		} else if !utf8.ValidString(value.String()) {
 			b.problem("%s.%s: %q is not UTF-8: the kubelet takes no other", what, e.Key, value)
 		}
-		b.texts += textSize(key) + textSize(value)
+		b.texts += key.LiteralSize() + value.LiteralSize()
 		e.Key, e.Value = key, value
 		out = append(out, e)
 	}

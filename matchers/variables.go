@@ -93,7 +93,7 @@ func (b *builder) joined(t device.Text, separator string) (device.Text, error) {
 	seen, size := map[string]bool{}, 0
 	for i := range b.c.parts {
 		text, err := b.filled(t, separator, &b.c.parts[i])
-		if size += textSize(text); size > maxTexts {
+		if size += text.LiteralSize(); size > maxTexts {
 			return nil, errTooLong
 		}
 		switch {

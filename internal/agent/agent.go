@@ -72,6 +72,8 @@ type Agent struct {
 	// The configuration.
 	reader *configuration.Reader
 	loaded atomic.Pointer[status.Config]
+	// leftOut is what the lists have no room for.
+	leftOut atomic.Pointer[status.LeftOut]
 
 	// The kubelet and containers.
 	kubelet *plugin.KubeletWatch

@@ -44,6 +44,7 @@ type loop struct {
 	ended  map[string]chan struct{} // by resource: closed when its last plugin has ended
 	done   chan struct{}            // closed when the loop has ended
 
+	dropped    time.Time   // when absent devices left the lists early; zero is never
 	timer      *time.Timer // when to reconcile without a trigger
 	retry      retry
 	saver      *saver

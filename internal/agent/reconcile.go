@@ -64,6 +64,7 @@ func (l *loop) reconcile(ctx context.Context) (out ledger.Output, wake time.Time
 	}
 	wake = earlier(out.Wake, shown)
 	wake = earlier(wake, tried)
+	wake = earlier(wake, l.droppedUntil(now))
 	if l.writer {
 		wake = earlier(wake, holdEnd)
 	}

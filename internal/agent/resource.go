@@ -181,7 +181,7 @@ func (p *published) find(ids []string) ([]*cdi.Injection, error) {
 	for _, slotID := range ids {
 		id, slot := device.SplitSlot(slotID)
 		i, found := sort.Find(len(p.entries), func(i int) int { return device.CompareNatural(id, p.entries[i].Offer.ID) })
-		if !found || slot >= p.entries[i].Offer.Slots+p.entries[i].Retired {
+		if !found || !p.entries[i].Lists(slot) {
 			return nil, fmt.Errorf("device %q is not known: it was removed, or has another ID now", slotID)
 		}
 		switch e := &p.entries[i]; {

@@ -16,23 +16,34 @@ import (
 // node.
 type retention struct {
 	view *View
-	// mayBeHeld has the listed devices. inPod has the CDI entries of devices whose
-	// interfaces are in a container, where they can't be seen: the kind by ID.
+	// held reports whether a container may hold a device.
+	held func(id string) bool
+	// mayBeHeld has the listed devices, and whether a container may hold them.
 	mayBeHeld map[string]bool
-	inPod     map[string]string
-	injected  ledger.Injected // so far
-	any       bool            // something stays
+	// inPod has the kinds of the CDI entries of devices whose interfaces are in a container,
+	// where they can't be seen, by ID.
+	inPod    map[string]string
+	injected ledger.Injected // so far
+	any      bool            // something stays
 }
 
-func newRetention(v *View, out ledger.Output, injected ledger.Injected, mayBeHeld func(id string) bool) *retention {
-	r := &retention{view: v, mayBeHeld: map[string]bool{}, inPod: map[string]string{}, injected: injected}
+func newRetention(v *View, out ledger.Output, injected ledger.Injected, held func(id string) bool) *retention {
+	r := &retention{
+		view:      v,
+		held:      held,
+		mayBeHeld: map[string]bool{},
+		inPod:     map[string]string{},
+		injected:  injected,
+	}
 	for _, res := range out.Resources {
 		kind, _ := nameOf(res.Name)
 		for _, e := range res.Devices {
-			if id := e.Offer.ID; e.Offer.Moved || e.Unseen {
+			id := e.Offer.ID
+			isInPod := e.Offer.Moved || e.Unseen
+			if isInPod {
 				r.inPod[id] = kind
 			} else {
-				r.mayBeHeld[id] = mayBeHeld(id)
+				r.mayBeHeld[id] = held(id)
 			}
 		}
 	}
@@ -58,22 +69,31 @@ func (r *retention) keep(id string, hostPaths ...string) bool {
 	return true
 }
 
-// record returns the new targets: of the listed devices, and earlier ones that are
-// unchanged.
+// record returns the new targets: those of the listed devices, and earlier ones that are
+// unchanged. Targets of a held device that is not listed are kept too: the lists may have no
+// room for it, and its hardware must not be offered under another ID.
 func (r *retention) record(out ledger.Output) ledger.Injected {
 	next := ledger.Injected{}
+	keep := func(id string) {
+		for path := range r.injected[id] {
+			if r.unchanged(id, path) {
+				next.Add(id, path, nodeID(r.view, path))
+			}
+		}
+	}
+	for id := range r.injected {
+		if r.held(id) {
+			keep(id)
+		}
+	}
 	for _, res := range out.Resources {
 		for _, e := range res.Devices {
-			id := e.Offer.ID
-			for path := range r.injected[id] {
-				if r.unchanged(id, path) {
-					next.Add(id, path, nodeID(r.view, path))
-				}
+			keep(e.Offer.ID)
+			if !e.Present {
+				continue
 			}
 			for _, n := range e.Offer.Nodes {
-				if e.Present {
-					next.Add(id, n.HostPath, nodeID(r.view, n.HostPath))
-				}
+				next.Add(e.Offer.ID, n.HostPath, nodeID(r.view, n.HostPath))
 			}
 		}
 	}

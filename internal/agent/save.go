@@ -114,7 +114,14 @@ func (l *loop) save() {
 	}
 	m := &l.memory
 	state := ledger.Prepare(l.options.Paths.StateDir, ledger.Persisted{
-		Boot: m.boot, Decisions: m.decisions, Resources: m.state.Remember(), Injected: l.outputs.injected, Health: l.outputs.health.Save(), USB: l.scanner.KnownUSB(), DRA: m.dra,
+		Boot:      m.boot,
+		Decisions: m.decisions,
+		Resources: m.state.Remember(),
+		Forgot:    m.state.Forgot(),
+		Injected:  l.outputs.injected,
+		Health:    l.outputs.health.Save(),
+		USB:       l.scanner.KnownUSB(),
+		DRA:       m.dra,
 	})
 	l.saver.save(func() saved { return saved{state: state(), config: l.reader.Trial.Save()} })
 }

@@ -59,6 +59,14 @@ func (a *Agent) Ready() error {
 	return errors.Join(missing...)
 }
 
+// LeftOut counts what the lists have no room for.
+func (a *Agent) LeftOut() status.LeftOut {
+	if published := a.leftOut.Load(); published != nil {
+		return *published
+	}
+	return status.LeftOut{}
+}
+
 // Config returns the served configuration, and why it is not the one on disk.
 func (a *Agent) Config() status.Config { return *a.loaded.Load() }
 
@@ -75,7 +83,7 @@ func (a *Agent) Status(ctx context.Context) status.Status {
 	s := status.Status{
 		Version: a.options.Version, NodeName: a.options.NodeName, Command: "serve", Started: a.started,
 		NotReady: split(a.Ready()), Config: a.Config(),
-		Degraded: a.degraded(), Problems: *a.problems.published.Load(), Resources: []status.Resource{}, Events: a.events.latest(),
+		Degraded: a.degraded(), Problems: *a.problems.published.Load(), LeftOut: a.LeftOut(), Resources: []status.Resource{}, Events: a.events.latest(),
 	}
 	var held podresources.Holders
 	var allocatable map[string][]string
@@ -262,9 +270,56 @@ func (l *loop) report(v *View, out ledger.Output, failed map[string]error) {
 			l.problems.warn(w.ID, errors.New(w.Reason), "device is not listed yet")
 		}
 	}
+	l.reportLeftOut(v, out)
 	for _, c := range out.Changes {
 		l.reportChange(c, failed[c.ID])
 	}
+}
+
+// lately is how long the status shows that absent devices left the lists early.
+const lately = 10 * time.Minute
+
+var errAbsentLeft = fmt.Errorf("all lists together take at most %d MiB, and the list of a resource %d MiB for the kubelet: those absent the longest, which no container holds, left early",
+	device.MaxMemory>>20, device.MaxList>>20)
+
+var errHeldUnlisted = errors.New("more absent devices are held, as the kubelet says, than the lists have room for: those beyond are not listed")
+
+// droppedUntil is until when the status shows that absent devices left the lists early; zero
+// if it does not.
+func (l *loop) droppedUntil(now time.Time) time.Time {
+	until := l.dropped.Add(lately)
+	if l.dropped.IsZero() || !now.Before(until) {
+		return time.Time{}
+	}
+	return until
+}
+
+// reportLeftOut publishes and logs what the lists have no room for.
+func (l *loop) reportLeftOut(v *View, out ledger.Output) {
+	now := l.now()
+	next := status.LeftOut{
+		Devices:     v.Matched.LeftOut,
+		Held:        out.HeldUnlisted,
+		AbsentSlots: l.LeftOut().AbsentSlots + out.Dropped,
+	}
+	for _, r := range out.Resources {
+		for _, w := range r.Waiting {
+			if w.NoRoom {
+				next.Devices++
+			}
+		}
+	}
+	if out.Dropped > 0 {
+		l.dropped = now
+	}
+	next.Lately = !l.droppedUntil(now).IsZero()
+	if next.Held > 0 {
+		l.problems.warn("held devices", errHeldUnlisted, "the lists for the kubelet are full")
+	}
+	if next.Lately {
+		l.problems.warn("absent devices", errAbsentLeft, "the lists for the kubelet are full")
+	}
+	l.leftOut.Store(&next)
 }
 
 // reportChange logs that a device was added, changed its health or left.

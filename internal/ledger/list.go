@@ -10,7 +10,7 @@ import (
 
 // finish returns the state and the output.
 func (t *transition) finish() (State, Output) {
-	next := State{started: true}
+	next := State{started: true, forgot: t.forgot}
 	for _, d := range t.drafts {
 		refused := d.config.Refuse != ""
 		if len(d.records) == 0 && (refused || d.config.Derived && len(d.waiting) == 0) {
@@ -53,7 +53,14 @@ func (t *transition) entries(d *draft) []Entry {
 	entries := make([]Entry, 0, len(d.records))
 	for _, id := range slices.SortedFunc(maps.Keys(d.records), device.CompareNatural) {
 		rec := d.records[id]
-		e := Entry{Offer: rec.offer, Present: rec.present, Unseen: !rec.present && rec.net.away(), Retired: rec.listed - rec.offer.Slots}
+		e := Entry{
+			Offer:    rec.offer,
+			Present:  rec.present,
+			Unseen:   !rec.present && rec.net.away(),
+			Retired:  max(0, rec.listed-rec.offer.Slots),
+			Unlisted: max(0, rec.offer.Slots-rec.listed),
+			Kept:     rec.kept,
+		}
 		switch {
 		case !rec.present && t.nextOwner[id] != "":
 			e.Reason, e.Sound = reasonTakenOver+t.nextOwner[id], t.in.Failing[id] == ""
@@ -99,15 +106,26 @@ func changes(resource string, before, after []Entry) []Change {
 
 // Slots returns the slots of an entry as listed to the kubelet.
 func Slots(e Entry) []device.Listed {
-	listed := e.Offer.Slots + e.Retired
-	slots := make([]device.Listed, 0, listed)
-	l := device.Listed{Healthy: e.Healthy, Reason: e.Reason, NUMA: e.Offer.NUMA, Device: cmp.Or(e.Offer.Hardware, e.Offer.ID)}
-	for k := range listed {
-		if k == e.Offer.Slots {
-			l.Healthy, l.Reason = false, ReasonSlotRetired
+	slots := make([]device.Listed, 0, e.first()+len(e.Kept))
+	add := func(slot int, retired bool) {
+		l := device.Listed{
+			ID:      device.SlotID(e.Offer.ID, slot),
+			Healthy: e.Healthy,
+			Reason:  e.Reason,
+			NUMA:    e.Offer.NUMA,
+			Device:  cmp.Or(e.Offer.Hardware, e.Offer.ID),
 		}
-		l.ID = device.SlotID(e.Offer.ID, k)
+		if retired {
+			l.Healthy = false
+			l.Reason = ReasonSlotRetired
+		}
 		slots = append(slots, l)
+	}
+	for slot := range e.first() {
+		add(slot, slot >= e.Offer.Slots)
+	}
+	for _, slot := range e.Kept {
+		add(slot, e.Present)
 	}
 	return slots
 }

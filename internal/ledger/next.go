@@ -19,7 +19,10 @@ import (
 //   - A removed device, a slot beyond a lowered count and a retired resource turn
 //     Unhealthy at once and leave the list later: after a minute at least, a
 //     removed device after ForgetAfter, and not while a container holds a slot of
-//     it.
+//     it. After the minute a removed device is listed with one slot, and with those
+//     that a container holds.
+//   - All lists together have a budget. Absent devices that no container holds leave
+//     their list earlier for it, see fit.
 //   - A pool stays the same device while its members come and go, and settles
 //     only when it first appears.
 //   - A device whose interfaces moved into the container that holds it is Healthy
@@ -38,6 +41,8 @@ func (s State) Next(in Input) (State, Output) {
 	t.match()
 	t.expire()
 	t.takeOver()
+	t.fit()
+	t.countUnlisted()
 	return t.finish()
 }
 
@@ -51,6 +56,8 @@ type transition struct {
 	nextOwner map[string]string
 	nextID    map[string]string     // what the hardware of a listed device is offered as now, by ID
 	held      map[string][]heldSlot // by the ID of the device
+	forgot    bool                  // see State
+	unlisted  []string              // held devices without a record
 	out       Output
 }
 
@@ -62,6 +69,7 @@ type heldSlot struct {
 // draft is the next state of a resource.
 type draft struct {
 	resource
+	before    map[string]record // the records before
 	config    Resource
 	former    map[string]string // the ID of the version before, by the current one
 	matched   map[string]bool   // by ID, contested ones included
@@ -72,8 +80,13 @@ type draft struct {
 // open copies the mutable parts and pairs them with their input.
 func (s State) open(in Input) *transition {
 	t := &transition{
-		in: in, first: !s.started,
-		owner: make(map[string]*draft), nextOwner: make(map[string]string), nextID: make(map[string]string), held: make(map[string][]heldSlot),
+		in:        in,
+		first:     !s.started,
+		owner:     make(map[string]*draft),
+		nextOwner: make(map[string]string),
+		nextID:    make(map[string]string),
+		held:      make(map[string][]heldSlot),
+		forgot:    s.forgot,
 	}
 	for id, name := range in.Held.IDs {
 		base, slot := device.SplitSlot(id)
@@ -87,11 +100,18 @@ func (s State) open(in Input) *transition {
 		res := before[config.Name]
 		delete(before, config.Name)
 		res.name = config.Name
-		if res.records = maps.Clone(res.records); res.records == nil {
-			res.records = make(map[string]record)
+		d := &draft{
+			resource: res,
+			before:   res.records,
+			config:   config,
+			former:   make(map[string]string),
+			matched:  make(map[string]bool, len(config.Offers)),
 		}
-		d := &draft{resource: res, config: config, former: make(map[string]string), matched: make(map[string]bool, len(config.Offers))}
-		for id, rec := range res.records {
+		d.records = maps.Clone(res.records)
+		if d.records == nil {
+			d.records = make(map[string]record)
+		}
+		for id, rec := range d.records {
 			t.owner[id] = d
 			if rec.now != "" {
 				d.former[rec.now] = id
@@ -115,30 +135,6 @@ func (s State) open(in Input) *transition {
 		add(Resource{Name: name, Refuse: ReasonRemoved})
 	}
 	return t
-}
-
-// restoreOrphans makes records of held devices of a configured resource that have none.
-func (t *transition) restoreOrphans() {
-	for _, d := range t.drafts {
-		if d.config.Refuse != "" {
-			continue
-		}
-		for id, slots := range t.held {
-			if t.owner[id] != nil || !device.ValidID(id) {
-				continue
-			}
-			count := 0
-			for _, h := range slots {
-				if h.resource == d.name {
-					count = max(count, h.slot+1)
-				}
-			}
-			if count > 0 && count <= device.MaxSlots {
-				d.records[id] = record{offer: device.Offer{ID: id, Slots: count}, listed: count}
-				t.owner[id] = d
-			}
-		}
-	}
 }
 
 // match pairs offers with records.
@@ -177,6 +173,9 @@ func (t *transition) keepFormer(d *draft, offer *device.Offer) {
 		offer.Former = former
 	}
 	rec, ok := d.records[offer.Former]
+	if !ok && t.owner[offer.Former] == nil && len(t.held[offer.Former]) > 0 {
+		return // it waits
+	}
 	now := cmp.Or(t.nextID[offer.Former], rec.now, offer.ID)
 	if _, listed := d.records[offer.ID]; !ok || listed || now != offer.ID {
 		offer.Former = ""
@@ -257,8 +256,14 @@ func (t *transition) list(d *draft, offer device.Offer) {
 		rec.lowered = t.in.Now
 	}
 	rec.listed = max(rec.listed, offer.Slots)
-	rec.offer, rec.nodes, rec.keys = offer, nodes, keys
-	rec.present, rec.unread, rec.since = true, false, time.Time{}
+	rec.kept = from(rec.kept, rec.listed)
+	rec.offer = offer
+	rec.nodes = nodes
+	rec.keys = keys
+	rec.present = true
+	rec.unread = false
+	rec.orphan = false
+	rec.since = time.Time{}
 	if !rec.settled {
 		ready := t.settles(d.config, rec)
 		if rec.settled = !t.in.Now.Before(ready); !rec.settled {
@@ -325,21 +330,17 @@ func keysOf(nodes []node) []string {
 func (t *transition) expire() {
 	for _, d := range t.drafts {
 		for id, rec := range d.records {
-			if !rec.since.IsZero() {
-				after := leaveAfter
-				if d.config.Refuse == "" && t.nextOwner[id] == "" && rec.now == "" && t.nextID[id] == "" {
-					after = max(after, d.config.ForgetAfter)
-				}
-				if t.mayLeave(rec.since.Add(after), id, -1) {
-					delete(d.records, id)
-					delete(t.owner, id)
-					continue
+			if t.expired(d, id, rec) {
+				delete(d.records, id)
+				delete(t.owner, id)
+				continue
+			}
+			extra, since := rec.extra()
+			if extra || !rec.present && len(t.held[id]) > 0 {
+				if t.knows(since.Add(leaveAfter)) {
+					d.records[id] = t.shortened(d, id, rec)
 				}
 			}
-			for rec.listed > rec.offer.Slots && t.mayLeave(rec.lowered.Add(leaveAfter), id, rec.listed-1) {
-				rec.listed--
-			}
-			d.records[id] = rec
 			if rec.net.away() {
 				t.out.AskHeld = true // no event announces that a virtual interface ended with its pod
 			}
@@ -347,21 +348,17 @@ func (t *transition) expire() {
 	}
 }
 
-// mayLeave reports whether a slot, or the whole device for slot -1, may leave the list,
-// and otherwise requests a call of Next for when it may.
-func (t *transition) mayLeave(due time.Time, id string, slot int) bool {
-	if t.in.Now.Before(due) {
-		t.wake(due)
+// expired reports whether a device leaves the list.
+func (t *transition) expired(d *draft, id string, rec record) bool {
+	if rec.since.IsZero() {
 		return false
 	}
-	held := t.in.Held.At.IsZero() || t.in.Held.Partial || t.in.Held.At.Before(due)
-	for _, h := range t.held[id] {
-		held = held || slot < 0 || h.slot == slot
+	after := leaveAfter
+	renamed := rec.now != "" || t.nextID[id] != ""
+	if d.config.Refuse == "" && t.nextOwner[id] == "" && !renamed {
+		after = max(after, d.config.ForgetAfter)
 	}
-	if held {
-		t.out.AskHeld = true
-	}
-	return !held
+	return t.mayLeave(rec.since.Add(after), id)
 }
 
 // takeOver lists the contested devices that their former owners have released.
@@ -393,20 +390,7 @@ func (t *transition) blockedBy(d *draft, offer device.Offer) string {
 	case owner == d && t.owner[id] == d:
 		return ""
 	case owner == nil:
-		// A device without a record may still be held through its previous name.
-		var names []string
-		for _, h := range t.held[id] {
-			if h.resource != d.name {
-				names = append(names, h.resource)
-			}
-		}
-		switch {
-		case len(names) > 0:
-			return "held by a container through " + slices.Min(names)
-		case d.config.AwaitHeld && (t.in.Held.At.IsZero() || t.in.Held.Partial):
-			return "the kubelet has not reported yet which containers hold it: if this lasts, check the kubelet and its PodResources socket"
-		}
-		return ""
+		return t.heldElsewhere(d, offer)
 	case owner == d:
 		return "listed with its former ID until no container holds it"
 	default:

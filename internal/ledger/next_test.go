@@ -332,7 +332,7 @@ func TestDeviceLeavesTheOldResourceFirst(t *testing.T) {
 	h.held = map[string]string{"x": "old"}
 	moved := []Resource{res("old"), res("new", dev("x", "a"), dev("y", "a"))}
 	h.at(s, moved...).shows(list{"old": {"x": "now offered by new", "y": "now offered by new"}, "new": {}}).wakes(m + s)
-	if diff := cmp.Diff([]Waiting{{"x", "listed by old until no container holds it"}, {"y", "listed by old until no container holds it"}}, h.resource("new").Waiting); diff != "" {
+	if diff := cmp.Diff([]Waiting{{ID: "x", Reason: "listed by old until no container holds it"}, {ID: "y", Reason: "listed by old until no container holds it"}}, h.resource("new").Waiting); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)
 	}
 	h.at(m+s, moved...).shows(list{"old": {"x": "now offered by new"}, "new": {"y": ok}}).asks(true)
@@ -353,7 +353,7 @@ func TestDeviceHeldThroughAnotherNameIsNotListed(t *testing.T) {
 	h.held = map[string]string{"x::2": "r.old", "y": "r"}
 	r := res("r", dev("x", "a"), dev("y", "a"))
 	h.at(0, r).shows(list{"r": {"y": ok}}).asks(true)
-	if diff := cmp.Diff([]Waiting{{"x", "held by a container through r.old"}}, h.resource("r").Waiting); diff != "" {
+	if diff := cmp.Diff([]Waiting{{ID: "x", Reason: "held by a container through r.old"}}, h.resource("r").Waiting); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)
 	}
 	h.held = nil
@@ -454,7 +454,7 @@ func TestADeviceAwaitsItsHolders(t *testing.T) {
 	h.silent = true
 	h.at(0, dra).shows(list{"zigbee by claim": {}}).asks(true)
 	const reason = "the kubelet has not reported yet which containers hold it: if this lasts, check the kubelet and its PodResources socket"
-	if diff := cmp.Diff([]Waiting{{"x", reason}}, h.resource("zigbee by claim").Waiting); diff != "" {
+	if diff := cmp.Diff([]Waiting{{ID: "x", Reason: reason}}, h.resource("zigbee by claim").Waiting); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)
 	}
 	h.silent, h.justStarted = false, true

@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,14 +34,16 @@ func Files() []string {
 // Persisted is all state that survives a restart.
 type Persisted struct {
 	// Boot is the boot in which it was written, see State.
-	Boot      string       `json:"boot,omitempty"`
-	Decisions Decisions    `json:"decisions"`
-	Resources []Remembered `json:"resources,omitempty"`
-	Injected  Injected     `json:"injected,omitempty"`
+	Boot      string              `json:"boot,omitempty"`
+	Decisions Decisions           `json:"decisions"`
+	Resources rememberedResources `json:"resources,omitempty"`
+	Injected  Injected            `json:"injected,omitempty"`
 	// Health are the sets of devices of containers with a health directory, by its name.
 	Health map[string]device.HealthSet `json:"health,omitempty"`
 	// USB are the USB devices that were read in this boot, by sysfs path.
 	USB map[string]device.KnownUSB `json:"usb,omitempty"`
+	// Forgot is set if a device that a container may hold was left out: see State.Forgot.
+	Forgot bool `json:"forgot,omitempty"`
 	// DRA is set if the driver for dynamic resource allocation has run.
 	DRA bool `json:"dra,omitempty"`
 	// Later is set if a later version of the program wrote it: this is the part that
@@ -165,17 +169,90 @@ func Prepare(dir string, p Persisted) (save func() error) {
 // Remembered is the part of a resource that survives a restart: the kubelet's
 // checkpoint has its devices, and the first list must contain all of them.
 type Remembered struct {
-	Name    string             `json:"name"`
-	Devices []RememberedDevice `json:"devices"`
+	Name    string            `json:"name"`
+	Devices rememberedDevices `json:"devices"`
+	// Cut is set if a state file has more devices or resources than are read.
+	Cut bool `json:"-"`
+}
+
+type (
+	rememberedResources []Remembered
+	rememberedDevices   []RememberedDevice
+)
+
+// A state file may have 8 MiB. maxReadResources and maxReadDevices are how many of its
+// resources and devices are read: more than the lists have room for.
+const (
+	maxReadResources = maxRemembered / device.ResourceMemory
+	maxReadDevices   = maxRemembered / device.DeviceMemory
+)
+
+// UnmarshalJSON reads the first resources with devices.
+func (all *rememberedResources) UnmarshalJSON(text []byte) error {
+	devices := 0
+	return eachElement(text, func(decoder *json.Decoder) error {
+		var next Remembered
+		err := decoder.Decode(&next)
+		devices += len(next.Devices)
+		full := len(*all) >= maxReadResources || devices > maxReadDevices
+		switch {
+		case len(next.Devices) == 0:
+		case full && len(*all) > 0:
+			(*all)[0].Cut = true
+		default:
+			next.Cut = len(next.Devices) == maxReadDevices
+			*all = append(*all, next)
+		}
+		return err
+	})
+}
+
+// UnmarshalJSON reads the first devices.
+func (all *rememberedDevices) UnmarshalJSON(text []byte) error {
+	return eachElement(text, func(decoder *json.Decoder) error {
+		var next RememberedDevice
+		err := decoder.Decode(&next)
+		if len(*all) < maxReadDevices {
+			*all = append(*all, next)
+		}
+		return err
+	})
+}
+
+// eachElement calls decode for each element of a JSON list; null is an empty one. As in
+// json.Unmarshal, an element of another type is an error, and the next ones are decoded.
+func eachElement(text []byte, decode func(*json.Decoder) error) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	start, err := decoder.Token()
+	if err != nil || start == nil {
+		return err
+	}
+	if start != json.Delim('[') {
+		return &json.UnmarshalTypeError{Value: fmt.Sprint(start), Type: reflect.TypeFor[[]any]()}
+	}
+	var first error
+	for decoder.More() {
+		err := decode(decoder)
+		var mistyped *json.UnmarshalTypeError
+		if err != nil && !errors.As(err, &mistyped) {
+			return err
+		}
+		first = cmp.Or(first, err)
+	}
+	return first
 }
 
 // RememberedDevice is a listed device.
 type RememberedDevice struct {
 	ID string `json:"id"`
-	// Slots up to the last listed one, retired ones included.
+	// Slots that are listed from slot 0 on, retired ones included. Kept are those behind that
+	// containers hold.
 	Slots int      `json:"slots"`
+	Kept  []int    `json:"kept,omitempty"`
 	NUMA  []int    `json:"numa,omitempty"`
 	Nodes []string `json:"nodes,omitempty"` // keys, sorted
+	// Gone is set if the device was absent.
+	Gone bool `json:"gone,omitempty"`
 	// Now is the ID of this version, if the device keeps that of the version before.
 	Now string `json:"now,omitempty"`
 	// Moves is set if its interfaces move into the container that holds it. Hardware is
@@ -185,19 +262,31 @@ type RememberedDevice struct {
 }
 
 // Remember returns the state to persist, by name and ID. It contains no times: clocks
-// may be wrong during boot.
+// may be wrong during boot. Devices that only the kubelet knows are left out.
 func (s State) Remember() []Remembered {
 	var all []Remembered
 	for _, res := range s.resources {
-		if len(res.records) == 0 {
-			continue
-		}
 		kept := Remembered{Name: res.name}
 		for _, id := range slices.SortedFunc(maps.Keys(res.records), device.CompareNatural) {
 			rec := res.records[id]
-			kept.Devices = append(kept.Devices, RememberedDevice{ID: id, Slots: rec.listed, NUMA: rec.offer.NUMA, Nodes: rec.keys, Now: rec.now, Moves: rec.net.moves, Hardware: rec.net.hardware})
+			if rec.orphan {
+				continue
+			}
+			kept.Devices = append(kept.Devices, RememberedDevice{
+				ID:       id,
+				Slots:    rec.listed,
+				Kept:     rec.kept,
+				NUMA:     rec.offer.NUMA,
+				Nodes:    rec.keys,
+				Gone:     !rec.present,
+				Now:      rec.now,
+				Moves:    rec.net.moves,
+				Hardware: rec.net.hardware,
+			})
 		}
-		all = append(all, kept)
+		if len(kept.Devices) > 0 {
+			all = append(all, kept)
+		}
 	}
 	sort.Slice(all, func(i, j int) bool { return device.CompareNatural(all[i].Name, all[j].Name) < 0 })
 	return all
@@ -215,34 +304,123 @@ func (s State) Names() []string {
 	return names
 }
 
+// Forgot reports whether a device that a container may hold was left out, since the lists
+// have no room, and it is unknown which one. Until the kubelet has named the holders, no
+// device without a record is listed.
+func (s State) Forgot() bool { return s.forgot }
+
+// maxRemembered is how much memory the lists of remembered devices take at most: the other
+// half of the budget is for devices that are new.
+const maxRemembered = device.MaxMemory / 2
+
 // State returns the state of a process that has just started, in the boot with this ID
 // (/proc/sys/kernel/random/boot_id; empty is unknown): remembered devices are listed,
 // and gone until they are matched. Their times restart. Interfaces that had moved before
 // a reboot are back. Invalid devices are left out.
+//
+// If the devices take more than maxRemembered, each is listed with one slot: one that is
+// present gets the others back when it is matched, and a held slot when the kubelet names
+// it. Beyond that devices are left out, absent ones first.
 func (p Persisted) State(boot string) State {
 	rebooted := boot == "" || boot != p.Boot
-	var s State
-	names, ids := make(map[string]bool), make(map[string]bool)
+	s := State{forgot: p.Forgot}
+	names := make(map[string]bool)
+	ids := make(map[string]bool)
 	for _, kept := range p.Resources {
+		s.forgot = s.forgot || kept.Cut
 		if kept.Name == "" || names[kept.Name] {
 			continue
 		}
 		names[kept.Name] = true
 		res := resource{name: kept.Name, records: make(map[string]record)}
 		for _, d := range kept.Devices {
-			negative := slices.ContainsFunc(d.NUMA, func(n int) bool { return n < 0 })
-			if !device.ValidID(d.ID) || ids[d.ID] || d.Slots < 1 || d.Slots > device.MaxSlots || negative {
+			if !d.valid() || ids[d.ID] {
 				continue
 			}
 			ids[d.ID] = true
-			if rebooted {
-				d.Moves, d.Hardware = false, ""
-			}
-			res.records[d.ID] = record{pending: true, offer: device.Offer{ID: d.ID, Slots: d.Slots, NUMA: d.NUMA}, listed: d.Slots, keys: d.Nodes, now: d.Now, net: netState{moves: d.Moves, hardware: d.Hardware, held: d.Moves}}
+			res.records[d.ID] = d.record(rebooted)
 		}
 		if len(res.records) > 0 {
 			s.resources = append(s.resources, res)
 		}
 	}
+	s.limit()
 	return s
+}
+
+// valid reports whether the device can be listed.
+func (d RememberedDevice) valid() bool {
+	for _, numa := range d.NUMA {
+		if numa < 0 {
+			return false
+		}
+	}
+	last := d.Slots - 1
+	for _, slot := range d.Kept {
+		if slot <= last || slot >= device.MaxSlots {
+			return false
+		}
+		last = slot
+	}
+	return device.ValidID(d.ID) && d.Slots >= 1 && d.Slots <= device.MaxSlots
+}
+
+// record returns the record of a device that has not been matched yet.
+func (d RememberedDevice) record(rebooted bool) record {
+	rec := record{
+		offer:   device.Offer{ID: d.ID, Slots: d.Slots, NUMA: d.NUMA},
+		listed:  d.Slots,
+		kept:    d.Kept,
+		keys:    d.Nodes,
+		now:     d.Now,
+		pending: true,
+		wasGone: d.Gone,
+	}
+	if !rebooted {
+		rec.net = netState{moves: d.Moves, hardware: d.Hardware, held: d.Moves}
+	}
+	return rec
+}
+
+// limit limits remembered devices to maxRemembered.
+func (s *State) limit() {
+	memory := 0
+	for _, res := range s.resources {
+		memory += device.ResourceMemory
+		for _, rec := range res.records {
+			memory += rec.memory()
+		}
+	}
+	if memory <= maxRemembered {
+		return
+	}
+	for _, res := range s.resources {
+		for id, rec := range res.records {
+			memory -= rec.memory()
+			rec.listed = 1
+			rec.kept = nil
+			res.records[id] = rec
+			memory += rec.memory()
+		}
+	}
+	for _, gone := range []bool{true, false} {
+		for _, res := range slices.Backward(s.resources) {
+			for _, id := range slices.Backward(slices.Sorted(maps.Keys(res.records))) {
+				if memory <= maxRemembered {
+					break
+				}
+				rec := res.records[id]
+				if rec.wasGone != gone {
+					continue
+				}
+				memory -= rec.memory()
+				delete(res.records, id)
+				s.forgot = true
+				if len(res.records) == 0 {
+					memory -= device.ResourceMemory
+				}
+			}
+		}
+	}
+	s.resources = slices.DeleteFunc(s.resources, func(res resource) bool { return len(res.records) == 0 })
 }

@@ -244,13 +244,14 @@ func TestRestoreLeavesOutInvalidDevices(t *testing.T) {
 	t.Parallel()
 	one := func(id string, slots int) RememberedDevice { return RememberedDevice{ID: id, Slots: slots} }
 	state := restore([]Remembered{
-		{Name: "a", Devices: []RememberedDevice{one("x", 1), one("x", 2), one("not an id", 1), one("y::1", 1), one("none", 0), one("many", device.MaxSlots+1), {ID: "u", Slots: 1, NUMA: []int{0, -1}}}},
+		{Name: "a", Devices: []RememberedDevice{one("x", 1), one("x", 2), one("not an id", 1), one("y::1", 1), one("none", 0), one("many", device.MaxSlots+1), {ID: "u", Slots: 1, NUMA: []int{0, -1}}, {ID: "k", Slots: 2, Kept: []int{1}}, {ID: "l", Slots: 1, Kept: []int{device.MaxSlots}}}},
 		{Name: "b", Devices: []RememberedDevice{one("x", 1), one("z", 2)}},
 		{Name: "a", Devices: []RememberedDevice{one("w", 1)}},
 		{Name: "", Devices: []RememberedDevice{one("v", 1)}},
 		{Name: "c"},
 	})
-	want := []Remembered{{Name: "a", Devices: []RememberedDevice{one("x", 1)}}, {Name: "b", Devices: []RememberedDevice{one("z", 2)}}}
+	gone := func(id string, slots int) RememberedDevice { return RememberedDevice{ID: id, Slots: slots, Gone: true} }
+	want := []Remembered{{Name: "a", Devices: []RememberedDevice{gone("x", 1)}}, {Name: "b", Devices: []RememberedDevice{gone("z", 2)}}}
 	if diff := cmp.Diff(want, state.Remember()); diff != "" {
 		t.Errorf("remembers (-want +got):\n%s", diff)
 	}

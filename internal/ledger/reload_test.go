@@ -51,7 +51,7 @@ func TestADeviceWithAnotherIdentity(t *testing.T) {
 	edited := res("r", dev("group", "a", "b"))
 	edited.ForgetAfter = time.Hour
 	h.at(s, edited).shows(list{"r": {"x": "now listed as group", "y": "now listed as group"}}).wakes(m + s)
-	if diff := cmp.Diff([]Waiting{{"group", "listed with its former ID until no container holds it"}}, h.resource("r").Waiting); diff != "" {
+	if diff := cmp.Diff([]Waiting{{ID: "group", Reason: "listed with its former ID until no container holds it"}}, h.resource("r").Waiting); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)
 	}
 	for _, e := range h.resource("r").Devices {
@@ -142,7 +142,7 @@ func TestAllAtOnceInOneReload(t *testing.T) {
 		"c": {"z": ReasonRemoved},
 		"d": {},
 	})
-	h.at(2*m, after...).shows(list{"a": {"x": ok, "x::1": ReasonSlotRetired, "x::2": ReasonSlotRetired}, "b": {"y": "now offered by d"}, "d": {}})
+	h.at(2*m, after...).shows(list{"a": {"x": ok, "x::2": ReasonSlotRetired}, "b": {"y": "now offered by d"}, "d": {}})
 	h.held = nil
 	h.at(3*m, after...).shows(list{"a": {"x": ok}, "d": {"y": ok}}).wakes(-1).asks(false)
 }

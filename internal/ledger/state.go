@@ -3,10 +3,12 @@
 // (Load, Prepare). Identify and State.Next are pure; the time is an argument.
 //
 // Next opens the state before (next.go), changes a copy in stages, of which moved.go is
-// about network interfaces in containers, and makes the lists from it (list.go).
+// about network interfaces in containers, held.go about slots that containers hold and
+// room.go about the size of all lists, and makes the lists from it (list.go).
 package ledger
 
 import (
+	"slices"
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/device"
@@ -120,6 +122,12 @@ type Output struct {
 	AskHeld bool
 	// AskSince requests the holders at once, unless they were queried then or later.
 	AskSince time.Time
+	// Dropped is the number of slots of absent devices that left the lists in this call
+	// before their time, since the lists had no room.
+	Dropped int
+	// HeldUnlisted is the number of devices that only the kubelet knows, as held, and that are
+	// not listed since the lists have no room.
+	HeldUnlisted int
 }
 
 // ListedResource is a resource as listed to the kubelet.
@@ -142,7 +150,11 @@ type ListedResource struct {
 
 // Waiting is a device that another resource lists, or its resource with another ID, or that
 // a container holds so.
-type Waiting struct{ ID, Reason string }
+type Waiting struct {
+	ID, Reason string
+	// NoRoom is set if absent devices that may be held leave no room for it.
+	NoRoom bool
+}
 
 // Entry is one listed device.
 type Entry struct {
@@ -161,8 +173,19 @@ type Entry struct {
 	// known to hold it. A kubelet that has just started knows few containers, so that
 	// this may be wrong, and is queried again.
 	Unseen bool
-	// Retired is how many slots are still listed beyond Offer.Slots.
-	Retired int
+	// Retired is how many slots are still listed beyond Offer.Slots, Unlisted how many
+	// slots of an absent device are no longer listed, from the last one of Offer.Slots on.
+	Retired, Unlisted int
+	// Kept are slots that are listed behind all others, since containers hold them.
+	Kept []int
+}
+
+// first is how many slots are listed from slot 0 on.
+func (e Entry) first() int { return e.Offer.Slots + e.Retired - e.Unlisted }
+
+// Lists reports whether a slot is listed.
+func (e Entry) Lists(slot int) bool {
+	return slot < e.first() || slices.Contains(e.Kept, slot)
 }
 
 // Change is a new device, a changed health or a device that left.
@@ -180,6 +203,9 @@ type Change struct {
 type State struct {
 	started   bool
 	resources []resource
+	// forgot is set if a device that a container may hold was left out, and it is unknown
+	// which one.
+	forgot bool
 }
 
 type resource struct {
@@ -187,6 +213,8 @@ type resource struct {
 	registered bool
 	records    map[string]record // by ID
 	last       []Entry
+	// waits is since when new devices wait for room in the lists, by ID.
+	waits map[string]time.Time
 }
 
 // record is the life of one device.
@@ -195,6 +223,8 @@ type record struct {
 	present bool
 	// pending is set if it was listed before the start and has not been present since.
 	pending bool
+	// wasGone is set if it was absent before the start.
+	wasGone bool
 	// unread is set if it may be unread hardware.
 	unread bool
 	// settled is reached once and lost when the nodes change or leave. The wait started
@@ -211,11 +241,14 @@ type record struct {
 	// since is when the device began to leave: by removal, by a move, or with its
 	// retired resource. Zero while it stays.
 	since time.Time
-	// listed is how many slots are listed. Those from offer.Slots on are retired, since
-	// the count was lowered; one that a container holds keeps those below it.
+	// listed is how many slots are listed from slot 0 on. Those from offer.Slots on are
+	// retired, since the count was lowered; kept are the ones behind that a container holds.
 	listed  int
+	kept    []int
 	lowered time.Time
-	net     netState
+	// orphan is set if only the kubelet knows the device, which was never present.
+	orphan bool
+	net    netState
 }
 
 // node is the identity of a node.

@@ -32,6 +32,7 @@ type State interface {
 type Node interface {
 	State
 	Config() Config
+	LeftOut() LeftOut
 	Status(ctx context.Context) Status
 }
 
@@ -139,10 +140,21 @@ func (out *response) send(w http.ResponseWriter) {
 // warning is added to the body of /readyz. It leaves out the problems themselves, which
 // may name serials: every prober reads it.
 func (m *Metrics) warning() string {
-	if m.node == nil || m.node.Config().Broken == nil {
+	if m.node == nil {
 		return ""
 	}
-	return "warning: the configuration on disk is broken, the last good one is served: see the log\n"
+	var warnings []string
+	if m.node.Config().Broken != nil {
+		warnings = append(warnings, "the configuration on disk is broken, the last good one is served: see the log")
+	}
+	for _, line := range m.node.LeftOut().Lines() {
+		warnings = append(warnings, line+": see the log")
+	}
+	text := ""
+	for _, warning := range warnings {
+		text += "warning: " + warning + "\n"
+	}
+	return text
 }
 
 // render writes the response for /metrics, / or /status.json.

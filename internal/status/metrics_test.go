@@ -25,6 +25,7 @@ type state struct {
 	mu               sync.Mutex
 	notReady, broken error
 	unknown          string // why the holders are unknown
+	leftOut          status.LeftOut
 }
 
 func (s *state) Alive() error { return nil }
@@ -43,6 +44,12 @@ func (s *state) Config() status.Config {
 		c.Problems = []string{s.broken.Error()}
 	}
 	return c
+}
+
+func (s *state) LeftOut() status.LeftOut {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.leftOut
 }
 
 func (s *state) Status(context.Context) status.Status {
@@ -65,6 +72,7 @@ func (s *state) Status(context.Context) status.Status {
 		Kubelet: &status.Kubelet{Present: true, Restarts: 2}, HeldUnknown: s.unknown,
 		Degraded:  []status.Problem{{Subject: "kernel events", Reason: "no netlink"}},
 		Problems:  []status.Problem{{Subject: "scan", Reason: "unreadable"}},
+		LeftOut:   s.LeftOut(),
 		Resources: []status.Resource{r},
 		Events:    []status.Event{{Resource: "example.com/gpu", ID: "b", What: "Unhealthy: device is gone"}},
 	}
@@ -142,6 +150,20 @@ func TestProbes(t *testing.T) {
 	}
 }
 
+// What the lists leave out is in the text of /readyz, and the program stays ready.
+func TestReadyzSaysWhatIsLeftOut(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, &state{leftOut: status.LeftOut{Devices: 2, Held: 3, AbsentSlots: 1000, Lately: true}})
+	want := `ok
+warning: 2 present devices are not listed with all their slots, since the lists have no room: see the log
+warning: 3 absent devices that the kubelet names as held are not listed, since the lists have no room: see the log
+warning: absent devices left the lists early, since the lists have no room: see the log
+`
+	if resp, body := s.get("/readyz", ""); resp.StatusCode != http.StatusOK || body != want {
+		t.Errorf("/readyz: %s %q, want 200 and %q", resp.Status, body, want)
+	}
+}
+
 // countAll counts each kind of event.
 func (s *server) countAll() {
 	s.CountLoad(nil)
@@ -160,7 +182,8 @@ func (s *server) countAll() {
 
 func TestScrape(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, &state{broken: errors.New("unknown key")})
+	leftOut := status.LeftOut{Devices: 2, Held: 3, AbsentSlots: 1000, Lately: true}
+	s := newServer(t, &state{broken: errors.New("unknown key"), leftOut: leftOut})
 	s.countAll()
 	resp, body := s.get("/metrics", "10.0.0.7:9418")
 	if resp.StatusCode != http.StatusOK {

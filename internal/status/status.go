@@ -1,6 +1,7 @@
 package status
 
 import (
+	"fmt"
 	"slices"
 	"sort"
 	"strings"
@@ -22,6 +23,7 @@ type Status struct {
 	Kubelet  *Kubelet  `json:"kubelet"`  // nil without a kubelet to serve
 	Degraded []Problem `json:"degraded"` // unavailable event sources
 	Problems []Problem `json:"problems"` // current problems on this host
+	LeftOut  LeftOut   `json:"left_out"`
 	// HeldUnknown is why the holders are unknown; empty if they are known.
 	HeldUnknown string `json:"held_unknown"`
 	// Resources in the order of the configuration, then the retiring ones.
@@ -53,6 +55,34 @@ type Kubelet struct {
 type Problem struct {
 	Subject string `json:"subject"`
 	Reason  string `json:"reason"`
+}
+
+// LeftOut counts what the lists for the kubelet have no room for.
+type LeftOut struct {
+	// Devices are present and not listed, or not with all their slots.
+	Devices int `json:"devices"`
+	// Held are devices that containers hold, as only the kubelet knows: they were never
+	// present, and are not listed.
+	Held int `json:"held"`
+	// AbsentSlots are slots of absent devices that left the lists before their time, since
+	// the start. Lately is set if some did in the last ten minutes.
+	AbsentSlots int  `json:"absent_slots"`
+	Lately      bool `json:"lately"`
+}
+
+// Lines describe what is left out, without naming it.
+func (l LeftOut) Lines() []string {
+	var lines []string
+	if l.Devices > 0 {
+		lines = append(lines, fmt.Sprintf("%d present devices are not listed with all their slots, since the lists have no room", l.Devices))
+	}
+	if l.Held > 0 {
+		lines = append(lines, fmt.Sprintf("%d absent devices that the kubelet names as held are not listed, since the lists have no room", l.Held))
+	}
+	if l.Lately {
+		lines = append(lines, "absent devices left the lists early, since the lists have no room")
+	}
+	return lines
 }
 
 // Resource is the state of a resource.
@@ -211,6 +241,7 @@ func (s *Status) Alerts() []Alert {
 	alerts := []Alert{
 		{"Configuration on disk is broken, the last good one is served", s.Config.Problems},
 		{"Not ready", s.NotReady},
+		{"The lists for the kubelet are full", s.LeftOut.Lines()},
 		{"Problems on this host", lines(s.Problems)},
 		{"Event sources unavailable, full scan every minute", lines(s.Degraded)},
 	}

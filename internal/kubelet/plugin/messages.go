@@ -12,22 +12,17 @@ func pluginOptions() *v1beta1.DevicePluginOptions {
 	return &v1beta1.DevicePluginOptions{GetPreferredAllocationAvailable: true}
 }
 
-// truncate returns the longest prefix of list that the kubelet accepts.
+// truncate returns the longest prefix of list that the kubelet accepts. The ledger keeps lists
+// within that limit, so that healthy devices are not cut for absent ones.
 func truncate(list []device.Listed) []device.Listed {
 	size := 0
 	for i := range list {
-		if size += maxSize(&list[i]); size > MaxMessage {
+		size += device.ListedSize(list[i].ID, list[i].NUMA)
+		if size > device.MaxList {
 			return list[:i]
 		}
 	}
 	return list
-}
-
-// maxSize is an upper bound for the size in bytes of a device in a list. It assumes
-// Unhealthy, the longer word: a list that fits once fits whatever happens to its devices.
-// A field has up to three bytes besides its value.
-func maxSize(d *device.Listed) int {
-	return 3 + 3 + len(d.ID) + 2 + len(v1beta1.Unhealthy) + 9*len(d.NUMA)
 }
 
 func health(healthy bool) string {

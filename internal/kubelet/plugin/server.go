@@ -19,16 +19,11 @@ import (
 	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// MaxMessage is the size in bytes of the longest list that the kubelet accepts: it
-// keeps gRPC's default limit. It ends the stream of a longer one, and the
-// resource stays without devices.
-const MaxMessage = 4 << 20
-
 const (
 	// maxRequest is the largest request: the kubelet names every free device in
 	// GetPreferredAllocation, those chosen already twice, and fails the pod if the
 	// call fails.
-	maxRequest = 4 * MaxMessage
+	maxRequest = 4 * device.MaxList
 	// readBuffer is kept by every connection; longer messages bypass it.
 	readBuffer = 1 << 10
 	// writeBuffer exists only while a connection writes.
@@ -135,7 +130,7 @@ func (s *server) stream(stream grpc.ServerStreamingServer[v1beta1.ListAndWatchRe
 		wasCut := cut
 		if cut = len(list) < len(all); cut && !wasCut {
 			s.Log.Error("list is larger than the kubelet accepts: the last devices are left out",
-				"slots", len(all), "listed", len(list), "limit", MaxMessage)
+				"slots", len(all), "listed", len(list), "limit", device.MaxList)
 		}
 		if window == nil && (first || !device.SameList(sent, list)) {
 			if err := stream.Send(listResponse(list)); err != nil {

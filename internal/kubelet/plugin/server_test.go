@@ -180,7 +180,7 @@ func largeList(n int) []device.Listed {
 }
 
 // largest is how many devices of largeList fit.
-const largest = MaxMessage / 29
+const largest = device.MaxList / 29
 
 // A list is cut to the kubelet's limit: it would end the stream of a longer one, and
 // the resource would stay without devices.
@@ -212,7 +212,7 @@ func TestLongestList(t *testing.T) {
 func TestHealthDoesNotChangeWhatFits(t *testing.T) {
 	t.Parallel()
 	// As many as fit while all of them are Healthy.
-	list := largeList(MaxMessage / 25)
+	list := largeList(device.MaxList / 25)
 	n := newNode(t).up()
 	source := newSource(list...)
 	n.plugin(gpu, source, func(p *Plugin) { p.timing.window = 0 })
@@ -339,7 +339,7 @@ func TestMaxSize(t *testing.T) {
 		most := 0
 		for i := range list {
 			list[i].Healthy = false
-			most += maxSize(&list[i])
+			most += device.ListedSize(list[i].ID, list[i].NUMA)
 		}
 		if got := wireSize(t, list); got > most {
 			t.Errorf("%+v: takes %d, want at most %d", list, got, most)

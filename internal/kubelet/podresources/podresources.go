@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/generic-dp/generic-dp/internal/kubelet/dialed"
@@ -124,31 +125,48 @@ func (c *cached[T]) refresh() {
 
 // list returns the holders of every device.
 func (c *Client) list(ctx context.Context) (Holders, error) {
-	var resp *podresourcesv1.ListPodResourcesResponse
-	err := c.call(ctx, "List", func(api podresourcesv1.PodResourcesListerClient) (err error) {
-		resp, err = api.List(ctx, &podresourcesv1.ListPodResourcesRequest{})
+	held := Holders{}
+	named := 0
+	var codec elementCodec
+	codec = newElementCodec(func(element mem.BufferSlice) error {
+		var pod podresourcesv1.PodResources
+		if err := codec.unmarshal(element, &pod); err != nil {
+			return err
+		}
+		named += held.addPod(&pod)
+		if named > maxNamed {
+			return errTooManyIDs
+		}
+		return nil
+	})
+	err := c.call(ctx, "List", func(api podresourcesv1.PodResourcesListerClient) error {
+		_, err := api.List(ctx, &podresourcesv1.ListPodResourcesRequest{}, grpc.ForceCodecV2(codec))
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	held := Holders{}
-	for _, pod := range resp.GetPodResources() {
-		for _, container := range pod.GetContainers() {
-			h := Holder{pod.GetNamespace(), pod.GetName(), container.GetName()}
-			for _, d := range container.GetDevices() {
-				for _, id := range d.GetDeviceIds() {
-					held.add(d.GetResourceName(), id, h)
-				}
+	return held, nil
+}
+
+// addPod records what the containers of a pod hold, and returns how many IDs it names.
+func (held Holders) addPod(pod *podresourcesv1.PodResources) (named int) {
+	for _, container := range pod.GetContainers() {
+		h := Holder{pod.GetNamespace(), pod.GetName(), container.GetName()}
+		for _, d := range container.GetDevices() {
+			for _, id := range d.GetDeviceIds() {
+				held.add(d.GetResourceName(), id, h)
+				named++
 			}
-			for _, claim := range container.GetDynamicResources() {
-				for _, d := range claim.GetClaimResources() {
-					held.add(d.GetDriverName(), d.GetDeviceName(), h)
-				}
+		}
+		for _, claim := range container.GetDynamicResources() {
+			for _, d := range claim.GetClaimResources() {
+				held.add(d.GetDriverName(), d.GetDeviceName(), h)
+				named++
 			}
 		}
 	}
-	return held, nil
+	return named
 }
 
 // add records that h holds a device. The kubelet has an entry for each NUMA node of a
@@ -176,17 +194,27 @@ func (c *Client) Started() time.Time {
 
 // listAllocatable returns the allocatable IDs of every resource.
 func (c *Client) listAllocatable(ctx context.Context) (map[string][]string, error) {
-	var resp *podresourcesv1.AllocatableResourcesResponse
-	err := c.call(ctx, "GetAllocatableResources", func(api podresourcesv1.PodResourcesListerClient) (err error) {
-		resp, err = api.GetAllocatableResources(ctx, &podresourcesv1.AllocatableResourcesRequest{})
+	allocatable := map[string][]string{}
+	named := 0
+	var codec elementCodec
+	codec = newElementCodec(func(element mem.BufferSlice) error {
+		var d podresourcesv1.ContainerDevices
+		if err := codec.unmarshal(element, &d); err != nil {
+			return err
+		}
+		named += len(d.GetDeviceIds())
+		if named > maxAllocatable {
+			return errTooManyIDs
+		}
+		allocatable[d.GetResourceName()] = append(allocatable[d.GetResourceName()], d.GetDeviceIds()...)
+		return nil
+	})
+	err := c.call(ctx, "GetAllocatableResources", func(api podresourcesv1.PodResourcesListerClient) error {
+		_, err := api.GetAllocatableResources(ctx, &podresourcesv1.AllocatableResourcesRequest{}, grpc.ForceCodecV2(codec))
 		return err
 	})
 	if err != nil {
 		return nil, err
-	}
-	allocatable := map[string][]string{}
-	for _, d := range resp.GetDevices() {
-		allocatable[d.GetResourceName()] = append(allocatable[d.GetResourceName()], d.GetDeviceIds()...)
 	}
 	for name, ids := range allocatable {
 		slices.Sort(ids)

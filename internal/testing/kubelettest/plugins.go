@@ -146,8 +146,12 @@ func (c *client) close() {
 	_ = c.conn.Close()
 }
 
-// maxHistory is how many lists per resource are kept.
-const maxHistory = 1024
+// maxHistory is how many lists per resource are kept, and maxDevices how many devices all
+// but the latest have.
+const (
+	maxHistory = 1024
+	maxDevices = 1 << 20
+)
 
 // resource is the kubelet's state of one resource.
 type resource struct {
@@ -180,6 +184,14 @@ func (r *resource) receive(devices []*v1beta1.Device) {
 	r.lists = append(r.lists, List{At: time.Now(), Devices: devices})
 	if len(r.lists) > maxHistory {
 		r.lists = slices.Delete(r.lists, 0, len(r.lists)-maxHistory)
+	}
+	kept := 0
+	for i, list := range slices.Backward(r.lists[:len(r.lists)-1]) {
+		kept += len(list.Devices)
+		if kept > maxDevices {
+			r.lists = slices.Delete(r.lists, 0, i+1)
+			break
+		}
 	}
 }
 

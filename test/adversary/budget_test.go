@@ -1,0 +1,260 @@
+//go:build adversary
+
+package adversary
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
+	"github.com/generic-dp/generic-dp/internal/testing/sysfstest"
+)
+
+const (
+	stick = "example.com/stick"
+	// serials is how many serial numbers a device shows.
+	serials = 1200
+)
+
+// sticks has a resource of USB serial adapters.
+func sticks(count int) string {
+	return goodConfig + fmt.Sprintf(`
+[[resource]]
+name = "stick"
+count = %d
+match = { usb = { id = "10c4:ea60" }, glob = "/dev/ttyUSB*" }
+`, count)
+}
+
+// plug plugs a USB serial adapter into a port in the place of another.
+func (n *node) plug(port int, serial string) {
+	n.Helper()
+	place := fmt.Sprintf("1-%d", port)
+	if _, err := os.Lstat(filepath.Join(n.host.Sysfs(), "bus/usb/devices", place)); err == nil {
+		n.host.RemoveUSB(place)
+	}
+	n.host.AddUSB(sysfstest.USB{
+		Port:   place,
+		Vendor: "10c4", Product: "ea60", Serial: serial,
+		Interfaces: []sysfstest.Interface{{
+			Class:  "ff",
+			Driver: "cp210x",
+			Nodes:  []sysfstest.Node{sysfstest.SerialPort(fmt.Sprintf("ttyUSB%d", port), 0)},
+		}},
+	})
+	// A tree of files sends no uevent, but a change of names below /dev.
+	name := filepath.Join(n.host.Dev(), ".announce")
+	_ = os.Mkdir(name, 0o700)
+	_ = os.Remove(name)
+}
+
+// runKubelet makes the kubelet one that has run for an hour: one that has just started may not
+// know all containers.
+func (n *node) runKubelet() {
+	n.Helper()
+	started := time.Now().Add(-time.Hour)
+	for _, socket := range []string{n.kubelet.Socket(), n.path("pods.sock")} {
+		n.must(os.Chtimes(socket, started, started))
+	}
+}
+
+// waitAllocatable waits until a resource has so many allocatable slots.
+func (n *node) waitAllocatable(name string, slots int) {
+	n.Helper()
+	ctx, cancel := context.WithTimeout(n.Context(), startTime)
+	defer cancel()
+	if n.kubelet.WaitAllocatable(ctx, name, slots) != nil {
+		n.fatal("%s: %+v, want %d allocatable", name, n.kubelet.Count(name), slots)
+	}
+}
+
+// healthySlots returns how many slots of a device are healthy in the kubelet's latest list.
+func (n *node) healthySlots(name, id string) int {
+	list, _ := n.kubelet.Latest(name)
+	slots := 0
+	for _, d := range list.Devices {
+		if d.Health == "Healthy" && (d.ID == id || strings.HasPrefix(d.ID, id+"::")) {
+			slots++
+		}
+	}
+	return slots
+}
+
+// resident is the resident memory of the program in MB.
+func (n *node) resident() float64 {
+	n.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.cmd.Process.Pid))
+	n.must(err)
+	_, rest, _ := strings.Cut(string(text), "VmRSS:")
+	var kib float64
+	if _, err := fmt.Sscan(rest, &kib); err != nil {
+		n.Fatal(err)
+	}
+	return kib / 1000
+}
+
+// A USB device that shows another serial number whenever it is read takes no slot of an honest
+// one away, ends nothing, and nothing of it is left after a restart that does.
+func TestChangingSerialNumbers(t *testing.T) {
+	t.Parallel()
+	for _, count := range []int{1, 1000} {
+		t.Run(fmt.Sprintf("count = %d", count), func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			n.host.AddRootHub(n.host.AddPCI(sysfstest.PCI{Address: "0000:00:14.0", Vendor: "8086", Device: "a36d", Class: "0c0330"}), 1, "480")
+			const honest = "usb:10c4:ea60:HONEST"
+			n.plug(1, "HONEST")
+			n.configure(sticks(count))
+			n.runKubelet()
+			n.start()
+			n.waitServed()
+			n.waitAllocatable(stick, count)
+			before := n.resident()
+			most := 0.0
+			for i := range serials {
+				n.mu.Lock()
+				from := len(n.log)
+				n.mu.Unlock()
+				n.plug(2, fmt.Sprintf("FAKE%05d", i))
+				n.waitLogged(from, fmt.Sprintf("FAKE%05d", i))
+				most = max(most, n.resident())
+				if i%100 == 0 {
+					n.checkServes()
+					if slots := n.healthySlots(stick, honest); slots != count {
+						n.fatal("after %d serial numbers %d slots of the honest stick are healthy, want %d", i, slots, count)
+					}
+				}
+			}
+			n.Logf("resident: %.1f MB before, at most %.1f MB", before, most)
+			if text, err := n.probe("/readyz"); count > 1 && !strings.Contains(text, "the lists have no room") {
+				t.Errorf("/readyz: %q, %v, want a warning", text, err)
+			}
+			if text, err := n.probe("/metrics"); count > 1 && strings.Contains(text, "generic_dp_left_out_absent_slots_total 0\n") {
+				t.Errorf("/metrics: no slot was left out, %v", err)
+			}
+			n.host.RemoveUSB("1-2")
+			n.stop()
+			n.start()
+			n.waitServed()
+			n.waitAllocatable(stick, count)
+			if slots := n.healthySlots(stick, honest); slots != count {
+				n.fatal("after a restart %d slots of the honest stick are healthy, want %d", slots, count)
+			}
+			n.Logf("resident after a restart: %.1f MB", n.resident())
+			n.stop()
+		})
+	}
+}
+
+// Edits that rename devices with many slots, and keep the old ones for long, end nothing, and
+// neither does the state that they leave.
+func TestEditsWithManySlots(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.runKubelet()
+	n.start()
+	n.waitServed()
+	n.Logf("resident: %.1f MB before", n.resident())
+	for i := range 9 {
+		n.reload(goodConfig + fmt.Sprintf(`
+[[resource]]
+name = "many"
+count = 9000
+forget_after = "1000h"
+match.virtual = ["a-%[1]d", "b-%[1]d", "c-%[1]d", "d-%[1]d"]
+`, i))
+		n.waitAllocatable("example.com/many", 36_000)
+		n.Logf("resident after edit %d: %.1f MB", i, n.resident())
+	}
+	for range 3 {
+		n.kill()
+		n.start()
+		n.waitServed()
+		n.waitAllocatable("example.com/many", 36_000)
+	}
+	n.Logf("resident after a restart: %.1f MB", n.resident())
+	n.stop()
+}
+
+// A state that lists more than there is room for ends nothing, and the next one is within the
+// budget.
+func TestStateWithManySlots(t *testing.T) {
+	t.Parallel()
+	for name, resources := range map[string]string{
+		"32 devices with 9000 slots": `{"name": "example.com/many", "devices": [` + repeat(31, `{"id": "d%", "slots": 9000},`) + `{"id": "d", "slots": 9000}]}`,
+		"300,000 devices":            `{"name": "example.com/many", "devices": [` + repeat(299_999, `{"id":"d%","slots":1},`) + `{"id":"d","slots":1}]}`,
+		"200,000 resources":          repeat(199_999, `{"name":"r%","devices":[]},`) + `{"name":"r","devices":[{"id":"d","slots":1}]}`,
+		"90,000 resources, each with a device": repeat(89_999, `{"name":"example.com/r%","devices":[{"id":"d%","slots":9000}]},`) +
+			`{"name":"example.com/r","devices":[{"id":"d","slots":1}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			n.must(os.WriteFile(n.path("state", "state.json"), []byte(`{"version": 1, "boot": "x", "decisions": {}, "resources": [`+resources+`]}`), 0o600))
+			n.configure(goodConfig + resourceWith("forget_after = \"1000h\"\nmatch.virtual = \"d\""))
+			n.runKubelet() // devices that the state may have lost wait for its answer
+			for range 2 {
+				n.start()
+				n.waitServed()
+				n.Logf("resident: %.1f MB", n.resident())
+				n.stop()
+			}
+		})
+	}
+}
+
+// A kubelet that names tens of thousands of devices as held, as from a checkpoint out of a
+// backup, ends nothing, and what is there stays allocatable.
+func TestManyHeldDevices(t *testing.T) {
+	t.Parallel()
+	for name, format := range map[string]string{
+		"devices":             "tty%05d",
+		"slots of one device": "tty0::%d",
+		"last slots":          "tty%d::9999",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			var ids []string
+			for i := range 50_000 {
+				ids = append(ids, fmt.Sprintf(format, i))
+			}
+			for i := range 50 {
+				request := kubelettest.Request{Namespace: "default", Pod: fmt.Sprint("pod-", i), Container: "main", Resource: "example.com/tty"}
+				n.kubelet.Hold(request, ids[i*1000:(i+1)*1000]...)
+			}
+			n.host.AddNode("", sysfstest.Node{Name: "tty7", Subsystem: "tty", Major: 4, Minor: 7})
+			n.configure(goodConfig + "[[resource]]\nname = \"tty\"\ncount = 10\nmatch.glob = \"/dev/tty7\"\n")
+			n.start()
+			n.waitServed()
+			n.waitAllocatable("example.com/tty", 10)
+			// The answer of the kubelet causes the next list.
+			ctx, cancel := context.WithTimeout(t.Context(), startTime)
+			defer cancel()
+			n.must(n.kubelet.WaitFor(ctx, func() bool {
+				list, _ := n.kubelet.Latest("example.com/tty")
+				return len(list.Devices) > 10
+			}))
+			for range 10 {
+				if _, err := n.probe("/metrics"); err != nil {
+					n.fatal("/metrics: %v", err)
+				}
+				n.checkServes()
+			}
+			if slots := n.healthySlots("example.com/tty", "tty7"); slots != 10 {
+				n.fatal("%d slots are healthy, want 10", slots)
+			}
+			n.Logf("resident: %.1f MB", n.resident())
+			n.stop()
+			n.start()
+			n.waitServed()
+			n.waitAllocatable("example.com/tty", 10)
+			n.stop()
+		})
+	}
+}
