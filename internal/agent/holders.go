@@ -218,9 +218,7 @@ func (h *holders) check(ctx context.Context, ids []string) error {
 	if h == nil {
 		return nil
 	}
-	if h.mustRead(ids) {
-		h.reads.Do(ctx, h.path, readWithin, h.readChanged)
-	}
+	h.catchUp(ctx, ids)
 	deadline := time.Now().Add(endsWithin)
 	for _, id := range ids {
 		for _, past := range h.of(id) {
@@ -242,16 +240,30 @@ func reasonRunning(uid string) string {
 	return fmt.Sprintf("the kubelet has freed it, but processes of the pod with UID %s still run", uid)
 }
 
-// mustRead reports whether the checkpoint may have a hold that is not known yet: nothing
-// was read so far, or a slot was allocated since.
+// maxReads is how often Allocate reads the checkpoint at most: the kubelet may replace it
+// during a read.
+const maxReads = 3
+
+// catchUp reads the checkpoint if it may have holds of these slots that are not known yet.
+func (h *holders) catchUp(ctx context.Context, ids []string) {
+	for range maxReads {
+		if !h.mustRead(ids) {
+			return
+		}
+		if _, _, ok := h.reads.Do(ctx, h.path, readWithin, h.readChanged); !ok {
+			return
+		}
+	}
+}
+
+// mustRead reports whether nothing was read so far, or a slot was allocated since.
 func (h *holders) mustRead(ids []string) bool {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.looked {
-		return true
-	}
-	hasCheckpoint := h.version != (checkpoint.Version{})
-	return hasCheckpoint && slices.ContainsFunc(ids, func(id string) bool { return h.granted[id] })
+	looked := h.looked
+	version := h.version
+	isNew := slices.ContainsFunc(ids, func(id string) bool { return h.granted[id] })
+	h.mu.Unlock()
+	return !looked || isNew && checkpoint.Current(h.path) != version
 }
 
 // grant records slots that were allocated just now. The checkpoint will have them.
