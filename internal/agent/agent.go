@@ -157,6 +157,7 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 		a.holders.hint = options.hint("cgroup")
 		a.holders.ours = a.offers
 		a.holders.held = a.heldSlots
+		a.holders.pods = a.pods.Pods
 	}
 	a.injector = newInjector(options, a.problems, a.health.want, a.wake)
 	return a, nil

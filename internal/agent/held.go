@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -166,27 +165,23 @@ func (a *Agent) offers(resource string) bool {
 	return a.members().find(resource) != nil
 }
 
-var errLacksPods = errors.New("the kubelet may not know all of its pods")
-
-// heldSlots queries the kubelet for the slots that are held.
-func (a *Agent) heldSlots(ctx context.Context) (map[string]bool, error) {
+// heldSlots queries the kubelet for the slots that are held, and by which pods. The answer
+// is complete unless the kubelet may lack pods.
+func (a *Agent) heldSlots(ctx context.Context) (held map[string]string, complete bool, err error) {
 	list, at, err := a.pods.Holders(ctx, a.now())
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	if a.mayLackPods(at) {
-		return nil, errLacksPods
-	}
-	held := map[string]bool{}
+	held = map[string]string{}
 	for resource, ids := range list {
 		if !a.offers(resource) {
 			continue
 		}
-		for id := range ids {
-			held[id] = true
+		for id, holders := range ids {
+			held[id] = holders[0].Namespace + "/" + holders[0].Pod
 		}
 	}
-	return held, nil
+	return held, !a.mayLackPods(at), nil
 }
 
 // mayLackPods reports whether a kubelet may have lacked pods at the time of a query. It

@@ -58,8 +58,11 @@ type holders struct {
 	tree *cgroup.Tree
 	// ours reports whether a resource is this program's.
 	ours func(resource string) bool
-	// held returns the slots that the kubelet says are held, nil if it may lack pods.
-	held    func(ctx context.Context) (map[string]bool, error)
+	// held returns the slots that the kubelet says are held, with "namespace/name" of the
+	// holder. The answer is incomplete if the kubelet may lack pods.
+	held func(ctx context.Context) (holders map[string]string, complete bool, err error)
+	// pods returns "namespace/name" of all pods that the kubelet has.
+	pods    func(ctx context.Context) (map[string]bool, error)
 	log     *slog.Logger
 	hint    string // of --cgroup
 	wake    signal // the loop has to publish reasons or save holds
@@ -85,7 +88,8 @@ type holders struct {
 // hold is a pod that holds a slot or held it last.
 type hold struct {
 	uid, resource string
-	listed        bool // the last checkpoint has it
+	listed        bool   // the last checkpoint has it
+	name          string // "namespace/name" of a static pod; empty if not known
 }
 
 func newHolders(path string, tree *cgroup.Tree, wake signal, log *slog.Logger) *holders {
@@ -114,6 +118,7 @@ func (h *holders) run(ctx context.Context, changed <-chan struct{}) error {
 		case <-timer.C:
 		}
 		h.reads.Do(ctx, h.path, time.Minute, h.readChanged)
+		h.nameStatic(ctx)
 		next := h.settle(ctx)
 		timer.Stop()
 		if next > 0 {
@@ -191,8 +196,11 @@ func (h *holders) logRead(err error, cut bool) {
 func (h *holders) merge(found map[string][]hold) {
 	for slot, old := range h.slots {
 		for _, past := range old {
-			isListed := slices.ContainsFunc(found[slot], func(now hold) bool { return now.uid == past.uid })
-			if isListed || len(found[slot]) >= maxHoldsPerSlot {
+			i := slices.IndexFunc(found[slot], func(now hold) bool { return now.uid == past.uid })
+			if i >= 0 {
+				found[slot][i].name = past.name
+			}
+			if i >= 0 || len(found[slot]) >= maxHoldsPerSlot {
 				continue
 			}
 			past.listed = false
@@ -222,7 +230,7 @@ func (h *holders) check(ctx context.Context, ids []string) error {
 	deadline := time.Now().Add(endsWithin)
 	for _, id := range ids {
 		for _, past := range h.of(id) {
-			if !h.stillRuns(ctx, past.uid, deadline) {
+			if !h.stillRuns(ctx, past.uid, deadline) || h.mayBeSuccessor(ctx, past) {
 				continue
 			}
 			h.mu.Lock()
@@ -304,6 +312,60 @@ func (h *holders) stillRuns(ctx context.Context, uid string, deadline time.Time)
 		}
 	}
 }
+
+// isStatic reports whether the UID is one of a static pod: the kubelet makes a hash of its
+// manifest (applyDefaults, pkg/kubelet/config/common.go), and an API server an RFC 4122 UUID.
+func isStatic(uid string) bool {
+	isUUID := len(uid) == 36 && uid[8] == '-' && uid[13] == '-' && uid[18] == '-' && uid[23] == '-'
+	return !isUUID
+}
+
+// mayBeSuccessor reports whether a slot of a static pod may be allocated for the next
+// version of that pod, whose manifest was edited. The kubelet admits it at once, while the
+// containers of the former version still run, and would never admit it again. It starts it
+// when they have ended (allowStaticPodStart, pkg/kubelet/pod_workers.go), which it does for
+// no other pod.
+func (h *holders) mayBeSuccessor(ctx context.Context, past hold) bool {
+	if !isStatic(past.uid) {
+		return false
+	}
+	if past.name == "" {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, readWithin)
+	defer cancel()
+	pods, err := h.pods(ctx) // the one to be admitted is among them (HandlePodAdditions)
+	return err != nil || pods[past.name]
+}
+
+// nameStatic finds the names of the static pods that hold slots.
+func (h *holders) nameStatic(ctx context.Context) {
+	h.mu.Lock()
+	isMissing := false
+	for _, holds := range h.slots {
+		isMissing = isMissing || slices.ContainsFunc(holds, hold.lacksName)
+	}
+	h.mu.Unlock()
+	if !isMissing {
+		return
+	}
+	held, _, err := h.held(ctx)
+	if err != nil {
+		return // the next version of a pod may get its device meanwhile, and so may others
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for slot, holds := range h.slots {
+		for i := range holds {
+			if holds[i].lacksName() {
+				holds[i].name = held[slot]
+			}
+		}
+	}
+}
+
+// lacksName reports whether the name of a static pod can still be found.
+func (p hold) lacksName() bool { return p.listed && p.name == "" && isStatic(p.uid) }
 
 // warnBlind logs once that it is unknown whether pods run.
 func (h *holders) warnBlind() {
@@ -425,16 +487,16 @@ func (h *holders) sortOut() (running map[string]string) {
 // nobody holds the slot. Its checkpoint alone does not prove that: somebody may have
 // replaced the file of a running kubelet.
 func (h *holders) refuseForgotten(ctx context.Context, running map[string]string) {
-	held, err := h.held(ctx)
-	if err != nil {
-		h.log.Debug("it is unknown whether the kubelet has forgotten pods", "pods", len(running), "err", err)
+	held, complete, err := h.held(ctx)
+	if err != nil || !complete {
+		h.log.Debug("it is unknown whether the kubelet has forgotten pods", "slots", len(running), "err", err)
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for slot, uid := range running {
 		isListed := slices.ContainsFunc(h.slots[slot], func(now hold) bool { return now.listed })
-		if !held[slot] && !isListed {
+		if held[slot] == "" && !isListed {
 			h.refuse(slot, uid)
 		}
 	}
@@ -489,7 +551,7 @@ func (h *holders) save() []ledger.Hold {
 	var all []ledger.Hold
 	for _, slot := range slices.Sorted(maps.Keys(h.slots)) {
 		for _, now := range h.slots[slot] {
-			all = append(all, ledger.Hold{Slot: slot, Pod: now.uid, Resource: now.resource})
+			all = append(all, ledger.Hold{Slot: slot, Pod: now.uid, Resource: now.resource, Name: now.name})
 		}
 	}
 	return all
@@ -507,7 +569,7 @@ func (h *holders) restore(saved []ledger.Hold) {
 		if isKnown || i >= maxHolds || len(h.slots[past.Slot]) >= maxHoldsPerSlot {
 			continue
 		}
-		h.slots[past.Slot] = append(h.slots[past.Slot], hold{uid: past.Pod, resource: past.Resource})
+		h.slots[past.Slot] = append(h.slots[past.Slot], hold{uid: past.Pod, resource: past.Resource, name: past.Name})
 	}
 	h.request.send()
 }

@@ -282,3 +282,28 @@ func TestForgottenPodKeepsItsDeviceFromOtherResources(t *testing.T) {
 		}
 	}
 }
+
+// A static pod whose manifest was edited gets the device of its former version, which still
+// runs: the kubelet admits it at once and never again, and starts it when the former version
+// has ended. No other pod gets it.
+func TestEditedStaticPodGetsItsDevice(t *testing.T) {
+	t.Parallel()
+	h := newHolding(t, parts("part"))
+	h.addNodes("part-0")
+	a, _ := h.serve()
+	h.untilListed(partResource, []string{"part-0"}, nil)
+	static := partOf("pod")
+	static.Static = true
+	if _, err := h.kubelet.Admit(h.Context(), static, 1); err != nil {
+		t.Fatal(err)
+	}
+	former := h.kubelet.UID("default", "pod")
+	h.cgroups.Start(former)
+	h.eventually("the program knows the name of the pod", func() bool { return a.Remembers("default/pod") })
+	h.forget("pod")
+	if _, err := h.kubelet.Admit(h.Context(), static, 1); err != nil {
+		t.Errorf("the edited pod is not admitted: %v", err)
+	}
+	h.forget("pod")
+	h.refused("other", former)
+}

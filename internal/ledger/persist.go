@@ -55,6 +55,8 @@ type Hold struct {
 	Slot     string `json:"slot"`
 	Pod      string `json:"pod"`
 	Resource string `json:"resource"`
+	// Name is the namespace and name of a static pod, if known.
+	Name string `json:"name,omitempty"`
 }
 
 // Injected are the nodes that links and CDI entries point to: the ID of each

@@ -67,7 +67,11 @@ func (k *Kubelet) identify(c Request) {
 	p := pod{c.Namespace, c.Pod}
 	if k.uids[p] == "" {
 		k.pods++
-		k.uids[p] = fmt.Sprintf("%08x-0000-4000-8000-000000000000", k.pods)
+		format := "%08x-0000-4000-8000-000000000000"
+		if c.Static {
+			format = "%032x"
+		}
+		k.uids[p] = fmt.Sprintf(format, k.pods)
 	}
 }
 

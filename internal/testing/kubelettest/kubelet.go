@@ -69,6 +69,7 @@ type Kubelet struct {
 	resources     map[string]*resource
 	registerCalls map[string][]string // endpoints by resource
 	admitted      map[Request]*Admission
+	admitting     Request // of the running Allocate call of Admit
 	uids          map[pod]string
 	pods          int                       // counts UIDs
 	claims        map[string]*preparedClaim // by UID

@@ -14,6 +14,8 @@ import (
 type Request struct {
 	Namespace, Pod, Container string
 	Resource                  string
+	// Static: the pod is one of the kubelet's own manifests.
+	Static bool
 }
 
 // Admission is the response to a request. The kubelet keeps it over restarts until the pod
@@ -53,6 +55,8 @@ func (k *Kubelet) Admit(ctx context.Context, c Request, n int) (*Admission, erro
 		}
 	}
 	ids = ids[:n]
+	k.update(func() { k.admitting = c })
+	defer k.update(func() { k.admitting = Request{} })
 	resp, err := k.Allocate(ctx, c.Resource, ids...)
 	if err != nil {
 		return nil, err
@@ -165,6 +169,9 @@ func (p *process) List(context.Context, *podresourcesv1.ListPodResourcesRequest)
 	for _, c := range slices.SortedFunc(maps.Keys(p.admitted), compareRequests) {
 		container := &podresourcesv1.ContainerResources{Name: c.Container, Devices: containerDevices(c.Resource, p.admitted[c].IDs)}
 		resp.PodResources = append(resp.PodResources, podOf(c.Namespace, c.Pod, container))
+	}
+	if c := p.admitting; c.Pod != "" { // the pod manager has it before admission
+		resp.PodResources = append(resp.PodResources, podOf(c.Namespace, c.Pod, &podresourcesv1.ContainerResources{Name: c.Container}))
 	}
 	resp.PodResources = append(resp.PodResources, p.dynamicResources()...)
 	return resp, p.podsErr
