@@ -109,6 +109,7 @@ func newHolders(path string, tree *cgroup.Tree, wake signal, log *slog.Logger) *
 func (h *holders) run(ctx context.Context, changed <-chan struct{}) error {
 	timer := time.NewTimer(askAgain)
 	defer timer.Stop()
+	begun := time.After(askAgain)
 	for {
 		select {
 		case <-ctx.Done():
@@ -116,6 +117,9 @@ func (h *holders) run(ctx context.Context, changed <-chan struct{}) error {
 		case <-changed:
 		case <-h.request:
 		case <-timer.C:
+		case <-begun:
+			h.warnBlind() // by now the kubelet has made its cgroups, if it is there
+			continue
 		}
 		h.reads.Do(ctx, h.path, time.Minute, h.readChanged)
 		h.nameStatic(ctx)
@@ -369,14 +373,15 @@ func (p hold) lacksName() bool { return p.listed && p.name == "" && isStatic(p.u
 
 // warnBlind logs once that it is unknown whether pods run.
 func (h *holders) warnBlind() {
+	err := h.tree.Visible()
+	if err == nil || errors.Is(err, cgroup.ErrNone) {
+		return
+	}
 	h.mu.Lock()
 	logged := h.blind
 	h.blind = true
 	h.mu.Unlock()
-	if logged {
-		return
-	}
-	if err := h.tree.Visible(); err != nil {
+	if !logged {
 		h.log.Warn("the host's cgroups are not visible: a device of a pod that is deleted with --force may be allocated while its containers still run",
 			"err", err, "hint", h.hint)
 	}

@@ -14,6 +14,7 @@ package cgroup
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -123,7 +124,7 @@ func (t *Tree) PodState(uid string) PodState {
 // Visible returns why the tree can't tell whether a pod runs, nil if it can.
 func (t *Tree) Visible() error {
 	if t == nil || t.dir == "" {
-		return errNoTree
+		return ErrNone
 	}
 	t.search(retrySearch)
 	t.mu.Lock()
@@ -131,7 +132,8 @@ func (t *Tree) Visible() error {
 	return t.err
 }
 
-var errNoTree = errors.New("no directory is given")
+// ErrNone means that there is no tree on purpose.
+var ErrNone = errors.New("no directory is given")
 
 // search searches for the parents of pods if the last search is as long ago as wait, and
 // reports whether it did.
@@ -167,7 +169,7 @@ func detect(dir string) (layout, error) {
 	if err == nil && info.IsDir() {
 		return layout{base: "pids", alive: "pids.current", running: counted}, nil
 	}
-	return layout{}, errors.New("it is no cgroup tree: neither version 2 nor the pids controller of version 1")
+	return layout{}, fmt.Errorf("%s: it is no cgroup tree: neither version 2 nor the pids controller of version 1", dir)
 }
 
 // populated interprets cgroup.events of version 2. Zombies do not count

@@ -2,6 +2,7 @@ package cgroup
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -61,7 +62,7 @@ func findParents(base string, deadline time.Time, now func() time.Time) ([]strin
 	case len(parents) > 0:
 		return parents, nil
 	case complete:
-		return nil, errNoPods
+		return nil, fmt.Errorf("%s: %w", base, errNoPods)
 	default:
 		return nil, errTooLarge
 	}
