@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,26 +86,49 @@ func waitEnd(t *testing.T, n *node, uid string, pod *bed.Pod) {
 }
 
 // TestLostCheckpoint deletes the kubelet's checkpoint while a pod runs, and restarts the
-// kubelet, which then knows the pod, but not its device. Another pod does not get it.
+// kubelet, which then knows the pod, but not its device. Another pod gets another device or
+// is rejected.
 func TestLostCheckpoint(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	mine := adapter("1-1", "A1B2C3D4", 0)
-	n.Plug(mine.Stick)
+	sticks := []stick{adapter("1-1", "A1B2C3D4", 0), adapter("1-2", "B5C6D7E8", 1)}
+	for _, s := range sticks {
+		n.Plug(s.Stick)
+	}
 	n.serve(t, zigbees)
-	n.Kubelet.WaitAllocatable(t, zigbee, 1)
+	n.Kubelet.WaitAllocatable(t, zigbee, 2)
 	first := n.run(t, bed.Workload("first", zigbee, 1))
 	uid := first.WaitRunning(t).UID
+	mine, _ := first.Report(t, "main").Node("/dev/zigbee")
 	n.Kubelet.Kill()
 	if err := os.Remove(filepath.Join(n.DevicePlugins(), "kubelet_internal_checkpoint")); err != nil {
 		t.Fatal(err)
 	}
 	n.Kubelet.Start(t)
 	n.Kubelet.WaitReady(t)
-	n.Kubelet.WaitAllocatable(t, zigbee, 1)
+	n.Kubelet.WaitAllocatable(t, zigbee, 2)
 	first.WaitRunning(t)
-	n.refused(t, bed.Workload("second", zigbee, 1), string(uid))
-	wantNode(t, first.Inspect(t, "main", "/dev"), "/dev/zigbee", mine.number())
+	if held := n.held(t, zigbee); len(held) > 0 {
+		t.Fatalf("the kubelet still knows the holders %v", held)
+	}
+	second := n.StartPod(t, bed.Workload("second", zigbee, 1))
+	status := second.Wait(t, "decided", func(p *v1.Pod) error {
+		if p.Status.Phase == v1.PodFailed {
+			return nil
+		}
+		return bed.Running(p)
+	}).Status
+	if status.Phase == v1.PodFailed {
+		t.Logf("second pod: %s: %s", status.Reason, status.Message)
+		if !strings.Contains(status.Message, string(uid)) {
+			t.Errorf("the message does not name the pod with UID %s", uid)
+		}
+		return
+	}
+	other, _ := second.Inspect(t, "main", "/dev").Node("/dev/zigbee")
+	if other.Minor == mine.Minor {
+		t.Errorf("both pods hold device %d:%d", mine.Major, mine.Minor)
+	}
 }
 
 // TestEditedStaticPod edits a pod whose container does not end at once: the next version
