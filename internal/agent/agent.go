@@ -158,6 +158,10 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 		a.holders.ours = a.offers
 		a.holders.held = a.heldSlots
 		a.holders.pods = a.pods.Pods
+		a.holders.generation = func() uint64 {
+			socket, _ := a.kubelet.Kubelet()
+			return socket.Generation
+		}
 	}
 	a.injector = newInjector(options, a.problems, a.health.want, a.wake)
 	return a, nil

@@ -62,7 +62,10 @@ type holders struct {
 	// holder. The answer is incomplete if the kubelet may lack pods.
 	held func(ctx context.Context) (holders map[string]string, complete bool, err error)
 	// pods returns "namespace/name" of all pods that the kubelet has.
-	pods    func(ctx context.Context) (map[string]bool, error)
+	pods func(ctx context.Context) (map[string]bool, error)
+	// generation counts the starts of the kubelet.
+	generation func() uint64
+
 	log     *slog.Logger
 	hint    string // of --cgroup
 	wake    signal // the loop has to publish reasons or save holds
@@ -90,6 +93,7 @@ type hold struct {
 	uid, resource string
 	listed        bool   // the last checkpoint has it
 	name          string // "namespace/name" of a static pod; empty if not known
+	generation    uint64 // of the kubelet whose checkpoint had it last; 0 if not known
 }
 
 func newHolders(path string, tree *cgroup.Tree, wake signal, log *slog.Logger) *holders {
@@ -143,6 +147,7 @@ func (h *holders) readChanged() bool {
 		return true
 	}
 	found := map[string][]hold{}
+	generation := h.generation()
 	count := 0
 	cut := false
 	version, err := checkpoint.Read(h.path, func(a checkpoint.Allocation) bool {
@@ -158,7 +163,12 @@ func (h *holders) readChanged() bool {
 			if cut {
 				return false
 			}
-			found[id] = append(found[id], hold{uid: a.PodUID, resource: a.Resource, listed: true})
+			found[id] = append(found[id], hold{
+				uid:        a.PodUID,
+				resource:   a.Resource,
+				listed:     true,
+				generation: generation,
+			})
 			count++
 		}
 		return true
@@ -328,9 +338,10 @@ func isStatic(uid string) bool {
 // version of that pod, whose manifest was edited. The kubelet admits it at once, while the
 // containers of the former version still run, and would never admit it again. It starts it
 // when they have ended (allowStaticPodStart, pkg/kubelet/pod_workers.go), which it does for
-// no other pod.
+// no other pod. A kubelet that has started since then and does not know the hold has lost
+// it: the pod may be the former version itself.
 func (h *holders) mayBeSuccessor(ctx context.Context, past hold) bool {
-	if !isStatic(past.uid) {
+	if !isStatic(past.uid) || past.generation != h.generation() {
 		return false
 	}
 	if past.name == "" {

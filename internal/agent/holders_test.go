@@ -307,3 +307,29 @@ func TestEditedStaticPodGetsItsDevice(t *testing.T) {
 	h.forget("pod")
 	h.refused("other", former)
 }
+
+// A static pod that a restarted kubelet has, but not its device, keeps it.
+func TestStaticPodKeepsItsDeviceWithoutCheckpoint(t *testing.T) {
+	t.Parallel()
+	h := newHolding(t, parts("part"))
+	h.addNodes("part-0")
+	a, _ := h.serve()
+	h.untilListed(partResource, []string{"part-0"}, nil)
+	static := partOf("pod")
+	static.Static = true
+	if _, err := h.kubelet.Admit(h.Context(), static, 1); err != nil {
+		t.Fatal(err)
+	}
+	uid := h.kubelet.UID("default", "pod")
+	h.cgroups.Start(uid)
+	h.eventually("the program knows the name of the pod", func() bool { return a.Remembers("default/pod") })
+	if err := h.kubelet.RestartFrom(nil); err != nil {
+		t.Fatal(err)
+	}
+	h.until("registration", func() bool { return h.kubelet.Count(partResource).Allocatable == 1 })
+	other := static
+	other.Container = "other" // of a pod of that name
+	if got, err := h.kubelet.Admit(h.Context(), other, 1); err == nil {
+		t.Errorf("%q was allocated while the pod with UID %s runs", got.IDs, uid)
+	}
+}
