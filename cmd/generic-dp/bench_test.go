@@ -56,7 +56,7 @@ func newProcess(b *testing.B) *process {
 	if err := os.WriteFile(p.config, []byte(twoResources), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	p.kubelet = kubelettest.New(kubelettest.Options{Dir: filepath.Join(dir, "k")})
+	p.kubelet = kubelettest.New(kubelettest.Options{Dir: filepath.Join(dir, "k"), Checkpoint: true})
 	if err := p.kubelet.Start(); err != nil {
 		b.Fatal(err)
 	}
@@ -136,10 +136,20 @@ func BenchmarkProcessStartToFirstLists(b *testing.B) {
 	quantiles(b, took, "start")
 }
 
-func BenchmarkProcessAllocate(b *testing.B) {
+func BenchmarkProcessAllocate(b *testing.B) { benchmarkAllocate(b) }
+
+// The slot had another pod before, whose cgroup is looked for.
+func BenchmarkProcessAllocateAfterAPod(b *testing.B) {
+	benchmarkAllocate(b, kubelettest.Request{Namespace: "default", Pod: "former", Container: "main", Resource: names[0]})
+}
+
+func benchmarkAllocate(b *testing.B, former ...kubelettest.Request) {
 	p := newProcess(b)
 	p.start()
 	defer p.stop()
+	for _, pod := range former {
+		p.kubelet.Hold(pod, "null")
+	}
 	ctx := context.Background()
 	var took []time.Duration
 	for b.Loop() {

@@ -22,7 +22,9 @@ import (
 
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/agent/configuration"
+	"github.com/generic-dp/generic-dp/internal/host/cgroup"
 	"github.com/generic-dp/generic-dp/internal/host/inventory"
+	"github.com/generic-dp/generic-dp/internal/kubelet/checkpoint"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
 	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
@@ -80,6 +82,7 @@ type Agent struct {
 	pods    *podresources.Client
 	dra     *draDriver
 	outputs *outputs
+	holders *holders            // nil without a kubelet
 	serving atomic.Pointer[set] // nil before the first pass
 
 	// The status page and probes.
@@ -157,6 +160,17 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	a.kubelet = plugin.NewKubeletWatch(p.KubeletDir, a.log)
 	a.pods = podresources.New(p.PodResources, func() time.Time { return a.now() })
 	a.dra = &draDriver{agent: a}
+	if !options.CDIOnly {
+		a.holders = newHolders(filepath.Join(p.KubeletDir, checkpoint.Name), cgroup.New(p.Cgroup), a.wake, a.log)
+		a.holders.hint = options.hint("cgroup")
+		a.holders.ours = a.offers
+		a.holders.held = a.heldSlots
+		a.holders.pods = a.pods.Pods
+		a.holders.generation = func() uint64 {
+			socket, _ := a.kubelet.Kubelet()
+			return socket.Generation
+		}
+	}
 	a.outputs = newOutputs(options, a.problems, func() time.Time { return a.now() }, a.wake)
 	return a, nil
 }
@@ -174,6 +188,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	if !a.options.CDIOnly {
 		group.Go(func() error { a.sweep(); return a.kubelet.Run(ctx) })
+		group.Go(func() error { return a.holders.run(ctx, a.kubelet.Checkpoint) })
 	}
 	group.Go(func() error { return a.reader.Files.Run(ctx) })
 	group.Go(func() error { return a.reader.Run(ctx) })
@@ -288,6 +303,10 @@ var hints = map[string]struct{ pod, host string }{
 	"device-info-dir": {
 		pod:  `a volume of the DaemonSet, extraVolumes in the chart's values, is a hostPath that can be written`,
 		host: "create the directory, or name that of Multus with --device-info-dir: /var/run/k8s.cni.cncf.io/devinfo/dp as a rule",
+	},
+	"cgroup": {
+		pod:  `volume "cgroup" of the DaemonSet is the host's /sys/fs/cgroup, read-only`,
+		host: "it is the host's /sys/fs/cgroup as a rule",
 	},
 	"listen": {
 		pod:  `argument --listen and port "metrics" of the DaemonSet, listen.port in the chart's values: with hostNetwork the port has to be free on the node`,

@@ -7,3 +7,14 @@ func (a *Agent) SetClock(now func() time.Time) { a.now = now }
 
 // Busy reports whether the loop runs a pass.
 func (a *Agent) Busy() bool { return a.busy.Load() != nil }
+
+// Remembers reports whether the pod with this UID, or static pod with this name, is known to
+// hold a slot.
+func (a *Agent) Remembers(uid string) bool {
+	for _, known := range a.holders.save() {
+		if known.Pod == uid || known.Name == uid {
+			return true
+		}
+	}
+	return false
+}

@@ -122,6 +122,7 @@ func (a *Agent) listHeld(ctx context.Context, now time.Time, ours func(resource 
 	list, at, err := a.pods.Holders(ctx, now)
 	if err != nil {
 		a.addClaims(&held, a.claims(), nil, out)
+		a.holders.addForgotten(&held)
 		return held, err
 	}
 	held.At, held.Partial = at, a.mayLackPods(at)
@@ -138,6 +139,7 @@ func (a *Agent) listHeld(ctx context.Context, now time.Time, ours func(resource 
 		}
 	}
 	a.addClaims(&held, claims, listed, out)
+	a.holders.addForgotten(&held)
 	for name, ids := range list {
 		if !ours(name) {
 			continue
@@ -157,6 +159,30 @@ func (a *Agent) listHeld(ctx context.Context, now time.Time, ours func(resource 
 	}
 	a.log.Debug("held devices are known", "slots", len(held.IDs), "partial", held.Partial)
 	return held, nil
+}
+
+// offers reports whether the kubelet has a resource from this program.
+func (a *Agent) offers(resource string) bool {
+	return a.members().find(resource) != nil
+}
+
+// heldSlots queries the kubelet for the slots that are held, and by which pods. The answer
+// is complete unless the kubelet may lack pods.
+func (a *Agent) heldSlots(ctx context.Context) (held map[string]string, complete bool, err error) {
+	list, at, err := a.pods.Holders(ctx, a.now())
+	if err != nil {
+		return nil, false, err
+	}
+	held = map[string]string{}
+	for resource, ids := range list {
+		if !a.offers(resource) {
+			continue
+		}
+		for id, holders := range ids {
+			held[id] = holders[0].Namespace + "/" + holders[0].Pod
+		}
+	}
+	return held, !a.mayLackPods(at), nil
 }
 
 // mayLackPods reports whether a kubelet may have lacked pods at the time of a query. It

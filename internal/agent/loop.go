@@ -211,6 +211,9 @@ func (l *loop) inherit() {
 	if saved, err := ledger.Load(l.options.Paths.StateDir); err == nil {
 		l.outputs.injected = saved.Injected
 		l.outputs.health.Restore(saved.Health, l.memory.boot != saved.Boot, true)
+		if saved.Boot == l.memory.boot { // no container survives a reboot
+			l.holders.restore(saved.Holds)
+		}
 	}
 	l.log.Info("this instance writes links, specs and state now", "run_dir", l.options.Paths.RunDir)
 }

@@ -54,6 +54,7 @@ func (l *loop) reconcile(ctx context.Context) (out ledger.Output, wake time.Time
 	l.publishDRA()
 	unrestored := l.restoreHealth(restore, devices, &out)
 	l.problems.warn("health directories", errors.Join(withdrawn, unrestored), "health directories are out of date")
+	l.reportRefused()
 	l.report(v, out, failed)
 	if settled {
 		l.settle()

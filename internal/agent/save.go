@@ -42,6 +42,9 @@ func (l *loop) restore(first firstScan) {
 	}
 	l.outputs.injected = saved.Injected
 	l.outputs.health.Restore(saved.Health, boot != saved.Boot, l.writer)
+	if boot == saved.Boot { // no container survives a reboot
+		l.holders.restore(saved.Holds)
+	}
 }
 
 // bootID identifies this boot of the kernel (random(4)); empty is unknown.
@@ -120,6 +123,7 @@ func (l *loop) save() {
 		Forgot:    m.state.Forgot(),
 		Injected:  l.outputs.injected,
 		Health:    l.outputs.health.Save(),
+		Holds:     l.holders.save(),
 		USB:       l.scanner.KnownUSB(),
 		DRA:       m.dra,
 	})
@@ -128,6 +132,9 @@ func (l *loop) save() {
 
 // finish writes the rest when the loop has ended.
 func (l *loop) finish() {
+	if l.host.snapshot != nil {
+		l.save() // holds change without a pass of the loop
+	}
 	l.saved, _ = l.saver.write()
 	l.saved.config = l.reader.Trial.End(l.writer)
 	l.warnUnsaved()

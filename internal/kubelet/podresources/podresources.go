@@ -169,6 +169,24 @@ func (held Holders) addPod(pod *podresourcesv1.PodResources) (named int) {
 	return named
 }
 
+// Pods returns the names of all pods that the kubelet has, with or without devices, as
+// "namespace/name". It always asks the kubelet.
+func (c *Client) Pods(ctx context.Context) (map[string]bool, error) {
+	var resp *podresourcesv1.ListPodResourcesResponse
+	err := c.call(ctx, "List", func(api podresourcesv1.PodResourcesListerClient) (err error) {
+		resp, err = api.List(ctx, &podresourcesv1.ListPodResourcesRequest{})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	pods := map[string]bool{}
+	for _, pod := range resp.GetPodResources() {
+		pods[pod.GetNamespace()+"/"+pod.GetName()] = true
+	}
+	return pods, nil
+}
+
 // add records that h holds a device. The kubelet has an entry for each NUMA node of a
 // device, and for each share.
 func (held Holders) add(name, id string, h Holder) {

@@ -45,6 +45,8 @@ type Options struct {
 	Keying Keying
 	// PodResources is the path of the PodResources socket; empty is none.
 	PodResources string
+	// Checkpoint: the kubelet keeps the file of its allocations in Dir.
+	Checkpoint bool
 	// Registry is the directory of DRA drivers' sockets; empty is a kubelet without DRA.
 	Registry string
 	// FormerDRA selects the former services: DRAPlugin v1beta1, DRAResourceHealth v1alpha1.
@@ -67,6 +69,9 @@ type Kubelet struct {
 	resources     map[string]*resource
 	registerCalls map[string][]string // endpoints by resource
 	admitted      map[Request]*Admission
+	admitting     Request // of the running Allocate call of Admit
+	uids          map[pod]string
+	pods          int                       // counts UIDs
 	claims        map[string]*preparedClaim // by UID
 	drivers       []*driver                 // registered ones, newest last
 
@@ -97,7 +102,7 @@ func New(o Options) *Kubelet {
 	}
 	return &Kubelet{
 		opts: o, changed: make(chan struct{}), resources: map[string]*resource{}, registerCalls: map[string][]string{},
-		admitted: map[Request]*Admission{}, claims: map[string]*preparedClaim{},
+		admitted: map[Request]*Admission{}, uids: map[pod]string{}, claims: map[string]*preparedClaim{},
 	}
 }
 

@@ -161,7 +161,7 @@ func TestKeyedBySocket(t *testing.T) {
 	a.server.Stop()
 	k.must(k.WaitFor(k.ctx, func() bool { return len(k.Connected(gpu)) == 1 }))
 	k.wantCount("after the old one's end", Count{true, 2, 2})
-	admission, err := k.Admit(k.ctx, Request{"ns", "p", "c", gpu}, 1)
+	admission, err := k.Admit(k.ctx, Request{Namespace: "ns", Pod: "p", Container: "c", Resource: gpu}, 1)
 	k.must(err)
 	if got := admission.Response.Envs["PLUGIN"]; got != "b.sock" {
 		t.Errorf("allocated by %q, want b.sock", got)
@@ -243,7 +243,7 @@ func TestRestartForgetsDevices(t *testing.T) {
 	p := serve(t, k.dir, "a.sock", "1", "2")
 	k.must(k.registerPlugin(p))
 	k.must(k.WaitAllocatable(k.ctx, gpu, 2))
-	first, err := k.Admit(k.ctx, Request{"ns", "p", "c", gpu}, 1)
+	first, err := k.Admit(k.ctx, Request{Namespace: "ns", Pod: "p", Container: "c", Resource: gpu}, 1)
 	k.must(err)
 	k.must(k.Restart())
 	<-p.streamEnds
@@ -251,7 +251,7 @@ func TestRestartForgetsDevices(t *testing.T) {
 	q := serve(t, k.dir, "b.sock", "1", "2")
 	k.must(k.registerPlugin(q))
 	k.must(k.WaitAllocatable(k.ctx, gpu, 2))
-	again, err := k.Admit(k.ctx, Request{"ns", "p", "c", gpu}, 1)
+	again, err := k.Admit(k.ctx, Request{Namespace: "ns", Pod: "p", Container: "c", Resource: gpu}, 1)
 	k.must(err)
 	if again != first {
 		t.Errorf("after a restart the pod has %+v, want its former admission %+v", again, first)
@@ -264,24 +264,24 @@ func TestRestartForgetsDevices(t *testing.T) {
 func TestAdmit(t *testing.T) {
 	t.Parallel()
 	k := start(t)
-	if _, err := k.Admit(k.ctx, Request{"ns", "p", "c", gpu}, 1); err == nil {
+	if _, err := k.Admit(k.ctx, Request{Namespace: "ns", Pod: "p", Container: "c", Resource: gpu}, 1); err == nil {
 		t.Error("Admit before the resource is known: got no error")
 	}
 	p := serve(t, k.dir, "a.sock", "1", "2", "3", "4")
 	p.prefer = []string{"3", "no such device"}
 	k.must(k.registerPlugin(p))
 	k.must(k.WaitAllocatable(k.ctx, gpu, 4))
-	k.Hold(Request{"ns", "old", "c", gpu}, "1")
-	a, err := k.Admit(k.ctx, Request{"ns", "p", "c", gpu}, 2)
+	k.Hold(Request{Namespace: "ns", Pod: "old", Container: "c", Resource: gpu}, "1")
+	a, err := k.Admit(k.ctx, Request{Namespace: "ns", Pod: "p", Container: "c", Resource: gpu}, 2)
 	k.must(err)
 	if !slices.Equal(a.IDs, []string{"3", "2"}) || a.Response.Envs["IDS"] != "3,2" {
 		t.Errorf("admitted with %q, response %v, want 3 and 2", a.IDs, a.Response)
 	}
-	if _, err := k.Admit(k.ctx, Request{"ns", "q", "c", gpu}, 2); err == nil {
+	if _, err := k.Admit(k.ctx, Request{Namespace: "ns", Pod: "q", Container: "c", Resource: gpu}, 2); err == nil {
 		t.Error("Admit of two devices with one free: got no error")
 	}
 	k.Remove("ns", "p")
-	_, err = k.Admit(k.ctx, Request{"ns", "q", "c", gpu}, 2)
+	_, err = k.Admit(k.ctx, Request{Namespace: "ns", Pod: "q", Container: "c", Resource: gpu}, 2)
 	k.must(err)
 }
 

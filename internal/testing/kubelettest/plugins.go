@@ -87,6 +87,7 @@ func (p *process) follow(c *client) {
 			p.update(func() {
 				if p.process == p {
 					p.resources[c.resource].receive(resp.GetDevices())
+					p.writeCheckpoint()
 				}
 			})
 		}

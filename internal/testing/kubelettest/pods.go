@@ -14,6 +14,8 @@ import (
 type Request struct {
 	Namespace, Pod, Container string
 	Resource                  string
+	// Static: the pod is one of the kubelet's own manifests.
+	Static bool
 }
 
 // Admission is the response to a request. The kubelet keeps it over restarts until the pod
@@ -53,6 +55,8 @@ func (k *Kubelet) Admit(ctx context.Context, c Request, n int) (*Admission, erro
 		}
 	}
 	ids = ids[:n]
+	k.update(func() { k.admitting = c })
+	defer k.update(func() { k.admitting = Request{} })
 	resp, err := k.Allocate(ctx, c.Resource, ids...)
 	if err != nil {
 		return nil, err
@@ -61,21 +65,31 @@ func (k *Kubelet) Admit(ctx context.Context, c Request, n int) (*Admission, erro
 		return nil, fmt.Errorf("%q: the response to Allocate has no container", c.Resource)
 	}
 	a := &Admission{IDs: ids, Response: resp.GetContainerResponses()[0]}
-	k.update(func() { k.admitted[c] = a })
+	k.update(func() { k.record(c, a) })
 	return a, nil
 }
 
 // Hold assigns devices to a container without a call, like a checkpoint.
 func (k *Kubelet) Hold(c Request, ids ...string) {
-	k.update(func() { k.admitted[c] = &Admission{IDs: ids, Response: &v1beta1.ContainerAllocateResponse{}} })
+	k.update(func() { k.record(c, &Admission{IDs: ids, Response: &v1beta1.ContainerAllocateResponse{}}) })
 }
 
-// Remove ends a pod and frees its devices. No plugin is notified.
-func (k *Kubelet) Remove(namespace, pod string) {
+// record records an admission; k.mu is locked.
+func (k *Kubelet) record(c Request, a *Admission) {
+	k.identify(c)
+	k.admitted[c] = a
+	k.writeCheckpoint()
+}
+
+// Remove ends a pod and frees its devices, as does the deletion of a pod with --force, whose
+// containers may still run. No plugin is notified, and the checkpoint stays until it is
+// written for another reason.
+func (k *Kubelet) Remove(namespace, name string) {
 	k.update(func() {
 		maps.DeleteFunc(k.admitted, func(c Request, _ *Admission) bool {
-			return c.Namespace == namespace && c.Pod == pod
+			return c.Namespace == namespace && c.Pod == name
 		})
+		delete(k.uids, pod{namespace, name})
 	})
 }
 
@@ -155,6 +169,9 @@ func (p *process) List(context.Context, *podresourcesv1.ListPodResourcesRequest)
 	for _, c := range slices.SortedFunc(maps.Keys(p.admitted), compareRequests) {
 		container := &podresourcesv1.ContainerResources{Name: c.Container, Devices: containerDevices(c.Resource, p.admitted[c].IDs)}
 		resp.PodResources = append(resp.PodResources, podOf(c.Namespace, c.Pod, container))
+	}
+	if c := p.admitting; c.Pod != "" { // the pod manager has it before admission
+		resp.PodResources = append(resp.PodResources, podOf(c.Namespace, c.Pod, &podresourcesv1.ContainerResources{Name: c.Container}))
 	}
 	resp.PodResources = append(resp.PodResources, p.dynamicResources()...)
 	return resp, p.podsErr

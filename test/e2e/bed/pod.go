@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/generic-dp/generic-dp/test/e2e/inspect"
 	"github.com/generic-dp/generic-dp/test/e2e/wait"
@@ -179,6 +180,17 @@ func (p *Pod) Delete(t testing.TB) {
 		}
 		return err
 	})
+}
+
+// Runs reports whether a container or the sandbox of the pod with this UID runs, whatever the
+// kubelet knows of it.
+func (b *Bed) Runs(t testing.TB, uid types.UID) bool {
+	t.Helper()
+	alive, err := b.Containerd.alive(t.Context(), uid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return alive
 }
 
 // Kill kills a container. The kubelet restarts it.

@@ -54,6 +54,7 @@ func TestLeastPrivilege(t *testing.T) {
 	complaints := map[string]string{
 		"config":         "--config",
 		"dev":            "/host/dev",
+		"cgroup":         "cgroups are not visible",
 		"device-plugins": "--kubelet-dir",
 		"run":            "--run-dir",
 		"state":          "--state-dir",

@@ -24,6 +24,7 @@ const usage = `usage: tool COMMAND [ARGUMENT]...
 
   pause          reap orphans until a signal comes (pause container)
   run DIR...     inspect, then wait for a signal (container)
+  stay DIR...    inspect, then ignore SIGTERM (container)
   inspect DIR... print as JSON the environment, mounts, network devices and the
                  device nodes below each DIR
   open PATH [r|w|rw]
@@ -70,6 +71,12 @@ func run(args []string) error {
 			return err
 		}
 		return reapUntil(stop)
+	case "stay":
+		signal.Ignore(unix.SIGTERM)
+		if err := printReport(args); err != nil {
+			return err
+		}
+		return reapUntil(nil)
 	case "inspect":
 		return printReport(args)
 	case "open":

@@ -1,0 +1,335 @@
+package agent_test
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
+)
+
+// holding is a node whose kubelet has a checkpoint, and whose pods have cgroups.
+type holding struct {
+	*node
+	cgroups *kubelettest.Cgroups
+}
+
+func newHolding(t *testing.T, text string) *holding {
+	t.Helper()
+	n := newNode(t, text)
+	n.kubelet.Stop()
+	h := &holding{node: n, cgroups: kubelettest.NewCgroups(t)}
+	n.options.Paths.Cgroup = h.cgroups.Dir()
+	n.kubelet = kubelettest.New(kubelettest.Options{
+		Dir:          n.options.Paths.KubeletDir,
+		PodResources: n.options.Paths.PodResources,
+		Checkpoint:   true,
+	})
+	if err := n.kubelet.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.kubelet.Stop)
+	return h
+}
+
+const partResource = "example.com/part"
+
+func partOf(pod string) kubelettest.Request {
+	return kubelettest.Request{Namespace: "default", Pod: pod, Container: "main", Resource: partResource}
+}
+
+// start admits a pod with one device and starts its containers.
+func (h *holding) start(pod string) (uid string, ids []string) {
+	h.Helper()
+	a, err := h.kubelet.Admit(h.Context(), partOf(pod), 1)
+	if err != nil {
+		h.Fatal(err)
+	}
+	uid = h.kubelet.UID("default", pod)
+	h.cgroups.Start(uid)
+	return uid, a.IDs
+}
+
+// forget deletes a pod with --force: its containers still run.
+func (h *holding) forget(pod string) { h.kubelet.Remove("default", pod) }
+
+// refused admits a pod, which must fail because of the pod with that UID.
+func (h *holding) refused(pod, uid string) {
+	h.Helper()
+	a, err := h.kubelet.Admit(h.Context(), partOf(pod), 1)
+	if err == nil {
+		h.Fatalf("pod %s got %q while the pod with UID %s runs", pod, a.IDs, uid)
+	}
+	for _, part := range []string{uid, partResource, "part-0"} {
+		if !strings.Contains(err.Error(), part) {
+			h.Errorf("the error does not name %s: %v", part, err)
+		}
+	}
+}
+
+// A device is not allocated again while the containers of a pod run that was deleted with
+// --force. It is unhealthy meanwhile, so that no further pod is sent to the node.
+func TestForceDeletedPodKeepsItsDevice(t *testing.T) {
+	t.Parallel()
+	h := newHolding(t, parts("part"))
+	h.addNodes("part-0")
+	h.serve()
+	h.untilListed(partResource, []string{"part-0"}, nil)
+	first, _ := h.start("first")
+	h.forget("first")
+	began := time.Now()
+	h.refused("second", first)
+	if took := time.Since(began); took > limit/4 {
+		t.Errorf("the refusal took %s", took)
+	}
+	h.untilListed(partResource, nil, []string{"part-0"})
+	h.cgroups.End(first)
+	h.untilListed(partResource, []string{"part-0"}, nil)
+	second, _ := h.start("second")
+	if second == first {
+		t.Errorf("both pods have UID %s", first)
+	}
+}
+
+// A pod that ended in the normal way leaves no doubt: the next one gets the device at once.
+func TestEndedPodFreesItsDevice(t *testing.T) {
+	t.Parallel()
+	h := newHolding(t, parts("part"))
+	h.addNodes("part-0")
+	h.serve()
+	h.untilListed(partResource, []string{"part-0"}, nil)
+	for _, pod := range []string{"a", "b", "c", "a"} {
+		uid, _ := h.start(pod)
+		h.cgroups.End(uid)
+		h.forget(pod)
+	}
+	if list, received := h.kubelet.Latest(partResource); received != 1 {
+		t.Errorf("the kubelet got %d lists, the last %+v; want 1", received, list)
+	}
+}
+
+// Allocate waits for a moment for the last process of a pod.
+func TestAllocateAwaitsTheLastProcess(t *testing.T) {
+	t.Parallel()
+	h := newHolding(t, parts("part"))
+	h.addNodes("part-0")
+	h.serve()
+	h.untilListed(partResource, []string{"part-0"}, nil)
+	first, _ := h.start("first")
+	h.forget("first")
+	time.AfterFunc(20*time.Millisecond, func() { h.cgroups.End(first) })
+	h.start("second")
+}
+
+// The containers of one pod may share a device: an init container leaves it to the others.
+// None of them runs at that time.
+func TestContainersOfOnePodShareADevice(t *testing.T) {
+	t.Parallel()
+	h := newHolding(t, parts("part"))
+	h.addNodes("part-0")
+	h.serve()
+	h.untilListed(partResource, []string{"part-0"}, nil)
+	h.kubelet.Hold(kubelettest.Request{Namespace: "default", Pod: "pod", Container: "init", Resource: partResource}, "part-0")
+	for range 3 {
+		if _, err := h.kubelet.Allocate(h.Context(), partResource, "part-0"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Only the slot of the forgotten pod is refused: the device still has others.
+func TestForgottenPodKeepsItsSlot(t *testing.T) {
+	t.Parallel()
+	h := newHolding(t, parts("part count = 2"))
+	h.addNodes("part-0")
+	h.serve()
+	slots := []string{"part-0", "part-0-1"}
+	h.until("list", func() bool {
+		list, _ := h.kubelet.Latest(partResource)
+		slots = list.Healthy()
+		return len(slots) == 2
+	})
+	first, ids := h.start("first")
+	h.forget("first")
+	if _, err := h.kubelet.Allocate(h.Context(), partResource, ids...); err == nil {
+		t.Fatalf("%q was allocated while the pod with UID %s runs", ids, first)
+	}
+	other := slices.DeleteFunc(slots, func(id string) bool { return id == ids[0] })
+	h.untilListed(partResource, other, ids)
+	_, got := h.start("second")
+	if !slices.Equal(got, other) {
+		t.Errorf("second pod got %q, want %q", got, other)
+	}
+}
+
+// A kubelet that lost its checkpoint, or got an older one, has forgotten the pods that run.
+// Their devices turn unhealthy before any pod asks for them.
+func TestLostCheckpoint(t *testing.T) {
+	t.Parallel()
+	for name, lost := range map[string]bool{"deleted": true, "from a backup": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHolding(t, parts("part"))
+			h.addNodes("part-0", "part-1")
+			var c clock
+			c.forward(time.Hour) // the kubelet is as old
+			a, _ := h.serveBy(&c)
+			h.untilListed(partResource, []string{"part-0", "part-1"}, nil)
+			h.kubelet.Hold(partOf("old"), "part-1")
+			backup := h.kubelet.Backup()
+			first, ids := h.start("first")
+			h.eventually("the program knows the pod", func() bool { return a.Remembers(first) })
+			if lost {
+				backup = nil
+			}
+			if err := h.kubelet.RestartFrom(backup); err != nil {
+				t.Fatal(err)
+			}
+			h.untilListed(partResource, []string{"part-1"}, ids)
+			if _, err := h.kubelet.Allocate(h.Context(), partResource, ids...); err == nil || !strings.Contains(err.Error(), first) {
+				t.Errorf("Allocate of the held device: %v, want the UID %s", err, first)
+			}
+			h.cgroups.End(first)
+			h.untilListed(partResource, []string{"part-0", "part-1"}, nil)
+		})
+	}
+}
+
+// A kubelet that has forgotten a pod says so itself: nobody has to ask for the device first.
+func TestForgottenPodIsNoticed(t *testing.T) {
+	t.Parallel()
+	h := newHolding(t, parts("part"))
+	h.addNodes("part-0", "part-1")
+	var c clock
+	c.forward(time.Hour)
+	a, _ := h.serveBy(&c)
+	h.untilListed(partResource, []string{"part-0", "part-1"}, nil)
+	first, _ := h.start("first")
+	h.eventually("the program knows the pod", func() bool { return a.Remembers(first) })
+	h.forget("first")
+	h.kubelet.Hold(partOf("other"), "part-1") // the checkpoint is written again
+	h.untilListed(partResource, []string{"part-1"}, []string{"part-0"})
+	h.cgroups.End(first)
+	h.untilListed(partResource, []string{"part-0", "part-1"}, nil)
+}
+
+// A restart of the program loses nothing: neither a pod that the checkpoint has, nor one
+// that only the program remembers.
+func TestForgottenPodOutlivesTheProgram(t *testing.T) {
+	t.Parallel()
+	h := newHolding(t, parts("part"))
+	h.addNodes("part-0")
+	_, stop := h.serve()
+	h.untilListed(partResource, []string{"part-0"}, nil)
+	first, _ := h.start("first")
+	h.forget("first")
+	h.refused("second", first)
+	h.untilListed(partResource, nil, []string{"part-0"}) // this rewrites the checkpoint
+	stop()
+	h.serve()
+	h.until("registration of the next instance", func() bool {
+		return h.kubelet.Registrations(partResource) == 2 && len(h.kubelet.Connected(partResource)) == 1
+	})
+	_, err := h.kubelet.Allocate(h.Context(), partResource, "part-0")
+	if err == nil || !strings.Contains(err.Error(), first) {
+		t.Errorf("Allocate after a restart: %v, want an error that names %s", err, first)
+	}
+	h.cgroups.End(first)
+	h.untilListed(partResource, []string{"part-0"}, nil)
+}
+
+// Without a view of cgroups nothing is refused, and the log says so once.
+func TestInvisibleCgroups(t *testing.T) {
+	t.Parallel()
+	h := newHolding(t, parts("part"))
+	h.options.Paths.Cgroup = filepath.Join(t.TempDir(), "missing")
+	h.addNodes("part-0")
+	h.serve()
+	h.untilListed(partResource, []string{"part-0"}, nil)
+	for _, pod := range []string{"first", "second", "third"} {
+		h.start(pod)
+		h.forget(pod)
+	}
+	if n := strings.Count(h.log.String(), "the host's cgroups are not visible"); n != 1 {
+		t.Errorf("the log says %d times that cgroups are not visible, want once", n)
+	}
+}
+
+// A device whose forgotten pod runs is not offered by another resource either.
+func TestForgottenPodKeepsItsDeviceFromOtherResources(t *testing.T) {
+	t.Parallel()
+	h := newHolding(t, parts("part"))
+	h.addNodes("part-0")
+	var c clock
+	c.forward(time.Hour)
+	h.serveBy(&c)
+	h.untilListed(partResource, []string{"part-0"}, nil)
+	first, _ := h.start("first")
+	h.forget("first")
+	h.refused("second", first)
+	h.untilListed(partResource, nil, []string{"part-0"})
+	h.configure(strings.Replace(parts("part"), `"part"`, `"renamed"`, 1))
+	for range 3 {
+		const answer = "held devices are known"
+		before := strings.Count(h.log.String(), answer)
+		c.forward(2 * time.Minute)
+		h.event()
+		h.eventually("an answer of the kubelet", func() bool { return strings.Count(h.log.String(), answer) > before })
+		if list, received := h.kubelet.Latest("example.com/renamed"); received > 0 && len(list.Healthy()) > 0 {
+			t.Fatalf("the other resource offers %q while the pod with UID %s runs", list.Healthy(), first)
+		}
+	}
+}
+
+// A static pod whose manifest was edited gets the device of its former version, which still
+// runs: the kubelet admits it at once and never again, and starts it when the former version
+// has ended. No other pod gets it.
+func TestEditedStaticPodGetsItsDevice(t *testing.T) {
+	t.Parallel()
+	h := newHolding(t, parts("part"))
+	h.addNodes("part-0")
+	a, _ := h.serve()
+	h.untilListed(partResource, []string{"part-0"}, nil)
+	static := partOf("pod")
+	static.Static = true
+	if _, err := h.kubelet.Admit(h.Context(), static, 1); err != nil {
+		t.Fatal(err)
+	}
+	former := h.kubelet.UID("default", "pod")
+	h.cgroups.Start(former)
+	h.eventually("the program knows the name of the pod", func() bool { return a.Remembers("default/pod") })
+	h.forget("pod")
+	if _, err := h.kubelet.Admit(h.Context(), static, 1); err != nil {
+		t.Errorf("the edited pod is not admitted: %v", err)
+	}
+	h.forget("pod")
+	h.refused("other", former)
+}
+
+// A static pod that a restarted kubelet has, but not its device, keeps it.
+func TestStaticPodKeepsItsDeviceWithoutCheckpoint(t *testing.T) {
+	t.Parallel()
+	h := newHolding(t, parts("part"))
+	h.addNodes("part-0")
+	a, _ := h.serve()
+	h.untilListed(partResource, []string{"part-0"}, nil)
+	static := partOf("pod")
+	static.Static = true
+	if _, err := h.kubelet.Admit(h.Context(), static, 1); err != nil {
+		t.Fatal(err)
+	}
+	uid := h.kubelet.UID("default", "pod")
+	h.cgroups.Start(uid)
+	h.eventually("the program knows the name of the pod", func() bool { return a.Remembers("default/pod") })
+	if err := h.kubelet.RestartFrom(nil); err != nil {
+		t.Fatal(err)
+	}
+	h.until("registration", func() bool { return h.kubelet.Count(partResource).Allocatable == 1 })
+	other := static
+	other.Container = "other" // of a pod of that name
+	if got, err := h.kubelet.Admit(h.Context(), other, 1); err == nil {
+		t.Errorf("%q was allocated while the pod with UID %s runs", got.IDs, uid)
+	}
+}
