@@ -25,6 +25,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
 	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
+	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 	"github.com/generic-dp/generic-dp/internal/output/links"
 	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
@@ -181,7 +182,7 @@ func (a *Agent) Run(ctx context.Context) error {
 // sweep removes the sockets of killed instances. A missing kubelet directory has none,
 // and the plugins wait for it.
 func (a *Agent) sweep() {
-	swept, err := plugin.SweepSockets(a.options.Paths.KubeletDir)
+	swept, err := socket.Sweep(a.options.Paths.KubeletDir)
 	if len(swept) > 0 {
 		a.log.Info("removed stale sockets", "kubelet_dir", a.options.Paths.KubeletDir, "sockets", swept)
 	}
@@ -287,7 +288,7 @@ func (o Options) prepare() error {
 	if o.CDIOnly {
 		return nil
 	}
-	if err := plugin.CheckDir(p.KubeletDir); err != nil {
+	if err := socket.CheckDir(p.KubeletDir); err != nil {
 		return err
 	}
 	if _, err := os.Stat(p.KubeletDir); o.InPod && errors.Is(err, fs.ErrNotExist) {

@@ -90,7 +90,7 @@ func (d *draDriver) newPlugin() *dra.Plugin {
 // Status is the state of the registration.
 func (d *draDriver) Status() plugin.Status {
 	if p := d.plugin.Load(); p != nil {
-		return p.Status()
+		return plugin.Status(p.Status())
 	}
 	return plugin.Status{Reason: "the driver has not started yet"}
 }

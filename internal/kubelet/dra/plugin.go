@@ -16,7 +16,6 @@ import (
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
-	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
 )
 
 // Driver is the name of the driver: in ResourceSlices and claims, of its sockets, and the
@@ -81,6 +80,14 @@ type timing struct {
 	sweep time.Duration
 }
 
+// Status is the state of the registration with the kubelet.
+type Status struct {
+	// Registered means that the kubelet accepted the driver and is connected.
+	Registered bool
+	// Reason says why the driver is not registered, for an administrator.
+	Reason string
+}
+
 // state is what the two sides know of those whom they serve.
 type state struct {
 	accepted    bool              // by the kubelet, which may have ended since
@@ -90,16 +97,16 @@ type state struct {
 	refused     map[string]string // why the API server refuses single devices, by ID; read-only
 }
 
-func (s state) registration() plugin.Status {
+func (s state) registration() Status {
 	switch {
 	case s.unserved != "":
-		return plugin.Status{Reason: s.unserved}
+		return Status{Reason: s.unserved}
 	case !s.accepted:
-		return plugin.Status{Reason: "the kubelet has not registered the driver yet"}
+		return Status{Reason: "the kubelet has not registered the driver yet"}
 	case s.connections == 0:
-		return plugin.Status{Reason: "the kubelet has disconnected"}
+		return Status{Reason: "the kubelet has disconnected"}
 	}
-	return plugin.Status{Registered: true}
+	return Status{Registered: true}
 }
 
 func (s state) problem() string { return cmp.Or(s.unserved, s.unpublished) }
@@ -129,7 +136,7 @@ func New(o Options) *Plugin {
 }
 
 // Status is the state of the registration with the kubelet.
-func (p *Plugin) Status() plugin.Status {
+func (p *Plugin) Status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.state.registration()

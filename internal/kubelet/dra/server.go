@@ -18,7 +18,7 @@ import (
 	claims "k8s.io/kubelet/pkg/apis/dra/v1"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
-	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
+	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
 
@@ -40,10 +40,10 @@ func (p *Plugin) Run(ctx context.Context) error {
 	defer running.Wait()
 	running.Go(func() { _ = files.Run(ctx) }) // always nil
 	for ctx.Err() == nil {
-		_, _ = plugin.SweepSockets(p.Registry) // the kubelet keeps trying dead ones
-		socket, err := plugin.Listen(p.Registry, Driver)
+		_, _ = socket.Sweep(p.Registry) // the kubelet keeps trying dead ones
+		own, err := socket.Listen(p.Registry, Driver)
 		if err == nil {
-			p.serve(ctx, socket, files.Changes())
+			p.serve(ctx, own, files.Changes())
 			continue
 		}
 		if errors.Is(err, fs.ErrNotExist) {
@@ -62,7 +62,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 
 // serve serves on a socket until ctx ends or the socket is gone. The socket goes first, so
 // that the kubelet no longer calls.
-func (p *Plugin) serve(ctx context.Context, socket *plugin.Socket, changes <-chan struct{}) {
+func (p *Plugin) serve(ctx context.Context, own *socket.Socket, changes <-chan struct{}) {
 	p.update(func(now *state) { now.accepted, now.unserved = false, "" })
 	server := grpc.NewServer(
 		grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10),
@@ -81,15 +81,15 @@ func (p *Plugin) serve(ctx context.Context, socket *plugin.Socket, changes <-cha
 	formerHealth.ServiceName = "v1alpha1.DRAResourceHealth"
 	server.RegisterService(&formerHealth, s)
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(socket.Listener) }()
+	go func() { served <- server.Serve(own.Listener) }()
 	defer func() {
-		socket.Remove()
+		own.Remove()
 		close(s.quit)
 		timer := time.AfterFunc(stopWithin, server.Stop)
 		defer timer.Stop()
 		server.GracefulStop()
 	}()
-	for socket.Present() {
+	for own.Present() {
 		select {
 		case <-ctx.Done():
 			return
@@ -97,10 +97,10 @@ func (p *Plugin) serve(ctx context.Context, socket *plugin.Socket, changes <-cha
 			p.Log.Warn("server failed", "driver", Driver, "err", err)
 			return
 		case <-changes:
-			_, _ = plugin.SweepSockets(p.Registry)
+			_, _ = socket.Sweep(p.Registry)
 		}
 	}
-	p.Log.Warn("the driver's socket was removed: making another", "path", socket.Path)
+	p.Log.Warn("the driver's socket was removed: making another", "path", own.Path)
 }
 
 // service is one socket's server.
