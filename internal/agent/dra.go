@@ -2,12 +2,14 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -78,10 +80,16 @@ func (l *loop) runDRA(ctx context.Context, out ledger.Output) {
 func (d *draDriver) newPlugin() *dra.Plugin {
 	a, o := d.agent, &d.agent.options
 	return dra.New(dra.Options{
-		API: kubeapi.New(o.KubeAPI), Node: o.NodeName, Registry: o.Paths.Registry,
-		Claims: a.injector.specs, Metadata: filepath.Join(o.Paths.RunDir, metadataName),
-		Devices: &d.list, Inject: d.inject,
-		Changed: a.wake.send, Wrote: a.metrics.CountSliceWrite,
+		API:      kubeapi.New(o.KubeAPI),
+		Node:     o.NodeName,
+		Registry: o.Paths.Registry,
+		Claims:   a.injector.specs,
+		Metadata: filepath.Join(o.Paths.RunDir, metadataName),
+		Devices:  &d.list,
+		Inject:   d.inject,
+		Known:    d.known,
+		Changed:  a.wake.send,
+		Wrote:    a.metrics.CountSliceWrite,
 		Prepared: func(took time.Duration, err error) { a.metrics.CountAllocation(dra.Driver, took, err) },
 		Log:      a.log,
 	})
@@ -196,7 +204,10 @@ func (d *draDriver) inject(ctx context.Context, names []string) (r device.Respon
 	for _, name := range names {
 		m, e := all.byDeviceName(name)
 		if m == nil {
-			return r, nil, fmt.Errorf("device %q is not offered by DRA now", name)
+			return r, nil, fmt.Errorf("device %q is not offered by DRA now: %w", name, dra.ErrNotOffered)
+		}
+		if !e.Healthy {
+			return r, nil, fmt.Errorf("device %q is unhealthy: %s: %w", e.Offer.ID, e.Reason, dra.ErrNotOffered)
 		}
 		if ids[m] == nil {
 			order = append(order, m)
@@ -312,11 +323,51 @@ func (s set) byDeviceName(name string) (*resource, ledger.Entry) {
 		if m.dra == nil {
 			continue
 		}
-		for _, e := range m.now.Load().entries {
-			if dra.DeviceName(e.Offer.ID) == name {
-				return m, e
-			}
+		p := m.now.Load()
+		if i, ok := p.names.find(name, p.entries); ok {
+			return m, p.entries[i]
 		}
 	}
 	return nil, ledger.Entry{}
+}
+
+// deviceNames finds entries by the names of their devices in the node's pool. It is made for the
+// first claim after a change.
+type deviceNames struct {
+	once  sync.Once
+	index map[string]int
+}
+
+func (n *deviceNames) find(name string, entries []ledger.Entry) (int, bool) {
+	n.once.Do(func() {
+		n.index = make(map[string]int, len(entries))
+		for i := range entries {
+			n.index[dra.DeviceName(entries[i].Offer.ID)] = i
+		}
+	})
+	i, ok := n.index[name]
+	return i, ok
+}
+
+// known asks the kubelet, and returns whether it lists a claim.
+func (d *draDriver) known(ctx context.Context) (func(cdi.Claim) bool, error) {
+	a := d.agent
+	list, at, err := a.pods.Holders(ctx, a.now())
+	if err != nil {
+		return nil, err
+	}
+	if a.mayLackPods(at) {
+		return nil, errors.New("the kubelet has just started, and may lack pods")
+	}
+	return lists(list[dra.Driver]), nil
+}
+
+// lists reports whether the kubelet lists a device of a claim.
+func lists(listed map[string][]podresources.Holder) func(cdi.Claim) bool {
+	return func(c cdi.Claim) bool {
+		return slices.ContainsFunc(c.Devices(), func(d string) bool {
+			_, id, _ := strings.Cut(d, "=")
+			return len(listed[dra.DeviceName(id)]) > 0
+		})
+	}
 }

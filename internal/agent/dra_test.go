@@ -22,7 +22,7 @@ import (
 )
 
 // newDRANode makes a node with an API server, whose kubelet has DRA.
-func newDRANode(t *testing.T, text string) (*node, *kubeapitest.Server) {
+func newDRANode(t testing.TB, text string) (*node, *kubeapitest.Server) {
 	t.Helper()
 	n := newNode(t, text)
 	n.kubelet.Stop()

@@ -26,17 +26,17 @@ const limit = 20 * time.Second
 // node is one Kubernetes node: a host whose devices come and go, a kubelet,
 // and what an instance leaves behind.
 type node struct {
-	*testing.T
+	testing.TB
 	host    *sysfstest.Host
 	kubelet *kubelettest.Kubelet
 	options agent.Options
 	log     *logBuffer
 }
 
-func newNode(t *testing.T, text string) *node {
+func newNode(t testing.TB, text string) *node {
 	t.Helper()
 	dir := kubelettest.TempDir(t)
-	n := &node{T: t, host: sysfstest.NewHost(t, sysfstest.HostOptions{}), log: &logBuffer{}}
+	n := &node{TB: t, host: sysfstest.NewHost(t, sysfstest.HostOptions{}), log: &logBuffer{}}
 	n.options = agent.Options{
 		Config: filepath.Join(dir, "config.toml"),
 		Paths: agent.Paths{

@@ -58,6 +58,10 @@ func (p *Plugin) Publish(ctx context.Context) error {
 // session lists the node's slices, then writes what differs and follows what others
 // change, until the watch ends or a request fails; the next session lists them again.
 // synced means that everything was written once while watching, even if err follows.
+//
+// Nothing is written before the kubelet has accepted the driver. The scheduler would bind a pod
+// at once, and its first prepare would fail: the kubelet does not know the driver, and tries
+// again after a minute. Slices of an earlier instance stay meanwhile.
 func (p *Plugin) session(ctx context.Context, budget *bucket) (synced bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watch sync.WaitGroup
@@ -78,10 +82,13 @@ func (p *Plugin) session(ctx context.Context, budget *bucket) (synced bool, err 
 		next    time.Time       // of the next write, if there is one
 	)
 	watch.Go(func() { ended <- p.slices.watch(ctx, version, changes) })
+	registered := p.registered // nil once that is known
 	for dirty := true; ; {
-		if wait := budget.wait(time.Now()); dirty && wait > 0 {
+		mayWrite := dirty && closed(p.registered)
+		wait := budget.wait(time.Now())
+		if mayWrite && wait > 0 {
 			next = time.Now().Add(wait)
-		} else if dirty {
+		} else if mayWrite {
 			changed, next, err = p.write(ctx, budget)
 			if errors.Is(err, errRefused) {
 				continue // with the rest
@@ -89,7 +96,8 @@ func (p *Plugin) session(ctx context.Context, budget *bucket) (synced bool, err 
 			if err != nil {
 				return synced, err
 			}
-			dirty, written = false, true
+			dirty = false
+			written = true
 		}
 		if synced = began && written; synced {
 			p.update(func(now *state) { now.unpublished = "" })
@@ -112,10 +120,24 @@ func (p *Plugin) session(ctx context.Context, budget *bucket) (synced bool, err 
 				dirty = true
 			}
 		case <-changed:
-			changed, dirty = nil, true
+			changed = nil
+			dirty = true
 		case <-due:
 			dirty = true
+		case <-registered:
+			registered = nil
+			dirty = true
 		}
+	}
+}
+
+// closed reports whether a channel is closed.
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 

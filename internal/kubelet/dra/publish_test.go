@@ -48,10 +48,17 @@ func start(t testing.TB, server *kubeapitest.Server) *published {
 			}
 		},
 	})
-	p.timing = timing{jitter: time.Millisecond, retry: 5 * time.Millisecond, maxRetry: 20 * time.Millisecond, refill: 10 * time.Millisecond, burst: 4}
+	p.timing.jitter = time.Millisecond
+	p.timing.retry = 5 * time.Millisecond
+	p.timing.maxRetry = 20 * time.Millisecond
+	p.timing.refill = 10 * time.Millisecond
+	p.accept()
 	p.run()
 	return p
 }
+
+// accept registers the driver, as a kubelet does.
+func (p *published) accept() { p.update(func(now *state) { now.accepted = true }) }
 
 func (p *published) run() {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -538,4 +545,30 @@ func TestUpdateOfADeletedSlice(t *testing.T) {
 		}
 		s.Delete(path)
 	}
+}
+
+// Nothing is published before the kubelet knows the driver: a pod that is bound earlier waits for
+// a minute. Slices of an earlier instance stay.
+func TestPublishesWhenRegistered(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	first := start(t, s)
+	first.Set(devices("a"))
+	first.until("published", has("a"))
+	first.stop()
+	before := len(writes(s))
+
+	p := start(t, s)
+	p.stop()
+	p.registered = make(chan struct{})
+	p.state = state{}
+	p.run()
+	p.Set(devices("a", "b"))
+	lists := watches(s)
+	p.until("watched", func([]slice) bool { return watches(s) > lists })
+	if n := len(writes(s)) - before; n > 0 {
+		t.Errorf("%d writes before the registration, want none", n)
+	}
+	p.accept()
+	p.until("published", has("a", "b"))
 }
