@@ -1,0 +1,274 @@
+package cgroup
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	uid       = "7f7e5ef5-9c5f-4a4e-8a5e-0123456789ab"
+	systemdID = "7f7e5ef5_9c5f_4a4e_8a5e_0123456789ab"
+	staticUID = "0123456789abcdef0123456789abcdef"
+)
+
+// write makes a file and the directories above it.
+func write(t *testing.T, dir, name, text string) {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fake makes a cgroup tree of files; names ending in "/" are directories.
+func fake(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		if name[len(name)-1] != '/' {
+			write(t, dir, name, text)
+		} else if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestPodState(t *testing.T) {
+	const (
+		populated = "populated 1\nfrozen 0\n"
+		empty     = "populated 0\nfrozen 0\n"
+	)
+	tests := []struct {
+		name  string
+		files map[string]string
+		uid   string
+		want  PodState
+	}{
+		{"v2 systemd guaranteed", map[string]string{
+			"cgroup.controllers": "pids",
+			"kubepods.slice/kubepods-pod" + systemdID + ".slice/cgroup.events": populated,
+		}, uid, Running},
+		{"v2 systemd burstable", map[string]string{
+			"cgroup.controllers": "pids",
+			"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + systemdID + ".slice/cgroup.events": populated,
+		}, uid, Running},
+		{"v2 systemd best effort in a nested root", map[string]string{
+			"cgroup.controllers": "pids",
+			"kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/kubelet-kubepods-besteffort-pod" + systemdID + ".slice/cgroup.events": populated,
+		}, uid, Running},
+		{"v2 systemd, all processes ended", map[string]string{
+			"cgroup.controllers": "pids",
+			"kubepods.slice/kubepods-pod" + systemdID + ".slice/cgroup.events": empty,
+		}, uid, Ended},
+		{"v2 cgroupfs", map[string]string{
+			"cgroup.controllers":                      "pids",
+			"kubepods/pod" + uid + "/cgroup.events":   populated,
+			"kubepods/burstable/podabc/cgroup.events": empty,
+		}, uid, Running},
+		{"v2 cgroupfs burstable below a root", map[string]string{
+			"cgroup.controllers": "pids",
+			"a/b/kubepods/burstable/pod" + uid + "/cgroup.events": populated,
+		}, uid, Running},
+		{"v2 other pod", map[string]string{
+			"cgroup.controllers":                    "pids",
+			"kubepods/pod" + uid + "/cgroup.events": populated,
+		}, "7f7e5ef5-9c5f-4a4e-8a5e-000000000000", Ended},
+		{"v2 the UID of a static pod", map[string]string{
+			"cgroup.controllers": "pids",
+			"kubepods/besteffort/pod" + staticUID + "/cgroup.events": populated,
+		}, staticUID, Running},
+		{"v1 cgroupfs", map[string]string{
+			"pids/kubepods/besteffort/pod" + uid + "/pids.current": "2\n",
+			"memory/kubepods/besteffort/":                          "",
+		}, uid, Running},
+		{"v1 cgroupfs, no tasks", map[string]string{
+			"pids/kubepods/besteffort/pod" + uid + "/pids.current": "0\n",
+		}, uid, Ended},
+		{"v1 systemd", map[string]string{
+			"pids/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod" + systemdID + ".slice/pids.current": "1\n",
+		}, uid, Running},
+		{"v1 hybrid without pids", map[string]string{
+			"unified/kubepods/pod" + uid + "/cgroup.events": populated,
+		}, uid, Unknown},
+		{"left-over parent beside the used one", map[string]string{
+			"cgroup.controllers":                    "pids",
+			"kubepods.slice/":                       "",
+			"kubepods/pod" + uid + "/cgroup.events": populated,
+		}, uid, Running},
+
+		{"no tree", map[string]string{}, uid, Unknown},
+		{"v2 without pods of a kubelet", map[string]string{
+			"cgroup.controllers":               "pids",
+			"system.slice/cgroup.events":       populated,
+			"pod" + uid + "/cgroup.events":     populated,
+			"a/b/c/d/e/f/kubepods/":            "",
+			"kubepods-extra/pod/cgroup.events": populated,
+		}, uid, Unknown},
+		{"v2 without the attribute", map[string]string{
+			"cgroup.controllers":       "pids",
+			"kubepods/pod" + uid + "/": "",
+		}, uid, Unknown},
+		{"v2 with other text", map[string]string{
+			"cgroup.controllers":                    "pids",
+			"kubepods/pod" + uid + "/cgroup.events": "frozen 0\n",
+		}, uid, Unknown},
+		{"v1 with other text", map[string]string{
+			"pids/kubepods/pod" + uid + "/pids.current": "max\n",
+		}, uid, Unknown},
+		{"v1 with no text", map[string]string{
+			"pids/kubepods/pod" + uid + "/pids.current": "",
+		}, uid, Unknown},
+		{"the attribute is a directory", map[string]string{
+			"cgroup.controllers":                     "pids",
+			"kubepods/pod" + uid + "/cgroup.events/": "",
+		}, uid, Unknown},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			if got := New(fake(t, test.files)).PodState(test.uid); got != test.want {
+				t.Errorf("pod is %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestInvalidUIDIsUnknown(t *testing.T) {
+	t.Parallel()
+	dir := fake(t, map[string]string{
+		"cgroup.controllers":         "pids",
+		"kubepods/pod/cgroup.events": "populated 1\n",
+		"kubepods/cgroup.events":     "populated 1\n",
+		"kubepods/poda/x":            "",
+	})
+	long := string(make([]byte, maxUID+1))
+	for _, uid := range []string{"", "/..", "a/..", "..", "a_b", "a b", "ü", "a\x00", long} {
+		if got := New(dir).PodState(uid); got != Unknown {
+			t.Errorf("UID %q is %v, want unknown", uid, got)
+		}
+	}
+}
+
+func TestNoTreeIsUnknown(t *testing.T) {
+	t.Parallel()
+	var none *Tree
+	for name, tree := range map[string]*Tree{"nil": none, "empty": New(""), "missing": New(filepath.Join(t.TempDir(), "missing"))} {
+		if got := tree.PodState(uid); got != Unknown {
+			t.Errorf("%s: pod is %v, want unknown", name, got)
+		}
+		if tree.Visible() == nil {
+			t.Errorf("%s: is visible", name)
+		}
+	}
+}
+
+// A link never leads out of the tree, and a FIFO never blocks.
+func TestLinksAndFIFOs(t *testing.T) {
+	t.Parallel()
+	outside := fake(t, map[string]string{"pod" + uid + "/cgroup.events": "populated 1\n"})
+	dir := fake(t, map[string]string{"cgroup.controllers": "pids", "kubepods/": "", "kubepods/podfifo/": ""})
+	if err := os.Symlink(outside, filepath.Join(dir, "kubepods.slice")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(outside, "pod"+uid), filepath.Join(dir, "kubepods/pod"+uid)); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(filepath.Join(dir, "kubepods/podfifo/cgroup.events"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, uid := range []string{uid, "fifo"} {
+		if got := New(dir).PodState(uid); got != Unknown {
+			t.Errorf("pod %s is %v, want unknown", uid, got)
+		}
+	}
+}
+
+// Directories with very many entries neither hide the pods next to them nor take long.
+func TestHugeDirectory(t *testing.T) {
+	t.Parallel()
+	dir := fake(t, map[string]string{"cgroup.controllers": "pids"})
+	for i := range 2000 {
+		if err := os.MkdirAll(filepath.Join(dir, "system.slice", fmt.Sprint(i), "x"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := 100
+	if names, all := subdirs(filepath.Join(dir, "system.slice"), &left); all || len(names) == 0 || left > 0 {
+		t.Errorf("%d names, all is %v, %d are left; want a part", len(names), all, left)
+	}
+	late := time.Now()
+	if _, err := findParents(dir, late.Add(-1), time.Now); err != errTooLarge {
+		t.Errorf("search without time: %v, want %v", err, errTooLarge)
+	}
+	write(t, dir, "kubepods/pod"+uid+"/cgroup.events", "populated 1\n")
+	if got := New(dir).PodState(uid); got != Running {
+		t.Errorf("pod is %v, want running", got)
+	}
+}
+
+// The parents of pods appear when the kubelet starts, and may move when it gets another
+// configuration.
+func TestParentsChange(t *testing.T) {
+	t.Parallel()
+	dir := fake(t, map[string]string{"cgroup.controllers": "pids"})
+	tree := New(dir)
+	now := time.Now()
+	tree.now = func() time.Time { return now }
+	check := func(when string, want PodState) {
+		t.Helper()
+		if got := tree.PodState(uid); got != want {
+			t.Errorf("%s: pod is %v, want %v", when, got, want)
+		}
+	}
+	check("without a kubelet", Unknown)
+	write(t, dir, "kubepods/pod"+uid+"/cgroup.events", "populated 1\n")
+	check("at once", Unknown) // not searched so soon again
+	now = now.Add(retrySearch)
+	check("after the kubelet started", Running)
+	if err := os.RemoveAll(filepath.Join(dir, "kubepods/pod"+uid)); err != nil {
+		t.Fatal(err)
+	}
+	check("after the pod ended", Ended)
+	if err := os.RemoveAll(filepath.Join(dir, "kubepods")); err != nil {
+		t.Fatal(err)
+	}
+	check("without its parent", Unknown)
+	write(t, dir, "kubepods.slice/kubepods-pod"+systemdID+".slice/cgroup.events", "populated 1\n")
+	now = now.Add(retrySearch)
+	check("with another driver", Running)
+	if err := tree.Visible(); err != nil {
+		t.Error(err)
+	}
+}
+
+func BenchmarkPodState(b *testing.B) {
+	dir := b.TempDir()
+	for _, pod := range []string{"kubepods/burstable/pod" + uid, "kubepods/besteffort/podother"} {
+		if err := os.MkdirAll(filepath.Join(dir, pod), 0o755); err != nil {
+			b.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, pod, "cgroup.events"), []byte("populated 1\n"), 0o644); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.controllers"), nil, 0o644); err != nil {
+		b.Fatal(err)
+	}
+	tree := New(dir)
+	for name, uid := range map[string]string{"running": uid, "ended": staticUID} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				tree.PodState(uid)
+			}
+		})
+	}
+}
