@@ -40,6 +40,7 @@ func newFlags() *flags {
 	path := func(p *string, name, usage string) { f.all.StringVar(p, name, *p, usage) }
 	f.all.StringVar(&f.config, "config", "/etc/generic-dp", "configuration: a TOML file, or a directory of *.toml files read as one")
 	path(&f.paths.Sysfs, "sysfs", "sysfs of the host, or a recording made by snapshot")
+	path(&f.paths.Cgroup, "cgroup", "cgroup tree of the host, which shows whether a pod still runs; empty for none")
 	path(&f.paths.Dev, "dev", "/dev of the host")
 	path(&f.paths.StateDir, "state-dir", "state that survives restarts: identity decisions, the last good configuration")
 	path(&f.paths.KubeletDir, "kubelet-dir", "the kubelet's device plugin directory, with its sockets")

@@ -35,7 +35,7 @@ func newServe(f *flags) *cobra.Command {
 			return serve(cmd.Context(), f.options(cmd.ErrOrStderr()))
 		},
 	}
-	cmd.Flags().AddFlagSet(f.pick("kubelet-dir", "plugins-registry", "pod-resources", "run-dir", "cdi-dir", "device-info-dir", "nfd-dir", "listen", "allow", "domains"))
+	cmd.Flags().AddFlagSet(f.pick("kubelet-dir", "plugins-registry", "pod-resources", "cgroup", "run-dir", "cdi-dir", "device-info-dir", "nfd-dir", "listen", "allow", "domains"))
 	return cmd
 }
 

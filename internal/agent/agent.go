@@ -21,7 +21,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/generic-dp/generic-dp/config"
+	"github.com/generic-dp/generic-dp/internal/host/cgroup"
 	"github.com/generic-dp/generic-dp/internal/host/inventory"
+	"github.com/generic-dp/generic-dp/internal/kubelet/checkpoint"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
 	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
@@ -78,6 +80,7 @@ type Agent struct {
 	dra      *draDriver
 	injector *injector
 	health   *healthDirs
+	holders  *holders            // nil without a kubelet
 	serving  atomic.Pointer[set] // nil before the first pass
 
 	// The status page and probes.
@@ -150,6 +153,12 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	a.pods = podresources.New(p.PodResources, func() time.Time { return a.now() })
 	a.health = newHealthDirs(p, func() time.Time { return a.now() }, a.wake)
 	a.dra = &draDriver{agent: a}
+	if !options.CDIOnly {
+		a.holders = newHolders(filepath.Join(p.KubeletDir, checkpoint.Name), cgroup.New(p.Cgroup), a.wake, a.log)
+		a.holders.hint = options.hint("cgroup")
+		a.holders.ours = a.offers
+		a.holders.held = a.heldSlots
+	}
 	a.injector = newInjector(options, a.problems, a.health.want, a.wake)
 	return a, nil
 }
@@ -170,6 +179,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	if !a.options.CDIOnly {
 		group.Go(func() error { a.sweep(); return a.kubelet.Run(ctx) })
+		group.Go(func() error { return a.holders.run(ctx, a.kubelet.Checkpoint) })
 	}
 	group.Go(func() error { return a.reader.files.Run(ctx) })
 	group.Go(func() error { return a.reader.run(ctx) })
@@ -251,6 +261,10 @@ var hints = map[string]struct{ pod, host string }{
 	"device-info-dir": {
 		pod:  `a volume of the DaemonSet, extraVolumes in the chart's values, is a hostPath that can be written`,
 		host: "create the directory, or name that of Multus with --device-info-dir: /var/run/k8s.cni.cncf.io/devinfo/dp as a rule",
+	},
+	"cgroup": {
+		pod:  `volume "cgroup" of the DaemonSet is the host's /sys/fs/cgroup, read-only`,
+		host: "it is the host's /sys/fs/cgroup as a rule",
 	},
 	"listen": {
 		pod:  `argument --listen and port "metrics" of the DaemonSet, listen.port in the chart's values: with hostNetwork the port has to be free on the node`,

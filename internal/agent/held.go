@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -119,6 +120,7 @@ func (a *Agent) listHeld(ctx context.Context, now time.Time, ours func(resource 
 	list, at, err := a.pods.Holders(ctx, now)
 	if err != nil {
 		a.addClaims(&held, a.claims(), nil, out)
+		a.holders.addForgotten(&held)
 		return held, err
 	}
 	held.At, held.Partial = at, a.mayLackPods(at)
@@ -129,6 +131,7 @@ func (a *Agent) listHeld(ctx context.Context, now time.Time, ours func(resource 
 		}
 	}
 	a.addClaims(&held, claims, listed, out)
+	a.holders.addForgotten(&held)
 	for name, ids := range list {
 		if !ours(name) {
 			continue
@@ -147,6 +150,34 @@ func (a *Agent) listHeld(ctx context.Context, now time.Time, ours func(resource 
 		}
 	}
 	a.log.Debug("held devices are known", "slots", len(held.IDs), "partial", held.Partial)
+	return held, nil
+}
+
+// offers reports whether the kubelet has a resource from this program.
+func (a *Agent) offers(resource string) bool {
+	return a.members().find(resource) != nil
+}
+
+var errLacksPods = errors.New("the kubelet may not know all of its pods")
+
+// heldSlots queries the kubelet for the slots that are held.
+func (a *Agent) heldSlots(ctx context.Context) (map[string]bool, error) {
+	list, at, err := a.pods.Holders(ctx, a.now())
+	if err != nil {
+		return nil, err
+	}
+	if a.mayLackPods(at) {
+		return nil, errLacksPods
+	}
+	held := map[string]bool{}
+	for resource, ids := range list {
+		if !a.offers(resource) {
+			continue
+		}
+		for id := range ids {
+			held[id] = true
+		}
+	}
 	return held, nil
 }
 

@@ -22,6 +22,7 @@ type Paths struct {
 	Registry     string // the kubelet's directory of registration sockets
 	PodResources string // the socket of the kubelet's PodResources API
 	Sysfs        string // the host's /sys
+	Cgroup       string // the host's cgroup tree; empty for none
 	Dev          string // the host's /dev
 	RunDir       string // links that follow devices; the same path on the host
 	StateDir     string // state that outlives a restart
@@ -41,6 +42,7 @@ func DefaultPaths() Paths {
 		Registry:     "/var/lib/kubelet/plugins_registry",
 		PodResources: "/var/lib/kubelet/pod-resources/kubelet.sock",
 		Sysfs:        "/sys",
+		Cgroup:       "/sys/fs/cgroup",
 		Dev:          "/dev",
 		RunDir:       "/run/generic-dp",
 		StateDir:     "/var/lib/generic-dp",

@@ -43,6 +43,7 @@ func (l *loop) reconcile(ctx context.Context) (out ledger.Output, wake time.Time
 	shown := l.publish(ctx, out.Resources, configs, now)
 	l.publishDRA()
 	held, unshown := l.showHealth(&out, withdrawn)
+	l.reportRefused()
 	l.report(v, out, failed)
 	l.settle(out)
 	retry, tried := l.proving.follow(now, l.writer)

@@ -30,6 +30,7 @@ type resource struct {
 	dra     *draDriver // nil for a device plugin
 	rescans rescanRequests
 	health  *healthDirs
+	holders *holders
 	now     atomic.Pointer[published]
 	plugin  *plugin.Plugin // nil without a kubelet, and by DRA
 
@@ -43,11 +44,12 @@ type resource struct {
 // published is one immutable state of a resource.
 type published struct {
 	list       []device.Listed
-	entries    []ledger.Entry   // in natural order of their IDs
-	injections []cdi.Injection  // of the entries
-	config     *config.Resource // or retired
-	blocks     bool             // Allocate may block
-	changed    chan struct{}    // closed when there is a newer list
+	entries    []ledger.Entry    // in natural order of their IDs
+	injections []cdi.Injection   // of the entries
+	refused    map[string]string // why slots of healthy devices are not healthy
+	config     *config.Resource  // or retired
+	blocks     bool              // Allocate may block
+	changed    chan struct{}     // closed when there is a newer list
 
 	names deviceNames
 }
@@ -66,6 +68,7 @@ func (a *Agent) addResource(key string, now time.Time) *resource {
 	name, byDRA := nameOf(key)
 	r := newResource(a.injector.resource(name), a.rescans)
 	r.key, r.since, r.health = key, now, a.health
+	r.holders = a.holders
 	switch {
 	case byDRA:
 		r.dra = a.dra
@@ -111,11 +114,19 @@ func (r *resource) registration() plugin.Status {
 // device that only moved to another node keeps the list, and no stream wakes.
 func (r *resource) publish(entries []ledger.Entry, c *config.Resource) bool {
 	old := r.now.Load()
-	next := &published{entries: entries, injections: make([]cdi.Injection, len(entries)), config: c, changed: old.changed}
+	next := &published{
+		entries:    entries,
+		injections: make([]cdi.Injection, len(entries)),
+		refused:    r.holders.unhealthy(),
+		config:     c,
+		changed:    old.changed,
+	}
 	for i := range entries {
 		next.injections[i].Offer = &entries[i].Offer
 		next.blocks = next.blocks || next.injections[i].Blocks() || needsRescan(entries[i].Offer)
-		next.list = append(next.list, ledger.Slots(entries[i])...)
+		slots := ledger.Slots(entries[i])
+		next.refuse(&entries[i], slots)
+		next.list = append(next.list, slots...)
 	}
 	same := device.SameList(old.list, next.list)
 	if !same {
@@ -126,6 +137,30 @@ func (r *resource) publish(entries []ledger.Entry, c *config.Resource) bool {
 		close(old.changed)
 	}
 	return !same
+}
+
+// refuse makes the refused slots of a device unhealthy, and the device if no slot is left.
+func (p *published) refuse(e *ledger.Entry, slots []device.Listed) {
+	if !e.Healthy || len(p.refused) == 0 {
+		return
+	}
+	left := 0
+	for i := range slots {
+		reason := p.refused[slots[i].ID]
+		if reason != "" && slots[i].Healthy {
+			slots[i].Healthy = false
+			slots[i].Reason = reason
+			e.Reason = reason
+		}
+		if slots[i].Healthy {
+			left++
+		}
+	}
+	if left > 0 {
+		e.Reason = ""
+		return
+	}
+	e.Healthy = false
 }
 
 // Devices is the latest list and a channel that is closed when a newer one exists.
@@ -145,12 +180,18 @@ func (r *resource) Allocate(ctx context.Context, ids []string) (device.Response,
 			devices, err = r.now.Load().find(ids)
 		}
 	}
+	if err == nil {
+		err = r.holders.check(ctx, ids)
+	}
 	if err != nil {
 		return device.Response{}, err
 	}
 	response, err := r.Respond(devices)
 	if err == nil && devices[0].Offer.HealthDir != "" {
 		err = r.addHealthDir(&response, devices, ids)
+	}
+	if err == nil {
+		r.holders.grant(ids)
 	}
 	return response, err
 }
@@ -171,6 +212,8 @@ func (p *published) find(ids []string) ([]*cdi.Injection, error) {
 			return nil, fmt.Errorf("device %q is unhealthy: %s", slotID, e.Reason)
 		case slot >= e.Offer.Slots:
 			return nil, fmt.Errorf("device %q is unhealthy: %s", slotID, ledger.ReasonSlotRetired)
+		case p.refused[slotID] != "":
+			return nil, fmt.Errorf("device %q is unhealthy: %s", slotID, p.refused[slotID])
 		}
 		if slots[id]++; slots[id] == 1 {
 			devices = append(devices, &p.injections[i])
@@ -272,10 +315,12 @@ const firstResults = 100 * time.Millisecond
 func (l *loop) publish(ctx context.Context, listed []ledger.ListedResource, configs map[string]*config.Resource, now time.Time) (due time.Time) {
 	old := l.members()
 	next := make(set, len(listed))
+	added := false
 	for i, in := range listed {
 		r, c := old.find(in.Name), cmp.Or(configs[in.Name], retired)
 		if r == nil {
 			r = l.addResource(in.Name, now)
+			added = true
 		}
 		next[i] = r
 		if at := r.awaits(in, now); !at.IsZero() {
@@ -289,6 +334,9 @@ func (l *loop) publish(ctx context.Context, listed []ledger.ListedResource, conf
 		}
 	}
 	l.serving.Store(&next) // before the kubelet knows any of them
+	if added {
+		l.holders.readAgain()
+	}
 	for i, r := range next {
 		if r.shown && r.plugin != nil && r.ended == nil && (listed[i].Register || r.now.Load().config.Register == config.RegisterAlways) {
 			r.start(ctx, l.group, l.ended[r.Name], l.metrics.Forget)

@@ -47,6 +47,9 @@ func (l *loop) restore(first firstScan) {
 	}
 	l.injector.injected = saved.Injected
 	l.health.restore(saved.Health, boot != saved.Boot, l.writer)
+	if boot == saved.Boot { // no container survives a reboot
+		l.holders.restore(saved.Holds)
+	}
 }
 
 // bootID identifies this boot of the kernel (random(4)); empty is unknown.
@@ -120,7 +123,14 @@ func (l *loop) save() {
 	}
 	m := &l.memory
 	state := ledger.Prepare(l.options.Paths.StateDir, ledger.Persisted{
-		Boot: m.boot, Decisions: m.decisions, Resources: m.state.Remember(), Injected: l.injector.injected, Health: l.health.save(), USB: l.scanner.KnownUSB(), DRA: m.dra,
+		Boot:      m.boot,
+		Decisions: m.decisions,
+		Resources: m.state.Remember(),
+		Injected:  l.injector.injected,
+		Health:    l.health.save(),
+		Holds:     l.holders.save(),
+		USB:       l.scanner.KnownUSB(),
+		DRA:       m.dra,
 	})
 	features, proven := l.prepareFeatures(), l.proving.proven
 	l.saver.save(func() saved { return saved{state(), l.reader.trials.save(proven), features()} })
@@ -128,6 +138,9 @@ func (l *loop) save() {
 
 // finish writes the rest when the loop has ended.
 func (l *loop) finish() {
+	if l.host.snapshot != nil {
+		l.save() // holds change without a pass of the loop
+	}
 	l.saved, _ = l.saver.write()
 	if l.writer {
 		l.proving.finish()

@@ -266,6 +266,14 @@ func (l *loop) report(v *View, out ledger.Output, failed map[string]error) {
 	}
 }
 
+// reportRefused reports the slots that a pod still uses after the kubelet has freed them.
+func (l *loop) reportRefused() {
+	refused := l.holders.unhealthy()
+	for _, slot := range slices.Sorted(maps.Keys(refused)) {
+		l.problems.warn(slot, errors.New(refused[slot]), "device is unhealthy: the kubelet has forgotten a pod that still uses it")
+	}
+}
+
 // reportChange logs that a device was added, changed its health or left.
 func (l *loop) reportChange(c ledger.Change, failed error) {
 	log := l.log.With("resource", c.Resource, "id", c.ID)

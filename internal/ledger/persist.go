@@ -39,6 +39,8 @@ type Persisted struct {
 	Injected  Injected     `json:"injected,omitempty"`
 	// Health are the sets of devices of containers with a health directory, by its name.
 	Health map[string]HealthSet `json:"health,omitempty"`
+	// Holds are the pods that hold slots or held them last, as far as they may run.
+	Holds []Hold `json:"holds,omitempty"`
 	// USB are the USB devices that were read in this boot, by sysfs path.
 	USB map[string]device.KnownUSB `json:"usb,omitempty"`
 	// DRA is set if the driver for dynamic resource allocation has run.
@@ -46,6 +48,13 @@ type Persisted struct {
 	// Later is set if a later version of the program wrote it: this is the part that
 	// is understood.
 	Later bool `json:"-"`
+}
+
+// Hold is a pod that holds a slot of a resource, by its UID.
+type Hold struct {
+	Slot     string `json:"slot"`
+	Pod      string `json:"pod"`
+	Resource string `json:"resource"`
 }
 
 // Injected are the nodes that links and CDI entries point to: the ID of each

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/generic-dp/generic-dp/internal/kubelet/checkpoint"
 	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
@@ -43,6 +44,9 @@ type KubeletWatch struct {
 	dir, socketPath string
 	log             *slog.Logger
 	Files           *watch.Watcher // of the directory; Run runs it
+	// Checkpoint has a value when the kubelet's checkpoint may have changed, and at first.
+	// Its capacity is 1; it is for one reader.
+	Checkpoint chan struct{}
 
 	mu            sync.Mutex
 	kubelet       KubeletSocket
@@ -68,6 +72,7 @@ func NewKubeletWatch(dir string, log *slog.Logger) *KubeletWatch {
 			Source: "kubelet directory", Events: watch.Names, Dirs: func() []string { return []string{dir, filepath.Dir(dir)} },
 			Resync: 2 * time.Minute, Poll: time.Second, Log: log,
 		}),
+		Checkpoint:    make(chan struct{}, 1),
 		changed:       make(chan struct{}),
 		ownSockets:    map[string]*ownSocket{},
 		pluginSockets: map[string]bool{},
@@ -101,14 +106,26 @@ func (w *KubeletWatch) Run(ctx context.Context) error {
 			continue
 		}
 		for _, name := range names {
+			if name == checkpoint.Name {
+				w.announceCheckpoint()
+				continue
+			}
 			w.check(name)
 		}
+	}
+}
+
+func (w *KubeletWatch) announceCheckpoint() {
+	select {
+	case w.Checkpoint <- struct{}{}:
+	default: // it is announced already
 	}
 }
 
 // checkAll checks every file in the directory.
 func (w *KubeletWatch) checkAll() {
 	w.checkDir()
+	w.announceCheckpoint()
 	w.check(kubeletSocket)
 	entries, _ := os.ReadDir(w.dir) // an unreadable one is empty
 	names := map[string]bool{}
