@@ -80,6 +80,7 @@ type Agent struct {
 	dra      *draDriver
 	injector *injector
 	health   *healthDirs
+	cgroups  *cgroup.Tree
 	holders  *holders            // nil without a kubelet
 	serving  atomic.Pointer[set] // nil before the first pass
 
@@ -153,8 +154,9 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	a.pods = podresources.New(p.PodResources, func() time.Time { return a.now() })
 	a.health = newHealthDirs(p, func() time.Time { return a.now() }, a.wake)
 	a.dra = &draDriver{agent: a}
+	a.cgroups = cgroup.New(p.Cgroup)
 	if !options.CDIOnly {
-		a.holders = newHolders(filepath.Join(p.KubeletDir, checkpoint.Name), cgroup.New(p.Cgroup), a.wake, a.log)
+		a.holders = newHolders(filepath.Join(p.KubeletDir, checkpoint.Name), a.cgroups, a.wake, a.log)
 		a.holders.hint = options.hint("cgroup")
 		a.holders.ours = a.offers
 		a.holders.held = a.heldSlots

@@ -16,6 +16,7 @@ import (
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/cgroup"
 	"github.com/generic-dp/generic-dp/internal/host/health"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
@@ -87,6 +88,7 @@ func (d *draDriver) newPlugin() *dra.Plugin {
 		Metadata: filepath.Join(o.Paths.RunDir, metadataName),
 		Devices:  &d.list,
 		Inject:   d.inject,
+		PodState: a.podState,
 		Known:    d.known,
 		Changed:  a.wake.send,
 		Wrote:    a.metrics.CountSliceWrite,
@@ -347,6 +349,18 @@ func (n *deviceNames) find(name string, entries []ledger.Entry) (int, bool) {
 	})
 	i, ok := n.index[name]
 	return i, ok
+}
+
+// podState is dra.Options.PodState.
+func (a *Agent) podState(uid string) dra.PodState {
+	switch a.cgroups.PodState(uid) {
+	case cgroup.Running:
+		return dra.PodRunning
+	case cgroup.Ended:
+		return dra.PodEnded
+	default:
+		return dra.PodUnknown
+	}
 }
 
 // known asks the kubelet, and returns whether it lists a claim.

@@ -49,12 +49,6 @@ func (p *Plugin) unended(ctx context.Context, h holder, known func(cdi.Claim) bo
 	if now.released {
 		return nil
 	}
-	if known == nil {
-		return errors.New("the kubelet can't be asked for it")
-	}
-	if known(h.claim) {
-		return errors.New("the kubelet lists it")
-	}
 	object, err := p.get(ctx, h.claim.Namespace, h.claim.Name)
 	missing := kubeapi.Code(err) == http.StatusNotFound
 	if err != nil && !missing {
@@ -64,8 +58,14 @@ func (p *Plugin) unended(ctx context.Context, h holder, known func(cdi.Claim) bo
 	if same && object.Status.Allocation != nil {
 		return errStillAllocated
 	}
+	if known == nil {
+		return errors.New("the kubelet can't be asked for it")
+	}
+	if known(h.claim) {
+		return errors.New("the kubelet lists it")
+	}
 	if state == PodUnknown {
-		return errors.New("no source tells whether its containers have ended: mount the host's cgroups, see --host-cgroups, " +
+		return errors.New("no source tells whether its containers have ended: see --cgroup, " +
 			"or remove " + p.Claims.ClaimPath(h.claim.UID) + " when they have")
 	}
 	if starting := p.timing.start - time.Since(now.written); starting > 0 && !now.ran {

@@ -68,7 +68,7 @@ func TestClaimEndsWithEvidence(t *testing.T) {
 			t.Parallel()
 			for _, restarted := range []bool{false, true} {
 				b := newBed(t, kubelettest.Options{})
-				b.answer = 300 * time.Millisecond
+				b.answer = 2 * time.Second
 				s, stop := b.serve()
 				b.untilDrivers(1)
 				forced(b)
@@ -141,7 +141,7 @@ func TestPrepareWaitsForTheLastHolder(t *testing.T) {
 func TestReleaseOfARunningPod(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, kubelettest.Options{})
-	b.answer = 300 * time.Millisecond
+	b.answer = 2 * time.Second
 	b.serve()
 	b.untilDrivers(1)
 	forced(b)
@@ -165,7 +165,7 @@ func TestReleaseOfARunningPod(t *testing.T) {
 func TestPodThatHasNotStarted(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, kubelettest.Options{})
-	b.answer = 300 * time.Millisecond
+	b.answer = 2 * time.Second
 	s, _ := b.serve()
 	s.SetStart(time.Hour)
 	b.untilDrivers(1)
@@ -184,7 +184,7 @@ func TestPodThatHasNotStarted(t *testing.T) {
 func TestClaimsOfAnotherInstance(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, kubelettest.Options{})
-	b.answer = 300 * time.Millisecond
+	b.answer = 2 * time.Second
 	b.serve()
 	b.untilDrivers(1)
 	other := claim("other")

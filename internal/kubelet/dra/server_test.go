@@ -337,7 +337,7 @@ func TestSlowAPIServer(t *testing.T) {
 func TestPrepareAlwaysAnswers(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, kubelettest.Options{})
-	b.answer = 300 * time.Millisecond
+	b.answer = 2 * time.Second
 	b.serve()
 	b.untilDrivers(1)
 	b.api.set(claim("a"), results(result("one", "usb-1")))
