@@ -51,7 +51,8 @@ type draDriver struct {
 	plugin atomic.Pointer[dra.Plugin] // nil before the start
 	list   dra.List                   // what the loop published last
 
-	publishing bool // by this instance; for the loop alone
+	publishing   bool          // by this instance; for the loop alone
+	answerWithin time.Duration // of tests; 0 is the default
 }
 
 // runDRA starts the driver, and publishes devices if this instance is the writer.
@@ -94,6 +95,8 @@ func (d *draDriver) newPlugin() *dra.Plugin {
 		Wrote:    a.metrics.CountSliceWrite,
 		Prepared: func(took time.Duration, err error) { a.metrics.CountAllocation(dra.Driver, took, err) },
 		Log:      a.log,
+
+		AnswerWithin: d.answerWithin,
 	})
 }
 

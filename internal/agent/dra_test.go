@@ -130,6 +130,7 @@ const zigbeeDRA = "api = \"dra\"\n" + zigbee
 func TestByClaim(t *testing.T) {
 	t.Parallel()
 	n, api := newDRANode(t, zigbeeDRA)
+	n.answerWithin = 2 * time.Second
 	n.addBus()
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))

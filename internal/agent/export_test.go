@@ -7,3 +7,6 @@ func (a *Agent) SetClock(now func() time.Time) { a.now = now }
 
 // Busy reports whether the loop runs a pass.
 func (a *Agent) Busy() bool { return a.busy.Load() != nil }
+
+// SetAnswerWithin replaces how long a prepare may wait, before Run.
+func (a *Agent) SetAnswerWithin(d time.Duration) { a.dra.answerWithin = d }

@@ -31,6 +31,8 @@ type node struct {
 	kubelet *kubelettest.Kubelet
 	options agent.Options
 	log     *logBuffer
+	// answerWithin is how long a prepare may wait; 0 is the default.
+	answerWithin time.Duration
 }
 
 func newNode(t testing.TB, text string) *node {
@@ -77,6 +79,7 @@ func (n *node) serve() (a *agent.Agent, stop func()) {
 	if err != nil {
 		n.Fatal(err)
 	}
+	a.SetAnswerWithin(n.answerWithin)
 	return a, n.run(a)
 }
 

@@ -49,6 +49,9 @@ type Options struct {
 	// started. nil never answers. Both are called concurrently.
 	PodState func(uid string) PodState
 	Known    func(ctx context.Context) (func(cdi.Claim) bool, error)
+	// AnswerWithin is how long a call of the kubelet may wait; 0 is shortly before the kubelet
+	// gives up.
+	AnswerWithin time.Duration
 	// Changed is called when Status or Problem has changed, Wrote after each write of a
 	// slice, Prepared when a claim was prepared; err is why it was not. They must not
 	// block; nil does nothing.
@@ -150,7 +153,7 @@ func New(o Options) *Plugin {
 			refill:   time.Second,
 			burst:    4,
 			sweep:    10 * time.Second,
-			answer:   answerWithin,
+			answer:   cmp.Or(o.AnswerWithin, answerWithin),
 			hang:     2 * time.Second,
 			poll:     100 * time.Millisecond,
 			start:    time.Minute,

@@ -340,6 +340,19 @@ func TestOthersChangesAreUndone(t *testing.T) {
 			all[path]["spec"].(kubeapitest.Object)["pool"].(kubeapitest.Object)["generation"] = 99
 			s.Put(path, all[path])
 		},
+		"owner removed": func(s *kubeapitest.Server, all map[string]kubeapitest.Object) {
+			for path, o := range all {
+				delete(o["metadata"].(kubeapitest.Object), "ownerReferences")
+				s.Put(path, o)
+			}
+		},
+		"owner replaced": func(s *kubeapitest.Server, all map[string]kubeapitest.Object) {
+			for path, o := range all {
+				owner := o["metadata"].(kubeapitest.Object)["ownerReferences"].([]any)[0].(kubeapitest.Object)
+				owner["kind"] = "Pod"
+				s.Put(path, o)
+			}
+		},
 		"foreign slice": func(s *kubeapitest.Server, all map[string]kubeapitest.Object) {
 			for _, o := range all {
 				o["metadata"].(kubeapitest.Object)["name"] = "foreign"
@@ -364,7 +377,11 @@ func TestOthersChangesAreUndone(t *testing.T) {
 			change(p.server, copied)
 			p.until("undone", func(all []slice) bool {
 				text, _ := json.Marshal(p.server.Objects(slicesPath))
-				return len(writes(p.server)) > before && has(ids...)(all) && !bytes.Contains(text, []byte("allNodes"))
+				foreign := func(s slice) bool {
+					return len(s.Metadata.OwnerReferences) != 1 || s.Metadata.OwnerReferences[0].Kind != "Node"
+				}
+				undone := has(ids...)(all) && !bytes.Contains(text, []byte("allNodes")) && !slices.ContainsFunc(all, foreign)
+				return len(writes(p.server)) > before && undone
 			})
 		})
 	}
