@@ -3,6 +3,8 @@ package cdi
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +13,7 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/sys/dirents"
 )
 
 // Claim is a prepared resource claim: who holds which devices, and the container edits that
@@ -20,6 +23,8 @@ type Claim struct {
 	Namespace, Name, UID string
 	// PodClaim is what the pod calls a claim that was made from a template.
 	PodClaim string
+	// Pods are the UIDs of the pods that the claim was reserved for when it was prepared.
+	Pods     []string
 	Requests []Request
 }
 
@@ -40,6 +45,7 @@ const (
 	nameKey      = "generic-dp.github.io/name"
 	podClaimKey  = "generic-dp.github.io/pod-claim"
 	devicesKey   = "generic-dp.github.io/devices"
+	podsKey      = "generic-dp.github.io/pods"
 )
 
 // Devices are those of all requests.
@@ -62,9 +68,15 @@ func (w *Writer) WriteClaim(c Claim) error {
 	if !validUID(c.UID) {
 		return fmt.Errorf("UID %q: want letters, digits and dashes", c.UID)
 	}
-	spec := &Spec{Kind: claimKind + c.UID, Annotations: map[string]string{namespaceKey: c.Namespace, nameKey: c.Name}}
+	spec := &Spec{
+		Kind:        claimKind + c.UID,
+		Annotations: map[string]string{namespaceKey: c.Namespace, nameKey: c.Name},
+	}
 	if c.PodClaim != "" {
 		spec.Annotations[podClaimKey] = c.PodClaim
+	}
+	if len(c.Pods) > 0 {
+		spec.Annotations[podsKey] = strings.Join(c.Pods, ",")
 	}
 	for _, r := range c.Requests {
 		spec.Devices = append(spec.Devices, specs.Device{
@@ -77,33 +89,91 @@ func (w *Writer) WriteClaim(c Claim) error {
 	return w.write(w.FileName(spec.Kind), spec)
 }
 
-// Claims reads all claims, in the order of their UIDs. A file that can't be read does not
-// say who holds what: an error, which leaves out that claim.
+// Claims reads all claims, in the order of their UIDs. It leaves out claims whose file can't
+// be read, and returns an error for each: such a file does not say which devices are held.
 func (w *Writer) Claims() (claims []Claim, err error) {
-	names, err := w.names()
+	files, err := w.ClaimFiles()
 	errs := []error{err}
-	for _, name := range names {
-		if !w.isClaim(name) {
+	for _, uid := range slices.Sorted(maps.Keys(files)) {
+		claim, err := w.ReadClaim(uid)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed meanwhile
+		}
+		if err != nil {
+			errs = append(errs, err)
 			continue
 		}
-		spec := w.read(name)
-		if spec == nil {
-			if _, err := os.Lstat(filepath.Join(w.Dir, name)); err == nil { // or a temporary file of a crash
-				errs = append(errs, fmt.Errorf("--cdi-dir: %s is no spec of a claim", name))
-			}
-			continue
-		}
-		c := Claim{UID: strings.TrimPrefix(spec.Kind, claimKind), Namespace: spec.Annotations[namespaceKey], Name: spec.Annotations[nameKey], PodClaim: spec.Annotations[podClaimKey]}
-		for _, d := range spec.Devices {
-			r := Request{Name: strings.ReplaceAll(d.Name, ".", "/"), Devices: strings.Split(d.Annotations[devicesKey], ",")}
-			for _, m := range d.ContainerEdits.Mounts {
-				r.Mounts = append(r.Mounts, device.Mount{HostPath: m.HostPath, ContainerPath: m.ContainerPath, ReadOnly: slices.Contains(m.Options, "ro")})
-			}
-			c.Requests = append(c.Requests, r)
-		}
-		claims = append(claims, c)
+		claims = append(claims, claim)
 	}
 	return claims, errors.Join(errs...)
+}
+
+// ClaimFiles lists the files of claims by the UID of the claim, with their inodes: a file that
+// is replaced has another inode.
+func (w *Writer) ClaimFiles() (map[string]uint64, error) {
+	files := map[string]uint64{}
+	prefix := strings.TrimSuffix(w.FileName(claimKind), fileSuffix)
+	err := dirents.Read(w.Dir, func(e dirents.Entry) {
+		if !isOf(w.Owner, e.Name) {
+			return // such as a temporary file
+		}
+		uid, isClaim := strings.CutPrefix(strings.TrimSuffix(e.Name, fileSuffix), prefix)
+		if isClaim {
+			files[uid] = e.Ino
+		}
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return files, fmt.Errorf("--cdi-dir: %w", err)
+	}
+	return files, nil
+}
+
+// ReadClaim reads the file of a claim. The error is fs.ErrNotExist if there is none.
+func (w *Writer) ReadClaim(uid string) (Claim, error) {
+	name := w.FileName(claimKind + uid)
+	spec := w.read(name)
+	if spec == nil {
+		_, err := os.Lstat(filepath.Join(w.Dir, name))
+		if err != nil {
+			return Claim{}, fmt.Errorf("--cdi-dir: %w", err)
+		}
+		return Claim{}, fmt.Errorf("--cdi-dir: %s is not the spec of a claim: remove it when no container uses the devices of the claim", name)
+	}
+	claim := Claim{
+		UID:       uid,
+		Namespace: spec.Annotations[namespaceKey],
+		Name:      spec.Annotations[nameKey],
+		PodClaim:  spec.Annotations[podClaimKey],
+		Pods:      split(spec.Annotations[podsKey]),
+	}
+	for _, d := range spec.Devices {
+		r := Request{
+			Name:    strings.ReplaceAll(d.Name, ".", "/"),
+			Devices: split(d.Annotations[devicesKey]),
+		}
+		for _, m := range d.ContainerEdits.Mounts {
+			r.Mounts = append(r.Mounts, device.Mount{
+				HostPath:      m.HostPath,
+				ContainerPath: m.ContainerPath,
+				ReadOnly:      slices.Contains(m.Options, "ro"),
+			})
+		}
+		claim.Requests = append(claim.Requests, r)
+	}
+	return claim, nil
+}
+
+// split is the inverse of strings.Join with a comma; no text is no elements.
+func split(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ",")
+}
+
+// ClaimPath is the path of the file of a claim.
+func (w *Writer) ClaimPath(uid string) string {
+	return filepath.Join(w.Dir, w.FileName(claimKind+uid))
 }
 
 // RemoveClaim removes the file of a claim. A missing one is no error.

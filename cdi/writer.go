@@ -13,7 +13,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
+	"golang.org/x/sys/unix"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
@@ -43,6 +45,8 @@ type Writer struct {
 	// files. Empty is the default installation, which has none. Files of another owner
 	// always stay.
 	Owner string
+
+	parsed parsedSpecs
 }
 
 // Plan returns what to change so that the directory holds exactly the specs in want, claims
@@ -114,16 +118,57 @@ func (w *Writer) Missing(spec *Spec) []string {
 	return lost(spec, w.read(w.FileName(spec.Kind)))
 }
 
-// Edits returns the edits of a qualified name; nil is none.
+// Edits returns the edits of a qualified name, nil if there is none. They must not be changed.
+// A file is read again only if it was replaced or changed since the last call.
 func (w *Writer) Edits(qualified string) *Edits {
 	kind, device, _ := strings.Cut(qualified, "=")
-	spec := w.read(w.FileName(kind))
-	for i := 0; spec != nil && i < len(spec.Devices); i++ {
-		if spec.Devices[i].Name == device {
-			return &spec.Devices[i].ContainerEdits
-		}
+	return w.parsed.edits(w, w.FileName(kind))[device]
+}
+
+// parsedSpecs has the edits in spec files as last read: each claim is prepared with a few
+// devices of a spec that may have thousands.
+type parsedSpecs struct {
+	mu    sync.Mutex
+	files map[string]parsedSpec // by name
+}
+
+// parsedSpec is the content of a file. Writes replace files, so that a changed file has another
+// inode or time.
+type parsedSpec struct {
+	ino   uint64
+	size  int64
+	mtime unix.Timespec
+	edits map[string]*Edits // by device
+}
+
+func (p *parsedSpecs) edits(w *Writer, name string) map[string]*Edits {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var st unix.Stat_t
+	if err := unix.Stat(filepath.Join(w.Dir, name), &st); err != nil {
+		delete(p.files, name)
+		return nil
 	}
-	return nil
+	last := p.files[name]
+	same := last.ino == st.Ino && last.size == st.Size && last.mtime == st.Mtim
+	if same && last.edits != nil {
+		return last.edits
+	}
+	next := parsedSpec{
+		ino:   st.Ino,
+		size:  st.Size,
+		mtime: st.Mtim,
+		edits: map[string]*Edits{},
+	}
+	spec := w.read(name)
+	for i := 0; spec != nil && i < len(spec.Devices); i++ {
+		next.edits[spec.Devices[i].Name] = &spec.Devices[i].ContainerEdits
+	}
+	if p.files == nil {
+		p.files = map[string]parsedSpec{}
+	}
+	p.files[name] = next
+	return next.edits
 }
 
 // Clean removes all files of the installation and returns their paths.

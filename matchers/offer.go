@@ -2,6 +2,7 @@ package matchers
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -366,9 +367,16 @@ func (b *builder) attributes() map[string]string {
 		}
 	}
 	for _, a := range b.r.Attributes {
-		if value, ok := b.text("attributes."+a.Name, a.Value, b.c); ok {
-			all[a.Name] = value
+		value, err := b.single(a.Value, b.c)
+		var missing noValue
+		if errors.As(err, &missing) && !missing.unread {
+			continue // devices without a value have no such attribute
 		}
+		if err != nil {
+			b.problem("attributes.%s: %v", a.Name, err)
+			continue
+		}
+		all[a.Name] = value.String()
 	}
 	return all
 }

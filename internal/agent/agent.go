@@ -28,6 +28,7 @@ import (
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
 	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
 	"github.com/generic-dp/generic-dp/internal/kubelet/podresources"
+	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 	"github.com/generic-dp/generic-dp/internal/output/links"
 	"github.com/generic-dp/generic-dp/internal/status"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
@@ -82,6 +83,7 @@ type Agent struct {
 	pods    *podresources.Client
 	dra     *draDriver
 	outputs *outputs
+	cgroups *cgroup.Tree
 	holders *holders            // nil without a kubelet
 	serving atomic.Pointer[set] // nil before the first pass
 
@@ -160,8 +162,9 @@ func New(ctx context.Context, options Options) (_ *Agent, err error) {
 	a.kubelet = plugin.NewKubeletWatch(p.KubeletDir, a.log)
 	a.pods = podresources.New(p.PodResources, func() time.Time { return a.now() })
 	a.dra = &draDriver{agent: a}
+	a.cgroups = cgroup.New(p.Cgroup)
 	if !options.CDIOnly {
-		a.holders = newHolders(filepath.Join(p.KubeletDir, checkpoint.Name), cgroup.New(p.Cgroup), a.wake, a.log)
+		a.holders = newHolders(filepath.Join(p.KubeletDir, checkpoint.Name), a.cgroups, a.wake, a.log)
 		a.holders.hint = options.hint("cgroup")
 		a.holders.ours = a.offers
 		a.holders.held = a.heldSlots
@@ -234,7 +237,7 @@ func (a *Agent) wait(group *errgroup.Group, l *loop) error {
 // sweep removes the sockets of killed instances. A missing kubelet directory has none,
 // and the plugins wait for it.
 func (a *Agent) sweep() {
-	swept, err := plugin.SweepSockets(a.options.Paths.KubeletDir)
+	swept, err := socket.Sweep(a.options.Paths.KubeletDir)
 	if len(swept) > 0 {
 		a.log.Info("removed stale sockets", "kubelet_dir", a.options.Paths.KubeletDir, "sockets", swept)
 	}
@@ -344,7 +347,7 @@ func (o Options) prepare() error {
 	if o.CDIOnly {
 		return nil
 	}
-	if err := plugin.CheckDir(p.KubeletDir); err != nil {
+	if err := socket.CheckDir(p.KubeletDir); err != nil {
 		return err
 	}
 	if _, err := os.Stat(p.KubeletDir); o.InPod && errors.Is(err, fs.ErrNotExist) {

@@ -2,18 +2,21 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/host/cgroup"
 	"github.com/generic-dp/generic-dp/internal/host/health"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
@@ -48,7 +51,8 @@ type draDriver struct {
 	plugin atomic.Pointer[dra.Plugin] // nil before the start
 	list   dra.List                   // what the loop published last
 
-	publishing bool // by this instance; for the loop alone
+	publishing   bool          // by this instance; for the loop alone
+	answerWithin time.Duration // of tests; 0 is the default
 }
 
 // runDRA starts the driver, and publishes devices if this instance is the writer.
@@ -78,19 +82,28 @@ func (l *loop) runDRA(ctx context.Context, out ledger.Output) {
 func (d *draDriver) newPlugin() *dra.Plugin {
 	a, o := d.agent, &d.agent.options
 	return dra.New(dra.Options{
-		API: kubeapi.New(o.KubeAPI), Node: o.NodeName, Registry: o.Paths.Registry,
-		Claims: a.outputs.specs, Metadata: filepath.Join(o.Paths.RunDir, metadataName),
-		Devices: &d.list, Inject: d.inject,
-		Changed: a.wake.send, Wrote: a.metrics.CountSliceWrite,
+		API:      kubeapi.New(o.KubeAPI),
+		Node:     o.NodeName,
+		Registry: o.Paths.Registry,
+		Claims:   a.outputs.specs,
+		Metadata: filepath.Join(o.Paths.RunDir, metadataName),
+		Devices:  &d.list,
+		Inject:   d.inject,
+		PodState: a.podState,
+		Known:    d.known,
+		Changed:  a.wake.send,
+		Wrote:    a.metrics.CountSliceWrite,
 		Prepared: func(took time.Duration, err error) { a.metrics.CountAllocation(dra.Driver, took, err) },
 		Log:      a.log,
+
+		AnswerWithin: d.answerWithin,
 	})
 }
 
 // Status is the state of the registration.
 func (d *draDriver) Status() plugin.Status {
 	if p := d.plugin.Load(); p != nil {
-		return p.Status()
+		return plugin.Status(p.Status())
 	}
 	return plugin.Status{Reason: "the driver has not started yet"}
 }
@@ -196,7 +209,10 @@ func (d *draDriver) inject(ctx context.Context, names []string) (r device.Respon
 	for _, name := range names {
 		m, e := all.byDeviceName(name)
 		if m == nil {
-			return r, nil, fmt.Errorf("device %q is not offered by DRA now", name)
+			return r, nil, fmt.Errorf("device %q is not offered by DRA now: %w", name, dra.ErrNotOffered)
+		}
+		if !e.Healthy {
+			return r, nil, fmt.Errorf("device %q is unhealthy: %s: %w", e.Offer.ID, e.Reason, dra.ErrNotOffered)
 		}
 		if ids[m] == nil {
 			order = append(order, m)
@@ -312,11 +328,63 @@ func (s set) byDeviceName(name string) (*resource, ledger.Entry) {
 		if m.dra == nil {
 			continue
 		}
-		for _, e := range m.now.Load().entries {
-			if dra.DeviceName(e.Offer.ID) == name {
-				return m, e
-			}
+		p := m.now.Load()
+		if i, ok := p.names.find(name, p.entries); ok {
+			return m, p.entries[i]
 		}
 	}
 	return nil, ledger.Entry{}
+}
+
+// deviceNames finds entries by the names of their devices in the node's pool. It is made for the
+// first claim after a change.
+type deviceNames struct {
+	once  sync.Once
+	index map[string]int
+}
+
+func (n *deviceNames) find(name string, entries []ledger.Entry) (int, bool) {
+	n.once.Do(func() {
+		n.index = make(map[string]int, len(entries))
+		for i := range entries {
+			n.index[dra.DeviceName(entries[i].Offer.ID)] = i
+		}
+	})
+	i, ok := n.index[name]
+	return i, ok
+}
+
+// podState is dra.Options.PodState.
+func (a *Agent) podState(uid string) dra.PodState {
+	switch a.cgroups.PodState(uid) {
+	case cgroup.Running:
+		return dra.PodRunning
+	case cgroup.Ended:
+		return dra.PodEnded
+	default:
+		return dra.PodUnknown
+	}
+}
+
+// known asks the kubelet, and returns whether it lists a claim.
+func (d *draDriver) known(ctx context.Context) (func(cdi.Claim) bool, error) {
+	a := d.agent
+	list, at, err := a.pods.Holders(ctx, a.now())
+	if err != nil {
+		return nil, err
+	}
+	if a.mayLackPods(at) {
+		return nil, errors.New("the kubelet has just started, and may lack pods")
+	}
+	return lists(list[dra.Driver]), nil
+}
+
+// lists reports whether the kubelet lists a device of a claim.
+func lists(listed map[string][]podresources.Holder) func(cdi.Claim) bool {
+	return func(c cdi.Claim) bool {
+		return slices.ContainsFunc(c.Devices(), func(d string) bool {
+			_, id, _ := strings.Cut(d, "=")
+			return len(listed[dra.DeviceName(id)]) > 0
+		})
+	}
 }

@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,7 +23,7 @@ import (
 )
 
 // newDRANode makes a node with an API server, whose kubelet has DRA.
-func newDRANode(t *testing.T, text string) (*node, *kubeapitest.Server) {
+func newDRANode(t testing.TB, text string) (*node, *kubeapitest.Server) {
 	t.Helper()
 	n := newNode(t, text)
 	n.kubelet.Stop()
@@ -91,6 +92,24 @@ func allocate(api *kubeapitest.Server, name string, devices ...string) kubelette
 	return c
 }
 
+// cgroups gives the host a cgroup tree with a pod that runs, and returns its cgroup.
+func (n *node) cgroups(pod string) string {
+	n.Helper()
+	dir := n.TempDir()
+	own := filepath.Join(dir, "kubepods", "burstable", "pod"+pod)
+	for name, text := range map[string]string{
+		filepath.Join(dir, "cgroup.controllers"):                             "pids",
+		filepath.Join(own, "cgroup.events"):                                  "populated 1\n",
+		filepath.Join(dir, "kubepods", "burstable", "podx", "cgroup.events"): "populated 1\n",
+	} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o600)); err != nil {
+			n.Fatal(err)
+		}
+	}
+	n.options.Paths.Cgroup = dir
+	return own
+}
+
 // names are the CDI names of prepared devices.
 func names(devices []*claims.Device) (all []string) {
 	for _, d := range devices {
@@ -111,6 +130,7 @@ const zigbeeDRA = "api = \"dra\"\n" + zigbee
 func TestByClaim(t *testing.T) {
 	t.Parallel()
 	n, api := newDRANode(t, zigbeeDRA)
+	n.answerWithin = 2 * time.Second
 	n.addBus()
 	n.host.AddUSB(stick("1-1", "AAAA1111", "ttyUSB0"))
 	n.host.AddUSB(stick("1-2", "BBBB2222", "ttyUSB1"))
@@ -235,10 +255,22 @@ func TestClaimOfALostState(t *testing.T) {
 			"devices": []any{kubeapitest.Object{"name": dra.DeviceName(held)}},
 		},
 	})
-	claim := cdi.Claim{Namespace: "lab", Name: "a", UID: "uid-a", Requests: []cdi.Request{{Name: "r", Devices: []string{"example.com/zigbee=" + held}}}}
-	if err := n.options.Paths.SpecWriter().WriteClaim(claim); err != nil {
+	claim := cdi.Claim{
+		Namespace: "lab",
+		Name:      "a",
+		UID:       "uid-a",
+		Pods:      []string{"uid-of-pod"},
+		Requests:  []cdi.Request{{Name: "r", Devices: []string{"example.com/zigbee=" + held}}},
+	}
+	specs := n.options.Paths.SpecWriter()
+	if err := specs.WriteClaim(claim); err != nil {
 		t.Fatal(err)
 	}
+	longAgo := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(specs.ClaimPath(claim.UID), longAgo, longAgo); err != nil {
+		t.Fatal(err)
+	}
+	pod := n.cgroups("uid-of-pod")
 	allocate(api, "a", dra.DeviceName(held))
 	var c clock
 	a, _ := n.serveBy(&c)
@@ -246,8 +278,18 @@ func TestClaimOfALostState(t *testing.T) {
 	n.untilPublished(api, map[string]string{})
 	n.until("registration", func() bool { return n.kubelet.Drivers(dra.Driver) == 1 })
 
-	// The claim ends without a call of the kubelet.
+	// The claim ends without a call of the kubelet, and its containers do so later.
 	api.Delete("/apis/resource.k8s.io/v1/namespaces/lab/resourceclaims/a")
+	for range 4 {
+		c.forward(30 * time.Second)
+		a.Reload()
+	}
+	if list, _ := n.kubelet.Latest("example.com/zigbee"); slices.Contains(list.Healthy(), held) {
+		t.Error("the device is free while a pod with its claim runs")
+	}
+	if err := os.RemoveAll(pod); err != nil {
+		t.Fatal(err)
+	}
 	n.eventually("release", func() bool {
 		c.forward(30 * time.Second)
 		a.Reload()
@@ -396,7 +438,7 @@ container.env.SEATS = "other"
 	if _, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, allocate(api, "second", a)); err != nil {
 		t.Errorf("the second slot: %v", err)
 	}
-	if _, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, allocate(api, "third", a)); err == nil || !strings.Contains(err.Error(), "held by claim lab/both, lab/second") {
+	if _, err := n.kubelet.PrepareClaim(t.Context(), dra.Driver, allocate(api, "third", a)); err == nil || !strings.Contains(err.Error(), "held by claim lab/both (") {
 		t.Errorf("a third slot of two: %v", err)
 	}
 }

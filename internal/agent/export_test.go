@@ -18,3 +18,6 @@ func (a *Agent) Remembers(uid string) bool {
 	}
 	return false
 }
+
+// SetAnswerWithin replaces how long a prepare may wait, before Run.
+func (a *Agent) SetAnswerWithin(d time.Duration) { a.dra.answerWithin = d }

@@ -26,17 +26,19 @@ const limit = 20 * time.Second
 // node is one Kubernetes node: a host whose devices come and go, a kubelet,
 // and what an instance leaves behind.
 type node struct {
-	*testing.T
+	testing.TB
 	host    *sysfstest.Host
 	kubelet *kubelettest.Kubelet
 	options agent.Options
 	log     *logBuffer
+	// answerWithin is how long a prepare may wait; 0 is the default.
+	answerWithin time.Duration
 }
 
-func newNode(t *testing.T, text string) *node {
+func newNode(t testing.TB, text string) *node {
 	t.Helper()
 	dir := kubelettest.TempDir(t)
-	n := &node{T: t, host: sysfstest.NewHost(t, sysfstest.HostOptions{}), log: &logBuffer{}}
+	n := &node{TB: t, host: sysfstest.NewHost(t, sysfstest.HostOptions{}), log: &logBuffer{}}
 	n.options = agent.Options{
 		Config: filepath.Join(dir, "config.toml"),
 		Paths: agent.Paths{
@@ -77,6 +79,7 @@ func (n *node) serve() (a *agent.Agent, stop func()) {
 	if err != nil {
 		n.Fatal(err)
 	}
+	a.SetAnswerWithin(n.answerWithin)
 	return a, n.run(a)
 }
 

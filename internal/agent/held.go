@@ -3,10 +3,8 @@ package agent
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/config"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
@@ -128,13 +126,7 @@ func (a *Agent) listHeld(ctx context.Context, now time.Time, ours func(resource 
 	held.At, held.Partial = at, a.mayLackPods(at)
 	claims, listed := a.claims(), list[dra.Driver]
 	if p := a.dra.plugin.Load(); p != nil && !held.Partial {
-		known := func(c cdi.Claim) bool {
-			return slices.ContainsFunc(c.Devices(), func(d string) bool {
-				_, id, _ := strings.Cut(d, "=")
-				return len(listed[dra.DeviceName(id)]) > 0
-			})
-		}
-		if p.Sweep(ctx, known) {
+		if p.Sweep(ctx, lists(listed)) {
 			claims = a.claims()
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/internal/agent/configuration"
-	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
+	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 	"github.com/generic-dp/generic-dp/internal/ledger"
 	"github.com/generic-dp/generic-dp/internal/output/features"
 	"github.com/generic-dp/generic-dp/internal/sys/atomicfile"
@@ -121,7 +121,7 @@ func Clean(p Paths) (removed []string, err error) {
 	specs, err := p.SpecWriter().Clean()
 	removed, errs = append(removed, specs...), append(errs, err)
 	if present(p.KubeletDir) {
-		sockets, err := plugin.SweepSockets(p.KubeletDir)
+		sockets, err := socket.Sweep(p.KubeletDir)
 		for _, name := range sockets {
 			removed = append(removed, filepath.Join(p.KubeletDir, name))
 		}

@@ -51,6 +51,8 @@ type published struct {
 	config     *config.Resource  // or retired
 	blocks     bool              // Allocate may block
 	changed    chan struct{}     // closed when there is a newer list
+
+	names deviceNames
 }
 
 // retired is the configuration of a resource that is no longer configured.

@@ -3,6 +3,7 @@ package dra_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -35,13 +36,19 @@ func claimPath(c kubelettest.ResourceClaim) string {
 func (a claimAPI) set(c kubelettest.ResourceClaim, allocation string, annotations ...string) {
 	o := kubeapitest.Object{"metadata": kubeapitest.Object{"uid": c.UID}, "status": kubeapitest.Object{}}
 	if allocation != "" {
-		o["status"] = kubeapitest.Object{"allocation": kubeapitest.Object{"devices": json.RawMessage(allocation)}}
+		o["status"] = kubeapitest.Object{
+			"allocation":  kubeapitest.Object{"devices": json.RawMessage(allocation)},
+			"reservedFor": []any{kubeapitest.Object{"resource": "pods", "name": c.Pod, "uid": podUID(c)}},
+		}
 	}
 	for i := 0; i < len(annotations); i += 2 {
 		o["metadata"].(kubeapitest.Object)["annotations"] = kubeapitest.Object{"resource.kubernetes.io/" + annotations[i]: annotations[i+1]}
 	}
 	a.Put(claimPath(c), o)
 }
+
+// podUID is the UID of the pod of a claim.
+func podUID(c kubelettest.ResourceClaim) string { return "uid-of-" + c.Pod }
 
 func (a claimAPI) remove(c kubelettest.ResourceClaim) { a.Delete(claimPath(c)) }
 
@@ -93,6 +100,48 @@ func (s *sticks) injectAll(ctx context.Context, names []string) (r device.Respon
 	return r, devices, nil
 }
 
+// host says which pods run, and which claims the kubelet lists. The zero value knows nothing.
+type host struct {
+	mu     sync.Mutex
+	pods   map[string]dra.PodState
+	listed map[string]bool // by UID of the claim; nil: the kubelet does not answer
+}
+
+func (h *host) set(pod string, state dra.PodState) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.pods == nil {
+		h.pods = map[string]dra.PodState{}
+	}
+	h.pods[pod] = state
+}
+
+// list makes the kubelet list these claims, and no others.
+func (h *host) list(uids ...string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.listed = map[string]bool{}
+	for _, uid := range uids {
+		h.listed[uid] = true
+	}
+}
+
+func (h *host) podState(uid string) dra.PodState {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.pods[uid]
+}
+
+func (h *host) known(context.Context) (func(cdi.Claim) bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.listed == nil {
+		return nil, errors.New("no answer")
+	}
+	listed := h.listed
+	return func(c cdi.Claim) bool { return listed[c.UID] }, nil
+}
+
 // bed is a kubelet, an API server and a driver.
 type bed struct {
 	*testing.T
@@ -100,7 +149,10 @@ type bed struct {
 	options dra.Options
 	api     claimAPI
 	sticks  *sticks
+	host    *host
 	claims  *cdi.Writer
+	// answer is how long calls may wait; 0 is the default.
+	answer time.Duration
 }
 
 func stick(id string) dra.Device {
@@ -120,10 +172,21 @@ func newBed(t *testing.T, o kubelettest.Options) *bed {
 	}
 	b := &bed{
 		T: t, kubelet: kubelettest.New(o), api: claimAPI{kubeapitest.New(t)},
-		sticks: &sticks{}, claims: &cdi.Writer{Dir: filepath.Join(dir, "cdi")},
+		sticks: &sticks{}, host: &host{}, claims: &cdi.Writer{Dir: filepath.Join(dir, "cdi")},
 	}
 	b.sticks.set(stick("usb:1"), stick("usb:2"))
-	b.options = dra.Options{Registry: o.Registry, Node: "n1", API: kubeapi.New(b.api.Config), Claims: b.claims, Metadata: filepath.Join(dir, "metadata"), Devices: &b.sticks.list, Inject: b.sticks.injectAll, Log: slog.New(slog.DiscardHandler)}
+	b.options = dra.Options{
+		Registry: o.Registry,
+		Node:     "n1",
+		API:      kubeapi.New(b.api.Config),
+		Claims:   b.claims,
+		Metadata: filepath.Join(dir, "metadata"),
+		Devices:  &b.sticks.list,
+		Inject:   b.sticks.injectAll,
+		PodState: b.host.podState,
+		Known:    b.host.known,
+		Log:      slog.New(slog.DiscardHandler),
+	}
 	if err := b.kubelet.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -135,6 +198,10 @@ func newBed(t *testing.T, o kubelettest.Options) *bed {
 func (b *bed) serve() (s *dra.Plugin, stop func()) {
 	b.Helper()
 	s = dra.New(b.options)
+	if b.answer > 0 {
+		s.SetAnswer(b.answer)
+	}
+	s.SetStart(0)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()

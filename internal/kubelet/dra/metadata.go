@@ -84,16 +84,23 @@ next:
 			if v == nil || v.Attributes == nil {
 				continue next
 			}
-			request.Devices = append(request.Devices, metadataDevice{Driver: Driver, Pool: p.Node, Name: v.Name(), Attributes: v.attributes()})
+			request.Devices = append(request.Devices, metadataDevice{
+				Driver:     Driver,
+				Pool:       p.Node,
+				Name:       v.Name(),
+				Attributes: v.attributes(),
+			})
 		}
 		var text bytes.Buffer
 		encoder := json.NewEncoder(&text)
 		encoder.SetIndent("", "  ")
 		for _, version := range metadataVersions {
 			err := encoder.Encode(deviceMetadata{
-				Kind: "DeviceMetadata", APIVersion: "metadata.resource.k8s.io/" + version,
+				Kind:         "DeviceMetadata",
+				APIVersion:   "metadata.resource.k8s.io/" + version,
 				Metadata:     metadata{Name: c.Name, Namespace: c.Namespace, UID: c.UID},
-				PodClaimName: c.PodClaim, Requests: []metadataRequest{request},
+				PodClaimName: c.PodClaim,
+				Requests:     []metadataRequest{request},
 			})
 			errs = append(errs, err)
 		}
@@ -105,8 +112,9 @@ next:
 	return nil
 }
 
-// release removes the files of a claim, its own last: what a crash leaves is removed when
-// the kubelet repeats its call. Metadata that can't be removed keep no pod from its end.
+// release removes the files of a claim, the claim's own last: if the program crashes meanwhile,
+// the kubelet repeats its call. Metadata that can't be removed do not keep a pod from its end.
+// The caller holds the lock of the claim.
 func (p *Plugin) release(uid string) error {
 	files, _ := os.ReadDir(p.Metadata)
 	for _, f := range files {
@@ -114,21 +122,25 @@ func (p *Plugin) release(uid string) error {
 			_ = os.Remove(filepath.Join(p.Metadata, f.Name()))
 		}
 	}
-	return p.Claims.RemoveClaim(uid)
+	p.records.begin(uid)
+	err := p.Claims.RemoveClaim(uid)
+	p.records.settle(uid, err == nil)
+	return err
 }
 
-// describe keeps the metadata of prepared claims true to the attributes of their devices,
+// describe keeps the metadata of prepared claims in line with the attributes of their devices,
 // which a replug may change, until ctx is cancelled.
 func (p *Plugin) describe(ctx context.Context) {
 	failed := false
 	for {
 		devices, changed := p.Devices.Get()
-		err := p.bounded(ctx, func(context.Context) error { return p.rewriteMetadata(devices) })
+		err := p.rewriteMetadata(ctx, devices)
 		if err != nil && !failed && ctx.Err() == nil {
 			p.Log.Warn("device metadata is out of date", "err", err)
 		}
+		failed = err != nil
 		var again <-chan time.Time
-		if failed = err != nil; failed {
+		if failed {
 			again = time.After(describeAgain)
 		}
 		select {
@@ -144,15 +156,32 @@ func (p *Plugin) describe(ctx context.Context) {
 // file system has space again.
 const describeAgain = time.Minute
 
-func (p *Plugin) rewriteMetadata(devices []Device) error {
-	prepared, _ := p.Claims.Claims() // who holds devices reports unreadable ones
+func (p *Plugin) rewriteMetadata(ctx context.Context, devices []Device) error {
+	prepared, _ := p.records.all(time.Now()) // the agent reports claims that can't be read
 	byKey := map[string]*Device{}
 	for i := range devices {
 		byKey[devices[i].key()] = &devices[i]
 	}
 	var errs []error
-	for _, c := range prepared {
-		errs = append(errs, p.writeMetadata(c, byKey))
+	for _, h := range prepared {
+		errs = append(errs, p.describeClaim(ctx, h.claim.UID, byKey))
 	}
 	return errors.Join(errs...)
+}
+
+// describeClaim writes the metadata of a claim, unless the claim was removed meanwhile.
+func (p *Plugin) describeClaim(ctx context.Context, uid string, devices map[string]*Device) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, p.timing.answer)
+	defer cancel()
+	defer p.recover("metadata", &err)
+	unlock, err := p.locks.lock(ctx, uid)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	h, prepared := p.records.get(uid, time.Now())
+	if !prepared {
+		return nil
+	}
+	return p.writeMetadata(h.claim, devices)
 }

@@ -75,7 +75,7 @@ func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 		s := storedSlice{version: o.Metadata.version()}
 		strict := json.NewDecoder(bytes.NewReader(o.Spec))
 		strict.DisallowUnknownFields() // they are an error at the end, and an edit
-		if strict.Decode(&spec) == nil {
+		if strict.Decode(&spec) == nil && n.owns(o.Metadata) {
 			s.spec = spec.sum()
 		}
 		if own := n.stored[o.Metadata.Name]; own.version == s.version {
@@ -98,6 +98,29 @@ func (n *nodeSlices) list(ctx context.Context) (version string, err error) {
 	}
 	n.uid = "" // who deleted slices may have been the garbage collector, after the node
 	return version, nil
+}
+
+// owns reports whether the only owner of a slice is the node: else the slice would outlive it, or
+// go with another object.
+func (n *nodeSlices) owns(slice metadata) bool {
+	if len(slice.OwnerReferences) != 1 {
+		return false
+	}
+	owner := slice.OwnerReferences[0]
+	want := n.owner()
+	want.UID = owner.UID // the garbage collector deletes a slice with another UID
+	return owner == want && owner.UID != ""
+}
+
+// owner is the reference to the node.
+func (n *nodeSlices) owner() ownerReference {
+	return ownerReference{
+		APIVersion: "v1",
+		Kind:       "Node",
+		Name:       n.name,
+		UID:        n.uid,
+		Controller: true,
+	}
 }
 
 // idleTimeout is longer than a server lets a watch without bookmarks last.
@@ -237,11 +260,10 @@ func (n *nodeSlices) accepted(devices []Device, now time.Time) (accepted []Devic
 // object is slice i of the node.
 func (n *nodeSlices) object(i int, spec sliceSpec) slice {
 	return slice{
-		APIVersion: "resource.k8s.io/v1", Kind: "ResourceSlice",
-		Metadata: metadata{Name: sliceName(n.name, i), OwnerReferences: []ownerReference{{
-			APIVersion: "v1", Kind: "Node", Name: n.name, UID: n.uid, Controller: true,
-		}}},
-		Spec: spec,
+		APIVersion: "resource.k8s.io/v1",
+		Kind:       "ResourceSlice",
+		Metadata:   metadata{Name: sliceName(n.name, i), OwnerReferences: []ownerReference{n.owner()}},
+		Spec:       spec,
 	}
 }
 

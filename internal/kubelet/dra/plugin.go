@@ -16,7 +16,6 @@ import (
 	"github.com/generic-dp/generic-dp/cdi"
 	"github.com/generic-dp/generic-dp/internal/device"
 	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
-	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
 )
 
 // Driver is the name of the driver: in ResourceSlices and claims, of its sockets, and the
@@ -41,10 +40,18 @@ type Options struct {
 	Devices *List
 	// Inject returns what one container gets for devices of this driver together, by their
 	// names in the pool, with repeats for several slots, and those devices in the same
-	// order, with their CDI names. Everything that it names exists. A device that is not
-	// offered by DRA now, or not healthy, is an error. It is called concurrently; a panic
-	// fails only its call.
+	// order, with their CDI names. Everything that it names exists. The error for a device that
+	// is not offered by DRA now, or not healthy, wraps ErrNotOffered. It is called concurrently;
+	// a panic fails only its call.
 	Inject func(ctx context.Context, names []string) (r device.Response, devices []Device, err error)
+	// PodState says whether processes of a pod run; nil knows no pod. Known asks the kubelet and
+	// returns whether it lists a claim; it is an error if the kubelet does not answer, or has just
+	// started. nil never answers. Both are called concurrently.
+	PodState func(uid string) PodState
+	Known    func(ctx context.Context) (func(cdi.Claim) bool, error)
+	// AnswerWithin is how long a call of the kubelet may wait; 0 is shortly before the kubelet
+	// gives up.
+	AnswerWithin time.Duration
 	// Changed is called when Status or Problem has changed, Wrote after each write of a
 	// slice, Prepared when a claim was prepared; err is why it was not. They must not
 	// block; nil does nothing.
@@ -58,9 +65,13 @@ type Options struct {
 // writes to the API server.
 type Plugin struct {
 	Options
-	timing    timing
-	preparing chan struct{} // capacity 1: claims are prepared one at a time
-	slices    *nodeSlices   // of the goroutine of Publish
+	timing  timing
+	records records
+	locks   locks       // by UID of a claim: calls for one claim run one at a time
+	slices  *nodeSlices // of the goroutine of Publish
+	// registered is closed when the kubelet first accepted the driver, stopped when Run ends.
+	registered chan struct{}
+	stopped    chan struct{}
 
 	mu    sync.Mutex
 	state state
@@ -77,8 +88,26 @@ type timing struct {
 	// device that is plugged again is gone, settling and healthy within a second.
 	refill time.Duration
 	burst  int
-	// sweep bounds all requests of a sweep: who waits for it waits for the holders.
+	// sweep bounds all requests of a sweep, for which the answer about holders waits.
 	sweep time.Duration
+	// answer is how long a call of the kubelet may wait, hang how long it then has to end.
+	answer, hang time.Duration
+	// poll is the time between the first attempts of a call that waits.
+	poll time.Duration
+	// start is the maximum time from the answer to a prepare to the first process of the pod.
+	start time.Duration
+}
+
+// answerWithin is how long a call of the kubelet may wait. The kubelet gives up after 45 s
+// (defaultClientCallTimeout in pkg/kubelet/cm/dra/plugin/dra_plugin.go, 1.36 and 1.37).
+const answerWithin = 40 * time.Second
+
+// Status is the state of the registration with the kubelet.
+type Status struct {
+	// Registered means that the kubelet accepted the driver and is connected.
+	Registered bool
+	// Reason says why the driver is not registered, for an administrator.
+	Reason string
 }
 
 // state is what the two sides know of those whom they serve.
@@ -90,16 +119,16 @@ type state struct {
 	refused     map[string]string // why the API server refuses single devices, by ID; read-only
 }
 
-func (s state) registration() plugin.Status {
+func (s state) registration() Status {
 	switch {
 	case s.unserved != "":
-		return plugin.Status{Reason: s.unserved}
+		return Status{Reason: s.unserved}
 	case !s.accepted:
-		return plugin.Status{Reason: "the kubelet has not registered the driver yet"}
+		return Status{Reason: "the kubelet has not registered the driver yet"}
 	case s.connections == 0:
-		return plugin.Status{Reason: "the kubelet has disconnected"}
+		return Status{Reason: "the kubelet has disconnected"}
 	}
-	return plugin.Status{Registered: true}
+	return Status{Registered: true}
 }
 
 func (s state) problem() string { return cmp.Or(s.unserved, s.unpublished) }
@@ -118,18 +147,26 @@ func New(o Options) *Plugin {
 	return &Plugin{
 		Options: o,
 		timing: timing{
-			jitter: 3 * time.Second,
-			retry:  time.Second, maxRetry: 30 * time.Second,
-			refill: time.Second, burst: 4,
-			sweep: 10 * time.Second,
+			jitter:   3 * time.Second,
+			retry:    time.Second,
+			maxRetry: 30 * time.Second,
+			refill:   time.Second,
+			burst:    4,
+			sweep:    10 * time.Second,
+			answer:   cmp.Or(o.AnswerWithin, answerWithin),
+			hang:     2 * time.Second,
+			poll:     100 * time.Millisecond,
+			start:    time.Minute,
 		},
-		preparing: make(chan struct{}, 1),
-		slices:    newNodeSlices(o.API, o.Node),
+		records:    records{files: o.Claims},
+		slices:     newNodeSlices(o.API, o.Node),
+		registered: make(chan struct{}),
+		stopped:    make(chan struct{}),
 	}
 }
 
 // Status is the state of the registration with the kubelet.
-func (p *Plugin) Status() plugin.Status {
+func (p *Plugin) Status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.state.registration()
@@ -159,20 +196,36 @@ func (p *Plugin) update(f func(now *state)) {
 	f(&p.state)
 	now := p.state
 	p.mu.Unlock()
+	if now.accepted {
+		p.closeRegistered()
+	}
 	registration := now.registration()
-	switch {
-	case registration == before.registration():
-	case registration.Registered:
-		p.Log.Info("registered", "driver", Driver)
-	default:
-		p.Log.Info("not registered", "driver", Driver, "reason", registration.Reason)
+	if registration != before.registration() {
+		if registration.Registered {
+			p.Log.Info("registered", "driver", Driver)
+		} else {
+			p.Log.Info("not registered", "driver", Driver, "reason", registration.Reason)
+		}
 	}
 	for id, reason := range now.refused {
 		if before.refused[id] != reason {
 			p.Log.Warn("the API server refuses a device, which is left out", "device", id, "reason", reason)
 		}
 	}
-	if registration != before.registration() || now.problem() != before.problem() || !maps.Equal(now.refused, before.refused) {
+	otherStatus := registration != before.registration()
+	otherProblem := now.problem() != before.problem() || !maps.Equal(now.refused, before.refused)
+	if otherStatus || otherProblem {
 		p.Changed()
+	}
+}
+
+// closeRegistered closes registered the first time.
+func (p *Plugin) closeRegistered() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.registered:
+	default:
+		close(p.registered)
 	}
 }

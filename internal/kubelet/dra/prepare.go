@@ -4,284 +4,351 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"net/http"
-	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	claims "k8s.io/kubelet/pkg/apis/dra/v1"
 
 	"github.com/generic-dp/generic-dp/cdi"
-	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
+	"github.com/generic-dp/generic-dp/internal/device"
 )
 
-// answerWithin bounds the preparation of a claim, once the API server has answered.
-const answerWithin = 900 * time.Millisecond
+// maxPoll is the maximum time between attempts of a call that waits.
+const maxPoll = 2 * time.Second
 
-// resourceClaim is a ResourceClaim of resource.k8s.io/v1, as far as it is used.
-type resourceClaim struct {
-	Metadata metadata `json:"metadata"`
-	Status   struct {
-		Allocation *struct {
-			Devices struct {
-				Results []allocated `json:"results"`
-				Config  []struct {
-					Opaque *struct {
-						Driver string `json:"driver"`
-					} `json:"opaque"`
-				} `json:"config"`
-			} `json:"devices"`
-		} `json:"allocation"`
-	} `json:"status"`
-}
+// ErrNotOffered means that a device is not offered by DRA now, or not healthy, but may be a
+// moment later, such as after a start of the program. Inject wraps it.
+var ErrNotOffered = errors.New("not offered now")
 
-// allocated is one device of a claim, or a share of one.
-type allocated struct {
-	Request string  `json:"request"`
-	Driver  string  `json:"driver"`
-	Pool    string  `json:"pool"`
-	Device  string  `json:"device"`
-	ShareID *string `json:"shareID"`
-	// AdminAccess is to a device that others may hold.
-	AdminAccess bool `json:"adminAccess"`
-}
-
-// NodePrepareResources prepares claims, each by itself. It keeps no state but the files of
-// claims: the kubelet calls again for a claim after its own restart, and for each sandbox.
+// NodePrepareResources prepares each claim on its own. The files of the claims are the only
+// state: the kubelet calls again for a claim after its own restart, and for each sandbox.
+//
+// A claim that can't be prepared now is tried until shortly before the kubelet gives up. After
+// an error the kubelet only tries again with the next periodic sync of the pod, 60 to 90 s later
+// (SyncPod in pkg/kubelet/kuberuntime/kuberuntime_manager.go returns without a failed result).
 func (s *service) NodePrepareResources(ctx context.Context, req *claims.NodePrepareResourcesRequest) (*claims.NodePrepareResourcesResponse, error) {
-	resp := &claims.NodePrepareResourcesResponse{Claims: map[string]*claims.NodePrepareResourceResponse{}}
+	type answer struct {
+		uid      string
+		response *claims.NodePrepareResourceResponse
+	}
+	answers := make(chan answer)
 	for _, c := range req.GetClaims() {
-		began := time.Now()
-		answer := &claims.NodePrepareResourceResponse{}
-		claim := cdi.Claim{Namespace: c.GetNamespace(), Name: c.GetName(), UID: c.GetUid()}
-		groups, err := s.allocation(ctx, &claim)
-		if err == nil {
-			var devices []*claims.Device // not read before s.prepare has ended
-			err = s.bounded(ctx, func(ctx context.Context) (err error) {
-				devices, err = s.prepare(ctx, claim, groups)
-				return err
-			})
-			if err == nil {
-				answer.Devices = devices
-			}
-		}
-		took := time.Since(began)
-		if err != nil {
-			answer.Error = fmt.Sprintf("claim %s/%s: %v", c.GetNamespace(), c.GetName(), err)
-			s.Log.Warn("claim not prepared", "claim", c.GetNamespace()+"/"+c.GetName(), "err", err, "duration_seconds", took.Seconds())
-		}
-		s.Prepared(took, err)
-		resp.Claims[c.GetUid()] = answer
+		go func() { answers <- answer{uid: c.GetUid(), response: s.answer(ctx, c)} }()
+	}
+	resp := &claims.NodePrepareResourcesResponse{Claims: map[string]*claims.NodePrepareResourceResponse{}}
+	for range req.GetClaims() {
+		a := <-answers
+		resp.Claims[a.uid] = a.response
 	}
 	return resp, nil
 }
 
-// NodeUnprepareResources forgets claims. A claim that is not prepared is no error.
+// answer prepares one claim.
+func (p *Plugin) answer(ctx context.Context, c *claims.Claim) *claims.NodePrepareResourceResponse {
+	began := time.Now()
+	name := c.GetNamespace() + "/" + c.GetName()
+	claim := cdi.Claim{
+		Namespace: c.GetNamespace(),
+		Name:      c.GetName(),
+		UID:       c.GetUid(),
+	}
+	var devices []*claims.Device // not read before the call has ended
+	err := p.inTime(ctx, func(ctx context.Context) error {
+		var err error
+		devices, err = p.prepare(ctx, claim)
+		return err
+	})
+	took := time.Since(began)
+	p.Prepared(took, err)
+	if err != nil {
+		p.Log.Warn("claim not prepared", "claim", name, "err", err, "duration_seconds", took.Seconds())
+		return &claims.NodePrepareResourceResponse{Error: fmt.Sprintf("claim %s: %v", name, err)}
+	}
+	return &claims.NodePrepareResourceResponse{Devices: devices}
+}
+
+// NodeUnprepareResources removes claims. A claim that is not prepared is no error.
+//
+// A claim stays recorded while a process of its pods runs. The answer is a success even then:
+// else the kubelet could not end the pod.
 func (s *service) NodeUnprepareResources(ctx context.Context, req *claims.NodeUnprepareResourcesRequest) (*claims.NodeUnprepareResourcesResponse, error) {
 	resp := &claims.NodeUnprepareResourcesResponse{Claims: map[string]*claims.NodeUnprepareResourceResponse{}}
 	for _, c := range req.GetClaims() {
 		answer := &claims.NodeUnprepareResourceResponse{}
-		if err := s.bounded(ctx, func(context.Context) error { return s.release(c.GetUid()) }); err != nil {
-			answer.Error = fmt.Sprintf("claim %s/%s: %v", c.GetNamespace(), c.GetName(), err)
-			s.Log.Warn("claim not released", "claim", c.GetNamespace()+"/"+c.GetName(), "err", err)
+		err := s.inTime(ctx, func(ctx context.Context) error { return s.unprepare(ctx, c.GetUid()) })
+		if err != nil {
+			name := c.GetNamespace() + "/" + c.GetName()
+			answer.Error = fmt.Sprintf("claim %s: %v", name, err)
+			s.Log.Warn("claim not released", "claim", name, "err", err)
 		}
 		resp.Claims[c.GetUid()] = answer
 	}
 	return resp, nil
 }
 
-// bounded runs f, one at a time, and returns in time even if it hangs: then the next ones
-// fail until it ends.
-func (p *Plugin) bounded(ctx context.Context, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+// inTime runs f until shortly before the kubelet gives up the call, and returns in time even if
+// f hangs.
+func (p *Plugin) inTime(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, p.timing.answer)
 	defer cancel()
-	done := make(chan error, 1)
-	select {
-	case p.preparing <- struct{}{}:
-		go func() {
-			err := ctx.Err() // the kubelet has given up, and may have asked for the opposite
-			defer func() { <-p.preparing; done <- err }()
-			defer p.recover("claim", &err)
-			if err == nil {
-				err = f(ctx)
-			}
-		}()
-	case <-ctx.Done():
+	if ctx.Err() != nil {
+		return errGivenUp // the kubelet may have asked for the opposite since
 	}
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		defer func() { done <- err }()
+		defer p.recover("claim", &err)
+		err = f(ctx)
+	}()
 	select {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("no answer within %s", answerWithin)
+	}
+	// A call that waits says for what.
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(p.timing.hang):
+		return fmt.Errorf("no answer within %s", p.timing.answer)
 	}
 }
 
-// prepare writes the files of a claim. A group is what one container gets: each of its
-// requests brings the devices' own CDI names, and one of the claim for what devices give
-// together.
-func (p *Plugin) prepare(ctx context.Context, claim cdi.Claim, groups [][]allocated) ([]*claims.Device, error) {
-	var devices []*claims.Device
-	held := map[string]*Device{} // by key
+var errGivenUp = errors.New("the kubelet has given up the call")
+
+// prepare prepares a claim as soon as that is possible.
+func (p *Plugin) prepare(ctx context.Context, claim cdi.Claim) ([]*claims.Device, error) {
+	groups, err := p.allocation(ctx, &claim)
+	if err != nil {
+		return nil, err
+	}
+	delay := p.timing.poll
+	var last error // what the call waited for
+	for {
+		_, offered := p.Devices.Get()
+		removed := p.records.removed()
+		devices, err := p.attempt(ctx, claim, groups)
+		if last != nil && errors.Is(err, errGivenUp) {
+			return nil, last
+		}
+		if err == nil || !waits(err) {
+			return devices, err
+		}
+		last = err
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-offered:
+		case <-removed:
+		case <-time.After(delay):
+			delay = min(delay*3/2, maxPoll)
+		}
+	}
+}
+
+// waits reports whether an attempt that failed may succeed later.
+func waits(err error) bool {
+	var held *heldError
+	if errors.As(err, &held) {
+		return !held.final()
+	}
+	return errors.Is(err, ErrNotOffered)
+}
+
+// attempt writes the files of a claim, unless another claim holds one of its devices.
+func (p *Plugin) attempt(ctx context.Context, claim cdi.Claim, groups [][]allocated) ([]*claims.Device, error) {
+	unlock, err := p.locks.lock(ctx, claim.UID)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	filled, err := p.fill(ctx, claim, groups)
+	if err != nil {
+		return nil, err
+	}
+	slots := map[string]int{}
+	for name, d := range filled.held {
+		slots[name] = d.Slots
+	}
+	for name, n := range count(filled.claim) {
+		if n > slots[name] {
+			return nil, fmt.Errorf("device %q: the claim needs %d of its slots, but it has %d", name, n, slots[name])
+		}
+	}
+	for {
+		if ctx.Err() != nil {
+			return nil, errGivenUp
+		}
+		conflicts, err := p.records.reserve(filled.claim, slots, time.Now())
+		if err != nil {
+			return nil, err
+		}
+		if len(conflicts) == 0 {
+			break
+		}
+		if err := p.clear(ctx, conflicts); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.commit(filled, slots); err != nil {
+		return nil, err
+	}
+	return filled.devices, nil
+}
+
+// commit writes the files of a claim that is reserved.
+func (p *Plugin) commit(filled *filled, slots map[string]int) error {
+	err := p.Claims.WriteClaim(filled.claim)
+	p.records.settle(filled.claim.UID, err == nil)
+	if err != nil {
+		return err
+	}
+	contested, err := p.records.contested(filled.claim, slots, time.Now())
+	if err == nil && len(contested) > 0 {
+		err = fmt.Errorf("another instance prepared a claim with the same device: %w", ErrNotOffered)
+	}
+	if err != nil {
+		return errors.Join(err, p.release(filled.claim.UID))
+	}
+	return p.writeMetadata(filled.claim, filled.held)
+}
+
+// filled is a claim with everything that its containers get.
+type filled struct {
+	claim   cdi.Claim
+	held    map[string]*Device // by name in the claim
+	devices []*claims.Device   // for the kubelet
+}
+
+// fill adds the devices to a claim. One container gets a whole group: each of its requests
+// brings the devices' own CDI names, and a CDI name of the claim for the environment and the
+// mounts of all devices of the group.
+func (p *Plugin) fill(ctx context.Context, claim cdi.Claim, groups [][]allocated) (*filled, error) {
+	f := &filled{claim: claim, held: map[string]*Device{}}
 	for _, group := range groups {
 		names := make([]string, len(group))
 		for i := range group {
 			names[i] = group[i].Device
 		}
-		r, found, err := p.Inject(ctx, names)
+		response, found, err := p.Inject(ctx, names)
 		if err != nil {
 			return nil, err
 		}
-		given := map[string][]string{} // CDI names, by request
+		injected := map[string][]string{} // CDI names, by request
 		for i, a := range group {
-			before := len(given[a.Request])
-			for _, id := range found[i].CDI { // devices share names of the host, and slots all
-				if !slices.Contains(given[a.Request], id) {
-					given[a.Request] = append(given[a.Request], id)
+			before := len(injected[a.Request])
+			// Devices share CDI names of the host, and slots share all of them.
+			for _, id := range found[i].CDI {
+				if !slices.Contains(injected[a.Request], id) {
+					injected[a.Request] = append(injected[a.Request], id)
 				}
 			}
-			at := slices.IndexFunc(claim.Requests, func(r cdi.Request) bool { return r.Name == a.Request })
+			at := f.request(a.Request)
 			if at < 0 {
-				at = len(claim.Requests)
-				request := cdi.Request{Name: a.Request, Env: r.Env, Mounts: append(slices.Clip(r.Mounts), p.metadataMount(claim, a.Request))}
-				claim.Requests = append(claim.Requests, request)
-				given[a.Request] = append(given[a.Request], claim.CDIName(request))
+				request := p.newRequest(claim, a.Request, response)
+				f.claim.Requests = append(f.claim.Requests, request)
+				at = len(f.claim.Requests) - 1
+				injected[a.Request] = append(injected[a.Request], claim.CDIName(request))
 			}
+			request := &f.claim.Requests[at]
 			key := found[i].key()
-			held[key] = &found[i]
-			claim.Requests[at].Devices = append(claim.Requests[at].Devices, key)
-			slices.Sort(claim.Requests[at].Devices)
-			devices = append(devices, &claims.Device{
-				RequestNames: []string{baseRequest(a.Request)}, PoolName: a.Pool, DeviceName: a.Device, ShareId: a.ShareID,
-				CdiDeviceIds: slices.Clone(given[a.Request][before:]),
+			f.held[key] = &found[i]
+			request.Devices = append(request.Devices, key)
+			slices.Sort(request.Devices)
+			f.devices = append(f.devices, &claims.Device{
+				RequestNames: []string{baseRequest(a.Request)},
+				PoolName:     a.Pool,
+				DeviceName:   a.Device,
+				ShareId:      a.ShareID,
+				CdiDeviceIds: slices.Clone(injected[a.Request][before:]),
 			})
 		}
 	}
-	if err := p.free(ctx, claim, held); err != nil {
-		return nil, err
-	}
-	if err := p.Claims.WriteClaim(claim); err != nil {
-		return nil, err
-	}
-	return devices, p.writeMetadata(claim, held)
+	return f, nil
 }
 
-// allocation returns the devices of a claim that are this driver's, in groups that have to
-// fit into one container, and fills in what the pod calls it. Any container may use a whole
-// claim; but that of a pod's extended resources, which the scheduler makes, has a request for
-// each container and resource.
-func (p *Plugin) allocation(ctx context.Context, c *cdi.Claim) (groups [][]allocated, err error) {
-	object, err := p.get(ctx, c.Namespace, c.Name)
-	switch {
-	case err != nil:
-		return nil, err
-	case object.Metadata.UID != c.UID:
-		return nil, fmt.Errorf("is another one now: its UID is %s, not %s", object.Metadata.UID, c.UID)
-	case object.Status.Allocation == nil:
-		return nil, errors.New("is not allocated")
-	}
-	// Anybody may annotate a claim: what is no name of one, a DNS label, is none.
-	if name := object.Metadata.Annotations["resource.kubernetes.io/pod-claim-name"]; len(name) <= maxLabel && strings.Trim(name, lower+"-") == "" {
-		c.PodClaim = name
-	}
-	found := object.Status.Allocation.Devices
-	for _, config := range found.Config {
-		if config.Opaque != nil && config.Opaque.Driver == Driver {
-			return nil, fmt.Errorf("has parameters for %s, which knows none: remove config.opaque from the claim or its DeviceClass", Driver)
-		}
-	}
-	ours := slices.DeleteFunc(found.Results, func(r allocated) bool { return r.Driver != Driver })
-	for _, r := range ours {
-		if r.Pool != p.Node {
-			return nil, fmt.Errorf("device %q is of node %s, not of this one (%s)", r.Device, r.Pool, p.Node)
-		}
-		if r.AdminAccess {
-			return nil, fmt.Errorf("request %s: adminAccess to device %q, of which this driver has none: it has its holders alone", r.Request, r.Device)
-		}
-	}
-	if len(ours) == 0 {
-		return nil, fmt.Errorf("has no device of %s", Driver)
-	}
-	extended := object.Metadata.Annotations["resource.kubernetes.io/extended-resource-claim"] == "true"
-	for _, r := range ours {
-		i := slices.IndexFunc(groups, func(g []allocated) bool { return !extended || g[0].Request == r.Request })
-		if i < 0 {
-			i, groups = len(groups), append(groups, nil)
-		}
-		groups[i] = append(groups[i], r)
-	}
-	return groups, nil
+// request is the index of a request in the claim, -1 if it is missing.
+func (f *filled) request(name string) int {
+	return slices.IndexFunc(f.claim.Requests, func(r cdi.Request) bool { return r.Name == name })
 }
 
-func (p *Plugin) get(ctx context.Context, namespace, name string) (*resourceClaim, error) {
-	object := new(resourceClaim)
-	path := "/apis/resource.k8s.io/v1/namespaces/" + url.PathEscape(namespace) + "/resourceclaims/" + url.PathEscape(name)
-	if err := p.API.Get(ctx, path, object); err != nil {
-		return nil, fmt.Errorf("can't be read: %w", err)
+func (p *Plugin) newRequest(claim cdi.Claim, name string, response device.Response) cdi.Request {
+	mounts := slices.Clone(response.Mounts)
+	return cdi.Request{
+		Name:   name,
+		Env:    response.Env,
+		Mounts: append(mounts, p.metadataMount(claim, name)),
 	}
-	return object, nil
 }
 
-// free is an error if other claims hold a device of the claim, beyond its slots: the
-// scheduler gives no device away twice, but for a fault.
-func (p *Plugin) free(ctx context.Context, claim cdi.Claim, devices map[string]*Device) error {
-	others, err := p.Claims.Claims()
+// unprepare removes a claim that the kubelet releases, once no process of its pods runs.
+func (p *Plugin) unprepare(ctx context.Context, uid string) error {
+	unlock, err := p.locks.lock(ctx, uid)
 	if err != nil {
 		return err
 	}
-	for _, id := range slices.Sorted(maps.Keys(devices)) {
-		held, slots := holds(claim, id), devices[id].Slots
-		var holders []string
-		for _, other := range others {
-			if n := holds(other, id); n > 0 && other.UID != claim.UID {
-				if p.ended(ctx, other) {
-					continue
-				}
-				held += n
-				holders = append(holders, other.Namespace+"/"+other.Name)
-			}
-		}
-		if held > slots {
-			if len(holders) == 0 {
-				return fmt.Errorf("device %q: %d of its slots, it has %d", id, held, slots)
-			}
-			return fmt.Errorf("device %q: held by claim %s", id, strings.Join(holders, ", "))
-		}
+	defer unlock()
+	if ctx.Err() != nil {
+		return errGivenUp
 	}
+	h, prepared := p.records.get(uid, time.Now())
+	if !prepared {
+		return p.release(uid)
+	}
+	state, pod := p.podsState(h.claim)
+	if state != PodRunning {
+		return p.release(uid)
+	}
+	again := p.records.view(h.record).released
+	p.records.mark(h.record, func(r *record) {
+		r.released = true
+		r.ran = true
+	})
+	if again {
+		return nil
+	}
+	p.Log.Warn("the kubelet releases a claim whose pod still has processes: its devices stay held until these have ended",
+		"claim", h.claim.Namespace+"/"+h.claim.Name, "pod_uid", pod)
+	p.follow(h)
 	return nil
 }
 
-// holds is the number of slots of a device that a claim holds.
-func holds(c cdi.Claim, device string) int {
-	return len(slices.DeleteFunc(c.Devices(), func(d string) bool { return d != device }))
-}
-
-// Sweep removes the files of claims that no longer exist, unless the
-// kubelet knows them. It reports whether there were any.
-func (p *Plugin) Sweep(ctx context.Context, known func(cdi.Claim) bool) bool {
-	ctx, cancel := context.WithTimeout(ctx, p.timing.sweep)
-	defer cancel()
-	all, _ := p.Claims.Claims() // unreadable ones stay
-	swept := false
-	for _, c := range all {
-		if !known(c) && p.ended(ctx, c) {
-			swept = true
+// follow removes a released claim when the processes of its pods have ended, which causes no
+// event.
+func (p *Plugin) follow(h holder) {
+	go func() {
+		delay := p.timing.poll
+		for {
+			select {
+			case <-p.stopped:
+				return
+			case <-time.After(delay):
+			}
+			delay = min(delay*3/2, maxPoll)
+			if p.endReleased(h) {
+				return
+			}
 		}
-	}
-	return swept
+	}()
 }
 
-// ended reports whether a claim no longer exists or is not allocated, and then
-// removes its file: a kubelet that lost its own state does not release it.
-func (p *Plugin) ended(ctx context.Context, c cdi.Claim) bool {
-	object, err := p.get(ctx, c.Namespace, c.Name)
-	switch {
-	case kubeapi.Code(err) == http.StatusNotFound:
-	case err == nil && (object.Metadata.UID != c.UID || object.Status.Allocation == nil):
-	default:
+// endReleased removes a released claim unless it still runs. It returns true if there is nothing
+// left to do.
+func (p *Plugin) endReleased(h holder) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), p.timing.answer)
+	defer cancel()
+	unlock, err := p.locks.lock(ctx, h.claim.UID)
+	if err != nil {
 		return false
 	}
-	p.Log.Info("claim no longer exists: its CDI spec is removed", "claim", c.Namespace+"/"+c.Name, "uid", c.UID)
-	return p.release(c.UID) == nil
+	defer unlock()
+	now, prepared := p.records.get(h.claim.UID, time.Now())
+	if !prepared || now.record != h.record {
+		return true // another call removed it, or prepared it again
+	}
+	if state, _ := p.podsState(h.claim); state == PodRunning {
+		return false
+	}
+	return p.release(h.claim.UID) == nil
 }

@@ -60,6 +60,10 @@ func (p *Plugin) Publish(ctx context.Context) error {
 // change, until the watch ends or a request fails; the next session lists them again.
 // lists limits the lists that changes by others cause. synced means that everything was
 // written once while watching, even if err follows.
+//
+// Nothing is written before the kubelet has accepted the driver. The scheduler would bind a pod
+// at once, and its first prepare would fail: the kubelet does not know the driver, and tries
+// again after a minute. Slices of an earlier instance stay meanwhile.
 func (p *Plugin) session(ctx context.Context, budget, lists *bucket) (synced bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watch sync.WaitGroup
@@ -82,6 +86,7 @@ func (p *Plugin) session(ctx context.Context, budget, lists *bucket) (synced boo
 		edited bool // others changed slices since the last list
 	)
 	watch.Go(func() { ended <- p.slices.watch(ctx, version, changes) })
+	registered := p.registered // nil once that is known
 	for dirty := true; ; {
 		listIn := lists.wait(time.Now())
 		if edited && listIn <= 0 {
@@ -92,9 +97,11 @@ func (p *Plugin) session(ctx context.Context, budget, lists *bucket) (synced boo
 			edited = false
 			dirty = true
 		}
-		if wait := budget.wait(time.Now()); dirty && wait > 0 {
+		mayWrite := dirty && closed(p.registered)
+		wait := budget.wait(time.Now())
+		if mayWrite && wait > 0 {
 			next = time.Now().Add(wait)
-		} else if dirty {
+		} else if mayWrite {
 			changed, next, err = p.write(ctx, budget)
 			if errors.Is(err, errRefused) {
 				continue // with the rest
@@ -102,7 +109,8 @@ func (p *Plugin) session(ctx context.Context, budget, lists *bucket) (synced boo
 			if err != nil {
 				return synced, err
 			}
-			dirty, written = false, true
+			dirty = false
+			written = true
 		}
 		if synced = began && written; synced {
 			p.update(func(now *state) { now.unpublished = "" })
@@ -124,10 +132,24 @@ func (p *Plugin) session(ctx context.Context, budget, lists *bucket) (synced boo
 			began = true
 			edited = edited || p.slices.foreign(c)
 		case <-changed:
-			changed, dirty = nil, true
+			changed = nil
+			dirty = true
 		case <-due:
 			dirty = true
+		case <-registered:
+			registered = nil
+			dirty = true
 		}
+	}
+}
+
+// closed reports whether a channel is closed.
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 

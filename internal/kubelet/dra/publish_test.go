@@ -48,10 +48,17 @@ func start(t testing.TB, server *kubeapitest.Server) *published {
 			}
 		},
 	})
-	p.timing = timing{jitter: time.Millisecond, retry: 5 * time.Millisecond, maxRetry: 20 * time.Millisecond, refill: 10 * time.Millisecond, burst: 4}
+	p.timing.jitter = time.Millisecond
+	p.timing.retry = 5 * time.Millisecond
+	p.timing.maxRetry = 20 * time.Millisecond
+	p.timing.refill = 10 * time.Millisecond
+	p.accept()
 	p.run()
 	return p
 }
+
+// accept registers the driver, as a kubelet does.
+func (p *published) accept() { p.update(func(now *state) { now.accepted = true }) }
 
 func (p *published) run() {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -333,6 +340,19 @@ func TestOthersChangesAreUndone(t *testing.T) {
 			all[path]["spec"].(kubeapitest.Object)["pool"].(kubeapitest.Object)["generation"] = 99
 			s.Put(path, all[path])
 		},
+		"owner removed": func(s *kubeapitest.Server, all map[string]kubeapitest.Object) {
+			for path, o := range all {
+				delete(o["metadata"].(kubeapitest.Object), "ownerReferences")
+				s.Put(path, o)
+			}
+		},
+		"owner replaced": func(s *kubeapitest.Server, all map[string]kubeapitest.Object) {
+			for path, o := range all {
+				owner := o["metadata"].(kubeapitest.Object)["ownerReferences"].([]any)[0].(kubeapitest.Object)
+				owner["kind"] = "Pod"
+				s.Put(path, o)
+			}
+		},
 		"foreign slice": func(s *kubeapitest.Server, all map[string]kubeapitest.Object) {
 			for _, o := range all {
 				o["metadata"].(kubeapitest.Object)["name"] = "foreign"
@@ -357,7 +377,11 @@ func TestOthersChangesAreUndone(t *testing.T) {
 			change(p.server, copied)
 			p.until("undone", func(all []slice) bool {
 				text, _ := json.Marshal(p.server.Objects(slicesPath))
-				return len(writes(p.server)) > before && has(ids...)(all) && !bytes.Contains(text, []byte("allNodes"))
+				foreign := func(s slice) bool {
+					return len(s.Metadata.OwnerReferences) != 1 || s.Metadata.OwnerReferences[0].Kind != "Node"
+				}
+				undone := has(ids...)(all) && !bytes.Contains(text, []byte("allNodes")) && !slices.ContainsFunc(all, foreign)
+				return len(writes(p.server)) > before && undone
 			})
 		})
 	}
@@ -538,4 +562,30 @@ func TestUpdateOfADeletedSlice(t *testing.T) {
 		}
 		s.Delete(path)
 	}
+}
+
+// Nothing is published before the kubelet knows the driver: a pod that is bound earlier waits for
+// a minute. Slices of an earlier instance stay.
+func TestPublishesWhenRegistered(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	first := start(t, s)
+	first.Set(devices("a"))
+	first.until("published", has("a"))
+	first.stop()
+	before := len(writes(s))
+
+	p := start(t, s)
+	p.stop()
+	p.registered = make(chan struct{})
+	p.state = state{}
+	p.run()
+	p.Set(devices("a", "b"))
+	lists := watches(s)
+	p.until("watched", func([]slice) bool { return watches(s) > lists })
+	if n := len(writes(s)) - before; n > 0 {
+		t.Errorf("%d writes before the registration, want none", n)
+	}
+	p.accept()
+	p.until("published", has("a", "b"))
 }

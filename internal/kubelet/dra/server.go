@@ -18,7 +18,7 @@ import (
 	claims "k8s.io/kubelet/pkg/apis/dra/v1"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
-	"github.com/generic-dp/generic-dp/internal/kubelet/plugin"
+	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
 
@@ -27,23 +27,28 @@ const stopWithin = time.Second
 
 // Run serves the kubelet until ctx is cancelled, which is no error; it never gives up.
 //
-// One socket in the registry serves it all: a kubelet that is told no endpoint takes that
-// of the registration, by its own path. Each instance has a fresh name, by which the
-// kubelet tells them apart: it keeps both during a rolling update. At its start it finds
-// the sockets by itself.
+// One socket in the registry serves everything: without an endpoint the kubelet uses the socket
+// of the registration, by its own path. Each instance has a fresh name, which distinguishes the
+// instances to the kubelet: it keeps both during a rolling update. The kubelet finds the sockets
+// when it starts.
 func (p *Plugin) Run(ctx context.Context) error {
 	files := watch.New(watch.Options{
-		Source: "plugin registry", Events: watch.Names, Dirs: func() []string { return []string{p.Registry, filepath.Dir(p.Registry)} },
-		Resync: 2 * time.Minute, Poll: time.Second, Log: p.Log,
+		Source: "plugin registry",
+		Events: watch.Names,
+		Dirs:   func() []string { return []string{p.Registry, filepath.Dir(p.Registry)} },
+		Resync: 2 * time.Minute,
+		Poll:   time.Second,
+		Log:    p.Log,
 	})
+	defer close(p.stopped)
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { _ = files.Run(ctx) }) // always nil
 	for ctx.Err() == nil {
-		_, _ = plugin.SweepSockets(p.Registry) // the kubelet keeps trying dead ones
-		socket, err := plugin.Listen(p.Registry, Driver)
+		_, _ = socket.Sweep(p.Registry) // the kubelet keeps trying dead ones
+		own, err := socket.Listen(p.Registry, Driver)
 		if err == nil {
-			p.serve(ctx, socket, files.Changes())
+			p.serve(ctx, own, files.Changes())
 			continue
 		}
 		if errors.Is(err, fs.ErrNotExist) {
@@ -60,10 +65,13 @@ func (p *Plugin) Run(ctx context.Context) error {
 	return nil
 }
 
-// serve serves on a socket until ctx ends or the socket is gone. The socket goes first, so
+// serve serves on a socket until ctx ends or the socket is gone. The socket is removed first, so
 // that the kubelet no longer calls.
-func (p *Plugin) serve(ctx context.Context, socket *plugin.Socket, changes <-chan struct{}) {
-	p.update(func(now *state) { now.accepted, now.unserved = false, "" })
+func (p *Plugin) serve(ctx context.Context, own *socket.Socket, changes <-chan struct{}) {
+	p.update(func(now *state) {
+		now.accepted = false
+		now.unserved = ""
+	})
 	server := grpc.NewServer(
 		grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10),
 		grpc.StatsHandler(connections{p}), grpc.UnaryInterceptor(p.recovered),
@@ -81,15 +89,15 @@ func (p *Plugin) serve(ctx context.Context, socket *plugin.Socket, changes <-cha
 	formerHealth.ServiceName = "v1alpha1.DRAResourceHealth"
 	server.RegisterService(&formerHealth, s)
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(socket.Listener) }()
+	go func() { served <- server.Serve(own.Listener) }()
 	defer func() {
-		socket.Remove()
+		own.Remove()
 		close(s.quit)
 		timer := time.AfterFunc(stopWithin, server.Stop)
 		defer timer.Stop()
 		server.GracefulStop()
 	}()
-	for socket.Present() {
+	for own.Present() {
 		select {
 		case <-ctx.Done():
 			return
@@ -97,10 +105,10 @@ func (p *Plugin) serve(ctx context.Context, socket *plugin.Socket, changes <-cha
 			p.Log.Warn("server failed", "driver", Driver, "err", err)
 			return
 		case <-changes:
-			_, _ = plugin.SweepSockets(p.Registry)
+			_, _ = socket.Sweep(p.Registry)
 		}
 	}
-	p.Log.Warn("the driver's socket was removed: making another", "path", socket.Path)
+	p.Log.Warn("the driver's socket was removed: making another", "path", own.Path)
 }
 
 // service is one socket's server.
@@ -125,19 +133,21 @@ func (p *Plugin) recover(call string, err *error) {
 	}
 }
 
-// GetInfo is the kubelet's question when it finds the socket. Without an endpoint it takes
-// the socket's own path.
+// GetInfo is what the kubelet asks when it finds the socket. Without an endpoint it uses the
+// path of the socket.
 func (s *service) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
 	return &registration.PluginInfo{
-		Type: "DRAPlugin", Name: Driver,
+		Type:              "DRAPlugin",
+		Name:              Driver,
 		SupportedVersions: []string{"v1.DRAPlugin", "v1beta1.DRAPlugin", "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"},
 	}, nil
 }
 
-// NotifyRegistrationStatus is how the kubelet decided.
+// NotifyRegistrationStatus receives the kubelet's decision.
 func (s *service) NotifyRegistrationStatus(_ context.Context, r *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
 	s.update(func(now *state) {
-		now.accepted, now.unserved = r.GetPluginRegistered(), ""
+		now.accepted = r.GetPluginRegistered()
+		now.unserved = ""
 		if !now.accepted {
 			now.unserved = "the kubelet refuses the driver, which needs Kubernetes 1.34 or later: " + r.GetError()
 		}
@@ -175,14 +185,17 @@ func (p *Plugin) report(devices []Device) *health.NodeWatchResourcesResponse {
 			v = health.HealthStatus_HEALTHY
 		}
 		r.Devices = append(r.Devices, &health.DeviceHealth{
-			Device: &health.DeviceIdentifier{PoolName: p.Node, DeviceName: devices[i].Name()},
-			Health: v, Message: devices[i].Reason, LastUpdatedTime: now, HealthCheckTimeoutSeconds: lease,
+			Device:                    &health.DeviceIdentifier{PoolName: p.Node, DeviceName: devices[i].Name()},
+			Health:                    v,
+			Message:                   devices[i].Reason,
+			LastUpdatedTime:           now,
+			HealthCheckTimeoutSeconds: lease,
 		})
 	}
 	return r
 }
 
-// connections counts the kubelet's connections: one that is registered keeps one open.
+// connections counts the kubelet's connections: the kubelet keeps one to a registered driver.
 type connections struct{ *Plugin }
 
 func (c connections) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }

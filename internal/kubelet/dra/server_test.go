@@ -138,6 +138,7 @@ func TestTwoInstances(t *testing.T) {
 func TestPrepare(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, kubelettest.Options{})
+	b.host.list()
 	shared := stick("fuse")
 	shared.Slots = 3
 	plain := stick("plain")
@@ -206,7 +207,7 @@ func TestPrepare(t *testing.T) {
 	}
 	third := claim("c")
 	b.api.set(third, results(result("one", "fuse")))
-	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, third); err == nil || !strings.Contains(err.Error(), "lab/a, lab/b") {
+	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, third); err == nil || !strings.Contains(err.Error(), "claim lab/a (") || !strings.Contains(err.Error(), ", claim lab/b (") {
 		t.Errorf("a fourth of three: %v", err)
 	}
 
@@ -224,6 +225,10 @@ func TestPrepare(t *testing.T) {
 func TestClaimOfALostCheckpoint(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, kubelettest.Options{})
+	b.host.list()
+	for _, name := range []string{"a", "b", "c"} {
+		b.host.set(podUID(claim(name)), dra.PodEnded)
+	}
 	s, _ := b.serve()
 	b.untilDrivers(1)
 	for _, name := range []string{"a", "b"} {
@@ -328,19 +333,25 @@ func TestSlowAPIServer(t *testing.T) {
 	}
 }
 
-// What hangs or panics fails its own claim, within a second.
+// A call that hangs or panics fails its own claim in time, and delays no other.
 func TestPrepareAlwaysAnswers(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, kubelettest.Options{})
+	b.answer = 2 * time.Second
 	b.serve()
 	b.untilDrivers(1)
 	b.api.set(claim("a"), results(result("one", "usb-1")))
 	hang := make(chan struct{})
 	b.sticks.setInject(func(context.Context) error { <-hang; return nil })
-	for range 2 { // the second waits for the first
-		if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("a")); err == nil || !strings.Contains(err.Error(), "no answer within") {
-			t.Errorf("a call that never ends: %v", err)
+	for _, want := range []string{"no answer within", "an earlier call for the claim has not ended"} {
+		if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("a")); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("a call that never ends: %v, want %q", err, want)
 		}
+	}
+	b.sticks.setInject(nil)
+	b.api.set(claim("b"), results(result("one", "usb-2")))
+	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("b")); err != nil {
+		t.Errorf("another claim beside a call that never ends: %v", err)
 	}
 	close(hang)
 	b.sticks.setInject(func(ctx context.Context) error {

@@ -120,6 +120,7 @@ func (c *Client) currentTransport() (*http.Transport, error) {
 		TLSHandshakeTimeout:   10 * time.Second,
 		ResponseHeaderTimeout: requestTimeout,
 		IdleConnTimeout:       90 * time.Second,
+		MaxIdleConnsPerHost:   32, // claims of a burst of pods are read at once
 		WriteBufferSize:       4 << 10,
 		ReadBufferSize:        4 << 10,
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
@@ -83,7 +84,7 @@ func TestNewerInstanceIsKilled(t *testing.T) {
 	n.up()
 	p, _ := n.plugin(gpu, newSource(healthy("a")...), func(p *Plugin) { p.timing.reclaim = time.Millisecond })
 	n.waitRegistered(p, true)
-	newer, err := Listen(n.dir, gpu)
+	newer, err := socket.Listen(n.dir, gpu)
 	n.must(err)
 	n.must(newer.Listener.Close())
 	n.must(n.WaitFor(n.ctx, func() bool { return n.Registrations(gpu) == 2 }))

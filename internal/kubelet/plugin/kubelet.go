@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/generic-dp/generic-dp/internal/kubelet/checkpoint"
+	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
 
@@ -49,7 +50,7 @@ type KubeletWatch struct {
 
 	mu            sync.Mutex
 	kubelet       KubeletSocket
-	kubeletID     fileID                // of its socket
+	kubeletID     socket.FileID         // of its socket
 	changed       chan struct{}         // closed when kubelet changes
 	ownSockets    map[string]*ownSocket // by name
 	pluginSockets map[string]bool       // names, other instances' included
@@ -163,19 +164,19 @@ func (w *KubeletWatch) checkDir() {
 func (w *KubeletWatch) check(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	id, present := identify(filepath.Join(w.dir, name))
-	if resource, ok := resourceOf(name); ok {
+	id, present := socket.Identify(filepath.Join(w.dir, name))
+	if resource, ok := socket.ResourceOf(name); ok {
 		w.checkPlugin(name, resource, id, present)
 	} else if name == kubeletSocket && (present != w.kubelet.Present || present && id != w.kubeletID) {
 		w.checkKubelet(id, present)
 	}
 }
 
-func (w *KubeletWatch) checkKubelet(id fileID, present bool) {
+func (w *KubeletWatch) checkKubelet(id socket.FileID, present bool) {
 	if present {
 		w.kubeletID = id
 		now := time.Now()
-		age := max(0, now.Sub(id.made))
+		age := max(0, now.Sub(id.Made))
 		w.kubelet = KubeletSocket{Present: true, Generation: w.kubelet.Generation + 1, Since: now.Add(-age)}
 		if w.kubelet.Generation > 1 {
 			w.log.Info("kubelet restarted", "socket", w.socketPath)
@@ -188,18 +189,18 @@ func (w *KubeletWatch) checkKubelet(id fileID, present bool) {
 	w.changed = make(chan struct{})
 }
 
-func (w *KubeletWatch) checkPlugin(name, resource string, id fileID, present bool) {
+func (w *KubeletWatch) checkPlugin(name, resource string, id socket.FileID, present bool) {
 	if present {
 		w.pluginSockets[name] = true
 	} else {
 		delete(w.pluginSockets, name)
 	}
-	if o := w.ownSockets[name]; o != nil && (!present || id != o.socket.id) {
+	if o := w.ownSockets[name]; o != nil && (!present || id != o.socket.ID) {
 		close(o.gone)
 		delete(w.ownSockets, name)
 	}
 	for other, o := range w.ownSockets {
-		if other != name && o.socket.resource() == resource {
+		if other != name && o.socket.Resource() == resource {
 			select {
 			case o.others <- struct{}{}:
 			default:
@@ -230,7 +231,7 @@ func (w *KubeletWatch) await(ctx context.Context, generation uint64, d time.Dura
 
 // ownSocket is a socket of a plugin of this process.
 type ownSocket struct {
-	socket *Socket
+	socket *socket.Socket
 	// gone is closed when the file is removed or replaced.
 	gone chan struct{}
 	// others has a value when other instances' sockets of the same resource may have
@@ -239,20 +240,20 @@ type ownSocket struct {
 }
 
 // track watches a plugin's socket until untrack.
-func (w *KubeletWatch) track(s *Socket) *ownSocket {
+func (w *KubeletWatch) track(s *socket.Socket) *ownSocket {
 	o := &ownSocket{socket: s, gone: make(chan struct{}), others: make(chan struct{}, 1)}
 	o.others <- struct{}{} // earlier events were missed
 	w.mu.Lock()
-	w.ownSockets[s.name] = o
+	w.ownSockets[s.Name] = o
 	w.mu.Unlock()
-	w.check(s.name)
+	w.check(s.Name)
 	return o
 }
 
 func (w *KubeletWatch) untrack(o *ownSocket) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.ownSockets, o.socket.name)
+	delete(w.ownSockets, o.socket.Name)
 }
 
 // hasNewer reports whether another instance, as in a rolling update, lives and may have
@@ -263,15 +264,15 @@ func (w *KubeletWatch) hasNewer(o *ownSocket) bool {
 	names := slices.Collect(maps.Keys(w.pluginSockets))
 	w.mu.Unlock()
 	for _, name := range names {
-		if resource, _ := resourceOf(name); resource != o.socket.resource() || name == o.socket.name {
+		if resource, _ := socket.ResourceOf(name); resource != o.socket.Resource() || name == o.socket.Name {
 			continue
 		}
 		path := filepath.Join(w.dir, name)
-		id, ok := identify(path)
-		if !ok || id.made.Before(o.socket.id.made.Add(-registerWithin)) {
+		id, ok := socket.Identify(path)
+		if !ok || id.Made.Before(o.socket.ID.Made.Add(-registerWithin)) {
 			continue
 		}
-		if time.Since(id.made) < bindToListen || !dead(path) {
+		if time.Since(id.Made) < bindToListen || !socket.Dead(path) {
 			return true
 		}
 	}

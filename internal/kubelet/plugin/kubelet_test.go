@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 	"github.com/generic-dp/generic-dp/internal/sys/watch"
 )
 
@@ -30,7 +31,7 @@ func (n *node) waitKubelet(present bool, generation uint64) {
 // that is there now.
 func (n *node) waitNewer(last uint64) uint64 {
 	n.t.Helper()
-	want, _ := identify(n.Socket())
+	want, _ := socket.Identify(n.Socket())
 	for {
 		k, changed := n.watch.Kubelet()
 		n.watch.mu.Lock()
@@ -139,7 +140,7 @@ func TestWatchOfOwnSockets(t *testing.T) {
 	t.Parallel()
 	n := newNode(t).up()
 	n.waitKubelet(true, 1)
-	s, err := Listen(n.dir, gpu)
+	s, err := socket.Listen(n.dir, gpu)
 	n.must(err)
 	defer s.Remove()
 	o := n.watch.track(s)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 )
 
 // Cause is why a resource was registered.
@@ -66,7 +68,7 @@ func (p *Plugin) keepRegistered(ctx context.Context, last registration) (r regis
 		cause = CauseKubelet
 	}
 
-	socket, err := Listen(p.Watch.dir, p.Resource)
+	socket, err := socket.Listen(p.Watch.dir, p.Resource)
 	if err != nil {
 		p.Watch.release(conn)
 		r.err = err
@@ -82,7 +84,7 @@ func (p *Plugin) keepRegistered(ctx context.Context, last registration) (r regis
 	answered := make(chan error, 1) // closed after the answer
 	go func() {
 		defer close(answered)
-		err := conn.register(registering, p.Resource, socket.name)
+		err := conn.register(registering, p.Resource, socket.Name)
 		p.Watch.release(conn)
 		cancel() // no timer fires in a registration that lives
 		answered <- err

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/generic-dp/generic-dp/internal/device"
+	"github.com/generic-dp/generic-dp/internal/kubelet/socket"
 	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
 
@@ -138,7 +139,7 @@ func TestSocketBoundButNotListening(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, func(o *kubelettest.Options) {
 		o.Listen = listenLate(func(path string) {
-			if id, ok := identify(path); !ok || !dead(path) {
+			if id, ok := socket.Identify(path); !ok || !socket.Dead(path) {
 				t.Errorf("want a socket that refuses connections, have %v", id)
 			}
 			// A busy machine may take this long between bind and listen.
@@ -195,7 +196,7 @@ func TestPluginRestart(t *testing.T) {
 		n := newNode(t, keying).up()
 		source := newSource(healthy("a", "b")...)
 		// Left by a killed plugin.
-		stale, err := Listen(n.dir, gpu)
+		stale, err := socket.Listen(n.dir, gpu)
 		n.must(err)
 		n.must(stale.Listener.Close())
 
@@ -207,7 +208,7 @@ func TestPluginRestart(t *testing.T) {
 			_, stop = n.plugin(gpu, source)
 			n.waitAllocatable(gpu, 2)
 		}
-		if !slices.Contains(n.sockets(), stale.name) {
+		if !slices.Contains(n.sockets(), stale.Name) {
 			t.Error("somebody else's socket was removed")
 		}
 		n.checkRequests(gpu)

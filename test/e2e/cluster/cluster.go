@@ -65,7 +65,12 @@ func NewOn(t testing.TB, kubelet string) *Cluster {
 		Program: kubelet,
 		// The kubelet also runs pods of the API server; the read-only port is for
 		// package bed.
-		Kubelet: map[string]any{"registerNode": true, "nodeStatusUpdateFrequency": "1s"},
+		Kubelet: map[string]any{
+			"registerNode":              true,
+			"nodeStatusUpdateFrequency": "1s",
+			// The default: a shorter one would hide what a failed prepare costs.
+			"syncFrequency": "1m",
+		},
 		Boot: func(b *bed.Bed) {
 			c.Bed = b
 			c.prepare(t)

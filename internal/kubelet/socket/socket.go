@@ -1,4 +1,6 @@
-package plugin
+// Package socket makes the sockets of plugins in the directories of the kubelet: each under a
+// fresh name, which tells instances of this program apart.
+package socket
 
 import (
 	"errors"
@@ -26,20 +28,22 @@ const (
 	sweepAge = time.Minute
 )
 
-// fileID distinguishes a file from its successors with its name. Inodes are reused,
-// hence the creation time.
-type fileID struct {
+// FileID distinguishes a file from a later file with the same name. Inodes are reused,
+// therefore it includes the creation time.
+type FileID struct {
 	dev, ino uint64
-	made     time.Time
+	// Made is the time of the file's creation.
+	Made time.Time
 }
 
-// identify returns the identity of the file at path; false if it can't be read.
-func identify(path string) (fileID, bool) {
+// Identify returns the identity of the file at path. It returns false if the file can't be
+// read.
+func Identify(path string) (FileID, bool) {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
-		return fileID{}, false
+		return FileID{}, false
 	}
-	return fileID{dev: uint64(st.Dev), ino: st.Ino, made: time.Unix(0, st.Mtim.Nano())}, true
+	return FileID{dev: uint64(st.Dev), ino: st.Ino, Made: time.Unix(0, st.Mtim.Nano())}, true
 }
 
 // CheckDir is an error if the paths of sockets in dir, the kubelet's device-plugins
@@ -56,8 +60,9 @@ func CheckDir(dir string) error {
 type Socket struct {
 	Path     string
 	Listener *net.UnixListener
-	name     string
-	id       fileID
+	// Name is the last element of Path.
+	Name string
+	ID   FileID
 }
 
 // Listen makes a socket for resource in dir, under a fresh name.
@@ -74,24 +79,24 @@ func Listen(dir, resource string) (*Socket, error) {
 	}
 	// Closing would remove any file at the path.
 	l.SetUnlinkOnClose(false)
-	id, ok := identify(path)
+	id, ok := Identify(path)
 	if !ok {
 		_ = l.Close()
 		return nil, fmt.Errorf("make a socket in %q: it was removed at once", dir)
 	}
-	return &Socket{Path: path, Listener: l, name: name, id: id}, nil
+	return &Socket{Path: path, Listener: l, Name: name, ID: id}, nil
 }
 
-// resource is the part of the name that identifies the resource.
-func (s *Socket) resource() string {
-	r, _ := resourceOf(s.name)
+// Resource is the part of the name that identifies the resource.
+func (s *Socket) Resource() string {
+	r, _ := ResourceOf(s.Name)
 	return r
 }
 
 // Present reports whether the socket's file is there.
 func (s *Socket) Present() bool {
-	id, ok := identify(s.Path)
-	return ok && id == s.id
+	id, ok := Identify(s.Path)
+	return ok && id == s.ID
 }
 
 // Remove closes the socket and removes its file, unless it was replaced.
@@ -111,9 +116,9 @@ func socketName(resource string) string {
 	return fmt.Sprintf("gdp-%08x-%016x.sock", h.Sum32(), rand.Uint64())
 }
 
-// resourceOf returns the part of a socket's name that identifies the resource, and
+// ResourceOf returns the part of a socket's name that identifies the resource, and
 // false for a name of another form.
-func resourceOf(name string) (string, bool) {
+func ResourceOf(name string) (string, bool) {
 	if len(name) != nameLength || name[:4] != "gdp-" || name[12] != '-' || name[29:] != ".sock" ||
 		strings.Trim(name[4:12]+name[13:29], "0123456789abcdef") != "" {
 		return "", false
@@ -121,11 +126,11 @@ func resourceOf(name string) (string, bool) {
 	return name[4:12], true
 }
 
-// SweepSockets removes sockets in dir that killed instances of this program left, and
+// Sweep removes sockets in dir that killed instances of this program left, and
 // returns their names. Their names have this program's exact form, they are older than a
 // minute and refuse connections: nobody can listen on them again, since bind(2) makes a
 // new file. A more recent one may belong to an instance that is just starting.
-func SweepSockets(dir string) ([]string, error) {
+func Sweep(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("sweep sockets: %w", err)
@@ -135,12 +140,12 @@ func SweepSockets(dir string) ([]string, error) {
 		errs    []error
 	)
 	for _, e := range entries {
-		if _, ok := resourceOf(e.Name()); !ok || e.Type() != os.ModeSocket {
+		if _, ok := ResourceOf(e.Name()); !ok || e.Type() != os.ModeSocket {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
 		info, err := e.Info()
-		if err != nil || time.Since(info.ModTime()) < sweepAge || !dead(path) {
+		if err != nil || time.Since(info.ModTime()) < sweepAge || !Dead(path) {
 			continue
 		}
 		if err := os.Remove(path); err != nil {
@@ -152,8 +157,8 @@ func SweepSockets(dir string) ([]string, error) {
 	return removed, errors.Join(errs...)
 }
 
-// dead reports whether the socket at path has no listener.
-func dead(path string) bool {
+// Dead reports whether the socket at path has no listener.
+func Dead(path string) bool {
 	c, err := net.Dial("unix", path)
 	if err == nil {
 		_ = c.Close()

@@ -1,4 +1,4 @@
-package plugin
+package socket
 
 import (
 	"net"
@@ -8,7 +8,19 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
 )
+
+const gpu = "example.com/gpu"
+
+// must ends the test on an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 func TestSocketName(t *testing.T) {
 	t.Parallel()
@@ -19,7 +31,7 @@ func TestSocketName(t *testing.T) {
 			if len(name) != nameLength || len(name) > 40 || seen[name] {
 				t.Errorf("socket name %q", name)
 			}
-			if _, ok := resourceOf(name); !ok {
+			if _, ok := ResourceOf(name); !ok {
 				t.Errorf("%q is not of the form", name)
 			}
 			seen[name] = true
@@ -55,53 +67,50 @@ func TestListenFailsAlike(t *testing.T) {
 // The longest directory that CheckDir accepts must work.
 func TestLongestDir(t *testing.T) {
 	t.Parallel()
-	n := newNode(t)
-	above := filepath.Dir(n.dir)
+	above := kubelettest.TempDir(t)
 	dir := filepath.Join(above, strings.Repeat("d", maxSocketPath-nameLength-1-len(above)-1))
-	n.must(CheckDir(dir))
-	n.must(os.Mkdir(dir, 0o750))
+	must(t, CheckDir(dir))
+	must(t, os.Mkdir(dir, 0o750))
 	s, err := Listen(dir, gpu)
-	n.must(err)
+	must(t, err)
 	s.Remove()
 }
 
 func TestRemoveOnlyOwnSocket(t *testing.T) {
 	t.Parallel()
-	n := newNode(t)
-	n.must(os.Mkdir(n.dir, 0o750))
-	s, err := Listen(n.dir, gpu)
-	n.must(err)
-	n.must(os.Remove(s.Path))
+	dir := kubelettest.TempDir(t)
+	s, err := Listen(dir, gpu)
+	must(t, err)
+	must(t, os.Remove(s.Path))
 	other, err := net.Listen("unix", s.Path)
-	n.must(err)
+	must(t, err)
 	defer other.Close()
 	s.Remove()
 	if _, err := os.Lstat(s.Path); err != nil {
 		t.Errorf("another one's socket was removed: %v", err)
 	}
-	s, err = Listen(n.dir, gpu)
-	n.must(err)
+	s, err = Listen(dir, gpu)
+	must(t, err)
 	s.Remove()
 	if _, err := os.Lstat(s.Path); err == nil {
 		t.Error("the own socket is still there")
 	}
 }
 
-func TestSweepSockets(t *testing.T) {
+func TestSweep(t *testing.T) {
 	t.Parallel()
-	n := newNode(t)
-	n.must(os.Mkdir(n.dir, 0o750))
+	dir := kubelettest.TempDir(t)
 	old := time.Now().Add(-2 * sweepAge)
 	add := func(name string, alive bool, made time.Time) string {
-		path := filepath.Join(n.dir, name)
+		path := filepath.Join(dir, name)
 		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-		n.must(err)
+		must(t, err)
 		l.SetUnlinkOnClose(false)
 		t.Cleanup(func() { l.Close() })
 		if !alive {
-			n.must(l.Close())
+			must(t, l.Close())
 		}
-		n.must(os.Chtimes(path, made, made))
+		must(t, os.Chtimes(path, made, made))
 		return name
 	}
 	dead := add(socketName(gpu), false, old)
@@ -114,18 +123,18 @@ func TestSweepSockets(t *testing.T) {
 		add(socketName(gpu)+"x", false, old),        // another form
 		filepath.Base(socketName(gpu) + ".regular"), // no socket
 	}
-	n.must(os.WriteFile(filepath.Join(n.dir, keep[6]), nil, 0o600))
-	removed, err := SweepSockets(n.dir)
-	n.must(err)
+	must(t, os.WriteFile(filepath.Join(dir, keep[6]), nil, 0o600))
+	removed, err := Sweep(dir)
+	must(t, err)
 	if !slices.Equal(removed, []string{dead}) {
 		t.Errorf("removed %q, want %q", removed, dead)
 	}
 	for _, name := range keep {
-		if _, err := os.Lstat(filepath.Join(n.dir, name)); err != nil {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	if _, err := SweepSockets(filepath.Join(n.dir, "absent")); err == nil {
+	if _, err := Sweep(filepath.Join(dir, "absent")); err == nil {
 		t.Error("a directory that is absent: want an error")
 	}
 }

@@ -1,0 +1,223 @@
+package dra
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/internal/kubelet/kubeapi"
+)
+
+// resourceClaim is a ResourceClaim of resource.k8s.io/v1, with the fields that are used.
+type resourceClaim struct {
+	Metadata metadata `json:"metadata"`
+	Status   struct {
+		Allocation *struct {
+			Devices struct {
+				Results limited[allocated]    `json:"results"`
+				Config  limited[deviceConfig] `json:"config"`
+			} `json:"devices"`
+		} `json:"allocation"`
+		ReservedFor limited[consumer] `json:"reservedFor"`
+	} `json:"status"`
+}
+
+// allocated is one device of a claim, or a share of one.
+type allocated struct {
+	Request string  `json:"request"`
+	Driver  string  `json:"driver"`
+	Pool    string  `json:"pool"`
+	Device  string  `json:"device"`
+	ShareID *string `json:"shareID"`
+	// AdminAccess is to a device that others may hold.
+	AdminAccess bool `json:"adminAccess"`
+}
+
+type deviceConfig struct {
+	Opaque *struct {
+		Driver string `json:"driver"`
+	} `json:"opaque"`
+}
+
+// consumer is an object that may use a claim.
+type consumer struct {
+	APIGroup string `json:"apiGroup"`
+	Resource string `json:"resource"`
+	UID      string `json:"uid"`
+}
+
+// maxList is the maximum length of each list of a claim. The API server allows 32 results, 64
+// configurations and 256 consumers (AllocationResultsMaxSize, DeviceConfigMaxSize and
+// ResourceClaimReservedForMaxSize in k8s.io/api/resource/v1).
+const maxList = 256
+
+// limited is a list whose decoding stops with an error after maxList elements.
+type limited[T any] []T
+
+// UnmarshalJSON decodes one element after the other.
+func (l *limited[T]) UnmarshalJSON(text []byte) error {
+	*l = nil
+	if bytes.Equal(text, []byte("null")) {
+		return nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	if _, err := decoder.Token(); err != nil {
+		return err
+	}
+	for decoder.More() {
+		if len(*l) == maxList {
+			return fmt.Errorf("a list of the claim has more than %d elements", maxList)
+		}
+		var element T
+		if err := decoder.Decode(&element); err != nil {
+			return err
+		}
+		*l = append(*l, element)
+	}
+	return nil
+}
+
+// label reports whether a name is a DNS label.
+func label(name string) bool {
+	if name == "" || len(name) > maxLabel {
+		return false
+	}
+	atEnd := name[0] == '-' || name[len(name)-1] == '-'
+	return !atEnd && strings.Trim(name, lower+"-") == ""
+}
+
+// requestName reports whether a name is the name of a request, or of a subrequest,
+// "REQUEST/SUBREQUEST". It becomes part of the paths of files.
+func requestName(name string) bool {
+	base, sub, isSub := strings.Cut(name, "/")
+	return label(base) && (!isSub || label(sub))
+}
+
+// check returns why the claim can't be prepared here.
+func (o *resourceClaim) check(uid string) error {
+	if o.Metadata.UID != uid {
+		return fmt.Errorf("is another one now: its UID is %s, not %s", o.Metadata.UID, uid)
+	}
+	if o.Status.Allocation == nil {
+		return errors.New("is not allocated")
+	}
+	for _, config := range o.Status.Allocation.Devices.Config {
+		if config.Opaque != nil && config.Opaque.Driver == Driver {
+			return fmt.Errorf("has parameters for %s, which knows none: remove config.opaque from the claim or its DeviceClass", Driver)
+		}
+	}
+	return nil
+}
+
+// check returns why a device of this driver can't be prepared on a node.
+func (a *allocated) check(node string) error {
+	if a.Pool != node {
+		return fmt.Errorf("device %q is of node %s, not of this one (%s)", a.Device, a.Pool, node)
+	}
+	if a.AdminAccess {
+		return fmt.Errorf("request %s: adminAccess to device %q is not supported: each device of this driver is for its holders only", a.Request, a.Device)
+	}
+	if !requestName(a.Request) {
+		return fmt.Errorf("request %q of device %q: the name must be a DNS label, or two with a slash between them", a.Request, a.Device)
+	}
+	return nil
+}
+
+// pods are the UIDs of the pods that may use the claim.
+func (o *resourceClaim) pods() []string {
+	var uids []string
+	for _, c := range o.Status.ReservedFor {
+		isPod := c.APIGroup == "" && c.Resource == "pods"
+		if isPod && !strings.Contains(c.UID, ",") {
+			uids = append(uids, c.UID)
+		}
+	}
+	slices.Sort(uids)
+	return uids
+}
+
+// allocation returns the devices of a claim that belong to this driver, and completes the claim.
+// The devices are in groups that have to fit into one container. Any container may use a whole
+// claim, therefore it is one group. The scheduler makes the claim of a pod's extended resources
+// with a request for each container and resource, each of which is a group.
+func (p *Plugin) allocation(ctx context.Context, claim *cdi.Claim) ([][]allocated, error) {
+	object, err := p.getRetrying(ctx, claim.Namespace, claim.Name)
+	if err != nil {
+		return nil, err
+	}
+	if err := object.check(claim.UID); err != nil {
+		return nil, err
+	}
+	claim.Pods = object.pods()
+	// Anybody may annotate a claim.
+	if name := object.Metadata.Annotations["resource.kubernetes.io/pod-claim-name"]; label(name) {
+		claim.PodClaim = name
+	}
+	extended := object.Metadata.Annotations["resource.kubernetes.io/extended-resource-claim"] == "true"
+	var groups [][]allocated
+	for _, a := range object.Status.Allocation.Devices.Results {
+		if a.Driver != Driver {
+			continue
+		}
+		if err := a.check(p.Node); err != nil {
+			return nil, err
+		}
+		i := slices.IndexFunc(groups, func(g []allocated) bool { return !extended || g[0].Request == a.Request })
+		if i < 0 {
+			groups = append(groups, nil)
+			i = len(groups) - 1
+		}
+		groups[i] = append(groups[i], a)
+	}
+	if len(groups) == 0 {
+		return nil, fmt.Errorf("has no device of %s", Driver)
+	}
+	return groups, nil
+}
+
+// getRetrying is get, but tries again if the API server may answer later.
+func (p *Plugin) getRetrying(ctx context.Context, namespace, name string) (*resourceClaim, error) {
+	delay := p.timing.poll
+	for {
+		object, err := p.get(ctx, namespace, name)
+		if err == nil || !mayPass(err) {
+			return object, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(delay):
+		}
+		delay = min(2*delay, maxPoll)
+	}
+}
+
+// mayPass reports whether a request that failed may succeed later without a change by an
+// administrator.
+func mayPass(err error) bool {
+	code := kubeapi.Code(err)
+	if code == 0 {
+		var network net.Error
+		return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	}
+	return code == http.StatusTooManyRequests || code >= http.StatusInternalServerError
+}
+
+func (p *Plugin) get(ctx context.Context, namespace, name string) (*resourceClaim, error) {
+	object := new(resourceClaim)
+	path := "/apis/resource.k8s.io/v1/namespaces/" + url.PathEscape(namespace) + "/resourceclaims/" + url.PathEscape(name)
+	if err := p.API.Get(ctx, path, object); err != nil {
+		return nil, fmt.Errorf("can't be read: %w", err)
+	}
+	return object, nil
+}

@@ -1,0 +1,300 @@
+package dra_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/generic-dp/generic-dp/cdi"
+	"github.com/generic-dp/generic-dp/internal/kubelet/dra"
+	"github.com/generic-dp/generic-dp/internal/testing/kubeapitest"
+	"github.com/generic-dp/generic-dp/internal/testing/kubelettest"
+)
+
+// forced makes claim a with usb-1, whose pod was deleted with --force while its containers run:
+// neither the API server nor the kubelet knows the claim. Claim b has the same device now.
+func forced(b *bed) {
+	b.Helper()
+	b.host.list()
+	b.host.set(podUID(claim("a")), dra.PodRunning)
+	b.api.set(claim("a"), results(result("one", "usb-1")))
+	if _, err := b.kubelet.PrepareClaim(b.Context(), dra.Driver, claim("a")); err != nil {
+		b.Fatal(err)
+	}
+	b.api.remove(claim("a"))
+	b.api.set(claim("b"), results(result("one", "usb-1")))
+}
+
+// refused prepares claim b and wants an error.
+func (b *bed) refused(want string) {
+	b.Helper()
+	_, err := b.kubelet.PrepareClaim(b.Context(), dra.Driver, claim("b"))
+	if err == nil || !strings.Contains(err.Error(), "held by claim lab/a") || !strings.Contains(err.Error(), want) {
+		b.Errorf("second claim of a device: %v, want held by claim lab/a and %q", err, want)
+	}
+}
+
+func TestClaimEndsWithEvidence(t *testing.T) {
+	t.Parallel()
+	const noSource = "no source tells whether its containers have ended"
+	for what, test := range map[string]struct {
+		change func(b *bed)
+		want   string // empty: claim b gets the device
+	}{
+		"pod runs":                {func(*bed) {}, "processes of its pod uid-of-pod-a still run"},
+		"pod ended":               {func(b *bed) { b.host.set(podUID(claim("a")), dra.PodEnded) }, ""},
+		"cgroups are not visible": {func(b *bed) { b.host.set(podUID(claim("a")), dra.PodUnknown) }, noSource},
+		"the kubelet lists it":    {func(b *bed) { b.host.set(podUID(claim("a")), dra.PodEnded); b.host.list(claim("a").UID) }, "the kubelet lists it"},
+		"the kubelet is silent":   {func(b *bed) { b.host.set(podUID(claim("a")), dra.PodEnded); b.host.listed = nil }, "the kubelet can't be asked"},
+		"the API server has it": {func(b *bed) {
+			b.host.set(podUID(claim("a")), dra.PodEnded)
+			b.api.set(claim("a"), results(result("one", "usb-1")))
+		}, "the API server has it"},
+		"no allocation":              {func(b *bed) { b.host.set(podUID(claim("a")), dra.PodEnded); b.api.set(claim("a"), "") }, ""},
+		"no allocation, but it runs": {func(b *bed) { b.api.set(claim("a"), "") }, "still run"},
+		"the API server fails": {func(b *bed) {
+			b.host.set(podUID(claim("a")), dra.PodEnded)
+			b.api.Fault(func(r *http.Request, _ kubeapitest.Object) int {
+				if r.URL.Path == claimPath(claim("a")) {
+					return http.StatusInternalServerError
+				}
+				return 0
+			})
+		}, "can't be read"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			for _, restarted := range []bool{false, true} {
+				b := newBed(t, kubelettest.Options{})
+				b.answer = 2 * time.Second
+				s, stop := b.serve()
+				b.untilDrivers(1)
+				forced(b)
+				if restarted { // the files of claims have everything
+					stop()
+					b.untilDrivers(0)
+					s, _ = b.serve()
+					b.untilDrivers(1)
+				}
+				test.change(b)
+				known, err := b.host.known(t.Context())
+				if err == nil && test.want != "" && s.Sweep(t.Context(), known) {
+					t.Errorf("restarted %v: the claim was swept", restarted)
+				}
+				if test.want != "" {
+					b.refused(test.want)
+				} else if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("b")); err != nil {
+					t.Errorf("restarted %v: %v", restarted, err)
+				}
+			}
+		})
+	}
+}
+
+// A prepare waits until the containers of the last holder have ended: an error would cost the
+// pod a minute.
+func TestPrepareWaitsForTheLastHolder(t *testing.T) {
+	t.Parallel()
+	for what, end := range map[string]func(b *bed){
+		"processes end": func(b *bed) { b.host.set(podUID(claim("a")), dra.PodEnded) },
+		"the kubelet unprepares": func(b *bed) {
+			b.host.set(podUID(claim("a")), dra.PodEnded)
+			if err := b.kubelet.UnprepareClaim(b.Context(), claim("a").UID); err != nil {
+				b.Error(err)
+			}
+		},
+		"a claim without a record of pods": func(b *bed) {
+			b.host.set(podUID(claim("a")), dra.PodUnknown)
+			if err := b.kubelet.UnprepareClaim(b.Context(), claim("a").UID); err != nil {
+				b.Error(err)
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, kubelettest.Options{})
+			b.serve()
+			b.untilDrivers(1)
+			forced(b)
+			prepared := make(chan error, 1)
+			go func() {
+				_, err := b.kubelet.PrepareClaim(context.Background(), dra.Driver, claim("b"))
+				prepared <- err
+			}()
+			select {
+			case err := <-prepared:
+				t.Fatalf("the claim was prepared while the device is held: %v", err)
+			case <-time.After(300 * time.Millisecond):
+			}
+			end(b)
+			if err := <-prepared; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// The kubelet unprepares the claims of a pod that was deleted with --force within a minute,
+// whether its containers have ended or not.
+func TestReleaseOfARunningPod(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, kubelettest.Options{})
+	b.answer = 2 * time.Second
+	b.serve()
+	b.untilDrivers(1)
+	forced(b)
+	for range 2 {
+		if err := b.kubelet.UnprepareClaim(t.Context(), claim("a").UID); err != nil {
+			t.Errorf("the kubelet could not end the pod: %v", err)
+		}
+	}
+	b.refused("still run")
+	b.host.set(podUID(claim("a")), dra.PodEnded)
+	b.until("removal of the claim", func() bool {
+		left, err := b.claims.Claims()
+		return err == nil && len(left) == 0
+	})
+	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("b")); err != nil {
+		t.Error(err)
+	}
+}
+
+// A pod whose claim was prepared a moment ago may have no process yet.
+func TestPodThatHasNotStarted(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, kubelettest.Options{})
+	b.answer = 2 * time.Second
+	s, _ := b.serve()
+	s.SetStart(time.Hour)
+	b.untilDrivers(1)
+	forced(b)
+	b.host.set(podUID(claim("a")), dra.PodEnded)
+	b.refused("its pod may start within")
+	b.host.set(podUID(claim("a")), dra.PodRunning)
+	b.refused("still run")
+	b.host.set(podUID(claim("a")), dra.PodEnded)
+	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("b")); err != nil {
+		t.Errorf("the pod ran and has ended: %v", err)
+	}
+}
+
+// Two instances serve during an update: each knows the claims of the other.
+func TestClaimsOfAnotherInstance(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, kubelettest.Options{})
+	b.answer = 2 * time.Second
+	b.serve()
+	b.untilDrivers(1)
+	other := claim("other")
+	// The other instance prepares a claim after this one has read the files.
+	b.api.set(claim("x"), results(result("one", "usb-2")))
+	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("x")); err != nil {
+		t.Fatal(err)
+	}
+	b.api.set(other, results(result("one", "usb-1")))
+	b.host.list(other.UID)
+	err := b.claims.WriteClaim(cdi.Claim{
+		Namespace: other.Namespace,
+		Name:      other.Name,
+		UID:       other.UID,
+		Requests:  []cdi.Request{{Name: "one", Devices: []string{"example.com/zigbee=usb:1"}, Env: map[string]string{"A": "B"}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.api.set(claim("b"), results(result("one", "usb-1")))
+	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("b")); err == nil || !strings.Contains(err.Error(), "held by claim lab/other") {
+		t.Errorf("a device of a claim that another instance prepared: %v", err)
+	}
+	if err := b.claims.RemoveClaim(other.UID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("b")); err != nil {
+		t.Errorf("after the other instance released the claim: %v", err)
+	}
+}
+
+// Claims for one device that arrive at once: one of them gets it.
+func TestClaimsAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, kubelettest.Options{})
+	b.serve()
+	b.untilDrivers(1)
+	b.host.list()
+	const n = 20
+	errs := make(chan error, n)
+	for i := range n {
+		c := claim(string(rune('a' + i)))
+		b.api.set(c, results(result("one", "usb-1")))
+		go func() {
+			_, err := b.kubelet.PrepareClaim(context.Background(), dra.Driver, c)
+			errs <- err
+		}()
+	}
+	prepared := 0
+	for range n {
+		if err := <-errs; err == nil {
+			prepared++
+		}
+	}
+	left, err := b.claims.Claims()
+	if prepared != 1 || len(left) != 1 || err != nil {
+		t.Errorf("%d claims of %d were prepared, with %d files, %v, want 1", prepared, n, len(left), err)
+	}
+}
+
+// A device that is not offered yet, such as after a start of the program, delays the answer.
+func TestPrepareWaitsForTheDevice(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, kubelettest.Options{})
+	b.serve()
+	b.untilDrivers(1)
+	asked := make(chan struct{}, 100)
+	b.sticks.setInject(func(context.Context) error {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		return dra.ErrNotOffered
+	})
+	b.api.set(claim("a"), results(result("one", "usb-1")))
+	prepared := make(chan error, 1)
+	go func() {
+		_, err := b.kubelet.PrepareClaim(context.Background(), dra.Driver, claim("a"))
+		prepared <- err
+	}()
+	<-asked
+	b.sticks.setInject(nil)
+	b.sticks.set(stick("usb:1"))
+	if err := <-prepared; err != nil {
+		t.Error(err)
+	}
+}
+
+// A claim with lists that no API server makes is refused, and so are names of requests that
+// would be paths.
+func TestClaimsWithoutLimits(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, kubelettest.Options{})
+	b.serve()
+	b.untilDrivers(1)
+	many := make([]string, 100_000)
+	for i := range many {
+		many[i] = result("one", "usb-1")
+	}
+	for what, test := range map[string]struct{ allocation, want string }{
+		"100,000 results": {results(many...), "more than 256 elements"},
+		"a path":          {results(result("../../etc", "usb-1")), "must be a DNS label"},
+		"a long name":     {results(result(strings.Repeat("a", 64), "usb-1")), "must be a DNS label"},
+		"two slashes":     {results(result("a/b/c", "usb-1")), "must be a DNS label"},
+		"no name":         {results(result("", "usb-1")), "must be a DNS label"},
+	} {
+		b.api.set(claim("a"), test.allocation)
+		_, err := b.kubelet.PrepareClaim(t.Context(), dra.Driver, claim("a"))
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", what, err, test.want)
+		}
+	}
+}
