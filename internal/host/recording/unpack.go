@@ -47,6 +47,7 @@ func Unpack(dir string, archive []byte) error {
 		return err
 	}
 	u := unpacker{root: root, made: make(map[string]bool)}
+	defer u.leave()
 	for _, e := range entries {
 		err := u.unpack(e)
 		if err != nil {
@@ -60,6 +61,10 @@ func Unpack(dir string, archive []byte) error {
 type unpacker struct {
 	root *os.Root
 	made map[string]bool // directories that exist
+	// parent is the directory of the last file, by its name in root. The files of a directory
+	// follow each other, and a root walks the whole path of each file.
+	parent     *os.Root
+	parentName string
 }
 
 func (u *unpacker) unpack(e entry) error {
@@ -75,15 +80,42 @@ func (u *unpacker) unpack(e entry) error {
 	case link:
 		return u.link(e)
 	}
-	err := u.mkdir(path.Dir(e.name))
+	parent, err := u.enter(path.Dir(e.name))
 	if err != nil {
 		return err
 	}
-	return u.write(e.name, e.text)
+	return write(parent, path.Base(e.name), e.text)
 }
 
-// mkdir makes a directory with its parents. A root opens each parent anew for every call, so
-// that it is asked only once for each directory.
+// enter makes and opens a directory, and keeps it open until the next one is entered.
+func (u *unpacker) enter(name string) (*os.Root, error) {
+	if u.parent != nil && u.parentName == name {
+		return u.parent, nil
+	}
+	u.leave()
+	err := u.mkdir(name)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := u.root.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	u.parent = opened
+	u.parentName = name
+	return opened, nil
+}
+
+// leave closes the directory that enter has opened.
+func (u *unpacker) leave() {
+	if u.parent != nil {
+		u.parent.Close()
+		u.parent = nil
+	}
+}
+
+// mkdir makes a directory with its parents. It remembers each directory, since a root walks
+// the whole path in every call.
 func (u *unpacker) mkdir(name string) error {
 	if u.made[name] {
 		return nil
@@ -96,8 +128,8 @@ func (u *unpacker) mkdir(name string) error {
 }
 
 // write writes a new file. An existing one may be a link, whose target would be overwritten.
-func (u *unpacker) write(name, text string) error {
-	f, err := u.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+func write(parent *os.Root, name, text string) error {
+	f, err := parent.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 	if err != nil {
 		return err
 	}
@@ -111,7 +143,7 @@ func (u *unpacker) write(name, text string) error {
 
 // link makes a link, and the directory that it points to if nothing else would.
 func (u *unpacker) link(e entry) error {
-	err := u.mkdir(path.Dir(e.name))
+	parent, err := u.enter(path.Dir(e.name))
 	if err != nil {
 		return err
 	}
@@ -125,5 +157,5 @@ func (u *unpacker) link(e entry) error {
 			return err
 		}
 	}
-	return u.root.Symlink(e.text, e.name)
+	return parent.Symlink(e.text, path.Base(e.name))
 }
